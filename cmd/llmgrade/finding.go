@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/grade/reproduce"
 )
 
-// writeFinding writes the first finding that has a trace as a file of its own.
+// writeFinding writes the first finding that has a trace to the files of --trace and --main.
 func (o *options) writeFinding(r *grade.Report) error {
 	for _, f := range r.Findings {
 		if len(f.Ops) == 0 {

@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/grade/build"
 )
 
-// readGate reads the file of --gate. Without one, every rule has its default.
+// readGate reads the file of --gate. Without it, every rule has its default.
 func (o *options) readGate() (build.Gate, error) {
 	if o.gate == "" {
 		return nil, nil

@@ -54,12 +54,12 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 		pages.begin(all, g.Version())
 	}
 	one := len(all) == 1 && !o.json && pages == nil
-	if one { // a student does not wait for what comes after the first finding
-		g.Told = func(_ string, f grade.Finding) { _ = report.WriteFinding(c.OutOrStdout(), f) }
+	if one { // a student need not wait for the other findings
+		g.Found = func(_ string, f grade.Finding) { _ = report.WriteFinding(c.OutOrStdout(), f) }
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() {
-		stop() // a second one ends the process at once
+		stop() // a second interruption ends the process at once
 		fmt.Fprintln(c.ErrOrStderr(), "llmgrade: interrupted: what is being graded is finished first; interrupt again to stop at once")
 	})
 	failed := o.all(ctx, c.OutOrStdout(), all, g.Version(), grader, pages, one, status)
@@ -71,15 +71,15 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 	return failed
 }
 
-// all grades everything by the rules of that version. What cannot be graded does not stop
-// the rest.
-func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, rules string, grader func(class.Submission) (*grade.Report, error), pages *pages, told bool, status *int) error {
+// all grades all submissions by the rules of that version. One that cannot be graded does not
+// stop the rest.
+func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, rules string, grader func(class.Submission) (*grade.Report, error), pages *pages, printed bool, status *int) error {
 	bar := progress(len(all))
 	var failed error
-	before := "" // the first that an interruption kept from being graded
+	before := "" // the first submission that was not graded because of an interruption
 	for r := range class.Run(ctx, all, o.jobs, rules, grader) {
 		_ = bar.Add(1)
-		if errors.Is(r.Err, context.Canceled) { // what is done has its pages all the same
+		if errors.Is(r.Err, context.Canceled) { // finished submissions still get their pages
 			if before == "" {
 				before = r.Name
 			}
@@ -104,7 +104,7 @@ func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, 
 			*status = less
 		}
 		_ = bar.Clear()
-		if err := o.write(w, r.Report, pages != nil, told); err != nil {
+		if err := o.write(w, r.Report, pages != nil, printed); err != nil {
 			return err
 		}
 		pages.add(r)
@@ -116,7 +116,7 @@ func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, 
 	return failed
 }
 
-// progress is a bar for a class, on a terminal.
+// progress returns a progress bar for a class, if there is a terminal.
 func progress(n int) *progressbar.ProgressBar {
 	if n < 2 || !term.IsTerminal(int(os.Stderr.Fd())) {
 		return progressbar.DefaultSilent(int64(n))
@@ -125,7 +125,7 @@ func progress(n int) *progressbar.ProgressBar {
 		progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish(), progressbar.OptionSetDescription("grading"))
 }
 
-// grader is what is done to each submission.
+// grader returns the grader and what to do with each submission.
 func (o *options) grader(pages *pages) (*grade.Grader, func(class.Submission) (*grade.Report, error), error) {
 	points := grade.DefaultPoints
 	if o.points != "" {
@@ -170,7 +170,7 @@ func (o *options) grader(pages *pages) (*grade.Grader, func(class.Submission) (*
 	}
 }
 
-// given grades where there is something to grade.
+// given returns a function that grades submissions which have something to grade.
 func given(g *grade.Grader, grader func(class.Submission) (*grade.Report, error)) func(class.Submission) (*grade.Report, error) {
 	return func(s class.Submission) (*grade.Report, error) {
 		if s.Why != "" {
@@ -180,9 +180,9 @@ func given(g *grade.Grader, grader func(class.Submission) (*grade.Report, error)
 	}
 }
 
-// write prints a report: in one line where there are pages, else whole, but for
-// findings that were told.
-func (o *options) write(w io.Writer, r *grade.Report, brief, told bool) error {
+// write prints a report: in one line if there are pages, otherwise all of it except findings
+// that were printed already.
+func (o *options) write(w io.Writer, r *grade.Report, brief, printed bool) error {
 	if o.trace != "" || o.main != "" {
 		if err := o.writeFinding(r); err != nil {
 			return errors.Join(err, report.WriteRest(w, r))
@@ -193,34 +193,34 @@ func (o *options) write(w io.Writer, r *grade.Report, brief, told bool) error {
 		return writeJSON(w, r)
 	case brief:
 		return report.WriteLine(w, r)
-	case told:
+	case printed:
 		return report.WriteRest(w, r)
 	default:
 		return report.WriteText(w, r)
 	}
 }
 
-// A line is what --json prints of one submission.
+// A line is what --json prints for one submission.
 type line struct {
-	File     string   `json:"file"`
-	Score    *float64 `json:"score,omitempty"` // none where there is trouble, and of a replay
-	MaxScore float64  `json:"max_score"`
-	Rejected string   `json:"rejected,omitempty"` // no file, gate, compile or attack
-	Reason   string   `json:"reason,omitempty"`   // why it was rejected
-	Failed   []string `json:"failed"`
-	Findings []told   `json:"findings,omitempty"`
-	Seconds  float64  `json:"seconds"`
-	Rules    string   `json:"rules"`             // the version of the rules
-	Trouble  string   `json:"trouble,omitempty"` // why it could not be graded
+	File     string        `json:"file"`
+	Score    *float64      `json:"score,omitempty"` // absent if there was trouble, and for a replay
+	MaxScore float64       `json:"max_score"`
+	Rejected string        `json:"rejected,omitempty"` // no file, gate, compile or attack
+	Reason   string        `json:"reason,omitempty"`   // why it was rejected
+	Failed   []string      `json:"failed"`
+	Findings []findingLine `json:"findings,omitempty"`
+	Seconds  float64       `json:"seconds"`
+	Rules    string        `json:"rules"`             // the version of the rules
+	Trouble  string        `json:"trouble,omitempty"` // why it could not be graded
 }
 
-// told is a finding of a line.
-type told struct {
+// A findingLine is a finding of a line.
+type findingLine struct {
 	Name     string   `json:"name"`
 	Task     int      `json:"task"`
 	Headline string   `json:"headline"`        // what is wrong, in one sentence
 	Gain     float64  `json:"gain"`            // points that fixing it gives back
-	Lines    []string `json:"lines,omitempty"` // of llm_memory.c
+	Lines    []string `json:"lines,omitempty"` // lines of llm_memory.c
 	Stderr   string   `json:"stderr,omitempty"`
 	Sentence string   `json:"sentence"` // of the handout
 	Actual   string   `json:"actual"`
@@ -234,16 +234,15 @@ func writeJSON(w io.Writer, r *grade.Report) error {
 	}
 	for _, f := range r.Findings {
 		l.Findings = append(l.Findings,
-			told{f.Name, f.Task, f.Headline(), f.Gain, f.Lines, f.Said, f.Sentence, f.Actual, f.Expected})
+			findingLine{f.Name, f.Task, f.Headline(), f.Gain, f.Lines, f.Said, f.Sentence, f.Actual, f.Expected})
 	}
-	if r.Replay && r.Rejected == nil { // one trace gives no points
+	if r.Replay && r.Rejected == nil { // a replay gives no points
 		l.Score = nil
 	}
 	return writeLine(w, l)
 }
 
-// writeLine escapes the control characters that JSON may have as they are, because
-// it may go to a terminal.
+// writeLine escapes control characters that JSON allows, because the output may be a terminal.
 func writeLine(w io.Writer, l line) error {
 	text, err := json.Marshal(l)
 	if err != nil {

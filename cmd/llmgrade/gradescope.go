@@ -14,8 +14,8 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// addGradescope adds to llmgrade what Gradescope needs: the flag for the run in
-// its container, and the command that makes the package.
+// addGradescope adds what Gradescope needs: the flag for the run in its container, and the
+// command that makes the package.
 func addGradescope(c *cobra.Command) {
 	var dir string
 	c.Flags().StringVar(&dir, "gradescope", "", "grade inside Gradescope's container, whose folder is `DIR`")
@@ -78,7 +78,7 @@ func packageCommand() *cobra.Command {
 	return c
 }
 
-// packUp writes the package, or leaves what was there.
+// packUp writes the package, or leaves the file as it was.
 func packUp(out string, p gradescope.Package) error {
 	self, err := os.Executable()
 	if err != nil {

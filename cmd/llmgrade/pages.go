@@ -22,16 +22,16 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// pages is what --html writes: the reports, from which an interrupted run goes
-// on, and what people read.
+// pages is what --html writes: the reports, from which an interrupted run resumes, and the
+// pages.
 type pages struct {
 	class.Folder
 	overrides class.Overrides
 	results   []class.Result
-	part      bool // of a class: --shard
+	part      bool // only a part of the class: --shard
 
 	mutex sync.Mutex
-	rows  []class.Result // of grades.csv while the class is graded, in the order of the class
+	rows  []class.Result // rows of grades.csv during the run, in the order of the class
 }
 
 func newPages(dir string) (*pages, error) {
@@ -46,15 +46,15 @@ func newPages(dir string) (*pages, error) {
 	return &pages{Folder: folder, overrides: overrides}, nil
 }
 
-// begin makes a row for each submission, which finished fills in.
+// begin makes a row for each submission; finished fills it in.
 func (p *pages) begin(all []class.Submission, rules string) {
 	for _, s := range all {
 		p.rows = append(p.rows, class.Result{Submission: s, Rules: rules, Err: errors.New("not graded yet")})
 	}
 }
 
-// finished writes grades.csv with one more row, so that a run that is killed leaves what
-// it has graded. write writes it anew at the end, and says what goes wrong.
+// finished writes grades.csv with one more row, so that a run that is killed leaves its results.
+// write writes the file again at the end and reports errors.
 func (p *pages) finished(name string, r *grade.Report, err error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -70,7 +70,7 @@ func (p *pages) table(rows []class.Result) error {
 	return p.put("grades.csv", func(w io.Writer) error { return class.WriteCSV(w, rows) })
 }
 
-// grade takes the report that is there, or makes one.
+// grade returns the stored report or makes one.
 func (p *pages) grade(g *grade.Grader, s class.Submission) (r *grade.Report, err error) {
 	defer func() { p.finished(s.Name, r, err) }()
 	if s.Why != "" {
@@ -99,7 +99,7 @@ func (p *pages) add(r class.Result) {
 
 func (p *pages) index() string { return filepath.Join(p.Path, "index.html") }
 
-// write writes grades.csv and the pages. It returns what staff should know.
+// write writes grades.csv and the pages. It returns warnings for staff.
 func (p *pages) write() (warnings []string, err error) {
 	unknown, err := p.overrides.Apply(p.results)
 	if err != nil {
@@ -119,7 +119,7 @@ func (p *pages) write() (warnings []string, err error) {
 		e := report.Entry{Result: &p.results[i], File: class.Page(p.results[i].Name)}
 		e.Before, e.Graded = p.Before(e.Name)
 		if errors.Is(e.Err, context.Canceled) {
-			e.File = "" // the page of an earlier run may be there; the next run comes to it
+			e.File = "" // an earlier run may have made the page; the next run will update it
 		} else if err := p.put(e.File, e.Write); err != nil {
 			return nil, err
 		}
@@ -134,7 +134,7 @@ func (p *pages) write() (warnings []string, err error) {
 	return warnings, p.put("index.html", c.Write)
 }
 
-// identical names the submissions of each text that several have handed in.
+// identical lists the submissions of each text that several students have handed in.
 func identical(all []class.Result) (names []string) {
 	seen := map[string]bool{}
 	for _, r := range all {
@@ -159,7 +159,7 @@ func (p *pages) report(w io.Writer) error {
 	return nil
 }
 
-// put writes one file of the folder as a whole.
+// put replaces one file of the folder as a whole.
 func (p *pages) put(name string, write func(io.Writer) error) error {
 	var b bytes.Buffer
 	if err := write(&b); err != nil {

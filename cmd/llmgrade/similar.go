@@ -88,7 +88,7 @@ func writeSimilar(w io.Writer, html, starter string, paths []string, threshold f
 // mostCompared is more than a submission may have.
 const mostCompared = 1 << 20
 
-// readSource reads a submission, and follows no link.
+// readSource reads a submission and follows no link.
 func readSource(s class.Submission) ([]byte, error) {
 	if s.Why != "" {
 		return nil, errors.New(s.Why)
@@ -103,7 +103,7 @@ func readSource(s class.Submission) ([]byte, error) {
 	return os.ReadFile(s.File)
 }
 
-// starterFiles are what everybody was given.
+// starterFiles returns the code that everybody was given.
 func starterFiles(path string) ([]class.Source, error) {
 	var all []class.Source
 	if path == "" {

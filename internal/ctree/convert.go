@@ -2,7 +2,7 @@ package ctree
 
 import "modernc.org/cc/v4"
 
-// A converter makes our trees of cc's, which have a node for every level of the
+// A converter makes trees of this package from cc's, which have a node for every level of the
 // grammar.
 type converter struct {
 	vars map[*cc.Declarator]*Var

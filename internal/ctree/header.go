@@ -8,7 +8,7 @@ import (
 	"modernc.org/cc/v4"
 )
 
-// ErrUnknown is wrapped where a header declares nothing of the asked name.
+// ErrUnknown is wrapped if a header does not declare a name.
 var ErrUnknown = errors.New("not declared")
 
 // A Header is a parsed and type-checked C header.
@@ -17,7 +17,7 @@ type Header struct {
 	ast  *cc.AST
 }
 
-// A Field is one member of a struct, with its place in bytes.
+// A Field is a member of a struct; its place is in bytes.
 type Field struct {
 	Name   string
 	Offset int64
@@ -31,9 +31,8 @@ type Struct struct {
 	Align  int
 }
 
-// ParseHeader reads the header at path as the C compiler of this machine would,
-// which must be there: its built-in macros and include paths are asked for.
-// #include "..." is also looked for in the folders given.
+// ParseHeader reads the header at path as the C compiler of this machine would, which must be
+// installed. #include "..." is also looked for in the folders given.
 func ParseHeader(path string, include ...string) (*Header, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -47,7 +46,7 @@ func ParseHeader(path string, include ...string) (*Header, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.EvalAllMacros = true // else Constant finds no values
+	config.EvalAllMacros = true // Constant needs the values
 	ast, err := translate(config, path, text)
 	if err != nil {
 		return nil, err
@@ -55,8 +54,7 @@ func ParseHeader(path string, include ...string) (*Header, error) {
 	return &Header{path: path, ast: ast}, nil
 }
 
-// Struct returns the layout of the struct that name stands for, be it a tag or a
-// typedef.
+// Struct returns the layout of the struct with a tag or typedef name.
 func (h *Header) Struct(name string) (Struct, error) {
 	for _, node := range h.ast.Scope.Nodes[name] {
 		var typ cc.Type
@@ -107,8 +105,8 @@ func integer(v cc.Value, path, name string) (int64, error) {
 	return 0, fmt.Errorf("%s: constant %s: %w", path, name, ErrUnknown)
 }
 
-// Prototypes returns the functions that the header itself declares, not those of
-// what it includes, as name and type.
+// Prototypes returns name and type of the functions that the header itself declares, without
+// those of its includes.
 func (h *Header) Prototypes() map[string]string {
 	found := map[string]string{}
 	for name, nodes := range h.ast.Scope.Nodes {

@@ -5,11 +5,11 @@ import (
 	"path"
 )
 
-// expansions bounds the work of macros, in tokens; an ordinary submission with
-// its headers needs less than a hundredth.
+// expansions limits the work of macros, in tokens; an ordinary submission with its headers needs
+// less than a hundredth of it.
 const expansions = 20_000_000
 
-// A Function is one that a source defines.
+// A Function is a function that a source defines.
 type Function struct {
 	Name   string
 	Line   int
@@ -23,14 +23,14 @@ type Var struct {
 	Type Type
 }
 
-// A Type is as much of a C type as a reader of code asks for.
+// A Type is the part of a C type that readers of code need.
 type Type struct {
 	Stars int    // levels of pointers
-	Base  string // what they lead to: the tag or the name of a struct, else as C says it
+	Base  string // the type that they lead to: the tag
 	Array bool   // an array of what the rest says
 }
 
-// A Kind says which statement a Stmt is.
+// A Kind is the kind of a statement.
 type Kind int
 
 // The statements. Do differs from Loop in that the condition comes last.
@@ -50,7 +50,7 @@ const (
 	Assembly
 )
 
-// A Stmt is a statement. Nil expressions are those that are not there.
+// A Stmt is a statement. Absent expressions are nil.
 type Stmt struct {
 	Kind  Kind
 	Line  int
@@ -64,10 +64,10 @@ type Stmt struct {
 	Label string // of Label (empty: case, default) and Goto (empty: computed)
 }
 
-// An Op says which expression an Expr is.
+// An Op is the kind of an expression.
 type Op int
 
-// The expressions. Parentheses are not there, sizeof is a constant.
+// The expressions. Parentheses are left out, sizeof is a constant.
 const (
 	Other Op = iota
 	Const
@@ -106,9 +106,8 @@ type Expr struct {
 	Body     []*Stmt
 }
 
-// ParseSource reads a source that the compiler has accepted, whose #include "..."
-// finds the files given and no others. The functions are those of the source
-// itself, in their order.
+// ParseSource reads a source that the compiler has accepted. Its #include "..." finds only the
+// files given. ParseSource returns the functions of the source itself, in order.
 func ParseSource(c Compiler, name string, text []byte, files map[string][]byte) (functions []*Function, err error) {
 	config, err := c.config()
 	if err != nil {
@@ -119,7 +118,7 @@ func ParseSource(c Compiler, name string, text []byte, files map[string][]byte) 
 	config.SysIncludePaths = append([]string{"."}, c.IncludePath...) // gcc -I.
 	config.ExpansionLimit = expansions
 	defer func() {
-		if p := recover(); p != nil { // cc gives up on some code by a panic
+		if p := recover(); p != nil { // cc panics on some code
 			functions, err = nil, fmt.Errorf("parsing %s: %v", name, p)
 		}
 	}()

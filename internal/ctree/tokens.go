@@ -9,13 +9,13 @@ import (
 	"modernc.org/cc/v4"
 )
 
-// A Token is one of a source, as it is written there.
+// A Token is a token of a source, as written there.
 type Token struct {
 	Text string
 	Line int // from 1
 }
 
-// Name reports whether the token is an identifier, and no keyword.
+// Name reports whether the token is an identifier and not a keyword.
 func (t Token) Name() bool {
 	c := t.Text[0]
 	return (c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z') && !strings.HasSuffix(t.Text, `"`) && !strings.HasSuffix(t.Text, "'") && !keywords[t.Text]
@@ -30,8 +30,8 @@ var keywords = func() map[string]bool {
 	return all
 }()
 
-// Tokens reads a source that need not compile: no macro is expanded, and comments
-// and directives are left out.
+// Tokens reads a source, which need not compile. No macro is expanded; comments and directives
+// are left out.
 func Tokens(text []byte) (all []Token, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -40,7 +40,7 @@ func Tokens(text []byte) (all []Token, err error) {
 	}()
 	w := &tokenWriter{line: 1}
 	err = cc.Preprocess(&cc.Config{}, []cc.Source{{Name: "source.c", Value: bare(text)}}, w)
-	if len(w.all) > 0 { // cc goes on after what it cannot read
+	if len(w.all) > 0 { // cc continues after errors
 		err = nil
 	} else if err == nil {
 		err = errors.New("reading tokens: there are none")
@@ -48,7 +48,7 @@ func Tokens(text []byte) (all []Token, err error) {
 	return w.all, err
 }
 
-// A tokenWriter gets each token in a call.
+// A tokenWriter receives each token in a call.
 type tokenWriter struct {
 	all  []Token
 	line int
@@ -62,10 +62,10 @@ func (w *tokenWriter) Write(token []byte) (int, error) {
 	return len(token), nil
 }
 
-// bare is a source without its comments and directives, each line where it was.
+// bare returns a source without comments and directives; each line keeps its number.
 func bare(text []byte) []byte {
 	out := make([]byte, 0, len(text)+1)
-	begins, directive := true, false // a line with nothing yet; a directive's
+	begins, directive := true, false // nothing of the line was seen yet
 	for i := 0; i < len(text); i++ {
 		c := text[i]
 		if n := comment(text[i:]); n > 0 {
@@ -104,7 +104,7 @@ func bare(text []byte) []byte {
 	return append(out, '\n')
 }
 
-// comment is the length of one that the text begins with, or 0.
+// comment returns the length of the comment at the beginning of a text, or 0.
 func comment(text []byte) int {
 	switch s := string(text[:min(2, len(text))]); s {
 	case "//":
@@ -121,7 +121,7 @@ func comment(text []byte) int {
 	return 0
 }
 
-// quoted is the length of a literal, which ends with its line at the latest.
+// quoted returns the length of a literal, which ends with its line at the latest.
 func quoted(text []byte) int {
 	for i := 1; i < len(text); i++ {
 		switch text[i] {

@@ -1,7 +1,7 @@
 package ctree
 
-// Exprs visits every expression in the statements, parts after the whole, until
-// visit says false for one, whose parts are then left out.
+// Exprs visits every expression in the statements, each before its parts. If visit returns
+// false, the parts are left out.
 func Exprs(body []*Stmt, visit func(*Expr) bool) {
 	Stmts(body, func(s *Stmt) bool {
 		for _, e := range []*Expr{s.Cond, s.Step, s.Expr} {
@@ -22,8 +22,8 @@ func (e *Expr) Visit(visit func(*Expr) bool) {
 	Exprs(e.Body, visit)
 }
 
-// Stmts visits every statement, those inside after the one around them, which
-// are left out where visit says false. It does not look into expressions.
+// Stmts visits every statement, each before those inside it, which are left out if visit returns
+// false. It does not visit expressions.
 func Stmts(body []*Stmt, visit func(*Stmt) bool) {
 	for _, s := range body {
 		if !visit(s) {
@@ -35,7 +35,7 @@ func Stmts(body []*Stmt, visit func(*Stmt) bool) {
 	}
 }
 
-// Bare is the expression without casts around it.
+// Bare returns the expression without casts around it.
 func (e *Expr) Bare() *Expr {
 	for e != nil && e.Op == Cast {
 		e = e.Args[0]
@@ -43,11 +43,11 @@ func (e *Expr) Bare() *Expr {
 	return e
 }
 
-// IsZero tells 0 and NULL.
+// IsZero reports whether the expression is 0 or NULL.
 func (e *Expr) IsZero() bool {
 	e = e.Bare()
 	return e != nil && e.Op == Const && e.Value == 0
 }
 
-// Is tells a pointer with the given number of stars to a base from other types.
+// Is reports whether the type is a pointer with the given number of stars to base.
 func (t Type) Is(stars int, base string) bool { return t.Stars == stars && t.Base == base && !t.Array }

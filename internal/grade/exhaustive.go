@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	exhaustiveCalls  = 5    // of a sequence of calls, at most
-	exhaustiveBlocks = 3    // of a pool, at most
-	exhaustiveSteps  = 2000 // that one process plays
+	exhaustiveCalls  = 5    // in a sequence
+	exhaustiveBlocks = 3    // in a pool
+	exhaustiveSteps  = 2000 // for one process
 )
 
-// exhaustively plays every short sequence of calls (package exhaustive), the shorter
-// ones first, until one shows a difference. No points depend on it.
+// exhaustively plays every short sequence of calls (package exhaustive), the shortest first,
+// until one shows a difference. No points depend on it.
 func (g *grading) exhaustively() error {
 	for blocks := 1; blocks <= exhaustiveBlocks; blocks++ {
 		var ops []trace.Op
@@ -37,8 +37,8 @@ func (g *grading) exhaustively() error {
 	return nil
 }
 
-// uses are the traces of a case: its refused calls after its path, and each call that
-// changes something after the path alone. Allocations do not fail in them.
+// uses are the traces of a case: its path followed by all refused calls, and its path followed
+// by each call that changes something. No allocation fails in them.
 func uses(c exhaustive.Case) (all [][]trace.Op) {
 	refused := slices.DeleteFunc(slices.Clone(c.Refused), func(op trace.Op) bool { return op.Fail > 0 })
 	if len(refused) > 0 {
@@ -57,8 +57,8 @@ func uses(c exhaustive.Case) (all [][]trace.Op) {
 	return all
 }
 
-// firstOf plays traces that follow each other, and tells of the first difference in
-// them: with its own trace alone where that shows it, too.
+// firstOf plays traces one after the other and adds a finding for the first difference, with its
+// own trace alone where that shows the difference too.
 func (g *grading) firstOf(ops []trace.Op) (found bool, err error) {
 	r, err := g.play(ops)
 	d := r.First()

@@ -34,29 +34,29 @@ import (
 )
 
 const (
-	randomTraces = 12 // of each of the two kinds
+	randomTraces = 12 // of each kind: with and without writes from outside
 	randomSteps  = 400
 	shrinkTries  = 150
 )
 
 // A Grader grades any number of submissions, several at a time.
 type Grader struct {
-	Seed       uint64 // for the random traces; 0: of the submission's own text
-	Only       string // part of the names of the directed traces to play; all if empty
+	Seed       uint64 // of the random traces; 0: derived from the submission's text
+	Only       string // play only the directed traces with this in their names
 	Points     Points
-	AllStages  bool                         // a stage is run for tasks that have failed before, too
-	Exhaustive bool                         // every short sequence of calls is played, too
-	Traces     int                          // random ones, and the same number with writes from outside
-	Tries      int                          // to make a trace shorter
-	Told       func(path string, f Finding) // is called with each finding as soon as it is known
+	AllStages  bool                         // run every stage for every task, even if an earlier stage has failed
+	Exhaustive bool                         // also play every short sequence of calls
+	Traces     int                          // number of random traces, and of those with writes from outside
+	Tries      int                          // limit of compare.Shrink
+	Found      func(path string, f Finding) // called with each finding at once
 	kit        *build.Kit
 	cases      []traces.Case
 	setting    Setting
-	self       func() ([]byte, error) // the hash of this program
+	self       func() ([]byte, error) // returns the hash of this program
 }
 
-// NewGrader compiles what every submission is linked with. The flags are added to
-// the course's (build.NewKit).
+// NewGrader compiles the runner that every submission is linked with. The flags are added to
+// those of the course (build.NewKit).
 func NewGrader(flags ...string) (*Grader, error) {
 	cases, err := traces.Directed()
 	if err != nil {
@@ -72,12 +72,12 @@ func NewGrader(flags ...string) (*Grader, error) {
 	}
 	return &Grader{
 		Points: DefaultPoints, Traces: randomTraces, Tries: shrinkTries,
-		Told: func(string, Finding) {}, kit: kit, cases: cases, setting: setting, self: sync.OnceValues(jobs.Program),
+		Found: func(string, Finding) {}, kit: kit, cases: cases, setting: setting, self: sync.OnceValues(jobs.Program),
 	}, nil
 }
 
-// rejectedBy is the stage that an error of a build ends at; "" where it is none of
-// the submission's.
+// rejectedBy returns the stage that rejected a submission, or "" if the error does not mean that
+// the submission is wrong.
 func rejectedBy(err error) StageName {
 	if errors.Is(err, build.ErrRejected) {
 		return Compile
@@ -88,8 +88,8 @@ func rejectedBy(err error) StageName {
 	return ""
 }
 
-// Version names the rules that a submission is graded by: the traces, the points
-// and the gate. Another version can give the same file another score.
+// Version names the rules of a grade: the traces, the points and the gate. With another version,
+// the same file may get another score.
 func (g *Grader) Version() string {
 	h := fnv.New32a()
 	for _, c := range g.cases {
@@ -99,22 +99,22 @@ func (g *Grader) Version() string {
 	return fmt.Sprintf("%d.%08x", edition, h.Sum32())
 }
 
-// edition counts up with each change of what is looked for that is not in the traces.
+// edition is incremented with each change of the rules that is not a change of the traces.
 const edition = 7
 
-// SetGate changes the rules of the gate.
+// SetGate replaces the rules of the gate.
 func (g *Grader) SetGate(gate build.Gate) { g.kit.Gate = gate }
 
-// Close removes what the builds have left.
+// Close removes the files of the builds.
 func (g *Grader) Close() error { return g.kit.Close() }
 
-// File grades one file. The error is trouble of the grader's own; a submission
-// that is wrong in any way has a Report.
+// File grades one file. An error means that the grader failed; every submission, however wrong,
+// has a Report.
 func (g *Grader) File(path string) (*Report, error) {
 	return g.grade(path, func(g *grading) error { return g.run() })
 }
 
-// max is how many points there are: those of the tests that are played.
+// max returns the points of the tests that are played.
 func (g *Grader) max() float64 {
 	if g.Only == "" {
 		return g.Points.max()
@@ -129,13 +129,13 @@ func (g *Grader) max() float64 {
 	return r.MaxScore
 }
 
-// None is the report of a student who has handed in nothing that could be graded,
-// for the reason given.
+// None returns the report of a student who has handed in nothing that could be graded, for the
+// reason given.
 func (g *Grader) None(path, why string) *Report {
 	return &Report{File: path, MaxScore: g.max(), Setting: g.setting, Rules: g.Version(), Rejected: &Rejection{NoFile, why}}
 }
 
-// Replay plays one trace on a submission, for all the points or none.
+// Replay plays one trace on a submission and gives no points.
 func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 	return g.grade(path, func(g *grading) error {
 		g.report.Replay, g.report.MaxScore = true, 0
@@ -146,14 +146,14 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 				return err
 			}
 			g.report.Findings = append(g.report.Findings, f)
-			g.Told(path, f)
+			g.Found(path, f)
 			return nil
 		}
 		return err
 	})
 }
 
-// missing names the functions that a submission lacks.
+// missing is the note about functions that a submission does not define.
 func missing(program *build.Program) string {
 	note := "it does not define " + strings.Join(program.Missing, ", ") + ": only the points of tests that call "
 	if len(program.Missing) == 1 {
@@ -168,7 +168,7 @@ func missing(program *build.Program) string {
 }
 
 func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, err error) {
-	defer func() { // one submission does not end the class
+	defer func() { // a panic must not stop the grading of the class
 		if p := recover(); p != nil {
 			graded, err = nil, fmt.Errorf("the grader failed internally: %v\n%s", p, debug.Stack())
 		}

@@ -16,26 +16,26 @@ import (
 	"llmmemory/internal/grade/traces"
 )
 
-// mostHangs calls of a function that do not come back are waited for.
+// mostHangs is how many calls of a function are waited for that do not come back.
 const mostHangs = 3
 
-// A grading is one submission on its way through the stages.
+// A grading takes one submission through the stages.
 type grading struct {
 	*Grader
 	report      *Report
 	program     *build.Program
 	source      []byte
-	shapes      map[trace.Kind]*compare.Difference // what it does not make allocations of its own
-	lost        map[Part]*[Tasks + 1]bool          // by task: something of this part is wrong
-	tested      []traces.Case                      // of the report's directed tests
-	clean       [][]trace.Op                       // directed traces in which nothing differs
-	short       []named                            // those of them that Memcheck plays
-	heap        []clue                             // for the stage Heap
-	differences int                                // in traces of many functions
-	hangs       map[trace.Kind]int                 // calls that did not come back
-	known       []hang                             // those that were waited for
-	stuck       []string                           // functions that do not come back under Memcheck
-	refused     map[uint32]bool                    // system calls
+	shapes      map[trace.Kind]*compare.Difference // by function: an allocation that the submission does not make separately
+	lost        map[Part]*[Tasks + 1]bool          // by part and task: whether something is wrong
+	tested      []traces.Case                      // the traces of the report's directed tests
+	clean       [][]trace.Op                       // directed traces without a difference
+	short       []named                            // those of them for Memcheck
+	heap        []candidate                        // for the stage Heap
+	differences int                                // found in traces of many functions
+	hangs       map[trace.Kind]int                 // number of calls that did not come back
+	known       []hang                             // traces that ended in such a call
+	stuck       []string                           // functions that did not come back under Memcheck
+	refused     map[uint32]bool                    // numbers of refused system calls
 }
 
 func newGrading(g *Grader, r *Report, program *build.Program, source []byte) *grading {
@@ -44,12 +44,12 @@ func newGrading(g *Grader, r *Report, program *build.Program, source []byte) *gr
 		hangs: map[trace.Kind]int{}, refused: map[uint32]bool{}}
 }
 
-// exhausted reports whether enough has been waited for one of the functions.
+// exhausted reports whether enough calls of one of the functions did not come back.
 func (g *grading) exhausted(functions ...trace.Kind) bool {
 	return slices.ContainsFunc(functions, func(k trace.Kind) bool { return g.hangs[k] >= mostHangs })
 }
 
-// anyExhausted names a function that is.
+// anyExhausted reports whether that is so for any function.
 func (g *grading) anyExhausted() bool {
 	return g.exhausted(slices.Collect(maps.Keys(g.hangs))...)
 }
@@ -91,7 +91,7 @@ func (g *grading) run() error {
 			g.others(task + 1)
 		}
 	}
-	g.tellRefused()
+	g.noteRefused()
 	if g.anyExhausted() {
 		g.note("not everything was run, because calls do not come back")
 	}
@@ -104,15 +104,15 @@ func (g *grading) run() error {
 	return nil
 }
 
-// makers explain system calls that a student does not know.
+// makers names the library functions behind system calls that a student does not know.
 var makers = map[string]string{
 	"sysinfo": "which qsort and sysconf make",
 	"dup":     "which perror makes; it prints its message all the same",
 	"openat":  "which fopen makes, and sysconf",
 }
 
-// tellRefused names the system calls that were refused in this run.
-func (g *grading) tellRefused() {
+// noteRefused adds a note with the refused system calls.
+func (g *grading) noteRefused() {
 	var names []string
 	for call := range g.refused {
 		name := runner.CallName(call)
@@ -127,17 +127,16 @@ func (g *grading) tellRefused() {
 	}
 }
 
-// probe asks how the submission allocates what it makes: the tester builds as it
-// does, or lets it build.
+// probe finds out how the submission allocates what it creates. Where it combines allocations,
+// it also has to build the states itself.
 func (g *grading) probe() error {
 	r, err := g.play([]trace.Op{{Kind: trace.Init, A: 6400}, {Kind: trace.Create, A: 1, B: 300}, {Kind: trace.Fork, A: 1, B: 2}})
 	g.shapes = r.Shapes
 	return err
 }
 
-// isolate gives a trace to the tester but for some functions. What the submission
-// does not allocate as the handout has it, it builds itself, because it frees it
-// so, too.
+// isolate marks the calls of all functions except real as the tester's. Functions whose
+// allocations differ from the handout's, and those that free them, stay the submission's.
 func (g *grading) isolate(ops []trace.Op, real ...trace.Kind) []trace.Op {
 	for kind := range g.shapes {
 		real = append(real, kind, trace.Destroy)
@@ -152,7 +151,7 @@ func (g *grading) note(format string, values ...any) {
 	g.report.Notes = append(g.report.Notes, fmt.Sprintf(format, values...))
 }
 
-// found adds a finding. Its task is not looked at by later stages.
+// found adds a finding to the report. Most later stages skip its task.
 func (g *grading) found(part Part, f Finding) {
 	if lost := g.lost[part]; lost != nil {
 		lost[f.Task] = true
@@ -162,45 +161,45 @@ func (g *grading) found(part Part, f Finding) {
 		f.Lines = append(f.Lines, m[0])
 	}
 	g.report.Findings = append(g.report.Findings, f)
-	g.Told(g.report.File, f)
+	g.Found(g.report.File, f)
 }
 
-// assertion is what a failed assert writes to standard error.
+// assertion matches what a failed assert writes to standard error.
 var assertion = regexp.MustCompile(`(?m)llm_memory\.c:\d+: .*Assertion .* failed\.$`)
 
-// A named trace is one with the name of its test.
+// A named trace has the name of its test.
 type named struct {
 	name string
 	ops  []trace.Op
 }
 
-// A clue is a difference in a trace that may be worth telling.
-type clue struct {
+// A candidate is a difference that may become a finding.
+type candidate struct {
 	name       string
 	stage      StageName
-	sentence   string // that the trace is for
+	sentence   string // that the trace tests
 	ops        []trace.Op
 	difference *compare.Difference
 }
 
-// broken is the sentence that its difference breaks.
-func (c clue) broken() string {
+// broken returns the sentence that the difference breaks.
+func (c candidate) broken() string {
 	if c.difference.Channel == compare.Death && !c.difference.Hangs && slices.ContainsFunc(c.ops, trace.Op.Large) {
-		return c.sentence // at an address that only a large pool has
+		return c.sentence // only a large pool has such an address
 	}
 	return sentence(c.difference, c.sentence)
 }
 
-// mostTold is how many mistakes of one task a stage tells.
-const mostTold = 3
+// mostFindings is the limit for each task and stage.
+const mostFindings = 3
 
-// tell makes a finding of a clue, the trace made short, unless one of the same
-// task shows the same mistake.
-func (g *grading) tell(part Part, c clue) error {
+// addFinding adds a finding with a short trace, unless the task already has one that shows the
+// same mistake.
+func (g *grading) addFinding(part Part, c candidate) error {
 	d, told := c.difference, 0
 	task := d.Op.Task()
 	if g.missing(d.Op.Kind) {
-		return nil // which is told already
+		return nil // already reported
 	}
 	for i := range g.report.Findings {
 		f := &g.report.Findings[i]
@@ -217,7 +216,7 @@ func (g *grading) tell(part Part, c clue) error {
 			told++
 		}
 	}
-	if told >= mostTold {
+	if told >= mostFindings {
 		g.note("%s shows yet another mistake of task %d: fix those above first", c.name, task)
 		return nil
 	}
@@ -229,7 +228,7 @@ func (g *grading) tell(part Part, c clue) error {
 	return nil
 }
 
-// like is the first difference that shows the same mistake as d.
+// like returns the first difference that shows the same mistake as d.
 func like(r compare.Result, d *compare.Difference) *compare.Difference {
 	for _, o := range r.All {
 		if o.Same(d) && sentence(o, "") == sentence(d, "") {
@@ -239,12 +238,12 @@ func like(r compare.Result, d *compare.Difference) *compare.Difference {
 	return nil
 }
 
-// finding makes the trace of a clue short, in the submission's own calls if they
-// show the same.
-func (g *grading) finding(c clue) (Finding, error) {
+// finding shortens the trace of a candidate. It uses the submission's own calls if they show the
+// same mistake.
+func (g *grading) finding(c candidate) (Finding, error) {
 	d := c.difference
 	f := Finding{Name: c.name, Task: d.Op.Task(), Stage: c.stage, Sentence: c.broken(), Ops: c.ops[:d.Step+1], Difference: d}
-	if d.Hangs || d.Channel == compare.Allocations { // not to be waited for again and again; nothing to look at
+	if d.Hangs || d.Channel == compare.Allocations { // would be waited for each time
 		return f, nil
 	}
 	own := trace.Isolate(f.Ops, trace.Init, trace.Create, trace.Fork, trace.Append, trace.Free, trace.Destroy)
@@ -270,15 +269,15 @@ func (g *grading) finding(c clue) (Finding, error) {
 	return f, err
 }
 
-// A hang is what was seen of the first calls of a trace, the last of which did not come back.
+// A hang is a trace whose last call did not come back, with what it showed.
 type hang struct {
 	ops      []trace.Op
 	patience runner.Patience
 	result   compare.Result
 }
 
-// play plays a trace, and counts the calls that do not come back. If the trace begins with the ops of a
-// known hang, it is not played: the last of these calls would not come back this time either.
+// play plays a trace and counts the calls that do not come back. A trace that begins with a
+// known hang is not played: its last call would not come back this time either.
 func (g *grading) play(ops []trace.Op) (r compare.Result, err error) {
 	patience := compare.PatienceWith(ops)
 	i := slices.IndexFunc(g.known, func(h hang) bool {
@@ -303,7 +302,7 @@ func (g *grading) play(ops []trace.Op) (r compare.Result, err error) {
 	return r, nil
 }
 
-// again is the result of the same calls.
+// again returns the result for the same calls, marked as known.
 func (h hang) again() compare.Result {
 	r := h.result
 	r.All = slices.Clone(r.All)
@@ -313,13 +312,13 @@ func (h hang) again() compare.Result {
 	return r
 }
 
-// missing reports whether the submission does not define what a step calls.
+// missing reports whether the submission does not define the function that a step calls.
 func (g *grading) missing(k trace.Kind) bool {
 	return !k.Outside() && slices.Contains(g.program.Missing, k.Function())
 }
 
-// worked is how many directed tests of a task that ask for more than a refusal
-// there are, and how many passed.
+// worked returns how many directed tests of a task passed among those that expect success, and
+// how many directed tests there are.
 func (g *grading) worked(task int) (passed, all int) {
 	for i, t := range g.report.Tests {
 		if t.Part != PartDirected || t.Task != task {
@@ -333,7 +332,7 @@ func (g *grading) worked(task int) (passed, all int) {
 	return passed, all
 }
 
-// others adds the tests of a task that are no directed traces.
+// others adds the tests of a task that are not directed traces.
 func (g *grading) others(task int) {
 	worked, _ := g.worked(task)
 	failed := slices.ContainsFunc(g.report.Tests, func(t Test) bool {
@@ -357,7 +356,7 @@ func (g *grading) others(task int) {
 	}
 }
 
-// caseOf is the trace that a directed test plays.
+// caseOf returns the trace of a directed test.
 func (g *grading) caseOf(name string) traces.Case {
 	i := slices.IndexFunc(g.cases, func(c traces.Case) bool { return c.Name == name })
 	return g.cases[i]

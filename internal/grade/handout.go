@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/grade/compare"
 )
 
-// A clause says which sentence a difference breaks: the call, the channel, a part of the field
-// and of what was expected, and facts of the call. What is empty fits everything.
+// A clause gives the sentence for some differences. It matches the call, the channel, parts of
+// the field and of the expected value, and facts of the call. An empty field matches everything.
 type clause struct {
 	kind     trace.Kind
 	channel  compare.Channel
@@ -20,10 +20,10 @@ type clause struct {
 	sentence string
 }
 
-// when are the facts of a clause.
+// when lists the facts of a clause.
 func when(facts ...compare.Fact) []compare.Fact { return facts }
 
-// refused are the sentences of the calls that must fail, whatever was seen after them.
+// refused has the sentences for calls that must fail, whatever was seen after them.
 var refused = []clause{
 	{trace.Init, "", "", "", when(compare.BadPool), handout.InitRefuses},
 	{trace.Create, "", "", "", when(compare.BadLength), handout.CreateRefuses},
@@ -38,7 +38,7 @@ var refused = []clause{
 	{trace.Append, "", "", "", when(compare.NoFreeBlocks), handout.AppendProbes},
 }
 
-// clauses are the sentences of the calls that must succeed. The first that fits counts.
+// clauses has the sentences for calls that must succeed. The first match counts.
 var clauses = []clause{
 	{trace.Init, compare.Returned, "", "", nil, handout.InitRefuses},
 	{trace.Init, compare.Engine, "free", "", nil, handout.InitFree},
@@ -141,20 +141,22 @@ var clauses = []clause{
 	{trace.Destroy, compare.Returned, "", "", nil, handout.DestroyReturns},
 }
 
-// deaths has the sentences of calls that end the process, where they follow from the state before.
+// deaths has the sentences for calls that end the process, where they follow from the state
+// before the call.
 var deaths = []clause{
 	{trace.Append, "", "", "", when(compare.NewTable), handout.AppendL2},
 	{trace.Destroy, "", "", "", when(compare.NoSequences), handout.DestroyDummy},
 	{trace.Destroy, "", "", "", nil, handout.DestroyAll},
 }
 
-// hangs has the sentences of calls that do not return, where they follow from the state before.
+// hangs has the sentences for calls that do not return, where they follow from the state before
+// the call.
 var hangs = []clause{
 	{trace.Create, "", "", "", when(compare.NoSequences), handout.InitList},
 }
 
-// sentence is the one of the handout that a difference breaks; fallback where that does not
-// follow from what was seen.
+// sentence returns the sentence of the handout that a difference breaks, or fallback if that
+// does not follow from the difference.
 func sentence(d *compare.Difference, fallback string) string {
 	switch {
 	case d.Field == compare.Frees && d.Actual == compare.ThePool:
@@ -190,7 +192,7 @@ func sentence(d *compare.Difference, fallback string) string {
 	return fallback
 }
 
-// fits is the sentence of the first clause that fits a difference; "" if none does.
+// fits returns the sentence of the first clause that matches a difference, or "".
 func fits(clauses []clause, d *compare.Difference) string {
 	for _, c := range clauses {
 		if c.kind == d.Op.Kind.Single() && (c.channel == "" || c.channel == d.Channel) && strings.Contains(d.Field, c.field) &&

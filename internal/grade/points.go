@@ -9,32 +9,32 @@ import (
 	"slices"
 )
 
-// Tasks is how many tasks the handout has.
+// Tasks is the number of tasks of the handout.
 const Tasks = 5
 
-// Points says what is worth how much; staff may edit it.
+// Points says how many points there are for what. Staff may edit it.
 type Points struct {
-	Tasks [Tasks]float64 `json:"tasks"` // of the handout
-	// How each task's points are divided, in percent. Hidden is for a task in which
-	// nothing is wrong. Memory is in proportion to the directed traces that pass.
+	Tasks [Tasks]float64 `json:"tasks"` // points of each task
+	// How each task's points are divided, in percent. Hidden is for a task without any mistake.
+	// Memory is given in proportion to the directed traces that pass.
 	Directed float64 `json:"directed"`
 	Hidden   float64 `json:"hidden"`
 	Memory   float64 `json:"memory"`
 }
 
-// DefaultPoints are the points where nobody says otherwise.
+// DefaultPoints are used unless staff give others.
 var DefaultPoints = Points{Tasks: [Tasks]float64{20, 20, 20, 20, 20}, Directed: 70, Hidden: 15, Memory: 15}
 
-// ErrPoints is wrapped by what is wrong with a points file.
+// ErrPoints is wrapped by the errors of ParsePoints.
 var ErrPoints = errors.New("not a points file")
 
-// rest is Points but for the tasks, of which there may be too few in a file.
+// rest is Points without the tasks, of which a file may have too few.
 type rest Points
 
-// mostPoints of a task: beyond, hundredths are lost.
+// mostPoints is the limit for a task: above it, hundredths are lost.
 const mostPoints = 1_000_000
 
-// ParsePoints reads a points file: JSON, as DefaultPoints prints.
+// ParsePoints reads a points file: JSON, as llmgrade points prints it.
 func ParsePoints(text []byte) (Points, error) {
 	var p Points
 	var file struct {
@@ -74,9 +74,9 @@ func (p *Points) max() float64 {
 	return sum
 }
 
-// award gives each test its points, which are whole hundredths, and the report
-// their sum. A task's memory part gives as large a part of its points as the
-// directed tests of the task that passed: what did not work was not watched.
+// award sets the points of each test, in whole hundredths, and the report's sum. The part of the
+// memory points that a task gets is the part of its directed tests that passed: what did not
+// work could not be checked.
 func (p *Points) award(r *Report) {
 	var asked, passed [Tasks + 1]float64
 	for _, t := range r.Tests {
@@ -88,7 +88,7 @@ func (p *Points) award(r *Report) {
 		}
 	}
 	r.Score, r.MaxScore = 0, 0
-	exact := 0.0 // what can be had in the tests so far, thirds and sevenths and all
+	exact := 0.0 // the points of the tests so far, without rounding
 	for i := range r.Tests {
 		t := &r.Tests[i]
 		points := p.Tasks[t.Task-1]
@@ -110,9 +110,9 @@ func (p *Points) award(r *Report) {
 		r.Score += t.Score
 		r.MaxScore += t.MaxScore
 	}
-	// Sums of hundredths are not whole by themselves either.
+	// A sum of hundredths is not a whole number of them either.
 	r.Score, r.MaxScore = round(r.Score), round(r.MaxScore)
 }
 
-// round is to a hundredth of a point.
+// round rounds to a hundredth of a point.
 func round(points float64) float64 { return float64(int64(points*100+0.5)) / 100 }

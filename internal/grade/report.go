@@ -10,36 +10,35 @@ import (
 	"llmmemory/internal/grade/compare"
 )
 
-// A Report is everything that is known of one submission. It can be stored as
-// JSON and read back.
+// A Report is everything known about one submission. It can be stored as JSON and read back.
 type Report struct {
 	File     string
 	Score    float64
 	MaxScore float64
 	Rejected *Rejection `json:",omitempty"` // it was not run
 	Stages   stages
-	Tests    []Test // what the points are for; they add up to MaxScore
+	Tests    []Test // they give the points, and add up to MaxScore
 	Findings []Finding
 	Advice   []Advice
-	Notes    []string // what else a reader must know
-	Header   string   `json:",omitempty"` // that the submission has its own llm_memory.h
-	Source   string   // the same for two submissions with the same text
+	Notes    []string // further information for the reader
+	Header   string   `json:",omitempty"` // says that the submission has another llm_memory.h
+	Source   string   // a hash that ignores white space
 	Seed     uint64   // of the random traces
-	Rules    string   // the version of the rules that it was graded by
-	Replay   bool     `json:",omitempty"` // one trace was played: there are no points
+	Rules    string   // version of the rules
+	Replay   bool     `json:",omitempty"` // one trace was replayed: there are no points
 	Setting  Setting
 	Time     time.Duration
 }
 
-// A Rejection says why a submission was not run, or not to its end: it scores 0,
-// and staff should look at it.
+// A Rejection says why a submission was not run, or not to its end. It scores 0, and staff
+// should look at it.
 type Rejection struct {
 	Stage StageName // NoFile, Gate, Compile or Attack
 	Text  string
 }
 
-// Reason is the line of the text that says most: the compiler's first error, else
-// what stands after the words that all have.
+// Reason returns the most informative line of the text: the compiler's first error, or the first
+// line without its standard beginning.
 func (r *Rejection) Reason() string {
 	first, _, _ := strings.Cut(strings.TrimSpace(r.Text), "\n")
 	if r.Stage == Compile {
@@ -57,24 +56,24 @@ func (r *Rejection) Reason() string {
 	return first
 }
 
-// A Status is what became of a stage or a test.
+// A Status is the outcome of a stage or a test.
 type Status string
 
-// The statuses. What was not run has not failed: it says what to fix first.
+// The statuses. NotRun is not a failure: another mistake has to be fixed first.
 const (
 	Passed Status = "passed"
 	Failed Status = "failed"
 	NotRun Status = "not run"
 )
 
-// A StageName names one look at a submission.
+// A StageName names a stage of grading.
 type StageName string
 
 // The stages, in their order.
 const (
-	NoFile     StageName = "no file" // there is none that could be graded
+	NoFile     StageName = "no file" // there is nothing to grade
 	Gate       StageName = "gate"
-	Attack     StageName = "attack" // a Rejection's: it was ended for a system call
+	Attack     StageName = "attack" // only of a Rejection: a system call ended the run
 	Compile    StageName = "compile"
 	Directed   StageName = "directed traces"
 	OwnCalls   StageName = "own calls"
@@ -84,19 +83,19 @@ const (
 	Memcheck   StageName = "Memcheck"
 	Sanitizers StageName = "sanitizers"
 	Rules      StageName = "static rules"
-	Exhaustive StageName = "exhaustive" // if asked for; costs no points
+	Exhaustive StageName = "exhaustive" // only with Grader.Exhaustive; costs no points
 )
 
-// A Stage is one look at a submission. Where a task has failed before, most stages
-// are not run for it.
+// A Stage is the outcome of one stage. Most stages skip a task in which an earlier stage has
+// found a mistake.
 type Stage struct {
 	Name  StageName
-	Tasks [Tasks]Status // by task of the handout, from 1
+	Tasks [Tasks]Status // index 0 is task 1
 	Time  time.Duration
 }
 
-// AllStages are the stages with those that were not run, and for each task of a
-// stage what was not run: where no test of a task was played, it has not passed.
+// AllStages returns the stages, including those that were not run. A task has not passed a stage
+// if none of its tests was played.
 func (r *Report) AllStages() []Stage {
 	all := slices.Clone([]Stage(r.Stages))
 	for _, name := range []StageName{Gate, Compile, Directed, OwnCalls, Random, Outside, Heap, Memcheck, Sanitizers, Rules} {
@@ -114,7 +113,7 @@ func (r *Report) AllStages() []Stage {
 	return all
 }
 
-// plays reports whether a stage makes calls of the submission.
+// plays reports whether a stage calls the submission.
 func (n StageName) plays() bool { return n != Gate && n != Compile && n != Rules }
 
 // played reports whether a directed test of a task was run.
@@ -124,7 +123,7 @@ func (r *Report) played(task int) bool {
 	})
 }
 
-// Status is the worst of its tasks'.
+// Status is the worst status of the tasks.
 func (s *Stage) Status() Status {
 	worst := Passed
 	for _, status := range s.Tasks {
@@ -145,18 +144,18 @@ type Test struct {
 	Part     Part
 	Sentence string // of the handout
 	Status   Status
-	Why      string `json:",omitempty"` // it was not run, or not to its end
+	Why      string `json:",omitempty"` // why it was not run, or not to its end
 	Score    float64
 	MaxScore float64
 }
 
-// A Part is one of the three that a task's points are divided into.
+// A Part is one of the three parts of a task's points.
 type Part string
 
 // The parts.
 const (
-	PartDirected Part = "directed" // traces that are the same for everybody, each for a sentence of the handout
-	PartHidden   Part = "hidden"   // nothing is wrong anywhere: own calls, random traces, writes from outside
+	PartDirected Part = "directed" // the same traces for all submissions, each for a sentence of the handout
+	PartHidden   Part = "hidden"   // own calls, random traces, writes from outside
 	PartMemory   Part = "memory"   // the heap, Memcheck, sanitizers, static rules
 )
 
@@ -165,12 +164,12 @@ type Finding struct {
 	Name     string
 	Task     int
 	Stage    StageName
-	Gain     float64    // points that fixing it gives back
+	Gain     float64    // points gained by fixing it
 	Sentence string     // of the handout
-	Ops      []trace.Op `json:",omitempty"` // the steps that show it
+	Ops      []trace.Op `json:",omitempty"` // the steps up to the difference, or more
 	*compare.Difference
-	Lines []string       `json:",omitempty"` // of llm_memory.c, with what happens there
-	Same  []string       `json:",omitempty"` // other traces that show the same
+	Lines []string       `json:",omitempty"` // lines of llm_memory.c, with what happens there
+	Same  []string       `json:",omitempty"` // names of other traces that show the same
 	Scene *compare.Scene `json:",omitempty"` // the memory around the last step
 }
 
@@ -208,7 +207,7 @@ func (f *Finding) Trace() string {
 	return b.String()
 }
 
-// An Advice costs nothing.
+// An Advice is a remark that costs no points.
 type Advice struct {
 	Name     string
 	Task     int
@@ -217,13 +216,13 @@ type Advice struct {
 	Text     string
 }
 
-// reject takes back what was found until then.
+// reject removes what was found before.
 func (r *Report) reject(stage StageName, text string) {
 	r.Rejected = &Rejection{stage, text}
 	r.Score, r.Stages, r.Tests, r.Findings, r.Advice, r.Notes = 0, nil, nil, nil, nil, nil
 }
 
-// Failed names what cost points.
+// Failed returns the names of the tests that cost points.
 func (r *Report) Failed() []string {
 	names := []string{}
 	if r.Rejected != nil {
@@ -242,7 +241,7 @@ func (r *Report) Failed() []string {
 	return names
 }
 
-// ByTask is what each task of the handout has given.
+// ByTask returns the points of each task.
 func (r *Report) ByTask() [Tasks]float64 {
 	var points [Tasks]float64
 	for _, t := range r.Tests {
@@ -254,9 +253,8 @@ func (r *Report) ByTask() [Tasks]float64 {
 	return points
 }
 
-// gains says of each finding what fixing it gives back: the points of the tests
-// that fail for it, and where it is the only one of its task, all that the task
-// has lost.
+// gains sets the Gain of each finding: the points of the tests that fail because of it, or all
+// that the task has lost if it is the task's only finding.
 func (r *Report) gains() {
 	for i := range r.Findings {
 		f := &r.Findings[i]

@@ -10,18 +10,18 @@ import (
 	"llmmemory/internal/grade/sandbox"
 )
 
-// A Setting is what a result may depend on but for the submission: the same file
-// and seed in the same setting give the same score.
+// A Setting lists the versions that a result depends on: the same file and seed with the same
+// Setting give the same score.
 type Setting struct {
-	GCC, Linker, Libc, Valgrind string // what they say of their versions; empty if they are missing
-	Sandbox                     string // what shuts the submission in
+	GCC, Linker, Libc, Valgrind string // as they print their versions; empty if missing
+	Sandbox                     string // the parts of the sandbox that are active
 }
 
 // ErrTools is wrapped when a program that grading needs is not installed.
 var ErrTools = errors.New("not installed")
 
-// CheckTools looks for the programs that grading needs, before anything is graded. A
-// replay, and the traces that Grader.Only names, need no Memcheck.
+// CheckTools returns an error unless the programs that grading needs are installed. Replays, and
+// runs with Grader.Only, need no Memcheck.
 func CheckTools(memcheck bool) error {
 	needed := []string{"gcc", "as", "ld", "objcopy", "objdump"}
 	if memcheck {

@@ -16,15 +16,15 @@ import (
 	"llmmemory/grader"
 )
 
-// errNoSource is wrapped when there is no file that could be graded. Its text is
-// for the student.
+// errNoSource is wrapped if there is no file that could be graded. The error's text is for the
+// student.
 var errNoSource = errors.New("is not run")
 
-// mostSource is more than a submission may have; the gate says so.
+// mostSource is more than the gate allows.
 const mostSource = 1 << 20
 
-// readSource reads a submission: a regular file, because a link may lead to
-// somebody else's, and a pipe has no end.
+// readSource reads a submission. It must be a regular file: a link may lead to another user's
+// file, and a pipe may have no end.
 func readSource(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	switch {
@@ -50,14 +50,14 @@ func readSource(path string) ([]byte, error) {
 	return source, nil
 }
 
-// otherHeader reports whether there is an llm_memory.h beside a submission that is not the
-// course's, but for white space.
+// otherHeader reports whether the llm_memory.h beside a submission differs from the course's in
+// more than white space.
 func otherHeader(path string) bool {
 	text, err := readSource(filepath.Join(filepath.Dir(path), "llm_memory.h"))
 	return err == nil && !slices.EqualFunc(bytes.Fields(text), bytes.Fields(grader.Header), bytes.Equal)
 }
 
-// sameText is a hash of a source without its white space.
+// sameText is a hash of a source without white space.
 func sameText(source []byte) string {
 	hash := sha256.Sum256(bytes.Join(bytes.Fields(source), nil))
 	return hex.EncodeToString(hash[:16])

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// stages are those that a submission has gone through so far.
+// stages are the stages so far.
 type stages []Stage
 
-// at is the stage of a name; nil if it has not begun.
+// at returns the stage with a name, or nil if it has not begun.
 func (s stages) at(name StageName) *Stage {
 	if i := slices.IndexFunc(s, func(s Stage) bool { return s.Name == name }); i >= 0 {
 		return &s[i]
@@ -16,8 +16,8 @@ func (s stages) at(name StageName) *Stage {
 	return nil
 }
 
-// begin adds a stage. A task that has failed before is not looked at again, unless
-// all stages are to be run: one mistake is one message.
+// begin adds a stage. Unless all is set, it skips the tasks in which an earlier stage has found
+// a mistake: one mistake is one message.
 func (s *stages) begin(name StageName, all bool) {
 	stage := Stage{Name: name}
 	for i := range stage.Tasks {
@@ -31,16 +31,15 @@ func (s *stages) begin(name StageName, all bool) {
 	*s = append(*s, stage)
 }
 
-// always reports whether a stage looks at a task whatever was found before: what
-// it sees is not what the others see.
+// always reports whether a stage never skips a task: no other stage sees what it sees.
 func (n StageName) always() bool {
 	return n == Directed || n == Memcheck || n == Sanitizers || n == Rules || n == Exhaustive
 }
 
-// end says how long the last stage took.
+// end sets the duration of the last stage.
 func (s stages) end(took time.Duration) { s[len(s)-1].Time = took }
 
-// skip says that a stage could not be run for any task.
+// skip marks a stage as not run, except for tasks that have failed it.
 func (s stages) skip(name StageName) {
 	stage := s.at(name)
 	for i, status := range stage.Tasks {
@@ -50,11 +49,11 @@ func (s stages) skip(name StageName) {
 	}
 }
 
-// open reports whether a finding of a stage in a task is to be told.
+// open reports whether a finding of a stage in a task is to be reported.
 func (s stages) open(name StageName, task int) bool {
 	stage := s.at(name)
 	return stage == nil || stage.Tasks[task-1] != NotRun
 }
 
-// fail notes a finding.
+// fail marks a task as failed in a stage.
 func (s stages) fail(name StageName, task int) { s.at(name).Tasks[task-1] = Failed }

@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/grade/rules"
 )
 
-// rules reads the text for what the handout says whatever comes of it.
+// rules checks the source text against the sentences of the handout that can be checked there.
 func (g *grading) rules() error {
 	breaches, err := rules.Check(g.source)
 	if errors.Is(err, rules.ErrUnread) {
@@ -35,7 +35,7 @@ func (g *grading) rules() error {
 	return nil
 }
 
-// line adds a line of the file to a finding of a task that is told already.
+// line adds a line of the source to the first finding of a task.
 func (g *grading) line(task int, line string) {
 	for i := range g.report.Findings {
 		if f := &g.report.Findings[i]; f.Task == task {

@@ -13,14 +13,13 @@ import (
 	"llmmemory/internal/grade/traces"
 )
 
-// ErrOnly is wrapped when no trace has the name that Only asks for.
+// ErrOnly is wrapped if no trace has the name that Grader.Only asks for.
 var ErrOnly = errors.New("no trace has that name")
 
-// directed plays the traces of the handout's sentences. The tester does the work
-// of all functions but those that a trace is for, so that each is judged by what
-// it does itself.
+// directed plays the directed traces. The tester does the work of all functions except those
+// that a trace tests, so that each function is judged alone.
 func (g *grading) directed() error {
-	var clues []clue
+	var candidates []candidate
 	for _, c := range g.cases {
 		if !strings.Contains(c.Name, g.Only) {
 			continue
@@ -37,7 +36,7 @@ func (g *grading) directed() error {
 		}
 		g.report.Tests = append(g.report.Tests, test)
 		if d != nil {
-			clues = append(clues, clue{c.Name, Directed, c.Sentence, g.isolate(c.Ops, c.Real...), d})
+			candidates = append(candidates, candidate{c.Name, Directed, c.Sentence, g.isolate(c.Ops, c.Real...), d})
 		}
 	}
 	if len(g.report.Tests) == 0 {
@@ -52,18 +51,18 @@ func (g *grading) directed() error {
 		g.found(PartDirected, Finding{Name: fmt.Sprintf("task%d_missing", task), Task: task, Stage: Directed, Sentence: handout.WhiteBox,
 			Difference: &compare.Difference{Step: -1, Field: name, Expected: "defined", Actual: "not defined"}})
 	}
-	for i, c := range clues {
-		if err := g.tell(PartDirected, clearest(clues, i)); err != nil {
+	for i, c := range candidates {
+		if err := g.addFinding(PartDirected, clearest(candidates, i)); err != nil {
 			return err
 		}
-		if err := g.tell(PartDirected, c); err != nil {
+		if err := g.addFinding(PartDirected, c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// test plays one trace and says what it is worth, with the difference that decides.
+// test plays one trace. It returns the test's outcome and the difference that decides it.
 func (g *grading) test(c traces.Case) (Test, *compare.Difference, error) {
 	t := Test{Task: c.Task, Name: c.Name, Part: PartDirected, Sentence: c.Sentence, Status: Passed}
 	switch {
@@ -80,20 +79,20 @@ func (g *grading) test(c traces.Case) (Test, *compare.Difference, error) {
 		return t, nil, err
 	}
 	d := g.decides(c, r)
-	g.listen(c.Name, ops, r)
+	g.keepHeap(c.Name, ops, r)
 	if d != nil {
 		t.Status, t.Why = Failed, d.Error()
 	} else if len(r.All) == 0 {
 		g.clean = append(g.clean, ops)
-		if !c.Sweep { // which are slow under Memcheck
+		if !c.Sweep { // sweeps are slow under Memcheck
 			g.short = append(g.short, named{c.Name, ops})
 		}
 	}
 	return t, d, nil
 }
 
-// decides is the difference for which a directed trace fails: one in a call that
-// it is for. What is written outside an allocation is a matter of the stage Heap.
+// decides returns the difference for which a directed trace fails: the first one in a call that
+// the trace tests. Writes outside an allocation belong to the stage Heap.
 func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 	if c.Shape {
 		for _, kind := range c.Real {
@@ -114,7 +113,7 @@ func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 	return nil
 }
 
-// refusals takes back what functions earn for refusing that only refuse.
+// refusals takes back the points for refusing from functions that refuse everything.
 func (g *grading) refusals() {
 	for i := range g.report.Tests {
 		t := &g.report.Tests[i]
@@ -132,20 +131,20 @@ func (g *grading) refusals() {
 	}
 }
 
-// clearest is the clue that shows the same mistake as clue i in a trace that was written for
-// the sentence it breaks; clue i itself if there is none.
-func clearest(clues []clue, i int) clue {
-	d := clues[i].difference
-	for _, c := range clues {
-		if c.difference.Same(d) && c.broken() == clues[i].broken() && strings.Contains(c.broken(), c.sentence) {
+// clearest returns the candidate that shows the same mistake as candidate i in a trace for the
+// sentence that it breaks, or candidate i itself.
+func clearest(candidates []candidate, i int) candidate {
+	d := candidates[i].difference
+	for _, c := range candidates {
+		if c.difference.Same(d) && c.broken() == candidates[i].broken() && strings.Contains(c.broken(), c.sentence) {
 			return c
 		}
 	}
-	return clues[i]
+	return candidates[i]
 }
 
-// ownCalls plays the directed traces again, in the submission's own calls from
-// beginning to end: functions that are right alone may not go together.
+// ownCalls plays the directed traces again, with only the submission's own calls: functions that
+// are right alone may not work together.
 func (g *grading) ownCalls() error {
 	for _, c := range g.cases {
 		if c.Advice || c.Sweep || g.anyExhausted() {
@@ -153,21 +152,21 @@ func (g *grading) ownCalls() error {
 		}
 		ops := trace.Isolate(c.Ops, trace.Init, trace.Create, trace.Fork, trace.Append, trace.Free, trace.Destroy)
 		if slices.Equal(ops, g.isolate(c.Ops, c.Real...)) {
-			continue // it was played so
+			continue // played before
 		}
 		before := g.differences
 		if err := g.mixed(OwnCalls, c.Name, ops); err != nil {
 			return err
 		}
-		if g.differences == before && len(g.program.Missing) == 0 { // else the tester has played a part
+		if g.differences == before && len(g.program.Missing) == 0 { // otherwise the tester has taken over some calls
 			g.watchOwn(c.Name, ops)
 		}
 	}
 	return nil
 }
 
-// watchOwn has Memcheck play a trace in the submission's own calls: what one
-// function leaves unset, another may use.
+// watchOwn makes Memcheck play a trace with the submission's own calls: one function may use
+// what another left uninitialised.
 func (g *grading) watchOwn(name string, ops []trace.Op) {
 	for i := range g.short {
 		if g.short[i].name == name {
@@ -176,9 +175,9 @@ func (g *grading) watchOwn(name string, ops []trace.Op) {
 	}
 }
 
-// mixed plays a trace of many functions. Each is charged with what differs in its
-// own calls. Where the trace ends early, what comes after is played with the
-// tester in place of the functions that it ended in.
+// mixed plays a trace of many functions and charges each with the differences in its own calls.
+// If the trace ends early, the tester takes over the function that it ended in, and the trace is
+// played again.
 func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
 	real := []trace.Kind{trace.Init, trace.Create, trace.Fork, trace.Append, trace.Free, trace.Destroy}
 	real = slices.DeleteFunc(real, func(k trace.Kind) bool { return g.missing(k) || g.exhausted(k) })
@@ -188,7 +187,7 @@ func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
 		if err != nil {
 			return err
 		}
-		g.listen(name, played, r)
+		g.keepHeap(name, played, r)
 		g.differences += len(r.All)
 		for _, d := range r.All {
 			if d.Memory() || !g.report.Stages.open(stage, d.Op.Task()) {
@@ -200,7 +199,7 @@ func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
 			if stage != OwnCalls {
 				label = fmt.Sprintf("task%d_%s", d.Op.Task(), strings.ReplaceAll(string(stage), " ", "_"))
 			}
-			if err := g.tell(PartHidden, clue{label, stage, handout.WhiteBox, played, d}); err != nil {
+			if err := g.addFinding(PartHidden, candidate{label, stage, handout.WhiteBox, played, d}); err != nil {
 				return err
 			}
 		}
@@ -217,31 +216,30 @@ func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
 	return nil
 }
 
-// listen keeps what a trace has shown of the heap for the stage Heap.
-func (g *grading) listen(name string, ops []trace.Op, r compare.Result) {
+// keepHeap keeps the differences of the heap for the stage Heap.
+func (g *grading) keepHeap(name string, ops []trace.Op, r compare.Result) {
 	for _, d := range r.All {
 		if d.Memory() {
-			g.heap = append(g.heap, clue{name, Heap, handout.Valgrind, ops, d})
+			g.heap = append(g.heap, candidate{name, Heap, handout.Valgrind, ops, d})
 		}
 	}
 }
 
-// advise plays a trace in which allocations fail, counted as the handout makes them:
-// of a submission that makes fewer, it says nothing. The handout does not say what a call
-// does when malloc fails, so the advice quotes no sentence.
+// advise plays a trace in which allocations fail, counted as the handout makes them. It says
+// nothing about a submission that combines allocations. The handout does not say what happens
+// when malloc fails, so the advice quotes no sentence.
 func (g *grading) advise(c traces.Case) error {
 	if slices.ContainsFunc(c.Real, g.missing) || g.exhausted(c.Real...) || len(g.shapes) > 0 {
 		return nil
 	}
 	r, err := g.play(g.isolate(c.Ops, c.Real...))
-	if d := r.First(); d != nil && d.Op.Fail > 0 { // else it is no matter of failing allocations
+	if d := r.First(); d != nil && d.Op.Fail > 0 { // otherwise it is not about failing allocations
 		g.report.Advice = append(g.report.Advice, Advice{Name: c.Name, Task: c.Task, Text: d.Error()})
 	}
 	return err
 }
 
-// random plays traces that nobody wrote down, those of Outside with writes from
-// outside.
+// random plays random traces; those of Outside have writes from outside.
 func (g *grading) random(stage StageName) error {
 	for i := 0; i < g.Traces && !g.anyExhausted(); i++ {
 		ops := traces.Random(g.report.Seed+uint64(i), randomSteps, stage == Outside)
@@ -252,7 +250,7 @@ func (g *grading) random(stage StageName) error {
 	return nil
 }
 
-// heaps tells what the traces have shown of the heap.
+// heaps reports what the traces have shown of the heap.
 func (g *grading) heaps() error {
 	for _, c := range g.heap {
 		task := c.difference.Op.Task()
@@ -265,15 +263,15 @@ func (g *grading) heaps() error {
 		}
 		g.lost[PartMemory][task] = true
 		g.report.Stages.fail(Heap, task)
-		if err := g.tell(PartMemory, c); err != nil {
+		if err := g.addFinding(PartMemory, c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// seedOf is of the submission's own text, so that the same file always meets the
-// same traces.
+// seedOf derives a seed from the submission's text, so that the same file always gets the same
+// traces.
 func seedOf(source []byte) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(source)

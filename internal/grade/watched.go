@@ -19,7 +19,7 @@ func (g *grading) steps(traces ...[]trace.Op) supervise.Steps {
 	return supervise.Steps{Traces: traces, Own: len(g.shapes) > 0}
 }
 
-// underMemcheck plays traces on the program that Memcheck watches.
+// underMemcheck plays traces under Memcheck.
 func (g *grading) underMemcheck(steps supervise.Steps) ([]watch.Finding, error) {
 	program, err := g.kit.Watched(g.program)
 	if err != nil {
@@ -28,13 +28,13 @@ func (g *grading) underMemcheck(steps supervise.Steps) ([]watch.Finding, error) 
 	return watch.Memcheck(program, steps)
 }
 
-// calls reports whether the submission makes a call in a trace for which is holds.
+// calls reports whether the submission makes a call in a trace for which is returns true.
 func calls(ops []trace.Op, is func(op trace.Op) bool) bool {
 	return slices.ContainsFunc(ops, func(op trace.Op) bool { return !op.Given && !op.Kind.Outside() && is(op) })
 }
 
-// without are traces in which the tester does the work of a function. Those of a submission
-// that builds its states itself are left out, and so are those in which no other call is its.
+// without returns the traces with the tester in place of a function. It drops traces in which
+// the submission makes no other call, and all traces if the submission builds its states itself.
 func (g *grading) without(function string, traces [][]trace.Op) (left [][]trace.Op) {
 	is := func(op trace.Op) bool { return op.Kind.Function() == function }
 	for _, ops := range traces {
@@ -52,7 +52,7 @@ func (g *grading) without(function string, traces [][]trace.Op) (left [][]trace.
 		for i := range given {
 			given[i].Given = given[i].Given || ops[i].Given
 		}
-		given = slices.DeleteFunc(given, func(op trace.Op) bool { return is(op) && !op.Given }) // with a NULL engine
+		given = slices.DeleteFunc(given, func(op trace.Op) bool { return is(op) && !op.Given }) // calls with a NULL engine remain
 		if len(g.shapes) == 0 && calls(given, func(trace.Op) bool { return true }) {
 			left = append(left, given)
 		}
@@ -60,8 +60,8 @@ func (g *grading) without(function string, traces [][]trace.Op) (left [][]trace.
 	return left
 }
 
-// memcheck plays the directed traces under Memcheck, but for those that go wrong
-// by themselves.
+// memcheck plays the directed traces under Memcheck, except those that already show a
+// difference.
 func (g *grading) memcheck() error {
 	if err := g.deaths(); err != nil {
 		return err
@@ -93,13 +93,13 @@ func (g *grading) memcheck() error {
 			}
 			break
 		}
-		// It is not waited for again: the tester does its work from here on.
+		// From here on the tester does its work.
 		g.stuck = append(g.stuck, stuck.Function)
 		g.unfinished(Memcheck, trace.TaskOf(stuck.Function), err)
 		left = g.without(stuck.Function, left)
 		g.note("Memcheck: %s does not come back: it was not called again there", stuck.Function)
 	}
-	for task := 1; task <= Tasks; task++ { // which of them is it?
+	for task := 1; task <= Tasks; task++ { // find out which task it was
 		clean := slices.DeleteFunc(slices.Clone(left), func(ops []trace.Op) bool {
 			return !calls(ops, func(op trace.Op) bool { return op.Task() == task })
 		})
@@ -123,8 +123,8 @@ func (g *grading) memcheck() error {
 	return nil
 }
 
-// deaths looks for the line at which a call dies: the trace is made short, so
-// that this takes half a second each.
+// deaths finds the line at which a call dies. The trace is short by now, so each takes half a
+// second.
 func (g *grading) deaths() error {
 	const most = 2
 	looked := 0
@@ -148,7 +148,7 @@ func (g *grading) deaths() error {
 	return nil
 }
 
-// unfinished is a finding of its own: how long it took or how it ended.
+// unfinished adds a finding that a run did not finish.
 func (g *grading) unfinished(stage StageName, task int, err error) {
 	g.lost[PartMemory][task] = true
 	g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_%s", task, strings.ToLower(string(stage))), Task: task, Stage: stage, Sentence: handout.Valgrind,
@@ -156,10 +156,10 @@ func (g *grading) unfinished(stage StageName, task int, err error) {
 			Expected: "to play every trace to its end", Actual: err.Error()}})
 }
 
-// complaint is told as a finding, or as the line of one that is told already.
+// complaint adds a complaint as a finding, or as a line of a finding that explains it.
 func (g *grading) complaint(m watch.Finding) {
 	task := trace.TaskOf(m.Function)
-	if task == 0 { // outside the six: what is lost at the end
+	if task == 0 { // outside the six functions: a leak at the end
 		task = Tasks
 	}
 	g.lost[PartMemory][task] = true
@@ -177,8 +177,7 @@ func (g *grading) complaint(m watch.Finding) {
 			Expected: "nothing", Actual: m.String()}})
 }
 
-// memorySentence is the one that a complaint breaks: what is not a leak is a
-// matter of Valgrind alone.
+// memorySentence returns the sentence that a complaint breaks.
 func memorySentence(kind string) string {
 	if strings.HasPrefix(kind, "Leak_") {
 		return handout.NoLeaks
@@ -186,13 +185,13 @@ func memorySentence(kind string) string {
 	return handout.Valgrind
 }
 
-// sanitizers plays the same traces on the second build, up to its first complaint.
+// sanitizers plays the same traces on the build with sanitizers, up to the first complaint.
 func (g *grading) sanitizers() error {
 	if len(g.clean) == 0 {
 		g.skip(Sanitizers, "no directed trace is right to its end")
 		return nil
 	}
-	for _, function := range g.stuck { // it would take its whole time again, and show nothing
+	for _, function := range g.stuck { // it would use its whole time again
 		for kind := range g.hangs {
 			if kind.Function() == function {
 				g.skip(Sanitizers, function+" does not come back under Memcheck either")
@@ -234,7 +233,8 @@ func (g *grading) sanitizers() error {
 	return nil
 }
 
-// sanitizerSentence fits a member of a NULL engine to the rule about NULL.
+// sanitizerSentence returns the sentence that a complaint breaks: for a member of a NULL engine,
+// the rule about NULL.
 func (g *grading) sanitizerSentence(f *watch.Finding) string {
 	if strings.Contains(f.What, "null pointer of type 'LLMEngine'") || strings.Contains(f.What, "null pointer of type 'struct LLMEngine'") {
 		return handout.NullEngine
@@ -242,7 +242,7 @@ func (g *grading) sanitizerSentence(f *watch.Finding) string {
 	return handout.Valgrind
 }
 
-// skip says that the stage could not be run for any task, which costs nothing.
+// skip notes that a stage could not be run for any task, which costs nothing.
 func (g *grading) skip(stage StageName, why string) {
 	g.report.Stages.skip(stage)
 	g.note("%s: not run: %s", stage, why)

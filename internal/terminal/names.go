@@ -7,8 +7,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// RefuseUnknownNames makes completion and help fail on a name that is none of theirs, where cobra
-// prints help and succeeds. It comes after SetOut: the completion command keeps the output of its start.
+// RefuseUnknownNames makes completion and help fail for an unknown name, for which cobra prints
+// help and succeeds. Call it after SetOut: the completion command keeps the output it begins
+// with.
 func RefuseUnknownNames(c *cobra.Command) {
 	c.InitDefaultHelpCmd()
 	c.InitDefaultCompletionCmd()
@@ -28,7 +29,7 @@ func RefuseUnknownNames(c *cobra.Command) {
 	}
 }
 
-// help is cobra's, with an error for what has no help.
+// help is cobra's help, with an error for unknown names.
 func help(c *cobra.Command, args []string) error {
 	root := c.Root()
 	about, rest, err := root.Find(args)
@@ -51,7 +52,7 @@ func help(c *cobra.Command, args []string) error {
 	return fmt.Errorf("help: no command %q%s; commands: %s", rest[0], meant, strings.Join(commands, ", "))
 }
 
-// names are those of the commands under one that its help lists.
+// names returns the names of the subcommands that help lists.
 func names(c *cobra.Command) []string {
 	var all []string
 	for _, sub := range c.Commands() {

@@ -8,11 +8,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// version is what the Makefile writes here when it links a program.
+// version is set by the Makefile when it links a program.
 var version string
 
-// Program gives the command of a whole program what all programs share: --version, the name
-// that is nearest to a flag that does not exist, and help that fits a terminal.
+// Program sets what the main command of every program has: --version, a suggestion for a flag
+// that does not exist, and help that fits a terminal.
 func Program(c *cobra.Command) {
 	c.Version = Version()
 	c.SetFlagErrorFunc(SuggestFlag)
@@ -22,8 +22,8 @@ func Program(c *cobra.Command) {
 	).Replace(c.UsageTemplate()))
 }
 
-// Version is the project's version and the commit that the program was built from. A program
-// that was not built by make knows what Go's build says of it, which may be nothing.
+// Version returns the project's version and the commit that the program was built from. A
+// program that was not built by make has what Go's build recorded, which may be nothing.
 func Version() string {
 	if version != "" {
 		return version

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// SuggestFlag names the flag that an unknown one is nearest to: it is what a command
-// gives to cobra as its FlagErrorFunc.
+// SuggestFlag suggests the flag that is nearest to an unknown one. It is a command's
+// FlagErrorFunc.
 func SuggestFlag(c *cobra.Command, err error) error {
 	_, name, unknown := strings.Cut(err.Error(), "unknown flag: --")
 	if !unknown {
@@ -24,8 +24,8 @@ func SuggestFlag(c *cobra.Command, err error) error {
 	return fmt.Errorf("%w; did you mean --%s?", err, best)
 }
 
-// Nearest is the first of the names that differ least from one, in at most two letters; "" if there
-// is none.
+// Nearest returns the first of the names that differ least from name, by at most two letters, or
+// "".
 func Nearest(name string, names []string) string {
 	best, least := "", 3
 	for _, other := range names {
@@ -36,7 +36,7 @@ func Nearest(name string, names []string) string {
 	return best
 }
 
-// distance is how many letters have to be put in, taken out or changed.
+// distance is how many letters have to be inserted, removed or changed.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// Visible shows the characters that move a cursor, change colors or reorder a line
-// as escapes, and bytes that are not UTF-8, too. Line ends and tabs stay.
+// Visible writes characters that move a cursor, change colors or reorder a line, and bytes that
+// are not UTF-8, as escapes. Line ends and tabs stay.
 func Visible(text string) string {
 	return visible(text, func(r rune) bool { return r == '\n' || r == '\t' })
 }
 
-// VisibleName is Visible for what has to stay on one line, such as a file's name.
+// VisibleName is Visible for a text that has to stay on one line, such as a file's name.
 func VisibleName(name string) string {
 	return visible(name, func(rune) bool { return false })
 }

@@ -1,6 +1,5 @@
-// Package terminal is what the commands share: lines wrapped to a terminal, control
-// characters removed from texts, --version, and suggestions for misspelt flags. Nothing
-// here knows what a text is about.
+// Package terminal is shared by the commands: lines wrapped to a terminal, control characters
+// made visible, --version, and suggestions for misspelt flags.
 package terminal
 
 import (
@@ -8,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// Columns is how wide what a command prints may be.
+// Columns is the width of what commands print.
 const Columns = 100
 
-// Wrap breaks a text at its spaces, for lines that begin after indent columns. A
-// word that is too long has a line of its own.
+// Wrap breaks a text at its spaces, for lines that begin after indent columns. A word that is
+// too long gets a separate line.
 func Wrap(text string, indent int) []string {
 	var all []string
 	line := ""

@@ -17,19 +17,19 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// What a page can show of a trace.
+// Limits of what a page can show of a trace.
 const (
 	mostCalls  = 3000
-	mostBlocks = 4096 // of one pool
-	mostForks  = 64   // of one step
+	mostBlocks = 4096 // blocks of one pool
+	mostForks  = 64   // forks in one step
 	mostLive   = 256  // sequences at a time
-	mostShown  = 64   // of a pool whose records are shown
+	mostShown  = 64   // blocks of a pool whose records are shown
 )
 
-// Course plays a trace (package trace) on package course. A comment after a
-// call, or in lines of its own above it, is told with it; one line "# title:"
-// names the recording. An error wraps trace.ErrSyntax and names the line; that
-// of a writer from outside, too, because a map shows calls only.
+// Course plays a trace (package trace) on package course. A comment behind a call, or in lines
+// above it, is shown with it; a line "# title:" names the recording. An error wraps
+// trace.ErrSyntax and names the line; writes from outside are errors too, because a map shows
+// calls only.
 func Course(r io.Reader) (*Recording, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -60,14 +60,14 @@ func Course(r io.Reader) (*Recording, error) {
 	return p.recording, p.recording.check()
 }
 
-// A call is a line of a trace with what is said about it.
+// A call is a line of a trace with its comments.
 type call struct {
 	trace.Op
 	line int
 	said []string
 }
 
-// script reads the lines of a trace that Parse has accepted.
+// script splits a trace that Parse has accepted into calls.
 func script(text string) (calls []call, title string, err error) {
 	title = "A trace of the course's engine"
 	var said []string
@@ -82,7 +82,7 @@ func script(text string) (calls []call, title string, err error) {
 		}
 		if strings.TrimSpace(code) == "" {
 			if strings.TrimSpace(line) == "" {
-				said = nil // a comment that stands alone
+				said = nil // a comment without a call
 			}
 			continue
 		}
@@ -116,12 +116,12 @@ func unplayable(op trace.Op, before int) string {
 	return ""
 }
 
-// A player makes a frame of each call.
+// A player makes a frame for each call.
 type player struct {
 	world     *oracle.World
 	recording *Recording
 	last      [trace.Engines]Frame
-	appended  [trace.Engines]map[int]bool // places in the pool that append_kv has written, or a copy of one
+	appended  [trace.Engines]map[int]bool // places in the pool with a record of append_kv, or a copy of one
 }
 
 func (p *player) play(c call) {
@@ -134,16 +134,16 @@ func (p *player) play(c call) {
 	f.Copies = copies(c.Op, was, &f)
 	p.onlyAppended(engine, c.Op, &f)
 	share(was, &f)
-	f.Said = append([]string{told(c.Op, out, was, &f)}, c.said...)
+	f.Said = append([]string{outcome(c.Op, out, was, &f)}, c.said...)
 	p.recording.NumGPUBlocks = max(p.recording.NumGPUBlocks, f.Blocks)
 	p.recording.Frames = append(p.recording.Frames, f)
 	p.last[engine] = f
 }
 
-// unwritten is a record that no append_kv has written, whatever is in the memory.
+// unwritten replaces a record that append_kv has not written, whatever is in memory.
 const unwritten = math.MinInt32
 
-// onlyAppended leaves those records that somebody appended.
+// onlyAppended hides the records that append_kv has not written.
 func (p *player) onlyAppended(engine int, op trace.Op, f *Frame) {
 	if f.Records == nil || op.Kind == trace.Init && !f.Refused {
 		p.appended[engine] = map[int]bool{}
@@ -166,7 +166,7 @@ func (p *player) onlyAppended(engine int, op trace.Op, f *Frame) {
 	}
 }
 
-// look reads what hangs on an engine.
+// look reads the state of an engine.
 func look(e *course.Engine) Frame {
 	if e == nil {
 		return Frame{}
@@ -207,7 +207,7 @@ func records(pool []byte, blocks int) []int32 {
 	return all
 }
 
-// share keeps tables that did not change once.
+// share makes unchanged tables share memory.
 func share(was, is *Frame) {
 	for i := range is.Sequences {
 		q := &is.Sequences[i]
@@ -226,7 +226,7 @@ func find(f *Frame, id int) *Sequence {
 	return nil
 }
 
-// copies are the blocks that a call gave up for copies of them.
+// copies returns the blocks that a call has replaced by copies.
 func copies(op trace.Op, was, is *Frame) []device.Pair {
 	if op.Kind != trace.Append {
 		return nil
@@ -244,7 +244,7 @@ func copies(op trace.Op, was, is *Frame) []device.Pair {
 	return pairs
 }
 
-// statement is the call in C.
+// statement returns the call in C.
 func statement(op trace.Op) string {
 	e := fmt.Sprintf("e%d", op.Engine)
 	if op.Engine == trace.None {
@@ -267,8 +267,8 @@ func statement(op trace.Op) string {
 	}
 }
 
-// told is what a call did, in words.
-func told(op trace.Op, out oracle.Outcome, was, is *Frame) string {
+// outcome says in words what a call did.
+func outcome(op trace.Op, out oracle.Outcome, was, is *Frame) string {
 	if out.Err != nil {
 		return fmt.Sprintf("Refused: %s. Nothing has changed.", reason(out.Err))
 	}
@@ -294,7 +294,7 @@ func told(op trace.Op, out oracle.Outcome, was, is *Frame) string {
 	}
 }
 
-// reason is an error in words; a student sees the handout's.
+// reason returns an error in words, including the handout's.
 func reason(err error) string {
 	if errors.Is(err, course.ErrNoBlocks) {
 		return err.Error() + " (out of blocks)"

@@ -8,10 +8,10 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// What is in the page is JSON: the scenes, and of each recording who has tables once,
-// in names, and each frame as its difference from the one before. A list that changes is spliced: how many
-// entries stay at its beginning, how many at its end, and what is between them.
-// script/frames.js reads it.
+// The page contains JSON: the scenes, and for each recording the names of all sequences once,
+// and each frame as its difference from the one before. A changed list is spliced: how many
+// entries stay at its beginning, how many at its end, and the entries between them.
+// script/frames.js decodes it.
 type packedPage struct {
 	Scenes []packedScene `json:"scenes"`
 	Live   *liveness     `json:"live,omitempty"`
@@ -37,8 +37,7 @@ type packed struct {
 	Live *liveness `json:"live,omitempty"`
 }
 
-// A delta is a frame. What is absent is as it was, or empty where it is what a
-// step did.
+// A delta is a frame. Absent fields are unchanged, or empty if they say what a step did.
 type delta struct {
 	Now     float64  `json:"t,omitempty"`
 	Call    string   `json:"x,omitempty"`
@@ -47,7 +46,7 @@ type delta struct {
 	Engine  int      `json:"e,omitempty"`
 	Blocks  *int     `json:"n,omitempty"`
 
-	Grown   []int   `json:"g,omitempty"` // names that have one token more
+	Grown   []int   `json:"g,omitempty"` // names of sequences with one token more
 	Changed []entry `json:"c,omitempty"`
 	Gone    []int   `json:"d,omitempty"`
 
@@ -64,14 +63,14 @@ type delta struct {
 	Records []int `json:"m,omitempty"` // place in the pool, record, place, ...
 }
 
-// An entry is a sequence that is new or has changed: its name, tokens, device,
-// and its table, spliced.
+// An entry is a sequence that is new or has changed: its name, tokens, device, and its spliced
+// table.
 type entry []int
 
-// mostBytes is the largest recording that a page holds.
+// mostBytes is the limit for the JSON of a page.
 const mostBytes = 24 << 20
 
-// encode turns scenes into the page's JSON, in which < and > are escaped.
+// encode returns the page's JSON, in which < and > are escaped.
 func encode(scenes []*Scene, live *liveness) ([]byte, error) {
 	page, frames := packedPage{Live: live}, 0
 	for _, s := range scenes {
@@ -97,7 +96,7 @@ func encode(scenes []*Scene, live *liveness) ([]byte, error) {
 	return text, nil
 }
 
-// pack writes each frame as its difference from the one before.
+// pack encodes each frame as its difference from the one before.
 func pack(r *Recording) (*packed, error) {
 	p := &packer{packed: packed{Block: r.BlockSize, CPU: r.NumCPUBlocks, Course: r.Course, Names: [][2]int{}, Frames: []delta{}}, names: map[[2]int]int{}}
 	for i := range r.Frames {
@@ -108,15 +107,15 @@ func pack(r *Recording) (*packed, error) {
 	return &p.packed, nil
 }
 
-// A packer has packed some frames.
+// A packer encodes frames one after the other.
 type packer struct {
 	packed
-	names map[[2]int]int    // indexes of Names
-	live  map[int]*Sequence // of the last frame, by name
-	was   Frame             // the last one
+	names map[[2]int]int    // indexes in Names
+	live  map[int]*Sequence // sequences of the last frame, by name
+	was   Frame             // the last frame
 }
 
-// name is the index of a sequence's name.
+// name returns the index of a sequence's name.
 func (p *packer) name(s *Sequence) int {
 	k := [2]int{s.Request, s.Number}
 	n, known := p.names[k]
@@ -128,7 +127,7 @@ func (p *packer) name(s *Sequence) int {
 	return n
 }
 
-// add packs the next frame.
+// add encodes the next frame.
 func (p *packer) add(is *Frame) error {
 	d := delta{Now: is.Now, Call: is.Call, Said: is.Said, Engine: is.Engine}
 	if is.Refused {
@@ -156,8 +155,8 @@ func (p *packer) add(is *Frame) error {
 	return nil
 }
 
-// sequences packs those of a frame: what has one token more, what is otherwise
-// different, and what is gone.
+// sequences encodes the sequences of a frame: those with one more token, those otherwise
+// changed, and those that are gone.
 func (p *packer) sequences(d *delta, is *Frame) error {
 	next := map[int]*Sequence{}
 	for j := range is.Sequences {
@@ -200,11 +199,10 @@ func change(name int, old, s *Sequence) entry {
 	return e
 }
 
-// small is below what a record has that nobody appended: what the pool was
-// filled with.
+// small is above the records that are appended and below the bytes that fill the pool.
 const small = 1_000_000
 
-// written lists what has changed, and of a new pool what may have been appended.
+// written lists the records that have changed; of a new pool, those that may have been appended.
 func written(was, is []int32) []int {
 	var list []int
 	for i, n := range is {
@@ -224,7 +222,7 @@ func deviceIndex(cpu bool) int {
 	return 0
 }
 
-// splice is empty if nothing has changed.
+// splice returns nil if nothing has changed.
 func splice[T int | int32](was, is []T) []int {
 	if slices.Equal(was, is) {
 		return nil
@@ -237,8 +235,8 @@ func splice[T int | int32](was, is []T) []int {
 	return list
 }
 
-// difference is how much of was stays at the beginning and at the end, and what
-// is between.
+// difference returns how many entries stay at the beginning and at the end, and the entries
+// between.
 func difference[T int | int32](was, is []T) (front, back int, between []T) {
 	for front < len(was) && front < len(is) && was[front] == is[front] {
 		front++

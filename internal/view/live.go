@@ -11,19 +11,19 @@ import (
 	"llmmemory/internal/serve"
 )
 
-// A Live is a recording that goes on: the page shows what is there and asks for
-// what comes. It is safe for concurrent use.
+// A Live is a recording that continues: its page shows the frames so far and asks for new ones.
+// It is safe for concurrent use.
 type Live struct {
 	mu      sync.Mutex
-	head    Recording // without frames
-	frames  []Frame   // the last ones
-	first   int       // number of the first of them
+	head    Recording // has no frames
+	frames  []Frame   // the last frames
+	first   int       // number of the first frame
 	most    int
-	changed chan struct{} // closed with the next frame
+	changed chan struct{} // closed when a frame is added
 }
 
-// NewLive begins a recording that keeps at most the given number of last frames. The error
-// wraps ErrRecording.
+// NewLive returns a recording that keeps at most the given number of frames, the last ones. The
+// error wraps ErrRecording.
 func NewLive(head Recording, most int) (*Live, error) {
 	if err := head.checkPool(); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func NewLive(head Recording, most int) (*Live, error) {
 	return &Live{head: head, most: most, changed: make(chan struct{})}, nil
 }
 
-// Add adds a frame, which must not change after that. The error wraps ErrRecording.
+// Add adds a frame, which must not change afterwards. The error wraps ErrRecording.
 func (l *Live) Add(f Frame) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,14 +51,14 @@ func (l *Live) Add(f Frame) error {
 	return nil
 }
 
-// Restart forgets all frames: what happened since the last one is not known.
+// Restart drops all frames, for a time in which steps were not recorded.
 func (l *Live) Restart() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.first, l.frames = l.first+len(l.frames), nil
 }
 
-// Last is the last frame; false: there is none.
+// Last returns the last frame, or false if there is none.
 func (l *Live) Last() (Frame, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,8 +68,8 @@ func (l *Live) Last() (Frame, bool) {
 	return l.frames[len(l.frames)-1], true
 }
 
-// Write writes the page. It asks source, with the number of a frame after it, for
-// the frames from that one on. There must be a frame.
+// Write writes the page. For new frames the page asks source followed by a frame's number. There
+// must be a frame.
 func (l *Live) Write(w io.Writer, source string) error {
 	l.mu.Lock()
 	r, first := l.head, l.first
@@ -78,19 +78,19 @@ func (l *Live) Write(w io.Writer, source string) error {
 	return write(w, []*Scene{alone(&r)}, &liveness{Source: source, First: first})
 }
 
-// A liveness is what the script of a live page knows beside the recording.
+// A liveness is what the script of a live page needs besides the recording.
 type liveness struct {
 	Source string `json:"source"`
 	First  int    `json:"first"` // number of the first frame
 }
 
-// Since waits for a frame with this number or a higher one, and returns the frames
-// from there on in the form of the page's script. It returns nil if ctx ends before.
+// Since waits for a frame with this number or a higher one, and returns the frames from there
+// on, encoded for the page's script. It returns nil if ctx ends before.
 func (l *Live) Since(ctx context.Context, number int) ([]byte, error) {
 	for {
 		l.mu.Lock()
 		r, first, changed := l.head, l.first, l.changed
-		// A page that knows more frames than there are is from another run.
+		// A page with a higher number is from an earlier run.
 		if number > first+len(l.frames) {
 			number = first
 		}
@@ -115,9 +115,8 @@ func (l *Live) Since(ctx context.Context, number int) ([]byte, error) {
 	}
 }
 
-// Describe tells in sentences what happened between two frames: what the
-// scheduler did, and which requests left. again are the requests that had lost their
-// blocks before.
+// Describe says in sentences what happened between two frames: what the scheduler did, and which
+// requests left. again has the requests that had lost their blocks before.
 func (r *Recording) Describe(was, is *Frame, it *serve.Iteration, left []int, again map[int]bool) []string {
 	w := words{was: byRequest(was.Sequences), is: byRequest(is.Sequences), block: r.BlockSize, again: again}
 	if !it.Idle() || len(left) == 0 {

@@ -13,7 +13,7 @@ import (
 //go:embed page.html page.css script
 var files embed.FS
 
-// The script's files in their order: each may use what those before it have.
+// The script's files; each may use what those before it define.
 var scripts = []string{
 	"script/frames.js", "script/past.js", "script/grids.js", "script/groups.js", "script/tables.js", "script/light.js",
 	"script/boards.js", "script/steps.js", "script/scenes.js",
@@ -26,15 +26,14 @@ var layout = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"lastStep": func(r *Recording) int { return len(r.Frames) - 1 },
 }).ParseFS(files, "page.html"))
 
-// Write writes the page that plays a recording back: one file that works from
-// the disk. An error wraps ErrRecording where the recording is at fault, and
-// then nothing is written.
+// Write writes the page that plays a recording back: one file that works from the disk. If the
+// recording is at fault, the error wraps ErrRecording and nothing is written.
 func Write(w io.Writer, r *Recording) error { return write(w, []*Scene{alone(r)}, nil) }
 
-// WriteScenes writes a page on which a reader chooses among scenes. Errors are those of Write.
+// WriteScenes writes a page with a choice of scenes. Its errors are those of Write.
 func WriteScenes(w io.Writer, scenes ...*Scene) error { return write(w, scenes, nil) }
 
-// write writes the page; with live it asks its server for further frames.
+// write writes the page. With live, the page asks its server for further frames.
 func write(w io.Writer, scenes []*Scene, live *liveness) error {
 	if len(scenes) == 0 {
 		return fmt.Errorf("%w: there is nothing to show", ErrRecording)
@@ -59,7 +58,7 @@ func write(w io.Writer, scenes []*Scene, live *liveness) error {
 		Style  template.CSS
 		Script template.JS
 		Data   template.JS // JSON without < and >
-		End    int         // of the first scene
+		End    int         // last frame of the first scene
 	}{
 		scenes, policy, template.CSS(style), template.JS(script), template.JS(data), len(scenes[0].Recordings[0].Frames) - 1,
 	}
@@ -71,7 +70,7 @@ func write(w io.Writer, scenes []*Scene, live *liveness) error {
 	return err
 }
 
-// program is the script: one function, so that its names are its own.
+// program returns the script as one function, so that its names are local.
 func program() string {
 	var b strings.Builder
 	b.WriteString("(() => {\n'use strict'\n\n")
@@ -85,18 +84,18 @@ func program() string {
 func file(name string) string {
 	text, err := files.ReadFile(name)
 	if err != nil {
-		panic(err) // it is in the program
+		panic(err) // the file is embedded
 	}
 	return string(text)
 }
 
-// sum names a style or a script in the page's Content-Security-Policy.
+// sum is the hash of a style or script in the page's Content-Security-Policy.
 func sum(text string) string {
 	s := sha256.Sum256([]byte(text))
 	return base64.StdEncoding.EncodeToString(s[:])
 }
 
-// list is a block table for a reader without scripts.
+// list describes a block table for readers without scripts.
 func list(s Sequence) string {
 	if len(mapped(s.Table)) == 0 {
 		return "none"

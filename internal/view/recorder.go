@@ -10,41 +10,41 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// Limits bound what a Recorder keeps.
+// Limits limit what a Recorder keeps.
 type Limits struct {
-	From   float64 // s; nothing before is kept
-	Frames int     // at most
+	From   float64 // seconds; earlier frames are not kept
+	Frames int     // number of frames, at most
 }
 
-// A Recorder watches a scheduler. Whoever drives it calls Observe after each
-// Step and Finished after each Finish, also before the recording begins.
+// A Recorder records a scheduler. Its driver calls Observe after each Step and Finished after
+// each Finish, also before the recording begins.
 //
-// What it keeps are copies: the scheduler may go on.
+// The Recorder keeps copies: the scheduler may continue.
 type Recorder struct {
 	recording *Recording
 	limits    Limits
 	from      Tabler
 	requests  map[int]*progress
 	last      state         // of the last frame
-	pending   []string      // said in the next frame
+	pending   []string      // sentences for the next frame
 	copies    []device.Pair // made since the last frame
-	cached    []int32       // as in the last frame
+	cached    []int32       // those of the last frame
 }
 
-// progress is what the iterations have told of a request that may have blocks.
+// progress is what is known from the iterations about a request that may have blocks.
 type progress struct {
-	tokens    int // of each sequence that have a slot
-	seqs      int // that are not finished
-	numbers   int // they are below this; 0: not known yet
+	tokens    int // tokens of each sequence that have a slot
+	seqs      int // sequences that are not finished
+	numbers   int // bound of the sequences' numbers; 0: unknown
 	preempted bool
 }
 
-// mostSeqs is where the search for the sequences of a request ends.
+// mostSeqs limits the search for the sequences of a request.
 const mostSeqs = 1 << 10
 
-// NewRecorder begins to watch a scheduler without requests. The recording says
-// how many blocks there are and how large they are; what is observed is added to
-// its frames. A scheduler that does not show its block tables is refused.
+// NewRecorder begins to record a scheduler without requests. The recording has the numbers and
+// the size of blocks; NewRecorder adds frames to it. A scheduler that does not show its block
+// tables is an error.
 func NewRecorder(r *Recording, s serve.Scheduler, limits Limits) (*Recorder, error) {
 	from, err := tabler(s)
 	if err != nil {
@@ -63,11 +63,11 @@ func NewRecorder(r *Recording, s serve.Scheduler, limits Limits) (*Recorder, err
 	return rec, nil
 }
 
-// Full reports whether nothing more will be kept.
+// Full reports whether no more frames will be kept.
 func (r *Recorder) Full() bool { return len(r.recording.Frames) >= r.limits.Frames }
 
-// Observe keeps what an iteration did. An error wraps ErrRecording: the
-// recording does not fit the scheduler.
+// Observe records what an iteration did. An error wraps ErrRecording: the recording does not fit
+// the scheduler.
 func (r *Recorder) Observe(now float64, it *serve.Iteration) error {
 	again := map[int]bool{}
 	for _, p := range it.Prefills {
@@ -85,7 +85,7 @@ func (r *Recorder) Observe(now float64, it *serve.Iteration) error {
 	})
 }
 
-// Finished keeps that requests have left, and what is free now.
+// Finished records that requests have left, and what is free now.
 func (r *Recorder) Finished(now float64, ids ...int) error {
 	for _, id := range ids {
 		delete(r.requests, id)
@@ -99,8 +99,8 @@ func (r *Recorder) Finished(now float64, ids ...int) error {
 	})
 }
 
-// Reforked takes note of a beam that became a copy of another one, with the
-// copies that were made for it. The next frame tells it.
+// Reforked notes that a beam became a copy of another one, with the copies that were made for
+// it. The next frame says so.
 func (r *Recorder) Reforked(id, child, parent int, copies ...device.Pair) {
 	r.pending = append(r.pending, fmt.Sprintf("Beam %d%s becomes a copy of beam %d%s.", id, letter(child), id, letter(parent)))
 	r.copies = append(r.copies, copies...)
@@ -114,7 +114,7 @@ func (r *Recorder) keeps(now float64) bool {
 	return false
 }
 
-// follow counts the tokens of each request.
+// follow updates the tokens of each request.
 func (r *Recorder) follow(it *serve.Iteration) {
 	for _, id := range it.Ignored {
 		delete(r.requests, id)
@@ -172,8 +172,8 @@ func (r *Recorder) keep(now float64, it *serve.Iteration, say func(state) []stri
 	return nil
 }
 
-// sequences are those with blocks, by request and number. A table that is as it
-// was in the last frame is shared with it.
+// sequences returns the sequences with blocks, by request and number. A table that has not
+// changed is shared with the last frame.
 func (r *Recorder) sequences(swapped []int) []Sequence {
 	cpu := map[int]bool{}
 	for _, id := range swapped {
@@ -195,8 +195,8 @@ func (r *Recorder) sequences(swapped []int) []Sequence {
 	return all
 }
 
-// tables yields the block tables of a request. Where its sequences end is found
-// once, when as many as are not finished have one.
+// tables yields the block tables of a request. The bound of its sequences' numbers is found
+// once, when all unfinished ones have a table.
 func (r *Recorder) tables(id int, q *progress) func(func(int, []int32) bool) {
 	return func(yield func(int, []int32) bool) {
 		end, found := mostSeqs, 0
@@ -207,7 +207,7 @@ func (r *Recorder) tables(id int, q *progress) func(func(int, []int32) bool) {
 			table := r.from.Table(id, number)
 			if len(table) == 0 {
 				if number == 0 && q.tokens == 0 {
-					return // it waits
+					return // the request waits
 				}
 				continue
 			}
@@ -222,7 +222,7 @@ func (r *Recorder) tables(id int, q *progress) func(func(int, []int32) bool) {
 	}
 }
 
-// hits are the blocks that prefix hits found.
+// hits returns the blocks that prefix hits found.
 func (r *Recorder) hits(it *serve.Iteration) []int32 {
 	var ids []int32
 	for _, p := range it.Prefills {
@@ -238,7 +238,7 @@ func (r *Recorder) hit(p *serve.Prefill) []int32 {
 	return slices.Clone(table[min(end, p.Start/size):end])
 }
 
-// unexplained are the counts that tables do not explain.
+// unexplained returns the counts that differ from the number of table entries.
 func unexplained(counts []int32, sequences []Sequence, cpu bool) []Count {
 	named := make([]int32, len(counts))
 	for i := range sequences {

@@ -15,10 +15,10 @@
 //	}
 //	view.Write(file, r)
 //
-// Course plays a trace of the course's calls on package course. Story plays a built-in
-// Scene: one recording, or two side by side on one clock. WriteScenes puts several into
-// one page. Nothing here decides anything about memory: what a frame shows is read from
-// block tables, and reference counts and filled slots follow from those.
+// Course plays a trace of the course's calls on package course. Story plays a built-in Scene:
+// one recording, or two side by side on one clock. WriteScenes puts several into one page. The
+// package decides nothing about memory: a frame shows the block tables, and reference counts and
+// filled slots follow from those.
 package view
 
 import (
@@ -29,25 +29,24 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// ErrRecording is wrapped when a recording contradicts itself or is too large
-// for a page.
+// ErrRecording is wrapped if a recording contradicts itself or is too large for a page.
 var ErrRecording = errors.New("bad recording")
 
-// NullBlock says of a Recording what is held.
+// NullBlock is a value of Recording.Held.
 const NullBlock = "vLLM's null block: a place holder in block tables, which no request gets"
 
 // A Recording is a run that can be played back.
 type Recording struct {
 	Title        string
-	System       string // what ran, in a few words
-	Note         string // what a reader sees, in a sentence or two; may be empty
+	System       string // what ran
+	Note         string // description for the reader, a sentence or two
 	BlockSize    int    // tokens in a block
-	NumGPUBlocks int    // blocks; of the course's engine: of the largest pool
+	NumGPUBlocks int    // blocks; for the course's engine, of the largest pool
 	NumCPUBlocks int
-	Held         string // what a block is that is held and in no table, see NullBlock; may be empty
+	Held         string // what a block is that has a reference but is in no table
 
-	// Course says that it is the course's engine: who has tables are sequences,
-	// a token is a record, and a table has two levels.
+	// Course is set for the course's engine: sequences have tables, a token is a record, and a
+	// table has two levels.
 	Course bool
 
 	Frames []Frame
@@ -55,37 +54,37 @@ type Recording struct {
 
 // A Frame is the state after one iteration or one call, and what was done.
 type Frame struct {
-	Now     float64  // s; of the course's engine: 0
-	Call    string   // of the course's engine, in C; may be empty
-	Said    []string // what happened, a sentence each
-	Refused bool     // the call failed, and nothing has changed
+	Now     float64  // seconds; 0 for the course's engine
+	Call    string   // call of the course's engine, in C
+	Said    []string // what happened, in sentences
+	Refused bool     // the call failed and changed nothing
 
-	Engine int // which of the trace's engines this is
+	Engine int // index of the trace's engine
 	Blocks int // on the GPU; 0 while there is no engine
 
-	Sequences                 []Sequence // those with blocks
-	Waiting, Running, Swapped []int      // requests in queues, in order
+	Sequences                 []Sequence // sequences with blocks
+	Waiting, Running, Swapped []int      // ids of the requests in each queue, in order
 
 	SwapOut, SwapIn, Copies []device.Pair // as in serve.Iteration
-	Hits                    []int32       // blocks that a prefix hit found in this step
-	Cached                  []int32       // free blocks that a prefix hit can still find
+	Hits                    []int32       // blocks that prefix hits found in this step
+	Cached                  []int32       // free blocks that a prefix hit can find
 
-	// Counts are the reference counts that differ from the number of table
-	// entries that name the block: of the null block, of what a tester unlinked.
+	// Counts has the reference counts that differ from the number of table entries that name the
+	// block: of the null block, or of blocks that a tester unlinked.
 	Counts []Count
 
-	// Records are those of all blocks of a small pool of the course's engine, as
-	// they are in memory; nil of others.
+	// Records has the records of all blocks of a small pool of the course's engine, as in memory;
+	// nil otherwise.
 	Records []int32
 }
 
-// A Sequence is one that has blocks.
+// A Sequence is a sequence with blocks.
 type Sequence struct {
-	Request int // of the course's engine: its id
-	Number  int // among those of the request
+	Request int // for the course's engine, its id
+	Number  int // number among the request's sequences
 	CPU     bool
-	Tokens  int     // whose keys and values have a slot; records
-	Table   []int32 // by logical block, ids from 0 on its device; block.None: unmapped
+	Tokens  int     // tokens whose keys and values have a slot
+	Table   []int32 // block ids by logical block, from 0
 }
 
 // A Count is the reference count of a block.
@@ -95,10 +94,10 @@ type Count struct {
 	Count int32
 }
 
-// mostCells a browser still draws in seconds; each is an element of the page.
+// mostCells is how many blocks a browser can draw in seconds; each is an element of the page.
 const mostCells = 1 << 16
 
-// checkPool says what is wrong with the numbers of blocks.
+// checkPool checks the numbers of blocks.
 func (r *Recording) checkPool() error {
 	if r.BlockSize < 1 || r.NumGPUBlocks < 0 || r.NumCPUBlocks < 0 {
 		return fmt.Errorf("%w: blocks of %d tokens, %d on the GPU, %d on the CPU", ErrRecording, r.BlockSize, r.NumGPUBlocks, r.NumCPUBlocks)
@@ -109,7 +108,7 @@ func (r *Recording) checkPool() error {
 	return nil
 }
 
-// check says what a page could not show.
+// check returns an error if a page cannot show the recording.
 func (r *Recording) check() error {
 	if err := r.checkPool(); err != nil {
 		return err

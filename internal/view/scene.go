@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// A Scene is what a reader watches at a time: a recording, or two side by side.
+// A Scene is what is shown at a time: a recording, or two side by side.
 type Scene struct {
-	Name       string // in the page's address; of a page with several scenes
+	Name       string // name in the page's address, if a page has several scenes
 	Title      string
-	Note       string       // what a reader sees, in a sentence or two
-	Recordings []*Recording // if there are two, their frames with equal numbers are at the same time
+	Note       string       // description for the reader, a sentence or two
+	Recordings []*Recording // if there are two, frames with equal numbers are at the same time
 }
 
-// alone is the scene of one recording.
+// alone returns the scene of one recording.
 func alone(r *Recording) *Scene {
 	return &Scene{Title: r.Title, Note: r.Note, Recordings: []*Recording{r}}
 }
@@ -36,14 +36,13 @@ func (s *Scene) check() error {
 	return nil
 }
 
-// A clocked recording knows when each of its frames is: at a time that never goes back.
+// A clocked recording has the time of each frame. Times never decrease.
 type clocked struct {
 	*Recording
 	at []int
 }
 
-// beside puts recordings on one clock: at each time of one of them, the others keep the
-// state that they have.
+// beside puts recordings on one clock: at each time of one of them, the others keep their state.
 func beside(all ...clocked) []*Recording {
 	var times []int
 	for _, c := range all {
@@ -69,7 +68,7 @@ func beside(all ...clocked) []*Recording {
 	return list
 }
 
-// still is a frame in which nothing happens.
+// still returns a frame with the same state in which nothing happens.
 func still(f Frame) Frame {
 	f.Call, f.Said, f.Refused = "", nil, false
 	f.SwapOut, f.SwapIn, f.Copies, f.Hits = nil, nil, nil, nil

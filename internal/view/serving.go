@@ -12,34 +12,34 @@ import (
 	"llmmemory/internal/vllm/v1/sched"
 )
 
-// A servingStory is a few requests in a small pool, under the rules of real schedulers; or
-// under those of one, beside calls of the homework's engine that come to the same.
+// A servingStory is a few requests in a small pool, under the rules of two schedulers, or of one
+// beside calls of the homework's engine that amount to the same.
 type servingStory struct {
 	name, title, note string
-	systems           []toldSystem
-	homework          []int // times of the calls in stories/beside, see storyteller.now
-	requests          []toldRequest
-	reforks           []toldRefork
+	systems           []storySystem
+	homework          []int // times of the calls in stories/beside (storyteller.now)
+	requests          []storyRequest
+	reforks           []storyRefork
 }
 
-// A toldSystem is a scheduler, and what to look at.
-type toldSystem struct {
+// A storySystem is a scheduler with a description.
+type storySystem struct {
 	name, note string
 	scheduler  func() (serve.Scheduler, error)
-	null       int // blocks that are never used
+	null       int // number of blocks that are never used
 }
 
-// A toldRequest comes before a step. Tokens that begin alike make prefix hits.
-type toldRequest struct {
+// A storyRequest arrives before a step. Requests whose tokens begin alike make prefix hits.
+type storyRequest struct {
 	step           int
 	prompt, output int
 	seqs           int
-	family         int32 // requests of one have the same first tokens
-	same           int   // how many
+	family         int32 // requests of one family have the same first tokens
+	same           int   // how many tokens
 }
 
-// A toldRefork makes a beam the copy of another one after a step.
-type toldRefork struct{ step, request, child, parent int }
+// A storyRefork makes a beam a copy of another one after a step.
+type storyRefork struct{ step, request, child, parent int }
 
 const storyBlock, storyBlocks = 4, 12
 
@@ -61,26 +61,26 @@ func storyOrca() (serve.Scheduler, error) {
 	return paper.NewOrca(paper.OrcaConfig{BlockSize: storyBlock, NumGPUBlocks: storyBlocks, MaxModelLen: 16, Policy: paper.Max}, paper.Limits{MaxNumBatchedTokens: 64, MaxNumSeqs: 8})
 }
 
-// A toldSystem with a note of its story.
-func v1Told(note string) []toldSystem {
-	return []toldSystem{{name: "vLLM V1", note: note, scheduler: storyV1, null: 1}}
+// underV1 is vLLM V1 with a note of its story.
+func underV1(note string) []storySystem {
+	return []storySystem{{name: "vLLM V1", note: note, scheduler: storyV1, null: 1}}
 }
 
 var servingStories = []servingStory{
 	{
 		name: "block-table-grows", title: "A block table grows",
 		note:     "Two requests get longer, token by token. Each takes a block when its last one is full, whichever is free; its block table keeps the order.",
-		systems:  v1Told("A block has 4 slots."),
+		systems:  underV1("A block has 4 slots."),
 		homework: []int{-1, 0, 10, 20, 30, 32, 40, 50, 60, 80, 85, 87},
-		requests: []toldRequest{{step: 0, prompt: 6, output: 9}, {step: 3, prompt: 3, output: 6, family: 1}},
+		requests: []storyRequest{{step: 0, prompt: 6, output: 9}, {step: 3, prompt: 3, output: 6, family: 1}},
 	},
 	{
 		name: "prefix-cache", title: "A prefix is shared, kept, and evicted",
 		note: "The same beginning, computed once. vLLM finds it by its hash, also when the request that computed it is gone, until somebody needs the blocks. " +
 			"The homework's engine shares only by fork, and forgets a block with its last reader.",
-		systems:  v1Told("Requests 1 and 2 begin with the same 8 tokens: two blocks. Request 3 needs nearly all blocks, so of the prefix that request 4 begins with only the first block is left."),
+		systems:  underV1("Requests 1 and 2 begin with the same 8 tokens: two blocks. Request 3 needs nearly all blocks, so of the prefix that request 4 begins with only the first block is left."),
 		homework: []int{-1, 0, 20, 30, 35, 45, 60, 85, 100, 125},
-		requests: []toldRequest{
+		requests: []storyRequest{
 			{step: 0, prompt: 10, output: 4, same: 8}, {step: 2, prompt: 11, output: 3, same: 8},
 			{step: 6, prompt: 41, output: 3, family: 7}, {step: 10, prompt: 10, output: 3, same: 8},
 		},
@@ -89,32 +89,32 @@ var servingStories = []servingStory{
 		name: "preemption", title: "Preemption and resumption",
 		note: "Three requests grow until no block is free. vLLM takes the blocks of the last one, which waits and computes its tokens again. " +
 			"The homework's engine refuses the call, and its caller has to decide.",
-		systems:  v1Told("The last request that came is preempted."),
+		systems:  underV1("The last request that came is preempted."),
 		homework: []int{-1, 0, 3, 10, 20, 30, 40, 50, 60, 62, 70, 80, 115, 117, 120, 130, 165},
-		requests: []toldRequest{{step: 0, prompt: 11, output: 12}, {step: 0, prompt: 10, output: 12, family: 1}, {step: 1, prompt: 9, output: 10, family: 2}},
+		requests: []storyRequest{{step: 0, prompt: 11, output: 12}, {step: 0, prompt: 10, output: 12, family: 1}, {step: 1, prompt: 9, output: 10, family: 2}},
 	},
 	{
 		name: "beams", title: "Beams that part",
 		note:     "Three beams share the blocks of their prompt. A beam that is not good enough becomes a copy of a better one: it drops its blocks and shares the other's. A shared last block is copied before it is written.",
-		systems:  []toldSystem{{name: "vLLM (SOSP '23)", note: "The beams of request 1 are 1a, 1b and 1c.", scheduler: storySOSP}},
+		systems:  []storySystem{{name: "vLLM (SOSP '23)", note: "The beams of request 1 are 1a, 1b and 1c.", scheduler: storySOSP}},
 		homework: []int{-1, 0, 3, 6, 10, 12, 14, 30, 32, 34, 36, 85, 87, 89},
-		requests: []toldRequest{{step: 0, prompt: 6, output: 9, seqs: 3}},
-		reforks:  []toldRefork{{2, 1, 1, 0}, {4, 1, 2, 1}, {6, 1, 0, 2}},
+		requests: []storyRequest{{step: 0, prompt: 6, output: 9, seqs: 3}},
+		reforks:  []storyRefork{{2, 1, 1, 0}, {4, 1, 2, 1}, {6, 1, 0, 2}},
 	},
 	{
 		name: "orca-beside-paged", title: "Five requests, reserved and paged",
 		note: "The same five requests in the same memory, at the same time. Orca reserves room for the longest answer there may be, in one piece; vLLM takes a block when it is needed.",
-		systems: []toldSystem{
+		systems: []storySystem{
 			{name: "Orca (Max)", note: "Each request reserves 16 tokens: three fit.", scheduler: storyOrca},
 			{name: "vLLM (SOSP '23)", note: "Blocks are taken one by one: all five run at once.", scheduler: storySOSP},
 		},
-		requests: []toldRequest{
+		requests: []storyRequest{
 			{step: 0, prompt: 5, output: 4}, {step: 0, prompt: 3, output: 6}, {step: 1, prompt: 6, output: 3}, {step: 1, prompt: 2, output: 5}, {step: 2, prompt: 4, output: 4},
 		},
 	},
 }
 
-// play runs the story to its end, under the rules of each system.
+// play runs the story under the rules of each system.
 func (s *servingStory) play() (*Scene, error) {
 	var all []clocked
 	for i := range s.systems {
@@ -134,7 +134,7 @@ func (s *servingStory) play() (*Scene, error) {
 	return &Scene{Name: s.name, Title: s.title, Note: s.note, Recordings: beside(all...)}, nil
 }
 
-// calls plays what the homework's engine does beside.
+// calls plays the calls of the homework's engine.
 func (s *servingStory) calls() (clocked, error) {
 	text, err := stories.ReadFile("stories/beside/" + s.name + ".trace")
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *servingStory) calls() (clocked, error) {
 }
 
 // under runs the story's requests on a system.
-func (s *servingStory) under(system *toldSystem) (clocked, error) {
+func (s *servingStory) under(system *storySystem) (clocked, error) {
 	scheduler, err := system.scheduler()
 	if err != nil {
 		return clocked{}, err
@@ -174,23 +174,23 @@ func (s *servingStory) under(system *toldSystem) (clocked, error) {
 	return clocked{r, p.times}, nil
 }
 
-// A storyteller plays a servingStory.
+// A storyteller plays a servingStory on one system.
 type storyteller struct {
 	story     *servingStory
 	scheduler serve.Scheduler
 	rec       *Recorder
 	it        serve.Iteration
 	at, next  int
-	left      map[int]int // tokens to generate, by request
-	times     []int       // of the frames
+	left      map[int]int // tokens still to generate, by request
+	times     []int       // times of the frames
 }
 
 func (p *storyteller) ended() bool {
 	return p.next == len(p.story.requests) && len(p.left) == 0 || p.at == 90
 }
 
-// now is the time on the story's clock: -1 before all, 10 n in iteration n, and 10 n + 5 when
-// requests leave after it. Between these are calls of the homework's engine.
+// now returns the time on the story's clock: -1 at first, 10 n in iteration n, and 10 n + 5 when
+// requests leave after it. Calls of the homework's engine are between these.
 func (p *storyteller) now(left bool) int {
 	if left {
 		return 10*p.at + 5
@@ -198,7 +198,7 @@ func (p *storyteller) now(left bool) int {
 	return 10 * p.at
 }
 
-// seconds is the time that a reader sees: an iteration takes 30 ms.
+// seconds returns the time that is shown: an iteration takes 30 ms.
 func (p *storyteller) seconds() float64 { return 0.03 * float64(p.at) }
 
 func (p *storyteller) step() error {
@@ -213,7 +213,7 @@ func (p *storyteller) step() error {
 	if err := p.scheduler.Step(&p.it); err != nil {
 		return err
 	}
-	if p.it.Idle() { // between requests
+	if p.it.Idle() { // nothing runs between requests
 		p.at++
 		return nil
 	}
@@ -267,8 +267,8 @@ func (p *storyteller) refork() error {
 	return nil
 }
 
-// tokens are those of a request: the first ones are its family's.
-func (q *toldRequest) tokens(id int) []int32 {
+// tokens returns the tokens of a request, which begin with its family's.
+func (q *storyRequest) tokens(id int) []int32 {
 	tokens := make([]int32, q.prompt+q.output)
 	for i := range tokens {
 		tokens[i] = int32(1000*id + i)

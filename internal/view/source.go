@@ -7,30 +7,30 @@ import (
 	"llmmemory/internal/vllm/v0"
 )
 
-// A Tabler is a scheduler whose tables can be seen.
+// A Tabler is a scheduler that shows its tables.
 type Tabler interface {
-	// Table is the block table of a sequence of a request, nil if it has none.
-	// The ids of the device that the request is on count from 0.
+	// Table returns the block table of a sequence of a request, nil if it has none. Ids count
+	// from 0 on the device that the request is on.
 	Table(id, sequence int) []int32
 
-	// Queues are the ids of the requests in each queue, in order. Those that
-	// are swapped have their blocks on the CPU.
+	// Queues returns the ids of the requests in each queue, in order. Swapped requests have their
+	// blocks on the CPU.
 	Queues() (waiting, running, swapped []int)
 }
 
-// A counter is a Tabler whose reference counts can be seen.
+// A counter is a Tabler that shows its reference counts.
 type counter interface {
-	// Counts are those of all blocks, by id.
+	// Counts returns the counts of all blocks, by id.
 	Counts() (gpu, cpu []int32)
 }
 
 // A cacher is a Tabler that keeps blocks of finished prefixes.
 type cacher interface {
-	// Cached are the GPU blocks that no table names and a hit can still find.
+	// Cached returns the GPU blocks that no table names and a hit can still find.
 	Cached() []int32
 }
 
-// tabler is how a scheduler can be seen.
+// tabler returns how a scheduler shows its tables.
 func tabler(s serve.Scheduler) (Tabler, error) {
 	switch s := s.(type) {
 	case *v0.Scheduler:
@@ -42,7 +42,7 @@ func tabler(s serve.Scheduler) (Tabler, error) {
 	}
 }
 
-// vllmV0 counts the CPU's blocks from 0, and gives each request one sequence.
+// vllmV0 adapts V0: CPU blocks count from 0, and each request has one sequence.
 type vllmV0 struct{ *v0.Scheduler }
 
 func (s vllmV0) Table(id, sequence int) []int32 {

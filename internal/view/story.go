@@ -12,7 +12,7 @@ import (
 //go:embed stories
 var stories embed.FS
 
-// Stories are the names of the built-in stories: calls of the homework's engine, and
+// Stories returns the names of the built-in stories: calls of the homework's engine, and
 // requests under the rules of vLLM, the paper's system and Orca.
 func Stories() []string {
 	names := courseStories()
@@ -25,7 +25,7 @@ func Stories() []string {
 func courseStories() []string {
 	entries, err := stories.ReadDir("stories")
 	if err != nil {
-		panic(err) // they are in the program
+		panic(err) // the stories are embedded
 	}
 	var names []string
 	for _, e := range entries {

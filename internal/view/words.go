@@ -33,8 +33,7 @@ func (s state) sequence(request, number int) *Sequence {
 	return nil
 }
 
-// blocks are those of a request, each once, by its sequences and in logical
-// order.
+// blocks returns the blocks of a request, each once, by sequence and in logical order.
 func (s state) blocks(request int) []int32 {
 	var all []int32
 	seen := map[int32]bool{}
@@ -49,7 +48,7 @@ func (s state) blocks(request int) []int32 {
 	return all
 }
 
-// used is how many blocks of a device have a reference.
+// used counts the references to each block of a device.
 func (s state) used(cpu bool) map[int32]int {
 	counts := map[int32]int{}
 	for _, list := range s {
@@ -64,12 +63,12 @@ func (s state) used(cpu bool) map[int32]int {
 	return counts
 }
 
-// words tell what happened between two states.
+// words says what happened between two states.
 type words struct {
 	was, is state
-	block   int          // tokens in a block
+	block   int          // block size in tokens
 	again   map[int]bool // requests that had lost their blocks
-	first   bool         // what was before is not known
+	first   bool         // the state before is unknown
 	said    []string
 }
 
@@ -77,7 +76,7 @@ func (w *words) say(format string, args ...any) {
 	w.said = append(w.said, fmt.Sprintf(format, args...))
 }
 
-// iteration tells what a scheduler did, what is rare first.
+// iteration says what a scheduler did; rare events come first.
 func (w *words) iteration(it *serve.Iteration) []string {
 	if w.first {
 		w.say("The recording begins here.")
@@ -138,7 +137,7 @@ func (w *words) lost(request int) string {
 	return text
 }
 
-// swappedIn names those that were on the CPU and are not now.
+// swappedIn says which requests came back from the CPU.
 func (w *words) swappedIn(it *serve.Iteration) {
 	if len(it.SwapIn) == 0 {
 		return
@@ -148,14 +147,14 @@ func (w *words) swappedIn(it *serve.Iteration) {
 		if len(now) == 0 || !list[0].CPU || now[0].CPU {
 			continue
 		}
-		ids := slices.DeleteFunc(w.is.blocks(id), func(id int32) bool { // without those it has taken since
+		ids := slices.DeleteFunc(w.is.blocks(id), func(id int32) bool { // without blocks taken since
 			return !slices.ContainsFunc(it.SwapIn, func(p device.Pair) bool { return p.Dst == id })
 		})
 		w.say("Swaps request %d in: its %s to %s.", id, plural(len(ids), "block goes", "blocks go"), blocks(ids))
 	}
 }
 
-// copied tells who had to copy a block.
+// copied says which sequence had to copy a block.
 func (w *words) copied(p device.Pair) {
 	for id, list := range w.is {
 		for _, q := range list {
@@ -164,7 +163,7 @@ func (w *words) copied(p device.Pair) {
 				continue
 			}
 			if was := w.was.sequence(id, q.Number); was != nil && (at >= len(was.Table) || was.Table[at] != p.Src) {
-				break // not a write to a shared block
+				break // it is not a write to a shared block
 			}
 			w.say("%s writes token %d into block %d, which is shared: copy-on-write %d → %d.",
 				upper(w.name(q)), q.Tokens-1, p.Src, p.Src, p.Dst)
@@ -174,7 +173,7 @@ func (w *words) copied(p device.Pair) {
 	w.say("Copies block %d → %d.", p.Src, p.Dst)
 }
 
-// name is what a sequence is called.
+// name returns the name of a sequence.
 func (w *words) name(q *Sequence) string {
 	if len(w.is[q.Request]) == 1 && q.Number == 0 {
 		return fmt.Sprintf("request %d", q.Request)
@@ -182,7 +181,7 @@ func (w *words) name(q *Sequence) string {
 	return fmt.Sprintf("request %d%s", q.Request, letter(q.Number))
 }
 
-// letter names the sequences of one request: a to z, then aa.
+// letter returns the letter of a sequence of a request: a to z, then aa.
 func letter(n int) string {
 	if n < 26 {
 		return string(rune('a' + n))
@@ -218,7 +217,7 @@ func (w *words) prefill(p *serve.Prefill) {
 	w.said = append(w.said, b.String()+".")
 }
 
-// decodes tells who writes a token, and who begins a block for it.
+// decodes says which requests write a token, and which begin a block for it.
 func (w *words) decodes(it *serve.Iteration) {
 	if len(it.Decodes) == 0 {
 		return
@@ -251,7 +250,7 @@ func (w *words) decodes(it *serve.Iteration) {
 	w.said = append(w.said, text+".")
 }
 
-// arrivals tell who has come and was not admitted.
+// arrivals says which requests have arrived and were not admitted.
 func arrivals(was, is *Frame) []string {
 	var who []string
 	for _, id := range is.Waiting {
@@ -269,7 +268,7 @@ func arrivals(was, is *Frame) []string {
 	}
 }
 
-// evictions tell which blocks that a hit could find a step before now hold something else.
+// evictions says which blocks were reused that a hit could find one step before.
 func evictions(cached []int32, is *Frame) []string {
 	used := byRequest(is.Sequences).used(false)
 	var gone []int32
@@ -285,7 +284,7 @@ func evictions(cached []int32, is *Frame) []string {
 	return []string{fmt.Sprintf("Evicts from the cache: %s.", blocks(gone))}
 }
 
-// finished tells who has left.
+// finished says which requests have left.
 func (w *words) finished(ids []int) []string {
 	for _, id := range ids {
 		if w.first || len(w.was[id]) == 0 {
@@ -300,7 +299,7 @@ func (w *words) finished(ids []int) []string {
 // most is how many things a sentence lists.
 const most = 10
 
-// listed joins a few words, and counts the others.
+// listed joins a few words, and counts the rest.
 func listed(words []string) string {
 	if len(words) <= most {
 		return strings.Join(words, ", ")
@@ -308,7 +307,7 @@ func listed(words []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(words[:most-1], ", "), len(words)-most+1)
 }
 
-// blocks names blocks, runs of ids in either direction in short.
+// blocks names blocks, with runs of ids in either direction shortened.
 func blocks(ids []int32) string {
 	var parts []string
 	for at := 0; at < len(ids); {

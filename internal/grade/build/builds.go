@@ -10,14 +10,14 @@ import (
 	"slices"
 )
 
-// ErrSecond is wrapped when a submission that compiles with the course's flags
-// does not with the sanitizers', which is no fault of its own: plain inline
-// functions, for one, are nowhere at -O0.
+// ErrSecond is wrapped if a submission that compiles with the course's flags does not compile
+// with the sanitizers' flags. That is not its fault: plain inline functions, for example, have
+// no definition at -O0.
 var ErrSecond = errors.New("the second build does not compile")
 
-// Sanitized builds a program a second time, with the sanitizers and the real
-// heap, and returns the path. What is wrong ends it. The text is preprocessed
-// with the flags of the course, so that it cannot tell one build from another.
+// Sanitized builds a program a second time, with the sanitizers and the C library's heap, and
+// returns its path. The first error ends the program. The text is preprocessed with the flags of
+// the course, so that it cannot detect the build.
 func (k *Kit) Sanitized(p *Program) (string, error) {
 	if err := k.watched(); err != nil {
 		return "", err
@@ -55,12 +55,11 @@ func (k *Kit) sanitized(p *Program, text, object, level string) error {
 	return k.ld(p.file("sanitized"), append([]string{"watched.o", object, watch}, p.stubs...)...)
 }
 
-// withoutDebugInfo copies the C library into the kit's folder, with another build id,
-// and returns the flags to link a program against the copy. Valgrind finds the debug
-// information of a library by the build id and reads all of it, where a distribution
-// has it installed; that takes a third of Memcheck's whole run, and only lines of
-// llm_memory.c are ever reported. Names that Memcheck replaces are found without it.
-// There are no flags where the library is not as expected.
+// withoutDebugInfo copies the C library into the kit's folder, with another build id, and
+// returns the flags to link a program with the copy. Valgrind finds a library's debug
+// information by the build id, where a distribution has it installed, and reading it takes a
+// third of Memcheck's time. Only lines of llm_memory.c are ever reported, and Memcheck finds the
+// names that it replaces without it. If the library is not as expected, there are no flags.
 func (k *Kit) withoutDebugInfo() (flags []string) {
 	for _, name := range []string{"libc.so.6", "libm.so.6"} {
 		path, err := k.output("gcc", "-print-file-name="+name)
@@ -72,14 +71,14 @@ func (k *Kit) withoutDebugInfo() (flags []string) {
 			return nil
 		}
 		to := filepath.Join(k.dir, name)
-		if os.WriteFile(to, library, 0o755) != nil || os.Chmod(to, 0o755) != nil { // whatever the umask
+		if os.WriteFile(to, library, 0o755) != nil || os.Chmod(to, 0o755) != nil { // not subject to the umask
 			return nil
 		}
 	}
 	return []string{"-Wl,-rpath," + k.dir}
 }
 
-// changeBuildID reports whether a library had a build id.
+// changeBuildID changes the build id and reports whether there was one.
 func changeBuildID(library []byte) bool {
 	file, err := elf.NewFile(bytes.NewReader(library))
 	if err != nil {
@@ -98,8 +97,8 @@ func changeBuildID(library []byte) bool {
 	return true
 }
 
-// enterable reports whether the user that submissions run as when the grader is
-// root can go to a folder.
+// enterable returns an error if submissions, which run as another user when the grader is root,
+// cannot enter a folder.
 func enterable(dir string) error {
 	if os.Getuid() != 0 {
 		return nil

@@ -27,31 +27,30 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// CourseFlags is how the handout compiles a submission.
+// CourseFlags are the flags with which the handout compiles a submission.
 const CourseFlags = "-std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb"
 
-// ErrRejected is wrapped when the compiler takes a submission for wrong; the
-// error's text is what the compiler says.
+// ErrRejected is wrapped if the compiler rejects a submission. The error's text is the
+// compiler's output.
 var ErrRejected = errors.New("does not compile with the flags of the course")
 
-// A Kit is what every build needs, made once: a folder of our own with
-// llm_memory.h and the compiled runner.
+// A Kit is what all builds share: a folder with llm_memory.h and the compiled runner.
 type Kit struct {
-	Gate     Gate // what staff have changed of the gate's rules
+	Gate     Gate // the actions that staff have changed
 	folder   *jobs.Temporary
-	dir      string        // its path
-	patience time.Duration // with one tool
-	flags    []string      // the course's, and what a distribution adds to them
-	linker   []string      // gcc's flag for the fastest linker there is
-	library  []string      // flags for the C library that Memcheck needs least time for
-	watched  func() error  // makes watched.o and library, once: a run of some traces needs neither
+	dir      string        // path of the folder
+	patience time.Duration // limit for one tool, by the clock
+	flags    []string      // the course's flags, and those that a distribution adds
+	linker   []string      // flag for the fastest linker that is installed
+	library  []string      // flags for a C library that Memcheck reads fast
+	watched  func() error  // makes watched.o and library, once and only if they are needed
 }
 
-// Close removes what the kit and its builds have made.
+// Close removes the files of the kit and of its builds.
 func (k *Kit) Close() error { return k.folder.Remove() }
 
-// NewKit compiles the runner (package grader). The flags are added to the course's: a
-// distribution's compiler may have some of its own.
+// NewKit compiles the runner (package grader). The flags are added to the course's, for
+// compilers that have other defaults.
 func NewKit(flags ...string) (*Kit, error) {
 	if err := enterable(os.TempDir()); err != nil {
 		return nil, err
@@ -61,12 +60,12 @@ func NewKit(flags ...string) (*Kit, error) {
 		return nil, err
 	}
 	dir := folder.Path
-	if err := os.Chmod(dir, 0o711); err != nil { // another uid executes what is in it
+	if err := os.Chmod(dir, 0o711); err != nil { // another uid executes the programs in it
 		return nil, errors.Join(err, folder.Remove())
 	}
 	k := &Kit{folder: folder, dir: dir, patience: patience, flags: append(strings.Fields(CourseFlags), flags...)}
 	if _, err := exec.LookPath("ld.gold"); err == nil {
-		k.linker = []string{"-fuse-ld=gold"} // takes half of ld's time, and a third for the sanitizers
+		k.linker = []string{"-fuse-ld=gold"} // takes half of ld's time, and a third of it with sanitizers
 	}
 	for name, text := range map[string][]byte{
 		"llm_memory.h": grader.Header, "runner.c": grader.Runner, "calls.c": grader.Calls, "watched.c": grader.Watched, "tester.c": grader.Tester,
@@ -87,8 +86,7 @@ func NewKit(flags ...string) (*Kit, error) {
 	return k, nil
 }
 
-// compile compiles one of the grader's own files. What the compiler says of it is none
-// of a submission's.
+// compile compiles one of the grader's files. An error is the grader's, not the submission's.
 func (k *Kit) compile(name string) error {
 	if err := k.gcc("-std=gnu11", "-O1", "-I.", "-c", name+".c", "-o", name+".o"); err != nil {
 		return fmt.Errorf("compile the grader's %s.c: %v", name, err)
@@ -99,19 +97,19 @@ func (k *Kit) compile(name string) error {
 // A Program is a submission that can be run.
 type Program struct {
 	dir     string
-	object  string    // with its own names made local
+	object  string    // with the submission's further names made local
 	stubs   []string  // objects of the missing functions
-	Advice  []Refusal // what the gate has found that costs nothing
-	Missing []string  // functions of the six that it does not define; each is a stub that refuses
-	// Misspelled are names that it defines in place of one of the missing: appendKV.
+	Advice  []Refusal // findings of the gate that cost nothing
+	Missing []string  // functions of the six that it does not define; stubs replace them
+	// Misspelled are names that look like a missing one: appendKV.
 	Misspelled []string
 }
 
-// Native is the path of the program with the course's flags and our heap.
+// Native returns the path of the program with the course's flags and the grader's heap.
 func (p *Program) Native() string { return filepath.Join(p.dir, "native") }
 
-// Watched is the path of the program with the real heap, for Memcheck. The first call
-// links it. Not for several goroutines with the same program.
+// Watched returns the path of the program with the C library's heap, for Memcheck. The first
+// call links it. It is not safe for concurrent use with the same program.
 func (k *Kit) Watched(p *Program) (string, error) {
 	path := filepath.Join(p.dir, "watched")
 	if _, err := os.Stat(path); err == nil {
@@ -126,7 +124,7 @@ func (k *Kit) Watched(p *Program) (string, error) {
 	return path, nil
 }
 
-// Build compiles and links one submission. The name is for messages.
+// Build compiles and links one submission. The name is used in messages.
 func (k *Kit) Build(name string, source []byte) (*Program, error) {
 	dir, err := os.MkdirTemp(k.dir, "s-")
 	if err == nil {
@@ -151,7 +149,7 @@ func (k *Kit) Build(name string, source []byte) (*Program, error) {
 	return p, nil
 }
 
-// file is the path of a file of the program, from the kit's folder.
+// file returns the path of a file of the program, relative to the kit's folder.
 func (p *Program) file(name string) string { return filepath.Join(filepath.Base(p.dir), name) }
 
 func (k *Kit) build(p *Program, source []byte, v *verdicts) error {
@@ -159,7 +157,7 @@ func (k *Kit) build(p *Program, source []byte, v *verdicts) error {
 	if err != nil {
 		return err
 	}
-	// Its own folder: an llm_memory.h beside the file is not the course's.
+	// In a separate folder: an llm_memory.h beside the submission is not the course's.
 	file := p.file("llm_memory.c")
 	if err := os.WriteFile(filepath.Join(k.dir, file), source, 0o644); err != nil {
 		return err
@@ -174,7 +172,7 @@ func (k *Kit) build(p *Program, source []byte, v *verdicts) error {
 		}
 	}
 	compiled := p.file("compiled.o")
-	// Where a variable is at each instruction nobody asks; working it out takes a tenth.
+	// Without the locations of variables, compiling takes a tenth less time.
 	if err := k.gcc(append(slices.Clone(k.flags), "-fno-var-tracking", "-I.", "-c", file, "-o", compiled)...); err != nil {
 		return err
 	}
@@ -185,9 +183,8 @@ func (k *Kit) build(p *Program, source []byte, v *verdicts) error {
 	return k.link(p, compiled, found)
 }
 
-// link makes the program with our heap. The names of the submission's own are made local,
-// so that they clash with nothing, and each of the six that is missing becomes a
-// stub.
+// link makes the program with the grader's heap. The submission's further names are made local,
+// so that they clash with nothing. Each missing function becomes a stub.
 func (k *Kit) link(p *Program, compiled string, found *object) error {
 	p.object = p.file("submission.o")
 	local := []string{compiled, p.object}
@@ -195,7 +192,7 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 		local = append(local, "--keep-global-symbol="+name)
 	}
 	if len(found.defined) == 0 {
-		local = append(local, "--keep-global-symbol=llm_init") // without one, objcopy keeps all
+		local = append(local, "--keep-global-symbol=llm_init") // without any, objcopy keeps all names
 	}
 	if err := k.run("objcopy", local...); err != nil {
 		return err
@@ -213,7 +210,7 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 	native := p.file("native.o")
 	redirect := []string{p.object, native}
 	for _, f := range heap {
-		if slices.Contains(found.needed, f) { // one that it defines itself stays its own
+		if slices.Contains(found.needed, f) { // not if the submission defines it
 			redirect = append(redirect, "--redefine-sym", f+"=submission_"+f)
 		}
 	}
@@ -223,7 +220,7 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 	return k.ld(p.file("native"), append([]string{"-static", "runner.o", native}, p.stubs...)...)
 }
 
-// spelledLike are the names that differ from one in capitals and underscores only.
+// spelledLike returns the names that differ from one only in capitals and underscores.
 func spelledLike(name string, others []string) (like []string) {
 	bare := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "")) }
 	for _, other := range others {
@@ -234,22 +231,20 @@ func spelledLike(name string, others []string) (like []string) {
 	return like
 }
 
-// ld links a program that another uid may execute, whatever the umask.
+// ld links a program that another uid may execute, whatever the umask is.
 func (k *Kit) ld(program string, args ...string) error {
 	args = append(slices.Clone(k.linker), args...)
-	args = append(args, "-o", program, "-Wl,--as-needed", "-lm") // for ceil and the like
+	args = append(args, "-o", program, "-Wl,--as-needed", "-lm") // for ceil and similar functions
 	if err := k.gcc(args...); err != nil {
 		return err
 	}
 	return os.Chmod(filepath.Join(k.dir, program), 0o755)
 }
 
-// heap are the functions of grader/process/runner.c that take the place of the
-// C library's.
+// heap lists the functions of grader/process/runner.c that replace the C library's.
 var heap = strings.Fields("malloc calloc realloc free aligned_alloc posix_memalign memalign reallocarray strdup strndup malloc_usable_size")
 
-// stubs compiles what stands for the missing functions: each refuses, whatever it
-// is asked.
+// stubs compiles replacements for the missing functions; each returns an error.
 func (k *Kit) stubs(p *Program) (objects []string, err error) {
 	if len(p.Missing) == 0 {
 		return nil, nil

@@ -11,18 +11,17 @@ import (
 	"strings"
 )
 
-// ErrGate is wrapped by every Refusal, of a text or of an object file that has or
-// needs what a submission must not.
+// ErrGate is wrapped by every Refusal, of a text or of an object file.
 var ErrGate = errors.New("is not run")
 
-// public are the six functions of the handout.
+// public lists the six functions of the handout.
 var public = []string{"append_kv", "create_sequence", "fork_sequence", "free_sequence", "llm_destroy", "llm_init"}
 
-// allowed is what a submission may need of the C library at no cost: what only
-// computes, the heap, printing, and the ends that the harness notices. Each may
-// have its fortified twin, __NAME_chk. The last lines are what gcc makes of
-// innocent code: the stack protector of Ubuntu, strcpy and strcat in a row,
-// __builtin_popcount, the tables of <ctype.h>.
+// allowed lists what a submission may use of the C library at no cost: functions that only
+// compute, the heap, printing, and ends of the process that the runner notices. Each may have
+// its fortified form, __NAME_chk. The last lines are what gcc generates from harmless code:
+// Ubuntu's stack protector, strcpy followed by strcat, __builtin_popcount, the tables of
+// <ctype.h>.
 var allowed = strings.Fields(`malloc calloc realloc free aligned_alloc posix_memalign memalign reallocarray malloc_usable_size
 	memcpy memmove memset memcmp memchr memrchr memccpy explicit_bzero bcmp bcopy bzero
 	strlen strnlen strcmp strncmp strcpy strncpy strcat strncat strchr strrchr strstr strerror strdup strndup
@@ -41,8 +40,8 @@ var allowed = strings.Fields(`malloc calloc realloc free aligned_alloc posix_mem
 	__stack_chk_fail _GLOBAL_OFFSET_TABLE_ stpcpy mempcpy __popcountdi2 __ctype_b_loc __ctype_tolower_loc __ctype_toupper_loc
 	__overflow __sigsetjmp __longjmp_chk __memcpy_chk __udivti3 __umodti3 __divti3 __modti3`)
 
-// mathematics are the functions of <math.h>: each has twins for float and long
-// double, NAMEf and NAMEl.
+// mathematics lists the functions of <math.h>; each also exists for float and long double, as
+// NAMEf and NAMEl.
 var mathematics = strings.Fields(`acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim
 	floor fma fmax fmin fmod frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nan nearbyint
 	nextafter nexttoward pow remainder remquo rint round scalbln scalbn sin sinh sqrt tan tanh tgamma trunc exp10 sincos`)
@@ -53,17 +52,16 @@ func init() {
 	}
 }
 
-// refusing is what links, and asks the system for something that the sandbox
-// refuses in every run.
+// refusing lists functions that link, but make system calls that the sandbox refuses.
 var refusing = strings.Fields(`time clock clock_gettime gettimeofday difftime localtime gmtime strftime asctime ctime mktime nanosleep sleep usleep
 	fopen fopen64 freopen fclose fseek ftell rewind remove rename tmpfile tmpnam
 	write open open64 close lseek access unlink getpid isatty sysconf sbrk brk`)
 
-// reading is what links, and reads standard input or the environment, which are empty
+// reading lists functions that link and read standard input or the environment, which are empty
 // in every run.
 var reading = strings.Fields("fread fgets fgetc getc getchar scanf fscanf ungetc getline read getenv secure_getenv")
 
-// Sections that gcc makes of C with -ggdb. Others are somebody's wish.
+// Sections that gcc makes of C with -ggdb. A file with others has asked for them.
 var (
 	families = []string{".text", ".data", ".bss", ".rodata", ".rela.", ".rel.", ".tdata", ".tbss"}
 	single   = strings.Fields(`.comment .eh_frame .symtab .strtab .shstrtab .symtab_shndx .note.GNU-stack .note.gnu.property
@@ -71,14 +69,14 @@ var (
 	.debug_loc .debug_loclists .debug_frame .debug_addr .debug_str_offsets .debug_macro .debug_types`)
 )
 
-// What an object file may have at most; a correct one has less than 16 KiB.
+// Limits of an object file; a correct one has less than 16 KiB.
 const (
 	mostCode = 1 << 20
 	mostData = 16 << 20
 )
 
-// traps are the instructions that enter the kernel, and their first bytes, which
-// other instructions may have in them.
+// traps matches the instructions that enter the kernel; trapBytes are their first bytes, which
+// also occur inside other instructions.
 var (
 	traps     = regexp.MustCompile(`\t(syscall|sysenter|int +\$0x80)\b`)
 	trapBytes = [][]byte{{0x0f, 0x05}, {0x0f, 0x34}, {0xcd, 0x80}}
@@ -91,7 +89,7 @@ type object struct {
 	needed  []string
 }
 
-// An objectGate checks an object file; the text tells it lines.
+// An objectGate checks an object file. It finds lines in the text.
 type objectGate struct {
 	object
 	*text
@@ -251,7 +249,7 @@ func (g *objectGate) others() {
 	}
 }
 
-// list names the first six.
+// list names the first six names and counts the rest.
 func list(names []string) string {
 	text := strings.Join(names[:min(len(names), 6)], ", ")
 	if more := len(names) - 6; more > 0 {
@@ -260,13 +258,13 @@ func list(names []string) string {
 	return text
 }
 
-// library reports whether a name is one of the C library's.
+// library reports whether the C library has a function of that name.
 func library(name string) bool {
 	return slices.Contains(allowed, name) || slices.Contains(refusing, name) || slices.Contains(reading, name)
 }
 
-// plain is the name that a student writes: __memcpy_chk and __isoc23_strtol, which
-// newer C libraries make of it, are memcpy and strtol, and __sysv_signal is signal.
+// plain returns the name that a student writes: newer C libraries turn memcpy into __memcpy_chk
+// and strtol into __isoc23_strtol; __sysv_signal is signal.
 func plain(symbol string) string {
 	if name, found := strings.CutPrefix(symbol, "__"); found {
 		if name, found := strings.CutSuffix(name, "_chk"); found {

@@ -14,19 +14,19 @@ type Action string
 // The actions. Only Refuse costs points: all of them.
 const (
 	Refuse Action = "refuse" // it is not run and scores 0
-	Advise Action = "advise" // the report says so, at no cost
-	Ignore Action = "ignore" // nothing is said
+	Advise Action = "advise" // it is reported and costs nothing
+	Ignore Action = "ignore" // it is not reported
 )
 
-// A GateRule is something that a submission should not have.
+// A GateRule forbids something in a submission.
 type GateRule struct {
 	Name    string
 	Default Action
 	Reason  string
 }
 
-// GateRules are all rules, in the order in which they are looked at. A rule
-// refuses by default only what attacks the grader or hides from it.
+// GateRules lists all rules. By default a rule refuses only what attacks the grader or hides
+// from it. The checks are readText and checkObject.
 var GateRules = []GateRule{
 	{"size", Refuse, "more than 256 KiB of source, 1 MiB of code or 16 MiB of global data exhausts the tools that read it"},
 	{"nul", Refuse, "a NUL byte hides the rest of a line from readers"},
@@ -54,14 +54,14 @@ var GateRules = []GateRule{
 	{"defines", Advise, "a function or global variable without static can clash with a name of the test program or take the place of the C library's"},
 }
 
-// A Gate says for each rule what is done; a rule that is not in it has its default.
+// A Gate gives the action of each rule; a missing rule has its default.
 type Gate map[string]Action
 
-// ErrGateFile is wrapped by what is wrong with a gate file.
+// ErrGateFile is wrapped by the errors of ParseGate.
 var ErrGateFile = errors.New("not a gate file")
 
-// String is a file that ParseGate reads: a rule and an action on each line, and
-// the reason after #.
+// String returns a file that ParseGate reads: on each line a rule, an action, and the reason
+// after #.
 func (g Gate) String() string {
 	var b strings.Builder
 	for _, r := range GateRules {
@@ -70,7 +70,7 @@ func (g Gate) String() string {
 	return b.String()
 }
 
-// ParseGate reads a gate file. Rules that it does not name keep their default.
+// ParseGate reads a gate file. Rules that it does not have keep their default.
 func ParseGate(text string) (Gate, error) {
 	g := Gate{}
 	lines := bufio.NewScanner(strings.NewReader(text))
@@ -115,7 +115,7 @@ type verdicts struct {
 	refused *Refusal
 }
 
-// mostAdvice is as much as a reader takes in.
+// mostAdvice is the limit of what is reported.
 const mostAdvice = 20
 
 // broken notes that a rule is broken, in a line of llm_memory.c; 0: in none. The format

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// A token of C source as the preprocessor takes it apart.
+// A token is one of C source, as the preprocessor splits it.
 type token struct {
 	kind  kind
 	text  string
 	line  int
-	first bool // on its line
-	odd   bool // partly written as a trigraph
+	first bool // the first of its line
+	odd   bool // part of it was written as a trigraph
 }
 
 type kind int
@@ -24,14 +24,14 @@ const (
 	newline
 )
 
-// A scanner goes through source in the first three of C's translation phases:
-// trigraphs, lines joined by a backslash, comments. Whatever hides from it would
-// hide from the gate, so that it follows gcc where gcc is laxer than the
-// standard: there may be blanks between the backslash and the end of the line.
+// A scanner reads source through the first three of C's translation phases: trigraphs, lines
+// joined by a backslash, comments. What the scanner misses, the gate misses, so it follows gcc
+// where gcc is laxer than the standard: there may be blanks between the backslash and the end of
+// the line.
 type scanner struct {
 	text  []byte
-	lines []int32 // of each byte
-	odd   []bool  // written as, or after, a trigraph
+	lines []int32 // line of each byte
+	odd   []bool  // whether a byte was written as a trigraph
 	at    int
 	start bool     // of a line
 	words [2]token // the last two on this line
@@ -73,7 +73,7 @@ func newScanner(source []byte) *scanner {
 	return s
 }
 
-// peek is a byte ahead, 0 after the end.
+// peek returns the byte n ahead, or 0 after the end.
 func (s *scanner) peek(n int) byte {
 	if s.at+n < len(s.text) {
 		return s.text[s.at+n]
@@ -81,7 +81,7 @@ func (s *scanner) peek(n int) byte {
 	return 0
 }
 
-// next is the next token; false: there is none.
+// next returns the next token; the result is false at the end.
 func (s *scanner) next() (token, bool) {
 	s.blank()
 	if s.at >= len(s.text) {
@@ -134,7 +134,7 @@ func (s *scanner) remember(t token) {
 	}
 }
 
-// blank skips white space and comments, but not the end of a line.
+// blank skips white space and comments, but not line ends.
 func (s *scanner) blank() {
 	for s.at < len(s.text) {
 		switch c := s.peek(0); {
@@ -157,7 +157,7 @@ func (s *scanner) blank() {
 	}
 }
 
-// header takes <...> or "...", in which a backslash is like any other byte.
+// header reads <...> or "...", in which a backslash has no meaning.
 func (s *scanner) header() bool {
 	closing := map[byte]byte{'<': '>', '"': '"'}[s.peek(0)]
 	end := bytes.IndexByte(s.text[s.at+1:], closing)
@@ -168,7 +168,7 @@ func (s *scanner) header() bool {
 	return true
 }
 
-// quoted takes a string or character constant, at most to the end of the line.
+// quoted reads a string or character constant, at most to the end of the line.
 func (s *scanner) quoted(by byte) {
 	for s.at++; s.peek(0) != '\n'; s.at++ {
 		if s.peek(0) == by {
@@ -194,8 +194,8 @@ func (s *scanner) number() {
 	}
 }
 
-// punctuation is the length of a mark; only those of the gate's interest are
-// longer than one.
+// punctuation returns the length of a mark. Only marks that matter to the gate are longer than
+// one byte.
 func (s *scanner) punctuation() int {
 	for _, long := range []string{"%:%:", "%:", "<:", ":>", "<%", "%>", "##"} {
 		if bytes.HasPrefix(s.text[s.at:], []byte(long)) {

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// What a text may have at most.
+// Limits of a text.
 const (
 	mostBytes   = 256 << 10
 	mostNesting = 1000 // of parentheses, brackets and braces
 )
 
-// headers are those of C11, and four that compilers' manuals call harmless. What
-// a submission needs of them is for the object file's gate.
+// headers lists those of C11, and four that compilers' manuals call harmless. The gate of the
+// object file decides what a submission may use of them.
 var headers = strings.Fields(`llm_memory.h
 	assert.h complex.h ctype.h errno.h fenv.h float.h inttypes.h iso646.h limits.h locale.h math.h setjmp.h signal.h
 	stdalign.h stdarg.h stdatomic.h stdbool.h stddef.h stdint.h stdio.h stdlib.h stdnoreturn.h string.h tgmath.h
@@ -25,8 +25,8 @@ var headers = strings.Fields(`llm_memory.h
 
 // A Refusal is why a submission is not run. It wraps ErrGate.
 type Refusal struct {
-	Line int    // of llm_memory.c; 0: of none
-	Rule string // in a word: size, nesting, include, ...
+	Line int    // line of llm_memory.c; 0: none
+	Rule string // name of the rule: size
 	Why  string // for the student
 }
 
@@ -39,15 +39,15 @@ func (r *Refusal) Error() string {
 
 func (r *Refusal) Unwrap() error { return ErrGate }
 
-// A text is what the later gates ask of a source.
+// A text is what the later checks need to know about a source.
 type text struct {
 	words      map[string]int // the first line of each
-	pastes     bool           // words are made that do not stand in the text: ##, _Pragma, a header that is not C's
+	pastes     bool           // macros can make words that are not in the text: ##, _Pragma, a header that is not C's
 	defines    bool
 	attributes bool
 }
 
-// line is where a word first stands; 0: nowhere.
+// line returns the line where one of the words first occurs, or 0.
 func (t *text) line(words ...string) int {
 	for _, w := range words {
 		if line := t.words[w]; line > 0 {
@@ -80,7 +80,7 @@ func readText(source []byte, v *verdicts) (*text, error) {
 	}
 }
 
-// bytesGate looks at what a text is made of.
+// bytesGate checks the bytes of a text.
 func bytesGate(source []byte, v *verdicts) {
 	line := func(at int) int { return 1 + bytes.Count(source[:at], []byte("\n")) }
 	if len(source) > mostBytes {
@@ -98,8 +98,8 @@ func bytesGate(source []byte, v *verdicts) {
 	}
 }
 
-// readExpanded looks for words that macros have made, in what the preprocessor
-// makes of a source. Those of headers are not the submission's.
+// readExpanded checks the words that macros have made, in the output of the preprocessor, except
+// those of headers.
 func readExpanded(expanded []byte, v *verdicts) error {
 	g := &textGate{text: text{words: map[string]int{}}, verdicts: v}
 	own, at := false, 0
@@ -134,11 +134,11 @@ type textGate struct {
 	text
 	*verdicts
 	depth     int
-	attribute int // the depth that ends __attribute__; 0: not in one
+	attribute int // depth of the parentheses of __attribute__
 	opening   bool
 }
 
-// line looks at the tokens of one line.
+// line checks the tokens of one line.
 func (g *textGate) line(tokens []token) {
 	for i, t := range tokens {
 		if t.odd {
@@ -182,7 +182,7 @@ func (g *textGate) directive(tokens []token) {
 	}
 }
 
-// systemHeader is how the name of a header of the system looks.
+// systemHeader matches the name of a header of the system.
 var systemHeader = regexp.MustCompile(`^[a-z0-9_]+(/[a-z0-9_]+)?\.h$`)
 
 func (g *textGate) include(name token, rest []token) {
@@ -203,8 +203,7 @@ func (g *textGate) include(name token, rest []token) {
 	}
 }
 
-// pragma is about what makes the compiler silent, or other than with the flags of
-// the course, and what gives symbols other names.
+// pragma checks for pragmas that silence the compiler, change its flags, or rename symbols.
 func (g *textGate) pragma(name token, rest []token) {
 	var words []string
 	for _, t := range rest {
@@ -221,7 +220,7 @@ func (g *textGate) pragma(name token, rest []token) {
 	}
 }
 
-// words are those that nothing in the homework needs.
+// words lists words that the homework does not need.
 var words = map[string]Refusal{
 	"asm":                  {0, "asm", "is assembly code: write C"},
 	"__asm":                {0, "asm", "is assembly code: write C"},
@@ -232,13 +231,13 @@ var words = map[string]Refusal{
 	"__SANITIZE_ADDRESS__": {0, "sanitizer", "is not defined here: all builds see the same text"},
 }
 
-// attributes of the rule "attribute" let code run outside the six calls, go to
-// other places in the program, replace symbols, or escape the sanitizers.
+// attributes lists those that let code run outside the six calls, move it to other places in the
+// program, replace symbols, or escape the sanitizers.
 var attributes = strings.Fields(`constructor destructor init_priority section alias ifunc weak weakref symver
 	no_sanitize no_sanitize_address no_sanitize_undefined no_sanitize_thread no_address_safety_analysis
 	no_instrument_function`)
 
-// optimizing attributes change how one function is compiled.
+// optimizing lists attributes that change how one function is compiled.
 var optimizing = strings.Fields(`optimize target target_clones`)
 
 func (g *textGate) code(tokens []token) {
@@ -263,7 +262,7 @@ func (g *textGate) word(t token) {
 	plain := strings.TrimSuffix(strings.TrimPrefix(t.text, "__"), "__")
 	switch {
 	case t.text == "_Pragma":
-		g.pastes = true // what it says is seen where the preprocessor has expanded it
+		g.pastes = true // its text is checked in the output of the preprocessor
 	case t.text == "__attribute__" || t.text == "__attribute":
 		g.attributes, g.opening = true, true
 	case g.attribute == 0:

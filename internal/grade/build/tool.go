@@ -17,21 +17,20 @@ import (
 	"llmmemory/internal/grade/limitedbuffer"
 )
 
-// limits is what a tool may use, because it reads hostile files: some processor time, 1 GiB of
-// memory, and files of 64 MiB (sh counts KiB, and blocks of 512 bytes).
+// limits restricts a tool, because it reads hostile files: processor time, 1 GiB of memory, and
+// files of 64 MiB (sh counts KiB, and blocks of 512 bytes).
 const limits = `ulimit -c 0; ulimit -t "$0"; ulimit -v 1048576; ulimit -f 131072; exec "$@"`
 
 // cpu is the processor time of a tool on a machine whose slowness is 1 (package cputime). An
-// emulated machine slows a compiler far more than the work by which the slowness is measured:
-// there the correct submission took 3.6 s.
+// emulated machine slows a compiler far more than the work that measures the slowness: there the
+// correct submission took 3.6 s.
 const cpu = time.Minute
 
-// patience is how long a tool may take by the clock: many times its processor
-// time, so that it runs out only if the machine is too busy, which is not
-// the submission's fault.
+// patience limits a tool by the clock. It is many times the processor time, so that it runs out
+// only on a machine that is too busy, which is not the submission's fault.
 const patience = time.Hour
 
-// What is kept of what a tool says.
+// How much of a tool's output is kept.
 const (
 	mostOutput = 64 << 20
 	mostLines  = 50
@@ -39,10 +38,10 @@ const (
 	mostSaid   = 64 << 10
 )
 
-// errSlow: the machine is too busy to compile.
+// errSlow is wrapped if the machine is too busy to compile.
 var errSlow = errors.New("did not finish")
 
-// A complaint is what a tool says of a file it does not like.
+// A complaint is a tool's message about a file.
 type complaint struct{ text string }
 
 func (c *complaint) Error() string { return c.text }
@@ -54,8 +53,8 @@ func (k *Kit) run(tool string, args ...string) error {
 	return err
 }
 
-// output is what a tool prints. A *complaint is about the file; any other error
-// is trouble of our own.
+// output runs a tool and returns what it prints. A *complaint is about the file; any other error
+// is the grader's.
 func (k *Kit) output(tool string, args ...string) ([]byte, error) {
 	for seconds := int(cpu / time.Second); ; seconds *= 2 {
 		out, used, err := k.within(seconds, tool, args...)
@@ -72,7 +71,7 @@ func (k *Kit) output(tool string, args ...string) ([]byte, error) {
 			return nil, fmt.Errorf("%s: %w: it took %v of processor time", tool, cputime.ErrSlow, used.CPU)
 		case err == nil:
 			return out, nil
-		case used.CPU < time.Duration(seconds)*time.Second*9/10: // it has not met the limit
+		case used.CPU < time.Duration(seconds)*time.Second*9/10: // it did not reach the limit
 			return nil, err
 		case work >= all/2:
 			return nil, &complaint{fmt.Sprintf("%s needs more than %v for it: is there a macro that grows without end?", tool, used.CPU.Round(time.Second))}
@@ -80,7 +79,7 @@ func (k *Kit) output(tool string, args ...string) ([]byte, error) {
 	}
 }
 
-// within runs a tool that may use some seconds of processor time.
+// within runs a tool with a limit of processor time.
 func (k *Kit) within(seconds int, tool string, args ...string) ([]byte, cputime.Usage, error) {
 	program, err := exec.LookPath(tool)
 	if err != nil {
@@ -110,7 +109,7 @@ func (k *Kit) within(seconds int, tool string, args ...string) ([]byte, cputime.
 	return out.Bytes(), used, nil
 }
 
-// explain puts in front why a tool gave up, where that is not what it says.
+// explain adds why a tool gave up, if its message does not say so.
 func explain(tool, said string, err error) string {
 	switch {
 	case strings.Contains(said, "out of memory") || strings.Contains(said, "memory exhausted"):
@@ -123,8 +122,7 @@ func explain(tool, said string, err error) string {
 	return said
 }
 
-// readable cuts what a tool says to what a student can read, and takes out what a
-// terminal would obey.
+// readable cuts a tool's message to a readable length and replaces control characters.
 func readable(said []byte) string {
 	var b strings.Builder
 	lines := bytes.Split(bytes.TrimSpace(said), []byte("\n"))

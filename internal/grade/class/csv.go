@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// WriteCSV writes a line for each student: what a spreadsheet of grades needs.
+// WriteCSV writes a table with a line for each student.
 func WriteCSV(w io.Writer, all []Result) error {
 	c := csv.NewWriter(w)
 	head := []string{"name", "file", "score", "max_score"}
@@ -32,7 +32,7 @@ func WriteCSV(w io.Writer, all []Result) error {
 	return c.Error()
 }
 
-// line has an empty score where there is none, which is not a score of 0.
+// line leaves the score empty if there is none, because that is not a score of 0.
 func (r *Result) line() []string {
 	score, maxScore, graded := "", "", ""
 	if points, known := r.Score(); known {
@@ -61,7 +61,7 @@ func (r *Result) line() []string {
 	return append(line, rejected, failed, seconds, trouble, reason, rules, graded, comment, text(brief(r.Remarks())))
 }
 
-// Remarks are what staff should know of a submission. Students do not see them: they name other students.
+// Remarks returns remarks for staff. Students do not see them, because they name other students.
 func (r *Result) Remarks() string {
 	var all []string
 	if len(r.Same) > 0 {
@@ -73,10 +73,10 @@ func (r *Result) Remarks() string {
 	return strings.Join(all, "; ")
 }
 
-// mostReason is how much of a reason a cell has.
+// mostReason is the limit for a reason in a cell.
 const mostReason = 300
 
-// brief is a text on one line.
+// brief returns a text on one line.
 func brief(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if utf8.RuneCountInString(s) > mostReason {
@@ -85,8 +85,8 @@ func brief(s string) string {
 	return s
 }
 
-// text keeps a spreadsheet from taking a text for a formula, and control characters
-// from everybody.
+// text prevents a spreadsheet from reading a text as a formula, and makes control characters
+// visible.
 func text(s string) string {
 	shown := terminal.VisibleName(s)
 	if s != "" && strings.ContainsAny(string([]rune(s)[:1]), "=+-@\t\r\n＝＋－＠") {

@@ -11,20 +11,20 @@ import (
 	"strings"
 )
 
-// A Submission is what one student handed in.
+// A Submission is the work of one student.
 type Submission struct {
-	Name string // no other of the class has it
+	Name string // unique in the class
 	File string
-	Why  string // why it is not graded; empty if it is
+	Why  string // why it is not graded; empty if it is graded
 }
 
-// ErrEmpty is wrapped when a folder holds nothing to grade.
+// ErrEmpty is wrapped if there is nothing to grade in a folder.
 var ErrEmpty = errors.New("there is neither a .c file nor a student's folder in it")
 
-// Find lists the submissions: a file itself, and each entry of a folder, in the
-// order of their names. A folder with llm_memory.c and no folders in it, except hidden ones, is one
-// submission. Left out are entries whose names begin with a dot, except folders with a submission
-// in them, and what Gradescope's export has beside the students' folders.
+// Find lists the submissions: a file itself, and each entry of a folder, sorted by name. A
+// folder with llm_memory.c and no visible folders in it is one submission. Find leaves out
+// entries whose names begin with a dot, except folders with a submission in them, and the
+// metadata of Gradescope's export.
 func Find(paths []string) ([]Submission, error) {
 	var all []Submission
 	names := map[string]bool{}
@@ -44,7 +44,7 @@ func Find(paths []string) ([]Submission, error) {
 		}
 		if !info.IsDir() {
 			name := strings.TrimSuffix(filepath.Base(path), ".c")
-			if path, err = filepath.EvalSymlinks(path); err != nil { // a link that somebody names is meant
+			if path, err = filepath.EvalSymlinks(path); err != nil { // a link on the command line is followed
 				return nil, err
 			}
 			add(Submission{Name: name, File: path, Why: unreadable(path)})
@@ -61,10 +61,10 @@ func Find(paths []string) ([]Submission, error) {
 	return all, nil
 }
 
-// exportMetadata is beside the students' folders in what Gradescope exports.
+// exportMetadata is a file of Gradescope's export beside the students' folders.
 const exportMetadata = "submission_metadata.yml"
 
-// folder lists what is in a folder.
+// folder lists the entries of a folder.
 func folder(path string) ([]Submission, error) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -78,7 +78,7 @@ func folder(path string) ([]Submission, error) {
 			continue
 		}
 		s, isFolder := entry(filepath.Join(path, e.Name()))
-		folders = folders || isFolder && !hidden // an editor keeps old versions in a hidden one
+		folders = folders || isFolder && !hidden // an editor may keep old versions in a hidden one
 		candidates = candidates || isFolder || isC(s.File)
 		all = append(all, s)
 	}
@@ -91,13 +91,13 @@ func folder(path string) ([]Submission, error) {
 	return all, nil
 }
 
-// hidesOne reports whether a folder that is hidden, and not git's, has a submission in it.
+// hidesOne reports whether a hidden folder, other than git's, has a submission in it.
 func hidesOne(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.IsDir() && filepath.Base(path) != ".git" && inFolder(Submission{File: path}).Why == ""
 }
 
-// nameOf is the name of a folder, also of "." and the like.
+// nameOf returns the name of a folder, also for "." and similar paths.
 func nameOf(path string) string {
 	if whole, err := filepath.Abs(path); err == nil {
 		path = whole
@@ -108,14 +108,14 @@ func nameOf(path string) string {
 // isC reports whether a file's name is that of a C file.
 func isC(name string) bool { return strings.EqualFold(filepath.Ext(name), ".c") }
 
-// entry is one of a class folder. A link is what it leads to.
+// entry returns an entry of a class folder. Links are followed.
 func entry(path string) (s Submission, isFolder bool) {
 	s = Submission{Name: filepath.Base(path), File: path}
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		s.Why = "it is a link that leads nowhere"
-	case err != nil: // the grader says what is wrong
+	case err != nil: // the grader will report it
 	case info.IsDir() && strings.HasPrefix(s.Name, "."):
 		s.Why = "its name begins with a dot, which hides it: rename the folder if it is a student's, else remove it"
 		return s, true
@@ -166,15 +166,15 @@ func inFolder(s Submission) Submission {
 	return s
 }
 
-// Beginnings of files that are handed in by mistake, and what they are.
+// Beginnings of files that are handed in by mistake.
 var beginnings = []struct{ bytes, what string }{
 	{"\x7fELF", "a compiled program"}, {"!<arch>", "a compiled library"}, {"PK\x03\x04", "a zip archive or an office document"},
 	{"%PDF", "a PDF"}, {"\x1f\x8b", "a gzip archive"}, {"7z\xbc\xaf", "an archive"}, {"Rar!", "an archive"},
 	{"\x89PNG", "a picture"}, {"\xff\xd8\xff", "a picture"}, {"\xff\xfe", "text in UTF-16"}, {"\xfe\xff", "text in UTF-16"},
 }
 
-// unreadable says why a file is no C source; "" if it may be some. What cannot be
-// opened, the grader says.
+// unreadable says why a file cannot be C source; "" if it may be. The grader reports files that
+// cannot be opened.
 func unreadable(path string) string {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() {

@@ -17,22 +17,22 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// A Folder keeps the reports of a class, from run to run.
+// A Folder keeps the reports of a class between runs.
 type Folder struct{ Path string }
 
-// stored is a file of reports/.
+// stored is the content of a file in reports/.
 type stored struct {
-	Name    string // as encode has it, because a name need not be UTF-8
+	Name    string // encoded, because a name need not be UTF-8
 	File    string
-	Key     string        // of everything that the report depends on
+	Key     string        // key of everything that the report depends on
 	Report  *grade.Report `json:",omitempty"`
 	Trouble string        `json:",omitempty"` // why there is no report
 	Rules   string        `json:",omitempty"` // with Trouble: the version of the rules
-	Before  *Outcome      `json:",omitempty"` // of the report that this one took the place of
+	Before  *Outcome      `json:",omitempty"` // outcome of the previous report
 	Graded  time.Time     // when
 }
 
-// An Outcome is what a report of an earlier run came to.
+// An Outcome is the result of an earlier report.
 type Outcome struct {
 	Score    float64
 	MaxScore float64
@@ -41,7 +41,7 @@ type Outcome struct {
 	Rules    string
 }
 
-// OutcomeOf is what a report comes to.
+// OutcomeOf returns the Outcome of a report.
 func OutcomeOf(r *grade.Report) *Outcome {
 	o := &Outcome{Score: r.Score, MaxScore: r.MaxScore, Failed: r.Failed(), Rules: r.Rules}
 	if r.Rejected != nil {
@@ -50,7 +50,7 @@ func OutcomeOf(r *grade.Report) *Outcome {
 	return o
 }
 
-// NewFolder makes the folder if it is not there.
+// NewFolder creates the folder if it does not exist.
 func NewFolder(path string) (Folder, error) {
 	for _, dir := range []string{"reports", "students"} {
 		if err := os.MkdirAll(filepath.Join(path, dir), 0o755); err != nil {
@@ -60,17 +60,17 @@ func NewFolder(path string) (Folder, error) {
 	return Folder{path}, nil
 }
 
-// Load returns the report of a submission, if one with that key is there.
+// Load returns the stored report of a submission if it has that key.
 func (f Folder) Load(name, key string) (*grade.Report, bool) {
 	s, err := read(f.report(name))
 	if err != nil || s.Name != encode(name) || s.Key != key || s.Report == nil {
-		return nil, false // it is made anew
+		return nil, false // it is graded again
 	}
 	return s.Report, true
 }
 
-// Before is the outcome of the report that the one of a student took the place of,
-// and when that was; nil if there was none.
+// Before returns the outcome of the previous report of a student, or nil, and when the present
+// one was made.
 func (f Folder) Before(name string) (*Outcome, time.Time) {
 	s, err := read(f.report(name))
 	if err != nil || s.Name != encode(name) {
@@ -79,7 +79,7 @@ func (f Folder) Before(name string) (*Outcome, time.Time) {
 	return s.Before, s.Graded
 }
 
-// Save keeps a report: all of it or, if the machine stops, nothing.
+// Save stores a report: all of it or, if the machine stops, nothing.
 func (f Folder) Save(name, key string, r *grade.Report) error {
 	s := stored{File: r.File, Key: key, Report: r, Graded: time.Now().UTC().Truncate(time.Second)}
 	if old, err := read(f.report(name)); err == nil && old.Name == encode(name) {
@@ -90,8 +90,8 @@ func (f Folder) Save(name, key string, r *grade.Report) error {
 	return f.save(name, s)
 }
 
-// SaveTrouble keeps that a submission could not be graded, so that it is not
-// forgotten in a merge. The next run tries again.
+// SaveTrouble stores that a submission could not be graded, so that a merge does not lose it.
+// The next run tries again.
 func (f Folder) SaveTrouble(r Result) error {
 	kept := stored{File: r.File, Trouble: r.Err.Error(), Rules: r.Rules}
 	if old, err := read(f.report(r.Name)); err == nil && old.Name == encode(r.Name) {
@@ -102,7 +102,7 @@ func (f Folder) SaveTrouble(r Result) error {
 	return f.save(r.Name, kept)
 }
 
-// Gone are the students who were graded in an earlier run and are none of these.
+// Gone returns the students of earlier runs who are not in all.
 func (f Folder) Gone(all []Result) []string {
 	there := map[string]bool{}
 	for _, r := range all {
@@ -133,11 +133,10 @@ func (f Folder) report(name string) string {
 	return filepath.Join(f.Path, "reports", fileName(name)+".json")
 }
 
-// Page is the path of a student's page inside the folder.
+// Page returns the path of a student's page inside the folder.
 func Page(name string) string { return "students/" + fileName(name) + ".html" }
 
-// encode is a name in characters that are safe in a file's, and different for
-// different names.
+// encode maps different names to different names that are safe in a file's name.
 func encode(name string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(url.PathEscape(name), "=", "%3D"), "%", "=")
 }
@@ -146,12 +145,11 @@ func decode(encoded string) (string, error) {
 	return url.PathUnescape(strings.ReplaceAll(encoded, "=", "%"))
 }
 
-// longest is what a file's name may have before its ending: file systems have room
-// for 255 bytes.
+// longest is the limit of a file's name without its ending; file systems allow 255 bytes.
 const longest = 200
 
-// fileName is the name of a student's files: encoded, and one that is too long cut
-// short, with a hash of all of it.
+// fileName returns the name of a student's files: encoded, and if that is too long, cut short
+// with a hash of the whole.
 func fileName(name string) string {
 	whole := encode(name)
 	if len(whole) <= longest {
@@ -176,11 +174,11 @@ func read(path string) (stored, error) {
 	return s, nil
 }
 
-// ErrTwice is wrapped when two folders have different reports of one student.
+// ErrTwice is wrapped if two folders have different reports of one student.
 var ErrTwice = errors.New("graded twice, differently")
 
-// Merge brings the reports of several folders into this one and returns all that
-// are in it then, in the order of their names.
+// Merge copies the reports of several folders into this one and returns all reports in it,
+// sorted by name.
 func (f Folder) Merge(from []string) ([]Result, error) {
 	seen := map[string]stored{}
 	where := map[string]string{}
@@ -191,7 +189,7 @@ func (f Folder) Merge(from []string) ([]Result, error) {
 		}
 		for _, entry := range files {
 			file := filepath.Join(dir, "reports", entry.Name())
-			if !strings.HasSuffix(file, ".json") { // one that is just being written
+			if !strings.HasSuffix(file, ".json") { // it is being written
 				continue
 			}
 			s, err := read(file)
@@ -200,7 +198,7 @@ func (f Folder) Merge(from []string) ([]Result, error) {
 			}
 			other, found := seen[s.Name]
 			switch {
-			case found && s.Report == nil: // it could be graded elsewhere
+			case found && s.Report == nil: // another machine could grade it
 				continue
 			case found && other.Report != nil && other.Key != s.Key:
 				return nil, fmt.Errorf("%s: %w in %s and %s: remove one of the two reports", s.Name, ErrTwice, where[s.Name], file)

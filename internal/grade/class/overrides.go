@@ -19,25 +19,25 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// An Override is what staff decided about a student, whatever the grader says.
+// An Override is a decision of staff about a student.
 type Override struct {
 	Student string
-	Points  *float64 // in place of the grader's; nil: as it says
+	Points  *float64 // in place of the grader's; nil: the grader's count
 	Comment string
 	line    int
 }
 
-// Overrides are those of a class.
+// Overrides are the decisions about a class.
 type Overrides []Override
 
-// ErrOverrides is wrapped by what is wrong with overrides.csv.
+// ErrOverrides is wrapped by the errors in overrides.csv.
 var ErrOverrides = errors.New("not usable")
 
-// OverridesFile is the name of the file, which staff put into the folder of the
-// pages. No run changes it.
+// OverridesFile is the name of the file, which staff put into the folder of the pages. llmgrade
+// never changes it.
 const OverridesFile = "overrides.csv"
 
-// Overrides reads overrides.csv; there are none where it is not there.
+// Overrides reads overrides.csv. Without the file there are none.
 func (f Folder) Overrides() (Overrides, error) {
 	path := filepath.Join(f.Path, OverridesFile)
 	text, err := os.ReadFile(path)
@@ -106,8 +106,8 @@ func parseOverride(row []string, line int) (Override, error) {
 	return o, nil
 }
 
-// Apply gives each result what staff decided about it. It returns the students of
-// overrides.csv that are none of the class.
+// Apply sets the Override of each result. It returns the students of overrides.csv who are not
+// in the class.
 func (all Overrides) Apply(results []Result) (unknown []string, err error) {
 	for i := range all {
 		o := &all[i]
@@ -125,9 +125,9 @@ func (all Overrides) Apply(results []Result) (unknown []string, err error) {
 	return unknown, nil
 }
 
-// names reports whether the override is of a student, whose name may be copied from
-// grades.csv. Archives from a Mac have ü in file names as u and a mark, which looks the same
-// as what staff type.
+// names reports whether the override is of a student; the name may be copied from grades.csv.
+// Archives from a Mac encode ü in file names as u and a mark, which looks the same as what staff
+// type.
 func (o *Override) names(student string) bool {
 	name := norm.NFC.String(o.Student)
 	return name == norm.NFC.String(student) || name == norm.NFC.String(text(student))

@@ -15,19 +15,19 @@ import (
 	"llmmemory/internal/grade"
 )
 
-// A Result is the outcome of one submission: a Report, or an Err if the grader itself failed or
-// ctx was cancelled before it began. Err never means that the submission is wrong.
+// A Result is the outcome of one submission: a Report, or an Err if the grader failed or ctx was
+// cancelled. Err never means that the submission is wrong.
 type Result struct {
 	Submission
 	Report   *grade.Report
 	Err      error
-	Rules    string    // the version of the rules where there is no Report
-	Override *Override // what staff decided; nil: nothing
-	Same     []string  // others who handed in the same text (Identical)
+	Rules    string    // version of the rules if there is no Report
+	Override *Override // decision of staff, or nil
+	Same     []string  // names of others with the same text (Identical)
 }
 
-// Score is what counts: what staff decided, else the grader's score. Where there was
-// trouble it is not known.
+// Score returns the points that count: those of staff, else the grader's. They are unknown if
+// there was trouble.
 func (r *Result) Score() (points float64, known bool) {
 	switch {
 	case r.Override != nil && r.Override.Points != nil:
@@ -38,7 +38,7 @@ func (r *Result) Score() (points float64, known bool) {
 	return 0, false
 }
 
-// Identical notes with each result who else handed in the same text, but for white space.
+// Identical sets, in each result, who else handed in the same text apart from white space.
 func Identical(all []Result) {
 	names := map[string][]string{}
 	for i := range all {
@@ -54,8 +54,8 @@ func Identical(all []Result) {
 	}
 }
 
-// Run grades jobs submissions at a time, by the rules of that version, and yields them in
-// their order. When ctx is done, no more are begun, and those that were not have its error.
+// Run grades jobs submissions at a time, by the rules of that version, and yields the results in
+// order. When ctx is done, it begins no more; those that were not begun have its error.
 func Run(ctx context.Context, all []Submission, jobs int, rules string, grader func(Submission) (*grade.Report, error)) iter.Seq[Result] {
 	done := make([]chan Result, len(all))
 	for i := range done {

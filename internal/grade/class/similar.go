@@ -18,17 +18,17 @@ type Source struct {
 // A Pair is two files that share code.
 type Pair struct {
 	A, B   string  // names
-	Shared int     // fingerprints that both have
-	Share  float64 // of those of the file that has fewer, from 0 to 1
-	LinesA []bool  // by line, from 0: it is in what is shared
+	Shared int     // number of common fingerprints
+	Share  float64 // part of the fingerprints of the file that has fewer
+	LinesA []bool  // for each line, whether it is in shared code
 	LinesB []bool
 }
 
-// Threshold is the Share from which on a pair is worth reading. Right submissions
-// that were written independently of each other stay below it.
+// Threshold is the Share from which a pair is worth reading. Right submissions that were written
+// independently stay below it.
 const Threshold = 0.5
 
-// fewest is how many fingerprints a file needs to be compared: less is chance.
+// fewest is the number of fingerprints that a file needs: with less, similarity is chance.
 const fewest = 12
 
 // Similar returns the pairs with a Share of at least the threshold, the most alike
@@ -49,7 +49,7 @@ func Similar(files, starter []Source, threshold float64) (pairs []Pair, unread [
 		}
 	}
 	documents := make([]document, len(files))
-	having := map[uint64][]int{} // by fingerprint: the files
+	having := map[uint64][]int{} // files with each fingerprint
 	for i, f := range files {
 		d, err := newDocument(f.Text)
 		if err != nil {
@@ -81,7 +81,7 @@ func Similar(files, starter []Source, threshold float64) (pairs []Pair, unread [
 	return pairs, unread
 }
 
-// counts is how many fingerprints each two files have in common.
+// counts returns how many fingerprints each two files have in common.
 func counts(having map[uint64][]int) map[[2]int]int {
 	all := map[[2]int]int{}
 	for _, files := range having {
@@ -94,8 +94,7 @@ func counts(having map[uint64][]int) map[[2]int]int {
 	return all
 }
 
-// lines marks the lines of a document in which there is a token of a gram that the
-// other has, too.
+// lines marks the lines of a document with a token of a gram that other also has.
 func lines(d, other document) []bool {
 	if len(d.tokens) == 0 {
 		return nil
@@ -114,17 +113,17 @@ func lines(d, other document) []bool {
 	return marked
 }
 
-// The sizes, in tokens. Gram is longer than what the handout makes everybody write
-// in a row, such as a loop over 16 entries.
+// The sizes, in tokens. Gram is longer than any sequence that the handout makes everybody write,
+// such as a loop over 16 entries.
 const (
 	Gram   = 24
 	Window = 8
 )
 
-// A document is a file as it is compared.
+// A document is the tokens and fingerprints of a file.
 type document struct {
 	tokens []ctree.Token
-	prints map[uint64][]int // where each fingerprint's gram begins
+	prints map[uint64][]int // places where the gram of each fingerprint begins
 }
 
 func newDocument(text []byte) (document, error) {
@@ -132,7 +131,7 @@ func newDocument(text []byte) (document, error) {
 	return document{tokens, fingerprints(tokens)}, err
 }
 
-// fold is what a token is compared as.
+// fold returns the text that represents a token in comparisons.
 func fold(t ctree.Token) string {
 	switch {
 	case t.Name():
@@ -143,7 +142,7 @@ func fold(t ctree.Token) string {
 	return t.Text
 }
 
-// grams are the hashes of each Gram tokens in a row.
+// grams returns the hashes of all sequences of Gram tokens.
 func grams(tokens []ctree.Token) []uint64 {
 	var all []uint64
 	for i := 0; i+Gram <= len(tokens); i++ {
@@ -157,8 +156,8 @@ func grams(tokens []ctree.Token) []uint64 {
 	return all
 }
 
-// fingerprints takes of each Window grams in a row the one with the least hash, the
-// last one of several.
+// fingerprints returns, of each Window consecutive grams, the one with the least hash; the last
+// one if there are several.
 func fingerprints(tokens []ctree.Token) map[uint64][]int {
 	hashes := grams(tokens)
 	prints := map[uint64][]int{}

@@ -13,27 +13,26 @@ import (
 	"strings"
 )
 
-// Wanted is the name that the handout gives the file.
+// Wanted is the handout's name of the file.
 const Wanted = "llm_memory.c"
 
-// ErrUpload is wrapped by what keeps an upload from being graded. The text is for
-// the student.
+// ErrUpload is wrapped if there is no file to grade in an upload. The text is for the student.
 var ErrUpload = errors.New("there is no " + Wanted + " to grade")
 
-// Bounds of what is looked at.
+// Limits of what is read.
 const (
-	mostBytes = 1 << 20 // of the file
+	mostBytes = 1 << 20 // size of the file
 	mostFiles = 2000
 	mostDepth = 6
 )
 
 // An Upload is the file of an upload that is graded.
 type Upload struct {
-	Name string // as it was uploaded
+	Name string // name in the upload
 	Text []byte
 }
 
-// findFile returns the name of the file inside a folder. It looks into no archives.
+// findFile returns the name of the file to grade in a folder. It reads no archives.
 func findFile(dir string) (string, error) {
 	names, err := files(os.DirFS(dir))
 	if err != nil {
@@ -54,9 +53,9 @@ func isArchive(name string) bool {
 
 var archives = strings.Fields(".zip .tar .gz .tgz .bz2 .xz .zst .7z .rar")
 
-// ReadUpload finds and reads the one file of what a student handed in that is graded, in a
-// folder or in the only zip in it: llm_memory.c, in whatever folder it is, else the only .c
-// file. Links are never followed: the grader may read what a student may not.
+// ReadUpload reads the file to grade from a folder or from the only zip in it: llm_memory.c in
+// any subfolder, else the only .c file. It follows no links, because the grader may read files
+// that a student may not.
 func ReadUpload(dir string) (Upload, error) {
 	names, err := files(os.DirFS(dir))
 	if err != nil {
@@ -78,7 +77,7 @@ func ReadUpload(dir string) (Upload, error) {
 	return readFrom(z, names, zips[0]+"/")
 }
 
-// files lists the regular files, the ones nearest to the root first.
+// files lists the regular files, those nearest to the root first.
 func files(in fs.FS) ([]string, error) {
 	var names []string
 	err := fs.WalkDir(in, ".", func(name string, d fs.DirEntry, err error) error {
@@ -86,7 +85,7 @@ func files(in fs.FS) ([]string, error) {
 		case err != nil && name == ".":
 			return err
 		case err != nil:
-			return nil // what cannot be read is not there
+			return nil // unreadable entries are left out
 		case d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "__MACOSX" || depth(name) > mostDepth):
 			return fs.SkipDir
 		case d.Type().IsRegular() && !strings.HasPrefix(d.Name(), "."):
@@ -110,8 +109,8 @@ func having(names []string, suffix string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.HasSuffix(strings.ToLower(n), suffix) })
 }
 
-// pick decides which of the files it is: the one of that name nearest to the root.
-// In an archive, the prefix is the archive's name.
+// pick chooses the file: the one named llm_memory.c that is nearest to the root, else the only
+// .c file. In an archive, prefix is the archive's name.
 func pick(names []string, prefix string) (string, error) {
 	named := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return path.Base(n) != Wanted })
 	nearest := len(named) == 1 || len(named) > 1 && depth(named[0]) < depth(named[1])
@@ -150,7 +149,7 @@ func readFrom(in fs.FS, names []string, prefix string) (Upload, error) {
 	return Upload{prefix + name, text}, nil
 }
 
-// list names some files.
+// list quotes up to ten names and counts the rest.
 func list(names []string, prefix string) string {
 	const most = 10
 	quoted := make([]string, 0, most)

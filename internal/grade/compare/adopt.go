@@ -8,14 +8,14 @@ import (
 	"llmmemory/internal/course/oracle"
 )
 
-// adopt makes what the submission has what is expected from here on, so that a
-// trace can show another mistake. False: its state is none to go on from.
+// adopt makes the submission's state the expected one, so that a trace can show another mistake.
+// It returns false if the state is too broken to go on.
 func (p *player) adopt() bool {
 	for i := range p.engines {
 		have := p.engines[i] != 0
 		switch want := p.expected.Engines[i]; {
 		case want == nil && !have:
-		case want == nil: // it is kept though it was to go
+		case want == nil: // it was kept although it had to be freed
 			p.engines[i] = 0
 		case !have:
 			p.expected.Forget(i)
@@ -29,7 +29,7 @@ func (p *player) adopt() bool {
 	return true
 }
 
-// engineState reads engine i; false where it cannot be read to its end.
+// engineState reads engine i. whole is false if it cannot be read to its end.
 func (p *player) engineState(i int) (s oracle.EngineState, whole bool) {
 	e := p.chunk(p.engines[i], engineSize)
 	if e == nil || p.isLarge(i) || u64(e, unsafe.Offsetof(course.Engine{}.Pool)) != p.pools[i]+oracle.Slack {
@@ -62,8 +62,8 @@ func (p *player) engineState(i int) (s oracle.EngineState, whole bool) {
 	return s, true
 }
 
-// values reads one sequence. Tables that another sequence has, too, which seen knows,
-// are no state to go on from: whatever is done to one of them is done to both.
+// values reads one sequence. A table that another sequence also has, which seen knows, is no
+// state to go on from: a change through one sequence would change both.
 func (p *player) values(bytes []byte, seen map[uint64]bool) (s oracle.SequenceState, whole bool) {
 	s.ID = i32(bytes, unsafe.Offsetof(course.Sequence{}.ID))
 	s.KVCount = i32(bytes, unsafe.Offsetof(course.Sequence{}.KVCount))

@@ -11,7 +11,7 @@ import (
 // A Channel is where a difference was seen.
 type Channel string
 
-// The channels, in the order in which they are looked at.
+// The channels, in the order in which they are compared.
 const (
 	Death       Channel = "process"
 	Returned    Channel = "return value"
@@ -21,39 +21,38 @@ const (
 	Sequence    Channel = "sequence"
 	Pool        Channel = "pool"
 	Heap        Channel = "heap"
-	Allocations Channel = "allocations" // two things in one allocation
+	Allocations Channel = "allocations" // two things share one allocation
 )
 
-// Allocates is the Field of a difference of the heap that breaks a contract of its
-// own: no call that has to fail may allocate.
+// Allocates is the Field of a difference of the heap: a call that has to fail allocates.
 const Allocates = "an allocation in a call that has to fail"
 
-// A Difference is the first thing that was not as it had to be.
+// A Difference is the first deviation from the expected state.
 type Difference struct {
 	Step     int // index in the trace
 	Op       trace.Op
 	Channel  Channel
-	Field    string // as a C programmer writes it
-	Engine   int    // which one it was seen in
-	Shape    string // Field without its numbers: what kind of field it is
+	Field    string // written as in C
+	Engine   int    // index of the engine
+	Shape    string // Field without its numbers
 	Expected string
 	Actual   string
 	Hangs    bool   `json:",omitempty"` // the call did not come back
-	Known    bool   `json:",omitempty"` // nor did it after the same calls before: it was not waited for again
-	Said     string `json:",omitempty"` // the end of what the submission wrote to its standard error
-	Facts    []Fact `json:",omitempty"` // of the call
-	sequence int32  // whose field it is
-	byteAt   int64  // of the pool
+	Known    bool   `json:",omitempty"` // it was not waited for: it had not come back after the same calls
+	Said     string `json:",omitempty"` // the end of the submission's standard error
+	Facts    []Fact `json:",omitempty"` // facts about the call
+	sequence int32  // id of the sequence
+	byteAt   int64  // place in the pool
 }
 
 // A Result is what one trace showed.
 type Result struct {
-	All    []*Difference              // in their order
-	Shapes map[trace.Kind]*Difference // by call: what it does not make an allocation of its own
-	Calls  []uint32                   // of the system: those that were refused
+	All    []*Difference              // in order
+	Shapes map[trace.Kind]*Difference // by function: an allocation that it does not make separately
+	Calls  []uint32                   // refused system calls
 }
 
-// First is the difference that came first, nil if there is none.
+// First returns the first difference, or nil.
 func (r Result) First() *Difference {
 	if len(r.All) == 0 {
 		return nil
@@ -68,28 +67,28 @@ func (r Result) last() *Difference {
 	return r.All[len(r.All)-1]
 }
 
-// Same reports whether two differences show the same mistake: the same call, seen
-// in the same way, whichever number was wrong.
+// Same reports whether two differences show the same mistake: the same call, seen in the same
+// way, whichever number was wrong.
 func (d *Difference) Same(o *Difference) bool {
 	return d.Op.Kind.Function() == o.Op.Kind.Function() && (d.Op.Engine == trace.None) == (o.Op.Engine == trace.None) &&
 		d.Channel == o.Channel && d.Shape == o.Shape
 }
 
-// Frees is the Field of a difference of the heap: a call frees what is no allocation, or
-// no longer one. ThePool is its Actual where that is the caller's pool.
+// Frees is the Field of a difference of the heap: a call frees something that is not allocated,
+// or no longer. ThePool is its Actual if that is the caller's pool.
 const (
 	Frees   = "what is freed"
 	ThePool = "the pool, which is the caller's"
 )
 
-// Memory reports whether it is a matter of memory alone: something is written
-// outside an allocation, or freed that is not allocated.
+// Memory reports whether the difference is about memory alone: a write outside an allocation, or
+// a free of something that is not allocated.
 func (d *Difference) Memory() bool { return d.Channel == Heap && (d.Field == Frees || d.Overrun()) }
 
-// Overrun reports whether something is written outside an allocation.
+// Overrun reports whether something was written outside an allocation.
 func (d *Difference) Overrun() bool { return d.Channel == Heap && strings.HasPrefix(d.Field, "byte ") }
 
-// Error is one line of it.
+// Error describes the difference in one line.
 func (d *Difference) Error() string {
 	return fmt.Sprintf("step %d, %s: %s", d.Step+1, d.Op, d.Headline())
 }

@@ -9,11 +9,11 @@ import (
 	"llmmemory/internal/course/trace"
 )
 
-// A Fact says something of the call that a difference was seen after. The sentence of the
-// handout that was broken follows from the difference and these (grade.sentence).
+// A Fact is something about the call that showed a difference. The broken sentence of the
+// handout follows from the difference and its facts (grade.sentence).
 type Fact string
 
-// What the handout asks for in the state before the call.
+// Facts about the state before the call.
 const (
 	UnknownID      Fact = "must fail: no sequence has this id"
 	ExistingID     Fact = "must fail: the id exists"
@@ -37,7 +37,7 @@ const (
 	NoSequences Fact = "there is no sequence"
 )
 
-// What else was seen after the call.
+// Facts about the state after the call.
 const (
 	Done       Fact = "all else is as it has to be"
 	TookFewer  Fact = "too few blocks were taken"
@@ -57,12 +57,12 @@ const (
 	DummyHead  Fact = "it is the dummy head"
 )
 
-// Has reports whether all of some facts were seen.
+// Has reports whether all the given facts were seen.
 func (d *Difference) Has(facts ...Fact) bool {
 	return !slices.ContainsFunc(facts, func(f Fact) bool { return !slices.Contains(d.Facts, f) })
 }
 
-// A refusal is a reason to refuse a call, and the fact that says so.
+// A refusal is a reason to refuse a call, with its fact.
 type refusal struct {
 	reason error
 	fact   Fact
@@ -78,16 +78,16 @@ var refusals = []refusal{
 	{course.ErrNoMemory, NoMemory},
 }
 
-// A moment is the state before a call, as far as facts follow from it.
+// A moment is what facts need of the state before a call.
 type moment struct {
 	facts           []Fact
-	tables          [course.L1Size]*course.L2Table // of the sequence that the call names; copies
-	counts          []int32                        // if the call is a free_sequence
-	block           int32                          // that an append_kv writes to or copies; -1: none
+	tables          [course.L1Size]*course.L2Table // copies of the tables of the sequence that the call names
+	counts          []int32                        // of free_sequence only
+	block           int32                          // the block that append_kv writes to or copies; -1: none
 	logical, offset int32
 }
 
-// moment looks at the expected state before a call.
+// moment reads the expected state before a call.
 func (p *player) moment(op trace.Op) (m moment) {
 	m.block = -1
 	if op.Kind == trace.Init || op.Engine == trace.None || p.expected.Engines[op.Engine] == nil {
@@ -154,7 +154,7 @@ func outcomeFacts(facts []Fact, outcome oracle.Outcome) []Fact {
 	return facts
 }
 
-// facts are what else is known of the call that a difference was seen after.
+// facts returns what else is known of the call that showed a difference.
 func (p *player) facts(d *Difference, m *moment, outcome oracle.Outcome) []Fact {
 	facts := append(outcomeFacts(m.facts, outcome), d.Facts...)
 	if d.Op.Engine == trace.None || d.Op.Kind.Many() {
@@ -191,8 +191,7 @@ func (p *player) facts(d *Difference, m *moment, outcome oracle.Outcome) []Fact 
 	return facts
 }
 
-// took compares the number of blocks in use and the blocks that are, where ref_count and
-// free_local_blocks agree about the number.
+// took compares which blocks are in use, and how many, if ref_count and free_local_blocks agree.
 func (p *player) took(e *course.Engine, engine int) Fact {
 	got := p.chunk(p.engines[engine], engineSize)
 	if got == nil {
@@ -226,7 +225,7 @@ func (p *player) took(e *course.Engine, engine int) Fact {
 	return ""
 }
 
-// stored says where an append_kv has written.
+// stored finds out where append_kv has written.
 func (p *player) stored(d *Difference, e *course.Engine, m *moment, is func(Fact, bool)) {
 	s := oracle.Find(e, d.Op.A)
 	if s == nil || p.isLarge(d.Op.Engine) || s.BlockTable[m.logical/course.L2Size] == nil {
@@ -237,11 +236,11 @@ func (p *player) stored(d *Difference, e *course.Engine, m *moment, is func(Fact
 	record := p.subject.At(at, course.KVSize)
 	is(Stored, record != nil && i32(record, 0) == d.Op.B)
 	is(InCopy, d.byteAt/course.BlockSize == target)
-	old := int64(m.block)*course.KVPerBlock + int64(m.offset) // the record's place if the block had not been copied
+	old := int64(m.block)*course.KVPerBlock + int64(m.offset) // the record's place without a copy
 	is(OldBlock, m.block >= 0 && int64(m.block) != target && d.byteAt/course.KVSize == old)
 }
 
-// entries compares the entries of the sequence that an append_kv names.
+// entries compares the table entries of the sequence that append_kv names.
 func (p *player) entries(e *course.Engine, op trace.Op, m *moment, is func(Fact, bool)) {
 	s, address := oracle.Find(e, op.A), p.address(op.Engine, op.A)
 	if s == nil || address == 0 || m.logical >= course.MaxLogicalBlocks {
@@ -275,8 +274,8 @@ func (p *player) entries(e *course.Engine, op trace.Op, m *moment, is func(Fact,
 	is(LostEntry, lost)
 }
 
-// leftOut reports whether a free_sequence has released none of the blocks of an L2 table that
-// is not in the first slot.
+// leftOut reports whether free_sequence has released no block of some L2 table after the first
+// slot.
 func (p *player) leftOut(e *course.Engine, engine int, m *moment) bool {
 	got := p.chunk(p.engines[engine], engineSize)
 	if got == nil {

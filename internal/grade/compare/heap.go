@@ -14,27 +14,25 @@ import (
 // A heap is what the submission has allocated.
 type heap struct {
 	live    map[uint64]uint64 // address to size
-	ordered []uint64          // addresses, some of them gone, in their order
+	ordered []uint64          // sorted addresses; some are freed
 	shapes  map[trace.Kind]*Difference
-	// What the tester allocates and frees for itself (allocate, release).
-	stock    map[uint64][]uint64 // by size: chunks that nothing is in yet
-	asked    map[uint64]int      // by size: how many were asked for
-	released []uint64            // chunks that are to be freed before the next call
+	// Chunks that the tester allocates and frees (allocate, release).
+	stock    map[uint64][]uint64 // by size: unused chunks
+	asked    map[uint64]int      // by size: how many were needed so far
+	released []uint64            // chunks to be freed before the next call
 }
 
 func newHeap() heap {
 	return heap{live: map[uint64]uint64{}, shapes: map[trace.Kind]*Difference{}, stock: map[uint64][]uint64{}, asked: map[uint64]int{}}
 }
 
-// edge fills what lies between two allocations.
+// edge fills the space between two allocations.
 const edge = 0xfd
 
-// mostAllocations is far more than any call can have a use for, and few enough
-// for the grader to keep account of.
+// mostAllocations is far more than any call needs, and few enough for the grader to keep.
 const mostAllocations = 1 << 16
 
-// account keeps the live chunks, and says what a call did to the heap that no call
-// may do, whatever else is right.
+// account updates the live chunks. It returns what a call did to the heap that no call may do.
 func (p *player) account(op trace.Op, want oracle.Outcome, events []runner.Event) []*Difference {
 	var bad *Difference
 	allocations := 0
@@ -91,12 +89,12 @@ func (h *heap) add(at, size uint64) {
 	}
 	if n := len(h.ordered); n == 0 || h.ordered[n-1] < at {
 		h.ordered = append(h.ordered, at)
-	} else if i, found := slices.BinarySearch(h.ordered, at); !found { // of the stock, or the submission lies about its events
+	} else if i, found := slices.BinarySearch(h.ordered, at); !found { // from the stock, or a forged event
 		h.ordered = slices.Insert(h.ordered, i, at)
 	}
 }
 
-// home is the live chunk that an address lies in.
+// home returns the live chunk that contains an address.
 func (h *heap) home(address uint64) (at, size uint64, found bool) {
 	if size, found := h.live[address]; found {
 		return address, size, true
@@ -110,8 +108,7 @@ func (h *heap) home(address uint64) (at, size uint64, found bool) {
 	return 0, 0, false
 }
 
-// chunk views size bytes at an address that lie in one live chunk; nil if they do
-// not.
+// chunk returns size bytes at an address, or nil if they are not in one live chunk.
 func (p *player) chunk(address, size uint64) []byte {
 	at, have, found := p.home(address)
 	if !found || address-at+size > have {
@@ -120,10 +117,10 @@ func (p *player) chunk(address, size uint64) []byte {
 	return p.subject.At(address, size)
 }
 
-// mostEdges are looked at after every call; where there are more, the newest.
+// mostEdges limits how many edges are checked after every call; the newest ones are.
 const mostEdges = 600
 
-// edges looks at the bytes after each live allocation, which belong to nobody.
+// edges checks the unused bytes after each live allocation.
 func (p *player) edges(op trace.Op) *Difference {
 	from := max(0, len(p.ordered)-mostEdges)
 	if op.Kind == trace.Destroy || op.Kind.Many() {
@@ -134,7 +131,7 @@ func (p *player) edges(op trace.Op) *Difference {
 		if !live {
 			continue
 		}
-		room := (size+15)/16*16 + 16 // as get_aligned of grader/process/runner.c
+		room := (size+15)/16*16 + 16 // as get_aligned in grader/process/runner.c
 		for i, b := range p.subject.At(at+size, room-size) {
 			if b != edge {
 				p.repair(at+size, room-size)
@@ -145,7 +142,7 @@ func (p *player) edges(op trace.Op) *Difference {
 	return nil
 }
 
-// repair fills an edge again: what was written there is a mistake of one call only.
+// repair fills an edge again, so that a write there is reported once.
 func (p *player) repair(at, size uint64) {
 	bytes := p.subject.At(at, size)
 	for i := range bytes {
@@ -153,14 +150,14 @@ func (p *player) repair(at, size uint64) {
 	}
 }
 
-// leaks is the Field of a difference of the heap: a call frees less than it has to.
+// leaks is the Field of a difference of the heap: a call frees too little.
 const leaks = "what the call had to free and did not"
 
-// Keeps is the Field of a difference of the heap: a call leaves more or fewer
-// allocations than what it makes consists of.
+// Keeps is the Field of a difference of the heap: after a call there are more or fewer
+// allocations than there have to be.
 const Keeps = "the allocations after the call"
 
-// change says how many allocations a call makes or frees.
+// change says in words how many allocations a call makes or frees.
 func change(n int) string {
 	if n < 0 {
 		return fmt.Sprintf("%d fewer than before", -n)
@@ -172,10 +169,10 @@ func change(n int) string {
 type part struct {
 	at       uint64
 	what     piece
-	sequence int32 // whose it is
+	sequence int32 // id of the sequence
 }
 
-// A piece is what a chunk holds: an L2 table, by its slot of the L1 table, or one of these.
+// A piece is the role of a chunk: an L2 table, by its slot of the L1 table, or one of these.
 type piece int
 
 const (
@@ -202,8 +199,7 @@ func (c part) String() string {
 	return fmt.Sprintf("block_table[%d] of sequence %d", c.what, c.sequence)
 }
 
-// going are the chunks that a free or a destroy has to free: all that the
-// sequence or the engine consists of.
+// going returns the chunks that a free_sequence or llm_destroy has to free.
 func (p *player) going(op trace.Op) []part {
 	if op.Engine == trace.None || p.engines[op.Engine] == 0 {
 		return nil
@@ -229,7 +225,7 @@ func (p *player) going(op trace.Op) []part {
 	return all
 }
 
-// parts are the addresses that a sequence consists of.
+// parts adds the addresses of the chunks of a sequence.
 func (p *player) parts(sequence uint64, add func(address uint64, what piece, sequence int32)) {
 	if sequence == 0 {
 		return
@@ -246,7 +242,7 @@ func (p *player) parts(sequence uint64, add func(address uint64, what piece, seq
 	}
 }
 
-// balance compares what a call has left allocated with what it had to.
+// balance compares how many allocations a call has left with how many it had to leave.
 func (p *player) balance(op trace.Op, going []part, want, got int) *Difference {
 	if op.Kind == trace.Free || op.Kind == trace.Destroy {
 		if d := p.leaked(going); d != nil && want != 0 {
@@ -264,10 +260,10 @@ func (p *player) balance(op trace.Op, going []part, want, got int) *Difference {
 	return differs(Heap, Keeps, change(want), change(got))
 }
 
-// leaked is the difference that some of what a call had to free is still allocated.
+// leaked returns a difference if a chunk that had to be freed is still allocated.
 func (p *player) leaked(going []part) *Difference {
 	var left []part
-	tables, bytes := 0, uint64(0) // those that were freed
+	tables, bytes := 0, uint64(0) // tables that were freed, bytes that were not
 	for _, c := range going {
 		size, live := p.live[c.at]
 		switch {
@@ -294,7 +290,7 @@ func (p *player) leaked(going []part) *Difference {
 	return d
 }
 
-// shape notes that something is not an allocation of its own.
+// shape notes that something is not a separate allocation.
 func (p *player) shape(kind trace.Kind, what string, address uint64) {
 	if _, exact := p.live[address]; !exact && p.shapes[kind] == nil {
 		p.shapes[kind] = differs(Allocations, what, "an allocation of its own", "part of another")

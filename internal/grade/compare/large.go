@@ -14,19 +14,19 @@ import (
 
 const page = 4096
 
-// ErrMemory is wrapped where a submission dies and the machine has too little memory left
-// to say that this is its own doing.
+// ErrMemory is wrapped if a submission dies while the machine has too little memory left to
+// blame the submission.
 var ErrMemory = errors.New("the machine has too little memory left, of which the ref_count of a pool of 3 GiB takes most")
 
-// mostForLarge is what a submission may use for the reference counts of a large pool.
+// mostForLarge is the memory that a submission may use for the reference counts of a large pool.
 const mostForLarge = 400 << 20
 
-// newLargePool is the address of a fresh pool of which only the ends can be
-// touched: they are pages of the pools' region, one after the other, and the
-// second is mapped again where the pool ends.
+// newLargePool returns the address of a new pool of which only the two ends can be touched: they
+// are consecutive pages of the pools' region, and the second is mapped again where the pool
+// ends.
 func (p *player) newLargePool(engine int, size uint64) (uint64, error) {
 	at := runner.Pools + p.used + poolOffset
-	high := at + oracle.Slack + size - trace.End // where it has to be
+	high := at + oracle.Slack + size - trace.End // where the second end has to be
 	room := (high%page + trace.End + oracle.Slack + page - 1) &^ (page - 1)
 	p.used += (poolOffset + oracle.Slack + trace.End + page - 1) &^ (page - 1)
 	from := runner.Pools + p.used
@@ -43,8 +43,7 @@ func (p *player) newLargePool(engine int, size uint64) (uint64, error) {
 	return at + oracle.Slack, nil
 }
 
-// reserved reports whether a large pool could be made on the oracle's side. Where
-// not, that is trouble.
+// reserved reports whether the oracle could reserve a large pool; if not, that is trouble.
 func (p *player) reserved(op trace.Op) bool {
 	if op.Large() && p.expected.Engines[op.Engine] == nil {
 		p.trouble = oracle.ErrReserve
@@ -52,17 +51,17 @@ func (p *player) reserved(op trace.Op) bool {
 	return p.trouble == nil
 }
 
-// isLarge reports whether an engine is over a large pool.
+// isLarge reports whether an engine has a large pool.
 func (p *player) isLarge(engine int) bool { return p.expected.Ends[engine][0] != nil }
 
 // hasLarge reports whether a trace has a large pool.
 func hasLarge(ops []trace.Op) bool { return slices.ContainsFunc(ops, trace.Op.Large) }
 
-// mostCounts of the reference counts are compared at either end of the array.
+// mostCounts reference counts are compared at either end of the array.
 const mostCounts = 1 << 20
 
-// looked are the blocks whose counts are compared, from and to: all of them but
-// for those of a large pool that cannot be touched.
+// looked returns the ranges of blocks whose counts are compared: all, except those of a large
+// pool that cannot be touched.
 func looked(total int32) [][2]int32 {
 	if total <= 2*mostCounts {
 		return [][2]int32{{0, total}}
@@ -71,7 +70,7 @@ func looked(total int32) [][2]int32 {
 	return [][2]int32{{0, some}, {total - some, total}}
 }
 
-// largePool compares what can be touched of a large pool.
+// largePool compares the ends of a large pool.
 func (p *player) largePool(i int) *Difference {
 	for end, want := range p.expected.Ends[i] {
 		at, first := p.pools[i], -int64(oracle.Slack)

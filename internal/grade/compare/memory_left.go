@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// memoryLeft is what the machine and the control groups that the grader is in have
-// left; as much as can be where neither says. root is "/", but for tests.
+// memoryLeft returns the memory that the machine and the grader's control groups have left, or
+// the largest int64 if neither is known. root is "/" except in tests.
 func memoryLeft(root string) int64 {
 	left := int64(math.MaxInt64)
 	if kib, found := number(filepath.Join(root, "proc/meminfo"), available); found {
@@ -33,10 +33,10 @@ func memoryLeft(root string) int64 {
 	return left
 }
 
-// groupFiles are the files of a control group of one version of Linux's.
+// groupFiles names the files of a control group in one version of Linux's control groups.
 type groupFiles struct {
 	limit, used string
-	cache       *regexp.Regexp // in memory.stat: what the kernel gives back when it is needed
+	cache       *regexp.Regexp // in memory.stat: what the kernel frees on demand
 }
 
 var (
@@ -44,11 +44,11 @@ var (
 	version2 = groupFiles{"memory.max", "memory.current", regexp.MustCompile(`(?m)^inactive_file (\d+)$`)}
 
 	available = regexp.MustCompile(`(?m)^MemAvailable: +(\d+) kB$`)
-	whole     = regexp.MustCompile(`^(\d+)\n?$`) // "max" is none
+	whole     = regexp.MustCompile(`^(\d+)\n?$`) // "max" means no limit
 )
 
-// left is the least that a group and those above it have left. In a container, the
-// group's path may be the host's: then the root of the mount is the group.
+// left returns the least memory that a group or one above it has left. In a container, the path
+// may be the host's: then the root of the mount is the group.
 func (f groupFiles) left(mount, path string) int64 {
 	left := int64(math.MaxInt64)
 	for dir := filepath.Join(mount, path); ; dir = filepath.Dir(dir) {
@@ -64,7 +64,7 @@ func (f groupFiles) left(mount, path string) int64 {
 	}
 }
 
-// number is the first group of a pattern in a file.
+// number returns the first group of a pattern in a file.
 func number(file string, pattern *regexp.Regexp) (int64, bool) {
 	text, err := os.ReadFile(file)
 	if err != nil {

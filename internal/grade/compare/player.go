@@ -1,9 +1,8 @@
-// Package compare plays a trace on a submission and on the oracle, and reports
-// the first difference.
+// Package compare plays a trace on a submission and on the oracle, and reports the first
+// difference.
 //
-// The submission's memory is followed by address, each of which may lead
-// anywhere; where it leads outside a chunk that the submission has allocated,
-// that is the difference.
+// The submission's memory is read by following its pointers, each of which may lead anywhere. If
+// one leads outside a chunk that the submission has allocated, that is the difference.
 package compare
 
 import (
@@ -20,12 +19,12 @@ import (
 	"llmmemory/internal/grade/runner"
 )
 
-// Patience is what one process may take; it is no measure of speed. A test that
-// plays calls which never return makes it shorter, before it plays anything.
+// Patience limits one process; it does not measure speed. Tests with calls that never return
+// make it shorter before they play anything.
 var Patience = runner.Patience{Call: 2 * time.Second, Process: 8 * time.Second}
 
-// PatienceWith is the Patience for a trace. A step that is many calls may take longer, because each call walks a
-// list.
+// PatienceWith returns the Patience for a trace. A step that is many calls may take longer,
+// because each call walks a list.
 func PatienceWith(ops []trace.Op) runner.Patience {
 	p := Patience
 	for _, op := range ops {
@@ -38,27 +37,27 @@ func PatienceWith(ops []trace.Op) runner.Patience {
 	return p
 }
 
-// A player holds both sides of a trace.
+// A player plays a trace on both sides.
 type player struct {
 	expected *oracle.World
 	subject  *runner.Process
 	engines  [trace.Engines]uint64 // addresses, 0: none
-	pools    [trace.Engines]uint64 // addresses of the slack before them
-	used     uint64                // bytes of the pools' region
-	heap                           // what is allocated
-	ends     [trace.Engines]uint64 // addresses of what can be touched at the end of a large pool; 0: none
-	open     bool                  // pools can be written in every call
-	made     made                  // the tester's last sequence
-	trouble  error                 // the grader's own
+	pools    [trace.Engines]uint64 // addresses, including the slack in front
+	used     uint64                // bytes used of the pools' region
+	heap                           // the submission's allocations
+	ends     [trace.Engines]uint64 // addresses of the end of a large pool that can be touched; 0: none
+	open     bool                  // every call can write to the pools
+	made     made                  // the sequence that the tester made last
+	trouble  error                 // an error of the grader
 }
 
-// Play runs a trace on a linked runner. The error is the grader's own trouble.
+// Play plays a trace on a linked runner. An error means that the grader failed.
 //
-// A difference does not end a trace as long as the state of the submission is one
-// to go on from: then it is what the next call is compared with.
+// A difference does not end a trace if the submission's state is sound enough to go on: then it
+// becomes the expected state of the next call.
 //
-// No call but an append can write the pools (handout.WriteOnlyOnAppend). A
-// submission that dies is run again without that, to see what it wrote.
+// Only append_kv can write to the pools (handout.WriteOnlyOnAppend). A submission that dies is
+// run again without that protection, to see what it wrote.
 func Play(program string, ops []trace.Op) (Result, error) {
 	r, err := play(program, ops, false)
 	if errors.Is(err, cputime.ErrStarved) || errors.Is(err, cputime.ErrSlow) {
@@ -130,10 +129,10 @@ func play(program string, ops []trace.Op, open bool) (Result, error) {
 	return r, nil
 }
 
-// mostDifferences of one trace are looked for.
+// mostDifferences is the limit for one trace.
 const mostDifferences = 8
 
-// step makes one step on both sides and compares them.
+// step plays one step on both sides and compares them.
 func (p *player) step(op trace.Op) []*Difference {
 	if op.Given || op.Kind.Outside() {
 		if err := p.write(p.expected.Write(op)); err != nil {
@@ -164,7 +163,7 @@ func (p *player) step(op trace.Op) []*Difference {
 	before := len(p.live)
 	found := p.account(op, outcome, reply.Events)
 	state := p.state(op, outcome, reply.Returned)
-	if state != nil && state.Channel == Returned { // it does what it has to refuse: what it allocates for that is no other mistake
+	if state != nil && state.Channel == Returned { // it does what it has to refuse: its allocations are no other mistake
 		found = slices.DeleteFunc(found, func(d *Difference) bool { return d.Field == Allocates })
 	}
 	if d := p.balance(op, going, p.expected.Live()-live, len(p.live)-before); d != nil && state == nil {
@@ -180,7 +179,7 @@ func (p *player) step(op trace.Op) []*Difference {
 	return found
 }
 
-// state compares all but the heap.
+// state compares everything except the heap.
 func (p *player) state(op trace.Op, outcome oracle.Outcome, returned int64) *Difference {
 	if d := p.returned(op, outcome, returned); d != nil {
 		return d
@@ -210,8 +209,7 @@ func (p *player) state(op trace.Op, outcome oracle.Outcome, returned int64) *Dif
 	return nil
 }
 
-// death is the difference that an error of the process is, unless it is trouble
-// of the grader's.
+// death turns an error of the process into a difference, or keeps it as trouble of the grader.
 func (p *player) death(err error) *Difference {
 	if !errors.Is(err, cputime.ErrTime) && !errors.Is(err, runner.ErrDied) {
 		p.trouble = err
@@ -221,13 +219,13 @@ func (p *player) death(err error) *Difference {
 	return d
 }
 
-// last is the address of the last sequence of a list, which has been compared.
+// last returns the address of the last sequence of a list that has been compared.
 func (p *player) last(engine int) uint64 {
 	return u64(p.subject.At(p.engines[engine]+activeOffset, 16), 0) - nodeOffset
 }
 
-// request is what the process is asked to do. Pools lie far enough apart that no
-// byte is watched twice.
+// request returns the request to the process. Pools are far enough apart that no byte is watched
+// twice.
 func (p *player) request(op trace.Op) (r runner.Request, err error) {
 	r = runner.Request{Call: calls[op.Kind], A: op.A, B: op.B, Fail: uint32(op.Fail)}
 	if op.Kind.Single() != trace.Append && !p.open {
@@ -253,14 +251,14 @@ func (p *player) request(op trace.Op) (r runner.Request, err error) {
 	return r, err
 }
 
-// poolOffset makes the address of a pool a multiple of 16 and of no more, as
-// malloc's are. intOffset makes it one of 4 (trace.Op.ForInts).
+// poolOffset makes a pool's address a multiple of 16 only, as malloc does; intOffset makes it a
+// multiple of 4 only (trace.Op.ForInts).
 const (
 	poolOffset = 16
 	intOffset  = 4
 )
 
-// newPool is the address of the fresh pool of an Init, filled.
+// newPool returns the address of the new pool of an Init, filled.
 func (p *player) newPool(init trace.Op) (uint64, error) {
 	size := uint64(init.Pool())
 	if init.Large() {
@@ -281,8 +279,8 @@ var calls = map[trace.Kind]runner.Call{trace.Init: runner.Init, trace.Create: ru
 	trace.Append: runner.Append, trace.Free: runner.Free, trace.Destroy: runner.Destroy,
 	trace.Forks: runner.Forks, trace.Creates: runner.Creates, trace.Appends: runner.Appends, trace.Frees: runner.Frees}
 
-// returned compares what the call returned, but for the address of a sequence:
-// that is compared when the list has been.
+// returned compares what the call returned. The address of a sequence is compared later, with
+// the list.
 func (p *player) returned(op trace.Op, want oracle.Outcome, got int64) *Difference {
 	switch op.Kind {
 	case trace.Init, trace.Create, trace.Fork:

@@ -11,26 +11,26 @@ import (
 	"llmmemory/internal/grade/runner"
 )
 
-// A Scene is the memory of one engine around the step that differs: before it,
-// and after it as it had to be and as it is. A State is nil where there is none.
+// A Scene is the memory of one engine around the step that differs: before it, as expected after
+// it, and as it is. A State is nil if there is no engine.
 type Scene struct {
 	Before, Expected, Actual *State
-	Block                    int // which block's records the States hold; -1: none
+	Block                    int // the block whose records the States have; -1: none
 }
 
-// A State is what hangs on one engine.
+// A State is the state of one engine.
 type State struct {
 	Total, Free int32
 	RefCount    []int32
 	Sequences   []SequenceState
 	Records     []int32 `json:",omitempty"` // of the Scene's Block
-	Broken      string  `json:",omitempty"` // where the rest of it could not be read
+	Broken      string  `json:",omitempty"` // the pointer behind which nothing could be read
 }
 
 // A SequenceState is one sequence with its tables.
 type SequenceState struct {
 	ID, KVCount int32
-	Tables      []Table // those that are not NULL, in the order of their slots
+	Tables      []Table // those that are not NULL, in order
 }
 
 // A Table is an L2 block table.
@@ -39,11 +39,10 @@ type Table struct {
 	Blocks [course.L2Size]int32
 }
 
-// most is how many sequences a State shows, and those that the call names.
+// most is how many sequences a State has besides those that the call names.
 const most = 64
 
-// Look plays a trace up to the step of a difference once more, to see the memory
-// around it.
+// Look plays a trace again up to the step of a difference, to read the memory around it.
 func Look(program string, ops []trace.Op, d *Difference) (*Scene, error) {
 	if d.Op.Engine == trace.None || d.Hangs || hasLarge(ops) {
 		return nil, nil
@@ -61,7 +60,7 @@ func Look(program string, ops []trace.Op, d *Difference) (*Scene, error) {
 	p := &player{expected: expected, subject: process, heap: newHeap(), open: d.Channel == Pool}
 	for _, op := range ops[:d.Step] {
 		if found := p.step(op); p.trouble != nil || len(found) > 0 && !p.adopt() {
-			return nil, p.trouble // it does not do the same twice
+			return nil, p.trouble // it behaved differently this time
 		}
 	}
 	s := &Scene{Block: -1}
@@ -82,7 +81,7 @@ func Look(program string, ops []trace.Op, d *Difference) (*Scene, error) {
 	return s, p.trouble
 }
 
-// want is the State that the oracle is in.
+// want returns the State of the oracle.
 func (p *player) want(engine, block int, shows func(n int, id int32) bool) *State {
 	e := p.expected.Engines[engine]
 	if e == nil {
@@ -106,9 +105,9 @@ func (p *player) want(engine, block int, shows func(n int, id int32) bool) *Stat
 	return s
 }
 
-// have is the State that the submission is in, as far as it can be read.
+// have returns the State of the submission, as far as it can be read.
 func (p *player) have(engine, block int, shows func(n int, id int32) bool) *State {
-	var at course.Engine // for its offsets
+	var at course.Engine // only for its offsets
 	e := p.chunk(p.engines[engine], engineSize)
 	if e == nil {
 		return nil
@@ -174,7 +173,7 @@ func (p *player) sequenceState(bytes []byte) (q SequenceState, whole bool) {
 	return q, true
 }
 
-// records are those of one block of a pool that has its slack around it.
+// records returns the records of one block of a pool that has slack around it.
 func records(pool []byte, block int) []int32 {
 	from := oracle.Slack + block*course.BlockSize
 	if block < 0 || from+course.BlockSize > len(pool)-oracle.Slack {

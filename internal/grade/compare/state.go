@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/course/oracle"
 )
 
-// The sizes of what a submission allocates, as llm_memory.h has them.
+// The sizes of the submission's allocations, as in llm_memory.h.
 const (
 	engineSize   = uint64(unsafe.Sizeof(course.Engine{}))
 	sequenceSize = uint64(unsafe.Sizeof(course.Sequence{}))
@@ -24,7 +24,7 @@ const (
 func i32(b []byte, at uintptr) int32  { return int32(binary.NativeEndian.Uint32(b[at:])) }
 func u64(b []byte, at uintptr) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
 
-// engine compares engine i and all that hangs on it.
+// engine compares engine i and everything that its pointers lead to.
 func (p *player) engine(i int) *Difference {
 	want := p.expected.Engines[i]
 	if want == nil {
@@ -68,7 +68,7 @@ func (p *player) counts(want *course.Engine, e []byte) *Difference {
 	return nil
 }
 
-// list walks both lists side by side, forward, and compares each link back.
+// list walks both lists forward together and compares each link back.
 func (p *player) list(want *course.Engine, engine uint64) *Difference {
 	head := engine + activeOffset
 	names := map[uint64]string{0: "NULL", head: "the dummy head"}
@@ -78,7 +78,7 @@ func (p *player) list(want *course.Engine, engine uint64) *Difference {
 		}
 		return cmp.Or(names[node], fmt.Sprintf("%#x, which is no node", node))
 	}
-	// broken is the difference that a pointer of a node does not lead to another node.
+	// broken returns the difference for a pointer that leads to no node.
 	broken := func(pointer string, node uint64, expected string, actual uint64) *Difference {
 		d := differs(List, fmt.Sprintf("the %s pointer of %s", pointer, name(node)), expected, name(actual))
 		d.Shape = pointer
@@ -122,7 +122,7 @@ func sequenceOf(n *course.Node) *course.Sequence {
 	return (*course.Sequence)(unsafe.Add(unsafe.Pointer(n), -int(nodeOffset)))
 }
 
-// sequence compares a sequence at a place of the list.
+// sequence compares the sequence at a place of the list.
 func (p *player) sequence(want *course.Sequence, got []byte, place int) *Difference {
 	if id := i32(got, unsafe.Offsetof(want.ID)); id != want.ID {
 		return differs(List, fmt.Sprintf("place %d of the list", place),

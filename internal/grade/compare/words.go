@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/course/trace"
 )
 
-// Headline is a difference in one sentence, for a student.
+// Headline is the difference in one sentence, for a student.
 func (d *Difference) Headline() string {
 	call := d.Op.Kind.Function()
 	why := d.mustFail()
@@ -39,7 +39,7 @@ func (d *Difference) Headline() string {
 	return fmt.Sprintf("After %s, %s is %s, but has to be %s", call, d.Field, d.Actual, d.Expected)
 }
 
-// mustFail says that the call has to fail and why; "" if it has to succeed.
+// mustFail says that the call has to fail and why; it is empty if the call has to succeed.
 func (d *Difference) mustFail() string {
 	if d.Op.Kind.Outside() || d.Op.Kind.Many() {
 		return ""
@@ -60,7 +60,7 @@ func (d *Difference) mustFail() string {
 	return ""
 }
 
-// refusedValue is what a call returns that fails.
+// refusedValue is what a failing call returns.
 func refusedValue(k trace.Kind) string {
 	if k == trace.Append || k == trace.Free || k == trace.Destroy {
 		return "-1"

@@ -18,8 +18,8 @@ var (
 	blockTableOffset = unsafe.Offsetof(course.Sequence{}.BlockTable)
 )
 
-// write makes the tester's changes in the memory of the submission, which was
-// equal to the oracle's before them.
+// write makes the tester's changes in the memory of the submission, which was equal to the
+// oracle's before.
 func (p *player) write(changes []oracle.Change) error {
 	defer func() { p.made = made{} }()
 	for _, c := range changes {
@@ -82,7 +82,7 @@ func (p *player) change(c oracle.Change) error {
 	return nil
 }
 
-// entry sets an entry of a table, with the counts that go with it.
+// entry sets an entry of a table and updates the reference counts.
 func (p *player) entry(engine int, l1 []byte, logical, block int32) {
 	l2 := p.view(u64(l1, uintptr(8*(logical/course.L2Size))), l2Size)
 	at := uintptr(4 * (logical % course.L2Size))
@@ -104,12 +104,11 @@ func (p *player) refer(engine int, block, by int32) {
 	}
 }
 
-// mostStock is how many chunks of one size are asked for at a time.
+// mostStock is how many chunks of one size are requested at a time.
 const mostStock = 64
 
-// allocate takes n chunks from the submission's allocator. Of the small ones it
-// takes more than are needed now, because each request costs the switch to
-// another process and back.
+// allocate gets n chunks from the submission's allocator. It requests more small ones than
+// needed, because each request costs two context switches.
 func (p *player) allocate(n int, size uint64) ([]uint64, error) {
 	stock := p.stock[size]
 	if len(stock) < n {
@@ -123,7 +122,7 @@ func (p *player) allocate(n int, size uint64) ([]uint64, error) {
 		}
 		stock = append(stock, fresh...)
 	}
-	for len(stock) < n { // the heap is full: what is read there is nothing
+	for len(stock) < n { // the heap is full: address 0 reads as zeros
 		stock = append(stock, 0)
 	}
 	p.stock[size] = stock[n:]
@@ -136,8 +135,8 @@ func (p *player) allocate(n int, size uint64) ([]uint64, error) {
 	return stock[:n:n], nil
 }
 
-// take asks the submission's allocator for n chunks; there are fewer where its
-// heap is full.
+// take requests n chunks from the submission's allocator, which returns fewer if its heap is
+// full.
 func (p *player) take(n int, size uint64) (all []uint64, err error) {
 	reply, err := p.subject.Do(runner.Request{Call: runner.Allocate, A: int32(n), Size: size})
 	for _, e := range reply.Events {
@@ -148,13 +147,13 @@ func (p *player) take(n int, size uint64) (all []uint64, err error) {
 	return all, err
 }
 
-// release frees a chunk before the next call of the submission (settle).
+// release frees a chunk before the submission's next call (settle).
 func (p *player) release(address uint64) {
 	delete(p.live, address)
 	p.released = append(p.released, address)
 }
 
-// settle frees what was released, in one request.
+// settle frees the released chunks in one request.
 func (p *player) settle() error {
 	released := p.released
 	p.released = p.released[:0]
@@ -179,7 +178,7 @@ func (p *player) newEngine(c oracle.Change) error {
 	if err != nil {
 		return err
 	}
-	if !init.Large() { // whose counts are fresh zeros
+	if !init.Large() { // its counts are zero already
 		clear(p.view(counts[0], 4*uint64(total)))
 	}
 	e := p.view(at[0], engineSize)
@@ -226,7 +225,7 @@ func (p *player) newSequence(c oracle.Change) error {
 	return nil
 }
 
-// newTables makes the tables that are NULL among the slots from first to last.
+// newTables makes the missing tables in the slots from first to last.
 func (p *player) newTables(l1 []byte, first, last int32) error {
 	var slots []int32
 	for slot := first; slot <= last; slot++ {
@@ -279,7 +278,7 @@ func (p *player) unlink(sequence uint64) {
 	put64(p.view(after, 16), 0, before)
 }
 
-// relocated moves what a pointer leads to.
+// relocated moves the target of a pointer to another address.
 func (p *player) relocated(c oracle.Change, s, l1 []byte) error {
 	holder, place, size := l1, uintptr(8*c.B), l2Size
 	switch c.B {
@@ -290,7 +289,7 @@ func (p *player) relocated(c oracle.Change, s, l1 []byte) error {
 		size = 4 * uint64(p.expected.Engines[c.Engine].Total)
 	}
 	old := u64(holder, place)
-	if _, exact := p.live[old]; !exact { // NULL, or part of another allocation
+	if _, exact := p.live[old]; !exact { // NULL, or inside another allocation
 		return nil
 	}
 	at, err := p.allocate(1, size)
@@ -303,15 +302,15 @@ func (p *player) relocated(c oracle.Change, s, l1 []byte) error {
 	return nil
 }
 
-// made is where the tester has put the sequence that it made last. It holds for the
-// changes of one step, and until one of them takes a sequence away or renames it.
+// made is the address of the sequence that the tester made last. It is valid for the changes of
+// one step, until one of them removes or renames a sequence.
 type made struct {
 	engine   int
 	id       int32
 	sequence uint64 // 0: none
 }
 
-// address is where the submission has a sequence, 0 if its list does not lead there.
+// address returns the address of a sequence, or 0 if the submission's list does not lead to it.
 func (p *player) address(engine int, id int32) uint64 {
 	if p.made.sequence != 0 && p.made.engine == engine && p.made.id == id {
 		return p.made.sequence
@@ -324,8 +323,8 @@ func (p *player) address(engine int, id int32) uint64 {
 	return 0
 }
 
-// nodes are the nodes of the submission's list, as far as they can be read. A node
-// may be freed while it is looked at.
+// nodes yields the nodes of the submission's list, as far as they can be read. A node may be
+// freed during the iteration.
 func (p *player) nodes(engine int) iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		head := p.engines[engine] + activeOffset
@@ -343,9 +342,8 @@ func (p *player) nodes(engine int) iter.Seq[uint64] {
 	}
 }
 
-// view is what lies at an address that was looked at before. The process can
-// have changed the pointer to it since; then it is nothing, and what is compared
-// next shows that.
+// view returns the bytes at an address that was checked before. The process may have changed the
+// pointer since; then the bytes are zeros, and the next comparison shows it.
 func (p *player) view(address, size uint64) []byte {
 	if bytes := p.subject.At(address, size); bytes != nil {
 		return bytes

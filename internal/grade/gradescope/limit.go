@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// A Limit is how many submissions are graded within any stretch of time of that
-// length. The zero Limit is none.
+// A Limit is how many submissions are graded within any period of the given length. The zero
+// Limit is no limit.
 type Limit struct {
 	Count  int
 	Window time.Duration
 }
 
-// ErrLimit is wrapped by what is wrong with the text of a limit.
+// ErrLimit is wrapped by the errors of ParseLimit.
 var ErrLimit = errors.New("not a rate limit, which reads like 10/24h, 3/90m or 5/2d")
 
 // ParseLimit reads a limit: a number, a slash, a duration.
@@ -38,7 +38,7 @@ func ParseLimit(text string) (Limit, error) {
 	return Limit{count, window}, nil
 }
 
-// String is how it is said in a sentence.
+// String is the limit as part of a sentence.
 func (l Limit) String() string {
 	duration := l.Window.String()
 	for _, zero := range []string{"m0s", "h0m"} {
@@ -49,8 +49,8 @@ func (l Limit) String() string {
 	return fmt.Sprintf("%d within %s", l.Count, duration)
 }
 
-// reached says from when on the next submission is graded, if one at that time is
-// not. counted are those before it that were graded, in their order.
+// reached reports whether a submission at a time is refused, and when the next one is graded.
+// counted are the times of the earlier ones that count, in order.
 func (l Limit) reached(at time.Time, counted []time.Time) (next time.Time, refused bool) {
 	if l.Count == 0 || len(counted) < l.Count {
 		return time.Time{}, false
@@ -59,9 +59,9 @@ func (l Limit) reached(at time.Time, counted []time.Time) (next time.Time, refus
 	return next, at.Before(next)
 }
 
-// counted are the times of the submissions before m that count, in their order:
-// neither those that are known not to (trouble of the grader, files that do not
-// compile) nor those that the limit itself refused.
+// counted returns the times of the submissions before m that count, in order: without those that
+// are known not to count (trouble of the grader, files that do not compile) and those that the
+// limit refused.
 func (l Limit) counted(m *metadata) []time.Time {
 	var counted []time.Time
 	for _, p := range m.Previous {

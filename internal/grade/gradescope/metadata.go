@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// metadata is what submission_metadata.json says of the submission and of those
-// before it, in the order of their times.
+// metadata is the content of submission_metadata.json: this submission, and those before it in
+// the order of their times.
 type metadata struct {
-	Created  time.Time // zero if nothing says so
+	Created  time.Time // zero if unknown
 	Previous []previous
 }
 
-// A previous is a submission before.
+// A previous is an earlier submission.
 type previous struct {
 	Time    time.Time
 	Score   float64
-	Errored bool     // the grader's fault
+	Errored bool     // because of the grader
 	Results *Results // of the latest only
 }
 
-// readMetadata keeps what can be read. The error says what could not.
+// readMetadata returns what can be read. The error says what could not.
 func readMetadata(file string) (metadata, error) {
 	var m metadata
 	text, err := os.ReadFile(file)
@@ -48,7 +48,7 @@ func readMetadata(file string) (metadata, error) {
 		if err != nil {
 			bad = append(bad, fmt.Errorf("metadata: previous_submissions[%d]: %w", i, err))
 		}
-		// Of those after it a submission that is graded again knows nothing.
+		// A submission that is graded again ignores those after it.
 		if p.Time.Before(m.Created) && !p.Time.IsZero() {
 			m.Previous = append(m.Previous, p)
 		}
@@ -60,7 +60,7 @@ func readMetadata(file string) (metadata, error) {
 func parsePrevious(text []byte) (previous, error) {
 	var raw struct {
 		Time    time.Time       `json:"submission_time"`
-		Score   json.Number     `json:"score"` // or a string with a number in it, or null
+		Score   json.Number     `json:"score"` // a number, a string with a number, or null
 		Errored bool            `json:"autograder_error"`
 		Results json.RawMessage `json:"results"`
 	}
@@ -81,8 +81,8 @@ func parsePrevious(text []byte) (previous, error) {
 	return p, nil
 }
 
-// uncounted are the times of submissions that are known not to count: what the
-// latest results knew, and they themselves.
+// uncounted returns the times of submissions that are known not to count: those in the latest
+// results, and the latest itself if it does not count.
 func (m *metadata) uncounted() []time.Time {
 	var times []time.Time
 	for _, p := range m.Previous {
@@ -97,7 +97,7 @@ func (m *metadata) uncounted() []time.Time {
 	return times
 }
 
-// last is the latest submission that has a score.
+// last returns the latest submission that has a score.
 func (m *metadata) last() *previous {
 	for _, p := range slices.Backward(m.Previous) {
 		if !p.Errored {

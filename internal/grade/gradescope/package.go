@@ -27,14 +27,14 @@ var runAutograder []byte
 //go:embed README.txt
 var readme []byte
 
-// A Package is what the zip is made of.
+// A Package is the content of the zip.
 type Package struct {
 	Binary []byte // llmgrade itself
 	Points []byte // points.json as staff wrote it; empty: grade.DefaultPoints
-	Limit  string // as ParseLimit reads it; empty: none
+	Limit  string // text for ParseLimit; empty: no limit
 }
 
-// ErrBinary is wrapped when the binary would not run in the container.
+// ErrBinary is wrapped if the binary would not run in the container.
 var ErrBinary = errors.New("llmgrade cannot go into the package as it was built; `make llmgrade` makes build/llmgrade, which can")
 
 // Write writes the zip: the same bytes for the same package.
@@ -101,11 +101,11 @@ func (p Package) config() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// machines are those that Go's names of architectures stand for.
+// machines maps Go's names of architectures to ELF's.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// standsAlone makes sure that a binary needs no libraries, and is for Linux and
-// the architecture of this machine.
+// standsAlone returns an error unless a binary needs no libraries and is for Linux and the
+// architecture of this machine.
 func standsAlone(binary []byte) error {
 	f, err := elf.NewFile(bytes.NewReader(binary))
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// Results is results.json, as far as it is used here. Every format is named,
-// because the default of the text for everything renders HTML.
+// Results is results.json, as far as it is used here. Every format is set, because the default
+// of the overall text is HTML.
 type Results struct {
-	Score            float64    `json:"score"` // of all tests, the hidden ones too
+	Score            float64    `json:"score"` // of all tests, including the hidden ones
 	ExecutionTime    float64    `json:"execution_time"`
 	Output           string     `json:"output"`
 	OutputFormat     Format     `json:"output_format"`
@@ -23,10 +23,9 @@ type Results struct {
 	Tests            []Test     `json:"tests,omitempty"`
 }
 
-// A Test is one line of the results. One that was not run and gives no points
-// has neither score nor status: there is no status for it, and without a score
-// it is none that failed. Where a score is needed, Gradescope makes a status of
-// it if there is none.
+// A Test is one line of the results. A test that was not run and gives no points has neither
+// score nor status, because there is no such status, and without a score it does not count as
+// failed. Where a score is needed, Gradescope derives the status from it.
 type Test struct {
 	Score        *float64   `json:"score,omitempty"`
 	MaxScore     float64    `json:"max_score"`
@@ -38,7 +37,7 @@ type Test struct {
 	Visibility   Visibility `json:"visibility"`
 }
 
-// A Status is what Gradescope may be told of a test.
+// A Status is a status of a test that Gradescope knows.
 type Status string
 
 // The statuses.
@@ -60,41 +59,39 @@ const (
 // A Format says how a text is rendered.
 type Format string
 
-// Text renders nothing: what is in it may be a student's.
+// Text renders no markup, because the text may contain a student's.
 const Text Format = "text"
 
-// Extra is what is stored with the results, for staff and for the submissions
-// that follow. Students are not shown it.
+// Extra is stored with the results, for staff and for later submissions. Students do not see it.
 type Extra struct {
-	// For the rate limit: whether this submission counts, and the times of those
-	// before it that do not. Gradescope keeps the results of the latest only.
+	// For the rate limit: whether this submission counts, and the times of earlier ones that do
+	// not. Gradescope keeps the results of the latest only.
 	Counts    bool        `json:"counts"`
 	Uncounted []time.Time `json:"uncounted,omitempty"`
 
 	Versions *grade.Setting `json:"versions,omitempty"`
-	Seed     uint64         `json:"seed,omitempty,string"` // as text: JavaScript's numbers are too small
+	Seed     uint64         `json:"seed,omitempty,string"` // as text, because JavaScript's numbers are too small
 	Sandbox  string         `json:"sandbox,omitempty"`
 	Stages   []Stage        `json:"stages,omitempty"`
 	Notes    []string       `json:"notes,omitempty"`
 }
 
-// A Stage says how long one took.
+// A Stage is the duration of a stage.
 type Stage struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
 }
 
-// newResults is results without points.
+// newResults returns results without points.
 func newResults(output string) Results {
 	return Results{Output: output, OutputFormat: Text, StdoutVisibility: Hidden, Extra: &Extra{}}
 }
 
-// write puts results.json into a folder: whole or not at all, and so that nobody
-// but the owner can change it.
+// write replaces results.json in a folder as a whole. Only the owner can change it.
 func write(dir string, r Results) error {
 	path := filepath.Join(dir, "results.json")
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
-		_ = os.Remove(path) // a link: what it leads to stays as it is
+		_ = os.Remove(path) // a link: its target stays unchanged
 	}
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err == nil {
@@ -106,7 +103,7 @@ func write(dir string, r Results) error {
 	return nil
 }
 
-// own makes the folder of the results, one where another uid can write nothing.
+// own creates the folder of the results. Other users cannot write to it.
 func own(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("results: %w", err)

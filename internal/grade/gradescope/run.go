@@ -1,10 +1,9 @@
-// Package gradescope is llmgrade inside Gradescope: the zip that staff upload,
-// and the run inside its container, from what was uploaded to results.json.
+// Package gradescope runs llmgrade in Gradescope: it makes the zip that staff upload, and grades
+// in the container, from the upload to results.json.
 //
-// Package grade computes the points. This package reports them in
-// Gradescope's terms, so that a student sees nothing of the hidden tests
-// before the due date. The clock is only read to measure: a submission that is
-// graded again gets the same result.
+// Package grade computes the points. This package reports them in Gradescope's terms, so that a
+// student sees nothing of the hidden tests before the due date. The clock is used only to
+// measure: a submission that is graded again gets the same result.
 //
 // The contract is Gradescope's "Autograder Specifications" and "Submission
 // Metadata", https://gradescope-autograders.readthedocs.io.
@@ -29,21 +28,21 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// Root is where Gradescope has everything.
+// Root is the folder of everything in the container.
 const Root = "/autograder"
 
 // A Config is config.json of the package, for staff to edit.
 type Config struct {
-	RateLimit string `json:"rate_limit,omitempty"` // as ParseLimit reads it
+	RateLimit string `json:"rate_limit,omitempty"` // text for ParseLimit
 }
 
 // unfinished is the text of the placeholder.
 const unfinished = "The grader did not finish, so there is no score yet. " +
 	"Please tell the staff, who can run it again. This does not count against a limit on submissions."
 
-// A run is one submission in Gradescope's container.
+// A run grades one submission in Gradescope's container.
 type run struct {
-	dir     string // Root's layout
+	dir     string // has the layout of Root
 	log     io.Writer
 	draw    Draw
 	points  grade.Points
@@ -54,14 +53,14 @@ type run struct {
 	started time.Time
 }
 
-// Run grades dir/submission and writes dir/results/results.json: at once a
-// placeholder without points, in the end the results. The log is for staff. The
-// error is trouble of the grader's own; the results then say that there was some.
+// Run grades dir/submission and writes dir/results/results.json: first a placeholder without
+// points, at the end the results. The log is for staff. An error means that the grader failed;
+// the results then say so.
 func Run(dir string, log io.Writer, draw Draw) error {
 	return (&run{dir: dir, log: log, draw: draw, grader: gradeFile}).write()
 }
 
-// gradeFile grades one file for these points.
+// gradeFile grades one file with these points.
 func gradeFile(file string, p grade.Points) (*grade.Report, error) {
 	g, err := grade.NewGrader()
 	if err != nil {
@@ -72,7 +71,7 @@ func gradeFile(file string, p grade.Points) (*grade.Report, error) {
 	return g.File(file)
 }
 
-// write does what Run says.
+// write implements Run.
 func (r *run) write() error {
 	r.points, r.started = grade.DefaultPoints, time.Now()
 	if err := own(r.results()); err != nil {
@@ -107,7 +106,7 @@ func (r *run) note(format string, values ...any) {
 	fmt.Fprintln(r.log, text)
 }
 
-// extra fills in what every results.json has.
+// extra sets what every results.json has.
 func (r *run) extra(e *Extra) {
 	e.Uncounted = r.meta.uncounted()
 	e.Notes = slices.Clone(r.notes)
@@ -137,10 +136,10 @@ func (r *run) run() (Results, error) {
 	if err != nil {
 		return Results{}, err
 	}
-	return r.told(u, report), nil
+	return r.resultsOf(u, report), nil
 }
 
-// worth is what everything together gives.
+// worth returns the points of all tasks together.
 func worth(p grade.Points) float64 {
 	sum := 0.0
 	for _, points := range p.Tasks {
@@ -149,7 +148,7 @@ func worth(p grade.Points) float64 {
 	return float64(hundredths(sum)) / 100
 }
 
-// configure reads what staff may have edited. What is not there has its default.
+// configure reads the files that staff may have edited. A missing file has its default.
 func (r *run) configure() error {
 	text, err := os.ReadFile(filepath.Join(r.dir, "source", "points.json"))
 	if err == nil {
@@ -186,8 +185,7 @@ func parseConfig(text []byte) (Limit, error) {
 	return l, nil
 }
 
-// grade grades a copy, in a folder of our own and under the name that it has in
-// the messages.
+// grade grades a copy in a temporary folder, under the name that the messages use.
 func (r *run) grade(u class.Upload) (*grade.Report, error) {
 	folder, err := jobs.NewTemporary("llmgrade-upload-")
 	if err != nil {
@@ -208,8 +206,8 @@ func (r *run) grade(u class.Upload) (*grade.Report, error) {
 	return report, nil
 }
 
-// told are the results that tell of a report.
-func (r *run) told(u class.Upload, report *grade.Report) Results {
+// resultsOf returns the results for a report.
+func (r *run) resultsOf(u class.Upload, report *grade.Report) Results {
 	tests := tests(report, r.draw)
 	out := newResults(summary(u, report, tests))
 	out.Tests = tests
@@ -235,20 +233,20 @@ func (r *run) told(u class.Upload, report *grade.Report) Results {
 	return out
 }
 
-// again stands between the refusal and the text of the results that are kept.
+// again separates a refusal from the text of the results that are kept.
 const again = "\nYour last graded submission:\n\n"
 
-// refuse keeps the results of the submission before, so that its score stays.
+// refuse returns the results of the submission before, so that its score stays.
 func (r *run) refuse(next time.Time) Results {
 	r.note("over the rate limit until %s", next.Format(time.RFC3339))
 	message := fmt.Sprintf("This submission was not graded, and the score before it stays: at most %s are graded. "+
 		"The next one is graded when it is submitted after %s.\n",
 		r.limit, next.In(r.meta.Created.Location()).Format("2006-01-02 15:04:05 -07:00"))
 	out := newResults(message)
-	last := r.meta.last() // there is one, because some are counted
+	last := r.meta.last() // there is one, because some count
 	out.Score = last.Score
 	if last.Results == nil {
-		// Without a test that is hidden, Gradescope would show the sum.
+		// Without a hidden test, Gradescope would show the sum.
 		out.Tests = []Test{{Score: new(float64), Name: "hidden tests", OutputFormat: Text, Visibility: AfterDueDate,
 			Output: "What the last graded submission was worth is the score above."}}
 		return out
@@ -256,7 +254,7 @@ func (r *run) refuse(next time.Time) Results {
 	out.Score, out.Tests = last.Results.Score, last.Results.Tests
 	for i := range out.Tests {
 		if out.Tests[i].Visibility == "" {
-			out.Tests[i].Visibility = AfterDueDate // rather too late than too early
+			out.Tests[i].Visibility = AfterDueDate // too late is better than too early
 		}
 	}
 	_, kept, found := strings.Cut(last.Results.Output, again)

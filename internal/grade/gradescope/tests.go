@@ -10,18 +10,17 @@ import (
 	"llmmemory/internal/grade/compare"
 )
 
-// A Draw makes a picture of a finding in text. nil: there are no pictures.
+// A Draw returns a drawing of a finding as text. A nil Draw draws nothing.
 type Draw func(*grade.Finding) string
 
-// A sheet is a report on its way to the tests of the results.
+// A sheet converts a report to the tests of the results.
 type sheet struct {
 	*grade.Report
 	draw    Draw
-	numbers map[string]string // by name of a test
+	numbers map[string]string // number of each test, by its name
 }
 
-// tests are those of a report. Their scores are whole hundredths, as are their
-// sums.
+// tests returns the tests of a report. Their scores are whole hundredths, as are the sums.
 func tests(r *grade.Report, draw Draw) []Test {
 	if r.Rejected != nil {
 		return []Test{whole("compile", r.Rejected.Text, r.MaxScore)}
@@ -44,14 +43,14 @@ func tests(r *grade.Report, draw Draw) []Test {
 	return all
 }
 
-// whole is the one test where nothing was run: all points are lost in it.
+// whole returns the only test of a submission that was not run: it loses all points.
 func whole(name, output string, points float64) Test {
 	return Test{Score: new(float64), MaxScore: points, Status: Failed, Name: name, Output: short(output), OutputFormat: Text, Visibility: Visible}
 }
 
 func hundredths(points float64) int { return int(math.Round(points * 100)) }
 
-// test is one, of which most hundredths can be had.
+// test converts one test that can give most hundredths.
 func (s *sheet) test(t grade.Test, most int) Test {
 	out := Test{
 		MaxScore: float64(most) / 100, Name: t.Name, Number: s.numbers[t.Name],
@@ -70,15 +69,14 @@ func (s *sheet) test(t grade.Test, most int) Test {
 		out.Status, out.Score = Failed, &score
 	case t.Status == grade.Passed || s.secret(t):
 		out.Status, out.Score = Passed, &score
-	case got > 0: // not run, but earned by the directed traces
+	case got > 0: // not run, but the directed traces earned points
 		out.Score = &score
 	}
 	return out
 }
 
-// secret reports whether a visible test was not run for a reason that only a
-// hidden test may tell. It is shown as what it would be without: nothing wrong was
-// seen in what was run.
+// secret reports whether a visible test was not run for a reason that only a hidden test may
+// show. It is shown as it would be without that reason: nothing wrong was seen in what was run.
 func (s *sheet) secret(t grade.Test) bool {
 	if t.Part != grade.PartMemory || t.Status != grade.NotRun {
 		return false
@@ -98,10 +96,10 @@ func hidden(f grade.Finding) bool {
 	return f.Stage == grade.OwnCalls || f.Stage == grade.Random || f.Stage == grade.Outside || hiddenTrace(f.Name)
 }
 
-// hiddenTrace is by name: other stages look at hidden traces, too.
+// hiddenTrace decides by the name, because other stages also play hidden traces.
 func hiddenTrace(name string) bool { return strings.Contains(name, "_random_") }
 
-// output is what a student reads of a test.
+// output returns the text of a test for the student.
 func (s *sheet) output(t grade.Test) string {
 	var b strings.Builder
 	if t.Sentence != "" {
@@ -118,7 +116,7 @@ func (s *sheet) output(t grade.Test) string {
 	}
 	before := b.Len()
 	for i := range s.Findings {
-		s.tell(&b, t, &s.Findings[i])
+		s.addFinding(&b, t, &s.Findings[i])
 	}
 	if t.Status == grade.Failed && b.Len() == before && t.Why != "" {
 		fmt.Fprintf(&b, "\n%s\n", t.Why)
@@ -129,8 +127,8 @@ func (s *sheet) output(t grade.Test) string {
 	return short(b.String())
 }
 
-// tell adds a finding to the output of a test that it belongs to.
-func (s *sheet) tell(b *strings.Builder, t grade.Test, f *grade.Finding) {
+// addFinding adds a finding to the output of a test that it belongs to.
+func (s *sheet) addFinding(b *strings.Builder, t grade.Test, f *grade.Finding) {
 	sameTask := f.Task == t.Task
 	switch t.Part {
 	case grade.PartDirected:
@@ -150,8 +148,7 @@ func (s *sheet) tell(b *strings.Builder, t grade.Test, f *grade.Finding) {
 			return
 		}
 		if hidden(*f) {
-			// Which call it is, and what Memcheck, which plays no hidden trace, says of
-			// the lines.
+			// Only the call and the complaints of Memcheck, which plays no hidden trace, are shown.
 			fmt.Fprintf(b, "\n%s\nA hidden test shows what is wrong with the heap", f.Sentence)
 			if f.Difference != nil {
 				fmt.Fprintf(b, " in %s", f.Op.Kind.Function())

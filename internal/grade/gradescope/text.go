@@ -10,15 +10,15 @@ import (
 	"llmmemory/internal/grade/reproduce"
 )
 
-// Bounds of one output.
+// Limits of one output.
 const (
 	mostText  = 16 << 10 // bytes
-	mostSteps = 40       // of a trace, its last ones
+	mostSteps = 40       // last steps of a trace
 )
 
-// finding writes one: what is wrong, the sentence that it breaks, the steps, the difference, the
-// student's own lines, and a program that shows it again. The sentence is not
-// repeated if it stands above.
+// finding writes a finding: what is wrong, the sentence that it breaks, the steps, the
+// difference, the student's lines, and a program that shows it. The sentence is left out if it
+// is printed above.
 func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 	fmt.Fprintf(b, "\n%s.\n", f.Headline())
 	if f.Sentence != "" && f.Sentence != above {
@@ -57,9 +57,8 @@ func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 	}
 }
 
-// gain is what fixing a finding gives back in the directed tests that show it. What
-// the other tests of its task would give is not told, because a hidden one is among
-// them.
+// gain returns the points that fixing a finding gains in the directed tests that show it. The
+// gain in other tests of the task is not shown, because one of them is hidden.
 func (s *sheet) gain(f *grade.Finding) float64 {
 	gain := 0.0
 	for _, t := range s.Tests {
@@ -70,8 +69,8 @@ func (s *sheet) gain(f *grade.Finding) float64 {
 	return gain
 }
 
-// lines are those of the submission that a finding names, but for the one that is
-// told as the difference.
+// lines writes the lines of the submission that a finding names, except one that is already
+// printed as the difference.
 func lines(b *strings.Builder, f *grade.Finding) {
 	for _, line := range f.Lines {
 		if f.Difference == nil || line != f.Actual {
@@ -80,7 +79,7 @@ func lines(b *strings.Builder, f *grade.Finding) {
 	}
 }
 
-// short cuts a text that is too long for a page.
+// short shortens a text that is too long for a page.
 func short(text string) string {
 	if len(text) <= mostText {
 		return text
@@ -88,8 +87,7 @@ func short(text string) string {
 	return strings.ToValidUTF8(text[:mostText], "") + "\n(the rest is left out)\n"
 }
 
-// summary is the text above the tests. It tells of the visible ones only, and
-// names no sum.
+// summary returns the text above the tests. It is about the visible ones only, and has no sum.
 func summary(u class.Upload, r *grade.Report, tests []Test) string {
 	var b strings.Builder
 	if u.Name != class.Wanted {

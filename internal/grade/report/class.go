@@ -18,21 +18,21 @@ import (
 // An Entry is one submission of a class.
 type Entry struct {
 	*class.Result
-	File   string         // of the student's page, relative to that of the class; empty if there is none
-	Before *class.Outcome // of the report before this one; nil if there was none
+	File   string         // path of the student's page, relative to the class page; empty if there is none
+	Before *class.Outcome // outcome of the previous report; nil if there was none
 	Graded time.Time      // when the report was made
 }
 
-// A Class is what the page of a class tells.
+// A Class is the content of the class page.
 type Class struct {
 	Entries []Entry  // in any order
-	Unknown []string // students of overrides.csv who are none of the class
+	Unknown []string // students of overrides.csv who are not in the class
 	Gone    []string // students of an earlier run who are not in this one
-	Similar string   // the page of similar submissions; empty if there is none
+	Similar string   // path of the page of similar submissions; empty if there is none
 }
 
-// Write writes the page: what staff have to look at, how the scores are spread, what
-// has changed, what most students get wrong, and everybody's points.
+// Write writes the page: what staff have to look at, how the scores are distributed, what has
+// changed, frequent mistakes, and everybody's points.
 func (c Class) Write(w io.Writer) error {
 	entries := slices.Clone(c.Entries)
 	slices.SortStableFunc(entries, func(a, b Entry) int {
@@ -67,7 +67,7 @@ func (c Class) Write(w io.Writer) error {
 	return write(w, classLayout, page)
 }
 
-// shown is a student's name on one line.
+// shown is a name on one line, without control characters.
 func shown(name string) string { return terminal.VisibleName(name) }
 
 func shownAll(names []string) []string {
@@ -103,13 +103,13 @@ type classPage struct {
 type studentRow struct {
 	Name     string
 	URL      string
-	Kind     kind   // why it was not run; "" if it was
-	Reason   string // the same in a line
-	Said     string // all that the compiler or the gate said, if it is more
+	Kind     kind   // why it was not run; "" if it was run
+	Reason   string // the reason in one line
+	Said     string // the whole message of the compiler or the gate, if it is longer
 	Report   *grade.Report
 	Override *class.Override
 	Score    float64
-	Known    bool               // the score is
+	Known    bool               // whether there is a score
 	Tasks    [grade.Tasks]*task // nil where nothing was graded
 	Mistakes int
 	Remarks  string
@@ -139,10 +139,10 @@ func newStudentRow(e *Entry) studentRow {
 	return r
 }
 
-// Decided reports whether staff gave the points.
+// Decided reports whether staff set the points.
 func (r studentRow) Decided() bool { return r.Override != nil && r.Override.Points != nil }
 
-// Is are the words by which the script filters.
+// Is lists the words by which the script filters.
 func (r studentRow) Is() string {
 	var words []string
 	for _, w := range []struct {
@@ -159,13 +159,13 @@ func (r studentRow) Is() string {
 	return strings.Join(words, " ")
 }
 
-// firstLine is the first line of a text.
+// firstLine returns the first line of a text.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return line
 }
 
-// longer is a text of several lines; it is empty if the first line says everything.
+// longer returns a text of several lines, or "" if the first line says everything.
 func longer(text string) string {
 	if !strings.Contains(strings.TrimSpace(text), "\n") {
 		return ""
@@ -173,7 +173,7 @@ func longer(text string) string {
 	return text
 }
 
-// link is a relative reference to a file, whatever characters its name has.
+// link returns a relative URL of a file, whatever its name is.
 func link(file, anchor string) string {
 	if file == "" {
 		return ""

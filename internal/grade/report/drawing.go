@@ -19,28 +19,28 @@ type mark uint8
 
 const (
 	plain   mark = iota
-	changed      // by the call, as it had to be
-	wrong        // not as it had to be
+	changed      // changed by the call, as required
+	wrong        // not as expected
 )
 
-// A fill is what a physical block is in use for.
+// A fill is how a physical block is used.
 type fill uint8
 
 // shade fills the box of a block.
 func (f fill) shade() string { return [...]string{" ", " ", "░", "▓"}[f] }
 
 const (
-	unfilled fill = iota // no block
+	unfilled fill = iota // not a block
 	free
 	used
 	shared
 )
 
-// A cell is one value at one moment: a block's count, an entry of a table, a
-// record; or that of a run of them. The zero cell is not drawn.
+// A cell is one value at one moment: a block's count, an entry of a table, a record, or the
+// value of a run of them. The zero cell is not drawn.
 type cell struct {
 	value string
-	want  string // if it is wrong
+	want  string // expected value, if it is wrong
 	mark  mark
 	fill  fill
 }
@@ -55,11 +55,10 @@ func (c *column) mark() mark {
 	return max(c.cells[before].mark, c.cells[expected].mark, c.cells[actual].mark)
 }
 
-// A strip is columns side by side.
+// A strip is a row of columns.
 type strip []column
 
-// A table is an L2 table of a sequence, or several in a row whose entries follow
-// each other.
+// A table is an L2 table of a sequence, or several consecutive ones whose entries form one run.
 type table struct {
 	label   string
 	cells   [moments]cell // the pointer to it: NULL or a table
@@ -80,13 +79,13 @@ func (t *table) mark() mark {
 	return worst
 }
 
-// A sequence is one that is there at some moment.
+// A sequence is one that exists at some moment.
 type sequence struct {
 	id      int32
 	present [moments]bool
 	count   column // kv_count
-	missing bool   // from the actual list
-	strange bool   // in the actual list
+	missing bool   // missing from the actual list
+	strange bool   // in the actual list although it must not be
 	tables  []table
 }
 
@@ -111,13 +110,13 @@ type view struct {
 	free      column
 	total     column
 	pool      strip
-	list      strip // ids, in the order of the list
+	list      strip // ids in list order
 	sequences []sequence
-	block     int      // whose records follow
-	records   strip    // those that are not the same at all moments
-	concerned []int32  // the sequences that the call names
-	changes   []string // in words: what the call had to change
-	wrong     []string // in words
+	block     int      // the block of the records
+	records   strip    // the records that change
+	concerned []int32  // ids that the call names
+	changes   []string // what the call had to change, in words
+	wrong     []string // what is wrong, in words
 }
 
 // newView returns nil if there is nothing to draw.
@@ -141,10 +140,10 @@ func newView(s *compare.Scene, d *compare.Difference) *view {
 	return v
 }
 
-// both reports whether there is an engine at two moments.
+// both reports whether there is an engine at both moments.
 func (v *view) both(a, b int) bool { return v.states[a] != nil && v.states[b] != nil }
 
-// compare marks a column in both ways.
+// compare marks a column as changed, wrong or both.
 func (v *view) compare(c *column) {
 	v.change(c)
 	v.fault(c)
@@ -158,7 +157,7 @@ func (v *view) change(c *column) {
 	}
 }
 
-// fault marks what is not as it had to be.
+// fault marks what is not as expected.
 func (v *view) fault(c *column) {
 	is, want := &c.cells[actual], c.cells[expected]
 	if v.both(expected, actual) && is.value != "" && is.value != want.value {
@@ -182,10 +181,10 @@ func (v *view) counters() {
 	v.total = v.each(func(s *compare.State) string { return fmt.Sprint(s.Total) })
 }
 
-// short is how many blocks are drawn one by one, whatever they hold.
+// short is the number of blocks up to which each is drawn separately.
 const short = 12
 
-// counts is the pool. In a long one, runs of blocks that are alike at all moments
+// counts returns the pool. In a long pool, consecutive blocks that are equal at all moments
 // share a column.
 func (v *view) counts() strip {
 	total := 0
@@ -247,7 +246,7 @@ func span(from, to int) string {
 	return fmt.Sprintf("%d–%d", from, to-1)
 }
 
-// order is the list, place by place.
+// order returns the list, place by place.
 func (v *view) order() strip {
 	longest := 0
 	for _, s := range v.states {
@@ -269,7 +268,7 @@ func (v *view) order() strip {
 	return list
 }
 
-// name is what a sequence is called at a moment.
+// name is a sequence's name at a moment.
 func (v *view) name(s *sequence, moment int) piece {
 	m := plain
 	switch {
@@ -281,10 +280,10 @@ func (v *view) name(s *sequence, moment int) piece {
 	return piece{fmt.Sprintf("sequence %d", s.id), m}
 }
 
-// drawable is how many sequences a State holds; of more, the rest is not known.
+// drawable is the number of sequences that a State has at most.
 const drawable = 64
 
-// closing is how the list ends.
+// closing is the end of the list.
 func (v *view) closing(moment int) piece {
 	switch s := v.states[moment]; {
 	case s.Broken != "":

@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/grade/compare"
 )
 
-// seqs finds each sequence at all moments. Two with the same id, which only a
-// broken list has, are told apart by their order.
+// seqs finds each sequence at all moments. Two with the same id, which only a broken list has,
+// are numbered in their order.
 func (v *view) seqs() []sequence {
 	type key struct {
 		id   int32
@@ -60,8 +60,8 @@ func (v *view) seqs() []sequence {
 	return all
 }
 
-// compareTable marks what differs in a table. Of one that was not there before,
-// or is not expected, the entries are not told one by one.
+// compareTable marks what differs in a table. If the whole table is new or unexpected, its
+// entries are not marked.
 func (v *view) compareTable(t *table, there [moments]bool) {
 	was, want, is := t.cells[before].value, &t.cells[expected], &t.cells[actual]
 	if there[before] && there[expected] && was != want.value {
@@ -80,7 +80,7 @@ func (v *view) compareTable(t *table, there [moments]bool) {
 	}
 }
 
-// written is the records of a block that are not the same at all moments.
+// written returns the records of a block that are not equal at all moments.
 func (v *view) written() strip {
 	var all strip
 	for n := range course.KVPerBlock {
@@ -101,8 +101,8 @@ func (v *view) written() strip {
 	return all
 }
 
-// record is a record as a student knows it: one that was appended is a small
-// number, the rest is what the pool was filled with.
+// record formats a record: an appended one is a small decimal number, the bytes that fill the
+// pool are hexadecimal.
 func record(n int32) string {
 	if -1_000_000 < n && n < 1_000_000 {
 		return fmt.Sprint(n)
@@ -110,17 +110,17 @@ func record(n int32) string {
 	return fmt.Sprintf("0x%08x", uint32(n))
 }
 
-// What a table's pointer is.
+// The values of a table's pointer.
 const (
 	null   = "NULL"
 	aTable = "a table"
 )
 
-// tables are the L2 tables that a sequence has at any moment. Several in a row
-// that are one run share a line.
+// tables returns the L2 tables that a sequence has at any moment. Consecutive tables that form
+// one run share a line.
 func tables(find [moments]*compare.SequenceState) []table {
 	var all []table
-	var lines []run // of all, where a line is one run
+	var lines []run // the run of each line, if it is one run
 	for slot := range course.L1Size {
 		var at [moments]*compare.Table
 		found := false
@@ -175,18 +175,18 @@ func tables(find [moments]*compare.SequenceState) []table {
 	return all
 }
 
-// A run is entries of a table that are alike at every moment: all of them -1, or
-// of blocks that follow each other.
+// A run is consecutive entries of a table that are alike at every moment: all of them -1, or
+// blocks with consecutive numbers.
 type run struct {
 	from, to    int // entries from, ..., to-1
 	first, last [moments]int32
 	there       [moments]bool
 	unmapped    bool // at all moments
-	full        bool // it is whole tables: this number, from that slot on
+	full        bool // it is whole tables: how many, from which slot
 	slot, slots int
 }
 
-// follows reports whether r goes on where the run ends.
+// follows reports whether r continues the run.
 func (a *run) follows(r run) bool {
 	if a.there != r.there || a.unmapped != r.unmapped {
 		return false
@@ -225,7 +225,7 @@ func runsOf(at [moments]*compare.Table) []run {
 	return split(runs)
 }
 
-// split draws entries one by one where a run is too short to be worth it.
+// split splits a run that is too short to be worth it.
 func split(runs []run) []run {
 	var all []run
 	for _, r := range runs {

@@ -29,11 +29,11 @@ import (
 //go:embed student.html class.html similar.html style.css class.js
 var files embed.FS
 
-// script is that of the page of a class, which says everything without it, too.
-// The page is well-formed XML.
+// script is the script of the class page, which is complete without it. The page is well-formed
+// XML.
 var script = template.JS("//<![CDATA[\n" + read("class.js") + "//]]>\n")
 
-// policy lets a page run that script and nothing else, and ask for nothing.
+// policy allows that script and nothing else.
 var policy = fmt.Sprintf("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-%s'", digest(string(script)))
 
 func digest(text string) string {
@@ -49,7 +49,7 @@ func read(name string) string {
 	return string(text)
 }
 
-// A taskTitle is what the handout calls a task, and the functions it asks for.
+// A taskTitle is a task's title in the handout, and its functions.
 type taskTitle struct {
 	Number    int
 	Title     string
@@ -76,7 +76,7 @@ var functions = template.FuncMap{
 	"tail":   func(all []passRate) []passRate { return all[min(mostRates, len(all)):] },
 }
 
-// A layout is a page's template, parsed once.
+// layout parses a page's template.
 func layout(name string) *template.Template {
 	return template.Must(template.New(name).Funcs(functions).ParseFS(files, name))
 }
@@ -85,7 +85,7 @@ var studentLayout, classLayout, similarLayout = layout("student.html"), layout("
 
 func style() template.CSS { return template.CSS(read("style.css")) }
 
-// points has at most two decimals.
+// points formats points with at most two decimals.
 func points(p float64) string {
 	return strconv.FormatFloat(math.Round(p*100)/100, 'f', -1, 64)
 }
@@ -97,7 +97,7 @@ func plural(n int, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// sign stands beside a status, so that nothing is said by colour alone.
+// sign is shown beside a status, so that colour is not the only difference.
 func sign(s grade.Status) string {
 	switch s {
 	case grade.Passed:
@@ -109,7 +109,7 @@ func sign(s grade.Status) string {
 	}
 }
 
-// statusClass is a status as a CSS class.
+// statusClass is the CSS class of a status.
 func statusClass(s grade.Status) string { return strings.ReplaceAll(string(s), " ", "-") }
 
 func percent(part, whole float64) float64 {
@@ -119,8 +119,8 @@ func percent(part, whole float64) float64 {
 	return math.Round(1000*part/whole) / 10
 }
 
-// write runs a template to its end before anything is written: a page is whole or
-// not there. Nothing in it is a control character, whoever wrote it.
+// write executes a template completely before it writes anything, and makes control characters
+// visible.
 func write(w io.Writer, t *template.Template, data any) error {
 	var b strings.Builder
 	if err := t.Execute(&b, data); err != nil {

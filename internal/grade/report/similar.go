@@ -11,11 +11,11 @@ import (
 // mostPairs keeps the page small enough for a browser.
 const mostPairs = 100
 
-// A Similarity is what the page of similar submissions tells.
+// A Similarity is the content of the page of similar submissions.
 type Similarity struct {
-	Files     []class.Source // that were compared
+	Files     []class.Source // the compared files
 	Pairs     []class.Pair
-	Unread    []string // files that could not be read
+	Unread    []string // names of files that could not be read
 	Threshold float64
 }
 
@@ -37,7 +37,7 @@ type similarPage struct {
 	Count, Files int
 	Percent      int
 	Pairs        []pair
-	More         int // pairs that are not shown
+	More         int // number of pairs that are not shown
 	Unread       []string
 	Gram, Window int
 }
@@ -68,5 +68,5 @@ func newSide(name string, text []byte, shared []bool) side {
 	return s
 }
 
-// whole is a share in whole percent, of which 100 means all.
+// whole returns a share in whole percent, rounded down: 100 means all.
 func whole(share float64) int { return int(math.Floor(100*share + 1e-9)) }

@@ -35,20 +35,20 @@ type studentPage struct {
 	Name string
 	*grade.Report
 	Trouble  string          // why the grader failed
-	Override *class.Override // what staff decided; nil: nothing
-	Points   float64         // what counts
-	Flags    string          // that the course compiles with
+	Override *class.Override // decision of staff, or nil
+	Points   float64         // the points that count
+	Flags    string          // flags of the course
 	Tasks    []task
 	Stages   []grade.Stage
 	Findings []finding
 }
 
-// A task is what one task of the handout brought.
+// A task is the outcome of one task of the handout.
 type task struct {
 	taskTitle
 	Score, MaxScore float64
 	Percent         float64
-	Blocked         int // directed tests that were not run
+	Blocked         int // number of directed tests that were not run
 	Parts           []part
 	Tests           []grade.Test
 }
@@ -146,7 +146,7 @@ func newFinding(number int, from *grade.Finding) finding {
 	return f
 }
 
-// note explains what is not a plain call.
+// note explains a step that is not a plain call.
 func note(op trace.Op) string {
 	var said []string
 	switch op.Kind {

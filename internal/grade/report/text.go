@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// mostSteps of a trace are shown; a shortened one rarely has more.
+// mostSteps is how many steps of a trace are shown; a shortened trace rarely has more.
 const mostSteps = 12
 
 var (
@@ -34,7 +34,7 @@ func WriteText(w io.Writer, r *grade.Report) error {
 	return WriteRest(w, r)
 }
 
-// WriteFinding writes one finding in full, as soon as Grader.Told reports it; WriteRest
+// WriteFinding writes one finding in full, as soon as Grader.Found reports it; WriteRest
 // then writes what is left at the end.
 func WriteFinding(w io.Writer, f grade.Finding) error {
 	f = visible(f)
@@ -46,8 +46,8 @@ func WriteFinding(w io.Writer, f grade.Finding) error {
 // headline says what is wrong, and in which trace it was seen.
 func headline(f grade.Finding) string { return fmt.Sprintf("%s (%s)", f.Headline(), f.Name) }
 
-// WriteRest writes what is known when a submission is through all stages: what else
-// was seen of each finding, the stages by task, and the score.
+// WriteRest writes what is known at the end: further information on each finding, the stages by
+// task, and the score.
 func WriteRest(w io.Writer, r *grade.Report) error {
 	var b strings.Builder
 	for _, f := range r.Findings {
@@ -95,7 +95,7 @@ func WriteRest(w io.Writer, r *grade.Report) error {
 	return err
 }
 
-// WriteLine writes a report in one line, with the first words of why it was not run.
+// WriteLine writes a report in one line, with the reason if it was not run.
 func WriteLine(w io.Writer, r *grade.Report) error {
 	line := strings.TrimSuffix(scoreLine(r), "\n")
 	if r.Rejected != nil {
@@ -114,7 +114,7 @@ func scoreLine(r *grade.Report) string {
 	return fmt.Sprintf("%s: %s\n", terminal.VisibleName(r.File), score.Sprint(points))
 }
 
-// visible is a finding without characters that a terminal obeys.
+// visible returns a finding without control characters.
 func visible(f grade.Finding) grade.Finding {
 	f.Lines = slices.Clone(f.Lines)
 	for i := range f.Lines {
@@ -128,7 +128,7 @@ func visible(f grade.Finding) grade.Finding {
 	return f
 }
 
-// stages is a table of the stages by task, where not everything has passed.
+// stages writes a table of the stages by task, unless everything has passed.
 func stages(b *strings.Builder, r *grade.Report) {
 	all := r.AllStages()
 	if r.Replay || r.Rejected != nil || !slices.ContainsFunc(all, func(s grade.Stage) bool { return s.Status() != grade.Passed }) {
@@ -160,7 +160,7 @@ func stages(b *strings.Builder, r *grade.Report) {
 	b.WriteString("\n")
 }
 
-// message is a finding in plain text: what a student needs to act on it.
+// message is a finding in plain text.
 func message(f grade.Finding) string {
 	var b strings.Builder
 	if f.Sentence != "" {
@@ -183,7 +183,7 @@ func message(f grade.Finding) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// indented moves all lines but the first, and empty ones.
+// indented indents all lines except the first, and except empty ones.
 func indented(text, by string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\n", "\n"+by), "\n"+by+"\n", "\n\n")
 }

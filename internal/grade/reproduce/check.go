@@ -9,14 +9,14 @@ import (
 	"llmmemory/internal/grade/compare"
 )
 
-// A check is how a program sees a difference: before its last call, at the call,
-// and the value to compare, which is an int.
+// A check is how a program detects a difference: a statement before its last call, the call, and
+// the int to compare.
 type check struct {
 	before   string // a statement
-	call     string // the call, with its result kept where it matters
+	call     string // the call, which keeps its result if needed
 	actual   string // an expression
 	expected string // an expression
-	format   string // of both in printf
+	format   string // printf format of both
 }
 
 var (
@@ -26,7 +26,7 @@ var (
 	pool    = regexp.MustCompile(`^byte (-?\d+)(,| of)`)
 )
 
-// checkOf is the check of a difference in the last call of a trace.
+// checkOf returns the check of a difference in the last call of a trace.
 func checkOf(op trace.Op, d *compare.Difference, after *world, liveBefore int) check {
 	c := check{call: Statement(op), format: "%d"}
 	engine := fmt.Sprintf("e[%d]", d.Engine)
@@ -58,7 +58,7 @@ func checkOf(op trace.Op, d *compare.Difference, after *world, liveBefore int) c
 		}
 	}
 	if op.Engine == trace.None && op.Kind != trace.Init && c.actual == "" {
-		c.actual, c.expected = "1", "1" // it is enough that the call returns
+		c.actual, c.expected = "1", "1" // the call only has to return
 	}
 	return c
 }

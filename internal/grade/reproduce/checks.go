@@ -9,14 +9,13 @@ import (
 	"llmmemory/internal/course/trace"
 )
 
-// mostChecked is how many steps a trace may have of which checks makes a program.
+// mostChecked is the number of steps up to which checks makes a program.
 const mostChecked = 60
 
-// checks is a program that makes the calls of a trace and checks after each what it
-// returns and what the engine is: the counts, the list, the tables, the record that
-// was written. It ends with the first step that is wrong. It is "" for a trace that a
-// program cannot play: too long, with a pool beyond memory, or with allocations that
-// fail.
+// checks returns a program that makes the calls of a trace and checks, after each, the returned
+// value and the engine: the counts, the list, the tables, the written record. It ends with the
+// first step that is wrong. It is "" for a trace that a program cannot play: too long, with a
+// pool beyond memory, or with failing allocations.
 func checks(name, sentence string, ops []trace.Op) string {
 	expected, err := oracle.New()
 	if err != nil || len(ops) > mostChecked {
@@ -47,7 +46,7 @@ func checks(name, sentence string, ops []trace.Op) string {
 	return head(name+"\n * "+sentence, ops) + pools(ops) + expecting + helpers(text, false) + "\nint main(void) {" + text + "}\n"
 }
 
-// expecting is what every such program begins with.
+// expecting is the beginning of every such program.
 const expecting = `
 static int wrong;
 
@@ -59,7 +58,7 @@ static void expect(int step, const char *what, int actual, int expected) {
 }
 `
 
-// checked is a step in C, with what its call has to return.
+// checked returns a step in C that checks the returned value.
 func (w *world) checked(step int, op trace.Op) string {
 	if op.Given || op.Kind.Outside() || op.Kind.Many() {
 		var b strings.Builder
@@ -91,14 +90,14 @@ func digit(b bool) int {
 	return 0
 }
 
-// What is checked of an engine at most, so that a program can be read.
+// Limits of what is checked of an engine, so that a program is readable.
 const (
 	mostBlocks    = 32
 	mostSequences = 6
 	mostEntries   = 12
 )
 
-// state checks an engine after a step.
+// state returns C that checks an engine after a step.
 func (w *world) state(step, engine int) string {
 	e := w.Engines[engine]
 	if e == nil {
@@ -133,7 +132,7 @@ func (w *world) state(step, engine int) string {
 	return b.String()
 }
 
-// sequenceOf checks a sequence, which is in the list.
+// sequenceOf returns C that checks a sequence of the list.
 func sequenceOf(step, engine int, s *course.Sequence) string {
 	var b strings.Builder
 	find := fmt.Sprintf("find_given(e[%d], %s)", engine, literal(s.ID))

@@ -18,7 +18,7 @@ var readme []byte
 //go:embed Makefile.in
 var makefile []byte
 
-// ErrNotEmpty is wrapped when something is in the folder already.
+// ErrNotEmpty is wrapped if the folder has files already.
 var ErrNotEmpty = errors.New("the folder is not empty: name another")
 
 // WriteFolder writes the folder that staff hand out to students: the visible traces, as text
@@ -39,7 +39,7 @@ func WriteFolder(dir string) (lists, programs int, err error) {
 	}
 	files := map[string][]byte{"README.txt": readme, "Makefile": makefile, "llm_memory.h": grader.Header}
 	for _, c := range cases {
-		if c.Advice { // which gives no points
+		if c.Advice { // advice gives no points
 			continue
 		}
 		files[filepath.Join("traces", c.Name+".trace")] = listed(c)
@@ -57,7 +57,7 @@ func WriteFolder(dir string) (lists, programs int, err error) {
 	return lists, programs, nil
 }
 
-// listed is a trace as llmgrade --replay reads it.
+// listed returns a trace as llmgrade --replay reads it.
 func listed(c traces.Case) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s: %s\n", c.Name, c.Sentence)

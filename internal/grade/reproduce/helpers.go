@@ -8,10 +8,10 @@ import (
 	"llmmemory/grader"
 )
 
-// A helper is a C function that programs may need, with the comment before it.
+// A helper is a C function for programs, with the comment in front of it.
 type helper struct{ name, text string }
 
-// own are the helpers that only programs need.
+// own has the helpers that grader.Tester does not have.
 const own = `
 /* 1 where the list has these ids in this order, both ways. */
 static int list_is(LLMEngine *engine, const int *ids, int n) {
@@ -47,7 +47,7 @@ static void fill(void *pool, size_t size) {
 }
 `
 
-// counting stands in front of malloc.
+// counting replaces malloc and its relatives.
 const counting = `
 /* What is allocated is counted, and not zero. */
 static long allocations, live;
@@ -80,7 +80,7 @@ void free(void *p) {
 
 var declared = regexp.MustCompile(`(?m)^static [^;(]*?(\w+)\(`)
 
-// all are the helpers in an order in which each comes after what it needs.
+// all lists the helpers; each comes after those that it calls.
 var all = split(string(grader.Tester) + own)
 
 func split(text string) []helper {
@@ -94,8 +94,8 @@ func split(text string) []helper {
 	return found
 }
 
-// helpers are those that a text calls, and those that they call. A program that
-// checks something also stands in front of malloc.
+// helpers returns the helpers that a text calls, with those that they call. A program with a
+// check also replaces malloc.
 func helpers(body string, checks bool) string {
 	text, used := body, []string{}
 	for _, h := range slices.Backward(all) {

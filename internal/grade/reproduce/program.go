@@ -1,6 +1,6 @@
-// Package reproduce writes a trace as a C program that checks itself: compiled with
-// llm_memory.c it prints what is expected and what it sees, and its exit status is
-// 1 until that is the same.
+// Package reproduce writes a trace as a C program that checks itself: compiled with llm_memory.c
+// it prints the expected and the actual value, and its exit status is 1 until they are equal. It
+// also writes the folder of tests for students.
 package reproduce
 
 import (
@@ -14,11 +14,10 @@ import (
 	"llmmemory/internal/grade/compare"
 )
 
-// A world is what is expected at one point of a trace.
+// A world is the expected state at one point of a trace.
 type world struct{ *oracle.World }
 
-// ids are those of the sequences of an engine in the order of the list, as C has
-// them.
+// ids returns the sequence ids of an engine in the order of the list, as C literals.
 func (w *world) ids(engine int) []string {
 	var all []string
 	e := w.Engines[engine]
@@ -31,8 +30,8 @@ func (w *world) ids(engine int) []string {
 	return all
 }
 
-// Program returns the text. Its last call is the one that the difference is in. It
-// is "" where the machine has no memory to work out what is expected.
+// Program returns a program whose last call shows the difference. It is "" if there is no memory
+// to compute the expected state.
 func Program(name string, ops []trace.Op, d *compare.Difference) string {
 	expected, err := oracle.New()
 	if err != nil {
@@ -85,7 +84,7 @@ func head(name string, ops []trace.Op) string {
 	return b.String()
 }
 
-// comment keeps a text from ending a comment.
+// comment removes the end of a comment from a text.
 func comment(text string) string { return strings.ReplaceAll(text, "*/", "* /") }
 
 func sizes(ops []trace.Op) (most [trace.Engines]int32) {
@@ -111,7 +110,7 @@ func pools(ops []trace.Op) string {
 	return b.String()
 }
 
-// fills sets the bytes of the pools where they matter, as the grader does.
+// fills sets the bytes of the pools if they matter, as the grader does.
 func fills(ops []trace.Op, d *compare.Difference) string {
 	var b strings.Builder
 	for engine, size := range sizes(ops) {
@@ -122,7 +121,7 @@ func fills(ops []trace.Op, d *compare.Difference) string {
 	return b.String()
 }
 
-// statements makes a step in the expected world and returns it in C.
+// statements plays a step in the expected world and returns it in C.
 func (w *world) statements(op trace.Op) []string {
 	if !op.Given && !op.Kind.Outside() {
 		w.Play(op)
@@ -135,7 +134,7 @@ func (w *world) statements(op trace.Op) []string {
 	return all
 }
 
-// changed is a write of the tester's in C.
+// changed returns one of the tester's writes in C.
 func changed(c oracle.Change) string {
 	e, a := fmt.Sprintf("e[%d]", c.Engine), literal(c.A)
 	switch c.Kind {

@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/course/trace"
 )
 
-// Statement is one step in C. INT_MIN has no literal.
+// Statement returns one step in C. INT_MIN has no literal in C.
 func Statement(op trace.Op) string {
 	engine := fmt.Sprintf("e[%d]", op.Engine)
 	if op.Engine == trace.None {
@@ -54,7 +54,7 @@ func Statement(op trace.Op) string {
 	}
 }
 
-// poolOf is the pool of an Init and its size. A large one is reserved, not filled.
+// poolOf returns the pool of an Init and its size. A large one is allocated, not filled.
 func poolOf(op trace.Op) string {
 	if op.Large() {
 		return fmt.Sprintf("malloc((size_t)%d), (size_t)%d", op.Pool(), op.Pool())
@@ -62,7 +62,7 @@ func poolOf(op trace.Op) string {
 	return fmt.Sprintf("pool%d, %s", op.Engine, literal(op.A))
 }
 
-// many is a step of several calls as a loop, which counts those that succeed.
+// many returns a step of several calls as a loop, which may count those that succeed.
 func many(op trace.Op, counted bool) string {
 	engine := fmt.Sprintf("e[%d]", op.Engine)
 	if op.Engine == trace.None {

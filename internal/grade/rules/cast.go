@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/ctree"
 )
 
-// casts: handout, part 2, the danger zone.
+// casts checks the handout's part 2, the danger zone: a list node is not a Sequence.
 func (p *program) casts() {
 	for _, api := range six {
 		for _, f := range p.reached(api.name) {
@@ -27,7 +27,7 @@ func (p *program) casts() {
 				switch {
 				case e.Op == ctree.Cast && e.Type.Stars == 1 && e.Type.Base == "Sequence":
 					look(e.Type, e.Args[0])
-				case e.Op == ctree.Cast: // what is cast on is not used as a Sequence
+				case e.Op == ctree.Cast: // a further cast follows
 					return e.Args[0].Op != ctree.Cast
 				case e.Op == ctree.Assign && e.Operator == "=":
 					look(e.Args[0].Type, e.Args[1])
@@ -38,8 +38,8 @@ func (p *program) casts() {
 	}
 }
 
-// node tells whether an expression is the address of a list node as it is, not
-// one that an offset has been taken from.
+// node reports whether an expression is the address of a list node from which no offset has been
+// subtracted.
 func (p *program) node(e *ctree.Expr) bool {
 	e = e.Bare()
 	if e == nil || !e.Type.Is(1, "list_node") {
@@ -59,7 +59,8 @@ func (p *program) node(e *ctree.Expr) bool {
 	return false
 }
 
-// fromList: what a node pointer is given without arithmetic or a call.
+// fromList reports whether an expression is the next or prev of a node, without arithmetic or a
+// call.
 func (p *program) fromList(e *ctree.Expr) bool {
 	return e.IsZero() || !mentions(e, func(part *ctree.Expr) bool { return part.Op == ctree.Arithmetic || part.Op == ctree.Call })
 }

@@ -1,9 +1,9 @@
-// Package rules checks the text of a submission for what the handout requires (MUST) or
-// forbids, and for nothing else: the other stages check what a submission
-// does. A rule that does not understand some code reports nothing.
+// Package rules checks the text of a submission for what the handout requires (MUST) or forbids,
+// and for nothing else: other stages check what a submission does. A rule reports nothing about
+// code that it does not understand.
 //
-// A rule costs points only if breaking it contradicts a sentence of the handout whatever the
-// program does. If a program that breaks it may still be right, it is advice.
+// Breaking a rule costs points only if it contradicts a sentence of the handout whatever the
+// program does. If the program may still be right, it is advice.
 //
 // The text is parsed in a separate process (Serve), because it can be written so that
 // it exhausts the memory and stack of the parser.
@@ -26,22 +26,22 @@ import (
 	"llmmemory/internal/grade/limitedbuffer"
 )
 
-// A Breach is a sentence of the handout that the text contradicts.
+// A Breach is a contradiction to a sentence of the handout.
 type Breach struct {
 	Rule     string // null_check_first, memset_pool, l1_break, l2_break, l1_all_slots, free_pool, node_cast
 	Sentence string // of the handout
-	Function string // in which the line is
+	Function string // the function that contains the line
 	Line     int    // of llm_memory.c
 	Message  string
-	Advice   bool // costs nothing
+	Advice   bool // it costs nothing
 	Task     int  // of the handout, 1 to 5
 }
 
-// ErrUnread is wrapped when a text could not be analysed, be it beyond the parser
-// or beyond the limits. That is no fault of the submission.
+// ErrUnread is wrapped if a text could not be analysed because of the parser or the limits. That
+// is no fault of the submission.
 var ErrUnread = errors.New("llm_memory.c was not read for the static rules")
 
-// patience is the processor time of the reader (cputime.Meter): a hundred times what a
+// patience limits the processor time of the reader (cputime.Meter): a hundred times what a
 // submission takes.
 var patience = 10 * time.Second
 
@@ -50,7 +50,7 @@ const (
 	mostSaid   = 4 << 10
 )
 
-// A request is what the child is told, an answer what it says.
+// A request is sent to the child process, and an answer is its reply.
 type request struct {
 	Compiler ctree.Compiler
 	Header   []byte
@@ -62,11 +62,10 @@ type answer struct {
 	Error    string
 }
 
-// courseC is C as the flags of the course have it.
+// courseC describes C as compiled with the flags of the course.
 var courseC = sync.OnceValues(func() (ctree.Compiler, error) { return ctree.AskCompiler("-std=c11", "-O2") })
 
-// Check reads a submission that the compiler has accepted. The program must
-// call Serve first.
+// Check checks a submission that the compiler has accepted. The program must call Serve first.
 func Check(source []byte) ([]Breach, error) {
 	compiler, err := courseC()
 	if err != nil {

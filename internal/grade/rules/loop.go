@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/ctree"
 )
 
-// loops: handout, task 2, the critical traversal rule. It is about free_sequence,
-// so that the same in fork_sequence or llm_destroy is advice, as are loops that
-// end at an unmapped block or at kv_count.
+// loops checks the critical traversal rule of the handout's task 2. The rule is about
+// free_sequence, so a breach in fork_sequence or llm_destroy is advice, as are loops that end at
+// an unmapped block or at kv_count.
 func (p *program) loops() {
 	for _, api := range []struct {
 		name   string
@@ -34,8 +34,8 @@ func (p *program) loops() {
 	}
 }
 
-// breach is what is said of a loop that ends early in free_sequence or, as advice, in
-// another function, whose sentences are l1 and l2. It is nil if nothing is said.
+// breach returns the Breach for a loop that ends early in free_sequence or, as advice, in
+// another function, whose sentences are l1 and l2. It is nil if there is nothing to report.
 func (l early) breach(frees bool, l1, l2 string) *Breach {
 	b := &Breach{Rule: l.rule, Line: l.line, Advice: true}
 	switch l.rule {
@@ -56,8 +56,8 @@ func (l early) breach(frees bool, l1, l2 string) *Breach {
 	return b
 }
 
-// A loopReader looks for loops over the tables of a sequence, in which counts are
-// changed or memory is freed, that may end early.
+// A loopReader finds loops over the tables of a sequence that change counts or free memory and
+// may end early.
 type loopReader struct {
 	*program
 	early []early
@@ -85,7 +85,7 @@ func (r *loopReader) loop(l *ctree.Stmt, around []*ctree.Stmt) {
 		return
 	}
 	steps := r.changed(l, nil)
-	for _, outer := range around { // a loop inside one that goes on with the same index
+	for _, outer := range around { // the outer loop uses the same index
 		for v := range r.changed(outer, l) {
 			delete(steps, v)
 		}
@@ -108,8 +108,8 @@ func (r *loopReader) loop(l *ctree.Stmt, around []*ctree.Stmt) {
 	}
 }
 
-// leaving finds, among the statements that every turn of the loop comes to, those
-// that leave it where something is absent.
+// leaving finds the statements, among those that every turn of the loop reaches, that leave the
+// loop where something is absent.
 func (r *loopReader) leaving(l *ctree.Stmt, body []*ctree.Stmt, t tester, rule string) {
 	for _, s := range body {
 		switch s.Kind {
@@ -126,7 +126,7 @@ func (r *loopReader) leaving(l *ctree.Stmt, body []*ctree.Stmt, t tester, rule s
 	}
 }
 
-// leaves is the line of a statement that ends the loop; 0: there is none.
+// leaves returns the line of a statement that ends the loop, or 0.
 func leaves(l *ctree.Stmt, body []*ctree.Stmt) int {
 	for _, s := range body {
 		switch s.Kind {
@@ -150,7 +150,7 @@ func leaves(l *ctree.Stmt, body []*ctree.Stmt) int {
 	return 0
 }
 
-// A tester knows what an expression says of something that may be absent.
+// A tester reports what an expression says about something that may be absent.
 type tester struct {
 	at func(*ctree.Expr) (whenAbsent, whenPresent bool)
 }
@@ -191,8 +191,8 @@ func (t tester) falseWhenAbsent(e *ctree.Expr) bool {
 	return false
 }
 
-// nullSlot: "slot == NULL" and "slot != NULL", for a slot that the loop steps
-// through and does not fill.
+// nullSlot recognises "slot == NULL" and "slot != NULL" for a slot that the loop steps through
+// and does not fill.
 func (r *loopReader) nullSlot(e *ctree.Expr, steps map[*ctree.Var]bool, l *ctree.Stmt) (absent, present bool) {
 	slot := e
 	if e.Op == ctree.Compare {
@@ -206,7 +206,7 @@ func (r *loopReader) nullSlot(e *ctree.Expr, steps map[*ctree.Var]bool, l *ctree
 	return e.Op == ctree.Compare && e.Operator == "==", e.Op != ctree.Compare || e.Operator == "!="
 }
 
-// other is what is compared with NULL.
+// other returns the operand that is compared with NULL.
 func other(e *ctree.Expr) *ctree.Expr {
 	switch {
 	case e.Args[1].IsZero():
@@ -217,8 +217,8 @@ func other(e *ctree.Expr) *ctree.Expr {
 	return nil
 }
 
-// slot: table[i] or *table of an int **, or a variable that is given one, where
-// the loop steps through the table.
+// slot recognises table[i], *table of an int **, and a variable assigned from one, where the
+// loop steps through the table.
 func (r *loopReader) slot(e *ctree.Expr, steps map[*ctree.Var]bool, depth int) bool {
 	e = e.Bare()
 	if e == nil || !e.Type.Is(1, "int") || depth > 3 {
@@ -233,7 +233,7 @@ func (r *loopReader) slot(e *ctree.Expr, steps map[*ctree.Var]bool, depth int) b
 	return false
 }
 
-// every tells whether a variable is assigned to, and nothing but what is.
+// every reports whether a variable is assigned to, and all assignments satisfy is.
 func (r *loopReader) every(v *ctree.Var, is func(*ctree.Expr) bool) bool {
 	for _, a := range r.assigned[v] {
 		if !a.value.IsZero() && !is(a.value) {
@@ -243,8 +243,7 @@ func (r *loopReader) every(v *ctree.Var, is func(*ctree.Expr) bool) bool {
 	return len(r.assigned[v]) > 0
 }
 
-// fills tells whether the loop itself gives the slot its value, as one that
-// allocates does.
+// fills reports whether the loop itself sets the slot, as a loop that allocates does.
 func fills(l *ctree.Stmt, slot *ctree.Expr) (found bool) {
 	ctree.Exprs(l.Body, func(e *ctree.Expr) bool {
 		found = found || e.Op == ctree.Assign && same(e.Args[0], slot) && !e.Args[1].IsZero() && slot.Op != ctree.Name
@@ -258,7 +257,7 @@ func same(a, b *ctree.Expr) bool {
 		slices.EqualFunc(a.Args, b.Args, same)
 }
 
-// unmapped: "entry == -1" and "entry != -1", in their spellings.
+// unmapped recognises "entry == -1" and "entry != -1" in their spellings.
 func (r *loopReader) unmapped(e *ctree.Expr, steps map[*ctree.Var]bool) (absent, present bool) {
 	if e.Op != ctree.Compare || !r.entry(e.Args[0], steps, 0) {
 		return false, false
@@ -270,7 +269,7 @@ func (r *loopReader) unmapped(e *ctree.Expr, steps map[*ctree.Var]bool) (absent,
 		minusOne && (e.Operator == "!=" || e.Operator == ">") || zero && e.Operator == ">="
 }
 
-// entry: an int of an L2 table, or a variable that is given one.
+// entry recognises an int of an L2 table and a variable assigned from one.
 func (r *loopReader) entry(e *ctree.Expr, steps map[*ctree.Var]bool, depth int) bool {
 	e = e.Bare()
 	if e == nil || !e.Type.Is(0, "int") || depth > 3 {
@@ -286,7 +285,7 @@ func (r *loopReader) entry(e *ctree.Expr, steps map[*ctree.Var]bool, depth int) 
 	return false
 }
 
-// changed is the variables that a loop steps, apart from what one inside it does.
+// changed returns the variables that a loop steps, without those of an inner loop.
 func (r *loopReader) changed(l, apart *ctree.Stmt) map[*ctree.Var]bool {
 	all := map[*ctree.Var]bool{}
 	note := func(e *ctree.Expr) bool {
@@ -309,8 +308,8 @@ func (r *loopReader) changed(l, apart *ctree.Stmt) map[*ctree.Var]bool {
 	return all
 }
 
-// matters tells whether memory is freed or counts are touched, here or in what is
-// called.
+// matters reports whether memory is freed or counts are changed, directly or in a called
+// function.
 func (r *loopReader) matters(body []*ctree.Stmt, seen []string) (found bool) {
 	ctree.Exprs(body, func(e *ctree.Expr) bool {
 		found = found || e.Field == "ref_count" || e.Op == ctree.Call && slices.Contains(releases, e.Func)
@@ -322,7 +321,7 @@ func (r *loopReader) matters(body []*ctree.Stmt, seen []string) (found bool) {
 	return found
 }
 
-// counted tells whether an expression depends on kv_count.
+// counted reports whether an expression depends on kv_count.
 func (r *loopReader) counted(e *ctree.Expr, depth int) bool {
 	return depth < 4 && mentions(e, func(part *ctree.Expr) bool {
 		if part.Field == "kv_count" {
@@ -332,7 +331,7 @@ func (r *loopReader) counted(e *ctree.Expr, depth int) bool {
 	})
 }
 
-// indexes tells whether a loop steps through an L1 table.
+// indexes reports whether a loop steps through an L1 table.
 func (r *loopReader) indexes(l *ctree.Stmt, steps map[*ctree.Var]bool) (found bool) {
 	ctree.Exprs(l.Body, func(e *ctree.Expr) bool {
 		found = found || e.Op != ctree.Name && r.slot(e, steps, 0)

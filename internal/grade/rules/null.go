@@ -7,9 +7,8 @@ import (
 	"llmmemory/internal/ctree"
 )
 
-// nullFirst: handout, global constraint 1. It costs points to look into the
-// engine before it is compared with NULL; a comparison that only comes late is
-// advice.
+// nullFirst checks global constraint 1 of the handout. It costs points to access the engine
+// before it is compared with NULL; a comparison that only comes late is advice.
 func (p *program) nullFirst() {
 	r := nullReader{p, map[paramOf]outcome{}}
 	for _, api := range six {
@@ -33,7 +32,7 @@ func (p *program) nullFirst() {
 	}
 }
 
-// An outcome is what happens first to a pointer, and the line where it does.
+// An outcome is what first happens to a pointer, and the line.
 type outcome struct {
 	what happening
 	line int
@@ -43,8 +42,8 @@ type happening int
 
 const (
 	nothing happening = iota
-	tested            // compared with NULL
-	used              // what it points to is looked at
+	tested            // it is compared with NULL
+	used              // its target is accessed
 	unclear
 )
 
@@ -63,7 +62,7 @@ func (r *nullReader) param(f *ctree.Function, i int) outcome {
 	if o, found := r.known[key]; found {
 		return o
 	}
-	r.known[key] = outcome{} // of a recursive call
+	r.known[key] = outcome{} // for recursive calls
 	o := r.follow(f, i).stmts(f.Body)
 	r.known[key] = o
 	return o
@@ -73,8 +72,7 @@ func (r *nullReader) follow(f *ctree.Function, i int) *follower {
 	return &follower{r, map[*ctree.Var]bool{f.Params[i]: true}}
 }
 
-// before is the first statement of those in front of the test that does
-// something.
+// before returns the first statement in front of the test that has an effect.
 func (r *nullReader) before(f *ctree.Function) *ctree.Stmt {
 	names := r.follow(f, 0)
 	var before *ctree.Stmt
@@ -98,8 +96,8 @@ func acts(s *ctree.Stmt) bool {
 	})
 }
 
-// A follower goes through a function in the order of execution, as far as that
-// can be seen, with the names that the pointer has.
+// A follower reads a function in the order of execution, as far as that can be seen. It knows
+// the names of the pointer.
 type follower struct {
 	*nullReader
 	names map[*ctree.Var]bool
@@ -114,7 +112,7 @@ func (f *follower) stmts(all []*ctree.Stmt) outcome {
 	return outcome{}
 }
 
-// first is the first of some that is something.
+// first returns the first outcome that is not nothing.
 func first(parts ...func() outcome) outcome {
 	for _, part := range parts {
 		if o := part(); o.what != nothing {
@@ -143,13 +141,13 @@ func (f *follower) stmt(s *ctree.Stmt) outcome {
 		func() outcome { return f.stmts(s.Else) }, func() outcome { return f.expr(s.Step) })
 }
 
-// is tells whether an expression is the pointer.
+// is reports whether an expression is the pointer.
 func (f *follower) is(e *ctree.Expr) bool {
 	e = e.Bare()
 	return e != nil && e.Op == ctree.Name && f.names[e.Var]
 }
 
-// truth reads an expression that is taken for true or false.
+// truth follows an expression that is used as a condition.
 func (f *follower) truth(e *ctree.Expr) outcome {
 	if f.is(e) {
 		return outcome{tested, e.Line}
@@ -202,7 +200,7 @@ func (f *follower) expr(e *ctree.Expr) outcome {
 	return outcome{}
 }
 
-// address: &engine->field looks at nothing.
+// address follows &engine->field, which accesses nothing.
 func (f *follower) address(e *ctree.Expr) outcome {
 	place := e
 	for place.Op == ctree.Member {

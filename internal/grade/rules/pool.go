@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/ctree"
 )
 
-// pool: handout, global constraint 4 and task 5.
+// pool checks global constraint 4 and task 5 of the handout.
 func (p *program) pool() {
 	r := &poolReader{p, map[*ctree.Function]*summary{}, nil}
 	for _, api := range six {
@@ -39,15 +39,15 @@ func (p *program) pool() {
 	}
 }
 
-// An origin is what a pointer is known to lead into: the pool, or what some of
-// the parameters of its function (a bit for each) lead to.
+// An origin is where a pointer is known to lead: into the pool, or wherever some parameters of
+// its function lead (a bit for each).
 type origin struct {
-	anything bool // NULL, or the variable itself: says nothing
+	anything bool // NULL or the variable itself: no information
 	pool     bool
 	params   uint64
 }
 
-// both is what is true of each of two.
+// both returns what is true of both.
 func (o origin) both(other origin) origin {
 	switch {
 	case o.anything:
@@ -58,17 +58,17 @@ func (o origin) both(other origin) origin {
 	return origin{pool: o.pool && other.pool, params: o.params & other.params}
 }
 
-// An effect is a memset or a free of what a pointer leads to.
+// An effect is a memset or a free of a pointer's target.
 type effect struct {
 	frees     bool
 	on        origin
 	in        *ctree.Function
 	line      int
-	perhaps   bool // not in every call of the function
-	elsewhere bool // that a function called by it decides
+	perhaps   bool // it does not happen in every call of the function
+	elsewhere bool // a called function decides
 }
 
-// A summary is what callers have to know of a function.
+// A summary is what callers need to know about a function.
 type summary struct {
 	returns origin
 	effects []effect
@@ -85,7 +85,7 @@ func (r *poolReader) function(f *ctree.Function) *summary {
 		return s
 	}
 	s := &summary{returns: origin{anything: true}}
-	r.known[f] = s // of a recursive call
+	r.known[f] = s // for recursive calls
 	ctree.Stmts(f.Body, func(st *ctree.Stmt) bool {
 		if st.Kind == ctree.Return && st.Expr != nil {
 			s.returns = s.returns.both(r.value(f, st.Expr))
@@ -99,8 +99,8 @@ func (r *poolReader) function(f *ctree.Function) *summary {
 	return s
 }
 
-// stmts collects effects. Behind an if that returns with success, and within any
-// if but one for NULL, they do not happen in every call.
+// stmts collects effects. Effects behind an if that returns with success, and within any if
+// except one for NULL, do not happen in every call.
 func (r *poolReader) stmts(f *ctree.Function, s *summary, body []*ctree.Stmt, perhaps bool) {
 	for _, st := range body {
 		for _, e := range []*ctree.Expr{st.Cond, st.Step, st.Expr} {
@@ -114,7 +114,7 @@ func (r *poolReader) stmts(f *ctree.Function, s *summary, body []*ctree.Stmt, pe
 	}
 }
 
-// guards: a condition on pointers only.
+// guards reports whether a condition is about pointers only.
 func guards(cond *ctree.Expr) bool {
 	return !mentions(cond, func(e *ctree.Expr) bool {
 		return e.Op == ctree.Call || e.Op == ctree.Name && (e.Type.Stars == 0 || e.Type.Array)
@@ -153,7 +153,7 @@ func (r *poolReader) expr(f *ctree.Function, s *summary, e *ctree.Expr, perhaps 
 		}
 		if callee := r.p.functions[e.Func]; callee != nil {
 			for _, inner := range r.function(callee).effects {
-				if !inner.on.pool { // it is the caller who says where
+				if !inner.on.pool { // the caller decides where
 					inner.on = r.passed(f, e, inner.on)
 					inner.in, inner.line = f, e.Line
 				}
@@ -166,7 +166,7 @@ func (r *poolReader) expr(f *ctree.Function, s *summary, e *ctree.Expr, perhaps 
 	})
 }
 
-// passed is an origin in terms of the caller.
+// passed returns an origin in terms of the caller.
 func (r *poolReader) passed(f *ctree.Function, call *ctree.Expr, o origin) origin {
 	all := origin{}
 	for i, arg := range call.Args {
@@ -178,7 +178,7 @@ func (r *poolReader) passed(f *ctree.Function, call *ctree.Expr, o origin) origi
 	return all
 }
 
-// value is what an expression leads into, if it is a pointer.
+// value returns where an expression leads, if it is a pointer.
 func (r *poolReader) value(f *ctree.Function, e *ctree.Expr) origin {
 	if e.IsZero() {
 		return origin{anything: true}
@@ -229,7 +229,7 @@ func (r *poolReader) value(f *ctree.Function, e *ctree.Expr) origin {
 	return origin{}
 }
 
-// place is what the address of an expression leads into.
+// place returns where the address of an expression leads.
 func (r *poolReader) place(f *ctree.Function, e *ctree.Expr) origin {
 	switch e.Op {
 	case ctree.Index, ctree.Deref, ctree.Arrow:
@@ -240,7 +240,7 @@ func (r *poolReader) place(f *ctree.Function, e *ctree.Expr) origin {
 	return origin{}
 }
 
-// variable holds what all assignments to it have in common.
+// variable returns what all assignments to a variable have in common.
 func (r *poolReader) variable(f *ctree.Function, v *ctree.Var) origin {
 	if v == nil || slices.Contains(r.reading, v) {
 		return origin{anything: v != nil}

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/ctree"
 )
 
-// six are the functions of the handout in the order of their tasks.
+// six lists the functions of the handout in the order of their tasks.
 var six = []struct {
 	name string
 	task int
@@ -15,14 +15,14 @@ var six = []struct {
 	{"llm_init", 1}, {"create_sequence", 2}, {"free_sequence", 2}, {"fork_sequence", 3}, {"append_kv", 4}, {"llm_destroy", 5},
 }
 
-// A program is the functions of a submission, and what is found in them.
+// A program is the functions of a submission, with the breaches found in them.
 type program struct {
 	functions map[string]*ctree.Function
 	assigned  map[*ctree.Var][]assignment
 	breaches  []Breach
 }
 
-// An assignment gives a variable a value, with "=" or where it is declared.
+// An assignment sets a variable, with "=" or in its declaration.
 type assignment struct {
 	in    *ctree.Function
 	value *ctree.Expr
@@ -56,10 +56,10 @@ func (p *program) assignments(f *ctree.Function) {
 	})
 }
 
-// most is how many breaches are enough.
+// most limits the number of breaches.
 const most = 50
 
-// report keeps one breach per rule and line, rather one that costs than advice.
+// report keeps one breach per rule and line, preferring one that costs points.
 func (p *program) report(b Breach) {
 	same := slices.IndexFunc(p.breaches, func(o Breach) bool { return o.Rule == b.Rule && o.Line == b.Line })
 	if same < 0 {
@@ -71,8 +71,8 @@ func (p *program) report(b Breach) {
 	}
 }
 
-// reached is a function and all that it calls or names, in the order of their
-// lines. What is called through a pointer from elsewhere is not seen.
+// reached returns a function and all that it calls or names, in the order of their lines. Calls
+// through pointers from elsewhere are not seen.
 func (p *program) reached(name string) []*ctree.Function {
 	var all []*ctree.Function
 	var reach func(string)
@@ -94,7 +94,7 @@ func (p *program) reached(name string) []*ctree.Function {
 	return all
 }
 
-// mentions tells whether an expression has a part for which is says true.
+// mentions reports whether is returns true for a part of an expression.
 func mentions(e *ctree.Expr, is func(*ctree.Expr) bool) (found bool) {
 	e.Visit(func(part *ctree.Expr) bool {
 		found = found || is(part)

@@ -11,11 +11,10 @@ import (
 	"llmmemory/internal/ctree"
 )
 
-// word makes the grader's program a reader. Nobody calls it so.
+// word is the argument that makes the grader's program a reader.
 const word = "llmgrade-reads"
 
-// Serve has to be called first in main. In a process that
-// Check started it never returns.
+// Serve must be called first in main. In a process that Check has started it never returns.
 func Serve() {
 	if len(os.Args) != 1 || os.Args[0] != word {
 		return
@@ -27,13 +26,13 @@ func Serve() {
 	os.Exit(0)
 }
 
-// What a reader may use. Its stack is part of its data.
+// Limits of a reader. Its stack is part of its data.
 var limits = []struct {
 	resource int
 	most     uint64
 }{
 	{unix.RLIMIT_DATA, 1 << 30},
-	{unix.RLIMIT_CPU, 3600}, // the grader is there before
+	{unix.RLIMIT_CPU, 3600}, // the grader ends it before
 	{unix.RLIMIT_FSIZE, 0},
 	{unix.RLIMIT_CORE, 0},
 }

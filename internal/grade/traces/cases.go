@@ -19,12 +19,12 @@ type Case struct {
 	Task     int // of the handout, 1 to 5
 	Name     string
 	Sentence string // of the handout
-	Advice   bool   // the handout does not ask for it: no points
+	Advice   bool   // the handout does not ask for it; it gives no points
 	Ops      []trace.Op
-	Real     []trace.Kind // the functions that it is for; the tester does the work of the others
-	Refuses  bool         // all that is asked of them is to refuse
-	Shape    bool         // it asks for allocations, not for what is in them
-	Sweep    bool         // long: it is played once, and not under Memcheck
+	Real     []trace.Kind // the functions under test
+	Refuses  bool         // they only have to refuse
+	Shape    bool         // it tests how memory is allocated, not its content
+	Sweep    bool         // it is long: it is played once
 }
 
 //go:embed task*.trace
@@ -63,10 +63,10 @@ func Directed() ([]Case, error) {
 	return all, nil
 }
 
-// functions are those of each task.
+// functions lists the functions of each task.
 var functions = map[int][]trace.Kind{1: {trace.Init}, 2: {trace.Create}, 3: {trace.Fork}, 4: {trace.Append}, 5: {trace.Destroy}}
 
-// complete fills in what follows from the name and the steps.
+// complete sets the fields that follow from the name and the steps.
 func (c *Case) complete() error {
 	c.Real = functions[c.Task]
 	switch {

@@ -28,7 +28,7 @@ type generator struct {
 	outside bool
 }
 
-// add makes one step, or as many appends in a row as it takes to change blocks.
+// add adds one step, or enough appends in a row to change blocks.
 func (g *generator) add(engine int) {
 	op := trace.Op{Engine: engine, A: g.id()}
 	switch n := g.IntN(100); {
@@ -43,7 +43,7 @@ func (g *generator) add(engine int) {
 	case n < 66 && g.outside:
 		op.Kind, op.B, op.C = trace.Move, int32(g.IntN(16)), int32(g.IntN(4))
 	case n < 70 && g.outside:
-		op.Kind, op.B = trace.Relocate, []int32{0, 1, 16, 17}[g.IntN(4)] // a short sequence has no other tables
+		op.Kind, op.B = trace.Relocate, []int32{0, 1, 16, 17}[g.IntN(4)] // short sequences have no other tables
 	case n < 72 && g.outside:
 		op.Kind, op.B = trace.Rename, g.id()
 	case n < 73 && g.outside:
@@ -59,7 +59,7 @@ func (g *generator) add(engine int) {
 	g.ops = append(g.ops, op)
 }
 
-// id is one of a few, so that calls meet; now and then an unusual one.
+// id returns one of a few ids, so that calls collide, or rarely an unusual one.
 func (g *generator) id() int32 {
 	if g.IntN(16) == 0 {
 		return []int32{0, -1, -2147483648, 2147483647}[g.IntN(4)]
@@ -67,7 +67,7 @@ func (g *generator) id() int32 {
 	return int32(g.IntN(12)) - 2
 }
 
-// length is small, around a block's or a table's end, or too much.
+// length returns a small length, one near the end of a block or a table, or too much.
 func (g *generator) length() int32 {
 	switch g.IntN(8) {
 	case 0:

@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/course/trace"
 )
 
-// A sweep goes through all values of something that a mistake may be about: each
-// position, each number of sharers, each size. The tester builds the states.
+// A sweep tests all values of something: each position, each number of sharers, each size. The
+// tester builds the states.
 type sweep struct{ ops []trace.Op }
 
 func (s *sweep) add(kind trace.Kind, engine int, numbers ...int) {
@@ -22,7 +22,7 @@ func (s *sweep) add(kind trace.Kind, engine int, numbers ...int) {
 	s.ops = append(s.ops, op)
 }
 
-// on starts an engine over n blocks, in place of the one that was there.
+// on starts an engine over n blocks, in place of the one before.
 func (s *sweep) on(blocks int) {
 	if len(s.ops) > 0 {
 		s.add(trace.Destroy, 0)
@@ -52,7 +52,7 @@ var idsAlike = []int{1, 257, 65537, 16777217, 16777216, -1, -65535, -2147483647,
 // boundaries of one sequence.
 var boundaries = []int{0, 1, 14, 15, 16, 17, 31, 32, 127, 128, 239, 240, 241, 254, 255}
 
-// sweeps are all of them, by name and sentence.
+// sweeps lists all sweeps, with name and sentence.
 var sweeps = []struct {
 	task           int
 	name, sentence string
@@ -88,7 +88,7 @@ var sweeps = []struct {
 	{5, "task5_any_number_of_sequences", handout.DestroyAll, destroyMany},
 }
 
-// sweepCases are the sweeps of one task.
+// sweepCases returns the sweeps of one task.
 func sweepCases(task int) ([]Case, error) {
 	var all []Case
 	for _, from := range sweeps {

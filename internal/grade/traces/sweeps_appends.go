@@ -35,7 +35,7 @@ func copySharers(s *sweep) {
 	}
 }
 
-// mapPositions appends where no block is mapped and where one of its own is.
+// mapPositions appends where no block is mapped, and where an exclusive one is.
 func mapPositions(s *sweep) {
 	s.on(258)
 	s.create(1, 4096)
@@ -108,7 +108,7 @@ func lastBlocks(s *sweep) {
 		s.create(1, 16*n-3)
 		s.fork(1, 2)
 		s.append(1, 4) // the last block, as a copy
-		s.append(2, 5) // which needs none
+		s.append(2, 5) // it needs no new block
 		s.append(1, 6)
 		s.on(n)
 		s.create(1, 16*n-2)

@@ -18,18 +18,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Look is how a page is looked at.
+// A Look is how a page is viewed.
 type Look struct {
 	Width    int64 // CSS pixels; less than 600 is a phone
 	Dark     bool
 	Still    bool // prefers-reduced-motion
-	NoScript bool // of the page: what a test evaluates runs all the same
+	NoScript bool // the page's scripts are off; what a test evaluates still runs
 	Fragment string
 }
 
-// Open shows a file in a tab of its own. At the end of the test the tab has asked
-// for nothing but the file, and next, which are the files that the test goes on to;
-// and it has complained about nothing.
+// Open shows a file in a new tab. At the end of the test Open checks that the tab has requested
+// nothing but the file and next, which are files that the test visits later, and has complained
+// about nothing.
 func Open(t testing.TB, in context.Context, file string, l Look, next ...string) context.Context {
 	t.Helper()
 	address := url.URL{Scheme: "file", Path: file}
@@ -42,8 +42,8 @@ func Open(t testing.TB, in context.Context, file string, l Look, next ...string)
 	})
 }
 
-// OpenLive shows the page of a server in a tab of its own. At the end of the test the
-// tab has asked nobody but this server, and has complained about nothing.
+// OpenLive shows the page of a server in a new tab. At the end of the test it checks that the
+// tab has requested nothing from others and has complained about nothing.
 func OpenLive(t testing.TB, in context.Context, address string, l Look) context.Context {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -57,12 +57,12 @@ func OpenLive(t testing.TB, in context.Context, address string, l Look) context.
 	})
 }
 
-// visit shows an address; check sees what was asked for when the test ends.
+// visit shows an address; check gets the requests when the test ends.
 func visit(t testing.TB, in context.Context, address url.URL, l Look, check func(asked []string)) context.Context {
 	t.Helper()
 	tab, cancel := chromedp.NewContext(in)
 	t.Cleanup(cancel)
-	tab, stop := context.WithTimeout(tab, 20*time.Minute) // no measure of speed
+	tab, stop := context.WithTimeout(tab, 20*time.Minute) // does not measure speed
 	t.Cleanup(stop)
 	var seen events
 	require.NoError(t, chromedp.Listen(tab, seen.note))
@@ -82,8 +82,7 @@ func visit(t testing.TB, in context.Context, address url.URL, l Look, check func
 	return tab
 }
 
-// Change looks at the page of a tab in another way: another width, scheme or motion. It
-// does not load the page again.
+// Change changes the width, scheme or motion of a tab without loading the page again.
 func Change(t testing.TB, tab context.Context, l Look) {
 	t.Helper()
 	command(t, tab, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: l.Width, Height: 900, DeviceScaleFactor: 1, Mobile: l.Width < 600})
@@ -99,7 +98,7 @@ func Change(t testing.TB, tab context.Context, l Look) {
 	}})
 }
 
-// events are what a tab asked for, and what it complained about.
+// events are the requests and complaints of a tab.
 type events struct {
 	lock            sync.Mutex
 	asked, problems []string

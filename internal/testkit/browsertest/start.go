@@ -14,15 +14,15 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// browser is the one of all tests of a package: to start it costs more than a test.
+// browser is shared by all tests of a package, because starting it takes longer than a test.
 var browser struct {
 	sync.Mutex
-	tabs context.Context // in which tabs are opened; nil: it does not run
+	tabs context.Context // the context of new tabs; nil: the browser does not run
 	stop func()
 }
 
-// Main runs the tests of a package, and ends the browser that they share. A package
-// whose tests call Start calls it from TestMain.
+// Main runs the tests of a package and then ends the browser. A package whose tests call Start
+// calls Main from TestMain.
 func Main(m *testing.M) (status int) {
 	browser.stop = func() {}
 	status = m.Run()
@@ -30,8 +30,8 @@ func Main(m *testing.M) (status int) {
 	return status
 }
 
-// Start is headless Chromium, with nothing of its own to ask the network. It runs
-// until the tests of the package have ended. A quick run has no browser.
+// Start returns headless Chromium, which itself requests nothing from the network. It runs until
+// the tests of the package have ended. A quick run has no browser.
 func Start(t testing.TB) context.Context {
 	t.Helper()
 	level.SkipQuick(t)

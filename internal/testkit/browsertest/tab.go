@@ -24,7 +24,7 @@ func Run[T any](t testing.TB, tab context.Context, action chromedp.Action[T]) T 
 	return result
 }
 
-// Print shows the page as it will be on paper.
+// Print shows the page as it will be printed.
 func Print(t testing.TB, tab context.Context) {
 	t.Helper()
 	command(t, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
@@ -35,7 +35,7 @@ func RequireFits(t testing.TB, tab context.Context, l Look) {
 	require.LessOrEqual(t, Evaluate[int64](t, tab, `document.documentElement.scrollWidth`), l.Width, "it has to be scrolled sideways")
 }
 
-// Shoot and Keep leave what a human should look at, where PICTURES names a folder.
+// Shoot and Keep write files for a person to look at, if PICTURES names a folder.
 func Shoot(t testing.TB, tab context.Context, name string) {
 	t.Helper()
 	if os.Getenv("PICTURES") != "" {
@@ -50,7 +50,7 @@ func Keep(t testing.TB, name string, bytes []byte) {
 	}
 }
 
-// command is one of the DevTools protocol.
+// command sends a command of the DevTools protocol.
 func command[P any](t testing.TB, tab context.Context, c cdp.Command[P, cdp.Empty], params P) {
 	t.Helper()
 	_, err := chromedp.Call(tab, c, params)

@@ -1,6 +1,6 @@
-// Package corpus is the wrong and the equivalent submissions that graders are
-// tested with: each is the correct one of testdata/submissions with one named
-// change (mutants.txt there explains the format).
+// Package corpus has wrong submissions, and some that are equivalent to the correct one, for
+// tests of graders. Each is the correct one of testdata/submissions with one named change
+// (mutants.txt there explains the format).
 package corpus
 
 import (
@@ -18,22 +18,22 @@ type Mutant struct {
 	hunks    []hunk
 }
 
-// A Kind says who is to notice a Mutant.
+// A Kind says what must detect a Mutant.
 type Kind string
 
 // The kinds.
 const (
-	Wrong      Kind = ""           // by what it does
-	Memcheck   Kind = "memcheck"   // under Memcheck only
-	Rejected   Kind = "rejected"   // by the compiler
-	Unseen     Kind = "llmgrade"   // by llmgrade only
-	Equivalent Kind = "equivalent" // nobody: it is right
+	Wrong      Kind = ""           // its behaviour shows it
+	Memcheck   Kind = "memcheck"   // only Memcheck detects it
+	Rejected   Kind = "rejected"   // the compiler rejects it
+	Unseen     Kind = "llmgrade"   // only llmgrade detects it
+	Equivalent Kind = "equivalent" // nothing: it is right
 )
 
 type hunk struct{ before, after string }
 
-// ErrFormat is wrapped by what is wrong with the table, ErrPlace where a change
-// does not fit the submission it is made to.
+// ErrFormat is wrapped by errors in the table, and ErrPlace if a change does not fit its
+// submission.
 var (
 	ErrFormat = errors.New("not a table of mutants")
 	ErrPlace  = errors.New("the change does not fit")
@@ -61,8 +61,8 @@ func Parse(text string) ([]Mutant, error) {
 	return all, nil
 }
 
-// Typical are the mutants of one run in many: the first of those that the same test
-// must fail for, every fourth that is equivalent, and all others.
+// Typical returns the mutants of an ordinary test run: the first of those that the same test
+// must detect, every fourth equivalent one, and all others.
 func Typical(all []Mutant) (typical []Mutant) {
 	expected, equivalent := map[string]bool{}, 0
 	for _, m := range all {
@@ -83,7 +83,7 @@ func Typical(all []Mutant) (typical []Mutant) {
 	return typical
 }
 
-// Change is a mutant that is not in the table.
+// Change returns a mutant that is not in the table.
 func Change(id, before, after string) Mutant {
 	return Mutant{ID: id, hunks: []hunk{{before, after}}}
 }
@@ -112,7 +112,7 @@ func (m *Mutant) add(line string) bool {
 	return true
 }
 
-// Apply makes the change; every place must be there exactly once.
+// Apply makes the change. Each place must occur exactly once.
 func (m *Mutant) Apply(source string) (string, error) {
 	for _, h := range m.hunks {
 		if n := strings.Count("\n"+source, "\n"+h.before); h.before == "" || h.before == h.after || n != 1 {

@@ -1,5 +1,5 @@
-// Package hangs runs programs for tests, and ends those that hang. It counts processor
-// time, not the clock's: a test must not fail because the machine is busy.
+// Package hangs runs programs for tests and ends those that hang. It measures processor time,
+// because a test must not fail on a busy machine.
 package hangs
 
 import (
@@ -21,11 +21,11 @@ const (
 	busy = 15 * time.Minute
 )
 
-// Err is wrapped when a program was ended because it hangs.
+// Err is wrapped if a program was ended because it hangs.
 var Err = errors.New("it hangs")
 
-// Run is cmd.Run for a program that may hang. It is in a process group of its own,
-// with everything it starts, and ended with it.
+// Run is cmd.Run for a program that may hang. The program is in a new process group, with
+// everything that it starts, which ends with it.
 func Run(cmd *exec.Cmd) error { return run(cmd, idle, busy) }
 
 func run(cmd *exec.Cmd, idle, busy time.Duration) error {
@@ -33,13 +33,13 @@ func run(cmd *exec.Cmd, idle, busy time.Duration) error {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Setpgid = true
-	cmd.WaitDelay = time.Second // for pipes that somebody else holds open
+	cmd.WaitDelay = time.Second // for pipes that other processes keep open
 	if err := cmd.Start(); err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	tick := time.NewTicker(idle / 10) // looking at all processes takes milliseconds
+	tick := time.NewTicker(idle / 10) // reading all processes takes milliseconds
 	defer tick.Stop()
 	used, since := time.Duration(0), time.Now()
 	for {
@@ -58,15 +58,15 @@ func run(cmd *exec.Cmd, idle, busy time.Duration) error {
 	}
 }
 
-// processorTime is what the processes of a group have used, with their children that
-// have ended.
+// processorTime returns the processor time of the processes of a group and of their children
+// that have ended.
 func processorTime(group int) time.Duration {
 	const tick = 10 * time.Millisecond // USER_HZ is 100 wherever Go runs
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	sum := 0
 	for _, name := range stats {
 		stat, _ := os.ReadFile(name)
-		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // a name may have blanks in it
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // a name may have blanks
 		if len(fields) < 15 || string(fields[2]) != strconv.Itoa(group) {
 			continue
 		}

@@ -14,7 +14,7 @@ import (
 // Long reports whether the run is make test-long.
 func Long() bool { return os.Getenv("LLM_TEST_LONG") != "" }
 
-// Pick is normal, or long in make test-long.
+// Pick returns normal, or long in make test-long.
 func Pick[T any](normal, long T) T {
 	if Long() {
 		return long
@@ -22,7 +22,7 @@ func Pick[T any](normal, long T) T {
 	return normal
 }
 
-// SkipQuick ends a test here that make quick leaves out.
+// SkipQuick skips a test in make quick.
 func SkipQuick(t testing.TB) {
 	t.Helper()
 	if testing.Short() {

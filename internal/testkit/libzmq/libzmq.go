@@ -1,4 +1,4 @@
-// Package libzmq gives tests sockets of libzmq, by way of Python.
+// Package libzmq provides sockets of libzmq to tests, through Python.
 package libzmq
 
 import (

@@ -1,5 +1,5 @@
-// Package rapidtest makes packages whose random traffic is cheap try more of it.
-// Only tests import it.
+// Package rapidtest lets packages with cheap random tests run more of them. Only tests import
+// it.
 package rapidtest
 
 import (
@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Main is a TestMain that makes rapid check 1,500 times instead of its default
-// of 100, unless the command line says how often.
+// Main is a TestMain that makes rapid check 1,500 times instead of 100, unless the command line
+// sets a number.
 func Main(m *testing.M) {
 	flag.Parse()
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {

@@ -15,7 +15,7 @@ import (
 type System struct {
 	serve.Scheduler
 	Check func() error
-	Table func(id, sequence int) []int32 // nil: no memory to look at
+	Table func(id, sequence int) []int32 // nil: there is no memory to check
 
 	BlockSize int
 	MaxTokens int
@@ -23,16 +23,16 @@ type System struct {
 	Prompts   int // tokens of the longest prompt
 	Seqs      int // sequences of a request
 	Shared    bool
-	Prefix    []int32 // blocks that hold the beginning of every prompt
-	Stuck     error   // Step may fail so; the next one may be better
+	Prefix    []int32 // blocks with the beginning
+	Stuck     error   // Step may fail with this error
 
 	Refork    func(it *serve.Iteration, id, child, parent int) error // nil: no beams
 	FinishSeq func(id, sequence int) error
-	Live      bool   // whatever is accepted is answered or ignored some time
+	Live      bool   // every accepted request
 	Worker    Worker // nil: a Memory
 }
 
-// traffic is a System and what the model knows of its requests.
+// traffic is a System with the model's knowledge of its requests.
 type traffic struct {
 	*System
 	memory Worker
@@ -44,7 +44,7 @@ type traffic struct {
 type answer struct {
 	prompt, output int
 	seqs           []*sample
-	finished       bool // but perhaps not answered yet
+	finished       bool // perhaps not answered yet
 }
 
 type sample struct {
@@ -103,8 +103,8 @@ func (x *traffic) add(t *rapid.T) {
 	x.next++
 }
 
-// content is the tokens of a request and its answer: its own, or, where prefixes
-// are to meet, one of two beginnings.
+// content returns the tokens of a request and its answer: unique ones, or, for prefix hits, one
+// of two beginnings.
 func (x *traffic) content(t *rapid.T, n int) []int32 {
 	tokens := make([]int32, n)
 	same := 0
@@ -123,7 +123,7 @@ func (x *traffic) content(t *rapid.T, n int) []int32 {
 	return tokens
 }
 
-// begin makes the first tokens those of the prefix.
+// begin sets the first tokens to those of the prefix.
 func (x *traffic) begin(tokens []int32) {
 	for i := range min(len(tokens), len(x.Prefix)*x.BlockSize) {
 		tokens[i] = math.MinInt32
@@ -149,7 +149,7 @@ func (x *traffic) step(t *rapid.T) {
 	x.generate(t)
 }
 
-// write is the model's: keys and values of all scheduled tokens.
+// write does the model's part: keys and values of all scheduled tokens.
 func (x *traffic) write(t *rapid.T) {
 	seen := map[int]bool{}
 	for _, p := range x.it.Prefills {
@@ -190,7 +190,7 @@ func (x *traffic) write(t *rapid.T) {
 	}
 }
 
-// read is the model's attention, when everything is written.
+// read does the model's attention after everything is written.
 func (x *traffic) read(t *rapid.T) {
 	if x.Table == nil {
 		return
@@ -239,7 +239,7 @@ func (x *traffic) generate(t *rapid.T) {
 	for _, d := range x.it.Decodes {
 		token(d.ID)
 	}
-	slices.Reverse(done) // any order will do
+	slices.Reverse(done) // the order does not matter
 	x.finish(t, done)
 	x.refork(t)
 }
@@ -316,7 +316,7 @@ func (x *traffic) refork(t *rapid.T) {
 	x.memory.Apply(&copies)
 	child, parent := a.seqs[1], a.seqs[0]
 	tokens := slices.Clone(child.Tokens)
-	copy(tokens, parent.Tokens[:parent.length-1]) // its next token is its own
+	copy(tokens, parent.Tokens[:parent.length-1]) // its next token is different
 	child.Sequence, child.length = newSequence(tokens), parent.length
 }
 
@@ -327,7 +327,7 @@ func (x *traffic) drain(t *rapid.T) {
 		x.step(t)
 		require.NoError(t, x.Check())
 		if x.it.Idle() {
-			break // and what is left waits for ever
+			break // the rest waits for ever
 		}
 	}
 	if x.Live {

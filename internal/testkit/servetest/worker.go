@@ -1,8 +1,7 @@
-// Package servetest drives schedulers in tests: it is the model and the worker
-// at once. A worker's memory holds, for each slot of each block, a digest of the
-// sequence of tokens up to the one whose keys and values would be there. So
-// after each iteration it can tell whether every sequence attends to its own
-// tokens, whatever was shared, copied, swapped or computed again.
+// Package servetest drives schedulers in tests: it is both the model and the worker. For each
+// slot of each block, a worker's memory has a digest of the sequence of tokens up to the one
+// whose keys and values belong there. So after each iteration it can check that every sequence
+// attends to its own tokens, whatever was shared, copied, swapped or computed again.
 package servetest
 
 import (
@@ -12,7 +11,7 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// A Worker runs the model and holds its memory.
+// A Worker runs the model and has its memory.
 type Worker interface {
 	// Apply makes the copies of an iteration.
 	Apply(*serve.Iteration)
@@ -20,12 +19,11 @@ type Worker interface {
 	// Write computes the tokens [start, end) of a sequence.
 	Write(table []int32, q *Sequence, start, end int) error
 
-	// Read says which of the tokens [start, end) is not what the sequence has
-	// there.
+	// Read reports which of the tokens [start, end) is not the one that the sequence has there.
 	Read(table []int32, q *Sequence, start, end int) error
 }
 
-// A Sequence is tokens and the digests of each of its beginnings.
+// A Sequence is tokens, with the digests of all its prefixes.
 type Sequence struct {
 	Tokens []int32
 	sums   []uint64
@@ -33,13 +31,13 @@ type Sequence struct {
 
 func newSequence(tokens []int32) *Sequence { return &Sequence{tokens, Digests(tokens)} }
 
-// Memory is the Worker without a model: the blocks of both devices hold digests.
+// Memory is a Worker without a model: the blocks of both devices contain digests.
 type Memory struct {
 	size     int
 	gpu, cpu map[int32][]uint64
 }
 
-// NewMemory makes blocks of blockSize tokens.
+// NewMemory returns blocks of blockSize tokens.
 func NewMemory(blockSize int) *Memory {
 	return &Memory{blockSize, map[int32][]uint64{}, map[int32][]uint64{}}
 }

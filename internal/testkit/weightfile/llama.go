@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// A Llama is a shape. Weights are random, tokens the bytes and pairs of them.
+// A Llama is the shape of a model. Weights are random; tokens are the bytes and pairs of them.
 type Llama struct {
 	Hidden, Layers, Heads, KVHeads, Inter, Vocab, Context int
 	Type                                                  string // F16, Q8_0 or Q4_0
@@ -56,8 +56,8 @@ func LlamaFile(path string, l Llama) error {
 	return f.Close()
 }
 
-// LlamaHole writes a file of F16 whose weights are a hole, which takes no room on a disk. The tensor
-// called without is left out.
+// LlamaHole writes a file of F16 whose weights are a hole, which takes no space on disk. The
+// tensor called without is left out.
 func LlamaHole(path string, l Llama, without string) error {
 	tensors := slices.DeleteFunc(l.tensors(1), func(t *Tensor) bool { return t.Name == without })
 	header, size := l.header(tensors)
@@ -67,7 +67,7 @@ func LlamaHole(path string, l Llama, without string) error {
 	return os.Truncate(path, int64(header.Len()+size))
 }
 
-// header is what stands before the data, which has size bytes.
+// header returns what comes before the data, which has size bytes.
 func (l *Llama) header(tensors []*Tensor) (header *writer, size int) {
 	header = &writer{}
 	header.begin(l.meta(), len(tensors))
@@ -154,7 +154,7 @@ func (l *Llama) meta() map[string]any {
 	}
 }
 
-// byteTokens are the 256 bytes as byte-level BPE writes them, and pairs of them.
+// byteTokens returns the 256 bytes as byte-level BPE writes them, and pairs of them.
 func byteTokens(n int) (tokens, merges []string) {
 	other := rune(256)
 	for b := range 256 {

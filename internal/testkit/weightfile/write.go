@@ -11,8 +11,8 @@ import (
 	"slices"
 )
 
-// A Tensor is written as it is: Data are the bytes of the file, of which the
-// numbers of GGUF's types and the names of safetensors' say what they mean.
+// A Tensor is written unchanged: Data are the bytes of the file, and Type or DType says what
+// they mean.
 type Tensor struct {
 	Name  string
 	Type  uint32 // GGUF
@@ -21,7 +21,7 @@ type Tensor struct {
 	Data  []byte
 }
 
-// F32 makes a tensor of both formats.
+// F32 returns a tensor for both formats.
 func F32(name string, values []float32, shape ...int) Tensor {
 	data := make([]byte, 0, len(values)*4)
 	for _, v := range values {
@@ -30,7 +30,7 @@ func F32(name string, values []float32, shape ...int) Tensor {
 	return Tensor{Name: name, DType: "F32", Shape: shape, Data: data}
 }
 
-// Safetensors makes a file.
+// Safetensors returns a file.
 func Safetensors(tensors ...Tensor) []byte {
 	header, data := map[string]any{"__metadata__": map[string]string{"format": "pt"}}, []byte{}
 	for _, t := range tensors {
@@ -47,8 +47,8 @@ func Safetensors(tensors ...Tensor) []byte {
 	return append(append(file, text...), data...)
 }
 
-// GGUF makes a file of version 3. Values of meta are uint32, float32, string,
-// bool, []string, []float32 and []int32.
+// GGUF returns a file of version 3. Values of meta are uint32, float32, string, bool, []string,
+// []float32 and []int32.
 func GGUF(meta map[string]any, tensors ...Tensor) []byte {
 	w := &writer{}
 	w.begin(meta, len(tensors))
@@ -69,7 +69,7 @@ func aligned(n int) int { return (n + 31) / 32 * 32 }
 
 type writer struct{ bytes.Buffer }
 
-// begin writes what is before the descriptions of tensors.
+// begin writes everything before the descriptions of tensors.
 func (w *writer) begin(meta map[string]any, tensors int) {
 	w.WriteString("GGUF")
 	w.put(uint32(3), uint64(tensors), uint64(len(meta)))
