@@ -84,7 +84,7 @@ func allConstants(*Engine) {}
 // 8192 tokens (vllm/config.py), beyond which decodes are not captured in CUDA graphs. Its
 // clients are served by AsyncLLMEngine, which makes an output of each token. A layer of
 // Mixtral launches 8 kernels more than the 12 of a dense one on several GPUs, and a
-// multiprocessor reads weights at 22 GB/s: neither is fitted (README.md, "What was counted").
+// multiprocessor reads weights at 22 GB/s: neither is fitted (README.md, "Form").
 func startOf(points []Published) Engine {
 	e := DefaultEngine
 	e.PromptAttention, e.Activations, e.ExpertCompute = 0.5, 1, e.Compute
@@ -122,7 +122,7 @@ func load(p Published) string {
 var blind = []string{"v100s-32gb", "rtx-4090-d"}
 
 // Ensure that no other form has clearly smaller errors of points that are left out of the fitted
-// halves, one at a time and a load at a time. README.md has these errors; the other halves
+// halves, one at a time and a load at a time. The other halves
 // have no part in them, nor have the GPUs that were blind.
 func TestConstantsAreChosenByLeavingPointsOut(t *testing.T) {
 	if !level.Long() {

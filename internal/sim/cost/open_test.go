@@ -68,18 +68,13 @@ func TestTheExamplesOfTheReadmeCanBeRead(t *testing.T) {
 	require.Equal(t, 2, line.Workers)
 }
 
-// Ensure that README.md names every field and everything built in.
+// Ensure that README.md names every field.
 func TestTheReadmeNamesEveryField(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	for _, v := range []any{LLM{}, GPU{}, Linear{}, Engine{}, Memory{}} {
 		for i := range reflect.TypeOf(v).NumField() {
 			require.Contains(t, string(text), "`"+strings.TrimSuffix(reflect.TypeOf(v).Field(i).Tag.Get("json"), ",omitempty")+"`")
-		}
-	}
-	for _, names := range [][]string{Setups(), LLMs(), GPUs()} {
-		for _, name := range names {
-			require.Contains(t, string(text), "`"+name+"`")
 		}
 	}
 }
