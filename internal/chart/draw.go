@@ -47,11 +47,7 @@ func (f *frame) setLimits() {
 	least, most := math.Inf(1), math.Inf(-1)
 	for _, r := range f.panel.Data.rows() {
 		if r.measured {
-			low := r.Mean - r.SD
-			if f.panel.Y.Log { // it may be below 0
-				low = r.Mean
-			}
-			least, most = min(least, low), max(most, r.Mean+r.SD)
+			least, most = min(least, r.Mean), max(most, r.Mean+r.SD)
 			if r.Paper != nil {
 				least, most = min(least, r.Paper.Low), max(most, r.Paper.High)
 			}
@@ -277,7 +273,7 @@ func (f *frame) addBar(x, width, from, to float64, bar *plotter.Polygon) {
 func (f *frame) addLabel(x, width, top float64, s string) {
 	style := aligned(sans(leastText, false), text.XCenter, text.YBottom)
 	offset := vg.Point{Y: 3}
-	if bar := vg.Length(width) * f.width / vg.Length(f.X.Max-f.X.Min); style.Width(s) > bar+2 {
+	if bar := vg.Length(width) * f.width / vg.Length(f.X.Max-f.X.Min); style.Width(s) > bar-2 {
 		style = aligned(sans(leastText, false), text.XLeft, text.YCenter)
 		style.Rotation, offset.X = math.Pi/2, -style.FontExtents().Descent
 	}

@@ -10,7 +10,7 @@ import (
 // also where none was measured.
 func eachFitted(t *testing.T, test func(name string, s Setup)) {
 	seen := map[string]bool{}
-	for _, p := range PublishedPoints() {
+	for _, p := range publishedPoints() {
 		name := p.Engine + "-" + p.Release
 		if seen[name+p.GPU] {
 			continue

@@ -65,8 +65,8 @@ func otherDivisions(t *testing.T) (all map[string]*divided, names []string) {
 	return all, names
 }
 
-func (d *divided) add(t *testing.T, heldOut []Published, e Engine) {
-	errors, _, err := Errors(heldOut, e)
+func (d *divided) add(t *testing.T, heldOut []measurement, e Engine) {
+	errors, _, err := pointErrors(heldOut, e)
 	require.NoError(t, err)
 	d.medians, d.worst = append(d.medians, errors.Median), append(d.worst, errors.Worst)
 	if errors.Median <= 0.15 && errors.Worst <= 0.35 {

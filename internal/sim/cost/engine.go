@@ -18,8 +18,7 @@ type Fitted struct {
 	HeldOut Fit // whose Points are those of both halves
 	Worst   Published
 
-	slow      bool     // Worst is predicted to take longer than it does
-	numbers   []string // in which weights of the points are
+	types     []string // of the weights of the points
 	experts   bool     // some are of a mixture of experts
 	smallKV   bool     // some have keys and values in 8 bits
 	elsewhere []string // the GPUs that its constants are from, if nothing of it is published on GPU
@@ -61,23 +60,16 @@ func EngineGPUs(engine, release string) ([]string, error) {
 	return slices.Sorted(maps.Keys(f.Releases[release])), err
 }
 
-// enginesOn are those with a release of which enough is published on a GPU.
+// enginesOn returns the engines with a release of which enough is published on a GPU.
 func enginesOn(gpu string) []string {
-	points := map[string]map[string]int{}
-	for _, p := range published() {
-		if p.GPU == gpu && p.Excluded == "" {
-			if points[p.Engine] == nil {
-				points[p.Engine] = map[string]int{}
-			}
-			points[p.Engine][p.Release]++
+	var all []string
+	for _, r := range releases() {
+		if r.GPU == gpu && (Fit{Points: r.Published}).Enough() && !slices.Contains(all, r.Engine) {
+			all = append(all, r.Engine)
 		}
 	}
-	for engine, releases := range points {
-		if !(Fit{Points: slices.Max(slices.Collect(maps.Values(releases)))}).Enough() {
-			delete(points, engine)
-		}
-	}
-	return slices.Sorted(maps.Keys(points))
+	slices.Sort(all)
+	return all
 }
 
 // compareReleases orders 0.9.1 before 0.10.0, and a range as its last one.
@@ -131,13 +123,11 @@ func OpenEngine(name, gpu string) (Fitted, error) {
 	}
 	release = cmp.Or(release, releases[len(releases)-1])
 	if _, ok := f.Releases[release][gpu]; ok {
-		return f.published(release, gpu)
+		return f.published(release, gpu), nil
 	}
 	of := f.Elsewhere[release].on(engine+" "+release, gpu)
 	for on := range f.Releases[release] {
-		if err := of.learn(Split(engine, release, on)); err != nil {
-			return Fitted{}, err
-		}
+		of.learn(releaseOn(engine, release, on))
 	}
 	return of, nil
 }
@@ -156,35 +146,21 @@ func (f engineFile) on(gpu string) []string {
 	return all
 }
 
-// published is a release on a GPU that something is published of.
-func (f engineFile) published(release, gpu string) (Fitted, error) {
-	fitted, heldOut := Split(f.Name, release, gpu)
-	e := f.Releases[release][gpu]
-	errors, worst, err := Errors(heldOut, e)
-	if err != nil {
-		return Fitted{}, err
-	}
-	errors.Points = len(fitted) + len(heldOut)
-	of := Fitted{Name: f.Name + " " + release, GPU: gpu, Engine: e, HeldOut: errors, Worst: worst}
-	if predicted, err := worst.Predict(e); err == nil && len(heldOut) > 0 {
-		of.slow = predicted > worst.Seconds()
-	}
-	err = of.learn(fitted, heldOut)
-	return of, err
+// published returns a release on a GPU that something is published of.
+func (f engineFile) published(release, gpu string) Fitted {
+	r := releaseOn(f.Name, release, gpu)
+	of := Fitted{Name: f.Name + " " + release, GPU: gpu, Engine: f.Releases[release][gpu]}
+	of.HeldOut, of.Worst = errorsOf(r.HeldOut)
+	of.HeldOut.Points = r.Points
+	of.learn(r)
+	return of
 }
 
-// learn notes what the points are of.
-func (f *Fitted) learn(fitted, heldOut []Published) error {
-	for _, p := range slices.Concat(fitted, heldOut) {
-		f.numbers = append(f.numbers, p.DType)
-		l, err := OpenLLM(p.Model)
-		if err != nil {
-			return err
-		}
-		f.experts = f.experts || l.Experts > 0
-		f.smallKV = f.smallKV || p.kv() == "fp8"
-	}
-	return nil
+// learn adds what the points of a release are of.
+func (f *Fitted) learn(r release) {
+	f.types = append(f.types, r.Types...)
+	f.experts = f.experts || r.Experts
+	f.smallKV = f.smallKV || r.SmallKV
 }
 
 // gpus are those of any release, sorted.
@@ -226,7 +202,7 @@ var slowerServers = map[string]float64{"vllm 0.10-0.20 on h100-80gb": 1.7}
 // worst is the largest error, and in which direction.
 func (f Fitted) worst() string {
 	direction := "too fast"
-	if f.slow {
+	if f.Worst.Error() > 0 {
 		direction = "too slow"
 	}
 	return fmt.Sprintf("%.0f %% %s", 100*f.HeldOut.Worst, direction)

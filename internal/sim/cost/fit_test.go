@@ -11,7 +11,7 @@ import (
 // least is sought of the sum of squares of the logarithms of predicted over published, more
 // where they are large (weight), and of these differences, times what they are pulled by.
 type engineFit struct {
-	points []Published
+	points []measurement
 	setups []Setup
 	out    []bool // points that are left out
 	start  Engine
@@ -25,7 +25,7 @@ type engineFit struct {
 // worstWeight: an error of a factor e counts as one and this many.
 const worstWeight = 10
 
-func newFit(points []Published, start Engine) (*engineFit, error) {
+func newFit(points []measurement, start Engine) (*engineFit, error) {
 	f := &engineFit{points: points, out: make([]bool, len(points)), start: start}
 	for _, p := range points {
 		s, err := p.Setup(start)

@@ -58,9 +58,9 @@ func withoutEach(t *testing.T, g fitGroup) map[string]Fit {
 		if _, ok := all[p.GPU]; ok {
 			continue
 		}
-		others := slices.DeleteFunc(slices.Clone(g.points), func(o Published) bool { return o.GPU == p.GPU })
+		others := slices.DeleteFunc(slices.Clone(g.points), func(o measurement) bool { return o.GPU == p.GPU })
 		e := fitGroup{g.engine, others}.fit(t, allConstants).common()
-		fit, worst, err := Errors(slices.Concat(Split(p.Engine, p.Release, p.GPU)), e)
+		fit, worst, err := pointErrors(slices.Concat(halves(p.Engine, p.Release, p.GPU)), e)
 		require.NoError(t, err)
 		t.Logf("%s without its points: %s, worst %s", p.GPU, fit, worst)
 		all[p.GPU] = fit
@@ -105,7 +105,7 @@ func TestV1IsHardlySlowerThanWhatWasMeasuredOfV0(t *testing.T) {
 	engines, err := openEngine("vllm")
 	require.NoError(t, err)
 	seen := 0
-	for _, p := range PublishedPoints() {
+	for _, p := range publishedPoints() {
 		e, ok := engines.Elsewhere[v1Release].GPUs[p.GPU]
 		if p.Engine != "vllm" || p.Release != "0.7.3" || !ok || p.Excluded != "" {
 			continue

@@ -19,14 +19,14 @@ type pair struct{ release, gpu string }
 // releases and GPUs are fitted together.
 type fitGroup struct {
 	engine string
-	points []Published
+	points []measurement
 }
 
 // fittedHalves are the points that constants are fitted to, in the division of a salt.
-func fittedHalves(salt string) []Published {
-	var all []Published
+func fittedHalves(salt string) []measurement {
+	var all []measurement
 	seen := map[string]bool{}
-	for _, p := range PublishedPoints() {
+	for _, p := range publishedPoints() {
 		key := p.Engine + " " + p.Release + " " + p.GPU
 		if !seen[key] {
 			fitted, _ := split(p.Engine, p.Release, p.GPU, salt)
@@ -37,7 +37,7 @@ func fittedHalves(salt string) []Published {
 	return all
 }
 
-func fitGroups(points []Published) []fitGroup {
+func fitGroups(points []measurement) []fitGroup {
 	var all []fitGroup
 	by := map[string]int{}
 	for _, p := range points {
@@ -52,7 +52,7 @@ func fitGroups(points []Published) []fitGroup {
 }
 
 // publisher is whose points are fitted together: of V1 all, because each has few models.
-func publisher(p Published) string {
+func publisher(p measurement) string {
 	if p.Budget > 0 {
 		return "V1"
 	}
@@ -85,7 +85,7 @@ func allConstants(*Engine) {}
 // clients are served by AsyncLLMEngine, which makes an output of each token. A layer of
 // Mixtral launches 8 kernels more than the 12 of a dense one on several GPUs, and a
 // multiprocessor reads weights at 22 GB/s: neither is fitted (README.md, "Form").
-func startOf(points []Published) Engine {
+func startOf(points []measurement) Engine {
 	e := DefaultEngine
 	e.PromptAttention, e.Activations, e.ExpertCompute = 0.5, 1, e.Compute
 	e.Layer, e.PromptLayer, e.Seq, e.Base, e.Reread, e.AllReduce = 0.02, 0.02, 0.005, 0.2, 0.1, 20
@@ -107,14 +107,14 @@ func startOf(points []Published) Engine {
 	return e
 }
 
-func accelMark(p Published) bool { return strings.HasPrefix(p.Source, "FreedomIntelligence/") }
+func accelMark(p measurement) bool { return strings.HasPrefix(p.Source, "FreedomIntelligence/") }
 
 // point is what is left out alone.
-func point(p Published) string { return fmt.Sprint(p.Source, p.GPU, p) + p.Metric }
+func point(p measurement) string { return fmt.Sprint(p.Source, p.GPU, p) + p.Metric }
 
 // load is what is left out of all releases and GPUs at once: a model, what is measured, its
 // prompts and how many there are. Answers of one load differ in length by a few tokens.
-func load(p Published) string {
+func load(p measurement) string {
 	return fmt.Sprint(p.Model, p.DType, p.Metric, p.Prompt, p.Batch)
 }
 
@@ -160,7 +160,7 @@ func TestConstantsAreChosenByLeavingPointsOut(t *testing.T) {
 	}
 	least := map[string]float64{}
 	for _, f := range forms {
-		points := slices.DeleteFunc(fittedHalves(""), func(p Published) bool {
+		points := slices.DeleteFunc(fittedHalves(""), func(p measurement) bool {
 			return !strings.HasPrefix(publisher(p), f.publisher) || slices.Contains(blind, p.GPU)
 		})
 		fitted := fitGroup{engine: points[0].Engine, points: points}.fit(t, f.change)
@@ -175,7 +175,7 @@ func TestConstantsAreChosenByLeavingPointsOut(t *testing.T) {
 
 // leftOut is the root of the mean square of logarithms of predicted over published, of points
 // that are left out of the fit with all that id calls the same.
-func (f *engineFit) leftOut(id func(Published) string) float64 {
+func (f *engineFit) leftOut(id func(measurement) string) float64 {
 	by := map[string][]int{}
 	for i, p := range f.points {
 		by[id(p)] = append(by[id(p)], i)

@@ -43,7 +43,7 @@ func (s Setup) unmeasured() string {
 	if s.Fitted == nil && s.Linear == nil && (s.LLM.ParameterBytes != 2 || s.LLM.KVBytes != 2) {
 		all = append(all, "numbers other than fp16")
 	}
-	if s.Fitted != nil && !slices.Contains(s.Fitted.numbers, s.LLM.numbers()) && !(s.LLM.numbers() == "bf16" && slices.Contains(s.Fitted.numbers, "fp16")) && !(s.LLM.numbers() == "fp16" && slices.Contains(s.Fitted.numbers, "bf16")) {
+	if s.Fitted != nil && !slices.Contains(s.Fitted.types, s.LLM.numbers()) && !(s.LLM.numbers() == "bf16" && slices.Contains(s.Fitted.types, "fp16")) && !(s.LLM.numbers() == "fp16" && slices.Contains(s.Fitted.types, "bf16")) {
 		all = append(all, "weights in "+s.LLM.numbers())
 	}
 	if s.Fitted != nil && s.LLM.KVBytes < 2 && !s.Fitted.smallKV {

@@ -7,15 +7,17 @@ import (
 )
 
 // v1Point is a closed loop on vLLM V1.
-func v1Point(clients, prompt, output int) Published {
-	return Published{Engine: "vllm", Release: v1Release, Version: "0.12.0", Model: "llama-3-8b", GPU: "h100-80gb", Workers: 1, DType: "bf16",
-		Batch: clients, Prompt: prompt, Median: prompt, Output: output, Longest: output, Metric: "closed_request_ms", Value: 1, chunked: chunked{Budget: 8192}}
+func v1Point(clients, prompt, output int) measurement {
+	return measurement{Published: Published{
+		Engine: "vllm", Release: v1Release, Version: "0.12.0", Model: "llama-3-8b", GPU: "h100-80gb", Workers: 1, DType: "bf16",
+		Batch: clients, Prompt: prompt, Output: output, Metric: "closed_request_ms", Value: 1, Budget: 8192,
+	}, Median: prompt, Longest: output}
 }
 
 // Ensure that a closed loop of V1 takes longer with more clients and longer prompts, less long with cached
 // prompts, and that its prompts are computed beside decodes: faster than in iterations that only have prompts.
 func TestClosedLoopsOfV1(t *testing.T) {
-	seconds := func(p Published) float64 {
+	seconds := func(p measurement) float64 {
 		t.Helper()
 		f, err := OpenEngine("vllm", p.GPU)
 		require.NoError(t, err)
@@ -24,7 +26,7 @@ func TestClosedLoopsOfV1(t *testing.T) {
 		return s
 	}
 	few := v1Point(16, 1000, 200)
-	for _, more := range []Published{v1Point(17, 1000, 200), v1Point(16, 1100, 200), v1Point(16, 1000, 210)} {
+	for _, more := range []measurement{v1Point(17, 1000, 200), v1Point(16, 1100, 200), v1Point(16, 1000, 210)} {
 		require.Greater(t, seconds(more), seconds(few), more)
 	}
 	cached := few
@@ -43,7 +45,7 @@ func TestClosedLoopsOfV1(t *testing.T) {
 
 // Ensure that a request takes its first token and all others, where these are published.
 func TestARequestOfV1(t *testing.T) {
-	for _, p := range PublishedPoints() {
+	for _, p := range publishedPoints() {
 		if p.Metric == "closed_request_ms" {
 			require.InEpsilon(t, p.TTFT+float64(p.Output-1)*p.TPOT, p.Value, 1e-12)
 			require.InEpsilon(t, p.Value, 1e3*p.Seconds(), 1e-12)
