@@ -84,6 +84,7 @@ func (e *Engine) addRow(s *step, i int, now time.Time) int {
 	q.table = append(q.table[:start], s.plan.RowBlocks(i, 0)...)
 	if q.started.IsZero() {
 		q.started = now
+		e.offload.release(q)
 		q.stream.setCached(from)
 		for _, a := range q.stream.answers {
 			a.started = now

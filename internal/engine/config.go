@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"llmmemory/internal/attention"
+	"llmmemory/internal/kvoffload"
 	"llmmemory/internal/kvstore"
 	"llmmemory/internal/model"
 	"llmmemory/internal/model/tokenizer"
@@ -48,6 +49,10 @@ type Config struct {
 
 	// Hash names the contents of blocks; nil: SHA-256 under a random seed.
 	Hash blockhash.Function
+
+	// Offload says how blocks are kept outside the process; nil: they are not. The engine fills in
+	// BlockBytes, and closes the tier. Hash must be stable then.
+	Offload *kvoffload.Config
 
 	MaxWaiting int // requests that may wait when MaxNumSeqs run; 0: 1,024
 
@@ -154,7 +159,7 @@ func (c *Config) scheduler(blocks int) (*sched.Scheduler, error) {
 		c.KVEvents.SetGroups(cache.Groups)
 	}
 	return sched.New(sched.Config{
-		Cache: cache, MaxNumSeqs: c.MaxNumSeqs, MaxNumBatchedTokens: c.MaxNumBatchedTokens,
+		Cache: cache, Connector: sched.Connector{Consumer: c.Offload != nil && c.Offload.Loads}, MaxNumSeqs: c.MaxNumSeqs, MaxNumBatchedTokens: c.MaxNumBatchedTokens,
 		NumSpeculativeTokens: c.NumSpeculativeTokens, AsyncScheduling: c.asyncScheduling(),
 	})
 }

@@ -29,7 +29,8 @@ type Engine struct {
 	memory   MemoryObserver // nil: none
 	change   MemoryChange
 	events   pool.Events
-	number   int // of requests that came
+	number   int      // of requests that came
+	offload  *offload // nil: none
 
 	stopped  chan struct{} // closed when the loop has ended
 	giveBack func() error  // what the workers have; once
@@ -62,8 +63,9 @@ func New(config Config, observer Observer) (*Engine, error) {
 	if e.workers, err = newWorkers(&config, store); err != nil {
 		return nil, err
 	}
+	e.offload = e.newOffload(store.BlockBytes() * len(e.workers))
 	e.sampling.init(config.Pool)
-	e.giveBack = sync.OnceValue(e.workers.close)
+	e.giveBack = sync.OnceValue(func() error { return errors.Join(e.offload.close(), e.workers.close()) })
 	e.async = config.asyncScheduling()
 	go e.loop()
 	return e, nil
@@ -96,22 +98,26 @@ func (e *Engine) submit(r Request, of *Series) (*Stream, error) {
 	for i := 1; i < r.N; i++ {
 		s.answers = append(s.answers, q.fork(i))
 	}
+	external := e.offload.find(q)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.refuses(of); err != nil {
+		e.offload.release(q)
 		return nil, err
 	}
 	id, err := e.sched.Add(sched.Spec{
 		Tokens: r.Prompt, MaxTokens: most, MinTokens: min(r.MinTokens, most), Stop: q.ends, NoRead: r.PromptLogprobs,
-		Extras: blockhash.Extras{Salt: r.CacheSalt},
+		Extras: blockhash.Extras{Salt: r.CacheSalt}, External: external,
 	})
 	if err != nil {
+		e.offload.release(q)
 		return nil, err
 	}
 	e.number++
 	s.number = e.number
 	q.id = id
 	e.live[id] = q
+	e.offload.wake()
 	e.changed.Signal()
 	return s, nil
 }
@@ -139,6 +145,8 @@ var ErrCanceled = errors.New("canceled")
 // computes it meanwhile writes only to blocks that nobody gets before its end.
 func (e *Engine) drop(q *sequence) {
 	q.done = true
+	e.offload.release(q)
+	e.offload.wake()
 	e.noteLeft(q.stream)
 	if q.id != 0 {
 		e.sched.Abort(q.id)

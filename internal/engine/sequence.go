@@ -24,6 +24,8 @@ type sequence struct {
 
 	sampled int32 // the last token that was sampled, which is not in tokens before it is delivered
 
+	outside outside // what it has to do with tiers
+
 	waiting int // forks to be made when the prompt is computed (answer 0)
 	arrived time.Time
 	started time.Time // when it was first scheduled

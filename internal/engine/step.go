@@ -69,7 +69,7 @@ func (e *Engine) loop() {
 func (e *Engine) awaitWork() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for len(e.live) == 0 && !e.over() {
+	for (len(e.live) == 0 || e.offload.nothingToDo()) && !e.over() {
 		e.showMemory(true)
 		e.changed.Wait()
 	}
@@ -89,6 +89,7 @@ func (e *Engine) schedule(current *step) *step {
 	if err := e.sched.Schedule(&s.plan); err != nil {
 		panic("engine: " + err.Error()) // only this package's own mistakes lead there
 	}
+	e.offload.start(&s.plan)
 	e.buildBatch(s)
 	e.noteSchedule(s)
 	if len(s.plan.Rows) == 0 {
@@ -196,6 +197,7 @@ func (s *step) fill() {
 func (e *Engine) finish(s, next *step) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.offload.store(s, next)
 	e.update(s)
 	e.propose(s)
 	report := &s.report
@@ -204,6 +206,8 @@ func (e *Engine) finish(s, next *step) {
 	if next == nil {
 		report.Elapsed = time.Since(s.begun)
 	}
+	e.offload.measure(report)
+	e.offload.wake()
 	e.observer.Step(*report)
 	e.publish()
 	e.showMemory(false)

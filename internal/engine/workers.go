@@ -138,6 +138,24 @@ func (all workers) wait() (first output, at time.Time, err error) {
 	return first, at, err
 }
 
+// readBlock copies a block of all workers, one after the other.
+func (all workers) readBlock(id int32, to []byte) {
+	for i, w := range all {
+		n := len(to) / (len(all) - i)
+		w.store.ReadBlock(id, to[:n])
+		to = to[n:]
+	}
+}
+
+// writeBlock writes what readBlock has read.
+func (all workers) writeBlock(id int32, from []byte) {
+	for i, w := range all {
+		n := len(from) / (len(all) - i)
+		w.store.WriteBlock(id, from[:n])
+		from = from[n:]
+	}
+}
+
 // close ends the workers and gives their stores' memory back.
 func (all workers) close() error {
 	var err error

@@ -1,0 +1,253 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"llmmemory/internal/kvoffload"
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/kvcache"
+	"llmmemory/internal/vllm/v1/pool"
+	"llmmemory/internal/vllm/v1/sched"
+)
+
+// An offload moves blocks between the workers' stores and tiers outside the process. A nil one does nothing.
+//
+// A full block is copied when its step has succeeded, before the scheduler learns of that: its request
+// still has it then, unless the step scheduled meanwhile has preempted it. A request that comes is looked up
+// outside before the scheduler gets it. The scheduler decides whether it loads (RULES.md §19), and
+// keeps its blocks for it until Received, so what comes is written to them at any time. What comes
+// after the load was given up is written nowhere.
+type offload struct {
+	*kvoffload.Offloader
+	engine *Engine
+
+	// Under the engine's lock:
+	coming   map[blockhash.Hash]*claim // blocks that somebody loads, or is about to
+	loads    int                       // under way
+	idle     bool                      // the last step had no rows, and nothing has happened since
+	perToken time.Duration             // computing a token of a prompt; 0: not known
+}
+
+// outside is what a sequence has to do with tiers.
+type outside struct {
+	content pool.Content // hashes of its full blocks
+	offered int          // blocks that were stored, or seen to be
+	claim   *claim       // nil: none
+}
+
+// A claim is on blocks that a request loads or is about to load. Others wait for it, and find the blocks
+// in the cache.
+type claim struct {
+	blocks []blockhash.Hash
+	over   chan struct{}
+}
+
+func (e *Engine) newOffload(blockBytes int) *offload {
+	if e.config.Offload == nil {
+		return nil
+	}
+	c := *e.config.Offload
+	c.BlockBytes = blockBytes
+	return &offload{Offloader: kvoffload.New(c), engine: e, coming: map[blockhash.Hash]*claim{}}
+}
+
+func (o *offload) close() error {
+	if o == nil {
+		return nil
+	}
+	return o.Close()
+}
+
+// OffloadStats returns what was stored and loaded; ok is false without tiers.
+func (e *Engine) OffloadStats() (stats kvoffload.Stats, ok bool) {
+	if e.offload == nil {
+		return stats, false
+	}
+	return e.offload.Stats(), true
+}
+
+// hashes returns those of the full blocks of tokens that are known.
+func (o *offload) hashes(q *sequence) []blockhash.Hash {
+	c := &q.outside.content
+	c.Tokens, c.Extras.Salt = q.tokens, q.stream.request.CacheSalt
+	if size := o.engine.config.BlockSize; len(c.Tokens) >= (len(c.Hashes)+1)*size {
+		c.Extend(o.engine.config.Hash, size)
+	}
+	return c.Hashes
+}
+
+// find returns what of a prompt can be loaded. It waits while another request loads the same blocks. The last
+// token is not loaded: it is computed in any case.
+func (o *offload) find(q *sequence) sched.Match {
+	if o == nil || !o.Loads() || q.stream.request.PromptLogprobs {
+		return sched.Match{}
+	}
+	blocks := o.hashes(q)[:(q.prompt-1)/o.engine.config.BlockSize]
+	for {
+		have, waitFor, compute := o.look(blocks)
+		if waitFor != nil {
+			select {
+			case <-waitFor.over:
+				continue
+			case <-time.After(patience): // the other one waits for its turn, perhaps
+				return sched.Match{}
+			}
+		}
+		n := have + o.Find(blocks[have:], compute)
+		if n == have {
+			return sched.Match{}
+		}
+		if o.claim(q, blocks[have:n]) {
+			return sched.Match{NumTokens: n * o.engine.config.BlockSize, Async: true}
+		}
+	}
+}
+
+// patience is how long a request waits for another one that loads what it needs.
+const patience = 2 * time.Second
+
+// look returns how many of the blocks are in the cache, from the first one on, a claim on one of the others,
+// and how long computing the others takes.
+func (o *offload) look(blocks []blockhash.Hash) (have int, waitFor *claim, compute time.Duration) {
+	e := o.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.sched.Inspect(func(c *kvcache.Cache) {
+		for have < len(blocks) {
+			if _, cached := c.Pool().Lookup(&blocks[have], 0); !cached {
+				break
+			}
+			have++
+		}
+	})
+	for i := len(blocks) - 1; i >= have && waitFor == nil; i-- {
+		waitFor = o.coming[blocks[i]]
+	}
+	return have, waitFor, o.perToken * time.Duration((len(blocks)-have)*e.config.BlockSize)
+}
+
+// claim claims blocks for q, and reports false if another request was faster.
+func (o *offload) claim(q *sequence, blocks []blockhash.Hash) bool {
+	o.engine.mu.Lock()
+	defer o.engine.mu.Unlock()
+	if slices.ContainsFunc(blocks, func(b blockhash.Hash) bool { return o.coming[b] != nil }) {
+		return false
+	}
+	c := &claim{blocks, make(chan struct{})}
+	for _, b := range blocks {
+		o.coming[b] = c
+	}
+	q.outside.claim = c
+	return true
+}
+
+// release ends the claim of q, which needs it no more.
+func (o *offload) release(q *sequence) {
+	if o == nil || q.outside.claim == nil {
+		return
+	}
+	for _, b := range q.outside.claim.blocks {
+		delete(o.coming, b)
+	}
+	close(q.outside.claim.over)
+	q.outside.claim = nil
+}
+
+// start starts the loads of a step.
+func (o *offload) start(plan *sched.Step) {
+	if o == nil {
+		return
+	}
+	o.idle = len(plan.Rows) == 0
+	for _, l := range plan.Loads {
+		o.load(l)
+	}
+}
+
+// wake notes that something has happened, so that the next step may have rows.
+func (o *offload) wake() {
+	if o != nil {
+		o.idle = false
+	}
+}
+
+// nothingToDo reports whether everything that lives waits for loads.
+func (o *offload) nothingToDo() bool { return o != nil && o.idle && o.loads > 0 }
+
+// load loads blocks of a request, whose table has them already. It may be aborted meanwhile; then its
+// blocks are kept until Received all the same.
+func (o *offload) load(l sched.Loading) {
+	e, size := o.engine, o.engine.config.BlockSize
+	q := e.live[l.ID]
+	table, err := e.sched.Table(nil, l.ID, 0)
+	if err != nil {
+		panic("engine: " + err.Error()) // only this package's own mistakes lead there
+	}
+	from, to := l.NumComputedTokens/size, (l.NumComputedTokens+l.NumExternalTokens)/size
+	table = table[from:to]
+	blocks := slices.Clone(o.hashes(q)[from:to])
+	if lost := slices.IndexFunc(table, func(id int32) bool { return id != pool.Null }); lost > 0 { // before a window
+		table, blocks = table[lost:], blocks[lost:]
+	}
+	o.loads++
+	o.Load(blocks, o.perToken*time.Duration(l.NumExternalTokens),
+		func(i int, data []byte) { e.workers.writeBlock(table[i], data) },
+		func(n int) { o.end(l.ID, q, table[n:]) })
+}
+
+// end ends a load, of which some blocks did not come.
+func (o *offload) end(id sched.ID, q *sequence, missing []int32) {
+	e := o.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(missing) > 0 {
+		var failed sched.FailedLoad
+		if err := e.sched.LoadFailed(&failed, missing...); err != nil {
+			panic("engine: " + err.Error()) // only this package's own mistakes lead there
+		}
+	}
+	if err := e.sched.Received(id); err != nil {
+		panic("engine: " + err.Error()) // only this package's own mistakes lead there
+	}
+	o.loads--
+	o.wake()
+	o.release(q)
+	e.changed.Signal()
+}
+
+// store offers the blocks that are full after s. next is the step that was scheduled meanwhile, or nil.
+func (o *offload) store(s, next *step) {
+	if o == nil || !o.Stores() {
+		return
+	}
+	e := o.engine
+	for i := range s.rows {
+		r := &s.rows[i]
+		q := r.q
+		if q.id == 0 || next != nil && slices.Contains(next.plan.Preempted, q.id) {
+			continue
+		}
+		computed := int(s.message.batch.SeqLens[i]) - len(r.drafts)
+		hashes := o.hashes(q)
+		full := min(computed/e.config.BlockSize, len(hashes), len(q.table))
+		for ; q.outside.offered < full; q.outside.offered++ {
+			if id := q.table[q.outside.offered]; id != pool.Null {
+				o.Offer(hashes[q.outside.offered], func(to []byte) { e.workers.readBlock(id, to) })
+			}
+		}
+	}
+}
+
+// measure notes how long computing takes.
+func (o *offload) measure(r *StepReport) {
+	const fewTokens = 32 // of which a step takes as long as of one
+	if o == nil || r.Tokens < fewTokens || r.Elapsed <= 0 {
+		return
+	}
+	now := r.Elapsed / time.Duration(r.Tokens)
+	if o.perToken == 0 {
+		o.perToken = now
+	}
+	o.perToken += (now - o.perToken) / 4
+}

@@ -1,0 +1,275 @@
+package kvoffload
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"llmmemory/internal/vllm/blockhash"
+)
+
+// ErrFolder is wrapped when a folder cannot hold blocks.
+var ErrFolder = errors.New("the folder for keys and values cannot be used")
+
+// A Folder is a Tier of files, one for each block. Several processes of a host can share it: a file is
+// written under another name and renamed, and is removed by whoever finds the folder too large. The files of all
+// spaces count; those that were not used for the longest time go first.
+type Folder struct {
+	path  string // of all spaces
+	own   string // of this one
+	space Space
+	most  int64 // bytes of all files
+
+	used     atomic.Int64 // bytes, as far as this process knows
+	evicting sync.Mutex
+}
+
+const (
+	familyPrefix  = "llmkv-" // of every folder that is ours
+	spacePrefix   = familyPrefix + "1-"
+	partialPrefix = "partial-"
+
+	// A file that was written longer ago under another name is of a process that is gone.
+	abandonedAfter = 10 * time.Minute
+	// Uses within this time are not noted, to save writes.
+	useNotedEvery = time.Minute
+)
+
+// NewFolder opens a folder, makes it if it is not there, and removes what older formats and
+// processes that were killed have left. The error wraps ErrFolder.
+func NewFolder(path string, space Space, most int64) (*Folder, error) {
+	f := &Folder{path: path, own: filepath.Join(path, spacePrefix+space.String()), space: space, most: most}
+	if err := f.open(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFolder, err)
+	}
+	return f, nil
+}
+
+func (f *Folder) open() error {
+	if f.most < 1 {
+		return fmt.Errorf("%s may hold %d bytes", f.path, f.most)
+	}
+	if err := os.MkdirAll(f.path, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return err
+	}
+	if info.Mode().Perm()&0o002 != 0 {
+		return fmt.Errorf("every user can write to %s, and so decide what is read from it: chmod o-w", f.path)
+	}
+	if err := os.MkdirAll(f.own, 0o700); err != nil {
+		return err
+	}
+	probe, err := os.CreateTemp(f.own, partialPrefix)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
+		return err
+	}
+	f.clean()
+	f.evict()
+	return nil
+}
+
+// Close does nothing: the files stay.
+func (f *Folder) Close() error { return nil }
+
+// name is the file of a block.
+func (f *Folder) name(block *blockhash.Hash) string {
+	text := hex.EncodeToString(block[:])
+	return filepath.Join(f.own, text[:2], text)
+}
+
+// Count implements Tier.
+func (f *Folder) Count(ctx context.Context, blocks []blockhash.Hash) (int, error) {
+	return inTime(ctx, func(n *atomic.Int64) error {
+		for i := range blocks {
+			if _, err := os.Stat(f.name(&blocks[i])); err != nil {
+				return unlessMissing(err)
+			}
+			n.Add(1)
+		}
+		return nil
+	})
+}
+
+// Load implements Tier.
+func (f *Folder) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (int, error) {
+	return inTime(ctx, func(n *atomic.Int64) error {
+		for i := range blocks {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err := f.load(&blocks[i], to[i]); err != nil {
+				return unlessMissing(err)
+			}
+			n.Add(1)
+		}
+		return nil
+	})
+}
+
+// inTime runs work, which counts what it has done, and returns the count when it ends or
+// the context is done: a read of a file cannot be interrupted.
+func inTime(ctx context.Context, work func(done *atomic.Int64) error) (int, error) {
+	var done atomic.Int64
+	ended := make(chan error, 1)
+	go func() { ended <- work(&done) }()
+	select {
+	case err := <-ended:
+		return int(done.Load()), err
+	case <-ctx.Done():
+		return int(done.Load()), ctx.Err()
+	}
+}
+
+func unlessMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (f *Folder) load(block *blockhash.Hash, to []byte) error {
+	name := f.name(block)
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	var header [headerSize]byte
+	_, err = io.ReadFull(file, header[:])
+	if err == nil {
+		_, err = io.ReadFull(file, to)
+	}
+	short := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	if err != nil && !short {
+		return err
+	}
+	if short || info.Size() != int64(headerSize+len(to)) || !f.space.intact(header[:], block, to) {
+		if os.Remove(name) == nil {
+			f.used.Add(-info.Size())
+		}
+		return fmt.Errorf("%s: %w; it was removed", name, ErrDamaged)
+	}
+	f.noteUse(name, info)
+	return nil
+}
+
+// noteUse makes a file one that was used lately.
+func (f *Folder) noteUse(name string, info fs.FileInfo) {
+	if now := time.Now(); now.Sub(info.ModTime()) > useNotedEvery {
+		_ = os.Chtimes(name, now, now) // of another user: it goes earlier, and nothing else
+	}
+}
+
+// Store implements Tier.
+func (f *Folder) Store(_ context.Context, block blockhash.Hash, data []byte) error {
+	name := f.name(&block)
+	if info, err := os.Stat(name); err == nil {
+		f.noteUse(name, info)
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	if err := f.write(name, &block, data); err != nil {
+		return err
+	}
+	if f.used.Add(int64(headerSize+len(data))) > f.most {
+		f.evict()
+	}
+	return nil
+}
+
+func (f *Folder) write(name string, block *blockhash.Hash, data []byte) error {
+	file, err := os.CreateTemp(f.own, partialPrefix) // mode 0600
+	if err != nil {
+		return err
+	}
+	header := f.space.encode(block, data)
+	_, err = file.Write(header[:])
+	if err == nil {
+		_, err = file.Write(data)
+	}
+	err = errors.Join(err, file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(file.Name())
+	}
+	return err
+}
+
+// clean removes folders of older formats, and files that nobody will finish.
+func (f *Folder) clean() {
+	spaces, err := os.ReadDir(f.path)
+	if err != nil {
+		return
+	}
+	for _, s := range spaces {
+		if s.IsDir() && strings.HasPrefix(s.Name(), familyPrefix) && !strings.HasPrefix(s.Name(), spacePrefix) {
+			_ = os.RemoveAll(filepath.Join(f.path, s.Name()))
+		}
+	}
+	partial, _ := filepath.Glob(filepath.Join(f.path, spacePrefix+"*", partialPrefix+"*"))
+	for _, name := range partial {
+		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > abandonedAfter {
+			_ = os.Remove(name)
+		}
+	}
+}
+
+// evict measures the folder, and removes the files that were used least recently until a tenth
+// of it is free, if it is too large. What another process removes meanwhile is gone all the same.
+func (f *Folder) evict() {
+	f.evicting.Lock()
+	defer f.evicting.Unlock()
+	type entry struct {
+		name string
+		size int64
+		used time.Time
+	}
+	var all []entry
+	var total int64
+	files, _ := filepath.Glob(filepath.Join(f.path, spacePrefix+"*", "??", "*"))
+	for _, name := range files {
+		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() {
+			all = append(all, entry{name, info.Size(), info.ModTime()})
+			total += info.Size()
+		}
+	}
+	if total > f.most {
+		slices.SortFunc(all, func(a, b entry) int {
+			return cmp.Or(a.used.Compare(b.used), strings.Compare(a.name, b.name))
+		})
+		for _, e := range all {
+			if total <= f.most-f.most/10 {
+				break
+			}
+			if err := os.Remove(e.name); err == nil || errors.Is(err, fs.ErrNotExist) {
+				total -= e.size
+			}
+		}
+	}
+	f.used.Store(total)
+}

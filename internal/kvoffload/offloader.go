@@ -1,0 +1,323 @@
+package kvoffload
+
+import (
+	"context"
+	"errors"
+	"log"
+	"sync"
+	"time"
+
+	"llmmemory/internal/vllm/blockhash"
+)
+
+// Config says how an Offloader works.
+type Config struct {
+	Tier       Tier
+	BlockBytes int // of a block over all layers and workers
+
+	Stores bool // blocks are stored (vLLM's kv_role producer or both)
+	Loads  bool // blocks are loaded (consumer or both)
+
+	QueueBytes int         // blocks that wait to be stored, at most; 0: 256 MB
+	Log        *log.Logger // of failures, once a minute at most; nil: nowhere
+}
+
+// An Offloader stores and loads blocks in the background. Its methods are safe for concurrent use.
+type Offloader struct {
+	config Config
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	queue chan stored
+	free  chan []byte // memory of blocks to be stored
+	made  int         // how many there are
+	most  int
+	loads chan struct{} // a place for each load that reads
+	tasks sync.WaitGroup
+
+	mu     sync.Mutex
+	recent map[blockhash.Hash]bool // stored or loaded lately
+	older  map[blockhash.Hash]bool // before that
+	rate   rate
+	logged time.Time
+	broken time.Time // when a store failed last
+	stats  Stats
+}
+
+// stored is a block to be stored.
+type stored struct {
+	block blockhash.Hash
+	data  []byte
+}
+
+// Stats are counted from the beginning, except Queued.
+type Stats struct {
+	StoredBytes, LoadedBytes int64
+	StoreTime, LoadTime      time.Duration
+	Dropped                  int64 // blocks that were not stored, because the tier was too slow
+	Failures                 int64 // stores and loads that failed
+	Queued                   int   // blocks that wait to be stored
+}
+
+const (
+	defaultQueueBytes = 256 << 20
+	minQueuedBlocks   = 4
+	maxRecent         = 1 << 16 // names of blocks that are known to be stored
+	concurrentLoads   = 2
+	logEvery          = time.Minute
+	storeTimeout      = 10 * time.Second
+	pauseAfterFailure = time.Second // in which nothing is stored
+
+	// Draining waits for this long until what is queued is stored.
+	flushTimeout = 10 * time.Second
+)
+
+// New starts an Offloader, which owns the tier.
+func New(c Config) *Offloader {
+	if c.QueueBytes == 0 {
+		c.QueueBytes = defaultQueueBytes
+	}
+	o := &Offloader{
+		config: c, most: max(minQueuedBlocks, c.QueueBytes/max(1, c.BlockBytes)), loads: make(chan struct{}, concurrentLoads),
+		recent: map[blockhash.Hash]bool{}, older: map[blockhash.Hash]bool{},
+	}
+	o.ctx, o.cancel = context.WithCancel(context.Background())
+	o.queue, o.free = make(chan stored, o.most), make(chan []byte, o.most)
+	o.tasks.Go(o.store)
+	return o
+}
+
+// Close waits some seconds for the blocks in the queue to be stored, gives loads up, and closes the tier.
+// Nothing may be offered any more.
+func (o *Offloader) Close() error {
+	close(o.queue)
+	timer := time.AfterFunc(flushTimeout, o.cancel)
+	defer timer.Stop()
+	o.tasks.Wait()
+	o.cancel()
+	return o.config.Tier.Close()
+}
+
+// Stats returns what has happened.
+func (o *Offloader) Stats() Stats {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := o.stats
+	s.Queued = len(o.queue)
+	return s
+}
+
+// Stores reports whether blocks are stored, Loads whether they are loaded.
+func (o *Offloader) Stores() bool { return o.config.Stores }
+
+// Loads reports whether blocks are loaded.
+func (o *Offloader) Loads() bool { return o.config.Loads }
+
+// Offer stores a block in the background, unless that was done lately or the tier is too slow. read fills
+// memory with the block before Offer returns.
+func (o *Offloader) Offer(block blockhash.Hash, read func(to []byte)) {
+	if !o.config.Stores || o.known(block) {
+		return
+	}
+	data := o.memory()
+	if data == nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.stats.Dropped++
+		return
+	}
+	read(data)
+	o.remember(block)
+	o.queue <- stored{block, data} // has room for all memory there is
+}
+
+// memory is that of a block; nil if too many wait to be stored.
+func (o *Offloader) memory() []byte {
+	select {
+	case data := <-o.free:
+		return data
+	default:
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.made == o.most || time.Since(o.broken) < pauseAfterFailure {
+		return nil
+	}
+	o.made++
+	return make([]byte, o.config.BlockBytes)
+}
+
+func (o *Offloader) known(block blockhash.Hash) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.recent[block] || o.older[block]
+}
+
+// remember notes that the tier has a block, or will. The oldest half is forgotten when there are too many.
+func (o *Offloader) remember(blocks ...blockhash.Hash) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.recent) >= maxRecent {
+		o.recent, o.older = map[blockhash.Hash]bool{}, o.recent
+	}
+	for _, b := range blocks {
+		o.recent[b] = true
+	}
+}
+
+func (o *Offloader) forget(block blockhash.Hash) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.recent, block)
+	delete(o.older, block)
+}
+
+// store stores what is in the queue.
+func (o *Offloader) store() {
+	for s := range o.queue {
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(o.ctx, storeTimeout)
+		err := o.config.Tier.Store(ctx, s.block, s.data)
+		cancel()
+		o.free <- s.data
+		if err != nil {
+			o.forget(s.block)
+			o.failed("storing", err)
+			continue
+		}
+		o.mu.Lock()
+		o.stats.StoredBytes += int64(len(s.data))
+		o.stats.StoreTime += time.Since(begin)
+		o.mu.Unlock()
+	}
+}
+
+// failed counts and logs what went wrong.
+func (o *Offloader) failed(doing string, err error) {
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	o.mu.Lock()
+	o.stats.Failures++
+	if doing == "storing" {
+		o.broken = time.Now()
+	}
+	quiet := time.Since(o.logged) < logEvery
+	if !quiet {
+		o.logged = time.Now()
+	}
+	o.mu.Unlock()
+	if !quiet && o.config.Log != nil {
+		o.config.Log.Printf("%s keys and values: %v; they are computed instead", doing, err)
+	}
+}
+
+// Find returns how many of the blocks can be loaded, from the first one on, and are faster to load than to
+// compute. compute is how long computing all of them takes; 0: not known.
+func (o *Offloader) Find(blocks []blockhash.Hash, compute time.Duration) int {
+	if !o.config.Loads || len(blocks) == 0 {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(o.ctx, deadline(compute))
+	defer cancel()
+	n, err := o.config.Tier.Count(ctx, blocks)
+	if err != nil {
+		o.failed("looking for", err)
+	}
+	n = min(n, len(blocks))
+	if compute > 0 && o.loading(n) > compute*time.Duration(n)/time.Duration(len(blocks)) {
+		return 0
+	}
+	return n
+}
+
+// Load reads blocks, in the background, and calls write for each that came and then done with how many
+// came, from the first one on. compute is as in Find: a load that takes longer than computing is given up.
+func (o *Offloader) Load(blocks []blockhash.Hash, compute time.Duration, write func(i int, data []byte), done func(n int)) {
+	o.tasks.Go(func() {
+		ctx, cancel := context.WithTimeout(o.ctx, deadline(compute))
+		defer cancel()
+		n := 0
+		defer func() { done(n) }()
+		select {
+		case o.loads <- struct{}{}:
+			defer func() { <-o.loads }()
+		case <-ctx.Done():
+			return
+		}
+		begin := time.Now()
+		for n < len(blocks) { // in pieces, which need little memory
+			piece := blocks[n:min(len(blocks), n+1+bytesPerMGet/max(1, o.config.BlockBytes))]
+			to := make([][]byte, len(piece)) // not used again: a read that is given up may still write there
+			for i := range to {
+				to[i] = make([]byte, o.config.BlockBytes)
+			}
+			came, err := o.config.Tier.Load(ctx, piece, to)
+			for i := range came {
+				write(n+i, to[i])
+			}
+			n += came
+			if err != nil {
+				o.failed("loading", err)
+			}
+			if came < len(piece) {
+				break
+			}
+		}
+		o.loaded(blocks[:n], time.Since(begin))
+	})
+}
+
+// loaded counts blocks that came in a time.
+func (o *Offloader) loaded(blocks []blockhash.Hash, took time.Duration) {
+	o.remember(blocks...)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stats.LoadedBytes += int64(len(blocks) * o.config.BlockBytes)
+	o.stats.LoadTime += took
+	o.rate.add(float64(len(blocks)), took)
+}
+
+// deadline is how long to wait for a tier: as long as computing takes.
+func deadline(compute time.Duration) time.Duration {
+	if compute <= 0 {
+		return unknownDeadline
+	}
+	return max(compute, minDeadline)
+}
+
+const (
+	unknownDeadline = 2 * time.Second
+	minDeadline     = 20 * time.Millisecond
+)
+
+// loading is how long loading n blocks takes, as far as is known.
+func (o *Offloader) loading(n int) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.rate.duration(float64(n))
+}
+
+// A rate is amounts by time, of which later ones count more.
+type rate struct {
+	amount, seconds float64
+	last            time.Time
+}
+
+const (
+	rateDecays  = 0.8
+	rateForgets = time.Minute // a tier that was slow is tried again
+)
+
+func (r *rate) add(amount float64, took time.Duration) {
+	r.amount, r.seconds = rateDecays*r.amount+amount, rateDecays*r.seconds+took.Seconds()
+	r.last = time.Now()
+}
+
+// duration is how long an amount takes; 0: not known.
+func (r *rate) duration(amount float64) time.Duration {
+	if r.seconds == 0 || time.Since(r.last) > rateForgets {
+		return 0
+	}
+	return time.Duration(amount * r.seconds / max(r.amount, 1e-9) * float64(time.Second))
+}
