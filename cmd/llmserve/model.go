@@ -30,6 +30,7 @@ type modelOptions struct {
 	cpus        string
 	workers     int
 	events      eventOptions
+	offload     offloadOptions
 	kvGB        float64
 	kvType      string
 	activations string
@@ -71,6 +72,8 @@ type loaded struct {
 
 	files *weights.GGUF // nil: a folder
 	part  func(*parallel.Pool, model.Part) (*model.Model, error)
+
+	fingerprint func() (string, error) // of the weights, which it reads; nil: the demo's
 }
 
 func (l *loaded) weightBytes() int {
@@ -297,6 +300,13 @@ func (l *loaded) openFolder(dir string, o *modelOptions) (err error) {
 	l.part = func(pool *parallel.Pool, part model.Part) (*model.Model, error) {
 		return model.OpenFolder(dir, pool, part, o.options()...)
 	}
+	l.fingerprint = func() (string, error) {
+		files, err := weights.OpenSafetensors(dir)
+		if err != nil {
+			return "", fmt.Errorf("%w: %w", model.ErrModel, err)
+		}
+		return files.Fingerprint(), files.Close()
+	}
 	return errors.Join(o.checkMemory(files), files.Close())
 }
 
@@ -329,6 +339,7 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 	l.part = func(pool *parallel.Pool, part model.Part) (*model.Model, error) {
 		return model.OpenGGUF(g, pool, part, o.options()...)
 	}
+	l.fingerprint = func() (string, error) { return g.Fingerprint(), nil }
 	return o.checkMemory(g.Tensors)
 }
 
@@ -354,5 +365,6 @@ func (l *loaded) engine(o *modelOptions, observer engine.Observer) (*engine.Engi
 	}
 	c.Model, c.Pool, c.Peers, c.Tokenizer = l.workers[0].Model, l.workers[0].Pool, l.workers[1:], l.tokenizer
 	o.events.publishTo(&c)
+	o.offload.offloadTo(&c)
 	return engine.New(c, observer)
 }

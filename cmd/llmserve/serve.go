@@ -46,6 +46,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.limits.Requests, "requests-per-minute", 0, "requests that each key may send in a minute, or all clients together if there are no keys; 0: no limit")
 	f.IntVar(&o.limits.Tokens, "tokens-per-minute", 0, "tokens that each key may use in a minute, with an answer counted at its maximum length; 0: no limit")
 	o.model.events.flags(f)
+	o.model.offload.flags(f)
 }
 
 func demoCommand() *cobra.Command {
@@ -90,6 +91,9 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, o.model.events.close()) }()
+	if err := l.openOffload(&o.model, os.Stderr); err != nil {
+		return err
+	}
 	if err := l.loadWeights(&o.model); err != nil {
 		return err
 	}
@@ -117,6 +121,9 @@ func (o *options) check() error {
 		return errors.New("--requests-per-minute and --tokens-per-minute must be at least 0")
 	}
 	if err := o.model.check(); err != nil {
+		return err
+	}
+	if err := o.model.offload.check(o.model.noCaching); err != nil {
 		return err
 	}
 	listener, err := o.listen()

@@ -23,6 +23,10 @@ type StepReport struct {
 	Accepted                   [maxSpeculative]int // of these tokens, by place: the first of each sequence, ...
 	CacheQueries, CacheHits    int                 // tokens
 
+	// Tokens that were not in the cache and were looked up in tiers outside, those of them that were
+	// loaded, and the part of CachedTokens that was loaded.
+	ExternalQueries, ExternalHits, ExternalTokens int
+
 	Model time.Duration // computing logits
 
 	// Elapsed is the time that the step took in all. Scheduling and delivering count only as far

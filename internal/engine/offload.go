@@ -34,6 +34,7 @@ type outside struct {
 	content pool.Content // hashes of its full blocks
 	offered int          // blocks that were stored, or seen to be
 	claim   *claim       // nil: none
+	loaded  int          // tokens of the prompt
 }
 
 // A claim is on blocks that a request loads or is about to load. Others wait for it, and find the blocks
@@ -193,14 +194,17 @@ func (o *offload) load(l sched.Loading) {
 	o.loads++
 	o.Load(blocks, o.perToken*time.Duration(l.NumExternalTokens),
 		func(i int, data []byte) { e.workers.writeBlock(table[i], data) },
-		func(n int) { o.end(l.ID, q, table[n:]) })
+		func(n int) {
+			o.end(l.ID, q, n*size, table[n:])
+		})
 }
 
-// end ends a load, of which some blocks did not come.
-func (o *offload) end(id sched.ID, q *sequence, missing []int32) {
+// end ends a load, of which some tokens came and some blocks did not.
+func (o *offload) end(id sched.ID, q *sequence, tokens int, missing []int32) {
 	e := o.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	q.outside.loaded = tokens
 	if len(missing) > 0 {
 		var failed sched.FailedLoad
 		if err := e.sched.LoadFailed(&failed, missing...); err != nil {

@@ -64,6 +64,7 @@ func (e *Engine) deliver(r *row, report *StepReport, now time.Time) {
 		q.stream.through = true
 		report.PromptTokens += q.prompt
 		report.CachedTokens += q.stream.CachedTokens()
+		report.ExternalTokens += q.outside.loaded
 	}
 	if q.waiting == 0 {
 		for i := range len(r.tokens) - 1 {

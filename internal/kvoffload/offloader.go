@@ -27,6 +27,7 @@ type Offloader struct {
 	config Config
 	ctx    context.Context
 	cancel context.CancelFunc
+	close  func() error // once
 
 	queue chan stored
 	free  chan []byte // memory of blocks to be stored
@@ -83,13 +84,12 @@ func New(c Config) *Offloader {
 	}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
 	o.queue, o.free = make(chan stored, o.most), make(chan []byte, o.most)
+	o.close = sync.OnceValue(o.finish)
 	o.tasks.Go(o.store)
 	return o
 }
 
-// Close waits some seconds for the blocks in the queue to be stored, gives loads up, and closes the tier.
-// Nothing may be offered any more.
-func (o *Offloader) Close() error {
+func (o *Offloader) finish() error {
 	close(o.queue)
 	timer := time.AfterFunc(flushTimeout, o.cancel)
 	defer timer.Stop()
@@ -97,6 +97,10 @@ func (o *Offloader) Close() error {
 	o.cancel()
 	return o.config.Tier.Close()
 }
+
+// Close waits some seconds for the blocks in the queue to be stored, gives loads up, and closes the tier.
+// Nothing may be offered any more.
+func (o *Offloader) Close() error { return o.close() }
 
 // Stats returns what has happened.
 func (o *Offloader) Stats() Stats {

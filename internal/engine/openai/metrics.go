@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"llmmemory/internal/engine"
+	"llmmemory/internal/kvoffload"
 )
 
 // Metrics are counted under vLLM's names (v1/metrics/loggers.py, v1/spec_decode/metrics.py). They
@@ -20,6 +21,7 @@ type Metrics struct {
 	labels   prometheus.Labels
 
 	preemptions, prompt, cached, generation, queries, hits prometheus.Counter
+	externalQueries, externalHits                          prometheus.Counter
 	drafts, draftTokens, accepted                          prometheus.Counter
 	success, source, position                              *prometheus.CounterVec
 
@@ -60,6 +62,8 @@ func (m *Metrics) counters() {
 	m.generation = counter("generation_tokens_total", "Tokens that were generated.")
 	m.queries = counter("prefix_cache_queries_total", "Tokens that were looked up in the prefix cache.")
 	m.hits = counter("prefix_cache_hits_total", "Tokens that were found in the prefix cache.")
+	m.externalQueries = counter("external_prefix_cache_queries_total", "Tokens that were not in the prefix cache and were looked up in tiers outside the process.")
+	m.externalHits = counter("external_prefix_cache_hits_total", "Tokens that such a tier had, and that were loaded.")
 	m.drafts = counter("spec_decode_num_drafts_total", "Proposals of one or more tokens by speculation.")
 	m.draftTokens = counter("spec_decode_num_draft_tokens_total", "Tokens that were proposed by speculation.")
 	m.accepted = counter("spec_decode_num_accepted_tokens_total", "Proposed tokens that the model sampled as well.")
@@ -114,6 +118,7 @@ func (m *Metrics) Watch(e *engine.Engine) {
 		l := e.Load()
 		return 1 - float64(l.FreeBlocks)/float64(l.Blocks)
 	})
+	m.watchOffload(e)
 	c := e.Config()
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "vllm:cache_config_info", Help: "How keys and values are kept; the value is always 1.",
@@ -123,6 +128,36 @@ func (m *Metrics) Watch(e *engine.Engine) {
 			"kv_cache_memory_bytes": strconv.FormatInt(c.KVCacheBytes, 10), "sliding_window": strconv.Itoa(c.Model.SlidingWindow),
 		},
 	}, func() float64 { return 1 }))
+}
+
+// watchOffload adds what an engine stores and loads outside the process, if it does.
+func (m *Metrics) watchOffload(e *engine.Engine) {
+	if _, ok := e.OffloadStats(); !ok {
+		return
+	}
+	add := func(name, help string, labels prometheus.Labels, value func(kvoffload.Stats) float64) {
+		maps.Copy(labels, m.labels)
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 {
+			stats, _ := e.OffloadStats()
+			return value(stats)
+		}))
+	}
+	stores, loads := func() prometheus.Labels { return prometheus.Labels{"transfer_type": "CPU_to_tier"} },
+		func() prometheus.Labels { return prometheus.Labels{"transfer_type": "tier_to_CPU"} }
+	const bytes, seconds = "Bytes of blocks stored in tiers outside the process and loaded from them.", "Time that this took."
+	add("vllm:kv_offload_total_bytes", bytes, stores(), func(s kvoffload.Stats) float64 { return float64(s.StoredBytes) })
+	add("vllm:kv_offload_total_bytes", bytes, loads(), func(s kvoffload.Stats) float64 { return float64(s.LoadedBytes) })
+	add("vllm:kv_offload_total_time", seconds, stores(), func(s kvoffload.Stats) float64 { return s.StoreTime.Seconds() })
+	add("vllm:kv_offload_total_time", seconds, loads(), func(s kvoffload.Stats) float64 { return s.LoadTime.Seconds() })
+	add("llmserve:kv_offload_dropped_blocks_total", "Blocks that were not stored, because the tier was too slow.", prometheus.Labels{},
+		func(s kvoffload.Stats) float64 { return float64(s.Dropped) })
+	add("llmserve:kv_offload_failures_total", "Stores and loads that failed.", prometheus.Labels{},
+		func(s kvoffload.Stats) float64 { return float64(s.Failures) })
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "llmserve:kv_offload_queued_blocks",
+		Help: "Blocks that wait to be stored.", ConstLabels: m.labels}, func() float64 {
+		stats, _ := e.OffloadStats()
+		return float64(stats.Queued)
+	}))
 }
 
 func (m *Metrics) handler() http.Handler {
@@ -135,11 +170,14 @@ func (m *Metrics) Step(r engine.StepReport) {
 	m.generation.Add(float64(r.GenerationTokens))
 	m.queries.Add(float64(r.CacheQueries))
 	m.hits.Add(float64(r.CacheHits))
+	m.externalQueries.Add(float64(r.ExternalQueries))
+	m.externalHits.Add(float64(r.ExternalHits))
 	m.iteration.Observe(float64(r.Tokens))
 	if r.PromptTokens > 0 {
 		m.prompt.Add(float64(r.PromptTokens))
 		m.cached.Add(float64(r.CachedTokens))
-		m.source.WithLabelValues("local_cache_hit").Add(float64(r.CachedTokens))
+		m.source.WithLabelValues("local_cache_hit").Add(float64(r.CachedTokens - r.ExternalTokens))
+		m.source.WithLabelValues("external_kv_transfer").Add(float64(r.ExternalTokens))
 		m.source.WithLabelValues("local_compute").Add(float64(r.PromptTokens - r.CachedTokens))
 	}
 	if r.Drafts > 0 {

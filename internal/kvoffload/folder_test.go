@@ -1,0 +1,256 @@
+package kvoffload_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/kvoffload"
+	"llmmemory/internal/vllm/blockhash"
+)
+
+const blockBytes = 1000
+
+var space = kvoffload.NewSpace("a model")
+
+// named are the hashes of n blocks.
+func named(n int) (blocks []blockhash.Hash) {
+	for i := range n {
+		blocks = append(blocks, blockhash.Hash{byte(i), byte(i >> 8), 1})
+	}
+	return blocks
+}
+
+// content is what block i contains.
+func content(i int) []byte { return bytes.Repeat([]byte{byte(i), byte(i + 1)}, blockBytes/2) }
+
+func memory(n int) (to [][]byte) {
+	for range n {
+		to = append(to, make([]byte, blockBytes))
+	}
+	return to
+}
+
+func storeAll(t *testing.T, tier kvoffload.Tier, blocks []blockhash.Hash) {
+	t.Helper()
+	for i, b := range blocks {
+		require.NoError(t, tier.Store(t.Context(), b, content(i)))
+	}
+}
+
+// requireLoads requires that the first n blocks come, with what they contain.
+func requireLoads(t *testing.T, tier kvoffload.Tier, blocks []blockhash.Hash, n int) {
+	t.Helper()
+	to := memory(len(blocks))
+	came, err := tier.Load(t.Context(), blocks, to)
+	require.NoError(t, err)
+	require.Equal(t, n, came)
+	for i := range came {
+		require.Equal(t, content(i), to[i], "block %d", i)
+	}
+	have, err := tier.Count(t.Context(), blocks)
+	require.NoError(t, err)
+	require.Equal(t, n, have)
+}
+
+func newFolder(t *testing.T, dir string, most int64) *kvoffload.Folder {
+	t.Helper()
+	f, err := kvoffload.NewFolder(dir, space, most)
+	require.NoError(t, err)
+	return f
+}
+
+// files are the blocks in a folder.
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(dir, "*", "??", "*"))
+	require.NoError(t, err)
+	return all
+}
+
+func TestWhatAFolderKeepsAnotherProcessReads(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "not", "there")
+	blocks := named(20)
+	first := newFolder(t, dir, 1<<20)
+	requireLoads(t, first, blocks, 0)
+	storeAll(t, first, blocks)
+	storeAll(t, first, blocks)
+	require.Len(t, files(t, dir), 20)
+	requireLoads(t, newFolder(t, dir, 1<<20), blocks, 20)
+	requireLoads(t, first, append(named(20), blockhash.Hash{9, 9, 9}), 20)
+
+	for _, name := range append(files(t, dir), dir, filepath.Dir(files(t, dir)[0])) {
+		info, err := os.Stat(name)
+		require.NoError(t, err)
+		require.Zero(t, info.Mode().Perm()&0o077, "%s: others can read it", name)
+	}
+}
+
+func TestBlocksOfAnotherSpaceAreNotFound(t *testing.T) {
+	dir := t.TempDir()
+	storeAll(t, newFolder(t, dir, 1<<20), named(3))
+	other, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("another model"), 1<<20)
+	require.NoError(t, err)
+	requireLoads(t, other, named(3), 0)
+	require.NotEqual(t, kvoffload.NewSpace("a", "bc"), kvoffload.NewSpace("ab", "c"))
+}
+
+// A damaged block is not returned, and is gone.
+func TestADamagedFileIsRemoved(t *testing.T) {
+	for name, damage := range map[string]func(text []byte) []byte{
+		"a bit of the data":     func(text []byte) []byte { text[len(text)-1] ^= 0x80; return text },
+		"a bit of the name":     func(text []byte) []byte { text[30] ^= 1; return text },
+		"a bit of the checksum": func(text []byte) []byte { text[60] ^= 1; return text },
+		"a bit of the format":   func(text []byte) []byte { text[0] ^= 1; return text },
+		"truncated":             func(text []byte) []byte { return text[:len(text)-1] },
+		"a header alone":        func(text []byte) []byte { return text[:64] },
+		"empty":                 func([]byte) []byte { return nil },
+		"a byte more":           func(text []byte) []byte { return append(text, 0) },
+		"zeros":                 func(text []byte) []byte { return make([]byte, len(text)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, blocks := t.TempDir(), named(1)
+			f := newFolder(t, dir, 1<<20)
+			storeAll(t, f, blocks)
+			file := files(t, dir)[0]
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(file, damage(text), 0o600))
+			n, err := f.Load(t.Context(), blocks, memory(1))
+			require.ErrorIs(t, err, kvoffload.ErrDamaged)
+			require.Zero(t, n)
+			require.NoFileExists(t, file)
+			storeAll(t, f, blocks)
+			requireLoads(t, f, blocks, 1)
+		})
+	}
+}
+
+// The blocks that were used least recently go, of whatever space they are.
+func TestAFolderKeepsItsSize(t *testing.T) {
+	const most = 20 * blockBytes
+	dir := t.TempDir()
+	other, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("another model"), most)
+	require.NoError(t, err)
+	storeAll(t, other, named(5))
+	f := newFolder(t, dir, most)
+	storeAll(t, f, named(10))
+	for i, name := range files(t, dir) { // all of them long ago, the first of f last
+		at := time.Now().Add(-time.Hour + time.Duration(i)*time.Second)
+		require.NoError(t, os.Chtimes(name, at, at))
+	}
+	requireLoads(t, f, named(1), 1) // used now
+	blocks := named(40)
+	for i := 10; i < 40; i++ {
+		require.NoError(t, f.Store(t.Context(), blocks[i], content(i)))
+		total := int64(0)
+		for _, name := range files(t, dir) {
+			info, err := os.Stat(name)
+			require.NoError(t, err)
+			total += info.Size()
+		}
+		require.LessOrEqual(t, total, int64(most))
+	}
+	requireLoads(t, other, named(5), 0)
+	n, err := f.Count(t.Context(), blocks[39:])
+	require.NoError(t, err)
+	require.Equal(t, 1, n, "the newest")
+}
+
+// What killed processes and older formats have left goes; what others keep in the folder stays.
+func TestAFolderIsCleanedWhenItIsOpened(t *testing.T) {
+	dir := t.TempDir()
+	storeAll(t, newFolder(t, dir, 1<<20), named(1))
+	own := filepath.Dir(filepath.Dir(files(t, dir)[0]))
+	abandoned, recent := filepath.Join(own, "partial-1"), filepath.Join(own, "partial-2")
+	for _, name := range []string{abandoned, recent, filepath.Join(dir, "notes.txt")} {
+		require.NoError(t, os.WriteFile(name, []byte("text"), 0o600))
+	}
+	long := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(abandoned, long, long))
+	older := filepath.Join(dir, "llmkv-0-abc")
+	require.NoError(t, os.Mkdir(older, 0o700))
+	f := newFolder(t, dir, 1<<20)
+	require.NoFileExists(t, abandoned)
+	require.FileExists(t, recent)
+	require.FileExists(t, filepath.Join(dir, "notes.txt"))
+	require.NoDirExists(t, older)
+	requireLoads(t, f, named(1), 1)
+}
+
+func TestAFolderThatCannotBeUsedIsRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	open := filepath.Join(t.TempDir(), "open")
+	require.NoError(t, os.Mkdir(open, 0o700))
+	require.NoError(t, os.Chmod(open, 0o777))
+	for _, c := range []struct {
+		path string
+		most int64
+		says string
+	}{
+		{file, 1, "not a directory"}, {filepath.Join(file, "a"), 1, "not a directory"},
+		{t.TempDir(), 0, "may hold 0 bytes"}, {open, 1, "chmod o-w"}, {"/proc/1/kv", 1, "kv"},
+	} {
+		_, err := kvoffload.NewFolder(c.path, space, c.most)
+		require.ErrorIs(t, err, kvoffload.ErrFolder, c.path)
+		require.ErrorContains(t, err, c.says)
+	}
+}
+
+func TestAFolderThatIsRemovedWhileInUseComesBack(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tier")
+	f := newFolder(t, dir, 1<<20)
+	storeAll(t, f, named(3))
+	require.NoError(t, os.RemoveAll(dir))
+	requireLoads(t, f, named(3), 0)
+	storeAll(t, f, named(3))
+	requireLoads(t, f, named(3), 3)
+}
+
+// Several servers store, load and evict at once.
+func TestManyCanShareAFolder(t *testing.T) {
+	dir, blocks := t.TempDir(), named(64)
+	var wait sync.WaitGroup
+	for range 4 {
+		f := newFolder(t, dir, 30*blockBytes)
+		wait.Go(func() {
+			for round := range 5 {
+				for i, b := range blocks {
+					if err := f.Store(context.Background(), b, content(i)); err != nil {
+						t.Error(err)
+					}
+					to := memory(1)
+					at := (i * (round + 3)) % len(blocks)
+					n, err := f.Load(context.Background(), blocks[at:at+1], to)
+					if err != nil || n == 1 && !bytes.Equal(to[0], content(at)) {
+						t.Error("block", at, n, err)
+					}
+				}
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// Whatever a killed process has written, no block is read that is not whole.
+func TestAFileIsWrittenUnderAnotherNameFirst(t *testing.T) {
+	dir := t.TempDir()
+	f := newFolder(t, dir, 1<<20)
+	blocked := filepath.Join(dir, "llmkv-1-"+space.String(), "00")
+	require.NoError(t, os.WriteFile(blocked, nil, 0o600)) // where the folder of the block should be
+	err := f.Store(t.Context(), blockhash.Hash{}, content(0))
+	require.ErrorContains(t, err, "not a directory")
+	left, err := filepath.Glob(filepath.Join(dir, "*", "partial-*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+	n, err := f.Count(t.Context(), []blockhash.Hash{{}})
+	require.Zero(t, n, fmt.Sprint(err))
+}
