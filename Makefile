@@ -3,6 +3,7 @@
 # make quick                the tests of a change: no compiler of submissions, no Valgrind, no browser
 # make test                 every test
 # make test-long            the same with the full matrices, soaks and exhaustive runs, and new random cases
+# make test-tiers           the tests of keys and values in Redis, which it installs
 # make llmgrade             build/llmgrade, which grades submissions in a sandbox
 # make mutants              print which stage of llmgrade finds which wrong submission
 # make exhaustive           test every short sequence of calls of the engine and of the correct submission
@@ -91,7 +92,7 @@ TEST := $(CHEAP) test -buildvcs=false -vet=off -exec 'env -u GOGC -u GOMEMLIMIT'
 # With a Check that the tag calls, or with tests of what has one.
 CHECKED := ./internal/vllm/v0 ./internal/vllm/v1/... ./internal/paper ./internal/kvstore/... ./internal/engine
 
-.PHONY: all lib cache grade llmgrade llmbench llmsim llmserve quick test test-long race invariants mutants exhaustive repeat loaded figures bench dropin install uninstall vet check clean
+.PHONY: all lib cache grade llmgrade llmbench llmsim llmserve quick test test-long test-tiers race invariants mutants exhaustive repeat loaded figures bench dropin install uninstall vet check clean
 .DELETE_ON_ERROR:
 
 all: grade
@@ -181,6 +182,12 @@ test: lib cache
 test-long: lib cache
 	@.ci/tools test
 	@LLM_TEST_LONG=1 .ci/test
+
+# What needs a Redis server, which it installs if it is not there.
+test-tiers:
+	@.ci/tools test
+	@command -v redis-server >/dev/null || { apt-get update -q && apt-get install -qy redis-server; }
+	@$(TEST) -count=1 -v -run 'Redis|Tier|Outlive' ./internal/kvoffload ./internal/engine ./cmd/llmserve
 
 race:
 	@.ci/tools build

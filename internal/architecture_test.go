@@ -43,8 +43,9 @@ var allowedImports = map[string][]string{
 	// Serving.
 	"internal/attention": {"internal/assembly", "internal/invariants", "internal/parallel"},
 	"internal/kvstore":   {"internal/attention", "internal/block", "internal/invariants", "internal/parallel", "internal/vllm"},
+	"internal/kvoffload": {"internal/vllm/blockhash"},
 	"internal/model":     {"internal/assembly", "internal/attention", "internal/kvstore", "internal/parallel"},
-	"internal/engine": {"internal/attention", "internal/invariants", "internal/kvstore", "internal/model", "internal/parallel", "internal/serve", "internal/vllm",
+	"internal/engine": {"internal/attention", "internal/invariants", "internal/kvoffload", "internal/kvstore", "internal/model", "internal/parallel", "internal/serve", "internal/vllm",
 		"internal/vllm/blockhash", "internal/vllm/device"},
 
 	// What is measured and shown.

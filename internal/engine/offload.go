@@ -15,7 +15,7 @@ import (
 //
 // A full block is copied when its step has succeeded, before the scheduler learns of that: its request
 // still has it then, unless the step scheduled meanwhile has preempted it. A request that comes is looked up
-// outside before the scheduler gets it. The scheduler decides whether it loads (RULES.md §19), and
+// outside before the scheduler gets it. The scheduler decides whether it loads (vllm/v1/RULES.md §19), and
 // keeps its blocks for it until Received, so what comes is written to them at any time. What comes
 // after the load was given up is written nowhere.
 type offload struct {
@@ -114,14 +114,7 @@ func (o *offload) look(blocks []blockhash.Hash) (have int, waitFor *claim, compu
 	e := o.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.sched.Inspect(func(c *kvcache.Cache) {
-		for have < len(blocks) {
-			if _, cached := c.Pool().Lookup(&blocks[have], 0); !cached {
-				break
-			}
-			have++
-		}
-	})
+	e.sched.Monitor.Inspect(func(c *kvcache.Cache) { have = c.View.CachedPrefix(blocks) })
 	for i := len(blocks) - 1; i >= have && waitFor == nil; i-- {
 		waitFor = o.coming[blocks[i]]
 	}
@@ -181,7 +174,7 @@ func (o *offload) nothingToDo() bool { return o != nil && o.idle && o.loads > 0 
 func (o *offload) load(l sched.Loading) {
 	e, size := o.engine, o.engine.config.BlockSize
 	q := e.live[l.ID]
-	table, err := e.sched.Table(nil, l.ID, 0)
+	table, err := e.sched.Monitor.Table(nil, l.ID, 0)
 	if err != nil {
 		panic("engine: " + err.Error()) // only this package's own mistakes lead there
 	}
@@ -207,11 +200,11 @@ func (o *offload) end(id sched.ID, q *sequence, tokens int, missing []int32) {
 	q.outside.loaded = tokens
 	if len(missing) > 0 {
 		var failed sched.FailedLoad
-		if err := e.sched.LoadFailed(&failed, missing...); err != nil {
+		if err := e.sched.Transfers.LoadFailed(&failed, missing...); err != nil {
 			panic("engine: " + err.Error()) // only this package's own mistakes lead there
 		}
 	}
-	if err := e.sched.Received(id); err != nil {
+	if err := e.sched.Transfers.Received(id); err != nil {
 		panic("engine: " + err.Error()) // only this package's own mistakes lead there
 	}
 	o.loads--

@@ -203,7 +203,7 @@ func (e *Engine) finish(s, next *step) {
 	report := &s.report
 	stats := e.sched.Monitor.TakeStats()
 	report.CacheQueries, report.CacheHits = stats.Queries, stats.Hits
-	external := e.sched.TakeCounters().External
+	external := e.sched.Monitor.TakeCounters().External
 	report.ExternalQueries, report.ExternalHits = external.Queries, external.Hits
 	if next == nil {
 		report.Elapsed = time.Since(s.begun)

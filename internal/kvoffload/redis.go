@@ -43,12 +43,18 @@ func NewRedis(ctx context.Context, c RedisConfig, space Space) (*Redis, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRedis, err)
 	}
+	redis.SetLogger(silent{})
 	r := &Redis{client: redis.NewClient(options), space: space, ttl: c.TTL}
 	if err := r.client.Ping(ctx).Err(); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %s: %w", ErrRedis, options.Addr, err), r.client.Close())
 	}
 	return r, nil
 }
+
+// silent keeps the client from writing what its errors say as well.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 // Check reports what is wrong with the configuration, without asking the server.
 func (c *RedisConfig) Check() error {
@@ -80,6 +86,7 @@ func (c *RedisConfig) options() (*redis.Options, error) {
 	}
 	options.Username, options.Password = c.Username, c.Password
 	options.MaxRetries = -1 // a block that does not come is computed
+	options.DialerRetries = 1
 	options.DisableIdentity = true
 	options.ContextTimeoutEnabled = true
 	if c.CAFile == "" {

@@ -14,6 +14,7 @@ import (
 type Llama struct {
 	Hidden, Layers, Heads, KVHeads, Inter, Vocab, Context int
 	Type                                                  string // F16, Q8_0 or Q4_0
+	Seed                                                  uint64 // of the weights
 }
 
 // LlamaFile writes a Llama to a GGUF file, which may be larger than memory.
@@ -33,7 +34,7 @@ func LlamaFile(path string, l Llama) error {
 	if _, err := w.Write(header.Bytes()); err != nil {
 		return err
 	}
-	rnd := rand.New(rand.NewPCG(1, 1))
+	rnd := rand.New(rand.NewPCG(1, 1+l.Seed))
 	var row bytes.Buffer
 	for _, t := range tensors {
 		for range t.Shape[0] {

@@ -1,12 +1,25 @@
 package kvcache
 
-import "llmmemory/internal/vllm/v1/pool"
+import (
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/pool"
+)
 
 // A View reads the state of a Cache.
 type View struct{ c *Cache }
 
 // Pool reads the state of the pool.
 func (v View) Pool() pool.View { return v.c.pool.View }
+
+// CachedPrefix is how many of the blocks of group 0 with these hashes are in the cache, from the first one on.
+func (v View) CachedPrefix(blocks []blockhash.Hash) int {
+	for i := range blocks {
+		if _, cached := v.c.pool.Lookup(&blocks[i], 0); !cached {
+			return i
+		}
+	}
+	return len(blocks)
+}
 
 // Config is the configuration with its defaults filled in.
 func (v View) Config() *Config { return &v.c.config }

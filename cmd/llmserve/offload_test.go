@@ -1,0 +1,169 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
+	"llmmemory/internal/testkit/weightfile"
+)
+
+// longQuestion is a prompt of many blocks, whose answer is in its first one.
+func longQuestion(t *testing.T, model string) string {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{
+		"model": model, "prompt": "The code is 7Kx-31. " + strings.Repeat("Other words that say nothing. ", 20) + "The code is",
+		"max_tokens": 8, "temperature": 0, "logprobs": 2,
+	})
+	require.NoError(t, err)
+	return string(body)
+}
+
+// A told is what an answer says, and how much of its prompt was found.
+type told struct {
+	Choices json.RawMessage
+	Usage   struct {
+		Details struct {
+			Cached int `json:"cached_tokens"`
+		} `json:"prompt_tokens_details"`
+	}
+}
+
+func (s *server) ask(t *testing.T, body string) told {
+	t.Helper()
+	var a told
+	r := s.post(t, "/completions", body)
+	require.Equal(t, 200, r.StatusCode)
+	require.NoError(t, json.Unmarshal([]byte(text(t, r)), &a))
+	return a
+}
+
+// storesAll waits until nothing waits to be stored.
+func (s *server) storesAll(t *testing.T) {
+	s.waitForMetric(t, `vllm:kv_offload_total_bytes\{.*CPU_to_tier.*\} [1-9]`)
+	s.waitForMetric(t, `llmserve:kv_offload_queued_blocks\{.*\} 0\n`)
+	time.Sleep(10 * time.Millisecond) // the last one is taken from the queue before it is written
+}
+
+func (s *server) kill() {
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+}
+
+func TestKeysAndValuesOutliveAServerThatIsKilled(t *testing.T) {
+	question := longQuestion(t, "demo")
+	plain := serveDemo(t).ask(t, question)
+	dir := filepath.Join(t.TempDir(), "tier")
+	first := serveDemo(t, "--kv-offload-dir", dir)
+	require.Equal(t, plain, first.ask(t, question))
+	first.storesAll(t)
+	first.kill()
+	second := serveDemo(t, "--kv-offload-dir", dir, "--kv-offload-gb", "1")
+	again := second.ask(t, question)
+	require.Equal(t, string(plain.Choices), string(again.Choices))
+	require.Greater(t, again.Usage.Details.Cached, 500)
+	second.waitForMetric(t, fmt.Sprintf(`vllm:external_prefix_cache_hits_total\{.*\} %d\n`, again.Usage.Details.Cached))
+	second.waitForMetric(t, fmt.Sprintf(`vllm:prompt_tokens_by_source_total\{.*external_kv_transfer.*\} %d\n`, again.Usage.Details.Cached))
+}
+
+// A model with other weights, or with the same ones in another place, or another type of keys and values.
+func TestOnlyTheSameWeightsFindTheirBlocks(t *testing.T) {
+	level.SkipQuick(t)
+	dir, folder := t.TempDir(), t.TempDir()
+	path := filepath.Join(folder, "model.gguf")
+	write := func(seed uint64) {
+		require.NoError(t, weightfile.LlamaFile(path, weightfile.Llama{
+			Hidden: 64, Layers: 2, Heads: 4, KVHeads: 2, Inter: 128, Vocab: 512, Context: 2048, Type: "F16", Seed: seed,
+		}))
+	}
+	tokens := strings.TrimSuffix(strings.Repeat("5,6,7,9,", 60), ",")
+	cached := func(file string, args ...string) int {
+		s, _ := serveModelFile(t, file, append([]string{"--kv-offload-dir", dir}, args...)...)
+		name := strings.TrimSuffix(filepath.Base(file), ".gguf")
+		a := s.ask(t, fmt.Sprintf(`{"model": %q, "prompt": [%s], "max_tokens": 4, "temperature": 0}`, name, tokens))
+		if a.Usage.Details.Cached == 0 {
+			s.storesAll(t)
+		}
+		s.kill()
+		return a.Usage.Details.Cached
+	}
+	write(1)
+	require.Zero(t, cached(path))
+	require.Equal(t, 224, cached(path))
+	other := filepath.Join(folder, "other.gguf")
+	require.NoError(t, os.Rename(path, other))
+	require.Equal(t, 224, cached(other), "the same weights elsewhere")
+	require.Zero(t, cached(other, "--kv-cache-dtype", "f32"))
+	require.Zero(t, cached(other, "--block-size", "32"))
+	require.Zero(t, cached(other, "--tensor-parallel-size", "2"))
+	write(2)
+	require.Zero(t, cached(path), "other weights in the same place")
+	require.Equal(t, 224, cached(other))
+}
+
+// One server computes prompts, another one loads them and generates.
+func TestAConsumerLoadsWhatAProducerHasStored(t *testing.T) {
+	redis := miniredis.RunT(t)
+	redis.RequireAuth("secret")
+	t.Setenv("LLMSERVE_REDIS_PASSWORD", "secret")
+	question := longQuestion(t, "demo")
+	want := serveDemo(t).ask(t, question)
+	url := "redis://" + redis.Addr()
+	producer := serveDemo(t, "--kv-offload-url", url, "--kv-role", "producer")
+	consumer := serveDemo(t, "--kv-offload-url", url, "--kv-role", "consumer")
+	require.Equal(t, want, consumer.ask(t, question))
+	require.Empty(t, redis.Keys(), "a consumer stores nothing")
+	require.Equal(t, want, producer.ask(t, question))
+	producer.storesAll(t)
+	fresh := serveDemo(t, "--kv-offload-url", url, "--kv-role", "consumer")
+	got := fresh.ask(t, question)
+	require.Equal(t, string(want.Choices), string(got.Choices))
+	require.Greater(t, got.Usage.Details.Cached, 500)
+
+	late := serveDemo(t, "--kv-offload-url", url)
+	redis.Close() // from now on there is none
+	got = late.ask(t, question)
+	require.Equal(t, want, got)
+	late.waitForMetric(t, `llmserve:kv_offload_failures_total\{.*\} [1-9]`)
+}
+
+func TestTiersThatCannotBeUsedAreRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for _, test := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"a file", []string{"--kv-offload-dir", file}, "is not a folder"},
+		{"a folder that cannot be made", []string{"--kv-offload-dir", "/proc/kv"}, "--kv-offload-dir: "},
+		{"no size", []string{"--kv-offload-dir", t.TempDir(), "--kv-offload-gb", "0"}, "--kv-offload-gb is 0; it must be above 0"},
+		{"a size of nothing", []string{"--kv-offload-gb", "5"}, "--kv-offload-gb needs --kv-offload-dir or --kv-offload-url"},
+		{"a role of nothing", []string{"--kv-role", "both"}, "--kv-role needs"},
+		{"an unknown role", []string{"--kv-offload-dir", t.TempDir(), "--kv-role", "kv_both"}, "producer, consumer and both are possible"},
+		{"an empty folder name", []string{"--kv-offload-dir", ""}, "need a value"},
+		{"no cache", []string{"--kv-offload-dir", t.TempDir(), "--no-prefix-caching"}, "leave --no-prefix-caching out"},
+		{"the size of Redis", []string{"--kv-offload-url", "redis://127.0.0.1:1", "--kv-offload-gb", "5"}, "maxmemory"},
+		{"certificates for files", []string{"--kv-offload-dir", t.TempDir(), "--kv-offload-ca", file}, "need --kv-offload-url"},
+		{"no host", []string{"--kv-offload-url", "redis://"}, "no host"},
+		{"a password for everybody to see", []string{"--kv-offload-url", "redis://:secret@127.0.0.1:1"}, "password"},
+		{"no server there", []string{"--kv-offload-url", "redis://127.0.0.1:1"}, "connection refused"},
+		{"no password file", []string{"--kv-offload-url", "redis://127.0.0.1:1", "--kv-offload-password-file", file + "x"}, "no such file"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			line, _ := refused(t, append([]string{"demo", "--port", "0"}, test.args...)...)
+			require.Contains(t, line, test.want)
+			require.NotContains(t, line, "secret")
+			require.NotRegexp(t, regexp.MustCompile(`serving`), line)
+		})
+	}
+}
