@@ -41,7 +41,7 @@ type Offloader struct {
 	older  map[blockhash.Hash]bool // before that
 	rate   rate
 	logged time.Time
-	broken time.Time // when a store failed last
+	broken map[string]time.Time // when something failed last, by what was being done
 	stats  Stats
 }
 
@@ -67,7 +67,7 @@ const (
 	concurrentLoads   = 2
 	logEvery          = time.Minute
 	storeTimeout      = 10 * time.Second
-	pauseAfterFailure = time.Second // in which nothing is stored
+	pauseAfterFailure = time.Second // in which a tier is not asked for the same
 
 	// Draining waits for this long until what is queued is stored.
 	flushTimeout = 10 * time.Second
@@ -80,7 +80,7 @@ func New(c Config) *Offloader {
 	}
 	o := &Offloader{
 		config: c, most: max(minQueuedBlocks, c.QueueBytes/max(1, c.BlockBytes)), loads: make(chan struct{}, concurrentLoads),
-		recent: map[blockhash.Hash]bool{}, older: map[blockhash.Hash]bool{},
+		recent: map[blockhash.Hash]bool{}, older: map[blockhash.Hash]bool{}, broken: map[string]time.Time{},
 	}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
 	o.queue, o.free = make(chan stored, o.most), make(chan []byte, o.most)
@@ -144,7 +144,7 @@ func (o *Offloader) memory() []byte {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.made == o.most || time.Since(o.broken) < pauseAfterFailure {
+	if o.made == o.most || time.Since(o.broken[storing]) < pauseAfterFailure {
 		return nil
 	}
 	o.made++
@@ -186,7 +186,7 @@ func (o *Offloader) store() {
 		o.free <- s.data
 		if err != nil {
 			o.forget(s.block)
-			o.failed("storing", err)
+			o.failed(storing, err)
 			continue
 		}
 		o.mu.Lock()
@@ -196,6 +196,21 @@ func (o *Offloader) store() {
 	}
 }
 
+// What an Offloader does with blocks, for messages.
+const (
+	storing = "storing"
+	looking = "looking for"
+	loading = "loading"
+)
+
+// paused reports whether looking or loading has failed a moment ago. A tier that is gone costs a request
+// its deadline, and not every request.
+func (o *Offloader) paused() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return time.Since(o.broken[looking]) < pauseAfterFailure || time.Since(o.broken[loading]) < pauseAfterFailure
+}
+
 // failed counts and logs what went wrong.
 func (o *Offloader) failed(doing string, err error) {
 	if errors.Is(err, context.Canceled) {
@@ -203,8 +218,8 @@ func (o *Offloader) failed(doing string, err error) {
 	}
 	o.mu.Lock()
 	o.stats.Failures++
-	if doing == "storing" {
-		o.broken = time.Now()
+	if !errors.Is(err, ErrDamaged) {
+		o.broken[doing] = time.Now()
 	}
 	quiet := time.Since(o.logged) < logEvery
 	if !quiet {
@@ -219,17 +234,17 @@ func (o *Offloader) failed(doing string, err error) {
 // Find returns how many of the blocks can be loaded, from the first one on, and are faster to load than to
 // compute. compute is how long computing all of them takes; 0: not known.
 func (o *Offloader) Find(blocks []blockhash.Hash, compute time.Duration) int {
-	if !o.config.Loads || len(blocks) == 0 {
+	if !o.config.Loads || len(blocks) == 0 || o.paused() {
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(o.ctx, deadline(compute))
 	defer cancel()
 	n, err := o.config.Tier.Count(ctx, blocks)
 	if err != nil {
-		o.failed("looking for", err)
+		o.failed(looking, err)
 	}
 	n = min(n, len(blocks))
-	if compute > 0 && o.loading(n) > compute*time.Duration(n)/time.Duration(len(blocks)) {
+	if compute > 0 && o.loadTime(n) > compute*time.Duration(n)/time.Duration(len(blocks)) {
 		return 0
 	}
 	return n
@@ -262,7 +277,7 @@ func (o *Offloader) Load(blocks []blockhash.Hash, compute time.Duration, write f
 			}
 			n += came
 			if err != nil {
-				o.failed("loading", err)
+				o.failed(loading, err)
 			}
 			if came < len(piece) {
 				break
@@ -274,6 +289,9 @@ func (o *Offloader) Load(blocks []blockhash.Hash, compute time.Duration, write f
 
 // loaded counts blocks that came in a time.
 func (o *Offloader) loaded(blocks []blockhash.Hash, took time.Duration) {
+	if len(blocks) == 0 {
+		return
+	}
 	o.remember(blocks...)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -295,8 +313,8 @@ const (
 	minDeadline     = 20 * time.Millisecond
 )
 
-// loading is how long loading n blocks takes, as far as is known.
-func (o *Offloader) loading(n int) time.Duration {
+// loadTime is how long loading n blocks takes, as far as is known.
+func (o *Offloader) loadTime(n int) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.rate.duration(float64(n))
@@ -323,5 +341,5 @@ func (r *rate) duration(amount float64) time.Duration {
 	if r.seconds == 0 || time.Since(r.last) > rateForgets {
 		return 0
 	}
-	return time.Duration(amount * r.seconds / max(r.amount, 1e-9) * float64(time.Second))
+	return time.Duration(amount * r.seconds / r.amount * float64(time.Second))
 }
