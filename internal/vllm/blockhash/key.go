@@ -11,7 +11,7 @@ type Key struct {
 	Tuple []Key
 }
 
-// Kind tells which field of a Key counts.
+// Kind is which field of a Key is used.
 type Kind uint8
 
 const (
@@ -62,11 +62,10 @@ func (e *Extras) Check() error {
 	return nil
 }
 
-// Last starts a Cursor at the last multimodal item, which is where a run that
-// does not begin at token 0 starts (vllm/v1/RULES.md §3). So a block that generated tokens
-// complete is named after the last item in it only. vLLM does the same; who
-// needs more must give requests with several items at the end of the prompt a
-// salt that covers them.
+// Last starts a Cursor at the last multimodal item, which is where a run that does not begin at
+// token 0 starts (vllm/v1/RULES.md §3). So a block that generated tokens complete is named after
+// the last item in it only. vLLM does the same; A host that needs more must give requests with
+// several items at the end of the prompt a salt that covers them.
 const Last Cursor = -1
 
 // A Cursor is the next multimodal item of a run of blocks.

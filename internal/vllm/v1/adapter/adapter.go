@@ -1,7 +1,6 @@
-// Package adapter is vLLM V1's scheduler as a serve.Scheduler, so that one simulator
-// runs all schedulers of the project. A request and its
-// answer are numbers of tokens there; V1 wants the tokens themselves, and to be
-// told what was sampled: both come from serve.Request.
+// Package adapter is vLLM V1's scheduler as a serve.Scheduler, so that one simulator runs all
+// schedulers of the project. There a request and its answer are numbers of tokens; V1 needs the
+// tokens themselves and what was sampled, which come from serve.Request.
 //
 // No rule of V1 may live here.
 package adapter
@@ -168,7 +167,7 @@ func (s *Scheduler) Generated(id, n int) error {
 // TakeEvents moves the events of the prefix cache to dst, if the cache records them.
 func (s *Scheduler) TakeEvents(dst *pool.Events) { s.s.Monitor.TakeEvents(dst) }
 
-// update tells V1 what the last step has sampled.
+// update passes to V1 what the last step has sampled.
 func (s *Scheduler) update() error {
 	if !s.open {
 		return nil
@@ -239,7 +238,7 @@ func (s *Scheduler) draft() error {
 	return s.s.SetDrafts(s.drafted, s.perID, s.drafts)
 }
 
-// gone forgets that V1 knows a request.
+// gone records that V1 has ended a request.
 func (s *Scheduler) gone(q *request) {
 	s.logical -= q.blocks
 	q.blocks, q.ended = 0, true

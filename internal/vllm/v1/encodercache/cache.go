@@ -6,9 +6,9 @@ import "slices"
 type Cache struct {
 	size         int // embeddings, as are the next two
 	free         int
-	unreferenced int // taken by outputs to which nobody refers
+	unreferenced int // taken by outputs without references
 	entries      map[string]*entry
-	oldest       []*entry // those to which nobody refers, the longest unreferenced first
+	oldest       []*entry // outputs without references, the longest unreferenced first
 	evicted      []string // hashes since TakeEvicted
 }
 
@@ -20,7 +20,7 @@ type entry struct {
 	users  []*Request // that refer to it
 }
 
-// New makes a cache with room for size embeddings.
+// New makes a cache for size embeddings.
 func New(size int) *Cache {
 	return &Cache{size: size, free: size, entries: map[string]*entry{}}
 }
@@ -56,8 +56,7 @@ func (c *Cache) Reserve(r *Request, i, planned int) bool {
 	return true
 }
 
-// Allocate enters the output of input i of r, which step computes. Reserve has
-// said that there is room.
+// Allocate enters the output of input i of r, which step computes. Reserve must have returned true.
 func (c *Cache) Allocate(r *Request, i int, step uint64) {
 	in := &r.inputs[i]
 	e := c.entries[in.Hash]
@@ -78,7 +77,7 @@ func (e *entry) refer(r *Request, i int) {
 	}
 }
 
-// freeInput ends what r has to do with the output of its input i.
+// freeInput ends the reference of r to the output of its input i.
 func (c *Cache) freeInput(r *Request, i int) {
 	r.held = slices.DeleteFunc(r.held, func(h int) bool { return h == i })
 	e := c.entries[r.inputs[i].Hash]
@@ -92,7 +91,7 @@ func (c *Cache) freeInput(r *Request, i int) {
 	}
 }
 
-// Free ends what r has to do with all outputs, in the order of its inputs.
+// Free ends all references of r, in the order of its inputs.
 func (c *Cache) Free(r *Request) {
 	slices.Sort(r.held)
 	for len(r.held) > 0 {
@@ -131,10 +130,11 @@ func (c *Cache) EvictSince(step uint64) {
 	c.evicted = append(c.evicted, gone...)
 }
 
-// Evicted tells the worker again what steps that failed have told it.
+// Evicted adds hashes to those of TakeEvicted again, because the steps that listed them have
+// failed.
 func (c *Cache) Evicted(hashes []string) { c.evicted = append(c.evicted, hashes...) }
 
-// forget removes e; nobody refers to it any more.
+// forget removes e and all references to it.
 func (c *Cache) forget(e *entry) {
 	if e == nil {
 		return
@@ -184,8 +184,8 @@ func (c *Cache) Reset() {
 	c.evicted = c.evicted[:0]
 }
 
-// Usage is how many embeddings the entries take, and how many of these are of
-// outputs to which somebody refers.
+// Usage is how many embeddings the entries take, and how many of these belong to outputs with
+// references.
 func (c *Cache) Usage() (taken, referenced int) {
 	return c.size - c.free, c.size - c.free - c.unreferenced
 }

@@ -2,10 +2,9 @@
 // audio and the like) a worker keeps: vLLM's EncoderCacheManager
 // (vllm/v1/RULES.md §20).
 //
-// An output is known by the hash of its input, and its size is a number of
-// embeddings. Requests refer to the outputs they still read. An output to which
-// nobody refers stays until its place is needed; then the one that has been
-// unreferenced longest is evicted, and the next step tells the worker.
+// An output is known by the hash of its input, and its size is a number of embeddings. Requests
+// refer to the outputs they still read. An output without references stays until its space is
+// needed; then the one that has been unreferenced longest is evicted, and the next step lists it.
 //
 // The scheduler decides when an input is encoded. The worker has the embeddings.
 package encodercache

@@ -25,10 +25,9 @@ type Alloc struct {
 	Record              bool // count the hit in the statistics, if the blocks are there
 }
 
-// Allocate extends the tables of r, and reports whether the blocks were there.
-// If not, nothing has changed, except that blocks outside a window are free
-// (vllm/v1/RULES.md §6, step 5). The caller advances r's computed tokens. Errors are
-// misuse and wrap ErrRequest.
+// Allocate extends the tables of r and reports whether there were enough blocks. If not, nothing
+// has changed, except that blocks outside a window are free (vllm/v1/RULES.md §6, step 5). The
+// caller advances r's computed tokens. Errors are misuse and wrap ErrRequest.
 func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(c.View.Check)
@@ -77,8 +76,8 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	return true, nil
 }
 
-// grow is Allocate for what nearly every call is: a running request whose new
-// tokens fit into its tables. It changes nothing if that is not so.
+// grow is Allocate for the usual case: a running request whose new tokens fit into its tables.
+// Otherwise it returns false and changes nothing.
 func (c *Cache) grow(r *Request, a *Alloc) bool {
 	if !c.plain || r.forked || !r.running || a.FullSequenceMustFit || a.NumLookaheadTokens < 0 || a.ReservedBlocks < 0 || a.ReservedBlocks > c.pool.View.NumFree() {
 		return false
@@ -101,7 +100,7 @@ func (c *Cache) grow(r *Request, a *Alloc) bool {
 	return true
 }
 
-// A demand is an Alloc with the sums that its rules share.
+// A demand is an Alloc with the sums that several rules use.
 type demand struct {
 	*Alloc
 	local int // computed and hit
@@ -126,7 +125,7 @@ func (d *demand) partial(g *group, hits []int32) bool {
 	return len(hits) > 0 && d.local%g.BlockSize != 0
 }
 
-// anyHit reports whether there is a block to adopt, be it a null block.
+// anyHit reports whether there is a block to adopt, null blocks included.
 func (d *demand) anyHit() bool {
 	if d.Hit == nil {
 		return false

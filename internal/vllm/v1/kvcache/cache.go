@@ -27,7 +27,7 @@ type Cache struct {
 	live     []*Request // in no order
 	spare    []*Request
 	copies   []Copy
-	tails    []Tail          // that nobody took yet
+	tails    []Tail          // that were not taken yet
 	pins     map[int32]int32 // references that copies hold, by block
 	held     map[int32]int32 // references that deferrals and requests' tails hold, by block
 	deferred []deferral      // the oldest first
@@ -36,7 +36,7 @@ type Cache struct {
 	plans    []plan     // scratch of an allocation, by group
 	fresh    []int32    // scratch: blocks of an allocation
 
-	newBlocks [][]int32 // by group: since they were taken; see TakeNewBlocks
+	newBlocks [][]int32 // by group: since they were taken; see Take
 	mask      []bool    // scratch of a registration
 
 	refuse func(group int) bool // tests only: a group for which there are no blocks
@@ -59,7 +59,7 @@ func New(config Config) (*Cache, error) {
 		config: config,
 		pool:   p,
 
-		watermark: int(min(config.Watermark, 1) * float64(config.NumGPUBlocks)), // 1 admits nobody
+		watermark: int(min(config.Watermark, 1) * float64(config.NumGPUBlocks)), // 1 admits no request
 		hybrid:    make([]hitState, len(config.Groups)),
 		plans:     make([]plan, len(config.Groups)),
 		newBlocks: make([][]int32, len(config.Groups)),

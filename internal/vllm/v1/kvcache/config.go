@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/vllm/blockhash"
 )
 
-// ErrConfig is wrapped by every complaint about a Config.
+// ErrConfig is wrapped by every error about a Config.
 var ErrConfig = errors.New("bad cache configuration")
 
 // Kind is what a group of layers attends to.
@@ -38,8 +38,8 @@ type Group struct {
 	Eagle bool // hits lose their last block, which the draft model must compute
 }
 
-// RetainAll as Config.RetentionInterval gives every block of a window that a hit can use
-// its key (vllm/v1/RULES.md §9).
+// RetainAll, as Config.RetentionInterval, gives a key to every block of a window that a hit can use
+// (vllm/v1/RULES.md §9).
 const RetainAll = -1
 
 // Config describes a cache. Lengths are tokens unless said otherwise.
@@ -50,8 +50,8 @@ type Config struct {
 	EnablePrefixCaching bool
 	Hash                blockhash.Function // may be nil without caching: no request gets hashes
 	EnableEvents        bool               // record what is stored and removed, until it is taken
-	RecordNewBlocks     bool               // see TakeNewBlocks
-	HandOffTails        bool               // see TakeTails
+	RecordNewBlocks     bool               // see Pending
+	HandOffTails        bool               // see Pending
 
 	// These two are of vllm/v1/RULES.md §17.
 	CopyWritten bool // no hit ends inside a block that got a key since StartStep
@@ -71,7 +71,7 @@ type Config struct {
 // maxGroups is how many a lookup can keep apart in one word.
 const maxGroups = 64
 
-// complete fills in defaults and checks what can be checked.
+// complete fills in defaults and checks the configuration.
 func (c *Config) complete() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))
@@ -117,7 +117,7 @@ func (c *Config) complete() error {
 	return c.checkRetention(bad)
 }
 
-// checkRetention allows values that land on boundaries where hits can end.
+// checkRetention refuses values that are not boundaries where hits can end.
 func (c *Config) checkRetention(bad func(string, ...any) error) error {
 	sparse := false
 	for i := range c.Groups {
@@ -132,7 +132,7 @@ func (c *Config) checkRetention(bad func(string, ...any) error) error {
 	return nil
 }
 
-// Check refuses a group that no cache takes, also one with options of another kind.
+// Check returns an error if no cache can have the group, or if it sets options of another kind.
 func (g *Group) Check() error {
 	switch {
 	case g.BlockSize < 1:

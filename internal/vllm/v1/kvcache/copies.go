@@ -62,8 +62,8 @@ func (c *Cache) takeCopies(dst []Copy, step uint64) []Copy {
 	return dst
 }
 
-// copyOnWrite points slot at of a table to the block private, and has the bytes
-// copied. Both blocks are kept until the copy is taken.
+// copyOnWrite points slot at of a table to the block private and adds the pair to the pending
+// copies. Both blocks are kept until the copy is taken.
 func (c *Cache) copyOnWrite(r *Request, i, at int, private int32) {
 	slot := &r.tables[i].ids[at]
 	old := *slot
@@ -74,9 +74,9 @@ func (c *Cache) copyOnWrite(r *Request, i, at int, private int32) {
 	c.copies = append(c.copies, Copy{Src: old, Dst: private, Group: i, Index: at, Request: r})
 }
 
-// shared reports whether another table names the block, so that a write needs
-// a copy (internal/README.md, decision 6). What a pending copy holds is no
-// table: it is read before the write.
+// shared reports whether another table names the block, so that a write needs a copy
+// (internal/README.md, decision 6). References of pending copies do not count: these are made
+// before the write.
 func (c *Cache) shared(id int32) bool {
 	return id != pool.Null && block.Shared(c.pool.View.Count(id)-c.pins[id]-c.held[id])
 }
@@ -94,8 +94,8 @@ func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
 	return n
 }
 
-// unshare replaces those blocks. All but the first hold nothing of r yet, but
-// the pair also tells the worker that the slot has changed.
+// unshare replaces the blocks that sharedSlots counts. Only the first one holds tokens of r, but
+// each pair also tells the worker that the slot has changed.
 func (c *Cache) unshare(r *Request, i int, d *demand, private []int32) {
 	g := &c.groups[i]
 	ids := r.tables[i].ids

@@ -7,14 +7,13 @@
 // them, and blocks outside a window go back to the pool early; in a table the
 // null block stands for them.
 //
-// The package also has what V1 dropped, on the same pool: Fork shares all blocks of a
-// request, and the first write to a shared block that is partly filled returns a
-// pair of blocks to copy; Rollback frees the blocks of rejected draft
-// tokens.
+// The package also has what V1 dropped: Fork shares all blocks of a request, and the first write to
+// a shared block that is partly filled adds a pair of blocks to copy; Rollback frees the blocks of
+// rejected drafts.
 //
-// A Cache is for one goroutine. An allocation is planned as a whole before anything
-// changes, so a call that is refused leaves everything as it was, except that
-// blocks outside a window stay freed (vllm/v1/RULES.md §6, step 5).
+// A Cache is for one goroutine; readers use its View. An allocation is planned as a whole before
+// anything changes, so a call that is refused leaves everything as it was, except that blocks
+// outside a window stay freed (vllm/v1/RULES.md §6, step 5).
 //
 // Queues of requests and the choice of which to run belong to sched.
 package kvcache

@@ -83,10 +83,9 @@ func (r *Request) EvictFrom(computed int) {
 	}
 }
 
-// Rewind moves r back to its first computed tokens, because what was scheduled
-// after them was not computed. Its blocks stay, but those that hold later
-// tokens lose their keys. A Mamba group overwrites its state and cannot go
-// back: then nothing has changed and the answer is false.
+// Rewind moves r back to its first computed tokens, because the following ones were scheduled and
+// not computed. Its blocks stay; those that hold later tokens lose their keys. A Mamba group
+// overwrites its state and cannot go back: then Rewind changes nothing and returns false.
 func (c *Cache) Rewind(r *Request, computed int) bool {
 	if !c.plain {
 		return false
@@ -100,8 +99,8 @@ func (c *Cache) Rewind(r *Request, computed int) bool {
 	return true
 }
 
-// EvictSince removes all keys that were inserted in a step or a later one,
-// because these steps failed.
+// EvictSince removes all keys that were inserted in step number step or later: these steps have
+// failed.
 func (c *Cache) EvictSince(step uint32) {
 	for id := range int32(c.pool.View.NumBlocks()) {
 		if c.pool.View.InsertedSince(id, step) {
@@ -110,8 +109,7 @@ func (c *Cache) EvictSince(step uint32) {
 	}
 }
 
-// Reset forgets everything that is cached, if no block is in use, and reports
-// whether that was so.
+// Reset removes all keys if no block is in use, and reports whether it did.
 func (c *Cache) Reset() bool {
 	if !c.pool.Reset() {
 		return false
@@ -120,9 +118,8 @@ func (c *Cache) Reset() bool {
 	return true
 }
 
-// A deferral is blocks that are given back when a step has been processed: until
-// then the step may write to them, and a connector that gets them meanwhile is
-// not ordered against that write (vllm/v1/RULES.md §19).
+// A deferral is blocks that are freed when a step is over. Until then the step may write to them,
+// and a load into them would not be ordered with that write (vllm/v1/RULES.md §19).
 type deferral struct {
 	step uint64
 	ids  []int32 // of all groups, one after the other
@@ -157,9 +154,9 @@ func (c *Cache) freeAfter(r *Request, step uint64) {
 	c.deferFree(ids, step)
 }
 
-// leaveWindows frees the blocks that nobody attends to once settled tokens are
-// there, from the last one down to the first that was freed before, in one call
-// for each group (vllm/v1/RULES.md §8).
+// leaveWindows frees the blocks that are outside windows once settled tokens are there: from the
+// last one down to the first that was freed before, in one call for each group (vllm/v1/RULES.md
+// §8).
 func (c *Cache) leaveWindows(r *Request, settled int) {
 	if !c.recycles {
 		return

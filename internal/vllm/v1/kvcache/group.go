@@ -32,8 +32,8 @@ func (g *Group) admissionCap(c *Config) int {
 	return 0
 }
 
-// skipped is how many of the first tokens nobody attends to once computed
-// tokens are there (vllm/v1/RULES.md §8).
+// skipped is how many of the first tokens are outside the window once computed tokens are there
+// (vllm/v1/RULES.md §8).
 func (g *Group) skipped(computed int) int {
 	switch g.Kind {
 	case SlidingWindow:

@@ -2,11 +2,11 @@ package kvcache
 
 import "llmmemory/internal/vllm/v1/pool"
 
-// A Hit is the prefix of a request that the cache holds. It does not protect
-// the blocks: when a key was removed since, it is stale (vllm/v1/RULES.md §2.5).
+// A Hit is the prefix of a request that the cache holds. It does not protect the blocks: if a key
+// was removed since, it is stale (vllm/v1/RULES.md §2.5).
 type Hit struct {
 	NumTokens int
-	Blocks    [][]int32 // by group; null blocks for tokens nobody attends to
+	Blocks    [][]int32 // by group; null blocks for tokens outside windows
 
 	of      *Request
 	version uint64
@@ -29,7 +29,7 @@ func (h *Hit) Clear() {
 	}
 }
 
-// hitState is what a lookup knows of a set so far, kept at its first group.
+// hitState is the result of a set so far; it is kept at the set's first group.
 type hitState struct {
 	known  bool
 	tokens int
@@ -112,8 +112,8 @@ func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 	return longest
 }
 
-// withMargin lets an EAGLE set look one unit further, which it drops. Mamba
-// never drops.
+// withMargin returns how far a set looks: an EAGLE set looks one unit further, which it then drops.
+// Mamba drops nothing.
 func (c *Cache) withMargin(s *set, length, limit int, drop bool) int {
 	if !drop || s.spec.Kind == Mamba {
 		return length

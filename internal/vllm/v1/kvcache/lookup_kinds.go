@@ -29,10 +29,9 @@ func (c *Cache) lookupFull(s *set, r *Request, hit *Hit, limit int, drop bool) i
 	return tokens
 }
 
-// lookupWindow looks from the right for as many blocks in a row as a window
-// needs, and takes the blocks in front of them as null: nobody attends to them.
-// If there is no such run, the one that reaches block 0 is the hit, however
-// short (vllm/v1/RULES.md §8).
+// lookupWindow looks from the right for as many blocks in a row as a window needs, and takes null
+// blocks in front of them: those tokens are outside the window. If there is no such run, the one
+// that reaches block 0 is the hit, however short (vllm/v1/RULES.md §8).
 func (c *Cache) lookupWindow(s *set, r *Request, hit *Hit, limit int, drop bool) int {
 	size, unit := s.spec.BlockSize, c.hitUnit
 	scale := size / c.config.HashBlockSize
@@ -102,8 +101,8 @@ func (c *Cache) cached(s *set, r *Request, n int) bool {
 	return true
 }
 
-// lookupChunk takes everything before the chunk that holds token limit as hit
-// without looking, as null blocks, and walks from there (vllm/v1/RULES.md §8).
+// lookupChunk takes null blocks for everything before the chunk of token limit, without looking
+// there, and walks from the chunk's start (vllm/v1/RULES.md §8).
 func (c *Cache) lookupChunk(s *set, r *Request, hit *Hit, limit int) int {
 	size := s.spec.BlockSize
 	scale := size / c.config.HashBlockSize

@@ -35,7 +35,7 @@ func (c *Cache) needAligned(g *group, t *table, d *demand) int {
 	return n + c.evictable(hits)
 }
 
-// justStored reports whether the state in the block is only being computed.
+// justStored reports whether the state in the block will only be there after this step.
 func (c *Cache) justStored(g *group, id int32) bool {
 	key, _, ok := c.pool.View.Primary(id)
 	if !ok {
@@ -103,10 +103,10 @@ func (c *Cache) extendAligned(r *Request, i int, d *demand, blocks []int32) {
 	t.ids = append(t.ids, blocks...)
 }
 
-// settlePartial gives the block private to the state in slot partial. A first
-// allocation gets a copy of the state it hit. Later it is the request's own
-// state at the end of its prompt: the request goes on in its block, because a
-// worker's table only grows, and the cache keeps the copy.
+// settlePartial uses the block private for a copy of the state in slot partial. In a first
+// allocation that is the state that was hit, and the request gets the copy. Later it is the
+// request's own state at the end of its prompt: the cache gets the copy, because a worker's table
+// only grows.
 func (c *Cache) settlePartial(r *Request, i int, private int32, first bool) {
 	g, t := &c.groups[i], &r.tables[i]
 	if first {

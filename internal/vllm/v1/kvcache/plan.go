@@ -2,9 +2,8 @@ package kvcache
 
 import "llmmemory/internal/vllm/v1/pool"
 
-// A plan is what an allocation will do to one table. All plans are made before
-// anything is changed, so that a group cannot find too few blocks when another
-// has taken its own.
+// A plan is what an allocation will do to one table. All plans are made before anything changes, so
+// an allocation cannot fail after some groups have taken their blocks.
 type plan struct {
 	adopt    bool // take over the hit, from block number skip on
 	skip     int  // leading blocks that are outside the window: null

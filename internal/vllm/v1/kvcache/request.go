@@ -10,17 +10,17 @@ import (
 	"llmmemory/internal/vllm/v1/pool"
 )
 
-// ErrRequest is wrapped when a request cannot be made, or not be used so.
+// ErrRequest is wrapped by errors about a request, or about how it is used.
 var ErrRequest = errors.New("bad request")
 
-// A Spec is what a request is made of.
+// A Spec describes a request.
 type Spec struct {
 	Tokens  []int32 // the prompt; copied
 	Extras  blockhash.Extras
 	LoRAID  int64
 	NoRead  bool // do not hit the cache (prompt logprobs); the blocks are stored all the same
 	Report  bool // record events for hits, too
-	Reserve int  // tokens to make room for, prompt and output; 0: as they come
+	Reserve int  // tokens to allocate memory for, prompt and output; 0: as they come
 }
 
 // A Request is a sequence of tokens and its block tables. It belongs to the
@@ -37,14 +37,14 @@ type Request struct {
 	cache       *Cache
 	content     pool.Content
 	prompt      int  // tokens
-	recorded    bool // Record was called for it
+	recorded    bool // its admission was counted
 	preemptions int
-	running     bool // was allocated for since it began to wait
+	running     bool // has been allocated for since it began to wait
 	noRead      bool
 	report      bool
-	forked      bool    // shares blocks that it may have to write
+	forked      bool    // shares blocks that it may write to
 	junction    int     // end of a prefix shared with others that no sparse group holds; 0: none
-	kept        []int32 // tails that a connector was told of
+	kept        []int32 // blocks of tails that were taken
 	tables      []table
 	place       int // in Cache.live
 }
@@ -52,7 +52,7 @@ type Request struct {
 // A table is the block table of one group.
 type table struct {
 	ids        []int32
-	registered int  // blocks that have had their chance to get a key
+	registered int  // blocks that were offered for registration
 	tracked    bool // adopted a hit, or registered a block
 	owns       bool // counts as an owner for the common prefix
 
@@ -88,7 +88,7 @@ func (c *Cache) Add(s Spec) (*Request, error) {
 	return r, nil
 }
 
-// reserve makes room, so that steps need not.
+// reserve allocates memory for tokens, so that steps need not.
 func (c *Cache) reserve(r *Request, tokens int) {
 	if c.config.Hash != nil {
 		r.content.Hashes = slices.Grow(r.content.Hashes, tokens/c.config.HashBlockSize)
@@ -99,7 +99,7 @@ func (c *Cache) reserve(r *Request, tokens int) {
 	}
 }
 
-// blank returns a request without anything, whose arrays may be used again.
+// blank returns an empty request, whose arrays may be those of a former one.
 func (c *Cache) blank() *Request {
 	var r *Request
 	if n := len(c.spare); n > 0 {
@@ -154,5 +154,5 @@ func (t *table) forget() {
 	*t = table{ids: t.ids[:0], partial: -1, lastState: -1}
 }
 
-// ErrStale is wrapped when a Hit may name blocks that were evicted since.
+// ErrStale is wrapped if a Hit may name blocks that have been evicted since the lookup.
 var ErrStale = errors.New("stale hit")

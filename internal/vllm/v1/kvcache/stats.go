@@ -1,15 +1,15 @@
 package kvcache
 
-// Stats counts the lookups of requests that were admitted (vllm/v1/RULES.md §12), in
-// tokens where it is not requests. Requests that had been preempted, or
-// admitted before, count apart; those that may not read the cache do not count.
+// Stats counts the lookups of admitted requests (vllm/v1/RULES.md §12), in tokens unless it says
+// requests. Requests that were preempted or admitted before count apart; those that may not read
+// the cache do not count.
 type Stats struct {
 	Reset                               bool // the cache was reset
 	Requests, Queries, Hits             int
 	Preempted, PreemptedQueries, Rehits int
 }
 
-// Readmitted reports whether r was admitted before: it was preempted, or its admission was undone.
+// Readmitted reports whether r was admitted before and then preempted, or its admission undone.
 func (r *Request) Readmitted() bool { return r.preemptions > 0 || r.recorded }
 
 // record counts an admitted request and the tokens it hit. One whose admission was undone counts

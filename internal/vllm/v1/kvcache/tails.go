@@ -15,8 +15,8 @@ type Tail struct {
 	NumTokens int // before the state
 }
 
-// forgetTails drops the tails of r that nobody took, and returns the blocks of the others,
-// which are r's no more.
+// forgetTails drops the tails of r that were not taken. It returns the blocks of the others, which
+// r no longer keeps.
 func (c *Cache) forgetTails(r *Request) []int32 {
 	if len(c.tails) > 0 {
 		c.tails = slices.DeleteFunc(c.tails, func(t Tail) bool { return t.Request == r })
@@ -35,7 +35,7 @@ func (c *Cache) release(id int32) {
 	}
 }
 
-// noteNew remembers blocks that group i got from the pool, if they are to be zeroed.
+// noteNew records the blocks that group i got from the pool, if they may have to be zeroed.
 func (c *Cache) noteNew(i int, blocks []int32) {
 	if c.config.RecordNewBlocks && c.groups[i].Kind != Mamba {
 		c.newBlocks[i] = append(c.newBlocks[i], blocks...)

@@ -58,9 +58,8 @@ func (x Transfers) BlocksIn(dst []int32, r *Request, start, end int) []int32 {
 	return dst
 }
 
-// NoteUnwritten has the blocks of r returned by TakeNewBlocks once more that hold tokens
-// from computed on: a load that should have written them has failed (vLLM's
-// record_blocks_for_zeroing).
+// NoteUnwritten adds the blocks of r that hold tokens from computed on to the new blocks again: a
+// load that should have written them has failed (vLLM's record_blocks_for_zeroing).
 func (x Transfers) NoteUnwritten(r *Request, computed int) {
 	c := x.c
 	for i := range r.tables {

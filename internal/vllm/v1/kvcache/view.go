@@ -82,9 +82,8 @@ func (v View) NewBlocks(dst []int32, r *Request, group int) []int32 {
 	return append(dst, r.tables[group].ids[p.from:]...)
 }
 
-// PeakBlocks is the most blocks that a request of n tokens holds at a
-// time when it is alone, with the given number of steps in flight. A cache with fewer can
-// make it wait for ever.
+// PeakBlocks is the most blocks that a request of n tokens holds at a time when it is alone, with
+// the given number of steps in flight. In a cache with fewer it may never run.
 func (v View) PeakBlocks(tokens, steps int) int {
 	c := v.c
 	n := 0

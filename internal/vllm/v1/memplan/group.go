@@ -135,9 +135,9 @@ func unifyPages(layers []Layer, list []int) (int, error) {
 	return largest, nil
 }
 
-// split makes groups of equal layers, all of the same number of layers but for
-// padding: that of the kind with the fewest, or that with the most if it is
-// less than half as many again. list is the layers to split.
+// split makes groups of equal layers, all of the same number of layers except padding: that of the
+// kind with the fewest, or that with the most if it is less than half as many again. list is the
+// layers to split.
 func split(layers []Layer, list []int) []Group {
 	var kinds []Group
 	for _, i := range list {

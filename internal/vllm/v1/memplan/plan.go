@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
-// ErrLayers is wrapped by every complaint about layers.
+// ErrLayers is wrapped by every error about layers.
 var ErrLayers = errors.New("no plan for these layers")
 
 // maxBlockSize is the most tokens of a block that a plan has made larger. (vLLM has no bound.)
@@ -71,7 +71,7 @@ type Plan struct {
 	Tensors      []Tensor
 }
 
-// A Group is layers with a block table of their own.
+// A Group is layers that share a block table.
 type Group struct {
 	kvcache.Group
 	Layers []int
@@ -89,7 +89,7 @@ type Tensor struct {
 	Stride int // from one block to the next; 0: not packed
 }
 
-// Options are what a plan can do differently.
+// Options change a plan.
 type Options struct {
 	Blocks int // above 0: the number of blocks to use, whatever the bytes (vLLM's num_gpu_blocks_override)
 

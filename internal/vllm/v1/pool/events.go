@@ -2,7 +2,7 @@ package pool
 
 import "llmmemory/internal/vllm/blockhash"
 
-// EventKind tells what happened to the prefix cache (vllm/v1/RULES.md §12).
+// EventKind is what happened to the prefix cache (vllm/v1/RULES.md §12).
 type EventKind uint8
 
 const (

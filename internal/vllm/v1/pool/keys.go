@@ -83,8 +83,8 @@ func (p *Pool) insertMore(id int32, h *blockhash.Hash, group uint32) {
 	p.enter(int32(p.config.NumGPUBlocks) + i)
 }
 
-// forget removes every key of id, the primary one first, and records each as
-// removed if told to.
+// forget removes every key of id, the primary one first, and records each as removed if record is
+// set.
 func (p *Pool) forget(id int32, record bool) {
 	if p.recs[id].tokens == 0 {
 		return

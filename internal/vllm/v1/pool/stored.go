@@ -40,9 +40,9 @@ func (p *Pool) recordPart(c *Content, n int, group uint32) {
 	v.List = append(v.List, e)
 }
 
-// ReportHit records a Stored event for blocks blocks of blockSize that a lookup
-// found, for listeners that want to hear of reuse (vllm/v1/RULES.md §12, report mode
-// "full"). A last block that is hit only in part is not reported.
+// ReportHit records a Stored event for the first blocks of blockSize tokens that a lookup found
+// (vllm/v1/RULES.md §12, report mode "full"). A last block that is hit only in part is not
+// reported.
 func (p *Pool) ReportHit(c *Content, blocks, blockSize int, group uint32) {
 	scale := blockSize / p.config.HashBlockSize
 	blocks = min(blocks, len(c.Hashes)/scale)

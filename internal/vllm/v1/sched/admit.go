@@ -6,10 +6,9 @@ import (
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
-// admitWaiting is the second pass: requests from the head of the queue run as
-// long as they fit. The first that does not stops it, so that it is not
-// overtaken for ever; nobody is preempted for it. Those that cannot run at all
-// yet are skipped, and are looked at first the next time.
+// admitWaiting is the second pass: requests from the head of the queue run as long as they fit. The
+// first one that does not fit ends the pass, so that others do not overtake it; no running request
+// is preempted for it. Requests that cannot run yet are skipped, and come first the next time.
 func (s *Scheduler) admitWaiting() {
 	b := s.batch
 	padding := len(b.rows) > 0 && !b.prefill // only decodes are in the batch so far
@@ -40,8 +39,8 @@ func (s *Scheduler) admitWaiting() {
 	s.aside = s.aside[:0]
 }
 
-// nextWaiting is the head of the two queues: requests that were skipped
-// before come first, unless priorities say otherwise.
+// nextWaiting is the head of the two queues. Skipped requests come first, unless the other one has
+// the higher priority.
 func (s *Scheduler) nextWaiting() *request {
 	w, k := s.waiting.head(), s.skipped.head()
 	if k == nil || w != nil && s.config.Policy == Priority && w.before(k) {
@@ -50,9 +49,8 @@ func (s *Scheduler) nextWaiting() *request {
 	return k
 }
 
-// ready reports whether a waiting request may run: nobody holds it, its keys and
-// values are not being loaded, and no step in flight will still deliver tokens
-// for it.
+// ready reports whether a waiting request may run: it is not held back, its keys and values are not
+// being loaded, no step in flight will deliver tokens for it, and the extensions admit it.
 func (s *Scheduler) ready(r *request) bool {
 	if t := &r.transfers; t.loading {
 		if !t.received {
@@ -63,18 +61,18 @@ func (s *Scheduler) ready(r *request) bool {
 	return !r.held && (r.stale == 0 || r.dropStale) && s.extensions.admits(r)
 }
 
-// A verdict is what becomes of a waiting request when it is its turn.
+// A verdict is the result of an attempt to admit a request.
 type verdict uint8
 
 const (
-	doesNotFit verdict = iota // nobody after it is looked at in this step
+	doesNotFit verdict = iota // the pass ends
 	skipped
 	runs
 )
 
-// admit lets r run if it fits: what the cache holds of it is adopted, what a
-// connector has is loaded, before or in its first step, and the rest is computed.
-// A request whose load is over has its blocks already.
+// admit lets r run if it fits. It adopts what the cache has of r, loads what a connector has,
+// before or in the first step, and computes the rest. A request whose load is over has its blocks
+// already.
 func (s *Scheduler) admit(r *request, padding bool) verdict {
 	loaded := r.kv.NumComputedTokens
 	external, known := 0, true
@@ -162,8 +160,8 @@ func (s *Scheduler) waitingTokens(r *request, computed int, padding bool) (n int
 	return n, padded, n > 0
 }
 
-// pad gives e drafts that stand for nothing, as many as its tokens have room
-// for. Where vLLM would schedule more drafts than tokens, Config is refused.
+// pad gives e placeholder drafts, one fewer than its tokens at most. Where vLLM would schedule more
+// drafts than tokens, New refuses the Config.
 func (s *Scheduler) pad(e *entry) {
 	e.draft, e.drafts = int32(len(s.batch.drafts)), min(int32(s.config.NumSpeculativeTokens), e.tokens-1)
 	for range e.drafts {

@@ -2,8 +2,8 @@ package sched
 
 import "llmmemory/internal/invariants"
 
-// Check walks over the whole state: the cache is sound; every request is in
-// exactly one queue; only running ones have blocks.
+// Check examines the whole state: the cache is sound, every request is in exactly one queue, and
+// only running ones have blocks.
 func (s *Scheduler) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,14 +8,14 @@ import (
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
-// ErrConfig is wrapped by every complaint about a Config.
+// ErrConfig is wrapped by every error about a Config.
 var ErrConfig = errors.New("bad scheduler configuration")
 
 // Policy is the order of waiting requests.
 type Policy uint8
 
 const (
-	FCFS     Policy = iota // as they come; preempted ones in front
+	FCFS     Policy = iota // in the order of Add; preempted ones in front
 	Priority               // by priority, arrival and name, smaller first
 )
 
@@ -34,17 +34,10 @@ type Config struct {
 	AdmitChunks           bool // admit a request if its first chunk fits, not its whole sequence
 	ReturnDrafts          bool // give blocks of rejected drafts back at once; vLLM keeps them
 
-	// AsVLLM answers bit for bit as vLLM does, also where that is unsafe:
-	//   - Keys of blocks that were scheduled and then not computed stay in the
-	//     cache (RULES.md §17), so a later request can hit them and read what
-	//     was there before.
-	//   - Of requests of equal priority and arrival, the first in the list of
-	//     running ones is preempted, so two can preempt each other for ever.
-	//   - A step can be empty although something can run in the next one.
-	//   - Blocks whose loads failed or are not over can be hit, and requests can wait
-	//     for blocks that others hold for ever (RULES.md §19).
-	//   - Outputs of an encoder that nobody has computed can be read, and requests can
-	//     wait for each other's for ever; max_loras can be exceeded (RULES.md §20).
+	// AsVLLM answers bit for bit as vLLM does, also where that is unsafe: blocks and encoder outputs
+	// that were scheduled or loaded and never written can be read, requests can wait for
+	// each other or preempt each other for ever, and a step can be empty although something can run.
+	// The list is in vllm/v1/RULES.md §17.
 	AsVLLM bool
 
 	// EncoderCacheSize is how many embeddings of multimodal items the worker keeps;
@@ -57,12 +50,12 @@ type Config struct {
 	// MaxLoRAs is how many adapters (Spec.LoRAID above 0) may run at a time; 0: no limit.
 	MaxLoRAs int
 
-	// Connector says what keys and values go from and to elsewhere (RULES.md §19).
+	// Connector says whether keys and values come from elsewhere or go there (RULES.md §19).
 	Connector Connector
 
-	// ZeroNewBlocks has steps say which blocks to zero: where a block can hold what another
-	// layer reads as not a number, as with Mamba groups and with layers of different
-	// precision (vLLM's needs_kv_cache_zeroing).
+	// With ZeroNewBlocks steps list blocks to zero. It is needed if what one layer leaves in a block
+	// can be NaN to another, as with Mamba groups and layers of different precision (vLLM's
+	// needs_kv_cache_zeroing).
 	ZeroNewBlocks bool
 
 	// AsyncScheduling schedules the next step of a request before the tokens
@@ -78,7 +71,7 @@ type Config struct {
 	MaxConcurrentBatches int
 }
 
-// complete fills in defaults and checks what can be checked.
+// complete fills in defaults and checks the configuration.
 func (c *Config) complete() error {
 	if c.PipelineParallelSize == 0 {
 		c.PipelineParallelSize = 1

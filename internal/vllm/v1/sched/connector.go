@@ -8,18 +8,17 @@ import (
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
-// A Connector is what moves keys and values between this cache and others, or
-// other memory (vLLM's KVTransferConfig). The scheduler calls nobody: it is told what
-// can be loaded (Spec.External, SetMatch), says what to load (Row.NumExternalTokens,
-// Step.Loads), and is told what has become of it (Received, LoadFailed, Sent).
+// A Connector moves keys and values between this cache and other machines or memory (vLLM's
+// KVTransferConfig). There are no callbacks: the host says what can be loaded (Spec.External,
+// SetMatch), a step says what to load (Row.NumExternalTokens, Step.Loads), and the host reports the
+// result (Received, LoadFailed, Sent).
 type Connector struct {
 	Consumer bool // requests can load; with several steps in flight blocks are freed late (RULES.md §19)
 	Producer bool // blocks of finished requests can be sent
 
-	// BestEffort says that what a producer sends is a cache elsewhere, which can
-	// miss. Otherwise somebody waits for it, so a request whose blocks are taken away
-	// does not finish with what steps in flight sample: it computes again, and
-	// has blocks to send when it finishes (vLLM: requires_kv_delivery).
+	// BestEffort says that a producer sends to a cache, which can miss. Otherwise a consumer waits for
+	// the blocks, so a preempted request does not finish with what steps in flight sample: it computes
+	// again, and has blocks to send when it finishes (vLLM: requires_kv_delivery).
 	BestEffort bool
 }
 
@@ -49,7 +48,7 @@ type Query struct {
 	NumComputedTokens int // hit in the cache at present, without a part of a block
 }
 
-// transfers is what a request has to do with a connector.
+// transfers is the state of a request's loads and sends.
 type transfers struct {
 	match      Match
 	asks       bool // wants an answer each time it waits without blocks
@@ -63,7 +62,7 @@ type transfers struct {
 	reserving  bool   // the blocks that it still needs are taken into account (vLLM: _inflight_prefills)
 }
 
-// transfer is what a scheduler has to do with a connector.
+// transfer is the state of a scheduler's loads and sends.
 type transfer struct {
 	loads    []Loading // of the step that is being scheduled
 	queries  []Query
@@ -87,8 +86,8 @@ func (c *Connector) checkSpec(spec *Spec) error {
 // Transfers is what the host of a connector calls. Each method is atomic, as those of the Scheduler are.
 type Transfers struct{ s *Scheduler }
 
-// SetMatch says what can be loaded for a request. It counts once, for the next
-// time the request is admitted without blocks. If it has blocks, nothing changes.
+// SetMatch says what can be loaded for a request. The answer is used once, when the request is next
+// admitted without blocks. If it has blocks, SetMatch changes nothing.
 func (x Transfers) SetMatch(id ID, m Match) error {
 	s := x.s
 	if invariants.Enabled {
@@ -111,15 +110,15 @@ func (x Transfers) SetMatch(id ID, m Match) error {
 	return nil
 }
 
-// forgetMatch ends what SetMatch said: it was used, or the request has lost its
-// blocks and may find something else.
+// forgetMatch drops the answer of SetMatch: it was used, or the request has lost its blocks and may
+// find something else.
 func (s *Scheduler) forgetMatch(r *request) {
 	t := &r.transfers
 	t.match, t.unanswered, t.unsettled = Match{}, t.asks, 0
 }
 
-// match is what a waiting request need not compute: s.hit, and external tokens
-// after it. known is false if that depends on SetMatch.
+// match finds what a waiting request need not compute: s.hit, and external tokens after it. known
+// is false while SetMatch has not said how many.
 func (s *Scheduler) match(r *request) (external int, known bool) {
 	s.cache.Lookup(r.kv, &s.hit)
 	t := &r.transfers
@@ -144,7 +143,7 @@ func (s *Scheduler) match(r *request) (external int, known bool) {
 	return external, true
 }
 
-// load gives r blocks for what its match has, and lets it wait for that.
+// load gives r blocks for its match and makes it wait for the contents.
 func (s *Scheduler) load(r *request, external int) verdict {
 	local := s.hit.NumTokens
 	again := r.kv.Readmitted()
@@ -191,9 +190,8 @@ func (s *Scheduler) count(r *request, local, external int, again bool) {
 	c.Hits += external
 }
 
-// reserve takes the blocks that r still needs into account until it is through its
-// prompt: others may load only into what is left, because a request that loads
-// cannot be preempted.
+// reserve counts the blocks that r still needs for its prompt as reserved: others may load only
+// into what is left, because a request that loads cannot be preempted.
 func (s *Scheduler) reserve(r *request) {
 	if s.config.Connector.used() && !r.transfers.reserving {
 		r.transfers.reserving = true
@@ -240,7 +238,7 @@ func (s *Scheduler) copyFence() uint64 {
 	return 0
 }
 
-// holdsBlocks reports whether blocks stay in use when no request runs.
+// holdsBlocks reports whether blocks would stay in use if all running requests were preempted.
 func (s *Scheduler) holdsBlocks() bool {
 	if s.transfer.parked > 0 || s.transfer.loading > 0 || s.cache.View.NumDeferred() > 0 {
 		return true

@@ -24,8 +24,7 @@ type EncoderUsage struct {
 	Referenced int // of Taken: by outputs that requests still read
 }
 
-// encoder is what a scheduler knows of a multimodal model's encoder
-// (vllm/v1/RULES.md §20).
+// An encoder plans when the encoder of a multimodal model runs (vllm/v1/RULES.md §20).
 type encoder struct {
 	noExtension
 	s      *Scheduler
@@ -69,7 +68,7 @@ func (e *encoder) startAdmission() bool {
 
 func (e *encoder) yielded() { e.gaveUp = e.s.differs.encoder }
 
-// newRequest returns nil if nothing of a request is to be encoded.
+// newRequest returns nil if a request has nothing to encode.
 func (e *encoder) newRequest(items []blockhash.Item, isEmbed []byte) (*encodercache.Request, error) {
 	if e == nil || len(items) == 0 {
 		return nil, nil
@@ -88,8 +87,8 @@ func (e *encoder) newRequest(items []blockhash.Item, isEmbed []byte) (*encoderca
 	return encodercache.NewRequest(inputs), nil
 }
 
-// checkInput refuses the last of inputs if its request could wait for it for ever:
-// those that are needed together with it must fit into the cache and into a step.
+// checkInput returns an error if the last of inputs could never be encoded: the inputs that are
+// needed together with it must fit into the cache and into a step.
 func (e *encoder) checkInput(inputs []encodercache.Input) error {
 	c := &e.s.config
 	last := &inputs[len(inputs)-1]
@@ -118,10 +117,9 @@ func (e *encoder) checkInput(inputs []encodercache.Input) error {
 	return nil
 }
 
-// clip plans which items of r are encoded so that n tokens after the computed ones can run,
-// and returns how many can (vLLM: _try_schedule_encoder_inputs): an item must be
-// whole before its first token is computed, so an item for which there is no space
-// or budget ends the chunk before it.
+// clip plans which items of r are encoded so that n tokens after the computed ones can run, and
+// returns how many can (vLLM: _try_schedule_encoder_inputs): an item must be encoded before its
+// first token is computed, so an item without space or budget ends the chunk before it.
 func (e *encoder) clip(r *request, computed, n int) int {
 	e.planned, e.left = e.planned[:0], e.budget
 	if n <= 0 || !r.encodes {
@@ -169,10 +167,9 @@ type encodeEntry struct {
 	item int
 }
 
-// unscheduled takes the items of r out of the batch, and reports whether an output
-// is gone on which others may have counted. Outputs that other rows of the batch read are encoded
-// for them. vLLM keeps the entries of all, so later requests read what nobody
-// has computed.
+// unscheduled takes the items of r out of the batch and reports whether an output is gone that
+// others may need. Outputs that other rows of the batch read are encoded for these. vLLM keeps all
+// entries, so later requests read outputs that were never computed.
 func (e *encoder) unscheduled(r *request) (gone bool) {
 	if !r.encodes {
 		return false
@@ -214,22 +211,22 @@ func (e *encoder) encodeForOther(r *request, item int) bool {
 	return false
 }
 
-// released ends what r has to do with outputs.
+// released ends all references of r to outputs.
 func (e *encoder) released(r *request) {
 	if r.encodes {
 		e.cache.Free(r.inputs)
 	}
 }
 
-// wentBack does so, too: r must not keep later outputs while it waits for space for earlier ones.
+// wentBack ends them, too: r must not keep later outputs while it waits for space for earlier ones.
 func (e *encoder) wentBack(r *request) {
 	if e.s.differs.encoder {
 		e.released(r)
 	}
 }
 
-// computed does so for the items that r has computed, and that no rejected
-// draft and no draft model reads again.
+// computed ends references to items that r has passed and that neither a rejected draft nor the
+// draft model reads again.
 func (e *encoder) computed(r *request) {
 	if r.encodes {
 		e.cache.FreePassed(r.inputs, r.kv.NumComputedTokens-r.placeholders-e.ahead)
@@ -271,8 +268,8 @@ func (e *encoder) failed(batches []*batch) {
 
 func (e *encoder) check() error { return e.cache.Check() }
 
-// ResetEncoderCache forgets all outputs of the encoder, because its weights have changed,
-// say. The worker must drop them, too. No step may be in flight.
+// ResetEncoderCache forgets all outputs of the encoder, for example after its weights have changed.
+// The worker must drop them, too. No step may be in flight.
 func (s *Scheduler) ResetEncoderCache() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

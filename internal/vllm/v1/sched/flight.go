@@ -9,13 +9,13 @@ type batch struct {
 	drafts    []int32
 	from      []int // lengths of tables before the new blocks, row by row
 	copies    []kvcache.Copy
-	preempted []ID // as the step told the worker
+	preempted []ID // as in the Step
 	finished  []ID
 	encode    []encodeEntry
 	moved     []encodeEntry // by unscheduleEncoder
 	dropped   []int
-	evicted   []string // outputs of the encoder, as the step told the worker
-	zero      []int32  // blocks, as the step told the worker
+	evicted   []string // outputs of the encoder, as in the Step
+	zero      []int32  // blocks, as in the Step
 
 	// For LoadFailed: what rows from number firstTouch on read and write.
 	loads      bool // it has a row that loads
@@ -24,8 +24,8 @@ type batch struct {
 	touched    []int32
 
 	budget  int  // tokens left
-	starved bool // somebody was preempted, or waits for blocks
-	waits   bool // somebody waits for blocks that an update will free
+	starved bool // a request was preempted, or waits for blocks
+	waits   bool // a request waits for blocks that an update will free
 	prefill bool // a running request that is not through its prompt is in it
 }
 
@@ -72,7 +72,7 @@ func (b *batch) touchedBy(i int) (reads, writes []int32) {
 	return b.touched[start:t.reads], b.touched[t.reads:t.writes]
 }
 
-// add returns a new row, to be filled where it stays: a decode is mostly such copies.
+// add returns a new row, to be filled in place: copying rows was most of a decode's time.
 func (b *batch) add() *entry {
 	n := len(b.rows)
 	if n == cap(b.rows) {
@@ -97,7 +97,7 @@ func (f *flight) init(most int) { f.ring = make([]batch, most) }
 
 func (f *flight) full() bool { return f.n == len(f.ring) }
 
-// at is step number i in flight; n is the place of the next one.
+// at returns step number i in flight; number n is the one being scheduled.
 func (f *flight) at(i int) *batch { return &f.ring[(f.first+i)%len(f.ring)] }
 
 func (f *flight) pop() {

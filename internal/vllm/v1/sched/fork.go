@@ -10,22 +10,20 @@ import (
 
 // A Child is how a fork differs from its parent.
 type Child struct {
-	// Last replaces the last generated token, in which the children of a beam
-	// differ; it is not looked at as a possible stop. Negative: keep it.
+	// Last replaces the last generated token, in which the children of a beam differ; it is not checked
+	// as a possible stop. Negative: keep it.
 	Last int32
 
-	// Arrival should not be that of another request of the same priority: two
-	// that are equal can preempt each other for ever (the victim is the first
-	// of the list, as in vLLM).
+	// Arrival should differ from that of other requests of the same priority: with Config.AsVLLM two
+	// equal ones can preempt each other for ever.
 	Arrival float64
 	Name    string
 }
 
-// Fork makes a request with the tokens of another one, for parallel sampling
-// and beam search. If the parent runs and there is room for one more, the child
-// runs too and shares its blocks until one of them writes; it is a new row in
-// the next step. Otherwise it waits, and hits the blocks that are registered.
-// No step may be in flight.
+// Fork makes a request with the tokens of another one, for parallel sampling and beam search. If
+// the parent runs and one more request may run, the child runs too and shares its blocks until one
+// of them writes; it is a new row in the next step. Otherwise it waits, and will hit the registered
+// blocks. No step may be in flight.
 func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)

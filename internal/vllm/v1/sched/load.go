@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
-// Received says that the loads of requests are over: all tokens have come but
-// those of LoadFailed. They run from the next step on; blocks of those that were
-// aborted meanwhile are free now. If a request has no load, nothing has changed.
+// Received reports that the loads of requests are over: all tokens have come except those of
+// LoadFailed. The requests can run from the next step on; blocks of aborted ones are free now. If
+// one of them is not being loaded, Received returns an error and changes nothing.
 func (x Transfers) Received(ids ...ID) error {
 	s := x.s
 	if invariants.Enabled {
@@ -35,8 +35,8 @@ func (x Transfers) Received(ids ...ID) error {
 	return nil
 }
 
-// Sent says that the blocks of requests that have finished were sent, or will not be:
-// they are free now. If a request does not wait for that, nothing has changed.
+// Sent reports that the blocks of finished requests were sent, or will not be; they are free now.
+// If one of them does not wait for that, Sent returns an error and changes nothing.
 func (x Transfers) Sent(ids ...ID) error {
 	s := x.s
 	if invariants.Enabled {
@@ -58,8 +58,8 @@ func (x Transfers) Sent(ids ...ID) error {
 	return nil
 }
 
-// park keeps the blocks of a request that has finished while they are being
-// loaded or sent, and reports whether they are.
+// park keeps the blocks of a finished request while they are being loaded or sent, and reports
+// whether they are.
 func (s *Scheduler) park(r *request) bool {
 	if s.config.Connector.used() {
 		s.cache.Transfers.LeaveWindows(r.kv, max(0, r.kv.NumComputedTokens-r.inFlight))
@@ -70,7 +70,7 @@ func (s *Scheduler) park(r *request) bool {
 	s.unreserve(r)
 	computed := min(max(0, r.kv.NumComputedTokens-r.inFlight-r.transfers.unsettled), r.kv.NumTokens())
 	if r.transfers.loading && !r.transfers.received {
-		computed = 0 // nobody knows what will come
+		computed = 0 // it is not known what will come
 	}
 	r.kv.NumComputedTokens = computed
 	r.status = parked
@@ -78,7 +78,7 @@ func (s *Scheduler) park(r *request) bool {
 	return true
 }
 
-// settled drops a parked request for which nothing is under way any more.
+// settled drops a parked request when no transfer of it is under way.
 func (s *Scheduler) settled(r *request) {
 	if t := &r.transfers; t.send || t.loading && !t.received {
 		return
@@ -87,8 +87,8 @@ func (s *Scheduler) settled(r *request) {
 	s.drop(r)
 }
 
-// promote lets a request run whose load is over (vLLM:
-// _update_waiting_for_remote_kv): what has come can be hit from now on.
+// promote lets a request whose load is over run (vLLM: _update_waiting_for_remote_kv). What was
+// loaded can be hit from now on.
 func (s *Scheduler) promote(r *request) {
 	t := &r.transfers
 	computed := r.kv.NumComputedTokens
@@ -112,14 +112,14 @@ func (s *Scheduler) promote(r *request) {
 	s.loadIsOver(r)
 }
 
-// unload takes back what r, which waits, has loaded.
+// unload frees what r, which waits, has loaded.
 func (s *Scheduler) unload(r *request) {
 	s.unreserve(r)
 	s.cache.Release(r.kv, kvcache.UndoAdmit, 0)
 	s.loadIsOver(r)
 }
 
-// loadIsOver lets r wait as others do.
+// loadIsOver makes r an ordinary waiting request.
 func (s *Scheduler) loadIsOver(r *request) {
 	t := &r.transfers
 	t.loading, t.received, t.failed = false, false, false
@@ -130,9 +130,8 @@ func (s *Scheduler) loadIsOver(r *request) {
 	}
 }
 
-// freeLoaded takes the blocks of a waiting request whose load is over, if nothing
-// runs and they stand in each other's way, and reports whether it did. vLLM
-// would wait for ever.
+// freeLoaded takes the blocks of one waiting request whose load is over if nothing can run without
+// them, and reports whether it did. vLLM would wait for ever.
 func (s *Scheduler) freeLoaded() bool {
 	if len(s.running) > 0 || s.flight.n > 0 || s.pause != PauseNone || s.transfer.loading > 0 || s.transfer.parked > 0 {
 		return false

@@ -21,9 +21,9 @@ type VoidRow struct {
 }
 
 // LoadFailed reports the blocks that did not get their contents, of loads that are under way or
-// that the oldest step in flight should have done. It must be called before Received and before
-// the update of that step. It fills out. Affected requests compute again from their first such
-// block on. Blocks that hold nothing of a request are skipped.
+// that the oldest step in flight should have done. It must be called before Received and before the
+// update of that step. It fills out. Affected requests compute again from their first such block
+// on. Blocks that no request uses are skipped.
 func (x Transfers) LoadFailed(out *FailedLoad, blocks ...int32) error {
 	s := x.s
 	if invariants.Enabled {
@@ -168,7 +168,7 @@ func (s *Scheduler) findVoidRows(f *failure, out *FailedLoad) {
 		for i := range b.rows {
 			e := &b.rows[i]
 			reads, writes := b.touchedBy(i)
-			if e.id == nobody {
+			if e.id == voided {
 				continue // void since an earlier call
 			}
 			if e.admitted {
@@ -190,8 +190,8 @@ func (s *Scheduler) findVoidRows(f *failure, out *FailedLoad) {
 	}
 }
 
-// touch notes which blocks the rows of the batch read and write. It begins with the first row
-// that loads and ends when the step of that row is updated; outside of that no load can fail.
+// touch records which blocks the rows of the batch read and write, from the first row that loads
+// until the step of that row is updated: only then can a load fail.
 func (s *Scheduler) touch(b *batch) {
 	if !s.config.Connector.Consumer {
 		return
@@ -293,10 +293,10 @@ func (s *Scheduler) cutAt(at int) int {
 	return at * s.blockSizes[0]
 }
 
-// failLoad makes a running request compute again. Of requests that share the first block only
-// the first goes back: in vLLM the others go on as if the block were whole, because the first computes it
-// in the next step. If it does not get that far, they read what is not there, so here they lose
-// their blocks and wait.
+// failLoad makes a running request compute again. Of requests that share the first failed block
+// only the first goes back. In vLLM the others go on as if the block were whole, because the first
+// computes it in the next step; if that does not happen, they read what is not there. So here they
+// lose their blocks and wait.
 func (s *Scheduler) failLoad(a *setback) {
 	r := a.r
 	if e := s.oldestEntry(r); e != nil {
@@ -316,8 +316,8 @@ func (s *Scheduler) failLoad(a *setback) {
 	r.dropStale = true
 }
 
-// take marks the missing and bad blocks of r as those that r computes again, and returns the
-// index of the first that no request before has, or -1.
+// take marks the missing and bad blocks of r as computed again by r. It returns the index of the
+// first one that no earlier request has marked, or -1.
 func (s *Scheduler) take(r *request, f *failure, taken map[int32]bool) int {
 	first := -1
 	for g := range s.groups {
@@ -348,13 +348,13 @@ func (s *Scheduler) failAsVLLM(a *setback) {
 	s.restart(a.r)
 }
 
-// nobody is the ID of a row that was taken out of its step.
-const nobody = ^ID(0)
+// voided is the ID of a row that was taken out of its step.
+const voided = ^ID(0)
 
-// void takes a row out of a step: what is sampled for it does not count.
+// void takes a row out of its step: what is sampled for it does not count.
 func (s *Scheduler) void(e *entry) {
 	s.land(e.r, e)
-	e.id = nobody
+	e.id = voided
 }
 
 // restart makes a running request go on from its computed tokens. What steps in

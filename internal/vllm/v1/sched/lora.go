@@ -2,7 +2,7 @@ package sched
 
 import "slices"
 
-// loras limits how many adapters run at a time (vLLM: max_loras).
+// loras limits the adapters that run at a time (vLLM: max_loras).
 type loras struct {
 	noExtension
 	s    *Scheduler

@@ -40,24 +40,24 @@ func (m Monitor) Load() Load {
 	}
 }
 
-// Counters are sums since they were taken last.
+// Counters are sums since the last TakeCounters.
 type Counters struct {
 	Preemptions            int
-	Tokens                 int           // sampled, that count
-	Drafts, DraftsAccepted int           // verified, and sampled as well
+	Tokens                 int           // sampled, without those after a stop
+	Drafts, DraftsAccepted int           // verified; and of these, accepted
 	Admitted               int           // requests, those that were preempted included
-	QueueTime              time.Duration // that these had waited, all together
+	QueueTime              time.Duration // their time in the queue, summed
 
 	// Lookups outside (RULES.md §19), of requests admitted for the first time and
 	// of those that had been preempted.
 	External, ExternalPreempted ExternalCounters
 }
 
-// ExternalCounters are tokens but for Requests: those not hit in the cache, and
-// those of them that are loaded.
+// ExternalCounters count lookups by a connector. Queries are tokens that were not hit in the cache,
+// Hits those of them that are loaded.
 type ExternalCounters struct{ Requests, Queries, Hits int }
 
-// TakeCounters returns the counters and starts anew.
+// TakeCounters returns the counters and sets them to 0.
 func (m Monitor) TakeCounters() Counters {
 	s := m.s
 	s.mu.Lock()
@@ -102,7 +102,7 @@ func (m Monitor) Running(dst []ID) []ID {
 	return dst
 }
 
-// Waiting appends the waiting requests to dst, in the order of admission to be.
+// Waiting appends the waiting requests to dst, in the order in which they will be admitted.
 func (m Monitor) Waiting(dst []ID) []ID {
 	s := m.s
 	s.mu.Lock()

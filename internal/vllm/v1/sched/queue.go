@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// A queue holds the waiting requests: a ring of links for FCFS, a heap for
-// priorities.
+// A queue of waiting requests: a linked list for FCFS, a heap for priorities.
 type queue struct {
 	policy Policy
 	ring   request // sentinel
@@ -42,7 +41,7 @@ func (q *queue) push(r *request) {
 	link(r, q.ring.prev)
 }
 
-// pushFront adds r, which was preempted, at the front. Priorities know no front.
+// pushFront adds r, which was preempted, at the front. With priorities that is push.
 func (q *queue) pushFront(r *request) {
 	r.in = q
 	if q.policy == Priority {

@@ -11,18 +11,17 @@ import (
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
-// ErrRequest is wrapped when a request cannot be added, or there is none of
-// that name. It is the cache's.
+// ErrRequest is wrapped if a request cannot be added, or an ID names none. It is that of kvcache.
 var ErrRequest = kvcache.ErrRequest
 
-// ErrOrder is wrapped when a method is called at a time when it cannot be.
+// ErrOrder is wrapped if a method must not be called now.
 var ErrOrder = errors.New("out of order")
 
 // An ID names a request until it has finished, and nothing after that. No ID
 // is 0.
 type ID uint64
 
-// A Spec is what a request is made of.
+// A Spec describes a request.
 type Spec struct {
 	Tokens    []int32 // the prompt; copied
 	MaxTokens int     // most tokens to generate
@@ -31,7 +30,7 @@ type Spec struct {
 
 	Priority int     // smaller is more important
 	Arrival  float64 // time; smaller comes first among equal priorities; see Child.Arrival
-	Name     string  // decides among equal arrivals, and is not looked at otherwise
+	Name     string  // orders equal arrivals; not used otherwise
 
 	Extras   blockhash.Extras
 	LoRAID   int64
@@ -40,7 +39,7 @@ type Spec struct {
 	UserData uint64 // the caller's; in every row of the request
 
 	External Match // what can be loaded from elsewhere
-	Ask      bool  // pass the request over until SetMatch has said what can be loaded
+	Ask      bool  // skip the request until SetMatch has said what can be loaded
 	Send     bool  // keep its blocks after it has finished, until Sent
 
 	Hold   bool // do not run before Release; requests added later do not wait for it
@@ -56,8 +55,8 @@ const (
 	parked // finished, its blocks are being loaded or sent
 )
 
-// A request is a Spec at work. What a decode looks at comes first, so that it is
-// in one or two lines of the processor's cache.
+// A request is the scheduler's state of a Spec. The fields that a decode reads come first, so that
+// they are in one or two lines of the processor's cache.
 type request struct {
 	kv       *kvcache.Request
 	id       ID
@@ -139,7 +138,7 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 	return r.id, nil
 }
 
-// checkSpec refuses what no request can be.
+// checkSpec returns an error if no request can be as spec says.
 func (s *Scheduler) checkSpec(spec *Spec) error {
 	longest := s.cache.View.Config().MaxModelLen
 	switch {
@@ -195,8 +194,8 @@ func (s *Scheduler) blank() *request {
 	return &request{}
 }
 
-// Abort ends requests wherever they are. IDs of requests that have finished are
-// skipped; it returns how many have not.
+// Abort ends requests, whether they run or wait. It skips IDs of finished requests and returns how
+// many it has ended.
 func (s *Scheduler) Abort(ids ...ID) int {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -211,14 +210,14 @@ func (s *Scheduler) Abort(ids ...ID) int {
 		}
 		n++
 		if r.status == running {
-			if fresh := r.inFlight - r.stale; fresh > 0 { // nobody knows whether they will be computed
+			if fresh := r.inFlight - r.stale; fresh > 0 { // they may never be computed
 				s.evictFrom(r, r.kv.NumComputedTokens-fresh-r.transfers.unsettled)
 			}
 			s.removeRunning(r)
 		} else {
 			r.in.remove(r)
 		}
-		if s.flight.n > 0 { // nor whether what it hit has been
+		if s.flight.n > 0 { // nor may what it hit
 			r.transfers.unsettled = r.kv.NumComputedTokens
 		}
 		s.finish(r)

@@ -91,8 +91,8 @@ func (s *Scheduler) advance(e *entry) {
 	r.eligible = s.steps + uint64(s.config.PipelineParallelSize)
 }
 
-// scheduleRunning is the first pass: what runs goes on, and the blocks it needs
-// are taken from the least important ones.
+// scheduleRunning is the first pass: running requests continue, and if blocks run out the least
+// important ones lose theirs.
 func (s *Scheduler) scheduleRunning() {
 	b := s.batch
 	for at := 0; at < len(s.running) && b.budget > 0; at++ {
@@ -127,7 +127,7 @@ func (s *Scheduler) runningTokens(r *request) int {
 		return 0 // it ends with a step in flight, even if all drafts of that are rejected
 	}
 	if s.steps < r.eligible && (s.flight.n > 0 || !s.differs.steps) {
-		return 0 // its last step has not left the pipeline
+		return 0 // its last step is still in the pipeline
 	}
 	n := r.kv.NumTokens() + len(r.drafts) + r.placeholders - computed
 	if limit := s.config.LongPrefillTokenThreshold; limit > 0 {
@@ -146,9 +146,9 @@ const (
 	again        // an output of the encoder is gone that r may have counted on: how many tokens it computes must be found anew
 )
 
-// makeRoom allocates n tokens for r, which is number at of running, and
-// preempts others until that succeeds, or r itself, or blocks are about to be free.
-// It returns the place of r.
+// makeRoom allocates blocks for n tokens of r, which is number at of running. It preempts others
+// until that succeeds, at last r itself, unless an update will free blocks. It returns the new
+// place of r.
 func (s *Scheduler) makeRoom(r *request, n, at int) (int, room) {
 	a := kvcache.Alloc{NumNewTokens: n, NumLookaheadTokens: s.config.NumLookaheadTokens, NumInFlightTokens: r.inFlight}
 	for {
@@ -159,7 +159,7 @@ func (s *Scheduler) makeRoom(r *request, n, at int) (int, room) {
 		s.batch.from = s.batch.from[:from]
 		s.batch.starved = true
 		if s.differs.deferred && s.cache.View.NumDeferred() > 0 {
-			s.batch.waits = true // blocks come with an update; vLLM would preempt everybody
+			s.batch.waits = true // blocks come with an update; vLLM would preempt all others
 			return at, noRoom
 		}
 		victim := s.victim()
@@ -183,7 +183,7 @@ func (s *Scheduler) makeRoom(r *request, n, at int) (int, room) {
 	}
 }
 
-// allocate panics on misuse: only this package's own mistakes lead there.
+// allocate panics on misuse, which can only be a mistake in this package.
 func (s *Scheduler) allocate(r *request, a *kvcache.Alloc) bool {
 	ok, err := s.cache.Allocate(r.kv, a)
 	if err != nil {
@@ -192,7 +192,7 @@ func (s *Scheduler) allocate(r *request, a *kvcache.Alloc) bool {
 	return ok
 }
 
-// lengths notes how long the tables of r are, and returns where.
+// lengths records the lengths of the tables of r, and returns where.
 func (s *Scheduler) lengths(r *request) int {
 	from := len(s.batch.from)
 	for g := range s.groups {
@@ -236,7 +236,7 @@ func (s *Scheduler) unschedule(r *request) (gone bool) {
 	return s.extensions.unscheduled(r)
 }
 
-// evictFrom removes the keys of blocks of r that hold tokens from computed on.
+// evictFrom removes the keys of blocks of r that hold tokens from computed on; vLLM keeps them.
 func (s *Scheduler) evictFrom(r *request, computed int) {
 	if s.differs.keys {
 		r.kv.EvictFrom(computed)

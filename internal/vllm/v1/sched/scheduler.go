@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
-// A Scheduler runs requests over a cache of its own.
+// A Scheduler decides what a model computes in each step. It has its own cache.
 type Scheduler struct {
 	Monitor   Monitor
 	Transfers Transfers
@@ -48,7 +48,7 @@ type Scheduler struct {
 	pending    kvcache.Pending
 }
 
-// Pause is what a scheduler does not do.
+// Pause says what a scheduler leaves out.
 type Pause uint8
 
 const (
@@ -112,19 +112,17 @@ func (s *Scheduler) extend() error {
 	return nil
 }
 
-// SetPause sets what the next steps leave out (vLLM's PauseState): PauseNew admits no waiting
-// request, PauseAll schedules nothing, PauseNone lifts it (vllm/v1/RULES.md §14.3).
+// SetPause sets what the next steps leave out (vLLM's PauseState) (vllm/v1/RULES.md §14.3).
 func (s *Scheduler) SetPause(p Pause) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pause = p
 }
 
-// Reset forgets all cached prefixes, and reports whether that was possible: no
-// request may have blocks. With preempt it takes the blocks of all running
-// requests away before, from the last one to the first, so they stay in order.
-// Blocks that are being loaded or sent, or are kept for a step in flight, stay in
-// use: then nothing has changed.
+// Reset forgets all cached prefixes if no request has blocks, and reports whether it did. With
+// preempt it first preempts all running requests, from the last one to the first, so that they stay
+// in order. If blocks are being loaded or sent, or kept for a step in flight, Reset changes
+// nothing.
 func (s *Scheduler) Reset(preempt bool) (bool, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -148,8 +146,8 @@ func (s *Scheduler) Reset(preempt bool) (bool, error) {
 	return ok, nil
 }
 
-// preempt sends r, which is in running no more, back to the front of the queue
-// without its blocks (vllm/v1/RULES.md §7).
+// preempt puts r, which has left running, back to the front of the queue without its blocks
+// (vllm/v1/RULES.md §7).
 func (s *Scheduler) preempt(r *request) {
 	s.release(r, kvcache.Preempt)
 	s.extensions.released(r)

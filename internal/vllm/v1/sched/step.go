@@ -1,10 +1,10 @@
 package sched
 
-// Kind is what the worker knows of a request in a step.
+// Kind is what the worker already has of a request.
 type Kind uint8
 
 const (
-	KindRunning Kind = iota // has its table but for the new blocks
+	KindRunning Kind = iota // has its table except the new blocks
 	KindNew                 // knows nothing; the row has the whole table
 	KindResumed             // had lost its blocks; the row has the whole table
 )
@@ -15,9 +15,8 @@ type Step struct {
 	Rows   []Row
 	Drafts []int32 // of all rows, one after the other; -1 is padding
 
-	// Blocks are the block ids of all rows, row by row and in each row group by
-	// group. BlockEnds has the end of each of these parts, BlockStarts the slot
-	// of the request's table where it goes.
+	// Blocks are the block ids of all rows, row by row, and group by group in each row. BlockEnds has
+	// the end of each of these parts, BlockStarts the slot of the request's table where the part goes.
 	Blocks      []int32
 	BlockEnds   []int
 	BlockStarts []int
@@ -50,7 +49,7 @@ type Row struct {
 	ID                 ID
 	UserData           uint64
 	Kind               Kind
-	Samples            bool // it has no more tokens to compute: the update brings at least one for it
+	Samples            bool // the row ends at the last known token, so the update has at least one sampled token for it
 	NumComputedTokens  int  // tokens before this step
 	NumScheduledTokens int  // to compute now, drafts included
 	NumDraftTokens     int

@@ -7,14 +7,12 @@ import (
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
-// StepFailed says that the steps in flight were not computed, or not all of
-// their rows. All of them are void, because each step builds on the one before.
-// Every request is back where it was before the oldest of them: running ones
-// with their blocks, admitted ones in front of the waiting ones. Two things are
-// different: requests that were preempted meanwhile stay so, and requests with
-// blocks to copy, or with a Mamba state, which the step overwrote, are preempted.
-// Nothing that these steps should have written can be hit. The next row of each
-// request has its whole table.
+// StepFailed reports that the steps in flight, or some of their rows, were not computed. All of
+// them are void, because each step builds on the one before. Every request is back where it was
+// before the oldest of them: running ones with their blocks, admitted ones in front of the waiting
+// ones. Two things are different: requests that were preempted meanwhile stay so, and requests with
+// blocks to copy, or with a Mamba state, which the step overwrote, are preempted. Blocks that these
+// steps should have written cannot be hit. The next row of each request has its whole table.
 func (s *Scheduler) StepFailed() error {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -55,8 +53,8 @@ func (s *Scheduler) StepFailed() error {
 	return nil
 }
 
-// cutHits gives up loads that follow a hit of blocks which the failed steps, from
-// step on, may not have computed. Such a request would keep the blocks of its hit.
+// cutHits gives up loads that follow a hit of blocks which the failed steps, from step on, should
+// have computed: the request would keep these blocks.
 func (s *Scheduler) cutHits(step uint64) {
 	for _, r := range s.allWaiting() {
 		if s.hasHit(r, step) {
@@ -65,8 +63,8 @@ func (s *Scheduler) cutHits(step uint64) {
 	}
 }
 
-// undo takes back one row of a failed step, the newest of its request. Stale rows
-// are the oldest: there is nothing left of them.
+// undo takes back one row of a failed step, the newest of its request. Stale rows are the oldest;
+// nothing of them is left to undo.
 func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 	stale := r.inFlight <= r.stale
 	tokens, drafts := int(e.tokens), int(e.drafts)

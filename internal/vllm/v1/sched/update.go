@@ -7,26 +7,25 @@ import (
 	"llmmemory/internal/invariants"
 )
 
-// An Outcome is what became of a step. Its arrays are used again.
+// An Outcome is the result of an Update. Its arrays are used again.
 type Outcome struct {
 	Kept []int32 // sampled tokens that count, by row: those after a stop do not
 	Done []Done  // requests that have finished, in the order of rows
 }
 
-// A Done request is gone: its ID names nothing any more.
+// A Done is a request that has finished. Its ID is no longer valid.
 type Done struct {
 	ID       ID
 	UserData uint64
 	Reason   Reason
 }
 
-// Update takes what the model sampled in the oldest step in flight: counts[i]
-// tokens for row i, one after the other in tokens. A row that does not sample has
-// none; one with drafts has the accepted ones and one more. None for a row that
-// samples means that nothing was sampled there: the request goes back to where
-// it was before the step, and the row comes again; its later rows in flight do not count. Rows whose request was
-// aborted since are skipped; how those of preempted ones count is in
-// vllm/v1/RULES.md §15. If the numbers do not fit the step, nothing has changed.
+// Update takes what the model sampled in the oldest step in flight: counts[i] tokens for row i, one
+// after the other in tokens. A row that does not sample has none; one with drafts has the accepted
+// ones and one more. If a row that samples has none, the request goes back to where it was before
+// the step, and its later rows in flight do not count. Rows whose request was aborted since are
+// skipped; how those of preempted ones count is in vllm/v1/RULES.md §15. If the numbers do not fit
+// the step, nothing has changed.
 func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -137,8 +136,8 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 	return kept
 }
 
-// land counts a row as no longer in flight, and reports whether it is stale: its
-// request has lost its blocks since the row was scheduled.
+// land counts a row as no longer in flight and reports whether it is stale, which means that its
+// request has lost its blocks since.
 func (s *Scheduler) land(r *request, e *entry) (stale bool) {
 	r.inFlight -= int(e.tokens)
 	if r.stale == 0 {
@@ -160,7 +159,7 @@ func (s *Scheduler) store(r *request) {
 	}
 }
 
-// reject moves back over drafts that the model did not sample.
+// reject moves r back over n rejected drafts.
 func (s *Scheduler) reject(r *request, n int) {
 	r.placeholders = max(r.placeholders-n, 0)
 	computed := r.kv.NumComputedTokens - n
@@ -172,11 +171,10 @@ func (s *Scheduler) reject(r *request, n int) {
 	r.kv.NumComputedTokens = computed
 }
 
-// SetDrafts gives requests the draft tokens to verify in their next step:
-// counts[i] for ids[i], one after the other in tokens. Requests that have
-// finished, wait, or are not through their prompt, are skipped (vllm/v1/RULES.md
-// §14), as are those with a row in flight. With asynchronous scheduling, drafts are placeholders, which the worker
-// fills in by itself, and this sets how many there are.
+// SetDrafts gives requests the draft tokens to verify in their next step: counts[i] for ids[i], one
+// after the other in tokens. Requests that have finished, wait, or still compute their prompt are
+// skipped (vllm/v1/RULES.md §14), as are those with a row in flight. With asynchronous scheduling,
+// drafts are placeholders, which the worker fills in by itself, and this sets how many there are.
 func (s *Scheduler) SetDrafts(ids []ID, counts, tokens []int32) error {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)

@@ -95,8 +95,7 @@ func appendSlots(dst []int64, table []int32, size, start, n int) []int64 {
 	return dst
 }
 
-// writeCopies hands out the pairs of blocks to copy. They were kept apart until
-// now; the copies run before anything of this step is written.
+// writeCopies lists the pairs of blocks to copy, before anything of this step is written.
 func (s *Scheduler) writeCopies(step *Step) {
 	b := s.batch
 	for _, c := range b.copies {
@@ -111,8 +110,7 @@ func (s *Scheduler) writeCopies(step *Step) {
 	}
 }
 
-// sendsWhole reports whether the step has the whole table of a request, with all
-// copies in it.
+// sendsWhole reports whether the step has the whole table of a request, after all copies.
 func (s *Scheduler) sendsWhole(id ID) bool {
 	for i := range s.batch.rows {
 		if e := &s.batch.rows[i]; e.id == id {
@@ -122,7 +120,7 @@ func (s *Scheduler) sendsWhole(id ID) bool {
 	return false
 }
 
-// writeTails hands out the states at the ends of prompts that a connector can send.
+// writeTails lists the states at the ends of prompts that a connector can send.
 func (s *Scheduler) writeTails(step *Step) {
 	if !s.config.Connector.Producer {
 		return

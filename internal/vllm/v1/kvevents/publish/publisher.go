@@ -2,10 +2,10 @@
 // ZmqEventPublisher does: a PUB socket with messages of topic, sequence number
 // and batch, and a ROUTER socket that sends past batches again.
 //
-// The last batches are kept once, for all connections. Each connection has a
-// goroutine that sends from there at the pace of its peer, so a slow peer costs no
-// memory and delays nobody: it misses the oldest batches, as if a high-water mark
-// had dropped them, and sees that by the sequence numbers.
+// The last batches are kept once, for all connections. Each connection has a goroutine that sends
+// from there at the pace of its peer, so a slow peer costs no memory and delays no other: it misses
+// the oldest batches, as if a high-water mark had dropped them, and sees that by the sequence
+// numbers.
 //
 // The encoding belongs to kvevents, the protocol to zmtp.
 package publish
