@@ -2,15 +2,15 @@ package attention
 
 import "unsafe"
 
-// Kernels are the inner loops for one instruction set. Each is given a call,
-// scratch memory of the worker for what assembly takes.
+// A kernels is the inner loops for one instruction set. Each takes a call, which
+// is scratch memory of the worker for the arguments of assembly.
 type kernels interface {
 	String() string
 
 	// scores computes rows × (16·n) products q·k. q has rows of size floats; keys
 	// are n tiles; row i of the result starts at i·scoreStride. The products of sum
 	// elements, a multiple of 4, are added up in order, and then these sums. Meanwhile
-	// it asks for memory at the addresses in the list k.ahead, as integerScores does.
+	// it prefetches the addresses in the list k.ahead, as integerScores does.
 	scores(k *call, q []float32, rows, size, sum int, keys []float32, n int, out []float32)
 
 	// integerScores is scores of quantized queries and packed keys: rows of pairs
@@ -65,7 +65,7 @@ type kernels interface {
 	convert(k *call, d DType, in unsafe.Pointer, stride, n int, out []float32) (finite, ok bool)
 
 	// narrow rounds the first numbers of x to a type at out, widen reads the first
-	// numbers of a type; both say how many they have done.
+	// numbers of a type; both return how many they have done.
 	narrow(d DType, out unsafe.Pointer, x []float32) int
 	widen(d DType, x []float32, in unsafe.Pointer) int
 
@@ -76,7 +76,7 @@ type kernels interface {
 	transpose(out, in unsafe.Pointer, stride, size, bytes int, past bool)
 	copyRows(out, in unsafe.Pointer, stride, n, size int, past bool)
 
-	// ask says that memory will be read soon.
+	// ask prefetches memory that will be read soon.
 	ask(k *call, lines []unsafe.Pointer)
 
 	// tileRows is the number of rows that tileScores and tileValues take; 0: there are none.
@@ -91,8 +91,8 @@ type kernels interface {
 	tileValues(k *call, d DType, p []float32, rows, n, place int, tiles *unsafe.Pointer, size int, out []float32, stride int) (ok bool)
 }
 
-// A call is what a function of assembly takes and gives; what each field means is
-// said there (gen). The offsets are known to the assembly.
+// A call is the arguments and results of a function of assembly. The function's comment in
+// gen gives the meaning of each field. The assembly knows the offsets.
 type call struct {
 	in        unsafe.Pointer
 	inStride  int
@@ -109,9 +109,9 @@ type call struct {
 	count     int
 	room      unsafe.Pointer // for two tiles of float16, aligned to 64 bytes
 	ahead     unsafe.Pointer // addresses of what is read next
-	low       unsafe.Pointer // what rounding to float32 takes off logits
+	low       unsafe.Pointer // the rounding errors of logits in float32
 	left      int
 }
 
-// fastest is the best that the processor can do.
+// fastest is the fastest set that the processor can run.
 var fastest = choose()

@@ -6,7 +6,7 @@ import (
 	"github.com/klauspost/cpuid/v2"
 )
 
-// choose asks the processor for its instructions.
+// choose selects kernels by the processor's instructions.
 func choose() kernels {
 	switch {
 	case hasVNNI():
@@ -27,7 +27,7 @@ func hasVNNI() bool { return hasAVX512() && cpuid.CPU.Supports(cpuid.AVX512VNNI,
 
 func hasAVX2() bool { return cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F16C) }
 
-// Assembly is the functions of an instruction set.
+// An assembly is the functions of an instruction set.
 type assembly struct {
 	name                                    string
 	scoresPanel, valuesPanel, integersPanel []sized
@@ -37,7 +37,7 @@ type assembly struct {
 	scoresTile, valuesTile                  [dtypes][]sized
 }
 
-// Sized is a function for a fixed number of rows.
+// A sized is a function for a fixed number of rows.
 type sized struct {
 	rows int
 	run  func(*call)
@@ -55,8 +55,7 @@ func (a *assembly) integerScores(k *call, q []float32, rows, pairs int, keys []f
 	multiply(k, a.integersPanel, q, rows, pairs, pairs, keys, n, out)
 }
 
-// multiply computes products of rows with n tiles, as many rows at a time as there
-// is a function for.
+// multiply computes products of rows with n tiles. Each function takes as many rows as it can.
 func multiply(k *call, list []sized, q []float32, rows, size, sum int, keys []float32, n int, out []float32) {
 	at := 0
 	for _, f := range list {
@@ -189,7 +188,7 @@ func (a *assembly) ask(k *call, lines []unsafe.Pointer) {
 	askAVX2(k)
 }
 
-// widest is the function for most rows, but not more than there are.
+// widest is the function for the largest number of rows that is not above rows.
 func widest(list []sized, rows int) sized {
 	for _, f := range list {
 		if f.rows <= rows {

@@ -51,8 +51,8 @@ type reduction struct {
 	first          int
 }
 
-// rowsOfItem is the most rows of an item, or the rows of one token if these are more. It is so
-// large that unpacking keys and values takes little time compared with computing with them.
+// rowsOfItem is the largest number of rows of an item; an item of one token can have more. It is large
+// enough that unpacking keys and values takes little time compared with computing with them.
 const rowsOfItem = 512
 
 // mostKept is the most bytes of results that are kept for reductions. Items whose results do not fit

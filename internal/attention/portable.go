@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// Portable is the kernels in plain Go.
+// portable is the kernels in plain Go.
 type portable struct{}
 
 func (portable) String() string { return "portable" }

@@ -10,11 +10,11 @@ const (
 	tiles       = partitionSize / 16    // of a partition
 	scoreStride = partitionSize + 16    // floats from the logits of a row to the next: rows in other cache sets
 	rowBlock    = 48                    // rows whose logits are kept at a time
-	tilesAhead  = 8                     // so far ahead tiles are asked for at most
+	tilesAhead  = 8                     // the largest distance at which tiles are prefetched
 	panelValues = partitionSize * chunk // floats of a chunk of all values of a partition
 )
 
-// Scratch is the memory of a worker: the rows that it computes, the partition that it reads,
+// A scratch is the memory of a worker: the rows that it computes, the partition that it reads,
 // and results.
 type scratch struct {
 	rows  []row
@@ -23,7 +23,7 @@ type scratch struct {
 	part  []float32 // [rows] records: this partition
 
 	scores []float32              // [rowBlock][scoreStride]
-	low    [partitionSize]float32 // what rounding to float32 takes off the logits of a row
+	low    [partitionSize]float32 // the rounding errors of the logits of a row
 
 	// A partition, as float32.
 	keys        []float32 // [tiles][head size][16]; with Int8 [tiles][head size / 2][16] of pairs
@@ -113,7 +113,7 @@ func (r *Runner) loadQuery(w *scratch, i int) {
 // fits into 32 bits.
 const largestInteger = 32512
 
-// quantize makes pairs of integers of a query and says what they are multiples of:
+// quantize makes pairs of integers of a query and returns the number of which they are multiples:
 // NaN if a number is NaN or infinite.
 func (r *Runner) quantize(w *scratch, x, q []float32) (unit float32) {
 	top := math.Float32frombits(r.kernels.largest(&w.call, x))

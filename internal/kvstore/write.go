@@ -44,7 +44,7 @@ type Writer struct {
 // caches, which saves reading the memory first: more than the caches of a core hold.
 const large = 4 << 20
 
-// Scratch is memory of a worker for 16 keys or values, twice.
+// A scratch is memory of a worker for 16 keys or values, twice.
 type scratch struct {
 	rows, turned [attention.TileTokens * attention.MaxHeadSize]float32
 }

@@ -25,7 +25,7 @@ var avx512 = width{
 	tileRows: []int{8, 4, 2, 1},
 }
 
-// Avx512vnni is avx512 with other functions where VNNI makes them faster.
+// avx512vnni is avx512 with other functions where VNNI makes them faster.
 var avx512vnni = func() width {
 	w := avx512
 	w.name, w.suffix, w.vnni = "avx512vnni", "AVX512VNNI", true

@@ -74,7 +74,7 @@ func settle(t *testing.T, s *served) runtime.MemStats {
 	return m
 }
 
-// users is the number of users served at the same time.
+// together is the number of users served at the same time.
 const together = 40
 
 type users struct {

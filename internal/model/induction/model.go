@@ -139,7 +139,7 @@ func layer(name string, fill func(*attention)) []*weights.Tensor {
 	}
 }
 
-// Norms divide by the root of the mean square: of a vector with n codes of 128 ±1
+// normed is a norm's output: norms divide by the root of the mean square: of a vector with n codes of 128 ±1
 // in it, by the root of n × 128 / hidden.
 func normed(codes float64) float64 { return math.Sqrt(hidden / (codes * code)) }
 

@@ -15,7 +15,7 @@ type step struct {
 	minus int32
 }
 
-// Rounded activations are integers from -127 to 127 times the scale of their block of 32: its largest
+// A rounded has activations that are integers from -127 to 127 times the scale of their block of 32: its largest
 // magnitude divided by 127. A block whose magnitudes are all below tiny becomes zeros. The scale of a
 // block with an infinity or a NaN is NaN, and so is each product with it, whatever its integers are.
 type rounded struct {
