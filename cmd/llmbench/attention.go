@@ -33,7 +33,8 @@ func attentionCommand() *cobra.Command {
 	}
 	c.Flags().IntVar(&o.Rounds, "rounds", 9, "number of measurements, of which the median is printed")
 	c.Flags().IntVar(&o.Threads, "threads", 0, "largest number of threads; 0: one for each processor")
-	c.Flags().BoolVar(&o.CPU, "cpu-time", false, "measure processor time of one thread, for machines that are busy with other work")
+	c.Flags().BoolVar(&o.CPU, "cpu-time", false,
+		"measure processor time of one thread, for machines that are busy with other work")
 	c.Flags().StringVar(&o.Only, "only", "", "print only one table: decode, quantized, compute, move or paged")
 	c.Flags().StringVar(&file, "json", "", "`file` to write the measurements for llmsim figures to")
 	c.Flags().StringVar(&machine, "machine", "", "description of the processor and memory, for --json")

@@ -42,8 +42,9 @@ func benchCommand() *cobra.Command {
 		Short: "Measure throughput and latency of a model on this machine",
 		Long: "bench serves requests of random tokens to a model in this process, without HTTP, and prints what\n" +
 			"vllm bench serve prints, under the same names. MODEL is a folder, a GGUF file, or demo.",
-		Example: "  llmserve bench demo --num-prompts 64 --prefix-len 512 --input-len 32 --output-len 32 --output result.json",
-		Args:    needsModel(1, "MODEL"),
+		Example: "  llmserve bench demo --num-prompts 64 --prefix-len 512 --input-len 32 --output-len 32 --output " +
+			"result.json",
+		Args: needsModel(1, "MODEL"),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			if err := b.check(); err != nil {
 				return err
@@ -72,7 +73,8 @@ func benchCommand() *cobra.Command {
 	f.IntVar(&b.prefixLen, "prefix-len", 0, "tokens of the common prefix of all prompts")
 	f.IntVar(&b.outputLen, "output-len", 64, "tokens of an answer")
 	f.IntVar(&b.concurrency, "max-concurrency", 16, "largest number of outstanding requests")
-	f.Float64Var(&b.rate, "request-rate", 0, "requests a second, at random (Poisson); 0: as soon as --max-concurrency allows")
+	f.Float64Var(&b.rate, "request-rate", 0,
+		"requests a second, at random (Poisson); 0: as soon as --max-concurrency allows")
 	f.Uint64Var(&b.seed, "seed", 0, "seed of prompts and arrivals")
 	f.StringVarP(&b.output, "output", "o", "", "file for the result in JSON")
 	f.StringVar(&b.steps, "steps", "", "file for the time of each step, for llmsim calibrate")
@@ -82,10 +84,12 @@ func benchCommand() *cobra.Command {
 
 func (b *benchOptions) check() error {
 	if b.prompts < 1 || b.inputLen < 1 || b.prefixLen < 0 || b.outputLen < 1 || b.concurrency < 1 || !(b.rate >= 0) {
-		return errors.New("--num-prompts, --input-len, --output-len and --max-concurrency must be at least 1, --prefix-len and --request-rate at least 0")
+		return errors.New("--num-prompts, --input-len, --output-len and --max-concurrency must be at least 1, " +
+			"--prefix-len and --request-rate at least 0")
 	}
 	names := map[string]string{} // flags by file
-	for _, f := range []struct{ flag, path string }{{"--output", b.output}, {"--steps", b.steps}, {"--arrivals", b.arrivals}} {
+	for _, f := range []struct{ flag, path string }{{"--output", b.output}, {"--steps", b.steps},
+		{"--arrivals", b.arrivals}} {
 		if f.path == "" {
 			continue
 		}
@@ -104,10 +108,12 @@ func (b *benchOptions) check() error {
 // fits checks that a model can answer the requests.
 func (b *benchOptions) fits(longest int, o *modelOptions) error {
 	if n := b.prefixLen + b.inputLen + b.outputLen; n > longest {
-		return fmt.Errorf("--prefix-len, --input-len and --output-len are %d tokens together; the longest sequence has %d", n, longest)
+		return fmt.Errorf("--prefix-len, --input-len and --output-len are %d tokens together; the longest sequence has %d",
+			n, longest)
 	}
 	if n := min(b.concurrency, b.prompts); n > o.maxSeqs+o.maxWaiting {
-		return fmt.Errorf("--max-concurrency is %d; --max-num-seqs and --max-waiting together are %d, and more requests would be refused", b.concurrency, o.maxSeqs+o.maxWaiting)
+		return fmt.Errorf("--max-concurrency is %d; --max-num-seqs and --max-waiting together are %d, and more requests "+
+			"would be refused", b.concurrency, o.maxSeqs+o.maxWaiting)
 	}
 	return nil
 }

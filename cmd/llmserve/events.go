@@ -21,10 +21,12 @@ type eventOptions struct {
 }
 
 func (o *eventOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.endpoint, "kv-events", "", "ZeroMQ address on which events of the prefix cache are published as vLLM does: tcp://*:5557, ipc:///run/kv")
+	f.StringVar(&o.endpoint, "kv-events", "",
+		"ZeroMQ address on which events of the prefix cache are published as vLLM does: tcp://*:5557, ipc:///run/kv")
 	f.StringVar(&o.replay, "kv-events-replay", "", "ZeroMQ address at which past events can be requested")
 	f.StringVar(&o.topic, "kv-events-topic", "", "topic of these messages; llm-d reads kv@POD@MODEL")
-	f.BoolVar(&o.arrays, "kv-events-arrays", false, "send events as arrays, as vLLM did until 2026 and llm-d reads them, not as maps")
+	f.BoolVar(&o.arrays, "kv-events-arrays", false,
+		"send events as arrays, as vLLM did until 2026 and llm-d reads them, not as maps")
 }
 
 // seedOfHashes makes equal blocks have equal hashes in all servers whose events a
@@ -46,7 +48,8 @@ func (o *eventOptions) open(noCaching bool) (err error) {
 		Endpoint: o.endpoint, ReplayEndpoint: o.replay, Topic: o.topic, Encoder: kvevents.Encoder{Arrays: o.arrays},
 	})
 	if err != nil && strings.HasPrefix(o.endpoint, "tcp:") && !strings.Contains(o.endpoint, "*") {
-		return fmt.Errorf("--kv-events: %w; tcp://*:PORT waits here for subscribers; llmserve connects to an address with a host, as vLLM does", err)
+		return fmt.Errorf("--kv-events: %w; tcp://*:PORT waits here for subscribers; llmserve connects to an address with "+
+			"a host, as vLLM does", err)
 	}
 	if err != nil {
 		return fmt.Errorf("--kv-events: %w", err)

@@ -16,11 +16,12 @@ func TestAFlagWhoseValueCannotBeMeantIsRefusedByName(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"an empty key would let everybody in", []string{"--api-key", ""}, "--api-key is empty"},
+		{"an empty key", []string{"--api-key", ""}, "--api-key is empty"},
 		{"a blank key", []string{"--api-key", " "}, "--api-key is empty"},
 		{"a port that there is not", nil, "--port is 99999; it must be from 0 to 65535"},
 		{"an address that no machine has", []string{"--port", "0", "--host", "192.0.2.1"}, "--host 192.0.2.1: "},
-		{"blocks of too many tokens", []string{"--block-size", "1000000"}, "--block-size is 1000000; it must be at most 65536"},
+		{"blocks of too many tokens", []string{"--block-size", "1000000"},
+			"--block-size is 1000000; it must be at most 65536"},
 		{"blocks of no token", []string{"--block-size", "0"}, "--block-size is 0; it must be at least 1"},
 		{"no sequence", []string{"--max-num-seqs", "0"}, "--max-num-seqs is 0"},
 		{"steps of no token", []string{"--max-num-batched-tokens", "0"}, "--max-num-batched-tokens is 0"},

@@ -39,7 +39,9 @@ func TestMemoryBesideTheWeightsIsSmall(t *testing.T) {
 			require.Contains(t, line, "activations: "+test.activations)
 			weights := number(t, line, `weights of (\d+) MB`)
 			require.InDelta(t, info.Size()>>20, weights, 40)
-			require.Contains(t, text(t, s.post(t, "/completions", `{"model": "random", "prompt": "hello", "max_tokens": 8, "temperature": 0}`)), `"completion_tokens":8`)
+			require.Contains(t, text(t,
+				s.post(t, "/completions", `{"model": "random", "prompt": "hello", "max_tokens": 8, "temperature": 0}`)),
+				`"completion_tokens":8`)
 			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 			require.NoError(t, err)
 			peak := number(t, string(status), `VmHWM:\s+(\d+) kB`) >> 10

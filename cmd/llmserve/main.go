@@ -50,7 +50,8 @@ func command() *cobra.Command {
 			"values, one copy of a prompt that several requests share, continuous batching. MODEL is a folder\n" +
 			"from Hugging Face (config.json, *.safetensors, tokenizer) or a GGUF file: Llama 1 to 3.3,\n" +
 			"Mistral, Qwen2, Qwen3, GPT-2, OPT.",
-		Example:       "  llmserve demo\n  llmserve ./Llama-3.2-1B-Instruct --port 8000\n  llmserve run ./model.gguf 'Once upon a time'",
+		Example: "  llmserve demo\n  llmserve ./Llama-3.2-1B-Instruct --port 8000\n  llmserve run ./model.gguf " +
+			"'Once upon a time'",
 		Args:          needsModel(1, "MODEL"),
 		SilenceErrors: true,
 		SilenceUsage:  true,

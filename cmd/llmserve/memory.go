@@ -42,7 +42,8 @@ type memoryMap struct {
 func newMemoryMap(e *engine.Engine, name string) (*memoryMap, error) {
 	c, load := e.Config(), e.Load()
 	m := &memoryMap{engine: e, began: time.Now(), again: map[int]bool{}, head: view.Recording{
-		Title: name, System: "llmserve", Note: "Live: the page stays at the last step while you are there. It records while it is open.",
+		Title: name, System: "llmserve",
+		Note:      "Live: the page stays at the last step while you are there. It records while it is open.",
 		BlockSize: c.BlockSize, NumGPUBlocks: load.Blocks + 1, Held: view.NullBlock,
 	}}
 	m.pause = 50*time.Millisecond + time.Duration(load.Blocks)*20*time.Microsecond // a browser has to draw them
@@ -108,7 +109,8 @@ func (m *memoryMap) Memory(c *engine.MemoryChange) bool {
 // frame is a state as the page has it.
 func (m *memoryMap) frame(s *engine.MemoryState) view.Frame {
 	f := view.Frame{
-		Now: time.Since(m.began).Seconds(), Blocks: m.head.NumGPUBlocks, Waiting: s.Waiting, Running: s.Running, Cached: s.Cached,
+		Now: time.Since(m.began).Seconds(), Blocks: m.head.NumGPUBlocks, Waiting: s.Waiting, Running: s.Running,
+		Cached: s.Cached,
 		Counts: []view.Count{{Block: 0, Count: 1}}, // the null block
 	}
 	for _, a := range s.Answers {
@@ -117,7 +119,8 @@ func (m *memoryMap) frame(s *engine.MemoryState) view.Frame {
 				a.Table[i] = block.None
 			}
 		}
-		f.Sequences = append(f.Sequences, view.Sequence{Request: a.Request, Number: a.Index, Tokens: a.Tokens, Table: a.Table})
+		f.Sequences = append(f.Sequences, view.Sequence{Request: a.Request, Number: a.Index, Tokens: a.Tokens,
+			Table: a.Table})
 	}
 	return f
 }
@@ -164,11 +167,13 @@ func (m *memoryMap) frames(w http.ResponseWriter, r *http.Request) error {
 }
 
 // memoryPages are the handlers of the memory map, and what ends their waiting.
-func memoryPages(e *engine.Engine, name string) (pages map[string]func(http.ResponseWriter, *http.Request) error, stop func()) {
+func memoryPages(e *engine.Engine, name string) (pages map[string]func(http.ResponseWriter, *http.Request) error,
+	stop func()) {
 	m, err := newMemoryMap(e, name)
 	if err != nil {
 		refuse := func(http.ResponseWriter, *http.Request) error { return err }
 		return map[string]func(http.ResponseWriter, *http.Request) error{"GET /memory": refuse}, func() {}
 	}
-	return map[string]func(http.ResponseWriter, *http.Request) error{"GET /memory": m.page, "GET /memory/frames": m.frames}, m.close
+	return map[string]func(http.ResponseWriter, *http.Request) error{"GET /memory": m.page,
+		"GET /memory/frames": m.frames}, m.close
 }

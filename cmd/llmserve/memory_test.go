@@ -42,7 +42,8 @@ func (s *server) keepAsking(n int, body string) (stop func()) {
 // waitFor waits until a page says so.
 func waitFor(t *testing.T, tab context.Context, script string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return browsertest.Evaluate[bool](t, tab, script) }, patience, 50*time.Millisecond, script)
+	require.Eventually(t, func() bool { return browsertest.Evaluate[bool](t, tab, script) }, patience,
+		50*time.Millisecond, script)
 }
 
 // While 16 requests run, the memory page shows that they share the blocks of their
@@ -52,19 +53,23 @@ func TestTheMemoryPageShowsWhatRequestsShare(t *testing.T) {
 	in := browsertest.Start(t)
 	s := serveDemo(t)
 	prompt := strings.Repeat("Sixteen users ask about one document. ", 3) // 114 bytes: 7 whole blocks
-	tab := browsertest.OpenLive(t, in, strings.TrimSuffix(s.url, "/v1")+"/memory", browsertest.Look{Width: 1280, Still: true})
+	tab := browsertest.OpenLive(t, in, strings.TrimSuffix(s.url, "/v1")+"/memory",
+		browsertest.Look{Width: 1280, Still: true})
 	waitFor(t, tab, `document.getElementById('said').textContent.includes('The memory as it is now.')`)
-	stop := s.keepAsking(16, fmt.Sprintf(`{"model": "demo", "prompt": %q, "max_tokens": 1500, "temperature": 0, "ignore_eos": true, "stream": true}`, prompt))
+	stop := s.keepAsking(16, fmt.Sprintf(
+		`{"model": "demo", "prompt": %q, "max_tokens": 1500, "temperature": 0, "ignore_eos": true, "stream": true}`, prompt))
 	defer stop()
 	const shared = `document.querySelectorAll('#gpu .cell[data-count="16"]')`
-	waitFor(t, tab, shared+`.length >= 7 && document.querySelectorAll('#tables .table').length == 16 && `+shared+`[0].dataset.owners.includes('1')`)
+	waitFor(t, tab, shared+`.length >= 7 && document.querySelectorAll('#tables .table').length == 16 && `+shared+
+		`[0].dataset.owners.includes('1')`)
 	browsertest.Shoot(t, tab, "memory")
 
 	require.NoError(t, chromedp.Do(tab, chromedp.KeyEvent(kb.ArrowLeft)))
 	at := browsertest.Evaluate[int](t, tab, `Number(document.documentElement.dataset.step)`)
 	last := browsertest.Evaluate[int](t, tab, `Number(document.getElementById('slider').max)`)
 	waitFor(t, tab, fmt.Sprintf(`Number(document.getElementById('slider').max) > %d`, last))
-	require.Equal(t, at, browsertest.Evaluate[int](t, tab, `Number(document.documentElement.dataset.step)`), "it stays where the user is")
+	require.Equal(t, at, browsertest.Evaluate[int](t, tab, `Number(document.documentElement.dataset.step)`),
+		"it stays where the user is")
 
 	require.NoError(t, chromedp.Do(tab, chromedp.KeyEvent(kb.End)))
 	stop()

@@ -45,19 +45,27 @@ type modelOptions struct {
 }
 
 func (o *modelOptions) flags(f *pflag.FlagSet) {
-	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "threads that compute; by default one for each processor that this process may use")
-	f.StringVar(&o.cpus, "cpus", "", "processors to bind these threads to, one each: 0-3,8 (default: the system places them)")
-	f.IntVar(&o.workers, "tensor-parallel-size", 1, "workers: 1, 2 or 4, each with its share of heads, threads and weights; answers stay the same")
+	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0),
+		"threads that compute; by default one for each processor that this process may use")
+	f.StringVar(&o.cpus, "cpus", "",
+		"processors to bind these threads to, one each: 0-3,8 (default: the system places them)")
+	f.IntVar(&o.workers, "tensor-parallel-size", 1,
+		"workers: 1, 2 or 4, each with its share of heads, threads and weights; answers stay the same")
 	f.Float64Var(&o.kvGB, "kv-cache-gb", 1, "memory for keys and values, in GiB")
 	f.StringVar(&o.kvType, "kv-cache-dtype", "auto", "type of keys and values: f32, f16, bf16, or auto, which is f16")
-	f.StringVar(&o.activations, "activation-dtype", "f32", "type of the activations that quantized weights are multiplied by: f32, or int8, which is faster and rounds (W8A8 and W4A8)")
+	f.StringVar(&o.activations, "activation-dtype", "f32",
+		"type of the activations that quantized weights are multiplied by: f32, or int8, which is faster and rounds "+
+			"(W8A8 and W4A8)")
 	f.IntVar(&o.blockSize, "block-size", 16, "tokens of a block")
-	f.IntVar(&o.maxModelLen, "max-model-len", 0, "tokens of the longest sequence (default: the model's, or what the memory holds if that is less)")
+	f.IntVar(&o.maxModelLen, "max-model-len", 0,
+		"tokens of the longest sequence (default: the model's, or what the memory holds if that is less)")
 	f.IntVar(&o.maxSeqs, "max-num-seqs", 64, "largest number of running sequences")
 	f.IntVar(&o.maxTokens, "max-num-batched-tokens", 512, "largest number of tokens in a step")
 	f.IntVar(&o.maxWaiting, "max-waiting", 1024, "requests that may wait while --max-num-seqs run")
-	f.IntVar(&o.speculative, "num-speculative-tokens", 0, "draft tokens, proposed by looking up the last tokens in the text so far (prompt lookup); answers stay the same")
-	f.BoolVar(&o.noAsync, "no-async-scheduling", false, "schedule a step only after the previous one has been delivered, instead of while the model computes it")
+	f.IntVar(&o.speculative, "num-speculative-tokens", 0,
+		"draft tokens, proposed by looking up the last tokens in the text so far (prompt lookup); answers stay the same")
+	f.BoolVar(&o.noAsync, "no-async-scheduling", false,
+		"schedule a step only after the previous one has been delivered, instead of while the model computes it")
 	f.BoolVar(&o.noCaching, "no-prefix-caching", false, "compute prompts in full even if their beginning is cached")
 }
 
@@ -148,7 +156,8 @@ func (o *modelOptions) check() error {
 		return fmt.Errorf("--block-size is %d; it must be at most %d", o.blockSize, attention.MaxBlockSize)
 	}
 	if o.threads > maxThreads {
-		return fmt.Errorf("--threads is %d; at most %d are possible, and more than this machine's %d processors gain nothing", o.threads, maxThreads, runtime.NumCPU())
+		return fmt.Errorf("--threads is %d; at most %d are possible, and more than this machine's %d processors "+
+			"gain nothing", o.threads, maxThreads, runtime.NumCPU())
 	}
 	if !(o.kvGB > 0) {
 		return fmt.Errorf("--kv-cache-gb is %v; it must be above 0", o.kvGB)
@@ -189,7 +198,8 @@ func (l *loaded) check(o *modelOptions) error {
 func (o *modelOptions) checkMemory(files *weights.Tensors) error {
 	need, kv := model.PackedBytes(files), int(o.kvGB*(1<<30))
 	if have, ok := model.AvailableMemory(); ok && need+kv > have {
-		return fmt.Errorf("the weights take about %d MB, keys and values %d MB, and %d MB of memory are available: give a smaller --kv-cache-gb, or a model with smaller weights",
+		return fmt.Errorf("the weights take about %d MB, keys and values %d MB, and %d MB of memory are available: give a "+
+			"smaller --kv-cache-gb, or a model with smaller weights",
 			need>>20, kv>>20, have>>20)
 	}
 	return nil
@@ -199,7 +209,8 @@ func (o *modelOptions) checkMemory(files *weights.Tensors) error {
 func needsModel(n int, names string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
-			return fmt.Errorf("want %s, got %d arguments; a model is a folder, a .gguf file, or demo (llmserve --help)", names, len(args))
+			return fmt.Errorf("want %s, got %d arguments; a model is a folder, a .gguf file, or demo (llmserve --help)", names,
+				len(args))
 		}
 		return nil
 	}
@@ -345,7 +356,8 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 
 // engine is the configuration of an engine that the flags ask for.
 func (o *modelOptions) engine() (engine.Config, error) {
-	types := map[string]attention.DType{"auto": attention.F16, "f16": attention.F16, "bf16": attention.BF16, "f32": attention.F32}
+	types := map[string]attention.DType{"auto": attention.F16, "f16": attention.F16, "bf16": attention.BF16,
+		"f32": attention.F32}
 	dtype, ok := types[o.kvType]
 	if !ok {
 		return engine.Config{}, fmt.Errorf("--kv-cache-dtype is %q; f32, f16, bf16 and auto are possible", o.kvType)

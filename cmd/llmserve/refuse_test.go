@@ -47,7 +47,8 @@ func TestWhatCannotBeServedIsRefusedBeforeWeightsArePacked(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"memory for one sequence", []string{"--kv-cache-gb", "0.01", "--max-model-len", "100000"}, "give more memory, or a smaller length"},
+		{"memory for one sequence", []string{"--kv-cache-gb", "0.01", "--max-model-len", "100000"},
+			"give more memory, or a smaller length"},
 		{"longest sequence", []string{"--max-model-len", "131073"}, "the model knows positions up to 131072"},
 		{"sequences of one token", []string{"--max-model-len", "1"}, "the longest sequence is 1"},
 		{"blocks", []string{"--block-size", "-1"}, "--block-size is -1"},
@@ -55,8 +56,10 @@ func TestWhatCannotBeServedIsRefusedBeforeWeightsArePacked(t *testing.T) {
 		{"heads", []string{"--tensor-parallel-size", "4"}, "2 key heads cannot be shared out among 4 workers"},
 		{"workers", []string{"--tensor-parallel-size", "3"}, "1, 2 and 4 are possible"},
 		{"threads", []string{"--threads", "0"}, "--threads is 0"},
-		{"type of activations", []string{"--activation-dtype", "int4"}, `--activation-dtype is "int4"; f32 and int8 are possible`},
-		{"processors of the second worker", []string{"--threads", "4", "--cpus", "0,1,60000,60001", "--tensor-parallel-size", "2"}, "processor"},
+		{"type of activations", []string{"--activation-dtype", "int4"},
+			`--activation-dtype is "int4"; f32 and int8 are possible`},
+		{"processors of the second worker", []string{"--threads", "4", "--cpus", "0,1,60000,60001", "--tensor-parallel-size",
+			"2"}, "processor"},
 		{"too few processors", []string{"--cpus", "0", "--tensor-parallel-size", "2"}, "2 workers need a processor each"},
 		{"a tensor", nil, `the tensor "blk.3.ffn_down.weight" is missing`},
 	}
@@ -96,10 +99,12 @@ func TestWhatIsWrongWithACommandIsSaidBeforeWeightsArePacked(t *testing.T) {
 		{"the demo at a port in use", []string{"demo", "--port", port}, "address already in use; give another --port"},
 		{"rates", []string{path, "--requests-per-minute", "-1"}, "must be at least 0"},
 		{"events", []string{path, "--port", "0", "--kv-events", "here"}, "--kv-events: socket here"},
-		{"a long prompt", []string{"run", path, strings.Repeat("x", 64), "--max-model-len", "16"}, "maximum context length is 16"},
+		{"a long prompt", []string{"run", path, strings.Repeat("x", 64), "--max-model-len", "16"},
+			"maximum context length is 16"},
 		{"no template", []string{"run", path, "x", "--chat"}, "has no chat template"},
 		{"the demo in 8 bits", []string{"demo", "--activation-dtype", "int8"}, "the demo's weights are not quantized"},
-		{"long requests", []string{"bench", path, "--input-len", "200", "--max-model-len", "128"}, "264 tokens together; the longest sequence has 128"},
+		{"long requests", []string{"bench", path, "--input-len", "200", "--max-model-len", "128"},
+			"264 tokens together; the longest sequence has 128"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			line, peak := refused(t, append(test.args, "--kv-cache-gb", "0.2")...)
@@ -122,7 +127,8 @@ func TestWeightsThatDoNotFitAreRefusedWithWhatTheyTake(t *testing.T) {
 	require.True(t, ok)
 	path = filepath.Join(t.TempDir(), "both.gguf")
 	require.NoError(t, weightfile.LlamaHole(path, weightfile.Llama{
-		Hidden: 768, Layers: 64, Heads: 6, KVHeads: 2, Inter: have * 8 / 10 / (64 * 3 * 768 * 2) / 64 * 64, Vocab: 4096, Context: 4096,
+		Hidden: 768, Layers: 64, Heads: 6, KVHeads: 2, Inter: have * 8 / 10 / (64 * 3 * 768 * 2) / 64 * 64, Vocab: 4096,
+		Context: 4096,
 	}, "blk.63.ffn_down.weight"))
 	line, _ = refused(t, path, "--port", "0", "--kv-cache-gb", fmt.Sprintf("%.3f", 0.8*float64(have)/(1<<30)))
 	require.Contains(t, line, "of memory are available", "weights alone and keys and values alone fit")

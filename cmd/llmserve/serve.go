@@ -40,11 +40,14 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.host, "host", "127.0.0.1", "address to listen on; 0.0.0.0 is all of them")
 	f.IntVar(&o.port, "port", 8000, "port to listen on; 0 is any free one")
 	f.StringVar(&o.name, "served-model-name", "", "name of the model in requests (default: that of its file)")
-	f.StringSliceVar(&o.keys, "api-key", nil, "key that requests need; may be given several times, and as LLMSERVE_API_KEY")
+	f.StringSliceVar(&o.keys, "api-key", nil,
+		"key that requests need; may be given several times, and as LLMSERVE_API_KEY")
 	f.DurationVar(&o.drain, "drain", 30*time.Second, "time for requests to finish after a signal")
 	f.Int64Var(&o.maxBody, "max-body", 8<<20, "largest size of a request in bytes")
-	f.IntVar(&o.limits.Requests, "requests-per-minute", 0, "requests that each key may send in a minute, or all clients together if there are no keys; 0: no limit")
-	f.IntVar(&o.limits.Tokens, "tokens-per-minute", 0, "tokens that each key may use in a minute, with an answer counted at its maximum length; 0: no limit")
+	f.IntVar(&o.limits.Requests, "requests-per-minute", 0,
+		"requests that each key may send in a minute, or all clients together if there are no keys; 0: no limit")
+	f.IntVar(&o.limits.Tokens, "tokens-per-minute", 0,
+		"tokens that each key may use in a minute, with an answer counted at its maximum length; 0: no limit")
 	o.model.events.flags(f)
 	o.model.offload.flags(f)
 }
@@ -100,7 +103,8 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 	loaded()
 	if path != "demo" {
 		fmt.Fprintf(out, "%s: %s, %d layers, weights of %d MB, loaded in %.1f s; kernels: %s; activations: %s\n",
-			l.name, l.config.Family, l.config.NumLayers, l.weightBytes()>>20, time.Since(begin).Seconds(), matrix.Kernels(), o.model.activations)
+			l.name, l.config.Family, l.config.NumLayers, l.weightBytes()>>20, time.Since(begin).Seconds(), matrix.Kernels(),
+			o.model.activations)
 	}
 	return serve(ctx, out, o, l)
 }
@@ -203,7 +207,8 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 		fmt.Fprintln(out, "  and at every other address of this machine")
 	}
 	fmt.Fprintf(out, "  memory map: http://%s/memory\n", address)
-	fmt.Fprintf(out, "  curl http://%s/v1/completions -H 'Content-Type: application/json'%s -d '%s'\n", address, bearer(o.keys), example(name))
+	fmt.Fprintf(out, "  curl http://%s/v1/completions -H 'Content-Type: application/json'%s -d '%s'\n", address,
+		bearer(o.keys), example(name))
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -241,7 +246,8 @@ func bearer(keys []string) string {
 }
 
 func example(name string) string {
-	return strings.ReplaceAll(`{"model": "NAME", "prompt": "one two three, one two", "max_tokens": 6, "temperature": 0}`, "NAME", name)
+	return strings.ReplaceAll(`{"model": "NAME", "prompt": "one two three, one two", "max_tokens": 6, "temperature": 0}`,
+		"NAME", name)
 }
 
 // loopback reports whether only this machine can reach an address.

@@ -32,7 +32,8 @@ var optionSets = []struct {
 	{"sparse by KV heads", func(b *Batch) {
 		b.Sparse = &BlockSparse{LocalBlocks: 1, VertStride: 4, BlockSize: 64, HeadSlidingStep: -2, Rank: 1}
 	}},
-	{"sparse without local blocks", func(b *Batch) { b.Sparse = &BlockSparse{VertStride: 7, BlockSize: 32, HeadSlidingStep: 0} }},
+	{"sparse without local blocks",
+		func(b *Batch) { b.Sparse = &BlockSparse{VertStride: 7, BlockSize: 32, HeadSlidingStep: 0} }},
 	{"all", func(b *Batch) {
 		b.AlibiSlopes, b.Sinks = []float32{.5, .25, .1, .05, .02, 0}, []float32{-3, 0, 1, 2, 4, 5}
 		b.SlidingWindow, b.SoftCap = 300, 10
@@ -256,7 +257,8 @@ func FuzzShapes(f *testing.F) {
 	f.Add(uint64(2), uint8(1), uint8(7), uint8(40), uint8(24), uint16(33), uint8(33), uint8(5), uint8(2), uint8(9))
 	f.Add(uint64(3), uint8(3), uint8(1), uint8(128), uint8(1), uint16(17), uint8(1), uint8(3), uint8(1), uint8(3))
 	f.Add(uint64(4), uint8(1), uint8(3), uint8(64), uint8(15), uint16(600), uint8(0), uint8(5), uint8(0), uint8(1))
-	f.Fuzz(func(t *testing.T, seed uint64, kvHeads, group, size, block uint8, n uint16, queries, dtype, layout, gap uint8) {
+	f.Fuzz(func(t *testing.T, seed uint64, kvHeads, group, size, block uint8, n uint16, queries, dtype, layout,
+		gap uint8) {
 		s := Shape{
 			BlockSize: int(block%64) + 1, NumKVHeads: int(kvHeads%3) + 1, HeadSize: int(size),
 			DType: DType(dtype % 6), Layout: Layout(layout % 3),
@@ -267,8 +269,9 @@ func FuzzShapes(f *testing.F) {
 		tokens := int(n%1200) + 1
 		r := rand.New(rand.NewPCG(seed, 1))
 		p := newProblem(r, problemSpec{
-			shape: s, heads: s.NumKVHeads * (int(group%9) + 1), lens: []int{tokens, 5}, queries: []int{1 + int(queries)%min(tokens, 40), 2},
-			gap: 4 * int(gap),
+			shape: s, heads: s.NumKVHeads * (int(group%9) + 1), lens: []int{tokens, 5},
+			queries: []int{1 + int(queries)%min(tokens, 40), 2},
+			gap:     4 * int(gap),
 		})
 		runner := newRunner(t, 2)
 		for _, k := range instructionSets()[1:] {
@@ -300,7 +303,8 @@ func TestQueriesOfAnySizeBesideInt8Keys(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				for _, queries := range []int{1, 20} { // tile by tile, and unpacked
 					p := newProblem(rand.New(rand.NewPCG(15, 1)), problemSpec{
-						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 48, DType: Int8}, heads: 2, lens: []int{600}, queries: []int{queries},
+						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 48, DType: Int8}, heads: 2, lens: []int{600},
+						queries: []int{queries},
 					})
 					for i := range p.query {
 						if i/48%2 == 1 {

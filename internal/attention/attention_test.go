@@ -40,7 +40,8 @@ func requireNear(t *testing.T, p *problem, bound float64) {
 				}
 			}
 			if !ok { // an assertion for each element takes longer than the reference
-				require.FailNow(t, "too far from the reference", "sequence %d, query %d, head %d, element %d: %v, reference %v", seq, query, head, i, got[i], want[i])
+				require.FailNow(t, "too far from the reference", "sequence %d, query %d, head %d, element %d: %v, reference %v",
+					seq, query, head, i, got[i], want[i])
 			}
 		}
 	})
@@ -238,7 +239,8 @@ func TestCascadeChangesNoBit(t *testing.T) {
 			r := rand.New(rand.NewPCG(4, 4))
 			p := newProblem(r, problemSpec{
 				shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 64, DType: dtype},
-				heads: 8, lens: []int{1300, 1120, 2000, 1121}, queries: []int{1, 3, 1, 1}, common: 1104, contents: contentsOf(dtype),
+				heads: 8, lens: []int{1300, 1120, 2000, 1121}, queries: []int{1, 3, 1, 1}, common: 1104,
+				contents: contentsOf(dtype),
 			})
 			p.forEach(t, setsOf(dtype), func(t *testing.T, runner *Runner) {
 				p.batch.Sinks = nil

@@ -106,9 +106,11 @@ func (b *Batch) check(c *Cache) error {
 	seqs := b.seqs()
 	switch {
 	case b.NumHeads < 1 || b.NumHeads > MaxHeads || b.NumHeads%c.NumKVHeads != 0:
-		return fmt.Errorf("%w: %d query heads; multiples of the %d KV heads up to %d are possible", ErrArgument, b.NumHeads, c.NumKVHeads, MaxHeads)
+		return fmt.Errorf("%w: %d query heads; multiples of the %d KV heads up to %d are possible", ErrArgument, b.NumHeads,
+			c.NumKVHeads, MaxHeads)
 	case len(b.QueryStart) != seqs+1:
-		return fmt.Errorf("%w: %d starts of queries for %d sequences; there must be one more", ErrArgument, len(b.QueryStart), seqs)
+		return fmt.Errorf("%w: %d starts of queries for %d sequences; there must be one more", ErrArgument,
+			len(b.QueryStart), seqs)
 	case b.QueryStart[0] != 0:
 		return fmt.Errorf("%w: the first query token is %d, not 0", ErrArgument, b.QueryStart[0])
 	case b.AlibiSlopes != nil && len(b.AlibiSlopes) != b.NumHeads:
@@ -122,7 +124,8 @@ func (b *Batch) check(c *Cache) error {
 	case math.IsNaN(float64(b.Scale)) || math.IsInf(float64(b.Scale), 0):
 		return fmt.Errorf("%w: a scale of %v; it must be finite", ErrArgument, b.Scale)
 	case b.TableStride < 0 || b.Version > V2:
-		return fmt.Errorf("%w: table stride %d, version %d; they must be at least 0, and at most %d", ErrArgument, b.TableStride, b.Version, V2)
+		return fmt.Errorf("%w: table stride %d, version %d; they must be at least 0, and at most %d", ErrArgument,
+			b.TableStride, b.Version, V2)
 	}
 	for seq := range seqs {
 		if err := b.checkSequence(c, seq); err != nil {
@@ -147,7 +150,8 @@ func (b *Batch) check(c *Cache) error {
 func (b *Batch) checkOverlap(c *Cache) error {
 	q, o := &b.Query, &b.Out
 	if overlap(q.Data, o.Data) && (&q.Data[0] != &o.Data[0] || q.DType != o.DType || q.Stride != o.Stride) {
-		return fmt.Errorf("%w: %w: outputs overlap with queries, but do not have the same address, type and stride", ErrArgument, ErrOverlap)
+		return fmt.Errorf("%w: %w: outputs overlap with queries, but do not have the same address, type and stride",
+			ErrArgument, ErrOverlap)
 	}
 	if c.Overlaps(o) {
 		return fmt.Errorf("%w: %w: outputs overlap with keys or values", ErrArgument, ErrOverlap)
@@ -173,7 +177,8 @@ func (b *Batch) checkSequence(c *Cache, seq int) error {
 	}
 	for i, block := range table[start:end] {
 		if uint(block) >= uint(c.NumBlocks) {
-			return fmt.Errorf("%w: entry %d of the block table of sequence %d is block %d; there are %d", ErrArgument, start+i, seq, block, c.NumBlocks)
+			return fmt.Errorf("%w: entry %d of the block table of sequence %d is block %d; there are %d", ErrArgument, start+i,
+				seq, block, c.NumBlocks)
 		}
 	}
 	return nil
@@ -201,7 +206,8 @@ func (b *Batch) checkShared(c *Cache) error {
 			continue
 		}
 		if b.CommonPrefix > position {
-			return fmt.Errorf("%w: a common prefix of %d tokens, but sequence %d has only %d before its queries", ErrArgument, b.CommonPrefix, seq, position)
+			return fmt.Errorf("%w: a common prefix of %d tokens, but sequence %d has only %d before its queries", ErrArgument,
+				b.CommonPrefix, seq, position)
 		}
 		if first < 0 {
 			first = seq
@@ -225,7 +231,8 @@ func (b *Batch) checkCommon(c *Cache, first, seq int) error {
 	common, mine := b.table(first)[start:end], b.table(seq)[start:end]
 	for i := range mine {
 		if mine[i] != common[i] {
-			return fmt.Errorf("%w: the first %d tokens are not common to all sequences: entry %d of the block table of sequence %d is block %d, of sequence %d block %d",
+			return fmt.Errorf("%w: the first %d tokens are not common to all sequences: entry %d of the block table of "+
+				"sequence %d is block %d, of sequence %d block %d",
 				ErrArgument, b.CommonPrefix, start+i, first, common[i], seq, mine[i])
 		}
 	}

@@ -16,15 +16,20 @@ func TestABatchThatCannotBeComputedIsRefused(t *testing.T) {
 		change  func(b *Batch)
 		wantErr string
 	}{
-		{"a table stride whose multiples overflow to those of another sequence", func(b *Batch) { b.TableStride = 1 << 62 }, "sequence 4 needs 3 entries of its block table; it has 0"},
+		{"a table stride whose multiples overflow to those of another sequence", func(b *Batch) { b.TableStride = 1 << 62 },
+			"sequence 4 needs 3 entries of its block table; it has 0"},
 		{"a table stride whose multiples overflow to negative numbers", func(b *Batch) {
 			b.QueryStart, b.TableStride = []int32{0, 1, 1, 1, 2, 2}, 1<<62
 		}, "sequence 3 needs 3 entries of its block table; it has 0"},
-		{"outputs that begin in the second row of queries", func(b *Batch) { b.Out.Data = b.Query.Data[32*4:] }, "outputs overlap with queries"},
-		{"outputs in the place of queries with another stride", func(b *Batch) { b.Out, b.Query.Stride = b.Query, 40 }, "outputs overlap with queries"},
-		{"a sparse block that is no multiple of a block", func(b *Batch) { b.Sparse = &BlockSparse{VertStride: 1, BlockSize: 24} }, "sparse blocks of 24 tokens"},
+		{"outputs that begin in the second row of queries", func(b *Batch) { b.Out.Data = b.Query.Data[32*4:] },
+			"outputs overlap with queries"},
+		{"outputs in the place of queries with another stride", func(b *Batch) { b.Out, b.Query.Stride = b.Query, 40 },
+			"outputs overlap with queries"},
+		{"a sparse block that is no multiple of a block",
+			func(b *Batch) { b.Sparse = &BlockSparse{VertStride: 1, BlockSize: 24} }, "sparse blocks of 24 tokens"},
 		{"a sparse stride of 0", func(b *Batch) { b.Sparse = &BlockSparse{BlockSize: 32} }, "stride 0"},
-		{"local blocks below 0", func(b *Batch) { b.Sparse = &BlockSparse{VertStride: 1, BlockSize: 32, LocalBlocks: -1} }, "-1 local"},
+		{"local blocks below 0", func(b *Batch) { b.Sparse = &BlockSparse{VertStride: 1, BlockSize: 32, LocalBlocks: -1} },
+			"-1 local"},
 		{"a rank below 0", func(b *Batch) { b.Sparse = &BlockSparse{VertStride: 1, BlockSize: 32, Rank: -1} }, "rank -1"},
 		{"a rank with which offsets overflow", func(b *Batch) {
 			b.Sparse = &BlockSparse{VertStride: 1, BlockSize: 32, HeadSlidingStep: 1 << 30, Rank: 1 << 31}
@@ -35,7 +40,8 @@ func TestABatchThatCannotBeComputedIsRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newProblem(rand.New(rand.NewPCG(42, 1)), problemSpec{
-				shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32}, heads: 1, lens: []int{33, 33, 33, 33, 33}, queries: []int{1, 0, 0, 0, 1},
+				shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32}, heads: 1, lens: []int{33, 33, 33, 33, 33},
+				queries: []int{1, 0, 0, 0, 1},
 			})
 			rows := make([]float32, 3*40) // more than the two query tokens need
 			p.batch.Query, p.batch.Out = Float32s(rows, 32), Float32s(make([]float32, 2*32), 32)

@@ -116,7 +116,8 @@ func TestCheckedCachesHaveNoElementTwice(t *testing.T) {
 	for range 3000 {
 		memory := aligned(4096)
 		c := Cache{
-			Shape:     Shape{BlockSize: 1 + r.IntN(3), NumKVHeads: 1 + r.IntN(3), HeadSize: 16, DType: E4M3, Layout: allLayouts[r.IntN(3)]},
+			Shape: Shape{BlockSize: 1 + r.IntN(3), NumKVHeads: 1 + r.IntN(3), HeadSize: 16, DType: E4M3,
+				Layout: allLayouts[r.IntN(3)]},
 			NumBlocks: 1 + r.IntN(4), BlockStride: 8 * r.IntN(40), HeadStride: 8 * r.IntN(40),
 			Key: memory[1024:], Value: memory[1024+8*(r.IntN(160)-80):],
 		}

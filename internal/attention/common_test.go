@@ -11,7 +11,8 @@ import (
 // sharing is three sequences of some lengths whose first 1,024 tokens lie in the same blocks.
 func sharing(lens ...int) *problem {
 	return newProblem(rand.New(rand.NewPCG(5, 6)), problemSpec{
-		shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 32, DType: F16}, heads: 4, lens: lens, queries: []int{1, 1, 1}, common: 1024,
+		shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 32, DType: F16}, heads: 4, lens: lens, queries: []int{1, 1, 1},
+		common: 1024,
 	})
 }
 
@@ -23,7 +24,8 @@ func TestAPrefixThatIsNotCommonIsRefused(t *testing.T) {
 		wantErr string
 	}{
 		{"common", func(*problem) {}, ""},
-		{"longer than what is common", func(p *problem) { p.batch.CommonPrefix = 1040 }, "the first 1040 tokens are not common"},
+		{"longer than what is common", func(p *problem) { p.batch.CommonPrefix = 1040 },
+			"the first 1040 tokens are not common"},
 		{"another block in the last sequence", func(p *problem) {
 			table := p.batch.BlockTables[2*p.batch.TableStride:]
 			table[3], table[4] = table[4], table[3]

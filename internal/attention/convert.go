@@ -15,12 +15,16 @@ func Convert(to, from *Cache) error {
 	if err := to.Check(); err != nil {
 		return err
 	}
-	if to.NumBlocks < from.NumBlocks || to.BlockSize != from.BlockSize || to.NumKVHeads != from.NumKVHeads || to.HeadSize != from.HeadSize {
-		return fmt.Errorf("%w: %d blocks of %d tokens and %d heads of %d elements do not fit into %d blocks of %d and %d of %d", ErrArgument,
-			from.NumBlocks, from.BlockSize, from.NumKVHeads, from.HeadSize, to.NumBlocks, to.BlockSize, to.NumKVHeads, to.HeadSize)
+	if to.NumBlocks < from.NumBlocks || to.BlockSize != from.BlockSize || to.NumKVHeads != from.NumKVHeads ||
+		to.HeadSize != from.HeadSize {
+		return fmt.Errorf("%w: %d blocks of %d tokens and %d heads of %d elements do not fit into %d blocks of %d "+
+			"and %d of %d", ErrArgument,
+			from.NumBlocks, from.BlockSize, from.NumKVHeads, from.HeadSize, to.NumBlocks, to.BlockSize, to.NumKVHeads,
+			to.HeadSize)
 	}
 	if (to.DType == Int8) != (from.DType == Int8) {
-		return fmt.Errorf("%w: %v cannot be converted to %v: only int8 has scales of tokens", ErrArgument, from.DType, to.DType)
+		return fmt.Errorf("%w: %v cannot be converted to %v: only int8 has scales of tokens", ErrArgument, from.DType,
+			to.DType)
 	}
 	if to.OverlapsBlocks(from) {
 		return fmt.Errorf("%w: %w: the blocks to be written and to be read", ErrArgument, ErrOverlap)

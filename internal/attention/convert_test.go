@@ -18,7 +18,8 @@ func TestLayoutsHoldTheSameNumbers(t *testing.T) {
 			t.Run(fmt.Sprintf("%v %d", dtype, block), func(t *testing.T) {
 				r := rand.New(rand.NewPCG(15, 1))
 				p := newProblem(r, problemSpec{
-					shape: Shape{BlockSize: block, NumKVHeads: 2, HeadSize: 48, DType: dtype}, heads: 6, lens: []int{70, 600}, queries: []int{4, 1},
+					shape: Shape{BlockSize: block, NumKVHeads: 2, HeadSize: 48, DType: dtype}, heads: 6, lens: []int{70, 600},
+					queries: []int{4, 1},
 				})
 				runner := newRunner(t, 2)
 				want := outputs(t, runner, p, nil)
@@ -120,9 +121,12 @@ func TestLayoutsAreWhatTheySay(t *testing.T) {
 		layout     Layout
 		key, value func(b, h, t, i int) int // elements after the first key and the first value
 	}{
-		{LayoutVLLM, func(b, h, t, i int) int { return (((b*3+h)*4+i/8)*16+t)*8 + i%8 }, func(b, h, t, i int) int { return ((b*3+h)*32+i)*16 + t }},
-		{LayoutFlash, func(b, h, t, i int) int { return ((b*16+t)*3+h)*32 + i }, func(b, h, t, i int) int { return ((b*16+t)*3+h)*32 + i }},
-		{LayoutTile, func(b, h, t, i int) int { return (b*3+h)*1024 + i*16 + t }, func(b, h, t, i int) int { return (b*3+h)*1024 + t*32 + i }},
+		{LayoutVLLM, func(b, h, t, i int) int { return (((b*3+h)*4+i/8)*16+t)*8 + i%8 },
+			func(b, h, t, i int) int { return ((b*3+h)*32+i)*16 + t }},
+		{LayoutFlash, func(b, h, t, i int) int { return ((b*16+t)*3+h)*32 + i },
+			func(b, h, t, i int) int { return ((b*16+t)*3+h)*32 + i }},
+		{LayoutTile, func(b, h, t, i int) int { return (b*3+h)*1024 + i*16 + t },
+			func(b, h, t, i int) int { return (b*3+h)*1024 + t*32 + i }},
 	} {
 		s.Layout = c.layout
 		cache, err := NewCache(s, aligned(5*s.BlockBytes()))

@@ -18,7 +18,8 @@ func TestNarrowNumbersSurviveFloat32(t *testing.T) {
 		store func(v float32) int
 	}{
 		{F16, 1 << 16, func(i int) float32 { return f16ToF32(uint16(i)) }, func(v float32) int { return int(f32ToF16(v)) }},
-		{BF16, 1 << 16, func(i int) float32 { return bf16ToF32(uint16(i)) }, func(v float32) int { return int(f32ToBF16(v)) }},
+		{BF16, 1 << 16, func(i int) float32 { return bf16ToF32(uint16(i)) },
+			func(v float32) int { return int(f32ToBF16(v)) }},
 		{E4M3, 256, func(i int) float32 { return e4m3ToF32(uint8(i)) }, func(v float32) int { return int(f32ToE4M3(v)) }},
 		{E5M2, 256, func(i int) float32 { return e5m2ToF32(uint8(i)) }, func(v float32) int { return int(f32ToE5M2(v)) }},
 	} {
@@ -58,7 +59,8 @@ func TestNumbersAreRoundedToNearest(t *testing.T) {
 			}
 			require.Equal(t, i+i&1, c.store(float32(middle)), "%v between %v and %v", c.dtype, low, high)
 			require.Equal(t, i, c.store(math.Nextafter32(float32(middle), 0)), "%v below the middle of %v", c.dtype, low)
-			require.Equal(t, i+1, c.store(math.Nextafter32(float32(middle), math.MaxFloat32)), "%v above the middle of %v", c.dtype, low)
+			require.Equal(t, i+1, c.store(math.Nextafter32(float32(middle), math.MaxFloat32)), "%v above the middle of %v",
+				c.dtype, low)
 		}
 	}
 }

@@ -107,7 +107,8 @@ func TestInt8ScalesOfAnySize(t *testing.T) {
 			t.Run(fmt.Sprint(most), func(t *testing.T) {
 				r := rand.New(rand.NewPCG(32, 1))
 				p := newProblem(r, problemSpec{
-					shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 64, DType: Int8}, heads: 4, lens: []int{600, 40}, queries: []int{1, 20},
+					shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 64, DType: Int8}, heads: 4, lens: []int{600, 40},
+					queries: []int{1, 20},
 				})
 				for b := range p.cache.NumBlocks {
 					for token := range 16 {
@@ -140,7 +141,8 @@ func TestWhatIsNotReachedChangesNoBit(t *testing.T) {
 					runner.kernels = k
 					const n, heads, size = 40, 3, 48
 					p := newProblem(rand.New(rand.NewPCG(33, 1)), problemSpec{
-						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: size, DType: d}, heads: heads, lens: []int{n}, queries: []int{n},
+						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: size, DType: d}, heads: heads, lens: []int{n},
+						queries: []int{n},
 					})
 					hidden.change(&p.batch)
 					want := outputs(t, runner, p, nil)
@@ -176,7 +178,8 @@ func TestInfiniteValuesOfE5M2(t *testing.T) {
 	forEachSet(t, func(t *testing.T, runner *Runner) {
 		for _, queries := range []int{1, 20} {
 			p := newProblem(rand.New(rand.NewPCG(34, 1)), problemSpec{
-				shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32, DType: E5M2}, heads: 2, lens: []int{600}, queries: []int{queries},
+				shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32, DType: E5M2}, heads: 2, lens: []int{600},
+				queries: []int{queries},
 			})
 			set := func(token, element int, bits uint8) {
 				c := &p.cache

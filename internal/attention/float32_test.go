@@ -236,7 +236,8 @@ func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
 				runner.kernels = k
 				first := func(unreached float32) []float32 { // the outputs of the query at position
 					p := newProblem(rand.New(rand.NewPCG(23, 1)), problemSpec{
-						shape: Shape{BlockSize: 8, NumKVHeads: 1, HeadSize: 32, DType: F32}, heads: 2, lens: []int{n}, queries: []int{n - position},
+						shape: Shape{BlockSize: 8, NumKVHeads: 1, HeadSize: 32, DType: F32}, heads: 2, lens: []int{n},
+						queries: []int{n - position},
 					})
 					o.change(&p.batch)
 					p.eachToken(func(_, token int) {

@@ -88,7 +88,8 @@ type kernels interface {
 	// first at a place of its tile. Products and sums of E4M3 lack a factor of
 	// 256. Those of F32 are sums apart of each tile. ok is false if E4M3 has a NaN.
 	tileScores(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int, out []float32) (ok bool)
-	tileValues(k *call, d DType, p []float32, rows, n, place int, tiles *unsafe.Pointer, size int, out []float32, stride int) (ok bool)
+	tileValues(k *call, d DType, p []float32, rows, n, place int, tiles *unsafe.Pointer, size int, out []float32,
+		stride int) (ok bool)
 }
 
 // A call is the arguments and results of a function of assembly. The function's comment in

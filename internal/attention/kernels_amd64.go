@@ -110,7 +110,8 @@ func (a *assembly) combine(k *call, x, y []float32, f, g float32) {
 	a.blend(k)
 }
 
-func (a *assembly) values(k *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride, apart int) {
+func (a *assembly) values(k *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride,
+	apart int) {
 	at := 0
 	for _, f := range a.valuesPanel {
 		groups := (rows - at) / f.rows
@@ -152,7 +153,8 @@ func (a *assembly) pack(k *call, keys, out []float32) {
 
 func (a *assembly) tileRows() int { return 2 * a.scoresTile[0][0].rows }
 
-func (a *assembly) tileScores(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int, out []float32) bool {
+func (a *assembly) tileScores(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int,
+	out []float32) bool {
 	at, width := 0, size
 	if d == Int8 {
 		width /= 2
@@ -169,7 +171,8 @@ func (a *assembly) tileScores(k *call, d DType, q []float32, rows, size int, til
 	return k.flag == 0
 }
 
-func (a *assembly) tileValues(k *call, d DType, p []float32, rows, n, place int, tiles *unsafe.Pointer, size int, out []float32, stride int) bool {
+func (a *assembly) tileValues(k *call, d DType, p []float32, rows, n, place int, tiles *unsafe.Pointer, size int,
+	out []float32, stride int) bool {
 	at := 0
 	k.flag = 0
 	for at < rows {

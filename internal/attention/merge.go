@@ -71,7 +71,8 @@ func (r *Runner) savePrefix(w *scratch) {
 
 // reduce merges the partitions that runs have kept.
 func (r *Runner) reduce(w *scratch, red *reduction) {
-	r.setRows(w, &item{kind: itemWhole, seq: red.seq, kvHead: red.kvHead, heads: red.heads, token0: red.token0, token1: red.token1})
+	r.setRows(w, &item{kind: itemWhole, seq: red.seq, kvHead: red.kvHead, heads: red.heads, token0: red.token0,
+		token1: red.token1})
 	record := recordSize(r.cache)
 	for i := range w.rows {
 		state := w.state[i*record:][:record]

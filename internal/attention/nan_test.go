@@ -17,7 +17,8 @@ func TestEveryNaNOfAKeyShows(t *testing.T) {
 			for _, queries := range []int{1, 20} {
 				t.Run(fmt.Sprintf("%#x, %d queries", bits, queries), func(t *testing.T) {
 					p := newProblem(rand.New(rand.NewPCG(3, 4)), problemSpec{
-						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32, DType: F32}, heads: 2, lens: []int{300}, queries: []int{queries},
+						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32, DType: F32}, heads: 2, lens: []int{300},
+						queries: []int{queries},
 					})
 					block := p.batch.blockOf(&p.cache, 0, 37)
 					binary.LittleEndian.PutUint32(p.cache.Key[p.cache.KeyOffset(block, 0, 5, 3):], bits)

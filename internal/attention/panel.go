@@ -86,7 +86,8 @@ func (r *Runner) panelValues(w *scratch, r0, r1, part, from, to int) {
 	if r.cache.DType == F32 {
 		apart = tileTokens - from%tileTokens
 	}
-	r.kernels.values(&w.call, w.scores[from:], r1-r0, to-from, w.values[from*chunk:], padded(size)/chunk, w.part[r0*record+recordHead:r1*record], record, apart)
+	r.kernels.values(&w.call, w.scores[from:], r1-r0, to-from, w.values[from*chunk:], padded(size)/chunk,
+		w.part[r0*record+recordHead:r1*record], record, apart)
 }
 
 // sumEnd is the end of the tokens that are summed up together with the given one, at most

@@ -193,7 +193,8 @@ func (portable) multiply(_ *call, x, y []float32) {
 	}
 }
 
-func (portable) values(_ *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride, apart int) {
+func (portable) values(_ *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride,
+	apart int) {
 	for i := range rows {
 		for c := range chunks {
 			o, p, v := (*[chunk]float32)(out[i*stride+c*chunk:]), p[i*scoreStride:][:n], values[c*panelValues:]

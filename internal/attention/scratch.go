@@ -71,7 +71,8 @@ func (r *Runner) setRows(w *scratch, it *item) {
 		from, to := b.reach(position)
 		for g := range it.heads * r.group {
 			query := len(w.rows) * r.queryWidth()
-			w.rows = append(w.rows, row{token: token, head: it.kvHead*r.group + g, query: query, position: position, from: from, to: to})
+			w.rows = append(w.rows, row{token: token, head: it.kvHead*r.group + g, query: query, position: position, from: from,
+				to: to})
 		}
 	}
 	n, record := len(w.rows), recordSize(c)

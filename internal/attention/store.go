@@ -29,7 +29,8 @@ func (c *Cache) CopyKeys(block, head, place int, t *Tensor, row int, past bool) 
 func (c *Cache) CopyValues(block, head, place int, t *Tensor, row int, past bool) {
 	bytes := c.DType.Size()
 	out := unsafe.Pointer(&c.Value[c.ValueOffset(block, head, place, 0)])
-	fastest.copyRows(out, t.At(row, head*c.HeadSize), t.Stride*bytes, tileTokens, c.HeadSize*bytes, past && wholeVectors(out))
+	fastest.copyRows(out, t.At(row, head*c.HeadSize), t.Stride*bytes, tileTokens, c.HeadSize*bytes, past &&
+		wholeVectors(out))
 }
 
 // wholeVectors reports whether memory is aligned for writing past the caches.

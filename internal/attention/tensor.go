@@ -33,9 +33,11 @@ func (t *Tensor) Check(name string, rows, width int) error {
 	case rows == 0:
 		return nil
 	case t.Stride < width:
-		return fmt.Errorf("%w: %s: rows of %d elements that start every %d elements overlap", ErrArgument, name, width, t.Stride)
+		return fmt.Errorf("%w: %s: rows of %d elements that start every %d elements overlap", ErrArgument, name, width,
+			t.Stride)
 	case t.Stride > math.MaxInt/8/rows || ((rows-1)*t.Stride+width)*size > len(t.Data):
-		return fmt.Errorf("%w: %s: %d rows of %d elements, %d apart, do not fit into %d bytes", ErrArgument, name, rows, width, t.Stride, len(t.Data))
+		return fmt.Errorf("%w: %s: %d rows of %d elements, %d apart, do not fit into %d bytes", ErrArgument, name, rows,
+			width, t.Stride, len(t.Data))
 	case uintptr(unsafe.Pointer(&t.Data[0]))%uintptr(size) != 0:
 		return fmt.Errorf("%w: %s is not aligned to elements of %d bytes", ErrArgument, name, size)
 	}

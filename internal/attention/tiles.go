@@ -39,7 +39,8 @@ func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 		m, l := r.weigh(w, &rows[i], scores, part, tile0*16, (tile0+n)*16, factor)
 		results[i*record], results[i*record+1] = m, l
 	}
-	if !r.kernels.tileValues(&w.call, c.DType, w.scores[w.from:], each, w.to-w.from, w.from%16, &w.tiles[w.firstValue], c.HeadSize, results[recordHead:], record) {
+	if !r.kernels.tileValues(&w.call, c.DType, w.scores[w.from:], each, w.to-w.from, w.from%16, &w.tiles[w.firstValue],
+		c.HeadSize, results[recordHead:], record) {
 		return false
 	}
 	if factor != 1 {

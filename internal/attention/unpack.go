@@ -41,7 +41,8 @@ func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) boo
 	}
 	value = unsafe.Add(value, (from-t)*size*bytes)
 	for i := 0; i+chunk <= size; i += chunk {
-		finite, ok := r.kernels.convert(&w.call, c.DType, unsafe.Add(value, i*bytes), size*bytes, to-from, w.values[i/chunk*panelValues+from*chunk:])
+		finite, ok := r.kernels.convert(&w.call, c.DType, unsafe.Add(value, i*bytes), size*bytes, to-from,
+			w.values[i/chunk*panelValues+from*chunk:])
 		if !ok {
 			return false
 		}

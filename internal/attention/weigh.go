@@ -57,7 +57,8 @@ const refineAbove = 8
 
 // weighPairs is weigh for keys in float32. tiles are the addresses of the tiles that the
 // row reaches. How a row is computed depends only on the tokens that it reaches.
-func (r *Runner) weighPairs(w *scratch, row *row, scores []float32, part int, tiles *unsafe.Pointer, factor float32) (m, l float32) {
+func (r *Runner) weighPairs(w *scratch, row *row, scores []float32, part int, tiles *unsafe.Pointer,
+	factor float32) (m, l float32) {
 	from, to := row.within(part)
 	first, last := from&^15, (to+15)&^15
 	x, low, q := scores[first:last], w.low[first:last], w.q[row.query:][:r.cache.HeadSize]

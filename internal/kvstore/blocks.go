@@ -29,7 +29,8 @@ func (c *Copier) Copy(to, from *attention.Cache, pairs []Pair) error {
 	}
 	for i, p := range pairs {
 		if uint(p.Src) >= uint(from.NumBlocks) || uint(p.Dst) >= uint(to.NumBlocks) {
-			return fmt.Errorf("%w: pair %d copies block %d, where there are %d, to block %d, where there are %d", attention.ErrArgument,
+			return fmt.Errorf("%w: pair %d copies block %d, where there are %d, to block %d, where there are %d",
+				attention.ErrArgument,
 				i, p.Src, from.NumBlocks, p.Dst, to.NumBlocks)
 		}
 	}
@@ -48,10 +49,12 @@ func checkCopy(to, from *attention.Cache) error {
 	toKey, toValue := to.Factors()
 	fromKey, fromValue := from.Factors()
 	if to.Shape != from.Shape || toKey != fromKey || toValue != fromValue {
-		return fmt.Errorf("%w: blocks can be copied only between caches with the same type, layout, block size, KV heads, head size and scales", attention.ErrArgument)
+		return fmt.Errorf("%w: blocks can be copied only between caches with the same type, layout, block size, KV heads, "+
+			"head size and scales", attention.ErrArgument)
 	}
 	if !sameMemory(to, from) && to.OverlapsBlocks(from) {
-		return fmt.Errorf("%w: %w: two caches that are not the same share memory", attention.ErrArgument, attention.ErrOverlap)
+		return fmt.Errorf("%w: %w: two caches that are not the same share memory", attention.ErrArgument,
+			attention.ErrOverlap)
 	}
 	return nil
 }
@@ -59,7 +62,8 @@ func checkCopy(to, from *attention.Cache) error {
 // sameMemory reports whether each block of one cache is the same block of the other.
 func sameMemory(a, b *attention.Cache) bool {
 	return unsafe.SliceData(a.Key) == unsafe.SliceData(b.Key) && unsafe.SliceData(a.Value) == unsafe.SliceData(b.Value) &&
-		unsafe.SliceData(a.KeyScales) == unsafe.SliceData(b.KeyScales) && unsafe.SliceData(a.ValueScales) == unsafe.SliceData(b.ValueScales) &&
+		unsafe.SliceData(a.KeyScales) == unsafe.SliceData(b.KeyScales) &&
+		unsafe.SliceData(a.ValueScales) == unsafe.SliceData(b.ValueScales) &&
 		a.BlockStride == b.BlockStride && a.HeadStride == b.HeadStride &&
 		a.ScaleBlockStride == b.ScaleBlockStride && a.ScaleHeadStride == b.ScaleHeadStride
 }

@@ -79,7 +79,8 @@ func blockOf(c *attention.Cache, block int) []float32 {
 	for head := range c.NumKVHeads {
 		for token := range c.BlockSize {
 			for i := range c.HeadSize {
-				all = append(all, c.DType.Load(unsafe.Pointer(&c.Key[c.KeyOffset(block, head, token, i)])), c.DType.Load(unsafe.Pointer(&c.Value[c.ValueOffset(block, head, token, i)])))
+				all = append(all, c.DType.Load(unsafe.Pointer(&c.Key[c.KeyOffset(block, head, token, i)])),
+					c.DType.Load(unsafe.Pointer(&c.Value[c.ValueOffset(block, head, token, i)])))
 			}
 			if c.DType == attention.Int8 {
 				all = append(all, c.Scales(c.KeyScales, block, head)[token], c.Scales(c.ValueScales, block, head)[token])
@@ -103,7 +104,8 @@ func TestBlocksAreCopiedBetweenCachesWithStridesOfTheirOwn(t *testing.T) {
 				host, _ := spaced(r, s, 3, 128)
 				first, second, kept := blockOf(&device, 0), blockOf(&device, 4), blockOf(&device, 2)
 				// A later pair sees what an earlier one has written.
-				require.NoError(t, copier.Copy(&device, &device, []kvstore.Pair{{Src: 0, Dst: 1}, {Src: 1, Dst: 3}, {Src: 4, Dst: 1}}))
+				require.NoError(t, copier.Copy(&device, &device, []kvstore.Pair{{Src: 0, Dst: 1}, {Src: 1, Dst: 3},
+					{Src: 4, Dst: 1}}))
 				require.Equal(t, first, blockOf(&device, 3))
 				require.Equal(t, second, blockOf(&device, 1))
 				require.NoError(t, copier.Copy(&host, &device, []kvstore.Pair{{Src: 3, Dst: 2}}))
@@ -130,7 +132,8 @@ func TestCopiesBetweenCachesThatDoNotFitAreRefused(t *testing.T) {
 		change func(to *attention.Cache, pairs []kvstore.Pair)
 		want   string
 	}{
-		{"a source outside", func(_ *attention.Cache, p []kvstore.Pair) { p[1].Src = 4 }, "pair 1 copies block 4, where there are 4"},
+		{"a source outside", func(_ *attention.Cache, p []kvstore.Pair) { p[1].Src = 4 },
+			"pair 1 copies block 4, where there are 4"},
 		{"a negative destination", func(_ *attention.Cache, p []kvstore.Pair) { p[1].Dst = -1 }, "to block -1"},
 		{"another type", func(to *attention.Cache, _ []kvstore.Pair) { to.DType = attention.F16 }, "same type"},
 		{"another scale", func(to *attention.Cache, _ []kvstore.Pair) { to.KeyScale = 2 }, "and scales"},

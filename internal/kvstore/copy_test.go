@@ -52,7 +52,8 @@ func TestNumbersOfTheSameTypeAreStoredBitForBit(t *testing.T) {
 				for at := 0; at < n; at += 45 {
 					end := min(n, at+45)
 					part := kvstore.Tokens{Key: all.Key, Value: all.Value, Slots: slots[at:end]}
-					part.Key.Data, part.Value.Data = part.Key.Data[at*part.Key.Stride*d.Size():], part.Value.Data[at*part.Value.Stride*d.Size():]
+					part.Key.Data, part.Value.Data = part.Key.Data[at*part.Key.Stride*d.Size():],
+						part.Value.Data[at*part.Value.Stride*d.Size():]
 					require.NoError(t, parts.Write(0, &part))
 				}
 				require.True(t, string(c.Key) == string(parts.Layer(0).Key), "keys")

@@ -23,7 +23,8 @@ func (s *Store) SwapIn(pairs []Pair) error { return s.move(&s.host, &s.device, p
 func (s *Store) move(from, to *tier, pairs []Pair) error {
 	for i, p := range pairs {
 		if uint(p.Src) >= uint(from.blocks) || uint(p.Dst) >= uint(to.blocks) {
-			return fmt.Errorf("%w: pair %d copies block %d, where there are %d, to block %d, where there are %d", attention.ErrArgument,
+			return fmt.Errorf("%w: pair %d copies block %d, where there are %d, to block %d, where there are %d",
+				attention.ErrArgument,
 				i, p.Src, from.blocks, p.Dst, to.blocks)
 		}
 	}

@@ -38,7 +38,8 @@ type Row struct {
 
 // NewRequests makes tables for groups of layers over a store with the given number of blocks.
 func NewRequests(groups, blockSize, blocks int) *Requests {
-	return &Requests{groups: groups, blockSize: blockSize, blocks: blocks, tables: map[uint64][][]int32{}, seen: map[uint64]struct{}{}}
+	return &Requests{groups: groups, blockSize: blockSize, blocks: blocks, tables: map[uint64][][]int32{},
+		seen: map[uint64]struct{}{}}
 }
 
 // Tables are the block tables of a group, one for each row of the step, and how
@@ -84,7 +85,8 @@ func (q *Requests) Check(gone []uint64, rows []Row, blocks []int32, starts, ends
 		for g := range q.groups {
 			end := ends[i*q.groups+g]
 			if end < at || end > int64(len(blocks)) {
-				return fmt.Errorf("%w: the blocks of row %d, group %d end at %d: they begin at %d, and there are %d", attention.ErrArgument,
+				return fmt.Errorf("%w: the blocks of row %d, group %d end at %d: they begin at %d, and there are %d",
+					attention.ErrArgument,
 					i, g, end, at, len(blocks))
 			}
 			had := 0
@@ -117,7 +119,8 @@ func checkSlots(slots []int64, n int64) error {
 // tablesBefore is the tables to which the blocks of a row are added; nil if there are none yet.
 func (q *Requests) tablesBefore(r *Row, gone []uint64) ([][]int32, error) {
 	if r.Computed < 0 || r.Tokens < 1 || r.Computed > math.MaxInt32-r.Tokens {
-		return nil, fmt.Errorf("%w: request %#x has %d tokens computed and %d to compute", attention.ErrArgument, r.ID, r.Computed, r.Tokens)
+		return nil, fmt.Errorf("%w: request %#x has %d tokens computed and %d to compute", attention.ErrArgument, r.ID,
+			r.Computed, r.Tokens)
 	}
 	if r.Fresh {
 		return nil, nil
@@ -132,7 +135,8 @@ func (q *Requests) tablesBefore(r *Row, gone []uint64) ([][]int32, error) {
 // checkBlocks refuses blocks that leave a gap in a table of had entries, or are too few.
 func (q *Requests) checkBlocks(r *Row, had int, start int64, blocks []int32) error {
 	if start < 0 || start > int64(had) {
-		return fmt.Errorf("%w: blocks of request %#x go from entry %d on, but its table has %d", attention.ErrArgument, r.ID, start, had)
+		return fmt.Errorf("%w: blocks of request %#x go from entry %d on, but its table has %d", attention.ErrArgument, r.ID,
+			start, had)
 	}
 	for _, id := range blocks {
 		if uint(id) >= uint(q.blocks) {
@@ -141,7 +145,8 @@ func (q *Requests) checkBlocks(r *Row, had int, start int64, blocks []int32) err
 	}
 	n := int(start) + len(blocks)
 	if need := (r.Computed + r.Tokens + q.blockSize - 1) / q.blockSize; need > n {
-		return fmt.Errorf("%w: request %#x has %d blocks for %d tokens; it needs %d", attention.ErrArgument, r.ID, n, r.Computed+r.Tokens, need)
+		return fmt.Errorf("%w: request %#x has %d blocks for %d tokens; it needs %d", attention.ErrArgument, r.ID, n,
+			r.Computed+r.Tokens, need)
 	}
 	return nil
 }

@@ -89,7 +89,8 @@ func TestAStepOfTooManyTokensIsRefused(t *testing.T) {
 		{"computed and new ones are one too many", []Row{{ID: 1, Fresh: true, Computed: half, Tokens: half}}, true},
 		{"new ones alone are too many", []Row{{ID: 1, Fresh: true, Tokens: 1 << 40}}, true},
 		{"the sum of both overflows", []Row{{ID: 1, Fresh: true, Computed: math.MaxInt, Tokens: math.MaxInt}}, true},
-		{"as many as fit in two rows", []Row{{ID: 1, Fresh: true, Tokens: half}, {ID: 2, Fresh: true, Tokens: half - 1}}, false},
+		{"as many as fit in two rows", []Row{{ID: 1, Fresh: true, Tokens: half}, {ID: 2, Fresh: true, Tokens: half - 1}},
+			false},
 		{"two rows have one too many", []Row{{ID: 1, Fresh: true, Tokens: half}, {ID: 2, Fresh: true, Tokens: half}}, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -27,7 +27,8 @@ func newStore(t testing.TB, c kvstore.Config) *kvstore.Store {
 	return s
 }
 
-var allDTypes = []attention.DType{attention.F32, attention.F16, attention.BF16, attention.E4M3, attention.E5M2, attention.Int8}
+var allDTypes = []attention.DType{attention.F32, attention.F16, attention.BF16, attention.E4M3, attention.E5M2,
+	attention.Int8}
 var allLayouts = []attention.Layout{attention.LayoutTile, attention.LayoutVLLM, attention.LayoutFlash}
 
 func forEachShape(t *testing.T, test func(t *testing.T, s attention.Shape)) {
@@ -107,7 +108,8 @@ func TestWhatIsWrittenIsThere(t *testing.T) {
 func TestBytesHoldWholeBlocksOfAllLayers(t *testing.T) {
 	c := kvstore.Config{Shape: attention.Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 64}, Layers: 3}
 	require.Equal(t, 3*2*16*2*64*4, c.BlockBytes())
-	for bytes, want := range map[int]int{0: 0, -1: 0, c.BlockBytes() - 1: 0, c.BlockBytes(): 1, 5 * c.BlockBytes(): 5, 5*c.BlockBytes() - 1: 4} {
+	for bytes, want := range map[int]int{0: 0, -1: 0, c.BlockBytes() - 1: 0, c.BlockBytes(): 1, 5 * c.BlockBytes(): 5,
+		5*c.BlockBytes() - 1: 4} {
 		require.Equal(t, want, c.BlocksIn(int64(bytes)), "%d bytes", bytes)
 	}
 }
@@ -130,7 +132,8 @@ func TestCopiesAndSwapsMoveWholeBlocksInAllLayers(t *testing.T) {
 		require.NoError(t, s.SwapOut([]kvstore.Pair{{Src: 3, Dst: 2}}))
 		require.NoError(t, s.SwapIn([]kvstore.Pair{{Src: 2, Dst: 5}}))
 		requireSameBlock(t, s, 3, 5)
-		require.NotEqual(t, stored(s.Layer(2), false, 3*shape.BlockSize, 1, 1), stored(s.Layer(2), false, shape.BlockSize, 1, 1))
+		require.NotEqual(t, stored(s.Layer(2), false, 3*shape.BlockSize, 1, 1), stored(s.Layer(2), false, shape.BlockSize, 1,
+			1))
 		require.Zero(t, stored(s.Layer(0), true, 2*shape.BlockSize, 0, 0))
 	})
 }

@@ -121,8 +121,10 @@ const longestGroup = 64
 func TestEveryLogitSurvivesV0(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		model := randomTransformer(1, longestGroup)
-		m := v0.Config{BlockSize: rapid.SampledFrom([]int{1, 3, 4, 8}).Draw(t, "block"), NumGPUBlocks: rapid.IntRange(4, 24).Draw(t, "gpu")}
-		config := v0.SchedulerConfig{MaxNumSeqs: 5, MaxModelLen: 48, MaxNumBatchedTokens: rapid.IntRange(5, 40).Draw(t, "tokens")}
+		m := v0.Config{BlockSize: rapid.SampledFrom([]int{1, 3, 4, 8}).Draw(t, "block"),
+			NumGPUBlocks: rapid.IntRange(4, 24).Draw(t, "gpu")}
+		config := v0.SchedulerConfig{MaxNumSeqs: 5, MaxModelLen: 48, MaxNumBatchedTokens: rapid.IntRange(5, 40).Draw(t,
+			"tokens")}
 		switch rapid.SampledFrom([]string{"prefix", "window", "swap", "chunks"}).Draw(t, "kind") {
 		case "prefix":
 			m.EnablePrefixCaching = true
@@ -155,7 +157,8 @@ func TestEveryLogitSurvivesThePapersSystem(t *testing.T) {
 			NumGPUBlocks: rapid.IntRange(4, 24).Draw(t, "gpu"), NumCPUBlocks: rapid.IntRange(0, 30).Draw(t, "cpu"),
 		}
 		config.Prefix = rapid.IntRange(0, min(20, config.NumGPUBlocks*config.BlockSize)).Draw(t, "prefix")
-		limits := paper.Limits{MaxNumBatchedTokens: rapid.IntRange(5, 60).Draw(t, "tokens"), MaxNumSeqs: rapid.IntRange(1, 8).Draw(t, "seqs")}
+		limits := paper.Limits{MaxNumBatchedTokens: rapid.IntRange(5, 60).Draw(t, "tokens"),
+			MaxNumSeqs: rapid.IntRange(1, 8).Draw(t, "seqs")}
 		s, err := paper.NewSOSP(config, limits, rapid.Bool().Draw(t, "always swap"))
 		require.NoError(t, err)
 		w := newWorker(model, attention.F16, config.BlockSize, config.NumGPUBlocks, config.NumCPUBlocks)
@@ -245,7 +248,8 @@ func recallSwapped(t *testing.T, s serve.Scheduler, table func(id, seq int) []in
 		for _, l := range requests {
 			if l.Sequence == q && position >= l.prompt-1 && position+1 < len(q.Tokens) {
 				if got := most(logits); got != q.Tokens[position+1] {
-					return fmt.Errorf("after token %d of a prompt of %d the model says %d, not %d", position, l.prompt, got, q.Tokens[position+1])
+					return fmt.Errorf("after token %d of a prompt of %d the model says %d, not %d", position, l.prompt, got,
+						q.Tokens[position+1])
 				}
 				recalled++
 			}

@@ -163,7 +163,8 @@ func onePass(t *transformer, d attention.DType, tokens []int32) [][]float32 {
 	blocks := (len(tokens) + blockSize - 1) / blockSize
 	m := newMachine(t, d, blockSize, blocks, 0)
 	defer m.close()
-	b := &batch{tokens: tokens, starts: []int32{0, int32(len(tokens))}, lens: []int32{int32(len(tokens))}, groupOf: make([]int, t.layers)}
+	b := &batch{tokens: tokens, starts: []int32{0, int32(len(tokens))}, lens: []int32{int32(len(tokens))},
+		groupOf: make([]int, t.layers)}
 	g := memory{stride: blocks}
 	for i := range tokens {
 		b.positions = append(b.positions, int32(i))

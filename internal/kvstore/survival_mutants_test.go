@@ -18,21 +18,35 @@ type mutant struct{ rule, file, from, to string }
 
 var mutants = []mutant{
 	{"a touched block leaves the queue", "vllm/v1/pool/pool.go", "p.unlink(id)", "p.recs[id].count += 0"},
-	{"a popped block loses its keys", "vllm/v1/pool/pool.go", "if rec.tokens != 0 {\n\t\t\tp.forget", "if false {\n\t\t\tp.forget"},
+	{"a popped block loses its keys", "vllm/v1/pool/pool.go", "if rec.tokens != 0 {\n\t\t\tp.forget",
+		"if false {\n\t\t\tp.forget"},
 	{"the last token is never hit", "vllm/v1/kvcache/lookup.go", "limit := r.NumTokens() - 1", "limit := r.NumTokens()"},
-	{"a hit of a window needs the whole window", "vllm/v1/kvcache/lookup_kinds.go", "ceil(g.Window-1, g.BlockSize)", "ceil(g.Window-1, 2*g.BlockSize)"},
-	{"a shared block is not written in place", "vllm/v1/kvcache/copies.go", "return id != pool.Null && block.Shared", "return id == pool.Null && block.Shared"},
-	{"another last token has another hash", "vllm/v1/kvcache/fork.go", "r.content.Hashes = r.content.Hashes[:last/c.config.HashBlockSize]", ""},
-	{"a worker writes where its table points", "vllm/v1/sched/write.go", "slot = int64(id)*int64(size) + int64(place)", "slot = int64(id)*int64(size)"},
+	{"a hit of a window needs the whole window", "vllm/v1/kvcache/lookup_kinds.go", "ceil(g.Window-1, g.BlockSize)",
+		"ceil(g.Window-1, 2*g.BlockSize)"},
+	{"a shared block is not written in place", "vllm/v1/kvcache/copies.go", "return id != pool.Null && block.Shared",
+		"return id == pool.Null && block.Shared"},
+	{"another last token has another hash", "vllm/v1/kvcache/fork.go",
+		"r.content.Hashes = r.content.Hashes[:last/c.config.HashBlockSize]", ""},
+	{"a worker writes where its table points", "vllm/v1/sched/write.go", "slot = int64(id)*int64(size) + int64(place)",
+		"slot = int64(id)*int64(size)"},
 	{"a child is new to the worker", "vllm/v1/sched/fork.go", "p.prefill, KindNew\n", "p.prefill, KindRunning\n"},
-	{"rejected drafts are computed again", "vllm/v1/sched/update.go", "computed := r.kv.NumComputedTokens - n", "computed := r.kv.NumComputedTokens - max(0, n-1)"},
-	{"V0: a window needs two blocks more", "vllm/v0/manager.go", "m.config.SlidingWindow/m.config.BlockSize + 2", "m.config.SlidingWindow/m.config.BlockSize"},
-	{"the paper: a block is moved once, and all its tables name the copy", "paper/swap.go", "*seen = move{m.mark, to.Take()}\n\t\t\t\tdst = append(dst, device.Pair{Src: id, Dst: seen.to})", "*seen = move{m.mark, to.Take()}"},
-	{"the paper: a shared block is copied before a write", "paper/manager.go", "if !m.gpu.Shared(*last) {", "if *last >= 0 {"},
-	{"a copy is the whole block", "kvstore/move.go", "size*part/parts, size*(part+1)/parts", "size*part/parts, size*(part+1)/parts/2"},
+	{"rejected drafts are computed again", "vllm/v1/sched/update.go", "computed := r.kv.NumComputedTokens - n",
+		"computed := r.kv.NumComputedTokens - max(0, n-1)"},
+	{"V0: a window needs two blocks more", "vllm/v0/manager.go", "m.config.SlidingWindow/m.config.BlockSize + 2",
+		"m.config.SlidingWindow/m.config.BlockSize"},
+	{"the paper: a block is moved once, and all its tables name the copy", "paper/swap.go",
+		"*seen = move{m.mark, to.Take()}\n\t\t\t\tdst = append(dst, device.Pair{Src: id, Dst: seen.to})",
+		"*seen = move{m.mark, to.Take()}"},
+	{"the paper: a shared block is copied before a write", "paper/manager.go", "if !m.gpu.Shared(*last) {",
+		"if *last >= 0 {"},
+	{"a copy is the whole block", "kvstore/move.go", "size*part/parts, size*(part+1)/parts",
+		"size*part/parts, size*(part+1)/parts/2"},
 	{"copies are of all layers", "kvstore/move.go", "pool.Run(len(from)*m.parts, m)", "pool.Run(m.parts, m)"},
-	{"a key goes to its slot's place", "kvstore/write.go", "return int(slot) / w.cache.BlockSize, int(slot) % w.cache.BlockSize", "return int(slot) / w.cache.BlockSize, (int(slot) + 1) % w.cache.BlockSize"},
-	{"a token's block is found in its own sequence's table", "attention/batch.go", "return int(b.BlockTables[seq*b.TableStride+token/c.BlockSize])", "return int(b.BlockTables[token/c.BlockSize])"},
+	{"a key goes to its slot's place", "kvstore/write.go",
+		"return int(slot) / w.cache.BlockSize, int(slot) % w.cache.BlockSize",
+		"return int(slot) / w.cache.BlockSize, (int(slot) + 1) % w.cache.BlockSize"},
+	{"a token's block is found in its own sequence's table", "attention/batch.go",
+		"return int(b.BlockTables[seq*b.TableStride+token/c.BlockSize])", "return int(b.BlockTables[token/c.BlockSize])"},
 }
 
 // dataOnly leaves out the checks of bookkeeping, so that tests fail by the data alone.
@@ -72,11 +86,13 @@ func (m *mutant) try(t *testing.T, root string) {
 	overlaid := filepath.Join(dir, "overlay.json")
 	require.NoError(t, os.WriteFile(overlaid, overlay, 0o600))
 	program := filepath.Join(dir, "program")
-	build := exec.Command("go", "test", "-buildvcs=false", "-ldflags=-s -w", "-c", "-overlay", overlaid, "-o", program, "./internal/kvstore")
+	build := exec.Command("go", "test", "-buildvcs=false", "-ldflags=-s -w", "-c", "-overlay", overlaid, "-o", program,
+		"./internal/kvstore")
 	build.Dir = root
 	text, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", text)
-	run := exec.Command(program, "-test.run=Survive|Recalled", "-test.failfast", "-rapid.nofailfile", "-rapid.shrinktime=0s", "-rapid.checks=500")
+	run := exec.Command(program, "-test.run=Survive|Recalled", "-test.failfast", "-rapid.nofailfile",
+		"-rapid.shrinktime=0s", "-rapid.checks=500")
 	run.Dir = dir
 	run.Env = append(os.Environ(), "LLM_TEST_LONG=", "LLM_SURVIVAL_DATA_ONLY=1")
 	text, err = run.CombinedOutput()

@@ -57,7 +57,8 @@ func TestEveryLogitSurvivesV1(t *testing.T) {
 				model := randomTransformer(uint64(i), longest+16)
 				config := sched.Config{
 					Cache: kvcache.Config{
-						NumGPUBlocks: 22, Groups: []kvcache.Group{group(8)}, EnablePrefixCaching: true, Hash: blockhash.CBOR("0"), MaxModelLen: longest,
+						NumGPUBlocks: 22, Groups: []kvcache.Group{group(8)}, EnablePrefixCaching: true, Hash: blockhash.CBOR("0"),
+						MaxModelLen: longest,
 					},
 					MaxNumSeqs: 5, MaxNumBatchedTokens: 48,
 				}
@@ -65,7 +66,8 @@ func TestEveryLogitSurvivesV1(t *testing.T) {
 				e := newV1(t, uint64(10*i+j), model, d, config)
 				e.traffic(150, kind.fork)
 				e.check()
-				t.Logf("%d logits, %d tokens hit, %d blocks copied, %d preemptions, %d drafts rejected", e.logits, e.hits, e.copies, e.preempted, e.rejected)
+				t.Logf("%d logits, %d tokens hit, %d blocks copied, %d preemptions, %d drafts rejected", e.logits, e.hits,
+					e.copies, e.preempted, e.rejected)
 				if dataOnly {
 					return
 				}
@@ -112,7 +114,8 @@ func TestWhatStoodInThePromptIsRecalledV1(t *testing.T) {
 	model := recallTransformer(longest + 16)
 	config := sched.Config{
 		Cache: kvcache.Config{
-			NumGPUBlocks: 30, Groups: []kvcache.Group{group(16)}, EnablePrefixCaching: true, Hash: blockhash.CBOR("0"), MaxModelLen: longest,
+			NumGPUBlocks: 30, Groups: []kvcache.Group{group(16)}, EnablePrefixCaching: true, Hash: blockhash.CBOR("0"),
+			MaxModelLen: longest,
 		},
 		MaxNumSeqs: 6, MaxNumBatchedTokens: 100,
 	}

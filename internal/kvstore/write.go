@@ -82,7 +82,8 @@ func (t *Tokens) check(c *attention.Cache) error {
 		return err
 	}
 	if c.Overlaps(&t.Key) || c.Overlaps(&t.Value) {
-		return fmt.Errorf("%w: %w: keys or values to be written overlap with the blocks", attention.ErrArgument, attention.ErrOverlap)
+		return fmt.Errorf("%w: %w: keys or values to be written overlap with the blocks", attention.ErrArgument,
+			attention.ErrOverlap)
 	}
 	if err := checkSlots(t.Slots, int64(c.NumBlocks)*int64(c.BlockSize)); err != nil {
 		return err
@@ -96,14 +97,16 @@ func (r *Rotation) check(tokens, headSize int) error {
 	}
 	switch {
 	case r.Size < 2 || r.Size%2 != 0 || r.Size > headSize:
-		return fmt.Errorf("%w: a rotation of %d elements; even numbers from 2 to %d are possible", attention.ErrArgument, r.Size, headSize)
+		return fmt.Errorf("%w: a rotation of %d elements; even numbers from 2 to %d are possible", attention.ErrArgument,
+			r.Size, headSize)
 	case len(r.Positions) != tokens:
 		return fmt.Errorf("%w: %d positions for %d tokens", attention.ErrArgument, len(r.Positions), tokens)
 	}
 	known := min(len(r.Cos), len(r.Sin)) / (r.Size / 2)
 	for i, p := range r.Positions {
 		if p < 0 || int(p) >= known {
-			return fmt.Errorf("%w: token %d is at position %d; there are cosines and sines of %d positions", attention.ErrArgument, i, p, known)
+			return fmt.Errorf("%w: token %d is at position %d; there are cosines and sines of %d positions",
+				attention.ErrArgument, i, p, known)
 		}
 	}
 	return nil

@@ -46,7 +46,8 @@ type groupFiles struct {
 }
 
 var (
-	groupsV1 = groupFiles{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", []string{"total_inactive_file", "total_active_file"}}
+	groupsV1 = groupFiles{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+		[]string{"total_inactive_file", "total_active_file"}}
 	groupsV2 = groupFiles{"sys/fs/cgroup", "memory.max", "memory.current", []string{"inactive_file", "active_file"}}
 )
 

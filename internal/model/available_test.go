@@ -23,13 +23,16 @@ func TestAControlGroupLimitsTheMemoryThatIsAvailable(t *testing.T) {
 			"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "max\n", "sys/fs/cgroup/a/memory.current": "700\n",
 		}, 0, false},
 		{"a limit of a group around it", map[string]string{
-			"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "900\n", "sys/fs/cgroup/a/b/memory.current": "100\n",
-			"sys/fs/cgroup/a/memory.max": "1000\n", "sys/fs/cgroup/a/memory.current": "950\n",
+			"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "900\n",
+			"sys/fs/cgroup/a/b/memory.current": "100\n",
+			"sys/fs/cgroup/a/memory.max":       "1000\n", "sys/fs/cgroup/a/memory.current": "950\n",
 		}, 50, true},
 		{"version 1", map[string]string{
 			"proc/self/cgroup": "5:cpu:/x\n4:memory:/a\n0::/\n", "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "1000\n",
-			"sys/fs/cgroup/memory/a/memory.usage_in_bytes": "700\n", "sys/fs/cgroup/memory/a/memory.stat": "inactive_file 5\ntotal_inactive_file 100\n",
-			"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n", "sys/fs/cgroup/memory/memory.usage_in_bytes": "5000\n",
+			"sys/fs/cgroup/memory/a/memory.usage_in_bytes": "700\n",
+			"sys/fs/cgroup/memory/a/memory.stat":           "inactive_file 5\ntotal_inactive_file 100\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes":   "9223372036854771712\n",
+			"sys/fs/cgroup/memory/memory.usage_in_bytes":   "5000\n",
 		}, 400, true},
 		{"version 1 in a container, which sees its group as the root", map[string]string{
 			"proc/self/cgroup": "4:memory:/docker/abc\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "1000\n",

@@ -42,7 +42,8 @@ func newReader(m *model.Model, store *kvstore.Store, pool *parallel.Pool, batch 
 	for i := range m.NumLayers {
 		cache := store.Layer(i)
 		for _, block := range batch.BlockTables {
-			r.pieces = append(r.pieces, cache.Key[int(block)*cache.BlockStride:][:cache.BlockStride]) // values are beside the keys
+			// values are beside the keys
+			r.pieces = append(r.pieces, cache.Key[int(block)*cache.BlockStride:][:cache.BlockStride])
 		}
 	}
 	return r
@@ -60,7 +61,8 @@ func BenchmarkDecodeAgainstReading(b *testing.B) {
 		pool, err := parallel.New(workers)
 		require.NoError(b, err)
 		m := benchModel(b, large, pool)
-		store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(16, attention.F16), Layers: m.NumLayers, NumBlocks: 256}, pool)
+		store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(16, attention.F16), Layers: m.NumLayers, NumBlocks: 256},
+			pool)
 		require.NoError(b, err)
 		r, err := model.NewRunner(m, store, pool, nil)
 		require.NoError(b, err)

@@ -73,7 +73,8 @@ func BenchmarkForward(b *testing.B) {
 			pool, err := parallel.New(workers)
 			require.NoError(b, err)
 			m := benchModel(b, shape, pool)
-			store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(16, attention.F16), Layers: m.NumLayers, NumBlocks: 256}, pool)
+			store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(16, attention.F16), Layers: m.NumLayers, NumBlocks: 256},
+				pool)
 			require.NoError(b, err)
 			r, err := model.NewRunner(m, store, pool, nil)
 			require.NoError(b, err)
@@ -110,9 +111,11 @@ func processorTime(b *testing.B) time.Duration {
 }
 
 func prefillBatch(n int) *model.Batch {
-	b := &model.Batch{QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)}, TableStride: n / 16, Logits: []int32{int32(n - 1)}}
+	b := &model.Batch{QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)}, TableStride: n / 16,
+		Logits: []int32{int32(n - 1)}}
 	for i := range n {
-		b.Tokens, b.Positions, b.Slots = append(b.Tokens, int32(i*37%32000)), append(b.Positions, int32(i)), append(b.Slots, int64(16+i))
+		b.Tokens, b.Positions, b.Slots = append(b.Tokens, int32(i*37%32000)), append(b.Positions, int32(i)),
+			append(b.Slots, int64(16+i))
 	}
 	for i := range n / 16 {
 		b.BlockTables = append(b.BlockTables, int32(1+i))
@@ -130,7 +133,8 @@ func decodeBatch(n int) *model.Batch {
 	for i := range n {
 		b.Tokens, b.Positions = append(b.Tokens, int32(i)), append(b.Positions, 512)
 		b.Slots = append(b.Slots, int64(40+i)*16)
-		b.QueryStart, b.SeqLens, b.Logits = append(b.QueryStart, int32(i+1)), append(b.SeqLens, 513), append(b.Logits, int32(i))
+		b.QueryStart, b.SeqLens, b.Logits = append(b.QueryStart, int32(i+1)), append(b.SeqLens, 513),
+			append(b.Logits, int32(i))
 		for k := range 32 {
 			b.BlockTables = append(b.BlockTables, int32(1+k))
 		}

@@ -47,9 +47,11 @@ func TestTokensThatEndASequence(t *testing.T) {
 func TestTokensThatEndASequenceInGGUF(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.gguf")
 	require.NoError(t, os.WriteFile(path, weightfile.GGUF(map[string]any{
-		"general.architecture": "llama", "llama.embedding_length": uint32(8), "llama.block_count": uint32(1), "llama.attention.head_count": uint32(1),
-		"llama.feed_forward_length": uint32(8), "llama.context_length": uint32(16), "llama.attention.layer_norm_rms_epsilon": float32(1e-5),
-		"tokenizer.ggml.eos_token_id": uint32(2), "tokenizer.ggml.eot_token_id": uint32(3),
+		"general.architecture": "llama", "llama.embedding_length": uint32(8), "llama.block_count": uint32(1),
+		"llama.attention.head_count": uint32(1),
+		"llama.feed_forward_length":  uint32(8), "llama.context_length": uint32(16),
+		"llama.attention.layer_norm_rms_epsilon": float32(1e-5),
+		"tokenizer.ggml.eos_token_id":            uint32(2), "tokenizer.ggml.eot_token_id": uint32(3),
 	}, weightfile.F32("token_embd.weight", make([]float32, 72), 9, 8)), 0o644))
 	g, err := weights.OpenGGUF(path)
 	require.NoError(t, err)
@@ -86,11 +88,16 @@ func TestWhichLayersHaveAWindow(t *testing.T) {
 		{"no layer of Qwen2", qwen(map[string]any{"max_window_layers": 2}), 0, ""},
 		{"the first 28 layers have none by default", qwen(nil), 0, ""},
 		{"some layers of Qwen2", qwen(map[string]any{"max_window_layers": 1}), 0, "1 of 2 layers have a window"},
-		{"all layers by name", qwen(map[string]any{"layer_types": []string{"sliding_attention", "sliding_attention"}}), 8, ""},
-		{"no layer by name", qwen(map[string]any{"layer_types": []string{"full_attention", "full_attention"}, "max_window_layers": 0}), 0, ""},
-		{"some layers by name", qwen(map[string]any{"layer_types": []string{"full_attention", "sliding_attention"}}), 0, "1 of 2 layers have a window"},
-		{"a layer of another type", qwen(map[string]any{"layer_types": []string{"full_attention", "linear_attention"}}), 0, `"linear_attention"`},
-		{"some layers of Mistral", map[string]any{"model_type": "mistral", "layer_types": []string{"full_attention", "sliding_attention"}}, 0, "1 of 2 layers have a window"},
+		{"all layers by name", qwen(map[string]any{"layer_types": []string{"sliding_attention", "sliding_attention"}}), 8,
+			""},
+		{"no layer by name", qwen(map[string]any{"layer_types": []string{"full_attention", "full_attention"},
+			"max_window_layers": 0}), 0, ""},
+		{"some layers by name", qwen(map[string]any{"layer_types": []string{"full_attention", "sliding_attention"}}), 0,
+			"1 of 2 layers have a window"},
+		{"a layer of another type", qwen(map[string]any{"layer_types": []string{"full_attention", "linear_attention"}}), 0,
+			`"linear_attention"`},
+		{"some layers of Mistral", map[string]any{"model_type": "mistral", "layer_types": []string{"full_attention",
+			"sliding_attention"}}, 0, "1 of 2 layers have a window"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			config := families()[0].config

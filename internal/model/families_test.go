@@ -36,15 +36,18 @@ func families() []family {
 		config := map[string]any{
 			"model_type": kind, "vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": heads,
 			"num_key_value_heads": kvHeads, "head_dim": dim, "intermediate_size": 80, "max_position_embeddings": length,
-			"rms_norm_eps": 1e-5, "rope_theta": 1000.0, "hidden_act": "silu", "tie_word_embeddings": false, "eos_token_id": []int{2, 3},
+			"rms_norm_eps": 1e-5, "rope_theta": 1000.0, "hidden_act": "silu", "tie_word_embeddings": false,
+			"eos_token_id": []int{2, 3},
 		}
 		maps.Copy(config, more)
 		return family{name: name, config: config, tied: config["tie_word_embeddings"] == true, ref: reference{
-			family: kind, layers: 2, heads: heads, kvHeads: kvHeads, dim: dim, hidden: 48, inter: 80, vocab: 97, eps: 1e-5, theta: 1000,
+			family: kind, layers: 2, heads: heads, kvHeads: kvHeads, dim: dim, hidden: 48, inter: 80, vocab: 97, eps: 1e-5,
+			theta: 1000,
 		}}
 	}
 	scaled := llama("Llama 3.1", "llama", 4, 2, 16, map[string]any{"attention_bias": true, "rope_scaling": map[string]any{
-		"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64,
+		"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+		"original_max_position_embeddings": 64,
 	}})
 	scaled.ref.bias = true
 	scaled.ref.scale = func(f float64) float64 {
@@ -58,13 +61,15 @@ func families() []family {
 		s := (64/wave - 1) / 3
 		return f/8*(1-s) + f*s
 	}
-	linear := llama("Llama, linear scaling", "llama", 2, 2, 24, map[string]any{"rope_scaling": map[string]any{"type": "linear", "factor": 2.0}})
+	linear := llama("Llama, linear scaling", "llama", 2, 2, 24,
+		map[string]any{"rope_scaling": map[string]any{"type": "linear", "factor": 2.0}})
 	linear.ref.scale = func(f float64) float64 { return f / 2 }
 	mistral := llama("Mistral", "mistral", 4, 1, 16, map[string]any{"sliding_window": 11})
 	mistral.ref.window = 11
 	learned := func(name string, config map[string]any) family {
 		return family{name: name, config: config, tied: true, ref: reference{
-			family: config["model_type"].(string), layers: 2, heads: 6, kvHeads: 6, dim: 8, hidden: 48, inter: 96, vocab: 97, eps: 1e-5,
+			family: config["model_type"].(string), layers: 2, heads: 6, kvHeads: 6, dim: 8, hidden: 48, inter: 96, vocab: 97,
+			eps: 1e-5,
 		}}
 	}
 	return []family{
@@ -72,7 +77,8 @@ func families() []family {
 		llama("Qwen2", "qwen2", 4, 2, 16, map[string]any{"tie_word_embeddings": true}),
 		llama("Qwen3", "qwen3", 4, 2, 32, nil),
 		learned("GPT-2", map[string]any{
-			"model_type": "gpt2", "vocab_size": 97, "n_embd": 48, "n_layer": 2, "n_head": 6, "n_inner": 96, "n_positions": length,
+			"model_type": "gpt2", "vocab_size": 97, "n_embd": 48, "n_layer": 2, "n_head": 6, "n_inner": 96,
+			"n_positions": length,
 		}),
 		learned("OPT", map[string]any{
 			"model_type": "opt", "vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6,
@@ -93,13 +99,15 @@ func (f *family) tensors() map[string][]int {
 			norm(all, at+"ln_1", r.hidden, true)
 			norm(all, at+"ln_2", r.hidden, true)
 			for name, shape := range map[string][]int{
-				"attn.c_attn": {r.hidden, 3 * r.hidden}, "attn.c_proj": {r.hidden, r.hidden}, "mlp.c_fc": {r.hidden, r.inter}, "mlp.c_proj": {r.inter, r.hidden},
+				"attn.c_attn": {r.hidden, 3 * r.hidden}, "attn.c_proj": {r.hidden, r.hidden}, "mlp.c_fc": {r.hidden, r.inter},
+				"mlp.c_proj": {r.inter, r.hidden},
 			} {
 				all[at+name+".weight"], all[at+name+".bias"] = shape, shape[1:]
 			}
 		}
 	case "opt":
-		all["model.decoder.embed_tokens.weight"], all["model.decoder.embed_positions.weight"] = []int{r.vocab, r.hidden}, []int{length + 2, r.hidden}
+		all["model.decoder.embed_tokens.weight"], all["model.decoder.embed_positions.weight"] = []int{r.vocab, r.hidden},
+			[]int{length + 2, r.hidden}
 		norm(all, "model.decoder.final_layer_norm", r.hidden, true)
 		for l := range r.layers {
 			at := fmt.Sprintf("model.decoder.layers.%d.", l)
@@ -209,7 +217,8 @@ func benchOf(t testing.TB, m *model.Model, pool *parallel.Pool) *bench {
 
 func benchOfPart(t testing.TB, m *model.Model, pool *parallel.Pool, group model.Group) *bench {
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
-	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(blockSize, attention.F32), Layers: m.NumLayers, NumBlocks: numBlocks}, pool)
+	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(blockSize, attention.F32), Layers: m.NumLayers,
+		NumBlocks: numBlocks}, pool)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	runner, err := model.NewRunner(m, store, pool, group)
@@ -237,7 +246,8 @@ func (b *bench) step(t testing.TB, parts ...part) [][][]float32 {
 		}
 		batch.QueryStart = append(batch.QueryStart, int32(len(batch.Tokens)))
 		batch.SeqLens = append(batch.SeqLens, int32(p.from+len(p.tokens)))
-		batch.BlockTables = append(batch.BlockTables, append(append([]int32(nil), p.table...), make([]int32, numBlocks-len(p.table))...)...)
+		batch.BlockTables = append(batch.BlockTables, append(append([]int32(nil), p.table...),
+			make([]int32, numBlocks-len(p.table))...)...)
 	}
 	require.NoError(t, b.runner.Forward(&batch))
 	logits := b.runner.ComputeLogits(&batch, 0, len(batch.Logits))

@@ -105,7 +105,8 @@ func (k *ggufKeys) check() error {
 func ConfigFromGGUF(g *weights.GGUF) (*Config, error) {
 	family := g.Meta["general.architecture"].String()
 	if family != "llama" && family != "qwen2" && family != "qwen3" {
-		return nil, fmt.Errorf("%w: general.architecture is %q; llama, qwen2 and qwen3 are supported in GGUF", ErrModel, family)
+		return nil, fmt.Errorf("%w: general.architecture is %q; llama, qwen2 and qwen3 are supported in GGUF", ErrModel,
+			family)
 	}
 	k := &ggufKeys{family: family, meta: g.Meta}
 	if n := k.int("expert_count", 0); n > 0 {

@@ -147,7 +147,8 @@ func TestTensorsOfGGUFThatAreNotUsedAreRefusedByName(t *testing.T) {
 		t.Run(test.family+" "+test.name, func(t *testing.T) {
 			_, _, err := openModel(t, mixedGGUF(test.family, nil, tensor(test.name)))
 			require.ErrorIs(t, err, model.ErrModel)
-			require.ErrorContains(t, err, fmt.Sprintf("the tensor %q is not supported in models of the architecture %q", test.name, test.family))
+			require.ErrorContains(t, err, fmt.Sprintf("the tensor %q is not supported in models of the architecture %q",
+				test.name, test.family))
 		})
 	}
 }
@@ -158,12 +159,15 @@ func TestKeysOfGGUFThatAreNotUsedAreRefusedByName(t *testing.T) {
 		name  string
 		value any
 	}{
-		{"logit_scale", float32(0.5)}, {"attention.scale", float32(0.5)}, {"attention.causal", false}, {"attention.clamp_kqv", float32(8)},
+		{"logit_scale", float32(0.5)}, {"attention.scale", float32(0.5)}, {"attention.causal", false},
+		{"attention.clamp_kqv", float32(8)},
 		{"attn_logit_softcapping", float32(50)}, {"final_logit_softcapping", float32(30)}, {"embedding_scale", float32(2)},
 		{"residual_scale", float32(2)}, {"expert_used_count", uint32(2)}, {"rope.scaling.attn_factor", float32(2)},
-		{"rope.scaling.yarn_log_multiplier", float32(1)}, {"attention.sliding_window_pattern", uint32(2)}, {"never.heard_of", "x"},
+		{"rope.scaling.yarn_log_multiplier", float32(1)}, {"attention.sliding_window_pattern", uint32(2)},
+		{"never.heard_of", "x"},
 		{"nextn_predict_layers", uint32(1)}, {"rope.dimension_sections", []int32{1, 2}},
-		{"attention.head_count", "four"}, {"attention.head_count_kv", []int32{2, 2}}, {"feed_forward_length", []int32{256, 256}},
+		{"attention.head_count", "four"}, {"attention.head_count_kv", []int32{2, 2}},
+		{"feed_forward_length", []int32{256, 256}},
 		{"rope.scaling.type", uint32(1)}, {"rope.freq_base", "10000"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -172,11 +176,14 @@ func TestKeysOfGGUFThatAreNotUsedAreRefusedByName(t *testing.T) {
 			require.ErrorContains(t, err, "llama."+test.name)
 		})
 	}
-	taken := mixedGGUF("llama", nil, key("llama.vocab_size", uint32(ggufVocab)), key("llama.tensor_data_layout", "Meta AI original pth"),
+	taken := mixedGGUF("llama", nil, key("llama.vocab_size", uint32(ggufVocab)),
+		key("llama.tensor_data_layout", "Meta AI original pth"),
 		key("llama.rope.scaling.original_context_length", uint32(2048)), key("llama.rope.scaling.finetuned", true),
-		key("llama.attention.causal", true), key("llama.expert_count", uint32(0)), key("llama.attention.clamp_kqv", float32(0)),
+		key("llama.attention.causal", true), key("llama.expert_count", uint32(0)),
+		key("llama.attention.clamp_kqv", float32(0)),
 		key("llama.rope.dimension_count", uint32(ggufDim)), key("llama.attention.key_length", uint32(ggufDim)),
-		key("llama.attention.value_length", uint32(ggufDim)), key("general.sampling.temp", float32(0.5)), key("qwen2.never.heard_of", "x"))
+		key("llama.attention.value_length", uint32(ggufDim)), key("general.sampling.temp", float32(0.5)),
+		key("qwen2.never.heard_of", "x"))
 	_, err := model.ConfigFromGGUF(openGGUF(t, taken))
 	require.NoError(t, err)
 }
@@ -184,7 +191,8 @@ func TestKeysOfGGUFThatAreNotUsedAreRefusedByName(t *testing.T) {
 // No architecture of GGUF that is read here has windows in llama.cpp.
 func TestTheSlidingWindowOfGGUFIsNotRead(t *testing.T) {
 	for _, family := range []string{"llama", "qwen2", "qwen3"} {
-		c, err := model.ConfigFromGGUF(openGGUF(t, mixedGGUF(family, nil, key(family+".attention.sliding_window", uint32(8)))))
+		c, err := model.ConfigFromGGUF(openGGUF(t,
+			mixedGGUF(family, nil, key(family+".attention.sliding_window", uint32(8)))))
 		require.NoError(t, err)
 		require.Zero(t, c.SlidingWindow)
 	}

@@ -83,7 +83,8 @@ func mixedGGUF(family string, place map[string]string, changes ...func(*ggufFile
 		return weightfile.F32(name, v, n)
 	}
 	tensors := []weightfile.Tensor{
-		random("token_embd.weight", "Q8_0", ggufVocab, hidden), random("output.weight", "Q6_K", ggufVocab, hidden), ones("output_norm.weight", hidden),
+		random("token_embd.weight", "Q8_0", ggufVocab, hidden), random("output.weight", "Q6_K", ggufVocab, hidden),
+		ones("output_norm.weight", hidden),
 	}
 	for l := range ggufLayers {
 		at := fmt.Sprintf("blk.%d.", l)
@@ -93,16 +94,19 @@ func mixedGGUF(family string, place map[string]string, changes ...func(*ggufFile
 			random(at+"ffn_gate.weight", "Q4_K", hidden, hidden), random(at+"ffn_up.weight", "BF16", hidden, hidden),
 			random(at+"ffn_down.weight", []string{"Q6_K", "F16"}[l], hidden, hidden))
 		if family == "qwen2" {
-			tensors = append(tensors, ones(at+"attn_q.bias", heads*dim), ones(at+"attn_k.bias", kvHeads*dim), ones(at+"attn_v.bias", kvHeads*dim))
+			tensors = append(tensors, ones(at+"attn_q.bias", heads*dim), ones(at+"attn_k.bias", kvHeads*dim),
+				ones(at+"attn_v.bias", kvHeads*dim))
 		}
 		if family == "qwen3" {
 			tensors = append(tensors, ones(at+"attn_q_norm.weight", dim), ones(at+"attn_k_norm.weight", dim))
 		}
 	}
 	f := &ggufFile{tensors: tensors, meta: map[string]any{
-		"general.architecture": family, family + ".embedding_length": uint32(hidden), family + ".block_count": uint32(ggufLayers),
+		"general.architecture": family, family + ".embedding_length": uint32(hidden), family +
+			".block_count": uint32(ggufLayers),
 		family + ".attention.head_count": uint32(heads), family + ".attention.head_count_kv": uint32(kvHeads),
-		family + ".feed_forward_length": uint32(hidden), family + ".context_length": uint32(length), family + ".rope.freq_base": float32(1000),
+		family + ".feed_forward_length": uint32(hidden), family + ".context_length": uint32(length), family +
+			".rope.freq_base": float32(1000),
 		family + ".attention.layer_norm_rms_epsilon": float32(1e-5), "tokenizer.ggml.eos_token_id": uint32(5),
 	}}
 	for _, change := range changes {
@@ -122,7 +126,8 @@ func openGGUF(t *testing.T, data []byte) *weights.GGUF {
 
 func ggufReference(g *weights.GGUF, family string) *reference {
 	return &reference{
-		family: family, layers: ggufLayers, heads: ggufHeads, kvHeads: ggufKVHeads, dim: ggufDim, hidden: ggufHidden, inter: ggufHidden, vocab: ggufVocab,
+		family: family, layers: ggufLayers, heads: ggufHeads, kvHeads: ggufKVHeads, dim: ggufDim, hidden: ggufHidden,
+		inter: ggufHidden, vocab: ggufVocab,
 		eps: float64(float32(1e-5)), theta: 1000, w: published(g, family == "llama", ggufDim),
 	}
 }
@@ -174,11 +179,14 @@ func quantizedLlama() []byte {
 	matrix := func(name, kind string, out int) weightfile.Tensor { return randomTensor(rnd, name, kind, out, hidden) }
 	return weightfile.GGUF(map[string]any{
 		"general.architecture": "llama", "llama.embedding_length": uint32(hidden), "llama.block_count": uint32(1),
-		"llama.attention.head_count": uint32(4), "llama.attention.head_count_kv": uint32(2), "llama.feed_forward_length": uint32(hidden),
-		"llama.context_length": uint32(length), "llama.rope.freq_base": float32(1000), "llama.attention.layer_norm_rms_epsilon": float32(1e-5),
+		"llama.attention.head_count": uint32(4), "llama.attention.head_count_kv": uint32(2),
+		"llama.feed_forward_length": uint32(hidden),
+		"llama.context_length":      uint32(length), "llama.rope.freq_base": float32(1000),
+		"llama.attention.layer_norm_rms_epsilon": float32(1e-5),
 	}, matrix("token_embd.weight", "Q4_K", vocab), norm("output_norm.weight"), // the embeddings are the head, too
 		norm("blk.0.attn_norm.weight"), norm("blk.0.ffn_norm.weight"),
-		matrix("blk.0.attn_q.weight", "Q8_0", hidden), matrix("blk.0.attn_k.weight", "Q4_0", hidden/2), matrix("blk.0.attn_v.weight", "Q6_K", hidden/2),
+		matrix("blk.0.attn_q.weight", "Q8_0", hidden), matrix("blk.0.attn_k.weight", "Q4_0", hidden/2),
+		matrix("blk.0.attn_v.weight", "Q6_K", hidden/2),
 		matrix("blk.0.attn_output.weight", "Q4_K", hidden), matrix("blk.0.ffn_gate.weight", "Q4_K", hidden),
 		matrix("blk.0.ffn_up.weight", "BF16", hidden), matrix("blk.0.ffn_down.weight", "Q6_K", hidden))
 }
@@ -187,7 +195,8 @@ func quantizedLlama() []byte {
 // of GGUF's Llama are in another order: pairs lie side by side.
 func published(g *weights.GGUF, pairs bool, dim int) map[string][]float32 {
 	parts := map[string]string{
-		"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+		"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj",
+		"attn_k": "self_attn.k_proj",
 		"attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
 		"ffn_down": "mlp.down_proj", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
 	}

@@ -108,10 +108,12 @@ func ParseConfig(data []byte) (*Config, error) {
 	}
 	make, ok := families[p.ModelType]
 	if !ok {
-		return nil, fmt.Errorf("%w: model_type is %q; llama, mistral, qwen2, qwen3, gpt2 and opt are supported", ErrModel, p.ModelType)
+		return nil, fmt.Errorf("%w: model_type is %q; llama, mistral, qwen2, qwen3, gpt2 and opt are supported", ErrModel,
+			p.ModelType)
 	}
 	if q := p.Quantization; q != nil {
-		return nil, fmt.Errorf("%w: its weights are quantized by %q; folders are read in F32, F16 and BF16, quantized models as GGUF", ErrModel, q.Method)
+		return nil, fmt.Errorf("%w: its weights are quantized by %q; folders are read in F32, F16 and BF16, quantized "+
+			"models as GGUF", ErrModel, q.Method)
 	}
 	c, err := make(&p)
 	if err != nil {
@@ -244,7 +246,8 @@ func (p *published) rope() (*Rope, error) {
 
 func gpt2(p *published) (*Config, error) {
 	if p.GPT2Act != "" && p.GPT2Act != "gelu_new" || p.ScaleByLoop {
-		return nil, fmt.Errorf("%w: GPT-2 with the activation %q, scaling by layer %v; gelu_new without it is supported", ErrModel, p.GPT2Act, p.ScaleByLoop)
+		return nil, fmt.Errorf("%w: GPT-2 with the activation %q, scaling by layer %v; gelu_new without it is supported",
+			ErrModel, p.GPT2Act, p.ScaleByLoop)
 	}
 	c := &Config{
 		HiddenSize: p.NEmbd, NumLayers: p.NLayer, NumHeads: p.NHead, NumKVHeads: p.NHead,
@@ -264,7 +267,8 @@ func gpt2(p *published) (*Config, error) {
 func opt(p *published) (*Config, error) {
 	switch {
 	case p.NormBefore != nil && !*p.NormBefore || p.WordDim != 0 && p.WordDim != p.Hidden:
-		return nil, fmt.Errorf("%w: OPT with norms after its layers or projected embeddings (OPT-350m) is not supported", ErrModel)
+		return nil, fmt.Errorf("%w: OPT with norms after its layers or projected embeddings (OPT-350m) is not supported",
+			ErrModel)
 	case p.GPT2Act != "" && p.GPT2Act != "relu":
 		return nil, fmt.Errorf("%w: OPT with the activation %q; relu is supported", ErrModel, p.GPT2Act)
 	}

@@ -30,8 +30,10 @@ func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 			g := openGGUF(t, mixedGGUF(family, map[string]string{"Q4_K": "Q4_0", "Q6_K": "Q8_0"}))
 			b, ref := int8Model(t, g), ggufReference(g, family)
 			ref.rounds = map[string]bool{"lm_head": true}
-			for _, name := range []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.down_proj"} {
-				ref.rounds["model.layers.0."+name], ref.rounds["model.layers.1."+name] = true, name != "mlp.down_proj" // which is F16 there
+			for _, name := range []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+				"mlp.gate_proj", "mlp.down_proj"} {
+				// which is F16 there
+				ref.rounds["model.layers.0."+name], ref.rounds["model.layers.1."+name] = true, name != "mlp.down_proj"
 			}
 			off := 0
 			for seed := range uint64(sequences) {

@@ -48,7 +48,8 @@ func (l *loader) head(m *Model) (err error) {
 		return err
 	}
 	if t.Rows != c.VocabSize || t.Cols != c.HiddenSize {
-		return fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d × %d", ErrModel, t.Name, t.Rows, t.Cols, c.VocabSize, c.HiddenSize)
+		return fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d × %d", ErrModel, t.Name, t.Rows, t.Cols,
+			c.VocabSize, c.HiddenSize)
 	}
 	n, rank := l.part.size(), l.part.Rank
 	m.vocab = span{c.VocabSize * rank / n, c.VocabSize * (rank + 1) / n}
@@ -90,7 +91,8 @@ func (l *loader) layer(i int) (layer layer, err error) {
 		}
 	}
 	query, kv := c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
-	qkv, s := []string{at(n.q)}, shape{in: c.HiddenSize, outs: []int{query + 2*kv}, rows: [][]span{l.part.fused(query, kv)}, bias: c.QKVBias}
+	qkv, s := []string{at(n.q)}, shape{in: c.HiddenSize, outs: []int{query + 2*kv},
+		rows: [][]span{l.part.fused(query, kv)}, bias: c.QKVBias}
 	if n.k != "" {
 		qkv, s.outs = []string{at(n.q), at(n.k), at(n.v)}, []int{query, kv, kv}
 		s.rows = [][]span{{l.part.span(query)}, {l.part.span(kv)}, {l.part.span(kv)}}
@@ -102,9 +104,11 @@ func (l *loader) layer(i int) (layer layer, err error) {
 		return layer, err
 	}
 	inner := []span{l.part.span(c.IntermediateSize)}
-	up, s := []string{at(n.up)}, shape{in: c.HiddenSize, outs: []int{c.IntermediateSize}, rows: [][]span{inner}, bias: c.MLPBias}
+	up, s := []string{at(n.up)}, shape{in: c.HiddenSize, outs: []int{c.IntermediateSize}, rows: [][]span{inner},
+		bias: c.MLPBias}
 	if c.gated() {
-		up, s.outs, s.rows = []string{at(n.gate), at(n.up)}, []int{c.IntermediateSize, c.IntermediateSize}, [][]span{inner, inner}
+		up, s.outs, s.rows = []string{at(n.gate), at(n.up)}, []int{c.IntermediateSize, c.IntermediateSize},
+			[][]span{inner, inner}
 	}
 	if layer.up, err = l.linear(s, up...); err != nil {
 		return layer, err
@@ -125,7 +129,8 @@ func (l *loader) table(name string, rows int) (*table, error) {
 		return nil, err
 	}
 	if t.Rows < rows || t.Cols != l.config.HiddenSize {
-		return nil, fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d × %d", ErrModel, t.Name, t.Rows, t.Cols, rows, l.config.HiddenSize)
+		return nil, fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d × %d", ErrModel, t.Name, t.Rows,
+			t.Cols, rows, l.config.HiddenSize)
 	}
 	if l.shapes {
 		return nil, nil

@@ -103,7 +103,8 @@ type loader struct {
 	weights *matrix.Arena
 }
 
-func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, part Part, opts []Option) (*Model, error) {
+func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, part Part, opts []Option) (*Model,
+	error) {
 	if err := part.Check(c); err != nil {
 		return nil, err
 	}
@@ -154,7 +155,9 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 type Option func(*loader)
 
 // ErrNotQuantized is wrapped when Int8Activations is asked for with a model that has no weights for it.
-var ErrNotQuantized = fmt.Errorf("%w: its weights are not quantized (Q8_0, Q4_0, Q4_K or Q6_K), so there are none to multiply 8-bit activations by", ErrModel)
+var ErrNotQuantized = fmt.Errorf(
+	"%w: its weights are not quantized (Q8_0, Q4_0, Q4_K or Q6_K), so there are none to multiply 8-bit activations by",
+	ErrModel)
 
 // Int8Activations has the inputs of products with quantized weights rounded to 8 bits, in blocks of 32
 // with a scale each, so that products are of integers, as in llama.cpp. vLLM calls that W8A8 and W4A8.
@@ -201,7 +204,8 @@ func (l *loader) tensor(name string) (*weights.Tensor, error) {
 			return t, nil
 		}
 		if what := l.files.LeftOut(full); what != "" {
-			return nil, fmt.Errorf("%w: the tensor %q is %s; vectors and matrices of F32, F16 and BF16 are read", ErrModel, full, what)
+			return nil, fmt.Errorf("%w: the tensor %q is %s; vectors and matrices of F32, F16 and BF16 are read", ErrModel,
+				full, what)
 		}
 	}
 	return nil, fmt.Errorf("%w: the tensor %q is missing", ErrModel, l.prefix+name)
@@ -229,7 +233,8 @@ func (l *loader) matrix(name string, out, in int) (*weights.Tensor, error) {
 		rows, cols = in, out
 	}
 	if t.Rows != rows || t.Cols != cols {
-		return nil, fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d × %d", ErrModel, t.Name, t.Rows, t.Cols, rows, cols)
+		return nil, fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d × %d", ErrModel, t.Name, t.Rows,
+			t.Cols, rows, cols)
 	}
 	return t, nil
 }

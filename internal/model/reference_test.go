@@ -212,7 +212,8 @@ func (r *reference) gpt2Layer(l int, x []float64) []float64 {
 func (r *reference) optLayer(l int, x []float64) []float64 {
 	at := func(name string) string { return fmt.Sprintf("model.decoder.layers.%d.%s", l, name) }
 	n := r.norm(at("self_attn_layer_norm"), x)
-	q, k, v := r.times(at("self_attn.q_proj"), n, r.hidden), r.times(at("self_attn.k_proj"), n, r.hidden), r.times(at("self_attn.v_proj"), n, r.hidden)
+	q, k, v := r.times(at("self_attn.q_proj"), n, r.hidden), r.times(at("self_attn.k_proj"), n, r.hidden),
+		r.times(at("self_attn.v_proj"), n, r.hidden)
 	x = plus(x, r.times(at("self_attn.out_proj"), r.attend(l, q, k, v), r.hidden))
 	up := r.times(at("fc1"), r.norm(at("final_layer_norm"), x), r.inter)
 	for i, v := range up {

@@ -23,15 +23,18 @@ func TestConfigurationsThatAreNotSupportedAreRefused(t *testing.T) {
 	}{
 		{"another family", map[string]any{"model_type": "mamba"}, `model_type is "mamba"`},
 		{"another activation", map[string]any{"hidden_act": "gelu"}, `hidden_act is "gelu"`},
-		{"another rope scaling", map[string]any{"rope_scaling": map[string]any{"rope_type": "yarn", "factor": 4}}, `rope scaling of type "yarn"`},
-		{"llama3 scaling without its settings", map[string]any{"rope_scaling": map[string]any{"rope_type": "llama3", "factor": 4}}, "llama3 rope scaling"},
+		{"another rope scaling", map[string]any{"rope_scaling": map[string]any{"rope_type": "yarn", "factor": 4}},
+			`rope scaling of type "yarn"`},
+		{"llama3 scaling without its settings",
+			map[string]any{"rope_scaling": map[string]any{"rope_type": "llama3", "factor": 4}}, "llama3 rope scaling"},
 		{"heads that do not divide", map[string]any{"num_attention_heads": 5}, "5 query heads on 3 key heads"},
 		{"no layers", map[string]any{"num_hidden_layers": 0}, "num_hidden_layers is 0"},
 		{"an absurd size", map[string]any{"vocab_size": 1 << 40}, "vocab_size"},
 		{"heads too large", map[string]any{"head_dim": 512}, "heads of 512 elements"},
 		{"no such end", map[string]any{"eos_token_id": 97}, "eos_token_id is 97; the vocabulary has 97 tokens"},
 		{"end of no type", map[string]any{"eos_token_id": "x"}, "eos_token_id"},
-		{"quantized weights", map[string]any{"quantization_config": map[string]any{"quant_method": "awq"}}, `quantized by "awq"`},
+		{"quantized weights", map[string]any{"quantization_config": map[string]any{"quant_method": "awq"}},
+			`quantized by "awq"`},
 		{"epsilon", map[string]any{"rms_norm_eps": 2.0}, "epsilon"},
 	}
 	for _, test := range tests {

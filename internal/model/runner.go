@@ -53,8 +53,8 @@ type Runner struct {
 	batch    attention.Batch
 }
 
-// mlpMost is the largest number of rows that go through the MLP of a layer together. Their values there are a model's widest. With 256,
-// a prompt of 512 tokens took 1 to 2 % longer.
+// mlpMost is the largest number of rows that go through the MLP of a layer together. Their values there are a
+// model's widest. With 256, a prompt of 512 tokens took 1 to 2 % longer.
 const mlpMost = 512
 
 // KVShape is the shape of the keys and values that the part has of one layer.
@@ -73,7 +73,8 @@ func (c *Config) KVShapeOf(p Part, blockSize int, dtype attention.DType) attenti
 func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group) (*Runner, error) {
 	s, local := store.Config(), m.local(m.part)
 	if s.Layers != m.NumLayers || s.NumKVHeads != local.NumKVHeads || s.HeadSize != m.HeadDim {
-		return nil, fmt.Errorf("%w: a store of %d layers of %d heads of %d for a model of %d layers of %d heads of %d", ErrBatch,
+		return nil, fmt.Errorf("%w: a store of %d layers of %d heads of %d for a model of %d layers of %d heads of %d",
+			ErrBatch,
 			s.Layers, s.NumKVHeads, s.HeadSize, m.NumLayers, local.NumKVHeads, m.HeadDim)
 	}
 	if m.part.size() == 1 {
@@ -81,7 +82,8 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group)
 	} else if group == nil {
 		return nil, fmt.Errorf("%w: a part of a model without the group of the others", ErrBatch)
 	}
-	r := &Runner{model: m, local: local, group: group, store: store, pool: pool, attend: attention.NewRunner(pool), mlpMost: mlpMost}
+	r := &Runner{model: m, local: local, group: group, store: store, pool: pool, attend: attention.NewRunner(pool),
+		mlpMost: mlpMost}
 	for range pool.Size() {
 		r.scratch = append(r.scratch, matrix.NewScratch())
 	}
@@ -147,7 +149,8 @@ func (r *Runner) prepare(b *Batch, query, width int) {
 	}
 	if m.Rope != nil {
 		r.angles.reach(m.Rope, int(slices.Max(b.Positions))+1, m.MaxModelLen, m.HeadDim)
-		r.rotation = kvstore.Rotation{Positions: b.Positions, Cos: r.angles.cos, Sin: r.angles.sin, Size: m.HeadDim, Interleaved: m.Rope.Interleaved}
+		r.rotation = kvstore.Rotation{Positions: b.Positions, Cos: r.angles.cos, Sin: r.angles.sin, Size: m.HeadDim,
+			Interleaved: m.Rope.Interleaved}
 		r.tokens.Rotation = &r.rotation
 	}
 	r.batch = attention.Batch{

@@ -82,7 +82,8 @@ func newPool(size int, impatient bool, cpus []int) (*Pool, error) {
 	if len(cpus) != 0 && len(cpus) < size {
 		return nil, fmt.Errorf("%d processors for %d workers; name at least one for each, or none", len(cpus), size)
 	}
-	p := &Pool{size: size, bound: len(cpus) != 0, patience: patience, yields: size >= runtime.GOMAXPROCS(0), done: make(chan struct{}, 1)}
+	p := &Pool{size: size, bound: len(cpus) != 0, patience: patience, yields: size >= runtime.GOMAXPROCS(0),
+		done: make(chan struct{}, 1)}
 	if impatient {
 		p.patience = lessPatience
 	}

@@ -31,7 +31,8 @@ type refineKernel struct {
 // is. Room is used up.
 func refine(g *gen) {
 	g.begin("refine")
-	k := refineKernel{gen: g, limit: 11, abs: 12, infinite: 13, sums: 0, keys: 4, bcast: 6, products: 7, high: 8, low: 9, large: 10}
+	k := refineKernel{gen: g, limit: 11, abs: 12, infinite: 13, sums: 0, keys: 4, bcast: 6, products: 7, high: 8, low: 9,
+		large: 10}
 	g.asm.VBROADCASTSS(g.argMem(atX), g.regs[k.limit])
 	g.asm.VBROADCASTSS(g.constant("abs", 0x7fffffff), g.regs[k.abs])
 	g.asm.VBROADCASTSS(g.constant("infinite", 0x7f800000), g.regs[k.infinite])

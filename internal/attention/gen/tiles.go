@@ -58,7 +58,8 @@ type scoreKernel struct {
 // 16. out and n are used up.
 func tileScore(g *gen, d dtype, n int) {
 	g.begin(fmt.Sprintf("scoresTile%s%d", d.name, n))
-	k := scoreKernel{d: d, n: n, perStep: 1, keys: 2 * n, bcast: 2*n + 2, checked: d.name == "E4M3", integers: d.name == "Int8", words: g.words(d), read: g.readAs(d)}
+	k := scoreKernel{d: d, n: n, perStep: 1, keys: 2 * n, bcast: 2*n + 2, checked: d.name == "E4M3",
+		integers: d.name == "Int8", words: g.words(d), read: g.readAs(d)}
 	k.line = tileTokens * k.read.bytes
 	if g.wide() {
 		k.perStep, k.bcast = 2, 2*n+4
@@ -172,14 +173,16 @@ func (g *gen) tileAsk(k *scoreKernel) {
 func (g *gen) tileElements(k *scoreKernel, j int, q *assembly.Rows) {
 	if g.wide() {
 		for v := range 2 {
-			g.loadPair(k.read, operand.Mem{Base: k.key[v], Index: k.at, Scale: 1, Disp: j * k.line}, k.keys+v, k.keys+2+v, k.constant)
+			g.loadPair(k.read, operand.Mem{Base: k.key[v], Index: k.at, Scale: 1, Disp: j * k.line}, k.keys+v, k.keys+2+v,
+				k.constant)
 		}
 	}
 	for e := range 2 {
 		key := k.keys + 2*e
 		if !g.wide() {
 			key = k.keys
-			g.loadPair(k.read, operand.Mem{Base: k.key[0], Index: k.at, Scale: 1, Disp: (j + e) * k.line}, key, key+1, k.constant)
+			g.loadPair(k.read, operand.Mem{Base: k.key[0], Index: k.at, Scale: 1, Disp: (j + e) * k.line}, key, key+1,
+				k.constant)
 		}
 		for row := range k.n {
 			b := g.regs[k.bcast+row%2]
@@ -228,7 +231,8 @@ func tileValue(g *gen, d dtype, n int) {
 		m := g.constant("magnitude", 0x7f7f7f7f)
 		g.asm.VPBROADCASTD(m, g.regs[magnitude])
 	}
-	k := valueKernel{d: d, n: n, constant: constant, nan: nan, magnitude: magnitude, checked: checked, row: row, words: g.words(d), read: read}
+	k := valueKernel{d: d, n: n, constant: constant, nan: nan, magnitude: magnitude, checked: checked, row: row,
+		words: g.words(d), read: read}
 	done, tile := g.label("done"), g.label("tile")
 	g.asm.Label(tile)
 	g.tileCount(done)
@@ -341,7 +345,8 @@ func (g *gen) tilePass(k *valueKernel, vecs int, to reg.Register) {
 			g.load(k.read, operand.Mem{Base: k.values, Index: at, Scale: 1}, values, k.constant)
 		}
 		for v := 0; v+1 < vecs; v += 2 {
-			g.loadPair(k.read, operand.Mem{Base: k.values, Index: at, Scale: 1, Disp: v * g.lanes * k.read.bytes}, values+v, values+v+1, k.constant)
+			g.loadPair(k.read, operand.Mem{Base: k.values, Index: at, Scale: 1, Disp: v * g.lanes * k.read.bytes}, values+v,
+				values+v+1, k.constant)
 		}
 		if k.checked && !k.words {
 			g.asm.VPAND(operand.Mem{Base: k.values, Index: at, Scale: 1}, quarters[k.magnitude], quarters[bcast]) // 16 bytes

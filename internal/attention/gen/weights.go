@@ -84,7 +84,8 @@ const (
 	minimum    = -87.336544 // e^x below is no normal number
 )
 
-var expCoefficients = []float32{1.3814611726e-3, 8.3687105284e-3, 4.1668387431e-2, 1.6666520684e-1, 4.9999993451e-1, 1, 1}
+var expCoefficients = []float32{1.3814611726e-3, 8.3687105284e-3, 4.1668387431e-2, 1.6666520684e-1, 4.9999993451e-1, 1,
+	1}
 
 // softmax makes products into weights, exp(x·product - the largest logit). in:
 // products; n: tiles; x: a positive factor. It leaves the largest logit in x and
@@ -96,7 +97,8 @@ func softmax(g *gen, pairs bool) {
 		name = "softmaxPairs"
 	}
 	g.begin(name)
-	k := softmaxKernel{gen: g, pairs: pairs, vecs: 16 / g.lanes, top: 0, sum: 1, factor: 3, x: 4, t: 5, y: 6, magic: 7, log2e: 8, ln2: 9, spare: 10, none: 12, rest: 13}
+	k := softmaxKernel{gen: g, pairs: pairs, vecs: 16 / g.lanes, top: 0, sum: 1, factor: 3, x: 4, t: 5, y: 6, magic: 7,
+		log2e: 8, ln2: 9, spare: 10, none: 12, rest: 13}
 	g.asm.VBROADCASTSS(g.argMem(atX), g.regs[k.factor])
 	k.largest()
 	for v := range k.vecs {

@@ -30,6 +30,7 @@ func TestAnAllowanceComesBackEvenly(t *testing.T) {
 		err := a.take(h, s.tokens, begin.Add(time.Duration(s.seconds*float64(time.Second))))
 		require.Equal(t, s.refused, err != nil, s.name)
 		require.Equal(t, s.refused, h.Get("Retry-After") != "", s.name)
-		require.Equal(t, s.left, [2]string{h.Get("X-Ratelimit-Remaining-Requests"), h.Get("X-Ratelimit-Remaining-Tokens")}, s.name)
+		require.Equal(t, s.left, [2]string{h.Get("X-Ratelimit-Remaining-Requests"), h.Get("X-Ratelimit-Remaining-Tokens")},
+			s.name)
 	}
 }

@@ -133,7 +133,8 @@ func TestAClientThatClosesItsSideIsTold(t *testing.T) {
 		require.NoError(t, err)
 		defer c.Close()
 		body := `{"model": "demo", "prompt": "ab ab", "max_tokens": 4000, "ignore_eos": true` + more + `}`
-		_, err = fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		_, err = fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s",
+			len(body), body)
 		require.NoError(t, err)
 		require.NoError(t, c.(*net.TCPConn).CloseWrite())
 		r, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -155,7 +156,8 @@ func TestLogprobsThatAreNoNumbersAreAnError(t *testing.T) {
 	r, e := s.send(t, "POST", "/v1/completions", "application/json", `{"model": "demo", `+fields+`false}`)
 	require.Equal(t, 500, r.StatusCode)
 	require.Contains(t, e["message"], "not numbers")
-	r, err := http.Post(s.url+"/v1/completions", "application/json", strings.NewReader(`{"model": "demo", `+fields+`true}`))
+	r, err := http.Post(s.url+"/v1/completions", "application/json", strings.NewReader(`{"model": "demo", `+fields+
+		`true}`))
 	require.NoError(t, err)
 	defer r.Body.Close()
 	text, err := io.ReadAll(r.Body)
@@ -184,7 +186,8 @@ func damaged(t *testing.T, pool *parallel.Pool) *model.Model {
 	for _, m := range []struct {
 		name    string
 		in, out int
-	}{{"attn.c_attn", hidden, 3 * hidden}, {"attn.c_proj", hidden, hidden}, {"mlp.c_fc", hidden, hidden}, {"mlp.c_proj", hidden, hidden}} {
+	}{{"attn.c_attn", hidden, 3 * hidden}, {"attn.c_proj", hidden, hidden}, {"mlp.c_fc", hidden, hidden},
+		{"mlp.c_proj", hidden, hidden}} {
 		add("h.0."+m.name+".weight", m.in, m.out)
 		add("h.0."+m.name+".bias", 1, m.out)
 	}

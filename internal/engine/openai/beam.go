@@ -120,7 +120,8 @@ func (f *search) step(ctx context.Context, beams []beam) (tops [][]sampling.Logp
 	j := &job{}
 	defer j.cancel()
 	for i := range beams {
-		r := engine.Request{Prompt: beams[i].tokens, MaxTokens: 1, IgnoreEOS: true, CacheSalt: f.salt, Params: sampling.Default()}
+		r := engine.Request{Prompt: beams[i].tokens, MaxTokens: 1, IgnoreEOS: true, CacheSalt: f.salt,
+			Params: sampling.Default()}
 		r.Temperature, r.Logprobs = 0, 2*f.width
 		stream, err := f.series.Submit(r)
 		if err != nil {
@@ -149,7 +150,8 @@ func (f *search) step(ctx context.Context, beams []beam) (tops [][]sampling.Logp
 }
 
 // beams answers a request with use_beam_search: wanted of the beams of each prompt.
-func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, prompts []prompt, request engine.Request, wanted int, a form) error {
+func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, prompts []prompt, request engine.Request,
+	wanted int, a form) error {
 	f, err := s.search(c, &request)
 	if err != nil {
 		return err

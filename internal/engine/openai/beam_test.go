@@ -47,7 +47,8 @@ type answered struct {
 // is a prompt itself.
 func (s *served) logprob(t *testing.T, prompt, answer string, n int) (sum float64) {
 	whole, _ := json.Marshal(prompt + answer)
-	status, a := s.ask(t, fmt.Sprintf(`{"model": "demo", "prompt": %s, "max_tokens": 1, "echo": true, "logprobs": 0, "temperature": 0}`, whole))
+	status, a := s.ask(t, fmt.Sprintf(
+		`{"model": "demo", "prompt": %s, "max_tokens": 1, "echo": true, "logprobs": 0, "temperature": 0}`, whole))
 	require.Equal(t, 200, status)
 	values := a.Choices[0].Logprobs.Values
 	for _, v := range values[len(values)-1-n : len(values)-1] {
@@ -61,7 +62,8 @@ func TestBeamsAreTheMostLikelyAnswersInOrder(t *testing.T) {
 	const tokens = 4
 	prompt := story + "The code of the vault"
 	text, _ := json.Marshal(prompt)
-	status, a := s.ask(t, fmt.Sprintf(`{"model": "demo", "prompt": %s, "max_tokens": %d, "n": 4, "use_beam_search": true}`, text, tokens))
+	status, a := s.ask(t, fmt.Sprintf(
+		`{"model": "demo", "prompt": %s, "max_tokens": %d, "n": 4, "use_beam_search": true}`, text, tokens))
 	require.Equal(t, 200, status)
 	require.Len(t, a.Choices, 4)
 	require.Equal(t, " is ", a.Choices[0].Text)
@@ -163,15 +165,19 @@ func TestBeamsOfSeveralBeginningsCompete(t *testing.T) {
 		var pairs []pair
 		for _, first := range s.next(t, prompt, 2*width)[:width] {
 			for _, second := range s.next(t, append(slices.Clone(prompt), first.Token), 2*width) {
-				pairs = append(pairs, pair{s.engine.Config().Tokenizer.Decode([]int32{first.Token, second.Token}), float64(first.Value) + float64(second.Value)})
+				pairs = append(pairs, pair{s.engine.Config().Tokenizer.Decode([]int32{first.Token, second.Token}),
+					float64(first.Value) + float64(second.Value)})
 			}
 		}
 		slices.SortStableFunc(pairs, func(a, b pair) int { return cmp.Compare(b.sum, a.sum) })
 		ids, _ := json.Marshal(prompt)
-		status, a := s.ask(t, fmt.Sprintf(`{"model": "demo", "prompt": %s, "max_tokens": 2, "n": %d, "use_beam_search": true, "ignore_eos": true}`, ids, width))
+		status, a := s.ask(t, fmt.Sprintf(
+			`{"model": "demo", "prompt": %s, "max_tokens": 2, "n": %d, "use_beam_search": true, "ignore_eos": true}`, ids,
+			width))
 		require.Equal(t, 200, status)
 		for i, c := range a.Choices {
-			require.Equal(t, strings.ToValidUTF8(pairs[i].text, "\uFFFD"), strings.ToValidUTF8(c.Text, "\uFFFD"), "beam %d after %v", i, prompt)
+			require.Equal(t, strings.ToValidUTF8(pairs[i].text, "\uFFFD"), strings.ToValidUTF8(c.Text, "\uFFFD"),
+				"beam %d after %v", i, prompt)
 		}
 	}
 }

@@ -110,7 +110,8 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	}
 	if body.MaxCompletionTokens != nil {
 		if *body.MaxCompletionTokens < 1 {
-			return invalid("max_completion_tokens", "max_completion_tokens is %d; it must be at least 1.", *body.MaxCompletionTokens)
+			return invalid("max_completion_tokens", "max_completion_tokens is %d; it must be at least 1.",
+				*body.MaxCompletionTokens)
 		}
 		body.MaxTokens = body.MaxCompletionTokens
 	}

@@ -40,7 +40,8 @@ func (p *prompts) UnmarshalJSON(data []byte) error {
 	case json.Unmarshal(data, &p.tokens) == nil:
 		p.texts = nil
 	default:
-		return invalid("prompt", "prompt must be a string, a list of strings, a list of tokens, or a list of lists of tokens.")
+		return invalid("prompt", "prompt must be a string, a list of strings, a list of tokens, or a list of "+
+			"lists of tokens.")
 	}
 	return nil
 }
@@ -70,14 +71,16 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 	wanted := request.N
 	if body.BestOf != nil {
 		if *body.BestOf < wanted || body.Stream && *body.BestOf != wanted {
-			return invalid("best_of", "best_of is %d and n is %d; best_of must be at least n, and equal to it when stream is true.", *body.BestOf, wanted)
+			return invalid("best_of", "best_of is %d and n is %d; best_of must be at least n, and equal to it when "+
+				"stream is true.", *body.BestOf, wanted)
 		}
 		if *body.BestOf > engine.MaxN {
 			return invalid("best_of", "best_of is %d; it must be from 1 to %d.", *body.BestOf, engine.MaxN)
 		}
 		request.N = *body.BestOf
 	}
-	a := &completionAnswer{server: s, body: &body, id: newID("cmpl-"), created: time.Now().Unix(), logprobs: request.Logprobs >= 0}
+	a := &completionAnswer{server: s, body: &body, id: newID("cmpl-"), created: time.Now().Unix(),
+		logprobs: request.Logprobs >= 0}
 	if body.UseBeamSearch {
 		return s.beams(w, r, &body.common, body.prompts(s), request, wanted, a)
 	}

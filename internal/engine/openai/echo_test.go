@@ -71,7 +71,8 @@ func TestAPromptIsScoredWithoutGenerating(t *testing.T) {
 		{"whole", scoring + `"max_tokens": 0`, 1, true},
 		{"stream", scoring + `"max_tokens": 0, "stream": true, "stream_options": {"include_usage": true}`, 1, true},
 		{"several answers", scoring + `"max_tokens": 0, "n": 2`, 2, true},
-		{"several answers, stream", scoring + `"max_tokens": 0, "n": 2, "stream": true, "stream_options": {"include_usage": true}`, 2, true},
+		{"several answers, stream", scoring +
+			`"max_tokens": 0, "n": 2, "stream": true, "stream_options": {"include_usage": true}`, 2, true},
 		{"the best of several", scoring + `"max_tokens": 0, "best_of": 3`, 1, true},
 		{"without logprobs", `"echo": true, "max_tokens": 0`, 1, false},
 		{"the first token would end it", scoring + `"max_tokens": 0, "stop": "T"`, 1, true},
@@ -104,7 +105,8 @@ func TestNoTokensWithoutEchoAreRefused(t *testing.T) {
 	for _, test := range []struct{ name, path, fields, param string }{
 		{"no echo", "/v1/completions", `"prompt": "x", "max_tokens": 0`, "max_tokens"},
 		{"fewer than none", "/v1/completions", `"prompt": "x", "echo": true, "max_tokens": -1`, "max_tokens"},
-		{"at least one token", "/v1/completions", `"prompt": "x", "echo": true, "max_tokens": 0, "min_tokens": 1`, "min_tokens"},
+		{"at least one token", "/v1/completions", `"prompt": "x", "echo": true, "max_tokens": 0, "min_tokens": 1`,
+			"min_tokens"},
 		{"beams", "/v1/completions", `"prompt": "x", "echo": true, "max_tokens": 0, "use_beam_search": true`, "max_tokens"},
 		{"chat", "/v1/chat/completions", `"messages": [{"role": "user", "content": "x"}], "max_tokens": 0`, "max_tokens"},
 	} {

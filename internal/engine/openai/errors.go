@@ -52,7 +52,8 @@ func failure(status int, kind, code, message string) *apiError {
 
 // errGone is for a client that has closed its side of the connection: most have gone, and some still read. The
 // status is nginx's.
-var errGone = failure(499, "invalid_request_error", "client_closed_request", "The client closed the connection before the answer was complete.")
+var errGone = failure(499, "invalid_request_error", "client_closed_request",
+	"The client closed the connection before the answer was complete.")
 
 // translate gives an error its form.
 func translate(err error) *apiError {
@@ -68,7 +69,8 @@ func translate(err error) *apiError {
 	case errors.Is(err, chat.ErrTemplate):
 		return invalid("messages", "The model's %v.", err)
 	case errors.Is(err, engine.ErrBusy):
-		return failure(http.StatusTooManyRequests, "rate_limit_error", "queue_full", "The server's queue is full; try again later.")
+		return failure(http.StatusTooManyRequests, "rate_limit_error", "queue_full",
+			"The server's queue is full; try again later.")
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrCanceled): // only Drain cancels while a client waits
 		return failure(http.StatusServiceUnavailable, "server_error", "shutting_down", "The server is shutting down.")
 	}
@@ -77,7 +79,8 @@ func translate(err error) *apiError {
 
 func writeError(w http.ResponseWriter, err error) {
 	e := translate(err)
-	if w.Header().Get("Retry-After") == "" && (e.status == http.StatusTooManyRequests || e.status == http.StatusServiceUnavailable) {
+	if w.Header().Get("Retry-After") == "" && (e.status == http.StatusTooManyRequests ||
+		e.status == http.StatusServiceUnavailable) {
 		w.Header().Set("Retry-After", "1")
 	}
 	writeJSON(w, e.status, errorBody{e})
@@ -96,7 +99,8 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 }
 
 // errNoNumber means that a log probability is not a number, which JSON cannot represent.
-var errNoNumber = failure(http.StatusInternalServerError, "server_error", "", "The model's logits are not numbers; its weights may be damaged.")
+var errNoNumber = failure(http.StatusInternalServerError, "server_error", "",
+	"The model's logits are not numbers; its weights may be damaged.")
 
 // isJSON refuses a body whose headers say that it is compressed, or something else than JSON. Without a
 // Content-Type it is taken for JSON.

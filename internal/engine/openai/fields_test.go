@@ -42,28 +42,38 @@ func biases(n int) string {
 
 func TestAnErrorNamesTheFieldAndWhatIsExpected(t *testing.T) {
 	s := start(t, nil)
-	const text, talk = `{"model": "demo", "prompt": "x", `, `{"model": "demo", "messages": [{"role": "user", "content": "x"}], `
+	const text, talk = `{"model": "demo", "prompt": "x", `,
+		`{"model": "demo", "messages": [{"role": "user", "content": "x"}], `
 	for _, test := range []struct{ name, body, param, want string }{
-		{"a part of a token", text + `"max_tokens": 1.5}`, "max_tokens", "max_tokens is a JSON number 1.5; a whole number is expected."},
+		{"a part of a token", text + `"max_tokens": 1.5}`, "max_tokens",
+			"max_tokens is a JSON number 1.5; a whole number is expected."},
 		{"more than 63 bits", text + `"seed": 9223372036854775808}`, "seed", "a whole number of at most 63 bits"},
 		{"a text", text + `"max_tokens": "5"}`, "max_tokens", "max_tokens is a JSON string; a whole number is expected."},
-		{"a list with something else", `{"model": "demo", "messages": ["hi"]}`, "messages", "messages contains a JSON string; an object is expected."},
-		{"a list of tokens with a text", text + `"stop_token_ids": [1, "2"]}`, "stop_token_ids", "stop_token_ids contains a JSON string; a whole number is expected."},
+		{"a list with something else", `{"model": "demo", "messages": ["hi"]}`, "messages",
+			"messages contains a JSON string; an object is expected."},
+		{"a list of tokens with a text", text + `"stop_token_ids": [1, "2"]}`, "stop_token_ids",
+			"stop_token_ids contains a JSON string; a whole number is expected."},
 		{"no list", `{"model": "demo", "messages": "hi"}`, "messages", "messages is a JSON string; a list is expected."},
 		{"a text as a number", text + `"temperature": "hot"}`, "temperature", "a number is expected"},
 		{"a number as truth", text + `"stream": 1}`, "stream", "true or false is expected"},
-		{"inside an object", text + `"stream": true, "stream_options": {"include_usage": 5}}`, "stream_options.include_usage", "true or false"},
+		{"inside an object", text + `"stream": true, "stream_options": {"include_usage": 5}}`,
+			"stream_options.include_usage", "true or false"},
 		{"best_of", text + `"best_of": 1000}`, "best_of", "best_of is 1000; it must be from 1 to 128."},
 		{"logprobs", text + `"logprobs": 21}`, "logprobs", "logprobs is 21; it must be from 0 to 20."},
-		{"top_logprobs", talk + `"logprobs": true, "top_logprobs": 21}`, "top_logprobs", "top_logprobs is 21; it must be from 0 to 20."},
-		{"max_completion_tokens", talk + `"max_completion_tokens": 0}`, "max_completion_tokens", "max_completion_tokens is 0"},
+		{"top_logprobs", talk + `"logprobs": true, "top_logprobs": 21}`, "top_logprobs",
+			"top_logprobs is 21; it must be from 0 to 20."},
+		{"max_completion_tokens", talk + `"max_completion_tokens": 0}`, "max_completion_tokens",
+			"max_completion_tokens is 0"},
 		{"top_k", text + `"top_k": -2}`, "top_k", "it must be from 0 to 2147483647."},
 		{"top_p", text + `"top_p": 0}`, "top_p", "it must be above 0 and at most 1."},
 		{"a token to stop at", text + `"stop_token_ids": [-1]}`, "stop_token_ids", "Token -1 is not in the vocabulary"},
-		{"too many tokens to stop at", text + `"stop_token_ids": [1` + strings.Repeat(", 1", 128) + `]}`, "stop_token_ids", "stop_token_ids has 129 tokens; at most 128 are possible."},
-		{"a bias of one token twice", text + `"logit_bias": {"7": 5, "07": -5}}`, "logit_bias", `logit_bias has the key "07"`},
+		{"too many tokens to stop at", text + `"stop_token_ids": [1` + strings.Repeat(", 1", 128) + `]}`, "stop_token_ids",
+			"stop_token_ids has 129 tokens; at most 128 are possible."},
+		{"a bias of one token twice", text + `"logit_bias": {"7": 5, "07": -5}}`, "logit_bias",
+			`logit_bias has the key "07"`},
 		{"a token with a sign", text + `"logit_bias": {"+7": 5}}`, "logit_bias", `logit_bias has the key "+7"`},
-		{"too many biases", text + `"logit_bias": {"0": 1` + biases(1024) + `}}`, "logit_bias", "logit_bias has 1025 tokens; at most 1024 are possible."},
+		{"too many biases", text + `"logit_bias": {"0": 1` + biases(1024) + `}}`, "logit_bias",
+			"logit_bias has 1025 tokens; at most 1024 are possible."},
 		{"no model", `{"prompt": "x"}`, "model", `model is missing; this server has "demo".`},
 		{"no prompt", `{"model": "demo", "prompt": null}`, "prompt", "prompt is missing"},
 		{"logprobs of the prompt", text + `"prompt_logprobs": 1}`, "prompt_logprobs", "not supported"},
@@ -71,17 +81,22 @@ func TestAnErrorNamesTheFieldAndWhatIsExpected(t *testing.T) {
 		{"a prompt without its first token", text + `"add_special_tokens": false}`, "add_special_tokens", "not supported"},
 		{"an answer that goes on", talk + `"continue_final_message": true}`, "continue_final_message", "not supported"},
 		{"an echo of a chat", talk + `"echo": true}`, "echo", "not supported"},
-		{"numbers of tokens", text + `"logprobs": 1, "return_tokens_as_token_ids": true}`, "return_tokens_as_token_ids", "not supported"},
+		{"numbers of tokens", text + `"logprobs": 1, "return_tokens_as_token_ids": true}`, "return_tokens_as_token_ids",
+			"not supported"},
 		{"numbers of tokens beside the text", text + `"return_token_ids": true}`, "return_token_ids", "not supported"},
 		{"a priority", text + `"priority": 1}`, "priority", "not supported"},
-		{"usage with each event", text + `"stream": true, "stream_options": {"continuous_usage_stats": true}}`, "stream_options.continuous_usage_stats", "include_usage is"},
+		{"usage with each event", text + `"stream": true, "stream_options": {"continuous_usage_stats": true}}`,
+			"stream_options.continuous_usage_stats", "include_usage is"},
 		{"an empty salt", text + `"cache_salt": ""}`, "cache_salt", "cache_salt is empty"},
 		{"no messages", `{"model": "demo", "prompt": "x", "messages": null}`, "messages", "messages is missing."},
 		{"an empty list of messages", `{"model": "demo", "messages": []}`, "messages", "messages is empty."},
-		{"a message without content", `{"model": "demo", "messages": [{"role": "user", "contents": "x"}]}`, "messages", "Message 0 has no content."},
+		{"a message without content", `{"model": "demo", "messages": [{"role": "user", "contents": "x"}]}`, "messages",
+			"Message 0 has no content."},
 		{"content null", `{"model": "demo", "messages": [{"role": "user", "content": "x"}, {"role": "system", "content": null}]}`, "messages", "Message 1 has no content."},
-		{"a call of a tool", `{"model": "demo", "messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]}`, "messages", "Message 0 calls a tool"},
-		{"a call of a function", `{"model": "demo", "messages": [{"role": "assistant", "function_call": {"name": "f"}}]}`, "messages", "Message 0 calls a tool"},
+		{"a call of a tool", `{"model": "demo", "messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]}`,
+			"messages", "Message 0 calls a tool"},
+		{"a call of a function", `{"model": "demo", "messages": [{"role": "assistant", "function_call": {"name": "f"}}]}`,
+			"messages", "Message 0 calls a tool"},
 		{"another template", talk + `"chat_template": "x"}`, "chat_template", "not supported"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -95,14 +110,16 @@ func TestAnErrorNamesTheFieldAndWhatIsExpected(t *testing.T) {
 			require.Contains(t, e["message"], test.want)
 		})
 	}
-	r, e := s.send(t, "POST", "/v1/chat/completions", "application/json", talk+`"max_tokens": 1, "logprobs": false, "top_logprobs": 0, "continue_final_message": false, "add_special_tokens": false, "chat_template_kwargs": {}, "echo": false, "return_token_ids": false, "priority": 0}`)
+	r, e := s.send(t, "POST", "/v1/chat/completions", "application/json", talk+
+		`"max_tokens": 1, "logprobs": false, "top_logprobs": 0, "continue_final_message": false, "add_special_tokens": false, "chat_template_kwargs": {}, "echo": false, "return_token_ids": false, "priority": 0}`)
 	require.Equal(t, 200, r.StatusCode, e)
 }
 
 func TestABodyOfAnotherTypeAndAnotherMethodAreRefused(t *testing.T) {
 	s := start(t, func(c *openai.Config, _ *engine.Config) { c.APIKeys = nil })
 	const body = `{"model": "demo", "prompt": "x", "max_tokens": 1}`
-	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "json"} {
+	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
+		"json"} {
 		r, e := s.send(t, "POST", "/v1/completions", kind, body)
 		require.Equal(t, 415, r.StatusCode, kind)
 		require.Contains(t, e["message"], "application/json")
@@ -111,7 +128,8 @@ func TestABodyOfAnotherTypeAndAnotherMethodAreRefused(t *testing.T) {
 		r, e := s.send(t, "POST", "/v1/completions", kind, body)
 		require.Equal(t, 200, r.StatusCode, "%s: %v", kind, e)
 	}
-	for path, method := range map[string]string{"/v1/completions": "POST", "/v1/chat/completions": "POST", "/v1/models": "GET"} {
+	for path, method := range map[string]string{"/v1/completions": "POST", "/v1/chat/completions": "POST",
+		"/v1/models": "GET"} {
 		r, e := s.send(t, "DELETE", path, "", "")
 		require.Equal(t, 405, r.StatusCode, path)
 		require.Contains(t, r.Header.Get("Allow"), method)

@@ -72,7 +72,8 @@ func (nopCloser) Close() error { return nil }
 func (s *Server) submit(w http.ResponseWriter, from *http.Request, r engine.Request, j *job) error {
 	c := s.config.Engine.Config()
 	if most := c.MaxNumSeqs + c.MaxWaiting; len(j.prompts) > most { // however often the client tried again
-		return invalid("prompt", "There are %d prompts; at most %d can run or wait (--max-num-seqs and --max-waiting).", len(j.prompts), most)
+		return invalid("prompt", "There are %d prompts; at most %d can run or wait (--max-num-seqs and --max-waiting).",
+			len(j.prompts), most)
 	}
 	j.of = r.N
 	if j.promptOnly {

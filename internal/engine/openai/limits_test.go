@@ -16,7 +16,8 @@ import (
 
 // send posts a completion of 9 tokens of prompt.
 func send(t *testing.T, s *served, key, most string) *http.Response {
-	r, err := http.NewRequest("POST", s.url+"/v1/completions", strings.NewReader(`{"model": "demo", "prompt": "12345678", "max_tokens": `+most+`}`))
+	r, err := http.NewRequest("POST", s.url+"/v1/completions",
+		strings.NewReader(`{"model": "demo", "prompt": "12345678", "max_tokens": `+most+`}`))
 	require.NoError(t, err)
 	r.Header.Set("Authorization", "Bearer "+key)
 	answer, err := http.DefaultClient.Do(r)
@@ -31,7 +32,8 @@ func TestEachKeyHasItsRate(t *testing.T) {
 	})
 	first := send(t, s, "a", "1")
 	require.Equal(t, 200, first.StatusCode)
-	for name, want := range map[string]string{"Limit-Requests": "1", "Remaining-Requests": "0", "Limit-Tokens": "100", "Remaining-Tokens": "90"} {
+	for name, want := range map[string]string{"Limit-Requests": "1", "Remaining-Requests": "0", "Limit-Tokens": "100",
+		"Remaining-Tokens": "90"} {
 		require.Equal(t, want, first.Header.Get("X-Ratelimit-"+name), name)
 	}
 	require.Equal(t, 400, send(t, s, "a", "900").StatusCode, "more tokens than there ever are")
@@ -48,12 +50,14 @@ func TestEachKeyHasItsRate(t *testing.T) {
 // More prompts than may run and wait would be refused however often the client tried again, so the answer is not 429.
 func TestPromptsThatTheQueueNeverHoldsAreRefusedForGood(t *testing.T) {
 	s := start(t, func(_ *openai.Config, c *engine.Config) { c.MaxNumSeqs, c.MaxWaiting = 1, 2 })
-	r, e := s.send(t, "POST", "/v1/completions", "application/json", `{"model": "demo", "prompt": ["a", "b", "c", "d"], "max_tokens": 1}`)
+	r, e := s.send(t, "POST", "/v1/completions", "application/json",
+		`{"model": "demo", "prompt": ["a", "b", "c", "d"], "max_tokens": 1}`)
 	require.Equal(t, 400, r.StatusCode)
 	require.Equal(t, "There are 4 prompts; at most 3 can run or wait (--max-num-seqs and --max-waiting).", e["message"])
 	for _, body := range []string{
 		`{"model": "demo", "prompt": ["a", "b", "c"], "max_tokens": 1}`,
-		`{"model": "demo", "prompt": ["a", "b", "c", "d"], "max_tokens": 1, "use_beam_search": true}`, // one prompt after the other
+		// one prompt after the other
+		`{"model": "demo", "prompt": ["a", "b", "c", "d"], "max_tokens": 1, "use_beam_search": true}`,
 	} {
 		r, _ = s.send(t, "POST", "/v1/completions", "application/json", body)
 		require.Equal(t, 200, r.StatusCode, body)
@@ -92,7 +96,8 @@ func limited(c *openai.Config, _ *engine.Config) {
 
 // Numbers of a request that are out of range neither overflow nor refill the allowance of its key.
 func TestNoRequestRefillsItsKey(t *testing.T) {
-	const text, talk = `{"model": "demo", "prompt": "12345678", `, `{"model": "demo", "messages": [{"role": "user", "content": "x"}], `
+	const text, talk = `{"model": "demo", "prompt": "12345678", `,
+		`{"model": "demo", "messages": [{"role": "user", "content": "x"}], `
 	for _, test := range []struct{ name, path, body, param string }{
 		{"n whose product overflows", "completions", text + `"n": 4611686018427387904, "max_tokens": 2}`, "n"},
 		{"n of a chat", "chat/completions", talk + `"n": 4611686018427387904, "max_tokens": 2}`, "n"},
@@ -100,20 +105,25 @@ func TestNoRequestRefillsItsKey(t *testing.T) {
 		{"best_of", "completions", text + `"best_of": 4611686018427387904, "max_tokens": 2}`, "best_of"},
 		{"the least n", "completions", text + `"n": -9223372036854775808}`, "n"},
 		{"the least max_tokens", "completions", text + `"max_tokens": -9223372036854775808}`, "max_tokens"},
-		{"the least max_tokens of an echo", "completions", text + `"echo": true, "max_tokens": -9223372036854775808}`, "max_tokens"},
-		{"the least max_completion_tokens", "chat/completions", talk + `"max_completion_tokens": -9223372036854775808}`, "max_completion_tokens"},
+		{"the least max_tokens of an echo", "completions", text + `"echo": true, "max_tokens": -9223372036854775808}`,
+			"max_tokens"},
+		{"the least max_completion_tokens", "chat/completions", talk + `"max_completion_tokens": -9223372036854775808}`,
+			"max_completion_tokens"},
 		{"the largest min_tokens", "completions", text + `"min_tokens": 9223372036854775807}`, "min_tokens"},
 		{"the largest top_k", "completions", text + `"top_k": 9223372036854775807}`, "top_k"},
 		{"the largest logprobs", "completions", text + `"logprobs": 9223372036854775807}`, "logprobs"},
-		{"the largest top_logprobs", "chat/completions", talk + `"logprobs": true, "top_logprobs": 9223372036854775807}`, "top_logprobs"},
+		{"the largest top_logprobs", "chat/completions", talk + `"logprobs": true, "top_logprobs": 9223372036854775807}`,
+			"top_logprobs"},
 		{"a priority", "completions", text + `"priority": -9223372036854775808}`, "priority"},
 		{"tokens of a prompt", "completions", `{"model": "demo", "prompt": [2147483647]}`, "prompt"},
-		{"a length penalty whose power is infinite", "completions", text + `"use_beam_search": true, "length_penalty": 1e308}`, "length_penalty"},
+		{"a length penalty whose power is infinite", "completions", text +
+			`"use_beam_search": true, "length_penalty": 1e308}`, "length_penalty"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := start(t, limited)
 			begin := time.Now()
-			status, _, _, before := s.left(t, "/v1/completions", text+`"max_tokens": 1000, "logit_bias": {"120": 100}, "stop": "x"}`)
+			status, _, _, before := s.left(t, "/v1/completions", text+
+				`"max_tokens": 1000, "logit_bias": {"120": 100}, "stop": "x"}`)
 			require.Equal(t, 200, status)
 			status, param, _, _ := s.left(t, "/v1/"+test.path, test.body)
 			require.Equal(t, 400, status)
@@ -137,8 +147,10 @@ func TestARefusedRequestIsNotCharged(t *testing.T) {
 	}{
 		{"a bad value", text + `"max_tokens": 500, "temperature": 9}`, 400},
 		{"a token that there is not", text + `"max_tokens": 500, "stop_token_ids": [100000]}`, 400},
-		{"the second prompt is too long", `{"model": "demo", "max_tokens": 500, "prompt": ["x", "` + strings.Repeat("x", 2000) + `"]}`, 400},
-		{"a prompt of beams that is too long", `{"model": "demo", "max_tokens": 2, "use_beam_search": true, "prompt": "` + strings.Repeat("x", 2000) + `"}`, 400},
+		{"the second prompt is too long", `{"model": "demo", "max_tokens": 500, "prompt": ["x", "` +
+			strings.Repeat("x", 2000) + `"]}`, 400},
+		{"a prompt of beams that is too long", `{"model": "demo", "max_tokens": 2, "use_beam_search": true, "prompt": "` +
+			strings.Repeat("x", 2000) + `"}`, 400},
 		{"too many prompts", `{"model": "demo", "max_tokens": 1, "prompt": [` + many(129) + `]}`, 400},
 		{"more tokens than a minute has", text + `"max_tokens": 900, "n": 100}`, 400},
 		{"the server stops", text + `"max_tokens": 500}`, 503},

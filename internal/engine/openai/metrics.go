@@ -47,7 +47,8 @@ func (m *Metrics) counters() {
 		return c
 	}
 	labelled := func(name, help, label string, values ...string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vllm:" + name, Help: help, ConstLabels: m.labels}, []string{label})
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vllm:" + name, Help: help, ConstLabels: m.labels},
+			[]string{label})
 		m.registry.MustRegister(c)
 		for _, v := range values {
 			c.WithLabelValues(v) // from the beginning, with 0
@@ -55,8 +56,10 @@ func (m *Metrics) counters() {
 		return c
 	}
 	m.preemptions = counter("num_preemptions_total", "Requests that lost their blocks and were computed again.")
-	m.prompt = counter("prompt_tokens_total", "Tokens of prompts that are computed, those found in the prefix cache included.")
-	m.source = labelled("prompt_tokens_by_source_total", "Tokens of prompts by where their keys and values came from.", "source",
+	m.prompt = counter("prompt_tokens_total",
+		"Tokens of prompts that are computed, those found in the prefix cache included.")
+	m.source = labelled("prompt_tokens_by_source_total", "Tokens of prompts by where their keys and values came from.",
+		"source",
 		"local_compute", "local_cache_hit", "external_kv_transfer")
 	m.cached = counter("prompt_tokens_cached_total", "Tokens of prompts that were found in the prefix cache.")
 	m.generation = counter("generation_tokens_total", "Tokens that were generated.")
@@ -67,31 +70,39 @@ func (m *Metrics) counters() {
 	m.drafts = counter("spec_decode_num_drafts_total", "Proposals of one or more tokens by speculation.")
 	m.draftTokens = counter("spec_decode_num_draft_tokens_total", "Tokens that were proposed by speculation.")
 	m.accepted = counter("spec_decode_num_accepted_tokens_total", "Proposed tokens that the model sampled as well.")
-	m.position = labelled("spec_decode_num_accepted_tokens_per_pos_total", "The same by the place in the proposal.", "position")
-	m.success = labelled("request_success_total", "Answers that have ended.", "finished_reason", "stop", "length", "abort", "error")
+	m.position = labelled("spec_decode_num_accepted_tokens_per_pos_total", "The same by the place in the proposal.",
+		"position")
+	m.success = labelled("request_success_total", "Answers that have ended.", "finished_reason", "stop", "length",
+		"abort", "error")
 }
 
 func (m *Metrics) histograms() {
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "vllm:" + name, Help: help, ConstLabels: m.labels, Buckets: buckets})
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "vllm:" + name, Help: help, ConstLabels: m.labels,
+			Buckets: buckets})
 		m.registry.MustRegister(h)
 		return h
 	}
-	m.iteration = histogram("iteration_tokens_total", "Tokens of a step.", []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384})
+	m.iteration = histogram("iteration_tokens_total", "Tokens of a step.", []float64{1, 8, 16, 32, 64, 128, 256, 512,
+		1024, 2048, 4096, 8192, 16384})
 	m.firstToken = histogram("time_to_first_token_seconds", "From the arrival of a request to its first token.",
-		[]float64{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560})
+		[]float64{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640,
+			2560})
 	tokens := []float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
 	m.interToken = histogram("inter_token_latency_seconds", "From a token to the next one.", tokens)
-	m.perToken = histogram("request_time_per_output_token_seconds", "From the first token of an answer to its end, for each further token.", tokens)
+	m.perToken = histogram("request_time_per_output_token_seconds",
+		"From the first token of an answer to its end, for each further token.", tokens)
 	latencies := []float64{0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
 	m.endToEnd = histogram("e2e_request_latency_seconds", "From the arrival of a request to its end.", latencies)
 	m.queue = histogram("request_queue_time_seconds", "Time that a request waits.", latencies)
 	m.inference = histogram("request_inference_time_seconds", "Time that a request is served.", latencies)
-	m.prefill = histogram("request_prefill_time_seconds", "From the first step of a request to its first token.", latencies)
+	m.prefill = histogram("request_prefill_time_seconds", "From the first step of a request to its first token.",
+		latencies)
 	m.decode = histogram("request_decode_time_seconds", "From the first token of a request to its last.", latencies)
 	sizes := []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000}
 	m.promptTokens = histogram("request_prompt_tokens", "Tokens of a prompt.", sizes)
-	m.computed = histogram("request_prefill_kv_computed_tokens", "Tokens of a prompt that were not found in the prefix cache.", sizes)
+	m.computed = histogram("request_prefill_kv_computed_tokens",
+		"Tokens of a prompt that were not found in the prefix cache.", sizes)
 	m.generationTokens = histogram("request_generation_tokens", "Tokens of an answer.", sizes)
 	m.longest = histogram("request_max_num_generation_tokens", "Tokens of the longest of the answers to a request.", sizes)
 	m.n = histogram("request_params_n", "Answers that a request asks for.", []float64{1, 2, 5, 10, 20})
@@ -106,7 +117,8 @@ func (m *Metrics) Watch(e *engine.Engine) {
 		for i := 0; i < len(labels); i += 2 {
 			all[labels[i]] = labels[i+1]
 		}
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "vllm:" + name, Help: help, ConstLabels: all}, f))
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "vllm:" + name, Help: help,
+			ConstLabels: all}, f))
 	}
 	waiting := func() float64 { return float64(e.Load().Waiting) }
 	gauge("num_requests_running", "Requests that are in the batch.", func() float64 { return float64(e.Load().Running) })
@@ -125,7 +137,8 @@ func (m *Metrics) Watch(e *engine.Engine) {
 		ConstLabels: prometheus.Labels{
 			"engine": "0", "block_size": strconv.Itoa(c.BlockSize), "num_gpu_blocks": strconv.Itoa(e.Load().Blocks + 1),
 			"cache_dtype": c.KVCacheDType.String(), "enable_prefix_caching": strconv.FormatBool(!c.NoPrefixCaching),
-			"kv_cache_memory_bytes": strconv.FormatInt(c.KVCacheBytes, 10), "sliding_window": strconv.Itoa(c.Model.SlidingWindow),
+			"kv_cache_memory_bytes": strconv.FormatInt(c.KVCacheBytes, 10),
+			"sliding_window":        strconv.Itoa(c.Model.SlidingWindow),
 		},
 	}, func() float64 { return 1 }))
 }

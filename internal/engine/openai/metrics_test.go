@@ -32,7 +32,8 @@ var vllmMetrics = []struct {
 	{name: "kv_cache_usage_perc", kind: "gauge"},
 	{name: "cache_config_info", kind: "gauge"},
 	{name: "lora_requests_info", kind: "gauge", absent: "there are no adapters"},
-	{name: "corrupted_requests_total", kind: "counter", absent: "vLLM counts NaNs only if VLLM_COMPUTE_NANS_IN_LOGITS is set"},
+	{name: "corrupted_requests_total", kind: "counter",
+		absent: "vLLM counts NaNs only if VLLM_COMPUTE_NANS_IN_LOGITS is set"},
 	{name: "prefix_cache_queries_total", kind: "counter"},
 	{name: "prefix_cache_hits_total", kind: "counter"},
 	{name: "external_prefix_cache_queries_total", kind: "counter"},
@@ -136,13 +137,15 @@ func TestMetricsCountProposalsByPlace(t *testing.T) {
 	s.requireMetrics(t, []string{`vllm:generation_tokens_total{engine="0",model_name="demo"} 10`})
 	text := s.metrics(t)
 	value := func(name, label string) int {
-		found := regexp.MustCompile(`(?m)^vllm:spec_decode_` + name + `_total{engine="0",model_name="demo"` + label + `} (\d+)$`).FindStringSubmatch(text)
+		found := regexp.MustCompile(`(?m)^vllm:spec_decode_` + name + `_total{engine="0",model_name="demo"` + label +
+			`} (\d+)$`).FindStringSubmatch(text)
 		require.Len(t, found, 2, "%s\n%s", name, text)
 		n, err := strconv.Atoi(found[1])
 		require.NoError(t, err)
 		return n
 	}
-	first, second := value("num_accepted_tokens_per_pos", `,position="0"`), value("num_accepted_tokens_per_pos", `,position="1"`)
+	first, second := value("num_accepted_tokens_per_pos", `,position="0"`),
+		value("num_accepted_tokens_per_pos", `,position="1"`)
 	require.Positive(t, second)
 	require.GreaterOrEqual(t, first, second, "the second token counts only after the first one")
 	require.GreaterOrEqual(t, value("num_drafts", ""), first)

@@ -13,7 +13,8 @@ import (
 // whose host is a name that somebody made an address of this machine (DNS rebinding).
 func (s *Server) trusted(r *http.Request) error {
 	if s.origin.Check(r) != nil {
-		return failure(http.StatusForbidden, "invalid_request_error", "cross_origin", "A web page of another origin may not use this server.")
+		return failure(http.StatusForbidden, "invalid_request_error", "cross_origin",
+			"A web page of another origin may not use this server.")
 	}
 	if s.config.Local && len(s.keys) == 0 && !thisMachine(r.Host) {
 		return failure(http.StatusForbidden, "invalid_request_error", "unknown_host",

@@ -40,7 +40,8 @@ func TestAWebPageFromElsewhereCannotUseAServerOfThisMachine(t *testing.T) {
 		{"a key does not help another site", keyed, "", "Origin", "http://example.com", 403},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r, err := http.NewRequest("POST", test.server.url+"/v1/completions", strings.NewReader(`{"model": "demo", "prompt": "x", "max_tokens": 1}`))
+			r, err := http.NewRequest("POST", test.server.url+"/v1/completions",
+				strings.NewReader(`{"model": "demo", "prompt": "x", "max_tokens": 1}`))
 			require.NoError(t, err)
 			r.Host = test.host
 			if test.header != "" {

@@ -77,9 +77,12 @@ func TestFieldsOfOtherServersAreRefusedByName(t *testing.T) {
 		}
 	}
 	for _, test := range []struct{ name, path, body, param, want string }{
-		{"a chat's limit of a text", "/v1/completions", textOf + `"max_completion_tokens": 5}`, "max_completion_tokens", "use max_tokens"},
-		{"a chat's log probabilities of a text", "/v1/completions", textOf + `"top_logprobs": 5}`, "top_logprobs", "use logprobs"},
-		{"settings of the template of a text", "/v1/completions", textOf + `"chat_template_kwargs": {"a": 1}}`, "chat_template_kwargs", "use /v1/chat/completions"},
+		{"a chat's limit of a text", "/v1/completions", textOf + `"max_completion_tokens": 5}`, "max_completion_tokens",
+			"use max_tokens"},
+		{"a chat's log probabilities of a text", "/v1/completions", textOf + `"top_logprobs": 5}`, "top_logprobs",
+			"use logprobs"},
+		{"settings of the template of a text", "/v1/completions", textOf + `"chat_template_kwargs": {"a": 1}}`,
+			"chat_template_kwargs", "use /v1/chat/completions"},
 		{"mirostat_tau beside null", "/v1/completions", textOf + `"mirostat": null, "mirostat_tau": 4}`,
 			"mirostat_tau", "use top_p or min_p"},
 		{"a text's best_of of a chat", "/v1/chat/completions", talkOf + `"best_of": 2}`, "best_of", "use n"},
@@ -104,7 +107,8 @@ func TestFieldsOfOtherServersThatChangeNothingAreTaken(t *testing.T) {
 		`"do_sample": true, "num_beams": 1, "no_repeat_ngram_size": 0, "raw": false, "priority": 0.0`,
 		`"cache_prompt": true, "id_slot": -1, "timings_per_token": true, "keep_alive": "5m", "store": false, "metadata": {"a": "b"}, "parallel_tool_calls": true`,
 	} {
-		for path, body := range map[string]string{"/v1/completions": textOf, "/v1/chat/completions": talkOf + `"max_tokens": 1, `} {
+		for path, body := range map[string]string{"/v1/completions": textOf, "/v1/chat/completions": talkOf +
+			`"max_tokens": 1, `} {
 			r, e := s.send(t, "POST", path, "application/json", body+fields+"}")
 			require.Equal(t, 200, r.StatusCode, "%s: %v", fields, e)
 		}
@@ -127,23 +131,27 @@ func TestAWholeNumberMayBeWrittenAsAFraction(t *testing.T) {
 			}
 		})
 	}
-	status, a := s.ask(t, textOf+`"n": 2.0, "best_of": 3.0, "top_k": 5.0, "seed": 7.0, "min_tokens": 1.0, "logprobs": 2.0}`)
+	status, a := s.ask(t, textOf+
+		`"n": 2.0, "best_of": 3.0, "top_k": 5.0, "seed": 7.0, "min_tokens": 1.0, "logprobs": 2.0}`)
 	require.Equal(t, 200, status, a.Error.Message)
 	require.Len(t, a.Choices, 2)
-	r, e := s.send(t, "POST", "/v1/chat/completions", "application/json", talkOf+`"max_completion_tokens": 1.0, "logprobs": true, "top_logprobs": 2.0}`)
+	r, e := s.send(t, "POST", "/v1/chat/completions", "application/json", talkOf+
+		`"max_completion_tokens": 1.0, "logprobs": true, "top_logprobs": 2.0}`)
 	require.Equal(t, 200, r.StatusCode, e)
 }
 
 func TestBeamSearchRefusesFieldsThatItDoesNotRead(t *testing.T) {
 	s := start(t, nil)
 	for _, test := range []struct{ field, value string }{
-		{"min_tokens", "1"}, {"presence_penalty", "1"}, {"frequency_penalty", "1"}, {"repetition_penalty", "1.5"}, {"logit_bias", `{"65": 5}`},
+		{"min_tokens", "1"}, {"presence_penalty", "1"}, {"frequency_penalty", "1"}, {"repetition_penalty", "1.5"},
+		{"logit_bias", `{"65": 5}`},
 	} {
 		status, a := s.ask(t, fmt.Sprintf(`%s"use_beam_search": true, %q: %s}`, textOf, test.field, test.value))
 		require.Equal(t, 400, status, test.field)
 		require.Equal(t, test.field, a.Error.Param)
 	}
-	status, a := s.ask(t, textOf+`"use_beam_search": true, "min_tokens": 0, "presence_penalty": 0, "repetition_penalty": 1, "logit_bias": {}}`)
+	status, a := s.ask(t, textOf+
+		`"use_beam_search": true, "min_tokens": 0, "presence_penalty": 0, "repetition_penalty": 1, "logit_bias": {}}`)
 	require.Equal(t, 200, status, a.Error.Message)
 }
 
@@ -183,7 +191,8 @@ func TestSettingsReachTheChatTemplate(t *testing.T) {
 		{"no object", `[1]`, "an object is expected"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r, e := s.send(t, "POST", "/v1/chat/completions", "application/json", talkOf+`"chat_template_kwargs": `+test.settings+`}`)
+			r, e := s.send(t, "POST", "/v1/chat/completions", "application/json", talkOf+`"chat_template_kwargs": `+
+				test.settings+`}`)
 			require.Equal(t, 400, r.StatusCode)
 			require.Equal(t, "chat_template_kwargs", e["param"], e)
 			require.Contains(t, e["message"], test.want)
@@ -194,7 +203,8 @@ func TestSettingsReachTheChatTemplate(t *testing.T) {
 func TestUnknownRolesAreRefused(t *testing.T) {
 	s := start(t, nil)
 	for _, role := range []string{"system", "developer", "user", "assistant", "tool"} {
-		r, e := s.send(t, "POST", "/v1/chat/completions", "application/json", fmt.Sprintf(`{"model": "demo", "max_tokens": 1, "messages": [{"role": %q, "content": "x"}]}`, role))
+		r, e := s.send(t, "POST", "/v1/chat/completions", "application/json",
+			fmt.Sprintf(`{"model": "demo", "max_tokens": 1, "messages": [{"role": %q, "content": "x"}]}`, role))
 		require.Equal(t, 200, r.StatusCode, "%s: %v", role, e)
 	}
 	for _, role := range []string{"User", "human", "model", "function", "user\n"} {
@@ -202,7 +212,8 @@ func TestUnknownRolesAreRefused(t *testing.T) {
 			fmt.Sprintf(`{"model": "demo", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}, {"role": %q, "content": "x"}]}`, role))
 		require.Equal(t, 400, r.StatusCode, role)
 		require.Equal(t, "messages", e["param"])
-		require.Equal(t, fmt.Sprintf("Message 1 has the role %q; system, developer, user, assistant and tool are known.", role), e["message"])
+		require.Equal(t, fmt.Sprintf("Message 1 has the role %q; system, developer, user, assistant and tool are known.",
+			role), e["message"])
 	}
 }
 

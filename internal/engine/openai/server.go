@@ -65,14 +65,17 @@ func New(c Config) *Server {
 	for pattern, page := range c.Pages {
 		s.mux.HandleFunc(pattern, s.page(page))
 	}
-	for path, method := range map[string]string{"/v1/completions": "POST", "/v1/chat/completions": "POST", "/v1/models": "GET"} {
+	for path, method := range map[string]string{"/v1/completions": "POST", "/v1/chat/completions": "POST",
+		"/v1/models": "GET"} {
 		s.mux.HandleFunc(path, s.guarded(func(w http.ResponseWriter, r *http.Request) error {
 			w.Header().Set("Allow", method)
-			return failure(http.StatusMethodNotAllowed, "invalid_request_error", "method_not_supported", fmt.Sprintf("%s takes %s, not %s.", path, method, r.Method))
+			return failure(http.StatusMethodNotAllowed, "invalid_request_error", "method_not_supported",
+				fmt.Sprintf("%s takes %s, not %s.", path, method, r.Method))
 		}))
 	}
 	s.mux.HandleFunc("/", s.guarded(func(_ http.ResponseWriter, r *http.Request) error {
-		return failure(http.StatusNotFound, "invalid_request_error", "", fmt.Sprintf("There is no %s %s here. %s", r.Method, r.URL.Path, served))
+		return failure(http.StatusNotFound, "invalid_request_error", "", fmt.Sprintf("There is no %s %s here. %s", r.Method,
+			r.URL.Path, served))
 	}))
 	return s
 }
@@ -86,7 +89,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // served are the paths that there are.
-const served = "This server has POST /v1/completions and /v1/chat/completions, and GET /v1/models, /metrics, /health and /memory."
+const served = "This server has POST /v1/completions and /v1/chat/completions, and GET /v1/models, /metrics, " +
+	"/health and /memory."
 
 // guarded asks for a key, and writes the error of a handler that has not written
 // anything.
@@ -137,7 +141,8 @@ func (s *Server) key(r *http.Request) int {
 
 func (s *Server) authorize(r *http.Request) error {
 	if len(s.keys) > 0 && s.key(r) < 0 {
-		return failure(http.StatusUnauthorized, "authentication_error", "invalid_api_key", "The API key is missing or wrong; it goes into the header Authorization: Bearer KEY.")
+		return failure(http.StatusUnauthorized, "authentication_error", "invalid_api_key",
+			"The API key is missing or wrong; it goes into the header Authorization: Bearer KEY.")
 	}
 	return nil
 }
@@ -175,7 +180,8 @@ func (s *Server) checkModel(name string) error {
 	if name == s.config.Name {
 		return nil
 	}
-	e := failure(http.StatusNotFound, "invalid_request_error", "model_not_found", fmt.Sprintf("The model %q does not exist; this server has %q.", name, s.config.Name))
+	e := failure(http.StatusNotFound, "invalid_request_error", "model_not_found",
+		fmt.Sprintf("The model %q does not exist; this server has %q.", name, s.config.Name))
 	param := "model"
 	e.Param = &param
 	return e

@@ -51,7 +51,8 @@ func start(t testing.TB, change func(*openai.Config, *engine.Config)) *served {
 	oc.Metrics.Watch(e)
 	server := httptest.NewServer(openai.New(oc))
 	t.Cleanup(server.Close)
-	return &served{e, server.URL, client.NewClient(option.WithBaseURL(server.URL+"/v1"), option.WithAPIKey("secret"), option.WithMaxRetries(0))}
+	return &served{e, server.URL, client.NewClient(option.WithBaseURL(server.URL+"/v1"), option.WithAPIKey("secret"),
+		option.WithMaxRetries(0))}
 }
 
 const story = "The code of the vault is 7Kx-31. Do not tell it. "
@@ -65,7 +66,8 @@ func completion(prompt string, most int64) client.CompletionNewParams {
 
 func message(text string) client.ChatCompletionNewParams {
 	return client.ChatCompletionNewParams{
-		Model: "demo", Messages: []client.ChatCompletionMessageParamUnion{client.UserMessage(text)}, Temperature: client.Float(0),
+		Model: "demo", Messages: []client.ChatCompletionMessageParamUnion{client.UserMessage(text)},
+		Temperature: client.Float(0),
 	}
 }
 
@@ -127,7 +129,8 @@ func TestBestOfGivesTheLikelyOnes(t *testing.T) {
 		}
 		return sum
 	}
-	slices.SortStableFunc(all.Choices, func(a, b client.CompletionChoice) int { return cmp.Compare(logprob(b), logprob(a)) })
+	slices.SortStableFunc(all.Choices,
+		func(a, b client.CompletionChoice) int { return cmp.Compare(logprob(b), logprob(a)) })
 	require.NotEqual(t, all.Choices[0].Text, all.Choices[7].Text)
 	p.BestOf, p.N, p.Logprobs = client.Int(8), client.Int(2), param.Opt[int64]{}
 	got, err := s.client.Completions.New(t.Context(), p)
@@ -240,7 +243,8 @@ func TestErrorsHaveOpenAIsForm(t *testing.T) {
 		{"prompt of no type", "/v1/completions", `{"model": "demo", "prompt": {"a": 1}}`, 400, "prompt"},
 		{"number as text", "/v1/completions", `{"model": "demo", "prompt": "x", "max_tokens": "5"}`, 400, "max_tokens"},
 		{"max_tokens", "/v1/completions", `{"model": "demo", "prompt": "x", "max_tokens": 0}`, 400, "max_tokens"},
-		{"prompt too long", "/v1/completions", `{"model": "demo", "prompt": "` + strings.Repeat("x", 2000) + `"}`, 400, "prompt"},
+		{"prompt too long", "/v1/completions", `{"model": "demo", "prompt": "` + strings.Repeat("x", 2000) + `"}`, 400,
+			"prompt"},
 		{"temperature", "/v1/completions", `{"model": "demo", "prompt": "x", "temperature": 9}`, 400, "temperature"},
 		{"n", "/v1/completions", `{"model": "demo", "prompt": "x", "n": 0}`, 400, "n"},
 		{"best_of below n", "/v1/completions", `{"model": "demo", "prompt": "x", "n": 3, "best_of": 2}`, 400, "best_of"},
@@ -248,15 +252,22 @@ func TestErrorsHaveOpenAIsForm(t *testing.T) {
 		{"logit_bias", "/v1/completions", `{"model": "demo", "prompt": "x", "logit_bias": {"a": 5}}`, 400, "logit_bias"},
 		{"logprobs", "/v1/completions", `{"model": "demo", "prompt": "x", "logprobs": 50}`, 400, "logprobs"},
 		{"suffix", "/v1/completions", `{"model": "demo", "prompt": "x", "suffix": "y"}`, 400, "suffix"},
-		{"stream_options without stream", "/v1/completions", `{"model": "demo", "prompt": "x", "stream_options": {"include_usage": true}}`, 400, "stream_options"},
+		{"stream_options without stream", "/v1/completions",
+			`{"model": "demo", "prompt": "x", "stream_options": {"include_usage": true}}`, 400, "stream_options"},
 		{"no messages", "/v1/chat/completions", `{"model": "demo", "messages": []}`, 400, "messages"},
 		{"no role", "/v1/chat/completions", `{"model": "demo", "messages": [{"content": "x"}]}`, 400, "messages"},
-		{"picture", "/v1/chat/completions", `{"model": "demo", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]}`, 400, "messages"},
-		{"tools", "/v1/chat/completions", `{"model": "demo", "messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]}`, 400, "tools"},
-		{"a JSON schema", "/v1/chat/completions", `{"model": "demo", "messages": [{"role": "user", "content": "x"}], "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}}`, 400, "response_format"},
-		{"JSON", "/v1/completions", `{"model": "demo", "prompt": "x", "response_format": {"type": "json_object"}}`, 400, "response_format"},
-		{"a grammar", "/v1/completions", `{"model": "demo", "prompt": "x", "structured_outputs": {"json": {}}}`, 400, "structured_outputs"},
-		{"top_logprobs alone", "/v1/chat/completions", `{"model": "demo", "messages": [{"role": "user", "content": "x"}], "top_logprobs": 2}`, 400, "top_logprobs"},
+		{"picture", "/v1/chat/completions",
+			`{"model": "demo", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]}`, 400, "messages"},
+		{"tools", "/v1/chat/completions",
+			`{"model": "demo", "messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]}`, 400, "tools"},
+		{"a JSON schema", "/v1/chat/completions",
+			`{"model": "demo", "messages": [{"role": "user", "content": "x"}], "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}}`, 400, "response_format"},
+		{"JSON", "/v1/completions", `{"model": "demo", "prompt": "x", "response_format": {"type": "json_object"}}`, 400,
+			"response_format"},
+		{"a grammar", "/v1/completions", `{"model": "demo", "prompt": "x", "structured_outputs": {"json": {}}}`, 400,
+			"structured_outputs"},
+		{"top_logprobs alone", "/v1/chat/completions",
+			`{"model": "demo", "messages": [{"role": "user", "content": "x"}], "top_logprobs": 2}`, 400, "top_logprobs"},
 		{"no such path", "/v1/embeddings", `{}`, 404, nil},
 	}
 	for _, test := range tests {

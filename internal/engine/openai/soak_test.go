@@ -50,7 +50,8 @@ func TestAMixOfUsersLosesNothing(t *testing.T) {
 	second := u.visit(rounds, least)
 	after := settle(t, s)
 	late := u.median()
-	t.Logf("%d and %d visits; half of the answers came within %v and %v; %d and %d KB of heap", first, second, early, late, before.HeapAlloc>>10, after.HeapAlloc>>10)
+	t.Logf("%d and %d visits; half of the answers came within %v and %v; %d and %d KB of heap", first, second, early,
+		late, before.HeapAlloc>>10, after.HeapAlloc>>10)
 	if level.Long() { // enough to even out the machine's other work
 		require.Less(t, late, 3*early, "answers have become slower")
 	}
@@ -59,7 +60,8 @@ func TestAMixOfUsersLosesNothing(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 	transport.CloseIdleConnections()
-	require.Eventually(t, func() bool { return runtime.NumGoroutine() < 60 }, 10*time.Minute, 10*time.Millisecond, "goroutines are left")
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() < 60 }, 10*time.Minute, 10*time.Millisecond,
+		"goroutines are left")
 }
 
 // settle waits until no request is served; then every block is free.
@@ -162,7 +164,8 @@ func body(rnd *rand.Rand, most int, more string) (text, answer string) {
 	}
 	prompt := strings.Repeat(story, rnd.IntN(3)) + "Your number is " + code + "! Your number is"
 	data, _ := json.Marshal(prompt)
-	return fmt.Sprintf(`{"model": "demo", "prompt": %s, "max_tokens": %d, "temperature": 0%s}`, data, most, more), " " + code
+	return fmt.Sprintf(`{"model": "demo", "prompt": %s, "max_tokens": %d, "temperature": 0%s}`, data, most, more), " " +
+		code
 }
 
 func (u *users) polite(rnd *rand.Rand) {

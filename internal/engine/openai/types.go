@@ -62,7 +62,8 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 
 // request turns the fields into a request without a prompt.
 func (c *common) request() (engine.Request, error) {
-	r := engine.Request{Params: sampling.Default(), N: 1, MinTokens: c.MinTokens, Stop: c.Stop, StopTokenIDs: c.StopTokenIDs, IgnoreEOS: c.IgnoreEOS}
+	r := engine.Request{Params: sampling.Default(), N: 1, MinTokens: c.MinTokens, Stop: c.Stop,
+		StopTokenIDs: c.StopTokenIDs, IgnoreEOS: c.IgnoreEOS}
 	if c.N != nil {
 		if r.N = *c.N; r.N < 1 {
 			return r, invalid("n", "n is %d; it must be at least 1.", r.N)
@@ -95,7 +96,8 @@ func (c *common) request() (engine.Request, error) {
 		case !c.Stream:
 			return r, invalid("stream_options", "stream_options is only allowed when stream is true.")
 		case c.StreamOptions.ContinuousUsageStats:
-			return r, invalid("stream_options.continuous_usage_stats", "continuous_usage_stats is not supported by this server; include_usage is.")
+			return r, invalid("stream_options.continuous_usage_stats",
+				"continuous_usage_stats is not supported by this server; include_usage is.")
 		}
 	}
 	if c.CacheSalt != nil {

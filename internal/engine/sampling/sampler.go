@@ -76,7 +76,8 @@ type adjustment struct {
 var adjustments = [...]adjustment{
 	{"logit_bias", func(p *Params, _ State) bool { return len(p.LogitBias) > 0 }, (*Sampler).bias},
 	{"min_tokens", func(_ *Params, st State) bool { return len(st.Forbidden) > 0 }, (*Sampler).forbid},
-	{"repetition_penalty", func(p *Params, _ State) bool { return p.RepetitionPenalty != 1 }, (*Sampler).penalizeRepetition},
+	{"repetition_penalty", func(p *Params, _ State) bool { return p.RepetitionPenalty != 1 },
+		(*Sampler).penalizeRepetition},
 	{"frequency_penalty", func(p *Params, _ State) bool { return p.FrequencyPenalty != 0 }, (*Sampler).penalizeFrequency},
 	{"presence_penalty", func(p *Params, _ State) bool { return p.PresencePenalty != 0 }, (*Sampler).penalizePresence},
 }

@@ -182,7 +182,8 @@ func TestNoParameterIsLostWithTheLargestLogit(t *testing.T) {
 			require.Contains(t, withoutEffect, name, "give the field a value here")
 		}
 		if !slices.Contains(withoutEffect, name) {
-			require.False(t, p.TakesLargest(State{}), "%s has no effect if the largest logit is taken; add it to adjustments", name)
+			require.False(t, p.TakesLargest(State{}), "%s has no effect if the largest logit is taken; add it to adjustments",
+				name)
 			require.NotEmpty(t, p.Adjusting())
 		}
 	}

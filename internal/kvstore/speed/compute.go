@@ -39,7 +39,8 @@ func computeTable(w io.Writer, o Options) error {
 			t := o.alternate(b.decode(b.batch(1, cached+queries, queries), tables), peaking(b.pool, p))
 			operations := 4 * headSize * queryHeads * (float64(queries)*float64(cached) + float64(queries)*(queries+1)/2)
 			limit := float64(p.operations*threads) / float64(median(t[1]))
-			fmt.Fprintf(w, "%-44s %9.0f %9.0f %8.0f%% %9s\n", fmt.Sprintf("512 tokens on %d cached, %d threads", cached, threads),
+			fmt.Fprintf(w, "%-44s %9.0f %9.0f %8.0f%% %9s\n", fmt.Sprintf("512 tokens on %d cached, %d threads", cached,
+				threads),
 				limit, operations/float64(median(t[0])), 100*operations/float64(p.operations*threads)*ratio(t[1], t[0]), "50%")
 		}
 		b.cascade(w, o, p, threads)
@@ -71,5 +72,6 @@ func (b *bench) cascade(w io.Writer, o Options, p *peak, threads int) {
 	limit := float64(p.operations*threads) / float64(median(t[2]))
 	fmt.Fprintf(w, "%-44s %9.0f %9.0f %8.0f%% %9s\n", fmt.Sprintf("32 sequences share 4096, %d threads", threads),
 		limit, operations/float64(median(t[0])), 100*operations/float64(p.operations*threads)*ratio(t[2], t[0]), "50%")
-	fmt.Fprintf(w, "%-44s %9s %9.0f %9.2f %9s\n", "  times without cascade", "", operations/float64(median(t[1])), ratio(t[1], t[0]), "1.4")
+	fmt.Fprintf(w, "%-44s %9s %9.0f %9.2f %9s\n", "  times without cascade", "", operations/float64(median(t[1])),
+		ratio(t[1], t[0]), "1.4")
 }

@@ -85,7 +85,8 @@ func writeRow(w io.Writer, o Options, l attention.Layout, d attention.DType) err
 	key, value := make([]byte, n*width*d.Size()), make([]byte, n*width*d.Size())
 	tables := b.tables(n, true)
 	t := kvstore.Tokens{
-		Key: attention.Tensor{DType: d, Data: key, Stride: width}, Value: attention.Tensor{DType: d, Data: value, Stride: width},
+		Key: attention.Tensor{DType: d, Data: key, Stride: width}, Value: attention.Tensor{DType: d, Data: value,
+			Stride: width},
 		Slots: make([]int64, n),
 	}
 	write := func(i int) {
@@ -107,6 +108,7 @@ func writeRow(w io.Writer, o Options, l attention.Layout, d attention.DType) err
 		reach = "80%"
 	}
 	fmt.Fprintf(w, "%-44s %9.1f %9.1f %8.0f%% %9s\n", fmt.Sprintf("reshape_and_cache, %v, layout %v", d, l),
-		float64(len(both))/float64(median(times[1])), float64(len(both))/float64(median(times[0])), 100*ratio(times[1], times[0]), reach)
+		float64(len(both))/float64(median(times[1])), float64(len(both))/float64(median(times[0])),
+		100*ratio(times[1], times[0]), reach)
 	return nil
 }

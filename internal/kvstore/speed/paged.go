@@ -79,10 +79,12 @@ func pagedRows(o Options, batches, contexts []int) ([]Paged, error) {
 
 // pagedTable is the paper's Fig. 18a.
 func pagedTable(w io.Writer, o Options) error {
-	fmt.Fprintf(w, "%-44s %9s %9s %9s %9s\n", "Fig. 18a: paged against contiguous, f16", "us", "contig.", "times", "to reach")
+	fmt.Fprintf(w, "%-44s %9s %9s %9s %9s\n", "Fig. 18a: paged against contiguous, f16", "us", "contig.", "times",
+		"to reach")
 	rows, err := pagedRows(o, []int{1, 8, 32}, []int{64, 256, 1024, 4096, 16384})
 	for _, r := range rows {
-		fmt.Fprintf(w, "%-44s %9.1f %9.1f %9.3f %9s\n", fmt.Sprintf("batch %d, context %d", r.Batch, r.Context), r.Micros, r.Contiguous, r.Ratio, "1.03")
+		fmt.Fprintf(w, "%-44s %9.1f %9.1f %9.3f %9s\n", fmt.Sprintf("batch %d, context %d", r.Batch, r.Context), r.Micros,
+			r.Contiguous, r.Ratio, "1.03")
 	}
 	return err
 }

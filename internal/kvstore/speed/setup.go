@@ -75,7 +75,8 @@ func (b *bench) fill() error {
 		slots[i] = int64(i)
 	}
 	width := kvHeads * headSize
-	if err := b.store.Write(0, &kvstore.Tokens{Key: attention.Float32s(k, width), Value: attention.Float32s(v, width), Slots: slots}); err != nil {
+	if err := b.store.Write(0, &kvstore.Tokens{Key: attention.Float32s(k, width), Value: attention.Float32s(v, width),
+		Slots: slots}); err != nil {
 		return err
 	}
 	var pairs []kvstore.Pair
@@ -121,7 +122,8 @@ func (b *bench) batch(seqs, tokens, queries int) *attention.Batch {
 		}
 	}
 	a := &attention.Batch{
-		NumHeads: queryHeads, Query: attention.Float32s(b.query[:n], queryHeads*headSize), Out: attention.Float32s(b.out[:n], queryHeads*headSize),
+		NumHeads: queryHeads, Query: attention.Float32s(b.query[:n], queryHeads*headSize),
+		Out:        attention.Float32s(b.out[:n], queryHeads*headSize),
 		QueryStart: []int32{0}, Scale: 0.0884, TableStride: (tokens + b.cache.BlockSize - 1) / b.cache.BlockSize,
 	}
 	for i := range seqs {

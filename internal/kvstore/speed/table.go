@@ -28,7 +28,8 @@ func Print(w io.Writer, o Options) error {
 	for _, part := range []struct {
 		name  string
 		print func(io.Writer, Options) error
-	}{{"decode", decodeTable}, {"quantized", quantizedTable}, {"compute", computeTable}, {"move", moveTable}, {"paged", pagedTable}} {
+	}{{"decode", decodeTable}, {"quantized", quantizedTable}, {"compute", computeTable}, {"move", moveTable},
+		{"paged", pagedTable}} {
 		if o.Only != "" && o.Only != part.name {
 			continue
 		}
@@ -68,7 +69,8 @@ func (o Options) threadCounts() []int {
 
 // decodeTable compares decoding with reading the same bytes.
 func decodeTable(w io.Writer, o Options) error {
-	fmt.Fprintf(w, "%-44s %9s %9s %9s %9s\n", "decode, 32 heads on 8 of 128, blocks scattered", "read GB/s", "GB/s", "of read", "to reach")
+	fmt.Fprintf(w, "%-44s %9s %9s %9s %9s\n", "decode, 32 heads on 8 of 128, blocks scattered", "read GB/s", "GB/s",
+		"of read", "to reach")
 	for _, d := range []attention.DType{attention.F16, attention.BF16} {
 		for _, threads := range o.threadCounts() {
 			b, err := newBench(d, attention.LayoutTile, memory, threads)
@@ -102,7 +104,8 @@ func quantizedTable(w io.Writer, o Options) error {
 				return err
 			}
 			for i, tokens := range []int{4096, 16384} {
-				t := o.alternate(base.decode(base.batch(1, tokens, 1), base.tables(tokens, true)), b.decode(b.batch(1, tokens, 1), b.tables(tokens, true)))
+				t := o.alternate(base.decode(base.batch(1, tokens, 1), base.tables(tokens, true)),
+					b.decode(b.batch(1, tokens, 1), b.tables(tokens, true)))
 				bytes := float64(tokens / blockSize * b.cache.BlockStride)
 				fmt.Fprintf(w, "%-44s %9.1f %9.2f %9s\n", fmt.Sprintf("%v, context %d, %d threads", d, tokens, threads),
 					bytes/float64(median(t[1])), ratio(t[0], t[1]), []string{"1.2", "1.6"}[i])

@@ -28,7 +28,8 @@ func strftime(t time.Time, format string) (string, error) {
 		case i < len(format) && layouts[format[i]] != "":
 			out.WriteString(t.Format(layouts[format[i]]))
 		default:
-			return "", fmt.Errorf("%w: strftime_now has the format %q; of its directives %%Y, %%m, %%d and other common ones are known", ErrTemplate, format)
+			return "", fmt.Errorf("%w: strftime_now has the format %q; of its directives %%Y, %%m, %%d and other common "+
+				"ones are known", ErrTemplate, format)
 		}
 	}
 	return out.String(), nil

@@ -9,7 +9,8 @@ import (
 
 // Templates of Llama 3.2 and Mistral Small say which day it is.
 func TestStrftimeFormatsAsPythonDoes(t *testing.T) {
-	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC) // python3 -c "import datetime as d; print(d.datetime(2026,2,3,4,5,6).strftime(...))"
+	// python3 -c "import datetime as d; print(d.datetime(2026,2,3,4,5,6).strftime(...))"
+	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 	for _, test := range []struct{ name, format, want string }{
 		{"Llama 3.2", "%d %b %Y", "03 Feb 2026"},
 		{"Mistral Small", "%Y-%m-%d", "2026-02-03"},

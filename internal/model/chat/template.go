@@ -74,7 +74,8 @@ func (t *Template) Render(messages []Message, answer bool, kwargs map[string]any
 			refusal = fmt.Errorf("%w: %s", ErrTemplate, message)
 			return "", refusal
 		},
-		"strftime_now": func(format string) (string, error) { return strftime(time.Now(), format) }, // as in Hugging Face's library
+		// as in Hugging Face's library
+		"strftime_now": func(format string) (string, error) { return strftime(time.Now(), format) },
 	})
 	for name, token := range t.tokens {
 		context.Set(name, token)

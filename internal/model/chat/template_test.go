@@ -62,10 +62,14 @@ func TestPromptsAreThoseOfTheTemplate(t *testing.T) {
 		messages     []chat.Message
 		want         string
 	}{
-		{"ChatML", chatML, []chat.Message{user}, "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n Hi <|im_end|>\n<|im_start|>assistant\n"},
-		{"ChatML with a system message", chatML, []chat.Message{system, user}, "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n Hi <|im_end|>\n<|im_start|>assistant\n"},
-		{"Llama 3", headers, []chat.Message{user, assistant}, "<s><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nHello<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"},
-		{"Mistral", inst, []chat.Message{system, user, assistant, user}, "<s> [INST] Be brief.\n\n Hi  [/INST] Hello</s> [INST]  Hi  [/INST]"},
+		{"ChatML", chatML, []chat.Message{user},
+			"<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n Hi <|im_end|>\n<|im_start|>assistant\n"},
+		{"ChatML with a system message", chatML, []chat.Message{system, user},
+			"<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n Hi <|im_end|>\n<|im_start|>assistant\n"},
+		{"Llama 3", headers, []chat.Message{user, assistant},
+			"<s><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nHello<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"},
+		{"Mistral", inst, []chat.Message{system, user, assistant, user},
+			"<s> [INST] Be brief.\n\n Hi  [/INST] Hello</s> [INST]  Hi  [/INST]"},
 		{"namespace, methods and what is not defined", spaced, []chat.Message{user}, "[Hi]True False False"},
 	}
 	for _, test := range tests {
@@ -90,7 +94,8 @@ func TestTemplatesRefuseBadMessages(t *testing.T) {
 }
 
 func TestTemplatesReadNoFiles(t *testing.T) {
-	for _, source := range []string{`{% include "/etc/passwd" %}`, `{% extends "/etc/passwd" %}`, `{% import "/etc/passwd" as p %}`} {
+	for _, source := range []string{`{% include "/etc/passwd" %}`, `{% extends "/etc/passwd" %}`,
+		`{% import "/etc/passwd" as p %}`} {
 		template, err := chat.New(source, nil)
 		if err == nil {
 			_, err = template.Render([]chat.Message{user}, true, nil)

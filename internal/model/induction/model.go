@@ -54,7 +54,8 @@ func New(pool *parallel.Pool) (*model.Model, *tokenizer.Tokenizer, error) {
 
 // Template makes a chat repeat the last message: each stands between Begin and
 // End, and the answer starts after a Begin.
-const Template = "\x01{% for message in messages %}\x02{{ message['content'] }}\x03{% endfor %}{% if add_generation_prompt %}\x02{% endif %}"
+const Template = "\x01{% for message in messages %}\x02{{ message['content'] }}\x03{% endfor %}{% if " +
+	"add_generation_prompt %}\x02{% endif %}"
 
 // A matrix is [out, in].
 type matrix struct {

@@ -21,7 +21,8 @@ func complete(t *testing.T, prompt string, n int) string {
 	require.NoError(t, err)
 	defer m.Close()
 	const blocks = 64
-	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(16, attention.F32), Layers: m.NumLayers, NumBlocks: blocks}, pool)
+	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(16, attention.F32), Layers: m.NumLayers, NumBlocks: blocks},
+		pool)
 	require.NoError(t, err)
 	defer store.Close()
 	r, err := model.NewRunner(m, store, pool, nil)
@@ -34,7 +35,8 @@ func complete(t *testing.T, prompt string, n int) string {
 	computed := 0
 	var out []int32
 	for range n {
-		b := model.Batch{QueryStart: []int32{0, int32(len(tokens) - computed)}, SeqLens: []int32{int32(len(tokens))}, BlockTables: table, TableStride: blocks}
+		b := model.Batch{QueryStart: []int32{0, int32(len(tokens) - computed)}, SeqLens: []int32{int32(len(tokens))},
+			BlockTables: table, TableStride: blocks}
 		for p := computed; p < len(tokens); p++ {
 			b.Tokens, b.Positions = append(b.Tokens, tokens[p]), append(b.Positions, int32(p))
 			b.Slots = append(b.Slots, int64(table[p/16])*16+int64(p%16))

@@ -118,7 +118,8 @@ func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, ahead u
 	switch isa {
 	case avx2:
 		for c := 0; c < Panel; c += 16 {
-			tiles2[rows-1](add(dst, c), uintptr(dstStride*4), x, uintptr(xStride*4), (*byte)(unsafe.Add(unsafe.Pointer(w), c*4)), ahead, uintptr(k))
+			tiles2[rows-1](add(dst, c), uintptr(dstStride*4), x, uintptr(xStride*4),
+				(*byte)(unsafe.Add(unsafe.Pointer(w), c*4)), ahead, uintptr(k))
 			ahead += uintptr(k * askedFor)
 		}
 	default:

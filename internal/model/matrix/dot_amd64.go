@@ -26,7 +26,8 @@ func quantize(q []int8, steps32, steps16 []step, x []float32) bool {
 func word(s *step) *uint64 { return (*uint64)(unsafe.Pointer(s)) }
 
 // A dotKernel of AVX2 leaves ahead and aheadStep unread.
-type dotKernel func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr,
+type dotKernel func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte,
+	wStride uintptr,
 	scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, blocks, quads, shift, minima uintptr)
 
 var (

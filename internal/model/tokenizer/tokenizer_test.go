@@ -27,7 +27,8 @@ func visible(b byte) string {
 
 // gpt2Merges are the first merges of GPT-2's vocabulary; the results have the
 // numbers from 256 on, as there.
-var gpt2Merges = []string{"Ġ t", "Ġ a", "h e", "i n", "r e", "o n", "Ġt he", "e r", "Ġ s", "a t", "Ġ w", "Ġ o", "e n", "Ġ c", "i t", "i s", "a n"}
+var gpt2Merges = []string{"Ġ t", "Ġ a", "h e", "i n", "r e", "o n", "Ġt he", "e r", "Ġ s", "a t", "Ġ w", "Ġ o", "e n",
+	"Ġ c", "i t", "i s", "a n"}
 
 // gpt2Vocab has GPT-2's numbers: the bytes that can be seen come first.
 func gpt2Vocab() map[string]int {
@@ -55,7 +56,8 @@ func document2json(t testing.TB, d map[string]any) []byte {
 
 func gpt2JSON(t testing.TB) []byte {
 	return document2json(t, map[string]any{
-		"added_tokens":  []map[string]any{{"id": 300, "content": "<|endoftext|>", "special": true}, {"id": 301, "content": "<|end|>", "special": true, "lstrip": true, "rstrip": true}},
+		"added_tokens": []map[string]any{{"id": 300, "content": "<|endoftext|>", "special": true},
+			{"id": 301, "content": "<|end|>", "special": true, "lstrip": true, "rstrip": true}},
 		"pre_tokenizer": map[string]any{"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
 		"decoder":       map[string]any{"type": "ByteLevel"},
 		"model":         map[string]any{"type": "BPE", "vocab": gpt2Vocab(), "merges": gpt2Merges},
@@ -81,7 +83,8 @@ func llamaJSON(t testing.TB) []byte {
 		vocab[p] = i
 	}
 	return document2json(t, map[string]any{
-		"added_tokens": []map[string]any{{"id": 0, "content": "<unk>", "special": true}, {"id": 1, "content": "<s>", "special": true}, {"id": 2, "content": "</s>", "special": true}},
+		"added_tokens": []map[string]any{{"id": 0, "content": "<unk>", "special": true},
+			{"id": 1, "content": "<s>", "special": true}, {"id": 2, "content": "</s>", "special": true}},
 		"normalizer": map[string]any{"type": "Sequence", "normalizers": []map[string]any{
 			{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": map[string]any{"String": " "}, "content": "▁"},
 		}},
@@ -89,7 +92,8 @@ func llamaJSON(t testing.TB) []byte {
 		"post_processor": map[string]any{"type": "TemplateProcessing", "single": []map[string]any{
 			{"SpecialToken": map[string]any{"id": "<s>", "type_id": 0}}, {"Sequence": map[string]any{"id": "A", "type_id": 0}},
 		}},
-		"model": map[string]any{"type": "BPE", "vocab": vocab, "merges": merges, "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true},
+		"model": map[string]any{"type": "BPE", "vocab": vocab, "merges": merges, "unk_token": "<unk>", "fuse_unk": true,
+			"byte_fallback": true},
 	})
 }
 
@@ -118,7 +122,8 @@ func TestByteLevelTokensAreGPT2s(t *testing.T) {
 	vocab := gpt2Vocab()
 	vocab["<|endoftext|>"] = 300
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "vocab.json"), must(json.Marshal(vocab)), 0o644))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "merges.txt"), []byte("#version: 0.2\n"+strings.Join(gpt2Merges, "\n")+"\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "merges.txt"),
+		[]byte("#version: 0.2\n"+strings.Join(gpt2Merges, "\n")+"\n"), 0o644))
 	files, err := Open(dir)
 	require.NoError(t, err)
 	for _, test := range tests {
@@ -183,8 +188,10 @@ func llamaGGUF(t testing.TB) map[string]weights.Value {
 		}
 	}
 	return meta(t, map[string]any{
-		"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": pieces, "tokenizer.ggml.scores": scores, "tokenizer.ggml.token_type": kinds,
-		"tokenizer.ggml.bos_token_id": uint32(1), "tokenizer.ggml.eos_token_id": uint32(2), "tokenizer.ggml.unknown_token_id": uint32(0),
+		"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": pieces, "tokenizer.ggml.scores": scores,
+		"tokenizer.ggml.token_type":   kinds,
+		"tokenizer.ggml.bos_token_id": uint32(1), "tokenizer.ggml.eos_token_id": uint32(2),
+		"tokenizer.ggml.unknown_token_id": uint32(0),
 	})
 }
 
@@ -209,7 +216,8 @@ func gpt2GGUF(t testing.TB) map[string]weights.Value {
 // texts are random, with much that is in the vocabularies.
 func texts(n int) []string {
 	rnd := rand.New(rand.NewPCG(4, 5))
-	words := []string{"hello", " the", "he", "l", "o", " ", "  ", "\n", "ü", "€", "日本", "x1", "</s>", "'ll", "here", "\u0301", "<0x41>"}
+	words := []string{"hello", " the", "he", "l", "o", " ", "  ", "\n", "ü", "€", "日本", "x1", "</s>", "'ll", "here",
+		"\u0301", "<0x41>"}
 	var all []string
 	for range n {
 		var b strings.Builder
@@ -295,7 +303,8 @@ func plain(t *Tokenizer, text string) []int32 {
 func TestWordsOfGGUFWithoutAPatternAreCutAsLlamaCppDoes(t *testing.T) {
 	tokens := []string{"'", "l", "'l", "1", "11", "111", "1111", "!"}
 	vocabulary := map[string]any{
-		"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.merges": []string{"' l", "1 1", "11 1", "11 11"},
+		"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.merges": []string{"' l", "1 1",
+			"11 1", "11 11"},
 	}
 	for _, test := range []struct {
 		name, pre string
@@ -335,8 +344,10 @@ func TestWordsAreCutByTheModelsPattern(t *testing.T) {
 		name, pattern, text string
 		want                []string
 	}{
-		{"GPT-2", patternGPT2, "I'll pay  $12345!\n\nOk", []string{"I", "'ll", " pay", " ", " $", "12345", "!", "\n", "\n", "Ok"}},
-		{"Llama 3", patternLlama3, "I'LL pay  $12345!\n\nOk", []string{"I", "'LL", " pay", " ", " $", "123", "45", "!\n\n", "Ok"}},
+		{"GPT-2", patternGPT2, "I'll pay  $12345!\n\nOk", []string{"I", "'ll", " pay", " ", " $", "12345", "!", "\n", "\n",
+			"Ok"}},
+		{"Llama 3", patternLlama3, "I'LL pay  $12345!\n\nOk", []string{"I", "'LL", " pay", " ", " $", "123", "45", "!\n\n",
+			"Ok"}},
 		{"Qwen2", patternQwen2, "x 12\n y", []string{"x", " ", "1", "2", "\n", " y"}},
 	}
 	for _, test := range tests {
@@ -354,13 +365,18 @@ func TestTokenizersThatCannotBeUsedAreRefused(t *testing.T) {
 		{"no JSON", "{", "unexpected end"},
 		{"WordPiece", `{"model": {"type": "WordPiece"}}`, `"WordPiece"`},
 		{"no vocabulary", `{"model": {"type": "BPE", "vocab": {}}}`, "no vocabulary"},
-		{"a normalizer", `{"normalizer": {"type": "Lowercase"}, "model": {"type": "BPE", "vocab": {"a": 0}}}`, `the normalizer "Lowercase"`},
-		{"a pre-tokenizer", `{"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "BPE", "vocab": {"a": 0}}}`, `the pre-tokenizer "Whitespace"`},
-		{"a merge of what is not there", `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]}}`, `merge 0 of "a" and "b"`},
-		{"a merge of three", `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "a", "a"]]}}`, "merge 0 has 3 parts"},
+		{"a normalizer", `{"normalizer": {"type": "Lowercase"}, "model": {"type": "BPE", "vocab": {"a": 0}}}`,
+			`the normalizer "Lowercase"`},
+		{"a pre-tokenizer", `{"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "BPE", "vocab": {"a": 0}}}`,
+			`the pre-tokenizer "Whitespace"`},
+		{"a merge of what is not there", `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]}}`,
+			`merge 0 of "a" and "b"`},
+		{"a merge of three", `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "a", "a"]]}}`,
+			"merge 0 has 3 parts"},
 		{"a negative token", `{"model": {"type": "BPE", "vocab": {"a": -1}}}`, "token -1"},
 		{"a huge token", `{"model": {"type": "BPE", "vocab": {"a": 1000000000}}}`, "token 1000000000"},
-		{"a template with what is no token", `{"model": {"type": "BPE", "vocab": {"a": 0}}, "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}]}}`, `"<s>", which is no token`},
+		{"a template with what is no token",
+			`{"model": {"type": "BPE", "vocab": {"a": 0}}, "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}]}}`, `"<s>", which is no token`},
 		{"a pattern that is none", `{"model": {"type": "BPE", "vocab": {"a": 0}}, "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated"}}`, `the pattern "("`},
 	}
 	for _, test := range tests {
@@ -386,8 +402,10 @@ func TestSettingsOfATokenizerAreFollowed(t *testing.T) {
 		{"merges", `"model": {"vocab": {%s}, "merges": []}`, "ab", []int32{0, 1}},
 		{"ignore_merges", `"model": {"vocab": {%s}, "merges": [], "ignore_merges": true}`, "ab", []int32{2}},
 		{"NFC", `"normalizer": {"type": "NFC"}, "model": {"vocab": {%s}}`, "e\u0301", []int32{5}},
-		{"a space before each part", `"pre_tokenizer": {"type": "Metaspace", "split": false}, "added_tokens": [{"id": 6, "content": "<x>"}], "model": {"vocab": {%s}}`, "b<x>b", []int32{3, 1, 6, 3, 1}},
-		{"a space before the first part", `"pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "first", "split": false}, "added_tokens": [{"id": 6, "content": "<x>"}], "model": {"vocab": {%s}}`, "b<x>b", []int32{3, 1, 6, 1}},
+		{"a space before each part",
+			`"pre_tokenizer": {"type": "Metaspace", "split": false}, "added_tokens": [{"id": 6, "content": "<x>"}], "model": {"vocab": {%s}}`, "b<x>b", []int32{3, 1, 6, 3, 1}},
+		{"a space before the first part",
+			`"pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "first", "split": false}, "added_tokens": [{"id": 6, "content": "<x>"}], "model": {"vocab": {%s}}`, "b<x>b", []int32{3, 1, 6, 1}},
 		{"no space", `"pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "never", "split": false}, "model": {"vocab": {%s}}`, "b", []int32{1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -67,7 +67,8 @@ func parseGGUF(file []byte) (*GGUF, error) {
 	}
 	if n, _ := g.Meta["split.count"].Int(); n > 1 {
 		part, _ := g.Meta["split.no"].Int() // from 0
-		return nil, fmt.Errorf("%w: it is part %d of a model in %d files; join them with llama-gguf-split --merge", ErrUnsupported, part+1, n)
+		return nil, fmt.Errorf("%w: it is part %d of a model in %d files; join them with llama-gguf-split --merge",
+			ErrUnsupported, part+1, n)
 	}
 	infos, err := readInfos(r, tensors)
 	if err != nil {
@@ -130,13 +131,15 @@ func (g *GGUF) place(infos []info, data []byte) error {
 		size, have := uint64(1), uint64(len(data))/uint64(l.bytes)*uint64(l.elements)
 		for _, n := range i.shape {
 			if n == 0 || size > have/n {
-				return fmt.Errorf("%w: tensor %q is of type %v and shape %v; the file, which has %d bytes of data, ends before tensor %[2]q does: was it downloaded in full?", ErrFormat, i.name, i.dtype, i.shape, len(data))
+				return fmt.Errorf("%w: tensor %q is of type %v and shape %v; the file, which has %d bytes of data, ends before "+
+					"tensor %[2]q does: was it downloaded in full?", ErrFormat, i.name, i.dtype, i.shape, len(data))
 			}
 			size *= n
 		}
 		size = size / uint64(l.elements) * uint64(l.bytes)
 		if i.offset > uint64(len(data)) || size > uint64(len(data))-i.offset {
-			return fmt.Errorf("%w: the file, which has %d bytes of data, ends before tensor %q does: was it downloaded in full?", ErrFormat, len(data), i.name)
+			return fmt.Errorf("%w: the file, which has %d bytes of data, ends before tensor %q does: was it "+
+				"downloaded in full?", ErrFormat, len(data), i.name)
 		}
 		if g.byName[i.name] != nil {
 			return fmt.Errorf("%w: two tensors are called %q", ErrFormat, i.name)

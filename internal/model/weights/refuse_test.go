@@ -36,7 +36,8 @@ func TestADamagedFileIsSaidToBeWhatItIs(t *testing.T) {
 	}{
 		{"a pointer for GGUF", []byte(pointer), "it is a pointer of Git LFS; git lfs pull fetches the file"},
 		{"a pointer for safetensors", []byte(pointer), "it is a pointer of Git LFS; git lfs pull fetches the file"},
-		{"a GGUF cut in its last tensor", whole[:len(whole)-10], "ends before tensor \"blk.0.ffn_down.weight\" does: was it downloaded in full?"},
+		{"a GGUF cut in its last tensor", whole[:len(whole)-10],
+			"ends before tensor \"blk.0.ffn_down.weight\" does: was it downloaded in full?"},
 		{"a GGUF cut in its first tensor", whole[:len(whole)*2/5], "does: was it downloaded in full?"},
 		{"safetensors cut", safetensors(header, 31), "ends before tensor \"a\" does: was it downloaded in full?"},
 		{"no GGUF", bytes.Repeat([]byte("x"), 99), "it is not a GGUF file"},
@@ -65,6 +66,7 @@ func TestADamagedFileIsSaidToBeWhatItIs(t *testing.T) {
 	require.NoError(t, err)
 
 	all := &Tensors{byName: map[string]*Tensor{}}
-	require.NoError(t, all.parseSafetensors(safetensors(`{"a": {"dtype": "F64", "shape": [64, 2], "data_offsets": [0, 0]}}`, 0)))
+	require.NoError(t, all.parseSafetensors(
+		safetensors(`{"a": {"dtype": "F64", "shape": [64, 2], "data_offsets": [0, 0]}}`, 0)))
 	require.Equal(t, "of type F64 and shape [64 2]", all.LeftOut("a"))
 }

@@ -155,7 +155,8 @@ func (t *Tensors) parseSafetensors(file []byte) error {
 // a model that needs one.
 func (t *Tensors) enter(name string, e entry, data []byte) error {
 	if len(e.Offsets) == 2 && e.Offsets[1] > uint64(len(data)) {
-		return fmt.Errorf("%w: the file, which has %d bytes of data, ends before tensor %q does: was it downloaded in full?", ErrFormat, len(data), shown(name))
+		return fmt.Errorf("%w: the file, which has %d bytes of data, ends before tensor %q does: was it downloaded in full?",
+			ErrFormat, len(data), shown(name))
 	}
 	if len(e.Offsets) != 2 || e.Offsets[0] > e.Offsets[1] {
 		return fmt.Errorf("%w: tensor %q lies at %v in %d bytes of data", ErrFormat, name, e.Offsets, len(data))

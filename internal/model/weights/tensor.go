@@ -51,7 +51,8 @@ type Tensor struct {
 // makeTensor checks that the shape fits the bytes.
 func makeTensor(name string, d DType, shape []uint64, data []byte) (*Tensor, error) {
 	if len(shape) < 1 || len(shape) > 2 {
-		return nil, fmt.Errorf("%w: tensor %q has %d dimensions; vectors and matrices are read", ErrUnsupported, name, len(shape))
+		return nil, fmt.Errorf("%w: tensor %q has %d dimensions; vectors and matrices are read", ErrUnsupported, name,
+			len(shape))
 	}
 	rows, cols := uint64(1), shape[len(shape)-1]
 	if len(shape) == 2 {
@@ -62,8 +63,10 @@ func makeTensor(name string, d DType, shape []uint64, data []byte) (*Tensor, err
 		return nil, fmt.Errorf("%w: tensor %q of type %v has the shape %v", ErrFormat, name, d, shape)
 	}
 	blocks := cols / uint64(l.elements)
-	if have := uint64(len(data) / l.bytes); blocks > have || rows != have/blocks || rows*blocks*uint64(l.bytes) != uint64(len(data)) {
-		return nil, fmt.Errorf("%w: tensor %q of type %v with the shape %v has %d bytes", ErrFormat, name, d, shape, len(data))
+	if have := uint64(len(data) / l.bytes); blocks > have || rows != have/blocks ||
+		rows*blocks*uint64(l.bytes) != uint64(len(data)) {
+		return nil, fmt.Errorf("%w: tensor %q of type %v with the shape %v has %d bytes", ErrFormat, name, d, shape,
+			len(data))
 	}
 	return &Tensor{Name: name, DType: d, Rows: int(rows), Cols: int(cols), data: data, mapped: true}, nil
 }

@@ -70,7 +70,8 @@ func TestSafetensorsThatLieAreRefused(t *testing.T) {
 		{"offsets reversed", whole(`{"x":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}}`, 8), ErrFormat},
 		{"one offset", whole(`{"x":{"dtype":"F32","shape":[2],"data_offsets":[8]}}`, 8), ErrFormat},
 		{"shape larger than the data", whole(`{"x":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}`, 8), ErrFormat},
-		{"shape that overflows", whole(`{"x":{"dtype":"F32","shape":[4611686018427387905,4],"data_offsets":[0,16]}}`, 16), ErrFormat},
+		{"shape that overflows", whole(`{"x":{"dtype":"F32","shape":[4611686018427387905,4],"data_offsets":[0,16]}}`, 16),
+			ErrFormat},
 		{"negative shape", whole(`{"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,8]}}`, 8), ErrFormat},
 		{"no elements", whole(`{"x":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}`, 8), ErrFormat},
 	}

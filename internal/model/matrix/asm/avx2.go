@@ -11,7 +11,8 @@ import (
 
 // tile2 is tile512 for 16 of the 64 outputs, which are all that fit.
 func tile2(rows int) {
-	begin(fmt.Sprintf("tileAVX2x%d", rows), tileProduct, fmt.Sprintf("adds %d rows of x times 16 outputs of a panel of f32 weights to dst.", rows))
+	begin(fmt.Sprintf("tileAVX2x%d", rows), tileProduct,
+		fmt.Sprintf("adds %d rows of x times 16 outputs of a panel of f32 weights to dst.", rows))
 	dst, x := rowsOf("dst", "dstStride", rows), rowsOf("x", "xStride", rows)
 	w, ahead, k := arg("w"), arg("ahead"), arg("k")
 	sums := make([][]VecVirtual, rows)
@@ -44,7 +45,8 @@ func tile2(rows int) {
 
 // half2 multiplies one row by f16 or bf16 weights.
 func half2(kind string) {
-	begin("mul"+kind+"AVX2", "func(dst *float32, x *float32, w *byte, k uintptr)", "sets dst to a row of x times a panel of "+kind+" weights.")
+	begin("mul"+kind+"AVX2", "func(dst *float32, x *float32, w *byte, k uintptr)",
+		"sets dst to a row of x times a panel of "+kind+" weights.")
 	dst, x := arg("dst"), arg("x")
 	w, k := arg("w"), arg("k")
 	sums := ymms(panel / 8)

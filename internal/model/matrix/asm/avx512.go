@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	product     = "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)"
-	tileProduct = "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead, k uintptr)" // of AVX2
+	product = "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)"
+	// of AVX2
+	tileProduct = "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead, k uintptr)"
 )
 
 // sums512 are the sums of rows × 64 outputs.
@@ -55,7 +56,8 @@ func (s sums512) add(x *assembly.Rows, w []VecVirtual) {
 
 // half512 multiplies by f32, f16 or bf16 weights.
 func half512(rows int, kind string) {
-	begin(fmt.Sprintf("mul%sAVX512x%d", kind, rows), product, fmt.Sprintf("sets dst to %d rows of x times a panel of %s weights.", rows, kind))
+	begin(fmt.Sprintf("mul%sAVX512x%d", kind, rows), product,
+		fmt.Sprintf("sets dst to %d rows of x times a panel of %s weights.", rows, kind))
 	dst, x := rowsOf("dst", "dstStride", rows), rowsOf("x", "xStride", rows)
 	w, k := arg("w"), arg("k")
 	sums := newSums512(rows)
@@ -85,7 +87,9 @@ const prefetch = 4096
 // int8x512 multiplies by blocks of 8-bit weights: 64 scales in f16, then the
 // values of each k.
 func int8x512(rows int) {
-	begin(fmt.Sprintf("mulInt8AVX512x%d", rows), "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)", fmt.Sprintf("sets dst to %d rows of x times a panel of 8-bit weights.", rows))
+	begin(fmt.Sprintf("mulInt8AVX512x%d", rows),
+		"func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)",
+		fmt.Sprintf("sets dst to %d rows of x times a panel of 8-bit weights.", rows))
 	dst, x := rowsOf("dst", "dstStride", rows), rowsOf("x", "xStride", rows)
 	w, blocks := arg("w"), arg("blocks")
 	sums, scales := newSums512(rows), zmms(panel/16)
@@ -120,7 +124,9 @@ func loadInt8x512(w Register, ws, scales []VecVirtual) {
 // int4x512 multiplies by blocks of 4-bit weights: 64 scales and 64 minima in
 // f16, then bytes with the values of two k.
 func int4x512(rows int) {
-	begin(fmt.Sprintf("mulInt4AVX512x%d", rows), "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)", fmt.Sprintf("sets dst to %d rows of x times a panel of 4-bit weights.", rows))
+	begin(fmt.Sprintf("mulInt4AVX512x%d", rows),
+		"func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)",
+		fmt.Sprintf("sets dst to %d rows of x times a panel of 4-bit weights.", rows))
 	dst, x := rowsOf("dst", "dstStride", rows), rowsOf("x", "xStride", rows)
 	w, blocks := arg("w"), arg("blocks")
 	sums, scales, mins, mask := newSums512(rows), zmms(panel/16), zmms(panel/16), nibbleMask()

@@ -12,7 +12,8 @@ import (
 // quads is the size of the weights of 4 k of a panel, when each is a byte.
 const quads = panel * 4
 
-const dotProduct = "func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, " +
+const dotProduct = "func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, " +
+	"wStride uintptr, " +
 	"scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, blocks, quads, shift, minima uintptr)"
 
 // A dot kernel adds rows of 8-bit activations times blocks of 8-bit weights to sums, which are 64
@@ -30,7 +31,8 @@ type dot struct {
 
 func newDot(w width, name string, rows, vectors int) *dot {
 	begin(fmt.Sprintf("%s%sx%d", name, w.name, rows), dotProduct,
-		fmt.Sprintf("adds %d rows of 8-bit activations times %d outputs of a panel of 8-bit weights to sums.", rows, vectors*w.bytes/4))
+		fmt.Sprintf("adds %d rows of 8-bit activations times %d outputs of a panel of 8-bit weights to sums.", rows,
+			vectors*w.bytes/4))
 	d := &dot{width: w, sums: arg("sums"), scales: arg("scales")}
 	d.x, d.steps = rowsOf("x", "xStride", rows), rowsOf("steps", "stepsStride", rows)
 	for range rows {
@@ -218,7 +220,8 @@ func (d *dot) zero() {
 // nibbles makes bytes of blocks of nibbles: of each 256 bytes, the low ones are the weights of 4 k and
 // the high ones those of the next 4.
 func nibbles(width width) {
-	begin("nibbles"+width.name, "func(dst *byte, w *byte, wStride uintptr, blocks uintptr)", "makes bytes of blocks of 32 × 64 nibbles.")
+	begin("nibbles"+width.name, "func(dst *byte, w *byte, wStride uintptr, blocks uintptr)",
+		"makes bytes of blocks of 32 × 64 nibbles.")
 	dst, w, blocks, stride := arg("dst"), arg("w"), arg("blocks"), arg("wStride")
 	mask, fifteen, x, from, n := width.reg(), asm.GP32(), asm.XMM(), asm.GP64(), asm.GP64()
 	wide := width.bytes == 64

@@ -10,7 +10,8 @@ import (
 // largest512 compares sixty-four values at a time. VMAXPS returns its second source, in Go's
 // order the first, if one of the two is NaN.
 func largest512() {
-	begin("largestAVX512", "func(x *float32, n uintptr) float32", "is the largest of n values, a multiple of 64, of which NaN are none: −∞ if there are no others.")
+	begin("largestAVX512", "func(x *float32, n uintptr) float32",
+		"is the largest of n values, a multiple of 64, of which NaN are none: −∞ if there are no others.")
 	x, n := arg("x"), arg("n")
 	var most [4]VecVirtual
 	for i := range most {

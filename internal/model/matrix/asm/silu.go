@@ -46,7 +46,8 @@ func (e *exponential) of(x VecVirtual) VecVirtual {
 // exp512 computes exp((x − top) × scale), sixteen at a time. What is below −1,000
 // counts as that, which is 0, so that −∞ gives no NaN.
 func exp512() {
-	begin("expAVX512", "func(x *float32, n uintptr, top float32, scale float32)", "replaces x by exp((x − top) × scale); n is a multiple of 16.")
+	begin("expAVX512", "func(x *float32, n uintptr, top float32, scale float32)",
+		"replaces x by exp((x − top) × scale); n is a multiple of 16.")
 	x, n := arg("x"), arg("n")
 	top, scale := asm.ZMM(), asm.ZMM()
 	asm.VBROADCASTSS(address("top"), top)
@@ -66,7 +67,8 @@ func exp512() {
 
 // siluMul512 computes gate/(1+exp(-gate)) × up, sixteen at a time.
 func siluMul512() {
-	begin("siluMulAVX512", "func(dst *float32, gate *float32, up *float32, n uintptr)", "sets dst to silu(gate) × up; n is a multiple of 16.")
+	begin("siluMulAVX512", "func(dst *float32, gate *float32, up *float32, n uintptr)",
+		"sets dst to silu(gate) × up; n is a multiple of 16.")
 	dst, gate, up := arg("dst"), arg("gate"), arg("up")
 	n := arg("n")
 	one, e := constant(1), newExponential()

@@ -11,7 +11,8 @@ import (
 
 const (
 	wideProduct       = "func(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)"
-	wideBlocksProduct = "func(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)"
+	wideBlocksProduct = "func(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, " +
+		"block uintptr)"
 )
 
 // A wide kernel adds rows of x, of which the values of each k lie side by side, times a panel to
@@ -28,7 +29,8 @@ type wide struct {
 
 // newWide begins a kernel.
 func newWide(rows int, kind, signature string) *wide {
-	begin(fmt.Sprintf("wide%sAVX512x%d", kind, rows), signature, fmt.Sprintf("adds %d rows of x times a panel of %s weights to sums.", rows, kind))
+	begin(fmt.Sprintf("wide%sAVX512x%d", kind, rows), signature,
+		fmt.Sprintf("adds %d rows of x times a panel of %s weights to sums.", rows, kind))
 	k := &wide{rows: rows, vectors: 1, at: asm.GP64()}
 	if rows <= 12 {
 		k.vectors = 2
@@ -164,7 +166,8 @@ func wideInt4x512(rows int) {
 
 // gather4 puts the values of four rows side by side: those of k at dst + k × stride.
 func gather4() {
-	begin("gather4AVX512", "func(dst *float32, stride uintptr, a, b, c, d *float32, n uintptr)", "puts n values of 4 rows side by side, stride bytes from one k to the next; n is a multiple of 16.")
+	begin("gather4AVX512", "func(dst *float32, stride uintptr, a, b, c, d *float32, n uintptr)",
+		"puts n values of 4 rows side by side, stride bytes from one k to the next; n is a multiple of 16.")
 	dst, stride := arg("dst"), arg("stride")
 	rows := []Register{arg("a"), arg("b"), arg("c"), arg("d")}
 	n, three := arg("n"), asm.GP64()
@@ -184,7 +187,8 @@ func gather4() {
 		asm.VUNPCKLPD(pairs[3], pairs[1], out[2])
 		asm.VUNPCKHPD(pairs[3], pairs[1], out[3])
 		for lane := range 4 {
-			for i, m := range []Mem{{Base: dst}, {Base: dst, Index: stride, Scale: 1}, {Base: dst, Index: stride, Scale: 2}, {Base: dst, Index: three, Scale: 1}} {
+			for i, m := range []Mem{{Base: dst}, {Base: dst, Index: stride, Scale: 1}, {Base: dst, Index: stride, Scale: 2},
+				{Base: dst, Index: three, Scale: 1}} {
 				asm.VEXTRACTF32X4(Imm(uint64(lane)), out[i], m)
 			}
 			asm.LEAQ(Mem{Base: dst, Index: stride, Scale: 4}, dst)
