@@ -118,12 +118,11 @@ func (b *benchOptions) fits(longest int, o *modelOptions) error {
 	return nil
 }
 
-// writable tries whether a file can be written, before something is measured that would be lost. What
-// is there stays there.
+// writable checks that a file can be written, before a measurement that would be lost. It does not change the file.
 func writable(path string) error {
 	info, missing := os.Stat(path)
 	if missing == nil && info.Mode()&os.ModeNamedPipe != 0 {
-		return nil // its reader would take the end of this for the end of the result
+		return nil // closing it would look like the end of the result to its reader
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {
@@ -136,7 +135,7 @@ func writable(path string) error {
 	return err
 }
 
-// A timing is what was seen of one request.
+// A timing is the measurement of one request.
 type timing struct {
 	start  time.Time
 	tokens []time.Duration // since start, of each token

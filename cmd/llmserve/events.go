@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/vllm/v1/kvevents/publish"
 )
 
-// eventOptions say where the events of the prefix cache go.
+// eventOptions are where the events of the prefix cache go.
 type eventOptions struct {
 	endpoint, replay, topic string
 	arrays                  bool
@@ -33,7 +33,7 @@ func (o *eventOptions) flags(f *pflag.FlagSet) {
 // router reads, as PYTHONHASHSEED=0 does for vLLM.
 const seedOfHashes = "0"
 
-// open opens the sockets, if there are to be any.
+// open opens the sockets that the flags ask for.
 func (o *eventOptions) open(noCaching bool) (err error) {
 	if o.endpoint == "" {
 		if o.replay != "" || o.topic != "" || o.arrays {
@@ -57,7 +57,7 @@ func (o *eventOptions) open(noCaching bool) (err error) {
 	return nil
 }
 
-// publishTo has an engine publish its events at the sockets that are open.
+// publishTo makes an engine publish its events at the open sockets.
 func (o *eventOptions) publishTo(c *engine.Config) {
 	if o.publisher != nil {
 		c.KVEvents, c.Hash = o.publisher, blockhash.CBOR(seedOfHashes)

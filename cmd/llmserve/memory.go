@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	memoryFrames = 600              // that are kept for those who look
-	lookTime     = 15 * time.Second // somebody who has asked does look for so long
-	askTime      = 10 * time.Second // for which a page waits for news
+	memoryFrames = 600              // frames that are kept for pages
+	lookTime     = 15 * time.Second // how long a page counts as open after a request
+	askTime      = 10 * time.Second // how long a request waits for new frames
 )
 
-// A memoryMap records what happens to the blocks while somebody looks at /memory.
+// A memoryMap records what happens to the blocks while a page of /memory is open.
 type memoryMap struct {
 	engine *engine.Engine
 	head   view.Recording
@@ -32,7 +32,7 @@ type memoryMap struct {
 	close   func()
 
 	mu    sync.Mutex
-	until time.Time // somebody looks
+	until time.Time // a page is open
 	shown time.Time // when the last frame was made
 	again map[int]bool
 }
@@ -57,7 +57,7 @@ func newMemoryMap(e *engine.Engine, name string) (*memoryMap, error) {
 	return m, nil
 }
 
-// look notes that somebody looks, and reports whether somebody did before.
+// look notes that a page is open, and reports whether one was open before.
 func (m *memoryMap) look() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

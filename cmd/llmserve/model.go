@@ -21,10 +21,10 @@ import (
 	"llmmemory/internal/parallel"
 )
 
-// maxThreads is far above what gains, and below what Go's runtime refuses by ending the process.
+// maxThreads is far above any useful number, and below what makes Go's runtime end the process.
 const maxThreads = 1024
 
-// modelOptions say how a model is run.
+// modelOptions are the flags for running a model.
 type modelOptions struct {
 	threads     int
 	cpus        string
@@ -139,7 +139,7 @@ func loadDemo(o *modelOptions) (*loaded, error) {
 	return l, nil
 }
 
-// check looks at what can be known without a model.
+// check checks the flags that need no model.
 func (o *modelOptions) check() error {
 	for _, f := range []struct {
 		name  string
@@ -177,7 +177,7 @@ func (o *modelOptions) check() error {
 	return nil
 }
 
-// options are how the flags want a model loaded.
+// options are the model's options that the flags ask for.
 func (o *modelOptions) options() []model.Option {
 	if o.activations == "int8" {
 		return []model.Option{model.Int8Activations}
@@ -185,7 +185,7 @@ func (o *modelOptions) options() []model.Option {
 	return nil
 }
 
-// check looks at what can be known from a model's shape and the flags.
+// check checks the flags against a model's shape.
 func (l *loaded) check(o *modelOptions) error {
 	c, err := o.engine()
 	if err == nil {
@@ -194,7 +194,7 @@ func (l *loaded) check(o *modelOptions) error {
 	return err
 }
 
-// checkMemory compares what weights, keys and values will take with what there is.
+// checkMemory compares the memory for weights, keys and values with what is available.
 func (o *modelOptions) checkMemory(files *weights.Tensors) error {
 	need, kv := model.PackedBytes(files), int(o.kvGB*(1<<30))
 	if have, ok := model.AvailableMemory(); ok && need+kv > have {

@@ -109,7 +109,7 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 	return serve(ctx, out, o, l)
 }
 
-// check looks at what can be known before a model is loaded. The port is only tried: a client
+// check checks what can be checked before a model is loaded. The port is only tried: a client
 // must not be able to connect before the server answers.
 func (o *options) check() error {
 	if err := o.readKeys(); err != nil {
@@ -138,15 +138,15 @@ func (o *options) check() error {
 }
 
 // readKeys adds the key of the environment to those of the flag. An empty one is refused: it comes from a
-// shell variable that is not set, and would let everybody in.
+// shell variable that is not set, and would admit every client.
 func (o *options) readKeys() error {
 	blank := func(key string) bool { return strings.TrimSpace(key) == "" }
 	if o.given.Changed("api-key") && (len(o.keys) == 0 || slices.ContainsFunc(o.keys, blank)) {
-		return errors.New("--api-key is empty; give a key, or leave the flag out to let everybody in")
+		return errors.New("--api-key is empty; give a key, or leave the flag out to admit every client")
 	}
 	key, set := os.LookupEnv("LLMSERVE_API_KEY")
 	if set && blank(key) {
-		return errors.New("LLMSERVE_API_KEY is empty; give a key, or unset it to let everybody in")
+		return errors.New("LLMSERVE_API_KEY is empty; give a key, or unset it to admit every client")
 	}
 	if set {
 		o.keys = append(o.keys, key)
@@ -171,7 +171,7 @@ func (o *options) listen() (net.Listener, error) {
 	return l, nil
 }
 
-// partingTime is how long the errors of requests that are cut off may take to be sent.
+// partingTime limits the time for sending errors to requests that are cut off.
 const partingTime = 5 * time.Second
 
 // serve answers until ctx ends, and then until the requests there are answered.

@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/engine"
 )
 
-// stepTimes add up where the time of steps goes. They observe an engine.
+// stepTimes adds up the times of steps. It observes an engine.
 type stepTimes struct {
 	keep bool
 
@@ -61,7 +61,7 @@ func (s *stepTimes) csv() string {
 	return b.String()
 }
 
-// write writes the files that were asked for.
+// write writes the requested files.
 func (b *benchOptions) write(r *result, steps *stepTimes, timings []timing, begin time.Time) error {
 	if b.steps != "" {
 		if err := os.WriteFile(b.steps, []byte(steps.csv()), 0o644); err != nil {

@@ -107,41 +107,6 @@ func (e *v1) traffic(steps int, fork bool) {
 	require.Empty(e.t, e.ids)
 }
 
-// The answer is known beforehand, without running any model: after a token, what
-// stood after it earlier in the prompt.
-func TestWhatStoodInThePromptIsRecalledV1(t *testing.T) {
-	const longest = 256
-	model := recallTransformer(longest + 16)
-	config := sched.Config{
-		Cache: kvcache.Config{
-			NumGPUBlocks: 30, Groups: []kvcache.Group{group(16)}, EnablePrefixCaching: true, Hash: blockhash.CBOR("0"),
-			MaxModelLen: longest,
-		},
-		MaxNumSeqs: 6, MaxNumBatchedTokens: 100,
-	}
-	e := newV1(t, 5, model, attention.F16, config)
-	common := e.r.Perm(256)
-	for i := range 40 {
-		e.add(recallPrompt(e.r, common, 20+e.r.IntN(100)), 5+e.r.IntN(60))
-		if i%2 == 0 {
-			e.one()
-		}
-	}
-	for i := 0; len(e.ids) > 0 && i < 2000; i++ {
-		e.one()
-	}
-	require.Empty(t, e.ids)
-	require.Positive(t, e.hits)
-	require.Positive(t, e.preempted)
-	words := 0
-	for _, q := range e.done {
-		requireRecalled(t, q.tokens, q.prompt)
-		words += len(q.tokens) - q.prompt
-	}
-	t.Logf("%d tokens recalled, %d tokens hit, %d preemptions", words, e.hits, e.preempted)
-	require.Greater(t, words, 200)
-}
-
 // recallPrompt is different tokens, the first of them the same in all prompts, and then one
 // of them again.
 func recallPrompt(r *rand.Rand, common []int, n int) []int32 {
@@ -153,16 +118,4 @@ func recallPrompt(r *rand.Rand, common []int, n int) []int32 {
 		prompt[i] = int32(order[i])
 	}
 	return append(prompt, prompt[r.IntN(n-1)])
-}
-
-// requireRecalled says that each token of an answer is what followed the token
-// before it in the prompt.
-func requireRecalled(t require.TestingT, tokens []int32, prompt int) {
-	next := map[int32]int32{}
-	for i := range prompt - 1 {
-		next[tokens[i]] = tokens[i+1]
-	}
-	for i := prompt; i < len(tokens); i++ {
-		require.Equal(t, next[tokens[i-1]], tokens[i], "token %d after a prompt of %d", i, prompt)
-	}
 }

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AvailableMemory is what can be had without pushing anything out, of the machine and of the control groups that
-// limit this process (a container, or a systemd unit with MemoryMax). ok is false where that is not known.
+// AvailableMemory is the memory that can be used without swapping, of the machine and of the control groups
+// that limit this process (a container, or a systemd unit with MemoryMax). ok is false where that is not
+// known.
 func AvailableMemory() (bytes int, ok bool) {
 	root := os.DirFS("/")
 	bytes, ok = machineMemory(root)
@@ -39,7 +40,7 @@ func machineMemory(root fs.FS) (bytes int, ok bool) {
 	return 0, false
 }
 
-// groupFiles are where a version of control groups says what it limits.
+// groupFiles are the files in which a version of control groups has its limits.
 type groupFiles struct {
 	mount, limit, used string
 	cached             []string // lines of memory.stat: pages of files, which the system takes back before it kills

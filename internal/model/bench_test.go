@@ -123,8 +123,7 @@ func prefillBatch(n int) *model.Batch {
 	return b
 }
 
-// decodeBatch has n sequences after the 512 tokens of blocks 1 to 32. That they share these the engine
-// tells the model, as here.
+// decodeBatch has n sequences after the 512 tokens of blocks 1 to 32. As here, the engine passes to the model that they share these.
 func decodeBatch(n int) *model.Batch {
 	b := &model.Batch{QueryStart: []int32{0}, TableStride: 33}
 	if n > 1 {

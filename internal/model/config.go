@@ -13,7 +13,7 @@ const (
 	LayerNorm
 )
 
-// Activation is what stands between the two matrices of a layer's second half.
+// Activation is the function between the two matrices of a layer's second half.
 type Activation uint8
 
 const (
@@ -55,8 +55,7 @@ func (c *Config) gated() bool { return c.Activation == SiLU }
 // scale is what products of queries and keys are multiplied with.
 func (c *Config) scale() float32 { return float32(1 / math.Sqrt(float64(c.HeadDim))) }
 
-// check refuses what the forward pass cannot compute, and sizes that no file can
-// be right about.
+// check refuses what the forward pass cannot compute, and sizes that are certainly wrong.
 func (c *Config) check() error {
 	const most = 1 << 24
 	for _, n := range []struct {

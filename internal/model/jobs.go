@@ -70,7 +70,7 @@ type packJob struct{ product *productJob }
 // Do packs some of them.
 func (j *packJob) Do(_, call int) { j.product.x.Pack(call) }
 
-// pack packs the product's rows in some calls. Few are done sooner than others are woken.
+// pack packs the product's rows in some calls. One worker packs a few rows before others would wake up.
 func (r *Runner) pack(calls int) {
 	if calls > 2 {
 		r.packing.product = &r.product

@@ -38,7 +38,7 @@ type layer struct {
 // Part is the part of the model that this is; the whole is part 0 of 1.
 func (m *Model) Part() Part { return Part{m.part.Rank, m.part.size()} }
 
-// Close gives the weights' memory back.
+// Close releases the weights' memory.
 func (m *Model) Close() error {
 	return errors.Join(m.weights.Close(), m.embed.close(), m.positions.close())
 }
@@ -128,7 +128,7 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 	if err := l.enoughMemory(); err != nil {
 		return nil, err
 	}
-	// What is missing or has another shape is said before anything is packed.
+	// Missing tensors and wrong shapes are reported before anything is packed.
 	l.shapes = true
 	shape := &Model{}
 	if err := l.load(shape); err != nil {
@@ -159,7 +159,7 @@ var ErrNotQuantized = fmt.Errorf(
 	"%w: its weights are not quantized (Q8_0, Q4_0, Q4_K or Q6_K), so there are none to multiply 8-bit activations by",
 	ErrModel)
 
-// Int8Activations has the inputs of products with quantized weights rounded to 8 bits, in blocks of 32
+// Int8Activations rounds the inputs of products with quantized weights to 8 bits, in blocks of 32
 // with a scale each, so that products are of integers, as in llama.cpp. vLLM calls that W8A8 and W4A8.
 // Weights that are not quantized are multiplied as without it; a model that has no others is refused with
 // ErrNotQuantized.
@@ -186,7 +186,7 @@ func PackedBytes(files *weights.Tensors) int {
 	return bytes
 }
 
-// enoughMemory compares what the weights of the part take with what the system has to give.
+// enoughMemory compares the memory that the weights of the part take with what is available.
 func (l *loader) enoughMemory() error {
 	need := PackedBytes(l.files) / l.part.size()
 	have, ok := AvailableMemory()

@@ -72,7 +72,7 @@ func (l *Llama3) stretch(f float64) float64 {
 // tables are cosines and sines: [positions][headDim/2].
 type tables struct{ cos, sin []float32 }
 
-// reach makes the tables go up to position n-1 at least. They grow by half or more.
+// reach extends the tables to position n-1. They grow by half or more.
 func (t *tables) reach(r *Rope, n, most, headDim int) {
 	half := headDim / 2
 	have := len(t.cos) / half

@@ -217,8 +217,8 @@ func (r *Runner) mlpRows(n int) int {
 func (r *Runner) Largest() []int32 { return r.largest.tokens }
 
 // ComputeLogits returns the logits of tokens b.Logits[from:to] of the batch of the last Forward, one row of
-// VocabSize after the other, which stay until the next call. The memory is that of the most rows of
-// a call. Of a group, worker 0 returns them, the others nil.
+// VocabSize after the other, which stay until the next call. Their memory grows with the largest number of
+// rows of a call. Of a group, worker 0 returns them, the others nil.
 func (r *Runner) ComputeLogits(b *Batch, from, to int) []float32 {
 	m := r.model
 	hidden := m.HiddenSize

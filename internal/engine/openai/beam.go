@@ -21,7 +21,7 @@ const maxBeams = sampling.MaxLogprobs / 2
 // maxLengthPenalty keeps the power of a length finite.
 const maxLengthPenalty = 10
 
-// A beam is an answer that is searched.
+// A beam is a candidate for an answer.
 type beam struct {
 	tokens  []int32 // prompt and answer
 	logprob float64 // of the answer
@@ -37,7 +37,7 @@ func (b *beam) score(penalty float64) float64 {
 	return b.logprob / math.Pow(float64(n), penalty)
 }
 
-// A search is what beams are searched with.
+// A search is the settings of a beam search.
 type search struct {
 	server  *Server
 	series  *engine.Series

@@ -173,7 +173,7 @@ func (s *Server) chatPrompt(body *chatRequest) ([]int32, error) {
 			return nil, invalid("messages", "Message %d calls a tool; tools are not supported by this server.", i)
 		}
 		if m.Content == nil {
-			if m.Role != "assistant" { // whose content may be null in OpenAI's interface
+			if m.Role != "assistant" { // an assistant's content may be null in OpenAI's interface
 				return nil, invalid("messages", "Message %d has no content.", i)
 			}
 			m.Content = new(content)
@@ -205,7 +205,7 @@ type (
 	message struct {
 		Role    string  `json:"role"`
 		Content string  `json:"content"`
-		Refusal *string `json:"refusal"` // null: models here refuse nothing by themselves
+		Refusal *string `json:"refusal"` // always null
 	}
 	chatChoice struct {
 		Index    int            `json:"index"`
@@ -261,7 +261,7 @@ func (a *chatAnswer) chunk(p *part, u *usage) any {
 	return a.envelope("chat.completion.chunk", []chatChoice{c}, nil)
 }
 
-// opening is the first chunk of an answer: who speaks.
+// opening is the first chunk of an answer, which has the role.
 func (a *chatAnswer) opening(index int) any {
 	empty := ""
 	return a.envelope("chat.completion.chunk", []chatChoice{{Index: index, Delta: &reply{"assistant", &empty}}}, nil)

@@ -178,8 +178,8 @@ func (a *completionAnswer) choice(p *part) completionChoice {
 	return c
 }
 
-// echo is a prompt as it was given. Its tokens may say it otherwise: with a space before it, normalized, or without
-// the names of special tokens.
+// echo is a prompt as it was given. Its tokens may decode to another text: with a space before it,
+// normalized, or without the names of special tokens.
 func (s *Server) echo(p prompt) string {
 	if p.text != "" {
 		return p.text

@@ -96,7 +96,7 @@ func (s *Server) submit(w http.ResponseWriter, from *http.Request, r engine.Requ
 	return nil
 }
 
-// trim leaves out of an event what the user does not get.
+// trim removes from an event what the user does not get.
 func (j *job) trim(e engine.Event) engine.Event {
 	if j.promptOnly && e.Err == nil {
 		e.Text, e.Tokens, e.Finish = "", nil, engine.FinishLength
@@ -223,7 +223,7 @@ func (j *job) merge(ctx context.Context) <-chan news {
 	return out
 }
 
-// keep copies events, which are good until the next call of Next.
+// keep copies events, which are valid until the next call of Next.
 func keep(events []engine.Event) []engine.Event {
 	kept := slices.Clone(events)
 	for i := range kept {

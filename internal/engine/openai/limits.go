@@ -10,8 +10,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits are what each API key may use in a minute; without keys, what all
-// requests together may. 0: as much as it wants.
+// Limits are what each API key may use in a minute, or all requests together if there are no keys. 0 means no limit.
 type Limits struct {
 	Requests int
 	Tokens   int // of prompts, and of answers as long as max_tokens lets them be

@@ -109,7 +109,7 @@ func (m *Metrics) histograms() {
 	m.maxTokens = histogram("request_params_max_tokens", "Tokens that an answer may have.", sizes)
 }
 
-// Watch adds what is read from the engine when somebody asks.
+// Watch adds the metrics that are read from the engine when they are requested.
 func (m *Metrics) Watch(e *engine.Engine) {
 	gauge := func(name, help string, f func() float64, labels ...string) {
 		all := prometheus.Labels{}

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// exact makes a body one that encoding/json decodes as OpenAI and vLLM do. It leaves out fields whose names differ
+// exact rewrites a body so that encoding/json decodes it as OpenAI and vLLM do. It leaves out fields whose names differ
 // from those of a struct in case alone, and writes whole numbers without a fraction or an exponent.
 // Objects in the body are treated likewise, those in lists are not.
 func exact(raw json.RawMessage, t reflect.Type) json.RawMessage {
@@ -25,7 +25,7 @@ func exact(raw json.RawMessage, t reflect.Type) json.RawMessage {
 	}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {
-		return raw // what is wrong with it is said when it is decoded
+		return raw // decoding reports what is wrong with it
 	}
 	types := map[string]reflect.Type{}
 	for _, f := range reflect.VisibleFields(t) {

@@ -10,7 +10,7 @@ import (
 
 // trusted refuses what a web page from elsewhere makes a browser send: a request to another origin
 // than the page's and, of a server that only this machine can reach and that asks for no key, one
-// whose host is a name that somebody made an address of this machine (DNS rebinding).
+// whose host is a name that was made to resolve to this machine (DNS rebinding).
 func (s *Server) trusted(r *http.Request) error {
 	if s.origin.Check(r) != nil {
 		return failure(http.StatusForbidden, "invalid_request_error", "cross_origin",

@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/model/chat"
 )
 
-// Config says how a server answers.
+// Config configures a server.
 type Config struct {
 	Engine   *engine.Engine
 	Name     string         // of the model
@@ -88,7 +88,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// served are the paths that there are.
+// served lists the server's paths.
 const served = "This server has POST /v1/completions and /v1/chat/completions, and GET /v1/models, /metrics, " +
 	"/health and /memory."
 

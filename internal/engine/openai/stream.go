@@ -59,7 +59,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, f form, 
 	return nil
 }
 
-// next makes p what is new by an event.
+// next sets p to what an event adds.
 func (j *job) next(p *part, prompt int, e engine.Event) {
 	*p = part{
 		index: prompt*j.n + e.Index, prompt: j.prompts[prompt], first: p.consumed == 0, place: p.place,

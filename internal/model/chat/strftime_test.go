@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Templates of Llama 3.2 and Mistral Small say which day it is.
+// Templates of Llama 3.2 and Mistral Small contain today's date.
 func TestStrftimeFormatsAsPythonDoes(t *testing.T) {
 	// python3 -c "import datetime as d; print(d.datetime(2026,2,3,4,5,6).strftime(...))"
 	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)

@@ -24,7 +24,7 @@ var ErrTemplate = errors.New("chat template")
 // ErrKwargs is wrapped when a variable has the name of one that Render or New sets.
 var ErrKwargs = errors.New("chat_template_kwargs")
 
-// A Message is what somebody said.
+// A Message is one message of a chat.
 type Message struct{ Role, Content, Name string }
 
 // A Template makes prompts. It is safe for concurrent use.

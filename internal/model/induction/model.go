@@ -32,7 +32,7 @@ const (
 	still = 64
 
 	// Start stands before a text: the first token has none before it and is
-	// taken for its own, so it should be one that nobody looks for. Begin and End
+	// taken for its own, so it should be one that no text contains. Begin and End
 	// stand around a message of a chat; End ends a sequence.
 	Start = 1
 	Begin = 2
@@ -175,7 +175,7 @@ func lookBack(a *attention) {
 
 // match fills the first head of layer 1. The codes of the last tokens are summed
 // in the query, those of the tokens before a place in its key, each with signs
-// of its own, so that only codes of the same lag match.
+// different from the others, so that only codes of the same lag match.
 func match(a *attention) {
 	scale := math.Sqrt(unit*math.Sqrt(headDim)/code) / normed(lags+1)
 	for lag := range lags {

@@ -42,7 +42,7 @@ const (
 // before.
 var patternsDefault = []string{`[\p{P}\$\+<=>\^~\|]+`, patternGPT2, `\p{N}+`, `[0-9][0-9][0-9]`}
 
-// usePattern has words cut by a pattern.
+// usePattern sets the pattern that cuts text into words.
 func (t *Tokenizer) usePattern(pattern string) error {
 	p, err := regexp2.Compile(pattern, regexp2.Unicode)
 	if err != nil {

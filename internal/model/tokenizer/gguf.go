@@ -125,7 +125,7 @@ func (t *Tokenizer) addGGUF(i int, text string, kind int) {
 	t.added.add(text, int32(i), strip{})
 }
 
-// aroundGGUF reads whether a text begins and ends with tokens.
+// aroundGGUF reads which tokens begin and end a text.
 func (t *Tokenizer) aroundGGUF(meta map[string]weights.Value, n int, begin bool) error {
 	for _, side := range []struct {
 		flag, id string

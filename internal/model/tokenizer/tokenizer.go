@@ -194,5 +194,5 @@ func (t *Tokenizer) enter(id int, piece []byte, special bool) error {
 	return nil
 }
 
-// maxTokens bounds what a lying file can make of one number.
+// maxTokens limits what a number in a damaged file can allocate.
 const maxTokens = 4 << 20

@@ -153,7 +153,7 @@ func (g *GGUF) place(infos []info, data []byte) error {
 	return nil
 }
 
-// shown is a name for a message, which a lying file cannot blow up.
+// shown shortens a name for a message: a damaged file may have a huge one.
 func shown(name string) string { return name[:min(len(name), 80)] }
 
 // A reader takes values from the front of a file. After the first error it

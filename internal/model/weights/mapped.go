@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A mapped file is in memory as long as somebody reads it. It must not be made
+// A mapped file stays in memory until it is no longer read. It must not be made
 // shorter meanwhile: the system ends a process that reads beyond the end.
 type mapped struct{ data []byte }
 

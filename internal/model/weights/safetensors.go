@@ -68,7 +68,7 @@ func OpenSafetensors(dir string) (*Tensors, error) {
 	return t, nil
 }
 
-// noSafetensors says what is in the folder instead.
+// noSafetensors is the error for a folder without safetensors. It names what is there instead.
 func noSafetensors(dir string) error {
 	torch, _ := filepath.Glob(filepath.Join(dir, "pytorch_model*.bin")) // the pattern is well-formed
 	if len(torch) > 0 {

@@ -50,7 +50,8 @@ func measure(path string, threads, rounds int, options ...model.Option) error {
 	if err != nil {
 		return err
 	}
-	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(16, attention.F16), Layers: m.NumLayers, NumBlocks: 1024}, pool)
+	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(16, attention.F16), Layers: m.NumLayers, NumBlocks: 1024},
+		pool)
 	if err != nil {
 		return err
 	}
@@ -76,7 +77,8 @@ func measure(path string, threads, rounds int, options ...model.Option) error {
 		return err
 	}
 	for _, n := range []int{1, 16, 32} {
-		if err := run(fmt.Sprintf("decode=%d", n), n, 3*rounds, func(round int) *model.Batch { return decode(n, round) }); err != nil {
+		if err := run(fmt.Sprintf("decode=%d", n), n, 3*rounds,
+			func(round int) *model.Batch { return decode(n, round) }); err != nil {
 			return err
 		}
 	}
@@ -84,9 +86,11 @@ func measure(path string, threads, rounds int, options ...model.Option) error {
 }
 
 func prefill(n int) *model.Batch {
-	b := &model.Batch{QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)}, TableStride: n / 16, Logits: []int32{int32(n - 1)}}
+	b := &model.Batch{QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)}, TableStride: n / 16,
+		Logits: []int32{int32(n - 1)}}
 	for i := range n {
-		b.Tokens, b.Positions, b.Slots = append(b.Tokens, int32(i*37%32000)), append(b.Positions, int32(i)), append(b.Slots, int64(16+i))
+		b.Tokens, b.Positions, b.Slots = append(b.Tokens, int32(i*37%32000)), append(b.Positions, int32(i)),
+			append(b.Slots, int64(16+i))
 	}
 	for i := range n / 16 {
 		b.BlockTables = append(b.BlockTables, int32(1+i))
@@ -106,7 +110,8 @@ func decode(n, round int) *model.Batch {
 		block := 40 + 8*i
 		b.Tokens, b.Positions = append(b.Tokens, int32(i)), append(b.Positions, int32(at))
 		b.Slots = append(b.Slots, int64(block*16+at-512))
-		b.QueryStart, b.SeqLens, b.Logits = append(b.QueryStart, int32(i+1)), append(b.SeqLens, int32(at+1)), append(b.Logits, int32(i))
+		b.QueryStart, b.SeqLens, b.Logits = append(b.QueryStart, int32(i+1)), append(b.SeqLens, int32(at+1)),
+			append(b.Logits, int32(i))
 		for k := range 32 {
 			b.BlockTables = append(b.BlockTables, int32(1+k))
 		}
