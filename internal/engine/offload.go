@@ -60,12 +60,25 @@ func (o *offload) close() error {
 	return o.Close()
 }
 
-// OffloadStats returns what was stored and loaded; ok is false without tiers.
-func (e *Engine) OffloadStats() (stats kvoffload.Stats, ok bool) {
+// OffloadStats are what was stored and loaded, and how many tokens of a prompt are computed in a second, lately;
+// 0: not known.
+type OffloadStats struct {
+	kvoffload.Stats
+	ComputeRate float64
+}
+
+// OffloadStats returns them; ok is false without tiers.
+func (e *Engine) OffloadStats() (stats OffloadStats, ok bool) {
 	if e.offload == nil {
 		return stats, false
 	}
-	return e.offload.Stats(), true
+	stats.Stats = e.offload.Stats()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.offload.perToken > 0 {
+		stats.ComputeRate = 1 / e.offload.perToken.Seconds()
+	}
+	return stats, true
 }
 
 // hashes returns those of the full blocks of tokens that are known.

@@ -3,13 +3,17 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/engine"
@@ -45,13 +49,13 @@ func long() string {
 }
 
 // stored waits until nothing waits to be stored.
-func stored(t testing.TB, e *engine.Engine) kvoffload.Stats {
+func stored(t testing.TB, e *engine.Engine) {
 	t.Helper()
 	for {
 		stats, ok := e.OffloadStats()
 		require.True(t, ok)
 		if stats.Queued == 0 {
-			return stats
+			return
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -153,10 +157,10 @@ type fickle struct {
 
 var errFickle = errors.New("fickle")
 
-// trouble waits, perhaps, and returns a number below 8: 0 is to fail.
+// trouble waits, perhaps, and returns a number below 64: 0 is to fail, after which a tier is left alone for a second.
 func (f *fickle) trouble() int {
 	f.mu.Lock()
-	n, wait := f.rnd.IntN(8), f.rnd.IntN(4) == 0
+	n, wait := f.rnd.IntN(64), f.rnd.IntN(4) == 0
 	f.mu.Unlock()
 	if wait {
 		time.Sleep(3 * time.Millisecond)
@@ -165,22 +169,21 @@ func (f *fickle) trouble() int {
 }
 
 func (f *fickle) Count(ctx context.Context, blocks []blockhash.Hash) (int, error) {
-	switch f.trouble() {
-	case 0:
+	switch n := f.trouble(); {
+	case n == 0:
 		return 0, errFickle
-	case 1:
+	case n < 10:
 		return len(blocks), nil
 	}
 	return f.Tier.Count(ctx, blocks)
 }
 
 func (f *fickle) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (int, error) {
-	switch f.trouble() {
-	case 0:
+	switch n := f.trouble(); {
+	case n == 0:
 		return 0, errFickle
-	case 1:
-		n, _ := f.Tier.Load(ctx, blocks[:len(blocks)/2], to)
-		return n, errFickle
+	case n < 10:
+		return f.Tier.Load(ctx, blocks[:len(blocks)/2], to)
 	}
 	return f.Tier.Load(ctx, blocks, to)
 }
@@ -206,6 +209,7 @@ func TestAnswersDoNotDependOnTiers(t *testing.T) {
 	for i, r := range requests {
 		alone[i] = transcript(t, one, r)
 	}
+	var all int64 // bytes that were loaded
 	for _, setting := range []struct {
 		name    string
 		workers int
@@ -250,7 +254,111 @@ func TestAnswersDoNotDependOnTiers(t *testing.T) {
 				loaded += stats.LoadedBytes
 			}
 			require.NotZero(t, counts.preempted.Load(), "nobody lost its blocks: the test shows less than it should")
-			require.NotZero(t, loaded, "nothing was loaded")
+			all += loaded
+		})
+	}
+	require.NotZero(t, all, "nothing was loaded")
+}
+
+// A proxy stands before a Redis server and does with replies what it is told.
+type proxy struct {
+	listener net.Listener
+	to       string
+	spoil    atomic.Int32 // 0: nothing; see forward
+}
+
+func newProxy(t *testing.T, to string) *proxy {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &proxy{listener: l, to: to}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go p.serve(client)
+		}
+	}()
+	return p
+}
+
+func (p *proxy) serve(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", p.to)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() {
+		_, _ = io.Copy(server, client)
+		_ = server.Close()
+	}()
+	p.forward(client, server)
+}
+
+// How a proxy spoils replies.
+const (
+	cutOff  = 1 + iota // the connection ends in the middle of a reply
+	rubbish            // bytes that are no reply
+	flipped            // a bit of long replies
+	late               // after a second
+)
+
+func (p *proxy) forward(to, from net.Conn) {
+	buffer := make([]byte, 1<<16)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		switch p.spoil.Load() {
+		case cutOff:
+			_, _ = to.Write(buffer[:n/2])
+			return
+		case rubbish:
+			for i := range n {
+				buffer[i] = byte(i * 37)
+			}
+		case flipped:
+			if n > 1000 {
+				buffer[n/2] ^= 4
+			}
+		case late:
+			time.Sleep(time.Second)
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// Whatever a Redis server does, the answer is the same, and afterwards the server is used again.
+func TestARedisServerThatMisbehavesCostsTimeOnly(t *testing.T) {
+	server := miniredis.RunT(t)
+	tier := func(address string) kvoffload.Tier {
+		r, err := kvoffload.NewRedis(t.Context(), kvoffload.RedisConfig{URL: "redis://" + address}, kvoffload.NewSpace("demo"))
+		require.NoError(t, err)
+		return r
+	}
+	first := startWithTier(t, tier(server.Addr()), nil)
+	want := ask(t, first, request(long(), 10))[0]
+	stored(t, first)
+	require.NoError(t, first.Close())
+	for name, spoil := range map[string]int32{"it ends connections": cutOff, "it says rubbish": rubbish, "it changes a bit": flipped, "it is late": late} {
+		t.Run(name, func(t *testing.T) {
+			p := newProxy(t, server.Addr())
+			e := startWithTier(t, tier(p.listener.Addr().String()), nil)
+			p.spoil.Store(spoil)
+			require.Equal(t, want, ask(t, e, request(long(), 10))[0])
+			p.spoil.Store(0)
+			requireIdle(t, e)
+			require.NoError(t, e.Close())
+			again := startWithTier(t, tier(p.listener.Addr().String()), nil)
+			require.Equal(t, want, ask(t, again, request(long(), 10))[0])
+			stats, _ := again.OffloadStats()
+			require.Positive(t, stats.LoadedBytes)
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"llmmemory/internal/kvoffload"
 	"llmmemory/internal/vllm/blockhash"
@@ -253,4 +254,33 @@ func TestAFileIsWrittenUnderAnotherNameFirst(t *testing.T) {
 	require.Empty(t, left)
 	n, err := f.Count(t.Context(), []blockhash.Hash{{}})
 	require.Zero(t, n, fmt.Sprint(err))
+}
+
+// A full disk costs the block that does not fit, and leaves nothing of it.
+func TestAFullDiskCostsABlock(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=0700"); err != nil {
+		t.Skipf("a small disk cannot be mounted here: %v", err)
+	}
+	defer func() { require.NoError(t, unix.Unmount(dir, 0)) }()
+	f := newFolder(t, dir, 1<<30)
+	blocks, failed := named(200), 0
+	for i, b := range blocks {
+		if err := f.Store(t.Context(), b, content(i)); err != nil {
+			require.ErrorIs(t, err, unix.ENOSPC)
+			failed++
+		}
+	}
+	require.Positive(t, failed)
+	left, err := filepath.Glob(filepath.Join(dir, "*", "partial-*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+	for i := range blocks {
+		to := memory(1)
+		n, err := f.Load(t.Context(), blocks[i:i+1], to)
+		require.NoError(t, err)
+		if n == 1 {
+			require.Equal(t, content(i), to[0])
+		}
+	}
 }

@@ -19,7 +19,7 @@ type Config struct {
 	Loads  bool // blocks are loaded (consumer or both)
 
 	QueueBytes int         // blocks that wait to be stored, at most; 0: 256 MB
-	Log        *log.Logger // of failures, once a minute at most; nil: nowhere
+	Log        *log.Logger // of failures and of what is not worth loading, once a minute at most; nil: nowhere
 }
 
 // An Offloader stores and loads blocks in the background. Its methods are safe for concurrent use.
@@ -58,6 +58,9 @@ type Stats struct {
 	Dropped                  int64 // blocks that were not stored, because the tier was too slow
 	Failures                 int64 // stores and loads that failed
 	Queued                   int   // blocks that wait to be stored
+	Computed                 int64 // blocks that were found, and not loaded because computing them is faster
+
+	LoadRate float64 // blocks a second, lately; 0: not known
 }
 
 const (
@@ -108,6 +111,9 @@ func (o *Offloader) Stats() Stats {
 	defer o.mu.Unlock()
 	s := o.stats
 	s.Queued = len(o.queue)
+	if one := o.rate.duration(1); one > 0 {
+		s.LoadRate = 1 / one.Seconds()
+	}
 	return s
 }
 
@@ -221,14 +227,8 @@ func (o *Offloader) failed(doing string, err error) {
 	if !errors.Is(err, ErrDamaged) {
 		o.broken[doing] = time.Now()
 	}
-	quiet := time.Since(o.logged) < logEvery
-	if !quiet {
-		o.logged = time.Now()
-	}
 	o.mu.Unlock()
-	if !quiet && o.config.Log != nil {
-		o.config.Log.Printf("%s keys and values: %v; they are computed instead", doing, err)
-	}
+	o.logf("%s keys and values: %v; they are computed instead", doing, err)
 }
 
 // Find returns how many of the blocks can be loaded, from the first one on, and are faster to load than to
@@ -244,10 +244,33 @@ func (o *Offloader) Find(blocks []blockhash.Hash, compute time.Duration) int {
 		o.failed(looking, err)
 	}
 	n = min(n, len(blocks))
-	if compute > 0 && o.loadTime(n) > compute*time.Duration(n)/time.Duration(len(blocks)) {
+	computing := compute * time.Duration(n) / time.Duration(len(blocks))
+	if took := o.loadTime(n); compute > 0 && took > computing {
+		o.decline(n, took, computing)
 		return 0
 	}
 	return n
+}
+
+// decline counts and logs that blocks are computed, though a tier has them.
+func (o *Offloader) decline(n int, loading, computing time.Duration) {
+	o.mu.Lock()
+	o.stats.Computed += int64(n)
+	o.mu.Unlock()
+	o.logf("%d blocks are computed, in about %v: loading them would take about %v", n, computing, loading)
+}
+
+// logf logs, once a minute at most.
+func (o *Offloader) logf(format string, args ...any) {
+	o.mu.Lock()
+	quiet := o.config.Log == nil || time.Since(o.logged) < logEvery
+	if !quiet {
+		o.logged = time.Now()
+	}
+	o.mu.Unlock()
+	if !quiet {
+		o.config.Log.Printf(format, args...)
+	}
 }
 
 // Load reads blocks, in the background, and calls write for each that came and then done with how many

@@ -134,14 +134,22 @@ func TestALoadThatTakesTooLongIsGivenUp(t *testing.T) {
 
 // What is computed faster than it is loaded is not loaded.
 func TestWhatIsFasterToComputeIsNotLoaded(t *testing.T) {
-	o := start(t, newFolder(t, t.TempDir(), 1<<20), 100)
+	var said bytes.Buffer
+	o := kvoffload.New(kvoffload.Config{
+		Tier: newFolder(t, t.TempDir(), 1<<20), BlockBytes: blockBytes, Stores: true, Loads: true, Log: log.New(&said, "", 0),
+	})
+	defer o.Close()
 	offer(o, named(10))
 	for o.Stats().StoredBytes < 10*blockBytes {
 		time.Sleep(time.Millisecond)
 	}
+	require.Zero(t, o.Stats().LoadRate)
 	n, _ := load(o, named(10), 0)
 	require.Equal(t, 10, n) // now its rate is known
+	require.Positive(t, o.Stats().LoadRate)
 	require.Zero(t, o.Find(named(10), 1))
+	require.EqualValues(t, 10, o.Stats().Computed)
+	require.Contains(t, said.String(), "10 blocks are computed, in about 1ns")
 	require.Equal(t, 10, o.Find(named(10), time.Hour))
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"llmmemory/internal/engine"
-	"llmmemory/internal/kvoffload"
 )
 
 // Metrics are counted under vLLM's names (v1/metrics/loggers.py, v1/spec_decode/metrics.py). They
@@ -148,7 +147,7 @@ func (m *Metrics) watchOffload(e *engine.Engine) {
 	if _, ok := e.OffloadStats(); !ok {
 		return
 	}
-	add := func(name, help string, labels prometheus.Labels, value func(kvoffload.Stats) float64) {
+	add := func(name, help string, labels prometheus.Labels, value func(engine.OffloadStats) float64) {
 		maps.Copy(labels, m.labels)
 		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 {
 			stats, _ := e.OffloadStats()
@@ -158,19 +157,28 @@ func (m *Metrics) watchOffload(e *engine.Engine) {
 	stores, loads := func() prometheus.Labels { return prometheus.Labels{"transfer_type": "CPU_to_tier"} },
 		func() prometheus.Labels { return prometheus.Labels{"transfer_type": "tier_to_CPU"} }
 	const bytes, seconds = "Bytes of blocks stored in tiers outside the process and loaded from them.", "Time that this took."
-	add("vllm:kv_offload_total_bytes", bytes, stores(), func(s kvoffload.Stats) float64 { return float64(s.StoredBytes) })
-	add("vllm:kv_offload_total_bytes", bytes, loads(), func(s kvoffload.Stats) float64 { return float64(s.LoadedBytes) })
-	add("vllm:kv_offload_total_time", seconds, stores(), func(s kvoffload.Stats) float64 { return s.StoreTime.Seconds() })
-	add("vllm:kv_offload_total_time", seconds, loads(), func(s kvoffload.Stats) float64 { return s.LoadTime.Seconds() })
+	add("vllm:kv_offload_total_bytes", bytes, stores(), func(s engine.OffloadStats) float64 { return float64(s.StoredBytes) })
+	add("vllm:kv_offload_total_bytes", bytes, loads(), func(s engine.OffloadStats) float64 { return float64(s.LoadedBytes) })
+	add("vllm:kv_offload_total_time", seconds, stores(), func(s engine.OffloadStats) float64 { return s.StoreTime.Seconds() })
+	add("vllm:kv_offload_total_time", seconds, loads(), func(s engine.OffloadStats) float64 { return s.LoadTime.Seconds() })
 	add("llmserve:kv_offload_dropped_blocks_total", "Blocks that were not stored, because the tier was too slow.", prometheus.Labels{},
-		func(s kvoffload.Stats) float64 { return float64(s.Dropped) })
+		func(s engine.OffloadStats) float64 { return float64(s.Dropped) })
 	add("llmserve:kv_offload_failures_total", "Stores and loads that failed.", prometheus.Labels{},
-		func(s kvoffload.Stats) float64 { return float64(s.Failures) })
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "llmserve:kv_offload_queued_blocks",
-		Help: "Blocks that wait to be stored.", ConstLabels: m.labels}, func() float64 {
-		stats, _ := e.OffloadStats()
-		return float64(stats.Queued)
-	}))
+		func(s engine.OffloadStats) float64 { return float64(s.Failures) })
+	add("llmserve:kv_offload_computed_blocks_total", "Blocks that a tier had and that were computed, which was faster.", prometheus.Labels{},
+		func(s engine.OffloadStats) float64 { return float64(s.Computed) })
+	gauge := func(name, help string, value func(engine.OffloadStats) float64) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: m.labels}, func() float64 {
+			stats, _ := e.OffloadStats()
+			return value(stats)
+		}))
+	}
+	gauge("llmserve:kv_offload_queued_blocks", "Blocks that wait to be stored.",
+		func(s engine.OffloadStats) float64 { return float64(s.Queued) })
+	gauge("llmserve:kv_offload_load_tokens_per_second", "How fast a tier is, lately; 0: not known.",
+		func(s engine.OffloadStats) float64 { return s.LoadRate * float64(e.Config().BlockSize) })
+	gauge("llmserve:kv_offload_compute_tokens_per_second", "How fast prompts are computed, lately; 0: not known.",
+		func(s engine.OffloadStats) float64 { return s.ComputeRate })
 }
 
 func (m *Metrics) handler() http.Handler {
