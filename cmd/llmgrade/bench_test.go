@@ -32,7 +32,7 @@ func start(b *testing.B, args ...string) (*exec.Cmd, func() string) {
 func BenchmarkCorrect(b *testing.B) {
 	used := time.Duration(0)
 	for b.Loop() {
-		cmd, _ := start(b, "../../testdata/submissions/correct/llm_memory.c")
+		cmd, _ := start(b, corpus.Path("correct/llm_memory.c"))
 		require.NoError(b, cmd.Wait())
 		used += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
@@ -40,7 +40,7 @@ func BenchmarkCorrect(b *testing.B) {
 	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/submission")
 }
 
-// How long a student with a mistake waits for the first word of it.
+// The time until the first message about a mistake.
 func BenchmarkFirstMessage(b *testing.B) {
 	file := mutant(b, b.TempDir(), "A5")
 	waited := time.Duration(0)
@@ -89,21 +89,9 @@ func BenchmarkClass(b *testing.B) {
 
 // mutant writes one of mutants.txt, or the correct one.
 func mutant(b *testing.B, dir, id string) string {
-	source, err := os.ReadFile("../../testdata/submissions/correct/llm_memory.c")
-	require.NoError(b, err)
-	table, err := os.ReadFile("../../testdata/submissions/mutants.txt")
-	require.NoError(b, err)
-	all, err := corpus.Parse(string(table))
-	require.NoError(b, err)
-	text := string(source)
-	for _, m := range all {
-		if m.ID == id {
-			text, err = m.Apply(text)
-			require.NoError(b, err)
-		}
+	text := corpus.Correct(b)
+	if id != "" {
+		text = corpus.Source(b, id)
 	}
-	require.Equal(b, id == "", text == string(source), "no mutant %q", id)
-	file := filepath.Join(dir, "llm_memory.c")
-	require.NoError(b, os.WriteFile(file, []byte(text), 0o644))
-	return file
+	return write(b, filepath.Join(dir, "llm_memory.c"), text)
 }

@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/grade/class"
 )
 
-// blocks are the indented blocks of a document, without the indentation.
+// blocks returns the indented blocks of a document, without the indentation.
 func blocks(t *testing.T, document string) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile(document)
@@ -33,7 +33,7 @@ func blocks(t *testing.T, document string) (all []string) {
 	return all
 }
 
-// What the examples of STUDENTS.md show is what a student with that mistake sees: the copy
+// Ensure that the examples of STUDENTS.md are what a student with that mistake sees: the copy
 // ends after the records in use.
 func TestTheExamplesForStudentsAreWhatIsPrinted(t *testing.T) {
 	t.Parallel()
@@ -64,7 +64,7 @@ func TestTheExamplesForStudentsAreWhatIsPrinted(t *testing.T) {
 	require.Equal(t, 2, examples)
 }
 
-// Every kind of step that STUDENTS.md explains can be written into a trace.
+// Ensure that every kind of step in STUDENTS.md can be parsed.
 func TestTheStepsForStudentsAreRead(t *testing.T) {
 	text, err := os.ReadFile("STUDENTS.md")
 	require.NoError(t, err)
@@ -84,7 +84,7 @@ func TestTheStepsForStudentsAreRead(t *testing.T) {
 
 var flagOf = regexp.MustCompile(`(?:^|\s)(--[a-z-]+)`)
 
-// Every command of the two documents is one, with flags that it has.
+// Ensure that every command of the two documents exists, with its flags.
 func TestTheCommandsOfTheDocumentsExist(t *testing.T) {
 	help := map[string]string{}
 	for _, name := range []string{"", "gate", "gradescope", "merge", "points", "similar", "student"} {

@@ -13,10 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/grade/rules"
+	"llmmemory/internal/testkit/corpus"
 	"llmmemory/internal/testkit/level"
 )
 
-// TestMain makes the test binary llmgrade itself, when a test asks for it.
+// TestMain runs llmgrade itself if a test asks for it.
 func TestMain(m *testing.M) {
 	rules.Serve()
 	if os.Getenv("BE_LLMGRADE") != "" {
@@ -39,22 +40,18 @@ func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return cmd.ProcessState.ExitCode(), out.String(), said.String()
 }
 
-func correct(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile("../../testdata/submissions/correct/llm_memory.c")
-	require.NoError(t, err)
-	return string(text)
-}
-
 // put writes a submission, changed in one place, and returns its path.
 func put(t *testing.T, dir, name, before, after string) string {
 	t.Helper()
 	level.SkipQuick(t)
-	source := correct(t)
-	require.Contains(t, source, before)
-	path := filepath.Join(dir, name)
+	return write(t, filepath.Join(dir, name), corpus.Changed(t, before, after))
+}
+
+// write writes a text, with the folders that it needs, and returns its path.
+func write(t testing.TB, path, text string) string {
+	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(source, before, after, 1)), 0o644))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 	return path
 }
 
@@ -68,8 +65,8 @@ func TestAWrongSubmissionIsToldWhatBroke(t *testing.T) {
 	require.Contains(t, out, "fork e0 1 3\n")
 }
 
-// Submissions run as another user where the grader is root. That user may execute what the
-// grader has built even if the umask of staff hides their files.
+// Submissions run as another user if the grader is root. That user must be able to execute the
+// built programs even if the umask of staff hides their files.
 func TestAUmaskThatHidesFilesIsNoTrouble(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("sh", "-c", `umask 077 && exec "$0" "$@"`, os.Args[0], "--only", "task1_accepts", put(t, t.TempDir(), "a.c", "", ""))
@@ -188,14 +185,14 @@ func TestTroubleIsStatusTwo(t *testing.T) {
 	level.SkipQuick(t)
 	t.Parallel()
 	for _, args := range [][]string{{}, {"/nonexistent.c"}, {t.TempDir()}, {"--nonsense"},
-		{"--only", "nonsense", "../../testdata/submissions/correct/llm_memory.c"}} {
+		{"--only", "nonsense", corpus.Path("correct/llm_memory.c")}} {
 		status, _, said := run(t, args...)
 		require.Equal(t, 2, status, args)
 		require.Contains(t, said, "llmgrade: ")
 	}
 }
 
-// A program that grading needs and that is not there is named before anything is graded.
+// Ensure that a missing program is named before anything is graded.
 func TestAMissingProgramIsNamedAtOnce(t *testing.T) {
 	level.SkipQuick(t)
 	t.Parallel()
@@ -205,7 +202,7 @@ func TestAMissingProgramIsNamedAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.Symlink(path, filepath.Join(noValgrind, program)))
 	}
-	const file = "../../testdata/submissions/correct/llm_memory.c"
+	file := corpus.Path("correct/llm_memory.c")
 	for _, c := range []struct {
 		name, path string
 		args       []string

@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/grade/class"
 )
 
-// A regrade with other rules is seen in every line and row, also in those of files that
-// could not be graded.
+// Ensure that every line and row has the version of the rules, also for files that could not be
+// graded.
 func TestEveryLineAndRowNamesTheRules(t *testing.T) {
 	all := []class.Submission{{Name: "ada", File: "ada.c"}, {Name: "bob", File: "bob.c"}, {Name: "cy", File: "cy.c"}}
 	pages, err := newPages(t.TempDir())

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/class"
 	"llmmemory/internal/grade/report"
 	"llmmemory/internal/terminal"
@@ -52,8 +52,8 @@ func writeSimilar(w io.Writer, html, starter string, paths []string, threshold f
 	var files []class.Source
 	var unread []string
 	for _, s := range all {
-		text, err := readSource(s)
-		if err != nil {
+		text, err := grade.ReadSource(s.File)
+		if s.Why != "" || err != nil {
 			unread = append(unread, s.Name)
 			continue
 		}
@@ -83,24 +83,6 @@ func writeSimilar(w io.Writer, html, starter string, paths []string, threshold f
 	}
 	_, err = fmt.Fprintf(w, "%d %s of %d submissions: %s\n", len(found.Pairs), word, len(files), terminal.Visible(filepath.Join(html, similarPage)))
 	return err
-}
-
-// mostCompared is more than a submission may have.
-const mostCompared = 1 << 20
-
-// readSource reads a submission and follows no link.
-func readSource(s class.Submission) ([]byte, error) {
-	if s.Why != "" {
-		return nil, errors.New(s.Why)
-	}
-	info, err := os.Lstat(s.File)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > mostCompared {
-		return nil, errors.New("it is no file that could be graded")
-	}
-	return os.ReadFile(s.File)
 }
 
 // starterFiles returns the code that everybody was given.

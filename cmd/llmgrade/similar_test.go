@@ -7,16 +7,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/corpus"
 )
 
 func TestSimilarSubmissionsAreListedAndNothingElseChanges(t *testing.T) {
 	t.Parallel()
 	class, out, starter := t.TempDir(), filepath.Join(t.TempDir(), "grades"), t.TempDir()
-	style := func(name string) string {
-		text, err := os.ReadFile("../../testdata/submissions/styles/" + name)
-		require.NoError(t, err)
-		return string(text)
-	}
+	style := func(name string) string { return corpus.Read(t, "styles/"+name) }
 	hand := func(dir, name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}

@@ -86,7 +86,7 @@ func TestTheMirrorsEqualTheHeader(t *testing.T) {
 	require.EqualValues(t, course.L2Size*4, unsafe.Sizeof(course.L2Table{}), "int block_table[i][L2_PT_SIZE]")
 }
 
-// The C compiler is asked by a program it compiles.
+// The C compiler answers through a program that it compiles.
 func TestTheCompilerAgrees(t *testing.T) {
 	var program, want strings.Builder
 	program.WriteString("#include \"llm_memory.h\"\n#include <stdio.h>\nint main(void) {\n")

@@ -1,8 +1,6 @@
 package grade_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -78,7 +76,7 @@ func rows(t *testing.T) []row {
 	}
 }
 
-// Each row loses its points in its task and none elsewhere.
+// Ensure that each row loses its points in its task and none elsewhere.
 func TestPointsMeanWhatTheTableSays(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -89,8 +87,7 @@ func TestPointsMeanWhatTheTableSays(t *testing.T) {
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			file := filepath.Join(t.TempDir(), "llm_memory.c")
-			require.NoError(t, os.WriteFile(file, []byte(c.change(read(t, submissions+"correct/llm_memory.c"))), 0o644))
+			file := putText(t, c.change(corpus.Correct(t)))
 			r, err := g.File(file)
 			require.NoError(t, err)
 			require.Nil(t, r.Rejected)
@@ -102,7 +99,8 @@ func TestPointsMeanWhatTheTableSays(t *testing.T) {
 	}
 }
 
-// What is right in another style gets full marks, and what is wrong in it loses.
+// Ensure that what is right in another style gets full marks, and what is wrong in it loses
+// points.
 func TestOtherStylesAreGradedTheSame(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -120,8 +118,7 @@ func TestOtherStylesAreGradedTheSame(t *testing.T) {
 				t.Parallel()
 				text, err := m.Apply(source)
 				require.NoError(t, err)
-				file := filepath.Join(t.TempDir(), "llm_memory.c")
-				require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+				file := putText(t, text)
 				r, err := g.File(file)
 				require.NoError(t, err)
 				if m.Kind == corpus.Equivalent {

@@ -6,8 +6,8 @@ import (
 	"llmmemory/internal/grade/traces"
 )
 
-// LeaveOutSweeps makes a grader play no sweeps, which take a third of the time of a file, in
-// tests that are about something else.
+// LeaveOutSweeps lets a grader play no sweeps, which take a third of the time, in tests about
+// something else.
 func (g *Grader) LeaveOutSweeps() {
 	g.cases = slices.DeleteFunc(slices.Clone(g.cases), func(c traces.Case) bool { return c.Sweep })
 }

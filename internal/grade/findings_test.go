@@ -11,11 +11,12 @@ import (
 	"llmmemory/internal/course/handout"
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/compare"
+	"llmmemory/internal/testkit/corpus"
 	"llmmemory/internal/testkit/level"
 )
 
-// The first finding of a mistake is in its task, shows what was seen, and quotes the
-// sentence that fits.
+// Ensure that the first finding of a mistake is in its task, shows what was seen, and quotes the
+// right sentence.
 func TestAFindingHelps(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -60,8 +61,7 @@ func TestAFindingHelps(t *testing.T) {
 			t.Parallel()
 			g := *g
 			g.Only = c.only
-			file := filepath.Join(t.TempDir(), "llm_memory.c")
-			require.NoError(t, os.WriteFile(file, []byte(c.change(read(t, submissions+"correct/llm_memory.c"))), 0o644))
+			file := putText(t, c.change(corpus.Correct(t)))
 			r, err := g.File(file)
 			require.NoError(t, err)
 			require.NotEmpty(t, r.Findings)
@@ -81,8 +81,8 @@ func TestAFindingHelps(t *testing.T) {
 	}
 }
 
-// What a submission asks the system for is told: an attack ends it and scores 0, what
-// is only refused costs nothing.
+// Ensure that system calls are reported: an attack ends the run and scores 0, a refused call
+// costs nothing.
 func TestRefusedSystemCallsAreNamed(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -101,8 +101,7 @@ func TestRefusedSystemCallsAreNamed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			change := replaced(t, "#include <limits.h>", "#include <limits.h>\n#include <stdio.h>\n#include <unistd.h>", first, c.before+first)
-			file := filepath.Join(t.TempDir(), "llm_memory.c")
-			require.NoError(t, os.WriteFile(file, []byte(change(read(t, submissions+"correct/llm_memory.c"))), 0o644))
+			file := putText(t, change(corpus.Correct(t)))
 			r, err := g.File(file)
 			require.NoError(t, err)
 			if c.attack != "" {
@@ -126,8 +125,8 @@ func TestRefusedSystemCallsAreNamed(t *testing.T) {
 	}
 }
 
-// What Memcheck and the sanitizers play was played plainly before, so that the list of
-// the plain run stands for them: it has every call, wherever it is made.
+// Everything under Memcheck and the sanitizers was also played without them before, so that run
+// names every call, wherever it is made.
 func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
 	level.SkipQuick(t)
 	change := replaced(t,
@@ -140,7 +139,7 @@ func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
 		"    unlink_node(seq);\n", "    if (seq->block_table[15] != NULL) {\n        FILE *f = fopen(\"a\", \"r\"); /* free */\n        if (f != NULL) {\n            fclose(f);\n        }\n    }\n    unlink_node(seq);\n",
 		"        node = node->next;\n        free_tables(seq);\n", "        node = node->next;\n        (void)sysconf(_SC_NPROCESSORS_ONLN); /* destroy */\n        free_tables(seq);\n")
 	file := filepath.Join(t.TempDir(), "llm_memory.c")
-	text := "#define _DEFAULT_SOURCE\n#define _POSIX_C_SOURCE 200809L\n" + change(read(t, submissions+"correct/llm_memory.c"))
+	text := "#define _DEFAULT_SOURCE\n#define _POSIX_C_SOURCE 200809L\n" + change(corpus.Correct(t))
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 	r, err := newGrader(t).File(file)
 	require.NoError(t, err)
@@ -150,8 +149,7 @@ func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
 		strings.Join(r.Notes, "\n"))
 }
 
-// With every short sequence of calls a mistake is shown by the fewest calls, and the
-// score is that of the other stages.
+// Ensure that --exhaustive shows a mistake by the fewest calls and does not change the score.
 func TestExhaustiveShowsTheShortestTrace(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -159,7 +157,7 @@ func TestExhaustiveShowsTheShortestTrace(t *testing.T) {
 	g.LeaveOutSweeps()
 	file := filepath.Join(t.TempDir(), "llm_memory.c")
 	change := replaced(t, "                engine->ref_count[id]++;\n", "")
-	require.NoError(t, os.WriteFile(file, []byte(change(read(t, submissions+"correct/llm_memory.c"))), 0o644))
+	require.NoError(t, os.WriteFile(file, []byte(change(corpus.Correct(t))), 0o644))
 	r, err := g.File(file)
 	require.NoError(t, err)
 	last := r.Findings[len(r.Findings)-1]

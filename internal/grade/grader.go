@@ -117,7 +117,7 @@ func (g *Grader) File(path string) (*Report, error) {
 // max returns the points of the tests that are played.
 func (g *Grader) max() float64 {
 	if g.Only == "" {
-		return g.Points.max()
+		return g.Points.Max()
 	}
 	var r Report
 	for _, c := range g.cases {
@@ -175,7 +175,7 @@ func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, e
 	}()
 	begin := time.Now()
 	r := &Report{File: path, MaxScore: g.max(), Seed: g.Seed, Setting: g.setting, Rules: g.Version()}
-	source, err := readSource(path)
+	source, err := ReadSource(path)
 	if errors.Is(err, errNoSource) {
 		r.Rejected = &Rejection{NoFile, err.Error()}
 		return r, nil

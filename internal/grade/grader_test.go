@@ -23,8 +23,8 @@ import (
 
 const submissions = "../../testdata/submissions/"
 
-// TestMain: the binary of this test is what reads static rules. A call that never
-// returns has a fourth of its processor time here.
+// TestMain serves as the reader of static rules. A call that never returns has a fourth of its
+// processor time here.
 func TestMain(m *testing.M) {
 	rules.Serve()
 	compare.Patience.Call /= 4
@@ -39,10 +39,10 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// graders are those of all tests, by their flags: what each compiles is compiled once.
+// graders has the graders of all tests, by their flags, so that each runner is compiled once.
 var graders = map[string]*grade.Grader{}
 
-// newGrader is for the test itself, not for its parallel parts, which share it.
+// newGrader returns a grader for a test. Parallel subtests share it.
 func newGrader(t *testing.T, flags ...string) *grade.Grader {
 	t.Helper()
 	key := strings.Join(flags, " ")
@@ -67,16 +67,20 @@ func read(t *testing.T, path string) string {
 
 func mutants(t *testing.T) []corpus.Mutant {
 	t.Helper()
-	all, err := corpus.Parse(read(t, submissions+"mutants.txt"))
-	require.NoError(t, err)
-	return append(all, corpus.Mutant{ID: "correct", Kind: corpus.Equivalent})
+	return append(corpus.Mutants(t, "mutants.txt"), corpus.Mutant{ID: "correct", Kind: corpus.Equivalent})
 }
 
-// put writes a mutant into a folder of its own.
+// put writes a mutant into a new folder and returns its path.
 func put(t *testing.T, m corpus.Mutant) string {
 	t.Helper()
-	source, err := m.Apply(read(t, submissions+"correct/llm_memory.c"))
+	source, err := m.Apply(corpus.Correct(t))
 	require.NoError(t, err)
+	return putText(t, source)
+}
+
+// putText writes a submission into a new folder and returns its path.
+func putText(t *testing.T, source string) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "llm_memory.c")
 	require.NoError(t, os.WriteFile(file, []byte(source), 0o644))
 	return file
@@ -84,10 +88,10 @@ func put(t *testing.T, m corpus.Mutant) string {
 
 var matrix = flag.Bool("matrix", false, "print which stage sees which mutant")
 
-// Every wrong submission of the table loses points in the task it belongs to,
-// with a sentence of the handout; no equivalent one does. With -matrix, or in make
-// test-long, every mutant goes through every stage; else one of each kind and task does,
-// and a mutant that a directed trace of its task sees is not played any further.
+// Ensure that every wrong submission of the table loses points in its task, with a sentence of
+// the handout, and that no equivalent one does. With -matrix, or in make test-long, every mutant
+// goes through every stage; otherwise one of each kind and task, and a mutant that a directed
+// trace of its task detects goes no further.
 func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -115,9 +119,9 @@ func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	if *matrix {
 		kills.print(mutants(t))
 	}
-	// Random traces see nothing that those with writes from outside do not: they are
-	// there because what they show is the student's own doing, call by call. Static
-	// rules see what is forbidden whatever comes of it, and name its line.
+	// The random traces detect nothing that those with writes from outside do not; they are there
+	// because everything that they show is the student's own work. Static rules detect what is
+	// forbidden whatever its effect, and name its line.
 	if len(kills.seen) < len(mutants(t)) {
 		return // only some were graded in every stage
 	}
@@ -128,8 +132,8 @@ func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	}
 }
 
-// typicalOf are the first of those that belong to one task and are to be noticed by the
-// same. grader/suite runs more of them in every run.
+// typicalOf returns the first mutant for each task and kind. grader/suite runs more of them in
+// every run.
 func typicalOf(all []corpus.Mutant) (first []corpus.Mutant) {
 	seen := map[string]bool{}
 	for _, m := range all {
@@ -191,8 +195,8 @@ var (
 	function = []string{"init", "create", "fork", "append", "free", "destroy"}
 )
 
-// taskOf is the task of the handout that a mutant breaks, as the test of
-// grader/suite that is to fail for it says; 0: no single one.
+// taskOf returns the task of the handout that a mutant breaks, from the name of the test that
+// must detect it; 0: not a single one.
 func taskOf(m corpus.Mutant) int {
 	if n := inName.FindStringSubmatch(m.Expect); n != nil {
 		task, _ := strconv.Atoi(n[1])
@@ -206,7 +210,7 @@ func taskOf(m corpus.Mutant) int {
 	return 0
 }
 
-// A killMatrix says which stages see which mutant.
+// A killMatrix has the stages that detect each mutant.
 type killMatrix struct {
 	sync.Mutex
 	seen map[string][]grade.StageName
@@ -225,7 +229,7 @@ func (k *killMatrix) add(m corpus.Mutant, r *grade.Report) {
 	}
 }
 
-// only lists the mutants that no other stages see.
+// only lists the mutants that no other stages detect.
 func (k *killMatrix) only(stages ...grade.StageName) (ids []string) {
 	for id, seen := range k.seen {
 		if !slices.ContainsFunc(seen, func(name grade.StageName) bool { return !slices.Contains(stages, name) }) && len(seen) > 0 {

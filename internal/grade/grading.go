@@ -317,24 +317,19 @@ func (g *grading) missing(k trace.Kind) bool {
 	return !k.Outside() && slices.Contains(g.program.Missing, k.Function())
 }
 
-// worked returns how many directed tests of a task passed among those that expect success, and
-// how many directed tests there are.
-func (g *grading) worked(task int) (passed, all int) {
+// worked returns how many directed tests of a task passed among those that expect success.
+func (g *grading) worked(task int) (passed int) {
 	for i, t := range g.report.Tests {
-		if t.Part != PartDirected || t.Task != task {
-			continue
-		}
-		all++
-		if t.Status == Passed && !g.tested[i].Refuses {
+		if t.Part == PartDirected && t.Task == task && t.Status == Passed && !g.tested[i].Refuses {
 			passed++
 		}
 	}
-	return passed, all
+	return passed
 }
 
 // others adds the tests of a task that are not directed traces.
 func (g *grading) others(task int) {
-	worked, _ := g.worked(task)
+	worked := g.worked(task)
 	failed := slices.ContainsFunc(g.report.Tests, func(t Test) bool {
 		return t.Task == task && t.Part == PartDirected && t.Status != Passed
 	})

@@ -30,7 +30,7 @@ var typical = strings.Fields(`exit_later exit_under_memcheck loop memory_bomb pr
 // attacks reads the table, and adds what would be long in it.
 func attacks(t *testing.T) []attack {
 	t.Helper()
-	correct := read(t, submissions+"correct/llm_memory.c")
+	correct := corpus.Correct(t)
 	table, err := corpus.Parse(read(t, submissions+"hostile/attacks.txt"))
 	require.NoError(t, err)
 	kernel := read(t, submissions+"hostile/kernel.c")
@@ -124,7 +124,7 @@ func TestHostileSubmissionsHarmNobody(t *testing.T) {
 // honestOnes are one that is wrong in one place and, in make test-long, the correct submission.
 func honestOnes(t *testing.T) (all []attack) {
 	t.Helper()
-	correct := read(t, submissions+"correct/llm_memory.c")
+	correct := corpus.Correct(t)
 	mutants, err := corpus.Parse(read(t, submissions+"mutants.txt"))
 	require.NoError(t, err)
 	if level.Long() {

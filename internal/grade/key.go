@@ -33,7 +33,7 @@ func (g *Grader) Key(path string) (string, error) {
 		return "", err
 	}
 	h.Write(self)
-	source, err := readSource(path)
+	source, err := ReadSource(path)
 	if err != nil && !errors.Is(err, errNoSource) {
 		return "", err
 	}

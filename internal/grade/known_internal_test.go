@@ -1,7 +1,6 @@
 package grade
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -9,6 +8,7 @@ import (
 
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/compare"
+	"llmmemory/internal/testkit/corpus"
 	"llmmemory/internal/testkit/level"
 )
 
@@ -19,11 +19,8 @@ func TestACallThatDoesNotComeBackIsNotWaitedForAgain(t *testing.T) {
 	g, err := NewGrader()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, g.Close()) })
-	source, err := os.ReadFile("../../testdata/submissions/correct/llm_memory.c")
-	require.NoError(t, err)
 	const first = "    if (initial_kv_len <= 0) {\n"
-	require.Contains(t, string(source), first)
-	text := strings.Replace(string(source), first, "    for (volatile int i = 0; initial_kv_len == 33; i++) {\n    }\n"+first, 1)
+	text := corpus.Changed(t, first, "    for (volatile int i = 0; initial_kv_len == 33; i++) {\n    }\n"+first)
 	program, err := g.kit.Build("llm_memory.c", []byte(text))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, program.Close()) })

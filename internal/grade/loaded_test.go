@@ -76,11 +76,11 @@ func TestNoScoreDependsOnTheLoad(t *testing.T) {
 
 	var files []attack
 	for _, r := range rows(t) {
-		files = append(files, attack{id: r.name, source: r.change(read(t, submissions+"correct/llm_memory.c"))})
+		files = append(files, attack{id: r.name, source: r.change(corpus.Correct(t))})
 	}
 	add := func(i int, m corpus.Mutant) {
 		if i%*loaded == 0 {
-			source, err := m.Apply(read(t, submissions+"correct/llm_memory.c"))
+			source, err := m.Apply(corpus.Correct(t))
 			require.NoError(t, err)
 			files = append(files, attack{id: m.ID, source: source})
 		}

@@ -1,12 +1,11 @@
 package grade_test
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/testkit/corpus"
 	"llmmemory/internal/testkit/level"
 )
 
@@ -14,7 +13,7 @@ import (
 func TestOnlySomeTracesHaveOneMaximum(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
-	correct := read(t, submissions+"correct/llm_memory.c")
+	correct := corpus.Correct(t)
 	for _, c := range []struct {
 		only string
 		most float64
@@ -25,8 +24,7 @@ func TestOnlySomeTracesHaveOneMaximum(t *testing.T) {
 			if c.only == "" && text == correct {
 				continue // which other tests grade
 			}
-			file := filepath.Join(t.TempDir(), "llm_memory.c")
-			require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+			file := putText(t, text)
 			r, err := g.File(file)
 			require.NoError(t, err)
 			require.Equal(t, c.most, r.MaxScore)

@@ -66,12 +66,13 @@ func ParsePoints(text []byte) (Points, error) {
 	return p, nil
 }
 
-func (p *Points) max() float64 {
+// Max returns the points of all tasks together.
+func (p *Points) Max() float64 {
 	sum := 0.0
 	for _, points := range p.Tasks {
 		sum += points
 	}
-	return sum
+	return round(sum)
 }
 
 // award sets the points of each test, in whole hundredths, and the report's sum. The part of the

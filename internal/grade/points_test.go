@@ -109,7 +109,7 @@ func TestACorrectFileGetsEveryPoint(t *testing.T) {
 		{Tasks: [Tasks]float64{0, 0, 100, 0, 0.01}, Directed: 100},
 	} {
 		p.award(correct)
-		require.InDelta(t, p.max(), correct.MaxScore, 1e-9)
+		require.InDelta(t, p.Max(), correct.MaxScore, 1e-9)
 		require.Equal(t, correct.MaxScore, correct.Score, "%v", p)
 		for _, test := range correct.Tests {
 			require.InDelta(t, 100*test.MaxScore, float64(int64(100*test.MaxScore+0.5)), 1e-6, test.Name)

@@ -18,8 +18,8 @@ var repeats = flag.Int("repeat", 0, "grade the whole corpus N times and check th
 var ubuntu = []string{"-fstack-protector-strong", "-D_FORTIFY_SOURCE=2", "-Wformat", "-Wformat-security",
 	"-fcf-protection", "-fstack-clash-protection", "-fPIE"}
 
-// The same file gets the same score and the same findings every time, and on
-// another distribution, but for what its compiler rejects.
+// Ensure that the same file gets the same score and findings every time, also on another
+// distribution, unless its compiler rejects the file.
 func TestTheSameFileGetsTheSameResult(t *testing.T) {
 	level.SkipQuick(t)
 	here, there := newGrader(t), newGrader(t, ubuntu...)

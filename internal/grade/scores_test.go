@@ -2,8 +2,6 @@ package grade_test
 
 import (
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,8 +11,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Nobody gains by a second mistake, and what the stages are run for is a matter
-// of messages, not of points.
+// Ensure that a second mistake never gains points, and that the choice of stages changes
+// messages only.
 func TestAMistakeMoreIsNoGain(t *testing.T) {
 	level.SkipQuick(t)
 	g, all := newGrader(t), newGrader(t)
@@ -40,10 +38,9 @@ func TestAMistakeMoreIsNoGain(t *testing.T) {
 	for range level.Pick(0, 30) {
 		pairs = append(pairs, [2]string{ids[random.IntN(len(ids))], ids[random.IntN(len(ids))]})
 	}
-	correct := read(t, submissions+"correct/llm_memory.c")
+	correct := corpus.Correct(t)
 	score := func(t *testing.T, g *grade.Grader, source string) float64 {
-		file := filepath.Join(t.TempDir(), "llm_memory.c")
-		require.NoError(t, os.WriteFile(file, []byte(source), 0o644))
+		file := putText(t, source)
 		r, err := g.File(file)
 		require.NoError(t, err)
 		return r.Score

@@ -85,7 +85,7 @@ func TestAnEngineWithoutItsCountsIsJudged(t *testing.T) {
 	g := newGrader(t)
 	g.Tries, g.Only = 0, "task2_free"
 	g.LeaveOutSweeps()
-	correct := read(t, submissions+"correct/llm_memory.c")
+	correct := corpus.Correct(t)
 	head, body, found := strings.Cut(correct, "int free_sequence(")
 	require.True(t, found)
 	for _, value := range []string{"NULL", "engine->pool_base_ptr", "(int *)16"} {

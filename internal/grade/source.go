@@ -23,9 +23,9 @@ var errNoSource = errors.New("is not run")
 // mostSource is more than the gate allows.
 const mostSource = 1 << 20
 
-// readSource reads a submission. It must be a regular file: a link may lead to another user's
+// ReadSource reads a submission. It must be a regular file: a link may lead to another user's
 // file, and a pipe may have no end.
-func readSource(path string) ([]byte, error) {
+func ReadSource(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -53,7 +53,7 @@ func readSource(path string) ([]byte, error) {
 // otherHeader reports whether the llm_memory.h beside a submission differs from the course's in
 // more than white space.
 func otherHeader(path string) bool {
-	text, err := readSource(filepath.Join(filepath.Dir(path), "llm_memory.h"))
+	text, err := ReadSource(filepath.Join(filepath.Dir(path), "llm_memory.h"))
 	return err == nil && !slices.EqualFunc(bytes.Fields(text), bytes.Fields(grader.Header), bytes.Equal)
 }
 

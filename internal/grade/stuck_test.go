@@ -2,8 +2,6 @@ package grade_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,8 +14,7 @@ import (
 )
 
 // Ensure that a function which does not come back under Memcheck is waited for once and costs
-// the memory points of its task alone, and that the others are watched all the same, whether or
-// not Memcheck has complained before.
+// the memory points of its task only, and that Memcheck still watches the other functions.
 func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) {
 	if !level.Long() {
 		t.Skip("it waits for the limit of Memcheck")
@@ -39,8 +36,7 @@ func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) 
 				inits, fmt.Sprintf("    static int calls;\n    while (++calls >= %d) {\n        calls = %[1]d;\n    }\n", test.calls)+inits,
 				stores, "    if ("+test.where+") {\n        int *volatile unset = malloc(sizeof *unset);\n"+
 					"        if (*unset == 12345) {\n            offset = 0;\n        }\n        free(unset);\n    }\n"+stores)
-			file := filepath.Join(t.TempDir(), "llm_memory.c")
-			require.NoError(t, os.WriteFile(file, []byte(change(read(t, submissions+"correct/llm_memory.c"))), 0o644))
+			file := putText(t, change(corpus.Correct(t)))
 			r, err := newGrader(t).File(file)
 			require.NoError(t, err)
 			require.Nil(t, r.Rejected)
@@ -60,7 +56,7 @@ func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) 
 	}
 }
 
-// R15 reads a freed sequence in one place, which free_sequence and fork_sequence come to.
+// R15 reads a freed sequence in a place that both free_sequence and fork_sequence reach.
 func TestTheSameComplaintInTwoFunctionsCostsBothTasks(t *testing.T) {
 	level.SkipQuick(t)
 	all := mutants(t)

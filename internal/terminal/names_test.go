@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that names which completion and help do not have are errors that say which there are.
+// Ensure that unknown names of completion and help are errors that list the known ones.
 func TestUnknownNamesAfterCompletionAndHelpAreErrors(t *testing.T) {
 	for _, c := range []struct{ name, args, wantOut, wantErr string }{
 		{"a shell", "completion bash", "# bash completion", ""},
@@ -42,7 +42,7 @@ func TestUnknownNamesAfterCompletionAndHelpAreErrors(t *testing.T) {
 	}
 }
 
-// Ensure that help says it too where the program itself takes arguments.
+// Ensure that help does the same for a program with arguments.
 func TestHelpForAnArgumentOfAProgramIsAnError(t *testing.T) {
 	root := &cobra.Command{Use: "program FILE", Args: cobra.MinimumNArgs(1), Run: func(*cobra.Command, []string) {}, SilenceErrors: true, SilenceUsage: true}
 	root.AddCommand(&cobra.Command{Use: "serve", Run: func(*cobra.Command, []string) {}})

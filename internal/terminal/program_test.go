@@ -38,8 +38,8 @@ func TestMakeWritesTheVersion(t *testing.T) {
 	}
 }
 
-// Ensure that the version has the commit where git knows it, and that a source archive has
-// one without, also where git is missing or the archive lies in somebody else's repository.
+// Ensure that the version has the commit where git knows it, and that a source archive has a
+// version without a commit, also if git is missing or the archive is inside another repository.
 func TestTheVersionOfASourceFolder(t *testing.T) {
 	script, err := filepath.Abs("../../.ci/version")
 	require.NoError(t, err)

@@ -19,13 +19,13 @@ import (
 
 const phone, desktop = 390, 1280
 
-// moment is between two looks at what happens by itself.
+// moment is the interval between two checks.
 const moment = 10 * time.Millisecond
 
-// patience is for what happens by itself in a page. It is no measure of speed.
+// patience limits the wait for a page. It does not measure speed.
 const patience = 10 * time.Minute
 
-// open shows a recording in a tab of its own.
+// open shows a recording in a new tab.
 func open(t *testing.T, in context.Context, r *view.Recording, l browsertest.Look) context.Context {
 	t.Helper()
 	return browsertest.Open(t, in, pageOf(t, &view.Scene{Title: r.Title, Note: r.Note, Recordings: []*view.Recording{r}}), l)
@@ -48,7 +48,7 @@ func at(t *testing.T, x context.Context) string {
 	return browsertest.Evaluate[string](t, x, `document.documentElement.dataset.step`)
 }
 
-// story is the first recording of a story.
+// story returns the first recording of a story.
 func story(t *testing.T, name string) *view.Recording {
 	t.Helper()
 	s, err := view.Story(name)
@@ -56,7 +56,7 @@ func story(t *testing.T, name string) *view.Recording {
 	return s.Recordings[0]
 }
 
-// copyStep is the first step of a story that copies a block.
+// copyStep returns the first step of a story that copies a block.
 func copyStep(t *testing.T, r *view.Recording) int {
 	t.Helper()
 	i := slices.IndexFunc(r.Frames, func(f view.Frame) bool { return len(f.Copies) > 0 })
@@ -64,10 +64,10 @@ func copyStep(t *testing.T, r *view.Recording) int {
 	return i
 }
 
-// made are the recordings of runs, each made once for all tests.
+// made has the recordings of runs, each made once for all tests.
 var made = map[string]*view.Recording{}
 
-// recording is that of a run.
+// recording returns the recording of a run.
 func recording(t *testing.T, name string) *view.Recording {
 	t.Helper()
 	if made[name] == nil {
@@ -76,12 +76,12 @@ func recording(t *testing.T, name string) *view.Recording {
 	return made[name]
 }
 
-// recordingNames are one of each kind of scheduler, and the stories.
+// recordingNames lists one run for each kind of scheduler, and the stories.
 func recordingNames() []string {
 	return append(slices.Sorted(maps.Keys(runs)), view.Stories()...)
 }
 
-// goTo goes to a step of a page with one scene, on which nothing is pointed at.
+// goTo goes to a step of a page with one scene and points at nothing.
 func goTo(t *testing.T, x context.Context, step int) {
 	t.Helper()
 	press(t, x, kb.Escape)
@@ -89,8 +89,8 @@ func goTo(t *testing.T, x context.Context, step int) {
 	require.Equal(t, strconv.Itoa(step), at(t, x))
 }
 
-// Ensure that a story can be read, pointed at, played and printed: on one page, as each costs
-// time to load.
+// Ensure that a story can be read, pointed at, played and printed. One page is used for all,
+// because loading takes time.
 func TestAStoryCanBeReadPointedAtPlayedAndPrinted(t *testing.T) {
 	in := browsertest.Start(t)
 	r := story(t, "copy-on-write")

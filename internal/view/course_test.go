@@ -56,7 +56,7 @@ func TestTheStoriesShowWhatTheyAreFor(t *testing.T) {
 	require.ErrorContains(t, err, `there is no story "nothing": there are copy-on-write, two-levels`)
 }
 
-// Ensure that what a trace has wrong is said, with its line.
+// Ensure that a bad trace is an error that names the line.
 func TestABadTraceIsNamedWithItsLine(t *testing.T) {
 	for text, says := range map[string]string{
 		"":                                       "line 1: it has no calls",
@@ -107,9 +107,9 @@ append e1 1 1`))
 	require.True(t, r.Frames[3].Refused)
 }
 
-// Ensure that every frame is conserved, whatever is called: the count of a block
-// is the number of table entries that name it, a copy is of a block that was
-// shared, a call that is refused changes nothing, and what is written is there.
+// Ensure that every frame is conserved, whatever is called: the count of a block is the number
+// of table entries that name it, only shared blocks are copied, a refused call changes nothing,
+// and what is written is there.
 func TestEveryFrameOfTheCourseIsConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var text strings.Builder
@@ -194,7 +194,7 @@ func requireCall(t *rapid.T, op trace.Op, was, is *view.Frame) {
 	}
 }
 
-// withoutRecords leaves out what the page has only where it may be read.
+// withoutRecords removes the records, which Unpacked does not decode.
 func withoutRecords(r *view.Recording) *view.Recording {
 	c := *r
 	c.Frames = append([]view.Frame{}, r.Frames...)

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// Unpacked reads what Write puts into the page.
+// Unpacked decodes what Write puts into the page.
 func Unpacked(r *Recording) ([]Frame, error) {
 	text, err := encode([]*Scene{alone(r)}, nil)
 	if err != nil {

@@ -21,7 +21,7 @@ type grouped struct {
 
 const groups = `[...document.querySelectorAll('#gpu .group')].map(g => ({ Name: g.dataset.group, Blocks: [...g.querySelectorAll('.cell')].map(c => Number(c.dataset.block)) }))`
 
-// byRequest are the groups of a frame without shared blocks.
+// byRequest returns the groups of a frame without shared blocks.
 func byRequest(f *view.Frame) []grouped {
 	var all []grouped
 	free := make([]bool, f.Blocks)
@@ -50,7 +50,7 @@ func indexes(free []bool) []int32 {
 	return ids
 }
 
-// byAge are the groups of a step.
+// byAge returns the groups of a step.
 func byAge(r *view.Recording, step int) []grouped {
 	f := &r.Frames[step]
 	since, used := make([]int, f.Blocks), make([]bool, f.Blocks)

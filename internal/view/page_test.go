@@ -31,7 +31,7 @@ func TestPagesAreSmall(t *testing.T) {
 	require.Less(t, len(page), 2<<20)
 }
 
-// Ensure that a page names nothing outside itself, and forbids it.
+// Ensure that a page loads nothing from outside, and forbids it.
 func TestPagesAskForNothing(t *testing.T) {
 	page := written(t, story(t, "copy-on-write"))
 	require.Regexp(t, `Content-Security-Policy" content="default-src &#39;none&#39;; style-src &#39;sha256-|Content-Security-Policy" content="default-src 'none'; style-src 'sha256-`, page)

@@ -83,7 +83,7 @@ func (w *watched) Finish(answered []int, ids ...int) ([]int, error) {
 	return answered, err
 }
 
-// check holds the last frame against the scheduler.
+// check compares the last frame with the scheduler.
 func (w *watched) check() *view.Frame {
 	f := &w.recording.Frames[len(w.recording.Frames)-1]
 	require.Equal(w.t, w.now, f.Now)
@@ -136,7 +136,7 @@ func sorted(m map[int]int) []int {
 	return ids
 }
 
-// done holds all frames against what they were: the scheduler has gone on since.
+// done checks that no frame has changed since it was recorded.
 func (w *watched) done() {
 	require.Len(w.t, w.recording.Frames, 1+len(w.seen))
 	for i, was := range w.seen {
@@ -145,7 +145,7 @@ func (w *watched) done() {
 	requireUnpacks(w.t, w.recording)
 }
 
-// requireUnpacks is the round trip of what is in the page.
+// requireUnpacks checks that the page's encoding can be decoded.
 func requireUnpacks(t *rapid.T, r *view.Recording) {
 	got, err := view.Unpacked(r)
 	require.NoError(t, err)
@@ -155,8 +155,8 @@ func requireUnpacks(t *rapid.T, r *view.Recording) {
 	}
 }
 
-// normal makes no difference between nothing and an empty list, and puts
-// sequences in order.
+// normal formats a frame without a difference between nil and empty lists, and with sequences in
+// order.
 func normal(f view.Frame) string {
 	f.Sequences = slices.Clone(f.Sequences)
 	slices.SortFunc(f.Sequences, func(a, b view.Sequence) int {
@@ -242,8 +242,8 @@ func (s vllmV0) Table(id, sequence int) []int32 {
 	return table
 }
 
-// Ensure that the frames of V0 are its states, and that each block has the count
-// that its device has, whatever is cached, lost, or outside a window.
+// Ensure that the frames of V0 are its states, and that each block has the count of its device,
+// whatever is cached, lost, or outside a window.
 func TestV0sFramesAreItsStates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := v0.SchedulerConfig{
@@ -276,8 +276,8 @@ func TestV0sFramesAreItsStates(t *testing.T) {
 	})
 }
 
-// counts holds the references of a frame against the devices'. An aborted
-// request may be gone since.
+// counts compares the references of a frame with the devices'. An aborted request may be gone
+// since.
 func counts(f *view.Frame, s *v0.Scheduler) error {
 	gpu, cpu := s.Manager().Devices()
 	for device, d := range []*device.Device{gpu, cpu} {
@@ -339,8 +339,7 @@ func TestPrefixHitsAreTheBlocksThatWereFound(t *testing.T) {
 	require.Equal(t, []int32{0, 1}, sortedIDs(r.Frames[4].Cached))
 }
 
-// Ensure that the block for what is outside a window has the count that it has,
-// not that of the entries that name it.
+// Ensure that the null block has its real count, not the number of entries that name it.
 func TestTheNullBlockIsHeldOnce(t *testing.T) {
 	s, err := v0.NewScheduler(v0.SchedulerConfig{Manager: v0.Config{BlockSize: 2, NumGPUBlocks: 30, SlidingWindow: 2}, MaxNumBatchedTokens: 100, MaxNumSeqs: 4, MaxModelLen: 50})
 	require.NoError(t, err)

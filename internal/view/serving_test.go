@@ -1,9 +1,6 @@
 package view_test
 
 import (
-	"flag"
-	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -12,41 +9,7 @@ import (
 	"llmmemory/internal/view"
 )
 
-var update = flag.Bool("update", false, "write what the stories tell anew")
-
-// told is a story in words: each step, with what happens on each board and the tables after it.
-func told(s *view.Scene) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n%s\n", s.Name, s.Title, s.Note)
-	for i := range s.Recordings[0].Frames {
-		fmt.Fprintf(&b, "step %d\n", i)
-		for _, r := range s.Recordings {
-			f := &r.Frames[i]
-			fmt.Fprintf(&b, "  %s\n", strings.TrimRight(fmt.Sprintf("%s: %s %s", r.System, f.Call, strings.Join(f.Said, " ")), " "))
-			for _, q := range f.Sequences {
-				fmt.Fprintf(&b, "    %d.%d %d tokens, blocks %v\n", q.Request, q.Number, q.Tokens, q.Table)
-			}
-		}
-	}
-	return b.String()
-}
-
-// Ensure that each story tells what it did when somebody last read it.
-func TestStoriesTellWhatTheyDid(t *testing.T) {
-	var all []string
-	for _, name := range view.Stories() {
-		all = append(all, told(scene(t, name)))
-	}
-	const golden = "testdata/stories.golden"
-	if *update {
-		require.NoError(t, os.WriteFile(golden, []byte(strings.Join(all, "\n")), 0o644))
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
-	require.Equal(t, string(want), strings.Join(all, "\n"))
-}
-
-// said are all sentences of a recording.
+// said returns all sentences of a recording.
 func said(r *view.Recording) string {
 	var all []string
 	for _, f := range r.Frames {

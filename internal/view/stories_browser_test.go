@@ -31,7 +31,8 @@ const lit = `(() => {
   return [board.querySelectorAll('.cell.lit').length, paths.length, paths.filter(p => any(at(p, 0), '.table.lit .entry') && any(at(p, p.getTotalLength()), '.cell.lit')).length]
 })()`
 
-// litOf is what has to be lit of a request: its blocks, and an arrow from each entry of its tables.
+// litOf returns what has to be lit for a request: its blocks, and an arrow from each entry of
+// its tables.
 func litOf(f *view.Frame, request int) []int {
 	ids, entries := map[int32]bool{}, 0
 	for _, s := range f.Sequences {
@@ -95,7 +96,7 @@ func TestATableLightsItsSequence(t *testing.T) {
 	require.Equal(t, want, browsertest.Evaluate[string](t, x.tab, `[...document.querySelectorAll('#gpu .cell.lit')].map(e => e.dataset.block).join(' ')`))
 }
 
-// isEvent says by the sentences whether more happens in a step than that tokens are written.
+// isEvent reports whether more happens in a step than writing tokens.
 func isEvent(r *view.Recording, i int) bool {
 	return i == 0 || slices.ContainsFunc(r.Frames[i].Said, func(s string) bool {
 		decodes := strings.HasPrefix(s, "Request") && strings.Contains(s, " a token")
@@ -174,8 +175,8 @@ func TestTheAddressNamesStoryBoardAndStep(t *testing.T) {
 	require.Len(t, browsertest.Evaluate[[]string](t, x, boards), 1)
 }
 
-// oldOf is what a block still shows from before, as [from, to, whose] of slots; writer names who
-// wrote each slot last.
+// oldOf returns what a block still shows from before, as [from, to, whose] of slots; writer
+// names who wrote each slot last.
 func oldOf(writer []string, filled int) [][3]string {
 	var list [][3]string
 	for slot := filled; slot < len(writer); slot++ {
@@ -191,7 +192,8 @@ func oldOf(writer []string, filled int) [][3]string {
 	return list
 }
 
-// Ensure that what a block held before is drawn faint, slot by slot, until it is overwritten.
+// Ensure that the former content of a block is drawn faint, slot by slot, until it is
+// overwritten.
 func TestWhatABlockHeldBeforeIsFaintUntilItIsOverwritten(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "preemption", "orca-beside-paged", "copy-on-write")
 	const old = `[...document.querySelectorAll('#gpu .cell')].map(c => [...c.querySelectorAll('.old i')].map(i => [i.style.left, i.style.width].map(parseFloat).join(' ')).join(', '))`
@@ -243,7 +245,7 @@ func TestWhatABlockHeldBeforeIsFaintUntilItIsOverwritten(t *testing.T) {
 		require.Zero(t, browsertest.Evaluate[int](t, x.tab, `document.querySelectorAll('#gpu .cell[data-was]').length`), "nothing was there at the beginning")
 	}
 
-	// A record that nobody has any more is there, faint: a pool is not cleared.
+	// A record of a freed block is still there, faint: a pool is not cleared.
 	r := x.scenes["copy-on-write"].Recordings[0]
 	freed := slices.IndexFunc(r.Frames, func(f view.Frame) bool { return strings.HasPrefix(f.Call, "free_sequence") })
 	x.visit(t, "copy-on-write", freed)

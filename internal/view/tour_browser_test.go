@@ -17,7 +17,8 @@ import (
 	"llmmemory/internal/view"
 )
 
-// A tour is a tab with one page of all scenes: to load a page costs more than to look at it.
+// A tour is a tab with one page of all scenes, because loading a page takes longer than looking
+// at it.
 type tour struct {
 	tab    context.Context
 	scenes map[string]*view.Scene
@@ -38,7 +39,7 @@ func newTour(t *testing.T, l browsertest.Look, names ...string) *tour {
 	return x
 }
 
-// scene is a run or a story by its name.
+// scene returns a run or a story by its name.
 func scene(t *testing.T, name string) *view.Scene {
 	t.Helper()
 	if runs[name] != nil {
@@ -50,7 +51,7 @@ func scene(t *testing.T, name string) *view.Scene {
 	return s
 }
 
-// pageOf is the file of a page.
+// pageOf writes a page and returns its file.
 func pageOf(t *testing.T, scenes ...*view.Scene) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "page.html")

@@ -10,15 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/grade/build"
+	"llmmemory/internal/testkit/corpus"
 	"llmmemory/internal/testkit/level"
 )
-
-func correct(t testing.TB) string {
-	t.Helper()
-	text, err := os.ReadFile("../../../testdata/submissions/correct/llm_memory.c")
-	require.NoError(t, err)
-	return string(text)
-}
 
 func newKit(t testing.TB) *build.Kit {
 	t.Helper()
@@ -31,7 +25,7 @@ func newKit(t testing.TB) *build.Kit {
 
 func TestTheProgramsOfASubmissionAreBuiltAndRemoved(t *testing.T) {
 	k := newKit(t)
-	p, err := k.Build("llm_memory.c", []byte(correct(t)))
+	p, err := k.Build("llm_memory.c", []byte(corpus.Correct(t)))
 	require.NoError(t, err)
 	require.FileExists(t, p.Native())
 	watched, err := k.Watched(p)
@@ -41,10 +35,10 @@ func TestTheProgramsOfASubmissionAreBuiltAndRemoved(t *testing.T) {
 	require.NoFileExists(t, p.Native())
 }
 
-// Macros that put words together do not get past the gate.
+// Ensure that words made by macros do not pass the gate.
 func TestWordsMadeByMacros(t *testing.T) {
 	k := newKit(t)
-	lines := strings.Count(correct(t), "\n")
+	lines := strings.Count(corpus.Correct(t), "\n")
 	for name, c := range map[string]struct {
 		more string
 		line int
@@ -55,20 +49,19 @@ func TestWordsMadeByMacros(t *testing.T) {
 		"attribute": {"#define EARLY no_sanitize_address\n#define A(x) __attribute__((x))\nA(EARLY)\nstatic inline int f(void) { return 1; }\n", 3, "no_sanitize_address"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := k.Build("a.c", []byte(correct(t)+c.more))
+			_, err := k.Build("a.c", []byte(corpus.Correct(t)+c.more))
 			require.ErrorIs(t, err, build.ErrGate)
 			require.ErrorContains(t, err, fmt.Sprintf("a.c is not run: llm_memory.c:%d: ", lines+c.line))
 			require.ErrorContains(t, err, c.rule)
 		})
 	}
-	p, err := k.Build("a.c", []byte(correct(t)+"#include <assert.h>\n#define CAT(a, b) a##b\n#define U __attribute__((unused))\n"+
+	p, err := k.Build("a.c", []byte(corpus.Correct(t)+"#include <assert.h>\n#define CAT(a, b) a##b\n#define U __attribute__((unused))\n"+
 		"U static inline int CAT(f, 1)(int section) { assert(section); return section; }\n"))
 	require.NoError(t, err)
 	require.NoError(t, p.Close())
 }
 
-// What the compiler cannot bear is the submission's fault, and said in a few
-// lines.
+// Ensure that a text which is too much for the compiler is rejected, in a few lines.
 func TestHostileToTheCompiler(t *testing.T) {
 	level.SkipQuick(t)
 	k := newKit(t)
@@ -84,7 +77,7 @@ func TestHostileToTheCompiler(t *testing.T) {
 		"macro bomb":       {"#define A0 1\n" + bomb.String() + "int x = A40;\n", "gcc "}, // says which limit it met first: time, memory, or gcc's own
 		"memory":           {"static char x[] = \"" + strings.Repeat("\\0", 100) + "\"" + ";\n" + doubling(34), "gcc "},
 		"big file":         {"static char x[1ul << 30] = {1};\nchar *f(void) { return x; }\n", ""},
-		"cannot be placed": {correct(t) + "static char far[1ul << 33];\n__attribute__((used)) static char *f(void) { return far; }\n", ""},
+		"cannot be placed": {corpus.Correct(t) + "static char far[1ul << 33];\n__attribute__((used)) static char *f(void) { return far; }\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -116,7 +109,7 @@ func unused(n int) string {
 	return b.String()
 }
 
-// doubling is a string of 2 to the n bytes.
+// doubling returns a string of 2 to the n bytes.
 func doubling(n int) string {
 	var b strings.Builder
 	b.WriteString("#define S0 \"0123456789abcdef\"\n")
@@ -127,31 +120,31 @@ func doubling(n int) string {
 	return b.String()
 }
 
-// Trouble of the grader's is not the submission's.
+// Ensure that an error of the grader does not reject the submission.
 func TestAMissingCompilerIsTheGradersTrouble(t *testing.T) {
 	k := newKit(t)
 	t.Setenv("PATH", t.TempDir())
-	_, err := k.Build("a.c", []byte(correct(t)))
+	_, err := k.Build("a.c", []byte(corpus.Correct(t)))
 	require.Error(t, err)
 	require.NotErrorIs(t, err, build.ErrRejected)
 	require.NotErrorIs(t, err, build.ErrGate)
 }
 
-// The limits are there for whatever is executed as gcc.
+// Ensure that the limits apply to whatever is executed as gcc.
 func TestTheCompilersLimitsHold(t *testing.T) {
 	tools := t.TempDir()
 	k := newKit(t)
 	require.NoError(t, os.WriteFile(filepath.Join(tools, "gcc"),
 		[]byte("#!/bin/sh\nulimit -t >&2\nulimit -v >&2\nulimit -f >&2\nexit 1\n"), 0o755))
 	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
-	_, err := k.Build("a.c", []byte(correct(t)))
+	_, err := k.Build("a.c", []byte(corpus.Correct(t)))
 	require.ErrorIs(t, err, build.ErrRejected)
 	require.ErrorContains(t, err, "\n60\n1048576\n131072")
 }
 
 func BenchmarkBuild(b *testing.B) {
 	k := newKit(b)
-	source := []byte(correct(b))
+	source := []byte(corpus.Correct(b))
 	for b.Loop() {
 		p, err := k.Build("a.c", source)
 		require.NoError(b, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/testkit/corpus"
 	"llmmemory/internal/testkit/level"
 )
 
@@ -24,17 +25,10 @@ func newKit(t testing.TB) *Kit {
 	return k
 }
 
-func correct(t testing.TB) string {
-	t.Helper()
-	text, err := os.ReadFile("../../../testdata/submissions/correct/llm_memory.c")
-	require.NoError(t, err)
-	return string(text)
-}
-
-// compiled goes past the gate of the text, with flags of its own.
+// compiled compiles a source that the gate of the text has not seen, with other flags.
 func compiled(t *testing.T, k *Kit, source string, flags ...string) (string, *text) {
 	t.Helper()
-	read, err := readText([]byte(correct(t)), &verdicts{}) // the lines of whatever is harmless
+	read, err := readText([]byte(corpus.Correct(t)), &verdicts{}) // the lines of whatever is harmless
 	require.NoError(t, err)
 	dir, err := os.MkdirTemp(k.dir, "s-")
 	require.NoError(t, err)
@@ -85,7 +79,7 @@ func TestWhatAnObjectMustNotHave(t *testing.T) {
 		"a variable": {"int append_kv(", "int (*append_kv)(void) = 0; static __attribute__((used)) int append(", "symbol"},
 	} {
 		t.Run("append_kv is "+name, func(t *testing.T) {
-			source := strings.ReplaceAll(strings.Replace(correct(t), c.from, c.to, 1), "#include \"llm_memory.h\"\n",
+			source := strings.ReplaceAll(strings.Replace(corpus.Correct(t), c.from, c.to, 1), "#include \"llm_memory.h\"\n",
 				"#define append_kv append_kv_of_the_header\n#include \"llm_memory.h\"\n#undef append_kv\n")
 			object, read := compiled(t, k, source, "-w")
 			_, err := k.checkObject(object, read, &verdicts{})
@@ -119,7 +113,7 @@ func TestWhatIsOnlyAdvice(t *testing.T) {
 		{"a sanitizer", "#ifdef __SANITIZE_ADDRESS__\n#error watched\n#endif", "sanitizer", "__SANITIZE_ADDRESS__"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, err := k.Build("a.c", []byte(correct(t)+c.more+"\n"))
+			p, err := k.Build("a.c", []byte(corpus.Correct(t)+c.more+"\n"))
 			require.NoError(t, err)
 			require.Empty(t, p.Missing)
 			require.Len(t, p.Advice, 1)
@@ -140,10 +134,10 @@ func TestWhatIsOnlyAdvice(t *testing.T) {
 	}
 }
 
-// What only computes or allocates costs nothing and is not even mentioned.
+// Ensure that functions which only compute or allocate cost nothing and are not mentioned.
 func TestTheWholeCLibraryThatComputesMayBeUsed(t *testing.T) {
 	k := newKit(t)
-	p, err := k.Build("a.c", []byte(correct(t)+`
+	p, err := k.Build("a.c", []byte(corpus.Correct(t)+`
 #include <ctype.h>
 #include <math.h>
 #include <threads.h>
@@ -167,7 +161,7 @@ __attribute__((used)) static int computes(int n) {
 
 func TestMissingFunctionsBecomeStubs(t *testing.T) {
 	k := newKit(t)
-	source := strings.ReplaceAll(strings.ReplaceAll(correct(t), "int append_kv(", "__attribute__((used)) static int append("),
+	source := strings.ReplaceAll(strings.ReplaceAll(corpus.Correct(t), "int append_kv(", "__attribute__((used)) static int append("),
 		"int llm_destroy(", "__attribute__((used)) static int destroy(")
 	p, err := k.Build("a.c", []byte(source))
 	require.NoError(t, err)
@@ -200,7 +194,8 @@ func TestAGateFileIsChecked(t *testing.T) {
 	}
 }
 
-// What other distributions build with, and harmless code of all kinds, passes.
+// Ensure that objects of other distributions' compilers, and of harmless code of all kinds,
+// pass.
 func TestWhatAnObjectMayHave(t *testing.T) {
 	k := newKit(t)
 	const talk = `
@@ -244,7 +239,7 @@ __attribute__((used)) static int unlucky(int x) { return x * 0x050f + 0x340f + 0
 		"many sections": {"-O2", "-ffunction-sections", "-fdata-sections"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			object, read := compiled(t, k, correct(t)+talk, append(flags, "-Wno-error")...)
+			object, read := compiled(t, k, corpus.Correct(t)+talk, append(flags, "-Wno-error")...)
 			v := &verdicts{}
 			_, err := k.checkObject(object, read, v)
 			require.NoError(t, err)
@@ -253,8 +248,8 @@ __attribute__((used)) static int unlucky(int x) { return x * 0x050f + 0x340f + 0
 	}
 }
 
-// A tool that does not come back is ended with all that it has started, and is
-// not the submission's fault.
+// Ensure that a tool that hangs is ended with all its children, and does not reject the
+// submission.
 func TestAToolThatHangsIsEndedWithItsChildren(t *testing.T) {
 	k := newKit(t)
 	tools := t.TempDir()
@@ -262,7 +257,7 @@ func TestAToolThatHangsIsEndedWithItsChildren(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(tools, "gcc"), []byte("#!/bin/sh\nsleep 1000 &\necho $$ $! >"+pids+"\nwait\n"), 0o755))
 	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
 	k.patience = 300 * time.Millisecond
-	_, err := k.Build("a.c", []byte(correct(t)))
+	_, err := k.Build("a.c", []byte(corpus.Correct(t)))
 	require.ErrorIs(t, err, errSlow)
 	require.NotErrorIs(t, err, ErrRejected)
 	text, err := os.ReadFile(pids)
@@ -274,7 +269,7 @@ func TestAToolThatHangsIsEndedWithItsChildren(t *testing.T) {
 	}
 }
 
-// alive: there, and not waiting to be reaped.
+// alive reports whether a process exists and does not wait to be reaped.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")

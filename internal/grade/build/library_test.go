@@ -9,9 +9,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/corpus"
 )
 
-// buildID is the note by which Valgrind finds a library's debug information.
+// buildID returns the note by which Valgrind finds a library's debug information.
 func buildID(t *testing.T, library string) []byte {
 	t.Helper()
 	file, err := elf.Open(library)
@@ -26,7 +28,7 @@ func buildID(t *testing.T, library string) []byte {
 	return id
 }
 
-// loads is the path of the C library that a program loads.
+// loads returns the path of the C library that a program loads.
 func loads(t *testing.T, program string) string {
 	t.Helper()
 	cmd := exec.Command(program)
@@ -38,10 +40,11 @@ func loads(t *testing.T, program string) string {
 	return string(m[1])
 }
 
-// Memcheck takes half as long again where it reads the debug information of the C library.
+// Memcheck takes one and a half times as long if it reads the debug information of the C
+// library.
 func TestMemcheckFindsNoDebugInformationOfTheLibrary(t *testing.T) {
 	k := newKit(t)
-	p, err := k.Build("llm_memory.c", []byte(correct(t)))
+	p, err := k.Build("llm_memory.c", []byte(corpus.Correct(t)))
 	require.NoError(t, err)
 	watched, err := k.Watched(p)
 	require.NoError(t, err)

@@ -16,8 +16,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// What gcc takes for a directive the scanner takes for one, whatever stands around
-// it: #error shows where gcc sees one. (Once run with 40,000 texts.)
+// Ensure that the scanner sees every directive that gcc sees, whatever is around it: #error
+// shows where gcc sees one.
 func TestTheScannerSeesWhatGccSees(t *testing.T) {
 	level.SkipQuick(t)
 	const texts = 200
@@ -49,7 +49,7 @@ var (
 	fatal  = regexp.MustCompile(`(?m)/(\d+)\.c:\d+:\d+: fatal error: `)
 )
 
-// errorsOfGcc is how many #error gcc sees in each text. One run reads all texts, up to one
+// errorsOfGcc returns how many #error gcc sees in each text. One run reads all texts, up to one
 // with a fatal error, which ends it.
 func errorsOfGcc(t *testing.T, sources []string) []int {
 	t.Helper()
@@ -82,8 +82,7 @@ func errorsOfGcc(t *testing.T, sources []string) []int {
 	return counts
 }
 
-// errorDirectives counts what the scanner sees. Behind a line that is refused
-// nothing matters.
+// errorDirectives counts those that the scanner sees. After a refused line nothing matters.
 func errorDirectives(source string) int {
 	g := &textGate{text: text{words: map[string]int{}}, verdicts: &verdicts{}}
 	n := 0

@@ -3,7 +3,6 @@ package build
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -12,7 +11,7 @@ import (
 	"llmmemory/internal/testkit/corpus"
 )
 
-// strict refuses whatever a rule is about.
+// strict refuses everything that a rule is about.
 func strict() *verdicts {
 	g := Gate{}
 	for _, r := range GateRules {
@@ -108,7 +107,7 @@ func TestEachTextIsRefusedForItsRuleAndLine(t *testing.T) {
 	}
 }
 
-// What only looks like any of these is let through.
+// Ensure that text which only looks like any of these passes.
 func TestTextsThatAreFine(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":             "",
@@ -142,21 +141,17 @@ func TestTextsThatAreFine(t *testing.T) {
 	}
 }
 
-// No submission of the corpus is refused for its text.
+// Ensure that no submission of the corpus is refused for its text.
 func TestTheCorpusPasses(t *testing.T) {
-	table, err := os.ReadFile("../../../testdata/submissions/mutants.txt")
-	require.NoError(t, err)
-	mutants, err := corpus.Parse(string(table))
-	require.NoError(t, err)
-	for _, m := range mutants {
-		source, err := m.Apply(correct(t))
+	for _, m := range corpus.Mutants(t, "mutants.txt") {
+		source, err := m.Apply(corpus.Correct(t))
 		require.NoError(t, err)
 		_, err = readText([]byte(source), strict())
 		require.NoError(t, err, m.ID)
 	}
 }
 
-// Whatever the bytes, the gate ends, and lines stay within the text.
+// Ensure that the gate ends for any bytes, and that lines are within the text.
 func FuzzReadText(f *testing.F) {
 	for _, seed := range []string{"#include \"x\\\" /*\n", "??/\n", "/\\\n* *\\\n/", "__attribute__((", "%:%:", "\\\n\\", "'\\", "# 1 \"x"} {
 		f.Add([]byte(seed))

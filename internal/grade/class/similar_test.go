@@ -29,8 +29,7 @@ func readAll(t *testing.T, pattern string) (all []class.Source) {
 	return all
 }
 
-// renamed gives every name but those of the handout another, and everything another
-// layout.
+// renamed gives every name, except those of the handout, another, and everything another layout.
 func renamed(t *testing.T, text []byte) string {
 	t.Helper()
 	tokens, err := ctree.Tokens(text)
@@ -53,7 +52,7 @@ func renamed(t *testing.T, text []byte) string {
 	return b.String()
 }
 
-// reordered has the functions from the last to the first.
+// reordered reverses the order of the functions.
 func reordered(text []byte) string {
 	parts := strings.SplitAfter(string(text), "\n}\n")
 	slices.Reverse(parts)
@@ -62,12 +61,12 @@ func reordered(text []byte) string {
 
 var lineEnd = regexp.MustCompile(`;\n`)
 
-// commented has other comments, and other strings.
+// commented changes comments and strings.
 func commented(text []byte) string {
 	return lineEnd.ReplaceAllString(string(text), "; // changed\n/* and here:\n something else */\n")
 }
 
-// padded has code of its own in front of every function.
+// padded inserts code in front of every function.
 func padded(text []byte) string {
 	return strings.ReplaceAll(string(text), "\n}\n", "\n}\nstatic long padding(long a, long b) { while (a > b) { a -= b * 3; b ^= a << 2; } return a | b; }\n")
 }

@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/course/trace"
 )
 
-// Ensure that differences in the same field show the same mistake, whatever number is wrong, and that a mistake is
-// that of a function, seen in one way.
+// Ensure that differences in the same field show the same mistake, whatever number is wrong, and
+// that other functions and other fields show other mistakes.
 func TestTheSameMistakeHasOtherNumbers(t *testing.T) {
 	difference := func(kind trace.Kind, engine int, channel Channel, field string) *Difference {
 		d := differs(channel, field, 1, 2)
@@ -110,7 +110,7 @@ func TestTheFactsOfACallAreThoseOfTheStateBefore(t *testing.T) {
 	}
 }
 
-// A call that allocates without end has no place in the other sentences about the heap.
+// Ensure that a call that allocates without end has a sentence.
 func TestTheHeadlineOfTooManyAllocations(t *testing.T) {
 	d := differs(Heap, "the allocations of one call", "at most 18", "more than 65536")
 	d.Op = trace.Op{Kind: trace.Append, A: 1}

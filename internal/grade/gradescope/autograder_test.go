@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	gosync "sync"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,12 +25,12 @@ import (
 )
 
 var (
-	build gosync.Once
+	build sync.Once
 	ours  string
 )
 
-// TestMain gives everything one folder for temporary files, because graders that
-// are killed leave theirs behind. Other users may go through it.
+// TestMain sets one folder for temporary files, because graders that are killed leave theirs
+// behind. Other users can enter it.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "llmgrade-test-")
 	if err == nil {
@@ -44,8 +44,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// static is the path of llmgrade, linked statically. Packages are those of the other tests,
-// with cgo and without -trimpath, so that none is compiled once more.
+// static returns the path of a statically linked llmgrade. It is built with cgo and without
+// -trimpath, as the tests are, so that no package is compiled again.
 func static(t *testing.T) string {
 	t.Helper()
 	level.SkipQuick(t)
@@ -73,23 +73,7 @@ func lay(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-func correct(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile("../../../testdata/submissions/correct/llm_memory.c")
-	require.NoError(t, err)
-	return string(text)
-}
-
-// changed is the correct submission with one change.
-func changed(t *testing.T, before, after string) string {
-	t.Helper()
-	m := corpus.Change("", before, after)
-	text, err := m.Apply(correct(t))
-	require.NoError(t, err)
-	return text
-}
-
-// tries is a statement of a submission that wants to write its own results.
+// tries is a statement by which a submission tries to write its own results.
 const tries = "    FILE *f = fopen(\"results/results.json\", \"w\");\n    if (f) {\n        fputs(\"{\\\"score\\\": 1000}\", f);\n        fclose(f);\n    }\n"
 
 func TestTheAutograderWritesGradescopesResults(t *testing.T) {
@@ -114,7 +98,7 @@ func TestTheAutograderWritesGradescopesResults(t *testing.T) {
 			require.Contains(t, r.Tests[0].Output, `the upload has "notes.txt"`)
 			require.False(t, r.Extra.Counts)
 		}},
-		{"ends the process, for the points of the staff", map[string]string{"hw/" + class.Wanted: changed(t, "    unlink_node(seq);\n", "    exit(0);\n    unlink_node(seq);\n")}, points, 13.83, func(t *testing.T, r Results) {
+		{"ends the process, for the points of the staff", map[string]string{"hw/" + class.Wanted: corpus.Changed(t, "    unlink_node(seq);\n", "    exit(0);\n    unlink_node(seq);\n")}, points, 13.83, func(t *testing.T, r Results) {
 			require.Greater(t, r.Score, 0.0)
 			require.Less(t, r.Score, 13.83)
 			require.Contains(t, r.Output, `"hw/llm_memory.c"`)
@@ -139,7 +123,7 @@ func TestTheAutograderWritesGradescopesResults(t *testing.T) {
 	}
 }
 
-// nobodyWrites tries to write there as the user that submissions run as.
+// nobodyWrites tries to write to a folder as the user that submissions run as.
 func nobodyWrites(t *testing.T, dir string) {
 	t.Helper()
 	info, err := os.Stat(dir)
@@ -157,11 +141,11 @@ func nobodyWrites(t *testing.T, dir string) {
 	}
 }
 
-// What only hidden tests find leaves what a student sees as it is for the correct
-// submission, even for one that tries to write its own results.
+// Ensure that what only hidden tests find does not change what a student sees, even for a
+// submission that tries to write its own results.
 func TestOnlyAHiddenTestTellsOfAHiddenTrace(t *testing.T) {
 	t.Parallel()
-	right := changed(t, "    unlink_node(seq);\n", "    unlink_node(seq);\n"+tries)
+	right := corpus.Changed(t, "    unlink_node(seq);\n", "    unlink_node(seq);\n"+tries)
 	right = strings.Replace(right, "#include <limits.h>", "#include <limits.h>\n#include <stdio.h>", 1)
 	const head = "int append_kv(LLMEngine *engine, int seq_id, int kv_data) {\n    if (engine == NULL"
 	late := strings.Replace(right, head, head+" || (kv_data & 0x7f000000) == 0x5b000000", 1)
@@ -206,7 +190,7 @@ func TestTroubleIsSaid(t *testing.T) {
 		"not a program":  {"llmgrade", "#!/nonexistent\n", "llmgrade ended with status 12"},
 		"program failed": {"llmgrade", "#!/bin/sh\nexit 2\n", "llmgrade ended with status 2"},
 	} {
-		dir := container(t, Package{}, map[string]string{class.Wanted: correct(t)})
+		dir := container(t, Package{}, map[string]string{class.Wanted: corpus.Correct(t)})
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "source", c.file), []byte(c.text), 0o644))
 		lay(t, dir, map[string]string{"results/results.json": `{"score": 99}`}) // of a run before
 		require.Contains(t, grading(t, dir), c.says, name)
@@ -220,12 +204,12 @@ func TestTroubleIsSaid(t *testing.T) {
 	}
 }
 
-// hangs is a submission that takes its time.
+// hangs is a submission that does not come back.
 func hangs(t *testing.T) string {
-	return changed(t, "    unlink_node(seq);\n", "    for (volatile int i = 1; i;) {\n    }\n    unlink_node(seq);\n")
+	return corpus.Changed(t, "    unlink_node(seq);\n", "    for (volatile int i = 1; i;) {\n    }\n    unlink_node(seq);\n")
 }
 
-// A grader that is killed leaves its placeholder, and no process.
+// Ensure that a grader which is killed leaves its placeholder, and no process.
 func TestAGraderThatIsKilledLeavesThePlaceholder(t *testing.T) {
 	t.Parallel()
 	dir := container(t, Package{}, map[string]string{class.Wanted: hangs(t)})
@@ -258,8 +242,8 @@ func TestAGraderThatIsKilledLeavesThePlaceholder(t *testing.T) {
 		"the submission ends with the grader")
 }
 
-// processes are those whose program's path begins so, and that have an argument
-// that begins so.
+// processes returns the processes whose program's path has a prefix and that have an argument
+// with a prefix.
 func processes(t *testing.T, program, argument string) (pids []int) {
 	t.Helper()
 	names, err := filepath.Glob("/proc/[0-9]*/exe")

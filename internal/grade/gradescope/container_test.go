@@ -10,13 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	gosync "sync"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// contract is results.json as Gradescope's specification has it, all of it.
+// contract is results.json in Gradescope's specification.
 type contract struct {
 	Score            *float64        `json:"score"`
 	ExecutionTime    *float64        `json:"execution_time"`
@@ -52,8 +52,8 @@ var (
 	formats      = []string{"", "text", "html", "simple_format", "md", "ansi"}
 )
 
-// read reads results.json and holds it against the contract. Its tests, if it has
-// any, are worth the given points.
+// read reads results.json and checks it against the contract. Its tests, if there are any, are
+// worth the given points.
 func read(t *testing.T, dir string, points float64) Results {
 	t.Helper()
 	file := filepath.Join(dir, "results", "results.json")
@@ -98,7 +98,7 @@ func read(t *testing.T, dir string, points float64) Results {
 		require.InDelta(t, sum, *c.Score, 1e-9)
 		require.InDelta(t, points, most, 1e-9)
 	}
-	left, err := filepath.Glob(filepath.Join(dir, "results", "*.tmp"))
+	left, err := filepath.Glob(filepath.Join(dir, "results", ".new-*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
 	var r Results
@@ -106,7 +106,7 @@ func read(t *testing.T, dir string, points float64) Results {
 	return r
 }
 
-// container is a folder laid out as Gradescope lays out /autograder, from the zip.
+// container returns a folder with the layout of /autograder, from the zip.
 func container(t *testing.T, p Package, files map[string]string) string {
 	t.Helper()
 	z := unpacked(t, p)
@@ -129,11 +129,11 @@ type packed struct {
 }
 
 var (
-	packing  gosync.Mutex
+	packing  sync.Mutex
 	packages = map[string]map[string]packed{} // by what staff choose
 )
 
-// unpacked is what the zip has in it, which is packed once for equal choices.
+// unpacked returns the content of the zip, which is packed once for equal packages.
 func unpacked(t *testing.T, p Package) map[string]packed {
 	t.Helper()
 	packing.Lock()
@@ -159,7 +159,7 @@ func unpacked(t *testing.T, p Package) map[string]packed {
 	return all
 }
 
-// grading runs run_autograder as the harness does; it has to say that all is well.
+// grading runs run_autograder as Gradescope does. It has to succeed.
 func grading(t *testing.T, dir string) (log string) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(dir, "run_autograder"))

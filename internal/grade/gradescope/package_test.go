@@ -118,8 +118,7 @@ func TestTheScriptsAreScripts(t *testing.T) {
 	}
 }
 
-// setup.sh as it runs where apt-get does what it is told: run with one that
-// fails, it fails.
+// Ensure that setup.sh calls apt-get, and fails if apt-get fails.
 func TestSetupFailsLoudly(t *testing.T) {
 	dir := t.TempDir()
 	lay(t, filepath.Join(dir, "source"), map[string]string{"setup.sh": string(setup), "run_autograder": "", "llmgrade": "#!/bin/sh\n"})

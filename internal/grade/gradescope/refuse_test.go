@@ -14,16 +14,17 @@ import (
 
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/class"
+	"llmmemory/internal/testkit/corpus"
 )
 
-// What the grader of these tests knows a submission by.
+// The texts by which judge knows a submission.
 const (
 	fullMarks  = "all right"
 	oneMistake = "a mistake"
 	noProgram  = "int x = ;"
 )
 
-// judge stands in for the grader.
+// judge replaces the grader.
 func judge(file string, _ grade.Points) (*grade.Report, error) {
 	text, err := os.ReadFile(file)
 	r := report()
@@ -36,7 +37,7 @@ func judge(file string, _ grade.Points) (*grade.Report, error) {
 	return r, err
 }
 
-// limited is a container with a rate limit.
+// limited returns a container with a rate limit.
 func limited(t *testing.T, limit string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -130,10 +131,10 @@ func TestTheRateLimitWithoutResults(t *testing.T) {
 	}
 }
 
-// The limit of the package holds in the container, too.
+// Ensure that the limit of the package applies in the container.
 func TestTheAutograderRefusesOverTheRateLimit(t *testing.T) {
 	t.Parallel()
-	dir := container(t, Package{Limit: "1/10m"}, map[string]string{class.Wanted: correct(t)})
+	dir := container(t, Package{Limit: "1/10m"}, map[string]string{class.Wanted: corpus.Correct(t)})
 	describe(t, dir, 9, previous{Time: at(5), Score: 71.5})
 	require.Contains(t, grading(t, dir), "over the rate limit")
 	require.Equal(t, 71.5, read(t, dir, 0).Score)

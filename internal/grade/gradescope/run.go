@@ -126,7 +126,7 @@ func (r *run) run() (Results, error) {
 	if errors.Is(err, class.ErrUpload) {
 		r.note("%v", err)
 		out := newResults("The upload could not be graded: see the test below. It does not count against a limit on submissions.\n")
-		out.Tests = []Test{whole("upload", fmt.Sprintf("%v.\nUpload the file %s.\n", err, class.Wanted), worth(r.points))}
+		out.Tests = []Test{whole("upload", fmt.Sprintf("%v.\nUpload the file %s.\n", err, class.Wanted), r.points.Max())}
 		return out, nil
 	}
 	if err != nil {
@@ -137,15 +137,6 @@ func (r *run) run() (Results, error) {
 		return Results{}, err
 	}
 	return r.resultsOf(u, report), nil
-}
-
-// worth returns the points of all tasks together.
-func worth(p grade.Points) float64 {
-	sum := 0.0
-	for _, points := range p.Tasks {
-		sum += points
-	}
-	return float64(hundredths(sum)) / 100
 }
 
 // configure reads the files that staff may have edited. A missing file has its default.

@@ -164,7 +164,7 @@ func TestAVisibleReasonIsTold(t *testing.T) {
 	require.Contains(t, out.Output, "Neither passed nor failed")
 }
 
-// That a hidden trace has shown a leak is told, how it is made is not.
+// Ensure that a leak in a hidden trace is reported without its steps.
 func TestOfAHiddenTraceTheHeapIsToldWithoutItsSteps(t *testing.T) {
 	r := report()
 	set(r, "task1_memory", grade.Failed, 0)

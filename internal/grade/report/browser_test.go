@@ -42,8 +42,7 @@ func put(t *testing.T) string {
 	return dir
 }
 
-// contrast lists the texts with less than 4.5 : 1 (WCAG, AA). In a drawing a text
-// may lie on a tenth of the text's own colour.
+// contrast lists the texts with less than 4.5 : 1 (WCAG, AA).
 const contrast = `(() => {
   const rgba = s => { const n = s.match(/[\d.]+/g).map(Number); return n.length < 4 ? [...n, 1] : n }
   const over = (a, b) => [0, 1, 2].map(i => a[i] * a[3] + b[i] * (1 - a[3])).concat(1)
@@ -102,7 +101,7 @@ func TestPagesInABrowser(t *testing.T) {
 	}
 }
 
-// requireKeyboardOpens goes from the top to the first summary with Tab.
+// requireKeyboardOpens reaches the first summary with Tab and opens it.
 func requireKeyboardOpens(t *testing.T, tab context.Context) {
 	t.Helper()
 	for range 60 {
@@ -120,7 +119,7 @@ func requireKeyboardOpens(t *testing.T, tab context.Context) {
 
 var pdfPage = regexp.MustCompile(`/Type\s*/Page\b`)
 
-// requirePrints prints with what is folded on the screen.
+// requirePrints checks that folded parts are printed.
 func requirePrints(t *testing.T, tab context.Context, name string) {
 	t.Helper()
 	pdf := browsertest.Run(t, tab, chromedp.PrintToPDF(chromedp.PDFPaper(chromedp.PaperA4)))

@@ -18,7 +18,7 @@ import (
 	"llmmemory/internal/testkit/browsertest"
 )
 
-// everything is a class in which there is something to tell in every section.
+// everything is a class with something in every section.
 func everything(t *testing.T) report.Class {
 	t.Helper()
 	all := reports(t)
@@ -186,8 +186,8 @@ func TestSimilarSubmissionsAreSideBySide(t *testing.T) {
 	}
 }
 
-// What the grader could not grade has a page that says why, and no points but those
-// that staff gave.
+// Ensure that a submission which could not be graded has a page that says why, and no points
+// except those that staff gave.
 func TestAnEntryThatWasNotGradedHasAPage(t *testing.T) {
 	points := 12.5
 	for _, c := range []struct {

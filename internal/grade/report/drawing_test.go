@@ -57,7 +57,7 @@ func golden(t *testing.T, name, got string) {
 
 var widths = []int{0, 1, 40, 57, 80, 200} // of a terminal
 
-// sound is what holds of every drawing.
+// sound checks what is true of every drawing.
 func sound(t require.TestingT, s *compare.Scene, d *compare.Difference, widths ...int) {
 	for _, width := range widths {
 		text := report.Drawing(s, d, width, false)
@@ -81,7 +81,7 @@ func sound(t require.TestingT, s *compare.Scene, d *compare.Difference, widths .
 	}
 }
 
-// equalBoxes holds that the boxes of ref_count have one width.
+// equalBoxes checks that the boxes of ref_count have the same width.
 func equalBoxes(t require.TestingT, text string) {
 	for line := range strings.Lines(text) {
 		_, boxes, found := strings.Cut(strings.TrimSuffix(line, "┐\n"), "┌")
@@ -101,8 +101,8 @@ func TestNothingIsDrawnOfNothing(t *testing.T) {
 	}
 }
 
-// A pool may have a block or a million, and a broken submission leaves any
-// numbers in it.
+// Ensure that any scene can be drawn: a pool may have a block or a million, and a broken
+// submission leaves any numbers in it.
 func TestAnySceneCanBeDrawn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		state := rapid.Custom(drawState)

@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -37,101 +36,64 @@ func TestMain(m *testing.M) {
 // mutants are those whose reports are stored.
 var mutants = strings.Fields("A1 A8 A17 A19 C26 C30 C38 D5 D7 F1 F7 F9 I8 I11 K3 K14 R14 X1")
 
-// hostile is a submission whose text and name want to be markup.
+// hostile is a submission whose text and name try to be markup.
 const (
 	hostile     = "hostile"
 	hostileText = "int x = \"</code></pre></style><script>document.title = 'caught'</script><img src=x onerror=alert(1)>\";\n"
 	hostileName = `<script>document.title = "caught"</script>"'&#50%?/../Zoë`
 )
 
-// reports are of the correct submission, of some mutants, of one that hangs and of
-// the hostile one. They lie in testdata, because to grade them takes a minute of
-// processor time; the tests of make test-long grade them.
-func reports(t *testing.T) map[string]*grade.Report {
-	t.Helper()
-	all, err := stored()
-	require.NoError(t, err)
-	return all
-}
-
 var update = flag.Bool("update", false, "grade the submissions and write testdata/reports.json.gz")
 
 const reportsFile = "testdata/reports.json.gz"
 
-var stored = sync.OnceValues(func() (map[string]*grade.Report, error) {
-	if *update || level.Long() {
-		all, err := graded()
-		if err == nil && *update {
-			err = store(all)
-		}
-		return all, err
-	}
-	f, err := os.Open(reportsFile)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		return nil, err
-	}
-	var all map[string]*grade.Report
-	return all, json.NewDecoder(z).Decode(&all)
-})
+var stored map[string]*grade.Report
 
-func store(all map[string]*grade.Report) error {
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	if err := errors.Join(json.NewEncoder(z).Encode(all), z.Close()); err != nil {
-		return err
+// reports returns the reports of the correct submission, of some mutants and of the hostile
+// one. They are in testdata, because grading takes a minute of processor time; the tests of
+// make test-long grade them.
+func reports(t *testing.T) map[string]*grade.Report {
+	t.Helper()
+	if stored != nil {
+		return stored
 	}
-	return os.WriteFile(reportsFile, b.Bytes(), 0o644)
+	if *update || level.Long() {
+		stored = graded(t)
+	} else {
+		f, err := os.Open(reportsFile)
+		require.NoError(t, err)
+		defer f.Close()
+		z, err := gzip.NewReader(f)
+		require.NoError(t, err)
+		require.NoError(t, json.NewDecoder(z).Decode(&stored))
+	}
+	if *update {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		require.NoError(t, errors.Join(json.NewEncoder(z).Encode(stored), z.Close()))
+		require.NoError(t, os.WriteFile(reportsFile, b.Bytes(), 0o644))
+	}
+	return stored
 }
 
-func graded() (map[string]*grade.Report, error) {
-	const submissions = "../../../testdata/submissions/"
-	table, err := os.ReadFile(submissions + "mutants.txt")
-	if err != nil {
-		return nil, err
-	}
-	right, err := os.ReadFile(submissions + "correct/llm_memory.c")
-	if err != nil {
-		return nil, err
-	}
-	all, err := corpus.Parse(string(table))
-	if err != nil {
-		return nil, err
-	}
+func graded(t *testing.T) map[string]*grade.Report {
+	t.Helper()
 	g, err := grade.NewGrader()
-	if err != nil {
-		return nil, err
-	}
+	require.NoError(t, err)
 	defer g.Close()
-	dir, err := os.MkdirTemp("", "page-")
-	if err != nil {
-		return nil, err
+	sources := map[string]string{"correct": corpus.Correct(t), hostile: hostileText + corpus.Correct(t)}
+	for _, id := range mutants {
+		sources[id] = corpus.Source(t, id)
 	}
-	defer os.RemoveAll(dir)
-	sources := map[string]string{"correct": string(right), hostile: hostileText + string(right)}
-	for _, m := range all {
-		if slices.Contains(mutants, m.ID) {
-			if sources[m.ID], err = m.Apply(string(right)); err != nil {
-				return nil, err
-			}
-		}
-	}
-	reports := map[string]*grade.Report{}
+	dir, all := t.TempDir(), map[string]*grade.Report{}
 	for id, source := range sources {
 		file := filepath.Join(dir, id+".c")
-		if err := os.WriteFile(file, []byte(source), 0o644); err != nil {
-			return nil, err
-		}
-		if reports[id], err = g.File(file); err != nil {
-			return nil, err
-		}
-		reports[id].File = id + ".c"
+		require.NoError(t, os.WriteFile(file, []byte(source), 0o644))
+		all[id], err = g.File(file)
+		require.NoError(t, err)
+		all[id].File = id + ".c"
 	}
-	return reports, nil
+	return all
 }
 
 func student(t *testing.T, r *grade.Report, name string) string {
@@ -157,7 +119,7 @@ func entry(name, file string, r *grade.Report) report.Entry {
 	return report.Entry{Result: result, File: file}
 }
 
-// A document is what a test asks of a page. Pages are well-formed XML, too.
+// A document is what tests need of a page. Pages are also well-formed XML.
 type document struct {
 	text  string // without what is in <style>
 	ids   []string

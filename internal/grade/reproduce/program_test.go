@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -21,8 +20,8 @@ import (
 
 const root = "../../../"
 
-// Every program compiles with the course's flags and a correct submission runs
-// it to its end. A normal run takes the traces that have a kind of step first.
+// Ensure that every program compiles with the course's flags and a correct submission runs it to
+// its end. An ordinary run takes one trace for each kind of step.
 func TestEveryTraceIsAProgram(t *testing.T) {
 	level.SkipQuick(t)
 	cases, err := traces.Directed()
@@ -32,7 +31,7 @@ func TestEveryTraceIsAProgram(t *testing.T) {
 	}
 	dir := t.TempDir()
 	object := filepath.Join(dir, "llm_memory.o")
-	gcc(t, "-c", root+"testdata/submissions/correct/llm_memory.c", "-o", object)
+	gcc(t, "-c", corpus.Path("correct/llm_memory.c"), "-o", object)
 	seen, made := map[kind]bool{}, 0
 	for _, c := range cases {
 		if c.Advice || len(c.Ops) > 1000 || !level.Long() && !seesNew(seen, c.Ops) {
@@ -49,8 +48,7 @@ func TestEveryTraceIsAProgram(t *testing.T) {
 	require.Greater(t, made, 5)
 }
 
-// A kind is one of the ways in which a step is written. The tester's steps are written
-// as changes of the memory.
+// A kind is one of the ways in which a step is written in C.
 type kind struct {
 	trace.Kind
 	given bool
@@ -66,20 +64,14 @@ func seesNew(seen map[kind]bool, ops []trace.Op) (sees bool) {
 	return sees
 }
 
-// A program ends with 1 where the submission is wrong, and with 0 where it is right.
+// Ensure that a program ends with 1 if the submission is wrong, and with 0 if it is right.
 func TestAProgramChecksItself(t *testing.T) {
 	level.SkipQuick(t)
 	kit, err := build.NewKit()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, kit.Close()) })
-	correct, err := os.ReadFile(root + "testdata/submissions/correct/llm_memory.c")
-	require.NoError(t, err)
-	table, err := os.ReadFile(root + "testdata/submissions/mutants.txt")
-	require.NoError(t, err)
-	mutants, err := corpus.Parse(string(table))
-	require.NoError(t, err)
 	right := filepath.Join(t.TempDir(), "right.o")
-	gcc(t, "-c", root+"testdata/submissions/correct/llm_memory.c", "-o", right)
+	gcc(t, "-c", corpus.Path("correct/llm_memory.c"), "-o", right)
 	for _, c := range []struct{ id, ops string }{
 		{"I11", "init e0 640"},                                                             // a field of the engine
 		{"I6", "init e0 640"},                                                              // a count
@@ -98,9 +90,7 @@ func TestAProgramChecksItself(t *testing.T) {
 		{"A27", "given init e0 64000\ngiven create e0 1 4090\nappend e0 1 7"},
 	} {
 		t.Run(c.id, func(t *testing.T) {
-			i := slices.IndexFunc(mutants, func(m corpus.Mutant) bool { return m.ID == c.id })
-			source, err := mutants[i].Apply(string(correct))
-			require.NoError(t, err)
+			source := corpus.Source(t, c.id)
 			p, err := kit.Build("wrong", []byte(source))
 			require.NoError(t, err)
 			ops, err := trace.Parse(c.ops)

@@ -35,7 +35,7 @@ func read(t testing.TB, path string) string {
 	return string(text)
 }
 
-// found is what Check says, as "RULE LINE", and "RULE LINE advice".
+// found returns the breaches as "RULE LINE" and "RULE LINE advice".
 func found(t *testing.T, source string) []string {
 	t.Helper()
 	breaches, err := rules.Check([]byte(source))
@@ -80,7 +80,7 @@ func fragments(t *testing.T) map[string]string {
 	return sources
 }
 
-// The compiler takes each fragment.
+// Ensure that the compiler accepts each fragment.
 func TestTheFragmentsAreC(t *testing.T) {
 	level.SkipQuick(t)
 	dir := t.TempDir()
@@ -94,7 +94,7 @@ func TestTheFragmentsAreC(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// Exactly the marked lines of each fragment are reported.
+// Ensure that exactly the marked lines of each fragment are reported.
 func TestExactlyTheMarkedLinesAreReported(t *testing.T) {
 	for name, source := range fragments(t) {
 		t.Run(name, func(t *testing.T) {
@@ -111,8 +111,8 @@ func TestExactlyTheMarkedLinesAreReported(t *testing.T) {
 	}
 }
 
-// What the rules say of each mutant: the rule, and ? for advice. Of those that
-// are not here, nothing.
+// What the rules report of each mutant: the rule, and ? for advice. Mutants that are not here
+// have no breach.
 var ofMutants = map[string]string{
 	"C1": "null_check_first", "R20": "null_check_first", "R26": "null_check_first", "A28": "null_check_first", "D8": "null_check_first",
 	"X3": "null_check_first?", // prints first
@@ -182,8 +182,7 @@ func TestABreachBelongsToItsFunctionsTask(t *testing.T) {
 	}
 }
 
-// What cannot be read is not held against the submission, and does not take the
-// grader with it.
+// Ensure that a text which cannot be parsed costs nothing and does not end the grader.
 func TestUnreadableTextIsNotHeldAgainstASubmission(t *testing.T) {
 	level.SkipQuick(t) // it uses up the limits
 	var bomb strings.Builder

@@ -1,8 +1,6 @@
 package watch_test
 
 import (
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,16 +9,14 @@ import (
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/supervise"
 	"llmmemory/internal/grade/watch"
+	"llmmemory/internal/testkit/corpus"
 	"llmmemory/internal/testkit/level"
 )
 
 // check runs one trace on the correct submission, changed in one place.
 func check(t *testing.T, kit *build.Kit, before, after string) ([]watch.Finding, error) {
 	t.Helper()
-	source, err := os.ReadFile("../../../testdata/submissions/correct/llm_memory.c")
-	require.NoError(t, err)
-	require.Contains(t, string(source), before)
-	program, err := kit.Build("a test's", []byte(strings.Replace(string(source), before, after, 1)))
+	program, err := kit.Build("a test's", []byte(corpus.Changed(t, before, after)))
 	require.NoError(t, err)
 	ops, err := trace.Parse("init e0 640\ncreate e0 1 20\nfork e0 1 2\nappend e0 2 7\nfree e0 1\ndestroy e0\n")
 	require.NoError(t, err)
