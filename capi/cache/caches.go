@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/vllm/v1/sched"
 )
 
-// A cache is what a handle names.
+// A cache is the object of a handle.
 type cache struct {
 	mu     sync.Mutex // held by every call
 	s      *sched.Scheduler
@@ -41,7 +41,7 @@ type cache struct {
 	table      []int32
 }
 
-// caches are those that are open.
+// caches are the open caches.
 var caches struct {
 	sync.RWMutex
 	table handle.Table[cache]
@@ -68,7 +68,7 @@ func enter(c *cache) (C.llm_cache, error) {
 	return C.llm_cache(caches.table.Add(c)), nil
 }
 
-// leave takes the handle of a cache away.
+// leave removes the handle of a cache.
 func leave(h C.llm_cache) (*cache, error) {
 	caches.Lock()
 	defer caches.Unlock()
@@ -85,7 +85,7 @@ func unknown(h C.llm_cache) error {
 	return fail(C.LLM_CACHE_E_HANDLE, "no open cache has the handle %#x", uint64(h))
 }
 
-// with runs f on the cache of a handle, alone. A panic ends here.
+// with runs f on the cache of a handle, under its lock. It recovers from panics.
 func with(h C.llm_cache, f func(c *cache) error) C.int {
 	caches.RLock()
 	c := caches.table.Get(uint64(h))
@@ -114,14 +114,14 @@ func (c *cache) run(h C.llm_cache, f func(c *cache) error) (err error) {
 	return f(c)
 }
 
-// Requests of different open caches have different ids: beside the place of a
-// request, of which there are LLM_CACHE_MAX_REQUESTS, goes the tag of its cache.
+// Requests of different open caches have different ids: an id has the place of the request, below
+// LLM_CACHE_MAX_REQUESTS, and the tag of its cache.
 const tagShift = 20
 
 // public is the id that C knows a request by.
 func (c *cache) public(id sched.ID) C.llm_request { return C.llm_request(id | c.tag<<tagShift) }
 
-// private is the scheduler's id of a request, if it can be one of this cache.
+// private is the scheduler's id of a request, if the id can belong to this cache.
 func (c *cache) private(id C.llm_request) (sched.ID, error) {
 	if sched.ID(uint32(id)>>tagShift) != c.tag {
 		return 0, fail(C.LLM_CACHE_E_REQUEST, "the id %#x is not of this cache", uint64(id))
@@ -138,7 +138,7 @@ func (c *cache) live(id C.llm_request) (sched.ID, error) {
 	return inside, err
 }
 
-// known is private for a request that has blocks, or can have some.
+// known is private for a request that has or can have blocks.
 func (c *cache) known(id C.llm_request) (sched.ID, error) {
 	inside, err := c.private(id)
 	if err != nil {
@@ -150,7 +150,7 @@ func (c *cache) known(id C.llm_request) (sched.ID, error) {
 	return inside, nil
 }
 
-// room refuses one more request than ids can name.
+// room returns an error if there is no id for one more request.
 func (c *cache) room() error {
 	load := c.s.Monitor.Load()
 	if n := load.Running + load.Waiting + load.Parked; n >= C.LLM_CACHE_MAX_REQUESTS {

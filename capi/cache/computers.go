@@ -31,7 +31,8 @@ var computers struct {
 	of [mostThreads + 1]*computer
 }
 
-// compute runs f on the computer with so many threads. A panic ends here; the next call begins anew.
+// compute runs f on the computer with that many threads. It recovers from a panic; the next call
+// gets a new computer.
 func compute(threads C.int32_t, f func(c *computer) error) C.int {
 	c, err := computerOf(threads)
 	if err != nil {

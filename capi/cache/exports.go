@@ -2,9 +2,8 @@
 // sched. It is built as a C shared library and as a C archive (see the Makefile),
 // never as a program.
 //
-// Nothing but translation lives here: what C gives is checked as memory and as
-// numbers, one call is made, and its result goes into C's arrays. Handles, one
-// lock for each cache, and a stop for panics come with that.
+// The package only translates: it checks what C passes, makes one call, and copies the result into
+// C's arrays. It also has the handles, one lock for each cache, and recovers from panics.
 package main
 
 /*
@@ -69,11 +68,11 @@ func llm_cache_close(h C.llm_cache) C.int {
 		return status(err)
 	}
 	c.mu.Lock()
-	// A caller that waits for the lock still has c, but nothing of it.
+	// A caller that waits for the lock still has c, which is empty now.
 	c.closed = true
 	c.s, c.step, c.out, c.events, c.table = nil, sched.Step{}, sched.Outcome{}, pool.Events{}, nil
 	c.mu.Unlock()
-	const large = 1 << 16 // blocks: so much garbage must not wait for the collector's own time
+	const large = 1 << 16 // blocks: the garbage of a large pool is collected at once
 	if c.blocks >= large {
 		collect()
 	}

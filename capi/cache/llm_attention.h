@@ -93,16 +93,16 @@ typedef struct llm_attention_cache {
     int32_t blocks, block_size; /* tokens of a block */
     int32_t kv_heads, head_size; /* head size: a multiple of 8 up to 256, and with LLM_LAYOUT_VLLM a multiple of
                                     16 bytes (of 16 elements for fp8 and int8) */
-    float key_scale, value_scale; /* a key is the stored number times key_scale, a value the stored one times value_scale;
-                                     0 means 1; ignored with LLM_INT8. What is written is multiplied by the inverse of
-                                     the scale, which can round a tie the other way than a division */
+    float key_scale, value_scale; /* a key is the stored number times key_scale, a value the stored one times
+                                     value_scale; 0 means 1; ignored with LLM_INT8. What is written is multiplied by
+                                     the inverse of the scale, which can round a tie the other way than a division */
     int32_t reserved;             /* 0 */
     void *key, *value;            /* keys and values may alternate in the same memory, but must not overlap */
     int64_t key_bytes, value_bytes;
     int64_t block_stride, head_stride; /* block b and KV head h begin at key + b x block_stride + h x head_stride, and
                                           likewise from value on; inside, elements are as in `layout`, without gaps */
-    void *key_scales, *value_scales;   /* LLM_INT8 only; may lie between keys and values. The scale of token t of block b: t
-                                          floats after b x scale_block_stride + h x scale_head_stride */
+    void *key_scales, *value_scales;   /* LLM_INT8 only; may lie between keys and values. The scale of token t of
+                                          block b: t floats after b x scale_block_stride + h x scale_head_stride */
     int64_t key_scales_bytes, value_scales_bytes;
     int64_t scale_block_stride, scale_head_stride;
 } llm_attention_cache;
@@ -158,8 +158,8 @@ int llm_attention_copy(const llm_attention_cache *to, const llm_attention_cache 
 
 /*
  * Copies all blocks of `from` to the same blocks of `to`. dtype, layout, scales and strides can differ; block_size,
- * kv_heads and head_size must be equal. Numbers are rounded to nearest, after a multiplication by from's scale over to's;
- * without a change of dtype and scale they keep all their bits. LLM_INT8 can be converted only to LLM_INT8. The
+ * kv_heads and head_size must be equal. Numbers are rounded to nearest, after a multiplication by from's scale over
+ * to's; without a change of dtype and scale they keep all their bits. LLM_INT8 can be converted only to LLM_INT8. The
  * memory must not overlap. It runs on one thread. Since version 2.1 of the library.
  */
 int llm_attention_convert(const llm_attention_cache *to, const llm_attention_cache *from);
@@ -197,8 +197,8 @@ typedef struct llm_attention_batch {
     const int32_t *query_start; /* [seqs + 1]: where the queries of each sequence begin; the first is 0, the last is the
                                    number of rows of queries */
     const int32_t *seq_lens;    /* [seqs]: tokens, queries included */
-    const int32_t *block_tables; /* [seqs, table_stride]; entries after a sequence's last token, and of tokens before all
-                                    windows, can be anything */
+    const int32_t *block_tables; /* [seqs, table_stride]; entries after a sequence's last token, and of tokens before
+                                    all windows, can be anything */
     int64_t seqs, table_stride;
     const llm_attention_options *options; /* or NULL */
 } llm_attention_batch;
@@ -214,7 +214,8 @@ typedef struct llm_kvstore_config {
     uint32_t size;
     int32_t layers;
     int32_t dtype, layout;
-    int32_t blocks;      /* of the device, with the null block: num_gpu_blocks of the cache; 0: as many as fit into `bytes` */
+    int32_t blocks;      /* of the device, with the null block: num_gpu_blocks of the cache; 0: as many as fit into
+                            `bytes` */
     int32_t host_blocks; /* for swapping; 0: none */
     int32_t block_size, kv_heads, head_size;
     int32_t threads;
@@ -252,13 +253,14 @@ int llm_kvstore_begin(llm_kvstore store, const llm_cache_step *step);
 int llm_kvstore_write(llm_kvstore store, int32_t layer, const llm_tensor *keys, const llm_tensor *values,
                       const llm_rotation *rotation);
 
-/* Computes attention of the step's tokens in a layer, in the order of its rows. queries and outputs may be the same struct. */
+/* Computes attention of the step's tokens in a layer, in the order of its rows. queries and outputs may be the same
+ * struct. */
 int llm_kvstore_attend(llm_kvstore store, int32_t layer, int32_t heads, const llm_tensor *queries,
                        const llm_tensor *outputs, const llm_attention_options *options);
 
 /*
- * Copies blocks in all layers, pair after pair: on the device; from src of the device to dst of the host;
- * from src of the host to dst of the device. Tables are not changed. llm_kvstore_begin makes the copies of a step itself.
+ * Copies blocks in all layers, pair after pair: on the device; from src of the device to dst of the host; from src of
+ * the host to dst of the device. Tables are not changed. llm_kvstore_begin makes the copies of a step itself.
  */
 int llm_kvstore_copy(llm_kvstore store, const llm_kvstore_pair *pairs, int64_t n);
 int llm_kvstore_swap_out(llm_kvstore store, const llm_kvstore_pair *pairs, int64_t n);

@@ -46,19 +46,16 @@
  * block table. preempted, finished, zero and freed_encoder_outputs of a step without
  * rows apply after the steps in flight.
  *
- * KEYS AND VALUES FROM ELSEWHERE. With LLM_CACHE_KV_CONSUMER the keys and values of a
- * prompt's beginning can be loaded instead of computed, from another machine or
- * another memory. The host says how many tokens can be loaded: in `external` of the
- * spec, or, with LLM_CACHE_ASK, when a step's `queries` names the request. Tokens that are
- * in the cache are not loaded. Without LLM_CACHE_LOAD_ASYNC the request runs at once, and its
- * row's `external` says what to load before the row is computed. With it, the request is
- * in the step's `loads` and runs after llm_cache_received. Before its first row, its blocks
- * can be taken for a running request; then that row computes their tokens. Tokens that could not
- * be loaded are computed, too; llm_cache_load_failed says which rows are void then. The last block may be partly filled: neither
- * `external` nor what is sent need be a multiple of a block. With LLM_CACHE_KV_PRODUCER the blocks of
- * a finished request can be kept while they are sent (LLM_CACHE_SEND, llm_cache_sent). With several steps
- * in flight a consumer reuses blocks of finished requests only when no step in flight
- * writes to them any more.
+ * KEYS AND VALUES FROM ELSEWHERE. With LLM_CACHE_KV_CONSUMER the keys and values of a prompt's beginning can be
+ * loaded instead of computed, from another machine or another memory. The host says how many tokens can be loaded: in
+ * `external` of the spec, or, with LLM_CACHE_ASK, when a step's `queries` names the request. Tokens that are in the
+ * cache are not loaded. Without LLM_CACHE_LOAD_ASYNC the request runs at once, and its row's `external` says what to
+ * load before the row is computed. With it, the request is in the step's `loads` and runs after llm_cache_received.
+ * Before its first row, its blocks can be taken for a running request; then that row computes their tokens. Tokens
+ * that could not be loaded are computed, too; llm_cache_load_failed says which rows are void then. The last block may
+ * be partly filled: neither `external` nor what is sent need be a multiple of a block. With LLM_CACHE_KV_PRODUCER the
+ * blocks of a finished request can be kept while they are sent (LLM_CACHE_SEND, llm_cache_sent). With several steps
+ * in flight a consumer reuses blocks of finished requests only when no step in flight writes to them any more.
  *
  * IMAGES AND OTHER ITEMS. `items` of a spec are parts of the prompt whose content does not follow
  * from the tokens: their hashes become part of the hashes of blocks. With an
@@ -195,11 +192,11 @@ typedef struct llm_cache_i64s {
 enum {
     LLM_CACHE_FULL = 0,           /* all tokens */
     LLM_CACHE_SLIDING_WINDOW = 1, /* the last `window` tokens */
-    LLM_CACHE_CHUNKED_LOCAL = 2,  /* the tokens of the same chunk of `chunk`; with prefix caching all groups must have the
-                                     same block size */
-    LLM_CACHE_MAMBA = 3           /* a running state. A row reads it from block (computed - 1) / block_size of its table and
-                                     writes it to the block of its last token, with drafts to that of the last accepted
-                                     one; the group's slots have no meaning */
+    LLM_CACHE_CHUNKED_LOCAL = 2,  /* the tokens of the same chunk of `chunk`; with prefix caching all groups must have
+                                     the same block size */
+    LLM_CACHE_MAMBA = 3           /* a running state. A row reads it from block (computed - 1) / block_size of its
+                                     table and writes it to the block of its last token, with drafts to that of the
+                                     last accepted one; the group's slots have no meaning */
 };
 
 enum {
@@ -235,7 +232,8 @@ enum {
 /* Hash function for blocks. */
 enum {
     LLM_CACHE_HASH_SHA256 = 0, /* vLLM's sha256_cbor: collision-resistant */
-    LLM_CACHE_HASH_XXH3 = 1,   /* faster, but collisions can be made: only if users trust each other or have different salts */
+    LLM_CACHE_HASH_XXH3 = 1,   /* faster, but collisions can be made: only if users trust each other or have different
+                                  salts */
     LLM_CACHE_HASH_NONE = 2    /* no prefix caching */
 };
 
@@ -243,8 +241,8 @@ enum {
     LLM_CACHE_EVENTS = 1,             /* record events; they are kept until they are drained */
     LLM_CACHE_WHOLE_PREFILLS = 2,     /* a prompt is computed in one step */
     LLM_CACHE_ADMIT_CHUNKS = 4,       /* admit a request if its first chunk fits */
-    LLM_CACHE_RETURN_DRAFTS = 8,      /* give blocks of rejected drafts back at once; only with one step in flight, so not
-                                         with LLM_CACHE_ASYNC */
+    LLM_CACHE_RETURN_DRAFTS = 8,      /* give blocks of rejected drafts back at once; only with one step in flight, so
+                                         not with LLM_CACHE_ASYNC */
     /* 16 was LLM_CACHE_FORGET_UNSCHEDULED, now the default; LLM_CACHE_AS_VLLM turns it off */
     LLM_CACHE_EAGLE = 32,             /* the drafts come from EAGLE */
     /*
@@ -258,12 +256,12 @@ enum {
     /* See KEYS AND VALUES FROM ELSEWHERE (vLLM: kv_role; kv_both is both). */
     LLM_CACHE_KV_CONSUMER = 256,    /* requests can load */
     LLM_CACHE_KV_PRODUCER = 512,    /* blocks of finished requests can be sent */
-    LLM_CACHE_KV_BEST_EFFORT = 1024, /* blocks are sent to a cache, which can do without them: a request that was preempted
-                                        can finish with what steps in flight sample, without blocks */
+    LLM_CACHE_KV_BEST_EFFORT = 1024, /* blocks are sent to a cache, which can do without them: a request that was
+                                        preempted can finish with what steps in flight sample, without blocks */
     LLM_CACHE_WHOLE_ITEMS = 2048, /* no chunk of a prompt ends inside an item, unless it also begins there (vLLM:
                                      disable_chunked_mm_input) */
-    LLM_CACHE_ZERO_BLOCKS = 4096 /* steps have `zero`. vLLM needs it with Mamba groups, and with layers of different precision:
-                                    what one of them leaves in a block, another can read as NaN */
+    LLM_CACHE_ZERO_BLOCKS = 4096 /* steps have `zero`. vLLM needs it with Mamba groups, and with layers of different
+                                    precision: what one of them leaves in a block, another can read as NaN */
 };
 
 typedef struct llm_cache_config {
@@ -276,7 +274,8 @@ typedef struct llm_cache_config {
     /* A caller's struct may end here, or after any field below. */
     int32_t policy;        /* LLM_CACHE_FCFS or LLM_CACHE_PRIORITY */
     int32_t hash;          /* LLM_CACHE_HASH_... */
-    const char *hash_seed; /* SHA-256: as vLLM's PYTHONHASHSEED; NULL: random, so hashes differ from those of other processes */
+    const char *hash_seed; /* SHA-256: as vLLM's PYTHONHASHSEED; NULL: random, so hashes differ from those of other
+                              processes */
     uint32_t flags;        /* LLM_CACHE_EVENTS and others */
     int32_t long_prefill_token_threshold; /* most tokens of one request in a step; 0: no limit */
     int32_t num_lookahead_tokens;   /* slots for the draft model of each request */
@@ -338,7 +337,8 @@ typedef struct llm_cache_spec {
     uint32_t flags;          /* LLM_CACHE_NO_READ and others */
     llm_cache_tokens tokens; /* the prompt: 1 to max_model_len - 1 */
     int32_t max_tokens;      /* most tokens to generate, at least 1 */
-    int32_t min_tokens;      /* stop tokens are ignored before this many; at most max_tokens, and what max_model_len leaves */
+    int32_t min_tokens;      /* stop tokens are ignored before this many; at most max_tokens, and what max_model_len
+                                leaves */
     /* A caller's struct may end here, or after any field below. */
     llm_cache_tokens stop; /* tokens after which it stops, end of sequence among them */
     const char *salt;      /* requests share blocks only under equal salts; NULL or "": none. No salt may be the name of
@@ -349,7 +349,8 @@ typedef struct llm_cache_spec {
     int32_t priority;      /* smaller is more important */
     int32_t external;      /* tokens from the first one on that can be loaded from elsewhere */
     uint64_t user_data;    /* the caller's: comes back in each row */
-    const llm_cache_item *items; /* by ascending offset, without overlaps; part of the hashes of the blocks that hold them */
+    const llm_cache_item *items; /* by ascending offset, without overlaps; part of the hashes of the blocks that hold
+                                    them */
     int64_t items_len;     /* at most LLM_CACHE_MAX_ITEMS */
     const uint8_t *is_embed; /* tokens.len bytes: 0 for tokens of items that take no embedding; NULL: all of them do */
 } llm_cache_spec;
@@ -381,7 +382,7 @@ typedef struct llm_cache_ids {
 
 /* What the worker knows of a request. */
 enum {
-    LLM_CACHE_ROW_RUNNING = 0, /* its table but for the new blocks */
+    LLM_CACHE_ROW_RUNNING = 0, /* its table except the new blocks */
     LLM_CACHE_ROW_NEW = 1,     /* nothing; the step has the whole table */
     LLM_CACHE_ROW_RESUMED = 2  /* its tokens; it had lost its blocks, the step has the whole table */
 };
@@ -395,7 +396,8 @@ typedef struct llm_cache_row {
     int32_t tokens;   /* to compute now, drafts included */
     int32_t drafts;
     int32_t samples; /* 1: this row ends at the request's last token, so sample for it; 0: do not */
-    int32_t external; /* the last of `computed`: load their keys and values after the copies, before the row is computed */
+    int32_t external; /* the last of `computed`: load their keys and values after the copies, before the row is
+                         computed */
 } llm_cache_row;
 
 typedef struct llm_cache_rows {
@@ -407,8 +409,8 @@ typedef struct llm_cache_rows {
 typedef struct llm_cache_copy {
     int32_t src, dst;
     int32_t group;
-    int32_t index; /* entry of the table that the worker has, where dst goes; -1: none, or the step has the whole table, or
-                      preempts the request */
+    int32_t index; /* entry of the table that the worker has, where dst goes; -1: none, or the step has the whole
+                      table, or preempts the request */
     llm_request id;
 } llm_cache_copy;
 
@@ -498,13 +500,15 @@ typedef struct llm_cache_step {
     uint32_t size;
     int32_t tokens;             /* out: of all rows */
     llm_cache_rows rows;        /* max_num_seqs */
-    llm_cache_i32s drafts;      /* of all rows, one after the other. -1 is padding: computed as a draft, never accepted; or, with
-                                   LLM_CACHE_ASYNC, a placeholder (llm_cache_set_drafts). max_num_batched_tokens */
+    llm_cache_i32s drafts;      /* of all rows, one after the other. -1 is padding: computed as a draft, never
+                                   accepted; or, with LLM_CACHE_ASYNC, a placeholder (llm_cache_set_drafts).
+                                   max_num_batched_tokens */
     llm_cache_i32s blocks;
     llm_cache_i64s block_starts; /* max_num_seqs x G */
     llm_cache_i64s block_ends;   /* max_num_seqs x G */
-    llm_cache_i64s slots;        /* group g: `tokens` entries from g x tokens on, where the keys and values of
-                                    each scheduled token go, in the order of rows; -1: nowhere. max_num_batched_tokens x G */
+    llm_cache_i64s slots;        /* group g: `tokens` entries from g x tokens on, where the keys and values of each
+                                    scheduled token go, in the order of rows; -1: nowhere. max_num_batched_tokens x G
+                                    */
     llm_cache_copies copies;     /* in this order */
     llm_cache_i32s common;       /* by group: blocks that all running requests share at the beginning. G */
     /*
@@ -520,11 +524,12 @@ typedef struct llm_cache_step {
     llm_cache_loads loads;       /* to begin; also in a step without rows */
     llm_cache_queries queries;   /* to answer: those reached in this step; one that is not answered comes again */
     llm_cache_encoder_inputs encoder_inputs;
-    llm_cache_bytes freed_encoder_outputs; /* hashes of items whose outputs are to be dropped before encoder_inputs are
-                                              computed, one after the other, each with its final 0; also in a step without rows */
-    llm_cache_i32s zero;         /* with LLM_CACHE_ZERO_BLOCKS: blocks whose bytes are to be zeroed in all tensors before the copies and
-                                    the rows; those that `loads` go into are not among them. An id can come twice. Also in a
-                                    step without rows */
+    llm_cache_bytes freed_encoder_outputs; /* hashes of items whose outputs are to be dropped before encoder_inputs
+                                              are computed, one after the other, each with its final 0; also in a step
+                                              without rows */
+    llm_cache_i32s zero;         /* with LLM_CACHE_ZERO_BLOCKS: blocks whose bytes are to be zeroed in all tensors
+                                    before the copies and the rows; those that `loads` go into are not among them. An
+                                    id can come twice. Also in a step without rows */
     llm_cache_tails tails;
 } llm_cache_step;
 
@@ -615,7 +620,8 @@ typedef struct llm_cache_stats {
     int64_t loading, kept; /* requests, now: whose keys and values are being loaded; that have finished and whose
                               blocks are being loaded or sent */
     int64_t deferred_blocks; /* now: of requests that have ended, kept until the steps in flight are updated */
-    int64_t encoder_taken, encoder_referenced; /* embeddings, now: that the worker keeps; of them, that requests still read */
+    int64_t encoder_taken, encoder_referenced; /* embeddings, now: that the worker keeps; of them, that requests still
+                                                  read */
 } llm_cache_stats;
 
 /* Fills in stats and resets the counters. */
@@ -632,15 +638,17 @@ int llm_cache_table(llm_cache cache, llm_request id, int32_t group, llm_cache_i3
 enum {
     LLM_CACHE_LAYER_KEYS_ONLY = 4, /* keys and values are the same numbers (MLA) */
     LLM_CACHE_LAYER_STRIDED = 8,   /* the kernel finds a block by a stride, so blocks can be padded */
-    LLM_CACHE_LAYER_PAGE = 16,     /* not Mamba: a block of block_size tokens takes state_bytes, whatever the heads: padded (vLLM:
-                                      page_size_padded), compressed (compress_ratio) or quantized with scales */
-    LLM_CACHE_LAYER_HIDDEN = 32    /* LLM_CACHE_FULL: hidden states, one vector a token, for a model that drafts or another reader
-                                      (vLLM: HiddenStateCacheSpec) */
+    LLM_CACHE_LAYER_PAGE = 16,     /* not Mamba: a block of block_size tokens takes state_bytes, whatever the heads:
+                                      padded (vLLM: page_size_padded), compressed (compress_ratio) or quantized with
+                                      scales */
+    LLM_CACHE_LAYER_HIDDEN = 32    /* LLM_CACHE_FULL: hidden states, one vector a token, for a model that drafts or
+                                      another reader (vLLM: HiddenStateCacheSpec) */
 };
 
 enum {
-    LLM_CACHE_PLAN_CROSS_LAYERS = 1, /* the blocks of all layers of a group side by side, if there are several groups, so
-                                        that one piece of memory is sent for a block (vLLM: enable_cross_layers_blocks) */
+    LLM_CACHE_PLAN_CROSS_LAYERS = 1, /* the blocks of all layers of a group side by side, if there are several groups,
+                                        so that one piece of memory is sent for a block (vLLM:
+                                        enable_cross_layers_blocks) */
     LLM_CACHE_PLAN_FULL = 2 /* windows and chunks keep all tokens, so that all layers share a block table (vLLM:
                                disable_hybrid_kv_cache_manager). Done in any case where their pages cannot be
                                made as large as those of others */
@@ -676,22 +684,23 @@ typedef struct llm_cache_plan {
                                      different blocks of it: block b begins at b x bytes / num_gpu_blocks */
     llm_cache_i64s tensor_bytes; /* out */
     /* A caller's struct may end here. */
-    int32_t max_model_len;        /* in: LLM_CACHE_E_MEMORY unless request_bytes fit without the null block (vLLM counts it) and
-                                     llm_cache_add accepts a request of this length; 0: not checked */
+    int32_t max_model_len;        /* in: LLM_CACHE_E_MEMORY unless request_bytes fit without the null block (vLLM
+                                     counts it) and llm_cache_add accepts a request of this length; 0: not checked */
     int32_t max_in_flight_tokens; /* in: as in llm_cache_config; 0: max_model_len */
-    int64_t request_bytes;        /* out: what one request of max_model_len takes; what num_gpu_blocks blocks take, divided by it,
-                                     is vLLM's "maximum concurrency". Also with LLM_CACHE_E_MEMORY, as is longest; both are 0
-                                     if max_model_len is 0 */
+    int64_t request_bytes;        /* out: what one request of max_model_len takes; what num_gpu_blocks blocks take,
+                                     divided by it, is vLLM's "maximum concurrency". Also with LLM_CACHE_E_MEMORY, as
+                                     is longest; both are 0 if max_model_len is 0 */
     int32_t longest;              /* out: the longest request of at most max_model_len that fits; 0: none */
     uint32_t flags;               /* in: LLM_CACHE_PLAN_...; the same for all workers */
     /* A caller's struct may end here; a packed plan is then LLM_CACHE_E_SIZE. */
-    int64_t block_stride;         /* out: packed, there is one tensor, and block b of a layer begins at b x block_stride +
-                                     its entry of layer_offsets; layers of different groups lie over each other and use
-                                     different blocks. So with LLM_CACHE_PLAN_CROSS_LAYERS, and for LLM_CACHE_LAYER_KEYS_ONLY
-                                     with windows whose pages differ (DeepSeek V4). 0: not packed */
+    int64_t block_stride;         /* out: packed, there is one tensor, and block b of a layer begins at b x
+                                     block_stride + its entry of layer_offsets; layers of different groups lie over
+                                     each other and use different blocks. So with LLM_CACHE_PLAN_CROSS_LAYERS, and for
+                                     LLM_CACHE_LAYER_KEYS_ONLY with windows whose pages differ (DeepSeek V4). 0: not
+                                     packed */
     llm_cache_i64s layer_offsets; /* out: of each layer, -1 if another worker's; without entries if not packed */
-    int32_t max_concurrent_batches; /* in: steps in flight, as in llm_cache_config: with more than one, a request of a Mamba group with
-                                       LLM_CACHE_GROUP_ALIGN can take more blocks. 0: 1 */
+    int32_t max_concurrent_batches; /* in: steps in flight, as in llm_cache_config: with more than one, a request of a
+                                       Mamba group with LLM_CACHE_GROUP_ALIGN can take more blocks. 0: 1 */
     int32_t reserved;             /* 0 */
 } llm_cache_plan;
 
@@ -709,7 +718,8 @@ int llm_cache_plan_memory(const llm_cache_layer *layers, int64_t n, int64_t byte
 /* A process that holds some layers of a model: a stage of a pipeline, or one of several that share its heads. */
 typedef struct llm_cache_worker {
     int64_t bytes;         /* for keys and values */
-    const int32_t *layers; /* indexes of the layers that it holds, ascending; what a layer keeps is this worker's share */
+    const int32_t *layers; /* indexes of the layers that it holds, ascending; what a layer keeps is this worker's
+                              share */
     int64_t layers_len;    /* at least 1 */
 } llm_cache_worker;
 
@@ -717,11 +727,12 @@ typedef struct llm_cache_worker {
  * llm_cache_plan_memory for several workers that use the same block tables (vLLM:
  * get_kv_cache_configs). Layers are grouped over the whole model, and all workers have as
  * many blocks as the one with the fewest, so num_gpu_blocks and groups of all plans
- * are equal, but for LLM_CACHE_GROUP_EAGLE of a group of which a worker has no layer.
+ * are equal, except LLM_CACHE_GROUP_EAGLE of a group of which a worker has no layer.
  * plans[w] is the plan of worker w; in its layer_groups and layer_tensors,
  * which have n entries, layers of other workers are -1.
  */
-int llm_cache_plan_workers(const llm_cache_layer *layers, int64_t n, const llm_cache_worker *workers, int64_t workers_len,
+int llm_cache_plan_workers(const llm_cache_layer *layers, int64_t n, const llm_cache_worker *workers,
+                           int64_t workers_len,
                            int32_t num_gpu_blocks, llm_cache_plan *const *plans);
 
 /* ---- Held requests, forks, drafts ---- */
@@ -806,7 +817,7 @@ typedef struct llm_cache_load_failure {
  * LLM_CACHE_AS_VLLM, as in vLLM, what void rows write can be hit, only rows with a failed block in their table
  * are void, and tokens of requests that were preempted meanwhile count.)
  *
- * Blocks that hold nothing of a request are skipped. LLM_CACHE_E_SMALL: nothing has changed;
+ * Blocks that no request uses are skipped. LLM_CACHE_E_SMALL: nothing has changed;
  * call again with larger arrays.
  */
 int llm_cache_load_failed(llm_cache cache, const int32_t *blocks, int64_t n, llm_cache_load_failure *failure);
@@ -827,8 +838,9 @@ int llm_cache_sent(llm_cache cache, const llm_request *ids, int64_t n);
 
 /* What happened to the prefix cache. */
 enum {
-    LLM_CACHE_STORED = 0,  /* blocks can be hit from now on. Several blocks can have the same hash: it can be hit until it
-                              was removed as often as it was stored (what LLM_CACHE_REPORT adds does not count) */
+    LLM_CACHE_STORED = 0,  /* blocks can be hit from now on. Several blocks can have the same hash: it can be hit
+                              until it was removed as often as it was stored (what LLM_CACHE_REPORT adds does not
+                              count) */
     LLM_CACHE_REMOVED = 1, /* one block, with this one hash, cannot be hit any more */
     LLM_CACHE_CLEARED = 2  /* no hash can: a reset */
 };
@@ -906,8 +918,8 @@ int llm_cache_reset(llm_cache cache, int preempt);
 /* What steps leave out. */
 enum {
     LLM_CACHE_PAUSE_NONE = 0,
-    LLM_CACHE_PAUSE_NEW = 1, /* no waiting request is admitted: those that run go on, to their ends perhaps, also if their
-                                first row was in a failed step; one that is preempted meanwhile waits until the
+    LLM_CACHE_PAUSE_NEW = 1, /* no waiting request is admitted: those that run go on, to their ends perhaps, also if
+                                their first row was in a failed step; one that is preempted meanwhile waits until the
                                 pause is over */
     LLM_CACHE_PAUSE_ALL = 2  /* nothing is scheduled */
 };

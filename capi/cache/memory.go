@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-// The memory of a call: everything that C points at is noted before it is used.
+// The memory of a call: every pointer of C is checked before it is used.
 
 const (
 	fewSpans    = 20      // of most calls, a step among them; they need no allocation
@@ -25,8 +25,8 @@ type span struct {
 	written  bool
 }
 
-// spans is the memory that a call reads and writes. The first error is kept until
-// apart returns it: nothing may be read or written before.
+// spans is the memory that a call reads and writes. The first error is kept until apart returns it;
+// nothing is read or written before that.
 type spans struct {
 	n    int
 	few  [fewSpans]span
@@ -68,7 +68,7 @@ func (s *spans) note(what string, p unsafe.Pointer, n int64, size, align uintptr
 	}
 }
 
-// apart returns the first error, or one if anything overlaps with memory that is written.
+// apart returns the first error, or an error if something overlaps with memory that is written.
 func (s *spans) apart() error {
 	if s.err != nil {
 		return s.err
@@ -83,8 +83,8 @@ func (s *spans) apart() error {
 	return nil
 }
 
-// avoid refuses memory that the call writes if it overlaps with anything that was noted. It is
-// not noted itself, so two such pieces may overlap.
+// avoid records an error if memory that the call writes overlaps with noted memory. It does not
+// note the memory itself, so two such pieces may overlap.
 func (s *spans) avoid(what string, data []byte) {
 	if s.err != nil || len(data) == 0 {
 		return
@@ -123,7 +123,7 @@ func slice[T any](s *spans, what string, p *T, n C.int64_t) []T {
 	return unsafe.Slice(p, int(n))
 }
 
-// size is how many bytes a struct of C that begins with its size says it has.
+// size returns the size that a struct of C states in its first field.
 func size[T any](s *spans, name string, p *T, least uintptr) (uintptr, error) {
 	if s.note(name, unsafe.Pointer(p), 1, least, unsafe.Alignof(*p)); s.err != nil {
 		return 0, s.err
@@ -142,8 +142,8 @@ func size[T any](s *spans, name string, p *T, least uintptr) (uintptr, error) {
 	return n, nil
 }
 
-// sized copies what both sides know of such a struct to ours, where the rest
-// stays 0. What only C knows must be 0.
+// sized copies the fields that both sides know to our struct, whose other fields stay 0. Fields
+// that only C knows must be 0.
 func sized[T any](s *spans, what string, p *T, least uintptr, ours *T) error {
 	n, err := size(s, what, p, least)
 	if err != nil {
@@ -186,7 +186,7 @@ func insideField(t reflect.Type, n uintptr) (name string, inside bool) {
 	return "", false
 }
 
-// room is the first n entries of an array whose capacity was found to suffice.
+// room returns the first n entries of an array whose capacity was found to suffice.
 func room[T any](p *T, n C.int64_t) []T { return unsafe.Slice(p, int(n)) }
 
 // text is a C string of at most LLM_CACHE_MAX_TEXT bytes; NULL is "".
@@ -202,8 +202,8 @@ func text(what string, p *C.char) (string, error) {
 	return "", fail(C.LLM_CACHE_E_RANGE, "%s has more than %d bytes", what, C.LLM_CACHE_MAX_TEXT)
 }
 
-// outputs collects arrays of C that a call fills: first each is noted, then it
-// is known how many entries each needs, then all are filled or none.
+// outputs collects the arrays of C that a call fills. First each is noted, then the entries that
+// each needs are counted, and then all are filled or none.
 type outputs struct {
 	spans
 	small   bool
@@ -218,8 +218,8 @@ type length struct {
 	n  C.int64_t
 }
 
-// need remembers that an array needs n entries, and when it is too small for that.
-// Nothing is written before fits, because what comes until then can still fail.
+// need records that an array needs n entries, and whether it is too small. Nothing is written
+// before fits, because the call can still fail until then.
 func (o *outputs) need(capacity C.int64_t, at *C.int64_t, n int) {
 	l := length{at, C.int64_t(n)}
 	if o.n < len(o.lengths) {
@@ -231,8 +231,7 @@ func (o *outputs) need(capacity C.int64_t, at *C.int64_t, n int) {
 	o.small = o.small || l.n > capacity
 }
 
-// fits sets the len of each array. It comes when nothing can fail any more but for lack
-// of room.
+// fits sets the len of each array. After it the call can fail only because an array is too small.
 func (o *outputs) fits() error {
 	for _, l := range o.lengths[:o.n] {
 		*l.at = l.n

@@ -58,7 +58,8 @@ func (c *cache) schedule(t *C.llm_cache_step) error {
 	return nil
 }
 
-// needLater says how many entries the fields need that a struct of size bytes may lack.
+// needLater records the entries that later fields need; a struct of size bytes may lack these
+// fields.
 func (c *cache) needLater(o *outputs, t *C.llm_cache_step, size C.uint32_t) error {
 	s, freed := &c.step, c.freedBytes()
 	lacks := func(fields string) error {
@@ -85,7 +86,7 @@ func (c *cache) needLater(o *outputs, t *C.llm_cache_step, size C.uint32_t) erro
 	return nil
 }
 
-// noteStep checks the arrays of a step.
+// noteStep notes the arrays of a step.
 func (o *outputs) noteStep(t *C.llm_cache_step) error {
 	output(&o.spans, "rows", t.rows.at, t.rows.cap)
 	output(&o.spans, "drafts", t.drafts.at, t.drafts.cap)
@@ -161,7 +162,7 @@ func (c *cache) writeIDs(t *C.llm_cache_ids, ids []sched.ID) {
 	}
 }
 
-// freedBytes is how long the hashes of outputs to drop are, with their final zeros.
+// freedBytes is the length of the hashes of outputs to drop, with their final zeros.
 func (c *cache) freedBytes() int {
 	n := 0
 	for _, hash := range c.step.FreedEncoderOutputs {
@@ -191,7 +192,7 @@ func llm_cache_step_failed(h C.llm_cache) C.int {
 		if err := c.s.StepFailed(); err != nil {
 			return err
 		}
-		if c.kept && len(c.step.Rows) > 0 { // nobody has seen it
+		if c.kept && len(c.step.Rows) > 0 { // the caller has not seen it
 			c.loads = append(c.loads, c.step.Loads...)
 			c.kept = false
 		}

@@ -43,7 +43,7 @@ func newBuddy(blocks, largest int) (*Buddy, error) {
 // order is the k of the smallest chunk with n blocks.
 func order(n int) int { return bits.Len(uint(max(n, 1) - 1)) }
 
-// fits says whether count chunks of at least n blocks can be had together.
+// fits reports whether count chunks of at least n blocks can be taken together.
 func (b *Buddy) fits(n, count int) bool {
 	k := order(n)
 	for j := k; j < len(b.lists) && count > 0; j++ {
@@ -52,9 +52,8 @@ func (b *Buddy) fits(n, count int) bool {
 	return count <= 0
 }
 
-// take hands out a chunk of at least n blocks: the one that was pushed last of
-// the smallest size there is, whose upper halves are given back until it is
-// small enough.
+// take returns a chunk of at least n blocks: the one that was pushed last of the smallest
+// sufficient size. It splits the chunk until it is small enough and frees each upper half.
 func (b *Buddy) take(n int) (start int32, size int, ok bool) {
 	k := order(n)
 	j := k
@@ -108,8 +107,8 @@ func (b *Buddy) remove(at int32, k int) {
 // NumFree is the number of free blocks.
 func (b *Buddy) NumFree() int { return b.free }
 
-// Lists yields the sizes of which there are free chunks, and where they begin,
-// in the order in which they became free.
+// Lists yields the sizes of free chunks, and for each size where its chunks begin, in the order in
+// which they became free.
 func (b *Buddy) Lists() iter.Seq2[int, []int32] {
 	return func(yield func(int, []int32) bool) {
 		for k, l := range b.lists {

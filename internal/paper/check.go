@@ -9,9 +9,8 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// Check walks over the whole state. groups yields every group with blocks.
-// Blocks are conserved on both devices, and tables cover their tokens but for
-// one that was just generated.
+// Check examines the whole state. groups yields every group with blocks. Blocks are conserved on
+// both devices, and tables cover their tokens except one that was just generated.
 func (m *Manager) Check(groups iter.Seq[*Group]) error {
 	for _, d := range []*device.Device{&m.gpu, &m.cpu} {
 		if err := d.Check(0, m.entries(d, groups)); err != nil {

@@ -66,7 +66,7 @@ func (s *Scheduler) sequence(id, sequence int) (*request, error) {
 	return q, nil
 }
 
-// forget frees what is in no queue any more.
+// forget frees a request that has left its queue.
 func (s *Scheduler) forget(at int32) {
 	q := s.requests.At(at)
 	for i := range q.Seqs {
@@ -100,8 +100,8 @@ func (s *Scheduler) Queues() (waiting, running, swapped []int) {
 	return s.waiting.IDs(id), s.running.IDs(id), s.swapped.IDs(id)
 }
 
-// Check walks over the whole state: the memory is sound, every request is in
-// exactly one queue, and has blocks where its queue says.
+// Check examines the whole state: the memory is sound, every request is in exactly one queue, and
+// its blocks are on the device that its queue implies.
 func (s *Scheduler) Check() error {
 	if n := s.waiting.Len() + s.running.Len() + s.swapped.Len(); n != s.requests.Len() {
 		return invariants.Broken("%d requests are in queues, there are %d", n, s.requests.Len())

@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// Errors. Whatever wraps one of them has changed nothing.
+// Errors of the package. A call that returns one of them has changed nothing.
 var (
 	ErrConfig       = errors.New("bad configuration")
 	ErrNoFreeBlocks = errors.New("not enough free blocks")
@@ -22,9 +22,8 @@ type Config struct {
 	NumGPUBlocks, NumCPUBlocks int // blocks
 	Watermark                  float64
 
-	// Prefix is how many tokens every prompt begins with, all the same ones.
-	// Their whole blocks are computed before the first request, and kept for
-	// good (the paper's shared prefix).
+	// Prefix is the length of a prefix that all prompts share. Its full blocks are computed before the
+	// first request and stay (the paper's shared prefix).
 	Prefix int
 }
 
@@ -37,8 +36,8 @@ type Manager struct {
 	logical   int     // entries of tables on the GPU
 	tables    device.Tables
 
-	// moved is, for each source block of the swap or count under way, where it
-	// goes, if its mark is the present one.
+	// moved says where each source block of the current swap or count goes. An entry is valid if its
+	// mark is the current one.
 	moved []move
 	mark  uint32
 }
@@ -105,8 +104,8 @@ func NewManager(config Config) (*Manager, error) {
 // Prefix is the blocks that every table on the GPU begins with, for reading.
 func (m *Manager) Prefix() []int32 { return m.prefix }
 
-// prefixTokens is how many tokens these hold: the rest of the prefix, which
-// fills no block, is computed with each prompt.
+// prefixTokens is the number of tokens in these blocks. The rest of the prefix, which fills no
+// block, is computed with each prompt.
 func (m *Manager) prefixTokens() int { return len(m.prefix) * m.config.BlockSize }
 
 // Devices are the blocks of the GPU and the CPU, for reading.
@@ -120,7 +119,7 @@ func (m *Manager) blocks(tokens int) int {
 	return (tokens + m.config.BlockSize - 1) / m.config.BlockSize
 }
 
-// CanAllocate says whether a prompt can be admitted now.
+// CanAllocate reports whether a prompt can be admitted now.
 func (m *Manager) CanAllocate(tokens int) bool {
 	return m.gpu.NumFree()-m.fresh(tokens) >= m.watermark
 }
@@ -128,8 +127,8 @@ func (m *Manager) CanAllocate(tokens int) bool {
 // fresh is how many blocks a prompt takes.
 func (m *Manager) fresh(tokens int) int { return m.blocks(tokens) - len(m.prefix) }
 
-// Allocate gives the unfinished sequences of a group, which have as many tokens
-// each and no blocks, one table together.
+// Allocate gives the unfinished sequences of a group a common table. They must be equally long and
+// have no blocks.
 func (m *Manager) Allocate(g *Group) error {
 	first := -1
 	for i := range g.Seqs {
@@ -177,8 +176,8 @@ func (m *Manager) withPrefix(table []int32) []int32 {
 	return append(table, m.prefix...)
 }
 
-// CanAppend says whether each unfinished sequence of a group can have one more
-// token, as if each needed a block for it.
+// CanAppend reports whether each unfinished sequence of a group can have one more token. It counts
+// a block for each.
 func (m *Manager) CanAppend(g *Group) bool { return g.running() <= m.gpu.NumFree() }
 
 // Append gives sequence i, whose Len has grown by one, a block for the last
@@ -210,8 +209,7 @@ func (m *Manager) Append(g *Group, i int) (copied device.Pair, isCopy bool, err 
 	return m.gpu.CopyOnWrite(last, fresh), true, nil
 }
 
-// Refork makes sequence child a copy of sequence parent: what it had is freed
-// before (beam search).
+// Refork frees the blocks of sequence child and makes it a copy of sequence parent (beam search).
 func (m *Manager) Refork(g *Group, child, parent int) error {
 	c, p := &g.Seqs[child], &g.Seqs[parent]
 	if c.Finished || p.Finished || child == parent {

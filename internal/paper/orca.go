@@ -2,7 +2,7 @@ package paper
 
 import "fmt"
 
-// A Policy is how much output Orca reserves memory for.
+// A Policy says for how much output Orca reserves memory.
 type Policy uint8
 
 const (
@@ -11,8 +11,8 @@ const (
 	Max                  // the longest sequence
 )
 
-// Tokens is what Orca reserves for a prompt whose output will have output
-// tokens, if no sequence has more than longest (vllm/v0/RULES.md §11).
+// Tokens is the number of tokens that Orca reserves for a prompt and an output, if no sequence is
+// longer than longest (vllm/v0/RULES.md §11).
 func (p Policy) Tokens(prompt, output, longest int) int {
 	switch p {
 	case Pow2:
@@ -51,13 +51,13 @@ func NewReservation(config OrcaConfig) (*Reservation, error) {
 	return &Reservation{config: config, buddy: buddy}, nil
 }
 
-// Blocks is what a sequence asks for; it gets the next power of two.
+// Blocks is the number of blocks that a sequence asks for; it gets the next power of two.
 func (r *Reservation) Blocks(prompt, output int) int {
 	size := r.config.BlockSize
 	return (r.config.Policy.Tokens(prompt, output, r.config.MaxModelLen) + size - 1) / size
 }
 
-// Fits says whether each of n sequences can have its chunk.
+// Fits reports whether each of n sequences can have its chunk.
 func (r *Reservation) Fits(prompt, output, sequences int) bool {
 	return r.buddy.fits(r.Blocks(prompt, output), sequences)
 }
@@ -79,7 +79,7 @@ func (r *Reservation) Reserve(dst []Chunk, prompt, output, sequences int) ([]Chu
 	return dst, nil
 }
 
-// Free gives a chunk back.
+// Free frees a chunk.
 func (r *Reservation) Free(c Chunk) {
 	r.buddy.release(c.Start)
 	r.used -= int(c.Size)

@@ -19,9 +19,8 @@ type Limits struct {
 	MaxNumSeqs int
 }
 
-// A Scheduler is the artifact's for the paper's system and for Orca. Prompts and
-// decodes run in one iteration (vllm/v0/RULES.md §10). It implements
-// serve.GroupScheduler.
+// A Scheduler is the artifact's scheduler, for the paper's system and for Orca. Prompts and decodes
+// run in one iteration (vllm/v0/RULES.md §10). It implements serve.GroupScheduler.
 type Scheduler struct {
 	limits   Limits
 	memory   memory
@@ -30,7 +29,7 @@ type Scheduler struct {
 	cached   int     // tokens in them
 	requests reqtable.Table[request]
 
-	waiting, running, swapped *reqtable.Queue    // by arrival, but for those that joined
+	waiting, running, swapped *reqtable.Queue    // by arrival, except those that joined
 	queues                    [3]*reqtable.Queue // the order in which memory is freed
 
 	joined   []int32 // running by the last Step: at the end of the queue until the next one
@@ -49,7 +48,7 @@ type request struct {
 	chunks    []Chunk
 }
 
-// memory is where the two systems differ.
+// memory is the part in which the two systems differ.
 type memory interface {
 	accept(q *request) error  // why it cannot be added, if so
 	possible(q *request) bool // could be admitted if nothing else were there
@@ -63,8 +62,8 @@ type memory interface {
 	check(s *Scheduler) error
 }
 
-// growing is memory that requests get while they run, so that it can run out:
-// then some are preempted. Orca reserves all at admission and has none of this.
+// growing is memory that requests get while they run. When it runs out, some are preempted. Orca
+// reserves everything at admission and does not need it.
 type growing interface {
 	canAppend(q *request) bool // one token to each sequence
 	append(it *serve.Iteration, q *request) error
@@ -87,7 +86,7 @@ func newScheduler(limits Limits, m memory) (*Scheduler, error) {
 	return s, nil
 }
 
-// Prefix is the blocks that hold the beginning of every prompt, for reading.
+// Prefix is the blocks of the prefix that all prompts share, for reading.
 func (s *Scheduler) Prefix() []int32 { return s.prefix }
 
 // Add implements serve.Scheduler.
@@ -165,7 +164,7 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 	return nil
 }
 
-// resort puts what joined in the last step where its arrival belongs.
+// resort moves the requests that joined in the last step to their places by arrival.
 func (s *Scheduler) resort() {
 	for _, at := range s.joined {
 		if s.running.Has(at) {
@@ -210,8 +209,8 @@ func (s *Scheduler) runRunning(it *serve.Iteration) error {
 	return nil
 }
 
-// preempt takes the blocks of a running request away. Its place in the queue of
-// those that wait or are swapped is by arrival.
+// preempt takes the blocks of a running request away. Its place among the waiting or swapped
+// requests is by arrival.
 func (s *Scheduler) preempt(it *serve.Iteration, at int32) error {
 	q := s.requests.At(at)
 	swapped, err := s.growing.preempt(it, q)
@@ -242,7 +241,7 @@ func (s *Scheduler) insertFront(q *reqtable.Queue, at int32) {
 	}
 }
 
-// swapIn brings swapped requests back, by arrival, while there is room.
+// swapIn swaps requests in, by arrival, while they fit.
 func (s *Scheduler) swapIn(it *serve.Iteration) error {
 	for at := s.swapped.Head(); at != reqtable.None; at = s.swapped.Head() {
 		q := s.requests.At(at)
@@ -270,8 +269,8 @@ func (s *Scheduler) swapIn(it *serve.Iteration) error {
 	return nil
 }
 
-// admit takes waiting requests, by arrival, while there is room. One that was
-// preempted in this step ends it.
+// admit admits waiting requests, by arrival, while they fit. It stops at one that was preempted in
+// this step.
 func (s *Scheduler) admit(it *serve.Iteration) error {
 	for at := s.waiting.Head(); at != reqtable.None; at = s.waiting.Head() {
 		q := s.requests.At(at)
@@ -298,8 +297,7 @@ func (s *Scheduler) admit(it *serve.Iteration) error {
 	return nil
 }
 
-// ignore drops a request in no queue that can never run. The artifact would
-// wait for ever.
+// ignore drops a request that can never run and is in no queue. The artifact would wait for ever.
 func (s *Scheduler) ignore(it *serve.Iteration, at int32) {
 	it.Ignored = append(it.Ignored, s.requests.At(at).id)
 	s.forget(at)

@@ -16,9 +16,9 @@ type StaticConfig struct {
 	MaxModelLen int // tokens of the longest prompt and the longest output together
 }
 
-// A Static runs batches that nobody joins and nobody leaves: prompts are padded
-// to the longest one, and all are answered when the longest output is complete.
-// It implements serve.Scheduler.
+// A Static runs closed batches: no request joins or leaves one. Prompts are padded to the longest
+// one, and all requests are answered when the longest output is complete. It implements
+// serve.Scheduler.
 type Static struct {
 	config           StaticConfig
 	requests         reqtable.Table[padded]
@@ -151,8 +151,8 @@ func (s *Static) Usage() serve.Usage {
 	return serve.Usage{Blocks: s.config.BatchSize, Used: s.running.Len(), Logical: s.running.Len()}
 }
 
-// Table is made up: the place in the batch, which all sequences of a request
-// have together. It is nil for a request that waits.
+// Table has one entry, the place in the batch, which all sequences of a request share. It is nil
+// for a request that waits.
 func (s *Static) Table(id, sequence int) []int32 {
 	place := int32(0)
 	for at := range s.running.All() {
@@ -177,8 +177,8 @@ func (s *Static) Queues() (waiting, running, swapped []int) {
 	return list(s.waiting), list(s.running), nil
 }
 
-// Check walks over the whole state: every request is in one queue, and the batch
-// is no larger than it may be.
+// Check examines the whole state: every request is in one queue, and the batch is within its
+// limits.
 func (s *Static) Check() error {
 	unfinished := 0
 	for at := range s.running.All() {

@@ -6,11 +6,11 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// CanSwapOut says whether the CPU has room for the distinct blocks of a group.
+// CanSwapOut reports whether the distinct blocks of a group fit on the CPU.
 func (m *Manager) CanSwapOut(g *Group) bool { return m.distinct(g) <= m.cpu.NumFree() }
 
-// CanSwapIn says whether the GPU has room for the distinct blocks of a group, a
-// new one for each sequence, and the watermark.
+// CanSwapIn reports whether the distinct blocks of a group, a new one for each sequence, and the
+// watermark fit on the GPU.
 func (m *Manager) CanSwapIn(g *Group) bool {
 	return m.gpu.NumFree()-(m.distinct(g)+g.running()) >= m.watermark
 }
@@ -40,7 +40,7 @@ func (m *Manager) movable(g *Group, i int) []int32 {
 	return table[len(m.prefix):]
 }
 
-// newMark makes all of moved unknown.
+// newMark makes all entries of moved invalid.
 func (m *Manager) newMark() {
 	if m.mark++; m.mark == 0 {
 		clear(m.moved)

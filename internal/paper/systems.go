@@ -23,7 +23,7 @@ func NewSOSP(config Config, limits Limits, alwaysSwap bool) (*Scheduler, error) 
 	return s, err
 }
 
-// NewOrca makes Orca. It never preempts: what runs has all its memory.
+// NewOrca makes Orca. It never preempts: a running request has all its memory.
 func NewOrca(config OrcaConfig, limits Limits) (*Scheduler, error) {
 	r, err := NewReservation(config)
 	if err != nil {
@@ -147,7 +147,7 @@ func (r *reserved) possible(q *request) bool {
 
 func (r *reserved) canAdmit(q *request) bool { return r.Fits(q.prompt, q.output, q.running()) }
 
-// admit reserves for the sequences that are not finished, which may be some.
+// admit reserves a chunk for each unfinished sequence.
 func (r *reserved) admit(q *request) (err error) {
 	if q.chunks, err = r.Reserve(q.chunks[:0], q.prompt, q.output, q.running()); err != nil {
 		return err

@@ -62,8 +62,7 @@ func differs(want map[string]json.RawMessage, got result) (field, wantText, gotT
 	return "", "", "", false
 }
 
-// rank puts what an operation returns in front of what it left behind, and
-// digests, which tell least, at the end.
+// rank orders fields: results of the operation first, then the state after it, and digests last.
 func rank(name string) int {
 	return strings.Index(" free hm ev dump fqh st ", " "+name+" ")
 }

@@ -12,7 +12,7 @@ import (
 type orca struct {
 	memory *paper.Reservation
 	chunks map[int]paper.Chunk
-	asked  *OldOp // the last can_allocate, which tells an allocate the lengths
+	asked  *OldOp // the last can_allocate, which has the lengths for an allocate
 }
 
 func newOrca(c *Init, policy paper.Policy) (*orca, error) {

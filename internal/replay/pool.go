@@ -127,7 +127,7 @@ func (p *poolPlayer) look(h *blockhash.Hash, groups []uint32) any {
 	return ids
 }
 
-// set records a field, unless nobody wants it.
+// set records a field, unless r is nil.
 func (r result) set(name string, value any) {
 	if r != nil {
 		r[name] = value

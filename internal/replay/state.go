@@ -40,7 +40,7 @@ func (w *watcher) common(op *Op, r result) {
 	}
 }
 
-// forgetEvents keeps the log from growing when nobody compares it.
+// forgetEvents drops the events when they are not compared.
 func (w *watcher) forgetEvents() { w.take(&w.events) }
 
 func digest(b []byte) string {

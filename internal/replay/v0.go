@@ -85,7 +85,7 @@ var given = map[string]bool{
 	"now": true, "id": true, "prompt": true, "output": true,
 }
 
-// IsOld tells from the first line whether the recording in file has that format.
+// IsOld reports whether the recording in file has that format, from its first line.
 func IsOld(file string) (bool, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -61,7 +61,7 @@ func (d *Device) Drop(id int32) (freed bool) {
 	return true
 }
 
-// Unref is Drop without the stack: the caller keeps a block that nobody names.
+// Unref is Drop without the stack: the caller keeps a block that is no longer named.
 func (d *Device) Unref(id int32) (unused bool) {
 	if d.counts[id-d.first] <= 0 {
 		panic(fmt.Sprintf("block %d is freed, but it is free already", id))

@@ -17,8 +17,8 @@ const (
 
 func (s Status) String() string { return [...]string{"OK", "LATER", "NEVER"}[s] }
 
-// CanAllocate says whether a prompt of n tokens can be admitted. How many
-// sequences it is for and what is cached does not matter (vllm/v0/RULES.md §3).
+// CanAllocate reports whether a prompt of n tokens can be admitted. The number of its sequences and
+// cached blocks do not matter (vllm/v0/RULES.md §3).
 func (m *Manager) CanAllocate(tokens, lookahead int) Status {
 	need := ceil(tokens+lookahead, m.config.BlockSize)
 	if m.config.SlidingWindow > 0 {
@@ -37,9 +37,8 @@ func okOrLater(need, free, watermark int) Status {
 	return Later
 }
 
-// Allocate makes the table of first, which is unknown so far, for all of its
-// tokens, and gives the other sequences of its group a fork each (vllm/v0/RULES.md §2). They
-// must have as many tokens.
+// Allocate makes a table for all tokens of first, which must be new, and gives each other sequence
+// of its group a fork (vllm/v0/RULES.md §2). They must be equally long.
 func (m *Manager) Allocate(first *Seq, others ...*Seq) error {
 	if err := m.checkAllocate(first, others); err != nil {
 		return err

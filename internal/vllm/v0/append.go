@@ -7,9 +7,8 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// CanAppend says whether the unseen tokens of the running sequences of a group
-// have room. It counts every touched block as a new one, and knows no watermark
-// (vllm/v0/RULES.md §3).
+// CanAppend reports whether the unseen tokens of the running sequences of a group fit. It counts
+// every touched block as a new one and leaves no watermark (vllm/v0/RULES.md §3).
 func (m *Manager) CanAppend(lookahead int, group ...*Seq) bool {
 	touched := 0
 	for _, s := range group {
@@ -18,10 +17,9 @@ func (m *Manager) CanAppend(lookahead int, group ...*Seq) bool {
 	return touched <= m.FreeGPU()
 }
 
-// Append takes the unseen tokens of s into its table, with empty blocks for
-// lookahead more, and appends the copies to be made to dst (vllm/v0/RULES.md §2). computed is
-// how many tokens of s are computed, for the window. Too few free blocks is
-// ErrNoFreeBlocks.
+// Append adds the unseen tokens of s to its table, and empty blocks for lookahead more, and appends
+// the pairs of blocks to copy to dst (vllm/v0/RULES.md §2). computed is how many tokens of s are
+// computed, for the window. Too few free blocks is ErrNoFreeBlocks.
 func (m *Manager) Append(dst []device.Pair, s *Seq, lookahead, computed int) ([]device.Pair, error) {
 	if err := m.checkAppend(s, lookahead, computed); err != nil {
 		return dst, err
@@ -51,7 +49,7 @@ func (m *Manager) append(dst []device.Pair, s *Seq, lookahead, computed int) []d
 	return dst
 }
 
-// freshBlocks counts the blocks that the table is short of.
+// freshBlocks counts the blocks that the table lacks.
 func (m *Manager) freshBlocks(s *Seq, lookahead int) int {
 	return max(0, ceil(s.Len+lookahead, m.config.BlockSize)-len(s.table))
 }
@@ -96,8 +94,8 @@ func (m *Manager) copies(s *Seq) int {
 	return n
 }
 
-// slide puts the null block in the place of the blocks that nobody attends to,
-// and takes it from the GPU the first time (vllm/v0/RULES.md §5).
+// slide replaces the blocks outside the window by the null block, which it takes from the GPU the
+// first time (vllm/v0/RULES.md §5).
 func (m *Manager) slide(s *Seq, computed int) {
 	if m.null == block.None {
 		m.null = m.take()

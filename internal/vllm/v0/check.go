@@ -11,9 +11,8 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// Check walks over the whole state. seqs yields every sequence the manager
-// knows. Blocks are conserved on both devices: each is free, evictable or named
-// by as many entries as its count says, and the null block by nobody. Tables
+// Check examines the whole state. seqs yields every sequence of the manager. Blocks are conserved
+// on both devices: each is free, evictable, or named by as many entries as its count says. Tables
 // cover their tokens; cached blocks are found under their own keys.
 func (m *Manager) Check(seqs iter.Seq[*Seq]) error {
 	entries := func(d *device.Device) iter.Seq[int32] {
@@ -128,9 +127,9 @@ func (m *Manager) checkPrefix() error {
 	return nil
 }
 
-// Check walks over the whole state: the manager is sound; every request is in
-// exactly one queue; what runs has its blocks on the GPU, what is swapped on the
-// CPU, what waits none; what is computed is in the table.
+// Check examines the whole state: the manager is sound; every request is in exactly one queue;
+// running requests have their blocks on the GPU, swapped ones on the CPU, and waiting ones have
+// none; computed tokens are in the table.
 func (s *Scheduler) Check() error {
 	if err := s.manager.Check(s.seqs()); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// Errors. Whatever wraps one of them has changed nothing.
+// Errors of the package. A call that returns one of them has changed nothing.
 var (
 	ErrConfig       = errors.New("bad configuration")
 	ErrNoFreeBlocks = errors.New("not enough free blocks")
@@ -86,8 +86,8 @@ func (m *Manager) Devices() (gpu, cpu *device.Device) { return &m.gpu, &m.cpu }
 // WindowBlocks is the most blocks that a sequence with a window holds (vllm/v0/RULES.md §5).
 func (m *Manager) WindowBlocks() int { return m.config.SlidingWindow/m.config.BlockSize + 2 }
 
-// take hands out a GPU block. If no unused one is left, a cached one is evicted
-// (vllm/v0/RULES.md §1, §6). The caller has counted: there is one.
+// take returns a GPU block. If no unused one is left, it evicts a cached one (vllm/v0/RULES.md §1,
+// §6). The caller has counted: there is one.
 func (m *Manager) take() int32 {
 	id := m.gpu.Take()
 	if m.prefix == nil {

@@ -33,14 +33,13 @@ func newPrefix(blocks int) *prefix {
 	}
 }
 
-// track begins the time of a block in use.
+// track starts the tracker of a block that is now in use.
 func (p *prefix) track(id int32, computed bool) {
 	p.blocks[id].access, p.blocks[id].computed = -1, computed
 }
 
-// evict takes the block out of the evictor that is needed least: of those at
-// its beginning that were accessed no later than the best so far, the one at
-// the end of the longest prefix.
+// evict removes one block from the evictor. It walks from the beginning, stops at a block that was
+// accessed later than the best one so far, and prefers the block at the end of the longest prefix.
 func (p *prefix) evict() int32 {
 	best := p.evictor.Head()
 	if best == reqtable.None {
@@ -116,9 +115,8 @@ func (m *Manager) promote(s *Seq, i int) {
 	m.prefix.register(s.table[i], &key, (i+1)*m.config.BlockSize)
 }
 
-// inUse counts the full blocks of a prompt whose prefix is in a block that a
-// table names, which an Allocate gets for nothing. Other hits cost a free block
-// as well as a miss does, and may be evicted before their turn comes.
+// inUse counts the full blocks of a prompt that are in use by other tables, so that Allocate takes
+// no free block for them. Other hits take a free block as misses do, and may be evicted first.
 func (m *Manager) inUse(s *Seq) int {
 	n := 0
 	m.walkKeys(s, 0, s.Len, blockhash.Hash{}, func(key *blockhash.Hash) bool {
@@ -142,8 +140,8 @@ func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func
 	}
 }
 
-// promotionsHelp says whether an append can do with fewer free blocks than it
-// makes copies, because a promotion to a block in use gives one back in time.
+// promotionsHelp reports whether an append needs fewer free blocks than it makes copies, because a
+// promotion to a block in use frees one in time.
 func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 	size := m.config.BlockSize
 	at := s.full / size
@@ -194,8 +192,8 @@ func (m *Manager) freeCached(s *Seq) {
 	}
 }
 
-// Access remembers that the blocks of the sequences are accessed at time now,
-// which counts from when they are freed (vllm/v0/RULES.md §6).
+// Access records that the blocks of the sequences are accessed at time now. That takes effect when
+// they are freed (vllm/v0/RULES.md §6).
 func (m *Manager) Access(now float64, group ...*Seq) {
 	for _, s := range group {
 		s.access, s.accessed = now, true

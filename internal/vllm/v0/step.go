@@ -253,9 +253,9 @@ func (s *Scheduler) preempt(at int32) error {
 	return nil
 }
 
-// swapIn brings swapped requests back from the head of the queue, while GPU and
-// budget have room, unless somebody has just been preempted. A prompt that was
-// swapped out half-way needs room for the whole rest of it.
+// swapIn brings swapped requests back from the head of the queue, while GPU and budget have space,
+// unless a request has just been preempted. A prompt that was swapped out half-way needs room for
+// the whole rest of it.
 func (s *Scheduler) swapIn() {
 	t := &s.step
 	if t.failed != nil || len(t.it.Preempted) > 0 {

@@ -12,9 +12,9 @@ func (m *Manager) CanSwapOut(group ...*Seq) bool {
 	return okOrLater(m.swapNeed(group, 0), m.cpu.NumFree(), 0) == OK
 }
 
-// CanSwapIn says whether the GPU has room for the swapped sequences of a group
-// and its watermark, which does not count for Never: vLLM waits for ever for a
-// group that fits only without it (vllm/v0/RULES.md §4).
+// CanSwapIn says whether the GPU has room for the swapped sequences of a group and its watermark,
+// which does not count for Never: vLLM waits for ever for a group that fits only without it
+// (vllm/v0/RULES.md §4).
 func (m *Manager) CanSwapIn(lookahead int, group ...*Seq) Status {
 	need := m.swapNeed(group, lookahead)
 	if m.config.NumGPUBlocks < need {

@@ -8,10 +8,9 @@ import (
 	"llmmemory/internal/vllm/v1/pool"
 )
 
-// Check walks over the whole state: the pool is sound; each count equals the
-// table entries and pending copies that name the block; no block is twice in a
-// table or in tables of two groups; keys say what the request that holds the
-// block has in it.
+// Check examines the whole state: the pool is sound; each count equals the table entries and
+// pending copies that name the block; no block is twice in a table or in tables of two groups; keys
+// are those of the tokens in the block.
 func (v View) Check() error {
 	c := v.c
 	if err := c.pool.View.Check(); err != nil {

@@ -2,9 +2,8 @@ package pool
 
 import "llmmemory/internal/invariants"
 
-// Check walks over the whole pool: the queue is the blocks with the count 0,
-// each once; the hash map is the blocks' keys, each under its own; the null
-// block is in neither.
+// Check examines the whole pool: the queue has the blocks with the count 0, each once; the hash map
+// has the blocks' keys, each under its own; the null block is in neither.
 func (v View) Check() error {
 	p := v.p
 	if err := v.checkQueue(); err != nil {

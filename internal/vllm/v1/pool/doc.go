@@ -7,11 +7,10 @@
 // its count is 0. A free block keeps its keys, so a lookup can still hit it,
 // until it is popped for reuse.
 //
-// Everything is ids in arrays, so the collector has nothing to scan and a step
-// allocates nothing. A block takes one record of 64 bytes, which is one line of
-// the processor's cache: in a large pool every line is a miss, and the arrays
-// are on huge pages for the same reason. The hash map adds two to four slots of
-// 8 bytes.
+// All state is ids in arrays, so the garbage collector scans nothing and a step allocates nothing.
+// A block takes one record of 64 bytes, which is one line of the processor's cache: in a large pool
+// every line is a miss, and the arrays are on huge pages for the same reason. The hash map adds two
+// to four slots of 8 bytes.
 //
 // The pool knows keys and tokens, not requests; tables belong to kvcache. It is
 // not safe for concurrent use.

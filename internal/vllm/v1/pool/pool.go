@@ -42,8 +42,8 @@ type Pool struct {
 	stamp   uint32 // of the keys that are inserted now; see SetStamp
 }
 
-// A record is all there is of a block, in one line of the processor's cache:
-// in a large pool each line is a miss.
+// A record is the whole state of a block, in one line of the processor's cache: in a large pool
+// each line is a miss.
 type record struct {
 	entry             // primary key, if there is one
 	count      int32  // table entries that name the block, and pins

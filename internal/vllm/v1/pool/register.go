@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/vllm/blockhash"
 )
 
-// Content is what names the blocks of a request.
+// Content is everything that the keys of a request's blocks depend on.
 type Content struct {
 	Tokens []int32
 	Hashes []blockhash.Hash // one for each complete Config.HashBlock tokens
@@ -44,10 +44,9 @@ func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, grou
 	}
 }
 
-// RegisterPart makes block findable at a boundary inside it: the prefix of
-// tokens tokens, a multiple of the hash size that is not one of the block size
-// (vllm/v1/RULES.md §10, "Partial entry rules"). It returns the key, or ok = false for
-// the null block.
+// RegisterPart gives block a key for a boundary inside it: the prefix of that many tokens, a
+// multiple of the hash size and not of the block size (vllm/v1/RULES.md §10, "Partial entry
+// rules"). It returns the key, or ok = false for the null block.
 func (p *Pool) RegisterPart(c *Content, block int32, tokens int, group uint32) (key Key, ok bool) {
 	if block == Null {
 		return Key{}, false
