@@ -16,8 +16,10 @@ func TestCalibrateMakesACostFile(t *testing.T) {
 	bench := filepath.Join(dir, "bench.jsonl")
 	var text strings.Builder
 	for _, line := range []string{
-		`"pp": 128, "tg": 32, "pl": 1, "t_pp": 0.05, "t_tg": 0.640`, `"pp": 128, "tg": 32, "pl": 2, "t_pp": 0.09, "t_tg": 0.660`,
-		`"pp": 128, "tg": 32, "pl": 4, "t_pp": 0.17, "t_tg": 0.710`, `"pp": 512, "tg": 32, "pl": 1, "t_pp": 0.17, "t_tg": 0.650`,
+		`"pp": 128, "tg": 32, "pl": 1, "t_pp": 0.05, "t_tg": 0.640`,
+		`"pp": 128, "tg": 32, "pl": 2, "t_pp": 0.09, "t_tg": 0.660`,
+		`"pp": 128, "tg": 32, "pl": 4, "t_pp": 0.17, "t_tg": 0.710`,
+		`"pp": 512, "tg": 32, "pl": 1, "t_pp": 0.17, "t_tg": 0.650`,
 		`"pp": 512, "tg": 32, "pl": 4, "t_pp": 0.66, "t_tg": 0.730`,
 	} {
 		text.WriteString(`{"n_kv_max": 4096, "is_pp_shared": 0, ` + line + "}\n")
@@ -29,7 +31,8 @@ func TestCalibrateMakesACostFile(t *testing.T) {
 	require.Contains(t, stdout, "fitted to 10 points, errors of those left out: median")
 	narrow(t, strings.ReplaceAll(stdout, out, "mine.json"))
 	require.FileExists(t, filepath.Join(dir, "figures", "calibration.svg"))
-	status, stdout, stderr = llmsim(t, "run", "--model", "llama-3-8b", "--gpu", "l4", "--cost", out, "--rate", "0.5", "--requests", "50")
+	status, stdout, stderr = llmsim(t, "run", "--model", "llama-3-8b", "--gpu", "l4", "--cost", out, "--rate", "0.5",
+		"--requests", "50")
 	require.Zero(t, status, stderr)
 	require.Contains(t, strings.Join(strings.Fields(stdout), " "), "mine, fitted to 10 points")
 

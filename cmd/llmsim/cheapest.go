@@ -67,11 +67,16 @@ func cheapestCommand() *cobra.Command {
 	f.Float64Var(&q.Target, "target", 0, "wanted requests a second")
 	f.StringVar(&slo, "slo", "0.5s/token", "objectives: see llmsim plan --help")
 	f.StringSliceVar(&gpus, "gpus", nil, "names or .json files (default: all of llmsim list)")
-	f.StringVar(&prices, "prices", "", "file of prices and watts by GPU (default: the built-in one; the output names its source)")
-	f.StringVar(&q.Scenario.Engine, "engine", "", "engine whose times are used: see llmsim plan --help (default: for each GPU vllm's newest release with constants for it, else "+scenario.DataSheet+")")
-	f.StringVar(&q.Scenario.Weights, "weights", "", "type of the weights: fp16, bf16, fp8, int8, int4 (default: the model's)")
+	f.StringVar(&prices, "prices", "",
+		"file of prices and watts by GPU (default: the built-in one; the output names its source)")
+	f.StringVar(&q.Scenario.Engine, "engine", "",
+		"engine whose times are used: see llmsim plan --help (default: for each GPU vllm's newest release with constants "+
+			"for it, else "+scenario.DataSheet+")")
+	f.StringVar(&q.Scenario.Weights, "weights", "",
+		"type of the weights: fp16, bf16, fp8, int8, int4 (default: the model's)")
 	f.StringVar(&q.Scenario.KV, "kv", "", "type of keys and values: fp16, bf16, fp8, int8 (default: the model's)")
-	f.Float64Var(&q.Scenario.MemoryUtilization, "memory-utilization", 0, fmt.Sprintf("part of each GPU's memory that may be used (default %g)", scenario.DefaultMemoryUtilization))
+	f.Float64Var(&q.Scenario.MemoryUtilization, "memory-utilization", 0,
+		fmt.Sprintf("part of each GPU's memory that may be used (default %g)", scenario.DefaultMemoryUtilization))
 	f.IntVar(&q.Scenario.Server.MaxModelLen, "max-len", 0, "largest number of tokens of a sequence (default: the model's)")
 	f.StringVar(&q.Scenario.Server.System, "system", "", "system that serves (default vllm-v1)")
 	f.IntVar(&q.Seeds, "seeds", 1, "number of seeds, from --seed on")

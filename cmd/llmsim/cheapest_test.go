@@ -19,7 +19,8 @@ func TestCheapestRefusesWhatCannotBe(t *testing.T) {
 		{"a target of 0", []string{"--model", "llama-3-8b", "--target", "0"}, "above 0"},
 		{"no model", []string{"--target", "1"}, "model"},
 		{"an objective that is none", []string{"--model", "llama-3-8b", "--target", "1", "--slo", "fast"}, "bad objective"},
-		{"prices there are not", []string{"--model", "llama-3-8b", "--target", "1", "--prices", "no-such.json"}, "no-such.json"},
+		{"prices there are not", []string{"--model", "llama-3-8b", "--target", "1", "--prices", "no-such.json"},
+			"no-such.json"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			status, _, stderr := llmsim(t, append([]string{"cheapest"}, c.args...)...)
@@ -37,7 +38,8 @@ func TestTheFileOfAGPUIsPricedByItsName(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(gpu, []byte(strings.Replace(string(text), `"l4"`, `"half-price-l4"`, 1)), 0o600))
 	require.NoError(t, os.WriteFile(prices, []byte(`{"gpus":{"half-price-l4":{"dollars_per_hour":1}}}`), 0o600))
-	_, stdout, stderr := llmsim(t, "cheapest", "--model", "llama-3-8b", "--gpus", gpu, "--target", "1", "--slo", "ttft<1ms", "--prices", prices)
+	_, stdout, stderr := llmsim(t, "cheapest", "--model", "llama-3-8b", "--gpus", gpu, "--target", "1", "--slo",
+		"ttft<1ms", "--prices", prices)
 	require.NotContains(t, stdout+stderr, "no price")
 	require.NotContains(t, stderr, "no GPU is called")
 	require.Contains(t, stderr, "nothing holds")

@@ -38,5 +38,6 @@ func onlyFlags(c *cobra.Command, args []string) error {
 	if len(files) == 0 {
 		return fmt.Errorf("%s takes flags, and no %q", c.CommandPath(), args[0])
 	}
-	return fmt.Errorf("%s takes flags, and no %q; a file goes with %s", c.CommandPath(), args[0], strings.Join(files, " or "))
+	return fmt.Errorf("%s takes flags, and no %q; a file goes with %s", c.CommandPath(), args[0],
+		strings.Join(files, " or "))
 }

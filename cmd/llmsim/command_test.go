@@ -38,9 +38,11 @@ func TestRunsThatCannotBeAreRefused(t *testing.T) {
 		{"too fast", "run --rate 1e12", "want 0 to 1000000"},
 		{"too many", "run --rate 1e5 --duration 1e8", "1000000000 requests"},
 		{"nothing arrives", "run --rate 0.0001 --duration 1", "no request arrived"},
-		{"nothing is served", "run --max-len 20 --max-tokens 20 --requests 3", "none of 3 requests was served; the first was refused: "},
+		{"nothing is served", "run --max-len 20 --max-tokens 20 --requests 3",
+			"none of 3 requests was served; the first was refused: "},
 		{"near miss of a flag", "run --ratee 3", "did you mean --rate?"},
-		{"a file without a flag", "run trace.csv", "llmsim run takes flags, and no \"trace.csv\"; a file goes with --trace FILE\n"},
+		{"a file without a flag", "run trace.csv",
+			"llmsim run takes flags, and no \"trace.csv\"; a file goes with --trace FILE\n"},
 		{"calls without a flag", "view calls.trace", "a file goes with --trace FILE or --course FILE"},
 		{"an argument of list", "list models", "llmsim list takes flags, and no \"models\"\n"},
 		{"a flag that a plan cannot have", "plan --rate 3", "--rate: a plan finds the rate; --target says what a rate takes"},
@@ -56,7 +58,8 @@ func TestRunsThatCannotBeAreRefused(t *testing.T) {
 		{"numbers of a setup", "run --weights int4", "--weights and --kv go with --model and --gpu"},
 		{"one number of several", "run --max-concurrency -1", "requests at once: -1: want a number of at least 0"},
 		{"one probability of two", "run --drafts 2 --accept 2", "a draft is accepted with the probability 2: want 0 to 1"},
-		{"a command that was removed", "disaggregate --servers 2", "disaggregate was removed: prefill and decode on different servers are not simulated"},
+		{"a command that was removed", "disaggregate --servers 2",
+			"disaggregate was removed: prefill and decode on different servers are not simulated"},
 		{"a flag that was removed", "fleet --mtbf 60", "--mtbf was removed: replicas do not fail"},
 		{"a flag that was removed, with its value", "fleet --scale=2:4", "compare several values of --replicas"},
 		{"a percentile that is none", "plan --slo ttft<1s@p0", `"p0" is no mean, max, or percentile`},
@@ -65,8 +68,10 @@ func TestRunsThatCannotBeAreRefused(t *testing.T) {
 		{"vLLM's name of a flag, with its value", "plan --max-num-seqs=2", "here it is --max-seqs"},
 		{"the rate of a benchmark", "fleet --request-rate 2", "here it is --rate"},
 		{"the rate of a benchmark for a plan", "plan --qps 2", "a plan finds the rate"},
-		{"a duration with a unit", "run --duration 1h", "invalid argument \"1h\" for \"--duration\" flag: want a number without a unit; llmsim run --help has the unit\n"},
-		{"a negative seed", "plan --seed -1", "invalid argument \"-1\" for \"--seed\" flag: want a whole number of at least 0\n"},
+		{"a duration with a unit", "run --duration 1h",
+			"invalid argument \"1h\" for \"--duration\" flag: want a number without a unit; llmsim run --help has the unit\n"},
+		{"a negative seed", "plan --seed -1",
+			"invalid argument \"-1\" for \"--seed\" flag: want a whole number of at least 0\n"},
 		{"half a request", "run --requests 2.5", "invalid argument \"2.5\" for \"--requests\" flag: want a whole number\n"},
 		{"vLLM's part of the memory", "run --gpu-memory-utilization 0.9", "here it is --memory-utilization"},
 		{"no part of the memory", "run --memory-utilization 0", "--memory-utilization 0: want more than 0"},
@@ -90,7 +95,8 @@ func TestRunsThatCannotBeAreRefused(t *testing.T) {
 
 // Ensure that every command notices that its output cannot be written.
 func TestAFullDiskIsNoticed(t *testing.T) {
-	for _, args := range []string{"list", "list --json", "run --requests 5", "fleet --duration 5", "plan --slo tpot<20ms --seeds 1", "--help", "--version"} {
+	for _, args := range []string{"list", "list --json", "run --requests 5", "fleet --duration 5",
+		"plan --slo tpot<20ms --seeds 1", "--help", "--version"} {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 		require.NoError(t, err)
 		cmd := program(strings.Fields(args)...)
@@ -101,7 +107,8 @@ func TestAFullDiskIsNoticed(t *testing.T) {
 		require.Equal(t, 1, strings.Count(said.String(), "no space left on device"), args)
 		require.NoError(t, full.Close())
 	}
-	status, _, stderr := llmsim(t, "view", "--story", "copy-on-write", "-o", filepath.Join(t.TempDir(), "none", "page.html"))
+	status, _, stderr := llmsim(t, "view", "--story", "copy-on-write", "-o",
+		filepath.Join(t.TempDir(), "none", "page.html"))
 	require.Equal(t, 1, status)
 	require.Contains(t, stderr, "none/page.html: no such file or directory")
 	require.NotContains(t, stderr, ".new-")

@@ -20,7 +20,8 @@ func completeNames(c *cobra.Command) {
 		{"setup", cost.Setups}, {"workload", workload.Names}, {"system", sim.Systems},
 	} {
 		if c.Flags().Lookup(flag.name) != nil {
-			_ = c.RegisterFlagCompletionFunc(flag.name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			_ = c.RegisterFlagCompletionFunc(flag.name, func(*cobra.Command, []string, string) ([]string,
+				cobra.ShellCompDirective) {
 				return flag.values(), cobra.ShellCompDirectiveDefault
 			}) // fails only for a flag that does not exist or is registered already
 		}

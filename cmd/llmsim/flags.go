@@ -17,7 +17,8 @@ import (
 
 // addRun are the flags that say what one run is.
 func addRun(f *pflag.FlagSet, s *scenario.Scenario) {
-	f.StringVar(&s.Server.System, "system", "", "system that serves: "+strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
+	f.StringVar(&s.Server.System, "system", "", "system that serves: "+
+		strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
 	f.Var((*rateFlag)(s), "rate", "requests a second; inf: all at once (default 1; of a trace: its own)")
 	addBlockSize(f, &s.Server)
 	addRequests(f, s)
@@ -49,10 +50,15 @@ func (r *rateFlag) Set(text string) error {
 // addClients are the flags that say how clients wait for answers, as in vLLM's "bench
 // serve".
 func addClients(f *pflag.FlagSet, s *scenario.Scenario) {
-	f.IntVar(&s.MaxConcurrency, "max-concurrency", s.MaxConcurrency, "largest number of requests sent and not answered; others wait with the clients, and their latency begins when they are sent (default: no limit)")
-	f.Float64Var(&s.Turns, "turns", s.Turns, "mean number of turns of a conversation, each sent after the previous answer; with a trace that has hash_ids: 1, which finds its turns (default: no conversations)")
+	f.IntVar(&s.MaxConcurrency, "max-concurrency", s.MaxConcurrency,
+		"largest number of requests sent and not answered; others wait with the clients, and their latency begins when "+
+			"they are sent (default: no limit)")
+	f.Float64Var(&s.Turns, "turns", s.Turns,
+		"mean number of turns of a conversation, each sent after the previous answer; with a trace that has hash_ids: 1, "+
+			"which finds its turns (default: no conversations)")
 	f.Float64Var(&s.Think, "think", s.Think, "mean seconds from an answer to the next turn; with a trace, the least")
-	f.Var((*goodput)(&s.Goodput), "goodput", "count the requests that keep all of these limits, such as 'ttft<1s,tpot<50ms,e2e<30s'")
+	f.Var((*goodput)(&s.Goodput), "goodput",
+		"count the requests that keep all of these limits, such as 'ttft<1s,tpot<50ms,e2e<30s'")
 }
 
 // A goodput is limits that each request keeps or not.
@@ -110,50 +116,70 @@ func addRequests(f *pflag.FlagSet, s *scenario.Scenario) {
 
 // addArrivals are those of addRequests that do not differ between runs.
 func addArrivals(f *pflag.FlagSet, s *scenario.Scenario) {
-	f.StringVar(&s.Workload, "workload", s.Workload, "requests: "+strings.Join(workload.Names(), ", ")+" (default sharegpt)")
-	f.StringVar(&s.Trace, "trace", s.Trace, "requests from a file instead: CSV with the columns arrival (s), prompt and output (tokens), JSONL with these, BurstGPT's or Azure's CSV, Mooncake's JSONL; may be gzipped")
+	f.StringVar(&s.Workload, "workload", s.Workload, "requests: "+
+		strings.Join(workload.Names(), ", ")+" (default sharegpt)")
+	f.StringVar(&s.Trace, "trace", s.Trace,
+		"requests from a file instead: CSV with the columns arrival (s), prompt and output (tokens), JSONL with these, "+
+			"BurstGPT's or Azure's CSV, Mooncake's JSONL; may be gzipped")
 	f.Float64Var(&s.Duration, "duration", s.Duration, "seconds of arrivals (default 1000, or the whole trace)")
 	f.IntVar(&s.Requests, "requests", s.Requests, "largest number of requests (default: no limit)")
-	f.Float64Var(&s.Burstiness, "burstiness", s.Burstiness, "shape of the gamma distribution of gaps between requests: less than 1 is burstier, more is more even (default 1, Poisson)")
+	f.Float64Var(&s.Burstiness, "burstiness", s.Burstiness,
+		"shape of the gamma distribution of gaps between requests: less than 1 is burstier, more is more even (default 1, "+
+			"Poisson)")
 }
 
 // addModel are the flags that say what runs where.
 func addModel(f *pflag.FlagSet, s *scenario.Scenario) {
-	f.StringVar(&s.Setup, "setup", s.Setup, "model, GPU and times of iterations: a name of llmsim list, or a .json file (default "+scenario.PaperSetup+")")
+	f.StringVar(&s.Setup, "setup", s.Setup,
+		"model, GPU and times of iterations: a name of llmsim list, or a .json file (default "+scenario.PaperSetup+")")
 	f.StringVar(&s.Model, "model", s.Model, "model, with --gpu instead of --setup: a name of llmsim list, or a .json file")
 	f.StringVar(&s.GPU, "gpu", s.GPU, "GPU for --model: a name of llmsim list, or a .json file")
-	f.StringVar(&s.Engine, "engine", s.Engine, "for --model: engine whose times are used: "+strings.Join(cost.Engines(), ", ")+" or a release, as in vllm-0.7.3, fitted to published measurements (llmsim list names the GPUs); or "+scenario.DataSheet+", constants chosen by hand for vLLM of 2023 (default: vllm's newest release with constants for the GPU, else "+scenario.DataSheet+")")
+	f.StringVar(&s.Engine, "engine", s.Engine,
+		"for --model: engine whose times are used: "+strings.Join(cost.Engines(), ", ")+" or a release, as in vllm-0.7.3, "+
+			"fitted to published measurements (llmsim list names the GPUs); or "+scenario.DataSheet+", constants chosen by "+
+			"hand for vLLM of 2023 (default: vllm's newest release with constants for the GPU, else "+scenario.DataSheet+")")
 	f.StringVar(&s.Cost, "cost", s.Cost, "times of iterations from a cost file, written by llmsim calibrate")
 	f.IntVar(&s.Workers, "workers", s.Workers, "GPUs that share each layer (tensor parallelism) (default 1)")
-	f.IntVar(&s.Stages, "stages", s.Stages, "for --model: stages that each have a part of the layers, on --workers GPUs each (pipeline parallelism) (default 1)")
-	f.BoolVar(&s.Apart, "experts-apart", s.Apart, "for a --model with a mixture of experts: each expert is on one worker only (expert parallelism)")
-	f.StringVar(&s.Weights, "weights", s.Weights, "for --model: type of the weights: fp16, bf16, fp8, int8, int4 (default: the model's)")
+	f.IntVar(&s.Stages, "stages", s.Stages,
+		"for --model: stages that each have a part of the layers, on --workers GPUs each (pipeline parallelism) (default 1)")
+	f.BoolVar(&s.Apart, "experts-apart", s.Apart,
+		"for a --model with a mixture of experts: each expert is on one worker only (expert parallelism)")
+	f.StringVar(&s.Weights, "weights", s.Weights,
+		"for --model: type of the weights: fp16, bf16, fp8, int8, int4 (default: the model's)")
 	f.StringVar(&s.KV, "kv", s.KV, "for --model: type of keys and values: fp16, bf16, fp8, int8 (default: the model's)")
-	f.Float64Var(&s.MemoryUtilization, "memory-utilization", s.MemoryUtilization, fmt.Sprintf("part of each GPU's memory that may be used, vLLM's gpu_memory_utilization (default: %g with --model, otherwise what the setup says: 0.95 in those of llmsim list)", scenario.DefaultMemoryUtilization))
-	f.Float64Var(&s.SwapGB, "swap-gb-s", s.SwapGB, "with --swap: greatest GB/s to where blocks are swapped, such as a disk (default: the link to the CPU)")
+	f.Float64Var(&s.MemoryUtilization, "memory-utilization", s.MemoryUtilization,
+		fmt.Sprintf("part of each GPU's memory that may be used, vLLM's gpu_memory_utilization (default: %g with --model, "+
+			"otherwise what the setup says: 0.95 in those of llmsim list)", scenario.DefaultMemoryUtilization))
+	f.Float64Var(&s.SwapGB, "swap-gb-s", s.SwapGB,
+		"with --swap: greatest GB/s to where blocks are swapped, such as a disk (default: the link to the CPU)")
 }
 
 // addMemory are the flags of the block manager that all systems share.
 func addMemory(f *pflag.FlagSet, v *sim.Server) {
 	f.IntVar(&v.NumGPUBlocks, "blocks", v.NumGPUBlocks, "blocks of the GPU (default: as many as fit)")
 	f.IntVar(&v.NumCPUBlocks, "cpu-blocks", v.NumCPUBlocks, "blocks of the swap space (default: 20 GiB for each worker)")
-	f.IntVar(&v.MaxNumBatchedTokens, "max-tokens", v.MaxNumBatchedTokens, "largest number of tokens in an iteration (default 2560, or the longest sequence)")
+	f.IntVar(&v.MaxNumBatchedTokens, "max-tokens", v.MaxNumBatchedTokens,
+		"largest number of tokens in an iteration (default 2560, or the longest sequence)")
 	f.IntVar(&v.MaxNumSeqs, "max-seqs", v.MaxNumSeqs, "largest number of running sequences (default 256)")
 	f.IntVar(&v.MaxModelLen, "max-len", v.MaxModelLen, "largest number of tokens of a sequence (default: the model's)")
-	f.Float64Var(&v.Watermark, "watermark", v.Watermark, "part of the blocks that admission leaves free; -1: none (default 0.01; vllm-v1: none)")
+	f.Float64Var(&v.Watermark, "watermark", v.Watermark,
+		"part of the blocks that admission leaves free; -1: none (default 0.01; vllm-v1: none)")
 	f.BoolVar(&v.Swap, "swap", v.Swap, "preempt by swapping to the CPU (sosp, vllm-v0)")
 	f.BoolVar(&v.Chunked, "chunked", v.Chunked, "compute prompts in chunks (vllm-v0; vllm-v1 always does)")
 	f.BoolVar(&v.Caching, "caching", v.Caching, "cache prefixes (vllm-v0; vllm-v1 does)")
 	f.BoolVar(&v.NoCaching, "no-caching", v.NoCaching, "do not cache prefixes (vllm-v1)")
-	f.IntVar(&v.Prefix, "prefix", v.Prefix, "tokens that every prompt begins with, kept in blocks permanently (sosp) (default: the workload's)")
-	f.IntVar(&v.BatchSize, "batch", v.BatchSize, "requests of a static batch (fastertransformer) (default: the artifact's)")
+	f.IntVar(&v.Prefix, "prefix", v.Prefix,
+		"tokens that every prompt begins with, kept in blocks permanently (sosp) (default: the workload's)")
+	f.IntVar(&v.BatchSize, "batch", v.BatchSize,
+		"requests of a static batch (fastertransformer) (default: the artifact's)")
 }
 
 // addDecoding are the flags that say how answers are generated.
 func addDecoding(f *pflag.FlagSet, d *sim.Decoding) {
 	f.IntVar(&d.Samples, "samples", 1, "answers to each prompt, or the width of its beam")
 	f.BoolVar(&d.Beam, "beam", d.Beam, "the answers are a beam (sosp, orca)")
-	f.Float64Var(&d.Replace, "replace", sim.DefaultReplace, "probability that a beam is replaced by a copy of another one at a token")
+	f.Float64Var(&d.Replace, "replace", sim.DefaultReplace,
+		"probability that a beam is replaced by a copy of another one at a token")
 	f.IntVar(&d.Drafts, "drafts", d.Drafts, "draft tokens for each decode (speculative decoding, vllm-v1)")
 	f.Float64Var(&d.Accept, "accept", 0.7, "probability that a draft token is accepted")
 	f.Float64Var(&d.DraftTime, "draft-time", d.DraftTime, "seconds that drafting adds to an iteration")

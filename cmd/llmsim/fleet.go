@@ -56,8 +56,10 @@ func fleetCommand() *cobra.Command {
 	f := c.Flags()
 	f.SortFlags = false
 	f.IntVar(&o.replicas, "replicas", 2, "number of replicas")
-	f.StringSliceVar(&o.routers, "router", []string{string(fleet.LeastLoaded)}, "one router, several with commas between them, or all")
-	f.Float64Var(&o.config.EventDelay, "event-delay", 0.05, "seconds until the prefix router knows what a replica has cached")
+	f.StringSliceVar(&o.routers, "router", []string{string(fleet.LeastLoaded)},
+		"one router, several with commas between them, or all")
+	f.Float64Var(&o.config.EventDelay, "event-delay", 0.05,
+		"seconds until the prefix router knows what a replica has cached")
 	f.StringSliceVar(&o.also, "also", nil, "more replicas of the same model on other GPUs: GPU:N")
 	f.StringVar(&o.prices, "prices", "", "file of prices and watts by GPU (default: the built-in one)")
 	f.BoolVar(&o.asJSON, "json", false, "print the results as JSON")
@@ -68,7 +70,7 @@ func fleetCommand() *cobra.Command {
 	return c
 }
 
-// A routed result is that of one router.
+// A routed has the result of one router.
 type routed struct {
 	Router fleet.Router  `json:"router"`
 	Result *fleet.Result `json:"result"`
@@ -122,7 +124,8 @@ func (o *fleetOptions) run(c *cobra.Command) error {
 
 // checkUsed refuses a flag that does nothing without another one.
 func (o *fleetOptions) checkUsed(c *cobra.Command) error {
-	if c.Flags().Changed("event-delay") && !slices.Contains(o.routers, string(fleet.PrefixAware)) && !slices.Contains(o.routers, "all") {
+	if c.Flags().Changed("event-delay") && !slices.Contains(o.routers, string(fleet.PrefixAware)) &&
+		!slices.Contains(o.routers, "all") {
 		return fmt.Errorf("--event-delay does nothing without --router prefix")
 	}
 	return nil
@@ -174,7 +177,8 @@ func (o *fleetOptions) complete(plan *scenario.Plan, warn io.Writer) error {
 		}
 		o.config.Kinds = append(o.config.Kinds, kind(other, n))
 	}
-	o.config.Seed, o.config.Goodput, o.config.MaxConcurrency = plan.Scenario.Seed, plan.Scenario.Goodput, plan.Scenario.MaxConcurrency
+	o.config.Seed, o.config.Goodput, o.config.MaxConcurrency = plan.Scenario.Seed, plan.Scenario.Goodput,
+		plan.Scenario.MaxConcurrency
 	return nil
 }
 
@@ -206,7 +210,8 @@ func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) e
 	for _, x := range all {
 		r := x.Result
 		fmt.Fprintf(w, "%s\t%.3g\t%s, %s s\t%s ms\t%s s\t%.0f %%\t%.2f\t%s\t%s\n", x.Router, float64(r.Answered)/r.Seconds,
-			digits(r.TTFT.P50), digits(r.TTFT.P99), digits(1000*r.TPOT.P99), digits(r.EndToEnd.P99), 100*r.HitRate(), r.Imbalance(), dollars(r.PerMillion()), energy(r.KWh))
+			digits(r.TTFT.P50), digits(r.TTFT.P99), digits(1000*r.TPOT.P99), digits(r.EndToEnd.P99), 100*r.HitRate(),
+			r.Imbalance(), dollars(r.PerMillion()), energy(r.KWh))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -240,7 +245,7 @@ func lastAnswers(all []routed) string {
 	return digits(first) + " to " + digits(last)
 }
 
-// writeNotes says what a line of the table has no room for.
+// writeNotes writes what does not fit in the table.
 func (o *fleetOptions) writeNotes(out io.Writer, all []routed) error {
 	for _, x := range all {
 		r := x.Result

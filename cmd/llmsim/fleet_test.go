@@ -13,7 +13,8 @@ import (
 )
 
 func TestFleetComparesRouters(t *testing.T) {
-	args := []string{"fleet", "--model", "llama-3-8b", "--gpu", "l4", "--replicas", "3", "--rate", "1", "--turns", "3", "--think", "5", "--duration", "120"}
+	args := []string{"fleet", "--model", "llama-3-8b", "--gpu", "l4", "--replicas", "3", "--rate", "1", "--turns", "3",
+		"--think", "5", "--duration", "120"}
 	status, out, stderr := llmsim(t, append(args, "--router", "all")...)
 	require.Zero(t, status, stderr)
 	for _, r := range fleet.Routers() {
@@ -42,7 +43,8 @@ func TestFleetMixesGPUs(t *testing.T) {
 		{"goodput", []string{"--goodput", "ttft<1s"}, "goodput"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			args := append([]string{"fleet", "--model", "llama-3-8b", "--gpu", "l4", "--rate", "4", "--duration", "100"}, c.args...)
+			args := append([]string{"fleet", "--model", "llama-3-8b", "--gpu", "l4", "--rate", "4", "--duration", "100"},
+				c.args...)
 			status, out, stderr := llmsim(t, args...)
 			require.Zero(t, status, stderr)
 			require.Contains(t, out, c.want)
@@ -54,8 +56,10 @@ func TestFleetMixesGPUs(t *testing.T) {
 // A fleet of which one GPU has no price was said to cost what the others do.
 func TestFleetSaysWhichGPUsHaveNoPrice(t *testing.T) {
 	prices := filepath.Join(t.TempDir(), "prices.json")
-	require.NoError(t, os.WriteFile(prices, []byte(`{"gpus":{"l4":{"dollars_per_hour":1,"watts":72},"h100-80g":{"dollars_per_hour":3,"watts":700}}}`), 0o600))
-	fleet := []string{"fleet", "--model", "llama-3-8b", "--gpu", "l4", "--rate", "2", "--duration", "50", "--prices", prices}
+	require.NoError(t, os.WriteFile(prices,
+		[]byte(`{"gpus":{"l4":{"dollars_per_hour":1,"watts":72},"h100-80g":{"dollars_per_hour":3,"watts":700}}}`), 0o600))
+	fleet := []string{"fleet", "--model", "llama-3-8b", "--gpu", "l4", "--rate", "2", "--duration", "50", "--prices",
+		prices}
 	status, out, stderr := llmsim(t, fleet...)
 	require.Zero(t, status, stderr)
 	require.Contains(t, stderr, "did you mean h100-80gb?")
@@ -79,7 +83,8 @@ func TestFleetRefusesWhatCannotBe(t *testing.T) {
 		{"no replica", []string{"--replicas", "0"}, "0 replicas"},
 		{"a GPU without a number", []string{"--also", "l4"}, "want GPU:N"},
 		{"another GPU of a setup", []string{"--also", "l4:1"}, "--model and --gpu"},
-		{"events that no router reads", []string{"--event-delay", "30"}, "--event-delay does nothing without --router prefix"},
+		{"events that no router reads", []string{"--event-delay", "30"},
+			"--event-delay does nothing without --router prefix"},
 		{"samples", []string{"--samples", "2"}, "one answer"},
 		{"prices there are not", []string{"--prices", "no-such.json"}, "no-such.json"},
 	} {

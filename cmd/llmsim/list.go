@@ -66,7 +66,8 @@ func listCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			writeList(w, "engines, for --engine: the newest release with constants for the GPU, or one, as in vllm-0.7.3", engines)
+			writeList(w, "engines, for --engine: the newest release with constants for the GPU, or one, as in vllm-0.7.3",
+				engines)
 			return nil
 		},
 	}
@@ -97,8 +98,9 @@ func listEngines() (rows [][2]string, err error) {
 			rows = append(rows, [2]string{engine + "-" + release, text})
 		}
 	}
-	return append(rows, [2]string{scenario.DataSheet, "any GPU: constants chosen by hand for vLLM of 2023, without data. " +
-		"The default is vllm's newest release with constants for the GPU, and this where there is none"}), nil
+	return append(rows, [2]string{scenario.DataSheet,
+		"any GPU: constants chosen by hand for vLLM of 2023, without data. " +
+			"The default is vllm's newest release with constants for the GPU, and this where there is none"}), nil
 }
 
 // writeList writes names with what they are.

@@ -62,10 +62,13 @@ func planCommand() *cobra.Command {
 	f, q := c.Flags(), &o.q
 	f.SortFlags = false
 	f.StringVar(&o.slo, "slo", "0.5s/token", "objectives: see above")
-	f.Float64Var(&q.Target, "target", 0, "wanted requests a second: report how many blocks and GPUs they need (default: none)")
-	f.StringVarP(&q.Folder, "out", "o", "", "folder for plan.json, the figures as SVG, PNG and CSV, index.html, and finished runs")
+	f.Float64Var(&q.Target, "target", 0,
+		"wanted requests a second: report how many blocks and GPUs they need (default: none)")
+	f.StringVarP(&q.Folder, "out", "o", "",
+		"folder for plan.json, the figures as SVG, PNG and CSV, index.html, and finished runs")
 	f.StringVar(&o.prices, "prices", "", "file of prices by GPU (default: the built-in one)")
-	f.StringVar(&q.Scenario.Server.System, "system", "", "system that serves: "+strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
+	f.StringVar(&q.Scenario.Server.System, "system", "", "system that serves: "+strings.Join(sim.Systems(),
+		", ")+" (default vllm-v1)")
 	addBlockSize(f, &q.Scenario.Server)
 	addRequests(f, &q.Scenario)
 	f.Lookup("duration").Usage = "seconds of arrivals, at least; of a trace those that are taken, at its own rate"
@@ -121,7 +124,8 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 // checkSearch refuses a search that cannot be meant.
 func checkSearch(q *sizing.Question) error {
 	if q.Seeds < 1 || q.Seeds > capacity.MostSeeds || !(q.Precision > 0 && q.Precision < 1) {
-		return fmt.Errorf("--seeds %d, --precision %g: want 1 to %d seeds and a precision between 0 and 1", q.Seeds, q.Precision, capacity.MostSeeds)
+		return fmt.Errorf("--seeds %d, --precision %g: want 1 to %d seeds and a precision between 0 and 1", q.Seeds,
+			q.Precision, capacity.MostSeeds)
 	}
 	return nil
 }

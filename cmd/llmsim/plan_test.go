@@ -17,14 +17,17 @@ import (
 func TestPlanWritesWhatItSays(t *testing.T) {
 	level.SkipQuick(t)
 	dir := filepath.Join(t.TempDir(), "plan")
-	args := []string{"--trace", "testdata/bursts.csv", "--model", "llama-3-8b", "--gpu", "a100-40gb", "--slo", "ttft<2s@p99,tpot<40ms@p90", "--target", "3"}
+	args := []string{"--trace", "testdata/bursts.csv", "--model", "llama-3-8b", "--gpu", "a100-40gb", "--slo",
+		"ttft<2s@p99,tpot<40ms@p90", "--target", "3"}
 	args = append([]string{"plan"}, args...)
 	status, out, said := llmsim(t, append(args, "-o", dir)...)
 	require.Zero(t, status, said)
 	require.NotContains(t, said, "\r", "no terminal, no bar")
 	require.Regexp(t, `^llama-3-8b on 1 x a100-40gb: [\d.]+ requests/s under ttft<2s@p99, tpot<40ms@p90 \(one trace, [\d.]+\s+times the trace's own\);\n  limited by `, out)
 	narrow(t, out)
-	for _, word := range []string{"128 KiB a token", "runs of 1500 requests, one trace", "vllm 0.10-0.20 on a100-40gb: without data, as none is published; constants as measured on a100-80gb", "twice the KV memory", "\ntake  block size 16", "for 3.00/s"} {
+	for _, word := range []string{"128 KiB a token", "runs of 1500 requests, one trace",
+		"vllm 0.10-0.20 on a100-40gb: without data, as none is published; constants as measured on a100-80gb",
+		"twice the KV memory", "\ntake  block size 16", "for 3.00/s"} {
 		require.Contains(t, strings.Join(strings.Fields(out), " "), strings.Join(strings.Fields(word), " "))
 	}
 	_, again, _ := llmsim(t, args...)

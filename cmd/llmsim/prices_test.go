@@ -11,7 +11,8 @@ import (
 
 func TestAPriceThatNoGPUHasIsWarnedOf(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "prices.json")
-	require.NoError(t, os.WriteFile(path, []byte(`{"gpus":{"l4":{"watts":72},"h100-80g":{"watts":700},"something-else":{"watts":1}}}`), 0o644))
+	require.NoError(t, os.WriteFile(path,
+		[]byte(`{"gpus":{"l4":{"watts":72},"h100-80g":{"watts":700},"something-else":{"watts":1}}}`), 0o644))
 	var said strings.Builder
 	prices, err := openPrices(&said, path, "l4", "absent.json")
 	require.NoError(t, err)

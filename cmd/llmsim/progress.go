@@ -10,17 +10,17 @@ import (
 	"golang.org/x/term"
 )
 
-// counted tells how much is done: with a bar on a terminal, elsewhere with a line
+// counted shows how much is done: with a bar on a terminal, otherwise with a line
 // now and then. It is not safe for concurrent use; stop ends the bar.
-func counted(what string) (tell func(done, total int), stop func()) {
+func counted(what string) (show func(done, total int), stop func()) {
 	if !term.IsTerminal(int(os.Stderr.Fd())) {
 		return said(os.Stderr, what, 10*time.Second), func() {}
 	}
 	return drawn(os.Stderr, what, 100*time.Millisecond)
 }
 
-// drawn is a bar that is drawn so often. The total may grow.
-func drawn(w io.Writer, what string, every time.Duration) (tell func(done, total int), stop func()) {
+// drawn returns a bar that is drawn at most once in a period. The total may grow.
+func drawn(w io.Writer, what string, every time.Duration) (show func(done, total int), stop func()) {
 	bar := progressbar.NewOptions(1, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what),
 		progressbar.OptionThrottle(every), progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(false))
 	_ = bar.RenderBlank()
@@ -31,7 +31,7 @@ func drawn(w io.Writer, what string, every time.Duration) (tell func(done, total
 	}, func() { _ = bar.Finish() }
 }
 
-// said writes a line when the last one, or the start, is so long ago.
+// said writes a line if the last one, or the start, is longer ago than a period.
 func said(w io.Writer, what string, every time.Duration) func(done, total int) {
 	last := time.Now()
 	return func(done, total int) {

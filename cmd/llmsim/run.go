@@ -134,12 +134,14 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 		fact("answers", text)
 	}
 	fact("cost", plan.Model.Describe())
-	pool := fmt.Sprintf("%d blocks of %d tokens (%d slots), %d on the CPU", v.NumGPUBlocks, v.BlockSize, v.NumGPUBlocks*v.BlockSize, v.NumCPUBlocks)
+	pool := fmt.Sprintf("%d blocks of %d tokens (%d slots), %d on the CPU", v.NumGPUBlocks, v.BlockSize,
+		v.NumGPUBlocks*v.BlockSize, v.NumCPUBlocks)
 	if share := plan.PoolShare(); share > 0 {
 		pool += fmt.Sprintf("; %g of each GPU's memory may be used", share)
 	}
 	fact("pool", pool)
-	fmt.Fprintf(w, "served\t%d of %d requests in %s s, %d iterations\n", r.Answered, r.Arrived, digits(r.Seconds), r.Iterations)
+	fmt.Fprintf(w, "served\t%d of %d requests in %s s, %d iterations\n", r.Answered, r.Arrived, digits(r.Seconds),
+		r.Iterations)
 	if r.Refused+r.Dropped > 0 {
 		fact("not served", fmt.Sprintf("%d refused, %d dropped: too long for the server", r.Refused, r.Dropped))
 	}
@@ -154,7 +156,8 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 		if s.Stop {
 			end = "until the run was stopped"
 		}
-		fmt.Fprintf(w, "throughput\t%.2f requests/s, %.0f tokens/s of answers, %s\n", float64(r.Answered)/r.Seconds, float64(r.Generated)/r.Seconds, end)
+		fmt.Fprintf(w, "throughput\t%.2f requests/s, %.0f tokens/s of answers, %s\n", float64(r.Answered)/r.Seconds,
+			float64(r.Generated)/r.Seconds, end)
 	}
 	if s.Goodput != (sim.Goodput{}) {
 		fmt.Fprintf(w, "goodput\t%.2f requests/s: %d of %d requests within all limits\n", r.Goodput, r.Good, r.Arrived)
@@ -165,7 +168,8 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 			fmt.Fprintf(w, "%s\t-\t-\t-\t-\t-\t%s\n", name, unit)
 			return
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, digits(scale*d.Mean), digits(scale*d.P50), digits(scale*d.P90), digits(scale*d.P99), digits(scale*d.Max), unit)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, digits(scale*d.Mean), digits(scale*d.P50), digits(scale*d.P90),
+			digits(scale*d.P99), digits(scale*d.Max), unit)
 	}
 	row("normalized latency", 1, "s/token", r.Normalized)
 	row("end to end", 1, "s", r.EndToEnd)
@@ -192,7 +196,8 @@ func writeMemory(w io.Writer, system *sim.System, r *sim.Result) {
 		fmt.Fprintf(w, "sharing saves\t%.1f %% of the blocks\n", 100*a.Saving)
 	}
 	if r.Hits > 0 {
-		fmt.Fprintf(w, "prefix hits\t%d tokens, %.1f %% of those to be computed, after preemptions too\n", r.Hits, 100*float64(r.Hits)/float64(r.Hits+r.Prompted))
+		fmt.Fprintf(w, "prefix hits\t%d tokens, %.1f %% of those to be computed, after preemptions too\n", r.Hits,
+			100*float64(r.Hits)/float64(r.Hits+r.Prompted))
 	}
 	if r.Recomputed+r.Swapped > 0 {
 		fmt.Fprintf(w, "preemptions\t%d recomputed, %d swapped, %d blocks moved\n", r.Recomputed, r.Swapped, r.SwapBlocks)

@@ -25,7 +25,8 @@ func TestRunIsReproducible(t *testing.T) {
 	narrow(t, first)
 	_, second, _ := llmsim(t, args...)
 	require.Equal(t, first, second)
-	for _, part := range []string{"sosp: the paper's own vLLM", "983 blocks of 16 tokens (15728 slots), 1638 on the CPU", "normalized latency", "token states", "tokens/s of answers, until the last one\n"} {
+	for _, part := range []string{"sosp: the paper's own vLLM", "983 blocks of 16 tokens (15728 slots), 1638 on the CPU",
+		"normalized latency", "token states", "tokens/s of answers, until the last one\n"} {
 		require.Contains(t, first, part)
 	}
 	_, other, _ := llmsim(t, append(args[:len(args)-1], "6")...)
@@ -41,7 +42,8 @@ func TestRunAsJSON(t *testing.T) {
 		{"--system", "orca-pow2", "--rate", "3", "--duration", "100"},
 		{"--workload", "alpaca", "--system", "sosp", "--samples", "3", "--beam", "--rate", "5", "--duration", "60"},
 		{"--model", "llama-3-8b", "--gpu", "a100-40gb", "--drafts", "3", "--duration", "60"},
-		{"--system", "vllm-v0", "--watermark", "-1", "--swap", "--rate", "4", "--duration", "100", "--from", "20", "--until", "90", "--stop"},
+		{"--system", "vllm-v0", "--watermark", "-1", "--swap", "--rate", "4", "--duration", "100", "--from", "20", "--until",
+			"90", "--stop"},
 	} {
 		status, stdout, stderr := llmsim(t, append([]string{"run", "--json"}, args...)...)
 		require.Zero(t, status, stderr)
@@ -75,11 +77,13 @@ func TestATraceRunsAndABadRowIsNamed(t *testing.T) {
 	require.NotContains(t, stdout, "first refusal", "V0 gives no reason")
 
 	burst := filepath.Join(dir, "burst.csv")
-	require.NoError(t, os.WriteFile(burst, []byte("Timestamp,Request tokens,Response tokens\n0,100,10\n1,100,0\n2,30,10\n3,30,10\n"), 0o600))
+	require.NoError(t, os.WriteFile(burst,
+		[]byte("Timestamp,Request tokens,Response tokens\n0,100,10\n1,100,0\n2,30,10\n3,30,10\n"), 0o600))
 	status, stdout, stderr = llmsim(t, "run", "--trace", burst, "--requests", "2")
 	require.Zero(t, status, stderr)
 	said := strings.Join(strings.Fields(stdout), " ")
-	require.Contains(t, said, "3 requests in 3 s, means 53 and 10 tokens; 1 rows with 0 tokens of prompt or answer are left out; the first 2 are served")
+	require.Contains(t, said, "3 requests in 3 s, means 53 and 10 tokens; 1 rows with 0 tokens of prompt or answer are "+
+		"left out; the first 2 are served")
 	require.Contains(t, said, "2 of 2 requests")
 
 	bad := filepath.Join(dir, "bad.csv")
@@ -99,7 +103,8 @@ func TestMooncakeHashesMakePrefixHits(t *testing.T) {
 	next := 0
 	for round := range 4 {
 		for user := range 24 {
-			fmt.Fprintf(&text, `{"timestamp": %d, "input_length": %d, "output_length": 20, "hash_ids": [`, 1000*(24*round+user), 512*(round+1))
+			fmt.Fprintf(&text, `{"timestamp": %d, "input_length": %d, "output_length": 20, "hash_ids": [`, 1000*(24*round+user),
+				512*(round+1))
 			for k := range round + 1 {
 				if k > 0 {
 					text.WriteString(", ")
@@ -112,7 +117,8 @@ func TestMooncakeHashesMakePrefixHits(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(path, []byte(text.String()), 0o600))
 	result := func(args ...string) (r struct{ Result sim.Result }) {
-		status, stdout, stderr := llmsim(t, append([]string{"run", "--json", "--trace", path, "--setup", "llama-3-8b"}, args...)...)
+		status, stdout, stderr := llmsim(t, append([]string{"run", "--json", "--trace", path, "--setup", "llama-3-8b"},
+			args...)...)
 		require.Zero(t, status, stderr)
 		require.NoError(t, json.Unmarshal([]byte(stdout), &r))
 		require.Equal(t, next, r.Result.Answered)
@@ -131,7 +137,8 @@ func TestWrongFlagsAreNamedWithWhatThereIs(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"run", "--system", "orca"}, "want fastertransformer, orca-max, orca-pow2, orca-oracle, sosp, vllm-v0, vllm-v1"},
+		{[]string{"run", "--system", "orca"},
+			"want fastertransformer, orca-max, orca-pow2, orca-oracle, sosp, vllm-v0, vllm-v1"},
 		{[]string{"run", "--workload", "chatgpt"}, "known are sharegpt, alpaca"},
 		{[]string{"run", "--setup", "opt"}, "paper-opt-13b"},
 		{[]string{"run", "--model", "opt-13b"}, "a model needs a GPU"},
@@ -139,7 +146,8 @@ func TestWrongFlagsAreNamedWithWhatThereIs(t *testing.T) {
 		{[]string{"run", "--model", "opt-175b", "--gpu", "l4"}, "workers would do"},
 		{[]string{"run", "--rate", "-1"}, "a rate of -1 requests a second"},
 		{[]string{"run", "--trace", "x.csv", "--workload", "alpaca"}, "not of both"},
-		{[]string{"run", "--system", "vllm-v1", "--beam", "--samples", "2"}, "take one of orca-max, orca-pow2, orca-oracle, sosp"},
+		{[]string{"run", "--system", "vllm-v1", "--beam", "--samples", "2"},
+			"take one of orca-max, orca-pow2, orca-oracle, sosp"},
 		{[]string{"run", "--system", "orca-max", "--max-len", "2000"}, "125"},
 		{[]string{"run", "--block-size", "-3"}, "blocks of -3 tokens"},
 		{[]string{"run", "--block-size", "0"}, "blocks of 0 tokens"},
@@ -164,7 +172,8 @@ func TestFiguresAreWrittenAndCompared(t *testing.T) {
 	require.Zero(t, status, stderr)
 	require.Contains(t, stdout, "15728 (983 blocks of 16)")
 	require.Contains(t, stdout, "predicted: 17 of 17 within their tolerance")
-	for _, name := range []string{"index.html", "fig02-memory-waste.svg", "fig02-memory-waste.png", "fig02-memory-waste.csv"} {
+	for _, name := range []string{"index.html", "fig02-memory-waste.svg", "fig02-memory-waste.png",
+		"fig02-memory-waste.csv"} {
 		require.FileExists(t, filepath.Join(dir, name))
 	}
 }
@@ -188,11 +197,13 @@ func narrow(t *testing.T, text string) {
 
 // Ensure that clients wait as with vLLM's "bench serve", and that what cannot be is said.
 func TestClientsThatWait(t *testing.T) {
-	status, out, _ := llmsim(t, "run", "--rate", "inf", "--max-concurrency", "8", "--requests", "100", "--goodput", "ttft<1s,tpot<60ms")
+	status, out, _ := llmsim(t, "run", "--rate", "inf", "--max-concurrency", "8", "--requests", "100", "--goodput",
+		"ttft<1s,tpot<60ms")
 	require.Zero(t, status)
 	require.Contains(t, out, "100 of 100 requests")
 	require.Contains(t, out, "goodput")
-	status, out, _ = llmsim(t, "run", "--rate", "1", "--turns", "3", "--think", "5", "--requests", "60", "--setup", "llama-3-8b")
+	status, out, _ = llmsim(t, "run", "--rate", "1", "--turns", "3", "--think", "5", "--requests", "60", "--setup",
+		"llama-3-8b")
 	require.Zero(t, status)
 	require.Contains(t, out, "prefix hits")
 	for _, c := range []struct {
@@ -205,7 +216,8 @@ func TestClientsThatWait(t *testing.T) {
 		{"a turn less than one", []string{"--turns", "0.5"}, "at least 1"},
 		{"a burstiness below 0", []string{"--burstiness", "-1"}, "at least 0"},
 		{"a percentile as a goodput", []string{"--goodput", "ttft<1s@p99"}, "without @"},
-		{"turns of a trace without hashes", []string{"--trace", "../../internal/sim/workload/testdata/traces/own.csv", "--turns", "1"}, "hash_ids"},
+		{"turns of a trace without hashes", []string{"--trace", "../../internal/sim/workload/testdata/traces/own.csv",
+			"--turns", "1"}, "hash_ids"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			status, _, stderr := llmsim(t, append([]string{"run"}, c.args...)...)
@@ -223,9 +235,12 @@ func TestRunSaysWhatItAssumesOfAnswers(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"drafts", []string{"--drafts", "3"}, "3 draft tokens for each decode, each right with the assumed probability 0.7; drafting takes no time: --draft-time adds"},
+		{"drafts", []string{"--drafts", "3"},
+			"3 draft tokens for each decode, each right with the assumed probability 0.7; drafting takes no time: " +
+				"--draft-time adds"},
 		{"drafts that take time", []string{"--drafts", "3", "--draft-time", "0.002"}, "drafting adds 2 ms to an iteration"},
-		{"a beam", []string{"--system", "sosp", "--samples", "2", "--beam"}, "beams of width 2, each replaced at a token with the assumed probability 0.075"},
+		{"a beam", []string{"--system", "sosp", "--samples", "2", "--beam"},
+			"beams of width 2, each replaced at a token with the assumed probability 0.075"},
 		{"samples", []string{"--samples", "2"}, "answers 2 to each prompt"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -55,7 +55,8 @@ func sweepCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.systems, "systems", "sosp,vllm-v0,vllm-v1", "systems that serve: some of "+strings.Join(sim.Systems(), ", ")+"; or all")
+	f.StringVar(&o.systems, "systems", "sosp,vllm-v0,vllm-v1", "systems that serve: some of "+strings.Join(sim.Systems(),
+		", ")+"; or all")
 	f.StringVar(&o.rates, "rates", "", "requests a second: 0.5,1,2 or from:to:step, which has both ends")
 	f.StringVar(&o.sizes, "block-sizes", "16", "tokens in a block: 16,32")
 	f.StringVar(&o.seeds, "seeds", "1-3", "seeds: 1,4 or 1-8; of a trace 1")
@@ -141,7 +142,9 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 		return err
 	}
 	if shard.Of > 1 && len(st.Missing()) > 0 {
-		fmt.Fprintf(c.ErrOrStderr(), "shard %v is done and in %s; when all are in one folder, the same command without --shard writes the tables\n", shard, o.out)
+		fmt.Fprintf(c.ErrOrStderr(),
+			"shard %v is done and in %s; when all are in one folder, the same command without --shard writes the tables\n",
+			shard, o.out)
 		return failures(st.Failed(shard))
 	}
 	return writeSweep(c, st, o.out, float64(o.slo))
@@ -179,7 +182,8 @@ func lines(w io.Writer) sweep.Watcher {
 				fmt.Fprintf(w, "%d/%d %s: failed: %s\n", done, total, o.Job, o.Error)
 				return
 			}
-			fmt.Fprintf(w, "%d/%d %s: %.3g s/token, %d of %d answered\n", done, total, o.Job, o.Result.Normalized.Mean, o.Result.Answered, o.Result.Arrived)
+			fmt.Fprintf(w, "%d/%d %s: %.3g s/token, %d of %d answered\n", done, total, o.Job, o.Result.Normalized.Mean,
+				o.Result.Answered, o.Result.Arrived)
 		},
 	}
 }
@@ -203,7 +207,8 @@ func bar() (w sweep.Watcher, stop func()) {
 			requests += j.Requests
 		}
 		total, done = len(part), len(part)-len(todo)
-		b = progressbar.NewOptions(max(1, requests), progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetPredictTime(true),
+		b = progressbar.NewOptions(max(1, requests), progressbar.OptionSetWriter(os.Stderr),
+			progressbar.OptionSetPredictTime(true),
 			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
 			progressbar.OptionSetDescription(fmt.Sprintf("%d/%d jobs", done, total)))
 	}
@@ -233,7 +238,8 @@ func writeSweep(c *cobra.Command, st *sweep.State, dir string, slo float64) erro
 	if err := st.WriteSummary(c.OutOrStdout(), slo); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.ErrOrStderr(), "%d jobs: %s, %s\n", len(st.Jobs), filepath.Join(dir, "sweep.csv"), filepath.Join(dir, "index.html"))
+	fmt.Fprintf(c.ErrOrStderr(), "%d jobs: %s, %s\n", len(st.Jobs), filepath.Join(dir, "sweep.csv"),
+		filepath.Join(dir, "index.html"))
 	return failures(st.Failed(jobs.Shard{Index: 1, Of: 1}))
 }
 

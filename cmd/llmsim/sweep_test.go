@@ -30,7 +30,8 @@ func with(args []string, more ...string) []string {
 func tables(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, name := range []string{"sweep.csv", "index.html", "latency-block-16.svg", "latency-block-16.png", "latency-block-16.csv"} {
+	for _, name := range []string{"sweep.csv", "index.html", "latency-block-16.svg", "latency-block-16.png",
+		"latency-block-16.csv"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
 		all[name] = string(text)
@@ -79,7 +80,8 @@ func TestShardsAreOneRun(t *testing.T) {
 	status, stdout, stderr := llmsim(t, with(short, "-o", shared, "--shard", "1/2")...)
 	require.Zero(t, status, stderr)
 	require.Empty(t, stdout)
-	require.Contains(t, stderr, "shard 1/2 is done and in "+shared+"; when all are in one folder, the same command without --shard")
+	require.Contains(t, stderr,
+		"shard 1/2 is done and in "+shared+"; when all are in one folder, the same command without --shard")
 	status, stdout, stderr = llmsim(t, with(short, "-o", shared, "--shard", "2/2")...)
 	require.Zero(t, status, stderr)
 	require.Equal(t, want, stdout)
@@ -178,7 +180,8 @@ func TestBadSweepsWriteNothing(t *testing.T) {
 	before := tables(t, dir)
 	status, _, stderr = llmsim(t, "sweep", "--rates", "1,2", "--duration", "5", "-o", dir)
 	require.Equal(t, 1, status)
-	require.Contains(t, stderr, "the folder "+dir+" is of another sweep: it has the rates [1], not [1 2]; take another folder")
+	require.Contains(t, stderr,
+		"the folder "+dir+" is of another sweep: it has the rates [1], not [1 2]; take another folder")
 	require.Equal(t, before, tables(t, dir))
 	require.Equal(t, 9, finished(dir))
 }
@@ -188,7 +191,8 @@ func TestBadSweepsWriteNothing(t *testing.T) {
 func TestATraceHasOneSeed(t *testing.T) {
 	rows := func(more ...string) int {
 		dir := filepath.Join(t.TempDir(), "out")
-		args := append([]string{"sweep", "--trace", "testdata/bursts.csv", "--setup", "llama-3-8b", "--systems", "sosp", "--rates", "1,2", "-o", dir}, more...)
+		args := append([]string{"sweep", "--trace", "testdata/bursts.csv", "--setup", "llama-3-8b", "--systems", "sosp",
+			"--rates", "1,2", "-o", dir}, more...)
 		status, _, stderr := llmsim(t, args...)
 		require.Zero(t, status, stderr)
 		text, err := os.ReadFile(filepath.Join(dir, "sweep.csv"))

@@ -11,12 +11,16 @@ import (
 
 // vllmFlags are flags of vllm serve and vllm bench serve, and what the same is called here.
 var vllmFlags = map[string]string{
-	"tensor-parallel-size": "workers", "tp": "workers", "pipeline-parallel-size": "stages", "enable-expert-parallel": "experts-apart",
-	"max-num-seqs": "max-seqs", "max-num-batched-tokens": "max-tokens", "max-model-len": "max-len",
-	"gpu-memory-utilization": "memory-utilization", "num-gpu-blocks-override": "blocks", "quantization": "weights", "dtype": "weights", "kv-cache-dtype": "kv",
+	"tensor-parallel-size": "workers", "tp": "workers", "pipeline-parallel-size": "stages",
+	"enable-expert-parallel": "experts-apart",
+	"max-num-seqs":           "max-seqs", "max-num-batched-tokens": "max-tokens", "max-model-len": "max-len",
+	"gpu-memory-utilization": "memory-utilization", "num-gpu-blocks-override": "blocks", "quantization": "weights",
+	"dtype": "weights", "kv-cache-dtype": "kv",
 	"enable-prefix-caching": "caching", "no-enable-prefix-caching": "no-caching", "enable-chunked-prefill": "chunked",
-	"request-rate": "rate", "rps": "rate", "qps": "rate", "num-prompts": "requests", "dataset-name": "workload", "dataset-path": "trace",
-	"num-gpus": "workers", "gpus": "workers", "num-replicas": "replicas", "data-parallel-size": "replicas", "dp": "replicas",
+	"request-rate": "rate", "rps": "rate", "qps": "rate", "num-prompts": "requests", "dataset-name": "workload",
+	"dataset-path": "trace",
+	"num-gpus":     "workers", "gpus": "workers", "num-replicas": "replicas", "data-parallel-size": "replicas",
+	"dp":                     "replicas",
 	"num-speculative-tokens": "drafts",
 }
 
@@ -47,12 +51,14 @@ func explainFlag(c *cobra.Command, err error) error {
 		case name == "rate" || here == "rate":
 			return fmt.Errorf("%w: a plan finds the rate; --target says what a rate takes", err)
 		case name == "max-concurrency" || name == "turns" || name == "think" || name == "goodput":
-			return fmt.Errorf("%w: the requests of a plan do not wait for answers, and --slo says what has to hold; llmsim run has the flag", err)
+			return fmt.Errorf("%w: the requests of a plan do not wait for answers, and --slo says what has to hold; llmsim "+
+				"run has the flag", err)
 		}
 	}
 	switch {
 	case name == "slo" && c.Flags().Lookup("goodput") != nil:
-		return fmt.Errorf("%w: --goodput counts the requests within limits; llmsim plan finds the rate that holds an objective", err)
+		return fmt.Errorf("%w: --goodput counts the requests within limits; llmsim plan finds the rate that holds an "+
+			"objective", err)
 	case here != "" && c.Flags().Lookup(here) != nil:
 		return fmt.Errorf("%w; here it is --%s", err, here)
 	}

@@ -38,7 +38,8 @@ func viewCommand() *cobra.Command {
 			"create e0 1 40 or append e0 2 201. A comment after a # is shown with its call.\n" +
 			"llmgrade --trace FILE writes such a trace.\n\n" +
 			"Open the page in a browser: space plays it, the arrow keys go step by step, n to the next event.\n\n" +
-			strings.Join(terminal.Wrap("Stories: "+strings.Join(view.Stories(), ", ")+"; all: one page with all of them.", 0), "\n"),
+			strings.Join(terminal.Wrap("Stories: "+strings.Join(view.Stories(), ", ")+"; all: one page with all of them.", 0),
+				"\n"),
 		Example: "  llmsim view --system sosp --rate 2.2 --from 300 -o run.html\n" +
 			"  llmsim view --system vllm-v1 --workload wmt16-5shot --rate 5 --blocks 120 -o prefix.html\n" +
 			"  llmsim view --story copy-on-write -o cow.html       # the homework's engine\n" +

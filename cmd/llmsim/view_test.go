@@ -19,7 +19,8 @@ func TestEverySystemsRunBecomesAPage(t *testing.T) {
 	dir := t.TempDir()
 	page := func(args ...string) string {
 		path := filepath.Join(dir, "page.html")
-		args = append([]string{"view", "-o", path, "--rate", "3", "--blocks", "200", "--steps", "40", "--from", "5", "--duration", "60"}, args...)
+		args = append([]string{"view", "-o", path, "--rate", "3", "--blocks", "200", "--steps", "40", "--from", "5",
+			"--duration", "60"}, args...)
 		status, stdout, stderr := llmsim(t, args...)
 		require.Zero(t, status, "%v: %s", args, stderr)
 		require.Contains(t, stdout, "40 steps")

@@ -11,7 +11,8 @@ import (
 // is no wish that can be met.
 var defaultedFlags = []string{
 	"rate", "duration", "burstiness", "workers", "stages", "samples",
-	"blocks", "cpu-blocks", "max-tokens", "max-seqs", "max-len", "batch", "swap-gb-s", "watermark", "memory-utilization", "steps",
+	"blocks", "cpu-blocks", "max-tokens", "max-seqs", "max-len", "batch", "swap-gb-s", "watermark", "memory-utilization",
+	"steps",
 }
 
 // refuseZeros refuses a zero where more is needed, instead of taking the default for it, and numbers of

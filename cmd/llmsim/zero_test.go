@@ -89,7 +89,8 @@ func TestWhatNothingHoldsIsAFailure(t *testing.T) {
 }
 
 func TestGPUsWithoutAPriceAreNotSaidToMissTheObjective(t *testing.T) {
-	status, stdout, stderr := llmsim(t, "cheapest", "--model", "llama-3-8b", "--gpus", "rtx-3090,a800-80gb", "--target", "1")
+	status, stdout, stderr := llmsim(t, "cheapest", "--model", "llama-3-8b", "--gpus", "rtx-3090,a800-80gb", "--target",
+		"1")
 	require.Equal(t, 1, status)
 	require.NotContains(t, stdout+stderr, "hold")
 	require.Contains(t, stderr, "rtx-3090, a800-80gb: no price is known")

@@ -63,7 +63,8 @@ func TestThePageInABrowser(t *testing.T) {
 					browsertest.RequireFits(t, tab, look)
 					require.Empty(t, browsertest.Evaluate[[]string](t, tab, faint))
 				}
-				require.Equal(t, dark, browsertest.Evaluate[bool](t, tab, `getComputedStyle(document.body).backgroundColor != 'rgb(255, 255, 255)'`))
+				require.Equal(t, dark, browsertest.Evaluate[bool](t, tab,
+					`getComputedStyle(document.body).backgroundColor != 'rgb(255, 255, 255)'`))
 				requireWhole()
 				browsertest.Shoot(t, tab, fmt.Sprintf("index-%d-dark-%t", width, dark))
 				require.Len(t, figures, browsertest.Evaluate[int](t, tab, `document.querySelectorAll('figure svg').length`))
@@ -71,14 +72,19 @@ func TestThePageInABrowser(t *testing.T) {
 				require.Empty(t, browsertest.Evaluate[[]string](t, tab, unnamed))
 				require.Empty(t, browsertest.Evaluate[[]string](t, tab, twice))
 				require.Empty(t, browsertest.Evaluate[[]string](t, tab, collisions))
-				require.Equal(t, 0, browsertest.Evaluate[int](t, tab, `document.querySelectorAll('script, main b').length`), "a text has become markup")
-				require.True(t, browsertest.Evaluate[bool](t, tab, `document.querySelectorAll('details').forEach(d => d.open = true), true`))
+				require.Equal(t, 0, browsertest.Evaluate[int](t, tab, `document.querySelectorAll('script, main b').length`),
+					"a text has become markup")
+				require.True(t, browsertest.Evaluate[bool](t, tab,
+					`document.querySelectorAll('details').forEach(d => d.open = true), true`))
 				requireWhole()
 				browsertest.Shoot(t, tab, fmt.Sprintf("index-%d-dark-%t-open", width, dark))
-				require.True(t, browsertest.Evaluate[bool](t, tab, `document.querySelectorAll('details').forEach(d => d.open = false), true`))
+				require.True(t, browsertest.Evaluate[bool](t, tab,
+					`document.querySelectorAll('details').forEach(d => d.open = false), true`))
 				browsertest.Print(t, tab)
-				require.Equal(t, 0, browsertest.Evaluate[int](t, tab, `[...document.querySelectorAll('details > div')].filter(e => !e.getBoundingClientRect().height || !e.checkVisibility({contentVisibilityAuto: true})).length`), "it is folded in print")
-				require.Equal(t, "rgb(255, 255, 255)", browsertest.Evaluate[string](t, tab, `getComputedStyle(document.body).backgroundColor`))
+				require.Equal(t, 0, browsertest.Evaluate[int](t, tab,
+					`[...document.querySelectorAll('details > div')].filter(e => !e.getBoundingClientRect().height || !e.checkVisibility({contentVisibilityAuto: true})).length`), "it is folded in print")
+				require.Equal(t, "rgb(255, 255, 255)",
+					browsertest.Evaluate[string](t, tab, `getComputedStyle(document.body).backgroundColor`))
 			})
 		}
 	}

@@ -37,12 +37,15 @@ func small() []Figure {
 		{"second", []Value{v(12, 1, nil), v(0, 0, nil)}},
 	}}
 	stacks := Stacks{Parts: []string{"low", "high"}, Columns: []Column{
-		{"both", []Value{v(40, 1, Printed(45)), v(60, 1, Printed(70))}}, {"ours alone", []Value{v(30, 1, nil), v(20, 1, nil)}},
+		{"both", []Value{v(40, 1, Printed(45)), v(60, 1, Printed(70))}},
+		{"ours alone", []Value{v(30, 1, nil), v(20, 1, nil)}},
 	}}
-	logarithmic := Bars{Groups: []string{"1", "256"}, Series: []Series{{"ours", []Value{v(0.2, 0.3, nil), v(16, 3, Printed(9))}}}}
+	logarithmic := Bars{Groups: []string{"1", "256"},
+		Series: []Series{{"ours", []Value{v(0.2, 0.3, nil), v(16, 3, Printed(9))}}}}
 	x, y := XAxis{Title: "x (unit)"}, YAxis{Title: "y (unit)"}
 	figure := func(name string, k Kind, y YAxis, d Data) Figure {
-		return Figure{Name: name, Title: "A <title> & more", Kind: k, Seeds: "seeds 1-4", Note: "A note.", Panels: []Panel{{X: x, Y: y, Data: d}}}
+		return Figure{Name: name, Title: "A <title> & more", Kind: k, Seeds: "seeds 1-4", Note: "A note.",
+			Panels: []Panel{{X: x, Y: y, Data: d}}}
 	}
 	return []Figure{
 		figure("lines", Predicted, YAxis{Title: "y (unit)", Max: 1}, lines),
@@ -164,7 +167,8 @@ func TestBadFiguresAreSaidAndNothingIsWritten(t *testing.T) {
 		{`the y axis' limit is -1`, func(f *Figure) { f.Panels[0].Y.Max = -1 }},
 		{`the x axis' title is missing`, func(f *Figure) { f.Panels[0].X.Title = "" }},
 		{`0 panels: want 1 to 6`, func(f *Figure) { f.Panels = nil }},
-		{`two of the panels are named "t"`, func(f *Figure) { f.Panels[0].Title = "t"; f.Panels = append(f.Panels, f.Panels[0]) }},
+		{`two of the panels are named "t"`,
+			func(f *Figure) { f.Panels[0].Title = "t"; f.Panels = append(f.Panels, f.Panels[0]) }},
 		{`a name among the panels is missing`, func(f *Figure) { f.Panels = append(f.Panels, f.Panels[0]) }},
 		{`"a/b": the name is not one of a file`, func(f *Figure) { f.Name = "a/b" }},
 		{`two figures are named "Other"`, func(f *Figure) { f.Name = "Other" }},
@@ -174,17 +178,22 @@ func TestBadFiguresAreSaidAndNothingIsWritten(t *testing.T) {
 		{`"guessed" is not a kind`, func(f *Figure) { f.Kind = "guessed" }},
 		{`it has no lines`, lines(false, Lines{})},
 		{`line "l" has no points`, lines(false, Lines{Lines: []Line{{"l", nil}}})},
-		{`line "l": x of point 2 is 1: want more than before`, lines(false, Lines{Lines: []Line{{"l", []Point{{2, one}, {1, one}}}}})},
+		{`line "l": x of point 2 is 1: want more than before`,
+			lines(false, Lines{Lines: []Line{{"l", []Point{{2, one}, {1, one}}}}})},
 		{`line "l": x is NaN`, lines(false, Lines{Lines: []Line{{"l", []Point{{math.NaN(), one}}}}})},
 		{`on a logarithmic axis more than 0`, lines(true, Lines{Lines: []Line{{"l", []Point{{0, one}}}}})},
 		{`a mark of "m" at 1`, lines(false, Lines{[]Line{line}, []Mark{{"m", Range{1, 1}}}, "marks"})},
 		{`what the marks are is missing`, lines(false, Lines{[]Line{line}, []Mark{{"l", Range{1, 1}}}, ""})},
 		{`a mark of "l" at 0`, lines(true, Lines{[]Line{line}, []Mark{{"l", Range{0, 1}}}, "marks"})},
 		{`8 series: at most 7`, lines(false, Lines{Lines: many(8)})},
-		{`leaves nothing to see`, func(f *Figure) { f.Panels[0].Data, f.Panels[0].Y = Lines{Lines: []Line{line}}, YAxis{"y", true, 0.5} }},
+		{`leaves nothing to see`, func(f *Figure) {
+			f.Panels[0].Data, f.Panels[0].Y = Lines{Lines: []Line{line}},
+				YAxis{"y", true, 0.5}
+		}},
 		{`it has no columns`, stacks(Stacks{Parts: []string{"p"}})},
 		{`column "c" has 0 values for 1 parts`, stacks(Stacks{[]string{"p"}, []Column{{"c", nil}}})},
-		{`column "c": a part is negative, or a range`, stacks(Stacks{[]string{"p"}, []Column{{"c", []Value{{1, 0, 1, Between(1, 2)}}}}})},
+		{`column "c": a part is negative, or a range`,
+			stacks(Stacks{[]string{"p"}, []Column{{"c", []Value{{1, 0, 1, Between(1, 2)}}}}})},
 	} {
 		f := small()[1]
 		c.bad(&f)
@@ -214,7 +223,8 @@ func TestWhatIsInAFolderStays(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	require.NoError(t, Write(dir, small()[1:2]))
-	require.Equal(t, []string{"bars.csv", "bars.png", "bars.svg", "index.html", "mine.txt"}, list(t, dir), "nothing of the making is left")
+	require.Equal(t, []string{"bars.csv", "bars.png", "bars.svg", "index.html", "mine.txt"}, list(t, dir),
+		"nothing of the making is left")
 	svg, err := os.ReadFile(filepath.Join(dir, "bars.svg"))
 	require.NoError(t, err)
 	require.Contains(t, string(svg), "</svg>")
@@ -280,7 +290,8 @@ func TestFixedNamesLookTheSameInEveryFigure(t *testing.T) {
 	require.Equal(t, looks[0], both.of("a"))
 	require.Equal(t, looks[mostSeries], both.of("other"))
 
-	bars := Figure{Fixed: fixed, Panels: []Panel{{Data: Bars{Groups: []string{"b", "x"}, Series: []Series{{Name: "rate"}}}}}}
+	bars := Figure{Fixed: fixed,
+		Panels: []Panel{{Data: Bars{Groups: []string{"b", "x"}, Series: []Series{{Name: "rate"}}}}}}
 	data, styles := bars.Panels[0].Data.(Bars), newStyles(bars)
 	require.Equal(t, looks[1], styles.ofBar(data, 0, data.Series[0]))
 	require.Equal(t, looks[mostSeries], styles.ofBar(data, 1, data.Series[0]))
@@ -375,7 +386,8 @@ func TestAPageExplainsTheKindsItHas(t *testing.T) {
 		return all
 	}
 	require.Equal(t, []string{"simulated"}, explained())
-	require.Equal(t, []string{"predicted", "calibrated", "order only", "explained", "known miss", "simulated"}, explained(comparison()...))
+	require.Equal(t, []string{"predicted", "calibrated", "order only", "explained", "known miss", "simulated"},
+		explained(comparison()...))
 }
 
 func TestTheDifferenceFromThePaperIsSigned(t *testing.T) {
@@ -424,7 +436,8 @@ func TestWhatIsValidCanBeDrawn(t *testing.T) {
 			return v
 		})
 		names := rapid.SliceOfNDistinct(name, 1, mostSeries, rapid.ID[string]).Draw(t, "names")
-		p := Panel{Title: name.Draw(t, "title"), X: XAxis{Title: name.Draw(t, "x")}, Y: YAxis{Title: name.Draw(t, "y"), Log: log}}
+		p := Panel{Title: name.Draw(t, "title"), X: XAxis{Title: name.Draw(t, "x")},
+			Y: YAxis{Title: name.Draw(t, "y"), Log: log}}
 		if rapid.Bool().Draw(t, "lines") {
 			p.X.Log = log
 			var l Lines
@@ -449,7 +462,8 @@ func TestWhatIsValidCanBeDrawn(t *testing.T) {
 				p.Y.Max = math.Sqrt(least) * math.Sqrt(most)
 			}
 		}
-		f := Figure{Name: "f", Title: name.Draw(t, "title"), Kind: Predicted, Seeds: "s", Note: name.Draw(t, "note"), Panels: []Panel{p}}
+		f := Figure{Name: "f", Title: name.Draw(t, "title"), Kind: Predicted, Seeds: "s", Note: name.Draw(t, "note"),
+			Panels: []Panel{p}}
 		if err := validAll([]Figure{f}); err != nil {
 			t.Skip(err) // a limit that leaves nothing, a number too small
 		}
@@ -486,12 +500,15 @@ func TestTheSpreadIsThatOfASample(t *testing.T) {
 // Ensure that what is compared with a measurement is not called the paper's.
 func TestATableNamesWhatItComparesWith(t *testing.T) {
 	var b strings.Builder
-	require.NoError(t, WriteTable(&b, []Check{{Item: "x", Paper: "2", Ours: "3", Reference: "measured", OK: true, Kind: Predicted}}))
+	require.NoError(t, WriteTable(&b,
+		[]Check{{Item: "x", Paper: "2", Ours: "3", Reference: "measured", OK: true, Kind: Predicted}}))
 	require.Contains(t, b.String(), "measured 2, ours 3")
 	require.Contains(t, b.String(), "nothing was fitted to the values shown here")
 	require.NotContains(t, b.String(), "paper")
 	b.Reset()
-	require.NoError(t, WriteTable(&b, []Check{{Item: "x", Paper: "2", Ours: "9", Reference: "published", Tolerance: "it was raining", OK: true, Kind: KnownMiss}}))
+	require.NoError(t, WriteTable(&b,
+		[]Check{{Item: "x", Paper: "2", Ours: "9", Reference: "published", Tolerance: "it was raining", OK: true,
+			Kind: KnownMiss}}))
 	require.Contains(t, b.String(), "published 2, ours 9, cause: it was raining\n")
 	require.Contains(t, b.String(), "farther from what it is compared with than its tolerance")
 }

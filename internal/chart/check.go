@@ -69,7 +69,8 @@ func WriteTable(w io.Writer, checks []Check) error {
 			tolerance = "cause:"
 		}
 		var texts []string
-		for _, s := range [][2]string{{cmp.Or(c.Reference, "paper"), c.Paper}, {"ours", c.Ours}, {"difference", c.Difference}, {tolerance, c.Tolerance}} {
+		for _, s := range [][2]string{{cmp.Or(c.Reference, "paper"), c.Paper}, {"ours", c.Ours},
+			{"difference", c.Difference}, {tolerance, c.Tolerance}} {
 			if s[1] != "" {
 				texts = append(texts, s[0]+" "+s[1])
 			}

@@ -71,8 +71,8 @@ func (f *frame) setLimits() {
 	}
 }
 
-func (f *frame) setAxis(a *plot.Axis, title string, room vg.Length, log bool, labels int) {
-	a.Label.Text = wrapped(sans(textSize, false), title, room)
+func (f *frame) setAxis(a *plot.Axis, title string, length vg.Length, log bool, labels int) {
+	a.Label.Text = wrapped(sans(textSize, false), title, length)
 	a.Label.TextStyle.Font, a.Label.TextStyle.Color, a.Label.Padding = sans(textSize, false).Font, ink, 6
 	a.Tick.Label.Font, a.Tick.Label.Color = sans(tickSize, false).Font, ink
 	a.Tick.LineStyle, a.Tick.Length, a.LineStyle, a.Padding = stroke(muted, 0.8), 5, stroke(muted, 1), 0
@@ -87,17 +87,17 @@ func (f *frame) setAxis(a *plot.Axis, title string, room vg.Length, log bool, la
 func (f *frame) setGroups(names []string) []plot.Tick {
 	f.X.Min, f.X.Max = -0.5, float64(len(names))-0.5
 	f.X.Tick.LineStyle.Color = color.Transparent // without a line there would be no distance to the labels
-	style, room := &f.X.Tick.Label, f.width/vg.Length(len(names))-6
-	if slices.ContainsFunc(names, func(name string) bool { return style.Width(wrapped(*style, name, room)) > room }) {
-		style.Rotation, style.XAlign, style.YAlign, room = math.Pi/2, text.XRight, text.YCenter, 90
+	style, most := &f.X.Tick.Label, f.width/vg.Length(len(names))-6
+	if slices.ContainsFunc(names, func(name string) bool { return style.Width(wrapped(*style, name, most)) > most }) {
+		style.Rotation, style.XAlign, style.YAlign, most = math.Pi/2, text.XRight, text.YCenter, 90
 	}
 	lines := 0
 	for _, name := range names {
-		lines = max(lines, strings.Count(wrapped(*style, name, room), "\n"))
+		lines = max(lines, strings.Count(wrapped(*style, name, most), "\n"))
 	}
 	var all []plot.Tick
 	for i, name := range names {
-		label := wrapped(*style, name, room)
+		label := wrapped(*style, name, most)
 		if style.Rotation == 0 { // gonum/plot centres a label of fewer lines
 			label += strings.Repeat("\n ", lines-strings.Count(label, "\n"))
 		}
@@ -197,8 +197,10 @@ func (l Lines) draw(f *frame) {
 	for i, m := range l.Marks {
 		look, y := f.styles.of(m.Series), f.high-(f.high-f.low)*0.03*float64(i+1)
 		ends := plotter.XYs{{X: f.at(m.At.Low, 1).X, Y: y}, {X: f.at(m.At.High, 1).X, Y: y}}
-		f.Add(&plotter.Line{XYs: ends, LineStyle: stroke(look.colour, 1.4)}, &plotter.Scatter{XYs: ends, GlyphStyle: look.marker(true)})
-		f.explain(l.MarksAre, &plotter.Line{LineStyle: stroke(muted, 1.4)}, &plotter.Scatter{GlyphStyle: looks[0].grey().marker(true)})
+		f.Add(&plotter.Line{XYs: ends, LineStyle: stroke(look.colour, 1.4)},
+			&plotter.Scatter{XYs: ends, GlyphStyle: look.marker(true)})
+		f.explain(l.MarksAre, &plotter.Line{LineStyle: stroke(muted, 1.4)},
+			&plotter.Scatter{GlyphStyle: looks[0].grey().marker(true)})
 	}
 }
 

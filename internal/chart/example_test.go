@@ -57,7 +57,8 @@ func ExampleWrite() {
 			},
 		}},
 	}
-	checks := []chart.Check{{Item: "Fig. 2, vLLM, token states", Paper: "96.3 %", Ours: "96.27 %", Difference: "−0.03", Tolerance: "±2 points", OK: true, Kind: chart.Predicted}}
+	checks := []chart.Check{{Item: "Fig. 2, vLLM, token states", Paper: "96.3 %", Ours: "96.27 %", Difference: "−0.03",
+		Tolerance: "±2 points", OK: true, Kind: chart.Predicted}}
 
 	dir, err := os.MkdirTemp("", "figures-")
 	if err != nil {

@@ -43,7 +43,8 @@ func (k Kind) meaning(reference string) string {
 	if reference == "" {
 		return k.Meaning()
 	}
-	return strings.NewReplacer("the paper's values", "the values", "the paper than", "what it is compared with than").Replace(k.Meaning())
+	return strings.NewReplacer("the paper's values", "the values", "the paper than",
+		"what it is compared with than").Replace(k.Meaning())
 }
 
 // Meaning says it to a reader.

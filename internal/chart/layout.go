@@ -81,7 +81,8 @@ func legendWidth(l *plot.Legend) vg.Length { return l.Rectangle(draw.Canvas{}).S
 // captions returns what a reader of the picture without its page must know.
 func (l *layout) captions() string {
 	f := l.figure
-	all := []string{strings.ToUpper(string(f.Kind)) + ": " + f.Kind.meaning(f.Reference) + ".", "Runs: " + strings.TrimRight(f.Seeds, ".") + "."}
+	all := []string{strings.ToUpper(string(f.Kind)) + ": " + f.Kind.meaning(f.Reference) + ".", "Runs: " +
+		strings.TrimRight(f.Seeds, ".") + "."}
 	if l.spread {
 		all = append(all, "Whiskers: ±1 standard deviation over the seeds.")
 	}

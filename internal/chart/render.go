@@ -26,7 +26,8 @@ func (l *layout) png() ([]byte, error) {
 // Liberation Sans have the same widths.
 var fonts = strings.NewReplacer(
 	"font-family:Liberation Sans;font-variant:normal;font-weight:normal;font-style:normal", "font-family:"+family,
-	"font-family:Liberation Sans;font-variant:normal;font-weight:bold;font-style:normal", "font-weight:bold;font-family:"+family,
+	"font-family:Liberation Sans;font-variant:normal;font-weight:bold;font-style:normal",
+	"font-weight:bold;font-family:"+family,
 )
 
 const family = "'Liberation Sans',Arial,Helvetica,sans-serif"

@@ -128,7 +128,7 @@ func (f Figure) table() string {
 // exact is a number with as many digits as it has.
 func exact(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// short is a number with as many digits as a picture has room for.
+// short formats a number with the digits that fit in a picture.
 func short(v float64) string {
 	switch size := math.Abs(v); {
 	case size >= 1e6 || size != 0 && size < 0.001:

@@ -24,7 +24,7 @@ var (
 	ground = color.NRGBA{0xff, 0xff, 0xff, 0xff}
 )
 
-// A look is how a series is drawn. The dashes, and for most series the marker, tell it without colour.
+// A look is how a series is drawn. The dashes, and most markers, distinguish series without colour.
 type look struct {
 	colour color.NRGBA
 	dashes []vg.Length

@@ -50,7 +50,8 @@ func (f Figure) valid() error {
 	case len(f.series()) > mostSeries:
 		return fmt.Errorf("%d series: at most %d can be told apart", len(f.series()), mostSeries)
 	}
-	err := errors.Join(printable("the title", f.Title, true), printable("the seeds", f.Seeds, true), printable("the note", f.Note, false))
+	err := errors.Join(printable("the title", f.Title, true), printable("the seeds", f.Seeds, true),
+		printable("the note", f.Note, false))
 	var titles []string
 	for _, p := range f.Panels {
 		if len(f.Panels) > 1 {
@@ -122,7 +123,8 @@ func (l Lines) valid(p Panel) error {
 		for i, point := range line.Points {
 			err = errors.Join(err, number(fmt.Sprintf("line %q: x", line.Name), point.X))
 			if i > 0 && point.X <= line.Points[i-1].X || p.X.Log && point.X <= 0 {
-				err = errors.Join(err, fmt.Errorf("line %q: x of point %d is %v: want more than before, and on a logarithmic axis more than 0", line.Name, i+1, point.X))
+				err = errors.Join(err, fmt.Errorf("line %q: x of point %d is %v: want more than before, and on a logarithmic "+
+					"axis more than 0", line.Name, i+1, point.X))
 			}
 		}
 	}
@@ -135,7 +137,8 @@ func (l Lines) valid(p Panel) error {
 }
 
 func (b Bars) valid(Panel) error {
-	err := errors.Join(some("groups", len(b.Groups)), some("series", len(b.Series)), distinct("groups", b.Groups), distinct("series", b.series()))
+	err := errors.Join(some("groups", len(b.Groups)), some("series", len(b.Series)), distinct("groups", b.Groups),
+		distinct("series", b.series()))
 	for _, s := range b.Series {
 		if len(s.Values) != len(b.Groups) {
 			err = errors.Join(err, fmt.Errorf("series %q has %d values for %d groups", s.Name, len(s.Values), len(b.Groups)))
@@ -184,7 +187,10 @@ func printable(what, s string, needed bool) error {
 	switch {
 	case needed && strings.TrimSpace(s) == "":
 		return fmt.Errorf("%s is missing", what)
-	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == 0xfffe || r == 0xffff }):
+	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool {
+		return unicode.IsControl(r) || r == 0xfffe ||
+			r == 0xffff
+	}):
 		return fmt.Errorf("%s %q has a character that cannot be printed", what, s)
 	}
 	return nil

@@ -53,7 +53,8 @@ func (p Page) render() ([]file, error) {
 		if err != nil {
 			return nil, fmt.Errorf("chart: figure %q: %w", f.Name, err)
 		}
-		files = append(files, file{f.Name + ".svg", []byte(svg)}, file{f.Name + ".png", png}, file{f.Name + ".csv", []byte(f.table())})
+		files = append(files, file{f.Name + ".svg", []byte(svg)}, file{f.Name + ".png", png},
+			file{f.Name + ".csv", []byte(f.table())})
 		shown = append(shown, shownFigure{f, inline(svg)})
 	}
 	page, err := index(p, shown)

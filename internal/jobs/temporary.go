@@ -11,7 +11,7 @@ import (
 )
 
 // A Temporary is a folder for temporary files. It is locked as long as its process
-// lives, so that the next run can tell what a killed one has left.
+// lives, so that the next run finds what a killed one has left.
 type Temporary struct {
 	Path string
 	lock *os.File
@@ -50,7 +50,7 @@ func (t *Temporary) Remove() error { return errors.Join(os.RemoveAll(t.Path), t.
 // younger one is being made.
 const newest = time.Minute
 
-// sweep removes the folders that nobody has locked. What cannot be removed stays.
+// sweep removes the folders that no process has locked. What cannot be removed stays.
 func sweep(prefix string) {
 	entries, _ := os.ReadDir(os.TempDir())
 	for _, e := range entries {

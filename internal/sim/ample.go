@@ -9,10 +9,10 @@ import (
 	"llmmemory/internal/vllm/v1/ample"
 )
 
-// ErrAmple is wrapped where Config.Ample takes something for granted that is not so.
+// ErrAmple is wrapped if a run with Config.Ample finds that memory is not ample.
 var ErrAmple = ample.ErrAmple
 
-// countOnMemory makes the scheduler of Config.Ample, if the run can have it.
+// countOnMemory makes the scheduler of Config.Ample, if the run can use it.
 func (r *run) countOnMemory() (err error) {
 	c := &r.config
 	if r.kind.ample == nil || c.Decoding.Samples > 1 || c.Decoding.Drafts > 0 || c.Observe != nil || c.Server.Events {
@@ -22,7 +22,7 @@ func (r *run) countOnMemory() (err error) {
 	return err
 }
 
-// addAmple gives the request in a place to the scheduler.
+// addAmple gives a request of the table to the scheduler.
 func (r *run) addAmple(at int32) error {
 	if workload.Common(&r.incoming) > 0 && r.config.Server.readsTokens(r.kind) {
 		return fmt.Errorf("%w: requests share a prefix", ErrAmple)
@@ -30,7 +30,7 @@ func (r *run) addAmple(at int32) error {
 	return r.ample.Add(at, r.incoming.Prompt, r.incoming.Output)
 }
 
-// iterateAmple is iterate in sums.
+// iterateAmple is iterate for a scheduler that only counts.
 func (r *run) iterateAmple() error {
 	s := &r.step
 	if err := r.ample.Step(s); err != nil {
@@ -68,7 +68,7 @@ func (r *run) iterateAmple() error {
 	return nil
 }
 
-// usage is how full the memory is.
+// usage returns how full the memory is.
 func (r *run) usage() serve.Usage {
 	if r.ample == nil {
 		return r.scheduler.Usage()

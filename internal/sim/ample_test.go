@@ -49,9 +49,11 @@ func TestCountingOnMemoryChangesNothing(t *testing.T) {
 		seqs := rapid.IntRange(1, 12).Draw(t, "seqs")
 		config := Config{
 			Server: Server{
-				System: "vllm-v1", BlockSize: rapid.SampledFrom([]int{1, 4, 16}).Draw(t, "block"), MaxModelLen: 64, NumGPUBlocks: rapid.IntRange(4, 300).Draw(t, "blocks"),
+				System: "vllm-v1", BlockSize: rapid.SampledFrom([]int{1, 4, 16}).Draw(t, "block"), MaxModelLen: 64,
+				NumGPUBlocks:        rapid.IntRange(4, 300).Draw(t, "blocks"),
 				MaxNumBatchedTokens: seqs + rapid.IntRange(0, 60).Draw(t, "tokens"), MaxNumSeqs: seqs,
-				Watermark: rapid.SampledFrom([]float64{-1, 0.05}).Draw(t, "watermark"), NoCaching: rapid.Bool().Draw(t, "no caching"),
+				Watermark: rapid.SampledFrom([]float64{-1, 0.05}).Draw(t, "watermark"),
+				NoCaching: rapid.Bool().Draw(t, "no caching"),
 			},
 			Cost: rapid.SampledFrom([]*cost.Model{paperCost(t), variedCost(t)}).Draw(t, "cost"), From: 0.5, Until: 3,
 			Goodput: Goodput{TTFT: 0.1}, MaxConcurrency: rapid.SampledFrom([]int{0, 0, 5}).Draw(t, "at once"),
@@ -96,7 +98,8 @@ func TestCountingOnMemoryChangesNothingOfShareGPT(t *testing.T) {
 }
 
 func TestSumsAreThoseOfTheRequests(t *testing.T) {
-	r, err := newRun(Config{Server: Server{MaxNumBatchedTokens: 300}, Cost: paperCost(t), Ample: true}, poisson(t, "sharegpt", 1, 0, 100, 1))
+	r, err := newRun(Config{Server: Server{MaxNumBatchedTokens: 300}, Cost: paperCost(t), Ample: true},
+		poisson(t, "sharegpt", 1, 0, 100, 1))
 	require.NoError(t, err)
 	for {
 		require.NoError(t, r.arrive())
@@ -124,7 +127,8 @@ func TestWhatCannotCountOnMemoryIsSaid(t *testing.T) {
 		{"another system", func(c *Config) { c.Server.System = "sosp" }, workload.Request{Prompt: 5, Output: 5}},
 		{"several answers", func(c *Config) { c.Decoding.Samples = 2 }, workload.Request{Prompt: 5, Output: 5}},
 		{"drafts", func(c *Config) { c.Decoding.Drafts = 2 }, workload.Request{Prompt: 5, Output: 5}},
-		{"steps shorter than a batch", func(c *Config) { c.Server.MaxNumBatchedTokens = 100 }, workload.Request{Prompt: 5, Output: 5}},
+		{"steps shorter than a batch", func(c *Config) { c.Server.MaxNumBatchedTokens = 100 },
+			workload.Request{Prompt: 5, Output: 5}},
 		{"a shared prefix", func(c *Config) {}, workload.Request{Prompt: 50, Output: 5, Shared: 20}},
 		{"hashes", func(c *Config) {}, workload.Request{Prompt: 512, Output: 5, Hashes: []int64{1}}},
 		{"too long for a sequence", func(c *Config) {}, workload.Request{Prompt: 2040, Output: 9}},

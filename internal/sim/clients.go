@@ -23,7 +23,7 @@ type Clients struct {
 	freed float64          // s; when the last of the most was answered
 }
 
-// NewClients are those of a source, with most requests at once; 0: any number.
+// NewClients returns the clients of a source, which send at most most requests at once; 0: any number.
 func NewClients(source workload.Source, most int) (*Clients, error) {
 	c := &Clients{source: source, most: most}
 	c.sessions, _ = source.(workload.Sessions)
@@ -41,13 +41,13 @@ func (c *Clients) Pull() error {
 	return nil
 }
 
-// Done is that nobody sends anything before something is answered.
+// Done reports whether no client sends a request before another one is answered.
 func (c *Clients) Done() bool { return c.ended && len(c.turns) == 0 }
 
-// Waits says whether answers decide when requests are sent.
+// Waits reports whether answers decide when requests are sent.
 func (c *Clients) Waits() bool { return c.sessions != nil || c.most > 0 }
 
-// Arrival is when the next request wants to be sent. There is one.
+// Arrival returns when the next request is due. There must be one.
 func (c *Clients) Arrival() float64 {
 	switch {
 	case len(c.turns) == 0:
@@ -58,11 +58,11 @@ func (c *Clients) Arrival() float64 {
 	return min(c.turns[0].Arrival, c.next.Arrival)
 }
 
-// Full says whether no request can be sent, where live are under way.
+// Full reports whether no request can be sent while live ones are unanswered.
 func (c *Clients) Full(live int) bool { return c.most > 0 && live >= c.most }
 
-// Take is the next request, at the time when it is sent. If it is the source's, Pull
-// comes next, after which its hashes are not valid any more.
+// Take returns the next request at the time when it is sent. If it is the source's, call Pull
+// next; the request's hashes are invalid after that.
 func (c *Clients) Take(r *workload.Request) (ofSource bool) {
 	turn := len(c.turns) > 0 && (c.ended || c.turns[0].Arrival <= c.next.Arrival)
 	if turn {
@@ -76,7 +76,7 @@ func (c *Clients) Take(r *workload.Request) (ofSource bool) {
 	return !turn
 }
 
-// Answered is that a request of a session, or of none, left, of which live ones are left now.
+// Answered records that a request of a session (0: none) has left, and that live requests remain.
 func (c *Clients) Answered(session int64, now float64, live int) {
 	if live == c.most-1 {
 		c.freed = now

@@ -65,7 +65,8 @@ func TestTurnsFollowTheirAnswers(t *testing.T) {
 	require.NoError(t, err)
 	source, err := workload.Conversations(first, lengths, workload.Talk{Turns: 3, Think: 5}, 1, 2048)
 	require.NoError(t, err)
-	result, err := Run(context.Background(), Config{Server: Server{System: "vllm-v1", NumGPUBlocks: 4000}, Cost: paperCost(t)}, source)
+	result, err := Run(context.Background(), Config{Server: Server{System: "vllm-v1", NumGPUBlocks: 4000},
+		Cost: paperCost(t)}, source)
 	require.NoError(t, err)
 	require.Greater(t, result.Answered, 25)
 	require.Equal(t, result.Arrived, result.Answered)
@@ -74,7 +75,8 @@ func TestTurnsFollowTheirAnswers(t *testing.T) {
 
 func TestGoodputCountsWhatKeepsEveryLimit(t *testing.T) {
 	run := func(g Goodput) *Result {
-		r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t), MaxConcurrency: 4, Goodput: g}, alpacaAtOnce(t, 40))
+		r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t), MaxConcurrency: 4,
+			Goodput: g}, alpacaAtOnce(t, 40))
 		require.NoError(t, err)
 		return r
 	}

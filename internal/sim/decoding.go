@@ -37,7 +37,8 @@ func (d Decoding) String() string {
 		}
 		return text + fmt.Sprintf("; drafting adds %.4g ms to an iteration", 1e3*d.DraftTime)
 	case d.Beam && d.Samples > 1:
-		return fmt.Sprintf("beams of width %d, each replaced at a token with the assumed probability %g", d.Samples, d.Replace)
+		return fmt.Sprintf("beams of width %d, each replaced at a token with the assumed probability %g", d.Samples,
+			d.Replace)
 	case d.Samples > 1:
 		return fmt.Sprintf("%d to each prompt", d.Samples)
 	}
@@ -48,8 +49,7 @@ func (d Decoding) String() string {
 // for Alpaca (Fig. 15b, 37.56 %); the other widths follow from it.
 const DefaultReplace = 0.075
 
-// most is more answers and drafts than anybody asks for. Run.tokens tells answers
-// apart by ten bits.
+// most limits answers and drafts: run.tokens distinguishes answers by ten bits.
 const most = 1 << 10
 
 // Check says whether a system can do it, as Run will. The error wraps ErrConfig.
@@ -73,7 +73,8 @@ func (d *Decoding) check(s *System) error {
 	case d.Samples < 1 || d.Samples > most:
 		return bad("%d answers to a prompt: want 1 to %d", d.Samples, most)
 	case d.Beam && !s.Beams:
-		return bad("%s runs no beam search: take one of %s", s.Name, strings.Join(SystemsThat(func(s *System) bool { return s.Beams }), ", "))
+		return bad("%s runs no beam search: take one of %s", s.Name,
+			strings.Join(SystemsThat(func(s *System) bool { return s.Beams }), ", "))
 	case !probability(d.Replace):
 		return bad("a beam is replaced with the probability %v: want 0 to 1", d.Replace)
 	case !probability(d.Accept):
@@ -83,7 +84,8 @@ func (d *Decoding) check(s *System) error {
 	case !(d.DraftTime >= 0) || math.IsInf(d.DraftTime, 0):
 		return bad("drafts take %v s: want a number of at least 0", d.DraftTime)
 	case d.Drafts > 0 && !s.Drafts:
-		return bad("%s verifies no drafts: take %s", s.Name, strings.Join(SystemsThat(func(s *System) bool { return s.Drafts }), ", "))
+		return bad("%s verifies no drafts: take %s", s.Name,
+			strings.Join(SystemsThat(func(s *System) bool { return s.Drafts }), ", "))
 	}
 	return nil
 }

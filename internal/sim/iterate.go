@@ -17,7 +17,7 @@ func (r *run) iterate() error {
 	return r.end()
 }
 
-// begin decides on an iteration, and says how long it takes.
+// begin schedules an iteration and returns how long it takes.
 func (r *run) begin() (seconds float64, err error) {
 	if err := r.scheduler.Step(&r.it); err != nil {
 		return 0, fmt.Errorf("%s at %.3f s: %w", r.kind.Name, r.now, err)
@@ -42,7 +42,7 @@ func (r *run) begin() (seconds float64, err error) {
 	return seconds, nil
 }
 
-// end is when the tokens of an iteration are there.
+// end generates the tokens of the iteration and ends the requests that are complete.
 func (r *run) end() error {
 	if err := r.generate(); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (r *run) end() error {
 	return r.finish()
 }
 
-// work is what the iteration costs, and what it has in memory.
+// work returns what the iteration computes and moves, and updates what is in memory.
 func (r *run) work() cost.Work {
 	it := &r.it
 	var w cost.Work
@@ -101,7 +101,7 @@ func (r *run) work() cost.Work {
 	return w
 }
 
-// pairs is how many tokens the first n tokens of a sequence attend to.
+// pairs returns how many tokens the first n tokens of a sequence attend to, together.
 func pairs(n int) int64 { return int64(n) * int64(n+1) / 2 }
 
 // measure adds the iteration to the window.
@@ -162,7 +162,8 @@ func (r *run) advance(further bool) error {
 		r.stepsWithoutToken = 0
 	}
 	if r.stepsWithoutToken > 4*(r.config.Server.MaxModelLen+1024) {
-		return fmt.Errorf("%w: %d prompts take memory from each other for ever in %s at %.3f s: %d iterations without a token; give it more blocks",
+		return fmt.Errorf("%w: %d prompts take memory from each other for ever in %s at %.3f s: %d iterations without a "+
+			"token; give it more blocks",
 			ErrStuck, r.requests.live, r.kind.Name, r.now, r.stepsWithoutToken)
 	}
 	return nil
@@ -235,7 +236,7 @@ func (r *run) answer(at int32) {
 	r.latencies.Add(r.depart(&q, true))
 }
 
-// sent tells the clients that a request left, if it is they who send.
+// sent reports to the clients, if there are any, that a request left.
 func (r *run) sent(session int64) {
 	if r.clients != nil {
 		r.clients.Answered(session, r.now, r.requests.live)
@@ -253,9 +254,10 @@ func (r *run) drop(at int32) {
 	}
 }
 
-// depart tells that a request has left.
+// depart reports that a request has left.
 func (r *run) depart(q *request, answered bool) Departure {
-	d := Departure{Index: int(q.index), Session: q.session, Arrival: q.arrival, First: q.first, Done: r.now, Output: q.output, Answered: answered}
+	d := Departure{Index: int(q.index), Session: q.session, Arrival: q.arrival, First: q.first, Done: r.now,
+		Output: q.output, Answered: answered}
 	if r.config.Left != nil {
 		r.config.Left(d)
 	}

@@ -75,7 +75,8 @@ func (d *durations) spread() Spread {
 	if d.n == 0 {
 		return Spread{}
 	}
-	return Spread{Mean: d.sum / float64(d.n), P50: d.quantile(0.5), P90: d.quantile(0.9), P99: d.quantile(0.99), Max: d.max}
+	return Spread{Mean: d.sum / float64(d.n), P50: d.quantile(0.5), P90: d.quantile(0.9), P99: d.quantile(0.99),
+		Max: d.max}
 }
 
 // quantile is within 1 % of the sample's.

@@ -8,7 +8,7 @@ import (
 )
 
 // A Replica is one server of several, which is given its requests while time goes on.
-// Its clock is that of whoever gives them.
+// The caller has the clock.
 type Replica struct {
 	r       *run
 	running bool
@@ -55,7 +55,7 @@ func (p *Replica) Advance(until float64) error {
 	return nil
 }
 
-// Next is when the iteration under way ends, +Inf if there is none.
+// Next returns when the current iteration ends, +Inf if there is none.
 func (p *Replica) Next() float64 {
 	if !p.running {
 		return math.Inf(1)
@@ -63,7 +63,7 @@ func (p *Replica) Next() float64 {
 	return p.end
 }
 
-// Now is when the last iteration ended.
+// Now returns when the last iteration ended.
 func (p *Replica) Now() float64 { return p.r.now }
 
 // Add gives it a request at a time up to which it was advanced. It takes part in the
@@ -77,7 +77,7 @@ func (p *Replica) Add(r *workload.Request, now float64) error {
 	return p.r.add()
 }
 
-// Live is how many requests it has that are not answered.
+// Live returns the number of requests that are not answered.
 func (p *Replica) Live() int { return p.r.requests.live }
 
 // TakeEvents moves to dst what its prefix cache stored and removed since the last call,
@@ -90,5 +90,5 @@ func (p *Replica) TakeEvents(dst *pool.Events) bool {
 	return ok
 }
 
-// Result is what it measured so far.
+// Result returns what was measured so far.
 func (p *Replica) Result() *Result { return p.r.result() }

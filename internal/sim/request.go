@@ -53,7 +53,8 @@ func (l *requestTable) insert(r *workload.Request, seqs int, group int32) int32 
 		l.all = append(l.all, request{})
 	}
 	q := &l.all[at]
-	*q = request{prompt: r.Prompt, output: r.Output, seqs: seqs, arrival: r.Arrival, session: r.Session, tokens: q.tokens[:0], group: group}
+	*q = request{prompt: r.Prompt, output: r.Output, seqs: seqs, arrival: r.Arrival, session: r.Session,
+		tokens: q.tokens[:0], group: group}
 	if group == reqtable.None {
 		q.group = at
 		l.live++

@@ -72,10 +72,12 @@ func NewScheduler(s Server, drafts int) (serve.Scheduler, error) {
 
 func (kind *System) new(s Server, drafts int) (serve.Scheduler, error) {
 	if max(s.NumGPUBlocks, s.NumCPUBlocks) > mostBlocks {
-		return nil, fmt.Errorf("%w: %d blocks and %d on the CPU: want at most %d", ErrConfig, s.NumGPUBlocks, s.NumCPUBlocks, mostBlocks)
+		return nil, fmt.Errorf("%w: %d blocks and %d on the CPU: want at most %d", ErrConfig, s.NumGPUBlocks, s.NumCPUBlocks,
+			mostBlocks)
 	}
 	if w := s.Watermark; w != -1 && !(w >= 0 && w < 1) {
-		return nil, fmt.Errorf("%w: a watermark of %v: want a part of the blocks, more than 0 and less than 1, or -1 for none", ErrConfig, w)
+		return nil, fmt.Errorf("%w: a watermark of %v: want a part of the blocks, more than 0 and less than 1, or -1 for "+
+			"none", ErrConfig, w)
 	}
 	scheduler, err := kind.build(s, drafts)
 	if err != nil {
@@ -90,14 +92,14 @@ const mostWaiting = 1 << 22
 // mostBlocks is more than any GPU has, and not too many to count.
 const mostBlocks = 1 << 25
 
-// A run is a simulation under way.
+// A run is a simulation in progress.
 type run struct {
 	config      Config
 	kind        *System
 	scheduler   serve.Scheduler
 	beams       serve.GroupScheduler // nil: no beams
 	drafts      serve.Speculator     // nil: no drafts
-	observer    Observer             // nil: nobody looks
+	observer    Observer             // nil: none
 	clients     *Clients
 	rng         *rand.Rand
 	requests    requestTable
@@ -135,10 +137,12 @@ func newRun(config Config, source workload.Source) (*run, error) {
 		return nil, err
 	}
 	if config.MaxConcurrency < 0 {
-		return nil, fmt.Errorf("%w: %d requests at once: want at least 1, or 0 for any number", ErrConfig, config.MaxConcurrency)
+		return nil, fmt.Errorf("%w: %d requests at once: want at least 1, or 0 for any number", ErrConfig,
+			config.MaxConcurrency)
 	}
 	if config.Cost == nil || math.IsNaN(config.From) || math.IsNaN(config.Until) || config.Stop && config.Until <= 0 {
-		return nil, fmt.Errorf("%w: a cost model: %t, from %v s until %v s", ErrConfig, config.Cost != nil, config.From, config.Until)
+		return nil, fmt.Errorf("%w: a cost model: %t, from %v s until %v s", ErrConfig, config.Cost != nil, config.From,
+			config.Until)
 	}
 	r := &run{
 		config: config, kind: kind,
@@ -180,7 +184,7 @@ func newRun(config Config, source workload.Source) (*run, error) {
 	return r, err
 }
 
-// serve runs until everything is answered, or the end.
+// serve runs until all requests are answered, or until Config.Until.
 func (r *run) serve(ctx context.Context) error {
 	for turn := 1; ; turn++ {
 		if r.config.Stop && r.now >= r.config.Until {
@@ -214,7 +218,7 @@ func (r *run) serve(ctx context.Context) error {
 	}
 }
 
-// arrive adds what has been sent by now.
+// arrive adds the requests that have been sent by now.
 func (r *run) arrive() error {
 	c := r.clients
 	for !c.Done() && c.Arrival() <= r.now && !c.Full(r.requests.live) {
@@ -231,14 +235,15 @@ func (r *run) arrive() error {
 	return nil
 }
 
-// add makes requests of one that came: one, or one for each answer.
+// add gives the scheduler the incoming request: one, or one for each answer.
 func (r *run) add() error {
 	each, requests := r.config.Decoding.Samples, 1
 	if !r.kind.Groups {
 		each, requests = 1, each
 	}
 	if r.requests.live >= mostWaiting {
-		return fmt.Errorf("%w: %d requests wait at %.3f s, far more than are served: take a lower rate", ErrConfig, r.requests.live, r.now)
+		return fmt.Errorf("%w: %d requests wait at %.3f s, far more than are served: take a lower rate", ErrConfig,
+			r.requests.live, r.now)
 	}
 	index := r.r.Arrived
 	r.r.Arrived++
@@ -271,8 +276,8 @@ func (r *run) add() error {
 	return nil
 }
 
-// tokens are those of a prompt and of one of its answers, which begin to differ
-// with their first token.
+// tokens returns the tokens of a prompt and of one of its answers. Answers differ from their
+// first token on.
 func (r *run) tokens(dst []int32, index, sample int) []int32 {
 	dst = workload.Tokens(dst, &r.incoming, index)
 	for i := r.incoming.Prompt; i < len(dst) && sample > 0; i++ {

@@ -244,7 +244,8 @@ func TestMemoryAndRequestsAddUpAfterEveryIteration(t *testing.T) {
 // Ensure Little's law: requests in the system are their rate times their time
 // there, if the window is the whole run.
 func TestLittlesLawHolds(t *testing.T) {
-	r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t)}, poisson(t, "sharegpt", 1, 2000, 0, 1))
+	r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t)},
+		poisson(t, "sharegpt", 1, 2000, 0, 1))
 	require.NoError(t, err)
 	require.Equal(t, r.Arrived, r.Answered)
 	// Iterations are weighted by their time only nearly, so 5 %.
@@ -256,7 +257,8 @@ func TestLittlesLawHolds(t *testing.T) {
 // groups and in those that make a request of each.
 func TestSamplesOfAPromptAreOneRequestToTheUser(t *testing.T) {
 	for _, system := range []string{"sosp", "orca-oracle", "vllm-v0", "vllm-v1"} {
-		r, err := Run(context.Background(), Config{Server: Server{System: system}, Cost: paperCost(t), Decoding: Decoding{Samples: 4}},
+		r, err := Run(context.Background(), Config{Server: Server{System: system}, Cost: paperCost(t),
+			Decoding: Decoding{Samples: 4}},
 			&list{{Prompt: 64, Output: 10}})
 		require.NoError(t, err)
 		require.Equal(t, 1, r.Answered, system)
@@ -334,11 +336,12 @@ func TestARunCanBeStopped(t *testing.T) {
 func TestEndsWhereAllIsRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	calls := 0
-	config := Config{Server: Server{System: "sosp", MaxNumBatchedTokens: 1}, Cost: paperCost(t), Progress: func(float64, int, int) {
-		if calls++; calls == 3 {
-			cancel()
-		}
-	}}
+	config := Config{Server: Server{System: "sosp", MaxNumBatchedTokens: 1}, Cost: paperCost(t),
+		Progress: func(float64, int, int) {
+			if calls++; calls == 3 {
+				cancel()
+			}
+		}}
 	r, err := Run(ctx, config, poisson(t, "alpaca", 2, 0, 0, 1))
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, r.Arrived, r.Refused)
@@ -350,18 +353,29 @@ func TestImpossibleConfigurationsAreRefused(t *testing.T) {
 		config        Config
 	}{
 		{"an unknown system", `no system "orca": want fastertransformer, orca-max`, Config{Server: Server{System: "orca"}}},
-		{"beams in a system without them", "vllm-v1 runs no beam search", Config{Server: Server{System: "vllm-v1"}, Decoding: Decoding{Beam: true, Samples: 2}}},
-		{"drafts in a system without them", "sosp verifies no drafts", Config{Server: Server{System: "sosp"}, Decoding: Decoding{Drafts: 2}}},
-		{"a share of replaced beams that is not a number", "want 0 to 1", Config{Server: Server{System: "sosp"}, Decoding: Decoding{Replace: math.NaN()}}},
+		{"beams in a system without them", "vllm-v1 runs no beam search", Config{Server: Server{System: "vllm-v1"},
+			Decoding: Decoding{Beam: true, Samples: 2}}},
+		{"drafts in a system without them", "sosp verifies no drafts",
+			Config{Server: Server{System: "sosp"}, Decoding: Decoding{Drafts: 2}}},
+		{"a share of replaced beams that is not a number", "want 0 to 1",
+			Config{Server: Server{System: "sosp"}, Decoding: Decoding{Replace: math.NaN()}}},
 		{"a negative end", "until -1 s", Config{Server: Server{System: "sosp"}, Stop: true, Until: -1}},
-		{"a length that is no multiple of the block size", "sequences of at most 2000 tokens", Config{Server: Server{System: "orca-max", MaxModelLen: 2000, BlockSize: 24}}},
-		{"a negative number of answers", "-2 answers", Config{Server: Server{System: "sosp"}, Decoding: Decoding{Samples: -2}}},
-		{"too many answers", "1025 answers to a prompt: want 1 to 1024", Config{Server: Server{System: "vllm-v1"}, Decoding: Decoding{Samples: 1025}}},
-		{"too many drafts", "1025 drafts: want 0 to 1024", Config{Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 1025}}},
-		{"a draft time that is not a number", "drafts take NaN s", Config{Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 2, DraftTime: math.NaN()}}},
-		{"an endless draft time", "drafts take +Inf s", Config{Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 2, DraftTime: math.Inf(1)}}},
-		{"too many GPU blocks", "33554433 blocks and 1638 on the CPU: want at most", Config{Server: Server{System: "sosp", NumGPUBlocks: 1<<25 + 1}}},
-		{"too many CPU blocks", "983 blocks and 33554433 on the CPU: want at most", Config{Server: Server{System: "vllm-v0", NumCPUBlocks: 1<<25 + 1}}},
+		{"a length that is no multiple of the block size", "sequences of at most 2000 tokens",
+			Config{Server: Server{System: "orca-max", MaxModelLen: 2000, BlockSize: 24}}},
+		{"a negative number of answers", "-2 answers",
+			Config{Server: Server{System: "sosp"}, Decoding: Decoding{Samples: -2}}},
+		{"too many answers", "1025 answers to a prompt: want 1 to 1024", Config{Server: Server{System: "vllm-v1"},
+			Decoding: Decoding{Samples: 1025}}},
+		{"too many drafts", "1025 drafts: want 0 to 1024", Config{Server: Server{System: "vllm-v1"},
+			Decoding: Decoding{Drafts: 1025}}},
+		{"a draft time that is not a number", "drafts take NaN s", Config{Server: Server{System: "vllm-v1"},
+			Decoding: Decoding{Drafts: 2, DraftTime: math.NaN()}}},
+		{"an endless draft time", "drafts take +Inf s", Config{Server: Server{System: "vllm-v1"},
+			Decoding: Decoding{Drafts: 2, DraftTime: math.Inf(1)}}},
+		{"too many GPU blocks", "33554433 blocks and 1638 on the CPU: want at most",
+			Config{Server: Server{System: "sosp", NumGPUBlocks: 1<<25 + 1}}},
+		{"too many CPU blocks", "983 blocks and 33554433 on the CPU: want at most",
+			Config{Server: Server{System: "vllm-v0", NumCPUBlocks: 1<<25 + 1}}},
 	} {
 		tc.config.Cost = paperCost(t)
 		_, err := Run(context.Background(), tc.config, &list{})
@@ -390,7 +404,8 @@ func TestRequestsThatAreTooLongAreCounted(t *testing.T) {
 // Ensure that requests that take all memory from each other in turn end a run, and
 // that one whose prompt takes long does not.
 func TestRequestsThatOnlyPreemptEachOtherEndARun(t *testing.T) {
-	config := Config{Server: Server{System: "vllm-v0", Chunked: true, MaxNumBatchedTokens: 1, MaxModelLen: 640, NumGPUBlocks: 40}, Cost: paperCost(t)}
+	config := Config{Server: Server{System: "vllm-v0", Chunked: true, MaxNumBatchedTokens: 1, MaxModelLen: 640,
+		NumGPUBlocks: 40}, Cost: paperCost(t)}
 	_, err := Run(context.Background(), config, &list{{Prompt: 630, Output: 10}, {Prompt: 630, Output: 10}})
 	require.ErrorIs(t, err, ErrStuck)
 	require.ErrorContains(t, err, "2 prompts take memory from each other for ever in vllm-v0")
@@ -406,7 +421,8 @@ func TestMemoryDoesNotGrowWithTheRequests(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t)}, poisson(t, "alpaca", 25, 0, n, 1))
+		r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t)},
+			poisson(t, "alpaca", 25, 0, n, 1))
 		require.NoError(t, err)
 		require.Equal(t, n, r.Answered)
 		runtime.ReadMemStats(&after)
@@ -440,7 +456,8 @@ func BenchmarkThousandSeconds(b *testing.B) {
 		b.Run(system, func(b *testing.B) {
 			b.ReportAllocs()
 			for range b.N {
-				_, err := Run(context.Background(), Config{Server: Server{System: system}, Cost: paperCost(b), Until: 1000, Stop: true},
+				_, err := Run(context.Background(), Config{Server: Server{System: system}, Cost: paperCost(b), Until: 1000,
+					Stop: true},
 					poisson(b, "sharegpt", 2, 0, 0, 1))
 				require.NoError(b, err)
 			}
@@ -452,7 +469,8 @@ func BenchmarkThousandSeconds(b *testing.B) {
 // sustains.
 func BenchmarkMillion(b *testing.B) {
 	for range b.N {
-		r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(b)}, poisson(b, "alpaca", 25, 0, 1_000_000, 1))
+		r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(b)},
+			poisson(b, "alpaca", 25, 0, 1_000_000, 1))
 		require.NoError(b, err)
 		require.Equal(b, 1_000_000, r.Answered)
 		var m runtime.MemStats
@@ -491,7 +509,8 @@ func TestIterationsDoNotAllocate(t *testing.T) {
 	require.NoError(t, err)
 	for _, system := range Systems() {
 		t.Run(system, func(t *testing.T) {
-			r, err := newRun(Config{Server: Server{System: system}, Cost: paperCost(t)}, &endless{lengths, rand.New(rand.NewPCG(1, 1))})
+			r, err := newRun(Config{Server: Server{System: system}, Cost: paperCost(t)},
+				&endless{lengths, rand.New(rand.NewPCG(1, 1))})
 			require.NoError(t, err)
 			iterate := func(n int) {
 				for range n {
@@ -585,7 +604,8 @@ func TestBeamsAreReplacedAsOftenAsAskedFor(t *testing.T) {
 // Ensure that averages are of the window, whether the run ends with it or not.
 func TestAveragesAreOfTheWindow(t *testing.T) {
 	run := func(from, until float64) int {
-		r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t), From: from, Until: until}, poisson(t, "sharegpt", 1, 100, 0, 1))
+		r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t), From: from,
+			Until: until}, poisson(t, "sharegpt", 1, 100, 0, 1))
 		require.NoError(t, err)
 		require.Equal(t, r.Arrived, r.Answered)
 		return r.Window.Iterations

@@ -11,13 +11,16 @@ var ErrConfig = errors.New("bad configuration")
 type Server struct {
 	System string `json:"system"` // one of Systems; DefaultSystem
 
-	BlockSize           int     `json:"blockSize"`           // tokens; 16
-	NumGPUBlocks        int     `json:"numGPUBlocks"`        // 983
-	NumCPUBlocks        int     `json:"numCPUBlocks"`        // of the swap space; 20 GiB of OPT-13B's: 1,638
-	MaxNumBatchedTokens int     `json:"maxNumBatchedTokens"` // of an iteration; 2,560, or MaxModelLen if that is more
-	MaxNumSeqs          int     `json:"maxNumSeqs"`          // 256; sosp and Orca count a running request once, see paper.Limits
-	MaxModelLen         int     `json:"maxModelLen"`         // tokens of a sequence; 2,048; for Orca a power of two of blocks
-	Watermark           float64 `json:"watermark"`           // part of the blocks that admission leaves free, less than 1; -1: none; 0: the system's default
+	BlockSize           int `json:"blockSize"`           // tokens; 16
+	NumGPUBlocks        int `json:"numGPUBlocks"`        // 983
+	NumCPUBlocks        int `json:"numCPUBlocks"`        // of the swap space; 20 GiB of OPT-13B's: 1,638
+	MaxNumBatchedTokens int `json:"maxNumBatchedTokens"` // of an iteration; 2,560, or MaxModelLen if that is more
+	// 256; sosp and Orca count a running request once, see paper.Limits
+	MaxNumSeqs int `json:"maxNumSeqs"`
+	// tokens of a sequence; 2,048; for Orca a power of two of blocks
+	MaxModelLen int `json:"maxModelLen"`
+	// part of the blocks that admission leaves free, less than 1; -1: none; 0: the system's default
+	Watermark float64 `json:"watermark"`
 
 	Prefix    int  `json:"prefix,omitempty"`    // tokens that every prompt begins with
 	Swap      bool `json:"swap,omitempty"`      // preempt by swapping

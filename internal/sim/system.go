@@ -57,7 +57,7 @@ type System struct {
 
 var systems = []System{
 	{
-		Name: "fastertransformer", Label: "FasterTransformer", About: "static batches, padded, nobody joins", Memory: Static,
+		Name: "fastertransformer", Label: "FasterTransformer", About: "static batches, padded, no request joins", Memory: Static,
 		Groups: true, UsesBatchSize: true, build: buildStatic,
 	},
 	orca("orca-max", "Orca (Max)", "Orca reserving the longest sequence for each", paper.Max),
@@ -65,7 +65,8 @@ var systems = []System{
 	orca("orca-oracle", "Orca (Oracle)", "Orca knowing the output's length", paper.Oracle),
 	{
 		Name: "sosp", Label: "vLLM (paper's)", About: "the paper's own vLLM: paged, all-or-nothing groups",
-		Groups: true, Beams: true, CanSwap: true, UsesCPUBlocks: true, KeepsPrefix: true, UsesWatermark: true, UsesLimits: true,
+		Groups: true, Beams: true, CanSwap: true, UsesCPUBlocks: true, KeepsPrefix: true, UsesWatermark: true,
+		UsesLimits:       true,
 		DefaultWatermark: 0.01, build: buildSOSP,
 	},
 	{
@@ -115,7 +116,8 @@ func Lookup(name string) (*System, error) {
 }
 
 func buildStatic(s Server, _ int) (serve.Scheduler, error) {
-	return paper.NewStatic(paper.StaticConfig{BatchSize: s.BatchSize, MaxModelLen: s.MaxModelLen - 8}) // the artifact's 2,040
+	// the artifact's 2,040
+	return paper.NewStatic(paper.StaticConfig{BatchSize: s.BatchSize, MaxModelLen: s.MaxModelLen - 8})
 }
 
 func (s Server) limits() paper.Limits {
@@ -124,19 +126,22 @@ func (s Server) limits() paper.Limits {
 
 func buildOrca(policy paper.Policy) func(Server, int) (serve.Scheduler, error) {
 	return func(s Server, _ int) (serve.Scheduler, error) {
-		config := paper.OrcaConfig{BlockSize: s.BlockSize, NumGPUBlocks: s.NumGPUBlocks, MaxModelLen: s.MaxModelLen, Policy: policy}
+		config := paper.OrcaConfig{BlockSize: s.BlockSize, NumGPUBlocks: s.NumGPUBlocks, MaxModelLen: s.MaxModelLen,
+			Policy: policy}
 		return paper.NewOrca(config, s.limits())
 	}
 }
 
 func buildSOSP(s Server, _ int) (serve.Scheduler, error) {
-	config := paper.Config{BlockSize: s.BlockSize, NumGPUBlocks: s.NumGPUBlocks, NumCPUBlocks: s.NumCPUBlocks, Watermark: s.watermark(), Prefix: s.Prefix}
+	config := paper.Config{BlockSize: s.BlockSize, NumGPUBlocks: s.NumGPUBlocks, NumCPUBlocks: s.NumCPUBlocks,
+		Watermark: s.watermark(), Prefix: s.Prefix}
 	return paper.NewSOSP(config, s.limits(), s.Swap)
 }
 
 func buildV0(s Server, _ int) (serve.Scheduler, error) {
 	config := v0.SchedulerConfig{
-		Manager:             v0.Config{BlockSize: s.BlockSize, NumGPUBlocks: s.NumGPUBlocks, NumCPUBlocks: s.NumCPUBlocks, Watermark: s.watermark(), EnablePrefixCaching: s.Caching},
+		Manager: v0.Config{BlockSize: s.BlockSize, NumGPUBlocks: s.NumGPUBlocks, NumCPUBlocks: s.NumCPUBlocks,
+			Watermark: s.watermark(), EnablePrefixCaching: s.Caching},
 		MaxNumBatchedTokens: s.MaxNumBatchedTokens, MaxNumSeqs: s.MaxNumSeqs, MaxModelLen: s.MaxModelLen, Chunked: s.Chunked,
 	}
 	if s.Swap {
@@ -152,10 +157,12 @@ var BlockHash = blockhash.NewFast()
 func buildV1(s Server, drafts int) (serve.Scheduler, error) {
 	return adapter.New(sched.Config{
 		AsVLLM:              true,
-		MaxNumBatchedTokens: s.MaxNumBatchedTokens, MaxNumSeqs: s.MaxNumSeqs, NumSpeculativeTokens: drafts, NumLookaheadTokens: drafts,
+		MaxNumBatchedTokens: s.MaxNumBatchedTokens, MaxNumSeqs: s.MaxNumSeqs, NumSpeculativeTokens: drafts,
+		NumLookaheadTokens: drafts,
 		Cache: kvcache.Config{
 			NumGPUBlocks: s.NumGPUBlocks + 1, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: s.BlockSize}},
-			EnablePrefixCaching: !s.NoCaching, EnableEvents: s.Events && !s.NoCaching, Hash: BlockHash, MaxModelLen: s.MaxModelLen, Watermark: s.watermark(),
+			EnablePrefixCaching: !s.NoCaching, EnableEvents: s.Events && !s.NoCaching, Hash: BlockHash,
+			MaxModelLen: s.MaxModelLen, Watermark: s.watermark(),
 		},
 	})
 }

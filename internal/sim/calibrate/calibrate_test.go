@@ -61,7 +61,8 @@ func TestTheFitFindsTheLine(t *testing.T) {
 
 // Ensure that no part is negative, and that a part that no point has is none.
 func TestPartsAreNotNegative(t *testing.T) {
-	c, err := Fit([]Point{{Steps: 1, Seqs: 1, Seconds: 0.02}, {Steps: 1, Seqs: 8, Seconds: 0.019}, {Steps: 1, Seqs: 16, Seconds: 0.018}})
+	c, err := Fit([]Point{{Steps: 1, Seqs: 1, Seconds: 0.02}, {Steps: 1, Seqs: 8, Seconds: 0.019},
+		{Steps: 1, Seqs: 16, Seconds: 0.018}})
 	require.NoError(t, err)
 	require.Zero(t, c.Linear.Seq)
 	require.Zero(t, c.Linear.Prompt)
@@ -85,16 +86,20 @@ func TestEachBenchmarksOutputIsRead(t *testing.T) {
 			{Label: "1 x prompt of 100", Steps: 1, Seqs: 4, Prompt: 100, Seconds: 0.5},
 			{Label: "4 x 1 tokens after 100", Steps: 1, Seqs: 4, Context: 4 * 101, Seconds: 0.3},
 		}},
-		{"vllm bench latency", `{"avg_latency": 0.9, "latencies": [0.9], "percentiles": {"50": 0.9}}`, Lengths{8, 32, 4}, []Point{
-			{Label: "batch 8, 32 in, 4 out", Steps: 4, Seqs: 32, Context: 8 * (33 + 34 + 35), Prompt: 256, Seconds: 0.9},
-		}},
-		{"vllm bench serve, alone", `{"completed": 10, "duration": 20, "total_input_tokens": 1000, "total_output_tokens": 1010, "mean_tpot_ms": 10, "mean_ttft_ms": 30, "max_concurrency": 1}`, Lengths{}, []Point{
-			{Label: "1.0 at once, 100 in, 101 out", Steps: 1, Seqs: 1, Context: 150.5, Seconds: 0.01},
-			{Label: "first token after 100", Steps: 1, Seqs: 1, Prompt: 100, Seconds: 0.03},
-		}},
-		{"vllm bench serve, 8 at once", `{"completed": 80, "duration": 20, "total_input_tokens": 8000, "total_output_tokens": 8080, "mean_tpot_ms": 20, "mean_ttft_ms": 300}`, Lengths{}, []Point{
-			{Label: "8.0 at once, 100 in, 101 out", Steps: 1, Seqs: 8, Context: 8 * 150.5, Prompt: 8 * 100 / 101.0, Seconds: 0.02},
-		}},
+		{"vllm bench latency", `{"avg_latency": 0.9, "latencies": [0.9], "percentiles": {"50": 0.9}}`, Lengths{8, 32, 4},
+			[]Point{
+				{Label: "batch 8, 32 in, 4 out", Steps: 4, Seqs: 32, Context: 8 * (33 + 34 + 35), Prompt: 256, Seconds: 0.9},
+			}},
+		{"vllm bench serve, alone",
+			`{"completed": 10, "duration": 20, "total_input_tokens": 1000, "total_output_tokens": 1010, "mean_tpot_ms": 10, "mean_ttft_ms": 30, "max_concurrency": 1}`, Lengths{}, []Point{
+				{Label: "1.0 at once, 100 in, 101 out", Steps: 1, Seqs: 1, Context: 150.5, Seconds: 0.01},
+				{Label: "first token after 100", Steps: 1, Seqs: 1, Prompt: 100, Seconds: 0.03},
+			}},
+		{"vllm bench serve, 8 at once",
+			`{"completed": 80, "duration": 20, "total_input_tokens": 8000, "total_output_tokens": 8080, "mean_tpot_ms": 20, "mean_ttft_ms": 300}`, Lengths{}, []Point{
+				{Label: "8.0 at once, 100 in, 101 out", Steps: 1, Seqs: 8, Context: 8 * 150.5, Prompt: 8 * 100 / 101.0,
+					Seconds: 0.02},
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			points, err := Read(file(t, c.text), c.lengths)
@@ -128,7 +133,8 @@ func TestBadMeasurementsAreRefused(t *testing.T) {
 			require.ErrorContains(t, err, c.wantErr)
 		})
 	}
-	for _, points := range [][]Point{nil, {{Steps: 1, Seconds: 1}}, {{Steps: 1, Seconds: -1}, {Steps: 1, Seconds: 1}}, {{Steps: 1, Seconds: math.NaN()}, {Steps: 1, Seconds: 1}}} {
+	for _, points := range [][]Point{nil, {{Steps: 1, Seconds: 1}}, {{Steps: 1, Seconds: -1}, {Steps: 1, Seconds: 1}},
+		{{Steps: 1, Seconds: math.NaN()}, {Steps: 1, Seconds: 1}}} {
 		_, err := Fit(points)
 		require.ErrorIs(t, err, ErrInput)
 	}

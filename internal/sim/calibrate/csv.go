@@ -28,7 +28,8 @@ func parseCSV(text []byte) (points []Point, err error) {
 	for _, name := range columns {
 		i := slices.IndexFunc(head, func(s string) bool { return strings.EqualFold(strings.TrimSpace(s), name) })
 		if i < 0 {
-			return nil, fmt.Errorf("line 1: no column %q among %.200q: want %s, or the JSON of a benchmark", name, head, strings.Join(columns, ","))
+			return nil, fmt.Errorf("line 1: no column %q among %.200q: want %s, or the JSON of a benchmark", name, head,
+				strings.Join(columns, ","))
 		}
 		at = append(at, i)
 	}
@@ -78,7 +79,8 @@ func number(text string, separator rune) (float64, error) {
 	v, err := strconv.ParseFloat(plain, 64)
 	switch {
 	case err != nil && strings.Count(text, ",") == 1 && !strings.Contains(text, "."):
-		return 0, fmt.Errorf("%q is no number of at least 0: write %s, or separate the columns by semicolons", text, strings.Replace(text, ",", ".", 1))
+		return 0, fmt.Errorf("%q is no number of at least 0: write %s, or separate the columns by semicolons", text,
+			strings.Replace(text, ",", ".", 1))
 	case err != nil || !(v >= 0) || math.IsInf(v, 0):
 		return 0, fmt.Errorf("%q is no number of at least 0", text)
 	}
@@ -115,7 +117,8 @@ func merge(points []Point) []Point {
 		m.Context += p.Context
 		m.Prompt += p.Prompt
 		m.Seconds += p.Seconds
-		m.Label = fmt.Sprintf("batch %.0f, context about %.0f each, prompt about %.0f", p.Seqs, m.Context/max(1, m.Seqs), m.Prompt/m.Steps)
+		m.Label = fmt.Sprintf("batch %.0f, context about %.0f each, prompt about %.0f", p.Seqs, m.Context/max(1, m.Seqs),
+			m.Prompt/m.Steps)
 	}
 	return merged
 }

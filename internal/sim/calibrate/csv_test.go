@@ -20,19 +20,22 @@ func TestTablesAreReadAsProgramsWriteThem(t *testing.T) {
 	_, err := z.Write([]byte(plain))
 	require.NoError(t, err)
 	require.NoError(t, z.Close())
-	want := []Point{{Label: "batch 4, context 128 each, prompt 16", Steps: 1, Seqs: 4, Context: 512, Prompt: 16, Seconds: 0.0125}}
+	want := []Point{{Label: "batch 4, context 128 each, prompt 16", Steps: 1, Seqs: 4, Context: 512, Prompt: 16,
+		Seconds: 0.0125}}
 	for _, c := range []struct{ name, text, wantErr string }{
 		{"commas", plain, ""},
 		{"byte order mark and CRLF", "\ufeff" + strings.ReplaceAll(plain, "\n", "\r\n"), ""},
 		{"semicolons and decimal commas", "batch;context;prompt;seconds\n4;128;16;0,0125\n", ""},
-		{"tabs, upper case, another order, another column", "SECONDS\tBatch\tcontext\tnote\tprompt\n0.0125\t4\t128\tidle\t16\n", ""},
+		{"tabs, upper case, another order, another column",
+			"SECONDS\tBatch\tcontext\tnote\tprompt\n0.0125\t4\t128\tidle\t16\n", ""},
 		{"empty cells between tabs", "\tseconds\tbatch\tcontext\tnote\tprompt\tnote\n0\t0.0125\t4\t128\t\t16\t\n", ""},
 		{"rows without values between tabs", strings.ReplaceAll(plain, ",", "\t") + "\t\t\t\n", ""},
 		{"rows without values", "batch,context,prompt,seconds\n,,,\n\n4,128,16,0.0125\n , , , \n", ""},
 		{"gzipped", packed.String(), ""},
 		{"cut off", packed.String()[:packed.Len()-6], "gzip file is damaged or cut off"},
 		{"other headers", "Batch Size,Time (ms)\n1,2\n", `no column "batch" among ["Batch Size" "Time (ms)"]`},
-		{"decimal commas between commas", "batch,context,prompt,seconds\n4,128,16,\"0,0125\"\n", `"0,0125" is no number of at least 0: write 0.0125, or separate the columns by semicolons`},
+		{"decimal commas between commas", "batch,context,prompt,seconds\n4,128,16,\"0,0125\"\n",
+			`"0,0125" is no number of at least 0: write 0.0125, or separate the columns by semicolons`},
 		{"negative", "batch,context,prompt,seconds\n4,128,16,-1\n", `column "seconds": "-1" is no number of at least 0`},
 		{"not a number", "batch,context,prompt,seconds\n4,128,16,nan\n", `line 2: column "seconds": "nan" is no number`},
 		{"infinite", "batch,context,prompt,seconds\n4,inf,16,1\n", `column "context": "inf" is no number`},
@@ -58,7 +61,8 @@ func TestAFitSaysWhatItCannotKnow(t *testing.T) {
 		for _, b := range batches {
 			for _, c := range contexts {
 				for _, p := range prompts {
-					points = append(points, Point{Steps: 1, Seqs: b, Context: b * c, Prompt: p, Seconds: 1e-3 * (line.Base + line.Seq*b + line.Context*b*c + line.Prompt*p)})
+					points = append(points, Point{Steps: 1, Seqs: b, Context: b * c, Prompt: p,
+						Seconds: 1e-3 * (line.Base + line.Seq*b + line.Context*b*c + line.Prompt*p)})
 				}
 			}
 		}
@@ -70,10 +74,14 @@ func TestAFitSaysWhatItCannotKnow(t *testing.T) {
 		want   string
 		doubts []string
 	}{
-		{"several of all", measure([]float64{1, 8, 64}, []float64{128, 2048}, []float64{0, 256}), "measured with 1 to 64 sequences of 128 to 2048 tokens and up to 256 prompt tokens", nil},
-		{"one length", measure([]float64{1, 2, 4, 8, 16, 32, 64}, []float64{576}, []float64{0, 256}), "measured with 1 to 64 sequences of 576 to 576 tokens", []string{"equally long"}},
-		{"one batch size", measure([]float64{8}, []float64{128, 256, 512, 1024}, []float64{0, 64, 256}), "measured with 8 to 8 sequences", []string{"about the same size"}},
-		{"no prompts", measure([]float64{1, 8, 64}, []float64{128, 512, 2048}, []float64{0}), "of 128 to 2048 tokens; without prompts", []string{"without prompts"}},
+		{"several of all", measure([]float64{1, 8, 64}, []float64{128, 2048}, []float64{0, 256}),
+			"measured with 1 to 64 sequences of 128 to 2048 tokens and up to 256 prompt tokens", nil},
+		{"one length", measure([]float64{1, 2, 4, 8, 16, 32, 64}, []float64{576}, []float64{0, 256}),
+			"measured with 1 to 64 sequences of 576 to 576 tokens", []string{"equally long"}},
+		{"one batch size", measure([]float64{8}, []float64{128, 256, 512, 1024}, []float64{0, 64, 256}),
+			"measured with 8 to 8 sequences", []string{"about the same size"}},
+		{"no prompts", measure([]float64{1, 8, 64}, []float64{128, 512, 2048}, []float64{0}),
+			"of 128 to 2048 tokens; without prompts", []string{"without prompts"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fit, err := Fit(c.points)
@@ -92,7 +100,8 @@ func TestAFitSaysWhatItCannotKnow(t *testing.T) {
 // failed requests are shown.
 func TestACostFileIsOfOneModel(t *testing.T) {
 	serve := func(model string, seconds string) string {
-		return `{"model_id": "` + model + `", "num_prompts": 100, "completed": 90, "duration": ` + seconds + `, "total_input_tokens": 9000, "total_output_tokens": 9000, "mean_tpot_ms": 20, "mean_ttft_ms": 50}`
+		return `{"model_id": "` + model + `", "num_prompts": 100, "completed": 90, "duration": ` + seconds +
+			`, "total_input_tokens": 9000, "total_output_tokens": 9000, "mean_tpot_ms": 20, "mean_ttft_ms": 50}`
 	}
 	points, err := Read(file(t, serve("llama", "10")+serve("llama", "20")), Lengths{})
 	require.NoError(t, err)

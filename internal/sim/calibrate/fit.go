@@ -38,22 +38,27 @@ const mostParts = 40
 // The errors it states are of measurements whose points were left out of the fit. The error wraps ErrInput.
 func Fit(points []Point) (*Calibration, error) {
 	for _, p := range points {
-		if !(p.Seconds > 0) || math.IsInf(p.Seconds, 0) || !(p.Steps > 0) || !(p.Seqs >= 0) || !(p.Context >= 0) || !(p.Prompt >= 0) {
+		if !(p.Seconds > 0) || math.IsInf(p.Seconds, 0) || !(p.Steps > 0) || !(p.Seqs >= 0) || !(p.Context >= 0) ||
+			!(p.Prompt >= 0) {
 			return nil, fmt.Errorf("%w: %s: %v s for %v iterations: want numbers above 0", ErrInput, p.Label, p.Seconds, p.Steps)
 		}
 	}
 	if len(points) < 2 {
-		return nil, fmt.Errorf("%w: %d of them: it takes at least 2, and %d for the errors to mean something", ErrInput, len(points), leastPoints)
+		return nil, fmt.Errorf("%w: %d of them: it takes at least 2, and %d for the errors to mean something", ErrInput,
+			len(points), leastPoints)
 	}
 	models := names(points)
 	if len(models) > 1 {
-		return nil, fmt.Errorf("%w: they are of several models (%s): a cost file is of one", ErrInput, strings.Join(models, ", "))
+		return nil, fmt.Errorf("%w: they are of several models (%s): a cost file is of one", ErrInput,
+			strings.Join(models, ", "))
 	}
 	x, ok := solve(points)
 	if !ok {
-		return nil, fmt.Errorf("%w: no time of an iteration follows from these %d points: measure different batch sizes and prompts", ErrInput, len(points))
+		return nil, fmt.Errorf("%w: no time of an iteration follows from these %d points: measure different batch sizes "+
+			"and prompts", ErrInput, len(points))
 	}
-	c := &Calibration{Model: strings.Join(models, ""), Linear: cost.Linear{Base: 1e3 * x[0], Seq: 1e3 * x[1], Context: 1e3 * x[2], Prompt: 1e3 * x[3]}}
+	c := &Calibration{Model: strings.Join(models, ""), Linear: cost.Linear{Base: 1e3 * x[0], Seq: 1e3 * x[1],
+		Context: 1e3 * x[2], Prompt: 1e3 * x[3]}}
 	var errs []float64
 	c.Residuals = make([]Residual, len(points))
 	parts := min(len(points), mostParts)

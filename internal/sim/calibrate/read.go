@@ -133,21 +133,25 @@ func (r record) points(lengths Lengths) ([]Point, error) {
 		return r.llama()
 	case r.AvgLatency != nil:
 		if lengths.Batch < 1 || lengths.Prompt < 1 || lengths.Output < 1 {
-			return nil, fmt.Errorf("a result of vllm bench latency does not say its lengths: add --batch-size, --input-len and --output-len as they were")
+			return nil, fmt.Errorf("a result of vllm bench latency does not say its lengths: add --batch-size, --input-len " +
+				"and --output-len as they were")
 		}
 		label := fmt.Sprintf("batch %d, %d in, %d out", lengths.Batch, lengths.Prompt, lengths.Output)
-		return []Point{run(label, float64(lengths.Batch), float64(lengths.Prompt), float64(lengths.Output), *r.AvgLatency)}, nil
+		return []Point{run(label, float64(lengths.Batch), float64(lengths.Prompt), float64(lengths.Output), *r.AvgLatency)},
+			nil
 	case r.MeanTPOT != nil:
 		return r.serve()
 	}
-	return nil, fmt.Errorf("neither llama-batched-bench (pp), vllm bench latency (avg_latency) nor vllm bench serve (mean_tpot_ms)")
+	return nil, fmt.Errorf("neither llama-batched-bench (pp), vllm bench latency (avg_latency) nor vllm bench serve " +
+		"(mean_tpot_ms)")
 }
 
 // llama is a prompt phase and a generation phase, each timed by itself. The last
 // prompt token of a sequence generates its first one.
 func (r record) llama() ([]Point, error) {
 	if r.PL < 1 || r.TG < 1 || *r.PP < 1 || r.TPP <= 0 || r.TTG <= 0 {
-		return nil, fmt.Errorf("llama-batched-bench: pp %v, tg %v, pl %v take %v and %v s: want numbers above 0", *r.PP, r.TG, r.PL, r.TPP, r.TTG)
+		return nil, fmt.Errorf("llama-batched-bench: pp %v, tg %v, pl %v take %v and %v s: want numbers above 0", *r.PP,
+			r.TG, r.PL, r.TPP, r.TTG)
 	}
 	prompt := *r.PP * r.PL
 	if r.Shared != 0 {
@@ -155,7 +159,8 @@ func (r record) llama() ([]Point, error) {
 	}
 	tokens := decodes(r.PL, *r.PP+1, r.TG)
 	tokens.Label, tokens.Seconds = fmt.Sprintf("%.0f x %.0f tokens after %.0f", r.PL, r.TG, *r.PP), r.TTG
-	return []Point{{Label: fmt.Sprintf("%.0f x prompt of %.0f", prompt / *r.PP, *r.PP), Steps: 1, Seqs: r.PL, Prompt: prompt, Seconds: r.TPP}, tokens}, nil
+	return []Point{{Label: fmt.Sprintf("%.0f x prompt of %.0f", prompt / *r.PP, *r.PP), Steps: 1, Seqs: r.PL,
+		Prompt: prompt, Seconds: r.TPP}, tokens}, nil
 }
 
 // serve is a mean iteration of a server under load: as many sequences as are in
@@ -163,7 +168,8 @@ func (r record) llama() ([]Point, error) {
 // Alone, the first token is a point, too; else it has waited.
 func (r record) serve() ([]Point, error) {
 	if r.Completed < 1 || r.Duration <= 0 || r.TotalInput < 1 || r.TotalOutput <= r.Completed || *r.MeanTPOT <= 0 {
-		return nil, fmt.Errorf("vllm bench serve: %v completed in %v s, %v and %v tokens: want numbers above 0", r.Completed, r.Duration, r.TotalInput, r.TotalOutput)
+		return nil, fmt.Errorf("vllm bench serve: %v completed in %v s, %v and %v tokens: want numbers above 0", r.Completed,
+			r.Duration, r.TotalInput, r.TotalOutput)
 	}
 	in, out := r.TotalInput/r.Completed, r.TotalOutput/r.Completed
 	seqs := r.Completed / r.Duration * (out - 1) * *r.MeanTPOT / 1e3
@@ -171,13 +177,15 @@ func (r record) serve() ([]Point, error) {
 		seqs = min(seqs, *r.Concurrency)
 	}
 	seqs = max(1, seqs)
-	step := Point{Label: fmt.Sprintf("%.1f at once, %.0f in, %.0f out", seqs, in, out), Model: r.Model, Steps: 1, Seqs: seqs, Context: seqs * (in + out/2), Seconds: *r.MeanTPOT / 1e3}
+	step := Point{Label: fmt.Sprintf("%.1f at once, %.0f in, %.0f out", seqs, in, out), Model: r.Model, Steps: 1,
+		Seqs: seqs, Context: seqs * (in + out/2), Seconds: *r.MeanTPOT / 1e3}
 	if failed := r.Requests - r.Completed; failed > 0 {
 		step.Label += fmt.Sprintf(" (%.0f of %.0f failed)", failed, r.Requests)
 	}
 	if seqs < 1.5 {
 		step.Prompt = 0
-		first := Point{Label: fmt.Sprintf("first token after %.0f", in), Model: r.Model, Steps: 1, Seqs: 1, Prompt: in, Seconds: r.MeanTTFT / 1e3}
+		first := Point{Label: fmt.Sprintf("first token after %.0f", in), Model: r.Model, Steps: 1, Seqs: 1, Prompt: in,
+			Seconds: r.MeanTTFT / 1e3}
 		if r.MeanTTFT > 0 {
 			return []Point{step, first}, nil
 		}

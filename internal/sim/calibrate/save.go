@@ -15,7 +15,8 @@ import (
 
 // Save writes the cost file, whole or not at all.
 func (c *Calibration) Save(path, name, source string) error {
-	text, err := json.MarshalIndent(cost.Measured{Name: name, Source: source, LLM: c.Model, Linear: c.Linear, Spread: c.Spread, Fit: c.Fit}, "", "\t")
+	text, err := json.MarshalIndent(cost.Measured{Name: name, Source: source, LLM: c.Model, Linear: c.Linear,
+		Spread: c.Spread, Fit: c.Fit}, "", "\t")
 	if err != nil {
 		return err
 	}
@@ -25,7 +26,8 @@ func (c *Calibration) Save(path, name, source string) error {
 // Write writes the line and the residuals, the greatest first.
 func (c *Calibration) Write(out io.Writer) error {
 	l := c.Linear
-	line := fmt.Sprintf("an iteration takes, in ms, %s + %.3g for each sequence + %.3g for each context token + %.3g for each prompt token", milli(l.Base), l.Seq, l.Context, l.Prompt)
+	line := fmt.Sprintf("an iteration takes, in ms, %s + %.3g for each sequence + %.3g for each context token + %.3g "+
+		"for each prompt token", milli(l.Base), l.Seq, l.Context, l.Prompt)
 	for _, line := range terminal.Wrap(line, 0) {
 		fmt.Fprintln(out, line)
 	}
@@ -53,7 +55,8 @@ func (c *Calibration) Write(out io.Writer) error {
 		if r.LeftOut > 0 {
 			left = fmt.Sprintf("%+.1f %%", 100*(r.LeftOut/r.Measured-1))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%+.1f %%\t%s\n", r.Label, milli(r.Measured), milli(r.Fitted), 100*(r.Fitted/r.Measured-1), left)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%+.1f %%\t%s\n", r.Label, milli(r.Measured), milli(r.Fitted),
+			100*(r.Fitted/r.Measured-1), left)
 	}
 	return w.Flush()
 }
@@ -92,8 +95,9 @@ func (c *Calibration) Figure(name string) chart.Figure {
 		measured.Points = append(measured.Points, chart.Point{X: r.Measured, Value: chart.Value{Mean: r.Measured, Seeds: 1}})
 	}
 	return chart.Figure{
-		Name: "calibration", Title: "Times of iterations: " + name, Kind: chart.Calibrated, Seeds: fmt.Sprintf("%d measurements", max(c.Fit.Measured, c.Fit.Points)),
-		Note: c.Fit.String() + ".",
+		Name: "calibration", Title: "Times of iterations: " + name, Kind: chart.Calibrated,
+		Seeds: fmt.Sprintf("%d measurements", max(c.Fit.Measured, c.Fit.Points)),
+		Note:  c.Fit.String() + ".",
 		Panels: []chart.Panel{{
 			X: chart.XAxis{Title: "measured (ms)", Log: true}, Y: chart.YAxis{Title: "fitted (ms)", Log: true},
 			Data: chart.Lines{Lines: []chart.Line{measured, fitted}},

@@ -39,7 +39,8 @@ func TestParseSLO(t *testing.T) {
 		require.NoError(t, err, got.String())
 		require.Equal(t, got, again)
 	}
-	for _, text := range []string{"", "0.5s", "0.5", "0.5/token", "ttft", "ttft<2", "ttft<0s", "-1s/token", "itl<2s", "normalized<1s",
+	for _, text := range []string{"", "0.5s", "0.5", "0.5/token", "ttft", "ttft<2", "ttft<0s", "-1s/token", "itl<2s",
+		"normalized<1s",
 		"ttft<2s@", "ttft<2s@99", "ttft<2s@p0", "ttft<2s@p101", "ttft<2s@p99.999", "ttft<2s@pNaN", "ttft<2s,", "ttft>2s"} {
 		_, err := ParseSLO(text)
 		require.ErrorIs(t, err, ErrSLO, text)
@@ -95,7 +96,8 @@ func TestTheCapacityOfASimpleServerIsFound(t *testing.T) {
 		require.LessOrEqual(t, c.Seeds[0].Fails, 1.005*c.Seeds[0].Rate)
 	}
 	// Memory for two: 116 tokens are 8 blocks.
-	s := scenario.Scenario{Trace: file, Setup: line(t), Server: sim.Server{System: "orca-oracle", NumGPUBlocks: 16, MaxModelLen: 128}}
+	s := scenario.Scenario{Trace: file, Setup: line(t), Server: sim.Server{System: "orca-oracle", NumGPUBlocks: 16,
+		MaxModelLen: 128}}
 	c, err := Find(context.Background(), s, slo(t, "e2e<1.2s@p50"), Options{Precision: 0.005})
 	require.NoError(t, err)
 	require.InEpsilon(t, 2, c.Rate, 0.01)
@@ -131,7 +133,8 @@ func TestTheCapacityOfMD1IsFound(t *testing.T) {
 func TestAStricterObjectiveSustainsNoMore(t *testing.T) {
 	find := func(text string, server sim.Server) float64 {
 		server.System = "sosp"
-		c, err := Find(context.Background(), scenario.Scenario{Requests: 300, Server: server}, slo(t, text), Options{Seeds: 2})
+		c, err := Find(context.Background(), scenario.Scenario{Requests: 300, Server: server}, slo(t, text),
+			Options{Seeds: 2})
 		require.NoError(t, err)
 		return c.Rate
 	}
@@ -181,7 +184,8 @@ func TestARunThatIsCutWouldNotHaveHeld(t *testing.T) {
 	l, err := newLoad(p, 1)
 	require.NoError(t, err)
 	cut := 0
-	for _, text := range []string{"0.1s/token", "0.1s/token@p90", "ttft<1s@p99", "ttft<2s", "tpot<60ms", "tpot<60ms@p90", "e2e<30s", "e2e<30s@p50", "e2e<60s@max"} {
+	for _, text := range []string{"0.1s/token", "0.1s/token@p90", "ttft<1s@p99", "ttft<2s", "tpot<60ms", "tpot<60ms@p90",
+		"e2e<30s", "e2e<30s@p50", "e2e<60s@max"} {
 		for _, rate := range []float64{0.5, 1, 1.7, 2, 2.3, 4, 20} {
 			short, err := measure(context.Background(), p, l.sets[0], 0, rate, slo(t, text), false)
 			require.NoError(t, err)
@@ -206,10 +210,12 @@ func TestTheObjectivesValuesAreTheSimulators(t *testing.T) {
 	require.NoError(t, err)
 	l, err := newLoad(p, 1)
 	require.NoError(t, err)
-	point, err := measure(context.Background(), p, l.sets[0], 0, 2, slo(t, "1s/token,ttft<1s,tpot<1s,e2e<1s,ttft<1s@p90,tpot<1s@p50,e2e<1s@max"), true)
+	point, err := measure(context.Background(), p, l.sets[0], 0, 2,
+		slo(t, "1s/token,ttft<1s,tpot<1s,e2e<1s,ttft<1s@p90,tpot<1s@p50,e2e<1s@max"), true)
 	require.NoError(t, err)
 	r := point.Result
-	for i, want := range []float64{r.Normalized.Mean, r.TTFT.Mean, r.TPOT.Mean, r.EndToEnd.Mean, r.TTFT.P90, r.TPOT.P50, r.EndToEnd.Max} {
+	for i, want := range []float64{r.Normalized.Mean, r.TTFT.Mean, r.TPOT.Mean, r.EndToEnd.Mean, r.TTFT.P90, r.TPOT.P50,
+		r.EndToEnd.Max} {
 		require.InEpsilon(t, want, float64(point.Values[i]), 0.012, "%d", i) // its quantiles are within 1 %
 	}
 	require.InEpsilon(t, r.TTFT.Mean, float64(point.Values[1]), 1e-9)
@@ -244,7 +250,8 @@ func TestOnePercentMayBeRefused(t *testing.T) {
 // Ensure the same of runs with a horizon.
 func TestOnePercentMayBeRefusedUntilTheHorizon(t *testing.T) {
 	const n = 100
-	w := &steadyRun{rate: 1, requests: make([]workload.Request, n), first: make([]float64, n), done: make([]float64, n), refused: make([]bool, n)}
+	w := &steadyRun{rate: 1, requests: make([]workload.Request, n), first: make([]float64, n), done: make([]float64, n),
+		refused: make([]bool, n)}
 	for i := range n {
 		w.first[i], w.done[i] = 2, 2
 	}
@@ -283,7 +290,8 @@ func TestARateThatFailsAfterItsRunWasCutIsNotAnswered(t *testing.T) {
 	l, err := NewSteadyLoad(p, 1, 0)
 	require.NoError(t, err)
 	most := 3 * l.estimate(p)
-	s := &search{plan: p, set: l.sets[0], slo: slo(t, "0.1s/token"), precision: 0.05, estimate: l.estimate(p), horizon: &CompareHorizon}
+	s := &search{plan: p, set: l.sets[0], slo: slo(t, "0.1s/token"), precision: 0.05, estimate: l.estimate(p),
+		horizon: &CompareHorizon}
 	s.points = []Point{{Rate: most, Holds: true, Cut: true}, {Rate: 1.01 * most}}
 	require.NoError(t, s.settle(context.Background(), 1, 2))
 	low, high := s.bracket()
@@ -305,7 +313,8 @@ func TestWithoutACapacityTheSearchEnds(t *testing.T) {
 
 	// 116 tokens do not fit in 4 blocks of 16: requests are refused, or wait for ever.
 	for _, system := range []string{"vllm-v1", "sosp"} {
-		c, err = Find(ctx, scenario.Scenario{Trace: trace(t, 30, ",16,100\n"), Server: sim.Server{System: system, NumGPUBlocks: 4}}, slo(t, "0.5s/token"), Options{})
+		c, err = Find(ctx, scenario.Scenario{Trace: trace(t, 30, ",16,100\n"),
+			Server: sim.Server{System: system, NumGPUBlocks: 4}}, slo(t, "0.5s/token"), Options{})
 		if err == nil {
 			require.Zero(t, c.Rate)
 		}
@@ -326,7 +335,8 @@ func TestWithoutACapacityTheSearchEnds(t *testing.T) {
 // Ensure that a trace keeps its shape, and that its rate is that of what is taken.
 func TestATraceKeepsItsShape(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursts.csv")
-	require.NoError(t, os.WriteFile(path, []byte("arrival,prompt,output\n5,16,4\n5,17,4\n5,3000,4\n7,18,4\n9,19,4\n500,20,4\n"), 0o600))
+	require.NoError(t, os.WriteFile(path,
+		[]byte("arrival,prompt,output\n5,16,4\n5,17,4\n5,3000,4\n7,18,4\n9,19,4\n500,20,4\n"), 0o600))
 	p, err := scenario.Open(scenario.Scenario{Trace: path, Duration: 100})
 	require.NoError(t, err)
 	l, err := newLoad(p, 3)

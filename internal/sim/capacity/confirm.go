@@ -55,8 +55,8 @@ func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, o Options
 	return l.curve(ctx, p, slo, o, c)
 }
 
-// lasting is the highest of some rates from begin down that lasts under nearly all seeds, and
-// runs at it under the search's.
+// lasting returns the highest rate, in steps down from begin, that lasts under nearly all seeds, and the
+// runs at this rate under the seeds of the search.
 func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err error) {
 	rate = begin
 	for range mostDown {
@@ -74,8 +74,8 @@ func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err e
 	return 0, nil, k.short(begin)
 }
 
-// reported are runs at a rate under the seeds of the search, and whether all hold. What held
-// at a higher rate need not hold here: then that counts no more.
+// reported returns runs at a rate under the seeds of the search, and whether all hold. A seed that held
+// at a higher rate may fail here; the earlier result is discarded then.
 func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err error) {
 	first := len(k.sets) - k.own
 	runs = make([]Point, k.own)
@@ -106,23 +106,25 @@ type confirmation struct {
 	horizon Horizon
 	measure func(i int, rate float64) (Point, error) // a whole run under the i-th seed
 	observe func(i int, rate float64) (Point, error) // which also goes on where it does not hold
-	sets    []*requestSet                            // those of the search come last: they are run at the answer in any case
-	own     int                                      // sets of the search
-	seeds   []uint64
-	held    []Point // of each seed, at the highest rate that held
-	failed  []Point // at the lowest rate that failed
+	// those of the search come last: they are run at the answer in any case
+	sets   []*requestSet
+	own    int // sets of the search
+	seeds  []uint64
+	held   []Point // of each seed, at the highest rate that held
+	failed []Point // at the lowest rate that failed
 }
 
-// confirmRequests is how many requests come in the hours of all seeds together, but that
-// there are no more than mostConfirm others. The fewer come in an hour, the more the rates
-// differ that seeds hold, and the more seeds it takes to find the middle of these.
+// confirmRequests is how many requests the hours of all seeds should have together, with at most
+// mostConfirm other seeds. The fewer requests arrive in an hour, the more the seeds differ, and the more of
+// them are needed to find the middle.
 const (
 	confirmRequests = 30_000
 	mostConfirm     = 16
 )
 
 // confirmation is of a rate near this one.
-func (l *Load) confirmation(ctx context.Context, p *scenario.Plan, slo SLO, o Options, rate float64) (*confirmation, error) {
+func (l *Load) confirmation(ctx context.Context, p *scenario.Plan, slo SLO, o Options, rate float64) (*confirmation,
+	error) {
 	k := &confirmation{horizon: confirmHorizon(p, o), own: len(l.sets)}
 	k.measure = func(i int, rate float64) (Point, error) {
 		return pooled(ctx, o.Pool, func() (Point, error) {
@@ -175,11 +177,11 @@ func (k *confirmation) threshold(rate float64) (float64, error) {
 }
 
 func (k *confirmation) short(rate float64) error {
-	return fmt.Errorf("%w: %.4g requests/s hold for a short time, and no such rate for %.0f s", ErrShort, rate, k.horizon.Seconds)
+	return fmt.Errorf("%w: %.4g requests/s hold for a short time, and no such rate for %.0f s", ErrShort, rate,
+		k.horizon.Seconds)
 }
 
-// most says whether more than half of the seeds hold at a rate. It runs no more of them
-// than that takes.
+// most reports whether more than half of the seeds hold at a rate. It runs only as many as that needs.
 func (k *confirmation) most(rate float64) (bool, error) {
 	n := len(k.sets)
 	for {
@@ -197,8 +199,8 @@ func (k *confirmation) most(rate float64) (bool, error) {
 	}
 }
 
-// nearlyAll says whether every seed holds at a rate, but for one in 16 that is none of
-// the search's, whose runs are reported.
+// nearlyAll reports whether every seed holds at a rate, except one in 16. Those of the search, whose runs
+// are reported, must all hold.
 func (k *confirmation) nearlyAll(rate float64) (bool, error) {
 	lasts := func() bool {
 		_, failed, _ := k.known(rate)
@@ -219,8 +221,8 @@ func (k *confirmation) nearlyAll(rate float64) (bool, error) {
 	return lasts(), nil
 }
 
-// known is how many seeds hold at a rate and how many fail, from what was run, and the
-// indexes of the others.
+// known returns how many seeds are known to hold at a rate and how many to fail, and the indexes of the
+// others.
 func (k *confirmation) known(rate float64) (held, failed int, open []int) {
 	for i := range k.sets {
 		switch {
@@ -254,7 +256,7 @@ func (k *confirmation) run(rate float64, which []int) error {
 	})
 }
 
-// pooled is a run that waits for its turn.
+// pooled runs when the pool allows it.
 func pooled(ctx context.Context, pool Pool, run func() (Point, error)) (Point, error) {
 	if err := pool.Take(ctx); err != nil {
 		return Point{}, err

@@ -58,7 +58,7 @@ func (p Pool) Take(ctx context.Context) error {
 	}
 }
 
-// Give says that a run has ended.
+// Give ends a run that Take allowed.
 func (p Pool) Give() {
 	if p != nil {
 		<-p
@@ -77,9 +77,10 @@ type Capacity struct {
 	Seeds     []Seed  `json:"seeds"`
 	Confirmed []Point `json:"confirmed,omitempty"` // whole runs at Rate, under the seeds of the search
 	Most      float64 `json:"most,omitempty"`      // requests/s that last under most of the seeds; 3 % more do not
-	Held      int     `json:"held,omitempty"`      // seeds under which Rate, or a higher one, lasts, of those Tried: the search's and others
-	Tried     int     `json:"tried,omitempty"`
-	Curve     []Step  `json:"curve,omitempty"`
+	// seeds under which Rate, or a higher one, lasts, of those Tried: the search's and others
+	Held  int    `json:"held,omitempty"`
+	Tried int    `json:"tried,omitempty"`
+	Curve []Step `json:"curve,omitempty"`
 }
 
 // A Seed is the search under one seed.
@@ -148,7 +149,8 @@ func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (
 	estimate := l.estimate(p)
 	searches := make([]*search, len(l.sets))
 	for i, d := range l.sets {
-		searches[i] = &search{plan: p, set: d, seed: l.Seeds[i], slo: slo, precision: o.Precision, horizon: o.Horizon, pool: o.Pool, estimate: estimate}
+		searches[i] = &search{plan: p, set: d, seed: l.Seeds[i], slo: slo, precision: o.Precision, horizon: o.Horizon,
+			pool: o.Pool, estimate: estimate}
 	}
 	err = each(len(searches), func(i int) error {
 		s := searches[i]
@@ -200,8 +202,7 @@ func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (
 	return c, nil
 }
 
-// each does something for n indices at the same time. The error is that of the
-// least of them: those of other seeds say the same.
+// each calls do for n indices at the same time. It returns the error of the lowest index.
 func each(n int, do func(i int) error) error {
 	errs := make([]error, n)
 	var wait sync.WaitGroup
@@ -226,14 +227,13 @@ func collect(searches []*search, precision float64) Capacity {
 	return c
 }
 
-// Median is the middle one, of an even number the lower of the two.
+// Median returns the middle value, or the lower of the two in the middle.
 func Median(values []float64) float64 {
 	values = slices.Sorted(slices.Values(values))
 	return values[(len(values)-1)/2]
 }
 
-// Holds says whether a rate lasts under all seeds, as far as the horizon of
-// comparisons shows it.
+// Holds reports whether a rate lasts under all seeds for the horizon of comparisons.
 func (l *Load) Holds(ctx context.Context, p *scenario.Plan, slo SLO, rate float64, pool Pool) (bool, error) {
 	for i, d := range l.sets {
 		s := &search{plan: p, set: d, seed: l.Seeds[i], slo: slo, horizon: &CompareHorizon, pool: pool}
@@ -247,8 +247,8 @@ func (l *Load) Holds(ctx context.Context, p *scenario.Plan, slo SLO, rate float6
 	return true, nil
 }
 
-// estimate is the rate of a full batch: as many sequences of mean length as have
-// room, each of which waits for its tokens one by one.
+// estimate returns the rate of a full batch: as many sequences of mean length as fit in
+// memory, each of which gets its tokens one by one.
 func (l *Load) estimate(p *scenario.Plan) float64 {
 	v := &p.Scenario.Server
 	prompt, output := l.Means()

@@ -6,8 +6,8 @@ type Sample struct {
 	Waiting int
 }
 
-// Grows says that more wait the longer requests come, which are so many from begin to end: the trend of
-// the queue is not chance, and it is more than 1 % of what arrives.
+// Grows reports whether the queue grows for as long as requests arrive: its trend from begin to end, while
+// arrived requests come, is not chance and is more than 1 % of the arrivals.
 func Grows(queue []Sample, begin, end float64, arrived int) bool {
 	const parts = 10
 	var sums, counts [parts]float64
@@ -28,7 +28,7 @@ func Grows(queue []Sample, begin, end float64, arrived int) bool {
 	return deviations > 3 && slope*float64(len(means)) > 0.01*float64(arrived)
 }
 
-// grows is Grows after the warm-up, of requests that wait for their first token.
+// grows is Grows after the warm-up, for requests that wait for their first token.
 func (w *steadyRun) grows(end float64) bool {
 	begin := WarmUp * end
 	arrived := 0
@@ -42,8 +42,8 @@ func (w *steadyRun) grows(end float64) bool {
 // a third apart or less.
 const growsFor = 3
 
-// keepsGrowing says that a run which was lengthened because answers take long only goes on because they
-// take longer all the time: the queue grows. Such a run ends by itself no sooner than after mostSeconds.
+// keepsGrowing reports whether the queue of a run that was lengthened grows. Such a run would not end
+// before mostSeconds, because its answers take longer and longer.
 func (w *steadyRun) keepsGrowing(now float64) bool {
 	if !w.set.steady || now < w.atLeast() || !w.grows(now) {
 		w.grew = 0

@@ -172,7 +172,8 @@ func (l *Load) confirming(n int) ([]*requestSet, []uint64, error) {
 // what the server could do.
 func openLoop(s scenario.Scenario) error {
 	if s.MaxConcurrency > 0 || s.Turns > 0 || s.AtOnce {
-		return fmt.Errorf("%w: requests that wait for answers (at most %d at once, %v turns) come as fast as they are served; a rate that holds is that of requests that come by themselves", ErrLoad, s.MaxConcurrency, s.Turns)
+		return fmt.Errorf("%w: requests that wait for answers (at most %d at once, %v turns) come as fast as they are "+
+			"served; a rate that holds is that of requests that come by themselves", ErrLoad, s.MaxConcurrency, s.Turns)
 	}
 	return nil
 }
@@ -219,7 +220,8 @@ func readLoad(p *scenario.Plan, usual int) (*Load, error) {
 	}
 	first, last := d.requests[0].Arrival, d.requests[len(d.requests)-1].Arrival
 	if last == first {
-		return nil, fmt.Errorf("%w: the %d of %s all arrive at once, which no rate changes; take more of it, or --workload", ErrLoad, len(d.requests), s.Trace)
+		return nil, fmt.Errorf("%w: the %d of %s all arrive at once, which no rate changes; take more of it, or --workload",
+			ErrLoad, len(d.requests), s.Trace)
 	}
 	l.Own = float64(len(d.requests)-1) / (last - first)
 	for i := range d.requests {
@@ -231,7 +233,8 @@ func readLoad(p *scenario.Plan, usual int) (*Load, error) {
 func (l *Load) check(p *scenario.Plan) error {
 	first := l.sets[0].requests
 	if len(first) == 0 {
-		return fmt.Errorf("%w: none is within the %d tokens of a sequence (%d are longer); raise --max-len or take another model",
+		return fmt.Errorf("%w: none is within the %d tokens of a sequence (%d are longer); raise --max-len or take "+
+			"another model",
 			ErrLoad, p.Scenario.Server.MaxModelLen, l.TooLong)
 	}
 	for i := range first {

@@ -60,7 +60,8 @@ func (s *Seconds) UnmarshalJSON(text []byte) error {
 }
 
 // measure runs a set of requests at a rate. Whole runs are not cut.
-func measure(ctx context.Context, p *scenario.Plan, d *requestSet, seed uint64, rate float64, slo SLO, whole bool) (Point, error) {
+func measure(ctx context.Context, p *scenario.Plan, d *requestSet, seed uint64, rate float64, slo SLO,
+	whole bool) (Point, error) {
 	point := Point{Rate: rate}
 	requests, err := d.at(rate)
 	if err != nil {

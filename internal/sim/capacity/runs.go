@@ -110,7 +110,8 @@ func (r *Runs) key(p *scenario.Plan, seed uint64, w *steadyRun) (string, error) 
 		Seed           uint64
 		Rate           float64
 		Whole, Patient bool
-	}{p.Scenario, fmt.Sprintf("%+v", *p.Model), fmt.Sprintf("%+v", []Objective(w.slo)), w.horizon, seed, w.rate, w.whole, w.patient})
+	}{p.Scenario, fmt.Sprintf("%+v", *p.Model), fmt.Sprintf("%+v", []Objective(w.slo)), w.horizon, seed, w.rate, w.whole,
+		w.patient})
 	if err != nil {
 		return "", err
 	}
@@ -124,7 +125,8 @@ func (r *Runs) add(key string, point Point) error {
 	r.known[key] = point
 	r.Added++
 	if err := r.log.Append(runLine{key, point}); err != nil {
-		return fmt.Errorf("a run cannot be kept (those kept so far are not run again): %w; free disk space or take another folder", err)
+		return fmt.Errorf("a run cannot be kept (those kept so far are not run again): %w; free disk space or take "+
+			"another folder", err)
 	}
 	return nil
 }

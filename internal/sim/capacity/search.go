@@ -122,7 +122,8 @@ func (s *search) settle(ctx context.Context, start, step float64) error {
 			next = start
 		case math.IsInf(high, 1):
 			if low > most {
-				return fmt.Errorf("%w: %v holds at %.4g requests/s; take more requests or a stricter objective", ErrUnbounded, s.slo, low)
+				return fmt.Errorf("%w: %v holds at %.4g requests/s; take more requests or a stricter objective", ErrUnbounded,
+					s.slo, low)
 			}
 			next, step = low*step, min(2, step*step)
 		case low == 0 && high > s.estimate/50:

@@ -26,12 +26,14 @@ func (w *steadyRun) tooShort(end, answer float64, measured, after int) string {
 		if measured < after {
 			which = " and have answers of more than one token"
 		}
-		text = fmt.Sprintf("%d requests, of which %d come after the warm-up%s; it takes %d of these", w.next, measured, which, least)
+		text = fmt.Sprintf("%d requests, of which %d come after the warm-up%s; it takes %d of these", w.next, measured,
+			which, least)
 		needed = enough(float64(w.next*least) / float64(max(1, measured)))
 	}
 	text += fmt.Sprintf(", so at least about %.0f requests", needed)
 	if most := enough(2 * leastAnswers * margin * float64(w.fit)); most > needed {
-		text += fmt.Sprintf(", and up to about %.0f if the server is nearly full at the answer: %.0f for each of %d sequences that run at once", most, 2*leastAnswers*margin, w.fit)
+		text += fmt.Sprintf(", and up to about %.0f if the server is nearly full at the answer: %.0f for each of %d "+
+			"sequences that run at once", most, 2*leastAnswers*margin, w.fit)
 	}
 	return text
 }

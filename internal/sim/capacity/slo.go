@@ -15,7 +15,8 @@ import (
 // ErrSLO is wrapped when an objective cannot be read.
 var ErrSLO = errors.New("bad objective")
 
-const sloForms = "want 0.5s/token (normalized latency), ttft<2s (first token), tpot<100ms (each further token) or e2e<30s (whole answer), " +
+const sloForms = "want 0.5s/token (normalized latency), ttft<2s (first token), tpot<100ms (each further token) or " +
+	"e2e<30s (whole answer), " +
 	"each followed by @mean, @p50, @p99.9, @max and so on (default @mean); several with commas between them"
 
 // mostPercent is the highest percentile: an interval of one above it takes more requests than a search
@@ -36,7 +37,7 @@ var metricNames = []string{"normalized", "ttft", "tpot", "e2e"}
 
 func (m Metric) String() string { return metricNames[m] }
 
-// An Objective is that a latency, over all requests, stays within a limit.
+// An Objective is a limit for a statistic of a latency over all requests.
 type Objective struct {
 	Metric Metric
 	Level  float64 // the quantile, in 0..1; 0: the mean
@@ -101,7 +102,8 @@ func parseLevel(text string) (float64, error) {
 		switch {
 		case err != nil || !(p > 0 && p <= 100):
 		case p > mostPercent && p < 100:
-			return 0, fmt.Errorf("%s takes %d requests in every run: want at most p%v, or max", text, leastOf(p/100), mostPercent)
+			return 0, fmt.Errorf("%s takes %d requests in every run: want at most p%v, or max", text, leastOf(p/100),
+				mostPercent)
 		default:
 			return p / 100, nil
 		}
@@ -146,21 +148,22 @@ func (s SLO) String() string {
 	return strings.Join(all, ", ")
 }
 
-// has says whether one of the objectives is of a metric.
+// has reports whether one of the objectives is of a metric.
 func (s SLO) has(m Metric) bool {
 	return slices.ContainsFunc(s, func(o Objective) bool { return o.Metric == m })
 }
 
-// Judgeable is an error that wraps ErrLoad if an objective has no value under these requests: times
+// Judgeable returns an error that wraps ErrLoad if an objective has no value for these requests: times
 // from token to token where every answer has one token.
 func (s SLO) Judgeable(requests []workload.Request) error {
 	if !s.has(TPOT) || slices.ContainsFunc(requests, func(r workload.Request) bool { return r.Output > 1 }) {
 		return nil
 	}
-	return fmt.Errorf("%w: every answer has one token, so there is no time between tokens for tpot to be judged by; leave tpot out", ErrLoad)
+	return fmt.Errorf("%w: every answer has one token, so there is no time between tokens for tpot to be judged by; "+
+		"leave tpot out", ErrLoad)
 }
 
-// Times is the SLO with all limits multiplied by a factor. A server that is twice
+// Times returns the SLO with all limits multiplied by a factor. A server that is twice
 // as fast in everything sustains twice the rate that it sustains under Times(2).
 func (s SLO) Times(factor float64) SLO {
 	s = slices.Clone(s)

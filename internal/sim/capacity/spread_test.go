@@ -33,7 +33,8 @@ func TestAnswersAreNearWhatFiveHoursHold(t *testing.T) {
 				found, err := promised(t, c.scenario, objective)
 				require.NoError(t, err)
 				limits := hourLimits(t, c.scenario, objective, found.Rate)
-				t.Logf("answer %.3g, most of the plan's hold %.3g; all hold up to %.3g, most fail above %.3g: %.2f times; limits %.3g", found.Rate, found.Most, limits[0], limits[2], limits[2]/limits[0], limits)
+				t.Logf("answer %.3g, most of the plan's hold %.3g; all hold up to %.3g, most fail above %.3g: %.2f times; "+
+					"limits %.3g", found.Rate, found.Most, limits[0], limits[2], limits[2]/limits[0], limits)
 				require.Greater(t, found.Rate, 0.85*limits[0])
 				require.Less(t, found.Rate, 1.1*limits[0])
 			})

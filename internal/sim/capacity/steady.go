@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/sim/workload"
 )
 
-// A Horizon is how long requests have to arrive for a run to tell what a server
-// does that runs on and on. A run is lengthened until all of it is reached.
+// A Horizon is how long requests arrive in a run whose latencies stand for a server that runs
+// permanently. A run is lengthened until all of its limits are reached.
 type Horizon struct {
 	Seconds  float64 // of arrivals
 	Answers  float64 // times as long as a mean answer takes
@@ -23,7 +23,7 @@ type Horizon struct {
 // DefaultHorizon is what a rate is confirmed with, SearchHorizon what the search
 // for it takes, whose result is confirmed. An overload of 1 % makes requests wait
 // for 36 s at the end of an hour, for 6 s after ten minutes. CompareHorizon is
-// for capacities that are compared with each other and promised to nobody.
+// for capacities that are only compared with each other.
 var (
 	DefaultHorizon = Horizon{Seconds: 3600, Answers: 40}
 	SearchHorizon  = Horizon{Seconds: 600, Answers: 20}
@@ -68,7 +68,7 @@ type steadyRun struct {
 	reason      string
 }
 
-// errDecided ends a run whose outcome is clear.
+// errDecided ends a run whose outcome is known.
 var errDecided = errors.New("the outcome is clear")
 
 const overload = "more requests come than are served: the queue grows"
@@ -84,13 +84,15 @@ const (
 
 // measureSteady runs a rate until it is clear whether it lasts. A whole run goes
 // on until its horizon, unless it fails before.
-func measureSteady(ctx context.Context, p *scenario.Plan, set *requestSet, seed uint64, rate float64, slo SLO, h Horizon, whole bool) (Point, error) {
+func measureSteady(ctx context.Context, p *scenario.Plan, set *requestSet, seed uint64, rate float64, slo SLO,
+	h Horizon, whole bool) (Point, error) {
 	return set.runs.point(ctx, p, seed, &steadyRun{set: set, rate: rate, slo: slo, horizon: h, whole: whole})
 }
 
 // observe is measureSteady for a rate whose objective may be missed: it ends before
 // the horizon only where the queue grows without end.
-func observe(ctx context.Context, p *scenario.Plan, set *requestSet, seed uint64, rate float64, slo SLO, h Horizon) (Point, error) {
+func observe(ctx context.Context, p *scenario.Plan, set *requestSet, seed uint64, rate float64, slo SLO,
+	h Horizon) (Point, error) {
 	return set.runs.point(ctx, p, seed, &steadyRun{set: set, rate: rate, slo: slo, horizon: h, whole: true, patient: true})
 }
 
@@ -139,7 +141,7 @@ func (w *steadyRun) attempt(ctx context.Context, p *scenario.Plan, seed uint64, 
 	return point, nil
 }
 
-// atLeast is the seconds of arrivals that a run has whatever answers take.
+// atLeast returns the seconds of arrivals that a run has even if answers are short.
 func (w *steadyRun) atLeast() float64 {
 	return max(w.horizon.Seconds, float64(w.horizon.Requests)/(1-WarmUp)/w.rate)
 }
@@ -177,8 +179,8 @@ func (w *steadyRun) Next(r *workload.Request) error {
 	return nil
 }
 
-// enough is that as many requests that count have come as an interval needs after the warm-up:
-// by chance fewer may than the rate says.
+// enough reports whether enough requests were measured after the warm-up for a confidence
+// interval. Fewer may arrive than the rate predicts.
 func (w *steadyRun) enough() bool {
 	count := w.next
 	if w.slo.has(TPOT) {
@@ -208,8 +210,8 @@ func (w *steadyRun) leave(a sim.Departure) {
 	w.answering += a.Done - a.Arrival
 }
 
-// answer is how long a mean answer takes: of those that are there, or, if that is
-// longer, as long as the requests in the system would have to stay (Little).
+// answer returns how long a mean answer takes: that of the finished ones or, if it is longer, the
+// time that requests stay in the system by Little's law.
 func (w *steadyRun) answer(now float64) float64 {
 	mean := 0.0
 	if w.answered > 0 {
@@ -218,7 +220,7 @@ func (w *steadyRun) answer(now float64) float64 {
 	return max(mean, float64(w.next-w.left)/max(float64(w.next), 1)*now)
 }
 
-// judgeEarly ends a run whose outcome is clear.
+// judgeEarly returns the verdict on a run whose outcome is known before its end.
 func (w *steadyRun) judgeEarly(now float64) verdict {
 	if now < w.check {
 		return open
@@ -255,8 +257,8 @@ func (w *steadyRun) judgeEarly(now float64) verdict {
 	return open
 }
 
-// lost is that a quantile is above its limit whatever comes: more requests than may
-// be above it are, of all that are to come.
+// lost reports whether a quantile will be above its limit however the run goes on: more requests
+// are above it already than may be at the end.
 func (w *steadyRun) lost(o Objective, from, to int) bool {
 	if !w.set.steady || o.Level == 0 {
 		return false
@@ -272,8 +274,8 @@ func (w *steadyRun) lost(o Objective, from, to int) bool {
 	return above > may
 }
 
-// overloaded is that more wait than chance explains: requests that come
-// independently of each other vary by the root of their number, bursts by more.
+// overloaded reports whether more requests wait than chance explains. The number of independent
+// arrivals varies by its square root, that of bursts by more.
 func (w *steadyRun) overloaded() bool {
 	if !w.set.steady {
 		return false
@@ -282,7 +284,7 @@ func (w *steadyRun) overloaded() bool {
 	return float64(w.waiting) > 64+6*math.Sqrt(n/min(1, w.set.shape))+0.03*n
 }
 
-// known is the index of the first request that has not left.
+// known returns the index of the first request that has not left.
 func (w *steadyRun) known() int {
 	for i := range w.done {
 		if math.IsInf(w.done[i], 1) && !w.refused[i] {
@@ -292,7 +294,7 @@ func (w *steadyRun) known() int {
 	return len(w.done)
 }
 
-// warm is the index of the first request that is measured.
+// warm returns the index of the first request that is measured.
 func (w *steadyRun) warm(end float64) int {
 	mean := 0.0
 	if w.answered > 0 {
@@ -307,7 +309,7 @@ func (w *steadyRun) warm(end float64) int {
 	return w.next
 }
 
-// judge is the verdict on a run that has ended.
+// judge writes the verdict on a run that has ended.
 func (w *steadyRun) judge(p *Point) {
 	if w.next == 0 {
 		p.Reason = "no request"
@@ -339,7 +341,7 @@ func (w *steadyRun) judge(p *Point) {
 	}
 }
 
-// first is at least n requests, if there are as many.
+// first returns at least n requests, or all if there are fewer.
 func (d *requestSet) first(n int) ([]workload.Request, error) {
 	d.lock.Lock()
 	defer d.lock.Unlock()

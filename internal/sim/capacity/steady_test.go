@@ -38,7 +38,8 @@ var (
 	}{
 		{"llama-3-8b on an L4", scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Requests: 300}},
 		{"llama-3-8b on an H100", scenario.Scenario{Model: "llama-3-8b", GPU: "h100-80gb", Requests: 300}},
-		{"llama-3-8b on an A100, TensorRT-LLM", scenario.Scenario{Model: "llama-3-8b", GPU: "a100-80gb", Engine: "tensorrt-llm"}},
+		{"llama-3-8b on an A100, TensorRT-LLM", scenario.Scenario{Model: "llama-3-8b", GPU: "a100-80gb",
+			Engine: "tensorrt-llm"}},
 		{"opt-13b on an A100", scenario.Scenario{Model: "opt-13b", GPU: "a100-40gb"}},
 		{"opt-13b on two L4", scenario.Scenario{Model: "opt-13b", GPU: "l4", Workers: 2}},
 		{"llama-2-70b on four A100", scenario.Scenario{Model: "llama-2-70b", GPU: "a100-80gb", Workers: 4}},
@@ -155,7 +156,8 @@ func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held
 	}
 	missed := false
 	_, err = sim.Run(ctx, sim.Config{
-		Server: p.Scenario.Server, Decoding: p.Scenario.Decoding, Cost: p.Model, Seed: s.Seed, Until: s.Duration, Ample: ample,
+		Server: p.Scenario.Server, Decoding: p.Scenario.Decoding, Cost: p.Model, Seed: s.Seed, Until: s.Duration,
+		Ample: ample,
 		Left: func(d sim.Departure) {
 			for i, o := range objective {
 				if v := latencyOf(d, o.Metric); o.Level == 0 {
@@ -193,10 +195,13 @@ func latencyOf(d sim.Departure, m Metric) float64 {
 // sustain millions of requests a second.
 func TestAShortTraceIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "four.csv")
-	require.NoError(t, os.WriteFile(path, []byte("arrival,prompt,output\n0,100,10\n1,100,10\n2,100,10\n3,100,10\n"), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte("arrival,prompt,output\n0,100,10\n1,100,10\n2,100,10\n3,100,10\n"),
+		0o600))
 	_, err := promised(t, scenario.Scenario{Trace: path}, slo(t, "ttft<1s@p99"))
 	require.ErrorIs(t, err, ErrShort)
-	require.ErrorContains(t, err, "4 requests, of which 3 come after the warm-up; it takes 368 of these, so at least about 510 requests, and up to about ")
+	require.ErrorContains(t, err,
+		"4 requests, of which 3 come after the warm-up; it takes 368 of these, so at least about 510 requests, and up to "+
+			"about ")
 	require.NotContains(t, err.Error(), "requests/s", "the rates that were tried do not matter")
 }
 
@@ -223,7 +228,8 @@ func TestATraceOfTheMostRowsThatARefusalNamesIsEnough(t *testing.T) {
 	s := scenario.Scenario{Trace: trace(t, 120, ",100,200\n"), Setup: line(t), Server: sim.Server{MaxNumSeqs: 8}}
 	_, err := promised(t, s, slo(t, "e2e<3s@p90"))
 	require.ErrorIs(t, err, ErrShort)
-	require.ErrorContains(t, err, "and up to about 170 if the server is nearly full at the answer: 20 for each of 8 sequences that run at once")
+	require.ErrorContains(t, err,
+		"and up to about 170 if the server is nearly full at the answer: 20 for each of 8 sequences that run at once")
 	s.Trace = trace(t, 170, ",100,200\n")
 	_, err = promised(t, s, slo(t, "e2e<3s@p90"))
 	require.NoError(t, err)
@@ -308,7 +314,8 @@ func TestAWorkloadIsNeverTooShort(t *testing.T) {
 	load, err := NewSteadyLoad(p, 1, 0)
 	require.NoError(t, err)
 	for _, rate := range []float64{2.12, 2.14, 2.16, 2.24} {
-		point, err := measureSteady(context.Background(), p, load.sets[0], 0, rate, slo(t, "ttft<1s@p99,tpot<80ms@p99"), CompareHorizon, false)
+		point, err := measureSteady(context.Background(), p, load.sets[0], 0, rate, slo(t, "ttft<1s@p99,tpot<80ms@p99"),
+			CompareHorizon, false)
 		require.NoError(t, err)
 		require.False(t, point.Short, "%v requests/s: %s", rate, point.Reason)
 		require.True(t, point.Holds, "%v requests/s, of 4.11: %s", rate, point.Reason)
@@ -330,7 +337,8 @@ func TestOneSeedOfSixteenMayFail(t *testing.T) {
 		{"two of 32", 32, []int{0, 1}, true},
 		{"one of the search's", 32, []int{31}, false},
 	} {
-		k := &confirmation{sets: make([]*requestSet, test.sets), own: 1, held: make([]Point, test.sets), failed: make([]Point, test.sets)}
+		k := &confirmation{sets: make([]*requestSet, test.sets), own: 1, held: make([]Point, test.sets),
+			failed: make([]Point, test.sets)}
 		k.measure = func(i int, rate float64) (Point, error) {
 			return Point{Rate: rate, Holds: !slices.Contains(test.failed, i)}, nil
 		}
@@ -396,7 +404,8 @@ func TestARunWhoseQueueGrowsSlowlyEnds(t *testing.T) {
 		{"a tenth less than is served", 0.9, true, 2 * 3600},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := &steadyRun{set: load.sets[0], rate: c.part * served, slo: slo(t, "tpot<1s"), horizon: DefaultHorizon, whole: true}
+			w := &steadyRun{set: load.sets[0], rate: c.part * served, slo: slo(t, "tpot<1s"), horizon: DefaultHorizon,
+				whole: true}
 			point, err := w.run(context.Background(), p, 0)
 			require.NoError(t, err)
 			require.Equal(t, c.holds, point.Holds, point.Reason)

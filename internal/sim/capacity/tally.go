@@ -24,7 +24,8 @@ type tally struct {
 const metrics = int(E2E) + 1
 
 func newTally(requests []workload.Request, rate float64, slo SLO) *tally {
-	t := &tally{requests: requests, rate: rate, slo: slo, first: make([]float64, len(requests)), gone: make([]bool, len(requests))}
+	t := &tally{requests: requests, rate: rate, slo: slo, first: make([]float64, len(requests)),
+		gone: make([]bool, len(requests))}
 	for i := range requests {
 		t.first[i] = math.Inf(1)
 		if requests[i].Output > 1 {

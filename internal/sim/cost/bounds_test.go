@@ -40,7 +40,8 @@ func TestMoreTakesLongerOnEachEngine(t *testing.T) {
 				require.GreaterOrEqual(t, m.Seconds(Work{Seqs: n, Context: n*c + n}), at, name)
 				prompt := m.Seconds(Work{Seqs: n, Context: n * c, Prompt: n, PromptContext: int64(n * n)})
 				require.Greater(t, prompt, at, name)
-				require.GreaterOrEqual(t, m.Seconds(Work{Seqs: n, Context: n * c, Prompt: 2 * n, PromptContext: int64(4 * n * n)}), prompt, name)
+				require.GreaterOrEqual(t, m.Seconds(Work{Seqs: n, Context: n * c, Prompt: 2 * n, PromptContext: int64(4 * n * n)}),
+					prompt, name)
 			}
 		}
 	})

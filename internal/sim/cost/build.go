@@ -131,7 +131,8 @@ func (s Setup) describe(m *Model, block int) string {
 		if s.Measured != nil {
 			fmt.Fprintf(&b, "%s: ", s.Measured)
 		}
-		fmt.Fprintf(&b, "calibrated line, in ms: %.4g + %.3g for each sequence + %.3g for each context token + %.3g for each prompt token",
+		fmt.Fprintf(&b, "calibrated line, in ms: %.4g + %.3g for each sequence + %.3g for each context token + %.3g for "+
+			"each prompt token",
 			m.base/milli, m.seq/milli, m.context/milli, m.prompt/milli)
 		if spread := m.spread.String(); spread != "" {
 			fmt.Fprintf(&b, "; %s", spread)
@@ -145,14 +146,18 @@ func (s Setup) describe(m *Model, block int) string {
 		} else {
 			fmt.Fprint(&b, "vLLM's of 2023, constants chosen by hand: without data")
 			if with := enginesOn(s.GPU.Name); len(with) > 0 {
-				fmt.Fprintf(&b, " (--engine %s has newer releases, fitted to measurements on %s)", strings.Join(with, " or "), s.GPU.Name)
+				fmt.Fprintf(&b, " (--engine %s has newer releases, fitted to measurements on %s)", strings.Join(with, " or "),
+					s.GPU.Name)
 			} else {
-				fmt.Fprintf(&b, " (no measurements of newer releases on %s are published; measure yours and use llmsim calibrate)", s.GPU.Name)
+				fmt.Fprintf(&b, " (no measurements of newer releases on %s are published; measure yours and use llmsim calibrate)",
+					s.GPU.Name)
 			}
 			fmt.Fprint(&b, "; ")
 		}
-		fmt.Fprintf(&b, "roofline, in ms: %.4g (weights %.4g) + %.3g for each sequence + %.3g for each context token + %.3g for each prompt token beyond %.0f",
-			(m.base+m.reduce+m.weights)/milli, m.weights/milli, (m.seq+m.state)/milli, m.context/milli, (m.token+m.prompt+m.state)/milli,
+		fmt.Fprintf(&b, "roofline, in ms: %.4g (weights %.4g) + %.3g for each sequence + %.3g for each context token + "+
+			"%.3g for each prompt token beyond %.0f",
+			(m.base+m.reduce+m.weights)/milli, m.weights/milli, (m.seq+m.state)/milli, m.context/milli,
+			(m.token+m.prompt+m.state)/milli,
 			max(0, m.weights/m.token-m.halfTokens))
 		if m.prompted > 0 {
 			fmt.Fprintf(&b, " + %.3g if there are prompts", m.prompted/milli)

@@ -9,7 +9,8 @@ import (
 // v1Point is a closed loop on vLLM V1.
 func v1Point(clients, prompt, output int) measurement {
 	return measurement{Published: Published{
-		Engine: "vllm", Release: v1Release, Version: "0.12.0", Model: "llama-3-8b", GPU: "h100-80gb", Workers: 1, DType: "bf16",
+		Engine: "vllm", Release: v1Release, Version: "0.12.0", Model: "llama-3-8b", GPU: "h100-80gb", Workers: 1,
+		DType: "bf16",
 		Batch: clients, Prompt: prompt, Output: output, Metric: "closed_request_ms", Value: 1, Budget: 8192,
 	}, Median: prompt, Longest: output}
 }

@@ -31,7 +31,8 @@ func TestOtherDivisionsHaveTheStatedErrors(t *testing.T) {
 	all, names := otherDivisions(t)
 	for _, name := range names {
 		d := all[name]
-		row := fmt.Sprintf(`\| %s \|.*\| %.0f %% \| %.0f %% \| %d \|`, regexp.QuoteMeta(name), 100*median(d.medians), 100*median(d.worst), d.inside)
+		row := fmt.Sprintf(`\| %s \|.*\| %.0f %% \| %.0f %% \| %d \|`, regexp.QuoteMeta(name), 100*median(d.medians),
+			100*median(d.worst), d.inside)
 		t.Log(row)
 		if !*update {
 			require.Regexp(t, row, string(text))

@@ -92,7 +92,8 @@ func compareReleases(a, b string) int {
 func openEngine(name string) (engineFile, error) {
 	var f engineFile
 	if !slices.Contains(Engines(), name) {
-		return f, fmt.Errorf("engine %q: %w; known are %s, and their releases, as in vllm-0.7.3", name, ErrUnknown, strings.Join(Engines(), ", "))
+		return f, fmt.Errorf("engine %q: %w; known are %s, and their releases, as in vllm-0.7.3", name, ErrUnknown,
+			strings.Join(Engines(), ", "))
 	}
 	if err := read("engines", name, &f); err != nil {
 		return f, fmt.Errorf("engine %q: %w", name, err)
@@ -117,9 +118,11 @@ func OpenEngine(name, gpu string) (Fitted, error) {
 	releases := f.on(gpu)
 	switch {
 	case len(releases) == 0:
-		return Fitted{}, fmt.Errorf("engine %q: %w: nothing is published of it on %q, but on %s; measure, and take llmsim calibrate", name, ErrUnknown, gpu, strings.Join(f.gpus(), ", "))
+		return Fitted{}, fmt.Errorf("engine %q: %w: nothing is published of it on %q, but on %s; measure, and take llmsim "+
+			"calibrate", name, ErrUnknown, gpu, strings.Join(f.gpus(), ", "))
 	case release != "" && !slices.Contains(releases, release):
-		return Fitted{}, fmt.Errorf("engine %q: %w: known on %q are %s-%s; measure, and take llmsim calibrate", name, ErrUnknown, gpu, engine, strings.Join(releases, ", "+engine+"-"))
+		return Fitted{}, fmt.Errorf("engine %q: %w: known on %q are %s-%s; measure, and take llmsim calibrate", name,
+			ErrUnknown, gpu, engine, strings.Join(releases, ", "+engine+"-"))
 	}
 	release = cmp.Or(release, releases[len(releases)-1])
 	if _, ok := f.Releases[release][gpu]; ok {
@@ -185,12 +188,15 @@ func (f Fitted) String() string {
 		return f.fromElsewhere()
 	}
 	if f.HeldOut.Points < leastPoints {
-		return fmt.Sprintf("%s on %s: %d published points, fewer than %d: without data for its errors", f.Name, f.GPU, f.HeldOut.Points, leastPoints)
+		return fmt.Sprintf("%s on %s: %d published points, fewer than %d: without data for its errors", f.Name, f.GPU,
+			f.HeldOut.Points, leastPoints)
 	}
-	says := fmt.Sprintf("%s on %s: fitted to half of %d published points, errors of the other half: median %.0f %%, worst %s (%s, %s)",
+	says := fmt.Sprintf("%s on %s: fitted to half of %d published points, errors of the other half: median %.0f %%, "+
+		"worst %s (%s, %s)",
 		f.Name, f.GPU, f.HeldOut.Points, 100*f.HeldOut.Median, f.worst(), f.Worst, f.Worst.measured())
 	if times, ok := slowerServers[f.Name+" on "+f.GPU]; ok {
-		says += fmt.Sprintf("; a server of another publisher took up to %.1f times as long as simulated: measure yours (llmsim calibrate)", times)
+		says += fmt.Sprintf("; a server of another publisher took up to %.1f times as long as simulated: measure yours "+
+			"(llmsim calibrate)", times)
 	}
 	return says
 }
@@ -216,6 +222,7 @@ func (f Fitted) caution(s Setup) string {
 	if f.HeldOut.Worst <= largeError || f.Worst.Model != s.LLM.Name || f.Worst.Workers != s.GPUs() {
 		return ""
 	}
-	return fmt.Sprintf("CAUTION: the point that is %s is of this model on as many GPUs; with %d + %d tokens, expect times to be as far off",
+	return fmt.Sprintf("CAUTION: the point that is %s is of this model on as many GPUs; with %d + %d tokens, expect "+
+		"times to be as far off",
 		f.worst(), f.Worst.Prompt, f.Worst.Output)
 }

@@ -50,7 +50,8 @@ func TestEnginesAreNearTheirPublishedFigures(t *testing.T) {
 func requireInReadme(t *testing.T, f Fitted) {
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)
-	row := fmt.Sprintf("| %s | %s | %d | %.0f %% | %.0f %% |", f.Name, f.GPU, f.HeldOut.Points, 100*f.HeldOut.Median, 100*f.HeldOut.Worst)
+	row := fmt.Sprintf("| %s | %s | %d | %.0f %% | %.0f %% |", f.Name, f.GPU, f.HeldOut.Points, 100*f.HeldOut.Median,
+		100*f.HeldOut.Worst)
 	require.Contains(t, string(text), row)
 }
 
@@ -88,7 +89,9 @@ func fitEngines(t *testing.T) {
 	for _, g := range fitGroups(fittedHalves("")) {
 		f, ok := files[g.engine]
 		if !ok {
-			f = engineFile{Name: g.engine, Source: "fitted by this package's tests (-update) to one half of the points in published, which names the sources; see README.md", Releases: map[string]map[string]Engine{}}
+			f = engineFile{Name: g.engine,
+				Source: "fitted by this package's tests (-update) to one half of the points in published, which names the " +
+					"sources; see README.md", Releases: map[string]map[string]Engine{}}
 			files[g.engine] = f
 		}
 		fitted := g.fit(t, allConstants)
@@ -141,7 +144,8 @@ func TestHeldOutPointsHaveTheirPredictions(t *testing.T) {
 	}
 	want, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.True(t, string(want) == string(text)+"\n", "the constants or the points have changed: run this test with -update")
+	require.True(t, string(want) == string(text)+"\n",
+		"the constants or the points have changed: run this test with -update")
 }
 
 // heldOutOf returns what the product has of a release on a GPU.
@@ -194,7 +198,8 @@ func TestEnginesWithoutDataAreRefused(t *testing.T) {
 	require.Contains(t, m.Describe(), "fitted to half of 21 published points")
 	m, err = s.Model(16)
 	require.NoError(t, err)
-	require.Contains(t, m.Describe(), "without data (--engine tensorrt-llm or vllm has newer releases, fitted to measurements on a100-80gb)")
+	require.Contains(t, m.Describe(),
+		"without data (--engine tensorrt-llm or vllm has newer releases, fitted to measurements on a100-80gb)")
 	f.HeldOut.Points = 7
 	require.Contains(t, f.String(), "without data")
 }
@@ -233,7 +238,8 @@ func TestAnAnswerWarnsWhereAPointLikeItIsFarOff(t *testing.T) {
 // Ensure that Falcon's parts of a layer were added up apart before TensorRT-LLM 0.6.
 func TestWhatAPointWasMeasuredOn(t *testing.T) {
 	p := measurement{Published: Published{
-		Engine: "tensorrt-llm", Version: "0.6.1", Model: "falcon-180b", GPU: "a100-80gb", Workers: 8, DType: "fp16", Batch: 4, Prompt: 8, Output: 8,
+		Engine: "tensorrt-llm", Version: "0.6.1", Model: "falcon-180b", GPU: "a100-80gb", Workers: 8, DType: "fp16",
+		Batch: 4, Prompt: 8, Output: 8,
 		Metric: "tokens_per_s", Value: 1,
 	}, Longest: 8}
 	since, err := p.Predict(DefaultEngine)
@@ -295,7 +301,8 @@ func TestPointsKeepTheirHalves(t *testing.T) {
 // TensorRT-LLM's is of one iteration.
 func TestAFirstTokenIsSentOneIterationLater(t *testing.T) {
 	p := measurement{Published: Published{
-		Engine: "tensorrt-llm", Version: "0.9.0", Release: "0.9.0", Model: "llama-3-8b", GPU: "a100-80gb", Workers: 1, DType: "fp16", Batch: 1,
+		Engine: "tensorrt-llm", Version: "0.9.0", Release: "0.9.0", Model: "llama-3-8b", GPU: "a100-80gb", Workers: 1,
+		DType: "fp16", Batch: 1,
 		Prompt: 255, Output: 1, Metric: "first_token_ms", Value: 1,
 	}, Median: 204, Longest: 1}
 	computed, err := p.Predict(DefaultEngine)
@@ -312,7 +319,8 @@ func TestAFirstTokenIsSentOneIterationLater(t *testing.T) {
 // Ensure that fp8 halves what is read, and cannot be had where the GPU has none.
 func TestNumbersOfAGPU(t *testing.T) {
 	p := measurement{Published: Published{
-		Model: "llama-7b", GPU: "h100-80gb", Workers: 1, DType: "fp8", Batch: 1, Prompt: 128, Output: 128, Metric: "tokens_per_s", Value: 1,
+		Model: "llama-7b", GPU: "h100-80gb", Workers: 1, DType: "fp8", Batch: 1, Prompt: 128, Output: 128,
+		Metric: "tokens_per_s", Value: 1,
 	}}
 	half, err := p.Predict(DefaultEngine)
 	require.NoError(t, err)

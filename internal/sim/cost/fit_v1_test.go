@@ -21,7 +21,8 @@ const v1Release = "0.10-0.20"
 
 // v1Runs are NVIDIA's GPUs with compute capability 8.0 or more, for which V1 has the same kernels
 // as for those it was measured on, of which nothing is published.
-var v1Runs = []string{"a100-40gb", "a800-80gb", "h20-141gb", "l4", "l40s", "rtx-3090", "rtx-4090", "rtx-4090-d", "rtx-6000-ada", "rtx-a6000"}
+var v1Runs = []string{"a100-40gb", "a800-80gb", "h20-141gb", "l4", "l40s", "rtx-3090", "rtx-4090", "rtx-4090-d",
+	"rtx-6000-ada", "rtx-a6000"}
 
 // elsewhere are the constants that all GPUs of a fit have in common, for other GPUs.
 func (f *engineFit) elsewhere(t *testing.T, files map[string]engineFile) map[string]Engine {
@@ -31,7 +32,8 @@ func (f *engineFit) elsewhere(t *testing.T, files map[string]engineFile) map[str
 		gpu, err := OpenGPU(name)
 		require.NoError(t, err)
 		e.Processor = files["vllm"].Releases["0.7.3"][name].Processor // which limits H20 alone, on which it was counted
-		if gpu.WorkerLink <= 2*gpu.HostLink {                         // no point of V1 is of GPUs that PCIe links: the link's constants are those that were fitted on this GPU
+		// no point of V1 is of GPUs that PCIe links: the link's constants are those that were fitted on this GPU
+		if gpu.WorkerLink <= 2*gpu.HostLink {
 			link, ok := files["vllm"].Releases["0.7.3"][name]
 			if !ok {
 				link, ok = files["tensorrt-llm"].Releases["0.9.0"][name]
@@ -83,13 +85,16 @@ func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
 		require.InDelta(t, fit.Median, stated[gpu].Median, 1e-3, gpu)
 		require.InDelta(t, fit.Worst, stated[gpu].Worst, 1e-2, gpu)
 		require.LessOrEqual(t, fit.Median, 0.15, gpu)
-		require.Contains(t, string(text), fmt.Sprintf("| %s | %d | %.0f %% | %.0f %% |", gpu, fit.Points, 100*fit.Median, 100*fit.Worst))
+		require.Contains(t, string(text), fmt.Sprintf("| %s | %d | %.0f %% | %.0f %% |", gpu, fit.Points, 100*fit.Median,
+			100*fit.Worst))
 	}
 	for _, gpu := range v1Runs {
 		require.Contains(t, f.Elsewhere[v1Release].GPUs, gpu)
 		of, err := OpenEngine("vllm", gpu)
 		require.NoError(t, err)
-		require.Contains(t, of.String(), "vllm 0.10-0.20 on "+gpu+": without data, as none is published; constants as measured on a100-80gb, b200-180gb, h100-80gb, h200-141gb")
+		require.Contains(t, of.String(),
+			"vllm 0.10-0.20 on "+gpu+": without data, as none is published; constants as measured on a100-80gb, b200-180gb, "+
+				"h100-80gb, h200-141gb")
 	}
 }
 

@@ -17,7 +17,8 @@ func TestABlocksBytesAreThePapers(t *testing.T) {
 	require.EqualValues(t, 13_107_200, opt13B.blockBytes(16))
 	require.EqualValues(t, 128<<10, cacheShape{Layers: 32, KVHeads: 8, HeadSize: 128, ElemBytes: 2}.blockBytes(1))
 
-	a100 := profile{Total: 42_298_834_944, Utilization: 0.95, TorchPeak: 25_706_905_600 + 514_785_280 + 1<<30, Swap: 20 << 30}
+	a100 := profile{Total: 42_298_834_944, Utilization: 0.95, TorchPeak: 25_706_905_600 + 514_785_280 + 1<<30,
+		Swap: 20 << 30}
 	gpu, cpu := a100.blocks(opt13B.blockBytes(16))
 	require.Equal(t, 983, gpu)
 	require.Equal(t, 1638, cpu)

@@ -19,7 +19,7 @@ type GPU struct {
 	WorkerLink  float64 `json:"worker_link_gb_s"`  // to another GPU, one direction
 	LinkLatency float64 `json:"worker_latency_us"` // of one all-reduce of few bytes
 
-	// ThroughHost is that GPUs cannot access each other's memory (peer-to-peer), so what
+	// ThroughHost means that GPUs cannot access each other's memory (peer-to-peer), so what
 	// they send goes through the CPU's.
 	ThroughHost bool `json:"worker_link_through_host,omitempty"`
 }

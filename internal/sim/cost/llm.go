@@ -21,7 +21,7 @@ type LLM struct {
 	Gated      bool `json:"gated"`     // the feed-forward part has three matrices (SwiGLU), not two
 	Vocabulary int  `json:"vocabulary"`
 
-	// Parallel is that attention and the feed-forward part have the same input and are
+	// Parallel means that attention and the feed-forward part have the same input and are
 	// added up, so that workers add up their parts once in a layer, not twice.
 	Parallel bool `json:"parallel,omitempty"`
 
@@ -33,11 +33,13 @@ type LLM struct {
 	Tied       bool  `json:"tied"`       // one matrix is both the embedding and the head
 	Parameters int64 `json:"parameters"` // all of them, norms, biases and positions included
 
-	ParameterBytes float64 `json:"bytes_per_parameter"`                 // 2 for fp16, 0.5 for 4 bits
-	OuterBytes     float64 `json:"bytes_per_outer_parameter,omitempty"` // of what is not in the matrices of layers: embedding, head, norms; 0: ParameterBytes
-	Computed       string  `json:"computed_in,omitempty"`               // fp16 (default), bf16, fp8, int8 or int4: in what linear layers are computed
-	KVBytes        int     `json:"bytes_per_kv_element"`                // 2 for fp16, 1 for fp8
-	MaxLength      int     `json:"max_length"`                          // tokens of a sequence
+	ParameterBytes float64 `json:"bytes_per_parameter"` // 2 for fp16, 0.5 for 4 bits
+	// of what is not in the matrices of layers: embedding, head, norms; 0: ParameterBytes
+	OuterBytes float64 `json:"bytes_per_outer_parameter,omitempty"`
+	// fp16 (default), bf16, fp8, int8 or int4: in what linear layers are computed
+	Computed  string `json:"computed_in,omitempty"`
+	KVBytes   int    `json:"bytes_per_kv_element"` // 2 for fp16, 1 for fp8
+	MaxLength int    `json:"max_length"`           // tokens of a sequence
 }
 
 // What dimensions may be, so that no product of them overflows.
@@ -68,7 +70,8 @@ func (l LLM) splits(workers int) error {
 	case l.Heads%workers != 0:
 		return fmt.Errorf("%d workers cannot share the %d heads of %s evenly", workers, l.Heads, l.Name)
 	case l.KVHeads%workers != 0 && workers%l.KVHeads != 0:
-		return fmt.Errorf("%d workers cannot share the %d KV heads of %s evenly, nor copies of them", workers, l.KVHeads, l.Name)
+		return fmt.Errorf("%d workers cannot share the %d KV heads of %s evenly, nor copies of them", workers, l.KVHeads,
+			l.Name)
 	}
 	return nil
 }
@@ -182,7 +185,8 @@ func (l LLM) check() error {
 	if err := within("bytes_per_outer_parameter", l.OuterBytes, 0, 8); err != nil {
 		return err
 	}
-	if l.Experts < 0 || l.Experts > maxHeads || l.ExpertsPerToken < 0 || l.ExpertsPerToken > l.Experts || l.Experts > 0 && l.ExpertsPerToken == 0 {
+	if l.Experts < 0 || l.Experts > maxHeads || l.ExpertsPerToken < 0 || l.ExpertsPerToken > l.Experts || l.Experts > 0 &&
+		l.ExpertsPerToken == 0 {
 		return fmt.Errorf("experts is %d, of which experts_per_token, %d, has to be a part", l.Experts, l.ExpertsPerToken)
 	}
 	if l.Heads%l.KVHeads != 0 {
@@ -190,7 +194,8 @@ func (l LLM) check() error {
 	}
 	// Norms, biases and positions are far below 5 % of anything that is served.
 	if all := l.matrices(1); float64(l.Parameters) < all || float64(l.Parameters) > 1.05*all {
-		return fmt.Errorf("parameters is %d, but the matrices of these dimensions have %.0f, and little can be added to them; are gated and tied right?", l.Parameters, all)
+		return fmt.Errorf("parameters is %d, but the matrices of these dimensions have %.0f, and little can be added to "+
+			"them; are gated and tied right?", l.Parameters, all)
 	}
 	return nil
 }

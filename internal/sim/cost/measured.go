@@ -29,7 +29,8 @@ func (r *Range) String() string {
 	}
 	text := "measured without decodes"
 	if r.MostSeqs > 0 {
-		text = fmt.Sprintf("measured with %.0f to %.0f sequences of %.0f to %.0f tokens", r.LeastSeqs, r.MostSeqs, r.LeastContext, r.MostContext)
+		text = fmt.Sprintf("measured with %.0f to %.0f sequences of %.0f to %.0f tokens", r.LeastSeqs, r.MostSeqs,
+			r.LeastContext, r.MostContext)
 	}
 	if r.MostPrompt > 0 {
 		text += fmt.Sprintf(" and up to %.0f prompt tokens", r.MostPrompt)
@@ -40,10 +41,10 @@ func (r *Range) String() string {
 	return text
 }
 
-// alike is how much a quantity has to vary for its time to be told apart from that of others.
+// alike is the factor by which a quantity has to vary so that its time can be separated from that of others.
 const alike = 2
 
-// doubts are what cannot follow from such measurements, however small the errors are.
+// doubts returns what such measurements cannot show, however small the errors are.
 func (r *Range) doubts() (all []string) {
 	if r.MostSeqs < alike*r.LeastSeqs {
 		all = append(all, "all batches have about the same size, so times of other sizes are a guess")
@@ -61,7 +62,7 @@ func (r *Range) doubts() (all []string) {
 // what was not measured.
 const leastPoints = 8
 
-// Enough is that errors of other points can be stated.
+// Enough reports whether there are enough points to state errors of other points.
 func (f Fit) Enough() bool { return f.Points >= leastPoints }
 
 func (f Fit) String() string {
@@ -80,7 +81,8 @@ func (f Fit) errors() string {
 	if f.Measured > 0 {
 		points += fmt.Sprintf(" merged of %d measurements", f.Measured)
 	}
-	return fmt.Sprintf("fitted to %s, errors of those left out: median %.0f %%, worst %.0f %%", points, 100*f.Median, 100*f.Worst)
+	return fmt.Sprintf("fitted to %s, errors of those left out: median %.0f %%, worst %.0f %%", points, 100*f.Median,
+		100*f.Worst)
 }
 
 // Measured is a cost file, as llmsim calibrate writes it: a line through times
@@ -121,7 +123,7 @@ func OpenMeasured(path string) (Measured, error) {
 	return m, nil
 }
 
-// Timed is the setup with the times of a cost file in place of its own.
+// Timed returns the setup with the times of a cost file in place of its own.
 func (s Setup) Timed(m Measured) Setup {
 	line := m.Linear
 	s.Linear, s.Measured = &line, &m

@@ -31,16 +31,17 @@ type Model struct {
 	// All in seconds, of an iteration or of one thing of it.
 	base, seq, context, prompt float64
 	prompted, launches         float64 // of an iteration that computes prompts: before the GPU computes, and meanwhile
-	graphContext               float64 // tokens a sequence up to which decodes have CUDA graphs; beyond, they have launches as well; 0: always
-	reduce, state              float64 // all-reduces: of an iteration; and of a token, with what its states take in memory
-	weights, token, logits     float64 // linear layers: read the weights, or compute the tokens and the logits
-	halfTokens                 float64 // with this many tokens these are computed at half of the rate
-	experts                    experts // of a mixture: besides weights and token
-	promptPair, promptKV       float64 // attention of prompts: compute the pairs, or move keys and values
-	swapBlock, swapEach        float64
-	spread                     Spread  // no pointer: the text of a Model tells what its runs depend on
-	rounded                    float64 // see larger
-	copyBlock                  float64
+	// tokens a sequence up to which decodes have CUDA graphs; beyond, they have launches as well; 0: always
+	graphContext           float64
+	reduce, state          float64 // all-reduces: of an iteration; and of a token, with what its states take in memory
+	weights, token, logits float64 // linear layers: read the weights, or compute the tokens and the logits
+	halfTokens             float64 // with this many tokens these are computed at half of the rate
+	experts                experts // of a mixture: besides weights and token
+	promptPair, promptKV   float64 // attention of prompts: compute the pairs, or move keys and values
+	swapBlock, swapEach    float64
+	spread                 Spread  // no pointer: the text of a Model tells what its runs depend on
+	rounded                float64 // see larger
+	copyBlock              float64
 }
 
 // Seconds is how long an iteration takes. If no token is computed in it, only

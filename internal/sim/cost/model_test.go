@@ -32,7 +32,8 @@ func tiny(workers int) Setup {
 			Name: "tiny", Layers: 2, Hidden: 100, Heads: 8, KVHeads: 4, HeadSize: 8, FFN: 256, Vocabulary: 1000,
 			Parameters: 345_000, ParameterBytes: 2, KVBytes: 2, MaxLength: 100,
 		},
-		GPU:     GPU{Name: "slow", MemoryBytes: 1 << 30, Bandwidth: 1, FP16: 1, HostLink: 0.5, WorkerLink: 0.1, LinkLatency: 10},
+		GPU: GPU{Name: "slow", MemoryBytes: 1 << 30, Bandwidth: 1, FP16: 1, HostLink: 0.5, WorkerLink: 0.1,
+			LinkLatency: 10},
 		Workers: workers,
 		Engine:  Engine{Weights: 1, Compute: 1, Attention: 1, PromptAttention: 1, HostLink: 1, WorkerLink: 1},
 		Memory:  DefaultMemory,
@@ -71,7 +72,8 @@ func TestEachPartOfARooflineIsCountedByHand(t *testing.T) {
 	// Many tokens wait for the multiplications; only some make logits.
 	require.InEpsilon(t, ps*2*(2*tinyLayer+tinyHead)*1e6, m.Seconds(Work{Seqs: 1e6}), 1e-9)
 	linear := ps * (2*2*tinyLayer*(1e6+1) + 2*tinyHead)
-	require.InEpsilon(t, linear+ns*2*256*1e6, m.Seconds(Work{Seqs: 1, Prompt: 1e6}), 1e-9, "keys and values are written and read")
+	require.InEpsilon(t, linear+ns*2*256*1e6, m.Seconds(Work{Seqs: 1, Prompt: 1e6}), 1e-9,
+		"keys and values are written and read")
 
 	// A pair: 2 layers × 8 heads × 8 elements × (multiply, add) × (key, value).
 	require.InEpsilon(t, linear+ps*512*1e12, m.Seconds(Work{Seqs: 1, Prompt: 1e6, PromptContext: 1e12}), 1e-9)
@@ -100,25 +102,32 @@ func TestEveryEfficiencyChangesItsOwnPart(t *testing.T) {
 		work Work
 		want func(before float64) float64
 	}{
-		"weights":          {func(e *Engine) { e.Weights = 0.5 }, one, func(s float64) float64 { return 2 * s }},
-		"compute":          {func(e *Engine) { e.Compute = 0.5 }, seqs, func(s float64) float64 { return 2 * s }},
-		"attention":        {func(e *Engine) { e.Attention = 0.5 }, Work{Seqs: 1, Context: 1e9}, func(s float64) float64 { return s + 1e9*256e-9 }},
+		"weights": {func(e *Engine) { e.Weights = 0.5 }, one, func(s float64) float64 { return 2 * s }},
+		"compute": {func(e *Engine) { e.Compute = 0.5 }, seqs, func(s float64) float64 { return 2 * s }},
+		"attention": {func(e *Engine) { e.Attention = 0.5 }, Work{Seqs: 1, Context: 1e9},
+			func(s float64) float64 { return s + 1e9*256e-9 }},
 		"prompt attention": {func(e *Engine) { e.PromptAttention = 0.5 }, prompt, func(s float64) float64 { return s + 512 }},
 		"base":             {func(e *Engine) { e.Base = 1 }, one, func(s float64) float64 { return s + 1e-3 }},
 		"layer":            {func(e *Engine) { e.Layer = 1 }, one, func(s float64) float64 { return s + 2e-3 }},
 		"sequence":         {func(e *Engine) { e.Seq = 1 }, seqs, func(s float64) float64 { return s + 1e3 }},
 		"few tokens":       {func(e *Engine) { e.HalfTokens = 1e6 }, seqs, func(s float64) float64 { return 2 * s }},
-		"activations":      {func(e *Engine) { e.Activations = 1 }, seqs, func(s float64) float64 { return s + 1e6*2*(8*100+2*256)*2e-9 }},
-		"prompt base":      {func(e *Engine) { e.PromptBase = 1e3 }, prompt, func(s float64) float64 { return s + 1 }},
-		"no prompt":        {func(e *Engine) { e.PromptBase, e.PromptLayer = 1, 1 }, one, func(s float64) float64 { return s }},
-		"served":           {func(e *Engine) { e.ServedSeq = 1 }, seqs, func(s float64) float64 { return s + 1e3 }},
-		"rounded":          {func(e *Engine) { e.Rounded, e.PromptLayer = 1, 500*(2e-9*(2*tinyLayer+tinyHead)+512) }, prompt, func(s float64) float64 { return math.Pow(2, 0.25) * s }},
-		"launches":         {func(e *Engine) { e.PromptLayer = 1e6 }, prompt, func(float64) float64 { return 2e3 }},
-		"no graph":         {func(e *Engine) { e.PromptLayer, e.GraphContext = 1e6, 9 }, Work{Seqs: 2, Context: 20}, func(float64) float64 { return 2e3 }},
-		"graph":            {func(e *Engine) { e.PromptLayer, e.GraphContext = 1e6, 10 }, Work{Seqs: 2, Context: 20}, func(s float64) float64 { return s }},
-		"hidden launches":  {func(e *Engine) { e.PromptLayer = 1 }, prompt, func(s float64) float64 { return s }},
-		"host link":        {func(e *Engine) { e.HostLink = 0.5 }, Work{SwapBlocks: 1}, func(s float64) float64 { return 2 * s }},
-		"copy":             {func(e *Engine) { e.Copy = 1 }, Work{Swaps: 1}, func(float64) float64 { return 4e-6 }},
+		"activations": {func(e *Engine) { e.Activations = 1 }, seqs,
+			func(s float64) float64 { return s + 1e6*2*(8*100+2*256)*2e-9 }},
+		"prompt base": {func(e *Engine) { e.PromptBase = 1e3 }, prompt, func(s float64) float64 { return s + 1 }},
+		"no prompt": {func(e *Engine) { e.PromptBase, e.PromptLayer = 1, 1 }, one,
+			func(s float64) float64 { return s }},
+		"served": {func(e *Engine) { e.ServedSeq = 1 }, seqs, func(s float64) float64 { return s + 1e3 }},
+		"rounded": {func(e *Engine) { e.Rounded, e.PromptLayer = 1, 500*(2e-9*(2*tinyLayer+tinyHead)+512) }, prompt,
+			func(s float64) float64 { return math.Pow(2, 0.25) * s }},
+		"launches": {func(e *Engine) { e.PromptLayer = 1e6 }, prompt, func(float64) float64 { return 2e3 }},
+		"no graph": {func(e *Engine) { e.PromptLayer, e.GraphContext = 1e6, 9 }, Work{Seqs: 2, Context: 20},
+			func(float64) float64 { return 2e3 }},
+		"graph": {func(e *Engine) { e.PromptLayer, e.GraphContext = 1e6, 10 }, Work{Seqs: 2, Context: 20},
+			func(s float64) float64 { return s }},
+		"hidden launches": {func(e *Engine) { e.PromptLayer = 1 }, prompt, func(s float64) float64 { return s }},
+		"host link": {func(e *Engine) { e.HostLink = 0.5 }, Work{SwapBlocks: 1},
+			func(s float64) float64 { return 2 * s }},
+		"copy": {func(e *Engine) { e.Copy = 1 }, Work{Swaps: 1}, func(float64) float64 { return 4e-6 }},
 	} {
 		s := tiny(1)
 		before := s.model(t, 16).Seconds(c.work)
@@ -137,7 +146,8 @@ func TestTransfersTakeWhatTheirBytesTake(t *testing.T) {
 	require.InEpsilon(t, 3*16*256/0.5e9, m.Seconds(Work{SwapBlocks: 3}), 1e-12)
 	require.InEpsilon(t, 7*4*10e-6, m.Seconds(Work{Swaps: 7}), 1e-12)
 	require.InEpsilon(t, 5*2*16*256/1e9, m.Seconds(Work{CopyBlocks: 5}), 1e-12)
-	require.InEpsilon(t, 2*m.Seconds(Work{SwapBlocks: 3, CopyBlocks: 5}), s.model(t, 32).Seconds(Work{SwapBlocks: 3, CopyBlocks: 5}), 1e-12)
+	require.InEpsilon(t, 2*m.Seconds(Work{SwapBlocks: 3, CopyBlocks: 5}),
+		s.model(t, 32).Seconds(Work{SwapBlocks: 3, CopyBlocks: 5}), 1e-12)
 
 	both := Work{Seqs: 1, SwapBlocks: 3, Swaps: 1, CopyBlocks: 1}
 	alone := both
@@ -166,7 +176,8 @@ func TestWorkersShareWeightsHeadsAndBlocks(t *testing.T) {
 	require.InEpsilon(t, 2*token, s.model(t, 16).state, 1e-12)
 	parallel := tiny(2)
 	parallel.LLM.Parallel = true
-	require.InEpsilon(t, alone.Seconds(Work{Seqs: 1})/2+(latency+token)/2, parallel.model(t, 16).Seconds(Work{Seqs: 1}), 1e-12, "one all-reduce in a layer")
+	require.InEpsilon(t, alone.Seconds(Work{Seqs: 1})/2+(latency+token)/2, parallel.model(t, 16).Seconds(Work{Seqs: 1}),
+		1e-12, "one all-reduce in a layer")
 }
 
 // Ensure that four workers that send through the CPU's memory share what two have each.
@@ -255,7 +266,8 @@ func TestMoreTakesLonger(t *testing.T) {
 // is one.
 func TestTheDescriptionNamesModelAndGPUs(t *testing.T) {
 	line := open(t, "paper-opt-13b", 16).Describe()
-	require.Equal(t, "opt-13b on 1 x a100-40gb, calibrated line, in ms: 22 + 0.3 for each sequence + 0.0007 for each context token + 0.14 for each prompt token; a block of 16 swaps in 0.912 ms", line)
+	require.Equal(t, "opt-13b on 1 x a100-40gb, calibrated line, in ms: 22 + 0.3 for each sequence + 0.0007 for each "+
+		"context token + 0.14 for each prompt token; a block of 16 swaps in 0.912 ms", line)
 	line = open(t, "paper-opt-66b", 32).Describe()
 	require.Regexp(t, `^opt-66b on 4 x a100-40gb, .* without data .*; roofline, in ms: 36\.63 \(weights 23\.47\) .*; a block of 32 swaps in 1\.\d+ ms$`, line)
 	require.NotContains(t, line, "\n")

@@ -127,7 +127,7 @@ func meant(name string, known []string) string {
 	return ": did you mean " + strings.Join(all, " or ") + "?"
 }
 
-// isFile tells a file from the name of something built in.
+// isFile reports whether a name is of a file and not of something built in.
 func isFile(name string) bool {
 	return strings.HasSuffix(name, ".json") || strings.ContainsRune(name, filepath.Separator)
 }
@@ -142,7 +142,8 @@ func read(kind, name string, into any) error {
 			return fmt.Errorf("%w: %w", ErrFile, err)
 		}
 	} else if text, err = builtIn.ReadFile(kind + "/" + name + ".json"); err != nil {
-		return fmt.Errorf("%w%s; known are %s, or give a .json file", ErrUnknown, meant(name, names(kind)), strings.Join(names(kind), ", "))
+		return fmt.Errorf("%w%s; known are %s, or give a .json file", ErrUnknown, meant(name, names(kind)),
+			strings.Join(names(kind), ", "))
 	}
 	return decode(text, into)
 }

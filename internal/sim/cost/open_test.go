@@ -74,7 +74,8 @@ func TestTheReadmeNamesEveryField(t *testing.T) {
 	require.NoError(t, err)
 	for _, v := range []any{LLM{}, GPU{}, Linear{}, Engine{}, Memory{}} {
 		for i := range reflect.TypeOf(v).NumField() {
-			require.Contains(t, string(text), "`"+strings.TrimSuffix(reflect.TypeOf(v).Field(i).Tag.Get("json"), ",omitempty")+"`")
+			require.Contains(t, string(text), "`"+strings.TrimSuffix(reflect.TypeOf(v).Field(i).Tag.Get("json"),
+				",omitempty")+"`")
 		}
 	}
 }
@@ -191,7 +192,8 @@ func TestEveryFigureOfASetupIsChecked(t *testing.T) {
 func TestHeadsThatCannotBeSharedOutAreRefused(t *testing.T) {
 	s, err := New("llama-3-70b", "h100-80gb", 1) // 64 heads, 8 KV heads
 	require.NoError(t, err)
-	for workers, fits := range map[int]bool{-1: false, 0: false, 1: true, 2: true, 3: false, 4: true, 8: true, 16: true, 64: true, 128: false} {
+	for workers, fits := range map[int]bool{-1: false, 0: false, 1: true, 2: true, 3: false, 4: true, 8: true, 16: true,
+		64: true, 128: false} {
 		s.Workers = workers
 		_, err := s.Model(16)
 		require.Equal(t, fits, err == nil, "%d workers", workers)

@@ -43,7 +43,9 @@ func (s Setup) unmeasured() string {
 	if s.Fitted == nil && s.Linear == nil && (s.LLM.ParameterBytes != 2 || s.LLM.KVBytes != 2) {
 		all = append(all, "numbers other than fp16")
 	}
-	if s.Fitted != nil && !slices.Contains(s.Fitted.types, s.LLM.numbers()) && !(s.LLM.numbers() == "bf16" && slices.Contains(s.Fitted.types, "fp16")) && !(s.LLM.numbers() == "fp16" && slices.Contains(s.Fitted.types, "bf16")) {
+	if s.Fitted != nil && !slices.Contains(s.Fitted.types, s.LLM.numbers()) &&
+		!(s.LLM.numbers() == "bf16" && slices.Contains(s.Fitted.types, "fp16")) &&
+		!(s.LLM.numbers() == "fp16" && slices.Contains(s.Fitted.types, "bf16")) {
 		all = append(all, "weights in "+s.LLM.numbers())
 	}
 	if s.Fitted != nil && s.LLM.KVBytes < 2 && !s.Fitted.smallKV {
@@ -89,7 +91,8 @@ func (s Setup) pipeline(m *Model) {
 	}
 	n := float64(s.stages())
 	m.base += (n - 1) * milli * s.Engine.Base // of each stage
-	for _, part := range []*float64{&m.seq, &m.context, &m.prompt, &m.state, &m.token, &m.logits, &m.promptPair, &m.promptKV, &m.experts.token} {
+	for _, part := range []*float64{&m.seq, &m.context, &m.prompt, &m.state, &m.token, &m.logits, &m.promptPair,
+		&m.promptKV, &m.experts.token} {
 		*part /= n
 	}
 	m.experts.batches = n
@@ -182,7 +185,8 @@ func (s Setup) Quantised(weights, kv string) (Setup, error) {
 		return s, fmt.Errorf("%w: keys and values in %q: want fp16, bf16, fp8 or int8", ErrFile, kv)
 	}
 	if s.Linear != nil && weights+kv != "" {
-		return s, fmt.Errorf("%w: %s: times measured with other numbers say nothing of weights in %q, keys and values in %q", ErrFile, s.Name, weights, kv)
+		return s, fmt.Errorf("%w: %s: times measured with other numbers say nothing of weights in %q, keys and values in %q",
+			ErrFile, s.Name, weights, kv)
 	}
 	if err := s.check(); err != nil {
 		return s, fmt.Errorf("%w: %s: %w", ErrFile, s.Name, err)

@@ -110,7 +110,8 @@ func TestStagesShareTheLayers(t *testing.T) {
 func TestTokensReadTheExpertsTheyGoThrough(t *testing.T) {
 	s := roofline(t, "mixtral-8x7b", "h100-80gb", 2)
 	m := timed(t, s)
-	require.InEpsilon(t, 90.2e9/2, m.experts.all*giga*s.GPU.Bandwidth*s.Engine.Weights, 0.01, "45.1 G parameters of 2 bytes, on two GPUs")
+	require.InEpsilon(t, 90.2e9/2, m.experts.all*giga*s.GPU.Bandwidth*s.Engine.Weights, 0.01,
+		"45.1 G parameters of 2 bytes, on two GPUs")
 	for _, c := range []struct {
 		name   string
 		tokens float64
@@ -190,7 +191,8 @@ func TestKeysAndValuesThatNoPointHasAreNamed(t *testing.T) {
 			require.NoError(t, err)
 			m, err := s.On(f).Model(16)
 			require.NoError(t, err)
-			require.Equal(t, c.named, strings.Contains(m.Describe(), "keys and values in 8 bits: a roofline, compared with no measurement"), m.Describe())
+			require.Equal(t, c.named, strings.Contains(m.Describe(),
+				"keys and values in 8 bits: a roofline, compared with no measurement"), m.Describe())
 		})
 	}
 }

@@ -67,8 +67,10 @@ func (s Setup) tooLarge(memory profile, block int) error {
 	if w := s.enough(block); w > 0 {
 		advice = fmt.Sprintf("%d workers would do", w)
 	}
-	return fmt.Errorf("%w: %s and one block of %d tokens need %.1f GB (%d bytes) more than %g of the %.1f GB of each %s; %s",
-		ErrMemory, s.LLM.Name, block, float64(missing)/1e9, missing, memory.Utilization, float64(memory.Total)/1e9, s.GPU.Name, advice)
+	return fmt.Errorf("%w: %s and one block of %d tokens need %.1f GB (%d bytes) more than %g of the %.1f GB of each "+
+		"%s; %s",
+		ErrMemory, s.LLM.Name, block, float64(missing)/1e9, missing, memory.Utilization, float64(memory.Total)/1e9,
+		s.GPU.Name, advice)
 }
 
 // enough is the least number of workers that hold a sequence of the model's full

@@ -68,7 +68,8 @@ func TestThePoolsAreThePapers(t *testing.T) {
 func TestPoolOfOtherBlocks(t *testing.T) {
 	s, err := Open("paper-opt-13b")
 	require.NoError(t, err)
-	for block, want := range map[int][2]int{1: {15_728, 26_208}, 8: {1966, 3276}, 16: {983, 1638}, 32: {491, 819}, 48: {327, 546}, 256: {61, 102}} {
+	for block, want := range map[int][2]int{1: {15_728, 26_208}, 8: {1966, 3276}, 16: {983, 1638}, 32: {491, 819},
+		48: {327, 546}, 256: {61, 102}} {
 		gpu, cpu, err := s.Pool(block)
 		require.NoError(t, err)
 		require.Equal(t, want, [2]int{gpu, cpu}, "blocks of %d", block)

@@ -23,8 +23,7 @@ type release struct {
 	HeldOut   []Published `json:"held_out"`
 }
 
-// A Published is a measurement that somebody has published, of batches whose size and
-// lengths are known.
+// A Published is a published measurement of batches whose size and lengths are known.
 type Published struct {
 	Engine  string `json:"engine,omitempty"`
 	Release string `json:"release,omitempty"` // the version whose constants it belongs to; as Version if absent
@@ -40,7 +39,8 @@ type Published struct {
 	Output  int     `json:"output"` // tokens of each answer, the mean
 	Metric  string  `json:"metric"` // see Seconds
 	Value   float64 `json:"value"`
-	Budget  int     `json:"max_num_batched_tokens,omitempty"` // tokens in an iteration; 0: prompts have iterations of their own
+	// tokens in an iteration; 0: prompts have iterations of their own
+	Budget int `json:"max_num_batched_tokens,omitempty"`
 
 	Predicted float64 `json:"predicted_s,omitempty"` // s, with the constants of the release on the GPU
 }

@@ -24,11 +24,12 @@ type measurement struct {
 	Unsteady string `json:"unsteady"`
 	Later    bool   `json:"later"` // added when errors of the other half had been seen: it is fitted
 
-	Median   int     `json:"prompt_p50"` // tokens of the median prompt, if Value is the median of requests one after the other; absent: Prompt
-	Longest  int     `json:"longest"`    // tokens of the longest answer; absent: all are equally long
-	Computed int     `json:"computed"`   // tokens of a prompt that are computed, the others are cached; 0: all
-	TTFT     float64 `json:"ttft_ms"`    // where both are published, in place of Value:
-	TPOT     float64 `json:"tpot_ms"`    // a request takes TTFT and Output - 1 times TPOT
+	// tokens of the median prompt, if Value is the median of requests one after the other; absent: Prompt
+	Median   int     `json:"prompt_p50"`
+	Longest  int     `json:"longest"`  // tokens of the longest answer; absent: all are equally long
+	Computed int     `json:"computed"` // tokens of a prompt that are computed, the others are cached; 0: all
+	TTFT     float64 `json:"ttft_ms"`  // where both are published, in place of Value:
+	TPOT     float64 `json:"tpot_ms"`  // a request takes TTFT and Output - 1 times TPOT
 }
 
 // publishedPoints are all that are known, in the order of the file, which lists the points
@@ -81,7 +82,8 @@ func (p measurement) Setup(e Engine) (Setup, error) {
 	}
 	s.Engine = p.engine(e)
 	if p.Engine == "tensorrt-llm" && compareReleases(p.Version, "0.6") < 0 {
-		s.LLM.Parallel = false // two all-reduces: NVIDIA/TensorRT-LLM@027cd518e3b63809a5c5799187991e7f1164fb12:tensorrt_llm/models/falcon/model.py
+		// two all-reduces: NVIDIA/TensorRT-LLM@027cd518e3b63809a5c5799187991e7f1164fb12:tensorrt_llm/models/falcon/model.py
+		s.LLM.Parallel = false
 	}
 	return s.Quantised(p.DType, p.kv())
 }
@@ -200,7 +202,8 @@ func split(engine, release, gpu, salt string) (fitted, heldOut []measurement) {
 
 // digest is that of the fields that tell a point from the others, as text.
 func (p measurement) digest(salt string) [sha256.Size]byte {
-	return sha256.Sum256(fmt.Appendf(nil, "%s%s|%s|%s|%d|%s|%s|%d|%d|%d", salt, p.Release, p.GPU, p.Model, p.Workers, p.DType, p.Metric, p.Prompt, p.Output, p.Batch))
+	return sha256.Sum256(fmt.Appendf(nil, "%s%s|%s|%s|%d|%s|%s|%d|%d|%d", salt, p.Release, p.GPU, p.Model, p.Workers,
+		p.DType, p.Metric, p.Prompt, p.Output, p.Batch))
 }
 
 // pointErrors returns those of predictions, relative: the median and the worst, and which that is.

@@ -30,30 +30,38 @@ type Linear struct {
 
 // Engine is the software, and how much of a GPU's peaks it reaches.
 type Engine struct {
-	Weights         float64 `json:"weights"`             // of the memory's bandwidth, when weights are read
-	Compute         float64 `json:"compute"`             // of the FLOPS, in the linear layers
-	HalfTokens      float64 `json:"half_tokens"`         // with this many tokens at once half of Compute is reached: n/(n + HalfTokens) of it with n
-	ExpertCompute   float64 `json:"expert_compute"`      // the same, in the experts of a mixture; 0: Compute
-	Processor       float64 `json:"multiprocessor_gb_s"` // rate at which one multiprocessor reads weights at most; 0: no limit
-	Attention       float64 `json:"attention"`           // of the memory's bandwidth, when keys and values are read
-	PromptAttention float64 `json:"prompt_attention"`    // of the FLOPS, in attention
-	Activations     float64 `json:"activations"`         // how often the states between the matrices of a layer go through memory
-	Reread          float64 `json:"kv_reread"`           // 0: a key is read once for all query heads that share it; 1: once for each
-	SharedGroup     float64 `json:"kv_shared_group"`     // groups of this many query heads have another kernel,
-	SharedReread    float64 `json:"kv_shared_reread"`    // for which this is kv_reread
-	HostLink        float64 `json:"host_link"`           // of the link to the CPU
-	WorkerLink      float64 `json:"worker_link"`         // of the link between workers
-	AllReduce       float64 `json:"all_reduce_us"`       // of few bytes; 0: what is assumed of the GPU
-	Base            float64 `json:"base_ms"`             // an iteration
-	Layer           float64 `json:"per_layer_ms"`        // what is neither bytes nor operations: launches, norms, gaps
-	PromptBase      float64 `json:"prompt_base_ms"`      // more of it where prompts are computed
-	PromptLayer     float64 `json:"prompt_layer_ms"`     // launches of a layer where prompts are computed, without CUDA graphs; the GPU computes meanwhile
-	ExpertLaunches  float64 `json:"expert_launches"`     // what the layers of a mixture launch more than others, as a part of PromptLayer
-	GraphContext    float64 `json:"graph_context"`       // decodes of more tokens a sequence have no CUDA graphs either; 0: all have
-	Seq             float64 `json:"per_seq_ms"`          // scheduling, sampling, decoding of text
-	ServedSeq       float64 `json:"per_served_seq_ms"`   // more of it in a server, which gives out each token by itself
-	Rounded         float64 `json:"rounded"`             // 0: two things done at once take as long as the longer one; 1: up to 19 % more, see Model.larger
-	Copy            float64 `json:"per_copy_us"`         // of one copy between GPU and CPU
+	Weights float64 `json:"weights"` // of the memory's bandwidth, when weights are read
+	Compute float64 `json:"compute"` // of the FLOPS, in the linear layers
+	// with this many tokens at once half of Compute is reached: n/(n + HalfTokens) of it with n
+	HalfTokens    float64 `json:"half_tokens"`
+	ExpertCompute float64 `json:"expert_compute"` // the same, in the experts of a mixture; 0: Compute
+	// rate at which one multiprocessor reads weights at most; 0: no limit
+	Processor       float64 `json:"multiprocessor_gb_s"`
+	Attention       float64 `json:"attention"`        // of the memory's bandwidth, when keys and values are read
+	PromptAttention float64 `json:"prompt_attention"` // of the FLOPS, in attention
+	// how often the states between the matrices of a layer go through memory
+	Activations float64 `json:"activations"`
+	// 0: a key is read once for all query heads that share it; 1: once for each
+	Reread       float64 `json:"kv_reread"`
+	SharedGroup  float64 `json:"kv_shared_group"`  // groups of this many query heads have another kernel,
+	SharedReread float64 `json:"kv_shared_reread"` // for which this is kv_reread
+	HostLink     float64 `json:"host_link"`        // of the link to the CPU
+	WorkerLink   float64 `json:"worker_link"`      // of the link between workers
+	AllReduce    float64 `json:"all_reduce_us"`    // of few bytes; 0: what is assumed of the GPU
+	Base         float64 `json:"base_ms"`          // an iteration
+	Layer        float64 `json:"per_layer_ms"`     // what is neither bytes nor operations: launches, norms, gaps
+	PromptBase   float64 `json:"prompt_base_ms"`   // more of it where prompts are computed
+	// launches of a layer where prompts are computed, without CUDA graphs; the GPU computes meanwhile
+	PromptLayer float64 `json:"prompt_layer_ms"`
+	// what the layers of a mixture launch more than others, as a part of PromptLayer
+	ExpertLaunches float64 `json:"expert_launches"`
+	// decodes of more tokens a sequence have no CUDA graphs either; 0: all have
+	GraphContext float64 `json:"graph_context"`
+	Seq          float64 `json:"per_seq_ms"`        // scheduling, sampling, decoding of text
+	ServedSeq    float64 `json:"per_served_seq_ms"` // more of it in a server, which gives out each token by itself
+	// 0: two things done at once take as long as the longer one; 1: up to 19 % more, see Model.larger
+	Rounded float64 `json:"rounded"`
+	Copy    float64 `json:"per_copy_us"` // of one copy between GPU and CPU
 }
 
 // DefaultEngine is vLLM of the paper's time. One set serves all models. It is

@@ -50,8 +50,10 @@ func (b *bench) batched() error {
 	b.add(chart.Figure{
 		Name: "fig13-batched-requests", Title: "Batched requests (Fig. 13)", Kind: chart.Calibrated, Panels: panels,
 		Seeds: seedsLabel(seeds, seconds),
-		Note: "Averages over the iterations after 600 s. Orca's are predicted. vLLM's are calibrated: the four constants of the time of an iteration " +
-			"were fitted to these two numbers with the real lengths, and not again for the quantiles used here. Alpaca's lengths are inferred.",
+		Note: "Averages over the iterations after 600 s. Orca's are predicted. vLLM's are calibrated: the four constants " +
+			"of the time of an iteration " +
+			"were fitted to these two numbers with the real lengths, and not again for the quantiles used here. Alpaca's " +
+			"lengths are inferred.",
 	})
 	return nil
 }

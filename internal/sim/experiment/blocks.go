@@ -11,7 +11,8 @@ import (
 var sizes = []int{1, 2, 4, 8, 16, 32, 64, 128, 256}
 
 // bySize averages the latency for each block size.
-func (b *bench) bySize(s scenario.Scenario, seeds []uint64, swap bool) (values []chart.Value, by map[int]float64, err error) {
+func (b *bench) bySize(s scenario.Scenario, seeds []uint64, swap bool) (values []chart.Value, by map[int]float64,
+	err error) {
 	by = map[int]float64{}
 	for _, size := range sizes {
 		s.Server = sim.Server{System: "sosp", BlockSize: size, Swap: swap}
@@ -54,10 +55,12 @@ func (b *bench) blockSize() error {
 		Name: "fig18b-block-size", Title: "Block size (Fig. 18b)", Kind: chart.OrderOnly,
 		Panels: []chart.Panel{{
 			X: chart.XAxis{Title: "block size (tokens)"}, Y: chart.YAxis{Title: "normalized latency (s/token)", Log: true},
-			Data: chart.Bars{Groups: sizeNames(), Series: []chart.Series{{Name: "ShareGPT, 2.01 requests/s", Values: share}, {Name: "Alpaca, 30.1 requests/s", Values: alpaca}}},
+			Data: chart.Bars{Groups: sizeNames(), Series: []chart.Series{{Name: "ShareGPT, 2.01 requests/s", Values: share},
+				{Name: "Alpaca, 30.1 requests/s", Values: alpaca}}},
 		}},
 		Seeds: seedsLabel(seeds, seconds),
-		Note: "The paper prints no values. Kernels that are slow with small blocks are not in the model, so nothing below 16 is penalized here as it is in the paper. " +
+		Note: "The paper prints no values. Kernels that are slow with small blocks are not in the model, so nothing below " +
+			"16 is penalized here as it is in the paper. " +
 			"ShareGPT's rate is on the knee, where latency is chaotic.",
 	})
 	return nil

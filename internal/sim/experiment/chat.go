@@ -15,7 +15,8 @@ func (b *bench) chat() error {
 	}
 	var all []curve
 	for _, system := range []string{"orca-max", "orca-pow2", "orca-oracle", "sosp"} {
-		all = append(all, curve{system: system, scenario: scenario.Scenario{Workload: "chat", Duration: seconds, Server: server(system)}})
+		all = append(all, curve{system: system, scenario: scenario.Scenario{Workload: "chat", Duration: seconds,
+			Server: server(system)}})
 	}
 	if err := b.curves(all, seeds); err != nil {
 		return err
@@ -23,14 +24,18 @@ func (b *bench) chat() error {
 	paper := chart.Printed(targets.Ratio.Chat)
 	oracle, max := ratio(&all[3], &all[2], paper), ratio(&all[3], &all[0], paper)
 	pow2, orcas := ratio(&all[3], &all[1], paper), ratio(&all[2], &all[0], nil)
-	b.checkOrder("Fig. 17, chat, rate of vLLM/Orca (Oracle)", fmt.Sprint(targets.Ratio.Chat), meanAndSD(oracle), oracle.Mean > 1.2)
+	b.checkOrder("Fig. 17, chat, rate of vLLM/Orca (Oracle)", fmt.Sprint(targets.Ratio.Chat), meanAndSD(oracle),
+		oracle.Mean > 1.2)
 	b.checkOrder("Fig. 17, chat, rate of Orca (Oracle)/(Max)", "alike", meanAndSD(orcas), orcas.Mean < 1.25)
 	b.add(chart.Figure{
 		Name: "fig17-chat", Title: "Chat (Fig. 17, OPT-13B)", Kind: chart.OrderOnly,
-		Panels: []chart.Panel{latencyPanel("conversations cut to 1,024 tokens", all), ratios([]string{"Orca (Max)", "Orca (Pow2)", "Orca (Oracle)"}, []chart.Value{max, pow2, oracle})},
-		Seeds:  seedsLabel(seeds, seconds),
-		Note: "Conversations are put together from ShareGPT's first rounds; how many rounds they have is a guess. The paper's text says 2 times Orca; " +
-			"its drawn curves give less. The three Orcas are alike because most prompts are near 1,024 tokens, for which all of them reserve 2,048.",
+		Panels: []chart.Panel{latencyPanel("conversations cut to 1,024 tokens", all),
+			ratios([]string{"Orca (Max)", "Orca (Pow2)", "Orca (Oracle)"}, []chart.Value{max, pow2, oracle})},
+		Seeds: seedsLabel(seeds, seconds),
+		Note: "Conversations are put together from ShareGPT's first rounds; how many rounds they have is a guess. The " +
+			"paper's text says 2 times Orca; " +
+			"its drawn curves give less. The three Orcas are alike because most prompts are near 1,024 tokens, for which all " +
+			"of them reserve 2,048.",
 	})
 	return nil
 }

@@ -43,7 +43,8 @@ func (b *bench) checkNearRange(kind chart.Kind, item string, paper [2]float64, o
 	if off != 0 {
 		said = fmt.Sprintf("outside by %.1f %%", math.Abs(off))
 	}
-	b.check(kind, item, between(paper), meanAndSD(ours), said, fmt.Sprintf("at most %g %% outside", percent), math.Abs(off) <= percent)
+	b.check(kind, item, between(paper), meanAndSD(ours), said, fmt.Sprintf("at most %g %% outside", percent),
+		math.Abs(off) <= percent)
 }
 
 // checkKnownMiss states a number that is farther from the paper's than any tolerance,

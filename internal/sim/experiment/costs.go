@@ -59,13 +59,15 @@ func (b *bench) costsOf(engine string) error {
 		}
 	}
 	b.add(chart.Figure{
-		Name: "cost-" + engine, Title: "Predicted against published: " + engine, Kind: chart.Predicted, Reference: "published",
+		Name: "cost-" + engine, Title: "Predicted against published: " + engine, Kind: chart.Predicted,
+		Reference: "published",
 		Panels: []chart.Panel{{
 			X: chart.XAxis{Title: "release and GPU"}, Y: chart.YAxis{Title: "error of points that were held out (%)"},
 			Data: chart.Bars{Groups: groups, Series: []chart.Series{median, worst}},
 		}},
 		Seeds: fmt.Sprintf("%d published points", points),
-		Note:  "Constants are fitted to one half of the points; these are the errors of the other half. The table below has each of them, and why some miss.",
+		Note: "Constants are fitted to one half of the points; these are the errors of the other half. The table below " +
+			"has each of them, and why some miss.",
 	})
 	return nil
 }
@@ -73,7 +75,8 @@ func (b *bench) costsOf(engine string) error {
 // costMedian is a row for a release on a GPU.
 func (b *bench) costMedian(f cost.Fitted, points int) {
 	b.check(chart.Predicted, fmt.Sprintf("%s on %s, median error of what was held out", f.Name, f.GPU), "0 %",
-		fmt.Sprintf("%.1f %% of %d points", 100*f.HeldOut.Median, points), "", "at most 15 %", f.HeldOut.Median <= typicalError)
+		fmt.Sprintf("%.1f %% of %d points", 100*f.HeldOut.Median, points), "", "at most 15 %",
+		f.HeldOut.Median <= typicalError)
 	b.report.Checks[len(b.report.Checks)-1].Reference = "without error"
 }
 
@@ -105,10 +108,13 @@ func missCause(p cost.Published) (cause string, most float64) {
 	switch {
 	case p.Engine == "tensorrt-llm" && p.Model == "falcon-180b" && p.Metric == "first_token_ms":
 		return "Falcon 180B was built with GEMM plugins, the others without", 0.46
-	case p.Engine == "tensorrt-llm" && p.GPU == "h100-80gb" && p.DType == "fp8" && p.Model == "llama-2-70b" && p.Prompt >= 2048 && p.Output >= 2048:
-		return "half_tokens of this GPU, which large batches of small models in fp8 ask for, is too much for 64 sequences of Llama 2 70B", 0.54
+	case p.Engine == "tensorrt-llm" && p.GPU == "h100-80gb" && p.DType == "fp8" && p.Model == "llama-2-70b" &&
+		p.Prompt >= 2048 && p.Output >= 2048:
+		return "half_tokens of this GPU, which large batches of small models in fp8 ask for, is too much for 64 sequences " +
+			"of Llama 2 70B", 0.54
 	case p.GPU == "rtx-6000-ada" && p.Model == "llama-3-8b" && short && p.Prompt > 20000:
-		return "28,634 tokens of a sequence that is alone: this GPU computes the prompt no faster than the A6000 does, and no point of it with such a sequence is fitted", 0.73
+		return "28,634 tokens of a sequence that is alone: this GPU computes the prompt no faster than the A6000 does, " +
+			"and no point of it with such a sequence is fitted", 0.73
 	}
 	return "", 0
 }

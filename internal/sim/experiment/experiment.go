@@ -158,7 +158,8 @@ func (b *bench) add(f chart.Figure) {
 }
 
 // averageOverSeeds runs a scenario with some seeds and averages f over them.
-func (b *bench) averageOverSeeds(s scenario.Scenario, seeds []uint64, f func(*sim.Result) float64, paper *chart.Range) (chart.Value, error) {
+func (b *bench) averageOverSeeds(s scenario.Scenario, seeds []uint64, f func(*sim.Result) float64,
+	paper *chart.Range) (chart.Value, error) {
 	results, err := b.seeds(s, seeds)
 	if err != nil {
 		return chart.Value{}, err

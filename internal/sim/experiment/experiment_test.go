@@ -105,7 +105,8 @@ func TestAComparisonMissesJustOutsideItsTolerance(t *testing.T) {
 // Ensure that the cause of a miss excuses the points that it is about, and no others.
 func TestACauseIsOfFewPoints(t *testing.T) {
 	of := func(engine, gpu, model, dtype, metric string, prompt, output, batch int) cost.Published {
-		return cost.Published{Engine: engine, GPU: gpu, Model: model, DType: dtype, Metric: metric, Prompt: prompt, Output: output, Batch: batch}
+		return cost.Published{Engine: engine, GPU: gpu, Model: model, DType: dtype, Metric: metric, Prompt: prompt,
+			Output: output, Batch: batch}
 	}
 	for _, c := range []struct {
 		name  string
@@ -114,7 +115,8 @@ func TestACauseIsOfFewPoints(t *testing.T) {
 	}{
 		{"a single sequence", of("vllm", "rtx-6000-ada", "llama-3-8b", "bf16", "first_token_ms", 28634, 1, 1), "A6000"},
 		{"a short one", of("vllm", "rtx-6000-ada", "llama-3-8b", "bf16", "first_token_ms", 255, 1, 1), ""},
-		{"long sequences in fp8", of("tensorrt-llm", "h100-80gb", "llama-2-70b", "fp8", "tokens_per_s", 2048, 2048, 64), "in fp8"},
+		{"long sequences in fp8", of("tensorrt-llm", "h100-80gb", "llama-2-70b", "fp8", "tokens_per_s", 2048, 2048, 64),
+			"in fp8"},
 		{"on another GPU", of("tensorrt-llm", "h200-141gb", "llama-2-70b", "fp8", "tokens_per_s", 2048, 2048, 64), ""},
 		{"short ones", of("tensorrt-llm", "h100-80gb", "llama-2-70b", "fp8", "tokens_per_s", 128, 128, 64), ""},
 		{"in 16 bits", of("tensorrt-llm", "h100-80gb", "llama-2-70b", "fp16", "tokens_per_s", 2048, 2048, 64), ""},

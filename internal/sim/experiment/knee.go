@@ -42,7 +42,8 @@ func (b *bench) curve(c *curve, seeds int) error {
 	defer b.count()()
 	c.scenario.Seed = 1
 	slo := capacity.SLO{{Metric: capacity.Normalized, Limit: threshold}}
-	found, err := capacity.Find(b.ctx, c.scenario, slo, capacity.Options{Seeds: seeds, Precision: 0.01, Pool: b.pool, Curve: curveParts})
+	found, err := capacity.Find(b.ctx, c.scenario, slo, capacity.Options{Seeds: seeds, Precision: 0.01, Pool: b.pool,
+		Curve: curveParts})
 	if err != nil {
 		return err
 	}

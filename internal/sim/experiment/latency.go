@@ -8,8 +8,11 @@ import (
 // Rates at which the artifact's scripts run OPT-13B, which surround the knees of
 // the paper's curves (sim/PAPER.md §2).
 var knees = map[string]map[string]*chart.Range{
-	"sharegpt": {"sosp": chart.Between(1, 2), "orca-oracle": chart.Between(0.5, 1.5), "orca-pow2": chart.Between(0.25, 0.9), "orca-max": chart.Between(0.2, 0.75), "fastertransformer": chart.Between(0.01, 0.35)},
-	"alpaca":   {"sosp": chart.Between(20, 31.5), "orca-oracle": chart.Between(15, 24), "orca-pow2": chart.Between(7.5, 18), "orca-max": chart.Between(2, 5), "fastertransformer": chart.Between(0.1, 3)},
+	"sharegpt": {"sosp": chart.Between(1, 2), "orca-oracle": chart.Between(0.5, 1.5),
+		"orca-pow2": chart.Between(0.25, 0.9), "orca-max": chart.Between(0.2, 0.75), "fastertransformer": chart.Between(0.01,
+			0.35)},
+	"alpaca": {"sosp": chart.Between(20, 31.5), "orca-oracle": chart.Between(15, 24),
+		"orca-pow2": chart.Between(7.5, 18), "orca-max": chart.Between(2, 5), "fastertransformer": chart.Between(0.1, 3)},
 }
 
 // latency is Fig. 12: normalized latency against the rate.
@@ -70,7 +73,8 @@ func (b *bench) latencyOf(setup, machine, name string) error {
 	note := "Times of an iteration are calibrated on Fig. 13 (FasterTransformer's are set by hand from its logs). " +
 		"Latency near the knee is chaotic; what is compared is the rate at 0.5 s/token."
 	if setup != "" {
-		note = "Times of an iteration are a roofline's, with efficiencies that fit what is known of OPT-13B. What is compared is the rate at 0.5 s/token."
+		note = "Times of an iteration are a roofline's, with efficiencies that fit what is known of OPT-13B. What is " +
+			"compared is the rate at 0.5 s/token."
 	}
 	b.add(chart.Figure{
 		Name: name, Title: "Normalized latency (Fig. 12): " + machine, Kind: chart.Calibrated, Panels: panels,
@@ -89,7 +93,8 @@ func (b *bench) versions() error {
 	for _, workload := range []string{"sharegpt", "alpaca"} {
 		var all []curve
 		for _, system := range []string{"sosp", "vllm-v0", "vllm-v1"} {
-			all = append(all, curve{system: system, scenario: scenario.Scenario{Workload: workload, Duration: seconds, Server: server(system)}})
+			all = append(all, curve{system: system, scenario: scenario.Scenario{Workload: workload, Duration: seconds,
+				Server: server(system)}})
 		}
 		if err := b.curves(all, seeds); err != nil {
 			return err
@@ -97,9 +102,11 @@ func (b *bench) versions() error {
 		panels = append(panels, latencyPanel(title(workload), all))
 	}
 	b.add(chart.Figure{
-		Name: "fig12-latency-vllm", Title: "Normalized latency of vLLM: the paper's, V0 and V1", Kind: chart.OrderOnly, Panels: panels,
-		Seeds: seedsLabel(seeds, seconds),
-		Note:  "Not in the paper. All three have the same times of an iteration, so what differs is what the schedulers decide.",
+		Name: "fig12-latency-vllm", Title: "Normalized latency of vLLM: the paper's, V0 and V1", Kind: chart.OrderOnly,
+		Panels: panels,
+		Seeds:  seedsLabel(seeds, seconds),
+		Note: "Not in the paper. All three have the same times of an iteration, so what differs is what the schedulers " +
+			"decide.",
 	})
 	return nil
 }
@@ -112,7 +119,8 @@ func title(workload string) string {
 // and returns the bars of that.
 func (b *bench) rates(workload, setup string, by map[string]*curve) (groups []string, values []chart.Value) {
 	vllm := by["sosp"]
-	oracle, max, static := ratio(vllm, by["orca-oracle"], nil), ratio(vllm, by["orca-max"], nil), ratio(vllm, by["fastertransformer"], nil)
+	oracle, max, static := ratio(vllm, by["orca-oracle"], nil), ratio(vllm, by["orca-max"], nil),
+		ratio(vllm, by["fastertransformer"], nil)
 	r := targets.Ratio
 	if workload == "sharegpt" { // over all three models
 		oracle.Paper, max.Paper = chart.Between(r.Oracle[0], r.Oracle[1]), chart.Between(r.Max[0], r.Max[1])
@@ -121,20 +129,25 @@ func (b *bench) rates(workload, setup string, by map[string]*curve) (groups []st
 	}
 	switch {
 	case setup != "":
-		name := map[string]string{"paper-opt-66b": "OPT-66B", "paper-opt-175b": "OPT-175B", "paper-llama-13b": "LLaMA-13B"}[setup] + ", " + title(workload)
+		name := map[string]string{"paper-opt-66b": "OPT-66B", "paper-opt-175b": "OPT-175B",
+			"paper-llama-13b": "LLaMA-13B"}[setup] + ", " + title(workload)
 		ours := "vLLM/Oracle " + meanAndSD(oracle) + ", vLLM/Max " + meanAndSD(max)
 		others := max.Mean > oracle.Mean && static.Mean > max.Mean
 		if name == "OPT-175B, Alpaca" {
 			// Much memory and short sequences: Oracle batches as many as it can compute
 			// (paper's text on Fig. 12f).
-			b.checkOrder("Fig. 12, "+name+", order of the systems", "vLLM ~ Oracle > Max > FasterTransformer", ours, withinFactorTwo(oracle.Mean, 1) && others)
+			b.checkOrder("Fig. 12, "+name+", order of the systems", "vLLM ~ Oracle > Max > FasterTransformer", ours,
+				withinFactorTwo(oracle.Mean, 1) && others)
 		} else {
-			b.checkOrder("Fig. 12, "+name+", order of the systems", "vLLM > Oracle > Max > FasterTransformer", ours, oracle.Mean > 1.1 && others)
+			b.checkOrder("Fig. 12, "+name+", order of the systems", "vLLM > Oracle > Max > FasterTransformer", ours,
+				oracle.Mean > 1.1 && others)
 		}
 	case workload == "sharegpt":
 		b.checkNearRange(chart.Calibrated, "Fig. 12, ShareGPT, rate of vLLM/Orca (Oracle)", r.Oracle, oracle, 6)
 		b.checkNearRange(chart.Calibrated, "Fig. 12, ShareGPT, rate of vLLM/Orca (Max)", r.Max, max, 6)
-		b.checkKnownMiss("Fig. 12, ShareGPT, rate of vLLM/FasterTransformer", "up to 22", static, 6, 12, "the paper's is the most of three models along their whole curves; at 0.5 s/token ours are 10, 13 and 26 for OPT-13B, 66B and 175B, at 0.1 s/token 17, 26 and 82")
+		b.checkKnownMiss("Fig. 12, ShareGPT, rate of vLLM/FasterTransformer", "up to 22", static, 6, 12,
+			"the paper's is the most of three models along their whole curves; at 0.5 s/token ours are 10, 13 and 26 for "+
+				"OPT-13B, 66B and 175B, at 0.1 s/token 17, 26 and 82")
 	default:
 		b.checkWithinRange(chart.Calibrated, "Fig. 12, Alpaca, rate of vLLM/Orca (Oracle)", "1.3", oracle, 1.2, 1.5)
 	}

@@ -35,9 +35,12 @@ func (b *bench) layout() error {
 		return err
 	}
 	last := func(l chart.Line) float64 { return l.Points[len(l.Points)-1].Mean }
-	b.checkOrder("Fig. 1, most requests at once", "vLLM >> existing systems", fmt.Sprintf("%.0f against %.0f", memory[1].Points[len(memory[1].Points)-1].X, memory[0].Points[len(memory[0].Points)-1].X),
+	b.checkOrder("Fig. 1, most requests at once", "vLLM >> existing systems",
+		fmt.Sprintf("%.0f against %.0f", memory[1].Points[len(memory[1].Points)-1].X,
+			memory[0].Points[len(memory[0].Points)-1].X),
 		memory[1].Points[len(memory[1].Points)-1].X > 2*memory[0].Points[len(memory[0].Points)-1].X)
-	b.checkOrder("Fig. 1, throughput with them", "vLLM >> existing systems", fmt.Sprintf("%.0f against %.0f tokens/s", last(speed[1]), last(speed[0])), last(speed[1]) > 1.5*last(speed[0]))
+	b.checkOrder("Fig. 1, throughput with them", "vLLM >> existing systems", fmt.Sprintf("%.0f against %.0f tokens/s",
+		last(speed[1]), last(speed[0])), last(speed[1]) > 1.5*last(speed[0]))
 	b.add(chart.Figure{
 		Name: "fig01-memory-layout", Title: "What memory holds, and how it grows (Fig. 1)", Kind: chart.OrderOnly,
 		Panels: []chart.Panel{
@@ -47,11 +50,14 @@ func (b *bench) layout() error {
 					Name: "one GPU", Parts: []chart.Value{share, exact(100 * cache / all), exact(100 * (1 - (parameters+cache)/all))},
 				}}},
 			},
-			{Title: "memory", X: chart.XAxis{Title: "requests at once"}, Y: chart.YAxis{Title: "memory used (GB)"}, Data: chart.Lines{Lines: memory}},
-			{Title: "throughput", X: chart.XAxis{Title: "requests at once"}, Y: chart.YAxis{Title: "tokens/s"}, Data: chart.Lines{Lines: speed}},
+			{Title: "memory", X: chart.XAxis{Title: "requests at once"}, Y: chart.YAxis{Title: "memory used (GB)"},
+				Data: chart.Lines{Lines: memory}},
+			{Title: "throughput", X: chart.XAxis{Title: "requests at once"}, Y: chart.YAxis{Title: "tokens/s"},
+				Data: chart.Lines{Lines: speed}},
 		},
 		Seeds: "seed 1, 300 requests",
-		Note: "Left: computed from the model and the GPU, as parts of the 40 GB in its name, as in the paper. Right: a closed loop of ShareGPT's lengths; each line ends where more requests at once find no memory. " +
+		Note: "Left: computed from the model and the GPU, as parts of the 40 GB in its name, as in the paper. Right: a " +
+			"closed loop of ShareGPT's lengths; each line ends where more requests at once find no memory. " +
 			"The paper's existing systems are Orca reserving the longest sequence here.",
 	})
 	return nil
@@ -66,7 +72,8 @@ func (b *bench) byBatch(parameters float64) (memory, speed []chart.Line, err err
 		m, s := chart.Line{Name: label(system)}, chart.Line{Name: label(system)}
 		for _, most := range []int{1, 2, 4, 6, 8, 12, 16, 24, 32, 40} {
 			results, err := b.run([]scenario.Scenario{{
-				Workload: "sharegpt", AtOnce: true, Requests: requests, MaxConcurrency: most, Seed: 1, Server: sim.Server{System: system},
+				Workload: "sharegpt", AtOnce: true, Requests: requests, MaxConcurrency: most, Seed: 1,
+				Server: sim.Server{System: system},
 			}})
 			if err != nil {
 				return nil, nil, err

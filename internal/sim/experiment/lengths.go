@@ -31,8 +31,10 @@ func (b *bench) lengths() error {
 		}
 		paper := targets.Lengths[w.name]
 		exact := func(v float64) chart.Value { return chart.Value{Mean: v / draws, Seeds: 1} }
-		b.checkWithinPercent(chart.Calibrated, "Fig. 11, "+title(w.name)+", mean prompt, tokens", exact(prompt), paper.Prompt, 2)
-		b.checkWithinPercent(chart.Calibrated, "Fig. 11, "+title(w.name)+", mean answer, tokens", exact(output), paper.Output, 2)
+		b.checkWithinPercent(chart.Calibrated, "Fig. 11, "+title(w.name)+", mean prompt, tokens", exact(prompt),
+			paper.Prompt, 2)
+		b.checkWithinPercent(chart.Calibrated, "Fig. 11, "+title(w.name)+", mean answer, tokens", exact(output),
+			paper.Output, 2)
 		line := func(name string, counts []float64) chart.Line {
 			l := chart.Line{Name: name}
 			for i, n := range counts[:bins-1] { // the last one holds all that is longer
@@ -48,7 +50,8 @@ func (b *bench) lengths() error {
 	b.add(chart.Figure{
 		Name: "fig11-lengths", Title: "Lengths of prompts and answers (Fig. 11)", Kind: chart.Calibrated, Panels: panels,
 		Seeds: "50,000 draws",
-		Note: "Shares of requests in classes of 50 tokens for ShareGPT and of 10 for Alpaca. ShareGPT's are drawn from quantiles of the artifact's lengths; " +
+		Note: "Shares of requests in classes of 50 tokens for ShareGPT and of 10 for Alpaca. ShareGPT's are drawn from " +
+			"quantiles of the artifact's lengths; " +
 			"of Alpaca's only the means and the maxima of batches are at hand, and the shape is inferred.",
 	})
 	return nil

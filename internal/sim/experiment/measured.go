@@ -76,21 +76,25 @@ func (b *bench) paged() error {
 	for _, s := range measured.Sizes {
 		sizes, decode = append(sizes, fmt.Sprint(s.Tokens)), append(decode, one(s.Decode))
 	}
-	b.checkWithinRange(chart.Measured, "Fig. 18a, the most that paged attention takes, times contiguous", between(targets.Fig18a.Ratio), one(most), 0, targets.Fig18a.Ratio[0])
+	b.checkWithinRange(chart.Measured, "Fig. 18a, the most that paged attention takes, times contiguous",
+		between(targets.Fig18a.Ratio), one(most), 0, targets.Fig18a.Ratio[0])
 	b.add(chart.Figure{
 		Name: "fig18a-paged-attention", Title: "Attention over blocks (Fig. 18a)", Kind: chart.Measured,
 		Panels: []chart.Panel{
 			{
-				Title: "blocks of 16, scattered", X: chart.XAxis{Title: "context (tokens)"}, Y: chart.YAxis{Title: "time of contiguous memory (times)"},
+				Title: "blocks of 16, scattered", X: chart.XAxis{Title: "context (tokens)"},
+				Y:    chart.YAxis{Title: "time of contiguous memory (times)"},
 				Data: chart.Bars{Groups: contexts, Series: series},
 			},
 			{
-				Title: "8 sequences of 1,024 tokens", X: chart.XAxis{Title: "block size (tokens)"}, Y: chart.YAxis{Title: "time of a layer (µs)", Log: true},
+				Title: "8 sequences of 1,024 tokens", X: chart.XAxis{Title: "block size (tokens)"},
+				Y:    chart.YAxis{Title: "time of a layer (µs)", Log: true},
 				Data: chart.Bars{Groups: sizes, Series: []chart.Series{{Name: "decoding", Values: decode}}},
 			},
 		},
 		Seeds: "medians",
-		Note:  measuredOn() + " The paper measures a kernel on an A100 against FasterTransformer's. Blocks that are not a multiple of 16 tokens are unpacked first.",
+		Note: measuredOn() + " The paper measures a kernel on an A100 against FasterTransformer's. Blocks that are not a " +
+			"multiple of 16 tokens are unpacked first.",
 	})
 	return nil
 }
@@ -109,6 +113,7 @@ func (b *bench) swapMeasured() {
 			Data: chart.Bars{Groups: sizes, Series: []chart.Series{{Name: "swap out and in", Values: swap}}},
 		}},
 		Seeds: "medians",
-		Note:  measuredOn() + " A copy in memory has no cost of its own for each transfer, which is what makes small blocks slow over PCIe.",
+		Note: measuredOn() + " A copy in memory has no cost for each transfer, which makes small " +
+			"blocks slow over PCIe.",
 	})
 }

@@ -41,7 +41,8 @@ func (b *bench) sharedPrefix() error {
 	b.add(chart.Figure{
 		Name: "fig16-shared-prefix", Title: "Shared prefix (Fig. 16, LLaMA-13B)", Kind: chart.OrderOnly, Panels: panels,
 		Seeds: seedsLabel(seeds, seconds),
-		Note: "The lengths of WMT16's sentences are an assumption, and the times of an iteration are a roofline's. The paper's factors over Oracle are 1.67 and 3.58. " +
+		Note: "The lengths of WMT16's sentences are an assumption, and the times of an iteration are a roofline's. The " +
+			"paper's factors over Oracle are 1.67 and 3.58. " +
 			"The paper's vLLM keeps the whole blocks of the prefix and computes the rest; V1 finds them in its prefix cache.",
 	})
 	return nil

@@ -19,7 +19,8 @@ func decoding(n int, beam bool) sim.Decoding {
 }
 
 // beams is how the figures say where their beams come from.
-const beams = "Which beams survive depends on a model's probabilities; here each is replaced by a copy of another at 7.5 % of the tokens, " +
+const beams = "Which beams survive depends on a model's probabilities; here each is replaced by a copy of another " +
+	"at 7.5 % of the tokens, " +
 	"which is fitted to the saving of width 2 (Fig. 15b)."
 
 // sampling is Fig. 14: latency with several answers to a prompt, on Alpaca.
@@ -55,7 +56,9 @@ func (b *bench) sampling() error {
 			}
 			groups, values = append(groups, fmt.Sprint(n)), append(values, r)
 			if item := "Fig. 14, Alpaca, " + title + ", rate of vLLM/Orca (Oracle)"; paper != "" {
-				b.checkKnownMiss(item, paper, r, 1.2, 2, "at saturation the time of an iteration, which is calibrated on batches of single sequences, limits ours before memory does")
+				b.checkKnownMiss(item, paper, r, 1.2, 2,
+					"at saturation the time of an iteration, which is calibrated on batches of single sequences, limits ours "+
+						"before memory does")
 			} else {
 				b.checkOrder(item, paper, meanAndSD(r), r.Mean > 1.2)
 			}
@@ -64,13 +67,16 @@ func (b *bench) sampling() error {
 		against.X.Title = "vLLM against Orca (Oracle), by number"
 		panels = append(panels, against)
 		f := chart.Figure{
-			Name: "fig14a-parallel-sampling", Title: "Parallel sampling (Fig. 14, Alpaca)", Kind: chart.OrderOnly, Panels: panels,
-			Seeds: seedsLabel(seeds, seconds),
-			Note:  "Lengths are inferred. A sequence costs the same time whether its prompt is shared or not, so memory makes the whole difference.",
+			Name: "fig14a-parallel-sampling", Title: "Parallel sampling (Fig. 14, Alpaca)", Kind: chart.OrderOnly,
+			Panels: panels,
+			Seeds:  seedsLabel(seeds, seconds),
+			Note: "Lengths are inferred. A sequence costs the same time whether its prompt is shared or not, so memory " +
+				"makes the whole difference.",
 		}
 		if beam {
 			f.Name, f.Title = "fig14b-beam-search", "Beam search (Fig. 14, Alpaca)"
-			f.Note = beams + " The paper's factor at width 6 is 2.3: time of an iteration, which is calibrated on batches of single sequences, limits ours before memory does."
+			f.Note = beams + " The paper's factor at width 6 is 2.3: time of an iteration, which is calibrated on batches of " +
+				"single sequences, limits ours before memory does."
 		}
 		b.add(f)
 	}
@@ -108,10 +114,13 @@ func (b *bench) saving() error {
 		return err
 	}
 	b.add(chart.Figure{
-		Name: "fig15-memory-saving", Title: "Memory saved by sharing (Fig. 15, Alpaca at 20 requests/s)", Kind: chart.Calibrated, Panels: []chart.Panel{parallel, beam},
+		Name: "fig15-memory-saving", Title: "Memory saved by sharing (Fig. 15, Alpaca at 20 requests/s)",
+		Kind: chart.Calibrated, Panels: []chart.Panel{parallel, beam},
 		Seeds: seedsLabel(b.averageSeeds(), 900),
-		Note: "Sampling with one hump is predicted. It shares whole blocks of the prompt, so prompts below 16 tokens share none, and the shape of the prompts' " +
-			"lengths decides: with the one hump that was inferred ours saves too much; with two humps (40 % of Alpaca's instructions have an input) " +
+		Note: "Sampling with one hump is predicted. It shares whole blocks of the prompt, so prompts below 16 tokens " +
+			"share none, and the shape of the prompts' " +
+			"lengths decides: with the one hump that was inferred ours saves too much; with two humps (40 % of Alpaca's " +
+			"instructions have an input) " +
 			"of the same mean and the same maxima of batches, made when the miss was known, it is nearer. " + beams,
 	})
 	return nil
@@ -190,7 +199,8 @@ func (b *bench) savingOfShareGPT() error {
 			continue
 		}
 		b.checkKnownMiss(item, fmt.Sprintf("%.2f %%", x.paper), v, 70, 84,
-			"beams part too late: one is replaced as often in a long answer as in Alpaca's short ones, to which the probability is fitted")
+			"beams part too late: one is replaced as often in a long answer as in Alpaca's short ones, to which the "+
+				"probability is fitted")
 	}
 	return nil
 }

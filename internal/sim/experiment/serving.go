@@ -44,7 +44,8 @@ type ServedRun struct {
 var servingJSON []byte
 
 // servedLimits are those of llmserve bench and of simulated.sh: the default batch.
-var servedLimits = sim.Server{System: "vllm-v1", BlockSize: 16, NumGPUBlocks: 2000, MaxNumBatchedTokens: 512, MaxNumSeqs: 64, MaxModelLen: 1024}
+var servedLimits = sim.Server{System: "vllm-v1", BlockSize: 16, NumGPUBlocks: 2000, MaxNumBatchedTokens: 512,
+	MaxNumSeqs: 64, MaxModelLen: 1024}
 
 // servedMetrics are what is compared, with the percentage that the simulation may be off.
 var servedMetrics = []struct {
@@ -54,10 +55,14 @@ var servedMetrics = []struct {
 	simulated  func(*ServedRun, *sim.Result) float64
 }{
 	{"throughput", "tokens/s", 10, func(r *ServedRun) float64 { return r.Measured.Throughput }, throughput},
-	{"time to first token, median", "ms", 15, func(r *ServedRun) float64 { return r.Measured.MedianTTFT }, func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.TTFT.P50 }},
-	{"time to first token, p90", "ms", 25, func(r *ServedRun) float64 { return r.Measured.P90TTFT }, func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.TTFT.P90 }},
-	{"time per token, median", "ms", 15, func(r *ServedRun) float64 { return r.Measured.MedianTPOT }, func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.TPOT.P50 }},
-	{"time per token, p90", "ms", 25, func(r *ServedRun) float64 { return r.Measured.P90TPOT }, func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.TPOT.P90 }},
+	{"time to first token, median", "ms", 15, func(r *ServedRun) float64 { return r.Measured.MedianTTFT },
+		func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.TTFT.P50 }},
+	{"time to first token, p90", "ms", 25, func(r *ServedRun) float64 { return r.Measured.P90TTFT },
+		func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.TTFT.P90 }},
+	{"time per token, median", "ms", 15, func(r *ServedRun) float64 { return r.Measured.MedianTPOT },
+		func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.TPOT.P50 }},
+	{"time per token, p90", "ms", 25, func(r *ServedRun) float64 { return r.Measured.P90TPOT },
+		func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.TPOT.P90 }},
 }
 
 // throughput is that of a run which begins with the measurement: a simulation begins with the first request.
@@ -97,8 +102,10 @@ func (b *bench) served() error {
 					real, ours = append(real, m.measured(&s.Runs[i])), append(ours, m.simulated(&s.Runs[i], results[i]))
 				}
 			}
-			measured.Values, simulated.Values = append(measured.Values, one(median(real))), append(simulated.Values, one(median(ours)))
-			b.checkWithinPercent(chart.Predicted, fmt.Sprintf("llmserve, %s: %s (%s)", load, m.name, m.unit), one(median(ours)), median(real), m.percent)
+			measured.Values, simulated.Values = append(measured.Values, one(median(real))),
+				append(simulated.Values, one(median(ours)))
+			b.checkWithinPercent(chart.Predicted, fmt.Sprintf("llmserve, %s: %s (%s)", load, m.name, m.unit), one(median(ours)),
+				median(real), m.percent)
 			b.report.Checks[len(b.report.Checks)-1].Reference = "measured"
 		}
 		figure.Panels = append(figure.Panels, chart.Panel{

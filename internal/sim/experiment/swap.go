@@ -44,24 +44,32 @@ func (b *bench) swapping() error {
 	b.checkOrder("Fig. 19a, overhead of swapping 256 tokens falls with the block size", "falls; recomputation is constant",
 		fmt.Sprintf("%.3g ms at 1, %.3g at 16, %.3g at 256; recomputation %.3g", milli[1], milli[16], milli[256], recompute),
 		milli[1] > milli[16] && milli[16] > milli[256] && milli[1] > recompute && milli[256] < recompute)
-	b.checkOrder("Fig. 19b, swapping is worse with small blocks", "worse at 1", fmt.Sprintf("%.3g against %.3g s/token", w[1], c[1]), w[1] > 2*c[1])
-	b.checkOrder("Fig. 19b, comparable from 16 to 64", "alike", fmt.Sprintf("%.2f, %.2f, %.2f times recomputation", w[16]/c[16], w[32]/c[32], w[64]/c[64]),
+	b.checkOrder("Fig. 19b, swapping is worse with small blocks", "worse at 1", fmt.Sprintf("%.3g against %.3g s/token",
+		w[1], c[1]), w[1] > 2*c[1])
+	b.checkOrder("Fig. 19b, comparable from 16 to 64", "alike", fmt.Sprintf("%.2f, %.2f, %.2f times recomputation",
+		w[16]/c[16], w[32]/c[32], w[64]/c[64]),
 		withinFactorTwo(w[16], c[16]) && withinFactorTwo(w[32], c[32]) && withinFactorTwo(w[64], c[64]))
-	b.checkOrder("Fig. 19b, swapping is better with large blocks", "better at 256", fmt.Sprintf("%.3g against %.3g s/token", w[256], c[256]), w[256] < c[256])
+	b.checkOrder("Fig. 19b, swapping is better with large blocks", "better at 256",
+		fmt.Sprintf("%.3g against %.3g s/token", w[256], c[256]), w[256] < c[256])
 	b.add(chart.Figure{
 		Name: "fig19-swap-or-recompute", Title: "Swapping against recomputation (Fig. 19)", Kind: chart.OrderOnly,
 		Panels: []chart.Panel{
 			{
-				Title: "256 tokens", X: chart.XAxis{Title: "block size (tokens)"}, Y: chart.YAxis{Title: "overhead (ms)", Log: true},
-				Data: chart.Bars{Groups: sizeNames(), Series: []chart.Series{{Name: "swap out or in", Values: out}, {Name: "swap out and in", Values: both}, {Name: "recompute", Values: again}}},
+				Title: "256 tokens", X: chart.XAxis{Title: "block size (tokens)"},
+				Y: chart.YAxis{Title: "overhead (ms)", Log: true},
+				Data: chart.Bars{Groups: sizeNames(), Series: []chart.Series{{Name: "swap out or in", Values: out},
+					{Name: "swap out and in", Values: both}, {Name: "recompute", Values: again}}},
 			},
 			{
-				Title: "ShareGPT, 2.01 requests/s", X: chart.XAxis{Title: "block size (tokens)"}, Y: chart.YAxis{Title: "normalized latency (s/token)", Log: true},
-				Data: chart.Bars{Groups: sizeNames(), Series: []chart.Series{{Name: "swapping", Values: swapped}, {Name: "recomputation", Values: computing}}},
+				Title: "ShareGPT, 2.01 requests/s", X: chart.XAxis{Title: "block size (tokens)"},
+				Y: chart.YAxis{Title: "normalized latency (s/token)", Log: true},
+				Data: chart.Bars{Groups: sizeNames(), Series: []chart.Series{{Name: "swapping", Values: swapped},
+					{Name: "recomputation", Values: computing}}},
 			},
 		},
 		Seeds: seedsLabel(seeds, seconds),
-		Note: "Each block is a transfer of its own for keys and values of each layer, with an assumed cost of 5 µs for each. The left side is computed from the cost model, " +
+		Note: "Keys and values of each layer of a block are separate transfers, with an assumed cost of 5 µs for " +
+			"each. The left side is computed from the cost model, " +
 			"not simulated. 2.01 requests/s are on the knee, where latency is chaotic.",
 	})
 	b.swapMeasured()

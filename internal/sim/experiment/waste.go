@@ -55,7 +55,8 @@ func (b *bench) waste() error {
 			X: chart.XAxis{Title: "system"}, Y: chart.YAxis{Title: "part of the KV cache (%)", Max: 100}, Data: stacks,
 		}},
 		Seeds: seedsLabel(seeds, t.Duration),
-		Note: "OPT-13B on an A100 with 40 GB, ShareGPT's length quantiles at 4 requests/s, averages over the iterations from 300 to 900 s. " +
+		Note: "OPT-13B on an A100 with 40 GB, ShareGPT's length quantiles at 4 requests/s, averages over the iterations " +
+			"from 300 to 900 s. " +
 			"The paper prints only the token states of its vLLM; it has no numbers for V0 and V1.",
 	})
 	return nil

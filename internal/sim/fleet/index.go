@@ -17,7 +17,7 @@ type index struct {
 	events  pool.Events       // scratch
 }
 
-// mostReplicas is how many an index tells apart.
+// mostReplicas is how many an index can distinguish.
 const mostReplicas = 64
 
 type eventKind uint8
@@ -34,14 +34,15 @@ type event struct {
 	kind eventKind
 }
 
-// short is enough of a hash: two of a billion blocks are alike with 3 %.
+// short returns a part of a hash. Among a billion blocks, two are alike with a probability of 3 %.
 func short(h *blockhash.Hash) uint64 { return binary.LittleEndian.Uint64(h[:8]) }
 
 func newIndex(delay float64, replicas int) index {
-	return index{delay: delay, holders: map[uint64]uint64{}, queues: make([][]event, replicas), heads: make([]int, replicas)}
+	return index{delay: delay, holders: map[uint64]uint64{}, queues: make([][]event, replicas),
+		heads: make([]int, replicas)}
 }
 
-// note sends what a replica recorded until now on its way.
+// note queues what a replica recorded until now.
 func (x *index) note(replica int, now float64) {
 	for i := range x.events.List {
 		e := &x.events.List[i]
@@ -59,7 +60,7 @@ func (x *index) note(replica int, now float64) {
 
 func (x *index) send(replica int, e event) { x.queues[replica] = append(x.queues[replica], e) }
 
-// arrive applies what has arrived by a time.
+// arrive applies the events that have arrived by a time.
 func (x *index) arrive(now float64) {
 	for p := range x.queues {
 		q, head := x.queues[p], x.heads[p]
@@ -98,7 +99,7 @@ func (x *index) drop(hash, bit uint64) {
 	}
 }
 
-// matches is how many of the first hashes a replica has.
+// matches returns how many of the first hashes a replica has.
 func (x *index) matches(hashes []uint64, replica int) int {
 	bit := uint64(1) << replica
 	for i, h := range hashes {

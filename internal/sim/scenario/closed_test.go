@@ -28,10 +28,13 @@ func TestClosedLoopsOfVLLMV1TakeAsLongAsPublished(t *testing.T) {
 		}
 		path := filepath.Join(t.TempDir(), "requests.csv")
 		n := 6 * p.Batch
-		require.NoError(t, os.WriteFile(path, []byte("arrival,prompt,output\n"+strings.Repeat(fmt.Sprintf("0,%d,%d\n", p.Prompt, p.Output), n)), 0o600))
+		require.NoError(t, os.WriteFile(path,
+			[]byte("arrival,prompt,output\n"+strings.Repeat(fmt.Sprintf("0,%d,%d\n", p.Prompt, p.Output), n)), 0o600))
 		r, err := Run(context.Background(), Scenario{
-			Model: p.Model, GPU: p.GPU, Workers: p.Workers, Weights: strings.TrimPrefix(p.DType, "bf16"), KV: p.KV, Trace: path, MaxConcurrency: p.Batch,
-			Server: sim.Server{System: "vllm-v1", MaxNumBatchedTokens: p.Budget, MaxModelLen: p.Prompt + p.Output, NoCaching: true},
+			Model: p.Model, GPU: p.GPU, Workers: p.Workers, Weights: strings.TrimPrefix(p.DType, "bf16"), KV: p.KV, Trace: path,
+			MaxConcurrency: p.Batch,
+			Server: sim.Server{System: "vllm-v1", MaxNumBatchedTokens: p.Budget, MaxModelLen: p.Prompt + p.Output,
+				NoCaching: true},
 		})
 		require.NoError(t, err)
 		require.Equal(t, n, r.Answered)

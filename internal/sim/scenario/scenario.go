@@ -27,20 +27,24 @@ var ErrScenario = errors.New("bad scenario")
 // A Scenario is one run. What is zero gets a value from Complete.
 type Scenario struct {
 	// Requests are those of a named workload or those of a file.
-	Workload string  `json:"workload,omitempty"`
-	Trace    string  `json:"trace,omitempty"`
-	Rate     float64 `json:"rate,omitempty"`     // requests/s; 0: a trace as it is. A trace's is that of as many as Requests says
+	Workload string `json:"workload,omitempty"`
+	Trace    string `json:"trace,omitempty"`
+	// requests/s; 0: a trace as it is. A trace's is that of as many as Requests says
+	Rate     float64 `json:"rate,omitempty"`
 	Duration float64 `json:"duration,omitempty"` // s of arrivals; 0: as many as Requests says, or the whole trace
 	Requests int     `json:"requests,omitempty"` // most
 	Seed     uint64  `json:"seed"`
 
 	// How they come. A session's requests are counted by Requests and Rate like others.
-	Burstiness     float64     `json:"burstiness,omitempty"`     // shape of the gamma distribution of gaps; 0: 1, Poisson
-	MaxConcurrency int         `json:"maxConcurrency,omitempty"` // sent and not answered; 0: any number
-	AtOnce         bool        `json:"atOnce,omitempty"`         // all come at 0, instead of a rate; with MaxConcurrency, a closed loop
-	Turns          float64     `json:"turns,omitempty"`          // mean, of conversations; 0: there are none. Of a trace with hashes: 1 finds them
-	Think          float64     `json:"think,omitempty"`          // s, from an answer to the next turn; the mean, of a trace the least
-	Goodput        sim.Goodput `json:"goodput,omitzero"`
+	Burstiness     float64 `json:"burstiness,omitempty"`     // shape of the gamma distribution of gaps; 0: 1, Poisson
+	MaxConcurrency int     `json:"maxConcurrency,omitempty"` // sent and not answered; 0: any number
+	// all come at 0, instead of a rate; with MaxConcurrency, a closed loop
+	AtOnce bool `json:"atOnce,omitempty"`
+	// mean, of conversations; 0: there are none. Of a trace with hashes: 1 finds them
+	Turns float64 `json:"turns,omitempty"`
+	// s, from an answer to the next turn; the mean, of a trace the least
+	Think   float64     `json:"think,omitempty"`
+	Goodput sim.Goodput `json:"goodput,omitzero"`
 
 	// Setup is a model on GPUs, by name or file; or Model, GPU and Workers are.
 	Setup   string  `json:"setup,omitempty"`
@@ -52,8 +56,10 @@ type Scenario struct {
 	KV      string  `json:"kv,omitempty"`           // the same of keys and values
 	Apart   bool    `json:"expertsApart,omitempty"` // experts of Model on GPU are whole on one worker each
 	SwapGB  float64 `json:"swapGB,omitempty"`       // GB/s to what blocks are swapped to, at most; 0: the link to the CPU
-	Engine  string  `json:"engine,omitempty"`       // of Model on GPU: one of cost.Engines, or a release, or DataSheet; see chooseEngine
-	Cost    string  `json:"cost,omitempty"`         // a cost file of llmsim calibrate, whose times stand instead of the setup's
+	// of Model on GPU: one of cost.Engines, or a release, or DataSheet; see chooseEngine
+	Engine string `json:"engine,omitempty"`
+	// a cost file of llmsim calibrate, whose times stand instead of the setup's
+	Cost string `json:"cost,omitempty"`
 
 	// MemoryUtilization is the part of each GPU's memory that may be used, vLLM's gpu_memory_utilization;
 	// 0: the setup's, and DefaultMemoryUtilization for Model on GPU.
@@ -121,7 +127,8 @@ func (p *Plan) With(setup cost.Setup, server sim.Server) (*Plan, error) {
 // openSetup finds the model, its GPUs and the times of iterations.
 func (p *Plan) openSetup() error {
 	if s := p.Scenario; s.Engine != "" && s.Cost != "" {
-		return fmt.Errorf("%w: times are those of the engine %q or of the cost file %q, not of both", ErrScenario, s.Engine, s.Cost)
+		return fmt.Errorf("%w: times are those of the engine %q or of the cost file %q, not of both", ErrScenario, s.Engine,
+			s.Cost)
 	}
 	if err := p.openModel(); err != nil {
 		return err
@@ -141,18 +148,22 @@ func (p *Plan) openModel() (err error) {
 	s := &p.Scenario
 	switch {
 	case s.Setup != "" && (s.Model != "" || s.GPU != ""):
-		return fmt.Errorf("%w: the setup %q has a model and a GPU already: leave out %s", ErrScenario, s.Setup, strings.Join(slices.DeleteFunc([]string{s.Model, s.GPU}, func(n string) bool { return n == "" }), " and "))
+		return fmt.Errorf("%w: the setup %q has a model and a GPU already: leave out %s", ErrScenario, s.Setup,
+			strings.Join(slices.DeleteFunc([]string{s.Model, s.GPU}, func(n string) bool { return n == "" }), " and "))
 	case s.Workers < 0:
 		return fmt.Errorf("%w: %d workers: want at least 1", ErrScenario, s.Workers)
 	case s.Model == "" && s.GPU == "":
 		if s.Engine != "" {
-			return fmt.Errorf("%w: the engine %q: a setup says itself which times it has; name a model and a GPU instead", ErrScenario, s.Engine)
+			return fmt.Errorf("%w: the engine %q: a setup says itself which times it has; name a model and a GPU instead",
+				ErrScenario, s.Engine)
 		}
 		if s.Workers > 0 {
-			return fmt.Errorf("%w: %d workers: a setup says itself how many; name a model and a GPU instead", ErrScenario, s.Workers)
+			return fmt.Errorf("%w: %d workers: a setup says itself how many; name a model and a GPU instead", ErrScenario,
+				s.Workers)
 		}
 		if s.Stages != 0 || s.Apart || s.Weights != "" || s.KV != "" {
-			return fmt.Errorf("%w: --stages, --experts-apart, --weights and --kv go with --model and --gpu: a setup has its own", ErrScenario)
+			return fmt.Errorf("%w: --stages, --experts-apart, --weights and --kv go with --model and --gpu: "+
+				"a setup has its own", ErrScenario)
 		}
 		if s.Setup == "" {
 			s.Setup = PaperSetup
@@ -161,9 +172,11 @@ func (p *Plan) openModel() (err error) {
 		p.Setup.SwapGigabytes = s.SwapGB
 		return err
 	case s.GPU == "":
-		return fmt.Errorf("%w: a model needs a GPU: name one beside %q: %s, or a .json file", ErrScenario, s.Model, strings.Join(cost.GPUs(), ", "))
+		return fmt.Errorf("%w: a model needs a GPU: name one beside %q: %s, or a .json file", ErrScenario, s.Model,
+			strings.Join(cost.GPUs(), ", "))
 	case s.Model == "":
-		return fmt.Errorf("%w: a GPU needs a model: name one beside %q: %s, or a .json file", ErrScenario, s.GPU, strings.Join(cost.LLMs(), ", "))
+		return fmt.Errorf("%w: a GPU needs a model: name one beside %q: %s, or a .json file", ErrScenario, s.GPU,
+			strings.Join(cost.LLMs(), ", "))
 	}
 	if p.Setup, err = cost.New(s.Model, s.GPU, max(1, s.Workers)); err != nil {
 		return err
@@ -194,13 +207,16 @@ func (s *Scenario) checkAmounts() error {
 	case s.Requests < 0:
 		return fmt.Errorf("%w: %d requests: want at least 1, or 0 for those of the duration", ErrScenario, s.Requests)
 	case s.Requests == 0 && s.Trace == "" && s.Rate*s.Duration > mostRequests:
-		return fmt.Errorf("%w: %g requests a second for %g s: want at most %.0f requests", ErrScenario, s.Rate, s.Duration, float64(mostRequests))
+		return fmt.Errorf("%w: %g requests a second for %g s: want at most %.0f requests", ErrScenario, s.Rate, s.Duration,
+			float64(mostRequests))
 	case bad(s.From) || bad(s.Until):
 		return fmt.Errorf("%w: averages from %v s until %v s", ErrScenario, s.From, s.Until)
 	case s.end() > 0 && s.From >= s.end():
-		return fmt.Errorf("%w: averages from %v s until %v s are of nothing: begin earlier, or end later", ErrScenario, s.From, s.end())
+		return fmt.Errorf("%w: averages from %v s until %v s are of nothing: begin earlier, or end later", ErrScenario,
+			s.From, s.end())
 	case s.Trace != "" && s.Workload != "":
-		return fmt.Errorf("%w: requests are of the workload %q or of the trace %q, not of both", ErrScenario, s.Workload, s.Trace)
+		return fmt.Errorf("%w: requests are of the workload %q or of the trace %q, not of both", ErrScenario, s.Workload,
+			s.Trace)
 	}
 	return nil
 }
@@ -236,7 +252,8 @@ func (p *Plan) openRequests() (err error) {
 			return nil
 		}
 		if summary.Rate() == 0 {
-			return fmt.Errorf("%w: all requests that are taken of %s come at once, so they have no rate to change", ErrScenario, s.Trace)
+			return fmt.Errorf("%w: all requests that are taken of %s come at once, so they have no rate to change", ErrScenario,
+				s.Trace)
 		}
 		p.factor = s.Rate / summary.Rate()
 		return nil
@@ -369,7 +386,8 @@ func (s *Scenario) end() float64 {
 }
 
 // Run serves the requests. observe and progress may be nil; see sim.Config.
-func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Observer, error), progress func(now float64, arrived, answered int)) (*sim.Result, error) {
+func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Observer, error),
+	progress func(now float64, arrived, answered int)) (*sim.Result, error) {
 	source, done, err := p.Source()
 	if err != nil {
 		return nil, err

@@ -25,7 +25,8 @@ func TestAnEmptyScenarioIsThePapersSetup(t *testing.T) {
 	require.Equal(t, "sharegpt", p.Scenario.Workload)
 	require.Equal(t, PaperSetup, p.Scenario.Setup)
 	require.Equal(t, sim.Server{
-		System: "vllm-v1", BlockSize: 16, NumGPUBlocks: 983, NumCPUBlocks: 1638, MaxNumBatchedTokens: 2560, MaxNumSeqs: 256, MaxModelLen: 2048, BatchSize: 5, Watermark: p.Scenario.Server.Watermark,
+		System: "vllm-v1", BlockSize: 16, NumGPUBlocks: 983, NumCPUBlocks: 1638, MaxNumBatchedTokens: 2560, MaxNumSeqs: 256,
+		MaxModelLen: 2048, BatchSize: 5, Watermark: p.Scenario.Server.Watermark,
 	}, p.Scenario.Server)
 	require.Equal(t, 1000, p.Expected())
 	require.Equal(t, p.Scenario, open(t, p.Scenario).Scenario, "what is complete stays as it is")
@@ -45,7 +46,8 @@ func TestAModelDecidesLengthsAndMemory(t *testing.T) {
 	require.Equal(t, cpu, p.Scenario.Server.NumCPUBlocks)
 	require.Equal(t, 18, p.Scenario.Server.BatchSize, "as many as fit of the longest sequences")
 
-	p = open(t, Scenario{Setup: "llama-3-8b", Server: sim.Server{NumGPUBlocks: 77, NumCPUBlocks: 5, MaxModelLen: 100, MaxNumBatchedTokens: 300}})
+	p = open(t, Scenario{Setup: "llama-3-8b", Server: sim.Server{NumGPUBlocks: 77, NumCPUBlocks: 5, MaxModelLen: 100,
+		MaxNumBatchedTokens: 300}})
 	require.Equal(t, 77, p.Scenario.Server.NumGPUBlocks)
 	require.Equal(t, 5, p.Scenario.Server.NumCPUBlocks)
 	require.Equal(t, 300, p.Scenario.Server.MaxNumBatchedTokens)
@@ -147,7 +149,8 @@ func TestContradictoryScenariosAreRefused(t *testing.T) {
 		name, wantErr string
 		scenario      Scenario
 	}{
-		{"an engine and a cost file", `engine "vllm" or of the cost file "x.json", not of both`, Scenario{Model: "opt-13b", GPU: "l4", Engine: "vllm", Cost: "x.json"}},
+		{"an engine and a cost file", `engine "vllm" or of the cost file "x.json", not of both`,
+			Scenario{Model: "opt-13b", GPU: "l4", Engine: "vllm", Cost: "x.json"}},
 		{"a setup with a model", "has a model and a GPU already", Scenario{Setup: "llama-3-8b", Model: "opt-13b"}},
 		{"a GPU without a model", "a GPU needs a model", Scenario{GPU: "l4"}},
 		{"a trace and a workload", "not of both", Scenario{Trace: "x", Workload: "alpaca"}},
@@ -158,7 +161,8 @@ func TestContradictoryScenariosAreRefused(t *testing.T) {
 		{"a negative number of workers", "-3 workers: want at least 1", Scenario{Model: "opt-13b", GPU: "l4", Workers: -3}},
 		{"workers beside a setup", "4 workers: a setup says", Scenario{Workers: 4}},
 		{"no memory", "a memory utilization of -0.1: want more than 0, and at most 1", Scenario{MemoryUtilization: -0.1}},
-		{"more than all memory", "a memory utilization of 90: want more than 0, and at most 1", Scenario{MemoryUtilization: 90}},
+		{"more than all memory", "a memory utilization of 90: want more than 0, and at most 1",
+			Scenario{MemoryUtilization: 90}},
 		{"a rate for requests at one time", "come at once", Scenario{Trace: atOnce, Requests: 2, Rate: 3}},
 	} {
 		_, err := Open(tc.scenario)
@@ -174,7 +178,8 @@ func TestContradictoryScenariosAreRefused(t *testing.T) {
 // Ensure that other numbers, stages and experts that are apart reach the setup, and are
 // refused where they mean nothing.
 func TestArrangementsOfAModelReachTheSetup(t *testing.T) {
-	p, err := Open(Scenario{Model: "mixtral-8x7b", GPU: "h100-80gb", Workers: 2, Stages: 2, Apart: true, Weights: "fp8", KV: "fp8", SwapGB: 3})
+	p, err := Open(Scenario{Model: "mixtral-8x7b", GPU: "h100-80gb", Workers: 2, Stages: 2, Apart: true, Weights: "fp8",
+		KV: "fp8", SwapGB: 3})
 	require.NoError(t, err)
 	require.Equal(t, 4, p.Setup.GPUs())
 	require.True(t, p.Setup.ExpertsApart)
@@ -210,14 +215,19 @@ func TestTheNewestReleaseWithDataIsTheDefault(t *testing.T) {
 		want, says        string
 	}{
 		{"published", "h100-80gb", "", "vllm-0.10-0.20", "vllm 0.10-0.20 on h100-80gb: fitted to half of"},
-		{"published, and slower servers", "h100-80gb", "", "vllm-0.10-0.20", "; a server of another publisher took up to 1.7 times as long as simulated: measure yours (llmsim calibrate)"},
+		{"published, and slower servers", "h100-80gb", "", "vllm-0.10-0.20",
+			"; a server of another publisher took up to 1.7 times as long as simulated: measure yours (llmsim calibrate)"},
 		{"published of older releases alone", "v100s-32gb", "", "vllm-0.7.3", "vllm 0.7.3 on v100s-32gb: fitted to half of"},
 		{"a newer release elsewhere", "mi300x", "", "vllm-0.9.1", "vllm 0.9.1 on mi300x: fitted to half of"},
-		{"too few points for errors", "l4", "vllm-0.7.3", "vllm-0.7.3", "7 published points, fewer than 8: without data for its errors"},
-		{"a newer release on other GPUs", "rtx-4090", "", "vllm-0.10-0.20", "vllm 0.10-0.20 on rtx-4090: without data, as none is published; constants as measured on a100-80gb, b200-180gb, h100-80gb, h200-141gb, with this GPU's data sheet"},
+		{"too few points for errors", "l4", "vllm-0.7.3", "vllm-0.7.3",
+			"7 published points, fewer than 8: without data for its errors"},
+		{"a newer release on other GPUs", "rtx-4090", "", "vllm-0.10-0.20",
+			"vllm 0.10-0.20 on rtx-4090: without data, as none is published; constants as measured on a100-80gb, b200-180gb, " +
+				"h100-80gb, h200-141gb, with this GPU's data sheet"},
 		{"another engine's, and on other GPUs", "l40s", "", "vllm-0.10-0.20", "vllm 0.10-0.20 on l40s: without data"},
 		{"another engine's alone", "l40s", DataSheet, DataSheet, "without data (--engine tensorrt-llm has newer releases"},
-		{"asked for", "h100-80gb", DataSheet, DataSheet, "constants chosen by hand: without data (--engine tensorrt-llm or vllm"},
+		{"asked for", "h100-80gb", DataSheet, DataSheet,
+			"constants chosen by hand: without data (--engine tensorrt-llm or vllm"},
 		{"another engine", "l40s", "tensorrt-llm", "tensorrt-llm", "tensorrt-llm 0.9.0 on l40s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -231,7 +241,8 @@ func TestTheNewestReleaseWithDataIsTheDefault(t *testing.T) {
 	}
 	unknown := open(t, Scenario{Model: "qwen2.5-0.5b", GPU: "../cost/examples/gpu.json"})
 	require.Equal(t, DataSheet, unknown.Scenario.Engine, "nothing is published")
-	require.Contains(t, unknown.Model.Describe(), "constants chosen by hand: without data (no measurements of newer releases on my-gpu are published; measure")
+	require.Contains(t, unknown.Model.Describe(),
+		"constants chosen by hand: without data (no measurements of newer releases on my-gpu are published; measure")
 	require.Empty(t, open(t, Scenario{}).Scenario.Engine, "the paper's setup has its own times")
 	_, err := Open(Scenario{Model: "llama-3-8b", GPU: "l40s", Engine: "vllm-0.7.3"})
 	require.ErrorIs(t, err, cost.ErrUnknown, "what is asked for is not replaced")

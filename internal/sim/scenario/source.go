@@ -42,7 +42,8 @@ func (p *Plan) drawn() (source workload.Source, err error) {
 	if err != nil || s.Turns == 0 {
 		return source, err
 	}
-	return workload.Conversations(source, p.lengths, workload.Talk{Turns: s.Turns, Think: s.Think}, s.Seed, s.Server.MaxModelLen)
+	return workload.Conversations(source, p.lengths, workload.Talk{Turns: s.Turns, Think: s.Think}, s.Seed,
+		s.Server.MaxModelLen)
 }
 
 // traced are the requests of a trace.

@@ -47,11 +47,12 @@ func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 		switch {
 		case ctx.Err() != nil:
 			return c, ctx.Err()
-		case errors.Is(err, sim.ErrConfig), errors.Is(err, cost.ErrMemory), errors.Is(err, cost.ErrFile), errors.Is(err, capacity.ErrUnbounded):
+		case errors.Is(err, sim.ErrConfig), errors.Is(err, cost.ErrMemory), errors.Is(err, cost.ErrFile),
+			errors.Is(err, capacity.ErrUnbounded):
 			c.Trouble = err.Error()
 			return c, nil
 		case errors.Is(err, capacity.ErrShort):
-			c.Trouble = "the requests are too few to tell"
+			c.Trouble = "too few requests for an answer"
 			return c, nil
 		case err != nil && c.Is == BlockSize:
 			return c, fmt.Errorf("block size %s: %w", c.Name, err)

@@ -47,7 +47,8 @@ func Cheapest(ctx context.Context, q Question, gpus []string, prices cost.Prices
 		return nil, fmt.Errorf("%w: there is none", capacity.ErrSLO)
 	}
 	if !(q.Target > 0 && q.Target <= mostTarget) {
-		return nil, fmt.Errorf("%w: a target of %v requests a second: want a number above 0, and at most %.0f", scenario.ErrScenario, q.Target, float64(mostTarget))
+		return nil, fmt.Errorf("%w: a target of %v requests a second: want a number above 0, and at most %.0f",
+			scenario.ErrScenario, q.Target, float64(mostTarget))
 	}
 	s := &sizer{Question: q}
 	if s.Precision == 0 {
@@ -214,14 +215,16 @@ func WriteOffers(out io.Writer, q Question, all []Offer, prices cost.Prices) err
 		if o.Confirmed {
 			state = "confirmed"
 		}
-		fmt.Fprintf(w, "%d x %s\t%s/s with %d\t%d\t%.2f\t%.3f\t%.3f\t%s\t%s\n", o.GPUs, o.GPU, rate(o.Rate), o.Workers, o.Servers, o.Hour, o.Million, o.KWh, o.Times, state)
+		fmt.Fprintf(w, "%d x %s\t%s/s with %d\t%d\t%.2f\t%.3f\t%.3f\t%s\t%s\n", o.GPUs, o.GPU, rate(o.Rate), o.Workers,
+			o.Servers, o.Hour, o.Million, o.KWh, o.Times, state)
 	}
 	if best := all[0]; best.Trouble == "" {
 		fmt.Fprintln(w)
 		fact(w, "iterations", "of the first: "+best.plan.Model.Describe())
 	}
 	if several(all) {
-		fact(w, "times", "of several engines, so the table compares these as well as the GPUs: --engine NAME takes one for all; "+
+		fact(w, "times", "of several engines, so the table compares these as well as the GPUs: --engine NAME takes one "+
+			"for all; "+
 			scenario.DataSheet+" is vLLM of 2023, up to 2 times slower than newer releases")
 	}
 	if prices.Source != "" {

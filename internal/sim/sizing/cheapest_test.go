@@ -20,9 +20,11 @@ func TestTheCheapestOfferComesFirst(t *testing.T) {
 	level.SkipQuick(t)
 	slo, err := capacity.ParseSLO("tpot<100ms")
 	require.NoError(t, err)
-	q := Question{Scenario: scenario.Scenario{Model: "llama-3-8b", Workload: "alpaca", Seed: 1}, SLO: slo, Seeds: 1, Precision: 0.2, Target: 3,
+	q := Question{Scenario: scenario.Scenario{Model: "llama-3-8b", Workload: "alpaca", Seed: 1}, SLO: slo, Seeds: 1,
+		Precision: 0.2, Target: 3,
 		Lasts: capacity.Horizon{Seconds: 120, Answers: 16}}
-	prices := cost.Prices{Source: "a test", GPUs: map[string]cost.Price{"l4": {Dollars: 1, Watts: 72}, "v100s-32gb": {Dollars: 30, Watts: 350}}}
+	prices := cost.Prices{Source: "a test", GPUs: map[string]cost.Price{"l4": {Dollars: 1, Watts: 72},
+		"v100s-32gb": {Dollars: 30, Watts: 350}}}
 	all, err := Cheapest(context.Background(), q, []string{"v100s-32gb", "l4", "mi300x"}, prices)
 	require.NoError(t, err)
 	best := all[0]

@@ -15,7 +15,8 @@ func (r *Report) lasts() string {
 	if c.Tried == 1 {
 		return fmt.Sprintf("this rate held for %.0f s of arrivals", p.Span)
 	}
-	return fmt.Sprintf("this rate, or a higher one, held for %.0f s of arrivals under %s; most of them hold %s/s, and do not hold 3 %% more", p.Span, seeds(c), rate(c.Most))
+	return fmt.Sprintf("this rate, or a higher one, held for %.0f s of arrivals under %s; most of them hold %s/s, and "+
+		"do not hold 3 %% more", p.Span, seeds(c), rate(c.Most))
 }
 
 // seeds says under which the answer holds.

@@ -50,7 +50,8 @@ func (r *Report) inMoney() string {
 }
 
 func (m *Money) String() string {
-	text := fmt.Sprintf("$%.3f for a million tokens of prompts and answers at the capacity; a server costs $%.2f an hour", m.Million, m.Server)
+	text := fmt.Sprintf("$%.3f for a million tokens of prompts and answers at the capacity; a server costs $%.2f an hour",
+		m.Million, m.Server)
 	if m.Source != "" {
 		text += "; price of the GPU: " + m.Source
 	}

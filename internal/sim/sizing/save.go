@@ -30,14 +30,16 @@ func (r *Report) Save(dir string) error {
 
 // pageFacts are what the page says below its answer.
 func (r *Report) pageFacts() []chart.Fact {
-	all := []chart.Fact{{Name: "Requests", Text: r.Load.About}, {Name: "Iterations", Text: r.Cost}, {Name: "Memory", Text: r.Memory.String()}}
+	all := []chart.Fact{{Name: "Requests", Text: r.Load.About}, {Name: "Iterations", Text: r.Cost},
+		{Name: "Memory", Text: r.Memory.String()}}
 	if r.Capacity.Rate == 0 {
 		return all
 	}
 	if r.atCapacity().Result != nil {
 		all = append(all, chart.Fact{Name: "Latency", Text: r.intervals()}, chart.Fact{Name: "Lasts", Text: r.lasts()})
 	}
-	all = append(all, chart.Fact{Name: "Money", Text: r.inMoney()}, chart.Fact{Name: "Take", Text: fmt.Sprintf("block size %d and %s", r.Take.BlockSize, r.Take.System)})
+	all = append(all, chart.Fact{Name: "Money", Text: r.inMoney()},
+		chart.Fact{Name: "Take", Text: fmt.Sprintf("block size %d and %s", r.Take.BlockSize, r.Take.System)})
 	if r.Target != nil {
 		for _, s := range r.Target.Servers {
 			all = append(all, chart.Fact{Name: fmt.Sprintf("For %s/s", rate(r.Target.Rate)),
@@ -53,12 +55,14 @@ func (r *Report) figures() []chart.Figure {
 		return nil
 	}
 	const assumed = "Times are those of the cost model, not of a run on the GPU."
-	sizes := r.bars("plan-block-sizes", "Capacity by block size", "tokens in a block, the same bytes of memory", r.BlockSizes, "")
+	sizes := r.bars("plan-block-sizes", "Capacity by block size", "tokens in a block, the same bytes of memory",
+		r.BlockSizes, "")
 	sizes.Note = assumed + " Small blocks cost an attention kernel time, which is not modelled."
 	systems := r.bars("plan-systems", "Capacity by system", "system", r.Systems, "")
 	systems.Note = assumed
 	limits := r.bars("plan-limits", "Capacity when one thing is different", "change", r.Limits, "as it is")
-	limits.Note = assumed + " What raises the capacity most is its limit; two of the bars, everything and the objectives, are for comparison."
+	limits.Note = assumed + " What raises the capacity most is its limit; two of the bars, everything and the " +
+		"objectives, are for comparison."
 	latency := r.latency()
 	latency.Note = assumed
 	return []chart.Figure{latency, limits, sizes, systems}
@@ -82,7 +86,8 @@ func (r *Report) over(average string) string {
 
 // latency is the curve: a panel for each metric.
 func (r *Report) latency() chart.Figure {
-	f := chart.Figure{Name: "plan-latency", Title: "Latency against request rate: " + r.Setup, Kind: chart.Simulated, Seeds: r.runs()}
+	f := chart.Figure{Name: "plan-latency", Title: "Latency against request rate: " + r.Setup, Kind: chart.Simulated,
+		Seeds: r.runs()}
 	for _, c := range r.columns()[:min(6, len(r.columns()))] {
 		var line chart.Line
 		line.Name = r.over("median")
@@ -100,7 +105,8 @@ func (r *Report) latency() chart.Figure {
 		if c.limit > 0 {
 			most = 2 * c.limit
 			limit := chart.Value{Mean: c.limit, Seeds: 1}
-			lines = append(lines, chart.Line{Name: "objective", Points: []chart.Point{{X: first, Value: limit}, {X: last, Value: limit}}})
+			lines = append(lines, chart.Line{Name: "objective", Points: []chart.Point{{X: first, Value: limit},
+				{X: last, Value: limit}}})
 		}
 		unit := "s"
 		if c.name == "normalized mean" {

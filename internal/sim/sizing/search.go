@@ -10,7 +10,8 @@ import (
 )
 
 func (s *sizer) report(ctx context.Context) (*Report, error) {
-	r := &Report{Scenario: s.plan.Scenario, Setup: s.name(), SLO: s.SLO.String(), slo: s.SLO, system: s.plan.System, gpu: s.plan.Setup.GPU.Name, Load: s.facts(), Memory: s.memory(), Cost: s.plan.Model.Describe()}
+	r := &Report{Scenario: s.plan.Scenario, Setup: s.name(), SLO: s.SLO.String(), slo: s.SLO, system: s.plan.System,
+		gpu: s.plan.Setup.GPU.Name, Load: s.facts(), Memory: s.memory(), Cost: s.plan.Model.Describe()}
 	all, err := s.searches(ctx)
 	if err != nil {
 		return nil, err
@@ -50,7 +51,8 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 }
 
 // searches finds what is promised, the gains of all changes, and what other servers
-// sustain: all at the same time, after the search has found where to look. Changes are those of limits, blockSizes and systems, not scaled.
+// sustain: all at the same time, after the search has found where to look. Changes are those of limits, blockSizes and
+// systems, not scaled.
 func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 	trials := append(append(s.limits(), s.blockSizes()...), s.systems()...)
 	s.total = 1 + len(trials)
@@ -112,7 +114,8 @@ const confirmingSeeds = 4
 
 // answer are the options of a search whose result is promised.
 func (s *sizer) answer(curve []float64) capacity.Options {
-	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: &capacity.SearchHorizon, Confirm: confirmingSeeds, ConfirmHorizon: s.Lasts, Curve: curve}
+	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: &capacity.SearchHorizon,
+		Confirm: confirmingSeeds, ConfirmHorizon: s.Lasts, Curve: curve}
 }
 
 // search are the options of a search whose result is confirmed later.
@@ -136,7 +139,8 @@ func (s *sizer) tick(n int) {
 }
 
 func (s *sizer) facts() Load {
-	l := Load{About: s.plan.About, Seeds: s.load.Seeds, Requests: s.load.Requests(), Own: s.load.Own, TooLong: s.load.TooLong, LeftOut: s.load.LeftOut}
+	l := Load{About: s.plan.About, Seeds: s.load.Seeds, Requests: s.load.Requests(), Own: s.load.Own,
+		TooLong: s.load.TooLong, LeftOut: s.load.LeftOut}
 	if s.plan.Trust != "" {
 		l.About = fmt.Sprintf("%s (%s): %s", s.plan.Scenario.Workload, s.plan.Trust, l.About)
 	}
@@ -146,7 +150,8 @@ func (s *sizer) facts() Load {
 
 func (s *sizer) memory() Memory {
 	v := s.plan.Scenario.Server
-	m := Memory{TokenBytes: s.plan.Setup.LLM.KVBytesPerToken(), BlockSize: v.BlockSize, Blocks: v.NumGPUBlocks, Slots: v.NumGPUBlocks * v.BlockSize, Utilization: s.plan.PoolShare()}
+	m := Memory{TokenBytes: s.plan.Setup.LLM.KVBytesPerToken(), BlockSize: v.BlockSize, Blocks: v.NumGPUBlocks,
+		Slots: v.NumGPUBlocks * v.BlockSize, Utilization: s.plan.PoolShare()}
 	m.Bytes = m.TokenBytes * int64(m.Slots)
 	prompt, output := s.load.Means()
 	m.Fit = v.NumGPUBlocks / int(math.Ceil((prompt+output)/float64(v.BlockSize)))

@@ -81,7 +81,8 @@ type Memory struct {
 	Bytes      int64 `json:"bytes"`
 	Fit        int   `json:"sequencesThatFit"` // of the mean length, at their ends
 
-	Utilization float64 `json:"utilization,omitempty"` // part of each GPU's memory that may be used; 0: the blocks were given
+	// part of each GPU's memory that may be used; 0: the blocks were given
+	Utilization float64 `json:"utilization,omitempty"`
 }
 
 // A Change is the capacity when one thing is different.
@@ -130,7 +131,8 @@ func Size(ctx context.Context, q Question) (*Report, error) {
 	}
 	report, err := s.report(ctx)
 	if err == nil && runs != nil {
-		report.Kept = fmt.Sprintf("%d of the %d runs kept in %s were taken, %d were added", runs.Taken, runs.Kept, q.Folder, runs.Added)
+		report.Kept = fmt.Sprintf("%d of the %d runs kept in %s were taken, %d were added", runs.Taken, runs.Kept, q.Folder,
+			runs.Added)
 	}
 	return report, errors.Join(err, runs.Close())
 }
@@ -141,10 +143,12 @@ func open(q Question) (*sizer, *capacity.Runs, error) {
 		return nil, nil, fmt.Errorf("%w: there is none", capacity.ErrSLO)
 	}
 	if !(q.Target >= 0 && q.Target <= mostTarget) {
-		return nil, nil, fmt.Errorf("%w: a target of %v requests a second: want more than 0, and at most %.0f", scenario.ErrScenario, q.Target, float64(mostTarget))
+		return nil, nil, fmt.Errorf("%w: a target of %v requests a second: want more than 0, and at most %.0f",
+			scenario.ErrScenario, q.Target, float64(mostTarget))
 	}
 	if q.Seeds < 0 || q.Seeds > capacity.MostSeeds || !(q.Precision >= 0) || q.Precision > 1 {
-		return nil, nil, fmt.Errorf("%w: %d seeds, rates to a part of %v: want 1 to %d seeds and a part of 0 to 1", scenario.ErrScenario, q.Seeds, q.Precision, capacity.MostSeeds)
+		return nil, nil, fmt.Errorf("%w: %d seeds, rates to a part of %v: want 1 to %d seeds and a part of 0 to 1",
+			scenario.ErrScenario, q.Seeds, q.Precision, capacity.MostSeeds)
 	}
 	if q.Precision == 0 {
 		q.Precision = 0.02

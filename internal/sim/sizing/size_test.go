@@ -57,10 +57,15 @@ func TestTheNarrowestLimitIsNamed(t *testing.T) {
 		limit  string
 		phrase string
 	}{
-		"memory":       {"0.1s/token", scenario.Scenario{Server: sim.Server{NumGPUBlocks: 200}}, "twice the KV memory", "limited by KV memory: twice the KV memory gives +"},
-		"sequences":    {"0.1s/token", scenario.Scenario{Setup: "roofline-opt-13b", Server: sim.Server{MaxNumSeqs: 4}}, "twice --max-seqs", "limited by sequences at once"},
-		"token budget": {"1s/token", scenario.Scenario{Setup: "roofline-opt-13b", Workload: "alpaca", Server: sim.Server{MaxNumBatchedTokens: 6}}, "twice --max-tokens", "limited by tokens of an iteration"},
-		"slow GPU":     {"tpot<80ms", scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Server: sim.Server{NumGPUBlocks: 20000}}, "twice the GPU's memory bandwidth", "limited by iteration time, not by memory"},
+		"memory": {"0.1s/token", scenario.Scenario{Server: sim.Server{NumGPUBlocks: 200}}, "twice the KV memory",
+			"limited by KV memory: twice the KV memory gives +"},
+		"sequences": {"0.1s/token", scenario.Scenario{Setup: "roofline-opt-13b", Server: sim.Server{MaxNumSeqs: 4}},
+			"twice --max-seqs", "limited by sequences at once"},
+		"token budget": {"1s/token", scenario.Scenario{Setup: "roofline-opt-13b", Workload: "alpaca",
+			Server: sim.Server{MaxNumBatchedTokens: 6}}, "twice --max-tokens", "limited by tokens of an iteration"},
+		"slow GPU": {"tpot<80ms", scenario.Scenario{Model: "llama-3-8b", GPU: "l4",
+			Server: sim.Server{NumGPUBlocks: 20000}}, "twice the GPU's memory bandwidth",
+			"limited by iteration time, not by memory"},
 	} {
 		if name == "memory" && !level.Long() {
 			continue
@@ -118,7 +123,8 @@ func TestAnObjectiveThatOneRequestMissesIsSaid(t *testing.T) {
 	q := question(t, "tpot<20ms", scenario.Scenario{})
 	r := size(t, q)
 	require.Zero(t, r.Capacity.Rate)
-	require.Contains(t, r.Verdict, "no rate holds tpot<20ms; even requests that are alone miss it: alone they have tpot mean 22.")
+	require.Contains(t, r.Verdict,
+		"no rate holds tpot<20ms; even requests that are alone miss it: alone they have tpot mean 22.")
 	require.NotContains(t, r.Verdict, "no number of such servers")
 	q.Target = 3
 	require.Contains(t, size(t, q).Verdict, "; no number of such servers holds it at 3.00 requests/s")
@@ -156,7 +162,8 @@ func TestOnlyAGainAbovePrecisionReplacesTheDefault(t *testing.T) {
 // Ensure that big blocks are seen to waste memory, and that what is taken is the default then.
 func TestLargeBlocksWasteMemory(t *testing.T) {
 	level.SkipQuick(t)
-	q := question(t, "0.1s/token", scenario.Scenario{Workload: "alpaca", Requests: 400, Server: sim.Server{System: "sosp", NumGPUBlocks: 20, BlockSize: 256}})
+	q := question(t, "0.1s/token", scenario.Scenario{Workload: "alpaca", Requests: 400,
+		Server: sim.Server{System: "sosp", NumGPUBlocks: 20, BlockSize: 256}})
 	q.Precision, q.Lasts = 0.05, capacity.Horizon{Seconds: 120, Answers: 8}
 	r := size(t, q)
 	require.Len(t, r.BlockSizes, 6)
@@ -220,7 +227,8 @@ func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 // Ensure that more memory is not advised where it gains nothing: a server with 4 sequences at
 // once uses 2 % of it. Shorter runs hold at higher rates than those of an hour.
 func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
-	q := question(t, "0.1s/token", scenario.Scenario{Setup: "roofline-opt-13b", Workload: "alpaca", Server: sim.Server{MaxNumSeqs: 4}})
+	q := question(t, "0.1s/token", scenario.Scenario{Setup: "roofline-opt-13b", Workload: "alpaca",
+		Server: sim.Server{MaxNumSeqs: 4}})
 	q.Precision = 0.05
 	z := based(t, q)
 	z.base.Rate = 0.9 * z.near.Rate // as confirmed
@@ -231,13 +239,15 @@ func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 		blocks, most int
 		says         string
 	}{
-		{"above the answer", 1.1, false, false, 0, 0, "the server does not, and memory is not what is missing: 64 times as much was tried"},
+		{"above the answer", 1.1, false, false, 0, 0,
+			"the server does not, and memory is not what is missing: 64 times as much was tried"},
 		{"just above the answer", 1.0001, false, true, 0, 0, "the server does not, but nearly"},
 		{"below the answer", 0.9, true, false, 1, 200, "the server does; by shorter runs "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			z.Question.Target = c.of * z.base.Rate
-			found := &Target{Rate: z.Question.Target, Holds: c.holds, MostBlocks: mostMemory * z.plan.Scenario.Server.NumGPUBlocks}
+			found := &Target{Rate: z.Question.Target, Holds: c.holds,
+				MostBlocks: mostMemory * z.plan.Scenario.Server.NumGPUBlocks}
 			var err error
 			found.Blocks, err = z.blocks(context.Background(), found)
 			require.NoError(t, err)
@@ -252,12 +262,14 @@ func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 // Ensure that a change which gains nothing has the bar and the rate of the server as it is,
 // and that the rates of the search are not taken for those of the answer, which is below.
 func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
-	found := capacity.Capacity{Rate: 2.2, Low: 2.1, High: 2.3, Seeds: []capacity.Seed{{Seed: 1, Rate: 2.1}, {Seed: 2, Rate: 2.3}}}
+	found := capacity.Capacity{Rate: 2.2, Low: 2.1, High: 2.3, Seeds: []capacity.Seed{{Seed: 1, Rate: 2.1},
+		{Seed: 2, Rate: 2.3}}}
 	s := &sizer{near: found, base: found}
 	s.base.Rate = 2
 	same := Change{Name: "the same", Is: KVMemory, rates: s.near.Rates()}
 	s.scale(&same)
-	r := &Report{Capacity: s.base, Setup: "x", Load: Load{Seeds: []uint64{1, 2}}, Limits: []Change{same}, asIs: s.scaled(s.near.Rates())}
+	r := &Report{Capacity: s.base, Setup: "x", Load: Load{Seeds: []uint64{1, 2}}, Limits: []Change{same},
+		asIs: s.scaled(s.near.Rates())}
 	bars := r.bars("n", "t", "x", r.Limits, "as it is").Panels[0].Data.(chart.Bars)
 	require.Equal(t, []string{"as it is", "the same"}, bars.Groups)
 	require.Equal(t, bars.Series[0].Values[0], bars.Series[0].Values[1])
@@ -344,7 +356,8 @@ func TestImpossibleQuestionsAreRefused(t *testing.T) {
 }
 
 func TestRatesAndPercentagesAreRoundedForReaders(t *testing.T) {
-	for v, want := range map[float64]string{12.345: "12.3", 2.1: "2.10", 0.2431: "0.243", 123.4: "123", 12345: "12345", 0: "0"} {
+	for v, want := range map[float64]string{12.345: "12.3", 2.1: "2.10", 0.2431: "0.243", 123.4: "123", 12345: "12345",
+		0: "0"} {
 		require.Equal(t, want, rate(v))
 	}
 	for v, want := range map[float64]string{0.384: "+38 %", -0.001: "+0 %", -0.12: "-12 %"} {

@@ -165,5 +165,6 @@ func (s *sizer) choose(all []Change, isDefault func(Change) bool) (best Change, 
 	if n := len(usual.rates); n < enoughSeeds {
 		seeds = "(less may be chance)"
 	}
-	return best, fmt.Sprintf("vLLM's default, nothing is more than %.2g %% better %s", 100*s.worth(len(usual.rates)), seeds)
+	return best, fmt.Sprintf("vLLM's default, nothing is more than %.2g %% better %s", 100*s.worth(len(usual.rates)),
+		seeds)
 }

@@ -48,7 +48,8 @@ func (s Server) String() string {
 	if !s.Confirmed {
 		most = "by shorter runs about"
 	}
-	return fmt.Sprintf("%s to a server, each %s %s/s: %s, %s", number(s.GPUs/max(1, s.Replicas), "GPU"), most, rate(s.Rate), number(s.Replicas, "server"), number(s.GPUs, "GPU"))
+	return fmt.Sprintf("%s to a server, each %s %s/s: %s, %s", number(s.GPUs/max(1, s.Replicas), "GPU"), most,
+		rate(s.Rate), number(s.Replicas, "server"), number(s.GPUs, "GPU"))
 }
 
 // number is a number of things.

@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// percent is a gain: "+38 %".
+// percent formats a gain: "+38 %".
 func percent(gain float64) string {
 	return fmt.Sprintf("%+.0f %%", math.Round(100*gain)+0) // +0: no minus before a zero
 }
@@ -142,7 +142,8 @@ func (r *Report) Write(out io.Writer) error {
 }
 
 // rooflines is how far to believe computed times: the bounds of cost's README.
-const rooflines = "computed from data sheets: where there were measurements to compare with, up to a third off for decodes " +
+const rooflines = "computed from data sheets: where there were measurements to compare with, up to a third off for " +
+	"decodes " +
 	"and up to half for prompts (internal/sim/cost/README.md)"
 
 // fact is a named text, broken where a terminal ends.
@@ -178,7 +179,8 @@ func (r *Report) writeFacts(w io.Writer) {
 		text += fmt.Sprintf("; %d too long for %d tokens left out", l.TooLong, r.Scenario.Server.MaxModelLen)
 	}
 	if l.LeftOut > 0 {
-		text += fmt.Sprintf("; %.2g %% are too long for %d tokens and left out, and rates are those of the others", 100*l.LeftOut, r.Scenario.Server.MaxModelLen)
+		text += fmt.Sprintf("; %.2g %% are too long for %d tokens and left out, and rates are those of the others",
+			100*l.LeftOut, r.Scenario.Server.MaxModelLen)
 	}
 	fact(w, "", text)
 	if text := r.Scenario.Decoding.String(); text != "" {
@@ -190,7 +192,8 @@ func (r *Report) writeFacts(w io.Writer) {
 		fact(w, "", rooflines)
 	}
 	v := r.Scenario.Server
-	fmt.Fprintf(w, "server\t%s, at most %d sequences and %d tokens of an iteration\n", policyOf(v), v.MaxNumSeqs, v.MaxNumBatchedTokens)
+	fmt.Fprintf(w, "server\t%s, at most %d sequences and %d tokens of an iteration\n", policyOf(v), v.MaxNumSeqs,
+		v.MaxNumBatchedTokens)
 	if r.Capacity.Rate == 0 {
 		return
 	}
@@ -233,7 +236,8 @@ func (r *Report) searched() string {
 	if above == 0 {
 		return text + "no rate above a failed one held"
 	}
-	return text + fmt.Sprintf("under %d of %d seeds a rate above a failed one held: the lowest failed rate counts", above, len(r.Capacity.Seeds))
+	return text + fmt.Sprintf("under %d of %d seeds a rate above a failed one held: the lowest failed rate counts", above,
+		len(r.Capacity.Seeds))
 }
 
 // median is that of a number of a step's points, +Inf of those whose queue grew without end: without
@@ -325,7 +329,8 @@ func (r *Report) writeChanges(w io.Writer, title string, all []Change) {
 		case len(c.rates) == 1:
 			fmt.Fprintf(w, "%s\t%s\t%s\n", c.Name, rate(c.Rate), percent(c.Gain))
 		default:
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s to %s\n", c.Name, rate(c.Rate), percent(c.Gain), percent(c.GainLow), percent(c.GainHigh))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s to %s\n", c.Name, rate(c.Rate), percent(c.Gain), percent(c.GainLow),
+				percent(c.GainHigh))
 		}
 	}
 }
@@ -343,7 +348,8 @@ func (r *Report) writeTake(w io.Writer) {
 }
 
 // kernels is what every reader of block sizes has to know.
-const kernels = "small blocks cost an attention kernel time, which is not modelled: sizes below 16 show only what memory gains"
+const kernels = "small blocks cost an attention kernel time, which is not modelled: sizes below 16 show only what " +
+	"memory gains"
 
 // memory is what the target takes of it.
 func (t *Target) memory(m Memory) string {
@@ -358,7 +364,8 @@ func (t *Target) memory(m Memory) string {
 	case t.Blocks > 0:
 		return fmt.Sprintf("the server does not; by shorter runs it would with %s instead of %d", blocks, m.Blocks)
 	case t.MostBlocks > 0 && m.Blocks > 0:
-		return fmt.Sprintf("the server does not, and memory is not what is missing: %d times as much was tried", t.MostBlocks/m.Blocks)
+		return fmt.Sprintf("the server does not, and memory is not what is missing: %d times as much was tried",
+			t.MostBlocks/m.Blocks)
 	}
 	return "the server does not"
 }
@@ -370,7 +377,8 @@ func (r *Report) writeTarget(w io.Writer) {
 	for _, s := range t.Servers {
 		price := ""
 		if r.Money != nil {
-			price = fmt.Sprintf(", $%.2f an hour, $%.3f for a million tokens at %s/s", r.Money.GPU*float64(s.GPUs), r.Money.ofTarget(s, t.Rate), rate(t.Rate))
+			price = fmt.Sprintf(", $%.2f an hour, $%.3f for a million tokens at %s/s", r.Money.GPU*float64(s.GPUs),
+				r.Money.ofTarget(s, t.Rate), rate(t.Rate))
 		}
 		fact(w, "", s.String()+price)
 	}

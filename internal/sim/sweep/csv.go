@@ -16,7 +16,8 @@ import (
 // seconds, but for an iteration's in milliseconds.
 func (st *State) writeCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
-	head := append([]string{"system", "block_size", "rate", "seed", "error"}, columns("", reflect.TypeFor[sim.Result]())...)
+	head := append([]string{"system", "block_size", "rate", "seed", "error"},
+		columns("", reflect.TypeFor[sim.Result]())...)
 	figures := len(head)
 	if err := c.Write(append(head, "requests_per_second", "tokens_per_second")); err != nil {
 		return err

@@ -393,15 +393,18 @@ func TestTheTableHasAllFigures(t *testing.T) {
 	for name, want := range map[string]string{
 		"system": "sosp", "block_size": "16", "rate": "0.25", "seed": "3", "error": "",
 		"normalized_p99": number(r.Normalized.P99), "first_mean": number(r.TTFT.Mean), "between_mean": number(r.TPOT.Mean),
-		"end_to_end_max": number(r.EndToEnd.Max), "swap_blocks": fmt.Sprint(r.SwapBlocks), "window_saving": number(r.Window.Saving),
-		"requests_per_second": number(float64(r.Answered) / r.Seconds), "tokens_per_second": number(float64(r.Generated) / r.Seconds),
+		"end_to_end_max": number(r.EndToEnd.Max), "swap_blocks": fmt.Sprint(r.SwapBlocks),
+		"window_saving":       number(r.Window.Saving),
+		"requests_per_second": number(float64(r.Answered) / r.Seconds),
+		"tokens_per_second":   number(float64(r.Generated) / r.Seconds),
 	} {
 		require.Equal(t, want, cells[name], name)
 	}
 }
 
 func TestTheSummaryNamesTheCapacityOfEachSystem(t *testing.T) {
-	g := Grid{Systems: []string{"orca-max", "sosp", "vllm-v1"}, BlockSizes: []int{16}, Rates: []float64{1, 2, 3}, Seeds: []uint64{1, 2}}
+	g := Grid{Systems: []string{"orca-max", "sosp", "vllm-v1"}, BlockSizes: []int{16}, Rates: []float64{1, 2, 3},
+		Seeds: []uint64{1, 2}}
 	st := &State{Sweep: &Sweep{Grid: g, Jobs: g.jobs()}}
 	result := func(mean float64) *sim.Result {
 		return &sim.Result{Arrived: 10, Answered: 10, Normalized: sim.Spread{Mean: mean}}

@@ -44,7 +44,8 @@ func (g Grid) ordered() (Grid, error) {
 			return g, fmt.Errorf("%w: a rate of %v requests a second: want more than 0", ErrGrid, rate)
 		}
 	}
-	if g.Systems, err = sorted("system", g.Systems, func(a, b string) int { return slices.Index(known, a) - slices.Index(known, b) }); err != nil {
+	if g.Systems, err = sorted("system", g.Systems,
+		func(a, b string) int { return slices.Index(known, a) - slices.Index(known, b) }); err != nil {
 		return g, err
 	}
 	if g.BlockSizes, err = sorted("block size", g.BlockSizes, compare); err != nil {
@@ -60,7 +61,8 @@ func (g Grid) ordered() (Grid, error) {
 		return g, fmt.Errorf("%w: %.0f jobs: want at most %d", ErrGrid, n, mostJobs)
 	}
 	if g.Base.Server.NumGPUBlocks != 0 && len(g.BlockSizes) > 1 {
-		return g, fmt.Errorf("%w: %d blocks of different sizes are different memories: leave out the number of blocks, and as many as fit are taken",
+		return g, fmt.Errorf("%w: %d blocks of different sizes are different memories: leave out the number of blocks, "+
+			"and as many as fit are taken",
 			ErrGrid, g.Base.Server.NumGPUBlocks)
 	}
 	g.Base.Server.System, g.Base.Server.BlockSize, g.Base.Rate, g.Base.Seed = "", 0, 0, 0

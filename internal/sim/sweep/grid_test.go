@@ -30,7 +30,8 @@ func TestListsAreRead(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
 	}
-	for _, text := range []string{"a", "1,", "1:2", "1:2:3:4", "2:1:1", "1:2:0", "1:2:-1", "1:2:nan", "nan:2:1", "1:inf:1", "1:2:1e-12", "1-2"} {
+	for _, text := range []string{"a", "1,", "1:2", "1:2:3:4", "2:1:1", "1:2:0", "1:2:-1", "1:2:nan", "nan:2:1",
+		"1:inf:1", "1:2:1e-12", "1-2"} {
 		_, err := ParseRates(text)
 		require.ErrorIs(t, err, ErrGrid, text)
 	}
@@ -183,7 +184,8 @@ func TestShardsAreEvenParts(t *testing.T) {
 		s := &Sweep{Jobs: make([]Job, rapid.IntRange(1, 60).Draw(t, "jobs"))}
 		var most int64
 		for i := range s.Jobs {
-			s.Jobs[i] = Job{System: rapid.SampledFrom(sim.Systems()).Draw(t, "system"), Requests: rapid.IntRange(0, 1000).Draw(t, "requests")}
+			s.Jobs[i] = Job{System: rapid.SampledFrom(sim.Systems()).Draw(t, "system"),
+				Requests: rapid.IntRange(0, 1000).Draw(t, "requests")}
 			most = max(most, s.Jobs[i].cost())
 		}
 		n := rapid.IntRange(1, 70).Draw(t, "n")

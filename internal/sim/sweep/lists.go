@@ -38,7 +38,8 @@ func ParseRates(text string) ([]float64, error) {
 			all = append(all, from)
 			continue
 		case !(step > 0) || !(to >= from) || !((to-from)/step < mostJobs):
-			return nil, fmt.Errorf("%w: rates %q: want from:to:step that begins below its end and has a step above 0, and at most %d of them",
+			return nil, fmt.Errorf("%w: rates %q: want from:to:step that begins below its end and has a step above 0, and at "+
+				"most %d of them",
 				ErrGrid, item, mostJobs)
 		}
 		for i := range int((to-from)/step+1e-9) + 1 {
@@ -59,7 +60,8 @@ func ParseInts[T int | uint64](what, text string) ([]T, error) {
 		a, err1 := strconv.ParseUint(first, 10, 63)
 		b, err2 := strconv.ParseUint(last, 10, 63)
 		if err1 != nil || err2 != nil || b < a || b-a >= mostJobs {
-			return nil, fmt.Errorf("%w: %s %q: want whole numbers like 1,4 or 1-8, at most %d of them", ErrGrid, what, item, mostJobs)
+			return nil, fmt.Errorf("%w: %s %q: want whole numbers like 1,4 or 1-8, at most %d of them", ErrGrid, what, item,
+				mostJobs)
 		}
 		for v := a; v <= b; v++ {
 			all = append(all, T(v))

@@ -29,7 +29,8 @@ func Gamma(l Lengths, rate, shape float64, seed uint64, until float64, count int
 		return Poisson(l, rate, seed, until, count)
 	}
 	if !(rate > 0) || math.IsInf(rate, 0) || !(shape >= leastShape) || math.IsInf(shape, 0) {
-		return nil, fmt.Errorf("%w: %v requests a second with a burstiness of %v; the rate must be a number above 0, the burstiness at least %v", ErrSetting, rate, shape, leastShape)
+		return nil, fmt.Errorf("%w: %v requests a second with a burstiness of %v; the rate must be a number above 0, the "+
+			"burstiness at least %v", ErrSetting, rate, shape, leastShape)
 	}
 	gaps := rand.New(rand.NewPCG(seed, 1))
 	return arrive(l, seed, until, count, func() float64 { return gamma(gaps, shape) / (shape * rate) })
@@ -86,7 +87,8 @@ func arrive(l Lengths, seed uint64, until float64, count int, gap func() float64
 		return nil, fmt.Errorf("%w: %d requests; it must be a number above 0, or 0 for no end", ErrSetting, count)
 	}
 	// Lengths have a stream of their own: another rate brings the same requests.
-	return &drawn{lengths: l, rng: rand.New(rand.NewPCG(seed, 2)), gap: gap, until: until, left: count, endless: count == 0}, nil
+	return &drawn{lengths: l, rng: rand.New(rand.NewPCG(seed, 2)), gap: gap, until: until, left: count,
+		endless: count == 0}, nil
 }
 
 type drawn struct {

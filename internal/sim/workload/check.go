@@ -31,9 +31,8 @@ func (s *Summary) Rate() float64 {
 	return float64(s.Taken-1) / s.TakenSpan
 }
 
-// Check reads a whole trace before anything is begun with it, so that a bad row
-// cannot leave a run half done. The error is that of the first bad row; a trace
-// without requests is one too. Take is how many requests will be run, 0: all.
+// Check reads a whole trace before a run begins, so that a bad row cannot end it later. The error is
+// that of the first bad row; a trace without requests is an error, too. Take is how many requests will be run, 0: all.
 func Check(path string, take int) (Summary, error) {
 	t, err := Open(path)
 	if err != nil {

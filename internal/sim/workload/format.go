@@ -45,7 +45,7 @@ var formats = []format{
 	{"JSONL", true, [3]string{"arrival", "prompt", "output"}, secondsClock, false},
 }
 
-// wanted tells a user what a trace looks like.
+// wanted describes the formats of traces in errors.
 var wanted = func() string {
 	var known []string
 	for _, f := range formats {
@@ -69,8 +69,7 @@ type parser interface {
 	hashes(prompt int) ([]int64, error)
 }
 
-// detect tells the format by the first line. The one with the most columns in
-// it is meant.
+// detect finds the format by the first line: the one with the most columns in it.
 func detect(line []byte) (format, parser, error) {
 	names, isJSON, err := columns(line)
 	if err != nil {
@@ -91,7 +90,8 @@ func detect(line []byte) (format, parser, error) {
 		}
 	}
 	if tie {
-		return format{}, nil, fmt.Errorf("unknown format: the line starts with %s;%s wanted %s", excerpt(line), semicolons(line), wanted)
+		return format{}, nil, fmt.Errorf("unknown format: the line starts with %s;%s wanted %s", excerpt(line),
+			semicolons(line), wanted)
 	}
 	if isJSON {
 		return best, &jsonParser{format: best}, nil
@@ -100,7 +100,7 @@ func detect(line []byte) (format, parser, error) {
 	return best, p, err
 }
 
-// semicolons is advice for a spreadsheet's CSV.
+// semicolons returns advice for a spreadsheet's CSV.
 func semicolons(line []byte) string {
 	if bytes.ContainsAny(line, ";\t") && !bytes.ContainsAny(line, ",{") {
 		return " columns are separated by commas;"
@@ -126,7 +126,7 @@ func columns(line []byte) (names []string, isJSON bool, err error) {
 	return names, true, nil
 }
 
-// excerpt is the start of a line, for an error.
+// excerpt returns the start of a line, for an error.
 func excerpt(line []byte) string {
 	const longest = 60
 	if len(line) > longest {

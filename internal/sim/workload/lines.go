@@ -80,7 +80,8 @@ func (l *lines) errorf(text string, args ...any) error {
 // is the trace's fault.
 func (l *lines) readError(err error) error {
 	var corrupt flate.CorruptInputError
-	if errors.As(err, &corrupt) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if errors.As(err, &corrupt) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) ||
+		errors.Is(err, io.ErrUnexpectedEOF) {
 		return l.errorf("the gzip file is damaged or cut off: %w", err)
 	}
 	return fmt.Errorf("trace %s, line %d: %w", l.name, max(1, l.number), err)

@@ -49,10 +49,18 @@ type known struct {
 }
 
 var all = []known{
-	{Info{"sharegpt", Measured, "ShareGPT first rounds, prompt + output below 2,048 tokens of OPT: means 161 and 338"}, func() Lengths { return shareGPT() }},
-	{Info{"alpaca", Inferred, "Alpaca instructions: means 19 and 58 tokens, shape inferred from maxima of batches"}, func() Lengths { return alpaca{} }},
-	{Info{"alpaca-inputs", Inferred, "Alpaca with other prompts of the same mean: short ones, and 40 % with an input"}, func() Lengths { return alpacaInputs{} }},
-	{Info{"chat", Modelled, "conversations cut to their last 1,024 tokens, rounds drawn from ShareGPT's first ones, their number a guess (Fig. 17)"}, func() Lengths { return chat{shareGPT()} }},
-	{Info{"wmt16-1shot", Assumed, "translation with one example, 80 shared tokens in front; lengths of sentences are an assumption (Fig. 16)"}, func() Lengths { return prefixed{wmt16{}, 80} }},
-	{Info{"wmt16-5shot", Assumed, "translation with five examples, 341 shared tokens in front; lengths of sentences are an assumption (Fig. 16)"}, func() Lengths { return prefixed{wmt16{}, 341} }},
+	{Info{"sharegpt", Measured, "ShareGPT first rounds, prompt + output below 2,048 tokens of OPT: means 161 and 338"},
+		func() Lengths { return shareGPT() }},
+	{Info{"alpaca", Inferred, "Alpaca instructions: means 19 and 58 tokens, shape inferred from maxima of batches"},
+		func() Lengths { return alpaca{} }},
+	{Info{"alpaca-inputs", Inferred, "Alpaca with other prompts of the same mean: short ones, and 40 % with an input"},
+		func() Lengths { return alpacaInputs{} }},
+	{Info{"chat", Modelled, "conversations cut to their last 1,024 tokens, rounds drawn from ShareGPT's first ones, " +
+		"their number a guess (Fig. 17)"}, func() Lengths { return chat{shareGPT()} }},
+	{Info{"wmt16-1shot", Assumed,
+		"translation with one example, 80 shared tokens in front; lengths of sentences are an assumption (Fig. 16)"},
+		func() Lengths { return prefixed{wmt16{}, 80} }},
+	{Info{"wmt16-5shot", Assumed,
+		"translation with five examples, 341 shared tokens in front; lengths of sentences are an assumption (Fig. 16)"},
+		func() Lengths { return prefixed{wmt16{}, 341} }},
 }

@@ -23,7 +23,7 @@ func (f *first) Next(r *Request) error {
 	return f.Source.Next(r)
 }
 
-// AtOnce is a source whose requests all come at 0.
+// AtOnce returns a source whose requests all arrive at 0.
 func AtOnce(s Source) Source { return atOnce{s} }
 
 type atOnce struct{ Source }
@@ -34,7 +34,7 @@ func (a atOnce) Next(r *Request) error {
 	return err
 }
 
-// AtMultiple is a source whose requests arrive factor times as often: arrivals are
+// AtMultiple returns a source whose requests arrive factor times as often: arrivals are
 // divided by it. The error wraps ErrSetting.
 func AtMultiple(s Source, factor float64) (Source, error) {
 	if !(factor > 0) || math.IsInf(factor, 0) {
@@ -54,8 +54,8 @@ func (f *faster) Next(r *Request) error {
 	return err
 }
 
-// ErrNoneFits is wrapped when next to all requests of a workload are too long.
-var ErrNoneFits = errors.New("next to no request fits")
+// ErrNoneFits is wrapped when almost all requests of a workload are too long.
+var ErrNoneFits = errors.New("almost no request fits")
 
 // Of a workload without an end, which could be read for ever, one request in leastFitting
 // has to fit, after manyDropped that do not.
@@ -84,11 +84,11 @@ type Fitted struct {
 	endless *drawn // the source, if it has no end
 }
 
-// LeftOut is the part of the requests so far that was too long.
+// LeftOut returns the part of the requests so far that was too long.
 func (f *Fitted) LeftOut() float64 { return float64(f.Dropped) / float64(max(1, f.Dropped+f.taken)) }
 
 // Next implements Source. The error wraps ErrNoneFits if a workload without an end has
-// next to none that fit.
+// almost none that fit.
 func (f *Fitted) Next(r *Request) error {
 	if err := f.source.Next(r); err != nil {
 		return err
@@ -107,13 +107,14 @@ func (f *Fitted) Next(r *Request) error {
 		}
 		r.Prompt, r.Output = f.endless.lengths.Draw(f.endless.rng)
 		if f.Dropped >= manyDropped && f.Dropped > leastFitting*f.taken {
-			return fmt.Errorf("%w: %d of %d requests are longer than the %d tokens of a sequence; raise --max-len or take another model or workload",
+			return fmt.Errorf("%w: %d of %d requests are longer than the %d tokens of a sequence; raise --max-len or take "+
+				"another model or workload",
 				ErrNoneFits, f.Dropped, f.Dropped+f.taken, f.longest)
 		}
 	}
 }
 
-// ArrivingBefore is the requests of a source that arrive before until, in seconds.
+// ArrivingBefore returns the requests of a source that arrive before until, in seconds.
 func ArrivingBefore(s Source, until float64) Source { return &before{s, until} }
 
 type before struct {

@@ -21,9 +21,11 @@ type Talk struct {
 // answer. The error wraps ErrSetting.
 func Conversations(first Source, l Lengths, t Talk, seed uint64, longest int) (Sessions, error) {
 	if !(t.Turns >= 1) || math.IsInf(t.Turns, 0) || !(t.Think >= 0) || math.IsInf(t.Think, 0) {
-		return nil, fmt.Errorf("%w: conversations of %v turns with pauses of %v s: want at least 1 turn and 0 s", ErrSetting, t.Turns, t.Think)
+		return nil, fmt.Errorf("%w: conversations of %v turns with pauses of %v s: want at least 1 turn and 0 s", ErrSetting,
+			t.Turns, t.Think)
 	}
-	return &conversations{Source: first, lengths: l, talk: t, longest: longest, rng: rand.New(rand.NewPCG(seed, 3)), said: map[int64]int{}}, nil
+	return &conversations{Source: first, lengths: l, talk: t, longest: longest, rng: rand.New(rand.NewPCG(seed, 3)),
+		said: map[int64]int{}}, nil
 }
 
 type conversations struct {
@@ -53,7 +55,8 @@ func (c *conversations) Follow(session int64, answered float64, r *Request) bool
 		delete(c.said, session)
 		return false
 	}
-	*r = Request{Arrival: answered + c.talk.Think*c.rng.ExpFloat64(), Prompt: said + prompt, Output: output, Session: session}
+	*r = Request{Arrival: answered + c.talk.Think*c.rng.ExpFloat64(), Prompt: said + prompt, Output: output,
+		Session: session}
 	c.said[session] = r.Prompt + r.Output
 	return true
 }

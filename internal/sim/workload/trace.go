@@ -27,8 +27,8 @@ type Trace struct {
 	err    error
 }
 
-// Open reads a trace, gzipped or not; "-" is standard input. What format it has is
-// told by its first line. The error wraps ErrTrace if the file can be read and is not a trace.
+// Open reads a trace, gzipped or not; "-" is standard input. The first
+// line determines the format. The error wraps ErrTrace if the file can be read and is not a trace.
 func Open(path string) (*Trace, error) {
 	f, err := open(path)
 	if err != nil {
@@ -43,7 +43,7 @@ func Open(path string) (*Trace, error) {
 	return t, nil
 }
 
-// read is Open for what is open already; name is what errors call it.
+// read is Open for an open file, which errors call name.
 func read(r io.Reader, name string) (*Trace, error) {
 	t := &Trace{}
 	if err := t.lines.open(r, name); err != nil {
@@ -97,7 +97,7 @@ func (t *Trace) Next(r *Request) error {
 	return t.err
 }
 
-// row turns a row into a request, and says whether it is one that was served.
+// row turns a row into a request, and reports whether the request was served.
 func (t *Trace) row(line []byte, r *Request) (served bool, err error) {
 	var f fields
 	if f, err = t.parse.split(line); err != nil {

@@ -116,7 +116,8 @@ func TestABadRowIsNamedWithLineAndColumn(t *testing.T) {
 		{"blank", "\n \r\n", 2, []string{"empty"}},
 		{"no header", "1,2,3\n", 1, []string{"unknown format", `"1,2,3"`, "arrival, prompt, output"}},
 		{"other header", "time,in,out\n", 1, []string{"unknown format", "ContextTokens"}},
-		{"a spreadsheet's", "arrival;prompt;output\n", 1, []string{"unknown format", "separated by commas", "\n  a header with arrival, prompt, output (CSV)"}},
+		{"a spreadsheet's", "arrival;prompt;output\n", 1, []string{"unknown format", "separated by commas",
+			"\n  a header with arrival, prompt, output (CSV)"}},
 		{"ambiguous header", "timestamp,in,out\n", 1, []string{"unknown format"}},
 		{"other object", `{"a":1}`, 1, []string{"unknown format"}},
 		{"no object", "{arrival:1}", 1, []string{"not a JSON object"}},
@@ -132,7 +133,8 @@ func TestABadRowIsNamedWithLineAndColumn(t *testing.T) {
 		{"Inf", ownHeader + "inf,2,3\n", 2, []string{`"arrival"`, "is too large"}},
 		{"too large", ownHeader + "1e999,2,3\n", 2, []string{`"arrival"`, "is too large"}},
 		{"empty field", ownHeader + ",2,3\n", 2, []string{`"arrival" is empty`}},
-		{"out of order", ownHeader + "1,2,3\n\n0.5,2,3\n", 4, []string{`"arrival"`, "0.5 is before the 1 of the row above", "order of arrival"}},
+		{"out of order", ownHeader + "1,2,3\n\n0.5,2,3\n", 4, []string{`"arrival"`, "0.5 is before the 1 of the row above",
+			"order of arrival"}},
 		{"negative prompt", ownHeader + "0,-2,3\n", 2, []string{`"prompt"`, `"-2" is negative`, "from 1 to"}},
 		{"very negative prompt", ownHeader + "0,-99999999999999999999,3\n", 2, []string{`"prompt"`, "is negative"}},
 		{"no prompt", ownHeader + "0,0,3\n", 2, []string{`"prompt"`, "is too small", "from 1 to"}},
@@ -146,26 +148,39 @@ func TestABadRowIsNamedWithLineAndColumn(t *testing.T) {
 		{"long line", ownHeader + "0,1," + strings.Repeat("2", longestLine) + "\n", 2, []string{"longer than 1048576 bytes"}},
 		{"long value", ownHeader + "0,1," + strings.Repeat("x", 1000) + "\n", 2, []string{`xxx"...`}},
 
-		{"BurstGPT negative", burstHeader + burstRow + "6,GPT-4,-1,5,4,API log\n", 3, []string{`"Request tokens"`, "is negative", "from 0 to"}},
-		{"BurstGPT order", burstHeader + burstRow + "4.5,GPT-4,1,5,6,API log\n", 3, []string{`"Timestamp"`, "4.5 is before the 5"}},
-		{"BurstGPT order of a failed one", burstHeader + burstRow + "4.5,GPT-4,1,0,1,API log\n", 3, []string{"4.5 is before the 5"}},
+		{"BurstGPT negative", burstHeader + burstRow + "6,GPT-4,-1,5,4,API log\n", 3,
+			[]string{`"Request tokens"`, "is negative", "from 0 to"}},
+		{"BurstGPT order", burstHeader + burstRow + "4.5,GPT-4,1,5,6,API log\n", 3,
+			[]string{`"Timestamp"`, "4.5 is before the 5"}},
+		{"BurstGPT order of a failed one", burstHeader + burstRow + "4.5,GPT-4,1,0,1,API log\n", 3,
+			[]string{"4.5 is before the 5"}},
 		{"BurstGPT fields", burstHeader + "6,GPT-4,1,5,6\n", 2, []string{"5 fields", "wanted 6"}},
-		{"Azure time", azureHeader + azureRow + "2023-11-31 18:15:46,1,2\n", 3, []string{`"TIMESTAMP"`, "is not a time", "2023-11-16"}},
+		{"Azure time", azureHeader + azureRow + "2023-11-31 18:15:46,1,2\n", 3, []string{`"TIMESTAMP"`, "is not a time",
+			"2023-11-16"}},
 		{"Azure seconds", azureHeader + "5.5,1,2\n", 2, []string{`"TIMESTAMP"`, "is not a time"}},
-		{"Azure order", azureHeader + azureRow + "2023-11-16 18:15:46.6805899,1,2\n", 3, []string{"is before the 2023-11-16 18:15:46.6805900"}},
+		{"Azure order", azureHeader + azureRow + "2023-11-16 18:15:46.6805899,1,2\n", 3,
+			[]string{"is before the 2023-11-16 18:15:46.6805900"}},
 		{"Azure tokens", azureHeader + "2023-11-16 18:15:46,x,2\n", 2, []string{`"ContextTokens"`}},
 
 		{"Mooncake syntax", moonRow + "{\n", 2, []string{"not a JSON object"}},
-		{"Mooncake more behind it", moonRow + `{"timestamp":9,"input_length":6,"output_length":5} 7` + "\n", 2, []string{"not a JSON object"}},
-		{"Mooncake NaN", moonRow + `{"timestamp":NaN,"input_length":6,"output_length":5}` + "\n", 2, []string{"not a JSON object"}},
+		{"Mooncake more behind it", moonRow + `{"timestamp":9,"input_length":6,"output_length":5} 7` + "\n", 2,
+			[]string{"not a JSON object"}},
+		{"Mooncake NaN", moonRow + `{"timestamp":NaN,"input_length":6,"output_length":5}` + "\n", 2,
+			[]string{"not a JSON object"}},
 		{"Mooncake array", moonRow + "[1]\n", 2, []string{"not a JSON object"}},
 		{"Mooncake column", moonRow + `{"timestamp":9,"input_length":6}` + "\n", 2, []string{`"output_length" is missing`}},
-		{"Mooncake string", moonRow + `{"timestamp":9,"input_length":"6","output_length":5}` + "\n", 2, []string{`"input_length"`, "is not a whole number"}},
-		{"Mooncake null", moonRow + `{"timestamp":null,"input_length":6,"output_length":5}` + "\n", 2, []string{`"timestamp"`, "is not a number", "milliseconds"}},
-		{"Mooncake order", moonRow + `{"timestamp":8,"input_length":6,"output_length":5}` + "\n", 2, []string{`"timestamp"`, "8 is before the 9"}},
-		{"Mooncake ids", moonRow + `{"timestamp":9,"input_length":6,"output_length":5,"hash_ids":[1.5]}` + "\n", 2, []string{`"hash_ids"`, "whole numbers"}},
-		{"Mooncake too few ids", moonRow + `{"timestamp":9,"input_length":513,"output_length":5,"hash_ids":[1]}` + "\n", 2, []string{`"hash_ids" has 1 ids`, "wanted 2", "513 tokens"}},
-		{"Mooncake too many ids", moonRow + `{"timestamp":9,"input_length":512,"output_length":5,"hash_ids":[1,2]}` + "\n", 2, []string{"2 ids", "wanted 1"}},
+		{"Mooncake string", moonRow + `{"timestamp":9,"input_length":"6","output_length":5}` + "\n", 2,
+			[]string{`"input_length"`, "is not a whole number"}},
+		{"Mooncake null", moonRow + `{"timestamp":null,"input_length":6,"output_length":5}` + "\n", 2,
+			[]string{`"timestamp"`, "is not a number", "milliseconds"}},
+		{"Mooncake order", moonRow + `{"timestamp":8,"input_length":6,"output_length":5}` + "\n", 2,
+			[]string{`"timestamp"`, "8 is before the 9"}},
+		{"Mooncake ids", moonRow + `{"timestamp":9,"input_length":6,"output_length":5,"hash_ids":[1.5]}` + "\n", 2,
+			[]string{`"hash_ids"`, "whole numbers"}},
+		{"Mooncake too few ids", moonRow + `{"timestamp":9,"input_length":513,"output_length":5,"hash_ids":[1]}` + "\n", 2,
+			[]string{`"hash_ids" has 1 ids`, "wanted 2", "513 tokens"}},
+		{"Mooncake too many ids", moonRow + `{"timestamp":9,"input_length":512,"output_length":5,"hash_ids":[1,2]}` + "\n",
+			2, []string{"2 ids", "wanted 1"}},
 		{"own JSON column", `{"arrival":9,"prompt":6}`, 1, []string{`"output" is missing`, "arrival, prompt, output"}},
 		{"own JSON zero", ownRow1 + `{"arrival":9,"prompt":0,"output":5}`, 2, []string{`"prompt"`, "is too small"}},
 		{"own JSON negative", ownRow1 + `{"arrival":-9,"prompt":1,"output":5}`, 2, []string{`"arrival"`, "is negative"}},
@@ -298,11 +313,13 @@ func rows(format string, n int) io.Reader {
 			case "burstgpt":
 				b = fmt.Appendf(b, "%d,ChatGPT,%d,%d,0,API log\n", i, i%2000+1, i%300)
 			case "azure":
-				b = fmt.Appendf(b, "2023-11-%02d %02d:%02d:%02d.1234567,%d,%d\n", 1+i/86400, i/3600%24, i/60%60, i%60, i%2000+1, i%300+1)
+				b = fmt.Appendf(b, "2023-11-%02d %02d:%02d:%02d.1234567,%d,%d\n", 1+i/86400, i/3600%24, i/60%60, i%60, i%2000+1,
+					i%300+1)
 			case "own":
 				b = fmt.Appendf(b, "%d.25,%d,%d\n", i, i%2000+1, i%300+1)
 			case "mooncake":
-				b = fmt.Appendf(b, `{"timestamp": %d, "input_length": %d, "output_length": %d, "hash_ids": [46, %d, %d]}`+"\n", i, 1025+i%512, i%300+1, i, i+1)
+				b = fmt.Appendf(b, `{"timestamp": %d, "input_length": %d, "output_length": %d, "hash_ids": [46, %d, %d]}`+"\n", i,
+					1025+i%512, i%300+1, i, i+1)
 			}
 			if len(b) > 1<<16 || i == n-1 {
 				if _, err := w.Write(b); err != nil {

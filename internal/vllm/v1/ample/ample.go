@@ -59,9 +59,10 @@ type Scheduler struct {
 
 type request struct{ prompt, output, computed int }
 
-// New makes a scheduler. A step must have room for the decodes of all sequences.
+// New makes a scheduler. MaxNumBatchedTokens must be at least MaxNumSeqs.
 func New(c Config) (*Scheduler, error) {
-	if c.NumGPUBlocks < 1 || c.BlockSize < 1 || c.MaxNumSeqs < 1 || c.MaxModelLen < 2 || c.MaxNumBatchedTokens < c.MaxNumSeqs || !(c.Watermark >= 0) {
+	if c.NumGPUBlocks < 1 || c.BlockSize < 1 || c.MaxNumSeqs < 1 || c.MaxModelLen < 2 ||
+		c.MaxNumBatchedTokens < c.MaxNumSeqs || !(c.Watermark >= 0) {
 		return nil, fmt.Errorf("%w: %+v", ErrAmple, c)
 	}
 	return &Scheduler{
@@ -73,7 +74,8 @@ func New(c Config) (*Scheduler, error) {
 // Add puts a request at the end of the waiting ones. Ids of requests that have ended come
 // again.
 func (s *Scheduler) Add(id int32, prompt, output int) error {
-	if prompt < 1 || output < 1 || prompt > s.config.MaxModelLen-output || s.blocks(prompt+output) > s.config.NumGPUBlocks {
+	if prompt < 1 || output < 1 || prompt > s.config.MaxModelLen-output ||
+		s.blocks(prompt+output) > s.config.NumGPUBlocks {
 		return fmt.Errorf("%w: a prompt of %d tokens and an answer of %d", ErrAmple, prompt, output)
 	}
 	if int(id) >= len(s.requests) {
