@@ -54,7 +54,7 @@ func calibrateCommand() *cobra.Command {
 	return c
 }
 
-// sameFile says whether two names are of one file.
+// sameFile reports whether two names are of one file.
 func sameFile(a, b string) bool {
 	x, err := os.Stat(a)
 	if err != nil {

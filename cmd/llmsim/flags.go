@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/sim/workload"
 )
 
-// addRun are the flags that say what one run is.
+// addRun adds the flags that say what one run is.
 func addRun(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Server.System, "system", "", "system that serves: "+
 		strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
@@ -47,7 +47,7 @@ func (r *rateFlag) Set(text string) error {
 	return nil
 }
 
-// addClients are the flags that say how clients wait for answers, as in vLLM's "bench
+// addClients adds the flags that say how clients wait for answers, as in vLLM's "bench
 // serve".
 func addClients(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.IntVar(&s.MaxConcurrency, "max-concurrency", s.MaxConcurrency,
@@ -105,7 +105,7 @@ func (b *blockSize) Set(text string) error {
 	return nil
 }
 
-// addRequests are the flags that say what arrives.
+// addRequests adds the flags that say what arrives.
 func addRequests(f *pflag.FlagSet, s *scenario.Scenario) {
 	addArrivals(f, s)
 	f.Uint64Var(&s.Seed, "seed", s.Seed, "seed of the random numbers")
@@ -114,7 +114,7 @@ func addRequests(f *pflag.FlagSet, s *scenario.Scenario) {
 	}
 }
 
-// addArrivals are those of addRequests that do not differ between runs.
+// addArrivals adds those of addRequests that do not differ between runs.
 func addArrivals(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Workload, "workload", s.Workload, "requests: "+
 		strings.Join(workload.Names(), ", ")+" (default sharegpt)")
@@ -128,7 +128,7 @@ func addArrivals(f *pflag.FlagSet, s *scenario.Scenario) {
 			"Poisson)")
 }
 
-// addModel are the flags that say what runs where.
+// addModel adds the flags that say what runs where.
 func addModel(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Setup, "setup", s.Setup,
 		"model, GPU and times of iterations: a name of llmsim list, or a .json file (default "+scenario.PaperSetup+")")
@@ -154,7 +154,7 @@ func addModel(f *pflag.FlagSet, s *scenario.Scenario) {
 		"with --swap: greatest GB/s to where blocks are swapped, such as a disk (default: the link to the CPU)")
 }
 
-// addMemory are the flags of the block manager that all systems share.
+// addMemory adds the flags of the block manager that all systems share.
 func addMemory(f *pflag.FlagSet, v *sim.Server) {
 	f.IntVar(&v.NumGPUBlocks, "blocks", v.NumGPUBlocks, "blocks of the GPU (default: as many as fit)")
 	f.IntVar(&v.NumCPUBlocks, "cpu-blocks", v.NumCPUBlocks, "blocks of the swap space (default: 20 GiB for each worker)")
@@ -174,7 +174,7 @@ func addMemory(f *pflag.FlagSet, v *sim.Server) {
 		"requests of a static batch (fastertransformer) (default: the artifact's)")
 }
 
-// addDecoding are the flags that say how answers are generated.
+// addDecoding adds the flags that say how answers are generated.
 func addDecoding(f *pflag.FlagSet, d *sim.Decoding) {
 	f.IntVar(&d.Samples, "samples", 1, "answers to each prompt, or the width of its beam")
 	f.BoolVar(&d.Beam, "beam", d.Beam, "the answers are a beam (sosp, orca)")
@@ -185,7 +185,7 @@ func addDecoding(f *pflag.FlagSet, d *sim.Decoding) {
 	f.Float64Var(&d.DraftTime, "draft-time", d.DraftTime, "seconds that drafting adds to an iteration")
 }
 
-// addWindow are the flags of the time that averages are of.
+// addWindow adds the flags of the time that averages are of.
 func addWindow(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.Float64Var(&s.From, "from", s.From, "seconds at which the window of averages begins")
 	f.Float64Var(&s.Until, "until", s.Until, "seconds at which it ends (default: with the arrivals)")

@@ -182,7 +182,7 @@ func (o *fleetOptions) complete(plan *scenario.Plan, warn io.Writer) error {
 	return nil
 }
 
-// write is the answer for a terminal: a line for each router.
+// write writes the answer for a terminal: a line for each router.
 func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fact := func(name, text string) {
@@ -219,7 +219,7 @@ func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) e
 	return o.writeNotes(out, all)
 }
 
-// dollars is a price, or that there is none.
+// dollars formats a price; 0: there is none.
 func dollars(v float64) string {
 	if v == 0 {
 		return "-"
@@ -227,7 +227,7 @@ func dollars(v float64) string {
 	return fmt.Sprintf("%.3f", v)
 }
 
-// energy is a number of kWh, or that it is not known.
+// energy formats a number of kWh; 0: it is not known.
 func energy(v float64) string {
 	if v == 0 {
 		return "-"
@@ -235,7 +235,7 @@ func energy(v float64) string {
 	return digits(v)
 }
 
-// lastAnswers is when the last answer is there, in s, or the range of that.
+// lastAnswers returns when the last answer is complete, in s, as a range if the routers differ.
 func lastAnswers(all []routed) string {
 	byEnd := func(a, b routed) int { return cmp.Compare(a.Result.Seconds, b.Result.Seconds) }
 	first, last := slices.MinFunc(all, byEnd).Result.Seconds, slices.MaxFunc(all, byEnd).Result.Seconds

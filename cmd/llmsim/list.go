@@ -75,7 +75,7 @@ func listCommand() *cobra.Command {
 	return c
 }
 
-// listEngines are the GPUs that something is published of each release on.
+// listEngines returns the releases of engines, with the GPUs on which something of them is published.
 func listEngines() (rows [][2]string, err error) {
 	for _, engine := range cost.Engines() {
 		releases, err := cost.Releases(engine, "")

@@ -25,7 +25,7 @@ func llmsim(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return finish(t, program(args...))
 }
 
-// program is the program, to be started.
+// program returns the program, to be started.
 func program(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "BE_LLMSIM=1")

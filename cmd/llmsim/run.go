@@ -67,7 +67,7 @@ func runCommand() *cobra.Command {
 	return c
 }
 
-// nothingServed says why no request was answered.
+// nothingServed returns why no request was answered.
 func nothingServed(r *sim.Result) error {
 	switch {
 	case r.Arrived == 0:
@@ -103,7 +103,7 @@ func writeJSON(w io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	}{plan.Scenario, r})
 }
 
-// digits are three, and all of a larger whole number.
+// digits formats a number with three digits, or all of a larger whole number.
 func digits(v float64) string {
 	if v >= 1000 {
 		return fmt.Sprintf("%.0f", v)

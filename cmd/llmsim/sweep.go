@@ -166,7 +166,7 @@ func (o *sweepOptions) runJobs(c *cobra.Command, folder *sweep.Folder) error {
 	return err
 }
 
-// lines says what is done, line by line.
+// lines returns a watcher that writes a line for each job.
 func lines(w io.Writer) sweep.Watcher {
 	total, done := 0, 0
 	return sweep.Watcher{
@@ -243,7 +243,7 @@ func writeSweep(c *cobra.Command, st *sweep.State, dir string, slo float64) erro
 	return failures(st.Failed(jobs.Shard{Index: 1, Of: 1}))
 }
 
-// failures are the errors of jobs: the same command tries them again.
+// failures returns the errors of failed jobs, which the same command tries again.
 func failures(failed []*sweep.Outcome) error {
 	var all error
 	for _, o := range failed {

@@ -26,7 +26,7 @@ func with(args []string, more ...string) []string {
 	return append(append([]string{}, args...), more...)
 }
 
-// tables are the files that people read, with their text.
+// tables returns the files for readers, with their text.
 func tables(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -39,7 +39,7 @@ func tables(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// finished is how many jobs a folder has.
+// finished returns how many jobs a folder has.
 func finished(dir string) int {
 	text, _ := os.ReadFile(filepath.Join(dir, "results-1-of-1.jsonl"))
 	return bytes.Count(text, []byte("\n"))

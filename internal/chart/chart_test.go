@@ -106,7 +106,7 @@ func TestAPictureIsHonestAlone(t *testing.T) {
 	}
 }
 
-// texts are those that can be seen, in their order.
+// texts returns the visible texts, in their order.
 func texts(t *testing.T, svg string) string {
 	t.Helper()
 	var all []string

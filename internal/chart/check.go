@@ -84,8 +84,8 @@ func WriteTable(w io.Writer, checks []Check) error {
 	return err
 }
 
-// counts says how many checks hold, kind by kind: what is only an order is not added
-// to what is a number, and what was explained afterwards is no pass.
+// counts returns how many checks of each kind are within their tolerance. Checks that were explained
+// afterwards, and known misses, are not counted as passes.
 func counts(checks []Check) []string {
 	var lines []string
 	for _, k := range allKinds {

@@ -47,7 +47,7 @@ func (k Kind) meaning(reference string) string {
 		"what it is compared with than").Replace(k.Meaning())
 }
 
-// Meaning says it to a reader.
+// Meaning returns an explanation for readers.
 func (k Kind) Meaning() string {
 	switch k {
 	case Predicted:
@@ -110,7 +110,7 @@ type Value struct {
 	Paper *Range  // nil where the paper prints none
 }
 
-// Average is the mean and the standard deviation of the seeds' values.
+// Average returns the mean and the standard deviation of the seeds' values.
 func Average(values []float64) Value {
 	n := float64(len(values))
 	if n == 0 {
@@ -136,10 +136,10 @@ func Average(values []float64) Value {
 // A Range is what the paper prints: one number or from where to where.
 type Range struct{ Low, High float64 }
 
-// Printed is a value that the paper states as one number.
+// Printed returns a value that the paper states as one number.
 func Printed(v float64) *Range { return &Range{v, v} }
 
-// Between is a range of the paper.
+// Between returns a range of the paper.
 func Between(low, high float64) *Range { return &Range{low, high} }
 
 // Lines are values over a numeric x.

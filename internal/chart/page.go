@@ -50,7 +50,7 @@ type shownFigure struct {
 	Drawing template.HTML
 }
 
-// kinds are those that a page has to explain.
+// kinds returns the kinds that a page has to explain.
 func kinds(figures []shownFigure, checks []Check) []Kind {
 	has := map[Kind]bool{}
 	for _, f := range figures {
@@ -82,7 +82,7 @@ type tableRow struct {
 	Paper, Difference, Part string // Part: of the paper's value
 }
 
-// Table is every number of the figure.
+// Table returns every number of the figure.
 func (f shownFigure) Table() []tableRow {
 	var all []tableRow
 	for _, r := range f.rows() {
@@ -107,7 +107,7 @@ func (f shownFigure) Table() []tableRow {
 	return all
 }
 
-// Titled is whether the panels have titles, Compared whether the paper has values.
+// Titled reports whether the panels have titles, Compared whether the paper has values.
 func (f shownFigure) Titled() bool {
 	return slices.ContainsFunc(f.Panels, func(p Panel) bool { return p.Title != "" })
 }
@@ -116,7 +116,7 @@ func (f shownFigure) Compared() bool {
 	return slices.ContainsFunc(f.rows(), func(r row) bool { return r.Paper != nil })
 }
 
-// difference is how far ours is from the paper's, or from the nearer end of its
+// difference returns how far ours is from the paper's, or from the nearer end of its
 // range, and the same in percent.
 func difference(ours float64, paper Range) (absolute, relative string) {
 	var d, of float64
@@ -149,7 +149,7 @@ func signed(s string, v float64) string {
 	}
 }
 
-// index is the page.
+// index returns the text of the page.
 func index(p Page, figures []shownFigure) ([]byte, error) {
 	if p.Title == "" {
 		p.Title = "Figures of the simulator"

@@ -13,7 +13,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// png is the figure at two pixels for each of its points.
+// png returns the figure at two pixels for each of its points.
 func (l *layout) png() ([]byte, error) {
 	c := vgimg.NewWith(vgimg.UseWH(pictureWidth, l.height), vgimg.UseDPI(144))
 	l.drawOn(c)
@@ -53,7 +53,7 @@ func (m *measured) setWidths(drawing string) string {
 	return strings.Join(parts, text)
 }
 
-// svg is the figure with a title and a description for who cannot see it.
+// svg returns the figure with a title and a description for readers who cannot see it.
 func (l *layout) svg() (string, error) {
 	c := &measured{Canvas: vgsvg.New(pictureWidth, l.height)}
 	l.drawOn(c)

@@ -48,7 +48,7 @@ func (s Stacks) rows() []row {
 	return all
 }
 
-// rows are those of all panels.
+// rows returns the rows of all panels.
 func (f Figure) rows() []row {
 	var all []row
 	for _, p := range f.Panels {
@@ -60,7 +60,7 @@ func (f Figure) rows() []row {
 	return all
 }
 
-// series are the names of all panels, each once.
+// series returns the names of all panels, each once.
 func (f Figure) series() []string {
 	var names []string
 	for _, p := range f.Panels {
@@ -73,7 +73,7 @@ func (f Figure) series() []string {
 	return names
 }
 
-// groups are the names of bars that stand alone in a group.
+// groups returns the names of bars that stand alone in a group.
 func (f Figure) groups() []string {
 	var names []string
 	for _, p := range f.Panels {
@@ -102,7 +102,7 @@ func (b Bars) series() []string {
 
 func (s Stacks) series() []string { return s.Parts }
 
-// table is the CSV of a figure, one line for each number drawn. A range of the
+// table returns the CSV of a figure, one line for each number drawn. A range of the
 // paper's ends in paper_high, which is empty otherwise. A mark has no mean.
 func (f Figure) table() string {
 	var b strings.Builder
@@ -125,7 +125,7 @@ func (f Figure) table() string {
 	return b.String()
 }
 
-// exact is a number with as many digits as it has.
+// exact formats a number with all its digits.
 func exact(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 // short formats a number with the digits that fit in a picture.
@@ -151,7 +151,7 @@ func trimSign(s string) string {
 	return s
 }
 
-// long is a number with the digits that another deserves in a table: about four
+// long returns a number with the digits that another deserves in a table: about four
 // that count, as the paper's have.
 func long(v, like float64) string {
 	switch size := math.Abs(like); {

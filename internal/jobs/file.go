@@ -42,7 +42,7 @@ func writeTo(path string, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// named is an error of a temporary file in the name of what it was to become.
+// named returns an error of a temporary file in the name of what it was to become.
 func named(path string, err error) error {
 	var inner *os.PathError
 	var link *os.LinkError
@@ -55,8 +55,8 @@ func named(path string, err error) error {
 	return err
 }
 
-// CheckFolder says whether files can be written to a folder that is there or can
-// be made, before a long run. It leaves nothing behind.
+// CheckFolder returns an error if files cannot be written to a folder that exists or can be made. It
+// leaves nothing behind.
 func CheckFolder(dir string) error {
 	_, before := os.Stat(dir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -75,7 +75,7 @@ func CheckFolder(dir string) error {
 	return nil
 }
 
-// Program is the SHA-256 of this program: what another build did need not be
+// Program returns the SHA-256 of this program: what another build did need not be
 // what this one does.
 func Program() ([]byte, error) {
 	path, err := os.Executable()
@@ -85,7 +85,7 @@ func Program() ([]byte, error) {
 	return Digest(path)
 }
 
-// Digest is the SHA-256 of a file.
+// Digest returns the SHA-256 of a file.
 func Digest(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

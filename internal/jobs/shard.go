@@ -24,7 +24,7 @@ func ParseShard(text string) (Shard, error) {
 	return Shard{i, n}, nil
 }
 
-// String is the form that ParseShard reads: "2/3".
+// String returns the form that ParseShard reads: "2/3".
 func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Of) }
 
 // Part returns every n-th element, beginning with the shard's own index: shard 2/3

@@ -18,7 +18,7 @@ import (
 // making is the variable by which a test starts itself as the process that is killed.
 const making = "LLM_TEST_MAKES_A_FOLDER"
 
-// start is a process that has a folder, and the folder.
+// start returns a process that has a folder, and the folder.
 func start(t *testing.T) (*exec.Cmd, string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestAFolderForAnotherProcess$")

@@ -28,7 +28,7 @@ func runOf(config Config, source workload.Source) (account, error) {
 	return a, err
 }
 
-// variedCost is a line of which iterations that compute the same take different times.
+// variedCost returns a line of which iterations that compute the same take different times.
 func variedCost(t require.TestingT) *cost.Model {
 	setup, err := cost.New("opt-13b", "a100-40gb", 1)
 	require.NoError(t, err)

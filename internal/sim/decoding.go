@@ -52,7 +52,7 @@ const DefaultReplace = 0.075
 // most limits answers and drafts: run.tokens distinguishes answers by ten bits.
 const most = 1 << 10
 
-// Check says whether a system can do it, as Run will. The error wraps ErrConfig.
+// Check returns an error if a system cannot do it, as Run does. The error wraps ErrConfig.
 func (d Decoding) Check(system string) error {
 	s, err := Lookup(system)
 	if err != nil {

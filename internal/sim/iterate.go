@@ -169,7 +169,7 @@ func (r *run) advance(further bool) error {
 	return nil
 }
 
-// accepted is how many drafts of a decode are right, up to the answer's end.
+// accepted returns how many drafts of a decode are right, up to the answer's end.
 func (r *run) accepted(d *serve.Decode) int {
 	q := &r.requests.all[d.ID]
 	n := 0

@@ -49,7 +49,7 @@ type Goodput struct {
 	E2E  float64 `json:"whole,omitempty"`
 }
 
-// keeps says whether an answer with these latencies is within all limits.
+// keeps reports whether an answer with these latencies is within all limits.
 func (g Goodput) keeps(first, between, whole float64) bool {
 	within := func(v, limit float64) bool { return limit == 0 || v <= limit }
 	return within(first, g.TTFT) && within(between, g.TPOT) && within(whole, g.E2E)

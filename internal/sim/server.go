@@ -62,10 +62,10 @@ func (s Server) Complete() Server {
 	return s
 }
 
-// watermark is what a block manager takes, where none is 0.
+// watermark returns what a block manager takes, where none is 0.
 func (s Server) watermark() float64 { return max(0, s.Watermark) }
 
-// readsTokens says whether the scheduler reads the tokens of requests, and so
+// readsTokens reports whether the scheduler reads the tokens of requests, and so
 // whether they have to be made.
 func (s Server) readsTokens(kind *System) bool {
 	return kind.CachesPrefixes && !s.NoCaching || kind.CanCachePrefixes && s.Caching

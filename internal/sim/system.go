@@ -57,7 +57,8 @@ type System struct {
 
 var systems = []System{
 	{
-		Name: "fastertransformer", Label: "FasterTransformer", About: "static batches, padded, no request joins", Memory: Static,
+		Name: "fastertransformer", Label: "FasterTransformer", About: "static batches, padded, no request joins",
+		Memory: Static,
 		Groups: true, UsesBatchSize: true, build: buildStatic,
 	},
 	orca("orca-max", "Orca (Max)", "Orca reserving the longest sequence for each", paper.Max),
@@ -88,10 +89,10 @@ func orca(name, label, about string, policy paper.Policy) System {
 	}
 }
 
-// Systems are the names of all systems, from the oldest idea to the newest.
+// Systems returns the names of all systems, from the oldest idea to the newest.
 func Systems() []string { return SystemsThat(func(*System) bool { return true }) }
 
-// SystemsThat are the names of those for which can reports true.
+// SystemsThat returns the names of those for which can reports true.
 func SystemsThat(can func(*System) bool) []string {
 	var names []string
 	for i := range systems {

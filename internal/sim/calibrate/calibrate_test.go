@@ -20,7 +20,7 @@ func file(t *testing.T, text string) string {
 	return path
 }
 
-// table is a CSV of iterations that take as long as a line says, times noise.
+// table returns a CSV of iterations that take as long as a line says, times noise.
 func table(line cost.Linear, noise float64) string {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var b strings.Builder

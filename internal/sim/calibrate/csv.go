@@ -58,7 +58,7 @@ func parseCSV(text []byte) (points []Point, err error) {
 	}
 }
 
-// separator is what stands between the columns of the first line.
+// separator returns what stands between the columns of the first line.
 func separator(text []byte) rune {
 	head, _, _ := bytes.Cut(text, []byte("\n"))
 	for _, c := range []rune{';', '\t'} {
@@ -69,7 +69,7 @@ func separator(text []byte) rune {
 	return ','
 }
 
-// number is a number of at least 0.
+// number returns a number of at least 0.
 func number(text string, separator rune) (float64, error) {
 	text = strings.TrimSpace(text)
 	plain := text

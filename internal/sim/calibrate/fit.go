@@ -99,7 +99,7 @@ func Fit(points []Point) (*Calibration, error) {
 	return c, nil
 }
 
-// names are those of the models that points are of, each once.
+// names returns the models of the points, each once.
 func names(points []Point) (all []string) {
 	for _, p := range points {
 		if p.Model != "" && !slices.Contains(all, p.Model) {
@@ -109,7 +109,7 @@ func names(points []Point) (all []string) {
 	return all
 }
 
-// extent is what was measured: outside of it the line is a guess.
+// extent returns what was measured: outside of it the line is a guess.
 func extent(points []Point) *cost.Range {
 	r := cost.Range{LeastSeqs: math.Inf(1), LeastContext: math.Inf(1)}
 	for _, p := range points {

@@ -22,7 +22,7 @@ type Point struct {
 	lines []Point // measurements of about the same work whose sum this point is; nil: it is one itself
 }
 
-// run is a point of a batch that is prefilled and then decodes: n sequences with
+// run returns a point of a batch that is prefilled and then decodes: n sequences with
 // prompt tokens, of which each generates output ones. The first token comes with
 // the prompt.
 func run(label string, n, prompt, output, seconds float64) Point {
@@ -34,17 +34,17 @@ func run(label string, n, prompt, output, seconds float64) Point {
 	return p
 }
 
-// decodes are steps iterations of n sequences whose first one attends to context
+// decodes returns steps iterations of n sequences whose first one attends to context
 // tokens.
 func decodes(n, context, steps float64) Point {
 	return Point{Steps: steps, Seqs: n * steps, Context: n * steps * (context + (steps-1)/2)}
 }
 
-// weight is how much a point counts: more if it is the mean of many measurements, but not as much more,
+// weight returns how much a point counts: more if it is the mean of many measurements, but not as much more,
 // because the line itself is off at some points.
 func (p Point) weight() float64 { return math.Sqrt(float64(max(1, len(p.lines)))) }
 
-// measured are the measurements of a point.
+// measured returns the measurements of a point.
 func (p Point) measured() []Point {
 	if p.lines == nil {
 		return []Point{p}

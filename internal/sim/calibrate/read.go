@@ -54,7 +54,7 @@ func parse(text []byte, lengths Lengths) ([]Point, error) {
 // mostUnpacked is how many bytes of a gzipped file are read.
 const mostUnpacked = 1 << 30
 
-// unpack is the text of a gzip file, and other text as it is.
+// unpack returns the text of a gzip file, and other text as it is.
 func unpack(text []byte) ([]byte, error) {
 	if !bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
 		return text, nil
@@ -146,7 +146,7 @@ func (r record) points(lengths Lengths) ([]Point, error) {
 		"(mean_tpot_ms)")
 }
 
-// llama is a prompt phase and a generation phase, each timed by itself. The last
+// llama returns a prompt phase and a generation phase, each timed by itself. The last
 // prompt token of a sequence generates its first one.
 func (r record) llama() ([]Point, error) {
 	if r.PL < 1 || r.TG < 1 || *r.PP < 1 || r.TPP <= 0 || r.TTG <= 0 {
@@ -163,7 +163,7 @@ func (r record) llama() ([]Point, error) {
 		Prompt: prompt, Seconds: r.TPP}, tokens}, nil
 }
 
-// serve is a mean iteration of a server under load: as many sequences as are in
+// serve returns a mean iteration of a server under load: as many sequences as are in
 // it by Little's law, and the prompt tokens that come for each token generated.
 // Alone, the first token is a point, too; else it has waited.
 func (r record) serve() ([]Point, error) {

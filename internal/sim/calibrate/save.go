@@ -61,7 +61,7 @@ func (c *Calibration) Write(out io.Writer) error {
 	return w.Flush()
 }
 
-// milli are milliseconds with four digits, or all of a larger whole number.
+// milli returns milliseconds with four digits, or all of a larger whole number.
 func milli(v float64) string {
 	if v >= 1e4 {
 		return fmt.Sprintf("%.0f", v)

@@ -11,7 +11,7 @@ const (
 	leastSame = 8  // measurements of the same work, fewer of which do not tell their mean
 )
 
-// spread is how much measurements of the same work differ from their mean. How far that mean is from the
+// spread returns how much measurements of the same work differ from their mean. How far that mean is from the
 // line does not count.
 func spread(points []Point, line [4]float64) *cost.Spread {
 	var decodes, prompts []float64
@@ -37,7 +37,7 @@ func spread(points []Point, line [4]float64) *cost.Spread {
 	return &s
 }
 
-// means are those of the sorted factors in parts of equal size, over the mean of all parts; nil if there
+// means returns those of the sorted factors in parts of equal size, over the mean of all parts; nil if there
 // are too few factors.
 func means(all []float64) (parts []float64) {
 	if len(all) < factors*leastSame/2 {

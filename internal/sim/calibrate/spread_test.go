@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/sim/cost"
 )
 
-// trace is a CSV of a server's iterations. One of ten that have prompts takes three times as long as
+// trace returns a CSV of a server's iterations. One of ten that have prompts takes three times as long as
 // the others of the same work; decodes all take the same. A batch of four is no point of the line.
 func trace(n int) string {
 	rng := rand.New(rand.NewPCG(5, 6))

@@ -122,7 +122,7 @@ const (
 	mostConfirm     = 16
 )
 
-// confirmation is of a rate near this one.
+// confirmation prepares the confirmation of a rate near this one.
 func (l *Load) confirmation(ctx context.Context, p *scenario.Plan, slo SLO, o Options, rate float64) (*confirmation,
 	error) {
 	k := &confirmation{horizon: confirmHorizon(p, o), own: len(l.sets)}
@@ -146,7 +146,7 @@ func (l *Load) confirmation(ctx context.Context, p *scenario.Plan, slo SLO, o Op
 	return k, nil
 }
 
-// threshold is the highest rate of the grid that lasts under most seeds. An hour is
+// threshold returns the highest rate of the grid that lasts under most seeds. An hour is
 // rarely better than the shorter runs from which rate is, so it begins a step below.
 func (k *confirmation) threshold(rate float64) (float64, error) {
 	begin := rate

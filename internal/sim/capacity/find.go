@@ -98,13 +98,13 @@ type Step struct {
 	Points []Point `json:"points"`
 }
 
-// At is the point at the capacity; of a capacity of 0 the lowest rate tried.
+// At returns the point at the capacity; of a capacity of 0 the lowest rate tried.
 func (s Seed) At() Point {
 	i := slices.IndexFunc(s.Points, func(p Point) bool { return p.Rate == s.Rate })
 	return s.Points[max(0, i)]
 }
 
-// Rates are those of the seeds, as Options.Near takes them.
+// Rates returns the capacities of the seeds, for Options.Near.
 func (c Capacity) Rates() []float64 {
 	var all []float64
 	for _, s := range c.Seeds {
@@ -133,7 +133,7 @@ func Find(ctx context.Context, s scenario.Scenario, slo SLO, o Options) (Capacit
 	return load.Find(ctx, p, slo, o)
 }
 
-// Find is the capacity of a plan that has this load. The result does not depend
+// Find returns the capacity of a plan that has this load. The result does not depend
 // on how many runs go on at the same time.
 func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (Capacity, error) {
 	some, err := l.sets[0].first(1)

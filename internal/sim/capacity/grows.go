@@ -1,14 +1,14 @@
 package capacity
 
-// A Sample is how many requests wait at a time, in seconds.
-type Sample struct {
+// A sample is how many requests wait at a time, in seconds.
+type sample struct {
 	Now     float64
 	Waiting int
 }
 
-// Grows reports whether the queue grows for as long as requests arrive: its trend from begin to end, while
+// queueGrows reports whether the queue grows for as long as requests arrive: its trend from begin to end, while
 // arrived requests come, is not chance and is more than 1 % of the arrivals.
-func Grows(queue []Sample, begin, end float64, arrived int) bool {
+func queueGrows(queue []sample, begin, end float64, arrived int) bool {
 	const parts = 10
 	var sums, counts [parts]float64
 	for _, s := range queue {
@@ -28,14 +28,14 @@ func Grows(queue []Sample, begin, end float64, arrived int) bool {
 	return deviations > 3 && slope*float64(len(means)) > 0.01*float64(arrived)
 }
 
-// grows is Grows after the warm-up, for requests that wait for their first token.
+// grows is queueGrows after the warm-up, for requests that wait for their first token.
 func (w *steadyRun) grows(end float64) bool {
-	begin := WarmUp * end
+	begin := warmUp * end
 	arrived := 0
 	for i := w.next - 1; i >= 0 && w.requests[i].Arrival/w.rate >= begin; i-- {
 		arrived++
 	}
-	return Grows(w.queue, begin, end, arrived)
+	return queueGrows(w.queue, begin, end, arrived)
 }
 
 // growsFor is how often in a row the queue has to be seen growing, at the times of judgeEarly, which are

@@ -19,7 +19,7 @@ type estimated struct {
 	count           int
 }
 
-// leastRequests is how many values it takes for an interval of each objective: for
+// leastRequests returns how many values it takes for an interval of each objective: for
 // a quantile q, as many as exceed it at least once with 97.5 %, 1 - qⁿ.
 func (s SLO) leastRequests() int {
 	n := 100
@@ -36,7 +36,7 @@ func leastOf(level float64) int {
 	return int(math.Ceil(math.Log(0.025) / math.Log(level)))
 }
 
-// value is an objective's over the requests [from, to). More than 1 % refused have
+// value returns the value of an objective over the requests [from, to). More than 1 % refused have
 // waited for ever; fewer, which are too long for the system, do not count.
 func (w *steadyRun) value(o Objective, from, to int) estimated {
 	var values []float64
@@ -56,7 +56,7 @@ func (w *steadyRun) value(o Objective, from, to int) estimated {
 	return e
 }
 
-// latency is that of a request that was not refused, in s; +Inf: it has not left yet. An
+// latency returns the latency of a request that was not refused, in s; +Inf: it has not left yet. An
 // answer of one token has none from token to token.
 func (w *steadyRun) latency(m Metric, i int) (seconds float64, counts bool) {
 	r := &w.requests[i]
@@ -72,7 +72,7 @@ func (w *steadyRun) latency(m Metric, i int) (seconds float64, counts bool) {
 	return w.done[i] - arrival, true
 }
 
-// estimateOf is the mean (level 0) or the quantile of values in the order of time, which
+// estimateOf returns the mean (level 0) or the quantile of values in the order of time, which
 // depend on their neighbours.
 //
 // The interval of a quantile is that of the part of the values which exceed it, taken back
@@ -153,7 +153,7 @@ func halfWidth(values []float64, mean, least float64) (half float64, rough bool)
 	return half, n*single < least*most
 }
 
-// batchVariance is the variance of the mean of values by that of n batches.
+// batchVariance returns the variance of the mean of values by that of n batches.
 func batchVariance(values []float64, mean float64, n int) float64 {
 	square, product, last := 0.0, 0.0, 0.0
 	for b := range n {
@@ -182,7 +182,7 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// trend is the slope of a line through values, for each of them, and how many
+// trend returns the slope of a line through values, for each of them, and how many
 // standard deviations of its error it is away from none.
 func trend(values []float64) (slope, deviations float64) {
 	n := float64(len(values))

@@ -19,7 +19,7 @@ type process struct {
 	at   func(level float64) float64 // quantile
 }
 
-// waits are the waiting times of an M/M/1 queue with services of 1 s on average, from
+// waits returns the waiting times of an M/M/1 queue with services of 1 s on average, from
 // steady state on (Lindley's recursion).
 func waits(load float64) process {
 	return process{
@@ -39,7 +39,7 @@ func waits(load float64) process {
 	}
 }
 
-// lognormal are exponentials of normal values, each of which has a correlation with the one
+// lognormal returns exponentials of normal values, each of which has a correlation with the one
 // before.
 func lognormal(correlation float64) process {
 	return process{

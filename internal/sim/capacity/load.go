@@ -150,7 +150,7 @@ func NewSteadyLoad(p *scenario.Plan, seeds, others int) (*Load, error) {
 	return l, l.check(p)
 }
 
-// confirming are the sets to confirm with and their seeds, at least n of them, but none
+// confirming returns the sets to confirm with and their seeds, at least n of them, but none
 // of a trace.
 func (l *Load) confirming(n int) ([]*requestSet, []uint64, error) {
 	l.drawing.Lock()
@@ -178,7 +178,7 @@ func openLoop(s scenario.Scenario) error {
 	return nil
 }
 
-// burstiness is the shape of the gaps between arrivals.
+// burstiness returns the shape of the gaps between arrivals.
 func burstiness(p *scenario.Plan) float64 {
 	if p.Scenario.Burstiness == 0 {
 		return 1
@@ -245,11 +245,11 @@ func (l *Load) check(p *scenario.Plan) error {
 	return nil
 }
 
-// Means are the mean lengths in tokens, of the first seed and of what was drawn at first:
+// Means returns the mean lengths in tokens, of the first seed and of what was drawn at first:
 // they are the same however many requests runs have drawn since.
 func (l *Load) Means() (prompt, output float64) { return l.prompt, l.output }
 
-// Requests is how many there are for a seed, 0 if that depends on the rate.
+// Requests returns how many there are for a seed, 0 if that depends on the rate.
 func (l *Load) Requests() int {
 	if l.sets[0].duration > 0 || l.sets[0].endless {
 		return 0
@@ -275,7 +275,7 @@ func (d *requestSet) draw(n int) error {
 	return nil
 }
 
-// at is the requests that come at a rate. They stay as they are.
+// at returns the requests that come at a rate. They stay as they are.
 func (d *requestSet) at(rate float64) ([]workload.Request, error) {
 	d.lock.Lock()
 	defer d.lock.Unlock()

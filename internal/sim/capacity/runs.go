@@ -74,7 +74,7 @@ func (r *Runs) Close() error {
 	return r.log.Close()
 }
 
-// point is what a run measures, or has measured before.
+// point returns what a run measures, or has measured before.
 func (r *Runs) point(ctx context.Context, p *scenario.Plan, seed uint64, w *steadyRun) (Point, error) {
 	if r == nil {
 		return w.run(ctx, p, seed)
@@ -100,7 +100,7 @@ func (r *Runs) point(ctx context.Context, p *scenario.Plan, seed uint64, w *stea
 	return point, r.add(key, point)
 }
 
-// key is a digest of all that a run depends on. Bytes that are equal make equal runs:
+// key returns a digest of all that a run depends on. Bytes that are equal make equal runs:
 // numbers are written with all of their digits.
 func (r *Runs) key(p *scenario.Plan, seed uint64, w *steadyRun) (string, error) {
 	text, err := json.Marshal(struct {

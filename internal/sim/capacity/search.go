@@ -66,7 +66,7 @@ func (s *search) try(ctx context.Context, rate float64, whole bool) error {
 	return nil
 }
 
-// bracket is the lowest rate that failed, +Inf if none did, and the highest
+// bracket returns the lowest rate that failed, +Inf if none did, and the highest
 // below it, 0 if there is none.
 func (s *search) bracket() (low, high float64) {
 	for _, p := range s.points {
@@ -78,21 +78,21 @@ func (s *search) bracket() (low, high float64) {
 	return low, math.Inf(1)
 }
 
-// monotone is whether nothing held above the lowest rate that failed.
+// monotone reports whether nothing held above the lowest rate that failed.
 func (s *search) monotone() bool {
 	_, high := s.bracket()
 	return !slices.ContainsFunc(s.points, func(p Point) bool { return p.Holds && p.Rate > high })
 }
 
-// alone is a rate at which requests are alone, but for those that a trace has at once.
+// alone returns a rate at which requests are alone, but for those that a trace has at once.
 func (s *search) alone() float64 { return s.estimate * 1e-6 }
 
-// cut is whether the run at a rate ended before its horizon.
+// cut reports whether the run at a rate ended before its horizon.
 func (s *search) cut(rate float64) bool {
 	return slices.ContainsFunc(s.points, func(p Point) bool { return p.Rate == rate && p.Cut })
 }
 
-// short is an error if the rate above the capacity failed only because the
+// short returns an error if the rate above the capacity failed only because the
 // requests are too few: then more might hold.
 func (s *search) short(high float64) error {
 	i := slices.IndexFunc(s.points, func(p Point) bool { return p.Rate == high && p.Short })

@@ -38,13 +38,13 @@ func (w *steadyRun) tooShort(end, answer float64, measured, after int) string {
 	return text
 }
 
-// enough is a little more than n, a number with two digits that are not zero.
+// enough returns a little more than n, a number with two digits that are not zero.
 func enough(n float64) float64 {
 	unit := math.Pow(10, math.Floor(math.Log10(n))-1)
 	return unit * math.Ceil(1.02*n/unit)
 }
 
-// fit is how many sequences of mean length run at once, at most.
+// fit returns how many sequences of mean length run at once, at most.
 func (d *requestSet) fit(p *scenario.Plan) int {
 	d.lock.Lock()
 	defer d.lock.Unlock()

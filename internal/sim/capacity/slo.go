@@ -111,7 +111,7 @@ func parseLevel(text string) (float64, error) {
 	return 0, fmt.Errorf("%q is no mean, max, or percentile above p0 and up to p100", text)
 }
 
-// Of is what the objective looks at: "ttft p99".
+// Of returns what the objective looks at: "ttft p99".
 func (o Objective) Of() string {
 	switch o.Level {
 	case 0:
@@ -127,7 +127,7 @@ func (o Objective) percent() float64 { return math.Round(o.Level*1e8) / 1e6 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// String is a form that ParseSLO reads.
+// String returns a form that ParseSLO reads.
 func (o Objective) String() string {
 	s := o.Metric.String() + "<" + time.Duration(math.Round(o.Limit*1e9)).String()
 	if o.Metric == Normalized {
@@ -139,7 +139,7 @@ func (o Objective) String() string {
 	return s + "@" + strings.Fields(o.Of())[1]
 }
 
-// String is a form that ParseSLO reads.
+// String returns a form that ParseSLO reads.
 func (s SLO) String() string {
 	var all []string
 	for _, o := range s {

@@ -42,7 +42,7 @@ func TestAnswersAreNearWhatFiveHoursHold(t *testing.T) {
 	}
 }
 
-// hourLimits are the highest rates that last for an hour under the five seeds that no plan has seen, to
+// hourLimits returns the highest rates that last for an hour under the five seeds that no plan has seen, to
 // 1 %, from the least.
 func hourLimits(t *testing.T, s scenario.Scenario, objective SLO, near float64) []float64 {
 	s.Duration, s.Requests = 3600, 0

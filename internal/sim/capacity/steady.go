@@ -35,7 +35,7 @@ const (
 	mostSeconds  = 20 * 3600 // of arrivals, unless fewer requests come in them than have to
 	mostRequests = 5 << 20   // of a run
 	margin       = 1.25      // by which answers may take longer in the end than while requests come
-	WarmUp       = 0.1       // share of the arrivals that is not measured
+	warmUp       = 0.1       // share of the arrivals that is not measured
 	warmAnswers  = 2.0       // mean answer times that are not measured
 )
 
@@ -61,7 +61,7 @@ type steadyRun struct {
 	waiting     int     // arrived, without a first token
 	answered    int     // and the time that took, together
 	answering   float64 // s
-	queue       []Sample
+	queue       []sample
 	check       float64 // s; when the run is judged next
 	grew        int     // how often in a row the queue was seen to grow after the least arrivals
 	verdict     verdict
@@ -118,7 +118,7 @@ func (w *steadyRun) attempt(ctx context.Context, p *scenario.Plan, seed uint64, 
 		Server: p.Scenario.Server, Decoding: p.Scenario.Decoding, Cost: p.Model, Seed: seed, Ample: ample,
 		Left: w.leave, First: w.token,
 		Progress: func(now float64, _, _ int) {
-			w.queue = append(w.queue, Sample{now, w.waiting})
+			w.queue = append(w.queue, sample{now, w.waiting})
 			if w.verdict = w.judgeEarly(now); w.verdict != open {
 				cancel()
 			}
@@ -143,7 +143,7 @@ func (w *steadyRun) attempt(ctx context.Context, p *scenario.Plan, seed uint64, 
 
 // atLeast returns the seconds of arrivals that a run has even if answers are short.
 func (w *steadyRun) atLeast() float64 {
-	return max(w.horizon.Seconds, float64(w.horizon.Requests)/(1-WarmUp)/w.rate)
+	return max(w.horizon.Seconds, float64(w.horizon.Requests)/(1-warmUp)/w.rate)
 }
 
 // Next implements workload.Source: it decides how long the run is.
@@ -186,7 +186,7 @@ func (w *steadyRun) enough() bool {
 	if w.slo.has(TPOT) {
 		count = w.several
 	}
-	return float64(count)*(1-WarmUp) > 1.05*float64(w.horizon.Requests)+10
+	return float64(count)*(1-warmUp) > 1.05*float64(w.horizon.Requests)+10
 }
 
 func (w *steadyRun) token(index int, now float64) {
@@ -300,7 +300,7 @@ func (w *steadyRun) warm(end float64) int {
 	if w.answered > 0 {
 		mean = w.answering / float64(w.answered)
 	}
-	from := max(WarmUp*end, warmAnswers*mean)
+	from := max(warmUp*end, warmAnswers*mean)
 	for i := range w.next {
 		if w.requests[i].Arrival/w.rate >= from {
 			return i

@@ -120,7 +120,7 @@ func hours(t *testing.T, s scenario.Scenario, rate float64, objective SLO, enoug
 	return o
 }
 
-// hourHolds says whether a run as llmsim run makes it holds the objective, whose values are
+// hourHolds reports whether a run as llmsim run makes it holds the objective, whose values are
 // exact here where the program's quantiles are within 1 %. It counts on memory if it can,
 // which changes nothing.
 func hourHolds(t *testing.T, s scenario.Scenario, objective SLO) bool {
@@ -178,7 +178,7 @@ func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held
 	return true, err
 }
 
-// latencyOf is one of an answer, in s.
+// latencyOf returns one of an answer, in s.
 func latencyOf(d sim.Departure, m Metric) float64 {
 	switch m {
 	case Normalized:

@@ -51,7 +51,7 @@ func (t *tally) left(a sim.Departure) {
 	}
 }
 
-// of is how many values a metric will have.
+// of returns how many values a metric will have.
 func (t *tally) of(m Metric) int {
 	if m == TPOT {
 		return t.several
@@ -59,7 +59,7 @@ func (t *tally) of(m Metric) int {
 	return len(t.requests)
 }
 
-// lost says whether an objective cannot hold any more, whatever comes after now:
+// lost reports whether an objective cannot hold any more, whatever comes after now:
 // what has arrived and is not answered has waited at least until now. Of a first
 // token it is not known here whether it is there, so only answers count.
 func (t *tally) lost(now float64, arrived int) bool {
@@ -93,10 +93,10 @@ func (t *tally) lost(now float64, arrived int) bool {
 	return false
 }
 
-// rank is which of n values, from the least up, is the quantile: the nearest rank.
+// rank returns which of n values, from the least up, is the quantile: the nearest rank.
 func rank(level float64, n int) int { return max(1, int(math.Ceil(level*float64(n)-1e-9))) }
 
-// value is the objective's mean or quantile over all requests. One without an
+// value returns the objective's mean or quantile over all requests. One without an
 // answer has waited for ever; but 1 % of the requests may be refused, because
 // they are too long for the system, and do not count then. Without any value there is nothing to
 // judge by: that is +Inf, too.
@@ -127,26 +127,12 @@ func (t *tally) value(o Objective) float64 {
 	return values[at]
 }
 
-// ValuesOf are those of the objectives, in their order and in seconds, over requests that have
-// all left; requests come in the order of arrival, and Index of a departure is into them.
-func (slo SLO) ValuesOf(requests []workload.Request, left []sim.Departure) []float64 {
-	t := newTally(requests, 1, slo)
-	for _, d := range left {
-		t.left(d)
-	}
-	var all []float64
-	for _, o := range slo {
-		all = append(all, t.value(o))
-	}
-	return all
-}
-
 func (t *tally) arrival(i int) float64 { return t.requests[i].Arrival / t.rate }
 
 // grows says that the server serves less than 95 % of what comes: first tokens of those requests that
 // come in the last quarter take longer than those of the second quarter by more than 5 % of the time
 // between the two, on average. That matters where runs are short: a limit of seconds can be kept for a
-// while at any rate. Runs with a horizon are judged by Grows.
+// while at any rate. Runs with a horizon are judged by queueGrows.
 func (t *tally) grows() bool {
 	mean := func(from, to int) (seconds, at float64) {
 		count := 0.0

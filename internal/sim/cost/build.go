@@ -14,7 +14,7 @@ const (
 	tera  = 1e12
 )
 
-// Model is how long iterations of the setup take with blocks of blockSize tokens.
+// Model returns how long iterations of the setup take with blocks of blockSize tokens.
 // The error wraps ErrFile.
 func (s Setup) Model(block int) (*Model, error) {
 	if err := s.check(); err != nil {
@@ -28,7 +28,7 @@ func (s Setup) Model(block int) (*Model, error) {
 	return m, nil
 }
 
-// times are those of Model, without its description.
+// times returns the model of Model without its description.
 func (s Setup) times(block int) *Model {
 	m := &Model{}
 	if s.Linear != nil {

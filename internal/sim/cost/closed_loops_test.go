@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// v1Point is a closed loop on vLLM V1.
+// v1Point returns a closed loop on vLLM V1.
 func v1Point(clients, prompt, output int) measurement {
 	return measurement{Published: Published{
 		Engine: "vllm", Release: v1Release, Version: "0.12.0", Model: "llama-3-8b", GPU: "h100-80gb", Workers: 1,

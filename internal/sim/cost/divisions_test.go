@@ -75,7 +75,7 @@ func (d *divided) add(t *testing.T, heldOut []measurement, e Engine) {
 	}
 }
 
-// median is the lower of the two middle ones of an even number.
+// median returns the lower of the two middle ones of an even number.
 func median(all []float64) float64 {
 	all = slices.Sorted(slices.Values(all))
 	return all[(len(all)-1)/2]

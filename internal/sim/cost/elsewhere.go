@@ -15,7 +15,7 @@ type elsewhere struct {
 	LeftOut map[string]Fit `json:"left_out"`
 }
 
-// on is the release on a GPU on which nothing of it is published.
+// on returns the release on a GPU on which nothing of it is published.
 func (e elsewhere) on(name, gpu string) Fitted {
 	of := Fitted{Name: name, GPU: gpu, Engine: e.GPUs[gpu]}
 	for _, on := range slices.Sorted(maps.Keys(e.LeftOut)) {
@@ -26,14 +26,14 @@ func (e elsewhere) on(name, gpu string) Fitted {
 	return of
 }
 
-// ElsewhereGPUs are those on which nothing of a release is published, and for which it has
+// ElsewhereGPUs returns the GPUs on which nothing of a release is published, and for which it has
 // the constants of other GPUs, sorted.
 func ElsewhereGPUs(engine, release string) ([]string, error) {
 	f, err := openEngine(engine)
 	return slices.Sorted(maps.Keys(f.Elsewhere[release].GPUs)), err
 }
 
-// fromElsewhere says what the constants are from.
+// fromElsewhere describes what the constants are from.
 func (f Fitted) fromElsewhere() string {
 	return fmt.Sprintf("%s on %s: without data, as none is published; constants as measured on %s, with this GPU's "+
 		"data sheet; each of those GPUs predicted from the others: median error up to %.0f %%, worst %.0f %%",

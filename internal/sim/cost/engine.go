@@ -34,10 +34,10 @@ type engineFile struct {
 	Elsewhere map[string]elsewhere `json:"elsewhere,omitempty"` // by release
 }
 
-// Engines are the names of what is fitted to published measurements, sorted.
+// Engines returns the names of what is fitted to published measurements, sorted.
 func Engines() []string { return names("engines") }
 
-// Releases are those of an engine that something is published of on a GPU, or on any for
+// Releases returns the releases of an engine with published measurements on a GPU, or on any for
 // "", from the oldest to the newest.
 func Releases(engine, gpu string) ([]string, error) {
 	f, err := openEngine(engine)
@@ -54,7 +54,7 @@ func Releases(engine, gpu string) ([]string, error) {
 	return all, nil
 }
 
-// EngineGPUs are those on which measurements of a release are published, sorted.
+// EngineGPUs returns the GPUs on which measurements of a release are published, sorted.
 func EngineGPUs(engine, release string) ([]string, error) {
 	f, err := openEngine(engine)
 	return slices.Sorted(maps.Keys(f.Releases[release])), err
@@ -101,7 +101,7 @@ func openEngine(name string) (engineFile, error) {
 	return f, nil
 }
 
-// OpenEngine is an engine on a GPU: a release of it, as in vllm-0.7.3, or without one the
+// OpenEngine returns an engine on a GPU: a release of it, as in vllm-0.7.3, or without one the
 // newest that has constants for this GPU, its own or those of other GPUs. The error wraps
 // ErrUnknown if there is no such engine, or it has no constants for this GPU, or ErrFile.
 func OpenEngine(name, gpu string) (Fitted, error) {
@@ -135,7 +135,7 @@ func OpenEngine(name, gpu string) (Fitted, error) {
 	return of, nil
 }
 
-// on are the releases with constants for a GPU, from the oldest to the newest.
+// on returns the releases with constants for a GPU, from the oldest to the newest.
 func (f engineFile) on(gpu string) []string {
 	var all []string
 	for release, gpus := range f.Releases {
@@ -166,7 +166,7 @@ func (f *Fitted) learn(r release) {
 	f.smallKV = f.smallKV || r.SmallKV
 }
 
-// gpus are those of any release, sorted.
+// gpus returns the GPUs of all releases, sorted.
 func (f engineFile) gpus() []string {
 	all := map[string]bool{}
 	for _, gpus := range f.Releases {
@@ -177,7 +177,7 @@ func (f engineFile) gpus() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// On is the setup with the times of an engine.
+// On returns the setup with the times of an engine.
 func (s Setup) On(f Fitted) Setup {
 	s.Engine, s.Fitted = f.Engine, &f
 	return s
@@ -205,7 +205,7 @@ func (f Fitted) String() string {
 // simulated, and how many times as long (README.md, "Servers that are no points").
 var slowerServers = map[string]float64{"vllm 0.10-0.20 on h100-80gb": 1.7}
 
-// worst is the largest error, and in which direction.
+// worst returns the largest error, and in which direction.
 func (f Fitted) worst() string {
 	direction := "too fast"
 	if f.Worst.Error() > 0 {
@@ -217,7 +217,7 @@ func (f Fitted) worst() string {
 // largeError is how far off the worst point of a release on a GPU may be, relative.
 const largeError = 0.35
 
-// caution is what an answer says of a setup like that of a point that is far off.
+// caution returns what an answer says of a setup like that of a point that is far off.
 func (f Fitted) caution(s Setup) string {
 	if f.HeldOut.Worst <= largeError || f.Worst.Model != s.LLM.Name || f.Worst.Workers != s.GPUs() {
 		return ""

@@ -58,7 +58,7 @@ func (f *engineFit) rows(of pair) [3]int {
 	return [3]int{0, 1 + slices.Index(f.gpus, of.gpu), 1 + len(f.gpus) + slices.Index(f.pairs, of)}
 }
 
-// engine is what x makes of the start.
+// engine returns what x makes of the start.
 func (f *engineFit) engine(x []float64, rows [3]int) hosted {
 	e := hosted{Engine: f.start, Host: 1}
 	for j, p := range f.parts {
@@ -73,7 +73,7 @@ func (f *engineFit) engine(x []float64, rows [3]int) hosted {
 
 func (f *engineFit) of(release pair) Engine { return f.engine(f.x, f.rows(release)).engine() }
 
-// off is how far a prediction is off, weighted.
+// off returns how far a prediction is off, weighted.
 func (f *engineFit) off(i int, e hosted) float64 {
 	s, p := f.setups[i], f.points[i]
 	s.Engine = p.engine(e.engine())
@@ -107,7 +107,7 @@ func (f *engineFit) pull(i int) float64 {
 	return p.release
 }
 
-// fit is Levenberg and Marquardt's method, from x.
+// fit runs Levenberg and Marquardt's method, from x.
 func (f *engineFit) fit(x []float64, most int) []float64 {
 	x = slices.Clone(x)
 	least, damping := f.sum(x), 1e-3
@@ -133,7 +133,7 @@ func (f *engineFit) fit(x []float64, most int) []float64 {
 	return x
 }
 
-// normal are the products of all slopes with each other (below the diagonal) and with what
+// normal returns the products of all slopes with each other (below the diagonal) and with what
 // is off. A point has the same slope in each of its rows.
 func (f *engineFit) normal(x []float64) (squares [][]float64, slopes []float64) {
 	n := len(f.parts)
@@ -181,7 +181,7 @@ func (f *engineFit) add(rows [3]int, slope []float64, off float64, squares [][]f
 	}
 }
 
-// solve is Cholesky's method, with the diagonal made larger by a part.
+// solve uses Cholesky's method, with the diagonal made larger by a part.
 func solve(squares [][]float64, right []float64, damping float64) []float64 {
 	n := len(right)
 	lower, y := make([][]float64, n), slices.Clone(right)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// startOfV1 is startOf for servers of vLLM V1.
+// startOfV1 returns startOf for servers of vLLM V1.
 func startOfV1(e Engine) Engine {
 	e.HalfTokens = 0
 	return e
@@ -24,7 +24,7 @@ const v1Release = "0.10-0.20"
 var v1Runs = []string{"a100-40gb", "a800-80gb", "h20-141gb", "l4", "l40s", "rtx-3090", "rtx-4090", "rtx-4090-d",
 	"rtx-6000-ada", "rtx-a6000"}
 
-// elsewhere are the constants that all GPUs of a fit have in common, for other GPUs.
+// elsewhere returns the constants that all GPUs of a fit have in common, for other GPUs.
 func (f *engineFit) elsewhere(t *testing.T, files map[string]engineFile) map[string]Engine {
 	all := map[string]Engine{}
 	for _, name := range v1Runs {
@@ -46,14 +46,14 @@ func (f *engineFit) elsewhere(t *testing.T, files map[string]engineFile) map[str
 	return all
 }
 
-// common is what all GPUs have.
+// common returns what all GPUs have.
 func (f *engineFit) common() Engine {
 	x := slices.Clone(f.x)
 	clear(x[len(f.parts):])
 	return f.engine(x, [3]int{0, 1, 1}).engine()
 }
 
-// withoutEach is how far off the points of each GPU are if the constants are fitted without it.
+// withoutEach returns how far off the points of each GPU are if the constants are fitted without it.
 func withoutEach(t *testing.T, g fitGroup) map[string]Fit {
 	all := map[string]Fit{}
 	for _, p := range g.points {

@@ -22,7 +22,7 @@ type fitGroup struct {
 	points []measurement
 }
 
-// fittedHalves are the points that constants are fitted to, in the division of a salt.
+// fittedHalves returns the points that constants are fitted to, in the division of a salt.
 func fittedHalves(salt string) []measurement {
 	var all []measurement
 	seen := map[string]bool{}
@@ -51,7 +51,7 @@ func fitGroups(points []measurement) []fitGroup {
 	return all
 }
 
-// publisher is whose points are fitted together: of V1 all, because each has few models.
+// publisher returns whose points are fitted together: of V1 all, because each has few models.
 func publisher(p measurement) string {
 	if p.Budget > 0 {
 		return "V1"
@@ -72,7 +72,7 @@ func (g fitGroup) fit(t *testing.T, change func(*Engine)) *engineFit {
 
 func allConstants(*Engine) {}
 
-// startOf is where the fit of a publisher's points begins, from what is known without them;
+// startOf returns where the fit of a publisher's points begins, from what is known without them;
 // what is 0 is not fitted.
 // FlashAttention-2 computes prompts at half of an A100's peak and more (Dao, 2023, Fig. 4).
 // TensorRT-LLM's kernel for decodes reads keys nearly at the memory's rate, as the fitted
@@ -109,10 +109,10 @@ func startOf(points []measurement) Engine {
 
 func accelMark(p measurement) bool { return strings.HasPrefix(p.Source, "FreedomIntelligence/") }
 
-// point is what is left out alone.
+// point returns what is left out alone.
 func point(p measurement) string { return fmt.Sprint(p.Source, p.GPU, p) + p.Metric }
 
-// load is what is left out of all releases and GPUs at once: a model, what is measured, its
+// load returns what is left out of all releases and GPUs at once: a model, what is measured, its
 // prompts and how many there are. Answers of one load differ in length by a few tokens.
 func load(p measurement) string {
 	return fmt.Sprint(p.Model, p.DType, p.Metric, p.Prompt, p.Batch)
@@ -173,7 +173,7 @@ func TestConstantsAreChosenByLeavingPointsOut(t *testing.T) {
 	}
 }
 
-// leftOut is the root of the mean square of logarithms of predicted over published, of points
+// leftOut returns the root of the mean square of logarithms of predicted over published, of points
 // that are left out of the fit with all that id calls the same.
 func (f *engineFit) leftOut(id func(measurement) string) float64 {
 	by := map[string][]int{}

@@ -9,7 +9,7 @@ type cacheShape struct {
 	ElemBytes                 int // of a key or value: 2 for fp16, 1 for fp8
 }
 
-// blockBytes is the size of a block of that many tokens over all layers, keys and
+// blockBytes returns the size of a block of that many tokens over all layers, keys and
 // values (../../vllm/v0/RULES.md §7).
 func (m cacheShape) blockBytes(tokens int) int64 {
 	return 2 * int64(m.Layers) * m.elements(tokens) * int64(m.ElemBytes)
@@ -29,7 +29,7 @@ type profile struct {
 	Swap        int64 // of the CPU; vLLM's default is 4 GiB
 }
 
-// blocks is how many blocks fit, on the GPU and on the CPU; 0 if none does (../../vllm/v0/RULES.md §7).
+// blocks returns how many blocks fit, on the GPU and on the CPU; 0 if none does (../../vllm/v0/RULES.md §7).
 func (m profile) blocks(blockBytes int64) (gpu, cpu int) {
 	peak := m.TorchPeak + max(0, m.NonTorch)
 	left := float64(m.Total)*m.Utilization - float64(peak)

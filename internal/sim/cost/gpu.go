@@ -57,7 +57,7 @@ func (g GPU) check() error {
 	return nil
 }
 
-// rate is the TFLOPS with which linear layers are computed; 0: the GPU has none.
+// rate returns the TFLOPS with which linear layers are computed; 0: the GPU has none.
 func (g GPU) rate(number string) float64 {
 	switch number {
 	case "", "fp16", "bf16":

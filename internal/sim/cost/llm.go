@@ -49,16 +49,16 @@ const (
 	maxBlock     = 1 << 20
 )
 
-// KVBytesPerToken is the keys and values of a token over all layers. The copies
+// KVBytesPerToken returns the keys and values of a token over all layers. The copies
 // that workers keep who share a head are not counted.
 func (l LLM) KVBytesPerToken() int64 { return l.geometry(1).blockBytes(1) }
 
-// geometry is one worker's part of the cache.
+// geometry returns one worker's part of the cache.
 func (l LLM) geometry(workers int) cacheShape {
 	return cacheShape{Layers: l.Layers, KVHeads: l.workerKVHeads(workers), HeadSize: l.HeadSize, ElemBytes: l.KVBytes}
 }
 
-// workerKVHeads are shared out, or, if there are more workers, each has one.
+// workerKVHeads returns the KV heads of a worker: an equal share, or one if there are more workers.
 func (l LLM) workerKVHeads(workers int) int { return max(1, l.KVHeads/workers) }
 
 // splits reports whether the heads can be shared out evenly: a worker has whole
@@ -76,12 +76,12 @@ func (l LLM) splits(workers int) error {
 	return nil
 }
 
-// layerMatrices are one worker's parameters in all layers, of all experts.
+// layerMatrices returns one worker's parameters in all layers, of all experts.
 func (l LLM) layerMatrices(workers int) float64 {
 	return l.sharedMatrices(workers) + float64(l.Experts)*l.expertMatrices(workers)
 }
 
-// sharedMatrices are one worker's parameters that multiply every token.
+// sharedMatrices returns one worker's parameters that multiply every token.
 func (l LLM) sharedMatrices(workers int) float64 {
 	query := float64(l.Heads*l.HeadSize) / float64(workers) // and output
 	keys := float64(l.workerKVHeads(workers) * l.HeadSize)
@@ -92,7 +92,7 @@ func (l LLM) sharedMatrices(workers int) float64 {
 	return attention + l.expertMatrices(workers)
 }
 
-// expertMatrices are the parameters of one feed-forward part in all layers, by the number
+// expertMatrices returns the parameters of one feed-forward part in all layers, by the number
 // of workers: they share each one, or have whole ones.
 func (l LLM) expertMatrices(workers int) float64 {
 	matrices := 2.0
@@ -102,12 +102,12 @@ func (l LLM) expertMatrices(workers int) float64 {
 	return matrices * float64(l.Layers) * float64(l.Hidden) * float64(l.FFN) / float64(workers)
 }
 
-// headMatrix is one worker's parameters that make logits.
+// headMatrix returns one worker's parameters that make logits.
 func (l LLM) headMatrix(workers int) float64 {
 	return float64(l.Vocabulary) * float64(l.Hidden) / float64(workers)
 }
 
-// matrices are the parameters of one worker that are shared out.
+// matrices returns the parameters of one worker that are shared out.
 func (l LLM) matrices(workers int) float64 {
 	if l.Tied {
 		return l.layerMatrices(workers) + l.headMatrix(workers)
@@ -115,7 +115,7 @@ func (l LLM) matrices(workers int) float64 {
 	return l.layerMatrices(workers) + 2*l.headMatrix(workers)
 }
 
-// activations are the elements of a token's states that one worker writes and reads in all
+// activations returns the elements of a token's states that one worker writes and reads in all
 // layers if each goes through memory once: input, norm and sum of both parts of a layer, and
 // what is between the matrices of the feed-forward part.
 func (l LLM) activations(workers int) float64 {
@@ -127,7 +127,7 @@ func (l LLM) activations(workers int) float64 {
 	return float64(l.Layers) * (8*float64(l.Hidden) + wide)
 }
 
-// allReduces are those of a layer.
+// allReduces returns how many a layer has.
 func (l LLM) allReduces() float64 {
 	if l.Parallel {
 		return 1
@@ -135,17 +135,17 @@ func (l LLM) allReduces() float64 {
 	return 2
 }
 
-// weightBytes is what the parameters of one worker take. Matrices are shared
+// weightBytes returns what the parameters of one worker take. Matrices are shared
 // out; each worker has its own copy of the rest, as in the paper's artifact.
 func (l LLM) weightBytes(workers int) float64 {
 	layers := l.layerMatrices(workers)
 	return l.ParameterBytes*layers + l.outerBytes()*(l.matrices(workers)-layers+float64(l.Parameters)-l.matrices(1))
 }
 
-// outerBytes are those of a parameter outside the matrices of layers.
+// outerBytes returns the bytes of a parameter outside the matrices of layers.
 func (l LLM) outerBytes() float64 { return cmp.Or(l.OuterBytes, l.ParameterBytes) }
 
-// activationElements is the most that n tokens need at once: logits and
+// activationElements returns the most that n tokens need at once: logits and
 // their normalized form, or input, output and residual of a layer's widest
 // matrix (the artifact's estimate).
 func (l LLM) activationElements(tokens, workers int) float64 {

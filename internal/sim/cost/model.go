@@ -44,7 +44,7 @@ type Model struct {
 	copyBlock              float64
 }
 
-// Seconds is how long an iteration takes. If no token is computed in it, only
+// Seconds returns how long an iteration takes. If no token is computed in it, only
 // what it moves counts. It allocates nothing.
 func (m *Model) Seconds(w Work) float64 {
 	t := m.swapBlock*float64(w.SwapBlocks) + m.swapEach*float64(w.Swaps) + m.copyBlock*float64(w.CopyBlocks)
@@ -75,7 +75,7 @@ func (m *Model) Seconds(w Work) float64 {
 	return t + gpu
 }
 
-// larger is how long two things take that are done at the same time: as long as the longer
+// larger returns how long two things take that are done at the same time: as long as the longer
 // one. Rounded by 1 it is the fourth root of the sum of their fourth powers, at most 19 % more,
 // where they are equally long: then neither reaches its peak.
 func (m *Model) larger(a, b float64) float64 {
@@ -88,5 +88,5 @@ func (m *Model) larger(a, b float64) float64 {
 	return more * (1 + m.rounded*(math.Sqrt(math.Sqrt(1+part*part))-1))
 }
 
-// Describe says in one line what the model is of and what makes up its time.
+// Describe returns a line on what the model is of and what makes up its time.
 func (m *Model) Describe() string { return m.describe }

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// stages are at least 1.
+// stages returns the number of stages, at least 1.
 func (s Setup) stages() int { return max(1, s.Stages) }
 
-// GPUs is how many there are: Workers in each stage.
+// GPUs returns the number of GPUs: Workers in each stage.
 func (s Setup) GPUs() int { return s.Workers * s.stages() }
 
 func (s Setup) checkParallel() error {
@@ -54,7 +54,7 @@ func (s Setup) unmeasured() string {
 	return strings.Join(all, ", ")
 }
 
-// numbers are those that weights are in.
+// numbers returns the type of the weights.
 func (l LLM) numbers() string {
 	if l.ParameterBytes < 1 {
 		return "int4"
@@ -62,12 +62,12 @@ func (l LLM) numbers() string {
 	return cmp.Or(l.Computed, "fp16")
 }
 
-// blockBytes is what a GPU holds of a block: the layers of its stage.
+// blockBytes returns what a GPU holds of a block: the layers of its stage.
 func (s Setup) blockBytes(tokens int) int64 {
 	return s.LLM.geometry(s.Workers).blockBytes(tokens) / int64(s.stages())
 }
 
-// stageWeights are the bytes of weights on the fullest GPU: with several stages the first
+// stageWeights returns the bytes of weights on the fullest GPU: with several stages the first
 // has the embedding and the last the head, so that none has both.
 func (s Setup) stageWeights() float64 {
 	n, l := float64(s.stages()), s.LLM
@@ -129,7 +129,7 @@ func (s Setup) experts(bandwidth, flops float64) experts {
 	return x
 }
 
-// seconds are what n tokens take to read the experts that they go through, and to be
+// seconds returns how long n tokens take to read the experts that they go through, and to be
 // computed there. Tokens choose each expert equally often and independently: then an
 // expert is read with the probability 1 - unused^n. Where experts are apart, all wait for
 // the worker with the most tokens: of n picks thrown at w workers the fullest has about
@@ -145,7 +145,7 @@ func (x experts) seconds(n float64) (read, compute float64) {
 	return read, x.token * n * fullest / mean
 }
 
-// swapLink is the GB/s at which blocks are swapped.
+// swapLink returns the GB/s at which blocks are swapped.
 func (s Setup) swapLink() float64 {
 	link := s.GPU.HostLink * s.Engine.HostLink
 	if s.SwapGigabytes > 0 {
@@ -158,7 +158,7 @@ func (s Setup) swapLink() float64 {
 // each 128, as AWQ and GPTQ store it (group size 128).
 const int4Bytes = (4 + 20.0/128) / 8
 
-// Quantised is the setup with weights, and keys and values, in other numbers; "" leaves
+// Quantised returns the setup with weights, and keys and values, in other numbers; "" leaves
 // them. In int4 are the matrices of layers: AWQ and GPTQ usually leave the embedding, the
 // head and norms in 16 bits. Checkpoints in fp8 and int8 usually do, too, but engines were
 // fitted with all of these in 8 bits. In fp8 and int8 linear layers are computed; int4 is only stored, and computed in

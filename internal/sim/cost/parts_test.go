@@ -50,7 +50,7 @@ var parts = []part{
 	{func(e *hosted) *float64 { return &e.ServedSeq }, false, 0.03, 0.06},
 }
 
-// open is a constant without bounds: the logarithm, or that of the odds.
+// open returns a constant without bounds: the logarithm, or that of the odds.
 func (p part) open(v float64) float64 {
 	if p.peak {
 		v = min(max(v, 1e-3), 1-1e-3)

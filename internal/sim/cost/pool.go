@@ -26,7 +26,7 @@ const (
 	paperBlock      = 16 // tokens; the pool is counted in these
 )
 
-// Pool is how many blocks of blockSize tokens fit, on the GPUs and on the CPU.
+// Pool returns how many blocks of blockSize tokens fit, on the GPUs and on the CPU.
 // Workers hold their part of every block, so it is the number for each of them.
 //
 // The memory is what whole blocks of 16 take, whatever the block size, so that
@@ -48,7 +48,7 @@ func (s Setup) Pool(block int) (gpu, cpu int, err error) {
 	return gpu, cpu, nil
 }
 
-// memory is what a profiling run would find on each GPU.
+// memory returns what a profiling run would find on each GPU.
 func (s Setup) memory() profile {
 	activations := activationBytes * s.LLM.activationElements(s.Memory.Tokens, s.Workers)
 	return profile{
@@ -73,7 +73,7 @@ func (s Setup) tooLarge(memory profile, block int) error {
 		s.GPU.Name, advice)
 }
 
-// enough is the least number of workers that hold a sequence of the model's full
+// enough returns the least number of workers that hold a sequence of the model's full
 // length, and a block; 0 if there is none.
 func (s Setup) enough(block int) int {
 	for s.Workers++; s.Workers <= s.LLM.Heads; s.Workers++ {

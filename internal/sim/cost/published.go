@@ -77,7 +77,7 @@ func releaseOn(engine, of, gpu string) release {
 	return release{}
 }
 
-// Seconds is what the point took. What is published is tokens of answers a second over all
+// Seconds returns what the point took. What is published is tokens of answers a second over all
 // workers of a batch that is prefilled at once (tokens_per_s) or of clients that send
 // their next prompt when they have an answer (closed_tokens_per_s), seconds of such a batch
 // (batch_s), ms to the first token (first_token_ms) or from token to token (token_ms), or ms
@@ -100,7 +100,7 @@ func (p Published) String() string {
 	return fmt.Sprintf("%s %s on %d, batch %d, %d + %d tokens", p.Model, p.DType, p.Workers, p.Batch, p.Prompt, p.Output)
 }
 
-// measured is what its value is of, in words.
+// measured returns what its value is of, in words.
 func (p Published) measured() string {
 	switch p.Metric {
 	case "first_token_ms":

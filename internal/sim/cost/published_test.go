@@ -32,7 +32,7 @@ type measurement struct {
 	TPOT     float64 `json:"tpot_ms"`  // a request takes TTFT and Output - 1 times TPOT
 }
 
-// publishedPoints are all that are known, in the order of the file, which lists the points
+// publishedPoints returns all that are known, in the order of the file, which lists the points
 // of each source together.
 func publishedPoints() []measurement { return slices.Clone(published()) }
 
@@ -74,7 +74,7 @@ func readPublished(name string) []measurement {
 	return all
 }
 
-// Setup is what the point was measured on, with an engine.
+// Setup returns what the point was measured on, with an engine.
 func (p measurement) Setup(e Engine) (Setup, error) {
 	s, err := New(p.Model, p.GPU, p.Workers)
 	if err != nil {
@@ -88,7 +88,7 @@ func (p measurement) Setup(e Engine) (Setup, error) {
 	return s.Quantised(p.DType, p.kv())
 }
 
-// kv is what keys and values are in; "": as the model has them.
+// kv returns what keys and values are in; "": as the model has them.
 func (p measurement) kv() string {
 	if p.KV == "" && p.DType == "fp8" {
 		return "fp8"
@@ -96,7 +96,7 @@ func (p measurement) kv() string {
 	return p.KV
 }
 
-// engine is an engine without what the point was not measured with: TensorRT-LLM's kernel
+// engine returns an engine without what the point was not measured with: TensorRT-LLM's kernel
 // for groups (XQA) is of 0.8, and batches need no server.
 func (p measurement) engine(e Engine) Engine {
 	if !hasSharedKernel(p.Engine, p.Release) {
@@ -108,12 +108,12 @@ func (p measurement) engine(e Engine) Engine {
 	return e
 }
 
-// hasSharedKernel is false before TensorRT-LLM's kernel for groups.
+// hasSharedKernel returns false before TensorRT-LLM's kernel for groups.
 func hasSharedKernel(engine, release string) bool {
 	return engine != "tensorrt-llm" || compareReleases(release, "0.8") >= 0
 }
 
-// Predict is what an engine makes of it.
+// Predict returns what an engine makes of it.
 func (p measurement) Predict(e Engine) (float64, error) {
 	s, err := p.Setup(e)
 	if err != nil {
@@ -126,7 +126,7 @@ func (p measurement) Predict(e Engine) (float64, error) {
 	return p.on(m), nil
 }
 
-// on is how long it takes with a model of times. Time is all but a line in the context, so
+// on returns how long it takes with a model of times. Time is all but a line in the context, so
 // the middle of an answer stands for all of it; where answers differ, the batch is smaller
 // on the average and its sequences are farther on.
 func (p measurement) on(m *Model) float64 {
@@ -153,7 +153,7 @@ func (p measurement) on(m *Model) float64 {
 	return prefill(p.Batch) + float64(steps)*step
 }
 
-// delivery is how long the first token waits until it is sent. vLLM V0's AsyncLLMEngine processes
+// delivery returns how long the first token waits until it is sent. vLLM V0's AsyncLLMEngine processes
 // the output of an iteration during the next one and returns it at the end of that
 // (_AsyncLLMEngine.step_async, async_callback in model_runner.py), so a client sees each token one decode later.
 func (p measurement) delivery(m *Model) float64 {
@@ -171,7 +171,7 @@ func halves(engine, release, gpu string) (fitted, heldOut []measurement) {
 	return split(engine, release, gpu, "")
 }
 
-// split is another division for each salt, which stands before the text that is hashed;
+// split returns another division for each salt, which stands before the text that is hashed;
 // for "" it is that of halves.
 func split(engine, release, gpu, salt string) (fitted, heldOut []measurement) {
 	var all, later []measurement
@@ -200,7 +200,7 @@ func split(engine, release, gpu, salt string) (fitted, heldOut []measurement) {
 	return append(fitted, later...), heldOut
 }
 
-// digest is that of the fields that tell a point from the others, as text.
+// digest returns that of the fields that tell a point from the others, as text.
 func (p measurement) digest(salt string) [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%s%s|%s|%s|%d|%s|%s|%d|%d|%d", salt, p.Release, p.GPU, p.Model, p.Workers,
 		p.DType, p.Metric, p.Prompt, p.Output, p.Batch))
@@ -228,10 +228,10 @@ func pointErrors(points []measurement, e Engine) (Fit, measurement, error) {
 	return Fit{Points: len(all), Median: all[(len(all)-1)/2], Worst: most}, worst, nil
 }
 
-// requestMS is how long a request takes of which TTFT and TPOT are published.
+// requestMS returns how long a request takes of which TTFT and TPOT are published.
 func (p measurement) requestMS() float64 { return p.TTFT + float64(p.Output-1)*p.TPOT }
 
-// onChunks is how long it takes an engine that computes prompts beside decodes.
+// onChunks returns how long it takes an engine that computes prompts beside decodes.
 func (p measurement) onChunks(m *Model) float64 {
 	switch p.Metric {
 	case "token_ms":
@@ -244,13 +244,13 @@ func (p measurement) onChunks(m *Model) float64 {
 	return p.cycle(m)
 }
 
-// decodes are sequences in the middle of their answers.
+// decodes returns sequences in the middle of their answers.
 func (p measurement) decodes(n float64) Work {
 	context := float64(p.Median) + float64(p.Output+p.Longest+2)/4
 	return Work{Seqs: int(math.Round(n)), Context: int(n * context)}
 }
 
-// computed are the tokens of a prompt that are computed, and what they attend to.
+// computed returns the tokens of a prompt that are computed, and what they attend to.
 func (p measurement) computed() (tokens, pairs float64) {
 	prompt := float64(p.Median)
 	tokens = prompt
@@ -267,7 +267,7 @@ func (p measurement) with(w Work, prompts float64) Work {
 	return w
 }
 
-// prefill is a prompt alone, until its first token.
+// prefill returns a prompt alone, until its first token.
 func (p measurement) prefill(m *Model) float64 {
 	tokens, _ := p.computed()
 	chunks := math.Ceil(tokens / float64(p.Budget))
@@ -275,7 +275,7 @@ func (p measurement) prefill(m *Model) float64 {
 	return chunks * m.Seconds(w)
 }
 
-// batch is one whose prompts come at once: as many iterations as their tokens fill, in which
+// batch returns one whose prompts come at once: as many iterations as their tokens fill, in which
 // the first ones already decode, and one for each further token of an answer.
 func (p measurement) batch(m *Model) float64 {
 	n := float64(p.Batch)
@@ -286,7 +286,7 @@ func (p measurement) batch(m *Model) float64 {
 	return chunks*prompts + float64(p.Longest-1)*m.Seconds(p.decodes(running))
 }
 
-// cycle is the time in which each of the clients has one answer. They are at different places of
+// cycle returns the time in which each of the clients has one answer. They are at different places of
 // theirs, so an iteration has as many new prompts as chance makes it: none with the
 // probability e^-x, if there are x on the average. If the prompts of a cycle do not fit in the iterations that
 // answers take, there are more of these.

@@ -62,7 +62,7 @@ func (s *Spread) String() string {
 	return "nine of ten iterations take " + strings.Join(parts, ", ")
 }
 
-// Iteration is how long the nth iteration of a run takes: Seconds, times a factor of the spread that n and
+// Iteration returns how long the nth iteration of a run takes: Seconds, times a factor of the spread that n and
 // the work choose. So a run that is repeated takes the same times.
 func (m *Model) Iteration(n int, w Work) float64 {
 	seconds := m.Seconds(w)

@@ -5,7 +5,7 @@ import (
 	"llmmemory/internal/sim"
 )
 
-// average is the mean and the standard deviation of f over results, one for each
+// average returns the mean and the standard deviation of f over results, one for each
 // seed.
 func average(results []*sim.Result, f func(*sim.Result) float64, paper *chart.Range) chart.Value {
 	var values []float64

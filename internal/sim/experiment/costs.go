@@ -26,7 +26,7 @@ func (b *bench) costs() error {
 	return nil
 }
 
-// costsOf is the figure of an engine, and a row for each point that was held out.
+// costsOf returns the figure of an engine, and a row for each point that was held out.
 func (b *bench) costsOf(engine string) error {
 	median, worst := chart.Series{Name: "median"}, chart.Series{Name: "worst"}
 	var groups []string
@@ -101,7 +101,7 @@ func (b *bench) published(p cost.Published) {
 	b.report.Checks[len(b.report.Checks)-1].Reference = "published"
 }
 
-// missCause is why a prediction of a point is farther off than others, as far as it is
+// missCause returns why a prediction of a point is farther off than others, as far as it is
 // known, and how far it then may be; "": it is not known.
 func missCause(p cost.Published) (cause string, most float64) {
 	short := p.Metric == "first_token_ms" || p.Metric == "token_ms"

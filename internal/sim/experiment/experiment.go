@@ -102,7 +102,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return &b.report, nil
 }
 
-// averageSeeds are those of averages: 1 to 8.
+// averageSeeds returns the seeds of averages: 1 to 8.
 func (b *bench) averageSeeds() []uint64 {
 	switch {
 	case b.Seeds > 0:
@@ -113,7 +113,7 @@ func (b *bench) averageSeeds() []uint64 {
 	return seedsFrom1(8)
 }
 
-// curveSeeds are those of latency curves, which take many runs each.
+// curveSeeds returns the seeds of latency curves, which take many runs each.
 func (b *bench) curveSeeds() []uint64 {
 	if b.Quick {
 		return seedsFrom1(1)
@@ -129,7 +129,7 @@ func seedsFrom1(n int) []uint64 {
 	return seeds
 }
 
-// seedsLabel is a figure's line about seeds.
+// seedsLabel returns a figure's line about seeds.
 func seedsLabel(seeds []uint64, seconds float64) string {
 	length := fmt.Sprintf("%.0f s", seconds)
 	if len(seeds) == 1 {
@@ -138,7 +138,7 @@ func seedsLabel(seeds []uint64, seconds float64) string {
 	return fmt.Sprintf("seeds 1 to %d, %s", len(seeds), length)
 }
 
-// label is how figures call a system.
+// label returns how figures call a system.
 func label(system string) string {
 	kind, err := sim.Lookup(system)
 	if err != nil {

@@ -74,7 +74,7 @@ func latencyPanel(title string, all []curve, marks ...chart.Mark) chart.Panel {
 	}
 }
 
-// ratio is how much more of a rate one system sustains than another, seed by
+// ratio returns how much more of a rate one system sustains than another, seed by
 // seed.
 func ratio(a, b *curve, paper *chart.Range) chart.Value {
 	var values []float64
@@ -84,7 +84,7 @@ func ratio(a, b *curve, paper *chart.Range) chart.Value {
 	return mean(values, paper)
 }
 
-// ratios is the panel beside curves: how many times the rate of another system
+// ratios returns the panel beside curves: how many times the rate of another system
 // vLLM sustains at the threshold, and what the paper says.
 func ratios(groups []string, values []chart.Value) chart.Panel {
 	return chart.Panel{

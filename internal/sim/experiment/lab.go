@@ -66,7 +66,7 @@ func (l *lab) start(s scenario.Scenario) (*outcome, error) {
 	return o, nil
 }
 
-// count says that there is one thing more to do; what it returns, that it is done.
+// count adds one thing to do; the function that it returns marks it as done.
 func (l *lab) count() func() {
 	add := func(done, asked int) {
 		l.tally.Lock()

@@ -37,7 +37,7 @@ var measured = func() (m struct {
 	return m
 }()
 
-// measuredOn is the note of a figure.
+// measuredOn returns the note of a figure.
 func measuredOn() string {
 	threads := fmt.Sprintf("%d threads", measured.Threads)
 	if measured.Threads == 1 {

@@ -83,7 +83,7 @@ func (b *bench) sampling() error {
 	return nil
 }
 
-// saved is the memory that sharing saves, in percent of the blocks.
+// saved returns the memory that sharing saves, in percent of the blocks.
 func (b *bench) saved(workload string, rate float64, n int, beam bool, paper *chart.Range) (chart.Value, error) {
 	const seconds = 900
 	return b.averageOverSeeds(scenario.Scenario{
@@ -133,7 +133,7 @@ type savingSeries struct {
 	points          float64
 }
 
-// savingPanel is one side of Fig. 15, and the values of its first series.
+// savingPanel returns one side of Fig. 15, and the values of its first series.
 func (b *bench) savingPanel(beam bool, all []savingSeries) (panel chart.Panel, first []chart.Value, err error) {
 	title, x, printed := "parallel sampling", "samples of a prompt", targets.Fig15.Parallel
 	if beam {
@@ -170,7 +170,7 @@ func (b *bench) savingPanel(beam bool, all []savingSeries) (panel chart.Panel, f
 	}, series[0].Values, nil
 }
 
-// savingOfShareGPT is what §6.3 says of ShareGPT, of which it gives no rate: the least
+// savingOfShareGPT returns what §6.3 says of ShareGPT, of which it gives no rate: the least
 // is of two samples or beams, the most of six.
 func (b *bench) savingOfShareGPT() error {
 	const rate = 1

@@ -70,7 +70,7 @@ type batches struct {
 	VLLM   float64 `json:"vllm"`
 }
 
-// of is what the paper prints for a system, nil if nothing.
+// of returns what the paper prints for a system, nil if nothing.
 func (b batches) of(system string) *chart.Range {
 	switch system {
 	case "orca-max":

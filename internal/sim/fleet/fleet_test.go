@@ -20,14 +20,14 @@ func model(t testing.TB, gpu string) (*cost.Model, sim.Server) {
 	return m, sim.Server{System: "vllm-v1", NumGPUBlocks: 2000, MaxModelLen: 4096}.Complete()
 }
 
-// replicas are n of a GPU.
+// replicas returns a kind of n replicas on a GPU.
 func replicas(t testing.TB, n int, gpu string) Kind {
 	t.Helper()
 	m, server := model(t, gpu)
 	return Kind{Name: gpu, Count: n, GPUs: 1, Server: server, Cost: m, Price: 2}
 }
 
-// talks are conversations with pauses.
+// talks returns conversations with pauses.
 func talks(t testing.TB, rate float64, sessions int) workload.Source {
 	t.Helper()
 	lengths, _, err := workload.Named("sharegpt")

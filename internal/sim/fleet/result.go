@@ -23,7 +23,7 @@ type ReplicaResult struct {
 	GPUSeconds float64 `json:"gpuSeconds"`
 }
 
-// HitRate is the part of the prompts' tokens that caches saved.
+// HitRate returns the part of the prompts' tokens that caches saved.
 func (r *Result) HitRate() float64 {
 	if r.Hits+r.Prompted == 0 {
 		return 0
@@ -31,7 +31,7 @@ func (r *Result) HitRate() float64 {
 	return float64(r.Hits) / float64(r.Hits+r.Prompted)
 }
 
-// PerMillion is the dollars for a million tokens of prompts and answers, cached ones
+// PerMillion returns the dollars for a million tokens of prompts and answers, cached ones
 // included; 0: no price is known.
 func (r *Result) PerMillion() float64 {
 	tokens := float64(r.Generated + r.Prompted + r.Hits)
@@ -41,7 +41,7 @@ func (r *Result) PerMillion() float64 {
 	return 1e6 * r.Dollars / tokens
 }
 
-// Imbalance is the answers of the busiest replica against the mean.
+// Imbalance returns the answers of the busiest replica against the mean.
 func (r *Result) Imbalance() float64 {
 	most := 0
 	for _, p := range r.Replicas {

@@ -22,7 +22,7 @@ const (
 	PrefixAware Router = "prefix"       // see router.prefix
 )
 
-// Routers are all of them.
+// Routers returns all routers.
 func Routers() []Router {
 	return []Router{Random, RoundRobin, LeastLoaded, PowerOfTwo, PrefixAware}
 }

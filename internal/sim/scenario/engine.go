@@ -15,7 +15,7 @@ const DataSheet = "data-sheet"
 // defaultEngine is what the simulated schedulers are of.
 const defaultEngine = "vllm"
 
-// Engines are the names that Scenario.Engine takes, besides releases.
+// Engines returns the names that Scenario.Engine takes, besides releases.
 func Engines() []string { return append(slices.Clone(cost.Engines()), DataSheet) }
 
 // chooseEngine gives a model on a GPU the times of an engine: the one that is named, or else vLLM's

@@ -6,7 +6,7 @@ import "fmt"
 // 0.95, as its artifact.
 const DefaultMemoryUtilization = 0.9
 
-// PoolShare is the part of each GPU's memory that the pool was sized by; 0 if the number of blocks was
+// PoolShare returns the part of each GPU's memory that the pool was sized by; 0 if the number of blocks was
 // given instead.
 func (p *Plan) PoolShare() float64 {
 	v := &p.Scenario.Server

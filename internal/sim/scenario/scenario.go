@@ -113,7 +113,7 @@ func (p *Plan) Vary(s Scenario) (*Plan, error) {
 	return p, nil
 }
 
-// With is the plan with another setup or server, whose zero fields are completed.
+// With returns the plan with another setup or server, whose zero fields are completed.
 // Requests are the same; a trace is not read again.
 func (p *Plan) With(setup cost.Setup, server sim.Server) (*Plan, error) {
 	q := *p
@@ -319,7 +319,7 @@ func (p *Plan) openServer() (err error) {
 	return err
 }
 
-// staticBatch is FasterTransformer's largest batch: what the artifact found to
+// staticBatch returns FasterTransformer's largest batch: what the artifact found to
 // fit on its GPUs (sim/PAPER.md §1), and for others how many of the longest sequences fit.
 func (p *Plan) staticBatch() int {
 	alpaca := strings.HasPrefix(p.Scenario.Workload, "alpaca")
@@ -345,7 +345,7 @@ func (p *Plan) staticBatch() int {
 	return max(1, v.NumGPUBlocks*v.BlockSize/v.MaxModelLen)
 }
 
-// prefix is how many tokens all prompts have in common.
+// prefix returns how many tokens all prompts have in common.
 func (p *Plan) prefix() (int, error) {
 	if p.lengths == nil {
 		return 0, nil // a trace says so request by request
@@ -359,7 +359,7 @@ func (p *Plan) prefix() (int, error) {
 	return r.Shared, err
 }
 
-// Expected is about how many requests will arrive, for a progress bar.
+// Expected returns about how many requests will arrive, for a progress bar.
 func (p *Plan) Expected() int {
 	s := &p.Scenario
 	n := math.MaxInt
@@ -377,7 +377,7 @@ func (p *Plan) Expected() int {
 	return n
 }
 
-// end is where the window of averages ends, 0 if that is where the run does.
+// end returns where the window of averages ends, 0 if that is where the run does.
 func (s *Scenario) end() float64 {
 	if s.Until > 0 {
 		return s.Until

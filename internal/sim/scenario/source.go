@@ -24,7 +24,7 @@ func (p *Plan) Source() (source workload.Source, done func(), err error) {
 	return source, func() { t.Close() }, nil
 }
 
-// drawn are the requests of a named workload.
+// drawn returns the requests of a named workload.
 func (p *Plan) drawn() (source workload.Source, err error) {
 	s := &p.Scenario
 	turns := max(1, s.Turns)
@@ -46,7 +46,7 @@ func (p *Plan) drawn() (source workload.Source, err error) {
 		s.Server.MaxModelLen)
 }
 
-// traced are the requests of a trace.
+// traced returns the requests of a trace.
 func (p *Plan) traced(source workload.Source) (_ workload.Source, err error) {
 	s := &p.Scenario
 	switch {
@@ -69,7 +69,7 @@ func (p *Plan) traced(source workload.Source) (_ workload.Source, err error) {
 	return source, nil
 }
 
-// checkClients is what the flags of arrivals need of each other.
+// checkClients returns an error for flags of arrivals that do not go together.
 func (s *Scenario) checkClients() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrScenario}, args...)...)

@@ -77,7 +77,7 @@ func (s *sizer) scale(c *Change) {
 	c.Rate, c.Low, c.High = s.base.Rate*(1+c.Gain), s.base.Rate*(1+c.GainLow), s.base.Rate*(1+c.GainHigh)
 }
 
-// scaled are rates of the runs that are compared as they are to what is answered.
+// scaled returns rates of the runs that are compared as they are to what is answered.
 func (s *sizer) scaled(rates []float64) []float64 {
 	all := make([]float64, len(rates))
 	for i := range rates {
@@ -104,7 +104,7 @@ func gains(rates, base []float64) (median, low, high float64) {
 	return capacity.Median(all), low, high
 }
 
-// name is the model and the GPUs, however they were named.
+// name returns the model and the GPUs, however they were named.
 func (s *sizer) name() string {
 	c := s.plan.Setup
 	return fmt.Sprintf("%s on %d x %s", c.LLM.Name, c.GPUs(), c.GPU.Name)

@@ -82,7 +82,7 @@ func Cheapest(ctx context.Context, q Question, gpus []string, prices cost.Prices
 	return s.confirmCheapest(ctx, all)
 }
 
-// offer is what one kind of server gives.
+// offer returns what one kind of server gives.
 func (s *sizer) offer(ctx context.Context, gpu string, workers int, price cost.Price) (Offer, error) {
 	o := Offer{GPU: gpu, Workers: workers, price: price}
 	if o.price.Dollars == 0 {
@@ -168,7 +168,7 @@ func dearer(a, b Offer) int {
 	return cmp.Or(a.GPUs-b.GPUs, cmp.Compare(float64(b.Servers)*b.Rate, float64(a.Servers)*a.Rate))
 }
 
-// Missing is why none of the offers is an answer, nil if one is.
+// Missing returns why none of the offers is an answer, nil if one is.
 func Missing(q Question, all []Offer) error {
 	switch {
 	case all[0].Trouble == "":
@@ -179,7 +179,7 @@ func Missing(q Question, all []Offer) error {
 	return fmt.Errorf("nothing holds %s", q.SLO)
 }
 
-// withoutPrice are the GPUs that were not tried.
+// withoutPrice returns the GPUs that were not tried.
 func withoutPrice(all []Offer) []string {
 	var gpus []string
 	for _, o := range all {
@@ -190,7 +190,7 @@ func withoutPrice(all []Offer) []string {
 	return gpus
 }
 
-// several says whether the times of offers are those of more than one engine.
+// several reports whether the times of offers are those of more than one engine.
 func several(all []Offer) bool {
 	return slices.ContainsFunc(all, func(o Offer) bool { return o.Trouble == "" && o.Times != all[0].Times })
 }

@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/sim/capacity"
 )
 
-// lasts says for how long the rate was tried, and with which values.
+// lasts returns for how long the rate was tried, and with which values.
 func (r *Report) lasts() string {
 	c := r.Capacity
 	p := r.atCapacity()
@@ -19,7 +19,7 @@ func (r *Report) lasts() string {
 		"do not hold 3 %% more", p.Span, seeds(c), rate(c.Most))
 }
 
-// seeds says under which the answer holds.
+// seeds returns under which seeds the answer holds.
 func seeds(c capacity.Capacity) string {
 	if c.Held == c.Tried {
 		return fmt.Sprintf("all %d seeds", c.Tried)
@@ -27,7 +27,7 @@ func seeds(c capacity.Capacity) string {
 	return fmt.Sprintf("%d of %d seeds", c.Held, c.Tried)
 }
 
-// intervals are the objectives' values with what chance leaves open.
+// intervals returns the objectives' values with what chance leaves open.
 func (r *Report) intervals() string {
 	p := r.atCapacity()
 	var all []string

@@ -24,7 +24,7 @@ const (
 	System    Kind = "system"
 )
 
-// limits are one thing after the other made twice as good.
+// limits returns trials that make one thing twice as good.
 func (s *sizer) limits() []trial {
 	v := s.plan.Scenario.Server
 	setup := s.plan.Setup
@@ -104,7 +104,7 @@ func (s *sizer) faster() []fast {
 	return all
 }
 
-// ranked is from the greatest gain to the least.
+// ranked sorts changes from the greatest gain to the least.
 func ranked(all []Change) []Change {
 	slices.SortStableFunc(all, func(a, b Change) int {
 		switch {
@@ -118,7 +118,7 @@ func ranked(all []Change) []Change {
 	return all
 }
 
-// limiting is the change with the greatest gain, if it is one for every seed;
+// limiting returns the change with the greatest gain, if it is one for every seed;
 // else -1.
 func limiting(ranked []Change, precision float64) int {
 	return slices.IndexFunc(ranked, func(c Change) bool {

@@ -17,7 +17,7 @@ type Money struct {
 // NoPrice says what to do where the price of a GPU is not known.
 const NoPrice = "no price is known: put one into a file for --prices"
 
-// money is nil if no price is known.
+// money returns nil if no price is known.
 func (s *sizer) money() *Money {
 	price := s.Prices.GPUs[s.plan.Setup.GPU.Name].Dollars
 	if price == 0 {
@@ -29,19 +29,19 @@ func (s *sizer) money() *Money {
 	return m
 }
 
-// million is what a million tokens cost at a rate of one server.
+// million returns what a million tokens cost at a rate of one server.
 func (m *Money) million(rate float64) float64 { return m.Server / (3600 * rate * m.tokens) * 1e6 }
 
-// ofTarget is what a million tokens cost if servers get a rate that may be less than they can serve.
+// ofTarget returns what a million tokens cost if servers get a rate that may be less than they can serve.
 func (m *Money) ofTarget(s Server, rate float64) float64 {
 	return m.GPU * float64(s.GPUs) / (3600 * rate * m.tokens) * 1e6
 }
 
-// worth is what a server with a change may cost more in an hour, so that tokens cost the
+// worth returns what a server with a change may cost more in an hour, so that tokens cost the
 // same.
 func (m *Money) worth(c Change) float64 { return m.Server * c.Gain }
 
-// inMoney is what the answer costs, or that no price is known.
+// inMoney describes what the answer costs, or that no price is known.
 func (r *Report) inMoney() string {
 	if r.Money == nil {
 		return r.gpu + ": " + NoPrice

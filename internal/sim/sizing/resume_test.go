@@ -18,7 +18,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// small is a question that is answered in about a second.
+// small returns a question that is answered in about a second.
 func small(t *testing.T) Question {
 	q := question(t, "0.1s/token", scenario.Scenario{Setup: "roofline-opt-13b", Workload: "alpaca",
 		Server: sim.Server{MaxNumSeqs: 4}})

@@ -28,7 +28,7 @@ func (r *Report) Save(dir string) error {
 	return nil
 }
 
-// pageFacts are what the page says below its answer.
+// pageFacts returns what the page says below its answer.
 func (r *Report) pageFacts() []chart.Fact {
 	all := []chart.Fact{{Name: "Requests", Text: r.Load.About}, {Name: "Iterations", Text: r.Cost},
 		{Name: "Memory", Text: r.Memory.String()}}
@@ -49,7 +49,7 @@ func (r *Report) pageFacts() []chart.Fact {
 	return all
 }
 
-// figures are none at a capacity of 0.
+// figures returns no figures at a capacity of 0.
 func (r *Report) figures() []chart.Figure {
 	if r.Capacity.Rate == 0 {
 		return nil
@@ -68,7 +68,7 @@ func (r *Report) figures() []chart.Figure {
 	return []chart.Figure{latency, limits, sizes, systems}
 }
 
-// runs says what a figure's numbers are from.
+// runs returns what a figure's numbers are from.
 func (r *Report) runs() string {
 	if r.Load.Requests == 0 {
 		return r.Load.seeds()
@@ -84,7 +84,7 @@ func (r *Report) over(average string) string {
 	return average + " of the seeds"
 }
 
-// latency is the curve: a panel for each metric.
+// latency returns the curve: a panel for each metric.
 func (r *Report) latency() chart.Figure {
 	f := chart.Figure{Name: "plan-latency", Title: "Latency against request rate: " + r.Setup, Kind: chart.Simulated,
 		Seeds: r.runs()}
@@ -120,14 +120,14 @@ func (r *Report) latency() chart.Figure {
 	return f
 }
 
-// value is the median over the seeds, as in the table: at the knee one seed is far
+// value returns the median over the seeds, as in the table: at the knee one seed is far
 // away from the others. Not ok: it is not finite.
 func value(s capacity.Step, of func(capacity.Point) float64) (chart.Value, bool) {
 	v := chart.Value{Mean: median(s, of), Seeds: len(s.Points)}
 	return v, !math.IsInf(v.Mean, 0)
 }
 
-// bars are capacities; base names a bar of the scenario's own, if there is none
+// bars returns capacities; base names a bar of the scenario's own, if there is none
 // among them.
 func (r *Report) bars(name, title, x string, changes []Change, base string) chart.Figure {
 	var groups []string

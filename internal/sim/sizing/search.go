@@ -112,18 +112,18 @@ func together(ctx context.Context, do ...func(ctx context.Context) error) error 
 // hold at what is answered.
 const confirmingSeeds = 4
 
-// answer are the options of a search whose result is promised.
+// answer returns the options of a search whose result is promised.
 func (s *sizer) answer(curve []float64) capacity.Options {
 	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: &capacity.SearchHorizon,
 		Confirm: confirmingSeeds, ConfirmHorizon: s.Lasts, Curve: curve}
 }
 
-// search are the options of a search whose result is confirmed later.
+// search returns the options of a search whose result is confirmed later.
 func (s *sizer) search() capacity.Options {
 	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: &capacity.SearchHorizon}
 }
 
-// compare are the options of a search whose result is compared with others.
+// compare returns the options of a search whose result is compared with others.
 func (s *sizer) compare(near []float64) capacity.Options {
 	return capacity.Options{Precision: s.Precision, Pool: s.pool, Near: near, Horizon: &capacity.CompareHorizon}
 }

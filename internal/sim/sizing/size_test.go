@@ -87,7 +87,7 @@ func TestMoreMemoryHelpsSystemsThatReserveIt(t *testing.T) {
 	require.Greater(t, r.change(KVMemory).GainLow, 0.2, "%+v", r.Limits)
 }
 
-// based is a question whose capacity is known.
+// based returns a question whose capacity is known.
 func based(t *testing.T, q Question) *sizer {
 	s := &sizer{Question: q, pool: capacity.NewPool(1)}
 	var err error
@@ -101,7 +101,7 @@ func based(t *testing.T, q Question) *sizer {
 	return s
 }
 
-// limitOf is a report without what to take.
+// limitOf returns a report without what to take.
 func limitOf(t *testing.T, q Question) *Report {
 	t.Helper()
 	q.Precision = 0.04

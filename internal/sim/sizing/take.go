@@ -44,7 +44,7 @@ func policyOf(v sim.Server) policy {
 	return policy{v.System, v.Swap, v.Chunked, v.Caching, v.NoCaching}
 }
 
-// with is the scenario's server with another policy or block size, the same
+// with returns the scenario's server with another policy or block size, the same
 // bytes of memory, and the defaults of that system where nothing was asked for.
 func (s *sizer) with(p policy, block int) sim.Server {
 	v, asked := s.plan.Scenario.Server, s.Scenario.Server
@@ -62,7 +62,7 @@ func (s *sizer) trial(name string, kind Kind, p policy, block int) trial {
 	return trial{Change: c, setup: s.plan.Setup, server: s.with(p, block), slo: s.SLO, times: 1}
 }
 
-// blockSizes are other ones for the scenario's system.
+// blockSizes returns trials of other block sizes for the scenario's system.
 func (s *sizer) blockSizes() []trial {
 	base := s.plan.Scenario.Server
 	sizes := blockSizes
@@ -90,7 +90,8 @@ func insert(sizes []int, size int) []int {
 	return all
 }
 
-// systems are vLLM's current one, with and without prefix caching, and the scenario's, with its block size.
+// systems returns trials of vLLM's current one, with and without prefix caching, and the scenario's, with its block
+// size.
 func (s *sizer) systems() []trial {
 	base := s.plan.Scenario.Server
 	list := []policy{{system: sim.DefaultSystem}, {system: sim.DefaultSystem, uncached: true}}
@@ -124,7 +125,7 @@ const (
 	fewSeedsWorth = 0.07
 )
 
-// worth is the gain that a change needs under every seed to be recommended.
+// worth returns the gain that a change needs under every seed to be recommended.
 func (s *sizer) worth(seeds int) float64 {
 	if seeds < enoughSeeds {
 		return max(s.Precision, fewSeedsWorth)
@@ -132,7 +133,7 @@ func (s *sizer) worth(seeds int) float64 {
 	return s.Precision
 }
 
-// choose is the default, or the best of those that are better under every seed.
+// choose returns the default, or the best of those that are better under every seed.
 func (s *sizer) choose(all []Change, isDefault func(Change) bool) (best Change, reason string) {
 	for _, c := range all {
 		if isDefault(c) {

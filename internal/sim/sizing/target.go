@@ -42,7 +42,7 @@ type Server struct {
 	GPUs      int     `json:"gpus"` // of all replicas
 }
 
-// String is the server in a line.
+// String returns the server in a line.
 func (s Server) String() string {
 	most := "at most"
 	if !s.Confirmed {
@@ -52,7 +52,7 @@ func (s Server) String() string {
 		rate(s.Rate), number(s.Replicas, "server"), number(s.GPUs, "GPU"))
 }
 
-// number is a number of things.
+// number formats a number of things.
 func number(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -108,7 +108,7 @@ type otherServer struct {
 	found   capacity.Capacity
 }
 
-// otherServers are those that hold the objective at some rate, up to the first that
+// otherServers returns those that hold the objective at some rate, up to the first that
 // does at the target, by shorter runs.
 func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
 	all := []otherServer{}
@@ -172,7 +172,7 @@ func (s *sizer) server(workers int, c capacity.Capacity, confirmed bool) Server 
 	return v
 }
 
-// holds says whether a number of blocks holds at the target, by shorter runs. These hold at
+// holds reports whether a number of blocks suffices for the target, by shorter runs. These hold at
 // higher rates than those of an hour, so the target is scaled by what they make of the server.
 func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 	v := s.plan.Scenario.Server

@@ -27,7 +27,7 @@ func rate(v float64) string {
 	return strconv.FormatFloat(v, 'f', max(0, 2-int(math.Floor(math.Log10(v)))), 64)
 }
 
-// seeds are "seeds 1-3", or nothing for a trace without chance.
+// seeds returns "seeds 1-3", or nothing for a trace without chance.
 func (l Load) seeds() string {
 	switch n := len(l.Seeds); {
 	case n == 1 && l.Own > 0:
@@ -39,13 +39,13 @@ func (l Load) seeds() string {
 	}
 }
 
-// change is the one of a kind with the greatest gain.
+// change returns the change of a kind with the greatest gain.
 func (r *Report) change(kind Kind) Change {
 	i := slices.IndexFunc(r.Limits, func(c Change) bool { return c.Is == kind })
 	return r.Limits[i]
 }
 
-// verdict is the answer in a line.
+// verdict returns the answer in a line.
 func (r *Report) verdict() string {
 	c := r.Capacity
 	if c.Rate == 0 {
@@ -67,7 +67,7 @@ func (r *Report) verdict() string {
 	return fmt.Sprintf("%s: %s requests/s under %s (%s%s); %s", r.Setup, rate(c.Rate), r.SLO, spread, trace, r.limited())
 }
 
-// limited says what the limit is, and always what memory would do.
+// limited returns what the limit is, and always what memory would gain.
 func (r *Report) limited() string {
 	memory := r.change(KVMemory)
 	also := ""
@@ -87,7 +87,7 @@ func (r *Report) limited() string {
 	return fmt.Sprintf("limited by %s%s: %s gives %s%s", limit.Is, not, limit.Name, percent(limit.Gain), also)
 }
 
-// settings says which settings gain besides the limit: a GPU is not to be bought for what a flag gives.
+// settings returns which settings gain besides the limit, so that no GPU is bought for what a flag gives.
 func (r *Report) settings() (text string) {
 	for _, c := range r.Limits {
 		if (c.Is == Sequences || c.Is == Budget) && c.Name != r.Limit && c.Trouble == "" && c.GainLow > r.Capacity.Precision {
@@ -146,7 +146,7 @@ const rooflines = "computed from data sheets: where there were measurements to c
 	"decodes " +
 	"and up to half for prompts (internal/sim/cost/README.md)"
 
-// fact is a named text, broken where a terminal ends.
+// fact writes a named text, wrapped for a terminal.
 func fact(w io.Writer, name, text string) {
 	for _, line := range terminal.Wrap(text, len("iterations  ")) {
 		fmt.Fprintf(w, "%s\t%s\n", name, line)
@@ -154,7 +154,7 @@ func fact(w io.Writer, name, text string) {
 	}
 }
 
-// String is the memory in a line, with units.
+// String returns the memory in a line, with units.
 func (m Memory) String() string {
 	text := fmt.Sprintf("%.4g KiB a token, %d blocks of %d tokens, %d slots, %.1f GB; %d sequences of mean length fit",
 		float64(m.TokenBytes)/1024, m.Blocks, m.BlockSize, m.Slots, float64(m.Bytes)/1e9, m.Fit)
@@ -217,13 +217,13 @@ func (r *Report) writeFacts(w io.Writer) {
 	fact(w, "search", r.searched())
 }
 
-// atCapacity is the run at the capacity, of the first seed that did not fail.
+// atCapacity returns the run at the capacity, of the first seed that did not fail.
 func (r *Report) atCapacity() capacity.Point {
 	i := slices.IndexFunc(r.Capacity.Confirmed, func(p capacity.Point) bool { return p.Result != nil })
 	return r.Capacity.Confirmed[max(0, i)]
 }
 
-// searched says what was done about latency near the knee.
+// searched returns how many rates were tried, and whether a rate above a failed one held.
 func (r *Report) searched() string {
 	n, above := 0, 0
 	for _, s := range r.Capacity.Seeds {
@@ -240,8 +240,8 @@ func (r *Report) searched() string {
 		len(r.Capacity.Seeds))
 }
 
-// median is that of a number of a step's points, +Inf of those whose queue grew without end: without
-// them a rate that most seeds do not hold would look better than a lower one.
+// median returns the median of a number over a step's points. Points whose queue grew without end count as
+// +Inf: without them a rate that most seeds do not hold would look better than a lower one.
 func median(s capacity.Step, of func(capacity.Point) float64) float64 {
 	var all []float64
 	for _, p := range s.Points {
@@ -254,7 +254,7 @@ func median(s capacity.Step, of func(capacity.Point) float64) float64 {
 	return capacity.Median(all)
 }
 
-// columns are the metrics of the curve: the paper's first.
+// columns returns the metrics of the curve: the paper's first.
 func (r *Report) columns() []column {
 	all := []column{{"normalized mean", 0, func(p capacity.Point) float64 { return p.Result.Normalized.Mean }}}
 	for i, o := range r.slo {
@@ -351,7 +351,7 @@ func (r *Report) writeTake(w io.Writer) {
 const kernels = "small blocks cost an attention kernel time, which is not modelled: sizes below 16 show only what " +
 	"memory gains"
 
-// memory is what the target takes of it.
+// memory describes the memory that the target needs.
 func (t *Target) memory(m Memory) string {
 	blocks := fmt.Sprintf("%d blocks of %d, %.1f GB,", t.Blocks, m.BlockSize, float64(t.Bytes)/1e9)
 	switch {

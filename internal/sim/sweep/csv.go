@@ -47,7 +47,7 @@ func perSecond(n int, r *sim.Result) float64 {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// columns are the names of a struct's figures, as JSON has them:
+// columns returns the names of a struct's figures, as JSON has them:
 // normalized.p50 is normalized_p50.
 func columns(prefix string, t reflect.Type) []string {
 	var all []string
@@ -63,7 +63,7 @@ func columns(prefix string, t reflect.Type) []string {
 	return all
 }
 
-// snake is swapBlocks as swap_blocks.
+// snake returns swapBlocks as swap_blocks.
 func snake(name string) string {
 	var b strings.Builder
 	for _, r := range name {
@@ -75,7 +75,7 @@ func snake(name string) string {
 	return b.String()
 }
 
-// cells are the figures of a struct, in the order of columns.
+// cells returns the figures of a struct, in the order of columns.
 func cells(row []string, v reflect.Value) []string {
 	for i := range v.NumField() {
 		switch f := v.Field(i); f.Kind() {

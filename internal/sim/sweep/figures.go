@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/chart"
 )
 
-// figures are the latency against the rate, one for each block size, cut at twice
+// figures returns the latency against the rate, one for each block size, cut at twice
 // the SLO.
 func (st *State) figures(slo float64) []chart.Figure {
 	var all []chart.Figure

@@ -33,7 +33,7 @@ func run(t *testing.T, dir string, s *Sweep, shard jobs.Shard, atOnce int) []Job
 	return ran
 }
 
-// table is the folder's sweep.csv.
+// table returns the folder's sweep.csv.
 func table(t *testing.T, dir string, s *Sweep) string {
 	t.Helper()
 	require.NoError(t, state(t, dir, s).Write(dir, DefaultSLO))
@@ -275,7 +275,7 @@ func TestOnlyOneSweepBeginsAFolder(t *testing.T) {
 	}
 }
 
-// listing are the files of a folder with their text.
+// listing returns the files of a folder with their text.
 func listing(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

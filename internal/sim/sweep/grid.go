@@ -79,7 +79,7 @@ func compare[T int | uint64 | float64](a, b T) int {
 	return 0
 }
 
-// sorted is a copy in order, in which nothing may be missing or twice.
+// sorted returns a copy in order, in which nothing may be missing or twice.
 func sorted[T comparable](what string, all []T, order func(a, b T) int) ([]T, error) {
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%w: no %s: want at least one", ErrGrid, what)
@@ -94,7 +94,7 @@ func sorted[T comparable](what string, all []T, order func(a, b T) int) ([]T, er
 	return all, nil
 }
 
-// jobs are all combinations, in the order of sweep.csv; they have no keys yet.
+// jobs returns all combinations, in the order of sweep.csv; they have no keys yet.
 func (g Grid) jobs() []Job {
 	var all []Job
 	for _, system := range g.Systems {
@@ -109,7 +109,7 @@ func (g Grid) jobs() []Job {
 	return all
 }
 
-// scenario is what a job runs.
+// scenario returns what a job runs.
 func (g Grid) scenario(j Job) scenario.Scenario {
 	s := g.Base
 	s.Server.System, s.Server.BlockSize, s.Rate, s.Seed = j.System, j.BlockSize, j.Rate, j.Seed

@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/sim"
 )
 
-// cost is about how long a job takes, in no unit. A system that caches prefixes
+// cost returns about how long a job takes, in no unit. A system that caches prefixes
 // computes hashes of blocks (internal/sim/README.md, speed).
 func (j Job) cost() int64 {
 	n := int64(j.Requests) + 1
@@ -18,7 +18,7 @@ func (j Job) cost() int64 {
 	return n
 }
 
-// costly are the indices of the jobs, the longest first: begun last, one of them
+// costly returns the indices of the jobs, the longest first: begun last, one of them
 // would keep a single processor busy while the others wait.
 func (s *Sweep) costly() []int {
 	all := make([]int, len(s.Jobs))
@@ -43,7 +43,7 @@ func (s *Sweep) shards(n int) []int {
 	return of
 }
 
-// part are the indices of a shard's jobs, the longest first.
+// part returns the indices of a shard's jobs, the longest first.
 func (s *Sweep) part(shard jobs.Shard) []int {
 	of := s.shards(shard.Of)
 	return slices.DeleteFunc(s.costly(), func(i int) bool { return of[i] != shard.Index })

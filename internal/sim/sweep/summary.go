@@ -64,7 +64,7 @@ func (c cell) under(slo float64) bool {
 	return !c.failed && c.latency.Seeds > 0 && c.latency.Mean <= slo
 }
 
-// sustained is how many of the lowest rates are under the SLO.
+// sustained returns how many of the lowest rates are under the SLO.
 func (r row) sustained(slo float64) int {
 	for n, c := range r.cells {
 		if !c.under(slo) {
@@ -104,7 +104,7 @@ func (st *State) WriteSummary(out io.Writer, slo float64) error {
 	return err
 }
 
-// highest says where the n lowest rates end.
+// highest describes where the n lowest rates end.
 func (st *State) highest(n int) string {
 	rates := st.Grid.Rates
 	switch n {
@@ -130,7 +130,7 @@ func (c cell) String() string {
 	return text
 }
 
-// seeds says which there are.
+// seeds describes the seeds of the grid.
 func (g Grid) seeds() string {
 	n := len(g.Seeds)
 	first, last := g.Seeds[0], g.Seeds[n-1]

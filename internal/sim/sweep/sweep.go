@@ -141,7 +141,7 @@ func modified(path string) (time.Time, error) {
 // ErrOther is wrapped when a folder is of another sweep.
 var ErrOther = errors.New("of another sweep")
 
-// same says what makes two sweeps different, if their jobs are.
+// same returns an error that names a difference if the jobs of two sweeps differ.
 func (s *Sweep) same(other *Sweep) error {
 	if reflect.DeepEqual(s.Jobs, other.Jobs) {
 		return nil

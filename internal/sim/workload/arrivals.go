@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 )
 
-// Poisson are requests that arrive independently of each other, rate of them a
+// Poisson returns requests that arrive independently of each other, rate of them a
 // second on average. They end before until, in seconds, and after count; 0
 // means no such end. The error wraps ErrSetting.
 //
@@ -59,7 +59,7 @@ func gamma(r *rand.Rand, shape float64) float64 {
 	}
 }
 
-// Every are requests of which the first arrives at 0 and each other one gap
+// Every returns requests of which the first arrives at 0 and each other one gap
 // seconds after the one before; a gap of 0 makes them arrive all at once. Ends
 // and the error are Poisson's.
 func Every(l Lengths, gap float64, seed uint64, until float64, count int) (Source, error) {

@@ -22,7 +22,7 @@ type Summary struct {
 	Longest                      int // prompt and output of one request
 }
 
-// Rate is the average of arrivals a second of what is taken, 0 if all of that
+// Rate returns the average of arrivals a second of what is taken, 0 if all of that
 // comes at once.
 func (s *Summary) Rate() float64 {
 	if s.TakenSpan == 0 {

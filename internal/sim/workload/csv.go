@@ -53,7 +53,7 @@ func (p *csvParser) split(line []byte) (fields, error) {
 
 func (p *csvParser) hashes(int) ([]int64, error) { return nil, nil }
 
-// unquote is a field without spaces and quotes around it.
+// unquote returns a field without spaces and quotes around it.
 func unquote(field []byte) []byte {
 	field = bytes.TrimSpace(field)
 	if n := len(field); n >= 2 && field[0] == '"' && field[n-1] == '"' {

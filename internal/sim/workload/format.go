@@ -108,7 +108,7 @@ func semicolons(line []byte) string {
 	return ""
 }
 
-// columns are the names in the first line: a header's or an object's.
+// columns returns the names in the first line: a header's or an object's.
 func columns(line []byte) (names []string, isJSON bool, err error) {
 	if line[0] != '{' {
 		for field := range bytes.SplitSeq(line, []byte{','}) {

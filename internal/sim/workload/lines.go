@@ -42,7 +42,7 @@ func (l *lines) open(r io.Reader, name string) error {
 	return nil
 }
 
-// next is the next line that is not blank, without its end; it is valid until
+// next returns the next line that is not blank, without its end; it is valid until
 // the next call. io.EOF is the end.
 func (l *lines) next() ([]byte, error) {
 	if l.again {
@@ -71,12 +71,12 @@ func (l *lines) next() ([]byte, error) {
 	}
 }
 
-// errorf is a complaint about the last line.
+// errorf returns a complaint about the last line.
 func (l *lines) errorf(text string, args ...any) error {
 	return fmt.Errorf("%w: %s:%d: %w", ErrTrace, l.name, max(1, l.number), fmt.Errorf(text, args...))
 }
 
-// readError is a file that cannot be read; if that is because it is damaged, it
+// readError returns a file that cannot be read; if that is because it is damaged, it
 // is the trace's fault.
 func (l *lines) readError(err error) error {
 	var corrupt flate.CorruptInputError

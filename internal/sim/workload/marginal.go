@@ -23,14 +23,14 @@ type marginal struct {
 	tail           float64 // logarithm of the rows above the last but one quantile
 }
 
-// at is the quantile at level u.
+// at returns the quantile at level u.
 func (m *marginal) at(u float64) float64 {
 	i := sort.SearchFloat64s(m.levels, u) - 1
 	i = min(max(i, 0), len(m.levels)-2)
 	return m.between(i, (u-m.levels[i])/(m.levels[i+1]-m.levels[i]))
 }
 
-// between is the value at the share t of segment i.
+// between returns the value at the share t of segment i.
 func (m *marginal) between(i int, t float64) float64 {
 	low, high := m.values[i], m.values[i+1]
 	if i == len(m.values)-2 {
@@ -39,7 +39,7 @@ func (m *marginal) between(i int, t float64) float64 {
 	return low * math.Pow(high/low, t)
 }
 
-// level is the share of values below x.
+// level returns the share of values below x.
 func (m *marginal) level(x float64) float64 {
 	last := len(m.values) - 1
 	if x <= m.values[0] {
@@ -57,7 +57,7 @@ func (m *marginal) level(x float64) float64 {
 	return m.levels[i] + t*(m.levels[i+1]-m.levels[i])
 }
 
-// normal is the standard normal distribution, and score its inverse.
+// normal returns the standard normal distribution, and score its inverse.
 func normal(z float64) float64 { return 0.5 * math.Erfc(-z/math.Sqrt2) }
 func score(u float64) float64  { return -math.Sqrt2 * math.Erfcinv(2*u) }
 

@@ -24,7 +24,7 @@ type Info struct {
 	Description string // one line
 }
 
-// Names are those that Named knows.
+// Names returns those that Named knows.
 func Names() []string {
 	var names []string
 	for _, w := range all {
@@ -33,7 +33,7 @@ func Names() []string {
 	return names
 }
 
-// Named is a synthetic workload. The error wraps ErrUnknown and lists those
+// Named returns a synthetic workload. The error wraps ErrUnknown and lists those
 // that there are.
 func Named(name string) (Lengths, Info, error) {
 	i := slices.IndexFunc(all, func(w known) bool { return w.Name == name })

@@ -12,7 +12,7 @@ import (
 // gigabytes.
 const mostTokens = 1 << 24
 
-// seconds is a row's time in seconds on the trace's clock.
+// seconds returns a row's time in seconds on the trace's clock.
 func (f *format) seconds(text []byte) (float64, error) {
 	column, want := f.columns[0], "seconds, at least 0"
 	switch f.clock {
@@ -43,7 +43,7 @@ func (f *format) seconds(text []byte) (float64, error) {
 
 const epoch2020 = 1577836800
 
-// tokens is the length in column i. Only a server's log may have 0.
+// tokens returns the length in column i. Only a server's log may have 0.
 func (f *format) tokens(i int, text []byte) (int, error) {
 	least := 1
 	if f.log {
@@ -65,7 +65,7 @@ func (f *format) tokens(i int, text []byte) (int, error) {
 	return 0, bad(f.columns[i], text, is, fmt.Sprintf("a whole number of tokens from %d to %d", least, mostTokens))
 }
 
-// bad is the complaint about a value.
+// bad returns an error about a value.
 func bad(column string, text []byte, is, want string) error {
 	if len(text) == 0 {
 		return fmt.Errorf("column %q is empty; wanted %s", column, want)

@@ -57,7 +57,7 @@ func readAtMost(r io.Reader, most int64) ([]byte, error) {
 	return text, err
 }
 
-// Digest is the SHA-256 of a trace's file.
+// Digest returns the SHA-256 of a trace's file.
 func Digest(path string) ([]byte, error) {
 	f, err := open(path)
 	if err != nil {

@@ -15,7 +15,7 @@ type Talk struct {
 	Think float64 // s
 }
 
-// Conversations are sessions whose first turns come from a source, one session for each
+// Conversations returns sessions whose first turns come from a source, one session for each
 // of its requests. Every turn adds a drawn text to what was said before, and has a drawn
 // answer. A session ends before a turn that would be longer than longest tokens with its
 // answer. The error wraps ErrSetting.

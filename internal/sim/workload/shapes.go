@@ -33,7 +33,7 @@ func (a alpacaInputs) Draw(r *rand.Rand) (prompt, output int) {
 	return max(3, whole(13+float64(3*r.NormFloat64()))), output
 }
 
-// logNormal is the value at normal score z of a log-normal variable.
+// logNormal returns the value at normal score z of a log-normal variable.
 func logNormal(mean, sigma, z float64) float64 {
 	return mean * math.Exp(float64(sigma*z)-sigma*sigma/2)
 }

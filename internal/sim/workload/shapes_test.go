@@ -58,7 +58,7 @@ func drain(t testing.TB, s Source) []Request {
 	}
 }
 
-// sample is many draws, each column in the order of drawing.
+// sample returns many draws, each column in the order of drawing.
 func sample(l Lengths, n int) (prompts, outputs, sums []float64) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range n {
@@ -88,7 +88,7 @@ func correlation(x, y []float64) float64 {
 	return c / sx / sy
 }
 
-// scores are the normal scores of the ranks, ties sharing their middle rank.
+// scores returns the normal scores of the ranks, ties sharing their middle rank.
 func scores(x []float64) []float64 {
 	order := make([]int, len(x))
 	for i := range order {

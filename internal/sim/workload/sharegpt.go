@@ -90,7 +90,7 @@ func (c *copula) fit(want []float64) {
 	}
 }
 
-// fitted is m's levels such that its kept values have their quantiles at want,
+// fitted returns m's levels such that its kept values have their quantiles at want,
 // while the other length is as it is.
 func (c *copula) fitted(want []float64, m, other *marginal) []float64 {
 	const points = 16 // of a segment, where the share that is kept is measured

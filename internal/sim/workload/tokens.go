@@ -40,7 +40,7 @@ func Tokens(dst []int32, r *Request, index int) []int32 {
 	return dst
 }
 
-// Common is how many tokens at the start of a prompt another request may have, too.
+// Common returns how many tokens at the start of a prompt another request may have, too.
 func Common(r *Request) int {
 	if len(r.Hashes) > 0 || r.Session > 0 {
 		return r.Prompt
@@ -53,7 +53,7 @@ func Common(r *Request) int {
 func common(word uint64) int32  { return int32(word & (1<<30 - 1)) }
 func private(word uint64) int32 { return common(word) | 1<<30 }
 
-// mix is a hash of two words: SplitMix64's steps and constants.
+// mix returns a hash of two words: SplitMix64's steps and constants.
 func mix(a, b uint64) uint64 {
 	x := a*0x9e3779b97f4a7c15 + b + 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

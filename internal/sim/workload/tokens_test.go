@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// inCommon is the length of the longest common prefix.
+// inCommon returns the length of the longest common prefix.
 func inCommon(a, b []int32) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {

@@ -65,7 +65,7 @@ func read(r io.Reader, name string) (*Trace, error) {
 	return t, nil
 }
 
-// Format is the name of the trace's format.
+// Format returns the name of the trace's format.
 func (t *Trace) Format() string { return t.format.name }
 
 // Close closes a file that Open opened.

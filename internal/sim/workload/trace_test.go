@@ -199,7 +199,7 @@ func TestABadRowIsNamedWithLineAndColumn(t *testing.T) {
 	}
 }
 
-// readAll is the error of a trace.
+// readAll returns the error of a trace.
 func readAll(r io.Reader) error {
 	t, err := read(r, "my.csv")
 	if err != nil {
@@ -295,7 +295,7 @@ func TestCheckSumsATraceUp(t *testing.T) {
 	require.Zero(t, s)
 }
 
-// rows are n rows of a format, made while they are read.
+// rows returns n rows of a format, made while they are read.
 func rows(format string, n int) io.Reader {
 	r, w := io.Pipe()
 	go func() {

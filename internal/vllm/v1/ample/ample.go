@@ -93,7 +93,7 @@ func (s *Scheduler) blocks(tokens int) int {
 	return (tokens + s.config.BlockSize - 1) / s.config.BlockSize
 }
 
-// Step is the next step (vllm/v1/RULES.md §14): what runs goes on, in the order of
+// Step returns the next step (vllm/v1/RULES.md §14): what runs goes on, in the order of
 // admission, so that decodes come before the prompt that is not complete; then the first
 // of those that wait are admitted as long as there are tokens and sequences left.
 func (s *Scheduler) Step(step *Step) error {
@@ -153,7 +153,7 @@ func (s *Scheduler) prefill(step *Step, id int32, budget int) int {
 	return n
 }
 
-// grows is in which steps, modulo the block size, a request that ends with a step needs a
+// grows returns in which steps, modulo the block size, a request that ends with a step needs a
 // block: when it has filled those it has.
 func (s *Scheduler) grows(r *request, end int) int {
 	first := end - r.output + 2 // with the first token of the answer as input
@@ -188,7 +188,7 @@ func (s *Scheduler) free(length int) {
 	s.used -= s.blocks(length)
 }
 
-// Used is how many blocks are in use, and how many tokens are in them.
+// Used returns how many blocks are in use, and how many tokens they have.
 func (s *Scheduler) Used() (blocks, tokens int) { return s.used, s.tokens }
 
 // Check reports a sum that is not that of the requests.
