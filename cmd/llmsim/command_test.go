@@ -48,7 +48,7 @@ func TestRunsThatCannotBeAreRefused(t *testing.T) {
 		{"a flag that a plan cannot have", "plan --rate 3", "--rate: a plan finds the rate; --target says what a rate takes"},
 		{"clients of a plan", "plan --turns 3", "do not wait for answers"},
 		{"a target that is none", "plan --target 1e300", "want more than 0, and at most 1000000"},
-		{"a target that is no number", "plan --target NaN", "want more than 0"},
+		{"a target that is not a number", "plan --target NaN", "want more than 0"},
 		{"fewer than no sequences", "run --max-seqs -1", "--max-seqs -1: want at least 1"},
 		{"fewer than no tokens", "plan --max-tokens -7", "--max-tokens -7: want at least 1"},
 		{"a GPU by half of its name", "run --model llama-3-8b --gpu H100", "did you mean h100-80gb?"},

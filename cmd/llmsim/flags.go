@@ -38,7 +38,7 @@ func (r *rateFlag) Type() string { return "float" }
 func (r *rateFlag) Set(text string) error {
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		return fmt.Errorf("%q is no number", text)
+		return fmt.Errorf("%q is not a number", text)
 	}
 	if r.AtOnce = math.IsInf(v, 1); r.AtOnce {
 		v = 0

@@ -16,7 +16,7 @@ import (
 var ErrFigure = errors.New("chart: a figure that cannot be drawn")
 
 const (
-	mostSeries = 7 // that can be told apart
+	mostSeries = 7 // that can be distinguished
 	mostPanels = 6
 	mostSize   = 1e12 // of a number
 	leastSize  = 1e-12
@@ -48,7 +48,7 @@ func (f Figure) valid() error {
 	case len(f.Panels) < 1 || len(f.Panels) > mostPanels:
 		return fmt.Errorf("%d panels: want 1 to %d", len(f.Panels), mostPanels)
 	case len(f.series()) > mostSeries:
-		return fmt.Errorf("%d series: at most %d can be told apart", len(f.series()), mostSeries)
+		return fmt.Errorf("%d series: at most %d can be distinguished", len(f.series()), mostSeries)
 	}
 	err := errors.Join(printable("the title", f.Title, true), printable("the seeds", f.Seeds, true),
 		printable("the note", f.Note, false))

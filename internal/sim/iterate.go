@@ -28,7 +28,7 @@ func (r *run) begin() (seconds float64, err error) {
 		}
 	}
 	if r.it.Idle() {
-		return 0, fmt.Errorf("%w: %d prompts wait for ever in %s at %.3f s", ErrStuck, r.requests.live, r.kind.Name, r.now)
+		return 0, fmt.Errorf("%w: %d prompts wait forever in %s at %.3f s", ErrStuck, r.requests.live, r.kind.Name, r.now)
 	}
 	for _, id := range r.it.Ignored {
 		r.drop(int32(id))
@@ -154,7 +154,7 @@ func (r *run) generate() error {
 	return r.advance(r.r.Generated > before || len(r.it.Ignored) > 0)
 }
 
-// advance notices requests that preempt each other for ever, as V0's chunked
+// advance notices requests that preempt each other forever, as V0's chunked
 // prompts do when each takes all blocks and needs one more (vllm/v0/RULES.md §8). A prompt
 // that is computed token by token gets to its end before.
 func (r *run) advance(further bool) error {
@@ -162,7 +162,7 @@ func (r *run) advance(further bool) error {
 		r.stepsWithoutToken = 0
 	}
 	if r.stepsWithoutToken > 4*(r.config.Server.MaxModelLen+1024) {
-		return fmt.Errorf("%w: %d prompts take memory from each other for ever in %s at %.3f s: %d iterations without a "+
+		return fmt.Errorf("%w: %d prompts take memory from each other forever in %s at %.3f s: %d iterations without a "+
 			"token; give it more blocks",
 			ErrStuck, r.requests.live, r.kind.Name, r.now, r.stepsWithoutToken)
 	}

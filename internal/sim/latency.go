@@ -18,7 +18,7 @@ type Latencies struct {
 	normalized, endToEnd, firstToken, betweenTokens durations
 }
 
-// NewLatencies counts those that keep limits besides.
+// NewLatencies also counts the answers that keep the limits.
 func NewLatencies(g Goodput) *Latencies { return &Latencies{goodput: g} }
 
 // Add counts a request that was answered.

@@ -408,7 +408,7 @@ func TestRequestsThatOnlyPreemptEachOtherEndARun(t *testing.T) {
 		NumGPUBlocks: 40}, Cost: paperCost(t)}
 	_, err := Run(context.Background(), config, &list{{Prompt: 630, Output: 10}, {Prompt: 630, Output: 10}})
 	require.ErrorIs(t, err, ErrStuck)
-	require.ErrorContains(t, err, "2 prompts take memory from each other for ever in vllm-v0")
+	require.ErrorContains(t, err, "2 prompts take memory from each other forever in vllm-v0")
 	config.Server.NumGPUBlocks = 41
 	r, err := Run(context.Background(), config, &list{{Prompt: 630, Output: 10}, {Prompt: 630, Output: 10}})
 	require.NoError(t, err)

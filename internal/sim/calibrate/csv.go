@@ -79,10 +79,10 @@ func number(text string, separator rune) (float64, error) {
 	v, err := strconv.ParseFloat(plain, 64)
 	switch {
 	case err != nil && strings.Count(text, ",") == 1 && !strings.Contains(text, "."):
-		return 0, fmt.Errorf("%q is no number of at least 0: write %s, or separate the columns by semicolons", text,
+		return 0, fmt.Errorf("%q is not a number of at least 0: write %s, or separate the columns by semicolons", text,
 			strings.Replace(text, ",", ".", 1))
 	case err != nil || !(v >= 0) || math.IsInf(v, 0):
-		return 0, fmt.Errorf("%q is no number of at least 0", text)
+		return 0, fmt.Errorf("%q is not a number of at least 0", text)
 	}
 	return v, nil
 }

@@ -35,10 +35,10 @@ func TestTablesAreReadAsProgramsWriteThem(t *testing.T) {
 		{"cut off", packed.String()[:packed.Len()-6], "gzip file is damaged or cut off"},
 		{"other headers", "Batch Size,Time (ms)\n1,2\n", `no column "batch" among ["Batch Size" "Time (ms)"]`},
 		{"decimal commas between commas", "batch,context,prompt,seconds\n4,128,16,\"0,0125\"\n",
-			`"0,0125" is no number of at least 0: write 0.0125, or separate the columns by semicolons`},
-		{"negative", "batch,context,prompt,seconds\n4,128,16,-1\n", `column "seconds": "-1" is no number of at least 0`},
-		{"not a number", "batch,context,prompt,seconds\n4,128,16,nan\n", `line 2: column "seconds": "nan" is no number`},
-		{"infinite", "batch,context,prompt,seconds\n4,inf,16,1\n", `column "context": "inf" is no number`},
+			`"0,0125" is not a number of at least 0: write 0.0125, or separate the columns by semicolons`},
+		{"negative", "batch,context,prompt,seconds\n4,128,16,-1\n", `column "seconds": "-1" is not a number of at least 0`},
+		{"not a number", "batch,context,prompt,seconds\n4,128,16,nan\n", `line 2: column "seconds": "nan" is not a number`},
+		{"infinite", "batch,context,prompt,seconds\n4,inf,16,1\n", `column "context": "inf" is not a number`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			points, err := Read(file(t, c.text), Lengths{})

@@ -234,7 +234,7 @@ func TestPercentilesAreTakenByRank(t *testing.T) {
 	require.Equal(t, 999, rank(level, 1000))
 }
 
-// Ensure that one refused request of a hundred does not count, and that two are as many that wait for ever.
+// Ensure that one refused request of a hundred does not count, and that two are as many that wait forever.
 func TestOnePercentMayBeRefused(t *testing.T) {
 	requests := make([]workload.Request, 100)
 	for refused, want := range map[int]float64{0: 2, 1: 2, 2: math.Inf(1)} {
@@ -315,7 +315,7 @@ func TestWithoutACapacityTheSearchEnds(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnbounded)
 	require.ErrorContains(t, err, "take more requests or a stricter objective")
 
-	// 116 tokens do not fit in 4 blocks of 16: requests are refused, or wait for ever.
+	// 116 tokens do not fit in 4 blocks of 16: requests are refused, or wait forever.
 	for _, system := range []string{"vllm-v1", "sosp"} {
 		c, err = Find(ctx, scenario.Scenario{Trace: trace(t, 30, ",16,100\n"),
 			Server: sim.Server{System: system, NumGPUBlocks: 4}}, slo(t, "0.5s/token"), Options{})
@@ -376,7 +376,7 @@ func TestADurationBringsMoreRequestsAtAHigherRate(t *testing.T) {
 	require.Less(t, many[len(many)-1].Arrival/20, 500.0)
 }
 
-// Ensure that a plan's rate is that of the requests which are served, not of those left out besides.
+// Ensure that a plan's rate does not count the requests that are left out.
 func TestRequestsThatAreLeftOutAreNotInTheRate(t *testing.T) {
 	p, err := scenario.Open(scenario.Scenario{Server: sim.Server{MaxModelLen: 400}})
 	require.NoError(t, err)

@@ -31,7 +31,7 @@ type Options struct {
 	ConfirmHorizon Horizon // zero: DefaultHorizon
 
 	// Curve are parts and multiples of the capacity at which whole runs are made
-	// besides, with every seed; see DefaultCurve.
+	// in addition, with every seed; see DefaultCurve.
 	Curve []float64
 }
 

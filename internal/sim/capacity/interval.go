@@ -37,7 +37,7 @@ func leastOf(level float64) int {
 }
 
 // value returns the value of an objective over the requests [from, to). More than 1 % refused have
-// waited for ever; fewer, which are too long for the system, do not count.
+// waited forever; fewer, which are too long for the system, do not count.
 func (w *steadyRun) value(o Objective, from, to int) estimated {
 	var values []float64
 	lost := 0
@@ -114,8 +114,8 @@ func estimateOf(values []float64, level float64) estimated {
 	return e
 }
 
-// An interval that is not rough has as many independent values, and so many of them beyond
-// its quantile, on the side with fewer. They are chosen so that in at most 5 % of all runs
+// An interval that is not rough has at least this many independent values, and this many beyond
+// its quantile, on the side with fewer. The numbers are chosen so that in at most 5 % of all runs
 // there is such an interval and the true value is outside.
 const (
 	leastIndependent = 40

@@ -172,8 +172,8 @@ func (l *Load) confirming(n int) ([]*requestSet, []uint64, error) {
 // what the server could do.
 func openLoop(s scenario.Scenario) error {
 	if s.MaxConcurrency > 0 || s.Turns > 0 || s.AtOnce {
-		return fmt.Errorf("%w: requests that wait for answers (at most %d at once, %v turns) come as fast as they are "+
-			"served; a rate that holds is that of requests that come by themselves", ErrLoad, s.MaxConcurrency, s.Turns)
+		return fmt.Errorf("%w: requests that wait for answers (at most %d at once, %v turns) arrive as fast as they are "+
+			"served; a plan needs requests that arrive independently of answers", ErrLoad, s.MaxConcurrency, s.Turns)
 	}
 	return nil
 }

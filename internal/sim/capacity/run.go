@@ -20,7 +20,7 @@ type Point struct {
 	Grows bool `json:"grows,omitempty"`
 
 	// Cut is set where the run ended as soon as its outcome was clear, Stuck where
-	// some request waits for ever: then there is no result. Short is set where the
+	// some request waits forever: then there is no result. Short is set where the
 	// requests are too few for the run to tell what lasts.
 	Cut    bool   `json:"cut,omitempty"`
 	Stuck  bool   `json:"stuck,omitempty"`

@@ -131,7 +131,7 @@ func (w *steadyRun) attempt(ctx context.Context, p *scenario.Plan, seed uint64, 
 		point.Holds, point.Cut, point.Reason = w.verdict == holds, true, w.reason
 		return point, nil
 	case errors.Is(err, sim.ErrStuck):
-		point.Stuck, point.Reason = true, "requests wait for ever"
+		point.Stuck, point.Reason = true, "requests wait forever"
 		return point, nil
 	case err != nil:
 		return point, err

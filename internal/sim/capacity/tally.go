@@ -97,7 +97,7 @@ func (t *tally) lost(now float64, arrived int) bool {
 func rank(level float64, n int) int { return max(1, int(math.Ceil(level*float64(n)-1e-9))) }
 
 // value returns the objective's mean or quantile over all requests. One without an
-// answer has waited for ever; but 1 % of the requests may be refused, because
+// answer has waited forever; but 1 % of the requests may be refused, because
 // they are too long for the system, and do not count then. Without any value there is nothing to
 // judge by: that is +Inf, too.
 func (t *tally) value(o Objective) float64 {

@@ -80,7 +80,7 @@ func TestTheReadmeNamesEveryField(t *testing.T) {
 	}
 }
 
-// Ensure that a name that is not built in is told with those that are.
+// Ensure that the error for an unknown name lists the known ones.
 func TestAnUnknownModelIsAnsweredWithTheKnownOnes(t *testing.T) {
 	_, err := Open("opt-13b")
 	require.ErrorIs(t, err, ErrUnknown)

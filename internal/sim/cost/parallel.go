@@ -23,7 +23,7 @@ func (s Setup) checkParallel() error {
 	case s.ExpertsApart && s.LLM.Experts%s.Workers != 0:
 		return fmt.Errorf("%d workers cannot share the %d experts of %s evenly", s.Workers, s.LLM.Experts, s.LLM.Name)
 	case s.Linear != nil && (s.stages() > 1 || s.ExpertsApart):
-		return fmt.Errorf("times measured with one arrangement of GPUs say nothing of stages or of experts that are apart")
+		return fmt.Errorf("--stages and --experts-apart cannot be used with measured times, which are of one arrangement of GPUs")
 	}
 	return within("swap_gb_s", s.SwapGigabytes, 0, 1e9)
 }

@@ -131,7 +131,7 @@ func TestPoolWithCopiesOfHeads(t *testing.T) {
 	require.Greater(t, many, four)
 }
 
-// Ensure that what does not fit is told with the bytes that are missing, and
+// Ensure that the error for a model that does not fit states the missing bytes, and
 // with a number of workers that would do, of which none less would.
 func TestWhatDoesNotFitIsToldWithItsBytes(t *testing.T) {
 	s, err := New("opt-66b", "a100-40gb", 1)

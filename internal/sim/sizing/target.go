@@ -94,7 +94,7 @@ func (s *sizer) target(ctx context.Context) (*Target, error) {
 func (s *sizer) fixed() string {
 	switch {
 	case s.plan.Setup.Linear != nil:
-		return "times measured with one number of GPUs say nothing of others: with --model and --gpu they are computed"
+		return "other numbers of GPUs were not tried, because the times were measured with one: --model and --gpu compute them"
 	case s.Scenario.Server.NumGPUBlocks > 0:
 		return "--blocks is given, so other numbers of GPUs in a server were not tried"
 	}

@@ -50,7 +50,7 @@ func (r *Report) verdict() string {
 	c := r.Capacity
 	if c.Rate == 0 {
 		p := c.Seeds[0].At()
-		why := "requests wait for ever, or are refused"
+		why := "requests wait forever, or are refused"
 		if p.Result != nil && p.Result.Answered == p.Result.Arrived {
 			why = "alone they have " + r.values(p)
 		}

@@ -69,7 +69,7 @@ func TestBadGridsAreRefused(t *testing.T) {
 		"a rate of 0":    func(g *Grid) { g.Rates[0] = 0 },
 		"below 0":        func(g *Grid) { g.Rates[0] = -1 },
 		"no number":      func(g *Grid) { g.Rates[0] = math.NaN() },
-		"for ever":       func(g *Grid) { g.Rates[0] = math.Inf(1) },
+		"forever":        func(g *Grid) { g.Rates[0] = math.Inf(1) },
 		"no block":       func(g *Grid) { g.BlockSizes[0] = 0 },
 		"another memory": func(g *Grid) { g.BlockSizes, g.Base.Server.NumGPUBlocks = []int{8, 16}, 900 },
 		"too many":       func(g *Grid) { g.Seeds, _ = ParseInts[uint64]("", "1-99999") },

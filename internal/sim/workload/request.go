@@ -62,7 +62,7 @@ type Lengths interface {
 	Draw(r *rand.Rand) (prompt, output int)
 }
 
-// sharer is what Lengths with a shared prefix have besides.
+// A sharer is Lengths with a shared prefix.
 type sharer interface{ shared() int }
 
 func sharedBy(l Lengths) int {

@@ -57,7 +57,7 @@ func (f *faster) Next(r *Request) error {
 // ErrNoneFits is wrapped when almost all requests of a workload are too long.
 var ErrNoneFits = errors.New("almost no request fits")
 
-// Of a workload without an end, which could be read for ever, one request in leastFitting
+// Of a workload without an end, which could be read forever, one request in leastFitting
 // has to fit, after manyDropped that do not.
 const (
 	leastFitting = 1000

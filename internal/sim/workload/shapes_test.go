@@ -182,7 +182,7 @@ func TestLevelIsTheInverseOfAt(t *testing.T) {
 
 // Ensure that Alpaca has the means and the spread that were inferred (sim/PAPER.md §1),
 // and that its lengths are independent.
-// Ensure that the other shape of Alpaca's prompts cannot be told from the first
+// Ensure that the other shape of Alpaca's prompts cannot be distinguished from the first
 // by their mean and their maxima, and has fewer whole blocks of 16 tokens.
 func TestAlpacaInputsKeepTheMeanAndTheMaxima(t *testing.T) {
 	whole := map[string]float64{}
