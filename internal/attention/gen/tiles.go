@@ -38,17 +38,40 @@ func tileScores(g *gen) {
 // rounding hides its error.
 const sumElements = 32
 
+// A reading is how numbers of a tile are read. It has three registers.
+type reading struct {
+	d                        dtype
+	read                     dtype // the type as which they are read
+	words                    bool  // they become float16 in room first
+	checked                  bool  // NaN is looked for
+	constant, nan, magnitude int   // registers
+}
+
+// reading loads the constants for reading numbers of a type.
+func (g *gen) reading(d dtype) reading {
+	last := len(g.regs) - 1
+	r := reading{d, g.readAs(d), g.words(d), d.name == "E4M3", last, last - 1, last - 2}
+	g.constants(d, r.constant)
+	if r.words {
+		g.wordConstants()
+	}
+	if r.checked {
+		g.zero(r.nan)
+		m := g.constant("magnitude", 0x7f7f7f7f)
+		g.asm.VPBROADCASTD(m, g.regs[r.magnitude])
+	}
+	return r
+}
+
 // A scoreKernel multiplies n rows with tiles of keys.
 type scoreKernel struct {
-	d                        dtype
-	n, perStep               int // rows, and tiles at a time
-	keys, bcast              int // registers
-	constant, nan, magnitude int
-	checked, integers, words bool
-	read                     dtype // as which the keys are read
-	line                     int   // bytes of an element of all keys of a tile
-	key, next, far           [2]reg.GPVirtual
-	list, at                 reg.GPVirtual
+	reading
+	n, perStep     int // rows, and tiles at a time
+	keys, bcast    int // registers
+	integers       bool
+	line           int // bytes of an element of all keys of a tile
+	key, next, far [2]reg.GPVirtual
+	list, at       reg.GPVirtual
 }
 
 // tileScore computes products of n rows with tiles of keys, and asks for the
@@ -58,24 +81,13 @@ type scoreKernel struct {
 // 16. out and n are used up.
 func tileScore(g *gen, d dtype, n int) {
 	g.begin(fmt.Sprintf("scoresTile%s%d", d.name, n))
-	k := scoreKernel{d: d, n: n, perStep: 1, keys: 2 * n, bcast: 2*n + 2, checked: d.name == "E4M3",
-		integers: d.name == "Int8", words: g.words(d), read: g.readAs(d)}
+	k := scoreKernel{reading: g.reading(d), n: n, perStep: 1, keys: 2 * n, bcast: 2*n + 2, integers: d.name == "Int8"}
 	k.line = tileTokens * k.read.bytes
 	if g.wide() {
 		k.perStep, k.bcast = 2, 2*n+4
 	}
-	k.constant, k.nan, k.magnitude = len(g.regs)-1, len(g.regs)-2, len(g.regs)-3
-	g.constants(d, k.constant)
-	if k.words {
-		g.wordConstants()
-	}
 	if k.integers {
 		g.pairing(k.constant)
-	}
-	if k.checked {
-		g.zero(k.nan)
-		m := g.constant("magnitude", 0x7f7f7f7f)
-		g.asm.VPBROADCASTD(m, g.regs[k.magnitude])
 	}
 	k.list = g.arg(atData)
 	step := g.label("step")
@@ -215,24 +227,11 @@ func tileValues(g *gen) {
 // elements of a head, a multiple of 16. in, data, n and first are used up.
 func tileValue(g *gen, d dtype, n int) {
 	g.begin(fmt.Sprintf("valuesTile%s%d", d.name, n))
-	read := g.readAs(d)
-	row := g.arg(atSize) // bytes of a value
+	row, read := g.arg(atSize), g.readAs(d)
 	if read.bytes > 1 {
 		g.asm.SHLQ(operand.U8(read.bytes/2), row)
 	}
-	constant, nan, magnitude := len(g.regs)-1, len(g.regs)-2, len(g.regs)-3
-	checked := d.name == "E4M3"
-	g.constants(d, constant)
-	if g.words(d) {
-		g.wordConstants()
-	}
-	if checked {
-		g.zero(nan)
-		m := g.constant("magnitude", 0x7f7f7f7f)
-		g.asm.VPBROADCASTD(m, g.regs[magnitude])
-	}
-	k := valueKernel{d: d, n: n, constant: constant, nan: nan, magnitude: magnitude, checked: checked, row: row,
-		words: g.words(d), read: read}
+	k := valueKernel{reading: g.reading(d), n: n, row: row}
 	done, tile := g.label("done"), g.label("tile")
 	g.asm.Label(tile)
 	g.tileCount(done)
@@ -253,8 +252,8 @@ func tileValue(g *gen, d dtype, n int) {
 	g.tilePasses(&k)
 	g.nextValueTile(tile)
 	g.asm.Label(done)
-	if checked {
-		g.foundNaNWide(nan, magnitude)
+	if k.checked {
+		g.foundNaNWide(k.nan, k.magnitude)
 	}
 	g.end()
 }
@@ -284,13 +283,11 @@ func (g *gen) tileCount(done string) {
 	g.asm.MOVQ(count, g.argMem(atCount))
 }
 
+// A valueKernel sums p·v of n rows.
 type valueKernel struct {
-	d                        dtype
-	n                        int
-	constant, nan, magnitude int
-	checked, words           bool
-	read                     dtype // as which the values are read
-	values, next, far, row   reg.GPVirtual
+	reading
+	n                      int
+	values, next, far, row reg.GPVirtual // row is the bytes of a value
 }
 
 // tilePasses goes over the elements of a tile, as many at a time as fit into
