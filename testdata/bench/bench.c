@@ -479,7 +479,8 @@ int main(int argc, char **argv) {
     must(pool != NULL, "memory");
     memset(pool, 0, (size_t)(1 << 20) * BLOCK_SIZE);
 
-    printf("%-46s %11s %9s %7s   %9s %-11s %s\n", "median ns a unit", "plain C", "this", "empty", "ratio", "to", "to reach");
+    printf("%-46s %11s %9s %7s   %9s %-11s %s\n", "median ns a unit", "plain C", "this", "empty", "ratio", "to",
+        "to reach");
     for (int n = 1; n <= 4096; n *= 8) {
         against_empty("round-robin", round_robin, n, "<= 1.6");
     }
@@ -528,7 +529,8 @@ int main(int argc, char **argv) {
         ours.create(e, i, 20);
         ours.release(e, i);
     }
-    printf("%-48s %18.2f MB   %26s 0\n", "growth over a million create + free", (double)(resident_kib() - start) / 1e3, "");
+    printf("%-48s %18.2f MB   %26s 0\n", "growth over a million create + free",
+        (double)(resident_kib() - start) / 1e3, "");
     ours.destroy(e);
     return 0;
 }

@@ -91,14 +91,16 @@ static double measure(int flights) {
     }
     must(llm_cache_close(cache));
     qsort(times, SAMPLES, sizeof times[0], by_value);
-    free(step.rows.at), free(step.drafts.at), free(step.blocks.at), free(step.block_starts.at), free(step.block_ends.at);
+    free(step.rows.at), free(step.drafts.at), free(step.blocks.at), free(step.block_starts.at),
+        free(step.block_ends.at);
     free(step.slots.at), free(step.copies.at), free(step.common.at), free(step.preempted.at), free(step.finished.at);
     free(outcome.kept.at), free(outcome.done.at);
     return times[SAMPLES / 2];
 }
 
 int main(void) {
-    printf("%-46s %10s %10s %7.1f µs\n", "schedule of 256 decodes + update, from C", "3300.0 µs", "40.0 µs", measure(1));
+    printf("%-46s %10s %10s %7.1f µs\n", "schedule of 256 decodes + update, from C", "3300.0 µs", "40.0 µs",
+        measure(1));
     printf("%-46s %10s %10s %7.1f µs\n", "  with two steps in flight", "", "30.0 µs", measure(2));
     return 0;
 }

@@ -23,7 +23,8 @@
 enum { HEADS = 32, KV_HEADS = 8, SIZE = 128, WIDTH = KV_HEADS * SIZE, BLOCK = 16, ROUNDS = 15, SOME = 1024, WAYS = 3 };
 static const size_t MEMORY = (size_t)1 << 30; /* of keys and values, for each way */
 
-static const char *names[WAYS] = {"llm_attention_forward, blocks scattered", "ggml, [head, token, element]", "ggml, [token, head, element]"};
+static const char *names[WAYS] = {"llm_attention_forward, blocks scattered", "ggml, [head, token, element]",
+    "ggml, [token, head, element]"};
 
 static void must(int ok, const char *what) {
     if (!ok) {
@@ -68,7 +69,8 @@ static double seconds[WAYS][ROUNDS];
 
 /* ---- libllm_cache ---- */
 
-static llm_attention_cache cache = {.size = sizeof cache, .dtype = LLM_F16, .block_size = BLOCK, .kv_heads = KV_HEADS, .head_size = SIZE};
+static llm_attention_cache cache = {.size = sizeof cache, .dtype = LLM_F16, .block_size = BLOCK,
+    .kv_heads = KV_HEADS, .head_size = SIZE};
 static int32_t *table;
 
 static void prepare(void) {
@@ -95,8 +97,10 @@ static void prepare(void) {
 static void attend(int seq) {
     int32_t start[] = {0, 1}, lens[] = {context};
     llm_attention_batch batch = {
-        .size = sizeof batch, .heads = HEADS, .query_start = start, .seq_lens = lens, .seqs = 1, .table_stride = context / BLOCK,
-        .queries = {.at = query, .rows = 1, .stride = HEADS * SIZE}, .outputs = {.at = ours, .rows = 1, .stride = HEADS * SIZE},
+        .size = sizeof batch, .heads = HEADS, .query_start = start, .seq_lens = lens, .seqs = 1,
+        .table_stride = context / BLOCK,
+        .queries = {.at = query, .rows = 1, .stride = HEADS * SIZE},
+        .outputs = {.at = ours, .rows = 1, .stride = HEADS * SIZE},
         .block_tables = table + (size_t)seq * (size_t)(context / BLOCK)};
     must(llm_attention_forward(&cache, &batch, threads) == 0, "llm_attention_forward");
 }
@@ -114,7 +118,8 @@ static struct ggml_threadpool *pool;
 static void fill(char *to, const ggml_fp16_t *from, size_t token, size_t head) {
     for (int t = 0; t < context; t++) {
         for (int h = 0; h < KV_HEADS; h++) {
-            memcpy(to + (size_t)t * token + (size_t)h * head, from + (t % SOME) * WIDTH + h * SIZE, SIZE * sizeof *from);
+            memcpy(to + (size_t)t * token + (size_t)h * head, from + (t % SOME) * WIDTH + h * SIZE,
+                SIZE * sizeof *from);
         }
     }
 }
@@ -156,7 +161,8 @@ static void run(int way, int seq) {
         attend(seq);
         return;
     }
-    must(ggml_graph_compute(graphs[way][seq].graph, &graphs[way][seq].plan) == GGML_STATUS_SUCCESS, "ggml_graph_compute");
+    must(ggml_graph_compute(graphs[way][seq].graph, &graphs[way][seq].plan) == GGML_STATUS_SUCCESS,
+        "ggml_graph_compute");
 }
 
 /* Both compute the same. ggml sums values in f16, which is less exact the longer the context is. */
@@ -166,7 +172,8 @@ static void compare(int way) {
     run(way, 0);
     for (int i = 0; i < HEADS * SIZE; i++) {
         if (!(fabsf(ours[i] - graphs[way][0].out[i]) < bound)) {
-            fprintf(stderr, "flash_attention: element %d is %g and %g\n", i, (double)ours[i], (double)graphs[way][0].out[i]);
+            fprintf(stderr, "flash_attention: element %d is %g and %g\n", i, (double)ours[i],
+                (double)graphs[way][0].out[i]);
             exit(1);
         }
     }
@@ -213,7 +220,8 @@ int main(int argc, char **argv) {
             times[i] = seconds[way][i] / seconds[0][i];
         }
         double ratio = median(times);
-        printf("%-42s context %6d, %d threads %8.1f GB/s  %5.2f times our time\n", names[way], context, threads, 1e-9 * (double)bytes / median(seconds[way]), ratio);
+        printf("%-42s context %6d, %d threads %8.1f GB/s  %5.2f times our time\n", names[way], context, threads,
+            1e-9 * (double)bytes / median(seconds[way]), ratio);
     }
     return 0;
 }

@@ -70,7 +70,8 @@ static int argmax(const float *x, int n) { return (int)(std::max_element(x, x + 
 
 // served is the time of some requests: of prompts of n tokens, each computed or all copied from the
 // first, and 64 tokens of each.
-static double served(llama_model *model, int threads, int rounds, int requests, int n, bool copied, bool flash, bool unified) {
+static double served(llama_model *model, int threads, int rounds, int requests, int n, bool copied, bool flash,
+    bool unified) {
     const int vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
     llama_context *c = context(model, {threads, requests, (n + 64) * requests, flash, unified});
     llama_batch b = llama_batch_init(2048, 0, 1);
@@ -107,7 +108,8 @@ int main(int argc, char **argv) {
     }
     if (argc == 5) {
         for (bool flash : {false, true}) {
-            std::printf("shared=16 flash=%d %.2f s\n", flash, served(model, threads, rounds, 16, 2048, false, flash, false));
+            std::printf("shared=16 flash=%d %.2f s\n", flash, served(model, threads, rounds, 16, 2048, false, flash,
+                false));
             std::fflush(stdout);
             // llama.cpp copies the beginning of a sequence only where all share the cells.
             std::printf("n=8 flash=%d %.2f s\n", flash, served(model, threads, rounds, 8, 1024, true, flash, true));
