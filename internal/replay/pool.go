@@ -13,6 +13,7 @@ import (
 type poolPlayer struct {
 	watcher
 	p        *pool.Pool
+	ids      []int32
 	hash     blockhash.Function
 	contents map[string]*pool.Content
 }
@@ -48,9 +49,9 @@ func (p *poolPlayer) apply(op *Op, r result) error {
 			r.set("ids", ids)
 		}
 	case "pfree":
-		ids := slices.Clone(op.IDs)
-		slices.Reverse(ids) // Free begins at the end
-		p.p.Free(ids)
+		p.ids = append(p.ids[:0], op.IDs...)
+		slices.Reverse(p.ids) // Free begins at the end
+		p.p.Free(p.ids)
 	case "ptouch":
 		p.p.Touch(op.IDs)
 	case "pevict":
