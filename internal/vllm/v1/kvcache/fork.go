@@ -77,7 +77,8 @@ func (r *Request) ReplaceLast(token int32) error {
 // and frees the blocks after them (V1 keeps them, see
 // SetNumComputedTokens). Mamba groups keep all their blocks. The error wraps ErrRequest if computed
 // is out of range or a block after it is registered; nothing has changed then.
-func (c *Cache) Rollback(r *Request, computed int) error {
+func (r *Request) Rollback(computed int) error {
+	c := r.cache
 	if invariants.Enabled {
 		defer invariants.Hold(c.View.Check)
 	}

@@ -159,10 +159,10 @@ func TestRejectedDraftsGiveTheirBlocksBack(t *testing.T) {
 	allocate(t, c, r, Alloc{NumNewTokens: 8}) // one token, seven drafts: up to 14
 	r.NumComputedTokens = 14
 	require.Equal(t, []int32{1, 2, 3, 4}, r.Table(0))
-	require.ErrorIs(t, c.Rollback(r, 15), ErrRequest, "forward")
-	require.ErrorIs(t, c.Rollback(r, 3), ErrRequest, "into a registered block")
+	require.ErrorIs(t, r.Rollback(15), ErrRequest, "forward")
+	require.ErrorIs(t, r.Rollback(3), ErrRequest, "into a registered block")
 	require.Equal(t, 14, r.NumComputedTokens)
-	require.NoError(t, c.Rollback(r, 8))
+	require.NoError(t, r.Rollback(8))
 	require.Equal(t, []int32{1, 2}, r.Table(0))
 	require.Equal(t, 8, r.NumComputedTokens)
 	require.NoError(t, c.View.Check())

@@ -176,7 +176,7 @@ func (w *world) extend(t *rapid.T) {
 	}
 	if over := r.NumComputedTokens - r.NumTokens(); over > 0 { // all drafts are rejected
 		if rapid.Bool().Draw(t, "return blocks") {
-			require.NoError(t, w.Rollback(r, r.NumTokens()))
+			require.NoError(t, r.Rollback(r.NumTokens()))
 		} else {
 			r.NumComputedTokens = r.NumTokens()
 		}

@@ -31,7 +31,7 @@ type Request struct {
 	// NumComputedTokens is how many tokens have their keys and values in blocks, or will after
 	// the steps in flight. The caller advances it after an allocation, and moves it back when
 	// drafts are rejected: their blocks stay in the table and are used later
-	// (vllm/v1/RULES.md §6). Cache.Rollback gives them back instead.
+	// (vllm/v1/RULES.md §6). Rollback gives them back instead.
 	NumComputedTokens int
 
 	cache       *Cache

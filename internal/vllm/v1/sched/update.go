@@ -164,7 +164,7 @@ func (s *Scheduler) reject(r *request, n int) {
 	r.placeholders = max(r.placeholders-n, 0)
 	computed := r.kv.NumComputedTokens - n
 	if s.config.ReturnDrafts {
-		if s.cache.Rollback(r.kv, computed) == nil {
+		if r.kv.Rollback(computed) == nil {
 			return
 		}
 	}
