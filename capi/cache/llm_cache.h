@@ -23,7 +23,8 @@
  *     }
  *     llm_cache_close(cache);
  *
- * testdata/examples/serve.c is a whole program, images.c beside it one with an encoder.
+ * testdata/examples/serve.c is a whole program, images.c beside it one with an encoder, offload.c
+ * one that keeps blocks in files.
  *
  * THE CALLS, as they come below. Every host has llm_cache_open, _add, _schedule, _update and
  * _close, and llm_cache_error_text; most also have llm_cache_abort, _step_failed, _statistics and

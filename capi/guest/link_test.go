@@ -31,16 +31,16 @@ func guestFlags() []string {
 var companies = [][]string{
 	{"blocked", "by_hand", "contradictory", "cut_out", "faults", "forking", "grader", "interrupted", "leak", "limited", "main_leaves", "many",
 		"rearranged", "scenario", "second", "threads", "timeouts"},
-	{example, filepath.Join("..", "examples", "attention"), filepath.Join("..", "examples", "images"), "attention_blocks", "attention_errors",
-		"cache_calls", "cache_errors", "cache_flat", "cache_flight", "cache_growth", "cache_hostile", "cache_items", "cache_memory",
+	{example, filepath.Join("..", "examples", "attention"), filepath.Join("..", "examples", "images"), offload, "attention_blocks",
+		"attention_errors", "cache_calls", "cache_errors", "cache_flat", "cache_flight", "cache_growth", "cache_hostile", "cache_items", "cache_memory",
 		"cache_threads", "cache_traffic", "cache_transfer", "cache_unwritten"},
 }
 
 // sanitizedCompanies are those of programs that are compiled with sanitizers, which takes longer.
 var sanitizedCompanies = [][]string{
 	{"leak", "many", "overflow", "scenario"},
-	level.Pick([]string{example, filepath.Join("..", "examples", "attention"), "attention_blocks", "attention_errors", "cache_calls", "cache_errors",
-		"cache_flight", "cache_growth", "cache_hostile", "cache_items", "cache_traffic", "cache_transfer"}, companies[1]),
+	level.Pick([]string{example, filepath.Join("..", "examples", "attention"), offload, "attention_blocks", "attention_errors", "cache_calls",
+		"cache_errors", "cache_flight", "cache_growth", "cache_hostile", "cache_items", "cache_traffic", "cache_transfer"}, companies[1]),
 }
 
 // company returns the programs that are in an executable with the parts of name.

@@ -1,0 +1,149 @@
+package guest_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
+)
+
+// offload is the example that keeps blocks in files.
+var offload = filepath.Join("..", "examples", "offload")
+
+// offloaded is what a run of it prints.
+type offloaded struct {
+	answers                            uint64
+	computed, loaded, written, removed int
+}
+
+func parseOffloaded(t *testing.T, r result) (o offloaded) {
+	t.Helper()
+	require.Zero(t, r.status, r.stdout+r.stderr)
+	_, err := fmt.Sscanf(r.stdout, "48 requests, answers %x: %d tokens computed, %d loaded; %d files written, %d removed\n",
+		&o.answers, &o.computed, &o.loaded, &o.written, &o.removed)
+	require.NoError(t, err, r.stdout)
+	return o
+}
+
+// Offsets in a file of the example.
+const (
+	offloadFormat = 8
+	offloadTokens = 12
+)
+
+// A second run loads what the first has computed. Of files that are damaged, or of another prefix, nothing is used.
+func TestBlocksInFilesOutliveTheProcess(t *testing.T) {
+	each(t, linked, func(t *testing.T, w way) {
+		prog, folder := w.compileCache(t, offload), filepath.Join(t.TempDir(), "blocks")
+		first := parseOffloaded(t, run(t, t.TempDir(), nil, prog, folder))
+		whole := filesOf(t, folder)
+		require.Len(t, whole, first.written)
+		require.Zero(t, first.removed)
+
+		second := parseOffloaded(t, run(t, t.TempDir(), nil, prog, folder))
+		require.Equal(t, first.answers, second.answers)
+		require.Greater(t, second.loaded, first.loaded+1000)
+		require.Less(t, second.computed, first.computed-1000)
+		require.Zero(t, second.written+second.removed)
+		require.Equal(t, whole, filesOf(t, folder))
+
+		if w == shared || level.Long() {
+			foreign := damage(t, folder, whole)
+			sanitized := w.compileCache(t, offload, sanitizers, "-fno-sanitize-recover=all")
+			checkDamaged(t, second, run(t, t.TempDir(), nil, sanitized, folder))
+			require.Equal(t, foreign, filesOf(t, folder))
+		}
+		if w == archive || level.Long() {
+			foreign := damage(t, folder, whole)
+			checkDamaged(t, second, memcheckCache(t, prog, folder))
+			require.Equal(t, foreign, filesOf(t, folder))
+		}
+	})
+}
+
+// Ensure that the example checks the numbers that it has loaded.
+func TestWrongNumbersInAFileAreSeen(t *testing.T) {
+	t.Parallel()
+	prog, folder := shared.compileCache(t, offload), filepath.Join(t.TempDir(), "blocks")
+	parseOffloaded(t, run(t, t.TempDir(), nil, prog, folder))
+	whole := filesOf(t, folder)
+	name := firstBlocks(whole)[0]
+	content := whole[name]
+	content[len(content)-1] ^= 1
+	write(t, folder, name, string(withSum(content)))
+	r := run(t, t.TempDir(), nil, prog, folder)
+	require.Equal(t, 1, r.status)
+	require.Contains(t, r.stderr, "not so: memory[")
+}
+
+// checkDamaged wants the same answers as without the damage, and the four damaged files written anew.
+func checkDamaged(t *testing.T, before offloaded, r result) {
+	t.Helper()
+	after := parseOffloaded(t, r)
+	require.Equal(t, before.answers, after.answers)
+	require.Greater(t, after.computed, before.computed)
+	require.Less(t, after.loaded, before.loaded)
+	require.Greater(t, after.loaded, 0)
+	require.Equal(t, 4, after.removed)
+	require.Equal(t, 4, after.written)
+}
+
+// damage makes the folder the whole one, but for the first block of each system prompt. It
+// returns the files that a run leaves: the one of another prefix stays.
+func damage(t *testing.T, folder string, whole map[string][]byte) map[string][]byte {
+	t.Helper()
+	first := firstBlocks(whole)
+	require.Len(t, first, 5)
+	longer := append(bytes.Clone(whole[first[0]]), 0)
+	cut := whole[first[1]][:len(whole[first[1]])-1]
+	flipped := bytes.Clone(whole[first[2]])
+	flipped[len(flipped)-1] ^= 1
+	format := bytes.Clone(whole[first[3]])
+	format[offloadFormat] ^= 2
+	after := maps.Clone(whole)
+	after[first[4]] = whole[first[0]]
+	for i, content := range [][]byte{longer, cut, flipped, withSum(format), after[first[4]]} {
+		write(t, folder, first[i], string(content))
+	}
+	return after
+}
+
+// firstBlocks returns the names of the files whose prefix is one block.
+func firstBlocks(files map[string][]byte) (names []string) {
+	for name, content := range files {
+		if binary.NativeEndian.Uint32(content[offloadTokens:]) == 16 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// withSum makes the checksum of a file right.
+func withSum(content []byte) []byte {
+	h := fnv.New64a()
+	_, _ = h.Write(content[offloadFormat:])
+	binary.NativeEndian.PutUint64(content, h.Sum64())
+	return content
+}
+
+func filesOf(t *testing.T, folder string) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	entries, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	for _, e := range entries {
+		files[e.Name()], err = os.ReadFile(filepath.Join(folder, e.Name()))
+		require.NoError(t, err)
+	}
+	return files
+}
