@@ -42,6 +42,7 @@ type modelOptions struct {
 	noCaching   bool
 	noAsync     bool
 	speculative int
+	template    string
 }
 
 func (o *modelOptions) flags(f *pflag.FlagSet) {
@@ -66,6 +67,7 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 		"draft tokens, proposed by looking up the last tokens in the text so far (prompt lookup); answers stay the same")
 	f.BoolVar(&o.noAsync, "no-async-scheduling", false,
 		"schedule a step only after the previous one has been delivered, instead of while the model computes it")
+	f.StringVar(&o.template, "chat-template", "", "file with a chat template to use in place of the model's")
 	f.BoolVar(&o.noCaching, "no-prefix-caching", false, "compute prompts in full even if their beginning is cached")
 }
 
@@ -77,6 +79,7 @@ type loaded struct {
 	workers   []engine.Peer
 	tokenizer *tokenizer.Tokenizer
 	template  *chat.Template
+	broken    error // why there is no template, though the model has one
 
 	files *weights.GGUF // nil: a folder
 	part  func(*parallel.Pool, model.Part) (*model.Model, error)
@@ -130,7 +133,7 @@ func loadDemo(o *modelOptions) (*loaded, error) {
 		return nil, err
 	}
 	l := &loaded{name: "demo", config: &m.Config, workers: []engine.Peer{{Model: m, Pool: pool}}, tokenizer: tok}
-	if l.template, err = chat.New(induction.Template, nil); err == nil {
+	if err = l.readTemplate(induction.Template, nil, o); err == nil {
 		err = l.check(o)
 	}
 	if err != nil {
@@ -227,7 +230,8 @@ func prepare(path string, o *modelOptions) (*loaded, error) {
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w; MODEL is a folder or a .gguf file", err)
+		return nil, fmt.Errorf("%w; MODEL is a folder or a .gguf file: such as "+
+			"huggingface.co has them (hf download NAME --local-dir FOLDER), or demo", err)
 	}
 	if err := oneOfMany(path, info); err != nil {
 		return nil, err
@@ -299,10 +303,8 @@ func (l *loaded) openFolder(dir string, o *modelOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	if source != "" {
-		if l.template, err = chat.New(source, tokens); err != nil {
-			return err
-		}
+	if err := l.readTemplate(source, tokens, o); err != nil {
+		return err
 	}
 	files, err := weights.OpenSafetensors(dir)
 	if err != nil {
@@ -336,16 +338,14 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 	if l.tokenizer, err = tokenizer.FromGGUF(g.Meta); err != nil {
 		return err
 	}
-	if source := g.Meta["tokenizer.chat_template"].String(); source != "" {
-		tokens := map[string]string{}
-		for name, key := range map[string]string{"bos_token": "bos_token_id", "eos_token": "eos_token_id"} {
-			if id, ok := g.Meta["tokenizer.ggml."+key].Int(); ok {
-				tokens[name] = string(l.tokenizer.Piece(int32(id)))
-			}
+	tokens := map[string]string{}
+	for name, key := range map[string]string{"bos_token": "bos_token_id", "eos_token": "eos_token_id"} {
+		if id, ok := g.Meta["tokenizer.ggml."+key].Int(); ok {
+			tokens[name] = string(l.tokenizer.Piece(int32(id)))
 		}
-		if l.template, err = chat.New(source, tokens); err != nil {
-			return err
-		}
+	}
+	if err := l.readTemplate(g.Meta["tokenizer.chat_template"].String(), tokens, o); err != nil {
+		return err
 	}
 	l.part = func(pool *parallel.Pool, part model.Part) (*model.Model, error) {
 		return model.OpenGGUF(g, pool, part, o.options()...)

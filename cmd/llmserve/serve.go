@@ -20,6 +20,7 @@ import (
 
 	"llmmemory/internal/engine/openai"
 	"llmmemory/internal/model/matrix"
+	"llmmemory/internal/terminal"
 )
 
 // options of serving.
@@ -193,7 +194,8 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	}
 	server := &http.Server{
 		Handler: openai.New(openai.Config{
-			Engine: e, Name: name, Template: l.template, Metrics: metrics, APIKeys: o.keys, MaxBody: o.maxBody, Limits: o.limits,
+			Engine: e, Name: name, Template: l.template, Broken: l.broken, Version: terminal.Version(),
+			Metrics: metrics, APIKeys: o.keys, MaxBody: o.maxBody, Limits: o.limits,
 			Pages: pages, Local: loopback(listener.Addr()),
 		}),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
@@ -205,6 +207,9 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 		name, address, load.Blocks, o.model.blockSize, e.Config().MaxModelLen)
 	if address != listener.Addr().String() {
 		fmt.Fprintln(out, "  and at every other address of this machine")
+	}
+	if l.broken != nil {
+		fmt.Fprintf(out, "  no /v1/chat/completions: the model's chat template cannot be used: %v\n", l.broken)
 	}
 	fmt.Fprintf(out, "  memory map: http://%s/memory\n", address)
 	fmt.Fprintf(out, "  curl http://%s/v1/completions -H 'Content-Type: application/json'%s -d '%s'\n", address,

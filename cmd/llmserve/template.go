@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"llmmemory/internal/model/chat"
 )
 
 // folderTemplate reads chat_template.jinja, or tokenizer_config.json, which also
@@ -38,6 +40,25 @@ func folderTemplate(dir string) (source string, tokens map[string]string, err er
 		source = string(data)
 	}
 	return source, tokens, nil
+}
+
+// readTemplate reads the template of a model, or the one that is to be used in its place. If the model's own cannot
+// be used, the model can still complete texts.
+func (l *loaded) readTemplate(source string, tokens map[string]string, o *modelOptions) error {
+	if o.template != "" {
+		text, err := os.ReadFile(o.template)
+		if err == nil {
+			l.template, err = chat.New(string(text), tokens)
+		}
+		if err != nil {
+			return fmt.Errorf("--chat-template: %w", err)
+		}
+		return nil
+	}
+	if source != "" {
+		l.template, l.broken = chat.New(source, tokens)
+	}
+	return nil
 }
 
 // configTemplate is the template in tokenizer_config.json: a text, or a list of named ones, of which "default" is for a

@@ -37,3 +37,19 @@ func TestTheTemplateOfAFolderIsFound(t *testing.T) {
 		})
 	}
 }
+
+// A model whose own template cannot be used is served without chat; a template that is given must be usable.
+func TestATemplateThatCannotBeUsedCostsChatOnly(t *testing.T) {
+	l := &loaded{}
+	require.NoError(t, l.readTemplate("{% what %}", nil, &modelOptions{}))
+	require.Nil(t, l.template)
+	require.Error(t, l.broken)
+	file := filepath.Join(t.TempDir(), "template.jinja")
+	require.NoError(t, os.WriteFile(file, []byte("{% what %}"), 0o600))
+	require.ErrorContains(t, (&loaded{}).readTemplate("", nil, &modelOptions{template: file}), "--chat-template: ")
+	require.ErrorContains(t, (&loaded{}).readTemplate("", nil, &modelOptions{template: file + "x"}), "no such file")
+	require.NoError(t, os.WriteFile(file, []byte("{{ messages[0].content }}!"), 0o600))
+	s := serveDemo(t, "--chat-template", file)
+	require.Contains(t, text(t, s.post(t, "/chat/completions", `{"model": "demo", "messages": [{"role": "user", "content": "abc abc"}],
+		"max_tokens": 1}`)), `"prompt_tokens":8,`)
+}

@@ -19,6 +19,8 @@ type Config struct {
 	Engine   *engine.Engine
 	Name     string         // of the model
 	Template *chat.Template // nil: the model cannot chat
+	Broken   error          // why its chat template cannot be used; nil: it has none
+	Version  string         // of the program
 	Metrics  *Metrics
 	APIKeys  []string // each request needs one of them; none: no key is needed
 	MaxBody  int64    // bytes; 0: 8 MB
@@ -60,13 +62,16 @@ func New(c Config) *Server {
 	s.mux.HandleFunc("POST /v1/chat/completions", s.guarded(s.chat))
 	s.mux.HandleFunc("GET /v1/models", s.guarded(s.models))
 	s.mux.HandleFunc("GET /v1/models/{model...}", s.guarded(s.model))
+	s.mux.HandleFunc("POST /tokenize", s.guarded(s.tokenize))
+	s.mux.HandleFunc("POST /detokenize", s.guarded(s.detokenize))
+	s.mux.HandleFunc("GET /version", s.guarded(s.version))
 	s.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	s.mux.Handle("GET /metrics", c.Metrics.handler())
 	for pattern, page := range c.Pages {
 		s.mux.HandleFunc(pattern, s.page(page))
 	}
 	for path, method := range map[string]string{"/v1/completions": "POST", "/v1/chat/completions": "POST",
-		"/v1/models": "GET"} {
+		"/v1/models": "GET", "/tokenize": "POST", "/detokenize": "POST", "/version": "GET"} {
 		s.mux.HandleFunc(path, s.guarded(func(w http.ResponseWriter, r *http.Request) error {
 			w.Header().Set("Allow", method)
 			return failure(http.StatusMethodNotAllowed, "invalid_request_error", "method_not_supported",
@@ -89,8 +94,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // served lists the server's paths.
-const served = "This server has POST /v1/completions and /v1/chat/completions, and GET /v1/models, /metrics, " +
-	"/health and /memory."
+const served = "This server has POST /v1/completions, /v1/chat/completions, /tokenize and /detokenize, and GET " +
+	"/v1/models, /metrics, /version, /health and /memory."
 
 // guarded asks for a key, and writes the error of a handler that has not written
 // anything.

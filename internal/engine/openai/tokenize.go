@@ -1,0 +1,112 @@
+package openai
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+)
+
+// tokenizeRequest is the body of /tokenize (vLLM's TokenizeCompletionRequest and TokenizeChatRequest).
+type tokenizeRequest struct {
+	Model               *string       `json:"model"`
+	Prompt              *string       `json:"prompt"`
+	AddSpecialTokens    *bool         `json:"add_special_tokens"`
+	ReturnTokenStrs     bool          `json:"return_token_strs"`
+	Messages            []chatMessage `json:"messages"`
+	AddGenerationPrompt *bool         `json:"add_generation_prompt"`
+	ChatTemplateKwargs  kwargs        `json:"chat_template_kwargs"`
+}
+
+type tokenized struct {
+	Count       int      `json:"count"`
+	MaxModelLen int      `json:"max_model_len"`
+	Tokens      []int32  `json:"tokens"`
+	TokenStrs   []string `json:"token_strs"` // null unless they are asked for
+}
+
+// tokenize answers /tokenize: with the tokens of a prompt, or of messages.
+func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
+	var body tokenizeRequest
+	if err := s.small(w, r, &body); err != nil {
+		return err
+	}
+	if body.Model != nil {
+		if err := s.checkModel(*body.Model); err != nil {
+			return err
+		}
+	}
+	c := s.config.Engine.Config()
+	answer := tokenized{MaxModelLen: c.MaxModelLen, Tokens: []int32{}}
+	switch {
+	case body.Prompt != nil && body.Messages != nil:
+		return invalid("messages", "The body has both prompt and messages; give one of them.")
+	case body.Prompt != nil:
+		special := body.AddSpecialTokens == nil || *body.AddSpecialTokens
+		answer.Tokens = append(answer.Tokens, c.Tokenizer.Encode(*body.Prompt, special)...)
+	case body.Messages != nil:
+		if body.AddSpecialTokens != nil && *body.AddSpecialTokens {
+			return invalid("add_special_tokens", "add_special_tokens is true; the chat template adds special tokens itself.")
+		}
+		tokens, err := s.chatPrompt(&chatRequest{
+			Messages: body.Messages, AddGenerationPrompt: body.AddGenerationPrompt, ChatTemplateKwargs: body.ChatTemplateKwargs,
+		})
+		if err != nil {
+			return err
+		}
+		answer.Tokens = append(answer.Tokens, tokens...)
+	default:
+		return invalid("prompt", "prompt is missing; give a string, or messages.")
+	}
+	answer.Count = len(answer.Tokens)
+	if body.ReturnTokenStrs {
+		answer.TokenStrs = []string{}
+		for _, id := range answer.Tokens {
+			answer.TokenStrs = append(answer.TokenStrs, strings.ToValidUTF8(s.name(id), "\uFFFD"))
+		}
+	}
+	writeJSON(w, http.StatusOK, answer)
+	return nil
+}
+
+// detokenize answers /detokenize.
+func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
+	var body struct {
+		Model  *string `json:"model"`
+		Tokens []int32 `json:"tokens"`
+	}
+	if err := s.small(w, r, &body); err != nil {
+		return err
+	}
+	if body.Model != nil {
+		if err := s.checkModel(*body.Model); err != nil {
+			return err
+		}
+	}
+	if body.Tokens == nil {
+		return invalid("tokens", "tokens is missing; a list of integers is expected.")
+	}
+	c := s.config.Engine.Config()
+	for _, id := range body.Tokens {
+		if id < 0 || int(id) >= c.Model.VocabSize {
+			return invalid("tokens", "tokens contains %d; the vocabulary has the tokens 0 to %d.", id, c.Model.VocabSize-1)
+		}
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"prompt": c.Tokenizer.Decode(body.Tokens)})
+	return nil
+}
+
+// version answers /version.
+func (s *Server) version(w http.ResponseWriter, _ *http.Request) error {
+	writeJSON(w, http.StatusOK, map[string]string{"version": s.config.Version})
+	return nil
+}
+
+// small reads a body that generates nothing. Unlike in a request for an answer, fields that are not known
+// have no effect.
+func (s *Server) small(w http.ResponseWriter, r *http.Request, body any) error {
+	var raw json.RawMessage
+	if err := decode(w, r, s.config.MaxBody, &raw); err != nil {
+		return err
+	}
+	return reread(raw, body)
+}
