@@ -280,7 +280,7 @@ func TestErrorsHaveOpenAIsForm(t *testing.T) {
 		})
 	}
 	_, e := post("/v1/responses", `{"model": "demo", "input": "x"}`)
-	require.Equal(t, "There is no POST /v1/responses here. This server has POST /v1/completions and /v1/chat/completions, and GET /v1/models, /metrics, /health and /memory.", e["message"])
+	require.Equal(t, "There is no POST /v1/responses here. This server has POST /v1/completions, /v1/chat/completions, /tokenize and /detokenize, and GET /v1/models, /metrics, /version, /health and /memory.", e["message"])
 	var apiError *client.Error
 	_, err := s.client.Completions.New(t.Context(), completion("x", 0))
 	require.ErrorAs(t, err, &apiError)
