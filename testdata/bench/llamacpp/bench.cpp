@@ -3,13 +3,16 @@
 // Then what its server computes, without the server: 16 requests at once over one prompt of 2,048 tokens,
 // which each slot computes for itself, and 64 tokens for each; and 8 completions of one prompt of
 // 1,024 tokens, whose slots get a copy of its cells, and 64 tokens for each.
-// Usage: bench MODEL THREADS ROUNDS [served]
+// With "state", the time until the first token after a prompt of 2,048 tokens: computed, and with its cells read
+// from a file that was written before (what --slot-save-path does).
+// Usage: bench MODEL THREADS ROUNDS [served | state]
 #include "llama.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 static double seconds() {
@@ -94,6 +97,34 @@ static double served(llama_model *model, int threads, int rounds, int requests, 
     return fastest(times);
 }
 
+// state prints the times of a first token.
+static void state(llama_model *model, int threads, int rounds, bool flash, const std::string &file) {
+    const int n = 2048;
+    llama_context *c = context(model, {threads, 1, n + 64, flash});
+    llama_batch b = llama_batch_init(n, 0, 1);
+    std::vector<double> computed, restored;
+    for (int r = 0; r < rounds; r++) {
+        llama_memory_clear(llama_get_memory(c), true);
+        double begin = seconds();
+        prompt(c, b, n, 0);
+        computed.push_back(seconds() - begin);
+        llama_memory_seq_rm(llama_get_memory(c), 0, n - 1, -1);
+        std::vector<llama_token> tokens(n - 1), read(n);
+        size_t count = 0;
+        if (!llama_state_seq_save_file(c, file.c_str(), 0, tokens.data(), tokens.size())) std::exit(1);
+        llama_memory_clear(llama_get_memory(c), true);
+        begin = seconds();
+        if (!llama_state_seq_load_file(c, file.c_str(), 0, read.data(), read.size(), &count)) std::exit(1);
+        add(b, 1, n - 1, 0, true);
+        decode(c, b);
+        restored.push_back(seconds() - begin);
+    }
+    std::printf("first token flash=%d computed %.3f s, restored %.3f s (%.3f)\n", flash, fastest(computed), fastest(restored),
+                fastest(restored) / fastest(computed));
+    llama_batch_free(b);
+    llama_free(c);
+}
+
 int main(int argc, char **argv) {
     if (argc != 4 && argc != 5) return 2;
     const int threads = std::atoi(argv[2]), rounds = std::atoi(argv[3]);
@@ -105,6 +136,13 @@ int main(int argc, char **argv) {
     if (!model) {
         std::fprintf(stderr, "the model cannot be loaded\n");
         return 1;
+    }
+    if (argc == 5 && argv[4] == std::string("state")) {
+        const std::string file = std::string(argv[1]) + ".state";
+        for (bool flash : {false, true}) state(model, threads, rounds, flash, file);
+        std::remove(file.c_str());
+        llama_model_free(model);
+        return 0;
     }
     if (argc == 5) {
         for (bool flash : {false, true}) {
