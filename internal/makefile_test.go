@@ -29,6 +29,17 @@ func TestWhatTheMakefileRunsIsThere(t *testing.T) {
 	}
 }
 
+// Ensure that make test names packages that are there: it would test nothing else.
+func TestThePackagesThatMakeTestBeginsWithAreThere(t *testing.T) {
+	text, err := os.ReadFile("../.ci/test")
+	require.NoError(t, err)
+	packages := regexp.MustCompile(`\./[a-z0-9/]+[a-z0-9]\b`).FindAllString(string(text), -1)
+	require.GreaterOrEqual(t, len(packages), 10)
+	for _, p := range packages {
+		require.DirExists(t, filepath.Join("..", p))
+	}
+}
+
 // namesOfTests are the lines that begin tests and benchmarks of some folders.
 func namesOfTests(t *testing.T, folders []string) string {
 	t.Helper()
