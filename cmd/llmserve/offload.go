@@ -8,6 +8,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -160,7 +161,8 @@ func (l *loaded) space(o *modelOptions) (kvoffload.Space, error) {
 	if err != nil {
 		return kvoffload.Space{}, err
 	}
-	return kvoffload.NewSpace(terminal.Version(), content, string(shape), c.KVCacheDType.String(), o.activations, matrix.Kernels(),
+	return kvoffload.NewSpace(terminal.Version(), content, string(shape),
+		c.KVCacheDType.String(), o.activations, runtime.GOARCH, matrix.Kernels(),
 		fmt.Sprintf("blocks of %d tokens, %d workers", o.blockSize, o.workers)), nil
 }
 
@@ -170,5 +172,9 @@ func (o *offloadOptions) offloadTo(c *engine.Config) {
 		return
 	}
 	c.Hash = blockhash.CBOR(seedOfHashes)
-	c.Offload = &kvoffload.Config{Tier: o.tier, Stores: o.role != "consumer", Loads: o.role != "producer", Log: o.log}
+	c.Offload = &kvoffload.Config{
+		Tier: o.tier, Stores: o.role != "consumer", Loads: o.role != "producer",
+		KnownFor: o.ttl / 4, // so that what is used does not expire
+		Log:      o.log,
+	}
 }

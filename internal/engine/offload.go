@@ -42,6 +42,7 @@ type outside struct {
 type claim struct {
 	blocks []blockhash.Hash
 	over   chan struct{}
+	until  time.Time // when others no longer wait for it
 }
 
 func (e *Engine) newOffload(blockBytes int) *offload {
@@ -104,7 +105,7 @@ func (o *offload) find(q *sequence) sched.Match {
 			select {
 			case <-waitFor.over:
 				continue
-			case <-time.After(patience): // the other one waits for its turn, perhaps
+			case <-time.After(time.Until(waitFor.until)): // the other one waits for its turn, perhaps
 				return sched.Match{}
 			}
 		}
@@ -118,7 +119,7 @@ func (o *offload) find(q *sequence) sched.Match {
 	}
 }
 
-// patience is how long a request waits for another one that loads what it needs.
+// patience is how long a claim makes others wait.
 const patience = 2 * time.Second
 
 // look returns how many of the blocks are in the cache, from the first one on, a claim on one of the others,
@@ -141,7 +142,7 @@ func (o *offload) claim(q *sequence, blocks []blockhash.Hash) bool {
 	if slices.ContainsFunc(blocks, func(b blockhash.Hash) bool { return o.coming[b] != nil }) {
 		return false
 	}
-	c := &claim{blocks, make(chan struct{})}
+	c := &claim{blocks, make(chan struct{}), time.Now().Add(patience)}
 	for _, b := range blocks {
 		o.coming[b] = c
 	}
@@ -194,8 +195,8 @@ func (o *offload) load(l sched.Loading) {
 	from, to := l.NumComputedTokens/size, (l.NumComputedTokens+l.NumExternalTokens)/size
 	table = table[from:to]
 	blocks := slices.Clone(o.hashes(q)[from:to])
-	if lost := slices.IndexFunc(table, func(id int32) bool { return id != pool.Null }); lost > 0 { // before a window
-		table, blocks = table[lost:], blocks[lost:]
+	for len(table) > 0 && table[0] == pool.Null { // before a window
+		table, blocks = table[1:], blocks[1:]
 	}
 	o.loads++
 	o.Load(blocks, o.perToken*time.Duration(l.NumExternalTokens),

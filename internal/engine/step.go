@@ -242,5 +242,6 @@ func (e *Engine) fail(s *step, cause error) {
 	if err := e.sched.StepFailed(); err != nil {
 		panic("engine: " + err.Error()) // only this package's own mistakes lead there
 	}
+	e.offload.wake()
 	e.publish() // what the step should have written is not in the cache
 }

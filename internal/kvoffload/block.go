@@ -23,7 +23,7 @@ type Tier interface {
 	// read may still write to the memory, so it must not be used for anything else.
 	Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (int, error)
 
-	// Store keeps a block, unless the tier has it.
+	// Store keeps a block, unless the tier has it. When the context is done, it may still read the data.
 	Store(ctx context.Context, block blockhash.Hash, data []byte) error
 
 	Close() error

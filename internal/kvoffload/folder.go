@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -31,25 +32,30 @@ type Folder struct {
 	space Space
 	most  int64 // bytes of all files
 
-	used     atomic.Int64 // bytes, as far as this process knows
+	left     atomic.Int64 // bytes that are stored before the folder is measured again
 	evicting sync.Mutex
+	places   chan struct{} // one for each call that is under way
 }
 
 const (
-	familyPrefix  = "llmkv-" // of every folder that is ours
-	spacePrefix   = familyPrefix + "1-"
+	spacePrefix   = "llmkv-1-" // of the folder of each space; the number is that of the format
 	partialPrefix = "partial-"
 
 	// A file that was written longer ago under another name is of a process that is gone.
 	abandonedAfter = 10 * time.Minute
 	// Uses within this time are not noted, to save writes.
 	useNotedEvery = time.Minute
+	// Calls under way, including those that were given up because the disk does not answer: each occupies a thread.
+	concurrentCalls = 16
 )
 
 // NewFolder opens a folder, makes it if it is not there, and removes what older formats and
 // processes that were killed have left. The error wraps ErrFolder.
 func NewFolder(path string, space Space, most int64) (*Folder, error) {
-	f := &Folder{path: path, own: filepath.Join(path, spacePrefix+space.String()), space: space, most: most}
+	f := &Folder{
+		path: path, own: filepath.Join(path, spacePrefix+space.String()), space: space, most: most,
+		places: make(chan struct{}, concurrentCalls),
+	}
 	if err := f.open(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFolder, err)
 	}
@@ -96,7 +102,7 @@ func (f *Folder) name(block *blockhash.Hash) string {
 
 // Count implements Tier.
 func (f *Folder) Count(ctx context.Context, blocks []blockhash.Hash) (int, error) {
-	return inTime(ctx, func(n *atomic.Int64) error {
+	return f.inTime(ctx, func(n *atomic.Int64) error {
 		for i := range blocks {
 			if _, err := os.Stat(f.name(&blocks[i])); err != nil {
 				return unlessMissing(err)
@@ -109,7 +115,7 @@ func (f *Folder) Count(ctx context.Context, blocks []blockhash.Hash) (int, error
 
 // Load implements Tier.
 func (f *Folder) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (int, error) {
-	return inTime(ctx, func(n *atomic.Int64) error {
+	return f.inTime(ctx, func(n *atomic.Int64) error {
 		for i := range blocks {
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -124,11 +130,21 @@ func (f *Folder) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte)
 }
 
 // inTime runs work, which counts what it has done, and returns the count when it ends or
-// the context is done: a read of a file cannot be interrupted.
-func inTime(ctx context.Context, work func(done *atomic.Int64) error) (int, error) {
+// the context is done: a call for a file cannot be interrupted.
+func (f *Folder) inTime(ctx context.Context, work func(done *atomic.Int64) error) (int, error) {
+	select {
+	case f.places <- struct{}{}:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
 	var done atomic.Int64
 	ended := make(chan error, 1)
-	go func() { ended <- work(&done) }()
+	go func() {
+		defer func() { <-f.places }()
+		if ctx.Err() == nil {
+			ended <- work(&done)
+		}
+	}()
 	select {
 	case err := <-ended:
 		return int(done.Load()), err
@@ -165,9 +181,7 @@ func (f *Folder) load(block *blockhash.Hash, to []byte) error {
 		return err
 	}
 	if short || info.Size() != int64(headerSize+len(to)) || !f.space.intact(header[:], block, to) {
-		if os.Remove(name) == nil {
-			f.used.Add(-info.Size())
-		}
+		_ = os.Remove(name)
 		return fmt.Errorf("%s: %w; it was removed", name, ErrDamaged)
 	}
 	f.noteUse(name, info)
@@ -182,7 +196,12 @@ func (f *Folder) noteUse(name string, info fs.FileInfo) {
 }
 
 // Store implements Tier.
-func (f *Folder) Store(_ context.Context, block blockhash.Hash, data []byte) error {
+func (f *Folder) Store(ctx context.Context, block blockhash.Hash, data []byte) error {
+	_, err := f.inTime(ctx, func(*atomic.Int64) error { return f.store(block, data) })
+	return err
+}
+
+func (f *Folder) store(block blockhash.Hash, data []byte) error {
 	name := f.name(&block)
 	if info, err := os.Stat(name); err == nil {
 		f.noteUse(name, info)
@@ -194,7 +213,7 @@ func (f *Folder) Store(_ context.Context, block blockhash.Hash, data []byte) err
 	if err := f.write(name, &block, data); err != nil {
 		return err
 	}
-	if f.used.Add(int64(headerSize+len(data))) > f.most {
+	if f.left.Add(-int64(headerSize+len(data))) < 0 {
 		f.evict()
 	}
 	return nil
@@ -220,27 +239,39 @@ func (f *Folder) write(name string, block *blockhash.Hash, data []byte) error {
 	return err
 }
 
-// clean removes folders of older formats, and files that nobody will finish.
+// ours is what a folder of this or another format is called.
+var ours = regexp.MustCompile(`^llmkv-[0-9]+-[0-9a-f]{32}$`)
+
+// clean removes folders of other formats, and files that nobody will finish.
 func (f *Folder) clean() {
 	spaces, err := os.ReadDir(f.path)
 	if err != nil {
 		return
 	}
 	for _, s := range spaces {
-		if s.IsDir() && strings.HasPrefix(s.Name(), familyPrefix) && !strings.HasPrefix(s.Name(), spacePrefix) {
+		if s.IsDir() && ours.MatchString(s.Name()) && !strings.HasPrefix(s.Name(), spacePrefix) {
 			_ = os.RemoveAll(filepath.Join(f.path, s.Name()))
 		}
 	}
-	partial, _ := filepath.Glob(filepath.Join(f.path, spacePrefix+"*", partialPrefix+"*"))
-	for _, name := range partial {
-		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > abandonedAfter {
+	for _, name := range f.glob(spacePrefix + "*/" + partialPrefix + "*") {
+		if info, err := os.Lstat(name); err == nil && time.Since(info.ModTime()) > abandonedAfter {
 			_ = os.Remove(name)
 		}
 	}
 }
 
+// glob is the files of all spaces whose paths inside the folder match.
+func (f *Folder) glob(pattern string) []string {
+	files, _ := fs.Glob(os.DirFS(f.path), pattern) // unlike filepath.Glob, it takes the folder's path as it is
+	for i, name := range files {
+		files[i] = filepath.Join(f.path, name)
+	}
+	return files
+}
+
 // evict measures the folder, and removes the files that were used least recently until a tenth
 // of it is free, if it is too large. What another process removes meanwhile is gone all the same.
+// What others store is not known, so the folder is measured again when a tenth of it was stored.
 func (f *Folder) evict() {
 	f.evicting.Lock()
 	defer f.evicting.Unlock()
@@ -251,8 +282,7 @@ func (f *Folder) evict() {
 	}
 	var all []entry
 	var total int64
-	files, _ := filepath.Glob(filepath.Join(f.path, spacePrefix+"*", "??", "*"))
-	for _, name := range files {
+	for _, name := range f.glob(spacePrefix + "*/??/*") {
 		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() {
 			all = append(all, entry{name, info.Size(), info.ModTime()})
 			total += info.Size()
@@ -271,5 +301,5 @@ func (f *Folder) evict() {
 			}
 		}
 	}
-	f.used.Store(total)
+	f.left.Store(min(f.most-total, f.most/10))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -176,13 +177,16 @@ func TestAFolderIsCleanedWhenItIsOpened(t *testing.T) {
 	}
 	long := time.Now().Add(-time.Hour)
 	require.NoError(t, os.Chtimes(abandoned, long, long))
-	older := filepath.Join(dir, "llmkv-0-abc")
+	older := filepath.Join(dir, "llmkv-0-"+space.String())
 	require.NoError(t, os.Mkdir(older, 0o700))
+	notes := filepath.Join(dir, "llmkv-notes")
+	require.NoError(t, os.Mkdir(notes, 0o700))
 	f := newFolder(t, dir, 1<<20)
 	require.NoFileExists(t, abandoned)
 	require.FileExists(t, recent)
 	require.FileExists(t, filepath.Join(dir, "notes.txt"))
 	require.NoDirExists(t, older)
+	require.DirExists(t, notes)
 	requireLoads(t, f, named(1), 1)
 }
 
@@ -283,4 +287,75 @@ func TestAFullDiskCostsABlock(t *testing.T) {
 			require.Equal(t, content(i), to[0])
 		}
 	}
+}
+
+// A path is no pattern.
+func TestAFolderWithBracketsKeepsItsSize(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cache[1]")
+	f := newFolder(t, dir, 20*blockBytes)
+	storeAll(t, f, named(50))
+	left, err := os.ReadDir(filepath.Join(dir, "llmkv-1-"+space.String()))
+	require.NoError(t, err)
+	require.NotEmpty(t, left)
+	n := 0
+	for i, b := range named(50) {
+		came, err := f.Load(t.Context(), []blockhash.Hash{b}, memory(1))
+		require.NoError(t, err, "block %d", i)
+		n += came
+	}
+	require.LessOrEqual(t, n, 20)
+}
+
+// What several servers store counts for each of them before long.
+func TestAFolderThatManyShareKeepsItsSize(t *testing.T) {
+	const most, servers = 100 * blockBytes, 5
+	dir := t.TempDir()
+	var all []*kvoffload.Folder
+	for range servers {
+		all = append(all, newFolder(t, dir, most))
+	}
+	for i, b := range named(90 * servers) {
+		require.NoError(t, all[i%servers].Store(t.Context(), b, content(i)))
+	}
+	require.LessOrEqual(t, len(files(t, dir)), 100+servers*10)
+}
+
+// A file that cannot be read in time, on a disk that does not answer, occupies few threads.
+func TestReadsThatDoNotEndAreFew(t *testing.T) {
+	dir := t.TempDir()
+	f := newFolder(t, dir, 1<<20)
+	storeAll(t, f, named(1))
+	name := files(t, dir)[0]
+	require.NoError(t, os.Remove(name))
+	require.NoError(t, unix.Mkfifo(name, 0o600)) // reading waits for a writer
+	before := runtime.NumGoroutine()
+	for range 200 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		n, err := f.Load(ctx, named(1), memory(1))
+		cancel()
+		require.Zero(t, n)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	require.Less(t, runtime.NumGoroutine(), before+100)
+	for runtime.NumGoroutine() > before { // a writer that says nothing ends all reads that wait
+		writer, err := os.OpenFile(name, os.O_WRONLY|unix.O_NONBLOCK, 0)
+		if err == nil {
+			require.NoError(t, writer.Close())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	storeAll(t, f, named(1)) // the reads have removed what is no block
+	requireLoads(t, f, named(1), 1)
+}
+
+// What is given up ends, as a server does whose disk does not answer.
+func TestAFolderStoresNothingWhenItsTimeIsOver(t *testing.T) {
+	dir := t.TempDir()
+	f := newFolder(t, dir, 1<<20)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for i, b := range named(30) {
+		require.ErrorIs(t, f.Store(ctx, b, content(i)), context.Canceled)
+	}
+	require.Empty(t, files(t, dir))
 }

@@ -18,6 +18,10 @@ type Config struct {
 	Stores bool // blocks are stored (vLLM's kv_role producer or both)
 	Loads  bool // blocks are loaded (consumer or both)
 
+	// KnownFor is how long a block counts as stored. Then a request that uses it stores it again, unless the
+	// tier has it: tiers remove what is not used. At most 10 minutes; 0: that.
+	KnownFor time.Duration
+
 	QueueBytes int         // blocks that wait to be stored, at most; 0: 256 MB
 	Log        *log.Logger // of failures and of what is not worth loading, once a minute at most; nil: nowhere
 }
@@ -39,6 +43,7 @@ type Offloader struct {
 	mu     sync.Mutex
 	recent map[blockhash.Hash]bool // stored or loaded lately
 	older  map[blockhash.Hash]bool // before that
+	since  time.Time               // of recent
 	rate   rate
 	logged time.Time
 	broken map[string]time.Time // when something failed last, by what was being done
@@ -65,6 +70,7 @@ type Stats struct {
 
 const (
 	defaultQueueBytes = 256 << 20
+	maxKnownFor       = 10 * time.Minute
 	minQueuedBlocks   = 4
 	maxRecent         = 1 << 16 // names of blocks that are known to be stored
 	concurrentLoads   = 2
@@ -81,6 +87,10 @@ func New(c Config) *Offloader {
 	if c.QueueBytes == 0 {
 		c.QueueBytes = defaultQueueBytes
 	}
+	if c.KnownFor == 0 {
+		c.KnownFor = maxKnownFor
+	}
+	c.KnownFor = min(c.KnownFor, maxKnownFor)
 	o := &Offloader{
 		config: c, most: max(minQueuedBlocks, c.QueueBytes/max(1, c.BlockBytes)), loads: make(chan struct{}, concurrentLoads),
 		recent: map[blockhash.Hash]bool{}, older: map[blockhash.Hash]bool{}, broken: map[string]time.Time{},
@@ -157,29 +167,49 @@ func (o *Offloader) memory() []byte {
 	return make([]byte, o.config.BlockBytes)
 }
 
+// giveBack takes memory back from the tier, which still uses it if storing was given up.
+func (o *Offloader) giveBack(data []byte, unused bool) {
+	if unused {
+		o.free <- data
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.made--
+}
+
 func (o *Offloader) known(block blockhash.Hash) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.forgetOld()
 	return o.recent[block] || o.older[block]
 }
 
-// remember notes that the tier has a block, or will. The oldest half is forgotten when there are too many.
+// remember notes that the tier has blocks, or will.
 func (o *Offloader) remember(blocks ...blockhash.Hash) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.recent) >= maxRecent {
-		o.recent, o.older = map[blockhash.Hash]bool{}, o.recent
-	}
+	o.forgetOld()
 	for _, b := range blocks {
 		o.recent[b] = true
 	}
 }
 
-func (o *Offloader) forget(block blockhash.Hash) {
+// forgetOld forgets the older half of what is remembered when there is too much, or it was too long ago.
+func (o *Offloader) forgetOld() {
+	if now := time.Now(); len(o.recent) >= maxRecent || now.Sub(o.since) >= o.config.KnownFor {
+		o.recent, o.older, o.since = map[blockhash.Hash]bool{}, o.recent, now
+	}
+}
+
+// forget notes that the tier does not have blocks.
+func (o *Offloader) forget(blocks ...blockhash.Hash) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.recent, block)
-	delete(o.older, block)
+	for _, b := range blocks {
+		delete(o.recent, b)
+		delete(o.older, b)
+	}
 }
 
 // store stores what is in the queue.
@@ -188,8 +218,8 @@ func (o *Offloader) store() {
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(o.ctx, storeTimeout)
 		err := o.config.Tier.Store(ctx, s.block, s.data)
+		o.giveBack(s.data, ctx.Err() == nil)
 		cancel()
-		o.free <- s.data
 		if err != nil {
 			o.forget(s.block)
 			o.failed(storing, err)
@@ -237,13 +267,15 @@ func (o *Offloader) Find(blocks []blockhash.Hash, compute time.Duration) int {
 	if !o.config.Loads || len(blocks) == 0 || o.paused() {
 		return 0
 	}
-	ctx, cancel := context.WithTimeout(o.ctx, deadline(compute))
+	ctx, cancel := context.WithTimeout(o.ctx, min(deadline(compute), lookDeadline))
 	defer cancel()
 	n, err := o.config.Tier.Count(ctx, blocks)
+	n = min(n, len(blocks))
 	if err != nil {
 		o.failed(looking, err)
+	} else {
+		o.forget(blocks[n:]...)
 	}
-	n = min(n, len(blocks))
 	computing := compute * time.Duration(n) / time.Duration(len(blocks))
 	if took := o.loadTime(n); compute > 0 && took > computing {
 		o.decline(n, took, computing)
@@ -303,6 +335,7 @@ func (o *Offloader) Load(blocks []blockhash.Hash, compute time.Duration, write f
 				o.failed(loading, err)
 			}
 			if came < len(piece) {
+				o.forget(blocks[n:]...)
 				break
 			}
 		}
@@ -334,6 +367,7 @@ func deadline(compute time.Duration) time.Duration {
 const (
 	unknownDeadline = 2 * time.Second
 	minDeadline     = 20 * time.Millisecond
+	lookDeadline    = 2 * time.Second // a tier that takes longer to say what it has is not asked for it
 )
 
 // loadTime is how long loading n blocks takes, as far as is known.

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"log"
+	"os"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -196,4 +198,66 @@ func TestAChainStoresInAllAndLoadsFromTheFirst(t *testing.T) {
 	}
 	requireLoads(t, chain, blocks, 10)
 	requireLoads(t, far, blocks, 10)
+}
+
+// What a tier has removed, for want of place or because it was damaged, is stored again.
+func TestBlocksThatAreGoneAreStoredAgain(t *testing.T) {
+	for name, notice := range map[string]func(o *kvoffload.Offloader, blocks []blockhash.Hash){
+		"looking": func(o *kvoffload.Offloader, blocks []blockhash.Hash) { require.Zero(t, o.Find(blocks, 0)) },
+		"loading": func(o *kvoffload.Offloader, blocks []blockhash.Hash) {
+			n, _ := load(o, blocks, 0)
+			require.Zero(t, n)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			o := start(t, newFolder(t, dir, 1<<20), 10)
+			offer(o, named(3))
+			storedBytes(t, o, 3)
+			require.NoError(t, os.RemoveAll(dir))
+			notice(o, named(3))
+			offer(o, named(3))
+			storedBytes(t, o, 6)
+			require.Equal(t, 3, o.Find(named(3), 0))
+		})
+	}
+}
+
+// What is used from the process's own cache does not age in the tier for ever.
+func TestBlocksInUseAreStoredAgainAfterAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		o := kvoffload.New(kvoffload.Config{
+			Tier: newFolder(t, dir, 1<<20), BlockBytes: blockBytes, Stores: true, KnownFor: 9 * time.Minute,
+		})
+		for range 5 {
+			offer(o, named(3))
+			time.Sleep(time.Minute)
+		}
+		require.EqualValues(t, 3*blockBytes, o.Stats().StoredBytes)
+		require.NoError(t, os.RemoveAll(dir))
+		for range 3 {
+			time.Sleep(9 * time.Minute)
+			offer(o, named(3))
+		}
+		require.NoError(t, o.Close())
+		require.Len(t, files(t, dir), 3)
+	})
+}
+
+// However long computing takes, a tier that does not answer is soon not waited for.
+func TestLookingTakesLittleTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := kvoffload.New(kvoffload.Config{Tier: newSlow(t), BlockBytes: blockBytes, Loads: true})
+		begin := time.Now()
+		require.Zero(t, o.Find(named(3), time.Hour))
+		require.LessOrEqual(t, time.Since(begin), 2*time.Second)
+		require.NoError(t, o.Close())
+	})
+}
+
+// storedBytes waits until so many blocks were stored.
+func storedBytes(t *testing.T, o *kvoffload.Offloader, blocks int64) {
+	t.Helper()
+	require.Eventually(t, func() bool { return o.Stats().StoredBytes == blocks*blockBytes }, time.Minute, time.Millisecond)
 }
