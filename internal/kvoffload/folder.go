@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"llmmemory/internal/vllm/blockhash"
@@ -69,14 +70,13 @@ func (f *Folder) open() error {
 	if err := os.MkdirAll(f.path, 0o700); err != nil {
 		return err
 	}
-	info, err := os.Stat(f.path)
-	if err != nil {
+	if err := checkOwner(f.path, os.Stat); err != nil {
 		return err
 	}
-	if info.Mode().Perm()&0o002 != 0 {
-		return fmt.Errorf("every user can write to %s, and so decide what is read from it: chmod o-w", f.path)
-	}
 	if err := os.MkdirAll(f.own, 0o700); err != nil {
+		return err
+	}
+	if err := checkOwner(f.own, os.Lstat); err != nil {
 		return err
 	}
 	probe, err := os.CreateTemp(f.own, partialPrefix)
@@ -88,6 +88,25 @@ func (f *Folder) open() error {
 	}
 	f.clean()
 	f.evict()
+	return nil
+}
+
+// checkOwner refuses a folder that another user can change, who would decide what is read from it, and, by
+// links, which files of this user are removed. The superuser can change all of them.
+func checkOwner(path string, stat func(string) (fs.FileInfo, error)) error {
+	info, err := stat(path)
+	if err != nil {
+		return err
+	}
+	owner, known := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a directory", path)
+	case info.Mode().Perm()&0o002 != 0:
+		return fmt.Errorf("every user can write to %s, and so decide what is read from it: chmod o-w", path)
+	case known && owner.Uid != 0 && int(owner.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to another user, who decides what is read from it", path)
+	}
 	return nil
 }
 

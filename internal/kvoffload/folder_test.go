@@ -3,6 +3,7 @@ package kvoffload_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -358,4 +359,26 @@ func TestAFolderStoresNothingWhenItsTimeIsOver(t *testing.T) {
 		require.ErrorIs(t, f.Store(ctx, b, content(i)), context.Canceled)
 	}
 	require.Empty(t, files(t, dir))
+}
+
+// Whoever can change a folder decides what is read from it and, by links, what is removed.
+func TestAFolderOfAnotherUserIsRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only the superuser can make a folder another user's")
+	}
+	const somebody = 1234
+	name := "llmkv-1-" + space.String()
+	for says, prepare := range map[string]func(dir string) error{
+		"belongs to another user": func(dir string) error { return os.Chown(dir, somebody, somebody) },
+		name + " belongs to another user": func(dir string) error {
+			return errors.Join(os.Mkdir(filepath.Join(dir, name), 0o700), os.Chown(filepath.Join(dir, name), somebody, somebody))
+		},
+		name + " is not a directory": func(dir string) error { return os.Symlink(t.TempDir(), filepath.Join(dir, name)) },
+	} {
+		dir := t.TempDir()
+		require.NoError(t, prepare(dir))
+		_, err := kvoffload.NewFolder(dir, space, 1<<20)
+		require.ErrorIs(t, err, kvoffload.ErrFolder, says)
+		require.ErrorContains(t, err, says)
+	}
 }
