@@ -297,18 +297,20 @@ func TestInstructionSetsGiveTheSameBits(t *testing.T) {
 		t.Skip("this processor has no AVX-512")
 	}
 	for _, dtype := range allDTypes {
-		r := rand.New(rand.NewPCG(6, 6))
-		p := newProblem(r, problemSpec{
-			shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 80, DType: dtype},
-			heads: 14, lens: []int{1300, 33, 600}, queries: []int{1, 20, 2}, contents: contentsOf(dtype),
-		})
-		p.batch.AlibiSlopes = []float32{.5, .4, .3, .2, .1, .05, .02, .5, .4, .3, .2, .1, .05, .02}
-		runner := newRunner(t, 2)
-		runner.kernels = sets[1]
-		want := outputs(t, runner, p, nil)
-		for _, k := range sets[2:] {
-			runner.kernels = k
-			requireSameBits(t, want, outputs(t, runner, p, nil), fmt.Sprintf("%v, %v", k, dtype))
+		for _, kvHeads := range []int{1, 2} { // of 14 and of 7 rows, so that all kernels run
+			r := rand.New(rand.NewPCG(6, 6))
+			p := newProblem(r, problemSpec{
+				shape: Shape{BlockSize: 16, NumKVHeads: kvHeads, HeadSize: 80, DType: dtype},
+				heads: 14, lens: []int{1300, 33, 600, 70}, queries: []int{1, 20, 2, 1}, contents: contentsOf(dtype),
+			})
+			p.batch.AlibiSlopes = []float32{.5, .4, .3, .2, .1, .05, .02, .5, .4, .3, .2, .1, .05, .02}
+			runner := newRunner(t, 2)
+			runner.kernels = sets[1]
+			want := outputs(t, runner, p, nil)
+			for _, k := range sets[2:] {
+				runner.kernels = k
+				requireSameBits(t, want, outputs(t, runner, p, nil), fmt.Sprintf("%v, %v, %d KV heads", k, dtype, kvHeads))
+			}
 		}
 	}
 }
