@@ -73,13 +73,13 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 
 // A loaded model is ready to be served. Until loadWeights was called it has no weights.
 type loaded struct {
-	name      string
-	config    *model.Config
-	longest   int // tokens of a sequence
-	workers   []engine.Peer
-	tokenizer *tokenizer.Tokenizer
-	template  *chat.Template
-	broken    error // why there is no template, though the model has one
+	name          string
+	config        *model.Config
+	longest       int // tokens of a sequence
+	workers       []engine.Peer
+	tokenizer     *tokenizer.Tokenizer
+	template      *chat.Template
+	templateError error // why there is no template, though the model has one
 
 	files *weights.GGUF // nil: a folder
 	part  func(*parallel.Pool, model.Part) (*model.Model, error)

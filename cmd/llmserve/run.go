@@ -61,8 +61,8 @@ func (l *loaded) prompt(text string, asChat bool) ([]int32, error) {
 	if !asChat {
 		return l.tokenizer.Encode(text, true), nil
 	}
-	if l.broken != nil {
-		return nil, fmt.Errorf("the chat template of %s cannot be used: %w; leave --chat out", l.name, l.broken)
+	if l.templateError != nil {
+		return nil, fmt.Errorf("the chat template of %s cannot be used: %w; leave --chat out", l.name, l.templateError)
 	}
 	if l.template == nil {
 		return nil, fmt.Errorf("%s has no chat template; leave --chat out", l.name)

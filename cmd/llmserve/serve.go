@@ -194,7 +194,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	}
 	server := &http.Server{
 		Handler: openai.New(openai.Config{
-			Engine: e, Name: name, Template: l.template, Broken: l.broken, Version: terminal.Version(),
+			Engine: e, Name: name, Template: l.template, TemplateError: l.templateError, Version: terminal.Version(),
 			Metrics: metrics, APIKeys: o.keys, MaxBody: o.maxBody, Limits: o.limits,
 			Pages: pages, Local: loopback(listener.Addr()),
 		}),
@@ -208,8 +208,8 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	if address != listener.Addr().String() {
 		fmt.Fprintln(out, "  and at every other address of this machine")
 	}
-	if l.broken != nil {
-		fmt.Fprintf(out, "  no /v1/chat/completions: the model's chat template cannot be used: %v\n", l.broken)
+	if l.templateError != nil {
+		fmt.Fprintf(out, "  no /v1/chat/completions: the model's chat template cannot be used: %v\n", l.templateError)
 	}
 	fmt.Fprintf(out, "  memory map: http://%s/memory\n", address)
 	fmt.Fprintf(out, "  curl http://%s/v1/completions -H 'Content-Type: application/json'%s -d '%s'\n", address,

@@ -56,7 +56,7 @@ func (l *loaded) readTemplate(source string, tokens map[string]string, o *modelO
 		return nil
 	}
 	if source != "" {
-		l.template, l.broken = chat.New(source, tokens)
+		l.template, l.templateError = chat.New(source, tokens)
 	}
 	return nil
 }

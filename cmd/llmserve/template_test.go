@@ -43,7 +43,7 @@ func TestATemplateThatCannotBeUsedCostsChatOnly(t *testing.T) {
 	l := &loaded{}
 	require.NoError(t, l.readTemplate("{% what %}", nil, &modelOptions{}))
 	require.Nil(t, l.template)
-	require.Error(t, l.broken)
+	require.Error(t, l.templateError)
 	file := filepath.Join(t.TempDir(), "template.jinja")
 	require.NoError(t, os.WriteFile(file, []byte("{% what %}"), 0o600))
 	require.ErrorContains(t, (&loaded{}).readTemplate("", nil, &modelOptions{template: file}), "--chat-template: ")

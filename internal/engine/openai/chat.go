@@ -151,9 +151,9 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) chatPrompt(body *chatRequest) ([]int32, error) {
-	if s.config.Template == nil && s.config.Broken != nil {
+	if s.config.Template == nil && s.config.TemplateError != nil {
 		return nil, invalid("", "The chat template of the model %q cannot be used: %v. Use /v1/completions.", s.config.Name,
-			s.config.Broken)
+			s.config.TemplateError)
 	}
 	if s.config.Template == nil {
 		return nil, invalid("", "The model %q has no chat template; use /v1/completions.", s.config.Name)

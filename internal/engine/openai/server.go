@@ -16,17 +16,17 @@ import (
 
 // Config configures a server.
 type Config struct {
-	Engine   *engine.Engine
-	Name     string         // of the model
-	Template *chat.Template // nil: the model cannot chat
-	Broken   error          // why its chat template cannot be used; nil: it has none
-	Version  string         // of the program
-	Metrics  *Metrics
-	APIKeys  []string // each request needs one of them; none: no key is needed
-	MaxBody  int64    // bytes; 0: 8 MB
-	MaxTexts int      // prompts in one request; 0: 128
-	Limits   Limits   // of each key
-	Local    bool     // only this machine can reach the server
+	Engine        *engine.Engine
+	Name          string         // of the model
+	Template      *chat.Template // nil: the model cannot chat
+	TemplateError error          // why its chat template cannot be used; nil: it has none
+	Version       string         // of the program
+	Metrics       *Metrics
+	APIKeys       []string // each request needs one of them; none: no key is needed
+	MaxBody       int64    // bytes; 0: 8 MB
+	MaxTexts      int      // prompts in one request; 0: 128
+	Limits        Limits   // of each key
+	Local         bool     // only this machine can reach the server
 
 	// Pages are handlers for browsers, by pattern of http.ServeMux. A browser may send
 	// the key as the password of HTTP's basic authentication.

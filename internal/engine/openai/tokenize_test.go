@@ -81,7 +81,7 @@ func TestTheVersionOfTheServerIsSaid(t *testing.T) {
 // A chat template that cannot be used costs chat, and nothing else.
 func TestAModelWithABrokenTemplateCompletesTexts(t *testing.T) {
 	s := start(t, func(c *openai.Config, _ *engine.Config) {
-		c.Template, c.Broken = nil, errors.New("line 3: what is this")
+		c.Template, c.TemplateError = nil, errors.New("line 3: what is this")
 	})
 	_, err := s.client.Completions.New(t.Context(), completion(story+"The code", 3))
 	require.NoError(t, err)
