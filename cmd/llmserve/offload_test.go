@@ -28,8 +28,8 @@ func longQuestion(t *testing.T, model string) string {
 	return string(body)
 }
 
-// A told is what an answer says, and how much of its prompt was found.
-type told struct {
+// A completion is the choices of an answer, and the number of tokens of its prompt that were found.
+type completion struct {
 	Choices json.RawMessage
 	Usage   struct {
 		Details struct {
@@ -38,9 +38,9 @@ type told struct {
 	}
 }
 
-func (s *server) ask(t *testing.T, body string) told {
+func (s *server) ask(t *testing.T, body string) completion {
 	t.Helper()
-	var a told
+	var a completion
 	r := s.post(t, "/completions", body)
 	require.Equal(t, 200, r.StatusCode)
 	require.NoError(t, json.Unmarshal([]byte(text(t, r)), &a))

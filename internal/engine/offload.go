@@ -82,7 +82,7 @@ func (e *Engine) OffloadStats() (stats OffloadStats, ok bool) {
 	return stats, true
 }
 
-// hashes returns those of the full blocks of tokens that are known.
+// hashes returns the hashes of the full blocks of the tokens known so far.
 func (o *offload) hashes(q *sequence) []blockhash.Hash {
 	c := &q.outside.content
 	c.Tokens, c.Extras.Salt = q.tokens, q.stream.request.CacheSalt
@@ -92,7 +92,7 @@ func (o *offload) hashes(q *sequence) []blockhash.Hash {
 	return c.Hashes
 }
 
-// find returns what of a prompt can be loaded. It waits while another request loads the same blocks. The last
+// find returns the prefix of a prompt that can be loaded. It waits while another request loads the same blocks. The last
 // token is not loaded: it is computed in any case.
 func (o *offload) find(q *sequence) sched.Match {
 	if o == nil || !o.Loads() || q.stream.request.PromptLogprobs {

@@ -115,7 +115,7 @@ func (o *Offloader) finish() error {
 // Nothing may be offered any more.
 func (o *Offloader) Close() error { return o.close() }
 
-// Stats returns what has happened.
+// Stats returns the present figures.
 func (o *Offloader) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -151,7 +151,7 @@ func (o *Offloader) Offer(block blockhash.Hash, read func(to []byte)) {
 	o.queue <- stored{block, data} // has room for all memory there is
 }
 
-// memory is that of a block; nil if too many wait to be stored.
+// memory returns memory for a block, or nil if too many blocks wait to be stored.
 func (o *Offloader) memory() []byte {
 	select {
 	case data := <-o.free:

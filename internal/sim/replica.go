@@ -90,5 +90,5 @@ func (p *Replica) TakeEvents(dst *pool.Events) bool {
 	return ok
 }
 
-// Result returns what was measured so far.
+// Result returns the measurements so far.
 func (p *Replica) Result() *Result { return p.r.result() }

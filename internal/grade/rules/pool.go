@@ -47,7 +47,7 @@ type origin struct {
 	params   uint64
 }
 
-// both returns what is true of both.
+// both returns the origin of a value that has one origin or the other.
 func (o origin) both(other origin) origin {
 	switch {
 	case o.anything:

@@ -109,7 +109,7 @@ func names(points []Point) (all []string) {
 	return all
 }
 
-// extent returns what was measured: outside of it the line is a guess.
+// extent returns the range of the measurements, outside which the line is a guess.
 func extent(points []Point) *cost.Range {
 	r := cost.Range{LeastSeqs: math.Inf(1), LeastContext: math.Inf(1)}
 	for _, p := range points {

@@ -249,7 +249,7 @@ func (l *Load) check(p *scenario.Plan) error {
 // they are the same however many requests runs have drawn since.
 func (l *Load) Means() (prompt, output float64) { return l.prompt, l.output }
 
-// Requests returns how many there are for a seed, 0 if that depends on the rate.
+// Requests returns the number of requests for a seed, or 0 if it depends on the rate.
 func (l *Load) Requests() int {
 	if l.sets[0].duration > 0 || l.sets[0].endless {
 		return 0

@@ -111,7 +111,7 @@ func parseLevel(text string) (float64, error) {
 	return 0, fmt.Errorf("%q is no mean, max, or percentile above p0 and up to p100", text)
 }
 
-// Of returns what the objective looks at: "ttft p99".
+// Of returns the metric and the quantile of the objective: "ttft p99".
 func (o Objective) Of() string {
 	switch o.Level {
 	case 0:

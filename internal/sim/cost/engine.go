@@ -217,7 +217,7 @@ func (f Fitted) worst() string {
 // largeError is how far off the worst point of a release on a GPU may be, relative.
 const largeError = 0.35
 
-// caution returns what an answer says of a setup like that of a point that is far off.
+// caution returns the warning for a setup that resembles a point with a large error, or "".
 func (f Fitted) caution(s Setup) string {
 	if f.HeldOut.Worst <= largeError || f.Worst.Model != s.LLM.Name || f.Worst.Workers != s.GPUs() {
 		return ""

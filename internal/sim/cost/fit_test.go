@@ -58,7 +58,7 @@ func (f *engineFit) rows(of pair) [3]int {
 	return [3]int{0, 1 + slices.Index(f.gpus, of.gpu), 1 + len(f.gpus) + slices.Index(f.pairs, of)}
 }
 
-// engine returns what x makes of the start.
+// engine returns the first engine of the fit with the constants x.
 func (f *engineFit) engine(x []float64, rows [3]int) hosted {
 	e := hosted{Engine: f.start, Host: 1}
 	for j, p := range f.parts {

@@ -46,7 +46,7 @@ func (f *engineFit) elsewhere(t *testing.T, files map[string]engineFile) map[str
 	return all
 }
 
-// common returns what all GPUs have.
+// common returns the engine with the constants that all GPUs share.
 func (f *engineFit) common() Engine {
 	x := slices.Clone(f.x)
 	clear(x[len(f.parts):])

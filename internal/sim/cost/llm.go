@@ -127,7 +127,7 @@ func (l LLM) activations(workers int) float64 {
 	return float64(l.Layers) * (8*float64(l.Hidden) + wide)
 }
 
-// allReduces returns how many a layer has.
+// allReduces returns the number of all-reduces of a layer.
 func (l LLM) allReduces() float64 {
 	if l.Parallel {
 		return 1

@@ -100,7 +100,7 @@ func (p Published) String() string {
 	return fmt.Sprintf("%s %s on %d, batch %d, %d + %d tokens", p.Model, p.DType, p.Workers, p.Batch, p.Prompt, p.Output)
 }
 
-// measured returns what its value is of, in words.
+// measured returns the name of the measured quantity.
 func (p Published) measured() string {
 	switch p.Metric {
 	case "first_token_ms":

@@ -74,7 +74,7 @@ func readPublished(name string) []measurement {
 	return all
 }
 
-// Setup returns what the point was measured on, with an engine.
+// Setup returns the model and GPUs of the point, with an engine.
 func (p measurement) Setup(e Engine) (Setup, error) {
 	s, err := New(p.Model, p.GPU, p.Workers)
 	if err != nil {
@@ -88,7 +88,7 @@ func (p measurement) Setup(e Engine) (Setup, error) {
 	return s.Quantised(p.DType, p.kv())
 }
 
-// kv returns what keys and values are in; "": as the model has them.
+// kv returns the type of keys and values; "": the model's.
 func (p measurement) kv() string {
 	if p.KV == "" && p.DType == "fp8" {
 		return "fp8"
@@ -113,7 +113,7 @@ func hasSharedKernel(engine, release string) bool {
 	return engine != "tensorrt-llm" || compareReleases(release, "0.8") >= 0
 }
 
-// Predict returns what an engine makes of it.
+// Predict returns the value of the measurement that an engine predicts.
 func (p measurement) Predict(e Engine) (float64, error) {
 	s, err := p.Setup(e)
 	if err != nil {
@@ -200,7 +200,7 @@ func split(engine, release, gpu, salt string) (fitted, heldOut []measurement) {
 	return append(fitted, later...), heldOut
 }
 
-// digest returns that of the fields that tell a point from the others, as text.
+// digest returns a digest of the fields that identify a point.
 func (p measurement) digest(salt string) [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%s%s|%s|%s|%d|%s|%s|%d|%d|%d", salt, p.Release, p.GPU, p.Model, p.Workers,
 		p.DType, p.Metric, p.Prompt, p.Output, p.Batch))

@@ -138,7 +138,7 @@ func seedsLabel(seeds []uint64, seconds float64) string {
 	return fmt.Sprintf("seeds 1 to %d, %s", len(seeds), length)
 }
 
-// label returns how figures call a system.
+// label returns the name of a system in figures.
 func label(system string) string {
 	kind, err := sim.Lookup(system)
 	if err != nil {

@@ -29,7 +29,7 @@ func (s *sizer) money() *Money {
 	return m
 }
 
-// million returns what a million tokens cost at a rate of one server.
+// million returns the cost of a million tokens at a rate of one server.
 func (m *Money) million(rate float64) float64 { return m.Server / (3600 * rate * m.tokens) * 1e6 }
 
 // ofTarget returns what a million tokens cost if servers get a rate that may be less than they can serve.

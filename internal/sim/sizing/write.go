@@ -67,7 +67,7 @@ func (r *Report) verdict() string {
 	return fmt.Sprintf("%s: %s requests/s under %s (%s%s); %s", r.Setup, rate(c.Rate), r.SLO, spread, trace, r.limited())
 }
 
-// limited returns what the limit is, and always what memory would gain.
+// limited returns the text about the limit, and about the gain of more memory.
 func (r *Report) limited() string {
 	memory := r.change(KVMemory)
 	also := ""

@@ -24,7 +24,7 @@ type Info struct {
 	Description string // one line
 }
 
-// Names returns those that Named knows.
+// Names returns the names that Named accepts.
 func Names() []string {
 	var names []string
 	for _, w := range all {
