@@ -1,0 +1,99 @@
+package openai_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/engine"
+	"llmmemory/internal/engine/openai"
+	"llmmemory/internal/testkit/level"
+)
+
+// randomBody draws a completion: log probabilities of a prompt that is longer than the logits that are held
+// at a time, beams, several answers, or one that is drawn.
+func randomBody(rnd *rand.Rand) string {
+	prompt, _ := json.Marshal(strings.Repeat(story, rnd.IntN(4)) + "The code of " + []string{"the vault", "a", "7Kx", "ü"}[rnd.IntN(4)])
+	options := []string{
+		`"echo": true, "logprobs": 2`,
+		`"echo": true, "logprobs": 0, "max_tokens": 0`,
+		`"use_beam_search": true, "n": 2, "max_tokens": 4`,
+		`"n": 3, "best_of": 4`,
+		`"temperature": 0`,
+		`"top_p": 0.8, "logprobs": 3`,
+	}[rnd.IntN(6)]
+	if !strings.Contains(options, "max_tokens") {
+		options += `, "max_tokens": 8`
+	}
+	return fmt.Sprintf(`{"model": "demo", "prompt": %s, "seed": %d, %s}`, prompt, rnd.IntN(1000), options)
+}
+
+// answer is what a server says, without what differs each time and says nothing about the answer.
+func (s *served) answer(t *testing.T, body string) string {
+	r, err := http.Post(s.url+"/v1/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer r.Body.Close()
+	data, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != 200 {
+		t.Errorf("status %d: %s %v", r.StatusCode, data, err)
+	}
+	var a struct{ Choices json.RawMessage }
+	if err := json.Unmarshal(data, &a); err != nil {
+		t.Error(err)
+	}
+	return string(a.Choices)
+}
+
+// goes begins to read a stream and closes the connection.
+func (s *served) goes(t *testing.T, body string) {
+	r, err := http.Post(s.url+"/v1/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	bufio.NewScanner(r.Body).Scan()
+	r.Body.Close()
+}
+
+// Ensure that every answer of 64 requests of all kinds at once, some of whose users go away, is the one that the
+// request gets alone, from a server that speculates and from one that schedules asynchronously.
+func TestAnswersOverHTTPDoNotDependOnWhatRunsBeside(t *testing.T) {
+	level.SkipQuick(t) // engine.TestAnswersDoNotDependOnWhatRunsBeside is its quick one
+	const n = 64
+	rnd := rand.New(rand.NewPCG(3, 16))
+	bodies, alone := make([]string, n), make([]string, n)
+	one := start(t, nil)
+	for i := range bodies {
+		bodies[i] = randomBody(rnd)
+		alone[i] = one.answer(t, bodies[i])
+	}
+	for _, speculative := range []int{0, 3} {
+		s := start(t, func(_ *openai.Config, e *engine.Config) { e.NumSpeculativeTokens, e.MaxNumSeqs = speculative, 32 })
+		together := make([]string, n)
+		var wait sync.WaitGroup
+		for i, body := range bodies {
+			wait.Go(func() { together[i] = s.answer(t, body) })
+			if i%8 == 0 {
+				wait.Go(func() {
+					s.goes(t, `{"model": "demo", "prompt": "one two", "max_tokens": 300, "ignore_eos": true, "stream": true}`)
+				})
+			}
+		}
+		wait.Wait()
+		for i := range bodies {
+			require.Equal(t, alone[i], together[i], "%d speculative tokens: %s", speculative, bodies[i])
+		}
+		settle(t, s)
+	}
+}
