@@ -33,9 +33,10 @@ type Folder struct {
 	space Space
 	most  int64 // bytes of all files
 
-	left     atomic.Int64 // bytes that are stored before the folder is measured again
-	evicting sync.Mutex
-	places   chan struct{} // one for each call that is under way
+	left       atomic.Int64 // bytes that are stored before the folder is measured again
+	evicting   sync.Mutex
+	unbuffered unbuffered
+	places     chan struct{} // one for each call that is under way
 }
 
 const (
@@ -244,11 +245,7 @@ func (f *Folder) write(name string, block *blockhash.Hash, data []byte) error {
 		return err
 	}
 	header := f.space.encode(block, data)
-	_, err = file.Write(header[:])
-	if err == nil {
-		_, err = file.Write(data)
-	}
-	err = errors.Join(err, file.Close())
+	err = errors.Join(f.unbuffered.write(file, header[:], data), file.Close())
 	if err == nil {
 		err = os.Rename(file.Name(), name)
 	}

@@ -382,3 +382,31 @@ func TestAFolderOfAnotherUserIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, says)
 	}
 }
+
+func TestAFolderKeepsBlocksOfEverySize(t *testing.T) {
+	const header = 64
+	for name, dir := range map[string]string{"on disk": t.TempDir(), "in memory": sharedMemory(t)} {
+		t.Run(name, func(t *testing.T) {
+			f := newFolder(t, dir, 1<<30)
+			for i, size := range []int{1, 511, 4095 - header, 4096 - header, 4097 - header, 4096, 3 * 4096, 100_001, 2} {
+				data, block := bytes.Repeat([]byte{byte(i + 1)}, size), named(9)[i]
+				require.NoError(t, f.Store(t.Context(), block, data))
+				to := [][]byte{make([]byte, size)}
+				came, err := f.Load(t.Context(), []blockhash.Hash{block}, to)
+				require.NoError(t, err)
+				require.Equal(t, 1, came)
+				require.Equal(t, data, to[0], "%d bytes", size)
+			}
+		})
+	}
+}
+
+// sharedMemory is a folder of a file system in memory. Older kernels have no unbuffered writes there.
+func sharedMemory(t *testing.T) string {
+	dir, err := os.MkdirTemp("/dev/shm", "")
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}

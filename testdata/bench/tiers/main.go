@@ -57,6 +57,7 @@ func main() {
 		body := prompt(2048, 1)
 		note("computed", once(nil, body))
 		fill(files, body)
+		once(files, body) // reads them into the page cache
 		note("files, in the page cache", once(files, body))
 		drop(dir)
 		note("files, not in it", once(files, body))
