@@ -142,7 +142,7 @@ func (c *Config) asyncScheduling() bool {
 
 func (c *Config) scheduler(blocks int) (*sched.Scheduler, error) {
 	group := kvcache.Group{Kind: kvcache.Full, BlockSize: c.BlockSize}
-	if w := c.Model.SlidingWindow; w > 0 && w < c.MaxModelLen {
+	if w := c.Model.SlidingWindow; w > 0 && w < c.MaxModelLen && !c.Model.Hybrid() {
 		group.Kind, group.Window = kvcache.SlidingWindow, w
 	}
 	cache := kvcache.Config{

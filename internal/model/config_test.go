@@ -74,30 +74,30 @@ func TestWhichLayersHaveAWindow(t *testing.T) {
 		name   string
 		change map[string]any
 		window int
+		full   int    // layers without it
 		want   string // of the error
 	}{
-		{"Llama", map[string]any{"sliding_window": 8}, 0, ""},
-		{"Mistral", map[string]any{"model_type": "mistral", "sliding_window": 8}, 8, ""},
-		{"Mistral with null", map[string]any{"model_type": "mistral", "sliding_window": nil}, 0, ""},
-		{"Mistral without one", map[string]any{"model_type": "mistral"}, 4096, ""},
-		{"a window of no type", map[string]any{"model_type": "mistral", "sliding_window": "8"}, 0, "sliding_window"},
-		{"Qwen2 that does not use it", qwen(map[string]any{"use_sliding_window": false, "max_window_layers": 0}), 0, ""},
-		{"Qwen2 that does not say", map[string]any{"model_type": "qwen2", "sliding_window": 8}, 0, ""},
-		{"all layers of Qwen2", qwen(map[string]any{"max_window_layers": 0}), 8, ""},
-		{"all layers of Qwen3", qwen(map[string]any{"model_type": "qwen3", "max_window_layers": 0}), 8, ""},
-		{"no layer of Qwen2", qwen(map[string]any{"max_window_layers": 2}), 0, ""},
-		{"the first 28 layers have none by default", qwen(nil), 0, ""},
-		{"some layers of Qwen2", qwen(map[string]any{"max_window_layers": 1}), 0, "1 of 2 layers have a window"},
-		{"all layers by name", qwen(map[string]any{"layer_types": []string{"sliding_attention", "sliding_attention"}}), 8,
+		{"Llama", map[string]any{"sliding_window": 8}, 0, 0, ""},
+		{"Mistral", map[string]any{"model_type": "mistral", "sliding_window": 8}, 8, 0, ""},
+		{"Mistral with null", map[string]any{"model_type": "mistral", "sliding_window": nil}, 0, 0, ""},
+		{"Mistral without one", map[string]any{"model_type": "mistral"}, 4096, 0, ""},
+		{"a window of no type", map[string]any{"model_type": "mistral", "sliding_window": "8"}, 0, 0, "sliding_window"},
+		{"Qwen2 that does not use it", qwen(map[string]any{"use_sliding_window": false, "max_window_layers": 0}), 0, 0, ""},
+		{"Qwen2 that does not say", map[string]any{"model_type": "qwen2", "sliding_window": 8}, 0, 0, ""},
+		{"all layers of Qwen2", qwen(map[string]any{"max_window_layers": 0}), 8, 0, ""},
+		{"all layers of Qwen3", qwen(map[string]any{"model_type": "qwen3", "max_window_layers": 0}), 8, 0, ""},
+		{"no layer of Qwen2", qwen(map[string]any{"max_window_layers": 2}), 0, 0, ""},
+		{"the first 28 layers have none by default", qwen(nil), 0, 0, ""},
+		{"some layers of Qwen2", qwen(map[string]any{"max_window_layers": 1}), 8, 1, ""},
+		{"all layers by name", qwen(map[string]any{"layer_types": []string{"sliding_attention", "sliding_attention"}}), 8, 0,
 			""},
 		{"no layer by name", qwen(map[string]any{"layer_types": []string{"full_attention", "full_attention"},
-			"max_window_layers": 0}), 0, ""},
-		{"some layers by name", qwen(map[string]any{"layer_types": []string{"full_attention", "sliding_attention"}}), 0,
-			"1 of 2 layers have a window"},
-		{"a layer of another type", qwen(map[string]any{"layer_types": []string{"full_attention", "linear_attention"}}), 0,
+			"max_window_layers": 0}), 0, 0, ""},
+		{"some layers by name", qwen(map[string]any{"layer_types": []string{"full_attention", "sliding_attention"}}), 8, 1, ""},
+		{"a layer of another type", qwen(map[string]any{"layer_types": []string{"full_attention", "linear_attention"}}), 0, 0,
 			`"linear_attention"`},
-		{"some layers of Mistral", map[string]any{"model_type": "mistral", "layer_types": []string{"full_attention",
-			"sliding_attention"}}, 0, "1 of 2 layers have a window"},
+		{"some layers of Mistral", map[string]any{"model_type": "mistral", "sliding_window": 8,
+			"layer_types": []string{"full_attention", "sliding_attention"}}, 8, 1, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			config := families()[0].config
@@ -112,6 +112,14 @@ func TestWhichLayersHaveAWindow(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Equal(t, test.window, c.SlidingWindow)
+			full := 0
+			for _, without := range c.Full {
+				if without {
+					full++
+				}
+			}
+			require.Equal(t, test.full, full)
+			require.Equal(t, full > 0, c.Hybrid())
 		})
 	}
 }

@@ -9,11 +9,7 @@ func (m *Model) PackedWeights() [][]byte {
 		}
 	}
 	for i := range m.layers {
-		l := &m.layers[i]
-		add(&l.qkv)
-		add(&l.out)
-		add(&l.up)
-		add(&l.down)
+		m.layers[i].matrices(add)
 	}
 	add(&m.head)
 	return all

@@ -72,7 +72,7 @@ func families() []family {
 			eps: 1e-5,
 		}}
 	}
-	return []family{
+	return append([]family{
 		llama("Llama", "llama", 6, 3, 8, nil), llama("Llama, 4 key heads", "llama", 8, 4, 16, nil), scaled, linear, mistral,
 		llama("Qwen2", "qwen2", 4, 2, 16, map[string]any{"tie_word_embeddings": true}),
 		llama("Qwen3", "qwen3", 4, 2, 32, nil),
@@ -84,7 +84,7 @@ func families() []family {
 			"model_type": "opt", "vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6,
 			"ffn_dim": 96, "max_position_embeddings": length, "activation_function": "relu", "do_layer_norm_before": true,
 		}),
-	}
+	}, newerFamilies(llama)...)
 }
 
 // tensors lists the names and shapes of a family's tensors.
@@ -141,6 +141,7 @@ func matrix(all map[string][]int, name string, out, in int, bias bool) {
 
 func (f *family) llamaTensors(all map[string][]int) {
 	r := &f.ref
+	p := &r.shape
 	all["model.embed_tokens.weight"] = []int{r.vocab, r.hidden}
 	if !f.tied {
 		all["lm_head.weight"] = []int{r.vocab, r.hidden}
@@ -148,20 +149,63 @@ func (f *family) llamaTensors(all map[string][]int) {
 	norm(all, "model.norm", r.hidden, false)
 	for l := range r.layers {
 		at := fmt.Sprintf("model.layers.%d.", l)
-		norm(all, at+"input_layernorm", r.hidden, false)
 		norm(all, at+"post_attention_layernorm", r.hidden, false)
-		if r.family == "qwen3" {
+		if !p.after || p.before {
+			norm(all, at+"input_layernorm", r.hidden, false)
+		}
+		if p.after {
+			norm(all, at+"post_feedforward_layernorm", r.hidden, false)
+		}
+		if p.after && p.before {
+			norm(all, at+"pre_feedforward_layernorm", r.hidden, false)
+		}
+		switch {
+		case r.family == "qwen3" || p.headNorm:
 			norm(all, at+"self_attn.q_norm", r.dim, false)
 			norm(all, at+"self_attn.k_norm", r.dim, false)
+		case p.widthNorm:
+			norm(all, at+"self_attn.q_norm", r.heads*r.dim, false)
+			norm(all, at+"self_attn.k_norm", r.kvHeads*r.dim, false)
 		}
-		bias := r.bias || r.family == "qwen2"
-		matrix(all, at+"self_attn.q_proj", r.heads*r.dim, r.hidden, bias)
-		matrix(all, at+"self_attn.k_proj", r.kvHeads*r.dim, r.hidden, bias)
-		matrix(all, at+"self_attn.v_proj", r.kvHeads*r.dim, r.hidden, bias)
+		bias := r.bias || strings.HasPrefix(r.family, "qwen2")
+		if r.family == "phi3" {
+			matrix(all, at+"self_attn.qkv_proj", (r.heads+2*r.kvHeads)*r.dim, r.hidden, false)
+		} else {
+			matrix(all, at+"self_attn.q_proj", r.heads*r.dim, r.hidden, bias)
+			matrix(all, at+"self_attn.k_proj", r.kvHeads*r.dim, r.hidden, bias)
+			matrix(all, at+"self_attn.v_proj", r.kvHeads*r.dim, r.hidden, bias)
+		}
 		matrix(all, at+"self_attn.o_proj", r.hidden, r.heads*r.dim, r.bias)
-		matrix(all, at+"mlp.gate_proj", r.inter, r.hidden, false)
-		matrix(all, at+"mlp.up_proj", r.inter, r.hidden, false)
-		matrix(all, at+"mlp.down_proj", r.hidden, r.inter, false)
+		switch {
+		case p.experts > 0:
+			f.mixtureTensors(all, at)
+		case r.family == "phi3":
+			matrix(all, at+"mlp.gate_up_proj", 2*r.inter, r.hidden, false)
+			matrix(all, at+"mlp.down_proj", r.hidden, r.inter, false)
+		default:
+			mlpTensors(all, r.hidden, r.inter, at+"mlp.gate_proj", at+"mlp.up_proj", at+"mlp.down_proj")
+		}
+	}
+}
+
+func mlpTensors(all map[string][]int, hidden, inter int, gate, up, down string) {
+	matrix(all, gate, inter, hidden, false)
+	matrix(all, up, inter, hidden, false)
+	matrix(all, down, hidden, inter, false)
+}
+
+func (f *family) mixtureTensors(all map[string][]int, at string) {
+	r := &f.ref
+	p := &r.shape
+	matrix(all, at+p.router, p.experts, r.hidden, false)
+	for e := range p.experts {
+		name := at + fmt.Sprintf(p.expertNames, e)
+		mlpTensors(all, r.hidden, p.expertInter, name+p.expertMLP[0], name+p.expertMLP[1], name+p.expertMLP[2])
+	}
+	if p.sharedInter > 0 {
+		shared := at + "mlp.shared_expert"
+		matrix(all, shared+"_gate", 1, r.hidden, false)
+		mlpTensors(all, r.hidden, p.sharedInter, shared+".gate_proj", shared+".up_proj", shared+".down_proj")
 	}
 }
 
@@ -180,7 +224,7 @@ func (f *family) write(t testing.TB) string {
 		for i := range values {
 			values[i] = float32(rnd.NormFloat64() * 0.2)
 			if strings.Contains(name, "norm") || strings.Contains(name, "ln_") {
-				values[i]++
+				values[i] += 1 - float32(f.ref.shape.offset)
 			}
 		}
 		f.ref.w[name] = values

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -19,10 +20,113 @@ var ggufIdle = []string{
 
 // ggufNeutral are the values with which other keys of an architecture change nothing.
 var ggufNeutral = map[string]float64{
-	"expert_used_count": 0, "expert_shared_count": 0, "expert_group_count": 0, "expert_group_used_count": 0,
+	"expert_count": 0, "expert_used_count": 0, "expert_shared_count": 0, "expert_group_count": 0, "expert_group_used_count": 0,
 	"leading_dense_block_count": 0, "nextn_predict_layers": 0, "attention.causal": 1, "attention.clamp_kqv": 0,
 	"attention.max_alibi_bias": 0, "attention.scale": 0, "attn_logit_softcapping": 0, "final_logit_softcapping": 0,
-	"logit_scale": 1, "embedding_scale": 1, "residual_scale": 1, "rope.scaling.attn_factor": 1,
+	"logit_scale": 1, "embedding_scale": 1, "residual_scale": 1, "expert_weights_scale": 1,
+	"rope.scaling.yarn_beta_fast": 32, "rope.scaling.yarn_beta_slow": 1,
+}
+
+// ggufFamilies are the architectures, and what is said of each besides the keys that all have.
+var ggufFamilies = map[string]func(c *Config, k *ggufKeys){
+	"llama": func(c *Config, k *ggufKeys) {
+		c.Rope.Interleaved = true
+		c.expertsFromGGUF(k, c.IntermediateSize, true) // Mixtral
+	},
+	"qwen2": func(*Config, *ggufKeys) {},
+	"qwen3": func(c *Config, _ *ggufKeys) { c.QKNorm = HeadNorm },
+	"qwen2moe": func(c *Config, k *ggufKeys) {
+		shared := k.int("expert_shared_feed_forward_length", c.IntermediateSize)
+		c.expertsFromGGUF(k, k.int("expert_feed_forward_length", 0), false)
+		if c.Experts != nil {
+			c.Experts.SharedSize, c.Experts.SharedGate = shared, true
+		}
+	},
+	"qwen3moe": func(c *Config, k *ggufKeys) {
+		c.QKNorm = HeadNorm
+		c.expertsFromGGUF(k, k.int("expert_feed_forward_length", 0), true)
+	},
+	"phi3": func(*Config, *ggufKeys) {},
+	"smollm3": func(c *Config, _ *ggufKeys) {
+		c.Rope.Interleaved, c.NoRope = true, everyFrom(c.NumLayers, 4)
+	},
+	"granite": func(c *Config, k *ggufKeys) {
+		c.Rope.Interleaved = true
+		c.EmbeddingScale, c.ResidualScale = k.float("embedding_scale", 0), k.float("residual_scale", 0)
+		c.AttentionScale = k.float("attention.scale", 0)
+		if scale := k.float("logit_scale", 0); scale > 0 {
+			c.LogitScale = 1 / scale
+		}
+		if k.float("rope.scaling.finetuned", 1) == 0 {
+			c.NoRope = everyFrom(c.NumLayers, 1)
+		}
+	},
+	"olmo2": func(c *Config, k *ggufKeys) { // and OLMo 3, whose layers with a window have no rope scaling
+		c.NormPlace, c.QKNorm = NormAfter, WidthNorm
+		c.windowsFromGGUF(k, 0, 4)
+		c.LocalRope = &Rope{Theta: k.float("rope.freq_base_swa", c.Rope.Theta)}
+	},
+	"gemma2": func(c *Config, k *ggufKeys) {
+		c.gemma(46)
+		c.windowsFromGGUF(k, 4096, 2)
+		c.AttentionCap = k.float("attn_logit_softcapping", 50)
+		c.LogitCap = k.float("final_logit_softcapping", 30)
+	},
+	"gemma3": func(c *Config, k *ggufKeys) {
+		c.gemma(62)
+		c.QKNorm = HeadNorm
+		c.windowsFromGGUF(k, 0, 6)
+		c.LocalRope = &Rope{Theta: k.float("rope.freq_base_swa", 10000)}
+		c.LogitCap = k.float("final_logit_softcapping", 0)
+	},
+	"gpt-oss": func(c *Config, k *ggufKeys) {
+		c.Activation, c.Sinks = ClampedSwiGLU, true
+		c.windowsFromGGUF(k, 0, 2)
+		c.expertsFromGGUF(k, k.int("expert_feed_forward_length", 0), true)
+		if c.Experts != nil {
+			c.Experts.Bias, c.Experts.RouterBias = true, true
+		}
+	},
+}
+
+// gemma sets what Gemma 2 and 3 share. The largest of each scales attention in its own way.
+func (c *Config) gemma(largest int) {
+	c.NormPlace, c.Activation, c.EmbeddingScale = NormAround, GatedGELU, math.Sqrt(float64(c.HiddenSize))
+	if c.NumLayers == largest && c.NumHeads > 0 {
+		c.AttentionScale = 1 / math.Sqrt(float64(c.HiddenSize/c.NumHeads))
+	}
+}
+
+// everyFrom marks the last of every n layers.
+func everyFrom(layers, n int) []bool {
+	marks := make([]bool, max(0, min(layers, 1<<24)))
+	for i := n - 1; i >= 0 && i < len(marks); i += n {
+		marks[i] = true
+	}
+	return marks
+}
+
+// windowsFromGGUF reads the window, which the last of every few layers do not have.
+func (c *Config) windowsFromGGUF(k *ggufKeys, window, every int) {
+	c.SlidingWindow = k.int("attention.sliding_window", window)
+	every = k.int("attention.sliding_window_pattern", every)
+	if every > 0 {
+		c.Full = everyFrom(c.NumLayers, every)
+	}
+}
+
+// expertsFromGGUF reads what the file says of a mixture.
+func (c *Config) expertsFromGGUF(k *ggufKeys, inter int, normalize bool) {
+	n := k.int("expert_count", 0)
+	if n == 0 {
+		return
+	}
+	used := k.int("expert_used_count", 0)
+	if inter == 0 && used > 0 {
+		inter = c.IntermediateSize / used
+	}
+	c.Experts = &Experts{Count: n, PerToken: used, IntermediateSize: inter, Normalize: normalize}
+	c.IntermediateSize = inter // there is no other
 }
 
 // ggufKeys reads the keys of an architecture. err says which value was the first of a wrong type.
@@ -104,22 +208,21 @@ func (k *ggufKeys) check() error {
 // there.
 func ConfigFromGGUF(g *weights.GGUF) (*Config, error) {
 	family := g.Meta["general.architecture"].String()
-	if family != "llama" && family != "qwen2" && family != "qwen3" {
-		return nil, fmt.Errorf("%w: general.architecture is %q; llama, qwen2 and qwen3 are supported in GGUF", ErrModel,
-			family)
+	special, ok := ggufFamilies[family]
+	if !ok {
+		return nil, fmt.Errorf("%w: general.architecture is %q; supported in GGUF are %s", ErrModel, family,
+			strings.Join(slices.Sorted(maps.Keys(ggufFamilies)), ", "))
 	}
 	k := &ggufKeys{family: family, meta: g.Meta}
-	if n := k.int("expert_count", 0); n > 0 {
-		return nil, fmt.Errorf("%w: a mixture of %d experts is not supported", ErrModel, n)
-	}
 	has := func(tensor string) bool { return g.Get("blk.0."+tensor) != nil }
 	heads := k.int("attention.head_count", 0)
 	c := &Config{
 		Family: family, HiddenSize: k.int("embedding_length", 0), NumLayers: k.int("block_count", 0),
 		NumHeads: heads, NumKVHeads: k.int("attention.head_count_kv", heads),
 		IntermediateSize: k.int("feed_forward_length", 0), MaxModelLen: k.int("context_length", 0),
-		Activation: SiLU, QKNorm: family == "qwen3", TieEmbeddings: g.Get("output.weight") == nil,
-		QKVBias: family == "qwen2" || has("attn_q.bias") || has("attn_k.bias") || has("attn_v.bias"),
+		Activation: SiLU, TieEmbeddings: g.Get("output.weight") == nil,
+		QKVBias: strings.HasPrefix(family, "qwen2") || has("attn_q.bias") || has("attn_k.bias") || has("attn_v.bias") ||
+			has("attn_qkv.bias"),
 		OutBias: has("attn_output.bias"),
 		MLPBias: has("ffn_gate.bias") || has("ffn_up.bias") || has("ffn_down.bias"),
 		NormEps: k.float("attention.layer_norm_rms_epsilon", 0),
@@ -140,8 +243,12 @@ func ConfigFromGGUF(g *weights.GGUF) (*Config, error) {
 	if id, ok := g.Meta["tokenizer.ggml.eot_token_id"].Int(); ok && id >= 0 && id <= math.MaxInt32 {
 		c.End = append(c.End, int32(id))
 	}
-	if err := c.ropeFromGGUF(k, g.Get(ropeFactors)); err != nil {
+	if err := c.ropeFromGGUF(k, g); err != nil {
 		return nil, err
+	}
+	special(c, k)
+	if l := c.LocalRope; l != nil {
+		l.Interleaved, l.Dim = c.Rope.Interleaved, c.Rope.Dim
 	}
 	if err := k.check(); err != nil {
 		return nil, err
@@ -149,28 +256,50 @@ func ConfigFromGGUF(g *weights.GGUF) (*Config, error) {
 	return c, c.check()
 }
 
-// ropeFactors is the tensor by which Llama 3.1 stretches frequencies.
-const ropeFactors = "rope_freqs.weight"
+// ropeFactors is the tensor by which Llama 3.1 stretches frequencies; the others are those of longrope.
+const (
+	ropeFactors = "rope_freqs.weight"
+	ropeShort   = "rope_factors_short.weight"
+	ropeLong    = "rope_factors_long.weight"
+)
 
 // ropeFromGGUF reads rope scaling as llama.cpp does: without a type it is linear, and scale_linear is an
 // older name of the factor, where 0 is 1.
-func (c *Config) ropeFromGGUF(k *ggufKeys, factors *weights.Tensor) error {
-	c.Rope = &Rope{Theta: k.float("rope.freq_base", 10000), Interleaved: c.Family == "llama"}
+func (c *Config) ropeFromGGUF(k *ggufKeys, g *weights.GGUF) error {
+	r := &Rope{Theta: k.float("rope.freq_base", 10000), Attention: k.float("rope.scaling.attn_factor", 0)}
+	c.Rope = r
 	if n := k.int("rope.dimension_count", c.HeadDim); n != c.HeadDim {
-		return fmt.Errorf("%w: %d of %d elements of a head are rotated; all is supported", ErrModel, n, c.HeadDim)
+		if c.Family == "llama" {
+			return fmt.Errorf("%w: %d of %d elements of a head are rotated; all is supported", ErrModel, n, c.HeadDim)
+		}
+		r.Dim = n
 	}
 	factor := k.float("rope.scaling.factor", k.float("rope.scale_linear", 0))
+	original := k.int("rope.scaling.original_context_length", c.MaxModelLen)
 	switch kind := k.text("rope.scaling.type"); kind {
 	case "", "linear":
-		c.Rope.Linear = factor
-	case "none":
+		r.Linear = factor
+	case "none", "longrope":
+	case "yarn":
+		factor = max(factor, 1)
+		r.Yarn = &Yarn{Factor: factor, OriginalLength: float64(original), BetaFast: 32, BetaSlow: 1}
+		r.Attention = yarnAttention(factor, 1) * cmp.Or(r.Attention, 1)
 	default:
-		return fmt.Errorf("%w: rope scaling of type %q; linear is supported", ErrModel, kind)
+		return fmt.Errorf("%w: rope scaling of type %q; linear, yarn and longrope are supported", ErrModel, kind)
 	}
-	if factors != nil && c.Family == "llama" { // elsewhere it is a tensor that is not used
-		for _, f := range factors.Vector() {
-			c.Rope.Factors = append(c.Rope.Factors, float64(f))
-		}
+	if t := g.Get(ropeFactors); t != nil && (c.Family == "llama" || c.Family == "granite") { // else it is not used
+		r.Factors = factorsOf(t)
+	}
+	short, long := g.Get(ropeShort), g.Get(ropeLong)
+	if short != nil && long != nil && (c.Family == "llama" || c.Family == "granite" || c.Family == "phi3") {
+		r.Long = &LongRope{Short: factorsOf(short), Long: factorsOf(long), OriginalLength: original}
 	}
 	return nil
+}
+
+func factorsOf(t *weights.Tensor) (factors []float64) {
+	for _, f := range t.Vector() {
+		factors = append(factors, float64(f))
+	}
+	return factors
 }

@@ -162,7 +162,7 @@ func TestKeysOfGGUFThatAreNotUsedAreRefusedByName(t *testing.T) {
 		{"logit_scale", float32(0.5)}, {"attention.scale", float32(0.5)}, {"attention.causal", false},
 		{"attention.clamp_kqv", float32(8)},
 		{"attn_logit_softcapping", float32(50)}, {"final_logit_softcapping", float32(30)}, {"embedding_scale", float32(2)},
-		{"residual_scale", float32(2)}, {"expert_used_count", uint32(2)}, {"rope.scaling.attn_factor", float32(2)},
+		{"residual_scale", float32(2)}, {"expert_used_count", uint32(2)},
 		{"rope.scaling.yarn_log_multiplier", float32(1)}, {"attention.sliding_window_pattern", uint32(2)},
 		{"never.heard_of", "x"},
 		{"nextn_predict_layers", uint32(1)}, {"rope.dimension_sections", []int32{1, 2}},

@@ -1,11 +1,16 @@
 package model
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // A published config.json. Families call the same thing by different names.
@@ -26,6 +31,7 @@ type published struct {
 	Scaling       *scaling        `json:"rope_scaling"`
 	RopeParams    *scaling        `json:"rope_parameters"`
 	Activation    string          `json:"hidden_act"`
+	GemmaAct      string          `json:"hidden_activation"`
 	Tie           *bool           `json:"tie_word_embeddings"`
 	AttentionBias bool            `json:"attention_bias"`
 	MLPBias       bool            `json:"mlp_bias"`
@@ -33,8 +39,36 @@ type published struct {
 	UseWindow     bool            `json:"use_sliding_window"`
 	FirstWindow   *int            `json:"max_window_layers"`
 	LayerTypes    []string        `json:"layer_types"`
-	End           json.RawMessage `json:"eos_token_id"`
-	Quantization  *struct {
+	WindowPattern int             `json:"sliding_window_pattern"`
+	LocalTheta    float64         `json:"rope_local_base_freq"`
+	Partial       float64         `json:"partial_rotary_factor"`
+	Original      float64         `json:"original_max_position_embeddings"`
+	RopeLayers    []int           `json:"no_rope_layers"` // 1: with rope
+	NoRopeEvery   int             `json:"no_rope_layer_interval"`
+
+	AttentionScalar     float64         `json:"query_pre_attn_scalar"`
+	AttentionCap        json.RawMessage `json:"attn_logit_softcapping"`
+	LogitCap            json.RawMessage `json:"final_logit_softcapping"`
+	EmbeddingMultiplier float64         `json:"embedding_multiplier"`
+	ResidualMultiplier  float64         `json:"residual_multiplier"`
+	AttentionMultiplier float64         `json:"attention_multiplier"`
+	LogitsScaling       float64         `json:"logits_scaling"`
+
+	LocalExperts       int     `json:"num_local_experts"`
+	NumExperts         int     `json:"num_experts"`
+	ExpertsPerToken    int     `json:"num_experts_per_tok"`
+	ExpertIntermediate int     `json:"moe_intermediate_size"`
+	SharedIntermediate int     `json:"shared_expert_intermediate_size"`
+	Normalize          bool    `json:"norm_topk_prob"`
+	SparseStep         int     `json:"decoder_sparse_step"`
+	DenseLayers        []int   `json:"mlp_only_layers"`
+	SwiGLUAlpha        float64 `json:"swiglu_alpha"`
+	SwiGLULimit        float64 `json:"swiglu_limit"`
+
+	Text json.RawMessage `json:"text_config"` // of a model that also sees images
+
+	End          json.RawMessage `json:"eos_token_id"`
+	Quantization *struct {
 		Method string `json:"quant_method"`
 	} `json:"quantization_config"`
 
@@ -61,6 +95,21 @@ type scaling struct {
 	Theta  float64 `json:"rope_theta"`
 	Factor float64 `json:"factor"`
 	Llama3
+
+	// yarn and longrope
+	Attention    *float64  `json:"attention_factor"`
+	BetaFast     float64   `json:"beta_fast"`
+	BetaSlow     float64   `json:"beta_slow"`
+	Scale        float64   `json:"mscale"`
+	ScaleAllDims float64   `json:"mscale_all_dim"`
+	Truncate     *bool     `json:"truncate"`
+	Short        []float64 `json:"short_factor"`
+	Long         []float64 `json:"long_factor"`
+	Partial      float64   `json:"partial_rotary_factor"`
+
+	// where layers with a window have their own
+	Full    *scaling `json:"full_attention"`
+	Sliding *scaling `json:"sliding_attention"`
 }
 
 // ReadConfig reads config.json of a folder, and the tokens that end a sequence from
@@ -103,13 +152,23 @@ func ParseConfig(data []byte) (*Config, error) {
 		}
 		return nil, fmt.Errorf("%w: config.json: %s has the wrong type: a JSON %s", ErrModel, wrong.Field, wrong.Value)
 	}
-	families := map[string]func(*published) (*Config, error){
-		"llama": llama, "mistral": llama, "qwen2": llama, "qwen3": llama, "gpt2": gpt2, "opt": opt,
+	if p.ModelType == "gemma3" && p.Text != nil { // its text part, whose settings have defaults
+		end := p.End
+		text := p.Text
+		p = published{VocabSize: 262208, Hidden: 2304, Layers: 26, Heads: 8, KVHeads: 4, HeadDim: 256, Intermediate: 9216,
+			MaxPositions: 131072, Quantization: p.Quantization}
+		if err := json.Unmarshal(text, &p); err != nil {
+			return nil, fmt.Errorf("%w: config.json: text_config: %w", ErrModel, err)
+		}
+		p.ModelType = "gemma3_text"
+		if end != nil {
+			p.End = end
+		}
 	}
 	make, ok := families[p.ModelType]
 	if !ok {
-		return nil, fmt.Errorf("%w: model_type is %q; llama, mistral, qwen2, qwen3, gpt2 and opt are supported", ErrModel,
-			p.ModelType)
+		return nil, fmt.Errorf("%w: model_type is %q; supported are %s", ErrModel, p.ModelType,
+			strings.Join(slices.Sorted(maps.Keys(families)), ", "))
 	}
 	if q := p.Quantization; q != nil {
 		return nil, fmt.Errorf("%w: its weights are quantized by %q; folders are read in F32, F16 and BF16, quantized "+
@@ -144,8 +203,8 @@ func tokenList(raw json.RawMessage) ([]int32, error) {
 
 // llama is Llama and the families that follow it.
 func llama(p *published) (*Config, error) {
-	if p.Activation != "" && p.Activation != "silu" {
-		return nil, fmt.Errorf("%w: hidden_act is %q; silu is supported", ErrModel, p.Activation)
+	if act := cmp.Or(p.GemmaAct, p.Activation); act != "" && act != p.activation() {
+		return nil, fmt.Errorf("%w: hidden_act is %q; %s is supported", ErrModel, act, p.activation())
 	}
 	c := &Config{
 		HiddenSize: p.Hidden, NumLayers: p.Layers, NumHeads: p.Heads, NumKVHeads: orElse(p.KVHeads, p.Heads),
@@ -159,87 +218,124 @@ func llama(p *published) (*Config, error) {
 	if c.NormEps == 0 {
 		c.NormEps = 1e-6
 	}
-	switch p.ModelType {
-	case "qwen2":
-		c.QKVBias, c.OutBias = true, false
-	case "qwen3":
-		c.QKNorm = true
-	}
-	var err error
-	if c.SlidingWindow, err = p.window(); err != nil {
+	if err := p.windows(c); err != nil {
 		return nil, err
 	}
-	c.Rope, err = p.rope()
+	var err error
+	c.Rope, err = p.rope(c)
 	return c, err
 }
 
-// window is the sliding window of all layers, or 0, as transformers' configurations of the families have it.
-func (p *published) window() (int, error) {
-	size := 4096 // transformers' default
+// windows reads the sliding window and which layers have it, as transformers' configurations of the families do.
+func (p *published) windows(c *Config) error {
+	w, known := windowDefaults[p.ModelType]
+	size := w.size
 	window := &size
+	if size == 0 {
+		window = nil
+	}
 	if p.Window != nil && json.Unmarshal(p.Window, &window) != nil {
-		return 0, fmt.Errorf("%w: config.json: sliding_window has the wrong type: %s", ErrModel, p.Window)
+		return fmt.Errorf("%w: config.json: sliding_window has the wrong type: %s", ErrModel, p.Window)
 	}
-	qwen := p.ModelType == "qwen2" || p.ModelType == "qwen3"
-	if p.ModelType == "llama" || qwen && !p.UseWindow || window == nil { // null
-		return 0, nil
+	if !known || w.asked && !p.UseWindow || window == nil { // null
+		return nil
 	}
-	with := p.Layers // layers that have the window
+	full := make([]bool, max(0, min(p.Layers, 1<<24)))
 	switch {
 	case p.LayerTypes != nil:
-		with = 0
+		full = full[:0]
 		for _, kind := range p.LayerTypes {
-			switch kind {
-			case "sliding_attention":
-				with++
-			case "full_attention":
-			default:
-				return 0, fmt.Errorf("%w: layer_types has %q; full_attention and sliding_attention are supported",
+			if kind != "full_attention" && kind != "sliding_attention" {
+				return fmt.Errorf("%w: layer_types has %q; full_attention and sliding_attention are supported",
 					ErrModel, kind)
 			}
+			full = append(full, kind == "full_attention")
 		}
-	case qwen && p.FirstWindow != nil:
-		with = max(0, p.Layers-*p.FirstWindow)
-	case qwen:
-		with = max(0, p.Layers-28) // transformers' default
+	case w.last:
+		first := 28 // transformers' default
+		if p.FirstWindow != nil {
+			first = *p.FirstWindow
+		}
+		for i := range full {
+			full[i] = i < first
+		}
+	case w.every > 0:
+		full = everyFrom(p.Layers, orElse(p.WindowPattern, w.every))
+	case p.ModelType == "smollm3":
+		for i, none := range p.noRope() {
+			full[i] = !none
+		}
 	}
-	switch with {
-	case 0:
-		return 0, nil
-	case p.Layers:
-		return *window, nil
+	if slices.Contains(full, false) {
+		c.SlidingWindow = *window
 	}
-	return 0, fmt.Errorf("%w: %d of %d layers have a window; all or none is supported", ErrModel, with, p.Layers)
+	if c.SlidingWindow > 0 && slices.Contains(full, true) {
+		c.Full = full
+	}
+	return nil
 }
 
-func (p *published) rope() (*Rope, error) {
-	r := &Rope{Theta: p.Theta}
+// rope reads the rotation of layers without a window of their own, and how long it makes a sequence.
+func (p *published) rope(c *Config) (*Rope, error) {
 	s := p.Scaling
 	if p.RopeParams != nil {
 		s = p.RopeParams
 	}
-	if s != nil && s.Theta != 0 {
-		r.Theta = s.Theta
-	}
-	if r.Theta == 0 {
-		r.Theta = 10000
-	}
 	if s == nil {
-		return r, nil
+		s = &scaling{}
 	}
-	kind := s.Rope
-	if kind == "" {
-		kind = s.Type
+	if s.Full != nil {
+		s = s.Full
+	}
+	r := &Rope{Theta: cmp.Or(s.Theta, p.Theta, 10000)}
+	if part := cmp.Or(s.Partial, p.Partial, 1); part != 1 {
+		if r.Dim = int(float64(c.HeadDim) * part); r.Dim == 0 {
+			return nil, fmt.Errorf("%w: partial_rotary_factor is %v", ErrModel, part)
+		}
+	}
+	size, original := float64(r.size(c.HeadDim)), cmp.Or(s.OriginalLength, p.Original, float64(c.MaxModelLen))
+	kind := cmp.Or(s.Rope, s.Type, "default")
+	if p.ModelType == "phi3" && (kind == "su" || kind == "yarn") {
+		kind = "longrope" // its older names
 	}
 	switch kind {
-	case "", "default":
+	case "default":
 	case "linear":
 		r.Linear = s.Factor
 	case "llama3":
 		r.Llama3 = &s.Llama3
 		r.Llama3.Factor = s.Factor
+	case "dynamic": // as in vLLM for all lengths what it is for the longest
+		if !(s.Factor >= 1) || size <= 2 {
+			return nil, fmt.Errorf("%w: dynamic rope scaling by %v", ErrModel, s.Factor)
+		}
+		r.Theta *= math.Pow(s.Factor*s.Factor-(s.Factor-1), size/(size-2))
+		c.MaxModelLen = int(float64(c.MaxModelLen) * s.Factor)
+	case "yarn":
+		r.Yarn = &Yarn{Factor: s.Factor, OriginalLength: original, BetaFast: cmp.Or(s.BetaFast, 32),
+			BetaSlow: cmp.Or(s.BetaSlow, 1), Exact: s.Truncate != nil && !*s.Truncate}
+		r.Attention = yarnAttention(s.Factor, 1)
+		if s.Scale != 0 && s.ScaleAllDims != 0 {
+			r.Attention = yarnAttention(s.Factor, s.Scale) / yarnAttention(s.Factor, s.ScaleAllDims)
+		}
+		if n := original * s.Factor; n >= 1 && n < math.MaxInt32 {
+			c.MaxModelLen = int(n)
+		}
+	case "longrope":
+		r.Long = &LongRope{Short: s.Short, Long: s.Long, OriginalLength: int(original)}
+		factor := s.Factor
+		if p.Original != 0 || factor == 0 {
+			factor = float64(c.MaxModelLen) / original
+		}
+		if factor > 1 {
+			r.Attention = math.Sqrt(1 + math.Log(factor)/math.Log(original))
+		}
 	default:
-		return nil, fmt.Errorf("%w: rope scaling of type %q; linear and llama3 are supported", ErrModel, kind)
+		return nil, fmt.Errorf("%w: rope scaling of type %q; linear, llama3, dynamic, yarn and longrope are supported",
+			ErrModel, kind)
+	}
+	if s.Attention != nil && (r.Yarn != nil || r.Long != nil) {
+		r.Attention = *s.Attention
 	}
 	return r, nil
 }

@@ -16,7 +16,8 @@ type productJob struct {
 	last     int
 	large    int      // panels of the first task of each worker
 	small    int      // panels of the others
-	largest  *largest // of the outputs of each row; nil: not looked for
+	largest  *largest // of the outputs of each row, which are logits; nil: not looked for
+	config   *Config
 	scratch  []*matrix.Scratch
 }
 
@@ -27,17 +28,25 @@ func (r *Runner) multiply(lin *linear, dst, x []float32, rows int) {
 }
 
 // addProduct adds the product of x and a matrix, plus its bias, to rows of the residual stream.
-// A worker of a group has a part of the inputs, and the product is the sum over all.
-func (r *Runner) addProduct(lin *linear, residual, x []float32, rows int) {
-	if r.group == nil {
+// A worker of a group has a part of the inputs, and the product is the sum over all. A norm after it, if it has
+// weights, comes before that.
+func (r *Runner) addProduct(lin *linear, after *norm, residual, x []float32, rows int) {
+	if r.group == nil && after.weight == nil && r.model.ResidualScale == 0 {
 		r.product.residual, r.product.bias = residual, lin.bias
 		r.multiplyPanels(lin, r.sums, x, rows, 0, lin.panels())
 		return
 	}
+	r.sumProduct(lin, r.sums, x, rows)
+	r.each(rows, rowJob{op: opAdd, residual: residual, bias: lin.bias, norm: after})
+}
+
+// sumProduct sets dst to x times a matrix, without its bias, summed over the workers of a group.
+func (r *Runner) sumProduct(lin *linear, dst, x []float32, rows int) {
 	r.product.residual, r.product.bias = nil, nil
-	r.multiplyPanels(lin, r.sums, x, rows, 0, lin.panels())
-	r.group.AllReduce(r.model.part.Rank, r.sums[:rows*lin.out])
-	r.each(rows, rowJob{op: opAdd, residual: residual, bias: lin.bias})
+	r.multiplyPanels(lin, dst, x, rows, 0, lin.panels())
+	if r.group != nil {
+		r.group.AllReduce(r.model.part.Rank, dst[:rows*lin.out])
+	}
 }
 
 // multiplyPanels computes the outputs of panels from up to to.
@@ -99,6 +108,7 @@ func (j *productJob) Do(worker, i int) {
 		j.panels(worker, from, end)
 		first, last := j.lin.columns(from, end)
 		for r := range j.rows {
+			j.config.finishLogits(j.dst[r*j.lin.out:][first:last])
 			j.largest.compare(i, r, j.dst[r*j.lin.out:][first:last], first)
 		}
 	}
@@ -151,9 +161,13 @@ type rowOp uint8
 
 const (
 	opNorm     rowOp = iota // x to normed
+	opSquares               // of queries and keys
 	opRotate                // queries; with QKNorm, queries and keys are normalized before
 	opActivate              // up to act
-	opAdd                   // sums, plus a bias, to the residual stream
+	opRoute                 // logits of experts to the experts that are taken
+	opCombine               // what experts give to sums
+	opAdd                   // sums, plus a bias, normalized if there is a norm, to the residual stream
+	opLogits                // finishes them
 )
 
 // A rowJob does something to each row by itself.
@@ -165,6 +179,8 @@ type rowJob struct {
 	bias      []float32
 	layer     *layer
 	positions []int32
+	angles    *rotary
+	width     int
 	rows      int
 	chunk     int
 }
@@ -187,58 +203,98 @@ func (j *rowJob) Do(_, i int) {
 		case opNorm:
 			hidden := r.model.HiddenSize
 			r.model.normalize(r.normed[row*hidden:][:hidden], r.x[row*hidden:][:hidden], j.norm)
+		case opSquares:
+			r.squareRow(row)
 		case opRotate:
 			r.rotateRow(j, row)
 		case opActivate:
-			r.activateRow(row)
+			r.activateRow(row, j.width)
+		case opRoute:
+			r.routing.choose(r.model.Experts, row)
+		case opCombine:
+			r.combineRow(j.layer, row)
 		case opAdd:
-			r.addRow(j.residual, row, j.bias)
+			r.addRow(j, row)
+		case opLogits:
+			r.model.finishLogits(r.logits[row*r.model.VocabSize:][:r.model.VocabSize])
 		}
+	}
+}
+
+// queryAndKey are the queries and the keys of a row.
+func (r *Runner) queryAndKey(row int) (query, key []float32) {
+	q, kv := r.local.NumHeads*r.model.HeadDim, r.local.NumKVHeads*r.model.HeadDim
+	qkv := r.qkv[row*(q+2*kv):][:q+kv]
+	return qkv[:q], qkv[q:]
+}
+
+func (r *Runner) squareRow(row int) {
+	query, key := r.queryAndKey(row)
+	for i, x := range [2][]float32{query, key} {
+		var sums [4]float32
+		n := 4 / r.model.part.size()
+		for k := range n {
+			sum := 0.0
+			for _, v := range x[len(x)/n*k : len(x)/n*(k+1)] {
+				sum += float64(v) * float64(v)
+			}
+			sums[k] = float32(sum)
+		}
+		r.squares[2*row+i] = (sums[0] + sums[1]) + (sums[2] + sums[3])
 	}
 }
 
 func (r *Runner) rotateRow(j *rowJob, row int) {
 	m := r.model
-	query, kv := r.local.NumHeads*m.HeadDim, r.local.NumKVHeads*m.HeadDim
-	qkv := r.qkv[row*(query+2*kv):]
-	if m.QKNorm {
-		for h := 0; h < query; h += m.HeadDim {
-			rmsNorm(qkv[h:][:m.HeadDim], qkv[h:][:m.HeadDim], j.layer.qNorm, m.NormEps)
+	query, key := r.queryAndKey(row)
+	switch m.QKNorm {
+	case HeadNorm:
+		for h := 0; h < len(query); h += m.HeadDim {
+			rmsNorm(query[h:][:m.HeadDim], query[h:][:m.HeadDim], j.layer.qNorm, m.NormEps)
 		}
-		for h := query; h < query+kv; h += m.HeadDim {
-			rmsNorm(qkv[h:][:m.HeadDim], qkv[h:][:m.HeadDim], j.layer.kNorm, m.NormEps)
+		for h := 0; h < len(key); h += m.HeadDim {
+			rmsNorm(key[h:][:m.HeadDim], key[h:][:m.HeadDim], j.layer.kNorm, m.NormEps)
 		}
+	case WidthNorm:
+		scaleBy(query, j.layer.qNorm, r.squares[2*row], m.NumHeads*m.HeadDim, m.NormEps)
+		scaleBy(key, j.layer.kNorm, r.squares[2*row+1], m.NumKVHeads*m.HeadDim, m.NormEps)
 	}
-	if m.Rope != nil {
-		m.rotate(qkv[:query], j.positions[row], &r.angles)
+	if j.angles != nil {
+		m.rotate(query, j.positions[row], j.angles.rope, &j.angles.tables)
 	}
 }
 
 // addRow adds a product to the residual stream, in the order in which one worker alone does.
-func (r *Runner) addRow(residual []float32, row int, bias []float32) {
-	hidden := r.model.HiddenSize
-	x, sums := residual[row*hidden:][:hidden], r.sums[row*hidden:][:hidden]
-	if bias == nil {
-		for i, v := range sums {
-			x[i] += v
+func (r *Runner) addRow(j *rowJob, row int) {
+	m := r.model
+	x, sums := j.residual[row*m.HiddenSize:][:m.HiddenSize], r.sums[row*m.HiddenSize:][:m.HiddenSize]
+	for i, b := range j.bias {
+		sums[i] += b
+	}
+	if j.norm.weight != nil {
+		m.normalize(sums, sums, j.norm)
+	}
+	if scale := float32(m.ResidualScale); scale != 0 {
+		for i := range sums {
+			sums[i] *= scale
 		}
-		return
 	}
 	for i, v := range sums {
-		x[i] += v + bias[i]
+		x[i] += v
 	}
 }
 
-func (r *Runner) activateRow(row int) {
-	m := r.model
-	n, width := r.local.IntermediateSize, m.layers[0].up.out
-	in, out := r.up[row*width:][:width], r.act[row*n:][:n]
-	switch m.Activation {
-	case SiLU:
-		matrix.SiLUMul(out, in[:n], in[n:])
+func (r *Runner) activateRow(row, width int) {
+	a := r.model.Activation
+	in := r.up[row*width:][:width]
+	switch a {
 	case GELU:
-		gelu(out, in)
+		gelu(r.act[row*width:][:width], in)
 	case ReLU:
-		relu(out, in)
+		relu(r.act[row*width:][:width], in)
+	default:
+		n := width / 2
+		prepareGate(a, in[:n], in[n:])
+		matrix.SiLUMul(r.act[row*n:][:n], in[:n], in[n:])
 	}
 }

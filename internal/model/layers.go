@@ -75,22 +75,34 @@ func (l *loader) head(m *Model) (err error) {
 
 func (l *loader) layer(i int) (layer layer, err error) {
 	c, n := l.config, l.names
-	at := func(name string) string { return fmt.Sprintf(name, i) }
-	if layer.attnNorm, err = l.norm(at(n.attnNorm)); err != nil {
-		return layer, err
-	}
-	if layer.mlpNorm, err = l.norm(at(n.mlpNorm)); err != nil {
-		return layer, err
-	}
-	if c.QKNorm {
-		if layer.qNorm, err = l.vector(at(n.qNorm)+".weight", c.HeadDim); err != nil {
-			return layer, err
-		}
-		if layer.kNorm, err = l.vector(at(n.kNorm)+".weight", c.HeadDim); err != nil {
-			return layer, err
+	at := func(name string) string { return called(name, i) }
+	for _, norm := range []struct {
+		to    *norm
+		name  string
+		there bool
+	}{
+		{&layer.attnNorm, n.attnNorm, c.NormPlace != NormAfter}, {&layer.mlpNorm, n.mlpNorm, c.NormPlace != NormAfter},
+		{&layer.attnPost, n.attnPost, c.NormPlace != NormBefore}, {&layer.mlpPost, n.mlpPost, c.NormPlace != NormBefore},
+	} {
+		if norm.there {
+			if *norm.to, err = l.norm(at(norm.name)); err != nil {
+				return layer, err
+			}
 		}
 	}
 	query, kv := c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
+	if layer.qNorm, err = l.qkNorm(at(n.qNorm), query); err != nil {
+		return layer, err
+	}
+	if layer.kNorm, err = l.qkNorm(at(n.kNorm), kv); err != nil {
+		return layer, err
+	}
+	if c.Sinks {
+		if layer.sinks, err = l.vector(at(n.sinks)+".weight", c.NumHeads); err != nil {
+			return layer, err
+		}
+		layer.sinks = pick(layer.sinks, []span{l.part.span(c.NumHeads)})
+	}
 	qkv, s := []string{at(n.q)}, shape{in: c.HiddenSize, outs: []int{query + 2*kv},
 		rows: [][]span{l.part.fused(query, kv)}, bias: c.QKVBias}
 	if n.k != "" {
@@ -103,18 +115,64 @@ func (l *loader) layer(i int) (layer layer, err error) {
 	if layer.out, err = l.second(shape{in: query, outs: []int{c.HiddenSize}, bias: c.OutBias}, at(n.out)); err != nil {
 		return layer, err
 	}
-	inner := []span{l.part.span(c.IntermediateSize)}
-	up, s := []string{at(n.up)}, shape{in: c.HiddenSize, outs: []int{c.IntermediateSize}, rows: [][]span{inner},
-		bias: c.MLPBias}
-	if c.gated() {
-		up, s.outs, s.rows = []string{at(n.gate), at(n.up)}, []int{c.IntermediateSize, c.IntermediateSize},
-			[][]span{inner, inner}
+	if c.mixture(i) {
+		return layer, l.mixture(&layer, i)
 	}
-	if layer.up, err = l.linear(s, up...); err != nil {
-		return layer, err
-	}
-	layer.down, err = l.second(shape{in: c.IntermediateSize, outs: []int{c.HiddenSize}, bias: c.MLPBias}, at(n.down))
+	layer.mlp, err = l.mlp(mlpShape{1, 0, c.IntermediateSize, c.MLPBias}, at(n.gate), at(n.up), at(n.down))
 	return layer, err
+}
+
+// called is the name of a tensor of a layer, or of one of its experts; "" stays "".
+func called(name string, numbers ...any) string {
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf(name, numbers...)
+}
+
+// qkNorm loads the weights for queries or keys, which have a width in all.
+func (l *loader) qkNorm(name string, width int) ([]float32, error) {
+	switch l.config.QKNorm {
+	case HeadNorm:
+		return l.normWeights(name, l.config.HeadDim)
+	case WidthNorm:
+		v, err := l.normWeights(name, width)
+		if err != nil {
+			return nil, err
+		}
+		return pick(v, []span{l.part.span(width)}), nil
+	}
+	return nil, nil
+}
+
+// An mlpShape is which of the experts that are in each tensor, one after the other, is loaded, and of which size.
+type mlpShape struct {
+	experts, expert, inter int
+	bias                   bool
+}
+
+// mlp loads the second half of a layer, or an expert. Without a name for the gate, it is in the tensor called up,
+// before what it multiplies.
+func (l *loader) mlp(m mlpShape, gate, up, down string) (both mlp, err error) {
+	c, inner := l.config, l.part.span(m.inter)
+	rows := func(from int) span { return span{from + inner.from, from + inner.to} }
+	outs, first := m.experts*m.inter, m.expert*m.inter
+	tensors, s := []string{up}, shape{in: c.HiddenSize, outs: []int{outs}, rows: [][]span{{rows(first)}}, bias: m.bias}
+	switch {
+	case c.gated() && gate != "":
+		tensors, s.outs, s.rows = []string{gate, up}, []int{outs, outs}, [][]span{{rows(first)}, {rows(first)}}
+	case c.gated():
+		s.outs, s.rows = []int{2 * outs}, [][]span{{rows(2 * first), rows(2*first + m.inter)}}
+	}
+	if both.up, err = l.linear(s, tensors...); err != nil {
+		return both, err
+	}
+	s = shape{in: m.inter, outs: []int{m.experts * c.HiddenSize}, bias: m.bias}
+	if m.experts > 1 {
+		s.rows = [][]span{{{m.expert * c.HiddenSize, (m.expert + 1) * c.HiddenSize}}}
+	}
+	both.down, err = l.second(s, down)
+	return both, err
 }
 
 // A table is rows that are looked up, kept as the file has them.

@@ -189,10 +189,14 @@ func (l *loader) linear(s shape, tensors ...string) (linear, error) {
 
 func (l *loader) biases(lin *linear, s *shape, tensors []string) error {
 	for i, name := range tensors {
-		v, err := l.vector(name+".bias", s.outs[i])
+		t, err := l.tensor(name + ".bias")
 		if err != nil {
 			return err
 		}
+		if t.Rows*t.Cols != s.outs[i] {
+			return fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d", ErrModel, t.Name, t.Rows, t.Cols, s.outs[i])
+		}
+		v := t.Vector()
 		if s.rows != nil {
 			v = pick(v, s.rows[i])
 		}

@@ -26,13 +26,37 @@ type Model struct {
 type norm struct{ weight, bias []float32 }
 
 type layer struct {
-	attnNorm     norm
-	qkv          linear
-	qNorm, kNorm []float32
-	out          linear
-	mlpNorm      norm
-	up           linear // with a gate, it comes first
-	down         linear
+	attnNorm, attnPost norm // without weights: there is none
+	qkv                linear
+	qNorm, kNorm       []float32
+	sinks              []float32
+	out                linear
+	mlpNorm, mlpPost   norm
+	mlp                mlp      // of a mixture, the expert that all tokens take; without matrices: there is none
+	experts            *experts // nil: no mixture
+}
+
+// An mlp is the second half of a layer, or an expert.
+type mlp struct {
+	up   linear // with a gate, it comes first
+	down linear
+}
+
+// matrices calls f with all matrices of a layer.
+func (l *layer) matrices(f func(*linear)) {
+	f(&l.qkv)
+	f(&l.out)
+	f(&l.mlp.up)
+	f(&l.mlp.down)
+	if l.experts == nil {
+		return
+	}
+	f(&l.experts.router)
+	f(&l.experts.sharedRouter)
+	for i := range l.experts.all {
+		f(&l.experts.all[i].up)
+		f(&l.experts.all[i].down)
+	}
 }
 
 // Part is the part of the model that this is; the whole is part 0 of 1.
@@ -53,11 +77,7 @@ func (m *Model) WeightBytes() int {
 	}
 	add(&m.head)
 	for i := range m.layers {
-		l := &m.layers[i]
-		add(&l.qkv)
-		add(&l.out)
-		add(&l.up)
-		add(&l.down)
+		m.layers[i].matrices(add)
 	}
 	return n + m.embed.bytes() + m.positions.bytes()
 }
@@ -108,17 +128,14 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 	if err := part.Check(c); err != nil {
 		return nil, err
 	}
-	l := &loader{config: c, files: files, pool: pool, names: &llamaNames, part: part, used: map[string]bool{}}
+	l := &loader{config: c, files: files, pool: pool, part: part, used: map[string]bool{}}
 	for _, option := range opts {
 		option(l)
 	}
-	switch {
-	case gguf:
-		l.names = &ggufNames
-	case c.Family == "gpt2":
-		l.names = &gpt2Names
-	case c.Family == "opt":
-		l.names = &optNames
+	if gguf {
+		l.names = ggufNamesOf(c, func(tensor string) bool { return files.Get(tensor) != nil })
+	} else {
+		l.names = namesOf(c)
 	}
 	for _, p := range prefixes {
 		if files.Get(p+l.names.embed+".weight") != nil {
@@ -169,8 +186,7 @@ func Int8Activations(l *loader) { l.int8Activations = true }
 func (m *Model) rounds() bool {
 	forms := m.head.forms()
 	for i := range m.layers {
-		l := &m.layers[i]
-		forms |= l.qkv.forms() | l.out.forms() | l.up.forms() | l.down.forms()
+		m.layers[i].matrices(func(l *linear) { forms |= l.forms() })
 	}
 	return forms&matrix.Rounded != 0
 }
@@ -214,6 +230,7 @@ func (l *loader) tensor(name string) (*weights.Tensor, error) {
 // allUsed refuses a GGUF file with a tensor that was not used: llama.cpp may compute with it.
 func (l *loader) allUsed() error {
 	l.used[ropeFactors] = l.config.Rope.Factors != nil // by ropeFromGGUF
+	l.used[ropeShort], l.used[ropeLong] = l.config.Rope.Long != nil, l.config.Rope.Long != nil
 	for _, name := range l.files.Names() {
 		if !l.used[name] {
 			return fmt.Errorf("%w: the tensor %q is not supported in models of the architecture %q",
@@ -251,10 +268,18 @@ func (l *loader) vector(name string, n int) ([]float32, error) {
 }
 
 func (l *loader) norm(name string) (n norm, err error) {
-	if n.weight, err = l.vector(name+".weight", l.config.HiddenSize); err == nil && l.config.Norm == LayerNorm {
+	if n.weight, err = l.normWeights(name, l.config.HiddenSize); err == nil && l.config.Norm == LayerNorm {
 		n.bias, err = l.vector(name+".bias", l.config.HiddenSize)
 	}
 	return n, err
+}
+
+func (l *loader) normWeights(name string, n int) ([]float32, error) {
+	v, err := l.vector(name+".weight", n)
+	for i := range v {
+		v[i] += l.config.NormOffset
+	}
+	return v, err
 }
 
 // Build makes a part of a model from tensors that have the names of Hugging Face's checkpoints of the family.

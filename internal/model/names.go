@@ -1,12 +1,55 @@
 package model
 
 // names say how the tensors of a family are called in its files. A %d stands for
-// the layer. Where q, k and v are one tensor, q has its name.
+// the layer. Where q, k and v are one tensor, q has its name; where a gate and what it multiplies are one, up has it.
 type names struct {
 	embed, positions, norm, head         string
 	attnNorm, q, k, v, out, qNorm, kNorm string
+	sinks, attnPost, mlpPost             string // attnPost and mlpPost: norms of what the halves give
 	mlpNorm, gate, up, down              string
+	router                               string
+	expertGate, expertUp, expertDown     string // a second %d stands for the expert; without it, a tensor has all
+	sharedGate, sharedUp, sharedDown     string
+	sharedRouter                         string
 	transposed                           bool // matrices are [inputs, outputs] (GPT-2)
+}
+
+// namesOf are the names of a family in folders.
+func namesOf(c *Config) *names {
+	n := llamaNames
+	const layer, experts = "model.layers.%d.", "model.layers.%d.block_sparse_moe.experts.%d."
+	switch c.Family {
+	case "gpt2":
+		return &gpt2Names
+	case "opt":
+		return &optNames
+	case "phi3":
+		n.q, n.k, n.v = layer+"self_attn.qkv_proj", "", ""
+		n.gate, n.up = "", layer+"mlp.gate_up_proj"
+	case "mixtral":
+		n.router = layer + "block_sparse_moe.gate"
+		n.expertGate, n.expertUp, n.expertDown = experts+"w1", experts+"w3", experts+"w2"
+	}
+	if c.NormPlace != NormBefore {
+		n.attnPost, n.mlpPost = n.mlpNorm, layer+"post_feedforward_layernorm"
+		n.mlpNorm = layer + "pre_feedforward_layernorm"
+	}
+	return &n
+}
+
+// ggufNamesOf are the names of a GGUF file, which may have queries, keys and values as one tensor.
+func ggufNamesOf(c *Config, has func(tensor string) bool) *names {
+	n := ggufNames
+	if has("blk.0.attn_qkv.weight") {
+		n.q, n.k, n.v = "blk.%d.attn_qkv", "", ""
+	}
+	switch c.Family {
+	case "phi3":
+		n.gate = ""
+	case "gpt-oss":
+		n.mlpNorm = n.attnPost
+	}
+	return &n
 }
 
 var llamaNames = names{
@@ -17,6 +60,11 @@ var llamaNames = names{
 	qNorm: "model.layers.%d.self_attn.q_norm", kNorm: "model.layers.%d.self_attn.k_norm",
 	mlpNorm: "model.layers.%d.post_attention_layernorm",
 	gate:    "model.layers.%d.mlp.gate_proj", up: "model.layers.%d.mlp.up_proj", down: "model.layers.%d.mlp.down_proj",
+	router:     "model.layers.%d.mlp.gate",
+	expertGate: "model.layers.%d.mlp.experts.%d.gate_proj", expertUp: "model.layers.%d.mlp.experts.%d.up_proj",
+	expertDown: "model.layers.%d.mlp.experts.%d.down_proj",
+	sharedGate: "model.layers.%d.mlp.shared_expert.gate_proj", sharedUp: "model.layers.%d.mlp.shared_expert.up_proj",
+	sharedDown: "model.layers.%d.mlp.shared_expert.down_proj", sharedRouter: "model.layers.%d.mlp.shared_expert_gate",
 }
 
 var gpt2Names = names{
@@ -39,8 +87,12 @@ var ggufNames = names{
 	attnNorm: "blk.%d.attn_norm", q: "blk.%d.attn_q", k: "blk.%d.attn_k", v: "blk.%d.attn_v", out: "blk.%d.attn_output",
 	qNorm: "blk.%d.attn_q_norm", kNorm: "blk.%d.attn_k_norm",
 	mlpNorm: "blk.%d.ffn_norm", gate: "blk.%d.ffn_gate", up: "blk.%d.ffn_up", down: "blk.%d.ffn_down",
+	sinks: "blk.%d.attn_sinks", attnPost: "blk.%d.post_attention_norm", mlpPost: "blk.%d.post_ffw_norm",
+	router: "blk.%d.ffn_gate_inp", expertGate: "blk.%d.ffn_gate_exps", expertUp: "blk.%d.ffn_up_exps",
+	expertDown: "blk.%d.ffn_down_exps", sharedGate: "blk.%d.ffn_gate_shexp", sharedUp: "blk.%d.ffn_up_shexp",
+	sharedDown: "blk.%d.ffn_down_shexp", sharedRouter: "blk.%d.ffn_gate_inp_shexp",
 }
 
 // prefixes may stand before all names but the head's: a model may have been
 // saved with or without what was built on it.
-var prefixes = []string{"", "transformer.", "model."}
+var prefixes = []string{"", "transformer.", "model.", "language_model."}

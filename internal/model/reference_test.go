@@ -1,8 +1,11 @@
 package model_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 )
 
 // A reference computes a model in float64 over contiguous memory, from the
@@ -14,10 +17,26 @@ type reference struct {
 	eps, theta                  float64
 	window                      int
 	scale                       func(frequency float64) float64 // of rope; nil: none
+	stretch                     func(pair int) float64          // what the frequency of a pair is multiplied by; nil: 1
+	rotated                     int                             // elements of a head; 0: all
+	ropeFactor                  float64                         // of cosines and sines; 0: 1
 	bias                        bool                            // Llama with attention_bias
+	shape                       layerShape
 	w                           map[string][]float32
 	rounds                      map[string]bool // matrices whose activations are rounded to 8 bits
 	keys, values                [][][]float64   // layer, token
+}
+
+// A layerShape is what families do besides what Llama does.
+type layerShape struct {
+	offset, embed, residual, attention, cap, logits, logitCap float64 // 0: none
+	after, before, headNorm, widthNorm, gelu, clamped         bool
+	full, noRope                                              func(layer int) bool // nil: no layer
+	localTheta                                                float64              // of layers with a window
+	experts, perToken, expertInter, sharedInter               int
+	normalize                                                 bool
+	expertNames, router                                       string // in a layer
+	expertMLP                                                 [3]string
 }
 
 // times is the product with a matrix [out, in] (GPT-2: [in, out]) and its bias,
@@ -73,7 +92,7 @@ func (r *reference) norm(name string, x []float64) []float64 {
 	}
 	y := make([]float64, len(x))
 	for i, v := range x {
-		y[i] = (v - mean) / math.Sqrt(square+r.eps) * float64(w[i])
+		y[i] = (v - mean) / math.Sqrt(square+r.eps) * (float64(w[i]) + r.shape.offset)
 		if b != nil {
 			y[i] += float64(b[i])
 		}
@@ -81,16 +100,26 @@ func (r *reference) norm(name string, x []float64) []float64 {
 	return y
 }
 
-func (r *reference) rope(x []float64, position int) {
+func (r *reference) rope(x []float64, position int, theta float64, scaled bool) {
+	n := r.dim
+	if r.rotated != 0 {
+		n = r.rotated
+	}
 	for h := 0; h < len(x); h += r.dim {
-		for i := range r.dim / 2 {
-			f := 1 / math.Pow(r.theta, float64(2*i)/float64(r.dim))
-			if r.scale != nil {
+		for i := range n / 2 {
+			f := 1 / math.Pow(theta, float64(2*i)/float64(n))
+			if r.scale != nil && scaled {
 				f = r.scale(f)
 			}
+			if r.stretch != nil && scaled {
+				f *= r.stretch(i)
+			}
 			s, c := math.Sincos(float64(position) * f)
-			a, b := x[h+i], x[h+i+r.dim/2]
-			x[h+i], x[h+i+r.dim/2] = a*c-b*s, a*s+b*c
+			if r.ropeFactor != 0 {
+				s, c = s*r.ropeFactor, c*r.ropeFactor
+			}
+			a, b := x[h+i], x[h+i+n/2]
+			x[h+i], x[h+i+n/2] = a*c-b*s, a*s+b*c
 		}
 	}
 }
@@ -114,6 +143,9 @@ func (r *reference) next(token int32) []float64 {
 		case "opt":
 			x[i] += float64(r.w["model.decoder.embed_positions.weight"][(position+2)*r.hidden+i])
 		}
+		if r.shape.embed != 0 {
+			x[i] *= r.shape.embed
+		}
 	}
 	for l := range r.layers {
 		switch r.family {
@@ -133,26 +165,46 @@ func (r *reference) next(token int32) []float64 {
 	if r.w["lm_head.weight"] == nil {
 		head = embed
 	}
-	return r.times(head, r.norm(final, x), r.vocab)
+	logits := r.times(head, r.norm(final, x), r.vocab)
+	for i := range logits {
+		if r.shape.logits != 0 {
+			logits[i] *= r.shape.logits
+		}
+		if limit := r.shape.logitCap; limit != 0 {
+			logits[i] = limit * math.Tanh(logits[i]/limit)
+		}
+	}
+	return logits
 }
 
 func (r *reference) attend(l int, q, k, v []float64) []float64 {
 	r.keys[l], r.values[l] = append(r.keys[l], k), append(r.values[l], v)
 	out := make([]float64, len(q))
 	first := 0
-	if r.window > 0 {
+	if r.window > 0 && (r.shape.full == nil || !r.shape.full(l)) {
 		first = max(0, len(r.keys[l])-r.window)
 	}
 	for h := range r.heads {
 		at := h / (r.heads / r.kvHeads) * r.dim
 		var weights []float64
 		sum := 0.0
+		if sinks := r.w[fmt.Sprintf("model.layers.%d.self_attn.sinks.weight", l)]; sinks != nil {
+			sum = math.Exp(float64(sinks[h]))
+		}
 		for t := first; t < len(r.keys[l]); t++ {
 			dot := 0.0
 			for i := range r.dim {
 				dot += q[h*r.dim+i] * r.keys[l][t][at+i]
 			}
-			weights = append(weights, math.Exp(dot/math.Sqrt(float64(r.dim))))
+			if r.shape.attention != 0 {
+				dot *= r.shape.attention
+			} else {
+				dot /= math.Sqrt(float64(r.dim))
+			}
+			if limit := r.shape.cap; limit != 0 {
+				dot = limit * math.Tanh(dot/limit)
+			}
+			weights = append(weights, math.Exp(dot))
 			sum += weights[len(weights)-1]
 		}
 		for i, p := range weights {
@@ -174,11 +226,22 @@ func plus(a, b []float64) []float64 {
 
 func (r *reference) llamaLayer(l int, x []float64, position int) []float64 {
 	at := func(name string) string { return fmt.Sprintf("model.layers.%d.%s", l, name) }
-	n := r.norm(at("input_layernorm"), x)
-	q := r.times(at("self_attn.q_proj"), n, r.heads*r.dim)
-	k := r.times(at("self_attn.k_proj"), n, r.kvHeads*r.dim)
-	v := r.times(at("self_attn.v_proj"), n, r.kvHeads*r.dim)
-	if r.family == "qwen3" {
+	p := &r.shape
+	n, second, secondPost := x, "post_attention_layernorm", "post_feedforward_layernorm"
+	if p.after && p.before {
+		second = "pre_feedforward_layernorm"
+	}
+	if !p.after || p.before {
+		n = r.norm(at("input_layernorm"), x)
+	}
+	var q, k, v []float64
+	if query, kv := r.heads*r.dim, r.kvHeads*r.dim; r.w[at("self_attn.qkv_proj.weight")] != nil {
+		all := r.times(at("self_attn.qkv_proj"), n, query+2*kv)
+		q, k, v = all[:query], all[query:query+kv], all[query+kv:]
+	} else {
+		q, k, v = r.times(at("self_attn.q_proj"), n, query), r.times(at("self_attn.k_proj"), n, kv), r.times(at("self_attn.v_proj"), n, kv)
+	}
+	if r.family == "qwen3" || p.headNorm {
 		for h := range r.heads {
 			copy(q[h*r.dim:], r.norm(at("self_attn.q_norm"), q[h*r.dim:(h+1)*r.dim]))
 		}
@@ -186,15 +249,96 @@ func (r *reference) llamaLayer(l int, x []float64, position int) []float64 {
 			copy(k[h*r.dim:], r.norm(at("self_attn.k_norm"), k[h*r.dim:(h+1)*r.dim]))
 		}
 	}
-	r.rope(q, position)
-	r.rope(k, position)
-	x = plus(x, r.times(at("self_attn.o_proj"), r.attend(l, q, k, v), r.hidden))
-	n = r.norm(at("post_attention_layernorm"), x)
-	gate, up := r.times(at("mlp.gate_proj"), n, r.inter), r.times(at("mlp.up_proj"), n, r.inter)
-	for i, g := range gate {
-		up[i] *= g / (1 + math.Exp(-g))
+	if p.widthNorm {
+		q, k = r.norm(at("self_attn.q_norm"), q), r.norm(at("self_attn.k_norm"), k)
 	}
-	return plus(x, r.times(at("mlp.down_proj"), up, r.hidden))
+	if p.noRope == nil || !p.noRope(l) {
+		theta, scaled := r.theta, true
+		if p.localTheta != 0 && !p.full(l) {
+			theta, scaled = p.localTheta, false
+		}
+		r.rope(q, position, theta, scaled)
+		r.rope(k, position, theta, scaled)
+	}
+	add := func(x, y []float64, norm string) []float64 {
+		if p.after {
+			y = r.norm(at(norm), y)
+		}
+		if p.residual != 0 {
+			for i := range y {
+				y[i] *= p.residual
+			}
+		}
+		return plus(x, y)
+	}
+	x = add(x, r.times(at("self_attn.o_proj"), r.attend(l, q, k, v), r.hidden), "post_attention_layernorm")
+	n = x
+	if !p.after || p.before {
+		n = r.norm(at(second), x)
+	}
+	if p.experts > 0 {
+		return plus(x, r.mixture(l, n))
+	}
+	return add(x, r.mlp(n, r.inter, at("mlp.gate_proj"), at("mlp.up_proj"), at("mlp.down_proj")), secondPost)
+}
+
+// mlp is the second half of a layer, or an expert. Gate and up may be one tensor.
+func (r *reference) mlp(x []float64, inter int, names ...string) []float64 {
+	var gate, up []float64
+	if both := strings.Replace(names[1], ".up_proj", ".gate_up_proj", 1); both != names[1] && r.w[both+".weight"] != nil {
+		all := r.times(both, x, 2*inter)
+		gate, up = all[:inter], all[inter:]
+	} else {
+		gate, up = r.times(names[0], x, inter), r.times(names[1], x, inter)
+	}
+	for i, g := range gate {
+		switch {
+		case r.shape.gelu:
+			up[i] *= g / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g)))
+		case r.shape.clamped:
+			g = min(g, 7)
+			up[i] = (max(-7, min(up[i], 7)) + 1) * g / (1 + math.Exp(-1.702*g))
+		default:
+			up[i] *= g / (1 + math.Exp(-g))
+		}
+	}
+	return r.times(names[2], up, r.hidden)
+}
+
+// mixture is what the experts with the largest probabilities give, and the shared one.
+func (r *reference) mixture(l int, x []float64) []float64 {
+	p, sum, taken := &r.shape, 0.0, 0.0
+	at := fmt.Sprintf("model.layers.%d.", l)
+	probability := r.times(at+p.router, x, p.experts)
+	order := make([]int, p.experts)
+	for i := range order {
+		order[i] = i
+		probability[i] = math.Exp(probability[i])
+		sum += probability[i]
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(probability[b], probability[a]) })
+	for _, e := range order[:p.perToken] {
+		taken += probability[e]
+	}
+	if p.normalize {
+		sum = taken
+	}
+	all := make([]float64, r.hidden)
+	for _, e := range order[:p.perToken] {
+		name := at + fmt.Sprintf(p.expertNames, e)
+		y := r.mlp(x, p.expertInter, name+p.expertMLP[0], name+p.expertMLP[1], name+p.expertMLP[2])
+		for i, v := range y {
+			all[i] += probability[e] / sum * v
+		}
+	}
+	if p.sharedInter > 0 {
+		shared := at + "mlp.shared_expert"
+		gate := r.times(shared+"_gate", x, 1)[0]
+		for i, v := range r.mlp(x, p.sharedInter, shared+".gate_proj", shared+".up_proj", shared+".down_proj") {
+			all[i] += v / (1 + math.Exp(-gate))
+		}
+	}
+	return all
 }
 
 func (r *reference) gpt2Layer(l int, x []float64) []float64 {

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Rope is rotary position embedding.
@@ -12,6 +13,32 @@ type Rope struct {
 	Linear      float64   // positions are divided by it; 0 or 1: not
 	Llama3      *Llama3   // frequencies are stretched as Llama 3.1 does
 	Factors     []float64 // each frequency is divided by its own (GGUF); nil: not
+	Yarn        *Yarn     // frequencies are stretched as YaRN does
+	Long        *LongRope // Factors depend on the longest sequence
+	Dim         int       // elements of a head that are rotated; 0: all
+	Attention   float64   // cosines and sines are multiplied by it; 0: 1
+}
+
+// Yarn are the settings of rope_type "yarn".
+type Yarn struct {
+	Factor, OriginalLength float64
+	BetaFast, BetaSlow     float64 // turns over the original length from which on, and up to which, ...
+	Exact                  bool    // pairs between them are not rounded to whole ones
+}
+
+// LongRope are the settings of rope_type "longrope": the factors for sequences up to the original length, and for
+// servers of longer ones.
+type LongRope struct {
+	Short, Long    []float64
+	OriginalLength int
+}
+
+// size is the number of elements of a head that are rotated.
+func (r *Rope) size(headDim int) int {
+	if r.Dim != 0 {
+		return r.Dim
+	}
+	return headDim
 }
 
 // Llama3 are the settings of rope_type "llama3".
@@ -23,25 +50,61 @@ type Llama3 struct {
 }
 
 func (r *Rope) check(headDim int) error {
-	l := r.Llama3
+	l, y, long := r.Llama3, r.Yarn, r.Long
+	size := r.size(headDim)
 	switch {
+	case size < 2 || size%2 != 0 || size > headDim:
+		return fmt.Errorf("%w: %d of %d elements of a head are rotated", ErrModel, size, headDim)
+	case !(r.Attention >= 0) || math.IsInf(r.Attention, 0):
+		return fmt.Errorf("%w: cosines are multiplied by %v", ErrModel, r.Attention)
+	case y != nil && !(y.Factor >= 1 && y.OriginalLength > 0 && y.BetaSlow > 0 && y.BetaFast > y.BetaSlow && r.Theta > 1):
+		return fmt.Errorf("%w: yarn rope scaling with %+v", ErrModel, *y)
+	case long != nil && (len(long.Short) != size/2 || len(long.Long) != size/2 || long.OriginalLength < 1):
+		return fmt.Errorf("%w: longrope scaling with %d and %d factors for %d frequencies, original length %d", ErrModel,
+			len(long.Short), len(long.Long), size/2, long.OriginalLength)
 	case !(r.Theta > 0) || math.IsInf(r.Theta, 0):
 		return fmt.Errorf("%w: rope_theta is %v", ErrModel, r.Theta)
 	case !(r.Linear >= 0):
 		return fmt.Errorf("%w: positions are divided by %v", ErrModel, r.Linear)
-	case r.Factors != nil && len(r.Factors) != headDim/2:
-		return fmt.Errorf("%w: %d factors for %d frequencies", ErrModel, len(r.Factors), headDim/2)
+	case r.Factors != nil && len(r.Factors) != size/2:
+		return fmt.Errorf("%w: %d factors for %d frequencies", ErrModel, len(r.Factors), size/2)
 	case l != nil && !(l.Factor > 0 && l.OriginalLength > 0 && l.LowFreqFactor > 0 && l.HighFreqFactor > l.LowFreqFactor):
 		return fmt.Errorf("%w: llama3 rope scaling with %+v", ErrModel, *l)
+	}
+	factors := r.Factors
+	if long != nil {
+		factors = append(slices.Clone(long.Short), long.Long...)
+	}
+	for _, f := range factors {
+		if !(f > 0) || math.IsInf(f, 0) {
+			return fmt.Errorf("%w: a frequency is divided by %v", ErrModel, f)
+		}
 	}
 	return nil
 }
 
+// forLength is the rope for sequences up to a length.
+func (r *Rope) forLength(n int) *Rope {
+	if r.Long == nil {
+		return r
+	}
+	chosen := *r
+	chosen.Factors = r.Long.Short
+	if n > r.Long.OriginalLength {
+		chosen.Factors = r.Long.Long
+	}
+	return &chosen
+}
+
 // frequencies are the angles per position of a head's pairs.
 func (r *Rope) frequencies(headDim int) []float64 {
-	f := make([]float64, headDim/2)
+	size := r.size(headDim)
+	f := make([]float64, size/2)
 	for i := range f {
-		f[i] = math.Pow(r.Theta, -2*float64(i)/float64(headDim))
+		f[i] = math.Pow(r.Theta, -2*float64(i)/float64(size))
+		if r.Yarn != nil {
+			f[i] *= r.Yarn.stretch(i, size, r.Theta)
+		}
 		if r.Llama3 != nil {
 			f[i] = r.Llama3.stretch(f[i])
 		}
@@ -69,12 +132,35 @@ func (l *Llama3) stretch(f float64) float64 {
 	return (1-smooth)*f/l.Factor + smooth*f
 }
 
-// tables are cosines and sines: [positions][headDim/2].
+// stretch is what the frequency of pair i is multiplied by: 1 for pairs that turn often over the original length,
+// 1 / factor for those that turn seldom, and between in between.
+func (y *Yarn) stretch(i, size int, theta float64) float64 {
+	pair := func(turns float64) float64 { // that makes as many turns
+		return float64(size) * math.Log(y.OriginalLength/(turns*2*math.Pi)) / (2 * math.Log(theta))
+	}
+	low, high := pair(y.BetaFast), pair(y.BetaSlow)
+	if !y.Exact {
+		low, high = math.Floor(low), math.Ceil(high)
+	}
+	low, high = max(low, 0), min(high, float64(size-1))
+	ramp := max(0, min(1, (float64(i)-low)/max(0.001, high-low)))
+	return ramp/y.Factor + 1 - ramp
+}
+
+// yarnAttention is the attention factor that belongs to a factor.
+func yarnAttention(factor, scale float64) float64 {
+	if factor <= 1 {
+		return 1
+	}
+	return 0.1*scale*math.Log(factor) + 1
+}
+
+// tables are cosines and sines: [positions][rotated elements/2].
 type tables struct{ cos, sin []float32 }
 
 // reach extends the tables to position n-1. They grow by half or more.
 func (t *tables) reach(r *Rope, n, most, headDim int) {
-	half := headDim / 2
+	half := r.size(headDim) / 2
 	have := len(t.cos) / half
 	if n <= have {
 		return
@@ -86,6 +172,9 @@ func (t *tables) reach(r *Rope, n, most, headDim int) {
 	for i, f := range r.frequencies(headDim) {
 		for p := have; p < n; p++ {
 			s, c := math.Sincos(float64(p) * f)
+			if r.Attention != 0 {
+				s, c = s*r.Attention, c*r.Attention
+			}
 			cos[p*half+i], sin[p*half+i] = float32(c), float32(s)
 		}
 	}

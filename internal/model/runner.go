@@ -39,18 +39,28 @@ type Runner struct {
 	scratch []*matrix.Scratch
 
 	x, normed, qkv, attended, sums, up, act, logits, part []float32
+	squares                                               []float32 // of queries and keys of each row
 
-	mlpMost int // rows of up and act
+	mlpMost  int // rows of up and act
+	upWidth  int // the largest of all layers
+	actWidth int
+	routing  routing
 
-	angles tables
+	angles map[*Rope]*rotary
 
-	product  productJob
-	largest  largest
-	packing  packJob
-	rows     rowJob
-	tokens   kvstore.Tokens
+	product productJob
+	largest largest
+	packing packJob
+	rows    rowJob
+	tokens  kvstore.Tokens
+	batch   attention.Batch
+}
+
+// A rotary is a rope with its tables and how keys are rotated by it.
+type rotary struct {
+	tables
+	rope     *Rope
 	rotation kvstore.Rotation
-	batch    attention.Batch
 }
 
 // mlpMost is the largest number of rows that go through the MLP of a layer together. Their values there are a
@@ -87,8 +97,33 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group)
 	for range pool.Size() {
 		r.scratch = append(r.scratch, matrix.NewScratch())
 	}
-	r.product.scratch = r.scratch
+	r.product.scratch, r.product.config = r.scratch, &m.Config
+	for i := range m.layers {
+		widest := func(m *mlp) {
+			if m.up.parts != nil {
+				r.upWidth, r.actWidth = max(r.upWidth, m.up.out), max(r.actWidth, m.down.parts[0].In)
+			}
+		}
+		l := &m.layers[i]
+		widest(&l.mlp)
+		if l.experts != nil {
+			widest(&l.experts.all[0])
+		}
+	}
+	r.Limit(m.MaxModelLen)
 	return r, nil
+}
+
+// Limit says how long sequences can be, if not as long as the model knows. With LongRope, the factors depend on it.
+func (r *Runner) Limit(maxModelLen int) {
+	r.angles = map[*Rope]*rotary{}
+	for i := range r.model.layers {
+		if rope := r.model.rope(i); rope != nil && r.angles[rope] == nil {
+			chosen := rope.forLength(maxModelLen)
+			r.angles[rope] = &rotary{rope: chosen, rotation: kvstore.Rotation{Size: rope.size(r.model.HeadDim),
+				Interleaved: rope.Interleaved}}
+		}
+	}
 }
 
 // Forward computes the layers of a batch and writes the keys and values of all tokens. ComputeLogits may
@@ -103,7 +138,7 @@ func (r *Runner) Forward(b *Batch) error {
 	r.x, r.normed = grow(r.x, n*m.HiddenSize), grow(r.normed, n*m.HiddenSize)
 	r.qkv, r.attended = grow(r.qkv, n*width), grow(r.attended, n*query)
 	r.sums = grow(r.sums, n*m.HiddenSize)
-	r.up, r.act = grow(r.up, r.mlpRows(n)*m.layers[0].up.out), grow(r.act, r.mlpRows(n)*r.local.IntermediateSize)
+	r.up, r.act = grow(r.up, r.mlpRows(n)*r.upWidth), grow(r.act, r.mlpRows(n)*r.actWidth)
 	r.prepare(b, query, width)
 	r.embed(b)
 	for i := range m.layers {
@@ -147,16 +182,14 @@ func (r *Runner) prepare(b *Batch, query, width int) {
 		Value: attention.Float32s(r.qkv[query+kv:], width),
 		Slots: b.Slots,
 	}
-	if m.Rope != nil {
-		r.angles.reach(m.Rope, int(slices.Max(b.Positions))+1, m.MaxModelLen, m.HeadDim)
-		r.rotation = kvstore.Rotation{Positions: b.Positions, Cos: r.angles.cos, Sin: r.angles.sin, Size: m.HeadDim,
-			Interleaved: m.Rope.Interleaved}
-		r.tokens.Rotation = &r.rotation
+	for _, a := range r.angles {
+		a.reach(a.rope, int(slices.Max(b.Positions))+1, m.MaxModelLen, m.HeadDim)
+		a.rotation.Positions, a.rotation.Cos, a.rotation.Sin = b.Positions, a.cos, a.sin
 	}
 	r.batch = attention.Batch{
 		NumHeads: r.local.NumHeads, Query: attention.Float32s(r.qkv, width), Out: attention.Float32s(r.attended, query),
 		QueryStart: b.QueryStart, SeqLens: b.SeqLens, BlockTables: b.BlockTables, TableStride: b.TableStride,
-		Scale: m.scale(), SlidingWindow: m.SlidingWindow, CommonPrefix: b.CommonPrefix,
+		Scale: m.scale(), SoftCap: float32(m.AttentionCap), CommonPrefix: b.CommonPrefix,
 	}
 }
 
@@ -168,6 +201,11 @@ func (r *Runner) embed(b *Batch) {
 			m.embed.tensor.Row(int(t), row)
 		} else {
 			m.head.parts[0].Row(int(t), row)
+		}
+		if m.EmbeddingScale != 0 {
+			for k := range row {
+				row[k] *= float32(m.EmbeddingScale)
+			}
 		}
 		if m.positions != nil {
 			place := r.normed[:m.HiddenSize]
@@ -182,28 +220,64 @@ func (r *Runner) embed(b *Batch) {
 func (r *Runner) layer(i int, b *Batch) error {
 	m, n := r.model, len(b.Tokens)
 	l := &m.layers[i]
-	r.each(n, rowJob{op: opNorm, norm: &l.attnNorm})
-	r.multiply(&l.qkv, r.qkv, r.normed, n)
-	if m.Rope != nil || m.QKNorm {
-		r.each(n, rowJob{op: opRotate, layer: l, positions: b.Positions})
+	r.multiply(&l.qkv, r.qkv, r.normalized(&l.attnNorm, n), n)
+	if m.QKNorm == WidthNorm {
+		r.sumSquares(n)
+	}
+	angles := r.angles[m.rope(i)]
+	r.tokens.Rotation = nil
+	if angles != nil {
+		r.tokens.Rotation = &angles.rotation
+	}
+	if angles != nil || m.QKNorm != NoQKNorm {
+		r.each(n, rowJob{op: opRotate, layer: l, positions: b.Positions, angles: angles})
 	}
 	if err := r.store.Write(i, &r.tokens); err != nil {
 		return err
 	}
+	r.batch.SlidingWindow, r.batch.Sinks = m.Window(i), l.sinks
 	if err := r.attend.Forward(r.store.Layer(i), &r.batch); err != nil {
 		return err
 	}
-	r.addProduct(&l.out, r.x, r.attended, n)
-	r.each(n, rowJob{op: opNorm, norm: &l.mlpNorm})
+	r.addProduct(&l.out, &l.attnPost, r.x, r.attended, n)
+	normed := r.normalized(&l.mlpNorm, n)
 	for from := 0; from < n; {
 		rows := r.mlpRows(n - from)
-		x := r.x[from*m.HiddenSize:]
-		r.multiply(&l.up, r.up, r.normed[from*m.HiddenSize:], rows)
-		r.each(rows, rowJob{op: opActivate})
-		r.addProduct(&l.down, x, r.act, rows)
+		x, in := r.x[from*m.HiddenSize:], normed[from*m.HiddenSize:]
+		if l.experts != nil {
+			r.mixture(l, in, rows)
+			r.each(rows, rowJob{op: opAdd, residual: x, norm: &l.mlpPost})
+		} else {
+			r.firstHalf(&l.mlp, in, rows)
+			r.addProduct(&l.mlp.down, &l.mlpPost, x, r.act, rows)
+		}
 		from += rows
 	}
 	return nil
+}
+
+// normalized is the residual stream, normalized if there is a norm.
+func (r *Runner) normalized(norm *norm, n int) []float32 {
+	if norm.weight == nil {
+		return r.x
+	}
+	r.each(n, rowJob{op: opNorm, norm: norm})
+	return r.normed
+}
+
+// firstHalf computes r.act, which down takes.
+func (r *Runner) firstHalf(m *mlp, x []float32, rows int) {
+	r.multiply(&m.up, r.up, x, rows)
+	r.each(rows, rowJob{op: opActivate, width: m.up.out})
+}
+
+// sumSquares sums the squares of each row's queries and keys, in four sums of which each worker has some.
+func (r *Runner) sumSquares(n int) {
+	r.squares = grow(r.squares, 2*n)
+	r.each(n, rowJob{op: opSquares})
+	if r.group != nil {
+		r.group.AllReduce(r.model.part.Rank, r.squares)
+	}
 }
 
 // mlpRows is the number of rows, of n, that go through the MLP of a layer next.
@@ -250,6 +324,9 @@ func (r *Runner) ComputeLogits(b *Batch, from, to int) []float32 {
 		r.logits = grow(r.logits, n*m.VocabSize)
 	}
 	r.group.Gather(rank, r.logits, m.VocabSize, part, m.vocab.len(), m.vocab.from)
+	if rank == 0 && m.changesLogits() {
+		r.each(n, rowJob{op: opLogits})
+	}
 	return r.logits
 }
 

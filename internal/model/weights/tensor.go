@@ -39,24 +39,27 @@ var layouts = [...]struct {
 	Q4_K: {"Q4_K", 256, 144, 32}, Q6_K: {"Q6_K", 256, 210, 16},
 }
 
-// A Tensor is a vector or a matrix in a file. It is gone when the file is closed.
+// A Tensor is a vector, a matrix, or matrices one after the other in a file. It is gone when the file is closed.
 type Tensor struct {
 	Name       string
 	DType      DType
-	Rows, Cols int // Rows is 1 for a vector
+	Rows, Cols int // Rows is 1 for a vector; of several matrices it is that of all together
 	data       []byte
 	mapped     bool // data is of a mapped file
 }
 
 // makeTensor checks that the shape fits the bytes.
 func makeTensor(name string, d DType, shape []uint64, data []byte) (*Tensor, error) {
-	if len(shape) < 1 || len(shape) > 2 {
-		return nil, fmt.Errorf("%w: tensor %q has %d dimensions; vectors and matrices are read", ErrUnsupported, name,
-			len(shape))
+	if len(shape) < 1 || len(shape) > 3 {
+		return nil, fmt.Errorf("%w: tensor %q has %d dimensions; vectors, matrices and lists of matrices are read",
+			ErrUnsupported, name, len(shape))
 	}
 	rows, cols := uint64(1), shape[len(shape)-1]
-	if len(shape) == 2 {
-		rows = shape[0]
+	for _, n := range shape[:len(shape)-1] {
+		if n > math.MaxInt32 || rows > math.MaxInt32 {
+			return nil, fmt.Errorf("%w: tensor %q has the shape %v", ErrFormat, name, shape)
+		}
+		rows *= n
 	}
 	l := layouts[d]
 	if rows == 0 || cols == 0 || cols%uint64(l.elements) != 0 {

@@ -1,0 +1,178 @@
+package model
+
+import (
+	"math"
+	"slices"
+	"strings"
+)
+
+// experts are the matrices of a mixture.
+type experts struct {
+	router       linear // a logit for each expert
+	sharedRouter linear // a logit for the expert that all tokens take; without matrices: it is taken whole
+	all          []mlp
+}
+
+// mixture loads the second half of a layer that is a mixture.
+func (l *loader) mixture(to *layer, i int) (err error) {
+	c, e, n := l.config, l.config.Experts, l.names
+	at := func(name string) string { return called(name, i) }
+	x := &experts{}
+	to.experts = x
+	if x.router, err = l.linear(shape{in: c.HiddenSize, outs: []int{e.Count}, bias: e.RouterBias}, at(n.router)); err != nil {
+		return err
+	}
+	if e.SharedSize > 0 {
+		if to.mlp, err = l.mlp(mlpShape{1, 0, e.SharedSize, false}, at(n.sharedGate), at(n.sharedUp), at(n.sharedDown)); err != nil {
+			return err
+		}
+	}
+	if e.SharedGate {
+		if x.sharedRouter, err = l.linear(shape{in: c.HiddenSize, outs: []int{1}}, at(n.sharedRouter)); err != nil {
+			return err
+		}
+	}
+	for k := range e.Count {
+		s, at := mlpShape{e.Count, k, e.IntermediateSize, e.Bias}, at
+		if strings.Count(n.expertUp, "%d") == 2 {
+			s.experts, s.expert = 1, 0
+			at = func(name string) string { return called(name, i, k) }
+		}
+		one, err := l.mlp(s, at(n.expertGate), at(n.expertUp), at(n.expertDown))
+		if err != nil {
+			return err
+		}
+		x.all = append(x.all, one)
+	}
+	return nil
+}
+
+// A routing is which rows take which experts. Rows that take the same expert are computed together.
+type routing struct {
+	logits  []float32 // [rows][experts]
+	chosen  []int32   // [rows][experts per token]
+	weights []float32 // of them
+	places  []int32   // of them in the order of experts
+	starts  []int     // of each expert in this order
+	rows    []int32   // in this order
+	in      []float32 // rows of one expert
+	out     []float32 // in this order
+	gates   []float32 // logits of the shared expert
+	shared  []float32 // what it gives
+}
+
+// choose takes the experts of a row with the largest logits, of equal ones the first.
+func (g *routing) choose(e *Experts, row int) {
+	logits := g.logits[row*e.Count:][:e.Count]
+	top, sum := float64(slices.Max(logits)), 0.0
+	for _, v := range logits {
+		sum += math.Exp(float64(v) - top)
+	}
+	chosen, weights := g.chosen[row*e.PerToken:][:e.PerToken], g.weights[row*e.PerToken:][:e.PerToken]
+	taken := 0.0
+	for k := range chosen {
+		best := 0
+		for i, v := range logits {
+			if v > logits[best] {
+				best = i
+			}
+		}
+		p := math.Exp(float64(logits[best])-top) / sum
+		chosen[k], weights[k] = int32(best), float32(p)
+		taken += p
+		logits[best] = float32(math.Inf(-1))
+	}
+	if e.Normalize {
+		for k, w := range weights {
+			weights[k] = float32(float64(w) / taken)
+		}
+	}
+}
+
+// order sorts what rows have chosen by experts.
+func (g *routing) order(e *Experts, rows int) {
+	g.starts = append(g.starts[:0], make([]int, e.Count+1)...)
+	for _, expert := range g.chosen[:rows*e.PerToken] {
+		g.starts[expert+1]++
+	}
+	for i := range e.Count {
+		g.starts[i+1] += g.starts[i]
+	}
+	for i, expert := range g.chosen[:rows*e.PerToken] {
+		place := g.starts[expert]
+		g.starts[expert]++
+		g.places[i], g.rows[place] = int32(place), int32(i/e.PerToken)
+	}
+	copy(g.starts[1:], g.starts[:e.Count])
+	g.starts[0] = 0
+}
+
+// mixture sets sums to what the experts of some rows give. The weights of each expert are read once for all of
+// them. What a row gets is summed in the order of its own experts, so it does not depend on other rows.
+func (r *Runner) mixture(l *layer, x []float32, rows int) {
+	e, g, hidden := r.model.Experts, &r.routing, r.model.HiddenSize
+	n := rows * e.PerToken
+	g.logits, g.weights = grow(g.logits, rows*e.Count), grow(g.weights, n)
+	g.in, g.out = grow(g.in, rows*hidden), grow(g.out, n*hidden)
+	if len(g.chosen) < n {
+		g.chosen, g.places, g.rows = make([]int32, n), make([]int32, n), make([]int32, n)
+	}
+	r.multiply(&l.experts.router, g.logits, x, rows)
+	r.each(rows, rowJob{op: opRoute})
+	g.order(e, rows)
+	r.product.residual, r.product.bias = nil, nil
+	for i := range l.experts.all {
+		from, to := g.starts[i], g.starts[i+1]
+		if from == to {
+			continue
+		}
+		for k, row := range g.rows[from:to] {
+			copy(g.in[k*hidden:][:hidden], x[int(row)*hidden:])
+		}
+		expert := &l.experts.all[i]
+		r.firstHalf(expert, g.in, to-from)
+		r.product.residual, r.product.bias = nil, nil
+		r.multiplyPanels(&expert.down, g.out[from*hidden:], r.act, to-from, 0, expert.down.panels())
+	}
+	if r.group != nil {
+		r.group.AllReduce(r.model.part.Rank, g.out[:n*hidden])
+	}
+	if e.SharedSize > 0 {
+		r.firstHalf(&l.mlp, x, rows)
+		g.shared = grow(g.shared, rows*hidden)
+		r.sumProduct(&l.mlp.down, g.shared, r.act, rows)
+	}
+	if e.SharedGate {
+		g.gates = grow(g.gates, rows)
+		r.multiply(&l.experts.sharedRouter, g.gates, x, rows)
+	}
+	r.each(rows, rowJob{op: opCombine, layer: l})
+}
+
+// combineRow sums what the experts of a row give.
+func (r *Runner) combineRow(l *layer, row int) {
+	e, g, hidden := r.model.Experts, &r.routing, r.model.HiddenSize
+	sums := r.sums[row*hidden:][:hidden]
+	clear(sums)
+	for k := row * e.PerToken; k < (row+1)*e.PerToken; k++ {
+		w, out := g.weights[k], g.out[int(g.places[k])*hidden:][:hidden]
+		if bias := l.experts.all[g.chosen[k]].down.bias; bias != nil {
+			for i, b := range bias {
+				out[i] += b
+			}
+		}
+		for i, v := range out {
+			sums[i] += w * v
+		}
+	}
+	if e.SharedSize == 0 {
+		return
+	}
+	w := float32(1)
+	if e.SharedGate {
+		w = float32(1 / (1 + math.Exp(-float64(g.gates[row]))))
+	}
+	for i, v := range g.shared[row*hidden:][:hidden] {
+		sums[i] += w * v
+	}
+}

@@ -1,0 +1,155 @@
+package model
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// families are the model types of folders.
+var families = map[string]func(*published) (*Config, error){
+	"llama": llama, "mistral": llama, "gpt2": gpt2, "opt": opt,
+	"qwen2":       with(func(c *Config, _ *published) { c.QKVBias, c.OutBias = true, false }),
+	"qwen3":       with(func(c *Config, _ *published) { c.QKNorm = HeadNorm }),
+	"phi3":        with(func(*Config, *published) {}),
+	"smollm3":     with(smollm3),
+	"granite":     with(granite),
+	"olmo2":       with(func(c *Config, _ *published) { c.NormPlace, c.QKNorm = NormAfter, WidthNorm }),
+	"gemma2":      gemma,
+	"gemma3_text": gemma,
+	"mixtral": with(func(c *Config, p *published) {
+		c.Experts = &Experts{Count: p.LocalExperts, PerToken: p.ExpertsPerToken, IntermediateSize: p.Intermediate,
+			Normalize: true}
+	}),
+	"qwen2_moe": with(func(c *Config, p *published) {
+		c.QKVBias, c.OutBias = true, false
+		qwenExperts(c, p)
+		c.Experts.SharedSize, c.Experts.SharedGate = p.SharedIntermediate, true
+	}),
+	"qwen3_moe": with(func(c *Config, p *published) {
+		c.QKNorm = HeadNorm
+		qwenExperts(c, p)
+	}),
+}
+
+// A windowDefault is what a family has where its configuration does not say it.
+type windowDefault struct {
+	size  int  // 0: none
+	asked bool // only with use_sliding_window
+	last  bool // layers from max_window_layers on have it
+	every int  // the last of so many layers has none
+}
+
+// windowDefaults are the families that can have windows.
+var windowDefaults = map[string]windowDefault{
+	"mistral": {size: 4096}, "mixtral": {}, "phi3": {}, "smollm3": {asked: true},
+	"qwen2": {4096, true, true, 0}, "qwen3": {4096, true, true, 0}, "qwen2_moe": {4096, true, true, 0},
+	"qwen3_moe": {size: 4096, asked: true}, "gemma2": {size: 4096, every: 2}, "gemma3_text": {size: 4096, every: 6},
+}
+
+// with is Llama with what another family has.
+func with(more func(*Config, *published)) func(*published) (*Config, error) {
+	return func(p *published) (*Config, error) {
+		switch p.ModelType {
+		case "phi3", "mixtral", "olmo2":
+			p.RMSEps = cmp.Or(p.RMSEps, 1e-5)
+		case "smollm3":
+			p.Theta = cmp.Or(p.Theta, 2000000)
+		}
+		c, err := llama(p)
+		if err == nil {
+			more(c, p)
+		}
+		return c, err
+	}
+}
+
+// activation is the only one of a family.
+func (p *published) activation() string {
+	if p.ModelType == "gemma2" || p.ModelType == "gemma3_text" {
+		return "gelu_pytorch_tanh"
+	}
+	return "silu"
+}
+
+// noRope are the layers without rotations: those that have a 0, or every fourth.
+func (p *published) noRope() []bool {
+	if p.RopeLayers == nil {
+		return everyFrom(p.Layers, orElse(p.NoRopeEvery, 4))
+	}
+	var none []bool
+	for _, v := range p.RopeLayers {
+		none = append(none, v == 0)
+	}
+	return none[:min(len(none), max(p.Layers, 0))]
+}
+
+func smollm3(c *Config, p *published) {
+	c.TieEmbeddings = p.Tie == nil || *p.Tie
+	c.NoRope = p.noRope()
+}
+
+func granite(c *Config, p *published) {
+	c.EmbeddingScale, c.ResidualScale = p.EmbeddingMultiplier, p.ResidualMultiplier
+	c.AttentionScale = cmp.Or(p.AttentionMultiplier, 1)
+	if p.LogitsScaling > 0 {
+		c.LogitScale = 1 / p.LogitsScaling
+	}
+}
+
+// gemma is Gemma 2, and the text part of Gemma 3.
+func gemma(p *published) (*Config, error) {
+	third := p.ModelType == "gemma3_text"
+	if third {
+		p.Theta = cmp.Or(p.Theta, 1000000)
+	}
+	c, err := llama(p)
+	if err != nil {
+		return nil, err
+	}
+	c.NormPlace, c.NormOffset, c.Activation = NormAround, 1, GatedGELU
+	c.EmbeddingScale, c.AttentionScale = math.Sqrt(float64(c.HiddenSize)), 1/math.Sqrt(cmp.Or(p.AttentionScalar, 256))
+	c.TieEmbeddings = p.Tie == nil || *p.Tie
+	attention, logits := 50.0, 30.0
+	if third {
+		attention, logits = 0, 0
+		c.QKNorm, c.LocalRope = HeadNorm, &Rope{Theta: cmp.Or(p.LocalTheta, 10000)}
+		if s := p.RopeParams; s != nil && s.Sliding != nil {
+			c.LocalRope.Theta = cmp.Or(s.Sliding.Theta, 10000)
+		}
+	}
+	if c.AttentionCap, err = softCap("attn_logit_softcapping", p.AttentionCap, attention); err != nil {
+		return nil, err
+	}
+	c.LogitCap, err = softCap("final_logit_softcapping", p.LogitCap, logits)
+	return c, err
+}
+
+// softCap reads a number or null, which is no cap.
+func softCap(name string, raw json.RawMessage, otherwise float64) (float64, error) {
+	if len(raw) == 0 {
+		return otherwise, nil
+	}
+	var v *float64
+	if json.Unmarshal(raw, &v) != nil {
+		return 0, fmt.Errorf("%w: config.json: %s has the wrong type: %s", ErrModel, name, raw)
+	}
+	if v == nil {
+		return 0, nil
+	}
+	return *v, nil
+}
+
+// qwenExperts reads which layers of Qwen are mixtures.
+func qwenExperts(c *Config, p *published) {
+	c.Experts = &Experts{Count: p.NumExperts, PerToken: p.ExpertsPerToken, IntermediateSize: p.ExpertIntermediate,
+		Normalize: p.Normalize}
+	step := orElse(p.SparseStep, 1)
+	dense := make([]bool, max(0, min(c.NumLayers, 1<<24)))
+	for i := range dense {
+		dense[i] = (i+1)%step != 0 || slices.Contains(p.DenseLayers, i)
+	}
+	c.Experts.Dense = dense
+}

@@ -1,0 +1,77 @@
+package model_test
+
+import (
+	"maps"
+	"math"
+)
+
+type makeFamily func(name, kind string, heads, kvHeads, dim int, more map[string]any) family
+
+// newerFamilies are those that do more than Llama.
+func newerFamilies(llama makeFamily) []family {
+	make := func(name, kind string, heads, kvHeads, dim int, shape layerShape, more map[string]any) family {
+		f := llama(name, kind, heads, kvHeads, dim, more)
+		f.ref.shape = shape
+		if window, ok := more["sliding_window"].(int); ok {
+			f.ref.window = window
+		}
+		if layers, ok := more["num_hidden_layers"].(int); ok {
+			f.ref.layers = layers
+		}
+		return f
+	}
+	last := func(n int) func(int) bool { return func(l int) bool { return l%n == n-1 } }
+	gemma := layerShape{offset: 1, embed: math.Sqrt(48), attention: 1 / math.Sqrt(24), after: true, before: true, gelu: true,
+		full: last(2), cap: 5, logitCap: 3}
+	gemma2 := make("Gemma 2", "gemma2", 4, 2, 16, gemma, map[string]any{"hidden_activation": "gelu_pytorch_tanh", "hidden_act": nil,
+		"sliding_window": 9, "query_pre_attn_scalar": 24, "attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0,
+		"tie_word_embeddings": true})
+	gemma.cap, gemma.logitCap, gemma.headNorm, gemma.full, gemma.localTheta = 0, 0, true, last(3), 100
+	gemma3 := make("Gemma 3", "gemma3_text", 4, 1, 32, gemma, map[string]any{"hidden_activation": "gelu_pytorch_tanh",
+		"hidden_act": nil, "sliding_window": 9, "sliding_window_pattern": 3, "num_hidden_layers": 3, "query_pre_attn_scalar": 24, "rope_local_base_freq": 100.0,
+		"rope_scaling": map[string]any{"rope_type": "linear", "factor": 2.0}, "tie_word_embeddings": true})
+	gemma3.ref.scale = func(f float64) float64 { return f / 2 }
+
+	partial := make("Phi-4-mini, partly rotated", "phi3", 4, 2, 16, layerShape{}, map[string]any{"partial_rotary_factor": 0.75,
+		"sliding_window": 9})
+	partial.ref.rotated = 12
+	short, long := []float64{1, 1, 1.5, 2, 2, 2.5, 3, 3}, []float64{1, 2, 3, 4, 5, 6, 7, 8}
+	longrope := make("Phi-3, longrope", "phi3", 4, 4, 16, layerShape{}, map[string]any{"original_max_position_embeddings": 32,
+		"rope_scaling": map[string]any{"type": "su", "short_factor": short, "long_factor": long}})
+	longrope.ref.stretch = func(i int) float64 { return 1 / long[i] }
+	longrope.ref.ropeFactor = math.Sqrt(1 + math.Log(length/32)/math.Log(32))
+
+	yarn := make("Qwen3, yarn", "qwen3", 4, 2, 32, layerShape{}, map[string]any{"rope_scaling": map[string]any{
+		"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 8.0}})
+	yarn.ref.ropeFactor = 0.1*math.Log(4) + 1
+	yarn.ref.stretch = func(i int) float64 { // the first pair turns 8 times over 64 tokens, the seventh less than once
+		ramp := min(1, float64(i)/6)
+		return (1 - ramp) + ramp/4
+	}
+	dynamic := make("Llama, dynamic", "llama", 4, 2, 16, layerShape{}, map[string]any{"rope_scaling": map[string]any{
+		"type": "dynamic", "factor": 2.0}})
+	dynamic.ref.theta = 1000 * math.Pow(3, 16.0/14)
+
+	granite := make("Granite 3", "granite", 4, 2, 16, layerShape{embed: 3, residual: 0.3, attention: 0.1, logits: 1.0 / 4},
+		map[string]any{"embedding_multiplier": 3.0, "residual_multiplier": 0.3, "attention_multiplier": 0.1, "logits_scaling": 4.0})
+	mixture := layerShape{experts: 5, perToken: 2, expertInter: 40, router: "mlp.gate", expertNames: "mlp.experts.%d.",
+		expertMLP: [3]string{"gate_proj", "up_proj", "down_proj"}}
+	qwen2, qwen3, mixtral := mixture, mixture, mixture
+	qwen2.sharedInter = 56
+	qwen3.normalize, qwen3.headNorm = true, true
+	mixtral.normalize, mixtral.router, mixtral.expertNames, mixtral.expertInter = true, "block_sparse_moe.gate",
+		"block_sparse_moe.experts.%d.", 80
+	mixtral.expertMLP = [3]string{"w1", "w3", "w2"}
+	experts := map[string]any{"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 40,
+		"shared_expert_intermediate_size": 56, "norm_topk_prob": false}
+	normalized := maps.Clone(experts)
+	normalized["norm_topk_prob"] = true
+	return []family{
+		gemma2, gemma3, make("Phi-3", "phi3", 4, 2, 16, layerShape{}, nil), partial, longrope, yarn, dynamic, granite,
+		make("SmolLM3", "smollm3", 4, 2, 16, layerShape{noRope: last(4)}, map[string]any{"num_hidden_layers": 4, "tie_word_embeddings": true}),
+		make("OLMo 2", "olmo2", 4, 4, 16, layerShape{after: true, widthNorm: true}, nil),
+		make("Mixtral", "mixtral", 4, 2, 16, mixtral, map[string]any{"num_local_experts": 5, "num_experts_per_tok": 2}),
+		make("Qwen2-MoE", "qwen2_moe", 4, 2, 16, qwen2, experts),
+		make("Qwen3-MoE", "qwen3_moe", 4, 4, 16, qwen3, normalized),
+	}
+}
