@@ -201,10 +201,13 @@ func published(g *weights.GGUF, pairs bool, dim int) map[string][]float32 {
 		"ffn_down": "mlp.down_proj", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
 	}
 	w := map[string][]float32{
-		"model.embed_tokens.weight": g.Get("token_embd.weight").Vector(), "lm_head.weight": g.Get("output.weight").Vector(),
-		"model.norm.weight": g.Get("output_norm.weight").Vector(),
+		"model.embed_tokens.weight": g.Get("token_embd.weight").Vector(),
+		"model.norm.weight":         g.Get("output_norm.weight").Vector(),
 	}
-	for l := 0; g.Get(fmt.Sprintf("blk.%d.attn_q.weight", l)) != nil; l++ {
+	if head := g.Get("output.weight"); head != nil {
+		w["lm_head.weight"] = head.Vector()
+	}
+	for l := 0; g.Get(fmt.Sprintf("blk.%d.attn_output.weight", l)) != nil; l++ {
 		for from, to := range parts {
 			for _, kind := range []string{".weight", ".bias"} {
 				t := g.Get(fmt.Sprintf("blk.%d.%s%s", l, from, kind))

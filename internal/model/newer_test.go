@@ -1,8 +1,16 @@
 package model_test
 
 import (
+	"fmt"
 	"maps"
 	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/model/weights"
+	"llmmemory/internal/testkit/weightfile"
 )
 
 type makeFamily func(name, kind string, heads, kvHeads, dim int, more map[string]any) family
@@ -73,5 +81,107 @@ func newerFamilies(llama makeFamily) []family {
 		make("Mixtral", "mixtral", 4, 2, 16, mixtral, map[string]any{"num_local_experts": 5, "num_experts_per_tok": 2}),
 		make("Qwen2-MoE", "qwen2_moe", 4, 2, 16, qwen2, experts),
 		make("Qwen3-MoE", "qwen3_moe", 4, 4, 16, qwen3, normalized),
+	}
+}
+
+// tinyReference is the reference of a tiny model in GGUF.
+func tinyReference(g *weights.GGUF, t *weightfile.Tiny) *reference {
+	arch := t.Meta["general.architecture"].(string)
+	const scale = float64(float32(0.3)) // as the file has it
+	r := &reference{family: arch, layers: weightfile.TinyLayers, heads: weightfile.TinyHeads, kvHeads: weightfile.TinyKVHeads,
+		dim: weightfile.TinyDim, hidden: weightfile.TinyHidden, inter: weightfile.TinyInter, vocab: weightfile.TinyVocab,
+		eps: float64(float32(1e-5)), theta: 1000, w: tinyWeights(g, arch)}
+	if t.Meta[arch+".rope.scaling.type"] == "yarn" { // original length 64, of 8 pairs: the first turns 10 times
+		r.ropeFactor = 0.1*math.Log(4) + 1
+		r.stretch = func(i int) float64 {
+			ramp := min(1, float64(i)/3)
+			return (1 - ramp) + ramp/4
+		}
+	}
+	last := func(n int) func(int) bool { return func(l int) bool { return l%n == n-1 } }
+	if t.Meta[arch+".attention.sliding_window"] != nil {
+		r.window = weightfile.TinyWindow
+	}
+	if t.Meta[arch+".expert_count"] != nil {
+		r.shape = layerShape{experts: weightfile.TinyExperts, perToken: weightfile.TinyUsed, expertInter: weightfile.TinyInter,
+			router: "mlp.gate", expertNames: "mlp.experts.%d.", expertMLP: [3]string{"gate_proj", "up_proj", "down_proj"},
+			normalize: arch != "qwen2moe"}
+	}
+	p := &r.shape
+	switch t.Name {
+	case "qwen2moe":
+		p.sharedInter = weightfile.TinyShared
+	case "qwen3, yarn", "qwen3moe":
+		p.headNorm = true
+	case "phi3, partly rotated":
+		r.rotated = 12
+	case "phi3, longrope":
+		long := g.Get("rope_factors_long.weight").Vector()
+		r.stretch = func(i int) float64 { return 1 / float64(long[i]) }
+		r.ropeFactor = float64(float32(1.2))
+	case "smollm3":
+		p.noRope = last(4)
+	case "olmo2", "olmo2, windows and yarn":
+		*p = layerShape{after: true, widthNorm: true, full: last(4), localTheta: 1000}
+	case "granite":
+		*p = layerShape{embed: 3, residual: scale, attention: float64(float32(0.1)), logits: 4}
+	case "gemma2":
+		*p = layerShape{embed: 8, after: true, before: true, gelu: true, full: last(2), cap: 5, logitCap: 3}
+	case "gemma3":
+		*p = layerShape{embed: 8, after: true, before: true, gelu: true, full: last(3), headNorm: true, localTheta: 100}
+		r.scale = func(f float64) float64 { return f / 2 }
+	case "gpt-oss":
+		p.clamped, p.full = true, last(2)
+	}
+	return r
+}
+
+// tinyWeights gives the tensors of a GGUF file the names of a folder.
+func tinyWeights(g *weights.GGUF, arch string) map[string][]float32 {
+	w := published(g, arch == "llama" || arch == "smollm3" || arch == "granite", weightfile.TinyDim)
+	parts := map[string]string{"attn_qkv": "self_attn.qkv_proj", "attn_sinks": "self_attn.sinks",
+		"post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm",
+		"ffn_gate_inp": "mlp.gate", "ffn_gate_inp_shexp": "mlp.shared_expert_gate", "ffn_gate_shexp": "mlp.shared_expert.gate_proj",
+		"ffn_up_shexp": "mlp.shared_expert.up_proj", "ffn_down_shexp": "mlp.shared_expert.down_proj"}
+	if arch == "phi3" {
+		parts["ffn_up"] = "mlp.gate_up_proj"
+	}
+	if strings.HasPrefix(arch, "gemma") {
+		parts["ffn_norm"] = "pre_feedforward_layernorm"
+	}
+	for l := range weightfile.TinyLayers {
+		for _, kind := range []string{".weight", ".bias"} {
+			for from, to := range parts {
+				if t := g.Get(fmt.Sprintf("blk.%d.%s%s", l, from, kind)); t != nil {
+					w[fmt.Sprintf("model.layers.%d.%s%s", l, to, kind)] = t.Vector()
+				}
+			}
+			for _, name := range []string{"gate", "up", "down"} {
+				t := g.Get(fmt.Sprintf("blk.%d.ffn_%s_exps%s", l, name, kind))
+				if t == nil {
+					continue
+				}
+				for e, all := 0, t.Vector(); e < weightfile.TinyExperts; e++ {
+					n := len(all) / weightfile.TinyExperts
+					w[fmt.Sprintf("model.layers.%d.mlp.experts.%d.%s_proj%s", l, e, name, kind)] = all[e*n : (e+1)*n]
+				}
+			}
+		}
+	}
+	return w
+}
+
+// Every family's logits are those of the model in float64, of GGUF, too. testdata/bench/llamacpp.sh compares the
+// same files with llama.cpp.
+func TestTinyGGUFLogitsAreThoseOfTheReference(t *testing.T) {
+	for _, tiny := range weightfile.Tinies() {
+		t.Run(tiny.Name, func(t *testing.T) {
+			data := tiny.GGUF()
+			m, pool, err := openModel(t, data)
+			require.NoError(t, err)
+			most, _, size := logitErrors(t, benchOf(t, m, pool), tinyReference(openGGUF(t, data), &tiny))
+			require.Less(t, most, 2e-5*max(1, size))
+			require.Greater(t, size, 0.5, "the logits are too small to show anything")
+		})
 	}
 }

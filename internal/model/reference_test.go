@@ -115,7 +115,7 @@ func (r *reference) rope(x []float64, position int, theta float64, scaled bool) 
 				f *= r.stretch(i)
 			}
 			s, c := math.Sincos(float64(position) * f)
-			if r.ropeFactor != 0 {
+			if r.ropeFactor != 0 && scaled {
 				s, c = s*r.ropeFactor, c*r.ropeFactor
 			}
 			a, b := x[h+i], x[h+i+n/2]

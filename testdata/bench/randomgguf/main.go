@@ -1,8 +1,11 @@
-// Command randomgguf writes Llamas with random weights, of about 25 and 134 million
-// parameters, as GGUF: go run ./testdata/bench/randomgguf FOLDER
+// Command randomgguf writes models with random weights as GGUF. Llamas of about 25 and 134 million parameters:
+// go run ./testdata/bench/randomgguf FOLDER
+//
+// A tiny one of each family: go run ./testdata/bench/randomgguf -tiny FOLDER
 package main
 
 import (
+	"flag"
 	"fmt"
 	"log"
 	"os"
@@ -12,15 +15,25 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		log.Fatal("usage: randomgguf FOLDER")
+	tiny := flag.Bool("tiny", false, "write a tiny model of each family")
+	flag.Parse()
+	if flag.NArg() != 1 {
+		log.Fatal("usage: randomgguf [-tiny] FOLDER")
+	}
+	if *tiny {
+		for _, t := range weightfile.Tinies() {
+			if err := os.WriteFile(filepath.Join(flag.Arg(0), t.Name+".gguf"), t.GGUF(), 0o644); err != nil {
+				log.Fatal(err)
+			}
+		}
+		return
 	}
 	small := weightfile.Llama{Hidden: 288, Layers: 6, Heads: 6, KVHeads: 6, Inter: 768, Vocab: 32000, Context: 4096}
 	large := weightfile.Llama{Hidden: 768, Layers: 12, Heads: 12, KVHeads: 12, Inter: 2048, Vocab: 32000, Context: 4096}
 	for name, l := range map[string]weightfile.Llama{"25m": small, "134m": large} {
 		for _, kind := range []string{"F16", "Q8_0", "Q4_0"} {
 			l.Type = kind
-			path := filepath.Join(os.Args[1], fmt.Sprintf("%s-%s.gguf", name, kind))
+			path := filepath.Join(flag.Arg(0), fmt.Sprintf("%s-%s.gguf", name, kind))
 			if err := weightfile.LlamaFile(path, l); err != nil {
 				log.Fatal(err)
 			}
