@@ -5,6 +5,8 @@ import (
 
 	"llmmemory/internal/invariants"
 	"llmmemory/internal/kvstore"
+	"llmmemory/internal/model"
+	"llmmemory/internal/vllm/v1/kvcache"
 	"llmmemory/internal/vllm/v1/sched"
 )
 
@@ -18,32 +20,47 @@ func (e *Engine) buildBatch(s *step) {
 	s.draws, s.last, s.message.to = s.draws[:0], 0, 0
 	for _, id := range s.plan.Preempted {
 		if q := e.live[id]; q != nil {
-			q.table = q.table[:0]
+			for g := range q.tables {
+				q.tables[g] = q.tables[g][:0]
+			}
 		}
 	}
 	for _, c := range s.plan.Copies {
 		s.message.copies = append(s.message.copies, kvstore.Pair{Src: c.Src, Dst: c.Dst})
-		if q := e.live[c.ID]; q != nil && c.Index >= 0 && c.Index < len(q.table) {
-			q.table[c.Index] = c.Dst
+		if q := e.live[c.ID]; q != nil && c.Index >= 0 && c.Index < len(q.tables[c.Group]) {
+			q.tables[c.Group][c.Index] = c.Dst
 		}
 	}
-	stride := 0
 	for i := range s.plan.Rows {
-		stride = max(stride, e.addRow(s, i, now))
-		if invariants.Enabled {
-			r := &s.rows[i]
-			s.message.fresh = append(s.message.fresh, r.q.table[min(len(r.q.table), (r.from+e.config.BlockSize-1)/e.config.BlockSize):]...)
-		}
+		e.addRow(s, i, now)
 	}
 	s.nextLogits()
-	b.Slots = s.plan.Slots[0]
-	b.TableStride, b.CommonPrefix = stride, e.commonPrefix(s.rows)
-	b.BlockTables = b.BlockTables[:0]
+	if len(b.Others) < len(e.config.groups)-1 {
+		b.Others = make([]model.Blocks, len(e.config.groups)-1)
+	}
+	e.layOut(s, &b.Blocks, 0)
+	for g := range b.Others {
+		e.layOut(s, &b.Others[g], g+1)
+	}
+}
+
+// layOut lays out the block tables of a group.
+func (e *Engine) layOut(s *step, b *model.Blocks, group int) {
+	b.Slots, b.CommonPrefix = s.plan.Slots[group], e.commonPrefix(s.rows, group)
+	b.BlockTables, b.TableStride = b.BlockTables[:0], 0
 	for i := range s.rows {
-		table := s.rows[i].q.table
+		b.TableStride = max(b.TableStride, len(s.rows[i].q.tables[group]))
+	}
+	for i := range s.rows {
+		r := &s.rows[i]
+		table := r.q.tables[group]
 		b.BlockTables = append(b.BlockTables, table...)
-		for range stride - len(table) {
+		for range b.TableStride - len(table) {
 			b.BlockTables = append(b.BlockTables, 0)
+		}
+		if invariants.Enabled {
+			size := e.config.BlockSize
+			s.message.fresh = append(s.message.fresh, table[min(len(table), (r.from+size-1)/size):]...)
 		}
 	}
 }
@@ -51,15 +68,15 @@ func (e *Engine) buildBatch(s *step) {
 // commonPrefix is how many tokens all rows have in the same blocks, before what they
 // compute now: attention reads these once for all. (vLLM's num_common_prefix_blocks asks all
 // running requests, of which some may not be in this step.)
-func (e *Engine) commonPrefix(rows []row) int {
+func (e *Engine) commonPrefix(rows []row, group int) int {
 	size := e.config.BlockSize
-	if len(rows) < 2 || e.config.Model.SlidingWindow > 0 {
+	if len(rows) < 2 || e.config.groups[group].Kind != kvcache.Full {
 		return 0
 	}
-	first := rows[0].q.table
+	first := rows[0].q.tables[group]
 	n := rows[0].from / size
 	for i := 1; i < len(rows) && n > 0; i++ {
-		table := rows[i].q.table
+		table := rows[i].q.tables[group]
 		n = min(n, rows[i].from/size)
 		for k := range n {
 			if table[k] != first[k] {
@@ -71,17 +88,18 @@ func (e *Engine) commonPrefix(rows []row) int {
 	return n * size
 }
 
-// addRow adds row i and returns the length of its block table. All requests of a
-// step that was just scheduled are live: both happen under the lock.
-func (e *Engine) addRow(s *step, i int, now time.Time) int {
+// addRow adds row i. All requests of a step that was just scheduled are live: both happen under the lock.
+func (e *Engine) addRow(s *step, i int, now time.Time) {
 	b, planned := &s.message.batch, &s.plan.Rows[i]
 	q := e.live[planned.ID]
 	from, n := planned.NumComputedTokens, planned.NumScheduledTokens
-	start := s.plan.BlockStarts[i]
-	if planned.Kind != sched.KindRunning {
-		start = 0
+	for g, table := range q.tables {
+		start := s.plan.BlockStarts[i*len(q.tables)+g]
+		if planned.Kind != sched.KindRunning {
+			start = 0
+		}
+		q.tables[g] = append(table[:start], s.plan.RowBlocks(i, g)...)
 	}
-	q.table = append(q.table[:start], s.plan.RowBlocks(i, 0)...)
 	if q.started.IsZero() {
 		q.started = now
 		e.offload.release(q)
@@ -125,7 +143,6 @@ func (e *Engine) addRow(s *step, i int, now time.Time) int {
 		s.report.Decodes++
 		s.report.Context += from + n
 	}
-	return len(q.table)
 }
 
 // wantLogits asks for the logits of a row that is about to be added, whose n tokens stand in the batch from

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/model"
+	"llmmemory/internal/vllm/v1/kvcache"
 )
 
 // Ensure that attention reads together only whole blocks that all rows have before what they compute, and
@@ -17,17 +17,19 @@ func TestTheCommonPrefixIsBeforeWhatEachRowComputes(t *testing.T) {
 		rows   []row
 		want   int
 	}{
-		{"one row", 0, []row{{from: 12, q: &sequence{table: []int32{1, 2, 3}}}}, 0},
-		{"equal tables", 0, []row{{from: 12, q: &sequence{table: []int32{1, 2, 3}}}, {from: 12, q: &sequence{table: []int32{1, 2, 3}}}}, 12},
-		{"the first row begins inside a block", 0, []row{{from: 11, q: &sequence{table: []int32{1, 2, 3}}}, {from: 12, q: &sequence{table: []int32{1, 2, 3}}}}, 8},
-		{"a later row begins earlier", 0, []row{{from: 12, q: &sequence{table: []int32{1, 2, 3}}}, {from: 5, q: &sequence{table: []int32{1, 2, 3}}}}, 4},
-		{"another block", 0, []row{{from: 12, q: &sequence{table: []int32{1, 2, 3}}}, {from: 12, q: &sequence{table: []int32{1, 4, 3}}}}, 4},
-		{"equal tables with a window", 8, []row{{from: 12, q: &sequence{table: []int32{0, 2, 3}}}, {from: 12, q: &sequence{table: []int32{0, 2, 3}}}}, 0},
+		{"one row", 0, []row{{from: 12, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}}, 0},
+		{"equal tables", 0, []row{{from: 12, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}, {from: 12, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}}, 12},
+		{"the first row begins inside a block", 0, []row{{from: 11, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}, {from: 12, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}}, 8},
+		{"a later row begins earlier", 0, []row{{from: 12, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}, {from: 5, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}}, 4},
+		{"another block", 0, []row{{from: 12, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}, {from: 12, q: &sequence{tables: [][]int32{[]int32{1, 4, 3}}}}}, 4},
+		{"equal tables with a window", 8, []row{{from: 12, q: &sequence{tables: [][]int32{[]int32{0, 2, 3}}}}, {from: 12, q: &sequence{tables: [][]int32{[]int32{0, 2, 3}}}}}, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			e := &Engine{config: Config{BlockSize: 4, Model: &model.Model{}}}
-			e.config.Model.SlidingWindow = test.window
-			require.Equal(t, test.want, e.commonPrefix(test.rows))
+			e := &Engine{config: Config{BlockSize: 4, groups: []kvcache.Group{{}}}}
+			if test.window > 0 {
+				e.config.groups[0].Kind = kvcache.SlidingWindow
+			}
+			require.Equal(t, test.want, e.commonPrefix(test.rows, 0))
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"llmmemory/internal/parallel"
 	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/kvcache"
+	"llmmemory/internal/vllm/v1/memplan"
 	"llmmemory/internal/vllm/v1/pool"
 	"llmmemory/internal/vllm/v1/sched"
 )
@@ -56,7 +57,9 @@ type Config struct {
 
 	MaxWaiting int // requests that may wait when MaxNumSeqs run; 0: 1,024
 
-	fit bool // MaxModelLen is what fits
+	fit    bool // MaxModelLen is what fits
+	groups []kvcache.Group
+	places []model.Place // of each layer
 }
 
 // An EventPublisher takes the events of a step, which it must not keep. Before that it gets the groups
@@ -125,7 +128,15 @@ func (c *Config) stores(m *model.Config, workers int) (kvstore.Config, error) {
 		return k, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	all := int64(workers)
+	plan, err := c.share(m, k.Shape.BlockBytes(), c.KVCacheBytes/all)
+	if err != nil {
+		return k, err
+	}
+	k.Layers = len(plan.Tensors)
 	k.NumBlocks = k.BlocksIn(c.KVCacheBytes / all)
+	if len(c.groups) > 1 {
+		return k, c.fits(plan)
+	}
 	if c.fit && k.NumBlocks > 1 {
 		c.MaxModelLen = min(c.MaxModelLen, (k.NumBlocks-1)*c.BlockSize)
 	}
@@ -136,18 +147,73 @@ func (c *Config) stores(m *model.Config, workers int) (kvstore.Config, error) {
 	return k, nil
 }
 
+// share decides which layers share a block table and which a layer of the store, as vLLM does.
+func (c *Config) share(m *model.Config, page int, bytes int64) (*memplan.Plan, error) {
+	layers, numbers := make([]memplan.Layer, m.NumLayers), make([]int, m.NumLayers)
+	for i := range layers {
+		group := kvcache.Group{Kind: kvcache.Full, BlockSize: c.BlockSize}
+		if w := m.Window(i); w > 0 && w < c.MaxModelLen {
+			group.Kind, group.Window = kvcache.SlidingWindow, w
+		}
+		layers[i], numbers[i] = memplan.Layer{Group: group, Page: page}, i
+	}
+	plans, err := memplan.Make(layers, []memplan.Worker{{Bytes: int(bytes), Layers: numbers}}, memplan.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	plan := plans[0]
+	c.places = make([]model.Place, m.NumLayers)
+	for g, group := range plan.Groups {
+		c.groups = append(c.groups, group.Group)
+		for _, l := range group.Layers {
+			c.places[l].Group = g
+		}
+	}
+	for t, tensor := range plan.Tensors {
+		for _, l := range tensor.Layers {
+			c.places[l].Layer = t
+		}
+	}
+	if len(c.groups) > 1 && c.Offload != nil {
+		return nil, fmt.Errorf("%w: some layers of the model have a window and others have none; blocks of such models cannot be kept outside the process", ErrConfig)
+	}
+	return plan, nil
+}
+
+// inFlight is how many tokens are scheduled and not delivered, at most, in how many steps.
+func (c *Config) inFlight() (tokens, steps int) {
+	if c.asyncScheduling() {
+		return 2 * c.MaxNumBatchedTokens, 2
+	}
+	return c.MaxNumBatchedTokens, 1
+}
+
+// fits refuses a longest sequence that the blocks of several groups cannot hold, or makes it what they hold.
+func (c *Config) fits(plan *memplan.Plan) error {
+	tokens, steps := c.inFlight()
+	longest, err := plan.LongestModelLen(c.MaxModelLen, tokens, steps)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if c.fit && longest > 1 {
+		c.MaxModelLen = longest
+	}
+	if err := plan.CheckModelLen(c.MaxModelLen, tokens, longest); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return nil
+}
+
 func (c *Config) asyncScheduling() bool {
 	return !c.NoAsyncScheduling && c.NumSpeculativeTokens == 0
 }
 
 func (c *Config) scheduler(blocks int) (*sched.Scheduler, error) {
-	group := kvcache.Group{Kind: kvcache.Full, BlockSize: c.BlockSize}
-	if w := c.Model.SlidingWindow; w > 0 && w < c.MaxModelLen && !c.Model.Hybrid() {
-		group.Kind, group.Window = kvcache.SlidingWindow, w
-	}
 	cache := kvcache.Config{
-		NumGPUBlocks: blocks, Groups: []kvcache.Group{group}, MaxModelLen: c.MaxModelLen,
-		EnablePrefixCaching: !c.NoPrefixCaching,
+		NumGPUBlocks: blocks, Groups: c.groups, MaxModelLen: c.MaxModelLen, EnablePrefixCaching: !c.NoPrefixCaching,
+	}
+	if len(c.groups) > 1 {
+		cache.MaxInFlightTokens, _ = c.inFlight()
 	}
 	if cache.EnablePrefixCaching {
 		cache.Hash, cache.EnableEvents = c.Hash, c.KVEvents != nil

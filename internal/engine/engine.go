@@ -87,7 +87,7 @@ func (e *Engine) submit(r Request, of *Series) (*Stream, error) {
 	s := &Stream{engine: e, request: &r, open: r.N, wake: make(chan struct{}, 1)}
 	most := min(r.MaxTokens, e.config.MaxModelLen-len(r.Prompt))
 	q := &sequence{
-		stream: s, params: r.Params, tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt), most: most,
+		tables: make([][]int32, len(e.config.groups)), stream: s, params: r.Params, tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt), most: most,
 		waiting: r.N - 1, text: text{stops: r.Stop}, arrived: time.Now(),
 	}
 	q.ends = slices.Clone(r.StopTokenIDs)

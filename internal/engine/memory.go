@@ -39,7 +39,8 @@ type MemoryState struct {
 	Cached           []int32        // free blocks that a prefix hit can still find
 }
 
-// AnswerBlocks are the blocks of an answer to a request.
+// AnswerBlocks are the blocks of an answer to a request. Of a model with several groups of layers each has its own:
+// Index is the number of the answer times that of groups, plus the group.
 type AnswerBlocks struct {
 	Request, Index int
 	Tokens         int     // that are computed
@@ -83,12 +84,14 @@ func (e *Engine) memoryState() *MemoryState {
 		if q == nil {
 			continue
 		}
-		table, err := e.sched.Monitor.Table(nil, id, 0)
-		if err != nil || len(table) == 0 {
-			continue
-		}
 		computed, _, _ := e.sched.Monitor.NumComputedTokens(id)
-		m.Answers = append(m.Answers, AnswerBlocks{q.stream.number, q.index, computed, table})
+		for g := range q.tables {
+			table, err := e.sched.Monitor.Table(nil, id, g)
+			if err != nil || len(table) == 0 {
+				continue
+			}
+			m.Answers = append(m.Answers, AnswerBlocks{q.stream.number, q.index*len(q.tables) + g, computed, table})
+		}
 	}
 	e.sched.Monitor.Inspect(func(c *kvcache.Cache) {
 		for id := range int32(c.View.Pool().NumBlocks()) {
@@ -143,7 +146,9 @@ func (e *Engine) noteRow(r *row, planned *sched.Row) {
 		if planned.Kind != sched.KindRunning {
 			p.Start, p.Tokens, p.Cached = 0, r.from+n, r.from
 			size := e.config.BlockSize
-			c.Hits = append(c.Hits, q.table[:min(len(q.table), r.from/size)]...)
+			for _, table := range q.tables {
+				c.Hits = append(c.Hits, table[:min(len(table), r.from/size)]...)
+			}
 		}
 		c.Prefills = append(c.Prefills, p)
 		return

@@ -241,9 +241,10 @@ func (o *offload) store(s, next *step) {
 		}
 		computed := int(s.message.batch.SeqLens[i]) - len(r.drafts)
 		hashes := o.hashes(q)
-		full := min(computed/e.config.BlockSize, len(hashes), len(q.table))
+		table := q.tables[0]
+		full := min(computed/e.config.BlockSize, len(hashes), len(table))
 		for ; q.outside.offered < full; q.outside.offered++ {
-			if id := q.table[q.outside.offered]; id != pool.Null {
+			if id := table[q.outside.offered]; id != pool.Null {
 				o.Offer(hashes[q.outside.offered], func(to []byte) { e.workers.readBlock(id, to) })
 			}
 		}

@@ -16,9 +16,9 @@ type sequence struct {
 	params sampling.Params
 	tokens []int32 // prompt and answer
 	prompt int
-	most   int     // tokens of the answer
-	ends   []int32 // tokens that end it
-	table  []int32 // blocks
+	most   int       // tokens of the answer
+	ends   []int32   // tokens that end it
+	tables [][]int32 // blocks, by group of layers
 	text   text
 	done   bool
 
@@ -73,14 +73,16 @@ func (q *sequence) take(id int32) (text string, finish Finish) {
 func (q *sequence) room(blockSize int) {
 	const most = 1 << 12
 	q.tokens = slices.Grow(q.tokens, min(q.most, most))
-	q.table = slices.Grow(q.table, min(len(q.tokens)+q.most, most)/blockSize+1)
+	for i := range q.tables {
+		q.tables[i] = slices.Grow(q.tables[i], min(len(q.tokens)+q.most, most)/blockSize+1)
+	}
 }
 
 // fork is another answer that starts as q does. It shares the tokens of the prompt until room or its first token.
 func (q *sequence) fork(index int) *sequence {
 	f := &sequence{
 		stream: q.stream, index: index, params: q.params, tokens: slices.Clip(q.tokens[:q.prompt]), prompt: q.prompt,
-		most: q.most, ends: q.ends, text: text{stops: q.text.stops}, arrived: q.arrived, started: q.started,
+		tables: make([][]int32, len(q.tables)), most: q.most, ends: q.ends, text: text{stops: q.text.stops}, arrived: q.arrived, started: q.started,
 	}
 	f.params.Seed += uint64(index)
 	return f

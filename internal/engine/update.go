@@ -91,7 +91,9 @@ func (e *Engine) deliver(r *row, report *StepReport, now time.Time) {
 		ends := a.endsWith(r.tokens[i].ID)
 		if !ends && owner == nil && r.tokens[i].ID == token {
 			owner, a.id = a, parent
-			a.table = append(a.table[:0], q.table...)
+			for g, table := range q.tables {
+				a.tables[g] = append(a.tables[g][:0], table...)
+			}
 			e.live[parent] = a
 		} else if !ends {
 			e.fork(a, parent, r.tokens[i].ID)

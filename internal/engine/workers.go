@@ -80,8 +80,11 @@ func (w *worker) open(p Peer, store kvstore.Config, group model.Group, c *Config
 	if w.store, err = kvstore.New(store, p.Pool); err != nil {
 		return err
 	}
-	w.runner, err = model.NewRunner(p.Model, w.store, p.Pool, group)
-	return err
+	if w.runner, err = model.NewRunner(p.Model, w.store, p.Pool, group, c.places...); err != nil {
+		return err
+	}
+	w.runner.Limit(c.MaxModelLen)
+	return nil
 }
 
 func (w *worker) loop() {

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -21,6 +22,11 @@ func randomLlama(t testing.TB, pool *parallel.Pool, part model.Part) *model.Mode
 
 // llamaWithVocabulary has more tokens, which have weights of zero.
 func llamaWithVocabulary(t testing.TB, pool *parallel.Pool, part model.Part, vocab int) *model.Model {
+	return changedLlama(t, pool, part, vocab, func(*model.Config) {})
+}
+
+// changedLlama has another configuration.
+func changedLlama(t testing.TB, pool *parallel.Pool, part model.Part, vocab int, change func(*model.Config)) *model.Model {
 	const hidden, heads, kvHeads, dim, inter = 64, 8, 4, 8, 96
 	rnd := rand.New(rand.NewPCG(4, 4))
 	tensor := func(name string, rows, cols int) *weights.Tensor {
@@ -33,16 +39,19 @@ func llamaWithVocabulary(t testing.TB, pool *parallel.Pool, part model.Part, voc
 	all := []*weights.Tensor{
 		tensor("model.embed_tokens.weight", vocab, hidden), tensor("lm_head.weight", vocab, hidden), tensor("model.norm.weight", 1, hidden),
 	}
-	for _, at := range []string{"model.layers.0.", "model.layers.1."} {
+	c := model.Config{
+		Family: "llama", VocabSize: vocab, HiddenSize: hidden, NumLayers: 2, NumHeads: heads, NumKVHeads: kvHeads, HeadDim: dim,
+		IntermediateSize: inter, MaxModelLen: 1024, NormEps: 1e-5, Activation: model.SiLU, Rope: &model.Rope{Theta: 10000}, End: []int32{3},
+	}
+	change(&c)
+	for i := range c.NumLayers {
+		at := fmt.Sprintf("model.layers.%d.", i)
 		all = append(all, tensor(at+"input_layernorm.weight", 1, hidden), tensor(at+"post_attention_layernorm.weight", 1, hidden),
 			tensor(at+"self_attn.q_proj.weight", heads*dim, hidden), tensor(at+"self_attn.k_proj.weight", kvHeads*dim, hidden),
 			tensor(at+"self_attn.v_proj.weight", kvHeads*dim, hidden), tensor(at+"self_attn.o_proj.weight", hidden, heads*dim),
 			tensor(at+"mlp.gate_proj.weight", inter, hidden), tensor(at+"mlp.up_proj.weight", inter, hidden), tensor(at+"mlp.down_proj.weight", hidden, inter))
 	}
-	m, err := model.Build(model.Config{
-		Family: "llama", VocabSize: vocab, HiddenSize: hidden, NumLayers: 2, NumHeads: heads, NumKVHeads: kvHeads, HeadDim: dim,
-		IntermediateSize: inter, MaxModelLen: 1024, NormEps: 1e-5, Activation: model.SiLU, Rope: &model.Rope{Theta: 10000}, End: []int32{3},
-	}, weights.Collect(all...), pool, part)
+	m, err := model.Build(c, weights.Collect(all...), pool, part)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	return m
@@ -50,12 +59,17 @@ func llamaWithVocabulary(t testing.TB, pool *parallel.Pool, part model.Part, voc
 
 // startWorkers makes an engine of n workers over a random model.
 func startWorkers(t *testing.T, n int, change func(*engine.Config), o engine.Observer) *engine.Engine {
+	return startParts(t, n, func(pool *parallel.Pool, p model.Part) *model.Model { return randomLlama(t, pool, p) }, change, o)
+}
+
+// startParts makes an engine of n workers over a model.
+func startParts(t *testing.T, n int, open func(*parallel.Pool, model.Part) *model.Model, change func(*engine.Config), o engine.Observer) *engine.Engine {
 	var peers []engine.Peer
 	for rank := range n {
 		pool, err := parallel.New(1)
 		require.NoError(t, err)
 		t.Cleanup(pool.Close)
-		peers = append(peers, engine.Peer{Model: randomLlama(t, pool, model.Part{Rank: rank, Size: n}), Pool: pool})
+		peers = append(peers, engine.Peer{Model: open(pool, model.Part{Rank: rank, Size: n}), Pool: pool})
 	}
 	return startModel(t, peers[0].Model, tokenizer.Bytes(1, 2, 3), peers[0].Pool, func(c *engine.Config) {
 		c.Peers = peers[1:]

@@ -111,7 +111,7 @@ func processorTime(b *testing.B) time.Duration {
 }
 
 func prefillBatch(n int) *model.Batch {
-	b := &model.Batch{QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)}, TableStride: n / 16,
+	b := &model.Batch{QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)}, Blocks: model.Blocks{TableStride: n / 16},
 		Logits: []int32{int32(n - 1)}}
 	for i := range n {
 		b.Tokens, b.Positions, b.Slots = append(b.Tokens, int32(i*37%32000)), append(b.Positions, int32(i)),
@@ -125,7 +125,7 @@ func prefillBatch(n int) *model.Batch {
 
 // decodeBatch has n sequences after the 512 tokens of blocks 1 to 32. As here, the engine passes to the model that they share these.
 func decodeBatch(n int) *model.Batch {
-	b := &model.Batch{QueryStart: []int32{0}, TableStride: 33}
+	b := &model.Batch{QueryStart: []int32{0}, Blocks: model.Blocks{TableStride: 33}}
 	if n > 1 {
 		b.CommonPrefix = 512
 	}

@@ -279,7 +279,7 @@ type part struct {
 
 // step computes some parts together and returns the logits of all their tokens.
 func (b *bench) step(t testing.TB, parts ...part) [][][]float32 {
-	batch := model.Batch{QueryStart: []int32{0}, TableStride: numBlocks}
+	batch := model.Batch{QueryStart: []int32{0}, Blocks: model.Blocks{TableStride: numBlocks}}
 	for _, p := range parts {
 		for i, token := range p.tokens {
 			position := p.from + i

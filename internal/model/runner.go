@@ -11,21 +11,39 @@ import (
 )
 
 // A Batch is the tokens of one step. Sequence s has SeqLens[s] tokens, of which the last
-// ones, Tokens[QueryStart[s]:QueryStart[s+1]], are computed now. Its block table is
-// BlockTables[s*TableStride:(s+1)*TableStride]; unused entries are ignored.
+// ones, Tokens[QueryStart[s]:QueryStart[s+1]], are computed now.
 type Batch struct {
-	Tokens    []int32
-	Positions []int32
-	Slots     []int64 // of each token: block × block size + place; -1: its keys and values are not kept
+	Tokens     []int32
+	Positions  []int32
+	QueryStart []int32 // sequences + 1 entries
+	SeqLens    []int32
 
-	QueryStart   []int32 // sequences + 1 entries
-	SeqLens      []int32
-	BlockTables  []int32
-	TableStride  int
-	CommonPrefix int // tokens of context that all sequences share, in the same blocks
+	Blocks
+	Others []Blocks // of the groups of layers from 1 on
 
 	Logits []int32 // tokens of the batch whose logits are wanted
 }
+
+// Blocks are where a group of layers has the keys and values of a batch. The block table of sequence s is
+// BlockTables[s*TableStride:(s+1)*TableStride]; unused entries are ignored.
+type Blocks struct {
+	Slots        []int64 // of each token: block × block size + place; -1: its keys and values are not kept
+	BlockTables  []int32
+	TableStride  int
+	CommonPrefix int // tokens of context that all sequences share, in the same blocks
+}
+
+// blocks are those of a group.
+func (b *Batch) blocks(group int) *Blocks {
+	if group == 0 {
+		return &b.Blocks
+	}
+	return &b.Others[group-1]
+}
+
+// A Place is where the keys and values of a layer are: in blocks of a group of layers, and in a layer of the store,
+// which layers of other groups can have, too.
+type Place struct{ Group, Layer int }
 
 // A Runner computes batches of a model over a store. It is for one goroutine at a
 // time, and allocates nothing once it has seen its largest batch.
@@ -34,6 +52,8 @@ type Runner struct {
 	local   Config // the shape of the part
 	group   Group  // nil: the part is the whole
 	store   *kvstore.Store
+	places  []Place // of each layer
+	groups  int
 	pool    *parallel.Pool
 	attend  *attention.Runner
 	scratch []*matrix.Scratch
@@ -79,10 +99,21 @@ func (c *Config) KVShapeOf(p Part, blockSize int, dtype attention.DType) attenti
 
 // NewRunner makes a Runner. The store must have the shape of the model's part, and a
 // part that is not the whole needs a group, whose other workers compute the same batches
-// at the same time.
-func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group) (*Runner, error) {
+// at the same time. Without places, layers are one group, and each has its own layer of the store.
+func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group, places ...Place) (*Runner, error) {
 	s, local := store.Config(), m.local(m.part)
-	if s.Layers != m.NumLayers || s.NumKVHeads != local.NumKVHeads || s.HeadSize != m.HeadDim {
+	if places == nil && s.Layers == m.NumLayers {
+		for i := range m.NumLayers {
+			places = append(places, Place{Layer: i})
+		}
+	}
+	groups := 0
+	for _, p := range places {
+		if groups = max(groups, p.Group+1); p.Group < 0 || uint(p.Layer) >= uint(s.Layers) {
+			return nil, fmt.Errorf("%w: a layer in group %d, and layer %d of a store of %d", ErrBatch, p.Group, p.Layer, s.Layers)
+		}
+	}
+	if len(places) != m.NumLayers || s.NumKVHeads != local.NumKVHeads || s.HeadSize != m.HeadDim {
 		return nil, fmt.Errorf("%w: a store of %d layers of %d heads of %d for a model of %d layers of %d heads of %d",
 			ErrBatch,
 			s.Layers, s.NumKVHeads, s.HeadSize, m.NumLayers, local.NumKVHeads, m.HeadDim)
@@ -93,7 +124,7 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group)
 		return nil, fmt.Errorf("%w: a part of a model without the group of the others", ErrBatch)
 	}
 	r := &Runner{model: m, local: local, group: group, store: store, pool: pool, attend: attention.NewRunner(pool),
-		mlpMost: mlpMost}
+		mlpMost: mlpMost, places: places, groups: groups}
 	for range pool.Size() {
 		r.scratch = append(r.scratch, matrix.NewScratch())
 	}
@@ -154,6 +185,8 @@ func (r *Runner) check(b *Batch) error {
 	switch {
 	case n == 0 || len(b.Positions) != n || len(b.Slots) != n:
 		return fmt.Errorf("%w: %d tokens with %d positions and %d slots", ErrBatch, n, len(b.Positions), len(b.Slots))
+	case len(b.Others) != r.groups-1:
+		return fmt.Errorf("%w: the blocks of %d groups of layers; there are %d", ErrBatch, 1+len(b.Others), r.groups)
 	case len(b.QueryStart) != len(b.SeqLens)+1 || int(b.QueryStart[len(b.SeqLens)]) != n:
 		return fmt.Errorf("%w: %d sequences with %d starts for %d tokens", ErrBatch, len(b.SeqLens), len(b.QueryStart), n)
 	}
@@ -180,7 +213,6 @@ func (r *Runner) prepare(b *Batch, query, width int) {
 	r.tokens = kvstore.Tokens{
 		Key:   attention.Float32s(r.qkv[query:], width),
 		Value: attention.Float32s(r.qkv[query+kv:], width),
-		Slots: b.Slots,
 	}
 	for _, a := range r.angles {
 		a.reach(a.rope, int(slices.Max(b.Positions))+1, m.MaxModelLen, m.HeadDim)
@@ -188,8 +220,7 @@ func (r *Runner) prepare(b *Batch, query, width int) {
 	}
 	r.batch = attention.Batch{
 		NumHeads: r.local.NumHeads, Query: attention.Float32s(r.qkv, width), Out: attention.Float32s(r.attended, query),
-		QueryStart: b.QueryStart, SeqLens: b.SeqLens, BlockTables: b.BlockTables, TableStride: b.TableStride,
-		Scale: m.scale(), SoftCap: float32(m.AttentionCap), CommonPrefix: b.CommonPrefix,
+		QueryStart: b.QueryStart, SeqLens: b.SeqLens, Scale: m.scale(), SoftCap: float32(m.AttentionCap),
 	}
 }
 
@@ -232,11 +263,15 @@ func (r *Runner) layer(i int, b *Batch) error {
 	if angles != nil || m.QKNorm != NoQKNorm {
 		r.each(n, rowJob{op: opRotate, layer: l, positions: b.Positions, angles: angles})
 	}
-	if err := r.store.Write(i, &r.tokens); err != nil {
+	place := r.places[i]
+	blocks := b.blocks(place.Group)
+	r.tokens.Slots = blocks.Slots
+	if err := r.store.Write(place.Layer, &r.tokens); err != nil {
 		return err
 	}
-	r.batch.SlidingWindow, r.batch.Sinks = m.Window(i), l.sinks
-	if err := r.attend.Forward(r.store.Layer(i), &r.batch); err != nil {
+	r.batch.BlockTables, r.batch.TableStride = blocks.BlockTables, blocks.TableStride
+	r.batch.CommonPrefix, r.batch.SlidingWindow, r.batch.Sinks = blocks.CommonPrefix, m.Window(i), l.sinks
+	if err := r.attend.Forward(r.store.Layer(place.Layer), &r.batch); err != nil {
 		return err
 	}
 	r.addProduct(&l.out, &l.attnPost, r.x, r.attended, n)

@@ -1,6 +1,9 @@
 #!/bin/sh
 # Compares this project with llama.cpp, built natively, on the same files of random weights, and
-# prints the tables of cmd/llmserve/README.md. Usage: testdata/bench/llamacpp.sh FOLDER [ROUNDS]
+# prints the tables of cmd/llmserve/README.md. Usage: testdata/bench/llamacpp.sh FOLDER [ROUNDS | families]
+#
+# With "families" it compares log probabilities instead, of a tiny model of each family, which takes seconds. llama.cpp's
+# GELU is computed there, not looked up in a table of F16, which is off by 2e-3.
 #
 # FOLDER, outside the repository, gets llama.cpp, the models (600 MB) and the results. It takes about
 # 2 minutes to build and 10 to measure on two cores that nothing else uses. What was built and measured is kept: started
@@ -18,9 +21,9 @@ version=0.12.9
 module=github.com/ollama/ollama@v0.17.4
 
 fail() { echo "llamacpp.sh: $*" >&2; exit 1; }
-[ $# -ge 1 ] || fail "which folder? usage: testdata/bench/llamacpp.sh FOLDER [ROUNDS]"
+[ $# -ge 1 ] || fail "which folder? usage: testdata/bench/llamacpp.sh FOLDER [ROUNDS | families]"
 rounds=${2:-2}
-[ "$rounds" -ge 1 ] 2>/dev/null || fail "$rounds rounds; want a number from 1 on"
+[ "$rounds" = families ] || [ "$rounds" -ge 1 ] 2>/dev/null || fail "$rounds rounds; want a number from 1 on"
 for tool in go npm tar gcc g++; do
     command -v "$tool" >/dev/null || fail "$tool is needed and not installed"
 done
@@ -46,15 +49,17 @@ fetch() (
     find . -type f \( -name '*.c' -o -name '*.cpp' -o -name '*.h' -o -name '*.hpp' \) -exec sed -i 's/lm_ggml/ggml/g; s/LM_GGML/GGML/g; s/lm_gguf/gguf/g' {} +
     mkdir -p ggml-cpu/llamafile
     cp "$products"/sgemm* ggml-cpu/llamafile/
+    sed -i 's/^#define GGML_GELU_FP16/\/\/&/' ggml-cpu/vec.h
     chmod -R u+w . && touch ../src.complete
 )
 
-# build compiles what is not compiled yet: of the models only Llama, so that the linker must not ask for
-# the others.
+# build compiles what is not compiled yet: of the models only those that are compared, so that the linker must not ask
+# for the others.
 build() (
     cd "$dir/src" && mkdir -p ../obj
+    models=$(printf 'models/%s.cpp ' llama gemma2 gemma3 phi3 smollm3 granite olmo2 qwen2 qwen2moe qwen3 qwen3moe openai-moe)
     defines='-DGGML_USE_CPU -DGGML_USE_LLAMAFILE -DGGML_USE_CPU_REPACK -DGGML_USE_OPENMP -D_GNU_SOURCE -DNDEBUG -DGGML_VERSION=\"x\" -DGGML_COMMIT=\"x\" -DLLAMA_USE_HTTPLIB=0'
-    for f in ggml*.c ggml*.cpp gguf.cpp ggml-cpu/*.c ggml-cpu/*.cpp ggml-cpu/amx/*.cpp ggml-cpu/arch/x86/* ggml-cpu/llamafile/*.cpp llama*.cpp unicode*.cpp models/llama.cpp; do
+    for f in ggml*.c ggml*.cpp gguf.cpp ggml-cpu/*.c ggml-cpu/*.cpp ggml-cpu/amx/*.cpp ggml-cpu/arch/x86/* ggml-cpu/llamafile/*.cpp llama*.cpp unicode*.cpp $models; do
         [ ! -e "$f" ] || printf '%s\n' "$f"
     done | xargs -P "$threads" -I{} sh -c '
         f={}; o=../obj/$(echo "$f" | tr / _).o
@@ -62,12 +67,25 @@ build() (
         case $f in *.c) cc="gcc -std=c11" ;; *) cc="g++ -std=c++17" ;; esac
         $cc -O3 -march=native -fopenmp -fPIC '"$defines"' -I. -Iggml-cpu -Imodels -Icommon -Inlohmann -c "$f" -o "$o.part" && mv "$o.part" "$o"' ||
         fail "llama.cpp could not be compiled"
-    g++ -O2 -fopenmp -I. -o ../bench.part "$here/bench.cpp" ../obj/*.o -lpthread -lm -ldl -Wl,--unresolved-symbols=ignore-all && mv ../bench.part ../bench
+    for program in logits bench; do
+        g++ -O2 -fopenmp -I. -o ../$program.part "$here/$program.cpp" ../obj/*.o -lpthread -lm -ldl -Wl,--unresolved-symbols=ignore-all && mv ../$program.part ../$program
+    done
 )
 
 echo "building in $dir"
 [ -e "$dir/src.complete" ] || fetch
 [ -x "$dir/bench" ] || build
+if [ "$rounds" = families ]; then
+    mkdir -p "$dir/tiny"
+    go run ./testdata/bench/randomgguf -tiny "$dir/tiny"
+    go build -o "$dir/compare" ./testdata/bench/logits
+    for file in "$dir"/tiny/*.gguf; do
+        "$dir/logits" "$file" "$file.logits"
+        printf '%s: ' "$(basename "$file" .gguf)"
+        "$dir/compare" "$file" "$file.logits"
+    done
+    exit
+fi
 if [ ! -e "$dir/models.complete" ]; then
     go run ./testdata/bench/randomgguf "$dir"
     touch "$dir/models.complete"

@@ -36,7 +36,7 @@ func complete(t *testing.T, prompt string, n int) string {
 	var out []int32
 	for range n {
 		b := model.Batch{QueryStart: []int32{0, int32(len(tokens) - computed)}, SeqLens: []int32{int32(len(tokens))},
-			BlockTables: table, TableStride: blocks}
+			Blocks: model.Blocks{BlockTables: table, TableStride: blocks}}
 		for p := computed; p < len(tokens); p++ {
 			b.Tokens, b.Positions = append(b.Tokens, tokens[p]), append(b.Positions, int32(p))
 			b.Slots = append(b.Slots, int64(table[p/16])*16+int64(p%16))

@@ -86,7 +86,7 @@ func measure(path string, threads, rounds int, options ...model.Option) error {
 }
 
 func prefill(n int) *model.Batch {
-	b := &model.Batch{QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)}, TableStride: n / 16,
+	b := &model.Batch{QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)}, Blocks: model.Blocks{TableStride: n / 16},
 		Logits: []int32{int32(n - 1)}}
 	for i := range n {
 		b.Tokens, b.Positions, b.Slots = append(b.Tokens, int32(i*37%32000)), append(b.Positions, int32(i)),
@@ -102,7 +102,7 @@ func prefill(n int) *model.Batch {
 // these blocks the engine tells the model, as here.
 func decode(n, round int) *model.Batch {
 	at := 512 + round%128
-	b := &model.Batch{QueryStart: []int32{0}, TableStride: 40}
+	b := &model.Batch{QueryStart: []int32{0}, Blocks: model.Blocks{TableStride: 40}}
 	if n > 1 {
 		b.CommonPrefix = 512
 	}

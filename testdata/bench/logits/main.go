@@ -88,7 +88,8 @@ func logits(path string) ([]float32, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	b := &model.Batch{QueryStart: []int32{0, tokens}, SeqLens: []int32{tokens}, TableStride: 1 + tokens/blockSize}
+	b := &model.Batch{QueryStart: []int32{0, tokens}, SeqLens: []int32{tokens},
+		Blocks: model.Blocks{TableStride: 1 + tokens/blockSize}}
 	for i := range tokens {
 		b.Tokens, b.Positions = append(b.Tokens, int32(i*37%m.VocabSize)), append(b.Positions, int32(i))
 		b.Slots, b.Logits = append(b.Slots, int64(i)), append(b.Logits, int32(i))
