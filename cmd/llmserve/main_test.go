@@ -329,7 +329,7 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{"no such file", []string{filepath.Join(dir, "nothing")}, "MODEL is a folder or a .gguf file"},
 		{"no GGUF", []string{write("x.gguf", "GGML and more than eight bytes")}, "it is not a GGUF file"},
 		{"no tokenizer", []string{filepath.Join(dir, "none")}, "neither tokenizer.json nor vocab.json"},
-		{"another architecture", []string{filepath.Join(dir, "mamba")}, `model_type is "mamba"; llama, mistral`},
+		{"another architecture", []string{filepath.Join(dir, "mamba")}, `model_type is "mamba"; supported are gemma2`},
 		{"no weights", []string{filepath.Join(dir, "bare")},
 			"neither model.safetensors nor model.safetensors.index.json is in"},
 		{"weights of PyTorch", []string{filepath.Join(dir, "torch")},

@@ -161,7 +161,11 @@ func (l *loaded) space(o *modelOptions) (kvoffload.Space, error) {
 	if err != nil {
 		return kvoffload.Space{}, err
 	}
-	return kvoffload.NewSpace(terminal.Version(), content, string(shape),
+	longest, err := c.Check(l.config, o.workers)
+	if err != nil {
+		return kvoffload.Space{}, err
+	}
+	return kvoffload.NewSpace(terminal.Version(), content, string(shape), l.config.RopeFor(longest),
 		c.KVCacheDType.String(), o.activations, runtime.GOARCH, matrix.Kernels(),
 		fmt.Sprintf("blocks of %d tokens, %d workers", o.blockSize, o.workers)), nil
 }

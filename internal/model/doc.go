@@ -1,6 +1,6 @@
-// Package model runs decoder-only transformers on the CPU: Llama 1 to 3.3,
-// Mistral, Qwen2 and Qwen3, GPT-2 and OPT, which are one forward pass over
-// different data. Weights come from a folder as Hugging Face publishes it or
+// Package model runs decoder-only transformers on the CPU. All families (families.go, gguf.go) are one
+// forward pass over different data: where norms stand, which layers have windows and rotations, which
+// activation, which experts a token takes. Weights come from a folder as Hugging Face publishes it or
 // from a GGUF file, and are packed once.
 //
 // A forward pass takes a batch of tokens of many sequences, writes their keys and

@@ -1,9 +1,13 @@
 package model_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -182,6 +186,68 @@ func TestTinyGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 			most, _, size := logitErrors(t, benchOf(t, m, pool), tinyReference(openGGUF(t, data), &tiny))
 			require.Less(t, most, 2e-5*max(1, size))
 			require.Greater(t, size, 0.5, "the logits are too small to show anything")
+		})
+	}
+}
+
+// The text part of a model that also sees images has the logits of the same model without it.
+func TestTheTextPartOfGemma3IsRead(t *testing.T) {
+	f := newerFamily(t, "Gemma 3")
+	want := newBench(t, f.write(t), 1).step(t, part{tokens: randomTokens(1, 20), table: randomTable(1, 0, 8)})
+	config, err := json.Marshal(map[string]any{"model_type": "gemma3", "text_config": f.config, "eos_token_id": []int{5}})
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644))
+	var tensors []weightfile.Tensor
+	for name, shape := range f.tensors() {
+		tensors = append(tensors, weightfile.F32("language_model."+name, f.ref.w[name], shape...))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), weightfile.Safetensors(tensors...), 0o644))
+	b := newBench(t, dir, 1)
+	require.Equal(t, want, b.step(t, part{tokens: randomTokens(1, 20), table: randomTable(1, 0, 8)}))
+	require.Equal(t, []int32{5}, b.m.End)
+}
+
+func newerFamily(t *testing.T, name string) *family {
+	for _, f := range families() {
+		if f.name == name {
+			return &f
+		}
+	}
+	t.Fatal("no family " + name)
+	return nil
+}
+
+// Longrope has its short factors if no sequence is longer than the original length.
+func TestLongRopeDependsOnTheLongestSequence(t *testing.T) {
+	f := newerFamily(t, "Phi-3, longrope")
+	b := newBench(t, f.write(t), 1)
+	b.runner.Limit(32)
+	short := []float64{1, 1, 1.5, 2, 2, 2.5, 3, 3}
+	f.ref.stretch = func(i int) float64 { return 1 / short[i] }
+	most, _, _ := logitErrors(t, b, &f.ref)
+	require.Less(t, most, 2e-4)
+	require.Equal(t, "short factors", b.m.RopeFor(32))
+	require.Equal(t, "long factors", b.m.RopeFor(33))
+}
+
+// The lists of tensors and keys are closed for all families.
+func TestTinyGGUFWithMoreOrLessIsRefused(t *testing.T) {
+	for _, tiny := range weightfile.Tinies() {
+		t.Run(tiny.Name, func(t *testing.T) {
+			all, arch := tiny.Tensors, tiny.Meta["general.architecture"].(string)
+			tiny.Tensors = append(slices.Clone(all), weightfile.F32("blk.1.attn_sub_norm.weight", make([]float32, 64), 64))
+			_, _, err := openModel(t, tiny.GGUF())
+			require.ErrorContains(t, err, fmt.Sprintf("%q is not supported in models of the architecture %q", "blk.1.attn_sub_norm.weight", arch))
+			tiny.Tensors = slices.Clone(all[:len(all)-1])
+			_, _, err = openModel(t, tiny.GGUF())
+			if name := all[len(all)-1].Name; !strings.HasPrefix(name, "rope_factors") { // llama.cpp takes the file without
+				require.ErrorContains(t, err, fmt.Sprintf("%q is missing", name))
+			}
+			tiny.Tensors = all
+			tiny.Meta[arch+".attention.temperature_length"] = uint32(1)
+			_, _, err = openModel(t, tiny.GGUF())
+			require.ErrorContains(t, err, arch+".attention.temperature_length")
 		})
 	}
 }

@@ -83,6 +83,17 @@ func (r *Rope) check(headDim int) error {
 	return nil
 }
 
+// RopeFor names the factors that sequences up to a length have, where they depend on it.
+func (c *Config) RopeFor(maxModelLen int) string {
+	switch {
+	case c.Rope == nil || c.Rope.Long == nil:
+		return ""
+	case maxModelLen > c.Rope.Long.OriginalLength:
+		return "long factors"
+	}
+	return "short factors"
+}
+
 // forLength is the rope for sequences up to a length.
 func (r *Rope) forLength(n int) *Rope {
 	if r.Long == nil {
