@@ -146,22 +146,22 @@ func (l *loaded) openOffload(o *modelOptions, out io.Writer) error {
 
 // space stands for everything that the bytes of a block depend on beside its tokens.
 func (l *loaded) space(o *modelOptions) (kvoffload.Space, error) {
+	c, err := o.engine()
+	if err != nil {
+		return kvoffload.Space{}, err
+	}
+	c.Offload = &kvoffload.Config{}
+	longest, err := c.Check(l.config, o.workers)
+	if err != nil {
+		return kvoffload.Space{}, err
+	}
 	content := "demo"
 	if l.fingerprint != nil {
-		var err error
 		if content, err = l.fingerprint(); err != nil {
 			return kvoffload.Space{}, err
 		}
 	}
 	shape, err := json.Marshal(l.config)
-	if err != nil {
-		return kvoffload.Space{}, err
-	}
-	c, err := o.engine()
-	if err != nil {
-		return kvoffload.Space{}, err
-	}
-	longest, err := c.Check(l.config, o.workers)
 	if err != nil {
 		return kvoffload.Space{}, err
 	}

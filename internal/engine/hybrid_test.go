@@ -139,6 +139,22 @@ func TestBlocksBeforeAWindowAreGivenBack(t *testing.T) {
 	requireIdle(t, e)
 }
 
+// Ensure that the factors of longrope are those for the longest sequence that is served.
+func TestTheFactorsOfLongRopeAreThoseOfTheLongestSequence(t *testing.T) {
+	answers := func(longest int, rope model.Rope) []answer {
+		rope.Theta = 100
+		e := startParts(t, 1, func(pool *parallel.Pool, p model.Part) *model.Model {
+			return changedLlama(t, pool, p, 256, func(c *model.Config) { c.Rope = &rope })
+		}, func(c *engine.Config) { c.MaxModelLen = longest }, nil)
+		return ask(t, e, request(story, 30))
+	}
+	short, long := []float64{1, 2, 3, 4}, []float64{5, 6, 7, 8}
+	both := model.Rope{Long: &model.LongRope{Short: short, Long: long, OriginalLength: 128}}
+	require.Equal(t, answers(128, model.Rope{Factors: short}), answers(128, both))
+	require.Equal(t, answers(129, model.Rope{Factors: long}), answers(129, both))
+	require.NotEqual(t, answers(128, both), answers(129, both))
+}
+
 func TestBlocksOfSeveralGroupsAreNotOffloaded(t *testing.T) {
 	pool, err := parallel.New(1)
 	require.NoError(t, err)

@@ -11,12 +11,18 @@ import (
 // families are the model types of folders.
 var families = map[string]func(*published) (*Config, error){
 	"llama": llama, "mistral": llama, "gpt2": gpt2, "opt": opt,
-	"qwen2":       with(func(c *Config, _ *published) { c.QKVBias, c.OutBias = true, false }),
-	"qwen3":       with(func(c *Config, _ *published) { c.QKNorm = HeadNorm }),
-	"phi3":        with(func(*Config, *published) {}),
-	"smollm3":     with(smollm3),
-	"granite":     with(granite),
-	"olmo2":       with(func(c *Config, _ *published) { c.NormPlace, c.QKNorm = NormAfter, WidthNorm }),
+	"qwen2":   with(func(c *Config, _ *published) { c.QKVBias, c.OutBias = true, false }),
+	"qwen3":   with(func(c *Config, _ *published) { c.QKNorm = HeadNorm }),
+	"phi3":    with(func(*Config, *published) {}),
+	"smollm3": with(smollm3),
+	"granite": with(granite),
+	"olmo2":   with(func(c *Config, _ *published) { c.NormPlace, c.QKNorm = NormAfter, WidthNorm }),
+	"olmo3": with(func(c *Config, _ *published) { // no rope scaling in layers with a window
+		c.NormPlace, c.QKNorm, c.LocalRope = NormAfter, WidthNorm, &Rope{Theta: c.Rope.Theta}
+	}),
+	"gpt_oss": func(*published) (*Config, error) {
+		return nil, fmt.Errorf("%w: gpt-oss is read as GGUF, not as a folder", ErrModel)
+	},
 	"gemma2":      gemma,
 	"gemma3_text": gemma,
 	"mixtral": with(func(c *Config, p *published) {
@@ -46,14 +52,14 @@ type windowDefault struct {
 var windowDefaults = map[string]windowDefault{
 	"mistral": {size: 4096}, "mixtral": {}, "phi3": {}, "smollm3": {asked: true},
 	"qwen2": {4096, true, true, 0}, "qwen3": {4096, true, true, 0}, "qwen2_moe": {4096, true, true, 0},
-	"qwen3_moe": {size: 4096, asked: true}, "gemma2": {size: 4096, every: 2}, "gemma3_text": {size: 4096, every: 6},
+	"qwen3_moe": {size: 4096, asked: true}, "olmo3": {size: 4096, every: 4}, "gemma2": {size: 4096, every: 2}, "gemma3_text": {size: 4096, every: 6},
 }
 
 // with is Llama with what another family has.
 func with(more func(*Config, *published)) func(*published) (*Config, error) {
 	return func(p *published) (*Config, error) {
 		switch p.ModelType {
-		case "phi3", "mixtral", "olmo2":
+		case "phi3", "mixtral", "olmo2", "olmo3":
 			p.RMSEps = cmp.Or(p.RMSEps, 1e-5)
 		case "smollm3":
 			p.Theta = cmp.Or(p.Theta, 2000000)

@@ -60,6 +60,10 @@ func newerFamilies(llama makeFamily) []family {
 		ramp := min(1, float64(i)/6)
 		return (1 - ramp) + ramp/4
 	}
+	olmo3 := make("OLMo 3", "olmo3", 4, 2, 32, layerShape{after: true, widthNorm: true, full: last(4), localTheta: 1000},
+		map[string]any{"num_hidden_layers": 4, "sliding_window": 9, "rope_scaling": map[string]any{"rope_type": "yarn",
+			"factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 8.0}})
+	olmo3.ref.ropeFactor, olmo3.ref.stretch = yarn.ref.ropeFactor, yarn.ref.stretch
 	dynamic := make("Llama, dynamic", "llama", 4, 2, 16, layerShape{}, map[string]any{"rope_scaling": map[string]any{
 		"type": "dynamic", "factor": 2.0}})
 	dynamic.ref.theta = 1000 * math.Pow(3, 16.0/14)
@@ -79,7 +83,7 @@ func newerFamilies(llama makeFamily) []family {
 	normalized := maps.Clone(experts)
 	normalized["norm_topk_prob"] = true
 	return []family{
-		gemma2, gemma3, make("Phi-3", "phi3", 4, 2, 16, layerShape{}, nil), partial, longrope, yarn, dynamic, granite,
+		gemma2, gemma3, make("Phi-3", "phi3", 4, 2, 16, layerShape{}, nil), partial, longrope, yarn, olmo3, dynamic, granite,
 		make("SmolLM3", "smollm3", 4, 2, 16, layerShape{noRope: last(4)}, map[string]any{"num_hidden_layers": 4, "tie_word_embeddings": true}),
 		make("OLMo 2", "olmo2", 4, 4, 16, layerShape{after: true, widthNorm: true}, nil),
 		make("Mixtral", "mixtral", 4, 2, 16, mixtral, map[string]any{"num_local_experts": 5, "num_experts_per_tok": 2}),
