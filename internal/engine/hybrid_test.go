@@ -18,17 +18,17 @@ import (
 	"llmmemory/internal/parallel"
 )
 
-const hybridWindow, hybridLayers = 16, 4
+const hybridWindow, hybridGroups = 16, 3
 
-// hybridLlama has windows in all layers but the third.
+// hybridLlama has four layers with windows, which are two groups, and two without.
 func hybridLlama(t testing.TB, pool *parallel.Pool, part model.Part) *model.Model {
 	return changedLlama(t, pool, part, 256, func(c *model.Config) {
-		c.NumLayers, c.SlidingWindow, c.Full = hybridLayers, hybridWindow, []bool{false, false, true, false}
+		c.NumLayers, c.SlidingWindow, c.Full = 6, hybridWindow, []bool{false, false, true, false, false, true}
 	})
 }
 
-// A hybridBlock is what a block takes: one layer of keys and values of 8 tokens, of 4 heads of 8.
-const hybridBlock = 8 * 2 * 4 * 8 * 4
+// A hybridBlock is what a block takes: two layers of keys and values of 8 tokens, of 4 heads of 8.
+const hybridBlock = 2 * 8 * 2 * 4 * 8 * 4
 
 // greedy continues a prompt by the model itself, with all layers in one group, which keeps everything.
 func greedy(t *testing.T, prompt []int32, most int) []int32 {
@@ -79,7 +79,7 @@ func TestAModelWithSomeWindowsAnswersAsIfNothingWereFreed(t *testing.T) {
 			e := startParts(t, test.workers, func(pool *parallel.Pool, p model.Part) *model.Model { return hybridLlama(t, pool, p) },
 				func(c *engine.Config) {
 					// A request of 208 tokens has at most 26 blocks of the layer without a window, and 9 of each of the others.
-					c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 208, 60*hybridBlock
+					c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 208, 46*hybridBlock
 					c.MaxNumBatchedTokens, c.MaxNumSeqs, c.NumSpeculativeTokens = 24, 8, test.speculative
 				}, counts)
 			for range 2 {
@@ -115,12 +115,12 @@ func TestSeveralAnswersOfAModelWithSomeWindows(t *testing.T) {
 // Ensure that what lies before the windows is given back: a sequence of 800 tokens has 100 blocks of the layer without a
 // window, and of each of the others 9 at most.
 func TestBlocksBeforeAWindowAreGivenBack(t *testing.T) {
-	seen := &captured{n: hybridLayers, tokens: 790}
+	seen := &captured{n: hybridGroups, tokens: 790}
 	open := func(pool *parallel.Pool, p model.Part) *model.Model { return hybridLlama(t, pool, p) }
 	e := startParts(t, 1, open, func(c *engine.Config) {
-		c.BlockSize, c.MaxNumBatchedTokens, c.MaxModelLen, c.KVCacheBytes = 8, 24, 0, 150*hybridBlock
+		c.BlockSize, c.MaxNumBatchedTokens, c.MaxModelLen, c.KVCacheBytes = 8, 24, 0, 140*hybridBlock
 	}, nil)
-	require.Equal(t, 976, e.Config().MaxModelLen, "122 blocks of 149, beside the 27 of windows")
+	require.Equal(t, 968, e.Config().MaxModelLen, "121 blocks of 139, beside the 18 of windows")
 	e.WatchMemory(seen)
 	r := request(strings.Repeat(story, 16), 16)
 	r.IgnoreEOS = true

@@ -9,6 +9,7 @@ import (
 
 	"llmmemory/internal/model"
 	"llmmemory/internal/parallel"
+	"llmmemory/internal/testkit/weightfile"
 )
 
 // A group computes the same steps by n workers.
@@ -53,6 +54,18 @@ func requireSameBits(t *testing.T, one, many group) {
 		parts := []part{{other, 0, beside}, {tokens[ends[0]:ends[1]], ends[0], table}}
 		want := one.step(t, parts...)
 		require.Equal(t, want, many.step(t, parts...), "tokens from %d to %d", ends[0], ends[1])
+	}
+}
+
+// Ensure that each of two workers has the sinks and the biases of its part.
+func TestPartsOfGPTOSSTogetherComputeTheBitsOfTheWhole(t *testing.T) {
+	for _, tiny := range weightfile.Tinies() {
+		if tiny.Name != "gpt-oss" {
+			continue
+		}
+		g := openGGUF(t, tiny.GGUF())
+		open := func(pool *parallel.Pool, p model.Part) (*model.Model, error) { return model.OpenGGUF(g, pool, p) }
+		requireSameBits(t, join(t, 1, open), join(t, 2, open))
 	}
 }
 
