@@ -3,7 +3,6 @@ package model
 import (
 	"fmt"
 	"math"
-	"slices"
 )
 
 // Norm is how activations are normalized.
@@ -114,9 +113,6 @@ func (c *Config) Window(layer int) int {
 	}
 	return c.SlidingWindow
 }
-
-// Hybrid reports whether some layers have a window and others have none.
-func (c *Config) Hybrid() bool { return c.SlidingWindow > 0 && slices.Contains(c.Full, true) }
 
 // rope is the rotation of a layer, or nil.
 func (c *Config) rope(layer int) *Rope {

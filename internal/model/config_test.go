@@ -119,7 +119,6 @@ func TestWhichLayersHaveAWindow(t *testing.T) {
 				}
 			}
 			require.Equal(t, test.full, full)
-			require.Equal(t, full > 0, c.Hybrid())
 		})
 	}
 }

@@ -19,11 +19,13 @@ func (l *loader) mixture(to *layer, i int) (err error) {
 	at := func(name string) string { return called(name, i) }
 	x := &experts{}
 	to.experts = x
-	if x.router, err = l.linear(shape{in: c.HiddenSize, outs: []int{e.Count}, bias: e.RouterBias}, at(n.router)); err != nil {
+	s := shape{in: c.HiddenSize, outs: []int{e.Count}, bias: e.RouterBias}
+	if x.router, err = l.linear(s, at(n.router)); err != nil {
 		return err
 	}
 	if e.SharedSize > 0 {
-		if to.mlp, err = l.mlp(mlpShape{1, 0, e.SharedSize, false}, at(n.sharedGate), at(n.sharedUp), at(n.sharedDown)); err != nil {
+		s := mlpShape{1, 0, e.SharedSize, false}
+		if to.mlp, err = l.mlp(s, at(n.sharedGate), at(n.sharedUp), at(n.sharedDown)); err != nil {
 			return err
 		}
 	}

@@ -52,7 +52,8 @@ type windowDefault struct {
 var windowDefaults = map[string]windowDefault{
 	"mistral": {size: 4096}, "mixtral": {}, "phi3": {}, "smollm3": {asked: true},
 	"qwen2": {4096, true, true, 0}, "qwen3": {4096, true, true, 0}, "qwen2_moe": {4096, true, true, 0},
-	"qwen3_moe": {size: 4096, asked: true}, "olmo3": {size: 4096, every: 4}, "gemma2": {size: 4096, every: 2}, "gemma3_text": {size: 4096, every: 6},
+	"qwen3_moe": {size: 4096, asked: true}, "olmo3": {size: 4096, every: 4}, "gemma2": {size: 4096, every: 2},
+	"gemma3_text": {size: 4096, every: 6},
 }
 
 // with is Llama with what another family has.

@@ -20,7 +20,8 @@ var ggufIdle = []string{
 
 // ggufNeutral are the values with which other keys of an architecture change nothing.
 var ggufNeutral = map[string]float64{
-	"expert_count": 0, "expert_used_count": 0, "expert_shared_count": 0, "expert_group_count": 0, "expert_group_used_count": 0,
+	"expert_count": 0, "expert_used_count": 0, "expert_shared_count": 0, "expert_group_count": 0,
+	"expert_group_used_count":   0,
 	"leading_dense_block_count": 0, "nextn_predict_layers": 0, "attention.causal": 1, "attention.clamp_kqv": 0,
 	"attention.max_alibi_bias": 0, "attention.scale": 0, "attn_logit_softcapping": 0, "final_logit_softcapping": 0,
 	"logit_scale": 1, "embedding_scale": 1, "residual_scale": 1, "expert_weights_scale": 1,

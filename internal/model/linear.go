@@ -194,7 +194,8 @@ func (l *loader) biases(lin *linear, s *shape, tensors []string) error {
 			return err
 		}
 		if t.Rows*t.Cols != s.outs[i] {
-			return fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d", ErrModel, t.Name, t.Rows, t.Cols, s.outs[i])
+			return fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d", ErrModel, t.Name, t.Rows, t.Cols,
+				s.outs[i])
 		}
 		v := t.Vector()
 		if s.rows != nil {

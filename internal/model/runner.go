@@ -110,7 +110,8 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group,
 	groups := 0
 	for _, p := range places {
 		if groups = max(groups, p.Group+1); p.Group < 0 || uint(p.Layer) >= uint(s.Layers) {
-			return nil, fmt.Errorf("%w: a layer in group %d, and layer %d of a store of %d", ErrBatch, p.Group, p.Layer, s.Layers)
+			return nil, fmt.Errorf("%w: a layer in group %d, and layer %d of a store of %d", ErrBatch, p.Group, p.Layer,
+				s.Layers)
 		}
 	}
 	if len(places) != m.NumLayers || s.NumKVHeads != local.NumKVHeads || s.HeadSize != m.HeadDim {
