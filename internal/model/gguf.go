@@ -11,19 +11,18 @@ import (
 	"llmmemory/internal/model/weights"
 )
 
-// ggufIdle are keys of an architecture that change no logits here. llama.cpp does not read them for the
-// architectures that are supported, or only with a rope scaling that is not.
+// ggufIdle are keys that change no logits, in architectures for which they are not read below. llama.cpp does not
+// read them there either.
 var ggufIdle = []string{
 	"vocab_size", "tensor_data_layout", "pooling_type", "attention.layer_norm_epsilon", "attention.sliding_window",
-	"rope.scaling.original_context_length", "rope.scaling.finetuned",
+	"rope.scaling.finetuned",
 }
 
 // ggufNeutral are the values with which other keys of an architecture change nothing.
 var ggufNeutral = map[string]float64{
 	"expert_count": 0, "expert_used_count": 0, "expert_shared_count": 0, "expert_group_count": 0,
-	"expert_group_used_count":   0,
-	"leading_dense_block_count": 0, "nextn_predict_layers": 0, "attention.causal": 1, "attention.clamp_kqv": 0,
-	"attention.max_alibi_bias": 0, "attention.scale": 0, "attn_logit_softcapping": 0, "final_logit_softcapping": 0,
+	"expert_group_used_count": 0, "leading_dense_block_count": 0, "nextn_predict_layers": 0,
+	"attention.causal": 1, "attention.clamp_kqv": 0, "attention.max_alibi_bias": 0, "attention.scale": 0, "attn_logit_softcapping": 0, "final_logit_softcapping": 0,
 	"logit_scale": 1, "embedding_scale": 1, "residual_scale": 1, "expert_weights_scale": 1,
 	"rope.scaling.yarn_beta_fast": 32, "rope.scaling.yarn_beta_slow": 1,
 }

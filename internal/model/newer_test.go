@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/model"
 	"llmmemory/internal/model/weights"
 	"llmmemory/internal/testkit/weightfile"
 )
@@ -254,4 +256,44 @@ func TestTinyGGUFWithMoreOrLessIsRefused(t *testing.T) {
 			require.ErrorContains(t, err, arch+".attention.temperature_length")
 		})
 	}
+}
+
+// Experts of quantized types are those of the reference over the weights that the types stand for; with rounded
+// activations they are close to them.
+func TestQuantizedExperts(t *testing.T) {
+	for _, kind := range []string{"Q8_0", "Q4_0", "BF16"} {
+		t.Run(kind, func(t *testing.T) {
+			tiny := tinyOf(t, "qwen3moe")
+			rnd := rand.New(rand.NewPCG(2, 4))
+			for i, one := range tiny.Tensors {
+				if s := one.Shape; len(s) == 3 {
+					tiny.Tensors[i] = randomTensor(rnd, one.Name, kind, s[0]*s[1], s[2])
+					tiny.Tensors[i].Shape = s
+				}
+			}
+			data := tiny.GGUF()
+			m, pool, err := openModel(t, data)
+			require.NoError(t, err)
+			most, _, size := logitErrors(t, benchOf(t, m, pool), tinyReference(openGGUF(t, data), tiny))
+			require.Less(t, most, 2e-5*size)
+			if kind == "BF16" {
+				return
+			}
+			rounded, err := model.OpenGGUF(openGGUF(t, data), pool, model.Part{}, model.Int8Activations)
+			require.NoError(t, err)
+			_, mean, size := logitErrors(t, benchOf(t, rounded, pool), tinyReference(openGGUF(t, data), tiny))
+			require.Less(t, mean, 0.05*size)
+			require.NotZero(t, mean)
+		})
+	}
+}
+
+func tinyOf(t *testing.T, name string) *weightfile.Tiny {
+	for _, tiny := range weightfile.Tinies() {
+		if tiny.Name == name {
+			return &tiny
+		}
+	}
+	t.Fatal("no tiny model " + name)
+	return nil
 }

@@ -9,7 +9,6 @@ import (
 
 	"llmmemory/internal/model"
 	"llmmemory/internal/parallel"
-	"llmmemory/internal/testkit/weightfile"
 )
 
 // A group computes the same steps by n workers.
@@ -59,14 +58,9 @@ func requireSameBits(t *testing.T, one, many group) {
 
 // Ensure that each of two workers has the sinks and the biases of its part.
 func TestPartsOfGPTOSSTogetherComputeTheBitsOfTheWhole(t *testing.T) {
-	for _, tiny := range weightfile.Tinies() {
-		if tiny.Name != "gpt-oss" {
-			continue
-		}
-		g := openGGUF(t, tiny.GGUF())
-		open := func(pool *parallel.Pool, p model.Part) (*model.Model, error) { return model.OpenGGUF(g, pool, p) }
-		requireSameBits(t, join(t, 1, open), join(t, 2, open))
-	}
+	g := openGGUF(t, tinyOf(t, "gpt-oss").GGUF())
+	open := func(pool *parallel.Pool, p model.Part) (*model.Model, error) { return model.OpenGGUF(g, pool, p) }
+	requireSameBits(t, join(t, 1, open), join(t, 2, open))
 }
 
 // Ensure that two and four workers, each with its heads and its part of every matrix, compute the
