@@ -56,6 +56,57 @@ var windowDefaults = map[string]windowDefault{
 	"gemma3_text": {size: 4096, every: 6},
 }
 
+// newer is what configurations of the families here have besides Llama's.
+type newer struct {
+	WindowPattern int     `json:"sliding_window_pattern"`
+	LocalTheta    float64 `json:"rope_local_base_freq"`
+	Partial       float64 `json:"partial_rotary_factor"`
+	Original      float64 `json:"original_max_position_embeddings"`
+	RopeLayers    []int   `json:"no_rope_layers"` // 1: with rope
+	NoRopeEvery   int     `json:"no_rope_layer_interval"`
+
+	AttentionScalar     float64         `json:"query_pre_attn_scalar"`
+	AttentionCap        json.RawMessage `json:"attn_logit_softcapping"`
+	LogitCap            json.RawMessage `json:"final_logit_softcapping"`
+	EmbeddingMultiplier float64         `json:"embedding_multiplier"`
+	ResidualMultiplier  float64         `json:"residual_multiplier"`
+	AttentionMultiplier float64         `json:"attention_multiplier"`
+	LogitsScaling       float64         `json:"logits_scaling"`
+
+	LocalExperts       int   `json:"num_local_experts"`
+	NumExperts         int   `json:"num_experts"`
+	ExpertsPerToken    int   `json:"num_experts_per_tok"`
+	ExpertIntermediate int   `json:"moe_intermediate_size"`
+	SharedIntermediate int   `json:"shared_expert_intermediate_size"`
+	Normalize          bool  `json:"norm_topk_prob"`
+	SparseStep         int   `json:"decoder_sparse_step"`
+	DenseLayers        []int `json:"mlp_only_layers"`
+
+	Text json.RawMessage `json:"text_config"` // of a model that also sees images
+}
+
+// readText reads the text part of Gemma 3, whose settings have defaults.
+func (p *published) readText() error {
+	end := slices.Clone(p.End) // decoding writes over it
+	if err := json.Unmarshal(p.Text, p); err != nil {
+		return fmt.Errorf("%w: config.json: text_config: %w", ErrModel, err)
+	}
+	p.ModelType = "gemma3_text"
+	if end != nil {
+		p.End = end
+	}
+	for _, d := range []struct {
+		value     *int
+		otherwise int
+	}{
+		{&p.VocabSize, 262208}, {&p.Hidden, 2304}, {&p.Layers, 26}, {&p.Heads, 8}, {&p.KVHeads, 4}, {&p.HeadDim, 256},
+		{&p.Intermediate, 9216}, {&p.MaxPositions, 131072},
+	} {
+		*d.value = orElse(*d.value, d.otherwise)
+	}
+	return nil
+}
+
 // with is Llama with what another family has.
 func with(more func(*Config, *published)) func(*published) (*Config, error) {
 	return func(p *published) (*Config, error) {

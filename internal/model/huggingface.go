@@ -39,36 +39,8 @@ type published struct {
 	UseWindow     bool            `json:"use_sliding_window"`
 	FirstWindow   *int            `json:"max_window_layers"`
 	LayerTypes    []string        `json:"layer_types"`
-	WindowPattern int             `json:"sliding_window_pattern"`
-	LocalTheta    float64         `json:"rope_local_base_freq"`
-	Partial       float64         `json:"partial_rotary_factor"`
-	Original      float64         `json:"original_max_position_embeddings"`
-	RopeLayers    []int           `json:"no_rope_layers"` // 1: with rope
-	NoRopeEvery   int             `json:"no_rope_layer_interval"`
-
-	AttentionScalar     float64         `json:"query_pre_attn_scalar"`
-	AttentionCap        json.RawMessage `json:"attn_logit_softcapping"`
-	LogitCap            json.RawMessage `json:"final_logit_softcapping"`
-	EmbeddingMultiplier float64         `json:"embedding_multiplier"`
-	ResidualMultiplier  float64         `json:"residual_multiplier"`
-	AttentionMultiplier float64         `json:"attention_multiplier"`
-	LogitsScaling       float64         `json:"logits_scaling"`
-
-	LocalExperts       int     `json:"num_local_experts"`
-	NumExperts         int     `json:"num_experts"`
-	ExpertsPerToken    int     `json:"num_experts_per_tok"`
-	ExpertIntermediate int     `json:"moe_intermediate_size"`
-	SharedIntermediate int     `json:"shared_expert_intermediate_size"`
-	Normalize          bool    `json:"norm_topk_prob"`
-	SparseStep         int     `json:"decoder_sparse_step"`
-	DenseLayers        []int   `json:"mlp_only_layers"`
-	SwiGLUAlpha        float64 `json:"swiglu_alpha"`
-	SwiGLULimit        float64 `json:"swiglu_limit"`
-
-	Text json.RawMessage `json:"text_config"` // of a model that also sees images
-
-	End          json.RawMessage `json:"eos_token_id"`
-	Quantization *struct {
+	End           json.RawMessage `json:"eos_token_id"`
+	Quantization  *struct {
 		Method string `json:"quant_method"`
 	} `json:"quantization_config"`
 
@@ -86,6 +58,8 @@ type published struct {
 	FFN        int   `json:"ffn_dim"`
 	WordDim    int   `json:"word_embed_proj_dim"`
 	NormBefore *bool `json:"do_layer_norm_before"`
+
+	newer
 }
 
 // scaling is rope_scaling, or rope_parameters of newer files, which has theta too.
@@ -152,17 +126,9 @@ func ParseConfig(data []byte) (*Config, error) {
 		}
 		return nil, fmt.Errorf("%w: config.json: %s has the wrong type: a JSON %s", ErrModel, wrong.Field, wrong.Value)
 	}
-	if p.ModelType == "gemma3" && p.Text != nil { // its text part, whose settings have defaults
-		end := p.End
-		text := p.Text
-		p = published{VocabSize: 262208, Hidden: 2304, Layers: 26, Heads: 8, KVHeads: 4, HeadDim: 256, Intermediate: 9216,
-			MaxPositions: 131072, Quantization: p.Quantization}
-		if err := json.Unmarshal(text, &p); err != nil {
-			return nil, fmt.Errorf("%w: config.json: text_config: %w", ErrModel, err)
-		}
-		p.ModelType = "gemma3_text"
-		if end != nil {
-			p.End = end
+	if p.ModelType == "gemma3" && p.Text != nil {
+		if err := p.readText(); err != nil {
+			return nil, err
 		}
 	}
 	make, ok := families[p.ModelType]
