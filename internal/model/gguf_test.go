@@ -28,6 +28,9 @@ var ggufTypes = map[string]struct {
 }{
 	"F32": {0, 1, 4, nil}, "F16": {1, 1, 2, []int{0}}, "BF16": {30, 1, 2, nil}, "Q4_0": {2, 32, 18, []int{0}},
 	"Q8_0": {8, 32, 34, []int{0}}, "Q4_K": {12, 256, 144, []int{0, 2}}, "Q6_K": {14, 256, 210, []int{208}},
+	"Q4_1": {3, 32, 20, []int{0, 2}}, "Q5_0": {6, 32, 22, []int{0}}, "Q5_1": {7, 32, 24, []int{0, 2}},
+	"Q2_K": {10, 256, 84, []int{80, 82}}, "Q3_K": {11, 256, 110, []int{108}}, "Q5_K": {13, 256, 176, []int{0, 2}},
+	"IQ4_NL": {20, 32, 18, []int{0}}, "IQ4_XS": {23, 256, 136, []int{0}}, "MXFP4": {39, 32, 17, nil},
 }
 
 // randomTensor has blocks of random bytes with scales that make weights of a
@@ -48,7 +51,13 @@ func randomTensor(rnd *rand.Rand, name, kind string, rows, cols int) weightfile.
 		for i := range block {
 			block[i] = byte(rnd.Uint32())
 		}
-		size := map[string]float64{"Q4_0": 0.02, "Q8_0": 0.0015, "Q4_K": 0.0004, "Q6_K": 0.00005}[kind]
+		if kind == "MXFP4" {
+			block[0] = byte(121 + rnd.IntN(3)) // 2^-6 to 2^-4
+		}
+		size := map[string]float64{
+			"Q4_0": 0.02, "Q8_0": 0.0015, "Q4_K": 0.0004, "Q6_K": 0.00005, "Q4_1": 0.01, "Q5_0": 0.01, "Q5_1": 0.005,
+			"Q2_K": 0.005, "Q3_K": 0.002, "Q5_K": 0.0002, "IQ4_NL": 0.001, "IQ4_XS": 0.0001,
+		}[kind]
 		for _, at := range k.halves {
 			binary.LittleEndian.PutUint16(block[at:], pack.ToF16(float32(size*(0.5+rnd.Float64()))))
 		}
@@ -133,12 +142,20 @@ func ggufReference(g *weights.GGUF, family string) *reference {
 }
 
 // A model with matrices of all the types of GGUF has the logits of the reference
-// over the weights that the types stand for. Scales of Q4_K and Q6_K are rounded
-// to 11 bits when they are packed.
+// over the weights that the types stand for.
 func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
-	for _, family := range []string{"llama", "qwen2", "qwen3"} {
-		t.Run(family, func(t *testing.T) {
-			g := openGGUF(t, mixedGGUF(family, nil))
+	tests := []struct {
+		family string
+		place  map[string]string
+	}{
+		{"llama", nil}, {"qwen2", nil}, {"qwen3", nil},
+		{"llama", map[string]string{"Q8_0": "Q5_0", "Q6_K": "Q5_K", "Q4_0": "MXFP4", "Q4_K": "Q3_K"}},
+		{"llama", map[string]string{"Q8_0": "Q5_1", "Q6_K": "IQ4_XS", "Q4_0": "IQ4_NL", "Q4_K": "Q2_K", "F16": "Q4_1"}},
+	}
+	for _, test := range tests {
+		family := test.family
+		t.Run(fmt.Sprint(family, test.place), func(t *testing.T) {
+			g := openGGUF(t, mixedGGUF(family, test.place))
 			pool, err := parallel.New(2)
 			require.NoError(t, err)
 			t.Cleanup(pool.Close)
@@ -146,7 +163,7 @@ func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, []int32{5}, m.End)
 			most, _, size := logitErrors(t, benchOf(t, m, pool), ggufReference(g, family))
-			require.Less(t, most, 0.02)
+			require.Less(t, most, 2e-4)
 			require.Greater(t, size, 0.5, "the logits are too small to show anything")
 		})
 	}

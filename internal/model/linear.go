@@ -48,29 +48,17 @@ func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix
 
 // packedType is how weights of a type are kept, and in blocks of how many.
 func (l *loader) packedType(t *weights.Tensor) (kind matrix.Type, block int) {
-	switch t.DType {
-	case weights.F16:
-		return matrix.F16, 0
-	case weights.BF16:
-		return matrix.BF16, 0
-	}
 	if l.int8Activations {
 		switch t.DType {
-		case weights.Q8_0, weights.Q6_K:
+		case weights.Q8_0, weights.Q5_0, weights.Q6_K:
 			return matrix.W8A8, t.Block()
 		case weights.Q4_0:
 			return matrix.W4A8, t.Block()
-		case weights.Q4_K:
+		case weights.Q4_1, weights.Q4_K:
 			return matrix.W4A8Min, t.Block()
 		}
 	}
-	switch t.DType {
-	case weights.Q8_0, weights.Q6_K:
-		return matrix.Int8, t.Block()
-	case weights.Q4_0, weights.Q4_K:
-		return matrix.Int4, t.Block()
-	}
-	return matrix.F32, 0
+	return t.Packed(), t.Block()
 }
 
 // A turned is the columns of a matrix as rows.

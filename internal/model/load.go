@@ -173,7 +173,7 @@ type Option func(*loader)
 
 // ErrNotQuantized is wrapped when Int8Activations is asked for with a model that has no weights for it.
 var ErrNotQuantized = fmt.Errorf(
-	"%w: its weights are not quantized (Q8_0, Q4_0, Q4_K or Q6_K), so there are none to multiply 8-bit activations by",
+	"%w: its weights are not quantized (Q8_0, Q5_0, Q4_0, Q4_1, Q4_K or Q6_K), so there are none to multiply 8-bit activations by",
 	ErrModel)
 
 // Int8Activations rounds the inputs of products with quantized weights to 8 bits, in blocks of 32
@@ -191,13 +191,12 @@ func (m *Model) rounds() bool {
 	return forms&matrix.Rounded != 0
 }
 
-// PackedBytes is about what the weights of a model take, all parts together. Weights that are
-// quantized in blocks take up to an eighth more when packed.
+// PackedBytes is about what the weights of a model take, all parts together.
 func PackedBytes(files *weights.Tensors) int {
 	bytes := 0
 	for _, name := range files.Names() {
-		n := files.Get(name).Bytes()
-		bytes += n + n/8
+		t := files.Get(name)
+		bytes += matrix.Size(t.Packed(), t.Rows, t.Cols, t.Block())
 	}
 	return bytes
 }

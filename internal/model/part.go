@@ -93,9 +93,9 @@ func (c *cut) row(i int) int {
 
 // A rowBuffer is a row of a source.
 type rowBuffer struct {
-	values       []float32
-	q            []int8
-	scale, least []float32
+	values []float32
+	q      []int8
+	scales []matrix.Scale
 }
 
 var rowBuffers = sync.Pool{New: func() any { return &rowBuffer{} }}
@@ -112,22 +112,19 @@ func (c *cut) Row(i int, dst []float32) {
 	rowBuffers.Put(b)
 }
 
-func (c *cut) Quantized(i int, q []int8, scale, least []float32) {
+func (c *cut) Quantized(i int, q []int8, scales []matrix.Scale) {
 	source := c.source.(matrix.Quantized)
 	if c.cols.len() == c.width {
-		source.Quantized(c.row(i), q, scale, least)
+		source.Quantized(c.row(i), q, scales)
 		return
 	}
-	b := rowBuffers.Get().(*rowBuffer)
-	if blocks := c.width / c.block; cap(b.q) < c.width || cap(b.scale) < blocks {
-		b.q, b.scale, b.least = make([]int8, c.width), make([]float32, blocks), make([]float32, blocks)
+	b, blocks := rowBuffers.Get().(*rowBuffer), c.width/c.block
+	if cap(b.q) < c.width || cap(b.scales) < blocks {
+		b.q, b.scales = make([]int8, c.width), make([]matrix.Scale, blocks)
 	}
-	blocks := c.width / c.block
-	source.Quantized(c.row(i), b.q[:c.width], b.scale[:blocks], b.least[:blocks])
-	from, to := c.cols.from/c.block, c.cols.to/c.block
+	source.Quantized(c.row(i), b.q[:c.width], b.scales[:blocks])
 	copy(q, b.q[c.cols.from:c.cols.to])
-	copy(scale, b.scale[from:to])
-	copy(least, b.least[from:to])
+	copy(scales, b.scales[c.cols.from/c.block:c.cols.to/c.block])
 	rowBuffers.Put(b)
 }
 
@@ -179,7 +176,7 @@ func (s *stack) Row(i int, dst []float32) {
 	c.Row(row, dst)
 }
 
-func (s *stack) Quantized(i int, q []int8, scale, least []float32) {
+func (s *stack) Quantized(i int, q []int8, scales []matrix.Scale) {
 	c, row := s.at(i)
-	c.Quantized(row, q, scale, least)
+	c.Quantized(row, q, scales)
 }

@@ -57,13 +57,30 @@ type tileKernel func(dst *float32, dstStride uintptr, x *float32, xStride uintpt
 
 type blockKernel func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks, block uintptr)
 
+type tableKernel func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks, block uintptr,
+	table *float32)
+
+type decodeKernel func(dst *float32, w *byte, blocks, block uintptr)
+
 var (
 	tiles2   = [...]tileKernel{tileAVX2x1, tileAVX2x2, tileAVX2x3, tileAVX2x4, tileAVX2x5, tileAVX2x6}
 	f32x512  = [...]kernel{mulF32AVX512x1, mulF32AVX512x2, mulF32AVX512x3, mulF32AVX512x4}
 	f16x512  = [...]kernel{mulF16AVX512x1, mulF16AVX512x2, mulF16AVX512x3, mulF16AVX512x4}
 	bf16x512 = [...]kernel{mulBF16AVX512x1, mulBF16AVX512x2, mulBF16AVX512x3, mulBF16AVX512x4}
-	int8x512 = [...]blockKernel{mulInt8AVX512x1, mulInt8AVX512x2, mulInt8AVX512x3, mulInt8AVX512x4}
-	int4x512 = [...]blockKernel{mulInt4AVX512x1, mulInt4AVX512x2, mulInt4AVX512x3, mulInt4AVX512x4}
+	table512 = [...]tableKernel{mulTable4AVX512x1, mulTable4AVX512x2, mulTable4AVX512x3, mulTable4AVX512x4}
+
+	blocks512 = [...][4]blockKernel{
+		Int8:     {mulInt8AVX512x1, mulInt8AVX512x2, mulInt8AVX512x3, mulInt8AVX512x4},
+		Int4:     {mulInt4AVX512x1, mulInt4AVX512x2, mulInt4AVX512x3, mulInt4AVX512x4},
+		Int8Min:  {mulInt8MinAVX512x1, mulInt8MinAVX512x2, mulInt8MinAVX512x3, mulInt8MinAVX512x4},
+		Int8K:    {mulInt8KAVX512x1, mulInt8KAVX512x2, mulInt8KAVX512x3, mulInt8KAVX512x4},
+		Int8KMin: {mulInt8KMinAVX512x1, mulInt8KMinAVX512x2, mulInt8KMinAVX512x3, mulInt8KMinAVX512x4},
+		Int4K:    {mulInt4KAVX512x1, mulInt4KAVX512x2, mulInt4KAVX512x3, mulInt4KAVX512x4},
+	}
+	decode512 = [...]decodeKernel{Int8: decodeInt8AVX512, Int4: decodeInt4AVX512, Int8Min: decodeInt8MinAVX512, Int8K: decodeInt8KAVX512,
+		Int8KMin: decodeInt8KMinAVX512, Int4K: decodeInt4KAVX512}
+	decode2 = [...]decodeKernel{Int8: decodeInt8AVX2, Int4: decodeInt4AVX2, Int8Min: decodeInt8MinAVX2, Int8K: decodeInt8KAVX2,
+		Int8KMin: decodeInt8KMinAVX2, Int4K: decodeInt4KAVX2}
 )
 
 // multiply computes a panel of n inputs for at most direct rows.
@@ -80,35 +97,35 @@ func (m *Matrix) multiply(dst *float32, dstStride int, x *float32, rows int, w *
 		mulF16AVX2(dst, x, w, k)
 	case m.Type == BF16:
 		mulBF16AVX2(dst, x, w, k)
-	case m.Type == Int8:
-		int8x512[rows-1](dst, to, x, from, w, k/uintptr(m.Block), uintptr(m.Block))
-	case m.Type == Int4:
-		int4x512[rows-1](dst, to, x, from, w, k/uintptr(m.Block), uintptr(m.Block))
+	case m.Type.Table() != nil:
+		table512[rows-1](dst, to, x, from, w, k/uintptr(m.Unit()), uintptr(m.Block), &m.Type.Table()[0])
+	default:
+		blocks512[m.Type][rows-1](dst, to, x, from, w, k/uintptr(m.Unit()), uintptr(m.Block))
 	}
 }
 
-// decode turns k inputs of a panel into f32.
-func (m *Matrix) decode(dst *float32, w *byte, n int) {
-	k := uintptr(n)
+// decode turns n inputs of a panel from k on into f32.
+func (m *Matrix) decode(dst *float32, p, k, n int) {
+	w, blocks, block, table := &m.data[p*m.panelBytes+m.bytesOf(k)], uintptr(n/m.Unit()), uintptr(m.Block), m.Type.Table()
 	switch {
 	case isa == portable:
-		m.portableDecode(dst, w, n)
+		m.portableDecode(dst, p, k, n)
 	case m.Type == F16 && isa == avx512:
-		decodeF16AVX512(dst, w, k)
+		decodeF16AVX512(dst, w, uintptr(n))
 	case m.Type == BF16 && isa == avx512:
-		decodeBF16AVX512(dst, w, k)
+		decodeBF16AVX512(dst, w, uintptr(n))
 	case m.Type == F16:
-		decodeF16AVX2(dst, w, k)
+		decodeF16AVX2(dst, w, uintptr(n))
 	case m.Type == BF16:
-		decodeBF16AVX2(dst, w, k)
-	case m.Type == Int8 && isa == avx512:
-		decodeInt8AVX512(dst, w, k/uintptr(m.Block), uintptr(m.Block))
-	case m.Type == Int4 && isa == avx512:
-		decodeInt4AVX512(dst, w, k/uintptr(m.Block), uintptr(m.Block))
-	case m.Type == Int8:
-		decodeInt8AVX2(dst, w, k/uintptr(m.Block), uintptr(m.Block))
-	case m.Type == Int4:
-		decodeInt4AVX2(dst, w, k/uintptr(m.Block), uintptr(m.Block))
+		decodeBF16AVX2(dst, w, uintptr(n))
+	case table != nil && isa == avx512:
+		decodeTable4AVX512(dst, w, blocks, block, &table[0])
+	case table != nil:
+		decodeTable4AVX2(dst, w, blocks, block, &table[0])
+	case isa == avx512:
+		decode512[m.Type](dst, w, blocks, block)
+	default:
+		decode2[m.Type](dst, w, blocks, block)
 	}
 }
 

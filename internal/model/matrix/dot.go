@@ -21,14 +21,6 @@ func (t Type) offset() int32 {
 	return 0
 }
 
-// scaleBytes is what the scales and minima of a block of a panel take.
-func (t Type) scaleBytes() int {
-	if t == W4A8Min {
-		return Panel * 4
-	}
-	return Panel * 2
-}
-
 // dot adds the product of the rounded rows of x and the inputs from up to to of a panel to sums, 64 values
 // a row.
 func (m *Matrix) dot(sums []float32, x *Input, p, from, to int, s *Scratch) {
@@ -56,13 +48,14 @@ func (t Type) mask() byte {
 }
 
 // setQuads packs weights of an output. Those of Pack's sources are unsigned if they have 4 bits.
-func (m *Matrix) setQuads(p, c int, q []int8, scale, least []float32) {
+func (m *Matrix) setQuads(p, c int, q []int8, scales []Scale) {
 	size, mask := m.bytesOf(m.Block), m.Type.mask()
-	for b := range scale {
+	for b := range scales {
 		block := m.data[p*m.panelBytes+b*size:][:size]
-		binary.LittleEndian.PutUint16(block[c*2:], ToF16(scale[b]))
+		scale, least := scales[b].values()
+		binary.LittleEndian.PutUint16(block[c*2:], ToF16(scale))
 		if m.Type == W4A8Min {
-			binary.LittleEndian.PutUint16(block[Panel*2+c*2:], ToF16(least[b]))
+			binary.LittleEndian.PutUint16(block[Panel*2+c*2:], ToF16(least))
 		}
 		for k, v := range q[b*m.Block:][:m.Block] {
 			unsigned := byte(v)

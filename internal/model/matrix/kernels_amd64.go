@@ -19,15 +19,40 @@ func mulF16AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr
 //go:noescape
 func mulBF16AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
 
-// mulInt8AVX512x1 sets dst to 1 rows of x times a panel of 8-bit weights.
+// mulInt8AVX512x1 sets dst to 1 rows of x times a panel of Int8 weights.
 //
 //go:noescape
 func mulInt8AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
 
-// mulInt4AVX512x1 sets dst to 1 rows of x times a panel of 4-bit weights.
+// mulInt4AVX512x1 sets dst to 1 rows of x times a panel of Int4 weights.
 //
 //go:noescape
 func mulInt4AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulInt8MinAVX512x1 sets dst to 1 rows of x times a panel of Int8Min weights.
+//
+//go:noescape
+func mulInt8MinAVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulInt8KAVX512x1 sets dst to 1 rows of x times a panel of Int8K weights.
+//
+//go:noescape
+func mulInt8KAVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulInt8KMinAVX512x1 sets dst to 1 rows of x times a panel of Int8KMin weights.
+//
+//go:noescape
+func mulInt8KMinAVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulInt4KAVX512x1 sets dst to 1 rows of x times a panel of Int4K weights.
+//
+//go:noescape
+func mulInt4KAVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulTable4AVX512x1 sets dst to 1 rows of x times a panel of Table4 weights.
+//
+//go:noescape
+func mulTable4AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr, table *float32)
 
 // mulF32AVX512x2 sets dst to 2 rows of x times a panel of F32 weights.
 //
@@ -44,15 +69,40 @@ func mulF16AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr
 //go:noescape
 func mulBF16AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
 
-// mulInt8AVX512x2 sets dst to 2 rows of x times a panel of 8-bit weights.
+// mulInt8AVX512x2 sets dst to 2 rows of x times a panel of Int8 weights.
 //
 //go:noescape
 func mulInt8AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
 
-// mulInt4AVX512x2 sets dst to 2 rows of x times a panel of 4-bit weights.
+// mulInt4AVX512x2 sets dst to 2 rows of x times a panel of Int4 weights.
 //
 //go:noescape
 func mulInt4AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulInt8MinAVX512x2 sets dst to 2 rows of x times a panel of Int8Min weights.
+//
+//go:noescape
+func mulInt8MinAVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulInt8KAVX512x2 sets dst to 2 rows of x times a panel of Int8K weights.
+//
+//go:noescape
+func mulInt8KAVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulInt8KMinAVX512x2 sets dst to 2 rows of x times a panel of Int8KMin weights.
+//
+//go:noescape
+func mulInt8KMinAVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulInt4KAVX512x2 sets dst to 2 rows of x times a panel of Int4K weights.
+//
+//go:noescape
+func mulInt4KAVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulTable4AVX512x2 sets dst to 2 rows of x times a panel of Table4 weights.
+//
+//go:noescape
+func mulTable4AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr, table *float32)
 
 // mulF32AVX512x3 sets dst to 3 rows of x times a panel of F32 weights.
 //
@@ -69,15 +119,40 @@ func mulF16AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr
 //go:noescape
 func mulBF16AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
 
-// mulInt8AVX512x3 sets dst to 3 rows of x times a panel of 8-bit weights.
+// mulInt8AVX512x3 sets dst to 3 rows of x times a panel of Int8 weights.
 //
 //go:noescape
 func mulInt8AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
 
-// mulInt4AVX512x3 sets dst to 3 rows of x times a panel of 4-bit weights.
+// mulInt4AVX512x3 sets dst to 3 rows of x times a panel of Int4 weights.
 //
 //go:noescape
 func mulInt4AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulInt8MinAVX512x3 sets dst to 3 rows of x times a panel of Int8Min weights.
+//
+//go:noescape
+func mulInt8MinAVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulInt8KAVX512x3 sets dst to 3 rows of x times a panel of Int8K weights.
+//
+//go:noescape
+func mulInt8KAVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulInt8KMinAVX512x3 sets dst to 3 rows of x times a panel of Int8KMin weights.
+//
+//go:noescape
+func mulInt8KMinAVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulInt4KAVX512x3 sets dst to 3 rows of x times a panel of Int4K weights.
+//
+//go:noescape
+func mulInt4KAVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulTable4AVX512x3 sets dst to 3 rows of x times a panel of Table4 weights.
+//
+//go:noescape
+func mulTable4AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr, table *float32)
 
 // mulF32AVX512x4 sets dst to 4 rows of x times a panel of F32 weights.
 //
@@ -94,15 +169,40 @@ func mulF16AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr
 //go:noescape
 func mulBF16AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
 
-// mulInt8AVX512x4 sets dst to 4 rows of x times a panel of 8-bit weights.
+// mulInt8AVX512x4 sets dst to 4 rows of x times a panel of Int8 weights.
 //
 //go:noescape
 func mulInt8AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
 
-// mulInt4AVX512x4 sets dst to 4 rows of x times a panel of 4-bit weights.
+// mulInt4AVX512x4 sets dst to 4 rows of x times a panel of Int4 weights.
 //
 //go:noescape
 func mulInt4AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulInt8MinAVX512x4 sets dst to 4 rows of x times a panel of Int8Min weights.
+//
+//go:noescape
+func mulInt8MinAVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulInt8KAVX512x4 sets dst to 4 rows of x times a panel of Int8K weights.
+//
+//go:noescape
+func mulInt8KAVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulInt8KMinAVX512x4 sets dst to 4 rows of x times a panel of Int8KMin weights.
+//
+//go:noescape
+func mulInt8KMinAVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulInt4KAVX512x4 sets dst to 4 rows of x times a panel of Int4K weights.
+//
+//go:noescape
+func mulInt4KAVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulTable4AVX512x4 sets dst to 4 rows of x times a panel of Table4 weights.
+//
+//go:noescape
+func mulTable4AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr, table *float32)
 
 // wideF32AVX512x8 adds 8 rows of x times a panel of F32 weights to sums.
 //
@@ -129,6 +229,31 @@ func wideInt8AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step ui
 //go:noescape
 func wideInt4AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
 
+// wideInt8MinAVX512x8 adds 8 rows of x times a panel of Int8Min weights to sums.
+//
+//go:noescape
+func wideInt8MinAVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt8KAVX512x8 adds 8 rows of x times a panel of Int8K weights to sums.
+//
+//go:noescape
+func wideInt8KAVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt8KMinAVX512x8 adds 8 rows of x times a panel of Int8KMin weights to sums.
+//
+//go:noescape
+func wideInt8KMinAVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt4KAVX512x8 adds 8 rows of x times a panel of Int4K weights to sums.
+//
+//go:noescape
+func wideInt4KAVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideTable4AVX512x8 adds 8 rows of x times a panel of Table4 weights to sums.
+//
+//go:noescape
+func wideTable4AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr, table *float32)
+
 // wideF32AVX512x12 adds 12 rows of x times a panel of F32 weights to sums.
 //
 //go:noescape
@@ -153,6 +278,31 @@ func wideInt8AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step u
 //
 //go:noescape
 func wideInt4AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt8MinAVX512x12 adds 12 rows of x times a panel of Int8Min weights to sums.
+//
+//go:noescape
+func wideInt8MinAVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt8KAVX512x12 adds 12 rows of x times a panel of Int8K weights to sums.
+//
+//go:noescape
+func wideInt8KAVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt8KMinAVX512x12 adds 12 rows of x times a panel of Int8KMin weights to sums.
+//
+//go:noescape
+func wideInt8KMinAVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt4KAVX512x12 adds 12 rows of x times a panel of Int4K weights to sums.
+//
+//go:noescape
+func wideInt4KAVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideTable4AVX512x12 adds 12 rows of x times a panel of Table4 weights to sums.
+//
+//go:noescape
+func wideTable4AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr, table *float32)
 
 // wideF32AVX512x16 adds 16 rows of x times a panel of F32 weights to sums.
 //
@@ -179,6 +329,31 @@ func wideInt8AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step u
 //go:noescape
 func wideInt4AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
 
+// wideInt8MinAVX512x16 adds 16 rows of x times a panel of Int8Min weights to sums.
+//
+//go:noescape
+func wideInt8MinAVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt8KAVX512x16 adds 16 rows of x times a panel of Int8K weights to sums.
+//
+//go:noescape
+func wideInt8KAVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt8KMinAVX512x16 adds 16 rows of x times a panel of Int8KMin weights to sums.
+//
+//go:noescape
+func wideInt8KMinAVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt4KAVX512x16 adds 16 rows of x times a panel of Int4K weights to sums.
+//
+//go:noescape
+func wideInt4KAVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideTable4AVX512x16 adds 16 rows of x times a panel of Table4 weights to sums.
+//
+//go:noescape
+func wideTable4AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr, table *float32)
+
 // wideF32AVX512x20 adds 20 rows of x times a panel of F32 weights to sums.
 //
 //go:noescape
@@ -204,6 +379,31 @@ func wideInt8AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step u
 //go:noescape
 func wideInt4AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
 
+// wideInt8MinAVX512x20 adds 20 rows of x times a panel of Int8Min weights to sums.
+//
+//go:noescape
+func wideInt8MinAVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt8KAVX512x20 adds 20 rows of x times a panel of Int8K weights to sums.
+//
+//go:noescape
+func wideInt8KAVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt8KMinAVX512x20 adds 20 rows of x times a panel of Int8KMin weights to sums.
+//
+//go:noescape
+func wideInt8KMinAVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt4KAVX512x20 adds 20 rows of x times a panel of Int4K weights to sums.
+//
+//go:noescape
+func wideInt4KAVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideTable4AVX512x20 adds 20 rows of x times a panel of Table4 weights to sums.
+//
+//go:noescape
+func wideTable4AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr, table *float32)
+
 // wideF32AVX512x24 adds 24 rows of x times a panel of F32 weights to sums.
 //
 //go:noescape
@@ -228,6 +428,31 @@ func wideInt8AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step u
 //
 //go:noescape
 func wideInt4AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt8MinAVX512x24 adds 24 rows of x times a panel of Int8Min weights to sums.
+//
+//go:noescape
+func wideInt8MinAVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt8KAVX512x24 adds 24 rows of x times a panel of Int8K weights to sums.
+//
+//go:noescape
+func wideInt8KAVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt8KMinAVX512x24 adds 24 rows of x times a panel of Int8KMin weights to sums.
+//
+//go:noescape
+func wideInt8KMinAVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt4KAVX512x24 adds 24 rows of x times a panel of Int4K weights to sums.
+//
+//go:noescape
+func wideInt4KAVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideTable4AVX512x24 adds 24 rows of x times a panel of Table4 weights to sums.
+//
+//go:noescape
+func wideTable4AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr, table *float32)
 
 // dotAVX512x1 adds 1 rows of 8-bit activations times 64 outputs of a panel of 8-bit weights to sums.
 //
@@ -334,15 +559,75 @@ func decodeF16AVX512(dst *float32, w *byte, k uintptr)
 //go:noescape
 func decodeBF16AVX512(dst *float32, w *byte, k uintptr)
 
-// decodeInt8AVX512 writes blocks of 8-bit weights as f32.
+// decodeInt8AVX512 writes blocks of Int8 weights as f32.
 //
 //go:noescape
 func decodeInt8AVX512(dst *float32, w *byte, blocks uintptr, block uintptr)
 
-// decodeInt4AVX512 writes blocks of 4-bit weights as f32.
+// decodeInt8AVX2 writes blocks of Int8 weights as f32.
+//
+//go:noescape
+func decodeInt8AVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
+
+// decodeInt4AVX512 writes blocks of Int4 weights as f32.
 //
 //go:noescape
 func decodeInt4AVX512(dst *float32, w *byte, blocks uintptr, block uintptr)
+
+// decodeInt4AVX2 writes blocks of Int4 weights as f32.
+//
+//go:noescape
+func decodeInt4AVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
+
+// decodeInt8MinAVX512 writes blocks of Int8Min weights as f32.
+//
+//go:noescape
+func decodeInt8MinAVX512(dst *float32, w *byte, blocks uintptr, block uintptr)
+
+// decodeInt8MinAVX2 writes blocks of Int8Min weights as f32.
+//
+//go:noescape
+func decodeInt8MinAVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
+
+// decodeInt8KAVX512 writes blocks of Int8K weights as f32.
+//
+//go:noescape
+func decodeInt8KAVX512(dst *float32, w *byte, blocks uintptr, block uintptr)
+
+// decodeInt8KAVX2 writes blocks of Int8K weights as f32.
+//
+//go:noescape
+func decodeInt8KAVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
+
+// decodeInt8KMinAVX512 writes blocks of Int8KMin weights as f32.
+//
+//go:noescape
+func decodeInt8KMinAVX512(dst *float32, w *byte, blocks uintptr, block uintptr)
+
+// decodeInt8KMinAVX2 writes blocks of Int8KMin weights as f32.
+//
+//go:noescape
+func decodeInt8KMinAVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
+
+// decodeInt4KAVX512 writes blocks of Int4K weights as f32.
+//
+//go:noescape
+func decodeInt4KAVX512(dst *float32, w *byte, blocks uintptr, block uintptr)
+
+// decodeInt4KAVX2 writes blocks of Int4K weights as f32.
+//
+//go:noescape
+func decodeInt4KAVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
+
+// decodeTable4AVX512 writes blocks of Table4 weights as f32.
+//
+//go:noescape
+func decodeTable4AVX512(dst *float32, w *byte, blocks uintptr, block uintptr, table *float32)
+
+// decodeTable4AVX2 writes blocks of Table4 weights as f32.
+//
+//go:noescape
+func decodeTable4AVX2(dst *float32, w *byte, blocks uintptr, block uintptr, table *float32)
 
 // tileAVX2x1 adds 1 rows of x times 16 outputs of a panel of f32 weights to dst.
 //
@@ -393,16 +678,6 @@ func decodeF16AVX2(dst *float32, w *byte, k uintptr)
 //
 //go:noescape
 func decodeBF16AVX2(dst *float32, w *byte, k uintptr)
-
-// decodeInt8AVX2 writes blocks of 8-bit weights as f32.
-//
-//go:noescape
-func decodeInt8AVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
-
-// decodeInt4AVX2 writes blocks of 4-bit weights as f32.
-//
-//go:noescape
-func decodeInt4AVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
 
 // siluMulAVX512 sets dst to silu(gate) × up; n is a multiple of 16.
 //

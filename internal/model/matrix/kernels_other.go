@@ -13,7 +13,7 @@ func direct(Type) int { return 0 }
 
 func (m *Matrix) multiply(*float32, int, *float32, int, *byte, int) {}
 
-func (m *Matrix) decode(dst *float32, w *byte, k int) { m.portableDecode(dst, w, k) }
+func (m *Matrix) decode(dst *float32, p, k, n int) { m.portableDecode(dst, p, k, n) }
 
 func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, _ uintptr, k, rows int) {
 	portableTile(dst, dstStride, x, xStride, w, k, rows)

@@ -19,6 +19,16 @@ const (
 	Int8 // blocks of 8-bit integers times a scale
 	Int4 // blocks of 4-bit integers times a scale, plus a minimum
 
+	Int8Min // blocks of 8-bit integers times a scale, plus a minimum
+
+	// Scales and minima are a number of each 64 inputs times an integer of each block.
+	Int8K    // 8-bit integers times a scale
+	Int8KMin // 8-bit integers times a scale, plus a minimum
+	Int4K    // 4-bit integers times a scale, plus a minimum
+
+	NL4 // blocks of 4-bit places in a table of numbers, times a scale
+	FP4 // the same with the numbers of E2M1, times 2
+
 	// The same, multiplied by activations that are rounded to 8 bits in blocks of 32.
 	W8A8    // 8-bit integers times a scale
 	W4A8    // 4-bit integers less 8, times a scale
@@ -32,15 +42,52 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint8(t))
 }
 
-var names = [...]string{"f32", "f16", "bf16", "int8", "int4", "w8a8", "w4a8", "w4a8 with minima"}
+var names = [...]string{"f32", "f16", "bf16", "int8", "int4", "int8 with minima", "int8 k", "int8 k with minima", "int4 k", "nl4", "fp4",
+	"w8a8", "w4a8", "w4a8 with minima"}
 
 // Panel is the number of outputs that are interleaved, and the unit in which work can be
 // split.
 const Panel = 64
 
-// slab is the number of k that are decoded at a time: 96 × 64 × 4 bytes stay in the first cache,
+// slab is the most k that are decoded at a time: 96 × 64 × 4 bytes stay in the first cache,
 // beside the values of a group of rows, while all rows are multiplied by them.
 const slab = 96
+
+// unit is the number of k that share a number in types whose scales are products.
+const unit = 64
+
+// units reports whether scales are products.
+func (t Type) units() bool { return t == Int8K || t == Int8KMin || t == Int4K }
+
+// least reports whether weights have minima.
+func (t Type) least() bool {
+	return t == Int4 || t == Int8Min || t == Int4K || t == Int8KMin || t == W4A8Min
+}
+
+// bits is the size of an integer, 0 for floats.
+func (t Type) bits() int {
+	switch t {
+	case Int8, Int8Min, Int8K, Int8KMin, W8A8:
+		return 8
+	case Int4, Int4K, NL4, FP4, W4A8, W4A8Min:
+		return 4
+	}
+	return 0
+}
+
+// tables has the numbers of types whose integers are places of numbers.
+var tables = [...]*[16]float32{
+	NL4: {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113},
+	FP4: {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12},
+}
+
+// Table has the numbers of which the weights of NL4 and FP4 are places; it is nil for other types.
+func (t Type) Table() *[16]float32 {
+	if int(t) < len(tables) {
+		return tables[t]
+	}
+	return nil
+}
 
 // askedFor is the number of bytes of the next weights that a tile prefetches with each
 // k.
@@ -51,8 +98,10 @@ const askedFor = 64
 //
 // In a panel of F32, F16 and BF16 the 64 weights of k = 0 come first, then those
 // of k = 1. Panels of Int8 and Int4 consist of blocks of Block k: 64 scales in
-// F16, for Int4 64 minima in F16, and the integers, two k to a byte for Int4 with the
-// smaller k in the low half. Blocks of the types that round activations are described at place.
+// F16, for Int4 and Int8Min 64 minima in F16, and the integers, two k to a byte for Int4 with the
+// smaller k in the low half. Those of NL4 and FP4 have scales in F32. Panels of Int8K, Int8KMin and Int4K consist of
+// units of 64 k: 64 numbers of scales in F16, and of minima, and blocks, each of 64 factors of 8 bits, and for minima
+// as many, and the integers. Blocks of the types that round activations are described at place.
 type Matrix struct {
 	Type    Type
 	Out, In int
@@ -80,9 +129,16 @@ func shaped(t Type, out, in, block int) (*Matrix, error) {
 	if out < 1 || in < 1 {
 		return nil, fmt.Errorf("%w: %d × %d", ErrShape, out, in)
 	}
-	scaled := t == Int8 || t == Int4
-	if scaled && (block < 2 || block%2 != 0 || slab%block != 0 || in%block != 0) || !scaled && !t.rounds() && block != 0 ||
-		t.rounds() && (block != 32 && (block != 16 || t != W8A8) || in%inputBlock != 0) {
+	ok := block == 0 || t.bits() != 0 && !t.rounds() && block > 1 && block%2 == 0 && slab%block == 0 && in%block == 0
+	switch {
+	case t.units():
+		ok = block > 1 && block%2 == 0 && unit%block == 0 && in%unit == 0
+	case t.rounds():
+		ok = (block == 32 || block == 16 && t == W8A8) && in%inputBlock == 0
+	case t.bits() != 0 && block == 0:
+		ok = false
+	}
+	if !ok {
 		return nil, fmt.Errorf("%w: %v of %d inputs in blocks of %d", ErrShape, t, in, block)
 	}
 	m.panelBytes = m.bytesOf(in)
@@ -92,8 +148,11 @@ func shaped(t Type, out, in, block int) (*Matrix, error) {
 // Unit is the number of inputs of the matrix that cannot be divided: those of a block, of weights or of rounded
 // activations.
 func (m *Matrix) Unit() int {
-	if m.Type.rounds() {
+	switch {
+	case m.Type.rounds():
 		return inputBlock
+	case m.Type.units():
+		return unit
 	}
 	return max(1, m.Block)
 }
@@ -129,20 +188,45 @@ func (m *Matrix) Bytes() int { return len(m.data) }
 // Data is the packed weights themselves, for those who measure how fast they can be read.
 func (m *Matrix) Data() []byte { return m.data }
 
+// Size is about what the packed weights of a matrix take.
+func Size(t Type, out, in, block int) int {
+	m := &Matrix{Type: t, Out: out, Block: block}
+	return m.bytesOf(in) * out / Panel
+}
+
 // bytesOf is what k inputs of a panel take.
 func (m *Matrix) bytesOf(k int) int {
 	switch m.Type {
 	case F32:
 		return k * Panel * 4
-	case Int8, W8A8:
-		return k / m.Block * Panel * (2 + m.Block)
-	case Int4, W4A8Min:
-		return k / m.Block * Panel * (4 + m.Block/2)
-	case W4A8:
-		return k / m.Block * Panel * (2 + m.Block/2)
+	case F16, BF16:
+		return k * Panel * 2
 	}
-	return k * Panel * 2
+	integers := k * Panel * m.Type.bits() / 8
+	if m.Type.units() {
+		return integers + k/unit*m.Type.scaleBytes() + k/m.Block*m.Type.factorBytes()
+	}
+	return integers + k/m.Block*m.Type.scaleBytes()
 }
+
+// scaleBytes is what the scales and minima of a block of a panel take, or of a unit where scales are products.
+func (t Type) scaleBytes() int {
+	if t.least() || t.Table() != nil {
+		return Panel * 4
+	}
+	return Panel * 2
+}
+
+// factorBytes is what the factors of scales and minima of a block of a panel take.
+func (t Type) factorBytes() int {
+	if t.least() {
+		return Panel * 2
+	}
+	return Panel
+}
+
+// slab is how many k are decoded at a time.
+func (m *Matrix) slab() int { return slab / m.Unit() * m.Unit() }
 
 func (m *Matrix) panel(p int) *byte { return &m.data[p*m.panelBytes] }
 

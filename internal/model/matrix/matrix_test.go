@@ -16,19 +16,25 @@ type quantized struct {
 	in, block int
 	low, high int
 	least     bool
+	factors   bool
 }
 
 func (s quantized) Row(int, []float32) { panic("rows of integers were asked for as numbers") }
 
-func (s quantized) Quantized(i int, q []int8, scale, least []float32) {
+func (s quantized) Quantized(i int, q []int8, scales []Scale) {
 	rnd := rand.New(rand.NewPCG(uint64(i), 7))
 	for k := range q {
 		q[k] = int8(s.low + rnd.IntN(s.high-s.low+1))
 	}
-	for b := range scale {
-		scale[b], least[b] = rnd.Float32()*0.02, 0
+	for b := range scales {
+		scales[b] = Scale{D: rnd.Float32() * 0.02, By: 1, MinBy: 1}
 		if s.least {
-			least[b] = -rnd.Float32() * 0.2
+			scales[b].Min = -rnd.Float32() * 0.2
+		}
+		if s.factors {
+			scales[b].By, scales[b].MinBy = int8(rnd.IntN(256)-128), int8(rnd.IntN(256)-128)
+			first := b / (unit / s.block) * (unit / s.block)
+			scales[b].D, scales[b].Min = scales[first].D, scales[first].Min
 		}
 	}
 }
@@ -59,8 +65,10 @@ func packed(t testing.TB, kind Type, out, in, block int) *Matrix {
 		src = quantized{in: in, block: block, low: -128, high: 127}
 	case W4A8:
 		src = quantized{in: in, block: block, low: 0, high: 15}
-	case Int4, W4A8Min:
-		src = quantized{in: in, block: block, low: 0, high: 15, least: true}
+	case Int4, W4A8Min, Int4K, NL4, FP4:
+		src = quantized{in: in, block: block, low: 0, high: 15, least: kind.least(), factors: kind.units()}
+	case Int8K, Int8KMin, Int8Min:
+		src = quantized{in: in, block: block, low: -128, high: 127, least: kind.least(), factors: kind.units()}
 	}
 	require.NoError(t, m.Pack(src, 0, m.Panels()))
 	return m
@@ -89,6 +97,8 @@ var shapes = []struct {
 }{
 	{F32, 64, 1, 0}, {F32, 130, 300, 0}, {F16, 100, 257, 0}, {BF16, 64, 129, 0}, {BF16, 129, 640, 0},
 	{Int8, 96, 320, 32}, {Int8, 64, 144, 16}, {Int4, 70, 288, 32}, {Int4, 128, 160, 16},
+	{Int8K, 96, 320, 16}, {Int8KMin, 130, 256, 32}, {Int8KMin, 64, 192, 64}, {Int4K, 70, 320, 32}, {Int4K, 128, 192, 16},
+	{NL4, 70, 288, 32}, {Int8Min, 70, 96, 32}, {FP4, 128, 96, 32},
 }
 
 // Each output is the sum of the products of the weights as kept, whatever the
@@ -273,7 +283,7 @@ func TestShapesThatCannotBeAreRefused(t *testing.T) {
 
 // BenchmarkProduct prints bytes of weights, which are the limit for one row.
 func BenchmarkProduct(b *testing.B) {
-	for _, kind := range []Type{F32, F16, BF16, Int8, Int4, W8A8, W4A8, W4A8Min} {
+	for _, kind := range []Type{F32, F16, BF16, Int8, Int4, Int8Min, Int8K, Int8KMin, Int4K, NL4, W8A8, W4A8, W4A8Min} {
 		block := 0
 		if kind >= Int8 {
 			block = 32

@@ -12,23 +12,47 @@ type Source interface {
 	Row(i int, dst []float32)
 }
 
-// A Quantized source has rows of integers: weight k is q[k] × scale[k/block] +
-// min[k/block].
+// A Scale says which weights the integers q of a block are: q × D × By + Min × MinBy.
+type Scale struct {
+	D, Min    float32
+	By, MinBy int8
+}
+
+// values are the scale and the minimum as numbers.
+func (s Scale) values() (scale, least float32) { return s.D * float32(s.By), s.Min * float32(s.MinBy) }
+
+// Weight is the weight of an integer, with the table of its type if it has one.
+func (s Scale) Weight(q int8, table *[16]float32) float32 {
+	scale, least := s.values()
+	if table != nil {
+		return table[q] * scale
+	}
+	return float32(float32(q)*scale) + least
+}
+
+// A Quantized source has rows of integers and the scales of their blocks.
 type Quantized interface {
 	Source
-	Quantized(i int, q []int8, scale, min []float32)
+	Quantized(i int, q []int8, scales []Scale)
 }
 
 // Pack fills panels from up to to. The rows of a matrix of blocks must come from a Quantized source of
-// its block: with min = 0 for Int8 and W8A8, 0 ≤ q < 16 for 4 bits, and min = -8 × scale for W4A8.
-// Scales and minima are rounded to F16.
+// its block: with 0 ≤ q < 16 for 4 bits, with Min = 0 for types without minima, and Min = -8 × D for W4A8. D and Min
+// are rounded to F16, and products of them for types that are not of units of 64 inputs. Blocks of a unit must have
+// the same D and the same Min.
 func (m *Matrix) Pack(src Source, from, to int) error {
 	quantized, ok := src.(Quantized)
 	if m.Block != 0 && !ok {
 		return fmt.Errorf("%w: %v needs weights that are quantized", ErrShape, m.Type)
 	}
-	row := make([]float32, m.In)
-	q := make([]int8, m.In)
+	var row []float32
+	var q []int8
+	var scales []Scale
+	if m.Block == 0 {
+		row = make([]float32, m.In)
+	} else {
+		q, scales = make([]int8, m.In), make([]Scale, m.In/m.Block)
+	}
 	for p := from; p < to; p++ {
 		for c := range min(Panel, m.Out-p*Panel) {
 			if m.Block == 0 {
@@ -36,9 +60,12 @@ func (m *Matrix) Pack(src Source, from, to int) error {
 				m.setRow(p, c, row)
 				continue
 			}
-			blocks := m.In / m.Block
-			quantized.Quantized(p*Panel+c, q, row[:blocks], row[blocks:2*blocks])
-			m.setQuantized(p, c, q, row[:blocks], row[blocks:2*blocks])
+			quantized.Quantized(p*Panel+c, q, scales)
+			if m.Type.rounds() {
+				m.setQuads(p, c, q, scales)
+			} else {
+				m.setQuantized(p, c, q, scales)
+			}
 		}
 	}
 	return nil
@@ -64,27 +91,80 @@ func (m *Matrix) setRow(p, c int, row []float32) {
 	}
 }
 
-func (m *Matrix) setQuantized(p, c int, q []int8, scale, least []float32) {
-	if m.Type.rounds() {
-		m.setQuads(p, c, q, scale, least)
+func (m *Matrix) setQuantized(p, c int, q []int8, scales []Scale) {
+	for b, s := range scales {
+		m.setScale(p, c, b, s)
+		integers := m.integers(p, b)
+		for i, v := range q[b*m.Block:][:m.Block] {
+			if m.Type.bits() == 8 {
+				integers[i*Panel+c] = byte(v)
+			} else {
+				at := &integers[i/2*Panel+c]
+				*at = *at&(15<<((i+1)%2*4)) | byte(v)&15<<(i%2*4)
+			}
+		}
+	}
+}
+
+// setScale writes the scale of an output's block.
+func (m *Matrix) setScale(p, c, b int, s Scale) {
+	head, factors := m.scalesAt(p, b)
+	scale, least := s.values()
+	if m.Type.units() {
+		scale, least = s.D, s.Min
+		factors[c] = byte(s.By)
+	}
+	if m.Type.Table() != nil {
+		binary.LittleEndian.PutUint32(head[c*4:], math.Float32bits(scale))
 		return
 	}
-	data := m.data[p*m.panelBytes : (p+1)*m.panelBytes]
-	size := m.bytesOf(m.Block)
-	for b := range scale {
-		block, values := data[b*size:(b+1)*size], q[b*m.Block:(b+1)*m.Block]
-		binary.LittleEndian.PutUint16(block[c*2:], ToF16(scale[b]))
-		if m.Type == Int8 {
-			for k, v := range values {
-				block[Panel*2+k*Panel+c] = byte(v)
-			}
-			continue
-		}
-		binary.LittleEndian.PutUint16(block[Panel*2+c*2:], ToF16(least[b]))
-		for k := 0; k < m.Block; k += 2 {
-			block[Panel*4+k/2*Panel+c] = byte(values[k]&15) | byte(values[k+1])<<4
+	binary.LittleEndian.PutUint16(head[c*2:], ToF16(scale))
+	if m.Type.least() {
+		binary.LittleEndian.PutUint16(head[Panel*2+c*2:], ToF16(least))
+		if m.Type.units() {
+			factors[Panel+c] = byte(s.MinBy)
 		}
 	}
+}
+
+// scale reads the scale of an output's block.
+func (m *Matrix) scale(p, c, b int) Scale {
+	head, factors := m.scalesAt(p, b)
+	s := Scale{By: 1, MinBy: 1}
+	if m.Type.units() {
+		s.By = int8(factors[c])
+	}
+	if m.Type.Table() != nil {
+		s.D = math.Float32frombits(binary.LittleEndian.Uint32(head[c*4:]))
+		return s
+	}
+	s.D = FromF16(binary.LittleEndian.Uint16(head[c*2:]))
+	if m.Type.least() {
+		s.Min = FromF16(binary.LittleEndian.Uint16(head[Panel*2+c*2:]))
+		if m.Type.units() {
+			s.MinBy = int8(factors[Panel+c])
+		}
+	}
+	return s
+}
+
+// scalesAt is where a block has its scales and minima, and factors.
+func (m *Matrix) scalesAt(p, b int) (head, factors []byte) {
+	if !m.Type.units() {
+		return m.data[p*m.panelBytes+m.bytesOf(b*m.Block):], nil
+	}
+	k := b * m.Block
+	at := m.data[p*m.panelBytes+m.bytesOf(k/unit*unit):]
+	return at, at[m.Type.scaleBytes()+k%unit/m.Block*(m.Type.factorBytes()+m.Block*Panel*m.Type.bits()/8):]
+}
+
+// integers is where a block has its integers.
+func (m *Matrix) integers(p, b int) []byte {
+	head, factors := m.scalesAt(p, b)
+	if factors != nil {
+		return factors[m.Type.factorBytes():]
+	}
+	return head[m.Type.scaleBytes():]
 }
 
 // Row writes the weights of output i as they are multiplied with.
@@ -106,26 +186,12 @@ func (m *Matrix) Row(i int, dst []float32) {
 		for k := range m.In {
 			dst[k] = FromBF16(from[k*Panel+c])
 		}
-	case Int8, Int4:
-		m.quantizedRow(p, c, dst)
 	default:
-		m.quadsRow(p, c, dst)
-	}
-}
-
-func (m *Matrix) quantizedRow(p, c int, dst []float32) {
-	data := m.data[p*m.panelBytes : (p+1)*m.panelBytes]
-	size := m.bytesOf(m.Block)
-	for k := range m.In {
-		block, at := data[k/m.Block*size:], k%m.Block
-		scale := FromF16(binary.LittleEndian.Uint16(block[c*2:]))
-		if m.Type == Int8 {
-			dst[k] = float32(int8(block[Panel*2+at*Panel+c])) * scale
-			continue
+		if m.Type.rounds() {
+			m.quadsRow(p, c, dst)
+		} else {
+			m.decodeBlocks(p, c, 0, m.In, dst, 1)
 		}
-		least := FromF16(binary.LittleEndian.Uint16(block[Panel*2+c*2:]))
-		q := block[Panel*4+at/2*Panel+c] >> (at % 2 * 4) & 15
-		dst[k] = fma(float32(q), scale, least)
 	}
 }
 

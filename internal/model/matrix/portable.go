@@ -22,41 +22,36 @@ func portableTile(dst *float32, dstStride int, x *float32, xStride int, w *byte,
 	}
 }
 
-// portableDecode turns k inputs of a panel into f32.
-func (m *Matrix) portableDecode(dst *float32, w *byte, k int) {
-	to := unsafe.Slice(dst, k*Panel)
+// portableDecode turns n inputs of a panel from k on into f32.
+func (m *Matrix) portableDecode(dst *float32, p, k, n int) {
+	to := unsafe.Slice(dst, n*Panel)
 	switch m.Type {
 	case F16:
-		for i, h := range unsafe.Slice((*uint16)(unsafe.Pointer(w)), k*Panel) {
+		for i, h := range m.halves(p)[k*Panel:][:n*Panel] {
 			to[i] = FromF16(h)
 		}
 	case BF16:
-		for i, h := range unsafe.Slice((*uint16)(unsafe.Pointer(w)), k*Panel) {
+		for i, h := range m.halves(p)[k*Panel:][:n*Panel] {
 			to[i] = FromBF16(h)
 		}
-	case Int8, Int4:
-		data := unsafe.Slice(w, m.bytesOf(k))
-		size := m.bytesOf(m.Block)
-		for b := range k / m.Block {
-			m.decodeBlock(to[b*m.Block*Panel:], data[b*size:(b+1)*size])
+	default:
+		for c := range Panel {
+			m.decodeBlocks(p, c, k, n, to[c:], Panel)
 		}
 	}
 }
 
-func (m *Matrix) decodeBlock(dst []float32, block []byte) {
-	halves := unsafe.Slice((*uint16)(unsafe.Pointer(&block[0])), 2*Panel)
-	for c := range Panel {
-		scale := FromF16(halves[c])
-		if m.Type == Int8 {
-			for k := range m.Block {
-				dst[k*Panel+c] = float32(int8(block[Panel*2+k*Panel+c])) * scale
+// decodeBlocks writes the weights of an output, stride values apart.
+func (m *Matrix) decodeBlocks(p, c, k, n int, to []float32, stride int) {
+	bits, table := m.Type.bits(), m.Type.Table()
+	for b := k / m.Block; b < (k+n)/m.Block; b++ {
+		scale, integers := m.scale(p, c, b), m.integers(p, b)
+		for i := range m.Block {
+			q := int8(integers[i*bits/8*Panel+c])
+			if bits == 4 {
+				q = int8(byte(q) >> (i % 2 * 4) & 15)
 			}
-			continue
-		}
-		least := FromF16(halves[Panel+c])
-		for k := range m.Block {
-			q := block[Panel*4+k/2*Panel+c] >> (k % 2 * 4) & 15
-			dst[k*Panel+c] = fma(float32(q), scale, least)
+			to[(b*m.Block+i-k)*stride] = scale.Weight(q, table)
 		}
 	}
 }

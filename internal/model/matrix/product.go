@@ -110,14 +110,14 @@ func (m *Matrix) product(dst *float32, stride int, input *Input, p, from, to int
 	for r := range rows {
 		clear(unsafe.Slice(add(dst, r*stride), Panel))
 	}
-	for k := from; k < to; k += slab {
-		n := min(slab, to-k)
+	for k := from; k < to; k += m.slab() {
+		n := min(m.slab(), to-k)
 		w := (*byte)(unsafe.Pointer(&s.slab[0]))
 		at := unsafe.Pointer(&m.data[p*m.panelBytes+m.bytesOf(k)])
 		if m.Type == F32 {
 			w = (*byte)(at)
 		} else {
-			m.decode(&s.slab[0], (*byte)(at), n)
+			m.decode(&s.slab[0], p, k, n)
 		}
 		ahead := uintptr(at) + uintptr(m.bytesOf(n))
 		for r := 0; r < rows; r += tileRows {

@@ -175,12 +175,12 @@ type fixed struct{ q int8 }
 
 func (fixed) Row(int, []float32) { panic("rows of integers were asked for as numbers") }
 
-func (f fixed) Quantized(_ int, q []int8, scale, least []float32) {
+func (f fixed) Quantized(_ int, q []int8, scales []Scale) {
 	for k := range q {
 		q[k] = f.q
 	}
-	for b := range scale {
-		scale[b], least[b] = 1, 0
+	for b := range scales {
+		scales[b] = Scale{D: 1, By: 1}
 	}
 }
 
@@ -216,12 +216,13 @@ func TestRowsOfQuadsAreTheSourcesWeights(t *testing.T) {
 		if s.kind != W8A8 {
 			src.low, src.high, src.least = 0, 15, s.kind == W4A8Min
 		}
-		q, scale, least := make([]int8, s.in), make([]float32, s.in/s.block), make([]float32, s.in/s.block)
+		q, scales := make([]int8, s.in), make([]Scale, s.in/s.block)
 		for i := range s.out {
 			m.Row(i, w)
-			src.Quantized(i, q, scale, least)
+			src.Quantized(i, q, scales)
 			for k, have := range w {
-				f, l, v := FromF16(ToF16(scale[k/s.block])), FromF16(ToF16(least[k/s.block])), float32(q[k])
+				scale, least := scales[k/s.block].values()
+				f, l, v := FromF16(ToF16(scale)), FromF16(ToF16(least)), float32(q[k])
 				if s.kind == W4A8 {
 					v -= 8
 				}

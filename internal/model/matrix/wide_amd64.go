@@ -23,6 +23,8 @@ type wideKernel func(sums, x *float32, w *byte, ahead, step, k uintptr)
 
 type wideBlocksKernel func(sums, x *float32, w *byte, ahead, step, blocks, block uintptr)
 
+type wideTableKernel func(sums, x *float32, w *byte, ahead, step, blocks, block uintptr, table *float32)
+
 // For 8, 12, 16, 20 and 24 rows.
 var (
 	wideKernels = [...][5]wideKernel{
@@ -30,9 +32,17 @@ var (
 		F16:  {wideF16AVX512x8, wideF16AVX512x12, wideF16AVX512x16, wideF16AVX512x20, wideF16AVX512x24},
 		BF16: {wideBF16AVX512x8, wideBF16AVX512x12, wideBF16AVX512x16, wideBF16AVX512x20, wideBF16AVX512x24},
 	}
+	wideTableKernels = [...]wideTableKernel{wideTable4AVX512x8, wideTable4AVX512x12, wideTable4AVX512x16,
+		wideTable4AVX512x20, wideTable4AVX512x24}
 	wideBlocksKernels = [...][5]wideBlocksKernel{
 		Int8: {wideInt8AVX512x8, wideInt8AVX512x12, wideInt8AVX512x16, wideInt8AVX512x20, wideInt8AVX512x24},
 		Int4: {wideInt4AVX512x8, wideInt4AVX512x12, wideInt4AVX512x16, wideInt4AVX512x20, wideInt4AVX512x24},
+		Int8Min: {wideInt8MinAVX512x8, wideInt8MinAVX512x12, wideInt8MinAVX512x16, wideInt8MinAVX512x20,
+			wideInt8MinAVX512x24},
+		Int8K: {wideInt8KAVX512x8, wideInt8KAVX512x12, wideInt8KAVX512x16, wideInt8KAVX512x20, wideInt8KAVX512x24},
+		Int8KMin: {wideInt8KMinAVX512x8, wideInt8KMinAVX512x12, wideInt8KMinAVX512x16, wideInt8KMinAVX512x20,
+			wideInt8KMinAVX512x24},
+		Int4K: {wideInt4KAVX512x8, wideInt4KAVX512x12, wideInt4KAVX512x16, wideInt4KAVX512x20, wideInt4KAVX512x24},
 	}
 )
 
@@ -41,21 +51,25 @@ var (
 // first where there are so many groups that decoding in each of them takes longer.
 func (m *Matrix) wide(sums []float32, x *Input, p, from, to int, s *Scratch) {
 	groups := x.groups()
-	for k := from; k < to; k += slab {
-		n := min(slab, to-k)
+	for k := from; k < to; k += m.slab() {
+		n := min(m.slab(), to-k)
 		w, kind := &m.data[p*m.panelBytes+m.bytesOf(k)], m.Type
 		next := uintptr(unsafe.Pointer(w)) + uintptr(m.bytesOf(n))
 		if groups > 2 && m.Type != F32 || groups > 1 && m.Block != 0 {
-			m.decode(&s.slab[0], w, n)
+			m.decode(&s.slab[0], p, k, n)
 			w, kind = (*byte)(unsafe.Pointer(&s.slab[0])), F32
 		}
 		for g := range groups {
 			ahead, step := m.ahead(x, next, g, k, n)
 			to, in, size := &sums[g*x.group*Panel], x.at(g, k), x.size(g)
-			if kind == Int8 || kind == Int4 {
-				wideBlocksKernels[kind][size/4-2](to, in, w, ahead, step, uintptr(n/m.Block), uintptr(m.Block))
-			} else {
-				wideKernels[kind][size/4-2](to, in, w, ahead, step, uintptr(n))
+			blocks, block, kernel := uintptr(n/m.Unit()), uintptr(m.Block), size/4-2
+			switch {
+			case kind.bits() == 0:
+				wideKernels[kind][kernel](to, in, w, ahead, step, uintptr(n))
+			case kind.Table() != nil:
+				wideTableKernels[kernel](to, in, w, ahead, step, blocks, block, &kind.Table()[0])
+			default:
+				wideBlocksKernels[kind][kernel](to, in, w, ahead, step, blocks, block)
 			}
 		}
 	}
@@ -70,7 +84,7 @@ func (m *Matrix) ahead(x *Input, next uintptr, g, k, n int) (ahead, step uintptr
 		return uintptr(unsafe.Pointer(x.at((g+1)%groups, k))), uintptr(size*4/passes(size) + 1)
 	}
 	share, times := m.bytesOf(n)/groups, n*passes(size)
-	if m.Type == Int4 && groups == 1 {
+	if m.Type.bits() == 4 && groups == 1 {
 		times /= 2 // the kernel takes two k at a time
 	}
 	return next + uintptr(g*share), uintptr(share/times + 1)

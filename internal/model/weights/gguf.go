@@ -30,13 +30,15 @@ func OpenGGUF(path string) (*GGUF, error) {
 }
 
 // ggufTypes are the numbers of the element types.
-var ggufTypes = map[uint32]DType{0: F32, 1: F16, 2: Q4_0, 8: Q8_0, 12: Q4_K, 14: Q6_K, 30: BF16}
+var ggufTypes = map[uint32]DType{
+	0: F32, 1: F16, 2: Q4_0, 3: Q4_1, 6: Q5_0, 7: Q5_1, 8: Q8_0, 10: Q2_K, 11: Q3_K, 12: Q4_K, 13: Q5_K, 14: Q6_K,
+	20: IQ4_NL, 23: IQ4_XS, 30: BF16, 39: MXFP4,
+}
 
 // otherTypes are the numbers of types that are not read (ggml_type).
 var otherTypes = map[uint32]string{
-	3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 13: "Q5_K", 15: "Q8_K",
-	16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS",
-	24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
+	9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S",
+	24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4",
 }
 
 // parseGGUF reads a file of version 2 or 3: counts, metadata, descriptions of
@@ -115,7 +117,8 @@ func readInfos(r *reader, n uint64) ([]info, error) {
 		}
 		d, ok := ggufTypes[number]
 		if !ok {
-			return nil, fmt.Errorf("%w: tensor %q is of type %s; F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K are read",
+			return nil, fmt.Errorf("%w: tensor %q is of type %s; F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K "+
+				"to Q6_K, IQ4_NL, IQ4_XS and MXFP4 are read",
 				ErrUnsupported, shown(i.name), cmp.Or(otherTypes[number], strconv.FormatUint(uint64(number), 10)))
 		}
 		i.dtype = d

@@ -2,79 +2,170 @@ package weights
 
 import (
 	"encoding/binary"
+	"math"
 
 	"llmmemory/internal/model/matrix"
 )
 
-// Quantized writes the integers of row i, and a scale and a minimum for each
-// Block of them. It makes a Tensor a matrix.Quantized. The integers of types of
-// 4 bits are from 0 to 15.
-func (t *Tensor) Quantized(i int, q []int8, scale, least []float32) {
-	row, l := t.row(i), layouts[t.DType]
+// Quantized writes the integers of row i, and the scale of each Block of them. It makes a Tensor a
+// matrix.Quantized. The integers of types of up to 4 bits are from 0 to 15; those of IQ4_NL, IQ4_XS and MXFP4 are
+// places in a table.
+func (t *Tensor) Quantized(i int, q []int8, scales []matrix.Scale) {
+	l := layouts[t.DType]
+	l.blocks(t.row(i), t.Cols, q, scales)
+}
+
+func (l *layout) blocks(row []byte, cols int, q []int8, scales []matrix.Scale) {
 	each := l.elements / l.scaled
-	for b := range t.Cols / l.elements {
-		block := row[b*l.bytes : (b+1)*l.bytes]
-		values := q[b*l.elements : (b+1)*l.elements]
-		s, m := scale[b*each:(b+1)*each], least[b*each:(b+1)*each]
-		clear(m)
-		switch t.DType {
-		case Q8_0:
-			s[0] = half(block)
-			for k, v := range block[2:] {
-				values[k] = int8(v)
-			}
-		case Q4_0:
-			s[0], m[0] = half(block), -8*half(block)
-			for k, v := range block[2:] {
-				values[k], values[k+16] = int8(v&15), int8(v>>4)
-			}
-		case Q4_K:
-			readQ4K(block, values, s, m)
-		case Q6_K:
-			readQ6K(block, values, s)
+	for b := range cols / l.elements {
+		s := scales[b*each : (b+1)*each]
+		for j := range s {
+			s[j] = matrix.Scale{By: 1, MinBy: 1}
 		}
+		l.read(row[b*l.bytes:(b+1)*l.bytes], q[b*l.elements:(b+1)*l.elements], s)
 	}
 }
 
-func (t *Tensor) dequantize(row []byte, dst []float32) {
-	l := layouts[t.DType]
-	one := Tensor{DType: t.DType, Rows: 1, Cols: l.elements}
-	q, scale, least := make([]int8, l.elements), make([]float32, l.elements/l.scaled), make([]float32, l.elements/l.scaled)
-	for b := range t.Cols / l.elements {
-		one.data = row[b*l.bytes : (b+1)*l.bytes]
-		one.Quantized(0, q, scale, least)
+func (l *layout) dequantize(row []byte, cols int, dst []float32) {
+	q, scales := make([]int8, l.elements), make([]matrix.Scale, l.elements/l.scaled)
+	for b := range cols / l.elements {
+		l.blocks(row[b*l.bytes:(b+1)*l.bytes], l.elements, q, scales)
 		for k, v := range q {
-			dst[b*l.elements+k] = float32(v)*scale[k/l.scaled] + least[k/l.scaled]
+			dst[b*l.elements+k] = scales[k/l.scaled].Weight(v, l.table)
 		}
 	}
 }
 
 func half(b []byte) float32 { return matrix.FromF16(binary.LittleEndian.Uint16(b)) }
 
-// readQ4K reads two halves that scale the scales and the minima, twelve bytes
-// with eight of each in 6 bits, and nibbles: of each 32 bytes, the low ones come first.
-func readQ4K(block []byte, q []int8, scale, least []float32) {
-	d, dmin, packed, nibbles := half(block), half(block[2:]), block[4:16], block[16:]
-	for j := range scale {
-		s, m := packed[j%4+j/4*8]&15|packed[j%4]>>6<<4, packed[j%4+8]>>4|packed[j%4+4]>>6<<4
-		if j < 4 {
-			s, m = packed[j]&63, packed[j+4]&63
-		}
-		scale[j], least[j] = d*float32(s), -dmin*float32(m)
-	}
+// nibbles reads integers of 4 bits: of each n bytes, the low halves come first.
+func nibbles(packed []byte, n int, q []int8) {
 	for k := range q {
-		v := nibbles[k/64*32+k%32]
-		q[k] = int8(v >> (k / 32 % 2 * 4) & 15)
+		q[k] = int8(packed[k/(2*n)*n+k%n] >> (k / n % 2 * 4) & 15)
+	}
+}
+
+func readQ8_0(block []byte, q []int8, s []matrix.Scale) {
+	s[0].D = half(block)
+	for k, v := range block[2:] {
+		q[k] = int8(v)
+	}
+}
+
+func readQ4_0(block []byte, q []int8, s []matrix.Scale) {
+	s[0].D, s[0].Min = half(block), -8*half(block)
+	nibbles(block[2:], 16, q)
+}
+
+func readQ4_1(block []byte, q []int8, s []matrix.Scale) {
+	s[0].D, s[0].Min = half(block), half(block[2:])
+	nibbles(block[4:], 16, q)
+}
+
+// fifths adds the fifth bits of 32 integers.
+func fifths(bits []byte, q []int8) {
+	for k := range q {
+		q[k] |= int8(bits[k/8] >> (k % 8) & 1 << 4)
+	}
+}
+
+func readQ5_0(block []byte, q []int8, s []matrix.Scale) {
+	s[0].D = half(block)
+	nibbles(block[6:], 16, q)
+	fifths(block[2:], q)
+	for k := range q {
+		q[k] -= 16
+	}
+}
+
+func readQ5_1(block []byte, q []int8, s []matrix.Scale) {
+	s[0].D, s[0].Min = half(block), half(block[2:])
+	nibbles(block[8:], 16, q)
+	fifths(block[4:], q)
+}
+
+// readMXFP4 reads an exponent, whose bias is 127, of a scale that is for half of the numbers in the table.
+func readMXFP4(block []byte, q []int8, s []matrix.Scale) {
+	s[0].D = float32(math.Ldexp(1, int(block[0])-128))
+	nibbles(block[1:], 16, q)
+}
+
+func readIQ4NL(block []byte, q []int8, s []matrix.Scale) {
+	s[0].D = half(block)
+	nibbles(block[2:], 16, q)
+}
+
+// readIQ4XS reads a half, two bytes with the upper 2 bits of 8 scales, 4 bytes with the lower 4, and nibbles.
+func readIQ4XS(block []byte, q []int8, s []matrix.Scale) {
+	d, high := half(block), binary.LittleEndian.Uint16(block[2:])
+	for j := range s {
+		s[j].D, s[j].By = d, int8(block[4+j/2]>>(j%2*4)&15|byte(high>>(j*2)&3<<4))-32
+	}
+	nibbles(block[8:], 16, q)
+}
+
+// twoBits reads integers of 2 bits: of each 32 bytes, the lowest bits come first.
+func twoBits(packed []byte, q []int8) {
+	for k := range q {
+		q[k] = int8(packed[k/128*32+k%32] >> (k % 128 / 32 * 2) & 3)
+	}
+}
+
+// readQ2K reads 16 bytes with a scale and a minimum in 4 bits each, integers, and two halves that scale these.
+func readQ2K(block []byte, q []int8, s []matrix.Scale) {
+	for j := range s {
+		s[j] = matrix.Scale{D: half(block[80:]), Min: -half(block[82:]), By: int8(block[j] & 15), MinBy: int8(block[j] >> 4)}
+	}
+	twoBits(block[16:80], q)
+}
+
+// readQ3K reads 32 bytes of highest bits, 64 bytes of lower ones, 12 bytes with 16 scales in 6 bits, the lower 4 of
+// which come first, and a half. Integers are those of the file plus 4.
+func readQ3K(block []byte, q []int8, s []matrix.Scale) {
+	d, packed := half(block[108:]), block[96:108]
+	for j := range s {
+		by := int8(packed[j%8]>>(j/8*4)&15|packed[8+j%4]>>(j/4*2)&3<<4) - 32
+		s[j] = matrix.Scale{D: d, By: by, Min: -d, MinBy: 4 * by}
+	}
+	twoBits(block[32:96], q)
+	for k := range q {
+		q[k] |= int8(block[k%32] >> (k / 32) & 1 << 2)
+	}
+}
+
+// readScalesK reads two halves that scale the scales and the minima, and twelve bytes with eight of each in 6 bits.
+func readScalesK(block []byte, s []matrix.Scale) {
+	d, dmin, packed := half(block), half(block[2:]), block[4:16]
+	for j := range s {
+		by, minBy := packed[j%4+j/4*8]&15|packed[j%4]>>6<<4, packed[j%4+8]>>4|packed[j%4+4]>>6<<4
+		if j < 4 {
+			by, minBy = packed[j]&63, packed[j+4]&63
+		}
+		s[j] = matrix.Scale{D: d, Min: -dmin, By: int8(by), MinBy: int8(minBy)}
+	}
+}
+
+func readQ4K(block []byte, q []int8, s []matrix.Scale) {
+	readScalesK(block, s)
+	nibbles(block[16:], 32, q)
+}
+
+// readQ5K reads the fifth bits before the others: bit j of 32 bytes is of the j-th 32 integers.
+func readQ5K(block []byte, q []int8, s []matrix.Scale) {
+	readScalesK(block, s)
+	nibbles(block[48:], 32, q)
+	for k := range q {
+		q[k] |= int8(block[16+k%32] >> (k / 32) & 1 << 4)
 	}
 }
 
 // readQ6K reads 128 bytes of low nibbles, 64 bytes of the two bits above them,
 // 16 scales, and a half that scales them. Each half of the block is four
 // quarters of 32 values.
-func readQ6K(block []byte, q []int8, scale []float32) {
+func readQ6K(block []byte, q []int8, s []matrix.Scale) {
 	low, high, scales, d := block[:128], block[128:192], block[192:208], half(block[208:])
-	for j := range scale {
-		scale[j] = d * float32(int8(scales[j]))
+	for j := range s {
+		s[j].D, s[j].By = d, int8(scales[j])
 	}
 	for k := range q {
 		part, quarter, l := k/128, k%128/32, k%32

@@ -19,24 +19,51 @@ const (
 	F32 DType = iota
 	F16
 	BF16
-	Q8_0 // GGUF: blocks of 32 bytes and a scale
-	Q4_0 // GGUF: blocks of 32 nibbles and a scale
-	Q4_K // GGUF: blocks of 256 nibbles; each 32 have a scale and a minimum
-	Q6_K // GGUF: blocks of 256 integers of 6 bits; each 16 have a scale
+
+	// GGUF: blocks of 32 integers of 4, 5 or 8 bits. Those of _0 and of IQ4_NL have a scale, those of _1 a minimum too.
+	Q8_0
+	Q4_0
+	Q4_1
+	Q5_0
+	Q5_1
+	IQ4_NL // integers are places in a table
+	MXFP4  // numbers of 4 bits, and a scale that is a power of 2
+
+	// GGUF: blocks of 256 integers of 2 to 6 bits. Each 16 or 32 have a scale; those of Q2_K, Q4_K and Q5_K have a
+	// minimum too.
+	Q2_K
+	Q3_K
+	Q4_K
+	Q5_K
+	Q6_K
+	IQ4_XS // integers are places in a table
 )
 
 func (d DType) String() string { return layouts[d].name }
 
-// layouts has for each type how many elements make a block of how many bytes,
-// and how many elements share a scale (0: none).
-var layouts = [...]struct {
+// A layout says how many elements of a type make a block of how many bytes, how many share a scale (0: none), how a
+// block is read, and how its integers are packed.
+type layout struct {
 	name            string
 	elements, bytes int
 	scaled          int
-}{
-	F32: {"F32", 1, 4, 0}, F16: {"F16", 1, 2, 0}, BF16: {"BF16", 1, 2, 0},
-	Q8_0: {"Q8_0", 32, 34, 32}, Q4_0: {"Q4_0", 32, 18, 32},
-	Q4_K: {"Q4_K", 256, 144, 32}, Q6_K: {"Q6_K", 256, 210, 16},
+	read            func(block []byte, q []int8, s []matrix.Scale)
+	packed          matrix.Type
+	table           *[16]float32
+}
+
+var layouts = [...]layout{
+	F32: {name: "F32", elements: 1, bytes: 4}, F16: {name: "F16", elements: 1, bytes: 2, packed: matrix.F16},
+	BF16: {name: "BF16", elements: 1, bytes: 2, packed: matrix.BF16},
+	Q8_0: {"Q8_0", 32, 34, 32, readQ8_0, matrix.Int8, nil}, Q4_0: {"Q4_0", 32, 18, 32, readQ4_0, matrix.Int4, nil},
+	Q4_1: {"Q4_1", 32, 20, 32, readQ4_1, matrix.Int4, nil}, Q5_0: {"Q5_0", 32, 22, 32, readQ5_0, matrix.Int8, nil},
+	Q5_1:   {"Q5_1", 32, 24, 32, readQ5_1, matrix.Int8Min, nil},
+	IQ4_NL: {"IQ4_NL", 32, 18, 32, readIQ4NL, matrix.NL4, matrix.NL4.Table()},
+	MXFP4:  {"MXFP4", 32, 17, 32, readMXFP4, matrix.FP4, matrix.FP4.Table()},
+	Q2_K:   {"Q2_K", 256, 84, 16, readQ2K, matrix.Int4K, nil}, Q3_K: {"Q3_K", 256, 110, 16, readQ3K, matrix.Int4K, nil},
+	Q4_K: {"Q4_K", 256, 144, 32, readQ4K, matrix.Int4K, nil}, Q5_K: {"Q5_K", 256, 176, 32, readQ5K, matrix.Int8KMin, nil},
+	Q6_K:   {"Q6_K", 256, 210, 16, readQ6K, matrix.Int8K, nil},
+	IQ4_XS: {"IQ4_XS", 256, 136, 32, readIQ4XS, matrix.NL4, matrix.NL4.Table()},
 }
 
 // A Tensor is a vector, a matrix, or matrices one after the other in a file. It is gone when the file is closed.
@@ -81,6 +108,10 @@ func (t *Tensor) Bytes() int { return len(t.data) }
 // scales.
 func (t *Tensor) Block() int { return layouts[t.DType].scaled }
 
+// Packed is how a matrix of the tensor's weights keeps them without rounding. Those of a type with scales are in
+// blocks of Block.
+func (t *Tensor) Packed() matrix.Type { return layouts[t.DType].packed }
+
 func (t *Tensor) row(i int) []byte {
 	size := t.Cols / layouts[t.DType].elements * layouts[t.DType].bytes
 	return t.data[i*size : (i+1)*size]
@@ -104,7 +135,7 @@ func (t *Tensor) Row(i int, dst []float32) {
 			dst[k] = matrix.FromBF16(binary.LittleEndian.Uint16(row[k*2:]))
 		}
 	default:
-		t.dequantize(row, dst)
+		layouts[t.DType].dequantize(row, t.Cols, dst)
 	}
 }
 

@@ -32,15 +32,17 @@ func kernels() {
 		half512(rows, f32)
 		half512(rows, f16)
 		half512(rows, bf16)
-		int8x512(rows)
-		int4x512(rows)
+		for _, kind := range blockKinds {
+			blocks512(rows, kind)
+		}
 	}
 	for rows := 8; rows <= 24; rows += 4 {
 		wideHalf512(rows, f32)
 		wideHalf512(rows, f16)
 		wideHalf512(rows, bf16)
-		wideInt8x512(rows)
-		wideInt4x512(rows)
+		for _, kind := range blockKinds {
+			wideBlocks512(rows, kind)
+		}
 	}
 	for rows := 1; rows <= 6; rows++ {
 		dot512(rows)
@@ -56,8 +58,10 @@ func kernels() {
 	gather4()
 	decodeHalf(avx512, f16)
 	decodeHalf(avx512, bf16)
-	decodeInt8x512()
-	decodeInt4x512()
+	for _, kind := range blockKinds {
+		decodeBlocks(avx512, kind)
+		decodeBlocks(avx2, kind)
+	}
 	for rows := 1; rows <= 6; rows++ {
 		tile2(rows)
 	}
@@ -65,8 +69,6 @@ func kernels() {
 	half2(bf16)
 	decodeHalf(avx2, f16)
 	decodeHalf(avx2, bf16)
-	decodeInt8x2()
-	decodeInt4x2()
 	siluMul512()
 	exp512()
 	largest512()

@@ -9,11 +9,7 @@ import (
 	"llmmemory/internal/assembly"
 )
 
-const (
-	wideProduct       = "func(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)"
-	wideBlocksProduct = "func(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, " +
-		"block uintptr)"
-)
+const wideProduct = "func(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)"
 
 // A wide kernel adds rows of x, of which the values of each k lie side by side, times a panel to
 // sums, which are 64 values a row. It goes over the weights once for each 16 or 32 of the 64
@@ -97,70 +93,37 @@ func wideHalf512(rows int, kind string) {
 	})
 }
 
-// blocks runs body for each block of weights in each pass: the scales lie at
-// scale, and the values, which begin skip bytes after them, at values. body goes over the values,
-// which take perTwo bytes for 2 k.
-func (k *wide) blocks(skip, perTwo int, body func(scale, values, n Register)) {
-	scale, values, first, size, blocks, n := asm.GP64(), asm.GP64(), asm.GP64(), asm.GP64(), asm.GP64(), asm.GP64()
-	asm.LEAQ(Mem{Base: k.w, Disp: skip}, first)
-	asm.Load(asm.Param("block"), size)
-	asm.IMUL3Q(U32(uint32(perTwo/2)), size, size)
-	asm.ADDQ(U32(uint32(skip)), size)
+// wideBlocks512 multiplies by blocks of integers.
+func wideBlocks512(rows int, kind kind) {
+	k := newWide(rows, kind.name, "func(sums *float32, x *float32, w *byte, ahead, step, blocks, block uintptr"+
+		kind.table()+")")
+	block := newBlock(avx512, kind, k.vectors)
+	// In each pass the scales lie further on by their size, and the integers by 16 bytes for each vector.
+	head, values, diff := asm.GP64(), asm.GP64(), asm.GP64()
+	asm.MOVQ(k.w, head)
+	asm.LEAQ(Mem{Base: k.w, Disp: kind.head()}, values)
 	k.passes(func() {
-		asm.MOVQ(k.w, scale)
-		asm.MOVQ(first, values)
-		asm.Load(asm.Param("blocks"), blocks)
-		loop("block", blocks, 1, func() {
-			asm.Load(asm.Param("block"), n)
-			body(scale, values, n)
-			asm.ADDQ(size, scale)
-			asm.ADDQ(U32(uint32(skip)), values)
+		asm.MOVQ(head, diff)
+		asm.SUBQ(values, diff)
+		block.pass(values, diff, func(w, n Register) {
+			loop("step", n, kind.together(), func() {
+				for v := range k.vectors {
+					if kind.bits == 8 {
+						z := asm.ZMM()
+						block.load8(w, v, z)
+						k.add(z, v, 0)
+						continue
+					}
+					low, high := block.load4(w, v)
+					k.add(low, v, 0)
+					k.add(high, v, 1)
+				}
+				k.next(kind.together())
+				asm.ADDQ(U32(panel), w)
+			})
 		})
-		asm.ADDQ(U32(uint32(k.vectors*32)), k.w)
-		asm.ADDQ(U32(uint32(k.vectors*16)), first)
-	})
-}
-
-// wideInt8x512 multiplies by blocks of 8-bit weights.
-func wideInt8x512(rows int) {
-	k := newWide(rows, "Int8", wideBlocksProduct)
-	scales := zmms(k.vectors)
-	k.blocks(panel*2, panel*2, func(scale, values, n Register) {
-		for v, z := range scales {
-			asm.VCVTPH2PS(Mem{Base: scale, Disp: v * 32}, z)
-		}
-		loop("step", n, 1, func() {
-			for v := range k.vectors {
-				z := asm.ZMM()
-				asm.VPMOVSXBD(Mem{Base: values, Disp: v * 16}, z)
-				asm.VCVTDQ2PS(z, z)
-				asm.VMULPS(scales[v], z, z)
-				k.add(z, v, 0)
-			}
-			k.next(1)
-			asm.ADDQ(U32(panel), values)
-		})
-	})
-}
-
-// wideInt4x512 multiplies by blocks of 4-bit weights.
-func wideInt4x512(rows int) {
-	k := newWide(rows, "Int4", wideBlocksProduct)
-	scales, mins, mask := zmms(k.vectors), zmms(k.vectors), nibbleMask()
-	k.blocks(panel*4, panel, func(scale, values, n Register) {
-		for v, z := range scales {
-			asm.VCVTPH2PS(Mem{Base: scale, Disp: v * 32}, z)
-			asm.VCVTPH2PS(Mem{Base: scale, Disp: panel*2 + v*32}, mins[v])
-		}
-		loop("step", n, 2, func() {
-			for v := range k.vectors {
-				low, high := loadInt4x512(values, v, mask, scales[v], mins[v])
-				k.add(low, v, 0)
-				k.add(high, v, 1)
-			}
-			k.next(2)
-			asm.ADDQ(U32(panel), values)
-		})
+		asm.ADDQ(U32(uint32(k.vectors*16*kind.scaleBytes)), head)
+		asm.ADDQ(U32(uint32(k.vectors*16)), values)
 	})
 }
 

@@ -1,0 +1,237 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// unit is the number of k that share a scale of scales.
+const unit = 64
+
+// A kind is a type of weights that are integers in blocks.
+type kind struct {
+	name       string
+	bits       int
+	scaleBytes int  // of a scale: 2 is f16, 4 is f32
+	least      bool // scales are followed by minima
+	units      bool // scales are of units; before the integers of a block are 8-bit factors of its scale and minimum
+	values     bool // the integers are places in a table of 16 values
+}
+
+var blockKinds = []kind{
+	{name: "Int8", bits: 8, scaleBytes: 2},
+	{name: "Int4", bits: 4, scaleBytes: 2, least: true},
+	{name: "Int8Min", bits: 8, scaleBytes: 2, least: true},
+	{name: "Int8K", bits: 8, scaleBytes: 2, units: true},
+	{name: "Int8KMin", bits: 8, scaleBytes: 2, units: true, least: true},
+	{name: "Int4K", bits: 4, scaleBytes: 2, units: true, least: true},
+	{name: "Table4", bits: 4, scaleBytes: 4, values: true},
+}
+
+// table is the parameter that kernels of a table have.
+func (k kind) table() string {
+	if k.values {
+		return ", table *float32"
+	}
+	return ""
+}
+
+// twice is n, or two times n with minima.
+func (k kind) twice(n int) int {
+	if k.least {
+		return 2 * n
+	}
+	return n
+}
+
+// head is the size of the scales and minima that begin a unit, or a block if there are no units.
+func (k kind) head() int { return k.twice(panel * k.scaleBytes) }
+
+// together is the number of k in a byte.
+func (k kind) together() int { return 8 / k.bits }
+
+// A block has the scales and minima of some vectors of outputs in registers.
+type block struct {
+	kind
+	width
+	scales, mins []VecVirtual
+	mask         VecVirtual
+	tables       []VecVirtual
+}
+
+func newBlock(w width, k kind, vectors int) *block {
+	b := &block{kind: k, width: w, scales: w.regs(vectors)}
+	if k.least {
+		b.mins = w.regs(vectors)
+	}
+	switch {
+	case k.values:
+		table := arg("table")
+		b.tables = w.regs(64 / w.bytes)
+		for i, t := range b.tables {
+			asm.VMOVUPS(Mem{Base: table, Disp: i * w.bytes}, t)
+		}
+	case k.bits == 4:
+		x, fifteen := asm.XMM(), asm.GP32()
+		b.mask = w.reg()
+		asm.MOVL(U32(15), fifteen)
+		asm.VMOVD(fifteen, x)
+		asm.VPBROADCASTD(x, b.mask)
+	}
+	return b
+}
+
+// all goes over all blocks of a panel, which begins at w, as pass does.
+func (b *block) all(w Register, body func(w, n Register)) {
+	asm.ADDQ(U32(uint32(b.head())), w)
+	b.pass(w, nil, body)
+}
+
+// pass goes over blocks with their scales and minima in registers. w is where the first unit's or block's
+// head ends, and with diff, what is read of the head begins. body goes over n k, from w on.
+func (b *block) pass(from, diff Register, body func(w, n Register)) {
+	w, head, n, rest, count := asm.GP64(), asm.GP64(), asm.GP64(), asm.GP64(), asm.GP64()
+	asm.MOVQ(from, w)
+	asm.Load(asm.Param("blocks"), count)
+	loop("unit", count, 1, func() {
+		if diff == nil {
+			asm.LEAQ(Mem{Base: w, Disp: -b.head()}, head)
+		} else {
+			asm.LEAQ(Mem{Base: w, Index: diff, Scale: 1}, head)
+		}
+		if b.units {
+			asm.MOVQ(U32(unit), rest)
+			asm.Label("block")
+		}
+		b.load(head, w)
+		asm.Load(asm.Param("block"), n)
+		body(w, n)
+		if b.units {
+			asm.SUBQ(address("block"), rest)
+			asm.JNZ(LabelRef("block"))
+		}
+		asm.ADDQ(U32(uint32(b.head())), w)
+	})
+}
+
+// load loads scales and minima.
+func (b *block) load(head, w Register) {
+	for i := range b.scales {
+		b.loadOne(b.scales[i], head, w, i, 0)
+		if b.least {
+			b.loadOne(b.mins[i], head, w, i, 1)
+		}
+	}
+	if b.units {
+		asm.ADDQ(U32(uint32(b.twice(panel))), w)
+	}
+}
+
+func (b *block) loadOne(z VecVirtual, head, w Register, i, second int) {
+	m := Mem{Base: head, Disp: second*panel*b.scaleBytes + i*b.bytes/4*b.scaleBytes}
+	if b.scaleBytes == 4 {
+		asm.VMOVUPS(m, z)
+		return
+	}
+	asm.VCVTPH2PS(m, z)
+	if b.units {
+		factor := b.reg()
+		asm.VPMOVSXBD(Mem{Base: w, Disp: second*panel + i*b.bytes/4}, factor)
+		asm.VCVTDQ2PS(factor, factor)
+		asm.VMULPS(factor, z, z)
+	}
+}
+
+// weights makes numbers of integers.
+func (b *block) weights(z VecVirtual, i int) {
+	if b.values {
+		asm.VMULPS(b.scales[i], z, z)
+		return
+	}
+	asm.VCVTDQ2PS(z, z)
+	if b.least {
+		asm.VFMADD213PS(b.mins[i], b.scales[i], z)
+	} else {
+		asm.VMULPS(b.scales[i], z, z)
+	}
+}
+
+// load8 makes the weights of k for the outputs of vector i.
+func (b *block) load8(w Register, i int, z VecVirtual) {
+	asm.VPMOVSXBD(Mem{Base: w, Disp: i * b.bytes / 4}, z)
+	b.weights(z, i)
+}
+
+// load4 makes the weights of k and k + 1.
+func (b *block) load4(w Register, i int) (low, high VecVirtual) {
+	low, high = b.reg(), b.reg()
+	if b.values {
+		bytes := b.reg()
+		asm.VPMOVZXBD(Mem{Base: w, Disp: i * b.bytes / 4}, bytes)
+		b.lookUp(bytes, low)
+		asm.VPSRLD(Imm(4), bytes, bytes)
+		b.lookUp(bytes, high)
+	} else {
+		asm.VPMOVZXBD(Mem{Base: w, Disp: i * b.bytes / 4}, high)
+		if b.bytes == 64 {
+			asm.VPANDD(b.mask, high, low)
+		} else {
+			asm.VPAND(b.mask, high, low)
+		}
+		asm.VPSRLD(Imm(4), high, high)
+	}
+	b.weights(low, i)
+	b.weights(high, i)
+	return low, high
+}
+
+// lookUp takes values of the table: the place of each is in the last 4 bits.
+func (b *block) lookUp(places, to VecVirtual) {
+	asm.VPERMPS(b.tables[0], places, to)
+	if b.bytes == 64 {
+		return
+	}
+	second, fourth := b.reg(), b.reg()
+	asm.VPERMPS(b.tables[1], places, second)
+	asm.VPSLLD(Imm(28), places, fourth)
+	asm.VBLENDVPS(fourth, second, to, to)
+}
+
+// decodeBlocks turns blocks into f32: with AVX-512 all outputs, with AVX2 one half and then the other.
+func decodeBlocks(wide width, kind kind) {
+	begin("decode"+kind.name+wide.name, "func(dst *float32, w *byte, blocks, block uintptr"+kind.table()+")",
+		"writes blocks of "+kind.name+" weights as f32.")
+	const vectors = 4
+	dst, head, values, diff, to := arg("dst"), arg("w"), asm.GP64(), asm.GP64(), asm.GP64()
+	passes, size := asm.GP64(), wide.bytes
+	b := newBlock(wide, kind, vectors)
+	asm.LEAQ(Mem{Base: head, Disp: kind.head()}, values)
+	asm.MOVQ(U32(uint32(panel*4/vectors/size)), passes)
+	loop("pass", passes, 1, func() {
+		asm.MOVQ(dst, to)
+		asm.MOVQ(head, diff)
+		asm.SUBQ(values, diff)
+		b.pass(values, diff, func(w, n Register) {
+			loop("step", n, kind.together(), func() {
+				for i := range vectors {
+					at := Mem{Base: to, Disp: i * size}
+					if kind.bits == 8 {
+						z := wide.reg()
+						b.load8(w, i, z)
+						asm.VMOVUPS(z, at)
+						continue
+					}
+					low, high := b.load4(w, i)
+					asm.VMOVUPS(low, at)
+					asm.VMOVUPS(high, at.Offset(panel*4))
+				}
+				asm.ADDQ(U32(panel), w)
+				asm.ADDQ(U32(uint32(panel*4*kind.together())), to)
+			})
+		})
+		asm.ADDQ(U32(uint32(vectors*size/4*kind.scaleBytes)), head)
+		asm.ADDQ(U32(uint32(vectors*size/4)), values)
+		asm.ADDQ(U32(uint32(vectors*size)), dst)
+	})
+	end()
+}
