@@ -53,7 +53,7 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.workers, "tensor-parallel-size", 1,
 		"workers: 1, 2 or 4, each with its share of heads, threads and weights; answers stay the same")
 	f.Float64Var(&o.kvGB, "kv-cache-gb", 1, "memory for keys and values, in GiB")
-	f.StringVar(&o.kvType, "kv-cache-dtype", "auto", "type of keys and values: f32, f16, bf16, or auto, which is f16")
+	f.StringVar(&o.kvType, "kv-cache-dtype", "auto", "type of keys and values: f32, f16, bf16, fp8_e4m3 (or fp8), fp8_e5m2, int8, or auto, which is f16")
 	f.StringVar(&o.activations, "activation-dtype", "f32",
 		"type of the activations that quantized weights are multiplied by: f32, or int8, which is faster and rounds "+
 			"(W8A8 and W4A8)")
@@ -354,13 +354,18 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 	return o.checkMemory(g.Tensors)
 }
 
+// kvTypes are the values of --kv-cache-dtype; those of 8 bits have vLLM's names.
+var kvTypes = map[string]attention.DType{
+	"auto": attention.F16, "f32": attention.F32, "f16": attention.F16, "bf16": attention.BF16,
+	"fp8": attention.E4M3, "fp8_e4m3": attention.E4M3, "fp8_e5m2": attention.E5M2, "int8": attention.Int8,
+}
+
 // engine is the configuration of an engine that the flags ask for.
 func (o *modelOptions) engine() (engine.Config, error) {
-	types := map[string]attention.DType{"auto": attention.F16, "f16": attention.F16, "bf16": attention.BF16,
-		"f32": attention.F32}
-	dtype, ok := types[o.kvType]
+	dtype, ok := kvTypes[o.kvType]
 	if !ok {
-		return engine.Config{}, fmt.Errorf("--kv-cache-dtype is %q; f32, f16, bf16 and auto are possible", o.kvType)
+		return engine.Config{}, fmt.Errorf("--kv-cache-dtype is %q; f32, f16, bf16, fp8_e4m3, fp8, fp8_e5m2, int8 and auto "+
+			"are possible", o.kvType)
 	}
 	return engine.Config{
 		BlockSize: o.blockSize, KVCacheBytes: int64(o.kvGB * (1 << 30)), KVCacheDType: dtype, MaxModelLen: o.maxModelLen,

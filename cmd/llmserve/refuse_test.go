@@ -52,7 +52,7 @@ func TestWhatCannotBeServedIsRefusedBeforeWeightsArePacked(t *testing.T) {
 		{"longest sequence", []string{"--max-model-len", "131073"}, "the model knows positions up to 131072"},
 		{"sequences of one token", []string{"--max-model-len", "1"}, "the longest sequence is 1"},
 		{"blocks", []string{"--block-size", "-1"}, "--block-size is -1"},
-		{"type of keys and values", []string{"--kv-cache-dtype", "f8"}, "f32, f16, bf16 and auto are possible"},
+		{"type of keys and values", []string{"--kv-cache-dtype", "f8"}, "fp8_e5m2, int8 and auto are possible"},
 		{"heads", []string{"--tensor-parallel-size", "4"}, "2 key heads cannot be shared out among 4 workers"},
 		{"workers", []string{"--tensor-parallel-size", "3"}, "1, 2 and 4 are possible"},
 		{"threads", []string{"--threads", "0"}, "--threads is 0"},

@@ -29,12 +29,12 @@ type Config struct {
 	Pool      *parallel.Pool
 	Peers     []Peer // workers that have the other parts of the model, by rank
 
-	BlockSize           int             // tokens; 0: 16
-	KVCacheBytes        int64           // memory for keys and values
-	KVCacheDType        attention.DType // F32, F16 or BF16
-	MaxModelLen         int             // 0: what the model knows, or the memory holds if that is less
-	MaxNumSeqs          int             // 0: 64
-	MaxNumBatchedTokens int             // 0: 512
+	BlockSize           int   // tokens; 0: 16
+	KVCacheBytes        int64 // memory for keys and values
+	KVCacheDType        attention.DType
+	MaxModelLen         int // 0: what the model knows, or the memory holds if that is less
+	MaxNumSeqs          int // 0: 64
+	MaxNumBatchedTokens int // 0: 512
 	NoPrefixCaching     bool
 
 	// NumSpeculativeTokens is how many tokens are proposed for a sequence by

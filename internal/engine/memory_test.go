@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/attention"
 	"llmmemory/internal/engine"
 )
 
@@ -39,4 +40,18 @@ func TestAStepWithoutRowsIsNotShown(t *testing.T) {
 	}
 	ask(t, e, request(story, 2)) // after which no step of the others is in flight
 	require.Zero(t, seen.empty.Load())
+}
+
+// Ensure that keys and values of 8 bits take half the memory of those of 16: those of int8 have a scale of 4 bytes for
+// each token and head in addition.
+func TestEightBitsHoldTwiceTheBlocks(t *testing.T) {
+	blocks := func(d attention.DType) (blocks, head int) {
+		e := start(t, func(c *engine.Config) { c.KVCacheDType = d })
+		return e.Load().Blocks, e.Config().Model.HeadDim
+	}
+	f16, head := blocks(attention.F16)
+	for d, size := range map[attention.DType]int{attention.E4M3: head, attention.E5M2: head, attention.Int8: head + 4} {
+		n, _ := blocks(d)
+		require.InDelta(t, f16*2*head/size, n, 3, d)
+	}
 }

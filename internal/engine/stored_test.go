@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/attention"
 	"llmmemory/internal/engine"
 	"llmmemory/internal/kvoffload"
 	"llmmemory/internal/vllm/blockhash"
@@ -71,14 +72,17 @@ func TestStoredBlocksAreThoseOfTheirHashes(t *testing.T) {
 	for _, s := range []struct {
 		name            string
 		workers, window int
+		dtype           attention.DType
 		change          func(*engine.Config)
 	}{
-		{"one worker", 1, 0, nil},
-		{"two workers", 2, 0, nil},
-		{"speculating", 1, 0, func(c *engine.Config) { c.NumSpeculativeTokens = 3 }},
-		{"a window", 1, 20, nil},
-		{"a window in large steps", 1, 20, func(c *engine.Config) { c.MaxNumBatchedTokens = 200 }},
-		{"a window that leaves nothing to load", 1, 1, nil},
+		{"one worker", 1, 0, attention.F32, nil},
+		{"two workers", 2, 0, attention.F32, nil},
+		{"speculating", 1, 0, attention.F32, func(c *engine.Config) { c.NumSpeculativeTokens = 3 }},
+		{"a window", 1, 20, attention.F32, nil},
+		{"a window in large steps", 1, 20, attention.F32, func(c *engine.Config) { c.MaxNumBatchedTokens = 200 }},
+		{"a window that leaves nothing to load", 1, 1, attention.F32, nil},
+		{"E4M3", 1, 0, attention.E4M3, nil},
+		{"Int8 and two workers", 2, 0, attention.Int8, func(c *engine.Config) { c.NumSpeculativeTokens = 3 }},
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(30, 7))
@@ -88,7 +92,9 @@ func TestStoredBlocksAreThoseOfTheirHashes(t *testing.T) {
 			}
 			l := &ledger{blocks: map[blockhash.Hash][]byte{}, shown: map[blockhash.Hash]bool{}, rnd: rnd}
 			config := func(c *engine.Config) {
-				c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 244, 61*8*2*2*4*8*4
+				shape := attention.Shape{BlockSize: 8, NumKVHeads: 4, HeadSize: 8, DType: s.dtype}
+				c.BlockSize, c.MaxModelLen, c.KVCacheDType = 8, 244, s.dtype
+				c.KVCacheBytes = int64(61 * 2 * shape.BlockBytes())
 				c.MaxNumBatchedTokens, c.MaxNumSeqs = 40, 20
 				c.Hash = blockhash.CBOR("0")
 				c.Offload = &kvoffload.Config{Tier: l, Stores: true}
