@@ -15,8 +15,21 @@ type GGUF struct {
 	Meta map[string]Value
 }
 
-// OpenGGUF maps a file.
+// OpenGGUF maps a file. Of a model in several files it is the first one, and the others lie beside it.
 func OpenGGUF(path string) (*GGUF, error) {
+	g, err := openGGUF(path)
+	if err != nil {
+		return nil, err
+	}
+	if n, _ := g.Meta["split.count"].Int(); n > 1 {
+		if err := g.addParts(path, n); err != nil {
+			return nil, errors.Join(err, g.Close())
+		}
+	}
+	return g, nil
+}
+
+func openGGUF(path string) (*GGUF, error) {
 	f, err := mapFile(path)
 	if err != nil {
 		return nil, err
@@ -66,11 +79,6 @@ func parseGGUF(file []byte) (*GGUF, error) {
 			return nil, fmt.Errorf("metadata %q: %w", shown(key), r.err)
 		}
 		g.Meta[key] = value
-	}
-	if n, _ := g.Meta["split.count"].Int(); n > 1 {
-		part, _ := g.Meta["split.no"].Int() // from 0
-		return nil, fmt.Errorf("%w: it is part %d of a model in %d files; join them with llama-gguf-split --merge",
-			ErrUnsupported, part+1, n)
 	}
 	infos, err := readInfos(r, tensors)
 	if err != nil {

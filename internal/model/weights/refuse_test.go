@@ -60,11 +60,6 @@ func TestADamagedFileIsSaidToBeWhatItIs(t *testing.T) {
 	iq2.Type = 99
 	_, err = parseGGUF(weightfile.GGUF(nil, iq2))
 	require.ErrorContains(t, err, `tensor "q" is of type 99;`)
-	_, err = parseGGUF(weightfile.GGUF(map[string]any{"split.count": uint32(3), "split.no": uint32(1)}))
-	require.ErrorIs(t, err, ErrUnsupported)
-	require.ErrorContains(t, err, "it is part 2 of a model in 3 files; join them with llama-gguf-split --merge")
-	_, err = parseGGUF(weightfile.GGUF(map[string]any{"split.count": uint32(1)}))
-	require.NoError(t, err)
 
 	all := &Tensors{byName: map[string]*Tensor{}}
 	require.NoError(t, all.parseSafetensors(
