@@ -40,9 +40,6 @@ type published struct {
 	FirstWindow   *int            `json:"max_window_layers"`
 	LayerTypes    []string        `json:"layer_types"`
 	End           json.RawMessage `json:"eos_token_id"`
-	Quantization  *struct {
-		Method string `json:"quant_method"`
-	} `json:"quantization_config"`
 
 	// GPT-2
 	NEmbd       int     `json:"n_embd"`
@@ -135,10 +132,6 @@ func ParseConfig(data []byte) (*Config, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: model_type is %q; supported are %s", ErrModel, p.ModelType,
 			strings.Join(slices.Sorted(maps.Keys(families)), ", "))
-	}
-	if q := p.Quantization; q != nil {
-		return nil, fmt.Errorf("%w: its weights are quantized by %q; folders are read in F32, F16 and BF16, quantized "+
-			"models as GGUF", ErrModel, q.Method)
 	}
 	c, err := make(&p)
 	if err != nil {

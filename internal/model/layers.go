@@ -190,6 +190,9 @@ func (l *loader) table(name string, rows int) (*table, error) {
 		return nil, fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d × %d", ErrModel, t.Name, t.Rows,
 			t.Cols, rows, l.config.HiddenSize)
 	}
+	if t.Combined() {
+		return nil, fmt.Errorf("%w: the tensor %q is quantized; embeddings are read in F32, F16 and BF16", ErrModel, t.Name)
+	}
 	if l.shapes {
 		return nil, nil
 	}

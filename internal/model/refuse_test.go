@@ -39,8 +39,6 @@ func TestConfigurationsThatAreNotSupportedAreRefused(t *testing.T) {
 		{"heads too large", map[string]any{"head_dim": 512}, "heads of 512 elements"},
 		{"no such end", map[string]any{"eos_token_id": 97}, "eos_token_id is 97; the vocabulary has 97 tokens"},
 		{"end of no type", map[string]any{"eos_token_id": "x"}, "eos_token_id"},
-		{"quantized weights", map[string]any{"quantization_config": map[string]any{"quant_method": "awq"}},
-			`quantized by "awq"`},
 		{"epsilon", map[string]any{"rms_norm_eps": 2.0}, "epsilon"},
 	}
 	for _, test := range tests {

@@ -76,11 +76,13 @@ var (
 		Int8K:    {mulInt8KAVX512x1, mulInt8KAVX512x2, mulInt8KAVX512x3, mulInt8KAVX512x4},
 		Int8KMin: {mulInt8KMinAVX512x1, mulInt8KMinAVX512x2, mulInt8KMinAVX512x3, mulInt8KMinAVX512x4},
 		Int4K:    {mulInt4KAVX512x1, mulInt4KAVX512x2, mulInt4KAVX512x3, mulInt4KAVX512x4},
+		Int4F:    {mulInt4FAVX512x1, mulInt4FAVX512x2, mulInt4FAVX512x3, mulInt4FAVX512x4},
+		E4M3:     {mulE4M3AVX512x1, mulE4M3AVX512x2, mulE4M3AVX512x3, mulE4M3AVX512x4},
 	}
 	decode512 = [...]decodeKernel{Int8: decodeInt8AVX512, Int4: decodeInt4AVX512, Int8Min: decodeInt8MinAVX512, Int8K: decodeInt8KAVX512,
-		Int8KMin: decodeInt8KMinAVX512, Int4K: decodeInt4KAVX512}
+		Int8KMin: decodeInt8KMinAVX512, Int4K: decodeInt4KAVX512, Int4F: decodeInt4FAVX512, E4M3: decodeE4M3AVX512}
 	decode2 = [...]decodeKernel{Int8: decodeInt8AVX2, Int4: decodeInt4AVX2, Int8Min: decodeInt8MinAVX2, Int8K: decodeInt8KAVX2,
-		Int8KMin: decodeInt8KMinAVX2, Int4K: decodeInt4KAVX2}
+		Int8KMin: decodeInt8KMinAVX2, Int4K: decodeInt4KAVX2, Int4F: decodeInt4FAVX2, E4M3: decodeE4M3AVX2}
 )
 
 // multiply computes a panel of n inputs for at most direct rows.
@@ -97,7 +99,7 @@ func (m *Matrix) multiply(dst *float32, dstStride int, x *float32, rows int, w *
 		mulF16AVX2(dst, x, w, k)
 	case m.Type == BF16:
 		mulBF16AVX2(dst, x, w, k)
-	case m.Type.Table() != nil:
+	case m.Type == NL4 || m.Type == FP4:
 		table512[rows-1](dst, to, x, from, w, k/uintptr(m.Unit()), uintptr(m.Block), &m.Type.Table()[0])
 	default:
 		blocks512[m.Type][rows-1](dst, to, x, from, w, k/uintptr(m.Unit()), uintptr(m.Block))
@@ -106,7 +108,8 @@ func (m *Matrix) multiply(dst *float32, dstStride int, x *float32, rows int, w *
 
 // decode turns n inputs of a panel from k on into f32.
 func (m *Matrix) decode(dst *float32, p, k, n int) {
-	w, blocks, block, table := &m.data[p*m.panelBytes+m.bytesOf(k)], uintptr(n/m.Unit()), uintptr(m.Block), m.Type.Table()
+	w, blocks, block := &m.data[p*m.panelBytes+m.bytesOf(k)], uintptr(n/m.Unit()), uintptr(m.Block)
+	table := m.Type == NL4 || m.Type == FP4
 	switch {
 	case isa == portable:
 		m.portableDecode(dst, p, k, n)
@@ -118,10 +121,10 @@ func (m *Matrix) decode(dst *float32, p, k, n int) {
 		decodeF16AVX2(dst, w, uintptr(n))
 	case m.Type == BF16:
 		decodeBF16AVX2(dst, w, uintptr(n))
-	case table != nil && isa == avx512:
-		decodeTable4AVX512(dst, w, blocks, block, &table[0])
-	case table != nil:
-		decodeTable4AVX2(dst, w, blocks, block, &table[0])
+	case table && isa == avx512:
+		decodeTable4AVX512(dst, w, blocks, block, &m.Type.Table()[0])
+	case table:
+		decodeTable4AVX2(dst, w, blocks, block, &m.Type.Table()[0])
 	case isa == avx512:
 		decode512[m.Type](dst, w, blocks, block)
 	default:

@@ -49,6 +49,16 @@ func mulInt8KMinAVX512x1(dst *float32, dstStride uintptr, x *float32, xStride ui
 //go:noescape
 func mulInt4KAVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
 
+// mulInt4FAVX512x1 sets dst to 1 rows of x times a panel of Int4F weights.
+//
+//go:noescape
+func mulInt4FAVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulE4M3AVX512x1 sets dst to 1 rows of x times a panel of E4M3 weights.
+//
+//go:noescape
+func mulE4M3AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
 // mulTable4AVX512x1 sets dst to 1 rows of x times a panel of Table4 weights.
 //
 //go:noescape
@@ -98,6 +108,16 @@ func mulInt8KMinAVX512x2(dst *float32, dstStride uintptr, x *float32, xStride ui
 //
 //go:noescape
 func mulInt4KAVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulInt4FAVX512x2 sets dst to 2 rows of x times a panel of Int4F weights.
+//
+//go:noescape
+func mulInt4FAVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulE4M3AVX512x2 sets dst to 2 rows of x times a panel of E4M3 weights.
+//
+//go:noescape
+func mulE4M3AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
 
 // mulTable4AVX512x2 sets dst to 2 rows of x times a panel of Table4 weights.
 //
@@ -149,6 +169,16 @@ func mulInt8KMinAVX512x3(dst *float32, dstStride uintptr, x *float32, xStride ui
 //go:noescape
 func mulInt4KAVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
 
+// mulInt4FAVX512x3 sets dst to 3 rows of x times a panel of Int4F weights.
+//
+//go:noescape
+func mulInt4FAVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulE4M3AVX512x3 sets dst to 3 rows of x times a panel of E4M3 weights.
+//
+//go:noescape
+func mulE4M3AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
 // mulTable4AVX512x3 sets dst to 3 rows of x times a panel of Table4 weights.
 //
 //go:noescape
@@ -198,6 +228,16 @@ func mulInt8KMinAVX512x4(dst *float32, dstStride uintptr, x *float32, xStride ui
 //
 //go:noescape
 func mulInt4KAVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulInt4FAVX512x4 sets dst to 4 rows of x times a panel of Int4F weights.
+//
+//go:noescape
+func mulInt4FAVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulE4M3AVX512x4 sets dst to 4 rows of x times a panel of E4M3 weights.
+//
+//go:noescape
+func mulE4M3AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
 
 // mulTable4AVX512x4 sets dst to 4 rows of x times a panel of Table4 weights.
 //
@@ -249,6 +289,16 @@ func wideInt8KMinAVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, ste
 //go:noescape
 func wideInt4KAVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
 
+// wideInt4FAVX512x8 adds 8 rows of x times a panel of Int4F weights to sums.
+//
+//go:noescape
+func wideInt4FAVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideE4M3AVX512x8 adds 8 rows of x times a panel of E4M3 weights to sums.
+//
+//go:noescape
+func wideE4M3AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
 // wideTable4AVX512x8 adds 8 rows of x times a panel of Table4 weights to sums.
 //
 //go:noescape
@@ -298,6 +348,16 @@ func wideInt8KMinAVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, st
 //
 //go:noescape
 func wideInt4KAVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt4FAVX512x12 adds 12 rows of x times a panel of Int4F weights to sums.
+//
+//go:noescape
+func wideInt4FAVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideE4M3AVX512x12 adds 12 rows of x times a panel of E4M3 weights to sums.
+//
+//go:noescape
+func wideE4M3AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
 
 // wideTable4AVX512x12 adds 12 rows of x times a panel of Table4 weights to sums.
 //
@@ -349,6 +409,16 @@ func wideInt8KMinAVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, st
 //go:noescape
 func wideInt4KAVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
 
+// wideInt4FAVX512x16 adds 16 rows of x times a panel of Int4F weights to sums.
+//
+//go:noescape
+func wideInt4FAVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideE4M3AVX512x16 adds 16 rows of x times a panel of E4M3 weights to sums.
+//
+//go:noescape
+func wideE4M3AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
 // wideTable4AVX512x16 adds 16 rows of x times a panel of Table4 weights to sums.
 //
 //go:noescape
@@ -399,6 +469,16 @@ func wideInt8KMinAVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, st
 //go:noescape
 func wideInt4KAVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
 
+// wideInt4FAVX512x20 adds 20 rows of x times a panel of Int4F weights to sums.
+//
+//go:noescape
+func wideInt4FAVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideE4M3AVX512x20 adds 20 rows of x times a panel of E4M3 weights to sums.
+//
+//go:noescape
+func wideE4M3AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
 // wideTable4AVX512x20 adds 20 rows of x times a panel of Table4 weights to sums.
 //
 //go:noescape
@@ -448,6 +528,16 @@ func wideInt8KMinAVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, st
 //
 //go:noescape
 func wideInt4KAVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt4FAVX512x24 adds 24 rows of x times a panel of Int4F weights to sums.
+//
+//go:noescape
+func wideInt4FAVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideE4M3AVX512x24 adds 24 rows of x times a panel of E4M3 weights to sums.
+//
+//go:noescape
+func wideE4M3AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
 
 // wideTable4AVX512x24 adds 24 rows of x times a panel of Table4 weights to sums.
 //
@@ -618,6 +708,26 @@ func decodeInt4KAVX512(dst *float32, w *byte, blocks uintptr, block uintptr)
 //
 //go:noescape
 func decodeInt4KAVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
+
+// decodeInt4FAVX512 writes blocks of Int4F weights as f32.
+//
+//go:noescape
+func decodeInt4FAVX512(dst *float32, w *byte, blocks uintptr, block uintptr)
+
+// decodeInt4FAVX2 writes blocks of Int4F weights as f32.
+//
+//go:noescape
+func decodeInt4FAVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
+
+// decodeE4M3AVX512 writes blocks of E4M3 weights as f32.
+//
+//go:noescape
+func decodeE4M3AVX512(dst *float32, w *byte, blocks uintptr, block uintptr)
+
+// decodeE4M3AVX2 writes blocks of E4M3 weights as f32.
+//
+//go:noescape
+func decodeE4M3AVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
 
 // decodeTable4AVX512 writes blocks of Table4 weights as f32.
 //

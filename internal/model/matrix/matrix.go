@@ -3,6 +3,7 @@ package matrix
 import (
 	"errors"
 	"fmt"
+	"math"
 	"unsafe"
 )
 
@@ -26,6 +27,9 @@ const (
 	Int8KMin // 8-bit integers times a scale, plus a minimum
 	Int4K    // 4-bit integers times a scale, plus a minimum
 
+	Int4F // Int4 with scales and minima in F32
+	E4M3  // blocks of 8-bit numbers with 4 bits of exponent and 3 of fraction, times a scale below 256
+
 	NL4 // blocks of 4-bit places in a table of numbers, times a scale
 	FP4 // the same with the numbers of E2M1, times 2
 
@@ -42,7 +46,7 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint8(t))
 }
 
-var names = [...]string{"f32", "f16", "bf16", "int8", "int4", "int8 with minima", "int8 k", "int8 k with minima", "int4 k", "nl4", "fp4",
+var names = [...]string{"f32", "f16", "bf16", "int8", "int4", "int8 with minima", "int8 k", "int8 k with minima", "int4 k", "int4 f", "e4m3", "nl4", "fp4",
 	"w8a8", "w4a8", "w4a8 with minima"}
 
 // Panel is the number of outputs that are interleaved, and the unit in which work can be
@@ -59,30 +63,43 @@ const unit = 64
 // units reports whether scales are products.
 func (t Type) units() bool { return t == Int8K || t == Int8KMin || t == Int4K }
 
+// single reports whether scales and minima are F32, not F16.
+func (t Type) single() bool { return t == Int4F || t.Table() != nil }
+
 // least reports whether weights have minima.
 func (t Type) least() bool {
-	return t == Int4 || t == Int8Min || t == Int4K || t == Int8KMin || t == W4A8Min
+	return t == Int4 || t == Int4F || t == Int8Min || t == Int4K || t == Int8KMin || t == W4A8Min
 }
 
 // bits is the size of an integer, 0 for floats.
 func (t Type) bits() int {
 	switch t {
-	case Int8, Int8Min, Int8K, Int8KMin, W8A8:
+	case Int8, Int8Min, Int8K, Int8KMin, E4M3, W8A8:
 		return 8
-	case Int4, Int4K, NL4, FP4, W4A8, W4A8Min:
+	case Int4, Int4K, Int4F, NL4, FP4, W4A8, W4A8Min:
 		return 4
 	}
 	return 0
 }
 
 // tables has the numbers of types whose integers are places of numbers.
-var tables = [...]*[16]float32{
-	NL4: {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113},
-	FP4: {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12},
+var tables = [...][]float32{
+	E4M3: e4m3(),
+	NL4:  {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113},
+	FP4:  {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12},
 }
 
-// Table has the numbers of which the weights of NL4 and FP4 are places; it is nil for other types.
-func (t Type) Table() *[16]float32 {
+// e4m3 has the numbers of 8 bits; there are no infinities, and NaN, which no weight is, are like numbers.
+func e4m3() []float32 {
+	all := make([]float32, 256)
+	for b := range all {
+		all[b] = math.Float32frombits(uint32(b&0x80)<<24|uint32(b&0x7f)<<20) * (1 << 120)
+	}
+	return all
+}
+
+// Table has the numbers of which the integers of E4M3, NL4 and FP4 are places; it is nil for other types.
+func (t Type) Table() []float32 {
 	if int(t) < len(tables) {
 		return tables[t]
 	}
@@ -99,7 +116,7 @@ const askedFor = 64
 // In a panel of F32, F16 and BF16 the 64 weights of k = 0 come first, then those
 // of k = 1. Panels of Int8 and Int4 consist of blocks of Block k: 64 scales in
 // F16, for Int4 and Int8Min 64 minima in F16, and the integers, two k to a byte for Int4 with the
-// smaller k in the low half. Those of NL4 and FP4 have scales in F32. Panels of Int8K, Int8KMin and Int4K consist of
+// smaller k in the low half. Those of Int4F, E4M3, NL4 and FP4 have scales and minima in F32. Panels of Int8K, Int8KMin and Int4K consist of
 // units of 64 k: 64 numbers of scales in F16, and of minima, and blocks, each of 64 factors of 8 bits, and for minima
 // as many, and the integers. Blocks of the types that round activations are described at place.
 type Matrix struct {
@@ -211,10 +228,14 @@ func (m *Matrix) bytesOf(k int) int {
 
 // scaleBytes is what the scales and minima of a block of a panel take, or of a unit where scales are products.
 func (t Type) scaleBytes() int {
-	if t.least() || t.Table() != nil {
-		return Panel * 4
+	bytes := Panel * 2
+	if t.single() {
+		bytes *= 2
 	}
-	return Panel * 2
+	if t.least() {
+		bytes *= 2
+	}
+	return bytes
 }
 
 // factorBytes is what the factors of scales and minima of a block of a panel take.

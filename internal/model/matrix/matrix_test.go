@@ -65,9 +65,9 @@ func packed(t testing.TB, kind Type, out, in, block int) *Matrix {
 		src = quantized{in: in, block: block, low: -128, high: 127}
 	case W4A8:
 		src = quantized{in: in, block: block, low: 0, high: 15}
-	case Int4, W4A8Min, Int4K, NL4, FP4:
+	case Int4, W4A8Min, Int4K, Int4F, NL4, FP4:
 		src = quantized{in: in, block: block, low: 0, high: 15, least: kind.least(), factors: kind.units()}
-	case Int8K, Int8KMin, Int8Min:
+	case Int8K, Int8KMin, Int8Min, E4M3:
 		src = quantized{in: in, block: block, low: -128, high: 127, least: kind.least(), factors: kind.units()}
 	}
 	require.NoError(t, m.Pack(src, 0, m.Panels()))
@@ -98,7 +98,7 @@ var shapes = []struct {
 	{F32, 64, 1, 0}, {F32, 130, 300, 0}, {F16, 100, 257, 0}, {BF16, 64, 129, 0}, {BF16, 129, 640, 0},
 	{Int8, 96, 320, 32}, {Int8, 64, 144, 16}, {Int4, 70, 288, 32}, {Int4, 128, 160, 16},
 	{Int8K, 96, 320, 16}, {Int8KMin, 130, 256, 32}, {Int8KMin, 64, 192, 64}, {Int4K, 70, 320, 32}, {Int4K, 128, 192, 16},
-	{NL4, 70, 288, 32}, {Int8Min, 70, 96, 32}, {FP4, 128, 96, 32},
+	{NL4, 70, 288, 32}, {Int4F, 70, 96, 32}, {E4M3, 130, 96, 32}, {Int8Min, 70, 96, 32}, {FP4, 128, 96, 32},
 }
 
 // Each output is the sum of the products of the weights as kept, whatever the

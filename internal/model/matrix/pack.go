@@ -22,10 +22,10 @@ type Scale struct {
 func (s Scale) values() (scale, least float32) { return s.D * float32(s.By), s.Min * float32(s.MinBy) }
 
 // Weight is the weight of an integer, with the table of its type if it has one.
-func (s Scale) Weight(q int8, table *[16]float32) float32 {
+func (s Scale) Weight(q int8, table []float32) float32 {
 	scale, least := s.values()
 	if table != nil {
-		return table[q] * scale
+		return table[uint8(q)] * scale
 	}
 	return float32(float32(q)*scale) + least
 }
@@ -114,8 +114,11 @@ func (m *Matrix) setScale(p, c, b int, s Scale) {
 		scale, least = s.D, s.Min
 		factors[c] = byte(s.By)
 	}
-	if m.Type.Table() != nil {
+	if m.Type.single() {
 		binary.LittleEndian.PutUint32(head[c*4:], math.Float32bits(scale))
+		if m.Type.least() {
+			binary.LittleEndian.PutUint32(head[Panel*4+c*4:], math.Float32bits(least))
+		}
 		return
 	}
 	binary.LittleEndian.PutUint16(head[c*2:], ToF16(scale))
@@ -134,8 +137,11 @@ func (m *Matrix) scale(p, c, b int) Scale {
 	if m.Type.units() {
 		s.By = int8(factors[c])
 	}
-	if m.Type.Table() != nil {
+	if m.Type.single() {
 		s.D = math.Float32frombits(binary.LittleEndian.Uint32(head[c*4:]))
+		if m.Type.least() {
+			s.Min = math.Float32frombits(binary.LittleEndian.Uint32(head[Panel*4+c*4:]))
+		}
 		return s
 	}
 	s.D = FromF16(binary.LittleEndian.Uint16(head[c*2:]))

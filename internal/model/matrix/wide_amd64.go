@@ -42,6 +42,8 @@ var (
 		Int8K: {wideInt8KAVX512x8, wideInt8KAVX512x12, wideInt8KAVX512x16, wideInt8KAVX512x20, wideInt8KAVX512x24},
 		Int8KMin: {wideInt8KMinAVX512x8, wideInt8KMinAVX512x12, wideInt8KMinAVX512x16, wideInt8KMinAVX512x20,
 			wideInt8KMinAVX512x24},
+		Int4F: {wideInt4FAVX512x8, wideInt4FAVX512x12, wideInt4FAVX512x16, wideInt4FAVX512x20, wideInt4FAVX512x24},
+		E4M3:  {wideE4M3AVX512x8, wideE4M3AVX512x12, wideE4M3AVX512x16, wideE4M3AVX512x20, wideE4M3AVX512x24},
 		Int4K: {wideInt4KAVX512x8, wideInt4KAVX512x12, wideInt4KAVX512x16, wideInt4KAVX512x20, wideInt4KAVX512x24},
 	}
 )
@@ -66,7 +68,7 @@ func (m *Matrix) wide(sums []float32, x *Input, p, from, to int, s *Scratch) {
 			switch {
 			case kind.bits() == 0:
 				wideKernels[kind][kernel](to, in, w, ahead, step, uintptr(n))
-			case kind.Table() != nil:
+			case kind == NL4 || kind == FP4:
 				wideTableKernels[kernel](to, in, w, ahead, step, blocks, block, &kind.Table()[0])
 			default:
 				wideBlocksKernels[kind][kernel](to, in, w, ahead, step, blocks, block)

@@ -12,6 +12,11 @@ import (
 // are. It reads all of them, on several goroutines.
 func (t *Tensors) Fingerprint() string {
 	names := t.Names()
+	for _, name := range sortedKeys(t.leftOut) {
+		if t.byName[name] == nil {
+			names = append(names, name)
+		}
+	}
 	sums := make([]xxh3.Uint128, len(names))
 	var wait sync.WaitGroup
 	turns := make(chan struct{}, 4)
@@ -19,14 +24,25 @@ func (t *Tensors) Fingerprint() string {
 		turns <- struct{}{}
 		wait.Go(func() {
 			defer func() { <-turns }()
-			sums[i] = xxh3.Hash128(t.byName[name].data)
+			data := t.leftOut[name].data
+			if one := t.byName[name]; one != nil {
+				data = one.data
+			}
+			sums[i] = xxh3.Hash128(data)
 		})
 	}
 	wait.Wait()
 	h := xxh3.New()
+	if t.scheme != nil {
+		fmt.Fprintf(h, "%+v\n", *t.scheme)
+	}
 	for i, name := range names {
-		tensor, sum := t.byName[name], sums[i].Bytes()
-		fmt.Fprintf(h, "%q %v %d %d %x\n", name, tensor.DType, tensor.Rows, tensor.Cols, sum)
+		sum := sums[i].Bytes()
+		if one := t.byName[name]; one != nil {
+			fmt.Fprintf(h, "%q %v %d %d %x\n", name, one.DType, one.Rows, one.Cols, sum)
+		} else {
+			fmt.Fprintf(h, "%q %s %v %x\n", name, t.leftOut[name].DType, t.leftOut[name].Shape, sum)
+		}
 	}
 	sum := h.Sum128().Bytes()
 	return hex.EncodeToString(sum[:])

@@ -11,6 +11,10 @@ import (
 // matrix.Quantized. The integers of types of up to 4 bits are from 0 to 15; those of IQ4_NL, IQ4_XS and MXFP4 are
 // places in a table.
 func (t *Tensor) Quantized(i int, q []int8, scales []matrix.Scale) {
+	if t.quantized != nil {
+		t.quantized.Quantized(i, q, scales)
+		return
+	}
 	l := layouts[t.DType]
 	l.blocks(t.row(i), t.Cols, q, scales)
 }

@@ -14,15 +14,28 @@ import (
 // Tensors are the tensors of a model by name, over one or more mapped files.
 type Tensors struct {
 	byName  map[string]*Tensor
-	leftOut map[string]string // types and shapes of tensors that are not read
+	leftOut map[string]leftOut
+	scheme  *scheme // nil: nothing is quantized
 	files   []*mapped
 }
 
 // Get returns the tensor of a name, or nil.
 func (t *Tensors) Get(name string) *Tensor { return t.byName[name] }
 
+// A leftOut is a tensor that is neither a vector nor a matrix of numbers. It may be a part of a quantized one.
+type leftOut struct {
+	entry
+	data []byte
+}
+
 // LeftOut is the type and the shape of a tensor that is in a file and cannot be read, or "".
-func (t *Tensors) LeftOut(name string) string { return t.leftOut[name] }
+func (t *Tensors) LeftOut(name string) string {
+	l, ok := t.leftOut[name]
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("of type %.20s and shape %.40s", l.DType, fmt.Sprint(l.Shape))
+}
 
 // Names returns all names in order.
 func (t *Tensors) Names() []string {
@@ -44,7 +57,7 @@ func (t *Tensors) Close() error {
 }
 
 // OpenSafetensors maps model.safetensors of a folder, or the shards that
-// model.safetensors.index.json names.
+// model.safetensors.index.json names. Tensors that config.json says are quantized are read as one with their scales.
 func OpenSafetensors(dir string) (*Tensors, error) {
 	names := []string{"model.safetensors"}
 	index, err := os.ReadFile(filepath.Join(dir, "model.safetensors.index.json"))
@@ -64,6 +77,9 @@ func OpenSafetensors(dir string) (*Tensors, error) {
 		if err := t.addSafetensors(filepath.Join(dir, name)); err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", name, err), t.Close())
 		}
+	}
+	if err := t.combine(dir); err != nil {
+		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
 }
@@ -151,6 +167,8 @@ func (t *Tensors) parseSafetensors(file []byte) error {
 	return nil
 }
 
+var floatTypes = map[string]DType{"F32": F32, "F16": F16, "BF16": BF16}
+
 // enter leaves out tensors of other types or shapes than weights have: masks and counters. LeftOut knows them, for
 // a model that needs one.
 func (t *Tensors) enter(name string, e entry, data []byte) error {
@@ -161,12 +179,12 @@ func (t *Tensors) enter(name string, e entry, data []byte) error {
 	if len(e.Offsets) != 2 || e.Offsets[0] > e.Offsets[1] {
 		return fmt.Errorf("%w: tensor %q lies at %v in %d bytes of data", ErrFormat, name, e.Offsets, len(data))
 	}
-	d, ok := map[string]DType{"F32": F32, "F16": F16, "BF16": BF16}[e.DType]
+	d, ok := floatTypes[e.DType]
 	if !ok || len(e.Shape) < 1 || len(e.Shape) > 2 {
 		if t.leftOut == nil {
-			t.leftOut = map[string]string{}
+			t.leftOut = map[string]leftOut{}
 		}
-		t.leftOut[name] = fmt.Sprintf("of type %.20s and shape %.40s", e.DType, fmt.Sprint(e.Shape))
+		t.leftOut[name] = leftOut{e, data[e.Offsets[0]:e.Offsets[1]]}
 		return nil
 	}
 	tensor, err := makeTensor(name, d, e.Shape, data[e.Offsets[0]:e.Offsets[1]])

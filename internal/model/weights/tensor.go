@@ -37,6 +37,11 @@ const (
 	Q5_K
 	Q6_K
 	IQ4_XS // integers are places in a table
+
+	// Folders: a matrix of several tensors.
+	Groups4     // integers of 4 bits; at least 64 of a row share a scale, which is exact in F16, and a zero
+	Groups4Free // integers of 4 bits; at least 32 of a row share a scale and a zero
+	FP8         // numbers of 8 bits (E4M3); at least 32 of a row share a scale
 )
 
 func (d DType) String() string { return layouts[d].name }
@@ -49,7 +54,7 @@ type layout struct {
 	scaled          int
 	read            func(block []byte, q []int8, s []matrix.Scale)
 	packed          matrix.Type
-	table           *[16]float32
+	table           []float32
 }
 
 var layouts = [...]layout{
@@ -62,8 +67,10 @@ var layouts = [...]layout{
 	MXFP4:  {"MXFP4", 32, 17, 32, readMXFP4, matrix.FP4, matrix.FP4.Table()},
 	Q2_K:   {"Q2_K", 256, 84, 16, readQ2K, matrix.Int4K, nil}, Q3_K: {"Q3_K", 256, 110, 16, readQ3K, matrix.Int4K, nil},
 	Q4_K: {"Q4_K", 256, 144, 32, readQ4K, matrix.Int4K, nil}, Q5_K: {"Q5_K", 256, 176, 32, readQ5K, matrix.Int8KMin, nil},
-	Q6_K:   {"Q6_K", 256, 210, 16, readQ6K, matrix.Int8K, nil},
-	IQ4_XS: {"IQ4_XS", 256, 136, 32, readIQ4XS, matrix.NL4, matrix.NL4.Table()},
+	Q6_K:    {"Q6_K", 256, 210, 16, readQ6K, matrix.Int8K, nil},
+	IQ4_XS:  {"IQ4_XS", 256, 136, 32, readIQ4XS, matrix.NL4, matrix.NL4.Table()},
+	Groups4: {name: "INT4", scaled: 64, packed: matrix.Int4K}, Groups4Free: {name: "INT4", scaled: 32, packed: matrix.Int4F},
+	FP8: {name: "F8_E4M3", scaled: 32, packed: matrix.E4M3, table: matrix.E4M3.Table()},
 }
 
 // A Tensor is a vector, a matrix, or matrices one after the other in a file. It is gone when the file is closed.
@@ -72,7 +79,8 @@ type Tensor struct {
 	DType      DType
 	Rows, Cols int // Rows is 1 for a vector; of several matrices it is that of all together
 	data       []byte
-	mapped     bool // data is of a mapped file
+	mapped     bool             // data is of a mapped file
+	quantized  matrix.Quantized // of types of several tensors, in place of data
 }
 
 // makeTensor checks that the shape fits the bytes.
@@ -119,8 +127,12 @@ func (t *Tensor) row(i int) []byte {
 
 // Row writes row i as f32. It makes a Tensor a matrix.Source.
 func (t *Tensor) Row(i int, dst []float32) {
-	row := t.row(i)
 	dst = dst[:t.Cols]
+	if t.quantized != nil {
+		t.quantized.Row(i, dst)
+		return
+	}
+	row := t.row(i)
 	switch t.DType {
 	case F32:
 		for k := range dst {
@@ -154,6 +166,9 @@ func (t *Tensor) Release() { t.release(t.data) }
 
 // ReleaseRows is Release for some rows.
 func (t *Tensor) ReleaseRows(from, to int) {
+	if t.quantized != nil {
+		return // what a row is made of may lie everywhere
+	}
 	size := len(t.data) / t.Rows
 	t.release(t.data[from*size : to*size])
 }
@@ -171,7 +186,10 @@ func (t *Tensor) release(data []byte) {
 	}
 }
 
-// CopyTo is the tensor in other memory of the same size. The pages it was in are released.
+// Combined reports whether the tensor is read from several tensors of its files.
+func (t *Tensor) Combined() bool { return t.quantized != nil }
+
+// CopyTo is the tensor, which is not Combined, in other memory of the same size. The pages it was in are released.
 func (t *Tensor) CopyTo(memory []byte) *Tensor {
 	const piece = 16 << 20
 	for at := 0; at < len(t.data); at += piece {

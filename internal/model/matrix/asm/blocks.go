@@ -16,6 +16,7 @@ type kind struct {
 	least      bool // scales are followed by minima
 	units      bool // scales are of units; before the integers of a block are 8-bit factors of its scale and minimum
 	values     bool // the integers are places in a table of 16 values
+	e4m3       bool // the integers are bits of numbers with 4 bits of exponent and 3 of fraction
 }
 
 var blockKinds = []kind{
@@ -25,6 +26,8 @@ var blockKinds = []kind{
 	{name: "Int8K", bits: 8, scaleBytes: 2, units: true},
 	{name: "Int8KMin", bits: 8, scaleBytes: 2, units: true, least: true},
 	{name: "Int4K", bits: 4, scaleBytes: 2, units: true, least: true},
+	{name: "Int4F", bits: 4, scaleBytes: 4, least: true},
+	{name: "E4M3", bits: 8, scaleBytes: 4, e4m3: true},
 	{name: "Table4", bits: 4, scaleBytes: 4, values: true},
 }
 
@@ -56,6 +59,7 @@ type block struct {
 	width
 	scales, mins []VecVirtual
 	mask         VecVirtual
+	power        VecVirtual // what the scales of E4M3 are multiplied by
 	tables       []VecVirtual
 }
 
@@ -72,13 +76,29 @@ func newBlock(w width, k kind, vectors int) *block {
 			asm.VMOVUPS(Mem{Base: table, Disp: i * w.bytes}, t)
 		}
 	case k.bits == 4:
-		x, fifteen := asm.XMM(), asm.GP32()
-		b.mask = w.reg()
-		asm.MOVL(U32(15), fifteen)
-		asm.VMOVD(fifteen, x)
-		asm.VPBROADCASTD(x, b.mask)
+		b.mask = w.constant(15)
+	case k.e4m3:
+		b.mask, b.power = w.constant(0x87f00000), w.constant((127+120)<<23) // 2^120
 	}
 	return b
+}
+
+// constant is a register with the same 32 bits in each place.
+func (w width) constant(bits uint32) VecVirtual {
+	z, x, value := w.reg(), asm.XMM(), asm.GP32()
+	asm.MOVL(U32(bits), value)
+	asm.VMOVD(value, x)
+	asm.VPBROADCASTD(x, z)
+	return z
+}
+
+// and takes the bits that are in the mask.
+func (b *block) and(from, to VecVirtual) {
+	if b.bytes == 64 {
+		asm.VPANDD(b.mask, from, to)
+	} else {
+		asm.VPAND(b.mask, from, to)
+	}
 }
 
 // all goes over all blocks of a panel, which begins at w, as pass does.
@@ -131,6 +151,9 @@ func (b *block) loadOne(z VecVirtual, head, w Register, i, second int) {
 	m := Mem{Base: head, Disp: second*panel*b.scaleBytes + i*b.bytes/4*b.scaleBytes}
 	if b.scaleBytes == 4 {
 		asm.VMOVUPS(m, z)
+		if b.e4m3 {
+			asm.VMULPS(b.power, z, z)
+		}
 		return
 	}
 	asm.VCVTPH2PS(m, z)
@@ -144,7 +167,7 @@ func (b *block) loadOne(z VecVirtual, head, w Register, i, second int) {
 
 // weights makes numbers of integers.
 func (b *block) weights(z VecVirtual, i int) {
-	if b.values {
+	if b.values || b.e4m3 {
 		asm.VMULPS(b.scales[i], z, z)
 		return
 	}
@@ -159,6 +182,10 @@ func (b *block) weights(z VecVirtual, i int) {
 // load8 makes the weights of k for the outputs of vector i.
 func (b *block) load8(w Register, i int, z VecVirtual) {
 	asm.VPMOVSXBD(Mem{Base: w, Disp: i * b.bytes / 4}, z)
+	if b.e4m3 { // as f32, the bits are a number divided by 2^120
+		asm.VPSLLD(Imm(20), z, z)
+		b.and(z, z)
+	}
 	b.weights(z, i)
 }
 
@@ -173,11 +200,7 @@ func (b *block) load4(w Register, i int) (low, high VecVirtual) {
 		b.lookUp(bytes, high)
 	} else {
 		asm.VPMOVZXBD(Mem{Base: w, Disp: i * b.bytes / 4}, high)
-		if b.bytes == 64 {
-			asm.VPANDD(b.mask, high, low)
-		} else {
-			asm.VPAND(b.mask, high, low)
-		}
+		b.and(high, low)
 		asm.VPSRLD(Imm(4), high, high)
 	}
 	b.weights(low, i)
