@@ -63,7 +63,8 @@ func TestQuantizedFoldersLogitsAreThoseOfTheReference(t *testing.T) {
 		quantization map[string]any
 		quantize     quantizer
 	}{
-		{"FP8", config("float-quantized", "float", 8), randomFP8}, {"INT4", config("pack-quantized", "int", 4), randomPacked},
+		{"FP8", config("float-quantized", "float", 8), randomFP8},
+		{"INT4", config("pack-quantized", "int", 4), randomPacked},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := families()[1]
@@ -84,7 +85,8 @@ func TestQuantizedFoldersLogitsAreThoseOfTheReference(t *testing.T) {
 						tensors = append(tensors, weightfile.F32(name, f.ref.w[name], shape...))
 					}
 				}
-				require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), weightfile.Safetensors(tensors...), 0o644))
+				path := filepath.Join(dir, "model.safetensors")
+				require.NoError(t, os.WriteFile(path, weightfile.Safetensors(tensors...), 0o644))
 			}
 			write("_proj")
 			most, _, size := logitErrors(t, newBench(t, dir, 2), &f.ref)

@@ -79,10 +79,14 @@ var (
 		Int4F:    {mulInt4FAVX512x1, mulInt4FAVX512x2, mulInt4FAVX512x3, mulInt4FAVX512x4},
 		E4M3:     {mulE4M3AVX512x1, mulE4M3AVX512x2, mulE4M3AVX512x3, mulE4M3AVX512x4},
 	}
-	decode512 = [...]decodeKernel{Int8: decodeInt8AVX512, Int4: decodeInt4AVX512, Int8Min: decodeInt8MinAVX512, Int8K: decodeInt8KAVX512,
-		Int8KMin: decodeInt8KMinAVX512, Int4K: decodeInt4KAVX512, Int4F: decodeInt4FAVX512, E4M3: decodeE4M3AVX512}
-	decode2 = [...]decodeKernel{Int8: decodeInt8AVX2, Int4: decodeInt4AVX2, Int8Min: decodeInt8MinAVX2, Int8K: decodeInt8KAVX2,
-		Int8KMin: decodeInt8KMinAVX2, Int4K: decodeInt4KAVX2, Int4F: decodeInt4FAVX2, E4M3: decodeE4M3AVX2}
+	decode512 = [...]decodeKernel{
+		Int8: decodeInt8AVX512, Int4: decodeInt4AVX512, Int8Min: decodeInt8MinAVX512, Int8K: decodeInt8KAVX512,
+		Int8KMin: decodeInt8KMinAVX512, Int4K: decodeInt4KAVX512, Int4F: decodeInt4FAVX512, E4M3: decodeE4M3AVX512,
+	}
+	decode2 = [...]decodeKernel{
+		Int8: decodeInt8AVX2, Int4: decodeInt4AVX2, Int8Min: decodeInt8MinAVX2, Int8K: decodeInt8KAVX2,
+		Int8KMin: decodeInt8KMinAVX2, Int4K: decodeInt4KAVX2, Int4F: decodeInt4FAVX2, E4M3: decodeE4M3AVX2,
+	}
 )
 
 // multiply computes a panel of n inputs for at most direct rows.

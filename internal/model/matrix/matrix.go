@@ -46,8 +46,10 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint8(t))
 }
 
-var names = [...]string{"f32", "f16", "bf16", "int8", "int4", "int8 with minima", "int8 k", "int8 k with minima", "int4 k", "int4 f", "e4m3", "nl4", "fp4",
-	"w8a8", "w4a8", "w4a8 with minima"}
+var names = [...]string{
+	"f32", "f16", "bf16", "int8", "int4", "int8 with minima", "int8 k", "int8 k with minima", "int4 k", "int4 f", "e4m3",
+	"nl4", "fp4", "w8a8", "w4a8", "w4a8 with minima",
+}
 
 // Panel is the number of outputs that are interleaved, and the unit in which work can be
 // split.
@@ -115,10 +117,11 @@ const askedFor = 64
 //
 // In a panel of F32, F16 and BF16 the 64 weights of k = 0 come first, then those
 // of k = 1. Panels of Int8 and Int4 consist of blocks of Block k: 64 scales in
-// F16, for Int4 and Int8Min 64 minima in F16, and the integers, two k to a byte for Int4 with the
-// smaller k in the low half. Those of Int4F, E4M3, NL4 and FP4 have scales and minima in F32. Panels of Int8K, Int8KMin and Int4K consist of
-// units of 64 k: 64 numbers of scales in F16, and of minima, and blocks, each of 64 factors of 8 bits, and for minima
-// as many, and the integers. Blocks of the types that round activations are described at place.
+// F16, for types with minima 64 minima in F16, and the integers, two k to a byte for those of 4 bits, with the
+// smaller k in the low half. Those of Int4F, E4M3, NL4 and FP4 have scales and minima in F32. Panels of Int8K,
+// Int8KMin and Int4K consist of units of 64 k: 64 numbers of scales in F16, and of minima, and blocks, each of 64
+// factors of 8 bits, and for minima as many, and the integers. Blocks of the types that round activations are described
+// at place.
 type Matrix struct {
 	Type    Type
 	Out, In int

@@ -123,7 +123,8 @@ func (s *scheme) reader() (read combiner, suffix string, err error) {
 	case "compressed-tensors":
 		return s.compressed()
 	}
-	return refuse("quant_method is %q; fp8, gptq, awq and compressed-tensors are read, and quantized models as GGUF", s.Method)
+	return refuse("quant_method is %q; fp8, gptq, awq and compressed-tensors are read, and quantized models as GGUF",
+		s.Method)
 }
 
 // compressed reads a config of compressed-tensors, of which all groups must have the same kind of weights.
@@ -263,8 +264,8 @@ func (s *scheme) groups4(rows, cols int, scales *table, groups, outputs int) (*q
 		m.group = cols
 	}
 	if want := (cols + m.group - 1) / m.group; groups != want || outputs != rows {
-		return nil, fmt.Errorf("%w: scales of %d groups of %d outputs for %d × %d weights in groups of %d", ErrFormat, groups,
-			outputs, rows, cols, m.group)
+		return nil, fmt.Errorf("%w: scales of %d groups of %d outputs for %d × %d weights in groups of %d", ErrFormat,
+			groups, outputs, rows, cols, m.group)
 	}
 	if m.group%64 != 0 || cols%64 != 0 {
 		m.dtype = Groups4Free

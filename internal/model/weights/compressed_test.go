@@ -79,7 +79,8 @@ func TestQuantizedFoldersThatCannotBeReadAreRefused(t *testing.T) {
 		for k, v := range more {
 			w[k] = v
 		}
-		return config{"quant_method": "compressed-tensors", "format": format, "config_groups": config{"g": config{"weights": w}}}
+		groups := config{"g": config{"weights": w}}
+		return config{"quant_method": "compressed-tensors", "format": format, "config_groups": groups}
 	}
 	tests := []struct {
 		name    string

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// addParts maps the other files of a model in n files, of which g is the first: they are named as llama-gguf-split names
-// them.
+// addParts maps the other files of a model in n files, of which g is the first. They are named as llama-gguf-split
+// names them.
 func (g *GGUF) addParts(path string, n int64) error {
 	name := func(part int64) string { return fmt.Sprintf("-%05d-of-%05d.gguf", part, n) }
 	if no, _ := g.Meta["split.no"].Int(); no != 0 { // counted from 0

@@ -67,10 +67,11 @@ var layouts = [...]layout{
 	MXFP4:  {"MXFP4", 32, 17, 32, readMXFP4, matrix.FP4, matrix.FP4.Table()},
 	Q2_K:   {"Q2_K", 256, 84, 16, readQ2K, matrix.Int4K, nil}, Q3_K: {"Q3_K", 256, 110, 16, readQ3K, matrix.Int4K, nil},
 	Q4_K: {"Q4_K", 256, 144, 32, readQ4K, matrix.Int4K, nil}, Q5_K: {"Q5_K", 256, 176, 32, readQ5K, matrix.Int8KMin, nil},
-	Q6_K:    {"Q6_K", 256, 210, 16, readQ6K, matrix.Int8K, nil},
-	IQ4_XS:  {"IQ4_XS", 256, 136, 32, readIQ4XS, matrix.NL4, matrix.NL4.Table()},
-	Groups4: {name: "INT4", scaled: 64, packed: matrix.Int4K}, Groups4Free: {name: "INT4", scaled: 32, packed: matrix.Int4F},
-	FP8: {name: "F8_E4M3", scaled: 32, packed: matrix.E4M3, table: matrix.E4M3.Table()},
+	Q6_K:        {"Q6_K", 256, 210, 16, readQ6K, matrix.Int8K, nil},
+	IQ4_XS:      {"IQ4_XS", 256, 136, 32, readIQ4XS, matrix.NL4, matrix.NL4.Table()},
+	Groups4:     {name: "INT4", scaled: 64, packed: matrix.Int4K},
+	Groups4Free: {name: "INT4", scaled: 32, packed: matrix.Int4F},
+	FP8:         {name: "F8_E4M3", scaled: 32, packed: matrix.E4M3, table: matrix.E4M3.Table()},
 }
 
 // A Tensor is a vector, a matrix, or matrices one after the other in a file. It is gone when the file is closed.

@@ -104,7 +104,8 @@ def packed(name, ins, group, symmetric):
     tensors = {
         'a.weight_packed': ('I32', [OUT, ins // 8], words(OUT, ins // 8, lambda o, k: (o, k // 8, k % 8), q)),
         'a.weight_scale': ('BF16', [OUT, groups],
-                           struct.pack('<%dH' % (OUT * groups), *[bits[g, o] for o in range(OUT) for g in range(groups)])),
+                           struct.pack('<%dH' % (OUT * groups),
+                                       *[bits[g, o] for o in range(OUT) for g in range(groups)])),
         'a.weight_shape': ('I64', [2], struct.pack('<2q', OUT, ins)),
     }
     if symmetric:
@@ -135,11 +136,13 @@ awq('awq', 128, 64)
 packed('packed', 128, 64, True)
 packed('packed_zeros', 64, 32, False)
 one = f32(0.0123)
-fp8('fp8', 64, {'quant_method': 'fp8', 'activation_scheme': 'static'}, 'a.weight_scale', 'F32', [], [one], lambda o, k: one)
+fp8('fp8', 64, {'quant_method': 'fp8', 'activation_scheme': 'static'}, 'a.weight_scale', 'F32', [], [one],
+    lambda o, k: one)
 each = [bf16(bf16_bits(random.uniform(1e-4, 1e-2))) for _ in range(OUT)]
-fp8('fp8_channels', 64, {'quant_method': 'compressed-tensors', 'format': 'float-quantized', 'config_groups': {'group_0': {
-    'targets': ['Linear'], 'weights': {'num_bits': 8, 'type': 'float', 'symmetric': True, 'strategy': 'channel'}}}},
+weights = {'num_bits': 8, 'type': 'float', 'symmetric': True, 'strategy': 'channel'}
+fp8('fp8_channels', 64, {'quant_method': 'compressed-tensors', 'format': 'float-quantized',
+                         'config_groups': {'group_0': {'targets': ['Linear'], 'weights': weights}}},
     'a.weight_scale', 'BF16', [OUT, 1], each, lambda o, k: each[o])
 blocks = [f32(random.uniform(1e-4, 1e-2)) for _ in range(2 * 3)]
-fp8('fp8_blocks', 160, {'quant_method': 'fp8', 'fmt': 'e4m3', 'weight_block_size': [16, 64], 'activation_scheme': 'dynamic'},
+fp8('fp8_blocks', 160, {'quant_method': 'fp8', 'fmt': 'e4m3', 'weight_block_size': [16, 64]},
     'a.weight_scale_inv', 'F32', [2, 3], blocks, lambda o, k: blocks[o // 16 * 3 + k // 64])
