@@ -1,6 +1,8 @@
 package weights
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -53,6 +55,34 @@ func TestQuantizedFoldersHaveTheWeightsOfTheirFormats(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The fingerprint knows the zeros, which are in no tensor that can be read, and how they are read.
+func TestTheFingerprintKnowsAllPartsOfAQuantizedMatrix(t *testing.T) {
+	fingerprint := func(changed string, from, to string) string {
+		dir := t.TempDir()
+		for _, name := range []string{"config.json", "model.safetensors"} {
+			data, err := os.ReadFile(filepath.Join("testdata", "folders", "gptq", name))
+			require.NoError(t, err)
+			if name == changed {
+				require.Contains(t, string(data), from)
+				data = bytes.Replace(data, []byte(from), []byte(to), 1)
+			}
+			write(t, dir, name, data)
+		}
+		w, err := OpenSafetensors(dir)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, w.Close()) }()
+		return w.Fingerprint()
+	}
+	file, err := os.ReadFile(filepath.Join("testdata", "folders", "gptq", "model.safetensors"))
+	require.NoError(t, err)
+	header := binary.LittleEndian.Uint64(file)
+	zeros := string(file[8+header+16*24*4:][:16]) // after 16 × 24 words
+	same := fingerprint("", "", "")
+	require.Equal(t, same, fingerprint("", "", ""))
+	require.NotEqual(t, same, fingerprint("model.safetensors", zeros, "0123456789abcdef"))
+	require.NotEqual(t, same, fingerprint("config.json", `"desc_act": false`, `"checkpoint_format": "gptq_v2"`))
 }
 
 // Ensure that formats that are not read, and parts of a matrix that do not fit together, are refused by name.
@@ -108,6 +138,8 @@ func TestQuantizedFoldersThatCannotBeReadAreRefused(t *testing.T) {
 			[]weightfile.Tensor{words("a.qweight", 64, 2), words("a.qzeros", 4, 2), scales("a.scales", 4, 16)},
 			"64 inputs in groups of 16; multiples of 32 are read"},
 		{"FP8 of another kind", config{"quant_method": "fp8", "fmt": "e5m2"}, nil, `fmt "e5m2"`},
+		{"FP8 of odd rows", config{"quant_method": "fp8"}, []weightfile.Tensor{fp8(2, 48), scales("a.weight_scale", 1)},
+			"48 inputs in groups of 48; multiples of 32 are read"},
 		{"FP8 without scales", config{"quant_method": "fp8"}, []weightfile.Tensor{fp8(2, 32)},
 			`tensor "a.weight_scale" is missing`},
 		{"FP8 with scales of other outputs", config{"quant_method": "fp8"},
