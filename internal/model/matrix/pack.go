@@ -95,13 +95,15 @@ func (m *Matrix) setQuantized(p, c int, q []int8, scales []Scale) {
 	for b, s := range scales {
 		m.setScale(p, c, b, s)
 		integers := m.integers(p, b)
-		for i, v := range q[b*m.Block:][:m.Block] {
-			if m.Type.bits() == 8 {
+		values := q[b*m.Block:][:m.Block]
+		if m.Type.bits() == 8 {
+			for i, v := range values {
 				integers[i*Panel+c] = byte(v)
-			} else {
-				at := &integers[i/2*Panel+c]
-				*at = *at&(15<<((i+1)%2*4)) | byte(v)&15<<(i%2*4)
 			}
+			continue
+		}
+		for i := 0; i < len(values); i += 2 {
+			integers[i/2*Panel+c] = byte(values[i]&15) | byte(values[i+1])<<4
 		}
 	}
 }

@@ -44,8 +44,10 @@ func half(b []byte) float32 { return matrix.FromF16(binary.LittleEndian.Uint16(b
 
 // nibbles reads integers of 4 bits: of each n bytes, the low halves come first.
 func nibbles(packed []byte, n int, q []int8) {
-	for k := range q {
-		q[k] = int8(packed[k/(2*n)*n+k%n] >> (k / n % 2 * 4) & 15)
+	for at := 0; at < len(q); at += 2 * n {
+		for i, b := range packed[at/2:][:n] {
+			q[at+i], q[at+n+i] = int8(b&15), int8(b>>4)
+		}
 	}
 }
 
