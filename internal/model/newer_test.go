@@ -140,7 +140,7 @@ func tinyReference(g *weights.GGUF, t *weightfile.Tiny) *reference {
 	case "gemma3":
 		*p = layerShape{embed: 8, after: true, before: true, gelu: true, full: last(3), headNorm: true, localTheta: 100}
 		r.scale = func(f float64) float64 { return f / 2 }
-	case "gpt-oss":
+	case "gpt-oss", "gpt-oss, MXFP4":
 		p.clamped, p.full = true, last(2)
 	}
 	return r

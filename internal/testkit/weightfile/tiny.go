@@ -50,7 +50,7 @@ func Tinies() []Tiny {
 		tiny("gemma2", "gemma2", window(cap)), tiny("gemma3", "gemma3", window(map[string]any{
 			"rope.freq_base_swa": float32(100), "attention.sliding_window_pattern": uint32(3), "rope.scaling.type": "linear",
 			"rope.scaling.factor": float32(2)})),
-		tiny("gpt-oss", "gpt-oss", gptOSS),
+		tiny("gpt-oss", "gpt-oss", gptOSS), tiny("gpt-oss, MXFP4", "gpt-oss", gptOSS),
 	}
 }
 
@@ -83,7 +83,13 @@ func tiny(name, arch string, more map[string]any) Tiny {
 		}
 		t.Tensors = append(t.Tensors, F32(name, values, shape...))
 	}
-	matrix := func(name string, shape ...int) { add(name+".weight", 0.15, 0, shape...) }
+	matrix := func(tensor string, shape ...int) {
+		if strings.Contains(name, "MXFP4") && strings.HasSuffix(tensor, "_exps") {
+			t.Tensors = append(t.Tensors, mxfp4(rnd, tensor+".weight", shape...))
+			return
+		}
+		add(tensor+".weight", 0.15, 0, shape...)
+	}
 	norm := func(name string, n int) { add(name+".weight", 0.15, 1, n) }
 	bias := func(name string, shape ...int) { add(name+".bias", 0.3, 0, shape...) }
 	const query, kv = TinyHeads * TinyDim, TinyKVHeads * TinyDim
@@ -161,6 +167,18 @@ func tiny(name, arch string, more map[string]any) Tiny {
 	if strings.Contains(name, "longrope") {
 		add("rope_factors_short.weight", 0.1, 1.5, TinyDim/2)
 		add("rope_factors_long.weight", 0.3, 4, TinyDim/2)
+	}
+	return t
+}
+
+// mxfp4 is blocks of 32 numbers of 4 bits with an exponent, whose bias is 127.
+func mxfp4(rnd *rand.Rand, name string, shape ...int) Tensor {
+	t := Tensor{Name: name, Type: 39, Shape: shape}
+	for range shape[0] * shape[1] * shape[2] / 32 {
+		t.Data = append(t.Data, byte(120+rnd.IntN(3)))
+		for range 16 {
+			t.Data = append(t.Data, byte(rnd.Uint32()))
+		}
 	}
 	return t
 }
