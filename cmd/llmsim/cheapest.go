@@ -73,7 +73,7 @@ func cheapestCommand() *cobra.Command {
 		"engine whose times are used: see llmsim plan --help (default: for each GPU vllm's newest release with constants "+
 			"for it, else "+scenario.DataSheet+")")
 	f.StringVar(&q.Scenario.Weights, "weights", "",
-		"type of the weights: fp16, bf16, fp8, int8, int4 (default: the model's)")
+		"type of the weights: fp16, bf16, fp8, int8, int4, fp4 (default: the model's)")
 	f.StringVar(&q.Scenario.KV, "kv", "", "type of keys and values: fp16, bf16, fp8, int8 (default: the model's)")
 	f.Float64Var(&q.Scenario.MemoryUtilization, "memory-utilization", 0,
 		fmt.Sprintf("part of each GPU's memory that may be used (default %g)", scenario.DefaultMemoryUtilization))

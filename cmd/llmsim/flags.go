@@ -50,9 +50,15 @@ func (r *rateFlag) Set(text string) error {
 // addClients adds the flags that say how clients wait for answers, as in vLLM's "bench
 // serve".
 func addClients(f *pflag.FlagSet, s *scenario.Scenario) {
-	f.IntVar(&s.MaxConcurrency, "max-concurrency", s.MaxConcurrency,
-		"largest number of requests sent and not answered; others wait with the clients, and their latency begins when "+
-			"they are sent (default: no limit)")
+	f.IntVar(&s.MaxConcurrency, "max-concurrency", s.MaxConcurrency, maxConcurrency)
+	addSessions(f, s)
+}
+
+const maxConcurrency = "largest number of requests sent and not answered; others wait with the clients, and their " +
+	"latency begins when they are sent (default: no limit)"
+
+// addSessions adds those of addClients besides their number.
+func addSessions(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.Float64Var(&s.Turns, "turns", s.Turns,
 		"mean number of turns of a conversation, each sent after the previous answer; with a trace that has hash_ids: 1, "+
 			"which finds its turns (default: no conversations)")
@@ -121,6 +127,11 @@ func addArrivals(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Trace, "trace", s.Trace,
 		"requests from a file instead: CSV with the columns arrival (s), prompt and output (tokens), JSONL with these, "+
 			"BurstGPT's or Azure's CSV, Mooncake's JSONL; may be gzipped")
+	f.IntVar(&s.InputLen, "input-len", s.InputLen, "tokens of each prompt, instead of a workload, as in vllm bench serve")
+	f.IntVar(&s.OutputLen, "output-len", s.OutputLen, fmt.Sprintf("tokens of each answer (default %d with --input-len)",
+		scenario.DefaultOutputLen))
+	f.Float64Var(&s.RangeRatio, "range-ratio", s.RangeRatio,
+		"part by which these lengths are shorter or longer, up to: 0.5 is from half to one and a half (default 0)")
 	f.Float64Var(&s.Duration, "duration", s.Duration, "seconds of arrivals (default 1000, or the whole trace)")
 	f.IntVar(&s.Requests, "requests", s.Requests, "largest number of requests (default: no limit)")
 	f.Float64Var(&s.Burstiness, "burstiness", s.Burstiness,
@@ -145,7 +156,7 @@ func addModel(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.BoolVar(&s.Apart, "experts-apart", s.Apart,
 		"for a --model with a mixture of experts: each expert is on one worker only (expert parallelism)")
 	f.StringVar(&s.Weights, "weights", s.Weights,
-		"for --model: type of the weights: fp16, bf16, fp8, int8, int4 (default: the model's)")
+		"for --model: type of the weights: fp16, bf16, fp8, int8, int4, fp4 (default: the model's)")
 	f.StringVar(&s.KV, "kv", s.KV, "for --model: type of keys and values: fp16, bf16, fp8, int8 (default: the model's)")
 	f.Float64Var(&s.MemoryUtilization, "memory-utilization", s.MemoryUtilization,
 		fmt.Sprintf("part of each GPU's memory that may be used, vLLM's gpu_memory_utilization (default: %g with --model, "+

@@ -35,6 +35,23 @@ func main() {
 	}
 }
 
+// firstCommands are what llmsim alone answers.
+const firstCommands = `What do you want to know?
+
+How many requests a second does a GPU serve, and what do they cost?
+  llmsim plan --model llama-3-8b --gpu a100-80gb --input-len 1024 --output-len 128 \
+    --slo 'ttft<1s@p99,tpot<50ms@p99'
+
+How do throughput and latency change with the number of clients?
+  llmsim sweep --model llama-3-8b --gpu a100-80gb --input-len 1024 --output-len 128 \
+    --max-concurrency 1,2,4,8,16,32 --requests 200
+
+How does the PagedAttention paper's vLLM serve its own workload?
+  llmsim run --system sosp --workload sharegpt --rate 2
+
+llmsim --help lists all commands; llmsim list lists models, GPUs and engines.
+`
+
 func command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "llmsim",
@@ -43,6 +60,11 @@ func command() *cobra.Command {
 			"and of FasterTransformer through simulated time. Equal commands give equal results,\n" +
 			"to the byte, on one kind of processor.\n" +
 			"The exit status is 0, or 1 when something is wrong, falls short or is interrupted.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := fmt.Fprint(c.OutOrStdout(), firstCommands)
+			return err
+		},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

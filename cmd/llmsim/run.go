@@ -162,14 +162,14 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	if s.Goodput != (sim.Goodput{}) {
 		fmt.Fprintf(w, "goodput\t%.2f requests/s: %d of %d requests within all limits\n", r.Goodput, r.Good, r.Arrived)
 	}
-	fmt.Fprintf(w, "\tmean\tp50\tp90\tp99\tmax\n")
+	fmt.Fprintf(w, "\tmean\tp50\tp90\tp95\tp99\tmax\n")
 	row := func(name string, scale float64, unit string, d sim.Spread) {
 		if r.Answered == 0 {
-			fmt.Fprintf(w, "%s\t-\t-\t-\t-\t-\t%s\n", name, unit)
+			fmt.Fprintf(w, "%s\t-\t-\t-\t-\t-\t-\t%s\n", name, unit)
 			return
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, digits(scale*d.Mean), digits(scale*d.P50), digits(scale*d.P90),
-			digits(scale*d.P99), digits(scale*d.Max), unit)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, digits(scale*d.Mean), digits(scale*d.P50),
+			digits(scale*d.P90), digits(scale*d.P95), digits(scale*d.P99), digits(scale*d.Max), unit)
 	}
 	row("normalized latency", 1, "s/token", r.Normalized)
 	row("end to end", 1, "s", r.EndToEnd)

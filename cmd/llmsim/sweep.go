@@ -28,7 +28,10 @@ import (
 type sweepOptions struct {
 	base                         scenario.Scenario
 	systems, rates, sizes, seeds string
+	clients                      string
 	shard, out                   string
+	brief                        bool  // the folder is temporary
+	concurrencies                []int // of clients, where it is a list without rates
 	jobs                         int
 	slo                          latency
 }
@@ -36,15 +39,16 @@ type sweepOptions struct {
 func sweepCommand() *cobra.Command {
 	var o sweepOptions
 	c := &cobra.Command{
-		Use:   "sweep --systems A,B --rates FROM:TO:STEP -o DIR",
-		Short: "Run systems × block sizes × rates × seeds",
+		Use:   "sweep",
+		Short: "Run systems × block sizes × rates or concurrencies × seeds",
 		Long: "sweep runs every combination, several at a time, and keeps each in the folder as soon as it is\n" +
 			"finished. After an interruption, the same command resumes. With --shard it is divided among the\n" +
 			"machines of a job array: each runs its part, into a folder that they share. The last one writes the\n" +
 			"tables. If the folders are separate, copy their results-*.jsonl into one, and run the command\n" +
 			"without --shard there. sweep.csv has the same bytes, however the sweep was run.\n\n" +
 			"It measures what llmsim run does. The exit status is 0 when all jobs are done, else 1.",
-		Example: "  llmsim sweep --systems sosp,orca-oracle --rates 0.5:3:0.25 --seeds 1-8 -o out\n" +
+		Example: "  llmsim sweep --max-concurrency 1,2,4,8 --model llama-3-8b --gpu l4 --input-len 1024\n" +
+			"  llmsim sweep --systems sosp,orca-oracle --rates 0.5:3:0.25 --seeds 1-8 -o out\n" +
 			"  llmsim sweep --systems all --rates 1,2 --block-sizes 8,16,32 --duration 3600 -o out\n" +
 			"  llmsim sweep --trace BurstGPT_1.csv --requests 10000 --rates 1,2,4 --setup llama-3-8b -o out\n\n" +
 			"  # A Slurm job array: sbatch --array=1-8 --cpus-per-task=4 sweep.sh, which says\n" +
@@ -65,13 +69,13 @@ func sweepCommand() *cobra.Command {
 	f.IntVar(&o.jobs, "jobs", 0, "runs at a time (default: one for each processor)")
 	addSLO(f, &o.slo)
 	addArrivals(f, &o.base)
-	addClients(f, &o.base)
+	f.StringVar(&o.clients, "max-concurrency", "", maxConcurrency+"; several, 1,2,4, without --rates: a table of "+
+		"throughput and latencies of closed loops")
+	addSessions(f, &o.base)
 	addModel(f, &o.base)
 	addDecoding(f, &o.base.Decoding)
 	addMemory(f, &o.base.Server)
 	addWindow(f, &o.base)
-	_ = c.MarkFlagRequired("rates")
-	_ = c.MarkFlagRequired("out")
 	return c
 }
 
@@ -109,7 +113,10 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 	if o.jobs < 0 {
 		return fmt.Errorf("--jobs: %d runs at a time: want at least 1", o.jobs)
 	}
-	grid := sweep.Grid{Base: o.base, Systems: sweep.ParseSystems(o.systems)}
+	if err := o.readLoads(c); err != nil {
+		return err
+	}
+	grid := sweep.Grid{Base: o.base, Systems: sweep.ParseSystems(o.systems), Concurrencies: o.concurrencies}
 	if grid.Rates, err = sweep.ParseRates(o.rates); err != nil {
 		return err
 	}
@@ -129,6 +136,16 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
+	if o.out == "" { // only the table is wanted
+		if shard.Of > 1 {
+			return o.needFolder()
+		}
+		remove, err := o.temporary()
+		if err != nil {
+			return err
+		}
+		defer remove()
+	}
 	folder, err := sweep.OpenFolder(o.out, s, shard)
 	if err != nil {
 		return err
@@ -147,7 +164,56 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 			shard, o.out)
 		return failures(st.Failed(shard))
 	}
+	if o.brief {
+		return errors.Join(st.WriteSummary(c.OutOrStdout(), float64(o.slo)), failures(st.Failed(shard)))
+	}
 	return writeSweep(c, st, o.out, float64(o.slo))
+}
+
+// readLoads finds out whether the loads are rates or concurrencies. A table of concurrencies needs no folder, and
+// has vllm bench serve's number of requests, one seed and vllm-v1 unless something else is asked for.
+func (o *sweepOptions) readLoads(c *cobra.Command) error {
+	clients, err := sweep.ParseInts[int]("--max-concurrency", o.clients)
+	switch {
+	case err != nil:
+		return err
+	case o.rates != "" && len(clients) > 1:
+		return errors.New("--max-concurrency: one number beside --rates, or a list without it")
+	case o.rates != "":
+		if clients != nil {
+			o.base.MaxConcurrency = clients[0]
+		}
+		return o.needFolder()
+	case clients == nil:
+		return errors.New("a sweep needs --rates 0.5:3:0.25, or --max-concurrency 1,2,4")
+	}
+	o.concurrencies = clients
+	changed := c.Flags().Changed
+	if !changed("requests") && o.base.Trace == "" {
+		o.base.Requests = 1000
+	}
+	if !changed("seeds") {
+		o.seeds = "1"
+	}
+	if !changed("systems") {
+		o.systems = sim.DefaultSystem
+	}
+	return nil
+}
+
+// temporary keeps what is finished in a folder until remove is called.
+func (o *sweepOptions) temporary() (remove func(), err error) {
+	dir, err := os.MkdirTemp("", "llmsim-")
+	o.out, o.brief = dir, true
+	return func() { _ = os.RemoveAll(dir) }, err
+}
+
+// needFolder returns an error if no folder is named.
+func (o *sweepOptions) needFolder() error {
+	if o.out == "" {
+		return errors.New("-o DIR: a sweep over rates needs a folder that keeps what is finished")
+	}
+	return nil
 }
 
 // runJobs runs what is to be run, with a bar on a terminal and else a line for
@@ -161,6 +227,9 @@ func (o *sweepOptions) runJobs(c *cobra.Command, folder *sweep.Folder) error {
 	err := folder.Run(c.Context(), o.jobs, w)
 	stop()
 	if errors.Is(err, context.Canceled) {
+		if o.brief {
+			return err
+		}
 		return fmt.Errorf("interrupted; what is finished is kept in %s: the same command resumes", o.out)
 	}
 	return err

@@ -146,12 +146,42 @@ func TestTwoDoNotWorkInOneFolder(t *testing.T) {
 	require.Contains(t, stderr, "llmsim: the folder "+dir+": another process works in it")
 }
 
+// Ensure that a table of concurrencies needs no folder, and that more clients never get fewer answers a second.
+func TestASweepOverConcurrenciesIsATable(t *testing.T) {
+	t.Parallel()
+	args := strings.Fields("sweep --model llama-3-8b --gpu a100-80gb --input-len 64 --output-len 16 --requests 40")
+	status, stdout, stderr := llmsim(t, with(args, "--max-concurrency", "4,1,2")...)
+	require.Zero(t, status, stderr)
+	rows := strings.Split(stdout, "\n")
+	require.Regexp(t, `^system +block +clients +requests/s +tokens/s of answers +first token p50, p95, p99 +per token`, rows[0])
+	last := 0.0
+	for i, clients := range []int{1, 2, 4} {
+		var rate float64
+		_, err := fmt.Sscanf(rows[i+1], fmt.Sprintf("vllm-v1 16 %d %%f", clients), &rate)
+		require.NoError(t, err, rows[i+1])
+		require.Greater(t, rate, last)
+		last = rate
+	}
+	require.Contains(t, rows[4], "Each client sends its next request when it has an answer, seed 1.")
+
+	dir := filepath.Join(t.TempDir(), "out")
+	status, again, stderr := llmsim(t, with(args, "--max-concurrency", "1,2,4", "-o", dir)...)
+	require.Zero(t, status, stderr)
+	require.Equal(t, stdout, again)
+	text, err := os.ReadFile(filepath.Join(dir, "sweep.csv"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "vllm-v1,16,0,1,,")
+}
+
 func TestBadSweepsWriteNothing(t *testing.T) {
 	level.SkipQuick(t)
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
 	for args, says := range map[string]string{
-		"":                                    `"rates" not set`,
+		"":                                    "a sweep needs --rates 0.5:3:0.25, or --max-concurrency 1,2,4",
+		"--rates 1 --max-concurrency 1,2":     "one number beside --rates",
+		"--max-concurrency 0":                 "0 requests at once: want at least 1",
+		"--max-concurrency 1,1":               "the concurrency 1 is there twice",
 		"--rates 0":                           "a rate of 0 requests a second",
 		"--rates 1,-2":                        "a rate of -2 requests a second",
 		"--rates 2:1:1":                       "from:to:step",

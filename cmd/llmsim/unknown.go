@@ -18,8 +18,9 @@ var vllmFlags = map[string]string{
 	"dtype": "weights", "kv-cache-dtype": "kv",
 	"enable-prefix-caching": "caching", "no-enable-prefix-caching": "no-caching", "enable-chunked-prefill": "chunked",
 	"request-rate": "rate", "rps": "rate", "qps": "rate", "num-prompts": "requests", "dataset-name": "workload",
-	"dataset-path": "trace",
-	"num-gpus":     "workers", "gpus": "workers", "num-replicas": "replicas", "data-parallel-size": "replicas",
+	"dataset-path":     "trace",
+	"random-input-len": "input-len", "random-output-len": "output-len", "random-range-ratio": "range-ratio",
+	"num-gpus": "workers", "gpus": "workers", "num-replicas": "replicas", "data-parallel-size": "replicas",
 	"dp":                     "replicas",
 	"num-speculative-tokens": "drafts",
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,7 +184,7 @@ func requestsOf(s *scenario.Scenario) string {
 	if s.Trace != "" {
 		return filepath.Base(s.Trace)
 	}
-	return fmt.Sprintf("%s at %g requests/s", s.Workload, s.Rate)
+	return fmt.Sprintf("%s at %g requests/s", cmp.Or(s.Workload, "random lengths"), s.Rate)
 }
 
 // until is a recorder that ends the run when it is full.

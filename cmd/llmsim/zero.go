@@ -12,7 +12,7 @@ import (
 var defaultedFlags = []string{
 	"rate", "duration", "burstiness", "workers", "stages", "samples",
 	"blocks", "cpu-blocks", "max-tokens", "max-seqs", "max-len", "batch", "swap-gb-s", "watermark", "memory-utilization",
-	"steps",
+	"steps", "input-len", "output-len",
 }
 
 // refuseZeros refuses a zero where more is needed, instead of taking the default for it, and numbers of

@@ -7,6 +7,7 @@ type Spread struct {
 	Mean float64 `json:"mean"`
 	P50  float64 `json:"p50"`
 	P90  float64 `json:"p90"`
+	P95  float64 `json:"p95"`
 	P99  float64 `json:"p99"`
 	Max  float64 `json:"max"`
 }
@@ -75,8 +76,8 @@ func (d *durations) spread() Spread {
 	if d.n == 0 {
 		return Spread{}
 	}
-	return Spread{Mean: d.sum / float64(d.n), P50: d.quantile(0.5), P90: d.quantile(0.9), P99: d.quantile(0.99),
-		Max: d.max}
+	return Spread{Mean: d.sum / float64(d.n), P50: d.quantile(0.5), P90: d.quantile(0.9),
+		P95: d.quantile(0.95), P99: d.quantile(0.99), Max: d.max}
 }
 
 // quantile is within 1 % of the sample's.

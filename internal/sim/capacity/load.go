@@ -73,7 +73,7 @@ func newLoad(p *scenario.Plan, seeds int) (*Load, error) {
 	if seeds <= 0 {
 		seeds = 3
 	}
-	lengths, _, err := workload.Named(s.Workload)
+	lengths, _, err := s.Lengths()
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func NewSteadyLoad(p *scenario.Plan, seeds, others int) (*Load, error) {
 	if s.Trace != "" {
 		return readLoad(p, 0)
 	}
-	lengths, _, err := workload.Named(s.Workload)
+	lengths, _, err := s.Lengths()
 	if err != nil {
 		return nil, err
 	}

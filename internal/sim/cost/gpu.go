@@ -12,9 +12,10 @@ type GPU struct {
 	Bandwidth   float64 `json:"memory_gb_s"`               // of its memory
 	Processors  float64 `json:"multiprocessors,omitempty"` // or compute units; 0: not known
 	FP16        float64 `json:"fp16_tflops"`               // dense, sums in fp32; bf16 is the same
-	FP8         float64 `json:"fp8_tflops"`                // 0: it has none, nor of the two below
+	FP8         float64 `json:"fp8_tflops"`                // 0: it has none, nor of the three below
 	INT8        float64 `json:"int8_tops"`
 	INT4        float64 `json:"int4_tops"`
+	FP4         float64 `json:"fp4_tflops,omitempty"`
 	HostLink    float64 `json:"host_link_gb_s"`    // to the CPU's memory, one direction
 	WorkerLink  float64 `json:"worker_link_gb_s"`  // to another GPU, one direction
 	LinkLatency float64 `json:"worker_latency_us"` // of one all-reduce of few bytes
@@ -35,6 +36,7 @@ func (g GPU) check() error {
 		{"fp8_tflops", g.FP8},
 		{"int8_tops", g.INT8},
 		{"int4_tops", g.INT4},
+		{"fp4_tflops", g.FP4},
 	} {
 		if err := within(f.name, f.value, 0, 1e9); err != nil {
 			return err
@@ -68,6 +70,8 @@ func (g GPU) rate(number string) float64 {
 		return g.INT8
 	case "int4":
 		return g.INT4
+	case "fp4":
+		return g.FP4
 	}
 	return 0
 }

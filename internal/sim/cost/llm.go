@@ -36,7 +36,7 @@ type LLM struct {
 	ParameterBytes float64 `json:"bytes_per_parameter"` // 2 for fp16, 0.5 for 4 bits
 	// of what is not in the matrices of layers: embedding, head, norms; 0: ParameterBytes
 	OuterBytes float64 `json:"bytes_per_outer_parameter,omitempty"`
-	// fp16 (default), bf16, fp8, int8 or int4: in what linear layers are computed
+	// fp16 (default), bf16, fp8, int8, int4 or fp4: in what linear layers are computed
 	Computed  string `json:"computed_in,omitempty"`
 	KVBytes   int    `json:"bytes_per_kv_element"` // 2 for fp16, 1 for fp8
 	MaxLength int    `json:"max_length"`           // tokens of a sequence
@@ -176,8 +176,8 @@ func (l LLM) check() error {
 			return fmt.Errorf("%s is %d, must be from 1 to %d", f.name, f.value, f.max)
 		}
 	}
-	if !slices.Contains([]string{"", "fp16", "bf16", "fp8", "int8", "int4"}, l.Computed) {
-		return fmt.Errorf("computed_in is %q, must be fp16, bf16, fp8, int8 or int4", l.Computed)
+	if !slices.Contains([]string{"", "fp16", "bf16", "fp8", "int8", "int4", "fp4"}, l.Computed) {
+		return fmt.Errorf("computed_in is %q, must be fp16, bf16, fp8, int8, int4 or fp4", l.Computed)
 	}
 	if err := within("bytes_per_parameter", l.ParameterBytes, 1.0/16, 8); err != nil {
 		return err

@@ -48,17 +48,35 @@ func names(kind string) []string {
 	return all
 }
 
-// OpenLLM reads a built-in model or a file. The error wraps ErrUnknown or
-// ErrFile.
+// OpenLLM reads a built-in model, a file like one, or the config.json of a model on Hugging Face. The error wraps
+// ErrUnknown or ErrFile.
 func OpenLLM(name string) (LLM, error) {
-	var l LLM
-	if err := read("llms", name, &l); err != nil {
+	l, err := readLLM(name)
+	if err != nil {
 		return LLM{}, fmt.Errorf("model %q: %w", name, err)
 	}
 	if err := l.check(); err != nil {
 		return LLM{}, fmt.Errorf("model %q: %w: %w", name, ErrFile, err)
 	}
 	return l, nil
+}
+
+func readLLM(name string) (l LLM, err error) {
+	if isFile(name) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return l, fmt.Errorf("%w: %w; want a file, such as the model's config.json on Hugging Face, or one of %s", ErrFile,
+				err, strings.Join(LLMs(), ", "))
+		}
+		var h huggingFace
+		if json.Unmarshal(text, &h) == nil && h.Architectures != nil {
+			if l, err = h.llm(name); err != nil {
+				err = fmt.Errorf("%w: %w", ErrFile, err)
+			}
+			return l, err
+		}
+	}
+	return l, read("llms", name, &l)
 }
 
 // OpenGPU reads a built-in GPU or a file. The error wraps ErrUnknown or ErrFile.

@@ -56,7 +56,7 @@ func (s Setup) unmeasured() string {
 
 // numbers returns the type of the weights.
 func (l LLM) numbers() string {
-	if l.ParameterBytes < 1 {
+	if l.ParameterBytes < 1 && l.Computed != "fp4" {
 		return "int4"
 	}
 	return cmp.Or(l.Computed, "fp16")
@@ -158,8 +158,11 @@ func (s Setup) swapLink() float64 {
 // each 128, as AWQ and GPTQ store it (group size 128).
 const int4Bytes = (4 + 20.0/128) / 8
 
+// fp4Bytes are those of a weight in 4 bits with a scale of 8 for each 16 (NVFP4).
+const fp4Bytes = (4 + 8.0/16) / 8
+
 // Quantised returns the setup with weights, and keys and values, in other numbers; "" leaves
-// them. In int4 are the matrices of layers: AWQ and GPTQ usually leave the embedding, the
+// them. In int4 and fp4 are the matrices of layers: AWQ, GPTQ and NVFP4 usually leave the embedding, the
 // head and norms in 16 bits. Checkpoints in fp8 and int8 usually do, too, but engines were
 // fitted with all of these in 8 bits. In fp8 and int8 linear layers are computed; int4 is only stored, and computed in
 // fp16. The error wraps ErrFile.
@@ -172,8 +175,10 @@ func (s Setup) Quantised(weights, kv string) (Setup, error) {
 		s.LLM.ParameterBytes, s.LLM.OuterBytes, s.LLM.Computed = 1, 0, weights
 	case "int4":
 		s.LLM.ParameterBytes, s.LLM.OuterBytes, s.LLM.Computed = int4Bytes, 2, "fp16"
+	case "fp4":
+		s.LLM.ParameterBytes, s.LLM.OuterBytes, s.LLM.Computed = fp4Bytes, 2, weights
 	default:
-		return s, fmt.Errorf("%w: weights in %q: want fp16, bf16, fp8, int8 or int4", ErrFile, weights)
+		return s, fmt.Errorf("%w: weights in %q: want fp16, bf16, fp8, int8, int4 or fp4", ErrFile, weights)
 	}
 	switch kv {
 	case "":

@@ -57,7 +57,14 @@ func TestQuantisedNumbersChangeBytesAndRates(t *testing.T) {
 	int4, err := plain.Quantised("int4", "")
 	require.NoError(t, err)
 	require.InEpsilon(t, 5.73e9, int4.LLM.weightBytes(1), 1e-3, "embedding and head are in 16 bits")
+	b200 := roofline(t, "llama-3-8b", "b200-180gb", 1)
+	fp4, err := b200.Quantised("fp4", "")
+	require.NoError(t, err)
+	require.Equal(t, "fp4", fp4.LLM.numbers())
+	require.InEpsilon(t, 0.25, timed(t, fp4).token/timed(t, b200).token, 1e-9, "NVIDIA: 9,000 TFLOPS of fp4, 2,250 of fp16")
+	require.InEpsilon(t, 6.979e9*4.5/8+1.051e9*2, fp4.LLM.weightBytes(1), 1e-3, "embedding and head are in 16 bits")
 	for _, c := range []struct{ name, gpu, weights, kv, want string }{
+		{"a GPU without fp4", "h100-80gb", "fp4", "", "computed in fp4, which h100-80gb cannot do"},
 		{"a GPU without fp8", "a100-40gb", "fp8", "", "cannot do"},
 		{"no such numbers", "h100-80gb", "fp3", "", "want fp16"},
 		{"keys and values in 4 bits", "h100-80gb", "", "int4", "want fp16"},

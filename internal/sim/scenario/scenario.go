@@ -29,6 +29,10 @@ type Scenario struct {
 	// Requests are those of a named workload or those of a file.
 	Workload string `json:"workload,omitempty"`
 	Trace    string `json:"trace,omitempty"`
+	// tokens, instead of these; one that is 0 beside the other is DefaultInputLen or DefaultOutputLen
+	InputLen   int     `json:"inputLen,omitempty"`
+	OutputLen  int     `json:"outputLen,omitempty"`
+	RangeRatio float64 `json:"rangeRatio,omitempty"` // of these lengths: see workload.Random
 	// requests/s; 0: a trace as it is. A trace's is that of as many as Requests says
 	Rate     float64 `json:"rate,omitempty"`
 	Duration float64 `json:"duration,omitempty"` // s of arrivals; 0: as many as Requests says, or the whole trace
@@ -214,6 +218,9 @@ func (s *Scenario) checkAmounts() error {
 	case s.end() > 0 && s.From >= s.end():
 		return fmt.Errorf("%w: averages from %v s until %v s are of nothing: begin earlier, or end later", ErrScenario,
 			s.From, s.end())
+	case s.random() && (s.Trace != "" || s.Workload != ""):
+		return fmt.Errorf("%w: requests have lengths of their own (--input-len, --output-len, --range-ratio), or are of a "+
+			"workload or a trace: take one of them", ErrScenario)
 	case s.Trace != "" && s.Workload != "":
 		return fmt.Errorf("%w: requests are of the workload %q or of the trace %q, not of both", ErrScenario, s.Workload,
 			s.Trace)
@@ -258,7 +265,7 @@ func (p *Plan) openRequests() (err error) {
 		p.factor = s.Rate / summary.Rate()
 		return nil
 	}
-	if s.Workload == "" {
+	if s.Workload == "" && !s.random() {
 		s.Workload = "sharegpt"
 	}
 	if s.Rate == 0 && !s.AtOnce {
@@ -268,7 +275,7 @@ func (p *Plan) openRequests() (err error) {
 		s.Duration = 1000
 	}
 	var info workload.Info
-	p.lengths, info, err = workload.Named(s.Workload)
+	p.lengths, info, err = s.Lengths()
 	p.Trust, p.About = info.Trust, info.Description
 	return err
 }

@@ -19,7 +19,7 @@ func (st *State) writeCSV(w io.Writer) error {
 	head := append([]string{"system", "block_size", "rate", "seed", "error"},
 		columns("", reflect.TypeFor[sim.Result]())...)
 	figures := len(head)
-	if err := c.Write(append(head, "requests_per_second", "tokens_per_second")); err != nil {
+	if err := c.Write(append(head, "requests_per_second", "tokens_per_second", "max_concurrency")); err != nil {
 		return err
 	}
 	for _, o := range st.Outcomes {
@@ -30,6 +30,7 @@ func (st *State) writeCSV(w io.Writer) error {
 		} else {
 			row = append(row, make([]string, figures+2-len(row))...)
 		}
+		row = append(row, strconv.Itoa(o.MaxConcurrency))
 		if err := c.Write(row); err != nil {
 			return err
 		}

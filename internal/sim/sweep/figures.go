@@ -9,6 +9,9 @@ import (
 // figures returns the latency against the rate, one for each block size, cut at twice
 // the SLO.
 func (st *State) figures(slo float64) []chart.Figure {
+	if st.Grid.closed() {
+		return nil
+	}
 	var all []chart.Figure
 	for _, size := range st.Grid.BlockSizes {
 		var data chart.Lines

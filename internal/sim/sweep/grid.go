@@ -19,7 +19,9 @@ type Grid struct {
 	Systems    []string          `json:"systems"`
 	BlockSizes []int             `json:"blockSizes"` // tokens
 	Rates      []float64         `json:"rates"`      // requests/s
-	Seeds      []uint64          `json:"seeds"`
+	// Concurrencies stand instead of Rates: clients that each send their next request when they have an answer.
+	Concurrencies []int    `json:"concurrencies,omitempty"`
+	Seeds         []uint64 `json:"seeds"`
 }
 
 const mostJobs = 100_000
@@ -51,13 +53,24 @@ func (g Grid) ordered() (Grid, error) {
 	if g.BlockSizes, err = sorted("block size", g.BlockSizes, compare); err != nil {
 		return g, err
 	}
-	if g.Rates, err = sorted("rate", g.Rates, compare); err != nil {
+	if g.closed() {
+		if g.Rates != nil || g.Base.MaxConcurrency != 0 {
+			return g, fmt.Errorf("%w: a sweep has either rates or a list of concurrencies", ErrGrid)
+		}
+		if g.Concurrencies, err = sorted("concurrency", g.Concurrencies, compare); err != nil {
+			return g, err
+		}
+		if g.Concurrencies[0] < 1 {
+			return g, fmt.Errorf("%w: %d requests at once: want at least 1", ErrGrid, g.Concurrencies[0])
+		}
+		g.Base.AtOnce = true
+	} else if g.Rates, err = sorted("rate", g.Rates, compare); err != nil {
 		return g, err
 	}
 	if g.Seeds, err = sorted("seed", g.Seeds, compare); err != nil {
 		return g, err
 	}
-	if n := float64(len(g.Systems)) * float64(len(g.BlockSizes)) * float64(len(g.Rates)) * float64(len(g.Seeds)); n > mostJobs {
+	if n := float64(len(g.Systems)) * float64(len(g.BlockSizes)) * float64(len(g.loads())) * float64(len(g.Seeds)); n > mostJobs {
 		return g, fmt.Errorf("%w: %.0f jobs: want at most %d", ErrGrid, n, mostJobs)
 	}
 	if g.Base.Server.NumGPUBlocks != 0 && len(g.BlockSizes) > 1 {
@@ -99,9 +112,10 @@ func (g Grid) jobs() []Job {
 	var all []Job
 	for _, system := range g.Systems {
 		for _, size := range g.BlockSizes {
-			for _, rate := range g.Rates {
+			for _, j := range g.loads() {
 				for _, seed := range g.Seeds {
-					all = append(all, Job{System: system, BlockSize: size, Rate: rate, Seed: seed})
+					j.System, j.BlockSize, j.Seed = system, size, seed
+					all = append(all, j)
 				}
 			}
 		}
@@ -113,5 +127,31 @@ func (g Grid) jobs() []Job {
 func (g Grid) scenario(j Job) scenario.Scenario {
 	s := g.Base
 	s.Server.System, s.Server.BlockSize, s.Rate, s.Seed = j.System, j.BlockSize, j.Rate, j.Seed
+	if g.closed() {
+		s.MaxConcurrency = j.MaxConcurrency
+	}
 	return s
+}
+
+// load describes how the requests of a job come.
+func (j Job) load() string {
+	if j.MaxConcurrency > 0 {
+		return fmt.Sprintf("%d requests at once", j.MaxConcurrency)
+	}
+	return fmt.Sprintf("%v requests/s", j.Rate)
+}
+
+// closed reports whether the loads are concurrencies.
+func (g Grid) closed() bool { return g.Concurrencies != nil }
+
+// loads returns a job for each rate or concurrency, without what else a job has.
+func (g Grid) loads() []Job {
+	var all []Job
+	for _, n := range g.Concurrencies {
+		all = append(all, Job{MaxConcurrency: n})
+	}
+	for _, rate := range g.Rates {
+		all = append(all, Job{Rate: rate})
+	}
+	return all
 }

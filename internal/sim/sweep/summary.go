@@ -32,7 +32,7 @@ func (st *State) rows() []row {
 	for _, system := range st.Grid.Systems {
 		for _, size := range st.Grid.BlockSizes {
 			r := row{system: system, size: size}
-			for range st.Grid.Rates {
+			for range st.Grid.loads() {
 				seeds := len(st.Grid.Seeds)
 				r.cells = append(r.cells, summarize(st.Outcomes[next:next+seeds]))
 				next += seeds
@@ -76,8 +76,11 @@ func (r row) sustained(slo float64) int {
 
 // WriteSummary writes for each system and block size the mean normalized latency
 // at each rate, and the highest rate up to which it is under the SLO, in seconds
-// a token, at all rates of the grid.
+// a token, at all rates of the grid. For concurrencies it writes throughput and latencies.
 func (st *State) WriteSummary(out io.Writer, slo float64) error {
+	if st.Grid.closed() {
+		return st.writeConcurrencies(out)
+	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "system\tblock\t")
 	for _, rate := range st.Grid.Rates {

@@ -20,16 +20,17 @@ import (
 type Job struct {
 	// Key is a hash of all that the result depends on: the complete scenario, the
 	// times of its model, the text of its trace, and this program.
-	Key       string  `json:"key"`
-	System    string  `json:"system"`
-	BlockSize int     `json:"blockSize"`
-	Rate      float64 `json:"rate"`
-	Seed      uint64  `json:"seed"`
-	Requests  int     `json:"requests"` // expected number of arrivals
+	Key            string  `json:"key"`
+	System         string  `json:"system"`
+	BlockSize      int     `json:"blockSize"`
+	Rate           float64 `json:"rate"`
+	MaxConcurrency int     `json:"maxConcurrency,omitempty"` // of Grid.Concurrencies
+	Seed           uint64  `json:"seed"`
+	Requests       int     `json:"requests"` // expected number of arrivals
 }
 
 func (j Job) String() string {
-	return fmt.Sprintf("%s, blocks of %d, %v requests/s, seed %d", j.System, j.BlockSize, j.Rate, j.Seed)
+	return fmt.Sprintf("%s, blocks of %d, %s, seed %d", j.System, j.BlockSize, j.load(), j.Seed)
 }
 
 // A Sweep is a grid, and the jobs that it is.
@@ -152,7 +153,8 @@ func (s *Sweep) same(other *Sweep) error {
 		a, b any
 	}{
 		{"the systems", a.Systems, b.Systems}, {"block sizes", a.BlockSizes, b.BlockSizes},
-		{"the rates", a.Rates, b.Rates}, {"the seeds", a.Seeds, b.Seeds},
+		{"the rates", a.Rates, b.Rates}, {"concurrencies", a.Concurrencies, b.Concurrencies},
+		{"the seeds", a.Seeds, b.Seeds},
 	} {
 		if !reflect.DeepEqual(d.a, d.b) {
 			return fmt.Errorf("%w: it has %s %v, not %v", ErrOther, d.what, d.b, d.a)

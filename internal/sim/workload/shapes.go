@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 )
@@ -68,6 +69,38 @@ func (c chat) Draw(r *rand.Rand) (prompt, output int) {
 	}
 	query, answer := c.rounds.Draw(r)
 	return min(longest, prompt+query), min(longest, answer)
+}
+
+// random are lengths as those of vLLM's "bench serve --dataset-name random": whole numbers, each as likely as
+// the others, from floor(mean (1 - ratio)) to ceil(mean (1 + ratio)).
+type random struct {
+	prompt, output int
+	ratio          float64
+}
+
+// Random returns lengths around two means, whose ratio is vLLM's random_range_ratio: 0 means that all are equally
+// long. The error wraps ErrSetting.
+func Random(prompt, output int, ratio float64) (Lengths, error) {
+	if prompt < 1 || output < 1 || max(prompt, output) > longest || !(ratio >= 0 && ratio < 1) {
+		return nil, fmt.Errorf("%w: prompts of %d tokens, answers of %d, a range ratio of %v; want lengths from 1 to %d and "+
+			"a ratio of at least 0 and less than 1", ErrSetting, prompt, output, ratio, longest)
+	}
+	return random{prompt, output, ratio}, nil
+}
+
+// longest is more than any model takes.
+const longest = 1 << 24
+
+func (l random) Draw(r *rand.Rand) (prompt, output int) {
+	return l.draw(r, l.prompt), l.draw(r, l.output)
+}
+
+func (l random) draw(r *rand.Rand, mean int) int {
+	if l.ratio == 0 {
+		return mean
+	}
+	low := max(1, int(math.Floor(float64(mean)*(1-l.ratio))))
+	return low + r.IntN(int(math.Ceil(float64(mean)*(1+l.ratio)))-low+1)
 }
 
 // prefixed are lengths with the same tokens in front of every prompt.

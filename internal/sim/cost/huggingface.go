@@ -1,0 +1,149 @@
+package cost
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+)
+
+// huggingFace is what is read of a model's config.json on Hugging Face.
+type huggingFace struct {
+	Architectures []string `json:"architectures"`
+
+	Layers     int   `json:"num_hidden_layers"`
+	Hidden     int   `json:"hidden_size"`
+	Heads      int   `json:"num_attention_heads"`
+	KVHeads    int   `json:"num_key_value_heads"`
+	HeadSize   int   `json:"head_dim"`
+	FFN        int   `json:"intermediate_size"`
+	Vocabulary int   `json:"vocab_size"`
+	MaxLength  int   `json:"max_position_embeddings"`
+	Tied       *bool `json:"tie_word_embeddings"`
+	Bias       bool  `json:"attention_bias"`
+
+	Experts         int   `json:"num_local_experts"` // of Mixtral
+	NumExperts      int   `json:"num_experts"`       // of Qwen
+	ExpertsPerToken int   `json:"num_experts_per_tok"`
+	ExpertFFN       int   `json:"moe_intermediate_size"`
+	DenseLayers     []int `json:"mlp_only_layers"`
+	SparseStep      int   `json:"decoder_sparse_step"`
+
+	SlidingWindow    int             `json:"sliding_window"`
+	UseSlidingWindow *bool           `json:"use_sliding_window"`
+	Quantization     json.RawMessage `json:"quantization_config"`
+}
+
+// An architecture is what the config.json of its models does not say.
+type architecture struct {
+	queryBias bool // of queries, keys and values
+	headNorms bool // of queries and keys, over the elements of a head
+}
+
+// architectures are those whose layers are all alike and keep the keys and values of all tokens.
+var architectures = map[string]architecture{
+	"LlamaForCausalLM":    {},
+	"MistralForCausalLM":  {},
+	"MixtralForCausalLM":  {},
+	"Qwen2ForCausalLM":    {queryBias: true},
+	"Qwen3ForCausalLM":    {headNorms: true},
+	"Qwen3MoeForCausalLM": {headNorms: true},
+}
+
+// unlike are architectures that were asked for, and why no LLM describes them.
+var unlike = map[string]string{
+	"GptOssForCausalLM":                  alternates,
+	"Gemma2ForCausalLM":                  alternates,
+	"Gemma3ForCausalLM":                  alternates,
+	"Gemma3ForConditionalGeneration":     alternates,
+	"DeepseekV2ForCausalLM":              latent,
+	"DeepseekV3ForCausalLM":              latent,
+	"DeepseekV32ForCausalLM":             latent,
+	"KimiK2ForCausalLM":                  latent,
+	"Qwen3NextForCausalLM":               linear,
+	"Qwen3_5ForConditionalGeneration":    linear,
+	"Qwen3_5MoeForConditionalGeneration": linear,
+	"Llama4ForConditionalGeneration":     alternates,
+	"Mistral3ForConditionalGeneration":   "its text model is in text_config; give a file with that alone",
+	"Qwen2_5_VLForConditionalGeneration": "its prompts have images",
+	"Qwen3VLForConditionalGeneration":    "its prompts have images",
+	"NemotronHForCausalLM":               linear,
+	"GraniteMoeHybridForCausalLM":        linear,
+	"Phi3ForCausalLM":                    "its matrices are joined",
+	"ChatGLMModel":                       "its config.json has other names",
+	"Glm4MoeForCausalLM":                 "its first layers have no experts, and others have one that all tokens use",
+	"BailingMoeV2ForCausalLM":            "its first layers have no experts, and others have one that all tokens use",
+	"Qwen2MoeForCausalLM":                "its layers have an expert that all tokens use",
+}
+
+const (
+	alternates = "only some of its layers keep the keys and values of all tokens, the others those of a window"
+	latent     = "its attention keeps one compressed vector for each token, not keys and values (MLA)"
+	linear     = "only some of its layers have attention"
+)
+
+// llm returns the model with its parameters counted.
+func (h huggingFace) llm(path string) (LLM, error) {
+	name := "model"
+	if len(h.Architectures) == 1 {
+		name = h.Architectures[0]
+	}
+	a, known := architectures[name]
+	switch why := unlike[name]; {
+	case why != "":
+		return LLM{}, fmt.Errorf("%s is not simulated: %s", name, why)
+	case !known:
+		return LLM{}, fmt.Errorf("architectures is %v; a config.json may be of %v", h.Architectures, knownArchitectures())
+	case h.Quantization != nil:
+		return LLM{}, fmt.Errorf("quantization_config: give the config.json of the model in 16 bits, and --weights")
+	case h.SlidingWindow > 0 && h.SlidingWindow < h.MaxLength && (h.UseSlidingWindow == nil || *h.UseSlidingWindow):
+		return LLM{}, fmt.Errorf("sliding_window is %d: models that forget keys and values are not simulated", h.SlidingWindow)
+	case len(h.DenseLayers) > 0 || h.SparseStep > 1:
+		return LLM{}, fmt.Errorf("mlp_only_layers is %v, decoder_sparse_step %d: layers that differ are not simulated",
+			h.DenseLayers, h.SparseStep)
+	}
+	l := LLM{
+		Name: modelName(path), Source: path, Layers: h.Layers, Hidden: h.Hidden, Heads: h.Heads,
+		KVHeads: cmp.Or(h.KVHeads, h.Heads), FFN: h.FFN, Gated: true, Vocabulary: h.Vocabulary,
+		Experts: cmp.Or(h.Experts, h.NumExperts), ExpertsPerToken: h.ExpertsPerToken,
+		Tied: h.Tied != nil && *h.Tied, ParameterBytes: 2, KVBytes: 2, MaxLength: h.MaxLength,
+	}
+	if l.Experts > 0 {
+		l.FFN = cmp.Or(h.ExpertFFN, h.FFN)
+	} else {
+		l.ExpertsPerToken = 0
+	}
+	if l.HeadSize = h.HeadSize; l.HeadSize == 0 && h.Heads > 0 {
+		l.HeadSize = h.Hidden / h.Heads
+	}
+	norms := (2*l.Layers + 1) * l.Hidden
+	if a.headNorms {
+		norms += 2 * l.Layers * l.HeadSize
+	}
+	if a.queryBias || h.Bias {
+		norms += l.Layers * (l.Heads + 2*l.KVHeads) * l.HeadSize
+	}
+	l.Parameters = int64(l.matrices(1)) + int64(norms) + int64(l.Layers*l.Experts*l.Hidden)
+	return l, nil
+}
+
+// modelName returns the name of the folder that a config.json is in, or that of another file.
+func modelName(path string) string {
+	if filepath.Base(path) != "config.json" {
+		return filepath.Base(path)
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	return filepath.Base(filepath.Dir(path))
+}
+
+func knownArchitectures() []string {
+	var all []string
+	for name := range architectures {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
+}
