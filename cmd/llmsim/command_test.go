@@ -51,7 +51,7 @@ func TestRunsThatCannotBeAreRefused(t *testing.T) {
 		{"a target that is not a number", "plan --target NaN", "want more than 0"},
 		{"fewer than no sequences", "run --max-seqs -1", "--max-seqs -1: want at least 1"},
 		{"fewer than no tokens", "plan --max-tokens -7", "--max-tokens -7: want at least 1"},
-		{"a GPU by half of its name", "run --model llama-3-8b --gpu H100", "did you mean h100-80gb?"},
+		{"a GPU by half of its name", "run --model llama-3-8b --gpu H100", "did you mean h100-80gb or h100-pcie-80gb?"},
 		{"a GPU by part of two names", "run --model llama-3-8b --gpu a100", "did you mean a100-40gb or a100-80gb?"},
 		{"a model with a letter missing", "run --model llama3-8b --gpu l4", "did you mean llama-3-8b?"},
 		{"a GPU beside a setup", "run --setup llama-3-8b --gpu l4", "already: leave out l4\n"},

@@ -170,8 +170,9 @@ func addMemory(f *pflag.FlagSet, v *sim.Server) {
 	f.IntVar(&v.NumGPUBlocks, "blocks", v.NumGPUBlocks, "blocks of the GPU (default: as many as fit)")
 	f.IntVar(&v.NumCPUBlocks, "cpu-blocks", v.NumCPUBlocks, "blocks of the swap space (default: 20 GiB for each worker)")
 	f.IntVar(&v.MaxNumBatchedTokens, "max-tokens", v.MaxNumBatchedTokens,
-		"largest number of tokens in an iteration (default 2560, or the longest sequence)")
-	f.IntVar(&v.MaxNumSeqs, "max-seqs", v.MaxNumSeqs, "largest number of running sequences (default 256)")
+		"largest number of tokens in an iteration (default: vllm serve's for the GPU; with --setup 2560, or the longest "+
+			"sequence)")
+	f.IntVar(&v.MaxNumSeqs, "max-seqs", v.MaxNumSeqs, "largest number of running sequences (default: vllm serve's for the GPU; with --setup 256)")
 	f.IntVar(&v.MaxModelLen, "max-len", v.MaxModelLen, "largest number of tokens of a sequence (default: the model's)")
 	f.Float64Var(&v.Watermark, "watermark", v.Watermark,
 		"part of the blocks that admission leaves free; -1: none (default 0.01; vllm-v1: none)")

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/fleet"
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/sizing"
@@ -27,8 +28,9 @@ type fleetOptions struct {
 	routers  []string
 	config   fleet.Config
 	prices   string
-	unpriced []string // GPUs
-	source   string   // of prices
+	unpriced []string     // GPUs
+	source   string       // of prices
+	margin   *cost.Margin // of the first kind of replica; nil: not known
 	asJSON   bool
 }
 
@@ -177,6 +179,7 @@ func (o *fleetOptions) complete(plan *scenario.Plan, warn io.Writer) error {
 		}
 		o.config.Kinds = append(o.config.Kinds, kind(other, n))
 	}
+	o.margin = plan.Setup.Margin()
 	o.config.Seed, o.config.Goodput, o.config.MaxConcurrency = plan.Scenario.Seed, plan.Scenario.Goodput,
 		plan.Scenario.MaxConcurrency
 	return nil
@@ -271,5 +274,11 @@ func (o *fleetOptions) writeNotes(out io.Writer, all []routed) error {
 		"served/s: until the last answer, after %s s. cached: part of the prompts' tokens.\n"+
 		"busiest: answers of the busiest replica against the mean. $: of all tokens of prompts and answers.\n"+
 		"kWh: of the whole run, at most: at the GPUs' board power, without the computers around them.\n", lastAnswers(all))
+	if o.margin != nil {
+		for _, line := range terminal.Wrap(fmt.Sprintf("Range: %s; $ and kWh for the same work are as many times as much.", o.margin),
+			0) {
+			_, err = fmt.Fprintln(out, line)
+		}
+	}
 	return err
 }

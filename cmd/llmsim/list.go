@@ -46,7 +46,7 @@ func listCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				setups = append(setups, [2]string{name, m.Describe()})
+				setups = append(setups, [2]string{name, m.Describe() + ", " + m.Constants()})
 			}
 			w := c.OutOrStdout()
 			if asJSON {

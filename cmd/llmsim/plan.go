@@ -47,6 +47,7 @@ const planExamples = `  llmsim plan --slo 0.5s/token
 type planOptions struct {
 	q           sizing.Question
 	slo, prices string
+	verbose     bool
 }
 
 func planCommand() *cobra.Command {
@@ -66,6 +67,7 @@ func planCommand() *cobra.Command {
 		"wanted requests a second: report how many blocks and GPUs they need (default: none)")
 	f.StringVarP(&q.Folder, "out", "o", "",
 		"folder for plan.json, the figures as SVG, PNG and CSV, index.html, and finished runs")
+	f.BoolVar(&o.verbose, "verbose", false, "also print the constants of the times of iterations")
 	f.StringVar(&o.prices, "prices", "", "file of prices by GPU (default: the built-in one)")
 	f.StringVar(&q.Scenario.Server.System, "system", "", "system that serves: "+strings.Join(sim.Systems(),
 		", ")+" (default vllm-v1)")
@@ -118,7 +120,7 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 	if err == nil && report.Capacity.Rate == 0 {
 		err = fmt.Errorf("nothing holds %s", q.SLO)
 	}
-	return errors.Join(report.Write(c.OutOrStdout()), err)
+	return errors.Join(report.Write(c.OutOrStdout(), o.verbose), err)
 }
 
 // checkSearch refuses a search that cannot be meant.

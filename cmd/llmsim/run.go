@@ -53,10 +53,14 @@ func runCommand() *cobra.Command {
 			if err == nil && result.Answered == 0 {
 				err = nothingServed(result)
 			}
-			if asJSON {
-				return errors.Join(err, writeJSON(c.OutOrStdout(), plan, result))
+			var ends []*sim.Result
+			if err == nil {
+				ends, err = runWithin(c.Context(), plan)
 			}
-			return errors.Join(err, writeSummary(c.OutOrStdout(), plan, result))
+			if asJSON {
+				return errors.Join(err, writeJSON(c.OutOrStdout(), plan, result, ends))
+			}
+			return errors.Join(err, writeSummary(c.OutOrStdout(), plan, result, ends))
 		},
 	}
 	f := c.Flags()
@@ -78,6 +82,22 @@ func nothingServed(r *sim.Result) error {
 	return fmt.Errorf("none of %d requests was served", r.Arrived)
 }
 
+// runWithin runs the fastest and the slowest server that the margin of the times leaves open; none without one.
+func runWithin(ctx context.Context, plan *scenario.Plan) (ends []*sim.Result, err error) {
+	m := plan.Setup.Margin()
+	if m == nil {
+		return nil, nil
+	}
+	for _, p := range []*scenario.Plan{plan.Within(m.Least, m.First.Least/1000), plan.Within(m.Most, m.First.Most/1000)} {
+		r, err := p.Run(ctx, nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		ends = append(ends, r)
+	}
+	return ends, nil
+}
+
 // runWithBar runs with a bar of answered requests on a terminal.
 func runWithBar(ctx context.Context, plan *scenario.Plan) (*sim.Result, error) {
 	if !term.IsTerminal(int(os.Stderr.Fd())) {
@@ -94,13 +114,14 @@ func runWithBar(ctx context.Context, plan *scenario.Plan) (*sim.Result, error) {
 	})
 }
 
-func writeJSON(w io.Writer, plan *scenario.Plan, r *sim.Result) error {
+func writeJSON(w io.Writer, plan *scenario.Plan, r *sim.Result, ends []*sim.Result) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "\t")
 	return e.Encode(struct {
 		Scenario scenario.Scenario `json:"scenario"`
 		Result   *sim.Result       `json:"result"`
-	}{plan.Scenario, r})
+		Range    []*sim.Result     `json:"range,omitempty"` // of the fastest and of the slowest server
+	}{plan.Scenario, r, ends})
 }
 
 // digits formats a number with three digits, or all of a larger whole number.
@@ -111,7 +132,7 @@ func digits(v float64) string {
 	return fmt.Sprintf("%.3g", v)
 }
 
-func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
+func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result, ends []*sim.Result) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	s := &plan.Scenario
 	v := &s.Server
@@ -133,7 +154,7 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	if text := s.Decoding.String(); text != "" {
 		fact("answers", text)
 	}
-	fact("cost", plan.Model.Describe())
+	fact("cost", plan.Model.Describe()+"; "+plan.Model.Constants())
 	pool := fmt.Sprintf("%d blocks of %d tokens (%d slots), %d on the CPU", v.NumGPUBlocks, v.BlockSize,
 		v.NumGPUBlocks*v.BlockSize, v.NumCPUBlocks)
 	if share := plan.PoolShare(); share > 0 {
@@ -176,7 +197,23 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	row("to the first token", 1, "s", r.TTFT)
 	row("between tokens", 1000, "ms", r.TPOT)
 	writeMemory(w, plan.System, r)
+	if len(ends) > 0 {
+		fact("range", rangeOf(ends)+": "+plan.Setup.Margin().String())
+	}
 	return w.Flush()
+}
+
+// rangeOf describes what differs between the fastest and the slowest server.
+func rangeOf(ends []*sim.Result) string {
+	between := func(of func(r *sim.Result) float64) string {
+		a, b := of(ends[0]), of(ends[1])
+		return digits(min(a, b)) + " to " + digits(max(a, b))
+	}
+	perSecond := func(r *sim.Result) float64 { return float64(r.Answered) / max(r.Seconds, 1e-9) }
+	return fmt.Sprintf("%s requests/s; p50 to the first token %s s, between tokens %s ms, end to end %s s",
+		between(perSecond), between(func(r *sim.Result) float64 { return r.TTFT.P50 }),
+		between(func(r *sim.Result) float64 { return 1000 * r.TPOT.P50 }),
+		between(func(r *sim.Result) float64 { return r.EndToEnd.P50 }))
 }
 
 // writeMemory writes the averages of the window, and what was moved.

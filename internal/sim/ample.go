@@ -57,7 +57,7 @@ func (r *run) iterateAmple() error {
 		if q := &r.requests.all[p.ID]; p.Last {
 			q.first = r.now
 			if r.config.First != nil {
-				r.config.First(int(q.index), r.now)
+				r.config.First(int(q.index), r.delivered())
 			}
 		}
 	}

@@ -49,13 +49,18 @@ func (c *Clients) Waits() bool { return c.sessions != nil || c.most > 0 }
 
 // Arrival returns when the next request is due. There must be one.
 func (c *Clients) Arrival() float64 {
+	at := c.next.Arrival
 	switch {
 	case len(c.turns) == 0:
-		return c.next.Arrival
 	case c.ended:
-		return c.turns[0].Arrival
+		at = c.turns[0].Arrival
+	default:
+		at = min(at, c.turns[0].Arrival)
 	}
-	return min(c.turns[0].Arrival, c.next.Arrival)
+	if c.most > 0 { // a client that waits for an answer sends when it has that
+		return max(at, c.freed)
+	}
+	return at
 }
 
 // Full reports whether no request can be sent while live ones are unanswered.

@@ -189,7 +189,7 @@ func (r *run) token(id, n int) {
 	if q.generated == 0 {
 		q.first = r.now
 		if r.config.First != nil {
-			r.config.First(int(q.index), r.now)
+			r.config.First(int(q.index), r.delivered())
 		}
 	}
 	q.generated += n
@@ -239,9 +239,13 @@ func (r *run) answer(at int32) {
 // sent reports to the clients, if there are any, that a request left.
 func (r *run) sent(session int64) {
 	if r.clients != nil {
-		r.clients.Answered(session, r.now, r.requests.live)
+		r.clients.Answered(session, r.delivered(), r.requests.live)
 	}
 }
+
+// delivered returns when a client has what the iteration that ends now made. The way through the server takes as long
+// for each token, so only the first one of an answer is late by it.
+func (r *run) delivered() float64 { return r.now + r.config.Cost.FirstToken() }
 
 // drop removes a request that its system will never run.
 func (r *run) drop(at int32) {
@@ -256,8 +260,8 @@ func (r *run) drop(at int32) {
 
 // depart reports that a request has left.
 func (r *run) depart(q *request, answered bool) Departure {
-	d := Departure{Index: int(q.index), Session: q.session, Arrival: q.arrival, First: q.first, Done: r.now,
-		Output: q.output, Answered: answered}
+	d := Departure{Index: int(q.index), Session: q.session, Arrival: q.arrival, First: q.first + r.config.Cost.FirstToken(),
+		Done: r.delivered(), Output: q.output, Answered: answered}
 	if r.config.Left != nil {
 		r.config.Left(d)
 	}

@@ -49,6 +49,21 @@ func poisson(t testing.TB, name string, rate, until float64, count int, seed uin
 	return source
 }
 
+// Ensure that the way through a server adds to first tokens and to whole answers alone, and that a client that waits
+// for an answer sends its next request when it has it.
+func TestTheWayThroughAServerComesOnce(t *testing.T) {
+	const way = 0.5
+	r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t).Within(1, way),
+		MaxConcurrency: 1}, &list{{Prompt: 100, Output: 3}, {Prompt: 100, Output: 3}})
+	require.NoError(t, err)
+	first := 0.0363
+	whole := first + 2*0.0223 + 0.0007e-3*(101+102)
+	require.InDelta(t, first+way, r.TTFT.Max, 1e-12)
+	require.InDelta(t, whole+way, r.EndToEnd.Max, 1e-12)
+	require.InDelta(t, (whole-first)/2, r.TPOT.Mean, 1e-12)
+	require.InDelta(t, whole+way+whole, r.Seconds, 1e-12)
+}
+
 // Ensure that times are those that can be added up by hand: a prompt of 100
 // tokens takes 22 + 0.3 + 14 ms, a decode 22 + 0.3 + 0.0007 for each token that
 // it attends to.

@@ -24,11 +24,14 @@ func (s Setup) Model(block int) (*Model, error) {
 		return nil, err
 	}
 	m := s.times(block)
-	m.describe = s.describe(m, block)
+	if margin := s.Margin(); margin != nil {
+		m.first = milli * margin.First.Likely
+	}
+	m.describe, m.constants = s.describe(), s.constants(m, block)
 	return m, nil
 }
 
-// times returns the model of Model without its description.
+// times returns the model of Model without its descriptions.
 func (s Setup) times(block int) *Model {
 	m := &Model{}
 	if s.Linear != nil {
@@ -124,36 +127,46 @@ func (s Setup) transfers(m *Model, block int) {
 	m.copyBlock = 2 * bytes / (giga * s.GPU.Bandwidth * s.Engine.Weights) // read and written
 }
 
-func (s Setup) describe(m *Model, block int) string {
+// describe returns what the times of a setup rest on.
+func (s Setup) describe() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %d x %s, ", s.LLM.Name, s.GPUs(), s.GPU.Name)
-	if s.Linear != nil {
-		if s.Measured != nil {
-			fmt.Fprintf(&b, "%s: ", s.Measured)
+	switch {
+	case s.Measured != nil:
+		fmt.Fprintf(&b, "%s", s.Measured)
+	case s.Linear != nil:
+		fmt.Fprint(&b, "calibrated line")
+	case s.Fitted != nil:
+		fmt.Fprintf(&b, "%s; %s", s.Margin(), s.Fitted)
+		if caution := s.Fitted.caution(s); caution != "" {
+			fmt.Fprintf(&b, "; %s", caution)
 		}
-		fmt.Fprintf(&b, "calibrated line, in ms: %.4g + %.3g for each sequence + %.3g for each context token + %.3g for "+
-			"each prompt token",
+	default:
+		fmt.Fprint(&b, "vLLM's of 2023, constants chosen by hand: without data")
+		if with := enginesOn(s.GPU.Name); len(with) > 0 {
+			fmt.Fprintf(&b, " (--engine %s has newer releases, fitted to measurements on %s)", strings.Join(with, " or "),
+				s.GPU.Name)
+		} else {
+			fmt.Fprintf(&b, " (no measurements of newer releases on %s are published; measure yours and use llmsim calibrate)",
+				s.GPU.Name)
+		}
+	}
+	if note := s.unmeasured(); note != "" {
+		fmt.Fprintf(&b, "; %s: a roofline, compared with no measurement", note)
+	}
+	return b.String()
+}
+
+// constants returns the terms of a model's times.
+func (s Setup) constants(m *Model, block int) string {
+	var b strings.Builder
+	if s.Linear != nil {
+		fmt.Fprintf(&b, "in ms: %.4g + %.3g for each sequence + %.3g for each context token + %.3g for each prompt token",
 			m.base/milli, m.seq/milli, m.context/milli, m.prompt/milli)
 		if spread := m.spread.String(); spread != "" {
 			fmt.Fprintf(&b, "; %s", spread)
 		}
 	} else {
-		if s.Fitted != nil {
-			fmt.Fprintf(&b, "%s; ", s.Fitted)
-			if caution := s.Fitted.caution(s); caution != "" {
-				fmt.Fprintf(&b, "%s; ", caution)
-			}
-		} else {
-			fmt.Fprint(&b, "vLLM's of 2023, constants chosen by hand: without data")
-			if with := enginesOn(s.GPU.Name); len(with) > 0 {
-				fmt.Fprintf(&b, " (--engine %s has newer releases, fitted to measurements on %s)", strings.Join(with, " or "),
-					s.GPU.Name)
-			} else {
-				fmt.Fprintf(&b, " (no measurements of newer releases on %s are published; measure yours and use llmsim calibrate)",
-					s.GPU.Name)
-			}
-			fmt.Fprint(&b, "; ")
-		}
 		fmt.Fprintf(&b, "roofline, in ms: %.4g (weights %.4g) + %.3g for each sequence + %.3g for each context token + "+
 			"%.3g for each prompt token beyond %.0f",
 			(m.base+m.reduce+m.weights)/milli, m.weights/milli, (m.seq+m.state)/milli, m.context/milli,
@@ -168,9 +181,6 @@ func (s Setup) describe(m *Model, block int) string {
 	}
 	if m.experts.all > 0 {
 		fmt.Fprintf(&b, "; experts up to %.4g", m.experts.all/milli)
-	}
-	if note := s.unmeasured(); note != "" {
-		fmt.Fprintf(&b, "; %s: a roofline, compared with no measurement", note)
 	}
 	fmt.Fprintf(&b, "; a block of %d swaps in %.3g ms", block, (m.swapBlock+m.swapEach)/milli)
 	return b.String()

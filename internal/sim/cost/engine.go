@@ -191,19 +191,10 @@ func (f Fitted) String() string {
 		return fmt.Sprintf("%s on %s: %d published points, fewer than %d: without data for its errors", f.Name, f.GPU,
 			f.HeldOut.Points, leastPoints)
 	}
-	says := fmt.Sprintf("%s on %s: fitted to half of %d published points, errors of the other half: median %.0f %%, "+
+	return fmt.Sprintf("%s on %s: fitted to half of %d published points, errors of the other half: median %.0f %%, "+
 		"worst %s (%s, %s)",
 		f.Name, f.GPU, f.HeldOut.Points, 100*f.HeldOut.Median, f.worst(), f.Worst, f.Worst.measured())
-	if times, ok := slowerServers[f.Name+" on "+f.GPU]; ok {
-		says += fmt.Sprintf("; a server of another publisher took up to %.1f times as long as simulated: measure yours "+
-			"(llmsim calibrate)", times)
-	}
-	return says
 }
-
-// slowerServers are releases on GPUs of which a server that is no point took much longer than
-// simulated, and how many times as long (README.md, "Servers that are no points").
-var slowerServers = map[string]float64{"vllm 0.10-0.20 on h100-80gb": 1.7}
 
 // worst returns the largest error, and in which direction.
 func (f Fitted) worst() string {

@@ -21,8 +21,8 @@ const v1Release = "0.10-0.20"
 
 // v1Runs are NVIDIA's GPUs with compute capability 8.0 or more, for which V1 has the same kernels
 // as for those it was measured on, of which nothing is published.
-var v1Runs = []string{"a100-40gb", "a800-80gb", "h20-141gb", "l4", "l40s", "rtx-3090", "rtx-4090", "rtx-4090-d",
-	"rtx-6000-ada", "rtx-a6000"}
+var v1Runs = []string{"a100-40gb", "a800-80gb", "h100-pcie-80gb", "h20-141gb", "l4", "l40s", "rtx-3090", "rtx-4090",
+	"rtx-4090-d", "rtx-6000-ada", "rtx-a6000"}
 
 // elsewhere returns the constants that all GPUs of a fit have in common, for other GPUs.
 func (f *engineFit) elsewhere(t *testing.T, files map[string]engineFile) map[string]Engine {
@@ -35,8 +35,8 @@ func (f *engineFit) elsewhere(t *testing.T, files map[string]engineFile) map[str
 		// no point of V1 is of GPUs that PCIe links: the link's constants are those that were fitted on this GPU
 		if gpu.WorkerLink <= 2*gpu.HostLink {
 			link, ok := files["vllm"].Releases["0.7.3"][name]
-			if !ok {
-				link, ok = files["tensorrt-llm"].Releases["0.9.0"][name]
+			if !ok { // of L40S where no link of the GPU itself was measured
+				link, ok = files["tensorrt-llm"].Releases["0.9.0"]["l40s"]
 			}
 			require.True(t, ok, name)
 			e.WorkerLink, e.AllReduce = link.WorkerLink, link.AllReduce

@@ -157,6 +157,18 @@ func (l LLM) activationElements(tokens, workers int) float64 {
 	return max(2*n*float64(l.Vocabulary), 2*n*(wide/float64(workers)+float64(l.Hidden)))
 }
 
+// activationsV1 returns the bytes that vLLM V1's profiling run finds in use besides weights: in a layer's feed-forward
+// part what is before and after the activation function, and the states, residuals and norms; and the logits of all
+// sequences in fp32.
+func (l LLM) activationsV1(tokens, seqs, workers int) float64 {
+	wide := 1.5 * float64(l.FFN) / float64(workers)
+	if l.Gated {
+		wide *= 2
+	}
+	wide *= float64(max(1, l.ExpertsPerToken))
+	return activationBytes*float64(tokens)*(wide+3*float64(l.Hidden)) + 4*float64(seqs)*float64(l.Vocabulary)
+}
+
 func (l LLM) check() error {
 	for _, f := range []struct {
 		name       string

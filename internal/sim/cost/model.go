@@ -26,7 +26,7 @@ type Work struct {
 // A Model is how long iterations take: a sum of terms, some of which are the
 // larger of two. Immutable, safe for concurrent use.
 type Model struct {
-	describe string
+	describe, constants string
 
 	// All in seconds, of an iteration or of one thing of it.
 	base, seq, context, prompt float64
@@ -42,6 +42,7 @@ type Model struct {
 	spread                 Spread  // no pointer: the text of a Model tells what its runs depend on
 	rounded                float64 // see larger
 	copyBlock              float64
+	first                  float64 // of a first token, besides iterations: see FirstToken
 }
 
 // Seconds returns how long an iteration takes. If no token is computed in it, only
@@ -88,5 +89,8 @@ func (m *Model) larger(a, b float64) float64 {
 	return more * (1 + m.rounded*(math.Sqrt(math.Sqrt(1+part*part))-1))
 }
 
-// Describe returns a line on what the model is of and what makes up its time.
+// Describe returns a line on what the model is of and what its times rest on.
 func (m *Model) Describe() string { return m.describe }
+
+// Constants returns a line on what makes up its times.
+func (m *Model) Constants() string { return m.constants }

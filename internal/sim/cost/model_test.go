@@ -265,12 +265,14 @@ func TestMoreTakesLonger(t *testing.T) {
 // Ensure that the line for humans names the model, the GPUs and the form, and
 // is one.
 func TestTheDescriptionNamesModelAndGPUs(t *testing.T) {
-	line := open(t, "paper-opt-13b", 16).Describe()
-	require.Equal(t, "opt-13b on 1 x a100-40gb, calibrated line, in ms: 22 + 0.3 for each sequence + 0.0007 for each "+
-		"context token + 0.14 for each prompt token; a block of 16 swaps in 0.912 ms", line)
-	line = open(t, "paper-opt-66b", 32).Describe()
-	require.Regexp(t, `^opt-66b on 4 x a100-40gb, .* without data .*; roofline, in ms: 36\.63 \(weights 23\.47\) .*; a block of 32 swaps in 1\.\d+ ms$`, line)
-	require.NotContains(t, line, "\n")
+	m := open(t, "paper-opt-13b", 16)
+	require.Equal(t, "opt-13b on 1 x a100-40gb, calibrated line", m.Describe())
+	require.Equal(t, "in ms: 22 + 0.3 for each sequence + 0.0007 for each context token + 0.14 for each prompt token; "+
+		"a block of 16 swaps in 0.912 ms", m.Constants())
+	m = open(t, "paper-opt-66b", 32)
+	require.Regexp(t, `^opt-66b on 4 x a100-40gb, .* without data `, m.Describe())
+	require.Regexp(t, `^roofline, in ms: 36\.63 \(weights 23\.47\) .*; a block of 32 swaps in 1\.\d+ ms$`, m.Constants())
+	require.NotContains(t, m.Describe()+m.Constants(), "\n")
 }
 
 // Ensure that asking costs the heap nothing: it happens in every iteration.

@@ -26,6 +26,10 @@ const (
 	paperBlock      = 16 // tokens; the pool is counted in these
 )
 
+// workspaceV1 is what vLLM V1's libraries use: the median of what the fitted half of published pools leaves besides weights and
+// activationsV1 (published/memory.json, TestPoolsOfVLLMV1).
+const workspaceV1 = 348 << 20
+
 // Pool returns how many blocks of blockSize tokens fit, on the GPUs and on the CPU.
 // Workers hold their part of every block, so it is the number for each of them.
 //
@@ -51,11 +55,15 @@ func (s Setup) Pool(block int) (gpu, cpu int, err error) {
 // memory returns what a profiling run would find on each GPU.
 func (s Setup) memory() profile {
 	activations := activationBytes * s.LLM.activationElements(s.Memory.Tokens, s.Workers)
+	workspace := s.Memory.Workspace
+	if s.Sequences > 0 {
+		activations, workspace = s.LLM.activationsV1(s.Memory.Tokens, s.Sequences, s.Workers), workspaceV1
+	}
 	return profile{
 		Total:       s.GPU.MemoryBytes,
 		Utilization: s.Memory.Utilization,
 		TorchPeak:   int64(math.Ceil(s.stageWeights() + activations)),
-		NonTorch:    s.Memory.Workspace,
+		NonTorch:    workspace,
 		Swap:        s.Memory.Swap,
 	}
 }

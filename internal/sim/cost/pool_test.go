@@ -28,7 +28,9 @@ func TestKVBytesPerToken(t *testing.T) {
 		"falcon-180b":  163_840,
 		"mixtral-8x7b": 131_072,
 		"qwen2.5-0.5b": 12_288,
+		"qwen3-0.6b":   114_688,
 		"qwen3-8b":     147_456,
+		"qwen3-14b":    163_840,
 		"qwen3-32b":    262_144,
 
 		"llama-3.1-405b": 516_096,
@@ -37,7 +39,7 @@ func TestKVBytesPerToken(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, bytes, l.KVBytesPerToken(), name)
 	}
-	require.Len(t, LLMs(), 19, "the models above")
+	require.Len(t, LLMs(), 21, "the models above")
 }
 
 // Ensure that the pools are the paper's: 983 blocks, 15,728 slots, for OPT-13B,

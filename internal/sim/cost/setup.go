@@ -18,6 +18,10 @@ type Setup struct {
 	Engine   Engine
 	Fitted   *Fitted // where Engine is from; nil: chosen by hand
 	Memory   Memory
+
+	// Sequences is the largest number of sequences of an iteration of vLLM V1, whose profiling run reserves memory as
+	// activationsV1 says; 0: Memory's is reserved, as in the paper's artifact.
+	Sequences int
 }
 
 // Linear is a line fitted to measurements, in ms.

@@ -44,7 +44,7 @@ func TestIterationsDifferByTheSpread(t *testing.T) {
 		})
 	}
 	require.Zero(t, testing.AllocsPerRun(100, func() { m.Iteration(3, Work{Seqs: 1}) }))
-	require.Contains(t, m.Describe(),
+	require.Contains(t, m.Constants(),
 		"; nine of ten iterations take 0.50 to 1.75 times this without prompts, 0.25 to 1.75 times this with prompts")
 }
 

@@ -287,6 +287,7 @@ func (p *Plan) openServer() (err error) {
 	if v.MaxModelLen == 0 {
 		v.MaxModelLen = p.Setup.LLM.MaxLength
 	}
+	p.useDefaults(v)
 	*v = v.Complete()
 	if asked.NumGPUBlocks == 0 || asked.NumCPUBlocks == 0 {
 		gpu, cpu, err := p.Setup.Pool(v.BlockSize)
@@ -408,6 +409,14 @@ func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Obser
 		From: s.From, Until: until, Stop: s.Stop && until > 0,
 		Observe: observe, Progress: progress,
 	}, source)
+}
+
+// Within returns the plan with iterations that take a number of times as long, and other seconds that the way through
+// the server adds to first tokens: what a cost.Margin leaves open.
+func (p *Plan) Within(times, first float64) *Plan {
+	q := *p
+	q.Model = p.Model.Within(times, first)
+	return &q
 }
 
 // Run opens a scenario and runs it.

@@ -18,6 +18,10 @@ type trial struct {
 	server sim.Server
 	slo    capacity.SLO
 	times  float64 // what the rate found counts
+
+	within     bool    // iterations take as many times as long, and the way through the server as many seconds, as here
+	iterations float64 // times
+	first      float64 // s
 }
 
 // changes finds the capacities of trials, all at the same time. Their rates are those of
@@ -41,6 +45,9 @@ func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 	found := s.near
 	if !c.Base {
 		plan, err := s.plan.With(t.setup, t.server)
+		if err == nil && t.within {
+			plan = plan.Within(t.iterations, t.first)
+		}
 		if err == nil {
 			found, err = s.load.Find(ctx, plan, t.slo, s.compare(s.near.Rates()))
 		}

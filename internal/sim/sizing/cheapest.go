@@ -30,7 +30,12 @@ type Offer struct {
 	KWh       float64 `json:"kWhPerMillionTokens"`     // at most
 	Times     string  `json:"timesOf"`                 // the engine that iterations are as long as
 	Confirmed bool    `json:"confirmed"`               // the rate lasts for an hour under all seeds
-	Trouble   string  `json:"trouble,omitempty"`       // why there is no offer
+
+	// dollars per hour if iterations take as long as the margin leaves open; 0: not known
+	HourLow  float64 `json:"dollarsPerHourLow,omitempty"`
+	HourHigh float64 `json:"dollarsPerHourHigh,omitempty"`
+
+	Trouble string `json:"trouble,omitempty"` // why there is no offer
 
 	plan   *scenario.Plan
 	load   *capacity.Load
@@ -128,6 +133,21 @@ func (o *Offer) value(target, rate float64) {
 	million := 1e6 / (target * o.tokens) / 3600 // hours that a million tokens take
 	o.Million = o.Hour * million
 	o.KWh = float64(o.GPUs) * o.price.Watts / 1000 * million
+	if m := o.plan.Setup.Margin(); m != nil {
+		hour := func(times float64) float64 {
+			return math.Ceil(target*times/rate-1e-9) * float64(o.plan.Setup.GPUs()) * o.price.Dollars
+		}
+		o.HourLow, o.HourHigh = hour(m.Least), hour(m.Most)
+	}
+}
+
+// within returns a number for an hour, with the range of the hour's dollars: money and energy have the same.
+func (o *Offer) within(format string, v float64) string {
+	text := fmt.Sprintf(format, v)
+	if o.HourHigh == 0 || o.Hour == 0 {
+		return text
+	}
+	return fmt.Sprintf("%s ("+format+" to "+format+")", text, v*o.HourLow/o.Hour, v*o.HourHigh/o.Hour)
 }
 
 // confirmCheapest confirms the cheapest offer, and as long as that makes it dearer than
@@ -199,8 +219,8 @@ func several(all []Offer) bool {
 func WriteOffers(out io.Writer, q Question, all []Offer, prices cost.Prices) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if best := all[0]; best.Trouble == "" {
-		fmt.Fprintf(w, "%d x %s, %d to a server: $%.2f an hour for %s requests/s under %s\n\n",
-			best.GPUs, best.GPU, best.Workers, best.Hour, rate(q.Target), q.SLO)
+		fmt.Fprintf(w, "%d x %s, %d to a server: $%s an hour for %s requests/s under %s\n\n",
+			best.GPUs, best.GPU, best.Workers, best.within("%.2f", best.Hour), rate(q.Target), q.SLO)
 	} else {
 		fmt.Fprintf(w, "no answer: %v\n\n", Missing(q, all))
 	}
@@ -215,8 +235,8 @@ func WriteOffers(out io.Writer, q Question, all []Offer, prices cost.Prices) err
 		if o.Confirmed {
 			state = "confirmed"
 		}
-		fmt.Fprintf(w, "%d x %s\t%s/s with %d\t%d\t%.2f\t%.3f\t%.3f\t%s\t%s\n", o.GPUs, o.GPU, rate(o.Rate), o.Workers,
-			o.Servers, o.Hour, o.Million, o.KWh, o.Times, state)
+		fmt.Fprintf(w, "%d x %s\t%s/s with %d\t%d\t%s\t%s\t%s\t%s\t%s\n", o.GPUs, o.GPU, rate(o.Rate), o.Workers,
+			o.Servers, o.within("%.2f", o.Hour), o.within("%.3f", o.Million), o.within("%.3f", o.KWh), o.Times, state)
 	}
 	if best := all[0]; best.Trouble == "" {
 		fmt.Fprintln(w)

@@ -34,7 +34,11 @@ func (r *Report) intervals() string {
 	rough := ""
 	for i, o := range r.slo {
 		v := p.Intervals[i]
-		all = append(all, fmt.Sprintf("%s %s (%s)", o.Of(), seconds(float64(p.Values[i])), interval(v)))
+		by := interval(v)
+		if r.Range != nil {
+			by = r.Range.latency(float64(p.Values[i]), o.Metric == capacity.TTFT) + "; by chance alone " + by
+		}
+		all = append(all, fmt.Sprintf("%s %s (%s)", o.Of(), seconds(float64(p.Values[i])), by))
 		if v.Rough {
 			rough = ". Rough: too few independent answers for 95 %, the true value may be farther away"
 		}

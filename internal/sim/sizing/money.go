@@ -46,12 +46,15 @@ func (r *Report) inMoney() string {
 	if r.Money == nil {
 		return r.gpu + ": " + NoPrice
 	}
-	return r.Money.String()
+	text := fmt.Sprintf("$%.3f", r.Money.Million)
+	if r.Range != nil && r.Range.Dearest > 0 {
+		text = fmt.Sprintf("$%.3f to $%.3f, most likely %s,", r.Range.Least, r.Range.Dearest, text)
+	}
+	return text + r.Money.String()
 }
 
 func (m *Money) String() string {
-	text := fmt.Sprintf("$%.3f for a million tokens of prompts and answers at the capacity; a server costs $%.2f an hour",
-		m.Million, m.Server)
+	text := fmt.Sprintf(" for a million tokens of prompts and answers at this rate; a server costs $%.2f an hour", m.Server)
 	if m.Source != "" {
 		text += "; price of the GPU: " + m.Source
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"llmmemory/internal/sim/capacity"
@@ -11,7 +12,7 @@ import (
 
 func (s *sizer) report(ctx context.Context) (*Report, error) {
 	r := &Report{Scenario: s.plan.Scenario, Setup: s.name(), SLO: s.SLO.String(), slo: s.SLO, system: s.plan.System,
-		gpu: s.plan.Setup.GPU.Name, Load: s.facts(), Memory: s.memory(), Cost: s.plan.Model.Describe()}
+		gpu: s.plan.Setup.GPU.Name, Load: s.facts(), Memory: s.memory(), Cost: s.plan.Model.Describe(), Constants: s.plan.Model.Constants()}
 	all, err := s.searches(ctx)
 	if err != nil {
 		return nil, err
@@ -33,7 +34,8 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 	limits, sizes := len(s.limits()), len(s.blockSizes())
 	r.Limits = ranked(all[:limits])
 	r.BlockSizes = all[limits:][:sizes]
-	r.Systems = all[limits+sizes:]
+	bounds := len(all) - len(s.bounds())
+	r.Systems = all[limits+sizes : bounds]
 	if i := limiting(r.Limits, s.Precision); i >= 0 {
 		r.Limit = r.Limits[i].Name
 	}
@@ -46,6 +48,7 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 		}
 	}
 	r.Money = s.money()
+	r.Range = s.rangeOf(all[bounds:], r.Money)
 	r.Verdict = r.verdict()
 	return r, nil
 }
@@ -54,7 +57,7 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 // sustain: all at the same time, after the search has found where to look. Changes are those of limits, blockSizes and
 // systems, not scaled.
 func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
-	trials := append(append(s.limits(), s.blockSizes()...), s.systems()...)
+	trials := slices.Concat(s.limits(), s.blockSizes(), s.systems(), s.bounds())
 	s.total = 1 + len(trials)
 	if s.found, err = s.load.Find(ctx, s.plan, s.SLO, s.search()); err != nil {
 		return nil, err

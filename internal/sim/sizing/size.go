@@ -40,9 +40,12 @@ type Report struct {
 	Setup    string            `json:"setup"`
 	SLO      string            `json:"slo"`
 	Load     Load              `json:"load"`
-	Cost     string            `json:"cost"` // how long iterations take
-	Memory   Memory            `json:"memory"`
-	Capacity capacity.Capacity `json:"capacity"`
+	Cost     string            `json:"cost"` // what the times of iterations rest on
+	// what makes up these times
+	Constants string            `json:"constants"`
+	Memory    Memory            `json:"memory"`
+	Capacity  capacity.Capacity `json:"capacity"`
+	Range     *Range            `json:"range,omitempty"` // nil: not known, or no rate holds
 
 	Limit      string   `json:"limit"`  // one of Limits' names; empty: none of them raises the capacity
 	Limits     []Change `json:"limits"` // from the greatest gain to the least; empty at a capacity of 0

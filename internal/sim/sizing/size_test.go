@@ -43,7 +43,7 @@ func size(t *testing.T, q Question) *Report {
 func words(t *testing.T, r *Report) string {
 	t.Helper()
 	var b bytes.Buffer
-	require.NoError(t, r.Write(&b))
+	require.NoError(t, r.Write(&b, true))
 	return b.String()
 }
 
@@ -240,9 +240,9 @@ func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 		says         string
 	}{
 		{"above the answer", 1.1, false, false, 0, 0,
-			"the server does not, and memory is not what is missing: 64 times as much was tried"},
-		{"just above the answer", 1.0001, false, true, 0, 0, "the server does not, but nearly"},
-		{"below the answer", 0.9, true, false, 1, 200, "the server does; by shorter runs "},
+			"one server is not enough, even with 64 times its memory"},
+		{"just above the answer", 1.0001, false, true, 0, 0, "one server is nearly enough"},
+		{"below the answer", 0.9, true, false, 1, 200, "one server is enough; by shorter runs "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			z.Question.Target = c.of * z.base.Rate

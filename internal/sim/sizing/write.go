@@ -64,7 +64,11 @@ func (r *Report) verdict() string {
 	if len(c.Seeds) > 1 {
 		spread += fmt.Sprintf(", whose shorter runs hold %s to %s", rate(c.Low), rate(c.High))
 	}
-	return fmt.Sprintf("%s: %s requests/s under %s (%s%s); %s", r.Setup, rate(c.Rate), r.SLO, spread, trace, r.limited())
+	answer := rate(c.Rate) + " requests/s"
+	if r.Range != nil {
+		answer = r.Range.with(c.Rate)
+	}
+	return fmt.Sprintf("%s: %s under %s (%s%s); %s", r.Setup, answer, r.SLO, spread, trace, r.limited())
 }
 
 // limited returns the text about the limit, and about the gain of more memory.
@@ -116,15 +120,33 @@ func seconds(v float64) string {
 	}
 }
 
-// Write writes the report for a terminal: the verdict first.
-func (r *Report) Write(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	var verdict []string
-	for _, part := range strings.SplitAfter(r.Verdict, "; ") {
-		verdict = append(verdict, terminal.Wrap(part, 2)...)
+// writeAnswer writes the first screen: the rate, money and latency, then what limits it and what that rests on.
+func (r *Report) writeAnswer(w io.Writer) {
+	answer, limits, _ := strings.Cut(r.Verdict, "; ")
+	fmt.Fprintf(w, "%s\n", strings.Join(terminal.Wrap(answer, 2), "\n  "))
+	if r.Capacity.Rate > 0 && r.atCapacity().Result != nil {
+		fact(w, "money", r.inMoney())
+		fact(w, "latency", r.intervals())
+		fact(w, "lasts", r.lasts())
 	}
-	fmt.Fprintf(w, "%s\n\n", strings.Join(verdict, "\n  "))
-	r.writeFacts(w)
+	name := "limit"
+	for part := range strings.SplitSeq(strings.TrimPrefix(limits, "limited by "), "; ") {
+		if part != "" {
+			fact(w, name, part)
+		}
+		name = ""
+	}
+	if r.Range != nil {
+		fact(w, "rests on", r.Range.Rests)
+	}
+	fmt.Fprintln(w)
+}
+
+// Write writes the report for a terminal: the answer first. If verbose, it includes the constants of the times.
+func (r *Report) Write(out io.Writer, verbose bool) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	r.writeAnswer(w)
+	r.writeFacts(w, verbose)
 	if r.Capacity.Rate > 0 {
 		r.writeCurve(w)
 		r.writeChanges(w, "with one change at a time", r.Limits)
@@ -164,7 +186,7 @@ func (m Memory) String() string {
 	return text
 }
 
-func (r *Report) writeFacts(w io.Writer) {
+func (r *Report) writeFacts(w io.Writer, verbose bool) {
 	l, m := r.Load, r.Memory
 	fact(w, "requests", l.About)
 	runs := fmt.Sprintf("%d requests", l.Requests)
@@ -187,7 +209,14 @@ func (r *Report) writeFacts(w io.Writer) {
 		fact(w, "answers", text)
 	}
 	fact(w, "memory", m.String())
-	fact(w, "iterations", r.Cost)
+	cost := r.Cost
+	if r.Range != nil { // stands above
+		cost = strings.Replace(cost, r.Range.Rests+"; ", "", 1)
+	}
+	fact(w, "iterations", cost)
+	if verbose {
+		fact(w, "", r.Constants)
+	}
 	if strings.Contains(r.Cost, "chosen by hand") {
 		fact(w, "", rooflines)
 	}
@@ -211,9 +240,6 @@ func (r *Report) writeFacts(w io.Writer) {
 	if n := p.Result.Refused + p.Result.Dropped; n > 0 {
 		fact(w, "", fmt.Sprintf("%d requests refused, which do not count: %s", n, p.Result.Refusal))
 	}
-	fact(w, "latency", r.intervals())
-	fact(w, "lasts", r.lasts())
-	fact(w, "money", r.inMoney())
 	fact(w, "search", r.searched())
 }
 
@@ -353,21 +379,20 @@ const kernels = "small blocks cost an attention kernel time, which is not modell
 
 // memory describes the memory that the target needs.
 func (t *Target) memory(m Memory) string {
-	blocks := fmt.Sprintf("%d blocks of %d, %.1f GB,", t.Blocks, m.BlockSize, float64(t.Bytes)/1e9)
+	blocks := fmt.Sprintf("%d blocks of %d (%.1f GB)", t.Blocks, m.BlockSize, float64(t.Bytes)/1e9)
 	switch {
 	case t.Holds && t.Blocks > 0:
-		return fmt.Sprintf("the server does; by shorter runs %s suffice", blocks)
+		return fmt.Sprintf("one server is enough; by shorter runs %s suffice", blocks)
 	case t.Holds:
-		return "the server does"
+		return "one server is enough"
 	case t.Near:
-		return "the server does not, but nearly; shorter runs do not show that memory is missing"
+		return "one server is nearly enough; shorter runs do not show that it needs more memory"
 	case t.Blocks > 0:
-		return fmt.Sprintf("the server does not; by shorter runs it would with %s instead of %d", blocks, m.Blocks)
+		return fmt.Sprintf("one server is not enough; by shorter runs it is with %s instead of %d", blocks, m.Blocks)
 	case t.MostBlocks > 0 && m.Blocks > 0:
-		return fmt.Sprintf("the server does not, and memory is not what is missing: %d times as much was tried",
-			t.MostBlocks/m.Blocks)
+		return fmt.Sprintf("one server is not enough, even with %d times its memory", t.MostBlocks/m.Blocks)
 	}
-	return "the server does not"
+	return "one server is not enough"
 }
 
 func (r *Report) writeTarget(w io.Writer) {

@@ -77,6 +77,9 @@ func Open(g Grid) (*Sweep, error) {
 		}
 	}
 	s.About = fmt.Sprintf("Model: %s. Requests: %s.", s.plan.Setup.Name, s.plan.About)
+	if m := s.plan.Setup.Margin(); m != nil {
+		s.About += fmt.Sprintf(" Times: %s.", m)
+	}
 	return s, nil
 }
 

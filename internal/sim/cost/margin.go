@@ -1,0 +1,108 @@
+package cost
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// A Margin is how far off answers were for servers of publishers to whose points nothing was fitted
+// (published/others.json).
+type Margin struct {
+	// times that iterations took, as a multiple of what is simulated: at least and at most
+	Least float64 `json:"least"`
+	Most  float64 `json:"most"`
+
+	Points     int      `json:"points"`
+	Publishers []string `json:"publishers"`
+
+	First FirstToken `json:"-"`
+	gpu   string     // "": of all GPUs, as nobody else published anything on this one
+	of    string     // the engine whose servers these are, if it is another one
+}
+
+// FirstToken is the part of a first token's time that no iteration accounts for, in ms: HTTP, tokenizing, and the way of
+// the token to the client. Servers differ by more than GPUs do.
+type FirstToken struct {
+	Least      float64  `json:"least_ms"`
+	Likely     float64  `json:"likely_ms"`
+	Most       float64  `json:"most_ms"`
+	Points     int      `json:"points"`
+	Publishers []string `json:"publishers"`
+}
+
+// margins are those of an engine.
+type margins struct {
+	Engine    string            `json:"engine"` // and its release
+	First     FirstToken        `json:"first_token"`
+	GPUs      map[string]Margin `json:"gpus"`
+	Elsewhere Margin            `json:"elsewhere"` // over all GPUs
+}
+
+//go:embed published/margins.json
+var marginsFile []byte
+
+var readMargins = sync.OnceValue(func() (m margins) {
+	if err := json.Unmarshal(marginsFile, &m); err != nil {
+		panic(err) // it is embedded
+	}
+	return m
+})
+
+// Margin returns how far off the answers of a setup may be, nil if nothing is known: its times are measured, or chosen
+// by hand. Of engines whose other servers nobody published it is that of vLLM V1's, over all GPUs, without a likely
+// time to the first token.
+func (s Setup) Margin() *Margin {
+	if s.Fitted == nil || s.Linear != nil {
+		return nil
+	}
+	all := readMargins()
+	m, ok := all.GPUs[s.Fitted.GPU]
+	m.gpu, m.First = s.Fitted.GPU, all.First
+	if !ok {
+		m = all.Elsewhere
+		m.First = all.First
+	}
+	if s.Fitted.Name != all.Engine {
+		m, m.of = all.Elsewhere, all.Engine
+		m.First = FirstToken{Most: all.First.Most}
+	}
+	return &m
+}
+
+// String says what the margin rests on.
+func (m *Margin) String() string {
+	on := "any GPU, as nobody else published anything on this one"
+	if m.gpu != "" {
+		on = m.gpu
+	}
+	servers := fmt.Sprintf("%d points of %s on %s", m.Points, strings.Join(m.Publishers, ", "), on)
+	if m.of != "" {
+		servers += ", of " + m.of + ", as there are none of this engine"
+	}
+	text := fmt.Sprintf("iterations took %.2f to %.2f times as long as simulated in servers that nothing was fitted to (%s)",
+		m.Least, m.Most, servers)
+	if m.First.Likely > 0 {
+		return text + fmt.Sprintf("; first tokens have %.0f ms added for the way through the server (%.0f to %.0f ms: %s)",
+			m.First.Likely, m.First.Least, m.First.Most, strings.Join(m.First.Publishers, ", "))
+	}
+	return text + fmt.Sprintf("; the way through the server adds up to %.0f ms to first tokens, which is not simulated",
+		m.First.Most)
+}
+
+// FirstToken returns the seconds that a model adds to the time of each first token, and so of each whole answer.
+func (m *Model) FirstToken() float64 { return m.first }
+
+// Within returns the model with iterations that take a number of times as long, and other seconds for FirstToken.
+func (m *Model) Within(times, first float64) *Model {
+	c := *m
+	for _, part := range []*float64{&c.base, &c.seq, &c.context, &c.prompt, &c.prompted, &c.launches, &c.reduce, &c.state,
+		&c.weights, &c.token, &c.logits, &c.promptPair, &c.promptKV, &c.swapBlock, &c.swapEach, &c.copyBlock,
+		&c.experts.all, &c.experts.token} {
+		*part *= times
+	}
+	c.first = first
+	return &c
+}

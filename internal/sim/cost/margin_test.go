@@ -1,0 +1,39 @@
+package cost
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Ensure that a model within a margin takes as many times as long whatever it computes, and that only a first token
+// has the way through the server.
+func TestWithinAMarginAllTimesAreMultiplied(t *testing.T) {
+	s := roofline(t, "mixtral-8x7b", "h100-80gb", 4)
+	m := timed(t, s)
+	slow := m.Within(1.5, 0.2)
+	for _, w := range []Work{
+		{Seqs: 1, Context: 100}, {Seqs: 200, Context: 90_000}, {Seqs: 1, Prompt: 5, PromptContext: 15},
+		{Seqs: 30, Context: 5000, Prompt: 8000, PromptContext: 32_004_000, SwapBlocks: 3, Swaps: 2, CopyBlocks: 1},
+	} {
+		require.InEpsilon(t, 1.5*m.Seconds(w), slow.Seconds(w), 1e-9)
+	}
+	require.Equal(t, 0.2, slow.FirstToken())
+	require.Zero(t, m.FirstToken(), "constants by hand say nothing of a server")
+}
+
+// Ensure that an answer says whose servers it rests on, and that it is less sure where there are none.
+func TestTheMarginIsWiderWhereNobodyElsePublished(t *testing.T) {
+	of := func(engine, gpu string) *Margin {
+		fitted, err := OpenEngine(engine, gpu)
+		require.NoError(t, err)
+		return roofline(t, "llama-3-8b", gpu, 1).On(fitted).Margin()
+	}
+	own, none := of("vllm", "h100-80gb"), of("vllm", "b200-180gb")
+	require.Contains(t, own.String(), "on h100-80gb")
+	require.Contains(t, none.String(), "nobody else published anything on this one")
+	require.Less(t, own.Most/own.Least, none.Most/none.Least)
+	require.Positive(t, own.First.Likely)
+	require.Zero(t, of("vllm-0.7.3", "h100-80gb").First.Likely, "none of its servers' first tokens are published")
+	require.Nil(t, roofline(t, "llama-3-8b", "h100-80gb", 1).Margin(), "constants by hand")
+}
