@@ -74,11 +74,37 @@ func TestStoriesCanBeFollowedAtBothWidths(t *testing.T) {
 				browsertest.Shoot(t, x.tab, fmt.Sprintf("story-%s-%d", name, width))
 				press(t, x.tab, kb.Escape)
 				require.Zero(t, browsertest.Evaluate[int](t, x.tab, `document.querySelectorAll('.lit, .names').length`))
-				first := browsertest.Evaluate[bool](t, x.tab, `document.getElementById('gpu').getBoundingClientRect().top < document.querySelector('h1').getBoundingClientRect().top`)
-				require.Equal(t, width == phone, first, "the map comes first on a phone")
+				require.True(t, browsertest.Evaluate[bool](t, x.tab, above("#title", "#gpu")), "the title stays")
+				require.Equal(t, width == desktop, browsertest.Evaluate[bool](t, x.tab, above("#about", "#gpu")),
+					"on a phone the map comes next")
 			})
 		}
 	}
+}
+
+// above returns a script that reports whether an element is above another one.
+func above(a, b string) string {
+	return fmt.Sprintf(`document.querySelector(%q).getBoundingClientRect().top < document.querySelector(%q).getBoundingClientRect().top`,
+		a, b)
+}
+
+// Ensure that an address with a story that the page does not have says so, and that V1's null block, which no request
+// gets, is not among the used ones.
+func TestAnUnknownStoryIsNamedAndTheNullBlockIsNotUsed(t *testing.T) {
+	x := newTour(t, browsertest.Look{Width: desktop}, "prefix-cache", "preemption")
+	said := func(address string) string {
+		return browsertest.Evaluate[string](t, x.tab, fmt.Sprintf(
+			`(history.replaceState(null, '', %q), dispatchEvent(new HashChangeEvent('hashchange')), document.getElementById('no-story').hidden ? '' : document.getElementById('no-story').textContent)`,
+			address))
+	}
+	require.Equal(t, "This page has no story “absent”. It has prefix-cache, preemption.", said("#story=absent&step=1"))
+	require.Empty(t, said("#story=preemption&step=1"))
+	counter := func(name string) string {
+		return browsertest.Evaluate[string](t, x.tab, fmt.Sprintf(
+			`document.querySelector('.board [data-counter="%s"] dd').textContent`, name))
+	}
+	require.Regexp(t, `^\d+ of 12 blocks$`, counter("used"))
+	require.Equal(t, "1 null block", counter("never used"))
 }
 
 // Ensure that a table can be pointed at, too, with the keyboard, and lights one beam only.

@@ -64,8 +64,10 @@ function remember() {
 }
 const address = () => '#' + (scenes.length > 1 ? `story=${scenes[scene].name}&` : '') + ($('which').value ? `show=${$('which').value}&` : '') + 'step=' + now
 function fromHash() {
-  const said = new URLSearchParams(location.hash.slice(1)), number = parseInt(said.get('step'))
-  return { scene: Math.max(0, scenes.findIndex(s => s.name === said.get('story'))), step: number >= 0 ? number : live ? end : 0, which: said.get('show') || '' }
+  const said = new URLSearchParams(location.hash.slice(1)), number = parseInt(said.get('step')), story = said.get('story')
+  $('no-story').hidden = story === null || scenes.some(s => s.name === story)
+  $('no-story').textContent = `This page has no story “${story}”. It has ${scenes.map(s => s.name).join(', ')}.`
+  return { scene: Math.max(0, scenes.findIndex(s => s.name === story)), step: number >= 0 ? number : live ? end : 0, which: said.get('show') || '' }
 }
 function follow() {
   const to = fromHash()

@@ -11,16 +11,18 @@ function counters(b, i, pool) {
     filled += block.owners.length ? block.filled : 0
     logical += block.owners.length
   }
+  const nulls = run.held ? held : 0, total = gpu.length - nulls // no request gets the null block
   const slots = (used - held) * run.size, empty = slots - filled
   const percent = (a, b) => b ? Math.round(1000 * a / b) / 10 + ' %' : '–'
   const list = [
-    ['', 'used', `${used.toLocaleString('en')} of ${plural(gpu.length, 'block', 'blocks')}`],
+    ['', 'used', `${(used - nulls).toLocaleString('en')} of ${plural(total, 'block', 'blocks')}`],
     ['filled', 'filled slots', filled.toLocaleString('en')],
     ['empty', 'empty slots', `${empty.toLocaleString('en')} (${percent(empty, slots)} waste)`],
     ['', 'free', (gpu.length - used).toLocaleString('en')],
     ['', 'shared', shared.toLocaleString('en')],
     ['', 'saved by sharing', plural(Math.max(0, logical - (used - held)), 'block', 'blocks')],
   ]
+  if (nulls) list.push(['', 'never used', plural(nulls, 'null block', 'null blocks')])
   if (cached || run.frames.some(f => f.cached.length)) list.push(['cached', 'free and cached', cached.toLocaleString('en')])
   if (run.cpu) list.push(['', 'on the CPU', `${pool[1].filter(block => block.count > 0).length} of ${run.cpu}`])
   parts.counters.replaceChildren(...list.map(([kind, name, value]) => {
@@ -32,10 +34,10 @@ function counters(b, i, pool) {
   const bars = [['filled', filled], ['empty', empty], ['cached', cached * run.size]]
   parts.meter.replaceChildren(...bars.map(([kind, n]) => {
     const part = make('i', kind)
-    part.style.width = 100 * n / Math.max(1, gpu.length * run.size) + '%'
+    part.style.width = 100 * n / Math.max(1, total * run.size) + '%'
     return part
   }))
-  parts.meter.setAttribute('aria-label', `Of all slots, ${percent(filled, gpu.length * run.size)} are filled and ${percent(empty, gpu.length * run.size)} are empty in used blocks`)
+  parts.meter.setAttribute('aria-label', `Of all slots, ${percent(filled, total * run.size)} are filled and ${percent(empty, total * run.size)} are empty in used blocks`)
   parts.meter.hidden = parts.counters.hidden = f.blocks === 0
 }
 
