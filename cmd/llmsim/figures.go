@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -47,6 +48,9 @@ func figuresCommand() *cobra.Command {
 	return c
 }
 
+// figuresMemory is what several searches at once are to stay below, in bytes: the garbage of each is large.
+const figuresMemory = 800 << 20
+
 // run runs the experiments, and draws or checks them.
 func (o *figuresOptions) run(c *cobra.Command) error {
 	switch {
@@ -61,7 +65,11 @@ func (o *figuresOptions) run(c *cobra.Command) error {
 		}
 	}
 	var stop func()
-	o.Progress, stop = counted("runs")
+	o.Progress, stop = counted("figures")
+	if o.dir != "" {
+		o.Drawn = func(f chart.Figure) error { return chart.WriteFigure(o.dir, f) }
+	}
+	debug.SetMemoryLimit(figuresMemory)
 	report, err := experiment.Run(c.Context(), o.Options)
 	stop()
 	if err != nil {

@@ -13,6 +13,21 @@ func Write(dir string, figures []Figure, checks ...Check) error {
 	return Page{Figures: figures, Checks: checks}.Write(dir)
 }
 
+// WriteFigure writes a figure's files without a page.
+func WriteFigure(dir string, f Figure) error {
+	if err := validAll([]Figure{f}); err != nil {
+		return err
+	}
+	files, _, err := f.render()
+	if err != nil {
+		return err
+	}
+	if err := put(dir, files); err != nil {
+		return fmt.Errorf("chart: write the figure %q: %w", f.Name, err)
+	}
+	return nil
+}
+
 // Write writes for each figure NAME.svg, NAME.png and NAME.csv, and index.html,
 // the page of all of them with the checks as its table. The folder is made if
 // need be; other files in it stay.
@@ -45,16 +60,11 @@ func (p Page) render() ([]file, error) {
 	var files []file
 	var shown []shownFigure
 	for _, f := range p.Figures {
-		svg, err := newLayout(f).svg()
+		of, svg, err := f.render()
 		if err != nil {
 			return nil, err
 		}
-		png, err := newLayout(f).png()
-		if err != nil {
-			return nil, fmt.Errorf("chart: figure %q: %w", f.Name, err)
-		}
-		files = append(files, file{f.Name + ".svg", []byte(svg)}, file{f.Name + ".png", png},
-			file{f.Name + ".csv", []byte(f.table())})
+		files = append(files, of...)
 		shown = append(shown, shownFigure{f, inline(svg)})
 	}
 	page, err := index(p, shown)
@@ -62,6 +72,18 @@ func (p Page) render() ([]file, error) {
 		return nil, err
 	}
 	return append(files, file{"index.html", page}), nil
+}
+
+// render makes the files of a figure, and returns its SVG for a page.
+func (f Figure) render() (files []file, svg string, err error) {
+	if svg, err = newLayout(f).svg(); err != nil {
+		return nil, "", err
+	}
+	png, err := newLayout(f).png()
+	if err != nil {
+		return nil, "", fmt.Errorf("chart: figure %q: %w", f.Name, err)
+	}
+	return []file{{f.Name + ".svg", []byte(svg)}, {f.Name + ".png", png}, {f.Name + ".csv", []byte(f.table())}}, svg, nil
 }
 
 // put writes the files to a folder of their own, on the same disk, and moves them.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"llmmemory/internal/chart"
 	"llmmemory/internal/sim"
@@ -17,12 +18,13 @@ var ErrUnknown = errors.New("unknown figure")
 
 // Options of a set of figures.
 type Options struct {
-	Only     []string              // names of figures; none: all
-	Full     bool                  // latency of the other models, and of vLLM V0 and V1, too
-	Quick    bool                  // fewer seeds and shorter runs, for tests
-	Jobs     int                   // runs at once; 0: one for each processor
-	Seeds    int                   // of averages; 0: 8. Latency curves take fewer: see Figure.Seeds
-	Progress func(done, asked int) // nil; runs and searches so far
+	Only     []string                 // names of figures; none: all
+	Full     bool                     // latency of the other models, and of vLLM V0 and V1, too
+	Quick    bool                     // fewer seeds and shorter runs, for tests
+	Jobs     int                      // runs at once; 0: one for each processor
+	Seeds    int                      // of averages; 0: 8. Latency curves take fewer: see Figure.Seeds
+	Progress func(done, all int)      // nil; figures so far, after each run
+	Drawn    func(chart.Figure) error // nil; called for each figure when it is done
 }
 
 // A Report is what was found.
@@ -90,13 +92,28 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	b := &bench{lab: newLab(ctx, o.Jobs, o.Progress), Options: o}
-	for i := range figures {
-		if len(o.Only) > 0 && !slices.Contains(o.Only, figures[i].name) {
-			continue
+	chosen := slices.DeleteFunc(slices.Clone(figures), func(f figure) bool {
+		return len(o.Only) > 0 && !slices.Contains(o.Only, f.name)
+	})
+	var made atomic.Int64
+	b := &bench{Options: o, lab: newLab(ctx, o.Jobs, func() {
+		if o.Progress != nil {
+			o.Progress(int(made.Load()), len(chosen))
 		}
-		if err := figures[i].make(b); err != nil {
-			return nil, fmt.Errorf("%s: %w", figures[i].name, err)
+	})}
+	for _, f := range chosen {
+		before := len(b.report.Figures)
+		if err := f.make(b); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.name, err)
+		}
+		made.Add(1)
+		for _, drawn := range b.report.Figures[before:] {
+			if o.Drawn == nil {
+				break
+			}
+			if err := o.Drawn(drawn); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return &b.report, nil

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"errors"
 	"math"
 	"testing"
 
@@ -128,4 +129,31 @@ func TestACauseIsOfFewPoints(t *testing.T) {
 			require.Equal(t, c.want == "", most == 0)
 		})
 	}
+}
+
+// Ensure that each figure is handed out when it is done, and that progress counts figures, whose number is known.
+func TestFiguresAreHandedOutAsTheyAreDone(t *testing.T) {
+	var drawn []string
+	var totals []int
+	report, err := Run(context.Background(), Options{Only: []string{"fig1", "fig11", "fig2"}, Quick: true, Seeds: 1,
+		Progress: func(done, all int) {
+			require.Less(t, done, all)
+			totals = append(totals, all)
+		},
+		Drawn: func(f chart.Figure) error {
+			drawn = append(drawn, f.Name)
+			return nil
+		}})
+	require.NoError(t, err)
+	require.Len(t, drawn, len(report.Figures))
+	for i, f := range report.Figures {
+		require.Equal(t, f.Name, drawn[i])
+	}
+	require.NotEmpty(t, totals)
+	for _, all := range totals {
+		require.Equal(t, 3, all)
+	}
+	full := errors.New("no space left on device")
+	_, err = Run(context.Background(), Options{Only: []string{"fig11"}, Drawn: func(chart.Figure) error { return full }})
+	require.ErrorIs(t, err, full)
 }

@@ -39,7 +39,7 @@ func (b *bench) curves(all []curve, seeds []uint64) error {
 var curveParts = []float64{0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1, 1.03, 1.08}
 
 func (b *bench) curve(c *curve, seeds int) error {
-	defer b.count()()
+	defer b.ran()
 	c.scenario.Seed = 1
 	slo := capacity.SLO{{Metric: capacity.Normalized, Limit: threshold}}
 	found, err := capacity.Find(b.ctx, c.scenario, slo, capacity.Options{Seeds: seeds, Precision: 0.01, Pool: b.pool,

@@ -17,13 +17,12 @@ import (
 type lab struct {
 	ctx      context.Context
 	pool     capacity.Pool
-	progress func(done, asked int)
+	progress func() // a run or a search is done; one at a time
 
 	mu   sync.Mutex
 	runs map[string]*outcome
 
-	tally       sync.Mutex
-	done, asked int // runs and searches
+	tally sync.Mutex // of progress
 }
 
 type outcome struct {
@@ -32,7 +31,7 @@ type outcome struct {
 	err    error
 }
 
-func newLab(ctx context.Context, jobs int, progress func(done, asked int)) *lab {
+func newLab(ctx context.Context, jobs int, progress func()) *lab {
 	if jobs < 1 {
 		jobs = runtime.GOMAXPROCS(0)
 	}
@@ -54,7 +53,7 @@ func (l *lab) start(s scenario.Scenario) (*outcome, error) {
 	l.runs[string(key)] = o
 	go func() {
 		defer close(o.ready)
-		defer l.count()()
+		defer l.ran()
 		if o.err = l.pool.Take(l.ctx); o.err != nil {
 			return
 		}
@@ -66,19 +65,11 @@ func (l *lab) start(s scenario.Scenario) (*outcome, error) {
 	return o, nil
 }
 
-// count adds one thing to do; the function that it returns marks it as done.
-func (l *lab) count() func() {
-	add := func(done, asked int) {
-		l.tally.Lock()
-		defer l.tally.Unlock()
-		l.done += done
-		l.asked += asked
-		if l.progress != nil {
-			l.progress(l.done, l.asked)
-		}
-	}
-	add(0, 1)
-	return func() { add(1, 0) }
+// ran tells that a run or a search is done.
+func (l *lab) ran() {
+	l.tally.Lock()
+	defer l.tally.Unlock()
+	l.progress()
 }
 
 // run returns the results of scenarios, in their order.

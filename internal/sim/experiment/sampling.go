@@ -33,7 +33,7 @@ func (b *bench) sampling() error {
 		var panels []chart.Panel
 		var groups []string
 		var values []chart.Value
-		for _, n := range widths {
+		for i, n := range widths {
 			var all []curve
 			for _, system := range []string{"orca-max", "orca-pow2", "orca-oracle", "sosp"} {
 				all = append(all, curve{system: system, scenario: scenario.Scenario{
@@ -50,6 +50,9 @@ func (b *bench) sampling() error {
 			panels = append(panels, latencyPanel(title, all))
 			r := ratio(&all[3], &all[2], nil)
 			paper := ""
+			if !beam {
+				r.Paper = chart.Printed(targets.Ratio.Samples[i])
+			}
 			if beam && n == 6 {
 				paper = fmt.Sprint(targets.Ratio.Beam6)
 				r.Paper = chart.Printed(targets.Ratio.Beam6)
@@ -59,6 +62,10 @@ func (b *bench) sampling() error {
 				b.checkKnownMiss(item, paper, r, 1.2, 2,
 					"at saturation the time of an iteration, which is calibrated on batches of single sequences, limits ours "+
 						"before memory does")
+			} else if !beam {
+				b.checkKnownMiss(item, fmt.Sprintf("about %g, as drawn", targets.Ratio.Samples[i]), r, 1.2, 1.45,
+					"the time for a sequence limits ours: with 0.06 ms instead of 0.30 the gains are 1.58, 1.55 and 1.49; why the "+
+						"paper's rise with the number is not known, as sharing saves only 6 to 10 % of the blocks (Fig. 15)")
 			} else {
 				b.checkOrder(item, paper, meanAndSD(r), r.Mean > 1.2)
 			}
@@ -71,7 +78,7 @@ func (b *bench) sampling() error {
 			Panels: panels,
 			Seeds:  seedsLabel(seeds, seconds),
 			Note: "Lengths are inferred. A sequence costs the same time whether its prompt is shared or not, so memory " +
-				"makes the whole difference.",
+				"makes the whole difference. The paper's gains are read off its drawn curves.",
 		}
 		if beam {
 			f.Name, f.Title = "fig14b-beam-search", "Beam search (Fig. 14, Alpaca)"

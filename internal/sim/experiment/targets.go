@@ -52,6 +52,7 @@ var targets = func() (t struct {
 		Static       float64    `json:"ft_upto"`
 		AlpacaOracle float64    `json:"alpaca13b_oracle"`
 		Beam6        float64    `json:"beam6_alpaca_oracle"`
+		Samples      [3]float64 `json:"samples_alpaca_oracle"` // read off the drawn curves
 		OneShot      float64    `json:"prefix_1shot"`
 		FiveShot     float64    `json:"prefix_5shot"`
 		Chat         float64    `json:"chat"`
