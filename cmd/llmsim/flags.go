@@ -172,7 +172,8 @@ func addMemory(f *pflag.FlagSet, v *sim.Server) {
 	f.IntVar(&v.MaxNumBatchedTokens, "max-tokens", v.MaxNumBatchedTokens,
 		"largest number of tokens in an iteration (default: vllm serve's for the GPU; with --setup 2560, or the longest "+
 			"sequence)")
-	f.IntVar(&v.MaxNumSeqs, "max-seqs", v.MaxNumSeqs, "largest number of running sequences (default: vllm serve's for the GPU; with --setup 256)")
+	f.IntVar(&v.MaxNumSeqs, "max-seqs", v.MaxNumSeqs,
+		"largest number of running sequences (default: vllm serve's for the GPU; with --setup 256)")
 	f.IntVar(&v.MaxModelLen, "max-len", v.MaxModelLen, "largest number of tokens of a sequence (default: the model's)")
 	f.Float64Var(&v.Watermark, "watermark", v.Watermark,
 		"part of the blocks that admission leaves free; -1: none (default 0.01; vllm-v1: none)")

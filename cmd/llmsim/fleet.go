@@ -275,8 +275,8 @@ func (o *fleetOptions) writeNotes(out io.Writer, all []routed) error {
 		"busiest: answers of the busiest replica against the mean. $: of all tokens of prompts and answers.\n"+
 		"kWh: of the whole run, at most: at the GPUs' board power, without the computers around them.\n", lastAnswers(all))
 	if o.margin != nil {
-		for _, line := range terminal.Wrap(fmt.Sprintf("Range: %s; $ and kWh for the same work are as many times as much.", o.margin),
-			0) {
+		text := fmt.Sprintf("Range: %s; $ and kWh for the same work are as many times as much.", o.margin)
+		for _, line := range terminal.Wrap(text, 0) {
 			_, err = fmt.Fprintln(out, line)
 		}
 	}

@@ -153,7 +153,8 @@ func TestASweepOverConcurrenciesIsATable(t *testing.T) {
 	status, stdout, stderr := llmsim(t, with(args, "--max-concurrency", "4,1,2")...)
 	require.Zero(t, status, stderr)
 	rows := strings.Split(stdout, "\n")
-	require.Regexp(t, `^system +block +clients +requests/s +tokens/s of answers +first token p50, p95, p99 +per token`, rows[0])
+	require.Regexp(t, `^system +block +clients +requests/s +tokens/s of answers +first token p50, p95, p99 +per `,
+		rows[0])
 	last := 0.0
 	for i, clients := range []int{1, 2, 4} {
 		var rate float64

@@ -152,9 +152,10 @@ func recordRun(ctx context.Context, s scenario.Scenario, limits view.Limits) (*v
 	s = plan.Scenario
 	v := &s.Server
 	recording := &view.Recording{
-		Title:     fmt.Sprintf("%s, %s", v.System, requestsOf(&s)),
-		System:    v.System + ": " + plan.System.About,
-		Note:      "A request's number is used again when it has left. " + plan.About + ". " + plan.Model.Describe() + ", " + plan.Model.Constants() + ".",
+		Title:  fmt.Sprintf("%s, %s", v.System, requestsOf(&s)),
+		System: v.System + ": " + plan.System.About,
+		Note: "A request's number is used again when it has left. " + plan.About + ". " + plan.Model.Describe() +
+			", " + plan.Model.Constants() + ".",
 		BlockSize: v.BlockSize, NumGPUBlocks: v.NumGPUBlocks, NumCPUBlocks: v.NumCPUBlocks,
 	}
 	switch {

@@ -260,8 +260,8 @@ func (r *run) drop(at int32) {
 
 // depart reports that a request has left.
 func (r *run) depart(q *request, answered bool) Departure {
-	d := Departure{Index: int(q.index), Session: q.session, Arrival: q.arrival, First: q.first + r.config.Cost.FirstToken(),
-		Done: r.delivered(), Output: q.output, Answered: answered}
+	d := Departure{Index: int(q.index), Session: q.session, Arrival: q.arrival,
+		First: q.first + r.config.Cost.FirstToken(), Done: r.delivered(), Output: q.output, Answered: answered}
 	if r.config.Left != nil {
 		r.config.Left(d)
 	}

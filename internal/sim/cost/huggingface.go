@@ -98,7 +98,8 @@ func (h huggingFace) llm(path string) (LLM, error) {
 	case h.Quantization != nil:
 		return LLM{}, fmt.Errorf("quantization_config: give the config.json of the model in 16 bits, and --weights")
 	case h.SlidingWindow > 0 && h.SlidingWindow < h.MaxLength && (h.UseSlidingWindow == nil || *h.UseSlidingWindow):
-		return LLM{}, fmt.Errorf("sliding_window is %d: models that forget keys and values are not simulated", h.SlidingWindow)
+		return LLM{}, fmt.Errorf("sliding_window is %d: models that forget keys and values are not simulated",
+			h.SlidingWindow)
 	case len(h.DenseLayers) > 0 || h.SparseStep > 1:
 		return LLM{}, fmt.Errorf("mlp_only_layers is %v, decoder_sparse_step %d: layers that differ are not simulated",
 			h.DenseLayers, h.SparseStep)

@@ -63,7 +63,8 @@ func TestConfigsOfHuggingFaceAreRead(t *testing.T) {
 
 func TestConfigsThatNoModelDescribesAreRefusedByName(t *testing.T) {
 	for name, c := range map[string]struct{ text, says string }{
-		"windows":   {`{"architectures": ["GptOssForCausalLM"]}`, "GptOssForCausalLM is not simulated: only some of its layers"},
+		"windows": {`{"architectures": ["GptOssForCausalLM"]}`,
+			"GptOssForCausalLM is not simulated: only some of its layers"},
 		"latent":    {`{"architectures": ["DeepseekV3ForCausalLM"]}`, "(MLA)"},
 		"unknown":   {`{"architectures": ["BertModel"]}`, "a config.json may be of [LlamaForCausalLM"},
 		"quantised": {`{"architectures": ["LlamaForCausalLM"], "quantization_config": {}}`, "--weights"},

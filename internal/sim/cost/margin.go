@@ -24,8 +24,8 @@ type Margin struct {
 	of    string     // the engine whose servers these are, if it is another one
 }
 
-// FirstToken is the part of a first token's time that no iteration accounts for, in ms: HTTP, tokenizing, and the way of
-// the token to the client. Servers differ by more than GPUs do.
+// FirstToken is the part of a first token's time that no iteration accounts for, in ms: HTTP, tokenizing, and the
+// way of the token to the client. Servers differ by more than GPUs do.
 type FirstToken struct {
 	Least      float64  `json:"least_ms"`
 	Likely     float64  `json:"likely_ms"`
@@ -111,7 +111,8 @@ func (m *Margin) String() string {
 			"release is old, and mostly too slow; the way through the server adds up to %.0f ms to first tokens, which is not "+
 			"simulated", m.newer, m.Least, m.Most, m.Points, strings.Join(m.Publishers, ", "), m.First.Most)
 	}
-	text := fmt.Sprintf("iterations took %.2f to %.2f times as long as simulated in servers that nothing was fitted to (%s)",
+	text := fmt.Sprintf("iterations took %.2f to %.2f times as long as simulated in servers that nothing was fitted "+
+		"to (%s)",
 		m.Least, m.Most, servers)
 	if m.First.Likely > 0 {
 		return text + fmt.Sprintf("; first tokens have %.0f ms added for the way through the server (%.0f to %.0f ms: %s)",

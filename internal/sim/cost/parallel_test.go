@@ -61,7 +61,8 @@ func TestQuantisedNumbersChangeBytesAndRates(t *testing.T) {
 	fp4, err := b200.Quantised("fp4", "")
 	require.NoError(t, err)
 	require.Equal(t, "fp4", fp4.LLM.numbers())
-	require.InEpsilon(t, 0.25, timed(t, fp4).token/timed(t, b200).token, 1e-9, "NVIDIA: 9,000 TFLOPS of fp4, 2,250 of fp16")
+	require.InEpsilon(t, 0.25, timed(t, fp4).token/timed(t, b200).token, 1e-9,
+		"NVIDIA: 9,000 TFLOPS of fp4, 2,250 of fp16")
 	require.InEpsilon(t, 6.979e9*4.5/8+1.051e9*2, fp4.LLM.weightBytes(1), 1e-3, "embedding and head are in 16 bits")
 	for _, c := range []struct{ name, gpu, weights, kv, want string }{
 		{"a GPU without fp4", "h100-80gb", "fp4", "", "computed in fp4, which h100-80gb cannot do"},

@@ -26,8 +26,8 @@ const (
 	paperBlock      = 16 // tokens; the pool is counted in these
 )
 
-// workspaceV1 is what vLLM V1's libraries use: the median of what the fitted half of published pools leaves besides weights and
-// activationsV1 (published/memory.json, TestPoolsOfVLLMV1).
+// workspaceV1 is what vLLM V1's libraries use: the median of what the fitted half of published pools leaves besides
+// weights and activationsV1 (published/memory.json, TestPoolsOfVLLMV1).
 const workspaceV1 = 348 << 20
 
 // Pool returns how many blocks of blockSize tokens fit, on the GPUs and on the CPU.

@@ -118,7 +118,8 @@ func (p otherPoint) simulate(t *testing.T, margin cost.Margin) (all []quantity) 
 		require.Equal(t, n, r.Answered, p.load())
 		return r
 	}
-	likely, least, most := run(1, margin.First.Likely), run(margin.Least, margin.First.Least), run(margin.Most, margin.First.Most)
+	likely := run(1, margin.First.Likely)
+	least, most := run(margin.Least, margin.First.Least), run(margin.Most, margin.First.Most)
 	add := func(name string, published float64, of func(r *sim.Result) float64) {
 		if published > 0 {
 			all = append(all, quantity{name, published, of(likely), of(least), of(most)})
@@ -144,7 +145,8 @@ func (p otherPoint) light() bool {
 const fewPoints = 4
 
 // marginOf returns the margin that the used half leaves open.
-func marginOf(t *testing.T, used []otherPoint) (first cost.FirstToken, gpus map[string]cost.Margin, elsewhere cost.Margin) {
+func marginOf(t *testing.T, used []otherPoint) (first cost.FirstToken, gpus map[string]cost.Margin,
+	elsewhere cost.Margin) {
 	type factors struct {
 		all        []float64
 		publishers []string
@@ -170,8 +172,8 @@ func marginOf(t *testing.T, used []otherPoint) (first cost.FirstToken, gpus map[
 	}
 	gpus = map[string]cost.Margin{}
 	for on, f := range servers {
-		m := cost.Margin{Least: math.Floor(100*min(1, slices.Min(f.all))) / 100, Most: math.Ceil(100*max(1, slices.Max(f.all))) / 100, Points: len(f.all),
-			Publishers: f.publishers}
+		m := cost.Margin{Points: len(f.all), Publishers: f.publishers,
+			Least: math.Floor(100*min(1, slices.Min(f.all))) / 100, Most: math.Ceil(100*max(1, slices.Max(f.all))) / 100}
 		switch {
 		case on == "":
 			elsewhere = m

@@ -54,7 +54,8 @@ func (r *Report) inMoney() string {
 }
 
 func (m *Money) String() string {
-	text := fmt.Sprintf(" for a million tokens of prompts and answers at this rate; a server costs $%.2f an hour", m.Server)
+	text := fmt.Sprintf(" for a million tokens of prompts and answers at this rate; a server costs $%.2f an hour",
+		m.Server)
 	if m.Source != "" {
 		text += "; price of the GPU: " + m.Source
 	}

@@ -12,7 +12,8 @@ import (
 
 func (s *sizer) report(ctx context.Context) (*Report, error) {
 	r := &Report{Scenario: s.plan.Scenario, Setup: s.name(), SLO: s.SLO.String(), slo: s.SLO, system: s.plan.System,
-		gpu: s.plan.Setup.GPU.Name, Load: s.facts(), Memory: s.memory(), Cost: s.plan.Model.Describe(), Constants: s.plan.Model.Constants()}
+		gpu: s.plan.Setup.GPU.Name, Load: s.facts(), Memory: s.memory(), Cost: s.plan.Model.Describe(),
+		Constants: s.plan.Model.Constants()}
 	all, err := s.searches(ctx)
 	if err != nil {
 		return nil, err

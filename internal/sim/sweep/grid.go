@@ -70,7 +70,8 @@ func (g Grid) ordered() (Grid, error) {
 	if g.Seeds, err = sorted("seed", g.Seeds, compare); err != nil {
 		return g, err
 	}
-	if n := float64(len(g.Systems)) * float64(len(g.BlockSizes)) * float64(len(g.loads())) * float64(len(g.Seeds)); n > mostJobs {
+	n := float64(len(g.Systems)) * float64(len(g.BlockSizes)) * float64(len(g.loads())) * float64(len(g.Seeds))
+	if n > mostJobs {
 		return g, fmt.Errorf("%w: %.0f jobs: want at most %d", ErrGrid, n, mostJobs)
 	}
 	if g.Base.Server.NumGPUBlocks != 0 && len(g.BlockSizes) > 1 {
