@@ -28,7 +28,7 @@ func TestPlanWritesWhatItSays(t *testing.T) {
 	require.NotContains(t, out, "roofline, in ms")
 	narrow(t, out)
 	for _, word := range []string{"128 KiB a token", "runs of 1500 requests, one trace",
-		"vllm 0.10-0.20 on a100-40gb: without data, as none is published; constants as measured on a100-80gb",
+		"vllm 0.10-0.20 on a100-40gb: not fitted on this GPU; constants as measured on a100-80gb",
 		"twice the KV memory", "\ntake  block size 16", "for 3.00/s"} {
 		require.Contains(t, strings.Join(strings.Fields(out), " "), strings.Join(strings.Fields(word), " "))
 	}

@@ -35,7 +35,7 @@ func ElsewhereGPUs(engine, release string) ([]string, error) {
 
 // fromElsewhere describes what the constants are from.
 func (f Fitted) fromElsewhere() string {
-	return fmt.Sprintf("%s on %s: without data, as none is published; constants as measured on %s, with this GPU's "+
+	return fmt.Sprintf("%s on %s: not fitted on this GPU; constants as measured on %s, with this GPU's "+
 		"data sheet; each of those GPUs predicted from the others: median error up to %.0f %%, worst %.0f %%",
 		f.Name, f.GPU, strings.Join(f.elsewhere, ", "), 100*f.HeldOut.Median, 100*f.HeldOut.Worst)
 }

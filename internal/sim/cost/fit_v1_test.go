@@ -93,7 +93,7 @@ func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
 		of, err := OpenEngine("vllm", gpu)
 		require.NoError(t, err)
 		require.Contains(t, of.String(),
-			"vllm 0.10-0.20 on "+gpu+": without data, as none is published; constants as measured on a100-80gb, b200-180gb, "+
+			"vllm 0.10-0.20 on "+gpu+": not fitted on this GPU; constants as measured on a100-80gb, b200-180gb, "+
 				"h100-80gb, h200-141gb")
 	}
 }

@@ -225,9 +225,9 @@ func TestTheNewestReleaseWithDataIsTheDefault(t *testing.T) {
 		{"too few points for errors", "l4", "vllm-0.7.3", "vllm-0.7.3",
 			"7 published points, fewer than 8: without data for its errors"},
 		{"a newer release on other GPUs", "rtx-4090", "", "vllm-0.10-0.20",
-			"vllm 0.10-0.20 on rtx-4090: without data, as none is published; constants as measured on a100-80gb, b200-180gb, " +
+			"vllm 0.10-0.20 on rtx-4090: not fitted on this GPU; constants as measured on a100-80gb, b200-180gb, " +
 				"h100-80gb, h200-141gb, with this GPU's data sheet"},
-		{"another engine's, and on other GPUs", "l40s", "", "vllm-0.10-0.20", "vllm 0.10-0.20 on l40s: without data"},
+		{"another engine's, and on other GPUs", "l40s", "", "vllm-0.10-0.20", "vllm 0.10-0.20 on l40s: not fitted on this GPU"},
 		{"another engine's alone", "l40s", DataSheet, DataSheet, "without data (--engine tensorrt-llm has newer releases"},
 		{"asked for", "h100-80gb", DataSheet, DataSheet,
 			"constants chosen by hand: without data (--engine tensorrt-llm or vllm"},
