@@ -42,10 +42,13 @@ func TestTheCheapestOfferComesFirst(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, WriteOffers(&out, q, all, prices))
 	require.Contains(t, out.String(), "an hour for 3.00 requests/s")
-	require.Contains(t, out.String(), "vllm 0.10-0.20 on l4: without data", "what the times of the answer are from")
+	require.Contains(t, out.String(), "vllm 0.10-0.20 on l4: not fitted on this GPU", "what the times of the answer are from")
 	require.Regexp(t, `1 x l4 .* vllm-0.10-0.20  confirmed`, out.String())
 	require.Regexp(t, `1 x v100s-32gb .* vllm-0.7.3 +from shorter runs`, out.String())
 	require.Contains(t, out.String(), "times       of several engines")
+	require.LessOrEqual(t, best.HourLow, best.Hour)
+	require.GreaterOrEqual(t, best.HourHigh, best.Hour)
+	require.Contains(t, out.String(), best.within("%.3f", best.KWh), "energy has the range of money")
 	require.Equal(t, 1, strings.Count(out.String(), "no price"), "said once, whatever the number of GPUs in a server")
 }
 
