@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -9,6 +8,7 @@ import (
 
 	"llmmemory/internal/engine"
 	"llmmemory/internal/model/chat"
+	"llmmemory/internal/model/chat/jinja"
 )
 
 // chatRequest is the body of /v1/chat/completions.
@@ -25,38 +25,21 @@ type chatRequest struct {
 // kwargs are variables of the chat template.
 type kwargs map[string]any
 
-// UnmarshalJSON keeps whole numbers whole: a template would print 5 as 5.0.
+// UnmarshalJSON keeps the order of objects, which a template may print.
 func (k *kwargs) UnmarshalJSON(data []byte) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if d.Decode((*map[string]any)(k)) != nil {
+	var values map[string]json.RawMessage
+	if json.Unmarshal(data, &values) != nil {
 		return invalid("chat_template_kwargs", "chat_template_kwargs is not a JSON object; an object is expected.")
 	}
-	for name, value := range *k {
-		(*k)[name] = plain(value)
+	*k = kwargs{}
+	for name, text := range values {
+		value, err := jinja.FromJSON(text)
+		if err != nil {
+			return invalid("chat_template_kwargs", "%v.", err)
+		}
+		(*k)[name] = value
 	}
 	return nil
-}
-
-// plain replaces each json.Number in a value by an int64 or a float64.
-func plain(value any) any {
-	switch v := value.(type) {
-	case json.Number:
-		if i, err := v.Int64(); err == nil {
-			return i
-		}
-		f, _ := v.Float64() // ±Inf if it is too large
-		return f
-	case []any:
-		for i := range v {
-			v[i] = plain(v[i])
-		}
-	case map[string]any:
-		for name := range v {
-			v[name] = plain(v[name])
-		}
-	}
-	return value
 }
 
 // roles are those of OpenAI's messages; function, which tool has replaced, is not served.
@@ -71,7 +54,7 @@ type chatMessage struct {
 	FunctionCall any   `json:"function_call"`
 }
 
-// content is a text, or a list of parts that are texts.
+// content is a text, or a list of parts that are texts: vLLM puts each on a line of its own.
 type content string
 
 func (c *content) UnmarshalJSON(data []byte) error {
@@ -85,9 +68,12 @@ func (c *content) UnmarshalJSON(data []byte) error {
 	if json.Unmarshal(data, &parts) != nil {
 		return invalid("messages", "The content of a message must be a string or a list of parts.")
 	}
-	for _, p := range parts {
+	for i, p := range parts {
 		if p.Type != "text" {
 			return invalid("messages", "A message has a part of type %q; this model reads text.", p.Type)
+		}
+		if i > 0 {
+			*c += "\n"
 		}
 		*c += content(p.Text)
 	}

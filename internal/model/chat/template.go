@@ -2,20 +2,15 @@
 // template, which is written in Jinja.
 //
 // A template comes with a model and is not trusted with more than that: it can
-// read no files. What it makes of special tokens is the tokenizer's business.
+// read no files, and its work is bounded. What it makes of special tokens is the tokenizer's business.
 package chat
 
 import (
 	"errors"
 	"fmt"
-	"io"
-	"strings"
 	"time"
 
-	"github.com/nikolalohinski/gonja/v2/builtins"
-	"github.com/nikolalohinski/gonja/v2/config"
-	"github.com/nikolalohinski/gonja/v2/exec"
-	"github.com/nikolalohinski/gonja/v2/loaders"
+	"llmmemory/internal/model/chat/jinja"
 )
 
 // ErrTemplate is wrapped when a template cannot be read, or refuses messages.
@@ -29,22 +24,14 @@ type Message struct{ Role, Content, Name string }
 
 // A Template makes prompts. It is safe for concurrent use.
 type Template struct {
-	template *exec.Template
+	template *jinja.Template
 	tokens   map[string]string // bos_token, eos_token and so on
 }
 
 // New reads a template. tokens are the names of special tokens as the template
 // uses them.
 func New(source string, tokens map[string]string) (*Template, error) {
-	c := config.New()
-	c.TrimBlocks, c.LeftStripBlocks = true, true // as in Hugging Face's library
-	t, err := exec.NewTemplate(name, c, only(source), &exec.Environment{
-		Context:           exec.EmptyContext().Update(builtins.GlobalFunctions).Update(builtins.GlobalVariables),
-		Filters:           builtins.Filters,
-		Tests:             builtins.Tests,
-		ControlStructures: builtins.ControlStructures,
-		Methods:           builtins.Methods,
-	})
+	t, err := jinja.Parse(source)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrTemplate, err)
 	}
@@ -53,40 +40,42 @@ func New(source string, tokens map[string]string) (*Template, error) {
 
 // Render makes the prompt of messages. With answer it ends where the answer of the
 // assistant begins. kwargs are further variables of the template (vLLM's chat_template_kwargs).
-func (t *Template) Render(messages []Message, answer bool, kwargs map[string]any) (prompt string, err error) {
-	defer func() {
-		// The library panics over some templates that ask for what is not there.
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v", ErrTemplate, p)
-		}
-	}()
-	list := make([]map[string]string, len(messages))
+func (t *Template) Render(messages []Message, answer bool, kwargs map[string]any) (string, error) {
+	list := make([]any, len(messages))
 	for i, m := range messages {
-		list[i] = map[string]string{"role": m.Role, "content": m.Content}
+		message := map[string]any{"role": m.Role, "content": m.Content}
 		if m.Name != "" {
-			list[i]["name"] = m.Name
+			message["name"] = m.Name
 		}
+		list[i] = message
 	}
 	var refusal error
-	context := exec.NewContext(map[string]any{
+	variables := map[string]any{
 		"messages": list, "add_generation_prompt": answer,
-		"raise_exception": func(message string) (string, error) {
-			refusal = fmt.Errorf("%w: %s", ErrTemplate, message)
-			return "", refusal
-		},
 		// as in Hugging Face's library
-		"strftime_now": func(format string) (string, error) { return strftime(time.Now(), format) },
-	})
+		"raise_exception": jinja.Function(func(message []any) (any, error) {
+			refusal = fmt.Errorf("%w: %s", ErrTemplate, fmt.Sprint(message...))
+			return nil, refusal
+		}),
+		"strftime_now": jinja.Function(func(format []any) (any, error) {
+			return strftime(time.Now(), fmt.Sprint(format...))
+		}),
+	}
 	for name, token := range t.tokens {
-		context.Set(name, token)
+		variables[name] = token
 	}
 	for name, value := range kwargs {
-		if context.Has(name) {
+		if _, set := variables[name]; set {
 			return "", fmt.Errorf("%w: %q is set by the server; leave it out", ErrKwargs, name)
 		}
-		context.Set(name, value)
+		variables[name] = value
 	}
-	prompt, err = t.template.ExecuteToString(context)
+	for _, name := range []string{"tools", "documents"} { // None as in Hugging Face's library
+		if _, set := variables[name]; !set {
+			variables[name] = nil
+		}
+	}
+	prompt, err := t.template.Render(variables)
 	switch {
 	case refusal != nil:
 		return "", refusal
@@ -95,24 +84,3 @@ func (t *Template) Render(messages []Message, answer bool, kwargs map[string]any
 	}
 	return prompt, nil
 }
-
-const name = "chat template"
-
-// only is a loader of one template, which cannot load others.
-type only string
-
-func (o only) Read(path string) (io.Reader, error) {
-	if path != name {
-		return nil, fmt.Errorf("it must not load %q", path)
-	}
-	return strings.NewReader(string(o)), nil
-}
-
-func (o only) Resolve(path string) (string, error) {
-	if path != name {
-		return "", fmt.Errorf("it must not load %q", path)
-	}
-	return path, nil
-}
-
-func (o only) Inherit(string) (loaders.Loader, error) { return o, nil }

@@ -70,7 +70,7 @@ func TestPromptsAreThoseOfTheTemplate(t *testing.T) {
 			"<s><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nHello<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"},
 		{"Mistral", inst, []chat.Message{system, user, assistant, user},
 			"<s> [INST] Be brief.\n\n Hi  [/INST] Hello</s> [INST]  Hi  [/INST]"},
-		{"namespace, methods and what is not defined", spaced, []chat.Message{user}, "[Hi]True False False"},
+		{"namespace, methods and what is not defined", spaced, []chat.Message{user}, "[Hi]True False None"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,0 +1,427 @@
+package jinja
+
+import "slices"
+
+// tuple reads an expression, or several as a tuple; its tokens count as work.
+func (p *parser) tuple(conditional bool) expr {
+	before := len(p.tokens)
+	one := p.or
+	if conditional {
+		one = p.expression
+	}
+	items := []expr{one()}
+	several := false
+	for p.skip(operator, ",") {
+		several = true
+		if p.is(operator, ")") || p.peek().kind == closing {
+			break
+		}
+		items = append(items, one())
+	}
+	e := items[0]
+	if several {
+		e = func(s *scope) any { return &list{kind: tuple, items: each(s, items)} }
+	}
+	cost := before - len(p.tokens)
+	return func(s *scope) any { s.m.spend(cost); return e(s) }
+}
+
+func each(s *scope, items []expr) []any {
+	values := make([]any, len(items))
+	for i, e := range items {
+		values[i] = e(s)
+	}
+	s.m.spend(len(items))
+	return values
+}
+
+func (p *parser) expression() expr {
+	p.deeper()
+	defer func() { p.depth-- }()
+	e := p.or()
+	for p.skip(name, "if") {
+		p.optional++
+		yes, test := e, p.or()
+		no := func(*scope) any { return undefined{"the inline if has no else"} }
+		if p.skip(name, "else") {
+			no = p.expression()
+		}
+		p.optional--
+		e = func(s *scope) any {
+			if s.m.truth(test(s)) {
+				return yes(s)
+			}
+			return no(s)
+		}
+	}
+	return e
+}
+
+func (p *parser) or() expr  { return p.logical("or", true, p.and) }
+func (p *parser) and() expr { return p.logical("and", false, p.not) }
+
+// logical reads operands of and, or of or, whose value is the first with the truth that decides, or the last.
+func (p *parser) logical(word string, decides bool, operand func() expr) expr {
+	operands := []expr{operand()}
+	for p.skip(name, word) {
+		operands = append(operands, operand())
+	}
+	if len(operands) == 1 {
+		return operands[0]
+	}
+	return func(s *scope) (v any) {
+		for _, e := range operands {
+			if v = e(s); s.m.truth(v) == decides {
+				break
+			}
+		}
+		return v
+	}
+}
+
+func (p *parser) not() expr {
+	if !p.skip(name, "not") {
+		return p.comparison()
+	}
+	p.deeper()
+	e := p.not()
+	p.depth--
+	return func(s *scope) any { return !s.m.truth(e(s)) }
+}
+
+func (p *parser) comparison() expr {
+	first := p.sum()
+	var compares []func(s *scope, left, right any) bool
+	var rights []expr
+	for {
+		t := p.peek()
+		compare := comparisons[t.text]
+		switch {
+		case t.kind == operator && compare != nil:
+			p.take()
+		case p.skip(name, "in"):
+			compare = contains
+		case p.is(name, "not") && p.tokens[1].kind == name && p.tokens[1].text == "in":
+			p.take()
+			p.take()
+			compare = func(m *machine, a, b any) bool { return !contains(m, a, b) }
+		default:
+			if rights == nil {
+				return first
+			}
+			return func(s *scope) any {
+				left := first(s)
+				for i, compare := range compares {
+					right := rights[i](s)
+					if !compare(s, left, right) {
+						return false
+					}
+					left = right
+				}
+				return true
+			}
+		}
+		compares = append(compares, func(s *scope, a, b any) bool { return compare(s.m, a, b) })
+		rights = append(rights, p.sum())
+	}
+}
+
+func (p *parser) sum() expr     { return p.binary(p.joined, "+", "-") }
+func (p *parser) product() expr { return p.binary(p.power, "*", "/", "//", "%") }
+func (p *parser) power() expr   { return p.binary(func() expr { return p.unary(true) }, "**") }
+
+// binary reads operands of operators that bind from the left.
+func (p *parser) binary(operand func() expr, symbols ...string) expr {
+	e := operand()
+	for n := 0; p.peek().kind == operator && slices.Contains(symbols, p.peek().text); n++ {
+		p.bounded(n)
+		apply := arithmetic[p.take().text]
+		left, right := e, operand()
+		e = func(s *scope) any { a := left(s); return apply(s.m, a, right(s)) }
+	}
+	return e
+}
+
+func (p *parser) bounded(chain int) {
+	if chain > maxChain {
+		fail("an expression has more than %d operators in a row", maxChain)
+	}
+}
+
+func (p *parser) joined() expr {
+	parts := []expr{p.product()}
+	for p.skip(operator, "~") {
+		parts = append(parts, p.product())
+	}
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return func(s *scope) any {
+		text := ""
+		for _, e := range parts {
+			text = s.m.made(text + s.m.str(e(s)))
+		}
+		return text
+	}
+}
+
+func (p *parser) unary(filtered bool) expr {
+	p.deeper()
+	defer func() { p.depth-- }()
+	var e expr
+	switch {
+	case p.skip(operator, "-"):
+		of := p.unary(false)
+		e = func(s *scope) any {
+			v := of(s)
+			if !isNumber(v) {
+				fail("%s has no negative", describe(v))
+			}
+			return subtract(s.m, int64(0), v)
+		}
+	case p.skip(operator, "+"):
+		of := p.unary(false)
+		e = func(s *scope) any { return subtract(s.m, of(s), int64(0)) }
+	default:
+		e = p.primary()
+	}
+	e = p.postfix(e)
+	if filtered {
+		e = p.filters(e, false)
+	}
+	return e
+}
+
+var constants = map[string]any{"true": true, "True": true, "false": false, "False": false, "none": nil, "None": nil}
+
+func (p *parser) primary() expr {
+	t := p.take()
+	switch {
+	case t.kind == name:
+		if v, ok := constants[t.text]; ok {
+			return func(*scope) any { return v }
+		}
+		if slices.Contains(functionsLeftOut, t.text) {
+			fail("%q is not supported in a chat template", t.text)
+		}
+		p.used[t.text] = true
+		return func(s *scope) any { return s.lookup(t.text) }
+	case t.kind == text:
+		joined := t.value.(string)
+		for p.peek().kind == text {
+			joined += p.take().value.(string)
+		}
+		return func(*scope) any { return joined }
+	case t.kind == number:
+		return func(*scope) any { return t.value }
+	case t.kind == operator && t.text == "(":
+		if p.skip(operator, ")") {
+			return func(*scope) any { return &list{kind: tuple} }
+		}
+		e := p.tuple(true)
+		p.expect(operator, ")")
+		return e
+	case t.kind == operator && t.text == "[":
+		items := p.several("]", p.expression)
+		return func(s *scope) any { return &list{items: each(s, items)} }
+	case t.kind == operator && t.text == "{":
+		var values []expr
+		keys := p.several("}", func() expr {
+			key := p.expression()
+			p.expect(operator, ":")
+			values = append(values, p.expression())
+			return key
+		})
+		return func(s *scope) any {
+			d := newDict()
+			s.m.spend(len(keys))
+			for i := range keys {
+				d.put(keys[i](s), values[i](s))
+			}
+			return d
+		}
+	}
+	fail("%s is found where a value is expected", t.text)
+	return nil
+}
+
+// several reads values with commas between them, to the bracket that closes them.
+func (p *parser) several(closes string, one func() expr) (items []expr) {
+	for !p.skip(operator, closes) {
+		if len(items) > 0 {
+			if p.expect(operator, ","); p.skip(operator, closes) {
+				break
+			}
+		}
+		items = append(items, one())
+	}
+	return items
+}
+
+// postfix reads attributes, items, slices and calls.
+func (p *parser) postfix(e expr) expr {
+	for n := 0; ; n++ {
+		p.bounded(n)
+		of := e
+		switch {
+		case p.skip(operator, "."):
+			if t := p.take(); t.kind == number {
+				e = func(s *scope) any { return s.m.item(of(s), t.value) }
+			} else if t.kind == name {
+				e = func(s *scope) any { return s.m.attribute(of(s), t.text) }
+			} else {
+				fail("%s is found where the name of an attribute is expected", t.text)
+			}
+		case p.skip(operator, "["):
+			e = p.subscript(of)
+		case p.is(operator, "("):
+			e = p.called(of)
+		default:
+			return e
+		}
+	}
+}
+
+func (p *parser) subscript(of expr) expr {
+	var bounds [3]expr
+	i, sliced := 0, false
+	for ; !p.skip(operator, "]"); i++ {
+		if i == len(bounds) {
+			fail("a slice has more than 3 parts")
+		}
+		if !p.is(operator, ":") && !p.is(operator, "]") {
+			bounds[i] = p.expression()
+		}
+		if !p.is(operator, "]") {
+			p.expect(operator, ":")
+			sliced = true
+		}
+	}
+	if sliced {
+		return func(s *scope) any {
+			var at [3]any
+			v := of(s)
+			for i, b := range bounds {
+				if b != nil {
+					at[i] = b(s)
+				}
+			}
+			return s.m.slice(v, at)
+		}
+	}
+	if bounds[0] == nil {
+		fail("an index is missing")
+	}
+	return func(s *scope) any { v := of(s); return s.m.item(v, bounds[0](s)) }
+}
+
+// arguments are those of a call.
+type arguments struct {
+	list  []any
+	named *Dict
+}
+
+// arguments reads those of a call, with their brackets.
+func (p *parser) arguments() func(*scope) arguments {
+	var items, values, spread []expr
+	var titles []string
+	p.several(")", func() expr {
+		switch {
+		case p.skip(operator, "*"):
+			spread = append(spread, p.expression())
+		case p.is(operator, "**"):
+			fail("** before an argument is not supported")
+		case p.peek().kind == name && p.tokens[1].kind == operator && p.tokens[1].text == "=":
+			titles = append(titles, p.name())
+			p.take()
+			values = append(values, p.expression())
+		case titles != nil || spread != nil:
+			fail("an argument without a name follows one with a name")
+		default:
+			items = append(items, p.expression())
+		}
+		return nil
+	})
+	return func(s *scope) arguments {
+		a := arguments{list: each(s, items), named: newDict()}
+		for _, e := range spread {
+			a.list = append(a.list, s.m.items(e(s))...)
+		}
+		for i, title := range titles {
+			a.named.put(title, values[i](s))
+		}
+		return a
+	}
+}
+
+func (p *parser) called(of expr) expr {
+	p.expect(operator, "(")
+	read := p.arguments()
+	blocked := new(bool)
+	p.last = blocked
+	return func(s *scope) any {
+		v, a := of(s), read(s)
+		if *blocked {
+			a.named.put("caller", s.vars[theCaller])
+		}
+		return s.m.call(v, a)
+	}
+}
+
+// filters reads filters and tests. first says that the name of a filter follows at once.
+func (p *parser) filters(e expr, first bool) expr {
+	for n := 0; ; n++ {
+		p.bounded(n)
+		switch {
+		case first || p.skip(operator, "|"):
+			first = false
+			e = p.applied("filter", p.dotted(), filters, e, nil)
+		case p.skip(name, "is"):
+			negated := p.skip(name, "not")
+			title := p.dotted()
+			var argument func(*scope) arguments
+			next := p.peek()
+			switch value := next.kind == name || next.kind == text || next.kind == number; {
+			case p.is(name, "is"):
+				fail("tests follow each other; write them with and")
+			case value && next.text != "else" && next.text != "or" && next.text != "and" || p.is(operator, "[") || p.is(operator, "{"):
+				one := p.postfix(p.primary())
+				argument = func(s *scope) arguments { return arguments{list: []any{one(s)}, named: newDict()} }
+			}
+			test := p.applied("test", title, tests, e, argument)
+			e = func(s *scope) any { return test(s) == true != negated }
+		case p.is(operator, "("):
+			e = p.called(e)
+		default:
+			return e
+		}
+	}
+}
+
+func (p *parser) dotted() string {
+	title := p.name()
+	for p.skip(operator, ".") {
+		title += "." + p.name()
+	}
+	return title
+}
+
+// applied reads the arguments of a filter or a test, if they are not given, and applies it to a value.
+func (p *parser) applied(what, title string, known map[string]builtin, e expr, read func(*scope) arguments) expr {
+	if read == nil {
+		read = func(*scope) arguments { return arguments{named: newDict()} }
+		if p.skip(operator, "(") {
+			read = p.arguments()
+		}
+	}
+	f := known[title]
+	switch {
+	case f == nil && slices.Contains(leftOut, title):
+		fail("the %s %q is not supported in a chat template", what, title)
+	case f == nil && p.optional == 0:
+		fail("there is no %s %q", what, title)
+	case f == nil: // jinja2 refuses it if it is reached
+		return func(*scope) any { fail("there is no %s %q", what, title); return nil }
+	}
+	return func(s *scope) any { v := e(s); return f(s.m, v, read(s)) }
+}

@@ -1,0 +1,178 @@
+package jinja
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf16"
+)
+
+// FromJSON reads a value for Render. Unlike encoding/json's maps, its objects keep the order of their keys, and its
+// integers are integers.
+func FromJSON(text []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	v, err := decode(d)
+	if err != nil {
+		return nil, fmt.Errorf("a value is not JSON: %w", err)
+	}
+	return v, nil
+}
+
+func decode(d *json.Decoder) (any, error) {
+	t, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch t := t.(type) {
+	case json.Number:
+		if i, err := t.Int64(); err == nil {
+			return i, nil
+		}
+		f, _ := t.Float64() // ±Inf if it is too large
+		return f, nil
+	case json.Delim:
+		l, o := &list{}, newDict()
+		for d.More() {
+			v, err := decode(d)
+			if err != nil {
+				return nil, err
+			}
+			if t == '[' {
+				l.items = append(l.items, v)
+				continue
+			}
+			value, err := decode(d)
+			if err != nil {
+				return nil, err
+			}
+			o.put(v, value)
+		}
+		if _, err = d.Token(); err != nil {
+			return nil, err
+		}
+		if t == '[' {
+			return l, nil
+		}
+		return o, nil
+	}
+	return t, nil
+}
+
+// A style is how tojson writes.
+type style struct {
+	item, colon, indent  string
+	ascii, sorted, lines bool
+}
+
+func tojson(m *machine, v any, a []any) any {
+	st := style{item: ", ", colon: ": "}
+	st.ascii, st.sorted = m.truth(or(a[0], false)), m.truth(or(a[3], false))
+	if given(a[1]) && a[1] != nil {
+		st.lines, st.item = true, ","
+		if st.indent, _ = a[1].(string); st.indent == "" {
+			st.indent = m.repeat(" ", asInt(a[1]))
+		}
+	}
+	if given(a[2]) && a[2] != nil {
+		both := m.items(a[2])
+		if len(both) != 2 {
+			fail("tojson's separators are not 2")
+		}
+		st.item, st.colon = raw(both[0]), raw(both[1])
+	}
+	var b strings.Builder
+	m.json(&b, v, st, "\n")
+	return b.String()
+}
+
+// json writes a value; line is the end of a line with the indentation of the value.
+func (m *machine) json(b *strings.Builder, v any, st style, line string) {
+	m.spend(1)
+	switch v := v.(type) {
+	case nil:
+		b.WriteString("null")
+	case bool:
+		fmt.Fprint(b, v)
+	case int64:
+		fmt.Fprint(b, v)
+	case float64:
+		b.WriteString(jsonFloat(v))
+	case string, markup:
+		jsonText(b, m.made(raw(v)), st.ascii)
+	case *list:
+		if v.kind != "" && v.kind != tuple {
+			fail("%s has no JSON; apply the filter list first", describe(v))
+		}
+		m.members(b, "[]", len(v.items), st, line, func(i int, line string) { m.json(b, v.items[i], st, line) })
+	case *Dict:
+		keys := slices.Clone(v.keys)
+		if st.sorted {
+			slices.SortStableFunc(keys, func(x, y any) int { return order(m, x, y) })
+		}
+		m.members(b, "{}", len(keys), st, line, func(i int, line string) {
+			name := keys[i]
+			if !isText(name) {
+				var text strings.Builder
+				m.json(&text, name, st, line)
+				name = text.String()
+			}
+			jsonText(b, raw(name), st.ascii)
+			b.WriteString(st.colon)
+			m.json(b, v.values[key(keys[i])], st, line)
+		})
+	default:
+		fail("%s has no JSON", describe(v))
+	}
+}
+
+func (m *machine) members(b *strings.Builder, brackets string, n int, st style, line string, one func(int, string)) {
+	b.WriteByte(brackets[0])
+	m.nested(func() {
+		inner := line + st.indent
+		for i := range n {
+			if i > 0 {
+				b.WriteString(st.item)
+			}
+			if st.lines {
+				b.WriteString(m.made(inner))
+			}
+			one(i, inner)
+		}
+	})
+	if st.lines && n > 0 {
+		b.WriteString(line)
+	}
+	b.WriteByte(brackets[1])
+}
+
+func jsonFloat(f float64) string {
+	switch {
+	case math.IsNaN(f):
+		return "NaN"
+	case math.IsInf(f, 0):
+		return map[bool]string{true: "Infinity", false: "-Infinity"}[f > 0]
+	}
+	return showFloat(f)
+}
+
+func jsonText(b *strings.Builder, s string, ascii bool) {
+	short := map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`, '\f': `\f`}
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case short[r] != "":
+			b.WriteString(short[r])
+		case r < 0x20 || ascii && r >= 0x7f:
+			for _, unit := range utf16.Encode([]rune{r}) {
+				fmt.Fprintf(b, `\u%04x`, unit)
+			}
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+}

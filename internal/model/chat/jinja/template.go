@@ -1,0 +1,144 @@
+// Package jinja renders chat templates as Python's jinja2 does in Hugging Face's transformers: with trim_blocks and
+// lstrip_blocks, in its immutable sandbox, with its tojson, its loop controls and its generation tag.
+//
+// It is the part of the language that chat templates use. What it leaves out is refused by name when a template is
+// read: templates that load others, autoescape, and a few filters. A template is not trusted: it reads no files, and
+// the work it can do is bounded.
+package jinja
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+)
+
+const (
+	maxSteps = 1 << 24 // of one Render: tokens evaluated, elements made, and every 16 bytes of text made
+	maxDepth = 200     // of macros that call macros, of nested values and of nested expressions
+	maxChain = 500     // operators, attributes or filters in a row
+	maxRange = 100000  // elements of a range, as in jinja2's sandbox
+)
+
+// A Template is safe for concurrent use.
+type Template struct{ body block }
+
+// A Function is a variable that a template can call.
+type Function func(args []any) (any, error)
+
+// failure is what Parse and Render recover from.
+type failure struct{ err error }
+
+func fail(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
+
+func caught(err *error, line *int) {
+	switch p := recover().(type) {
+	case nil:
+	case failure:
+		*err = fmt.Errorf("line %d: %w", *line, p.err)
+	default:
+		panic(p)
+	}
+}
+
+// Parse reads a template.
+func Parse(source string) (t *Template, err error) {
+	p := &parser{line: 1, used: map[string]bool{}}
+	defer caught(&err, &p.line)
+	p.tokens = scan(source, &p.line)
+	p.line = 1
+	return &Template{p.until("")}, nil
+}
+
+// Render returns the text that a template makes of variables: nil, bool, integers, float64, string, []any,
+// map[string]any, Function, and what FromJSON returns.
+func (t *Template) Render(variables map[string]any) (text string, err error) {
+	m := &machine{line: 1, steps: maxSteps, out: new(strings.Builder)}
+	defer caught(&err, &m.line)
+	s := &scope{m: m, vars: maps.Clone(globals)}
+	for name, v := range variables {
+		s.vars[name] = m.value(v)
+	}
+	t.body.run(&scope{m: m, vars: map[string]any{}, up: s})
+	return m.out.String(), nil
+}
+
+// A machine is the state of one Render.
+type machine struct {
+	line, steps, depth int
+	out                *strings.Builder
+}
+
+var errWork = errors.New("the template does too much work; it is meant to loop over messages only")
+
+// spend counts work.
+func (m *machine) spend(n int) {
+	if m.steps -= n; m.steps < 0 || n < 0 {
+		panic(failure{errWork})
+	}
+}
+
+// made counts a text that was made, or is about to be made.
+func (m *machine) made(s string) string {
+	m.spend(1 + len(s)/16)
+	return s
+}
+
+// nested calls f one level deeper.
+func (m *machine) nested(f func()) {
+	if m.depth++; m.depth > maxDepth {
+		fail("macros, loops or values are nested more than %d deep", maxDepth)
+	}
+	f()
+	m.depth--
+}
+
+// captured returns what f writes.
+func (m *machine) captured(f func()) string {
+	outer := m.out
+	m.out = new(strings.Builder)
+	f()
+	text := m.out.String()
+	m.out = outer
+	return text
+}
+
+// A scope holds the variables of a template, a macro or a round of a loop.
+type scope struct {
+	m    *machine
+	vars map[string]any
+	up   *scope
+}
+
+func (s *scope) inner() *scope { return &scope{m: s.m, vars: map[string]any{}, up: s} }
+
+func (s *scope) lookup(name string) any {
+	for at := s; at != nil; at = at.up {
+		if v, ok := at.vars[name]; ok {
+			return v
+		}
+	}
+	return undefined{fmt.Sprintf("%q is undefined", name)}
+}
+
+type (
+	expr  func(*scope) any
+	stmt  func(*scope) flow
+	block []stmt
+	flow  int // how a statement ends
+)
+
+const (
+	next flow = iota
+	breaks
+	continues
+)
+
+func (b block) run(s *scope) flow {
+	for _, st := range b {
+		if f := st(s); f != next {
+			return f
+		}
+	}
+	return next
+}

@@ -1,0 +1,751 @@
+package jinja
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Values are nil (None), bool, int64, float64, string, and these.
+type (
+	undefined struct{ why string }
+	markup    string // text that the filters safe and escape made
+	// A list is a Python list, tuple, view of a dict, range or generator.
+	list struct {
+		kind  string // "" is a list
+		items []any
+		shown string // str() of a range
+	}
+	// A Dict keeps the order of its keys.
+	Dict struct {
+		keys   []any
+		values map[any]any
+	}
+	namespace struct{ *Dict }
+	function  struct {
+		name string
+		call func(*machine, arguments) any
+	}
+	loop struct {
+		items []any
+		index int
+	}
+)
+
+const (
+	tuple     = "tuple"
+	generator = "generator"
+)
+
+func newDict() *Dict { return &Dict{values: map[any]any{}} }
+
+// key is what a key of a dict is equal to.
+func key(k any) any {
+	switch k := k.(type) {
+	case markup:
+		return string(k)
+	case bool:
+		return asInt(k)
+	case float64:
+		if i := int64(k); float64(i) == k {
+			return i
+		}
+	case nil, int64, string:
+	default:
+		fail("%s is not supported as a key", describe(k))
+	}
+	return k
+}
+
+func (d *Dict) put(k, v any) {
+	if _, ok := d.values[key(k)]; !ok {
+		d.keys = append(d.keys, k)
+	}
+	d.values[key(k)] = v
+}
+
+func (d *Dict) has(k any) bool { _, ok := d.values[key(k)]; return ok }
+
+// pop takes a value out, or returns other.
+func (d *Dict) pop(k string, other any) any {
+	if !d.has(k) {
+		return other
+	}
+	v := d.values[k]
+	delete(d.values, k)
+	d.keys = slices.DeleteFunc(d.keys, func(is any) bool { return is == k })
+	return v
+}
+
+func (d *Dict) pairs() (items []any) {
+	for _, k := range d.keys {
+		items = append(items, &list{kind: tuple, items: []any{k, d.values[key(k)]}})
+	}
+	return items
+}
+
+// value converts a variable of Render.
+func (m *machine) value(v any) any {
+	switch v := v.(type) {
+	case nil, bool, int64, float64, string, *Dict, *list:
+		return v
+	case int:
+		return int64(v)
+	case Function:
+		return &function{call: func(m *machine, a arguments) any {
+			result, err := v(a.list)
+			if err != nil {
+				panic(failure{err})
+			}
+			return m.value(result)
+		}}
+	case []any:
+		l := &list{}
+		for _, item := range v {
+			l.items = append(l.items, m.value(item))
+		}
+		return l
+	case map[string]any:
+		d := newDict()
+		for k, item := range v {
+			d.put(k, m.value(item))
+		}
+		slices.SortFunc(d.keys, func(a, b any) int { return cmp.Compare(a.(string), b.(string)) })
+		return d
+	}
+	fail("a variable has the type %T", v)
+	return nil
+}
+
+// describe names a value in an error.
+func describe(v any) string {
+	switch v := v.(type) {
+	case undefined:
+		return "an undefined value (" + v.why + ")"
+	case nil:
+		return "None"
+	case bool:
+		return "a bool"
+	case int64:
+		return "an int"
+	case float64:
+		return "a float"
+	case string, markup:
+		return "a str"
+	case *list:
+		return "a " + cmp.Or(v.kind, "list")
+	case *Dict:
+		return "a dict"
+	case *namespace:
+		return "a namespace"
+	}
+	return "a function"
+}
+
+// defined fails for what is not defined.
+func defined(v any) {
+	if u, ok := v.(undefined); ok {
+		fail("%s", u.why)
+	}
+}
+
+func (m *machine) truth(v any) bool {
+	switch v := v.(type) {
+	case nil, undefined:
+		return false
+	case bool:
+		return v
+	case int64:
+		return v != 0
+	case float64:
+		return v != 0
+	case string:
+		return v != ""
+	case markup:
+		return v != ""
+	case *list:
+		return v.kind == generator || len(v.items) > 0
+	case *Dict:
+		return len(v.keys) > 0
+	}
+	return true
+}
+
+// items are what a loop over a value gives.
+func (m *machine) items(v any) (items []any) {
+	switch v := v.(type) {
+	case undefined:
+	case *list:
+		items = v.items
+		if v.kind == generator { // it gives them once
+			v.items = nil
+		}
+	case *Dict:
+		items = v.keys
+	case string, markup:
+		s := raw(v)
+		m.spend(len(s))
+		for _, r := range s {
+			items = append(items, string(r))
+		}
+	case *loop:
+		items = v.items
+	default:
+		fail("%s cannot be looped over", describe(v))
+	}
+	return items
+}
+
+// length is len().
+func (m *machine) length(v any) int {
+	switch v := v.(type) {
+	case undefined:
+		return 0
+	case string:
+		m.spend(len(v) / 16)
+		return utf8.RuneCountInString(v)
+	case markup:
+		return m.length(string(v))
+	case *list:
+		if v.kind != generator {
+			return len(v.items)
+		}
+	case *Dict:
+		return len(v.keys)
+	}
+	fail("%s has no length", describe(v))
+	return 0
+}
+
+// raw is the text of a string.
+func raw(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case markup:
+		return string(v)
+	}
+	defined(v)
+	fail("%s is found where a string is expected", describe(v))
+	return ""
+}
+
+func isText(v any) bool {
+	switch v.(type) {
+	case string, markup:
+		return true
+	}
+	return false
+}
+
+func isNumber(v any) bool {
+	switch v.(type) {
+	case bool, int64, float64:
+		return true
+	}
+	return false
+}
+
+// asInt is a bool or an integer.
+func asInt(v any) int64 {
+	switch v := v.(type) {
+	case bool:
+		if v {
+			return 1
+		}
+		return 0
+	case int64:
+		return v
+	}
+	defined(v)
+	fail("%s is found where an integer is expected", describe(v))
+	return 0
+}
+
+func asFloat(v any) float64 {
+	if f, ok := v.(float64); ok {
+		return f
+	}
+	return float64(asInt(v))
+}
+
+func (m *machine) write(s string) {
+	m.spend(1 + len(s)/16)
+	m.out.WriteString(s)
+}
+
+// str is str() of a value.
+func (m *machine) str(v any) string {
+	switch v := v.(type) {
+	case undefined:
+		return ""
+	case string:
+		return v
+	case markup:
+		return string(v)
+	}
+	return m.repr(v)
+}
+
+func (m *machine) repr(v any) string {
+	switch v := v.(type) {
+	case undefined:
+		return "Undefined"
+	case nil:
+		return "None"
+	case bool:
+		if v {
+			return "True"
+		}
+		return "False"
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return showFloat(v)
+	case string:
+		return m.made(quote(v))
+	case markup:
+		return "Markup(" + m.made(quote(string(v))) + ")"
+	case *list:
+		begin, end, one := "[", "]", "]"
+		switch {
+		case v.shown != "":
+			return v.shown
+		case v.kind == tuple:
+			begin, end, one = "(", ")", ",)"
+		case v.kind != "" && v.kind != generator:
+			begin, end, one = v.kind+"([", "])", "])"
+		case v.kind == generator:
+			fail("a generator is used as text; apply the filter list first")
+		}
+		if len(v.items) == 1 {
+			end = one
+		}
+		return m.joined(begin, end, v.items, m.repr)
+	case *Dict:
+		return m.joined("{", "}", v.keys, func(k any) string { return m.repr(k) + ": " + m.repr(v.values[key(k)]) })
+	case *namespace:
+		return "<Namespace " + m.repr(v.Dict) + ">"
+	}
+	fail("%s is used as text", describe(v))
+	return ""
+}
+
+// joined shows items between brackets.
+func (m *machine) joined(begin, end string, items []any, show func(any) string) string {
+	var b strings.Builder
+	b.WriteString(begin)
+	m.nested(func() {
+		for i, item := range items {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			b.WriteString(m.made(show(item)))
+		}
+	})
+	b.WriteString(end)
+	return b.String()
+}
+
+func showFloat(f float64) string {
+	switch {
+	case math.IsInf(f, 0) || math.IsNaN(f):
+		return strings.ToLower(strings.TrimPrefix(strconv.FormatFloat(f, 'g', -1, 64), "+"))
+	case f != 0 && (math.Abs(f) < 1e-4 || math.Abs(f) >= 1e16):
+		return strconv.FormatFloat(f, 'e', -1, 64)
+	}
+	s := strconv.FormatFloat(f, 'f', -1, 64)
+	if !strings.Contains(s, ".") {
+		s += ".0"
+	}
+	return s
+}
+
+// quote is repr() of a string.
+func quote(s string) string {
+	mark := '\''
+	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {
+		mark = '"'
+	}
+	var b strings.Builder
+	b.WriteRune(mark)
+	for _, r := range s {
+		switch {
+		case r == mark || r == '\\':
+			b.WriteRune('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\r':
+			b.WriteString(`\r`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r < 0x100:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case r < 0x10000:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		}
+	}
+	b.WriteRune(mark)
+	return b.String()
+}
+
+func (m *machine) call(v any, a arguments) any {
+	m.spend(1)
+	if f, ok := v.(*function); ok {
+		return f.call(m, a)
+	}
+	defined(v)
+	fail("%s cannot be called", describe(v))
+	return nil
+}
+
+// attribute is v.name.
+func (m *machine) attribute(v any, name string) any {
+	defined(v)
+	var methods map[string]builtin
+	switch v := v.(type) {
+	case *Dict:
+		methods = dictMethods
+		if _, method := methods[name]; !method && v.has(name) {
+			return v.values[name]
+		}
+	case *namespace:
+		if v.has(name) {
+			return v.values[name]
+		}
+	case *loop:
+		if f := loopAttributes[name]; f != nil {
+			return f(v)
+		}
+	case *function:
+		if name == "name" && v.name != "" {
+			return v.name
+		}
+	case string, markup:
+		methods = textMethods
+	}
+	if f := methods[name]; f != nil {
+		return &function{call: func(m *machine, a arguments) any { return f(m, v, a) }}
+	}
+	return undefined{fmt.Sprintf("%s has no attribute %q that a template may use", describe(v), name)}
+}
+
+// item is v[k].
+func (m *machine) item(v, k any) any {
+	defined(v)
+	if d, ok := v.(*Dict); ok && (k == nil || isNumber(k) || isText(k)) && d.has(k) {
+		return d.values[key(k)]
+	}
+	if isText(k) {
+		return m.attribute(v, raw(k))
+	}
+	var items []any
+	switch l := v.(type) {
+	case *list:
+		if l.kind == "" || l.kind == tuple || l.shown != "" {
+			items = l.items
+		}
+	case string, markup:
+		items = m.items(v)
+	}
+	switch k.(type) {
+	case bool, int64:
+		i := asInt(k)
+		if i < 0 {
+			i += int64(len(items))
+		}
+		if i >= 0 && i < int64(len(items)) {
+			return items[i]
+		}
+	}
+	return undefined{fmt.Sprintf("%s has no element %s", describe(v), m.repr(k))}
+}
+
+// slice is v[from:to:step].
+func (m *machine) slice(v any, at [3]any) any {
+	var items []any
+	l, _ := v.(*list)
+	switch {
+	case isText(v) || l != nil && (l.kind == "" || l.kind == tuple):
+		items = m.items(v)
+	default:
+		defined(v)
+		return undefined{describe(v) + " has no slices"}
+	}
+	step := int64(1)
+	if at[2] != nil {
+		step = asInt(at[2])
+	}
+	if step == 0 {
+		fail("the step of a slice is 0")
+	}
+	n := int64(len(items))
+	low, high := int64(0), n // where from and to may be
+	if step < 0 {
+		low, high = -1, n-1
+	}
+	bound := func(v any, other int64) int64 {
+		if v == nil {
+			return other
+		}
+		i := asInt(v)
+		if i < 0 {
+			i += n
+		}
+		return min(max(i, low), high)
+	}
+	from, to := bound(at[0], low), bound(at[1], high)
+	if step < 0 {
+		from, to = bound(at[0], high), bound(at[1], low)
+	}
+	var some []any
+	for i := from; step > 0 && i < to || step < 0 && i > to; i += step {
+		some = append(some, items[i])
+		if step > n || -step > n {
+			break
+		}
+	}
+	m.spend(len(some))
+	if l != nil {
+		return &list{kind: l.kind, items: some}
+	}
+	var b strings.Builder
+	for _, c := range some {
+		b.WriteString(c.(string))
+	}
+	return like(v, b.String())
+}
+
+// like makes a text of the kind of another.
+func like(v any, s string) any {
+	if _, ok := v.(markup); ok {
+		return markup(s)
+	}
+	return s
+}
+
+func (m *machine) equal(a, b any) (same bool) {
+	m.spend(1)
+	switch x := a.(type) {
+	case undefined:
+		_, same = b.(undefined)
+		return same
+	case *list:
+		y, ok := b.(*list)
+		if !ok || x.kind != y.kind || len(x.items) != len(y.items) {
+			return false
+		}
+		same = true
+		m.nested(func() {
+			for i := 0; same && i < len(x.items); i++ {
+				same = m.equal(x.items[i], y.items[i])
+			}
+		})
+		return same
+	case *Dict:
+		y, ok := b.(*Dict)
+		if !ok || len(x.keys) != len(y.keys) {
+			return false
+		}
+		same = true
+		m.nested(func() {
+			for k, v := range x.values {
+				same = same && y.has(k) && m.equal(v, y.values[k])
+			}
+		})
+		return same
+	}
+	switch {
+	case isText(a) && isText(b):
+		m.spend(len(raw(a)) / 16)
+		return raw(a) == raw(b)
+	case isNumber(a) && isNumber(b):
+		return order(m, a, b) == 0
+	}
+	return a == b
+}
+
+// order compares values that have an order.
+func order(m *machine, a, b any) int {
+	m.spend(1)
+	x, ok := a.(*list)
+	y, both := b.(*list)
+	_, f := a.(float64)
+	_, g := b.(float64)
+	switch {
+	case isText(a) && isText(b):
+		m.spend(len(raw(a)) / 16)
+		return cmp.Compare(raw(a), raw(b))
+	case isNumber(a) && isNumber(b) && (f || g):
+		return cmp.Compare(asFloat(a), asFloat(b))
+	case isNumber(a) && isNumber(b):
+		return cmp.Compare(asInt(a), asInt(b))
+	case ok && both && x.kind == y.kind && (x.kind == "" || x.kind == tuple):
+		result := cmp.Compare(len(x.items), len(y.items))
+		m.nested(func() {
+			for i := range min(len(x.items), len(y.items)) {
+				if !m.equal(x.items[i], y.items[i]) {
+					result = order(m, x.items[i], y.items[i])
+					break
+				}
+			}
+		})
+		return result
+	}
+	defined(a)
+	defined(b)
+	fail("%s and %s have no order", describe(a), describe(b))
+	return 0
+}
+
+func contains(m *machine, v, in any) bool {
+	if isText(in) {
+		m.spend(len(raw(in)) / 16)
+		return strings.Contains(raw(in), raw(v))
+	}
+	if d, ok := in.(*Dict); ok {
+		return d.has(v)
+	}
+	return slices.ContainsFunc(m.items(in), func(item any) bool { return m.equal(item, v) })
+}
+
+var comparisons = map[string]func(m *machine, a, b any) bool{
+	"==": func(m *machine, a, b any) bool { return m.equal(a, b) },
+	"!=": func(m *machine, a, b any) bool { return !m.equal(a, b) },
+	"<":  func(m *machine, a, b any) bool { return order(m, a, b) < 0 },
+	"<=": func(m *machine, a, b any) bool { return order(m, a, b) <= 0 },
+	">":  func(m *machine, a, b any) bool { return order(m, a, b) > 0 },
+	">=": func(m *machine, a, b any) bool { return order(m, a, b) >= 0 },
+}
+
+var arithmetic = map[string]func(m *machine, a, b any) any{
+	"+": add, "-": subtract, "*": multiply, "/": divide, "//": floorDivide, "%": remainder, "**": raise,
+}
+
+// numbers computes with integers, or with floats.
+func numbers(symbol string, a, b any, ints func(x, y int64) (int64, bool), floats func(x, y float64) float64) any {
+	if !isNumber(a) || !isNumber(b) {
+		defined(a)
+		defined(b)
+		fail("%s %s %s is not defined", describe(a), symbol, describe(b))
+	}
+	_, f := a.(float64)
+	_, g := b.(float64)
+	if f || g || ints == nil {
+		return floats(asFloat(a), asFloat(b))
+	}
+	z, ok := ints(asInt(a), asInt(b))
+	if !ok {
+		fail("the result of %s is larger than is supported", symbol)
+	}
+	return z
+}
+
+func add(m *machine, a, b any) any {
+	x, ok := a.(*list)
+	y, both := b.(*list)
+	_, left := a.(markup)
+	_, right := b.(markup)
+	switch {
+	case isText(a) && isText(b) && (left || right):
+		return markup(m.made(escape(a) + escape(b)))
+	case isText(a) && isText(b):
+		return m.made(raw(a) + raw(b))
+	case ok && both && x.kind == y.kind && (x.kind == "" || x.kind == tuple):
+		m.spend(len(x.items) + len(y.items))
+		return &list{kind: x.kind, items: slices.Concat(x.items, y.items)}
+	}
+	return numbers("+", a, b, func(x, y int64) (int64, bool) { return x + y, x+y > x == (y > 0) }, func(x, y float64) float64 { return x + y })
+}
+
+func subtract(_ *machine, a, b any) any {
+	return numbers("-", a, b, func(x, y int64) (int64, bool) { return x - y, x-y < x == (y > 0) }, func(x, y float64) float64 { return x - y })
+}
+
+func multiply(m *machine, a, b any) any {
+	if _, ok := b.(int64); !ok || isNumber(a) {
+		a, b = b, a
+	}
+	n, counts := b.(int64)
+	l, ok := a.(*list)
+	switch {
+	case counts && isText(a):
+		n = max(n, 0)
+		m.spend(int(min(n, maxSteps)) * (1 + len(raw(a))/16))
+		return like(a, strings.Repeat(raw(a), int(n)))
+	case counts && ok && (l.kind == "" || l.kind == tuple):
+		n = max(n, 0)
+		m.spend(int(min(n, maxSteps)) * (1 + len(l.items)))
+		return &list{kind: l.kind, items: slices.Repeat(l.items, int(n))}
+	}
+	return numbers("*", a, b, product, func(x, y float64) float64 { return x * y })
+}
+
+func nonzero(v any) {
+	if isNumber(v) && asFloat(v) == 0 {
+		fail("division by zero")
+	}
+}
+
+func divide(_ *machine, a, b any) any {
+	nonzero(b)
+	return numbers("/", a, b, nil, func(x, y float64) float64 { return x / y })
+}
+
+func floorDivide(_ *machine, a, b any) any {
+	nonzero(b)
+	return numbers("//", a, b, func(x, y int64) (int64, bool) { return (x - modulo(x, y)) / y, x != math.MinInt64 },
+		func(x, y float64) float64 { return math.Floor(x / y) })
+}
+
+// modulo is x % y with the sign of y.
+func modulo(x, y int64) int64 {
+	z := x % y
+	if z != 0 && z < 0 != (y < 0) {
+		z += y
+	}
+	return z
+}
+
+func remainder(m *machine, a, b any) any {
+	if isText(a) {
+		return m.format(raw(a), b)
+	}
+	nonzero(b)
+	return numbers("%", a, b, func(x, y int64) (int64, bool) { return modulo(x, y), true },
+		func(x, y float64) float64 {
+			z := math.Mod(x, y)
+			if z != 0 && z < 0 != (y < 0) {
+				z += y
+			}
+			return z
+		})
+}
+
+func raise(_ *machine, a, b any) any {
+	n, ok := b.(int64)
+	if !ok || n < 0 {
+		return numbers("**", a, b, nil, math.Pow)
+	}
+	return numbers("**", a, b, func(x, _ int64) (z int64, ok bool) {
+		for z, ok = 1, n <= 64 || x*x <= 1; ok && n > 0; n-- {
+			z, ok = product(z, x)
+		}
+		return z, ok
+	}, math.Pow)
+}
+
+func product(x, y int64) (int64, bool) {
+	z := x * y
+	return z, x == 0 || z/x == y && (x != -1 || y != math.MinInt64)
+}
