@@ -49,6 +49,11 @@ var leftOut = []string{"abs", "attr", "batch", "center", "filesizeformat", "forc
 // functionsLeftOut are jinja2's functions and variables that this package does not have.
 var functionsLeftOut = []string{"cycler", "joiner", "lipsum", "self", "super"}
 
+// methodsLeftOut are Python's methods that this package does not have.
+var methodsLeftOut = strings.Fields("casefold center count encode expandtabs format_map index isalnum isalpha isascii " +
+	"isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper ljust maketrans partition " +
+	"removeprefix removesuffix rfind rindex rjust rpartition swapcase translate zfill copy cycle changed")
+
 var globals = map[string]any{
 	"namespace": &function{call: func(m *machine, a arguments) any { return &namespace{dictOf(m, a)} }},
 	"dict":      &function{call: func(m *machine, a arguments) any { return dictOf(m, a) }},
@@ -172,8 +177,8 @@ func init() {
 		"divisibleby": with("num", func(m *machine, v any, a []any) any {
 			return m.equal(remainder(m, v, a[0]), int64(0))
 		}),
-		"upper": is(func(v any) bool { s := shown(v); return s == strings.ToUpper(s) && s != strings.ToLower(s) }),
-		"lower": is(func(v any) bool { s := shown(v); return s == strings.ToLower(s) && s != strings.ToUpper(s) }),
+		"upper": is(func(v any) bool { s := shown(v); return s == upper(s) && s != lower(s) }),
+		"lower": is(func(v any) bool { s := shown(v); return s == lower(s) && s != upper(s) }),
 		"in":    with("seq", func(m *machine, v any, a []any) any { return contains(m, v, a[0]) }),
 	}
 	for symbol, titles := range map[string][]string{"==": {"eq", "equalto"}, "!=": {"ne"}, "<": {"lt", "lessthan"}, "<=": {"le"},

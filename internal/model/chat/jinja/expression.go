@@ -268,6 +268,9 @@ func (p *parser) postfix(e expr) expr {
 			if t := p.take(); t.kind == number {
 				e = func(s *scope) any { return s.m.item(of(s), t.value) }
 			} else if t.kind == name {
+				if slices.Contains(methodsLeftOut, t.text) && p.is(operator, "(") {
+					fail("the method %q is not supported in a chat template", t.text)
+				}
 				e = func(s *scope) any { return s.m.attribute(of(s), t.text) }
 			} else {
 				fail("%s is found where the name of an attribute is expected", t.text)

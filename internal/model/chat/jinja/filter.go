@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/language"
 )
 
 var (
@@ -131,7 +134,7 @@ func init() {
 		}),
 		"length": length,
 		"list":   with("", func(m *machine, v any, _ []any) any { return &list{items: m.copied(v)} }),
-		"lower":  text(strings.ToLower),
+		"lower":  text(lower),
 		"map": func(m *machine, v any, a arguments) any {
 			result := &list{kind: generator}
 			if !m.truth(v) {
@@ -209,7 +212,7 @@ func init() {
 			for _, item := range m.copied(v) {
 				k := m.by(a[1])(item)
 				if isText(k) && !m.truth(or(a[0], false)) {
-					k = strings.ToLower(raw(k))
+					k = lower(raw(k))
 				}
 				if !seen.has(k) {
 					seen.put(k, nil)
@@ -218,13 +221,17 @@ func init() {
 			}
 			return result
 		}),
-		"upper": text(strings.ToUpper),
+		"upper": text(upper),
 	}
 }
 
+// upper and lower are Python's, which map some letters to several.
+func upper(s string) string { return cases.Upper(language.Und).String(s) }
+func lower(s string) string { return cases.Lower(language.Und).String(s) }
+
 func capitalize(s string) string {
 	for i, r := range s {
-		return strings.ToUpper(string(r)) + strings.ToLower(s[i+len(string(r)):])
+		return upper(string(r)) + lower(s[i+len(string(r)):])
 	}
 	return ""
 }
@@ -272,7 +279,7 @@ func (m *machine) sorted(items []any, exact, reverse bool, of func(any) any) []a
 	compare := func(a, b any) int {
 		x, y := of(a), of(b)
 		if !exact && isText(x) && isText(y) {
-			x, y = strings.ToLower(raw(x)), strings.ToLower(raw(y))
+			x, y = lower(raw(x)), lower(raw(y))
 		}
 		if reverse {
 			x, y = y, x

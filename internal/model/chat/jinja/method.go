@@ -54,28 +54,21 @@ func init() {
 			return f(s, raw(a[0]))
 		})
 	}
-	find := func(f func(string, string) int, must bool) builtin {
-		return with("sub", func(m *machine, v any, a []any) any {
-			s := m.made(raw(v))
-			at := f(s, raw(a[0]))
-			if at < 0 && must {
-				fail("a substring is not found")
-			}
-			return int64(utf8.RuneCountInString(s[:max(at, 0)])) + int64(min(at, 0))
-		})
-	}
 	split := func(fromRight bool) builtin {
 		return with("sep maxsplit", func(m *machine, v any, a []any) any {
 			return &list{items: m.split(m.made(raw(v)), or(a[0], nil), asInt(or(a[1], int64(-1))), fromRight)}
 		})
 	}
 	textMethods = map[string]builtin{
-		"capitalize": text(capitalize), "lower": text(strings.ToLower), "upper": text(strings.ToUpper),
+		"capitalize": text(capitalize), "lower": text(lower), "upper": text(upper),
 		"title": text(titled),
 		"strip": strip(strings.TrimFunc), "lstrip": strip(strings.TrimLeftFunc), "rstrip": strip(strings.TrimRightFunc),
 		"startswith": affix(strings.HasPrefix), "endswith": affix(strings.HasSuffix),
-		"find": find(strings.Index, false), "rfind": find(strings.LastIndex, false),
-		"index": find(strings.Index, true), "rindex": find(strings.LastIndex, true),
+		"find": with("sub", func(m *machine, v any, a []any) any {
+			s := m.made(raw(v))
+			at := strings.Index(s, raw(a[0]))
+			return int64(utf8.RuneCountInString(s[:max(at, 0)]) + min(at, 0))
+		}),
 		"split": split(false), "rsplit": split(true),
 		"count": with("value", func(m *machine, v any, a []any) any {
 			n := int64(0)
@@ -105,37 +98,27 @@ func init() {
 			return f(s, raw(a[0]))
 		})
 	}
-	find := func(f func(string, string) int, must bool) builtin {
-		return with("sub", func(m *machine, v any, a []any) any {
-			s := m.made(raw(v))
-			at := f(s, raw(a[0]))
-			if at < 0 && must {
-				fail("a substring is not found")
-			}
-			return int64(utf8.RuneCountInString(s[:max(at, 0)])) + int64(min(at, 0))
-		})
-	}
 	split := func(fromRight bool) builtin {
 		return with("sep maxsplit", func(m *machine, v any, a []any) any {
 			return &list{items: m.split(m.made(raw(v)), or(a[0], nil), asInt(or(a[1], int64(-1))), fromRight)}
 		})
 	}
 	textMethods = map[string]builtin{
-		"capitalize": text(capitalize), "lower": text(strings.ToLower), "upper": text(strings.ToUpper),
+		"capitalize": text(capitalize), "lower": text(lower), "upper": text(upper),
 		"title": text(titled),
 		"strip": strip(strings.TrimFunc), "lstrip": strip(strings.TrimLeftFunc), "rstrip": strip(strings.TrimRightFunc),
 		"startswith": affix(strings.HasPrefix), "endswith": affix(strings.HasSuffix),
-		"find": find(strings.Index, false), "rfind": find(strings.LastIndex, false),
-		"index": find(strings.Index, true), "rindex": find(strings.LastIndex, true),
+		"find": with("sub", func(m *machine, v any, a []any) any {
+			s := m.made(raw(v))
+			at := strings.Index(s, raw(a[0]))
+			return int64(utf8.RuneCountInString(s[:max(at, 0)]) + min(at, 0))
+		}),
 		"split": split(false), "rsplit": split(true),
 		"removeprefix": with("prefix", func(m *machine, v any, a []any) any {
 			return strings.TrimPrefix(m.made(raw(v)), raw(a[0]))
 		}),
 		"removesuffix": with("suffix", func(m *machine, v any, a []any) any {
 			return strings.TrimSuffix(m.made(raw(v)), raw(a[0]))
-		}),
-		"count": with("sub", func(m *machine, v any, a []any) any {
-			return int64(strings.Count(m.made(raw(v)), raw(a[0])))
 		}),
 		"replace": with("old new count", func(m *machine, v any, a []any) any {
 			return m.replaced(raw(v), raw(a[0]), raw(a[1]), or(a[2], nil))

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxSteps = 1 << 24 // of one Render: tokens evaluated, elements made, and every 16 bytes of text made
+	maxSteps = 1 << 23 // of one Render: tokens evaluated, elements made, and every 16 bytes of text made
 	maxDepth = 200     // of macros that call macros, of nested values and of nested expressions
 	maxChain = 500     // operators, attributes or filters in a row
 	maxRange = 100000  // elements of a range, as in jinja2's sandbox

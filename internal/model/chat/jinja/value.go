@@ -449,38 +449,50 @@ func (m *machine) item(v, k any) any {
 	if isText(k) {
 		return m.attribute(v, raw(k))
 	}
-	var items []any
-	switch l := v.(type) {
-	case *list:
-		if l.kind == "" || l.kind == tuple || l.shown != "" {
-			items = l.items
-		}
-	case string, markup:
-		items = m.items(v)
-	}
+	l, ok := v.(*list)
 	switch k.(type) {
 	case bool, int64:
-		i := asInt(k)
-		if i < 0 {
-			i += int64(len(items))
-		}
-		if i >= 0 && i < int64(len(items)) {
-			return items[i]
+		i, letters := asInt(k), m.letters(v)
+		if ok && (l.kind == "" || l.kind == tuple || l.shown != "") {
+			if i = wrapped(i, len(l.items)); i >= 0 {
+				return l.items[i]
+			}
+		} else if i = wrapped(i, len(letters)); i >= 0 {
+			return string(letters[i])
 		}
 	}
 	return undefined{fmt.Sprintf("%s has no element %s", describe(v), m.repr(k))}
 }
 
+// letters are those of a text.
+func (m *machine) letters(v any) []rune {
+	if !isText(v) {
+		return nil
+	}
+	return []rune(m.made(raw(v)))
+}
+
+// wrapped is an index from the end if it is negative, and -1 if there is no such element.
+func wrapped(i int64, n int) int64 {
+	if i < 0 {
+		i += int64(n)
+	}
+	if i >= int64(n) {
+		return -1
+	}
+	return max(i, -1)
+}
+
 // slice is v[from:to:step].
 func (m *machine) slice(v any, at [3]any) any {
-	var items []any
-	l, _ := v.(*list)
-	switch {
-	case isText(v) || l != nil && (l.kind == "" || l.kind == tuple):
-		items = m.items(v)
-	default:
+	l, ok := v.(*list)
+	if !isText(v) && (!ok || l.kind != "" && l.kind != tuple) {
 		defined(v)
 		return undefined{describe(v) + " has no slices"}
+	}
+	letters, n := m.letters(v), int64(0)
+	if n = int64(len(letters)); ok {
+		n = int64(len(l.items))
 	}
 	step := int64(1)
 	if at[2] != nil {
@@ -489,7 +501,6 @@ func (m *machine) slice(v any, at [3]any) any {
 	if step == 0 {
 		fail("the step of a slice is 0")
 	}
-	n := int64(len(items))
 	low, high := int64(0), n // where from and to may be
 	if step < 0 {
 		low, high = -1, n-1
@@ -509,19 +520,20 @@ func (m *machine) slice(v any, at [3]any) any {
 		from, to = bound(at[0], high), bound(at[1], low)
 	}
 	var some []any
+	var b strings.Builder
 	for i := from; step > 0 && i < to || step < 0 && i > to; i += step {
-		some = append(some, items[i])
+		if ok {
+			some = append(some, l.items[i])
+		} else {
+			b.WriteRune(letters[i])
+		}
 		if step > n || -step > n {
 			break
 		}
 	}
 	m.spend(len(some))
-	if l != nil {
+	if ok {
 		return &list{kind: l.kind, items: some}
-	}
-	var b strings.Builder
-	for _, c := range some {
-		b.WriteString(c.(string))
 	}
 	return like(v, b.String())
 }
@@ -726,9 +738,9 @@ func remainder(m *machine, a, b any) any {
 		func(x, y float64) float64 {
 			z := math.Mod(x, y)
 			if z != 0 && z < 0 != (y < 0) {
-				z += y
+				return z + y
 			}
-			return z
+			return math.Copysign(z, y)
 		})
 }
 
