@@ -1,7 +1,5 @@
 package tokenizer
 
-import "github.com/dlclark/regexp2"
-
 // GPT-2 writes each byte as a character that can be seen: those of Latin-1 that
 // can, as themselves, and the others, in order, from U+0100 on.
 var byteOf = func() map[rune]byte {
@@ -28,26 +26,4 @@ func unmap(piece string) (b []byte, ok bool) {
 		b = append(b, v)
 	}
 	return b, true
-}
-
-// The patterns by which models cut text into words, as their tokenizer.json has
-// them; GGUF names them.
-const (
-	patternGPT2   = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
-	patternLlama3 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	patternQwen2  = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-)
-
-// patternsDefault are llama.cpp's for a vocabulary that does not name its pattern: each one cuts the words of the one
-// before.
-var patternsDefault = []string{`[\p{P}\$\+<=>\^~\|]+`, patternGPT2, `\p{N}+`, `[0-9][0-9][0-9]`}
-
-// usePattern sets the pattern that cuts text into words.
-func (t *Tokenizer) usePattern(pattern string) error {
-	p, err := regexp2.Compile(pattern, regexp2.Unicode)
-	if err != nil {
-		return err
-	}
-	t.patterns = append(t.patterns, p)
-	return nil
 }

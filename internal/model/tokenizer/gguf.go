@@ -47,21 +47,16 @@ func kindOf(kinds []float64, i int) int {
 
 // fromGPT2 is byte-level BPE.
 func (t *Tokenizer) fromGPT2(meta map[string]weights.Value, tokens []string, kinds []float64) error {
-	llama3 := []string{patternLlama3}
-	pre := meta["tokenizer.ggml.pre"].String()
-	patterns, ok := map[string][]string{
-		"": patternsDefault, "default": patternsDefault, "gpt-2": {patternGPT2},
-		"llama-bpe": llama3, "llama3": llama3, "llama-v3": llama3, "qwen2": {patternQwen2},
-	}[pre]
-	if !ok {
-		return fmt.Errorf("%w: words cut as %q; gpt-2, llama-bpe and qwen2 are supported", ErrFormat, pre)
+	c, err := cutOf(meta["tokenizer.ggml.pre"].String())
+	if err != nil {
+		return err
 	}
-	for _, pattern := range patterns {
+	for _, pattern := range c.patterns {
 		if err := t.usePattern(pattern); err != nil {
 			return err
 		}
 	}
-	t.whole, t.composed = patterns[0] == patternLlama3, pre == "qwen2"
+	t.whole, t.composed = c.whole, c.composed
 	for i, text := range tokens {
 		if kind := kindOf(kinds, i); kind == ggufControl || kind == ggufAdded || kind == ggufUnknown {
 			t.addGGUF(i, text, kind)
@@ -79,7 +74,7 @@ func (t *Tokenizer) fromGPT2(meta map[string]weights.Value, tokens []string, kin
 			return err
 		}
 	}
-	return t.aroundGGUF(meta, len(tokens), t.whole)
+	return t.aroundGGUF(meta, len(tokens), c.begin)
 }
 
 // fromLlama is SentencePiece's BPE, which merges by the scores of the results.
@@ -106,6 +101,10 @@ func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, ki
 			}
 		case kind == ggufControl || kind == ggufUnknown || kind == ggufAdded:
 			t.addGGUF(i, text, kind)
+			if kind == ggufAdded { // Gemma's runs of spaces and line breaks are found by merging, too
+				t.ids[string(t.piece(text))] = int32(i)
+				t.pieces[i] = t.piece(text)
+			}
 		default:
 			p := t.piece(text)
 			if err := t.enter(i, p, false); err != nil {

@@ -120,6 +120,7 @@ func flatten(s *step) []step {
 // setRules decides by the steps which of the two kinds it is.
 func (t *Tokenizer) setRules(d *document) error {
 	t.characters = true
+	spaces := true // the text has spaces
 	for _, s := range flatten(d.Normalizer) {
 		switch {
 		case s.Type == "NFC":
@@ -127,19 +128,20 @@ func (t *Tokenizer) setRules(d *document) error {
 		case s.Type == "Prepend" && s.Prepend == "▁":
 			t.prefix = prefixAlways
 		case s.Type == "Replace" && s.Pattern.String != nil && *s.Pattern.String == " " && string(s.Content) == `"▁"`:
+			spaces = false
 		default:
 			return fmt.Errorf("%w: the normalizer %q is not supported", ErrFormat, s.Type)
 		}
 	}
 	for _, s := range flatten(d.PreTokenizer) {
-		if err := t.setPreTokenizer(&s); err != nil {
+		if err := t.setPreTokenizer(&s, spaces); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *Tokenizer) setPreTokenizer(s *step) error {
+func (t *Tokenizer) setPreTokenizer(s *step, spaces bool) error {
 	switch {
 	case s.Type == "ByteLevel":
 		t.characters = false
@@ -149,12 +151,20 @@ func (t *Tokenizer) setPreTokenizer(s *step) error {
 		if s.UseRegex == nil || *s.UseRegex {
 			return t.usePattern(patternGPT2)
 		}
-	case s.Type == "Split" && s.Pattern.Regex != nil && s.Behavior == "Isolated" && !s.Invert:
+	case s.Type == "Split" && s.Pattern.Regex != nil && (s.Behavior == "Isolated" && !s.Invert ||
+		s.Behavior == "Removed" && s.Invert && strings.HasSuffix(*s.Pattern.Regex, lines)): // it matches each character
 		if err := t.usePattern(*s.Pattern.Regex); err != nil {
 			return fmt.Errorf("%w: the pattern %q: %w", ErrFormat, *s.Pattern.Regex, err)
 		}
 	case s.Type == "Digits" && s.Individual:
-		t.digits = true
+		return t.usePattern(`\p{N}`)
+	case s.Type == "Digits":
+		return t.usePattern(`\p{N}+`)
+	case s.Type == "Punctuation" && s.Behavior == "Contiguous":
+		return t.usePattern(`[` + punctuation + `]+`)
+	case s.Type == "Punctuation" && (s.Behavior == "" || s.Behavior == "Isolated"):
+		return t.usePattern(`[` + punctuation + `]`)
+	case s.Type == "Split" && s.Pattern.String != nil && *s.Pattern.String == " " && !spaces: // Gemma: it cuts nothing
 	case s.Type == "Metaspace" && (s.Split == nil || !*s.Split):
 		t.prefix = map[string]prefixing{"": prefixAlways, "always": prefixAlways, "first": prefixFirst}[s.Scheme]
 	default:

@@ -33,7 +33,6 @@ type Tokenizer struct {
 	prefix      prefixing
 	composed    bool // text is normalized to NFC
 	patterns    []*regexp2.Regexp
-	digits      bool // each digit is a part
 	added       matcher
 	first, last []int32 // tokens around a text
 }
@@ -131,9 +130,6 @@ func (c *cutter) part(out []int32, text string, begin bool) []int32 {
 	for _, p := range t.patterns {
 		words = isolate(p, words)
 	}
-	if t.digits {
-		words = splitDigits(words)
-	}
 	for _, w := range words {
 		out = c.word(out, w)
 	}
@@ -157,26 +153,6 @@ func isolate(p *regexp2.Regexp, words []string) []string {
 		}
 		if at < len(runes) {
 			out = append(out, string(runes[at:]))
-		}
-	}
-	return out
-}
-
-func splitDigits(words []string) []string {
-	var out []string
-	for _, w := range words {
-		at := 0
-		for i := range len(w) {
-			if w[i] < '0' || w[i] > '9' {
-				continue
-			}
-			if i > at {
-				out = append(out, w[at:i])
-			}
-			out, at = append(out, w[i:i+1]), i+1
-		}
-		if at < len(w) {
-			out = append(out, w[at:])
 		}
 	}
 	return out

@@ -328,15 +328,83 @@ func TestWordsOfGGUFWithoutAPatternAreCutAsLlamaCppDoes(t *testing.T) {
 			require.Equal(t, test.want, got)
 		})
 	}
-	tok := blank()
-	for _, pattern := range patternsDefault {
-		require.NoError(t, tok.usePattern(pattern))
+}
+
+// The words are those of llama.cpp's unicode_regex_split for the patterns of each name (ik_llama.cpp 8337e4cd).
+func TestWordsAreCutAsTheNameInGGUFSays(t *testing.T) {
+	const text = "I'LL don't camelCASE HTTPServer 12345 ½Ⅻ 3.14!!/ ...\n\n  \t x==y  日本語カナ 한국\r\n $5 `a`_b [c]\n   "
+	for _, test := range []struct{ pre, want string }{
+		{"default", "I¦'¦LL¦ don¦'¦t¦ camelCASE¦ HTTPServer¦ ¦123¦45¦ ¦½Ⅻ¦ ¦3¦.¦14¦!!/¦ ¦...¦\n\n  \t¦ x¦==¦y¦ ¦ 日本語カナ¦ 한국¦\r\n ¦$¦5¦ `¦a¦`¦_¦b¦ ¦[¦c¦]¦\n   "},
+		{"gpt-2", "I¦'¦LL¦ don¦'t¦ camelCASE¦ HTTPServer¦ 12345¦ ½Ⅻ¦ 3¦.¦14¦!!/¦ ...¦\n\n  \t¦ x¦==¦y¦ ¦ 日本語カナ¦ 한국¦\r\n¦ $¦5¦ `¦a¦`_¦b¦ [¦c¦]¦\n   "},
+		{"llama-bpe", "I¦'LL¦ don¦'t¦ camelCASE¦ HTTPServer¦ ¦123¦45¦ ¦½Ⅻ¦ ¦3¦.¦14¦!!/¦ ...\n\n¦  \t¦ x¦==¦y¦ ¦ 日本語カナ¦ 한국¦\r\n¦ $¦5¦ `¦a¦`_¦b¦ [¦c¦]\n¦   "},
+		{"dbrx", "I¦'LL¦ don¦'t¦ camelCASE¦ HTTPServer¦ ¦123¦45¦ ¦½Ⅻ¦ ¦3¦.¦14¦!!/¦ ...\n\n¦  \t¦ x¦==¦y¦ ¦ 日本語カナ¦ 한국¦\r\n¦ $¦5¦ `¦a¦`_¦b¦ [¦c¦]\n¦   "},
+		{"glm4", "I¦'LL¦ don¦'t¦ camelCASE¦ HTTPServer¦ ¦123¦45¦ ¦½Ⅻ¦ ¦3¦.¦14¦!!/¦ ...\n\n¦  \t¦ x¦==¦y¦ ¦ 日本語カナ¦ 한국¦\r\n¦ $¦5¦ `¦a¦`_¦b¦ [¦c¦]\n¦   "},
+		{"qwen2", "I¦'LL¦ don¦'t¦ camelCASE¦ HTTPServer¦ ¦1¦2¦3¦4¦5¦ ¦½¦Ⅻ¦ ¦3¦.¦1¦4¦!!/¦ ...\n\n¦  \t¦ x¦==¦y¦ ¦ 日本語カナ¦ 한국¦\r\n¦ $¦5¦ `¦a¦`_¦b¦ [¦c¦]\n¦   "},
+		{"qwen35", "I¦'LL¦ don¦'t¦ camelCASE¦ HTTPServer¦ ¦1¦2¦3¦4¦5¦ ¦½¦Ⅻ¦ ¦3¦.¦1¦4¦!!/¦ ...\n\n¦  \t¦ x¦==¦y¦ ¦ 日本語カナ¦ 한국¦\r\n¦ $¦5¦ `¦a¦`_¦b¦ [¦c¦]\n¦   "},
+		{"stablelm2", "I¦'LL¦ don¦'t¦ camelCASE¦ HTTPServer¦ ¦1¦2¦3¦4¦5¦ ¦½¦Ⅻ¦ ¦3¦.¦1¦4¦!!/¦ ...\n\n¦  \t¦ x¦==¦y¦ ¦ 日本語カナ¦ 한국¦\r\n¦ $¦5¦ `¦a¦`_¦b¦ [¦c¦]\n¦   "},
+		{"seed-coder", "I¦'LL¦ don¦'t¦ camelCASE¦ HTTPServer¦ ¦1¦2¦3¦4¦5¦ ¦½¦Ⅻ¦ ¦3¦.¦1¦4¦!!/¦ ...¦\n\n¦  \t¦ x¦==¦y¦ ¦ 日本語カナ¦ 한국¦\r\n¦ $¦5¦ `¦a¦`_¦b¦ [¦c¦]¦\n¦   "},
+		{"smollm", "I¦'¦LL¦ don¦'t¦ camelCASE¦ HTTPServer¦ ¦1¦2¦3¦4¦5¦ ¦½¦Ⅻ¦ ¦3¦.¦1¦4¦!!/¦ ...¦\n\n  \t¦ x¦==¦y¦ ¦ 日本語カナ¦ 한국¦\r\n¦ $¦5¦ `¦a¦`_¦b¦ [¦c¦]¦\n   "},
+		{"falcon", "I¦'¦LL¦ don¦'¦t¦ camelCASE¦ HTTPServer¦ ¦123¦45¦ ½Ⅻ¦ 3¦.¦14¦!!/¦ ¦...¦\n\n  \t¦ x¦==¦y¦ ¦ 日本語カナ¦ 한국¦\r\n ¦$¦5¦ ¦`¦a¦`_¦b¦ ¦[¦c¦]¦\n   "},
+		{"tekken", "I¦'LL¦ don¦'t¦ camel¦CASE¦ HTTPServer¦ ¦1¦2¦3¦4¦5¦ ¦½¦Ⅻ¦ ¦3¦.¦1¦4¦!!/¦ ...\n\n¦  \t¦ x¦==¦y¦ ¦ 日本語カナ¦ 한국¦\r\n¦ $¦5¦ `¦a¦`_¦b¦ [¦c¦]\n¦   "},
+		{"gpt-4o", "I'LL¦ don't¦ camel¦CASE¦ HTTPServer¦ ¦123¦45¦ ¦½Ⅻ¦ ¦3¦.¦14¦!!/¦ ...\n\n¦  \t¦ x¦==¦y¦ ¦ 日本語カナ¦ 한국¦\r\n¦ $¦5¦ `¦a¦`_¦b¦ [¦c¦]\n¦   "},
+		{"deepseek-llm", "I¦'¦LL¦ don¦'¦t¦ camelCASE¦ HTTPServer¦ ¦12345¦ ¦½¦Ⅻ¦ ¦3¦.¦14¦!!/¦ ...¦\n¦\n¦  \t¦ x¦==¦y¦  ¦日本語カナ¦ ¦한국¦\r¦\n¦ $¦5¦ `¦a¦`_¦b¦ [¦c¦]¦\n¦   "},
+		{"deepseek-coder", "I¦'¦LL¦ don¦'¦t¦ camelCASE¦ HTTPServer¦ ¦1¦2¦3¦4¦5¦ ¦½¦Ⅻ¦ ¦3¦.¦1¦4¦!!/¦ ...¦\n¦\n¦  \t¦ x¦==¦y¦ ¦ ¦日本語カナ¦ ¦한국¦\r¦\n¦ $¦5¦ `¦a¦`¦_¦b¦ [¦c¦]¦\n¦   "},
+		{"deepseek-v3", "I¦'LL¦ don¦'t¦ camelCASE¦ HTTPServer¦ ¦123¦45¦ ¦½Ⅻ¦ ¦3¦.¦14¦!!/¦ ...\n\n¦  \t¦ x¦==¦y¦  ¦日本語カナ¦ 한국¦\r\n¦ $¦5¦ `¦a¦`_¦b¦ [¦c¦]\n¦   "},
+	} {
+		t.Run(test.pre, func(t *testing.T) {
+			c, err := cutOf(test.pre)
+			require.NoError(t, err)
+			tok := blank()
+			words := []string{text}
+			for i, pattern := range c.patterns {
+				require.NoError(t, tok.usePattern(pattern))
+				words = isolate(tok.patterns[i], words)
+			}
+			require.Equal(t, test.want, strings.Join(words, "¦"))
+		})
 	}
-	words := []string{"I'll pay $12345!!\n\n ok x=1"}
-	for _, p := range tok.patterns {
-		words = isolate(p, words)
+}
+
+// Where llama.cpp only comes near a model's own pattern, the model's own counts: it makes no capital of À, and ~ is no
+// symbol for it.
+func TestWordsAreCutAsTheModelsTokenizerJSONSays(t *testing.T) {
+	for _, test := range []struct{ pre, text, want string }{
+		{"tekken", "ÉtéÀ ǅa", "Été¦À¦ ǅa"},
+		{"gpt-4o", "ÉtéÀ's", "Été¦À's"},
+		{"deepseek-v3", "a ~b", "a¦ ~¦b"},
+		{"deepseek-coder", "a\u2028b", "a¦\u2028¦b"},
+	} {
+		c, err := cutOf(test.pre)
+		require.NoError(t, err)
+		tok := blank()
+		words := []string{test.text}
+		for i, pattern := range c.patterns {
+			require.NoError(t, tok.usePattern(pattern))
+			words = isolate(tok.patterns[i], words)
+		}
+		require.Equal(t, test.want, strings.Join(words, "¦"), test.pre)
 	}
-	require.Equal(t, []string{"I", "'", "ll", " pay", " ", "$", "123", "45", "!!", "\n\n", " ok", " x", "=", "1"}, words)
+}
+
+func TestAWayToCutWordsThatIsNotKnownIsRefused(t *testing.T) {
+	for _, pre := range []string{"kimi-k2", "bloom", "gpt2", "chameleon"} {
+		_, err := FromGGUF(meta(t, map[string]any{"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": []string{"a"},
+			"tokenizer.ggml.pre": pre}))
+		require.ErrorIs(t, err, ErrFormat)
+		require.ErrorContains(t, err, fmt.Sprintf("tokenizer.ggml.pre is %q, a way to cut words that is not known; known are a.x-4.0,", pre))
+	}
+}
+
+// llama.cpp finds Gemma's runs of spaces, which are added tokens, by merging spaces.
+func TestAddedTokensOfSentencePieceAreMadeByMerging(t *testing.T) {
+	tok, err := FromGGUF(meta(t, map[string]any{
+		"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": []string{"<unk>", "▁", "▁▁", "▁▁▁", "a", "▁a", "\n", "\n\n"},
+		"tokenizer.ggml.scores": []float32{0, -3, -1000, -1000, -4, -2, -5, -1000}, "tokenizer.ggml.add_space_prefix": false,
+		"tokenizer.ggml.token_type": []int32{2, 1, 4, 4, 1, 1, 1, 4}, "tokenizer.ggml.unknown_token_id": uint32(0),
+	}))
+	require.NoError(t, err)
+	require.Equal(t, []int32{4, 2, 5, 7, 6, 3, 5}, tok.Encode("a   a\n\n\n    a", false))
+	require.Equal(t, "a   a", tok.Decode([]int32{4, 2, 5}))
 }
 
 func TestWordsAreCutByTheModelsPattern(t *testing.T) {
@@ -357,7 +425,6 @@ func TestWordsAreCutByTheModelsPattern(t *testing.T) {
 			require.Equal(t, test.want, isolate(tok.patterns[0], []string{test.text}))
 		})
 	}
-	require.Equal(t, []string{"a", "1", "2", "b"}, splitDigits([]string{"a12b"}))
 }
 
 func TestTokenizersThatCannotBeUsedAreRefused(t *testing.T) {
