@@ -13,7 +13,8 @@ const (
 	patternGPT2   = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 	patternLlama3 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*` + lines
 	patternQwen2  = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*` + lines
-	patternQwen35 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*` + lines
+	patternQwen35 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}` +
+		`| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*` + lines
 	patternSeed   = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+` + lines
 	patternTekken = before + capitals + `*` + smalls + `+|` + before + capitals + `+` + smalls + `*|\p{N}` + marks
 	patternGPT4o  = before + capitals + `*` + smalls + `+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
@@ -55,10 +56,10 @@ type cut struct {
 var cuts = []cut{
 	// GGUF without a name has a pattern of llama.cpp's own.
 	{names: "default", patterns: []string{`[\p{P}\$\+<=>\^~\|]+`, patternGPT2, `\p{N}+`, `[0-9][0-9][0-9]`}},
-	{names: "gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert mpt olmo jais trillion " +
-		"granite-docling exaone4", patterns: []string{patternGPT2}},
-	{names: "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2", patterns: []string{patternLlama3}, whole: true,
-		begin: true},
+	{names: "gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert mpt olmo jais " +
+		"trillion granite-docling exaone4", patterns: []string{patternGPT2}},
+	{names: "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2", patterns: []string{patternLlama3},
+		whole: true, begin: true},
 	{names: "dbrx smaug-bpe glm4 chatglm-bpe", patterns: []string{patternLlama3}},
 	{names: "qwen2 deepseek-r1-qwen megrez", patterns: []string{patternQwen2}, composed: true},
 	{names: "stablelm2 hunyuan solar-open grok-2 kormo openpangu", patterns: []string{patternQwen2}},
@@ -69,8 +70,8 @@ var cuts = []cut{
 	{names: "falcon", patterns: []string{`[` + punctuation + `]+`, patternGPT2, `[0-9][0-9][0-9]`}},
 	{names: "tekken", patterns: []string{patternTekken}, whole: true, begin: true},
 	{names: "gpt-4o llama4 kanana2 minimax-m2", patterns: []string{patternGPT4o}},
-	{names: "deepseek-llm", patterns: []string{`[\r\n]`, `\s?[` + letters + `]+`, `\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+`, `\s+$`,
-		ideographs, `\p{N}+`}},
+	{names: "deepseek-llm", patterns: []string{`[\r\n]`, `\s?[` + letters + `]+`,
+		`\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+`, `\s+$`, ideographs, `\p{N}+`}},
 	{names: "deepseek-coder", patterns: []string{`[\r\n]`, `\s?\p{L}+`, `\s?\p{P}+`, ideographs, `\p{N}`}},
 	{names: "deepseek-v3 hunyuan-dense joyai-llm", patterns: []string{`\p{N}{1,3}`, `[一-龥぀-ゟ゠-ヿ]+`, patternDeepseek3}},
 }
@@ -89,8 +90,8 @@ func cutOf(name string) (cut, error) {
 		known = append(known, names...)
 	}
 	slices.Sort(known)
-	return cut{}, fmt.Errorf("%w: tokenizer.ggml.pre is %q, a way to cut words that is not known; known are %s", ErrFormat, name,
-		strings.Join(known, ", "))
+	return cut{}, fmt.Errorf("%w: tokenizer.ggml.pre is %q, a way to cut words that is not known; known are %s",
+		ErrFormat, name, strings.Join(known, ", "))
 }
 
 // usePattern adds a pattern that cuts text into words.

@@ -42,16 +42,15 @@ func or(v, other any) any {
 }
 
 // leftOut are jinja2's filters and tests that this package does not have.
-var leftOut = []string{"abs", "attr", "batch", "center", "filesizeformat", "forceescape", "groupby", "max", "min", "pprint",
-	"random", "round", "slice", "striptags", "sum", "truncate", "urlencode", "urlize", "wordcount", "wordwrap", "xmlattr",
-	"escaped", "filter", "sameas", "test"}
+var leftOut = strings.Fields("abs attr batch center filesizeformat forceescape groupby max min pprint random round slice " +
+	"striptags sum truncate urlencode urlize wordcount wordwrap xmlattr escaped filter sameas test")
 
 // functionsLeftOut are jinja2's functions and variables that this package does not have.
 var functionsLeftOut = []string{"cycler", "joiner", "lipsum", "self", "super"}
 
 // methodsLeftOut are Python's methods that this package does not have.
-var methodsLeftOut = strings.Fields("casefold center count encode expandtabs format_map index isalnum isalpha isascii " +
-	"isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper ljust maketrans partition " +
+var methodsLeftOut = strings.Fields("casefold center count encode expandtabs format_map index isalnum isalpha " +
+	"isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper ljust maketrans partition " +
 	"removeprefix removesuffix rfind rindex rjust rpartition swapcase translate zfill copy cycle changed")
 
 var globals = map[string]any{
@@ -181,8 +180,8 @@ func init() {
 		"lower": is(func(v any) bool { s := shown(v); return s == lower(s) && s != upper(s) }),
 		"in":    with("seq", func(m *machine, v any, a []any) any { return contains(m, v, a[0]) }),
 	}
-	for symbol, titles := range map[string][]string{"==": {"eq", "equalto"}, "!=": {"ne"}, "<": {"lt", "lessthan"}, "<=": {"le"},
-		">": {"gt", "greaterthan"}, ">=": {"ge"}} {
+	for symbol, titles := range map[string][]string{"==": {"eq", "equalto"}, "!=": {"ne"}, "<": {"lt", "lessthan"},
+		"<=": {"le"}, ">": {"gt", "greaterthan"}, ">=": {"ge"}} {
 		tests[symbol] = compare(symbol)
 		for _, title := range titles {
 			tests[title] = compare(symbol)

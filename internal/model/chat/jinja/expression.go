@@ -387,7 +387,8 @@ func (p *parser) filters(e expr, first bool) expr {
 			switch value := next.kind == name || next.kind == text || next.kind == number; {
 			case p.is(name, "is"):
 				fail("tests follow each other; write them with and")
-			case value && next.text != "else" && next.text != "or" && next.text != "and" || p.is(operator, "[") || p.is(operator, "{"):
+			case value && !slices.Contains([]string{"else", "or", "and"}, next.text) ||
+				p.is(operator, "[") || p.is(operator, "{"):
 				one := p.postfix(p.primary())
 				argument = func(s *scope) arguments { return arguments{list: []any{one(s)}, named: newDict()} }
 			}

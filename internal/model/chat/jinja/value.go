@@ -677,11 +677,13 @@ func add(m *machine, a, b any) any {
 		m.spend(len(x.items) + len(y.items))
 		return &list{kind: x.kind, items: slices.Concat(x.items, y.items)}
 	}
-	return numbers("+", a, b, func(x, y int64) (int64, bool) { return x + y, x+y > x == (y > 0) }, func(x, y float64) float64 { return x + y })
+	return numbers("+", a, b, func(x, y int64) (int64, bool) { return x + y, x+y > x == (y > 0) },
+		func(x, y float64) float64 { return x + y })
 }
 
 func subtract(_ *machine, a, b any) any {
-	return numbers("-", a, b, func(x, y int64) (int64, bool) { return x - y, x-y < x == (y > 0) }, func(x, y float64) float64 { return x - y })
+	return numbers("-", a, b, func(x, y int64) (int64, bool) { return x - y, x-y < x == (y > 0) },
+		func(x, y float64) float64 { return x - y })
 }
 
 func multiply(m *machine, a, b any) any {
