@@ -170,6 +170,7 @@ func TestSettingsReachTheChatTemplate(t *testing.T) {
 		{"a truth value", `{"enable_thinking": false}`, "x<no>"},
 		{"the other", `{"enable_thinking": true}`, "x"},
 		{"a number and a text", `{"count": 9, "name": "abc"}`, "x10abc"},
+		{"an object, in its order", `{"name": {"b": 1, "a": [2.0, null]}}`, "x{'b': 1, 'a': [2.0, None]}"},
 		{"one that the template does not read", `{"other": [1, {"a": null}]}`, "x"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -198,6 +199,26 @@ func TestSettingsReachTheChatTemplate(t *testing.T) {
 			require.Contains(t, e["message"], test.want)
 		})
 	}
+}
+
+// vLLM joins the parts of a message by line breaks.
+func TestPartsOfAMessageAreLines(t *testing.T) {
+	s := start(t, func(c *openai.Config, _ *engine.Config) {
+		var err error
+		c.Template, err = chat.New("{{ messages[0].content }}{{ tools is none and documents is none }}", nil)
+		require.NoError(t, err)
+	})
+	r, err := http.Post(s.url+"/tokenize", "application/json", strings.NewReader(
+		`{"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]}`))
+	require.NoError(t, err)
+	defer r.Body.Close()
+	var a struct{ Tokens []int }
+	require.NoError(t, json.NewDecoder(r.Body).Decode(&a))
+	var text []byte // tokens are bytes
+	for _, id := range a.Tokens {
+		text = append(text, byte(id))
+	}
+	require.Equal(t, "a\nbTrue", string(text))
 }
 
 func TestUnknownRolesAreRefused(t *testing.T) {

@@ -87,11 +87,10 @@ func cutOf(name string) (cut, error) {
 		if slices.Contains(names, name) {
 			return c, nil
 		}
-		known = append(known, names...)
+		known = append(known, names[0])
 	}
-	slices.Sort(known)
-	return cut{}, fmt.Errorf("%w: tokenizer.ggml.pre is %q, a way to cut words that is not known; known are %s",
-		ErrFormat, name, strings.Join(known, ", "))
+	return cut{}, fmt.Errorf("%w: tokenizer.ggml.pre is %q, a way to cut words that is not known; known are %s and the "+
+		"like", ErrFormat, name, strings.Join(known, ", "))
 }
 
 // usePattern adds a pattern that cuts text into words.

@@ -91,7 +91,7 @@ func tojson(m *machine, v any, a []any) any {
 
 // json writes a value; line is the end of a line with the indentation of the value.
 func (m *machine) json(b *strings.Builder, v any, st style, line string) {
-	m.spend(1)
+	m.spend(4)
 	switch v := v.(type) {
 	case nil:
 		b.WriteString("null")

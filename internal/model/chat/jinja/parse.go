@@ -208,7 +208,7 @@ func (p *parser) loop() stmt {
 			for _, v := range all {
 				at := s.inner()
 				target(at, v)
-				s.m.spend(8)
+				s.m.spend(round)
 				if s.m.truth(test(at)) {
 					list = append(list, v)
 				}
@@ -216,7 +216,7 @@ func (p *parser) loop() stmt {
 		}
 		l := &loop{items: list}
 		for l.index = range list {
-			s.m.spend(8) // a round makes a scope
+			s.m.spend(round)
 			at := s.inner()
 			at.vars["loop"] = l
 			target(at, list[l.index])
@@ -333,7 +333,7 @@ func (p *parser) macro(title string, parameters []parameter, ends string) func(*
 	maps.Copy(outer, used)
 	return func(s *scope) *function {
 		return &function{name: title, call: func(m *machine, a arguments) any {
-			m.spend(8)
+			m.spend(round)
 			at := s.inner()
 			if !used["caller"] && a.named.has("caller") {
 				fail("the macro %s is called with a body, which it does not use", title)

@@ -15,6 +15,7 @@ import (
 
 const (
 	maxSteps = 1 << 23 // of one Render: tokens evaluated, elements made, and every 16 bytes of text made
+	round    = 32      // steps of a round of a loop, or a call of a macro: it makes a scope
 	maxDepth = 200     // of macros that call macros, of nested values and of nested expressions
 	maxChain = 500     // operators, attributes or filters in a row
 	maxRange = 100000  // elements of a range, as in jinja2's sandbox

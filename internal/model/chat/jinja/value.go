@@ -345,6 +345,7 @@ func (m *machine) joined(begin, end string, items []any, show func(any) string) 
 			if i > 0 {
 				b.WriteString(", ")
 			}
+			m.spend(4)
 			b.WriteString(m.made(show(item)))
 		}
 	})
