@@ -386,6 +386,60 @@ func TestWordsAreCutAsTheModelsTokenizerJSONSays(t *testing.T) {
 	}
 }
 
+// llama.cpp's ignore_merges and add_bos; text is normalized to NFC where tokenizer.json says so.
+func TestTheNameInGGUFDecidesMoreThanWords(t *testing.T) {
+	for _, test := range []struct {
+		pre          string
+		word, accent []int32
+	}{
+		{"gpt-2", []int32{1, 1}, []int32{5, 6, 7}}, {"smollm", []int32{1, 1}, []int32{5, 6, 7}},
+		{"gpt-4o", []int32{1, 1}, []int32{5, 6, 7}}, {"dbrx", []int32{1, 1}, []int32{5, 6, 7}},
+		{"qwen2", []int32{1, 1}, []int32{4}}, {"qwen35", []int32{1, 1}, []int32{4}},
+		{"llama-bpe", []int32{0, 2}, []int32{0, 5, 6, 7}}, {"tekken", []int32{0, 2}, []int32{0, 5, 6, 7}},
+	} {
+		tok, err := FromGGUF(meta(t, map[string]any{"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": test.pre,
+			"tokenizer.ggml.tokens": []string{"<s>", "a", "aa", "Ã", "Ã©", "e", "Ì", "ģ", "©"}, "tokenizer.ggml.merges": []string{"Ã ©"},
+			"tokenizer.ggml.token_type": []int32{3, 1, 1, 1, 1, 1, 1, 1, 1}, "tokenizer.ggml.bos_token_id": uint32(0)}))
+		require.NoError(t, err)
+		require.Equal(t, test.word, tok.Encode("aa", true), test.pre)
+		require.Equal(t, test.accent, tok.Encode("e\u0301", true), test.pre)
+	}
+}
+
+// The pre-tokenizers of StarCoder, Falcon, Phi-4 and Gemma, as their tokenizer.json has them.
+func TestPreTokenizersOfTokenizerJSON(t *testing.T) {
+	const bytelevel = `{"type": "ByteLevel", "add_prefix_space": false, "use_regex": true}`
+	for _, test := range []struct{ name, steps, want string }{
+		{"each digit, then GPT-2's pattern", `{"type": "Digits", "individual_digits": true}, ` + bytelevel, "x¦=¦ ¦1¦2¦٣¦ it¦'s"},
+		{"numbers, then GPT-2's pattern", `{"type": "Digits", "individual_digits": false}, ` + bytelevel, "x¦=¦ ¦12٣¦ it¦'s"},
+		{"punctuation together", `{"type": "Punctuation", "behavior": "Contiguous"}, ` + bytelevel, "x¦=¦ 12٣¦ it¦'¦s"},
+		{"punctuation", `{"type": "Punctuation"}, ` + bytelevel, "x¦=¦ 12٣¦ it¦'¦s"},
+		{"matches only", `{"type": "Split", "pattern": {"Regex": "[a-z]+|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}, "behavior": "Removed", "invert": true}`,
+			"x¦=¦ ¦12٣¦ ¦it¦'¦s"},
+	} {
+		tok, err := Parse([]byte(`{"model": {"vocab": {"a": 0}}, "pre_tokenizer": {"type": "Sequence", "pretokenizers": [` +
+			test.steps + `]}}`))
+		require.NoError(t, err, test.name)
+		words := []string{"x= 12٣ it's"}
+		for _, p := range tok.patterns {
+			words = isolate(p, words)
+		}
+		require.Equal(t, test.want, strings.Join(words, "¦"), test.name)
+	}
+	const gemma = `"pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious"}`
+	tok, err := Parse([]byte(`{"model": {"vocab": {"a": 0, "▁": 1, "a▁": 2, "a▁a": 3}, "merges": ["a ▁", "a▁ a"]}, ` + gemma + `,
+		"normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}}`))
+	require.NoError(t, err)
+	require.Equal(t, []int32{3}, tok.Encode("a a", false))
+	for _, settings := range []string{gemma, `"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "a|\\s+"}, "behavior": "Removed"}`,
+		`"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "a"}, "behavior": "Removed", "invert": true}`,
+		`"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "a"}, "behavior": "MergedWithNext"}`,
+		`"pre_tokenizer": {"type": "Punctuation", "behavior": "Removed"}`} {
+		_, err := Parse([]byte(`{"model": {"vocab": {"a": 0}}, ` + settings + `}`))
+		require.ErrorContains(t, err, "with these settings is not supported", settings)
+	}
+}
+
 func TestAWayToCutWordsThatIsNotKnownIsRefused(t *testing.T) {
 	for _, pre := range []string{"kimi-k2", "bloom", "gpt2", "chameleon"} {
 		_, err := FromGGUF(meta(t, map[string]any{"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": []string{"a"},
