@@ -152,7 +152,7 @@ func (t *Tokenizer) setPreTokenizer(s *step, spaces bool) error {
 			return t.usePattern(patternGPT2)
 		}
 	case s.Type == "Split" && s.Pattern.Regex != nil && (s.Behavior == "Isolated" && !s.Invert ||
-		s.Behavior == "Removed" && s.Invert && strings.HasSuffix(*s.Pattern.Regex, lines)): // it matches each character
+		s.Behavior == "Removed" && s.Invert && matchesAll(*s.Pattern.Regex)):
 		if err := t.usePattern(*s.Pattern.Regex); err != nil {
 			return fmt.Errorf("%w: the pattern %q: %w", ErrFormat, *s.Pattern.Regex, err)
 		}
@@ -171,6 +171,13 @@ func (t *Tokenizer) setPreTokenizer(s *step, spaces bool) error {
 		return fmt.Errorf("%w: the pre-tokenizer %q with these settings is not supported", ErrFormat, s.Type)
 	}
 	return nil
+}
+
+// matchesAll says that each character is in a match of a pattern, so that Hugging Face's library removes none: white
+// space, letters, numbers and the others are parts of it by themselves.
+func matchesAll(pattern string) bool {
+	return strings.HasSuffix(pattern, `|\s+`) && strings.Contains(pattern, `?\p{L}+|`) &&
+		strings.Contains(pattern, `|\p{N}`) && strings.Contains(pattern, `| ?[^\s\p{L}\p{N}]+`)
 }
 
 // piece is the bytes of an entry of the vocabulary.
