@@ -4,7 +4,7 @@
     make.py             writes constructs.json from constructs.txt (one template a line; a newline is written as a
                         return symbol, a tab as a tab symbol)
     make.py FOLDER      prints the same for each template FOLDER/*.jinja, with chats with and without tools;
-                        go test ./internal/model/chat -run Foreign -templates FILE compares
+                        go test ./internal/model/chat/jinja -run Foreign -templates FILE compares
 """
 import datetime
 import functools
