@@ -28,6 +28,7 @@ type Config struct {
 	Tokenizer *tokenizer.Tokenizer
 	Pool      *parallel.Pool
 	Peers     []Peer // workers that have the other parts of the model, by rank
+	Remote    Remote // processes that have the other parts; nil: none
 
 	BlockSize           int   // tokens; 0: 16
 	KVCacheBytes        int64 // memory for keys and values
@@ -71,6 +72,14 @@ type EventPublisher interface {
 
 // maxSpeculative keeps the logits of a step small.
 const maxSpeculative = 16
+
+// workers is how many have a part of the model.
+func (c *Config) workers() int {
+	if c.Remote != nil {
+		return c.Remote.Size()
+	}
+	return 1 + len(c.Peers)
+}
 
 // Check tells whether the engine could serve a model of the given shape, without the model:
 // Model, Tokenizer, Pool and Peers are not looked at. It returns the longest sequence.

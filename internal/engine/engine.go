@@ -45,10 +45,14 @@ type Engine struct {
 
 // New makes an engine and starts its loop. observer may be nil.
 func New(config Config, observer Observer) (*Engine, error) {
-	if want := config.Model.Part().Size; want != 1+len(config.Peers) {
-		return nil, fmt.Errorf("%w: a model of %d parts for %d workers", ErrConfig, want, 1+len(config.Peers))
+	if want := config.Model.Part().Size; want != config.workers() {
+		return nil, fmt.Errorf("%w: a model of %d parts for %d workers", ErrConfig, want, config.workers())
 	}
-	store, err := config.complete(&config.Model.Config, 1+len(config.Peers))
+	if config.Remote != nil && (config.Offload != nil || config.Peers != nil) {
+		return nil, fmt.Errorf("%w: blocks of several processes cannot be kept outside, nor have these several workers each",
+			ErrConfig)
+	}
+	store, err := config.complete(&config.Model.Config, config.workers())
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ type message struct {
 // A worker computes its part of the model over the blocks of its heads. All workers
 // have the same block table.
 type worker struct {
+	remote Remote // nil: no other process follows
 	runner *model.Runner
 	store  *kvstore.Store
 	in     chan *message
@@ -58,9 +59,12 @@ type workers []*worker
 // newWorkers gives each worker its store and starts it.
 func newWorkers(c *Config, store kvstore.Config) (workers, error) {
 	var all workers
-	group := model.NewWorkers(1 + len(c.Peers))
+	var group model.Group = c.Remote
+	if c.Remote == nil {
+		group = model.NewWorkers(c.workers())
+	}
 	for i, p := range append([]Peer{{c.Model, c.Pool}}, c.Peers...) {
-		w := &worker{}
+		w := &worker{remote: c.Remote}
 		err := w.open(p, store, group, c)
 		all = append(all, w)
 		if err != nil {
@@ -88,20 +92,27 @@ func (w *worker) open(p Peer, store kvstore.Config, group model.Group, c *Config
 }
 
 func (w *worker) loop() {
-	for m := range w.in {
-		c := computed{}
-		if m.from == 0 {
-			c.err = w.compute(m)
-			if w.nearEnd != nil {
-				w.nearEnd <- struct{}{}
-			}
-		}
-		if c.err == nil {
-			c.output = output{w.runner.ComputeLogits(&m.batch, m.from, m.to), w.runner.Largest()}
-		}
-		c.at = time.Now()
-		w.out <- c
+	if w.remote != nil {
+		w.lead()
 	}
+	for m := range w.in {
+		w.out <- w.answer(m)
+	}
+}
+
+func (w *worker) answer(m *message) (c computed) {
+	if m.from == 0 {
+		c.err = w.compute(m)
+		if w.nearEnd != nil {
+			w.nearEnd <- struct{}{}
+		}
+	}
+	if c.err == nil {
+		c.output.logits, c.err = w.runner.ComputeLogits(&m.batch, m.from, m.to)
+		c.output.largest = w.runner.Largest()
+	}
+	c.at = time.Now()
+	return c
 }
 
 // compute copies blocks and computes the layers of the model. With the tag invariants, what it reads
@@ -165,6 +176,9 @@ func (all workers) close() error {
 	for _, w := range all {
 		if w.in != nil {
 			close(w.in)
+		}
+		if w.in != nil && w.remote != nil {
+			<-w.out
 		}
 		if w.store != nil {
 			err = errors.Join(err, w.store.Close())

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -79,8 +80,64 @@ func startParts(t *testing.T, n int, open func(*parallel.Pool, model.Part) *mode
 	}, o)
 }
 
+// Processes stand for a Remote and its Leaders.
+type processes struct {
+	*model.Workers
+	inbox []chan []byte
+}
+
+func (p processes) Size() int { return len(p.inbox) }
+
+func (p processes) Broadcast(message []byte) error {
+	for _, to := range p.inbox[1:] {
+		to <- slices.Clone(message)
+	}
+	return nil
+}
+
+func (p processes) Abort(cause error) { panic(cause) }
+
+type follower struct {
+	processes
+	rank int
+}
+
+func (f follower) Receive() ([]byte, error) { return <-f.inbox[f.rank], nil }
+
+// startProcesses makes an engine that n-1 others follow.
+func startProcesses(t *testing.T, n int, change func(*engine.Config), o engine.Observer) *engine.Engine {
+	p := processes{model.NewWorkers(n), make([]chan []byte, n)}
+	var first engine.Config
+	var wait sync.WaitGroup
+	t.Cleanup(wait.Wait)
+	for rank := range n {
+		p.inbox[rank] = make(chan []byte, 4)
+		pool, err := parallel.New(1)
+		require.NoError(t, err)
+		c := engine.Config{Model: randomLlama(t, pool, model.Part{Rank: rank, Size: n}), Pool: pool, Tokenizer: tokenizer.Bytes(1, 2, 3),
+			KVCacheBytes: 1 << 20}
+		change(&c)
+		if rank == 0 {
+			t.Cleanup(pool.Close)
+			first = c
+			continue
+		}
+		wait.Go(func() {
+			defer pool.Close()
+			if err := engine.Follow(c, follower{p, rank}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	first.Remote = p
+	e, err := engine.New(first, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	return e
+}
+
 // Ensure that requests, in little memory and with prefix hits, get the same answers from
-// one, two and four workers.
+// one, two and four workers, in one process and in several.
 func TestTheNumberOfWorkersDoesNotChangeAnswers(t *testing.T) {
 	const n = 24
 	rnd := rand.New(rand.NewPCG(8, 3))
@@ -94,8 +151,12 @@ func TestTheNumberOfWorkersDoesNotChangeAnswers(t *testing.T) {
 		want[i] = transcript(t, one, r)
 	}
 	counts := &counter{}
-	for _, workers := range []int{2, 4} {
-		e := startWorkers(t, workers, func(c *engine.Config) {
+	for _, test := range []struct {
+		workers int
+		start   func(*testing.T, int, func(*engine.Config), engine.Observer) *engine.Engine
+	}{{2, startWorkers}, {4, startWorkers}, {2, startProcesses}, {4, startProcesses}} {
+		workers := test.workers
+		e := test.start(t, workers, func(c *engine.Config) {
 			// Two of the longest requests: 2 layers of keys and values of 4 heads of 8.
 			c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 240, 61*8*2*2*4*8*4
 			c.MaxNumBatchedTokens, c.MaxNumSeqs = 24, 20

@@ -75,7 +75,9 @@ func BenchmarkDecodeAgainstReading(b *testing.B) {
 				if err := r.Forward(batch); err != nil {
 					b.Fatal(err)
 				}
-				r.ComputeLogits(batch, 0, 1)
+				if _, err := r.ComputeLogits(batch, 0, 1); err != nil {
+					b.Fatal(err)
+				}
 				decoded := time.Now()
 				pool.Run(workers, read)
 				d, t := decoded.Sub(begin).Seconds(), time.Since(decoded).Seconds()

@@ -85,7 +85,9 @@ func BenchmarkForward(b *testing.B) {
 						if err := r.Forward(batch); err != nil {
 							b.Fatal(err)
 						}
-						r.ComputeLogits(batch, 0, len(batch.Logits))
+						if _, err := r.ComputeLogits(batch, 0, len(batch.Logits)); err != nil {
+							b.Fatal(err)
+						}
 					}
 					b.ReportMetric(float64(len(batch.Tokens)*b.N)/(processorTime(b)-begin).Seconds(), "tokens/cpu-s")
 					b.ReportMetric(float64(len(batch.Tokens)*b.N)/b.Elapsed().Seconds(), "tokens/s")
@@ -159,14 +161,17 @@ func requireNoAllocations(t *testing.T, b *bench, n int) {
 	}
 	batch.CommonPrefix = min(batch.CommonPrefix, 200)
 	require.NoError(t, b.runner.Forward(batch))
-	b.runner.ComputeLogits(batch, 0, n)
+	_, err := b.runner.ComputeLogits(batch, 0, n)
+	require.NoError(t, err)
 	each := 1.0
 	for measured := 0; each > 0 && measured < 10; measured++ {
 		each = testing.AllocsPerRun(20, func() {
 			if err := b.runner.Forward(batch); err != nil {
 				t.Error(err)
 			}
-			b.runner.ComputeLogits(batch, 0, n)
+			if _, err := b.runner.ComputeLogits(batch, 0, n); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 	require.Zero(t, each)

@@ -111,7 +111,7 @@ func (g *routing) order(e *Experts, rows int) {
 
 // mixture sets sums to what the experts of some rows give. The weights of each expert are read once for all of
 // them. What a row gets is summed in the order of its own experts, so it does not depend on other rows.
-func (r *Runner) mixture(l *layer, x []float32, rows int) {
+func (r *Runner) mixture(l *layer, x []float32, rows int) error {
 	e, g, hidden := r.model.Experts, &r.routing, r.model.HiddenSize
 	n := rows * e.PerToken
 	g.logits, g.weights = grow(g.logits, rows*e.Count), grow(g.weights, n)
@@ -137,18 +137,23 @@ func (r *Runner) mixture(l *layer, x []float32, rows int) {
 		r.multiplyPanels(&expert.down, g.out[from*hidden:], r.act, to-from, 0, expert.down.panels())
 	}
 	if r.group != nil {
-		r.group.AllReduce(r.model.part.Rank, g.out[:n*hidden])
+		if err := r.group.AllReduce(r.model.part.Rank, g.out[:n*hidden]); err != nil {
+			return err
+		}
 	}
 	if e.SharedSize > 0 {
 		r.firstHalf(&l.mlp, x, rows)
 		g.shared = grow(g.shared, rows*hidden)
-		r.sumProduct(&l.mlp.down, g.shared, r.act, rows)
+		if err := r.sumProduct(&l.mlp.down, g.shared, r.act, rows); err != nil {
+			return err
+		}
 	}
 	if e.SharedGate {
 		g.gates = grow(g.gates, rows)
 		r.multiply(&l.experts.sharedRouter, g.gates, x, rows)
 	}
 	r.each(rows, rowJob{op: opCombine, layer: l})
+	return nil
 }
 
 // combineRow sums what the experts of a row give.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -215,7 +216,9 @@ func (f *family) write(t testing.TB) string {
 	rnd := rand.New(rand.NewPCG(11, 13))
 	f.ref.w = map[string][]float32{}
 	var tensors []weightfile.Tensor
-	for name, shape := range f.tensors() {
+	shapes := f.tensors()
+	for _, name := range slices.Sorted(maps.Keys(shapes)) { // in this order, so that each process draws the same
+		shape := shapes[name]
 		n := shape[0]
 		if len(shape) == 2 {
 			n *= shape[1]
@@ -294,7 +297,8 @@ func (b *bench) step(t testing.TB, parts ...part) [][][]float32 {
 			make([]int32, numBlocks-len(p.table))...)...)
 	}
 	require.NoError(t, b.runner.Forward(&batch))
-	logits := b.runner.ComputeLogits(&batch, 0, len(batch.Logits))
+	logits, err := b.runner.ComputeLogits(&batch, 0, len(batch.Logits))
+	require.NoError(t, err)
 	if logits == nil {
 		return nil // not the first worker of a group
 	}

@@ -3,16 +3,27 @@ package model
 import "sync"
 
 // A Group joins the workers of a step, each of which has a part of the model. They call
-// the same methods in the same order; a call returns when its result is there.
-// Another implementation may send over a network.
+// the same methods in the same order; a call returns when its result is there. After an error
+// the group cannot be used: a worker is lost. Package mpi joins workers of several processes.
 type Group interface {
 	// AllReduce replaces x, in all workers, by its sum over them: with 4 the
 	// sum of the first two plus the sum of the last two, in this order.
-	AllReduce(rank int, x []float32)
+	AllReduce(rank int, x []float32) error
 
-	// Gather puts rows of part, width values each, into dst of worker 0, whose rows
-	// are stride values apart, from column from on.
-	Gather(rank int, dst []float32, stride int, part []float32, width, from int)
+	// Gather puts the rows of each worker's part into the columns of dst, of worker 0, that are the
+	// worker's. Rows of dst are stride values apart.
+	Gather(rank int, dst []float32, stride int, part []float32, columns []Columns) error
+}
+
+// Columns are those of a matrix from From up to To.
+type Columns struct{ From, To int }
+
+// CopyFrom copies rows of the columns, which stand in part one after the other, to their place in dst.
+func (c Columns) CopyFrom(part, dst []float32, stride int) {
+	width := c.To - c.From
+	for r := 0; r*width < len(part); r++ {
+		copy(dst[r*stride+c.From:][:width], part[r*width:])
+	}
 }
 
 // Workers join workers of this process.
@@ -52,7 +63,7 @@ func (w *Workers) wait() {
 }
 
 // AllReduce implements Group. Each worker adds up its share of the values.
-func (w *Workers) AllReduce(rank int, x []float32) {
+func (w *Workers) AllReduce(rank int, x []float32) error {
 	w.share[rank] = x
 	if rank == 0 {
 		w.sum = grow(w.sum, len(x))
@@ -75,16 +86,16 @@ func (w *Workers) AllReduce(rank int, x []float32) {
 	w.wait()
 	copy(x, w.sum)
 	w.wait()
+	return nil
 }
 
 // Gather implements Group.
-func (w *Workers) Gather(rank int, dst []float32, stride int, part []float32, width, from int) {
+func (w *Workers) Gather(rank int, dst []float32, stride int, part []float32, columns []Columns) error {
 	if rank == 0 {
 		w.to = dst
 	}
 	w.wait()
-	for r := 0; r*width < len(part); r++ {
-		copy(w.to[r*stride+from:][:width], part[r*width:])
-	}
+	columns[rank].CopyFrom(part, w.to, stride)
 	w.wait()
+	return nil
 }

@@ -30,23 +30,27 @@ func (r *Runner) multiply(lin *linear, dst, x []float32, rows int) {
 // addProduct adds the product of x and a matrix, plus its bias, to rows of the residual stream.
 // A worker of a group has a part of the inputs, and the product is the sum over all. A norm after it, if it has
 // weights, comes before that.
-func (r *Runner) addProduct(lin *linear, after *norm, residual, x []float32, rows int) {
+func (r *Runner) addProduct(lin *linear, after *norm, residual, x []float32, rows int) error {
 	if r.group == nil && after.weight == nil && r.model.ResidualScale == 0 {
 		r.product.residual, r.product.bias = residual, lin.bias
 		r.multiplyPanels(lin, r.sums, x, rows, 0, lin.panels())
-		return
+		return nil
 	}
-	r.sumProduct(lin, r.sums, x, rows)
+	if err := r.sumProduct(lin, r.sums, x, rows); err != nil {
+		return err
+	}
 	r.each(rows, rowJob{op: opAdd, residual: residual, bias: lin.bias, norm: after})
+	return nil
 }
 
 // sumProduct sets dst to x times a matrix, without its bias, summed over the workers of a group.
-func (r *Runner) sumProduct(lin *linear, dst, x []float32, rows int) {
+func (r *Runner) sumProduct(lin *linear, dst, x []float32, rows int) error {
 	r.product.residual, r.product.bias = nil, nil
 	r.multiplyPanels(lin, dst, x, rows, 0, lin.panels())
-	if r.group != nil {
-		r.group.AllReduce(r.model.part.Rank, dst[:rows*lin.out])
+	if r.group == nil {
+		return nil
 	}
+	return r.group.AllReduce(r.model.part.Rank, dst[:rows*lin.out])
 }
 
 // multiplyPanels computes the outputs of panels from up to to.

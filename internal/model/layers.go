@@ -51,12 +51,17 @@ func (l *loader) head(m *Model) (err error) {
 		return fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d × %d", ErrModel, t.Name, t.Rows, t.Cols,
 			c.VocabSize, c.HiddenSize)
 	}
-	n, rank := l.part.size(), l.part.Rank
-	m.vocab = span{c.VocabSize * rank / n, c.VocabSize * (rank + 1) / n}
-	rows := m.vocab
-	if c.TieEmbeddings { // it is whole in each part, which multiplies by some of its panels
-		panels := (c.VocabSize + matrix.Panel - 1) / matrix.Panel
-		m.vocab = span{panels * rank / n * matrix.Panel, min(panels*(rank+1)/n*matrix.Panel, c.VocabSize)}
+	n := l.part.size()
+	for rank := range n {
+		columns := Columns{c.VocabSize * rank / n, c.VocabSize * (rank + 1) / n}
+		if c.TieEmbeddings { // they are whole in each part, which multiplies by some of their panels
+			panels := (c.VocabSize + matrix.Panel - 1) / matrix.Panel
+			columns = Columns{panels * rank / n * matrix.Panel, min(panels*(rank+1)/n*matrix.Panel, c.VocabSize)}
+		}
+		m.vocab = append(m.vocab, columns)
+	}
+	rows := span{m.vocab[l.part.Rank].From, m.vocab[l.part.Rank].To}
+	if c.TieEmbeddings {
 		rows = span{0, c.VocabSize}
 	}
 	if rows.len() < 1 {

@@ -14,9 +14,9 @@ import (
 type Model struct {
 	Config
 	part      Part
-	vocab     span   // whose logits the part computes
-	embed     *table // nil: rows of the head
-	positions *table // nil: positions are rotations
+	vocab     []Columns // whose logits each part computes
+	embed     *table    // nil: rows of the head
+	positions *table    // nil: positions are rotations
 	layers    []layer
 	norm      norm
 	head      linear

@@ -254,7 +254,9 @@ func (r *Runner) layer(i int, b *Batch) error {
 	l := &m.layers[i]
 	r.multiply(&l.qkv, r.qkv, r.normalized(&l.attnNorm, n), n)
 	if m.QKNorm == WidthNorm {
-		r.sumSquares(n)
+		if err := r.sumSquares(n); err != nil {
+			return err
+		}
 	}
 	angles := r.angles[m.rope(i)]
 	r.tokens.Rotation = nil
@@ -275,17 +277,23 @@ func (r *Runner) layer(i int, b *Batch) error {
 	if err := r.attend.Forward(r.store.Layer(place.Layer), &r.batch); err != nil {
 		return err
 	}
-	r.addProduct(&l.out, &l.attnPost, r.x, r.attended, n)
+	if err := r.addProduct(&l.out, &l.attnPost, r.x, r.attended, n); err != nil {
+		return err
+	}
 	normed := r.normalized(&l.mlpNorm, n)
 	for from := 0; from < n; {
 		rows := r.mlpRows(n - from)
 		x, in := r.x[from*m.HiddenSize:], normed[from*m.HiddenSize:]
 		if l.experts != nil {
-			r.mixture(l, in, rows)
+			if err := r.mixture(l, in, rows); err != nil {
+				return err
+			}
 			r.each(rows, rowJob{op: opAdd, residual: x, norm: &l.mlpPost})
 		} else {
 			r.firstHalf(&l.mlp, in, rows)
-			r.addProduct(&l.mlp.down, &l.mlpPost, x, r.act, rows)
+			if err := r.addProduct(&l.mlp.down, &l.mlpPost, x, r.act, rows); err != nil {
+				return err
+			}
 		}
 		from += rows
 	}
@@ -308,12 +316,13 @@ func (r *Runner) firstHalf(m *mlp, x []float32, rows int) {
 }
 
 // sumSquares sums the squares of each row's queries and keys, in four sums of which each worker has some.
-func (r *Runner) sumSquares(n int) {
+func (r *Runner) sumSquares(n int) error {
 	r.squares = grow(r.squares, 2*n)
 	r.each(n, rowJob{op: opSquares})
-	if r.group != nil {
-		r.group.AllReduce(r.model.part.Rank, r.squares)
+	if r.group == nil {
+		return nil
 	}
+	return r.group.AllReduce(r.model.part.Rank, r.squares)
 }
 
 // mlpRows is the number of rows, of n, that go through the MLP of a layer next.
@@ -329,7 +338,7 @@ func (r *Runner) Largest() []int32 { return r.largest.tokens }
 // ComputeLogits returns the logits of tokens b.Logits[from:to] of the batch of the last Forward, one row of
 // VocabSize after the other, which stay until the next call. Their memory grows with the largest number of
 // rows of a call. Of a group, worker 0 returns them, the others nil.
-func (r *Runner) ComputeLogits(b *Batch, from, to int) []float32 {
+func (r *Runner) ComputeLogits(b *Batch, from, to int) ([]float32, error) {
 	m := r.model
 	hidden := m.HiddenSize
 	for i, t := range b.Logits[from:to] {
@@ -343,27 +352,29 @@ func (r *Runner) ComputeLogits(b *Batch, from, to int) []float32 {
 		r.multiply(&m.head, r.logits, r.sums, n)
 		r.product.largest = nil
 		r.largest.merge()
-		return r.logits
+		return r.logits, nil
 	}
 	r.part = grow(r.part, n*m.head.out)
 	part, rank := r.part, m.part.Rank
-	if m.head.out == m.vocab.len() {
+	vocab := m.vocab[rank]
+	width := vocab.To - vocab.From
+	if m.head.out == width {
 		r.multiply(&m.head, part, r.sums, n)
 	} else {
-		r.multiplyPanels(&m.head, part, r.sums, n, m.vocab.from/matrix.Panel, (m.vocab.to+matrix.Panel-1)/matrix.Panel)
+		r.multiplyPanels(&m.head, part, r.sums, n, vocab.From/matrix.Panel, (vocab.To+matrix.Panel-1)/matrix.Panel)
 		for i := range n {
-			copy(part[i*m.vocab.len():][:m.vocab.len()], part[i*m.head.out+m.vocab.from:])
+			copy(part[i*width:][:width], part[i*m.head.out+vocab.From:])
 		}
-		part = part[:n*m.vocab.len()]
+		part = part[:n*width]
 	}
 	if rank == 0 {
 		r.logits = grow(r.logits, n*m.VocabSize)
 	}
-	r.group.Gather(rank, r.logits, m.VocabSize, part, m.vocab.len(), m.vocab.from)
-	if rank == 0 && m.changesLogits() {
+	err := r.group.Gather(rank, r.logits, m.VocabSize, part, m.vocab)
+	if err == nil && rank == 0 && m.changesLogits() {
 		r.each(n, rowJob{op: opLogits})
 	}
-	return r.logits
+	return r.logits, err
 }
 
 // grow returns a slice of n values, s itself if it is large enough.

@@ -43,7 +43,8 @@ func complete(t *testing.T, prompt string, n int) string {
 		}
 		b.Logits = []int32{int32(len(b.Tokens) - 1)}
 		require.NoError(t, r.Forward(&b))
-		logits := r.ComputeLogits(&b, 0, 1)
+		logits, err := r.ComputeLogits(&b, 0, 1)
+		require.NoError(t, err)
 		best := int32(0)
 		for i, v := range logits {
 			if v > logits[best] {

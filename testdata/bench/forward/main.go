@@ -67,7 +67,9 @@ func measure(path string, threads, rounds int, options ...model.Option) error {
 			if err := r.Forward(b); err != nil {
 				return err
 			}
-			r.ComputeLogits(b, 0, len(b.Logits))
+			if _, err := r.ComputeLogits(b, 0, len(b.Logits)); err != nil {
+				return err
+			}
 			fastest = min(fastest, time.Since(begin))
 		}
 		fmt.Printf("%s %.1f tokens/s\n", name, float64(tokens)/fastest.Seconds())
