@@ -92,7 +92,7 @@ TEST := $(CHEAP) test -buildvcs=false -vet=off -exec 'env -u GOGC -u GOMEMLIMIT'
 # With a Check that the tag calls, or with tests of what has one.
 CHECKED := ./internal/vllm/v0 ./internal/vllm/v1/... ./internal/paper ./internal/kvstore/... ./internal/engine
 
-.PHONY: all lib cache grade llmgrade llmbench llmsim llmserve quick test test-long test-tiers race invariants mutants exhaustive repeat loaded figures bench dropin install uninstall vet check clean
+.PHONY: all lib cache grade llmgrade llmbench llmsim llmserve llmserve-mpi quick test test-long test-tiers test-mpi race invariants mutants exhaustive repeat loaded figures bench dropin install uninstall vet check clean
 .DELETE_ON_ERROR:
 
 all: grade
@@ -168,6 +168,14 @@ llmserve:
 	@mkdir -p $(B)
 	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags="$(STAMP)" -o $(B)/llmserve ./cmd/llmserve
 
+# With MPI, for one model on several machines. Another implementation's compiler can be given as MPICC.
+MPICC ?= mpicc
+llmserve-mpi:
+	@.ci/tools build
+	@command -v $(MPICC) >/dev/null || { echo "llmserve-mpi needs $(MPICC): apt-get install libopenmpi-dev openmpi-bin" >&2; exit 1; }
+	@mkdir -p $(B)
+	@CC=$(MPICC) CGO_ENABLED=1 $(GO) build -buildvcs=false -trimpath -tags mpi -ldflags="$(STAMP)" -o $(B)/llmserve-mpi ./cmd/llmserve
+
 figures: llmsim
 	@$(B)/llmsim figures --check -o $(B)/figures
 
@@ -188,6 +196,14 @@ test-tiers:
 	@.ci/tools test
 	@command -v redis-server >/dev/null || { apt-get update -q && apt-get install -qy redis-server; }
 	@$(TEST) -count=1 -v -run 'Redis|Tier|Outlive' ./internal/kvoffload ./internal/engine ./cmd/llmserve
+
+# What needs Open MPI, Slurm and network namespaces; root, who installs what is not there.
+test-mpi:
+	@.ci/tools test
+	@command -v mpirun slurmctld slurmd munged tc >/dev/null || \
+	  { apt-get update -q && apt-get install -qy libopenmpi-dev openmpi-bin slurmctld slurmd slurm-client munge iproute2; }
+	@CC=$(MPICC) CGO_ENABLED=1 $(CHEAP) vet -tags mpi ./internal/model/mpi ./cmd/llmserve
+	@CC=$(MPICC) CGO_ENABLED=1 $(TEST) -tags mpi -count=1 -v -run 'Rank|Processes|Slurm|Network' ./internal/model/mpi ./cmd/llmserve
 
 race:
 	@.ci/tools build

@@ -46,6 +46,9 @@ func benchCommand() *cobra.Command {
 			"result.json",
 		Args: needsModel(1, "MODEL"),
 		RunE: func(c *cobra.Command, args []string) (err error) {
+			if ranks.follow() {
+				return follow(args[0], &o)
+			}
 			if err := b.check(); err != nil {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -18,9 +19,15 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	c := command()
-	terminal.RefuseUnknownNames(c)
-	err := c.ExecuteContext(ctx)
+	err := join()
+	if err == nil {
+		c := command()
+		terminal.RefuseUnknownNames(c)
+		if ranks.follow() {
+			c.SetOut(io.Discard) // rank 0 prints the same
+		}
+		err = ranks.leave(c.ExecuteContext(ctx))
+	}
 	stop()
 	switch {
 	case errors.Is(err, context.Canceled):

@@ -354,7 +354,6 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 			"leave --no-prefix-caching out"},
 		{"no subscriber to wait for", []string{"demo", "--kv-events", "tcp://127.0.0.1:1"},
 			"tcp://*:PORT waits here for subscribers"},
-		{"the demo by two workers", []string{"demo", "--tensor-parallel-size", "2"}, "the demo has 3 heads"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

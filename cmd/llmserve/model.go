@@ -50,6 +50,9 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 		"threads that compute; by default one for each processor that this process may use")
 	f.StringVar(&o.cpus, "cpus", "",
 		"processors to bind these threads to, one each: 0-3,8 (default: the system places them)")
+	if ranks != nil {
+		ranks.flags(f)
+	}
 	f.IntVar(&o.workers, "tensor-parallel-size", 1,
 		"workers: 1, 2 or 4, each with its share of heads, threads and weights; answers stay the same")
 	f.Float64Var(&o.kvGB, "kv-cache-gb", 1, "memory for keys and values, in GiB")
@@ -116,31 +119,17 @@ func (l *loaded) closeFiles() error {
 	return err
 }
 
-// loadDemo builds the model that needs no file.
-func loadDemo(o *modelOptions) (*loaded, error) {
-	if o.workers != 1 {
-		return nil, errors.New("--tensor-parallel-size: the demo has 3 heads, which are for one worker")
-	}
+// prepareDemo prepares the model that needs no file.
+func prepareDemo(o *modelOptions) (*loaded, error) {
 	if o.activations != "f32" {
 		return nil, fmt.Errorf("--activation-dtype %s: the demo's weights are not quantized", o.activations)
 	}
-	pool, err := o.pool(0)
-	if err != nil {
+	c := induction.Config(o.workers)
+	l := &loaded{name: "demo", config: &c, tokenizer: induction.Tokenizer(), part: induction.NewPart}
+	if err := l.readTemplate(induction.Template, nil, o); err != nil {
 		return nil, err
 	}
-	m, tok, err := induction.New(pool)
-	if err != nil {
-		pool.Close()
-		return nil, err
-	}
-	l := &loaded{name: "demo", config: &m.Config, workers: []engine.Peer{{Model: m, Pool: pool}}, tokenizer: tok}
-	if err = l.readTemplate(induction.Template, nil, o); err == nil {
-		err = l.check(o)
-	}
-	if err != nil {
-		return nil, errors.Join(err, l.close())
-	}
-	return l, nil
+	return l, l.check(o)
 }
 
 // check checks the flags that need no model.
@@ -166,7 +155,12 @@ func (o *modelOptions) check() error {
 	if !(o.kvGB > 0) {
 		return fmt.Errorf("--kv-cache-gb is %v; it must be above 0", o.kvGB)
 	}
-	if have, ok := model.AvailableMemory(); ok && o.kvGB*(1<<30) > float64(have) {
+	if ranks != nil {
+		if err := ranks.share(o); err != nil {
+			return err
+		}
+	}
+	if have, ok := model.AvailableMemory(); ok && o.kvGB*(1<<30) > float64(have*o.processes()) {
 		return fmt.Errorf("--kv-cache-gb %v: %.1f GiB of memory are available; give less", o.kvGB, float64(have)/(1<<30))
 	}
 	if o.kvGB >= 1<<20 { // would not fit in an int of bytes
@@ -200,7 +194,7 @@ func (l *loaded) check(o *modelOptions) error {
 
 // checkMemory compares the memory for weights, keys and values with what is available.
 func (o *modelOptions) checkMemory(files *weights.Tensors) error {
-	need, kv := model.PackedBytes(files), int(o.kvGB*(1<<30))
+	need, kv := model.PackedBytes(files)/o.processes(), int(o.kvGB*(1<<30))/o.processes()
 	if have, ok := model.AvailableMemory(); ok && need+kv > have {
 		return fmt.Errorf("the weights take about %d MB, keys and values %d MB, and %d MB of memory are available: give a "+
 			"smaller --kv-cache-gb, or a model with smaller weights",
@@ -227,7 +221,7 @@ func prepare(path string, o *modelOptions) (*loaded, error) {
 		return nil, err
 	}
 	if path == "demo" {
-		return loadDemo(o)
+		return prepareDemo(o)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -268,24 +262,31 @@ func oneOfMany(path string, info os.FileInfo) error {
 // loadWeights reads and packs the parts of a model, each by the threads of its worker, so that weights
 // are near them. What is there when it fails can be closed.
 func (l *loaded) loadWeights(o *modelOptions) error {
-	if l.workers != nil {
-		return nil // the demo
+	first, here := 0, o.workers
+	if ranks != nil {
+		first, here = ranks.Rank(), 1
+		if err := ranks.agree(l, o); err != nil {
+			return err
+		}
 	}
-	for rank := range o.workers {
+	for rank := range here {
 		pool, err := o.pool(rank)
 		if err != nil {
 			return err
 		}
 		l.workers = append(l.workers, engine.Peer{Pool: pool})
 	}
-	for rank := range l.workers {
+	for i := range l.workers {
 		var err error
-		w := &l.workers[rank]
-		if w.Model, err = l.part(w.Pool, model.Part{Rank: rank, Size: o.workers}); errors.Is(err, model.ErrNotQuantized) {
+		w, part := &l.workers[i], model.Part{Rank: first + i, Size: o.workers}
+		if w.Model, err = l.part(w.Pool, part); errors.Is(err, model.ErrNotQuantized) {
 			return fmt.Errorf("--activation-dtype %s: %w", o.activations, err)
 		} else if err != nil {
 			return err
 		}
+	}
+	if ranks != nil {
+		ranks.reach(loadedWeights)
 	}
 	return l.closeFiles()
 }
@@ -382,6 +383,9 @@ func (l *loaded) engine(o *modelOptions, observer engine.Observer) (*engine.Engi
 		return nil, err
 	}
 	c.Model, c.Pool, c.Peers, c.Tokenizer = l.workers[0].Model, l.workers[0].Pool, l.workers[1:], l.tokenizer
+	if ranks != nil {
+		c.Remote = ranks
+	}
 	o.events.publishTo(&c)
 	o.offload.offloadTo(&c)
 	return engine.New(c, observer)

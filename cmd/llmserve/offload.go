@@ -48,6 +48,9 @@ func (o *offloadOptions) used() bool { return o.dir != "" || o.url != "" }
 
 // check looks at what can be known before a model is loaded.
 func (o *offloadOptions) check(noCaching bool) error {
+	if o.used() && ranks != nil {
+		return errors.New("--kv-offload-dir and --kv-offload-url are for one process; leave them out with mpirun")
+	}
 	if !o.used() {
 		for _, name := range []string{"kv-offload-gb", "kv-offload-password-file", "kv-offload-ca", "kv-offload-ttl", "kv-role"} {
 			if o.given.Changed(name) {
@@ -146,6 +149,10 @@ func (l *loaded) openOffload(o *modelOptions, out io.Writer) error {
 
 // space stands for everything that the bytes of a block depend on beside its tokens.
 func (l *loaded) space(o *modelOptions) (kvoffload.Space, error) {
+	content, shape, err := l.identity()
+	if err != nil {
+		return kvoffload.Space{}, err
+	}
 	c, err := o.engine()
 	if err != nil {
 		return kvoffload.Space{}, err
@@ -155,19 +162,21 @@ func (l *loaded) space(o *modelOptions) (kvoffload.Space, error) {
 	if err != nil {
 		return kvoffload.Space{}, err
 	}
-	content := "demo"
-	if l.fingerprint != nil {
-		if content, err = l.fingerprint(); err != nil {
-			return kvoffload.Space{}, err
-		}
-	}
-	shape, err := json.Marshal(l.config)
-	if err != nil {
-		return kvoffload.Space{}, err
-	}
-	return kvoffload.NewSpace(terminal.Version(), content, string(shape), l.config.RopeFor(longest),
+	return kvoffload.NewSpace(terminal.Version(), content, shape, l.config.RopeFor(longest),
 		c.KVCacheDType.String(), o.activations, runtime.GOARCH, matrix.Kernels(),
 		fmt.Sprintf("blocks of %d tokens, %d workers", o.blockSize, o.workers)), nil
+}
+
+// identity stands for the model's weights and shape. It reads all weights.
+func (l *loaded) identity() (content, shape string, err error) {
+	content = "demo"
+	if l.fingerprint != nil {
+		if content, err = l.fingerprint(); err != nil {
+			return "", "", err
+		}
+	}
+	text, err := json.Marshal(l.config)
+	return content, string(text), err
 }
 
 // offloadTo has an engine keep its blocks in the tiers.

@@ -24,6 +24,9 @@ func runCommand() *cobra.Command {
 		Example: "  llmserve run demo 'The door code is 4711. The door' --temperature 0 --max-tokens 13",
 		Args:    needsModel(2, "MODEL PROMPT"),
 		RunE: func(c *cobra.Command, args []string) (err error) {
+			if ranks.follow() {
+				return follow(args[0], &o)
+			}
 			loaded := endAtSignal(c.Context(), interrupted)
 			defer loaded()
 			l, err := prepare(args[0], &o)

@@ -80,6 +80,9 @@ func demoCommand() *cobra.Command {
 }
 
 func serveModel(ctx context.Context, out io.Writer, o *options, path string) (err error) {
+	if ranks.follow() {
+		return follow(path, &o.model)
+	}
 	if err := o.check(); err != nil {
 		return err
 	}

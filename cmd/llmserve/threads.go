@@ -25,7 +25,7 @@ func (o *modelOptions) pool(rank int) (*parallel.Pool, error) {
 		}
 		threads = min(threads, len(cpus))
 	}
-	if o.workers > 1 {
+	if o.workers > o.processes() {
 		from, to := threads*rank/o.workers, threads*(rank+1)/o.workers
 		if threads = to - from; cpus != nil {
 			cpus = cpus[from:to]

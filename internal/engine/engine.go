@@ -48,9 +48,8 @@ func New(config Config, observer Observer) (*Engine, error) {
 	if want := config.Model.Part().Size; want != config.workers() {
 		return nil, fmt.Errorf("%w: a model of %d parts for %d workers", ErrConfig, want, config.workers())
 	}
-	if config.Remote != nil && (config.Offload != nil || config.Peers != nil) {
-		return nil, fmt.Errorf("%w: blocks of several processes cannot be kept outside, nor have these several workers each",
-			ErrConfig)
+	if config.Remote != nil && (config.Offload != nil || len(config.Peers) > 0) {
+		return nil, fmt.Errorf("%w: several processes have one worker each, and keep no blocks outside", ErrConfig)
 	}
 	store, err := config.complete(&config.Model.Config, config.workers())
 	if err != nil {

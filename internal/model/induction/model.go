@@ -44,13 +44,31 @@ const MaxModelLen = 4096
 
 // New builds the model and its tokenizer.
 func New(pool *parallel.Pool) (*model.Model, *tokenizer.Tokenizer, error) {
-	m, err := model.Build(model.Config{
-		Family: "qwen2", VocabSize: 256, HiddenSize: hidden, NumLayers: 2, NumHeads: lags, NumKVHeads: lags,
+	m, err := NewPart(pool, model.Part{})
+	return m, Tokenizer(), err
+}
+
+// NewPart builds a part of the model.
+func NewPart(pool *parallel.Pool, part model.Part) (*model.Model, error) {
+	c := Config(part.Size)
+	return model.Build(c, tensors(c.NumHeads), pool, part)
+}
+
+// Config is the model's for a number of workers: several have a fourth head, which does nothing.
+func Config(workers int) model.Config {
+	heads := lags
+	if workers > 1 {
+		heads = 4
+	}
+	return model.Config{
+		Family: "qwen2", VocabSize: 256, HiddenSize: hidden, NumLayers: 2, NumHeads: heads, NumKVHeads: heads,
 		HeadDim: headDim, IntermediateSize: 16, MaxModelLen: MaxModelLen, NormEps: 1e-6, Activation: model.SiLU,
 		Rope: &model.Rope{Theta: theta}, QKVBias: true, End: []int32{End},
-	}, tensors(), pool, model.Part{})
-	return m, tokenizer.Bytes(Start, Begin, End), err
+	}
 }
+
+// Tokenizer is the model's: tokens are bytes.
+func Tokenizer() *tokenizer.Tokenizer { return tokenizer.Bytes(Start, Begin, End) }
 
 // Template makes a chat repeat the last message: each stands between Begin and
 // End, and the answer starts after a Begin.
@@ -74,7 +92,7 @@ func (m *matrix) tensor() *weights.Tensor {
 	return weights.FromFloats(m.name, m.out, m.in, m.elements)
 }
 
-func tensors() *weights.Tensors {
+func tensors(heads int) *weights.Tensors {
 	embed, head := newMatrix("model.embed_tokens.weight", 256, hidden), newMatrix("lm_head.weight", 256, hidden)
 	for b := range 256 {
 		for i := range code {
@@ -83,8 +101,8 @@ func tensors() *weights.Tensors {
 		}
 	}
 	all := []*weights.Tensor{embed.tensor(), head.tensor(), ones("model.norm.weight")}
-	all = append(all, layer("model.layers.0.", lookBack)...)
-	all = append(all, layer("model.layers.1.", match)...)
+	all = append(all, layer("model.layers.0.", heads, lookBack)...)
+	all = append(all, layer("model.layers.1.", heads, match)...)
 	return weights.Collect(all...)
 }
 
@@ -121,8 +139,8 @@ type attention struct {
 	qBias, kBias, vBias *matrix
 }
 
-func layer(name string, fill func(*attention)) []*weights.Tensor {
-	width := lags * headDim
+func layer(name string, heads int, fill func(*attention)) []*weights.Tensor {
+	width := heads * headDim
 	a := &attention{
 		q: newMatrix(name+"self_attn.q_proj.weight", width, hidden), qBias: newMatrix(name+"self_attn.q_proj.bias", 1, width),
 		k: newMatrix(name+"self_attn.k_proj.weight", width, hidden), kBias: newMatrix(name+"self_attn.k_proj.bias", 1, width),

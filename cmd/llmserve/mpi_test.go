@@ -1,0 +1,223 @@
+//go:build mpi
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/weightfile"
+)
+
+// mpirun starts the command, n times or as the arguments say.
+func mpirun(n int, args ...string) *exec.Cmd {
+	words := []string{"--oversubscribe", "--bind-to", "none", "--tag-output", "-x", asCommand}
+	for i, process := range strings.Split(strings.Join(args, "\x00"), "\x00:\x00") {
+		if i > 0 {
+			words = append(words, ":")
+		}
+		words = append(append(words, "-n", strconv.Itoa(n), os.Args[0]), strings.Split(process, "\x00")...)
+	}
+	c := exec.Command("mpirun", words...)
+	c.Env = append(os.Environ(), asCommand+"=1", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+	return c
+}
+
+func randomModel(t *testing.T, kind string) string {
+	path := filepath.Join(t.TempDir(), "random.gguf")
+	require.NoError(t, weightfile.LlamaFile(path, weightfile.Llama{
+		Hidden: 256, Layers: 3, Heads: 8, KVHeads: 4, Inter: 512, Vocab: 1024, Context: 512, Type: kind,
+	}))
+	return path
+}
+
+var prompts = []string{"one two three, one two", "The door code is 4711. The door", strings.Repeat("a long prompt ", 30)}
+
+// answers are the answers to all prompts, with log probabilities, which show the bits of the logits.
+func answers(t *testing.T, url string) (all []string) {
+	for _, p := range prompts {
+		r, err := http.Post(url+"/completions", "application/json", strings.NewReader(
+			fmt.Sprintf(`{"model": "m", "prompt": %q, "max_tokens": 12, "temperature": 0, "logprobs": 5, "ignore_eos": true}`, p)))
+		require.NoError(t, err)
+		choices := regexp.MustCompile(`"choices":\[.*\]`).FindString(text(t, r))
+		require.Contains(t, choices, `"top_logprobs"`)
+		all = append(all, choices)
+	}
+	return all
+}
+
+// A job is a command under mpirun that serves.
+type job struct {
+	*exec.Cmd
+	errors bytes.Buffer
+	url    string
+}
+
+// startJob starts n ranks, or with n = 0 one process without mpirun.
+func startJob(t *testing.T, n int, args ...string) *job {
+	args = append(args, "--port", "0", "--kv-cache-gb", "0.1", "--threads", "1", "--served-model-name", "m")
+	j := &job{Cmd: llmserve(args...)}
+	if n > 0 {
+		j.Cmd = mpirun(n, args...)
+	}
+	out, err := j.StdoutPipe()
+	require.NoError(t, err)
+	j.Stderr = &j.errors
+	require.NoError(t, j.Start())
+	t.Cleanup(func() {
+		_ = j.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = j.Wait()
+	})
+	text, buffer := "", make([]byte, 4096)
+	for j.url == "" {
+		n, err := out.Read(buffer)
+		require.NoError(t, err, "%s%s", text, &j.errors)
+		text += string(buffer[:n])
+		j.url = regexp.MustCompile(`http://127\.0\.0\.1:\d+/v1`).FindString(text)
+	}
+	go func() { // so that it can write
+		for err == nil {
+			_, err = out.Read(buffer)
+		}
+	}()
+	return j
+}
+
+// Ensure that 2 and 4 ranks answer as 1, 2 and 4 workers of one process do, to the last digit of every
+// log probability.
+func TestRanksAnswerAsOneProcess(t *testing.T) {
+	for _, kind := range []string{"F16", "Q8_0"} {
+		path := randomModel(t, kind)
+		want := answers(t, startJob(t, 0, path).url)
+		for _, n := range []int{2, 4} {
+			workers := startJob(t, 0, path, "--tensor-parallel-size", strconv.Itoa(n))
+			require.Equal(t, want, answers(t, workers.url), "%d workers, %s", n, kind)
+			require.Equal(t, want, answers(t, startJob(t, n, path).url), "%d ranks, %s", n, kind)
+		}
+	}
+	for _, n := range []int{2, 4} {
+		workers := startJob(t, 0, "demo", "--tensor-parallel-size", strconv.Itoa(n))
+		require.Equal(t, answers(t, workers.url), answers(t, startJob(t, n, "demo").url), "the demo, %d ranks", n)
+	}
+}
+
+// Ensure that what ranks cannot share is said once, by rank 0, and that all of them end.
+func TestWhatRanksCannotShareIsRefused(t *testing.T) {
+	path, other := randomModel(t, "F16"), randomModel(t, "Q8_0")
+	for _, test := range []struct {
+		name string
+		n    int
+		args []string
+		want string
+	}{
+		{"a number of ranks", 3, []string{"run", path, "a"}, "3 processes were started; 1, 2 and 4 can share a model"},
+		{"heads", 4, []string{"run", heads(t, 2), "a"}, "2 key heads cannot be shared out among 4 workers"},
+		{"another number of workers", 2, []string{"run", path, "a", "--tensor-parallel-size", "4"}, "leave it out"},
+		{"another model", 1, []string{"run", path, "a", ":", "run", other, "a"}, "the content of the weights is "},
+		{"another flag", 1, []string{"run", path, "a", ":", "run", path, "a", "--block-size", "32"},
+			"--block-size is 32 on rank 1 ("},
+		{"no model on the second rank", 1, []string{"run", path, "a", ":", "run", "nowhere", "a"}, "rank 1 on "},
+		{"an unknown flag", 2, []string{"run", path, "a", "--bogus"}, "unknown flag: --bogus"},
+		{"tiers", 2, []string{path, "--kv-offload-dir", t.TempDir()}, "are for one process"},
+		{"too short a limit", 2, []string{"run", path, "a", "--iteration-timeout", "1ms"}, "it must be at least 1s"},
+		{"memory", 2, []string{"run", path, "a", "--kv-cache-gb", "1000000"}, "GiB of memory are available"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			out, err := mpirun(test.n, test.args...).CombinedOutput()
+			require.Error(t, err)
+			sentences := regexp.MustCompile(`(?m)^\[.*llmserve: .*$`).FindAllString(string(out), -1)
+			require.Len(t, sentences, 1, string(out))
+			require.Contains(t, sentences[0], test.want)
+			require.Contains(t, sentences[0], ",0]<stderr>", "rank 0 says it")
+		})
+	}
+}
+
+// heads is a model with some key heads.
+func heads(t *testing.T, n int) string {
+	path := filepath.Join(t.TempDir(), "heads.gguf")
+	require.NoError(t, weightfile.LlamaFile(path, weightfile.Llama{
+		Hidden: 64, Layers: 1, Heads: n, KVHeads: n, Inter: 64, Vocab: 512, Context: 64, Type: "F16",
+	}))
+	return path
+}
+
+func TestRanksEndWithRankZero(t *testing.T) {
+	j := startJob(t, 2, "demo")
+	require.NoError(t, syscall.Kill(j.ranks(t)[0], syscall.SIGTERM))
+	require.NoError(t, j.Wait(), &j.errors)
+	require.Empty(t, j.errors.String())
+}
+
+// ranks are the process ids, by rank.
+func (j *job) ranks(t *testing.T) []int {
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", j.Process.Pid))
+	require.NoError(t, err)
+	byRank := map[int]int{}
+	for _, word := range strings.Fields(string(children)) {
+		environment, err := os.ReadFile("/proc/" + word + "/environ")
+		require.NoError(t, err)
+		rank := regexp.MustCompile(`OMPI_COMM_WORLD_RANK=(\d+)`).FindSubmatch(environment)
+		require.NotNil(t, rank)
+		number, err := strconv.Atoi(string(rank[1]))
+		require.NoError(t, err)
+		byRank[number], err = strconv.Atoi(word)
+		require.NoError(t, err)
+	}
+	all := make([]int, len(byRank))
+	for rank, pid := range byRank {
+		all[rank] = pid
+	}
+	return all
+}
+
+// Ensure that a rank that is killed, or stops, in a step or between two, ends all others, and is named.
+func TestALostRankEndsTheOthers(t *testing.T) {
+	path := randomModel(t, "F16")
+	rnd := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
+	for _, n := range []int{2, 4} {
+		for lost := range n {
+			for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
+				for _, busy := range []bool{true, false} {
+					t.Run(fmt.Sprintf("%v of rank %d of %d, busy %v", signal, lost, n, busy), func(t *testing.T) {
+						j := startJob(t, n, path, "--iteration-timeout", "4s")
+						if busy {
+							go func() {
+								r, err := http.Post(j.url+"/completions", "application/json", strings.NewReader(
+									`{"model": "m", "prompt": "a", "max_tokens": 500, "ignore_eos": true, "n": 16}`))
+								if err == nil {
+									_ = r.Body.Close() // nobody reads it
+								}
+							}()
+						}
+						pids := j.ranks(t)
+						time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond)
+						require.NoError(t, syscall.Kill(pids[lost], signal))
+						require.Error(t, j.Wait())
+						want := fmt.Sprintf(`llmserve: rank \d on \S+: rank %d is lost: no answer for 4s\n`, lost)
+						if signal == syscall.SIGKILL { // mpirun sees it first
+							want = fmt.Sprintf(`process rank %d with PID \d+ on node \S+ exited on\s+signal 9`, lost)
+						}
+						require.Regexp(t, want, j.errors.String())
+						for _, pid := range pids {
+							require.Eventually(t, func() bool { return syscall.Kill(pid, 0) != nil }, time.Minute, 10*time.Millisecond)
+						}
+					})
+				}
+			}
+		}
+	}
+}
