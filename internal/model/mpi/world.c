@@ -3,7 +3,6 @@
 #include "world.h"
 
 #include <mpi.h>
-#include <sched.h>
 #include <string.h>
 #include <time.h>
 
@@ -33,7 +32,9 @@ void world_end(void) { MPI_Finalize(); }
 
 void world_abort(int status) { MPI_Abort(MPI_COMM_WORLD, status); }
 
-/* A wait polls, because MPI has no limits of time. It lets others run when it has polled for a while. */
+/* A wait polls, because MPI has no limits of time. When it has polled for longer than a sum of a decoding step takes, it
+   sleeps between polls: what it then loses is little of the step, and who waits does not take a processor from who
+   computes. */
 typedef struct {
   double begin, limit, looked;
   int nap, polls, each;
@@ -55,12 +56,10 @@ static int go_on(Wait *w) {
     if (asks) return LATE;
     w->looked = now;
   }
-  if (w->nap && waited > 0.002) {
-    struct timespec t = {0, waited < 0.1 ? 50000 : 500000};
+  if (waited > 0.0003) {
+    struct timespec t = {0, w->nap && waited > 0.1 ? 500000 : 20000};
     w->each = 1;
     nanosleep(&t, NULL);
-  } else if (waited > 0.00002) {
-    sched_yield();
   }
   return DONE;
 }
