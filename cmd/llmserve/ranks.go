@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -129,8 +131,10 @@ func (o *modelOptions) processes() int {
 	return 1
 }
 
-// follow computes a part of a model's steps, until rank 0 ends.
+// follow computes a part of a model's steps, until rank 0 ends. Signals that all ranks get are for rank 0, which
+// lets requests end.
 func follow(path string, o *modelOptions) error {
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
 	l, err := prepare(path, o)
 	if err != nil {
 		return err
