@@ -94,6 +94,15 @@ func TestDemoAnswersTheLineThatItPrints(t *testing.T) {
 	require.Contains(t, text(t, s.post(t, "/completions", body[1])), `"text":" three"`)
 }
 
+func TestTheDemoAnswersTheSameWithSeveralWorkers(t *testing.T) {
+	for _, n := range []string{"1", "2", "4"} {
+		out, err := llmserve("run", "demo", "The door code is 4711. The door", "--temperature", "0", "--max-tokens", "13",
+			"--tensor-parallel-size", n).Output()
+		require.NoError(t, err)
+		require.Equal(t, " code is 4711\n", string(out), "%s workers", n)
+	}
+}
+
 // After a signal a request that is under way is answered to its end, and no new one
 // is taken. A beam search is one request, though each of its steps is several for the engine.
 func TestASignalLetsRequestsEnd(t *testing.T) {

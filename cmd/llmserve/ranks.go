@@ -290,7 +290,8 @@ func (p *processes) leave(err error) error {
 func (p *processes) end() {
 	patience := max(p.limit, 10*time.Second)
 	late := time.AfterFunc(patience, func() {
-		fmt.Fprintf(os.Stderr, "llmserve: rank %d on %s: the other ranks have not ended for %v\n", p.Rank(), p.Host(), patience)
+		fmt.Fprintf(os.Stderr, "llmserve: rank %d on %s: the other ranks have not ended for %v\n", p.Rank(), p.Host(),
+			patience)
 		os.Exit(1)
 	})
 	p.world.End()

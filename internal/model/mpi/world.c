@@ -12,7 +12,8 @@ static int rank, size;
 
 int world_start(int *r, int *n) {
   int provided;
-  if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS || provided < MPI_THREAD_SERIALIZED) return FAILED;
+  if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS || provided < MPI_THREAD_SERIALIZED)
+    return FAILED;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -32,9 +33,8 @@ void world_end(void) { MPI_Finalize(); }
 
 void world_abort(int status) { MPI_Abort(MPI_COMM_WORLD, status); }
 
-/* A wait polls, because MPI has no limits of time. When it has polled for longer than a sum of a decoding step takes, it
-   sleeps between polls: what it then loses is little of the step, and who waits does not take a processor from who
-   computes. */
+/* A wait polls, because MPI has no limits of time. When it has polled for longer than a sum of a decoding step takes,
+   it sleeps between polls: a process that waits does not take a processor from one that computes. */
 typedef struct {
   double begin, limit, looked;
   int nap, polls, each;
@@ -123,7 +123,8 @@ unsigned world_silent(double patience) {
   for (int i = 0; i < size; i++)
     if (i != rank) {
       silent |= 1u << i;
-      if (MPI_Isend(&here, 0, MPI_BYTE, i, TAG_HERE, MPI_COMM_WORLD, &request) == MPI_SUCCESS) MPI_Request_free(&request);
+      if (MPI_Isend(&here, 0, MPI_BYTE, i, TAG_HERE, MPI_COMM_WORLD, &request) == MPI_SUCCESS)
+        MPI_Request_free(&request);
     }
   double begin = MPI_Wtime();
   while (silent && MPI_Wtime() - begin < patience) {

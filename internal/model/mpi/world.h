@@ -15,7 +15,7 @@ int world_reduce(float *x, float *other, int n, double limit);
 /* world_send sends n bytes to a process. */
 int world_send(const void *data, int n, int to, double limit);
 
-/* world_next waits for a message from a process and returns its size; with nap, for long without much of a processor. */
+/* world_next waits for a message from a process and returns its size; with nap, it may wait for long. */
 int world_next(int from, int nap, int *n, double limit);
 
 /* world_receive receives n bytes. */
