@@ -161,6 +161,7 @@ func (p *processes) agree(l *loaded, o *modelOptions) error {
 		{"the version of llmserve", terminal.Version()}, {"the content of the weights", content}, {"the model", shape},
 		{"the processor's kind", runtime.GOARCH + ", " + matrix.Kernels()},
 		{"--block-size", fmt.Sprint(o.blockSize)}, {"--kv-cache-gb", fmt.Sprint(o.kvGB)},
+		{"--max-model-len", fmt.Sprint(o.maxModelLen)}, {"--max-num-batched-tokens", fmt.Sprint(o.maxTokens)},
 		{"--kv-cache-dtype", o.kvType}, {"--activation-dtype", o.activations}, {"--iteration-timeout", p.limit.String()},
 	}
 	p.mu.Unlock()

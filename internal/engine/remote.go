@@ -148,13 +148,19 @@ func (m *message) visit(c *codec) {
 	b := &m.batch
 	numbers(c, &b.Tokens)
 	numbers(c, &b.Positions)
-	numbers(c, &b.Slots)
 	numbers(c, &b.QueryStart)
 	numbers(c, &b.SeqLens)
+	c.blocks(&b.Blocks)
+	each(c, &b.Others, c.blocks)
+	numbers(c, &b.Logits)
+}
+
+// blocks passes those of a group of layers.
+func (c *codec) blocks(b *model.Blocks) {
+	numbers(c, &b.Slots)
 	numbers(c, &b.BlockTables)
 	number(c, &b.TableStride)
 	number(c, &b.CommonPrefix)
-	numbers(c, &b.Logits)
 }
 
 func number[T int | int32 | int64](c *codec, v *T) {
