@@ -150,8 +150,8 @@ func (c *cache) known(id C.llm_request) (sched.ID, error) {
 	return inside, nil
 }
 
-// room returns an error if there is no id for one more request.
-func (c *cache) room() error {
+// checkLimit returns an error if there is no id for one more request.
+func (c *cache) checkLimit() error {
 	load := c.s.Monitor.Load()
 	if n := load.Running + load.Waiting + load.Parked; n >= C.LLM_CACHE_MAX_REQUESTS {
 		return fail(C.LLM_CACHE_E_LIMIT, "the cache has %d live requests", n)

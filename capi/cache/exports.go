@@ -95,7 +95,7 @@ func llm_cache_add(h C.llm_cache, spec *C.llm_cache_spec_in, id *C.llm_request) 
 		if err := s.apart(); err != nil {
 			return err
 		}
-		if err := c.room(); err != nil {
+		if err := c.checkLimit(); err != nil {
 			return err
 		}
 		added, err := c.s.Add(translated)
@@ -170,7 +170,7 @@ func llm_cache_fork(h C.llm_cache, parent C.llm_request, last C.int32_t, arrival
 		if err != nil {
 			return err
 		}
-		if err := c.room(); err != nil {
+		if err := c.checkLimit(); err != nil {
 			return err
 		}
 		forked, err := c.s.Fork(inside, sched.Child{Last: int32(last), Arrival: float64(arrival)})

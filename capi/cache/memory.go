@@ -142,8 +142,8 @@ func size[T any](s *spans, name string, p *T, least uintptr) (uintptr, error) {
 	return n, nil
 }
 
-// sized copies the fields that both sides know to our struct, whose other fields stay 0. Fields
-// that only C knows must be 0.
+// sized copies into ours the fields that both the caller and this library know. The other
+// fields of ours stay 0. It fails if a field that only the caller knows is not 0.
 func sized[T any](s *spans, what string, p *T, least uintptr, ours *T) error {
 	n, err := size(s, what, p, least)
 	if err != nil {
@@ -160,7 +160,7 @@ func sized[T any](s *spans, what string, p *T, least uintptr, ours *T) error {
 	return nil
 }
 
-// filled is sized for a struct that the call writes as well.
+// filled does what sized does, for a struct that the call also writes.
 func filled[T any](s *spans, what string, p *T, least uintptr, ours *T) error {
 	at := s.n
 	err := sized(s, what, p, least, ours)

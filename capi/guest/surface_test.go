@@ -148,6 +148,35 @@ func TestTheHeadersCompileByThemselvesAsCAndAsCPlusPlus(t *testing.T) {
 	}
 }
 
+// The sources ask for gnu11, as they use POSIX. In the build warnings are no errors: a later
+// compiler may have more of them.
+func TestTheLibrariesOwnCHasNoWarnings(t *testing.T) {
+	t.Parallel()
+	need(t, "gcc")
+	for _, folder := range []string{"capi", filepath.Join("capi", "cache")} {
+		dir := filepath.Join(root, folder)
+		exporting, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		require.NoError(t, err)
+		generated := t.TempDir() // has _cgo_export.h
+		command := []string{"go", "tool", "cgo", "-objdir", generated, "--", "-I" + root, "-I."}
+		for _, file := range exporting {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			if bytes.Contains(text, []byte("\n//export ")) {
+				command = append(command, filepath.Base(file))
+			}
+		}
+		succeed(t, dir, nil, command...)
+		sources, err := filepath.Glob(filepath.Join(dir, "*.c"))
+		require.NoError(t, err)
+		require.NotEmpty(t, sources)
+		for _, source := range sources {
+			succeed(t, dir, nil, "gcc", "-std=gnu11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
+				"-I"+root, "-I.", "-I"+generated, source)
+		}
+	}
+}
+
 func TestACPlusPlusProgramLinksAndRuns(t *testing.T) {
 	t.Parallel()
 	need(t, "g++")

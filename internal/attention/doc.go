@@ -2,15 +2,16 @@
 // in blocks of memory, found through block tables: vLLM's paged_attention_v1 and
 // _v2, chunked prefill over a cached prefix, and cascade attention, on the CPU.
 //
-// The arithmetic is fixed for each row, a row being one query head of one query
-// token. The context is cut into partitions of partitionSize tokens, counted
-// from token 0. In a partition
+// A row is one query head of one query token. The arithmetic of a row is fixed. Its
+// context is cut into partitions of partitionSize tokens, counted from token 0. In a
+// partition
 //
-//	logit t = scale · (q·k), the product summed over the head's elements in order;
-//		with keys in float32, 32 elements at a time, and then these sums in order;
-//		if that makes a logit with a magnitude above 8, again in float64, as a sum of
-//		even elements and one of odd elements; with keys in int8, q rounded to integers
-//		of 16 bits, whose largest is 32512, and the sum of integers exact
+//	logit t = scale · (q·k), the product summed over the head's elements in order
+//		keys in float32: 32 elements are summed at a time, then these sums in order;
+//			a logit whose magnitude exceeds 8 is computed again in float64, as the
+//			sum of even elements plus the sum of odd elements
+//		keys in int8: q is rounded to integers of 16 bits, whose largest is 32512;
+//			the sum of integers is exact
 //	m = the largest logit
 //	p = exp(logit - m)
 //	l = the sum of p: lane i of 16 sums tokens i, i+16, ..., then the lanes pairwise
@@ -24,24 +25,29 @@
 // these changes a bit of a row's output. AVX2 and AVX-512, with or without VNNI,
 // also give the same bits. The portable code, which has no fused multiply-add, rounds differently.
 //
-// With keys in float32, a row that has a logit computed in float64, ALiBi, a soft cap or a
-// scale that is not positive also keeps the rounding errors of its logits in float32 and of
-// their differences from m. A float32 near 30 is rounded by up to 0.95e-6, and its weight
-// would have the same relative error.
+// Some rows with keys in float32 also keep the rounding errors of their logits in float32 and of
+// the differences of the logits from m: rows that have a logit computed in float64, ALiBi, a soft
+// cap, or a scale that is not positive. A float32 near 30 is rounded by up to 0.95e-6. Without the
+// kept error, its weight would have the same relative error.
 //
-// Against float64 the error for keys in float32 is below 2e-6 of the sum of |p·v| for logits up
-// to 30, if their products do not cancel. The tests find at most 0.9e-6 (in 200 problems 1.5e-6) for
-// normally distributed numbers, 0.9e-6 for logits that are all or nearly equal, one that is
-// huge, one element that makes the logit, and outputs that cancel, and 1.4e-6 with ALiBi, sinks and soft
-// caps. Where products cancel, S being the largest scale · sum of |q·k|, it is below 1.5e-7·S,
+// With keys in float32 and logits up to 30 whose products do not cancel, the error against float64
+// is below 2e-6 of the sum of |p·v|. The largest errors in the tests are
+//
+//	normally distributed numbers                          0.9e-6 (in 200 problems 1.5e-6)
+//	logits that are equal, or nearly so                   0.9e-6
+//	one huge logit, or one element that makes the logit   0.9e-6
+//	outputs that cancel                                   0.9e-6
+//	ALiBi, sinks and soft caps                            1.4e-6
+//
+// Let S be the largest scale · sum of |q·k|. Where products cancel, the error is below 1.5e-7·S,
 // thus below 2e-6 for S up to 13. These are measurements. Proved bounds are: a logit above 8 is
 // within 2^-45·S of the exact value; one below 8 is within (32 + head size/32)·2^-24·S, which it
 // reaches only if all its roundings go the same way.
 //
-// Narrower types, whose products are one sum and whose logits are float32, stay below 4e-6 for
-// normally distributed numbers with logits up to 27, not counting the error of rounding keys and values
-// to the type. With keys in int8, rounding q adds up to 4.4e-5; the rounding of the keys is 250 times
-// as coarse.
+// Narrower types sum a product in one pass and have logits in float32. For normally distributed
+// numbers with logits up to 27 their error stays below 4e-6, apart from the error of rounding keys
+// and values to the type. With keys in int8, rounding q adds an error of up to 4.4e-5. Rounding the
+// keys adds far more: its steps are about 250 times as large.
 //
 // Tokens that a row does not reach (after it, before its window, outside its sparse
 // pattern) are left out, not multiplied by 0. So what is stored there has no
@@ -54,8 +60,8 @@
 // processor has VNNI and GFNI.
 //
 // A call allocates nothing once its Runner has grown to the batch. Package kvstore has
-// the memory of the blocks and writes to it; which request has which block is for the
-// scheduler to decide.
+// the memory of the blocks and writes to it. The scheduler decides which request has which
+// block.
 package attention
 
 //go:generate go run ./gen -o .

@@ -116,8 +116,9 @@ func (p *plan) addSequence(c *Cache, b *Batch, seq, tokens int) int {
 	return total
 }
 
-// cost is the bytes of tokens of context, or the bytes that could be read while
-// the rows are multiplied with them: about one byte in eight multiplications.
+// cost estimates the work of an item in bytes: the bytes of its context, or, with so many
+// rows that multiplying takes longer than reading, the bytes that could be read meanwhile,
+// about one for eight multiplications.
 func cost(c *Cache, tokens, rows int) int {
 	return 2 * tokens * c.HeadSize * max(c.DType.Size(), rows/8)
 }

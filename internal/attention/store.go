@@ -9,16 +9,16 @@ const TileTokens = tileTokens
 func (s *Shape) Tiled() bool { return s.Layout == LayoutTile && s.BlockSize%tileTokens == 0 }
 
 // StoreTile writes the keys of a tile, whose place in the block is a multiple of 16.
-// They are rows of head size numbers, already divided by their scales. room is
-// scratch memory of the same size.
-func (c *Cache) StoreTile(block, head, place int, keys, room []float32) {
-	fastest.transpose(unsafe.Pointer(&room[0]), unsafe.Pointer(&keys[0]), 4*c.HeadSize, c.HeadSize, 4, false)
-	c.DType.StoreAll(unsafe.Pointer(&c.Key[c.KeyOffset(block, head, place, 0)]), room[:tileTokens*c.HeadSize])
+// They are rows of head size numbers, already divided by their scales. scratch is
+// memory of the same size.
+func (c *Cache) StoreTile(block, head, place int, keys, scratch []float32) {
+	fastest.transpose(unsafe.Pointer(&scratch[0]), unsafe.Pointer(&keys[0]), 4*c.HeadSize, c.HeadSize, 4, false)
+	c.DType.StoreAll(unsafe.Pointer(&c.Key[c.KeyOffset(block, head, place, 0)]), scratch[:tileTokens*c.HeadSize])
 }
 
-// CopyKeys is StoreTile for keys that are stored unchanged: 16 rows of t from row on, of the
-// cache's type, which has 4 or 2 bytes. past writes past the processor's caches, for what
-// is not read again soon.
+// CopyKeys writes the keys of a tile unchanged: 16 rows of t from row on, of the cache's
+// type, which has 4 or 2 bytes. past says to write past the processor's caches: the keys
+// are not read again soon.
 func (c *Cache) CopyKeys(block, head, place int, t *Tensor, row int, past bool) {
 	bytes := c.DType.Size()
 	out := unsafe.Pointer(&c.Key[c.KeyOffset(block, head, place, 0)])

@@ -41,8 +41,8 @@ func admit(c *kvcache.Cache, tokens []int32, hit *kvcache.Hit) *kvcache.Request 
 	return r
 }
 
-// decode allocates a token for one running request after the other. Tokens are
-// appended, and hashed, while the clock stands.
+// decode measures the allocation of one token for each running request in turn. Appending
+// and hashing the tokens is not timed.
 func decode(running int) run {
 	c := newCache(running*(promptTokens+outputTokens)/blockSize+1, blockhash.LE{})
 	var hit kvcache.Hit

@@ -12,6 +12,6 @@
 // as Outside, and a mapped block whose count is below 1 is exclusive.
 //
 // Pools that own their counts are elsewhere (llmmemory/internal/vllm/device and
-// llmmemory/internal/vllm/v1/pool). The bytes of blocks, tables and requests may
-// not appear here: libllm_memory links this package.
+// llmmemory/internal/vllm/v1/pool), as are the bytes of blocks, tables and requests:
+// libllm_memory links this package.
 package block

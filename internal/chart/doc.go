@@ -4,9 +4,9 @@
 //
 // A picture must be understandable alone and readable without colour. So it shows its
 // kind, its seeds and its note; lines differ in dashes and markers, bars in their
-// pattern; and what is beyond an axis is cut off with an arrow. The same figures
-// give the same bytes.
+// pattern; and values beyond an axis are clipped and marked with an arrow. The same
+// figures give the same bytes.
 //
-// What the numbers mean is not known here: outside the tests no experiment and no
-// system of the paper may be named.
+// This package does not know what the numbers mean: outside the tests it names no
+// experiment and no system of the paper.
 package chart

@@ -13,7 +13,7 @@ import (
 	"fmt"
 )
 
-// ErrBroken is wrapped by what a Check finds.
+// ErrBroken is wrapped by the error that a Check returns for a broken invariant.
 var ErrBroken = errors.New("invariant broken")
 
 // Broken is an error that wraps ErrBroken and says what a Check found.
@@ -21,8 +21,9 @@ func Broken(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrBroken, fmt.Sprintf(format, args...))
 }
 
-// Hold is deferred. It panics if check finds that an invariant is broken: nothing
-// that is done from there on could be right. A panic of the call itself comes first.
+// Hold is deferred. It panics if check finds a broken invariant, as nothing that follows
+// could be right. If the call has panicked, Hold panics with the same value and does not
+// call check.
 func Hold(check func() error) {
 	if p := recover(); p != nil {
 		panic(p)

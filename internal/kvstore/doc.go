@@ -5,8 +5,8 @@
 // (swap_in, swap_out). The device pool is the memory that attention reads; both
 // pools are memory of this machine.
 //
-// Requests keeps the block tables of requests from step to step. Which blocks a
-// request gets is the scheduler's decision, and what is computed from them is
-// attention's. With the build tag invariants, Poison overwrites blocks, so that a
-// stale read shows.
+// Requests keeps the block tables of requests from step to step. The scheduler
+// decides which blocks a request gets, and package attention computes from them. With
+// the build tag invariants, Poison overwrites freed blocks, so that tests detect reads
+// of stale data.
 package kvstore

@@ -6,8 +6,8 @@
 // not at all (Max); and FasterTransformer, whose batches run until their longest
 // answer is complete (vllm/v0/RULES.md §9 to §11, sim/PAPER.md §1).
 //
-// A request is a group of sequences with one prompt, which they share in the
-// paper's system and have a copy of each in Orca. Each device counts its blocks
+// A request is a group of sequences with one prompt. The paper's system shares the
+// prompt among them; Orca copies it for each. Each device counts its blocks
 // from 0, and hands out the block that became free last, the highest first.
 //
 // All of them have the same scheduler over different memory managers. Where the artifact

@@ -3,5 +3,7 @@
 //
 // Run does the tasks 0 to n-1. Each is done by exactly one worker, in any order.
 // So the result of a task must depend on its number alone: a worker's number may
-// only choose scratch memory. Run allocates nothing. No task may live here.
+// only choose scratch memory. Run allocates nothing.
+//
+// The packages that run tasks define them; none is defined here.
 package parallel

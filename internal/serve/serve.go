@@ -69,8 +69,8 @@ type GroupScheduler interface {
 	// are not. Finish is for the last one.
 	FinishSeq(id, sequence int) error
 
-	// Refork makes a beam that did not survive a copy of one that did. It
-	// appends copies to be made at once to it.Copies.
+	// Refork replaces the beam child by a copy of the beam parent. It appends
+	// the copies that must be made at once to it.Copies.
 	Refork(it *Iteration, id, child, parent int) error
 }
 

@@ -8,10 +8,10 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// The page contains JSON: the scenes, and for each recording the names of all sequences once,
-// and each frame as its difference from the one before. A changed list is spliced: how many
-// entries stay at its beginning, how many at its end, and the entries between them.
-// script/frames.js decodes it.
+// A packedPage is the JSON in the page: the scenes, and for each recording the names of all
+// sequences once, and each frame as its difference from the one before. A changed list is
+// spliced: how many entries stay at its beginning, how many at its end, and the entries between
+// them. script/frames.js decodes it.
 type packedPage struct {
 	Scenes []packedScene `json:"scenes"`
 	Live   *liveness     `json:"live,omitempty"`

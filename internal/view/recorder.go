@@ -42,9 +42,9 @@ type progress struct {
 // mostSeqs limits the search for the sequences of a request.
 const mostSeqs = 1 << 10
 
-// NewRecorder begins to record a scheduler without requests. The recording has the numbers and
-// the size of blocks; NewRecorder adds frames to it. A scheduler that does not show its block
-// tables is an error.
+// NewRecorder starts recording s, which must have no requests. The caller has set the numbers of
+// blocks and the block size in r; the Recorder appends frames to r. NewRecorder fails if s does
+// not expose its block tables.
 func NewRecorder(r *Recording, s serve.Scheduler, limits Limits) (*Recorder, error) {
 	from, err := tabler(s)
 	if err != nil {

@@ -33,7 +33,7 @@ func ask(g *gen) {
 	g.end()
 }
 
-// floats puts float32 constants of the file into memory, by bits.
+// float puts the float32 constant v into the file under a name, and returns its address.
 func (g *gen) float(name string, v float32) operand.Mem {
 	return g.constant(name, math.Float32bits(v))
 }

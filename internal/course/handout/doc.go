@@ -3,8 +3,8 @@
 // comment that need the same sentence name the same constant.
 //
 // handout.txt is the handout as it was published on the web, without its
-// pictures. Converting the page lost some spaces around program text, so quotes
-// are compared with it without white space.
+// pictures. Converting the page lost some spaces around program text, so white
+// space is ignored when a quote is compared with it.
 //
-// What a rule means and when it is broken is decided elsewhere.
+// Other packages decide what a rule means and when it is broken.
 package handout

@@ -1,4 +1,4 @@
 // Package oracle computes the state that a correct submission would be in: it plays a
-// trace on package course, over memory of the grader. What differs from that state is
-// found by package compare.
+// trace on package course, over memory of the grader. Package compare finds the
+// differences from that state.
 package oracle

@@ -33,8 +33,8 @@ func (w *World) given(op trace.Op) []Change {
 	}
 }
 
-// sequence is a new sequence as changes: it, its empty tables, and its blocks in
-// runs.
+// sequence returns the changes that create s: the sequence, its tables without blocks, and
+// its blocks. Adjacent blocks are one change.
 func sequence(engine int, s *course.Sequence) []Change {
 	all := []Change{{Kind: NewSequence, Engine: engine, A: s.ID, B: s.KVCount}}
 	for slot, l2 := range s.BlockTable {

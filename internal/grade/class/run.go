@@ -54,8 +54,9 @@ func Identical(all []Result) {
 	}
 }
 
-// Run grades jobs submissions at a time, by the rules of that version, and yields the results in
-// order. When ctx is done, it begins no more; those that were not begun have its error.
+// Run grades the submissions, at most jobs at a time, and yields the results in order. rules is
+// the version of the rules, which each result names. After ctx is done Run starts no further
+// submission; the results of those not started have the error of ctx.
 func Run(ctx context.Context, all []Submission, jobs int, rules string, grader func(Submission) (*grade.Report, error)) iter.Seq[Result] {
 	done := make([]chan Result, len(all))
 	for i := range done {

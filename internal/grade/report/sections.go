@@ -11,9 +11,9 @@ import (
 	"llmmemory/internal/grade/class"
 )
 
-// A group is the students of whom the same is true: they made the same mistake, which is
-// the same broken sentence shown by the same shortest list of calls, or they broke the
-// same sentence of the handout.
+// A group is the students who made the same mistake, or who broke the same sentence of the
+// handout. Two mistakes are the same if they break the same sentence and the same shortest
+// list of calls shows it, or, without such a list, the same test.
 type group struct {
 	Title    string
 	Task     int
@@ -34,8 +34,8 @@ func (g group) Count() int       { return len(g.Students) }
 func (g group) Named() []mention { return g.Students[:min(mostNamed, len(g.Students))] }
 func (g group) Unnamed() int     { return len(g.Students) - len(g.Named()) }
 
-// groups collects the students by the key of their findings. A finding with an empty
-// key is left out.
+// groups collects the students by the key of their findings. It omits findings with an
+// empty key.
 func groups(entries []Entry, keyOf func(*grade.Finding) (key string, g group)) []group {
 	at := map[string]int{}
 	var all []group

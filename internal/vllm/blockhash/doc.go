@@ -6,10 +6,10 @@
 // Three functions have one interface. LE is the one that the recorded traces use, CBOR is vLLM's
 // sha256_cbor. Both are SHA-256: two different prompts that collide cannot be found, so a prefix
 // hit is as good as a comparison of the tokens. Fast is XXH3 with 128 bits under a secret of this
-// process: equal hashes of different prompts are an accident of 1 in 2^64 for billions of blocks,
-// but XXH3 promises nothing against an attacker who chooses the prompts and can observe hits by
-// their timing. A collision would hand one user the keys and values of another's prompt: use Fast
-// only where all users of a cache may see each other's data, or give each tenant its own salt.
+// process: among billions of blocks, the probability that two different prompts have equal hashes is
+// about 2^-64. But XXH3 promises nothing against an attacker who chooses the prompts and can observe
+// hits by their timing. A collision would hand one user the keys and values of another's prompt: use
+// Fast only where all users of a cache may see each other's data, or give each tenant its own salt.
 //
-// Pools, requests and tables may not appear here.
+// This package knows no pools, requests or tables.
 package blockhash

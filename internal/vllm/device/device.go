@@ -76,8 +76,9 @@ func (d *Device) Ref(id int32) (first bool) {
 	return d.counts[id-d.first] == 1
 }
 
-// CopyOnWrite points slot at the block fresh, which Take returned, and takes a
-// reference from the shared block it named (copy-on-write).
+// CopyOnWrite makes slot name the block fresh, which Take returned, and drops slot's reference
+// to the shared block that it named. It returns the two blocks: the second becomes a copy of
+// the first.
 func (d *Device) CopyOnWrite(slot *int32, fresh int32) Pair {
 	local := *slot - d.first
 	old := block.Assign(d.counts, &local, fresh-d.first)

@@ -3,7 +3,7 @@
 // free blocks. It also holds the small parts that their block managers share: the
 // recycled arrays of block tables and the watermark.
 //
-// The rules of counting (share, release, copy-on-write, conservation) are package
-// block's. The pool of vLLM V1, with its queue of free blocks and its prefix
+// Package block has the rules of counting (share, release, copy-on-write,
+// conservation). The pool of vLLM V1, with its queue of free blocks and its prefix
 // cache, is package llmmemory/internal/vllm/v1/pool.
 package device

@@ -5,13 +5,13 @@
 // implements (vllm/v0/RULES.md §1 to §8).
 //
 // GPU blocks have the ids 0 to G-1, CPU blocks G to G+C-1. A sequence's table
-// names blocks of one device; all of a group are swapped together. A block in
-// use has as many references as tables name it. A free block is in its device's
-// stack, or, if prefixes are cached and it holds one, in the evictor, where a
-// hit can still find it.
+// names blocks of one device; all tables of a group are swapped together. The
+// reference count of a used block is the number of table entries that name it.
+// A free block is in its device's stack, or, if prefixes are cached and it holds
+// one, in the evictor, where a hit can still find it.
 //
-// A call that fails changes nothing: where vLLM takes the free blocks and raises
-// an exception half-way, the Manager counts before.
+// A call that fails changes nothing. vLLM takes the free blocks and raises an
+// exception half-way; the Manager checks first that enough blocks are free.
 //
 // Not modelled, because the recordings do not show them: encoder-decoder models,
 // multi-step scheduling, LoRA, priorities, and what vLLM itself does wrongly:

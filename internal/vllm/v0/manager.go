@@ -92,7 +92,7 @@ func (m *Manager) take() int32 {
 	id := m.gpu.Take()
 	if m.prefix == nil {
 		if id == block.None {
-			panic("a block is taken of a device without free blocks")
+			panic(fmt.Sprintf("a block is taken from the GPU, of whose %d blocks none is free", m.config.NumGPUBlocks))
 		}
 		return id
 	}

@@ -1,6 +1,7 @@
 package v0
 
 import (
+	"fmt"
 	"slices"
 
 	"llmmemory/internal/reqtable"
@@ -43,7 +44,7 @@ func (p *prefix) track(id int32, computed bool) {
 func (p *prefix) evict() int32 {
 	best := p.evictor.Head()
 	if best == reqtable.None {
-		panic("a block is evicted, but none is evictable")
+		panic(fmt.Sprintf("a block is evicted, but none of the %d cached blocks is evictable", len(p.cached)))
 	}
 	for id := p.evictor.Next(best); id != reqtable.None; id = p.evictor.Next(id) {
 		if p.blocks[id].access > p.blocks[best].access {

@@ -93,9 +93,9 @@ func (s *Scheduler) blocks(tokens int) int {
 	return (tokens + s.config.BlockSize - 1) / s.config.BlockSize
 }
 
-// Step returns the next step (vllm/v1/RULES.md §14): what runs goes on, in the order of
-// admission, so that decodes come before the prompt that is not complete; then the first
-// of those that wait are admitted as long as there are tokens and sequences left.
+// Step returns the next step (vllm/v1/RULES.md §14). Running requests come first, in the order of
+// admission: decodes, then the one prompt that is partly computed. Then waiting requests are
+// admitted while tokens and sequences are left.
 func (s *Scheduler) Step(step *Step) error {
 	s.now++
 	s.done = s.done[:0]

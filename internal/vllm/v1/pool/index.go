@@ -2,6 +2,7 @@ package pool
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/bits"
 
 	"llmmemory/internal/vllm/blockhash"
@@ -107,7 +108,7 @@ func (p *Pool) leave(node int32) {
 	e := p.entry(node)
 	i, found := p.find(&e.hash, e.group, tagOf(&e.hash, e.group))
 	if !found {
-		panic("a block's key is not in the map")
+		panic(fmt.Sprintf("the key of node %d is not in the map: group %d, hash %x", node, e.group, e.hash))
 	}
 	p.version++
 	if e.younger == node {

@@ -101,7 +101,7 @@ func (s *Scheduler) scheduleRunning() {
 		if n <= 0 {
 			continue // the next one may go on
 		}
-		var got room
+		var got outcome
 		if at, got = s.makeRoom(r, n, at); got == noRoom {
 			return
 		} else if got == again {
@@ -137,19 +137,19 @@ func (s *Scheduler) runningTokens(r *request) int {
 	return max(s.extensions.clip(r, computed, n), 0)
 }
 
-// room is what makeRoom has achieved.
-type room uint8
+// An outcome is the result of makeRoom.
+type outcome uint8
 
 const (
-	noRoom  room = iota
-	hasRoom      // r has its blocks
-	again        // an output of the encoder is gone that r may have counted on: how many tokens it computes must be found anew
+	noRoom  outcome = iota
+	hasRoom         // r has its blocks
+	again           // an output of the encoder is gone that r may have counted on: how many tokens it computes must be found anew
 )
 
 // makeRoom allocates blocks for n tokens of r, which is number at of running. It preempts others
 // until that succeeds, at last r itself, unless an update will free blocks. It returns the new
 // place of r.
-func (s *Scheduler) makeRoom(r *request, n, at int) (int, room) {
+func (s *Scheduler) makeRoom(r *request, n, at int) (int, outcome) {
 	a := kvcache.Alloc{NumNewTokens: n, NumLookaheadTokens: s.config.NumLookaheadTokens, NumInFlightTokens: r.inFlight}
 	for {
 		from := s.lengths(r)
