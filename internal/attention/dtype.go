@@ -91,37 +91,30 @@ func e4m3ToF32(b uint8) float32 {
 }
 
 // f32ToE4M3 rounds to nearest, ties to even, and saturates at 448, as vLLM does.
-func f32ToE4M3(f float32) uint8 {
-	b := math.Float32bits(f)
-	sign, abs := uint8(b>>24&0x80), b&0x7fffffff
-	switch {
-	case abs > 0x7f800000:
-		return sign | 0x7f
-	case abs >= 0x43e00000: // 448
-		return sign | 0x7e
-	case abs < 0x3c800000: // below 2^-6: a multiple of 2^-9
-		return sign | uint8(math.RoundToEven(float64(math.Float32frombits(abs))*0x1p9))
-	}
-	abs += 0x7ffff + abs>>20&1
-	return sign | uint8((abs-0x3c000000)>>20)
-}
+func f32ToE4M3(f float32) uint8 { return toFP8(f, 3, 7, 0x7e) }
 
 func e5m2ToF32(b uint8) float32 { return f16ToF32(uint16(b) << 8) }
 
 // f32ToE5M2 rounds to nearest, ties to even, and saturates at 57344, as vLLM does.
-func f32ToE5M2(f float32) uint8 {
+func f32ToE5M2(f float32) uint8 { return toFP8(f, 2, 15, 0x7b) }
+
+// toFP8 rounds f to 8 bits, with the given bits of fraction and bias of the exponent. largest is
+// the largest number, as 8 bits; a NaN becomes 0x7f.
+func toFP8(f float32, fraction, bias uint32, largest uint8) uint8 {
 	b := math.Float32bits(f)
 	sign, abs := uint8(b>>24&0x80), b&0x7fffffff
+	drop, least := 23-fraction, (127-bias)<<23 // bits that are rounded off; the bits of 2^-bias
 	switch {
 	case abs > 0x7f800000:
 		return sign | 0x7f
-	case abs >= 0x47600000: // 57344
-		return sign | 0x7b
-	case abs < 0x38800000: // below 2^-14: a multiple of 2^-16
-		return sign | uint8(math.RoundToEven(float64(math.Float32frombits(abs))*0x1p16))
+	case abs >= least+uint32(largest)<<drop:
+		return sign | largest
+	case abs < least+1<<23: // a multiple of the least number
+		unit := math.Float64frombits(uint64(1023+bias+fraction-1) << 52)
+		return sign | uint8(math.RoundToEven(float64(math.Float32frombits(abs))*unit))
 	}
-	abs += 0xfffff + abs>>21&1
-	return sign | uint8((abs-0x38000000)>>21)
+	abs += 1<<(drop-1) - 1 + abs>>drop&1
+	return sign | uint8((abs-least)>>drop)
 }
 
 // Load reads a number of the type, without any scale.

@@ -36,10 +36,10 @@ func newV0Manager(c *Init) (*v0Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.WindowCap != nil && *c.WindowCap != m.WindowBlocks() {
-		return nil, fmt.Errorf("a window has %d blocks, the recording says %d", m.WindowBlocks(), *c.WindowCap)
+	if c.WindowCap != nil && *c.WindowCap != m.View.WindowBlocks() {
+		return nil, fmt.Errorf("a window has %d blocks, the recording says %d", m.View.WindowBlocks(), *c.WindowCap)
 	}
-	return &v0Manager{m: m, seqs: map[int]*v0Seq{}, groups: map[string][]*v0Seq{}}, c.sameWatermark(m.Watermark())
+	return &v0Manager{m: m, seqs: map[int]*v0Seq{}, groups: map[string][]*v0Seq{}}, c.sameWatermark(m.View.Watermark())
 }
 
 // sameWatermark compares what the recording says its watermark was.
@@ -50,7 +50,7 @@ func (c *Init) sameWatermark(blocks int) error {
 	return nil
 }
 
-func (p *v0Manager) free() any { return []int{p.m.FreeGPU(), p.m.FreeCPU()} }
+func (p *v0Manager) free() any { return []int{p.m.View.FreeGPU(), p.m.View.FreeCPU()} }
 
 func (p *v0Manager) check() error {
 	return p.m.Check(func(yield func(*v0.Seq) bool) {
@@ -125,7 +125,7 @@ func (p *v0Manager) allocate(op *OldOp, r result) error {
 		return errors.New("allocate for no sequence")
 	}
 	if err := p.m.Allocate(bare[0], bare[1:]...); err != nil {
-		return p.raised(err, r, []int{0, p.m.FreeCPU()}) // vLLM takes all there are
+		return p.raised(err, r, []int{0, p.m.View.FreeCPU()}) // vLLM takes all there are
 	}
 	for _, s := range list {
 		p.seqs[s.id] = s
@@ -198,10 +198,10 @@ func (p *v0Manager) swap(op *OldOp, r result, list []*v0Seq, bare []*v0.Seq) err
 // halfSwapped is what vLLM has left when a swap runs out of blocks: each
 // sequence has lost the blocks of its table before it takes new ones.
 func (p *v0Manager) halfSwapped(out bool, list []*v0Seq) []int {
-	from, _ := p.m.Devices()
-	left, room := p.m.FreeGPU(), p.m.FreeCPU()
+	from, _ := p.m.View.Devices()
+	left, room := p.m.View.FreeGPU(), p.m.View.FreeCPU()
 	if !out {
-		_, from = p.m.Devices()
+		_, from = p.m.View.Devices()
 		left, room = room, left
 	}
 	gone := map[int32]int32{}
@@ -256,7 +256,7 @@ func (p *v0Manager) playSeq(op *OldOp, r result) error {
 		}
 		start := v0.SlotStart(op.IsPrompt, op.Length-op.Context, window)
 		r["start_idx"] = start
-		r["slots"] = v0.AppendSlots([]int64{}, s.Table(), p.m.Config().BlockSize, op.Context, op.Length, start)
+		r["slots"] = v0.AppendSlots([]int64{}, s.Table(), p.m.View.Config().BlockSize, op.Context, op.Length, start)
 	default:
 		return fmt.Errorf("there is no operation %q in a recording of V0's manager", op.Name)
 	}
@@ -272,7 +272,7 @@ func (p *v0Manager) append(s *v0Seq, op *OldOp, r result) error {
 	var err error
 	p.copies, err = p.m.Append(p.copies[:0], &s.Seq, op.Lookahead, op.Computed)
 	if err != nil {
-		return p.raised(err, r, []int{0, p.m.FreeCPU()})
+		return p.raised(err, r, []int{0, p.m.View.FreeCPU()})
 	}
 	r["cows"], r["table"] = mapping(p.copies), tableOf(s.Table())
 	return nil
@@ -295,14 +295,14 @@ func (p *v0Manager) fork(parent *v0Seq, op *OldOp, r result) error {
 
 // state is everything about both devices.
 func (p *v0Manager) state() (gpu, cpu result) {
-	g, c := p.m.Devices()
+	g, c := p.m.View.Devices()
 	gpu, cpu = deviceState(g), deviceState(c)
-	if p.m.Config().EnablePrefixCaching {
+	if p.m.View.Config().EnablePrefixCaching {
 		list := []row{}
-		for _, e := range p.m.Evictor() {
+		for _, e := range p.m.View.Evictor() {
 			list = append(list, row{e.ID, e.Tokens, e.Access})
 		}
-		gpu["evictor"], gpu["cached"] = list, p.m.Cached()
+		gpu["evictor"], gpu["cached"] = list, p.m.View.Cached()
 		cpu["evictor"], cpu["cached"] = row{}, row{}
 	}
 	return gpu, cpu

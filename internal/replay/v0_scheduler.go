@@ -31,11 +31,11 @@ func newV0Scheduler(c *Init) (*v0Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &v0Scheduler{s: s, left: map[int]int{}}, c.sameWatermark(s.Manager().Watermark())
+	return &v0Scheduler{s: s, left: map[int]int{}}, c.sameWatermark(s.Manager().View.Watermark())
 }
 
 func (p *v0Scheduler) free() any {
-	return []int{p.s.Manager().FreeGPU(), p.s.Manager().FreeCPU()}
+	return []int{p.s.Manager().View.FreeGPU(), p.s.Manager().View.FreeCPU()}
 }
 
 func (p *v0Scheduler) check() error { return p.s.Check() }

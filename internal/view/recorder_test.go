@@ -235,7 +235,7 @@ type vllmV0 struct{ *v0.Scheduler }
 func (s vllmV0) Table(id, sequence int) []int32 {
 	table := slices.Clone(s.Scheduler.Table(id))
 	for i := range table {
-		if gpu := int32(s.Manager().Config().NumGPUBlocks); table[i] >= gpu {
+		if gpu := int32(s.Manager().View.Config().NumGPUBlocks); table[i] >= gpu {
 			table[i] -= gpu
 		}
 	}
@@ -279,7 +279,7 @@ func TestV0sFramesAreItsStates(t *testing.T) {
 // counts compares the references of a frame with the devices'. An aborted request may be gone
 // since.
 func counts(f *view.Frame, s *v0.Scheduler) error {
-	gpu, cpu := s.Manager().Devices()
+	gpu, cpu := s.Manager().View.Devices()
 	for device, d := range []*device.Device{gpu, cpu} {
 		named := make([]int32, len(d.Counts()))
 		for _, q := range f.Sequences {
@@ -303,7 +303,7 @@ func counts(f *view.Frame, s *v0.Scheduler) error {
 		}
 	}
 	var cached []int32
-	for _, e := range s.Manager().Evictor() {
+	for _, e := range s.Manager().View.Evictor() {
 		cached = append(cached, e.ID)
 	}
 	if !slices.Equal(cached, f.Cached) {

@@ -50,7 +50,7 @@ func (s vllmV0) Table(id, sequence int) []int32 {
 		return nil
 	}
 	table := s.Scheduler.Table(id)
-	_, cpu := s.Manager().Devices()
+	_, cpu := s.Manager().View.Devices()
 	if len(table) == 0 || !cpu.Has(table[0]) {
 		return table
 	}
@@ -62,13 +62,13 @@ func (s vllmV0) Table(id, sequence int) []int32 {
 }
 
 func (s vllmV0) Counts() (gpu, cpu []int32) {
-	g, c := s.Manager().Devices()
+	g, c := s.Manager().View.Devices()
 	return g.Counts(), c.Counts()
 }
 
 func (s vllmV0) Cached() []int32 {
 	ids := []int32{}
-	for _, e := range s.Manager().Evictor() {
+	for _, e := range s.Manager().View.Evictor() {
 		ids = append(ids, e.ID)
 	}
 	return ids

@@ -22,12 +22,12 @@ func (s Status) String() string { return [...]string{"OK", "LATER", "NEVER"}[s] 
 func (m *Manager) CanAllocate(tokens, lookahead int) Status {
 	need := ceil(tokens+lookahead, m.config.BlockSize)
 	if m.config.SlidingWindow > 0 {
-		need = min(need, m.WindowBlocks())
+		need = min(need, m.View.WindowBlocks())
 	}
 	if m.config.NumGPUBlocks-need < m.watermark {
 		return Never
 	}
-	return okOrLater(need, m.FreeGPU(), m.watermark)
+	return okOrLater(need, m.View.FreeGPU(), m.watermark)
 }
 
 func okOrLater(need, free, watermark int) Status {
@@ -85,7 +85,7 @@ func (m *Manager) checkAllocate(first *Seq, others []*Seq) error {
 	if m.prefix != nil {
 		need -= m.inUse(first)
 	}
-	if free := m.FreeGPU(); need > free {
+	if free := m.View.FreeGPU(); need > free {
 		return fmt.Errorf("%w: %d needed for a prompt of %d tokens, %d free", ErrNoFreeBlocks, need, first.Len, free)
 	}
 	return nil

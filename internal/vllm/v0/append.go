@@ -14,7 +14,7 @@ func (m *Manager) CanAppend(lookahead int, group ...*Seq) bool {
 	for _, s := range group {
 		touched += s.touched(m.config.BlockSize, lookahead)
 	}
-	return touched <= m.FreeGPU()
+	return touched <= m.View.FreeGPU()
 }
 
 // Append adds the unseen tokens of s to its table, and empty blocks for lookahead more, and appends
@@ -65,7 +65,7 @@ func (m *Manager) checkAppend(s *Seq, lookahead, computed int) error {
 	case m.prefix != nil && len(s.Tokens) < s.Len:
 		return fmt.Errorf("%w: %d tokens, of which %d are given", ErrSequence, s.Len, len(s.Tokens))
 	}
-	free := m.FreeGPU()
+	free := m.View.FreeGPU()
 	if m.config.SlidingWindow > 0 {
 		if m.null == block.None {
 			free--
@@ -111,7 +111,7 @@ func (m *Manager) slide(s *Seq, computed int) {
 
 // outside counts the entries in front of the window.
 func (m *Manager) outside(s *Seq, computed int) int {
-	return min(max(0, computed/m.config.BlockSize-m.WindowBlocks()), len(s.table))
+	return min(max(0, computed/m.config.BlockSize-m.View.WindowBlocks()), len(s.table))
 }
 
 // leaving counts the blocks that slide is going to free.

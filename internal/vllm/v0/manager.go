@@ -27,6 +27,7 @@ type Config struct {
 
 // A Manager keeps the block tables of sequences (SelfAttnBlockSpaceManager).
 type Manager struct {
+	View      View
 	config    Config
 	watermark int // GPU blocks that admission leaves free
 	gpu, cpu  device.Device
@@ -57,34 +58,12 @@ func New(config Config) (*Manager, error) {
 		cpu:       device.Ascending(int32(config.NumGPUBlocks), config.NumCPUBlocks),
 		null:      block.None,
 	}
+	m.View = View{m}
 	if config.EnablePrefixCaching {
 		m.prefix = newPrefix(config.NumGPUBlocks)
 	}
 	return m, nil
 }
-
-// FreeGPU is how many GPU blocks can be taken, evictable ones included.
-func (m *Manager) FreeGPU() int {
-	if m.prefix != nil {
-		return m.gpu.NumFree() + m.prefix.evictor.Len()
-	}
-	return m.gpu.NumFree()
-}
-
-// FreeCPU is how many CPU blocks can be taken.
-func (m *Manager) FreeCPU() int { return m.cpu.NumFree() }
-
-// Watermark is the number of GPU blocks that admission leaves free.
-func (m *Manager) Watermark() int { return m.watermark }
-
-// Config is what New was given.
-func (m *Manager) Config() Config { return m.config }
-
-// Devices are the blocks of the GPU and the CPU, for reading.
-func (m *Manager) Devices() (gpu, cpu *device.Device) { return &m.gpu, &m.cpu }
-
-// WindowBlocks is the most blocks that a sequence with a window holds (vllm/v0/RULES.md §5).
-func (m *Manager) WindowBlocks() int { return m.config.SlidingWindow/m.config.BlockSize + 2 }
 
 // take returns a GPU block. If no unused one is left, it evicts a cached one (vllm/v0/RULES.md §1,
 // §6). The caller has counted: there is one.

@@ -83,7 +83,7 @@ func TestSharedBlocksThatLeaveAWindowAreNotFree(t *testing.T) {
 	m.Free(child)
 	_, err = m.Append(nil, parent, 0, 5)
 	require.NoError(t, err)
-	require.Equal(t, 1, m.FreeGPU(), "two have left, one was taken")
+	require.Equal(t, 1, m.View.FreeGPU(), "two have left, one was taken")
 }
 
 // Ensure that an append can do with a block that a promotion gives back in the
@@ -102,7 +102,7 @@ func TestAnAppendMayUseABlockThatAPromotionReturns(t *testing.T) {
 	require.NoError(t, err)
 	child := &Seq{Len: 3, Tokens: tokens}
 	require.NoError(t, m.Fork(s, child))
-	for m.FreeGPU() > 1 {
+	for m.View.FreeGPU() > 1 {
 		require.NoError(t, m.Allocate(&Seq{Len: 1, Tokens: []int32{9}}))
 	}
 	s.Len = 6
@@ -140,7 +140,7 @@ func TestTheLastBlockOfATableIsNeverComputed(t *testing.T) {
 	for _, s := range []*Seq{first, same, later, short} {
 		m.Free(s)
 	}
-	require.Equal(t, 20, m.FreeGPU())
+	require.Equal(t, 20, m.View.FreeGPU())
 	again := with(7)
 	require.Len(t, m.Computed(nil, again), 3, "restored blocks are computed")
 }
@@ -181,6 +181,6 @@ func TestPromotionToTheSamePrefix(t *testing.T) {
 	}
 	require.Equal(t, []int32{0}, a.table)
 	require.Equal(t, []int32{0}, b.table)
-	require.Equal(t, 3, m.FreeGPU())
+	require.Equal(t, 3, m.View.FreeGPU())
 	require.Equal(t, []int32{1, 2, 3}, slices.Collect(m.gpu.Free()))
 }

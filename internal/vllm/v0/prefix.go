@@ -2,7 +2,6 @@ package v0
 
 import (
 	"fmt"
-	"slices"
 
 	"llmmemory/internal/reqtable"
 	"llmmemory/internal/vllm/blockhash"
@@ -255,35 +254,4 @@ func (m *Manager) computedOf(s *Seq) []int32 {
 	}
 	s.gap = len(s.computed) < last
 	return s.computed
-}
-
-// An Evictable is a cached block that no table names.
-type Evictable struct {
-	ID     int32
-	Tokens int     // of its prefix
-	Access float64 // -1: never
-}
-
-// Evictor lists the evictable blocks in the order of insertion.
-func (m *Manager) Evictor() []Evictable {
-	list := []Evictable{}
-	if m.prefix != nil {
-		for id := range m.prefix.evictor.All() {
-			b := &m.prefix.blocks[id]
-			list = append(list, Evictable{id, b.tokens, b.access})
-		}
-	}
-	return list
-}
-
-// Cached lists the blocks that hold a prefix, by id.
-func (m *Manager) Cached() []int32 {
-	list := []int32{}
-	if m.prefix != nil {
-		for _, id := range m.prefix.cached {
-			list = append(list, id)
-		}
-	}
-	slices.Sort(list)
-	return list
 }

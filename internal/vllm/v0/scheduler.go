@@ -144,7 +144,7 @@ func (s *Scheduler) forget(at int32) {
 // Usage implements serve.Scheduler.
 func (s *Scheduler) Usage() serve.Usage {
 	blocks := s.config.Manager.NumGPUBlocks
-	return serve.Usage{Blocks: blocks, Used: blocks - s.manager.FreeGPU(), Logical: s.manager.logical}
+	return serve.Usage{Blocks: blocks, Used: blocks - s.manager.View.FreeGPU(), Logical: s.manager.logical}
 }
 
 // Manager is the manager underneath, for reading.

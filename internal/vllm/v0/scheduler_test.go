@@ -66,7 +66,7 @@ func TestASwappedRequestTooLongForTheGPUIsDropped(t *testing.T) {
 	require.Equal(t, []int{7}, it.Ignored)
 	require.NoError(t, s.Step(&it))
 	require.Equal(t, []serve.Prefill{{ID: 8, Tokens: 1, Seqs: 1, Last: true}}, it.Prefills)
-	require.Equal(t, 1, s.Manager().FreeCPU())
+	require.Equal(t, 1, s.Manager().View.FreeCPU())
 	require.NoError(t, s.Check())
 }
 

@@ -26,7 +26,7 @@ func TestSlotsFollowTheTable(t *testing.T) {
 func TestAdmissionLeavesTheWatermarkFree(t *testing.T) {
 	m, err := New(Config{BlockSize: 1, NumGPUBlocks: 10, NumCPUBlocks: 10, Watermark: 0.29})
 	require.NoError(t, err)
-	require.Equal(t, 2, m.Watermark())
+	require.Equal(t, 2, m.View.Watermark())
 	require.Equal(t, OK, m.CanAllocate(8, 0))
 	require.Equal(t, Never, m.CanAllocate(9, 0))
 	require.Equal(t, Never, m.CanAllocate(8, 1))

@@ -216,7 +216,7 @@ func (s *Scheduler) makeRoom(at int32) bool {
 
 // canAppend is Manager.CanAppend for one sequence.
 func (s *Scheduler) canAppend(q *request) bool {
-	return q.touched(s.config.Manager.BlockSize, 0) <= s.manager.FreeGPU()
+	return q.touched(s.config.Manager.BlockSize, 0) <= s.manager.View.FreeGPU()
 }
 
 // append gives the unseen tokens of a sequence their slots.

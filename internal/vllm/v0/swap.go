@@ -20,7 +20,7 @@ func (m *Manager) CanSwapIn(lookahead int, group ...*Seq) Status {
 	if m.config.NumGPUBlocks < need {
 		return Never
 	}
-	return okOrLater(need, m.FreeGPU(), m.watermark)
+	return okOrLater(need, m.View.FreeGPU(), m.watermark)
 }
 
 // swapNeed counts touched and full blocks. A shared block counts for each

@@ -146,11 +146,11 @@ func (x *traffic) fork(t *rapid.T) {
 		parent := rapid.SampledFrom(g.seqs).Draw(t, "parent")
 		child := &Seq{Len: parent.Len, Tokens: content(t, longest)}
 		copy(child.Tokens, parent.Tokens[:parent.Len])
-		free := x.m.FreeGPU()
+		free := x.m.View.FreeGPU()
 		err := x.m.Fork(parent, child)
 		require.Equal(t, parent.moved, err != nil)
 		if err == nil {
-			require.Equal(t, free, x.m.FreeGPU())
+			require.Equal(t, free, x.m.View.FreeGPU())
 			g.seqs = append(g.seqs, child)
 		}
 	}
@@ -178,10 +178,10 @@ func (x *traffic) swap(t *rapid.T) {
 	}
 	before := x.dump()
 	move, ok := x.m.SwapOut, x.m.CanSwapOut(g.seqs...)
-	room := x.m.FreeCPU()
+	room := x.m.View.FreeCPU()
 	if g.swapped {
 		move, ok = x.m.SwapIn, x.m.CanSwapIn(0, g.seqs...) == OK
-		room = x.m.FreeGPU()
+		room = x.m.View.FreeGPU()
 	}
 	entries, empty := 0, false
 	for _, s := range g.seqs {
@@ -232,7 +232,7 @@ func cloneSeq(s *Seq) *Seq {
 
 // dump is the whole state as text.
 func (x *traffic) dump() string {
-	text := fmt.Sprint(slices.Collect(x.m.gpu.Free()), x.m.gpu.Counts(), slices.Collect(x.m.cpu.Free()), x.m.cpu.Counts(), x.m.null, x.m.Evictor(), x.m.Cached(), x.m.logical)
+	text := fmt.Sprint(slices.Collect(x.m.gpu.Free()), x.m.gpu.Counts(), slices.Collect(x.m.cpu.Free()), x.m.cpu.Counts(), x.m.null, x.m.View.Evictor(), x.m.View.Cached(), x.m.logical)
 	for s := range x.seqs {
 		text += fmt.Sprint(s.table, s.full, s.moved)
 	}

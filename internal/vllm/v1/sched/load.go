@@ -18,19 +18,26 @@ func (x Transfers) Received(ids ...ID) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, id := range ids {
-		r := s.requests.Get(uint64(id))
-		if r == nil || !r.transfers.loading || r.transfers.received || slices.Contains(ids[:i], id) {
-			return fmt.Errorf("%w: request %#x is not being loaded", ErrRequest, uint64(id))
-		}
-	}
-	for _, id := range ids {
-		r := s.requests.Get(uint64(id))
+	loading := func(r *request) bool { return r.transfers.loading && !r.transfers.received }
+	return s.each(ids, loading, "is not being loaded", func(r *request) {
 		r.transfers.received = true
 		s.transfer.loading--
 		if r.status == parked {
 			s.settled(r)
 		}
+	})
+}
+
+// each applies a change to requests. If one of them does not exist, does not allow it, or is
+// given twice, each returns an error, which says that it is not what is wanted, and changes nothing.
+func (s *Scheduler) each(ids []ID, allows func(*request) bool, not string, change func(*request)) error {
+	for i, id := range ids {
+		if r := s.requests.Get(uint64(id)); r == nil || !allows(r) || slices.Contains(ids[:i], id) {
+			return fmt.Errorf("%w: request %#x %s", ErrRequest, uint64(id), not)
+		}
+	}
+	for _, id := range ids {
+		change(s.requests.Get(uint64(id)))
 	}
 	return nil
 }
@@ -44,18 +51,11 @@ func (x Transfers) Sent(ids ...ID) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, id := range ids {
-		r := s.requests.Get(uint64(id))
-		if r == nil || r.status != parked || !r.transfers.send || slices.Contains(ids[:i], id) {
-			return fmt.Errorf("%w: request %#x is not one that has finished and whose blocks are kept to be sent", ErrRequest, uint64(id))
-		}
-	}
-	for _, id := range ids {
-		r := s.requests.Get(uint64(id))
+	sending := func(r *request) bool { return r.status == parked && r.transfers.send }
+	return s.each(ids, sending, "is not one that has finished and whose blocks are kept to be sent", func(r *request) {
 		r.transfers.send = false
 		s.settled(r)
-	}
-	return nil
+	})
 }
 
 // park keeps the blocks of a finished request while they are being loaded or sent, and reports
