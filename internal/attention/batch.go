@@ -94,7 +94,7 @@ func (b *Batch) queries(seq int) (first, n, position int) {
 	return first, n, int(b.SeqLens[seq]) - n
 }
 
-// reach is the range of tokens that the query token at a position attends to.
+// reach returns the range of tokens that the query token at a position attends to.
 func (b *Batch) reach(position int) (from, to int) {
 	if b.SlidingWindow > 0 {
 		from = max(0, position+1-b.SlidingWindow)
@@ -145,8 +145,8 @@ func (b *Batch) check(c *Cache) error {
 	return b.checkOverlap(c)
 }
 
-// checkOverlap refuses outputs that overlap with what is read, except exactly in the
-// place of the queries: no query is read after its output was written.
+// checkOverlap refuses outputs that overlap with memory that is read. Outputs may lie exactly
+// in the place of the queries: no query is read after its output was written.
 func (b *Batch) checkOverlap(c *Cache) error {
 	q, o := &b.Query, &b.Out
 	if overlap(q.Data, o.Data) && (&q.Data[0] != &o.Data[0] || q.DType != o.DType || q.Stride != o.Stride) {

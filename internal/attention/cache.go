@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// ErrArgument is wrapped by every error about a cache, a batch or a slot. Nothing
-// has been computed or written then.
+// ErrArgument is wrapped by every error about a cache, a batch or a slot. A call that returns
+// one has computed and written nothing.
 var ErrArgument = errors.New("bad argument")
 
 // ErrOverlap is wrapped, together with ErrArgument, if memory that is written overlaps
@@ -22,7 +22,7 @@ const (
 	MaxHeads     = 1 << 12
 )
 
-// A Shape is what keys and values of one layer look like.
+// A Shape describes the keys and values of one layer.
 type Shape struct {
 	BlockSize  int // tokens of a block
 	NumKVHeads int
@@ -208,7 +208,7 @@ func (c *Cache) meet(a, b []byte, block, head, heads, span int) bool {
 	return false
 }
 
-// Factors are what stored keys and values are multiplied by: KeyScale and ValueScale, or 1.
+// Factors returns the factors of stored keys and values: KeyScale and ValueScale, or 1.
 func (c *Cache) Factors() (key, value float32) {
 	key, value = c.KeyScale, c.ValueScale
 	if key == 0 || c.DType == Int8 {

@@ -17,37 +17,37 @@ type kernels interface {
 	// of integers, whose sums are exact and then rounded.
 	integerScores(k *call, q []float32, rows, pairs int, keys []float32, n int, out []float32)
 
-	// largest is the bits of the largest number of x in size, more than those of
-	// infinity if one is NaN. quantize rounds x·factor to integers of 16 bits, two
+	// largest returns the bits of the largest magnitude in x, or, if there is a NaN,
+	// more than the bits of infinity. quantize rounds x·factor to integers of 16 bits, two
 	// in each number of out. The length of x is a multiple of 8.
 	largest(k *call, x []float32) (bits uint32)
 	quantize(k *call, x []float32, factor float32, out []float32)
 
-	// pack makes pairs of the integers of a tile of keys, as quantize does of those
-	// of a query: 16 numbers of out are two rows of 16. out may begin where the keys
-	// do, or before.
+	// pack pairs the integers of a tile of keys, as quantize pairs those of a query:
+	// 16 numbers of out are two rows of 16. out may begin where the keys begin, or
+	// before.
 	pack(k *call, keys, out []float32)
 
-	// scale is x = factor·x + slope·(offset + index) over whole tiles.
+	// scale sets x to factor·x + slope·(offset + index), for whole tiles.
 	scale(k *call, x []float32, factor, slope, offset float32)
 
-	// softmax turns x, whole tiles of it, into the weights of logits factor·x, the
-	// factor being positive. m is the largest logit and l the sum of weights; where
-	// all logits are -inf, weights are 0. softmaxPairs does the same with logits
+	// softmax replaces whole tiles of x by the weights of the logits factor·x; factor is
+	// positive. m is the largest logit and l the sum of the weights. If all logits are
+	// -inf, the weights are 0. softmaxPairs does the same with logits
 	// factor·(x + low), and does not round their differences from m to float32.
 	softmax(k *call, x []float32, factor float32) (m, l float32)
 	softmaxPairs(k *call, x, low []float32, factor float32) (m, l float32)
 
 	// refine computes large products x of a query again, with the float32 keys of the tiles at
-	// these addresses: x + low becomes the product in float64 where x is finite and its
-	// magnitude is above limit, elsewhere low becomes 0. It returns false if there are none;
-	// low is not written then.
+	// these addresses. Where x is finite and its magnitude is above limit, x + low becomes the
+	// product in float64; elsewhere low becomes 0. If there are no such products, refine returns
+	// false and does not write low.
 	refine(k *call, q []float32, tiles *unsafe.Pointer, x, low []float32, limit float32) bool
 
-	// scalePair is scale for x + low, without rounding the result to float32.
+	// scalePair does what scale does to x + low, without rounding the result to float32.
 	scalePair(k *call, x, low []float32, factor, slope, offset float32)
 
-	// multiply is x *= y over whole tiles.
+	// multiply sets x to x·y, for whole tiles.
 	multiply(k *call, x, y []float32)
 
 	// values adds p·v of n tokens to the sums of rows. If apart is not 0, groups of tokens are
@@ -56,7 +56,7 @@ type kernels interface {
 	// at i·stride.
 	values(k *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride, apart int)
 
-	// combine is x = x·a + y·b over whole tiles.
+	// combine sets x to x·a + y·b, for whole tiles.
 	combine(k *call, x, y []float32, a, b float32)
 
 	// convert unpacks n rows of a chunk of numbers, stride bytes apart, to rows
@@ -64,7 +64,7 @@ type kernels interface {
 	// are of a type, or of a kind, that it cannot read.
 	convert(k *call, d DType, in unsafe.Pointer, stride, n int, out []float32) (finite, ok bool)
 
-	// narrow rounds the first numbers of x to a type at out, widen reads the first
+	// narrow rounds the first numbers of x to a type at out; widen reads the first
 	// numbers of a type; both return how many they have done.
 	narrow(d DType, out unsafe.Pointer, x []float32) int
 	widen(d DType, x []float32, in unsafe.Pointer) int
@@ -82,10 +82,10 @@ type kernels interface {
 	// tileRows is the number of rows that tileScores and tileValues take; 0: there are none.
 	tileRows() int
 
-	// tileScores is scores for n tiles of keys where they lie, of Int8 integerScores. tiles are their
-	// addresses, n rounded up to an even number, and those of tilesAhead that are
-	// read next. tileValues is values for n tokens of values where they lie, the
-	// first at a place of its tile. Products and sums of E4M3 lack a factor of
+	// tileScores does what scores does, or integerScores for Int8, on n tiles of keys in their
+	// blocks. tiles has the addresses of n tiles, rounded up to an even number, and then of the
+	// tilesAhead tiles that are read next. tileValues does what values does on n tokens of
+	// values in their blocks; place is that of the first token in its tile. Products and sums of E4M3 lack a factor of
 	// 256. Those of F32 are sums apart of each tile. ok is false if E4M3 has a NaN.
 	tileScores(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int, out []float32) (ok bool)
 	tileValues(k *call, d DType, p []float32, rows, n, place int, tiles *unsafe.Pointer, size int, out []float32,

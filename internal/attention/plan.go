@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A plan is how a batch is cut into pieces of work. It decides in what order and on
-// which core something is computed, never what.
+// A plan divides a batch into pieces of work. It decides the order and the core of a
+// computation, never its result.
 type plan struct {
 	prefixParts int // partitions of the common prefix that are read once
 	records     int // results that are kept for the reductions

@@ -117,7 +117,7 @@ func (portable) softmaxPairs(_ *call, x, low []float32, factor float32) (m, l fl
 	return m, sumOfLanes(&lanes)
 }
 
-// largestLogit is that of logits factor·x, and what is subtracted from them.
+// largestLogit returns the largest of the logits factor·x, and the number to subtract from them.
 func largestLogit(x []float32, factor float32) (m, base float32) {
 	m = negInf
 	for _, s := range x {

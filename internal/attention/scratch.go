@@ -142,7 +142,7 @@ func (w *scratch) reaches(part int) bool {
 	return w.from < w.to
 }
 
-// within is what a row reaches of a partition, counted from its first token.
+// within returns the tokens of a partition that a row attends to, counted from its first token.
 func (r *row) within(part int) (from, to int) {
 	start := part * partitionSize
 	return max(0, r.from-start), min(partitionSize, r.to-start)

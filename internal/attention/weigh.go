@@ -8,7 +8,7 @@ import (
 // sumElements is the number of products of q·k that are added up before their sum is added
 // to those of the elements before. With one sum over a head of 256, float32 logits up to
 // refineAbove make errors of 3e-6, with sums of 32 of 0.8e-6; sums of 16 take 3 % more
-// time and are no better. What narrower types lose hides it.
+// time and are no better. The rounding of narrower types is coarser than that.
 func sumElements(c *Cache) int {
 	if c.DType == F32 {
 		return 32
@@ -111,7 +111,7 @@ func (r *Runner) modifyPairs(w *scratch, row *row, x, low []float32, factor floa
 	}
 }
 
-// bias is a row's ALiBi slope, and what it is multiplied by for a token.
+// bias returns a row's ALiBi slope, and the factor of the slope for a token.
 func (r *Runner) bias(row *row, token int) (slope, offset float32) {
 	if r.batch.AlibiSlopes == nil {
 		return 0, 0

@@ -68,8 +68,8 @@ func (c *lookupCache) lookup(e *Engine, id int32) *Sequence {
 	}
 }
 
-// insert adds h, in place of what there was for its sequence. For its id lookup has
-// found nothing.
+// insert adds h and replaces the entry of its sequence, if there is one. lookup has found
+// no entry for its id.
 func (c *lookupCache) insert(h entry) {
 	c.index.mu.Lock()
 	defer c.index.mu.Unlock()
@@ -171,8 +171,8 @@ func (c *lookupCache) reprev(h *entry, prev *Node) {
 	}
 }
 
-// put adds h, for whose id lookup has just found no entry. It is here alone that
-// entries older than the last reset are dropped: what the index has is never older.
+// put adds h; lookup has just found no entry for its id. Only put drops entries older than the
+// last reset, so the index never has one.
 func (c *lookupCache) put(h entry) {
 	c.removeOf(h.seq)
 	if epoch := c.index.epoch.Load(); c.epoch != epoch {

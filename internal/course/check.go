@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/block"
 )
 
-// ErrInconsistent is wrapped by what Check finds, together with
+// ErrInconsistent is wrapped by the error of Check, together with
 // block.ErrNotConserved where the counts are wrong.
 var ErrInconsistent = errors.New("engine is inconsistent")
 

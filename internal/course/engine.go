@@ -43,8 +43,8 @@ func (c *core) destroy(e *Engine) {
 	c.lib.Memory.Put(gone.first, unsafe.Pointer(counts))
 }
 
-// addSequence collects s and all its tables. What a tester left out of them is
-// not missed.
+// addSequence collects s and all its tables. A tester may have taken tables out of it:
+// those are left alone.
 func (c *chain) addSequence(s *Sequence) {
 	if l1 := s.BlockTable; l1 != nil {
 		for _, l2 := range l1 {

@@ -56,9 +56,9 @@ func walkFirst(e *Engine, id int32) (n *Node, found bool) {
 	return n, false
 }
 
-// walkRest walks on from n, the node after the first ones, none of which has the
-// id. It returns the sequence with the id, which it enters into the cache, or
-// else what absent does.
+// walkRest continues the walk at n; none of the nodes before n has the id. It returns the
+// sequence with the id and enters it into the cache. If there is none, it returns what absent
+// returns.
 func (c *core) walkRest(e *Engine, n *Node, id int32) (s *Sequence, last *Node) {
 	w := walk{engine: e, id: id, next: n}
 	if c.lib.Strict {

@@ -73,8 +73,8 @@ func (x *index) mention(e *Engine, n *Node, by int32) bool {
 	return n == &e.Active || x.change(sequenceOf(n), func(n *named) { n.mentions += by })
 }
 
-// change edits what is known of s, which comes into being or goes as needed.
-// False if there is no memory for it.
+// change edits the named of s. It adds or removes it as needed, and returns false if there is
+// no memory for it.
 func (x *index) change(s *Sequence, edit func(*named)) bool {
 	n := x.table.add(named{seq: s})
 	if n == nil {

@@ -33,9 +33,9 @@ type step struct {
 	table  int32     // the scratch table this step began, or -1
 }
 
-// keptBytes is what a journal keeps mapped between calls: a batch of 37,000. Of
-// that only what steps have used is in memory, 24 bytes each. More goes back to
-// the kernel at once.
+// keptBytes is the size that a journal keeps mapped between calls, enough for a batch of
+// 37,000. Only the part that steps have used is in memory, 24 bytes for each step. Memory
+// above keptBytes goes back to the kernel at once.
 const keptBytes = 4 << 20
 
 const bytesPerStep = unsafe.Sizeof(step{}) + unsafe.Sizeof(L2Table{}) + unsafe.Sizeof(Chunk{})

@@ -6,9 +6,9 @@ import (
 )
 
 // An order is a guess at the list of one engine: the nodes after the first ones,
-// as the last walk met them. Nothing depends on its being right. A node of it is
-// read only after the node before, in the list itself, has been seen to lead
-// there, so it may hold what was freed long ago.
+// as the last walk met them. It may be wrong, and may name memory that was freed long
+// ago: a node of it is read only after the node before it, in the list itself, was seen
+// to point there.
 //
 // It lies in pages from the kernel, for the reasons that a table does.
 type order struct {

@@ -76,8 +76,8 @@ func (p *Points) Max() float64 {
 }
 
 // award sets the points of each test, in whole hundredths, and the report's sum. The part of the
-// memory points that a task gets is the part of its directed tests that passed: what did not
-// work could not be checked.
+// memory points that a task gets is the part of its directed tests that passed: the memory of the
+// others could not be checked.
 func (p *Points) award(r *Report) {
 	var asked, passed [Tasks + 1]float64
 	for _, t := range r.Tests {

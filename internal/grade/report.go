@@ -216,7 +216,7 @@ type Advice struct {
 	Text     string
 }
 
-// reject removes what was found before.
+// reject rejects the submission, and removes all findings and points from the report.
 func (r *Report) reject(stage StageName, text string) {
 	r.Rejected = &Rejection{stage, text}
 	r.Score, r.Stages, r.Tests, r.Findings, r.Advice, r.Notes = 0, nil, nil, nil, nil, nil

@@ -250,7 +250,7 @@ func (g *grading) random(stage StageName) error {
 	return nil
 }
 
-// heaps reports what the traces have shown of the heap.
+// heaps reports the findings of the traces about the heap.
 func (g *grading) heaps() error {
 	for _, c := range g.heap {
 		task := c.difference.Op.Task()

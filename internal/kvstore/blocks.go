@@ -21,8 +21,8 @@ func NewCopier(pool *parallel.Pool) *Copier { return &Copier{pool: pool} }
 
 // Copy copies blocks, pair after pair: a later pair sees what an earlier one has written.
 // The caches are the same (vLLM's copy_blocks), or do not overlap (swap_blocks). Their shapes
-// and scales are equal; strides and numbers of blocks can differ. The error wraps
-// attention.ErrArgument; nothing has been copied then.
+// and scales are equal; strides and numbers of blocks can differ. If Copy returns an error,
+// which wraps attention.ErrArgument, it has copied nothing.
 func (c *Copier) Copy(to, from *attention.Cache, pairs []Pair) error {
 	if err := checkCopy(to, from); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pageSize is what the memory of a layer is rounded up to.
+// pageSize is the unit to which the memory of a layer is rounded up.
 const pageSize = 4096
 
 // hugePage is the alignment of a mapping, so that the kernel can use huge pages from
@@ -16,7 +16,7 @@ const pageSize = 4096
 // pages of 4 KB.
 const hugePage = 2 << 20
 
-// machineMemory is the bytes that the machine has, swap space included.
+// machineMemory returns the memory of the machine in bytes, including swap space.
 func machineMemory() uint64 {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {

@@ -12,8 +12,8 @@ import (
 // ErrRequest is wrapped when a step continues a request that no earlier step has begun.
 var ErrRequest = errors.New("unknown request")
 
-// Requests keeps the block tables of requests, as the steps of a scheduler change
-// them, and lays those of the scheduled ones out for attention.
+// Requests keeps the block tables of requests, which the steps of a scheduler change.
+// It lays out the tables of the scheduled requests for attention.
 type Requests struct {
 	groups    int
 	blockSize int
@@ -42,15 +42,14 @@ func NewRequests(groups, blockSize, blocks int) *Requests {
 		seen: map[uint64]struct{}{}}
 }
 
-// Tables are the block tables of a group, one for each row of the step, and how
-// many entries each has.
+// Tables returns the block tables of a group, one for each row of the step, and the number of
+// entries of each.
 func (q *Requests) Tables(group int) (tables []int32, stride int) { return q.flat[group], q.stride }
 
 // Forget drops the tables of a request that has lost its blocks.
 func (q *Requests) Forget(id uint64) { delete(q.tables, id) }
 
-// Point replaces an entry of a request's table by another block, the copy of the
-// one that was there.
+// Point replaces a block in a request's table by its copy.
 func (q *Requests) Point(id uint64, group, index int, block int32) {
 	if tables := q.tables[id]; tables != nil && uint(group) < uint(q.groups) && uint(index) < uint(len(tables[group])) {
 		tables[group][index] = block
@@ -151,7 +150,7 @@ func (q *Requests) checkBlocks(r *Row, had int, start int64, blocks []int32) err
 	return nil
 }
 
-// Begin enters the blocks of a step into the tables, in place of what these have from starts on. Check
+// Begin enters the blocks of a step into the tables; they replace the entries from starts on. Check
 // must have accepted the same step last.
 func (q *Requests) Begin(rows []Row, blocks []int32, starts, ends []int64) {
 	q.Starts, q.Lens, q.stride = append(q.Starts[:0], 0), q.Lens[:0], 1

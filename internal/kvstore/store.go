@@ -74,7 +74,8 @@ type tier struct {
 }
 
 // New maps the memory of a store, zeroed. The system provides it page by page on first use, so New
-// refuses with ErrMemory what is more than the whole machine has. The store writes and copies on pool.
+// cannot know whether it is free. It returns ErrMemory for more memory than the whole machine has. The
+// store writes and copies on pool.
 func New(c Config, pool *parallel.Pool) (*Store, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -115,7 +116,7 @@ func newTier(c *Config, blocks int) (tier, error) {
 	return t, nil
 }
 
-// Close unmaps the memory. What Layer has returned must not be used any more.
+// Close unmaps the memory. The caches that Layer has returned must not be used any more.
 func (s *Store) Close() error {
 	err := errors.Join(unmapMemory(s.device.memory), unmapMemory(s.host.memory))
 	s.device, s.host = tier{}, tier{}
@@ -125,7 +126,7 @@ func (s *Store) Close() error {
 // Memory is the memory of all blocks, on the device and on the host.
 func (s *Store) Memory() (device, host []byte) { return s.device.memory, s.host.memory }
 
-// Config is what the store was made with.
+// Config is the configuration that New was given.
 func (s *Store) Config() Config { return s.config }
 
 // Layer is the device's blocks of a layer, valid until Close. Its KeyScale and

@@ -40,8 +40,8 @@ type Writer struct {
 	past   bool // written past the processor's caches
 }
 
-// large is from how many bytes on keys and values are written past the processor's
-// caches, which saves reading the memory first: more than the caches of a core hold.
+// large is a size in bytes above that of the caches of a core. Keys and values of that size or
+// more are written past the processor's caches, which saves reading the memory first.
 const large = 4 << 20
 
 // A scratch is memory of a worker for 16 keys or values, twice.
@@ -279,9 +279,9 @@ func (w *Writer) divide(x []float32, factor float32, scales []byte, block, head,
 	}
 }
 
-// storedScale is what the numbers of a head are multiplied by before they are stored.
-// With Int8 it comes from the largest of them, and its inverse is stored. Numbers below
-// 2^-120, for which it would be infinite, become 0.
+// storedScale returns the factor by which the numbers of a head are multiplied before they are
+// stored. With Int8 it is computed from the largest of them, and its inverse is stored. If all
+// are below 2^-120, where it would be infinite, they become 0.
 func storedScale(c *attention.Cache, x []float32, factor float32, scales []byte, block, head, place int) float32 {
 	if c.DType != attention.Int8 {
 		if factor == 0 {

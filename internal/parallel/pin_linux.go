@@ -37,7 +37,7 @@ func leaveProcessor() {
 	}
 }
 
-// processor is the number of the one that the calling thread runs on.
+// processor returns the number of the processor that the calling thread runs on.
 func processor() (int, error) {
 	var cpu uint32
 	if _, _, err := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0); err != 0 {

@@ -2,10 +2,10 @@ package parallel
 
 import "time"
 
-// A placement gets the thread that calls Run out of the way of a worker's thread.
+// A placement moves the thread that calls Run off the processor of a worker's thread.
 //
-// In a virtual machine, Linux does not take a processor for idle that the host has taken back because
-// it had nothing to do (vcpu_is_preempted). So a thread that wakes after a long sleep is often placed on the
+// In a virtual machine, the host takes back a processor that has nothing to do, and Linux then does not
+// consider it idle (vcpu_is_preempted). So a thread that wakes after a long sleep is often placed on the
 // processor of the thread that woke it. It waits there, and Linux may take 10 ms to move one of the two.
 type placement struct {
 	moves   int       // that are left, until a worker has slept for long again
@@ -20,7 +20,7 @@ const (
 	mostMoves    = 3 // another program may have the processors: then moving gains nothing, and takes up to 100 µs
 )
 
-// woke notes that a worker is woken which has slept since a time.
+// woke notes that a worker that has slept since the given time is woken.
 func (p *placement) woke(since time.Time) {
 	if time.Since(since) >= longSleep {
 		p.moves, p.missing = mostMoves, time.Time{}

@@ -199,7 +199,7 @@ func change(name int, old, s *Sequence) entry {
 	return e
 }
 
-// small is above the records that are appended and below the bytes that fill the pool.
+// small is larger than the records that are appended, and smaller than the bytes that fill the pool.
 const small = 1_000_000
 
 // written lists the records that have changed; of a new pool, those that may have been appended.

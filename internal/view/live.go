@@ -78,7 +78,7 @@ func (l *Live) Write(w io.Writer, source string) error {
 	return write(w, []*Scene{alone(&r)}, &liveness{Source: source, First: first})
 }
 
-// A liveness is what the script of a live page needs besides the recording.
+// A liveness has the values that the script of a live page needs besides the recording.
 type liveness struct {
 	Source string `json:"source"`
 	First  int    `json:"first"` // number of the first frame

@@ -31,7 +31,7 @@ type Recorder struct {
 	cached    []int32       // those of the last frame
 }
 
-// progress is what is known from the iterations about a request that may have blocks.
+// progress is the state of a request that may have blocks, as far as the iterations show it.
 type progress struct {
 	tokens    int // tokens of each sequence that have a slot
 	seqs      int // sequences that are not finished

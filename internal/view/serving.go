@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/vllm/v1/sched"
 )
 
-// A servingStory is a few requests in a small pool, under the rules of two schedulers, or of one
-// beside calls of the homework's engine that amount to the same.
+// A servingStory is a few requests in a small pool. Two schedulers serve them, or one does,
+// beside equivalent calls of the homework's engine.
 type servingStory struct {
 	name, title, note string
 	systems           []storySystem

@@ -114,7 +114,7 @@ func (w *words) preempted(p serve.Preemption) {
 	w.say("Preempts request %d (recompute): %s.", p.ID, w.lost(p.ID))
 }
 
-// lost says how many blocks only that request named.
+// lost returns, in words, the number of blocks that only that request named.
 func (w *words) lost(request int) string {
 	counts := w.was.used(w.was[request][0].CPU)
 	for _, q := range w.was[request] {

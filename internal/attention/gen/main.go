@@ -90,7 +90,7 @@ type part struct {
 	write func(*gen)
 }
 
-// partsOf lists the files of an instruction set. What it lacks is the same in AVX2.
+// partsOf lists the files of an instruction set. Its other functions are those of a narrower set.
 func partsOf(w width) []part {
 	if w.vnni {
 		return []part{{"scores", tileScores}, {"values", tileValues}, {"integers", integers}}

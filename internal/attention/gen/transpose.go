@@ -153,7 +153,7 @@ func copyRows(g *gen) {
 	g.endStream(true)
 }
 
-// endStream is end; what was streamed is then visible in order.
+// endStream does what end does, and makes streamed stores visible in order.
 func (g *gen) endStream(stream bool) {
 	if stream {
 		g.asm.SFENCE()

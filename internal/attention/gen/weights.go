@@ -74,8 +74,8 @@ func (g *gen) counting(name string, n int) operand.Mem {
 }
 
 // Coefficients of e^x on ±ln 2 / 2, after 1 + x: from that of x^6 to that of x^2.
-// With exact arithmetic the relative error would be 3e-9, a tenth of what rounding
-// the sum costs. 1.5·2^23 rounds to an integer, whose bits are then the lowest.
+// With exact arithmetic the relative error would be 3e-9, a tenth of the error of rounding
+// the sum. 1.5·2^23 rounds to an integer, whose bits are then the lowest.
 const (
 	log2e      = 1.44269504088896341
 	ln2        = 0.693147180559945309 // as float32 too large by ln2Rest, for each power of 2
@@ -90,7 +90,7 @@ var expCoefficients = []float32{1.3814611726e-3, 8.3687105284e-3, 4.1668387431e-
 // softmax makes products into weights, exp(x·product - the largest logit). in:
 // products; n: tiles; x: a positive factor. It leaves the largest logit in x and
 // the sum of weights in y. With pairs, each product is the sum of one in in and one
-// in low, and what rounding takes off the logit and the difference is kept.
+// in low, and the rounding errors of the logit and of the difference are kept.
 func softmax(g *gen, pairs bool) {
 	name := "softmax"
 	if pairs {
@@ -257,8 +257,8 @@ func (k *softmaxKernel) exp(in reg.Register, v int) {
 	g.asm.VADDPS(y, g.regs[k.sum+v], g.regs[k.sum+v])
 }
 
-// difference is a logit less the largest one, in x, and in rest what is missing from it,
-// which is more than 1 only where logits are too large for float32.
+// difference computes a logit less the largest one into x, and the rounding error of that
+// into rest. The error is above 1 only if logits are too large for float32.
 func (k *softmaxKernel) difference(in reg.Register, v int) {
 	g, x, product, top := k.gen, k.regs[k.x], k.regs[k.y], k.regs[k.top]
 	rest, a, b := k.regs[k.rest], k.regs[k.rest+1], k.regs[k.rest+2]

@@ -77,8 +77,8 @@ func (g *gen) keyWords(k *scoreKernel) {
 	g.asm.LEAQ(mem(room, roomBytes/2), k.key[1])
 }
 
-// valueWords makes float16 of the values of the next tokens of a tile, whose first
-// lies place bytes after its start, and of what shares 64 bytes with them.
+// valueWords makes float16 of the values of the next tokens of a tile, and of the other
+// values in the same 64 bytes. The first token lies place bytes after the start of the tile.
 func (g *gen) valueWords(k *valueKernel, place reg.GPVirtual) {
 	at, end, room := g.copyOf(place), g.arg(atCount), g.arg(atRoom)
 	g.asm.ANDQ(operand.I32(-64), at)

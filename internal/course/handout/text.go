@@ -9,8 +9,8 @@ import (
 //go:embed handout.txt
 var text string
 
-// Quotes reports whether sentence stands in the handout word for word, apart
-// from white space. Where it says Elided, what follows stands further on.
+// Quotes reports whether sentence is in the handout word for word, apart
+// from white space. The text after an Elided may be further on.
 func Quotes(sentence string) bool {
 	rest := withoutSpace(text)
 	for part := range strings.SplitSeq(sentence, strings.TrimSpace(Elided)) {

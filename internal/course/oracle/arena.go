@@ -20,11 +20,12 @@ type arena struct {
 
 const arenaSize = 1 << 30
 
-// spaces are mappings to be used again, all zeros: where the pages are there already, a
-// world costs no page faults.
+// spaces has zeroed mappings to be used again. Their pages are in memory, so a world that uses
+// one causes no page faults.
 var spaces = make(chan []byte, 4)
 
-// mostKept of a mapping is used again; what was larger would keep memory for nothing.
+// mostKept is the size of the largest mapping that is used again: a larger one would keep memory
+// for nothing.
 const mostKept = 16 << 20
 
 func newArena() (*arena, error) {

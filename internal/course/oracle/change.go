@@ -34,8 +34,8 @@ type Change struct {
 }
 
 // Write makes a step that the tester does itself, a given call or a write from
-// outside, and returns it as changes. A step that there is nothing to do for, or
-// that a correct submission would refuse, changes nothing.
+// outside, and returns its changes. There are none if a correct submission would
+// refuse the step, or if nothing is to be done for it.
 func (w *World) Write(op trace.Op) []Change {
 	if op.Given {
 		var all []Change

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/course/trace"
 )
 
-// given plays a call and says what it changed.
+// given plays a call and returns its changes.
 func (w *World) given(op trace.Op) []Change {
 	e := w.Engines[op.Engine]
 	if e == nil && op.Kind != trace.Init {
@@ -61,7 +61,7 @@ func sequence(engine int, s *course.Sequence) []Change {
 	return all
 }
 
-// givenAppend is an append as changes: the block that it maps, if it does, and
+// givenAppend plays an append and returns its changes: the block that it maps, if any, and
 // the records that it writes.
 func (w *World) givenAppend(op trace.Op, e *course.Engine) []Change {
 	s := Find(e, op.A)

@@ -39,12 +39,12 @@ type EngineState struct {
 	Pool        []byte          // with Slack on both sides
 }
 
-// ErrState is wrapped when an EngineState is none that calls could go on from.
+// ErrState is wrapped if calls cannot continue from an EngineState.
 var ErrState = errors.New("not a state to go on from")
 
-// Adopt makes engine i what a state says, where that is consistent: the law of
-// conservation holds, ids are different, positions and blocks exist. Else
-// nothing changes.
+// Adopt gives engine i a state. The state must be consistent: the law of conservation
+// holds, ids are different, positions and blocks exist. Otherwise Adopt returns an error and
+// changes nothing.
 func (w *World) Adopt(i int, state EngineState) error {
 	pool := w.Pools[i]
 	if state.Total != int32((len(pool)-2*Slack)/course.BlockSize) || len(state.RefCount) != int(state.Total) || len(state.Pool) != len(pool) {

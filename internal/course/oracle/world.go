@@ -20,18 +20,18 @@ type World struct {
 	large   [][]byte                 // what is mapped for large pools
 }
 
-// Slack is how many bytes on either side of a pool are watched.
+// Slack is the number of bytes on either side of a pool that are watched.
 const Slack = 256
 
-// Fill is what a pool and its slack hold before a trace: no two blocks the same,
-// so that what is not copied shows.
+// Fill writes the contents that a pool and its slack have before a trace. No two blocks are
+// the same, so that a missing copy shows.
 func Fill(bytes []byte) {
 	for len(bytes) > 0 {
 		bytes = bytes[copy(bytes, filling[:]):]
 	}
 }
 
-// filling repeats itself: 256 blocks, each 29 more than the one before.
+// filling has 256 blocks, each with values 29 above those of the block before.
 var filling = func() (bytes [256 * course.BlockSize]byte) {
 	for i := range bytes {
 		bytes[i] = byte(0xc3 + i*11 + i/course.BlockSize*29)

@@ -153,7 +153,7 @@ func (o Op) Task() int {
 	}
 }
 
-// ErrSyntax is wrapped by what Parse finds wrong, with the number of the line.
+// ErrSyntax is wrapped by the errors of Parse, which name the line.
 var ErrSyntax = errors.New("not a trace")
 
 // A trace has at most mostSteps steps, and its pools, each with room bytes around
@@ -235,7 +235,7 @@ func parse(fields []string) (Op, error) {
 	return op, op.check()
 }
 
-// check says what makes no sense in a step.
+// check returns an error if a step makes no sense.
 func (o Op) check() error {
 	if o.Engine == None && (o.Kind == Init || o.Kind.Outside() || o.Given) {
 		return fmt.Errorf("%s has to name an engine: e0 to e%d", o.Kind, Engines-1)

@@ -82,7 +82,7 @@ var (
 	trapBytes = [][]byte{{0x0f, 0x05}, {0x0f, 0x34}, {0xcd, 0x80}}
 )
 
-// An object is what the gate has found in an object file.
+// An object is the gate's description of an object file.
 type object struct {
 	defined []string // of the six
 	other   []string // further symbols that are visible outside

@@ -107,7 +107,7 @@ func (g Gate) action(rule string) Action {
 	return Refuse
 }
 
-// verdicts applies a Gate to what is found. It keeps what is only advice, and the first
+// verdicts applies a Gate to the rules that a submission breaks. It keeps the advice, and the first
 // reason to refuse the submission.
 type verdicts struct {
 	gate    Gate
@@ -115,7 +115,7 @@ type verdicts struct {
 	refused *Refusal
 }
 
-// mostAdvice is the limit of what is reported.
+// mostAdvice is the largest number of pieces of advice that are reported.
 const mostAdvice = 20
 
 // broken notes that a rule is broken, in a line of llm_memory.c; 0: in none. The format

@@ -15,8 +15,8 @@ const (
 	mostNesting = 1000 // of parentheses, brackets and braces
 )
 
-// headers lists those of C11, and four that compilers' manuals call harmless. The gate of the
-// object file decides what a submission may use of them.
+// headers lists the headers of C11, and four that compilers' manuals call harmless. The gate of the
+// object file decides which of their functions a submission may use.
 var headers = strings.Fields(`llm_memory.h
 	assert.h complex.h ctype.h errno.h fenv.h float.h inttypes.h iso646.h limits.h locale.h math.h setjmp.h signal.h
 	stdalign.h stdarg.h stdatomic.h stdbool.h stddef.h stdint.h stdio.h stdlib.h stdnoreturn.h string.h tgmath.h
@@ -57,8 +57,8 @@ func (t *text) line(words ...string) int {
 	return 0
 }
 
-// readText checks a text before any tool sees it: for what reads files, changes what the
-// compiler is told, or makes a reader believe something else.
+// readText checks a text before any tool reads it: the text must not read files, change the
+// compiler's options or line numbers, or look different from what it is.
 func readText(source []byte, v *verdicts) (*text, error) {
 	bytesGate(source, v)
 	g := &textGate{text: text{words: map[string]int{}}, verdicts: v}

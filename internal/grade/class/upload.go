@@ -19,7 +19,7 @@ const Wanted = "llm_memory.c"
 // ErrUpload is wrapped if there is no file to grade in an upload. The text is for the student.
 var ErrUpload = errors.New("there is no " + Wanted + " to grade")
 
-// Limits of what is read.
+// Limits of an upload.
 const (
 	mostBytes = 1 << 20 // size of the file
 	mostFiles = 2000
@@ -45,7 +45,7 @@ func findFile(dir string) (string, error) {
 	return name, err
 }
 
-// isArchive reports whether a name is that of an archive.
+// isArchive reports whether the name is an archive's.
 func isArchive(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc(archives, func(suffix string) bool { return strings.HasSuffix(name, suffix) })

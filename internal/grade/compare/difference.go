@@ -45,7 +45,7 @@ type Difference struct {
 	byteAt   int64  // place in the pool
 }
 
-// A Result is what one trace showed.
+// A Result is the outcome of playing one trace.
 type Result struct {
 	All    []*Difference              // in order
 	Shapes map[trace.Kind]*Difference // by function: an allocation that it does not make separately

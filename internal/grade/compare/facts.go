@@ -78,7 +78,7 @@ var refusals = []refusal{
 	{course.ErrNoMemory, NoMemory},
 }
 
-// A moment is what facts need of the state before a call.
+// A moment is the part of the state before a call that facts reads.
 type moment struct {
 	facts           []Fact
 	tables          [course.L1Size]*course.L2Table // copies of the tables of the sequence that the call names
@@ -154,7 +154,7 @@ func outcomeFacts(facts []Fact, outcome oracle.Outcome) []Fact {
 	return facts
 }
 
-// facts returns what else is known of the call that showed a difference.
+// facts returns the facts about the call that showed a difference.
 func (p *player) facts(d *Difference, m *moment, outcome oracle.Outcome) []Fact {
 	facts := append(outcomeFacts(m.facts, outcome), d.Facts...)
 	if d.Op.Engine == trace.None || d.Op.Kind.Many() {

@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/grade/runner"
 )
 
-// A heap is what the submission has allocated.
+// A heap is the submission's live allocations.
 type heap struct {
 	live    map[uint64]uint64 // address to size
 	ordered []uint64          // sorted addresses; some are freed
@@ -32,7 +32,8 @@ const edge = 0xfd
 // mostAllocations is far more than any call needs, and few enough for the grader to keep.
 const mostAllocations = 1 << 16
 
-// account updates the live chunks. It returns what a call did to the heap that no call may do.
+// account updates the live chunks. It returns the operations of the call on the heap that are an error in
+// any call.
 func (p *player) account(op trace.Op, want oracle.Outcome, events []runner.Event) []*Difference {
 	var bad *Difference
 	allocations := 0
@@ -153,8 +154,8 @@ func (p *player) repair(at, size uint64) {
 // leaks is the Field of a difference of the heap: a call frees too little.
 const leaks = "what the call had to free and did not"
 
-// Keeps is the Field of a difference of the heap: after a call there are more or fewer
-// allocations than there have to be.
+// Keeps is the Field of a difference of the heap: after a call the number of allocations is
+// wrong.
 const Keeps = "the allocations after the call"
 
 // change says in words how many allocations a call makes or frees.

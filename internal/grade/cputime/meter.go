@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ErrTime is wrapped if a process has reached a limit, or waits for something that does not come.
+// ErrTime is wrapped if a process has reached a limit, or waits for an event that never happens.
 var ErrTime = errors.New("it does not come back")
 
 // ErrSlow is wrapped if a process has ended within a limit, but so near it that it might
@@ -140,8 +140,8 @@ func (m *Meter) sample() bool {
 	return true
 }
 
-// judge returns an error if a limit is reached or, if what it limits is over, if a fourth of it
-// was used.
+// judge returns an error if a limit is reached. If the limited work is over, it already returns
+// one if a fourth of the limit was used.
 func (m *Meter) judge(l *Limit, over bool) error {
 	used := m.last.since(l.from)
 	if l.Most == 0 {

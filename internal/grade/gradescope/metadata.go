@@ -24,7 +24,7 @@ type previous struct {
 	Results *Results // of the latest only
 }
 
-// readMetadata returns what can be read. The error says what could not.
+// readMetadata returns the fields that it can read. The error is about the others.
 func readMetadata(file string) (metadata, error) {
 	var m metadata
 	text, err := os.ReadFile(file)

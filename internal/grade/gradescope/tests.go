@@ -76,7 +76,7 @@ func (s *sheet) test(t grade.Test, most int) Test {
 }
 
 // secret reports whether a visible test was not run for a reason that only a hidden test may
-// show. It is shown as it would be without that reason: nothing wrong was seen in what was run.
+// show. Such a test is shown as passed: the visible tests that ran found nothing wrong.
 func (s *sheet) secret(t grade.Test) bool {
 	if t.Part != grade.PartMemory || t.Status != grade.NotRun {
 		return false

@@ -1,5 +1,4 @@
-// Package limitedbuffer bounds what is kept of the output of a program that nobody
-// trusts.
+// Package limitedbuffer keeps a limited part of the output of an untrusted program.
 package limitedbuffer
 
 import "bytes"
@@ -25,7 +24,7 @@ func (t *Tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Bytes are what is kept.
+// Bytes returns the part that is kept.
 func (t *Tail) Bytes() []byte { return t.bytes }
 
 // Write implements io.Writer. It never fails, so the program is not stopped by it.

@@ -14,7 +14,7 @@ const (
 	moments
 )
 
-// A mark says what the call did to a value.
+// A mark is the effect of the call on a value.
 type mark uint8
 
 const (
@@ -103,7 +103,7 @@ func (s *sequence) mark() mark {
 	return worst
 }
 
-// A view is what is drawn of a scene.
+// A view is the part of a scene that is drawn.
 type view struct {
 	titles    [moments]string
 	states    [moments]*compare.State
@@ -149,7 +149,7 @@ func (v *view) compare(c *column) {
 	v.fault(c)
 }
 
-// change marks what the call had to change.
+// change marks the values that the call had to change.
 func (v *view) change(c *column) {
 	is, was := &c.cells[expected], c.cells[before]
 	if v.both(before, expected) && is.value != "" && is.value != was.value {
@@ -157,7 +157,7 @@ func (v *view) change(c *column) {
 	}
 }
 
-// fault marks what is not as expected.
+// fault marks the values that are not as expected.
 func (v *view) fault(c *column) {
 	is, want := &c.cells[actual], c.cells[expected]
 	if v.both(expected, actual) && is.value != "" && is.value != want.value {

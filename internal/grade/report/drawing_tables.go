@@ -60,7 +60,7 @@ func (v *view) seqs() []sequence {
 	return all
 }
 
-// compareTable marks what differs in a table. If the whole table is new or unexpected, its
+// compareTable marks the differences in a table. If the whole table is new or unexpected, its
 // entries are not marked.
 func (v *view) compareTable(t *table, there [moments]bool) {
 	was, want, is := t.cells[before].value, &t.cells[expected], &t.cells[actual]

@@ -280,7 +280,7 @@ func (c *canvas) written() {
 	}
 }
 
-// words says what is marked, for who sees no colour.
+// words lists the marks in words, for readers who do not see colours.
 func (c *canvas) words() {
 	switch c.moment {
 	case expected:

@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/grade/compare"
 )
 
-// say lists in words what is wrong, and what the call had to change.
+// say lists in words the wrong values, and the values that the call had to change.
 func (v *view) say(d *compare.Difference) {
 	if d != nil && slices.Contains([]compare.Channel{compare.Death, compare.Returned, compare.Heap}, d.Channel) {
 		v.wrong = append(v.wrong, d.Headline())

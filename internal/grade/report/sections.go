@@ -28,8 +28,8 @@ type mention struct{ Name, URL string }
 // mostNamed keeps the page of a large class small.
 const mostNamed = 40
 
-// Count is how many students there are, Named are those whose names are shown, and
-// Unnamed is how many others there are.
+// Count is the number of students, Named has the students whose names are shown, and
+// Unnamed is the number of the others.
 func (g group) Count() int       { return len(g.Students) }
 func (g group) Named() []mention { return g.Students[:min(mostNamed, len(g.Students))] }
 func (g group) Unnamed() int     { return len(g.Students) - len(g.Named()) }
@@ -63,7 +63,7 @@ func groups(entries []Entry, keyOf func(*grade.Finding) (key string, g group)) [
 	return all
 }
 
-// mistakes are those that two students or more made, the commonest first.
+// mistakes returns the mistakes that two or more students made, the commonest first.
 func mistakes(entries []Entry) []group {
 	all := groups(entries, func(f *grade.Finding) (string, group) {
 		g := group{Title: f.Headline(), Task: f.Task, Sentence: f.Sentence}
@@ -79,7 +79,7 @@ func mistakes(entries []Entry) []group {
 	return slices.DeleteFunc(all, func(g group) bool { return g.Count() < 2 })
 }
 
-// broken are the sentences of the handout that students broke, the commonest first.
+// broken returns the sentences of the handout that students broke, the commonest first.
 func broken(entries []Entry) []group {
 	all := groups(entries, func(f *grade.Finding) (string, group) { return f.Sentence, group{Sentence: f.Sentence} })
 	slices.SortFunc(all, func(a, b group) int { return cmp.Or(b.Count()-a.Count(), cmp.Compare(a.Sentence, b.Sentence)) })
@@ -89,7 +89,7 @@ func broken(entries []Entry) []group {
 // mostRates is how many tests are listed before the rest is folded.
 const mostRates = 12
 
-// A passRate is how many of those whose file was run have passed a test.
+// A passRate says how many of the submissions that were run have passed a test.
 type passRate struct {
 	Name     string
 	Task     int
@@ -99,7 +99,7 @@ type passRate struct {
 	Percent  float64
 }
 
-// passRates are those of all tests, the lowest first.
+// passRates returns the rates of all tests, the lowest first.
 func passRates(entries []Entry) []passRate {
 	at := map[string]int{}
 	var all []passRate
@@ -139,10 +139,10 @@ type change struct {
 	Day           string
 }
 
-// Sum is what the score has gained or lost.
+// Sum is the change of the score.
 func (c change) Sum() float64 { return c.After - c.Before }
 
-// changes are those of the entries, the latest day first.
+// changes returns the changes of the entries, the latest day first.
 func changes(entries []Entry) []change {
 	var all []change
 	for _, e := range entries {

@@ -32,7 +32,7 @@ func (p *program) nullFirst() {
 	}
 }
 
-// An outcome is what first happens to a pointer, and the line.
+// An outcome is the first thing that a function does with a pointer, and its line.
 type outcome struct {
 	what happening
 	line int

@@ -68,7 +68,7 @@ type effect struct {
 	elsewhere bool // a called function decides
 }
 
-// A summary is what callers need to know about a function.
+// A summary is the part of a function that its callers depend on.
 type summary struct {
 	returns origin
 	effects []effect
@@ -240,7 +240,7 @@ func (r *poolReader) place(f *ctree.Function, e *ctree.Expr) origin {
 	return origin{}
 }
 
-// variable returns what all assignments to a variable have in common.
+// variable returns the common origin of all assignments to a variable.
 func (r *poolReader) variable(f *ctree.Function, v *ctree.Var) origin {
 	if v == nil || slices.Contains(r.reading, v) {
 		return origin{anything: v != nil}

@@ -14,7 +14,7 @@ import (
 // a use for. It has been ended for it (grader/process/calls.c).
 var ErrAttack = errors.New("it attacks the grader")
 
-// attackCall is what the process replies before it ends for an attack.
+// attackCall is the reply of the process before it ends because of an attack.
 const attackCall = 0x61747461
 
 // attacked waits for the end of a process that says it is an attack.
@@ -48,7 +48,7 @@ func (m *memory) Refused() (calls []uint32) {
 	return slices.Compact(calls)
 }
 
-// CallName is what Linux calls a system call.
+// CallName returns Linux's name of a system call.
 func CallName(call uint32) string {
 	if name, found := callNames[call]; found {
 		return name

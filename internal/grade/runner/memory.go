@@ -62,7 +62,7 @@ func (m *memory) close() {
 	_ = m.file.Close()
 }
 
-// events views the first n of what the last call did to the heap. The process can
+// events views the first n events of the heap in the last call. The process can
 // write there at any time: look at each once.
 func (m *memory) events(n uint64) []Event {
 	first := (*Event)(unsafe.Pointer(&m.bytes[PoolsSize+HeapSize]))

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipes are the grader's ends of what it talks to a process by. They are read and
-// written by blocking system calls: thousands of short calls go back and forth, and
-// the Go runtime's poller would cost as much as the rest of them.
+// pipes are the grader's ends of its two pipes to a process. They are read and
+// written by blocking system calls: a trace has thousands of short calls, and the Go
+// runtime's poller would take as much time as the rest of a call.
 type pipes struct {
 	requests, replies int
 }
 
-// newPipes are both ends of both pipes. Whoever starts the process closes theirs.
+// newPipes returns both ends of both pipes. The caller that starts the process closes the process's ends.
 func newPipes() (ours pipes, requests, replies *os.File, err error) {
 	var to, from [2]int
 	if err := unix.Pipe2(to[:], unix.O_CLOEXEC); err != nil {
@@ -38,8 +38,8 @@ func (p pipes) close() {
 	_ = unix.Close(p.replies)
 }
 
-// write writes what fits until then. The error is os.ErrDeadlineExceeded where
-// nothing does.
+// write writes as many bytes as fit, and waits for the first one until the given time. Then the
+// error is os.ErrDeadlineExceeded.
 func (p pipes) write(bytes []byte, until time.Time) (int, error) {
 	for {
 		n, err := unix.Write(p.requests, bytes)
@@ -52,8 +52,8 @@ func (p pipes) write(bytes []byte, until time.Time) (int, error) {
 	}
 }
 
-// read reads what has come until then. The error is os.ErrDeadlineExceeded where
-// nothing has, and io.EOF where nobody can write any more.
+// read reads the bytes that have arrived, and waits for the first one until the given time. Then the
+// error is os.ErrDeadlineExceeded. It is io.EOF if nobody can write any more.
 func (p pipes) read(bytes []byte, until time.Time) (int, error) {
 	if err := wait(p.replies, unix.POLLIN, until); err != nil {
 		return 0, err

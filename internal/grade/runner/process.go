@@ -107,7 +107,7 @@ type Process struct {
 	meter    *cputime.Meter
 }
 
-// mostSaid is what is kept of the end of its standard error.
+// mostSaid is the number of bytes that are kept of the end of its standard error.
 const mostSaid = 2 << 10
 
 // Start runs a linked runner, shut in (package sandbox). Its standard output goes
@@ -164,7 +164,7 @@ func (p *Process) Close() {
 	p.memory.close()
 }
 
-// Said ends the process, and is the end of what it wrote to its standard error.
+// Said ends the process, and returns the end of its standard error.
 func (p *Process) Said() string {
 	p.end()
 	return readable(p.said.Bytes())
@@ -172,7 +172,7 @@ func (p *Process) Said() string {
 
 var sourcePath = regexp.MustCompile(`[^ "'(]*/(llm_memory\.c)`)
 
-// readable takes out what a terminal would obey, and the folder of the submission.
+// readable replaces control characters and removes the folder of the submission.
 func readable(said []byte) string {
 	text := strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || r < ' ' && r != '\t' && r != '\n' || r == 0x7f || r >= 0x80 && r < 0xa0 {

@@ -8,8 +8,8 @@ import (
 // Failed is the exit status of a launcher that could not do its work.
 const Failed = 125
 
-// runnerMemory is the address space of what Command runs: 384 MiB of the grader's
-// file, the runner's own tables, and what a submission has for its static data.
+// runnerMemory is the address space of a program that Command runs: 384 MiB of the grader's
+// file, the runner's own tables, and the static data of the submission.
 const runnerMemory = 512 << 20
 
 // Command is the program and the arguments that run a statically linked program
@@ -19,7 +19,7 @@ func Command(program string, args ...string) (path string, argv []string, err er
 	return command("runner", runnerMemory, "", nil, program, args)
 }
 
-// A Box is what a program may use that has to open files, as Valgrind has.
+// A Box has the rights of a program that must open files, as Valgrind must.
 type Box struct {
 	Folder string   // where it may write small files
 	Read   []string // what it may read and execute: files, and folders with all beneath

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Layers is what shuts a submission in on this machine.
+// Layers are the protections that confine a submission on this machine.
 type Layers struct {
 	Limits       bool // rlimits: memory, CPU time, files, processes
 	UID          int  // whom it runs as
@@ -15,8 +15,8 @@ type Layers struct {
 	Seccomp      bool // the kernel's calls are those of a list
 }
 
-// Active is what a launcher finds to hold when it tries what it has forbidden
-// itself.
+// Active returns the layers that work: a launcher forbids itself each kind of action, and then tries
+// it.
 func Active() (Layers, error) {
 	path, argv, err := Command("probe")
 	if err != nil {

@@ -68,8 +68,7 @@ const (
 const mostOfMany = 40
 
 // encode writes each trace on engines of its own, without failing allocations.
-// What the tester does is worked out here: the process knows nothing of what is
-// right.
+// It computes the tester's own writes: the process does not know the correct state.
 func (s Steps) encode() ([]byte, error) {
 	var all stepText
 	own := int32(0)
@@ -141,11 +140,11 @@ func encodeTrace(ops []trace.Op, defined bool) (stepText, error) {
 	return to, nil
 }
 
-// slowlyFilled reports whether the pool of an Init has enough blocks that a
-// submission which builds its states itself, and looks for each free block from the
-// first on, takes its whole processor time for them.
+// slowlyFilled reports whether the pool of an Init is so large that a submission could use up
+// its processor time to fill it: one that builds its states itself, and searches for each
+// free block from the first block on.
 func slowlyFilled(op trace.Op) bool { return op.Kind == trace.Init && op.A > 1<<20 }
 
-// takesApart reports whether the tester has to free or move by itself what may be
+// takesApart reports whether the tester itself has to free or move memory that may be
 // part of another allocation.
 func takesApart(op trace.Op) bool { return op.Kind == trace.Relocate || op.Kind == trace.Unlink }

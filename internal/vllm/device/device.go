@@ -30,7 +30,8 @@ func Ascending(first int32, n int) Device {
 	return d
 }
 
-// Descending is Ascending from the highest id down.
+// Descending makes a device of n blocks from id first on, which hands out blocks never used by
+// descending id.
 func Descending(first int32, n int) Device {
 	d := Device{first, make([]int32, n), make([]int32, n)}
 	for i := range d.free {
@@ -51,8 +52,8 @@ func (d *Device) Take() int32 {
 	return id
 }
 
-// Drop takes a reference from a block in use and reports whether that made it
-// free: then it is on top of the stack.
+// Drop removes a reference to a block in use. If it was the last one, Drop puts the block on
+// top of the stack and returns true.
 func (d *Device) Drop(id int32) (freed bool) {
 	if !d.Unref(id) {
 		return false
@@ -61,7 +62,7 @@ func (d *Device) Drop(id int32) (freed bool) {
 	return true
 }
 
-// Unref is Drop without the stack: the caller keeps a block that is no longer named.
+// Unref does what Drop does, except for the stack: the caller keeps a block that is no longer named.
 func (d *Device) Unref(id int32) (unused bool) {
 	if d.counts[id-d.first] <= 0 {
 		panic(fmt.Sprintf("block %d is freed, but it is free already", id))
@@ -69,8 +70,8 @@ func (d *Device) Unref(id int32) (unused bool) {
 	return block.Release(d.counts, id-d.first)
 }
 
-// Ref adds a reference to a block, and reports whether it was the first one,
-// which only a block that Unref left outside the stack can get.
+// Ref adds a reference to a block, and reports whether it was the first one. A block without
+// references must be one that Unref left outside the stack.
 func (d *Device) Ref(id int32) (first bool) {
 	d.counts[id-d.first]++
 	return d.counts[id-d.first] == 1
@@ -89,7 +90,7 @@ func (d *Device) CopyOnWrite(slot *int32, fresh int32) Pair {
 // Shared reports whether a write to the block needs a copy.
 func (d *Device) Shared(id int32) bool { return block.Shared(d.counts[id-d.first]) }
 
-// Count is how many table entries name the block.
+// Count is the number of table entries that name the block.
 func (d *Device) Count(id int32) int32 { return d.counts[id-d.first] }
 
 // Counts are the counts from the first id on, for reading.
@@ -104,8 +105,7 @@ func (d *Device) Has(id int32) bool { return uint(id-d.first) < uint(len(d.count
 // NumFree is the number of blocks in the stack.
 func (d *Device) NumFree() int { return len(d.free) }
 
-// Free yields the stack from its top: the next block to be handed out comes
-// first.
+// Free yields the stack from its top: the block that Take returns next comes first.
 func (d *Device) Free() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		for i := len(d.free) - 1; i >= 0; i-- {

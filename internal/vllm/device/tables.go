@@ -1,7 +1,7 @@
 package device
 
-// Tables keeps the arrays of block tables that were given up, for new ones. So
-// there are as many as sequences had blocks at once, and they stop growing.
+// Tables recycles the arrays of block tables. So there are never more arrays than sequences
+// that had blocks at the same time, and they stop growing.
 type Tables struct{ spare [][]int32 }
 
 // Take returns an empty table.
@@ -15,7 +15,7 @@ func (t *Tables) Take() []int32 {
 	return table
 }
 
-// Give takes the array of a table that its owner must not use any more.
+// Give hands back the array of a table. The caller must not use it any more.
 func (t *Tables) Give(table []int32) {
 	if cap(table) > 0 {
 		t.spare = append(t.spare, table[:0])

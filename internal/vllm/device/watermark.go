@@ -1,5 +1,4 @@
 package device
 
-// Watermark is the part of a pool's blocks that is kept from new requests,
-// rounded down.
+// Watermark is the number of blocks of a pool that new requests must leave free, rounded down.
 func Watermark(part float64, blocks int) int { return int(part * float64(blocks)) }
