@@ -117,7 +117,7 @@ func LoadOld(file string) (*Old, error) {
 		return nil, err
 	}
 	defer f.Close()
-	t, err := ReadOld(f)
+	t, err := readOld(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -125,8 +125,8 @@ func LoadOld(file string) (*Old, error) {
 	return t, nil
 }
 
-// ReadOld decodes a recording. An error names the line.
-func ReadOld(r io.Reader) (*Old, error) {
+// readOld decodes a recording. An error names the line.
+func readOld(r io.Reader) (*Old, error) {
 	t := &Old{}
 	if err := eachLine(r, t.line); err != nil {
 		return nil, err

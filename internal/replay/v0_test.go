@@ -16,7 +16,7 @@ const (
 )
 
 func verifyText(text string) error {
-	t, err := ReadOld(strings.NewReader(text))
+	t, err := readOld(strings.NewReader(text))
 	if err == nil {
 		_, err = VerifyOld(t)
 	}

@@ -59,7 +59,7 @@ type Meter struct {
 // process in all.
 func NewMeter(pid int, process time.Duration) *Meter {
 	return &Meter{
-		Usage: func() (Usage, error) { return Of(pid) }, Slowness: Slowness, Now: time.Now,
+		Usage: func() (Usage, error) { return usageOf(pid) }, Slowness: Slowness, Now: time.Now,
 		process: Limit{What: "all calls together", Most: process}, slowness: 1,
 	}
 }

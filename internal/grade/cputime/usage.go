@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Usage is what a process has used so far.
+// A Usage is the resources that a process has used so far.
 type Usage struct {
 	CPU    time.Duration // processor time of user and system
 	Faults int64         // page faults
 	Asleep bool          // it waits for something else than a processor or a disk
 }
 
-// Of returns what the process pid has used. The process must not have been waited for.
-func Of(pid int) (Usage, error) {
+// usageOf returns the usage of the process pid. The process must not have been waited for.
+func usageOf(pid int) (Usage, error) {
 	const tick = 10 * time.Millisecond
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -47,7 +47,7 @@ func Of(pid int) (Usage, error) {
 	return u, nil
 }
 
-// Ended returns what a process that has ended used, together with its children that ended.
+// Ended returns the usage of a process that has ended, together with its children that ended.
 func Ended(state *os.ProcessState) Usage {
 	u := Usage{CPU: state.UserTime() + state.SystemTime()}
 	if r, ok := state.SysUsage().(*syscall.Rusage); ok {
@@ -56,14 +56,14 @@ func Ended(state *os.ProcessState) Usage {
 	return u
 }
 
-// since returns what was used after before.
+// since returns the usage since before.
 func (u Usage) since(before Usage) Usage {
 	u.CPU -= before.CPU
 	u.Faults -= before.Faults
 	return u
 }
 
-// faultTime is what a page fault may take on a machine whose slowness is 1. In the
+// faultTime is the time that a page fault may take on a machine whose slowness is 1. In the
 // virtual machine where it was chosen, a fault took 10 us.
 const faultTime = 100 * time.Microsecond
 

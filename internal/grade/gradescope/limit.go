@@ -16,11 +16,11 @@ type Limit struct {
 	Window time.Duration
 }
 
-// ErrLimit is wrapped by the errors of ParseLimit.
+// ErrLimit is wrapped by the errors of parseLimit.
 var ErrLimit = errors.New("not a rate limit, which reads like 10/24h, 3/90m or 5/2d")
 
-// ParseLimit reads a limit: a number, a slash, a duration.
-func ParseLimit(text string) (Limit, error) {
+// parseLimit reads a limit: a number, a slash, a duration.
+func parseLimit(text string) (Limit, error) {
 	number, duration, _ := strings.Cut(text, "/")
 	count, err := strconv.Atoi(number)
 	if err != nil || count < 1 {

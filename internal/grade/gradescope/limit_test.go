@@ -11,12 +11,12 @@ func TestALimitIsRead(t *testing.T) {
 	for text, want := range map[string]Limit{
 		"10/24h": {10, 24 * time.Hour}, "3/90m": {3, 90 * time.Minute}, "5/2d": {5, 48 * time.Hour}, "1/1h30m": {1, 90 * time.Minute},
 	} {
-		l, err := ParseLimit(text)
+		l, err := parseLimit(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, l)
 	}
 	for _, text := range []string{"", "10", "10/", "/24h", "0/24h", "-1/24h", "10/24", "10/0h", "10/-1h", "ten/24h", "10/xd", "10/24h/2"} {
-		_, err := ParseLimit(text)
+		_, err := parseLimit(text)
 		require.ErrorIs(t, err, ErrLimit, text)
 	}
 	require.Equal(t, "10 within 24h", Limit{10, 24 * time.Hour}.String())

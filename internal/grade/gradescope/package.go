@@ -31,7 +31,7 @@ var readme []byte
 type Package struct {
 	Binary []byte // llmgrade itself
 	Points []byte // points.json as staff wrote it; empty: grade.DefaultPoints
-	Limit  string // text for ParseLimit; empty: no limit
+	Limit  string // text for parseLimit; empty: no limit
 }
 
 // ErrBinary is wrapped if the binary would not run in the container.
@@ -94,7 +94,7 @@ func (p Package) points() ([]byte, error) {
 }
 
 func (p Package) config() ([]byte, error) {
-	if _, err := ParseLimit(p.Limit); err != nil {
+	if _, err := parseLimit(p.Limit); err != nil {
 		return nil, err
 	}
 	text, err := json.MarshalIndent(Config{RateLimit: p.Limit}, "", "  ")

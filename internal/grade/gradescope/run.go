@@ -33,7 +33,7 @@ const Root = "/autograder"
 
 // A Config is config.json of the package, for staff to edit.
 type Config struct {
-	RateLimit string `json:"rate_limit,omitempty"` // text for ParseLimit
+	RateLimit string `json:"rate_limit,omitempty"` // text for parseLimit
 }
 
 // unfinished is the text of the placeholder.
@@ -169,7 +169,7 @@ func parseConfig(text []byte) (Limit, error) {
 	if c.RateLimit == "" {
 		return Limit{}, nil
 	}
-	l, err := ParseLimit(c.RateLimit)
+	l, err := parseLimit(c.RateLimit)
 	if err != nil {
 		return Limit{}, fmt.Errorf("config.json: %w", err)
 	}
