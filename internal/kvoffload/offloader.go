@@ -18,8 +18,8 @@ type Config struct {
 	Stores bool // blocks are stored (vLLM's kv_role producer or both)
 	Loads  bool // blocks are loaded (consumer or both)
 
-	// KnownFor is how long a block counts as stored. Then a request that uses it stores it again, unless the
-	// tier has it: tiers remove what is not used. At most 10 minutes; 0: that.
+	// KnownFor is how long a block counts as stored. After that a request that uses the block stores it again
+	// if the tier has removed it: tiers remove unused blocks. At most 10 minutes; 0 means 10 minutes.
 	KnownFor time.Duration
 
 	QueueBytes int         // blocks that wait to be stored, at most; 0: 256 MB
@@ -78,7 +78,7 @@ const (
 	storeTimeout      = 10 * time.Second
 	pauseAfterFailure = time.Second // in which a tier is not asked for the same
 
-	// Draining waits for this long until what is queued is stored.
+	// Draining waits at most this long until the queue is stored.
 	flushTimeout = 10 * time.Second
 )
 
@@ -212,7 +212,7 @@ func (o *Offloader) forget(blocks ...blockhash.Hash) {
 	}
 }
 
-// store stores what is in the queue.
+// store stores the blocks in the queue.
 func (o *Offloader) store() {
 	for s := range o.queue {
 		begin := time.Now()
@@ -247,7 +247,7 @@ func (o *Offloader) paused() bool {
 	return time.Since(o.broken[looking]) < pauseAfterFailure || time.Since(o.broken[loading]) < pauseAfterFailure
 }
 
-// failed counts and logs what went wrong.
+// failed counts and logs an error.
 func (o *Offloader) failed(doing string, err error) {
 	if errors.Is(err, context.Canceled) {
 		return

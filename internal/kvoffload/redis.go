@@ -51,12 +51,12 @@ func NewRedis(ctx context.Context, c RedisConfig, space Space) (*Redis, error) {
 	return r, nil
 }
 
-// silent keeps the client from writing what its errors say as well.
+// silent keeps the client from logging errors, which it also returns.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// Check reports what is wrong with the configuration, without asking the server.
+// Check returns an error if the configuration is wrong. It does not ask the server.
 func (c *RedisConfig) Check() error {
 	_, err := c.options()
 	if err != nil {

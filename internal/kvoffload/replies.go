@@ -70,7 +70,7 @@ func (r *replies) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// follow looks at what has come.
+// follow checks the bytes that have arrived.
 func (r *replies) follow(text []byte) error {
 	for len(text) > 0 {
 		if r.skip > 0 {
@@ -98,8 +98,8 @@ func (r *replies) follow(text []byte) error {
 	return nil
 }
 
-// begin follows the line that begins a reply or an element of one. What the client does not understand
-// either ends the connection.
+// begin checks the line that begins a reply or an element of one. It passes other types: the client does
+// not know them either, and ends the connection.
 func (r *replies) begin(line []byte) error {
 	n, err := strconv.Atoi(string(bytes.TrimSpace(line[1:])))
 	if err != nil {
@@ -132,7 +132,7 @@ func (r *replies) begin(line []byte) error {
 	return nil
 }
 
-// end notes that an element has come, and what ends with it.
+// end notes that an element is complete, and with it the arrays of which it is the last.
 func (r *replies) end() {
 	for last := len(r.open) - 1; last >= 0; last-- {
 		if r.open[last]--; r.open[last] > 0 {

@@ -6,9 +6,9 @@ import (
 )
 
 // Poison overwrites blocks of the device in all layers with the byte 0xff, which
-// is NaN in every floating-point type and in the scales of Int8. What is computed
-// from a block after it was freed is then NaN. Poison does nothing without the
-// build tag invariants, and skips numbers that are no blocks.
+// is NaN in every floating-point type and in the scales of Int8. A result computed
+// from a freed block is then NaN. Poison does nothing without the build tag
+// invariants, and skips numbers that are no blocks.
 func (s *Store) Poison(blocks []int32) {
 	if !invariants.Enabled {
 		return

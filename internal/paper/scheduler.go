@@ -303,7 +303,7 @@ func (s *Scheduler) ignore(it *serve.Iteration, at int32) {
 	s.forget(at)
 }
 
-// batch writes down what runs in this iteration; each sequence gets a token.
+// batch lists the requests that run in this iteration; each sequence gets a token.
 func (s *Scheduler) batch(it *serve.Iteration) {
 	for _, at := range s.admitted {
 		q := s.requests.At(at)

@@ -49,7 +49,7 @@ func (m *Manager) newMark() {
 }
 
 // SwapOut moves a group to the CPU and appends the copies to be made to dst,
-// one for each block: what is shared stays shared.
+// one for each block: shared blocks stay shared.
 func (m *Manager) SwapOut(dst []device.Pair, g *Group) ([]device.Pair, error) {
 	return m.swap(dst, g, &m.gpu, &m.cpu)
 }

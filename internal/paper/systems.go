@@ -166,7 +166,7 @@ func (r *reserved) free(q *request, sequence int) {
 	}
 }
 
-// refork copies what the parent has, because chunks are not shared.
+// refork copies the parent's blocks, because chunks are not shared.
 func (r *reserved) refork(it *serve.Iteration, q *request, child, parent int) error {
 	if child == parent || len(q.chunks) == 0 {
 		return fmt.Errorf("%w: sequence %d cannot become a copy of %d", ErrGroup, child, parent)

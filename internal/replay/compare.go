@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A Difference is the first field in which a replay is not what was recorded.
+// A Difference is the first field in which a replay differs from the recording.
 type Difference struct {
 	Trace     string
 	Line      int
@@ -23,7 +23,7 @@ func (d *Difference) Error() string {
 		d.Trace, d.Line, d.Op, d.Field, d.Want, d.Got, d.Around)
 }
 
-// A result is what an operation gave here, field by field.
+// A result has the fields of the answer of an operation in the replay.
 type result map[string]any
 
 const absent = "(absent)"

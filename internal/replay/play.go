@@ -31,7 +31,7 @@ func newPlayer(h *Header, hash blockhash.Function) (player, error) {
 }
 
 // Verify plays t and compares every field. The error is a *Difference, or
-// wraps ErrTrace if the recording asks for what cannot be.
+// wraps ErrTrace if the recording asks for something impossible.
 func Verify(t *Trace) error {
 	hash, ok := blockhash.ByName(t.Header.Config.Hash)
 	if !ok {

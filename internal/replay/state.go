@@ -168,7 +168,7 @@ func keyRow(keys []blockhash.Key) row {
 }
 
 // around describes the pool for a report: its figures, both ends of the queue,
-// and what is known of the blocks named.
+// and the state of the given blocks.
 func (w *watcher) around(blocks []int32) string {
 	var b strings.Builder
 	queue := collect(w.pool)

@@ -163,7 +163,7 @@ func read(r io.Reader) (*Trace, error) {
 	return t, nil
 }
 
-// eachLine calls what decodes a line, which must be there, with its number from 1.
+// eachLine calls decode with each line and its number, from 1. There must be at least one line.
 func eachLine(r io.Reader, decode func(n int, line []byte) error) error {
 	r, err := unpacked(r)
 	if err != nil {

@@ -163,7 +163,7 @@ func (op *OldOp) tokens() int {
 	return op.N
 }
 
-// wants is what the operation answered, and what r knows besides.
+// wants returns the recorded fields of the answer: those that are no arguments, and those that r has.
 func (op *OldOp) wants(r result) map[string]json.RawMessage {
 	want := map[string]json.RawMessage{}
 	for name, value := range op.Fields {

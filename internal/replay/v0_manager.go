@@ -42,7 +42,7 @@ func newV0Manager(c *Init) (*v0Manager, error) {
 	return &v0Manager{m: m, seqs: map[int]*v0Seq{}, groups: map[string][]*v0Seq{}}, c.sameWatermark(m.View.Watermark())
 }
 
-// sameWatermark compares what the recording says its watermark was.
+// sameWatermark compares the watermark with the recording's.
 func (c *Init) sameWatermark(blocks int) error {
 	if c.Reserved != nil && *c.Reserved != blocks {
 		return fmt.Errorf("the watermark is %d blocks, the recording says %d", blocks, *c.Reserved)
@@ -62,7 +62,7 @@ func (p *v0Manager) check() error {
 	})
 }
 
-// raised turns a refusal into the recorded error, and free, which is what vLLM
+// raised turns a refusal into the recorded error. free is the number of blocks that vLLM
 // has left when it stops half-way.
 func (p *v0Manager) raised(err error, r result, free []int) error {
 	if errors.Is(err, v0.ErrNoFreeBlocks) {
@@ -146,7 +146,7 @@ func tables(list []*v0Seq) map[int][]int32 {
 // tableOf is a copy that JSON shows as a list even if it is empty.
 func tableOf(ids []int32) []int32 { return append([]int32{}, ids...) }
 
-// playGroup plays what concerns the running or the swapped sequences of a group.
+// playGroup plays an operation on the running or the swapped sequences of a group.
 func (p *v0Manager) playGroup(op *OldOp, r result) error {
 	swapped := op.Name == "can_swap_in" || op.Name == "swap_in"
 	list, bare := []*v0Seq{}, []*v0.Seq{}
@@ -195,8 +195,8 @@ func (p *v0Manager) swap(op *OldOp, r result, list []*v0Seq, bare []*v0.Seq) err
 	return nil
 }
 
-// halfSwapped is what vLLM has left when a swap runs out of blocks: each
-// sequence has lost the blocks of its table before it takes new ones.
+// halfSwapped returns the free blocks that vLLM has left when a swap runs out of blocks: each
+// sequence frees the blocks of its table before it takes new ones.
 func (p *v0Manager) halfSwapped(out bool, list []*v0Seq) []int {
 	from, _ := p.m.View.Devices()
 	left, room := p.m.View.FreeGPU(), p.m.View.FreeCPU()
@@ -229,7 +229,7 @@ func mapping(pairs []device.Pair) []row {
 	return list
 }
 
-// playSeq plays what concerns one sequence.
+// playSeq plays an operation on one sequence.
 func (p *v0Manager) playSeq(op *OldOp, r result) error {
 	id := op.Seq
 	if op.Name == "fork" {

@@ -3,7 +3,7 @@
 // A place is in at most one queue, so a queue's links are two numbers for each
 // place, and moving a request from one queue to another allocates nothing.
 //
-// What a request is, and when it moves, is the scheduler's and may not live here.
+// The scheduler defines what a request is, and decides when it moves.
 package reqtable
 
 import (
@@ -32,8 +32,8 @@ type link struct {
 	marked     bool
 }
 
-// Add makes a place for id and returns it, or None if there is one. What is in
-// it is what was there before, so that its arrays can be used again.
+// Add makes a place for id and returns it, or None if id has one. The place has its earlier
+// contents, so that the arrays in it can be used again.
 func (t *Table[T]) Add(id int) int32 {
 	if t.byID == nil {
 		t.byID = map[int]int32{}
@@ -61,7 +61,7 @@ func (t *Table[T]) Find(id int) int32 {
 	return None
 }
 
-// At is what is in a place.
+// At returns the contents of a place.
 func (t *Table[T]) At(at int32) *T { return &t.items[at] }
 
 // Remove frees the place of id, which must be in no queue.

@@ -70,7 +70,7 @@ func ratio(a, b []time.Duration) float64 {
 
 func micros(a []time.Duration) float64 { return float64(median(a).Nanoseconds()) / 1e3 }
 
-// must ends the program: what is measured does not fail.
+// must panics on an error: the measured calls do not fail.
 func must(err error) {
 	if err != nil {
 		panic(err)

@@ -30,7 +30,7 @@ type Paged struct {
 	Ratio      float64 `json:"ratio"` // the median over the rounds
 }
 
-// BlockSize is what decoding and swapping take with blocks of one size.
+// A BlockSize has the times of decoding and swapping with blocks of one size.
 type BlockSize struct {
 	Tokens int     `json:"tokens"`
 	Decode float64 `json:"decode_us"` // 8 sequences of 1,024 tokens

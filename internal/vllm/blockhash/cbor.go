@@ -6,8 +6,8 @@ import (
 )
 
 // CBOR is vLLM's sha256_cbor: SHA-256 over the canonical CBOR of the array
-// [parent, tokens, extra keys or null]. Its value is the seed: what vLLM was
-// started with as PYTHONHASHSEED. Without that variable vLLM draws 32 random
+// [parent, tokens, extra keys or null]. Its value is the seed: the value of
+// PYTHONHASHSEED with which vLLM was started. Without that variable vLLM draws 32 random
 // bytes, and no two processes agree.
 type CBOR string
 

@@ -28,7 +28,7 @@ type Item struct {
 	Offset, Length int
 }
 
-// Extras is what a request adds to the hashes of its blocks.
+// Extras are the keys that a request adds to the hashes of its blocks.
 type Extras struct {
 	LoRA  string // name of the adapter, "" for the base model
 	Items []Item // by ascending offset

@@ -2,8 +2,8 @@ package v0
 
 import "llmmemory/internal/serve"
 
-// batch lists what runs in this iteration, in the order in which the worker gets it, and counts it
-// as computed (vllm/v0/RULES.md §8).
+// batch lists the requests that run in this iteration, in the order in which the worker gets them,
+// and counts their tokens as computed (vllm/v0/RULES.md §8).
 func (s *Scheduler) batch() {
 	t := &s.step
 	t.it.Tokens = t.tokens

@@ -7,9 +7,9 @@ import (
 	"llmmemory/internal/vllm/blockhash"
 )
 
-// A prefix is what prefix caching adds to the GPU: which block holds which
-// prefix, and the evictor, a queue of the cached blocks that no table names, in
-// the order in which they came to be so (vllm/v0/RULES.md §6).
+// A prefix is the state of prefix caching on the GPU: which block holds which prefix, and
+// the evictor, a queue of the cached blocks that no table names. The block that no table
+// has named for the longest time comes first (vllm/v0/RULES.md §6).
 type prefix struct {
 	hash    blockhash.Fast
 	cached  map[blockhash.Hash]int32
@@ -200,8 +200,8 @@ func (m *Manager) Access(now float64, group ...*Seq) {
 	}
 }
 
-// MarkComputed says that what was promoted up to now holds its keys and values:
-// the scheduler calls it when a batch is made (vllm/v0/RULES.md §6).
+// MarkComputed says that the blocks promoted so far hold their keys and values. The
+// scheduler calls it when it has made a batch (vllm/v0/RULES.md §6).
 func (m *Manager) MarkComputed() {
 	if m.prefix == nil {
 		return
@@ -239,9 +239,9 @@ func (m *Manager) Computed(dst []int32, group ...*Seq) []int32 {
 	return dst
 }
 
-// computedOf extends the list of s by the blocks computed since. The last block
-// never counts. Once a block was missing the list stays as it is, though the
-// computed ones after it are in it.
+// computedOf extends the list of s by the blocks computed since. It omits the last block.
+// The first call that finds a block that is not computed skips it, adds the computed blocks
+// after it, and is the last one that changes the list.
 func (m *Manager) computedOf(s *Seq) []int32 {
 	last := len(s.table) - 1
 	if s.gap || last < 0 {

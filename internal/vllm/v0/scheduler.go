@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/serve"
 )
 
-// Mode is what happens to the blocks of a preempted request.
+// A Mode says what happens to the blocks of a preempted request.
 type Mode uint8
 
 const (
@@ -66,7 +66,7 @@ type request struct {
 	chunk    int  // tokens in this iteration
 }
 
-// step is what lives as long as one Step. Its arrays are used again.
+// A step is the state of one call of Step. Its arrays are used again.
 type step struct {
 	it           *serve.Iteration
 	tokens, seqs int // of the budget
@@ -133,7 +133,7 @@ func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	return append(answered, ids...), nil
 }
 
-// forget frees what is in no queue any more.
+// forget frees a request that is in no queue any more.
 func (s *Scheduler) forget(at int32) {
 	q := s.requests.At(at)
 	s.manager.Free(&q.Seq)

@@ -7,7 +7,7 @@ type Seq struct {
 	// the next Append takes the unseen ones in.
 	Len int
 
-	// Tokens are what they are, at least Len. Only a manager that caches
+	// Tokens are the ids of at least Len tokens. Only a manager that caches
 	// prefixes reads them.
 	Tokens []int32
 

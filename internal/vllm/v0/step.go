@@ -66,7 +66,7 @@ func (s *Scheduler) stepWhole() {
 	}
 }
 
-// stepChunked fills the budget with what runs, and then with chunks of prompts.
+// stepChunked fills the budget with running requests, and then with chunks of prompts.
 func (s *Scheduler) stepChunked() {
 	t := &s.step
 	s.runRunning()
@@ -293,8 +293,8 @@ func (s *Scheduler) swapIn() {
 	}
 }
 
-// abandon ignores a request that can never be swapped in. vLLM frees what is in
-// the running queue only, so the CPU blocks of this one are lost.
+// abandon ignores a request that can never be swapped in. vLLM only frees requests in the
+// running queue, so the CPU blocks of this one are lost.
 func (s *Scheduler) abandon(at int32) {
 	q := s.requests.At(at)
 	s.swapped.Remove(at)

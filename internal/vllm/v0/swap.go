@@ -34,8 +34,8 @@ func (m *Manager) swapNeed(group []*Seq, lookahead int) int {
 }
 
 // SwapOut moves the tables of a group to the CPU and appends the copies to be
-// made to dst, in ids that count from 0 on each device. What was shared is
-// private afterwards: a shared block is copied for each of its sequences (vllm/v0/RULES.md §4).
+// made to dst, in ids that count from 0 on each device. Afterwards no block is
+// shared: a shared block is copied for each of its sequences (vllm/v0/RULES.md §4).
 func (m *Manager) SwapOut(dst []device.Pair, group ...*Seq) ([]device.Pair, error) {
 	return m.swap(dst, group, &m.gpu, &m.cpu)
 }

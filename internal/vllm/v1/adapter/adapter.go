@@ -1,8 +1,8 @@
 // Package adapter is vLLM V1's scheduler as a serve.Scheduler, so that one simulator runs all
-// schedulers of the project. There a request and its answer are numbers of tokens; V1 needs the
-// tokens themselves and what was sampled, which come from serve.Request.
+// schedulers of the project. In the simulator a request and its answer are numbers of tokens; V1 needs
+// the tokens themselves and the sampled tokens, which come from serve.Request.
 //
-// No rule of V1 may live here.
+// The rules of V1 are in package sched.
 package adapter
 
 import (
@@ -167,7 +167,7 @@ func (s *Scheduler) Generated(id, n int) error {
 // TakeEvents moves the events of the prefix cache to dst, if the cache records them.
 func (s *Scheduler) TakeEvents(dst *pool.Events) { s.s.Monitor.TakeEvents(dst) }
 
-// update passes to V1 what the last step has sampled.
+// update passes the tokens that the last step has sampled to V1.
 func (s *Scheduler) update() error {
 	if !s.open {
 		return nil

@@ -1,8 +1,8 @@
-// Package ample schedules as vLLM V1 does where memory is never short and no two requests
-// share a block. Then a step follows from few numbers, and costs the same whatever the
-// batch is: what runs and decodes is only counted, and when each request ends is known
-// when its prompt is complete. ErrAmple says that this is not so; then package sched has to
-// schedule from the beginning. Nothing here may depend on prefix hits or on which blocks
+// Package ample schedules as vLLM V1 does while memory is never short and no two requests
+// share a block. Then a step follows from few numbers, and takes the same time for any
+// batch: decoding requests are only counted, and the end of a request is known when its
+// prompt is complete. ErrAmple says that memory is short; then package sched has to
+// schedule from the beginning. Nothing here depends on prefix hits or on which blocks
 // are free.
 package ample
 
@@ -14,7 +14,7 @@ import (
 // ErrAmple is wrapped when memory is short, or a request is none that this package knows.
 var ErrAmple = errors.New("memory is not ample")
 
-// Config is what vLLM calls these. NumGPUBlocks is without the null block.
+// A Config has vLLM's names. NumGPUBlocks is without the null block.
 type Config struct {
 	NumGPUBlocks, BlockSize         int
 	MaxNumBatchedTokens, MaxNumSeqs int
@@ -29,7 +29,7 @@ type Prefill struct {
 	Last          bool // the prompt is complete: it generates a token
 }
 
-// A Step is what runs together. Its arrays are used again.
+// A Step lists the requests that run together. Its arrays are used again.
 type Step struct {
 	Prefills []Prefill // in the order of admission
 	Decodes  int       // requests
@@ -127,7 +127,7 @@ func (s *Scheduler) Step(step *Step) error {
 	return nil
 }
 
-// prefill computes as much of a prompt as there are tokens for, and returns how many.
+// prefill computes as many tokens of a prompt as the budget allows, and returns their number.
 func (s *Scheduler) prefill(step *Step, id int32, budget int) int {
 	r := &s.requests[id]
 	n := min(r.prompt-r.computed, budget)

@@ -41,7 +41,7 @@ func (c *Cache) Use(r *Request, i int) bool {
 }
 
 // Reserve reports whether the output of input i of r can be kept beside planned
-// embeddings for which there is no entry yet. It evicts what is in the way
+// embeddings for which there is no entry yet. It evicts outputs to make room
 // (vLLM: can_allocate).
 func (c *Cache) Reserve(r *Request, i, planned int) bool {
 	need := r.inputs[i].NumEmbeds + planned

@@ -143,7 +143,7 @@ func notFull(g *group) int {
 	return 1
 }
 
-// checkSets refuses what V1 has no lookup for.
+// checkSets refuses groups for which V1 has no lookup.
 func (c *Cache) checkSets() error {
 	for _, s := range c.sets {
 		if s.spec.Kind != ChunkedLocal || !c.config.EnablePrefixCaching {
@@ -160,8 +160,8 @@ func (c *Cache) checkSets() error {
 	return nil
 }
 
-// StartStep begins scheduling step number seq: what Mamba groups stored in the last one
-// can be hit from now on.
+// StartStep begins scheduling step number seq. From now on the states that Mamba groups stored
+// in the last step can be hit.
 func (c *Cache) StartStep(seq uint64) {
 	c.pool.SetStamp(uint32(seq))
 	for i := range c.groups {

@@ -10,7 +10,7 @@ import (
 // ErrConfig is wrapped by every error about a Config.
 var ErrConfig = errors.New("bad cache configuration")
 
-// Kind is what a group of layers attends to.
+// A Kind says which tokens a group of layers attends to.
 type Kind uint8
 
 const (

@@ -16,14 +16,15 @@ type Copy struct {
 	Index    int      // slot of the request's table that names Dst now; -1: none does
 }
 
-// A Pending is what the worker must do before the rows of a step are computed. Its arrays are used again.
+// A Pending lists the work that the worker must do before it computes the rows of a step. Its arrays are used
+// again.
 type Pending struct {
 	NewBlocks []int32 // with Config.RecordNewBlocks: that groups with keys and values have got, group by group
 	Tails     []Tail  // with Config.HandOffTails
 	Copies    []Copy
 }
 
-// Take moves what has become pending since the last call to dst, and adds to its NewBlocks (vLLM's
+// Take moves the work that has become pending since the last call to dst, and adds to its NewBlocks (vLLM's
 // take_new_block_ids). The blocks of copies are kept until then, so that they cannot be used again before the
 // copy is known; if fence is not 0, they are kept until step number fence is over.
 func (c *Cache) Take(dst *Pending, fence uint64) {
