@@ -2,8 +2,8 @@
 // llm_memory_ext.h over package course. It is built as a C shared library and
 // as a C archive (see the Makefile), never as a program.
 //
-// Nothing but translation lives here: pointer in, call, result out. What it
-// takes to be a good guest in a C process is in guest.c.
+// This package only translates: pointer in, call, result out. guest.c has the code
+// that makes the library a good guest in a C process.
 package main
 
 /*
