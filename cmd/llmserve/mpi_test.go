@@ -129,6 +129,8 @@ func TestWhatRanksCannotShareIsRefused(t *testing.T) {
 		{"another model", 1, []string{"run", path, "a", ":", "run", other, "a"}, "the content of the weights is "},
 		{"another flag", 1, []string{"run", path, "a", ":", "run", path, "a", "--block-size", "32"},
 			"--block-size is 32 on rank 1 ("},
+		{"another longest sequence", 1, []string{"run", path, "a", ":", "run", path, "a", "--max-model-len", "64"},
+			"--max-model-len is 64 on rank 1 ("},
 		{"no model on the second rank", 1, []string{"run", path, "a", ":", "run", "nowhere", "a"}, "rank 1 on "},
 		{"an unknown flag", 2, []string{"run", path, "a", "--bogus"}, "unknown flag: --bogus"},
 		{"tiers", 2, []string{path, "--kv-offload-dir", t.TempDir()}, "are for one process"},
