@@ -106,7 +106,7 @@ func (e *Engine) addRow(s *step, i int, now time.Time) {
 		q.stream.setCached(from)
 		for _, a := range q.stream.answers {
 			a.started = now
-			a.room(e.config.BlockSize)
+			a.grow(e.config.BlockSize)
 		}
 	}
 	first, drafts := len(b.Tokens), s.plan.Drafts[s.drafts:s.drafts+planned.NumDraftTokens]

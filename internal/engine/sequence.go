@@ -68,9 +68,9 @@ func (q *sequence) take(id int32) (text string, finish Finish) {
 	return text, ""
 }
 
-// room makes room for what a sequence becomes, so that most answers never grow. A request that waits
-// needs none.
-func (q *sequence) room(blockSize int) {
+// grow reserves memory for the tokens and blocks of the finished answer, so that most answers never
+// reallocate. It is called when a request is scheduled; waiting requests hold no such memory.
+func (q *sequence) grow(blockSize int) {
 	const most = 1 << 12
 	q.tokens = slices.Grow(q.tokens, min(q.most, most))
 	for i := range q.tables {
@@ -78,7 +78,7 @@ func (q *sequence) room(blockSize int) {
 	}
 }
 
-// fork is another answer that starts as q does. It shares the tokens of the prompt until room or its first token.
+// fork is another answer that starts as q does. It shares the tokens of the prompt until grow or its first token.
 func (q *sequence) fork(index int) *sequence {
 	f := &sequence{
 		stream: q.stream, index: index, params: q.params, tokens: slices.Clip(q.tokens[:q.prompt]), prompt: q.prompt,

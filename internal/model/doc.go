@@ -1,5 +1,5 @@
-// Package model runs decoder-only transformers on the CPU. All families (families.go, gguf.go) are one
-// forward pass over different data: where norms stand, which layers have windows and rotations, which
+// Package model runs decoder-only transformers on the CPU. One forward pass, configured by data, serves all
+// families (families.go, gguf.go): where norms stand, which layers have windows and rotations, which
 // activation, which experts a token takes. Weights come from a folder as Hugging Face publishes it or
 // from a GGUF file, and are packed once.
 //
@@ -7,10 +7,10 @@
 // values into a kvstore.Store where the slot mapping says, attends through the
 // block tables, and returns logits where they are asked for. The logits of a
 // sequence have the same bits whatever else is in the batch, however its prompt
-// was cut into chunks, and on any number of cores. Workers that have a Part each, and
-// are joined by a Group, compute the bits of the whole.
+// was cut into chunks, and on any number of cores. A Group of workers, each
+// with a Part of the model, computes the same bits as one worker.
 //
-// The scheduler decides which tokens are computed when, and the engine what is done with
+// The scheduler decides when each token is computed. The engine decides what to do with
 // the logits.
 package model
 

@@ -1,6 +1,6 @@
 // Package sim runs any scheduler of the project through simulated time: requests
-// arrive from a workload, iterations take as long as a cost model says, and what
-// users and the memory see of it is measured as in the PagedAttention paper.
+// arrive from a workload, iterations take as long as a cost model says, and latency
+// and the use of memory are measured as in the PagedAttention paper.
 //
 // Time advances in iterations: requests that have arrived are added, the scheduler decides,
 // the iteration runs, and at its end its tokens are there. The only randomness is
@@ -19,5 +19,5 @@
 //	capacity    the highest rate that holds an objective
 //	sizing      what limits it, and what to change
 //
-// No rule of a scheduler or of a block manager may live here.
+// The rules of schedulers and block managers are in their own packages.
 package sim

@@ -4,9 +4,9 @@
 // The products of an output are added in the order of k, one fused multiply-add
 // each, whichever kernel runs and however many rows there are. So the result of a row never depends
 // on the other rows, nor on how the work is split. The types W8A8, W4A8 and W4A8Min round activations to 8
-// bits first: sums within a block are of integers and exact, and those of blocks are added in the order of k.
+// bits first. Within a block, integers are summed exactly; the block sums are then added in the order of k.
 //
-// What the numbers mean is known to package model.
+// Package model knows what the numbers mean.
 package matrix
 
 //go:generate go run ./asm -o .

@@ -77,9 +77,10 @@ func (m *Matrix) wide(sums []float32, x *Input, p, from, to int, s *Scratch) {
 	}
 }
 
-// ahead is what a kernel asks for while it computes n k of a group, and by how many bytes it moves on
-// with each k of each pass: of few groups each asks for its share of the next weights. Of many, each asks
-// for the next group's values; the weights are little beside these, and are decoded in a stream.
+// ahead returns the address that a kernel prefetches while it computes n values of k for group g, and the
+// number of bytes by which the address advances per k and pass. With at most two groups, each prefetches its
+// share of the next weights. With more, each prefetches the values of the next group: the weights are few
+// beside them, and are decoded as a stream.
 func (m *Matrix) ahead(x *Input, next uintptr, g, k, n int) (ahead, step uintptr) {
 	size, groups := x.size(g), x.groups()
 	if groups > 2 {

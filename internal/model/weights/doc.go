@@ -10,6 +10,6 @@ import "errors"
 // ErrFormat is wrapped when a file is not what it says it is.
 var ErrFormat = errors.New("damaged file of weights")
 
-// ErrUnsupported is wrapped when a file is sound, and in a format or a type that is not
-// read.
+// ErrUnsupported is wrapped by errors about valid files whose format or type this package
+// cannot read.
 var ErrUnsupported = errors.New("not supported")

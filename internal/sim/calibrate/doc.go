@@ -6,6 +6,6 @@
 //	err = c.Save("my-gpu.json", "my-gpu", "where the measurements are from")
 //
 // It reads the JSON of vllm bench serve and of vllm bench latency, the JSONL of
-// llama-batched-bench, and a CSV of iterations. What a cost file means to a
-// simulation is in package cost; no simulation may live here.
+// llama-batched-bench, and a CSV of iterations. Package cost uses
+// cost files. This package does not simulate.
 package calibrate

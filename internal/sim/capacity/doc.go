@@ -8,8 +8,8 @@
 // Every rate is tried with the same requests: only their arrivals move closer
 // together. The search starts at a rate that the cost model suggests, doubles it
 // until the objective fails, and bisects. It assumes that a higher
-// rate is never better. Near the knee this is not true, because runs there are chaotic; so
-// the lowest rate that failed counts, even if a higher one held.
+// rate is never better. Near the knee this is not true: there, small changes change a result
+// much. So the lowest rate that failed is the limit, even if a higher one held.
 //
 // Package sizing finds what limits a capacity and how to raise it.
 package capacity

@@ -161,11 +161,12 @@ const int4Bytes = (4 + 20.0/128) / 8
 // fp4Bytes are those of a weight in 4 bits with a scale of 8 for each 16 (NVFP4).
 const fp4Bytes = (4 + 8.0/16) / 8
 
-// Quantised returns the setup with weights, and keys and values, in other numbers; "" leaves
-// them. In int4 and fp4 are the matrices of layers: AWQ, GPTQ and NVFP4 usually leave the embedding, the
-// head and norms in 16 bits. Checkpoints in fp8 and int8 usually do, too, but engines were
-// fitted with all of these in 8 bits. In fp8 and int8 linear layers are computed; int4 is only stored, and computed in
-// fp16. The error wraps ErrFile.
+// Quantised returns the setup with weights, and with keys and values, stored in the given types;
+// "" leaves a type unchanged. int4 and fp4 apply to the matrices of layers only: AWQ, GPTQ and NVFP4
+// usually leave the embedding, the head and the norms in 16 bits. fp8 and int8 apply to all weights:
+// checkpoints usually leave the same weights in 16 bits, but the engines' constants were fitted
+// with all of them in 8 bits. Linear layers are computed in fp8 or int8; int4 is computed in fp16.
+// The error wraps ErrFile.
 func (s Setup) Quantised(weights, kv string) (Setup, error) {
 	switch weights {
 	case "":

@@ -5,9 +5,9 @@
 //	report, err := sizing.Size(ctx, sizing.Question{Scenario: s, SLO: slo})
 //	report.Write(os.Stdout)
 //
-// What limits a capacity, and what to use, is found by changing one thing and searching for the
-// capacity again, with the same requests. A change counts
-// if every seed gains by more than the precision of the search.
+// To find what limits a capacity, and what to use, sizing changes one thing and searches for the
+// capacity again with the same requests. A change counts if every seed gains by more than the
+// precision of the search.
 //
 // The search for a capacity is in package capacity.
 package sizing

@@ -74,9 +74,9 @@ func (r row) sustained(slo float64) int {
 	return len(r.cells)
 }
 
-// WriteSummary writes for each system and block size the mean normalized latency
-// at each rate, and the highest rate up to which it is under the SLO, in seconds
-// a token, at all rates of the grid. For concurrencies it writes throughput and latencies.
+// WriteSummary writes, for each system and block size, the mean normalized latency at each
+// rate, and the highest rate such that this and all lower rates of the grid meet slo, which
+// is in seconds a token. For concurrencies it writes throughput and latencies.
 func (st *State) WriteSummary(out io.Writer, slo float64) error {
 	if st.Grid.closed() {
 		return st.writeConcurrencies(out)
