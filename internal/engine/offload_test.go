@@ -188,11 +188,11 @@ func (f *fickle) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte)
 	return f.Tier.Load(ctx, blocks, to)
 }
 
-func (f *fickle) Store(ctx context.Context, b blockhash.Hash, data []byte) error {
+func (f *fickle) Store(ctx context.Context, b blockhash.Hash, m kvoffload.Memory) error {
 	if f.trouble() == 0 {
 		return errFickle
 	}
-	return f.Tier.Store(ctx, b, data)
+	return f.Tier.Store(ctx, b, m)
 }
 
 // Ensure that answers are the same with tiers that are slow, fail and promise too much, in little memory,

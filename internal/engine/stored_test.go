@@ -48,16 +48,16 @@ func (l *ledger) Load(_ context.Context, blocks []blockhash.Hash, to [][]byte) (
 	return n, nil
 }
 
-func (l *ledger) Store(_ context.Context, b blockhash.Hash, data []byte) error {
+func (l *ledger) Store(_ context.Context, b blockhash.Hash, m kvoffload.Memory) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if old := l.blocks[b]; old != nil {
 		l.again++
-		if !bytes.Equal(old, data) {
+		if !bytes.Equal(old, m.Block()) {
 			l.wrong++
 		}
 	} else {
-		l.blocks[b] = slices.Clone(data)
+		l.blocks[b] = slices.Clone(m.Block())
 	}
 	l.shown[b] = true
 	return nil

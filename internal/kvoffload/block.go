@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"unsafe"
 
 	"github.com/zeebo/xxh3"
 
@@ -23,8 +24,8 @@ type Tier interface {
 	// read may still write to the memory, so it must not be used for anything else.
 	Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (int, error)
 
-	// Store keeps a block, unless the tier has it. When the context is done, it may still read the data.
-	Store(ctx context.Context, block blockhash.Hash, data []byte) error
+	// Store keeps the block in m, unless the tier has it. When the context is done, it may still use the memory.
+	Store(ctx context.Context, block blockhash.Hash, m Memory) error
 
 	Close() error
 }
@@ -55,6 +56,33 @@ const (
 	sumOffset  = len(magic) + len(Space{}) + len(blockhash.Hash{})
 	headerSize = sumOffset + 8
 )
+
+// A Memory has a block that is to be stored, and room for the header before it, so that a tier copies nothing.
+type Memory struct {
+	whole []byte // whole pages
+	size  int    // of the block
+}
+
+// alignment is that of memory, offsets and lengths of writes past the page cache. No disk's sectors are larger.
+const alignment = 4096
+
+// NewMemory returns memory for a block of size bytes.
+func NewMemory(size int) Memory {
+	n := (headerSize + size + alignment - 1) &^ (alignment - 1)
+	b := make([]byte, n+alignment)
+	from := -int(uintptr(unsafe.Pointer(&b[0]))) & (alignment - 1)
+	return Memory{b[from : from+n], size}
+}
+
+// Block returns the memory of the block.
+func (m Memory) Block() []byte { return m.whole[headerSize : headerSize+m.size] }
+
+// stored returns the header and the block.
+func (m Memory) stored(s *Space, block *blockhash.Hash) []byte {
+	header := s.encode(block, m.Block())
+	copy(m.whole, header[:])
+	return m.whole[:headerSize+m.size]
+}
 
 // encode writes the header of a block.
 func (s *Space) encode(block *blockhash.Hash, data []byte) (header [headerSize]byte) {

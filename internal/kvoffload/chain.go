@@ -33,9 +33,9 @@ func (c Chain) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (
 }
 
 // Store implements Tier.
-func (c Chain) Store(ctx context.Context, block blockhash.Hash, data []byte) (err error) {
+func (c Chain) Store(ctx context.Context, block blockhash.Hash, m Memory) (err error) {
 	for _, t := range c {
-		err = errors.Join(err, t.Store(ctx, block, data))
+		err = errors.Join(err, t.Store(ctx, block, m))
 	}
 	return err
 }

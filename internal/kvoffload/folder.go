@@ -33,10 +33,9 @@ type Folder struct {
 	space Space
 	most  int64 // bytes of all files
 
-	left       atomic.Int64 // bytes that are stored before the folder is measured again
-	evicting   sync.Mutex
-	unbuffered unbuffered
-	places     chan struct{} // one for each call that is under way
+	left     atomic.Int64 // bytes that are stored before the folder is measured again
+	evicting sync.Mutex
+	places   chan struct{} // one for each call that is under way
 }
 
 const (
@@ -216,12 +215,12 @@ func (f *Folder) noteUse(name string, info fs.FileInfo) {
 }
 
 // Store implements Tier.
-func (f *Folder) Store(ctx context.Context, block blockhash.Hash, data []byte) error {
-	_, err := f.inTime(ctx, func(*atomic.Int64) error { return f.store(block, data) })
+func (f *Folder) Store(ctx context.Context, block blockhash.Hash, m Memory) error {
+	_, err := f.inTime(ctx, func(*atomic.Int64) error { return f.store(block, m) })
 	return err
 }
 
-func (f *Folder) store(block blockhash.Hash, data []byte) error {
+func (f *Folder) store(block blockhash.Hash, m Memory) error {
 	name := f.name(&block)
 	if info, err := os.Stat(name); err == nil {
 		f.noteUse(name, info)
@@ -230,22 +229,21 @@ func (f *Folder) store(block blockhash.Hash, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
 	}
-	if err := f.write(name, &block, data); err != nil {
+	if err := f.write(name, &block, m); err != nil {
 		return err
 	}
-	if f.left.Add(-int64(headerSize+len(data))) < 0 {
+	if f.left.Add(-int64(headerSize+m.size)) < 0 {
 		f.evict()
 	}
 	return nil
 }
 
-func (f *Folder) write(name string, block *blockhash.Hash, data []byte) error {
+func (f *Folder) write(name string, block *blockhash.Hash, m Memory) error {
 	file, err := os.CreateTemp(f.own, partialPrefix) // mode 0600
 	if err != nil {
 		return err
 	}
-	header := f.space.encode(block, data)
-	err = errors.Join(f.unbuffered.write(file, header[:], data), file.Close())
+	err = errors.Join(writeUnbuffered(file, m.whole, len(m.stored(&f.space, block))), file.Close())
 	if err == nil {
 		err = os.Rename(file.Name(), name)
 	}

@@ -34,6 +34,13 @@ func named(n int) (blocks []blockhash.Hash) {
 // content is what block i contains.
 func content(i int) []byte { return bytes.Repeat([]byte{byte(i), byte(i + 1)}, blockBytes/2) }
 
+// memoryOf is memory with a block.
+func memoryOf(block []byte) kvoffload.Memory {
+	m := kvoffload.NewMemory(len(block))
+	copy(m.Block(), block)
+	return m
+}
+
 func memory(n int) (to [][]byte) {
 	for range n {
 		to = append(to, make([]byte, blockBytes))
@@ -44,7 +51,7 @@ func memory(n int) (to [][]byte) {
 func storeAll(t *testing.T, tier kvoffload.Tier, blocks []blockhash.Hash) {
 	t.Helper()
 	for i, b := range blocks {
-		require.NoError(t, tier.Store(t.Context(), b, content(i)))
+		require.NoError(t, tier.Store(t.Context(), b, memoryOf(content(i))))
 	}
 }
 
@@ -152,7 +159,7 @@ func TestAFolderKeepsItsSize(t *testing.T) {
 	requireLoads(t, f, named(1), 1) // used now
 	blocks := named(40)
 	for i := 10; i < 40; i++ {
-		require.NoError(t, f.Store(t.Context(), blocks[i], content(i)))
+		require.NoError(t, f.Store(t.Context(), blocks[i], memoryOf(content(i))))
 		total := int64(0)
 		for _, name := range files(t, dir) {
 			info, err := os.Stat(name)
@@ -230,7 +237,7 @@ func TestManyCanShareAFolder(t *testing.T) {
 		wait.Go(func() {
 			for round := range 5 {
 				for i, b := range blocks {
-					if err := f.Store(context.Background(), b, content(i)); err != nil {
+					if err := f.Store(context.Background(), b, memoryOf(content(i))); err != nil {
 						t.Error(err)
 					}
 					to := memory(1)
@@ -252,7 +259,7 @@ func TestAFileIsWrittenUnderAnotherNameFirst(t *testing.T) {
 	f := newFolder(t, dir, 1<<20)
 	blocked := filepath.Join(dir, "llmkv-1-"+space.String(), "00")
 	require.NoError(t, os.WriteFile(blocked, nil, 0o600)) // where the folder of the block should be
-	err := f.Store(t.Context(), blockhash.Hash{}, content(0))
+	err := f.Store(t.Context(), blockhash.Hash{}, memoryOf(content(0)))
 	require.ErrorContains(t, err, "not a directory")
 	left, err := filepath.Glob(filepath.Join(dir, "*", "partial-*"))
 	require.NoError(t, err)
@@ -271,7 +278,7 @@ func TestAFullDiskCostsABlock(t *testing.T) {
 	f := newFolder(t, dir, 1<<30)
 	blocks, failed := named(200), 0
 	for i, b := range blocks {
-		if err := f.Store(t.Context(), b, content(i)); err != nil {
+		if err := f.Store(t.Context(), b, memoryOf(content(i))); err != nil {
 			require.ErrorIs(t, err, unix.ENOSPC)
 			failed++
 		}
@@ -316,7 +323,7 @@ func TestAFolderThatManyShareKeepsItsSize(t *testing.T) {
 		all = append(all, newFolder(t, dir, most))
 	}
 	for i, b := range named(90 * servers) {
-		require.NoError(t, all[i%servers].Store(t.Context(), b, content(i)))
+		require.NoError(t, all[i%servers].Store(t.Context(), b, memoryOf(content(i))))
 	}
 	require.LessOrEqual(t, len(files(t, dir)), 100+servers*10)
 }
@@ -356,7 +363,7 @@ func TestAFolderStoresNothingWhenItsTimeIsOver(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for i, b := range named(30) {
-		require.ErrorIs(t, f.Store(ctx, b, content(i)), context.Canceled)
+		require.ErrorIs(t, f.Store(ctx, b, memoryOf(content(i))), context.Canceled)
 	}
 	require.Empty(t, files(t, dir))
 }
@@ -390,7 +397,7 @@ func TestAFolderKeepsBlocksOfEverySize(t *testing.T) {
 			f := newFolder(t, dir, 1<<30)
 			for i, size := range []int{1, 511, 4095 - header, 4096 - header, 4097 - header, 4096, 3 * 4096, 100_001, 2} {
 				data, block := bytes.Repeat([]byte{byte(i + 1)}, size), named(9)[i]
-				require.NoError(t, f.Store(t.Context(), block, data))
+				require.NoError(t, f.Store(t.Context(), block, memoryOf(data)))
 				to := [][]byte{make([]byte, size)}
 				came, err := f.Load(t.Context(), []blockhash.Hash{block}, to)
 				require.NoError(t, err)

@@ -34,7 +34,7 @@ type Offloader struct {
 	close  func() error // once
 
 	queue chan stored
-	free  chan []byte // memory of blocks to be stored
+	free  chan Memory // memory of blocks to be stored
 	made  int         // how many there are
 	most  int
 	loads chan struct{} // a place for each load that reads
@@ -52,8 +52,8 @@ type Offloader struct {
 
 // stored is a block to be stored.
 type stored struct {
-	block blockhash.Hash
-	data  []byte
+	block  blockhash.Hash
+	memory Memory
 }
 
 // Stats are counted from the beginning, except Queued.
@@ -96,7 +96,7 @@ func New(c Config) *Offloader {
 		recent: map[blockhash.Hash]bool{}, older: map[blockhash.Hash]bool{}, broken: map[string]time.Time{},
 	}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
-	o.queue, o.free = make(chan stored, o.most), make(chan []byte, o.most)
+	o.queue, o.free = make(chan stored, o.most), make(chan Memory, o.most)
 	o.close = sync.OnceValue(o.finish)
 	o.tasks.Go(o.store)
 	return o
@@ -139,38 +139,38 @@ func (o *Offloader) Offer(block blockhash.Hash, read func(to []byte)) {
 	if !o.config.Stores || o.known(block) {
 		return
 	}
-	data := o.memory()
-	if data == nil {
+	m, ok := o.memory()
+	if !ok {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.stats.Dropped++
 		return
 	}
-	read(data)
+	read(m.Block())
 	o.remember(block)
-	o.queue <- stored{block, data} // has room for all memory there is
+	o.queue <- stored{block, m} // has room for all memory there is
 }
 
-// memory returns memory for a block, or nil if too many blocks wait to be stored.
-func (o *Offloader) memory() []byte {
+// memory returns memory for a block, unless too many blocks wait to be stored.
+func (o *Offloader) memory() (m Memory, ok bool) {
 	select {
-	case data := <-o.free:
-		return data
+	case m := <-o.free:
+		return m, true
 	default:
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.made == o.most || time.Since(o.broken[storing]) < pauseAfterFailure {
-		return nil
+		return Memory{}, false
 	}
 	o.made++
-	return make([]byte, o.config.BlockBytes)
+	return NewMemory(o.config.BlockBytes), true
 }
 
 // giveBack takes memory back from the tier, which still uses it if storing was given up.
-func (o *Offloader) giveBack(data []byte, unused bool) {
+func (o *Offloader) giveBack(m Memory, unused bool) {
 	if unused {
-		o.free <- data
+		o.free <- m
 		return
 	}
 	o.mu.Lock()
@@ -217,8 +217,8 @@ func (o *Offloader) store() {
 	for s := range o.queue {
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(o.ctx, storeTimeout)
-		err := o.config.Tier.Store(ctx, s.block, s.data)
-		o.giveBack(s.data, ctx.Err() == nil)
+		err := o.config.Tier.Store(ctx, s.block, s.memory)
+		o.giveBack(s.memory, ctx.Err() == nil)
 		cancel()
 		if err != nil {
 			o.forget(s.block)
@@ -226,7 +226,7 @@ func (o *Offloader) store() {
 			continue
 		}
 		o.mu.Lock()
-		o.stats.StoredBytes += int64(len(s.data))
+		o.stats.StoredBytes += int64(s.memory.size)
 		o.stats.StoreTime += time.Since(begin)
 		o.mu.Unlock()
 	}

@@ -34,11 +34,11 @@ func (s *slow) wait(ctx context.Context) error {
 	}
 }
 
-func (s *slow) Store(ctx context.Context, b blockhash.Hash, data []byte) error {
+func (s *slow) Store(ctx context.Context, b blockhash.Hash, m kvoffload.Memory) error {
 	if err := s.wait(ctx); err != nil {
 		return err
 	}
-	return s.Folder.Store(ctx, b, data)
+	return s.Folder.Store(ctx, b, m)
 }
 
 func (s *slow) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (int, error) {
@@ -194,7 +194,7 @@ func TestAChainStoresInAllAndLoadsFromTheFirst(t *testing.T) {
 	storeAll(t, fast, blocks[:4])
 	storeAll(t, chain, blocks[:2])
 	for i := range blocks {
-		require.NoError(t, far.Store(t.Context(), blocks[i], content(i)))
+		require.NoError(t, far.Store(t.Context(), blocks[i], memoryOf(content(i))))
 	}
 	requireLoads(t, chain, blocks, 10)
 	requireLoads(t, far, blocks, 10)

@@ -175,13 +175,12 @@ func (r *Redis) decode(text string, block *blockhash.Hash, to []byte) bool {
 }
 
 // Store implements Tier.
-func (r *Redis) Store(ctx context.Context, block blockhash.Hash, data []byte) error {
+func (r *Redis) Store(ctx context.Context, block blockhash.Hash, m Memory) error {
 	key := r.key(&block)
 	if there, err := r.noteUse(ctx, key); err != nil || there {
 		return err
 	}
-	header := r.space.encode(&block, data)
-	return r.client.Set(ctx, key, append(header[:], data...), r.ttl).Err()
+	return r.client.Set(ctx, key, m.stored(&r.space, &block), r.ttl).Err()
 }
 
 // noteUse makes a block one that was used lately, and reports whether it is there.

@@ -55,7 +55,7 @@ func TestRedisForgetsWhatIsNotUsed(t *testing.T) {
 	r := newRedis(t, kvoffload.RedisConfig{URL: "redis://" + server.Addr(), TTL: time.Hour})
 	storeAll(t, r, named(2))
 	server.FastForward(40 * time.Minute)
-	require.NoError(t, r.Store(t.Context(), named(1)[0], content(0))) // used
+	require.NoError(t, r.Store(t.Context(), named(1)[0], memoryOf(content(0)))) // used
 	server.FastForward(40 * time.Minute)
 	requireLoads(t, r, named(2), 1)
 }
@@ -153,7 +153,7 @@ func TestRepliesThatAreTooLargeAreErrors(t *testing.T) {
 		n, err = r.Load(t.Context(), named(1), memory(1))
 		require.Error(t, err, "%.50q", reply)
 		require.Zero(t, n)
-		require.Error(t, r.Store(t.Context(), named(1)[0], content(0)), "%.50q", reply)
+		require.Error(t, r.Store(t.Context(), named(1)[0], memoryOf(content(0))), "%.50q", reply)
 	}
 }
 

@@ -91,7 +91,7 @@ func TestRedisServerThatIsFullCostsBlocksOnly(t *testing.T) {
 			failed := false
 			blocks := named(4000)
 			for i, b := range blocks {
-				failed = r.Store(t.Context(), b, content(i)) != nil || failed
+				failed = r.Store(t.Context(), b, memoryOf(content(i))) != nil || failed
 			}
 			require.Equal(t, fails, failed)
 			n := 0
