@@ -70,50 +70,6 @@ func init() {
 			return int64(utf8.RuneCountInString(s[:max(at, 0)]) + min(at, 0))
 		}),
 		"split": split(false), "rsplit": split(true),
-		"count": with("value", func(m *machine, v any, a []any) any {
-			n := int64(0)
-			for _, item := range v.(*list).items {
-				if m.equal(item, a[0]) {
-					n++
-				}
-			}
-			return n
-		}),
-	}
-}
-
-func init() {
-	text := func(f func(s string) string) builtin {
-		return with("", func(m *machine, v any, _ []any) any { return m.made(f(m.made(raw(v)))) })
-	}
-	strip := func(f func(string, func(rune) bool) string) builtin {
-		return with("chars", func(m *machine, v any, a []any) any { return f(m.made(raw(v)), m.cut(a[0])) })
-	}
-	affix := func(f func(string, string) bool) builtin {
-		return with("affix", func(m *machine, v any, a []any) any {
-			s := m.made(raw(v))
-			if l, ok := a[0].(*list); ok && l.kind == tuple {
-				return slices.ContainsFunc(l.items, func(one any) bool { return f(s, raw(one)) })
-			}
-			return f(s, raw(a[0]))
-		})
-	}
-	split := func(fromRight bool) builtin {
-		return with("sep maxsplit", func(m *machine, v any, a []any) any {
-			return &list{items: m.split(m.made(raw(v)), or(a[0], nil), asInt(or(a[1], int64(-1))), fromRight)}
-		})
-	}
-	textMethods = map[string]builtin{
-		"capitalize": text(capitalize), "lower": text(lower), "upper": text(upper),
-		"title": text(titled),
-		"strip": strip(strings.TrimFunc), "lstrip": strip(strings.TrimLeftFunc), "rstrip": strip(strings.TrimRightFunc),
-		"startswith": affix(strings.HasPrefix), "endswith": affix(strings.HasSuffix),
-		"find": with("sub", func(m *machine, v any, a []any) any {
-			s := m.made(raw(v))
-			at := strings.Index(s, raw(a[0]))
-			return int64(utf8.RuneCountInString(s[:max(at, 0)]) + min(at, 0))
-		}),
-		"split": split(false), "rsplit": split(true),
 		"removeprefix": with("prefix", func(m *machine, v any, a []any) any {
 			return strings.TrimPrefix(m.made(raw(v)), raw(a[0]))
 		}),
