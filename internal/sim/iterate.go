@@ -243,8 +243,8 @@ func (r *run) sent(session int64) {
 	}
 }
 
-// delivered returns when a client has what the iteration that ends now made. The way through the server takes as long
-// for each token, so only the first one of an answer is late by it.
+// delivered returns when a client receives the tokens of the iteration that ends now. The server's own work delays
+// every token of an answer equally.
 func (r *run) delivered() float64 { return r.now + r.config.Cost.FirstToken() }
 
 // drop removes a request that its system will never run.

@@ -117,11 +117,13 @@ func (w *World) Gather(_ int, dst []float32, stride int, part []float32, columns
 	return nil
 }
 
-// Broadcast sends a message from rank 0 to all others, which Receive it.
+// Broadcast sends a message to all others. Those that follow Receive it from rank 0.
 func (w *World) Broadcast(message []byte) error {
-	for to := 1; to < w.size; to++ {
-		if err := w.send(to, message); err != nil {
-			return err
+	for to := range w.size {
+		if to != w.rank {
+			if err := w.send(to, message); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -134,7 +136,7 @@ func (w *World) Receive() ([]byte, error) { return w.next(0, 1) }
 func (w *World) Exchange(own []byte) (all [][]byte, err error) {
 	for from := range w.size {
 		if from == w.rank {
-			err = w.toAll(own)
+			err = w.Broadcast(own)
 			all = append(all, own)
 		} else {
 			var message []byte
@@ -146,17 +148,6 @@ func (w *World) Exchange(own []byte) (all [][]byte, err error) {
 		}
 	}
 	return all, nil
-}
-
-func (w *World) toAll(own []byte) error {
-	for to := range w.size {
-		if to != w.rank {
-			if err := w.send(to, own); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 func (w *World) next(from int, nap C.int) ([]byte, error) {

@@ -108,17 +108,17 @@ func (m *Margin) String() string {
 	}
 	if m.newer != "" {
 		return fmt.Sprintf("iterations of release %s took %.2f to %.2f times as long as simulated (%d points of %s): this "+
-			"release is old, and mostly too slow; the way through the server adds up to %.0f ms to first tokens, which is not "+
-			"simulated", m.newer, m.Least, m.Most, m.Points, strings.Join(m.Publishers, ", "), m.First.Most)
+			"release is old, and mostly too slow; the server's own work adds up to %.0f ms to the time to the first token, "+
+			"which is not simulated", m.newer, m.Least, m.Most, m.Points, strings.Join(m.Publishers, ", "), m.First.Most)
 	}
 	text := fmt.Sprintf("iterations took %.2f to %.2f times as long as simulated in servers that nothing was fitted "+
 		"to (%s)",
 		m.Least, m.Most, servers)
 	if m.First.Likely > 0 {
-		return text + fmt.Sprintf("; first tokens have %.0f ms added for the way through the server (%.0f to %.0f ms: %s)",
+		return text + fmt.Sprintf("; the time to the first token includes %.0f ms of the server's own work (%.0f to %.0f ms: %s)",
 			m.First.Likely, m.First.Least, m.First.Most, strings.Join(m.First.Publishers, ", "))
 	}
-	return text + fmt.Sprintf("; the way through the server adds up to %.0f ms to first tokens, which is not simulated",
+	return text + fmt.Sprintf("; the server's own work adds up to %.0f ms to the time to the first token, which is not simulated",
 		m.First.Most)
 }
 

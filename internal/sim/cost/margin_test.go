@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a model within a margin takes as many times as long whatever it computes, and that only a first token
-// has the way through the server.
+// Ensure that a margin multiplies the times of all iterations, and that only the time to the first token includes the
+// server's own work.
 func TestWithinAMarginAllTimesAreMultiplied(t *testing.T) {
 	s := roofline(t, "mixtral-8x7b", "h100-80gb", 4)
 	m := timed(t, s)

@@ -217,7 +217,7 @@ func TestTheNewestReleaseWithDataIsTheDefault(t *testing.T) {
 		{"published", "h100-80gb", "", "vllm-0.10-0.20", "vllm 0.10-0.20 on h100-80gb: fitted to half of"},
 		{"published, and servers of others", "h100-80gb", "", "vllm-0.10-0.20",
 			"on 1 x h100-80gb, iterations took 0.93 to 1.88 times as long as simulated in servers that nothing was fitted to " +
-				"(6 points of GPUStack, kvcached on h100-80gb); first tokens have 15 ms added for the way through the server"},
+				"(6 points of GPUStack, kvcached on h100-80gb); the time to the first token includes 15 ms of the server's own work"},
 		{"published, and servers of others elsewhere", "a100-40gb", "", "vllm-0.10-0.20",
 			"iterations took 0.55 to 1.88 times as long as simulated"},
 		{"published of older releases alone", "v100s-32gb", "", "vllm-0.7.3", "vllm 0.7.3 on v100s-32gb: fitted to half of"},

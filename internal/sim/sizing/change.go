@@ -19,9 +19,9 @@ type trial struct {
 	slo    capacity.SLO
 	times  float64 // what the rate found counts
 
-	within     bool    // iterations take as many times as long, and the way through the server as many seconds, as here
-	iterations float64 // times
-	first      float64 // s
+	within     bool    // the two below replace those of the cost model
+	iterations float64 // their times are multiplied by it
+	first      float64 // the server's own part of the time to the first token, s
 }
 
 // changes finds the capacities of trials, all at the same time. Their rates are those of
