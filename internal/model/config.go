@@ -68,30 +68,30 @@ type Config struct {
 	SlidingWindow  int    // tokens that a token attends to; 0: all
 	Full           []bool // layers without the window; nil: all have it
 	NoRope         []bool // layers without rotations (SmolLM3); nil: none
-	Sinks          bool   // each head has the logit of a token without a value (gpt-oss)
+	Sinks          bool   // each head has a logit of its own in the softmax, without a value (gpt-oss)
 	TieEmbeddings  bool   // the output matrix is that of the embeddings
 
-	AttentionScale float64 // of products of queries and keys; 0: 1 / sqrt(HeadDim)
+	AttentionScale float64 // products of queries and keys are multiplied by it; 0: 1 / sqrt(HeadDim)
 	AttentionCap   float64 // logits of attention become cap · tanh(logit / cap); 0: none
 	LogitCap       float64 // the same of the model's logits
-	LogitScale     float64 // which are multiplied by it before; 0: 1
-	EmbeddingScale float64 // of the embeddings; 0: 1
-	ResidualScale  float64 // of what a half of a layer adds; 0: 1
+	LogitScale     float64 // the model's logits are multiplied by it, before the cap; 0: 1
+	EmbeddingScale float64 // embeddings are multiplied by it; 0: 1
+	ResidualScale  float64 // what each half of a layer adds is multiplied by it; 0: 1
 
 	QKVBias, OutBias, MLPBias bool
 
 	End []int32 // tokens that end a sequence
 }
 
-// Experts are matrices of which each token takes some in the second half of a layer. The router gives each a
-// logit, and those with the largest are taken.
+// Experts describe a mixture of experts in the second half of a layer. A router computes a logit for each expert;
+// a token uses the experts with the largest logits.
 type Experts struct {
 	Count, PerToken  int
 	IntermediateSize int  // of each
 	SharedSize       int  // IntermediateSize of an expert that all tokens take; 0: none
 	SharedGate       bool // the shared expert is multiplied by the sigmoid of a product (Qwen2)
 
-	// Normalize makes the weights the softmax over the logits of the experts taken, not over those of all.
+	// Normalize: the weights are a softmax over the logits of the chosen experts only, not of all.
 	Normalize  bool
 	Bias       bool
 	RouterBias bool
@@ -114,7 +114,7 @@ func (c *Config) Window(layer int) int {
 	return c.SlidingWindow
 }
 
-// rope is the rotation of a layer, or nil.
+// rope returns the rotation of a layer, or nil.
 func (c *Config) rope(layer int) *Rope {
 	switch {
 	case c.NoRope != nil && c.NoRope[layer]:
@@ -188,7 +188,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// checkLayers checks what is said of each layer, and of experts.
+// checkLayers checks the settings of single layers and of experts.
 func (c *Config) checkLayers() error {
 	e := c.Experts
 	if e == nil {

@@ -49,7 +49,7 @@ func (l *loader) mixture(to *layer, i int) (err error) {
 	return nil
 }
 
-// A routing is which rows take which experts. Rows that take the same expert are computed together.
+// A routing says which rows use which experts. Rows that use the same expert are computed together.
 type routing struct {
 	logits  []float32 // [rows][experts]
 	chosen  []int32   // [rows][experts per token]
@@ -63,7 +63,7 @@ type routing struct {
 	shared  []float32 // what it gives
 }
 
-// choose takes the experts of a row with the largest logits, of equal ones the first.
+// choose picks the experts with the largest logits for a row; of equal ones, the first.
 func (g *routing) choose(e *Experts, row int) {
 	logits := g.logits[row*e.Count:][:e.Count]
 	top, sum := float64(slices.Max(logits)), 0.0
@@ -91,7 +91,7 @@ func (g *routing) choose(e *Experts, row int) {
 	}
 }
 
-// order sorts what rows have chosen by experts.
+// order sorts the choices of all rows by expert.
 func (g *routing) order(e *Experts, rows int) {
 	g.starts = append(g.starts[:0], make([]int, e.Count+1)...)
 	for _, expert := range g.chosen[:rows*e.PerToken] {
@@ -109,8 +109,8 @@ func (g *routing) order(e *Experts, rows int) {
 	g.starts[0] = 0
 }
 
-// mixture sets sums to what the experts of some rows give. The weights of each expert are read once for all of
-// them. What a row gets is summed in the order of its own experts, so it does not depend on other rows.
+// mixture computes the experts of some rows and sets sums to their weighted sum. The weights of an expert are read
+// once for all rows. A row is summed in the order of its own experts, so it does not depend on other rows.
 func (r *Runner) mixture(l *layer, x []float32, rows int) error {
 	e, g, hidden := r.model.Experts, &r.routing, r.model.HiddenSize
 	n := rows * e.PerToken
@@ -156,7 +156,7 @@ func (r *Runner) mixture(l *layer, x []float32, rows int) error {
 	return nil
 }
 
-// combineRow sums what the experts of a row give.
+// combineRow sums the results of a row's experts.
 func (r *Runner) combineRow(l *layer, row int) {
 	e, g, hidden := r.model.Experts, &r.routing, r.model.HiddenSize
 	sums := r.sums[row*hidden:][:hidden]

@@ -40,12 +40,12 @@ var families = map[string]func(*published) (*Config, error){
 	}),
 }
 
-// A windowDefault is what a family has where its configuration does not say it.
+// A windowDefault is the window of a family whose config.json does not state it.
 type windowDefault struct {
 	size  int  // 0: none
 	asked bool // only with use_sliding_window
 	last  bool // layers from max_window_layers on have it
-	every int  // the last of so many layers has none
+	every int  // the last of every so many layers has no window; 0: all have it
 }
 
 // windowDefaults are the families that can have windows.
@@ -56,7 +56,7 @@ var windowDefaults = map[string]windowDefault{
 	"gemma3_text": {size: 4096, every: 6},
 }
 
-// newer is what configurations of the families here have besides Llama's.
+// newer are the fields of config.json that the families in this file have in addition to Llama's.
 type newer struct {
 	WindowPattern int     `json:"sliding_window_pattern"`
 	LocalTheta    float64 `json:"rope_local_base_freq"`
@@ -107,7 +107,7 @@ func (p *published) readText() error {
 	return nil
 }
 
-// with is Llama with what another family has.
+// with returns the reader of a family that is Llama with some changes, which more makes.
 func with(more func(*Config, *published)) func(*published) (*Config, error) {
 	return func(p *published) (*Config, error) {
 		switch p.ModelType {
@@ -124,7 +124,7 @@ func with(more func(*Config, *published)) func(*published) (*Config, error) {
 	}
 }
 
-// activation is the only one of a family.
+// activation returns the only activation that a family can have.
 func (p *published) activation() string {
 	if p.ModelType == "gemma2" || p.ModelType == "gemma3_text" {
 		return "gelu_pytorch_tanh"
@@ -132,7 +132,7 @@ func (p *published) activation() string {
 	return "silu"
 }
 
-// noRope are the layers without rotations: those that have a 0, or every fourth.
+// noRope returns the layers without rotations: those with a 0 in no_rope_layers, or without that field every fourth.
 func (p *published) noRope() []bool {
 	if p.RopeLayers == nil {
 		return everyFrom(p.Layers, orElse(p.NoRopeEvery, 4))

@@ -27,7 +27,7 @@ var ggufNeutral = map[string]float64{
 	"rope.scaling.yarn_beta_fast": 32, "rope.scaling.yarn_beta_slow": 1,
 }
 
-// ggufFamilies are the architectures, and what is said of each besides the keys that all have.
+// ggufFamilies are the architectures, each with the function that reads the keys that not all have.
 var ggufFamilies = map[string]func(c *Config, k *ggufKeys){
 	"llama": func(c *Config, k *ggufKeys) {
 		c.Rope.Interleaved = true
@@ -89,7 +89,7 @@ var ggufFamilies = map[string]func(c *Config, k *ggufKeys){
 	},
 }
 
-// gemma sets what Gemma 2 and 3 share. The largest of each scales attention in its own way.
+// gemma sets what Gemma 2 and 3 share. The largest model of each has another scale of attention.
 func (c *Config) gemma(largest int) {
 	c.NormPlace, c.Activation, c.EmbeddingScale = NormAround, GatedGELU, math.Sqrt(float64(c.HiddenSize))
 	if c.NumLayers == largest && c.NumHeads > 0 {
@@ -106,7 +106,7 @@ func everyFrom(layers, n int) []bool {
 	return marks
 }
 
-// windowsFromGGUF reads the window, which the last of every few layers do not have.
+// windowsFromGGUF reads the window. The last of every few layers has none.
 func (c *Config) windowsFromGGUF(k *ggufKeys, window, every int) {
 	c.SlidingWindow = k.int("attention.sliding_window", window)
 	every = k.int("attention.sliding_window_pattern", every)
@@ -115,7 +115,7 @@ func (c *Config) windowsFromGGUF(k *ggufKeys, window, every int) {
 	}
 }
 
-// expertsFromGGUF reads what the file says of a mixture.
+// expertsFromGGUF reads the keys of a mixture of experts.
 func (c *Config) expertsFromGGUF(k *ggufKeys, inter int, normalize bool) {
 	n := k.int("expert_count", 0)
 	if n == 0 {

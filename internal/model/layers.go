@@ -135,7 +135,7 @@ func called(name string, numbers ...any) string {
 	return fmt.Sprintf(name, numbers...)
 }
 
-// qkNorm loads the weights for queries or keys, which have a width in all.
+// qkNorm loads the weights of the norm of queries or keys. width is that of all heads together.
 func (l *loader) qkNorm(name string, width int) ([]float32, error) {
 	switch l.config.QKNorm {
 	case HeadNorm:
@@ -150,14 +150,14 @@ func (l *loader) qkNorm(name string, width int) ([]float32, error) {
 	return nil, nil
 }
 
-// An mlpShape is which of the experts that are in each tensor, one after the other, is loaded, and of which size.
+// An mlpShape says which of the experts of a tensor is loaded, and its size. A tensor has them one after the other.
 type mlpShape struct {
 	experts, expert, inter int
 	bias                   bool
 }
 
-// mlp loads the second half of a layer, or an expert. Without a name for the gate, it is in the tensor called up,
-// before what it multiplies.
+// mlp loads the second half of a layer, or an expert. If gate is empty, the tensor called up has the gate's rows
+// first.
 func (l *loader) mlp(m mlpShape, gate, up, down string) (both mlp, err error) {
 	c, inner := l.config, l.part.span(m.inter)
 	rows := func(from int) span { return span{from + inner.from, from + inner.to} }

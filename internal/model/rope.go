@@ -22,8 +22,8 @@ type Rope struct {
 // Yarn are the settings of rope_type "yarn".
 type Yarn struct {
 	Factor, OriginalLength float64
-	BetaFast, BetaSlow     float64 // turns over the original length from which on, and up to which, ...
-	Exact                  bool    // pairs between them are not rounded to whole ones
+	BetaFast, BetaSlow     float64 // pairs that make more turns over the original length keep their frequency; fewer: are stretched fully
+	Exact                  bool    // the pairs between which stretching is partial are not rounded to whole numbers
 }
 
 // LongRope are the settings of rope_type "longrope": the factors for sequences up to the original length, and for
@@ -83,7 +83,7 @@ func (r *Rope) check(headDim int) error {
 	return nil
 }
 
-// RopeFor names the factors that sequences up to a length have, where they depend on it.
+// RopeFor names the rope factors of a server with this longest sequence; "" if they do not depend on it.
 func (c *Config) RopeFor(maxModelLen int) string {
 	switch {
 	case c.Rope == nil || c.Rope.Long == nil:
@@ -146,7 +146,7 @@ func (l *Llama3) stretch(f float64) float64 {
 // stretch is what the frequency of pair i is multiplied by: 1 for pairs that turn often over the original length,
 // 1 / factor for those that turn seldom, and between in between.
 func (y *Yarn) stretch(i, size int, theta float64) float64 {
-	pair := func(turns float64) float64 { // that makes as many turns
+	pair := func(turns float64) float64 { // the one that makes this many turns over the original length
 		return float64(size) * math.Log(y.OriginalLength/(turns*2*math.Pi)) / (2 * math.Log(theta))
 	}
 	low, high := pair(y.BetaFast), pair(y.BetaSlow)
@@ -158,7 +158,7 @@ func (y *Yarn) stretch(i, size int, theta float64) float64 {
 	return ramp/y.Factor + 1 - ramp
 }
 
-// yarnAttention is the attention factor that belongs to a factor.
+// yarnAttention returns YaRN's attention factor for a scaling factor.
 func yarnAttention(factor, scale float64) float64 {
 	if factor <= 1 {
 		return 1

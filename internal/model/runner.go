@@ -33,7 +33,7 @@ type Blocks struct {
 	CommonPrefix int // tokens of context that all sequences share, in the same blocks
 }
 
-// blocks are those of a group.
+// blocks returns the blocks of a group.
 func (b *Batch) blocks(group int) *Blocks {
 	if group == 0 {
 		return &b.Blocks
@@ -41,8 +41,8 @@ func (b *Batch) blocks(group int) *Blocks {
 	return &b.Others[group-1]
 }
 
-// A Place is where the keys and values of a layer are: in blocks of a group of layers, and in a layer of the store,
-// which layers of other groups can have, too.
+// A Place says where the keys and values of a layer are: the group whose blocks it uses, and the layer of the store,
+// which it may share with layers of other groups.
 type Place struct{ Group, Layer int }
 
 // A Runner computes batches of a model over a store. It is for one goroutine at a
@@ -146,7 +146,7 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group,
 	return r, nil
 }
 
-// Limit says how long sequences can be, if not as long as the model knows. With LongRope, the factors depend on it.
+// Limit sets the length of the longest sequence. Without it, that is the model's. LongRope's factors depend on it.
 func (r *Runner) Limit(maxModelLen int) {
 	r.angles = map[*Rope]*rotary{}
 	for i := range r.model.layers {
@@ -300,7 +300,7 @@ func (r *Runner) layer(i int, b *Batch) error {
 	return nil
 }
 
-// normalized is the residual stream, normalized if there is a norm.
+// normalized returns the residual stream, normalized if there is a norm.
 func (r *Runner) normalized(norm *norm, n int) []float32 {
 	if norm.weight == nil {
 		return r.x
