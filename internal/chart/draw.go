@@ -84,7 +84,7 @@ func (f *frame) setAxis(a *plot.Axis, title string, length vg.Length, log bool, 
 
 // setGroups names the groups of bars or columns, at 0, 1, ... on the x axis. If a name is too long for its
 // group, all are drawn vertically.
-func (f *frame) setGroups(names []string) []plot.Tick {
+func (f *frame) setGroups(names []string) {
 	f.X.Min, f.X.Max = -0.5, float64(len(names))-0.5
 	f.X.Tick.LineStyle.Color = color.Transparent // without a line there would be no distance to the labels
 	style, most := &f.X.Tick.Label, f.width/vg.Length(len(names))-6
@@ -104,7 +104,6 @@ func (f *frame) setGroups(names []string) []plot.Tick {
 		all = append(all, plot.Tick{Value: float64(i), Label: label})
 	}
 	f.X.Tick.Marker = plot.ConstantTicks(all)
-	return all
 }
 
 // at returns where a point is on the axes: a logarithmic axis has decimal logarithms. (A plot.LogScale would

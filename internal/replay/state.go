@@ -156,8 +156,6 @@ func keyRow(keys []blockhash.Key) row {
 		switch k := &keys[i]; k.Kind {
 		case blockhash.Text:
 			r = append(r, k.Text)
-		case blockhash.Bytes:
-			r = append(r, hex.EncodeToString(k.Bytes))
 		case blockhash.Int:
 			r = append(r, k.Int)
 		case blockhash.Tuple:

@@ -145,7 +145,7 @@ func tables(find [moments]*compare.SequenceState) []table {
 				t := &all[len(all)-1]
 				t.label = fmt.Sprintf("block_table[%d–%d]", last.slot, slot)
 				if !last.unmapped {
-					t.entries = strip{last.column(find)}
+					t.entries = strip{last.column()}
 					t.entries[0].label = "all"
 				}
 				continue
@@ -162,7 +162,7 @@ func tables(find [moments]*compare.SequenceState) []table {
 		}
 		for _, r := range runs {
 			if !r.unmapped {
-				t.entries = append(t.entries, r.column(find))
+				t.entries = append(t.entries, r.column())
 			}
 		}
 		line := run{}
@@ -248,9 +248,9 @@ func split(runs []run) []run {
 	return all
 }
 
-func (a *run) column(find [moments]*compare.SequenceState) column {
+func (a *run) column() column {
 	c := column{label: "[" + span(a.from, a.to) + "]"}
-	for i := range find {
+	for i := range moments {
 		switch {
 		case !a.there[i]:
 		case a.first[i] == a.last[i]:

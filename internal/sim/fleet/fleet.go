@@ -30,8 +30,6 @@ type Config struct {
 	Seed           uint64  // of the router
 	MaxConcurrency int     // of all clients together; 0: any number
 	Goodput        sim.Goodput
-
-	Progress func(now float64, arrived, answered int) // nil; called now and then
 }
 
 // A fleet is a run in progress.
@@ -57,9 +55,6 @@ func Run(ctx context.Context, config Config, source workload.Source) (*Result, e
 	}
 	for turn := 1; ; turn++ {
 		if turn%1024 == 0 {
-			if config.Progress != nil {
-				config.Progress(f.now, f.result.Arrived, f.result.Answered)
-			}
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}

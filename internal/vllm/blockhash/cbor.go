@@ -76,8 +76,6 @@ func appendArray(b []byte, keys []Key) []byte {
 		switch k := &keys[i]; k.Kind {
 		case Text:
 			b = appendText(b, k.Text)
-		case Bytes:
-			b = append(appendHead(b, majorBytes, uint64(len(k.Bytes))), k.Bytes...)
 		case Int:
 			b = appendInt(b, k.Int)
 		case Tuple:

@@ -41,7 +41,6 @@ func TestHashesAreTheDocumentedOnes(t *testing.T) {
 
 // Ensure that whatever a hash covers changes it, for every function.
 func TestEveryInputChangesTheHash(t *testing.T) {
-	embedding := func(b byte) []Key { return []Key{{Kind: Bytes, Bytes: []byte{b}}} }
 	long := make([]int32, 4096)
 	for _, f := range []Function{LE{}, CBOR("0"), NewFast()} {
 		seen := map[Hash]int{}
@@ -57,8 +56,8 @@ func TestEveryInputChangesTheHash(t *testing.T) {
 		}{
 			{root, []int32{1, 2}, nil}, {one, []int32{1, 2}, nil}, {root, []int32{2, 1}, nil},
 			{root, []int32{1}, nil}, {root, []int32{1, 2, 0}, nil}, {root, []int32{1, 2}, extraOfB()},
-			{root, []int32{1, 2}, extraOfB()[1:]}, {root, []int32{1, 2}, embedding(0)},
-			{root, []int32{1, 2}, embedding(1)}, {root, long, nil}, {root, long[1:], nil}, {root, nil, nil},
+			{root, []int32{1, 2}, extraOfB()[1:]},
+			{root, long, nil}, {root, long[1:], nil}, {root, nil, nil},
 			{root, []int32{24, 255, 256, 65535, 65536}, nil},
 		} {
 			var h, again Hash

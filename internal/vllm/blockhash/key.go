@@ -6,7 +6,6 @@ import "fmt"
 type Key struct {
 	Kind  Kind
 	Text  string
-	Bytes []byte
 	Int   int64
 	Tuple []Key
 }
@@ -16,7 +15,6 @@ type Kind uint8
 
 const (
 	Text Kind = iota
-	Bytes
 	Int
 	Tuple
 )
@@ -33,16 +31,11 @@ type Extras struct {
 	LoRA  string // name of the adapter, "" for the base model
 	Items []Item // by ascending offset
 	Salt  string // "" for none
-
-	// Embeddings are the raw bytes of prompt embeddings, Stride bytes for each
-	// token of the prompt; nil for none.
-	Embeddings []byte
-	Stride     int
 }
 
 // none reports whether no block can have an extra key.
 func (e *Extras) none() bool {
-	return e.LoRA == "" && len(e.Items) == 0 && e.Salt == "" && e.Embeddings == nil
+	return e.LoRA == "" && len(e.Items) == 0 && e.Salt == ""
 }
 
 // Check refuses extras with which a block's hash would not cover all that is in
@@ -56,15 +49,12 @@ func (e *Extras) Check() error {
 		}
 		end = item.end()
 	}
-	if e.Embeddings != nil && e.Stride < 1 {
-		return fmt.Errorf("embeddings of %d bytes for each token", e.Stride)
-	}
 	return nil
 }
 
 // Last starts a Cursor at the last multimodal item, which is where a run that does not begin at
 // token 0 starts (vllm/v1/RULES.md §3). So a block that generated tokens complete is named after
-// the last item in it only. vLLM does the same; A host that needs more must give requests with
+// the last item in it only. vLLM does the same. A host that needs more must give requests with
 // several items at the end of the prompt a salt that covers them.
 const Last Cursor = -1
 
@@ -72,7 +62,7 @@ const Last Cursor = -1
 type Cursor int
 
 // Block returns the extra keys of the block [start, end) in vLLM's order: LoRA,
-// multimodal, salt, embeddings; nil if there are none. It moves the cursor.
+// multimodal, salt; nil if there are none. It moves the cursor.
 func (e *Extras) Block(start, end int, at *Cursor) []Key {
 	if e.none() {
 		return nil
@@ -84,9 +74,6 @@ func (e *Extras) Block(start, end int, at *Cursor) []Key {
 	keys = e.items(keys, start, end, at)
 	if e.Salt != "" && start == 0 {
 		keys = append(keys, Key{Text: e.Salt})
-	}
-	if e.Embeddings != nil {
-		keys = append(keys, Key{Kind: Bytes, Bytes: e.embedding(start, end)})
 	}
 	return keys
 }

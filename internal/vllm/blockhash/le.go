@@ -53,9 +53,6 @@ func appendKeys(b []byte, keys []Key) []byte {
 		case Text:
 			b = le.AppendUint32(append(b, 'S'), uint32(len(k.Text)))
 			b = append(b, k.Text...)
-		case Bytes:
-			b = le.AppendUint32(append(b, 'B'), uint32(len(k.Bytes)))
-			b = append(b, k.Bytes...)
 		case Int:
 			b = le.AppendUint64(append(b, 'I'), uint64(k.Int))
 		case Tuple:

@@ -60,7 +60,7 @@ func TestMisuseOfTheCacheIsRefused(t *testing.T) {
 	c := newFull(t, 12)
 	_, err := c.Add(Spec{})
 	require.ErrorIs(t, err, ErrRequest)
-	_, err = c.Add(Spec{Tokens: counting(3), Extras: blockhash.Extras{Embeddings: []byte{1}}})
+	_, err = c.Add(Spec{Tokens: counting(3), Extras: blockhash.Extras{Items: []blockhash.Item{{Identifier: "i"}}}})
 	require.ErrorIs(t, err, ErrRequest)
 	r := computed(t, c, counting(6))
 	var hit Hit

@@ -174,8 +174,6 @@ func appendKeys(dst []byte, keys []blockhash.Key) []byte {
 		switch k := &keys[i]; k.Kind {
 		case blockhash.Text:
 			dst = appendText(dst, k.Text)
-		case blockhash.Bytes:
-			dst = appendBytes(dst, k.Bytes)
 		case blockhash.Int:
 			dst = appendInt(dst, k.Int)
 		case blockhash.Tuple:

@@ -17,7 +17,6 @@ type Child struct {
 	// Arrival should differ from that of other requests of the same priority: with Config.AsVLLM two
 	// equal ones can preempt each other for ever.
 	Arrival float64
-	Name    string
 }
 
 // Fork makes a request with the tokens of another one, for parallel sampling and beam search. If
@@ -52,7 +51,7 @@ func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 			return 0, err
 		}
 	}
-	child.priority, child.arrival, child.name = p.priority, c.Arrival, c.Name
+	child.priority, child.arrival = p.priority, c.Arrival
 	child.maxTokens, child.minTokens = p.maxTokens, p.minTokens
 	child.userData, child.queued = p.userData, now()
 	child.loraID = p.loraID

@@ -103,7 +103,6 @@ func TestImpossibleRequestsAreRefused(t *testing.T) {
 		{"an arrival that is not a number", "not a number", Spec{Tokens: tokens(1, 0), MaxTokens: 1, Arrival: math.NaN()}},
 		{"more blocks than the pool has", "33 tokens can take 9", Spec{Tokens: tokens(32, 0), MaxTokens: 1}},
 		{"a load without a consumer", "no consumer", Spec{Tokens: tokens(1, 0), MaxTokens: 1, External: Match{Async: true}}},
-		{"empty embeddings", "embeddings of 0", Spec{Tokens: tokens(1, 0), MaxTokens: 1, Extras: blockhash.Extras{Embeddings: []byte{}}}},
 	} {
 		_, err := s.Add(tc.spec)
 		require.ErrorIs(t, err, ErrRequest, tc.name)
