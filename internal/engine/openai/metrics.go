@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"llmmemory/internal/attention"
 	"llmmemory/internal/engine"
 )
 
@@ -135,11 +136,17 @@ func (m *Metrics) Watch(e *engine.Engine) {
 		Name: "vllm:cache_config_info", Help: "How keys and values are kept; the value is always 1.",
 		ConstLabels: prometheus.Labels{
 			"engine": "0", "block_size": strconv.Itoa(c.BlockSize), "num_gpu_blocks": strconv.Itoa(e.Load().Blocks + 1),
-			"cache_dtype": c.KVCacheDType.String(), "enable_prefix_caching": strconv.FormatBool(!c.NoPrefixCaching),
+			"cache_dtype": cacheTypes[c.KVCacheDType], "enable_prefix_caching": strconv.FormatBool(!c.NoPrefixCaching),
 			"kv_cache_memory_bytes": strconv.FormatInt(c.KVCacheBytes, 10),
 			"sliding_window":        strconv.Itoa(c.Model.SlidingWindow),
 		},
 	}, func() float64 { return 1 }))
+}
+
+// cacheTypes are vLLM's names of the types of keys and values (its CacheDType); float32 is of its ModelDType.
+var cacheTypes = map[attention.DType]string{
+	attention.F32: "float32", attention.F16: "float16", attention.BF16: "bfloat16", attention.E4M3: "fp8_e4m3",
+	attention.E5M2: "fp8_e5m2", attention.Int8: "int8_per_token_head",
 }
 
 // watchOffload adds what an engine stores and loads outside the process, if it does.

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/attention"
 	"llmmemory/internal/engine"
 	"llmmemory/internal/engine/openai"
 )
@@ -89,6 +90,17 @@ func TestMetricsHaveVLLMsNames(t *testing.T) {
 	slices.Sort(want)
 	slices.Sort(got)
 	require.Equal(t, want, got)
+}
+
+// Ensure that the type of keys and values has vLLM's name.
+func TestTheTypeOfTheCacheHasVLLMsName(t *testing.T) {
+	for kind, name := range map[attention.DType]string{
+		attention.F32: "float32", attention.F16: "float16", attention.BF16: "bfloat16", attention.E4M3: "fp8_e4m3",
+		attention.E5M2: "fp8_e5m2", attention.Int8: "int8_per_token_head",
+	} {
+		s := start(t, func(_ *openai.Config, c *engine.Config) { c.KVCacheDType = kind })
+		require.Contains(t, s.metrics(t), `cache_dtype="`+name+`"`)
+	}
 }
 
 // Ensure that metrics count what was done: a request alone, and then one whose prompt is in the
