@@ -20,9 +20,7 @@ var families = map[string]func(*published) (*Config, error){
 	"olmo3": with(func(c *Config, _ *published) { // no rope scaling in layers with a window
 		c.NormPlace, c.QKNorm, c.LocalRope = NormAfter, WidthNorm, &Rope{Theta: c.Rope.Theta}
 	}),
-	"gpt_oss": func(*published) (*Config, error) {
-		return nil, fmt.Errorf("%w: gpt-oss is read as GGUF, not as a folder", ErrModel)
-	},
+	"gpt_oss":     gptOSS,
 	"gemma2":      gemma,
 	"gemma3_text": gemma,
 	"mixtral": with(func(c *Config, p *published) {
@@ -53,7 +51,7 @@ var windowDefaults = map[string]windowDefault{
 	"mistral": {size: 4096}, "mixtral": {}, "phi3": {}, "smollm3": {asked: true},
 	"qwen2": {4096, true, true, 0}, "qwen3": {4096, true, true, 0}, "qwen2_moe": {4096, true, true, 0},
 	"qwen3_moe": {size: 4096, asked: true}, "olmo3": {size: 4096, every: 4}, "gemma2": {size: 4096, every: 2},
-	"gemma3_text": {size: 4096, every: 6},
+	"gemma3_text": {size: 4096, every: 6}, "gpt_oss": {size: 128, every: 2},
 }
 
 // newer are the fields of config.json that the families in this file have in addition to Llama's.
@@ -81,6 +79,9 @@ type newer struct {
 	Normalize          bool  `json:"norm_topk_prob"`
 	SparseStep         int   `json:"decoder_sparse_step"`
 	DenseLayers        []int `json:"mlp_only_layers"`
+
+	SwigluLimit *float64 `json:"swiglu_limit"`
+	SwigluAlpha *float64 `json:"swiglu_alpha"`
 
 	Text json.RawMessage `json:"text_config"` // of a model that also sees images
 }
@@ -183,6 +184,34 @@ func gemma(p *published) (*Config, error) {
 	}
 	c.LogitCap, err = softCap("final_logit_softcapping", p.LogitCap, logits)
 	return c, err
+}
+
+// gptOSS has the defaults of transformers' configuration.
+func gptOSS(p *published) (*Config, error) {
+	for _, v := range []struct {
+		name  string
+		value *float64
+		want  float64
+	}{{"swiglu_limit", p.SwigluLimit, 7}, {"swiglu_alpha", p.SwigluAlpha, 1.702}} {
+		if v.value != nil && *v.value != v.want {
+			return nil, fmt.Errorf("%w: %s is %v; %v is supported", ErrModel, v.name, *v.value, v.want)
+		}
+	}
+	p.RMSEps, p.Theta, p.HeadDim = cmp.Or(p.RMSEps, 1e-5), cmp.Or(p.Theta, 150000), orElse(p.HeadDim, 64)
+	if p.Scaling == nil && p.RopeParams == nil {
+		exact := false
+		p.Scaling = &scaling{Rope: "yarn", Factor: 32, Truncate: &exact}
+		p.Scaling.OriginalLength = 4096
+	}
+	p.AttentionBias = true
+	c, err := llama(p)
+	if err != nil {
+		return nil, err
+	}
+	c.Activation, c.Sinks = ClampedSwiGLU, true
+	c.Experts = &Experts{Count: orElse(p.LocalExperts, 128), PerToken: orElse(p.ExpertsPerToken, 4),
+		IntermediateSize: p.Intermediate, Normalize: true, Bias: true, RouterBias: true}
+	return c, nil
 }
 
 // softCap reads a number or null, which is no cap.

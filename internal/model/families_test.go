@@ -198,7 +198,15 @@ func mlpTensors(all map[string][]int, hidden, inter int, gate, up, down string) 
 func (f *family) mixtureTensors(all map[string][]int, at string) {
 	r := &f.ref
 	p := &r.shape
-	matrix(all, at+p.router, p.experts, r.hidden, false)
+	matrix(all, at+p.router, p.experts, r.hidden, r.family == "gpt_oss")
+	if r.family == "gpt_oss" {
+		all[at+"self_attn.sinks"] = []int{r.heads}
+		all[at+"mlp.experts.gate_up_proj"] = []int{p.experts, r.hidden, 2 * p.expertInter}
+		all[at+"mlp.experts.gate_up_proj_bias"] = []int{p.experts, 2 * p.expertInter}
+		all[at+"mlp.experts.down_proj"] = []int{p.experts, p.expertInter, r.hidden}
+		all[at+"mlp.experts.down_proj_bias"] = []int{p.experts, r.hidden}
+		return
+	}
 	for e := range p.experts {
 		name := at + fmt.Sprintf(p.expertNames, e)
 		mlpTensors(all, r.hidden, p.expertInter, name+p.expertMLP[0], name+p.expertMLP[1], name+p.expertMLP[2])
@@ -219,9 +227,9 @@ func (f *family) write(t testing.TB) string {
 	shapes := f.tensors()
 	for _, name := range slices.Sorted(maps.Keys(shapes)) { // in this order, so that each process draws the same
 		shape := shapes[name]
-		n := shape[0]
-		if len(shape) == 2 {
-			n *= shape[1]
+		n := 1
+		for _, s := range shape {
+			n *= s
 		}
 		values := make([]float32, n)
 		for i := range values {
@@ -233,6 +241,7 @@ func (f *family) write(t testing.TB) string {
 		f.ref.w[name] = values
 		tensors = append(tensors, weightfile.F32(name, values, shape...))
 	}
+	f.ref.separate()
 	config, err := json.Marshal(f.config)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644))

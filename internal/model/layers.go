@@ -103,7 +103,7 @@ func (l *loader) layer(i int) (layer layer, err error) {
 		return layer, err
 	}
 	if c.Sinks {
-		if layer.sinks, err = l.vector(at(n.sinks)+".weight", c.NumHeads); err != nil {
+		if layer.sinks, err = l.vector(at(n.sinks), c.NumHeads); err != nil {
 			return layer, err
 		}
 		layer.sinks = pick(layer.sinks, []span{l.part.span(c.NumHeads)})
@@ -168,6 +168,9 @@ func (l *loader) mlp(m mlpShape, gate, up, down string) (both mlp, err error) {
 		tensors, s.outs, s.rows = []string{gate, up}, []int{outs, outs}, [][]span{{rows(first)}, {rows(first)}}
 	case c.gated():
 		s.outs, s.rows = []int{2 * outs}, [][]span{{rows(2 * first), rows(2*first + m.inter)}}
+		if l.names.paired {
+			s.paired = m.inter
+		}
 	}
 	if both.up, err = l.linear(s, tensors...); err != nil {
 		return both, err

@@ -73,6 +73,25 @@ func (t turned) Row(i int, dst []float32) {
 	}
 }
 
+// A paired is a matrix of experts in which rows of gates and of what they multiply take turns, read with the gates of
+// an expert first.
+type paired struct {
+	*weights.Tensor
+	inter int // gates of an expert
+}
+
+// row is where row i is.
+func (p paired) row(i int) int {
+	of := i % (2 * p.inter)
+	return i - of + of%p.inter*2 + of/p.inter
+}
+
+func (p paired) Row(i int, dst []float32) { p.Tensor.Row(p.row(i), dst) }
+
+func (p paired) Quantized(i int, q []int8, scales []matrix.Scale) {
+	p.Tensor.Quantized(p.row(i), q, scales)
+}
+
 // pack packs a source in parallel.
 func (l *loader) pack(kind matrix.Type, out, in, block int, src *stack) (*matrix.Matrix, error) {
 	if l.shapes {
@@ -114,11 +133,12 @@ func (p *packing) Do(_, i int) {
 
 // A shape is what a linear takes of its tensors, which have in inputs and outs outputs.
 type shape struct {
-	in   int
-	outs []int
-	rows [][]span // of each tensor; nil: all
-	cols span     // inputs; empty: all
-	bias bool
+	in     int
+	outs   []int
+	rows   [][]span // of each tensor; nil: all
+	cols   span     // inputs; empty: all
+	bias   bool
+	paired int // gates of an expert, if their rows and those of what they multiply take turns; 0: they do not
 }
 
 // linear loads matrices. Those of the same type are packed as one.
@@ -163,6 +183,9 @@ func (l *loader) linear(s shape, tensors ...string) (linear, error) {
 		if l.names.transposed && !l.shapes {
 			c.source = turned{t.Vector(), t.Rows, t.Cols}
 		}
+		if s.paired > 0 {
+			c.source = paired{t, s.paired}
+		}
 		lin.out += count(rows)
 		group.cuts, group.tensors = append(group.cuts, c), append(group.tensors, t)
 	}
@@ -186,6 +209,13 @@ func (l *loader) biases(lin *linear, s *shape, tensors []string) error {
 				s.outs[i])
 		}
 		v := t.Vector()
+		if s.paired > 0 {
+			turns, p := v, paired{inter: s.paired}
+			v = make([]float32, len(v))
+			for i := range v {
+				v[i] = turns[p.row(i)]
+			}
+		}
 		if s.rows != nil {
 			v = pick(v, s.rows[i])
 		}

@@ -5,13 +5,15 @@ package model
 type names struct {
 	embed, positions, norm, head         string
 	attnNorm, q, k, v, out, qNorm, kNorm string
-	sinks, attnPost, mlpPost             string // attnPost and mlpPost: norms of what the halves give
+	sinks                                string // with .weight, if it is in the name
+	attnPost, mlpPost                    string // norms of what the halves give
 	mlpNorm, gate, up, down              string
 	router                               string
 	expertGate, expertUp, expertDown     string // a second %d stands for the expert; without it, a tensor has all
 	sharedGate, sharedUp, sharedDown     string
 	sharedRouter                         string
 	transposed                           bool // matrices are [inputs, outputs] (GPT-2)
+	paired                               bool // where a gate and what it multiplies are one, their rows take turns (gpt-oss)
 }
 
 // namesOf are the names of a family in folders.
@@ -26,6 +28,9 @@ func namesOf(c *Config) *names {
 	case "phi3":
 		n.q, n.k, n.v = layer+"self_attn.qkv_proj", "", ""
 		n.gate, n.up = "", layer+"mlp.gate_up_proj"
+	case "gpt_oss":
+		n.router, n.sinks, n.paired = layer+"mlp.router", layer+"self_attn.sinks", true
+		n.expertGate, n.expertUp, n.expertDown = "", layer+"mlp.experts.gate_up_proj", layer+"mlp.experts.down_proj"
 	case "mixtral":
 		n.router = layer + "block_sparse_moe.gate"
 		n.expertGate, n.expertUp, n.expertDown = experts+"w1", experts+"w3", experts+"w2"
@@ -87,7 +92,7 @@ var ggufNames = names{
 	attnNorm: "blk.%d.attn_norm", q: "blk.%d.attn_q", k: "blk.%d.attn_k", v: "blk.%d.attn_v", out: "blk.%d.attn_output",
 	qNorm: "blk.%d.attn_q_norm", kNorm: "blk.%d.attn_k_norm",
 	mlpNorm: "blk.%d.ffn_norm", gate: "blk.%d.ffn_gate", up: "blk.%d.ffn_up", down: "blk.%d.ffn_down",
-	sinks: "blk.%d.attn_sinks", attnPost: "blk.%d.post_attention_norm", mlpPost: "blk.%d.post_ffw_norm",
+	sinks: "blk.%d.attn_sinks.weight", attnPost: "blk.%d.post_attention_norm", mlpPost: "blk.%d.post_ffw_norm",
 	router: "blk.%d.ffn_gate_inp", expertGate: "blk.%d.ffn_gate_exps", expertUp: "blk.%d.ffn_up_exps",
 	expertDown: "blk.%d.ffn_down_exps", sharedGate: "blk.%d.ffn_gate_shexp", sharedUp: "blk.%d.ffn_up_shexp",
 	sharedDown: "blk.%d.ffn_down_shexp", sharedRouter: "blk.%d.ffn_gate_inp_shexp",

@@ -80,6 +80,8 @@ func newerFamilies(llama makeFamily) []family {
 	mixtral.normalize, mixtral.router, mixtral.expertNames, mixtral.expertInter = true, "block_sparse_moe.gate",
 		"block_sparse_moe.experts.%d.", 80
 	mixtral.expertMLP = [3]string{"w1", "w3", "w2"}
+	gptOSS := make("gpt-oss", "gpt_oss", 4, 2, 32, gptOSSShape(80), gptOSSConfig(80))
+	gptOSS.ref.bias, gptOSS.ref.ropeFactor, gptOSS.ref.stretch = true, yarn.ref.ropeFactor, exactYarn
 	experts := map[string]any{"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 40,
 		"shared_expert_intermediate_size": 56, "norm_topk_prob": false}
 	normalized := maps.Clone(experts)
@@ -90,7 +92,7 @@ func newerFamilies(llama makeFamily) []family {
 		make("OLMo 2", "olmo2", 4, 4, 16, layerShape{after: true, widthNorm: true}, nil),
 		make("Mixtral", "mixtral", 4, 2, 16, mixtral, map[string]any{"num_local_experts": 5, "num_experts_per_tok": 2}),
 		make("Qwen2-MoE", "qwen2_moe", 4, 2, 16, qwen2, experts),
-		make("Qwen3-MoE", "qwen3_moe", 4, 4, 16, qwen3, normalized),
+		make("Qwen3-MoE", "qwen3_moe", 4, 4, 16, qwen3, normalized), gptOSS,
 	}
 }
 

@@ -120,10 +120,12 @@ func (s *scheme) reader() (read combiner, suffix string, err error) {
 			return refuse("awq with version %q; gemm is read", s.Version)
 		}
 		return s.readAWQ, ".qweight", nil
+	case "mxfp4":
+		return s.readMXFP4, "_blocks", nil
 	case "compressed-tensors":
 		return s.compressed()
 	}
-	return refuse("quant_method is %q; fp8, gptq, awq and compressed-tensors are read, and quantized models as GGUF",
+	return refuse("quant_method is %q; fp8, gptq, awq, mxfp4 and compressed-tensors are read, and quantized models as GGUF",
 		s.Method)
 }
 
@@ -244,13 +246,13 @@ func (m *quantized) Row(i int, dst []float32) {
 }
 
 func (m *quantized) tensor(name string, data []byte) *Tensor {
-	return &Tensor{Name: name, DType: m.dtype, Rows: m.rows, Cols: m.cols, data: data, mapped: true, quantized: m}
+	return &Tensor{Name: name, DType: m.dtype, Rows: m.rows, Cols: m.cols, data: data, mapped: true, source: m}
 }
 
 // check refuses what no matrix keeps.
 func (t *Tensor) check(name string) error {
 	unit := layouts[t.DType].scaled
-	if m := t.quantized.(*quantized); t.Cols%unit != 0 || m.group%unit != 0 && m.group < t.Cols {
+	if m := t.source.(*quantized); t.Cols%unit != 0 || m.group%unit != 0 && m.group < t.Cols {
 		return fmt.Errorf("%w: %d inputs in groups of %d; multiples of 32 are read", ErrUnsupported, t.Cols, m.group)
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 // matrix.Quantized. The integers of types of up to 4 bits are from 0 to 15; those of IQ4_NL, IQ4_XS and MXFP4 are
 // places in a table.
 func (t *Tensor) Quantized(i int, q []int8, scales []matrix.Scale) {
-	if t.quantized != nil {
-		t.quantized.Quantized(i, q, scales)
+	if t.source != nil {
+		t.source.(matrix.Quantized).Quantized(i, q, scales)
 		return
 	}
 	l := layouts[t.DType]
@@ -90,9 +90,11 @@ func readQ5_1(block []byte, q []int8, s []matrix.Scale) {
 	fifths(block[4:], q)
 }
 
-// readMXFP4 reads an exponent, whose bias is 127, of a scale that is for half of the numbers in the table.
+// mxScale is the scale of an exponent whose bias is 127. The numbers in the table are twice as large as those it is for.
+func mxScale(exponent byte) float32 { return float32(math.Ldexp(1, int(exponent)-128)) }
+
 func readMXFP4(block []byte, q []int8, s []matrix.Scale) {
-	s[0].D = float32(math.Ldexp(1, int(block[0])-128))
+	s[0].D = mxScale(block[0])
 	nibbles(block[1:], 16, q)
 }
 

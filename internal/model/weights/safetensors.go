@@ -78,7 +78,11 @@ func OpenSafetensors(dir string) (*Tensors, error) {
 			return nil, errors.Join(fmt.Errorf("%s: %w", name, err), t.Close())
 		}
 	}
-	if err := t.combine(dir); err != nil {
+	err = t.combine(dir)
+	if err == nil {
+		err = t.parameters()
+	}
+	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil

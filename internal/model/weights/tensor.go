@@ -80,8 +80,8 @@ type Tensor struct {
 	DType      DType
 	Rows, Cols int // Rows is 1 for a vector; of several matrices it is that of all together
 	data       []byte
-	mapped     bool             // data is of a mapped file
-	quantized  matrix.Quantized // of types of several tensors, in place of data
+	mapped     bool          // data is of a mapped file
+	source     matrix.Source // of weights that lie in another way than a row after the other, in place of data
 }
 
 // makeTensor checks that the shape fits the bytes.
@@ -129,8 +129,8 @@ func (t *Tensor) row(i int) []byte {
 // Row writes row i as f32. It makes a Tensor a matrix.Source.
 func (t *Tensor) Row(i int, dst []float32) {
 	dst = dst[:t.Cols]
-	if t.quantized != nil {
-		t.quantized.Row(i, dst)
+	if t.source != nil {
+		t.source.Row(i, dst)
 		return
 	}
 	row := t.row(i)
@@ -152,6 +152,18 @@ func (t *Tensor) Row(i int, dst []float32) {
 	}
 }
 
+// at is one element of a type without scales.
+func (t *Tensor) at(row, col int) float32 {
+	data := t.row(row)
+	switch t.DType {
+	case F32:
+		return float32At(data[col*4:])
+	case F16:
+		return half(data[col*2:])
+	}
+	return matrix.FromBF16(binary.LittleEndian.Uint16(data[col*2:]))
+}
+
 // Vector returns all elements, row by row.
 func (t *Tensor) Vector() []float32 {
 	v := make([]float32, t.Rows*t.Cols)
@@ -167,7 +179,7 @@ func (t *Tensor) Release() { t.release(t.data) }
 
 // ReleaseRows is Release for some rows.
 func (t *Tensor) ReleaseRows(from, to int) {
-	if t.quantized != nil {
+	if t.source != nil {
 		return // what a row is made of may lie everywhere
 	}
 	size := len(t.data) / t.Rows
@@ -187,8 +199,8 @@ func (t *Tensor) release(data []byte) {
 	}
 }
 
-// Combined reports whether the tensor is read from several tensors of its files.
-func (t *Tensor) Combined() bool { return t.quantized != nil }
+// Combined reports whether the tensor is read from several tensors of its files, or from one with another shape.
+func (t *Tensor) Combined() bool { return t.source != nil }
 
 // CopyTo is the tensor, which is not Combined, in other memory of the same size. The pages it was in are released.
 func (t *Tensor) CopyTo(memory []byte) *Tensor {
