@@ -42,11 +42,15 @@ func namesOf(c *Config) *names {
 	return &n
 }
 
-// ggufNamesOf are the names of a GGUF file, which may have queries, keys and values as one tensor.
+// ggufNamesOf are the names of a GGUF file, which may have queries, keys and values as one tensor, and a tensor for
+// each expert.
 func ggufNamesOf(c *Config, has func(tensor string) bool) *names {
 	n := ggufNames
 	if has("blk.0.attn_qkv.weight") {
 		n.q, n.k, n.v = "blk.%d.attn_qkv", "", ""
+	}
+	if has("blk.0.ffn_gate.0.weight") { // Mixtral, before its experts were stacked
+		n.expertGate, n.expertUp, n.expertDown = "blk.%d.ffn_gate.%d", "blk.%d.ffn_up.%d", "blk.%d.ffn_down.%d"
 	}
 	switch c.Family {
 	case "phi3":

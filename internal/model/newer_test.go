@@ -198,6 +198,30 @@ func TestTinyGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	}
 }
 
+// Mixtral in GGUF was first written with a tensor for each expert.
+func TestExpertsInTensorsOfTheirOwn(t *testing.T) {
+	tiny := tinyOf(t, "mixtral")
+	m, pool, err := openModel(t, tiny.GGUF())
+	require.NoError(t, err)
+	want := benchOf(t, m, pool).step(t, part{tokens: randomTokens(1, 20), table: randomTable(1, 0, 8)})
+	var tensors []weightfile.Tensor
+	for _, w := range tiny.Tensors {
+		name, stacked := strings.CutSuffix(w.Name, "_exps.weight")
+		if !stacked {
+			tensors = append(tensors, w)
+			continue
+		}
+		for e, n := 0, len(w.Data)/w.Shape[0]; e < w.Shape[0]; e++ {
+			tensors = append(tensors, weightfile.Tensor{Name: fmt.Sprintf("%s.%d.weight", name, e), Shape: w.Shape[1:],
+				Data: w.Data[e*n:][:n]})
+		}
+	}
+	tiny.Tensors = tensors
+	m, pool, err = openModel(t, tiny.GGUF())
+	require.NoError(t, err)
+	require.Equal(t, want, benchOf(t, m, pool).step(t, part{tokens: randomTokens(1, 20), table: randomTable(1, 0, 8)}))
+}
+
 // The text part of a model that also sees images has the logits of the same model without it.
 func TestTheTextPartOfGemma3IsRead(t *testing.T) {
 	f := newerFamily(t, "Gemma 3")
