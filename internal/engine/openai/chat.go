@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -50,8 +51,46 @@ type chatMessage struct {
 	Content *content `json:"content"`
 	Name    string   `json:"name"`
 
-	ToolCalls    []any `json:"tool_calls"`
-	FunctionCall any   `json:"function_call"`
+	ToolCalls        []json.RawMessage `json:"tool_calls"`
+	ToolCallID       string            `json:"tool_call_id"`
+	Reasoning        string            `json:"reasoning"`
+	ReasoningContent string            `json:"reasoning_content"` // its older name
+	FunctionCall     any               `json:"function_call"`
+}
+
+// message makes message i what a template sees. As in vLLM, an assistant has calls and reasoning, and a tool the call
+// that it answers; of other roles they are ignored.
+func (m *chatMessage) message(i int) (chat.Message, error) {
+	to := chat.Message{Role: m.Role, Name: m.Name}
+	if !slices.Contains(roles, m.Role) {
+		if m.Role == "" {
+			return to, invalid("messages", "Message %d has no role.", i)
+		}
+		return to, invalid("messages", "Message %d has the role %q; system, developer, user, assistant and tool are known.",
+			i, m.Role)
+	}
+	switch {
+	case m.FunctionCall != nil:
+		return to, invalid("messages", "Message %d has a function_call; use tool_calls.", i)
+	case m.Content != nil:
+		to.Content = string(*m.Content)
+	case m.Role != "assistant": // an assistant's content may be null in OpenAI's interface
+		return to, invalid("messages", "Message %d has no content.", i)
+	}
+	switch m.Role {
+	case "tool":
+		to.ToolCallID = m.ToolCallID
+	case "assistant":
+		to.Reasoning = cmp.Or(m.Reasoning, m.ReasoningContent)
+		for k, text := range m.ToolCalls {
+			call, err := chat.ToolCall(text)
+			if err != nil {
+				return to, invalid("messages", "Call %d of message %d has no function with a name.", k, i)
+			}
+			to.ToolCalls = append(to.ToolCalls, call)
+		}
+	}
+	return to, nil
 }
 
 // content is a text, or a list of parts that are texts: vLLM puts each on a line of its own.
@@ -152,23 +191,11 @@ func (s *Server) chatPrompt(body *chatRequest) ([]int32, error) {
 	}
 	var messages []chat.Message
 	for i, m := range body.Messages {
-		if m.Role == "" {
-			return nil, invalid("messages", "Message %d has no role.", i)
+		to, err := m.message(i)
+		if err != nil {
+			return nil, err
 		}
-		if !slices.Contains(roles, m.Role) {
-			return nil, invalid("messages",
-				"Message %d has the role %q; system, developer, user, assistant and tool are known.", i, m.Role)
-		}
-		if len(m.ToolCalls) > 0 || m.FunctionCall != nil {
-			return nil, invalid("messages", "Message %d calls a tool; tools are not supported by this server.", i)
-		}
-		if m.Content == nil {
-			if m.Role != "assistant" { // an assistant's content may be null in OpenAI's interface
-				return nil, invalid("messages", "Message %d has no content.", i)
-			}
-			m.Content = new(content)
-		}
-		messages = append(messages, chat.Message{Role: m.Role, Content: string(*m.Content), Name: m.Name})
+		messages = append(messages, to)
 	}
 	answer := body.AddGenerationPrompt == nil || *body.AddGenerationPrompt
 	text, err := s.config.Template.Render(messages, answer, body.ChatTemplateKwargs)

@@ -93,10 +93,15 @@ func TestAnErrorNamesTheFieldAndWhatIsExpected(t *testing.T) {
 		{"a message without content", `{"model": "demo", "messages": [{"role": "user", "contents": "x"}]}`, "messages",
 			"Message 0 has no content."},
 		{"content null", `{"model": "demo", "messages": [{"role": "user", "content": "x"}, {"role": "system", "content": null}]}`, "messages", "Message 1 has no content."},
-		{"a call of a tool", `{"model": "demo", "messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]}`,
-			"messages", "Message 0 calls a tool"},
+		{"a call of no tool", `{"model": "demo", "messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]}`,
+			"messages", "Call 0 of message 0 has no function with a name."},
+		{"a call of a tool without a name",
+			`{"model": "demo", "messages": [{"role": "assistant", "tool_calls": [{"function": {"name": 1}}]}]}`,
+			"messages", "Call 0 of message 0 has no function with a name."},
+		{"a call that is none", `{"model": "demo", "messages": [{"role": "assistant", "tool_calls": [null]}]}`,
+			"messages", "Call 0 of message 0 has no function with a name."},
 		{"a call of a function", `{"model": "demo", "messages": [{"role": "assistant", "function_call": {"name": "f"}}]}`,
-			"messages", "Message 0 calls a tool"},
+			"messages", "Message 0 has a function_call; use tool_calls."},
 		{"another template", talk + `"chat_template": "x"}`, "chat_template", "not supported"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -221,6 +221,49 @@ func TestPartsOfAMessageAreLines(t *testing.T) {
 	require.Equal(t, "a\nbTrue", string(text))
 }
 
+// Messages of a history with tools reach the template as vLLM passes them: arguments of calls as values in their order,
+// those that are no JSON as an empty object, and reasoning under both names.
+func TestAHistoryWithToolsIsRendered(t *testing.T) {
+	s := start(t, func(c *openai.Config, _ *engine.Config) {
+		var err error
+		c.Template, err = chat.New("{% for m in messages %}[{{ m.role }}|{{ m.name }}|{{ m.content }}|{{ m.reasoning }}|"+
+			"{{ m.reasoning_content }}|{{ m.tool_call_id }}{% for c in m.tool_calls %}|{{ c.id }} {{ c.function.name }} "+
+			"{{ c.function.arguments | tojson }} {{ c.function | tojson }}{% endfor %}{{ m.tool_calls is defined }}]{% endfor %}", nil)
+		require.NoError(t, err)
+	})
+	render := func(messages string) string {
+		r, err := http.Post(s.url+"/tokenize", "application/json", strings.NewReader(`{"messages": [`+messages+`]}`))
+		require.NoError(t, err)
+		defer r.Body.Close()
+		var a struct{ Tokens []int }
+		require.NoError(t, json.NewDecoder(r.Body).Decode(&a))
+		var text []byte // tokens are bytes
+		for _, id := range a.Tokens {
+			text = append(text, byte(id))
+		}
+		return string(text)
+	}
+	call := func(arguments string) string {
+		return `{"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", ` +
+			`"arguments": ` + arguments + `}}]}`
+	}
+	for _, test := range []struct{ messages, want string }{
+		{`{"role": "user", "name": "Ann", "content": "x"}`, "[user|Ann|x|||False]"},
+		{call(`"{\"b\": 1, \"a\": [2.5]}"`), `[assistant||||||c1 f {"b": 1, "a": [2.5]} {"name": "f", "arguments": {"b": 1, "a": [2.5]}}True]`},
+		{call(`{"b": 1}`), `[assistant||||||c1 f {"b": 1} {"name": "f", "arguments": {"b": 1}}True]`},
+		{call(`""`), `[assistant||||||c1 f {} {"name": "f", "arguments": {}}True]`},
+		{call(`"{} {}"`), `[assistant||||||c1 f {} {"name": "f", "arguments": {}}True]`},
+		{call(`null`), `[assistant||||||c1 f {} {"name": "f", "arguments": {}}True]`},
+		{`{"role": "tool", "tool_call_id": "c1", "content": "7"}`, "[tool||7|||c1False]"},
+		{`{"role": "assistant", "content": "x", "tool_calls": [], "tool_call_id": "c1"}`, "[assistant||x|||False]"},
+		{`{"role": "assistant", "content": "x", "tool_calls": null, "reasoning": "why"}`, "[assistant||x|why|why|False]"},
+		{`{"role": "assistant", "content": "x", "reasoning_content": "why"}`, "[assistant||x|why|why|False]"},
+		{`{"role": "user", "content": "x", "reasoning_content": "why", "tool_calls": [{"function": {"name": "f"}}]}`, "[user||x|||False]"},
+	} {
+		require.Equal(t, test.want, render(test.messages), test.messages)
+	}
+}
+
 func TestUnknownRolesAreRefused(t *testing.T) {
 	s := start(t, nil)
 	for _, role := range []string{"system", "developer", "user", "assistant", "tool"} {

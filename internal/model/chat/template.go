@@ -6,6 +6,7 @@
 package chat
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -19,8 +20,50 @@ var ErrTemplate = errors.New("chat template")
 // ErrKwargs is wrapped when a variable has the name of one that Render or New sets.
 var ErrKwargs = errors.New("chat_template_kwargs")
 
-// A Message is one message of a chat.
-type Message struct{ Role, Content, Name string }
+// A Message is one message of a chat. Of the fields after Content, the template sees those that are not empty.
+type Message struct {
+	Role, Content string
+	Name          string
+	ToolCallID    string // of the call that the message answers
+	Reasoning     string // of an assistant; also called reasoning_content in the template, as in vLLM
+	ToolCalls     []any  // of an assistant, each read by ToolCall
+}
+
+// ErrToolCall is wrapped by ToolCall.
+var ErrToolCall = errors.New("a call has no function with a name")
+
+// ToolCall reads a call of a tool in OpenAI's form. The arguments, which are JSON in a text there, become a value, as in
+// vLLM; what is no JSON becomes an empty object.
+func ToolCall(text []byte) (any, error) {
+	value, err := jinja.FromJSON(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrToolCall, err)
+	}
+	call, _ := value.(*jinja.Dict)
+	if call == nil {
+		return nil, ErrToolCall
+	}
+	function, _ := call.Get("function").(*jinja.Dict)
+	if function == nil {
+		return nil, ErrToolCall
+	}
+	if _, named := function.Get("name").(string); !named {
+		return nil, ErrToolCall
+	}
+	arguments := function.Get("arguments")
+	text = []byte("{}")
+	if s, ok := arguments.(string); ok && json.Valid([]byte(s)) {
+		text = []byte(s)
+	}
+	switch arguments.(type) {
+	case string, nil, bool, int64, float64:
+		if arguments, err = jinja.FromJSON(text); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrToolCall, err)
+		}
+		function.Set("arguments", arguments)
+	}
+	return call, nil
+}
 
 // A Template makes prompts. It is safe for concurrent use.
 type Template struct {
@@ -44,8 +87,14 @@ func (t *Template) Render(messages []Message, answer bool, kwargs map[string]any
 	list := make([]any, len(messages))
 	for i, m := range messages {
 		message := map[string]any{"role": m.Role, "content": m.Content}
-		if m.Name != "" {
-			message["name"] = m.Name
+		for name, text := range map[string]string{"name": m.Name, "tool_call_id": m.ToolCallID, "reasoning": m.Reasoning,
+			"reasoning_content": m.Reasoning} {
+			if text != "" {
+				message[name] = text
+			}
+		}
+		if len(m.ToolCalls) > 0 {
+			message["tool_calls"] = m.ToolCalls
 		}
 		list[i] = message
 	}

@@ -69,6 +69,12 @@ func (d *Dict) put(k, v any) {
 	d.values[key(k)] = v
 }
 
+// Get returns the value of a key that is a text, or nil.
+func (d *Dict) Get(k string) any { return d.values[k] }
+
+// Set sets the value of a key that is a text to what FromJSON returned.
+func (d *Dict) Set(k string, v any) { d.put(k, v) }
+
 func (d *Dict) has(k any) bool { _, ok := d.values[key(k)]; return ok }
 
 // pop takes a value out, or returns other.
