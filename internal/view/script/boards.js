@@ -17,6 +17,7 @@ function newBoard(run, n, of) {
   b.parts['cpu-part'].hidden = run.cpu === 0
   const large = Math.max(run.cpu, ...run.frames.map(f => f.blocks)) > 64
   b.parts.grouping.hidden = !large
+  if (large && live) b.order = b.parts.order.value = 'request'
   b.parts.order.onchange = () => { b.order = b.parts.order.value; b.fitted = false; show(b, now); arrows(b, now); light() }
   listen(b)
   let width
