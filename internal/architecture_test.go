@@ -25,6 +25,7 @@ var allowedImports = map[string][]string{
 	"internal/assembly":   {},
 	"internal/chart":      {},
 	"internal/ctree":      {},
+	"internal/half":       {},
 	"internal/invariants": {},
 	"internal/jobs":       {},
 	"internal/parallel":   {},
@@ -41,10 +42,10 @@ var allowedImports = map[string][]string{
 	"internal/paper":          {"internal/block", "internal/invariants", "internal/reqtable", "internal/serve", "internal/vllm/device"},
 
 	// Serving.
-	"internal/attention": {"internal/assembly", "internal/invariants", "internal/parallel"},
+	"internal/attention": {"internal/assembly", "internal/half", "internal/invariants", "internal/parallel"},
 	"internal/kvstore":   {"internal/attention", "internal/block", "internal/invariants", "internal/parallel", "internal/vllm"},
 	"internal/kvoffload": {"internal/vllm/blockhash"},
-	"internal/model":     {"internal/assembly", "internal/attention", "internal/kvstore", "internal/parallel"},
+	"internal/model":     {"internal/assembly", "internal/attention", "internal/half", "internal/kvstore", "internal/parallel"},
 	"internal/engine": {"internal/attention", "internal/invariants", "internal/kvoffload", "internal/kvstore", "internal/model", "internal/parallel", "internal/serve", "internal/vllm",
 		"internal/vllm/blockhash", "internal/vllm/device"},
 

@@ -3,6 +3,8 @@ package attention
 import (
 	"math"
 	"unsafe"
+
+	"llmmemory/internal/half"
 )
 
 // DType is the type of an element.
@@ -39,61 +41,18 @@ func (d DType) Size() int {
 	return 1
 }
 
-// f16ToF32 is exact.
-func f16ToF32(h uint16) float32 {
-	sign, exp, frac := uint32(h&0x8000)<<16, uint32(h>>10&31), uint32(h&0x3ff)
-	switch exp {
-	case 0: // a multiple of 2^-24
-		v := float32(frac) * 0x1p-24
-		return math.Float32frombits(math.Float32bits(v) | sign)
-	case 31:
-		if frac != 0 {
-			frac |= 0x200 // the processor makes NaNs quiet
-		}
-		return math.Float32frombits(sign | 0x7f800000 | frac<<13)
-	}
-	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
-}
-
-// f32ToF16 rounds to nearest, ties to even.
-func f32ToF16(f float32) uint16 {
-	b := math.Float32bits(f)
-	sign, abs := uint16(b>>16&0x8000), b&0x7fffffff
-	switch {
-	case abs > 0x7f800000:
-		return sign | 0x7e00 | uint16(abs>>13&0x3ff)
-	case abs >= 0x477ff000: // rounds to 65536 or more
-		return sign | 0x7c00
-	case abs < 0x38800000: // below 2^-14: a multiple of 2^-24
-		return sign | uint16(math.RoundToEven(float64(math.Float32frombits(abs))*0x1p24))
-	}
-	abs += 0xfff + abs>>13&1
-	return sign | uint16((abs-0x38000000)>>13)
-}
-
-func bf16ToF32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
-
-// f32ToBF16 rounds to nearest, ties to even.
-func f32ToBF16(f float32) uint16 {
-	b := math.Float32bits(f)
-	if b&0x7fffffff > 0x7f800000 {
-		return uint16(b>>16) | 0x40
-	}
-	return uint16((b + 0x7fff + b>>16&1) >> 16)
-}
-
 // e4m3ToF32 is exact: 2^-9 is the smallest number, 448 the largest, 0x7f NaN.
 func e4m3ToF32(b uint8) float32 {
 	if b&0x7f == 0x7f {
 		return math.Float32frombits(0x7fc00000 | uint32(b&0x80)<<24)
 	}
-	return f16ToF32(uint16(b&0x80)<<8|uint16(b&0x7f)<<7) * 256
+	return half.FromF16(uint16(b&0x80)<<8|uint16(b&0x7f)<<7) * 256
 }
 
 // f32ToE4M3 rounds to nearest, ties to even, and saturates at 448, as vLLM does.
 func f32ToE4M3(f float32) uint8 { return toFP8(f, 3, 7, 0x7e) }
 
-func e5m2ToF32(b uint8) float32 { return f16ToF32(uint16(b) << 8) }
+func e5m2ToF32(b uint8) float32 { return half.FromF16(uint16(b) << 8) }
 
 // f32ToE5M2 rounds to nearest, ties to even, and saturates at 57344, as vLLM does.
 func f32ToE5M2(f float32) uint8 { return toFP8(f, 2, 15, 0x7b) }
@@ -123,9 +82,9 @@ func (d DType) Load(p unsafe.Pointer) float32 {
 	case F32:
 		return *(*float32)(p)
 	case F16:
-		return f16ToF32(*(*uint16)(p))
+		return half.FromF16(*(*uint16)(p))
 	case BF16:
-		return bf16ToF32(*(*uint16)(p))
+		return half.FromBF16(*(*uint16)(p))
 	case E4M3:
 		return e4m3ToF32(*(*uint8)(p))
 	case E5M2:
@@ -141,9 +100,9 @@ func (d DType) Store(p unsafe.Pointer, v float32) {
 	case F32:
 		*(*float32)(p) = v
 	case F16:
-		*(*uint16)(p) = f32ToF16(v)
+		*(*uint16)(p) = half.ToF16(v)
 	case BF16:
-		*(*uint16)(p) = f32ToBF16(v)
+		*(*uint16)(p) = half.ToBF16(v)
 	case E4M3:
 		*(*uint8)(p) = f32ToE4M3(v)
 	case E5M2:

@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/half"
 )
 
 // Every number of 8 or 16 bits becomes itself again after float32, and NaN stays NaN.
@@ -17,9 +19,9 @@ func TestNarrowNumbersSurviveFloat32(t *testing.T) {
 		load  func(i int) float32
 		store func(v float32) int
 	}{
-		{F16, 1 << 16, func(i int) float32 { return f16ToF32(uint16(i)) }, func(v float32) int { return int(f32ToF16(v)) }},
-		{BF16, 1 << 16, func(i int) float32 { return bf16ToF32(uint16(i)) },
-			func(v float32) int { return int(f32ToBF16(v)) }},
+		{F16, 1 << 16, func(i int) float32 { return half.FromF16(uint16(i)) }, func(v float32) int { return int(half.ToF16(v)) }},
+		{BF16, 1 << 16, func(i int) float32 { return half.FromBF16(uint16(i)) },
+			func(v float32) int { return int(half.ToBF16(v)) }},
 		{E4M3, 256, func(i int) float32 { return e4m3ToF32(uint8(i)) }, func(v float32) int { return int(f32ToE4M3(v)) }},
 		{E5M2, 256, func(i int) float32 { return e5m2ToF32(uint8(i)) }, func(v float32) int { return int(f32ToE5M2(v)) }},
 	} {
@@ -46,8 +48,8 @@ func TestNumbersAreRoundedToNearest(t *testing.T) {
 		load  func(i int) float32
 		store func(v float32) int
 	}{
-		{F16, 0x7c00, func(i int) float32 { return f16ToF32(uint16(i)) }, func(v float32) int { return int(f32ToF16(v)) }},
-		{BF16, 0x7f80, func(i int) float32 { return bf16ToF32(uint16(i)) }, func(v float32) int { return int(f32ToBF16(v)) }},
+		{F16, 0x7c00, func(i int) float32 { return half.FromF16(uint16(i)) }, func(v float32) int { return int(half.ToF16(v)) }},
+		{BF16, 0x7f80, func(i int) float32 { return half.FromBF16(uint16(i)) }, func(v float32) int { return int(half.ToBF16(v)) }},
 		{E4M3, 0x7f, func(i int) float32 { return e4m3ToF32(uint8(i)) }, func(v float32) int { return int(f32ToE4M3(v)) }},
 		{E5M2, 0x7c, func(i int) float32 { return e5m2ToF32(uint8(i)) }, func(v float32) int { return int(f32ToE5M2(v)) }},
 	} {
