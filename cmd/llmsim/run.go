@@ -160,6 +160,9 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result, ends []*sim
 	if share := plan.PoolShare(); share > 0 {
 		pool += fmt.Sprintf("; %g of each GPU's memory may be used", share)
 	}
+	if sorting := plan.SortingPool(); 10*sorting < 9*v.NumGPUBlocks && sorting > 0 {
+		pool += fmt.Sprintf("; %d blocks if the sampler sorts, as vLLM's until 0.15 without FlashInfer", sorting)
+	}
 	fact("pool", pool)
 	fmt.Fprintf(w, "served\t%d of %d requests in %s s, %d iterations\n", r.Answered, r.Arrived, digits(r.Seconds),
 		r.Iterations)

@@ -166,8 +166,11 @@ func (l LLM) activationsV1(tokens, seqs, workers int) float64 {
 		wide *= 2
 	}
 	wide *= float64(max(1, l.ExpertsPerToken))
-	return activationBytes*float64(tokens)*(wide+3*float64(l.Hidden)) + 4*float64(seqs)*float64(l.Vocabulary)
+	return activationBytes*float64(tokens)*(wide+3*float64(l.Hidden)) + l.logitsBytes(seqs)
 }
+
+// logitsBytes returns the bytes of the logits of sequences in fp32.
+func (l LLM) logitsBytes(seqs int) float64 { return 4 * float64(seqs) * float64(l.Vocabulary) }
 
 func (l LLM) check() error {
 	for _, f := range []struct {

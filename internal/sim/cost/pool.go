@@ -26,9 +26,12 @@ const (
 	paperBlock      = 16 // tokens; the pool is counted in these
 )
 
-// workspaceV1 is what vLLM V1's libraries use: the median of what the fitted half of published pools leaves besides
-// weights and activationsV1 (published/memory.json, TestPoolsOfVLLMV1).
-const workspaceV1 = 348 << 20
+// Of vLLM V1, from the medians of what the fitted half of published pools leaves besides weights
+// (published/memory.json, TestPoolsOfVLLMV1).
+const (
+	workspaceV1  = 348 << 20 // bytes that libraries use besides activationsV1
+	sortedLogits = 9.4       // copies of all logits in fp32 that a sampler holds that sorts them
+)
 
 // Pool returns how many blocks of blockSize tokens fit, on the GPUs and on the CPU.
 // Workers hold their part of every block, so it is the number for each of them.
@@ -58,6 +61,9 @@ func (s Setup) memory() profile {
 	workspace := s.Memory.Workspace
 	if s.Sequences > 0 {
 		activations, workspace = s.LLM.activationsV1(s.Memory.Tokens, s.Sequences, s.Workers), workspaceV1
+		if s.Sorts {
+			activations = max(activations, sortedLogits*s.LLM.logitsBytes(s.Sequences))
+		}
 	}
 	return profile{
 		Total:       s.GPU.MemoryBytes,

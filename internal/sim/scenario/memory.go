@@ -16,6 +16,21 @@ func (p *Plan) PoolShare() float64 {
 	return p.Setup.Memory.Utilization
 }
 
+// SortingPool returns how many blocks there would be with a sampler that sorts all logits (cost.Setup); 0 if the
+// number of blocks was given, or is the same with it.
+func (p *Plan) SortingPool() int {
+	if p.PoolShare() == 0 {
+		return 0
+	}
+	s := p.Setup
+	s.Sorts = true
+	v := &p.Scenario.Server
+	if gpu, _, err := s.Pool(v.BlockSize); err == nil && gpu < v.NumGPUBlocks {
+		return gpu
+	}
+	return 0
+}
+
 // useMemory gives the setup the part of the memory that was asked for, if any was.
 func (p *Plan) useMemory() error {
 	u := p.Scenario.MemoryUtilization

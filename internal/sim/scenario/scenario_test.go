@@ -250,3 +250,19 @@ func TestTheNewestReleaseWithDataIsTheDefault(t *testing.T) {
 	_, err := Open(Scenario{Model: "llama-3-8b", GPU: "l40s", Engine: "vllm-0.7.3"})
 	require.ErrorIs(t, err, cost.ErrUnknown, "what is asked for is not replaced")
 }
+
+// Ensure that the pool is smaller with a sampler that sorts all logits, most where weights nearly fill the GPU, and that
+// a given number of blocks stays.
+func TestASamplerThatSortsLeavesASmallerPool(t *testing.T) {
+	open := func(s Scenario) *Plan {
+		s.Model, s.GPU, s.Engine, s.Requests, s.Rate, s.InputLen, s.OutputLen = "qwen3-32b", "h100-80gb", "vllm", 5, 1, 100, 10
+		p, err := Open(s)
+		require.NoError(t, err)
+		return p
+	}
+	p := open(Scenario{})
+	require.Equal(t, 2025, p.Scenario.Server.NumGPUBlocks)
+	require.InDelta(t, 1139, p.SortingPool(), 5, "llm-d's server")
+	require.Zero(t, open(Scenario{Server: sim.Server{NumGPUBlocks: 1900}}).SortingPool())
+	require.Zero(t, open(Scenario{Server: sim.Server{MaxNumSeqs: 8}}).SortingPool(), "few logits to sort")
+}
