@@ -26,7 +26,7 @@ func eachFitted(t *testing.T, test func(name string, s Setup)) {
 			}
 		}
 	}
-	require.Len(t, seen, 34)
+	require.Len(t, seen, 36)
 }
 
 // Ensure that, whatever the constants are, more sequences, context and prompts take longer.

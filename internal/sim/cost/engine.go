@@ -93,7 +93,7 @@ func openEngine(name string) (engineFile, error) {
 	var f engineFile
 	if name == "sglang" || strings.HasPrefix(name, "sglang-") {
 		return f, fmt.Errorf("engine %q: %w: SGLang's scheduler and times are not simulated; vllm stands nearest: with the "+
-			"same GPUs and loads GPUStack's servers of SGLang took 0.74 to 1.39 times as long (cost/README.md)", name, ErrUnknown)
+			"same GPUs and loads GPUStack's servers of SGLang took 0.74 to 1.39 times as long (cost/published)", name, ErrUnknown)
 	}
 	if !slices.Contains(Engines(), name) {
 		return f, fmt.Errorf("engine %q: %w; known are %s, and their releases, as in vllm-0.7.3", name, ErrUnknown,

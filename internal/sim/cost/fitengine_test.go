@@ -51,9 +51,13 @@ func fitGroups(points []measurement) []fitGroup {
 	return all
 }
 
-// publisher returns whose points are fitted together: of V1 all, because each has few models.
+// publisher returns whose points are fitted together: of V1 all, because each has few models; those of TensorRT-LLM 1.0
+// apart, which are of other loads than its older releases'.
 func publisher(p measurement) string {
-	if p.Budget > 0 {
+	switch {
+	case p.Work != nil:
+		return "offline"
+	case p.Budget > 0:
 		return "V1"
 	}
 	publisher, _, _ := strings.Cut(p.Source, "@")
@@ -84,13 +88,17 @@ func allConstants(*Engine) {}
 // 8192 tokens (vllm/config.py), beyond which decodes are not captured in CUDA graphs. Its
 // clients are served by AsyncLLMEngine, which makes an output of each token. A layer of
 // Mixtral launches 8 kernels more than the 12 of a dense one on several GPUs, and a
-// multiprocessor reads weights at 22 GB/s: neither is fitted (README.md, "Form").
+// multiprocessor reads weights at 22 GB/s: neither is fitted (published/README.md, "Form").
 func startOf(points []measurement) Engine {
 	e := DefaultEngine
 	e.PromptAttention, e.Activations, e.ExpertCompute = 0.5, 1, e.Compute
 	e.Layer, e.PromptLayer, e.Seq, e.Base, e.Reread, e.AllReduce = 0.02, 0.02, 0.005, 0.2, 0.1, 20
 	e.HalfTokens, e.Rounded = 64, 1
-	if points[0].Budget > 0 {
+	switch publisher(points[0]) {
+	case "offline":
+		e.HalfTokens, e.Reread, e.PromptLayer, e.Attention = 0, 0, 0, 0.9
+		return e
+	case "V1":
 		return startOfV1(e)
 	}
 	if points[0].Engine == "tensorrt-llm" {
@@ -136,6 +144,14 @@ func TestConstantsAreChosenByLeavingPointsOut(t *testing.T) {
 		{"without activations", "NVIDIA/", func(e *Engine) { e.Activations = 0 }},
 		{"without half_tokens", "NVIDIA/", func(e *Engine) { e.HalfTokens = 0 }},
 		{"without kv_shared_group", "NVIDIA/", func(e *Engine) { e.SharedGroup, e.SharedReread = 0, 0 }},
+		{"as it is", "offline", allConstants},
+		{"with half_tokens", "offline", func(e *Engine) { e.HalfTokens = 64 }},
+		{"with kv_reread", "offline", func(e *Engine) { e.Reread = 0.1 }},
+		{"with prompt_layer_ms", "offline", func(e *Engine) { e.PromptLayer = 0.02 }},
+		{"without activations", "offline", func(e *Engine) { e.Activations = 0 }},
+		{"without rounded", "offline", func(e *Engine) { e.Rounded = 0 }},
+		{"without per_layer_ms", "offline", func(e *Engine) { e.Base, e.Layer = 2, 0 }},
+		{"without per_seq_ms", "offline", func(e *Engine) { e.Seq = 0 }},
 		{"as it is", "V1", allConstants},
 		{"with per_served_seq_ms", "V1", func(e *Engine) { e.ServedSeq = 0.02 }},
 		{"with half_tokens", "V1", func(e *Engine) { e.HalfTokens = 64 }},

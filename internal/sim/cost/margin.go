@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 )
@@ -22,6 +23,29 @@ type Margin struct {
 	gpu   string     // "": of all GPUs, as nobody else published anything on this one
 	newer string     // the release that the points are of, if it is a newer one
 	of    string     // the engine whose servers these are, if it is another one
+	kinds []string   // of models that nobody else published, by which the margin is wider
+}
+
+// A kind is a kind of models that no other publisher's points are of, and by how much times were off when its points
+// were left out of the fit: how long they took as a multiple of what was predicted.
+type kind struct {
+	Name   string  `json:"name"`
+	Least  float64 `json:"least"`
+	Most   float64 `json:"most"`
+	Points int     `json:"points"`
+}
+
+// The names of kinds.
+const (
+	mixtures = "mixtures of experts"
+	fewBits  = "weights in 8 bits or fewer"
+)
+
+func isKind(l LLM, name string) bool {
+	if name == mixtures {
+		return l.Experts > 0
+	}
+	return l.ParameterBytes < activationBytes
 }
 
 // FirstToken is the part of a first token's time that no iteration accounts for, in ms: HTTP, tokenizing, and the
@@ -52,27 +76,31 @@ type newerRelease struct {
 var (
 	//go:embed published/margins.json
 	marginsFile []byte
-	//go:embed published/tensorrt-llm-1.json
+	//go:embed published/newer.json
 	newerFile []byte
+	//go:embed published/kinds.json
+	kindsFile []byte
 )
 
-var readNewer = sync.OnceValue(func() (n newerRelease) {
-	if err := json.Unmarshal(newerFile, &n); err != nil {
-		panic(err) // it is embedded
-	}
-	return n
-})
+// readJSON returns a function that reads what is embedded, once.
+func readJSON[T any](file *[]byte) func() T {
+	return sync.OnceValue(func() (v T) {
+		if err := json.Unmarshal(*file, &v); err != nil {
+			panic(err) // it is embedded
+		}
+		return v
+	})
+}
 
-var readMargins = sync.OnceValue(func() (m margins) {
-	if err := json.Unmarshal(marginsFile, &m); err != nil {
-		panic(err) // it is embedded
-	}
-	return m
-})
+var (
+	readNewer   = readJSON[newerRelease](&newerFile)
+	readMargins = readJSON[margins](&marginsFile)
+	readKinds   = readJSON[[]kind](&kindsFile)
+)
 
 // Margin returns how far off the answers of a setup may be, nil if nothing is known: its times are measured, or chosen
 // by hand. Of engines whose other servers nobody published it is that of vLLM V1's, over all GPUs, without a likely
-// time to the first token.
+// time to the first token. It is wider for kinds of models that nobody else published.
 func (s Setup) Margin() *Margin {
 	if s.Fitted == nil || s.Linear != nil {
 		return nil
@@ -93,6 +121,12 @@ func (s Setup) Margin() *Margin {
 		m.of = all.Engine
 		m.First = FirstToken{Most: all.First.Most}
 	}
+	for _, k := range readKinds() {
+		if isKind(s.LLM, k.Name) && (m.newer == "" || k.Name != fewBits) { // the newer release's points are in fp8
+			m.Least, m.Most = math.Floor(100*m.Least*k.Least)/100, math.Ceil(100*m.Most*k.Most)/100
+			m.kinds = append(m.kinds, k.Name)
+		}
+	}
 	return &m
 }
 
@@ -102,9 +136,12 @@ func (m *Margin) String() string {
 	if m.gpu != "" {
 		on = m.gpu
 	}
-	servers := fmt.Sprintf("%d points of %s on %s", m.Points, strings.Join(m.Publishers, ", "), on)
 	if m.of != "" {
-		servers += ", of " + m.of + ", as there are none of this engine"
+		on = "all GPUs, of " + m.of + ", as there are none of this engine"
+	}
+	servers := fmt.Sprintf("%d points of %s on %s", m.Points, strings.Join(m.Publishers, ", "), on)
+	if m.kinds != nil {
+		servers += ", and wider, as there are none of " + strings.Join(m.kinds, " and of ")
 	}
 	if m.newer != "" {
 		return fmt.Sprintf("iterations of release %s took %.2f to %.2f times as long as simulated (%d points of %s): this "+

@@ -37,3 +37,27 @@ func TestTheMarginIsWiderWhereNobodyElsePublished(t *testing.T) {
 	require.Zero(t, of("vllm-0.7.3", "h100-80gb").First.Likely, "none of its servers' first tokens are published")
 	require.Nil(t, roofline(t, "llama-3-8b", "h100-80gb", 1).Margin(), "constants by hand")
 }
+
+// Ensure that the margin is wider for mixtures of experts and for weights in few bits, of which other publishers have
+// nothing, and that the answer says so.
+func TestTheMarginIsWiderForKindsThatNobodyElsePublished(t *testing.T) {
+	fitted, err := OpenEngine("vllm", "h100-80gb")
+	require.NoError(t, err)
+	of := func(llm, weights string) *Margin {
+		s, err := roofline(t, llm, "h100-80gb", 4).On(fitted).Quantised(weights, "")
+		require.NoError(t, err)
+		return s.Margin()
+	}
+	dense := of("llama-3-70b", "")
+	require.NotContains(t, dense.String(), "wider")
+	for _, c := range []struct{ llm, weights, says string }{
+		{"mixtral-8x7b", "", "and wider, as there are none of mixtures of experts)"},
+		{"llama-3-70b", "int4", "and wider, as there are none of weights in 8 bits or fewer)"},
+		{"mixtral-8x7b", "fp8", "none of mixtures of experts and of weights in 8 bits or fewer)"},
+	} {
+		m := of(c.llm, c.weights)
+		require.Less(t, m.Least, dense.Least, c.says)
+		require.Greater(t, m.Most, dense.Most, c.says)
+		require.Contains(t, m.String(), c.says)
+	}
+}

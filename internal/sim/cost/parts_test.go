@@ -19,7 +19,7 @@ func (h hosted) engine() Engine {
 
 // A part is a constant that is fitted, and how hard those of a GPU are pulled to those of
 // all of a publisher, and those of a release to those of the GPU. Chosen by leaving points
-// out (README.md).
+// out (published/README.md).
 type part struct {
 	value        func(*hosted) *float64
 	peak         bool // a part of a peak, between 0 and 1

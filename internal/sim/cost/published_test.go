@@ -30,6 +30,10 @@ type measurement struct {
 	Computed int     `json:"computed"` // tokens of a prompt that are computed, the others are cached; 0: all
 	TTFT     float64 `json:"ttft_ms"`  // where both are published, in place of Value:
 	TPOT     float64 `json:"tpot_ms"`  // a request takes TTFT and Output - 1 times TPOT
+
+	// Work are the iterations of requests that come at once: how many there are that are much alike, and the means of their
+	// Seqs, Context, Prompt and PromptContext (TestIterationsOfOfflineLoads).
+	Work [][5]int64 `json:"work"`
 }
 
 // publishedPoints returns all that are known, in the order of the file, which lists the points
@@ -38,7 +42,7 @@ func publishedPoints() []measurement { return slices.Clone(published()) }
 
 var published = sync.OnceValue(func() []measurement {
 	var all []measurement
-	for _, name := range []string{"points", "vllm-v1"} {
+	for _, name := range []string{"points", "vllm-v1", "tensorrt-llm-1"} {
 		all = append(all, readPublished(name)...)
 	}
 	return all
@@ -102,7 +106,7 @@ func (p measurement) engine(e Engine) Engine {
 	if !hasSharedKernel(p.Engine, p.Release) {
 		e.SharedGroup, e.SharedReread = 0, 0
 	}
-	if p.Metric == "tokens_per_s" || p.Metric == "batch_s" {
+	if p.Metric == "tokens_per_s" || p.Metric == "batch_s" || p.Work != nil {
 		e.ServedSeq = 0 // a batch without a server
 	}
 	return e
@@ -130,6 +134,9 @@ func (p measurement) Predict(e Engine) (float64, error) {
 // the middle of an answer stands for all of it; where answers differ, the batch is smaller
 // on the average and its sequences are farther on.
 func (p measurement) on(m *Model) float64 {
+	if p.Work != nil {
+		return p.offline(m)
+	}
 	if p.Budget > 0 {
 		return p.onChunks(m)
 	}
@@ -151,6 +158,14 @@ func (p measurement) on(m *Model) float64 {
 		return float64(steps)*step + float64(p.Batch)*prefill(1)
 	}
 	return prefill(p.Batch) + float64(steps)*step
+}
+
+// offline returns how long requests take that come at once.
+func (p measurement) offline(m *Model) (sum float64) {
+	for _, w := range p.Work {
+		sum += float64(w[0]) * m.Seconds(Work{Seqs: int(w[1]), Context: int(w[2]), Prompt: int(w[3]), PromptContext: w[4]})
+	}
+	return sum
 }
 
 // delivery returns how long the first token waits until it is sent. vLLM V0's AsyncLLMEngine processes

@@ -42,5 +42,5 @@ func TestClosedLoopsOfVLLMV1TakeAsLongAsPublished(t *testing.T) {
 		require.InDelta(t, 1, r.EndToEnd.Mean/p.Seconds(), 0.2, p)
 		runs++
 	}
-	require.Equal(t, 8, runs, "as many as cost/README.md says")
+	require.Equal(t, 8, runs, "as many as cost/published/README.md says")
 }

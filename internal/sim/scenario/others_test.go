@@ -20,7 +20,7 @@ import (
 	"llmmemory/internal/sim/cost"
 )
 
-var update = flag.Bool("update", false, "write the margins and the README's rows anew")
+var update = flag.Bool("update", false, "write the tables and margins anew")
 
 // An otherPoint is a server under a load that nothing was fitted to, and what was published of it; 0: not published.
 type otherPoint struct {
@@ -30,6 +30,7 @@ type otherPoint struct {
 	Excluded  string `json:"excluded"` // why it says nothing of the GPU
 
 	Model      string  `json:"model"`
+	Weights    string  `json:"weights"` // their type; absent: the model's
 	Workers    int     `json:"workers"`
 	Requests   int     `json:"requests"`
 	Clients    int     `json:"clients"` // 0: all at once, or at Rate
@@ -87,7 +88,8 @@ func (p otherPoint) load() string {
 	} else if p.Rate > 0 {
 		how = fmt.Sprintf("%g/s", p.Rate)
 	}
-	return fmt.Sprintf("%s on %d x %s, %s of %d + %d", p.Model, p.Workers, p.GPU, how, p.Prompt, p.Output)
+	return fmt.Sprintf("%s on %d x %s, %s of %d + %d", strings.TrimSpace(p.Model+" "+p.Weights), p.Workers, p.GPU, how,
+		p.Prompt, p.Output)
 }
 
 // A quantity is what was published of a point and what is simulated, in s.
@@ -100,15 +102,15 @@ func (q quantity) within() bool { return q.least <= q.published && q.published <
 
 func (q quantity) String() string {
 	if q.likely > 2 {
-		return fmt.Sprintf("%s %.4g s: %.4g (%.4g to %.4g)", q.name, q.published, q.likely, q.least, q.most)
+		return fmt.Sprintf("%s,%.4g,%.4g,%.4g,%.4g,s", q.name, q.published, q.likely, q.least, q.most)
 	}
-	return fmt.Sprintf("%s %.3g ms: %.3g (%.3g to %.3g)", q.name, 1e3*q.published, 1e3*q.likely, 1e3*q.least, 1e3*q.most)
+	return fmt.Sprintf("%s,%.3g,%.3g,%.3g,%.3g,ms", q.name, 1e3*q.published, 1e3*q.likely, 1e3*q.least, 1e3*q.most)
 }
 
 // simulate returns the quantities of a point. The range is that of the margin.
 func (p otherPoint) simulate(t *testing.T, margin cost.Margin) (all []quantity) {
 	n := cmp.Or(p.Requests, max(20, 8*p.Clients))
-	plan, err := Open(Scenario{Model: p.Model, GPU: p.GPU, Workers: p.Workers, Engine: "vllm", InputLen: p.Prompt,
+	plan, err := Open(Scenario{Model: p.Model, GPU: p.GPU, Workers: p.Workers, Engine: "vllm", Weights: p.Weights, InputLen: p.Prompt,
 		OutputLen: p.Output, RangeRatio: p.RangeRatio, Requests: n, MaxConcurrency: p.Clients, Rate: p.Rate,
 		AtOnce: p.Rate == 0, Seed: 1, Server: sim.Server{NoCaching: true}})
 	require.NoError(t, err)
@@ -157,7 +159,7 @@ func marginOf(t *testing.T, used []otherPoint) (first cost.FirstToken, gpus map[
 			if q.name == "first" && p.light() {
 				firsts[p.Publisher] = append(firsts[p.Publisher], 1000*(q.published-q.likely))
 			}
-			if q.name == "first" || p.Excluded != "" {
+			if q.name == "first" || p.Excluded != "" || p.Weights != "" {
 				continue
 			}
 			for _, on := range []string{p.GPU, ""} {
@@ -195,11 +197,13 @@ func marginOf(t *testing.T, used []otherPoint) (first cost.FirstToken, gpus map[
 }
 
 // Ensure that what answers say of their own margin is what servers of other publishers leave open, that it holds at
-// least 80 % of the half that it does not rest on, and that the README has every point. LLM_TEST_LONG=1 simulates all
-// of them, and -update writes margins.json and shows the README's rows.
+// least 80 % of the half that it does not rest on, and that others.csv has every point. LLM_TEST_LONG=1 simulates all
+// of them. -update writes margins.json, and others.csv if margins.json is as it should be.
 func TestServersOfOtherPublishersAreWithinTheMargin(t *testing.T) {
 	used, heldOut := otherPoints(t)
-	readme, err := os.ReadFile("../cost/README.md")
+	const file = "../cost/published/others.csv"
+	table := "publisher,vLLM,load,half,quantity,published,simulated,least,most,unit,within\n"
+	want, err := os.ReadFile(file)
 	require.NoError(t, err)
 	long := *update || os.Getenv("LLM_TEST_LONG") != ""
 	if long {
@@ -208,12 +212,12 @@ func TestServersOfOtherPublishersAreWithinTheMargin(t *testing.T) {
 			"elsewhere": elsewhere}, "", "\t")
 		require.NoError(t, err)
 		path := "../cost/published/margins.json"
-		if *update {
-			require.NoError(t, os.WriteFile(path, append(text, '\n'), 0o644))
-			t.Skip("margins.json is written: run it again without -update")
-		}
 		stated, err := os.ReadFile(path)
 		require.NoError(t, err)
+		if *update && string(stated) != string(text)+"\n" {
+			require.NoError(t, os.WriteFile(path, append(text, '\n'), 0o644))
+			t.Skip("margins.json is written: run it again, with -update")
+		}
 		require.JSONEq(t, string(stated), string(text))
 	}
 	held, within, points := map[string]int{}, map[string]int{}, 0
@@ -225,15 +229,15 @@ func TestServersOfOtherPublishersAreWithinTheMargin(t *testing.T) {
 		if i >= len(used) {
 			half = "held out"
 		}
-		plan, err := Open(Scenario{Model: p.Model, GPU: p.GPU, Workers: p.Workers, Engine: "vllm"})
+		plan, err := Open(Scenario{Model: p.Model, GPU: p.GPU, Workers: p.Workers, Engine: "vllm", Weights: p.Weights})
 		require.NoError(t, err)
-		var said []string
+		rows := ""
 		for _, q := range p.simulate(t, *plan.Setup.Margin()) {
-			text := q.String()
-			if !q.within() {
-				text += " (outside)"
+			name := half
+			if p.Excluded != "" {
+				name = "excluded"
 			}
-			said = append(said, text)
+			rows += fmt.Sprintf("%s,%q,%q,%s,%s,%t\n", p.Publisher, p.Version, p.load(), name, q, q.within())
 			if half == "held out" && p.Excluded == "" {
 				held[q.name]++
 				if q.within() {
@@ -241,14 +245,8 @@ func TestServersOfOtherPublishersAreWithinTheMargin(t *testing.T) {
 				}
 			}
 		}
-		if p.Excluded != "" {
-			half = "excluded"
-		}
-		row := fmt.Sprintf("| %s, %s | %s | %s | %s |", p.Publisher, p.Version, p.load(), half, strings.Join(said, "; "))
-		if !strings.Contains(string(readme), row) {
-			fmt.Println(row)
-			t.Error("the README has another row")
-		}
+		require.True(t, *update || strings.Contains(string(want), rows), "others.csv has other rows than\n%s", rows)
+		table += rows
 		points++
 	}
 	t.Logf("%d points; of the held-out half %v within the margin, of %v", points, within, held)
@@ -261,5 +259,12 @@ func TestServersOfOtherPublishersAreWithinTheMargin(t *testing.T) {
 		all, inside = all+n, inside+within[name]
 	}
 	require.GreaterOrEqual(t, float64(inside), 0.8*float64(all))
-	require.True(t, strings.Contains(string(readme), fmt.Sprintf("%d of %d quantities of the held-out half", inside, all)))
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(table), 0o644))
+		return
+	}
+	readme, err := os.ReadFile("../cost/published/README.md")
+	require.NoError(t, err)
+	require.True(t, strings.Contains(string(readme), fmt.Sprintf("%d of %d quantities of the held-out half", inside, all)),
+		"%d of %d", inside, all)
 }
