@@ -24,8 +24,9 @@ func (b *bench) chat() error {
 	paper := chart.Printed(targets.Ratio.Chat)
 	oracle, max := ratio(&all[3], &all[2], paper), ratio(&all[3], &all[0], paper)
 	pow2, orcas := ratio(&all[3], &all[1], paper), ratio(&all[2], &all[0], nil)
-	b.checkOrder("Fig. 17, chat, rate of vLLM/Orca (Oracle)", fmt.Sprint(targets.Ratio.Chat), meanAndSD(oracle),
-		oracle.Mean > 1.2)
+	b.checkKnownMiss("Fig. 17, chat, rate of vLLM/Orca (Oracle)", fmt.Sprint(targets.Ratio.Chat), oracle, 1.2, 1.6,
+		"vLLM has twice the requests at once, but each needs 0.13 s for its prompt, and iterations take longer with more "+
+			"sequences and contexts; without the times for prompts and contexts it is 1.65; the paper's drawn curves give less than 2")
 	b.checkOrder("Fig. 17, chat, rate of Orca (Oracle)/(Max)", "alike", meanAndSD(orcas), orcas.Mean < 1.25)
 	b.add(chart.Figure{
 		Name: "fig17-chat", Title: "Chat (Fig. 17, OPT-13B)", Kind: chart.OrderOnly,

@@ -54,6 +54,7 @@ var targets = func() (t struct {
 		Beam6        float64    `json:"beam6_alpaca_oracle"`
 		Samples      [3]float64 `json:"samples_alpaca_oracle"` // read off the drawn curves
 		OneShot      float64    `json:"prefix_1shot"`
+		OneShotRates [2]float64 `json:"prefix_1shot_rates"` // of vLLM and Orca (Oracle), read off the drawn curves
 		FiveShot     float64    `json:"prefix_5shot"`
 		Chat         float64    `json:"chat"`
 	} `json:"rate_ratio_vs"`
