@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // huggingFace is what is read of a model's config.json on Hugging Face.
@@ -33,6 +34,22 @@ type huggingFace struct {
 	SlidingWindow    int             `json:"sliding_window"`
 	UseSlidingWindow *bool           `json:"use_sliding_window"`
 	Quantization     json.RawMessage `json:"quantization_config"`
+}
+
+// refused returns why a model of a family that no LLM describes is not simulated, by its name; "" for others.
+func refused(name string) string {
+	name = strings.ToLower(filepath.Base(name))
+	for _, family := range [][2]string{
+		{"gpt-oss", "GptOssForCausalLM"}, {"gemma-2", "Gemma2ForCausalLM"}, {"gemma-3", "Gemma3ForCausalLM"},
+		{"deepseek-v", "DeepseekV3ForCausalLM"}, {"deepseek-r1-0", "DeepseekV3ForCausalLM"}, {"kimi-k2", "KimiK2ForCausalLM"},
+		{"llama-4", "Llama4ForConditionalGeneration"}, {"qwen3-next", "Qwen3NextForCausalLM"},
+		{"qwen3.5", "Qwen3_5ForConditionalGeneration"},
+	} {
+		if strings.HasPrefix(name, family[0]) {
+			return unlike[family[1]]
+		}
+	}
+	return ""
 }
 
 // An architecture is what the config.json of its models does not say.

@@ -82,3 +82,20 @@ func TestConfigsThatNoModelDescribesAreRefusedByName(t *testing.T) {
 	_, err := OpenLLM("Qwen/Qwen3-14B")
 	require.ErrorContains(t, err, "the model's config.json on Hugging Face")
 }
+
+// Ensure that models of families that no LLM describes are refused by name, with the reason, and that the error for others
+// says what can be given.
+func TestModelsOfOtherFamiliesAreRefusedByName(t *testing.T) {
+	for name, why := range map[string]string{
+		"gpt-oss-120b": alternates, "openai/gpt-oss-20b": alternates, "gemma-3-27b": alternates, "deepseek-v3": latent,
+		"deepseek-ai/DeepSeek-V3.1": latent, "qwen3-next-80b-a3b": linear,
+	} {
+		_, err := OpenLLM(name)
+		require.ErrorIs(t, err, ErrUnknown, name)
+		require.ErrorContains(t, err, "is not simulated: "+why, name)
+	}
+	_, err := OpenLLM("qwen3-30b-a3b")
+	require.ErrorContains(t, err, "or give a .json file, such as the model's config.json on Hugging Face")
+	_, err = OpenGPU("h999")
+	require.NotContains(t, err.Error(), "Hugging Face")
+}

@@ -64,6 +64,9 @@ func OpenLLM(name string) (LLM, error) {
 func readLLM(name string) (l LLM, err error) {
 	if isFile(name) {
 		text, err := os.ReadFile(name)
+		if why := refused(name); err != nil && why != "" {
+			return l, fmt.Errorf("%w; it is not simulated: %s", ErrUnknown, why)
+		}
 		if err != nil {
 			return l, fmt.Errorf("%w: %w; want a file, such as the model's config.json on Hugging Face, or one of %s", ErrFile,
 				err, strings.Join(LLMs(), ", "))
@@ -75,6 +78,9 @@ func readLLM(name string) (l LLM, err error) {
 			}
 			return l, err
 		}
+	}
+	if why := refused(name); why != "" {
+		return l, fmt.Errorf("%w; it is not simulated: %s", ErrUnknown, why)
 	}
 	return l, read("llms", name, &l)
 }
@@ -160,8 +166,12 @@ func read(kind, name string, into any) error {
 			return fmt.Errorf("%w: %w", ErrFile, err)
 		}
 	} else if text, err = builtIn.ReadFile(kind + "/" + name + ".json"); err != nil {
-		return fmt.Errorf("%w%s; known are %s, or give a .json file", ErrUnknown, meant(name, names(kind)),
-			strings.Join(names(kind), ", "))
+		like := ""
+		if kind == "llms" {
+			like = ", such as the model's config.json on Hugging Face"
+		}
+		return fmt.Errorf("%w%s; known are %s, or give a .json file%s", ErrUnknown, meant(name, names(kind)),
+			strings.Join(names(kind), ", "), like)
 	}
 	return decode(text, into)
 }

@@ -21,10 +21,10 @@ func TestSettingsThatGainAreNamedBesideTheLimit(t *testing.T) {
 		limits            []Change
 	}{
 		{"the setting gains less", gpu.Name,
-			"limited by iteration time, not by memory: twice the GPU's memory bandwidth gives +100 %; twice the KV memory " +
+			"limited by iteration time, not memory: twice the GPU's memory bandwidth gives +100 %; twice the KV memory " +
 				"gives +0 %; twice --max-seqs, a setting, gives +80 %", []Change{gpu, at(0.8, 0.7), memory}},
 		{"not under every seed", gpu.Name,
-			"limited by iteration time, not by memory: twice the GPU's memory bandwidth gives +100 %; twice the KV memory " +
+			"limited by iteration time, not memory: twice the GPU's memory bandwidth gives +100 %; twice the KV memory " +
 				"gives +0 %", []Change{gpu, at(0.8, 0.01), memory}},
 		{"the setting is the limit", "twice --max-seqs",
 			"limited by sequences at once: twice --max-seqs gives +120 %; twice the KV memory gives +0 %",

@@ -65,7 +65,7 @@ func TestTheNarrowestLimitIsNamed(t *testing.T) {
 			Server: sim.Server{MaxNumBatchedTokens: 6}}, "twice --max-tokens", "limited by tokens of an iteration"},
 		"slow GPU": {"tpot<80ms", scenario.Scenario{Model: "llama-3-8b", GPU: "l4",
 			Server: sim.Server{NumGPUBlocks: 20000}}, "twice the GPU's memory bandwidth",
-			"limited by iteration time, not by memory"},
+			"limited by iteration time, not memory"},
 	} {
 		if name == "memory" && !level.Long() {
 			continue

@@ -86,7 +86,7 @@ func (r *Report) limited() string {
 	limit := r.Limits[i]
 	not := ""
 	if limit.Is == Time && memory.GainLow <= r.Capacity.Precision {
-		not = ", not by memory"
+		not = ", not memory"
 	}
 	return fmt.Sprintf("limited by %s%s: %s gives %s%s", limit.Is, not, limit.Name, percent(limit.Gain), also)
 }
