@@ -53,3 +53,24 @@ func TestTheMarginOfAnOldReleaseIsThatOfItsSuccessor(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnknown)
 	require.ErrorContains(t, err, "vllm stands nearest")
 }
+
+// Ensure that tensorrt-llm-1.csv has the points of TensorRT-LLM 1.0 and their predictions; -update writes it.
+func TestPredictionsOfOfflineLoads(t *testing.T) {
+	table := "server,prompt,answer,requests,half,tokens/s published,predicted,error of the time\n"
+	for _, gpu := range []string{"h100-80gb", "h200-141gb"} {
+		f, err := OpenEngine("tensorrt-llm-1.0", gpu)
+		require.NoError(t, err)
+		fitted, heldOut := halves("tensorrt-llm", "1.0", gpu)
+		for i, p := range slices.Concat(fitted, heldOut) {
+			half := "fitted"
+			if i >= len(fitted) {
+				half = "held out"
+			}
+			p.Predicted, err = p.Predict(f.Engine)
+			require.NoError(t, err)
+			table += fmt.Sprintf("%s on %d x %s,%d,%d,%d,%s,%.0f,%.0f,%+.0f %%\n", p.Model, p.Workers, gpu, p.Prompt, p.Output,
+				p.Batch, half, p.Value, p.Value*p.Seconds()/p.Predicted, 100*p.Error())
+		}
+	}
+	requireTable(t, "tensorrt-llm-1", table)
+}
