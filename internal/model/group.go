@@ -1,6 +1,6 @@
 package model
 
-import "sync"
+import "llmmemory/internal/parallel"
 
 // A Group joins the workers of a step, each of which has a part of the model. They call
 // the same methods in the same order; a call returns when its result is there. After an error
@@ -32,34 +32,12 @@ type Workers struct {
 	share [][]float32
 	sum   []float32
 	to    []float32
-
-	mu      sync.Mutex
-	arrived int
-	turn    int
-	all     sync.Cond
+	all   *parallel.Barrier
 }
 
 // NewWorkers joins n workers: 1, 2 or 4.
 func NewWorkers(n int) *Workers {
-	w := &Workers{size: n, share: make([][]float32, n)}
-	w.all.L = &w.mu
-	return w
-}
-
-// wait returns when all workers have called it.
-func (w *Workers) wait() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	turn := w.turn
-	if w.arrived++; w.arrived == w.size {
-		w.arrived = 0
-		w.turn++
-		w.all.Broadcast()
-		return
-	}
-	for turn == w.turn {
-		w.all.Wait()
-	}
+	return &Workers{size: n, share: make([][]float32, n), all: parallel.NewBarrier(n)}
 }
 
 // AllReduce implements Group. Each worker adds up its share of the values.
@@ -68,7 +46,7 @@ func (w *Workers) AllReduce(rank int, x []float32) error {
 	if rank == 0 {
 		w.sum = grow(w.sum, len(x))
 	}
-	w.wait()
+	w.all.Wait(rank)
 	from, to := len(x)*rank/w.size, len(x)*(rank+1)/w.size
 	sum := w.sum[from:to]
 	switch s := w.share; w.size {
@@ -83,9 +61,9 @@ func (w *Workers) AllReduce(rank int, x []float32) error {
 			sum[i] = (a[i] + b[i]) + (c[i] + d[i])
 		}
 	}
-	w.wait()
+	w.all.Wait(rank)
 	copy(x, w.sum)
-	w.wait()
+	w.all.Wait(rank)
 	return nil
 }
 
@@ -94,8 +72,8 @@ func (w *Workers) Gather(rank int, dst []float32, stride int, part []float32, co
 	if rank == 0 {
 		w.to = dst
 	}
-	w.wait()
+	w.all.Wait(rank)
 	columns[rank].CopyFrom(part, w.to, stride)
-	w.wait()
+	w.all.Wait(rank)
 	return nil
 }

@@ -196,12 +196,14 @@ func (p *Pool) wait() {
 }
 
 // polls reports whether polling that began at begin goes on.
-func (p *Pool) polls(begin time.Time) bool {
+func (p *Pool) polls(begin time.Time) bool { return polls(begin, p.patience, p.yields) }
+
+func polls(begin time.Time, patience time.Duration, yields bool) bool {
 	spent := time.Since(begin)
-	if spent >= p.patience {
+	if spent >= patience {
 		return false
 	}
-	if p.yields && spent >= lessPatience {
+	if yields && spent >= lessPatience {
 		runtime.Gosched()
 	}
 	return true

@@ -1,0 +1,39 @@
+package parallel
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Ensure that nobody passes before all have come, whether they poll or sleep.
+func TestABarrierLetsNobodyPassBeforeAllHaveCome(t *testing.T) {
+	for _, size := range []int{1, 2, 4, 16} {
+		for _, sleeps := range []bool{false, true} {
+			b := NewBarrier(size)
+			if sleeps {
+				b.patience = 0
+			}
+			const turns = 200
+			var come atomic.Int64
+			var early atomic.Bool
+			var wait sync.WaitGroup
+			for number := range size {
+				wait.Go(func() {
+					for turn := range int64(turns) {
+						come.Add(1)
+						b.Wait(number)
+						if come.Load() < (turn+1)*int64(size) {
+							early.Store(true)
+						}
+					}
+				})
+			}
+			wait.Wait()
+			require.False(t, early.Load(), "%d goroutines, sleeping %v", size, sleeps)
+			require.EqualValues(t, turns*size, come.Load())
+		}
+	}
+}
