@@ -51,8 +51,12 @@ func TestAClassIsGradedInPartsAndMerged(t *testing.T) {
 		status, _, stderr := run(t, "--only", "task4_copies", "--html", dir, "--shard", []string{"1/2", "2/2"}[i], students)
 		require.Equal(t, 1, status, stderr)
 	}
+	status, _, stderr = run(t, "merge", "--html", filepath.Join(out, "first"), one)
+	require.Zero(t, status, stderr)
+	require.Contains(t, stderr, "warning: no folder has shard 2/2: its submissions are missing\n")
 	status, said, stderr = run(t, "merge", "--html", merged, one, two)
 	require.Zero(t, status, stderr)
+	require.NotContains(t, stderr, "shard")
 	require.Contains(t, said, "5 submissions: ")
 	lines := grades(t, whole)
 	require.Equal(t, lines, grades(t, merged))

@@ -28,9 +28,9 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 	if err != nil {
 		return err
 	}
+	var shard jobs.Shard
 	if o.shard != "" {
-		shard, err := jobs.ParseShard(o.shard)
-		if err != nil {
+		if shard, err = jobs.ParseShard(o.shard); err != nil {
 			return fmt.Errorf("--shard: %w", err)
 		}
 		all = jobs.Part(shard, all)
@@ -43,7 +43,11 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 		if pages, err = newPages(o.html); err != nil {
 			return err
 		}
-		pages.part = o.shard != ""
+		if pages.part = o.shard != ""; pages.part {
+			if err := pages.NoteShard(shard); err != nil {
+				return err
+			}
+		}
 	}
 	g, grader, err := o.grader(pages)
 	if err != nil {

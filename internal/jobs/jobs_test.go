@@ -26,6 +26,8 @@ func TestShardsAreAllOfIt(t *testing.T) {
 		_, err := jobs.ParseShard(text)
 		require.ErrorIs(t, err, jobs.ErrShard, text)
 	}
+	_, err := jobs.ParseShard("0/4")
+	require.ErrorContains(t, err, "pass its index + 1, or shard 4/4 is left out")
 }
 
 // A name that is a link, or no file, stays what it is.

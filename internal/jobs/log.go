@@ -42,7 +42,7 @@ func (l *Log) open(begin func() error) (err error) {
 		return err
 	}
 	if err = lock(l.lock, l.shard.Of == 1); err != nil {
-		return fmt.Errorf("the folder %s: %w: wait for it, or take another folder", l.dir, err)
+		return fmt.Errorf("the folder %s: %w: wait until it ends; another shard can work in it at the same time", l.dir, err)
 	}
 	if begin != nil {
 		if err = begin(); err != nil {

@@ -18,6 +18,10 @@ func ParseShard(text string) (Shard, error) {
 	index, of, found := strings.Cut(text, "/")
 	i, err1 := strconv.Atoi(index)
 	n, err2 := strconv.Atoi(of)
+	if found && err1 == nil && err2 == nil && i == 0 && n > 0 {
+		return Shard{}, fmt.Errorf("%w: %q: shards count from 1: in a job array from 0, pass its index + 1, or shard %d/%d "+
+			"is left out", ErrShard, text, n, n)
+	}
 	if !found || err1 != nil || err2 != nil || i < 1 || i > n {
 		return Shard{}, fmt.Errorf("%w: %q: it has to be i/n, with i from 1 to n", ErrShard, text)
 	}

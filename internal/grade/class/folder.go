@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -172,6 +173,36 @@ func read(path string) (stored, error) {
 		return s, fmt.Errorf("%s: no report", path)
 	}
 	return s, nil
+}
+
+// NoteShard notes which part of the class is graded into the folder.
+func (f Folder) NoteShard(s jobs.Shard) error {
+	return jobs.Replace(filepath.Join(f.Path, fmt.Sprintf(shardName, s.Index, s.Of)), nil)
+}
+
+const shardName = "shard-%d-of-%d"
+
+// MissingShards returns the shards that no folder has, if one has another shard of the same number.
+func MissingShards(from []string) (missing []jobs.Shard) {
+	graded := map[jobs.Shard]bool{}
+	most := map[int]bool{}
+	for _, dir := range from {
+		names, _ := filepath.Glob(filepath.Join(dir, "shard-*-of-*"))
+		for _, name := range names {
+			var s jobs.Shard
+			if n, _ := fmt.Sscanf(filepath.Base(name), shardName, &s.Index, &s.Of); n == 2 {
+				graded[s], most[s.Of] = true, true
+			}
+		}
+	}
+	for _, of := range slices.Sorted(maps.Keys(most)) {
+		for i := range of {
+			if s := (jobs.Shard{Index: i + 1, Of: of}); !graded[s] {
+				missing = append(missing, s)
+			}
+		}
+	}
+	return missing
 }
 
 // ErrTwice is wrapped if two folders have different reports of one student.
