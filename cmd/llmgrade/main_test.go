@@ -24,7 +24,10 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	remove := level.CheapCompiler("-O0")
+	status := m.Run()
+	remove()
+	os.Exit(status)
 }
 
 func run(t *testing.T, args ...string) (status int, stdout, stderr string) {

@@ -39,7 +39,9 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
+	remove := level.CheapCompiler("-O0")
 	status := m.Run()
+	remove()
 	_ = os.RemoveAll(dir)
 	os.Exit(status)
 }
