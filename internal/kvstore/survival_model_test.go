@@ -250,8 +250,22 @@ func (t *transformer) makeRotation(longest int) {
 	}
 }
 
+// times sets y to the product of w and x. Four rows at once do not wait for each other's sums.
 func times(y, w, x []float32) {
-	for i := range y {
+	done := 0
+	for ; done+4 <= len(y); done += 4 {
+		var a, b, c, d float32
+		rows := w[done*len(x):]
+		wa, wb, wc, wd := rows[:len(x)], rows[len(x):][:len(x)], rows[2*len(x):][:len(x)], rows[3*len(x):][:len(x)]
+		for j, v := range x {
+			a += wa[j] * v
+			b += wb[j] * v
+			c += wc[j] * v
+			d += wd[j] * v
+		}
+		y[done], y[done+1], y[done+2], y[done+3] = a, b, c, d
+	}
+	for i := done; i < len(y); i++ {
 		sum := float32(0)
 		for j, v := range x {
 			sum += w[i*len(x)+j] * v

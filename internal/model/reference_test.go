@@ -51,17 +51,23 @@ func (r *reference) times(name string, x []float64, out int) []float64 {
 	if r.rounds[name] {
 		x = rounded(x)
 	}
-	for o := range y {
+	if r.family == "gpt2" && name != "transformer.wte" {
 		for i, v := range x {
-			if r.family == "gpt2" && name != "transformer.wte" {
-				y[o] += float64(w[i*out+o]) * v
-			} else {
-				y[o] += float64(w[o*len(x)+i]) * v
+			for o, weight := range w[i*out:][:out] {
+				y[o] += float64(weight) * v
 			}
 		}
-		if bias != nil {
-			y[o] += float64(bias[o])
+	} else {
+		for o := range y {
+			var sums [4]float64 // that do not wait for each other
+			for i, weight := range w[o*len(x):][:len(x)] {
+				sums[i%4] += float64(weight) * x[i]
+			}
+			y[o] = sums[0] + sums[1] + sums[2] + sums[3]
 		}
+	}
+	for o, b := range bias {
+		y[o] += float64(b)
 	}
 	return y
 }
