@@ -51,6 +51,7 @@ type Grader struct {
 	Found      func(path string, f Finding) // called with each finding at once
 	kit        *build.Kit
 	cases      []traces.Case
+	listed     func() []byte // returns the cases as text, formatted once
 	setting    Setting
 	self       func() ([]byte, error) // returns the hash of this program
 }
@@ -73,6 +74,7 @@ func NewGrader(flags ...string) (*Grader, error) {
 	return &Grader{
 		Points: DefaultPoints, Traces: randomTraces, Tries: shrinkTries,
 		Found: func(string, Finding) {}, kit: kit, cases: cases, setting: setting, self: sync.OnceValues(jobs.Program),
+		listed: sync.OnceValue(func() []byte { return list(cases) }),
 	}, nil
 }
 
@@ -92,11 +94,17 @@ func rejectedBy(err error) StageName {
 // the same file may get another score.
 func (g *Grader) Version() string {
 	h := fnv.New32a()
-	for _, c := range g.cases {
-		fmt.Fprintln(h, c.Name, c.Ops)
-	}
+	_, _ = h.Write(g.listed())
 	fmt.Fprintln(h, g.Points, g.kit.Gate.String(), g.Traces)
 	return fmt.Sprintf("%d.%08x", edition, h.Sum32())
+}
+
+// list returns the traces as text.
+func list(cases []traces.Case) (text []byte) {
+	for _, c := range cases {
+		text = fmt.Appendln(text, c.Name, c.Ops)
+	}
+	return text
 }
 
 // edition is incremented with each change of the rules that is not a change of the traces.
