@@ -72,9 +72,9 @@ SOURCES := go.mod llm_memory.h capi/link capi/for-valgrind $(wildcard capi/*.go 
   $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go internal/invariants/*.go)) \
   $(wildcard internal/course/*.s internal/block/*.s)
 
-# The serving core's library: a heap and a collector of its own. The tag makes the
-# runtime tell Valgrind of its stacks and objects; elsewhere that costs nothing. It keeps
-# its symbol table, by which Valgrind's suppressions name a function.
+# The serving core's library uses Go's heap and collector. The tag makes the runtime describe its
+# stacks and objects to Valgrind; elsewhere that costs nothing. The library keeps its symbol table,
+# because Valgrind's suppressions name functions.
 CACHE_LDFLAGS := -w -X=runtime.godebugDefault=$(RUNTIME)
 CACHE_BUILD := $(BUILD) -tags valgrind
 CACHE_VERSION := 3.0.0

@@ -2,7 +2,7 @@
  * What it takes to be a good guest in a C process (internal/README.md, decision 3).
  *
  * The runtime starts its threads while the program's main already runs, and a
- * child forked in that moment would inherit locks that nobody opens again. So
+ * child forked in that moment would inherit locks that are never released. So
  * the constructor returns only when the runtime has come to rest, and a fork
  * brings it to rest again.
  */

@@ -84,8 +84,8 @@ static int was_in_timed_sleep(const ucontext_t *context) {
 }
 
 /*
- * True if the thread is parked: in a timed sleep, or at the wait for a futex that
- * nobody has woken, to which it would return.
+ * True if the thread is parked: in a timed sleep, or waiting for a futex that has
+ * not been woken, so that it would wait again.
  */
 static int was_parked(const ucontext_t *context) {
     if (was_in_timed_sleep(context)) {

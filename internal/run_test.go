@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A fakeMachine has a clock of its own, and a make that says its target and sets the clock on.
+// A fakeMachine has its own clock, and a make that prints its target and advances the clock.
 type fakeMachine struct{ root, made string }
 
 // newFakeMachine takes seconds for each target; a target that is not in it fails.
@@ -65,7 +65,7 @@ func (m fakeMachine) run(t *testing.T, arguments ...string) (made []string, prin
 	return strings.Split(strings.TrimSpace(string(text)), "\n"), string(out), cmd.ProcessState.ExitCode()
 }
 
-// Ensure that CI always runs make test, runs of the rest what there is time for, says what it
+// Ensure that CI always runs make test, runs the other checks while time is left, says which it
 // leaves out, and ends with the last lines of make test.
 func TestCILeavesOutWhatThereIsNoTimeFor(t *testing.T) {
 	fast := map[string]int{"vet": 30, "test": 270, "check": 60, "race": 60, "invariants": 30}

@@ -1,6 +1,6 @@
 /*
- * Whether Valgrind runs the process: it preloads a library of its own, which is
- * looked for by name.
+ * Whether Valgrind runs the process: looks for the library that Valgrind preloads,
+ * by name.
  */
 #define _GNU_SOURCE
 #include <link.h>

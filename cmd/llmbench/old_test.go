@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that recordings of V0, the paper's system and Orca are told from V1's
+// Ensure that recordings of V0, the paper's system and Orca are distinguished from V1's
 // by their first line, and played by the same command.
 func TestRecordingsOfV0AndThePaperAreReplayed(t *testing.T) {
 	traces := "../../testdata/traces/v0/"

@@ -85,7 +85,7 @@ func writeSimilar(w io.Writer, html, starter string, paths []string, threshold f
 	return err
 }
 
-// starterFiles returns the code that everybody was given.
+// starterFiles returns the code that all students were given.
 func starterFiles(path string) ([]class.Source, error) {
 	var all []class.Source
 	if path == "" {

@@ -243,7 +243,7 @@ func prepare(path string, o *modelOptions) (*loaded, error) {
 	return l, nil
 }
 
-// oneOfMany refuses a file where its folder is wanted, and a folder where one of its files is.
+// oneOfMany refuses a file where its folder is needed, and a folder where one of its files is needed.
 func oneOfMany(path string, info os.FileInfo) error {
 	if info.IsDir() {
 		files, _ := filepath.Glob(filepath.Join(path, "*.gguf")) // the pattern is well-formed, but for odd names of folders

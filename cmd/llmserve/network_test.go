@@ -12,7 +12,7 @@ import (
 )
 
 // Ensure that two ranks answer as one process over networks of 0, 0.1 and 1 ms and of 1 and 10 Gb/s, each
-// in a network namespace of its own.
+// in its own network namespace.
 func TestRanksInNetworkNamespaces(t *testing.T) {
 	run := func(words ...string) {
 		out, err := exec.Command(words[0], words[1:]...).CombinedOutput()

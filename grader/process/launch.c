@@ -1,7 +1,7 @@
 /*
- * The launcher: takes away from itself every right that this kernel can take,
- * and executes a program in its place. It is a program of its own, linked with
- * nothing of a submission's.
+ * The launcher: drops every right that this kernel can drop, and executes a
+ * program in its place. It is a separate program, linked with nothing of a
+ * submission's.
  *
  *   launch KIND WITHOUT MEMORY FOLDER READ... -- PROGRAM ARGUMENT...
  *

@@ -1,21 +1,20 @@
 /*
- * The process that a submission runs in (internal/README.md, decision 4). It knows nothing
- * of what is right: it makes the call that it is told to make, and says what the
- * call returned and which allocations it made. Everything else the grader reads
- * in the memory that both have mapped.
+ * The process that a submission runs in (internal/README.md, decision 4). It does not
+ * know the right answers: it makes the requested call, and reports what the call
+ * returned and which allocations it made. The grader reads everything else in the
+ * memory that both have mapped.
  *
  *   runner MEMORY REQUESTS REPLIES    three open file descriptors
  *
  * MEMORY holds the pools and, after them, the heap of the submission, whose
  * malloc, calloc, realloc and free lead here (objcopy --redefine-sym), and then
- * the events. A chunk is never handed out twice, so that whoever uses one that
- * is gone is seen.
+ * the events. A chunk is never handed out twice, so that a use of a freed one
+ * is seen.
  *
  * Nothing here is safe from the submission, which can write whatever this
- * program can, and reply in its place. What it gains: events that are not true
- * hide from the grader what it did to its heap, and no more, because the state
- * is read where it is, not told, and Memcheck counts again on another heap
- * (grader/process/watched.c). What it does not gain is a right answer.
+ * program can, and reply in its place. With false events it can only hide what
+ * it did to its heap: the grader reads the state itself, and Memcheck counts
+ * again on another heap (grader/process/watched.c). It cannot forge a right answer.
  */
 #define _GNU_SOURCE
 #include <errno.h>

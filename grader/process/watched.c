@@ -6,10 +6,9 @@
  *   watched STEPS    an open file descriptor, struct step after struct step
  *
  * The grader sees how far STEPS was read: to its end means that every call came
- * back. Valgrind lives in this process, too, and a submission that makes code
- * of its own can silence it, as it can deceive grader/process/runner.c about its heap.
- * It then has hidden a leak or a bad access, in a program that gives the right
- * answers.
+ * back. Valgrind is in this process, too. A submission that generates code can
+ * silence it, as it can deceive grader/process/runner.c about its heap, and so hide
+ * a leak or a bad access in a program that gives the right answers.
  */
 #define _GNU_SOURCE
 #include <errno.h>

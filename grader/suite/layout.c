@@ -1,8 +1,8 @@
 //go:build ignore
 
 /*
- * What the compiler can check: a submission built against a header of its own
- * with other offsets would not be the program the handout describes.
+ * What the compiler can check: that a submission was built against a header with
+ * the handout's offsets.
  */
 #include "api.h"
 #include "check.h"

@@ -313,7 +313,7 @@ func TestGivesUpAfterThreeTimeouts(t *testing.T) {
 	require.Contains(t, r.last(), "0 passed, 3 failed, ")
 }
 
-// Who waits for something has no processor time, or next to none.
+// A waiting call uses almost no processor time.
 func TestACallThatWaitsIsEnded(t *testing.T) {
 	if !level.Long() {
 		t.Skip("only in make test-long: it is waited for")

@@ -108,8 +108,8 @@ func TestScalesMustBeFiniteAndHaveAnInverse(t *testing.T) {
 	}
 }
 
-// What the checks let pass has every element at a place of its own, and what CheckApart refuses has not
-// (but it takes the heads of a block of LayoutFlash as one piece).
+// Ensure that in caches that pass the checks no two elements share a place, and that in those which
+// CheckApart refuses some do. CheckApart takes the heads of a block of LayoutFlash as one piece.
 func TestCheckedCachesHaveNoElementTwice(t *testing.T) {
 	r := rand.New(rand.NewPCG(44, 1))
 	passed, refused := 0, 0

@@ -85,8 +85,9 @@ type kernels interface {
 	// tileScores does what scores does, or integerScores for Int8, on n tiles of keys in their
 	// blocks. tiles has the addresses of n tiles, rounded up to an even number, and then of the
 	// tilesAhead tiles that are read next. tileValues does what values does on n tokens of
-	// values in their blocks; place is that of the first token in its tile. Products and sums of E4M3 lack a factor of
-	// 256. Those of F32 are sums apart of each tile. ok is false if E4M3 has a NaN.
+	// values in their blocks; place is the first token's place in its tile. Products and sums of
+	// E4M3 lack a factor of 256. Those of F32 are summed for each tile and then added. ok is
+	// false if E4M3 has a NaN.
 	tileScores(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int, out []float32) (ok bool)
 	tileValues(k *call, d DType, p []float32, rows, n, place int, tiles *unsafe.Pointer, size int, out []float32,
 		stride int) (ok bool)

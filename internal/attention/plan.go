@@ -116,7 +116,7 @@ func (p *plan) addSequence(c *Cache, b *Batch, seq, tokens int) int {
 	return total
 }
 
-// cost estimates the work of an item in bytes: the bytes of its context, or, with so many
+// cost estimates the work of an item in bytes: the bytes of its context or, if there are enough
 // rows that multiplying takes longer than reading, the bytes that could be read meanwhile,
 // about one for eight multiplications.
 func cost(c *Cache, tokens, rows int) int {

@@ -119,7 +119,7 @@ func TestFirstZeroReadsNothingAfterTheLastCount(t *testing.T) {
 	}
 }
 
-// A cursor finds what the handout's loop finds when it starts anew each time.
+// A cursor finds what the handout's loop finds, which starts from block 0 each time.
 func TestFirstFitEqualsStartingAnew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := rapid.SliceOfN(rapid.Int32Range(-1, 2), 0, 300).Draw(t, "counts")

@@ -30,7 +30,7 @@ const (
   })
   return bad
 })`
-	// unnamed are drawings that say nothing to who cannot see them.
+	// unnamed finds drawings without a text for readers who cannot see them.
 	unnamed = `[...document.querySelectorAll('svg, img')].filter(e => e.getAttribute('role') != 'img' ||
   !e.getAttribute('aria-labelledby') || e.getAttribute('aria-labelledby').split(' ').some(id => !document.getElementById(id)?.textContent.trim())).map(e => e.outerHTML.slice(0, 200))`
 	// faint are texts with less than 4.5 : 1 on their ground (WCAG, AA).

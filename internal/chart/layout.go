@@ -78,7 +78,7 @@ func (l *layout) explain(name string, samples ...plot.Thumbnailer) {
 
 func legendWidth(l *plot.Legend) vg.Length { return l.Rectangle(draw.Canvas{}).Size().X + legendSpace }
 
-// captions returns what a reader of the picture without its page must know.
+// captions returns what a reader must know who has the picture without its page.
 func (l *layout) captions() string {
 	f := l.figure
 	all := []string{strings.ToUpper(string(f.Kind)) + ": " + f.Kind.meaning(f.Reference) + ".", "Runs: " +

@@ -62,8 +62,8 @@ func kinds(figures []shownFigure, checks []Check) []Kind {
 	return slices.DeleteFunc(slices.Clone(allKinds), func(k Kind) bool { return !has[k] })
 }
 
-// inline lets the page choose the colours of what is not a series: it is light or
-// dark. Every text of the drawing has been escaped by who wrote it.
+// inline lets the page, which is light or dark, choose the colours of everything but the
+// series. All text of the drawing is escaped already.
 func inline(svg string) template.HTML {
 	var pairs []string
 	for _, c := range []struct {

@@ -86,7 +86,7 @@ func (f Figure) render() (files []file, svg string, err error) {
 	return []file{{f.Name + ".svg", []byte(svg)}, {f.Name + ".png", png}, {f.Name + ".csv", []byte(f.table())}}, svg, nil
 }
 
-// put writes the files to a folder of their own, on the same disk, and moves them.
+// put writes the files to a temporary folder on the same disk, and moves them.
 func put(dir string, files []file) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -95,7 +95,7 @@ func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
 	c.index.mu.Lock()
 	defer c.index.mu.Unlock()
 	c.removeOf(s)
-	// By address alone: what a link leads to need not be a sequence.
+	// Only addresses are compared: a link need not lead to a sequence.
 	prev, next := s.Node.Prev, s.Node.Next
 	if h := c.of(e, prev); h != nil && h.next == &s.Node {
 		c.renext(h, next)

@@ -24,8 +24,8 @@ type index struct {
 	epoch atomic.Uint32 // of the entries that are indexed here
 }
 
-// A named is what entries say about one sequence. Without an entry of its own,
-// engine is nil.
+// A named is what entries say about one sequence. engine is nil if the sequence has no
+// entry itself.
 type named struct {
 	seq      *Sequence
 	engine   *Engine
@@ -37,8 +37,8 @@ func (n named) empty() bool       { return n.seq == nil }
 func (n named) same(o named) bool { return n.seq == o.seq }
 func (n named) hash() uint64      { return address(n.seq) * 0x9e3779b97f4a7c15 }
 
-// any reports whether there is any entry at all: a program with few sequences
-// never has one, and pays nothing.
+// any reports whether there is an entry. A program with few sequences never has one,
+// and pays nothing.
 func (x *index) any() bool { return x.used.Load() != 0 }
 
 // keyOf returns the key of the entry for s, if there is one.

@@ -144,8 +144,8 @@ func (e *Engine) cancel(s *Stream) {
 // ErrCanceled is the error of answers that Cancel ended.
 var ErrCanceled = errors.New("canceled")
 
-// drop frees what a sequence has. Its blocks go back at once; a step that
-// computes it meanwhile writes only to blocks that nobody gets before its end.
+// drop frees what a sequence has. Its blocks go back at once: blocks that a step in flight
+// writes to are not handed out before the step ends.
 func (e *Engine) drop(q *sequence) {
 	q.done = true
 	e.offload.release(q)

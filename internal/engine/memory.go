@@ -9,7 +9,7 @@ import (
 
 // A MemoryObserver is shown what steps do to the blocks.
 type MemoryObserver interface {
-	// Active reports whether somebody looks; if not, nothing is collected. It is
+	// Active reports whether anything reads the states; if not, none are collected. It is
 	// called often.
 	Active() bool
 
@@ -32,7 +32,7 @@ type MemoryChange struct {
 	begun  map[int]int // places in Decodes
 }
 
-// A MemoryState is who has which blocks.
+// A MemoryState says which requests have which blocks.
 type MemoryState struct {
 	Answers          []AnswerBlocks // those with blocks
 	Waiting, Running []int          // requests
@@ -103,8 +103,8 @@ func (e *Engine) memoryState() *MemoryState {
 	return m
 }
 
-// watched reports whether steps are to be noted; what was noted before somebody
-// looked away is forgotten.
+// watched reports whether steps are to be noted. It discards earlier notes when the
+// observer becomes inactive.
 func (e *Engine) watched() bool {
 	if e.memory == nil {
 		return false

@@ -2,7 +2,7 @@ package engine
 
 import "time"
 
-// An Observer is told what the engine does. Its methods must return at once;
+// An Observer receives reports of what the engine does. Its methods must return at once;
 // they are called under the engine's lock.
 type Observer interface {
 	Step(StepReport)

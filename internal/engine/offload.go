@@ -23,7 +23,7 @@ type offload struct {
 	engine *Engine
 
 	// Under the engine's lock:
-	coming   map[blockhash.Hash]*claim // blocks that somebody loads, or is about to
+	coming   map[blockhash.Hash]*claim // blocks that are being loaded, or are about to be
 	loads    int                       // under way
 	idle     bool                      // the last step had no rows, and nothing has happened since
 	perToken time.Duration             // computing a token of a prompt; 0: not known

@@ -50,7 +50,7 @@ func (j *sampleJob) Do(worker, i int) {
 	}
 }
 
-// verify samples as long as what was sampled is what was proposed, and once more.
+// verify samples while the samples equal the proposed tokens, and one token after them.
 func (j *sampleJob) verify(r *row, s *sampling.Sampler, at int) {
 	tokens := r.q.tokens
 	for i := range len(r.drafts) + 1 {

@@ -27,7 +27,7 @@ func (s *Series) End() {
 	s.engine.changed.Signal()
 }
 
-// refuses is why the engine takes nothing in, of a series that has begun or, if that is nil, at all.
+// refuses returns why the engine accepts no more of series s or, if s is nil, no requests; nil if it accepts them.
 func (e *Engine) refuses(s *Series) error {
 	switch {
 	case e.cut, e.closed && s == nil:

@@ -29,7 +29,7 @@ type step struct {
 type row struct {
 	q           *sequence
 	from        int     // tokens that were computed before
-	scored      int     // tokens of the prompt whose log probabilities are known after the step; 0: nobody wants them
+	scored      int     // tokens of the prompt whose log probabilities are known after the step; 0: not wanted
 	last        bool    // its last token is followed by the next one
 	placeholder int     // place in the batch of a token that the step before samples, or -1
 	drafts      []int32 // that stand after its tokens
@@ -219,13 +219,13 @@ func (e *Engine) finish(s, next *step) {
 func (e *Engine) publish() {
 	if to := e.config.KVEvents; to != nil {
 		e.sched.Monitor.TakeEvents(&e.events)
-		// An error says that the publisher is closed: nobody wants them then.
+		// An error means that the publisher is closed; then the events are not needed.
 		_ = to.Publish(time.Now(), &e.events)
 	}
 }
 
-// fail ends all requests of a step that could not be computed. Nothing that it, and a step
-// that was scheduled after it, should have written can be hit.
+// fail ends all requests of a step that could not be computed. Blocks that it should have
+// written, or a step scheduled after it, cannot be hit.
 func (e *Engine) fail(s *step, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

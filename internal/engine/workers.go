@@ -16,7 +16,7 @@ type Peer struct {
 	Pool  *parallel.Pool
 }
 
-// A message is all that a worker is told of a step. It stays as it is until all workers
+// A message is all that a worker receives about a step. It does not change until all workers
 // have answered. A step with many logits is sent several times, for some of them each time.
 type message struct {
 	from, to int // logits to compute; from 0 on, the layers are computed before
@@ -46,8 +46,8 @@ type computed struct {
 	at     time.Time
 }
 
-// An output is logits of a step, and of each row of them the token with the largest one, unless
-// nobody has looked for it. It is good until the next start.
+// An output is logits of a step and, if it was computed, the token with the largest logit of each
+// row. It is valid until the next start.
 type output struct {
 	logits  []float32
 	largest []int32 // nil: not known

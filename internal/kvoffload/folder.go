@@ -256,7 +256,7 @@ func (f *Folder) write(name string, block *blockhash.Hash, m Memory) error {
 // ours is what a folder of this or another format is called.
 var ours = regexp.MustCompile(`^llmkv-[0-9]+-[0-9a-f]{32}$`)
 
-// clean removes folders of other formats, and files that nobody will finish.
+// clean removes folders of other formats, and abandoned partial files.
 func (f *Folder) clean() {
 	spaces, err := os.ReadDir(f.path)
 	if err != nil {

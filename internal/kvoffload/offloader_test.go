@@ -256,7 +256,7 @@ func TestLookingTakesLittleTime(t *testing.T) {
 	})
 }
 
-// storedBytes waits until so many blocks were stored.
+// storedBytes waits until the given number of blocks was stored.
 func storedBytes(t *testing.T, o *kvoffload.Offloader, blocks int64) {
 	t.Helper()
 	require.Eventually(t, func() bool { return o.Stats().StoredBytes == blocks*blockBytes }, time.Minute, time.Millisecond)

@@ -98,7 +98,7 @@ func TestARedisConfigurationThatCannotWorkIsRefused(t *testing.T) {
 	require.NoError(t, (&kvoffload.RedisConfig{URL: "rediss://host:1/2"}).Check())
 }
 
-// serve accepts connections and answers each as told.
+// serve accepts connections and answers each with the given function.
 func serve(t *testing.T, answer func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

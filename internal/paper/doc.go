@@ -1,6 +1,6 @@
-// Package paper has the systems that the PagedAttention paper (SOSP '23) compares: its own
-// block manager and scheduler, as they are in the authors' artifact, and the
-// systems it measures against, as the authors rebuilt them: Orca, which reserves
+// Package paper has the systems that the PagedAttention paper (SOSP '23) compares: the paper's
+// block manager and scheduler, as in the authors' artifact, and the systems it measures
+// against, as the authors rebuilt them: Orca, which reserves
 // a power of two of contiguous blocks for each sequence from a buddy allocator
 // and knows the output's length exactly (Oracle), up to a power of two (Pow2) or
 // not at all (Max); and FasterTransformer, whose batches run until their longest

@@ -22,8 +22,8 @@ func (x *script) add(requests ...serve.Request) {
 	}
 }
 
-// step returns who is in the next iteration: prompts by their tokens, decoding
-// requests by their context.
+// step returns the requests of the next iteration: prompts with their tokens, decoding
+// requests with their context.
 func (x *script) step() (prompts, decodes map[int]int) {
 	require.NoError(x.t, x.s.Step(&x.Iteration))
 	prompts, decodes = map[int]int{}, map[int]int{}
@@ -95,7 +95,7 @@ func TestVictimsWaitByArrival(t *testing.T) {
 	x.expect(lengths{3: 4}, lengths{2: 5}) // its prompt and two tokens
 }
 
-// Ensure that a group is swapped as a whole with its sharing, that nobody is
+// Ensure that a group is swapped as a whole with its sharing, that no request is
 // admitted while it is out, and that it comes back with a block for each
 // sequence.
 func TestSwappedGroupsComeBackWhole(t *testing.T) {
@@ -289,8 +289,8 @@ func TestAStaticBatchIsAnsweredAsAWhole(t *testing.T) {
 	require.ErrorIs(t, s.Add(serve.Request{ID: 9, Prompt: 10, Output: 11}), serve.ErrRequest)
 }
 
-// Ensure that a request's place in the batch is its table, and that nobody who
-// waits has one.
+// Ensure that a request's place in the batch is its table, and that waiting requests
+// have none.
 func TestOnlyRunningStaticRequestsHaveATable(t *testing.T) {
 	s, err := NewStatic(StaticConfig{BatchSize: 2, MaxModelLen: 20})
 	require.NoError(t, err)
@@ -310,8 +310,8 @@ func TestOnlyRunningStaticRequestsHaveATable(t *testing.T) {
 	require.Equal(t, []int32{1}, s.Table(1, 0), "it keeps its place")
 }
 
-// Ensure that running requests count once against the limit of sequences, and
-// the one that joins with all of its own.
+// Ensure that each running request counts once against the limit of sequences, and a
+// joining request with all its sequences.
 func TestSeqsCountsRequests(t *testing.T) {
 	s, err := NewSOSP(Config{BlockSize: 4, NumGPUBlocks: 100, NumCPUBlocks: 10}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 4}, false)
 	require.NoError(t, err)

@@ -35,7 +35,7 @@ func TestSOSPTraffic(t *testing.T) {
 	})
 }
 
-// Ensure that Orca's sequences have chunks of their own, and answers.
+// Ensure that each of Orca's sequences has its own chunk, and an answer.
 func TestOrcasSequencesHaveChunksAndAnswers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		block := rapid.IntRange(1, 4).Draw(t, "block")
@@ -55,7 +55,7 @@ func TestOrcasSequencesHaveChunksAndAnswers(t *testing.T) {
 	})
 }
 
-// Ensure that static batches answer everybody, and nobody too early.
+// Ensure that static batches answer every request, and none too early.
 func TestStaticBatchesAnswerEverybody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := StaticConfig{BatchSize: rapid.IntRange(1, 5).Draw(t, "batch"), MaxModelLen: rapid.IntRange(2, 60).Draw(t, "longest")}

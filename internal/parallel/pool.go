@@ -18,7 +18,7 @@ type Task interface {
 
 // A Pool is a fixed number of workers, one of which is the goroutine that calls
 // Run. It is safe for concurrent use; calls of Run wait for each other. A task
-// must not call Run of its own pool.
+// must not call Run of the pool that runs it.
 type Pool struct {
 	size     int
 	bound    bool // workers are bound to processors

@@ -47,13 +47,13 @@ type Scheduler interface {
 	// ErrRequest, and nothing has changed.
 	Add(Request) error
 
-	// Step decides on the next iteration, whose arrays are used again. When it
-	// returns, everything in the iteration counts as computed.
+	// Step schedules the next iteration and reuses its arrays. When it returns,
+	// everything in the iteration counts as computed.
 	Step(*Iteration) error
 
-	// Finish reports requests whose answers are complete or that were aborted,
-	// in any order. It appends those that leave the system now, which is all of
-	// them, except where a batch ends as a whole.
+	// Finish ends requests whose answers are complete or that were aborted, in any
+	// order. It appends the requests that leave the system now: all of them, except
+	// where a batch ends as a whole.
 	Finish(answered []int, ids ...int) ([]int, error)
 
 	// Usage is how full the memory is.
@@ -139,8 +139,8 @@ func (it *Iteration) Reset() {
 // Empty reports whether the model has nothing to do.
 func (it *Iteration) Empty() bool { return len(it.Prefills) == 0 && len(it.Decodes) == 0 }
 
-// Idle reports whether nothing happened at all, and so nothing will before the
-// next Add or Finish. If requests wait nevertheless, they wait for ever.
+// Idle reports whether nothing happened. Then nothing will happen before the next Add or
+// Finish, and requests that wait will wait for ever.
 func (it *Iteration) Idle() bool {
 	return it.Empty() && len(it.SwapOut) == 0 && len(it.SwapIn) == 0 && len(it.Preempted) == 0 && len(it.Ignored) == 0
 }

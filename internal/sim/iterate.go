@@ -134,7 +134,7 @@ func (r *run) measure(seconds float64) {
 	}
 }
 
-// generate gives every sequence its token, and notes who is complete.
+// generate gives every sequence its token, and notes which requests are complete.
 func (r *run) generate() error {
 	r.done = r.done[:0]
 	before := r.r.Generated

@@ -276,8 +276,8 @@ func TestV0sFramesAreItsStates(t *testing.T) {
 	})
 }
 
-// counts compares the references of a frame with the devices'. An aborted request may be gone
-// since.
+// counts compares the references of a frame with those of the devices. A request may have been aborted
+// since the frame.
 func counts(f *view.Frame, s *v0.Scheduler) error {
 	gpu, cpu := s.Manager().View.Devices()
 	for device, d := range []*device.Device{gpu, cpu} {

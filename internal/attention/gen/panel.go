@@ -25,10 +25,10 @@ func panels(g *gen) {
 }
 
 // panelScores computes products of groups × n rows with some tiles of keys, two
-// registers of tokens at a time. in: queries; data: keys; out: products; n: tiles,
-// which is used up; size: elements of a head; first: elements of a sum, a multiple
-// of 4; ahead: addresses of 16·size bytes to ask for, and 0; those taken are used
-// up. With integers an element is a pair of them, and all are one sum.
+// registers of tokens at a time. in: queries; data: keys; out: products; n: tiles;
+// size: elements of a head; first: elements of a sum, a multiple of 4; ahead: addresses of
+// 16·size bytes to prefetch, then 0. It changes n, and advances ahead. With integers an
+// element is a pair of them, and all products are one sum.
 func panelScores(g *gen, n int, integers bool) {
 	name := "scoresPanel%d"
 	if integers {

@@ -89,8 +89,8 @@ var expCoefficients = []float32{1.3814611726e-3, 8.3687105284e-3, 4.1668387431e-
 
 // softmax makes products into weights, exp(x·product - the largest logit). in:
 // products; n: tiles; x: a positive factor. It leaves the largest logit in x and
-// the sum of weights in y. With pairs, each product is the sum of one in in and one
-// in low, and the rounding errors of the logit and of the difference are kept.
+// the sum of weights in y. With pairs, each product is the sum of a number at in and one
+// at low, and the rounding errors of the logit and of the difference are kept.
 func softmax(g *gen, pairs bool) {
 	name := "softmax"
 	if pairs {

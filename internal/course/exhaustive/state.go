@@ -24,8 +24,8 @@ type State struct {
 	Sequences []Sequence // active_seqs, in list order
 }
 
-// A Record is one int of the pool. What append_kv writes in a Case is never below
-// 0; untouched(i), which is, stands for what word i held before llm_init.
+// A Record is one int of the pool. In a Case append_kv writes only numbers from 0 up; the negative
+// untouched(i) stands for what word i held before llm_init.
 type Record int32
 
 // untouched is the Record of a word that was never written, or of its copy.

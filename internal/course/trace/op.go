@@ -46,7 +46,7 @@ var functions = [...]string{"llm_init", "create_sequence", "fork_sequence", "app
 // arguments is how many numbers follow the engine in the text.
 var arguments = [kinds]int{1, 2, 2, 2, 1, 0, 3, 3, 3, 2, 2, 3, 2, 2, 1, 2, 3, 2, 2, 3}
 
-// Outside reports whether it is a write from outside, not a call.
+// Outside reports whether k is a write by the tester, not a call.
 func (k Kind) Outside() bool { return k >= Hole }
 
 // Function is what llm_memory.h calls it, or what it is.

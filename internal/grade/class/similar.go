@@ -113,8 +113,8 @@ func lines(d, other document) []bool {
 	return marked
 }
 
-// The sizes, in tokens. Gram is longer than any sequence that the handout makes everybody write,
-// such as a loop over 16 entries.
+// The sizes, in tokens. Gram is longer than any sequence that the handout requires of every
+// submission, such as a loop over 16 entries.
 const (
 	Gram   = 24
 	Window = 8

@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/grade/compare"
 )
 
-// seqs finds each sequence at all moments. Two with the same id, which only a broken list has,
-// are numbered in their order.
+// seqs finds each sequence at all moments. Sequences with the same id, which only a broken
+// list has, are numbered in list order.
 func (v *view) seqs() []sequence {
 	type key struct {
 		id   int32

@@ -25,8 +25,7 @@ func newPipes() (ours pipes, requests, replies *os.File, err error) {
 	if err := unix.Pipe2(from[:], unix.O_CLOEXEC); err != nil {
 		return pipes{}, nil, nil, errors.Join(err, unix.Close(to[0]), unix.Close(to[1]))
 	}
-	// A process that replies without being asked leaves the requests where they are,
-	// until no more fit.
+	// If the process replies without reading, requests fill the pipe until no more fit.
 	if err := unix.SetNonblock(to[1], true); err != nil {
 		return pipes{}, nil, nil, errors.Join(err, unix.Close(to[0]), unix.Close(to[1]), unix.Close(from[0]), unix.Close(from[1]))
 	}
@@ -53,7 +52,7 @@ func (p pipes) write(bytes []byte, until time.Time) (int, error) {
 }
 
 // read reads the bytes that have arrived, and waits for the first one until the given time. Then the
-// error is os.ErrDeadlineExceeded. It is io.EOF if nobody can write any more.
+// error is os.ErrDeadlineExceeded. It is io.EOF if the other end is closed.
 func (p pipes) read(bytes []byte, until time.Time) (int, error) {
 	if err := wait(p.replies, unix.POLLIN, until); err != nil {
 		return 0, err

@@ -65,7 +65,7 @@ const (
 	Calloc            //
 	Realloc           //
 	Release           //
-	Refused           // an allocation that failed, as it was told to or because nothing is left
+	Refused           // an allocation that failed, as requested or because no memory is left
 	BadRelease        // of an address that is no live chunk; Size 1: it was one once
 )
 
@@ -239,8 +239,8 @@ func (p *Process) GiveBack(addresses []uint64) error {
 	return nil
 }
 
-// Alias maps size bytes of the pools once more at another address, where the end of
-// a large pool is. The error wraps ErrAlias where the system refuses.
+// Alias maps size bytes of the pools a second time at another address, that of the end of
+// a large pool. The error wraps ErrAlias where the system refuses.
 func (p *Process) Alias(from, to, size uint64) error {
 	r, err := p.Do(Request{Call: alias, Engine: from, A: int32(uint32(to)), B: int32(uint32(to >> 32)), Size: size})
 	if err == nil && r.Returned != 1 {

@@ -29,7 +29,7 @@ type entry struct {
 	steps   stepText
 }
 
-// of is a trace as steps. Nobody may write them.
+// of is a trace as steps, which must not be changed.
 func (c *cache) of(ops []trace.Op, defined bool) (stepText, error) {
 	if len(ops) < long {
 		return encodeTrace(ops, defined)

@@ -67,7 +67,7 @@ const (
 // mostOfMany calls of one step are made where each of them is slow.
 const mostOfMany = 40
 
-// encode writes each trace on engines of its own, without failing allocations.
+// encode writes each trace on its own engines, without failing allocations.
 // It computes the tester's own writes: the process does not know the correct state.
 func (s Steps) encode() ([]byte, error) {
 	var all stepText

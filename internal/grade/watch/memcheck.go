@@ -83,8 +83,8 @@ func agree(found []Finding, parseErr error, exit int, steps *os.File) error {
 	return nil
 }
 
-// runValgrind returns Valgrind's report, through a pipe, which nobody can write a second
-// time, and its exit status.
+// runValgrind returns Valgrind's report and exit status. The report comes through a pipe, so that
+// it cannot be rewritten.
 func runValgrind(program, box string, steps *os.File) (report []byte, exit int, err error) {
 	// A distribution may have a script in front of it, for which the submission
 	// would have to be allowed a shell.

@@ -48,8 +48,8 @@ func TestParseSLO(t *testing.T) {
 	}
 }
 
-// line returns a model with iterations of 10 ms, whatever is in them, on a GPU of
-// which only so much counts here.
+// line returns a cost file in which every iteration takes 10 ms; of the GPU it has only what the
+// tests need.
 func line(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "line.json")
 	text := `{"model": "opt-13b", "gpu": "a100-40gb", "workers": 1, "linear_ms": {"base": 10}}`

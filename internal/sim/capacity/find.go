@@ -20,8 +20,8 @@ type Options struct {
 	// seed, where the search begins. Nil: at what the cost model lets expect.
 	Near []float64
 
-	// Horizon, if not nil, makes runs as long as it takes to tell what lasts, and
-	// Requests and Duration of the scenario the least that they have.
+	// Horizon, if not nil, makes runs long enough to tell whether a rate lasts. Requests and
+	// Duration of the scenario are then lower bounds.
 	Horizon *Horizon
 
 	// Confirm is under how many other seeds than those of the search, of a workload, what

@@ -45,15 +45,15 @@ type requestSet struct {
 	runs     *Runs           // nil: nothing is kept
 }
 
-// Keep makes searches with a horizon take what runs has and add to it what they run.
+// Keep makes searches with a horizon use the results in runs, and add theirs to it.
 func (l *Load) Keep(runs *Runs) {
 	for _, d := range append(slices.Clone(l.sets), l.others...) {
 		d.runs = runs
 	}
 }
 
-// defaultRequests is how many are drawn, or read of a trace, where a scenario
-// does not say.
+// defaultRequests is how many requests are drawn, or read from a trace, if the scenario does
+// not say.
 const defaultRequests = 2000
 
 // MostSeeds is how many seeds a search has at most: each keeps its requests in memory.

@@ -235,7 +235,7 @@ func TestATraceOfTheMostRowsThatARefusalNamesIsEnough(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Ensure that an objective without any value is not one that holds.
+// Ensure that an objective without any value does not hold.
 func TestTimesBetweenTokensAreNotJudgedWithoutAny(t *testing.T) {
 	s := scenario.Scenario{Trace: trace(t, 600, ",100,1\n"), Setup: line(t)}
 	for _, text := range []string{"tpot<50ms@p99", "ttft<1s,tpot<50ms"} {

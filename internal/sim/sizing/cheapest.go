@@ -150,8 +150,8 @@ func (o *Offer) within(format string, v float64) string {
 	return fmt.Sprintf("%s ("+format+" to "+format+")", text, v*o.HourLow/o.Hour, v*o.HourHigh/o.Hour)
 }
 
-// confirmCheapest confirms the cheapest offer, and as long as that makes it dearer than
-// another, the other. Of equally dear offers that which holds more comes first.
+// confirmCheapest confirms the cheapest offer. If that makes it dearer than another one, it goes on
+// with that one. Of offers with equal prices, the one with the higher rate comes first.
 func (s *sizer) confirmCheapest(ctx context.Context, all []Offer) ([]Offer, error) {
 	for {
 		slices.SortStableFunc(all, dearer)

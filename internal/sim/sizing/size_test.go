@@ -278,8 +278,8 @@ func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
 	require.Contains(t, r.verdict(), "2.00 requests/s under  (seeds 1-2, whose shorter runs hold 2.10 to 2.30); ")
 }
 
-// Ensure that the report, as text and as files, is the same however many runs go
-// on at once, and as it was looked at.
+// Ensure that the report, as text and as files, does not depend on the number of parallel
+// runs, and equals the golden one.
 func TestTheReportIsTheSameHoweverManyRunsGoOn(t *testing.T) {
 	level.SkipQuick(t)
 	q := question(t, "0.1s/token, ttft<2s@p90", scenario.Scenario{})

@@ -187,8 +187,8 @@ func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 	return s.load.Holds(ctx, plan, s.SLO, s.Question.Target*s.near.Low/s.base.Rate, s.pool)
 }
 
-// blocks bisects between what the longest request needs and what there is, or
-// the most that is looked at.
+// blocks bisects between the blocks that the longest request needs and those of the server, or
+// the most that are considered.
 func (s *sizer) blocks(ctx context.Context, t *Target) (int, error) {
 	v := s.plan.Scenario.Server
 	if s.plan.System.Memory == sim.Static {

@@ -340,7 +340,7 @@ func TestConflictsOfShardsAreSeen(t *testing.T) {
 	require.ErrorContains(t, err, "line 3 of "+results(dir)+" and line 2 of "+second)
 }
 
-// Ensure that every figure of a result is in the table, under a name of its own.
+// Ensure that every figure of a result is in the table, under its own name.
 func TestTheTableHasAllFigures(t *testing.T) {
 	var r sim.Result
 	n := 0

@@ -86,7 +86,7 @@ func arrive(l Lengths, seed uint64, until float64, count int, gap func() float64
 	if count < 0 {
 		return nil, fmt.Errorf("%w: %d requests; it must be a number above 0, or 0 for no end", ErrSetting, count)
 	}
-	// Lengths have a stream of their own: another rate brings the same requests.
+	// Lengths have their own random stream, so that another rate brings the same requests.
 	return &drawn{lengths: l, rng: rand.New(rand.NewPCG(seed, 2)), gap: gap, until: until, left: count,
 		endless: count == 0}, nil
 }

@@ -21,7 +21,7 @@ type lines struct {
 	r      *bufio.Reader
 	number int // of the last line read, from 1
 	line   []byte
-	again  bool // next gives the last line once more
+	again  bool // next returns the last line again
 }
 
 // open unpacks what starts like a gzip file.

@@ -33,8 +33,8 @@ func Names() []string {
 	return names
 }
 
-// Named returns a synthetic workload. The error wraps ErrUnknown and lists those
-// that there are.
+// Named returns a synthetic workload. The error wraps ErrUnknown and lists the
+// known names.
 func Named(name string) (Lengths, Info, error) {
 	i := slices.IndexFunc(all, func(w known) bool { return w.Name == name })
 	if i < 0 {

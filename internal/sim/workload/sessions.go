@@ -62,11 +62,11 @@ func (c *conversations) Follow(session int64, answered float64, r *Request) bool
 }
 
 // SessionsOf finds the conversations in a trace whose rows have hashes, such as
-// Mooncake's: a row continues the last earlier one all of whose whole blocks of
-// hashTokens it begins with, unless another row does already. The first block alone
-// makes no conversation: a system prompt is the same for everybody. A turn comes when
-// its row says, but not before the turn it continues is answered and think seconds have
-// passed. All rows are read at once.
+// Mooncake's. A row continues the latest earlier row whose whole blocks of hashTokens are
+// all at its beginning, unless another row already continues that one. A common first block
+// alone is not enough: it can be a system prompt. A turn arrives at the time of its row, but
+// not before the turn it continues is answered and think seconds have passed. All rows are
+// read at once.
 func SessionsOf(s Source, think float64) (Sessions, error) {
 	if !(think >= 0) || math.IsInf(think, 0) {
 		return nil, fmt.Errorf("%w: a pause of %v s: want at least 0", ErrSetting, think)

@@ -99,7 +99,7 @@ function details(b) {
   if (b.pinned) box.append(make('p', 'hint', 'Kept. Enter, click or Esc lets go.'))
 }
 
-// facts are what there is to say about a block.
+// facts describe a block.
 function facts(run, device, id, block) {
   const past = pastOf(run, now), step = past[device].since[id], first = run.frames[step].before < 0
   const when = first ? 'since the beginning of the recording' : `since step ${step}` + (run.course ? '' : ` (${seconds(run.frames[step].time)})`)

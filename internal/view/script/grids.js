@@ -83,8 +83,8 @@ function grouped(run, block) {
   return all.length > 3 ? all.slice(0, 2).join(',\u2009') + '\u2009…' : all.join(',\u2009')
 }
 
-// slots shows the records of a block, and faint those that it held before. What nobody
-// appended is a dot: a pool is not cleared.
+// slots shows the records of a block and, faintly, those that it held before. A record that was never
+// appended is a dot, because a pool is not cleared.
 function slots(run, part, f, before, id, block, past) {
   const copy = f.copies.find(c => c[1] === id)
   const from = before === undefined || before.blocks !== f.blocks ? undefined : copy ? copy[0] : id
@@ -191,8 +191,7 @@ function drawing(b, kind) {
   return svg
 }
 
-// arrows are drawn from each copied block to its copy, within what can be told
-// apart.
+// arrows are drawn from each copied block to its copy, as many as can be told apart.
 function arrows(b, i) {
   const f = b.run.frames[i], list = [...f.copies.map(([x, y]) => [0, x, 0, y]), ...f.out.map(([x, y]) => [0, x, 1, y]), ...f.in.map(([x, y]) => [1, x, 0, y])]
   b.parts.pools.querySelectorAll('.arrows').forEach(e => e.remove())

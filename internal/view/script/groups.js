@@ -4,7 +4,7 @@
 const groupsBy = { request: groupsByRequest, age: groupsByAge }
 
 // groupsByRequest puts the blocks of each request together, in logical order. Blocks of
-// several requests come first, those of nobody last.
+// several requests come first, those of no request last.
 function groupsByRequest(run, pool) {
   const shared = [], by = new Map()
   pool.forEach((block, id) => {

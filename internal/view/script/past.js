@@ -45,7 +45,7 @@ function advance(run, past, k) {
   past.at = k
 }
 
-// remains are what a block still holds from before: the slots that nobody has overwritten,
+// remains are what a block still holds from before: the slots that have not been overwritten,
 // as [from, to, name of the sequence that wrote them] each; of a large pool the whole block.
 function remains(run, device, id, b, past) {
   if (b.state === 'held') return []

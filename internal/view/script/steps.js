@@ -21,7 +21,7 @@ function go(to, quiet) {
   if (!quiet) remember()
 }
 
-// told is what happens in a step, in a few words.
+// told describes a step in a few words.
 const told = i => boards.map(({ run }) => run.frames[i].call || run.frames[i].said[0]).filter(Boolean).join(' | ')
 
 // ---- Events: the steps in which something happens besides writing tokens.

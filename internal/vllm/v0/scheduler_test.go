@@ -70,8 +70,8 @@ func TestASwappedRequestTooLongForTheGPUIsDropped(t *testing.T) {
 	require.NoError(t, s.Check())
 }
 
-// Ensure that a step that fails, because the CPU is full, loses nobody: when
-// there is room again, all go on.
+// Ensure that no request is lost when a step fails because the CPU is full: all go on when
+// there is room again.
 func TestAFailedStepLosesNobody(t *testing.T) {
 	s, err := NewScheduler(SchedulerConfig{
 		Manager:             Config{BlockSize: 1, NumGPUBlocks: 6, NumCPUBlocks: 1},

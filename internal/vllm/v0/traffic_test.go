@@ -200,8 +200,7 @@ func (x *traffic) swap(t *rapid.T) {
 	g.swapped = !g.swapped && entries > 0
 }
 
-// runsOut says whether f, on a copy of everything, takes a block that there is
-// not.
+// runsOut reports whether f, on a copy of everything, needs more blocks than are free.
 func (x *traffic) runsOut(f func(m *Manager, seqs []*Seq)) (out bool) {
 	m := *x.m
 	m.gpu, m.cpu = m.gpu.Clone(), m.cpu.Clone()

@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/invariants"
 )
 
-// Check counts everything anew.
+// Check counts everything again and compares.
 func (c *Cache) Check() error {
 	taken, unreferenced := 0, 0
 	for hash, e := range c.entries {

@@ -11,8 +11,8 @@ type Input struct {
 	before         []int // embeddings of tokens before each token; nil: each takes one
 }
 
-// Mask says which tokens of the prompt take an embedding of in; the others of
-// its tokens are text between them (vLLM: PlaceholderRange.is_embed).
+// Mask sets which tokens of in take one of its embeddings; the others are text between them
+// (vLLM: PlaceholderRange.is_embed).
 func (in *Input) Mask(isEmbed []byte) {
 	in.before = make([]int, in.Length+1)
 	for k := range in.Length {
@@ -55,8 +55,8 @@ func (r *Request) Window(start, end int) (lo, hi int) {
 	return lo, max(lo, hi)
 }
 
-// Shares reports whether r refers to the output of input i of o, and by which
-// input of its own.
+// Shares reports whether r refers to the output of input i of o, and returns the input of r
+// that does.
 func (r *Request) Shares(o *Request, i int) (int, bool) {
 	for _, h := range r.held {
 		if r.inputs[h].Hash == o.inputs[i].Hash {

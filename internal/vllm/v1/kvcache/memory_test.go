@@ -67,7 +67,7 @@ func (m *memory) verify(c *Cache, r *Request) error {
 		if spec.Kind == Mamba {
 			continue
 		}
-		spec.Retained = 0 // those are kept, but nobody attends to them
+		spec.Retained = 0 // those are kept, but no request attends to them
 		for i := spec.skipped(r.NumComputedTokens); i < r.NumComputedTokens; i++ {
 			id := int32(0)
 			if at := i / spec.BlockSize; at < len(r.tables[g].ids) {

@@ -94,8 +94,8 @@ func (w *world) snapshot() string {
 	return s
 }
 
-// allocate is Allocate with everything that must hold afterwards. It fails a
-// group in the middle if told to.
+// allocate calls Allocate and checks everything that must hold afterwards. It can make a
+// group in the middle fail.
 func (w *world) allocate(t *rapid.T, r *Request, a Alloc) bool {
 	hit := 0
 	if a.Hit != nil {
@@ -183,8 +183,8 @@ func (w *world) extend(t *rapid.T) {
 	}
 }
 
-// Ensure that the state is sound after every operation, and that nobody ever
-// attends to what another request wrote.
+// Ensure that the state is sound after every operation, and that no request
+// attends to what another one wrote.
 func TestCacheStaysSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{Cache: drawCache(t), memory: newMemory()}

@@ -8,8 +8,8 @@ import (
 
 // The numbers of the rules, at their limits.
 
-// Ensure that a waiting request leaves the watermark free if others are scheduled, and that nobody
-// else does (vllm/v1/RULES.md §6.2). The watermark is 2 of 11 blocks, of which 10 can be used.
+// Ensure that a waiting request leaves the watermark free if others are scheduled, and that no
+// other request does (vllm/v1/RULES.md §6.2). The watermark is 2 of 11 blocks, of which 10 can be used.
 func TestTheWatermarkIsForWaitingRequestsBesideOthers(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -130,8 +130,8 @@ func kept(c *Cache, r *Request, group int) (slots []int) {
 	return slots
 }
 
-// What is computed anew cannot be hit before, from the block of the first such token on, and is
-// registered again afterwards (vllm/v1/RULES.md §17).
+// Blocks from that of the first token to be computed again on cannot be hit until they are
+// registered again (vllm/v1/RULES.md §17).
 func TestTokensThatGoBackCannotBeHit(t *testing.T) {
 	for _, tokens := range []int{5, 7, 8} {
 		c := newFull(t, 12)
@@ -145,9 +145,9 @@ func TestTokensThatGoBackCannotBeHit(t *testing.T) {
 	}
 }
 
-// Of a window group those blocks can be hit that a hit up to the end of a segment, of the prompt without
-// its last token, or of a prefix shared with another request needs. With EAGLE all of them are one
-// block further, and there is one more (vllm/v1/RULES.md §9). The scheduler's block has 16 tokens.
+// A window group keeps the blocks needed by a hit that ends at the end of a segment, of the prompt without
+// its last token, or of a prefix shared with another request. With EAGLE they are one block further,
+// and one more is kept (vllm/v1/RULES.md §9). The scheduler's block has 16 tokens.
 func TestWindowBlocksInFrontOfBoundariesAreKept(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -197,7 +197,7 @@ func TestAHitEndsInEveryGroup(t *testing.T) {
 	}
 }
 
-// A block that is kept only for a step in flight is not shared: who has it otherwise writes in place.
+// A block that is kept only for a step in flight is not shared: its other owner writes in place.
 func TestABlockThatWaitsForAStepIsNotShared(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(6))

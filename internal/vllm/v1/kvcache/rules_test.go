@@ -70,7 +70,7 @@ func TestAnEagleRunEndsABlockPastTheBoundary(t *testing.T) {
 	require.Equal(t, [][]int32{r.Table(0)[:3], {0, 0, 0, 0, 0, r.Table(1)[5]}}, hit.Blocks)
 }
 
-// Groups with the same layout are hit together or not at all (vllm/v1/RULES.md §5).
+// Groups with the same layout are hit together (vllm/v1/RULES.md §5).
 func TestEqualGroupsAreHitTogether(t *testing.T) {
 	full := Group{Kind: Full, BlockSize: 4}
 	c := newHybrid(t, nil, full, full, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
@@ -130,7 +130,7 @@ func TestSpeculativeStatesMoveOn(t *testing.T) {
 	require.Equal(t, 4, c.View.PeakBlocks(40, 1), "two states and two speculative blocks")
 }
 
-// A state that is stored in this step is not there yet: who hits it must wait.
+// A state that this step stores is not there yet: a request that hits it must wait.
 func TestAStateOfThisStepIsNotHit(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: Mamba, BlockSize: 4, Align: true})
 	c.StartStep(0)

@@ -87,7 +87,7 @@ func TestAPromptOfWholeBlocksHandsNothingOff(t *testing.T) {
 	require.Empty(t, taken(c, 0).Tails)
 }
 
-// Ensure that what hits the state does not hand it off once more.
+// Ensure that a request that hits the state does not hand it off again.
 func TestAHitOfAStateIsNotHandedOff(t *testing.T) {
 	c := withTail(t)
 	continued(t, c, 6)
@@ -118,8 +118,8 @@ func TestAHandedOffStateIsFreedWithItsRequestsBlocks(t *testing.T) {
 	require.NoError(t, c.View.Check())
 }
 
-// Ensure that new blocks are told once, in groups with keys and values: also one for the copy
-// of a block that a hit ends in, but none for states.
+// Ensure that new blocks of groups with keys and values are reported once, also the copy of a
+// block that a hit ends in, but not those of states.
 func TestNewBlocksAreTold(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

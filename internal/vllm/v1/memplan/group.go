@@ -163,8 +163,8 @@ func split(layers []Layer, list []int) []Group {
 	return groups
 }
 
-// deal makes n groups, of every n-th layer each, so that stages of a pipeline get some of
-// each. A group with a layer of the draft model is one of its groups.
+// deal makes n groups, each of every n-th layer, so that each stage of a pipeline gets layers of
+// each group. A group with a layer of the draft model is an EAGLE group.
 func deal(layers []Layer, list []int, n int) []Group {
 	var groups []Group
 	for first := range n {

@@ -94,7 +94,7 @@ type Options struct {
 	Blocks int // above 0: the number of blocks to use, whatever the bytes (vLLM's num_gpu_blocks_override)
 
 	// CrossLayers puts the blocks of all layers of a group side by side, so that a
-	// connector moves one piece a block (vLLM's enable_cross_layers_blocks). Without effect
+	// connector moves one piece a block (vLLM's enable_cross_layers_blocks). It has no effect
 	// on a plan of one group.
 	CrossLayers bool
 

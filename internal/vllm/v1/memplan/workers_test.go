@@ -55,8 +55,8 @@ func TestPlansForWorkersAreThoseOfVLLMsTests(t *testing.T) {
 	}
 }
 
-// Ensure that groups are those of the whole model: a worker with one layer of each kind
-// makes no groups of its own.
+// Ensure that groups are those of the whole model, also for a worker with one layer of each
+// kind.
 func TestWorkersShareTheGroupsOfTheModel(t *testing.T) {
 	layers := list(times(1, full(2)), times(3, window(2)))
 	plans, err := Make(layers, []Worker{{page * 30, []int{0, 1}}, {page * 30, []int{2, 3}}}, Options{})

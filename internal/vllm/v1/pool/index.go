@@ -37,7 +37,7 @@ const many = 1 << 31
 // slotsFor leaves at least half of the slots empty when every block has a key.
 func slotsFor(blocks int) int { return 1 << bits.Len(uint(2*blocks-1)) }
 
-// tagOf takes the bits as they are: hashes are spread evenly.
+// tagOf uses bits of the hash directly, because hashes are evenly distributed.
 func tagOf(h *blockhash.Hash, group uint32) uint32 {
 	mixed := binary.LittleEndian.Uint64(h[:]) + uint64(group)*0x9E3779B97F4A7C15 // 2^64/φ
 	return uint32(mixed>>32) &^ many

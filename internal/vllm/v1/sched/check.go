@@ -61,7 +61,7 @@ func (q *queue) checkHeap() error {
 	return nil
 }
 
-// checkFlight counts the tokens in flight of each request anew.
+// checkFlight counts the tokens in flight of each request again and compares.
 func (s *Scheduler) checkFlight() error {
 	tokens, samples := map[ID]int{}, map[ID]int{}
 	for i := range s.flight.n {

@@ -69,8 +69,8 @@ func TestACopyOfAPreemptedRequestHasNoPlace(t *testing.T) {
 	require.Equal(t, -1, step.Copies[0].Index)
 }
 
-// leaveState leaves the state after 12 tokens in the cache, but not their keys and values: it lets
-// nobody hit a block that a row should have written and did not.
+// leaveState leaves the state after 12 tokens in the cache, but not their keys and values. No request
+// can hit a block that a row should have written and did not.
 func leaveState(t *testing.T, s *Scheduler, prompt []int32) {
 	id := add(t, s, Spec{Tokens: prompt})
 	var step Step

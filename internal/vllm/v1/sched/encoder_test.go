@@ -263,8 +263,8 @@ func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
 	}
 }
 
-// Ensure that a request which is preempted for its outputs does not come back before those who waited
-// for them: the last one reads the same output as the one before it, so nothing is free when it goes.
+// Ensure that a request which is preempted for its outputs does not come back before the requests that
+// waited for them: the last one reads the same output as the one before it, so its preemption frees nothing.
 func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 	c := small(40)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold, c.EncoderCacheSize = true, 4, 12

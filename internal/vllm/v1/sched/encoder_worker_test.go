@@ -10,8 +10,7 @@ import (
 	"llmmemory/internal/vllm/blockhash"
 )
 
-// An encoderWorker has the outputs of the encoder that its steps have told it to
-// compute and not to drop.
+// An encoderWorker has the outputs that its steps have it compute, and have not had it drop.
 type encoderWorker struct {
 	on      bool
 	room    int // embeddings

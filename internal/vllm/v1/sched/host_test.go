@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A host is an engine whose model samples what it is told to.
+// A host is an engine whose model samples given tokens.
 type host struct {
 	*Scheduler
 	t     *testing.T

@@ -151,7 +151,7 @@ func (s *Scheduler) unloadLast() bool {
 	return false
 }
 
-// checkTransfers counts loads and reservations anew.
+// checkTransfers counts loads and reservations again and compares.
 func (s *Scheduler) checkTransfers() error {
 	loading, reserving := 0, 0
 	for _, r := range append(s.allWaiting(), s.running...) {

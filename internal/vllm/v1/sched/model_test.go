@@ -16,7 +16,7 @@ type flying struct {
 	spoiled map[ID]bool    // rows computed from what did not come
 }
 
-// An engine is a scheduler, its worker and somebody who makes requests.
+// An engine is a scheduler, its worker and a source of requests.
 type engine struct {
 	*Scheduler
 	worker    *worker
@@ -181,8 +181,7 @@ func (e *engine) beginEmpty(f *flying) {
 	f.after = nil
 }
 
-// fail loses all steps in flight. The worker has done some of their rows, or
-// none, and nobody knows which.
+// fail loses all steps in flight. The worker may have computed any of their rows.
 func (e *engine) fail(t *rapid.T) {
 	if len(e.flights) == 0 {
 		t.Skip("no step is in flight")
@@ -269,7 +268,7 @@ func (e *engine) any(t *rapid.T) ID {
 
 func (e *engine) abort(t *rapid.T) {
 	id := e.any(t)
-	// A row is left out if nobody can have hit its blocks yet. Keys of blocks that a
+	// A row is left out if no request can have hit its blocks yet. Keys of blocks that a
 	// preempted request has lost stay: its rows in flight compute them.
 	admitted := e.live(id).status != running
 	require.Equal(t, 1, e.Abort(id, id, 0))

@@ -102,8 +102,8 @@ func (e *engine) noteTransfers(t *rapid.T, step *Step) {
 	}
 }
 
-// checkZeroBlocks requires that new blocks of running requests are to be zeroed, and only
-// blocks of rows are. What must stay is checked by who reads it.
+// checkZeroBlocks requires that the new blocks of running requests are to be zeroed, and no blocks but
+// those of rows. That other blocks keep their contents is checked when they are read.
 func (e *engine) checkZeroBlocks(t *rapid.T, step *Step) {
 	var tables []int32
 	for i, row := range step.Rows {

@@ -9,7 +9,7 @@ import (
 
 // A pipeline drives a scheduler as vLLM's engine core does: it schedules until
 // enough steps are in flight and then updates the oldest. Each sampled token is
-// a number of its own, and the runner remembers the position it is for.
+// a different number, and the runner remembers the position it is for.
 type pipeline struct {
 	t       *testing.T
 	s       *Scheduler

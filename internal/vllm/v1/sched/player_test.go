@@ -95,7 +95,7 @@ func (p *player) compute(token int32) error {
 	return err
 }
 
-// fail says that blocks are not loaded, and returns who is affected.
+// fail reports that blocks are not loaded, and returns the affected requests.
 func (p *player) fail(blocks ...int32) FailedLoad {
 	var out FailedLoad
 	require.NoError(p.t, p.Transfers.LoadFailed(&out, blocks...))

@@ -143,7 +143,7 @@ type outcome uint8
 const (
 	noRoom  outcome = iota
 	hasRoom         // r has its blocks
-	again           // an output of the encoder is gone that r may have counted on: how many tokens it computes must be found anew
+	again           // an output of the encoder that r may need is gone: its number of tokens must be found again
 )
 
 // makeRoom allocates blocks for n tokens of r, which is number at of running. It preempts others

@@ -255,7 +255,7 @@ func TestLoadedRequestsDoNotWaitForEachOther(t *testing.T) {
 }
 
 // Ensure that a request which loads after a hit computes that hit itself if the step
-// that should have computed it fails: nobody has written those blocks.
+// that should have written those blocks fails.
 func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -536,7 +536,8 @@ func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
 	}
 }
 
-// Ensure that a request whose step failed reserves nothing while it waits: it could not load, because of its own reservation.
+// Ensure that a request whose step failed reserves nothing while it waits: its reservation would keep it from
+// loading.
 func TestAFailedStepReservesNothing(t *testing.T) {
 	c := small(8)
 	c.MaxNumBatchedTokens, c.Connector.Consumer = 8, true

@@ -284,7 +284,7 @@ func TestAHeldRequestDoesNotBlockOthers(t *testing.T) {
 	require.Equal(t, []ID{other, held, late}, s.Monitor.Running(nil), "it is first in the queue")
 }
 
-// Ensure that what a failed step told its worker is told again: it may not have seen it.
+// Ensure that the instructions of a failed step are repeated: the worker may not have seen them.
 func TestWhatAFailedStepToldComesAgain(t *testing.T) {
 	c := encoderConfig(64, 8, 8)
 	h := newHost(t, c)

@@ -138,8 +138,8 @@ func (w *worker) run(step *Step, jobs []job) error {
 	return nil
 }
 
-// advance takes the state of a Mamba group over the tokens of a job. The state is kept in
-// the first place of its block. Drafts have states of their own, which are not followed.
+// advance updates the state of a Mamba group by the tokens of a job. The state is kept in
+// the first place of its block. The separate states of drafts are not modelled.
 func (w *worker) advance(g int, j *job, values []uint64) error {
 	table, size := w.tables[j.row.ID][g], w.groups[g].BlockSize
 	end := j.start + j.row.NumScheduledTokens

@@ -220,7 +220,7 @@ func TestABlockThatWasLostInTheStepIsNotZeroed(t *testing.T) {
 	require.Equal(t, h.table(id)[1:], h.step.ZeroBlocks)
 }
 
-// Ensure that the state at the end of a prompt is told to a producer, once it is copied.
+// Ensure that the state at the end of a prompt is named to a producer once it is copied.
 func TestAProducerIsToldOfTheStateAtTheEndOfAPrompt(t *testing.T) {
 	c := transferConfig(24)
 	c.Connector = Connector{Producer: true}
