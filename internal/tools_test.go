@@ -35,7 +35,7 @@ func toolchain(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// A bare machine has gcc and an apt that has no Go, and what every Debian has.
+// A bareMachine has gcc, an apt without Go, and what every Debian has.
 type bareMachine struct{ tools, path, home string }
 
 func newBareMachine(t *testing.T, uid, checksum string) bareMachine {

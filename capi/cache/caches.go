@@ -114,8 +114,8 @@ func (c *cache) run(h C.llm_cache, f func(c *cache) error) (err error) {
 	return f(c)
 }
 
-// Requests of different open caches have different ids: an id has the place of the request, below
-// LLM_CACHE_MAX_REQUESTS, and the tag of its cache.
+// tagShift is the place of a cache's tag in the ids of its requests; the lower bits are the place of
+// the request, below LLM_CACHE_MAX_REQUESTS. So requests of different open caches have different ids.
 const tagShift = 20
 
 // public is the id that C knows a request by.

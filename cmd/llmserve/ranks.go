@@ -69,8 +69,8 @@ const (
 	loadedWeights       // steps may be sent to it
 )
 
-// Processes are a world, which until all have loaded their weights exchanges how far they are. So each of them
-// sees when another one refuses, or is lost.
+// processes are a world whose members exchange their progress until all have loaded their weights, so that
+// each notices when another one refuses or is lost.
 type processes struct {
 	world
 	limit time.Duration

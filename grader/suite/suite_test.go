@@ -33,7 +33,7 @@ var matrix = flag.Bool("matrix", false, "run every test on every mutant, and log
 // The flags of the handout's Compilation Standard.
 var flags = []string{"-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2", "-ggdb"}
 
-// The suite's objects, compiled once: all, and all but heap.o, for Memcheck.
+// objects are the suite's objects, compiled once; objectsWithoutHeap, for Memcheck, lack heap.o.
 var objects, objectsWithoutHeap []string
 
 // scratch is a folder that TestMain removes.

@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Options that change logits, on decoding and prefill in one batch.
+// optionSets are options that change logits, on decoding and prefill in one batch.
 var optionSets = []struct {
 	name   string
 	change func(b *Batch)
@@ -66,7 +66,7 @@ func TestOptionsEqualTheReference(t *testing.T) {
 	}
 }
 
-// Contents of keys, values and queries that are hard to compute with.
+// hardContents are keys, values and queries that are hard to compute with.
 var hardContents = []struct {
 	name string
 	make func(r *rand.Rand) float32

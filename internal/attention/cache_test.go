@@ -137,7 +137,8 @@ func TestCheckedCachesHaveNoElementTwice(t *testing.T) {
 	require.Positive(t, refused)
 }
 
-// places is at how many addresses the elements of keys and values are, and how many elements there are.
+// places returns the number of different addresses of the elements of keys and values, and the number of
+// elements.
 func (c *Cache) places() (places, elements int) {
 	found := map[*byte]bool{}
 	n := c.NumBlocks * c.NumKVHeads * c.BlockSize * c.HeadSize

@@ -37,8 +37,8 @@ func TestTheAssemblyKnowsTheFieldsOfACall(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// A worker allocates its scratch memory with its first piece of work, which can come late. So one of ten
-// measurements without an allocation is enough: what every call allocates shows in all of them.
+// Ensure that Forward does not allocate. A worker allocates its scratch memory with its first piece of work,
+// which can come late, so one of ten measurements without an allocation is enough.
 func TestForwardAllocatesNothing(t *testing.T) {
 	for _, d := range []DType{F32, F16, E4M3, Int8} {
 		p := smallProblem(d)

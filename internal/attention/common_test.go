@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sharing is three sequences of some lengths whose first 1,024 tokens lie in the same blocks.
+// sharing returns three sequences of the given lengths whose first 1,024 tokens are in the same blocks.
 func sharing(lens ...int) *problem {
 	return newProblem(rand.New(rand.NewPCG(5, 6)), problemSpec{
 		shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 32, DType: F16}, heads: 4, lens: lens, queries: []int{1, 1, 1},

@@ -27,7 +27,7 @@ func (p *problem) eachToken(change func(seq, token int)) {
 	}
 }
 
-// Keys, values and queries in float32 for which rounding matters most.
+// float32Kinds are keys, values and queries in float32 for which rounding matters most.
 var float32Kinds = []struct {
 	name   string
 	change func(p *problem, r *rand.Rand)
@@ -216,7 +216,7 @@ func TestFloat32AfterARowWithLargeLogits(t *testing.T) {
 }
 
 // Large keys and NaN that a row does not reach (after it, before its window, hidden by the sparse
-// pattern) change nothing, not even how its logits are computed.
+// pattern) change neither its result nor how its logits are computed.
 func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
 	for _, o := range []struct {
 		name   string

@@ -40,8 +40,8 @@ type scratch struct {
 	tiles      [2*tiles + tilesAhead]unsafe.Pointer
 	firstValue int
 
-	// Addresses in the next partition, which the kernels prefetch while they multiply
-	// with the keys of this one, and nil after the last.
+	// ahead has addresses in the next partition, which the kernels prefetch while they multiply
+	// with the keys of this one, and then nil.
 	ahead  [2*tiles*4 + 1]unsafe.Pointer
 	scales [2 * tiles]unsafe.Pointer // of the keys and the values of each tile, Int8 only
 	call   call

@@ -132,8 +132,8 @@ func measure(r run, samples int) time.Duration {
 	return times[len(times)/2] / time.Duration(n)
 }
 
-// perBlock is how many bytes a block of a pool takes whose blocks all have
-// keys, and how many of these the collector looks at.
+// perBlock returns the bytes of a block of a pool whose blocks all have keys, and how many of
+// these bytes the collector scans.
 func perBlock(blocks int) (bytes, scanned float64) {
 	hashes := hashed(blocks)
 	heap, scan := heapBytes()

@@ -2,7 +2,7 @@
 
 package block
 
-// One scan serves processors without wide ones in assembly.
+// portable is the only width on processors without scans in assembly.
 const portable = 0
 
 var width = portable

@@ -133,7 +133,7 @@ func (logTicks) Ticks(low, high float64) []plot.Tick {
 	return all
 }
 
-// ticks marks an axis at multiples of 1, 2 or 5 times a power of ten, about so often. plot.DefaultTicks has
+// ticks marks an axis at about that many multiples of 1, 2 or 5 times a power of ten. plot.DefaultTicks has
 // three labels.
 type ticks int
 
@@ -258,8 +258,8 @@ func (s Series) fromPaper() bool {
 	return slices.ContainsFunc(s.Values, func(v Value) bool { return v.Paper != nil })
 }
 
-// addBar adds a bar around a place of the x axis, as far as the axis shows it. From the lowest value it begins
-// at 0, or at the lower end of a logarithmic axis.
+// addBar adds a bar around a place of the x axis, clipped to the axes. If from is -Inf, the bar begins at 0, or
+// at the lower end of a logarithmic axis.
 func (f *frame) addBar(x, width, from, to float64, bar *plotter.Polygon) {
 	if math.IsInf(from, -1) {
 		from = 0

@@ -41,8 +41,8 @@ func (l *lock) Lock() {
 	l.lockSlow(me)
 }
 
-// Unlock asks shared, not owner: the owner that is inside while it is revoked
-// leaves as it came, and shared is set only after that.
+// Unlock checks shared, not owner: an owner that is revoked while it holds the lock unlocks as it
+// locked, and shared is set only after that.
 func (l *lock) Unlock() {
 	if !l.shared {
 		l.busy = 0

@@ -51,7 +51,7 @@ func (o *order) met(to, from int, n *Node) int {
 	return max(from, to+1)
 }
 
-// close moves the rest of the guess up to what was met.
+// close removes the entries of the guess between to and from.
 func (o *order) close(to, from int) {
 	if to < from {
 		o.nodes = o.nodes[:to+copy(o.nodes[to:], o.nodes[from:])]

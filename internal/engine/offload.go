@@ -183,8 +183,8 @@ func (o *offload) wake() {
 // nothingToDo reports whether everything that lives waits for loads.
 func (o *offload) nothingToDo() bool { return o != nil && o.idle && o.loads > 0 }
 
-// load loads blocks of a request, whose table has them already. It may be aborted meanwhile; then its
-// blocks are kept until Received all the same.
+// load loads blocks that are already in a request's table. They are kept until Received even if the
+// request is aborted meanwhile.
 func (o *offload) load(l sched.Loading) {
 	e, size := o.engine, o.engine.config.BlockSize
 	q := e.live[l.ID]

@@ -45,7 +45,7 @@ func (q *sequence) state(tokens []int32) sampling.State {
 	return st
 }
 
-// take appends a token and returns the text that it brings and whether the answer has ended.
+// take appends a token and returns the text that it completes and whether the answer has ended.
 func (q *sequence) take(id int32) (text string, finish Finish) {
 	q.tokens = append(q.tokens, id)
 	r := q.stream.request

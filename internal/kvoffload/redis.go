@@ -34,7 +34,7 @@ type Redis struct {
 	ttl    time.Duration
 }
 
-// A load asks for this much at a time, so that a deadline ends it soon.
+// bytesPerMGet is how many bytes a load asks for at a time, few enough that a deadline ends it soon.
 const bytesPerMGet = 8 << 20
 
 // NewRedis makes a tier, and asks the server whether it is one. The error wraps ErrRedis.

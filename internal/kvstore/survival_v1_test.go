@@ -19,7 +19,7 @@ func group(blockSize int) kvcache.Group {
 	return kvcache.Group{Kind: kvcache.Full, BlockSize: blockSize}
 }
 
-// Kinds of traffic: each is a configuration of the scheduler and of the model.
+// kinds of traffic: each is a configuration of the scheduler and of the model.
 var kinds = []struct {
 	name   string
 	change func(c *sched.Config, t *transformer)

@@ -13,7 +13,7 @@ import (
 //go:embed page.html page.css script
 var files embed.FS
 
-// The script's files; each may use what those before it define.
+// scripts are the script's files; each may use what those before it define.
 var scripts = []string{
 	"script/frames.js", "script/past.js", "script/grids.js", "script/groups.js", "script/tables.js", "script/light.js",
 	"script/boards.js", "script/steps.js", "script/scenes.js",

@@ -138,7 +138,7 @@ func (s *search) expand(at int32) Case {
 	return c
 }
 
-// calls are all calls that can be made in a state, up to the names of ids that
+// calls returns all calls that can be made in a state, up to the names of ids that
 // do not live. A record is the position that it is written to.
 func (s *search) calls(state *State) []trace.Op {
 	var live, dead []int32

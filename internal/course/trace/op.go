@@ -79,7 +79,7 @@ type Op struct {
 	Given   bool  // the tester does the work of the call, in place of the submission
 }
 
-// The most engines of a trace at a time.
+// Engines is the most engines that a trace can have at a time.
 const Engines = 4
 
 // None is the engine that is NULL.

@@ -128,8 +128,8 @@ func (k *Kit) checkObject(file string, t *text, v *verdicts) (*object, error) {
 	return &g.object, v.err()
 }
 
-// sections checks for sections that gcc does not make by itself, and reports whether
-// the code may have traps in it.
+// sections looks for sections that gcc does not make by itself, and reports whether the
+// code may contain traps.
 func (g *objectGate) sections(f *elf.File) (suspicious bool, err error) {
 	var code, data uint64
 	for _, s := range f.Sections {

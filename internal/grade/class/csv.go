@@ -32,7 +32,7 @@ func WriteCSV(w io.Writer, all []Result) error {
 	return c.Error()
 }
 
-// line leaves the score empty if there is none, because that is not a score of 0.
+// line returns the row of a result. Without a score the cell is empty, because that is not a score of 0.
 func (r *Result) line() []string {
 	score, maxScore, graded := "", "", ""
 	if points, known := r.Score(); known {

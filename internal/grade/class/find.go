@@ -166,14 +166,14 @@ func inFolder(s Submission) Submission {
 	return s
 }
 
-// Beginnings of files that are handed in by mistake.
+// beginnings are those of files that are handed in by mistake.
 var beginnings = []struct{ bytes, what string }{
 	{"\x7fELF", "a compiled program"}, {"!<arch>", "a compiled library"}, {"PK\x03\x04", "a zip archive or an office document"},
 	{"%PDF", "a PDF"}, {"\x1f\x8b", "a gzip archive"}, {"7z\xbc\xaf", "an archive"}, {"Rar!", "an archive"},
 	{"\x89PNG", "a picture"}, {"\xff\xd8\xff", "a picture"}, {"\xff\xfe", "text in UTF-16"}, {"\xfe\xff", "text in UTF-16"},
 }
 
-// unreadable says why a file cannot be C source; "" if it may be. The grader reports files that
+// unreadable returns why a file cannot be C source, or "" if it can be. The grader reports files that
 // cannot be opened.
 func unreadable(path string) string {
 	info, err := os.Lstat(path)

@@ -26,7 +26,7 @@ func Serve() {
 	os.Exit(0)
 }
 
-// Limits of a reader. Its stack is part of its data.
+// limits are those of a reader. Its stack is part of its data.
 var limits = []struct {
 	resource int
 	most     uint64

@@ -25,8 +25,7 @@ type Stuck struct {
 func (s *Stuck) Error() string { return s.Function + " " + s.err.Error() }
 func (s *Stuck) Unwrap() error { return s.err }
 
-// Memory is the address space of Valgrind with the submission in it, which needs
-// a quarter of it.
+// memory is the address space of Valgrind with the submission, in bytes. They need a quarter of it.
 const memory = 640 << 20
 
 // mostReport is more than Valgrind writes before it gives up (1000 complaints).

@@ -21,7 +21,7 @@ func mean(values []float64, paper *chart.Range) chart.Value {
 	return v
 }
 
-// What is averaged.
+// requests, like the functions below, returns a value that is averaged.
 func requests(r *sim.Result) float64 { return r.Window.Requests }
 func latency(r *sim.Result) float64  { return r.Normalized.Mean }
 func saving(r *sim.Result) float64   { return 100 * r.Window.Saving }

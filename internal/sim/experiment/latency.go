@@ -5,7 +5,7 @@ import (
 	"llmmemory/internal/sim/scenario"
 )
 
-// Rates at which the artifact's scripts run OPT-13B, which surround the knees of
+// knees are the rates at which the artifact's scripts run OPT-13B; they surround the knees of
 // the paper's curves (sim/PAPER.md §2).
 var knees = map[string]map[string]*chart.Range{
 	"sharegpt": {"sosp": chart.Between(1, 2), "orca-oracle": chart.Between(0.5, 1.5),

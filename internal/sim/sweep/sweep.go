@@ -98,8 +98,8 @@ func (s *Sweep) open(j *Job) error {
 	return err
 }
 
-// key leaves out names: a setup is the times and the memory that it comes to, a
-// trace its text, wherever the file lies.
+// key identifies a plan by contents, not by names: a setup by its times and memory, a
+// trace by its text.
 func (s *Sweep) key(plan *scenario.Plan) (string, error) {
 	c := plan.Scenario
 	c.Trace, c.Setup, c.Model, c.GPU, c.Workers = "", "", "", "", 0

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A csvParser splits rows at commas. Fields may stand in double quotes; commas
-// inside of these are not known.
+// A csvParser splits rows at commas. Fields may be in double quotes, but must not contain
+// commas.
 type csvParser struct {
 	count int
 	index [3]int // of the format's columns

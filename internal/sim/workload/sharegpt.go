@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// The quantiles of 79,725 first rounds of ShareGPT conversations whose prompt
-// and output together are shorter than 2,048 tokens, in OPT's tokens, and the
+// shareGPTQuantiles has the quantiles of 79,725 first rounds of ShareGPT conversations
+// whose prompt and output together are shorter than 2,048 of OPT's tokens, and the
 // correlation of their normal scores (sim/PAPER.md §1).
 //
 //go:embed sharegpt_quantiles.json

@@ -48,8 +48,8 @@ func Common(r *Request) int {
 	return min(r.Shared, r.Prompt)
 }
 
-// Ids that requests may have in common are below 2^30, those of one request
-// from there on.
+// common returns an id that requests may share, below 2^30; private one of a single request,
+// from 2^30 on.
 func common(word uint64) int32  { return int32(word & (1<<30 - 1)) }
 func private(word uint64) int32 { return common(word) | 1<<30 }
 

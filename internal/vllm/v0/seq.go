@@ -3,8 +3,8 @@ package v0
 // A Seq is a sequence of tokens and its block table. The zero Seq is a sequence
 // that the manager does not know.
 type Seq struct {
-	// Len is how many tokens the sequence has. It may run ahead of the table:
-	// the next Append takes the unseen ones in.
+	// Len is how many tokens the sequence has. The table may lag behind: the next
+	// Append adds the unseen tokens.
 	Len int
 
 	// Tokens are the ids of at least Len tokens. Only a manager that caches

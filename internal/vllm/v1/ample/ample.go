@@ -71,8 +71,8 @@ func New(c Config) (*Scheduler, error) {
 	}, nil
 }
 
-// Add puts a request at the end of the waiting ones. Ids of requests that have ended come
-// again.
+// Add puts a request at the end of the waiting ones. Ids of requests that have ended may be
+// used again.
 func (s *Scheduler) Add(id int32, prompt, output int) error {
 	if prompt < 1 || output < 1 || prompt > s.config.MaxModelLen-output ||
 		s.blocks(prompt+output) > s.config.NumGPUBlocks {

@@ -68,7 +68,7 @@ type Config struct {
 	Eagle             bool // all groups are Eagle if none is marked
 }
 
-// maxGroups is how many a lookup can keep apart in one word.
+// maxGroups is the most groups: a lookup has a bit of one word for each.
 const maxGroups = 64
 
 // complete fills in defaults and checks the configuration.

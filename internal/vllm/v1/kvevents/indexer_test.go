@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/vllm/v1/pool"
 )
 
-// What llm-d's KV-cache indexer decodes (llm-d/llm-d-kv-cache, commit 7be76e1,
+// An indexerBatch is what llm-d's KV-cache indexer decodes (llm-d/llm-d-kv-cache, commit 7be76e1,
 // pkg/kvevents/engineadapter/vllm_adapter.go): a batch as an array, and events as arrays
 // whose fields it reads by position, up to 12. Those at the end may be missing.
 type indexerBatch struct {
@@ -28,8 +28,8 @@ func fields(t *testing.T, event []byte) []any {
 	return all
 }
 
-// What vLLM's examples/features/kv_events/kv_events_subscriber.py decodes at the
-// commit of RULES.md: events as maps, whose field `type` says what they are.
+// A subscriberStored is what vLLM's examples/features/kv_events/kv_events_subscriber.py
+// decodes at the commit of RULES.md: events as maps, whose field `type` says what they are.
 type subscriberStored struct {
 	Type      string   `msgpack:"type"`
 	Hashes    []any    `msgpack:"block_hashes"`

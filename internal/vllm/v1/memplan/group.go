@@ -135,9 +135,8 @@ func unifyPages(layers []Layer, list []int) (int, error) {
 	return largest, nil
 }
 
-// split makes groups of equal layers, all of the same number of layers except padding: that of the
-// kind with the fewest, or that with the most if it is less than half as many again. list is the
-// layers to split.
+// split makes groups of equal layers from list. All groups have the same number of layers except for
+// padding: that of the smallest kind, or of the largest if it has less than 1.5 times as many.
 func split(layers []Layer, list []int) []Group {
 	var kinds []Group
 	for _, i := range list {
@@ -179,7 +178,7 @@ func deal(layers []Layer, list []int, n int) []Group {
 	return groups
 }
 
-// equal reports whether layers keep the same; the draft model's may be with others.
+// equal reports whether two layers store the same; one of them may be the draft model's.
 func equal(a, b Layer) bool {
 	a.Eagle, b.Eagle = false, false
 	return a == b

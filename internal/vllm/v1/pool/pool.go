@@ -79,9 +79,9 @@ func New(config Config) (*Pool, error) {
 	return p, nil
 }
 
-// Get pops n blocks from the head of the queue, each with the count 1, and
-// appends them to dst. Their keys are gone (vllm/v1/RULES.md §2.1). Too few free blocks
-// is ErrNoBlocks, and nothing has changed.
+// Get pops n blocks from the head of the queue, removes their keys, gives each the count 1, and
+// appends them to dst (vllm/v1/RULES.md §2.1). If fewer are free, it changes nothing and returns
+// ErrNoBlocks.
 func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(p.View.Check)

@@ -223,8 +223,8 @@ func TestAnOutputIsComputedWhenItsRowIsTakenOut(t *testing.T) {
 	}
 }
 
-// Ensure that requests which hold outputs and wait for room for more do not wait for
-// each other for ever, also if no request is admitted meanwhile. In vLLM they do.
+// Ensure that requests which hold outputs and need room for more do not wait for each
+// other for ever, even if no request is admitted meanwhile. In vLLM they do.
 func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
 	for _, tc := range []struct {
 		name             string

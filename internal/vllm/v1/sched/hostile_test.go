@@ -70,8 +70,8 @@ func anyItems(t *rapid.T) (e blockhash.Extras) {
 	return e
 }
 
-// Ensure that no sequence of calls panics or breaks the state, whatever the
-// configuration and whatever the host says.
+// Ensure that no sequence of calls panics or breaks the state, for any configuration and
+// any arguments.
 func TestNoSequenceOfCallsPanics(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anyConfig(t)

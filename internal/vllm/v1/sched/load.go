@@ -29,7 +29,7 @@ func (x Transfers) Received(ids ...ID) error {
 }
 
 // each applies a change to requests. If one of them does not exist, does not allow it, or is
-// given twice, each returns an error, which says that it is not what is wanted, and changes nothing.
+// given twice, each changes nothing and returns an error that contains not.
 func (s *Scheduler) each(ids []ID, allows func(*request) bool, not string, change func(*request)) error {
 	for i, id := range ids {
 		if r := s.requests.Get(uint64(id)); r == nil || !allows(r) || slices.Contains(ids[:i], id) {

@@ -253,9 +253,9 @@ func (s *Scheduler) oldestEntry(r *request) *entry {
 	return nil
 }
 
-// notInFlight is how many computed tokens of r no row in flight computes. Stale
-// rows are not among the computed tokens. vLLM subtracts the row in the oldest step
-// whatever became of it, and takes a negative number for none.
+// notInFlight returns how many computed tokens of r are not computed by rows in flight. Stale
+// rows are not among the computed tokens. vLLM subtracts the row in the oldest step in any
+// case, and treats a negative number as 0.
 func (s *Scheduler) notInFlight(r *request, e *entry) int {
 	computed := r.kv.NumComputedTokens
 	switch {

@@ -124,9 +124,9 @@ func (p *player) finish(token int32) {
 	}
 }
 
-// Ensure that what is cached as the state at the end of a prompt is that state, and not a later one
-// of a step that was in flight. Other requests take the free blocks one after the
-// other, so that each block which has the key is hit at some time.
+// Ensure that the state cached for the end of a prompt is that state, and not a later one of a
+// step that was in flight. Other requests take the free blocks one by one, so that each block
+// with the key is hit at some time.
 func TestTheStateAtTheEndOfAPromptIsCachedOnce(t *testing.T) {
 	for most := 2; most <= 4; most++ {
 		for others := range 20 {

@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
-// A worker knows of the scheduler's state only what its steps say, and the
-// tokens that it sampled by itself. Each place of its memory holds a number that
+// A worker knows only what its steps say of the scheduler's state, and the tokens that
+// it sampled. Each place of its memory holds a number that
 // depends on all tokens up to it; 0 is a place that was never written.
 type worker struct {
 	groups   []kvcache.Group
