@@ -164,7 +164,7 @@ func TestEveryLogitSurvivesThePapersSystem(t *testing.T) {
 		w := newWorker(model, attention.F16, config.BlockSize, config.NumGPUBlocks, config.NumCPUBlocks)
 		defer w.machine.close()
 		servetest.Run(t, &servetest.System{
-			Scheduler: s, Check: checkOf(s.Check), Table: s.Table, Refork: s.Refork, FinishSeq: s.FinishSeq, Worker: w,
+			Scheduler: s, Check: checkOf(s.Check), Table: s.Table, Refork: s.Refork, Worker: w,
 			BlockSize: config.BlockSize, Prompts: 40, Seqs: 3, Stuck: paper.ErrNoFreeBlocks,
 			MaxTokens: limits.MaxNumBatchedTokens, Prefix: s.Prefix(),
 		})
@@ -181,7 +181,7 @@ func TestEveryLogitSurvivesOrca(t *testing.T) {
 		w := newWorker(model, attention.F32, 4, config.NumGPUBlocks, 0)
 		defer w.machine.close()
 		servetest.Run(t, &servetest.System{
-			Scheduler: s, Check: checkOf(s.Check), Refork: s.Refork, FinishSeq: s.FinishSeq, Table: s.Table, Worker: w,
+			Scheduler: s, Check: checkOf(s.Check), Refork: s.Refork, Table: s.Table, Worker: w,
 			BlockSize: 4, Prompts: 40, Seqs: 3, MaxTokens: limits.MaxNumBatchedTokens,
 		})
 	})

@@ -20,23 +20,6 @@ func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	return append(answered, ids...), nil
 }
 
-// FinishSeq implements serve.GroupScheduler.
-func (s *Scheduler) FinishSeq(id, sequence int) error {
-	if invariants.Enabled {
-		defer invariants.Hold(s.Check)
-	}
-	q, err := s.sequence(id, sequence)
-	if err != nil {
-		return err
-	}
-	if q.running() == 1 {
-		return fmt.Errorf("%w %d: sequence %d is its last one: finish the request", serve.ErrRequest, id, sequence)
-	}
-	s.memory.free(q, sequence)
-	q.Seqs[sequence].Finished = true
-	return nil
-}
-
 // Refork implements serve.GroupScheduler. Orca copies all blocks, the paper's
 // system none before they are written.
 func (s *Scheduler) Refork(it *serve.Iteration, id, child, parent int) error {
@@ -53,15 +36,15 @@ func (s *Scheduler) Refork(it *serve.Iteration, id, child, parent int) error {
 	return s.memory.refork(it, q, child, parent)
 }
 
-// sequence finds a request with an unfinished sequence.
+// sequence finds the request of a sequence.
 func (s *Scheduler) sequence(id, sequence int) (*request, error) {
 	at := s.requests.Find(id)
 	if at == reqtable.None {
 		return nil, fmt.Errorf("%w: there is no request %d", serve.ErrRequest, id)
 	}
 	q := s.requests.At(at)
-	if sequence < 0 || sequence >= len(q.Seqs) || q.Seqs[sequence].Finished {
-		return nil, fmt.Errorf("%w %d: there is no sequence %d, or it is finished", serve.ErrRequest, id, sequence)
+	if sequence < 0 || sequence >= len(q.Seqs) {
+		return nil, fmt.Errorf("%w %d: there is no sequence %d", serve.ErrRequest, id, sequence)
 	}
 	return q, nil
 }
@@ -70,10 +53,7 @@ func (s *Scheduler) sequence(id, sequence int) (*request, error) {
 func (s *Scheduler) forget(at int32) {
 	q := s.requests.At(at)
 	for i := range q.Seqs {
-		if !q.Seqs[i].Finished {
-			s.memory.free(q, i)
-			q.Seqs[i].Finished = true
-		}
+		s.memory.free(q, i)
 	}
 	s.requests.Remove(q.id)
 }

@@ -124,15 +124,8 @@ func (q *request) begin(r serve.Request, n int) {
 	*q = request{Group: Group{Seqs: seqs}, id: r.ID, prompt: r.Prompt, output: r.Output, chunks: chunks}
 }
 
-// length is the number of tokens of each sequence that is not finished.
-func (q *request) length() int {
-	for i := range q.Seqs {
-		if !q.Seqs[i].Finished {
-			return q.Seqs[i].Len
-		}
-	}
-	return 0
-}
+// length is the number of tokens of each sequence.
+func (q *request) length() int { return q.Seqs[0].Len }
 
 // Step implements serve.Scheduler. The only error wraps ErrNoFreeBlocks: a
 // victim does not fit on the CPU, which ends the artifact. Then nothing runs,
@@ -321,8 +314,6 @@ func (s *Scheduler) batch(it *serve.Iteration) {
 
 func (q *request) grow() {
 	for i := range q.Seqs {
-		if !q.Seqs[i].Finished {
-			q.Seqs[i].Len++
-		}
+		q.Seqs[i].Len++
 	}
 }

@@ -120,17 +120,18 @@ func TestSwappedGroupsComeBackWhole(t *testing.T) {
 // Ensure that a group is swapped in if it brings the running requests to the limit of sequences: two
 // run, each counted once, and it has two.
 func TestASwappedGroupMayFillTheLimitOfSequences(t *testing.T) {
-	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 22, NumCPUBlocks: 8}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 4}, false)
+	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 29, NumCPUBlocks: 10}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 4}, false)
 	x.add(serve.Request{ID: 1, Prompt: 4, Seqs: 4}, serve.Request{ID: 2, Prompt: 1}, serve.Request{ID: 3, Prompt: 2, Seqs: 2})
 	x.expect(lengths{1: 4, 2: 1, 3: 2}, lengths{}) // 7 blocks, and then one for each sequence
 	x.expect(lengths{}, lengths{1: 5, 2: 2, 3: 3})
 	x.expect(lengths{}, lengths{1: 6, 2: 3, 3: 4})
-	x.expect(lengths{}, lengths{1: 7, 2: 4})
+	x.expect(lengths{}, lengths{1: 7, 2: 4, 3: 5})
+	x.expect(lengths{}, lengths{1: 8, 2: 5})
 	require.Equal(t, []serve.Preemption{{ID: 3, Swapped: true}}, x.Preempted)
 	for i := range 3 {
-		require.NoError(t, s.FinishSeq(1, i)) // frees 3 blocks
+		require.NoError(t, s.Refork(&x.Iteration, 1, i, 3)) // frees 4 blocks
 	}
-	x.expect(lengths{}, lengths{1: 8, 2: 5, 3: 5})
+	x.expect(lengths{}, lengths{1: 9, 2: 6, 3: 6})
 }
 
 // Ensure that a group comes back in a step in which another request lost its blocks to be computed
@@ -225,8 +226,6 @@ func TestBeamsShareBlocksWithoutCopies(t *testing.T) {
 	require.Equal(t, serve.Usage{Blocks: 20, Used: 2, Logical: 4}, s.Usage())
 	x.expect(lengths{}, lengths{1: 5})
 	require.Empty(t, x.Copies, "the shared blocks are full")
-	require.NoError(t, s.FinishSeq(1, 0))
-	require.Equal(t, serve.Usage{Blocks: 20, Used: 3, Logical: 3}, s.Usage())
 }
 
 // Ensure that blocks are freed in the order of the running queue, whatever the

@@ -2,7 +2,6 @@ package paper
 
 import (
 	"fmt"
-	"slices"
 
 	"llmmemory/internal/invariants"
 	"llmmemory/internal/serve"
@@ -63,9 +62,6 @@ func (p *paged) canEverSwapIn(q *request) bool {
 
 func (p *paged) append(it *serve.Iteration, q *request) error {
 	for i := range q.Seqs {
-		if q.Seqs[i].Finished {
-			continue
-		}
 		pair, copied, err := p.Append(&q.Group, i)
 		if err != nil {
 			return err
@@ -147,17 +143,10 @@ func (r *reserved) possible(q *request) bool {
 
 func (r *reserved) canAdmit(q *request) bool { return r.Fits(q.prompt, q.output, q.running()) }
 
-// admit reserves a chunk for each unfinished sequence.
+// admit reserves a chunk for each sequence.
 func (r *reserved) admit(q *request) (err error) {
-	if q.chunks, err = r.Reserve(q.chunks[:0], q.prompt, q.output, q.running()); err != nil {
-		return err
-	}
-	for i := range q.Seqs {
-		if q.Seqs[i].Finished {
-			q.chunks = slices.Insert(q.chunks, i, Chunk{})
-		}
-	}
-	return nil
+	q.chunks, err = r.Reserve(q.chunks[:0], q.prompt, q.output, len(q.Seqs))
+	return err
 }
 
 func (r *reserved) free(q *request, sequence int) {
@@ -201,11 +190,8 @@ func (r *reserved) usage() serve.Usage {
 func (r *reserved) check(s *Scheduler) error {
 	used := 0
 	for at := range s.running.All() {
-		q := s.requests.At(at)
-		for i := range q.Seqs {
-			if !q.Seqs[i].Finished {
-				used += int(q.chunks[i].Size)
-			}
+		for _, c := range s.requests.At(at).chunks {
+			used += int(c.Size)
 		}
 	}
 	if used != r.used || used+r.buddy.free != r.config.NumGPUBlocks {

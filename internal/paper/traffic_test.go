@@ -27,7 +27,7 @@ func TestSOSPTraffic(t *testing.T) {
 		s, err := NewSOSP(config, limits, rapid.Bool().Draw(t, "always swap"))
 		require.NoError(t, err)
 		servetest.Run(t, &servetest.System{
-			Scheduler: s, Check: s.Check, Table: s.Table, Refork: s.Refork, FinishSeq: s.FinishSeq,
+			Scheduler: s, Check: s.Check, Table: s.Table, Refork: s.Refork,
 			BlockSize: config.BlockSize, Prompts: 40, Seqs: 3, Stuck: ErrNoFreeBlocks,
 			MaxTokens: limits.MaxNumBatchedTokens, Prefix: s.Prefix(),
 			Live: config.NumCPUBlocks >= config.NumGPUBlocks*3, // what is swapped has room
@@ -48,8 +48,7 @@ func TestOrcasSequencesHaveChunksAndAnswers(t *testing.T) {
 		s, err := NewOrca(config, limits)
 		require.NoError(t, err)
 		servetest.Run(t, &servetest.System{
-			Scheduler: s, Check: s.Check, Refork: s.Refork, FinishSeq: s.FinishSeq,
-			Table:     s.Table,
+			Scheduler: s, Check: s.Check, Refork: s.Refork, Table: s.Table,
 			BlockSize: block, Prompts: 40, Seqs: 3, MaxTokens: limits.MaxNumBatchedTokens, Live: true,
 		})
 	})

@@ -60,17 +60,12 @@ type Scheduler interface {
 	Usage() Usage
 }
 
-// A GroupScheduler has requests with several sequences, which may end apart or
-// be beams. Both calls come between two steps.
+// A GroupScheduler has requests whose sequences may be beams.
 type GroupScheduler interface {
 	Scheduler
 
-	// FinishSeq reports that one sequence of a request is complete and others
-	// are not. Finish is for the last one.
-	FinishSeq(id, sequence int) error
-
-	// Refork replaces the beam child by a copy of the beam parent. It appends
-	// the copies that must be made at once to it.Copies.
+	// Refork replaces the beam child by a copy of the beam parent, between two
+	// steps. It appends the copies that must be made at once to it.Copies.
 	Refork(it *Iteration, id, child, parent int) error
 }
 

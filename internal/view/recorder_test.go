@@ -179,7 +179,7 @@ func TestRecordsSOSP(t *testing.T) {
 		w := watch(t, s, s, r)
 		w.paged = true
 		servetest.Run(t, &servetest.System{
-			Scheduler: w, Check: s.Check, Table: s.Table, FinishSeq: s.FinishSeq, Refork: w.refork(s),
+			Scheduler: w, Check: s.Check, Table: s.Table, Refork: w.refork(s),
 			BlockSize: config.BlockSize, Prompts: 40, Seqs: 3, Stuck: paper.ErrNoFreeBlocks, MaxTokens: limits.MaxNumBatchedTokens,
 		})
 		w.done()
@@ -210,7 +210,7 @@ func TestOrcasFramesAreItsStates(t *testing.T) {
 		w := watch(t, s, s, r)
 		w.paged = true
 		servetest.Run(t, &servetest.System{
-			Scheduler: w, Check: s.Check, Table: s.Table, FinishSeq: s.FinishSeq, Refork: w.refork(s),
+			Scheduler: w, Check: s.Check, Table: s.Table, Refork: w.refork(s),
 			BlockSize: size, Prompts: 40, Seqs: 3, MaxTokens: 60, Live: true,
 		})
 		w.done()

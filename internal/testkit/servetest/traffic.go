@@ -26,10 +26,9 @@ type System struct {
 	Prefix    []int32 // blocks with the beginning
 	Stuck     error   // Step may fail with this error
 
-	Refork    func(it *serve.Iteration, id, child, parent int) error // nil: no beams
-	FinishSeq func(id, sequence int) error
-	Live      bool   // every accepted request
-	Worker    Worker // nil: a Memory
+	Refork func(it *serve.Iteration, id, child, parent int) error // nil: no beams
+	Live   bool                                                   // every accepted request
+	Worker Worker                                                 // nil: a Memory
 }
 
 // traffic is a System with the model's knowledge of its requests.
@@ -49,8 +48,7 @@ type answer struct {
 
 type sample struct {
 	*Sequence
-	length   int // tokens generated so far, and the prompt
-	finished bool
+	length int // tokens generated so far, and the prompt
 }
 
 const answerTokens = 12 // of the longest answer
@@ -69,7 +67,6 @@ func Run(t *rapid.T, s *System) {
 		"step":  x.step,
 		"step2": x.step,
 		"abort": x.abort,
-		"part":  x.finishPart,
 		"": func(t *rapid.T) {
 			require.NoError(t, s.Check())
 			u := s.Usage()
@@ -161,9 +158,6 @@ func (x *traffic) write(t *rapid.T) {
 			continue
 		}
 		for k, q := range a.seqs {
-			if q.finished {
-				continue
-			}
 			require.True(t, p.Start+p.Tokens <= q.length && p.Last == (p.Start+p.Tokens == q.length))
 			require.NoError(t, x.memory.Read(x.Table(p.ID, k), q.Sequence, p.Start, p.Start+p.Cached), "a hit of request %d", p.ID)
 			require.NoError(t, x.memory.Write(x.Table(p.ID, k), q.Sequence, p.Start+p.Cached, p.Start+p.Tokens))
@@ -173,20 +167,14 @@ func (x *traffic) write(t *rapid.T) {
 		a := x.live[d.ID]
 		require.False(t, a == nil || seen[d.ID], "request %d is not there, or twice in an iteration", d.ID)
 		seen[d.ID] = true
-		running := 0
+		if x.Table == nil {
+			continue
+		}
 		for k, q := range a.seqs {
-			if q.finished {
-				continue
-			}
-			running++
-			if x.Table != nil {
-				require.Equal(t, q.length, d.Context)
-				require.NoError(t, x.memory.Write(x.Table(d.ID, k), q.Sequence, q.length-1, q.length))
-			}
+			require.Equal(t, q.length, d.Context)
+			require.NoError(t, x.memory.Write(x.Table(d.ID, k), q.Sequence, q.length-1, q.length))
 		}
-		if x.Table != nil {
-			require.Equal(t, running, d.Seqs)
-		}
+		require.Equal(t, len(a.seqs), d.Seqs)
 	}
 }
 
@@ -201,9 +189,7 @@ func (x *traffic) read(t *rapid.T) {
 			start = max(0, end-x.Window)
 		}
 		for k, q := range x.live[id].seqs {
-			if !q.finished {
-				require.NoError(t, x.memory.Read(x.Table(id, k), q.Sequence, start, end), "request %d, sequence %d", id, k)
-			}
+			require.NoError(t, x.memory.Read(x.Table(id, k), q.Sequence, start, end), "request %d, sequence %d", id, k)
 		}
 	}
 	for _, p := range x.it.Prefills {
@@ -221,10 +207,8 @@ func (x *traffic) generate(t *rapid.T) {
 		a := x.live[id]
 		complete := true
 		for _, q := range a.seqs {
-			if !q.finished {
-				q.length = min(q.length+1, a.prompt+a.output)
-				complete = complete && q.length == a.prompt+a.output
-			}
+			q.length = min(q.length+1, a.prompt+a.output)
+			complete = complete && q.length == a.prompt+a.output
 		}
 		if complete && !a.finished {
 			a.finished = true
@@ -279,28 +263,6 @@ func (x *traffic) pick(t *rapid.T) (int, *answer) {
 	return id, x.live[id]
 }
 
-// finishPart ends one sequence of a request.
-func (x *traffic) finishPart(t *rapid.T) {
-	id, a := x.pick(t)
-	if x.FinishSeq == nil || a == nil {
-		return
-	}
-	k := rapid.IntRange(0, len(a.seqs)-1).Draw(t, "sequence")
-	left := 0
-	for _, q := range a.seqs {
-		if !q.finished {
-			left++
-		}
-	}
-	err := x.FinishSeq(id, k)
-	if a.seqs[k].finished || left == 1 {
-		require.ErrorIs(t, err, serve.ErrRequest)
-		return
-	}
-	require.NoError(t, err)
-	a.seqs[k].finished = true
-}
-
 // refork makes a beam of a running request a copy of another one.
 func (x *traffic) refork(t *rapid.T) {
 	if x.Refork == nil || len(x.it.Decodes) == 0 {
@@ -308,7 +270,7 @@ func (x *traffic) refork(t *rapid.T) {
 	}
 	id := x.it.Decodes[0].ID
 	a := x.live[id]
-	if a == nil || len(a.seqs) < 2 || a.seqs[0].finished || a.seqs[1].finished || !rapid.Bool().Draw(t, "refork") {
+	if a == nil || len(a.seqs) < 2 || !rapid.Bool().Draw(t, "refork") {
 		return
 	}
 	var copies serve.Iteration
