@@ -82,13 +82,12 @@ type cut struct {
 }
 
 func (c *cut) row(i int) int {
-	for _, s := range c.rows {
-		if i < s.len() {
-			return s.from + i
-		}
-		i -= s.len()
+	s := 0
+	for i >= c.rows[s].len() {
+		i -= c.rows[s].len()
+		s++
 	}
-	panic("model: a row beyond the matrix")
+	return c.rows[s].from + i
 }
 
 // A rowBuffer is a row of a source.
@@ -143,14 +142,12 @@ func (s *stack) rows() int {
 }
 
 func (s *stack) at(i int) (*cut, int) {
-	for _, c := range s.cuts {
-		n := count(c.rows)
-		if i < n {
-			return c, i
-		}
+	c := 0
+	for n := count(s.cuts[c].rows); i >= n; n = count(s.cuts[c].rows) {
 		i -= n
+		c++
 	}
-	panic("model: a row beyond the matrix")
+	return s.cuts[c], i
 }
 
 // release allows the system to drop the memory of rows: they will not be read again.

@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"fmt"
 	"math"
 	"unsafe"
 )
@@ -18,17 +19,18 @@ func NewScratch() *Scratch {
 }
 
 // Product sets the outputs of panels from up to to, for each row of x: row r of dst,
-// which begins at dst[r×stride], to row r of x, which has m.In values, times the matrix.
+// which begins at dst[r×stride], to row r of x, which has m.In values, times the matrix. It
+// panics if x has rows of another width, or was set for other forms only.
 func (m *Matrix) Product(dst []float32, stride int, x *Input, from, to int, s *Scratch) {
 	if x.rows == 0 || from >= to {
 		return
 	}
 	_ = dst[:(x.rows-1)*stride+m.Out] // the kernels check nothing
 	if x.in != m.In {
-		panic("matrix: an input of another width")
+		panic(fmt.Sprintf("matrix: rows of %d values for a matrix of %d inputs", x.in, m.In))
 	}
 	if x.forms&m.Form() == 0 {
-		panic("matrix: an input that was not set for the matrix")
+		panic(fmt.Sprintf("matrix: an input set for the forms %b, and a matrix of form %b", x.forms, m.Form()))
 	}
 	if x.group == 0 && m.slices <= 1 && !m.Type.rounds() {
 		m.direct(dst, stride, x, from, to, s)
