@@ -2,7 +2,6 @@ package cost
 
 import (
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -85,9 +84,7 @@ var (
 // readJSON returns a function that reads what is embedded, once.
 func readJSON[T any](file *[]byte) func() T {
 	return sync.OnceValue(func() (v T) {
-		if err := json.Unmarshal(*file, &v); err != nil {
-			panic(err) // it is embedded
-		}
+		embedded(*file, &v)
 		return v
 	})
 }

@@ -184,6 +184,13 @@ func readFile(path string, into any) error {
 	return decode(text, into)
 }
 
+// embedded decodes a file that is embedded, and so is valid.
+func embedded(text []byte, into any) {
+	if err := json.Unmarshal(text, into); err != nil {
+		panic(err)
+	}
+}
+
 func decode(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

@@ -1,9 +1,7 @@
 package cost
 
 import (
-	"bytes"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -35,10 +33,8 @@ func OpenPrices(path string) (Prices, error) {
 		}
 	}
 	var p Prices
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&p); err != nil {
-		return Prices{}, fmt.Errorf("%w: prices %s: %w", ErrFile, path, err)
+	if err := decode(text, &p); err != nil {
+		return Prices{}, fmt.Errorf("prices %s: %w", path, err)
 	}
 	for name, v := range p.GPUs {
 		for _, number := range []float64{v.Dollars, v.Watts} {

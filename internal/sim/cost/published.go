@@ -2,7 +2,6 @@ package cost
 
 import (
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -50,9 +49,7 @@ var heldOutFile []byte
 
 var releases = sync.OnceValue(func() []release {
 	var all []release
-	if err := json.Unmarshal(heldOutFile, &all); err != nil {
-		panic(err) // it is embedded
-	}
+	embedded(heldOutFile, &all)
 	for i := range all {
 		for k := range all[i].HeldOut {
 			p := &all[i].HeldOut[k]

@@ -2,7 +2,6 @@ package experiment
 
 import (
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -31,9 +30,7 @@ var measured = func() (m struct {
 		Swap   float64 `json:"swap_us"`
 	} `json:"block_sizes"`
 }) {
-	if err := json.Unmarshal(attentionJSON, &m); err != nil {
-		panic(err) // it is embedded
-	}
+	embedded(attentionJSON, &m)
 	return m
 }()
 

@@ -74,9 +74,7 @@ func throughput(run *ServedRun, r *sim.Result) float64 {
 // them and requests at the times when they came, and compares medians over the runs of a load.
 func (b *bench) served() error {
 	var s Served
-	if err := json.Unmarshal(servingJSON, &s); err != nil {
-		panic(err) // it is embedded
-	}
+	embedded(servingJSON, &s)
 	results, err := b.simulate(&s)
 	if err != nil {
 		return err
