@@ -235,7 +235,7 @@ loaded:
 vet:
 	@.ci/tools build
 	@unformatted=$$("$$(dirname "$$(.ci/tools go)")/gofmt" -l .) && test -z "$$unformatted" || { echo "not gofmt'ed: $$unformatted"; exit 1; }
-	@$(CHEAP) vet ./...
+	@$(CHEAP) vet ./... ./testdata/bench/... ./internal/replay/testdata/verify # ./... leaves out testdata
 
 check: vet
 	@GOARCH=arm64 CGO_ENABLED=0 $(CHEAP) vet ./...

@@ -100,5 +100,6 @@ func logits(path string) ([]float32, int, error) {
 	if err := r.Forward(b); err != nil {
 		return nil, 0, err
 	}
-	return r.ComputeLogits(b, 0, tokens), m.VocabSize, nil
+	logits, err := r.ComputeLogits(b, 0, tokens)
+	return logits, m.VocabSize, err
 }
