@@ -324,6 +324,8 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 	write("list/config.json", `[]`)
 	bare := `{"model_type": "llama", "vocab_size": 1, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}`
 	write("none/config.json", bare)
+	write("spm/config.json", bare)
+	write("spm/tokenizer.model", "")
 	write("bare/config.json", bare)
 	write("bare/tokenizer.json", tokenizer)
 	write("torch/config.json", bare)
@@ -337,8 +339,9 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{"memory that is no number", []string{"demo", "--kv-cache-gb", "nan"}, "it must be above 0"},
 		{"no such file", []string{filepath.Join(dir, "nothing")}, "MODEL is a folder or a .gguf file"},
 		{"no GGUF", []string{write("x.gguf", "GGML and more than eight bytes")}, "it is not a GGUF file"},
+		{"a tokenizer of SentencePiece", []string{filepath.Join(dir, "spm")}, "only tokenizer.model, which is not read"},
 		{"no tokenizer", []string{filepath.Join(dir, "none")}, "neither tokenizer.json nor vocab.json"},
-		{"another architecture", []string{filepath.Join(dir, "mamba")}, `model_type is "mamba"; supported are gemma2`},
+		{"another architecture", []string{filepath.Join(dir, "mamba")}, `model_type is "mamba"; supported are gemma2, gemma3, `},
 		{"no weights", []string{filepath.Join(dir, "bare")},
 			"neither model.safetensors nor model.safetensors.index.json is in"},
 		{"weights of PyTorch", []string{filepath.Join(dir, "torch")},

@@ -130,8 +130,9 @@ func ParseConfig(data []byte) (*Config, error) {
 	}
 	make, ok := families[p.ModelType]
 	if !ok {
-		return nil, fmt.Errorf("%w: model_type is %q; supported are %s", ErrModel, p.ModelType,
-			strings.Join(slices.Sorted(maps.Keys(families)), ", "))
+		known := append(slices.Collect(maps.Keys(families)), "gemma3")
+		slices.Sort(known)
+		return nil, fmt.Errorf("%w: model_type is %q; supported are %s", ErrModel, p.ModelType, strings.Join(known, ", "))
 	}
 	c, err := make(&p)
 	if err != nil {

@@ -12,6 +12,10 @@ import (
 func openMerges(dir string) (*Tokenizer, error) {
 	vocab, err := os.ReadFile(filepath.Join(dir, "vocab.json"))
 	if err != nil {
+		if _, err := os.Stat(filepath.Join(dir, "tokenizer.model")); err == nil {
+			return nil, fmt.Errorf("%w: of the tokenizer, %s has only tokenizer.model, which is not read; transformers' "+
+				"AutoTokenizer writes tokenizer.json (save_pretrained)", ErrFormat, dir)
+		}
 		return nil, fmt.Errorf("%w: neither tokenizer.json nor vocab.json is in %s", ErrFormat, dir)
 	}
 	merges, err := os.ReadFile(filepath.Join(dir, "merges.txt"))

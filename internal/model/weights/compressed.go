@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -54,6 +55,7 @@ func (t *Tensors) combine(dir string) error {
 	}
 	var config struct {
 		Quantization *scheme `json:"quantization_config"`
+		Older        *scheme `json:"compression_config"` // of compressed-tensors
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &config)
@@ -61,7 +63,7 @@ func (t *Tensors) combine(dir string) error {
 	if err != nil {
 		return fmt.Errorf("config.json: %w", err)
 	}
-	s := config.Quantization
+	s := cmp.Or(config.Quantization, config.Older)
 	if s == nil {
 		return nil
 	}

@@ -57,6 +57,20 @@ func TestQuantizedFoldersHaveTheWeightsOfTheirFormats(t *testing.T) {
 	}
 }
 
+// Older folders of compressed-tensors have their scheme under another name.
+func TestCompressionConfigIsTheSchemeToo(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		data, err := os.ReadFile(filepath.Join("testdata", "folders", "packed", name))
+		require.NoError(t, err)
+		write(t, dir, name, bytes.Replace(data, []byte("quantization_config"), []byte("compression_config"), 1))
+	}
+	w, err := OpenSafetensors(dir)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, w.Close()) }()
+	require.NotNil(t, w.Get("a.weight"))
+}
+
 // The fingerprint knows the zeros, which are in no tensor that can be read, and how they are read.
 func TestTheFingerprintKnowsAllPartsOfAQuantizedMatrix(t *testing.T) {
 	fingerprint := func(changed string, from, to string) string {
