@@ -46,9 +46,9 @@ func waitFor(t *testing.T, tab context.Context, script string) {
 		50*time.Millisecond, script)
 }
 
-// While 16 requests run, the memory page shows that they share the blocks of their
-// prompt. It begins with the blocks by request, as there are thousands, goes on by itself, stays where the user has gone, and shows in the end that
-// all blocks are free.
+// While 16 requests run, the memory page shows that they share the blocks of their prompt. It begins with the blocks by
+// request, as there are thousands, goes on by itself, stays where the user has gone, and shows in the end that all
+// blocks are free.
 func TestTheMemoryPageShowsWhatRequestsShare(t *testing.T) {
 	in := browsertest.Start(t)
 	s := serveDemo(t)
@@ -64,7 +64,8 @@ func TestTheMemoryPageShowsWhatRequestsShare(t *testing.T) {
 		`[0].dataset.owners.includes('1')`)
 	browsertest.Shoot(t, tab, "memory")
 	require.Equal(t, "request", browsertest.Evaluate[string](t, tab, `document.getElementById('order').value`))
-	groups := browsertest.Evaluate[[]string](t, tab, `[...document.querySelectorAll('#gpu > .group')].map(g => g.dataset.group)`)
+	groups := browsertest.Evaluate[[]string](t, tab,
+		`[...document.querySelectorAll('#gpu > .group')].map(g => g.dataset.group)`)
 	require.Contains(t, groups, "shared")
 	require.Equal(t, "free", groups[len(groups)-1], "%v", groups)
 	require.Greater(t, browsertest.Evaluate[int](t, tab, `document.querySelectorAll('#gpu .cell').length`), 1000)
