@@ -48,15 +48,8 @@ func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix
 
 // packedType is how weights of a type are kept, and in blocks of how many.
 func (l *loader) packedType(t *weights.Tensor) (kind matrix.Type, block int) {
-	if l.int8Activations {
-		switch t.DType {
-		case weights.Q8_0, weights.Q5_0, weights.Q6_K:
-			return matrix.W8A8, t.Block()
-		case weights.Q4_0:
-			return matrix.W4A8, t.Block()
-		case weights.Q4_1, weights.Q4_K:
-			return matrix.W4A8Min, t.Block()
-		}
+	if rounds := t.Rounds(); l.int8Activations && rounds != matrix.F32 {
+		return rounds, t.Block()
 	}
 	return t.Packed(), t.Block()
 }

@@ -173,8 +173,7 @@ type Option func(*loader)
 
 // ErrNotQuantized is wrapped when Int8Activations is asked for with a model that has no weights for it.
 var ErrNotQuantized = fmt.Errorf(
-	"%w: its weights are not quantized to Q8_0, Q5_0, Q4_0, Q4_1, Q4_K or Q6_K, which are multiplied by 8-bit activations",
-	ErrModel)
+	"%w: it has no weights of a quantized type of GGUF, which are multiplied by 8-bit activations", ErrModel)
 
 // Int8Activations rounds the inputs of products with quantized weights to 8 bits, in blocks of 32
 // with a scale each, so that products are of integers, as in llama.cpp. vLLM calls that W8A8 and W4A8.

@@ -1,9 +1,9 @@
 // Package matrix multiplies rows of activations by weight matrices that were
-// packed once: 64 outputs interleaved, in f32, f16, bf16, 8 or 4 bits.
+// packed once: 64 outputs interleaved, in f32, f16, bf16, or 4 to 8 bits.
 //
 // The products of an output are added in the order of k, one fused multiply-add
 // each, whichever kernel runs and however many rows there are. So the result of a row never depends
-// on the other rows, nor on how the work is split. The types W8A8, W4A8 and W4A8Min round activations to 8
+// on the other rows, nor on how the work is split. The types from W8A8 on round activations to 8
 // bits first. Within a block, integers are summed exactly; the block sums are then added in the order of k.
 //
 // Package model knows what the numbers mean.

@@ -5,16 +5,20 @@ import (
 )
 
 // rounds reports whether a product with weights of the type rounds activations to 8 bits.
-func (t Type) rounds() bool { return t == W8A8 || t == W4A8 || t == W4A8Min }
+func (t Type) rounds() bool { return t >= W8A8 && t <= FP4A8 }
 
 // dotInputs is the number of k that are multiplied at a time: 256 × 64 bytes stay in the first cache for all rows.
 const dotInputs = 256
 
-// offset is what is added to the weights, so that they are kept unsigned.
+// offset is what is added to the weights, so that kernels have them unsigned.
 func (t Type) offset() int32 {
 	switch t {
-	case W8A8:
+	case W8A8, NL4A8, FP4A8:
 		return 128
+	case W6A8:
+		return 32
+	case W5A8:
+		return 16
 	case W4A8:
 		return 8
 	}
@@ -29,55 +33,80 @@ func (m *Matrix) dot(sums []float32, x *Input, p, from, to int, s *Scratch) {
 	}
 }
 
-// place is where a block of a panel has the byte of an output's weight k, and by how many bits it is
-// shifted there. After the scales in F16, and minima, the bytes of 4 k of an output lie side by side, as an
-// instruction takes them, then those of the next output. With 4 bits a byte has the weights of k and k + 4.
-func (m *Matrix) place(c, k int) (at, shift int) {
-	if m.Type == W8A8 {
-		return m.Type.scaleBytes() + k/4*4*Panel + c*4 + k%4, 0
+// group is the number of k whose bits lie together, of types of less than 8 bits.
+func (t Type) group() int {
+	if t.bits() == 5 {
+		return 32
 	}
-	return m.Type.scaleBytes() + k/8*4*Panel + c*4 + k%4, k % 8 / 4 * 4
+	return 16
 }
 
-// mask is the bits of a weight.
-func (t Type) mask() byte {
-	if t == W8A8 {
-		return 255
+// place is where a block of a panel has the low bits of an output's weight k, by how many bits they are shifted there,
+// and the same of the bits above them. After the scales in F16, and minima, the bytes of 4 k of an output lie side by
+// side, as an instruction takes them, then those of the next output. With less than 8 bits a byte has the low 4 bits
+// of the weights of k and k + 4. After those of a group are bytes with the other bits of as many k as fit.
+func (m *Matrix) place(c, k int) (low, lowShift, high, highShift int) {
+	at, bits, group := m.Type.scaleBytes()+c*4+k%4, m.Type.bits(), m.Type.group()
+	if bits == 8 {
+		return at + k/4*4*Panel, 0, 0, 0
 	}
-	return 15
+	at += k / group * group * Panel * bits / 8
+	k %= group
+	return at + k/8*4*Panel, k % 8 / 4 * 4, at + group/8*4*Panel, k / 4 * (bits - 4)
 }
 
-// setQuads packs weights of an output. Those of Pack's sources are unsigned if they have 4 bits.
+// setQuads packs weights of an output.
 func (m *Matrix) setQuads(p, c int, q []int8, scales []Scale) {
-	size, mask := m.bytesOf(m.Block), m.Type.mask()
+	size, bits := m.bytesOf(m.Block), m.Type.bits()
 	for b := range scales {
 		block := m.data[p*m.panelBytes+b*size:][:size]
 		scale, least := scales[b].values()
 		binary.LittleEndian.PutUint16(block[c*2:], ToF16(scale))
-		if m.Type == W4A8Min {
+		bias := byte(m.Type.offset())
+		switch {
+		case m.Type.least():
 			binary.LittleEndian.PutUint16(block[Panel*2+c*2:], ToF16(least))
+		case m.Type.Table() != nil:
+			bias = 0
+		case scale != 0:
+			bias += byte(int8(least / scale))
 		}
 		for k, v := range q[b*m.Block:][:m.Block] {
-			unsigned := byte(v)
-			if m.Type == W8A8 {
-				unsigned ^= 0x80
+			unsigned := byte(v) + bias
+			low, shift, high, highShift := m.place(c, k)
+			if bits == 8 {
+				block[low] = unsigned
+				continue
 			}
-			at, shift := m.place(c, k)
-			block[at] = block[at]&^(mask<<shift) | unsigned&mask<<shift
+			block[low] = block[low]&^(15<<shift) | unsigned&15<<shift
+			if bits > 4 {
+				mask := byte(1<<(bits-4) - 1)
+				block[high] = block[high]&^(mask<<highShift) | unsigned>>4&mask<<highShift
+			}
 		}
 	}
 }
 
 // weight is an output's integer of k in a block.
 func (m *Matrix) weight(block []byte, c, k int) int32 {
-	at, shift := m.place(c, k)
-	return int32(block[at]>>shift&m.Type.mask()) - m.Type.offset()
+	low, shift, high, highShift := m.place(c, k)
+	bits, integer := m.Type.bits(), int32(block[low])
+	if bits < 8 {
+		integer = integer >> shift & 15
+	}
+	if table := m.Type.Table(); table != nil {
+		return int32(table[integer])
+	}
+	if bits == 5 || bits == 6 {
+		integer |= int32(block[high]>>highShift) & (1<<(bits-4) - 1) << 4
+	}
+	return integer - m.Type.offset()
 }
 
 // scaleOf is an output's scale and minimum in a block.
 func (m *Matrix) scaleOf(block []byte, c int) (scale, least float32) {
 	scale = FromF16(binary.LittleEndian.Uint16(block[c*2:]))
-	if m.Type == W4A8Min {
+	if m.Type.least() {
 		least = FromF16(binary.LittleEndian.Uint16(block[Panel*2+c*2:]))
 	}
 	return scale, least
@@ -114,7 +143,7 @@ func (m *Matrix) portableDot(sums []float32, x *Input, p, k, n int) {
 				}
 				to := &sums[r*Panel+c]
 				*to = fma(float32(sum)*scale, step.scale, *to)
-				if m.Type == W4A8Min {
+				if m.Type.least() {
 					*to = fma(-(float32(step.minus) * step.scale), least, *to)
 				}
 			}

@@ -30,7 +30,13 @@ type dotKernel func(sums *float32, x *int8, xStride uintptr, steps *uint64, step
 	wStride uintptr,
 	scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, blocks, quads, shift, minima uintptr)
 
+type unpackKernel func(dst, w *byte, wStride, blocks, groups uintptr, table *byte)
+
 var (
+	// For 4, 5 and 6 bits, and for places in a table.
+	unpack512 = [...]unpackKernel{unpackInt4AVX512, unpackInt5AVX512, unpackInt6AVX512, unpackTable4AVX512}
+	unpack2   = [...]unpackKernel{unpackInt4AVX2, unpackInt5AVX2, unpackInt6AVX2, unpackTable4AVX2}
+
 	dot512 = [...]dotKernel{dotAVX512x1, dotAVX512x2, dotAVX512x3, dotAVX512x4, dotAVX512x5, dotAVX512x6}
 	int8x2 = [...]dotKernel{dotInt8AVX2x1, dotInt8AVX2x2, dotInt8AVX2x3, dotInt8AVX2x4}
 	int4x2 = [...]dotKernel{dotInt4AVX2x1, dotInt4AVX2x2, dotInt4AVX2x3, dotInt4AVX2x4}
@@ -55,12 +61,16 @@ func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, s *Scratch) {
 	at := m.data[p*m.panelBytes+m.bytesOf(k):]
 	d.scales, d.w = &at[0], &at[d.skip]
 	wide := isa == avx512 && vnni
-	if m.Type != W8A8 {
-		nibbles := nibblesAVX2
+	if m.Type.bits() != 8 {
+		kernels, kind := &unpack2, m.Type.bits()-4
 		if wide {
-			nibbles = nibblesAVX512
+			kernels = &unpack512
 		}
-		nibbles(&s.bytes[0], d.w, uintptr(d.size), uintptr(n/m.Block))
+		if m.Type.Table() != nil {
+			kind = len(kernels) - 1
+		}
+		kernels[kind](&s.bytes[0], d.w, uintptr(d.skip), uintptr(n/m.Block), uintptr(m.Block/m.Type.group()),
+			&numbers[m.Type][0])
 		d.w, d.skip = &s.bytes[0], 0
 	}
 	if wide {
@@ -68,6 +78,16 @@ func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, s *Scratch) {
 	} else {
 		d.multiply2(sums)
 	}
+}
+
+// numbers has the tables of types with what is added to weights.
+var numbers = [...][16]byte{NL4A8: unsigned(NL4A8), FP4A8: unsigned(FP4A8)}
+
+func unsigned(t Type) (bytes [16]byte) {
+	for i, v := range t.Table() {
+		bytes[i] = byte(int32(v) + t.offset())
+	}
+	return bytes
 }
 
 // rows has the activations of row r, and their steps with the bytes from one row to the next.
@@ -79,7 +99,7 @@ func (d *dotPart) rows(r int) (q *int8, steps *uint64, stride uintptr) {
 // offset is what was added to the weights, as a power of 2, and whether they have minima instead: then
 // the power is one that shifts everything out of 32 bits.
 func (d *dotPart) offset() (shift, minima uintptr) {
-	if d.m.Type == W4A8Min {
+	if d.m.Type.least() {
 		return 32, 1
 	}
 	return uintptr(bits.TrailingZeros32(uint32(d.m.Type.offset()))), 0
@@ -102,9 +122,9 @@ func (d *dotPart) multiply512(sums []float32) {
 }
 
 func (d *dotPart) multiply2(sums []float32) {
-	m, kernels := d.m, &int4x2
-	if m.Type == W8A8 {
-		kernels = &int8x2
+	m, kernels := d.m, &int8x2
+	if m.Type.bits() == 4 && m.Type.Table() == nil {
+		kernels = &int4x2 // a block's products fit into 16 bits
 	}
 	shift, minima := d.offset()
 	for r := 0; r < d.x.rows; r += len(kernels) {

@@ -614,15 +614,45 @@ func dotInt8AVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, steps
 //go:noescape
 func dotInt4AVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 
-// nibblesAVX512 makes bytes of blocks of 32 × 64 nibbles.
+// unpackInt4AVX512 makes bytes of blocks of Int4 weights.
 //
 //go:noescape
-func nibblesAVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr)
+func unpackInt4AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
 
-// nibblesAVX2 makes bytes of blocks of 32 × 64 nibbles.
+// unpackInt4AVX2 makes bytes of blocks of Int4 weights.
 //
 //go:noescape
-func nibblesAVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr)
+func unpackInt4AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
+
+// unpackInt5AVX512 makes bytes of blocks of Int5 weights.
+//
+//go:noescape
+func unpackInt5AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
+
+// unpackInt5AVX2 makes bytes of blocks of Int5 weights.
+//
+//go:noescape
+func unpackInt5AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
+
+// unpackInt6AVX512 makes bytes of blocks of Int6 weights.
+//
+//go:noescape
+func unpackInt6AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
+
+// unpackInt6AVX2 makes bytes of blocks of Int6 weights.
+//
+//go:noescape
+func unpackInt6AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
+
+// unpackTable4AVX512 makes bytes of blocks of Table4 weights.
+//
+//go:noescape
+func unpackTable4AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
+
+// unpackTable4AVX2 makes bytes of blocks of Table4 weights.
+//
+//go:noescape
+func unpackTable4AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
 
 // quantizeAVX512 rounds blocks of 32 activations to 8 bits.
 //

@@ -12323,16 +12323,19 @@ store:
 // func dotInt8AVX2x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
 TEXT ·dotInt8AVX2x1(SB), NOSPLIT, $0-120
-	MOVQ      sums+0(FP), AX
-	MOVQ      scales+56(FP), CX
-	MOVQ      x+8(FP), DX
-	MOVQ      steps+24(FP), BX
-	MOVQ      w+40(FP), SI
-	VPCMPEQW  Y2, Y2, Y2
-	VPSLLW    $0x0f, Y2, Y3
-	VPACKSSWB Y3, Y3, Y3
-	VPSRLW    $0x0f, Y2, Y2
-	MOVQ      blocks+88(FP), DI
+	MOVQ         sums+0(FP), AX
+	MOVQ         scales+56(FP), CX
+	MOVQ         x+8(FP), DX
+	MOVQ         steps+24(FP), BX
+	MOVQ         w+40(FP), SI
+	MOVL         $0x01010101, DI
+	VMOVD        DI, X0
+	VPBROADCASTD X0, Y3
+	VMOVQ        shift+104(FP), X0
+	VPSLLD       X0, Y3, Y3
+	VPCMPEQW     Y2, Y2, Y2
+	VPSRLW       $0x0f, Y2, Y2
+	MOVQ         blocks+88(FP), DI
 
 block:
 	VPXOR Y0, Y0, Y0
@@ -12369,13 +12372,25 @@ quad:
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y5, Y1, Y1
 	VFMADD213PS  32(AX), Y6, Y1
-	VMOVUPS      Y0, (AX)
-	VMOVUPS      Y1, 32(AX)
-	ADDQ         $0x08, BX
-	ADDQ         wStride+48(FP), SI
-	ADDQ         scalesStride+64(FP), CX
-	SUBQ         $0x00000001, DI
-	JNZ          block
+	CMPQ         minima+112(FP), $0x00
+	JEQ          store
+	VCVTPH2PS    128(CX), Y4
+	VCVTPH2PS    144(CX), Y5
+	VPBROADCASTD 4(BX), Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS (BX), Y7
+	VMULPS       Y7, Y6, Y6
+	VFNMADD231PS Y4, Y6, Y0
+	VFNMADD231PS Y5, Y6, Y1
+
+store:
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	ADDQ    $0x08, BX
+	ADDQ    wStride+48(FP), SI
+	ADDQ    scalesStride+64(FP), CX
+	SUBQ    $0x00000001, DI
+	JNZ     block
 	VZEROUPPER
 	RET
 
@@ -12449,18 +12464,21 @@ store:
 // func dotInt8AVX2x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
 TEXT ·dotInt8AVX2x2(SB), NOSPLIT, $0-120
-	MOVQ      sums+0(FP), AX
-	MOVQ      scales+56(FP), CX
-	MOVQ      x+8(FP), DX
-	MOVQ      xStride+16(FP), BX
-	MOVQ      steps+24(FP), SI
-	MOVQ      stepsStride+32(FP), DI
-	MOVQ      w+40(FP), R8
-	VPCMPEQW  Y4, Y4, Y4
-	VPSLLW    $0x0f, Y4, Y5
-	VPACKSSWB Y5, Y5, Y5
-	VPSRLW    $0x0f, Y4, Y4
-	MOVQ      blocks+88(FP), R9
+	MOVQ         sums+0(FP), AX
+	MOVQ         scales+56(FP), CX
+	MOVQ         x+8(FP), DX
+	MOVQ         xStride+16(FP), BX
+	MOVQ         steps+24(FP), SI
+	MOVQ         stepsStride+32(FP), DI
+	MOVQ         w+40(FP), R8
+	MOVL         $0x01010101, R9
+	VMOVD        R9, X0
+	VPBROADCASTD X0, Y5
+	VMOVQ        shift+104(FP), X0
+	VPSLLD       X0, Y5, Y5
+	VPCMPEQW     Y4, Y4, Y4
+	VPSRLW       $0x0f, Y4, Y4
+	MOVQ         blocks+88(FP), R9
 
 block:
 	VPXOR Y0, Y0, Y0
@@ -12516,15 +12534,33 @@ quad:
 	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y7, Y3, Y3
 	VFMADD213PS  288(AX), Y8, Y3
-	VMOVUPS      Y0, (AX)
-	VMOVUPS      Y1, 32(AX)
-	VMOVUPS      Y2, 256(AX)
-	VMOVUPS      Y3, 288(AX)
-	ADDQ         $0x08, SI
-	ADDQ         wStride+48(FP), R8
-	ADDQ         scalesStride+64(FP), CX
-	SUBQ         $0x00000001, R9
-	JNZ          block
+	CMPQ         minima+112(FP), $0x00
+	JEQ          store
+	VCVTPH2PS    128(CX), Y6
+	VCVTPH2PS    144(CX), Y7
+	VPBROADCASTD 4(SI), Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS (SI), Y9
+	VMULPS       Y9, Y8, Y8
+	VFNMADD231PS Y6, Y8, Y0
+	VFNMADD231PS Y7, Y8, Y1
+	VPBROADCASTD 4(SI)(DI*1), Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS (SI)(DI*1), Y9
+	VMULPS       Y9, Y8, Y8
+	VFNMADD231PS Y6, Y8, Y2
+	VFNMADD231PS Y7, Y8, Y3
+
+store:
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 256(AX)
+	VMOVUPS Y3, 288(AX)
+	ADDQ    $0x08, SI
+	ADDQ    wStride+48(FP), R8
+	ADDQ    scalesStride+64(FP), CX
+	SUBQ    $0x00000001, R9
+	JNZ     block
 	VZEROUPPER
 	RET
 
@@ -12628,18 +12664,21 @@ store:
 // func dotInt8AVX2x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
 TEXT ·dotInt8AVX2x3(SB), NOSPLIT, $0-120
-	MOVQ      sums+0(FP), AX
-	MOVQ      scales+56(FP), CX
-	MOVQ      x+8(FP), DX
-	MOVQ      xStride+16(FP), BX
-	MOVQ      steps+24(FP), SI
-	MOVQ      stepsStride+32(FP), DI
-	MOVQ      w+40(FP), R8
-	VPCMPEQW  Y6, Y6, Y6
-	VPSLLW    $0x0f, Y6, Y7
-	VPACKSSWB Y7, Y7, Y7
-	VPSRLW    $0x0f, Y6, Y6
-	MOVQ      blocks+88(FP), R9
+	MOVQ         sums+0(FP), AX
+	MOVQ         scales+56(FP), CX
+	MOVQ         x+8(FP), DX
+	MOVQ         xStride+16(FP), BX
+	MOVQ         steps+24(FP), SI
+	MOVQ         stepsStride+32(FP), DI
+	MOVQ         w+40(FP), R8
+	MOVL         $0x01010101, R9
+	VMOVD        R9, X0
+	VPBROADCASTD X0, Y7
+	VMOVQ        shift+104(FP), X0
+	VPSLLD       X0, Y7, Y7
+	VPCMPEQW     Y6, Y6, Y6
+	VPSRLW       $0x0f, Y6, Y6
+	MOVQ         blocks+88(FP), R9
 
 block:
 	VPXOR Y0, Y0, Y0
@@ -12714,17 +12753,41 @@ quad:
 	VCVTDQ2PS    Y5, Y5
 	VMULPS       Y9, Y5, Y5
 	VFMADD213PS  544(AX), Y10, Y5
-	VMOVUPS      Y0, (AX)
-	VMOVUPS      Y1, 32(AX)
-	VMOVUPS      Y2, 256(AX)
-	VMOVUPS      Y3, 288(AX)
-	VMOVUPS      Y4, 512(AX)
-	VMOVUPS      Y5, 544(AX)
-	ADDQ         $0x08, SI
-	ADDQ         wStride+48(FP), R8
-	ADDQ         scalesStride+64(FP), CX
-	SUBQ         $0x00000001, R9
-	JNZ          block
+	CMPQ         minima+112(FP), $0x00
+	JEQ          store
+	VCVTPH2PS    128(CX), Y8
+	VCVTPH2PS    144(CX), Y9
+	VPBROADCASTD 4(SI), Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS (SI), Y11
+	VMULPS       Y11, Y10, Y10
+	VFNMADD231PS Y8, Y10, Y0
+	VFNMADD231PS Y9, Y10, Y1
+	VPBROADCASTD 4(SI)(DI*1), Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS (SI)(DI*1), Y11
+	VMULPS       Y11, Y10, Y10
+	VFNMADD231PS Y8, Y10, Y2
+	VFNMADD231PS Y9, Y10, Y3
+	VPBROADCASTD 4(SI)(DI*2), Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS (SI)(DI*2), Y11
+	VMULPS       Y11, Y10, Y10
+	VFNMADD231PS Y8, Y10, Y4
+	VFNMADD231PS Y9, Y10, Y5
+
+store:
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 256(AX)
+	VMOVUPS Y3, 288(AX)
+	VMOVUPS Y4, 512(AX)
+	VMOVUPS Y5, 544(AX)
+	ADDQ    $0x08, SI
+	ADDQ    wStride+48(FP), R8
+	ADDQ    scalesStride+64(FP), CX
+	SUBQ    $0x00000001, R9
+	JNZ     block
 	VZEROUPPER
 	RET
 
@@ -12856,20 +12919,23 @@ store:
 // func dotInt8AVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
 TEXT ·dotInt8AVX2x4(SB), NOSPLIT, $0-120
-	MOVQ      sums+0(FP), AX
-	MOVQ      scales+56(FP), CX
-	MOVQ      x+8(FP), DX
-	MOVQ      xStride+16(FP), BX
-	LEAQ      (BX)(BX*2), SI
-	MOVQ      steps+24(FP), DI
-	MOVQ      stepsStride+32(FP), R8
-	LEAQ      (R8)(R8*2), R9
-	MOVQ      w+40(FP), R10
-	VPCMPEQW  Y8, Y8, Y8
-	VPSLLW    $0x0f, Y8, Y9
-	VPACKSSWB Y9, Y9, Y9
-	VPSRLW    $0x0f, Y8, Y8
-	MOVQ      blocks+88(FP), R11
+	MOVQ         sums+0(FP), AX
+	MOVQ         scales+56(FP), CX
+	MOVQ         x+8(FP), DX
+	MOVQ         xStride+16(FP), BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         steps+24(FP), DI
+	MOVQ         stepsStride+32(FP), R8
+	LEAQ         (R8)(R8*2), R9
+	MOVQ         w+40(FP), R10
+	MOVL         $0x01010101, R11
+	VMOVD        R11, X0
+	VPBROADCASTD X0, Y9
+	VMOVQ        shift+104(FP), X0
+	VPSLLD       X0, Y9, Y9
+	VPCMPEQW     Y8, Y8, Y8
+	VPSRLW       $0x0f, Y8, Y8
+	MOVQ         blocks+88(FP), R11
 
 block:
 	VPXOR Y0, Y0, Y0
@@ -12963,19 +13029,49 @@ quad:
 	VCVTDQ2PS    Y7, Y7
 	VMULPS       Y11, Y7, Y7
 	VFMADD213PS  800(AX), Y12, Y7
-	VMOVUPS      Y0, (AX)
-	VMOVUPS      Y1, 32(AX)
-	VMOVUPS      Y2, 256(AX)
-	VMOVUPS      Y3, 288(AX)
-	VMOVUPS      Y4, 512(AX)
-	VMOVUPS      Y5, 544(AX)
-	VMOVUPS      Y6, 768(AX)
-	VMOVUPS      Y7, 800(AX)
-	ADDQ         $0x08, DI
-	ADDQ         wStride+48(FP), R10
-	ADDQ         scalesStride+64(FP), CX
-	SUBQ         $0x00000001, R11
-	JNZ          block
+	CMPQ         minima+112(FP), $0x00
+	JEQ          store
+	VCVTPH2PS    128(CX), Y10
+	VCVTPH2PS    144(CX), Y11
+	VPBROADCASTD 4(DI), Y12
+	VCVTDQ2PS    Y12, Y12
+	VBROADCASTSS (DI), Y13
+	VMULPS       Y13, Y12, Y12
+	VFNMADD231PS Y10, Y12, Y0
+	VFNMADD231PS Y11, Y12, Y1
+	VPBROADCASTD 4(DI)(R8*1), Y12
+	VCVTDQ2PS    Y12, Y12
+	VBROADCASTSS (DI)(R8*1), Y13
+	VMULPS       Y13, Y12, Y12
+	VFNMADD231PS Y10, Y12, Y2
+	VFNMADD231PS Y11, Y12, Y3
+	VPBROADCASTD 4(DI)(R8*2), Y12
+	VCVTDQ2PS    Y12, Y12
+	VBROADCASTSS (DI)(R8*2), Y13
+	VMULPS       Y13, Y12, Y12
+	VFNMADD231PS Y10, Y12, Y4
+	VFNMADD231PS Y11, Y12, Y5
+	VPBROADCASTD 4(DI)(R9*1), Y12
+	VCVTDQ2PS    Y12, Y12
+	VBROADCASTSS (DI)(R9*1), Y13
+	VMULPS       Y13, Y12, Y12
+	VFNMADD231PS Y10, Y12, Y6
+	VFNMADD231PS Y11, Y12, Y7
+
+store:
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 256(AX)
+	VMOVUPS Y3, 288(AX)
+	VMOVUPS Y4, 512(AX)
+	VMOVUPS Y5, 544(AX)
+	VMOVUPS Y6, 768(AX)
+	VMOVUPS Y7, 800(AX)
+	ADDQ    $0x08, DI
+	ADDQ    wStride+48(FP), R10
+	ADDQ    scalesStride+64(FP), CX
+	SUBQ    $0x00000001, R11
+	JNZ     block
 	VZEROUPPER
 	RET
 
@@ -13134,9 +13230,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func nibblesAVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr)
+// func unpackInt4AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·nibblesAVX512(SB), NOSPLIT, $0-32
+TEXT ·unpackInt4AVX512(SB), NOSPLIT, $0-48
 	MOVQ         dst+0(FP), AX
 	MOVQ         w+8(FP), CX
 	MOVQ         blocks+24(FP), DX
@@ -13146,51 +13242,43 @@ TEXT ·nibblesAVX512(SB), NOSPLIT, $0-32
 	VPBROADCASTD X0, Z0
 
 block:
-	MOVQ CX, SI
+	MOVQ groups+32(FP), SI
+
+group:
 	MOVQ $0x00000004, DI
 
-pair:
-	PREFETCHT0 4096(SI)
-	VMOVUPS    (SI), Z2
-	VPANDD     Z0, Z2, Z1
-	VPSRLD     $0x04, Z2, Z2
-	VPANDD     Z0, Z2, Z2
+column:
+	PREFETCHT0 4096(CX)
+	VMOVUPS    (CX), Z1
+	VPSRLD     $0x04, Z1, Z2
+	VPANDD     Z0, Z1, Z1
 	VMOVUPS    Z1, (AX)
+	VPANDD     Z0, Z2, Z2
 	VMOVUPS    Z2, 256(AX)
-	PREFETCHT0 4160(SI)
-	VMOVUPS    64(SI), Z2
-	VPANDD     Z0, Z2, Z1
-	VPSRLD     $0x04, Z2, Z2
+	PREFETCHT0 4352(CX)
+	VMOVUPS    256(CX), Z1
+	VPSRLD     $0x04, Z1, Z2
+	VPANDD     Z0, Z1, Z1
+	VMOVUPS    Z1, 512(AX)
 	VPANDD     Z0, Z2, Z2
-	VMOVUPS    Z1, 64(AX)
-	VMOVUPS    Z2, 320(AX)
-	PREFETCHT0 4224(SI)
-	VMOVUPS    128(SI), Z2
-	VPANDD     Z0, Z2, Z1
-	VPSRLD     $0x04, Z2, Z2
-	VPANDD     Z0, Z2, Z2
-	VMOVUPS    Z1, 128(AX)
-	VMOVUPS    Z2, 384(AX)
-	PREFETCHT0 4288(SI)
-	VMOVUPS    192(SI), Z2
-	VPANDD     Z0, Z2, Z1
-	VPSRLD     $0x04, Z2, Z2
-	VPANDD     Z0, Z2, Z2
-	VMOVUPS    Z1, 192(AX)
-	VMOVUPS    Z2, 448(AX)
-	ADDQ       $0x00000100, SI
-	ADDQ       $0x00000200, AX
+	VMOVUPS    Z2, 768(AX)
+	ADDQ       $0x00000040, CX
+	ADDQ       $0x00000040, AX
 	SUBQ       $0x00000001, DI
-	JNZ        pair
+	JNZ        column
+	ADDQ       $0x00000100, CX
+	ADDQ       $0x00000300, AX
+	SUBQ       $0x00000001, SI
+	JNZ        group
 	ADDQ       BX, CX
 	SUBQ       $0x00000001, DX
 	JNZ        block
 	VZEROUPPER
 	RET
 
-// func nibblesAVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr)
+// func unpackInt4AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
 // Requires: AVX, AVX2
-TEXT ·nibblesAVX2(SB), NOSPLIT, $0-32
+TEXT ·unpackInt4AVX2(SB), NOSPLIT, $0-48
 	MOVQ         dst+0(FP), AX
 	MOVQ         w+8(FP), CX
 	MOVQ         blocks+24(FP), DX
@@ -13200,62 +13288,412 @@ TEXT ·nibblesAVX2(SB), NOSPLIT, $0-32
 	VPBROADCASTD X0, Y0
 
 block:
-	MOVQ CX, SI
+	MOVQ groups+32(FP), SI
+
+group:
+	MOVQ $0x00000008, DI
+
+column:
+	VMOVUPS (CX), Y1
+	VPSRLD  $0x04, Y1, Y2
+	VPAND   Y0, Y1, Y1
+	VMOVUPS Y1, (AX)
+	VPAND   Y0, Y2, Y2
+	VMOVUPS Y2, 256(AX)
+	VMOVUPS 256(CX), Y1
+	VPSRLD  $0x04, Y1, Y2
+	VPAND   Y0, Y1, Y1
+	VMOVUPS Y1, 512(AX)
+	VPAND   Y0, Y2, Y2
+	VMOVUPS Y2, 768(AX)
+	ADDQ    $0x00000020, CX
+	ADDQ    $0x00000020, AX
+	SUBQ    $0x00000001, DI
+	JNZ     column
+	ADDQ    $0x00000100, CX
+	ADDQ    $0x00000300, AX
+	SUBQ    $0x00000001, SI
+	JNZ     group
+	ADDQ    BX, CX
+	SUBQ    $0x00000001, DX
+	JNZ     block
+	VZEROUPPER
+	RET
+
+// func unpackInt5AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·unpackInt5AVX512(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         blocks+24(FP), DX
+	MOVQ         wStride+16(FP), BX
+	MOVL         $0x0f0f0f0f, SI
+	VMOVD        SI, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0x10101010, SI
+	VMOVD        SI, X1
+	VPBROADCASTD X1, Z1
+
+block:
+	MOVQ groups+32(FP), SI
+
+group:
 	MOVQ $0x00000004, DI
 
-pair:
-	VMOVUPS (SI), Y2
-	VPAND   Y0, Y2, Y1
-	VPSRLD  $0x04, Y2, Y2
-	VPAND   Y0, Y2, Y2
-	VMOVUPS Y1, (AX)
-	VMOVUPS Y2, 256(AX)
-	VMOVUPS 32(SI), Y2
-	VPAND   Y0, Y2, Y1
-	VPSRLD  $0x04, Y2, Y2
-	VPAND   Y0, Y2, Y2
-	VMOVUPS Y1, 32(AX)
-	VMOVUPS Y2, 288(AX)
-	VMOVUPS 64(SI), Y2
-	VPAND   Y0, Y2, Y1
-	VPSRLD  $0x04, Y2, Y2
-	VPAND   Y0, Y2, Y2
-	VMOVUPS Y1, 64(AX)
-	VMOVUPS Y2, 320(AX)
-	VMOVUPS 96(SI), Y2
-	VPAND   Y0, Y2, Y1
-	VPSRLD  $0x04, Y2, Y2
-	VPAND   Y0, Y2, Y2
-	VMOVUPS Y1, 96(AX)
-	VMOVUPS Y2, 352(AX)
-	VMOVUPS 128(SI), Y2
-	VPAND   Y0, Y2, Y1
-	VPSRLD  $0x04, Y2, Y2
-	VPAND   Y0, Y2, Y2
-	VMOVUPS Y1, 128(AX)
-	VMOVUPS Y2, 384(AX)
-	VMOVUPS 160(SI), Y2
-	VPAND   Y0, Y2, Y1
-	VPSRLD  $0x04, Y2, Y2
-	VPAND   Y0, Y2, Y2
-	VMOVUPS Y1, 160(AX)
-	VMOVUPS Y2, 416(AX)
-	VMOVUPS 192(SI), Y2
-	VPAND   Y0, Y2, Y1
-	VPSRLD  $0x04, Y2, Y2
-	VPAND   Y0, Y2, Y2
-	VMOVUPS Y1, 192(AX)
-	VMOVUPS Y2, 448(AX)
-	VMOVUPS 224(SI), Y2
-	VPAND   Y0, Y2, Y1
-	VPSRLD  $0x04, Y2, Y2
-	VPAND   Y0, Y2, Y2
-	VMOVUPS Y1, 224(AX)
-	VMOVUPS Y2, 480(AX)
-	ADDQ    $0x00000100, SI
-	ADDQ    $0x00000200, AX
+column:
+	VMOVUPS    1024(CX), Z2
+	PREFETCHT0 4096(CX)
+	VMOVUPS    (CX), Z3
+	VPSRLD     $0x04, Z3, Z4
+	VPANDD     Z0, Z3, Z3
+	VPSLLD     $0x04, Z2, Z5
+	VPTERNLOGD $0xf8, Z5, Z1, Z3
+	VMOVUPS    Z3, (AX)
+	VPANDD     Z0, Z4, Z4
+	VPSLLD     $0x03, Z2, Z3
+	VPTERNLOGD $0xf8, Z3, Z1, Z4
+	VMOVUPS    Z4, 256(AX)
+	PREFETCHT0 4352(CX)
+	VMOVUPS    256(CX), Z3
+	VPSRLD     $0x04, Z3, Z4
+	VPANDD     Z0, Z3, Z3
+	VPSLLD     $0x02, Z2, Z5
+	VPTERNLOGD $0xf8, Z5, Z1, Z3
+	VMOVUPS    Z3, 512(AX)
+	VPANDD     Z0, Z4, Z4
+	VPSLLD     $0x01, Z2, Z3
+	VPTERNLOGD $0xf8, Z3, Z1, Z4
+	VMOVUPS    Z4, 768(AX)
+	PREFETCHT0 4608(CX)
+	VMOVUPS    512(CX), Z3
+	VPSRLD     $0x04, Z3, Z4
+	VPANDD     Z0, Z3, Z3
+	VPTERNLOGD $0xf8, Z2, Z1, Z3
+	VMOVUPS    Z3, 1024(AX)
+	VPANDD     Z0, Z4, Z4
+	VPSRLD     $0x01, Z2, Z3
+	VPTERNLOGD $0xf8, Z3, Z1, Z4
+	VMOVUPS    Z4, 1280(AX)
+	PREFETCHT0 4864(CX)
+	VMOVUPS    768(CX), Z3
+	VPSRLD     $0x04, Z3, Z4
+	VPANDD     Z0, Z3, Z3
+	VPSRLD     $0x02, Z2, Z5
+	VPTERNLOGD $0xf8, Z5, Z1, Z3
+	VMOVUPS    Z3, 1536(AX)
+	VPANDD     Z0, Z4, Z4
+	VPSRLD     $0x03, Z2, Z2
+	VPTERNLOGD $0xf8, Z2, Z1, Z4
+	VMOVUPS    Z4, 1792(AX)
+	ADDQ       $0x00000040, CX
+	ADDQ       $0x00000040, AX
+	SUBQ       $0x00000001, DI
+	JNZ        column
+	ADDQ       $0x00000400, CX
+	ADDQ       $0x00000700, AX
+	SUBQ       $0x00000001, SI
+	JNZ        group
+	ADDQ       BX, CX
+	SUBQ       $0x00000001, DX
+	JNZ        block
+	VZEROUPPER
+	RET
+
+// func unpackInt5AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
+// Requires: AVX, AVX2
+TEXT ·unpackInt5AVX2(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         blocks+24(FP), DX
+	MOVQ         wStride+16(FP), BX
+	MOVL         $0x0f0f0f0f, SI
+	VMOVD        SI, X0
+	VPBROADCASTD X0, Y0
+	MOVL         $0x10101010, SI
+	VMOVD        SI, X1
+	VPBROADCASTD X1, Y1
+
+block:
+	MOVQ groups+32(FP), SI
+
+group:
+	MOVQ $0x00000008, DI
+
+column:
+	VMOVUPS 1024(CX), Y2
+	VMOVUPS (CX), Y3
+	VPSRLD  $0x04, Y3, Y4
+	VPAND   Y0, Y3, Y3
+	VPSLLD  $0x04, Y2, Y5
+	VPAND   Y1, Y5, Y5
+	VPOR    Y5, Y3, Y3
+	VMOVUPS Y3, (AX)
+	VPAND   Y0, Y4, Y4
+	VPSLLD  $0x03, Y2, Y3
+	VPAND   Y1, Y3, Y3
+	VPOR    Y3, Y4, Y4
+	VMOVUPS Y4, 256(AX)
+	VMOVUPS 256(CX), Y3
+	VPSRLD  $0x04, Y3, Y4
+	VPAND   Y0, Y3, Y3
+	VPSLLD  $0x02, Y2, Y5
+	VPAND   Y1, Y5, Y5
+	VPOR    Y5, Y3, Y3
+	VMOVUPS Y3, 512(AX)
+	VPAND   Y0, Y4, Y4
+	VPSLLD  $0x01, Y2, Y3
+	VPAND   Y1, Y3, Y3
+	VPOR    Y3, Y4, Y4
+	VMOVUPS Y4, 768(AX)
+	VMOVUPS 512(CX), Y3
+	VPSRLD  $0x04, Y3, Y4
+	VPAND   Y0, Y3, Y3
+	VPAND   Y1, Y2, Y5
+	VPOR    Y5, Y3, Y3
+	VMOVUPS Y3, 1024(AX)
+	VPAND   Y0, Y4, Y4
+	VPSRLD  $0x01, Y2, Y3
+	VPAND   Y1, Y3, Y3
+	VPOR    Y3, Y4, Y4
+	VMOVUPS Y4, 1280(AX)
+	VMOVUPS 768(CX), Y3
+	VPSRLD  $0x04, Y3, Y4
+	VPAND   Y0, Y3, Y3
+	VPSRLD  $0x02, Y2, Y5
+	VPAND   Y1, Y5, Y5
+	VPOR    Y5, Y3, Y3
+	VMOVUPS Y3, 1536(AX)
+	VPAND   Y0, Y4, Y4
+	VPSRLD  $0x03, Y2, Y2
+	VPAND   Y1, Y2, Y2
+	VPOR    Y2, Y4, Y4
+	VMOVUPS Y4, 1792(AX)
+	ADDQ    $0x00000020, CX
+	ADDQ    $0x00000020, AX
 	SUBQ    $0x00000001, DI
-	JNZ     pair
+	JNZ     column
+	ADDQ    $0x00000400, CX
+	ADDQ    $0x00000700, AX
+	SUBQ    $0x00000001, SI
+	JNZ     group
+	ADDQ    BX, CX
+	SUBQ    $0x00000001, DX
+	JNZ     block
+	VZEROUPPER
+	RET
+
+// func unpackInt6AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·unpackInt6AVX512(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         blocks+24(FP), DX
+	MOVQ         wStride+16(FP), BX
+	MOVL         $0x0f0f0f0f, SI
+	VMOVD        SI, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0x30303030, SI
+	VMOVD        SI, X1
+	VPBROADCASTD X1, Z1
+
+block:
+	MOVQ groups+32(FP), SI
+
+group:
+	MOVQ $0x00000004, DI
+
+column:
+	VMOVUPS    512(CX), Z2
+	PREFETCHT0 4096(CX)
+	VMOVUPS    (CX), Z3
+	VPSRLD     $0x04, Z3, Z4
+	VPANDD     Z0, Z3, Z3
+	VPSLLD     $0x04, Z2, Z5
+	VPTERNLOGD $0xf8, Z5, Z1, Z3
+	VMOVUPS    Z3, (AX)
+	VPANDD     Z0, Z4, Z4
+	VPSLLD     $0x02, Z2, Z3
+	VPTERNLOGD $0xf8, Z3, Z1, Z4
+	VMOVUPS    Z4, 256(AX)
+	PREFETCHT0 4352(CX)
+	VMOVUPS    256(CX), Z3
+	VPSRLD     $0x04, Z3, Z4
+	VPANDD     Z0, Z3, Z3
+	VPTERNLOGD $0xf8, Z2, Z1, Z3
+	VMOVUPS    Z3, 512(AX)
+	VPANDD     Z0, Z4, Z4
+	VPSRLD     $0x02, Z2, Z2
+	VPTERNLOGD $0xf8, Z2, Z1, Z4
+	VMOVUPS    Z4, 768(AX)
+	ADDQ       $0x00000040, CX
+	ADDQ       $0x00000040, AX
+	SUBQ       $0x00000001, DI
+	JNZ        column
+	ADDQ       $0x00000200, CX
+	ADDQ       $0x00000300, AX
+	SUBQ       $0x00000001, SI
+	JNZ        group
+	ADDQ       BX, CX
+	SUBQ       $0x00000001, DX
+	JNZ        block
+	VZEROUPPER
+	RET
+
+// func unpackInt6AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
+// Requires: AVX, AVX2
+TEXT ·unpackInt6AVX2(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         blocks+24(FP), DX
+	MOVQ         wStride+16(FP), BX
+	MOVL         $0x0f0f0f0f, SI
+	VMOVD        SI, X0
+	VPBROADCASTD X0, Y0
+	MOVL         $0x30303030, SI
+	VMOVD        SI, X1
+	VPBROADCASTD X1, Y1
+
+block:
+	MOVQ groups+32(FP), SI
+
+group:
+	MOVQ $0x00000008, DI
+
+column:
+	VMOVUPS 512(CX), Y2
+	VMOVUPS (CX), Y3
+	VPSRLD  $0x04, Y3, Y4
+	VPAND   Y0, Y3, Y3
+	VPSLLD  $0x04, Y2, Y5
+	VPAND   Y1, Y5, Y5
+	VPOR    Y5, Y3, Y3
+	VMOVUPS Y3, (AX)
+	VPAND   Y0, Y4, Y4
+	VPSLLD  $0x02, Y2, Y3
+	VPAND   Y1, Y3, Y3
+	VPOR    Y3, Y4, Y4
+	VMOVUPS Y4, 256(AX)
+	VMOVUPS 256(CX), Y3
+	VPSRLD  $0x04, Y3, Y4
+	VPAND   Y0, Y3, Y3
+	VPAND   Y1, Y2, Y5
+	VPOR    Y5, Y3, Y3
+	VMOVUPS Y3, 512(AX)
+	VPAND   Y0, Y4, Y4
+	VPSRLD  $0x02, Y2, Y2
+	VPAND   Y1, Y2, Y2
+	VPOR    Y2, Y4, Y4
+	VMOVUPS Y4, 768(AX)
+	ADDQ    $0x00000020, CX
+	ADDQ    $0x00000020, AX
+	SUBQ    $0x00000001, DI
+	JNZ     column
+	ADDQ    $0x00000200, CX
+	ADDQ    $0x00000300, AX
+	SUBQ    $0x00000001, SI
+	JNZ     group
+	ADDQ    BX, CX
+	SUBQ    $0x00000001, DX
+	JNZ     block
+	VZEROUPPER
+	RET
+
+// func unpackTable4AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
+// Requires: AVX, AVX512BW, AVX512F, MMX+
+TEXT ·unpackTable4AVX512(SB), NOSPLIT, $0-48
+	MOVQ            dst+0(FP), AX
+	MOVQ            w+8(FP), CX
+	MOVQ            blocks+24(FP), DX
+	MOVQ            wStride+16(FP), BX
+	MOVL            $0x0f0f0f0f, SI
+	VMOVD           SI, X0
+	VPBROADCASTD    X0, Z0
+	MOVQ            table+40(FP), SI
+	VBROADCASTI32X4 (SI), Z1
+
+block:
+	MOVQ groups+32(FP), SI
+
+group:
+	MOVQ $0x00000004, DI
+
+column:
+	PREFETCHT0 4096(CX)
+	VMOVUPS    (CX), Z2
+	VPSRLD     $0x04, Z2, Z3
+	VPANDD     Z0, Z2, Z2
+	VPSHUFB    Z2, Z1, Z2
+	VMOVUPS    Z2, (AX)
+	VPANDD     Z0, Z3, Z3
+	VPSHUFB    Z3, Z1, Z3
+	VMOVUPS    Z3, 256(AX)
+	PREFETCHT0 4352(CX)
+	VMOVUPS    256(CX), Z2
+	VPSRLD     $0x04, Z2, Z3
+	VPANDD     Z0, Z2, Z2
+	VPSHUFB    Z2, Z1, Z2
+	VMOVUPS    Z2, 512(AX)
+	VPANDD     Z0, Z3, Z3
+	VPSHUFB    Z3, Z1, Z3
+	VMOVUPS    Z3, 768(AX)
+	ADDQ       $0x00000040, CX
+	ADDQ       $0x00000040, AX
+	SUBQ       $0x00000001, DI
+	JNZ        column
+	ADDQ       $0x00000100, CX
+	ADDQ       $0x00000300, AX
+	SUBQ       $0x00000001, SI
+	JNZ        group
+	ADDQ       BX, CX
+	SUBQ       $0x00000001, DX
+	JNZ        block
+	VZEROUPPER
+	RET
+
+// func unpackTable4AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
+// Requires: AVX, AVX2
+TEXT ·unpackTable4AVX2(SB), NOSPLIT, $0-48
+	MOVQ           dst+0(FP), AX
+	MOVQ           w+8(FP), CX
+	MOVQ           blocks+24(FP), DX
+	MOVQ           wStride+16(FP), BX
+	MOVL           $0x0f0f0f0f, SI
+	VMOVD          SI, X0
+	VPBROADCASTD   X0, Y0
+	MOVQ           table+40(FP), SI
+	VBROADCASTI128 (SI), Y1
+
+block:
+	MOVQ groups+32(FP), SI
+
+group:
+	MOVQ $0x00000008, DI
+
+column:
+	VMOVUPS (CX), Y2
+	VPSRLD  $0x04, Y2, Y3
+	VPAND   Y0, Y2, Y2
+	VPSHUFB Y2, Y1, Y2
+	VMOVUPS Y2, (AX)
+	VPAND   Y0, Y3, Y3
+	VPSHUFB Y3, Y1, Y3
+	VMOVUPS Y3, 256(AX)
+	VMOVUPS 256(CX), Y2
+	VPSRLD  $0x04, Y2, Y3
+	VPAND   Y0, Y2, Y2
+	VPSHUFB Y2, Y1, Y2
+	VMOVUPS Y2, 512(AX)
+	VPAND   Y0, Y3, Y3
+	VPSHUFB Y3, Y1, Y3
+	VMOVUPS Y3, 768(AX)
+	ADDQ    $0x00000020, CX
+	ADDQ    $0x00000020, AX
+	SUBQ    $0x00000001, DI
+	JNZ     column
+	ADDQ    $0x00000100, CX
+	ADDQ    $0x00000300, AX
+	SUBQ    $0x00000001, SI
+	JNZ     group
 	ADDQ    BX, CX
 	SUBQ    $0x00000001, DX
 	JNZ     block

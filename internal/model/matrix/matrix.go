@@ -37,6 +37,11 @@ const (
 	W8A8    // 8-bit integers times a scale
 	W4A8    // 4-bit integers less 8, times a scale
 	W4A8Min // 4-bit integers times a scale, plus a minimum
+	W5A8    // 5-bit integers less 16, times a scale
+	W5A8Min // 5-bit integers times a scale, plus a minimum
+	W6A8    // 6-bit integers less 32, times a scale
+	NL4A8   // the numbers of NL4, times a scale
+	FP4A8   // the numbers of FP4, times a scale
 )
 
 func (t Type) String() string {
@@ -48,7 +53,7 @@ func (t Type) String() string {
 
 var names = [...]string{
 	"f32", "f16", "bf16", "int8", "int4", "int8 with minima", "int8 k", "int8 k with minima", "int4 k", "int4 f", "e4m3",
-	"nl4", "fp4", "w8a8", "w4a8", "w4a8 with minima",
+	"nl4", "fp4", "w8a8", "w4a8", "w4a8 with minima", "w5a8", "w5a8 with minima", "w6a8", "nl4 a8", "fp4 a8",
 }
 
 // Panel is the number of outputs that are interleaved, and the unit in which work can be
@@ -66,11 +71,15 @@ const unit = 64
 func (t Type) units() bool { return t == Int8K || t == Int8KMin || t == Int4K }
 
 // single reports whether scales and minima are F32, not F16.
-func (t Type) single() bool { return t == Int4F || t.Table() != nil }
+func (t Type) single() bool { return t == Int4F || t.Table() != nil && !t.rounds() }
 
 // least reports whether weights have minima.
 func (t Type) least() bool {
-	return t == Int4 || t == Int4F || t == Int8Min || t == Int4K || t == Int8KMin || t == W4A8Min
+	switch t {
+	case Int4, Int4F, Int8Min, Int4K, Int8KMin, W4A8Min, W5A8Min:
+		return true
+	}
+	return false
 }
 
 // bits is the size of an integer, 0 for floats.
@@ -78,18 +87,23 @@ func (t Type) bits() int {
 	switch t {
 	case Int8, Int8Min, Int8K, Int8KMin, E4M3, W8A8:
 		return 8
-	case Int4, Int4K, Int4F, NL4, FP4, W4A8, W4A8Min:
+	case W6A8:
+		return 6
+	case W5A8, W5A8Min:
+		return 5
+	case Int4, Int4K, Int4F, NL4, FP4, W4A8, W4A8Min, NL4A8, FP4A8:
 		return 4
 	}
 	return 0
 }
 
 // tables has the numbers of types whose integers are places of numbers.
-var tables = [...][]float32{
-	E4M3: e4m3(),
-	NL4:  {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113},
-	FP4:  {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12},
-}
+var tables = [...][]float32{E4M3: e4m3(), NL4: nl4, FP4: fp4, NL4A8: nl4, FP4A8: fp4}
+
+var (
+	nl4 = []float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+	fp4 = []float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+)
 
 // e4m3 has the numbers of 8 bits; there are no infinities, and NaN, which no weight is, are like numbers.
 func e4m3() []float32 {
@@ -100,7 +114,7 @@ func e4m3() []float32 {
 	return all
 }
 
-// Table has the numbers of which the integers of E4M3, NL4 and FP4 are places; it is nil for other types.
+// Table has the numbers of which the integers of E4M3, NL4, FP4, NL4A8 and FP4A8 are places; it is nil for other types.
 func (t Type) Table() []float32 {
 	if int(t) < len(tables) {
 		return tables[t]
@@ -133,8 +147,8 @@ type Matrix struct {
 }
 
 // New makes a matrix of zeros in the arena's memory. block is 0 for types without scales, else 16, 32
-// or another even divisor of 96 that divides in. Types that round activations need 32, or 16 for W8A8, and
-// in a multiple of 32.
+// or another even divisor of 96 that divides in. Types that round activations need 32, or 16 but for those of 5 bits,
+// and in a multiple of 32.
 func (a *Arena) New(t Type, out, in, block int) (*Matrix, error) {
 	m, err := shaped(t, out, in, block)
 	if err != nil {
@@ -154,7 +168,7 @@ func shaped(t Type, out, in, block int) (*Matrix, error) {
 	case t.units():
 		ok = block > 1 && block%2 == 0 && unit%block == 0 && in%unit == 0
 	case t.rounds():
-		ok = (block == 32 || block == 16 && t == W8A8) && in%inputBlock == 0
+		ok = (block == 32 || block == 16 && t.bits() != 5) && in%inputBlock == 0
 	case t.bits() != 0 && block == 0:
 		ok = false
 	}

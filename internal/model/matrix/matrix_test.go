@@ -57,18 +57,27 @@ func zeros(t testing.TB, kind Type, out, in, block int) *Matrix {
 	return m
 }
 
+// integers are those from low to high that sources of the type have.
+func (t Type) integers() (low, high int) {
+	switch t {
+	case F32, F16, BF16:
+		return 0, 0
+	case W4A8, W5A8, W6A8:
+		return -int(t.offset()), int(t.offset()) - 1
+	case W5A8Min:
+		return 0, 31
+	}
+	if t.bits() == 4 {
+		return 0, 15
+	}
+	return -128, 127
+}
+
 func packed(t testing.TB, kind Type, out, in, block int) *Matrix {
 	m := zeros(t, kind, out, in, block)
 	var src Source = random{}
-	switch kind {
-	case Int8, W8A8:
-		src = quantized{in: in, block: block, low: -128, high: 127}
-	case W4A8:
-		src = quantized{in: in, block: block, low: 0, high: 15}
-	case Int4, W4A8Min, Int4K, Int4F, NL4, FP4:
-		src = quantized{in: in, block: block, low: 0, high: 15, least: kind.least(), factors: kind.units()}
-	case Int8K, Int8KMin, Int8Min, E4M3:
-		src = quantized{in: in, block: block, low: -128, high: 127, least: kind.least(), factors: kind.units()}
+	if low, high := kind.integers(); high != 0 {
+		src = quantized{in: in, block: block, low: low, high: high, least: kind.least(), factors: kind.units()}
 	}
 	require.NoError(t, m.Pack(src, 0, m.Panels()))
 	return m
@@ -266,7 +275,7 @@ func TestShapesThatCannotBeAreRefused(t *testing.T) {
 		{"integers without blocks", Int8, 4, 64, 0},
 		{"blocks that do not divide", Int4, 4, 48, 32},
 		{"blocks larger than a slab", Int4, 4, 512, 256},
-		{"blocks of 4 bits that are shorter than those of activations", W4A8, 4, 64, 16},
+		{"blocks of 5 bits that are shorter than those of activations", W5A8, 4, 64, 16},
 		{"half a block of activations", W8A8, 4, 48, 16},
 		{"8-bit activations without blocks", W4A8Min, 4, 64, 0},
 		{"blocks that kernels have not", W8A8, 4, 96, 8},
@@ -283,7 +292,8 @@ func TestShapesThatCannotBeAreRefused(t *testing.T) {
 
 // BenchmarkProduct prints bytes of weights, which are the limit for one row.
 func BenchmarkProduct(b *testing.B) {
-	for _, kind := range []Type{F32, F16, BF16, Int8, Int4, Int8Min, Int8K, Int8KMin, Int4K, NL4, W8A8, W4A8, W4A8Min} {
+	for _, kind := range []Type{F32, F16, BF16, Int8, Int4, Int8Min, Int8K, Int8KMin, Int4K, NL4, W8A8, W4A8, W4A8Min, W5A8,
+		W5A8Min, W6A8, NL4A8} {
 		block := 0
 		if kind >= Int8 {
 			block = 32

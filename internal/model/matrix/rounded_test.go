@@ -14,7 +14,8 @@ var dotShapes = []struct {
 	out, in, block int
 }{
 	{W8A8, 96, 320, 32}, {W8A8, 64, 32, 32}, {W8A8, 70, 544, 16}, {W4A8, 70, 288, 32}, {W4A8, 128, 800, 32},
-	{W4A8Min, 129, 320, 32}, {W4A8Min, 64, 32, 32},
+	{W4A8Min, 129, 320, 32}, {W4A8Min, 64, 32, 32}, {W4A8Min, 70, 96, 16}, {W5A8, 70, 544, 32}, {W5A8Min, 129, 320, 32},
+	{W6A8, 96, 320, 16}, {W6A8, 64, 64, 32}, {NL4A8, 70, 288, 32}, {FP4A8, 64, 320, 32},
 }
 
 // nearest is a row as README.md of llmserve describes the rounding: in blocks of 32, to whole multiples of
@@ -190,7 +191,10 @@ func TestExtremesDoNotOverflow(t *testing.T) {
 		kind   Type
 		q      int8
 		weight float64
-	}{{W8A8, -128, -128}, {W8A8, 127, 127}, {W4A8, 0, -8}, {W4A8, 15, 7}, {W4A8Min, 15, 15}}
+	}{
+		{W8A8, -128, -128}, {W8A8, 127, 127}, {W4A8, -8, -8}, {W4A8, 7, 7}, {W4A8Min, 15, 15}, {W5A8, -16, -16},
+		{W5A8Min, 31, 31}, {W6A8, -32, -32}, {W6A8, 31, 31}, {NL4A8, 0, -127}, {FP4A8, 15, -12},
+	}
 	for _, test := range tests {
 		for _, sign := range []float32{1, -1} {
 			m := zeros(t, test.kind, 64, 64, 32)
@@ -212,10 +216,8 @@ func TestExtremesDoNotOverflow(t *testing.T) {
 func TestRowsOfQuadsAreTheSourcesWeights(t *testing.T) {
 	for _, s := range dotShapes {
 		m, w := packed(t, s.kind, s.out, s.in, s.block), make([]float32, s.in)
-		src := quantized{in: s.in, block: s.block, low: -128, high: 127}
-		if s.kind != W8A8 {
-			src.low, src.high, src.least = 0, 15, s.kind == W4A8Min
-		}
+		low, high := s.kind.integers()
+		src := quantized{in: s.in, block: s.block, low: low, high: high, least: s.kind.least()}
 		q, scales := make([]int8, s.in), make([]Scale, s.in/s.block)
 		for i := range s.out {
 			m.Row(i, w)
@@ -223,8 +225,8 @@ func TestRowsOfQuadsAreTheSourcesWeights(t *testing.T) {
 			for k, have := range w {
 				scale, least := scales[k/s.block].values()
 				f, l, v := FromF16(ToF16(scale)), FromF16(ToF16(least)), float32(q[k])
-				if s.kind == W4A8 {
-					v -= 8
+				if table := s.kind.Table(); table != nil {
+					v = table[q[k]]
 				}
 				require.Equal(t, fma(v, f, l), have, "%v, output %d, weight %d", s.kind, i, k)
 			}
@@ -232,10 +234,39 @@ func TestRowsOfQuadsAreTheSourcesWeights(t *testing.T) {
 	}
 }
 
+// A minimum that is a whole multiple of the scale becomes a part of the integers.
+func TestAMinimumOfAWholeMultipleIsAddedToTheIntegers(t *testing.T) {
+	tests := []struct {
+		kind    Type
+		q, less int8
+	}{{W4A8, 0, 8}, {W4A8, 15, 8}, {W4A8, 7, 4}, {W5A8, 31, 16}, {W6A8, 3, 0}}
+	for _, test := range tests {
+		m, row := zeros(t, test.kind, 64, 32, 32), make([]float32, 32)
+		for _, by := range []int8{-3, 0, 5} {
+			require.NoError(t, m.Pack(scaled{fixed{test.q}, Scale{D: 0.5, By: by, Min: -0.5, MinBy: test.less * by}}, 0, 1))
+			m.Row(63, row)
+			require.Equal(t, float32(test.q-test.less)*0.5*float32(by), row[31], "%v of %d", test.kind, test.q)
+		}
+	}
+}
+
+// scaled is a source of one integer with a scale.
+type scaled struct {
+	fixed
+	scale Scale
+}
+
+func (s scaled) Quantized(i int, q []int8, scales []Scale) {
+	s.fixed.Quantized(i, q, scales)
+	for b := range scales {
+		scales[b] = s.scale
+	}
+}
+
 // Two matrices of half the inputs give the whole to the bit.
 func TestSlicesOfRoundedProductsAddUp(t *testing.T) {
 	const in, out, rows = 256, 64, 5
-	for _, kind := range []Type{W8A8, W4A8, W4A8Min} {
+	for kind := W8A8; kind.rounds(); kind++ {
 		whole := packed(t, kind, out, in, 32)
 		require.NoError(t, whole.Slice(4))
 		require.ErrorIs(t, whole.Slice(3), ErrShape)
@@ -265,7 +296,10 @@ func TestSlicesOfRoundedProductsAddUp(t *testing.T) {
 var fuzzShapes = []struct {
 	kind           Type
 	out, in, block int
-}{{W8A8, 64, 64, 32}, {W8A8, 5, 64, 16}, {W4A8, 64, 64, 32}, {W4A8Min, 5, 96, 32}}
+}{
+	{W8A8, 64, 64, 32}, {W8A8, 5, 64, 16}, {W4A8, 64, 64, 32}, {W4A8Min, 5, 96, 32}, {W5A8, 64, 64, 32}, {W5A8Min, 5, 96, 32},
+	{W6A8, 64, 64, 16}, {NL4A8, 5, 96, 32},
+}
 
 // Any bits as activations: all instruction sets agree, and finite ones give the sum in float64.
 func FuzzRoundedProduct(f *testing.F) {

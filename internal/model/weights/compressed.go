@@ -243,7 +243,7 @@ func (m *quantized) Row(i int, dst []float32) {
 		if k%m.group == 0 {
 			s = m.scale(i, k/m.group)
 		}
-		dst[k] = s.Weight(v, layouts[m.dtype].table)
+		dst[k] = s.Weight(v, layouts[m.dtype].packed.Table())
 	}
 }
 

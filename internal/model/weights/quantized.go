@@ -35,7 +35,7 @@ func (l *layout) dequantize(row []byte, cols int, dst []float32) {
 	for b := range cols / l.elements {
 		l.blocks(row[b*l.bytes:(b+1)*l.bytes], l.elements, q, scales)
 		for k, v := range q {
-			dst[b*l.elements+k] = scales[k/l.scaled].Weight(v, l.table)
+			dst[b*l.elements+k] = scales[k/l.scaled].Weight(v, l.packed.Table())
 		}
 	}
 }

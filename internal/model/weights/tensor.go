@@ -47,31 +47,34 @@ const (
 func (d DType) String() string { return layouts[d].name }
 
 // A layout says how many elements of a type make a block of how many bytes, how many share a scale (0: none), how a
-// block is read, and how its integers are packed.
+// block is read, and how its integers are packed without rounding, and for rounded activations (F32: they are not).
 type layout struct {
 	name            string
 	elements, bytes int
 	scaled          int
 	read            func(block []byte, q []int8, s []matrix.Scale)
-	packed          matrix.Type
-	table           []float32
+	packed, rounds  matrix.Type
 }
 
 var layouts = [...]layout{
 	F32: {name: "F32", elements: 1, bytes: 4}, F16: {name: "F16", elements: 1, bytes: 2, packed: matrix.F16},
-	BF16: {name: "BF16", elements: 1, bytes: 2, packed: matrix.BF16},
-	Q8_0: {"Q8_0", 32, 34, 32, readQ8_0, matrix.Int8, nil}, Q4_0: {"Q4_0", 32, 18, 32, readQ4_0, matrix.Int4, nil},
-	Q4_1: {"Q4_1", 32, 20, 32, readQ4_1, matrix.Int4, nil}, Q5_0: {"Q5_0", 32, 22, 32, readQ5_0, matrix.Int8, nil},
-	Q5_1:   {"Q5_1", 32, 24, 32, readQ5_1, matrix.Int8Min, nil},
-	IQ4_NL: {"IQ4_NL", 32, 18, 32, readIQ4NL, matrix.NL4, matrix.NL4.Table()},
-	MXFP4:  {"MXFP4", 32, 17, 32, readMXFP4, matrix.FP4, matrix.FP4.Table()},
-	Q2_K:   {"Q2_K", 256, 84, 16, readQ2K, matrix.Int4K, nil}, Q3_K: {"Q3_K", 256, 110, 16, readQ3K, matrix.Int4K, nil},
-	Q4_K: {"Q4_K", 256, 144, 32, readQ4K, matrix.Int4K, nil}, Q5_K: {"Q5_K", 256, 176, 32, readQ5K, matrix.Int8KMin, nil},
-	Q6_K:        {"Q6_K", 256, 210, 16, readQ6K, matrix.Int8K, nil},
-	IQ4_XS:      {"IQ4_XS", 256, 136, 32, readIQ4XS, matrix.NL4, matrix.NL4.Table()},
+	BF16:        {name: "BF16", elements: 1, bytes: 2, packed: matrix.BF16},
+	Q8_0:        {"Q8_0", 32, 34, 32, readQ8_0, matrix.Int8, matrix.W8A8},
+	Q4_0:        {"Q4_0", 32, 18, 32, readQ4_0, matrix.Int4, matrix.W4A8},
+	Q4_1:        {"Q4_1", 32, 20, 32, readQ4_1, matrix.Int4, matrix.W4A8Min},
+	Q5_0:        {"Q5_0", 32, 22, 32, readQ5_0, matrix.Int8, matrix.W5A8},
+	Q5_1:        {"Q5_1", 32, 24, 32, readQ5_1, matrix.Int8Min, matrix.W5A8Min},
+	IQ4_NL:      {"IQ4_NL", 32, 18, 32, readIQ4NL, matrix.NL4, matrix.NL4A8},
+	MXFP4:       {"MXFP4", 32, 17, 32, readMXFP4, matrix.FP4, matrix.FP4A8},
+	Q2_K:        {"Q2_K", 256, 84, 16, readQ2K, matrix.Int4K, matrix.W4A8Min},
+	Q3_K:        {"Q3_K", 256, 110, 16, readQ3K, matrix.Int4K, matrix.W4A8},
+	Q4_K:        {"Q4_K", 256, 144, 32, readQ4K, matrix.Int4K, matrix.W4A8Min},
+	Q5_K:        {"Q5_K", 256, 176, 32, readQ5K, matrix.Int8KMin, matrix.W5A8Min},
+	Q6_K:        {"Q6_K", 256, 210, 16, readQ6K, matrix.Int8K, matrix.W6A8},
+	IQ4_XS:      {"IQ4_XS", 256, 136, 32, readIQ4XS, matrix.NL4, matrix.NL4A8},
 	Groups4:     {name: "INT4", scaled: 64, packed: matrix.Int4K},
 	Groups4Free: {name: "INT4", scaled: 32, packed: matrix.Int4F},
-	FP8:         {name: "F8_E4M3", scaled: 32, packed: matrix.E4M3, table: matrix.E4M3.Table()},
+	FP8:         {name: "F8_E4M3", scaled: 32, packed: matrix.E4M3},
 }
 
 // A Tensor is a vector, a matrix, or matrices one after the other in a file. It is gone when the file is closed.
@@ -120,6 +123,10 @@ func (t *Tensor) Block() int { return layouts[t.DType].scaled }
 // Packed is how a matrix of the tensor's weights keeps them without rounding. Those of a type with scales are in
 // blocks of Block.
 func (t *Tensor) Packed() matrix.Type { return layouts[t.DType].packed }
+
+// Rounds is how a matrix of the tensor's weights, in blocks of Block, keeps them for activations that are rounded to
+// 8 bits; F32 if such activations are not multiplied by them.
+func (t *Tensor) Rounds() matrix.Type { return layouts[t.DType].rounds }
 
 func (t *Tensor) row(i int) []byte {
 	size := t.Cols / layouts[t.DType].elements * layouts[t.DType].bytes

@@ -72,7 +72,7 @@ func (d *dot) scale(v int, minima bool) Mem {
 func (d *dot) sum(r, v int) Mem { return Mem{Base: d.sums, Disp: r*panel*4 + v*d.bytes} }
 
 // add adds the sums of a block to those of all blocks.
-func (d *dot) add(minima bool) {
+func (d *dot) add() {
 	scales := d.regs(len(d.acc[0]))
 	for v, z := range scales {
 		asm.VCVTPH2PS(d.scale(v, false), z)
@@ -86,12 +86,10 @@ func (d *dot) add(minima bool) {
 			asm.VFMADD213PS(d.sum(r, v), b, acc)
 		}
 	}
-	if minima {
-		asm.CMPQ(address("minima"), Imm(0))
-		asm.JEQ(LabelRef("store"))
-		d.minima(scales)
-		asm.Label("store")
-	}
+	asm.CMPQ(address("minima"), Imm(0))
+	asm.JEQ(LabelRef("store"))
+	d.minima(scales)
+	asm.Label("store")
 	for r := range d.acc {
 		for v, acc := range d.acc[r] {
 			asm.VMOVUPS(acc, d.sum(r, v))
@@ -144,17 +142,17 @@ func dot512(rows int) {
 				asm.VPDPBUSD(b, ws[v], acc)
 			}
 		}
-	}, func() { d.add(true) })
+	}, func() { d.add() })
 }
 
-// dotInt8x2 takes the offset of 8-bit weights off and gives their signs to the activations, because pairs
+// dotInt8x2 takes the offset of weights off and gives their signs to the activations, because pairs
 // of products are added in 16 bits, in which those of unsigned weights may not fit.
 func dotInt8x2(rows int) {
 	d := newDot(avx2, "dotInt8", rows, 2)
-	w, ones, offset := arg("w"), asm.YMM(), asm.YMM()
+	w, ones, offset, shift := arg("w"), asm.YMM(), d.constant(0x01010101), asm.XMM()
+	asm.VMOVQ(address("shift"), shift)
+	asm.VPSLLD(shift, offset, offset)
 	asm.VPCMPEQW(ones, ones, ones)
-	asm.VPSLLW(Imm(15), ones, offset)
-	asm.VPACKSSWB(offset, offset, offset) // 128 in each byte
 	asm.VPSRLW(Imm(15), ones, ones)
 	d.blocks(w, d.zero, func() {
 		for v := range 2 {
@@ -171,7 +169,7 @@ func dotInt8x2(rows int) {
 				asm.VPADDD(b, d.acc[r][v], d.acc[r][v])
 			}
 		}
-	}, func() { d.add(false) })
+	}, func() { d.add() })
 }
 
 // dotInt4x2 adds all products of a block in 16 bits, in pairs: 8 × 2 × 15 × 127 fits.
@@ -204,7 +202,7 @@ func dotInt4x2(rows int) {
 				asm.VPADDD(minus, z, z)
 			}
 		}
-		d.add(true)
+		d.add()
 	})
 }
 
@@ -217,44 +215,115 @@ func (d *dot) zero() {
 	}
 }
 
-// nibbles makes bytes of blocks of nibbles: of each 256 bytes, the low ones are the weights of 4 k and
-// the high ones those of the next 4.
-func nibbles(width width) {
-	begin("nibbles"+width.name, "func(dst *byte, w *byte, wStride uintptr, blocks uintptr)",
-		"makes bytes of blocks of 32 × 64 nibbles.")
+// A packing is how weights of less than a byte are kept: groups of k have their low 4 bits in pairs of 4 k, each 256
+// bytes, and then 256 bytes with the bits above these.
+type packing struct {
+	name  string
+	high  int  // bits above the low 4
+	table bool // the integers are places in a table
+}
+
+var packings = []packing{{name: "Int4"}, {name: "Int5", high: 1}, {name: "Int6", high: 2}, {name: "Table4", table: true}}
+
+// pairs is the number of pairs of a group.
+func (p packing) pairs() int {
+	if p.high == 1 {
+		return 4
+	}
+	return 2
+}
+
+// unpack makes bytes of weights: of the low bits, the low half of a byte is a weight of 4 k, and the high half one of
+// the next 4.
+func unpack(width width, p packing) {
+	begin("unpack"+p.name+width.name, "func(dst *byte, w *byte, wStride uintptr, blocks, groups uintptr, table *byte)",
+		"makes bytes of blocks of "+p.name+" weights.")
 	dst, w, blocks, stride := arg("dst"), arg("w"), arg("blocks"), arg("wStride")
-	mask, fifteen, x, from, n := width.reg(), asm.GP32(), asm.XMM(), asm.GP64(), asm.GP64()
-	wide := width.bytes == 64
-	and := func(a, b, to Op) {
-		if wide {
-			asm.VPANDD(a, b, to)
+	groups, n := asm.GP64(), asm.GP64()
+	u := unpacking{packing: p, width: width, low: width.constant(0x0f0f0f0f)}
+	size := p.pairs() * quads
+	if p.table {
+		u.values = width.reg()
+		if width.bytes == 64 {
+			asm.VBROADCASTI32X4(Mem{Base: arg("table")}, u.values)
 		} else {
-			asm.VPAND(a, b, to)
+			asm.VBROADCASTI128(Mem{Base: arg("table")}, u.values)
 		}
 	}
-	asm.MOVL(U32(0x0f0f0f0f), fifteen)
-	asm.VMOVD(fifteen, x)
-	asm.VPBROADCASTD(x, mask)
+	if p.high > 0 {
+		u.upper = width.constant(0x10101010 * uint32(1<<p.high-1))
+	}
 	loop("block", blocks, 1, func() {
-		asm.MOVQ(w, from)
-		asm.MOVQ(U32(4), n)
-		loop("pair", n, 1, func() {
-			for at := 0; at < quads; at += width.bytes {
-				low, high := width.reg(), width.reg()
-				if wide {
-					asm.PREFETCHT0(Mem{Base: from, Disp: prefetch + at})
+		asm.Load(asm.Param("groups"), groups)
+		loop("group", groups, 1, func() {
+			asm.MOVQ(U32(uint32(quads/width.bytes)), n)
+			loop("column", n, 1, func() {
+				high := width.reg()
+				if p.high > 0 {
+					asm.VMOVUPS(Mem{Base: w, Disp: size}, high)
 				}
-				asm.VMOVUPS(Mem{Base: from, Disp: at}, high)
-				and(mask, high, low)
-				asm.VPSRLD(Imm(4), high, high)
-				and(mask, high, high)
-				asm.VMOVUPS(low, Mem{Base: dst, Disp: at})
-				asm.VMOVUPS(high, Mem{Base: dst, Disp: quads + at})
-			}
-			asm.ADDQ(U32(quads), from)
-			asm.ADDQ(U32(2*quads), dst)
+				for pair := range p.pairs() {
+					from := Mem{Base: w, Disp: pair * quads}
+					if width.bytes == 64 {
+						asm.PREFETCHT0(from.Offset(prefetch))
+					}
+					low, next := width.reg(), width.reg()
+					asm.VMOVUPS(from, low)
+					asm.VPSRLD(Imm(4), low, next)
+					for i, z := range []VecVirtual{low, next} {
+						u.number(z, high, 2*pair+i)
+						asm.VMOVUPS(z, Mem{Base: dst, Disp: (2*pair + i) * quads})
+					}
+				}
+				asm.ADDQ(U32(uint32(width.bytes)), w)
+				asm.ADDQ(U32(uint32(width.bytes)), dst)
+			})
+			asm.ADDQ(U32(uint32(size-quads+quads*min(p.high, 1))), w)
+			asm.ADDQ(U32(uint32(2*size-quads)), dst)
 		})
 		asm.ADDQ(stride, w)
 	})
 	end()
+}
+
+// An unpacking has what unpack keeps in registers.
+type unpacking struct {
+	packing
+	width
+	low, upper, values VecVirtual
+}
+
+// number makes weights of z, whose bytes have the low 4 bits at their beginning. high has the bits above.
+func (u *unpacking) number(z, high VecVirtual, quad int) {
+	wide := u.bytes == 64
+	and := func(mask, z VecVirtual) {
+		if wide {
+			asm.VPANDD(mask, z, z)
+		} else {
+			asm.VPAND(mask, z, z)
+		}
+	}
+	and(u.low, z)
+	if u.table {
+		asm.VPSHUFB(z, u.values, z)
+	}
+	if u.high == 0 {
+		return
+	}
+	bits := u.reg()
+	switch left := 4 - u.packing.high*quad; {
+	case left > 0:
+		asm.VPSLLD(Imm(uint64(left)), high, bits)
+	case left < 0:
+		asm.VPSRLD(Imm(uint64(-left)), high, bits)
+	default:
+		bits = high
+	}
+	if wide {
+		asm.VPTERNLOGD(Imm(0xf8), bits, u.upper, z) // z | bits & upper
+		return
+	}
+	masked := u.reg()
+	asm.VPAND(u.upper, bits, masked)
+	asm.VPOR(masked, z, z)
 }

@@ -51,8 +51,10 @@ func kernels() {
 		dotInt8x2(rows)
 		dotInt4x2(rows)
 	}
-	nibbles(avx512)
-	nibbles(avx2)
+	for _, p := range packings {
+		unpack(avx512, p)
+		unpack(avx2, p)
+	}
 	quantize512()
 	quantize2()
 	gather4()
