@@ -6,6 +6,7 @@
 // With "state", the time until the first token after a prompt of 2,048 tokens: computed, and with its cells read
 // from a file that was written before (what --slot-save-path does).
 // Usage: bench MODEL THREADS ROUNDS [served | state]
+// Compiled with -DIK_LLAMA, it measures ik_llama.cpp: bench MODEL THREADS ROUNDS [rtr]
 #include "llama.h"
 
 #include <algorithm>
@@ -25,6 +26,15 @@ struct Settings {
     bool flash, unified = true; // unified: all sequences share the cells
 };
 
+#ifdef IK_LLAMA
+static void llama_model_free(llama_model *m) { llama_free_model(m); }
+static void clear(llama_context *c) { llama_kv_cache_clear(c); }
+static void copy(llama_context *c, int from, int to, int n) { llama_kv_cache_seq_cp(c, from, to, 0, n); }
+#else
+static void clear(llama_context *c) { llama_memory_clear(llama_get_memory(c), true); }
+static void copy(llama_context *c, int from, int to, int n) { llama_memory_seq_cp(llama_get_memory(c), from, to, 0, n); }
+#endif
+
 static llama_context *context(llama_model *model, const Settings &s) {
     llama_context_params p = llama_context_default_params();
     p.n_ctx = s.context;
@@ -32,9 +42,13 @@ static llama_context *context(llama_model *model, const Settings &s) {
     p.n_ubatch = 512;
     p.n_seq_max = s.sequences;
     p.n_threads = p.n_threads_batch = s.threads;
+#ifdef IK_LLAMA
+    p.flash_attn = s.flash;
+#else
     p.flash_attn_type = s.flash ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
     p.kv_unified = s.unified;
     p.no_perf = true;
+#endif
     return llama_init_from_model(model, p);
 }
 
@@ -71,6 +85,7 @@ static double fastest(const std::vector<double> &v) {
 // argmax is greedy sampling, the cheapest there is.
 static int argmax(const float *x, int n) { return (int)(std::max_element(x, x + n) - x); }
 
+#ifndef IK_LLAMA
 // served is the time of some requests: of prompts of n tokens, each computed or all copied from the
 // first, and 64 tokens of each.
 static double served(llama_model *model, int threads, int rounds, int requests, int n, bool copied, bool flash,
@@ -80,11 +95,11 @@ static double served(llama_model *model, int threads, int rounds, int requests, 
     llama_batch b = llama_batch_init(2048, 0, 1);
     std::vector<double> times;
     for (int r = 0; r < rounds; r++) {
-        llama_memory_clear(llama_get_memory(c), true);
+        clear(c);
         std::vector<int> next(requests, 1);
         double begin = seconds();
         for (int s = 0; s < (copied ? 1 : requests); s++) prompt(c, b, n, s);
-        for (int s = 1; copied && s < requests; s++) llama_memory_seq_cp(llama_get_memory(c), 0, s, 0, n);
+        for (int s = 1; copied && s < requests; s++) copy(c, 0, s, n);
         for (int k = 0; k < 64; k++) {
             for (int s = 0; s < requests; s++) add(b, next[s], n + k, s, true);
             decode(c, b);
@@ -124,6 +139,7 @@ static void state(llama_model *model, int threads, int rounds, bool flash, const
     llama_batch_free(b);
     llama_free(c);
 }
+#endif
 
 int main(int argc, char **argv) {
     if (argc != 4 && argc != 5) return 2;
@@ -131,12 +147,18 @@ int main(int argc, char **argv) {
     llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
     llama_backend_init();
     llama_model_params mp = llama_model_default_params();
+#ifdef IK_LLAMA
+    mp.use_mmap = false;
+    mp.repack_tensors = argc == 5;
+#else
     mp.load_mode = LLAMA_LOAD_MODE_NONE; // read into memory, which can be in huge pages
+#endif
     llama_model *model = llama_model_load_from_file(argv[1], mp);
     if (!model) {
         std::fprintf(stderr, "the model cannot be loaded\n");
         return 1;
     }
+#ifndef IK_LLAMA
     if (argc == 5 && argv[4] == std::string("state")) {
         const std::string file = std::string(argv[1]) + ".state";
         for (bool flash : {false, true}) state(model, threads, rounds, flash, file);
@@ -156,13 +178,14 @@ int main(int argc, char **argv) {
         llama_model_free(model);
         return 0;
     }
+#endif
     llama_batch b = llama_batch_init(2048, 0, 1);
     for (bool flash : {false, true}) {
         {
             llama_context *c = context(model, {threads, 1, 1024, flash});
             std::vector<double> times;
             for (int r = 0; r < rounds; r++) {
-                llama_memory_clear(llama_get_memory(c), true);
+                clear(c);
                 double begin = seconds();
                 prompt(c, b, 512, 0);
                 times.push_back(seconds() - begin);
@@ -173,7 +196,7 @@ int main(int argc, char **argv) {
         for (int n : {1, 16, 32}) {
             llama_context *c = context(model, {threads, n, 1024 + 64 * n, flash});
             prompt(c, b, 512, 0);
-            for (int s = 1; s < n; s++) llama_memory_seq_cp(llama_get_memory(c), 0, s, 0, 512);
+            for (int s = 1; s < n; s++) copy(c, 0, s, 512);
             std::vector<double> times;
             for (int r = 0; r < 3 * rounds; r++) {
                 for (int s = 0; s < n; s++) add(b, s, 512 + r, s, true);
