@@ -28,6 +28,9 @@ func (t Type) offset() int32 {
 // dot adds the product of the rounded rows of x and the inputs from up to to of a panel to sums, 64 values
 // a row.
 func (m *Matrix) dot(sums []float32, x *Input, p, from, to int, s *Scratch) {
+	if x.rows == 1 && m.dotRow(sums, x, p, from, to) {
+		return
+	}
 	for k := from; k < to; k += dotInputs {
 		m.dotSlab(sums, x, p, k, min(dotInputs, to-k), s)
 	}
@@ -44,7 +47,7 @@ func (t Type) group() int {
 // place is where a block of a panel has the low bits of an output's weight k, by how many bits they are shifted there,
 // and the same of the bits above them. After the scales in F16, and minima, the bytes of 4 k of an output lie side by
 // side, as an instruction takes them, then those of the next output. With less than 8 bits a byte has the low 4 bits
-// of the weights of k and k + 4. After those of a group are bytes with the other bits of as many k as fit.
+// of the weights of k and k + 4. Before those of a group are bytes with the other bits of its k.
 func (m *Matrix) place(c, k int) (low, lowShift, high, highShift int) {
 	at, bits, group := m.Type.scaleBytes()+c*4+k%4, m.Type.bits(), m.Type.group()
 	if bits == 8 {
@@ -52,7 +55,7 @@ func (m *Matrix) place(c, k int) (low, lowShift, high, highShift int) {
 	}
 	at += k / group * group * Panel * bits / 8
 	k %= group
-	return at + k/8*4*Panel, k % 8 / 4 * 4, at + group/8*4*Panel, k / 4 * (bits - 4)
+	return at + (k/8+min(bits-4, 1))*4*Panel, k % 8 / 4 * 4, at, k / 4 * (bits - 4)
 }
 
 // setQuads packs weights of an output.

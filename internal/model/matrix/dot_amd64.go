@@ -30,12 +30,17 @@ type dotKernel func(sums *float32, x *int8, xStride uintptr, steps *uint64, step
 	wStride uintptr,
 	scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, blocks, quads, shift, minima uintptr)
 
+type rowKernel func(sums *float32, x *int8, steps *uint64, w *byte, blocks, groups, shift, minima uintptr, table *byte)
+
 type unpackKernel func(dst, w *byte, wStride, blocks, groups uintptr, table *byte)
 
 var (
-	// For 4, 5 and 6 bits, and for places in a table.
-	unpack512 = [...]unpackKernel{unpackInt4AVX512, unpackInt5AVX512, unpackInt6AVX512, unpackTable4AVX512}
-	unpack2   = [...]unpackKernel{unpackInt4AVX2, unpackInt5AVX2, unpackInt6AVX2, unpackTable4AVX2}
+	// For places in a table, 4, 5, 6 and 8 bits.
+	rows512 = [...]rowKernel{dotRowTable4AVX512, dotRowInt4AVX512, dotRowInt5AVX512, dotRowInt6AVX512, dotRowInt8AVX512}
+
+	// For places in a table, 4, 5 and 6 bits.
+	unpack512 = [...]unpackKernel{unpackTable4AVX512, unpackInt4AVX512, unpackInt5AVX512, unpackInt6AVX512}
+	unpack2   = [...]unpackKernel{unpackTable4AVX2, unpackInt4AVX2, unpackInt5AVX2, unpackInt6AVX2}
 
 	dot512 = [...]dotKernel{dotAVX512x1, dotAVX512x2, dotAVX512x3, dotAVX512x4, dotAVX512x5, dotAVX512x6}
 	int8x2 = [...]dotKernel{dotInt8AVX2x1, dotInt8AVX2x2, dotInt8AVX2x3, dotInt8AVX2x4}
@@ -62,14 +67,11 @@ func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, s *Scratch) {
 	d.scales, d.w = &at[0], &at[d.skip]
 	wide := isa == avx512 && vnni
 	if m.Type.bits() != 8 {
-		kernels, kind := &unpack2, m.Type.bits()-4
+		kernels := &unpack2
 		if wide {
 			kernels = &unpack512
 		}
-		if m.Type.Table() != nil {
-			kind = len(kernels) - 1
-		}
-		kernels[kind](&s.bytes[0], d.w, uintptr(d.skip), uintptr(n/m.Block), uintptr(m.Block/m.Type.group()),
+		kernels[m.Type.packing()](&s.bytes[0], d.w, uintptr(d.skip), uintptr(n/m.Block), uintptr(m.Block/m.Type.group()),
 			&numbers[m.Type][0])
 		d.w, d.skip = &s.bytes[0], 0
 	}
@@ -78,6 +80,30 @@ func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, s *Scratch) {
 	} else {
 		d.multiply2(sums)
 	}
+}
+
+// packing is the place of a type's kernels.
+func (t Type) packing() int {
+	switch {
+	case t.Table() != nil:
+		return 0
+	case t.bits() == 8:
+		return len(rows512) - 1
+	}
+	return t.bits() - 3
+}
+
+// dotRow adds the product of a row and the inputs from up to to of a panel to sums, and reports whether it did.
+func (m *Matrix) dotRow(sums []float32, x *Input, p, from, to int) bool {
+	if isa != avx512 || !vnni {
+		return false
+	}
+	d := dotPart{m: m, x: x, k: from}
+	q, steps, _ := d.rows(0)
+	shift, minima := d.offset()
+	rows512[m.Type.packing()](&sums[0], q, steps, &m.data[p*m.panelBytes+m.bytesOf(from)], uintptr((to-from)/m.Block),
+		uintptr(m.Block/m.Type.group()), shift, minima, &numbers[m.Type][0])
+	return true
 }
 
 // numbers has the tables of types with what is added to weights.

@@ -614,6 +614,11 @@ func dotInt8AVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, steps
 //go:noescape
 func dotInt4AVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 
+// dotRowInt8AVX512 adds a row of 8-bit activations times blocks of Int8 weights to sums.
+//
+//go:noescape
+func dotRowInt8AVX512(sums *float32, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
+
 // unpackInt4AVX512 makes bytes of blocks of Int4 weights.
 //
 //go:noescape
@@ -623,6 +628,11 @@ func unpackInt4AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, group
 //
 //go:noescape
 func unpackInt4AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
+
+// dotRowInt4AVX512 adds a row of 8-bit activations times blocks of Int4 weights to sums.
+//
+//go:noescape
+func dotRowInt4AVX512(sums *float32, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
 
 // unpackInt5AVX512 makes bytes of blocks of Int5 weights.
 //
@@ -634,6 +644,11 @@ func unpackInt5AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, group
 //go:noescape
 func unpackInt5AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
 
+// dotRowInt5AVX512 adds a row of 8-bit activations times blocks of Int5 weights to sums.
+//
+//go:noescape
+func dotRowInt5AVX512(sums *float32, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
+
 // unpackInt6AVX512 makes bytes of blocks of Int6 weights.
 //
 //go:noescape
@@ -644,6 +659,11 @@ func unpackInt6AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, group
 //go:noescape
 func unpackInt6AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
 
+// dotRowInt6AVX512 adds a row of 8-bit activations times blocks of Int6 weights to sums.
+//
+//go:noescape
+func dotRowInt6AVX512(sums *float32, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
+
 // unpackTable4AVX512 makes bytes of blocks of Table4 weights.
 //
 //go:noescape
@@ -653,6 +673,11 @@ func unpackTable4AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, gro
 //
 //go:noescape
 func unpackTable4AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
+
+// dotRowTable4AVX512 adds a row of 8-bit activations times blocks of Table4 weights to sums.
+//
+//go:noescape
+func dotRowTable4AVX512(sums *float32, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
 
 // quantizeAVX512 rounds blocks of 32 activations to 8 bits.
 //

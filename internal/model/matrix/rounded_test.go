@@ -82,7 +82,7 @@ func TestProductIsThatOfTheRoundedActivations(t *testing.T) {
 	})
 }
 
-// The kernels of all instruction sets give the same bits, and so does the rounding in Go.
+// The kernels of all instruction sets give the same bits, for one row and for many, and so does the rounding in Go.
 func TestRoundedProductsHaveTheSameBitsWithEachInstructionSet(t *testing.T) {
 	for _, s := range dotShapes {
 		const rows = 11
@@ -103,6 +103,9 @@ func TestRoundedProductsHaveTheSameBitsWithEachInstructionSet(t *testing.T) {
 				first = dst
 			}
 			require.Equal(t, first, dst, "%s, %v", name, s.kind)
+			one := make([]float32, s.out)
+			m.Product(one, s.out, input(x, 1, m), 0, m.Panels(), NewScratch())
+			require.Equal(t, dst[:s.out], one, "%s, %v, one row", name, s.kind)
 		})
 	}
 }

@@ -215,8 +215,8 @@ func (d *dot) zero() {
 	}
 }
 
-// A packing is how weights of less than a byte are kept: groups of k have their low 4 bits in pairs of 4 k, each 256
-// bytes, and then 256 bytes with the bits above these.
+// A packing is how weights of less than a byte are kept: groups of k have 256 bytes with the bits above the low 4, and
+// then these in pairs of 4 k, each 256 bytes.
 type packing struct {
 	name  string
 	high  int  // bits above the low 4
@@ -233,26 +233,17 @@ func (p packing) pairs() int {
 	return 2
 }
 
+// first is where the pairs of a group begin.
+func (p packing) first() int { return min(p.high, 1) * quads }
+
 // unpack makes bytes of weights: of the low bits, the low half of a byte is a weight of 4 k, and the high half one of
 // the next 4.
 func unpack(width width, p packing) {
 	begin("unpack"+p.name+width.name, "func(dst *byte, w *byte, wStride uintptr, blocks, groups uintptr, table *byte)",
 		"makes bytes of blocks of "+p.name+" weights.")
 	dst, w, blocks, stride := arg("dst"), arg("w"), arg("blocks"), arg("wStride")
-	groups, n := asm.GP64(), asm.GP64()
-	u := unpacking{packing: p, width: width, low: width.constant(0x0f0f0f0f)}
-	size := p.pairs() * quads
-	if p.table {
-		u.values = width.reg()
-		if width.bytes == 64 {
-			asm.VBROADCASTI32X4(Mem{Base: arg("table")}, u.values)
-		} else {
-			asm.VBROADCASTI128(Mem{Base: arg("table")}, u.values)
-		}
-	}
-	if p.high > 0 {
-		u.upper = width.constant(0x10101010 * uint32(1<<p.high-1))
-	}
+	groups, n, first := asm.GP64(), asm.GP64(), p.first()
+	u := newUnpacking(p, width)
 	loop("block", blocks, 1, func() {
 		asm.Load(asm.Param("groups"), groups)
 		loop("group", groups, 1, func() {
@@ -260,10 +251,10 @@ func unpack(width width, p packing) {
 			loop("column", n, 1, func() {
 				high := width.reg()
 				if p.high > 0 {
-					asm.VMOVUPS(Mem{Base: w, Disp: size}, high)
+					asm.VMOVUPS(Mem{Base: w}, high)
 				}
 				for pair := range p.pairs() {
-					from := Mem{Base: w, Disp: pair * quads}
+					from := Mem{Base: w, Disp: first + pair*quads}
 					if width.bytes == 64 {
 						asm.PREFETCHT0(from.Offset(prefetch))
 					}
@@ -278,8 +269,8 @@ func unpack(width width, p packing) {
 				asm.ADDQ(U32(uint32(width.bytes)), w)
 				asm.ADDQ(U32(uint32(width.bytes)), dst)
 			})
-			asm.ADDQ(U32(uint32(size-quads+quads*min(p.high, 1))), w)
-			asm.ADDQ(U32(uint32(2*size-quads)), dst)
+			asm.ADDQ(U32(uint32(first+(p.pairs()-1)*quads)), w)
+			asm.ADDQ(U32(uint32((2*p.pairs()-1)*quads)), dst)
 		})
 		asm.ADDQ(stride, w)
 	})
@@ -291,6 +282,22 @@ type unpacking struct {
 	packing
 	width
 	low, upper, values VecVirtual
+}
+
+func newUnpacking(p packing, width width) *unpacking {
+	u := &unpacking{packing: p, width: width, low: width.constant(0x0f0f0f0f)}
+	if p.table {
+		u.values = width.reg()
+		if width.bytes == 64 {
+			asm.VBROADCASTI32X4(Mem{Base: arg("table")}, u.values)
+		} else {
+			asm.VBROADCASTI128(Mem{Base: arg("table")}, u.values)
+		}
+	}
+	if p.high > 0 {
+		u.upper = width.constant(0x10101010 * uint32(1<<p.high-1))
+	}
+	return u
 }
 
 // number makes weights of z, whose bytes have the low 4 bits at their beginning. high has the bits above.
@@ -326,4 +333,109 @@ func (u *unpacking) number(z, high VecVirtual, quad int) {
 	masked := u.reg()
 	asm.VPAND(u.upper, bits, masked)
 	asm.VPOR(masked, z, z)
+}
+
+// dotRow does for one row what unpack and dot512 do, without bytes in memory in between: all outputs of a panel, whose
+// sums stay in registers, over blocks that begin with their scales. Without a packing weights are bytes.
+func dotRow(p *packing) {
+	name, pairs := "Int8", 2
+	if p != nil {
+		name, pairs = p.name, p.pairs()
+	}
+	const vectors = panel / 16
+	begin("dotRow"+name+"AVX512", "func(sums *float32, x *int8, steps *uint64, w *byte, blocks, groups, shift, minima uintptr, "+
+		"table *byte)", "adds a row of 8-bit activations times blocks of "+name+" weights to sums.")
+	sums, x, steps, w, blocks, minima := arg("sums"), arg("x"), arg("steps"), arg("w"), arg("blocks"), arg("minima")
+	shift, groups, scales := asm.XMM(), asm.GP64(), asm.GP64()
+	asm.VMOVQ(address("shift"), shift)
+	var u *unpacking
+	if p != nil {
+		u = newUnpacking(*p, avx512)
+	}
+	total, acc := zmms(vectors), zmms(vectors)
+	for v, z := range total {
+		asm.VMOVUPS(Mem{Base: sums, Disp: v * 64}, z)
+	}
+	load := func(at int, z VecVirtual) {
+		asm.PREFETCHT0(Mem{Base: w, Disp: prefetch + at})
+		asm.VMOVUPS(Mem{Base: w, Disp: at}, z)
+	}
+	loop("block", blocks, 1, func() {
+		asm.VPBROADCASTD(Mem{Base: steps, Disp: 4}, acc[0])
+		asm.VPSLLD(shift, acc[0], acc[0])
+		for _, z := range acc[1:] {
+			asm.VMOVDQA32(acc[0], z)
+		}
+		asm.MOVQ(w, scales)
+		for line := range panel * 2 / 64 {
+			asm.PREFETCHT0(Mem{Base: scales, Disp: prefetch + line*64})
+		}
+		asm.ADDQ(U32(panel*2), w)
+		asm.TESTQ(minima, minima)
+		asm.JEQ(LabelRef("weights"))
+		for line := range panel * 2 / 64 {
+			asm.PREFETCHT0(Mem{Base: w, Disp: prefetch + line*64})
+		}
+		asm.ADDQ(U32(panel*2), w)
+		asm.Label("weights")
+		asm.Load(asm.Param("groups"), groups)
+		loop("group", groups, 1, func() {
+			first, size, high := 0, 2*pairs*quads, make([]VecVirtual, vectors)
+			if p != nil {
+				first = p.first()
+				size = first + pairs*quads
+			}
+			for v := 0; v < vectors && first > 0; v++ {
+				high[v] = asm.ZMM()
+				load(v*64, high[v])
+			}
+			for pair := range pairs {
+				bs := zmms(2)
+				for i, b := range bs {
+					asm.VPBROADCASTD(Mem{Base: x, Disp: (2*pair + i) * 4}, b)
+				}
+				for v := range vectors {
+					ws := zmms(2)
+					if p == nil {
+						load(2*pair*quads+v*64, ws[0])
+						load((2*pair+1)*quads+v*64, ws[1])
+					} else {
+						load(first+pair*quads+v*64, ws[0])
+						asm.VPSRLD(Imm(4), ws[0], ws[1])
+					}
+					for i, z := range ws {
+						if p != nil {
+							u.number(z, high[v], 2*pair+i)
+						}
+						asm.VPDPBUSD(bs[i], z, acc[v])
+					}
+				}
+			}
+			asm.ADDQ(U32(uint32(size)), w)
+			asm.ADDQ(Imm(uint64(pairs*8)), x)
+		})
+		b, z := asm.ZMM(), asm.ZMM()
+		asm.VBROADCASTSS(Mem{Base: steps}, b)
+		for v, sum := range acc {
+			asm.VCVTPH2PS(Mem{Base: scales, Disp: v * 32}, z)
+			asm.VCVTDQ2PS(sum, sum)
+			asm.VMULPS(z, sum, sum)
+			asm.VFMADD231PS(b, sum, total[v])
+		}
+		asm.TESTQ(minima, minima)
+		asm.JEQ(LabelRef("next"))
+		asm.VPBROADCASTD(Mem{Base: steps, Disp: 4}, z)
+		asm.VCVTDQ2PS(z, z)
+		asm.VMULPS(b, z, b)
+		for v, sum := range total {
+			asm.VCVTPH2PS(Mem{Base: scales, Disp: panel*2 + v*32}, z)
+			asm.VFNMADD231PS(z, b, sum)
+		}
+		asm.Label("next")
+		asm.ADDQ(Imm(8), steps)
+	})
+	for v, z := range total {
+		asm.VMOVUPS(z, Mem{Base: sums, Disp: v * 64})
+	}
+	end()
 }

@@ -51,9 +51,11 @@ func kernels() {
 		dotInt8x2(rows)
 		dotInt4x2(rows)
 	}
+	dotRow(nil)
 	for _, p := range packings {
 		unpack(avx512, p)
 		unpack(avx2, p)
+		dotRow(&p)
 	}
 	quantize512()
 	quantize2()
