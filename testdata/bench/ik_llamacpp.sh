@@ -28,7 +28,8 @@ case $dir/ in "$PWD"/*) fail "$dir is in the repository; name a folder outside" 
 [ -e "$ik/build/src/libllama.a" ] || fail "$ik/build/src has no libllama.a"
 threads=$(nproc)
 
-g++ -O2 -fopenmp -DIK_LLAMA -I"$ik/include" -I"$ik/ggml/include" -o "$dir/ikbench" testdata/bench/llamacpp/bench.cpp \
+bench=testdata/bench/llamacpp/bench.cpp
+[ "$dir/ikbench" -nt "$bench" ] || g++ -O2 -fopenmp -DIK_LLAMA -I"$ik/include" -I"$ik/ggml/include" -o "$dir/ikbench" "$bench" \
     "$ik/build/src/libllama.a" "$ik/build/ggml/src/libggml.a" -lpthread -lm -ldl
 go build -o "$dir/ours" ./testdata/bench/forward
 [ -e "$dir/134m-F16.gguf" ] || go run ./testdata/bench/randomgguf "$dir"
