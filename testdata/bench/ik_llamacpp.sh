@@ -13,8 +13,8 @@
 # tokens that they share, one side after the other; the fastest of the rounds of a turn counts. ik_llama.cpp does so with
 # and without flash attention, and with and without -rtr: the best counts. It rounds activations to 8 bits (to BF16 with
 # weights in F16), as this project does with int8; with f32, this project does not. Keys and values are F16. A cell is
-# the median over turns of this project's speed divided by ik_llama.cpp's. MEASURE="nice -n -15" runs each measurement by
-# that command.
+# the median over turns of this project's speed divided by ik_llama.cpp's. THREADS is the number of threads (default: one
+# for each processor), and MEASURE="nice -n -15" runs each measurement by that command.
 set -eu
 fail() { echo "ik_llamacpp.sh: $*" >&2; exit 1; }
 [ $# -ge 2 ] || fail "usage: testdata/bench/ik_llamacpp.sh FOLDER IK [TURNS [TYPE...]]"
@@ -26,7 +26,7 @@ types=${*:-F16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 IQ4_NL IQ4_XS MXFP4 Q2_K Q3_K_M Q4_K_M Q
 cd "$(dirname "$0")/../.."
 case $dir/ in "$PWD"/*) fail "$dir is in the repository; name a folder outside" ;; esac
 [ -e "$ik/build/src/libllama.a" ] || fail "$ik/build/src has no libllama.a"
-threads=$(nproc)
+threads=${THREADS:-$(nproc)}
 
 bench=testdata/bench/llamacpp/bench.cpp
 [ "$dir/ikbench" -nt "$bench" ] || g++ -O2 -fopenmp -DIK_LLAMA -I"$ik/include" -I"$ik/ggml/include" -o "$dir/ikbench" "$bench" \
