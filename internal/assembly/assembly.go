@@ -69,6 +69,9 @@ func Compile(asm *build.Context, command, pkg string) (text, declarations []byte
 	if err := pass.Compile.Execute(file); err != nil {
 		return nil, nil, err
 	}
+	if err := pass.InstructionPass(encode).Execute(file); err != nil {
+		return nil, nil, err
+	}
 	config := printer.Config{Name: command, Pkg: pkg}
 	if text, err = printer.NewGoAsm(config).Print(file); err != nil {
 		return nil, nil, err

@@ -33,6 +33,12 @@ func best() instructions {
 // Kernels names the instruction set in use.
 func Kernels() string { return [...]string{"portable", "AVX2", "AVX-512"}[isa] }
 
+// pairs means that AVX-512 multiplies pairs of BF16; tests turn it off.
+var pairs = cpu.X86.HasAVX512BF16
+
+// paired reports whether weights of W16A16 are packed in pairs.
+func paired() bool { return isa == avx512 && pairs }
+
 // direct512 is the largest number of rows that AVX-512 kernels multiply without packing them.
 const direct512 = 4
 
@@ -67,6 +73,7 @@ var (
 	f32x512  = [...]kernel{mulF32AVX512x1, mulF32AVX512x2, mulF32AVX512x3, mulF32AVX512x4}
 	f16x512  = [...]kernel{mulF16AVX512x1, mulF16AVX512x2, mulF16AVX512x3, mulF16AVX512x4}
 	bf16x512 = [...]kernel{mulBF16AVX512x1, mulBF16AVX512x2, mulBF16AVX512x3, mulBF16AVX512x4}
+	pairs512 = [...]kernel{mulPairsAVX512x1, mulPairsAVX512x2, mulPairsAVX512x3, mulPairsAVX512x4}
 	table512 = [...]tableKernel{mulTable4AVX512x1, mulTable4AVX512x2, mulTable4AVX512x3, mulTable4AVX512x4}
 
 	blocks512 = [...][4]blockKernel{
@@ -91,19 +98,21 @@ var (
 
 // multiply computes a panel of n inputs for at most direct rows.
 func (m *Matrix) multiply(dst *float32, dstStride int, x *float32, rows int, w *byte, n int) {
-	to, from, k := uintptr(dstStride*4), uintptr(m.In*4), uintptr(n)
+	to, from, k, kind := uintptr(dstStride*4), uintptr(m.wordsOf(m.In)*4), uintptr(m.wordsOf(n)), m.kernels()
 	switch {
-	case m.Type == F32:
+	case kind == F32:
 		f32x512[rows-1](dst, to, x, from, w, k)
-	case m.Type == F16 && isa == avx512:
+	case kind == W16A16:
+		pairs512[rows-1](dst, to, x, from, w, k)
+	case kind == F16 && isa == avx512:
 		f16x512[rows-1](dst, to, x, from, w, k)
-	case m.Type == BF16 && isa == avx512:
+	case kind == BF16 && isa == avx512:
 		bf16x512[rows-1](dst, to, x, from, w, k)
-	case m.Type == F16:
+	case kind == F16:
 		mulF16AVX2(dst, x, w, k)
-	case m.Type == BF16:
+	case kind == BF16:
 		mulBF16AVX2(dst, x, w, k)
-	case m.Type == NL4 || m.Type == FP4:
+	case kind == NL4 || kind == FP4:
 		table512[rows-1](dst, to, x, from, w, k/uintptr(m.Unit()), uintptr(m.Block), &m.Type.Table()[0])
 	default:
 		blocks512[m.Type][rows-1](dst, to, x, from, w, k/uintptr(m.Unit()), uintptr(m.Block))
@@ -113,17 +122,18 @@ func (m *Matrix) multiply(dst *float32, dstStride int, x *float32, rows int, w *
 // decode turns n inputs of a panel from k on into f32.
 func (m *Matrix) decode(dst *float32, p, k, n int) {
 	w, blocks, block := &m.data[p*m.panelBytes+m.bytesOf(k)], uintptr(n/m.Unit()), uintptr(m.Block)
-	table := m.Type == NL4 || m.Type == FP4
+	kind := m.kernels()
+	table := kind == NL4 || kind == FP4
 	switch {
 	case isa == portable:
 		m.portableDecode(dst, p, k, n)
-	case m.Type == F16 && isa == avx512:
+	case kind == F16 && isa == avx512:
 		decodeF16AVX512(dst, w, uintptr(n))
-	case m.Type == BF16 && isa == avx512:
+	case kind == BF16 && isa == avx512:
 		decodeBF16AVX512(dst, w, uintptr(n))
-	case m.Type == F16:
+	case kind == F16:
 		decodeF16AVX2(dst, w, uintptr(n))
-	case m.Type == BF16:
+	case kind == BF16:
 		decodeBF16AVX2(dst, w, uintptr(n))
 	case table && isa == avx512:
 		decodeTable4AVX512(dst, w, blocks, block, &m.Type.Table()[0])
@@ -149,6 +159,25 @@ func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, ahead u
 	default:
 		portableTile(dst, dstStride, x, xStride, w, k, rows)
 	}
+}
+
+// shortsOf and pairsOf round as many values as they can and return how many.
+func shortsOf(dst, x []float32) int {
+	n := len(x) &^ 15
+	if isa == portable || n == 0 {
+		return 0
+	}
+	roundAVX2(&dst[:n][0], &x[0], uintptr(n))
+	return n
+}
+
+func pairsOf(dst, x []float32) int {
+	n := len(x) &^ 15
+	if isa == portable || n == 0 {
+		return 0
+	}
+	roundPairsAVX2(&dst[:n/2][0], &x[0], uintptr(n))
+	return n
 }
 
 // exp does as many values as it can and returns how many.

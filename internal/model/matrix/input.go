@@ -7,92 +7,164 @@ import "unsafe"
 type Input struct {
 	x        []float32
 	rows, in int
+	forms    Form
 
-	// Kernels for many rows take them in groups of group, a multiple of 4, in which the values of
-	// each k lie side by side. The last group is filled up with zeros.
-	group  int // 0: kernels read x itself
-	packed []float32
-	zeros  []float32
-
-	rounded rounded // if forms say so
-	forms   Form
+	floats  words   // Floats
+	shorts  words   // Shorts or Pairs
+	rounded rounded // Rounded
 }
 
-// A Form is how a product reads activations. Forms can be combined.
+// A Form is how a product reads activations. Forms can be combined, but for Shorts and Pairs.
 type Form uint8
 
 const (
 	Floats  Form = 1 << iota
 	Rounded      // to 8 bits
+	Shorts       // to BF16, as f32
+	Pairs        // to BF16, two in 32 bits
 )
 
 // Form is what a product with the matrix reads.
 func (m *Matrix) Form() Form {
-	if m.Type.rounds() {
+	switch {
+	case m.Type.rounds():
 		return Rounded
+	case m.pairs:
+		return Pairs
+	case m.Type == W16A16:
+		return Shorts
 	}
 	return Floats
 }
 
-// roundedTogether is the number of rows that one call of Pack rounds.
+// roundedTogether is the number of rows that one call of Pack rounds, unless it packs a group of rows.
 const roundedTogether = 8
 
 // Set makes the input rows of in values each, which stay where they are, and returns the number of
 // calls of Pack, from 0 on and by any thread, that it takes before a product. forms are those that the
 // matrices to come read.
 func (x *Input) Set(values []float32, rows, in int, forms Form) (calls int) {
-	x.x, x.rows, x.in, x.group, x.forms = values[:rows*in], rows, in, 0, forms
+	x.x, x.rows, x.in, x.forms = values[:rows*in], rows, in, forms
+	x.floats.rows, x.shorts.rows = 0, 0
 	if forms&Floats != 0 {
-		x.group = groupOf(rows)
+		x.floats.set(x.x, rows, in)
+		calls = x.floats.groups()
 	}
-	if x.group != 0 {
-		calls = x.groups()
-		x.zeros = grow(x.zeros, in)
-		x.packed = grow(x.packed, (calls-1)*x.group*in+x.size(calls-1)*in)
+	if forms&(Shorts|Pairs) != 0 {
+		if forms&Pairs != 0 {
+			in /= 2
+		}
+		x.shorts.set(grow(x.shorts.x[:cap(x.shorts.x)], rows*in), rows, in)
+		calls += x.shortCalls()
 	}
 	if forms&Rounded != 0 {
-		x.rounded.reach(rows * in)
+		x.rounded.reach(rows * x.in)
 		calls += (rows + roundedTogether - 1) / roundedTogether
 	}
 	return calls
 }
 
-func (x *Input) groups() int { return (x.rows + x.group - 1) / x.group }
-
-// size is the number of rows of a group with those that fill it up.
-func (x *Input) size(group int) int { return fillUp(min(x.group, x.rows-group*x.group)) }
-
-// at is the values of a group from k on.
-func (x *Input) at(group, k int) *float32 {
-	return &x.packed[group*x.group*x.in+k*x.size(group)]
+// shortCalls is the number of calls of Pack that round to BF16.
+func (x *Input) shortCalls() int {
+	if x.shorts.group != 0 {
+		return x.shorts.groups()
+	}
+	return (x.shorts.rows + roundedTogether - 1) / roundedTogether
 }
 
 // Pack does one of the calls that Set asked for.
 func (x *Input) Pack(call int) {
-	if x.group != 0 {
-		if call < x.groups() {
-			x.pack(call)
-			return
-		}
-		call -= x.groups()
+	if call < x.floats.groups() {
+		x.floats.pack(call)
+		return
 	}
+	call -= x.floats.groups()
+	if call < x.shortCalls() {
+		x.shorten(call)
+		return
+	}
+	call -= x.shortCalls()
 	for r := call * roundedTogether; r < min((call+1)*roundedTogether, x.rows); r++ {
 		x.rounded.row(r, x.x[r*x.in:][:x.in])
 	}
 }
 
+// shorten rounds some rows to BF16, and packs them if they are a group.
+func (x *Input) shorten(call int) {
+	s, n := &x.shorts, roundedTogether
+	if s.group != 0 {
+		n = s.group
+	}
+	for r := call * n; r < min((call+1)*n, s.rows); r++ {
+		to, from := s.x[r*s.in:][:s.in], x.x[r*x.in:][:x.in]
+		if x.forms&Pairs != 0 {
+			roundPairs(to, from)
+		} else {
+			roundShorts(to, from)
+		}
+	}
+	if s.group != 0 {
+		s.pack(call)
+	}
+}
+
+// words returns the rows that a product with the matrix reads, unless it rounds them to 8 bits.
+func (m *Matrix) words(x *Input) *words {
+	if m.Type == W16A16 {
+		return &x.shorts
+	}
+	return &x.floats
+}
+
+// words are rows of values of 32 bits, for kernels of floats: a value is an f32, or a pair of BF16.
+type words struct {
+	x        []float32
+	rows, in int
+
+	// Kernels for many rows take them in groups of group, a multiple of 4, in which the values of
+	// each k lie side by side. The last group is filled up with zeros.
+	group  int // 0: kernels read x itself
+	packed []float32
+	zeros  []float32
+}
+
+func (w *words) set(x []float32, rows, in int) {
+	w.x, w.rows, w.in, w.group = x, rows, in, groupOf(rows)
+	if w.group != 0 {
+		last := w.groups() - 1
+		w.zeros = grow(w.zeros, in)
+		w.packed = grow(w.packed, last*w.group*in+w.size(last)*in)
+	}
+}
+
+// groups is the number of groups, 0 if kernels read x itself.
+func (w *words) groups() int {
+	if w.rows == 0 || w.group == 0 {
+		return 0
+	}
+	return (w.rows + w.group - 1) / w.group
+}
+
+// size is the number of rows of a group with those that fill it up.
+func (w *words) size(group int) int { return fillUp(min(w.group, w.rows-group*w.group)) }
+
+// at is the values of a group from k on.
+func (w *words) at(group, k int) *float32 {
+	return &w.packed[group*w.group*w.in+k*w.size(group)]
+}
+
 // pack packs a group.
-func (x *Input) pack(group int) {
-	size, dst := x.size(group), x.packed[group*x.group*x.in:]
+func (w *words) pack(group int) {
+	size, dst := w.size(group), w.packed[group*w.group*w.in:]
 	for r := 0; r < size; r += 4 {
 		var four [4][]float32
 		for i := range four {
-			four[i] = x.zeros[:x.in]
-			if row := group*x.group + r + i; row < x.rows {
-				four[i] = x.x[row*x.in:][:x.in]
+			four[i] = w.zeros[:w.in]
+			if row := group*w.group + r + i; row < w.rows {
+				four[i] = w.x[row*w.in:][:w.in]
 			}
 		}
-		for k := gather(dst[r:], size, &four); k < x.in; k++ {
+		for k := gather(dst[r:], size, &four); k < w.in; k++ {
 			for i, row := range four {
 				dst[k*size+r+i] = row[k]
 			}

@@ -19,6 +19,11 @@ func mulF16AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr
 //go:noescape
 func mulBF16AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
 
+// mulPairsAVX512x1 sets dst to 1 rows of x times a panel of Pairs weights.
+//
+//go:noescape
+func mulPairsAVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
+
 // mulInt8AVX512x1 sets dst to 1 rows of x times a panel of Int8 weights.
 //
 //go:noescape
@@ -78,6 +83,11 @@ func mulF16AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr
 //
 //go:noescape
 func mulBF16AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
+
+// mulPairsAVX512x2 sets dst to 2 rows of x times a panel of Pairs weights.
+//
+//go:noescape
+func mulPairsAVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
 
 // mulInt8AVX512x2 sets dst to 2 rows of x times a panel of Int8 weights.
 //
@@ -139,6 +149,11 @@ func mulF16AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr
 //go:noescape
 func mulBF16AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
 
+// mulPairsAVX512x3 sets dst to 3 rows of x times a panel of Pairs weights.
+//
+//go:noescape
+func mulPairsAVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
+
 // mulInt8AVX512x3 sets dst to 3 rows of x times a panel of Int8 weights.
 //
 //go:noescape
@@ -198,6 +213,11 @@ func mulF16AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr
 //
 //go:noescape
 func mulBF16AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
+
+// mulPairsAVX512x4 sets dst to 4 rows of x times a panel of Pairs weights.
+//
+//go:noescape
+func mulPairsAVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
 
 // mulInt8AVX512x4 sets dst to 4 rows of x times a panel of Int8 weights.
 //
@@ -259,6 +279,11 @@ func wideF16AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uin
 //go:noescape
 func wideBF16AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
 
+// widePairsAVX512x8 adds 8 rows of x times a panel of Pairs weights to sums.
+//
+//go:noescape
+func widePairsAVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
 // wideInt8AVX512x8 adds 8 rows of x times a panel of Int8 weights to sums.
 //
 //go:noescape
@@ -318,6 +343,11 @@ func wideF16AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step ui
 //
 //go:noescape
 func wideBF16AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
+// widePairsAVX512x12 adds 12 rows of x times a panel of Pairs weights to sums.
+//
+//go:noescape
+func widePairsAVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
 
 // wideInt8AVX512x12 adds 12 rows of x times a panel of Int8 weights to sums.
 //
@@ -379,6 +409,11 @@ func wideF16AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step ui
 //go:noescape
 func wideBF16AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
 
+// widePairsAVX512x16 adds 16 rows of x times a panel of Pairs weights to sums.
+//
+//go:noescape
+func widePairsAVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
 // wideInt8AVX512x16 adds 16 rows of x times a panel of Int8 weights to sums.
 //
 //go:noescape
@@ -439,6 +474,11 @@ func wideF16AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step ui
 //go:noescape
 func wideBF16AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
 
+// widePairsAVX512x20 adds 20 rows of x times a panel of Pairs weights to sums.
+//
+//go:noescape
+func widePairsAVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
 // wideInt8AVX512x20 adds 20 rows of x times a panel of Int8 weights to sums.
 //
 //go:noescape
@@ -498,6 +538,11 @@ func wideF16AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step ui
 //
 //go:noescape
 func wideBF16AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
+// widePairsAVX512x24 adds 24 rows of x times a panel of Pairs weights to sums.
+//
+//go:noescape
+func widePairsAVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
 
 // wideInt8AVX512x24 adds 24 rows of x times a panel of Int8 weights to sums.
 //
@@ -688,6 +733,16 @@ func quantizeAVX512(q *int8, steps32 *uint64, steps16 *uint64, x *float32, block
 //
 //go:noescape
 func quantizeAVX2(q *int8, steps32 *uint64, steps16 *uint64, x *float32, blocks uintptr)
+
+// roundAVX2 rounds n values to BF16 and writes them as f32; n is a multiple of 16.
+//
+//go:noescape
+func roundAVX2(dst *float32, x *float32, n uintptr)
+
+// roundPairsAVX2 rounds n values to BF16 and writes them with two in 32 bits, the first of them in the high half; n is a multiple of 16.
+//
+//go:noescape
+func roundPairsAVX2(dst *float32, x *float32, n uintptr)
 
 // gather4AVX512 puts n values of 4 rows side by side, stride bytes from one k to the next; n is a multiple of 16.
 //

@@ -23,7 +23,7 @@ func groupOf(int) int { return 0 }
 
 func fillUp(rows int) int { return rows }
 
-func (m *Matrix) wide([]float32, *Input, int, int, int, *Scratch) {}
+func (m *Matrix) wide([]float32, *words, int, int, int, *Scratch) {}
 
 func gather([]float32, int, *[4][]float32) int { return 0 }
 
@@ -32,6 +32,12 @@ func exp([]float32, float32, float32) int { return 0 }
 func largest([]float32) (int, float32) { return 0, float32(math.Inf(-1)) }
 
 func siluMul(_, _, _ []float32) int { return 0 }
+
+func paired() bool { return false }
+
+func shortsOf(_, _ []float32) int { return 0 }
+
+func pairsOf(_, _ []float32) int { return 0 }
 
 func quantize([]int8, []step, []step, []float32) bool { return false }
 

@@ -19,19 +19,24 @@ func setLevel(t testing.TB, l instructions) {
 	t.Cleanup(func() { isa = was })
 }
 
-// eachLevel calls f with each instruction set, and with AVX-512 without its products of bytes, too.
+// eachLevel calls f with each instruction set, and with AVX-512 without its products of bytes and of BF16, too.
 func eachLevel(t testing.TB, f func(name string)) {
-	had := vnni
-	t.Cleanup(func() { vnni = had })
+	hadVNNI, hadPairs := vnni, pairs
+	t.Cleanup(func() { vnni, pairs = hadVNNI, hadPairs })
 	for _, l := range levels() {
 		setLevel(t, l)
-		vnni = false
+		vnni, pairs = false, false
 		f(Kernels())
-		if l == avx512 && had {
+		if l == avx512 && hadVNNI {
 			vnni = true
 			f(Kernels() + " with VNNI")
 		}
+		if l == avx512 && hadPairs {
+			vnni, pairs = false, true
+			f(Kernels() + " with BF16")
+		}
 	}
+	vnni, pairs = hadVNNI, hadPairs
 }
 
 // fuses reports whether sums have the bits of the kernels.

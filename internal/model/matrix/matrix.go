@@ -42,6 +42,8 @@ const (
 	W6A8    // 6-bit integers less 32, times a scale
 	NL4A8   // the numbers of NL4, times a scale
 	FP4A8   // the numbers of FP4, times a scale
+
+	W16A16 // BF16, multiplied by activations that are rounded to BF16
 )
 
 func (t Type) String() string {
@@ -53,7 +55,7 @@ func (t Type) String() string {
 
 var names = [...]string{
 	"f32", "f16", "bf16", "int8", "int4", "int8 with minima", "int8 k", "int8 k with minima", "int4 k", "int4 f", "e4m3",
-	"nl4", "fp4", "w8a8", "w4a8", "w4a8 with minima", "w5a8", "w5a8 with minima", "w6a8", "nl4 a8", "fp4 a8",
+	"nl4", "fp4", "w8a8", "w4a8", "w4a8 with minima", "w5a8", "w5a8 with minima", "w6a8", "nl4 a8", "fp4 a8", "w16a16",
 }
 
 // Panel is the number of outputs that are interleaved, and the unit in which work can be
@@ -134,21 +136,22 @@ const askedFor = 64
 // F16, for types with minima 64 minima in F16, and the integers, two k to a byte for those of 4 bits, with the
 // smaller k in the low half. Those of Int4F, E4M3, NL4 and FP4 have scales and minima in F32. Panels of Int8K,
 // Int8KMin and Int4K consist of units of 64 k: 64 numbers of scales in F16, and of minima, and blocks, each of 64
-// factors of 8 bits, and for minima as many, and the integers. Blocks of the types that round activations are described
-// at place.
+// factors of 8 bits, and for minima as many, and the integers. Blocks of the types that round activations to 8 bits are
+// described at place, weights of W16A16 at half.
 type Matrix struct {
 	Type    Type
 	Out, In int
 	Block   int // k that share a scale; 0 if there are none
 
-	slices     int // of the inputs, each with a sum for itself: 1, 2 or 4
+	pairs      bool // of weights lie side by side, which is how a processor with AVX512_BF16 reads W16A16
+	slices     int  // of the inputs, each with a sum for itself: 1, 2 or 4
 	panelBytes int
 	data       []byte
 }
 
 // New makes a matrix of zeros in the arena's memory. block is 0 for types without scales, else 16, 32
-// or another even divisor of 96 that divides in. Types that round activations need 32, or 16 but for those of 5 bits,
-// and in a multiple of 32.
+// or another even divisor of 96 that divides in. Types that round activations to 8 bits need 32, or 16 but for those of
+// 5 bits, and in a multiple of 32. W16A16 needs an even in.
 func (a *Arena) New(t Type, out, in, block int) (*Matrix, error) {
 	m, err := shaped(t, out, in, block)
 	if err != nil {
@@ -159,7 +162,7 @@ func (a *Arena) New(t Type, out, in, block int) (*Matrix, error) {
 }
 
 func shaped(t Type, out, in, block int) (*Matrix, error) {
-	m := &Matrix{Type: t, Out: out, In: in, Block: block}
+	m := &Matrix{Type: t, Out: out, In: in, Block: block, pairs: t == W16A16 && paired()}
 	if out < 1 || in < 1 {
 		return nil, fmt.Errorf("%w: %d × %d", ErrShape, out, in)
 	}
@@ -171,6 +174,8 @@ func shaped(t Type, out, in, block int) (*Matrix, error) {
 		ok = (block == 32 || block == 16 && t.bits() != 5) && in%inputBlock == 0
 	case t.bits() != 0 && block == 0:
 		ok = false
+	case t == W16A16:
+		ok = ok && in%2 == 0
 	}
 	if !ok {
 		return nil, fmt.Errorf("%w: %v of %d inputs in blocks of %d", ErrShape, t, in, block)
@@ -180,13 +185,15 @@ func shaped(t Type, out, in, block int) (*Matrix, error) {
 }
 
 // Unit is the number of inputs of the matrix that cannot be divided: those of a block, of weights or of rounded
-// activations.
+// activations, or a pair.
 func (m *Matrix) Unit() int {
 	switch {
 	case m.Type.rounds():
 		return inputBlock
 	case m.Type.units():
 		return unit
+	case m.Type == W16A16:
+		return 2
 	}
 	return max(1, m.Block)
 }
@@ -233,7 +240,7 @@ func (m *Matrix) bytesOf(k int) int {
 	switch m.Type {
 	case F32:
 		return k * Panel * 4
-	case F16, BF16:
+	case F16, BF16, W16A16:
 		return k * Panel * 2
 	}
 	integers := k * Panel * m.Type.bits() / 8
@@ -263,8 +270,29 @@ func (t Type) factorBytes() int {
 	return Panel
 }
 
-// slab is how many k are decoded at a time.
-func (m *Matrix) slab() int { return slab / m.Unit() * m.Unit() }
+// kernels is the type whose kernels multiply by the weights as they are kept.
+func (m *Matrix) kernels() Type {
+	if m.Type == W16A16 && !m.pairs {
+		return BF16
+	}
+	return m.Type
+}
+
+// wordsOf is the number of values of 32 bits that k activations are for kernels of floats.
+func (m *Matrix) wordsOf(k int) int {
+	if m.pairs {
+		return k / 2
+	}
+	return k
+}
+
+// slab is how many k are decoded or multiplied at a time.
+func (m *Matrix) slab() int {
+	if m.pairs {
+		return 2 * slab
+	}
+	return slab / m.Unit() * m.Unit()
+}
 
 func (m *Matrix) panel(p int) *byte { return &m.data[p*m.panelBytes] }
 

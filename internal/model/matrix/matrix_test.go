@@ -144,7 +144,7 @@ func TestProductDoesNotDependOnOtherRows(t *testing.T) {
 	level.SkipQuick(t)
 	for _, level := range levels() {
 		setLevel(t, level)
-		for _, s := range append(shapes, dotShapes...) {
+		for _, s := range append(append(shapes, dotShapes...), shortShapes...) {
 			m := packed(t, s.kind, s.out, s.in, s.block)
 			const most = 53
 			x := activations(most, s.in)
@@ -293,9 +293,9 @@ func TestShapesThatCannotBeAreRefused(t *testing.T) {
 // BenchmarkProduct prints bytes of weights, which are the limit for one row.
 func BenchmarkProduct(b *testing.B) {
 	for _, kind := range []Type{F32, F16, BF16, Int8, Int4, Int8Min, Int8K, Int8KMin, Int4K, NL4, W8A8, W4A8, W4A8Min, W5A8,
-		W5A8Min, W6A8, NL4A8} {
+		W5A8Min, W6A8, NL4A8, W16A16} {
 		block := 0
-		if kind >= Int8 {
+		if kind >= Int8 && kind != W16A16 {
 			block = 32
 		}
 		m := zeros(b, kind, 64*256, 4096, block)

@@ -89,6 +89,11 @@ func (m *Matrix) setRow(p, c int, row []float32) {
 		for k, v := range row {
 			to[k*Panel+c] = ToBF16(v)
 		}
+	case W16A16:
+		to := m.halves(p)
+		for k, v := range row {
+			to[m.half(c, k)] = short(v)
+		}
 	}
 }
 
@@ -194,6 +199,11 @@ func (m *Matrix) Row(i int, dst []float32) {
 		from := m.halves(p)
 		for k := range m.In {
 			dst[k] = FromBF16(from[k*Panel+c])
+		}
+	case W16A16:
+		from := m.halves(p)
+		for k := range m.In {
+			dst[k] = FromBF16(from[m.half(c, k)])
 		}
 	default:
 		if m.Type.rounds() {

@@ -25,7 +25,7 @@ func portableTile(dst *float32, dstStride int, x *float32, xStride int, w *byte,
 // portableDecode turns n inputs of a panel from k on into f32.
 func (m *Matrix) portableDecode(dst *float32, p, k, n int) {
 	to := unsafe.Slice(dst, n*Panel)
-	switch m.Type {
+	switch m.kernels() {
 	case F16:
 		for i, h := range m.halves(p)[k*Panel:][:n*Panel] {
 			to[i] = FromF16(h)

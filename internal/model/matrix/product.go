@@ -32,7 +32,7 @@ func (m *Matrix) Product(dst []float32, stride int, x *Input, from, to int, s *S
 	if x.forms&m.Form() == 0 {
 		panic(fmt.Sprintf("matrix: an input set for the forms %b, and a matrix of form %b", x.forms, m.Form()))
 	}
-	if x.group == 0 && m.slices <= 1 && !m.Type.rounds() {
+	if m.words(x).group == 0 && m.slices <= 1 && !m.Type.rounds() {
 		m.direct(dst, stride, x, from, to, s)
 		return
 	}
@@ -49,7 +49,7 @@ func (m *Matrix) Product(dst []float32, stride int, x *Input, from, to int, s *S
 func (m *Matrix) direct(dst []float32, stride int, x *Input, from, to int, s *Scratch) {
 	for p := from; p < to; p++ {
 		if m.Out-p*Panel >= Panel {
-			m.product(&dst[p*Panel], stride, x, p, 0, m.In, s)
+			m.product(&dst[p*Panel], stride, m.words(x), p, 0, m.In, s)
 			continue
 		}
 		sums := m.sliced(x, p, s)
@@ -63,9 +63,9 @@ func (m *Matrix) direct(dst []float32, stride int, x *Input, from, to int, s *Sc
 // and two, so that a matrix of the first or the second half of the slices computes a
 // part of the sum.
 func (m *Matrix) sliced(x *Input, p int, s *Scratch) []float32 {
-	rows, slices := x.rows, max(1, m.slices)
-	if x.group != 0 && !m.Type.rounds() {
-		rows = (x.groups()-1)*x.group + x.size(x.groups()-1)
+	rows, slices, in := x.rows, max(1, m.slices), m.words(x)
+	if in.group != 0 && !m.Type.rounds() {
+		rows = (in.groups()-1)*in.group + in.size(in.groups()-1)
 	}
 	n := m.In / slices
 	slice := func(i, at int) []float32 {
@@ -74,11 +74,11 @@ func (m *Matrix) sliced(x *Input, p int, s *Scratch) []float32 {
 		if m.Type.rounds() {
 			clear(sums)
 			m.dot(sums, x, p, i*n, (i+1)*n, s)
-		} else if x.group == 0 {
-			m.product(&sums[0], Panel, x, p, i*n, (i+1)*n, s)
+		} else if in.group == 0 {
+			m.product(&sums[0], Panel, in, p, i*n, (i+1)*n, s)
 		} else {
 			clear(sums)
-			m.wide(sums, x, p, i*n, (i+1)*n, s)
+			m.wide(sums, in, p, i*n, (i+1)*n, s)
 		}
 		return sums
 	}
@@ -103,10 +103,10 @@ func addTo(sums, x []float32) {
 
 // product computes a panel over the inputs from up to to; rows of dst are stride
 // values apart.
-func (m *Matrix) product(dst *float32, stride int, input *Input, p, from, to int, s *Scratch) {
+func (m *Matrix) product(dst *float32, stride int, input *words, p, from, to int, s *Scratch) {
 	x, rows := &input.x[0], input.rows
-	if rows <= direct(m.Type) {
-		m.multiply(dst, stride, add(x, from), rows, &m.data[p*m.panelBytes+m.bytesOf(from)], to-from)
+	if rows <= direct(m.kernels()) {
+		m.multiply(dst, stride, add(x, m.wordsOf(from)), rows, &m.data[p*m.panelBytes+m.bytesOf(from)], to-from)
 		return
 	}
 	for r := range rows {

@@ -28,9 +28,10 @@ type wideTableKernel func(sums, x *float32, w *byte, ahead, step, blocks, block 
 // For 8, 12, 16, 20 and 24 rows.
 var (
 	wideKernels = [...][5]wideKernel{
-		F32:  {wideF32AVX512x8, wideF32AVX512x12, wideF32AVX512x16, wideF32AVX512x20, wideF32AVX512x24},
-		F16:  {wideF16AVX512x8, wideF16AVX512x12, wideF16AVX512x16, wideF16AVX512x20, wideF16AVX512x24},
-		BF16: {wideBF16AVX512x8, wideBF16AVX512x12, wideBF16AVX512x16, wideBF16AVX512x20, wideBF16AVX512x24},
+		F32:    {wideF32AVX512x8, wideF32AVX512x12, wideF32AVX512x16, wideF32AVX512x20, wideF32AVX512x24},
+		F16:    {wideF16AVX512x8, wideF16AVX512x12, wideF16AVX512x16, wideF16AVX512x20, wideF16AVX512x24},
+		BF16:   {wideBF16AVX512x8, wideBF16AVX512x12, wideBF16AVX512x16, wideBF16AVX512x20, wideBF16AVX512x24},
+		W16A16: {widePairsAVX512x8, widePairsAVX512x12, widePairsAVX512x16, widePairsAVX512x20, widePairsAVX512x24},
 	}
 	wideTableKernels = [...]wideTableKernel{wideTable4AVX512x8, wideTable4AVX512x12, wideTable4AVX512x16,
 		wideTable4AVX512x20, wideTable4AVX512x24}
@@ -51,23 +52,23 @@ var (
 // wide adds the product of the packed rows of x and the inputs from up to to of a panel to sums, 64
 // values a row. A slab of the weights stays in the first cache for all rows. Weights are decoded
 // first where there are so many groups that decoding in each of them takes longer.
-func (m *Matrix) wide(sums []float32, x *Input, p, from, to int, s *Scratch) {
+func (m *Matrix) wide(sums []float32, x *words, p, from, to int, s *Scratch) {
 	groups := x.groups()
 	for k := from; k < to; k += m.slab() {
 		n := min(m.slab(), to-k)
-		w, kind := &m.data[p*m.panelBytes+m.bytesOf(k)], m.Type
+		w, kind := &m.data[p*m.panelBytes+m.bytesOf(k)], m.kernels()
 		next := uintptr(unsafe.Pointer(w)) + uintptr(m.bytesOf(n))
-		if groups > 2 && m.Type != F32 || groups > 1 && m.Block != 0 {
+		if groups > 2 && kind != F32 && kind != W16A16 || groups > 1 && m.Block != 0 {
 			m.decode(&s.slab[0], p, k, n)
 			w, kind = (*byte)(unsafe.Pointer(&s.slab[0])), F32
 		}
 		for g := range groups {
 			ahead, step := m.ahead(x, next, g, k, n)
-			to, in, size := &sums[g*x.group*Panel], x.at(g, k), x.size(g)
+			to, in, size := &sums[g*x.group*Panel], x.at(g, m.wordsOf(k)), x.size(g)
 			blocks, block, kernel := uintptr(n/m.Unit()), uintptr(m.Block), size/4-2
 			switch {
 			case kind.bits() == 0:
-				wideKernels[kind][kernel](to, in, w, ahead, step, uintptr(n))
+				wideKernels[kind][kernel](to, in, w, ahead, step, uintptr(m.wordsOf(n)))
 			case kind == NL4 || kind == FP4:
 				wideTableKernels[kernel](to, in, w, ahead, step, blocks, block, &kind.Table()[0])
 			default:
@@ -81,12 +82,12 @@ func (m *Matrix) wide(sums []float32, x *Input, p, from, to int, s *Scratch) {
 // number of bytes by which the address advances per k and pass. With at most two groups, each prefetches its
 // share of the next weights. With more, each prefetches the values of the next group: the weights are few
 // beside them, and are decoded as a stream.
-func (m *Matrix) ahead(x *Input, next uintptr, g, k, n int) (ahead, step uintptr) {
+func (m *Matrix) ahead(x *words, next uintptr, g, k, n int) (ahead, step uintptr) {
 	size, groups := x.size(g), x.groups()
 	if groups > 2 {
-		return uintptr(unsafe.Pointer(x.at((g+1)%groups, k))), uintptr(size*4/passes(size) + 1)
+		return uintptr(unsafe.Pointer(x.at((g+1)%groups, m.wordsOf(k)))), uintptr(size*4/passes(size) + 1)
 	}
-	share, times := m.bytesOf(n)/groups, n*passes(size)
+	share, times := m.bytesOf(n)/groups, m.wordsOf(n)*passes(size)
 	if m.Type.bits() == 4 && groups == 1 {
 		times /= 2 // the kernel takes two k at a time
 	}

@@ -3,7 +3,8 @@
 //	go run ./internal/model/matrix/asm -o internal/model/matrix
 //
 // Every kernel adds the products of one output in the order of k, with one
-// fused multiply-add each, so that all of them give the same bits. Kernels for
+// fused multiply-add each, so that all of them give the same bits; those for pairs of BF16 do
+// two in an instruction, the first of which is that of the high halves. Kernels for
 // 8-bit activations do so with the exact sums of blocks.
 package main
 
@@ -32,6 +33,7 @@ func kernels() {
 		half512(rows, f32)
 		half512(rows, f16)
 		half512(rows, bf16)
+		half512(rows, pairs)
 		for _, kind := range blockKinds {
 			blocks512(rows, kind)
 		}
@@ -40,6 +42,7 @@ func kernels() {
 		wideHalf512(rows, f32)
 		wideHalf512(rows, f16)
 		wideHalf512(rows, bf16)
+		wideHalf512(rows, pairs)
 		for _, kind := range blockKinds {
 			wideBlocks512(rows, kind)
 		}
@@ -59,6 +62,8 @@ func kernels() {
 	}
 	quantize512()
 	quantize2()
+	shorten("roundAVX2", false)
+	shorten("roundPairsAVX2", true)
 	gather4()
 	decodeHalf(avx512, f16)
 	decodeHalf(avx512, bf16)

@@ -1,0 +1,95 @@
+package assembly
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/ir"
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+const dotBF16 = "VDPBF16PS"
+
+// DotBF16 adds the products of pairs of BF16 to 16 sums, VDPBF16PS: first that of the high halves of x and w, then
+// that of the low ones, each with one rounding. x is a register, or 32 bits of memory that are taken 16 times.
+func DotBF16(asm *build.Context, x operand.Op, w, sum reg.Register) {
+	operands := []operand.Op{x, w, sum}
+	asm.Instruction(&ir.Instruction{Opcode: dotBF16, Operands: operands, Inputs: operands, Outputs: operands[2:],
+		ISA: []string{"AVX512F", "AVX512BF16"}})
+}
+
+// encode replaces instructions that Go's assembler does not have by their bytes.
+func encode(i *ir.Instruction) error {
+	if i.Opcode == dotBF16 {
+		i.Opcode, i.Operands = "BYTE", []operand.Op{encodeDot(i.Operands)}
+	}
+	return nil
+}
+
+// encoded is the bytes of an instruction, and what it is.
+type encoded struct {
+	bytes []byte
+	text  string
+}
+
+// Asm is the operand of BYTE, with the rest of the bytes after it.
+func (e encoded) Asm() string {
+	var all []string
+	for _, b := range e.bytes {
+		all = append(all, fmt.Sprintf("$0x%02x", b))
+	}
+	return strings.Join(all, "; BYTE ") + " // " + e.text
+}
+
+// encodeDot encodes EVEX.512.F3.0F38.W0 52 /r: x is in the field r/m, w in vvvv and sum in reg.
+func encodeDot(operands []operand.Op) encoded {
+	w, sum := number(operands[1]), number(operands[2])
+	// The bits of prefixes are negated, but for those of the broadcast.
+	prefix := []byte{0x62, 0xf2, 0x7e, 0x48}
+	clear := func(i int, bit, value byte) { prefix[i] &^= value << bit }
+	clear(1, 7, sum>>3&1)
+	clear(1, 4, sum>>4)
+	clear(2, 3, w&15)
+	clear(3, 3, w>>4)
+	names := make([]string, len(operands))
+	for i, o := range operands {
+		names[i] = o.Asm()
+	}
+	e := encoded{text: dotBF16 + " " + strings.Join(names, ", ")}
+	m, ok := operands[0].(operand.Mem)
+	if !ok {
+		x := number(operands[0])
+		clear(1, 5, x>>3&1)
+		clear(1, 6, x>>4)
+		e.bytes = append(prefix, 0x52, 0xc0|sum&7<<3|x&7)
+		return e
+	}
+	prefix[3] |= 1 << 4
+	base := number(m.Base)
+	clear(1, 5, base>>3)
+	if m.Index == nil && base&7 != 4 {
+		e.bytes = append(prefix, 0x52, sum&7<<3|base&7)
+	} else {
+		index, scale := byte(4), byte(0) // none
+		if m.Index != nil {
+			index, scale = number(m.Index), byte(bits.TrailingZeros8(m.Scale))
+			clear(1, 6, index>>3)
+		}
+		e.bytes = append(prefix, 0x52, sum&7<<3|4, scale<<6|index&7<<3|base&7)
+	}
+	if d := m.Disp / 4; m.Disp%4 == 0 && d >= -128 && d < 128 { // in a byte it counts in values of 4 bytes
+		e.bytes[5] |= 0x40
+		e.bytes = append(e.bytes, byte(d))
+	} else {
+		e.bytes[5] |= 0x80
+		e.bytes = binary.LittleEndian.AppendUint32(e.bytes, uint32(m.Disp))
+	}
+	return e
+}
+
+// number is that of a register in encodings.
+func number(o operand.Op) byte { return byte(reg.ToPhysical(o.(reg.Register)).PhysicalIndex()) }
