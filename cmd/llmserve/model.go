@@ -59,8 +59,8 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.kvType, "kv-cache-dtype", "auto",
 		"type of keys and values: f32, f16, bf16, fp8_e4m3 (or fp8), fp8_e5m2, int8, or auto, which is f16")
 	f.StringVar(&o.activations, "activation-dtype", "f32",
-		"type of the activations that quantized weights are multiplied by: f32, or int8, which is faster and rounds "+
-			"(W8A8 and W4A8)")
+		"type of the activations that weights are multiplied by: f32, bf16 (with F16 and BF16 weights) or int8 (with "+
+			"quantized ones: W8A8 and W4A8), which are faster and round")
 	f.IntVar(&o.blockSize, "block-size", 16, "tokens of a block")
 	f.IntVar(&o.maxModelLen, "max-model-len", 0,
 		"tokens of the longest sequence (default: the model's, or what the memory holds if that is less)")
@@ -122,7 +122,8 @@ func (l *loaded) closeFiles() error {
 // prepareDemo prepares the model that needs no file.
 func prepareDemo(o *modelOptions) (*loaded, error) {
 	if o.activations != "f32" {
-		return nil, fmt.Errorf("--activation-dtype %s: the demo's weights are not quantized", o.activations)
+		return nil, fmt.Errorf("--activation-dtype %s: the demo's weights are F32, and f32 is possible with them",
+			o.activations)
 	}
 	c := induction.Config(o.workers)
 	l := &loaded{name: "demo", config: &c, tokenizer: induction.Tokenizer(), part: induction.NewPart}
@@ -169,18 +170,15 @@ func (o *modelOptions) check() error {
 	if n := o.workers; n != 1 && n != 2 && n != 4 {
 		return fmt.Errorf("--tensor-parallel-size is %d; 1, 2 and 4 are possible", n)
 	}
-	if o.activations != "f32" && o.activations != "int8" {
-		return fmt.Errorf("--activation-dtype is %q; f32 and int8 are possible", o.activations)
+	if _, ok := activationTypes[o.activations]; !ok {
+		return fmt.Errorf("--activation-dtype is %q; f32, bf16 and int8 are possible", o.activations)
 	}
 	return nil
 }
 
-// options are the model's options that the flags ask for.
-func (o *modelOptions) options() []model.Option {
-	if o.activations == "int8" {
-		return []model.Option{model.Int8Activations}
-	}
-	return nil
+// activationTypes are the values of --activation-dtype with the model's options.
+var activationTypes = map[string][]model.Option{
+	"f32": nil, "bf16": {model.BF16Activations}, "int8": {model.Int8Activations},
 }
 
 // check checks the flags against a model's shape.
@@ -279,7 +277,8 @@ func (l *loaded) loadWeights(o *modelOptions) error {
 	for i := range l.workers {
 		var err error
 		w, part := &l.workers[i], model.Part{Rank: first + i, Size: o.workers}
-		if w.Model, err = l.part(w.Pool, part); errors.Is(err, model.ErrNotQuantized) {
+		if w.Model, err = l.part(w.Pool, part); errors.Is(err, model.ErrNotQuantized) ||
+			errors.Is(err, model.ErrNotHalves) {
 			return fmt.Errorf("--activation-dtype %s: %w", o.activations, err)
 		} else if err != nil {
 			return err
@@ -313,7 +312,7 @@ func (l *loaded) openFolder(dir string, o *modelOptions) (err error) {
 		return fmt.Errorf("%w: %w", model.ErrModel, err)
 	}
 	l.part = func(pool *parallel.Pool, part model.Part) (*model.Model, error) {
-		return model.OpenFolder(dir, pool, part, o.options()...)
+		return model.OpenFolder(dir, pool, part, activationTypes[o.activations]...)
 	}
 	l.fingerprint = func() (string, error) {
 		files, err := weights.OpenSafetensors(dir)
@@ -350,7 +349,7 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 		return err
 	}
 	l.part = func(pool *parallel.Pool, part model.Part) (*model.Model, error) {
-		return model.OpenGGUF(g, pool, part, o.options()...)
+		return model.OpenGGUF(g, pool, part, activationTypes[o.activations]...)
 	}
 	l.fingerprint = func() (string, error) { return g.Fingerprint(), nil }
 	return o.checkMemory(g.Tensors)

@@ -57,7 +57,7 @@ func TestWhatCannotBeServedIsRefusedBeforeWeightsArePacked(t *testing.T) {
 		{"workers", []string{"--tensor-parallel-size", "3"}, "1, 2 and 4 are possible"},
 		{"threads", []string{"--threads", "0"}, "--threads is 0"},
 		{"type of activations", []string{"--activation-dtype", "int4"},
-			`--activation-dtype is "int4"; f32 and int8 are possible`},
+			`--activation-dtype is "int4"; f32, bf16 and int8 are possible`},
 		{"processors of the second worker", []string{"--threads", "4", "--cpus", "0,1,60000,60001", "--tensor-parallel-size",
 			"2"}, "processor"},
 		{"too few processors", []string{"--cpus", "0", "--tensor-parallel-size", "2"}, "2 workers need a processor each"},
@@ -102,7 +102,7 @@ func TestWhatIsWrongWithACommandIsSaidBeforeWeightsArePacked(t *testing.T) {
 		{"a long prompt", []string{"run", path, strings.Repeat("x", 64), "--max-model-len", "16"},
 			"maximum context length is 16"},
 		{"no template", []string{"run", path, "x", "--chat"}, "has no chat template"},
-		{"the demo in 8 bits", []string{"demo", "--activation-dtype", "int8"}, "the demo's weights are not quantized"},
+		{"the demo in 8 bits", []string{"demo", "--activation-dtype", "int8"}, "the demo's weights are F32"},
 		{"long requests", []string{"bench", path, "--input-len", "200", "--max-model-len", "128"},
 			"264 tokens together; the longest sequence has 128"},
 	} {
@@ -134,14 +134,19 @@ func TestWeightsThatDoNotFitAreRefusedWithWhatTheyTake(t *testing.T) {
 	require.Contains(t, line, "of memory are available", "weights alone and keys and values alone fit")
 }
 
-func TestInt8ActivationsOfWeightsThatAreNotQuantizedAreRefusedBeforeTheyArePacked(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "halves.gguf")
-	require.NoError(t, weightfile.LlamaHole(path, weightfile.Llama{
-		Hidden: 768, Layers: 4, Heads: 6, KVHeads: 2, Inter: 32768, Vocab: 4096, Context: 4096,
-	}, ""))
-	line, peak := refused(t, path, "--port", "0", "--kv-cache-gb", "0.2", "--activation-dtype", "int8")
-	require.Contains(t, line, "--activation-dtype int8: cannot load the model: its weights are not quantized")
-	require.Less(t, peak, int64(250))
+func TestActivationsForWhichAModelHasNoWeightsAreRefusedBeforeTheyArePacked(t *testing.T) {
+	for _, test := range []struct{ weights, activations, want string }{
+		{"F16", "int8", "its weights are not quantized"},
+		{"Q8_0", "bf16", "its weights are not F16 or BF16"},
+	} {
+		path := filepath.Join(t.TempDir(), "hole.gguf")
+		require.NoError(t, weightfile.LlamaHole(path, weightfile.Llama{
+			Hidden: 768, Layers: 4, Heads: 6, KVHeads: 2, Inter: 32768, Vocab: 4096, Context: 4096, Type: test.weights,
+		}, ""))
+		line, peak := refused(t, path, "--port", "0", "--kv-cache-gb", "0.2", "--activation-dtype", test.activations)
+		require.Contains(t, line, "--activation-dtype "+test.activations+": cannot load the model: "+test.want)
+		require.Less(t, peak, int64(250))
+	}
 }
 
 func TestAModelThatIsNotSupportedIsNamedBeforeItsTokenizerIsMissed(t *testing.T) {

@@ -67,7 +67,7 @@ func (l *loader) head(m *Model) (err error) {
 	if rows.len() < 1 {
 		return fmt.Errorf("%w: a vocabulary of %d cannot be shared out among %d workers", ErrModel, c.VocabSize, n)
 	}
-	kind, block := l.packedType(t)
+	kind, block := l.packedType(t, t.Cols)
 	source := &stack{cuts: []*cut{{source: t, rows: []span{rows}, width: t.Cols, cols: span{0, t.Cols}, block: block}}}
 	packed, err := l.pack(kind, rows.len(), t.Cols, block, source)
 	if err != nil {

@@ -46,10 +46,18 @@ func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix
 	}
 }
 
-// packedType is how weights of a type are kept, and in blocks of how many.
-func (l *loader) packedType(t *weights.Tensor) (kind matrix.Type, block int) {
-	if rounds := t.Rounds(); l.int8Activations && rounds != matrix.F32 {
-		return rounds, t.Block()
+// packedType is how weights of a type with a number of inputs, all workers together, are kept, and in blocks of how many.
+func (l *loader) packedType(t *weights.Tensor, in int) (kind matrix.Type, block int) {
+	switch l.rounding {
+	case matrix.Rounded:
+		if rounds := t.Rounds(); rounds != matrix.F32 {
+			return rounds, t.Block()
+		}
+	case matrix.Shorts:
+		// 4 workers can share inputs that 8 divides out in pairs, as without rounding.
+		if (t.DType == weights.F16 || t.DType == weights.BF16) && in%8 == 0 {
+			return matrix.W16A16, 0
+		}
 	}
 	return t.Packed(), t.Block()
 }
@@ -145,7 +153,7 @@ func (l *loader) linear(s shape, tensors ...string) (linear, error) {
 		if len(group.tensors) == 0 {
 			return nil
 		}
-		kind, block := l.packedType(group.tensors[0])
+		kind, block := l.packedType(group.tensors[0], s.in)
 		if l.names.transposed {
 			block = 0
 		}

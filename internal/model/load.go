@@ -115,7 +115,7 @@ type loader struct {
 	prefix string
 	part   Part
 
-	int8Activations bool
+	rounding matrix.Form // of activations: Rounded, Shorts or 0
 
 	used map[string]bool // tensors that were found
 
@@ -156,8 +156,11 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 			return nil, err
 		}
 	}
-	if l.int8Activations && !shape.rounds() {
+	switch rounds := shape.forms()&l.rounding != 0; {
+	case l.rounding == matrix.Rounded && !rounds:
 		return nil, ErrNotQuantized
+	case l.rounding == matrix.Shorts && !rounds:
+		return nil, ErrNotHalves
 	}
 	l.shapes = false
 	m := &Model{Config: *c, part: part}
@@ -179,15 +182,23 @@ var ErrNotQuantized = fmt.Errorf(
 // with a scale each, so that products are of integers, as in llama.cpp. vLLM calls that W8A8 and W4A8.
 // Weights that are not quantized are multiplied as without it; a model that has no others is refused with
 // ErrNotQuantized.
-func Int8Activations(l *loader) { l.int8Activations = true }
+func Int8Activations(l *loader) { l.rounding = matrix.Rounded }
 
-// rounds reports whether a matrix is multiplied by rounded activations.
-func (m *Model) rounds() bool {
+// ErrNotHalves is wrapped when BF16Activations is asked for with a model that has no weights for it.
+var ErrNotHalves = fmt.Errorf("%w: its weights are not F16 or BF16, which are multiplied by BF16 activations", ErrModel)
+
+// BF16Activations rounds F16 weights and the inputs of products with F16 and BF16 weights to BF16, so that products are
+// of BF16, summed in float32. Other weights, and those of inputs that 8 does not divide, are multiplied as
+// without it; a model that has no others is refused with ErrNotHalves.
+func BF16Activations(l *loader) { l.rounding = matrix.Shorts }
+
+// forms are those of activations that the model's matrices read.
+func (m *Model) forms() matrix.Form {
 	forms := m.head.forms()
 	for i := range m.layers {
 		m.layers[i].matrices(func(l *linear) { forms |= l.forms() })
 	}
-	return forms&matrix.Rounded != 0
+	return forms
 }
 
 // PackedBytes is about what the weights of a model take, all parts together.

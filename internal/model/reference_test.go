@@ -23,8 +23,8 @@ type reference struct {
 	bias                        bool                            // Llama with attention_bias
 	shape                       layerShape
 	w                           map[string][]float32
-	rounds                      map[string]bool // matrices whose activations are rounded to 8 bits
-	keys, values                [][][]float64   // layer, token
+	rounds                      map[string]func([]float64) []float64 // of matrices, their activations
+	keys, values                [][][]float64                        // layer, token
 }
 
 // A layerShape is what families do besides what Llama does.
@@ -48,8 +48,8 @@ func (r *reference) times(name string, x []float64, out int) []float64 {
 	}
 	bias := r.w[name+".bias"]
 	y := make([]float64, out)
-	if r.rounds[name] {
-		x = rounded(x)
+	if round := r.rounds[name]; round != nil {
+		x = round(x)
 	}
 	if r.family == "gpt2" && name != "transformer.wte" {
 		for i, v := range x {

@@ -3,6 +3,7 @@ package weightfile
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -17,9 +18,11 @@ type Llama struct {
 	Seed                                                  uint64 // of the weights
 }
 
+var llamaTypes = map[string]uint32{"F16": 1, "Q4_0": 2, "Q8_0": 8}
+
 // LlamaFile writes a Llama to a GGUF file, which may be larger than memory.
 func LlamaFile(path string, l Llama) error {
-	kind, ok := map[string]uint32{"F16": 1, "Q4_0": 2, "Q8_0": 8}[l.Type]
+	kind, ok := llamaTypes[l.Type]
 	if !ok {
 		return fmt.Errorf("no weights of type %q", l.Type)
 	}
@@ -57,10 +60,10 @@ func LlamaFile(path string, l Llama) error {
 	return f.Close()
 }
 
-// LlamaHole writes a file of F16 whose weights are a hole, which takes no space on disk. The
+// LlamaHole writes a file whose weights, of F16 if there is no type, are a hole, which takes no space on disk. The
 // tensor called without is left out.
 func LlamaHole(path string, l Llama, without string) error {
-	tensors := slices.DeleteFunc(l.tensors(1), func(t *Tensor) bool { return t.Name == without })
+	tensors := slices.DeleteFunc(l.tensors(llamaTypes[cmp.Or(l.Type, "F16")]), func(t *Tensor) bool { return t.Name == without })
 	header, size := l.header(tensors)
 	if err := os.WriteFile(path, header.Bytes(), 0o644); err != nil {
 		return err

@@ -1,7 +1,8 @@
 // Command forward measures this project's forward pass as ../llamacpp/bench.cpp measures llama.cpp's:
-// go run ./testdata/bench/forward MODEL THREADS ROUNDS [int8]
+// go run ./testdata/bench/forward MODEL THREADS ROUNDS [bf16|int8]
 //
-// With int8, activations are rounded to 8 bits, as llama.cpp does with Q8_0 and Q4_0.
+// With int8, activations are rounded to 8 bits, as llama.cpp does with Q8_0 and Q4_0; with bf16, they and weights of F16
+// are rounded to BF16.
 package main
 
 import (
@@ -20,8 +21,9 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	if len(os.Args) != 4 && (len(os.Args) != 5 || os.Args[4] != "int8") {
-		log.Fatal("usage: forward MODEL THREADS ROUNDS [int8]")
+	usage := func() { log.Fatal("usage: forward MODEL THREADS ROUNDS [bf16|int8]") }
+	if len(os.Args) != 4 && len(os.Args) != 5 {
+		usage()
 	}
 	threads, err1 := strconv.Atoi(os.Args[2])
 	rounds, err2 := strconv.Atoi(os.Args[3])
@@ -30,7 +32,11 @@ func main() {
 	}
 	var options []model.Option
 	if len(os.Args) == 5 {
-		options = append(options, model.Int8Activations)
+		option, ok := map[string]model.Option{"bf16": model.BF16Activations, "int8": model.Int8Activations}[os.Args[4]]
+		if !ok {
+			usage()
+		}
+		options = append(options, option)
 	}
 	if err := measure(os.Args[1], threads, rounds, options...); err != nil {
 		log.Fatal(err)
