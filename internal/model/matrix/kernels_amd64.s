@@ -11978,7 +11978,10 @@ block:
 	MOVQ         quads+96(FP), R9
 
 quad:
-	PREFETCHT0   (DI)
+	PREFETCHT1   (DI)
+	PREFETCHT1   64(DI)
+	PREFETCHT1   128(DI)
+	PREFETCHT1   192(DI)
 	ADDQ         aheadStep+80(FP), DI
 	VMOVDQU32    (SI), Z5
 	VMOVDQU32    64(SI), Z6
