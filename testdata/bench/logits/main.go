@@ -1,7 +1,9 @@
 // Command logits compares this project's log probabilities of 50 tokens with those of ../llamacpp/logits.cpp:
-// go run ./testdata/bench/logits MODEL FILE
+// go run ./testdata/bench/logits MODEL [FILE]
 //
 // It prints the largest difference over all tokens of the vocabulary, and the mean of those of the tokens that follow.
+// Without FILE it prints what types of activations and of keys and values lose over 512 tokens, the table of
+// cmd/llmserve/README.md.
 package main
 
 import (
@@ -12,22 +14,25 @@ import (
 	"os"
 
 	"llmmemory/internal/attention"
-	"llmmemory/internal/kvstore"
-	"llmmemory/internal/model"
-	"llmmemory/internal/model/weights"
-	"llmmemory/internal/parallel"
 )
 
 func main() {
 	log.SetFlags(0)
-	if len(os.Args) != 3 {
-		log.Fatal("usage: logits MODEL FILE")
+	switch len(os.Args) {
+	case 2:
+		if err := compare(os.Args[1], 512); err != nil {
+			log.Fatal(err)
+		}
+		return
+	case 3:
+	default:
+		log.Fatal("usage: logits MODEL [FILE]")
 	}
 	theirs, err := os.ReadFile(os.Args[2])
 	if err != nil {
 		log.Fatal(err)
 	}
-	ours, vocab, err := logits(os.Args[1])
+	ours, vocab, err := logits(os.Args[1], tokens, attention.F32)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -52,7 +57,7 @@ func main() {
 	fmt.Printf("largest %.1e, mean %.1e\n", largest, sum/tokens)
 }
 
-const tokens, blockSize = 50, 16
+const tokens = 50
 
 // normalize turns logits into log probabilities.
 func normalize(x []float64) {
@@ -63,43 +68,4 @@ func normalize(x []float64) {
 	for i := range x {
 		x[i] -= math.Log(sum)
 	}
-}
-
-// logits are those of all tokens.
-func logits(path string) ([]float32, int, error) {
-	pool, err := parallel.New(1)
-	if err != nil {
-		return nil, 0, err
-	}
-	g, err := weights.OpenGGUF(path)
-	if err != nil {
-		return nil, 0, err
-	}
-	m, err := model.OpenGGUF(g, pool, model.Part{})
-	if err != nil {
-		return nil, 0, err
-	}
-	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(blockSize, attention.F32), Layers: m.NumLayers,
-		NumBlocks: 1 + tokens/blockSize}, pool)
-	if err != nil {
-		return nil, 0, err
-	}
-	r, err := model.NewRunner(m, store, pool, nil)
-	if err != nil {
-		return nil, 0, err
-	}
-	b := &model.Batch{QueryStart: []int32{0, tokens}, SeqLens: []int32{tokens},
-		Blocks: model.Blocks{TableStride: 1 + tokens/blockSize}}
-	for i := range tokens {
-		b.Tokens, b.Positions = append(b.Tokens, int32(i*37%m.VocabSize)), append(b.Positions, int32(i))
-		b.Slots, b.Logits = append(b.Slots, int64(i)), append(b.Logits, int32(i))
-	}
-	for i := range b.TableStride {
-		b.BlockTables = append(b.BlockTables, int32(i))
-	}
-	if err := r.Forward(b); err != nil {
-		return nil, 0, err
-	}
-	logits, err := r.ComputeLogits(b, 0, tokens)
-	return logits, m.VocabSize, err
 }

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"llmmemory/internal/attention"
+	"llmmemory/internal/kvstore"
+	"llmmemory/internal/model"
+	"llmmemory/internal/model/weights"
+	"llmmemory/internal/parallel"
+)
+
+// settings are compared with the first one, which rounds neither activations nor keys and values.
+var settings = []struct {
+	name        string
+	activations []model.Option
+	kv          attention.DType
+}{
+	{"f32, f32", nil, attention.F32},
+	{"f32, f16", nil, attention.F16},
+	{"f32, bf16", nil, attention.BF16},
+	{"f32, fp8_e4m3", nil, attention.E4M3},
+	{"f32, fp8_e5m2", nil, attention.E5M2},
+	{"f32, int8", nil, attention.Int8},
+	{"bf16, f16", []model.Option{model.BF16Activations}, attention.F16},
+	{"int8, f16", []model.Option{model.Int8Activations}, attention.F16},
+}
+
+// compare prints what each setting loses over a number of tokens: differences of the log probabilities of all tokens of
+// the vocabulary, and how often the most probable one is the same.
+func compare(path string, n int) error {
+	var exact []float64
+	fmt.Println("| activations, keys and values | mean | largest | greedy |\n|---|---|---|---|")
+	for _, s := range settings {
+		values, vocab, err := logits(path, n, s.kv, s.activations...)
+		if errors.Is(err, model.ErrNotQuantized) || errors.Is(err, model.ErrNotHalves) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		p := make([]float64, len(values))
+		for i, v := range values {
+			p[i] = float64(v)
+		}
+		for i := range n {
+			normalize(p[i*vocab:][:vocab])
+		}
+		if exact == nil {
+			exact = p
+			continue
+		}
+		largest, sum, same := 0.0, 0.0, 0
+		for i := range n {
+			best, want := 0, 0
+			for k, v := range p[i*vocab:][:vocab] {
+				off := math.Abs(v - exact[i*vocab+k])
+				largest, sum = max(largest, off), sum+off
+				if v > p[i*vocab+best] {
+					best = k
+				}
+				if exact[i*vocab+k] > exact[i*vocab+want] {
+					want = k
+				}
+			}
+			if best == want {
+				same++
+			}
+		}
+		fmt.Printf("| %s | %.1e | %.1e | %.1f %% |\n", s.name, sum/float64(len(p)), largest, 100*float64(same)/float64(n))
+	}
+	return nil
+}
+
+// logits are those of n tokens.
+func logits(path string, n int, kv attention.DType, options ...model.Option) ([]float32, int, error) {
+	const blockSize = 16
+	pool, err := parallel.New(1)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer pool.Close()
+	g, err := weights.OpenGGUF(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer g.Close()
+	m, err := model.OpenGGUF(g, pool, model.Part{}, options...)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer m.Close()
+	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(blockSize, kv), Layers: m.NumLayers,
+		NumBlocks: 1 + n/blockSize}, pool)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer store.Close()
+	r, err := model.NewRunner(m, store, pool, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	b := &model.Batch{QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)},
+		Blocks: model.Blocks{TableStride: 1 + n/blockSize}}
+	for i := range n {
+		b.Tokens, b.Positions = append(b.Tokens, int32(i*37%m.VocabSize)), append(b.Positions, int32(i))
+		b.Slots, b.Logits = append(b.Slots, int64(i)), append(b.Logits, int32(i))
+	}
+	for i := range b.TableStride {
+		b.BlockTables = append(b.BlockTables, int32(i))
+	}
+	if err := r.Forward(b); err != nil {
+		return nil, 0, err
+	}
+	values, err := r.ComputeLogits(b, 0, n)
+	return values, m.VocabSize, err
+}
