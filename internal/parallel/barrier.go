@@ -15,6 +15,7 @@ type Barrier struct {
 	size     int64
 	patience time.Duration
 	seats    []seat
+	leave    func()       // moves the calling thread to another processor
 	arrived  atomic.Int64 // calls of Wait since the beginning
 
 	mu  sync.Mutex
@@ -30,7 +31,7 @@ type seat struct {
 
 // NewBarrier makes a barrier for size goroutines.
 func NewBarrier(size int) *Barrier {
-	b := &Barrier{size: int64(size), patience: patience, seats: make([]seat, size)}
+	b := &Barrier{size: int64(size), patience: patience, seats: make([]seat, size), leave: leaveProcessor}
 	if size > processors() {
 		b.patience = lessPatience
 	}
@@ -83,7 +84,7 @@ func (b *Barrier) spread(number int) {
 		if i == number || here < 0 || b.seats[i].processor.Load() != here || time.Since(own.moved) < betweenMoves {
 			continue
 		}
-		leaveProcessor()
+		b.leave()
 		own.moved = time.Now()
 		b.sit(number)
 		return
