@@ -136,7 +136,7 @@ func TestWeightsThatDoNotFitAreRefusedWithWhatTheyTake(t *testing.T) {
 
 func TestActivationsForWhichAModelHasNoWeightsAreRefusedBeforeTheyArePacked(t *testing.T) {
 	for _, test := range []struct{ weights, activations, want string }{
-		{"F16", "int8", "its weights are not quantized"},
+		{"F16", "int8", "its weights are not of a quantized type"},
 		{"Q8_0", "bf16", "its weights are not F16 or BF16"},
 	} {
 		path := filepath.Join(t.TempDir(), "hole.gguf")

@@ -187,7 +187,7 @@ func TestBadSweepsWriteNothing(t *testing.T) {
 		"--rates 1,-2":                        "a rate of -2 requests a second",
 		"--rates 2:1:1":                       "from:to:step",
 		"--rates 1 --systems vllm":            `there is no system "vllm": want some of [fastertransformer`,
-		"--rates 1 --shard 0/3":               "i/n, with i from 1 to n",
+		"--rates 1 --shard 0/3":               "pass its index + 1",
 		"--rates 1 --shard 4/3":               "i/n, with i from 1 to n",
 		"--rates 1 --seeds x":                 `seeds "x"`,
 		"--rates 1 --block-sizes 0":           "blocks of 0 tokens",

@@ -176,7 +176,7 @@ type Option func(*loader)
 
 // ErrNotQuantized is wrapped when Int8Activations is asked for with a model that has no weights for it.
 var ErrNotQuantized = fmt.Errorf(
-	"%w: it has no weights of a quantized type of GGUF, which are multiplied by 8-bit activations", ErrModel)
+	"%w: its weights are not of a quantized type of GGUF, which are multiplied by 8-bit activations", ErrModel)
 
 // Int8Activations rounds the inputs of products with quantized weights to 8 bits, in blocks of 32
 // with a scale each, so that products are of integers, as in llama.cpp. vLLM calls that W8A8 and W4A8.
