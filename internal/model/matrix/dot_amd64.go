@@ -132,17 +132,13 @@ func (d *dotPart) offset() (shift, minima uintptr) {
 }
 
 // multiply512 computes about equally many rows in each call of a kernel, and prefetches the weights that
-// come next. One row takes no longer than they take to come from memory: where they are read in place, they are
-// prefetched at the distance of the kernels of floats, where nibbles read them, a slab ahead.
+// come next.
 func (d *dotPart) multiply512(sums []float32) {
 	m := d.m
 	shift, minima := d.offset()
 	rows, bytes := d.x.rows, m.bytesOf(d.n)
 	tiles := (rows + len(dot512) - 1) / len(dot512)
 	ahead, share := uintptr(unsafe.Pointer(d.scales))+uintptr(bytes), bytes/tiles
-	if rows == 1 && m.Type == W8A8 {
-		ahead += 4096 - uintptr(bytes)
-	}
 	for t := range tiles {
 		r, end := rows*t/tiles, rows*(t+1)/tiles
 		q, steps, stride := d.rows(r)

@@ -11978,10 +11978,7 @@ block:
 	MOVQ         quads+96(FP), R9
 
 quad:
-	PREFETCHT1   (DI)
-	PREFETCHT1   64(DI)
-	PREFETCHT1   128(DI)
-	PREFETCHT1   192(DI)
+	PREFETCHT0   (DI)
 	ADDQ         aheadStep+80(FP), DI
 	VMOVDQU32    (SI), Z5
 	VMOVDQU32    64(SI), Z6

@@ -130,13 +130,7 @@ func dot512(rows int) {
 		}
 	}, func() {
 		ws := zmms(panel / 16)
-		if rows == 1 { // no other call prefetches the other lines; as in half512, into the second cache
-			for line := 0; line < quads; line += 64 {
-				asm.PREFETCHT1(Mem{Base: ahead, Disp: line})
-			}
-		} else {
-			asm.PREFETCHT0(Mem{Base: ahead})
-		}
+		asm.PREFETCHT0(Mem{Base: ahead})
 		asm.ADDQ(address("aheadStep"), ahead)
 		for v, z := range ws {
 			asm.VMOVDQU32(Mem{Base: w, Disp: v * 64}, z)
