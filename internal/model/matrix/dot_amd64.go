@@ -42,7 +42,7 @@ var (
 	unpack512 = [...]unpackKernel{unpackTable4AVX512, unpackInt4AVX512, unpackInt5AVX512, unpackInt6AVX512}
 	unpack2   = [...]unpackKernel{unpackTable4AVX2, unpackInt4AVX2, unpackInt5AVX2, unpackInt6AVX2}
 
-	dot512 = [...]dotKernel{dotAVX512x1, dotAVX512x2, dotAVX512x3, dotAVX512x4, dotAVX512x5, dotAVX512x6}
+	dot512 = [...]dotKernel{nil, dotAVX512x2, dotAVX512x3, dotAVX512x4, dotAVX512x5, dotAVX512x6}
 	int8x2 = [...]dotKernel{dotInt8AVX2x1, dotInt8AVX2x2, dotInt8AVX2x3, dotInt8AVX2x4}
 	int4x2 = [...]dotKernel{dotInt4AVX2x1, dotInt4AVX2x2, dotInt4AVX2x3, dotInt4AVX2x4}
 )

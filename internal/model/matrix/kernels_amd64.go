@@ -589,11 +589,6 @@ func wideE4M3AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step u
 //go:noescape
 func wideTable4AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr, table *float32)
 
-// dotAVX512x1 adds 1 rows of 8-bit activations times 64 outputs of a panel of 8-bit weights to sums.
-//
-//go:noescape
-func dotAVX512x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
-
 // dotAVX512x2 adds 2 rows of 8-bit activations times 64 outputs of a panel of 8-bit weights to sums.
 //
 //go:noescape

@@ -60,7 +60,7 @@ func zeros(t testing.TB, kind Type, out, in, block int) *Matrix {
 // integers are those from low to high that sources of the type have.
 func (t Type) integers() (low, high int) {
 	switch t {
-	case F32, F16, BF16:
+	case F32, F16, BF16, W16A16:
 		return 0, 0
 	case W4A8, W5A8, W6A8:
 		return -int(t.offset()), int(t.offset()) - 1
