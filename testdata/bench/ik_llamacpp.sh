@@ -12,8 +12,8 @@
 # In each of TURNS (7) turns, both sides compute a prompt of 512 tokens, and decode with 1, 16 and 32 sequences over 512
 # tokens that they share, one side after the other; the fastest of the rounds of a turn counts. ik_llama.cpp does so with
 # and without flash attention, and with and without -rtr: the best counts. It rounds activations to 8 bits (to BF16 with
-# weights in F16), as this project does with int8; with f32, this project does not. Keys and values are F16. A cell is
-# the median over turns of this project's speed divided by ik_llama.cpp's. THREADS is the number of threads (default: one
+# weights in F16), as this project does with int8 (and bf16); with f32, this project does not. Keys and values are F16.
+# A cell is the median over turns of this project's speed divided by ik_llama.cpp's. THREADS is the number of threads (default: one
 # for each processor), and MEASURE="nice -n -15" runs each measurement by that command.
 set -eu
 fail() { echo "ik_llamacpp.sh: $*" >&2; exit 1; }
@@ -56,12 +56,14 @@ for turn in $(seq "$turns"); do
         [ "$type" != F16 ] || model=$dir/134m-F16.gguf
         measure f32 "$dir/ours" "$model" "$threads" 2
         measure theirs env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 "$dir/ikbench" "$model" "$threads" 2
-        [ "$type" = F16 ] || measure int8 "$dir/ours" "$model" "$threads" 2 int8
+        rounded=int8
+        [ "$type" != F16 ] || rounded=bf16
+        measure rounded "$dir/ours" "$model" "$threads" 2 $rounded
         measure theirs env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 "$dir/ikbench" "$model" "$threads" 2 rtr
         mv "$out.part" "$out"
     done
 done
-echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $threads threads, medians of $turns turns; this project / ik_llama.cpp; f32 / int8 activations"
+echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $threads threads, medians of $turns turns; this project / ik_llama.cpp; activations in f32 / int8 (F16: bf16)"
 echo
 for type in $types; do cat "$dir/ik/$type".[0-9]*; done | awk '
 { # TYPE TURN SIDE WORK [flash=N] SPEED tokens/s
@@ -85,7 +87,7 @@ END {
     split("prefill=512 decode=1 decode=16 decode=32", works, " ")
     for (i = 1; i <= count; i++) {
         printf "| %s |", order[i]
-        for (w = 1; w <= 4; w++) printf " %s / %s |", median(order[i], "f32", works[w]), median(order[i], "int8", works[w])
+        for (w = 1; w <= 4; w++) printf " %s / %s |", median(order[i], "f32", works[w]), median(order[i], "rounded", works[w])
         print ""
     }
 }'
