@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -158,11 +159,11 @@ func (l *loaded) space(o *modelOptions) (kvoffload.Space, error) {
 		return kvoffload.Space{}, err
 	}
 	c.Offload = &kvoffload.Config{}
-	longest, err := c.Check(l.config, o.workers)
-	if err != nil {
+	if _, err := c.Check(l.config, o.workers); err != nil {
 		return kvoffload.Space{}, err
 	}
-	return kvoffload.NewSpace(terminal.Version(), content, shape, l.config.RopeFor(longest),
+	asked := cmp.Or(o.maxModelLen, l.config.MaxModelLen)
+	return kvoffload.NewSpace(terminal.Version(), content, shape, l.config.RopeFor(asked),
 		c.KVCacheDType.String(), o.activations, runtime.GOARCH, matrix.Kernels(),
 		fmt.Sprintf("blocks of %d tokens, %d workers", o.blockSize, o.workers)), nil
 }

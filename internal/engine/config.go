@@ -59,6 +59,7 @@ type Config struct {
 	MaxWaiting int // requests that may wait when MaxNumSeqs run; 0: 1,024
 
 	fit    bool // MaxModelLen is what fits
+	asked  int  // MaxModelLen as it was given, or else what the model knows
 	groups []kvcache.Group
 	places []model.Place // of each layer
 }
@@ -117,6 +118,7 @@ func (c *Config) defaults(m *model.Config) error {
 			return fmt.Errorf("%w: the %s is %d", ErrConfig, d.name, *d.value)
 		}
 	}
+	c.asked = c.MaxModelLen
 	if n := c.NumSpeculativeTokens; n < 0 || n > maxSpeculative {
 		return fmt.Errorf("%w: %d speculative tokens; 0 to %d are possible", ErrConfig, n, maxSpeculative)
 	}

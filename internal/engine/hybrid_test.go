@@ -139,20 +139,24 @@ func TestBlocksBeforeAWindowAreGivenBack(t *testing.T) {
 	requireIdle(t, e)
 }
 
-// Ensure that the factors of longrope are those for the longest sequence that is served.
-func TestTheFactorsOfLongRopeAreThoseOfTheLongestSequence(t *testing.T) {
-	answers := func(longest int, rope model.Rope) []answer {
+// Ensure that the factors of longrope are those for the longest sequence that is asked for, or else for that of the
+// model, whatever the memory holds.
+func TestTheFactorsOfLongRopeDoNotDependOnMemory(t *testing.T) {
+	answersIn := func(bytes int64, longest int, rope model.Rope) []answer {
 		rope.Theta = 100
 		e := startParts(t, 1, func(pool *parallel.Pool, p model.Part) *model.Model {
 			return changedLlama(t, pool, p, 256, func(c *model.Config) { c.Rope = &rope })
-		}, func(c *engine.Config) { c.MaxModelLen = longest }, nil)
-		return ask(t, e, request(story, 30))
+		}, func(c *engine.Config) { c.MaxModelLen, c.KVCacheBytes = longest, bytes }, nil)
+		require.Equal(t, bytes < 1<<20, e.Config().MaxModelLen < 128)
+		return ask(t, e, request("the end", 8))
 	}
+	answers := func(longest int, rope model.Rope) []answer { return answersIn(64<<20, longest, rope) }
 	short, long := []float64{1, 2, 3, 4}, []float64{5, 6, 7, 8}
 	both := model.Rope{Long: &model.LongRope{Short: short, Long: long, OriginalLength: 128}}
 	require.Equal(t, answers(128, model.Rope{Factors: short}), answers(128, both))
 	require.Equal(t, answers(129, model.Rope{Factors: long}), answers(129, both))
 	require.NotEqual(t, answers(128, both), answers(129, both))
+	require.Equal(t, answers(0, both), answersIn(64<<10, 0, both))
 }
 
 func TestBlocksOfSeveralGroupsAreNotOffloaded(t *testing.T) {

@@ -87,7 +87,7 @@ func (w *worker) open(p Peer, store kvstore.Config, group model.Group, c *Config
 	if w.runner, err = model.NewRunner(p.Model, w.store, p.Pool, group, c.places...); err != nil {
 		return err
 	}
-	w.runner.Limit(c.MaxModelLen)
+	w.runner.Limit(c.asked)
 	return nil
 }
 

@@ -26,8 +26,8 @@ type Yarn struct {
 	Exact                  bool    // the pairs between which stretching is partial are not rounded to whole numbers
 }
 
-// LongRope are the settings of rope_type "longrope": the factors for sequences up to the original length, and for
-// servers of longer ones.
+// LongRope are the settings of rope_type "longrope": the factors of servers for sequences up to the original length, and
+// of servers for longer ones.
 type LongRope struct {
 	Short, Long    []float64
 	OriginalLength int
@@ -83,7 +83,7 @@ func (r *Rope) check(headDim int) error {
 	return nil
 }
 
-// RopeFor names the rope factors of a server with this longest sequence; "" if they do not depend on it.
+// RopeFor names the rope factors of a server that was asked for this longest sequence; "" if they do not depend on it.
 func (c *Config) RopeFor(maxModelLen int) string {
 	switch {
 	case c.Rope == nil || c.Rope.Long == nil:

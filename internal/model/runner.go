@@ -146,7 +146,7 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group,
 	return r, nil
 }
 
-// Limit sets the length of the longest sequence. Without it, that is the model's. LongRope's factors depend on it.
+// Limit sets the length on which LongRope's factors depend. Without it, that is the model's.
 func (r *Runner) Limit(maxModelLen int) {
 	r.angles = map[*Rope]*rotary{}
 	for i := range r.model.layers {
