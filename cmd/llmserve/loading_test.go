@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -80,4 +81,45 @@ func serveModelFile(t *testing.T, path string, args ...string) (*server, string)
 	s.url = regexp.MustCompile(`http://127\.0\.0\.1:\d+/v1`).FindString(next)
 	require.NotEmpty(t, s.url, next)
 	return s, line
+}
+
+// Ensure that the start says which window of a GGUF file is not used, and says nothing of one that is, or that no
+// sequence is longer than.
+func TestTheStartSaysThatAWindowIsNotUsed(t *testing.T) {
+	for _, test := range []struct {
+		tiny   string
+		window uint32
+		want   string
+	}{
+		{"phi3", 64, "  not used, as in llama.cpp: the file's sliding window of 64 tokens\n"},
+		{"phi3", 256, ""}, {"gemma2", 64, ""},
+	} {
+		for _, tiny := range weightfile.Tinies() {
+			if tiny.Name != test.tiny {
+				continue
+			}
+			tiny.Meta[test.tiny+".attention.sliding_window"] = test.window
+			path := filepath.Join(t.TempDir(), "tiny.gguf")
+			require.NoError(t, os.WriteFile(path, tiny.GGUF(), 0o644))
+			c := llmserve("run", path, "x", "--max-tokens", "1", "--kv-cache-gb", "0.1")
+			var said bytes.Buffer
+			c.Stderr = &said
+			require.NoError(t, c.Run(), said.String())
+			require.Equal(t, test.want, said.String())
+			if test.want != "" {
+				c := llmserve(path, "--port", "0", "--kv-cache-gb", "0.1")
+				out, err := c.StdoutPipe()
+				require.NoError(t, err)
+				require.NoError(t, c.Start())
+				lines := bufio.NewReader(out)
+				_, err = lines.ReadString('\n')
+				require.NoError(t, err)
+				line, err := lines.ReadString('\n')
+				require.NoError(t, err)
+				require.Equal(t, test.want, line)
+				require.NoError(t, c.Process.Kill())
+				_ = c.Wait() // killed
+			}
+		}
+	}
 }

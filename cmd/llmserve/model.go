@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -97,6 +98,13 @@ func (l *loaded) weightBytes() int {
 		n += w.Model.WeightBytes()
 	}
 	return n
+}
+
+// notes says which parts of the model's files are not used.
+func (l *loaded) notes(to io.Writer) {
+	if n := l.config.UnusedWindow; n > 0 {
+		fmt.Fprintf(to, "  not used, as in llama.cpp: the file's sliding window of %d tokens\n", n)
+	}
 }
 
 func (l *loaded) close() error {

@@ -49,6 +49,7 @@ func runCommand() *cobra.Command {
 				return err
 			}
 			loaded()
+			l.notes(c.ErrOrStderr())
 			return l.run(c, &o, r)
 		},
 	}

@@ -110,6 +110,7 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 			l.name, l.config.Family, l.config.NumLayers, l.weightBytes()>>20, time.Since(begin).Seconds(), matrix.Kernels(),
 			o.model.activations)
 	}
+	l.notes(out)
 	return serve(ctx, out, o, l)
 }
 

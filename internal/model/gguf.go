@@ -14,8 +14,7 @@ import (
 // ggufIdle are keys that change no logits, in architectures for which they are not read below. llama.cpp does not
 // read them there either.
 var ggufIdle = []string{
-	"vocab_size", "tensor_data_layout", "pooling_type", "attention.layer_norm_epsilon", "attention.sliding_window",
-	"rope.scaling.finetuned",
+	"vocab_size", "tensor_data_layout", "pooling_type", "attention.layer_norm_epsilon", "rope.scaling.finetuned",
 }
 
 // ggufNeutral are the values with which other keys of an architecture change nothing.
@@ -247,6 +246,11 @@ func ConfigFromGGUF(g *weights.GGUF) (*Config, error) {
 		return nil, err
 	}
 	special(c, k)
+	if !slices.Contains(k.read, "attention.sliding_window") {
+		if n := k.int("attention.sliding_window", 0); n < c.MaxModelLen {
+			c.UnusedWindow = max(0, n)
+		}
+	}
 	if l := c.LocalRope; l != nil {
 		l.Interleaved, l.Dim = c.Rope.Interleaved, c.Rope.Dim
 	}
