@@ -21,6 +21,7 @@ type chatRequest struct {
 	TopLogprobs         *int          `json:"top_logprobs"`
 	AddGenerationPrompt *bool         `json:"add_generation_prompt"`
 	ChatTemplateKwargs  kwargs        `json:"chat_template_kwargs"`
+	ReasoningEffort     string        `json:"reasoning_effort"`
 }
 
 // kwargs are variables of the chat template.
@@ -45,6 +46,9 @@ func (k *kwargs) UnmarshalJSON(data []byte) error {
 
 // roles are those of OpenAI's messages; function, which tool has replaced, is not served.
 var roles = []string{"system", "developer", "user", "assistant", "tool"}
+
+// efforts are the values of reasoning_effort that a template gets, as from vLLM.
+var efforts = []string{"low", "medium", "high"}
 
 type chatMessage struct {
 	Role    string   `json:"role"`
@@ -196,6 +200,15 @@ func (s *Server) chatPrompt(body *chatRequest) ([]int32, error) {
 			return nil, err
 		}
 		messages = append(messages, to)
+	}
+	if effort := body.ReasoningEffort; effort != "" {
+		if !slices.Contains(efforts, effort) || !s.config.Template.Mentions("reasoning_effort") {
+			return nil, (&foreignField{instead: useKwargs}).refuse("reasoning_effort")
+		}
+		if body.ChatTemplateKwargs == nil {
+			body.ChatTemplateKwargs = kwargs{}
+		}
+		body.ChatTemplateKwargs["reasoning_effort"] = effort
 	}
 	answer := body.AddGenerationPrompt == nil || *body.AddGenerationPrompt
 	text, err := s.config.Template.Render(messages, answer, body.ChatTemplateKwargs)

@@ -59,6 +59,13 @@ func TestFieldsOfOtherServersAreRefusedByName(t *testing.T) {
 		{`"reasoning_effort": "high"`, "use chat_template_kwargs"},
 		{`"enable_thinking": false`, "use chat_template_kwargs"},
 		{`"think": false`, "use chat_template_kwargs"},
+		{`"reasoning_effort": "none"`, "use chat_template_kwargs"},
+		{`"reasoning_effort": "low"`, "use chat_template_kwargs"},
+		{`"include_reasoning": false`, "use chat_template_kwargs"},
+		{`"prompt_logprobs": 1`, "use /v1/completions with echo and logprobs"},
+		{`"bad_words": ["a"]`, "use logit_bias"},
+		{`"allowed_token_ids": [5]`, "use logit_bias"},
+		{`"chat_template": "x"`, "--chat-template"},
 		{`"do_sample": false`, "use temperature"},
 		{`"num_beams": 4`, "use use_beam_search"},
 		{`"stop_sequences": ["x"]`, "use stop"},
@@ -103,7 +110,7 @@ func TestFieldsOfOtherServersThatChangeNothingAreTaken(t *testing.T) {
 		`"mirostat": 0, "mirostat_tau": 5.0, "mirostat_eta": 0.1, "typical_p": 1, "tfs_z": 1.0, "top_n_sigma": -1`,
 		`"dry_multiplier": 0.0, "dry_base": 1.75, "dry_allowed_length": 2, "dry_penalty_last_n": -1, "dry_sequence_breakers": ["\n"]`,
 		`"xtc_probability": 0, "xtc_threshold": 0.1, "dynatemp_range": 0, "dynatemp_exponent": 1`,
-		`"samplers": [], "options": {}, "lora": [], "grammar": "", "format": "", "json_schema": null, "reasoning_effort": null`,
+		`"samplers": [], "options": {}, "lora": [], "grammar": "", "format": "", "json_schema": null, "reasoning_effort": null, "include_reasoning": true`,
 		`"do_sample": true, "num_beams": 1, "no_repeat_ngram_size": 0, "raw": false, "priority": 0.0`,
 		`"cache_prompt": true, "id_slot": -1, "timings_per_token": true, "keep_alive": "5m", "store": false, "metadata": {"a": "b"}, "parallel_tool_calls": true`,
 	} {
@@ -198,6 +205,38 @@ func TestSettingsReachTheChatTemplate(t *testing.T) {
 			require.Equal(t, "chat_template_kwargs", e["param"], e)
 			require.Contains(t, e["message"], test.want)
 		})
+	}
+}
+
+// A template that reads reasoning_effort gets it from the field, as in vLLM, also beside chat_template_kwargs.
+func TestReasoningEffortReachesATemplateThatReadsIt(t *testing.T) {
+	s := start(t, func(c *openai.Config, _ *engine.Config) {
+		var err error
+		c.Template, err = chat.New("{{ reasoning_effort }}", nil)
+		require.NoError(t, err)
+	})
+	for _, test := range []struct {
+		fields string
+		prompt int // tokens
+	}{
+		{`"reasoning_effort": "low"`, 3}, {`"reasoning_effort": "medium"`, 6}, {`"reasoning_effort": "high"`, 4},
+		{`"reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "medium"}`, 3},
+		{`"reasoning_effort": null, "chat_template_kwargs": {"reasoning_effort": "medium"}`, 6},
+	} {
+		r, err := http.Post(s.url+"/v1/chat/completions", "application/json",
+			strings.NewReader(talkOf+`"max_tokens": 1, `+test.fields+`}`))
+		require.NoError(t, err)
+		defer r.Body.Close()
+		var a answered
+		require.NoError(t, json.NewDecoder(r.Body).Decode(&a))
+		require.Equal(t, 200, r.StatusCode, a.Error.Message)
+		require.Equal(t, test.prompt, a.Usage.Prompt, test.fields)
+	}
+	for path, body := range map[string]string{"/v1/completions": textOf + `"reasoning_effort": "low"}`,
+		"/v1/chat/completions": talkOf + `"reasoning_effort": "none"}`} {
+		r, e := s.send(t, "POST", path, "application/json", body)
+		require.Equal(t, 400, r.StatusCode)
+		require.Equal(t, "reasoning_effort", e["param"])
 	}
 }
 

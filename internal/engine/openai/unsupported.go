@@ -22,20 +22,25 @@ const (
 	useCut     = "use top_p or min_p"
 	usePenalty = "use repetition_penalty, presence_penalty or frequency_penalty"
 	useKwargs  = "use chat_template_kwargs with the names that the model's template has, such as enable_thinking"
+	useBias    = "use logit_bias"
 	useSchema  = "answers cannot be held to a schema or a grammar; " +
 		"leave the field out, ask for JSON in the prompt, and check the answer"
 )
 
 var foreignFields = slices.Concat(
 	unserved("", "tools", "functions", "tool_choice", "function_call", "suffix", "audio", "images", "modalities",
-		"documents", "prompt_logprobs", "truncate_prompt_tokens", "allowed_token_ids", "bad_words", "prompt_embeds",
-		"chat_template", "logits_processors", "thinking_token_budget", "verbosity", "web_search_options"),
+		"documents", "truncate_prompt_tokens", "prompt_embeds", "logits_processors", "thinking_token_budget",
+		"verbosity", "web_search_options"),
 	unserved(useSchema, "response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice",
 		"guided_grammar", "grammar", "json_schema", "format", "regex", "ebnf"),
 	unserved(useLimit, "n_predict", "num_predict", "max_new_tokens", "max_output_tokens"),
-	unserved(useKwargs, "reasoning_effort", "think", "enable_thinking"),
+	unserved(useKwargs, "think", "enable_thinking"),
+	unserved(useBias, "allowed_token_ids", "bad_words"),
+	unserved("use /v1/completions with echo and logprobs", "prompt_logprobs"),
+	unserved("start it with --chat-template", "chat_template"),
 	[]foreignField{
 		// of one endpoint
+		{"reasoning_effort", "", useKwargs, "prompt"},
 		{"add_special_tokens", "true", "", "prompt"},
 		{"add_special_tokens", "false", "", "messages"},
 		{"echo", "false", "", "messages"},
@@ -44,6 +49,7 @@ var foreignFields = slices.Concat(
 		{"top_logprobs", "0", "use logprobs", "prompt"},
 		{"chat_template_kwargs", "{}", "use /v1/chat/completions", "prompt"},
 		// vLLM
+		{"include_reasoning", "true", useKwargs, ""},
 		{"return_tokens_as_token_ids", "false", "", ""},
 		{"return_token_ids", "false", "", ""},
 		{"continue_final_message", "false", "", ""},
@@ -133,8 +139,10 @@ func (f *foreignField) refuse(name string) error {
 func (f *foreignField) changesNothing(raw json.RawMessage) bool {
 	value := string(bytes.TrimSpace(raw))
 	switch value {
-	case "", "null", "[]", `""`, `"none"`, `"auto"`, `["text"]`, f.neutral:
+	case "", "null", "[]", `""`, `["text"]`, f.neutral:
 		return true
+	case `"none"`, `"auto"`:
+		return f.instead != useKwargs
 	}
 	var format struct {
 		Type string `json:"type"`

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"llmmemory/internal/model/chat/jinja"
@@ -67,6 +68,7 @@ func ToolCall(text []byte) (any, error) {
 
 // A Template makes prompts. It is safe for concurrent use.
 type Template struct {
+	source   string
 	template *jinja.Template
 	tokens   map[string]string // bos_token, eos_token and so on
 }
@@ -78,8 +80,11 @@ func New(source string, tokens map[string]string) (*Template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrTemplate, err)
 	}
-	return &Template{t, tokens}, nil
+	return &Template{source, t, tokens}, nil
 }
+
+// Mentions reports whether a name is in the text of the template.
+func (t *Template) Mentions(name string) bool { return strings.Contains(t.source, name) }
 
 // Render makes the prompt of messages. With answer it ends where the answer of the
 // assistant begins. kwargs are further variables of the template (vLLM's chat_template_kwargs).
