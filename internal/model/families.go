@@ -69,7 +69,7 @@ type newer struct {
 	EmbeddingMultiplier float64         `json:"embedding_multiplier"`
 	ResidualMultiplier  float64         `json:"residual_multiplier"`
 	AttentionMultiplier float64         `json:"attention_multiplier"`
-	LogitsScaling       float64         `json:"logits_scaling"`
+	LogitsScaling       *float64        `json:"logits_scaling"`
 
 	LocalExperts       int   `json:"num_local_experts"`
 	NumExperts         int   `json:"num_experts"`
@@ -115,7 +115,7 @@ func with(more func(*Config, *published)) func(*published) (*Config, error) {
 		case "phi3", "mixtral", "olmo2", "olmo3":
 			p.RMSEps = cmp.Or(p.RMSEps, 1e-5)
 		case "smollm3":
-			p.Theta = cmp.Or(p.Theta, 2000000)
+			p.Theta = cmp.Or(p.Theta, number(2000000))
 		}
 		c, err := llama(p)
 		if err == nil {
@@ -153,8 +153,8 @@ func smollm3(c *Config, p *published) {
 func granite(c *Config, p *published) {
 	c.EmbeddingScale, c.ResidualScale = p.EmbeddingMultiplier, p.ResidualMultiplier
 	c.AttentionScale = cmp.Or(p.AttentionMultiplier, 1)
-	if p.LogitsScaling > 0 {
-		c.LogitScale = 1 / p.LogitsScaling
+	if p.LogitsScaling != nil {
+		c.LogitScale = 1 / *p.LogitsScaling
 	}
 }
 
@@ -162,7 +162,7 @@ func granite(c *Config, p *published) {
 func gemma(p *published) (*Config, error) {
 	third := p.ModelType == "gemma3_text"
 	if third {
-		p.Theta = cmp.Or(p.Theta, 1000000)
+		p.Theta = cmp.Or(p.Theta, number(1000000))
 	}
 	c, err := llama(p)
 	if err != nil {
@@ -176,7 +176,7 @@ func gemma(p *published) (*Config, error) {
 		attention, logits = 0, 0
 		c.QKNorm, c.LocalRope = HeadNorm, &Rope{Theta: cmp.Or(p.LocalTheta, 10000)}
 		if s := p.RopeParams; s != nil && s.Sliding != nil {
-			c.LocalRope.Theta = cmp.Or(s.Sliding.Theta, 10000)
+			c.LocalRope.Theta = *cmp.Or(s.Sliding.Theta, number(10000))
 		}
 	}
 	if c.AttentionCap, err = softCap("attn_logit_softcapping", p.AttentionCap, attention); err != nil {
@@ -197,7 +197,7 @@ func gptOSS(p *published) (*Config, error) {
 			return nil, fmt.Errorf("%w: %s is %v; %v is supported", ErrModel, v.name, *v.value, v.want)
 		}
 	}
-	p.RMSEps, p.Theta, p.HeadDim = cmp.Or(p.RMSEps, 1e-5), cmp.Or(p.Theta, 150000), orElse(p.HeadDim, 64)
+	p.RMSEps, p.Theta, p.HeadDim = cmp.Or(p.RMSEps, 1e-5), cmp.Or(p.Theta, number(150000)), orElse(p.HeadDim, 64)
 	if p.Scaling == nil && p.RopeParams == nil {
 		exact := false
 		p.Scaling = &scaling{Rope: "yarn", Factor: 32, Truncate: &exact}

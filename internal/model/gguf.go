@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"llmmemory/internal/model/weights"
@@ -53,9 +54,11 @@ var ggufFamilies = map[string]func(c *Config, k *ggufKeys){
 		c.Rope.Interleaved = true
 		c.EmbeddingScale, c.ResidualScale = k.float("embedding_scale", 0), k.float("residual_scale", 0)
 		c.AttentionScale = k.float("attention.scale", 0)
-		if scale := k.float("logit_scale", 0); scale > 0 {
-			c.LogitScale = 1 / scale
+		scale := k.float("logit_scale", 1)
+		if scale == 0 {
+			k.wrong("logit_scale", "above 0")
 		}
+		c.LogitScale = 1 / scale
 		if k.float("rope.scaling.finetuned", 1) == 0 {
 			c.NoRope = everyFrom(c.NumLayers, 1)
 		}
@@ -80,6 +83,7 @@ var ggufFamilies = map[string]func(c *Config, k *ggufKeys){
 	},
 	"gpt-oss": func(c *Config, k *ggufKeys) {
 		c.Activation, c.Sinks = ClampedSwiGLU, true
+		k.need("attention.sliding_window")
 		c.windowsFromGGUF(k, 0, 2)
 		c.expertsFromGGUF(k, k.int("expert_feed_forward_length", 0), true)
 		if c.Experts != nil {
@@ -141,6 +145,14 @@ func (k *ggufKeys) look(key string) (weights.Value, bool) {
 	k.read = append(k.read, key)
 	v, ok := k.meta[k.family+"."+key]
 	return v, ok
+}
+
+// need looks for a key without which a file is refused.
+func (k *ggufKeys) need(key string) string {
+	if _, given := k.look(key); !given && k.err == nil {
+		k.err = fmt.Errorf("%w: the key %s.%s is missing", ErrModel, k.family, key)
+	}
+	return key
 }
 
 func (k *ggufKeys) wrong(key, want string) {
@@ -207,6 +219,9 @@ func (k *ggufKeys) check() error {
 // there.
 func ConfigFromGGUF(g *weights.GGUF) (*Config, error) {
 	family := g.Meta["general.architecture"].String()
+	if family == "" {
+		return nil, fmt.Errorf("%w: the key general.architecture is missing", ErrModel)
+	}
 	special, ok := ggufFamilies[family]
 	if !ok {
 		return nil, fmt.Errorf("%w: general.architecture is %q; supported in GGUF are %s", ErrModel, family,
@@ -214,17 +229,20 @@ func ConfigFromGGUF(g *weights.GGUF) (*Config, error) {
 	}
 	k := &ggufKeys{family: family, meta: g.Meta}
 	has := func(tensor string) bool { return g.Get("blk.0."+tensor) != nil }
-	heads := k.int("attention.head_count", 0)
+	heads := k.int(k.need("attention.head_count"), 0)
 	c := &Config{
-		Family: family, HiddenSize: k.int("embedding_length", 0), NumLayers: k.int("block_count", 0),
+		Family: family, HiddenSize: k.int(k.need("embedding_length"), 0), NumLayers: k.int(k.need("block_count"), 0),
 		NumHeads: heads, NumKVHeads: k.int("attention.head_count_kv", heads),
-		IntermediateSize: k.int("feed_forward_length", 0), MaxModelLen: k.int("context_length", 0),
+		IntermediateSize: k.int("feed_forward_length", 0), MaxModelLen: k.int(k.need("context_length"), 0),
 		Activation: SiLU, TieEmbeddings: g.Get("output.weight") == nil,
 		QKVBias: strings.HasPrefix(family, "qwen2") || has("attn_q.bias") || has("attn_k.bias") || has("attn_v.bias") ||
 			has("attn_qkv.bias"),
 		OutBias: has("attn_output.bias"),
 		MLPBias: has("ffn_gate.bias") || has("ffn_up.bias") || has("ffn_down.bias"),
-		NormEps: k.float("attention.layer_norm_rms_epsilon", 0),
+		NormEps: k.float(k.need("attention.layer_norm_rms_epsilon"), 0),
+	}
+	if k.err != nil {
+		return nil, k.err
 	}
 	if heads > 0 {
 		c.HeadDim = c.HiddenSize / heads
@@ -246,6 +264,9 @@ func ConfigFromGGUF(g *weights.GGUF) (*Config, error) {
 		return nil, err
 	}
 	special(c, k)
+	if c.IntermediateSize == 0 {
+		k.need("feed_forward_length")
+	}
 	if !slices.Contains(k.read, "attention.sliding_window") {
 		if n := k.int("attention.sliding_window", 0); n < c.MaxModelLen {
 			c.UnusedWindow = max(0, n)
@@ -294,9 +315,22 @@ func (c *Config) ropeFromGGUF(k *ggufKeys, g *weights.GGUF) error {
 	if t := g.Get(ropeFactors); t != nil && (c.Family == "llama" || c.Family == "granite") { // else it is not used
 		r.Factors = factorsOf(t)
 	}
+	if c.Family != "llama" && c.Family != "granite" && c.Family != "phi3" {
+		return nil
+	}
 	short, long := g.Get(ropeShort), g.Get(ropeLong)
-	if short != nil && long != nil && (c.Family == "llama" || c.Family == "granite" || c.Family == "phi3") {
+	missing := func(tensor, has string) error {
+		return fmt.Errorf("%w: the tensor %q is missing; the file has %s", ErrModel, tensor, has)
+	}
+	switch {
+	case short != nil && long != nil:
 		r.Long = &LongRope{Short: factorsOf(short), Long: factorsOf(long), OriginalLength: original}
+	case short != nil:
+		return missing(ropeLong, strconv.Quote(ropeShort))
+	case long != nil:
+		return missing(ropeShort, strconv.Quote(ropeLong))
+	case c.Family == "phi3" && r.Yarn == nil && r.Attention != 0 && r.Attention != 1:
+		return missing(ropeLong, "phi3.rope.scaling.attn_factor")
 	}
 	return nil
 }

@@ -131,7 +131,6 @@ func TestGGUFRopeFactorsAreUsed(t *testing.T) {
 func TestTensorsOfGGUFThatAreNotUsedAreRefusedByName(t *testing.T) {
 	for _, test := range []struct{ family, name string }{
 		{"llama", "blk.0.attn_rot_embd.weight"},
-		{"llama", fmt.Sprintf("blk.%d.attn_norm.weight", ggufLayers)},
 		{"llama", "blk.0.attn_q_norm.weight"},
 		{"llama", "blk.0.ffn_gate_inp.weight"},
 		{"llama", "blk.0.attn_norm.bias"},
@@ -196,4 +195,50 @@ func TestTheSlidingWindowOfGGUFIsNotRead(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, c.SlidingWindow)
 	}
+}
+
+// What llama.cpp needs and a GGUF file does not have is named; so is what it would compute with and divides by 0.
+func TestKeysThatAreMissingAreNamed(t *testing.T) {
+	for _, test := range []struct {
+		tiny   string
+		change func(*weightfile.Tiny)
+		want   string
+	}{
+		{"llama", without("llama.context_length"), "the key llama.context_length is missing"},
+		{"llama", without("llama.block_count"), "the key llama.block_count is missing"},
+		{"llama", without("llama.embedding_length"), "the key llama.embedding_length is missing"},
+		{"llama", without("llama.feed_forward_length"), "the key llama.feed_forward_length is missing"},
+		{"llama", without("llama.attention.head_count"), "the key llama.attention.head_count is missing"},
+		{"llama", without("llama.attention.layer_norm_rms_epsilon"),
+			"the key llama.attention.layer_norm_rms_epsilon is missing"},
+		{"llama", without("general.architecture"), "the key general.architecture is missing"},
+		{"gpt-oss", without("gpt-oss.attention.sliding_window"), "the key gpt-oss.attention.sliding_window is missing"},
+		{"llama", func(t *weightfile.Tiny) { t.Meta["llama.block_count"] = uint32(3) },
+			"the file has tensors of layer 3; llama.block_count is 3"},
+		{"llama", func(t *weightfile.Tiny) { t.Meta["llama.rope.freq_base"] = float32(0) }, "rope_theta is 0"},
+		{"granite", func(t *weightfile.Tiny) { t.Meta["granite.logit_scale"] = float32(0) },
+			"granite.logit_scale is not above 0"},
+		{"phi3, longrope", func(t *weightfile.Tiny) { t.Tensors = t.Tensors[:len(t.Tensors)-1] },
+			`the tensor "rope_factors_long.weight" is missing; the file has "rope_factors_short.weight"`},
+		{"phi3, longrope", func(t *weightfile.Tiny) { t.Tensors = t.Tensors[:len(t.Tensors)-2] },
+			`the tensor "rope_factors_long.weight" is missing; the file has phi3.rope.scaling.attn_factor`},
+		{"llama", func(t *weightfile.Tiny) {
+			for i := range weightfile.TinyLayers {
+				name := fmt.Sprintf("blk.%d.attn_q.bias", i)
+				t.Tensors = append(t.Tensors, weightfile.F32(name, make([]float32, 64), 64))
+			}
+		}, `the tensor "blk.0.attn_k.bias" is missing; the file has "blk.0.attn_q.bias"`},
+	} {
+		t.Run(test.want, func(t *testing.T) {
+			tiny := tinyOf(t, test.tiny)
+			test.change(tiny)
+			_, _, err := openModel(t, tiny.GGUF())
+			require.ErrorIs(t, err, model.ErrModel)
+			require.ErrorContains(t, err, test.want)
+		})
+	}
+}
+
+func without(key string) func(*weightfile.Tiny) {
+	return func(t *weightfile.Tiny) { delete(t.Meta, key) }
 }

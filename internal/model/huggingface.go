@@ -27,7 +27,7 @@ type published struct {
 	Intermediate  int             `json:"intermediate_size"`
 	MaxPositions  int             `json:"max_position_embeddings"`
 	RMSEps        float64         `json:"rms_norm_eps"`
-	Theta         float64         `json:"rope_theta"`
+	Theta         *float64        `json:"rope_theta"`
 	Scaling       *scaling        `json:"rope_scaling"`
 	RopeParams    *scaling        `json:"rope_parameters"`
 	Activation    string          `json:"hidden_act"`
@@ -61,10 +61,10 @@ type published struct {
 
 // scaling is rope_scaling, or rope_parameters of newer files, which has theta too.
 type scaling struct {
-	Type   string  `json:"type"`
-	Rope   string  `json:"rope_type"`
-	Theta  float64 `json:"rope_theta"`
-	Factor float64 `json:"factor"`
+	Type   string   `json:"type"`
+	Rope   string   `json:"rope_type"`
+	Theta  *float64 `json:"rope_theta"`
+	Factor float64  `json:"factor"`
 	Llama3
 
 	// yarn and longrope
@@ -127,6 +127,17 @@ func ParseConfig(data []byte) (*Config, error) {
 		if err := p.readText(); err != nil {
 			return nil, err
 		}
+	}
+	for _, a := range p.Architectures {
+		if strings.HasSuffix(a, "Classification") {
+			return nil, fmt.Errorf("%w: %s generates no text", ErrModel, a)
+		}
+	}
+	if n := len(p.LayerTypes); p.LayerTypes != nil && n != p.Layers {
+		return nil, fmt.Errorf("%w: layer_types has %d elements; num_hidden_layers is %d", ErrModel, n, p.Layers)
+	}
+	if err := p.notZero(); err != nil {
+		return nil, err
 	}
 	make, ok := families[p.ModelType]
 	if !ok {
@@ -247,7 +258,7 @@ func (p *published) rope(c *Config) (*Rope, error) {
 	if s.Full != nil {
 		s = s.Full
 	}
-	r := &Rope{Theta: cmp.Or(s.Theta, p.Theta, 10000)}
+	r := &Rope{Theta: *cmp.Or(s.Theta, p.Theta, number(10000))}
 	if part := cmp.Or(s.Partial, p.Partial, 1); part != 1 {
 		if r.Dim = int(float64(c.HeadDim) * part); r.Dim == 0 {
 			return nil, fmt.Errorf("%w: partial_rotary_factor is %v", ErrModel, part)
@@ -257,6 +268,9 @@ func (p *published) rope(c *Config) (*Rope, error) {
 	kind := cmp.Or(s.Rope, s.Type, "default")
 	if p.ModelType == "phi3" && (kind == "su" || kind == "yarn") {
 		kind = "longrope" // its older names
+	}
+	if s.Factor == 0 && slices.Contains([]string{"linear", "llama3", "dynamic", "yarn"}, kind) {
+		return nil, fmt.Errorf("%w: rope_scaling of type %s has no factor", ErrModel, kind)
 	}
 	switch kind {
 	case "default":
@@ -339,6 +353,27 @@ func opt(p *published) (*Config, error) {
 	}
 	return c, nil
 }
+
+// notZero refuses numbers that are 0, for which a number that is missing has another meaning.
+func (p *published) notZero() error {
+	numbers := map[string]*float64{"rope_theta": p.Theta, "logits_scaling": p.LogitsScaling}
+	for _, s := range []*scaling{p.Scaling, p.RopeParams} {
+		for s != nil {
+			if s.Theta != nil {
+				numbers["rope_theta"] = s.Theta
+			}
+			s = s.Full
+		}
+	}
+	for name, v := range numbers {
+		if v != nil && *v == 0 {
+			return fmt.Errorf("%w: %s is 0", ErrModel, name)
+		}
+	}
+	return nil
+}
+
+func number(v float64) *float64 { return &v }
 
 func orElse(v, otherwise int) int {
 	if v == 0 {

@@ -202,6 +202,9 @@ func (l *loader) linear(s shape, tensors ...string) (linear, error) {
 func (l *loader) biases(lin *linear, s *shape, tensors []string) error {
 	for i, name := range tensors {
 		t, err := l.tensor(name + ".bias")
+		if err != nil && i > 0 {
+			err = fmt.Errorf("%w; the file has %q", err, l.prefix+tensors[0]+".bias")
+		}
 		if err != nil {
 			return err
 		}

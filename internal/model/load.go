@@ -241,6 +241,11 @@ func (l *loader) allUsed() error {
 	l.used[ropeFactors] = l.config.Rope.Factors != nil // by ropeFromGGUF
 	l.used[ropeShort], l.used[ropeLong] = l.config.Rope.Long != nil, l.config.Rope.Long != nil
 	for _, name := range l.files.Names() {
+		var layer int
+		if n, _ := fmt.Sscanf(name, "blk.%d.", &layer); n == 1 && layer >= l.config.NumLayers {
+			return fmt.Errorf("%w: the file has tensors of layer %d; %s.block_count is %d", ErrModel, layer, l.config.Family,
+				l.config.NumLayers)
+		}
 		if !l.used[name] {
 			return fmt.Errorf("%w: the tensor %q is not supported in models of the architecture %q",
 				ErrModel, name, l.config.Family)
