@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -121,5 +122,46 @@ func TestTheStartSaysThatAWindowIsNotUsed(t *testing.T) {
 				_ = c.Wait() // killed
 			}
 		}
+	}
+}
+
+func TestTheStartNamesTensorsThatAreNotUsed(t *testing.T) {
+	dir := t.TempDir()
+	write := func(more ...string) {
+		ones := func(name string, shape ...int) weightfile.Tensor {
+			return weightfile.F32(name, slices.Repeat([]float32{1}, shape[0]*shape[len(shape)-1]), shape...)
+		}
+		tensors := []weightfile.Tensor{ones("lm_head.weight", 1, 8), ones("model.embed_tokens.weight", 1, 8)}
+		for _, name := range append(more, "model.norm.weight", "model.layers.0.input_layernorm.weight",
+			"model.layers.0.post_attention_layernorm.weight") {
+			tensors = append(tensors, weightfile.F32(name, slices.Repeat([]float32{1}, 8), 8))
+		}
+		for _, name := range []string{"self_attn.q", "self_attn.k", "self_attn.v", "self_attn.o", "mlp.gate", "mlp.up",
+			"mlp.down"} {
+			tensors = append(tensors, ones("model.layers.0."+name+"_proj.weight", 8, 8))
+		}
+		for name, text := range map[string]string{
+			"config.json": `{"model_type": "llama", "vocab_size": 1, "hidden_size": 8, "num_hidden_layers": 1,
+				"num_attention_heads": 1, "intermediate_size": 8}`,
+			"tokenizer.json":    `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}`,
+			"model.safetensors": string(weightfile.Safetensors(tensors...)),
+		} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		}
+	}
+	for _, test := range []struct {
+		more []string
+		want string
+	}{
+		{nil, ""},
+		{[]string{"x", "score.weight"}, "  not used: the tensors score.weight, x\n"},
+		{[]string{"e", "d", "c", "b", "a"}, "  not used: the tensors a, b, c and 2 more\n"},
+	} {
+		write(test.more...)
+		c := llmserve("run", dir, "a", "--max-tokens", "1", "--kv-cache-gb", "0.1")
+		var said bytes.Buffer
+		c.Stderr = &said
+		require.NoError(t, c.Run(), said.String())
+		require.Equal(t, test.want, said.String())
 	}
 }

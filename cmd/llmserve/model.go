@@ -105,6 +105,12 @@ func (l *loaded) notes(to io.Writer) {
 	if n := l.config.UnusedWindow; n > 0 {
 		fmt.Fprintf(to, "  not used, as in llama.cpp: the file's sliding window of %d tokens\n", n)
 	}
+	const most = 3 // names that are shown
+	if names := l.workers[0].Model.Unused(); len(names) > most {
+		fmt.Fprintf(to, "  not used: the tensors %s and %d more\n", strings.Join(names[:most], ", "), len(names)-most)
+	} else if len(names) > 0 {
+		fmt.Fprintf(to, "  not used: the tensors %s\n", strings.Join(names, ", "))
+	}
 }
 
 func (l *loaded) close() error {

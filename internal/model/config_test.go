@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -120,5 +121,15 @@ func TestWhichLayersHaveAWindow(t *testing.T) {
 			}
 			require.Equal(t, test.full, full)
 		})
+	}
+}
+
+// Gemma's heads have 256 elements if config.json says nothing, as in transformers.
+func TestHeadsOfGemmaHave256ElementsByDefault(t *testing.T) {
+	for _, kind := range []string{"gemma2", "gemma3_text"} {
+		c, err := model.ParseConfig(fmt.Appendf(nil, `{"model_type": %q, "vocab_size": 9, "hidden_size": 64,
+			"num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 8}`, kind))
+		require.NoError(t, err)
+		require.Equal(t, 256, c.HeadDim)
 	}
 }

@@ -100,7 +100,7 @@ func (p *published) readText() error {
 		value     *int
 		otherwise int
 	}{
-		{&p.VocabSize, 262208}, {&p.Hidden, 2304}, {&p.Layers, 26}, {&p.Heads, 8}, {&p.KVHeads, 4}, {&p.HeadDim, 256},
+		{&p.VocabSize, 262208}, {&p.Hidden, 2304}, {&p.Layers, 26}, {&p.Heads, 8}, {&p.KVHeads, 4},
 		{&p.Intermediate, 9216}, {&p.MaxPositions, 131072},
 	} {
 		*d.value = orElse(*d.value, d.otherwise)
@@ -164,6 +164,7 @@ func gemma(p *published) (*Config, error) {
 	if third {
 		p.Theta = cmp.Or(p.Theta, number(1000000))
 	}
+	p.HeadDim = orElse(p.HeadDim, 256)
 	c, err := llama(p)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,9 @@ package model
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 
 	"llmmemory/internal/model/matrix"
 	"llmmemory/internal/model/weights"
@@ -21,7 +24,12 @@ type Model struct {
 	norm      norm
 	head      linear
 	weights   matrix.Arena // of all matrices
+	unused    []string
 }
+
+// Unused are the tensors of a folder that the model does not use, by name, in order. Those of images, those that
+// loading makes again, and scales of activations, keys and values are not among them.
+func (m *Model) Unused() []string { return m.unused }
 
 type norm struct{ weight, bias []float32 }
 
@@ -137,10 +145,12 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 	} else {
 		l.names = namesOf(c)
 	}
-	for _, p := range prefixes {
-		if files.Get(p+l.names.embed+".weight") != nil {
-			l.prefix = p
-		}
+	if at := slices.IndexFunc(prefixes, func(p string) bool {
+		return files.Get(p+l.names.embed+".weight") != nil
+	}); at >= 0 {
+		l.prefix = prefixes[at]
+	} else if !gguf {
+		l.prefix = prefixes[0]
 	}
 	if err := l.enoughMemory(); err != nil {
 		return nil, err
@@ -151,10 +161,15 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 	if err := l.load(shape); err != nil {
 		return nil, err
 	}
+	var unused []string
+	var err error
 	if gguf {
-		if err := l.allUsed(); err != nil {
-			return nil, err
-		}
+		err = l.allUsed()
+	} else {
+		unused, err = l.unused()
+	}
+	if err != nil {
+		return nil, err
 	}
 	switch rounds := shape.forms()&l.rounding != 0; {
 	case l.rounding == matrix.Rounded && !rounds:
@@ -163,7 +178,7 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 		return nil, ErrNotHalves
 	}
 	l.shapes = false
-	m := &Model{Config: *c, part: part}
+	m := &Model{Config: *c, part: part, unused: unused}
 	l.weights = &m.weights
 	if err := l.load(m); err != nil {
 		return nil, errors.Join(err, m.Close())
@@ -223,7 +238,7 @@ func (l *loader) enoughMemory() error {
 
 // tensor finds a tensor with the model's prefix.
 func (l *loader) tensor(name string) (*weights.Tensor, error) {
-	for _, full := range []string{l.prefix + name, name} {
+	for _, full := range []string{l.prefix + name, strings.TrimSuffix(l.prefix, "model.") + name, name} {
 		if t := l.files.Get(full); t != nil {
 			l.used[full] = true
 			return t, nil
@@ -233,7 +248,10 @@ func (l *loader) tensor(name string) (*weights.Tensor, error) {
 				full, what)
 		}
 	}
-	return nil, fmt.Errorf("%w: the tensor %q is missing", ErrModel, l.prefix+name)
+	if !strings.HasPrefix(name, l.names.head) {
+		name = l.prefix + name
+	}
+	return nil, fmt.Errorf("%w: the tensor %q is missing", ErrModel, name)
 }
 
 // allUsed refuses a GGUF file with a tensor that was not used: llama.cpp may compute with it.
@@ -252,6 +270,28 @@ func (l *loader) allUsed() error {
 		}
 	}
 	return nil
+}
+
+// idle is the end of names of tensors that change nothing: frequencies and masks, which are computed, and scales, which
+// belong to weights or are not used.
+var idle = regexp.MustCompile(`(inv_freq|masked_bias|_scale|_scale_inv|\.scales)$|vision_tower\.|multi_modal_projector\.`)
+
+// unused are the tensors of a folder that were not used. A bias that would change answers is refused.
+func (l *loader) unused() (names []string, err error) {
+	for _, name := range l.files.Names() {
+		base, bias := strings.CutSuffix(name, ".bias")
+		parameter, _ := strings.CutSuffix(name, "_bias") // of experts, which are read as modules
+		tied := l.config.TieEmbeddings && strings.HasSuffix(name, l.names.head+".weight")
+		switch {
+		case l.used[name] || l.used[parameter+".bias"] || tied || idle.MatchString(name):
+		case !bias || !l.used[base+".weight"]:
+			names = append(names, name)
+		case slices.ContainsFunc(l.files.Get(name).Vector(), func(v float32) bool { return v != 0 }):
+			return nil, fmt.Errorf("%w: the tensor %q is not 0; models of the type %q have no such bias", ErrModel, name,
+				l.config.Family)
+		}
+	}
+	return names, nil
 }
 
 func (l *loader) matrix(name string, out, in int) (*weights.Tensor, error) {

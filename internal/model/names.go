@@ -19,7 +19,7 @@ type names struct {
 // namesOf are the names of a family in folders.
 func namesOf(c *Config) *names {
 	n := llamaNames
-	const layer, experts = "model.layers.%d.", "model.layers.%d.block_sparse_moe.experts.%d."
+	const layer, experts = "layers.%d.", "layers.%d.block_sparse_moe.experts.%d."
 	switch c.Family {
 	case "gpt2":
 		return &gpt2Names
@@ -62,18 +62,18 @@ func ggufNamesOf(c *Config, has func(tensor string) bool) *names {
 }
 
 var llamaNames = names{
-	embed: "model.embed_tokens", norm: "model.norm", head: "lm_head",
-	attnNorm: "model.layers.%d.input_layernorm",
-	q:        "model.layers.%d.self_attn.q_proj", k: "model.layers.%d.self_attn.k_proj",
-	v: "model.layers.%d.self_attn.v_proj", out: "model.layers.%d.self_attn.o_proj",
-	qNorm: "model.layers.%d.self_attn.q_norm", kNorm: "model.layers.%d.self_attn.k_norm",
-	mlpNorm: "model.layers.%d.post_attention_layernorm",
-	gate:    "model.layers.%d.mlp.gate_proj", up: "model.layers.%d.mlp.up_proj", down: "model.layers.%d.mlp.down_proj",
-	router:     "model.layers.%d.mlp.gate",
-	expertGate: "model.layers.%d.mlp.experts.%d.gate_proj", expertUp: "model.layers.%d.mlp.experts.%d.up_proj",
-	expertDown: "model.layers.%d.mlp.experts.%d.down_proj",
-	sharedGate: "model.layers.%d.mlp.shared_expert.gate_proj", sharedUp: "model.layers.%d.mlp.shared_expert.up_proj",
-	sharedDown: "model.layers.%d.mlp.shared_expert.down_proj", sharedRouter: "model.layers.%d.mlp.shared_expert_gate",
+	embed: "embed_tokens", norm: "norm", head: "lm_head",
+	attnNorm: "layers.%d.input_layernorm",
+	q:        "layers.%d.self_attn.q_proj", k: "layers.%d.self_attn.k_proj",
+	v: "layers.%d.self_attn.v_proj", out: "layers.%d.self_attn.o_proj",
+	qNorm: "layers.%d.self_attn.q_norm", kNorm: "layers.%d.self_attn.k_norm",
+	mlpNorm: "layers.%d.post_attention_layernorm",
+	gate:    "layers.%d.mlp.gate_proj", up: "layers.%d.mlp.up_proj", down: "layers.%d.mlp.down_proj",
+	router:     "layers.%d.mlp.gate",
+	expertGate: "layers.%d.mlp.experts.%d.gate_proj", expertUp: "layers.%d.mlp.experts.%d.up_proj",
+	expertDown: "layers.%d.mlp.experts.%d.down_proj",
+	sharedGate: "layers.%d.mlp.shared_expert.gate_proj", sharedUp: "layers.%d.mlp.shared_expert.up_proj",
+	sharedDown: "layers.%d.mlp.shared_expert.down_proj", sharedRouter: "layers.%d.mlp.shared_expert_gate",
 }
 
 var gpt2Names = names{
@@ -102,6 +102,6 @@ var ggufNames = names{
 	sharedDown: "blk.%d.ffn_down_shexp", sharedRouter: "blk.%d.ffn_gate_inp_shexp",
 }
 
-// prefixes may stand before all names but the head's: a model may have been
-// saved with or without what was built on it.
-var prefixes = []string{"", "transformer.", "model.", "language_model."}
+// prefixes may stand before all names but the head's: a model may have been saved with or without what was built on it.
+// The first one is that of a folder without embeddings.
+var prefixes = []string{"model.", "transformer.", "language_model.model.", "model.language_model.", ""}

@@ -222,22 +222,28 @@ func TestExpertsInTensorsOfTheirOwn(t *testing.T) {
 	require.Equal(t, want, benchOf(t, m, pool).step(t, part{tokens: randomTokens(1, 20), table: randomTable(1, 0, 8)}))
 }
 
-// The text part of a model that also sees images has the logits of the same model without it.
-func TestTheTextPartOfGemma3IsRead(t *testing.T) {
+// The text part of a model that also sees images has the logits of the same model without it, under the names of older
+// and newer files; without prefixes, a model is one that was saved without its head.
+func TestThePrefixesOfTensorsAreRead(t *testing.T) {
 	f := newerFamily(t, "Gemma 3")
 	want := newBench(t, f.write(t), 1).step(t, part{tokens: randomTokens(1, 20), table: randomTable(1, 0, 8)})
 	config, err := json.Marshal(map[string]any{"model_type": "gemma3", "text_config": f.config, "eos_token_id": []int{5}})
 	require.NoError(t, err)
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644))
-	var tensors []weightfile.Tensor
-	for name, shape := range f.tensors() {
-		tensors = append(tensors, weightfile.F32("language_model."+name, f.ref.w[name], shape...))
+	for _, prefix := range []string{"language_model.model.", "model.language_model.", ""} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644))
+		tensors := []weightfile.Tensor{weightfile.F32("vision_tower.x.weight", []float32{1}, 1)}
+		for name, shape := range f.tensors() {
+			of := strings.Replace(name, "model.", prefix, 1)
+			tensors = append(tensors, weightfile.F32(of, f.ref.w[name], shape...))
+		}
+		path := filepath.Join(dir, "model.safetensors")
+		require.NoError(t, os.WriteFile(path, weightfile.Safetensors(tensors...), 0o644))
+		b := newBench(t, dir, 1)
+		require.Equal(t, want, b.step(t, part{tokens: randomTokens(1, 20), table: randomTable(1, 0, 8)}))
+		require.Equal(t, []int32{5}, b.m.End)
+		require.Empty(t, b.m.Unused())
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), weightfile.Safetensors(tensors...), 0o644))
-	b := newBench(t, dir, 1)
-	require.Equal(t, want, b.step(t, part{tokens: randomTokens(1, 20), table: randomTable(1, 0, 8)}))
-	require.Equal(t, []int32{5}, b.m.End)
 }
 
 func newerFamily(t *testing.T, name string) *family {

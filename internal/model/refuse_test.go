@@ -130,3 +130,35 @@ func firstName(shapes map[string][]int) string {
 	}
 	return least
 }
+
+// Tensors of a folder that are not used are named, but for those that every reader leaves out; a bias that would change
+// answers is refused.
+func TestTensorsOfAFolderThatAreNotUsed(t *testing.T) {
+	pool, err := parallel.New(1)
+	require.NoError(t, err)
+	defer pool.Close()
+	f := families()[0]
+	dir := f.write(t)
+	open := func(names ...string) (*model.Model, error) {
+		f.rewrite(t, dir, "model.norm.weight", func(norm weightfile.Tensor) []weightfile.Tensor {
+			all := []weightfile.Tensor{norm}
+			for _, name := range names {
+				all = append(all, weightfile.F32(name, []float32{0, 0, 1}, 3))
+			}
+			return append(all, weightfile.F32("model.layers.0.self_attn.k_proj.bias", make([]float32, 24), 24))
+		})
+		return model.OpenFolder(dir, pool, model.Part{})
+	}
+	m, err := open("score.weight", "model.layers.2.mlp.up_proj.weight", "model.layers.0.self_attn.rotary_emb.inv_freq",
+		"model.layers.0.self_attn.k_scale", "model.layers.2.mlp.up_proj.bias")
+	require.NoError(t, err)
+	require.Equal(t, []string{"model.layers.2.mlp.up_proj.bias", "model.layers.2.mlp.up_proj.weight", "score.weight"},
+		m.Unused())
+	require.NoError(t, m.Close())
+	for _, name := range []string{"model.layers.0.self_attn.q_proj.bias", "model.layers.1.input_layernorm.bias",
+		"lm_head.bias"} {
+		_, err = open(name)
+		require.ErrorIs(t, err, model.ErrModel)
+		require.ErrorContains(t, err, `the tensor "`+name+`" is not 0; models of the type "llama" have no such bias`)
+	}
+}
