@@ -107,9 +107,6 @@ func (s *scheme) reader() (read combiner, suffix string, err error) {
 		if s.Bits != 4 {
 			return refuse("gptq with %d bits; 4 are read", s.Bits)
 		}
-		if s.DescAct {
-			return refuse("gptq with desc_act, which orders inputs by their size, is not read; models without it are")
-		}
 		if f := s.CheckpointFormat; f != "" && f != "gptq" && f != "gptq_v2" {
 			return refuse("gptq with checkpoint_format %q; gptq and gptq_v2 are read", f)
 		}
@@ -150,7 +147,9 @@ func (s *scheme) compressed() (read combiner, suffix string, err error) {
 			this, s.BlockSize = ".weight", w.Block
 			read = s.readFP8
 		case format == "pack-quantized" && w.Type == "int" && w.Bits == 4:
-			if order := string(w.ActOrder); order != "" && order != "null" && order != "false" && order != `"static"` {
+			switch order := string(w.ActOrder); order { // weight, once static, leaves inputs where they are
+			case "", "null", "false", `"static"`, `"weight"`:
+			default:
 				return refuse("with actorder %s is not read", order)
 			}
 			this, s.GroupSize = ".weight_packed", w.GroupSize
@@ -300,11 +299,13 @@ func (s *scheme) readGPTQ(t *Tensors, base string) (*Tensor, error) {
 	if zeros.rows != scales.rows || zeros.cols*8 != m.rows {
 		return nil, fmt.Errorf("%w: zeros of %d × %d words", ErrFormat, zeros.rows, zeros.cols)
 	}
-	if order, ok := t.leftOut[base+".g_idx"]; ok {
-		for k := range min(m.cols, len(order.data)/4) {
-			if binary.LittleEndian.Uint32(order.data[k*4:]) != uint32(k/m.group) {
-				return nil, fmt.Errorf("%w: g_idx orders inputs by their size (desc_act), which is not read", ErrUnsupported)
-			}
+	order, ok := t.leftOut[base+".g_idx"]
+	if !ok && s.DescAct {
+		return nil, fmt.Errorf("%w: tensor %q is missing", ErrFormat, base+".g_idx")
+	}
+	for k := range m.cols {
+		if ok && (len(order.data) != m.cols*4 || binary.LittleEndian.Uint32(order.data[k*4:]) != uint32(k/m.group)) {
+			return nil, fmt.Errorf("%w: g_idx orders inputs by their size (desc_act), which is not read", ErrUnsupported)
 		}
 	}
 	less := 1

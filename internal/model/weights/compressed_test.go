@@ -71,6 +71,29 @@ func TestCompressionConfigIsTheSchemeToo(t *testing.T) {
 	require.NotNil(t, w.Get("a.weight"))
 }
 
+// Weights are read that were quantized in another order if each input still lies in its group.
+func TestAnOrderThatChangesNothingIsRead(t *testing.T) {
+	for _, test := range []struct{ folder, from, to string }{
+		{"gptq", `"desc_act": false`, `"desc_act": true`}, {"packed", `"actorder": null`, `"actorder": "weight"`},
+		{"packed", `"actorder": null`, `"actorder": "static"`},
+	} {
+		dir := t.TempDir()
+		for _, name := range []string{"config.json", "model.safetensors"} {
+			data, err := os.ReadFile(filepath.Join("testdata", "folders", test.folder, name))
+			require.NoError(t, err)
+			if name == "config.json" {
+				require.Contains(t, string(data), test.from)
+				data = bytes.Replace(data, []byte(test.from), []byte(test.to), 1)
+			}
+			write(t, dir, name, data)
+		}
+		w, err := OpenSafetensors(dir)
+		require.NoError(t, err)
+		require.NotNil(t, w.Get("a.weight"))
+		require.NoError(t, w.Close())
+	}
+}
+
 // The fingerprint knows the zeros, which are in no tensor that can be read, and how they are read.
 func TestTheFingerprintKnowsAllPartsOfAQuantizedMatrix(t *testing.T) {
 	fingerprint := func(changed string, from, to string) string {
@@ -134,7 +157,12 @@ func TestQuantizedFoldersThatCannotBeReadAreRefused(t *testing.T) {
 	}{
 		{"another method", config{"quant_method": "bitsandbytes"}, nil, `quant_method is "bitsandbytes"; fp8, gptq, awq`},
 		{"GPTQ in 8 bits", config{"quant_method": "gptq", "bits": 8}, nil, "gptq with 8 bits; 4 are read"},
-		{"GPTQ in an order", config{"quant_method": "gptq", "bits": 4, "desc_act": true}, nil, "gptq with desc_act"},
+		{"GPTQ in an order", config{"quant_method": "gptq", "bits": 4, "group_size": 64, "desc_act": true},
+			append(gptq[:3:3], order), "g_idx orders inputs"},
+		{"GPTQ in an order that is missing", config{"quant_method": "gptq", "bits": 4, "group_size": 64, "desc_act": true},
+			gptq, `tensor "a.g_idx" is missing`},
+		{"GPTQ in an order of fewer inputs", config{"quant_method": "gptq", "bits": 4, "group_size": 64},
+			append(gptq[:3:3], words("a.g_idx", 1, 63)), "g_idx orders inputs"},
 		{"GPTQ in an order that the config does not mention", config{"quant_method": "gptq", "bits": 4, "group_size": 64},
 			append(gptq[:3:3], order), "g_idx orders inputs"},
 		{"GPTQ of Marlin", config{"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}, nil,
