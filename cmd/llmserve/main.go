@@ -56,7 +56,8 @@ func command() *cobra.Command {
 		Long: "llmserve serves a model to many users at once, behind OpenAI's HTTP interface: paged keys and\n" +
 			"values, one copy of a prompt that several requests share, continuous batching. MODEL is a folder\n" +
 			"from Hugging Face (config.json, *.safetensors, tokenizer) or a GGUF file: Llama 1 to 3.3,\n" +
-			"Mistral, Qwen2, Qwen3, GPT-2, OPT.",
+			"Mistral, Mixtral, Qwen2 and Qwen3 with their mixtures of experts, Gemma 2 and 3, Phi-3 and 4,\n" +
+			"SmolLM3, Granite 3, OLMo 2 and 3, gpt-oss, and as folders GPT-2 and OPT.",
 		Example: "  llmserve demo\n  llmserve ./Llama-3.2-1B-Instruct --port 8000\n  llmserve run ./model.gguf " +
 			"'Once upon a time'",
 		Args:          needsModel(1, "MODEL"),

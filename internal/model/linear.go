@@ -240,7 +240,8 @@ func (l *loader) second(s shape, tensor string) (linear, error) {
 	m := lin.parts[0]
 	slices := matrix.Slices(s.in, m.Unit())
 	if slices < n {
-		return lin, fmt.Errorf("%w: the %d inputs of %q cannot be shared out among %d workers", ErrModel, s.in, tensor, n)
+		return lin, fmt.Errorf("%w: the %d inputs of %q cannot be shared out among %d workers: the share of each must be "+
+			"a multiple of %d", ErrModel, s.in, tensor, n, m.Unit())
 	}
 	return lin, m.Slice(slices / n)
 }

@@ -112,6 +112,10 @@ func TestModelsThatCannotBeSharedOutAreRefused(t *testing.T) {
 		{"three workers", model.Part{Size: 3}, "1, 2 and 4 workers are possible"},
 		{"rank", model.Part{Rank: 4, Size: 4}, "worker 4 of 4"},
 	}
+	tiny := tinyOf(t, "gpt-oss, MXFP4") // 96 inputs in blocks of 32
+	_, err = model.OpenGGUF(openGGUF(t, tiny.GGUF()), pool, model.Part{Size: 2})
+	require.ErrorContains(t, err, `the 96 inputs of "blk.0.ffn_down_exps" cannot be shared out among 2 workers: `+
+		"the share of each must be a multiple of 32")
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := model.OpenFolder(dir, pool, test.part)

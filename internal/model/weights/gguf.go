@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"strconv"
 )
 
@@ -66,6 +67,8 @@ func parseGGUF(file []byte) (*GGUF, error) {
 	switch {
 	case r.err != nil || string(magic) != "GGUF":
 		return nil, fmt.Errorf("%w: it is not a GGUF file", ErrFormat)
+	case version != 0 && bits.ReverseBytes32(version) <= 3:
+		return nil, fmt.Errorf("%w: it is big-endian; little-endian GGUF is read", ErrUnsupported)
 	case version != 2 && version != 3:
 		return nil, fmt.Errorf("%w: GGUF version %d; 2 and 3 are read", ErrUnsupported, version)
 	case tensors > uint64(len(file)) || metas > uint64(len(file)):
