@@ -55,7 +55,7 @@ func runCommand() *cobra.Command {
 			}
 			var ends []*sim.Result
 			if err == nil {
-				ends, err = runWithin(c.Context(), plan)
+				ends, err = plan.RunWithin(c.Context())
 			}
 			if asJSON {
 				return errors.Join(err, writeJSON(c.OutOrStdout(), plan, result, ends))
@@ -80,22 +80,6 @@ func nothingServed(r *sim.Result) error {
 		return fmt.Errorf("none of %d requests was served; the first was refused: %s", r.Arrived, r.Refusal)
 	}
 	return fmt.Errorf("none of %d requests was served", r.Arrived)
-}
-
-// runWithin runs the fastest and the slowest server that the margin of the times leaves open; none without one.
-func runWithin(ctx context.Context, plan *scenario.Plan) (ends []*sim.Result, err error) {
-	m := plan.Setup.Margin()
-	if m == nil {
-		return nil, nil
-	}
-	for _, p := range []*scenario.Plan{plan.Within(m.Least, m.First.Least/1000), plan.Within(m.Most, m.First.Most/1000)} {
-		r, err := p.Run(ctx, nil, nil)
-		if err != nil {
-			return nil, err
-		}
-		ends = append(ends, r)
-	}
-	return ends, nil
 }
 
 // runWithBar runs with a bar of answered requests on a terminal.

@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/sim"
 	"llmmemory/internal/testkit/level"
 )
 
@@ -163,7 +167,8 @@ func TestASweepOverConcurrenciesIsATable(t *testing.T) {
 		require.Greater(t, rate, last)
 		last = rate
 	}
-	require.Contains(t, rows[4], "Each client sends its next request when it has an answer, seed 1.")
+
+	require.Contains(t, rows[4], "Each client sends its next request when it has an answer, seed 1; in parentheses: ")
 
 	dir := filepath.Join(t.TempDir(), "out")
 	status, again, stderr := llmsim(t, with(args, "--max-concurrency", "1,2,4", "-o", dir)...)
@@ -172,6 +177,71 @@ func TestASweepOverConcurrenciesIsATable(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(dir, "sweep.csv"))
 	require.NoError(t, err)
 	require.Contains(t, string(text), "vllm-v1,16,0,1,,")
+}
+
+// Ensure that a row of concurrencies has the range that run prints, in the table and in sweep.csv, and that a setup
+// without a margin has no range.
+func TestARowOfConcurrenciesHasItsRange(t *testing.T) {
+	t.Parallel()
+	args := strings.Fields("--input-len 64 --output-len 16 --requests 20 --max-concurrency 2")
+	model := with(args, "--model", "llama-3-8b", "--gpu", "a100-80gb")
+	status, stdout, stderr := llmsim(t, with([]string{"run", "--rate", "inf", "--seed", "1", "--json"}, model...)...)
+	require.Zero(t, status, stderr)
+	var run struct {
+		Result *sim.Result
+		Range  []*sim.Result
+	}
+	require.NoError(t, json.Unmarshal([]byte(stdout), &run))
+	require.Len(t, run.Range, 2)
+	fast, slow := run.Range[0], run.Range[1]
+
+	dir := filepath.Join(t.TempDir(), "out")
+	status, stdout, stderr = llmsim(t, with([]string{"sweep", "-o", dir}, model...)...)
+	require.Zero(t, status, stderr)
+	rate := func(n int, r *sim.Result) float64 { return float64(n) / r.Seconds }
+	for _, cell := range []string{
+		fmt.Sprintf("%.3g (%.3g to %.3g)", rate(run.Result.Answered, run.Result), rate(slow.Answered, slow),
+			rate(fast.Answered, fast)),
+		fmt.Sprintf("%.0f (%.0f to %.0f)", rate(run.Result.Generated, run.Result), rate(slow.Generated, slow),
+			rate(fast.Generated, fast)),
+		fmt.Sprintf("%.3g (%.3g to %.3g), %.3g", 1000*run.Result.TTFT.P50, 1000*fast.TTFT.P50, 1000*slow.TTFT.P50,
+			1000*run.Result.TTFT.P95),
+		fmt.Sprintf("%.3g (%.3g to %.3g), %.3g", 1000*run.Result.TPOT.P50, 1000*fast.TPOT.P50, 1000*slow.TPOT.P50,
+			1000*run.Result.TPOT.P95),
+	} {
+		require.Contains(t, stdout, "  "+cell)
+	}
+	rows := sweepCSV(t, dir)
+	head, row := rows[0], rows[1]
+	require.Equal(t, []string{"max_concurrency", "requests_per_second_least", "requests_per_second_most",
+		"tokens_per_second_least", "tokens_per_second_most", "first_p50_least", "first_p50_most", "between_p50_least",
+		"between_p50_most"}, head[len(head)-9:])
+	for i, want := range []float64{
+		2, rate(slow.Answered, slow), rate(fast.Answered, fast), rate(slow.Generated, slow), rate(fast.Generated, fast),
+		fast.TTFT.P50, slow.TTFT.P50, fast.TPOT.P50, slow.TPOT.P50,
+	} {
+		got, err := strconv.ParseFloat(row[len(row)-9+i], 64)
+		require.NoError(t, err)
+		require.InEpsilon(t, want, got, 1e-9, head[len(head)-9+i])
+	}
+
+	dir = filepath.Join(t.TempDir(), "out")
+	status, stdout, stderr = llmsim(t, with([]string{"sweep", "--setup", "llama-3-8b", "-o", dir}, args...)...)
+	require.Zero(t, status, stderr)
+	require.NotContains(t, stdout, "(")
+	head = sweepCSV(t, dir)[0]
+	require.Equal(t, "max_concurrency", head[len(head)-1])
+}
+
+// sweepCSV reads a folder's sweep.csv.
+func sweepCSV(t *testing.T, dir string) [][]string {
+	t.Helper()
+	file, err := os.Open(filepath.Join(dir, "sweep.csv"))
+	require.NoError(t, err)
+	defer file.Close()
+	rows, err := csv.NewReader(file).ReadAll()
+	require.NoError(t, err)
+	return rows
 }
 
 func TestBadSweepsWriteNothing(t *testing.T) {

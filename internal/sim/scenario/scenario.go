@@ -419,6 +419,23 @@ func (p *Plan) Within(times, first float64) *Plan {
 	return &q
 }
 
+// RunWithin runs the fastest and the slowest server that the margin of the setup's times leaves open. Without a margin
+// it runs none.
+func (p *Plan) RunWithin(ctx context.Context) (ends []*sim.Result, err error) {
+	m := p.Setup.Margin()
+	if m == nil {
+		return nil, nil
+	}
+	for _, q := range []*Plan{p.Within(m.Least, m.First.Least/1000), p.Within(m.Most, m.First.Most/1000)} {
+		r, err := q.Run(ctx, nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		ends = append(ends, r)
+	}
+	return ends, nil
+}
+
 // Run opens a scenario and runs it.
 func Run(ctx context.Context, s Scenario) (*sim.Result, error) {
 	p, err := Open(s)

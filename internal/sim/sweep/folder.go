@@ -103,6 +103,10 @@ type Outcome struct {
 	Job
 	Result *sim.Result `json:"result,omitempty"`
 	Error  string      `json:"error,omitempty"` // why there is no result
+
+	// of the fastest and of the slowest server that the margin of the times leaves open, if the load is a
+	// concurrency; empty without a margin
+	Range []*sim.Result `json:"range,omitempty"`
 }
 
 // A State has the outcomes of a sweep so far.

@@ -69,14 +69,14 @@ func (f *Folder) Run(ctx context.Context, atOnce int, w Watcher) error {
 // file that has changed.
 func (s *Sweep) outcome(ctx context.Context, j Job, w Watcher) (Outcome, error) {
 	o := Outcome{Job: j}
-	r, err := s.run(ctx, j, func(answered int) {
+	r, ends, err := s.run(ctx, j, func(answered int) {
 		if w.Advanced != nil {
 			w.Advanced(j, answered)
 		}
 	})
 	switch {
 	case err == nil:
-		o.Result = r
+		o.Result, o.Range = r, ends
 	case ctx.Err() != nil:
 		return o, ctx.Err()
 	case errors.Is(err, ErrChanged):

@@ -108,30 +108,36 @@ func (s *Sweep) key(plan *scenario.Plan) (string, error) {
 		return "", err
 	}
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%s\n%s\n%+v\n", s.Program, s.Trace, text, *plan.Model)
+	fmt.Fprintf(h, "%s\n%s\n%s\n%+v\n%+v\n", s.Program, s.Trace, text, *plan.Model, plan.Setup.Margin())
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// run runs a job.
-func (s *Sweep) run(ctx context.Context, j Job, progress func(answered int)) (*sim.Result, error) {
+// run runs a job, and one of a closed loop also within the margin of its times.
+func (s *Sweep) run(ctx context.Context, j Job, progress func(answered int)) (r *sim.Result, ends []*sim.Result,
+	err error,
+) {
 	plan, err := s.plan.Vary(s.Grid.scenario(j))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	switch key, err := s.key(plan); {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case key != j.Key:
-		return nil, fmt.Errorf("a file of the model or the GPU %w: run it again in another folder", ErrChanged)
+		return nil, nil, fmt.Errorf("a file of the model or the GPU %w: run it again in another folder", ErrChanged)
 	}
-	r, err := plan.Run(ctx, nil, func(_ float64, _, answered int) { progress(answered) })
+	r, err = plan.Run(ctx, nil, func(_ float64, _, answered int) { progress(answered) })
+	if err == nil && s.Grid.closed() {
+		ends, err = plan.RunWithin(ctx)
+	}
 	if s.Grid.Base.Trace == "" {
-		return r, err
+		return r, ends, err
 	}
 	if now, stat := modified(s.Grid.Base.Trace); stat != nil || !now.Equal(s.changed) {
-		return nil, errors.Join(fmt.Errorf("%s %w: run it again in another folder", s.Grid.Base.Trace, ErrChanged), stat)
+		return nil, nil, errors.Join(fmt.Errorf("%s %w: run it again in another folder", s.Grid.Base.Trace, ErrChanged),
+			stat)
 	}
-	return r, err
+	return r, ends, err
 }
 
 func modified(path string) (time.Time, error) {
