@@ -4,7 +4,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -133,7 +135,7 @@ func TestWhatRanksCannotShareIsRefused(t *testing.T) {
 			"--max-model-len is 64 on rank 1 ("},
 		{"no model on the second rank", 1, []string{"run", path, "a", ":", "run", "nowhere", "a"}, "rank 1 on "},
 		{"an unknown flag", 2, []string{"run", path, "a", "--bogus"}, "unknown flag: --bogus"},
-		{"tiers", 2, []string{path, "--kv-offload-dir", t.TempDir()}, "are for one process"},
+		{"a tier that is a file", 2, []string{path, "--kv-offload-dir", path}, "is not a folder"},
 		{"too short a limit", 2, []string{"run", path, "a", "--iteration-timeout", "1ms"}, "it must be at least 1s"},
 		{"memory", 2, []string{"run", path, "a", "--kv-cache-gb", "1000000"}, "GiB of memory are available"},
 	} {
@@ -146,6 +148,51 @@ func TestWhatRanksCannotShareIsRefused(t *testing.T) {
 			require.Contains(t, sentences[0], ",0]<stderr>", "rank 0 says it")
 		})
 	}
+}
+
+// Ensure that ranks store the bytes that as many workers of one process store, and that they find these and their
+// own after a rank was killed.
+func TestRanksKeepBlocksOutside(t *testing.T) {
+	path := randomModel(t, "F16")
+	question := `{"model": "m", "prompt": [` + strings.TrimSuffix(strings.Repeat("5,6,7,9,", 60), ",") +
+		`], "max_tokens": 40, "temperature": 0, "logprobs": 2, "ignore_eos": true}`
+	for _, n := range []int{2, 4} {
+		ofWorkers, ofRanks := t.TempDir(), t.TempDir()
+		workers := startJob(t, 0, path, "--tensor-parallel-size", strconv.Itoa(n), "--kv-offload-dir", ofWorkers)
+		want := workers.server().ask(t, question)
+		first := startJob(t, n, path, "--kv-offload-dir", ofRanks)
+		require.Equal(t, want, first.server().ask(t, question))
+		require.Eventually(t, func() bool { return len(files(t, ofWorkers)) == 17 }, patience, 5*time.Millisecond,
+			"279 tokens of which keys and values are known")
+		require.Eventually(t, func() bool { return maps.Equal(files(t, ofWorkers), files(t, ofRanks)) }, patience,
+			5*time.Millisecond)
+		require.NoError(t, syscall.Kill(first.ranks(t)[1], syscall.SIGKILL))
+		require.Error(t, first.Wait())
+		for _, dir := range []string{ofRanks, ofWorkers} {
+			again := startJob(t, n, path, "--kv-offload-dir", dir).server()
+			got := again.ask(t, question)
+			require.Equal(t, string(want.Choices), string(got.Choices))
+			require.Equal(t, 224, got.Usage.Details.Cached)
+			again.waitForMetric(t, `vllm:external_prefix_cache_hits_total\{.*\} 224\n`)
+		}
+	}
+}
+
+func (j *job) server() *server { return &server{url: j.url} }
+
+// files are the contents of a tier's files, by name.
+func files(t *testing.T, dir string) map[string]string {
+	all := map[string]string{}
+	paths, err := filepath.Glob(filepath.Join(dir, "*", "??", "*"))
+	require.NoError(t, err)
+	for _, p := range paths {
+		content, err := os.ReadFile(p)
+		if !errors.Is(err, os.ErrNotExist) { // it was a file that had not its name yet
+			require.NoError(t, err)
+			all[strings.TrimPrefix(p, dir)] = string(content)
+		}
+	}
+	return all
 }
 
 // heads is a model with some key heads.

@@ -49,9 +49,6 @@ func (o *offloadOptions) used() bool { return o.dir != "" || o.url != "" }
 
 // check looks at what can be known before a model is loaded.
 func (o *offloadOptions) check(noCaching bool) error {
-	if o.used() && ranks != nil {
-		return errors.New("--kv-offload-dir and --kv-offload-url are for one process; leave them out with mpirun")
-	}
 	if !o.used() {
 		for _, name := range []string{"kv-offload-gb", "kv-offload-password-file", "kv-offload-ca", "kv-offload-ttl", "kv-role"} {
 			if o.given.Changed(name) {

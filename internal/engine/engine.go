@@ -48,8 +48,8 @@ func New(config Config, observer Observer) (*Engine, error) {
 	if want := config.Model.Part().Size; want != config.workers() {
 		return nil, fmt.Errorf("%w: a model of %d parts for %d workers", ErrConfig, want, config.workers())
 	}
-	if config.Remote != nil && (config.Offload != nil || len(config.Peers) > 0) {
-		return nil, fmt.Errorf("%w: several processes have one worker each, and keep no blocks outside", ErrConfig)
+	if config.Remote != nil && len(config.Peers) > 0 {
+		return nil, fmt.Errorf("%w: several processes have one worker each", ErrConfig)
 	}
 	store, err := config.complete(&config.Model.Config, config.workers())
 	if err != nil {
@@ -66,7 +66,7 @@ func New(config Config, observer Observer) (*Engine, error) {
 	if e.workers, err = newWorkers(&config, store); err != nil {
 		return nil, err
 	}
-	e.offload = e.newOffload(store.BlockBytes() * len(e.workers))
+	e.offload = e.newOffload(store.BlockBytes() * config.workers())
 	e.sampling.init(config.Pool)
 	e.giveBack = sync.OnceValue(func() error { return errors.Join(e.offload.close(), e.workers.close()) })
 	e.async = config.asyncScheduling()

@@ -200,7 +200,7 @@ func (o *offload) load(l sched.Loading) {
 	}
 	o.loads++
 	o.Load(blocks, o.perToken*time.Duration(l.NumExternalTokens),
-		func(i int, data []byte) { e.workers.writeBlock(table[i], data) },
+		func(i int, data [][]byte) { e.workers.move(messageWrite, table[i:][:len(data)], data) },
 		func(n int) {
 			o.end(l.ID, q, n*size, table[n:])
 		})
@@ -227,7 +227,8 @@ func (o *offload) end(id sched.ID, q *sequence, tokens int, missing []int32) {
 	e.changed.Signal()
 }
 
-// store offers the blocks that are full after s. next is the step that was scheduled meanwhile, or nil.
+// store offers the blocks that are full after s. next is the step that was scheduled meanwhile, or nil. The engine's
+// lock must be held. Blocks of other processes are read between steps, so no step is in flight if there are any.
 func (o *offload) store(s, next *step) {
 	if o == nil || !o.Stores() {
 		return
@@ -245,7 +246,7 @@ func (o *offload) store(s, next *step) {
 		full := min(computed/e.config.BlockSize, len(hashes), len(table))
 		for ; q.outside.offered < full; q.outside.offered++ {
 			if id := table[q.outside.offered]; id != pool.Null {
-				o.Offer(hashes[q.outside.offered], func(to []byte) { e.workers.readBlock(id, to) })
+				o.Offer(hashes[q.outside.offered], func(to []byte) { e.workers.move(messageRead, []int32{id}, [][]byte{to}) })
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -213,12 +214,15 @@ func TestAnswersDoNotDependOnTiers(t *testing.T) {
 	for _, setting := range []struct {
 		name    string
 		workers int
+		start   func(*testing.T, int, func(*engine.Config), engine.Observer) *engine.Engine
 		change  func(*engine.Config)
 	}{
-		{"one worker", 1, nil},
-		{"two workers", 2, nil},
-		{"one step at a time", 1, func(c *engine.Config) { c.NoAsyncScheduling = true }},
-		{"speculating", 1, func(c *engine.Config) { c.NumSpeculativeTokens = 3 }},
+		{"one worker", 1, startWorkers, nil},
+		{"two workers", 2, startWorkers, nil},
+		{"two processes", 2, startProcesses, nil},
+		{"four processes", 4, startProcesses, nil},
+		{"one step at a time", 1, startWorkers, func(c *engine.Config) { c.NoAsyncScheduling = true }},
+		{"speculating", 1, startWorkers, func(c *engine.Config) { c.NumSpeculativeTokens = 3 }},
 	} {
 		t.Run(setting.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -227,7 +231,7 @@ func TestAnswersDoNotDependOnTiers(t *testing.T) {
 			for range 3 { // the second and third load what those before have stored
 				folder, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("random"), 1<<30)
 				require.NoError(t, err)
-				e := startWorkers(t, setting.workers, func(c *engine.Config) {
+				e := setting.start(t, setting.workers, func(c *engine.Config) {
 					c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 244, 61*8*2*2*4*8*4
 					c.MaxNumBatchedTokens, c.MaxNumSeqs = 40, 20
 					c.Hash = blockhash.CBOR("0")
@@ -258,6 +262,53 @@ func TestAnswersDoNotDependOnTiers(t *testing.T) {
 		})
 	}
 	require.NotZero(t, all, "nothing was loaded")
+}
+
+// Ensure that workers of one process and several processes store the same bytes, and load them from each other.
+func TestProcessesStoreWhatWorkersStore(t *testing.T) {
+	for _, n := range []int{2, 4} {
+		start := []func(*testing.T, int, func(*engine.Config), engine.Observer) *engine.Engine{startWorkers, startProcesses}
+		var files [2]map[string]string
+		var answers [2]string
+		for i := range start {
+			dir := t.TempDir()
+			for j, first := range []int{i, 1 - i} { // the second loads
+				folder, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("random"), 1<<30)
+				require.NoError(t, err)
+				e := start[first](t, n, func(c *engine.Config) {
+					c.BlockSize, c.KVCacheBytes = 8, 1<<20
+					c.Hash = blockhash.CBOR("0")
+					c.Offload = &kvoffload.Config{Tier: folder, Stores: true, Loads: true}
+				}, nil)
+				answer := transcript(t, e, request(long()[:300], 20))
+				require.NoError(t, e.Close())
+				stats, _ := e.OffloadStats()
+				if j == 0 {
+					files[i], answers[i] = contents(t, dir), answer
+					require.Zero(t, stats.LoadedBytes)
+				} else {
+					require.Equal(t, answers[i], answer)
+					require.EqualValues(t, 37*8*2*2*4*8*4, stats.LoadedBytes, "37 blocks of 8 tokens")
+				}
+			}
+		}
+		require.NotEmpty(t, files[0])
+		require.Equal(t, files[0], files[1], "%d workers and %d processes", n, n)
+		require.Equal(t, answers[0], answers[1])
+	}
+}
+
+// contents are the files of a folder, by name.
+func contents(t *testing.T, dir string) map[string]string {
+	all := map[string]string{}
+	paths, err := filepath.Glob(filepath.Join(dir, "*", "??", "*"))
+	require.NoError(t, err)
+	for _, p := range paths {
+		text, err := os.ReadFile(p)
+		require.NoError(t, err)
+		all[strings.TrimPrefix(p, dir)] = string(text)
+	}
+	return all
 }
 
 // A proxy stands before a Redis server and does with replies what it is told.

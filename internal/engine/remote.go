@@ -20,6 +20,12 @@ type Remote interface {
 	// Broadcast sends a message to all others.
 	Broadcast(message []byte) error
 
+	// Send sends a message to another process.
+	Send(to int, message []byte) error
+
+	// Receive returns the next message of another process, which is good until the next call.
+	Receive(from int) ([]byte, error)
+
 	// Abort ends all processes: they are no longer in lockstep. It does not return.
 	Abort(cause error)
 }
@@ -29,13 +35,16 @@ type Leader interface {
 	model.Group
 	Size() int
 
-	// Receive returns the next message that was broadcast, which is good until the next call.
-	Receive() ([]byte, error)
+	// Send and Receive are those of a Remote. Messages that are broadcast come from process 0.
+	Send(to int, message []byte) error
+	Receive(from int) ([]byte, error)
 }
 
 // Messages begin with their kind.
 const (
 	messageStep  = 's'
+	messageRead  = 'r' // blocks: every process sends its parts
+	messageWrite = 'w' // blocks: every process receives its parts
 	messageAlive = 'a' // every worker shows that it is there
 	messageEnd   = 'e'
 )
@@ -47,10 +56,10 @@ const aliveInterval = time.Second
 func (w *worker) lead() {
 	defer close(w.out)
 	var data []byte
-	send := func(kind byte, m *message) {
+	send := func(kind byte, visit func(*codec)) {
 		c := codec{data: append(data[:0], kind)}
-		if m != nil {
-			m.visit(&c)
+		if visit != nil {
+			visit(&c)
 		}
 		data = c.data
 		if err := w.remote.Broadcast(data); err != nil {
@@ -66,12 +75,18 @@ func (w *worker) lead() {
 				send(messageEnd, nil)
 				return
 			}
-			send(messageStep, m)
+			send(messageStep, m.visit)
 			c := w.answer(m)
 			if c.err != nil {
 				w.remote.Abort(c.err)
 			}
 			w.out <- c
+		case t := <-w.transfers:
+			send(t.kind, func(c *codec) { numbers(c, &t.blocks) })
+			if err := w.leadTransfer(t); err != nil {
+				w.remote.Abort(err)
+			}
+			close(t.done)
 		case <-alive.C:
 			send(messageAlive, nil)
 			if err := w.remote.AllReduce(0, make([]float32, 1)); err != nil {
@@ -79,6 +94,54 @@ func (w *worker) lead() {
 			}
 		}
 	}
+}
+
+// leadTransfer copies the parts of this process, and those of all others, which have got the message.
+func (w *worker) leadTransfer(t *transfer) error {
+	n := w.remote.Size()
+	for b, id := range t.blocks {
+		w.copyBlock(t.kind, id, part(t.data[b], 0, n))
+		for rank := 1; rank < n; rank++ {
+			data := part(t.data[b], rank, n)
+			if t.kind == messageWrite {
+				if err := w.remote.Send(rank, data); err != nil {
+					return err
+				}
+				continue
+			}
+			got, err := w.remote.Receive(rank)
+			if err != nil {
+				return err
+			}
+			if copy(data, got) != len(got) || len(got) != len(data) {
+				return errMessage
+			}
+		}
+	}
+	return nil
+}
+
+// followTransfer sends or receives this process's parts.
+func (w *worker) followTransfer(t *transfer, size int, leader Leader) error {
+	own := make([]byte, size)
+	for _, id := range t.blocks {
+		if t.kind == messageRead {
+			w.store.ReadBlock(id, own)
+			if err := leader.Send(0, own); err != nil {
+				return err
+			}
+			continue
+		}
+		got, err := leader.Receive(0)
+		if err != nil {
+			return err
+		}
+		if len(got) != size {
+			return errMessage
+		}
+		w.store.WriteBlock(id, got)
+	}
+	return nil
 }
 
 // Follow computes the steps of an engine in another process with the part of the model that c has, until that
@@ -91,7 +154,7 @@ func Follow(c Config, leader Leader) error {
 	}
 	w := &worker{}
 	if err = w.open(Peer{c.Model, c.Pool}, store, leader, &c); err == nil {
-		err = w.follow(part.Rank, leader)
+		err = w.follow(part.Rank, store.BlockBytes(), leader)
 	}
 	if w.store != nil {
 		err = errors.Join(err, w.store.Close())
@@ -99,10 +162,10 @@ func Follow(c Config, leader Leader) error {
 	return err
 }
 
-func (w *worker) follow(rank int, leader Leader) error {
+func (w *worker) follow(rank, blockBytes int, leader Leader) error {
 	var m message
 	for {
-		data, err := leader.Receive()
+		data, err := leader.Receive(0)
 		if err != nil {
 			return err
 		}
@@ -114,6 +177,13 @@ func (w *worker) follow(rank int, leader Leader) error {
 			return nil
 		case messageAlive:
 			err = leader.AllReduce(rank, make([]float32, 1))
+		case messageRead, messageWrite:
+			t := transfer{kind: data[0]}
+			c := codec{data: data[1:], reading: true}
+			if numbers(&c, &t.blocks); c.bad || len(c.data) > 0 {
+				return errMessage
+			}
+			err = w.followTransfer(&t, blockBytes, leader)
 		default:
 			c := codec{data: data[1:], reading: true}
 			if m.visit(&c); c.bad || len(c.data) > 0 {

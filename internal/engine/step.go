@@ -144,6 +144,11 @@ func (e *Engine) advance(s *step) (next *step) {
 	}
 	if next != nil {
 		next.fill()
+		if e.config.Remote != nil {
+			e.mu.Lock()
+			e.offload.store(s, next)
+			e.mu.Unlock()
+		}
 		e.launch(next)
 		s.report.Elapsed = next.begun.Sub(s.begun)
 	}
@@ -197,7 +202,9 @@ func (s *step) fill() {
 func (e *Engine) finish(s, next *step) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.offload.store(s, next)
+	if next == nil || e.config.Remote == nil {
+		e.offload.store(s, next)
+	}
 	e.update(s)
 	e.propose(s)
 	report := &s.report

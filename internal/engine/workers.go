@@ -29,11 +29,12 @@ type message struct {
 // A worker computes its part of the model over the blocks of its heads. All workers
 // have the same block table.
 type worker struct {
-	remote Remote // nil: no other process follows
-	runner *model.Runner
-	store  *kvstore.Store
-	in     chan *message
-	out    chan computed
+	remote    Remote // nil: no other process follows
+	runner    *model.Runner
+	store     *kvstore.Store
+	in        chan *message
+	out       chan computed
+	transfers chan *transfer // with remote
 
 	// The first worker says here, once in each step, that only the logits are left to compute.
 	nearEnd chan struct{}
@@ -64,7 +65,7 @@ func newWorkers(c *Config, store kvstore.Config) (workers, error) {
 		group = model.NewWorkers(c.workers())
 	}
 	for i, p := range append([]Peer{{c.Model, c.Pool}}, c.Peers...) {
-		w := &worker{remote: c.Remote}
+		w := &worker{remote: c.Remote, transfers: make(chan *transfer)}
 		err := w.open(p, store, group, c)
 		all = append(all, w)
 		if err != nil {
@@ -152,21 +153,39 @@ func (all workers) wait() (first output, at time.Time, err error) {
 	return first, at, err
 }
 
-// readBlock copies a block of all workers, one after the other.
-func (all workers) readBlock(id int32, to []byte) {
+// A transfer copies blocks between the stores of all workers and memory. The parts of a block follow each other,
+// worker after worker, and have the same size.
+type transfer struct {
+	kind   byte // messageRead: from the stores, or messageWrite
+	blocks []int32
+	data   [][]byte // of each block
+	done   chan struct{}
+}
+
+// move copies blocks. What other processes have is copied between two steps. They must not be read while the
+// goroutine that would wait for a step waits here.
+func (all workers) move(kind byte, blocks []int32, data [][]byte) {
+	if first := all[0]; first.remote != nil {
+		t := transfer{kind, blocks, data, make(chan struct{})}
+		first.transfers <- &t
+		<-t.done
+		return
+	}
 	for i, w := range all {
-		n := len(to) / (len(all) - i)
-		w.store.ReadBlock(id, to[:n])
-		to = to[n:]
+		for b, id := range blocks {
+			w.copyBlock(kind, id, part(data[b], i, len(all)))
+		}
 	}
 }
 
-// writeBlock writes what readBlock has read.
-func (all workers) writeBlock(id int32, from []byte) {
-	for i, w := range all {
-		n := len(from) / (len(all) - i)
-		w.store.WriteBlock(id, from[:n])
-		from = from[n:]
+// part returns part i of n equal ones.
+func part(data []byte, i, n int) []byte { return data[i*len(data)/n : (i+1)*len(data)/n] }
+
+func (w *worker) copyBlock(kind byte, id int32, data []byte) {
+	if kind == messageRead {
+		w.store.ReadBlock(id, data)
+	} else {
+		w.store.WriteBlock(id, data)
 	}
 }
 

@@ -80,38 +80,43 @@ func startParts(t *testing.T, n int, open func(*parallel.Pool, model.Part) *mode
 	}, o)
 }
 
-// Processes stand for a Remote and its Leaders.
+// Processes stand for a Remote or a Leader, seen from one of them.
 type processes struct {
 	*model.Workers
-	inbox []chan []byte
+	sent [][]chan []byte // by sender and receiver
+	rank int
 }
 
-func (p processes) Size() int { return len(p.inbox) }
+func (p processes) Size() int { return len(p.sent) }
 
 func (p processes) Broadcast(message []byte) error {
-	for _, to := range p.inbox[1:] {
-		to <- slices.Clone(message)
+	for to := 1; to < p.Size(); to++ {
+		_ = p.Send(to, message) // has no errors
 	}
 	return nil
 }
 
-func (p processes) Abort(cause error) { panic(cause) }
-
-type follower struct {
-	processes
-	rank int
+func (p processes) Send(to int, message []byte) error {
+	p.sent[p.rank][to] <- slices.Clone(message)
+	return nil
 }
 
-func (f follower) Receive() ([]byte, error) { return <-f.inbox[f.rank], nil }
+func (p processes) Receive(from int) ([]byte, error) { return <-p.sent[from][p.rank], nil }
+
+func (p processes) Abort(cause error) { panic(cause) }
 
 // startProcesses makes an engine that n-1 others follow.
 func startProcesses(t *testing.T, n int, change func(*engine.Config), o engine.Observer) *engine.Engine {
-	p := processes{model.NewWorkers(n), make([]chan []byte, n)}
+	p := processes{Workers: model.NewWorkers(n), sent: make([][]chan []byte, n)}
+	for from := range n {
+		for range n {
+			p.sent[from] = append(p.sent[from], make(chan []byte, 4))
+		}
+	}
 	var first engine.Config
 	var wait sync.WaitGroup
 	t.Cleanup(wait.Wait)
 	for rank := range n {
-		p.inbox[rank] = make(chan []byte, 4)
 		pool, err := parallel.New(1)
 		require.NoError(t, err)
 		c := engine.Config{Model: randomLlama(t, pool, model.Part{Rank: rank, Size: n}), Pool: pool, Tokenizer: tokenizer.Bytes(1, 2, 3),
@@ -124,7 +129,7 @@ func startProcesses(t *testing.T, n int, change func(*engine.Config), o engine.O
 		}
 		wait.Go(func() {
 			defer pool.Close()
-			if err := engine.Follow(c, follower{p, rank}); err != nil {
+			if err := engine.Follow(c, processes{p.Workers, p.sent, rank}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -305,9 +305,10 @@ func (o *Offloader) logf(format string, args ...any) {
 	}
 }
 
-// Load reads blocks, in the background, and calls write for each that came and then done with how many
-// came, from the first one on. compute is as in Find: a load that takes longer than computing is given up.
-func (o *Offloader) Load(blocks []blockhash.Hash, compute time.Duration, write func(i int, data []byte), done func(n int)) {
+// Load reads blocks, in the background and some at a time. It calls write with those that came, the first of which
+// is block i, and then done with how many came, from the first one on. compute is as in Find: a load that takes longer
+// than computing is given up.
+func (o *Offloader) Load(blocks []blockhash.Hash, compute time.Duration, write func(i int, data [][]byte), done func(n int)) {
 	o.tasks.Go(func() {
 		ctx, cancel := context.WithTimeout(o.ctx, deadline(compute))
 		defer cancel()
@@ -327,8 +328,8 @@ func (o *Offloader) Load(blocks []blockhash.Hash, compute time.Duration, write f
 				to[i] = make([]byte, o.config.BlockBytes)
 			}
 			came, err := o.config.Tier.Load(ctx, piece, to)
-			for i := range came {
-				write(n+i, to[i])
+			if came > 0 {
+				write(n, to[:came])
 			}
 			n += came
 			if err != nil {

@@ -97,7 +97,7 @@ func load(o *kvoffload.Offloader, blocks []blockhash.Hash, compute time.Duration
 	var wait sync.WaitGroup
 	wait.Add(1)
 	data = make([][]byte, len(blocks))
-	o.Load(blocks, compute, func(i int, d []byte) { data[i] = d }, func(came int) {
+	o.Load(blocks, compute, func(i int, d [][]byte) { copy(data[i:], d) }, func(came int) {
 		n = came
 		wait.Done()
 	})

@@ -102,7 +102,7 @@ func (w *World) Gather(_ int, dst []float32, stride int, part []float32, columns
 	bytes := func(v []float32) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*4) }
 	own := columns[w.rank]
 	if w.rank != 0 {
-		return w.send(0, bytes(part))
+		return w.Send(0, bytes(part))
 	}
 	own.CopyFrom(part, dst, stride)
 	rows := len(part) / (own.To - own.From)
@@ -117,11 +117,11 @@ func (w *World) Gather(_ int, dst []float32, stride int, part []float32, columns
 	return nil
 }
 
-// Broadcast sends a message to all others. Those that follow Receive it from rank 0.
+// Broadcast sends a message to all others, which Receive it.
 func (w *World) Broadcast(message []byte) error {
 	for to := range w.size {
 		if to != w.rank {
-			if err := w.send(to, message); err != nil {
+			if err := w.Send(to, message); err != nil {
 				return err
 			}
 		}
@@ -129,30 +129,10 @@ func (w *World) Broadcast(message []byte) error {
 	return nil
 }
 
-// Receive returns the next message that rank 0 has broadcast, which is good until the next call.
-func (w *World) Receive() ([]byte, error) { return w.next(0, 1) }
-
-// Exchange returns what each process has passed to it, by rank.
-func (w *World) Exchange(own []byte) (all [][]byte, err error) {
-	for from := range w.size {
-		if from == w.rank {
-			err = w.Broadcast(own)
-			all = append(all, own)
-		} else {
-			var message []byte
-			message, err = w.next(from, 1)
-			all = append(all, append([]byte(nil), message...))
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
-}
-
-func (w *World) next(from int, nap C.int) ([]byte, error) {
+// Receive returns the next message of another process, which is good until the next call.
+func (w *World) Receive(from int) ([]byte, error) {
 	var n C.int
-	if err := w.check(C.world_next(C.int(from), nap, &n, w.seconds())); err != nil {
+	if err := w.check(C.world_next(C.int(from), 1, &n, w.seconds())); err != nil {
 		return nil, err
 	}
 	if cap(w.message) < int(n) {
@@ -162,7 +142,26 @@ func (w *World) next(from int, nap C.int) ([]byte, error) {
 	return w.message, w.receive(from, w.message)
 }
 
-func (w *World) send(to int, data []byte) error {
+// Exchange returns what each process has passed to it, by rank.
+func (w *World) Exchange(own []byte) (all [][]byte, err error) {
+	for from := range w.size {
+		if from == w.rank {
+			err = w.Broadcast(own)
+			all = append(all, own)
+		} else {
+			var message []byte
+			message, err = w.Receive(from)
+			all = append(all, append([]byte(nil), message...))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// Send sends a message to another process.
+func (w *World) Send(to int, data []byte) error {
 	if len(data) > math.MaxInt32 {
 		return fmt.Errorf("%w: a message of %d bytes", ErrMPI, len(data))
 	}

@@ -87,7 +87,7 @@ func check(w *World) error {
 	if w.rank == 0 {
 		return w.Broadcast([]byte("a step"))
 	}
-	message, err := w.Receive()
+	message, err := w.Receive(0)
 	if err == nil && string(message) != "a step" {
 		err = fmt.Errorf("rank %d received %q", w.rank, message)
 	}
