@@ -242,7 +242,7 @@ func TestALostRankEndsTheOthers(t *testing.T) {
 			for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
 				for _, busy := range []bool{true, false} {
 					t.Run(fmt.Sprintf("%v of rank %d of %d, busy %v", signal, lost, n, busy), func(t *testing.T) {
-						j := startJob(t, n, path, "--iteration-timeout", "4s")
+						j := startJob(t, n, path, "--iteration-timeout", "4s", "--kv-offload-dir", t.TempDir())
 						if busy {
 							go func() {
 								r, err := http.Post(j.url+"/completions", "application/json", strings.NewReader(
