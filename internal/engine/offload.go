@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	"llmmemory/internal/kvoffload"
@@ -199,9 +200,18 @@ func (o *offload) load(l sched.Loading) {
 		table, blocks = table[1:], blocks[1:]
 	}
 	o.loads++
+	var writes sync.WaitGroup
 	o.Load(blocks, o.perToken*time.Duration(l.NumExternalTokens),
-		func(i int, data [][]byte) { e.workers.move(messageWrite, table[i:][:len(data)], data) },
+		func(i int, data [][]byte) {
+			write := func() { e.workers.move(messageWrite, table[i:][:len(data)], data) }
+			if e.config.Remote == nil {
+				write()
+				return
+			}
+			writes.Go(write) // when a step has ended; the tier is read on meanwhile
+		},
 		func(n int) {
+			writes.Wait()
 			o.end(l.ID, q, n*size, table[n:])
 		})
 }

@@ -308,7 +308,9 @@ func (o *Offloader) logf(format string, args ...any) {
 // Load reads blocks, in the background and some at a time. It calls write with those that came, the first of which
 // is block i, and then done with how many came, from the first one on. compute is as in Find: a load that takes longer
 // than computing is given up.
-func (o *Offloader) Load(blocks []blockhash.Hash, compute time.Duration, write func(i int, data [][]byte), done func(n int)) {
+func (o *Offloader) Load(
+	blocks []blockhash.Hash, compute time.Duration, write func(i int, data [][]byte), done func(n int),
+) {
 	o.tasks.Go(func() {
 		ctx, cancel := context.WithTimeout(o.ctx, deadline(compute))
 		defer cancel()
