@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"llmmemory/internal/attention"
+	"llmmemory/internal/half"
 	"llmmemory/internal/kvstore"
 	"llmmemory/internal/model"
-	pack "llmmemory/internal/model/matrix"
 	"llmmemory/internal/model/weights"
 	"llmmemory/internal/parallel"
 )
@@ -31,7 +31,7 @@ var benchShapes = []struct {
 func randomHalf(rnd *rand.Rand, name string, rows, cols int) *weights.Tensor {
 	values := make([]uint16, rows*cols)
 	for i := range values {
-		values[i] = pack.ToF16(float32(rnd.NormFloat64()) * 0.03)
+		values[i] = half.ToF16(float32(rnd.NormFloat64()) * 0.03)
 	}
 	return weights.FromHalves(name, rows, cols, values)
 }

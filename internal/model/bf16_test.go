@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/half"
 	"llmmemory/internal/model"
-	pack "llmmemory/internal/model/matrix"
 	"llmmemory/internal/model/weights"
 	"llmmemory/internal/parallel"
 )
@@ -28,7 +28,7 @@ func bf16Model(t *testing.T, g *weights.GGUF) *bench {
 func shortened(x []float64) []float64 {
 	y := make([]float64, len(x))
 	for i, v := range x {
-		y[i] = float64(pack.FromBF16(pack.ToBF16(float32(v))))
+		y[i] = float64(half.FromBF16(half.ToBF16(float32(v))))
 	}
 	return y
 }
@@ -52,7 +52,7 @@ func TestBF16ActivationsRoundAndNothingElse(t *testing.T) {
 				}
 				if ref.rounds[name] != nil {
 					for i, v := range values {
-						values[i] = pack.FromBF16(pack.ToBF16(v))
+						values[i] = half.FromBF16(half.ToBF16(v))
 					}
 				}
 			}

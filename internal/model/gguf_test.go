@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	pack "llmmemory/internal/model/matrix"
+	"llmmemory/internal/half"
 
 	"llmmemory/internal/model"
 	"llmmemory/internal/model/weights"
@@ -42,10 +42,10 @@ func randomTensor(rnd *rand.Rand, name, kind string, rows, cols int) weightfile.
 		block := data[b : b+k.bytes]
 		switch kind {
 		case "BF16":
-			binary.LittleEndian.PutUint16(block, pack.ToBF16(float32(rnd.NormFloat64()*0.1)))
+			binary.LittleEndian.PutUint16(block, half.ToBF16(float32(rnd.NormFloat64()*0.1)))
 			continue
 		case "F16":
-			binary.LittleEndian.PutUint16(block, pack.ToF16(float32(rnd.NormFloat64()*0.1)))
+			binary.LittleEndian.PutUint16(block, half.ToF16(float32(rnd.NormFloat64()*0.1)))
 			continue
 		}
 		for i := range block {
@@ -59,7 +59,7 @@ func randomTensor(rnd *rand.Rand, name, kind string, rows, cols int) weightfile.
 			"Q2_K": 0.005, "Q3_K": 0.002, "Q5_K": 0.0002, "IQ4_NL": 0.001, "IQ4_XS": 0.0001,
 		}[kind]
 		for _, at := range k.halves {
-			binary.LittleEndian.PutUint16(block[at:], pack.ToF16(float32(size*(0.5+rnd.Float64()))))
+			binary.LittleEndian.PutUint16(block[at:], half.ToF16(float32(size*(0.5+rnd.Float64()))))
 		}
 	}
 	return weightfile.Tensor{Name: name, Type: k.number, Shape: []int{rows, cols}, Data: data}

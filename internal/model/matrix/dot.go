@@ -2,6 +2,8 @@ package matrix
 
 import (
 	"encoding/binary"
+
+	"llmmemory/internal/half"
 )
 
 // rounds reports whether a product with weights of the type rounds activations to 8 bits.
@@ -64,11 +66,11 @@ func (m *Matrix) setQuads(p, c int, q []int8, scales []Scale) {
 	for b := range scales {
 		block := m.data[p*m.panelBytes+b*size:][:size]
 		scale, least := scales[b].values()
-		binary.LittleEndian.PutUint16(block[c*2:], ToF16(scale))
+		binary.LittleEndian.PutUint16(block[c*2:], half.ToF16(scale))
 		bias := byte(m.Type.offset())
 		switch {
 		case m.Type.least():
-			binary.LittleEndian.PutUint16(block[Panel*2+c*2:], ToF16(least))
+			binary.LittleEndian.PutUint16(block[Panel*2+c*2:], half.ToF16(least))
 		case m.Type.Table() != nil:
 			bias = 0
 		case scale != 0:
@@ -108,9 +110,9 @@ func (m *Matrix) weight(block []byte, c, k int) int32 {
 
 // scaleOf is an output's scale and minimum in a block.
 func (m *Matrix) scaleOf(block []byte, c int) (scale, least float32) {
-	scale = FromF16(binary.LittleEndian.Uint16(block[c*2:]))
+	scale = half.FromF16(binary.LittleEndian.Uint16(block[c*2:]))
 	if m.Type.least() {
-		least = FromF16(binary.LittleEndian.Uint16(block[Panel*2+c*2:]))
+		least = half.FromF16(binary.LittleEndian.Uint16(block[Panel*2+c*2:]))
 	}
 	return scale, least
 }

@@ -233,36 +233,6 @@ func TestArgMaxIsTheFirstOfTheLargest(t *testing.T) {
 	}
 }
 
-func TestHalvesRoundToTheNearest(t *testing.T) {
-	for h := range 1 << 16 {
-		if f := FromF16(uint16(h)); f == f {
-			require.Equal(t, uint16(h), ToF16(f), "f16 %#x", h)
-		}
-		if f := FromBF16(uint16(h)); f == f {
-			require.Equal(t, uint16(h), ToBF16(f), "bf16 %#x", h)
-		}
-	}
-	tests := []struct {
-		name string
-		in   float32
-		want uint16
-	}{
-		{"tie to even, down", 1 + 1.0/2048, 0x3c00},
-		{"tie to even, up", 1 + 3.0/2048, 0x3c02},
-		{"above a tie", 1 + 1.0/2048 + 1.0/(1<<20), 0x3c01},
-		{"largest", 65519, 0x7bff},
-		{"too large", 65520, 0x7c00},
-		{"denormal tie", 1.5 / (1 << 24), 2},
-		{"below half the smallest", 0.49 / (1 << 24), 0},
-		{"negative", -2, 0xc000},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.want, ToF16(test.in)) })
-	}
-	require.True(t, math.IsNaN(float64(FromF16(ToF16(float32(math.NaN()))))))
-	require.True(t, math.IsNaN(float64(FromBF16(ToBF16(float32(math.NaN()))))))
-}
-
 func TestShapesThatCannotBeAreRefused(t *testing.T) {
 	tests := []struct {
 		name           string

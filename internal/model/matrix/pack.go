@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"llmmemory/internal/half"
 )
 
 // A Source has the rows of a matrix: row i are the weights of output i.
@@ -82,12 +84,12 @@ func (m *Matrix) setRow(p, c int, row []float32) {
 	case F16:
 		to := m.halves(p)
 		for k, v := range row {
-			to[k*Panel+c] = ToF16(v)
+			to[k*Panel+c] = half.ToF16(v)
 		}
 	case BF16:
 		to := m.halves(p)
 		for k, v := range row {
-			to[k*Panel+c] = ToBF16(v)
+			to[k*Panel+c] = half.ToBF16(v)
 		}
 	case W16A16:
 		to := m.halves(p)
@@ -129,9 +131,9 @@ func (m *Matrix) setScale(p, c, b int, s Scale) {
 		}
 		return
 	}
-	binary.LittleEndian.PutUint16(head[c*2:], ToF16(scale))
+	binary.LittleEndian.PutUint16(head[c*2:], half.ToF16(scale))
 	if m.Type.least() {
-		binary.LittleEndian.PutUint16(head[Panel*2+c*2:], ToF16(least))
+		binary.LittleEndian.PutUint16(head[Panel*2+c*2:], half.ToF16(least))
 		if m.Type.units() {
 			factors[Panel+c] = byte(s.MinBy)
 		}
@@ -152,9 +154,9 @@ func (m *Matrix) scale(p, c, b int) Scale {
 		}
 		return s
 	}
-	s.D = FromF16(binary.LittleEndian.Uint16(head[c*2:]))
+	s.D = half.FromF16(binary.LittleEndian.Uint16(head[c*2:]))
 	if m.Type.least() {
-		s.Min = FromF16(binary.LittleEndian.Uint16(head[Panel*2+c*2:]))
+		s.Min = half.FromF16(binary.LittleEndian.Uint16(head[Panel*2+c*2:]))
 		if m.Type.units() {
 			s.MinBy = int8(factors[Panel+c])
 		}
@@ -193,17 +195,17 @@ func (m *Matrix) Row(i int, dst []float32) {
 	case F16:
 		from := m.halves(p)
 		for k := range m.In {
-			dst[k] = FromF16(from[k*Panel+c])
+			dst[k] = half.FromF16(from[k*Panel+c])
 		}
 	case BF16:
 		from := m.halves(p)
 		for k := range m.In {
-			dst[k] = FromBF16(from[k*Panel+c])
+			dst[k] = half.FromBF16(from[k*Panel+c])
 		}
 	case W16A16:
 		from := m.halves(p)
 		for k := range m.In {
-			dst[k] = FromBF16(from[m.half(c, k)])
+			dst[k] = half.FromBF16(from[m.half(c, k)])
 		}
 	default:
 		if m.Type.rounds() {

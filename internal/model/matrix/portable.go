@@ -3,6 +3,8 @@ package matrix
 import (
 	"math"
 	"unsafe"
+
+	"llmmemory/internal/half"
 )
 
 // portableTile adds rows of x times a slab of f32 weights to dst. Sums are
@@ -28,11 +30,11 @@ func (m *Matrix) portableDecode(dst *float32, p, k, n int) {
 	switch m.kernels() {
 	case F16:
 		for i, h := range m.halves(p)[k*Panel:][:n*Panel] {
-			to[i] = FromF16(h)
+			to[i] = half.FromF16(h)
 		}
 	case BF16:
 		for i, h := range m.halves(p)[k*Panel:][:n*Panel] {
-			to[i] = FromBF16(h)
+			to[i] = half.FromBF16(h)
 		}
 	default:
 		for c := range Panel {

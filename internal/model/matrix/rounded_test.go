@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/half"
 )
 
 var dotShapes = []struct {
@@ -227,7 +229,7 @@ func TestRowsOfQuadsAreTheSourcesWeights(t *testing.T) {
 			src.Quantized(i, q, scales)
 			for k, have := range w {
 				scale, least := scales[k/s.block].values()
-				f, l, v := FromF16(ToF16(scale)), FromF16(ToF16(least)), float32(q[k])
+				f, l, v := half.FromF16(half.ToF16(scale)), half.FromF16(half.ToF16(least)), float32(q[k])
 				if table := s.kind.Table(); table != nil {
 					v = table[q[k]]
 				}

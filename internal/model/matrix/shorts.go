@@ -1,6 +1,10 @@
 package matrix
 
-import "math"
+import (
+	"math"
+
+	"llmmemory/internal/half"
+)
 
 // leastShort is the magnitude below which weights and activations of W16A16 count as zeros. Then all products and their
 // sums are multiples of 2^-126: none is a denormal, which VDPBF16PS would take for a zero and other instructions not.
@@ -11,14 +15,14 @@ func short(v float32) uint16 {
 	if v > -leastShort && v < leastShort {
 		return 0
 	}
-	return ToBF16(v)
+	return half.ToBF16(v)
 }
 
 // roundShorts sets dst to x rounded to BF16.
 func roundShorts(dst, x []float32) {
 	n := shortsOf(dst, x)
 	for i, v := range x[n:] {
-		dst[n+i] = FromBF16(short(v))
+		dst[n+i] = half.FromBF16(short(v))
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/half"
 )
 
 var shortShapes = []struct {
@@ -43,7 +45,7 @@ func (o odd) Row(i int, dst []float32) {
 func inOrder(x, w []float32) float32 {
 	sum := float32(0)
 	for k := range x {
-		sum = float32(float64(sum) + float64(FromBF16(short(x[k])))*float64(FromBF16(short(w[k]))))
+		sum = float32(float64(sum) + float64(half.FromBF16(short(x[k])))*float64(half.FromBF16(short(w[k]))))
 	}
 	return sum
 }
@@ -95,7 +97,7 @@ func TestRowsOfShortsAreTheSourcesWeights(t *testing.T) {
 				m.Row(i, row)
 				random{}.Row(i, want)
 				for k, v := range want {
-					want[k] = FromBF16(ToBF16(v))
+					want[k] = half.FromBF16(half.ToBF16(v))
 				}
 				require.Equal(t, want, row, level)
 			}
@@ -122,10 +124,10 @@ func TestActivationsAreRoundedToTheNearestBF16(t *testing.T) {
 			roundShorts(singles, x)
 			roundPairs(both, x)
 			for i, have := range singles {
-				test, half := tests[i%len(tests)], uint16(math.Float32bits(both[i/2])>>(16*(1-i%2)))
+				test, short := tests[i%len(tests)], uint16(math.Float32bits(both[i/2])>>(16*(1-i%2)))
 				what := fmt.Sprintf("%s: %v, of %d", level, test.in, n)
 				require.Equal(t, bitsOf([]float32{test.want}), bitsOf([]float32{have}), what)
-				require.Equal(t, bitsOf([]float32{test.want}), bitsOf([]float32{FromBF16(half)}), what)
+				require.Equal(t, bitsOf([]float32{test.want}), bitsOf([]float32{half.FromBF16(short)}), what)
 			}
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"llmmemory/internal/half"
 	"llmmemory/internal/model/matrix"
 )
 
@@ -274,7 +275,7 @@ func (s *scheme) groups4(rows, cols int, scales *table, groups, outputs int) (*q
 		m.dtype = Groups4Free
 	}
 	for _, v := range scales.values {
-		if matrix.FromF16(matrix.ToF16(v)) != v {
+		if half.FromF16(half.ToF16(v)) != v {
 			m.dtype = Groups4Free
 		}
 	}

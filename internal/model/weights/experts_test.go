@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/model/matrix"
+	"llmmemory/internal/half"
 	"llmmemory/internal/testkit/weightfile"
 )
 
@@ -21,9 +21,9 @@ func TestExpertsThatAreParametersAreMatrices(t *testing.T) {
 		if kind != "F32" {
 			w.DType, w.Data = kind, nil
 			for _, v := range values {
-				bits := matrix.ToF16(v)
+				bits := half.ToF16(v)
 				if kind == "BF16" {
-					bits = matrix.ToBF16(v)
+					bits = half.ToBF16(v)
 				}
 				w.Data = binary.LittleEndian.AppendUint16(w.Data, bits)
 			}

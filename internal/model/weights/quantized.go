@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"llmmemory/internal/half"
 	"llmmemory/internal/model/matrix"
 )
 
@@ -40,7 +41,7 @@ func (l *layout) dequantize(row []byte, cols int, dst []float32) {
 	}
 }
 
-func half(b []byte) float32 { return matrix.FromF16(binary.LittleEndian.Uint16(b)) }
+func f16(b []byte) float32 { return half.FromF16(binary.LittleEndian.Uint16(b)) }
 
 // nibbles reads integers of 4 bits: of each n bytes, the low halves come first.
 func nibbles(packed []byte, n int, q []int8) {
@@ -52,19 +53,19 @@ func nibbles(packed []byte, n int, q []int8) {
 }
 
 func readQ8_0(block []byte, q []int8, s []matrix.Scale) {
-	s[0].D = half(block)
+	s[0].D = f16(block)
 	for k, v := range block[2:] {
 		q[k] = int8(v)
 	}
 }
 
 func readQ4_0(block []byte, q []int8, s []matrix.Scale) {
-	s[0].D, s[0].Min = half(block), -8*half(block)
+	s[0].D, s[0].Min = f16(block), -8*f16(block)
 	nibbles(block[2:], 16, q)
 }
 
 func readQ4_1(block []byte, q []int8, s []matrix.Scale) {
-	s[0].D, s[0].Min = half(block), half(block[2:])
+	s[0].D, s[0].Min = f16(block), f16(block[2:])
 	nibbles(block[4:], 16, q)
 }
 
@@ -76,7 +77,7 @@ func fifths(bits []byte, q []int8) {
 }
 
 func readQ5_0(block []byte, q []int8, s []matrix.Scale) {
-	s[0].D = half(block)
+	s[0].D = f16(block)
 	nibbles(block[6:], 16, q)
 	fifths(block[2:], q)
 	for k := range q {
@@ -85,7 +86,7 @@ func readQ5_0(block []byte, q []int8, s []matrix.Scale) {
 }
 
 func readQ5_1(block []byte, q []int8, s []matrix.Scale) {
-	s[0].D, s[0].Min = half(block), half(block[2:])
+	s[0].D, s[0].Min = f16(block), f16(block[2:])
 	nibbles(block[8:], 16, q)
 	fifths(block[4:], q)
 }
@@ -99,13 +100,13 @@ func readMXFP4(block []byte, q []int8, s []matrix.Scale) {
 }
 
 func readIQ4NL(block []byte, q []int8, s []matrix.Scale) {
-	s[0].D = half(block)
+	s[0].D = f16(block)
 	nibbles(block[2:], 16, q)
 }
 
 // readIQ4XS reads a half, two bytes with the upper 2 bits of 8 scales, 4 bytes with the lower 4, and nibbles.
 func readIQ4XS(block []byte, q []int8, s []matrix.Scale) {
-	d, high := half(block), binary.LittleEndian.Uint16(block[2:])
+	d, high := f16(block), binary.LittleEndian.Uint16(block[2:])
 	for j := range s {
 		s[j].D, s[j].By = d, int8(block[4+j/2]>>(j%2*4)&15|byte(high>>(j*2)&3<<4))-32
 	}
@@ -122,7 +123,7 @@ func twoBits(packed []byte, q []int8) {
 // readQ2K reads 16 bytes with a scale and a minimum in 4 bits each, integers, and two halves that scale these.
 func readQ2K(block []byte, q []int8, s []matrix.Scale) {
 	for j := range s {
-		s[j] = matrix.Scale{D: half(block[80:]), Min: -half(block[82:]), By: int8(block[j] & 15), MinBy: int8(block[j] >> 4)}
+		s[j] = matrix.Scale{D: f16(block[80:]), Min: -f16(block[82:]), By: int8(block[j] & 15), MinBy: int8(block[j] >> 4)}
 	}
 	twoBits(block[16:80], q)
 }
@@ -130,7 +131,7 @@ func readQ2K(block []byte, q []int8, s []matrix.Scale) {
 // readQ3K reads 32 bytes of highest bits, 64 bytes of lower ones, 12 bytes with 16 scales in 6 bits, the lower 4 of
 // which come first, and a half. Integers are those of the file plus 4.
 func readQ3K(block []byte, q []int8, s []matrix.Scale) {
-	d, packed := half(block[108:]), block[96:108]
+	d, packed := f16(block[108:]), block[96:108]
 	for j := range s {
 		by := int8(packed[j%8]>>(j/8*4)&15|packed[8+j%4]>>(j/4*2)&3<<4) - 32
 		s[j] = matrix.Scale{D: d, By: by, Min: -d, MinBy: 4 * by}
@@ -143,7 +144,7 @@ func readQ3K(block []byte, q []int8, s []matrix.Scale) {
 
 // readScalesK reads two halves that scale the scales and the minima, and twelve bytes with eight of each in 6 bits.
 func readScalesK(block []byte, s []matrix.Scale) {
-	d, dmin, packed := half(block), half(block[2:]), block[4:16]
+	d, dmin, packed := f16(block), f16(block[2:]), block[4:16]
 	for j := range s {
 		by, minBy := packed[j%4+j/4*8]&15|packed[j%4]>>6<<4, packed[j%4+8]>>4|packed[j%4+4]>>6<<4
 		if j < 4 {
@@ -171,7 +172,7 @@ func readQ5K(block []byte, q []int8, s []matrix.Scale) {
 // 16 scales, and a half that scales them. Each half of the block is four
 // quarters of 32 values.
 func readQ6K(block []byte, q []int8, s []matrix.Scale) {
-	low, high, scales, d := block[:128], block[128:192], block[192:208], half(block[208:])
+	low, high, scales, d := block[:128], block[128:192], block[192:208], f16(block[208:])
 	for j := range s {
 		s[j].D, s[j].By = d, int8(scales[j])
 	}

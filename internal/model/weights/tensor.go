@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"llmmemory/internal/half"
 	"llmmemory/internal/model/matrix"
 )
 
@@ -148,11 +149,11 @@ func (t *Tensor) Row(i int, dst []float32) {
 		}
 	case F16:
 		for k := range dst {
-			dst[k] = matrix.FromF16(binary.LittleEndian.Uint16(row[k*2:]))
+			dst[k] = half.FromF16(binary.LittleEndian.Uint16(row[k*2:]))
 		}
 	case BF16:
 		for k := range dst {
-			dst[k] = matrix.FromBF16(binary.LittleEndian.Uint16(row[k*2:]))
+			dst[k] = half.FromBF16(binary.LittleEndian.Uint16(row[k*2:]))
 		}
 	default:
 		layouts[t.DType].dequantize(row, t.Cols, dst)
@@ -166,9 +167,9 @@ func (t *Tensor) at(row, col int) float32 {
 	case F32:
 		return float32At(data[col*4:])
 	case F16:
-		return half(data[col*2:])
+		return f16(data[col*2:])
 	}
-	return matrix.FromBF16(binary.LittleEndian.Uint16(data[col*2:]))
+	return half.FromBF16(binary.LittleEndian.Uint16(data[col*2:]))
 }
 
 // Vector returns all elements, row by row.

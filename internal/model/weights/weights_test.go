@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/model/matrix"
+	"llmmemory/internal/half"
 	"llmmemory/internal/testkit/weightfile"
 )
 
@@ -115,7 +115,7 @@ func TestGGUFIsRead(t *testing.T) {
 }
 
 // at is the half that stands at a place of a block.
-func at(b []byte, i int) float64 { return float64(matrix.FromF16(binary.LittleEndian.Uint16(b[i:]))) }
+func at(b []byte, i int) float64 { return float64(half.FromF16(binary.LittleEndian.Uint16(b[i:]))) }
 
 // valueQ4K is element k of a block of Q4_K.
 func valueQ4K(b []byte, k int) float64 {
@@ -178,7 +178,7 @@ func TestQuantizedValuesAreThoseOfTheFormat(t *testing.T) {
 			}
 			for b := range blocks {
 				for _, offset := range test.halfs {
-					binary.LittleEndian.PutUint16(data[b*l.bytes+offset:], matrix.ToF16(float32(rnd.NormFloat64())))
+					binary.LittleEndian.PutUint16(data[b*l.bytes+offset:], half.ToF16(float32(rnd.NormFloat64())))
 				}
 			}
 			tensor, err := makeTensor("x", test.dtype, []uint64{blocks * uint64(l.elements)}, data)
