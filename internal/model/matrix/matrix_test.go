@@ -262,8 +262,8 @@ func TestShapesThatCannotBeAreRefused(t *testing.T) {
 
 // BenchmarkProduct prints bytes of weights, which are the limit for one row.
 func BenchmarkProduct(b *testing.B) {
-	for _, kind := range []Type{F32, F16, BF16, Int8, Int4, Int8Min, Int8K, Int8KMin, Int4K, NL4, W8A8, W4A8, W4A8Min, W5A8,
-		W5A8Min, W6A8, NL4A8, W16A16} {
+	for _, kind := range []Type{F32, F16, BF16, Int8, Int4, Int8Min, Int8K, Int8KMin, Int4K, NL4, W8A8, W4A8, W4A8Min,
+		W5A8, W5A8Min, W6A8, NL4A8, W16A16} {
 		block := 0
 		if kind >= Int8 && kind != W16A16 {
 			block = 32

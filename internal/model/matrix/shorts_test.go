@@ -82,7 +82,8 @@ func TestShortProductsAreSumsInTheOrderOfK(t *testing.T) {
 				for _, rows := range []int{1, 2, 4, 5, 12, 24, most} {
 					dst := make([]float32, rows*s.out)
 					m.Product(dst, s.out, input(x, rows, m), 0, m.Panels(), NewScratch())
-					require.Equal(t, bitsOf(want[:rows*s.out]), bitsOf(dst), "%s, %s, %d × %d, %d rows", level, name, s.out, s.in, rows)
+					require.Equal(t, bitsOf(want[:rows*s.out]), bitsOf(dst), "%s, %s, %d × %d, %d rows", level, name, s.out,
+						s.in, rows)
 				}
 			})
 		}
@@ -133,28 +134,8 @@ func TestActivationsAreRoundedToTheNearestBF16(t *testing.T) {
 	})
 }
 
-// Two matrices of half the inputs give the whole to the bit.
 func TestSlicesOfShortProductsAddUp(t *testing.T) {
-	const in, out, rows = 256, 64, 5
-	eachLevel(t, func(level string) {
-		whole, x := packed(t, W16A16, out, in, 0), activations(rows, in)
-		require.NoError(t, whole.Slice(4))
-		want, sum := make([]float32, rows*out), make([]float32, rows*out)
-		whole.Product(want, out, input(x, rows, whole), 0, 1, NewScratch())
-		for half := range 2 {
-			m := zeros(t, W16A16, out, in/2, 0)
-			copy(m.data, whole.data[half*whole.bytesOf(in/2):])
-			require.NoError(t, m.Slice(2))
-			var some []float32
-			for r := range rows {
-				some = append(some, x[r*in+half*in/2:][:in/2]...)
-			}
-			part := make([]float32, rows*out)
-			m.Product(part, out, input(some, rows, m), 0, 1, NewScratch())
-			addTo(sum, part)
-		}
-		require.Equal(t, want, sum, level)
-	})
+	eachLevel(t, func(level string) { requireSlicesAddUp(t, W16A16, 0, level) })
 	_, err := new(Arena).New(W16A16, 64, 7, 0)
 	require.ErrorIs(t, err, ErrShape, "half a pair")
 	require.ErrorIs(t, zeros(t, W16A16, 64, 6, 0).Slice(2), ErrShape, "slices of 3 inputs")
