@@ -14,8 +14,8 @@ import (
 
 const dotBF16 = "VDPBF16PS"
 
-// DotBF16 adds the products of pairs of BF16 to 16 sums, VDPBF16PS: first that of the high halves of x and w, then
-// that of the low ones, each with one rounding. x is a register, or 32 bits of memory that are taken 16 times.
+// DotBF16 is VDPBF16PS: it adds products of pairs of BF16 to 16 sums, first those of the high halves of x and w, then
+// those of the low halves, each with one rounding. x is a register, or a pair in memory for all sums.
 func DotBF16(asm *build.Context, x operand.Op, w, sum reg.Register) {
 	operands := []operand.Op{x, w, sum}
 	asm.Instruction(&ir.Instruction{Opcode: dotBF16, Operands: operands, Inputs: operands, Outputs: operands[2:],
@@ -30,13 +30,13 @@ func encode(i *ir.Instruction) error {
 	return nil
 }
 
-// encoded is the bytes of an instruction, and what it is.
+// encoded is an instruction as bytes and as text.
 type encoded struct {
 	bytes []byte
 	text  string
 }
 
-// Asm is the operand of BYTE, with the rest of the bytes after it.
+// Asm returns the operand of a BYTE, more BYTEs for the rest of the instruction, and the text as a comment.
 func (e encoded) Asm() string {
 	var all []string
 	for _, b := range e.bytes {
@@ -45,10 +45,10 @@ func (e encoded) Asm() string {
 	return strings.Join(all, "; BYTE ") + " // " + e.text
 }
 
-// encodeDot encodes EVEX.512.F3.0F38.W0 52 /r: x is in the field r/m, w in vvvv and sum in reg.
+// encodeDot encodes EVEX.512.F3.0F38.W0 52 /r, with x in the field r/m, w in vvvv and sum in reg.
 func encodeDot(operands []operand.Op) encoded {
 	w, sum := number(operands[1]), number(operands[2])
-	// The bits of prefixes are negated, but for those of the broadcast.
+	// The bits of registers in the prefix are inverted; that of the broadcast is not.
 	prefix := []byte{0x62, 0xf2, 0x7e, 0x48}
 	clear := func(i int, bit, value byte) { prefix[i] &^= value << bit }
 	clear(1, 7, sum>>3&1)
@@ -81,7 +81,7 @@ func encodeDot(operands []operand.Op) encoded {
 		}
 		e.bytes = append(prefix, 0x52, sum&7<<3|4, scale<<6|index&7<<3|base&7)
 	}
-	if d := m.Disp / 4; m.Disp%4 == 0 && d >= -128 && d < 128 { // in a byte it counts in values of 4 bytes
+	if d := m.Disp / 4; m.Disp%4 == 0 && d >= -128 && d < 128 { // a displacement of 1 byte counts values of 4 bytes
 		e.bytes[5] |= 0x40
 		e.bytes = append(e.bytes, byte(d))
 	} else {
@@ -91,5 +91,5 @@ func encodeDot(operands []operand.Op) encoded {
 	return e
 }
 
-// number is that of a register in encodings.
+// number returns a register's number in encodings.
 func number(o operand.Op) byte { return byte(reg.ToPhysical(o.(reg.Register)).PhysicalIndex()) }

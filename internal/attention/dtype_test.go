@@ -19,7 +19,8 @@ func TestNarrowNumbersSurviveFloat32(t *testing.T) {
 		load  func(i int) float32
 		store func(v float32) int
 	}{
-		{F16, 1 << 16, func(i int) float32 { return half.FromF16(uint16(i)) }, func(v float32) int { return int(half.ToF16(v)) }},
+		{F16, 1 << 16, func(i int) float32 { return half.FromF16(uint16(i)) },
+			func(v float32) int { return int(half.ToF16(v)) }},
 		{BF16, 1 << 16, func(i int) float32 { return half.FromBF16(uint16(i)) },
 			func(v float32) int { return int(half.ToBF16(v)) }},
 		{E4M3, 256, func(i int) float32 { return e4m3ToF32(uint8(i)) }, func(v float32) int { return int(f32ToE4M3(v)) }},
@@ -48,8 +49,10 @@ func TestNumbersAreRoundedToNearest(t *testing.T) {
 		load  func(i int) float32
 		store func(v float32) int
 	}{
-		{F16, 0x7c00, func(i int) float32 { return half.FromF16(uint16(i)) }, func(v float32) int { return int(half.ToF16(v)) }},
-		{BF16, 0x7f80, func(i int) float32 { return half.FromBF16(uint16(i)) }, func(v float32) int { return int(half.ToBF16(v)) }},
+		{F16, 0x7c00, func(i int) float32 { return half.FromF16(uint16(i)) },
+			func(v float32) int { return int(half.ToF16(v)) }},
+		{BF16, 0x7f80, func(i int) float32 { return half.FromBF16(uint16(i)) },
+			func(v float32) int { return int(half.ToBF16(v)) }},
 		{E4M3, 0x7f, func(i int) float32 { return e4m3ToF32(uint8(i)) }, func(v float32) int { return int(f32ToE4M3(v)) }},
 		{E5M2, 0x7c, func(i int) float32 { return e5m2ToF32(uint8(i)) }, func(v float32) int { return int(f32ToE5M2(v)) }},
 	} {

@@ -161,7 +161,7 @@ func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, ahead u
 	}
 }
 
-// shortsOf and pairsOf round as many values as they can and return how many.
+// shortsOf and pairsOf round the first values of x, as many as kernels can, and return how many.
 func shortsOf(dst, x []float32) int {
 	n := len(x) &^ 15
 	if isa == portable || n == 0 {

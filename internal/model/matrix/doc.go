@@ -3,9 +3,9 @@
 //
 // The products of an output are added in the order of k, one fused multiply-add
 // each, whichever kernel runs and however many rows there are. So the result of a row never depends
-// on the other rows, nor on how the work is split. W16A16 rounds weights and activations to BF16 first; with AVX512_BF16,
-// an instruction does two of these multiply-adds. The types from W8A8 to FP4A8 round activations to 8 bits
-// first. Within a block, integers are summed exactly; the block sums are then added in the order of k.
+// on the other rows, nor on how the work is split. W16A16 rounds weights and activations to BF16 first; with
+// AVX512_BF16, an instruction does two of these multiply-adds. The types from W8A8 to FP4A8 round activations to
+// 8 bits first. Within a block, integers are summed exactly; the block sums are then added in the order of k.
 //
 // Package model knows what the numbers mean.
 package matrix

@@ -12,7 +12,7 @@ func (t Type) rounds() bool { return t >= W8A8 && t <= FP4A8 }
 // dotInputs is the number of k that are multiplied at a time: 256 × 64 bytes stay in the first cache for all rows.
 const dotInputs = 256
 
-// offset is what is added to the weights, so that kernels have them unsigned.
+// offset is what is added to the weights to make them unsigned, as kernels need them.
 func (t Type) offset() int32 {
 	switch t {
 	case W8A8, NL4A8, FP4A8:
@@ -38,7 +38,7 @@ func (m *Matrix) dot(sums []float32, x *Input, p, from, to int, s *Scratch) {
 	}
 }
 
-// group is the number of k whose bits lie together, of types of less than 8 bits.
+// group is the number of k whose bits lie together. Kernels for one row take weights of 8 bits in groups, too.
 func (t Type) group() int {
 	if t.bits() == 5 {
 		return 32
@@ -46,10 +46,10 @@ func (t Type) group() int {
 	return 16
 }
 
-// place is where a block of a panel has the low bits of an output's weight k, by how many bits they are shifted there,
-// and the same of the bits above them. After the scales in F16, and minima, the bytes of 4 k of an output lie side by
-// side, as an instruction takes them, then those of the next output. With less than 8 bits a byte has the low 4 bits
-// of the weights of k and k + 4. Before those of a group are bytes with the other bits of its k.
+// place is where a block of a panel has the low bits of an output's weight k, and by how many bits they are shifted
+// there; then the same of its high bits. After the scales in F16, and minima, the bytes of 4 k of an output lie side by
+// side, as an instruction takes them, then those of the next output. Of weights of less than 8 bits, a byte has the low
+// 4 bits of k and of k + 4. The bytes with the other bits of a group precede those with the low bits.
 func (m *Matrix) place(c, k int) (low, lowShift, high, highShift int) {
 	at, bits, group := m.Type.scaleBytes()+c*4+k%4, m.Type.bits(), m.Type.group()
 	if bits == 8 {

@@ -27,18 +27,17 @@ func word(s *step) *uint64 { return (*uint64)(unsafe.Pointer(s)) }
 
 // A dotKernel of AVX2 leaves ahead and aheadStep unread.
 type dotKernel func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte,
-	wStride uintptr,
-	scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, blocks, quads, shift, minima uintptr)
+	wStride uintptr, scales *byte, scalesStride uintptr, ahead, aheadStep, blocks, quads, shift, minima uintptr)
 
 type rowKernel func(sums *float32, x *int8, steps *uint64, w *byte, blocks, groups, shift, minima uintptr, table *byte)
 
 type unpackKernel func(dst, w *byte, wStride, blocks, groups uintptr, table *byte)
 
 var (
-	// For places in a table, 4, 5, 6 and 8 bits.
+	// By packing.
 	rows512 = [...]rowKernel{dotRowTable4AVX512, dotRowInt4AVX512, dotRowInt5AVX512, dotRowInt6AVX512, dotRowInt8AVX512}
 
-	// For places in a table, 4, 5 and 6 bits.
+	// By packing, up to 6 bits.
 	unpack512 = [...]unpackKernel{unpackTable4AVX512, unpackInt4AVX512, unpackInt5AVX512, unpackInt6AVX512}
 	unpack2   = [...]unpackKernel{unpackTable4AVX2, unpackInt4AVX2, unpackInt5AVX2, unpackInt6AVX2}
 
@@ -82,7 +81,7 @@ func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, s *Scratch) {
 	}
 }
 
-// packing is the place of a type's kernels.
+// packing is the index of a type's kernels: for places in a table, 4, 5, 6 and 8 bits.
 func (t Type) packing() int {
 	switch {
 	case t.Table() != nil:
@@ -93,7 +92,8 @@ func (t Type) packing() int {
 	return t.bits() - 3
 }
 
-// dotRow adds the product of a row and the inputs from up to to of a panel to sums, and reports whether it did.
+// dotRow adds the product of the rounded row of x and the inputs from up to to of a panel to sums. It reports whether
+// there is a kernel for that.
 func (m *Matrix) dotRow(sums []float32, x *Input, p, from, to int) bool {
 	if isa != avx512 || !vnni {
 		return false
@@ -106,7 +106,7 @@ func (m *Matrix) dotRow(sums []float32, x *Input, p, from, to int) bool {
 	return true
 }
 
-// numbers has the tables of types with what is added to weights.
+// numbers has the tables of types, with the offset added to each number.
 var numbers = [...][16]byte{NL4A8: unsigned(NL4A8), FP4A8: unsigned(FP4A8)}
 
 func unsigned(t Type) (bytes [16]byte) {

@@ -14,14 +14,14 @@ type Input struct {
 	rounded rounded // Rounded
 }
 
-// A Form is how a product reads activations. Forms can be combined, but for Shorts and Pairs.
+// A Form is how a product reads activations. Forms can be combined, except Shorts with Pairs.
 type Form uint8
 
 const (
 	Floats  Form = 1 << iota
-	Rounded      // to 8 bits
-	Shorts       // to BF16, as f32
-	Pairs        // to BF16, two in 32 bits
+	Rounded      // rounded to 8 bits
+	Shorts       // rounded to BF16, as f32
+	Pairs        // rounded to BF16, two in 32 bits
 )
 
 // Form is what a product with the matrix reads.
@@ -54,7 +54,7 @@ func (x *Input) Set(values []float32, rows, in int, forms Form) (calls int) {
 		if forms&Pairs != 0 {
 			in /= 2
 		}
-		x.shorts.set(grow(x.shorts.x[:cap(x.shorts.x)], rows*in), rows, in)
+		x.shorts.set(grow(x.shorts.x, rows*in), rows, in)
 		calls += x.shortCalls()
 	}
 	if forms&Rounded != 0 {
@@ -139,7 +139,7 @@ func (w *words) set(x []float32, rows, in int) {
 
 // groups is the number of groups, 0 if kernels read x itself.
 func (w *words) groups() int {
-	if w.rows == 0 || w.group == 0 {
+	if w.group == 0 {
 		return 0
 	}
 	return (w.rows + w.group - 1) / w.group

@@ -143,15 +143,15 @@ type Matrix struct {
 	Out, In int
 	Block   int // k that share a scale; 0 if there are none
 
-	pairs      bool // of weights lie side by side, which is how a processor with AVX512_BF16 reads W16A16
+	pairs      bool // W16A16 as AVX512_BF16 reads it: the weights of two k side by side
 	slices     int  // of the inputs, each with a sum for itself: 1, 2 or 4
 	panelBytes int
 	data       []byte
 }
 
 // New makes a matrix of zeros in the arena's memory. block is 0 for types without scales, else 16, 32
-// or another even divisor of 96 that divides in. Types that round activations to 8 bits need 32, or 16 but for those of
-// 5 bits, and in a multiple of 32. W16A16 needs an even in.
+// or another even divisor of 96 that divides in. Types that round activations to 8 bits need 32, or 16 if their weights
+// do not have 5 bits, and in a multiple of 32. W16A16 needs an even in.
 func (a *Arena) New(t Type, out, in, block int) (*Matrix, error) {
 	m, err := shaped(t, out, in, block)
 	if err != nil {
@@ -270,7 +270,7 @@ func (t Type) factorBytes() int {
 	return Panel
 }
 
-// kernels is the type whose kernels multiply by the weights as they are kept.
+// kernels is the type whose kernels read the weights: without AVX512_BF16, those of W16A16 are packed as BF16.
 func (m *Matrix) kernels() Type {
 	if m.Type == W16A16 && !m.pairs {
 		return BF16
@@ -278,7 +278,7 @@ func (m *Matrix) kernels() Type {
 	return m.Type
 }
 
-// wordsOf is the number of values of 32 bits that k activations are for kernels of floats.
+// wordsOf is the number of 32-bit values of k activations in words.
 func (m *Matrix) wordsOf(k int) int {
 	if m.pairs {
 		return k / 2

@@ -40,9 +40,9 @@ type Quantized interface {
 
 // Pack fills panels from up to to. The rows of a matrix of blocks must come from a Quantized source of
 // its block: with 0 ≤ q < 16 for 4 bits and 0 ≤ q < 32 for W5A8Min, and with Min = 0 for types without minima. For
-// W4A8, W5A8 and W6A8 Min may also be a whole multiple of D, with which the integers fit into the type. D and Min are
-// rounded to F16, and products of them for types that are not of units of 64 inputs. Blocks of a unit must have
-// the same D and the same Min.
+// W4A8, W5A8 and W6A8, Min may also be a whole multiple of D: it is added to the integers, which must then fit into
+// the type. D and Min are rounded to F16, and products of them for types that are not of units of 64 inputs. Blocks of
+// a unit must have the same D and the same Min.
 func (m *Matrix) Pack(src Source, from, to int) error {
 	quantized, ok := src.(Quantized)
 	if m.Block != 0 && !ok {

@@ -7,10 +7,10 @@ import (
 )
 
 // leastShort is the magnitude below which weights and activations of W16A16 count as zeros. Then all products and their
-// sums are multiples of 2^-126: none is a denormal, which VDPBF16PS would take for a zero and other instructions not.
+// sums are multiples of 2^-126, so none is a denormal: VDPBF16PS takes denormals for zeros, other instructions do not.
 const leastShort = 1.0 / (1 << 56)
 
-// short rounds to BF16, as kernels do: to the nearest, ties to even, and to 0 below leastShort.
+// short rounds to BF16, as kernels do: to nearest, ties to even, and to 0 below leastShort.
 func short(v float32) uint16 {
 	if v > -leastShort && v < leastShort {
 		return 0
@@ -26,8 +26,8 @@ func roundShorts(dst, x []float32) {
 	}
 }
 
-// roundPairs sets each value of dst to the bits of two of x, rounded to BF16: that of the even k is in the high half,
-// which VDPBF16PS multiplies first.
+// roundPairs sets each value of dst to two values of x, rounded to BF16. That of the even k is in the high half, which
+// VDPBF16PS multiplies first.
 func roundPairs(dst, x []float32) {
 	n := pairsOf(dst, x) / 2
 	for i := range dst[n:] {

@@ -32,7 +32,9 @@ static void clear(llama_context *c) { llama_kv_cache_clear(c); }
 static void copy(llama_context *c, int from, int to, int n) { llama_kv_cache_seq_cp(c, from, to, 0, n); }
 #else
 static void clear(llama_context *c) { llama_memory_clear(llama_get_memory(c), true); }
-static void copy(llama_context *c, int from, int to, int n) { llama_memory_seq_cp(llama_get_memory(c), from, to, 0, n); }
+static void copy(llama_context *c, int from, int to, int n) {
+    llama_memory_seq_cp(llama_get_memory(c), from, to, 0, n);
+}
 #endif
 
 static llama_context *context(llama_model *model, const Settings &s) {

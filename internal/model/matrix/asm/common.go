@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/assembly"
 )
 
-// The types without scales. The words of pairs are the weights of k and k + 1 in BF16, that of k in the high half, and
-// x has such words, too.
+// The types without scales. A word of pairs has the weights of k and k + 1 in BF16, that of k in the high half; x has
+// such words, too.
 const (
 	f32   = "F32"
 	f16   = "F16"

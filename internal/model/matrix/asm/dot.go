@@ -215,8 +215,8 @@ func (d *dot) zero() {
 	}
 }
 
-// A packing is how weights of less than a byte are kept: groups of k have 256 bytes with the bits above the low 4, and
-// then these in pairs of 4 k, each 256 bytes.
+// A packing is how weights of less than a byte are kept: a group of k has 256 bytes with the bits above the low 4, if
+// there are any, and then the low 4 bits in pairs of 4 k, 256 bytes each.
 type packing struct {
 	name  string
 	high  int  // bits above the low 4
@@ -236,7 +236,7 @@ func (p packing) pairs() int {
 // first is where the pairs of a group begin.
 func (p packing) first() int { return min(p.high, 1) * quads }
 
-// unpack makes bytes of weights: of the low bits, the low half of a byte is a weight of 4 k, and the high half one of
+// unpack makes bytes of weights. In a pair, the low half of a byte is a weight of the first 4 k, the high half one of
 // the next 4.
 func unpack(width width, p packing) {
 	begin("unpack"+p.name+width.name, "func(dst *byte, w *byte, wStride uintptr, blocks, groups uintptr, table *byte)",
@@ -300,7 +300,7 @@ func newUnpacking(p packing, width width) *unpacking {
 	return u
 }
 
-// number makes weights of z, whose bytes have the low 4 bits at their beginning. high has the bits above.
+// number makes weights of the low 4 bits of the bytes of z. high has the bits above.
 func (u *unpacking) number(z, high VecVirtual, quad int) {
 	wide := u.bytes == 64
 	and := func(mask, z VecVirtual) {

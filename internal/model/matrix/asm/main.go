@@ -4,7 +4,7 @@
 //
 // Every kernel adds the products of one output in the order of k, with one
 // fused multiply-add each, so that all of them give the same bits; those for pairs of BF16 do
-// two in an instruction, the first of which is that of the high halves. Kernels for
+// two in an instruction, that of the high halves first. Kernels for
 // 8-bit activations do so with the exact sums of blocks.
 package main
 
