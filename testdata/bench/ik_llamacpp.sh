@@ -10,11 +10,12 @@
 # goes on where it stopped. Remove FOLDER/ik to measure again.
 #
 # In each of TURNS (7) turns, both sides compute a prompt of 512 tokens, and decode with 1, 16 and 32 sequences over 512
-# tokens that they share, one side after the other; the fastest of the rounds of a turn counts. ik_llama.cpp does so with
-# and without flash attention, and with and without -rtr: the best counts. It rounds activations to 8 bits (to BF16 with
-# weights in F16), as this project does with int8 (and bf16); with f32, this project does not. Keys and values are F16.
-# A cell is the median over turns of this project's speed divided by ik_llama.cpp's. THREADS is the number of threads (default: one
-# for each processor), and MEASURE="nice -n -15" runs each measurement by that command.
+# tokens that they share, one side after the other; the fastest of the rounds of a turn counts. ik_llama.cpp does so
+# with and without flash attention, and with and without -rtr: the best counts. It rounds activations to 8 bits (to BF16
+# with weights in F16), as this project does with int8 (and bf16); with f32, this project does not. Keys and values are
+# F16.
+# A cell is the median over turns of this project's speed divided by ik_llama.cpp's. THREADS is the number of threads
+# (default: one for each processor), and MEASURE="nice -n -15" runs each measurement by that command.
 set -eu
 fail() { echo "ik_llamacpp.sh: $*" >&2; exit 1; }
 [ $# -ge 2 ] || fail "usage: testdata/bench/ik_llamacpp.sh FOLDER IK [TURNS [TYPE...]]"
@@ -29,41 +30,47 @@ case $dir/ in "$PWD"/*) fail "$dir is in the repository; name a folder outside" 
 threads=${THREADS:-$(nproc)}
 
 bench=testdata/bench/llamacpp/bench.cpp
-[ "$dir/ikbench" -nt "$bench" ] || g++ -O2 -fopenmp -DIK_LLAMA -I"$ik/include" -I"$ik/ggml/include" -o "$dir/ikbench" "$bench" \
-    "$ik/build/src/libllama.a" "$ik/build/ggml/src/libggml.a" -lpthread -lm -ldl
+[ "$dir/ikbench" -nt "$bench" ] ||
+    g++ -O2 -fopenmp -DIK_LLAMA -I"$ik/include" -I"$ik/ggml/include" -o "$dir/ikbench" "$bench" \
+        "$ik/build/src/libllama.a" "$ik/build/ggml/src/libggml.a" -lpthread -lm -ldl
 go build -o "$dir/ours" ./testdata/bench/forward
 [ -e "$dir/134m-F16.gguf" ] || go run ./testdata/bench/randomgguf "$dir"
 mkdir -p "$dir/ik"
+# use sets model and rounded to the file of a type and its rounding.
+use() {
+    model=$dir/ik-$1.gguf rounded=int8
+    [ "$1" != F16 ] || model=$dir/134m-F16.gguf rounded=bf16
+}
 for type in $types; do
-    model=$dir/ik-$type.gguf
-    [ "$type" != F16 ] || model=$dir/134m-F16.gguf
-    [ -e "$model" ] || "$ik/build/bin/llama-quantize" "$dir/134m-F16.gguf" "$model" "$type" "$threads" >"$dir/quantize.log" 2>&1 ||
-        fail "$type: $(tail -1 "$dir/quantize.log")"
+    use "$type"
+    [ ! -e "$model" ] || continue
+    "$ik/build/bin/llama-quantize" "$dir/134m-F16.gguf" "$model.part" "$type" "$threads" >"$dir/log" 2>&1 ||
+        fail "$type: $(tail -1 "$dir/log")"
+    mv "$model.part" "$model"
 done
 
-# measure NAME COMMAND... writes lines of a side of a turn.
+# measure SIDE COMMAND... appends the lines of a side of a turn.
 measure() {
     side=$1
     shift
-    ${MEASURE:-} "$@" 2>/dev/null | sed "s/^/$type $turn $side /" >>"$out.part"
+    ${MEASURE:-} "$@" >"$dir/measured" 2>"$dir/log" || fail "$type, $side: $(tail -1 "$dir/log")"
+    sed "s/^/$type $turn $side /" "$dir/measured" >>"$out.part"
 }
 for turn in $(seq "$turns"); do
     for type in $types; do
         out=$dir/ik/$type.$turn
         [ ! -e "$out" ] || continue
         : >"$out.part"
-        model=$dir/ik-$type.gguf
-        [ "$type" != F16 ] || model=$dir/134m-F16.gguf
+        use "$type"
         measure f32 "$dir/ours" "$model" "$threads" 2
         measure theirs env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 "$dir/ikbench" "$model" "$threads" 2
-        rounded=int8
-        [ "$type" != F16 ] || rounded=bf16
         measure rounded "$dir/ours" "$model" "$threads" 2 $rounded
         measure theirs env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 "$dir/ikbench" "$model" "$threads" 2 rtr
         mv "$out.part" "$out"
     done
 done
-echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $threads threads, medians of $turns turns; this project / ik_llama.cpp; activations in f32 / int8 (F16: bf16)"
+echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $threads threads, medians of $turns turns;" \
+    "this project / ik_llama.cpp; activations in f32 / int8 (F16: bf16)"
 echo
 for type in $types; do cat "$dir/ik/$type".[0-9]*; done | awk '
 { # TYPE TURN SIDE WORK [flash=N] SPEED tokens/s
@@ -87,7 +94,8 @@ END {
     split("prefill=512 decode=1 decode=16 decode=32", works, " ")
     for (i = 1; i <= count; i++) {
         printf "| %s |", order[i]
-        for (w = 1; w <= 4; w++) printf " %s / %s |", median(order[i], "f32", works[w]), median(order[i], "rounded", works[w])
+        for (w = 1; w <= 4; w++)
+            printf " %s / %s |", median(order[i], "f32", works[w]), median(order[i], "rounded", works[w])
         print ""
     }
 }'
