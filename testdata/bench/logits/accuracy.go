@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"llmmemory/internal/attention"
 	"llmmemory/internal/kvstore"
@@ -28,25 +29,18 @@ var settings = []struct {
 	{"int8, f16", []model.Option{model.Int8Activations}, attention.F16},
 }
 
-// compare prints what each setting loses over a number of tokens: differences of the log probabilities of all tokens of
-// the vocabulary, and how often the most probable one is the same.
+// compare prints what each setting loses over n tokens: differences of the log probabilities of all tokens of the
+// vocabulary, and how often the most probable one is the same.
 func compare(path string, n int) error {
 	var exact []float64
-	fmt.Println("| activations, keys and values | mean | largest | greedy |\n|---|---|---|---|")
+	fmt.Println("| activations, keys and values | mean | largest | same token |\n|---|---|---|---|")
 	for _, s := range settings {
-		values, vocab, err := logits(path, n, s.kv, s.activations...)
+		p, vocab, err := logProbs(path, n, s.kv, s.activations...)
 		if errors.Is(err, model.ErrNotQuantized) || errors.Is(err, model.ErrNotHalves) {
 			continue
 		}
 		if err != nil {
 			return err
-		}
-		p := make([]float64, len(values))
-		for i, v := range values {
-			p[i] = float64(v)
-		}
-		for i := range n {
-			normalize(p[i*vocab:][:vocab])
 		}
 		if exact == nil {
 			exact = p
@@ -74,8 +68,8 @@ func compare(path string, n int) error {
 	return nil
 }
 
-// logits are those of n tokens.
-func logits(path string, n int, kv attention.DType, options ...model.Option) ([]float32, int, error) {
+// logProbs returns the log probabilities of all tokens of the vocabulary at each of n tokens, and the vocabulary's size.
+func logProbs(path string, n int, kv attention.DType, options ...model.Option) ([]float64, int, error) {
 	const blockSize = 16
 	pool, err := parallel.New(1)
 	if err != nil {
@@ -115,5 +109,12 @@ func logits(path string, n int, kv attention.DType, options ...model.Option) ([]
 		return nil, 0, err
 	}
 	values, err := r.ComputeLogits(b, 0, n)
-	return values, m.VocabSize, err
+	p := make([]float64, len(values))
+	for i, v := range values {
+		p[i] = float64(v)
+	}
+	for row := range slices.Chunk(p, m.VocabSize) {
+		normalize(row)
+	}
+	return p, m.VocabSize, err
 }

@@ -18,21 +18,20 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	switch len(os.Args) {
-	case 2:
+	if len(os.Args) == 2 {
 		if err := compare(os.Args[1], 512); err != nil {
 			log.Fatal(err)
 		}
 		return
-	case 3:
-	default:
+	}
+	if len(os.Args) != 3 {
 		log.Fatal("usage: logits MODEL [FILE]")
 	}
 	theirs, err := os.ReadFile(os.Args[2])
 	if err != nil {
 		log.Fatal(err)
 	}
-	ours, vocab, err := logits(os.Args[1], tokens, attention.F32)
+	ours, vocab, err := logProbs(os.Args[1], tokens, attention.F32)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -41,12 +40,10 @@ func main() {
 	}
 	largest, sum := 0.0, 0.0
 	for i := range tokens {
-		a, b := make([]float64, vocab), make([]float64, vocab)
+		a, b := ours[i*vocab:][:vocab], make([]float64, vocab)
 		for k := range vocab {
-			a[k] = float64(ours[i*vocab+k])
 			b[k] = float64(math.Float32frombits(binary.LittleEndian.Uint32(theirs[4*(i*vocab+k):])))
 		}
-		normalize(a)
 		normalize(b)
 		for k := range vocab {
 			largest = max(largest, math.Abs(a[k]-b[k]))
