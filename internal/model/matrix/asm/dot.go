@@ -142,7 +142,7 @@ func dot512(rows int) {
 				asm.VPDPBUSD(b, ws[v], acc)
 			}
 		}
-	}, func() { d.add() })
+	}, d.add)
 }
 
 // dotInt8x2 takes the offset of weights off and gives their signs to the activations, because pairs
@@ -169,7 +169,7 @@ func dotInt8x2(rows int) {
 				asm.VPADDD(b, d.acc[r][v], d.acc[r][v])
 			}
 		}
-	}, func() { d.add() })
+	}, d.add)
 }
 
 // dotInt4x2 adds all products of a block in 16 bits, in pairs: 8 × 2 × 15 × 127 fits.
@@ -239,7 +239,7 @@ func (p packing) first() int { return min(p.high, 1) * quads }
 // unpack makes bytes of weights. In a pair, the low half of a byte is a weight of the first 4 k, the high half one of
 // the next 4.
 func unpack(width width, p packing) {
-	begin("unpack"+p.name+width.name, "func(dst *byte, w *byte, wStride uintptr, blocks, groups uintptr, table *byte)",
+	begin("unpack"+p.name+width.name, "func(dst, w *byte, wStride, blocks, groups uintptr, table *byte)",
 		"makes bytes of blocks of "+p.name+" weights.")
 	dst, w, blocks, stride := arg("dst"), arg("w"), arg("blocks"), arg("wStride")
 	groups, n, first := asm.GP64(), asm.GP64(), p.first()
@@ -335,16 +335,17 @@ func (u *unpacking) number(z, high VecVirtual, quad int) {
 	asm.VPOR(masked, z, z)
 }
 
-// dotRow does for one row what unpack and dot512 do, without bytes in memory in between: all outputs of a panel, whose
-// sums stay in registers, over blocks that begin with their scales. Without a packing weights are bytes.
+// dotRow multiplies one row by all outputs of a panel. It unpacks weights as unpack does, but into registers, and their
+// sums stay in registers, too. Blocks begin with their scales. Without a packing weights are bytes.
 func dotRow(p *packing) {
-	name, pairs, ask := "Int8", 2, asm.PREFETCHT1 // bytes come faster through the second cache: measured
+	name, n, ask := "Int8", 2, asm.PREFETCHT1 // bytes come faster through the second cache: measured
 	if p != nil {
-		name, pairs, ask = p.name, p.pairs(), asm.PREFETCHT0
+		name, n, ask = p.name, p.pairs(), asm.PREFETCHT0
 	}
 	const vectors = panel / 16
-	begin("dotRow"+name+"AVX512", "func(sums *float32, x *int8, steps *uint64, w *byte, blocks, groups, shift, minima uintptr, "+
-		"table *byte)", "adds a row of 8-bit activations times blocks of "+name+" weights to sums.")
+	begin("dotRow"+name+"AVX512",
+		"func(sums *float32, x *int8, steps *uint64, w *byte, blocks, groups, shift, minima uintptr, table *byte)",
+		"adds a row of 8-bit activations times blocks of "+name+" weights to sums.")
 	sums, x, steps, w, blocks, minima := arg("sums"), arg("x"), arg("steps"), arg("w"), arg("blocks"), arg("minima")
 	shift, groups, scales := asm.XMM(), asm.GP64(), asm.GP64()
 	asm.VMOVQ(address("shift"), shift)
@@ -380,16 +381,16 @@ func dotRow(p *packing) {
 		asm.Label("weights")
 		asm.Load(asm.Param("groups"), groups)
 		loop("group", groups, 1, func() {
-			first, size, high := 0, 2*pairs*quads, make([]VecVirtual, vectors)
+			first, size, high := 0, 2*n*quads, make([]VecVirtual, vectors)
 			if p != nil {
 				first = p.first()
-				size = first + pairs*quads
+				size = first + n*quads
 			}
 			for v := 0; v < vectors && first > 0; v++ {
 				high[v] = asm.ZMM()
 				load(v*64, high[v])
 			}
-			for pair := range pairs {
+			for pair := range n {
 				bs := zmms(2)
 				for i, b := range bs {
 					asm.VPBROADCASTD(Mem{Base: x, Disp: (2*pair + i) * 4}, b)
@@ -412,7 +413,7 @@ func dotRow(p *packing) {
 				}
 			}
 			asm.ADDQ(U32(uint32(size)), w)
-			asm.ADDQ(Imm(uint64(pairs*8)), x)
+			asm.ADDQ(Imm(uint64(n*8)), x)
 		})
 		b, z := asm.ZMM(), asm.ZMM()
 		asm.VBROADCASTSS(Mem{Base: steps}, b)
