@@ -1,8 +1,8 @@
 // Command forward measures this project's forward pass as ../llamacpp/bench.cpp measures llama.cpp's:
 // go run ./testdata/bench/forward MODEL THREADS ROUNDS [bf16|int8]
 //
-// With int8, activations are rounded to 8 bits, as llama.cpp does with Q8_0 and Q4_0. With bf16, activations and weights
-// of F16 are rounded to BF16.
+// With int8, activations are rounded to 8 bits, as llama.cpp does with Q8_0 and Q4_0. With bf16, activations and
+// weights of F16 are rounded to BF16.
 package main
 
 import (

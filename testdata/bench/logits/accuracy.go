@@ -68,7 +68,8 @@ func compare(path string, n int) error {
 	return nil
 }
 
-// logProbs returns the log probabilities of all tokens of the vocabulary at each of n tokens, and the vocabulary's size.
+// logProbs returns the log probabilities of all tokens of the vocabulary at each of n tokens, and the vocabulary's
+// size.
 func logProbs(path string, n int, kv attention.DType, options ...model.Option) ([]float64, int, error) {
 	const blockSize = 16
 	pool, err := parallel.New(1)
