@@ -60,6 +60,8 @@ func TestFieldsOfOtherServersAreRefusedByName(t *testing.T) {
 		{`"enable_thinking": false`, "use chat_template_kwargs"},
 		{`"think": false`, "use chat_template_kwargs"},
 		{`"reasoning_effort": "none"`, "use chat_template_kwargs"},
+		{`"suffix": "none"`, "not supported"},
+		{`"system": "auto"`, "use a message"},
 		{`"reasoning_effort": "low"`, "use chat_template_kwargs"},
 		{`"include_reasoning": false`, "use chat_template_kwargs"},
 		{`"prompt_logprobs": 1`, "use /v1/completions with echo and logprobs"},
@@ -113,6 +115,7 @@ func TestFieldsOfOtherServersThatChangeNothingAreTaken(t *testing.T) {
 		`"samplers": [], "options": {}, "lora": [], "grammar": "", "format": "", "json_schema": null, "reasoning_effort": null, "include_reasoning": true`,
 		`"do_sample": true, "num_beams": 1, "no_repeat_ngram_size": 0, "raw": false, "priority": 0.0`,
 		`"cache_prompt": true, "id_slot": -1, "timings_per_token": true, "keep_alive": "5m", "store": false, "metadata": {"a": "b"}, "parallel_tool_calls": true`,
+		`"tool_choice": "auto", "function_call": "none"`,
 	} {
 		for path, body := range map[string]string{"/v1/completions": textOf, "/v1/chat/completions": talkOf +
 			`"max_tokens": 1, `} {

@@ -142,7 +142,7 @@ func (f *foreignField) changesNothing(raw json.RawMessage) bool {
 	case "", "null", "[]", `""`, `["text"]`, f.neutral:
 		return true
 	case `"none"`, `"auto"`:
-		return f.instead != useKwargs
+		return f.name == "tool_choice" || f.name == "function_call"
 	}
 	var format struct {
 		Type string `json:"type"`
