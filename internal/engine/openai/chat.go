@@ -62,8 +62,8 @@ type chatMessage struct {
 	FunctionCall     any               `json:"function_call"`
 }
 
-// message makes message i what a template sees. As in vLLM, an assistant has calls and reasoning, and a tool the call
-// that it answers; of other roles they are ignored.
+// message returns message i as a template sees it. As in vLLM, tool calls and reasoning are those of an assistant, and
+// tool_call_id is that of a tool; in messages of other roles they are ignored.
 func (m *chatMessage) message(i int) (chat.Message, error) {
 	to := chat.Message{Role: m.Role, Name: m.Name}
 	if !slices.Contains(roles, m.Role) {
@@ -87,8 +87,8 @@ func (m *chatMessage) message(i int) (chat.Message, error) {
 	case "assistant":
 		to.Reasoning = cmp.Or(m.Reasoning, m.ReasoningContent)
 		for k, text := range m.ToolCalls {
-			call, err := chat.ToolCall(text)
-			if err != nil {
+			call, ok := chat.ToolCall(text)
+			if !ok {
 				return to, invalid("messages", "Call %d of message %d has no function with a name.", k, i)
 			}
 			to.ToolCalls = append(to.ToolCalls, call)

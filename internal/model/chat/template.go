@@ -30,40 +30,32 @@ type Message struct {
 	ToolCalls     []any  // of an assistant, each read by ToolCall
 }
 
-// ErrToolCall is wrapped by ToolCall.
-var ErrToolCall = errors.New("a call has no function with a name")
-
-// ToolCall reads a call of a tool in OpenAI's form. The arguments, which are JSON in a text there, become a value, as in
-// vLLM; what is no JSON becomes an empty object.
-func ToolCall(text []byte) (any, error) {
-	value, err := jinja.FromJSON(text)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrToolCall, err)
+// ToolCall reads a tool call in OpenAI's form, whose arguments are JSON in a string. As in vLLM, they become a value;
+// a string that is not JSON becomes an empty object. ok is false if the call has no function with a name.
+func ToolCall(text []byte) (call any, ok bool) {
+	call, _ = jinja.FromJSON(text)
+	fields, ok := call.(*jinja.Dict)
+	if !ok {
+		return nil, false
 	}
-	call, _ := value.(*jinja.Dict)
-	if call == nil {
-		return nil, ErrToolCall
+	function, ok := fields.Get("function").(*jinja.Dict)
+	if !ok {
+		return nil, false
 	}
-	function, _ := call.Get("function").(*jinja.Dict)
-	if function == nil {
-		return nil, ErrToolCall
+	if _, ok = function.Get("name").(string); !ok {
+		return nil, false
 	}
-	if _, named := function.Get("name").(string); !named {
-		return nil, ErrToolCall
-	}
-	arguments := function.Get("arguments")
-	text = []byte("{}")
-	if s, ok := arguments.(string); ok && json.Valid([]byte(s)) {
-		text = []byte(s)
-	}
-	switch arguments.(type) {
+	switch arguments := function.Get("arguments").(type) {
 	case string, nil, bool, int64, float64:
-		if arguments, err = jinja.FromJSON(text); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrToolCall, err)
+		value := []byte("{}")
+		if s, _ := arguments.(string); json.Valid([]byte(s)) {
+			value = []byte(s)
 		}
-		function.Set("arguments", arguments)
+		parsed, err := jinja.FromJSON(value)
+		function.Set("arguments", parsed)
+		return call, err == nil
 	}
-	return call, nil
+	return call, true
 }
 
 // A Template makes prompts. It is safe for concurrent use.
