@@ -136,8 +136,8 @@ func ParseConfig(data []byte) (*Config, error) {
 	if n := len(p.LayerTypes); p.LayerTypes != nil && n != p.Layers {
 		return nil, fmt.Errorf("%w: layer_types has %d elements; num_hidden_layers is %d", ErrModel, n, p.Layers)
 	}
-	if err := p.notZero(); err != nil {
-		return nil, err
+	if p.LogitsScaling != nil && *p.LogitsScaling == 0 {
+		return nil, fmt.Errorf("%w: logits_scaling is 0", ErrModel)
 	}
 	make, ok := families[p.ModelType]
 	if !ok {
@@ -352,25 +352,6 @@ func opt(p *published) (*Config, error) {
 		c.HeadDim = p.Hidden / p.Heads
 	}
 	return c, nil
-}
-
-// notZero refuses numbers that are 0, for which a number that is missing has another meaning.
-func (p *published) notZero() error {
-	numbers := map[string]*float64{"rope_theta": p.Theta, "logits_scaling": p.LogitsScaling}
-	for _, s := range []*scaling{p.Scaling, p.RopeParams} {
-		for s != nil {
-			if s.Theta != nil {
-				numbers["rope_theta"] = s.Theta
-			}
-			s = s.Full
-		}
-	}
-	for name, v := range numbers {
-		if v != nil && *v == 0 {
-			return fmt.Errorf("%w: %s is 0", ErrModel, name)
-		}
-	}
-	return nil
 }
 
 func number(v float64) *float64 { return &v }

@@ -57,13 +57,13 @@ func (r *Rope) check(headDim int) error {
 		return fmt.Errorf("%w: %d of %d elements of a head are rotated", ErrModel, size, headDim)
 	case !(r.Attention >= 0) || math.IsInf(r.Attention, 0):
 		return fmt.Errorf("%w: cosines are multiplied by %v", ErrModel, r.Attention)
+	case !(r.Theta > 0) || math.IsInf(r.Theta, 0):
+		return fmt.Errorf("%w: rope_theta is %v", ErrModel, r.Theta)
 	case y != nil && !(y.Factor >= 1 && y.OriginalLength > 0 && y.BetaSlow > 0 && y.BetaFast > y.BetaSlow && r.Theta > 1):
 		return fmt.Errorf("%w: yarn rope scaling with %+v", ErrModel, *y)
 	case long != nil && (len(long.Short) != size/2 || len(long.Long) != size/2 || long.OriginalLength < 1):
 		return fmt.Errorf("%w: longrope scaling with %d and %d factors for %d frequencies, original length %d", ErrModel,
 			len(long.Short), len(long.Long), size/2, long.OriginalLength)
-	case !(r.Theta > 0) || math.IsInf(r.Theta, 0):
-		return fmt.Errorf("%w: rope_theta is %v", ErrModel, r.Theta)
 	case !(r.Linear >= 0):
 		return fmt.Errorf("%w: positions are divided by %v", ErrModel, r.Linear)
 	case r.Factors != nil && len(r.Factors) != size/2:
