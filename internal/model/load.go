@@ -280,10 +280,9 @@ var idle = regexp.MustCompile(`(inv_freq|masked_bias|_scale|_scale_inv|\.scales)
 func (l *loader) unused() (names []string, err error) {
 	for _, name := range l.files.Names() {
 		base, bias := strings.CutSuffix(name, ".bias")
-		parameter, _ := strings.CutSuffix(name, "_bias") // of experts, which are read as modules
 		tied := l.config.TieEmbeddings && strings.HasSuffix(name, l.names.head+".weight")
 		switch {
-		case l.used[name] || l.used[parameter+".bias"] || tied || idle.MatchString(name):
+		case l.used[name] || tied || idle.MatchString(name):
 		case !bias || !l.used[base+".weight"]:
 			names = append(names, name)
 		case slices.ContainsFunc(l.files.Get(name).Vector(), func(v float32) bool { return v != 0 }):

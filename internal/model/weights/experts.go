@@ -70,6 +70,7 @@ func (t *Tensors) parameters() error {
 		base, ok := strings.CutSuffix(name, "_bias")
 		if ok && t.byName[base+".weight"] != nil && strings.Contains(name, ".experts.") {
 			t.byName[base+".bias"] = t.byName[name]
+			delete(t.byName, name)
 		}
 	}
 	return nil
