@@ -1,7 +1,6 @@
 package model_test
 
 import (
-	"math"
 	"strings"
 	"testing"
 
@@ -9,21 +8,11 @@ import (
 
 	"llmmemory/internal/half"
 	"llmmemory/internal/model"
-	"llmmemory/internal/model/weights"
 	"llmmemory/internal/parallel"
 )
 
 // halves are types in place of those that BF16 activations do not change.
 var halves = map[string]string{"Q8_0": "F16", "Q6_K": "BF16", "Q4_0": "BF16", "Q4_K": "F16"}
-
-func bf16Model(t *testing.T, g *weights.GGUF) *bench {
-	pool, err := parallel.New(2)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	m, err := model.OpenGGUF(g, pool, model.Part{}, model.BF16Activations)
-	require.NoError(t, err)
-	return benchOf(t, m, pool)
-}
 
 func shortened(x []float64) []float64 {
 	y := make([]float64, len(x))
@@ -34,13 +23,12 @@ func shortened(x []float64) []float64 {
 }
 
 // The logits are those of the reference that rounds where the model does: F16 weights, and activations that F16 and
-// BF16 weights are multiplied by. As in TestInt8ActivationsRoundAndNothingElse, few tokens may be off.
+// BF16 weights are multiplied by.
 func TestBF16ActivationsRoundAndNothingElse(t *testing.T) {
-	const sequences, tokens = 40, 3
 	for which, place := range map[string]map[string]string{"all": halves, "some": nil} {
 		t.Run(which, func(t *testing.T) {
 			g := openGGUF(t, mixedGGUF("llama", place))
-			b, ref := bf16Model(t, g), ggufReference(g, "llama")
+			b, ref := roundingModel(t, g, model.BF16Activations), ggufReference(g, "llama")
 			ref.rounds = map[string]func([]float64) []float64{
 				"model.layers.0.mlp.up_proj": shortened, "model.layers.1.mlp.up_proj": shortened,
 				"model.layers.1.mlp.down_proj": shortened,
@@ -56,24 +44,7 @@ func TestBF16ActivationsRoundAndNothingElse(t *testing.T) {
 					}
 				}
 			}
-			off := 0
-			for seed := range uint64(sequences) {
-				ref.keys, ref.values = nil, nil
-				prompt := randomTokens(seed, tokens)
-				logits := b.step(t, part{tokens: prompt, table: randomTable(1, 0, 8)})[0]
-				for i, token := range prompt {
-					most := 0.0
-					for j, want := range ref.next(token) {
-						most = max(most, math.Abs(want-float64(logits[i][j])))
-					}
-					require.Less(t, most, 0.5)
-					if most > 1e-4 {
-						off++
-					}
-				}
-			}
-			t.Logf("%d of %d tokens are off", off, sequences*tokens)
-			require.Less(t, off, sequences*tokens/4)
+			requireRoundedLogits(t, b, ref)
 		})
 	}
 }
@@ -97,5 +68,5 @@ func TestPartsWithBF16ActivationsComputeTheBitsOfTheWhole(t *testing.T) {
 }
 
 func TestForwardWithBF16ActivationsAllocatesNothing(t *testing.T) {
-	requireNoAllocations(t, bf16Model(t, openGGUF(t, mixedGGUF("llama", halves))), 20)
+	requireNoAllocations(t, roundingModel(t, openGGUF(t, mixedGGUF("llama", halves)), model.BF16Activations), 20)
 }

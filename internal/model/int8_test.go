@@ -12,20 +12,42 @@ import (
 	"llmmemory/internal/parallel"
 )
 
-func int8Model(t *testing.T, g *weights.GGUF) *bench {
+func roundingModel(t *testing.T, g *weights.GGUF, option model.Option) *bench {
 	pool, err := parallel.New(2)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	m, err := model.OpenGGUF(g, pool, model.Part{}, model.Int8Activations)
+	m, err := model.OpenGGUF(g, pool, model.Part{}, option)
 	require.NoError(t, err)
 	return benchOf(t, m, pool)
 }
 
-// The logits are those of the reference that rounds where the model does. A value between two steps may be
-// rounded to either, which changes the logits of its token and of those after it: sequences are short, and a
-// quarter of the tokens may be off. Packing changes no weight of these types.
-func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
+// requireRoundedLogits compares a model with a reference that rounds where the model does. A value between two steps
+// may be rounded to either, which changes the logits of its token and of those after it: sequences are short, and a
+// quarter of the tokens may be off.
+func requireRoundedLogits(t *testing.T, b *bench, ref *reference) {
 	const sequences, tokens = 40, 3
+	off := 0
+	for seed := range uint64(sequences) {
+		ref.keys, ref.values = nil, nil
+		prompt := randomTokens(seed, tokens)
+		logits := b.step(t, part{tokens: prompt, table: randomTable(1, 0, 8)})[0]
+		for i, token := range prompt {
+			most := 0.0
+			for j, want := range ref.next(token) {
+				most = max(most, math.Abs(want-float64(logits[i][j])))
+			}
+			require.Less(t, most, 0.5)
+			if most > 1e-4 {
+				off++
+			}
+		}
+	}
+	t.Logf("%d of %d tokens are off", off, sequences*tokens)
+	require.Less(t, off, sequences*tokens/4)
+}
+
+// The logits are those of the reference that rounds where the model does. Packing changes no weight of these types.
+func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 	for _, family := range []string{"llama", "qwen2", "qwen3"} {
 		t.Run(family, func(t *testing.T) {
 			place := map[string]string{"Q4_K": "Q4_0", "Q6_K": "Q8_0"}
@@ -36,7 +58,7 @@ func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 				place = map[string]string{"Q4_K": "Q5_1", "Q6_K": "IQ4_NL", "Q4_0": "MXFP4"}
 			}
 			g := openGGUF(t, mixedGGUF(family, place))
-			b, ref := int8Model(t, g), ggufReference(g, family)
+			b, ref := roundingModel(t, g, model.Int8Activations), ggufReference(g, family)
 			ref.rounds = map[string]func([]float64) []float64{"lm_head": rounded}
 			for _, name := range []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
 				"mlp.gate_proj", "mlp.down_proj"} {
@@ -45,24 +67,7 @@ func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 					ref.rounds["model.layers.1."+name] = rounded
 				}
 			}
-			off := 0
-			for seed := range uint64(sequences) {
-				ref.keys, ref.values = nil, nil
-				prompt := randomTokens(seed, tokens)
-				logits := b.step(t, part{tokens: prompt, table: randomTable(1, 0, 8)})[0]
-				for i, token := range prompt {
-					most := 0.0
-					for j, want := range ref.next(token) {
-						most = max(most, math.Abs(want-float64(logits[i][j])))
-					}
-					require.Less(t, most, 0.5)
-					if most > 1e-4 {
-						off++
-					}
-				}
-			}
-			t.Logf("%d of %d tokens are off", off, sequences*tokens)
-			require.Less(t, off, sequences*tokens/4)
+			requireRoundedLogits(t, b, ref)
 		})
 	}
 }
@@ -80,7 +85,7 @@ func TestInt8ActivationsChangeLogitsLittle(t *testing.T) {
 	for i, test := range tests {
 		t.Run(fmt.Sprintf("%s %d", test.family, i), func(t *testing.T) {
 			g := openGGUF(t, mixedGGUF(test.family, test.place))
-			most, mean, size := logitErrors(t, int8Model(t, g), ggufReference(g, test.family))
+			most, mean, size := logitErrors(t, roundingModel(t, g, model.Int8Activations), ggufReference(g, test.family))
 			t.Logf("off by %.4f at most, %.4f in the mean, of %.2f", most, mean, size)
 			require.Less(t, mean, 0.05*size)
 			require.Less(t, most, 0.6*size)
@@ -99,5 +104,5 @@ func TestInt8ActivationsWantQuantizedWeights(t *testing.T) {
 }
 
 func TestForwardWithInt8ActivationsAllocatesNothing(t *testing.T) {
-	requireNoAllocations(t, int8Model(t, openGGUF(t, quantizedLlama())), 20)
+	requireNoAllocations(t, roundingModel(t, openGGUF(t, quantizedLlama()), model.Int8Activations), 20)
 }
