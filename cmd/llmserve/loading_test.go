@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -63,7 +64,7 @@ func number(t *testing.T, text, pattern string) int {
 	return n
 }
 
-// serveModelFile serves a file and returns the line about its weights.
+// serveModelFile serves a file and returns what the start says before the address.
 func serveModelFile(t *testing.T, path string, args ...string) (*server, string) {
 	c := llmserve(append([]string{path, "--port", "0", "--kv-cache-gb", "0.2"}, args...)...)
 	out, err := c.StdoutPipe()
@@ -75,13 +76,15 @@ func serveModelFile(t *testing.T, path string, args ...string) (*server, string)
 		_ = c.Wait()
 	})
 	s := &server{cmd: c, lines: bufio.NewReader(out)}
-	line, err := s.lines.ReadString('\n')
-	require.NoError(t, err)
-	next, err := s.lines.ReadString('\n')
-	require.NoError(t, err)
-	s.url = regexp.MustCompile(`http://127\.0\.0\.1:\d+/v1`).FindString(next)
-	require.NotEmpty(t, s.url, next)
-	return s, line
+	said := ""
+	for {
+		line, err := s.lines.ReadString('\n')
+		require.NoError(t, err, said)
+		if s.url = regexp.MustCompile(`http://127\.0\.0\.1:\d+/v1`).FindString(line); s.url != "" {
+			return s, said
+		}
+		said += line
+	}
 }
 
 // Ensure that the start says which window of a GGUF file is not used, and says nothing of one that is, or that no
@@ -95,34 +98,25 @@ func TestTheStartSaysThatAWindowIsNotUsed(t *testing.T) {
 		{"phi3", 64, "  not used, as in llama.cpp: the file's sliding window of 64 tokens\n"},
 		{"phi3", 256, ""}, {"gemma2", 64, ""},
 	} {
-		for _, tiny := range weightfile.Tinies() {
-			if tiny.Name != test.tiny {
-				continue
-			}
-			tiny.Meta[test.tiny+".attention.sliding_window"] = test.window
-			path := filepath.Join(t.TempDir(), "tiny.gguf")
-			require.NoError(t, os.WriteFile(path, tiny.GGUF(), 0o644))
-			c := llmserve("run", path, "x", "--max-tokens", "1", "--kv-cache-gb", "0.1")
-			var said bytes.Buffer
-			c.Stderr = &said
-			require.NoError(t, c.Run(), said.String())
-			require.Equal(t, test.want, said.String())
-			if test.want != "" {
-				c := llmserve(path, "--port", "0", "--kv-cache-gb", "0.1")
-				out, err := c.StdoutPipe()
-				require.NoError(t, err)
-				require.NoError(t, c.Start())
-				lines := bufio.NewReader(out)
-				_, err = lines.ReadString('\n')
-				require.NoError(t, err)
-				line, err := lines.ReadString('\n')
-				require.NoError(t, err)
-				require.Equal(t, test.want, line)
-				require.NoError(t, c.Process.Kill())
-				_ = c.Wait() // killed
-			}
-		}
+		tinies := weightfile.Tinies()
+		tiny := tinies[slices.IndexFunc(tinies, func(one weightfile.Tiny) bool { return one.Name == test.tiny })]
+		tiny.Meta[test.tiny+".attention.sliding_window"] = test.window
+		path := filepath.Join(t.TempDir(), "tiny.gguf")
+		require.NoError(t, os.WriteFile(path, tiny.GGUF(), 0o644))
+		require.Equal(t, test.want, runSays(t, path))
+		_, said := serveModelFile(t, path)
+		_, notes, _ := strings.Cut(said, "\n")
+		require.Equal(t, test.want, notes)
 	}
+}
+
+// runSays is what llmserve run writes to standard error.
+func runSays(t *testing.T, path string) string {
+	c := llmserve("run", path, "a", "--max-tokens", "1", "--kv-cache-gb", "0.1")
+	var said bytes.Buffer
+	c.Stderr = &said
+	require.NoError(t, c.Run(), said.String())
+	return said.String()
 }
 
 func TestTheStartNamesTensorsThatAreNotUsed(t *testing.T) {
@@ -158,10 +152,6 @@ func TestTheStartNamesTensorsThatAreNotUsed(t *testing.T) {
 		{[]string{"e", "d", "c", "b", "a"}, "  not used: the tensors a, b, c and 2 more\n"},
 	} {
 		write(test.more...)
-		c := llmserve("run", dir, "a", "--max-tokens", "1", "--kv-cache-gb", "0.1")
-		var said bytes.Buffer
-		c.Stderr = &said
-		require.NoError(t, c.Run(), said.String())
-		require.Equal(t, test.want, said.String())
+		require.Equal(t, test.want, runSays(t, dir))
 	}
 }
