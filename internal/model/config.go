@@ -68,7 +68,7 @@ type Config struct {
 	SlidingWindow  int    // tokens that a token attends to; 0: all
 	Full           []bool // layers without the window; nil: all have it
 	NoRope         []bool // layers without rotations (SmolLM3); nil: none
-	UnusedWindow   int    // tokens of a window that a GGUF file has and llama.cpp does not use; 0: none
+	UnusedWindow   int    // tokens of a GGUF file's window that is not used, as in llama.cpp; 0: none
 	Sinks          bool   // each head has a logit of its own in the softmax, without a value (gpt-oss)
 	TieEmbeddings  bool   // the output matrix is that of the embeddings
 

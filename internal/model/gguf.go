@@ -27,7 +27,7 @@ var ggufNeutral = map[string]float64{
 	"rope.scaling.yarn_beta_fast": 32, "rope.scaling.yarn_beta_slow": 1,
 }
 
-// ggufFamilies are the architectures, each with the function that reads the keys that not all have.
+// ggufFamilies are the architectures, each with the function that reads its own keys.
 var ggufFamilies = map[string]func(c *Config, k *ggufKeys){
 	"llama": func(c *Config, k *ggufKeys) {
 		c.Rope.Interleaved = true
@@ -147,7 +147,7 @@ func (k *ggufKeys) look(key string) (weights.Value, bool) {
 	return v, ok
 }
 
-// need looks for a key without which a file is refused.
+// need returns key. A file without it is refused.
 func (k *ggufKeys) need(key string) string {
 	if _, given := k.look(key); !given && k.err == nil {
 		k.err = fmt.Errorf("%w: the key %s.%s is missing", ErrModel, k.family, key)

@@ -197,7 +197,7 @@ func TestTheSlidingWindowOfGGUFIsNotRead(t *testing.T) {
 	}
 }
 
-// What llama.cpp needs and a GGUF file does not have is named; so is what it would compute with and divides by 0.
+// The error names the key or tensor that llama.cpp needs and the file lacks, or a value of 0 that it would divide by.
 func TestKeysThatAreMissingAreNamed(t *testing.T) {
 	for _, test := range []struct {
 		tiny   string

@@ -41,8 +41,8 @@ func exactYarn(i int) float64 {
 	return (1 - ramp) + ramp/4
 }
 
-// separate gives gpt-oss's experts, which are published as [experts, inputs, outputs] with a gate and what it
-// multiplies side by side, names of their own; and its sinks that of GGUF.
+// separate makes tensors of each of gpt-oss's experts, which are published as [experts, inputs, outputs] with gate and
+// up projection alternating, and gives the sinks their name in GGUF.
 func (r *reference) separate() {
 	p := &r.shape
 	for l := range r.layers {

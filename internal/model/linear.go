@@ -46,7 +46,8 @@ func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix
 	}
 }
 
-// packedType is how weights of a type with a number of inputs, all workers together, are kept, and in blocks of how many.
+// packedType returns the type and the block size of a matrix of t's weights. in is its number of inputs, those of all
+// workers together.
 func (l *loader) packedType(t *weights.Tensor, in int) (kind matrix.Type, block int) {
 	switch l.rounding {
 	case matrix.Rounded:
@@ -54,7 +55,7 @@ func (l *loader) packedType(t *weights.Tensor, in int) (kind matrix.Type, block 
 			return rounds, t.Block()
 		}
 	case matrix.Shorts:
-		// 4 workers can share inputs that 8 divides out in pairs, as without rounding.
+		// A multiple of 8 inputs can be divided among 4 workers in pairs, as without rounding.
 		if (t.DType == weights.F16 || t.DType == weights.BF16) && in%8 == 0 {
 			return matrix.W16A16, 0
 		}
@@ -74,14 +75,14 @@ func (t turned) Row(i int, dst []float32) {
 	}
 }
 
-// A paired is a matrix of experts in which rows of gates and of what they multiply take turns, read with the gates of
-// an expert first.
+// A paired is a matrix of experts whose rows alternate between the gate and the up projection. It is read with the
+// gate's rows of an expert first.
 type paired struct {
 	*weights.Tensor
-	inter int // gates of an expert
+	inter int // rows of the gate of an expert
 }
 
-// row is where row i is.
+// row returns the place of row i in the tensor.
 func (p paired) row(i int) int {
 	of := i % (2 * p.inter)
 	return i - of + of%p.inter*2 + of/p.inter
@@ -139,7 +140,7 @@ type shape struct {
 	rows   [][]span // of each tensor; nil: all
 	cols   span     // inputs; empty: all
 	bias   bool
-	paired int // gates of an expert, if their rows and those of what they multiply take turns; 0: they do not
+	paired int // rows of the gate of an expert, if they alternate with those of the up projection; 0: they do not
 }
 
 // linear loads matrices. Those of the same type are packed as one.

@@ -27,8 +27,8 @@ type Model struct {
 	unused    []string
 }
 
-// Unused are the tensors of a folder that the model does not use, by name, in order. Those of images, those that
-// loading makes again, and scales of activations, keys and values are not among them.
+// Unused returns the sorted names of the tensors of a folder that the model does not use, except those that idle
+// matches.
 func (m *Model) Unused() []string { return m.unused }
 
 type norm struct{ weight, bias []float32 }
@@ -207,7 +207,7 @@ var ErrNotHalves = fmt.Errorf("%w: its weights are not F16 or BF16, which are mu
 // without it; a model that has no others is refused with ErrNotHalves.
 func BF16Activations(l *loader) { l.rounding = matrix.Shorts }
 
-// forms are those of activations that the model's matrices read.
+// forms returns the forms of activations that the model's matrices read.
 func (m *Model) forms() matrix.Form {
 	forms := m.head.forms()
 	for i := range m.layers {
@@ -272,11 +272,11 @@ func (l *loader) allUsed() error {
 	return nil
 }
 
-// idle is the end of names of tensors that change nothing: frequencies and masks, which are computed, and scales, which
-// belong to weights or are not used.
+// idle matches the names of tensors that need not be reported as unused: frequencies and masks, which are computed,
+// scales, which are read with their weights or not used, and the part that reads images.
 var idle = regexp.MustCompile(`(inv_freq|masked_bias|_scale|_scale_inv|\.scales)$|vision_tower\.|multi_modal_projector\.`)
 
-// unused are the tensors of a folder that were not used. A bias that would change answers is refused.
+// unused returns the names for Model.Unused. A bias that would change answers is refused.
 func (l *loader) unused() (names []string, err error) {
 	for _, name := range l.files.Names() {
 		base, bias := strings.CutSuffix(name, ".bias")

@@ -5,15 +5,15 @@ package model
 type names struct {
 	embed, positions, norm, head         string
 	attnNorm, q, k, v, out, qNorm, kNorm string
-	sinks                                string // with .weight, if it is in the name
-	attnPost, mlpPost                    string // norms of what the halves give
+	sinks                                string // the whole name, with .weight if it ends so
+	attnPost, mlpPost                    string // norms of the results of the halves
 	mlpNorm, gate, up, down              string
 	router                               string
 	expertGate, expertUp, expertDown     string // a second %d stands for the expert; without it, a tensor has all
 	sharedGate, sharedUp, sharedDown     string
 	sharedRouter                         string
 	transposed                           bool // matrices are [inputs, outputs] (GPT-2)
-	paired                               bool // where a gate and what it multiplies are one, their rows take turns (gpt-oss)
+	paired                               bool // rows of gate and up projection alternate in one tensor (gpt-oss)
 }
 
 // namesOf are the names of a family in folders.
@@ -103,5 +103,5 @@ var ggufNames = names{
 }
 
 // prefixes may stand before all names but the head's: a model may have been saved with or without what was built on it.
-// The first one is that of a folder without embeddings.
+// In a folder without embeddings, errors name tensors with the first one.
 var prefixes = []string{"model.", "transformer.", "language_model.model.", "model.language_model.", ""}

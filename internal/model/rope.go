@@ -22,8 +22,10 @@ type Rope struct {
 // Yarn are the settings of rope_type "yarn".
 type Yarn struct {
 	Factor, OriginalLength float64
-	BetaFast, BetaSlow     float64 // pairs that make more turns over the original length keep their frequency; fewer: are stretched fully
-	Exact                  bool    // the pairs between which stretching is partial are not rounded to whole numbers
+	// Pairs that make more than BetaFast turns over the original length keep their frequency; those that make fewer
+	// than BetaSlow are stretched fully.
+	BetaFast, BetaSlow float64
+	Exact              bool // the places of the pairs with BetaFast and BetaSlow turns are not rounded to integers
 }
 
 // LongRope are the settings of rope_type "longrope": the factors of servers for sequences up to the original length, and

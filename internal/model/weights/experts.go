@@ -14,8 +14,9 @@ import (
 // NAME_scales in MXFP4, or NAME of the shape [experts, inputs, outputs], and its bias is NAME_bias. They are read as
 // NAME.weight, a matrix for each expert one after the other, and NAME.bias.
 
-// readMXFP4 reads blocks of the shape [..., outputs, groups, 16]: numbers of 4 bits, those of even inputs in the low
-// halves, in groups of 32 with a byte of [..., outputs, groups] each, an exponent whose bias is 127.
+// readMXFP4 reads blocks of the shape [..., outputs, groups, 16] and scales of the shape [..., outputs, groups]. The 16
+// bytes of a group are 32 numbers of 4 bits, those of even inputs in the low halves; its scale is an exponent with a
+// bias of 127.
 func (s *scheme) readMXFP4(t *Tensors, base string) (*Tensor, error) {
 	blocks, scales := t.leftOut[base+"_blocks"], t.leftOut[base+"_scales"]
 	n := len(blocks.Shape) - 1
@@ -49,7 +50,7 @@ func (s *scheme) readMXFP4(t *Tensors, base string) (*Tensor, error) {
 	return m.tensor(base+".weight", blocks.data), nil
 }
 
-// parameters gives experts that are parameters the names of modules.
+// parameters renames experts that are parameters as if they were modules.
 func (t *Tensors) parameters() error {
 	for _, name := range sortedKeys(t.leftOut) {
 		l := t.leftOut[name]

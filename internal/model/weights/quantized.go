@@ -91,7 +91,7 @@ func readQ5_1(block []byte, q []int8, s []matrix.Scale) {
 	fifths(block[4:], q)
 }
 
-// mxScale is the scale of an exponent whose bias is 127. The numbers in the table are twice as large as those it is for.
+// mxScale returns the scale of MXFP4 for an exponent with a bias of 127, halved: the numbers in the table are doubled.
 func mxScale(exponent byte) float32 { return float32(math.Ldexp(1, int(exponent)-128)) }
 
 func readMXFP4(block []byte, q []int8, s []matrix.Scale) {

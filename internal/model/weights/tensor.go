@@ -47,14 +47,14 @@ const (
 
 func (d DType) String() string { return layouts[d].name }
 
-// A layout says how many elements of a type make a block of how many bytes, how many share a scale (0: none), how a
-// block is read, and how its integers are packed without rounding, and for rounded activations (F32: they are not).
+// A layout describes the blocks of a type, and the matrices that are packed from them.
 type layout struct {
 	name            string
-	elements, bytes int
-	scaled          int
+	elements, bytes int // of a block
+	scaled          int // elements that share a scale; 0: there are no scales
 	read            func(block []byte, q []int8, s []matrix.Scale)
-	packed, rounds  matrix.Type
+	packed          matrix.Type // for activations that are not rounded to 8 bits
+	rounds          matrix.Type // for activations that are; F32: there is none
 }
 
 var layouts = [...]layout{
@@ -85,7 +85,7 @@ type Tensor struct {
 	Rows, Cols int // Rows is 1 for a vector; of several matrices it is that of all together
 	data       []byte
 	mapped     bool          // data is of a mapped file
-	source     matrix.Source // of weights that lie in another way than a row after the other, in place of data
+	source     matrix.Source // reads rows that do not lie one after the other in data; nil: they do
 }
 
 // makeTensor checks that the shape fits the bytes.
@@ -125,8 +125,8 @@ func (t *Tensor) Block() int { return layouts[t.DType].scaled }
 // blocks of Block.
 func (t *Tensor) Packed() matrix.Type { return layouts[t.DType].packed }
 
-// Rounds is how a matrix of the tensor's weights, in blocks of Block, keeps them for activations that are rounded to
-// 8 bits; F32 if such activations are not multiplied by them.
+// Rounds is the type of a matrix of the tensor's weights, in blocks of Block, for activations that are rounded to
+// 8 bits; F32 if there is none.
 func (t *Tensor) Rounds() matrix.Type { return layouts[t.DType].rounds }
 
 func (t *Tensor) row(i int) []byte {
@@ -160,7 +160,7 @@ func (t *Tensor) Row(i int, dst []float32) {
 	}
 }
 
-// at is one element of a type without scales.
+// at returns one element of a type without scales.
 func (t *Tensor) at(row, col int) float32 {
 	data := t.row(row)
 	switch t.DType {
