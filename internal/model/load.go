@@ -27,8 +27,8 @@ type Model struct {
 	unused    []string
 }
 
-// Unused returns the sorted names of the tensors of a folder that the model does not use, except those that idle
-// matches.
+// Unused returns the sorted names of the tensors of a folder that the model does not use, except frequencies, masks,
+// scales, and what reads images.
 func (m *Model) Unused() []string { return m.unused }
 
 type norm struct{ weight, bias []float32 }
