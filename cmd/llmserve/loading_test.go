@@ -149,6 +149,7 @@ func TestTheStartNamesTensorsThatAreNotUsed(t *testing.T) {
 	}{
 		{nil, ""},
 		{[]string{"x", "score.weight"}, "  not used: the tensors score.weight, x\n"},
+		{[]string{"\x1b[2J"}, "  not used: the tensors \\x1b[2J\n"},
 		{[]string{"e", "d", "c", "b", "a"}, "  not used: the tensors a, b, c and 2 more\n"},
 	} {
 		write(test.more...)

@@ -33,7 +33,7 @@ func main() {
 	case errors.Is(err, context.Canceled):
 		os.Exit(interrupted)
 	case err != nil:
-		fmt.Fprintln(os.Stderr, "llmserve:", err)
+		fmt.Fprintln(os.Stderr, "llmserve:", terminal.Visible(err.Error()))
 		os.Exit(1)
 	}
 }

@@ -337,6 +337,7 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 	}{
 		{"no model", nil, "want MODEL, got 0 arguments; a model is a folder, a .gguf file, or demo"},
 		{"memory that is no number", []string{"demo", "--kv-cache-gb", "nan"}, "it must be above 0"},
+		{"a name with a control character", []string{filepath.Join(dir, "\x1b[2J")}, `/\x1b[2J`},
 		{"no such file", []string{filepath.Join(dir, "nothing")}, "MODEL is a folder or a .gguf file"},
 		{"no GGUF", []string{write("x.gguf", "GGML and more than eight bytes")}, "it is not a GGUF file"},
 		{"a tokenizer of SentencePiece", []string{filepath.Join(dir, "spm")}, "only tokenizer.model, which is not read"},

@@ -20,6 +20,7 @@ import (
 	"llmmemory/internal/model/tokenizer"
 	"llmmemory/internal/model/weights"
 	"llmmemory/internal/parallel"
+	"llmmemory/internal/terminal"
 )
 
 // maxThreads is far above any useful number, and below what makes Go's runtime end the process.
@@ -106,10 +107,12 @@ func (l *loaded) notes(to io.Writer) {
 		fmt.Fprintf(to, "  not used, as in llama.cpp: the file's sliding window of %d tokens\n", n)
 	}
 	const most = 3 // names that are shown
-	if names := l.workers[0].Model.Unused(); len(names) > most {
-		fmt.Fprintf(to, "  not used: the tensors %s and %d more\n", strings.Join(names[:most], ", "), len(names)-most)
-	} else if len(names) > 0 {
-		fmt.Fprintf(to, "  not used: the tensors %s\n", strings.Join(names, ", "))
+	names, more := l.workers[0].Model.Unused(), ""
+	if n := len(names) - most; n > 0 {
+		names, more = names[:most], fmt.Sprintf(" and %d more", n)
+	}
+	if len(names) > 0 {
+		fmt.Fprintf(to, "  not used: the tensors %s%s\n", terminal.VisibleName(strings.Join(names, ", ")), more)
 	}
 }
 
@@ -136,8 +139,7 @@ func (l *loaded) closeFiles() error {
 // prepareDemo prepares the model that needs no file.
 func prepareDemo(o *modelOptions) (*loaded, error) {
 	if o.activations != "f32" {
-		return nil, fmt.Errorf("--activation-dtype %s: the demo's weights are F32, and f32 is possible with them",
-			o.activations)
+		return nil, fmt.Errorf("--activation-dtype %s: the demo's weights are F32; only f32 is possible", o.activations)
 	}
 	c := induction.Config(o.workers)
 	l := &loaded{name: "demo", config: &c, tokenizer: induction.Tokenizer(), part: induction.NewPart}
