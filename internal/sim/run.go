@@ -286,9 +286,11 @@ func (r *run) tokens(dst []int32, index, sample int) []int32 {
 	return dst
 }
 
+// result returns a copy, which does not keep the run in memory.
 func (r *run) result() *Result {
-	r.r.Seconds = r.now
-	r.latencies.Fill(&r.r)
-	r.r.Window = r.window.average()
-	return &r.r
+	result := r.r
+	result.Seconds = r.now
+	r.latencies.Fill(&result)
+	result.Window = r.window.average()
+	return &result
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -47,6 +48,25 @@ func poisson(t testing.TB, name string, rate, until float64, count int, seed uin
 	source, err := workload.Poisson(lengths, rate, seed, until, count)
 	require.NoError(t, err)
 	return source
+}
+
+// Ensure that a result keeps nothing else of its run in memory.
+func TestAResultDoesNotKeepItsRun(t *testing.T) {
+	freed := make(chan struct{})
+	source := &list{{Prompt: 100, Output: 3}}
+	runtime.AddCleanup(source, func(freed chan struct{}) { close(freed) }, freed)
+	r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t)}, source)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		select {
+		case <-freed:
+			return true
+		default:
+			return false
+		}
+	}, 10*time.Second, time.Millisecond)
+	require.Equal(t, 1, r.Answered)
 }
 
 // Ensure that the way through a server adds to first tokens and to whole answers alone, and that a client that waits

@@ -2,7 +2,9 @@ package fleet
 
 import (
 	"context"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -82,6 +84,24 @@ func TestAFleetOfOneIsAServer(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Ensure that a result keeps nothing else of its fleet in memory.
+func TestAResultDoesNotKeepItsFleet(t *testing.T) {
+	freed := make(chan struct{})
+	source := &struct{ workload.Source }{singles(t, "sharegpt", 8, 10)}
+	runtime.AddCleanup(source, func(freed chan struct{}) { close(freed) }, freed)
+	r := run(t, Config{Kinds: []Kind{replicas(t, 2, "l4")}, Router: "random"}, source)
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		select {
+		case <-freed:
+			return true
+		default:
+			return false
+		}
+	}, 10*time.Second, time.Millisecond)
+	require.Equal(t, 10, r.Answered)
 }
 
 func TestRoundRobinSharesRequestsOut(t *testing.T) {

@@ -53,8 +53,9 @@ func (r *Result) Imbalance() float64 {
 	return float64(most*len(r.Replicas)) / float64(r.Answered)
 }
 
+// finish returns a copy of the result, which does not keep the fleet in memory.
 func (f *fleet) finish() *Result {
-	r := &f.result
+	r := f.result
 	f.latencies.Fill(&r.Result)
 	priced, metered := true, true
 	for _, p := range f.replicas {
@@ -80,5 +81,5 @@ func (f *fleet) finish() *Result {
 	if !metered {
 		r.KWh = 0
 	}
-	return r
+	return &r
 }
