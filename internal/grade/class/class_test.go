@@ -13,6 +13,7 @@ import (
 
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/class"
+	"llmmemory/internal/jobs"
 )
 
 func TestOneThatFailsStopsNoOther(t *testing.T) {
@@ -157,4 +158,17 @@ func TestASpreadsheetReadsTheGrades(t *testing.T) {
 		`"'=cmd|""calc"", a",'=x.c,30.00,40.00,10.00,0.00,0.00,9.00,0.00,,one two,0.00,,,2.b,19.00,"'@late, agreed",the same file as that of c`+"\n"+
 		`b\u202e\xff\x0a,b\x1b[31m.c,0.00,40.00,0.00,0.00,0.00,0.00,0.00,compile,compile,0.00,,'+b.c: error: 1\x1b[0m,2.b,0.00,,its header`+"\n"+
 		"c,c.c,,,,,,,,,,,no gcc,,2.b,,,\n", b.String())
+}
+
+// Ensure that folders whose names have the characters of patterns are read.
+func TestMissingShardsAreThoseThatNoFolderHas(t *testing.T) {
+	var folders []string
+	for _, s := range []jobs.Shard{{Index: 1, Of: 3}, {Index: 3, Of: 3}} {
+		dir := filepath.Join(t.TempDir(), "part[x]")
+		require.NoError(t, os.Mkdir(dir, 0o755))
+		require.NoError(t, class.Folder{Path: dir}.NoteShard(s))
+		folders = append(folders, dir)
+	}
+	require.Equal(t, []jobs.Shard{{Index: 2, Of: 3}}, class.MissingShards(folders))
+	require.Empty(t, class.MissingShards(nil))
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/url"
 	"os"
@@ -185,17 +186,17 @@ const shardName = "shard-%d-of-%d"
 // MissingShards returns the shards that no folder has, if one has another shard of the same number.
 func MissingShards(from []string) (missing []jobs.Shard) {
 	graded := map[jobs.Shard]bool{}
-	most := map[int]bool{}
+	numbers := map[int]bool{}
 	for _, dir := range from {
-		names, _ := filepath.Glob(filepath.Join(dir, "shard-*-of-*"))
+		names, _ := fs.Glob(os.DirFS(dir), "shard-*-of-*") // the pattern is well-formed
 		for _, name := range names {
 			var s jobs.Shard
-			if n, _ := fmt.Sscanf(filepath.Base(name), shardName, &s.Index, &s.Of); n == 2 {
-				graded[s], most[s.Of] = true, true
+			if n, _ := fmt.Sscanf(name, shardName, &s.Index, &s.Of); n == 2 {
+				graded[s], numbers[s.Of] = true, true
 			}
 		}
 	}
-	for _, of := range slices.Sorted(maps.Keys(most)) {
+	for _, of := range slices.Sorted(maps.Keys(numbers)) {
 		for i := range of {
 			if s := (jobs.Shard{Index: i + 1, Of: of}); !graded[s] {
 				missing = append(missing, s)
