@@ -43,7 +43,7 @@ func (b *bench) sharedPrefix() error {
 	}
 	panels = append(panels, ratios(groups, values))
 	b.add(chart.Figure{
-		Name: "fig16-shared-prefix", Title: "Shared prefix (Fig. 16, LLaMA-13B)", Kind: chart.OrderOnly, Panels: panels,
+		Name: "fig16-shared-prefix", Title: "Shared prefix (Fig. 16, LLaMA-13B)", Kind: chart.Calibrated, Panels: panels,
 		Seeds: seedsLabel(seeds, seconds),
 		Note: "The lengths of WMT16's sentences are an assumption, and the times of an iteration are OPT-13B's line. The " +
 			"paper's factors over Oracle are 1.67 and 3.58. " +
