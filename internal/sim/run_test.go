@@ -69,7 +69,7 @@ func TestAResultDoesNotKeepItsRun(t *testing.T) {
 	require.Equal(t, 1, r.Answered)
 }
 
-// Ensure that the way through a server adds to first tokens and to whole answers alone, and that a client that waits
+// Ensure that the server's own work adds to first tokens and to whole answers alone, and that a client that waits
 // for an answer sends its next request when it has it.
 func TestTheWayThroughAServerComesOnce(t *testing.T) {
 	const way = 0.5

@@ -411,8 +411,8 @@ func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Obser
 	}, source)
 }
 
-// Within returns the plan with iterations that take a number of times as long, and other seconds that the way through
-// the server adds to first tokens: what a cost.Margin leaves open.
+// Within returns the plan with iterations that take times as long, and with first seconds of the server's own work in
+// the time to the first token: what a cost.Margin leaves open.
 func (p *Plan) Within(times, first float64) *Plan {
 	q := *p
 	q.Model = p.Model.Within(times, first)

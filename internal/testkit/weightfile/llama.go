@@ -60,10 +60,11 @@ func LlamaFile(path string, l Llama) error {
 	return f.Close()
 }
 
-// LlamaHole writes a file whose weights, of F16 if there is no type, are a hole, which takes no space on disk. The
+// LlamaHole writes a file whose weights are a hole, which takes no space on disk. Without a type they are F16. The
 // tensor called without is left out.
 func LlamaHole(path string, l Llama, without string) error {
-	tensors := slices.DeleteFunc(l.tensors(llamaTypes[cmp.Or(l.Type, "F16")]), func(t *Tensor) bool { return t.Name == without })
+	kind := llamaTypes[cmp.Or(l.Type, "F16")]
+	tensors := slices.DeleteFunc(l.tensors(kind), func(t *Tensor) bool { return t.Name == without })
 	header, size := l.header(tensors)
 	if err := os.WriteFile(path, header.Bytes(), 0o644); err != nil {
 		return err
