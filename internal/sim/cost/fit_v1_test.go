@@ -111,8 +111,8 @@ func withoutKinds(t *testing.T) (all []kind) {
 	return all
 }
 
-// Ensure that margins are wider for kinds of models of which other publishers have nothing, by what their points are off
-// if they are left out of the fit.
+// Ensure that margins are wider for kinds of models of which other publishers have nothing, by the errors of their
+// points if these are left out of the fit.
 func TestMarginsOfKindsAreThoseOfLeavingThemOut(t *testing.T) {
 	text, err := json.MarshalIndent(withoutKinds(t), "", "\t")
 	require.NoError(t, err)

@@ -51,8 +51,8 @@ func fitGroups(points []measurement) []fitGroup {
 	return all
 }
 
-// publisher returns whose points are fitted together: of V1 all, because each has few models; those of TensorRT-LLM 1.0
-// apart, which are of other loads than its older releases'.
+// publisher returns whose points are fitted together: of V1 all, because each has few models. Those of TensorRT-LLM 1.0
+// are separate, because their loads differ from those of its older releases.
 func publisher(p measurement) string {
 	switch {
 	case p.Work != nil:

@@ -83,8 +83,8 @@ func TestConfigsThatNoModelDescribesAreRefusedByName(t *testing.T) {
 	require.ErrorContains(t, err, "the model's config.json on Hugging Face")
 }
 
-// Ensure that models of families that no LLM describes are refused by name, with the reason, and that the error for others
-// says what can be given.
+// Ensure that models of families that no LLM describes are refused by name, with the reason, and that the error for
+// others says what can be given.
 func TestModelsOfOtherFamiliesAreRefusedByName(t *testing.T) {
 	for name, why := range map[string]string{
 		"gpt-oss-120b": alternates, "openai/gpt-oss-20b": alternates, "gemma-3-27b": alternates, "deepseek-v3": latent,

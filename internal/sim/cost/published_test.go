@@ -31,8 +31,8 @@ type measurement struct {
 	TTFT     float64 `json:"ttft_ms"`  // where both are published, in place of Value:
 	TPOT     float64 `json:"tpot_ms"`  // a request takes TTFT and Output - 1 times TPOT
 
-	// Work are the iterations of requests that come at once: how many there are that are much alike, and the means of their
-	// Seqs, Context, Prompt and PromptContext (TestIterationsOfOfflineLoads).
+	// Work are the iterations of requests that come at once. Each row is a group of similar ones: their number, and the
+	// means of their Seqs, Context, Prompt and PromptContext (TestIterationsOfOfflineLoads).
 	Work [][5]int64 `json:"work"`
 }
 

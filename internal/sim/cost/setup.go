@@ -22,8 +22,8 @@ type Setup struct {
 	// Sequences is the largest number of sequences of an iteration of vLLM V1, whose profiling run reserves memory as
 	// activationsV1 says; 0: Memory's is reserved, as in the paper's artifact.
 	Sequences int
-	// Sorts means that vLLM V1's sampler sorts the logits of all sequences, which takes more memory: PyTorch's does, which
-	// vLLM until 0.15 uses without FlashInfer's.
+	// Sorts means that vLLM V1's sampler sorts the logits of all sequences, which takes more memory. PyTorch's sampler
+	// does, which vLLM until 0.15 uses without FlashInfer.
 	Sorts bool
 }
 

@@ -83,8 +83,8 @@ func (w *worked) seconds() (sum float64) {
 	return sum
 }
 
-// Ensure that the iterations that TensorRT-LLM 1.0's points are predicted from are those of the simulated scheduler, and
-// that their sums take as long as they do; -update writes them.
+// Ensure that TensorRT-LLM 1.0's points are predicted from the iterations of the simulated scheduler, and that the sums
+// of these take as long as the run; -update writes them.
 func TestIterationsOfOfflineLoads(t *testing.T) {
 	const file = "../cost/published/tensorrt-llm-1.json"
 	text, err := os.ReadFile(file)
@@ -107,7 +107,7 @@ func TestIterationsOfOfflineLoads(t *testing.T) {
 		w := &worked{model: plan.Model, sums: map[[3]int]*[5]float64{}}
 		r, err := plan.Run(context.Background(), func(serve.Scheduler) (sim.Observer, error) { return w, nil }, nil)
 		require.NoError(t, err)
-		require.InEpsilon(t, r.Seconds, w.seconds(), 0.02, "%v", p)
+		require.InEpsilon(t, r.Seconds, w.seconds(), 0.00025, "%v", p) // rounded in cost/published/README.md
 		work, err := json.Marshal(w.means())
 		require.NoError(t, err)
 		t.Logf("%d sums, %.4f, %.0f tokens/s", len(w.sums), w.seconds()/r.Seconds, float64(r.Generated)/r.Seconds)

@@ -251,8 +251,8 @@ func TestTheNewestReleaseWithDataIsTheDefault(t *testing.T) {
 	require.ErrorIs(t, err, cost.ErrUnknown, "what is asked for is not replaced")
 }
 
-// Ensure that the pool is smaller with a sampler that sorts all logits, most where weights nearly fill the GPU, and that
-// a given number of blocks stays.
+// Ensure that the pool is smaller with a sampler that sorts all logits, and that there is no such pool if the number of
+// blocks is given or few logits are sorted.
 func TestASamplerThatSortsLeavesASmallerPool(t *testing.T) {
 	open := func(s Scenario) *Plan {
 		s.Model, s.GPU, s.Engine, s.Requests, s.Rate, s.InputLen, s.OutputLen = "qwen3-32b", "h100-80gb", "vllm", 5, 1, 100, 10

@@ -62,7 +62,7 @@ func splitPacked(layers []Layer) ([]Group, error) {
 	return groups, nil
 }
 
-// dealTuples makes n groups, each of every n-th tuple; a tuple is each consecutive layers.
+// dealTuples cuts list into tuples of each layers, and makes n groups, each of every n-th tuple.
 func dealTuples(layers []Layer, list []int, each, n int) []Group {
 	var groups []Group
 	for first := range n {

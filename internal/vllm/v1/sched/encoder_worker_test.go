@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/vllm/blockhash"
 )
 
-// An encoderWorker has the outputs that its steps have it compute, and have not had it drop.
+// An encoderWorker has the encoder outputs that its steps said to compute, and did not say to drop.
 type encoderWorker struct {
 	on      bool
 	room    int // embeddings
