@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -31,6 +32,7 @@ type modelOptions struct {
 	threads     int
 	cpus        string
 	workers     int
+	limit       time.Duration // of a step of several processes
 	events      eventOptions
 	offload     offloadOptions
 	kvGB        float64
@@ -52,8 +54,9 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 		"threads that compute; by default one for each processor that this process may use")
 	f.StringVar(&o.cpus, "cpus", "",
 		"processors to bind these threads to, one each: 0-3,8 (default: the system places them)")
-	if ranks != nil {
-		ranks.flags(f)
+	if connect != nil {
+		f.DurationVar(&o.limit, "iteration-timeout", defaultLimit,
+			"how long a rank may take to answer in a step; then all ranks are ended")
 	}
 	f.IntVar(&o.workers, "tensor-parallel-size", 1,
 		"workers: 1, 2 or 4, each with its share of heads, threads and weights; answers stay the same")

@@ -133,6 +133,7 @@ func TestWhatRanksCannotShareIsRefused(t *testing.T) {
 			"--block-size is 32 on rank 1 ("},
 		{"another longest sequence", 1, []string{"run", path, "a", ":", "run", path, "a", "--max-model-len", "64"},
 			"--max-model-len is 64 on rank 1 ("},
+		{"no model on the first rank", 1, []string{"run", "nowhere", "a", ":", "run", path, "a"}, "rank 0 on "},
 		{"no model on the second rank", 1, []string{"run", path, "a", ":", "run", "nowhere", "a"}, "rank 1 on "},
 		{"an unknown flag", 2, []string{"run", path, "a", "--bogus"}, "unknown flag: --bogus"},
 		{"a tier that is a file", 2, []string{path, "--kv-offload-dir", path}, "is not a folder"},
@@ -202,6 +203,13 @@ func heads(t *testing.T, n int) string {
 		Hidden: 64, Layers: 1, Heads: n, KVHeads: n, Inter: 64, Vocab: 512, Context: 64, Type: "F16",
 	}))
 	return path
+}
+
+// Ensure that the help that a process prints without mpirun has the flags of ranks.
+func TestRanksFlagIsInTheHelp(t *testing.T) {
+	text, err := llmserve("--help").Output()
+	require.NoError(t, err)
+	require.Contains(t, string(text), "--iteration-timeout")
 }
 
 func TestRanksEndWithRankZero(t *testing.T) {

@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"llmmemory/internal/engine"
 	"llmmemory/internal/model/matrix"
 	"llmmemory/internal/terminal"
@@ -73,10 +71,10 @@ const (
 // each notices when another one refuses or is lost.
 type processes struct {
 	world
-	limit time.Duration
 
 	mu      sync.Mutex
 	changed sync.Cond
+	limit   time.Duration
 	own     report
 	all     stage // that all have reached
 }
@@ -102,11 +100,6 @@ func newProcesses(w world) *processes {
 // follow reports whether this process has no frontend and no scheduler.
 func (p *processes) follow() bool { return p != nil && p.Rank() > 0 }
 
-func (p *processes) flags(f *pflag.FlagSet) {
-	f.DurationVar(&p.limit, "iteration-timeout", defaultLimit,
-		"how long a rank may take to answer in a step; then all ranks are ended")
-}
-
 // share has a model's options divide it among the processes.
 func (p *processes) share(o *modelOptions) error {
 	n := p.Size()
@@ -116,8 +109,8 @@ func (p *processes) share(o *modelOptions) error {
 	if o.workers != 1 && o.workers != n {
 		return fmt.Errorf("--tensor-parallel-size is %d, and %d processes were started; leave it out", o.workers, n)
 	}
-	if p.limit < time.Second {
-		return fmt.Errorf("--iteration-timeout is %v; it must be at least 1s", p.limit)
+	if o.limit < time.Second {
+		return fmt.Errorf("--iteration-timeout is %v; it must be at least 1s", o.limit)
 	}
 	o.workers = n
 	return nil
@@ -157,6 +150,7 @@ func (p *processes) agree(l *loaded, o *modelOptions) error {
 		return err
 	}
 	p.mu.Lock()
+	p.limit = o.limit
 	p.own.Facts = []fact{
 		{"the version of llmserve", terminal.Version()}, {"the content of the weights", content}, {"the model", shape},
 		{"the processor's kind", runtime.GOARCH + ", " + matrix.Kernels()},
@@ -212,9 +206,7 @@ func (p *processes) exchange() {
 // refusal is why the processes cannot go on; empty: they can. All of them decide the same.
 func refusal(all []report) string {
 	for rank, r := range all {
-		if r.Refused != "" && rank == 0 {
-			return r.Refused
-		} else if r.Refused != "" {
+		if r.Refused != "" {
 			return fmt.Sprintf("rank %d on %s: %s", rank, r.Host, r.Refused)
 		}
 	}
@@ -289,7 +281,9 @@ func (p *processes) leave(err error) error {
 
 // end leaves the world, or ends this process if that takes too long: another one may be lost.
 func (p *processes) end() {
+	p.mu.Lock()
 	patience := max(p.limit, 10*time.Second)
+	p.mu.Unlock()
 	late := time.AfterFunc(patience, func() {
 		fmt.Fprintf(os.Stderr, "llmserve: rank %d on %s: the other ranks have not ended for %v\n", p.Rank(), p.Host(),
 			patience)

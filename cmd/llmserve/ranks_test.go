@@ -22,7 +22,8 @@ func TestRanksRefuseWhatDiffers(t *testing.T) {
 		{"one does not know yet", []report{{Host: "a"}, {Host: "b", Facts: model("x")}}, ""},
 		{"another model", []report{{Host: "a", Facts: model("x")}, {Host: "b", Facts: model("y")}},
 			"the content of the weights is y on rank 1 (b), and x on rank 0 (a); all ranks need the same"},
-		{"rank 0 refuses", []report{{Host: "a", Refused: "no"}, {Host: "b", Refused: "nor this"}}, "no"},
+		{"rank 0 refuses", []report{{Host: "a", Refused: "no"}, {Host: "b", Refused: "nor this"}},
+			"rank 0 on a: no"},
 		{"another one refuses", []report{{Host: "a"}, {Host: "b", Refused: "no memory"}}, "rank 1 on b: no memory"},
 	} {
 		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.want, refusal(test.reports)) })
