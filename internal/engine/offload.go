@@ -238,7 +238,7 @@ func (o *offload) end(id sched.ID, q *sequence, tokens int, missing []int32) {
 }
 
 // store offers the blocks that are full after s. next is the step that was scheduled meanwhile, or nil. The engine's
-// lock must be held. Blocks of other processes are read between steps, so no step is in flight if there are any.
+// lock must be held. If there are other processes, no step may be in flight (see workers.move).
 func (o *offload) store(s, next *step) {
 	if o == nil || !o.Stores() {
 		return

@@ -23,7 +23,7 @@ type Remote interface {
 	// Send sends a message to another process.
 	Send(to int, message []byte) error
 
-	// Receive returns the next message of another process, which is good until the next call.
+	// Receive returns the next message of another process, which is valid until the next call.
 	Receive(from int) ([]byte, error)
 
 	// Abort ends all processes: they are no longer in lockstep. It does not return.
@@ -96,7 +96,8 @@ func (w *worker) lead() {
 	}
 }
 
-// leadTransfer copies the parts of this process, and those of all others, which have got the message.
+// leadTransfer copies this process's parts of blocks, and sends the others theirs or receives them. The others have
+// the message that says which blocks.
 func (w *worker) leadTransfer(t *transfer) error {
 	n := w.remote.Size()
 	for b, id := range t.blocks {
@@ -113,9 +114,10 @@ func (w *worker) leadTransfer(t *transfer) error {
 			if err != nil {
 				return err
 			}
-			if copy(data, got) != len(got) || len(got) != len(data) {
+			if len(got) != len(data) {
 				return errMessage
 			}
+			copy(data, got)
 		}
 	}
 	return nil

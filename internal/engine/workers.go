@@ -34,7 +34,7 @@ type worker struct {
 	store     *kvstore.Store
 	in        chan *message
 	out       chan computed
-	transfers chan *transfer // with remote
+	transfers chan *transfer // if there is a remote
 
 	// The first worker says here, once in each step, that only the logits are left to compute.
 	nearEnd chan struct{}
@@ -162,8 +162,8 @@ type transfer struct {
 	done   chan struct{}
 }
 
-// move copies blocks. What other processes have is copied between two steps. They must not be read while the
-// goroutine that would wait for a step waits here.
+// move copies blocks. Parts of other processes are copied between two steps, so the goroutine that waits for steps must
+// not call it while one is in flight.
 func (all workers) move(kind byte, blocks []int32, data [][]byte) {
 	if first := all[0]; first.remote != nil {
 		t := transfer{kind, blocks, data, make(chan struct{})}
@@ -181,6 +181,7 @@ func (all workers) move(kind byte, blocks []int32, data [][]byte) {
 // part returns part i of n equal ones.
 func part(data []byte, i, n int) []byte { return data[i*len(data)/n : (i+1)*len(data)/n] }
 
+// copyBlock copies this worker's part of a block.
 func (w *worker) copyBlock(kind byte, id int32, data []byte) {
 	if kind == messageRead {
 		w.store.ReadBlock(id, data)

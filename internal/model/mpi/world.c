@@ -98,8 +98,8 @@ int world_send(const void *data, int n, int to, double limit) {
   return finish(&one, 1, limit);
 }
 
-int world_next(int from, int nap, int *n, double limit) {
-  Wait w = begin_wait(limit, nap);
+int world_next(int from, int *n, double limit) {
+  Wait w = begin_wait(limit, 1);
   for (;;) {
     int there;
     MPI_Status status;

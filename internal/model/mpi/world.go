@@ -129,10 +129,10 @@ func (w *World) Broadcast(message []byte) error {
 	return nil
 }
 
-// Receive returns the next message of another process, which is good until the next call.
+// Receive returns the next message of another process, which is valid until the next call.
 func (w *World) Receive(from int) ([]byte, error) {
 	var n C.int
-	if err := w.check(C.world_next(C.int(from), 1, &n, w.seconds())); err != nil {
+	if err := w.check(C.world_next(C.int(from), &n, w.seconds())); err != nil {
 		return nil, err
 	}
 	if cap(w.message) < int(n) {

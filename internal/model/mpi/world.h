@@ -15,8 +15,8 @@ int world_reduce(float *x, float *other, int n, double limit);
 /* world_send sends n bytes to a process. */
 int world_send(const void *data, int n, int to, double limit);
 
-/* world_next waits for a message from a process and returns its size; with nap, it may wait for long. */
-int world_next(int from, int nap, int *n, double limit);
+/* world_next waits for a message from a process and returns its size. */
+int world_next(int from, int *n, double limit);
 
 /* world_receive receives n bytes. */
 int world_receive(void *data, int n, int from, double limit);
