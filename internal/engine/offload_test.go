@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -295,6 +296,78 @@ func TestProcessesStoreWhatWorkersStore(t *testing.T) {
 		require.NotEmpty(t, files[0])
 		require.Equal(t, files[0], files[1], "%d workers and %d processes", n, n)
 		require.Equal(t, answers[0], answers[1])
+	}
+}
+
+// A held tier says when it loads, and does so when it is allowed to.
+type held struct {
+	kvoffload.Tier
+	loads, allowed chan struct{}
+}
+
+func (h held) Load(_ context.Context, blocks []blockhash.Hash, to [][]byte) (int, error) {
+	h.loads <- struct{}{}
+	<-h.allowed
+	return h.Tier.Load(context.Background(), blocks, to)
+}
+
+// Ensure that a request can be cancelled, and an engine closed, while loaded blocks wait for the end of a step of
+// several processes.
+func TestABlockThatWaitsForAStepOfProcessesHoldsNothingUp(t *testing.T) {
+	dir := t.TempDir()
+	r := request(long()[:300], 8)
+	startHeld := func(h held, broadcast func()) *engine.Engine {
+		folder, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("random"), 1<<30)
+		require.NoError(t, err)
+		h.Tier = folder
+		return startHeldProcesses(t, 2, broadcast, func(c *engine.Config) {
+			c.BlockSize, c.KVCacheBytes = 8, 1<<20
+			c.Hash = blockhash.CBOR("0")
+			c.Offload = &kvoffload.Config{Tier: h, Stores: true, Loads: true}
+		}, nil)
+	}
+	first := startHeld(held{}, nil)
+	want := transcript(t, first, r)
+	require.NoError(t, first.Close())
+	for _, test := range []struct{ cancel, close, late bool }{ // late: the tier reads after the last step
+		{cancel: true}, {close: true}, {cancel: true, close: true}, {close: true, late: true},
+	} {
+		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
+			h := held{loads: make(chan struct{}, 2), allowed: make(chan struct{})}
+			var step sync.Mutex
+			e := startHeld(h, func() {
+				step.Lock()
+				defer step.Unlock()
+			})
+			other, err := e.Submit(request("another one", 200))
+			require.NoError(t, err)
+			loading, err := e.Submit(r)
+			require.NoError(t, err)
+			<-h.loads
+			step.Lock() // the next message waits
+			ended := make(chan error)
+			if test.cancel {
+				loading.Cancel()
+			}
+			if test.close {
+				go func() { ended <- e.Close() }()
+			}
+			allow := sync.OnceFunc(func() { close(h.allowed) })
+			if !test.late {
+				allow()
+			}
+			time.Sleep(20 * time.Millisecond) // the blocks wait now; without it the test shows less
+			step.Unlock()
+			time.Sleep(20 * time.Millisecond) // the loop has ended; the same
+			allow()
+			if test.close {
+				require.NoError(t, <-ended)
+				requireIdle(t, e)
+				return
+			}
+			require.Equal(t, want, transcript(t, e, r)) // it loads again
+			other.Cancel()
+		})
 	}
 }
 

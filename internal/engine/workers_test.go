@@ -83,13 +83,17 @@ func startParts(t *testing.T, n int, open func(*parallel.Pool, model.Part) *mode
 // Processes stand for a Remote or a Leader, seen from one of them.
 type processes struct {
 	*model.Workers
-	sent [][]chan []byte // by sender and receiver
-	rank int
+	sent      [][]chan []byte // by sender and receiver
+	rank      int
+	broadcast func() // is called before a message is broadcast; nil: nothing is
 }
 
 func (p processes) Size() int { return len(p.sent) }
 
 func (p processes) Broadcast(message []byte) error {
+	if p.broadcast != nil {
+		p.broadcast()
+	}
 	for to := 1; to < p.Size(); to++ {
 		_ = p.Send(to, message) // has no errors
 	}
@@ -107,7 +111,14 @@ func (p processes) Abort(cause error) { panic(cause) }
 
 // startProcesses makes an engine that n-1 others follow.
 func startProcesses(t *testing.T, n int, change func(*engine.Config), o engine.Observer) *engine.Engine {
-	p := processes{Workers: model.NewWorkers(n), sent: make([][]chan []byte, n)}
+	return startHeldProcesses(t, n, nil, change, o)
+}
+
+// startHeldProcesses calls broadcast before each message to all processes.
+func startHeldProcesses(
+	t *testing.T, n int, broadcast func(), change func(*engine.Config), o engine.Observer,
+) *engine.Engine {
+	p := processes{Workers: model.NewWorkers(n), sent: make([][]chan []byte, n), broadcast: broadcast}
 	for from := range n {
 		for range n {
 			p.sent[from] = append(p.sent[from], make(chan []byte, 4))
@@ -129,7 +140,7 @@ func startProcesses(t *testing.T, n int, change func(*engine.Config), o engine.O
 		}
 		wait.Go(func() {
 			defer pool.Close()
-			if err := engine.Follow(c, processes{p.Workers, p.sent, rank}); err != nil {
+			if err := engine.Follow(c, processes{Workers: p.Workers, sent: p.sent, rank: rank}); err != nil {
 				t.Error(err)
 			}
 		})
