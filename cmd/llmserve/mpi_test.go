@@ -241,8 +241,10 @@ func (j *job) ranks(t *testing.T) []int {
 	return all
 }
 
-// Ensure that a rank that is killed, or stops, in a step or between two, ends all others, and is named.
+// Ensure that a rank that is killed, or stops, in a step, between two, or while blocks are stored or loaded, ends all
+// others, and is named.
 func TestALostRankEndsTheOthers(t *testing.T) {
+	dir, prompt := t.TempDir(), strings.Repeat("5,", 400)+"5"
 	path := randomModel(t, "F16")
 	rnd := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
 	for _, n := range []int{2, 4} {
@@ -250,11 +252,11 @@ func TestALostRankEndsTheOthers(t *testing.T) {
 			for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
 				for _, busy := range []bool{true, false} {
 					t.Run(fmt.Sprintf("%v of rank %d of %d, busy %v", signal, lost, n, busy), func(t *testing.T) {
-						j := startJob(t, n, path, "--iteration-timeout", "4s", "--kv-offload-dir", t.TempDir())
+						j := startJob(t, n, path, "--iteration-timeout", "4s", "--kv-offload-dir", dir)
 						if busy {
 							go func() {
 								r, err := http.Post(j.url+"/completions", "application/json", strings.NewReader(
-									`{"model": "m", "prompt": "a", "max_tokens": 500, "ignore_eos": true, "n": 16}`))
+									`{"model": "m", "prompt": [`+prompt+`], "max_tokens": 100, "ignore_eos": true, "n": 16}`))
 								if err == nil {
 									_ = r.Body.Close() // nobody reads it
 								}
