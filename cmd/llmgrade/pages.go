@@ -185,7 +185,7 @@ func mergeCommand() *cobra.Command {
 				return err
 			}
 			fmt.Fprintf(c.OutOrStdout(), "%d submissions: %s\n", len(p.results), terminal.Visible(p.index()))
-			for _, s := range class.MissingShards(args) {
+			for _, s := range p.MissingShards() {
 				fmt.Fprintf(c.ErrOrStderr(), "warning: no folder has shard %v: its submissions are missing\n", s)
 			}
 			return p.report(c.ErrOrStderr())

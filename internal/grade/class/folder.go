@@ -183,18 +183,24 @@ func (f Folder) NoteShard(s jobs.Shard) error {
 
 const shardName = "shard-%d-of-%d"
 
-// MissingShards returns the shards that no folder has, if one has another shard of the same number.
-func MissingShards(from []string) (missing []jobs.Shard) {
+// shards returns the parts of the class that were graded into the folder, or merged into it.
+func (f Folder) shards() (all []jobs.Shard) {
+	names, _ := fs.Glob(os.DirFS(f.Path), "shard-*-of-*") // the pattern is well-formed
+	for _, name := range names {
+		var s jobs.Shard
+		if n, _ := fmt.Sscanf(name, shardName, &s.Index, &s.Of); n == 2 {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// MissingShards returns the shards that the folder does not have, if it has another one of as many.
+func (f Folder) MissingShards() (missing []jobs.Shard) {
 	graded := map[jobs.Shard]bool{}
 	numbers := map[int]bool{}
-	for _, dir := range from {
-		names, _ := fs.Glob(os.DirFS(dir), "shard-*-of-*") // the pattern is well-formed
-		for _, name := range names {
-			var s jobs.Shard
-			if n, _ := fmt.Sscanf(name, shardName, &s.Index, &s.Of); n == 2 {
-				graded[s], numbers[s.Of] = true, true
-			}
-		}
+	for _, s := range f.shards() {
+		graded[s], numbers[s.Of] = true, true
 	}
 	for _, of := range slices.Sorted(maps.Keys(numbers)) {
 		for i := range of {
@@ -236,6 +242,13 @@ func (f Folder) Merge(from []string) ([]Result, error) {
 				return nil, fmt.Errorf("%s: %w in %s and %s: remove one of the two reports", s.Name, ErrTwice, where[s.Name], file)
 			}
 			seen[s.Name], where[s.Name] = s, file
+		}
+	}
+	for _, dir := range from {
+		for _, s := range (Folder{dir}).shards() {
+			if err := f.NoteShard(s); err != nil {
+				return nil, err
+			}
 		}
 	}
 	var all []Result
