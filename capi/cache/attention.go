@@ -165,12 +165,12 @@ func llm_attention_write(cache *C.llm_attention_cache_in, keys, values *C.llm_te
 	rotation *C.llm_rotation_in, threads C.int32_t) C.int {
 	return compute(threads, func(m *computer) error {
 		var s spans
-		c, err := cacheOf(&s, (*C.llm_attention_cache)(cache))
+		c, err := cacheOf(&s, cache)
 		if err != nil {
 			return err
 		}
 		list := slice(&s, "slots", (*int64)(slots), n)
-		t, err := tokensOf(&s, &c, (*C.llm_tensor)(keys), (*C.llm_tensor)(values), list, (*C.llm_rotation)(rotation))
+		t, err := tokensOf(&s, &c, keys, values, list, rotation)
 		if err != nil {
 			return err
 		}
@@ -223,7 +223,7 @@ func (s *spans) avoidBlocks(c *attention.Cache) {
 func llm_attention_copy(to, from *C.llm_attention_cache_in, pairs *C.llm_kvstore_pair_in, n C.int64_t, threads C.int32_t) C.int {
 	return compute(threads, func(m *computer) error {
 		var s spans
-		list, err := pairsOf(&s, (*C.llm_kvstore_pair)(pairs), n, nil)
+		list, err := pairsOf(&s, pairs, n, nil)
 		if err != nil {
 			return err
 		}
@@ -249,13 +249,13 @@ func llm_attention_convert(to, from *C.llm_attention_cache_in) C.int {
 
 // cachesOf is a cache that is written and one that is read. What else the call reads must have been noted.
 func cachesOf(s *spans, to, from *C.llm_attention_cache_in) (dst, src attention.Cache, err error) {
-	if dst, err = cacheOf(s, (*C.llm_attention_cache)(to)); err != nil {
+	if dst, err = cacheOf(s, to); err != nil {
 		return dst, src, err
 	}
 	if err := dst.CheckApart(); err != nil {
 		return dst, src, err
 	}
-	if src, err = cacheOf(s, (*C.llm_attention_cache)(from)); err != nil {
+	if src, err = cacheOf(s, from); err != nil {
 		return dst, src, err
 	}
 	s.avoidBlocks(&dst)
@@ -281,11 +281,11 @@ func rotationOf(s *spans, p *C.llm_rotation, tokens int) (*kvstore.Rotation, err
 func llm_attention_forward(cache *C.llm_attention_cache_in, batch *C.llm_attention_batch_in, threads C.int32_t) C.int {
 	return compute(threads, func(m *computer) error {
 		var s spans
-		c, err := cacheOf(&s, (*C.llm_attention_cache)(cache))
+		c, err := cacheOf(&s, cache)
 		if err != nil {
 			return err
 		}
-		b, err := batchOf(&s, &c, (*C.llm_attention_batch)(batch))
+		b, err := batchOf(&s, &c, batch)
 		if err != nil {
 			return err
 		}

@@ -14,21 +14,88 @@ import (
 	"llmmemory/internal/vllm/v1/sched"
 )
 
-// A cache is the object of a handle.
+// objects are what handles name: open caches, or open stores.
+type objects[T any] struct {
+	what string // in errors
+	sync.RWMutex
+	table handle.Table[object[T]]
+}
+
+type object[T any] struct {
+	sync.Mutex // held by every call
+	value      *T
+	closed     bool
+	broken     bool // a call panicked
+}
+
+// with runs f on the object of a handle, alone. A panic ends here.
+func (o *objects[T]) with(h C.uint64_t, f func(*T) error) C.int {
+	return status(o.find(h, f))
+}
+
+func (o *objects[T]) find(h C.uint64_t, f func(*T) error) (err error) {
+	o.RLock()
+	x := o.table.Get(uint64(h))
+	o.RUnlock()
+	if x == nil {
+		return o.unknown(h)
+	}
+	x.Lock()
+	defer x.Unlock()
+	switch {
+	case x.closed:
+		return o.unknown(h)
+	case x.broken:
+		return internal("an earlier call failed")
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			x.broken = true
+			err = internal(p)
+		}
+	}()
+	return f(x.value)
+}
+
+func (o *objects[T]) unknown(h C.uint64_t) error {
+	return fail(C.LLM_CACHE_E_HANDLE, "no open %s has the handle %#x", o.what, uint64(h))
+}
+
+// add gives an object a handle.
+func (o *objects[T]) add(value *T) C.uint64_t {
+	o.Lock()
+	defer o.Unlock()
+	return C.uint64_t(o.table.Add(&object[T]{value: value}))
+}
+
+// remove ends a handle, once no call uses its object.
+func (o *objects[T]) remove(h C.uint64_t) (*T, error) {
+	o.Lock()
+	x := o.table.Get(uint64(h))
+	o.table.Remove(uint64(h))
+	o.Unlock()
+	if x == nil {
+		return nil, o.unknown(h)
+	}
+	x.Lock()
+	defer x.Unlock()
+	value := x.value
+	x.value, x.closed = nil, true // a caller that waits for the lock still has x
+	return value, nil
+}
+
+// A cache is the object of a handle of llm_cache.h.
 type cache struct {
-	mu     sync.Mutex // held by every call
 	s      *sched.Scheduler
 	tag    sched.ID // of its requests; see public
 	groups int
 	blocks int
 
-	closed bool
-	broken bool // a call panicked
-
 	step  sched.Step
 	rows  []int           // of the steps in flight, the oldest first
 	kept  bool            // step, the newest, has not been handed out
 	loads []sched.Loading // of a step that failed before it was handed out
+	freed []byte          // hashes of outputs to drop, each with a final 0
 	ids   []sched.ID
 	out   sched.Outcome
 
@@ -41,77 +108,46 @@ type cache struct {
 	table      []int32
 }
 
-// caches are the open caches.
-var caches struct {
-	sync.RWMutex
-	table handle.Table[cache]
-	tags  [C.LLM_CACHE_MAX_OPEN + 1]bool // in use; 0 never is
-	last  int
+var caches = objects[cache]{what: "cache"}
+
+// tags are those of open caches; 0 is never used.
+var tags struct {
+	sync.Mutex
+	used [C.LLM_CACHE_MAX_OPEN + 1]bool
+	n    int
+	last int
 }
 
 // enter gives c a handle, and a tag that no other open cache has and that was
 // given to another cache as long ago as possible.
 func enter(c *cache) (C.llm_cache, error) {
-	caches.Lock()
-	defer caches.Unlock()
-	if caches.table.Len() == C.LLM_CACHE_MAX_OPEN {
-		return 0, fail(C.LLM_CACHE_E_LIMIT, "%d caches are open", C.LLM_CACHE_MAX_OPEN)
+	tags.Lock()
+	defer tags.Unlock()
+	if tags.n == C.LLM_CACHE_MAX_OPEN {
+		return 0, fail(C.LLM_CACHE_E_LIMIT, "%d caches are open", tags.n)
 	}
+	tags.n++
 	for {
-		caches.last = caches.last%C.LLM_CACHE_MAX_OPEN + 1
-		if !caches.tags[caches.last] {
+		tags.last = tags.last%C.LLM_CACHE_MAX_OPEN + 1
+		if !tags.used[tags.last] {
 			break
 		}
 	}
-	caches.tags[caches.last] = true
-	c.tag = sched.ID(caches.last)
-	return C.llm_cache(caches.table.Add(c)), nil
+	tags.used[tags.last] = true
+	c.tag = sched.ID(tags.last)
+	return caches.add(c), nil
 }
 
-// leave removes the handle of a cache.
+// leave removes the handle of a cache, and its tag.
 func leave(h C.llm_cache) (*cache, error) {
-	caches.Lock()
-	defer caches.Unlock()
-	c := caches.table.Get(uint64(h))
-	if c == nil {
-		return nil, unknown(h)
+	c, err := caches.remove(h)
+	if err == nil {
+		tags.Lock()
+		defer tags.Unlock()
+		tags.used[c.tag] = false
+		tags.n--
 	}
-	caches.table.Remove(uint64(h))
-	caches.tags[c.tag] = false
-	return c, nil
-}
-
-func unknown(h C.llm_cache) error {
-	return fail(C.LLM_CACHE_E_HANDLE, "no open cache has the handle %#x", uint64(h))
-}
-
-// with runs f on the cache of a handle, under its lock. It recovers from panics.
-func with(h C.llm_cache, f func(c *cache) error) C.int {
-	caches.RLock()
-	c := caches.table.Get(uint64(h))
-	caches.RUnlock()
-	if c == nil {
-		return status(unknown(h))
-	}
-	return status(c.run(h, f))
-}
-
-func (c *cache) run(h C.llm_cache, f func(c *cache) error) (err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.closed:
-		return unknown(h)
-	case c.broken:
-		return internal("an earlier call failed")
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			c.broken = true
-			err = internal(p)
-		}
-	}()
-	return f(c)
+	return c, err
 }
 
 // tagShift is the place of a cache's tag in the ids of its requests; the lower bits are the place of
@@ -131,23 +167,15 @@ func (c *cache) private(id C.llm_request) (sched.ID, error) {
 
 // live is private for a request that has not finished.
 func (c *cache) live(id C.llm_request) (sched.ID, error) {
-	inside, err := c.known(id)
+	inside, err := c.private(id)
 	if err == nil && !c.s.Monitor.Live(inside) {
-		err = fail(C.LLM_CACHE_E_REQUEST, "the request %#x has finished", uint64(id))
+		err = finished(id)
 	}
 	return inside, err
 }
 
-// known is private for a request that has or can have blocks.
-func (c *cache) known(id C.llm_request) (sched.ID, error) {
-	inside, err := c.private(id)
-	if err != nil {
-		return 0, err
-	}
-	if _, _, err := c.s.Monitor.NumComputedTokens(inside); err != nil {
-		return 0, fail(C.LLM_CACHE_E_REQUEST, "the request %#x has finished", uint64(id))
-	}
-	return inside, nil
+func finished(id C.llm_request) error {
+	return fail(C.LLM_CACHE_E_REQUEST, "the request %#x has finished", uint64(id))
 }
 
 // checkLimit returns an error if there is no id for one more request.

@@ -6,46 +6,40 @@ package main
 import "C"
 
 import (
+	"unsafe"
+
+	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/kvevents"
 	"llmmemory/internal/vllm/v1/pool"
 )
 
 //export llm_cache_drain
 func llm_cache_drain(h C.llm_cache, events *C.llm_cache_events) C.int {
-	return with(h, func(c *cache) error { return c.drain(events) })
+	return caches.with(h, func(c *cache) error { return c.drain(events) })
 }
 
 func (c *cache) drain(t *C.llm_cache_events) error {
 	var o outputs
 	var in C.llm_cache_events
-	if err := filled(&o.spans, "events", t, C.sizeof_llm_cache_events, &in); err != nil {
+	if err := filled(&o, "events", t, C.sizeof_llm_cache_events, &in); err != nil {
 		return err
 	}
 	if in.reserved != 0 {
 		return fail(C.LLM_CACHE_E_RANGE, "reserved is %d: want 0", in.reserved)
 	}
-	output(&o.spans, "events.events", in.events.at, in.events.cap)
-	output(&o.spans, "hashes", in.hashes.at, in.hashes.cap)
-	output(&o.spans, "tokens", in.tokens.at, in.tokens.cap)
+	put := func() { c.putEvents(&o, t) }
+	put()
 	if err := o.apart(); err != nil {
 		return err
 	}
 	c.takeEvents()
-	hashes, tokens := 0, 0
-	for i := range c.events.List {
-		e := &c.events.List[i]
-		hashes += len(c.events.Hashes(e))
-		tokens += len(c.events.Tokens(e))
-	}
-	o.need(t.events.cap, &t.events.len, len(c.events.List))
-	o.need(t.hashes.cap, &t.hashes.len, hashes)
-	o.need(t.tokens.cap, &t.tokens.len, tokens)
-	if err := o.fits(); err != nil {
-		return err
-	}
-	c.writeEvents(t)
-	c.keptEvents = false
-	return nil
+	return c.drained(o.fill(put))
+}
+
+// drained keeps the events if they could not be written.
+func (c *cache) drained(err error) error {
+	c.keptEvents = err != nil
+	return err
 }
 
 // takeEvents fetches events unless there are some that did not fit the last time.
@@ -58,12 +52,13 @@ func (c *cache) takeEvents() {
 
 //export llm_cache_drain_msgpack
 func llm_cache_drain_msgpack(h C.llm_cache, seconds C.double, rank C.int32_t, flags C.uint32_t, batch *C.llm_cache_bytes) C.int {
-	return with(h, func(c *cache) error {
+	return caches.with(h, func(c *cache) error {
 		var o outputs
 		if noteOne(&o.spans, "batch", batch); o.err != nil {
 			return o.err
 		}
-		to := output(&o.spans, "batch.at", (*byte)(batch.at), batch.cap)
+		put := func() { give(&o, "batch.at", &batch.at, c.batch) }
+		put()
 		if err := o.apart(); err != nil {
 			return err
 		}
@@ -79,44 +74,28 @@ func llm_cache_drain_msgpack(h C.llm_cache, seconds C.double, rank C.int32_t, fl
 			}
 			c.batch = e.AppendBatch(c.batch, float64(seconds), &c.events)
 		}
-		o.need(batch.cap, &batch.len, len(c.batch))
-		if err := o.fits(); err != nil {
-			return err
-		}
-		copy(to, c.batch)
-		c.keptEvents = false
-		return nil
+		return c.drained(o.fill(put))
 	})
 }
 
-func (c *cache) writeEvents(t *C.llm_cache_events) {
-	events := room(t.events.at, t.events.len)
-	hashes := room(t.hashes.at, t.hashes.len)
-	tokens := room((*int32)(t.tokens.at), t.tokens.len)
+// putEvents lists the arrays of events.
+func (c *cache) putEvents(o *outputs, t *C.llm_cache_events) {
 	h, n := 0, 0
-	for i := range events {
+	for i := range c.events.List {
 		e := &c.events.List[i]
-		for _, hash := range c.events.Hashes(e) {
-			hashes[h] = hashOfC(hash)
-			h++
-		}
+		h += len(c.events.Hashes(e))
+		n += len(c.events.Tokens(e))
+	}
+	hashes := room[blockhash.Hash](o, "hashes", &t.hashes.at, h)
+	tokens := room[int32](o, "tokens", &t.tokens.at, n)
+	h, n = 0, 0
+	put(o, "events.events", &t.events.at, c.events.List, func(e *pool.Event) C.llm_cache_event {
+		h += copy(hashes[h:], c.events.Hashes(e))
 		n += copy(tokens[n:], c.events.Tokens(e))
-		events[i] = C.llm_cache_event{
-			kind: C.int32_t(e.Kind), group: C.int32_t(e.Group), hashes_end: C.int64_t(h), tokens_end: C.int64_t(n),
+		return C.llm_cache_event{
+			kind: C.int32_t(e.Kind), group: C.int32_t(e.Group), block_size: C.int32_t(e.BlockSize), lora_id: C.int64_t(e.LoRAID),
+			has_parent: flag(e.HasParent), parent: *(*C.llm_cache_hash)(unsafe.Pointer(&e.Parent)),
+			hashes_end: C.int64_t(h), tokens_end: C.int64_t(n),
 		}
-		if e.Kind != pool.Stored {
-			continue
-		}
-		events[i].block_size, events[i].lora_id = C.int32_t(e.BlockSize), C.int64_t(e.LoRAID)
-		if e.HasParent {
-			events[i].has_parent, events[i].parent = 1, hashOfC(e.Parent)
-		}
-	}
-}
-
-func hashOfC(h [32]byte) (out C.llm_cache_hash) {
-	for i, b := range h {
-		out.bytes[i] = C.uint8_t(b)
-	}
-	return out
+	})
 }

@@ -16,26 +16,20 @@ import (
 	"unsafe"
 
 	"llmmemory/internal/vllm/blockhash"
-	"llmmemory/internal/vllm/v1/pool"
 	"llmmemory/internal/vllm/v1/sched"
 )
 
 func main() {}
 
 //export llm_cache_open
-func llm_cache_open(config *C.llm_cache_config_in, h *C.llm_cache) (result C.int) {
-	defer func() {
-		if p := recover(); p != nil {
-			result = status(internal(p))
-		}
-	}()
-	return status(open(config, h))
+func llm_cache_open(config *C.llm_cache_config_in, h *C.llm_cache) C.int {
+	return status(guarded(func() error { return open(config, h) }))
 }
 
 func open(config *C.llm_cache_config_in, h *C.llm_cache) error {
 	var s spans
 	var in C.llm_cache_config
-	if err := sized(&s, "config", (*C.llm_cache_config)(config), C.LLM_CONFIG_LEAST, &in); err != nil {
+	if err := sized(&s, "config", config, C.LLM_CONFIG_LEAST, &in); err != nil {
 		return err
 	}
 	noteOne(&s, "cache", h)
@@ -67,11 +61,6 @@ func llm_cache_close(h C.llm_cache) C.int {
 	if err != nil {
 		return status(err)
 	}
-	c.mu.Lock()
-	// A caller that waits for the lock still has c, which is empty now.
-	c.closed = true
-	c.s, c.step, c.out, c.events, c.table = nil, sched.Step{}, sched.Outcome{}, pool.Events{}, nil
-	c.mu.Unlock()
 	const large = 1 << 16 // blocks: the garbage of a large pool is collected at once
 	if c.blocks >= large {
 		collect()
@@ -81,10 +70,10 @@ func llm_cache_close(h C.llm_cache) C.int {
 
 //export llm_cache_add
 func llm_cache_add(h C.llm_cache, spec *C.llm_cache_spec_in, id *C.llm_request) C.int {
-	return with(h, func(c *cache) error {
+	return caches.with(h, func(c *cache) error {
 		var s spans
 		var in C.llm_cache_spec
-		if err := sized(&s, "spec", (*C.llm_cache_spec)(spec), C.LLM_SPEC_LEAST, &in); err != nil {
+		if err := sized(&s, "spec", spec, C.LLM_SPEC_LEAST, &in); err != nil {
 			return err
 		}
 		noteOne(&s, "id", id)
@@ -161,7 +150,7 @@ func itemsOf(in *C.llm_cache_spec, s *spans) ([]blockhash.Item, error) {
 
 //export llm_cache_fork
 func llm_cache_fork(h C.llm_cache, parent C.llm_request, last C.int32_t, arrival C.double, child *C.llm_request) C.int {
-	return with(h, func(c *cache) error {
+	return caches.with(h, func(c *cache) error {
 		var s spans
 		if noteOne(&s, "child", child); s.err != nil {
 			return s.err
@@ -184,7 +173,7 @@ func llm_cache_fork(h C.llm_cache, parent C.llm_request, last C.int32_t, arrival
 
 //export llm_cache_abort
 func llm_cache_abort(h C.llm_cache, ids *C.llm_request_in, n C.int64_t, aborted *C.int64_t) C.int {
-	return with(h, func(c *cache) error {
+	return caches.with(h, func(c *cache) error {
 		var s spans
 		given := slice(&s, "ids", ids, n)
 		noteOne(&s, "aborted", aborted)
@@ -198,7 +187,7 @@ func llm_cache_abort(h C.llm_cache, ids *C.llm_request_in, n C.int64_t, aborted 
 
 //export llm_cache_release
 func llm_cache_release(h C.llm_cache, ids *C.llm_request_in, n C.int64_t) C.int {
-	return with(h, func(c *cache) error {
+	return caches.with(h, func(c *cache) error {
 		var s spans
 		inside, err := c.allPrivate(slice(&s, "ids", ids, n), &s)
 		if err == nil {
@@ -215,7 +204,7 @@ func (c *cache) allPrivate(given []C.llm_request_in, s *spans) ([]sched.ID, erro
 	}
 	c.ids = c.ids[:0]
 	for _, id := range given {
-		inside, err := c.private(C.llm_request(id))
+		inside, err := c.private(id)
 		if err != nil {
 			return nil, err
 		}
@@ -226,20 +215,20 @@ func (c *cache) allPrivate(given []C.llm_request_in, s *spans) ([]sched.ID, erro
 
 //export llm_cache_progress
 func llm_cache_progress(h C.llm_cache, id C.llm_request, computed, tokens *C.int64_t) C.int {
-	return with(h, func(c *cache) error {
+	return caches.with(h, func(c *cache) error {
 		var s spans
 		noteOne(&s, "computed", computed)
 		noteOne(&s, "tokens", tokens)
 		if err := s.apart(); err != nil {
 			return err
 		}
-		inside, err := c.known(id)
+		inside, err := c.private(id)
 		if err != nil {
 			return err
 		}
 		done, all, err := c.s.Monitor.NumComputedTokens(inside)
 		if err != nil {
-			return err
+			return finished(id)
 		}
 		*computed, *tokens = C.int64_t(done), C.int64_t(all)
 		return nil
@@ -248,7 +237,7 @@ func llm_cache_progress(h C.llm_cache, id C.llm_request, computed, tokens *C.int
 
 //export llm_cache_set_drafts
 func llm_cache_set_drafts(h C.llm_cache, ids *C.llm_request_in, counts *C.llm_i32_in, n C.int64_t, tokens *C.llm_i32_in, total C.int64_t) C.int {
-	return with(h, func(c *cache) error {
+	return caches.with(h, func(c *cache) error {
 		var s spans
 		given := slice(&s, "ids", ids, n)
 		perRequest := slice(&s, "counts", (*int32)(counts), n)
@@ -263,34 +252,33 @@ func llm_cache_set_drafts(h C.llm_cache, ids *C.llm_request_in, counts *C.llm_i3
 
 //export llm_cache_table
 func llm_cache_table(h C.llm_cache, id C.llm_request, group C.int32_t, table *C.llm_cache_i32s) C.int {
-	return with(h, func(c *cache) error {
+	return caches.with(h, func(c *cache) error {
 		var o outputs
 		if noteOne(&o.spans, "table", table); o.err != nil {
 			return o.err
 		}
-		to := output(&o.spans, "table.at", (*int32)(table.at), table.cap)
+		put := func() { give(&o, "table.at", &table.at, c.table) }
+		put()
 		if err := o.apart(); err != nil {
 			return err
 		}
-		inside, err := c.known(id)
+		inside, err := c.private(id)
 		if err != nil {
 			return err
 		}
+		if group < 0 || int(group) >= c.groups {
+			return fail(C.LLM_CACHE_E_RANGE, "group %d of %d", group, c.groups)
+		}
 		if c.table, err = c.s.Monitor.Table(c.table[:0], inside, int(group)); err != nil {
-			return err
+			return finished(id)
 		}
-		o.need(table.cap, &table.len, len(c.table))
-		if err := o.fits(); err != nil {
-			return err
-		}
-		copy(to, c.table)
-		return nil
+		return o.fill(put)
 	})
 }
 
 //export llm_cache_statistics
 func llm_cache_statistics(h C.llm_cache, stats *C.llm_cache_stats) C.int {
-	return with(h, func(c *cache) error {
+	return caches.with(h, func(c *cache) error {
 		var s spans
 		n, err := size(&s, "stats", stats, C.LLM_STATS_LEAST)
 		if err != nil {
@@ -299,9 +287,7 @@ func llm_cache_statistics(h C.llm_cache, stats *C.llm_cache_stats) C.int {
 		var ours C.llm_cache_stats
 		load, taken, counters := c.s.Monitor.Load(), c.s.Monitor.TakeStats(), c.s.Monitor.TakeCounters()
 		ours.size = C.uint32_t(n)
-		if taken.Reset {
-			ours.reset = 1
-		}
+		ours.reset = flag(taken.Reset)
 		ours.running, ours.waiting = C.int64_t(load.Running), C.int64_t(load.Waiting)
 		ours.free_blocks, ours.blocks = C.int64_t(load.FreeBlocks), C.int64_t(load.Blocks)
 		ours.requests, ours.queries, ours.hits = C.int64_t(taken.Requests), C.int64_t(taken.Queries), C.int64_t(taken.Hits)
@@ -321,7 +307,7 @@ func llm_cache_statistics(h C.llm_cache, stats *C.llm_cache_stats) C.int {
 
 //export llm_cache_reset
 func llm_cache_reset(h C.llm_cache, preempt C.int) C.int {
-	return with(h, func(c *cache) error {
+	return caches.with(h, func(c *cache) error {
 		ok, err := c.s.Reset(preempt != 0)
 		if err == nil && !ok {
 			err = fail(C.LLM_CACHE_E_BUSY, "requests have blocks")
@@ -332,12 +318,12 @@ func llm_cache_reset(h C.llm_cache, preempt C.int) C.int {
 
 //export llm_cache_reset_encoder
 func llm_cache_reset_encoder(h C.llm_cache) C.int {
-	return with(h, func(c *cache) error { return c.s.ResetEncoderCache() })
+	return caches.with(h, func(c *cache) error { return c.s.ResetEncoderCache() })
 }
 
 //export llm_cache_pause
 func llm_cache_pause(h C.llm_cache, pause C.int32_t) C.int {
-	return with(h, func(c *cache) error {
+	return caches.with(h, func(c *cache) error {
 		if pause < C.LLM_CACHE_PAUSE_NONE || pause > C.LLM_CACHE_PAUSE_ALL {
 			return fail(C.LLM_CACHE_E_RANGE, "pause is %d: want %d to %d", pause, C.LLM_CACHE_PAUSE_NONE, C.LLM_CACHE_PAUSE_ALL)
 		}

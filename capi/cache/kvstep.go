@@ -14,7 +14,7 @@ import (
 
 //export llm_kvstore_begin
 func llm_kvstore_begin(h C.llm_kvstore, step *C.llm_cache_step_in) C.int {
-	return withStore(h, func(k *store) error { return k.begin((*C.llm_cache_step)(step)) })
+	return stores.with(h, func(k *store) error { return k.begin(step) })
 }
 
 func (k *store) begin(p *C.llm_cache_step) error {
@@ -124,7 +124,7 @@ func (k *store) slotsOf(layer C.int32_t) ([]int64, error) {
 
 //export llm_kvstore_write
 func llm_kvstore_write(h C.llm_kvstore, layer C.int32_t, keys, values *C.llm_tensor_in, rotation *C.llm_rotation_in) C.int {
-	return withStore(h, func(k *store) error {
+	return stores.with(h, func(k *store) error {
 		c, err := k.layer(layer)
 		if err != nil {
 			return err
@@ -134,7 +134,7 @@ func llm_kvstore_write(h C.llm_kvstore, layer C.int32_t, keys, values *C.llm_ten
 			return err
 		}
 		var s spans
-		t, err := tokensOf(&s, c, (*C.llm_tensor)(keys), (*C.llm_tensor)(values), slots, (*C.llm_rotation)(rotation))
+		t, err := tokensOf(&s, c, keys, values, slots, rotation)
 		if err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func llm_kvstore_write(h C.llm_kvstore, layer C.int32_t, keys, values *C.llm_ten
 
 //export llm_kvstore_attend
 func llm_kvstore_attend(h C.llm_kvstore, layer, heads C.int32_t, queries, outputs *C.llm_tensor_in, options *C.llm_attention_options_in) C.int {
-	return withStore(h, func(k *store) error {
+	return stores.with(h, func(k *store) error {
 		c, err := k.layer(layer)
 		if err != nil {
 			return err
@@ -155,10 +155,10 @@ func llm_kvstore_attend(h C.llm_kvstore, layer, heads C.int32_t, queries, output
 		var s spans
 		b := &attention.Batch{QueryStart: k.requests.Starts, SeqLens: k.requests.Lens}
 		b.BlockTables, b.TableStride = k.requests.Tables(int(k.groupOf[layer]))
-		if err := queriesOf(&s, c, b, int(heads), (*C.llm_tensor)(unsafe.Pointer(queries)), (*C.llm_tensor)(unsafe.Pointer(outputs))); err != nil {
+		if err := queriesOf(&s, c, b, int(heads), queries, outputs); err != nil {
 			return err
 		}
-		if err := optionsOf(&s, c, b, (*C.llm_attention_options)(options)); err != nil {
+		if err := optionsOf(&s, c, b, options); err != nil {
 			return err
 		}
 		s.avoid("outputs", b.Out.Data)

@@ -9,18 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 
 	"llmmemory/internal/attention"
 	"llmmemory/internal/kvstore"
-	"llmmemory/internal/vllm/v1/handle"
 )
 
-// A store is what a handle of llm_attention.h names.
+// A store is the object of a handle of llm_attention.h.
 type store struct {
-	mu       sync.Mutex // held by every call
-	closed   bool
-	broken   bool // a call panicked
 	s        *kvstore.Store
 	machine  *computer
 	requests *kvstore.Requests
@@ -34,50 +29,13 @@ type store struct {
 	begun bool // a step has begun
 }
 
-// stores are those that are open.
-var stores struct {
-	sync.RWMutex
-	table handle.Table[store]
-}
+var stores = objects[store]{what: "store"}
 
 func defaultScale(headSize int) float32 { return float32(1 / math.Sqrt(float64(headSize))) }
 
-// withStore runs f on the store of a handle, alone. A panic ends here.
-func withStore(h C.llm_kvstore, f func(k *store) error) C.int {
-	stores.RLock()
-	k := stores.table.Get(uint64(h))
-	stores.RUnlock()
-	if k == nil {
-		return status(unknownStore(h))
-	}
-	return status(k.run(h, f))
-}
-
-func (k *store) run(h C.llm_kvstore, f func(k *store) error) (err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	switch {
-	case k.closed:
-		return unknownStore(h)
-	case k.broken:
-		return internal("an earlier call failed")
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			k.broken = true
-			err = internal(p)
-		}
-	}()
-	return f(k)
-}
-
-func unknownStore(h C.llm_kvstore) error {
-	return fail(C.LLM_CACHE_E_HANDLE, "no open store has the handle %#x", uint64(h))
-}
-
 //export llm_kvstore_open
 func llm_kvstore_open(config *C.llm_kvstore_config_in, h *C.llm_kvstore) C.int {
-	return status(guarded(func() error { return openStore((*C.llm_kvstore_config)(config), h) }))
+	return status(guarded(func() error { return openStore(config, h) }))
 }
 
 func openStore(p *C.llm_kvstore_config, h *C.llm_kvstore) error {
@@ -118,15 +76,8 @@ func openStore(p *C.llm_kvstore_config, h *C.llm_kvstore) error {
 		c := k.s.Layer(i)
 		c.KeyScale, c.ValueScale = keyScales[i], valueScales[i]
 	}
-	*h = enterStore(k)
+	*h = stores.add(k)
 	return nil
-}
-
-// enterStore gives a store a handle.
-func enterStore(k *store) C.llm_kvstore {
-	stores.Lock()
-	defer stores.Unlock()
-	return C.llm_kvstore(stores.table.Add(k))
 }
 
 // storeConfig is the configuration that C asks for.
@@ -180,25 +131,17 @@ func (k *store) mapped(config kvstore.Config, threads int) error {
 
 //export llm_kvstore_close
 func llm_kvstore_close(h C.llm_kvstore) C.int {
-	stores.Lock()
-	k := stores.table.Get(uint64(h))
-	if k != nil {
-		stores.table.Remove(uint64(h))
+	k, err := stores.remove(h)
+	if err != nil {
+		return status(err)
 	}
-	stores.Unlock()
-	if k == nil {
-		return status(unknownStore(h))
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.closed = true
 	k.machine.pool.Close()
 	return status(guarded(k.s.Close))
 }
 
 //export llm_kvstore_blocks
 func llm_kvstore_blocks(h C.llm_kvstore, blocks *C.int32_t) C.int {
-	return withStore(h, func(k *store) error {
+	return stores.with(h, func(k *store) error {
 		var s spans
 		noteOne(&s, "blocks", blocks)
 		if err := s.apart(); err != nil {
@@ -219,7 +162,7 @@ func (k *store) layer(i C.int32_t) (*attention.Cache, error) {
 
 //export llm_kvstore_layer
 func llm_kvstore_layer(h C.llm_kvstore, layer C.int32_t, cache *C.llm_attention_cache) C.int {
-	return withStore(h, func(k *store) error {
+	return stores.with(h, func(k *store) error {
 		c, err := k.layer(layer)
 		if err != nil {
 			return err
@@ -238,17 +181,17 @@ func llm_kvstore_layer(h C.llm_kvstore, layer C.int32_t, cache *C.llm_attention_
 
 //export llm_kvstore_copy
 func llm_kvstore_copy(h C.llm_kvstore, pairs *C.llm_kvstore_pair_in, n C.int64_t) C.int {
-	return withStore(h, func(k *store) error { return k.move((*C.llm_kvstore_pair)(pairs), n, k.s.CopyBlocks) })
+	return stores.with(h, func(k *store) error { return k.move(pairs, n, k.s.CopyBlocks) })
 }
 
 //export llm_kvstore_swap_out
 func llm_kvstore_swap_out(h C.llm_kvstore, pairs *C.llm_kvstore_pair_in, n C.int64_t) C.int {
-	return withStore(h, func(k *store) error { return k.move((*C.llm_kvstore_pair)(pairs), n, k.s.SwapOut) })
+	return stores.with(h, func(k *store) error { return k.move(pairs, n, k.s.SwapOut) })
 }
 
 //export llm_kvstore_swap_in
 func llm_kvstore_swap_in(h C.llm_kvstore, pairs *C.llm_kvstore_pair_in, n C.int64_t) C.int {
-	return withStore(h, func(k *store) error { return k.move((*C.llm_kvstore_pair)(pairs), n, k.s.SwapIn) })
+	return stores.with(h, func(k *store) error { return k.move(pairs, n, k.s.SwapIn) })
 }
 
 func (k *store) move(p *C.llm_kvstore_pair, n C.int64_t, do func([]kvstore.Pair) error) error {

@@ -160,16 +160,6 @@ func sized[T any](s *spans, what string, p *T, least uintptr, ours *T) error {
 	return nil
 }
 
-// filled does what sized does, for a struct that the call also writes.
-func filled[T any](s *spans, what string, p *T, least uintptr, ours *T) error {
-	at := s.n
-	err := sized(s, what, p, least, ours)
-	if err == nil {
-		s.at(at).written = true
-	}
-	return err
-}
-
 // insideField names the field of a struct in the middle of which n bytes end.
 func insideField(t reflect.Type, n uintptr) (name string, inside bool) {
 	for i := range t.NumField() {
@@ -186,9 +176,6 @@ func insideField(t reflect.Type, n uintptr) (name string, inside bool) {
 	return "", false
 }
 
-// room returns the first n entries of an array whose capacity was found to suffice.
-func room[T any](p *T, n C.int64_t) []T { return unsafe.Slice(p, int(n)) }
-
 // text is a C string of at most LLM_CACHE_MAX_TEXT bytes; NULL is "".
 func text(what string, p *C.char) (string, error) {
 	if p == nil {
@@ -202,45 +189,83 @@ func text(what string, p *C.char) (string, error) {
 	return "", fail(C.LLM_CACHE_E_RANGE, "%s has more than %d bytes", what, C.LLM_CACHE_MAX_TEXT)
 }
 
-// outputs collects the arrays of C that a call fills. First each is noted, then the entries that
-// each needs are counted, and then all are filled or none.
+// outputs is the memory of a call that fills arrays of C. The call lists them in a function that
+// runs three times: to note their memory before anything happens, to see whether they are
+// large enough, and to write them.
 type outputs struct {
 	spans
-	small   bool
-	n       int
-	lengths [fewSpans]length
-	rest    []length
+	end   uintptr // of C's struct, which may be older than this library; 0: it has all fields
+	pass  pass
+	small bool // some array is too small
 }
 
-// A length is how many entries an array of C needs, and where to say so.
-type length struct {
-	at *C.int64_t
-	n  C.int64_t
+type pass uint8
+
+const (
+	noting pass = iota
+	counting
+	writing
+)
+
+// filled does what sized does, for a struct that the call also writes.
+func filled[T any](o *outputs, what string, p *T, least uintptr, ours *T) error {
+	at := o.n
+	err := sized(&o.spans, what, p, least, ours)
+	if err == nil {
+		o.at(at).written, o.end = true, o.at(at).to
+	}
+	return err
 }
 
-// need records that an array needs n entries, and whether it is too small. Nothing is written
-// before fits, because the call can still fail until then.
-func (o *outputs) need(capacity C.int64_t, at *C.int64_t, n int) {
-	l := length{at, C.int64_t(n)}
-	if o.n < len(o.lengths) {
-		o.lengths[o.n] = l
-		o.n++
-	} else {
-		o.rest = append(o.rest, l)
-	}
-	o.small = o.small || l.n > capacity
-}
+var errSmall = fail(C.LLM_CACHE_E_SMALL, "an output array is too small: each len is what is needed")
 
-// fits sets the len of each array. After it the call can fail only because an array is too small.
-func (o *outputs) fits() error {
-	for _, l := range o.lengths[:o.n] {
-		*l.at = l.n
+// fill writes all arrays that put lists, and sets their lengths. If one is too small, it sets
+// the lengths only.
+func (o *outputs) fill(put func()) error {
+	o.pass = counting
+	if put(); o.err != nil {
+		return o.err
 	}
-	for _, l := range o.rest {
-		*l.at = l.n
-	}
-	if o.small {
-		return fail(C.LLM_CACHE_E_SMALL, "an output array is too small: each len is what is needed")
+	o.pass = writing
+	if put(); o.small {
+		return errSmall
 	}
 	return nil
+}
+
+// room lists one of C's arrays, {T *at; int64_t cap, len;}, which needs n entries. It returns the entries
+// if they are to be written now, and else none.
+func room[T, E any](o *outputs, name string, at **E, n int) []T {
+	a := (*struct {
+		at       *T
+		cap, len C.int64_t
+	})(unsafe.Pointer(at))
+	switch {
+	case o.end > 0 && uintptr(unsafe.Pointer(at)) >= o.end:
+		if n > 0 && o.pass == counting && o.err == nil {
+			o.err = fail(C.LLM_CACHE_E_SIZE, "the struct ends before its field %s, which is needed", name)
+		}
+	case o.pass == noting:
+		output(&o.spans, name, *at, a.cap)
+	case o.pass == counting:
+		o.small = o.small || C.int64_t(n) > a.cap
+	default:
+		if a.len = C.int64_t(n); !o.small {
+			return unsafe.Slice(a.at, n)
+		}
+	}
+	return nil
+}
+
+// give lists an array that gets the entries of list.
+func give[T, E any](o *outputs, name string, at **E, list []T) {
+	copy(room[T](o, name, at, len(list)), list)
+}
+
+// put lists an array that gets the entries of list, converted.
+func put[From, To any](o *outputs, name string, at **To, list []From, convert func(*From) To) {
+	to := room[To](o, name, at, len(list))
+	for i := range to {
+		to[i] = convert(&list[i])
+	}
 }

@@ -6,6 +6,7 @@ package main
 import "C"
 
 import (
+	"slices"
 	"unsafe"
 
 	"llmmemory/internal/vllm/v1/kvcache"
@@ -13,20 +14,15 @@ import (
 )
 
 //export llm_cache_plan_memory
-func llm_cache_plan_memory(layers *C.llm_cache_layer_in, n, bytes C.int64_t, blocks C.int32_t, plan *C.llm_cache_plan) (result C.int) {
-	defer func() {
-		if p := recover(); p != nil {
-			result = status(internal(p))
-		}
-	}()
-	return status(planMemory(layers, n, bytes, blocks, plan))
+func llm_cache_plan_memory(layers *C.llm_cache_layer_in, n, bytes C.int64_t, blocks C.int32_t, plan *C.llm_cache_plan) C.int {
+	return status(guarded(func() error { return planMemory(layers, n, bytes, blocks, plan) }))
 }
 
 func planMemory(layers *C.llm_cache_layer_in, n, bytes C.int64_t, blocks C.int32_t, t *C.llm_cache_plan) error {
 	if bytes < 0 {
 		return fail(C.LLM_CACHE_E_RANGE, "%d bytes: want at least 0", bytes)
 	}
-	p := planner{blocks: blocks, plans: []*C.llm_cache_plan{t}}
+	p := planner{blocks: blocks, plans: []plan{{to: t}}}
 	if err := p.note(layers, n); err != nil {
 		return err
 	}
@@ -39,13 +35,8 @@ func planMemory(layers *C.llm_cache_layer_in, n, bytes C.int64_t, blocks C.int32
 }
 
 //export llm_cache_plan_workers
-func llm_cache_plan_workers(layers *C.llm_cache_layer_in, n C.int64_t, workers *C.llm_cache_worker_in, most C.int64_t, blocks C.int32_t, plans *C.llm_cache_plan_in) (result C.int) {
-	defer func() {
-		if p := recover(); p != nil {
-			result = status(internal(p))
-		}
-	}()
-	return status(planWorkers(layers, n, workers, most, blocks, plans))
+func llm_cache_plan_workers(layers *C.llm_cache_layer_in, n C.int64_t, workers *C.llm_cache_worker_in, most C.int64_t, blocks C.int32_t, plans *C.llm_cache_plan_in) C.int {
+	return status(guarded(func() error { return planWorkers(layers, n, workers, most, blocks, plans) }))
 }
 
 func planWorkers(layers *C.llm_cache_layer_in, n C.int64_t, workers *C.llm_cache_worker_in, most C.int64_t, blocks C.int32_t, plans *C.llm_cache_plan_in) error {
@@ -54,7 +45,9 @@ func planWorkers(layers *C.llm_cache_layer_in, n C.int64_t, workers *C.llm_cache
 	}
 	p := planner{blocks: blocks}
 	given := slice(&p.spans, "workers", workers, most)
-	p.plans = append(p.plans, slice(&p.spans, "plans", (**C.llm_cache_plan)(unsafe.Pointer(plans)), most)...)
+	for _, t := range slice(&p.spans, "plans", (**C.llm_cache_plan)(unsafe.Pointer(plans)), most) {
+		p.plans = append(p.plans, plan{to: t})
+	}
 	if p.err != nil {
 		return p.err
 	}
@@ -83,8 +76,20 @@ type planner struct {
 	blocks  C.int32_t // to use instead of what the bytes suffice for; 0: none
 	layers  []memplan.Layer
 	workers []memplan.Worker
-	plans   []*C.llm_cache_plan // as given
-	in      []C.llm_cache_plan  // what they said before
+	plans   []plan
+}
+
+// A plan is a plan of C, and what is written to it.
+type plan struct {
+	to   *C.llm_cache_plan
+	in   C.llm_cache_plan // what it said before
+	made *memplan.Plan
+
+	groups                []memplan.Group
+	layerGroups, tensors  []int32 // by layer
+	tensorBytes, offsets  []int64
+	stride                int // from one block of a packed plan to the next; 0 if it is not packed
+	requestBytes, longest int // of the longest request
 }
 
 // note checks the memory of the plans and the layers.
@@ -95,24 +100,20 @@ func (p *planner) note(layers *C.llm_cache_layer_in, n C.int64_t) error {
 	if p.blocks < 0 || p.blocks > C.LLM_CACHE_MAX_BLOCKS {
 		return fail(C.LLM_CACHE_E_RANGE, "%d blocks: want 0 to %d", p.blocks, C.LLM_CACHE_MAX_BLOCKS)
 	}
-	p.in = make([]C.llm_cache_plan, len(p.plans))
-	for i, t := range p.plans {
-		if err := filled(&p.spans, "plan", t, C.LLM_PLAN_LEAST, &p.in[i]); err != nil {
+	for i := range p.plans {
+		in := &p.plans[i].in
+		if err := filled(&p.outputs, "plan", p.plans[i].to, C.LLM_PLAN_LEAST, in); err != nil {
 			return err
 		}
-		in := &p.in[i]
-		output(&p.spans, "groups", in.groups.at, in.groups.cap)
-		output(&p.spans, "layer_groups", in.layer_groups.at, in.layer_groups.cap)
-		output(&p.spans, "layer_tensors", in.layer_tensors.at, in.layer_tensors.cap)
-		output(&p.spans, "tensor_bytes", in.tensor_bytes.at, in.tensor_bytes.cap)
-		output(&p.spans, "layer_offsets", in.layer_offsets.at, in.layer_offsets.cap)
 		if b := in.max_concurrent_batches; b < 0 || b > 64 || in.reserved != 0 {
 			return fail(C.LLM_CACHE_E_RANGE, "max_concurrent_batches is %d and reserved %d: want 0 to 64 and 0", b, in.reserved)
 		}
-		if in.flags&^(C.LLM_CACHE_PLAN_CROSS_LAYERS|C.LLM_CACHE_PLAN_FULL) != 0 || in.flags != p.in[0].flags {
-			return fail(C.LLM_CACHE_E_RANGE, "plan %d has the flags %#x, and plan 0 %#x: want the same, of LLM_CACHE_PLAN_...", i, in.flags, p.in[0].flags)
+		first := p.plans[0].in.flags
+		if in.flags&^(C.LLM_CACHE_PLAN_CROSS_LAYERS|C.LLM_CACHE_PLAN_FULL) != 0 || in.flags != first {
+			return fail(C.LLM_CACHE_E_RANGE, "plan %d has the flags %#x, and plan 0 %#x: want the same, of LLM_CACHE_PLAN_...", i, in.flags, first)
 		}
 	}
+	p.put()
 	given := slice(&p.spans, "layers", layers, n)
 	if err := p.apart(); err != nil {
 		return err
@@ -123,8 +124,9 @@ func (p *planner) note(layers *C.llm_cache_layer_in, n C.int64_t) error {
 }
 
 func (p *planner) make() error {
+	flags := p.plans[0].in.flags
 	made, err := memplan.Make(p.layers, p.workers, memplan.Options{
-		Blocks: int(p.blocks), CrossLayers: p.in[0].flags&C.LLM_CACHE_PLAN_CROSS_LAYERS != 0, FullAllocation: p.in[0].flags&C.LLM_CACHE_PLAN_FULL != 0,
+		Blocks: int(p.blocks), CrossLayers: flags&C.LLM_CACHE_PLAN_CROSS_LAYERS != 0, FullAllocation: flags&C.LLM_CACHE_PLAN_FULL != 0,
 	})
 	if err != nil {
 		return err
@@ -135,100 +137,111 @@ func (p *planner) make() error {
 	if n := len(made[0].Groups); n > C.LLM_CACHE_MAX_GROUPS {
 		return fail(C.LLM_CACHE_E_RANGE, "%d groups of layers result: a cache has at most %d", n, C.LLM_CACHE_MAX_GROUPS)
 	}
-	longest, err := p.longest(made)
-	if err != nil {
+	for i := range p.plans {
+		p.plans[i].list(made[i], len(p.layers))
+	}
+	if err := p.checkLongest(); err != nil {
 		return err
 	}
-	for i, t := range p.plans {
-		if err := p.needs(t, &p.in[i], made[i]); err != nil {
-			return err
-		}
-	}
-	if err := p.fits(); err != nil {
+	if err := p.fill(p.put); err != nil {
 		return err
 	}
-	p.writeLongest(longest)
-	for i, t := range p.plans {
-		writePlan(t, made[i])
-		if p.in[i].size >= C.sizeof_llm_cache_plan {
-			writePacking(t, made[i])
+	p.writeLongest()
+	for i := range p.plans {
+		t := &p.plans[i]
+		t.to.num_gpu_blocks = C.int32_t(t.made.NumGPUBlocks)
+		if t.in.size >= C.sizeof_llm_cache_plan {
+			t.to.block_stride = C.int64_t(t.stride)
 		}
 	}
 	return nil
 }
 
-// needs says how many entries each array of a plan needs.
-func (p *planner) needs(t, in *C.llm_cache_plan, made *memplan.Plan) error {
-	tensors, offsets := len(made.Tensors), 0
-	if stride(made) > 0 {
-		tensors, offsets = 1, len(p.layers)
-		if in.size < C.sizeof_llm_cache_plan {
-			return fail(C.LLM_CACHE_E_SIZE, "the plan ends before its fields block_stride and layer_offsets, and is packed")
-		}
-	}
-	p.need(t.groups.cap, &t.groups.len, len(made.Groups))
-	p.need(t.layer_groups.cap, &t.layer_groups.len, len(p.layers))
-	p.need(t.layer_tensors.cap, &t.layer_tensors.len, len(p.layers))
-	p.need(t.tensor_bytes.cap, &t.tensor_bytes.len, tensors)
-	if in.size >= C.sizeof_llm_cache_plan {
-		p.need(t.layer_offsets.cap, &t.layer_offsets.len, offsets)
-	}
-	return nil
-}
-
-// stride is from one block of a packed plan to the next; 0 if it is not packed.
-func stride(made *memplan.Plan) int {
-	if len(made.Tensors) == 0 {
-		return 0
-	}
-	return made.Tensors[0].Stride
-}
-
-// A longestRequest is what a plan says of the longest request.
-type longestRequest struct {
-	bytes  int
-	tokens int
-}
-
-// longest refuses plans in which one request of the longest length does not fit. Then it
+// checkLongest refuses plans in which one request of the longest length does not fit. Then it
 // says in all of them what does.
-func (p *planner) longest(made []*memplan.Plan) ([]longestRequest, error) {
-	found := make([]longestRequest, len(made))
+func (p *planner) checkLongest() error {
 	var small error
-	for i := range made {
-		in := &p.in[i]
-		most, inFlight := int(in.max_model_len), int(in.max_in_flight_tokens)
+	for i := range p.plans {
+		t := &p.plans[i]
+		most, inFlight := int(t.in.max_model_len), int(t.in.max_in_flight_tokens)
 		switch {
-		case in.size < C.LLM_PLAN_PACKED:
+		case t.in.size < C.LLM_PLAN_PACKED:
 			continue
 		case most < 0 || most > C.LLM_CACHE_MAX_MODEL_LEN || inFlight < 0 || inFlight > 1<<30:
-			return nil, fail(C.LLM_CACHE_E_RANGE, "max_model_len is %d and max_in_flight_tokens %d: want 0 to %d and 0 to %d",
+			return fail(C.LLM_CACHE_E_RANGE, "max_model_len is %d and max_in_flight_tokens %d: want 0 to %d and 0 to %d",
 				most, inFlight, C.LLM_CACHE_MAX_MODEL_LEN, 1<<30)
 		case most == 0:
 			continue
 		case inFlight == 0:
 			inFlight = most
 		}
-		tokens, err := made[i].LongestModelLen(most, inFlight, max(int(in.max_concurrent_batches), 1))
-		if err != nil {
-			return nil, err
+		var err error
+		if t.longest, err = t.made.LongestModelLen(most, inFlight, max(int(t.in.max_concurrent_batches), 1)); err != nil {
+			return err
 		}
-		found[i] = longestRequest{made[i].BytesFor(most, inFlight), tokens}
-		if err := made[i].CheckModelLen(most, inFlight, tokens); err != nil && small == nil {
+		t.requestBytes = t.made.BytesFor(most, inFlight)
+		if err := t.made.CheckModelLen(most, inFlight, t.longest); err != nil && small == nil {
 			small = fail(C.LLM_CACHE_E_MEMORY, "plan %d: %v", i, err)
 		}
 	}
 	if small != nil {
-		p.writeLongest(found)
+		p.writeLongest()
 	}
-	return found, small
+	return small
 }
 
-func (p *planner) writeLongest(found []longestRequest) {
-	for i, t := range p.plans {
-		if p.in[i].size >= C.LLM_PLAN_PACKED {
-			t.request_bytes, t.longest = C.int64_t(found[i].bytes), C.int32_t(found[i].tokens)
+func (p *planner) writeLongest() {
+	for i := range p.plans {
+		if t := &p.plans[i]; t.in.size >= C.LLM_PLAN_PACKED {
+			t.to.request_bytes, t.to.longest = C.int64_t(t.requestBytes), C.int32_t(t.longest)
 		}
+	}
+}
+
+// list makes the arrays of a plan for n layers. Layers of other workers have -1.
+func (t *plan) list(made *memplan.Plan, n int) {
+	t.made, t.groups = made, made.Groups
+	t.layerGroups, t.tensors = slices.Repeat([]int32{-1}, n), slices.Repeat([]int32{-1}, n)
+	for i, g := range made.Groups {
+		for _, layer := range g.Layers {
+			t.layerGroups[layer] = int32(i)
+		}
+	}
+	if len(made.Tensors) > 0 && made.Tensors[0].Stride > 0 {
+		t.stride = made.Tensors[0].Stride
+		t.offsets = slices.Repeat([]int64{-1}, n)
+	}
+	for i, tensor := range made.Tensors {
+		if t.stride > 0 && i > 0 {
+			i = 0 // all are views of one
+		} else {
+			t.tensorBytes = append(t.tensorBytes, int64(tensor.Bytes))
+		}
+		for _, layer := range tensor.Layers {
+			t.tensors[layer] = int32(i)
+			if t.stride > 0 {
+				t.offsets[layer] = int64(tensor.Offset)
+			}
+		}
+	}
+}
+
+// put lists the arrays of all plans.
+func (p *planner) put() {
+	for i := range p.plans {
+		t := &p.plans[i]
+		p.end = uintptr(unsafe.Pointer(t.to)) + uintptr(t.in.size)
+		put(&p.outputs, "groups", &t.to.groups.at, t.groups, func(g *memplan.Group) C.llm_cache_group {
+			return C.llm_cache_group{
+				kind: C.int32_t(g.Kind), block_size: C.int32_t(g.BlockSize), window: C.int32_t(g.Window), retained: C.int32_t(g.Retained),
+				chunk: C.int32_t(g.Chunk), num_speculative_blocks: C.int32_t(g.NumSpeculativeBlocks),
+				flags: flag(g.Align)*C.LLM_CACHE_GROUP_ALIGN | flag(g.Eagle)*C.LLM_CACHE_GROUP_EAGLE,
+			}
+		})
+		give(&p.outputs, "layer_groups", &t.to.layer_groups.at, t.layerGroups)
+		give(&p.outputs, "layer_tensors", &t.to.layer_tensors.at, t.tensors)
+		give(&p.outputs, "tensor_bytes", &t.to.tensor_bytes.at, t.tensorBytes)
+		give(&p.outputs, "layer_offsets", &t.to.layer_offsets.at, t.offsets)
 	}
 }
 
@@ -273,56 +286,4 @@ func layersOf(given []C.llm_cache_layer_in) ([]memplan.Layer, error) {
 		list = append(list, made)
 	}
 	return list, nil
-}
-
-func writePlan(t *C.llm_cache_plan, p *memplan.Plan) {
-	t.num_gpu_blocks = C.int32_t(p.NumGPUBlocks)
-	groups := room(t.groups.at, t.groups.len)
-	layerGroups := room((*int32)(t.layer_groups.at), t.layer_groups.len)
-	tensors := room((*int32)(t.layer_tensors.at), t.layer_tensors.len)
-	for i := range layerGroups {
-		layerGroups[i], tensors[i] = -1, -1 // another worker's
-	}
-	for i, g := range p.Groups {
-		groups[i] = C.llm_cache_group{
-			kind: C.int32_t(g.Kind), block_size: C.int32_t(g.BlockSize), window: C.int32_t(g.Window), retained: C.int32_t(g.Retained),
-			chunk: C.int32_t(g.Chunk), num_speculative_blocks: C.int32_t(g.NumSpeculativeBlocks),
-		}
-		if g.Align {
-			groups[i].flags |= C.LLM_CACHE_GROUP_ALIGN
-		}
-		if g.Eagle {
-			groups[i].flags |= C.LLM_CACHE_GROUP_EAGLE
-		}
-		for _, layer := range g.Layers {
-			layerGroups[layer] = int32(i)
-		}
-	}
-	sizes := room((*int64)(t.tensor_bytes.at), t.tensor_bytes.len)
-	for i, tensor := range p.Tensors {
-		if tensor.Stride > 0 {
-			i = 0 // all are views of one
-		}
-		sizes[i] = int64(tensor.Bytes)
-		for _, layer := range tensor.Layers {
-			tensors[layer] = int32(i)
-		}
-	}
-}
-
-// writePacking says where layers begin in a block, if the plan is packed.
-func writePacking(t *C.llm_cache_plan, p *memplan.Plan) {
-	t.block_stride = C.int64_t(stride(p))
-	offsets := room((*int64)(t.layer_offsets.at), t.layer_offsets.len)
-	for i := range offsets {
-		offsets[i] = -1
-	}
-	for _, tensor := range p.Tensors {
-		if tensor.Stride == 0 {
-			break
-		}
-		for _, layer := range tensor.Layers {
-			offsets[layer] = int64(tensor.Offset)
-		}
-	}
 }

@@ -13,16 +13,17 @@ import (
 
 //export llm_cache_schedule
 func llm_cache_schedule(h C.llm_cache, step *C.llm_cache_step) C.int {
-	return with(h, func(c *cache) error { return c.schedule(step) })
+	return caches.with(h, func(c *cache) error { return c.schedule(step) })
 }
 
 func (c *cache) schedule(t *C.llm_cache_step) error {
 	var o outputs
 	var in C.llm_cache_step
-	if err := filled(&o.spans, "step", t, C.LLM_STEP_LEAST, &in); err != nil {
+	if err := filled(&o, "step", t, C.LLM_STEP_LEAST, &in); err != nil {
 		return err
 	}
-	if err := o.noteStep(&in); err != nil {
+	c.putStep(&o, t, in.size)
+	if err := o.apart(); err != nil {
 		return err
 	}
 	if !c.kept {
@@ -36,159 +37,86 @@ func (c *cache) schedule(t *C.llm_cache_step) error {
 			c.rows = append(c.rows, n)
 		}
 	}
-	c.needStep(&o, t)
-	if err := c.needLater(&o, t, in.size); err != nil {
+	if err := o.fill(func() { c.putStep(&o, t, in.size) }); err != nil {
 		return err
 	}
-	if err := o.fits(); err != nil {
-		return err
-	}
-	c.writeStep(t)
-	if in.size >= C.LLM_STEP_TRANSFERS {
-		c.writeTransfers(t)
-	}
-	if in.size >= C.LLM_STEP_ENCODER {
-		c.writeEncoder(t)
-	}
-	if in.size >= C.sizeof_llm_cache_step {
-		copy(room((*int32)(t.zero.at), t.zero.len), c.step.ZeroBlocks)
-		c.writeTails(t)
-	}
+	t.tokens = C.int32_t(c.step.NumScheduledTokens)
 	c.kept = false
 	return nil
 }
 
-// needLater records the entries that later fields need; a struct of size bytes may lack these
-// fields.
-func (c *cache) needLater(o *outputs, t *C.llm_cache_step, size C.uint32_t) error {
-	s, freed := &c.step, c.freedBytes()
-	lacks := func(fields string) error {
-		return fail(C.LLM_CACHE_E_SIZE, "the step ends before its %s, and has some", fields)
-	}
-	if size >= C.LLM_STEP_TRANSFERS {
-		o.need(t.loads.cap, &t.loads.len, len(s.Loads))
-		o.need(t.queries.cap, &t.queries.len, len(s.Queries))
-	} else if len(s.Loads)+len(s.Queries) > 0 {
-		return lacks("fields loads and queries")
-	}
-	if size >= C.LLM_STEP_ENCODER {
-		o.need(t.encoder_inputs.cap, &t.encoder_inputs.len, len(s.EncoderInputs))
-		o.need(t.freed_encoder_outputs.cap, &t.freed_encoder_outputs.len, freed)
-	} else if len(s.EncoderInputs)+freed > 0 {
-		return lacks("fields encoder_inputs and freed_encoder_outputs")
-	}
-	if size >= C.sizeof_llm_cache_step {
-		o.need(t.zero.cap, &t.zero.len, len(s.ZeroBlocks))
-		o.need(t.tails.cap, &t.tails.len, len(s.Tails))
-	} else if len(s.ZeroBlocks) > 0 {
-		return lacks("field zero")
-	}
-	return nil
-}
-
-// noteStep notes the arrays of a step.
-func (o *outputs) noteStep(t *C.llm_cache_step) error {
-	output(&o.spans, "rows", t.rows.at, t.rows.cap)
-	output(&o.spans, "drafts", t.drafts.at, t.drafts.cap)
-	output(&o.spans, "blocks", t.blocks.at, t.blocks.cap)
-	output(&o.spans, "block_starts", t.block_starts.at, t.block_starts.cap)
-	output(&o.spans, "block_ends", t.block_ends.at, t.block_ends.cap)
-	output(&o.spans, "slots", t.slots.at, t.slots.cap)
-	output(&o.spans, "copies", t.copies.at, t.copies.cap)
-	output(&o.spans, "common", t.common.at, t.common.cap)
-	output(&o.spans, "preempted", t.preempted.at, t.preempted.cap)
-	output(&o.spans, "finished", t.finished.at, t.finished.cap)
-	output(&o.spans, "loads", t.loads.at, t.loads.cap)
-	output(&o.spans, "queries", t.queries.at, t.queries.cap)
-	output(&o.spans, "encoder_inputs", t.encoder_inputs.at, t.encoder_inputs.cap)
-	output(&o.spans, "freed_encoder_outputs", t.freed_encoder_outputs.at, t.freed_encoder_outputs.cap)
-	output(&o.spans, "zero", t.zero.at, t.zero.cap)
-	output(&o.spans, "tails", t.tails.at, t.tails.cap)
-	return o.apart()
-}
-
-func (c *cache) needStep(o *outputs, t *C.llm_cache_step) {
+// putStep lists the arrays of a step, of a struct of size bytes.
+func (c *cache) putStep(o *outputs, t *C.llm_cache_step, size C.uint32_t) {
 	s := &c.step
-	o.need(t.rows.cap, &t.rows.len, len(s.Rows))
-	o.need(t.drafts.cap, &t.drafts.len, len(s.Drafts))
-	o.need(t.blocks.cap, &t.blocks.len, len(s.Blocks))
-	o.need(t.block_starts.cap, &t.block_starts.len, len(s.BlockStarts))
-	o.need(t.block_ends.cap, &t.block_ends.len, len(s.BlockEnds))
-	o.need(t.slots.cap, &t.slots.len, s.NumScheduledTokens*c.groups)
-	o.need(t.copies.cap, &t.copies.len, len(s.Copies))
-	o.need(t.common.cap, &t.common.len, len(s.NumCommonPrefixBlocks))
-	o.need(t.preempted.cap, &t.preempted.len, len(s.Preempted))
-	o.need(t.finished.cap, &t.finished.len, len(s.Finished))
-}
-
-func (c *cache) writeStep(t *C.llm_cache_step) {
-	s := &c.step
-	t.tokens = C.int32_t(s.NumScheduledTokens)
-	rows := room(t.rows.at, t.rows.len)
-	for i := range rows {
-		r := &s.Rows[i]
-		rows[i] = C.llm_cache_row{
-			id: c.public(r.ID), user_data: C.uint64_t(r.UserData), kind: C.int32_t(r.Kind), computed: C.int32_t(r.NumComputedTokens),
-			tokens: C.int32_t(r.NumScheduledTokens), drafts: C.int32_t(r.NumDraftTokens), external: C.int32_t(r.NumExternalTokens),
+	put(o, "rows", &t.rows.at, s.Rows, func(r *sched.Row) C.llm_cache_row {
+		return C.llm_cache_row{
+			id: c.public(r.ID), user_data: C.uint64_t(r.UserData), kind: C.int32_t(r.Kind), samples: flag(r.Samples),
+			computed: C.int32_t(r.NumComputedTokens), tokens: C.int32_t(r.NumScheduledTokens),
+			drafts: C.int32_t(r.NumDraftTokens), external: C.int32_t(r.NumExternalTokens),
 		}
-		if r.Samples {
-			rows[i].samples = 1
-		}
-	}
-	copies := room(t.copies.at, t.copies.len)
-	for i := range copies {
-		p := &s.Copies[i]
-		copies[i] = C.llm_cache_copy{
-			src: C.int32_t(p.Src), dst: C.int32_t(p.Dst), group: C.int32_t(p.Group), index: C.int32_t(p.Index), id: c.public(p.ID),
-		}
-	}
-	copy(room((*int32)(t.drafts.at), t.drafts.len), s.Drafts)
-	copy(room((*int32)(t.blocks.at), t.blocks.len), s.Blocks)
-	copy(room((*int32)(t.common.at), t.common.len), s.NumCommonPrefixBlocks)
-	copy(room((*int)(unsafe.Pointer(t.block_starts.at)), t.block_starts.len), s.BlockStarts)
-	copy(room((*int)(unsafe.Pointer(t.block_ends.at)), t.block_ends.len), s.BlockEnds)
-	slots := room((*int64)(t.slots.at), t.slots.len)
+	})
+	give(o, "drafts", &t.drafts.at, s.Drafts)
+	give(o, "blocks", &t.blocks.at, s.Blocks)
+	give(o, "block_starts", &t.block_starts.at, s.BlockStarts)
+	give(o, "block_ends", &t.block_ends.at, s.BlockEnds)
+	slots := room[int64](o, "slots", &t.slots.at, s.NumScheduledTokens*c.groups)
 	for g := range s.Slots {
 		slots = slots[copy(slots, s.Slots[g]):]
 	}
-	c.writeIDs(&t.preempted, s.Preempted)
-	c.writeIDs(&t.finished, s.Finished)
-}
-
-func (c *cache) writeIDs(t *C.llm_cache_ids, ids []sched.ID) {
-	to := room(t.at, t.len)
-	for i := range to {
-		to[i] = c.public(ids[i])
-	}
-}
-
-// freedBytes is the length of the hashes of outputs to drop, with their final zeros.
-func (c *cache) freedBytes() int {
-	n := 0
-	for _, hash := range c.step.FreedEncoderOutputs {
-		n += len(hash) + 1
-	}
-	return n
-}
-
-func (c *cache) writeEncoder(t *C.llm_cache_step) {
-	inputs := room(t.encoder_inputs.at, t.encoder_inputs.len)
-	for i := range inputs {
-		in := &c.step.EncoderInputs[i]
-		inputs[i] = C.llm_cache_encoder_input{
+	put(o, "copies", &t.copies.at, s.Copies, func(p *sched.Copy) C.llm_cache_copy {
+		return C.llm_cache_copy{
+			src: C.int32_t(p.Src), dst: C.int32_t(p.Dst), group: C.int32_t(p.Group), index: C.int32_t(p.Index), id: c.public(p.ID),
+		}
+	})
+	give(o, "common", &t.common.at, s.NumCommonPrefixBlocks)
+	c.putIDs(o, "preempted", &t.preempted, s.Preempted)
+	c.putIDs(o, "finished", &t.finished, s.Finished)
+	put(o, "loads", &t.loads.at, s.Loads, func(l *sched.Loading) C.llm_cache_load {
+		return C.llm_cache_load{
+			id: c.public(l.ID), user_data: C.uint64_t(l.UserData),
+			computed: C.int32_t(l.NumComputedTokens), external: C.int32_t(l.NumExternalTokens),
+		}
+	})
+	put(o, "queries", &t.queries.at, s.Queries, func(q *sched.Query) C.llm_cache_query {
+		return C.llm_cache_query{id: c.public(q.ID), user_data: C.uint64_t(q.UserData), computed: C.int32_t(q.NumComputedTokens)}
+	})
+	put(o, "encoder_inputs", &t.encoder_inputs.at, s.EncoderInputs, func(in *sched.EncoderInput) C.llm_cache_encoder_input {
+		return C.llm_cache_encoder_input{
 			id: c.public(in.ID), user_data: C.uint64_t(in.UserData), row: C.int32_t(in.Row), item: C.int32_t(in.Item),
 		}
+	})
+	c.freed = c.freed[:0]
+	for _, hash := range s.FreedEncoderOutputs {
+		c.freed = append(append(c.freed, hash...), 0)
 	}
-	freed := room((*byte)(t.freed_encoder_outputs.at), t.freed_encoder_outputs.len)
-	for _, hash := range c.step.FreedEncoderOutputs {
-		freed[copy(freed, hash)] = 0
-		freed = freed[len(hash)+1:]
+	give(o, "freed_encoder_outputs", &t.freed_encoder_outputs.at, c.freed)
+	give(o, "zero", &t.zero.at, s.ZeroBlocks)
+	if uintptr(size) < unsafe.Sizeof(*t) {
+		return // a struct may lack tails
 	}
+	put(o, "tails", &t.tails.at, s.Tails, func(l *sched.Tail) C.llm_cache_tail {
+		return C.llm_cache_tail{
+			id: c.public(l.ID), user_data: C.uint64_t(l.UserData),
+			group: C.int32_t(l.Group), block: C.int32_t(l.Block), tokens: C.int32_t(l.NumTokens),
+		}
+	})
+}
+
+func (c *cache) putIDs(o *outputs, name string, t *C.llm_cache_ids, ids []sched.ID) {
+	put(o, name, &t.at, ids, func(id *sched.ID) C.llm_request { return c.public(*id) })
+}
+
+// flag is 1 if b is set.
+func flag(b bool) C.int32_t {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 //export llm_cache_step_failed
 func llm_cache_step_failed(h C.llm_cache) C.int {
-	return with(h, func(c *cache) error {
+	return caches.with(h, func(c *cache) error {
 		if err := c.s.StepFailed(); err != nil {
 			return err
 		}
@@ -203,49 +131,51 @@ func llm_cache_step_failed(h C.llm_cache) C.int {
 
 //export llm_cache_update
 func llm_cache_update(h C.llm_cache, counts *C.llm_i32_in, rows C.int64_t, tokens *C.llm_i32_in, n C.int64_t, outcome *C.llm_cache_outcome) C.int {
-	return with(h, func(c *cache) error {
+	return caches.with(h, func(c *cache) error {
 		var o outputs
 		var in C.llm_cache_outcome
-		if err := filled(&o.spans, "outcome", outcome, C.sizeof_llm_cache_outcome, &in); err != nil {
+		if err := filled(&o, "outcome", outcome, C.sizeof_llm_cache_outcome, &in); err != nil {
 			return err
 		}
 		if in.reserved != 0 {
 			return fail(C.LLM_CACHE_E_RANGE, "reserved is %d: want 0", in.reserved)
 		}
-		output(&o.spans, "kept", in.kept.at, in.kept.cap)
-		output(&o.spans, "done", in.done.at, in.done.cap)
+		put := func() { c.putOutcome(&o, outcome) }
+		put()
 		perRow := slice(&o.spans, "counts", (*int32)(counts), rows)
 		sampled := slice(&o.spans, "tokens", (*int32)(tokens), n)
 		if err := o.apart(); err != nil {
 			return err
 		}
-		return c.update(perRow, sampled, &o, outcome)
+		if err := c.update(perRow, sampled, outcome); err != nil {
+			return err
+		}
+		return o.fill(put)
 	})
 }
 
-func (c *cache) update(counts, tokens []int32, o *outputs, t *C.llm_cache_outcome) error {
-	switch {
+func (c *cache) putOutcome(o *outputs, t *C.llm_cache_outcome) {
+	give(o, "kept", &t.kept.at, c.out.Kept)
+	put(o, "done", &t.done.at, c.out.Done, func(d *sched.Done) C.llm_cache_done {
+		return C.llm_cache_done{id: c.public(d.ID), user_data: C.uint64_t(d.UserData), reason: C.int32_t(d.Reason)}
+	})
+}
+
+func (c *cache) update(counts, tokens []int32, t *C.llm_cache_outcome) error {
+	switch most := C.int64_t(len(counts)); {
 	case len(c.rows) == 0:
 		return fail(C.LLM_CACHE_E_ORDER, "no step is in flight")
 	case c.kept && len(c.rows) == 1 && len(c.step.Rows) > 0:
 		return fail(C.LLM_CACHE_E_ORDER, "the step has not been handed out: call llm_cache_schedule with larger arrays")
 	case len(counts) != c.rows[0]:
 		return fail(C.LLM_CACHE_E_RANGE, "counts for %d rows, the oldest step in flight has %d", len(counts), c.rows[0])
-	}
-	o.small = int64(t.kept.cap) < int64(len(counts)) || int64(t.done.cap) < int64(len(counts))
-	if o.small {
-		t.kept.len, t.done.len = C.int64_t(len(counts)), C.int64_t(len(counts))
-		return o.fits()
+	case t.kept.cap < most || t.done.cap < most:
+		t.kept.len, t.done.len = most, most
+		return errSmall
 	}
 	if err := c.s.Update(counts, tokens, &c.out); err != nil {
 		return err
 	}
 	c.rows = append(c.rows[:0], c.rows[1:]...)
-	t.kept.len, t.done.len = C.int64_t(len(c.out.Kept)), C.int64_t(len(c.out.Done))
-	copy(room((*int32)(t.kept.at), t.kept.len), c.out.Kept)
-	done := room(t.done.at, t.done.len)
-	for i := range done {
-		done[i] = C.llm_cache_done{id: c.public(c.out.Done[i].ID), user_data: C.uint64_t(c.out.Done[i].UserData), reason: C.int32_t(c.out.Done[i].Reason)}
-	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 
 //export llm_cache_match
 func llm_cache_match(h C.llm_cache, id C.llm_request, external C.int32_t, flags C.uint32_t) C.int {
-	return with(h, func(c *cache) error {
+	return caches.with(h, func(c *cache) error {
 		if unknown := flags &^ C.LLM_CACHE_LOAD_ASYNC; unknown != 0 {
 			return fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known", uint32(unknown))
 		}
@@ -25,7 +25,7 @@ func llm_cache_match(h C.llm_cache, id C.llm_request, external C.int32_t, flags 
 
 //export llm_cache_received
 func llm_cache_received(h C.llm_cache, ids *C.llm_request_in, n C.int64_t) C.int {
-	return with(h, func(c *cache) error {
+	return caches.with(h, func(c *cache) error {
 		var s spans
 		inside, err := c.allPrivate(slice(&s, "ids", ids, n), &s)
 		if err != nil {
@@ -37,7 +37,7 @@ func llm_cache_received(h C.llm_cache, ids *C.llm_request_in, n C.int64_t) C.int
 
 //export llm_cache_sent
 func llm_cache_sent(h C.llm_cache, ids *C.llm_request_in, n C.int64_t) C.int {
-	return with(h, func(c *cache) error {
+	return caches.with(h, func(c *cache) error {
 		var s spans
 		inside, err := c.allPrivate(slice(&s, "ids", ids, n), &s)
 		if err != nil {
@@ -57,17 +57,16 @@ func asRequest(err error) error {
 
 //export llm_cache_load_failed
 func llm_cache_load_failed(h C.llm_cache, blocks *C.llm_i32_in, n C.int64_t, failure *C.llm_cache_load_failure) C.int {
-	return with(h, func(c *cache) error {
+	return caches.with(h, func(c *cache) error {
 		var o outputs
 		var in C.llm_cache_load_failure
-		if err := filled(&o.spans, "failure", failure, C.sizeof_llm_cache_load_failure, &in); err != nil {
+		if err := filled(&o, "failure", failure, C.sizeof_llm_cache_load_failure, &in); err != nil {
 			return err
 		}
 		if in.reserved != 0 {
 			return fail(C.LLM_CACHE_E_RANGE, "reserved is %d: want 0", in.reserved)
 		}
-		output(&o.spans, "affected", in.affected.at, in.affected.cap)
-		output(&o.spans, "void_rows", in.void_rows.at, in.void_rows.cap)
+		c.putFailure(&o, failure)
 		given := slice(&o.spans, "blocks", (*int32)(blocks), n)
 		if err := o.apart(); err != nil {
 			return err
@@ -75,50 +74,18 @@ func llm_cache_load_failed(h C.llm_cache, blocks *C.llm_i32_in, n C.int64_t, fai
 		if err := c.s.Transfers.Affected(&c.failed, given...); err != nil {
 			return err
 		}
-		o.need(in.affected.cap, &failure.affected.len, len(c.failed.Affected))
-		o.need(in.void_rows.cap, &failure.void_rows.len, len(c.failed.Void))
-		if err := o.fits(); err != nil {
+		if err := o.fill(func() { c.putFailure(&o, failure) }); err != nil {
 			return err
 		}
-		if err := c.s.Transfers.LoadFailed(&c.failed, given...); err != nil {
-			return err
-		}
-		c.writeIDs(&failure.affected, c.failed.Affected)
-		rows := room(failure.void_rows.at, failure.void_rows.len)
-		for i, v := range c.failed.Void {
-			rows[i] = C.llm_cache_void_row{step: C.int32_t(v.Step), row: C.int32_t(v.Row)}
-		}
-		return nil
+		return c.s.Transfers.LoadFailed(&c.failed, given...)
 	})
 }
 
-// writeTails writes the states at ends of prompts that a connector can send.
-func (c *cache) writeTails(t *C.llm_cache_step) {
-	tails := room(t.tails.at, t.tails.len)
-	for i := range tails {
-		s := &c.step.Tails[i]
-		tails[i] = C.llm_cache_tail{
-			id: c.public(s.ID), user_data: C.uint64_t(s.UserData),
-			group: C.int32_t(s.Group), block: C.int32_t(s.Block), tokens: C.int32_t(s.NumTokens),
-		}
-	}
-}
-
-// writeTransfers writes what a step says about loads.
-func (c *cache) writeTransfers(t *C.llm_cache_step) {
-	loads := room(t.loads.at, t.loads.len)
-	for i := range loads {
-		l := &c.step.Loads[i]
-		loads[i] = C.llm_cache_load{
-			id: c.public(l.ID), user_data: C.uint64_t(l.UserData),
-			computed: C.int32_t(l.NumComputedTokens), external: C.int32_t(l.NumExternalTokens),
-		}
-	}
-	queries := room(t.queries.at, t.queries.len)
-	for i := range queries {
-		q := &c.step.Queries[i]
-		queries[i] = C.llm_cache_query{id: c.public(q.ID), user_data: C.uint64_t(q.UserData), computed: C.int32_t(q.NumComputedTokens)}
-	}
+func (c *cache) putFailure(o *outputs, t *C.llm_cache_load_failure) {
+	c.putIDs(o, "affected", &t.affected, c.failed.Affected)
+	put(o, "void_rows", &t.void_rows.at, c.failed.Void, func(v *sched.VoidRow) C.llm_cache_void_row {
+		return C.llm_cache_void_row{step: C.int32_t(v.Step), row: C.int32_t(v.Row)}
+	})
 }
 
 func externalStats(to *C.llm_cache_stats, load *sched.Load, counters *sched.Counters) {

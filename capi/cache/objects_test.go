@@ -1,0 +1,27 @@
+//go:build cgo
+
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What C sees is tested in capi/guest; these are the codes that only a mistake
+// of the library can show.
+const internalCode, handleCode = -13, -1
+
+func TestAPanicEndsInACodeAndTheObjectCanOnlyBeClosed(t *testing.T) {
+	o := objects[int]{what: "number"}
+	h := o.add(new(int))
+	calls := 0
+	good := func(*int) error { calls++; return nil }
+	require.Zero(t, o.with(h, good))
+	require.EqualValues(t, internalCode, o.with(h, func(*int) error { panic("on purpose") }))
+	require.EqualValues(t, internalCode, o.with(h, good))
+	_, err := o.remove(h)
+	require.NoError(t, err)
+	require.EqualValues(t, handleCode, o.with(h, good))
+	require.Equal(t, 1, calls)
+}
