@@ -70,29 +70,30 @@ func replayCommand() *cobra.Command {
 }
 
 func replayFile(out io.Writer, file string, passes int) error {
-	old, err := replay.IsOld(file)
-	if err != nil {
-		return err
-	}
-	if old {
-		return replayOld(out, file)
-	}
 	t, err := replay.Load(file)
 	if err != nil {
 		return err
 	}
-	if err := replay.Verify(t); err != nil {
-		var d *replay.Difference
-		if errors.As(err, &d) {
-			return err
+	compared, err := replay.Verify(t)
+	var d *replay.Difference
+	switch {
+	case errors.As(err, &d):
+		return err
+	case err != nil:
+		return fmt.Errorf("%s: %w", file, err)
+	case t.V1:
+		speed, err := replay.Measure(t, passes)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
 		}
-		return fmt.Errorf("%s: %w", file, err)
+		fmt.Fprintf(out, "%-32s equal  %6d operations  %10.0f per second  %7d ns each\n",
+			t.Name, speed.Operations, speed.PerSecond(), speed.Median.Nanoseconds()/int64(max(speed.Operations, 1)))
+		return nil
 	}
-	speed, err := replay.Measure(t, passes)
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+	rest := ""
+	if lines := len(t.Ops) + 1; compared < lines {
+		rest = fmt.Sprintf("; %d after the failure, which leaves vLLM in a state of its own", lines-compared)
 	}
-	fmt.Fprintf(out, "%-32s equal  %6d operations  %10.0f per second  %7d ns each\n",
-		t.Header.Name, speed.Operations, speed.PerSecond(), speed.Median.Nanoseconds()/int64(max(speed.Operations, 1)))
+	fmt.Fprintf(out, "%-32s equal  %6d lines%s\n", t.Name, compared, rest)
 	return nil
 }

@@ -108,7 +108,7 @@ func (p *managerPlayer) add(op *Op, r result) error {
 		p.requests = append(p.requests, nil)
 	}
 	p.requests[op.who] = q
-	hashFields(q, r)
+	r.hashes(q.Hashes())
 	return nil
 }
 
@@ -127,7 +127,7 @@ func (p *managerPlayer) applyTo(q *kvcache.Request, op *Op, r result) error {
 		return p.alloc(q, op, r)
 	case "append":
 		q.Append(op.Tokens...)
-		hashFields(q, r)
+		r.hashes(q.Hashes())
 	case "setcomp":
 		q.NumComputedTokens = op.N
 	case "cache":
@@ -143,17 +143,6 @@ func (p *managerPlayer) applyTo(q *kvcache.Request, op *Op, r result) error {
 		return fmt.Errorf("there is no operation %q in a recording of a manager", op.Name)
 	}
 	return nil
-}
-
-func hashFields(q *kvcache.Request, r result) {
-	if r == nil {
-		return
-	}
-	hashes := q.Hashes()
-	r["nh"], r["lh"] = len(hashes), nil
-	if n := len(hashes); n > 0 {
-		r["lh"] = hashes[n-1].Short()
-	}
 }
 
 func (p *managerPlayer) alloc(q *kvcache.Request, op *Op, r result) error {

@@ -20,9 +20,9 @@ func (s Speed) PerSecond() float64 {
 	return float64(s.Operations) / max(s.Median.Seconds(), 1e-9)
 }
 
-// Measure plays t passes times. t must have been verified.
+// Measure plays t, of V1, passes times. t must have been verified.
 func Measure(t *Trace, passes int) (Speed, error) {
-	base, _ := blockhash.ByName(t.Header.Config.Hash)
+	base, _ := blockhash.ByName(t.header.Config.Hash)
 	known := &recorder{Function: base}
 	var times []time.Duration
 	for pass := range passes + 1 { // the first one records the hashes
@@ -30,7 +30,7 @@ func Measure(t *Trace, passes int) (Speed, error) {
 		if pass > 0 {
 			hash = &playback{root: base.Root(), hashes: known.hashes}
 		}
-		p, err := newPlayer(&t.Header, hash)
+		p, err := newPlayer(t, hash)
 		if err != nil {
 			return Speed{}, err
 		}
@@ -52,7 +52,9 @@ func playAll(t *Trace, p player) (time.Duration, error) {
 		if err := p.apply(&t.Ops[i], nil); err != nil {
 			return 0, fmt.Errorf("%w: line %d: %w", ErrTrace, t.Ops[i].Line, err)
 		}
-		p.forgetEvents()
+		if w, ok := p.(interface{ forgetEvents() }); ok {
+			w.forgetEvents()
+		}
 	}
 	if s, ok := p.(*schedulerPlayer); ok {
 		return s.spent, nil // without the work of translating names

@@ -12,7 +12,7 @@ import (
 type orca struct {
 	memory *paper.Reservation
 	chunks map[int]paper.Chunk
-	asked  *OldOp // the last can_allocate, which has the lengths for an allocate
+	asked  *Op // the last can_allocate, which has the lengths for an allocate
 }
 
 func newOrca(c *Init, policy paper.Policy) (*orca, error) {
@@ -37,7 +37,7 @@ func (p *orca) lists() map[int][]int32 {
 	return maps.Collect(p.memory.Buddy().Lists())
 }
 
-func (p *orca) play(op *OldOp, r result) error {
+func (p *orca) play(op *Op, r result) error {
 	switch op.Name {
 	case "can_allocate":
 		r["blocks"] = p.memory.Blocks(op.Prompt, op.Output)
@@ -60,7 +60,7 @@ func (p *orca) play(op *OldOp, r result) error {
 	return nil
 }
 
-func (p *orca) allocate(op *OldOp, r result) error {
+func (p *orca) allocate(op *Op, r result) error {
 	if p.asked == nil || !slices.Equal(p.asked.Seqs, op.Seqs) {
 		return fmt.Errorf("allocate for the sequences %d, for which there is no can_allocate just before", op.Seqs)
 	}

@@ -15,7 +15,7 @@ type poolPlayer struct {
 	p        *pool.Pool
 	ids      []int32
 	hash     blockhash.Function
-	contents map[string]*pool.Content
+	contents map[name]*pool.Content
 }
 
 func newPoolPlayer(c *Config, hash blockhash.Function) (*poolPlayer, error) {
@@ -29,7 +29,7 @@ func newPoolPlayer(c *Config, hash blockhash.Function) (*poolPlayer, error) {
 		watcher:  watcher{pool: p.View, take: p.TakeEvents, config: c},
 		p:        p,
 		hash:     hash,
-		contents: map[string]*pool.Content{},
+		contents: map[name]*pool.Content{},
 	}, nil
 }
 
@@ -80,7 +80,7 @@ func (p *poolPlayer) applyContent(op *Op, r result) error {
 		c := &pool.Content{Tokens: op.Tokens, Extras: op.extras()}
 		p.contents[op.ID] = c
 		c.Extend(p.hash, p.config.HashBlock)
-		r.hashes(c)
+		r.hashes(c.Hashes)
 		return nil
 	}
 	c := p.contents[op.ID]
@@ -135,14 +135,12 @@ func (r result) set(name string, value any) {
 	}
 }
 
-func (r result) hashes(c *pool.Content) {
-	if r == nil {
-		return
-	}
-	r["nh"] = len(c.Hashes)
-	r["lh"] = nil
-	if n := len(c.Hashes); n > 0 {
-		r["lh"] = c.Hashes[n-1].Short()
+// hashes records how many hashes a request has, and the last one.
+func (r result) hashes(all []blockhash.Hash) {
+	r.set("nh", len(all))
+	r.set("lh", nil)
+	if n := len(all); n > 0 {
+		r.set("lh", all[n-1].Short())
 	}
 }
 

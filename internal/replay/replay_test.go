@@ -19,13 +19,13 @@ func TestABadRecordingIsNamedWithItsLine(t *testing.T) {
 	scheduler := strings.Replace(manager, `"manager"`, `"scheduler"`, 1)
 	scheduler = strings.Replace(scheduler, `"st_every"`, `"policy":"fcfs","max_num_seqs":4,"max_num_batched_tokens":16,"st_every"`, 1)
 	for text, want := range map[string]string{
-		"":                               "it is empty",
-		"{":                              "line 1: unexpected end",
-		`{"type":"zoo"}`:                 `line 1: the type is "zoo": want pool, manager or scheduler`,
-		poolHeader + "{}":                "line 2: no operation is named",
-		poolHeader + `{"op":"pget"}`:     "line 2: pget has no result",
-		poolHeader + `{"op":"pget","n":`: "line 2: unexpected end",
-		poolHeader + `{"op":"x","r":{}}`: `line 2: x names request "", which does not exist`,
+		"":                                      "it is empty",
+		"{":                                     "line 1: unexpected end",
+		`{"type":"zoo","config":{"hash":"le"}}`: `line 1: the type is "zoo": want pool, manager or scheduler`,
+		poolHeader + "{}":                       "line 2: no operation is named",
+		poolHeader + `{"op":"pget"}`:            "line 2: pget has no result",
+		poolHeader + `{"op":"pget","n":`:        "line 2: unexpected end",
+		poolHeader + `{"op":"x","r":{}}`:        `line 2: x names request "", which does not exist`,
 		poolHeader + `{"op":"pfree","ids":[5],"r":{}}`:  "line 2: pfree names block 5 of a pool of 5",
 		poolHeader + `{"op":"pfree","ids":[-1],"r":{}}`: "line 2: pfree names block -1 of a pool of 5",
 		poolHeader + `{"op":"pfree","ids":[2],"r":{}}`:  "block 2 is freed, but it is free already",
@@ -44,11 +44,7 @@ func TestABadRecordingIsNamedWithItsLine(t *testing.T) {
 		scheduler + `{"op":"step","sample":{"a":[1]},"r":{}}`:                  "line 2: tokens are sampled for a request that is not in the step",
 		scheduler + `{"op":"step","add":[{"id":"a","max":3,"tok":[]}],"r":{}}`: `line 2: add "a": bad request: a prompt of 0 tokens`,
 	} {
-		trace, err := read(strings.NewReader(text))
-		if err == nil {
-			err = Verify(trace)
-		}
-		require.ErrorContains(t, err, want, text)
+		require.ErrorContains(t, verifyText(text), want, text)
 	}
 	_, err := Load(filepath.Join(t.TempDir(), "none"))
 	require.ErrorIs(t, err, os.ErrNotExist)
@@ -66,21 +62,16 @@ func TestABadRecordingIsNamedWithItsLine(t *testing.T) {
 // it.
 func TestADifferenceNamesOperationFieldAndValues(t *testing.T) {
 	good := poolHeader + `{"i":1,"op":"pget","n":2,"r":{"ids":[1,2],"free":2,"hm":0,"fqh":"` + digest([]byte{3, 0, 0, 0, 4, 0, 0, 0}) + `"}}`
-	verify := func(text string) error {
-		trace, err := read(strings.NewReader(text))
-		require.NoError(t, err)
-		return Verify(trace)
-	}
-	require.NoError(t, verify(good))
+	require.NoError(t, verifyText(good))
 	for change, want := range map[[2]string][]string{
-		{`[1,2]`, `[1,3]`}:                  {"line 2: operation 1, pget", "field     ids", "recorded  [1,3]", "played    [1,2]", "2 of 4 blocks free", "head [3 4]", "block 3    count 0", "place 0 in the queue", "block 1    count 1"},
+		{`[1,2]`, `[1,3]`}:                  {"line 2: pget", "field     ids", "recorded  [1,3]", "played    [1,2]", "2 of 4 blocks free", "head [3 4]", "block 3    count 0", "place 0 in the queue", "block 1    count 1"},
 		{`"free":2`, `"free":3`}:            {"field     free", "recorded  3", "played    2"},
 		{`"hm":0,`, ``}:                     {"field     hm", "recorded  (absent)", "played    0"},
 		{`"hm":0,`, `"hm":0,"ev":[["C"]],`}: {"field     ev", `recorded  [["C"]]`, "played    (absent)"},
 		{`"hm":0,`, `"hm":0,"new":1,`}:      {"field     new"},
 		{`"hm":0,`, `"hm":0.0,`}:            nil, // the same number
 	} {
-		err := verify(strings.Replace(good, change[0], change[1], 1))
+		err := verifyText(strings.Replace(good, change[0], change[1], 1))
 		if want == nil {
 			require.NoError(t, err)
 			continue

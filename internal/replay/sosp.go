@@ -10,7 +10,7 @@ import (
 // sospManager plays the recordings of the paper's block manager.
 type sospManager struct {
 	m      *paper.Manager
-	groups map[string]*sospGroup
+	groups map[name]*sospGroup
 	seqs   map[int]place
 }
 
@@ -29,7 +29,7 @@ func newSospManager(c *Init) (*sospManager, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &sospManager{m: m, groups: map[string]*sospGroup{}, seqs: map[int]place{}}
+	p := &sospManager{m: m, groups: map[name]*sospGroup{}, seqs: map[int]place{}}
 	return p, c.sameWatermark(m.Watermark())
 }
 
@@ -48,7 +48,7 @@ func (p *sospManager) check() error {
 	})
 }
 
-func (p *sospManager) play(op *OldOp, r result) error {
+func (p *sospManager) play(op *Op, r result) error {
 	switch op.Name {
 	case "can_allocate":
 		r["ok"] = p.m.CanAllocate(op.N)
@@ -62,9 +62,9 @@ func (p *sospManager) play(op *OldOp, r result) error {
 		r["gpu_free"], r["cpu_free"] = bottomUp(slices.Collect(gpu.Free())), bottomUp(slices.Collect(cpu.Free()))
 		return nil
 	}
-	g := p.groups[string(op.Group)]
+	g := p.groups[op.GroupName]
 	if g == nil {
-		return fmt.Errorf("%s names group %s, which does not exist", op.Name, op.Group)
+		return fmt.Errorf("%s names group %s, which does not exist", op.Name, op.GroupName)
 	}
 	switch op.Name {
 	case "can_append":
@@ -87,7 +87,7 @@ func bottomUp(ids []int32) []int32 {
 	return append([]int32{}, ids...)
 }
 
-func (p *sospManager) allocate(op *OldOp, r result) error {
+func (p *sospManager) allocate(op *Op, r result) error {
 	g := &sospGroup{ids: op.Seqs, Group: paper.Group{Seqs: make([]paper.Seq, len(op.Seqs))}}
 	for i, id := range op.Seqs {
 		if _, ok := p.seqs[id]; ok {
@@ -98,7 +98,7 @@ func (p *sospManager) allocate(op *OldOp, r result) error {
 	if err := p.m.Allocate(&g.Group); err != nil {
 		return err
 	}
-	p.groups[string(op.Group)] = g
+	p.groups[op.GroupName] = g
 	for i, id := range op.Seqs {
 		p.seqs[id] = place{g, i}
 	}
@@ -117,7 +117,7 @@ func (g *sospGroup) tables() map[int][]int32 {
 	return all
 }
 
-func (p *sospManager) playSeq(op *OldOp, r result) error {
+func (p *sospManager) playSeq(op *Op, r result) error {
 	id := op.Seq
 	if op.Name == "refork" {
 		id = op.Child
@@ -155,7 +155,7 @@ func (p *sospManager) playSeq(op *OldOp, r result) error {
 	return nil
 }
 
-func (p *sospManager) swap(g *sospGroup, op *OldOp, r result) error {
+func (p *sospManager) swap(g *sospGroup, op *Op, r result) error {
 	move := p.m.SwapOut
 	if op.Name == "swap_in" {
 		move = p.m.SwapIn

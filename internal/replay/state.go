@@ -23,7 +23,7 @@ type watcher struct {
 }
 
 // common adds the state after op to r.
-func (w *watcher) common(op *Op, r result) {
+func (w *watcher) common(op *Op, r result) error {
 	r["free"] = w.pool.NumFree()
 	r["hm"] = w.pool.NumKeys()
 	r["fqh"] = w.queueDigest()
@@ -38,6 +38,7 @@ func (w *watcher) common(op *Op, r result) {
 	if len(w.events.List) > 0 {
 		r["ev"] = w.listEvents()
 	}
+	return nil
 }
 
 // forgetEvents drops the events when they are not compared.

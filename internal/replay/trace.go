@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 )
 
 // ErrTrace is wrapped by every complaint about a recording itself.
@@ -16,13 +18,16 @@ var ErrTrace = errors.New("bad trace")
 
 // A Trace is a decoded recording.
 type Trace struct {
-	Header Header
-	Ops    []Op
+	Name string
+	Ops  []Op
+	V1   bool // of vLLM V1 (format.md); else of V0, the paper's system or Orca (v0.md)
 
-	who map[string]int // ids in the order of appearance
+	header Header
+	init   Init
+	who    map[name]int // ids in the order of appearance
 }
 
-// Header is the first line of a recording.
+// Header is the first line of a recording of V1.
 type Header struct {
 	Type   string `json:"type"` // pool, manager or scheduler
 	Name   string `json:"name"`
@@ -70,48 +75,81 @@ type Group struct {
 type Op struct {
 	Line   int                        `json:"-"`
 	who    int                        // number of ID
-	I      int                        `json:"i,omitempty"`
-	Name   string                     `json:"op,omitempty"`
-	Result map[string]json.RawMessage `json:"r,omitempty"`
+	text   string                     // of the line, shortened
+	answer map[string]json.RawMessage // V1's is r; of other recordings it is a part of all fields
 
-	ID     string  `json:"id,omitempty"`
-	Tokens []int32 `json:"tok,omitempty"`
-	Salt   string  `json:"salt,omitempty"`
-	LoRA   *lora   `json:"lora,omitempty"`
-	Items  []item  `json:"mm,omitempty"`
-	Skip   bool    `json:"skip,omitempty"`
+	Name   string                     `json:"op"`
+	Result map[string]json.RawMessage `json:"r"`
+	Error  string                     `json:"error"`
+
+	ID     name    `json:"id"`
+	N      int     `json:"n"`
+	Tokens []int32 `json:"tok"`
+	Salt   string  `json:"salt"`
+	LoRA   *lora   `json:"lora"`
+	Items  []item  `json:"mm"`
+	Skip   bool    `json:"skip"`
 
 	// alloc
-	Computed    int   `json:"comp,omitempty"`
-	New         int   `json:"nt,omitempty"` // tokens; also those of a partial entry
-	Hit         int   `json:"nc,omitempty"` // tokens; also the cached blocks of pcache
-	Use         bool  `json:"use,omitempty"`
-	Lookahead   int   `json:"la,omitempty"`
-	External    int   `json:"ext,omitempty"`
-	Delay       bool  `json:"delay,omitempty"`
-	Full        bool  `json:"full,omitempty"`
-	Reserved    int   `json:"rsv,omitempty"`
-	Scheduled   *bool `json:"sched,omitempty"` // absent: true
-	InFlight    int   `json:"inf,omitempty"`
-	RecordStats bool  `json:"rec,omitempty"`
-	Table       bool  `json:"tbl,omitempty"`
+	Computed    int   `json:"comp"`
+	New         int   `json:"nt"` // tokens; also those of a partial entry
+	Hit         int   `json:"nc"` // tokens; also the cached blocks of pcache
+	Use         bool  `json:"use"`
+	Lookahead   int   `json:"la"`
+	External    int   `json:"ext"`
+	Delay       bool  `json:"delay"`
+	Full        bool  `json:"full"`
+	Reserved    int   `json:"rsv"`
+	Scheduled   *bool `json:"sched"` // absent: true
+	InFlight    int   `json:"inf"`
+	RecordStats bool  `json:"rec"`
+	Table       bool  `json:"tbl"`
 
-	N      int      `json:"n,omitempty"`
-	Block  int32    `json:"block,omitempty"`
-	IDs    []int32  `json:"ids,omitempty"`
-	NF     int      `json:"nf,omitempty"`
-	Size   int      `json:"bs,omitempty"`
-	Group  uint32   `json:"g,omitempty"`
-	Mask   []bool   `json:"mask,omitempty"`
-	Hash   int      `json:"h,omitempty"`
-	Groups []uint32 `json:"gs,omitempty"`
+	Block  int32    `json:"block"`
+	IDs    []int32  `json:"ids"`
+	NF     int      `json:"nf"`
+	Size   int      `json:"bs"`
+	Group  uint32   `json:"g"`
+	Mask   []bool   `json:"mask"`
+	Hash   int      `json:"h"`
+	Groups []uint32 `json:"gs"`
 
 	// step
-	Add    []arrival          `json:"add,omitempty"`
-	Abort  []string           `json:"abort,omitempty"`
-	Reset  int                `json:"reset,omitempty"`
-	Sample map[string][]int32 `json:"sample,omitempty"`
-	Draft  map[string][]int32 `json:"draft,omitempty"`
+	Add    []arrival          `json:"add"`
+	Abort  []string           `json:"abort"`
+	Reset  int                `json:"reset"`
+	Sample map[string][]int32 `json:"sample"`
+	Draft  map[string][]int32 `json:"draft"`
+
+	old
+}
+
+// old is what operations of V0, of the paper's system and of Orca are given.
+type old struct {
+	GroupName      name        `json:"group"`
+	Seqs           []int       `json:"seqs"`
+	Seq            int         `json:"seq"`
+	Parent         int         `json:"parent"`
+	Child          int         `json:"child"`
+	TokenIDs       []int32     `json:"tokens"`
+	LookaheadSlots int         `json:"lookahead"`
+	ComputedTokens int         `json:"computed"`
+	Unseen         map[int]int `json:"unseen"`
+	Context        int         `json:"context_len"`
+	Length         int         `json:"seq_len"`
+	IsPrompt       bool        `json:"is_prompt"`
+	Window         *int        `json:"sliding_window"`
+	Now            float64     `json:"now"`
+	Prompt         int         `json:"prompt"`
+	Output         int         `json:"output"`
+}
+
+// A name is a text or a number.
+type name string
+
+func (n *name) UnmarshalJSON(b []byte) error {
+	*n = name(bytes.Trim(b, `"`))
+	return nil
 }
 
 type arrival struct {
@@ -151,40 +189,33 @@ func Load(file string) (*Trace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+	t.Name, _, _ = strings.Cut(filepath.Base(file), ".jsonl")
 	return t, nil
 }
 
 // read decodes a recording. An error names the line.
 func read(r io.Reader) (*Trace, error) {
-	t := &Trace{who: map[string]int{}}
-	if err := eachLine(r, t.line); err != nil {
-		return nil, err
-	}
-	return t, nil
-}
-
-// eachLine calls decode with each line and its number, from 1. There must be at least one line.
-func eachLine(r io.Reader, decode func(n int, line []byte) error) error {
 	r, err := unpacked(r)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrTrace, err)
+		return nil, fmt.Errorf("%w: %w", ErrTrace, err)
 	}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<28)
+	t := &Trace{who: map[name]int{}}
 	n := 0
 	for lines.Scan() {
 		n++
-		if err := decode(n, lines.Bytes()); err != nil {
-			return fmt.Errorf("%w: line %d: %w", ErrTrace, n, err)
+		if err := t.line(n, lines.Bytes()); err != nil {
+			return nil, fmt.Errorf("%w: line %d: %w", ErrTrace, n, err)
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return fmt.Errorf("%w: after line %d: %w", ErrTrace, n, err)
+		return nil, fmt.Errorf("%w: after line %d: %w", ErrTrace, n, err)
 	}
 	if n == 0 {
-		return fmt.Errorf("%w: it is empty", ErrTrace)
+		return nil, fmt.Errorf("%w: it is empty", ErrTrace)
 	}
-	return nil
+	return t, nil
 }
 
 // unpacked reads through gzip, if r is packed by it.
@@ -198,35 +229,34 @@ func unpacked(r io.Reader) (io.Reader, error) {
 
 func (t *Trace) line(n int, b []byte) error {
 	if n == 1 {
-		if err := json.Unmarshal(b, &t.Header); err != nil {
+		if err := json.Unmarshal(b, &t.init); err != nil {
 			return err
 		}
-		return t.Header.check()
+		if t.V1 = t.init.Op != "init"; t.V1 {
+			return json.Unmarshal(b, &t.header)
+		}
+		return nil
 	}
-	op := Op{Line: n}
+	op := Op{Line: n, text: shorten(string(b), 400)}
 	if err := json.Unmarshal(b, &op); err != nil {
 		return err
 	}
-	if op.Name == "" {
+	op.answer = op.Result
+	switch {
+	case op.Name == "":
 		return errors.New("no operation is named")
-	}
-	if op.Result == nil {
+	case t.V1 && op.Result == nil:
 		return fmt.Errorf("%s has no result", op.Name)
+	case !t.V1:
+		if err := json.Unmarshal(b, &op.answer); err != nil {
+			return err
+		}
 	}
 	if _, ok := t.who[op.ID]; !ok {
 		t.who[op.ID] = len(t.who)
 	}
 	op.who = t.who[op.ID]
 	t.Ops = append(t.Ops, op)
-	return nil
-}
-
-func (h *Header) check() error {
-	switch h.Type {
-	case "pool", "manager", "scheduler":
-	default:
-		return fmt.Errorf("the type is %q: want pool, manager or scheduler", h.Type)
-	}
 	return nil
 }
 

@@ -25,9 +25,9 @@ func TestTheRecordingsAreWhole(t *testing.T) {
 	}
 }
 
-// Ensure that every recording plays to the same result in every field.
-func TestEveryRecordingOfV1PlaysEqual(t *testing.T) {
-	for folder, n := range map[string]int{"v1": 31, "v1-more": 43} {
+// Ensure that every recording plays to the same result in every field, up to an operation that fails.
+func TestEveryRecordingPlaysEqual(t *testing.T) {
+	for folder, n := range map[string]int{"v1": 31, "v1-more": 43, "v0": 27} {
 		files, err := filepath.Glob("../../testdata/traces/" + folder + "/*.jsonl.gz")
 		require.NoError(t, err)
 		require.Len(t, files, n)
@@ -36,7 +36,13 @@ func TestEveryRecordingOfV1PlaysEqual(t *testing.T) {
 				t.Parallel()
 				trace, err := Load(file)
 				require.NoError(t, err)
-				require.NoError(t, Verify(trace))
+				compared, err := Verify(trace)
+				require.NoError(t, err)
+				lines := len(trace.Ops) + 1
+				if trace.Name == "v0_swa_overadmit" {
+					lines-- // a state of vLLM's own after a failed allocate
+				}
+				require.Equal(t, lines, compared)
 			})
 		}
 	}

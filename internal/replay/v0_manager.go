@@ -13,7 +13,7 @@ import (
 type v0Manager struct {
 	m      *v0.Manager
 	seqs   map[int]*v0Seq
-	groups map[string][]*v0Seq
+	groups map[name][]*v0Seq
 	copies []device.Pair
 }
 
@@ -39,7 +39,7 @@ func newV0Manager(c *Init) (*v0Manager, error) {
 	if c.WindowCap != nil && *c.WindowCap != m.View.WindowBlocks() {
 		return nil, fmt.Errorf("a window has %d blocks, the recording says %d", m.View.WindowBlocks(), *c.WindowCap)
 	}
-	return &v0Manager{m: m, seqs: map[int]*v0Seq{}, groups: map[string][]*v0Seq{}}, c.sameWatermark(m.View.Watermark())
+	return &v0Manager{m: m, seqs: map[int]*v0Seq{}, groups: map[name][]*v0Seq{}}, c.sameWatermark(m.View.Watermark())
 }
 
 // sameWatermark compares the watermark with the recording's.
@@ -72,10 +72,10 @@ func (p *v0Manager) raised(err error, r result, free []int) error {
 	return err
 }
 
-func (p *v0Manager) play(op *OldOp, r result) error {
+func (p *v0Manager) play(op *Op, r result) error {
 	switch op.Name {
 	case "can_allocate":
-		r["status"] = p.m.CanAllocate(op.tokens(), op.Lookahead).String()
+		r["status"] = p.m.CanAllocate(op.tokens(), op.LookaheadSlots).String()
 	case "allocate":
 		return p.allocate(op, r)
 	case "mark_computed":
@@ -112,13 +112,13 @@ func (p *v0Manager) named(ids []int) ([]*v0.Seq, error) {
 	return list, nil
 }
 
-func (p *v0Manager) allocate(op *OldOp, r result) error {
+func (p *v0Manager) allocate(op *Op, r result) error {
 	list, bare := []*v0Seq{}, []*v0.Seq{}
 	for _, id := range op.Seqs {
 		if p.seqs[id] != nil {
 			return fmt.Errorf("there is a sequence %d already", id)
 		}
-		s := &v0Seq{id: id, Seq: v0.Seq{Len: op.tokens(), Tokens: slices.Clone(op.Tokens)}}
+		s := &v0Seq{id: id, Seq: v0.Seq{Len: op.tokens(), Tokens: slices.Clone(op.TokenIDs)}}
 		list, bare = append(list, s), append(bare, &s.Seq)
 	}
 	if len(list) == 0 {
@@ -130,7 +130,7 @@ func (p *v0Manager) allocate(op *OldOp, r result) error {
 	for _, s := range list {
 		p.seqs[s.id] = s
 	}
-	p.groups[string(op.Group)] = append(p.groups[string(op.Group)], list...)
+	p.groups[op.GroupName] = append(p.groups[op.GroupName], list...)
 	r["tables"] = tables(list)
 	return nil
 }
@@ -147,10 +147,10 @@ func tables(list []*v0Seq) map[int][]int32 {
 func tableOf(ids []int32) []int32 { return append([]int32{}, ids...) }
 
 // playGroup plays an operation on the running or the swapped sequences of a group.
-func (p *v0Manager) playGroup(op *OldOp, r result) error {
+func (p *v0Manager) playGroup(op *Op, r result) error {
 	swapped := op.Name == "can_swap_in" || op.Name == "swap_in"
 	list, bare := []*v0Seq{}, []*v0.Seq{}
-	for _, s := range p.groups[string(op.Group)] {
+	for _, s := range p.groups[op.GroupName] {
 		if s.swapped == swapped {
 			list, bare = append(list, s), append(bare, &s.Seq)
 		}
@@ -160,11 +160,11 @@ func (p *v0Manager) playGroup(op *OldOp, r result) error {
 		for _, s := range list {
 			s.Len += op.Unseen[s.id] - s.Unseen()
 		}
-		r["unseen"], r["ok"] = unseen(list), p.m.CanAppend(op.Lookahead, bare...)
+		r["unseen"], r["ok"] = unseen(list), p.m.CanAppend(op.LookaheadSlots, bare...)
 	case "can_swap_out":
 		r["unseen"], r["ok"] = unseen(list), p.m.CanSwapOut(bare...)
 	case "can_swap_in":
-		r["unseen"], r["status"] = unseen(list), p.m.CanSwapIn(op.Lookahead, bare...).String()
+		r["unseen"], r["status"] = unseen(list), p.m.CanSwapIn(op.LookaheadSlots, bare...).String()
 	default:
 		return p.swap(op, r, list, bare)
 	}
@@ -179,7 +179,7 @@ func unseen(list []*v0Seq) map[int]int {
 	return all
 }
 
-func (p *v0Manager) swap(op *OldOp, r result, list []*v0Seq, bare []*v0.Seq) error {
+func (p *v0Manager) swap(op *Op, r result, list []*v0Seq, bare []*v0.Seq) error {
 	move := p.m.SwapOut
 	if op.Name == "swap_in" {
 		move = p.m.SwapIn
@@ -230,7 +230,7 @@ func mapping(pairs []device.Pair) []row {
 }
 
 // playSeq plays an operation on one sequence.
-func (p *v0Manager) playSeq(op *OldOp, r result) error {
+func (p *v0Manager) playSeq(op *Op, r result) error {
 	id := op.Seq
 	if op.Name == "fork" {
 		id = op.Parent
@@ -247,7 +247,7 @@ func (p *v0Manager) playSeq(op *OldOp, r result) error {
 	case "free":
 		p.m.Free(&s.Seq)
 		delete(p.seqs, id)
-		group := string(op.Group)
+		group := op.GroupName
 		p.groups[group] = slices.DeleteFunc(p.groups[group], func(o *v0Seq) bool { return o == s })
 	case "slots":
 		window := 0
@@ -263,14 +263,14 @@ func (p *v0Manager) playSeq(op *OldOp, r result) error {
 	return nil
 }
 
-func (p *v0Manager) append(s *v0Seq, op *OldOp, r result) error {
+func (p *v0Manager) append(s *v0Seq, op *Op, r result) error {
 	recorded := s.Len - s.Unseen()
 	s.Len = recorded + op.tokens()
-	if op.Tokens != nil {
-		s.Tokens = append(s.Tokens[:recorded:recorded], op.Tokens...)
+	if op.TokenIDs != nil {
+		s.Tokens = append(s.Tokens[:recorded:recorded], op.TokenIDs...)
 	}
 	var err error
-	p.copies, err = p.m.Append(p.copies[:0], &s.Seq, op.Lookahead, op.Computed)
+	p.copies, err = p.m.Append(p.copies[:0], &s.Seq, op.LookaheadSlots, op.ComputedTokens)
 	if err != nil {
 		return p.raised(err, r, []int{0, p.m.View.FreeCPU()})
 	}
@@ -278,7 +278,7 @@ func (p *v0Manager) append(s *v0Seq, op *OldOp, r result) error {
 	return nil
 }
 
-func (p *v0Manager) fork(parent *v0Seq, op *OldOp, r result) error {
+func (p *v0Manager) fork(parent *v0Seq, op *Op, r result) error {
 	if p.seqs[op.Child] != nil {
 		return fmt.Errorf("there is a sequence %d already", op.Child)
 	}
@@ -288,7 +288,7 @@ func (p *v0Manager) fork(parent *v0Seq, op *OldOp, r result) error {
 		return err
 	}
 	p.seqs[op.Child] = child
-	p.groups[string(op.Group)] = append(p.groups[string(op.Group)], child)
+	p.groups[op.GroupName] = append(p.groups[op.GroupName], child)
 	r["table"] = tableOf(child.Table())
 	return nil
 }

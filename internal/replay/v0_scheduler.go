@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"strconv"
 
 	"llmmemory/internal/serve"
 	"llmmemory/internal/vllm/v0"
@@ -40,11 +41,15 @@ func (p *v0Scheduler) free() any {
 
 func (p *v0Scheduler) check() error { return p.s.Check() }
 
-func (p *v0Scheduler) play(op *OldOp, r result) error {
+func (p *v0Scheduler) play(op *Op, r result) error {
 	switch op.Name {
 	case "add":
-		p.left[op.ID] = op.Output
-		return p.s.Add(serve.Request{ID: op.ID, Prompt: op.Prompt})
+		id, err := strconv.Atoi(string(op.ID))
+		if err != nil {
+			return err
+		}
+		p.left[id] = op.Output
+		return p.s.Add(serve.Request{ID: id, Prompt: op.Prompt})
 	case "step":
 		return p.step(r)
 	}

@@ -16,9 +16,9 @@ const (
 )
 
 func verifyText(text string) error {
-	t, err := readOld(strings.NewReader(text))
+	t, err := read(strings.NewReader(text))
 	if err == nil {
-		_, err = VerifyOld(t)
+		_, err = Verify(t)
 	}
 	return err
 }
@@ -27,8 +27,6 @@ func verifyText(text string) error {
 func TestBadOldRecordings(t *testing.T) {
 	require.NoError(t, verifyText(v0Allocated))
 	for text, want := range map[string]string{
-		"":                "it is empty",
-		"{":               `line 1: the first line is no {"op":"init"}`,
 		v0Header + "{}":   "line 2: no operation is named",
 		v0Header + `{"op`: "line 2: unexpected end",
 		strings.Replace(v0Header, `"block_size":4`, `"block_size":0`, 1):                       "line 1: bad configuration: blocks of 0 tokens",

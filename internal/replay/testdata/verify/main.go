@@ -33,34 +33,20 @@ func main() {
 	}
 }
 
-// loaded has a function for each recording that was asked for, which plays it.
-var loaded = map[string]func() error{}
+// loaded has the recordings that were asked for.
+var loaded = map[string]*replay.Trace{}
 
 func verify(number int, file string) error {
 	change(0)
-	play := loaded[file]
-	if play == nil {
-		old, err := replay.IsOld(file)
-		if err != nil {
+	t := loaded[file]
+	if t == nil {
+		var err error
+		if t, err = replay.Load(file); err != nil {
 			return err
 		}
-		if play, err = load(file, old); err != nil {
-			return err
-		}
-		loaded[file] = play
+		loaded[file] = t
 	}
 	change(number)
-	return play()
-}
-
-func load(file string, old bool) (play func() error, err error) {
-	if old {
-		t, err := replay.LoadOld(file)
-		return func() error {
-			_, err := replay.VerifyOld(t)
-			return err
-		}, err
-	}
-	t, err := replay.Load(file)
-	return func() error { return replay.Verify(t) }, err
+	_, err := replay.Verify(t)
+	return err
 }
