@@ -159,7 +159,8 @@ func (p *parser) joined() expr {
 	return func(s *scope) any {
 		text := ""
 		for _, e := range parts {
-			text = s.m.made(text + s.m.str(e(s)))
+			text += s.m.str(e(s))
+			s.m.made(text)
 		}
 		return text
 	}
@@ -418,14 +419,14 @@ func (p *parser) applied(what, title string, known map[string]builtin, e expr, r
 			read = p.arguments()
 		}
 	}
-	f := known[title]
+	f, ok := known[title]
 	switch {
-	case f == nil && slices.Contains(leftOut, title):
+	case !ok && slices.Contains(leftOut, title):
 		fail("the %s %q is not supported in a chat template", what, title)
-	case f == nil && p.optional == 0:
+	case !ok && p.optional == 0:
 		fail("there is no %s %q", what, title)
-	case f == nil: // jinja2 refuses it if it is reached
+	case !ok: // jinja2 refuses it if it is reached
 		return func(*scope) any { fail("there is no %s %q", what, title); return nil }
 	}
-	return func(s *scope) any { v := e(s); return f(s.m, v, read(s)) }
+	return func(s *scope) any { v := e(s); return f.apply(s.m, v, read(s)) }
 }

@@ -73,7 +73,7 @@ func tojson(m *machine, v any, a []any) any {
 	st.ascii, st.sorted = m.truth(or(a[0], false)), m.truth(or(a[3], false))
 	if given(a[1]) && a[1] != nil {
 		st.lines, st.item = true, ","
-		if st.indent, _ = a[1].(string); st.indent == "" {
+		if st.indent = textOf(a[1]); st.indent == "" {
 			st.indent = m.repeat(" ", asInt(a[1]))
 		}
 	}
@@ -82,7 +82,7 @@ func tojson(m *machine, v any, a []any) any {
 		if len(both) != 2 {
 			fail("tojson's separators are not 2")
 		}
-		st.item, st.colon = raw(both[0]), raw(both[1])
+		st.item, st.colon = asText(both[0]), asText(both[1])
 	}
 	var b strings.Builder
 	m.json(&b, v, st, "\n")
@@ -102,7 +102,8 @@ func (m *machine) json(b *strings.Builder, v any, st style, line string) {
 	case float64:
 		b.WriteString(jsonFloat(v))
 	case string, markup:
-		jsonText(b, m.made(raw(v)), st.ascii)
+		m.made(v)
+		jsonText(b, textOf(v), st.ascii)
 	case *list:
 		if v.kind != "" && v.kind != tuple {
 			fail("%s has no JSON; apply the filter list first", describe(v))
@@ -114,13 +115,13 @@ func (m *machine) json(b *strings.Builder, v any, st style, line string) {
 			slices.SortStableFunc(keys, func(x, y any) int { return order(m, x, y) })
 		}
 		m.members(b, "{}", len(keys), st, line, func(i int, line string) {
-			name := keys[i]
-			if !isText(name) {
+			name := textOf(keys[i])
+			if !isText(keys[i]) {
 				var text strings.Builder
-				m.json(&text, name, st, line)
+				m.json(&text, keys[i], st, line)
 				name = text.String()
 			}
-			jsonText(b, raw(name), st.ascii)
+			jsonText(b, name, st.ascii)
 			b.WriteString(st.colon)
 			m.json(b, v.values[key(keys[i])], st, line)
 		})
@@ -138,7 +139,8 @@ func (m *machine) members(b *strings.Builder, brackets string, n int, st style, 
 				b.WriteString(st.item)
 			}
 			if st.lines {
-				b.WriteString(m.made(inner))
+				m.made(inner)
+				b.WriteString(inner)
 			}
 			one(i, inner)
 		}

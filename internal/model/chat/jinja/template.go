@@ -79,10 +79,29 @@ func (m *machine) spend(n int) {
 	}
 }
 
-// made counts a text that was made, or is about to be made.
-func (m *machine) made(s string) string {
-	m.spend(1 + len(s)/16)
-	return s
+// made counts a value that was made, and returns it.
+func (m *machine) made(v any) any {
+	n := size(v)
+	if isText(v) {
+		n = 1 + n/16
+	}
+	m.spend(n)
+	return v
+}
+
+// size is the number of bytes of a text, or of elements.
+func size(v any) int {
+	switch v := v.(type) {
+	case string:
+		return len(v)
+	case markup:
+		return len(v)
+	case *list:
+		return len(v.items)
+	case *Dict:
+		return len(v.keys)
+	}
+	return 0
 }
 
 // nested calls f one level deeper.

@@ -14,7 +14,7 @@ import (
 // Values are nil (None), bool, int64, float64, string, and these.
 type (
 	undefined struct{ why string }
-	markup    string // text that the filters safe and escape made
+	markup    string // text that the filters safe and escape made, to which + adds escaped text
 	// A list is a Python list, tuple, view of a dict, range or generator.
 	list struct {
 		kind  string // "" is a list
@@ -95,6 +95,17 @@ func (d *Dict) pairs() (items []any) {
 	return items
 }
 
+// all are the values.
+func (d *Dict) all() (values []any) {
+	for _, k := range d.keys {
+		values = append(values, d.values[key(k)])
+	}
+	return values
+}
+
+// indexed reports whether a list has elements by number: generators and views of a dict have none.
+func (l *list) indexed() bool { return l.kind == "" || l.kind == tuple || l.shown != "" }
+
 // value converts a variable of Render.
 func (m *machine) value(v any) any {
 	switch v := v.(type) {
@@ -121,7 +132,7 @@ func (m *machine) value(v any) any {
 		for k, item := range v {
 			d.put(k, m.value(item))
 		}
-		slices.SortFunc(d.keys, func(a, b any) int { return cmp.Compare(a.(string), b.(string)) })
+		slices.SortFunc(d.keys, func(a, b any) int { return cmp.Compare(asText(a), asText(b)) })
 		return d
 	}
 	fail("a variable has the type %T", v)
@@ -170,10 +181,8 @@ func (m *machine) truth(v any) bool {
 		return v != 0
 	case float64:
 		return v != 0
-	case string:
-		return v != ""
-	case markup:
-		return v != ""
+	case string, markup:
+		return textOf(v) != ""
 	case *list:
 		return v.kind == generator || len(v.items) > 0
 	case *Dict:
@@ -194,9 +203,8 @@ func (m *machine) items(v any) (items []any) {
 	case *Dict:
 		items = v.keys
 	case string, markup:
-		s := raw(v)
-		m.spend(len(s))
-		for _, r := range s {
+		m.spend(size(v))
+		for _, r := range textOf(v) {
 			items = append(items, string(r))
 		}
 	case *loop:
@@ -212,11 +220,9 @@ func (m *machine) length(v any) int {
 	switch v := v.(type) {
 	case undefined:
 		return 0
-	case string:
-		m.spend(len(v) / 16)
-		return utf8.RuneCountInString(v)
-	case markup:
-		return m.length(string(v))
+	case string, markup:
+		m.spend(size(v) / 16)
+		return utf8.RuneCountInString(textOf(v))
 	case *list:
 		if v.kind != generator {
 			return len(v.items)
@@ -228,17 +234,22 @@ func (m *machine) length(v any) int {
 	return 0
 }
 
-// raw is the text of a string.
-func raw(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case markup:
-		return string(v)
+// asText is a string.
+func asText(v any) string {
+	if !isText(v) {
+		defined(v)
+		fail("%s is found where a string is expected", describe(v))
 	}
-	defined(v)
-	fail("%s is found where a string is expected", describe(v))
-	return ""
+	return textOf(v)
+}
+
+// textOf is a string, or "".
+func textOf(v any) string {
+	if s, ok := v.(markup); ok {
+		return string(s)
+	}
+	s, _ := v.(string)
+	return s
 }
 
 func isText(v any) bool {
@@ -290,10 +301,8 @@ func (m *machine) str(v any) string {
 	switch v := v.(type) {
 	case undefined:
 		return ""
-	case string:
-		return v
-	case markup:
-		return string(v)
+	case string, markup:
+		return textOf(v)
 	}
 	return m.repr(v)
 }
@@ -314,9 +323,9 @@ func (m *machine) repr(v any) string {
 	case float64:
 		return showFloat(v)
 	case string:
-		return m.made(quote(v))
+		return m.made(quote(v)).(string)
 	case markup:
-		return "Markup(" + m.made(quote(string(v))) + ")"
+		return "Markup(" + m.repr(string(v)) + ")"
 	case *list:
 		begin, end, one := "[", "]", "]"
 		switch {
@@ -332,9 +341,9 @@ func (m *machine) repr(v any) string {
 		if len(v.items) == 1 {
 			end = one
 		}
-		return m.joined(begin, end, v.items, m.repr)
+		return m.shown(begin, end, v.items, m.repr)
 	case *Dict:
-		return m.joined("{", "}", v.keys, func(k any) string { return m.repr(k) + ": " + m.repr(v.values[key(k)]) })
+		return m.shown("{", "}", v.keys, func(k any) string { return m.repr(k) + ": " + m.repr(v.values[key(k)]) })
 	case *namespace:
 		return "<Namespace " + m.repr(v.Dict) + ">"
 	}
@@ -342,8 +351,8 @@ func (m *machine) repr(v any) string {
 	return ""
 }
 
-// joined shows items between brackets.
-func (m *machine) joined(begin, end string, items []any, show func(any) string) string {
+// shown shows items between brackets.
+func (m *machine) shown(begin, end string, items []any, show func(any) string) string {
 	var b strings.Builder
 	b.WriteString(begin)
 	m.nested(func() {
@@ -352,7 +361,9 @@ func (m *machine) joined(begin, end string, items []any, show func(any) string) 
 				b.WriteString(", ")
 			}
 			m.spend(4)
-			b.WriteString(m.made(show(item)))
+			s := show(item)
+			m.made(s)
+			b.WriteString(s)
 		}
 	})
 	b.WriteString(end)
@@ -441,8 +452,8 @@ func (m *machine) attribute(v any, name string) any {
 	case string, markup:
 		methods = textMethods
 	}
-	if f := methods[name]; f != nil {
-		return &function{call: func(m *machine, a arguments) any { return f(m, v, a) }}
+	if f := methods[name]; f.call != nil {
+		return &function{call: func(m *machine, a arguments) any { return f.apply(m, v, a) }}
 	}
 	return undefined{fmt.Sprintf("%s has no attribute %q that a template may use", describe(v), name)}
 }
@@ -453,41 +464,38 @@ func (m *machine) item(v, k any) any {
 	if d, ok := v.(*Dict); ok && (k == nil || isNumber(k) || isText(k)) && d.has(k) {
 		return d.values[key(k)]
 	}
-	if isText(k) {
-		return m.attribute(v, raw(k))
-	}
-	l, ok := v.(*list)
 	switch k.(type) {
+	case string, markup:
+		return m.attribute(v, asText(k))
 	case bool, int64:
-		i, letters := asInt(k), m.letters(v)
-		if ok && (l.kind == "" || l.kind == tuple || l.shown != "") {
-			if i = wrapped(i, len(l.items)); i >= 0 {
-				return l.items[i]
-			}
-		} else if i = wrapped(i, len(letters)); i >= 0 {
-			return string(letters[i])
+		items, n := m.elements(v), asInt(k)
+		if n < 0 {
+			n += int64(len(items))
+		}
+		if n >= 0 && n < int64(len(items)) {
+			return items[n]
 		}
 	}
 	return undefined{fmt.Sprintf("%s has no element %s", describe(v), m.repr(k))}
 }
 
-// letters are those of a text.
-func (m *machine) letters(v any) []rune {
-	if !isText(v) {
-		return nil
+// elements are what a list, a tuple, a range or a text has by number.
+func (m *machine) elements(v any) []any {
+	if l, ok := v.(*list); ok && l.indexed() {
+		return l.items
+	} else if isText(v) {
+		return m.items(v)
 	}
-	return []rune(m.made(raw(v)))
+	return nil
 }
 
-// wrapped is an index from the end if it is negative, and -1 if there is no such element.
-func wrapped(i int64, n int) int64 {
-	if i < 0 {
-		i += int64(n)
+// joined is the text of characters.
+func joined(letters []any) string {
+	var b strings.Builder
+	for _, c := range letters {
+		b.WriteString(c.(string))
 	}
-	if i >= int64(n) {
-		return -1
-	}
-	return max(i, -1)
+	return b.String()
 }
 
 // slice is v[from:to:step].
@@ -497,11 +505,8 @@ func (m *machine) slice(v any, at [3]any) any {
 		defined(v)
 		return undefined{describe(v) + " has no slices"}
 	}
-	letters, n := m.letters(v), int64(0)
-	if n = int64(len(letters)); ok {
-		n = int64(len(l.items))
-	}
-	step := int64(1)
+	items, step := m.elements(v), int64(1)
+	n := int64(len(items))
 	if at[2] != nil {
 		step = asInt(at[2])
 	}
@@ -527,30 +532,17 @@ func (m *machine) slice(v any, at [3]any) any {
 		from, to = bound(at[0], high), bound(at[1], low)
 	}
 	var some []any
-	var b strings.Builder
 	for i := from; step > 0 && i < to || step < 0 && i > to; i += step {
-		if ok {
-			some = append(some, l.items[i])
-		} else {
-			b.WriteRune(letters[i])
-		}
+		some = append(some, items[i])
 		if step > n || -step > n {
 			break
 		}
 	}
 	m.spend(len(some))
-	if ok {
-		return &list{kind: l.kind, items: some}
+	if isText(v) {
+		return joined(some)
 	}
-	return like(v, b.String())
-}
-
-// like makes a text of the kind of another.
-func like(v any, s string) any {
-	if _, ok := v.(markup); ok {
-		return markup(s)
-	}
-	return s
+	return &list{kind: l.kind, items: some}
 }
 
 func (m *machine) equal(a, b any) (same bool) {
@@ -586,8 +578,8 @@ func (m *machine) equal(a, b any) (same bool) {
 	}
 	switch {
 	case isText(a) && isText(b):
-		m.spend(len(raw(a)) / 16)
-		return raw(a) == raw(b)
+		m.spend(size(a) / 16)
+		return asText(a) == asText(b)
 	case isNumber(a) && isNumber(b):
 		return order(m, a, b) == 0
 	}
@@ -603,8 +595,8 @@ func order(m *machine, a, b any) int {
 	_, g := b.(float64)
 	switch {
 	case isText(a) && isText(b):
-		m.spend(len(raw(a)) / 16)
-		return cmp.Compare(raw(a), raw(b))
+		m.spend(size(a) / 16)
+		return cmp.Compare(asText(a), asText(b))
 	case isNumber(a) && isNumber(b) && (f || g):
 		return cmp.Compare(asFloat(a), asFloat(b))
 	case isNumber(a) && isNumber(b):
@@ -629,8 +621,8 @@ func order(m *machine, a, b any) int {
 
 func contains(m *machine, v, in any) bool {
 	if isText(in) {
-		m.spend(len(raw(in)) / 16)
-		return strings.Contains(raw(in), raw(v))
+		m.spend(size(in) / 16)
+		return strings.Contains(asText(in), asText(v))
 	}
 	if d, ok := in.(*Dict); ok {
 		return d.has(v)
@@ -677,9 +669,9 @@ func add(m *machine, a, b any) any {
 	_, right := b.(markup)
 	switch {
 	case isText(a) && isText(b) && (left || right):
-		return markup(m.made(escape(a) + escape(b)))
+		return m.made(escape(a) + escape(b))
 	case isText(a) && isText(b):
-		return m.made(raw(a) + raw(b))
+		return m.made(asText(a) + asText(b))
 	case ok && both && x.kind == y.kind && (x.kind == "" || x.kind == tuple):
 		m.spend(len(x.items) + len(y.items))
 		return &list{kind: x.kind, items: slices.Concat(x.items, y.items)}
@@ -701,9 +693,7 @@ func multiply(m *machine, a, b any) any {
 	l, ok := a.(*list)
 	switch {
 	case counts && isText(a):
-		n = max(n, 0)
-		m.spend(int(min(n, maxSteps)) * (1 + len(raw(a))/16))
-		return like(a, strings.Repeat(raw(a), int(n)))
+		return m.repeat(asText(a), n)
 	case counts && ok && (l.kind == "" || l.kind == tuple):
 		n = max(n, 0)
 		m.spend(int(min(n, maxSteps)) * (1 + len(l.items)))
@@ -740,7 +730,11 @@ func modulo(x, y int64) int64 {
 
 func remainder(m *machine, a, b any) any {
 	if isText(a) {
-		return m.format(raw(a), b)
+		values := []any{b}
+		if l, ok := b.(*list); ok && l.kind == tuple {
+			values = l.items
+		}
+		return m.made(m.format(asText(a), values))
 	}
 	nonzero(b)
 	return numbers("%", a, b, func(x, y int64) (int64, bool) { return modulo(x, y), true },
