@@ -3,7 +3,8 @@ package kvoffload
 import (
 	"errors"
 	"os"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // writeUnbuffered writes the first size bytes of pages to an empty file, past the page cache where the file system
@@ -14,7 +15,7 @@ func writeUnbuffered(file *os.File, pages []byte, size int) error {
 		if err == nil {
 			return file.Truncate(int64(size))
 		}
-		if !errors.Is(err, syscall.EINVAL) {
+		if !errors.Is(err, unix.EINVAL) {
 			return err
 		}
 		if err := setUnbuffered(file, false); err != nil {
@@ -22,5 +23,15 @@ func writeUnbuffered(file *os.File, pages []byte, size int) error {
 		}
 	}
 	_, err := file.WriteAt(pages[:size], 0)
+	return err
+}
+
+// setUnbuffered says whether writes bypass the page cache.
+func setUnbuffered(file *os.File, on bool) error {
+	flags := 0
+	if on {
+		flags = unix.O_DIRECT
+	}
+	_, err := unix.FcntlInt(file.Fd(), unix.F_SETFL, flags)
 	return err
 }

@@ -1,11 +1,13 @@
 package parallel
 
 import (
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 type count struct{ done int }
@@ -134,4 +136,23 @@ func TestTheCallerMovesAFewTimesAtMost(t *testing.T) {
 			require.GreaterOrEqual(t, moves[i+1].Sub(moves[i]), betweenMoves)
 		}
 	})
+}
+
+func TestLeavingAProcessorKeepsWhereAThreadMayRun(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before, after unix.CPUSet
+	require.NoError(t, unix.SchedGetaffinity(0, &before))
+	if before.Count() < 2 {
+		t.Skip("this process may run on one processor only")
+	}
+	from, err := processor()
+	require.NoError(t, err)
+	for now := from; now == from; { // Linux may move it back at once
+		leaveProcessor()
+		now, err = processor()
+		require.NoError(t, err)
+	}
+	require.NoError(t, unix.SchedGetaffinity(0, &after))
+	require.Equal(t, before, after)
 }

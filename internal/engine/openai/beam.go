@@ -149,14 +149,13 @@ func (f *search) step(ctx context.Context, beams []beam) (tops [][]sampling.Logp
 	return tops, nil
 }
 
-// beams answers a request with use_beam_search: wanted of the beams of each prompt.
-func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, prompts []prompt, request engine.Request,
-	wanted int, a form) error {
+// beams answers a request with use_beam_search: some of the beams of each prompt.
+func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, request engine.Request, j *job) error {
 	f, err := s.search(c, &request)
 	if err != nil {
 		return err
 	}
-	giveBack, err := s.admit(w, r, prompts, request)
+	giveBack, err := s.admit(w, r, j.prompts, request)
 	if err != nil {
 		return err
 	}
@@ -167,8 +166,8 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, prompt
 	defer f.series.End()
 	tokenizer := s.config.Engine.Config().Tokenizer
 	u := &usage{Details: &promptDetails{}}
-	var parts []part
-	for _, prompt := range prompts {
+	var choices []choice
+	for _, prompt := range j.prompts {
 		found, err := f.run(r.Context(), prompt.tokens)
 		if r.Context().Err() != nil {
 			return errGone
@@ -177,18 +176,18 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, prompt
 			return err
 		}
 		u.PromptTokens += len(prompt.tokens)
-		for _, b := range found[:min(wanted, len(found))] {
-			p := part{index: len(parts), prompt: prompt, first: true, finish: engine.FinishLength}
+		for _, b := range found[:min(j.n, len(found))] {
+			p := part{index: len(choices), prompt: prompt, first: true, finish: engine.FinishLength}
 			answer := b.tokens[len(prompt.tokens):]
 			u.CompletionTokens += len(answer)
 			if b.ended {
 				answer, p.finish = answer[:len(answer)-1], engine.FinishStop
 			}
 			p.text = tokenizer.Decode(answer)
-			parts = append(parts, p)
+			choices = append(choices, j.answer.whole(&p))
 		}
 	}
 	u.TotalTokens = u.PromptTokens + u.CompletionTokens
-	writeJSON(w, http.StatusOK, a.whole(parts, u))
+	writeJSON(w, http.StatusOK, j.answer.with(u, choices...))
 	return nil
 }

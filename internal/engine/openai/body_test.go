@@ -21,9 +21,9 @@ func (late) Read([]byte) (int, error) {
 func TestABodyThatComesTooSlowlyIsNotCalledBadJSON(t *testing.T) {
 	r, err := http.NewRequest("POST", "/v1/completions", io.MultiReader(strings.NewReader(`{"model": `), late{}))
 	require.NoError(t, err)
-	var body any
 	var e *apiError
-	require.ErrorAs(t, decode(nil, r, 100, &body), &e)
+	_, err = (&Server{config: Config{MaxBody: 100}}).read(nil, r)
+	require.ErrorAs(t, err, &e)
 	require.Equal(t, http.StatusRequestTimeout, e.status)
 	require.Equal(t, "The body did not arrive in time.", e.Message)
 }
@@ -40,9 +40,9 @@ func TestABodyThatSaysItIsTooLargeIsRefusedBeforeItIsRead(t *testing.T) {
 	r, err := http.NewRequest("POST", "/v1/completions", unread{t})
 	require.NoError(t, err)
 	r.ContentLength = 101
-	var body any
 	var e *apiError
-	require.ErrorAs(t, decode(nil, r, 100, &body), &e)
+	_, err = (&Server{config: Config{MaxBody: 100}}).read(nil, r)
+	require.ErrorAs(t, err, &e)
 	require.Equal(t, http.StatusRequestEntityTooLarge, e.status)
 	require.Equal(t, "The body is larger than 100 bytes, the server's limit (--max-body).", e.Message)
 }

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
-	"time"
 
-	"llmmemory/internal/engine"
 	"llmmemory/internal/model/chat"
 	"llmmemory/internal/model/chat/jinja"
 )
@@ -125,12 +123,8 @@ func (c *content) UnmarshalJSON(data []byte) error {
 
 // chat answers /v1/chat/completions.
 func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
-	var raw json.RawMessage
-	if err := decode(w, r, s.config.MaxBody, &raw); err != nil {
-		return err
-	}
 	body := chatRequest{}
-	if err := s.parse(raw, &body, &body.common); err != nil {
+	if err := s.parse(w, r, &body, &body.common); err != nil {
 		return err
 	}
 	request, err := body.request()
@@ -163,20 +157,8 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	prompts := []prompt{{tokens: tokens}}
-	a := &chatAnswer{server: s, id: newID("chatcmpl-"), created: time.Now().Unix(), logprobs: body.Logprobs}
-	if body.UseBeamSearch {
-		return s.beams(w, r, &body.common, prompts, request, request.N, a)
-	}
-	j := &job{prompts: prompts, n: request.N}
-	if err = s.submit(w, r, request, j); err != nil {
-		return err
-	}
-	defer j.cancel()
-	if body.Stream {
-		return s.stream(w, r, j, a, body.StreamOptions)
-	}
-	return s.whole(w, r, j, a)
+	j := &job{prompts: []prompt{{tokens: tokens}}, n: request.N, answer: s.answer(true, body.Stream, body.Logprobs)}
+	return s.do(w, r, &body.common, request, j)
 }
 
 func (s *Server) chatPrompt(body *chatRequest) ([]int32, error) {
@@ -217,82 +199,4 @@ func (s *Server) chatPrompt(body *chatRequest) ([]int32, error) {
 	}
 	// The template writes the tokens that begin a text by itself.
 	return s.config.Engine.Config().Tokenizer.Encode(text, false), nil
-}
-
-// A chatAnswer writes an answer in the form of /v1/chat/completions.
-type chatAnswer struct {
-	server   *Server
-	id       string
-	created  int64
-	logprobs bool
-}
-
-type (
-	reply struct {
-		Role    string  `json:"role,omitempty"`
-		Content *string `json:"content,omitempty"`
-	}
-	message struct {
-		Role    string  `json:"role"`
-		Content string  `json:"content"`
-		Refusal *string `json:"refusal"` // always null
-	}
-	chatChoice struct {
-		Index    int            `json:"index"`
-		Message  *message       `json:"message,omitempty"`
-		Delta    *reply         `json:"delta,omitempty"`
-		Logprobs *chatLogprobs  `json:"logprobs"`
-		Finish   *engine.Finish `json:"finish_reason"`
-	}
-	chatBody struct {
-		ID      string       `json:"id"`
-		Object  string       `json:"object"`
-		Created int64        `json:"created"`
-		Model   string       `json:"model"`
-		Choices []chatChoice `json:"choices"`
-		Usage   *usage       `json:"usage,omitempty"`
-	}
-)
-
-func (a *chatAnswer) envelope(object string, choices []chatChoice, u *usage) chatBody {
-	return chatBody{a.id, object, a.created, a.server.config.Name, choices, u}
-}
-
-func (a *chatAnswer) choice(p *part) chatChoice {
-	c := chatChoice{Index: p.index}
-	if a.logprobs {
-		c.Logprobs = a.server.chatLogprobs(p)
-	}
-	if p.finish != "" {
-		c.Finish = &p.finish
-	}
-	return c
-}
-
-func (a *chatAnswer) whole(parts []part, u *usage) any {
-	choices := []chatChoice{}
-	for i := range parts {
-		c := a.choice(&parts[i])
-		c.Message = &message{Role: "assistant", Content: parts[i].text}
-		choices = append(choices, c)
-	}
-	return a.envelope("chat.completion", choices, u)
-}
-
-func (a *chatAnswer) chunk(p *part, u *usage) any {
-	if p == nil {
-		return a.envelope("chat.completion.chunk", []chatChoice{}, u)
-	}
-	c := a.choice(p)
-	c.Delta = &reply{}
-	if p.text != "" {
-		c.Delta.Content = &p.text
-	}
-	return a.envelope("chat.completion.chunk", []chatChoice{c}, nil)
-}
-
-// opening is the first chunk of an answer, which has the role.
-func (a *chatAnswer) opening(index int) any {
-	empty := ""
-	return a.envelope("chat.completion.chunk", []chatChoice{{Index: index, Delta: &reply{"assistant", &empty}}}, nil)
 }

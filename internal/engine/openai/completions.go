@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
-	"time"
 	"unicode/utf8"
 
 	"llmmemory/internal/engine"
@@ -48,12 +47,8 @@ func (p *prompts) UnmarshalJSON(data []byte) error {
 
 // completions answers /v1/completions.
 func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
-	var raw json.RawMessage
-	if err := decode(w, r, s.config.MaxBody, &raw); err != nil {
-		return err
-	}
 	body := completionRequest{}
-	if err := s.parse(raw, &body, &body.common); err != nil {
+	if err := s.parse(w, r, &body, &body.common); err != nil {
 		return err
 	}
 	request, err := body.request()
@@ -79,43 +74,38 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 		}
 		request.N = *body.BestOf
 	}
-	a := &completionAnswer{server: s, body: &body, id: newID("cmpl-"), created: time.Now().Unix(),
-		logprobs: request.Logprobs >= 0}
-	if body.UseBeamSearch {
-		return s.beams(w, r, &body.common, body.prompts(s), request, wanted, a)
+	a := s.answer(false, body.Stream, request.Logprobs >= 0)
+	a.echo = body.Echo
+	j := &job{prompts: body.prompts(s), n: wanted, answer: a, promptOnly: a.echo && request.MaxTokens == 0}
+	if !body.UseBeamSearch {
+		if request.N > wanted && !a.logprobs {
+			request.Logprobs = 0 // to choose by
+		}
+		request.PromptLogprobs = a.echo && a.logprobs
+		if j.promptOnly && request.MinTokens > 0 {
+			return invalid("min_tokens", "min_tokens is %d; it must be 0 when max_tokens is.", request.MinTokens)
+		}
 	}
-	if request.N > wanted && request.Logprobs < 0 {
-		request.Logprobs = 0 // to choose by
-	}
-	request.PromptLogprobs = body.Echo && a.logprobs
-	j := &job{prompts: body.prompts(s), n: wanted, promptOnly: body.Echo && request.MaxTokens == 0}
-	if j.promptOnly && request.MinTokens > 0 {
-		return invalid("min_tokens", "min_tokens is %d; it must be 0 when max_tokens is.", request.MinTokens)
-	}
-	if err = s.submit(w, r, request, j); err != nil {
-		return err
-	}
-	defer j.cancel()
-	if body.Stream {
-		return s.stream(w, r, j, a, body.StreamOptions)
-	}
-	return s.whole(w, r, j, a)
+	return s.do(w, r, &body.common, request, j)
 }
 
-// parse reads a body that is JSON, and checks what has nothing to do with the
-// prompt.
-func (s *Server) parse(raw json.RawMessage, body any, c *common) error {
-	if !utf8.Valid(raw) {
-		return invalid("", "The body is not UTF-8, as JSON must be.")
+// parse reads the body of a request, and checks what has nothing to do with the prompt.
+func (s *Server) parse(w http.ResponseWriter, r *http.Request, body any, c *common) error {
+	data, err := s.read(w, r)
+	if err != nil {
+		return err
 	}
 	var fields map[string]json.RawMessage
-	if err := reread(raw, &fields); err != nil {
+	if err := unmarshal(data, &fields); err != nil {
 		return err
+	}
+	if !utf8.Valid(data) {
+		return invalid("", "The body is not UTF-8, as JSON must be.")
 	}
 	if err := unsupported(fields); err != nil {
 		return err
 	}
-	if err := reread(exact(raw, reflect.TypeOf(body)), body); err != nil {
+	if err := unmarshal(exact(data, reflect.TypeOf(body)), body); err != nil {
 		return err
 	}
 	if c.Model == "" {
@@ -134,75 +124,6 @@ func (b *completionRequest) prompts(s *Server) (list []prompt) {
 	}
 	return list
 }
-
-// A completionAnswer writes an answer in the form of /v1/completions.
-type completionAnswer struct {
-	server   *Server
-	body     *completionRequest
-	id       string
-	created  int64
-	logprobs bool
-}
-
-type completionChoice struct {
-	Index    int                 `json:"index"`
-	Text     string              `json:"text"`
-	Logprobs *completionLogprobs `json:"logprobs"`
-	Finish   *engine.Finish      `json:"finish_reason"`
-}
-
-type completionBody struct {
-	ID      string             `json:"id"`
-	Object  string             `json:"object"`
-	Created int64              `json:"created"`
-	Model   string             `json:"model"`
-	Choices []completionChoice `json:"choices"`
-	Usage   *usage             `json:"usage,omitempty"`
-}
-
-func (a *completionAnswer) envelope(choices []completionChoice, u *usage) completionBody {
-	return completionBody{a.id, "text_completion", a.created, a.server.config.Name, choices, u}
-}
-
-func (a *completionAnswer) choice(p *part) completionChoice {
-	c := completionChoice{Index: p.index, Text: p.text}
-	if a.body.Echo && p.first {
-		c.Text = a.server.echo(p.prompt) + c.Text
-	}
-	if a.logprobs {
-		c.Logprobs = a.server.completionLogprobs(p)
-	}
-	if p.finish != "" {
-		c.Finish = &p.finish
-	}
-	return c
-}
-
-// echo is a prompt as it was given. Its tokens may decode to another text: with a space before it,
-// normalized, or without the names of special tokens.
-func (s *Server) echo(p prompt) string {
-	if p.text != "" {
-		return p.text
-	}
-	return s.config.Engine.Config().Tokenizer.Decode(p.tokens)
-}
-
-func (a *completionAnswer) whole(parts []part, u *usage) any {
-	choices := []completionChoice{}
-	for i := range parts {
-		choices = append(choices, a.choice(&parts[i]))
-	}
-	return a.envelope(choices, u)
-}
-
-func (a *completionAnswer) chunk(p *part, u *usage) any {
-	if p == nil {
-		return a.envelope([]completionChoice{}, u)
-	}
-	return a.envelope([]completionChoice{a.choice(p)}, nil)
-}
-
-func (a *completionAnswer) opening(int) any { return nil }
 
 // best orders answers by the sum of the logarithms of their probabilities.
 func best(parts []part, n int) []part {

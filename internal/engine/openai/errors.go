@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -124,25 +125,40 @@ func isJSON(r *http.Request) error {
 // lists are the fields with more than one value.
 var lists = []string{"messages", "stop_token_ids", "logit_bias"}
 
-// decode reads a JSON body of at most limit bytes.
-func decode(w http.ResponseWriter, r *http.Request, limit int64, into any) error {
+// read reads a body of at most MaxBody bytes.
+func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err := isJSON(r); err != nil {
-		return err
+		return nil, err
 	}
+	limit := s.config.MaxBody
 	if r.ContentLength > limit { // also before a client sends it that waits for "100 Continue"
-		return bodyTooLarge(limit)
+		return nil, bodyTooLarge(limit)
 	}
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
-	err := d.Decode(into)
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, bodyTooLarge(limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		e := invalid("", "The body did not arrive in time.")
+		e.status = http.StatusRequestTimeout
+		return nil, e
+	case err != nil:
+		return nil, invalid("", "The body is not valid JSON: %v.", err)
+	}
+	return data, nil
+}
+
+// unmarshal reads JSON. Its errors name the field.
+func unmarshal(data []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	err := d.Decode(into)
 	var wrongType *json.UnmarshalTypeError
 	var known *apiError
 	switch {
 	case err == nil:
 	case errors.As(err, &known):
 		return known
-	case errors.As(err, &tooLarge):
-		return bodyTooLarge(limit)
 	case errors.As(err, &wrongType):
 		if wrongType.Field == "" {
 			return invalid("", "The body is a JSON %s; an object is expected.", wrongType.Value)
@@ -153,10 +169,6 @@ func decode(w http.ResponseWriter, r *http.Request, limit int64, into any) error
 			verb = "contains"
 		}
 		return invalid(field, "%s %s a JSON %s; %s is expected.", field, verb, wrongType.Value, kindName(wrongType))
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		e := invalid("", "The body did not arrive in time.")
-		e.status = http.StatusRequestTimeout
-		return e
 	case errors.Is(err, io.EOF):
 		return invalid("", "The body is empty; a JSON object is expected.")
 	default:

@@ -1,9 +1,7 @@
 package openai
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,6 +14,7 @@ import (
 type job struct {
 	streams []*engine.Stream
 	prompts []prompt
+	answer  *answer
 	n       int // answers to a prompt that are wanted
 	of      int // answers to a prompt that are made
 
@@ -52,21 +51,20 @@ func (p *part) score() float64 {
 	return sum
 }
 
-// A form writes answers as one of the two interfaces has them.
-type form interface {
-	whole(parts []part, u *usage) any
-	chunk(p *part, u *usage) any // p is nil for the last one, of the usage
-	opening(index int) any       // may be nil
+// do answers a request whose job is known.
+func (s *Server) do(w http.ResponseWriter, r *http.Request, c *common, request engine.Request, j *job) error {
+	if c.UseBeamSearch {
+		return s.beams(w, r, c, request, j)
+	}
+	if err := s.submit(w, r, request, j); err != nil {
+		return err
+	}
+	defer j.cancel()
+	if c.Stream {
+		return s.stream(w, r, j, c.StreamOptions)
+	}
+	return s.whole(w, r, j)
 }
-
-// reread decodes JSON that is known to be valid.
-func reread(raw json.RawMessage, into any) error {
-	return decode(nil, &http.Request{Body: nopCloser{bytes.NewReader(raw)}}, int64(len(raw))+1, into)
-}
-
-type nopCloser struct{ *bytes.Reader }
-
-func (nopCloser) Close() error { return nil }
 
 // submit gives the prompts of a job to the engine: all of them, or none.
 func (s *Server) submit(w http.ResponseWriter, from *http.Request, r engine.Request, j *job) error {
@@ -148,49 +146,46 @@ func (j *job) usage(completion int) *usage {
 }
 
 // whole answers when everything is there.
-func (s *Server) whole(w http.ResponseWriter, r *http.Request, j *job, f form) error {
-	var all []part
+func (s *Server) whole(w http.ResponseWriter, r *http.Request, j *job) error {
+	parts := make([]part, len(j.streams)*j.of)
+	texts := make([]strings.Builder, len(parts))
 	made := 0
-	for i, stream := range j.streams {
-		parts := make([]part, j.of)
-		texts := make([]strings.Builder, j.of)
-		for {
-			events, err := stream.Next(r.Context())
-			if err != nil {
-				return errGone
+	for n := range j.merge(r.Context()) {
+		for _, e := range n.events {
+			if e.Err != nil {
+				return e.Err
 			}
-			if events == nil {
-				break
+			e = j.trim(e)
+			at := n.prompt*j.of + e.Index
+			p := &parts[at]
+			texts[at].WriteString(e.Text)
+			p.tokens, p.finish = append(p.tokens, e.Tokens...), e.Finish
+			if e.Prompt != nil {
+				p.prefix = e.Prompt
 			}
-			for _, e := range events {
-				if e.Err != nil {
-					return e.Err
-				}
-				e = j.trim(e)
-				p := &parts[e.Index]
-				texts[e.Index].WriteString(e.Text)
-				p.tokens = append(p.tokens, e.Tokens...)
-				p.finish = e.Finish
-				if e.Prompt != nil {
-					p.prefix = e.Prompt
-				}
-				made += len(e.Tokens)
-			}
+			made += len(e.Tokens)
 		}
-		prefix := parts[0].prefix
-		for k := range parts {
-			parts[k].prompt, parts[k].first, parts[k].prefix, parts[k].text = j.prompts[i], true, prefix, texts[k].String()
-			parts[k].place = new(place)
+	}
+	if r.Context().Err() != nil {
+		return errGone
+	}
+	var choices []choice
+	for i, prompt := range j.prompts {
+		of := parts[i*j.of:][:j.of]
+		prefix := of[0].prefix // comes with the first answer
+		for k := range of {
+			p := &of[k]
+			p.prompt, p.first, p.prefix, p.text, p.place = prompt, true, prefix, texts[i*j.of+k].String(), new(place)
 		}
 		if j.n < j.of {
-			parts = best(parts, j.n)
+			of = best(of, j.n)
 		}
-		for k := range parts {
-			parts[k].index = i*j.n + k
+		for k := range of {
+			of[k].index = i*j.n + k
+			choices = append(choices, j.answer.whole(&of[k]))
 		}
-		all = append(all, parts...)
 	}
-	writeJSON(w, http.StatusOK, f.whole(all, j.usage(made)))
+	writeJSON(w, http.StatusOK, j.answer.with(j.usage(made), choices...))
 	return nil
 }
 

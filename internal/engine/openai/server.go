@@ -1,10 +1,8 @@
 package openai
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"strings"
@@ -190,11 +188,4 @@ func (s *Server) checkModel(name string) error {
 	param := "model"
 	e.Param = &param
 	return e
-}
-
-// newID is a name for an answer.
-func newID(prefix string) string {
-	var b [12]byte
-	rand.Read(b[:]) // never fails
-	return prefix + hex.EncodeToString(b[:])
 }

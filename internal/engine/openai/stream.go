@@ -13,7 +13,7 @@ import (
 const writeTimeout = time.Minute
 
 // stream answers by server-sent events. Once it has begun, errors are events.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, f form, options *streamOptions) error {
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, options *streamOptions) error {
 	out := &sender{w: w, control: http.NewResponseController(w)}
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
@@ -39,10 +39,10 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, f form, 
 				p.prefix, p.place = prefixes[n.prompt], new(place)
 			}
 			made += len(e.Tokens)
-			if opening := f.opening(p.index); p.first && opening != nil {
-				out.send(opening)
+			if p.first && j.answer.chat {
+				out.send(j.answer.with(nil, j.answer.opening(p.index)))
 			}
-			out.send(f.chunk(p, nil))
+			out.send(j.answer.with(nil, j.answer.chunk(p)))
 		}
 		if !out.flush() {
 			return nil
@@ -52,7 +52,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, f form, 
 		return nil
 	}
 	if options != nil && options.IncludeUsage {
-		out.send(f.chunk(nil, j.usage(made)))
+		out.send(j.answer.with(j.usage(made)))
 	}
 	out.raw("[DONE]")
 	out.flush()

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 )
@@ -104,9 +103,9 @@ func (s *Server) version(w http.ResponseWriter, _ *http.Request) error {
 // small reads a body that generates nothing. Unlike in a request for an answer, fields that are not known
 // have no effect.
 func (s *Server) small(w http.ResponseWriter, r *http.Request, body any) error {
-	var raw json.RawMessage
-	if err := decode(w, r, s.config.MaxBody, &raw); err != nil {
+	data, err := s.read(w, r)
+	if err != nil {
 		return err
 	}
-	return reread(raw, body)
+	return unmarshal(data, body)
 }

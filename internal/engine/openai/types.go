@@ -117,15 +117,3 @@ func (c *common) request() (engine.Request, error) {
 	}
 	return r, nil
 }
-
-// usage counts tokens.
-type usage struct {
-	PromptTokens     int            `json:"prompt_tokens"`
-	CompletionTokens int            `json:"completion_tokens"`
-	TotalTokens      int            `json:"total_tokens"`
-	Details          *promptDetails `json:"prompt_tokens_details,omitempty"`
-}
-
-type promptDetails struct {
-	CachedTokens int `json:"cached_tokens"`
-}

@@ -1,0 +1,135 @@
+package openai
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"time"
+
+	"llmmemory/internal/engine"
+)
+
+// An answer writes what the engine generates as one of the two interfaces has it.
+type answer struct {
+	server   *Server
+	chat     bool
+	echo     bool // completions: the prompt comes first
+	logprobs bool
+	body     answerBody // without choices
+}
+
+type (
+	answerBody struct {
+		ID      string   `json:"id"`
+		Object  string   `json:"object"`
+		Created int64    `json:"created"`
+		Model   string   `json:"model"`
+		Choices []choice `json:"choices"`
+		Usage   *usage   `json:"usage,omitempty"`
+	}
+	// A choice has a text of completions, or the message of a chat or a part of it.
+	choice struct {
+		Index    int            `json:"index"`
+		Text     *string        `json:"text,omitempty"`
+		Message  *message       `json:"message,omitempty"`
+		Delta    *delta         `json:"delta,omitempty"`
+		Logprobs any            `json:"logprobs"`
+		Finish   *engine.Finish `json:"finish_reason"`
+	}
+	message struct {
+		Role    string  `json:"role"`
+		Content string  `json:"content"`
+		Refusal *string `json:"refusal"` // always null
+	}
+	delta struct {
+		Role    string  `json:"role,omitempty"`
+		Content *string `json:"content,omitempty"`
+	}
+	usage struct {
+		PromptTokens     int            `json:"prompt_tokens"`
+		CompletionTokens int            `json:"completion_tokens"`
+		TotalTokens      int            `json:"total_tokens"`
+		Details          *promptDetails `json:"prompt_tokens_details,omitempty"`
+	}
+	promptDetails struct {
+		CachedTokens int `json:"cached_tokens"`
+	}
+)
+
+func (s *Server) answer(chat, stream, logprobs bool) *answer {
+	a := &answer{server: s, chat: chat, logprobs: logprobs}
+	prefix, object := "cmpl-", "text_completion"
+	if chat {
+		prefix, object = "chatcmpl-", "chat.completion"
+	}
+	if chat && stream {
+		object = "chat.completion.chunk"
+	}
+	var b [12]byte
+	rand.Read(b[:]) // never fails
+	a.body = answerBody{ID: prefix + hex.EncodeToString(b[:]), Object: object, Created: time.Now().Unix(),
+		Model: s.config.Name}
+	return a
+}
+
+// with is the body with some choices, and perhaps the usage.
+func (a *answer) with(u *usage, choices ...choice) answerBody {
+	b := a.body
+	b.Choices, b.Usage = append([]choice{}, choices...), u
+	return b
+}
+
+// whole is the choice of an answer that is complete.
+func (a *answer) whole(p *part) choice {
+	c := a.choice(p)
+	if a.chat {
+		c.Message = &message{Role: "assistant", Content: p.text}
+	}
+	return c
+}
+
+// chunk is the choice of what is new of an answer.
+func (a *answer) chunk(p *part) choice {
+	c := a.choice(p)
+	if a.chat {
+		c.Delta = &delta{}
+		if p.text != "" {
+			c.Delta.Content = &p.text
+		}
+	}
+	return c
+}
+
+// opening is the choice of the first chunk of a chat's answer, which has the role.
+func (a *answer) opening(index int) choice {
+	return choice{Index: index, Delta: &delta{"assistant", new(string)}}
+}
+
+func (a *answer) choice(p *part) choice {
+	c := choice{Index: p.index}
+	if !a.chat {
+		text := p.text
+		if a.echo && p.first {
+			text = a.server.echo(p.prompt) + text
+		}
+		c.Text = &text
+	}
+	switch {
+	case a.logprobs && a.chat:
+		c.Logprobs = a.server.chatLogprobs(p)
+	case a.logprobs:
+		c.Logprobs = a.server.completionLogprobs(p)
+	}
+	if p.finish != "" {
+		c.Finish = &p.finish
+	}
+	return c
+}
+
+// echo is a prompt as it was given. Its tokens may decode to another text: with a space before it,
+// normalized, or without the names of special tokens.
+func (s *Server) echo(p prompt) string {
+	if p.text != "" {
+		return p.text
+	}
+	return s.config.Engine.Config().Tokenizer.Decode(p.tokens)
+}
