@@ -149,7 +149,7 @@ func (m *Matrix) portableDot(sums []float32, x *Input, p, k, n int) {
 				to := &sums[r*Panel+c]
 				*to = fma(float32(sum)*scale, step.scale, *to)
 				if m.Type.least() {
-					*to = fma(-(float32(step.minus) * step.scale), least, *to)
+					*to = fma(-step.times, least, *to)
 				}
 			}
 		}

@@ -25,9 +25,11 @@ func quantize(q []int8, steps32, steps16 []step, x []float32) bool {
 
 func word(s *step) *uint64 { return (*uint64)(unsafe.Pointer(s)) }
 
-// A dotKernel of AVX2 leaves ahead and aheadStep unread.
 type dotKernel func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte,
-	wStride uintptr, scales *byte, scalesStride uintptr, ahead, aheadStep, blocks, quads, shift, minima uintptr)
+	wStride uintptr, scales *byte, scalesStride uintptr, blocks, quads, shift, minima uintptr)
+
+type dotKernel512 func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte,
+	wStride uintptr, scales *byte, scalesStride uintptr, ahead, aheadStep, blocks, quads, shift, minima, halves uintptr)
 
 type rowKernel func(sums *float32, x *int8, steps *uint64, w *byte, blocks, groups, shift, minima uintptr, table *byte)
 
@@ -41,7 +43,7 @@ var (
 	unpack512 = [...]unpackKernel{unpackTable4AVX512, unpackInt4AVX512, unpackInt5AVX512, unpackInt6AVX512}
 	unpack2   = [...]unpackKernel{unpackTable4AVX2, unpackInt4AVX2, unpackInt5AVX2, unpackInt6AVX2}
 
-	dot512 = [...]dotKernel{nil, dotAVX512x2, dotAVX512x3, dotAVX512x4, dotAVX512x5, dotAVX512x6}
+	dot512 = [...]dotKernel512{nil, dotAVX512x2, dotAVX512x3, dotAVX512x4, dotAVX512x5, dotAVX512x6}
 	int8x2 = [...]dotKernel{dotInt8AVX2x1, dotInt8AVX2x2, dotInt8AVX2x3, dotInt8AVX2x4}
 	int4x2 = [...]dotKernel{dotInt4AVX2x1, dotInt4AVX2x2, dotInt4AVX2x3, dotInt4AVX2x4}
 )
@@ -143,7 +145,7 @@ func (d *dotPart) multiply512(sums []float32) {
 		r, end := rows*t/tiles, rows*(t+1)/tiles
 		q, steps, stride := d.rows(r)
 		dot512[end-r-1](&sums[r*Panel], q, uintptr(m.In), steps, stride, d.w, uintptr(d.skip), d.scales, uintptr(d.size),
-			ahead+uintptr(t*share), uintptr(share*4/d.n+1), uintptr(d.n/m.Block), uintptr(m.Block/4), shift, minima)
+			ahead+uintptr(t*share), uintptr(share*2/d.n+1), uintptr(d.n/m.Block), uintptr(m.Block/4), shift, minima, 2)
 	}
 }
 
@@ -158,7 +160,7 @@ func (d *dotPart) multiply2(sums []float32) {
 		for c := 0; c < Panel; c += 16 {
 			w, scales := (*byte)(unsafe.Add(unsafe.Pointer(d.w), c*4)), (*byte)(unsafe.Add(unsafe.Pointer(d.scales), c*2))
 			kernels[min(len(kernels), d.x.rows-r)-1](&sums[r*Panel+c], q, uintptr(m.In), steps, stride, w, uintptr(d.skip),
-				scales, uintptr(d.size), 0, 0, uintptr(d.n/m.Block), uintptr(m.Block/4), shift, minima)
+				scales, uintptr(d.size), uintptr(d.n/m.Block), uintptr(m.Block/4), shift, minima)
 		}
 	}
 }

@@ -589,70 +589,70 @@ func wideE4M3AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step u
 //go:noescape
 func wideTable4AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr, table *float32)
 
-// dotAVX512x2 adds 2 rows of 8-bit activations times 64 outputs of a panel of 8-bit weights to sums.
+// dotAVX512x2 adds 2 rows of 8-bit activations times a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotAVX512x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+func dotAVX512x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr, halves uintptr)
 
-// dotAVX512x3 adds 3 rows of 8-bit activations times 64 outputs of a panel of 8-bit weights to sums.
+// dotAVX512x3 adds 3 rows of 8-bit activations times a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotAVX512x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+func dotAVX512x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr, halves uintptr)
 
-// dotAVX512x4 adds 4 rows of 8-bit activations times 64 outputs of a panel of 8-bit weights to sums.
+// dotAVX512x4 adds 4 rows of 8-bit activations times a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotAVX512x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+func dotAVX512x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr, halves uintptr)
 
-// dotAVX512x5 adds 5 rows of 8-bit activations times 64 outputs of a panel of 8-bit weights to sums.
+// dotAVX512x5 adds 5 rows of 8-bit activations times a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotAVX512x5(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+func dotAVX512x5(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr, halves uintptr)
 
-// dotAVX512x6 adds 6 rows of 8-bit activations times 64 outputs of a panel of 8-bit weights to sums.
+// dotAVX512x6 adds 6 rows of 8-bit activations times a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotAVX512x6(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+func dotAVX512x6(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr, halves uintptr)
 
 // dotInt8AVX2x1 adds 1 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotInt8AVX2x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+func dotInt8AVX2x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 
 // dotInt4AVX2x1 adds 1 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotInt4AVX2x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+func dotInt4AVX2x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 
 // dotInt8AVX2x2 adds 2 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotInt8AVX2x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+func dotInt8AVX2x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 
 // dotInt4AVX2x2 adds 2 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotInt4AVX2x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+func dotInt4AVX2x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 
 // dotInt8AVX2x3 adds 3 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotInt8AVX2x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+func dotInt8AVX2x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 
 // dotInt4AVX2x3 adds 3 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotInt4AVX2x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+func dotInt4AVX2x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 
 // dotInt8AVX2x4 adds 4 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotInt8AVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+func dotInt8AVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 
 // dotInt4AVX2x4 adds 4 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotInt4AVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+func dotInt4AVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 
 // dotRowInt8AVX512 adds a row of 8-bit activations times blocks of Int8 weights to sums.
 //

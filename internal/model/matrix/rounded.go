@@ -9,11 +9,14 @@ const inputBlock = 32
 const tiny = 1.0 / (1 << 100)
 
 // A step is the scale of a block of rounded activations, and the sum of the integers, which is kept
-// negative: kernels begin with it to take away what was added to the weights.
+// negative: with it, kernels take away what was added to the weights. times is minus times scale.
 type step struct {
 	scale float32
 	minus int32
+	times float32
 }
+
+func newStep(scale float32, minus int32) step { return step{scale, minus, float32(minus) * scale} }
 
 // A rounded has activations that are integers from -127 to 127 times the scale of their block of 32: its largest
 // magnitude divided by 127. A block whose magnitudes are all below tiny becomes zeros. The scale of a
@@ -62,13 +65,14 @@ func quantizeBlock(q []int8, whole *step, halves []step, x []float32) {
 	if largest < tiny {
 		scale, inverse = 0, 0
 	}
-	halves[0], halves[1] = step{scale: scale}, step{scale: scale}
+	var minus [2]int32
 	for i, v := range x {
 		q[i] = 0
 		if scale == scale {
 			q[i] = int8(math.RoundToEven(float64(v * inverse)))
 		}
-		halves[i/16].minus -= int32(q[i])
+		minus[i/16] -= int32(q[i])
 	}
-	*whole = step{scale, halves[0].minus + halves[1].minus}
+	halves[0], halves[1] = newStep(scale, minus[0]), newStep(scale, minus[1])
+	*whole = newStep(scale, minus[0]+minus[1])
 }

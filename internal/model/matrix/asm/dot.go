@@ -12,12 +12,15 @@ import (
 // quads is the size of the weights of 4 k of a panel, when each is a byte.
 const quads = panel * 4
 
+// stepBytes is the size of a step of activations.
+const stepBytes = 12
+
 const dotProduct = "func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, " +
 	"wStride uintptr, " +
-	"scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, blocks, quads, shift, minima uintptr)"
+	"scales *byte, scalesStride uintptr, blocks, quads, shift, minima uintptr)"
 
-// A dot kernel adds rows of 8-bit activations times blocks of 8-bit weights to sums, which are 64
-// values a row: with AVX-512 all outputs of a panel, with AVX2 16 of them. Weights are unsigned:
+// A dot kernel of AVX2 adds rows of 8-bit activations times blocks of 8-bit weights to the sums of 16 outputs of a panel,
+// which are 64 values a row. Weights are unsigned:
 // 2 to the power of shift are added to each, and the sums of activations in steps, which are negative,
 // take that away again. The sum of a block is exact; it becomes a float, is multiplied by the weights'
 // scale, and added, times the activations' scale, with one rounding. Where minima is not 0, the
@@ -53,7 +56,7 @@ func (d *dot) blocks(w Register, first, quad, last func()) {
 			asm.ADDQ(Imm(4), d.x.Base)
 		})
 		last()
-		asm.ADDQ(Imm(8), d.steps.Base)
+		asm.ADDQ(Imm(stepBytes), d.steps.Base)
 		asm.ADDQ(address("wStride"), w)
 		asm.ADDQ(address("scalesStride"), d.scales)
 	})
@@ -103,46 +106,155 @@ func (d *dot) minima(least []VecVirtual) {
 		asm.VCVTPH2PS(d.scale(v, true), z)
 	}
 	for r := range d.acc {
-		b, scale := d.reg(), d.reg()
-		asm.VPBROADCASTD(d.steps.At(r, 4), b)
-		asm.VCVTDQ2PS(b, b)
-		asm.VBROADCASTSS(d.steps.At(r, 0), scale)
-		asm.VMULPS(scale, b, b)
+		b := d.reg()
+		asm.VBROADCASTSS(d.steps.At(r, 8), b)
 		for v, acc := range d.acc[r] {
 			asm.VFNMADD231PS(least[v], b, acc)
 		}
 	}
 }
 
-// dot512 adds the products of 4 k in one instruction, to sums that begin with what shift takes away.
+// dot512 keeps the sums of 32 outputs of all rows in registers, those of a block and those of all blocks: to load and
+// store the latter for each block takes a third of the time. It computes one half of the outputs, and then the other.
 func dot512(rows int) {
-	d := newDot(avx512, "dot", rows, panel/16)
-	w, ahead, shift := arg("w"), arg("ahead"), asm.XMM()
-	asm.VMOVQ(address("shift"), shift)
-	d.blocks(w, func() {
-		for r := range d.acc {
-			z := asm.ZMM()
-			asm.VPBROADCASTD(d.steps.At(r, 4), z)
-			asm.VPSLLD(shift, z, z)
-			for _, acc := range d.acc[r] {
-				asm.VMOVDQA32(z, acc)
+	begin(fmt.Sprintf("dotAVX512x%d", rows), "func(sums *float32, x *int8, xStride uintptr, steps *uint64, "+
+		"stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, "+
+		"blocks, quads, shift, minima, halves uintptr)",
+		fmt.Sprintf("adds %d rows of 8-bit activations times a panel of 8-bit weights to sums.", rows))
+	const vectors = panel / 16 / 2
+	x, steps := rowsOf("x", "xStride", rows), rowsOf("steps", "stepsStride", rows)
+	w, scales, ahead, blocks, n := asm.GP64(), asm.GP64(), arg("ahead"), asm.GP64(), asm.GP64()
+	d := newBlockSums(steps, rows, vectors)
+	at := func(r, v int) Mem { return Mem{Base: n, Disp: r*panel*4 + v*64} }
+	asm.Label("half")
+	asm.Load(asm.Param("x"), x.Base)
+	asm.Load(asm.Param("steps"), steps.Base)
+	asm.Load(asm.Param("w"), w)
+	asm.Load(asm.Param("scales"), scales)
+	asm.Load(asm.Param("blocks"), blocks)
+	asm.Load(asm.Param("sums"), n)
+	d.load(at)
+	loop("block", blocks, 1, func() {
+		d.begin()
+		asm.Load(asm.Param("quads"), n)
+		loop("quad", n, together, func() {
+			for quad := range together {
+				asm.PREFETCHT0(Mem{Base: ahead})
+				asm.ADDQ(address("aheadStep"), ahead)
+				ws := zmms(vectors)
+				for v, z := range ws {
+					asm.VMOVDQU32(Mem{Base: w, Disp: quad*quads + v*64}, z)
+				}
+				for r := range rows {
+					b := asm.ZMM()
+					asm.VPBROADCASTD(x.At(r, quad*4), b)
+					for v, acc := range d.acc[r] {
+						asm.VPDPBUSD(b, ws[v], acc)
+					}
+				}
 			}
+			asm.ADDQ(U32(together*quads), w)
+			asm.ADDQ(Imm(together*4), x.Base)
+		})
+		d.add(Mem{Base: scales}, func() { asm.CMPQ(address("minima"), Imm(0)) })
+		asm.ADDQ(Imm(stepBytes), steps.Base)
+		asm.ADDQ(address("wStride"), w)
+		asm.ADDQ(address("scalesStride"), scales)
+	})
+	asm.Load(asm.Param("sums"), n)
+	d.store(at)
+	asm.ADDQ(U32(vectors*64), address("sums"))
+	asm.ADDQ(U32(vectors*64), address("w"))
+	asm.ADDQ(U32(vectors*32), address("scales"))
+	asm.SUBQ(Imm(1), address("halves"))
+	asm.JNZ(LabelRef("half"))
+	end()
+}
+
+// together is the number of times 4 k that dot512 multiplies in a round of its loop: a block of 16 has as many.
+const together = 4
+
+// blockSums has sums of rows and outputs in registers, those of a block in acc and those of all blocks in total. They
+// are the sums of dot.
+type blockSums struct {
+	steps      *assembly.Rows
+	shift      Register
+	acc, total [][]VecVirtual // of each row
+}
+
+func newBlockSums(steps *assembly.Rows, rows, vectors int) *blockSums {
+	s := &blockSums{steps: steps, shift: asm.XMM()}
+	asm.VMOVQ(address("shift"), s.shift)
+	for range rows {
+		s.acc, s.total = append(s.acc, zmms(vectors)), append(s.total, zmms(vectors))
+	}
+	return s
+}
+
+func (s *blockSums) load(at func(r, v int) Mem) {
+	for r := range s.total {
+		for v, z := range s.total[r] {
+			asm.VMOVUPS(at(r, v), z)
 		}
-	}, func() {
-		ws := zmms(panel / 16)
-		asm.PREFETCHT0(Mem{Base: ahead})
-		asm.ADDQ(address("aheadStep"), ahead)
-		for v, z := range ws {
-			asm.VMOVDQU32(Mem{Base: w, Disp: v * 64}, z)
+	}
+}
+
+func (s *blockSums) store(at func(r, v int) Mem) {
+	for r := range s.total {
+		for v, z := range s.total[r] {
+			asm.VMOVUPS(z, at(r, v))
 		}
-		for r := range d.acc {
-			b := asm.ZMM()
-			asm.VPBROADCASTD(d.x.At(r, 0), b)
-			for v, acc := range d.acc[r] {
-				asm.VPDPBUSD(b, ws[v], acc)
-			}
+	}
+}
+
+// begin sets the sums of a block to 0. To begin with what shift takes away, instead of adding it later, takes longer.
+func (s *blockSums) begin() {
+	for r := range s.acc {
+		for _, acc := range s.acc[r] {
+			asm.VPXORD(acc, acc, acc)
 		}
-	}, d.add)
+	}
+}
+
+// add adds the sums of a block to those of all blocks. compare compares whether there are no minima.
+func (s *blockSums) add(scales Mem, compare func()) {
+	compare()
+	asm.JNE(LabelRef("multiply"))
+	for r := range s.acc {
+		b := asm.ZMM()
+		asm.VPBROADCASTD(s.steps.At(r, 4), b)
+		asm.VPSLLD(s.shift, b, b)
+		for _, acc := range s.acc[r] {
+			asm.VPADDD(b, acc, acc)
+		}
+	}
+	asm.Label("multiply")
+	zs := zmms(len(s.acc[0]))
+	for v, z := range zs {
+		asm.VCVTPH2PS(scales.Offset(v*32), z)
+	}
+	for r := range s.acc {
+		b := asm.ZMM()
+		asm.VBROADCASTSS(s.steps.At(r, 0), b)
+		for v, acc := range s.acc[r] {
+			asm.VCVTDQ2PS(acc, acc)
+			asm.VMULPS(zs[v], acc, acc)
+			asm.VFMADD231PS(b, acc, s.total[r][v])
+		}
+	}
+	compare()
+	asm.JEQ(LabelRef("next"))
+	for v, z := range zs {
+		asm.VCVTPH2PS(scales.Offset(panel*2+v*32), z)
+	}
+	for r := range s.acc {
+		b := asm.ZMM()
+		asm.VBROADCASTSS(s.steps.At(r, 8), b)
+		for v, total := range s.total[r] {
+			asm.VFNMADD231PS(zs[v], b, total)
+		}
+	}
+	asm.Label("next")
 }
 
 // dotInt8x2 takes the offset of weights off and gives their signs to the activations, because pairs
@@ -346,27 +458,22 @@ func dotRow(p *packing) {
 	begin("dotRow"+name+"AVX512",
 		"func(sums *float32, x *int8, steps *uint64, w *byte, blocks, groups, shift, minima uintptr, table *byte)",
 		"adds a row of 8-bit activations times blocks of "+name+" weights to sums.")
-	sums, x, steps, w, blocks, minima := arg("sums"), arg("x"), arg("steps"), arg("w"), arg("blocks"), arg("minima")
-	shift, groups, scales := asm.XMM(), asm.GP64(), asm.GP64()
-	asm.VMOVQ(address("shift"), shift)
+	sums, x, w, blocks, minima := arg("sums"), arg("x"), arg("w"), arg("blocks"), arg("minima")
+	groups, scales := asm.GP64(), asm.GP64()
+	steps := rowsOf("steps", "", 1)
+	d := newBlockSums(steps, 1, vectors)
 	var u *unpacking
 	if p != nil {
 		u = newUnpacking(*p, avx512)
 	}
-	total, acc := zmms(vectors), zmms(vectors)
-	for v, z := range total {
-		asm.VMOVUPS(Mem{Base: sums, Disp: v * 64}, z)
-	}
+	at := func(_, v int) Mem { return Mem{Base: sums, Disp: v * 64} }
+	d.load(at)
 	load := func(at int, z VecVirtual) {
 		ask(Mem{Base: w, Disp: prefetch + at})
 		asm.VMOVUPS(Mem{Base: w, Disp: at}, z)
 	}
 	loop("block", blocks, 1, func() {
-		asm.VPBROADCASTD(Mem{Base: steps, Disp: 4}, acc[0])
-		asm.VPSLLD(shift, acc[0], acc[0])
-		for _, z := range acc[1:] {
-			asm.VMOVDQA32(acc[0], z)
-		}
+		d.begin()
 		asm.MOVQ(w, scales)
 		for line := range panel * 2 / 64 {
 			ask(Mem{Base: scales, Disp: prefetch + line*64})
@@ -408,35 +515,16 @@ func dotRow(p *packing) {
 						if p != nil {
 							u.number(z, high[v], 2*pair+i)
 						}
-						asm.VPDPBUSD(bs[i], z, acc[v])
+						asm.VPDPBUSD(bs[i], z, d.acc[0][v])
 					}
 				}
 			}
 			asm.ADDQ(U32(uint32(size)), w)
 			asm.ADDQ(Imm(uint64(n*8)), x)
 		})
-		b, z := asm.ZMM(), asm.ZMM()
-		asm.VBROADCASTSS(Mem{Base: steps}, b)
-		for v, sum := range acc {
-			asm.VCVTPH2PS(Mem{Base: scales, Disp: v * 32}, z)
-			asm.VCVTDQ2PS(sum, sum)
-			asm.VMULPS(z, sum, sum)
-			asm.VFMADD231PS(b, sum, total[v])
-		}
-		asm.TESTQ(minima, minima)
-		asm.JEQ(LabelRef("next"))
-		asm.VPBROADCASTD(Mem{Base: steps, Disp: 4}, z)
-		asm.VCVTDQ2PS(z, z)
-		asm.VMULPS(b, z, b)
-		for v, sum := range total {
-			asm.VCVTPH2PS(Mem{Base: scales, Disp: panel*2 + v*32}, z)
-			asm.VFNMADD231PS(z, b, sum)
-		}
-		asm.Label("next")
-		asm.ADDQ(Imm(8), steps)
+		d.add(Mem{Base: scales}, func() { asm.TESTQ(minima, minima) })
+		asm.ADDQ(Imm(stepBytes), steps.Base)
 	})
-	for v, z := range total {
-		asm.VMOVUPS(z, Mem{Base: sums, Disp: v * 64})
-	}
+	d.store(at)
 	end()
 }

@@ -7,7 +7,7 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-const quantizeBlocks = "func(q *int8, steps32 *uint64, steps16 *uint64, x *float32, blocks uintptr)"
+const quantizeBlocks = "func(q *int8, steps32, steps16 *uint64, x *float32, blocks uintptr)"
 
 // A quantizer rounds blocks of 32 activations to 8 bits, with the operations of quantizeBlock. Sums of
 // its two halves are kept beside those of the block.
@@ -60,8 +60,7 @@ func (k *quantizer) half(i int, scale VecVirtual, x, other Register) {
 	asm.VPADDD(other, x, x)
 	asm.VMOVD(x, sum)
 	asm.NEGL(sum)
-	asm.VMOVSS(scale, Mem{Base: k.steps16, Disp: i * 8})
-	asm.MOVL(sum, Mem{Base: k.steps16, Disp: i*8 + 4})
+	k.step(Mem{Base: k.steps16, Disp: i * stepBytes}, scale, sum)
 	if i == 0 {
 		asm.MOVL(sum, k.total)
 	} else {
@@ -70,12 +69,22 @@ func (k *quantizer) half(i int, scale VecVirtual, x, other Register) {
 }
 
 func (k *quantizer) next(scale VecVirtual) {
-	asm.VMOVSS(scale, Mem{Base: k.steps32})
-	asm.MOVL(k.total, Mem{Base: k.steps32, Disp: 4})
+	k.step(Mem{Base: k.steps32}, scale, k.total)
 	asm.ADDQ(Imm(128), k.x)
 	asm.ADDQ(Imm(32), k.q)
-	asm.ADDQ(Imm(8), k.steps32)
-	asm.ADDQ(Imm(16), k.steps16)
+	asm.ADDQ(Imm(stepBytes), k.steps32)
+	asm.ADDQ(Imm(2*stepBytes), k.steps16)
+}
+
+// step writes a step of a scale and a sum.
+func (k *quantizer) step(to Mem, scale, sum Register) {
+	product := asm.XMM()
+	asm.VPXOR(product, product, product)
+	asm.VCVTSI2SSL(sum, product, product)
+	asm.VMULSS(scale, product, product)
+	asm.VMOVSS(scale, to)
+	asm.MOVL(sum, to.Offset(4))
+	asm.VMOVSS(product, to.Offset(8))
 }
 
 // largest4 leaves the largest of 4 magnitudes, and those of other, in the first lane of top. They are compared as
