@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"math/rand/v2"
@@ -14,6 +15,22 @@ import (
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/workload"
 )
+
+// find opens a scenario and finds its capacity under two seeds.
+func find(ctx context.Context, s scenario.Scenario, slo SLO, o Options) (Capacity, error) {
+	if s.Trace == "" {
+		s.Requests = cmp.Or(s.Requests, defaultRequests)
+	}
+	p, err := scenario.Open(s)
+	if err != nil {
+		return Capacity{}, err
+	}
+	load, err := NewLoad(p, 2)
+	if err != nil {
+		return Capacity{}, err
+	}
+	return load.Find(ctx, p, slo, o)
+}
 
 // Ensure that what is written is read as meant, and comes back the same.
 func TestParseSLO(t *testing.T) {
@@ -86,7 +103,7 @@ func TestTheCapacityOfASimpleServerIsFound(t *testing.T) {
 	file := trace(t, 400, ",16,100\n")
 	for seqs, want := range map[int]float64{1: 1, 4: 4} {
 		s := scenario.Scenario{Trace: file, Requests: 400, Setup: line(t), Server: sim.Server{MaxNumSeqs: seqs}}
-		c, err := Find(context.Background(), s, slo(t, "e2e<1.2s@p50"), Options{Precision: 0.005})
+		c, err := find(context.Background(), s, slo(t, "e2e<1.2s@p50"), Options{Precision: 0.005})
 		require.NoError(t, err)
 		// The 200th request is the median, and has waited 200 times what is missing
 		// of each gap: 0.2 s and an iteration at most, so the rate may be a thousandth too high.
@@ -98,7 +115,7 @@ func TestTheCapacityOfASimpleServerIsFound(t *testing.T) {
 	// Memory for two: 116 tokens are 8 blocks.
 	s := scenario.Scenario{Trace: file, Setup: line(t), Server: sim.Server{System: "orca-oracle", NumGPUBlocks: 16,
 		MaxModelLen: 128}}
-	c, err := Find(context.Background(), s, slo(t, "e2e<1.2s@p50"), Options{Precision: 0.005})
+	c, err := find(context.Background(), s, slo(t, "e2e<1.2s@p50"), Options{Precision: 0.005})
 	require.NoError(t, err)
 	require.InEpsilon(t, 2, c.Rate, 0.01)
 }
@@ -133,8 +150,8 @@ func TestTheCapacityOfMD1IsFound(t *testing.T) {
 func TestAStricterObjectiveSustainsNoMore(t *testing.T) {
 	find := func(text string, server sim.Server) float64 {
 		server.System = "sosp"
-		c, err := Find(context.Background(), scenario.Scenario{Requests: 300, Server: server}, slo(t, text),
-			Options{Seeds: 2})
+		c, err := find(context.Background(), scenario.Scenario{Requests: 300, Server: server}, slo(t, text),
+			Options{})
 		require.NoError(t, err)
 		return c.Rate
 	}
@@ -156,7 +173,7 @@ func TestAStricterObjectiveSustainsNoMore(t *testing.T) {
 func TestTheSearchDoesNotDependOnItsStartOrJobs(t *testing.T) {
 	p, err := scenario.Open(scenario.Scenario{Requests: 300, Seed: 5, Server: sim.Server{System: "sosp"}})
 	require.NoError(t, err)
-	l, err := newLoad(p, 3)
+	l, err := NewLoad(p, 3)
 	require.NoError(t, err)
 	require.Equal(t, []uint64{5, 6, 7}, l.Seeds)
 	find := func(o Options) Capacity {
@@ -181,7 +198,7 @@ func TestTheSearchDoesNotDependOnItsStartOrJobs(t *testing.T) {
 func TestARunThatIsCutWouldNotHaveHeld(t *testing.T) {
 	p, err := scenario.Open(scenario.Scenario{Requests: 500, Server: sim.Server{System: "sosp"}})
 	require.NoError(t, err)
-	l, err := newLoad(p, 1)
+	l, err := NewLoad(p, 1)
 	require.NoError(t, err)
 	cut := 0
 	for _, text := range []string{"0.1s/token", "0.1s/token@p90", "ttft<1s@p99", "ttft<2s", "tpot<60ms", "tpot<60ms@p90",
@@ -208,7 +225,7 @@ func TestARunThatIsCutWouldNotHaveHeld(t *testing.T) {
 func TestTheObjectivesValuesAreTheSimulators(t *testing.T) {
 	p, err := scenario.Open(scenario.Scenario{Requests: 500})
 	require.NoError(t, err)
-	l, err := newLoad(p, 1)
+	l, err := NewLoad(p, 1)
 	require.NoError(t, err)
 	point, err := measure(context.Background(), p, l.sets[0], 0, 2,
 		slo(t, "1s/token,ttft<1s,tpot<1s,e2e<1s,ttft<1s@p90,tpot<1s@p50,e2e<1s@max"), true)
@@ -272,7 +289,7 @@ func TestOnePercentMayBeRefusedUntilTheHorizon(t *testing.T) {
 func TestTheLowestFailureCounts(t *testing.T) {
 	p, err := scenario.Open(scenario.Scenario{Requests: 300})
 	require.NoError(t, err)
-	l, err := newLoad(p, 1)
+	l, err := NewLoad(p, 1)
 	require.NoError(t, err)
 	s := &search{plan: p, set: l.sets[0], slo: slo(t, "0.1s/token"), precision: 0.02, estimate: l.estimate(p)}
 	s.points = []Point{{Rate: 0.5, Holds: true}, {Rate: 0.6}, {Rate: 0.61, Holds: true}, {Rate: 3}}
@@ -306,33 +323,33 @@ func TestARateThatFailsAfterItsRunWasCutIsNotAnswered(t *testing.T) {
 // Ensure that what has no capacity, or no bound, ends and is said.
 func TestWithoutACapacityTheSearchEnds(t *testing.T) {
 	ctx := context.Background()
-	c, err := Find(ctx, scenario.Scenario{Requests: 50}, slo(t, "tpot<20ms"), Options{})
+	c, err := find(ctx, scenario.Scenario{Requests: 50}, slo(t, "tpot<20ms"), Options{})
 	require.NoError(t, err)
 	require.Zero(t, c.Rate, "an iteration takes 22 ms")
 	require.Less(t, c.Seeds[0].Fails, 1e-4)
 
-	_, err = Find(ctx, scenario.Scenario{Trace: trace(t, 10, ",16,100\n"), Setup: line(t)}, slo(t, "e2e<1h"), Options{})
+	_, err = find(ctx, scenario.Scenario{Trace: trace(t, 10, ",16,100\n"), Setup: line(t)}, slo(t, "e2e<1h"), Options{})
 	require.ErrorIs(t, err, ErrUnbounded)
 	require.ErrorContains(t, err, "take more requests or a stricter objective")
 
 	// 116 tokens do not fit in 4 blocks of 16: requests are refused, or wait forever.
 	for _, system := range []string{"vllm-v1", "sosp"} {
-		c, err = Find(ctx, scenario.Scenario{Trace: trace(t, 30, ",16,100\n"),
+		c, err = find(ctx, scenario.Scenario{Trace: trace(t, 30, ",16,100\n"),
 			Server: sim.Server{System: system, NumGPUBlocks: 4}}, slo(t, "0.5s/token"), Options{})
 		if err == nil {
 			require.Zero(t, c.Rate)
 		}
 	}
 
-	_, err = Find(ctx, scenario.Scenario{Trace: trace(t, 1, ",16,100\n")}, slo(t, "e2e<1h"), Options{})
+	_, err = find(ctx, scenario.Scenario{Trace: trace(t, 1, ",16,100\n")}, slo(t, "e2e<1h"), Options{})
 	require.ErrorIs(t, err, ErrLoad)
-	_, err = Find(ctx, scenario.Scenario{Trace: trace(t, 9, ",16,4000\n")}, slo(t, "e2e<1h"), Options{})
+	_, err = find(ctx, scenario.Scenario{Trace: trace(t, 9, ",16,4000\n")}, slo(t, "e2e<1h"), Options{})
 	require.ErrorIs(t, err, ErrLoad)
 	require.ErrorContains(t, err, "2048 tokens of a sequence")
 
 	done, cancel := context.WithCancel(ctx)
 	cancel()
-	_, err = Find(done, scenario.Scenario{}, slo(t, "0.5s/token"), Options{Pool: NewPool(1)})
+	_, err = find(done, scenario.Scenario{}, slo(t, "0.5s/token"), Options{Pool: NewPool(1)})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -343,7 +360,7 @@ func TestATraceKeepsItsShape(t *testing.T) {
 		[]byte("arrival,prompt,output\n5,16,4\n5,17,4\n5,3000,4\n7,18,4\n9,19,4\n500,20,4\n"), 0o600))
 	p, err := scenario.Open(scenario.Scenario{Trace: path, Duration: 100})
 	require.NoError(t, err)
-	l, err := newLoad(p, 3)
+	l, err := NewLoad(p, 3)
 	require.NoError(t, err)
 	require.Equal(t, 1, l.TooLong)
 	require.Equal(t, 4, l.Requests(), "those of the first 100 s that fit")
@@ -363,7 +380,7 @@ func TestATraceKeepsItsShape(t *testing.T) {
 func TestADurationBringsMoreRequestsAtAHigherRate(t *testing.T) {
 	p, err := scenario.Open(scenario.Scenario{Duration: 500, Seed: 3})
 	require.NoError(t, err)
-	l, err := newLoad(p, 1)
+	l, err := NewLoad(p, 1)
 	require.NoError(t, err)
 	require.Zero(t, l.Requests())
 	few, err := l.sets[0].at(1)
@@ -424,7 +441,7 @@ func TestRequestsKeepTheirOwnHashes(t *testing.T) {
 `), 0o600))
 	p, err := scenario.Open(scenario.Scenario{Trace: path})
 	require.NoError(t, err)
-	l, err := newLoad(p, 1)
+	l, err := NewLoad(p, 1)
 	require.NoError(t, err)
 	requests, err := l.sets[0].at(1)
 	require.NoError(t, err)

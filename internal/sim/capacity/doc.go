@@ -2,7 +2,9 @@
 // under a service level objective.
 //
 //	slo, err := capacity.ParseSLO("0.5s/token, ttft<2s@p99")
-//	c, err := capacity.Find(ctx, scenario.Scenario{Workload: "sharegpt"}, slo, capacity.Options{})
+//	plan, err := scenario.Open(scenario.Scenario{Workload: "sharegpt", Requests: 2000})
+//	load, err := capacity.NewLoad(plan, 3)
+//	c, err := load.Find(ctx, plan, slo, capacity.Options{})
 //	fmt.Println(c.Rate, c.Low, c.High)
 //
 // Every rate is tried with the same requests: only their arrivals move closer

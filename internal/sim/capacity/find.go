@@ -12,7 +12,6 @@ import (
 
 // Options are how a capacity is looked for. The zero value will do.
 type Options struct {
-	Seeds     int     // 3; a trace has one
 	Precision float64 // of a seed's capacity, relative; 0.02
 	Pool      Pool    // nil: one run at a time for each seed
 
@@ -113,28 +112,9 @@ func (c Capacity) Rates() []float64 {
 	return all
 }
 
-// Find opens a scenario and finds its capacity. Rate, From, Until and Stop of
-// the scenario do not count. Requests and Duration say how many requests a run
-// has; see newLoad. The longer a run, the nearer is the capacity to the rate at
-// which the queue stops growing.
-func Find(ctx context.Context, s scenario.Scenario, slo SLO, o Options) (Capacity, error) {
-	// Open reads zeros as 1,000 s.
-	if s.Trace == "" && s.Duration == 0 && s.Requests == 0 {
-		s.Requests = defaultRequests
-	}
-	p, err := scenario.Open(s)
-	if err != nil {
-		return Capacity{}, err
-	}
-	load, err := newLoad(p, o.Seeds)
-	if err != nil {
-		return Capacity{}, err
-	}
-	return load.Find(ctx, p, slo, o)
-}
-
-// Find returns the capacity of a plan that has this load. The result does not depend
-// on how many runs go on at the same time.
+// Find returns the capacity of a plan that has this load. Rate, From, Until and Stop of the plan's scenario do not
+// count. The longer a run, the nearer is the capacity to the rate at which the queue stops growing. The result does
+// not depend on how many runs go on at the same time.
 func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (Capacity, error) {
 	some, err := l.sets[0].first(1)
 	if err == nil {

@@ -59,19 +59,16 @@ const defaultRequests = 2000
 // MostSeeds is how many seeds a search has at most: each keeps its requests in memory.
 const MostSeeds = 100
 
-// newLoad draws the requests of a plan, with the given number of seeds from the scenario's on
-// (0: 3). A trace has no randomness: it is read once, and its first Duration
+// NewLoad draws the requests of a plan, with the given number of seeds from the scenario's on.
+// Plans with the same requests can share it. A trace has no randomness: it is read once, and its first Duration
 // seconds as it is, or its first Requests ones, are all the load.
-func newLoad(p *scenario.Plan, seeds int) (*Load, error) {
+func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
 	s := p.Scenario
 	if err := openLoop(s); err != nil {
 		return nil, err
 	}
 	if s.Trace != "" {
 		return readLoad(p, defaultRequests)
-	}
-	if seeds <= 0 {
-		seeds = 3
 	}
 	lengths, _, err := s.Lengths()
 	if err != nil {
@@ -103,7 +100,7 @@ func newLoad(p *scenario.Plan, seeds int) (*Load, error) {
 	return l, l.check(p)
 }
 
-// NewSteadyLoad is newLoad for searches with a horizon: requests of a workload are
+// NewSteadyLoad is NewLoad for searches with a horizon: requests of a workload are
 // drawn as long as a run needs more, others is how many more seeds there are to
 // confirm with, and all rows of a trace are taken, if the scenario does not say
 // otherwise.
@@ -190,7 +187,7 @@ func fitting(source workload.Source, p *scenario.Plan) *workload.Fitted {
 	return workload.WithoutLonger(source, p.Scenario.Server.MaxModelLen)
 }
 
-// readLoad is newLoad for a trace; usual is how many requests are taken where the
+// readLoad is NewLoad for a trace; usual is how many requests are taken where the
 // scenario does not say, 0: all.
 func readLoad(p *scenario.Plan, usual int) (*Load, error) {
 	s := p.Scenario
@@ -259,6 +256,7 @@ func (l *Load) Requests() int {
 
 // draw reads requests until there are n; -1: to the end.
 func (d *requestSet) draw(n int) error {
+	d.requests = slices.Grow(d.requests, max(0, n-len(d.requests)))
 	for d.source != nil && (n < 0 || len(d.requests) < n) {
 		var r workload.Request
 		err := d.source.Next(&r)
@@ -284,7 +282,8 @@ func (d *requestSet) at(rate float64) ([]workload.Request, error) {
 	}
 	end := rate * d.duration
 	for d.source != nil && d.requests[len(d.requests)-1].Arrival < end {
-		if err := d.draw(2 * len(d.requests)); err != nil {
+		expected := int(end) - len(d.requests) // more: one a second arrives
+		if err := d.draw(len(d.requests) + max(defaultRequests, expected)); err != nil {
 			return nil, err
 		}
 	}

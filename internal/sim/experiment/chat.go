@@ -13,12 +13,9 @@ func (b *bench) chat() error {
 	if b.Quick {
 		seconds = 600
 	}
-	var all []curve
-	for _, system := range []string{"orca-max", "orca-pow2", "orca-oracle", "sosp"} {
-		all = append(all, curve{system: system, scenario: scenario.Scenario{Workload: "chat", Duration: seconds,
-			Server: server(system)}})
-	}
-	if err := b.curves(all, seeds); err != nil {
+	all, err := b.curves(scenario.Scenario{Workload: "chat", Duration: seconds},
+		[]string{"orca-max", "orca-pow2", "orca-oracle", "sosp"}, seeds)
+	if err != nil {
 		return err
 	}
 	paper := chart.Printed(targets.Ratio.Chat)

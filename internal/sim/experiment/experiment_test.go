@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/chart"
 	"llmmemory/internal/sim/cost"
+	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/testkit/level"
 )
 
@@ -29,6 +32,25 @@ func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	require.Equal(t, level.Pick(552, 616), len(report.Checks))
 	require.Equal(t, level.Pick(7, 21), len(report.Figures))
 	require.NoError(t, chart.Write(t.TempDir(), report.Figures, report.Checks...))
+}
+
+// Ensure that the systems of a figure share the requests of a seed: the more systems, not the more memory.
+func TestSystemsShareTheRequestsOfASeed(t *testing.T) {
+	most := func(systems int) uint64 {
+		live := func() uint64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc
+		}
+		before, highest := live(), uint64(0)
+		b := &bench{lab: newLab(context.Background(), 1, func() { highest = max(highest, live()) })}
+		_, err := b.curves(scenario.Scenario{Workload: "alpaca", Duration: 150},
+			slices.Repeat([]string{"fastertransformer"}, systems), seedsFrom1(1))
+		require.NoError(t, err)
+		return highest - before
+	}
+	require.Less(t, most(6), 2*most(2))
 }
 
 // Ensure that neither the number of runs at once nor what was run before changes

@@ -17,38 +17,50 @@ const threshold = 0.5
 
 // A curve is the normalized latency of a system against the rate.
 type curve struct {
-	system   string
-	scenario scenario.Scenario
-	line     chart.Line
-	each     []float64 // highest rate below the threshold, in requests/s, by seed
-}
-
-// curves finds, for each scenario, where it crosses the threshold, and draws the
-// line around there.
-func (b *bench) curves(all []curve, seeds []uint64) error {
-	var wait sync.WaitGroup
-	errs := make([]error, len(all))
-	for i := range all {
-		wait.Go(func() { errs[i] = b.curve(&all[i], len(seeds)) })
-	}
-	wait.Wait()
-	return errors.Join(errs...)
+	system string
+	line   chart.Line
+	each   []float64 // highest rate below the threshold, in requests/s, by seed
 }
 
 // curveParts are the parts of the capacity at which a line is drawn.
 var curveParts = []float64{0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1, 1.03, 1.08}
 
-func (b *bench) curve(c *curve, seeds int) error {
-	defer b.ran()
-	c.scenario.Seed = 1
+// curves finds, for each system, the rate at which it crosses the threshold, and draws the line around there. All
+// systems and rates share the requests of a seed: at high rates they take tens of megabytes.
+func (b *bench) curves(s scenario.Scenario, systems []string, seeds []uint64) ([]curve, error) {
+	s.Seed = seeds[0]
+	all, plans := make([]curve, len(systems)), make([]*scenario.Plan, len(systems))
+	for i, system := range systems {
+		var err error
+		s.Server.System = system
+		if plans[i], err = scenario.Open(s); err != nil {
+			return nil, err
+		}
+		all[i] = curve{system: system, line: chart.Line{Name: label(system)}}
+	}
+	load, err := capacity.NewLoad(plans[0], len(seeds))
+	if err != nil {
+		return nil, err
+	}
+	var wait sync.WaitGroup
+	errs := make([]error, len(all))
+	for i := range all {
+		wait.Go(func() {
+			errs[i] = b.curve(load, plans[i], &all[i])
+			b.ran()
+		})
+	}
+	wait.Wait()
+	return all, errors.Join(errs...)
+}
+
+func (b *bench) curve(load *capacity.Load, plan *scenario.Plan, c *curve) error {
 	slo := capacity.SLO{{Metric: capacity.Normalized, Limit: threshold}}
-	found, err := capacity.Find(b.ctx, c.scenario, slo, capacity.Options{Seeds: seeds, Precision: 0.01, Pool: b.pool,
-		Curve: curveParts})
+	found, err := load.Find(b.ctx, plan, slo, capacity.Options{Precision: 0.01, Pool: b.pool, Curve: curveParts})
 	if err != nil {
 		return err
 	}
 	c.each = found.Rates()
-	c.line.Name = label(c.system)
 	for _, step := range found.Curve {
 		var results []*sim.Result
 		for _, p := range step.Points {

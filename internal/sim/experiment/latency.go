@@ -48,13 +48,8 @@ func (b *bench) latencyOf(setup, machine, name string) error {
 	var groups []string
 	var values []chart.Value
 	for _, workload := range []string{"sharegpt", "alpaca"} {
-		all := make([]curve, len(systems))
-		for i, system := range systems {
-			all[i] = curve{system: system, scenario: scenario.Scenario{
-				Workload: workload, Setup: setup, Duration: seconds, Server: server(system),
-			}}
-		}
-		if err := b.curves(all, seeds); err != nil {
+		all, err := b.curves(scenario.Scenario{Workload: workload, Setup: setup, Duration: seconds}, systems, seeds)
+		if err != nil {
 			return err
 		}
 		var marks []chart.Mark
@@ -93,12 +88,9 @@ func (b *bench) versions() error {
 	}
 	var panels []chart.Panel
 	for _, workload := range []string{"sharegpt", "alpaca"} {
-		var all []curve
-		for _, system := range []string{"sosp", "vllm-v0", "vllm-v1"} {
-			all = append(all, curve{system: system, scenario: scenario.Scenario{Workload: workload, Duration: seconds,
-				Server: server(system)}})
-		}
-		if err := b.curves(all, seeds); err != nil {
+		all, err := b.curves(scenario.Scenario{Workload: workload, Duration: seconds},
+			[]string{"sosp", "vllm-v0", "vllm-v1"}, seeds)
+		if err != nil {
 			return err
 		}
 		panels = append(panels, latencyPanel(title(workload), all))

@@ -21,13 +21,9 @@ func (b *bench) sharedPrefix() error {
 		{"wmt16-1shot", "1 example, 80 tokens", "1 example", targets.Ratio.OneShot},
 		{"wmt16-5shot", "5 examples, 341 tokens", "5 examples", targets.Ratio.FiveShot},
 	} {
-		all := []curve{}
-		for _, system := range []string{"orca-oracle", "sosp", "vllm-v1"} {
-			all = append(all, curve{system: system, scenario: scenario.Scenario{
-				Workload: w.workload, Setup: "paper-llama-13b", Duration: seconds, Server: server(system),
-			}})
-		}
-		if err := b.curves(all, seeds); err != nil {
+		all, err := b.curves(scenario.Scenario{Workload: w.workload, Setup: "paper-llama-13b", Duration: seconds},
+			[]string{"orca-oracle", "sosp", "vllm-v1"}, seeds)
+		if err != nil {
 			return err
 		}
 		panels = append(panels, latencyPanel(w.title, all))

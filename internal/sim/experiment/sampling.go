@@ -34,13 +34,9 @@ func (b *bench) sampling() error {
 		var groups []string
 		var values []chart.Value
 		for i, n := range widths {
-			var all []curve
-			for _, system := range []string{"orca-max", "orca-pow2", "orca-oracle", "sosp"} {
-				all = append(all, curve{system: system, scenario: scenario.Scenario{
-					Workload: "alpaca", Duration: seconds, Server: server(system), Decoding: decoding(n, beam),
-				}})
-			}
-			if err := b.curves(all, seeds); err != nil {
+			all, err := b.curves(scenario.Scenario{Workload: "alpaca", Duration: seconds, Decoding: decoding(n, beam)},
+				[]string{"orca-max", "orca-pow2", "orca-oracle", "sosp"}, seeds)
+			if err != nil {
 				return err
 			}
 			title := fmt.Sprintf("%d samples", n)
