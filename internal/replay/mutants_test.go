@@ -67,7 +67,7 @@ var mutants = []mutant{
 	{"window blocks are freed from the last one", "vllm/v1/kvcache/free.go",
 		"c.pool.Free(t.ids[start:end])", "slices.Reverse(t.ids[start:end])\n\tc.pool.Free(t.ids[start:end])", "m06", ""},
 	{"a window may begin inside a block", "vllm/v1/kvcache/group.go",
-		"c.MaxModelLen), g.BlockSize) + 1", "c.MaxModelLen), g.BlockSize)", "m06 m07 m08 s06", ""},
+		"tokens), g.BlockSize) + 1", "tokens), g.BlockSize)", "m06 m07 m08 s06", ""},
 	{"a hit needs a whole window", "vllm/v1/kvcache/lookup_kinds.go",
 		"ceil(g.Window-1, g.BlockSize)", "ceil(g.Window, g.BlockSize)", "m09", ""},
 	{"a short run that reaches block 0 is a hit", "vllm/v1/kvcache/lookup_kinds.go",

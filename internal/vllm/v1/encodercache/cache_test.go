@@ -31,24 +31,33 @@ func requireUsage(t testing.TB, c *Cache, taken, referenced int) {
 	require.NoError(t, c.Check())
 }
 
-// The scenarios of vLLM's tests of its encoder cache manager.
+// The scenarios and numbers are those of vLLM's tests/v1/core/test_encoder_cache_manager.py; its free slots
+// are the size without what is taken, its freeable slots the size without what is referenced. The encoder
+// cache of encoder-decoder models is not there.
 
+// test_basic_allocate_and_reuse, test_has_cache_restores_from_freeable
 func TestAnOutputIsFoundAgainWhileNobodyNeedsItsRoom(t *testing.T) {
-	c, r := New(10), request("a", 4)
+	c, r := New(10), request("imgA", 4)
 	require.False(t, c.Use(r, 0))
 	allocate(t, c, r, 0)
 	require.True(t, c.Use(r, 0))
 	requireUsage(t, c, 4, 4)
 	c.freeInput(r, 0)
+	c.freeInput(r, 0)
 	requireUsage(t, c, 4, 0)
-	require.True(t, c.Use(request("a", 4), 0))
+	require.True(t, c.Use(request("imgA", 4), 0))
 	requireUsage(t, c, 4, 4)
+	require.False(t, c.Reserve(request("b", 7), 0, 0), "it is not evicted")
 }
 
+// test_get_cached_input_ids, test_free_request_frees_all_inputs
 func TestFreeEndsAllReferences(t *testing.T) {
-	c, r := New(10), request("a", 2, 3)
+	c, r := New(10), request("m", 2, 4, 3)
 	allocate(t, c, r, 0)
-	allocate(t, c, r, 1)
+	allocate(t, c, r, 2)
+	require.Equal(t, []int{0, 2}, r.held)
+	require.False(t, c.Use(r, 1))
+	requireUsage(t, c, 5, 5)
 	c.Free(r)
 	requireUsage(t, c, 5, 0)
 	c.Free(r)
@@ -56,7 +65,8 @@ func TestFreeEndsAllReferences(t *testing.T) {
 }
 
 func TestTheLongestUnreferencedOutputIsEvicted(t *testing.T) {
-	c, a, b := New(10), request("a", 6), request("b", 5)
+	c, a, b := New(10), request("a", 6), request("b", 5, 6)
+	require.False(t, c.Reserve(b, 1, 5), "planned outputs take room")
 	allocate(t, c, a, 0)
 	require.False(t, c.Reserve(b, 0, 0), "a is still read")
 	c.Free(a)
@@ -67,32 +77,39 @@ func TestTheLongestUnreferencedOutputIsEvicted(t *testing.T) {
 	requireUsage(t, c, 5, 5)
 }
 
-func TestPlannedOutputsTakeRoom(t *testing.T) {
-	c, r := New(10), request("a", 5, 6)
-	require.True(t, c.Reserve(r, 0, 0))
-	require.False(t, c.Reserve(r, 1, 5))
-}
-
-func TestAnOutputThatIsComputedAgainIsNotDropped(t *testing.T) {
-	c, a, b := New(10), request("a", 6), request("b", 6)
+// test_reallocated_hash_is_not_reported_as_freed
+func TestOnlyWhatIsGoneIsToldAsEvicted(t *testing.T) {
+	c, a, b, d := New(8), request("a", 4), request("b", 4), request("c", 4)
 	allocate(t, c, a, 0)
-	c.Free(a)
 	allocate(t, c, b, 0)
+	c.Free(a)
 	c.Free(b)
+	allocate(t, c, d, 0)
 	allocate(t, c, a, 0)
 	require.Equal(t, []string{"b0"}, c.TakeEvicted(nil))
 }
 
+// test_encoder_cache_with_is_embed_mask, test_encoder_cache_mask_based_retrieval
 func TestOnlySomeTokensOfAnItemTakeEmbeddings(t *testing.T) {
 	in := Input{Hash: "a", Offset: 2, Length: 5}
 	in.Mask([]byte{0, 0, 0, 1, 0, 1, 1, 0})
-	require.Equal(t, 3, in.NumEmbeds)
 	for _, tc := range []struct{ start, end, want int }{{0, 9, 3}, {5, 7, 2}, {2, 3, 0}, {4, 5, 0}, {3, 4, 1}, {7, 9, 0}} {
 		require.Equal(t, tc.want, in.Embeds(tc.start, tc.end), "tokens %d to %d", tc.start, tc.end)
 	}
 	c, r := New(3), NewRequest([]Input{in})
 	allocate(t, c, r, 0)
 	requireUsage(t, c, 3, 3)
+}
+
+// test_free_request_with_duplicate_mm_hashes
+func TestARequestCanHaveAnItemTwice(t *testing.T) {
+	c, r := New(20), NewRequest([]Input{{Hash: "imgA", Length: 4, NumEmbeds: 4}, {Hash: "imgA", Offset: 4, Length: 4, NumEmbeds: 4}})
+	allocate(t, c, r, 0)
+	require.True(t, c.Use(r, 1))
+	requireUsage(t, c, 4, 4)
+	c.Free(r)
+	require.Empty(t, r.held)
+	requireUsage(t, c, 4, 0)
 }
 
 // Ensure that tokens need the items of which they have a token, and no others.
@@ -116,15 +133,22 @@ func TestAFailedStepLosesItsOutputs(t *testing.T) {
 	require.Equal(t, []string{"a1"}, c.TakeEvicted(nil))
 }
 
+// test_reset_clears_all_state, test_reset_allows_fresh_allocations
 func TestResetForgetsAll(t *testing.T) {
-	c, a, b := New(10), request("a", 4), request("b", 4)
-	allocate(t, c, a, 0)
-	allocate(t, c, b, 0)
-	c.Free(b)
+	c, first, second, third := New(20), request("img", 5, 3), request("img3", 4), request("img4", 10)
+	allocate(t, c, first, 0)
+	allocate(t, c, first, 1)
+	allocate(t, c, second, 0)
+	c.Free(first)
+	c.Free(second)
+	allocate(t, c, third, 0)
+	requireUsage(t, c, 17, 10)
 	c.Reset()
 	requireUsage(t, c, 0, 0)
-	require.False(t, c.Use(a, 0))
 	require.Empty(t, c.TakeEvicted(nil))
+	require.Empty(t, third.held)
+	require.False(t, c.Use(first, 0))
+	allocate(t, c, request("large", 20), 0)
 }
 
 // Ensure that the counts are right after any operations, and that what a request refers to

@@ -90,9 +90,7 @@ func TestMisuseOfTheCacheIsRefused(t *testing.T) {
 func lookedUp(t *testing.T, c *Cache) (r *Request, hit Hit) {
 	t.Helper()
 	c.Release(computed(t, c, counting(9)), Drop, 0)
-	r, err := c.Add(Spec{Tokens: counting(9)})
-	require.NoError(t, err)
-	c.Lookup(r, &hit)
+	r, hit = found(t, c, counting(9))
 	require.Equal(t, 8, hit.NumTokens)
 	return r, hit
 }
@@ -101,9 +99,8 @@ func lookedUp(t *testing.T, c *Cache) (r *Request, hit Hit) {
 func TestAStaleHitIsRefused(t *testing.T) {
 	c := newFull(t, 12)
 	r, hit := lookedUp(t, c)
-	other, err := c.Add(Spec{Tokens: counting(9)})
-	require.NoError(t, err)
-	_, err = c.Allocate(other, &Alloc{NumNewTokens: 1, Hit: &hit})
+	other := added(t, c, counting(9))
+	_, err := c.Allocate(other, &Alloc{NumNewTokens: 1, Hit: &hit})
 	require.ErrorIs(t, err, ErrStale, "it is of another request")
 	require.NoError(t, c.Transfers.Evict(hit.Blocks[0][1]))
 	_, err = c.Allocate(r, &Alloc{NumNewTokens: 1, Hit: &hit})
@@ -111,6 +108,12 @@ func TestAStaleHitIsRefused(t *testing.T) {
 	c.Lookup(r, &hit)
 	require.Equal(t, 4, hit.NumTokens)
 	allocate(t, c, r, Alloc{NumNewTokens: 5, Hit: &hit})
+
+	c = newFull(t, 12)
+	r, hit = lookedUp(t, c)
+	require.True(t, c.Reset())
+	_, err = c.Allocate(r, &Alloc{NumNewTokens: 1, Hit: &hit})
+	require.ErrorIs(t, err, ErrStale, "after a reset")
 }
 
 // Ensure that reserved blocks are left to others, also when none is needed.
@@ -118,35 +121,23 @@ func TestReservedBlocksAreLeftToOthers(t *testing.T) {
 	c := newFull(t, 6)
 	r := computed(t, c, counting(7)) // two of five blocks
 	r.Append(7)
-	for reserved, want := range map[int]bool{4: false, 3: true} {
-		ok, err := c.Allocate(r, &Alloc{NumNewTokens: 1, ReservedBlocks: reserved})
-		require.NoError(t, err)
-		require.Equal(t, want, ok, "%d reserved, nothing needed", reserved)
-	}
+	require.False(t, fits(t, c, r, Alloc{NumNewTokens: 1, ReservedBlocks: 4}), "nothing is needed")
+	require.True(t, fits(t, c, r, Alloc{NumNewTokens: 1, ReservedBlocks: 3}))
 	r.NumComputedTokens = 8
 	r.Append(8)
-	for _, reserved := range []int{3, 2} {
-		ok, err := c.Allocate(r, &Alloc{NumNewTokens: 1, ReservedBlocks: reserved})
-		require.NoError(t, err)
-		require.Equal(t, reserved == 2, ok, "%d reserved, one needed", reserved)
-	}
+	require.False(t, fits(t, c, r, Alloc{NumNewTokens: 1, ReservedBlocks: 3}), "one block is needed")
+	require.True(t, fits(t, c, r, Alloc{NumNewTokens: 1, ReservedBlocks: 2}))
 }
 
 // An EAGLE set gives its last block up once for each length. Full attention has
 // all 8 blocks of the prompt; a window of one block lacks block 5, a window of
 // two lacks 6 and 7, so the hit is 5 blocks; dropping twice would make it less.
 func TestEagleDropsOnceForEachLength(t *testing.T) {
-	c, err := New(Config{
-		NumGPUBlocks: 40, EnablePrefixCaching: true, Hash: blockhash.LE{}, MaxModelLen: 64, Eagle: true, RetentionInterval: RetainAll,
-		Groups: []Group{{Kind: Full, BlockSize: 4}, {Kind: SlidingWindow, BlockSize: 4, Window: 5}, {Kind: SlidingWindow, BlockSize: 4, Window: 6}},
-	})
-	require.NoError(t, err)
-	r, err := c.Add(Spec{Tokens: counting(33)})
-	require.NoError(t, err)
-	allocate(t, c, r, Alloc{NumNewTokens: 33})
-	for _, gone := range [][2]int{{1, 5}, {2, 6}, {2, 7}} {
-		require.NoError(t, c.Transfers.Evict(r.Table(gone[0])[gone[1]]))
-	}
+	c := newHybrid(t, func(c *Config) { c.Eagle = true },
+		Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 6})
+	r := prefilled(t, c, 33)
+	evict(t, c, r, 1, 5)
+	evict(t, c, r, 2, 6, 7)
 	var hit Hit
 	c.Lookup(r, &hit)
 	require.Equal(t, 20, hit.NumTokens)
@@ -169,18 +160,13 @@ func TestARequestThatDoesNotReadTheCacheStillWritesIt(t *testing.T) {
 	require.Zero(t, c.View.TakeStats())
 	c.Lookup(r, &hit)
 	require.Zero(t, hit.NumTokens)
-	other, err := c.Add(Spec{Tokens: counting(9)})
-	require.NoError(t, err)
-	c.Lookup(other, &hit)
+	_, hit = found(t, c, counting(9))
 	require.Equal(t, 8, hit.NumTokens)
 }
 
 // Ensure that a report of hits says what was reused (vllm/v1/RULES.md §12).
 func TestAReportOfHitsSaysWhatWasReused(t *testing.T) {
-	c, err := New(Config{
-		NumGPUBlocks: 12, Groups: []Group{{Kind: Full, BlockSize: 4}}, EnablePrefixCaching: true, Hash: blockhash.LE{}, MaxModelLen: 64, EnableEvents: true,
-	})
-	require.NoError(t, err)
+	c := newHybrid(t, func(c *Config) { c.EnableEvents = true }, Group{Kind: Full, BlockSize: 4})
 	computed(t, c, counting(9))
 	var events pool.Events
 	c.View.TakeEvents(&events)

@@ -1,6 +1,7 @@
 package kvcache
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -97,14 +98,14 @@ func (c *Config) complete() error {
 		if c.MaxModelLen > 1<<31-1-2*g.BlockSize {
 			return bad("group %d: sequences of %d tokens are too long", i, c.MaxModelLen)
 		}
-		lcm, gcd = lcm/divisor(lcm, g.BlockSize)*g.BlockSize, divisor(gcd, g.BlockSize)
+		lcm, gcd = lcm/Divisor(lcm, g.BlockSize)*g.BlockSize, Divisor(gcd, g.BlockSize)
 		if lcm > 1<<31-1 {
 			return bad("the least common multiple of the blocks of the first %d groups is %d tokens: want at most %d", i+1, lcm, 1<<31-1)
 		}
 	}
-	c.SchedulerBlockSize = orElse(c.SchedulerBlockSize, lcm)
-	c.HashBlockSize = orElse(c.HashBlockSize, gcd)
-	c.MaxInFlightTokens = orElse(c.MaxInFlightTokens, c.MaxModelLen)
+	c.SchedulerBlockSize = cmp.Or(c.SchedulerBlockSize, lcm)
+	c.HashBlockSize = cmp.Or(c.HashBlockSize, gcd)
+	c.MaxInFlightTokens = cmp.Or(c.MaxInFlightTokens, c.MaxModelLen)
 	for i := range c.Groups {
 		if b := c.Groups[i].BlockSize; c.SchedulerBlockSize%b != 0 || c.HashBlockSize < 1 || c.EnablePrefixCaching && b%c.HashBlockSize != 0 {
 			return bad("group %d has blocks of %d: the scheduler's block of %d must be a multiple, the hash's of %d a divisor",
@@ -155,14 +156,8 @@ func (g *Group) Check() error {
 	return nil
 }
 
-func orElse(v, otherwise int) int {
-	if v == 0 {
-		return otherwise
-	}
-	return v
-}
-
-func divisor(a, b int) int {
+// Divisor is the greatest common divisor of two numbers.
+func Divisor(a, b int) int {
 	for b != 0 {
 		a, b = b, a%b
 	}

@@ -4,17 +4,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"llmmemory/internal/vllm/blockhash"
 )
 
 func newFull(t *testing.T, blocks int) *Cache {
-	c, err := New(Config{
-		NumGPUBlocks: blocks, Groups: []Group{{Kind: Full, BlockSize: 4}}, EnablePrefixCaching: true, Hash: blockhash.LE{},
-		MaxModelLen: 64, RetentionInterval: RetainAll,
-	})
-	require.NoError(t, err)
-	return c
+	return newHybrid(t, func(c *Config) { c.NumGPUBlocks = blocks }, Group{Kind: Full, BlockSize: 4})
 }
 
 // counting returns 0, 1, ... n-1.
@@ -26,12 +19,22 @@ func counting(n int) []int32 {
 	return tokens
 }
 
-// computed adds a request whose prompt is computed.
-func computed(t *testing.T, c *Cache, tokens []int32) *Request {
+func added(t *testing.T, c *Cache, tokens []int32) *Request {
 	r, err := c.Add(Spec{Tokens: tokens})
 	require.NoError(t, err)
-	var hit Hit
+	return r
+}
+
+// found adds a request and looks it up.
+func found(t *testing.T, c *Cache, tokens []int32) (r *Request, hit Hit) {
+	r = added(t, c, tokens)
 	c.Lookup(r, &hit)
+	return r, hit
+}
+
+// computed adds a request whose prompt is computed.
+func computed(t *testing.T, c *Cache, tokens []int32) *Request {
+	r, hit := found(t, c, tokens)
 	allocate(t, c, r, Alloc{NumNewTokens: r.NumTokens() - hit.NumTokens, Hit: &hit})
 	r.NumComputedTokens = r.NumTokens()
 	return r
@@ -43,11 +46,25 @@ func taken(c *Cache, fence uint64) (p Pending) {
 	return p
 }
 
-func allocate(t *testing.T, c *Cache, r *Request, a Alloc) {
+// fits reports whether there are blocks for an allocation, which is made then.
+func fits(t *testing.T, c *Cache, r *Request, a Alloc) bool {
+	t.Helper()
 	ok, err := c.Allocate(r, &a)
 	require.NoError(t, err)
-	require.True(t, ok)
 	require.NoError(t, c.View.Check())
+	return ok
+}
+
+func allocate(t *testing.T, c *Cache, r *Request, a Alloc) {
+	t.Helper()
+	require.True(t, fits(t, c, r, a))
+}
+
+// forked is a child that shares the blocks of r.
+func forked(t *testing.T, c *Cache, r *Request) *Request {
+	child, shares := c.Fork(r, 0, true)
+	require.True(t, shares)
+	return child
 }
 
 // Three share a block that is partly filled: the first two that write get
@@ -58,8 +75,7 @@ func TestForkAndCopyOnWrite(t *testing.T) {
 	require.Equal(t, []int32{1, 2}, parent.Table(0))
 	var children [2]*Request
 	for i := range children {
-		child, shares := c.Fork(parent, 0, true)
-		require.True(t, shares)
+		child := forked(t, c, parent)
 		require.Equal(t, parent.Tokens(), child.Tokens())
 		require.Equal(t, parent.Hashes(), child.Hashes())
 		require.Equal(t, []int32{1, 2}, child.Table(0))
@@ -93,8 +109,7 @@ func TestForkAndCopyOnWrite(t *testing.T) {
 func TestAPendingCopyKeepsItsBlocks(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(6))
-	child, shares := c.Fork(parent, 0, true)
-	require.True(t, shares)
+	child := forked(t, c, parent)
 	child.Append(7)
 	allocate(t, c, child, Alloc{NumNewTokens: 1})
 	c.Release(child, Drop, 0)
@@ -110,12 +125,9 @@ func TestAPendingCopyKeepsItsBlocks(t *testing.T) {
 func TestCopyOnWriteNeedsABlock(t *testing.T) {
 	c := newFull(t, 3)
 	parent := computed(t, c, counting(6))
-	child, shares := c.Fork(parent, 0, true)
-	require.True(t, shares)
+	child := forked(t, c, parent)
 	child.Append(7)
-	ok, err := c.Allocate(child, &Alloc{NumNewTokens: 1})
-	require.NoError(t, err)
-	require.False(t, ok)
+	require.False(t, fits(t, c, child, Alloc{NumNewTokens: 1}))
 	require.Equal(t, []int32{1, 2}, child.Table(0))
 	require.Empty(t, taken(c, 0).Copies)
 	c.Release(parent, Drop, 0)
@@ -127,8 +139,7 @@ func TestReplaceLastNamesOtherTokens(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(7))
 	parent.Append(7)
-	child, shares := c.Fork(parent, 0, true)
-	require.True(t, shares)
+	child := forked(t, c, parent)
 	require.NoError(t, child.ReplaceLast(99))
 	other := computed(t, c, []int32{0, 1, 2, 3, 4, 5, 6, 99})
 	require.Equal(t, other.Hashes(), child.Hashes(), "it names other tokens now")
@@ -137,16 +148,12 @@ func TestReplaceLastNamesOtherTokens(t *testing.T) {
 	allocate(t, c, child, Alloc{NumNewTokens: 1})
 	child.NumComputedTokens = 8
 	require.ErrorIs(t, child.ReplaceLast(5), ErrFork, "it is computed")
-	prompt, err := c.Add(Spec{Tokens: counting(3)})
-	require.NoError(t, err)
-	require.ErrorIs(t, prompt.ReplaceLast(5), ErrFork, "it is of the prompt")
+	require.ErrorIs(t, added(t, c, counting(3)).ReplaceLast(5), ErrFork, "it is of the prompt")
 }
 
 func TestForkOfMambaIsRefused(t *testing.T) {
-	c, err := New(Config{NumGPUBlocks: 9, Groups: []Group{{Kind: Mamba, BlockSize: 4, Align: true}}, MaxModelLen: 64})
-	require.NoError(t, err)
-	r := computed(t, c, counting(3))
-	_, shares := c.Fork(r, 0, true)
+	c := newHybrid(t, nil, Group{Kind: Mamba, BlockSize: 4, Align: true})
+	_, shares := c.Fork(computed(t, c, counting(3)), 0, true)
 	require.False(t, shares)
 	require.NoError(t, c.View.Check())
 }
@@ -180,12 +187,7 @@ func collect(c *Cache) (ids []int32) {
 func TestCopiesAreHandedOutByGroup(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 64})
 	parent := computed(t, c, counting(6))
-	var children []*Request
-	for range 2 {
-		child, shares := c.Fork(parent, 0, true)
-		require.True(t, shares)
-		children = append(children, child)
-	}
+	children := []*Request{forked(t, c, parent), forked(t, c, parent)}
 	for _, child := range children {
 		child.Append(6)
 		allocate(t, c, child, Alloc{NumNewTokens: 1})

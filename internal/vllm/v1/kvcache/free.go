@@ -22,11 +22,7 @@ func (c *Cache) Release(r *Request, why Release, after uint64) {
 	if invariants.Enabled {
 		defer invariants.Hold(c.View.Check)
 	}
-	if after > 0 {
-		c.freeAfter(r, after)
-	} else {
-		c.free(r)
-	}
+	c.free(r, after)
 	r.NumComputedTokens, r.running = 0, false
 	switch why {
 	case Preempt:
@@ -37,19 +33,30 @@ func (c *Cache) Release(r *Request, why Release, after uint64) {
 }
 
 // free gives the blocks of r back, group by group, each table from its end
-// (vllm/v1/RULES.md §2.4, §7), after its tails.
-func (c *Cache) free(r *Request) {
+// (vllm/v1/RULES.md §2.4, §7), after its tails; or, when step number after is over, all groups in
+// one call, from the last block to the first, and then the tails (§2.6).
+func (c *Cache) free(r *Request, after uint64) {
 	kept := c.forgetTails(r)
-	slices.Reverse(kept)
-	c.pool.Free(kept)
+	var deferred []int32
+	if after > 0 {
+		deferred = slices.Clone(kept)
+	} else {
+		slices.Reverse(kept)
+		c.pool.Free(kept)
+	}
 	for i := range r.tables {
 		t := &r.tables[i]
-		c.pool.Free(t.ids)
+		if after > 0 {
+			deferred = append(deferred, t.ids...)
+		} else {
+			c.pool.Free(t.ids)
+		}
 		if t.owns {
 			c.groups[i].owners--
 		}
 		t.forget()
 	}
+	c.deferFree(deferred, after)
 }
 
 // drop lets the cache use the memory of r again.
@@ -126,6 +133,7 @@ type deferral struct {
 }
 
 func (c *Cache) deferFree(ids []int32, step uint64) {
+	ids = slices.DeleteFunc(ids, func(id int32) bool { return id == pool.Null })
 	if len(ids) == 0 {
 		return
 	}
@@ -133,25 +141,6 @@ func (c *Cache) deferFree(ids []int32, step uint64) {
 		c.held[id]++
 	}
 	c.deferred = append(c.deferred, deferral{step, ids})
-}
-
-// freeAfter is free when step has been processed: all groups in one call, from the last
-// block to the first, and then the tails (vllm/v1/RULES.md §2.6).
-func (c *Cache) freeAfter(r *Request, step uint64) {
-	ids := slices.Clone(c.forgetTails(r))
-	for i := range r.tables {
-		t := &r.tables[i]
-		for _, id := range t.ids {
-			if id != pool.Null {
-				ids = append(ids, id)
-			}
-		}
-		if t.owns {
-			c.groups[i].owners--
-		}
-		t.forget()
-	}
-	c.deferFree(ids, step)
 }
 
 // leaveWindows frees the blocks that are outside windows once settled tokens are there: from the

@@ -17,19 +17,26 @@ type group struct {
 }
 
 func newGroup(g Group, id int, c *Config) group {
-	return group{Group: g, id: uint32(id), cap: g.admissionCap(c)}
+	most := 0
+	if g.Kind == SlidingWindow || g.Kind == ChunkedLocal {
+		most = g.MostBlocks(c.MaxModelLen, c.MaxInFlightTokens)
+	}
+	return group{Group: g, id: uint32(id), cap: most}
 }
 
-// admissionCap is the most blocks that a request holds at a time, because
-// others have left its window by then (vllm/v1/RULES.md §6).
-func (g *Group) admissionCap(c *Config) int {
-	switch g.Kind {
-	case SlidingWindow: // plus one, because a window need not start at a block
-		return ceil(min(g.Window-1+g.Retained+c.MaxInFlightTokens, c.MaxModelLen), g.BlockSize) + 1
-	case ChunkedLocal:
-		return ceil(min(g.Chunk+c.MaxInFlightTokens, c.MaxModelLen), g.BlockSize)
+// MostBlocks is the most blocks that one request of the given tokens holds at a time, with inFlight of them
+// scheduled and not settled (vLLM: max_memory_usage_bytes, divided by the page). Of windows and
+// chunks, others have left by then (vllm/v1/RULES.md §6).
+func (g *Group) MostBlocks(tokens, inFlight int) int {
+	switch {
+	case g.Kind == SlidingWindow: // plus one, because a window need not start at a block
+		return ceil(min(g.Window-1+g.Retained+inFlight, tokens), g.BlockSize) + 1
+	case g.Kind == ChunkedLocal:
+		return ceil(min(g.Chunk+inFlight, tokens), g.BlockSize)
+	case g.aligned():
+		return 2 + g.NumSpeculativeBlocks
 	}
-	return 0
+	return ceil(tokens, g.BlockSize) + g.NumSpeculativeBlocks
 }
 
 // skipped is how many of the first tokens are outside the window once computed tokens are there

@@ -22,8 +22,7 @@ func newHybrid(t *testing.T, change func(c *Config), groups ...Group) *Cache {
 
 // prefilled adds a request of n tokens and computes it at once.
 func prefilled(t *testing.T, c *Cache, n int) *Request {
-	r, err := c.Add(Spec{Tokens: counting(n)})
-	require.NoError(t, err)
+	r := added(t, c, counting(n))
 	allocate(t, c, r, Alloc{NumNewTokens: n})
 	return r
 }
@@ -102,13 +101,7 @@ func TestEagleRegistersOneBlockPastTheLastBoundary(t *testing.T) {
 func TestMambaStatesAtTheEndsOfSegmentsAreKept(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.RetentionInterval = 8 }, Group{Kind: Mamba, BlockSize: 4})
 	r := prefilled(t, c, 21)
-	var kept []int
-	for slot, id := range r.Table(0) {
-		if _, _, ok := c.View.Pool().Primary(id); ok {
-			kept = append(kept, slot)
-		}
-	}
-	require.Equal(t, []int{1, 3, 4}, kept)
+	require.Equal(t, []int{1, 3, 4}, kept(c, r, 0))
 }
 
 // The running state moves on by whole chunks. Speculative blocks in front of it
@@ -116,8 +109,7 @@ func TestMambaStatesAtTheEndsOfSegmentsAreKept(t *testing.T) {
 // (vllm/v1/RULES.md §13).
 func TestSpeculativeStatesMoveOn(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.EnablePrefixCaching = false }, Group{Kind: Mamba, BlockSize: 4, Align: true, NumSpeculativeBlocks: 2})
-	r, err := c.Add(Spec{Tokens: counting(40)})
-	require.NoError(t, err)
+	r := added(t, c, counting(40))
 	step := func(n int, want ...int32) {
 		allocate(t, c, r, Alloc{NumNewTokens: n})
 		r.NumComputedTokens = r.NumComputedTokens + n
@@ -135,19 +127,11 @@ func TestAStateOfThisStepIsNotHit(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: Mamba, BlockSize: 4, Align: true})
 	c.StartStep(0)
 	prefilled(t, c, 4)
-	other, err := c.Add(Spec{Tokens: counting(6)})
-	require.NoError(t, err)
-	var hit Hit
-	try := func() bool {
-		c.Lookup(other, &hit)
-		require.Equal(t, 4, hit.NumTokens)
-		ok, err := c.Allocate(other, &Alloc{NumNewTokens: 2, Hit: &hit})
-		require.NoError(t, err)
-		return ok
-	}
-	require.False(t, try())
+	other, hit := found(t, c, counting(6))
+	require.Equal(t, 4, hit.NumTokens)
+	require.False(t, fits(t, c, other, Alloc{NumNewTokens: 2, Hit: &hit}))
 	c.StartStep(0)
-	require.True(t, try())
+	require.True(t, fits(t, c, other, Alloc{NumNewTokens: 2, Hit: &hit}))
 }
 
 // The cap of admission counts what a window can hold (vllm/v1/RULES.md §6): 40 tokens
@@ -155,19 +139,15 @@ func TestAStateOfThisStepIsNotHit(t *testing.T) {
 func TestAdmissionOfALongPromptThroughAWindow(t *testing.T) {
 	for blocks, want := range map[int]bool{5: true, 4: false} {
 		c := newHybrid(t, func(c *Config) { c.NumGPUBlocks, c.MaxInFlightTokens = blocks, 4 }, Group{Kind: SlidingWindow, BlockSize: 4, Window: 8})
-		r, err := c.Add(Spec{Tokens: counting(40)})
-		require.NoError(t, err)
-		ok, err := c.Allocate(r, &Alloc{NumNewTokens: 4, FullSequenceMustFit: true})
-		require.NoError(t, err)
-		require.Equal(t, want, ok, "%d blocks", blocks)
+		r := added(t, c, counting(40))
+		require.Equal(t, want, fits(t, c, r, Alloc{NumNewTokens: 4, FullSequenceMustFit: true}), "%d blocks", blocks)
 	}
 }
 
 // External tokens get blocks after the hit, and none if the window skips them.
 func TestExternalTokensGetBlocksAfterTheHit(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
-	r, err := c.Add(Spec{Tokens: counting(18)})
-	require.NoError(t, err)
+	r := added(t, c, counting(18))
 	allocate(t, c, r, Alloc{NumNewTokens: 2, NumExternalTokens: 16, DelayCacheBlocks: true})
 	r.NumComputedTokens = 18
 	require.Equal(t, []int32{1, 2, 3, 4, 6}, r.Table(0))
@@ -184,10 +164,7 @@ func TestAHitBringsNoRetainedTokens(t *testing.T) {
 	r.NumComputedTokens = 17
 	allocate(t, c, r, Alloc{NumNewTokens: 1})
 	require.Equal(t, []int32{0, 2, 3, 4, 5}, r.Table(0), "of 17 tokens, 4 are in no window and not retained")
-	other, err := c.Add(Spec{Tokens: counting(17)})
-	require.NoError(t, err)
-	var hit Hit
-	c.Lookup(other, &hit)
+	_, hit := found(t, c, counting(17))
 	require.Equal(t, 16, hit.NumTokens)
 	require.Equal(t, [][]int32{{0, 0, 0, 4}}, hit.Blocks)
 }

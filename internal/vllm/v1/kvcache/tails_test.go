@@ -93,10 +93,7 @@ func TestAHitOfAStateIsNotHandedOff(t *testing.T) {
 	continued(t, c, 6)
 	taken(c, 0)
 	c.StartStep(0)
-	r, err := c.Add(Spec{Tokens: append(counting(6), 9, 9, 9)})
-	require.NoError(t, err)
-	var hit Hit
-	c.Lookup(r, &hit)
+	r, hit := found(t, c, append(counting(6), 9, 9, 9))
 	require.Equal(t, 6, hit.NumTokens)
 	allocate(t, c, r, Alloc{Hit: &hit, NumNewTokens: 2})
 	require.Len(t, c.copies, 1)
@@ -135,10 +132,7 @@ func TestNewBlocksAreTold(t *testing.T) {
 			allocate(t, c, r, Alloc{NumNewTokens: 1})
 			require.Empty(t, taken(c, 0).NewBlocks)
 			c.StartStep(0)
-			again, err := c.Add(Spec{Tokens: append(counting(6), 9, 9, 9)})
-			require.NoError(t, err)
-			var hit Hit
-			c.Lookup(again, &hit)
+			again, hit := found(t, c, append(counting(6), 9, 9, 9))
 			allocate(t, c, again, Alloc{Hit: &hit, NumNewTokens: 9 - hit.NumTokens})
 			require.Equal(t, again.Table(0)[hit.NumTokens/4:], taken(c, 0).NewBlocks)
 			c.Transfers.NoteUnwritten(again, 4)

@@ -28,24 +28,6 @@ func fields(t *testing.T, event []byte) []any {
 	return all
 }
 
-// A subscriberStored is what vLLM's examples/features/kv_events/kv_events_subscriber.py
-// decodes at the commit of RULES.md: events as maps, whose field `type` says what they are.
-type subscriberStored struct {
-	Type      string   `msgpack:"type"`
-	Hashes    []any    `msgpack:"block_hashes"`
-	Parent    any      `msgpack:"parent_block_hash"`
-	Tokens    []uint32 `msgpack:"token_ids"`
-	BlockSize int      `msgpack:"block_size"`
-	LoRAID    *int     `msgpack:"lora_id"`
-	Medium    *string  `msgpack:"medium"`
-	LoRAName  *string  `msgpack:"lora_name"`
-	Extra     [][]any  `msgpack:"extra_keys"`
-	Group     *int     `msgpack:"group_idx"`
-	Kind      *string  `msgpack:"kv_cache_spec_kind"`
-	Window    *int     `msgpack:"kv_cache_spec_sliding_window"`
-	Locality  *string  `msgpack:"locality"`
-}
-
 func low64(t *testing.T, raw any) uint64 {
 	if hash, ok := raw.([]byte); ok {
 		require.Len(t, hash, 32)
@@ -106,26 +88,4 @@ func TestAnIndexerThatReadsByPositionReadsBlocksWithoutHashes(t *testing.T) {
 	require.NoError(t, msgpack.Unmarshal((&Encoder{Groups: layers, Arrays: true}).AppendBatch(nil, 1.5, all), &b))
 	want := []any{"BlockStored", []any{}, nil, []any{}, int8(2), nil, "GPU", nil, nil, int8(1), "sliding_window", uint16(300)}
 	require.Equal(t, want, fields(t, b.Events[0]))
-}
-
-func TestVLLMsSubscriberReadsMaps(t *testing.T) {
-	extras := blockhash.Extras{Salt: "s", Items: []blockhash.Item{{Identifier: "cat", Offset: 1, Length: 2}}}
-	b := batch(t, Encoder{Groups: layers, DataParallelRank: 3}, extras, 1)
-	var first subscriberStored
-	require.NoError(t, msgpack.Unmarshal(b.Events[0], &first))
-	require.Equal(t, "BlockStored", first.Type)
-	require.Nil(t, first.Parent)
-	require.EqualValues(t, 1, low64(t, first.Hashes[0]))
-	require.Equal(t, []uint32{1, 200}, first.Tokens)
-	require.Equal(t, [][]any{{[]any{"cat", int8(1)}, "s"}}, first.Extra)
-	require.Equal(t, 1, *first.Group)
-	require.Equal(t, "sliding_window", *first.Kind)
-	require.Equal(t, 300, *first.Window)
-	require.Nil(t, first.LoRAID)
-	require.Nil(t, first.Locality)
-	var removed, cleared map[string]any
-	require.NoError(t, msgpack.Unmarshal(b.Events[2], &removed))
-	require.Equal(t, "BlockRemoved", removed["type"])
-	require.NoError(t, msgpack.Unmarshal(b.Events[3], &cleared))
-	require.Equal(t, map[string]any{"type": "AllBlocksCleared"}, cleared)
 }

@@ -64,7 +64,7 @@ func alike(layers []Layer) (grouping, error) {
 	groups := split(layers, rest)
 	blocks := 0 // the greatest common divisor
 	for _, g := range groups {
-		blocks = divisor(blocks, g.BlockSize)
+		blocks = kvcache.Divisor(blocks, g.BlockSize)
 	}
 	for _, i := range hidden {
 		l := &layers[i]
@@ -193,9 +193,4 @@ func largestDivisor(of, most int) int {
 	return 1
 }
 
-func divisor(a, b int) int {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
-}
+func ceil(a, b int) int { return (a + b - 1) / b }

@@ -25,28 +25,12 @@ func (p *Plan) bytesPerBlock() int {
 	return n
 }
 
-// blocksFor is the most blocks that one request of the given tokens holds in the group
-// (vLLM's max_memory_usage_bytes, divided by the page).
-func (g *Group) blocksFor(tokens, inFlight int) int {
-	switch {
-	case g.Kind == kvcache.SlidingWindow:
-		return ceil(min(g.Window-1+g.Retained+inFlight, tokens), g.BlockSize) + 1
-	case g.Kind == kvcache.ChunkedLocal:
-		return ceil(min(g.Chunk+inFlight, tokens), g.BlockSize)
-	case g.Kind == kvcache.Mamba && g.Align:
-		return 2 + g.NumSpeculativeBlocks
-	case g.Kind == kvcache.Mamba:
-		return ceil(tokens, g.BlockSize) + g.NumSpeculativeBlocks
-	}
-	return ceil(tokens, g.BlockSize)
-}
-
 // BytesFor is what one request of the given tokens takes, with inFlight tokens
 // scheduled and not settled; at most math.MaxInt.
 func (p *Plan) BytesFor(tokens, inFlight int) int {
 	blocks := 0
 	for i := range p.Groups {
-		blocks += p.Groups[i].blocksFor(tokens, inFlight)
+		blocks += p.Groups[i].MostBlocks(tokens, inFlight)
 	}
 	if bytes := p.bytesPerBlock(); bytes == 0 || blocks <= math.MaxInt/bytes {
 		return blocks * bytes
@@ -102,5 +86,3 @@ func (p *Plan) CheckModelLen(maxModelLen, inFlight, longest int) error {
 }
 
 func gib(bytes int) string { return fmt.Sprintf("%.2f", float64(bytes)/(1<<30)) }
-
-func ceil(a, b int) int { return (a + b - 1) / b }

@@ -123,10 +123,3 @@ func check(layers []Layer) error {
 	}
 	return nil
 }
-
-func orElse(v, otherwise int) int {
-	if v > 0 {
-		return v
-	}
-	return otherwise
-}

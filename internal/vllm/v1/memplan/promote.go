@@ -1,6 +1,7 @@
 package memplan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -29,7 +30,7 @@ func promote(layers []Layer) ([]Layer, error) {
 		l := &layers[i]
 		if full && (l.Kind == kvcache.SlidingWindow || l.Kind == kvcache.ChunkedLocal) {
 			l.Kind, l.Window, l.Retained, l.Chunk = kvcache.Full, 0, 0, 0
-			l.resize(orElse(blockSize, l.BlockSize))
+			l.resize(cmp.Or(blockSize, l.BlockSize))
 		}
 	}
 	if !oneType(layers) {

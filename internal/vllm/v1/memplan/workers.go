@@ -1,6 +1,7 @@
 package memplan
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -113,7 +114,7 @@ func project(groups []Group, w Worker, sizes []int, packed bool, blocks int) (*P
 	if blocks > math.MaxInt/perBlock {
 		return nil, fmt.Errorf("%w: %d blocks of %d bytes are more than there can be", ErrLayers, blocks, perBlock)
 	}
-	p.NumGPUBlocks = orElse(blocks, max(w.Bytes, 0)/perBlock)
+	p.NumGPUBlocks = cmp.Or(blocks, max(w.Bytes, 0)/perBlock)
 	for i := range p.Tensors {
 		p.Tensors[i].Bytes *= p.NumGPUBlocks
 	}

@@ -40,7 +40,7 @@ func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, grou
 		p.insert(id, h, group, tokens)
 	}
 	if p.config.EnableEvents {
-		p.recordStored(c, table, from, to, blockSize, group, mask)
+		p.recordStored(c, table, from, to, blockSize, group, mask, 0)
 	}
 }
 

@@ -1,6 +1,10 @@
 package sched
 
-import "llmmemory/internal/invariants"
+import (
+	"slices"
+
+	"llmmemory/internal/invariants"
+)
 
 // Check examines the whole state: the cache is sound, every request is in exactly one queue, and
 // only running ones have blocks.
@@ -43,22 +47,12 @@ func (s *Scheduler) Check() error {
 			return err
 		}
 	}
-	if err := s.checkFlight(); err != nil {
-		return err
-	}
-	if err := s.waiting.checkHeap(); err != nil {
-		return err
-	}
-	return s.skipped.checkHeap()
-}
-
-func (q *queue) checkHeap() error {
-	for i := 1; i < len(q.heap); i++ {
-		if q.heap[i].before(q.heap[(i-1)/2]) {
-			return invariants.Broken("the heap is out of order at %d", i)
+	for _, q := range []*queue{&s.waiting, &s.skipped} {
+		if q.policy == Priority && !slices.IsSortedFunc(q.all(), compare) {
+			return invariants.Broken("a queue is out of order")
 		}
 	}
-	return nil
+	return s.checkFlight()
 }
 
 // checkFlight counts the tokens in flight of each request again and compares.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
@@ -90,11 +89,8 @@ type Transfers struct{ s *Scheduler }
 // admitted without blocks. If it has blocks, SetMatch changes nothing.
 func (x Transfers) SetMatch(id ID, m Match) error {
 	s := x.s
-	if invariants.Enabled {
-		defer invariants.Hold(s.Check)
-	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	r := s.live(id)
 	switch {
 	case r == nil:

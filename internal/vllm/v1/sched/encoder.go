@@ -257,10 +257,9 @@ func (e *encoder) write(step *Step) {
 	step.FreedEncoderOutputs = append(step.FreedEncoderOutputs, b.evicted...)
 }
 
-func (e *encoder) failing(seq uint64) { e.cache.EvictSince(seq) }
-
-// failed lists again what the worker may not have dropped.
+// failed forgets outputs that were not computed, and lists again what the worker may not have dropped.
 func (e *encoder) failed(batches []*batch) {
+	e.cache.EvictSince(batches[len(batches)-1].seq)
 	for _, b := range batches {
 		e.cache.Evicted(b.evicted)
 	}

@@ -17,8 +17,7 @@ type extension interface {
 	computed(r *request)                   // a row of r was computed
 	unblock() bool                         // nothing could be scheduled; true: it can now
 	write(step *Step)                      // adds to the step what the worker must do
-	failing(seq uint64)                    // the steps from seq on have failed
-	failed(batches []*batch)               // and their requests are back where they were; newest first
+	failed(batches []*batch)               // these steps have failed, newest first; their requests are back where they were
 	check() error
 }
 
@@ -37,7 +36,6 @@ func (noExtension) wentBack(*request)             {}
 func (noExtension) computed(*request)             {}
 func (noExtension) unblock() bool                 { return false }
 func (noExtension) write(*Step)                   {}
-func (noExtension) failing(uint64)                {}
 func (noExtension) failed([]*batch)               {}
 func (noExtension) check() error                  { return nil }
 

@@ -88,20 +88,19 @@ func (b *batch) add() *entry {
 
 // A flight is the steps that are scheduled and not updated, the oldest first.
 type flight struct {
-	ring  []batch
-	first int
-	n     int
+	batches []*batch // number n is the one being scheduled, others after it are free
+	n       int
 }
 
-func (f *flight) init(most int) { f.ring = make([]batch, most) }
-
-func (f *flight) full() bool { return f.n == len(f.ring) }
+func (f *flight) full() bool { return f.n == len(f.batches) }
 
 // at returns step number i in flight; number n is the one being scheduled.
-func (f *flight) at(i int) *batch { return &f.ring[(f.first+i)%len(f.ring)] }
+func (f *flight) at(i int) *batch { return f.batches[i] }
 
 func (f *flight) pop() {
-	f.at(0).rows = f.at(0).rows[:0]
-	f.first = (f.first + 1) % len(f.ring)
+	oldest := f.batches[0]
+	oldest.rows = oldest.rows[:0]
+	copy(f.batches, f.batches[1:])
+	f.batches[len(f.batches)-1] = oldest
 	f.n--
 }

@@ -3,7 +3,6 @@ package sched
 import (
 	"fmt"
 
-	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/v1/encodercache"
 	"llmmemory/internal/vllm/v1/kvcache"
 )
@@ -24,11 +23,8 @@ type Child struct {
 // of them writes; it is a new row in the next step. Otherwise it waits, and will hit the registered
 // blocks. No step may be in flight.
 func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
-	if invariants.Enabled {
-		defer invariants.Hold(s.Check)
-	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	p := s.live(parent)
 	if p == nil {
 		return 0, unknown(parent)

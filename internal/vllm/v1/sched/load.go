@@ -13,11 +13,8 @@ import (
 // one of them is not being loaded, Received returns an error and changes nothing.
 func (x Transfers) Received(ids ...ID) error {
 	s := x.s
-	if invariants.Enabled {
-		defer invariants.Hold(s.Check)
-	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	loading := func(r *request) bool { return r.transfers.loading && !r.transfers.received }
 	return s.each(ids, loading, "is not being loaded", func(r *request) {
 		r.transfers.received = true
@@ -46,11 +43,8 @@ func (s *Scheduler) each(ids []ID, allows func(*request) bool, not string, chang
 // If one of them does not wait for that, Sent returns an error and changes nothing.
 func (x Transfers) Sent(ids ...ID) error {
 	s := x.s
-	if invariants.Enabled {
-		defer invariants.Hold(s.Check)
-	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	sending := func(r *request) bool { return r.status == parked && r.transfers.send }
 	return s.each(ids, sending, "is not one that has finished and whose blocks are kept to be sent", func(r *request) {
 		r.transfers.send = false

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/v1/pool"
 )
 
@@ -26,11 +25,8 @@ type VoidRow struct {
 // on. Blocks that no request uses are skipped.
 func (x Transfers) LoadFailed(out *FailedLoad, blocks ...int32) error {
 	s := x.s
-	if invariants.Enabled {
-		defer invariants.Hold(s.Check)
-	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	f, err := s.findFailure(out, blocks)
 	if err != nil {
 		return err

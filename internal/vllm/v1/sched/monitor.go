@@ -12,6 +12,11 @@ import (
 // Scheduler, each of its methods is atomic.
 type Monitor struct{ s *Scheduler }
 
+func (m Monitor) lock() *Scheduler {
+	m.s.mu.Lock()
+	return m.s
+}
+
 // Load is how full a scheduler is.
 type Load struct {
 	Running, Waiting   int // requests
@@ -24,8 +29,7 @@ type Load struct {
 
 // Load returns the present figures.
 func (m Monitor) Load() Load {
-	s := m.s
-	s.mu.Lock()
+	s := m.lock()
 	defer s.mu.Unlock()
 	p := s.cache.View.Pool()
 	var encoder EncoderUsage
@@ -59,8 +63,7 @@ type ExternalCounters struct{ Requests, Queries, Hits int }
 
 // TakeCounters returns the counters and sets them to 0.
 func (m Monitor) TakeCounters() Counters {
-	s := m.s
-	s.mu.Lock()
+	s := m.lock()
 	defer s.mu.Unlock()
 	c := s.counters
 	s.counters = Counters{}
@@ -69,32 +72,28 @@ func (m Monitor) TakeCounters() Counters {
 
 // TakeEvents moves the events of the cache to dst.
 func (m Monitor) TakeEvents(dst *pool.Events) {
-	s := m.s
-	s.mu.Lock()
+	s := m.lock()
 	defer s.mu.Unlock()
 	s.cache.View.TakeEvents(dst)
 }
 
 // TakeStats returns the statistics of the cache since the last call.
 func (m Monitor) TakeStats() kvcache.Stats {
-	s := m.s
-	s.mu.Lock()
+	s := m.lock()
 	defer s.mu.Unlock()
 	return s.cache.View.TakeStats()
 }
 
 // Live reports whether an ID names a request that has not finished.
 func (m Monitor) Live(id ID) bool {
-	s := m.s
-	s.mu.Lock()
+	s := m.lock()
 	defer s.mu.Unlock()
 	return s.live(id) != nil
 }
 
 // Running appends the running requests to dst, in the order of admission.
 func (m Monitor) Running(dst []ID) []ID {
-	s := m.s
-	s.mu.Lock()
+	s := m.lock()
 	defer s.mu.Unlock()
 	for _, r := range s.running {
 		dst = append(dst, r.id)
@@ -104,8 +103,7 @@ func (m Monitor) Running(dst []ID) []ID {
 
 // Waiting appends the waiting requests to dst, in the order in which they will be admitted.
 func (m Monitor) Waiting(dst []ID) []ID {
-	s := m.s
-	s.mu.Lock()
+	s := m.lock()
 	defer s.mu.Unlock()
 	for _, r := range s.allWaiting() {
 		dst = append(dst, r.id)
@@ -116,8 +114,7 @@ func (m Monitor) Waiting(dst []ID) []ID {
 // NumComputedTokens returns how many tokens of a request are computed, and how many it
 // has.
 func (m Monitor) NumComputedTokens(id ID) (computed, tokens int, err error) {
-	s := m.s
-	s.mu.Lock()
+	s := m.lock()
 	defer s.mu.Unlock()
 	r := s.requests.Get(uint64(id)) // parked ones, too
 	if r == nil {
@@ -130,8 +127,7 @@ func (m Monitor) NumComputedTokens(id ID) (computed, tokens int, err error) {
 // has finished and whose blocks are still being sent or loaded, it is the part
 // with computed tokens.
 func (m Monitor) Table(dst []int32, id ID, group int) ([]int32, error) {
-	s := m.s
-	s.mu.Lock()
+	s := m.lock()
 	defer s.mu.Unlock()
 	r := s.requests.Get(uint64(id)) // parked ones, too
 	if r == nil {
@@ -149,8 +145,7 @@ func (m Monitor) Table(dst []int32, id ID, group int) ([]int32, error) {
 // Inspect calls f with the cache under the lock. f must not call the scheduler
 // and must not keep what it gets.
 func (m Monitor) Inspect(f func(*kvcache.Cache)) {
-	s := m.s
-	s.mu.Lock()
+	s := m.lock()
 	defer s.mu.Unlock()
 	f(s.cache)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/encodercache"
 	"llmmemory/internal/vllm/v1/kvcache"
@@ -86,8 +85,7 @@ type request struct {
 	name     string
 	queued   int64 // ns; when it began to wait
 
-	in         *queue   // nil: it runs
-	next, prev *request // in its queue (FCFS)
+	in *queue // nil: it runs
 
 	transfers transfers
 	inputs    *encodercache.Request // nil: nothing to encode
@@ -96,11 +94,8 @@ type request struct {
 
 // Add puts a request into the waiting queue.
 func (s *Scheduler) Add(spec Spec) (ID, error) {
-	if invariants.Enabled {
-		defer invariants.Hold(s.Check)
-	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if err := s.checkSpec(&spec); err != nil {
 		return 0, err
 	}
@@ -197,11 +192,8 @@ func (s *Scheduler) blank() *request {
 // Abort ends requests, whether they run or wait. It skips IDs of finished requests and returns how
 // many it has ended.
 func (s *Scheduler) Abort(ids ...ID) int {
-	if invariants.Enabled {
-		defer invariants.Hold(s.Check)
-	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	n := 0
 	for _, id := range ids {
 		r := s.live(id)
@@ -233,11 +225,8 @@ func (s *Scheduler) removeRunning(r *request) {
 // Release lets requests run that were added with Hold. Requests that have
 // finished, or were not held, are skipped.
 func (s *Scheduler) Release(ids ...ID) {
-	if invariants.Enabled {
-		defer invariants.Hold(s.Check)
-	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	for _, id := range ids {
 		if r := s.live(id); r != nil {
 			r.held = false

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
@@ -13,11 +12,8 @@ import (
 // flight: nothing is to be updated. Unless Config.AsVLLM is set, it means that
 // nothing can run before another call: an update, an Add, a Release.
 func (s *Scheduler) Schedule(step *Step) error {
-	if invariants.Enabled {
-		defer invariants.Hold(s.Check)
-	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if s.flight.full() {
 		return fmt.Errorf("%w: %d steps are in flight and %d may be: update the oldest first", ErrOrder, s.flight.n, s.flight.n)
 	}

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,8 +72,7 @@ func New(config Config) (*Scheduler, error) {
 	}
 	s := &Scheduler{config: config, cache: cache, longest: config.Cache.MaxModelLen, differs: differs}
 	s.Monitor, s.Transfers = Monitor{s}, Transfers{s}
-	s.waiting.init(config.Policy)
-	s.skipped.init(config.Policy)
+	s.waiting.policy, s.skipped.policy = config.Policy, config.Policy
 	if err := s.extend(); err != nil {
 		return nil, err
 	}
@@ -80,7 +80,9 @@ func New(config Config) (*Scheduler, error) {
 	for _, g := range cache.View.Config().Groups {
 		s.blockSizes = append(s.blockSizes, g.BlockSize)
 	}
-	s.flight.init(s.config.MaxConcurrentBatches)
+	for range s.config.MaxConcurrentBatches {
+		s.flight.batches = append(s.flight.batches, &batch{})
+	}
 	return s, nil
 }
 
@@ -112,6 +114,14 @@ func (s *Scheduler) extend() error {
 	return nil
 }
 
+// unlock ends an exported method that changes something.
+func (s *Scheduler) unlock() {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
+	s.mu.Unlock()
+}
+
 // SetPause sets what the next steps leave out (vLLM's PauseState) (vllm/v1/RULES.md §14.3).
 func (s *Scheduler) SetPause(p Pause) {
 	s.mu.Lock()
@@ -124,11 +134,8 @@ func (s *Scheduler) SetPause(p Pause) {
 // in order. If blocks are being loaded or sent, or kept for a step in flight, Reset changes
 // nothing.
 func (s *Scheduler) Reset(preempt bool) (bool, error) {
-	if invariants.Enabled {
-		defer invariants.Hold(s.Check)
-	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if s.holdsBlocks() {
 		return false, nil
 	}
@@ -169,9 +176,9 @@ var started = time.Now()
 func now() int64 { return int64(time.Since(started)) }
 
 func (s *Scheduler) allWaiting() []*request {
-	all := s.waiting.appendTo(s.skipped.appendTo(nil))
+	all := slices.Concat(s.skipped.all(), s.waiting.all())
 	if s.config.Policy == Priority {
-		sortByImportance(all)
+		slices.SortFunc(all, compare)
 	}
 	return all
 }

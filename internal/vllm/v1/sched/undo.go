@@ -3,7 +3,6 @@ package sched
 import (
 	"fmt"
 
-	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
@@ -14,19 +13,13 @@ import (
 // blocks to copy, or with a Mamba state, which the step overwrote, are preempted. Blocks that these
 // steps should have written cannot be hit. The next row of each request has its whole table.
 func (s *Scheduler) StepFailed() error {
-	if invariants.Enabled {
-		defer invariants.Hold(s.Check)
-	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if s.flight.n == 0 {
 		return fmt.Errorf("%w: no step is in flight", ErrOrder)
 	}
 	s.cutHits(s.flight.at(0).seq)
 	s.cache.EvictSince(uint32(s.flight.at(0).seq))
-	for _, x := range s.extensions {
-		x.failing(s.flight.at(0).seq)
-	}
 	var batches []*batch
 	for ; s.flight.n > 0; s.flight.n-- {
 		b := s.flight.at(s.flight.n - 1)

@@ -3,8 +3,6 @@ package sched
 import (
 	"fmt"
 	"slices"
-
-	"llmmemory/internal/invariants"
 )
 
 // An Outcome is the result of an Update. Its arrays are used again.
@@ -27,11 +25,8 @@ type Done struct {
 // skipped; how those of preempted ones count is in vllm/v1/RULES.md §15. If the numbers do not fit
 // the step, nothing has changed.
 func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
-	if invariants.Enabled {
-		defer invariants.Hold(s.Check)
-	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	out.Kept, out.Done = out.Kept[:0], out.Done[:0]
 	if err := s.checkSampled(counts, tokens); err != nil {
 		return err
@@ -176,11 +171,8 @@ func (s *Scheduler) reject(r *request, n int) {
 // skipped (vllm/v1/RULES.md §14), as are those with a row in flight. With asynchronous scheduling,
 // drafts are placeholders, which the worker fills in by itself, and this sets how many there are.
 func (s *Scheduler) SetDrafts(ids []ID, counts, tokens []int32) error {
-	if invariants.Enabled {
-		defer invariants.Hold(s.Check)
-	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if len(ids) != len(counts) {
 		return fmt.Errorf("%w: drafts for %d requests with %d counts", ErrRequest, len(ids), len(counts))
 	}
