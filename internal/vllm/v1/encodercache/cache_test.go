@@ -35,35 +35,6 @@ func requireUsage(t testing.TB, c *Cache, taken, referenced int) {
 // are the size without what is taken, its freeable slots the size without what is referenced. The encoder
 // cache of encoder-decoder models is not there.
 
-// test_basic_allocate_and_reuse, test_has_cache_restores_from_freeable
-func TestAnOutputIsFoundAgainWhileNobodyNeedsItsRoom(t *testing.T) {
-	c, r := New(10), request("imgA", 4)
-	require.False(t, c.Use(r, 0))
-	allocate(t, c, r, 0)
-	require.True(t, c.Use(r, 0))
-	requireUsage(t, c, 4, 4)
-	c.freeInput(r, 0)
-	c.freeInput(r, 0)
-	requireUsage(t, c, 4, 0)
-	require.True(t, c.Use(request("imgA", 4), 0))
-	requireUsage(t, c, 4, 4)
-	require.False(t, c.Reserve(request("b", 7), 0, 0), "it is not evicted")
-}
-
-// test_get_cached_input_ids, test_free_request_frees_all_inputs
-func TestFreeEndsAllReferences(t *testing.T) {
-	c, r := New(10), request("m", 2, 4, 3)
-	allocate(t, c, r, 0)
-	allocate(t, c, r, 2)
-	require.Equal(t, []int{0, 2}, r.held)
-	require.False(t, c.Use(r, 1))
-	requireUsage(t, c, 5, 5)
-	c.Free(r)
-	requireUsage(t, c, 5, 0)
-	c.Free(r)
-	require.Empty(t, c.TakeEvicted(nil))
-}
-
 func TestTheLongestUnreferencedOutputIsEvicted(t *testing.T) {
 	c, a, b := New(10), request("a", 6), request("b", 5, 6)
 	require.False(t, c.Reserve(b, 1, 5), "planned outputs take room")

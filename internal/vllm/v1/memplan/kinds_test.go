@@ -90,35 +90,23 @@ func TestFullAllocationIsThatOfVLLMsTests(t *testing.T) {
 	}
 }
 
-// Ensure that a layer of the draft model is with the layers that keep the same, and that
-// only its group loses the last block of hits (vLLM: is_eagle_group).
+// Ensure that a layer of the draft model is with the layers that keep the same, and that only its group loses the
+// last block of hits (vLLM: is_eagle_group), whichever layer of its kind it is.
 func TestADraftModelsLayerIsInAGroupOfItsKind(t *testing.T) {
-	draft := window(2)
-	draft.Eagle = true
-	layers := list(times(2, full(2)), times(3, window(2)), []Layer{draft})
-	p, err := makeOne(layers, page*2*10, Options{})
-	require.NoError(t, err)
-	eagle := draft.Group
-	require.Equal(t, []Group{{full(2).Group, []int{0, 1}}, {window(2).Group, []int{2, 4}}, {eagle, []int{3, 5}}}, p.Groups)
-
-	own := full(2)
-	own.Eagle = true
-	p, err = makeOne([]Layer{full(2), own}, page*2*10, Options{})
-	require.NoError(t, err)
-	require.Equal(t, []Group{{own.Group, []int{0, 1}}}, p.Groups)
-}
-
-// Ensure that only the group of the draft model's layer is marked, also if that layer is the first of its kind.
-func TestOnlyTheGroupOfADraftModelsLayerIsMarked(t *testing.T) {
-	draft := window(2)
-	draft.Eagle = true
-	p, err := makeOne(list(times(2, full(2)), []Layer{draft}, times(3, window(2))), page*2*10, Options{})
-	require.NoError(t, err)
-	marked := map[int]bool{}
-	for _, g := range p.Groups {
-		for _, l := range g.Layers {
-			marked[l] = g.Eagle
-		}
+	draft, own := window(2), full(2)
+	draft.Eagle, own.Eagle = true, true
+	f, w, d := full(2).Group, window(2).Group, draft.Group
+	for _, tc := range []struct {
+		name   string
+		layers []Layer
+		want   []Group
+	}{
+		{"the last of its kind", list(times(2, full(2)), times(3, window(2)), []Layer{draft}), []Group{{f, []int{0, 1}}, {w, []int{2, 4}}, {d, []int{3, 5}}}},
+		{"the first of its kind", list(times(2, full(2)), []Layer{draft}, times(3, window(2))), []Group{{f, []int{0, 1}}, {d, []int{2, 4}}, {w, []int{3, 5}}}},
+		{"all of one type", []Layer{full(2), own}, []Group{{own.Group, []int{0, 1}}}},
+	} {
+		p, err := makeOne(tc.layers, page*2*10, Options{})
+		require.NoError(t, err)
+		require.Equal(t, tc.want, p.Groups, tc.name)
 	}
-	require.Equal(t, map[int]bool{0: false, 1: false, 2: true, 3: false, 4: true, 5: false}, marked)
 }

@@ -1,7 +1,6 @@
 package memplan
 
 import (
-	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,12 +56,6 @@ func TestTheLongestRequestThatFits(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualError(t, p.CheckModelLen(1<<20, 0, longest), "not enough memory: to serve one request of 1048576 tokens, 4.00 GiB are needed, "+
 		"and 0.00 GiB are available without the null block; the longest that fits is 160")
-}
-
-func TestARequestOfMoreBytesThanANumberHolds(t *testing.T) {
-	p, err := makeOne([]Layer{{Group: kvcache.Group{BlockSize: 1}, Page: 1 << 44}}, 0, Options{Blocks: 100})
-	require.NoError(t, err)
-	require.Equal(t, math.MaxInt, p.BytesFor(1<<24, 0))
 }
 
 // Ensure that blocks divided by those of a request are what vLLM reports as the maximum

@@ -76,38 +76,6 @@ func TestThePlanOfDeepSeekV4Pro(t *testing.T) {
 	require.Len(t, offsets(p), len(layers))
 }
 
-// Ensure that layers of a group never overlap and that all lie inside a block:
-// test_layouts_are_disjoint_within_each_group, test_offsets_within_one_block.
-func TestPackedLayersOfAGroupAreDisjoint(t *testing.T) {
-	var layers []Layer
-	for range 3 {
-		layers = append(layers, keys(256, 0, 37440), keys(256, 0, 8640))
-	}
-	layers = append(layers, times(2, keys(256, 0, 1728))...)
-	layers = append(layers, times(5, keys(256, 128, 37440))...)
-	p, err := makeOne(layers, 100<<20, Options{})
-	require.NoError(t, err)
-	at := offsets(p)
-	require.Len(t, at, len(layers))
-	for _, g := range p.Groups {
-		end := 0
-		for _, l := range g.Layers {
-			require.GreaterOrEqual(t, at[l], end)
-			end = at[l] + layers[l].Page
-		}
-		require.LessOrEqual(t, end, p.bytesPerBlock())
-	}
-}
-
-// The values are those of test_get_max_concurrency_packed_kv_cache_config: a request of 16,384
-// tokens takes 1,024 blocks of full attention and 73 of windows.
-func TestARequestsBlocksInAPackedPlan(t *testing.T) {
-	layers := list(times(4, keys(16, 0, 36864)), times(2, keys(16, 128, 40000)))
-	p, err := makeOne(layers, 2<<30, Options{})
-	require.NoError(t, err)
-	require.Equal(t, (1024+73)*p.bytesPerBlock(), p.BytesFor(16384, 1024))
-}
-
 // The values are those of test_hma_attention_groups_use_packed_backing_with_enable_cross_layers
 // and of the tests beside it.
 func TestBlocksOfAGroupsLayersLieSideBySide(t *testing.T) {
@@ -149,14 +117,4 @@ func TestTheNumberOfLayersThatPadsLeast(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) { require.Equal(t, tc.want, leastPadding(tc.counts, tc.least)) })
 	}
-}
-
-// Ensure that each worker packs its layers, and that all have the blocks of the one with the fewest.
-func TestWorkersPackTheirOwnLayers(t *testing.T) {
-	layers := []Layer{keys(256, 0, 3000), keys(256, 64, 1000), keys(256, 0, 2000), keys(256, 64, 1000)}
-	plans, err := Make(layers, []Worker{{3000 * 9, []int{0, 1}}, {2000 * 20, []int{2, 3}}}, Options{})
-	require.NoError(t, err)
-	require.Equal(t, []Tensor{{Bytes: 3000 * 9, Layers: []int{0, 1}, Stride: 3000}}, plans[0].Tensors)
-	require.Equal(t, []Tensor{{Bytes: 2000 * 9, Layers: []int{2, 3}, Stride: 2000}}, plans[1].Tensors)
-	require.Equal(t, []int{3}, plans[1].Groups[2].Layers)
 }

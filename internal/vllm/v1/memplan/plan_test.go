@@ -1,6 +1,7 @@
 package memplan
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,19 +54,9 @@ func tensors(bytes int, layers ...[]int) (list []Tensor) {
 	return list
 }
 
-func times(n int, l Layer) (layers []Layer) {
-	for range n {
-		layers = append(layers, l)
-	}
-	return layers
-}
+func times(n int, l Layer) []Layer { return slices.Repeat([]Layer{l}, n) }
 
-func list(parts ...[]Layer) (layers []Layer) {
-	for _, p := range parts {
-		layers = append(layers, p...)
-	}
-	return layers
-}
+func list(parts ...[]Layer) []Layer { return slices.Concat(parts...) }
 
 // page is what a block of full(2) takes.
 const page = 16 * 2 * 64 * 4 * 2

@@ -55,20 +55,6 @@ func TestPlansForWorkersAreThoseOfVLLMsTests(t *testing.T) {
 	}
 }
 
-// Ensure that groups are those of the whole model, also for a worker with one layer of each
-// kind.
-func TestWorkersShareTheGroupsOfTheModel(t *testing.T) {
-	layers := list(times(1, full(2)), times(3, window(2)))
-	plans, err := Make(layers, []Worker{{page * 30, []int{0, 1}}, {page * 30, []int{2, 3}}}, Options{})
-	require.NoError(t, err)
-	for _, p := range plans {
-		require.Len(t, p.Groups, 4)
-		require.Equal(t, 30, p.NumGPUBlocks)
-	}
-	require.Equal(t, tensors(page*30, []int{0, 1}), plans[0].Tensors)
-	require.Equal(t, tensors(page*30, []int{2, 3}), plans[1].Tensors)
-}
-
 func TestBadWorkersAreRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name, wantErr string
