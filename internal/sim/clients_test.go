@@ -15,9 +15,9 @@ func alpacaAtOnce(t *testing.T, count int) workload.Source {
 	t.Helper()
 	lengths, _, err := workload.Named("alpaca")
 	require.NoError(t, err)
-	s, err := workload.Every(lengths, 0, 1, 0, count)
+	s, err := workload.Gamma(lengths, 1, 1, 1, 0, count)
 	require.NoError(t, err)
-	return s
+	return workload.AtOnce(s)
 }
 
 // Ensure that no more requests are in the system than the clients may have under way,
@@ -61,7 +61,7 @@ func TestAClosedLoopKeepsItsConcurrency(t *testing.T) {
 func TestTurnsFollowTheirAnswers(t *testing.T) {
 	lengths, _, err := workload.Named("sharegpt")
 	require.NoError(t, err)
-	first, err := workload.Poisson(lengths, 0.2, 1, 0, 20)
+	first, err := workload.Gamma(lengths, 0.2, 1, 1, 0, 20)
 	require.NoError(t, err)
 	source, err := workload.Conversations(first, lengths, workload.Talk{Turns: 3, Think: 5}, 1, 2048)
 	require.NoError(t, err)

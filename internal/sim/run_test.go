@@ -45,7 +45,7 @@ func paperCost(t require.TestingT) *cost.Model {
 func poisson(t testing.TB, name string, rate, until float64, count int, seed uint64) workload.Source {
 	lengths, _, err := workload.Named(name)
 	require.NoError(t, err)
-	source, err := workload.Poisson(lengths, rate, seed, until, count)
+	source, err := workload.Gamma(lengths, rate, 1, seed, until, count)
 	require.NoError(t, err)
 	return source
 }
@@ -516,7 +516,7 @@ func BenchmarkMillion(b *testing.B) {
 
 func Example() {
 	lengths, _, _ := workload.Named("sharegpt")
-	source, _ := workload.Poisson(lengths, 2, 1, 100, 0)
+	source, _ := workload.Gamma(lengths, 2, 1, 1, 100, 0)
 	setup, _ := cost.Open("paper-opt-13b")
 	model, _ := setup.Model(16)
 	r, err := Run(context.Background(), Config{Server: Server{System: "orca-max"}, Cost: model, Until: 100}, source)

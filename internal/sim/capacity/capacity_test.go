@@ -1,10 +1,9 @@
 package capacity
 
 import (
-	"cmp"
 	"context"
+	"fmt"
 	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,22 +14,6 @@ import (
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/workload"
 )
-
-// find opens a scenario and finds its capacity under two seeds.
-func find(ctx context.Context, s scenario.Scenario, slo SLO, o Options) (Capacity, error) {
-	if s.Trace == "" {
-		s.Requests = cmp.Or(s.Requests, defaultRequests)
-	}
-	p, err := scenario.Open(s)
-	if err != nil {
-		return Capacity{}, err
-	}
-	load, err := NewLoad(p, 2)
-	if err != nil {
-		return Capacity{}, err
-	}
-	return load.Find(ctx, p, slo, o)
-}
 
 // Ensure that what is written is read as meant, and comes back the same.
 func TestParseSLO(t *testing.T) {
@@ -95,147 +78,103 @@ func slo(t require.TestingT, text string) SLO {
 	return s
 }
 
-// Ensure the capacity where it follows from arithmetic. Answers of 100 tokens
-// take 100 iterations of 10 ms. One at a time, requests that come evenly are
-// answered after a second if at most one comes a second; n at a time, if at most
-// n do.
-func TestTheCapacityOfASimpleServerIsFound(t *testing.T) {
-	file := trace(t, 400, ",16,100\n")
-	for seqs, want := range map[int]float64{1: 1, 4: 4} {
-		s := scenario.Scenario{Trace: file, Requests: 400, Setup: line(t), Server: sim.Server{MaxNumSeqs: seqs}}
-		c, err := find(context.Background(), s, slo(t, "e2e<1.2s@p50"), Options{Precision: 0.005})
-		require.NoError(t, err)
-		// The 200th request is the median, and has waited 200 times what is missing
-		// of each gap: 0.2 s and an iteration at most, so the rate may be a thousandth too high.
-		require.InEpsilon(t, want, c.Rate, 0.01)
-		require.Len(t, c.Seeds, 1, "a trace has one")
-		require.LessOrEqual(t, c.Seeds[0].Rate, c.Seeds[0].Fails)
-		require.LessOrEqual(t, c.Seeds[0].Fails, 1.005*c.Seeds[0].Rate)
-	}
-	// Memory for two: 116 tokens are 8 blocks.
-	s := scenario.Scenario{Trace: file, Setup: line(t), Server: sim.Server{System: "orca-oracle", NumGPUBlocks: 16,
-		MaxModelLen: 128}}
-	c, err := find(context.Background(), s, slo(t, "e2e<1.2s@p50"), Options{Precision: 0.005})
-	require.NoError(t, err)
-	require.InEpsilon(t, 2, c.Rate, 0.01)
-}
-
 // Ensure M/D/1: Poisson arrivals, one at a time, 0.1 s for each. They wait for
-// rho/(2(1-rho)) times that, so 0.15 s on the whole are kept at rho = 1/2.
-func TestTheCapacityOfMD1IsFound(t *testing.T) {
-	lengths := fixed{16, 10}
-	p, err := scenario.Open(scenario.Scenario{Setup: line(t), Server: sim.Server{System: "sosp", MaxNumSeqs: 1}})
-	require.NoError(t, err)
-	l := &Load{}
-	for seed := range uint64(3) {
-		source, err := workload.Poisson(lengths, 1, seed, 0, 5000)
+// rho/(2(1-rho)) times that, so 15 ms for each of 10 tokens are kept at rho = 1/2. However lax the objective,
+// more than ten a second do not go on. The number of runs at once changes nothing.
+func TestTheKneeOfMD1IsFound(t *testing.T) {
+	s := scenario.Scenario{InputLen: 16, OutputLen: 10, Duration: 1000, Setup: line(t),
+		Server: sim.Server{System: "sosp", MaxNumSeqs: 1}}
+	p, l := load(t, s, 3)
+	knee := func(text string, jobs int) Capacity {
+		c, err := l.Knee(context.Background(), p, slo(t, text), []float64{0.5, 1.1}, NewPool(jobs))
 		require.NoError(t, err)
-		d := &requestSet{steady: true, source: source}
-		require.NoError(t, d.draw(-1))
-		l.Seeds, l.sets = append(l.Seeds, seed), append(l.sets, d)
+		return c
 	}
-	require.NoError(t, l.check(p))
-	c, err := l.Find(context.Background(), p, slo(t, "e2e<150ms"), Options{})
-	require.NoError(t, err)
-	require.InDelta(t, 5, c.Rate, 0.2)
+	c := knee("0.015s/token", 1)
+	require.InDelta(t, 5, c.Rate, 0.25)
 	require.True(t, c.Low <= c.Rate && c.Rate <= c.High)
-
-	// However lax the objective, more than ten a second do not go on.
-	c, err = l.Find(context.Background(), p, slo(t, "e2e<100h"), Options{})
-	require.NoError(t, err)
-	require.InDelta(t, 10, c.Rate, 0.6)
+	require.Equal(t, c, knee("0.015s/token", 7))
+	require.NotEqual(t, c.Seeds[0].At().Values, c.Seeds[1].At().Values, "other seeds are other requests")
+	require.Len(t, c.Curve, 2)
+	require.InDelta(t, 0.01+0.1*0.25/(2*0.75)/10, c.Curve[0].Points[0].Result.Normalized.Mean, 0.0005)
+	require.False(t, c.Curve[1].Points[0].Holds)
+	require.InDelta(t, 10, knee("100h/token", 1).Rate, 0.6)
 }
 
-// Ensure that a stricter objective and less of anything sustain no more.
+// Ensure that less of anything sustains no more.
 func TestAStricterObjectiveSustainsNoMore(t *testing.T) {
-	find := func(text string, server sim.Server) float64 {
+	knee := func(text string, server sim.Server) float64 {
 		server.System = "sosp"
-		c, err := find(context.Background(), scenario.Scenario{Requests: 300, Server: server}, slo(t, text),
-			Options{})
+		p, l := load(t, scenario.Scenario{Duration: 150, Server: server}, 2)
+		c, err := l.Knee(context.Background(), p, slo(t, text), nil, nil)
 		require.NoError(t, err)
 		return c.Rate
 	}
-	const p = 1.0201 // twice the precision
-	all := find("0.1s/token", sim.Server{})
+	all := knee("0.1s/token", sim.Server{})
 	for name, less := range map[string]float64{
-		"stricter": find("0.05s/token", sim.Server{}),
-		"one more": find("0.1s/token, ttft<300ms@p99", sim.Server{}),
-		"memory":   find("0.1s/token", sim.Server{NumGPUBlocks: 400}),
-		"seqs":     find("0.1s/token", sim.Server{MaxNumSeqs: 8}),
+		"stricter": knee("0.05s/token", sim.Server{}),
+		"one more": knee("0.1s/token, ttft<300ms@p99", sim.Server{}),
+		"memory":   knee("0.1s/token", sim.Server{NumGPUBlocks: 400}),
+		"seqs":     knee("0.1s/token", sim.Server{MaxNumSeqs: 8}),
 	} {
-		require.Less(t, less, p*all, name)
+		require.Less(t, less, 1.0201*all, name) // twice the precision
 		require.Positive(t, less, name)
 	}
 }
 
-// Ensure that runs at once, and where the search begins, do not change what is
-// found but for the precision; and that equal searches are equal.
-func TestTheSearchDoesNotDependOnItsStartOrJobs(t *testing.T) {
-	p, err := scenario.Open(scenario.Scenario{Requests: 300, Seed: 5, Server: sim.Server{System: "sosp"}})
-	require.NoError(t, err)
-	l, err := NewLoad(p, 3)
-	require.NoError(t, err)
-	require.Equal(t, []uint64{5, 6, 7}, l.Seeds)
-	find := func(o Options) Capacity {
-		c, err := l.Find(context.Background(), p, slo(t, "0.1s/token"), o)
-		require.NoError(t, err)
-		return c
-	}
-	one := find(Options{Pool: NewPool(1), Curve: DefaultCurve})
-	require.Equal(t, one, find(Options{Pool: NewPool(7), Curve: DefaultCurve}))
-	require.Len(t, one.Curve, len(DefaultCurve))
-	for _, step := range one.Curve {
-		for _, point := range step.Points {
-			require.False(t, point.Cut, "the curve is of whole runs")
-			require.NotNil(t, point.Result)
-		}
-	}
-	near := find(Options{Near: []float64{2.5 * one.Rate, one.Rate / 3, one.Rate}})
-	require.InEpsilon(t, one.Rate, near.Rate, 0.05)
-	require.NotEqual(t, one.Seeds[0].At().Values, one.Seeds[1].At().Values, "other seeds are other requests")
-}
-
-func TestARunThatIsCutWouldNotHaveHeld(t *testing.T) {
-	p, err := scenario.Open(scenario.Scenario{Requests: 500, Server: sim.Server{System: "sosp"}})
+// searched finds a capacity with the shortest runs.
+func searched(t *testing.T, s scenario.Scenario, text string) (*Load, Capacity, error) {
+	p, err := scenario.Open(s)
 	require.NoError(t, err)
 	l, err := NewLoad(p, 1)
-	require.NoError(t, err)
-	cut := 0
-	for _, text := range []string{"0.1s/token", "0.1s/token@p90", "ttft<1s@p99", "ttft<2s", "tpot<60ms", "tpot<60ms@p90",
-		"e2e<30s", "e2e<30s@p50", "e2e<60s@max"} {
-		for _, rate := range []float64{0.5, 1, 1.7, 2, 2.3, 4, 20} {
-			short, err := measure(context.Background(), p, l.sets[0], 0, rate, slo(t, text), false)
-			require.NoError(t, err)
-			whole, err := measure(context.Background(), p, l.sets[0], 0, rate, slo(t, text), true)
-			require.NoError(t, err)
-			require.Equal(t, whole.Holds, short.Holds, "%s at %v: %v", text, rate, whole.Values)
-			if short.Cut {
-				cut++
-				require.Nil(t, short.Result)
-				continue
-			}
-			require.Equal(t, whole, short)
-			require.Equal(t, 500, whole.Result.Answered)
-		}
+	if err != nil {
+		return nil, Capacity{}, err
 	}
-	require.Greater(t, cut, 15)
+	c, err := l.Find(context.Background(), p, slo(t, text), compare)
+	return l, c, err
 }
 
-// Ensure that the objective's values are the simulator's own.
+var compare = Options{Precision: 0.02, Horizon: CompareHorizon}
+
+// one returns a search for the capacity of a scenario under one seed.
+func one(t *testing.T, s scenario.Scenario, text string) *search {
+	p, l := load(t, s, 1)
+	return l.searches(p, slo(t, text), compare)[0]
+}
+
+// load opens a scenario and draws its requests.
+func load(t *testing.T, s scenario.Scenario, seeds int) (*scenario.Plan, *Load) {
+	p, err := scenario.Open(s)
+	require.NoError(t, err)
+	l, err := NewLoad(p, seeds)
+	require.NoError(t, err)
+	return p, l
+}
+
+// Ensure that a run's requests are those of its time, and its values the simulator's own.
 func TestTheObjectivesValuesAreTheSimulators(t *testing.T) {
-	p, err := scenario.Open(scenario.Scenario{Requests: 500})
-	require.NoError(t, err)
-	l, err := NewLoad(p, 1)
-	require.NoError(t, err)
-	point, err := measure(context.Background(), p, l.sets[0], 0, 2,
-		slo(t, "1s/token,ttft<1s,tpot<1s,e2e<1s,ttft<1s@p90,tpot<1s@p50,e2e<1s@max"), true)
+	s := one(t, scenario.Scenario{Duration: 250}, "1s/token,ttft<1s,tpot<1s,e2e<1s,ttft<1s@p90,tpot<1s@p50,e2e<1s@max")
+	s.horizon = Horizon{}
+	point, err := s.at(context.Background(), 2, brief)
 	require.NoError(t, err)
 	r := point.Result
+	require.InEpsilon(t, 2*250, r.Answered, 0.15)
 	for i, want := range []float64{r.Normalized.Mean, r.TTFT.Mean, r.TPOT.Mean, r.EndToEnd.Mean, r.TTFT.P90, r.TPOT.P50,
 		r.EndToEnd.Max} {
 		require.InEpsilon(t, want, float64(point.Values[i]), 0.012, "%d", i) // its quantiles are within 1 %
 	}
 	require.InEpsilon(t, r.TTFT.Mean, float64(point.Values[1]), 1e-9)
+}
+
+// Ensure that where a search begins does not change what it finds but for the precision.
+func TestTheSearchDoesNotDependOnItsStart(t *testing.T) {
+	rate := func(start float64) float64 {
+		s := one(t, scenario.Scenario{}, "0.1s/token")
+		require.NoError(t, s.settle(context.Background(), start, 1.02))
+		low, _ := s.bracket()
+		return low
+	}
+	require.InEpsilon(t, rate(6), rate(0.7), 0.05)
 }
 
 func TestPercentilesAreTakenByRank(t *testing.T) {
@@ -253,25 +192,8 @@ func TestPercentilesAreTakenByRank(t *testing.T) {
 
 // Ensure that one refused request of a hundred does not count, and that two are as many that wait forever.
 func TestOnePercentMayBeRefused(t *testing.T) {
-	requests := make([]workload.Request, 100)
-	for refused, want := range map[int]float64{0: 2, 1: 2, 2: math.Inf(1)} {
-		var left []sim.Departure
-		for i := range requests {
-			requests[i].Output = 1
-			left = append(left, sim.Departure{Index: i, Answered: i >= refused, First: 2, Done: 2, Output: 1})
-		}
-		seen := newTally(requests, 1, nil)
-		for _, d := range left {
-			seen.left(d)
-		}
-		require.Equal(t, want, seen.value(slo(t, "ttft<1s")[0]), "%d refused", refused)
-	}
-}
-
-// Ensure the same of runs with a horizon.
-func TestOnePercentMayBeRefusedUntilTheHorizon(t *testing.T) {
 	const n = 100
-	w := &steadyRun{rate: 1, requests: make([]workload.Request, n), first: make([]float64, n), done: make([]float64, n),
+	w := &run{rate: 1, requests: make([]workload.Request, n), first: make([]float64, n), done: make([]float64, n),
 		refused: make([]bool, n)}
 	for i := range n {
 		w.first[i], w.done[i] = 2, 2
@@ -287,11 +209,7 @@ func TestOnePercentMayBeRefusedUntilTheHorizon(t *testing.T) {
 // Ensure that the lowest rate that failed counts, whatever held above it, and
 // that this is said.
 func TestTheLowestFailureCounts(t *testing.T) {
-	p, err := scenario.Open(scenario.Scenario{Requests: 300})
-	require.NoError(t, err)
-	l, err := NewLoad(p, 1)
-	require.NoError(t, err)
-	s := &search{plan: p, set: l.sets[0], slo: slo(t, "0.1s/token"), precision: 0.02, estimate: l.estimate(p)}
+	s := one(t, scenario.Scenario{}, "0.1s/token")
 	s.points = []Point{{Rate: 0.5, Holds: true}, {Rate: 0.6}, {Rate: 0.61, Holds: true}, {Rate: 3}}
 	require.False(t, s.monotone())
 	require.NoError(t, s.settle(context.Background(), 1, 2))
@@ -306,13 +224,9 @@ func TestTheLowestFailureCounts(t *testing.T) {
 // Ensure that a rate which seemed to hold when its run was cut is run to the horizon before it is
 // answered, and that the search goes on below if it fails there.
 func TestARateThatFailsAfterItsRunWasCutIsNotAnswered(t *testing.T) {
-	p, err := scenario.Open(scenario.Scenario{Requests: 300})
-	require.NoError(t, err)
-	l, err := NewSteadyLoad(p, 1, 0)
-	require.NoError(t, err)
-	most := 3 * l.estimate(p)
-	s := &search{plan: p, set: l.sets[0], slo: slo(t, "0.1s/token"), precision: 0.05, estimate: l.estimate(p),
-		horizon: &CompareHorizon}
+	s := one(t, scenario.Scenario{}, "0.1s/token")
+	most := 3 * s.estimate
+	s.precision = 0.05
 	s.points = []Point{{Rate: most, Holds: true, Cut: true}, {Rate: 1.01 * most}}
 	require.NoError(t, s.settle(context.Background(), 1, 2))
 	low, high := s.bracket()
@@ -322,91 +236,68 @@ func TestARateThatFailsAfterItsRunWasCutIsNotAnswered(t *testing.T) {
 
 // Ensure that what has no capacity, or no bound, ends and is said.
 func TestWithoutACapacityTheSearchEnds(t *testing.T) {
-	ctx := context.Background()
-	c, err := find(ctx, scenario.Scenario{Requests: 50}, slo(t, "tpot<20ms"), Options{})
+	_, c, err := searched(t, scenario.Scenario{}, "tpot<20ms")
 	require.NoError(t, err)
 	require.Zero(t, c.Rate, "an iteration takes 22 ms")
 	require.Less(t, c.Seeds[0].Fails, 1e-4)
 
-	_, err = find(ctx, scenario.Scenario{Trace: trace(t, 10, ",16,100\n"), Setup: line(t)}, slo(t, "e2e<1h"), Options{})
-	require.ErrorIs(t, err, ErrUnbounded)
-	require.ErrorContains(t, err, "take more requests or a stricter objective")
-
 	// 116 tokens do not fit in 4 blocks of 16: requests are refused, or wait forever.
 	for _, system := range []string{"vllm-v1", "sosp"} {
-		c, err = find(ctx, scenario.Scenario{Trace: trace(t, 30, ",16,100\n"),
-			Server: sim.Server{System: system, NumGPUBlocks: 4}}, slo(t, "0.5s/token"), Options{})
+		_, c, err = searched(t, scenario.Scenario{Trace: trace(t, 200, ",16,100\n"),
+			Server: sim.Server{System: system, NumGPUBlocks: 4}}, "0.5s/token")
 		if err == nil {
 			require.Zero(t, c.Rate)
 		}
 	}
-
-	_, err = find(ctx, scenario.Scenario{Trace: trace(t, 1, ",16,100\n")}, slo(t, "e2e<1h"), Options{})
-	require.ErrorIs(t, err, ErrLoad)
-	_, err = find(ctx, scenario.Scenario{Trace: trace(t, 9, ",16,4000\n")}, slo(t, "e2e<1h"), Options{})
-	require.ErrorIs(t, err, ErrLoad)
-	require.ErrorContains(t, err, "2048 tokens of a sequence")
-
-	done, cancel := context.WithCancel(ctx)
+	for says, s := range map[string]scenario.Scenario{
+		"all arrive at once":        {Trace: trace(t, 1, ",16,100\n")},
+		"2048 tokens of a sequence": {Trace: trace(t, 9, ",16,4000\n")},
+		"arrive independently":      {MaxConcurrency: 3},
+	} {
+		_, _, err = searched(t, s, "e2e<1h")
+		require.ErrorIs(t, err, ErrLoad)
+		require.ErrorContains(t, err, says)
+	}
+	done, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err = find(done, scenario.Scenario{}, slo(t, "0.5s/token"), Options{Pool: NewPool(1)})
+	p, l := load(t, scenario.Scenario{}, 1)
+	_, err = l.Find(done, p, slo(t, "0.5s/token"), Options{Precision: 0.02, Pool: NewPool(1), Horizon: CompareHorizon})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Ensure that a trace keeps its shape, and that its rate is that of what is taken.
+// Ensure that a trace keeps its shape, that its rate is that of what is taken, and that requests keep their hashes,
+// which the source writes over.
 func TestATraceKeepsItsShape(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "bursts.csv")
-	require.NoError(t, os.WriteFile(path,
-		[]byte("arrival,prompt,output\n5,16,4\n5,17,4\n5,3000,4\n7,18,4\n9,19,4\n500,20,4\n"), 0o600))
-	p, err := scenario.Open(scenario.Scenario{Trace: path, Duration: 100})
-	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "bursts.jsonl")
+	row := `{"timestamp": %d000, "input_length": %d, "output_length": 4, "hash_ids": [%d]}` + "\n"
+	text := fmt.Sprintf(row, 5, 16, 1) + fmt.Sprintf(row, 5, 17, 2) + fmt.Sprintf(row, 5, 508, 3) + fmt.Sprintf(row, 7, 18, 4) +
+		fmt.Sprintf(row, 9, 19, 5) + fmt.Sprintf(row, 500, 20, 6)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	s := one(t, scenario.Scenario{Trace: path, Duration: 100, Server: sim.Server{MaxModelLen: 500}}, "e2e<1s")
+	p := s.plan
 	l, err := NewLoad(p, 3)
 	require.NoError(t, err)
 	require.Equal(t, 1, l.TooLong)
 	require.Equal(t, 4, l.Requests(), "those of the first 100 s that fit")
 	require.Equal(t, 23, l.Longest)
 	require.InDelta(t, 0.75, l.Own, 1e-12, "3 gaps in 4 s")
-	requests, err := l.sets[0].at(3)
-	require.NoError(t, err)
-	source := &scaled{requests: requests, rate: 3}
+	source := s.newRun(3, whole)
 	var r workload.Request
-	for _, want := range []float64{0, 0, 0.5, 1} { // four times as fast
+	for i, want := range []float64{0, 0, 0.5, 1} { // four times as fast
 		require.NoError(t, source.Next(&r))
 		require.InDelta(t, want, r.Arrival, 1e-12)
+		require.Equal(t, []int64{[]int64{1, 2, 4, 5}[i]}, r.Hashes)
 	}
-}
-
-// Ensure that a duration brings more requests at a higher rate, the same first.
-func TestADurationBringsMoreRequestsAtAHigherRate(t *testing.T) {
-	p, err := scenario.Open(scenario.Scenario{Duration: 500, Seed: 3})
-	require.NoError(t, err)
-	l, err := NewLoad(p, 1)
-	require.NoError(t, err)
-	require.Zero(t, l.Requests())
-	few, err := l.sets[0].at(1)
-	require.NoError(t, err)
-	many, err := l.sets[0].at(20)
-	require.NoError(t, err)
-	require.InEpsilon(t, 500, len(few), 0.15)
-	require.InEpsilon(t, 10000, len(many), 0.05)
-	require.Equal(t, few, many[:len(few)])
-	require.Less(t, many[len(many)-1].Arrival/20, 500.0)
 }
 
 // Ensure that a plan's rate does not count the requests that are left out.
 func TestRequestsThatAreLeftOutAreNotInTheRate(t *testing.T) {
-	p, err := scenario.Open(scenario.Scenario{Server: sim.Server{MaxModelLen: 400}})
-	require.NoError(t, err)
-	l, err := NewSteadyLoad(p, 2, 0)
-	require.NoError(t, err)
+	_, l := load(t, scenario.Scenario{Server: sim.Server{MaxModelLen: 400}}, 2)
 	require.InDelta(t, 0.47, l.LeftOut, 0.05)
 	for _, d := range l.sets {
-		require.InEpsilon(t, defaultRequests, d.requests[defaultRequests-1].Arrival, 0.1, "one a second")
+		require.InEpsilon(t, firstDrawn, d.requests[firstDrawn-1].Arrival, 0.1, "one a second")
 	}
-	p, err = scenario.Open(scenario.Scenario{})
-	require.NoError(t, err)
-	l, err = NewSteadyLoad(p, 1, 0)
-	require.NoError(t, err)
+	_, l = load(t, scenario.Scenario{}, 1)
 	require.Zero(t, l.LeftOut)
 }
 
@@ -416,56 +307,15 @@ func TestEndlessSecondsAreWrittenAsMinusOne(t *testing.T) {
 	require.Equal(t, "-1", string(text))
 }
 
-// Ensure that a mean is lost when it is over all requests, those to come
-// included, and waiting ones count as long as they have waited.
-func TestAMeanIsLostWhenItCannotHoldAnyMore(t *testing.T) {
-	requests := make([]workload.Request, 10)
-	for i := range requests {
-		requests[i] = workload.Request{Arrival: float64(i), Prompt: 1, Output: 10}
-	}
-	y := newTally(requests, 1, slo(t, "e2e<1s"))
-	y.left(sim.Departure{Index: 0, First: 1, Done: 9, Output: 10, Answered: true})
-	require.False(t, y.lost(9, 1), "9 s of 10")
-	require.False(t, y.lost(1.9, 2), "9.9 s")
-	require.True(t, y.lost(2.1, 2), "10.1 s")
-	y.left(sim.Departure{Index: 1, Done: 2.1})
-	require.False(t, y.lost(100, 2), "a refused one does not wait")
-	require.True(t, math.IsInf(y.value(y.slo[0]), 1), "and has no answer")
-}
-
-// Ensure that requests keep their own hashes, which the source writes over.
-func TestRequestsKeepTheirOwnHashes(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "hashes.jsonl")
-	require.NoError(t, os.WriteFile(path, []byte(`{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [1, 2]}
-{"timestamp": 1000, "input_length": 700, "output_length": 5, "hash_ids": [1, 3]}
-`), 0o600))
-	p, err := scenario.Open(scenario.Scenario{Trace: path})
-	require.NoError(t, err)
-	l, err := NewLoad(p, 1)
-	require.NoError(t, err)
-	requests, err := l.sets[0].at(1)
-	require.NoError(t, err)
-	require.Equal(t, []int64{1, 2}, requests[0].Hashes)
-	require.Equal(t, []int64{1, 3}, requests[1].Hashes)
-}
-
 // Ensure that a search begins at the same rate whatever other searches have drawn by then.
 func TestMeansStayWhenMoreIsDrawn(t *testing.T) {
-	p, err := scenario.Open(scenario.Scenario{Seed: 3})
-	require.NoError(t, err)
-	l, err := NewSteadyLoad(p, 1, 0)
-	require.NoError(t, err)
+	p, l := load(t, scenario.Scenario{Seed: 3}, 1)
 	prompt, output := l.Means()
 	require.InEpsilon(t, 161, prompt, 0.2)
 	before := l.estimate(p)
-	_, err = l.sets[0].first(3 * defaultRequests)
+	_, err := l.sets[0].first(3 * firstDrawn)
 	require.NoError(t, err)
 	again, further := l.Means()
 	require.Equal(t, []float64{prompt, output}, []float64{again, further})
 	require.Equal(t, before, l.estimate(p))
 }
-
-// fixed are requests that are all the same.
-type fixed struct{ prompt, output int }
-
-func (f fixed) Draw(*rand.Rand) (prompt, output int) { return f.prompt, f.output }

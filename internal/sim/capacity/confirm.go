@@ -8,17 +8,6 @@ import (
 	"llmmemory/internal/sim/scenario"
 )
 
-// confirmHorizon is o's, or more if the scenario asks for it.
-func confirmHorizon(p *scenario.Plan, o Options) Horizon {
-	h := o.ConfirmHorizon
-	if h == (Horizon{}) {
-		h = DefaultHorizon
-	}
-	h.Seconds = max(h.Seconds, p.Scenario.Duration)
-	h.Requests = max(h.Requests, p.Scenario.Requests)
-	return h
-}
-
 // confirmStep is how far the rates that are confirmed are apart, fineStep how far those
 // are that not all seeds hold.
 const (
@@ -28,31 +17,65 @@ const (
 	mostDown    = 40
 )
 
-// Confirm turns the result of Find, with a horizon and without Options.Confirm, into a
-// rate that lasts. It finds the rate that lasts for the horizon under most seeds, those
+// confirmRequests is how many requests the hours of all seeds should have together, with at least leastOthers and
+// at most mostOthers seeds other than those of the search. The fewer requests arrive in an hour, the more the seeds
+// differ, and the more of them are needed to find the middle.
+const (
+	confirmRequests = 30_000
+	leastOthers     = 4
+	mostOthers      = 16
+)
+
+// Confirm turns the result of Find into a rate that lasts for a horizon (zero: DefaultHorizon), or longer if the
+// scenario asks for it. It finds the rate that lasts under most seeds, those
 // of the search and some others, with whole runs on a grid of rates; and answers a step
 // below, or more, if it takes that for all seeds to hold, or of many for all but one in
 // 16. Seeds differ by what chance does in an hour: where bursts decide, the answer is
 // further below.
-func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, o Options, c *Capacity) error {
-	k, err := l.confirmation(ctx, p, slo, o, c.Rate)
+func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon, pool Pool, c *Capacity) error {
+	if h == (Horizon{}) {
+		h = DefaultHorizon
+	}
+	h.Seconds = max(h.Seconds, p.Scenario.Duration)
+	h.Requests = max(h.Requests, p.Scenario.Requests)
+	hours := math.Ceil(confirmRequests / (3600 * c.Rate))
+	others, err := l.confirming(max(leastOthers, int(min(hours, mostOthers+1))-len(l.sets)))
 	if err != nil {
 		return err
 	}
+	runners := append(l.runners(p, slo, h, pool, others), l.runners(p, slo, h, pool, l.sets)...)
+	k := newConfirmation(len(runners), len(l.sets), func(i int, rate float64, e effort) (Point, error) {
+		return runners[i].at(ctx, rate, e)
+	})
+	k.seconds = h.Seconds
 	rate, err := k.threshold(c.Rate)
 	if err != nil {
 		return err
 	}
 	c.Most = rate
-	if len(k.sets) > 1 { // a trace has no other seed
+	if len(k.held) > 1 { // a trace has no other seed
 		rate /= confirmStep
 	}
 	if c.Rate, c.Confirmed, err = k.lasting(rate); err != nil {
 		return err
 	}
 	c.Held, _, _ = k.known(c.Rate)
-	c.Tried = len(k.sets)
-	return l.curve(ctx, p, slo, o, c)
+	c.Tried = len(k.held)
+	return nil
+}
+
+// A confirmation is whole runs under several seeds. A seed that held at a rate is
+// not tried below it, nor one that failed above it.
+type confirmation struct {
+	at      func(i int, rate float64, e effort) (Point, error) // a run under the i-th seed
+	own     int                                                // the last seeds, of the search: they are run at the answer in any case
+	seconds float64                                            // of a run
+	held    []Point                                            // of each seed, at the highest rate that held
+	failed  []Point                                            // at the lowest rate that failed
+}
+
+func newConfirmation(seeds, own int, at func(int, float64, effort) (Point, error)) *confirmation {
+	return &confirmation{at: at, own: own, held: make([]Point, seeds), failed: make([]Point, seeds)}
 }
 
 // lasting returns the highest rate, in steps down from begin, that lasts under nearly all seeds, and the
@@ -77,7 +100,7 @@ func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err e
 // reported returns runs at a rate under the seeds of the search, and whether all hold. A seed that held
 // at a higher rate may fail here; the earlier result is discarded then.
 func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err error) {
-	first := len(k.sets) - k.own
+	first := len(k.held) - k.own
 	runs = make([]Point, k.own)
 	err = each(k.own, func(n int) (err error) {
 		i := first + n
@@ -85,7 +108,7 @@ func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err erro
 			runs[n] = k.held[i]
 			return nil
 		}
-		runs[n], err = k.observe(i, rate)
+		runs[n], err = k.at(i, rate, patient)
 		return err
 	})
 	if err != nil {
@@ -100,57 +123,11 @@ func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err erro
 	return runs, hold, nil
 }
 
-// A confirmation is whole runs under several seeds. A seed that held at a rate is
-// not tried below it, nor one that failed above it.
-type confirmation struct {
-	horizon Horizon
-	measure func(i int, rate float64) (Point, error) // a whole run under the i-th seed
-	observe func(i int, rate float64) (Point, error) // which also goes on where it does not hold
-	// those of the search come last: they are run at the answer in any case
-	sets   []*requestSet
-	own    int // sets of the search
-	seeds  []uint64
-	held   []Point // of each seed, at the highest rate that held
-	failed []Point // at the lowest rate that failed
-}
-
-// confirmRequests is how many requests the hours of all seeds should have together, with at most
-// mostConfirm other seeds. The fewer requests arrive in an hour, the more the seeds differ, and the more of
-// them are needed to find the middle.
-const (
-	confirmRequests = 30_000
-	mostConfirm     = 16
-)
-
-// confirmation prepares the confirmation of a rate near this one.
-func (l *Load) confirmation(ctx context.Context, p *scenario.Plan, slo SLO, o Options, rate float64) (*confirmation,
-	error) {
-	k := &confirmation{horizon: confirmHorizon(p, o), own: len(l.sets)}
-	k.measure = func(i int, rate float64) (Point, error) {
-		return pooled(ctx, o.Pool, func() (Point, error) {
-			return measureSteady(ctx, p, k.sets[i], k.seeds[i], rate, slo, k.horizon, true)
-		})
-	}
-	k.observe = func(i int, rate float64) (Point, error) {
-		return pooled(ctx, o.Pool, func() (Point, error) {
-			return observe(ctx, p, k.sets[i], k.seeds[i], rate, slo, k.horizon)
-		})
-	}
-	hours := math.Ceil(confirmRequests / (3600 * rate))
-	others, seeds, err := l.confirming(max(o.Confirm, int(min(hours, mostConfirm+1))-len(l.sets)))
-	if err != nil {
-		return nil, err
-	}
-	k.sets, k.seeds = append(others, l.sets...), append(seeds, l.Seeds...)
-	k.held, k.failed = make([]Point, len(k.sets)), make([]Point, len(k.sets))
-	return k, nil
-}
-
 // threshold returns the highest rate of the grid that lasts under most seeds. An hour is
 // rarely better than the shorter runs from which rate is, so it begins a step below.
 func (k *confirmation) threshold(rate float64) (float64, error) {
 	begin := rate
-	if len(k.sets) > 1 {
+	if len(k.held) > 1 {
 		rate /= confirmStep
 	}
 	lasts, err := k.most(rate)
@@ -178,12 +155,12 @@ func (k *confirmation) threshold(rate float64) (float64, error) {
 
 func (k *confirmation) short(rate float64) error {
 	return fmt.Errorf("%w: %.4g requests/s hold for a short time, and no such rate for %.0f s", ErrShort, rate,
-		k.horizon.Seconds)
+		k.seconds)
 }
 
 // most reports whether more than half of the seeds hold at a rate. It runs only as many as that needs.
 func (k *confirmation) most(rate float64) (bool, error) {
-	n := len(k.sets)
+	n := len(k.held)
 	for {
 		held, failed, open := k.known(rate)
 		if 2*held > n {
@@ -204,12 +181,12 @@ func (k *confirmation) most(rate float64) (bool, error) {
 func (k *confirmation) nearlyAll(rate float64) (bool, error) {
 	lasts := func() bool {
 		_, failed, _ := k.known(rate)
-		for _, p := range k.failed[len(k.sets)-k.own:] {
+		for _, p := range k.failed[len(k.held)-k.own:] {
 			if p.Rate > 0 && rate >= p.Rate {
 				return false
 			}
 		}
-		return failed <= len(k.sets)/16
+		return failed <= len(k.held)/16
 	}
 	_, _, open := k.known(rate)
 	if !lasts() {
@@ -224,7 +201,7 @@ func (k *confirmation) nearlyAll(rate float64) (bool, error) {
 // known returns how many seeds are known to hold at a rate and how many to fail, and the indexes of the
 // others.
 func (k *confirmation) known(rate float64) (held, failed int, open []int) {
-	for i := range k.sets {
+	for i := range k.held {
 		switch {
 		case k.held[i].Holds && rate <= k.held[i].Rate:
 			held++
@@ -241,46 +218,17 @@ func (k *confirmation) known(rate float64) (held, failed int, open []int) {
 func (k *confirmation) run(rate float64, which []int) error {
 	return each(len(which), func(n int) error {
 		i := which[n]
-		point, err := k.measure(i, rate)
+		point, err := k.at(i, rate, whole)
 		switch {
 		case err != nil:
 			return err
 		case point.Short:
-			return fmt.Errorf("%w: %s; take a longer trace, or --workload", ErrShort, point.Reason)
+			return point.tooShort()
 		case point.Holds:
 			k.held[i] = point
 		default:
 			k.failed[i] = point
 		}
-		return nil
-	})
-}
-
-// pooled runs when the pool allows it.
-func pooled(ctx context.Context, pool Pool, run func() (Point, error)) (Point, error) {
-	if err := pool.Take(ctx); err != nil {
-		return Point{}, err
-	}
-	defer pool.Give()
-	return run()
-}
-
-// curve measures what the scenario does at parts of the capacity. Runs end at the
-// search's horizon, or where the queue grows without end.
-func (l *Load) curve(ctx context.Context, p *scenario.Plan, slo SLO, o Options, c *Capacity) error {
-	c.Curve = make([]Step, len(o.Curve))
-	return each(len(o.Curve), func(i int) error {
-		step := Step{Rate: c.Rate * o.Curve[i], Points: make([]Point, len(l.sets))}
-		for k, set := range l.sets {
-			point, err := pooled(ctx, o.Pool, func() (Point, error) {
-				return observe(ctx, p, set, l.Seeds[k], step.Rate, slo, *o.Horizon)
-			})
-			if err != nil {
-				return err
-			}
-			step.Points[k] = point
-		}
-		c.Curve[i] = step
 		return nil
 	})
 }

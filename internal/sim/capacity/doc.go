@@ -2,9 +2,9 @@
 // under a service level objective.
 //
 //	slo, err := capacity.ParseSLO("0.5s/token, ttft<2s@p99")
-//	plan, err := scenario.Open(scenario.Scenario{Workload: "sharegpt", Requests: 2000})
+//	plan, err := scenario.Open(scenario.Scenario{Workload: "sharegpt"})
 //	load, err := capacity.NewLoad(plan, 3)
-//	c, err := load.Find(ctx, plan, slo, capacity.Options{})
+//	c, err := load.Find(ctx, plan, slo, capacity.Options{Precision: 0.02, Horizon: capacity.SearchHorizon})
 //	fmt.Println(c.Rate, c.Low, c.High)
 //
 // Every rate is tried with the same requests: only their arrivals move closer

@@ -10,32 +10,16 @@ import (
 	"llmmemory/internal/sim/scenario"
 )
 
-// Options are how a capacity is looked for. The zero value will do.
+// Options are how a capacity is looked for.
 type Options struct {
-	Precision float64 // of a seed's capacity, relative; 0.02
+	Precision float64 // of a seed's capacity, relative
 	Pool      Pool    // nil: one run at a time for each seed
+	Horizon   Horizon // how long runs are
 
 	// Near are capacities of the same load in a similar scenario, one for each
 	// seed, where the search begins. Nil: at what the cost model lets expect.
 	Near []float64
-
-	// Horizon, if not nil, makes runs long enough to tell whether a rate lasts. Requests and
-	// Duration of the scenario are then lower bounds.
-	Horizon *Horizon
-
-	// Confirm is under how many other seeds than those of the search, of a workload, what
-	// is answered has to hold for the horizon; more where few requests come in an hour. See
-	// Capacity.Rate.
-	Confirm        int
-	ConfirmHorizon Horizon // zero: DefaultHorizon
-
-	// Curve are parts and multiples of the capacity at which whole runs are made
-	// in addition, with every seed; see DefaultCurve.
-	Curve []float64
 }
-
-// DefaultCurve shows a curve's flat part and its knee.
-var DefaultCurve = []float64{0.25, 0.5, 0.75, 0.9, 0.95, 1, 1.05, 1.1, 1.25}
 
 // A Pool bounds how many runs go on at the same time, in any number of searches.
 type Pool chan struct{}
@@ -66,8 +50,8 @@ func (p Pool) Give() {
 
 // A Capacity is the highest rate that holds, in requests a second.
 type Capacity struct {
-	// Rate is the median of the seeds'. Where Confirm was asked for, it is a rate that
-	// lasts under all seeds, of many under all but one in 16, and of a workload at least
+	// Rate is the median of the seeds'. After Confirm, it is a rate that lasts under
+	// all seeds, of many under all but one in 16, and of a workload at least
 	// 3 % below Most. 0: even requests that are alone miss the objective.
 	Rate      float64 `json:"rate"`
 	Low       float64 `json:"low"` // of the seeds
@@ -113,73 +97,27 @@ func (c Capacity) Rates() []float64 {
 }
 
 // Find returns the capacity of a plan that has this load. Rate, From, Until and Stop of the plan's scenario do not
-// count. The longer a run, the nearer is the capacity to the rate at which the queue stops growing. The result does
-// not depend on how many runs go on at the same time.
+// count. The result does not depend on how many runs go on at the same time.
 func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (Capacity, error) {
 	some, err := l.sets[0].first(1)
 	if err == nil {
-		err = slo.Judgeable(some)
+		err = slo.judgeable(some)
 	}
 	if err != nil {
 		return Capacity{}, err
 	}
-	if o.Precision <= 0 {
-		o.Precision = 0.02
-	}
-	estimate := l.estimate(p)
-	searches := make([]*search, len(l.sets))
-	for i, d := range l.sets {
-		searches[i] = &search{plan: p, set: d, seed: l.Seeds[i], slo: slo, precision: o.Precision, horizon: o.Horizon,
-			pool: o.Pool, estimate: estimate}
-	}
+	searches := l.searches(p, slo, o)
 	err = each(len(searches), func(i int) error {
 		s := searches[i]
 		if i < len(o.Near) && o.Near[i] > 0 {
 			return s.settle(ctx, o.Near[i], 1+o.Precision) // most changes change nothing: two runs
 		}
-		return s.settle(ctx, estimate, 1.5)
+		return s.settle(ctx, s.estimate, 1.5)
 	})
 	if err != nil {
 		return Capacity{}, err
 	}
-	c := collect(searches, o.Precision)
-	if c.Rate == 0 {
-		return c, nil
-	}
-	if o.Horizon != nil {
-		if o.Confirm > 0 {
-			err = l.Confirm(ctx, p, slo, o, &c)
-		} else {
-			err = l.curve(ctx, p, slo, o, &c)
-		}
-		return c, err
-	}
-	var curve []float64
-	for _, part := range o.Curve {
-		curve = append(curve, c.Rate*part)
-	}
-	err = each(len(searches), func(i int) error {
-		s := searches[i]
-		for _, rate := range curve {
-			if err := s.try(ctx, rate, true); err != nil {
-				return err
-			}
-		}
-		return s.settle(ctx, estimate, 2) // one of them may have failed below
-	})
-	if err != nil {
-		return Capacity{}, err
-	}
-	c = collect(searches, o.Precision)
-	for _, rate := range curve {
-		step := Step{Rate: rate}
-		for _, s := range searches {
-			i := slices.IndexFunc(s.points, func(p Point) bool { return p.Rate == rate })
-			step.Points = append(step.Points, s.points[i])
-		}
-		c.Curve = append(c.Curve, step)
-	}
-	return c, nil
+	return collect(searches, o.Precision), nil
 }
 
 // each calls do for n indices at the same time. It returns the error of the lowest index.
@@ -200,7 +138,7 @@ func collect(searches []*search, precision float64) Capacity {
 		if high <= s.alone() {
 			low = 0
 		}
-		c.Seeds = append(c.Seeds, Seed{Seed: s.seed, Rate: low, Fails: high, Monotone: s.monotone(), Points: s.points})
+		c.Seeds = append(c.Seeds, Seed{Seed: s.set.seed, Rate: low, Fails: high, Monotone: s.monotone(), Points: s.points})
 	}
 	rates := c.Rates()
 	c.Rate, c.Low, c.High = Median(rates), slices.Min(rates), slices.Max(rates)
@@ -215,9 +153,8 @@ func Median(values []float64) float64 {
 
 // Holds reports whether a rate lasts under all seeds for the horizon of comparisons.
 func (l *Load) Holds(ctx context.Context, p *scenario.Plan, slo SLO, rate float64, pool Pool) (bool, error) {
-	for i, d := range l.sets {
-		s := &search{plan: p, set: d, seed: l.Seeds[i], slo: slo, horizon: &CompareHorizon, pool: pool}
-		if err := s.try(ctx, rate, false); err != nil {
+	for _, s := range l.searches(p, slo, Options{Pool: pool, Horizon: CompareHorizon}) {
+		if err := s.try(ctx, rate, brief); err != nil {
 			return false, err
 		}
 		if !s.points[0].Holds {
@@ -225,6 +162,26 @@ func (l *Load) Holds(ctx context.Context, p *scenario.Plan, slo SLO, rate float6
 		}
 	}
 	return true, nil
+}
+
+// curveParts are the parts and multiples of a capacity that show a curve's flat part and its knee.
+var curveParts = []float64{0.25, 0.5, 0.75, 0.9, 0.95, 1, 1.05, 1.1, 1.25}
+
+// Curve measures what the scenario does at parts of the capacity, with every seed of the search. Runs end
+// at the search's horizon, or where the queue grows without end.
+func (l *Load) Curve(ctx context.Context, p *scenario.Plan, slo SLO, pool Pool, c *Capacity) error {
+	runs := l.runners(p, slo, SearchHorizon, pool, l.sets)
+	c.Curve = make([]Step, len(curveParts))
+	return each(len(curveParts), func(i int) (err error) {
+		step := Step{Rate: c.Rate * curveParts[i], Points: make([]Point, len(runs))}
+		for k := range runs {
+			if step.Points[k], err = runs[k].at(ctx, step.Rate, patient); err != nil {
+				return err
+			}
+		}
+		c.Curve[i] = step
+		return nil
+	})
 }
 
 // estimate returns the rate of a full batch: as many sequences of mean length as fit in

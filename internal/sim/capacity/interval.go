@@ -29,47 +29,14 @@ func (s SLO) leastRequests() int {
 	return n
 }
 
+// rank returns which of n values, from the least up, is the quantile: the nearest rank.
+func rank(level float64, n int) int { return max(1, int(math.Ceil(level*float64(n)-1e-9))) }
+
 func leastOf(level float64) int {
 	if level <= 0 || level >= 1 {
 		return 1
 	}
 	return int(math.Ceil(math.Log(0.025) / math.Log(level)))
-}
-
-// value returns the value of an objective over the requests [from, to). More than 1 % refused have
-// waited forever; fewer, which are too long for the system, do not count.
-func (w *steadyRun) value(o Objective, from, to int) estimated {
-	var values []float64
-	lost := 0
-	for i := from; i < to; i++ {
-		if w.refused[i] {
-			lost++
-		} else if v, counts := w.latency(o.Metric, i); counts {
-			values = append(values, v)
-		}
-	}
-	if lost > 0 && lost > (to-from)/100 {
-		return estimated{Mean: math.Inf(1), Low: math.Inf(1), High: math.Inf(1), count: to - from}
-	}
-	e := estimateOf(values, o.Level)
-	e.Low = max(0, e.Low) // no latency is less
-	return e
-}
-
-// latency returns the latency of a request that was not refused, in s; +Inf: it has not left yet. An
-// answer of one token has none from token to token.
-func (w *steadyRun) latency(m Metric, i int) (seconds float64, counts bool) {
-	r := &w.requests[i]
-	arrival := r.Arrival / w.rate
-	switch m {
-	case Normalized:
-		return (w.done[i] - arrival) / float64(r.Output), true
-	case TTFT:
-		return w.first[i] - arrival, true
-	case TPOT:
-		return (w.done[i] - w.first[i]) / float64(r.Output-1), r.Output > 1
-	}
-	return w.done[i] - arrival, true
 }
 
 // estimateOf returns the mean (level 0) or the quantile of values in the order of time, which

@@ -1,13 +1,12 @@
 package capacity
 
 import (
-	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"llmmemory/internal/jobs"
@@ -75,11 +74,11 @@ func (r *Runs) Close() error {
 }
 
 // point returns what a run measures, or has measured before.
-func (r *Runs) point(ctx context.Context, p *scenario.Plan, seed uint64, w *steadyRun) (Point, error) {
+func (r *Runs) point(of *runner, rate float64, e effort, run func() (Point, error)) (Point, error) {
 	if r == nil {
-		return w.run(ctx, p, seed)
+		return run()
 	}
-	key, err := r.key(p, seed, w)
+	key, err := r.key(of, rate, e)
 	if err != nil {
 		return Point{}, err
 	}
@@ -93,7 +92,7 @@ func (r *Runs) point(ctx context.Context, p *scenario.Plan, seed uint64, w *stea
 	if ok {
 		return known, nil
 	}
-	point, err := w.run(ctx, p, seed)
+	point, err := run()
 	if err != nil {
 		return point, err
 	}
@@ -102,20 +101,20 @@ func (r *Runs) point(ctx context.Context, p *scenario.Plan, seed uint64, w *stea
 
 // key returns a digest of all that a run depends on. Bytes that are equal make equal runs:
 // numbers are written with all of their digits.
-func (r *Runs) key(p *scenario.Plan, seed uint64, w *steadyRun) (string, error) {
+func (r *Runs) key(of *runner, rate float64, e effort) (string, error) {
 	text, err := json.Marshal(struct {
-		Scenario       scenario.Scenario
-		Cost, SLO      string
-		Horizon        Horizon
-		Seed           uint64
-		Rate           float64
-		Whole, Patient bool
-	}{p.Scenario, fmt.Sprintf("%+v", *p.Model), fmt.Sprintf("%+v", []Objective(w.slo)), w.horizon, seed, w.rate, w.whole,
-		w.patient})
+		Scenario  scenario.Scenario
+		Cost, SLO string
+		Horizon   Horizon
+		Seed      uint64
+		Rate      float64
+		Effort    effort
+	}{of.plan.Scenario, fmt.Sprintf("%+v", *of.plan.Model), fmt.Sprintf("%+v", []Objective(of.slo)), of.horizon, of.set.seed,
+		rate, e})
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(bytes.Join([][]byte{r.base, text}, nil))
+	sum := sha256.Sum256(append(slices.Clone(r.base), text...))
 	return hex.EncodeToString(sum[:16]), nil
 }
 

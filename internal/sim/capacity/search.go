@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,47 +17,32 @@ var ErrUnbounded = errors.New("no rate is too high")
 
 // A search is for the capacity under one seed.
 type search struct {
-	plan      *scenario.Plan
-	set       *requestSet
-	seed      uint64
-	slo       SLO
+	runner
 	precision float64
-	horizon   *Horizon // nil: the requests of the set, no more and no fewer
-	pool      Pool
 	estimate  float64
 	points    []Point // by rate
 }
 
-// try runs one rate, unless it was run already.
-func (s *search) try(ctx context.Context, rate float64, whole bool) error {
-	i, found := slices.BinarySearchFunc(s.points, rate, func(p Point, rate float64) int {
-		switch {
-		case p.Rate < rate:
-			return -1
-		case p.Rate > rate:
-			return 1
-		}
-		return 0
-	})
-	if found && (!whole || !s.points[i].Cut || s.horizon != nil && !s.points[i].Holds) {
+// searches returns a search for each seed.
+func (l *Load) searches(p *scenario.Plan, slo SLO, o Options) []*search {
+	estimate := l.estimate(p)
+	var all []*search
+	for _, r := range l.runners(p, slo, o.Horizon, o.Pool, l.sets) {
+		all = append(all, &search{runner: r, precision: o.Precision, estimate: estimate})
+	}
+	return all
+}
+
+// try runs one rate, unless it was run already. A run that held and was cut short of a horizon is run again if
+// the effort is to be greater, and without a horizon also one that did not hold.
+func (s *search) try(ctx context.Context, rate float64, e effort) error {
+	i, found := slices.BinarySearchFunc(s.points, rate, func(p Point, rate float64) int { return cmp.Compare(p.Rate, rate) })
+	if found && (e == brief || !s.points[i].Cut || !s.points[i].Holds && !s.fixed()) {
 		return nil
 	}
-	if err := s.pool.Take(ctx); err != nil {
-		return err
-	}
-	var p Point
-	var err error
-	switch {
-	case s.horizon != nil && rate == s.alone(): // what it takes is reported
-		p, err = observe(ctx, s.plan, s.set, s.seed, rate, s.slo, *s.horizon)
-	case s.horizon != nil:
-		p, err = measureSteady(ctx, s.plan, s.set, s.seed, rate, s.slo, *s.horizon, whole)
-	default:
-		p, err = measure(ctx, s.plan, s.set, s.seed, rate, s.slo, whole)
-	}
-	s.pool.Give()
+	p, err := s.at(ctx, rate, e)
 	if err != nil {
-		return fmt.Errorf("%.4g requests/s, seed %d: %w", rate, s.seed, err)
+		return fmt.Errorf("%.4g requests/s, seed %d: %w", rate, s.set.seed, err)
 	}
 	if found {
 		s.points[i] = p
@@ -99,7 +85,7 @@ func (s *search) short(high float64) error {
 	if i < 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s; take a longer trace, or --workload", ErrShort, s.points[i].Reason)
+	return s.points[i].tooShort()
 }
 
 // settle narrows the bracket to the precision. If nothing was tried it begins at
@@ -112,7 +98,7 @@ func (s *search) settle(ctx context.Context, start, step float64) error {
 		next := 0.0
 		switch {
 		case low > 0 && high <= low*(1+s.precision) && s.cut(low):
-			if err := s.try(ctx, low, true); err != nil { // it seemed to hold: does it until the horizon?
+			if err := s.try(ctx, low, whole); err != nil { // it seemed to hold: does it until the horizon?
 				return err
 			}
 			continue
@@ -133,9 +119,13 @@ func (s *search) settle(ctx context.Context, start, step float64) error {
 		default:
 			next = math.Sqrt(low * high)
 		}
-		if err := s.try(ctx, next, next == alone); err != nil {
+		e := brief
+		if next == alone {
+			e = patient // the values there are reported
+		}
+		if err := s.try(ctx, next, e); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("capacity: no end of the search under seed %d", s.seed) // a bug
+	return fmt.Errorf("capacity: no end of the search under seed %d", s.set.seed) // a bug
 }

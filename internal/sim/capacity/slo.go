@@ -122,6 +122,9 @@ func (o Objective) Of() string {
 	return o.Metric.String() + " p" + number(o.percent())
 }
 
+// above says that the objective is missed.
+func (o Objective) above() string { return o.Of() + " is above its limit" }
+
 // percent has no digits that a division by 100 left behind.
 func (o Objective) percent() float64 { return math.Round(o.Level*1e8) / 1e6 }
 
@@ -153,9 +156,9 @@ func (s SLO) has(m Metric) bool {
 	return slices.ContainsFunc(s, func(o Objective) bool { return o.Metric == m })
 }
 
-// Judgeable returns an error that wraps ErrLoad if an objective has no value for these requests: times
+// judgeable returns an error that wraps ErrLoad if an objective has no value for these requests: times
 // from token to token where every answer has one token.
-func (s SLO) Judgeable(requests []workload.Request) error {
+func (s SLO) judgeable(requests []workload.Request) error {
 	if !s.has(TPOT) || slices.ContainsFunc(requests, func(r workload.Request) bool { return r.Output > 1 }) {
 		return nil
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,11 +22,16 @@ import (
 func promised(t *testing.T, s scenario.Scenario, slo SLO) (Capacity, error) {
 	p, err := scenario.Open(s)
 	require.NoError(t, err)
-	l, err := NewSteadyLoad(p, 1, 4)
+	l, err := NewLoad(p, 1)
 	if err != nil {
 		return Capacity{}, err
 	}
-	return l.Find(context.Background(), p, slo, Options{Pool: NewPool(2), Horizon: &SearchHorizon, Confirm: 4})
+	pool := NewPool(2)
+	c, err := l.Find(context.Background(), p, slo, Options{Precision: 0.02, Pool: pool, Horizon: SearchHorizon})
+	if err != nil || c.Rate == 0 {
+		return c, err
+	}
+	return c, l.Confirm(context.Background(), p, slo, Horizon{}, pool, &c)
 }
 
 // servers and objectives of TestAPlanLastsForAnHour; the first of each are for make test.
@@ -260,23 +264,11 @@ func TestTimesBetweenTokensAreNotJudgedWithoutAny(t *testing.T) {
 
 // Ensure that all rows of a trace are taken, not the first 2,000.
 func TestAllOfATraceIsTaken(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "rows.csv")
-	var text strings.Builder
-	text.WriteString("arrival,prompt,output\n")
-	for i := range 3000 {
-		fmt.Fprintf(&text, "%d,16,20\n", i)
-	}
-	require.NoError(t, os.WriteFile(path, []byte(text.String()), 0o600))
-	s := scenario.Scenario{Trace: path, Setup: line(t), Server: sim.Server{MaxNumSeqs: 2}}
-	p, err := scenario.Open(s)
-	require.NoError(t, err)
-	l, err := NewSteadyLoad(p, 1, 4)
+	s := scenario.Scenario{Trace: trace(t, 3000, ",16,20\n"), Setup: line(t), Server: sim.Server{MaxNumSeqs: 2}}
+	l, c, err := searched(t, s, "e2e<1s@p99")
 	require.NoError(t, err)
 	require.Equal(t, 3000, l.Requests())
-	// 20 iterations of 10 ms, two at a time: 10 requests/s.
-	c, err := l.Find(context.Background(), p, slo(t, "e2e<1s@p99"), Options{Horizon: &SearchHorizon, Confirm: 4})
-	require.NoError(t, err)
-	require.InEpsilon(t, 10, c.Rate, 0.03)
+	require.InEpsilon(t, 10, c.Rate, 0.03, "20 iterations of 10 ms, two at a time")
 }
 
 // Ensure that a queue that grows is found, and one that wanders is not.
@@ -292,14 +284,8 @@ func TestAGrowingQueueIsFoundAndAWanderingOneIsNot(t *testing.T) {
 // Ensure that a run has as many requests as it needs, however few come by chance.
 func TestARunHasEnoughRequestsAtAnyRate(t *testing.T) {
 	for seed := range uint64(20) {
-		s := scenario.Scenario{Workload: "alpaca", Seed: seed}
-		p, err := scenario.Open(s)
-		require.NoError(t, err)
-		load, err := NewSteadyLoad(p, 1, 0)
-		require.NoError(t, err)
-		slo, err := ParseSLO("ttft<1s@p99")
-		require.NoError(t, err)
-		point, err := measureSteady(context.Background(), p, load.sets[0], seed, 1e-4, slo, CompareHorizon, true)
+		s := one(t, scenario.Scenario{Workload: "alpaca", Seed: seed}, "ttft<1s@p99")
+		point, err := s.at(context.Background(), 1e-4, whole)
 		require.NoError(t, err)
 		require.False(t, point.Short, point.Reason)
 		require.True(t, point.Holds, point.Reason)
@@ -309,13 +295,9 @@ func TestARunHasEnoughRequestsAtAnyRate(t *testing.T) {
 // Ensure that requests of a workload, of which there are as many as it takes, are never too
 // few, also at rates near which answers begin to take longer.
 func TestAWorkloadIsNeverTooShort(t *testing.T) {
-	p, err := scenario.Open(scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Workers: 2})
-	require.NoError(t, err)
-	load, err := NewSteadyLoad(p, 1, 0)
-	require.NoError(t, err)
+	s := one(t, scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Workers: 2}, "ttft<1s@p99,tpot<80ms@p99")
 	for _, rate := range []float64{2.12, 2.14, 2.16, 2.24} {
-		point, err := measureSteady(context.Background(), p, load.sets[0], 0, rate, slo(t, "ttft<1s@p99,tpot<80ms@p99"),
-			CompareHorizon, false)
+		point, err := s.at(context.Background(), rate, brief)
 		require.NoError(t, err)
 		require.False(t, point.Short, "%v requests/s: %s", rate, point.Reason)
 		require.True(t, point.Holds, "%v requests/s, of 4.11: %s", rate, point.Reason)
@@ -337,11 +319,9 @@ func TestOneSeedOfSixteenMayFail(t *testing.T) {
 		{"two of 32", 32, []int{0, 1}, true},
 		{"one of the search's", 32, []int{31}, false},
 	} {
-		k := &confirmation{sets: make([]*requestSet, test.sets), own: 1, held: make([]Point, test.sets),
-			failed: make([]Point, test.sets)}
-		k.measure = func(i int, rate float64) (Point, error) {
+		k := newConfirmation(test.sets, 1, func(i int, rate float64, _ effort) (Point, error) {
 			return Point{Rate: rate, Holds: !slices.Contains(test.failed, i)}, nil
-		}
+		})
 		lasts, err := k.nearlyAll(1)
 		require.NoError(t, err)
 		require.Equal(t, test.want, lasts, test.name)
@@ -352,11 +332,10 @@ func TestOneSeedOfSixteenMayFail(t *testing.T) {
 // down to where all runs that are reported hold.
 func TestWhatIsReportedHolds(t *testing.T) {
 	const gap = 1.9 // just below it nothing holds under the second seed
-	run := func(i int, rate float64) (Point, error) {
+	k := newConfirmation(2, 2, func(i int, rate float64, _ effort) (Point, error) {
 		return Point{Rate: rate, Holds: rate < 2.1 && (i == 0 || rate > gap || rate < gap*0.96)}, nil
-	}
-	k := &confirmation{sets: make([]*requestSet, 2), own: 2, measure: run, observe: run}
-	k.held, k.failed = []Point{{Rate: 2, Holds: true}, {Rate: 2, Holds: true}}, make([]Point, 2)
+	})
+	k.held = []Point{{Rate: 2, Holds: true}, {Rate: 2, Holds: true}}
 	rate, runs, err := k.lasting(1.89)
 	require.NoError(t, err)
 	require.Less(t, rate, gap*0.96)
@@ -387,12 +366,9 @@ func TestNoTurnIsTakenAfterTheEnd(t *testing.T) {
 // Ensure that a run at a rate a little above what is served ends when that is clear: it would be
 // lengthened for 20 hours, because the time of an answer grows with the queue.
 func TestARunWhoseQueueGrowsSlowlyEnds(t *testing.T) {
-	s := scenario.Scenario{Setup: line(t), Server: sim.Server{MaxNumSeqs: 4}}
-	p, err := scenario.Open(s)
-	require.NoError(t, err)
-	load, err := NewSteadyLoad(p, 1, 0)
-	require.NoError(t, err)
-	_, output := load.Means()
+	s := one(t, scenario.Scenario{Setup: line(t), Server: sim.Server{MaxNumSeqs: 4}}, "tpot<1s")
+	s.horizon = DefaultHorizon
+	const output = 338.0          // mean tokens of an answer
 	served := 4 / (0.01 * output) // requests/s
 	for _, c := range []struct {
 		name  string
@@ -404,9 +380,8 @@ func TestARunWhoseQueueGrowsSlowlyEnds(t *testing.T) {
 		{"a tenth less than is served", 0.9, true, 2 * 3600},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := &steadyRun{set: load.sets[0], rate: c.part * served, slo: slo(t, "tpot<1s"), horizon: DefaultHorizon,
-				whole: true}
-			point, err := w.run(context.Background(), p, 0)
+			w := s.newRun(c.part*served, whole)
+			point, err := w.simulate(context.Background(), true)
 			require.NoError(t, err)
 			require.Equal(t, c.holds, point.Holds, point.Reason)
 			require.Less(t, float64(w.next)/w.rate, c.most)

@@ -51,7 +51,7 @@ func TestMoreTakesLongerOnEachEngine(t *testing.T) {
 func TestNoEngineIsFasterThanItsRoofline(t *testing.T) {
 	eachFitted(t, func(name string, s Setup) {
 		m, l := s.times(16), s.LLM
-		kv := float64(l.geometry(s.Workers).blockBytes(1))
+		kv := float64(l.kvBytes(s.Workers, 1))
 		active := l.sharedMatrices(s.Workers) + float64(l.ExpertsPerToken)*l.expertMatrices(s.Workers)
 		for _, n := range []int{1, 8, 64, 512, 4096} {
 			seqs, context := float64(n), 1000

@@ -76,7 +76,7 @@ func (s Setup) roofline(m *Model) {
 	// Attention: a token that attends to another reads its key and its value, and
 	// each head multiplies and adds its elements with both. A prompt at least
 	// writes its keys and values and reads them once.
-	kv := float64(l.geometry(s.Workers).blockBytes(1))
+	kv := float64(l.kvBytes(s.Workers, 1))
 	pair := 4 * float64(l.Layers) * float64(l.Heads/s.Workers) * float64(l.HeadSize)
 	group, reread := float64(l.Heads)/float64(l.KVHeads), e.Reread
 	if group == e.SharedGroup {

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"llmmemory/internal/testkit/level"
 )
 
@@ -40,7 +38,7 @@ func otherDivisions(t *testing.T) (all map[string]*divided, names []string) {
 	for i := range divisions {
 		salt := fmt.Sprintf("division %d|", i+1)
 		for _, g := range fitGroups(fittedHalves(salt)) {
-			f := g.fit(t, allConstants)
+			f := g.fit(t)
 			for _, of := range f.pairs {
 				fitted, heldOut := split(g.engine, of.release, of.gpu, salt)
 				if len(fitted)+len(heldOut) < leastPoints {
@@ -60,8 +58,7 @@ func otherDivisions(t *testing.T) (all map[string]*divided, names []string) {
 }
 
 func (d *divided) add(t *testing.T, heldOut []measurement, e Engine) {
-	errors, _, err := pointErrors(heldOut, e)
-	require.NoError(t, err)
+	errors, _ := errorsWith(t, heldOut, e)
 	d.medians, d.worst = append(d.medians, errors.Median), append(d.worst, errors.Worst)
 	if errors.Median <= 0.15 && errors.Worst <= 0.35 {
 		d.inside++

@@ -13,7 +13,6 @@ import (
 type engineFit struct {
 	points []measurement
 	setups []Setup
-	out    []bool // points that are left out
 	start  Engine
 	parts  []part
 	gpus   []string
@@ -26,7 +25,7 @@ type engineFit struct {
 const worstWeight = 10
 
 func newFit(points []measurement, start Engine) (*engineFit, error) {
-	f := &engineFit{points: points, out: make([]bool, len(points)), start: start}
+	f := &engineFit{points: points, start: start}
 	for _, p := range points {
 		s, err := p.Setup(start)
 		if err != nil {
@@ -84,10 +83,8 @@ func (f *engineFit) off(i int, e hosted) float64 {
 func (f *engineFit) sum(x []float64) float64 {
 	sum := 0.0
 	for i, p := range f.points {
-		if !f.out[i] {
-			r := f.off(i, f.engine(x, f.rows(pair{p.Release, p.GPU})))
-			sum += r * r
-		}
+		r := f.off(i, f.engine(x, f.rows(pair{p.Release, p.GPU})))
+		sum += r * r
 	}
 	for i, d := range x {
 		sum += f.pull(i) * d * d
@@ -145,9 +142,6 @@ func (f *engineFit) normal(x []float64) (squares [][]float64, slopes []float64) 
 	}
 	slope := make([]float64, n)
 	for i := range f.points {
-		if f.out[i] {
-			continue
-		}
 		e := f.engine(x, f.path[i])
 		off := f.off(i, e)
 		for j, p := range f.parts {

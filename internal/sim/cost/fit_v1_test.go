@@ -64,9 +64,8 @@ func withoutEach(t *testing.T, g fitGroup) map[string]Fit {
 			continue
 		}
 		others := slices.DeleteFunc(slices.Clone(g.points), func(o measurement) bool { return o.GPU == p.GPU })
-		e := fitGroup{g.engine, others}.fit(t, allConstants).common()
-		fit, worst, err := pointErrors(slices.Concat(halves(p.Engine, p.Release, p.GPU)), e)
-		require.NoError(t, err)
+		e := fitGroup{g.engine, others}.fit(t).common()
+		fit, worst := errorsWith(t, slices.Concat(halves(p.Engine, p.Release, p.GPU)), e)
 		t.Logf("%s without its points: %s, worst %s", p.GPU, fit, worst)
 		all[p.GPU] = fit
 	}
@@ -91,7 +90,7 @@ func withoutKinds(t *testing.T) (all []kind) {
 				if g.engine != "vllm" || len(others) == len(g.points) || len(others) == 0 {
 					continue
 				}
-				f := fitGroup{g.engine, others}.fit(t, allConstants)
+				f := fitGroup{g.engine, others}.fit(t)
 				for _, of := range f.pairs {
 					for _, p := range slices.Concat(halves(g.engine, of.release, of.gpu)) {
 						if !is(p) {

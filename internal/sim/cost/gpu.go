@@ -26,37 +26,19 @@ type GPU struct {
 }
 
 func (g GPU) check() error {
-	if err := within("memory_bytes", float64(g.MemoryBytes), 1<<20, 1<<50); err != nil {
-		return err
-	}
-	for _, f := range []struct {
-		name  string
-		value float64
-	}{
-		{"fp8_tflops", g.FP8},
-		{"int8_tops", g.INT8},
-		{"int4_tops", g.INT4},
-		{"fp4_tflops", g.FP4},
-	} {
-		if err := within(f.name, f.value, 0, 1e9); err != nil {
-			return err
-		}
-	}
-	for _, f := range []struct {
-		name  string
-		value float64
-	}{
-		{"memory_gb_s", g.Bandwidth},
-		{"fp16_tflops", g.FP16},
-		{"host_link_gb_s", g.HostLink},
-		{"worker_link_gb_s", g.WorkerLink},
-		{"worker_latency_us", g.LinkLatency},
-	} {
-		if err := within(f.name, f.value, 1e-3, 1e9); err != nil {
-			return err
-		}
-	}
-	return nil
+	const least, most = 1e-3, 1e9
+	return within(
+		figure{"memory_bytes", float64(g.MemoryBytes), 1 << 20, 1 << 50},
+		figure{"fp8_tflops", g.FP8, 0, most},
+		figure{"int8_tops", g.INT8, 0, most},
+		figure{"int4_tops", g.INT4, 0, most},
+		figure{"fp4_tflops", g.FP4, 0, most},
+		figure{"memory_gb_s", g.Bandwidth, least, most},
+		figure{"fp16_tflops", g.FP16, least, most},
+		figure{"host_link_gb_s", g.HostLink, least, most},
+		figure{"worker_link_gb_s", g.WorkerLink, least, most},
+		figure{"worker_latency_us", g.LinkLatency, least, most},
+	)
 }
 
 // rate returns the TFLOPS with which linear layers are computed; 0: the GPU has none.
@@ -76,10 +58,18 @@ func (g GPU) rate(number string) float64 {
 	return 0
 }
 
+// A figure is a number of a file, and what it may be.
+type figure struct {
+	name               string
+	value, least, most float64
+}
+
 // within refuses a figure that is missing, negative or no sensible number.
-func within(name string, value, least, most float64) error {
-	if value >= least && value <= most {
-		return nil
+func within(figures ...figure) error {
+	for _, f := range figures {
+		if !(f.value >= f.least && f.value <= f.most) {
+			return fmt.Errorf("%s is %v, must be from %v to %v", f.name, f.value, f.least, f.most)
+		}
 	}
-	return fmt.Errorf("%s is %v, must be from %v to %v", name, value, least, most)
+	return nil
 }

@@ -91,39 +91,3 @@ func TestRooflineNearMeasurements(t *testing.T) {
 }
 
 func wholePrompt(n int) int64 { return int64(n) * int64(n+1) / 2 }
-
-// Ensure that no iteration is faster than reading the weights at the memory's
-// full bandwidth: 16.5 ms for OPT-13B (sim/PAPER.md §1).
-func TestRooflineAboveTheFloor(t *testing.T) {
-	setup, err := cost.Open("roofline-opt-13b")
-	require.NoError(t, err)
-	m, err := setup.Model(16)
-	require.NoError(t, err)
-	require.Greater(t, m.Seconds(cost.Work{Seqs: 1, Context: 1}), 16.5e-3)
-}
-
-// Ensure that swapping 256 tokens out and in compares to computing them again as
-// in the paper's figure 19: far worse with small blocks, comparable between 16
-// and 64, better with large ones; only the first depends on the block size.
-func TestSwappingComparesToRecomputationAsInFigure19(t *testing.T) {
-	const tokens = 256
-	setup, err := cost.Open("paper-opt-13b")
-	require.NoError(t, err)
-	ratio := map[int]float64{}
-	recomputed := map[float64]bool{}
-	for _, block := range []int{1, 8, 16, 32, 64, 256} {
-		m, err := setup.Model(block)
-		require.NoError(t, err)
-		swap := m.Seconds(cost.Work{SwapBlocks: 2 * tokens / block, Swaps: 2 * tokens / block})
-		again := m.Seconds(cost.Work{Seqs: 1, Prompt: tokens, PromptContext: wholePrompt(tokens)})
-		ratio[block] = swap / again
-		recomputed[again] = true
-	}
-	require.Len(t, recomputed, 1)
-	require.Greater(t, ratio[1], 3.0)
-	for _, block := range []int{16, 32, 64} {
-		require.InDelta(t, 0.5, ratio[block], 0.3, "blocks of %d", block)
-	}
-	require.Greater(t, ratio[8], ratio[16])
-	require.Greater(t, ratio[64], ratio[256])
-}

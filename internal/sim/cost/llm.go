@@ -51,11 +51,11 @@ const (
 
 // KVBytesPerToken returns the keys and values of a token over all layers. The copies
 // that workers keep who share a head are not counted.
-func (l LLM) KVBytesPerToken() int64 { return l.geometry(1).blockBytes(1) }
+func (l LLM) KVBytesPerToken() int64 { return l.kvBytes(1, 1) }
 
-// geometry returns one worker's part of the cache.
-func (l LLM) geometry(workers int) cacheShape {
-	return cacheShape{Layers: l.Layers, KVHeads: l.workerKVHeads(workers), HeadSize: l.HeadSize, ElemBytes: l.KVBytes}
+// kvBytes returns one worker's keys and values of tokens over all layers (../../vllm/v0/RULES.md §7).
+func (l LLM) kvBytes(workers, tokens int) int64 {
+	return 2 * int64(l.Layers) * int64(tokens) * int64(l.workerKVHeads(workers)*l.HeadSize*l.KVBytes)
 }
 
 // workerKVHeads returns the KV heads of a worker: an equal share, or one if there are more workers.
@@ -194,10 +194,9 @@ func (l LLM) check() error {
 	if !slices.Contains([]string{"", "fp16", "bf16", "fp8", "int8", "int4", "fp4"}, l.Computed) {
 		return fmt.Errorf("computed_in is %q, must be fp16, bf16, fp8, int8, int4 or fp4", l.Computed)
 	}
-	if err := within("bytes_per_parameter", l.ParameterBytes, 1.0/16, 8); err != nil {
-		return err
-	}
-	if err := within("bytes_per_outer_parameter", l.OuterBytes, 0, 8); err != nil {
+	err := within(figure{"bytes_per_parameter", l.ParameterBytes, 1.0 / 16, 8},
+		figure{"bytes_per_outer_parameter", l.OuterBytes, 0, 8})
+	if err != nil {
 		return err
 	}
 	if l.Experts < 0 || l.Experts > maxHeads || l.ExpertsPerToken < 0 || l.ExpertsPerToken > l.Experts || l.Experts > 0 &&

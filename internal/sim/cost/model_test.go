@@ -280,11 +280,3 @@ func TestSecondsAllocatesNothing(t *testing.T) {
 	m, w := open(t, "paper-opt-66b", 16), Work{Seqs: 30, Context: 15_000, Prompt: 161}
 	require.Zero(t, testing.AllocsPerRun(100, func() { w.Seqs += int(m.Seconds(w)) }))
 }
-
-func BenchmarkSeconds(b *testing.B) {
-	m, w := open(b, "paper-opt-66b", 16), Work{Seqs: 30, Context: 15_000, Prompt: 161, PromptContext: 13_041}
-	b.ReportAllocs()
-	for b.Loop() {
-		w.Seqs = 30 + int(m.Seconds(w))
-	}
-}

@@ -2,6 +2,7 @@ package cost
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -64,15 +65,12 @@ func OpenLLM(name string) (LLM, error) {
 func readLLM(name string) (l LLM, err error) {
 	if isFile(name) {
 		text, err := os.ReadFile(name)
-		if why := refused(name); err != nil && why != "" {
-			return l, fmt.Errorf("%w; it is not simulated: %s", ErrUnknown, why)
-		}
-		if err != nil {
+		if err != nil && refused(name) == "" {
 			return l, fmt.Errorf("%w: %w; want a file, such as the model's config.json on Hugging Face, or one of %s", ErrFile,
 				err, strings.Join(LLMs(), ", "))
 		}
 		var h huggingFace
-		if json.Unmarshal(text, &h) == nil && h.Architectures != nil {
+		if err == nil && json.Unmarshal(text, &h) == nil && h.Architectures != nil {
 			if l, err = h.llm(name); err != nil {
 				err = fmt.Errorf("%w: %w", ErrFile, err)
 			}
@@ -142,13 +140,10 @@ func meant(name string, known []string) string {
 			all = append(all, k)
 		}
 	}
-	if near := terminal.Nearest(name, known); len(all) == 0 && near != "" {
-		all = append(all, near)
+	if meant := cmp.Or(strings.Join(all, " or "), terminal.Nearest(name, known)); meant != "" {
+		return ": did you mean " + meant + "?"
 	}
-	if len(all) == 0 {
-		return ""
-	}
-	return ": did you mean " + strings.Join(all, " or ") + "?"
+	return ""
 }
 
 // isFile reports whether a name is of a file and not of something built in.
@@ -159,13 +154,11 @@ func isFile(name string) bool {
 // read decodes what is built in, or a file, without accepting fields that mean
 // nothing: a figure under a misspelt name would be lost.
 func read(kind, name string, into any) error {
-	var text []byte
-	var err error
 	if isFile(name) {
-		if text, err = os.ReadFile(name); err != nil {
-			return fmt.Errorf("%w: %w", ErrFile, err)
-		}
-	} else if text, err = builtIn.ReadFile(kind + "/" + name + ".json"); err != nil {
+		return readFile(name, into)
+	}
+	text, err := builtIn.ReadFile(kind + "/" + name + ".json")
+	if err != nil {
 		like := ""
 		if kind == "llms" {
 			like = ", such as the model's config.json on Hugging Face"

@@ -25,7 +25,7 @@ func (s Setup) checkParallel() error {
 	case s.Linear != nil && (s.stages() > 1 || s.ExpertsApart):
 		return fmt.Errorf("--stages and --experts-apart cannot be used with measured times, which are of one arrangement of GPUs")
 	}
-	return within("swap_gb_s", s.SwapGigabytes, 0, 1e9)
+	return within(figure{"swap_gb_s", s.SwapGigabytes, 0, 1e9})
 }
 
 // unmeasured names what no measurement that is built in has to do with.
@@ -64,7 +64,7 @@ func (l LLM) numbers() string {
 
 // blockBytes returns what a GPU holds of a block: the layers of its stage.
 func (s Setup) blockBytes(tokens int) int64 {
-	return s.LLM.geometry(s.Workers).blockBytes(tokens) / int64(s.stages())
+	return s.LLM.kvBytes(s.Workers, tokens) / int64(s.stages())
 }
 
 // stageWeights returns the bytes of weights on the fullest GPU: with several stages the first

@@ -46,17 +46,24 @@ func (s Setup) Pool(block int) (gpu, cpu int, err error) {
 	if err := checkBlock(block); err != nil {
 		return 0, 0, err
 	}
-	memory := s.memory()
-	gpu, cpu = memory.blocks(s.blockBytes(paperBlock))
+	gpu, cpu = s.paperBlocks()
 	gpu, cpu = gpu*paperBlock/block, cpu*paperBlock/block
 	if gpu == 0 {
-		return 0, 0, s.tooLarge(memory, block)
+		return 0, 0, s.tooLarge(block)
 	}
 	return gpu, cpu, nil
 }
 
-// memory returns what a profiling run would find on each GPU.
-func (s Setup) memory() profile {
+// paperBlocks returns how many blocks of 16 tokens fit, on each GPU and on the CPU; 0 if none does.
+func (s Setup) paperBlocks() (gpu, cpu int) {
+	bytes := s.blockBytes(paperBlock)
+	left := float64(s.GPU.MemoryBytes)*s.Memory.Utilization - float64(s.besides())
+	return max(0, int(math.Floor(left/float64(bytes)))), int(s.Memory.Swap / bytes)
+}
+
+// besides returns the bytes of each GPU that a profiling run would find in use besides blocks: the weights,
+// activations and the workspace of libraries.
+func (s Setup) besides() int64 {
 	activations := activationBytes * s.LLM.activationElements(s.Memory.Tokens, s.Workers)
 	workspace := s.Memory.Workspace
 	if s.Sequences > 0 {
@@ -65,25 +72,20 @@ func (s Setup) memory() profile {
 			activations = max(activations, sortedLogits*s.LLM.logitsBytes(s.Sequences))
 		}
 	}
-	return profile{
-		Total:       s.GPU.MemoryBytes,
-		Utilization: s.Memory.Utilization,
-		TorchPeak:   int64(math.Ceil(s.stageWeights() + activations)),
-		NonTorch:    workspace,
-		Swap:        s.Memory.Swap,
-	}
+	return int64(math.Ceil(s.stageWeights()+activations)) + workspace
 }
 
-func (s Setup) tooLarge(memory profile, block int) error {
-	need := memory.TorchPeak + memory.NonTorch + s.blockBytes(max(block, paperBlock))
-	missing := need - int64(float64(memory.Total)*memory.Utilization)
+func (s Setup) tooLarge(block int) error {
+	need := s.besides() + s.blockBytes(max(block, paperBlock))
+	missing := need - int64(float64(s.GPU.MemoryBytes)*s.Memory.Utilization)
 	advice := "no number of workers would do"
 	if w := s.enough(block); w > 0 {
 		advice = fmt.Sprintf("%d workers would do", w)
 	}
 	return fmt.Errorf("%w: %s and one block of %d tokens need %.1f GB (%d bytes) more than %g of the %.1f GB of each "+
 		"%s; %s",
-		ErrMemory, s.LLM.Name, block, float64(missing)/1e9, missing, memory.Utilization, float64(memory.Total)/1e9,
+		ErrMemory, s.LLM.Name, block, float64(missing)/1e9, missing, s.Memory.Utilization,
+		float64(s.GPU.MemoryBytes)/1e9,
 		s.GPU.Name, advice)
 }
 
@@ -94,8 +96,7 @@ func (s Setup) enough(block int) int {
 		if s.LLM.splits(s.Workers) != nil {
 			continue
 		}
-		gpu, _ := s.memory().blocks(s.blockBytes(paperBlock))
-		if gpu*paperBlock >= max(block, s.LLM.MaxLength) {
+		if gpu, _ := s.paperBlocks(); gpu*paperBlock >= max(block, s.LLM.MaxLength) {
 			return s.Workers
 		}
 	}
@@ -103,14 +104,6 @@ func (s Setup) enough(block int) int {
 }
 
 func (m Memory) check() error {
-	if err := within("utilization", m.Utilization, 1e-3, 1); err != nil {
-		return err
-	}
-	if err := within("batched_tokens", float64(m.Tokens), 1, maxDimension); err != nil {
-		return err
-	}
-	if err := within("workspace_bytes", float64(m.Workspace), 0, 1<<50); err != nil {
-		return err
-	}
-	return within("swap_bytes", float64(m.Swap), 0, 1<<50)
+	return within(figure{"utilization", m.Utilization, 1e-3, 1}, figure{"batched_tokens", float64(m.Tokens), 1, maxDimension},
+		figure{"workspace_bytes", float64(m.Workspace), 0, 1 << 50}, figure{"swap_bytes", float64(m.Swap), 0, 1 << 50})
 }

@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"fmt"
 	"math"
-	"os"
 )
 
 //go:embed prices.json
@@ -25,15 +24,10 @@ type Price struct {
 
 // OpenPrices reads a file of prices; "" is the built-in one. The error wraps ErrFile.
 func OpenPrices(path string) (Prices, error) {
-	text := pricesJSON
-	if path != "" {
-		var err error
-		if text, err = os.ReadFile(path); err != nil {
-			return Prices{}, fmt.Errorf("%w: %w", ErrFile, err)
-		}
-	}
 	var p Prices
-	if err := decode(text, &p); err != nil {
+	if path == "" {
+		embedded(pricesJSON, &p)
+	} else if err := readFile(path, &p); err != nil {
 		return Prices{}, fmt.Errorf("prices %s: %w", path, err)
 	}
 	for name, v := range p.GPUs {

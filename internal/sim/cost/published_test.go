@@ -10,6 +10,9 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // A measurement is a published point with what it takes to predict it.
@@ -221,26 +224,16 @@ func (p measurement) digest(salt string) [sha256.Size]byte {
 		p.DType, p.Metric, p.Prompt, p.Output, p.Batch))
 }
 
-// pointErrors returns those of predictions, relative: the median and the worst, and which that is.
-func pointErrors(points []measurement, e Engine) (Fit, measurement, error) {
-	var all []float64
-	var worst measurement
-	most := -1.0
+// errorsWith returns the errors of predictions with an engine, and which point is farthest off.
+func errorsWith(t *testing.T, points []measurement, e Engine) (Fit, Published) {
+	var all []Published
 	for _, p := range points {
-		t, err := p.Predict(e)
-		if err != nil {
-			return Fit{}, p, fmt.Errorf("%s on %s: %w", p.Model, p.GPU, err)
-		}
-		off := math.Abs(t/p.Seconds() - 1)
-		if all = append(all, off); off > most {
-			worst, most = p, off
-		}
+		var err error
+		p.Predicted, err = p.Predict(e)
+		require.NoError(t, err, "%s on %s", p.Model, p.GPU)
+		all = append(all, p.Published)
 	}
-	if len(all) == 0 {
-		return Fit{}, worst, nil
-	}
-	slices.Sort(all)
-	return Fit{Points: len(all), Median: all[(len(all)-1)/2], Worst: most}, worst, nil
+	return errorsOf(all)
 }
 
 // requestMS returns how long a request takes of which TTFT and TPOT are published.

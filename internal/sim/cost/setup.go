@@ -113,17 +113,11 @@ func New(llm, gpu string, workers int) (Setup, error) {
 }
 
 func (s Setup) check() error {
-	if err := s.LLM.check(); err != nil {
-		return err
-	}
-	if err := s.GPU.check(); err != nil {
-		return err
-	}
-	if err := s.LLM.splits(s.Workers); err != nil {
-		return err
-	}
-	if err := s.checkParallel(); err != nil {
-		return err
+	for _, check := range []func() error{s.LLM.check, s.GPU.check, func() error { return s.LLM.splits(s.Workers) },
+		s.checkParallel} {
+		if err := check(); err != nil {
+			return err
+		}
 	}
 	if s.GPU.rate(s.LLM.Computed) == 0 {
 		return fmt.Errorf("%s is computed in %s, which %s cannot do", s.LLM.Name, s.LLM.Computed, s.GPU.Name)
@@ -144,52 +138,36 @@ func (s Setup) check() error {
 
 // A clock that stands still would never end a simulation: base is positive.
 func (l Linear) check() error {
-	if err := within("base", l.Base, 1e-6, 1e9); err != nil {
-		return err
-	}
-	if err := within("per_seq", l.Seq, 0, 1e9); err != nil {
-		return err
-	}
-	if err := within("per_context_token", l.Context, 0, 1e9); err != nil {
-		return err
-	}
-	return within("per_prompt_token", l.Prompt, 0, 1e9)
+	return within(figure{"base", l.Base, 1e-6, 1e9}, figure{"per_seq", l.Seq, 0, 1e9},
+		figure{"per_context_token", l.Context, 0, 1e9}, figure{"per_prompt_token", l.Prompt, 0, 1e9})
 }
 
 func (e Engine) check() error {
-	for _, f := range []struct {
-		name        string
-		value       float64
-		least, most float64
-	}{
-		{"weights", e.Weights, 1e-3, 1},
-		{"compute", e.Compute, 1e-3, 1},
-		{"multiprocessor_gb_s", e.Processor, 0, 1e9},
-		{"attention", e.Attention, 1e-3, 1},
-		{"expert_compute", e.ExpertCompute, 0, 1},
-		{"prompt_attention", e.PromptAttention, 1e-3, 1},
-		{"half_tokens", e.HalfTokens, 0, 1e9},
-		{"activations", e.Activations, 0, 1e9},
-		{"kv_reread", e.Reread, 0, 1},
-		{"kv_shared_group", e.SharedGroup, 0, maxHeads},
-		{"kv_shared_reread", e.SharedReread, 0, 1},
-		{"host_link", e.HostLink, 1e-3, 1},
-		{"worker_link", e.WorkerLink, 1e-3, 1},
-		{"all_reduce_us", e.AllReduce, 0, 1e9},
-		{"base_ms", e.Base, 0, 1e9},
-		{"per_layer_ms", e.Layer, 0, 1e9},
-		{"prompt_base_ms", e.PromptBase, 0, 1e9},
-		{"prompt_layer_ms", e.PromptLayer, 0, 1e9},
-		{"expert_launches", e.ExpertLaunches, 0, 100},
-		{"graph_context", e.GraphContext, 0, 1e9},
-		{"per_seq_ms", e.Seq, 0, 1e9},
-		{"per_served_seq_ms", e.ServedSeq, 0, 1e9},
-		{"rounded", e.Rounded, 0, 1},
-		{"per_copy_us", e.Copy, 0, 1e9},
-	} {
-		if err := within(f.name, f.value, f.least, f.most); err != nil {
-			return err
-		}
-	}
-	return nil
+	const least, most = 1e-3, 1e9
+	return within(
+		figure{"weights", e.Weights, least, 1},
+		figure{"compute", e.Compute, least, 1},
+		figure{"multiprocessor_gb_s", e.Processor, 0, most},
+		figure{"attention", e.Attention, least, 1},
+		figure{"expert_compute", e.ExpertCompute, 0, 1},
+		figure{"prompt_attention", e.PromptAttention, least, 1},
+		figure{"half_tokens", e.HalfTokens, 0, most},
+		figure{"activations", e.Activations, 0, most},
+		figure{"kv_reread", e.Reread, 0, 1},
+		figure{"kv_shared_group", e.SharedGroup, 0, maxHeads},
+		figure{"kv_shared_reread", e.SharedReread, 0, 1},
+		figure{"host_link", e.HostLink, least, 1},
+		figure{"worker_link", e.WorkerLink, least, 1},
+		figure{"all_reduce_us", e.AllReduce, 0, most},
+		figure{"base_ms", e.Base, 0, most},
+		figure{"per_layer_ms", e.Layer, 0, most},
+		figure{"prompt_base_ms", e.PromptBase, 0, most},
+		figure{"prompt_layer_ms", e.PromptLayer, 0, most},
+		figure{"expert_launches", e.ExpertLaunches, 0, 100},
+		figure{"graph_context", e.GraphContext, 0, most},
+		figure{"per_seq_ms", e.Seq, 0, most},
+		figure{"per_served_seq_ms", e.ServedSeq, 0, most},
+		figure{"rounded", e.Rounded, 0, 1},
+		figure{"per_copy_us", e.Copy, 0, most},
+	)
 }

@@ -56,7 +56,7 @@ func (b *bench) curves(s scenario.Scenario, systems []string, seeds []uint64) ([
 
 func (b *bench) curve(load *capacity.Load, plan *scenario.Plan, c *curve) error {
 	slo := capacity.SLO{{Metric: capacity.Normalized, Limit: threshold}}
-	found, err := load.Find(b.ctx, plan, slo, capacity.Options{Precision: 0.01, Pool: b.pool, Curve: curveParts})
+	found, err := load.Knee(b.ctx, plan, slo, curveParts, b.pool)
 	if err != nil {
 		return err
 	}

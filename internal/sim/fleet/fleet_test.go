@@ -34,7 +34,7 @@ func talks(t testing.TB, rate float64, sessions int) workload.Source {
 	t.Helper()
 	lengths, _, err := workload.Named("sharegpt")
 	require.NoError(t, err)
-	first, err := workload.Poisson(lengths, rate, 1, 0, sessions)
+	first, err := workload.Gamma(lengths, rate, 1, 1, 0, sessions)
 	require.NoError(t, err)
 	s, err := workload.Conversations(first, lengths, workload.Talk{Turns: 4, Think: 5}, 1, 4096)
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func singles(t testing.TB, name string, rate float64, count int) workload.Source
 	t.Helper()
 	lengths, _, err := workload.Named(name)
 	require.NoError(t, err)
-	s, err := workload.Poisson(lengths, rate, 1, 0, count)
+	s, err := workload.Gamma(lengths, rate, 1, 1, 0, count)
 	require.NoError(t, err)
 	return s
 }

@@ -358,7 +358,7 @@ func (p *Plan) prefix() (int, error) {
 	if p.lengths == nil {
 		return 0, nil // a trace says so request by request
 	}
-	source, err := workload.Every(p.lengths, 1, 0, 0, 1)
+	source, err := workload.Gamma(p.lengths, 1, 1, 0, 0, 1)
 	if err != nil {
 		return 0, err
 	}

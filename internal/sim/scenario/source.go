@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -30,17 +31,18 @@ func (p *Plan) drawn() (source workload.Source, err error) {
 	turns := max(1, s.Turns)
 	// A session begins once for all of its turns, so that requests have the rate.
 	requests := int(math.Ceil(float64(s.Requests) / turns))
+	rate, shape := s.Rate/turns, cmp.Or(s.Burstiness, 1)
 	if s.AtOnce {
-		source, err = workload.Every(p.lengths, 0, s.Seed, 0, requests)
-	} else {
-		shape := s.Burstiness
-		if shape == 0 {
-			shape = 1
-		}
-		source, err = workload.Gamma(p.lengths, s.Rate/turns, shape, s.Seed, s.Duration, requests)
+		rate = 1
 	}
-	if err != nil || s.Turns == 0 {
-		return source, err
+	if source, err = workload.Gamma(p.lengths, rate, shape, s.Seed, s.Duration, requests); err != nil {
+		return nil, err
+	}
+	if s.AtOnce {
+		source = workload.AtOnce(source)
+	}
+	if s.Turns == 0 {
+		return source, nil
 	}
 	return workload.Conversations(source, p.lengths, workload.Talk{Turns: s.Turns, Think: s.Think}, s.Seed,
 		s.Server.MaxModelLen)

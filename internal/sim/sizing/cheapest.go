@@ -3,11 +3,9 @@ package sizing
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
-	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -15,7 +13,6 @@ import (
 	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/scenario"
-	"llmmemory/internal/terminal"
 )
 
 // An Offer is servers of one kind that hold the objective.
@@ -41,28 +38,21 @@ type Offer struct {
 	load   *capacity.Load
 	tokens float64 // of a request
 	price  cost.Price
-	found  capacity.Capacity
 }
 
 // Cheapest finds what a rate of requests costs at least on each GPU of a list, with 1 to 8
 // GPUs a server, from the cheapest up. The first offer is confirmed as plans are: others are ranked by
 // shorter runs, until none of them can be cheaper.
 func Cheapest(ctx context.Context, q Question, gpus []string, prices cost.Prices) ([]Offer, error) {
-	if len(q.SLO) == 0 {
-		return nil, fmt.Errorf("%w: there is none", capacity.ErrSLO)
+	q.Seeds = max(1, q.Seeds)
+	s, err := newSizer(q)
+	if err != nil {
+		return nil, err
 	}
 	if !(q.Target > 0 && q.Target <= mostTarget) {
 		return nil, fmt.Errorf("%w: a target of %v requests a second: want a number above 0, and at most %.0f",
 			scenario.ErrScenario, q.Target, float64(mostTarget))
 	}
-	s := &sizer{Question: q}
-	if s.Precision == 0 {
-		s.Precision = 0.02
-	}
-	if s.Runs <= 0 {
-		s.Runs = runtime.GOMAXPROCS(0)
-	}
-	s.pool = capacity.NewPool(s.Runs)
 	of := make([]cost.Price, len(gpus))
 	for i, gpu := range gpus {
 		g, err := cost.OpenGPU(gpu)
@@ -74,8 +64,8 @@ func Cheapest(ctx context.Context, q Question, gpus []string, prices cost.Prices
 	var all []Offer
 	for i, gpu := range gpus {
 		for w := 1; w <= mostWorkers; w *= 2 {
-			o, err := s.offer(ctx, gpu, w, of[i])
-			if err != nil {
+			o := Offer{GPU: gpu, Workers: w, price: of[i]}
+			if err := s.offer(ctx, &o); err != nil {
 				return nil, err
 			}
 			all = append(all, o)
@@ -87,41 +77,43 @@ func Cheapest(ctx context.Context, q Question, gpus []string, prices cost.Prices
 	return s.confirmCheapest(ctx, all)
 }
 
-// offer returns what one kind of server gives.
-func (s *sizer) offer(ctx context.Context, gpu string, workers int, price cost.Price) (Offer, error) {
-	o := Offer{GPU: gpu, Workers: workers, price: price}
+// offer finds what one kind of server gives.
+func (s *sizer) offer(ctx context.Context, o *Offer) error {
 	if o.price.Dollars == 0 {
 		o.Trouble = NoPrice
-		return o, nil
+		return nil
 	}
 	scene := s.Scenario
-	scene.GPU, scene.Workers = gpu, workers
+	scene.GPU, scene.Workers = o.GPU, o.Workers
 	var err error
-	if o.plan, err = scenario.Open(scene); errors.Is(err, cost.ErrMemory) || errors.Is(err, cost.ErrFile) {
-		o.Trouble = err.Error()
-		return o, nil
-	} else if err != nil {
-		return o, err
+	if o.plan, err = scenario.Open(scene); err != nil {
+		return o.refuse(err, doesNotFit(err))
 	}
 	o.Times = o.plan.Scenario.Engine
-	if o.load, err = capacity.NewSteadyLoad(o.plan, max(1, s.Seeds), confirmingSeeds); err != nil {
-		return o, err
+	if o.load, err = capacity.NewLoad(o.plan, s.Seeds); err != nil {
+		return err
 	}
 	prompt, output := o.load.Means()
 	o.tokens = prompt + output
-	o.found, err = o.load.Find(ctx, o.plan, s.SLO, s.compare(nil))
+	found, err := o.load.Find(ctx, o.plan, s.SLO, s.options(capacity.CompareHorizon, nil))
 	switch {
-	case errors.Is(err, capacity.ErrUnbounded), errors.Is(err, capacity.ErrShort):
-		o.Trouble = err.Error()
-		return o, nil
 	case err != nil:
-		return o, err
-	case o.found.Rate == 0:
+		return o.refuse(err, unanswered(err))
+	case found.Rate == 0:
 		o.Trouble = "even requests that are alone miss the objective"
-		return o, nil
+		return nil
 	}
-	o.value(s.Target, o.found.Rate)
-	return o, nil
+	o.value(s.Target, found.Rate)
+	return nil
+}
+
+// refuse makes an error the reason why there is no offer, or returns it.
+func (o *Offer) refuse(err error, isReason bool) error {
+	if !isReason {
+		return err
+	}
+	o.Trouble = err.Error()
+	return nil
 }
 
 // value is what servers with a rate cost.
@@ -159,12 +151,15 @@ func (s *sizer) confirmCheapest(ctx context.Context, all []Offer) ([]Offer, erro
 		if o.Trouble != "" || o.Confirmed {
 			return all, nil
 		}
-		found, err := o.load.Find(ctx, o.plan, s.SLO, s.answer(nil))
+		found, err := o.load.Find(ctx, o.plan, s.SLO, s.options(capacity.SearchHorizon, nil))
+		if err == nil && found.Rate > 0 {
+			err = o.load.Confirm(ctx, o.plan, s.SLO, s.Lasts, s.pool, &found)
+		}
 		switch {
-		case errors.Is(err, capacity.ErrUnbounded), errors.Is(err, capacity.ErrShort):
-			o.Trouble = err.Error()
 		case err != nil:
-			return nil, err
+			if err := o.refuse(err, unanswered(err)); err != nil {
+				return nil, err
+			}
 		case found.Rate == 0:
 			o.Trouble = "no rate lasts"
 		default:
@@ -176,16 +171,9 @@ func (s *sizer) confirmCheapest(ctx context.Context, all []Offer) ([]Offer, erro
 
 // dearer orders offers.
 func dearer(a, b Offer) int {
-	switch {
-	case (a.Trouble == "") != (b.Trouble == ""):
-		if a.Trouble == "" {
-			return -1
-		}
-		return 1
-	case a.Hour != b.Hour:
-		return int(math.Copysign(1, a.Hour-b.Hour))
-	}
-	return cmp.Or(a.GPUs-b.GPUs, cmp.Compare(float64(b.Servers)*b.Rate, float64(a.Servers)*a.Rate))
+	trouble := func(o Offer) int { return min(len(o.Trouble), 1) }
+	return cmp.Or(trouble(a)-trouble(b), cmp.Compare(a.Hour, b.Hour), a.GPUs-b.GPUs,
+		cmp.Compare(float64(b.Servers)*b.Rate, float64(a.Servers)*a.Rate))
 }
 
 // Missing returns why none of the offers is an answer, nil if one is.
@@ -210,23 +198,19 @@ func withoutPrice(all []Offer) []string {
 	return gpus
 }
 
-// several reports whether the times of offers are those of more than one engine.
-func several(all []Offer) bool {
-	return slices.ContainsFunc(all, func(o Offer) bool { return o.Trouble == "" && o.Times != all[0].Times })
-}
-
 // WriteOffers writes offers for a terminal: the answer first.
 func WriteOffers(out io.Writer, q Question, all []Offer, prices cost.Prices) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	if best := all[0]; best.Trouble == "" {
+	best := all[0]
+	answered := best.Trouble == ""
+	if answered {
 		fmt.Fprintf(w, "%d x %s, %d to a server: $%s an hour for %s requests/s under %s\n\n",
 			best.GPUs, best.GPU, best.Workers, best.within("%.2f", best.Hour), rate(q.Target), q.SLO)
+		fmt.Fprint(w, "GPUs\teach server\tservers\t$/hour\t$/M tokens\tkWh/M tokens\ttimes of\trate is\n")
 	} else {
 		fmt.Fprintf(w, "no answer: %v\n\n", Missing(q, all))
 	}
-	if all[0].Trouble == "" {
-		fmt.Fprint(w, "GPUs\teach server\tservers\t$/hour\t$/M tokens\tkWh/M tokens\ttimes of\trate is\n")
-	}
+	several := false // engines
 	for _, o := range all {
 		if o.Trouble != "" {
 			continue
@@ -235,17 +219,17 @@ func WriteOffers(out io.Writer, q Question, all []Offer, prices cost.Prices) err
 		if o.Confirmed {
 			state = "confirmed"
 		}
+		several = several || o.Times != best.Times
 		fmt.Fprintf(w, "%d x %s\t%s/s with %d\t%d\t%s\t%s\t%s\t%s\t%s\n", o.GPUs, o.GPU, rate(o.Rate), o.Workers,
 			o.Servers, o.within("%.2f", o.Hour), o.within("%.3f", o.Million), o.within("%.3f", o.KWh), o.Times, state)
 	}
-	if best := all[0]; best.Trouble == "" {
+	if answered {
 		fmt.Fprintln(w)
 		fact(w, "iterations", "of the first: "+best.plan.Model.Describe())
 	}
-	if several(all) {
+	if several {
 		fact(w, "times", "of several engines, so the table compares these as well as the GPUs: --engine NAME takes one "+
-			"for all; "+
-			scenario.DataSheet+" is vLLM of 2023, up to 2 times slower than newer releases")
+			"for all; "+scenario.DataSheet+" is vLLM of 2023, up to 2 times slower than newer releases")
 	}
 	if prices.Source != "" {
 		fact(w, "prices", prices.Source)
@@ -266,6 +250,6 @@ func WriteOffers(out io.Writer, q Question, all []Offer, prices cost.Prices) err
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(out, terminal.Wrap("Servers get requests at random, each its share.", 0)[0])
+	_, err := fmt.Fprintln(out, "Servers get requests at random, each its share.")
 	return err
 }

@@ -25,8 +25,9 @@ func (s *sizer) bounds() []trial {
 		return nil
 	}
 	as := func(name string, iterations, first float64) trial {
-		return trial{Change: Change{Name: name, Is: Whole}, setup: s.plan.Setup, server: s.plan.Scenario.Server, slo: s.SLO,
-			times: 1, within: true, iterations: iterations, first: first / 1000}
+		t := s.trial(name, Whole)
+		t.iterations, t.first = iterations, first/1000
+		return t
 	}
 	return []trial{as("as slow as others' servers", m.Most, m.First.Most), as("as fast", m.Least, m.First.Least)}
 }

@@ -11,9 +11,10 @@ import (
 )
 
 func (s *sizer) report(ctx context.Context) (*Report, error) {
-	r := &Report{Scenario: s.plan.Scenario, Setup: s.name(), SLO: s.SLO.String(), slo: s.SLO, system: s.plan.System,
-		gpu: s.plan.Setup.GPU.Name, Load: s.facts(), Memory: s.memory(), Cost: s.plan.Model.Describe(),
-		Constants: s.plan.Model.Constants()}
+	setup := s.plan.Setup
+	r := &Report{Scenario: s.plan.Scenario, SLO: s.SLO.String(), slo: s.SLO, system: s.plan.System,
+		Setup: fmt.Sprintf("%s on %d x %s", setup.LLM.Name, setup.GPUs(), setup.GPU.Name), gpu: setup.GPU.Name,
+		Load: s.facts(), Memory: s.memory(), Cost: s.plan.Model.Describe(), Constants: s.plan.Model.Constants()}
 	all, err := s.searches(ctx)
 	if err != nil {
 		return nil, err
@@ -60,7 +61,7 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 	trials := slices.Concat(s.limits(), s.blockSizes(), s.systems(), s.bounds())
 	s.total = 1 + len(trials)
-	if s.found, err = s.load.Find(ctx, s.plan, s.SLO, s.search()); err != nil {
+	if s.found, err = s.load.Find(ctx, s.plan, s.SLO, s.options(capacity.SearchHorizon, nil)); err != nil {
 		return nil, err
 	}
 	if s.base = s.found; s.found.Rate == 0 {
@@ -69,13 +70,17 @@ func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 	}
 	return changes, together(ctx,
 		func(ctx context.Context) error {
-			err := s.load.Confirm(ctx, s.plan, s.SLO, s.answer(capacity.DefaultCurve), &s.base)
+			err := s.load.Confirm(ctx, s.plan, s.SLO, s.Lasts, s.pool, &s.base)
+			if err == nil {
+				err = s.load.Curve(ctx, s.plan, s.SLO, s.pool, &s.base)
+			}
 			s.tick(1)
 			return err
 		},
 		func(ctx context.Context) (err error) {
 			if s.near = s.found; s.load.Own == 0 { // a trace comes as a whole in every run
-				if s.near, err = s.load.Find(ctx, s.plan, s.SLO, s.compare(s.found.Rates())); err != nil {
+				near := s.options(capacity.CompareHorizon, s.found.Rates())
+				if s.near, err = s.load.Find(ctx, s.plan, s.SLO, near); err != nil {
 					return err
 				}
 			}
@@ -112,24 +117,9 @@ func together(ctx context.Context, do ...func(ctx context.Context) error) error 
 	return first
 }
 
-// confirmingSeeds are runs of an hour, besides those of the search, that have to
-// hold at what is answered.
-const confirmingSeeds = 4
-
-// answer returns the options of a search whose result is promised.
-func (s *sizer) answer(curve []float64) capacity.Options {
-	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: &capacity.SearchHorizon,
-		Confirm: confirmingSeeds, ConfirmHorizon: s.Lasts, Curve: curve}
-}
-
-// search returns the options of a search whose result is confirmed later.
-func (s *sizer) search() capacity.Options {
-	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: &capacity.SearchHorizon}
-}
-
-// compare returns the options of a search whose result is compared with others.
-func (s *sizer) compare(near []float64) capacity.Options {
-	return capacity.Options{Precision: s.Precision, Pool: s.pool, Near: near, Horizon: &capacity.CompareHorizon}
+// options returns those of a search that begins near other rates, if there are any.
+func (s *sizer) options(h capacity.Horizon, near []float64) capacity.Options {
+	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: h, Near: near}
 }
 
 func (s *sizer) tick(n int) {

@@ -1,6 +1,7 @@
 package sizing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,29 +129,43 @@ type sizer struct {
 // Size answers a question. The error is that of a name, a trace or a setting, or
 // the context's; nothing is answered then.
 func Size(ctx context.Context, q Question) (*Report, error) {
-	s, runs, err := open(q)
+	if !(q.Target >= 0 && q.Target <= mostTarget) {
+		return nil, fmt.Errorf("%w: a target of %v requests a second: want more than 0, and at most %.0f",
+			scenario.ErrScenario, q.Target, float64(mostTarget))
+	}
+	s, err := newSizer(q)
 	if err != nil {
 		return nil, err
 	}
+	if s.plan, err = scenario.Open(q.Scenario); err != nil {
+		return nil, err
+	}
+	if s.load, err = capacity.NewLoad(s.plan, s.Seeds); err != nil {
+		return nil, err
+	}
+	if q.Folder == "" {
+		return s.report(ctx)
+	}
+	runs, err := capacity.OpenRuns(q.Folder, q.Scenario)
+	if err != nil {
+		return nil, fmt.Errorf("the runs of a plan: %w", err)
+	}
+	s.load.Keep(runs)
 	report, err := s.report(ctx)
-	if err == nil && runs != nil {
+	if err == nil {
 		report.Kept = fmt.Sprintf("%d of the %d runs kept in %s were taken, %d were added", runs.Taken, runs.Kept, q.Folder,
 			runs.Added)
 	}
 	return report, errors.Join(err, runs.Close())
 }
 
-// open checks a question and looks up all it names.
-func open(q Question) (*sizer, *capacity.Runs, error) {
+// newSizer checks a question and fills in what is zero.
+func newSizer(q Question) (*sizer, error) {
 	if len(q.SLO) == 0 {
-		return nil, nil, fmt.Errorf("%w: there is none", capacity.ErrSLO)
-	}
-	if !(q.Target >= 0 && q.Target <= mostTarget) {
-		return nil, nil, fmt.Errorf("%w: a target of %v requests a second: want more than 0, and at most %.0f",
-			scenario.ErrScenario, q.Target, float64(mostTarget))
+		return nil, fmt.Errorf("%w: there is none", capacity.ErrSLO)
 	}
 	if q.Seeds < 0 || q.Seeds > capacity.MostSeeds || !(q.Precision >= 0) || q.Precision > 1 {
-		return nil, nil, fmt.Errorf("%w: %d seeds, rates to a part of %v: want 1 to %d seeds and a part of 0 to 1",
+		return nil, fmt.Errorf("%w: %d seeds, rates to a part of %v: want 1 to %d seeds and a part of 0 to 1",
 			scenario.ErrScenario, q.Seeds, q.Precision, capacity.MostSeeds)
 	}
 	if q.Precision == 0 {
@@ -159,24 +174,6 @@ func open(q Question) (*sizer, *capacity.Runs, error) {
 	if q.Runs <= 0 {
 		q.Runs = runtime.GOMAXPROCS(0)
 	}
-	if q.Seeds == 0 {
-		q.Seeds = 3
-	}
-	s := &sizer{Question: q, pool: capacity.NewPool(q.Runs)}
-	var err error
-	if s.plan, err = scenario.Open(q.Scenario); err != nil {
-		return nil, nil, err
-	}
-	if s.load, err = capacity.NewSteadyLoad(s.plan, q.Seeds, confirmingSeeds); err != nil {
-		return nil, nil, err
-	}
-	if q.Folder == "" {
-		return s, nil, nil
-	}
-	runs, err := capacity.OpenRuns(q.Folder, q.Scenario)
-	if err != nil {
-		return nil, nil, fmt.Errorf("the runs of a plan: %w", err)
-	}
-	s.load.Keep(runs)
-	return s, runs, nil
+	q.Seeds = cmp.Or(q.Seeds, 3)
+	return &sizer{Question: q, pool: capacity.NewPool(q.Runs)}, nil
 }

@@ -93,9 +93,9 @@ func based(t *testing.T, q Question) *sizer {
 	var err error
 	s.plan, err = scenario.Open(q.Scenario)
 	require.NoError(t, err)
-	s.load, err = capacity.NewSteadyLoad(s.plan, q.Seeds, 0)
+	s.load, err = capacity.NewLoad(s.plan, q.Seeds)
 	require.NoError(t, err)
-	s.base, err = s.load.Find(context.Background(), s.plan, q.SLO, s.compare(nil))
+	s.base, err = s.load.Find(context.Background(), s.plan, q.SLO, s.options(capacity.CompareHorizon, nil))
 	require.NoError(t, err)
 	s.near, s.found = s.base, s.base
 	return s
@@ -111,7 +111,7 @@ func limitOf(t *testing.T, q Question) *Report {
 	for i := range all {
 		s.scale(&all[i])
 	}
-	r := &Report{Capacity: s.base, Limits: ranked(all), Setup: s.name(), SLO: q.SLO.String(), slo: q.SLO, Load: s.facts()}
+	r := &Report{Capacity: s.base, Limits: ranked(all), SLO: q.SLO.String(), slo: q.SLO, Load: s.facts()}
 	if i := limiting(r.Limits, s.Precision); i >= 0 {
 		r.Limit = r.Limits[i].Name
 	}

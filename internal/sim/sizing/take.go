@@ -56,38 +56,30 @@ func (s *sizer) with(p policy, block int) sim.Server {
 	return v
 }
 
-func (s *sizer) trial(name string, kind Kind, p policy, block int) trial {
-	base := s.plan.Scenario.Server
-	c := Change{Name: name, Is: kind, sys: p, size: block, Base: p == policyOf(base) && block == base.BlockSize}
-	return trial{Change: c, setup: s.plan.Setup, server: s.with(p, block), slo: s.SLO, times: 1}
+func (s *sizer) served(name string, kind Kind, p policy, block int) trial {
+	t := s.trial(name, kind)
+	t.server, t.sys, t.size = s.with(p, block), p, block
+	t.Base = p == policyOf(s.plan.Scenario.Server) && block == s.plan.Scenario.Server.BlockSize
+	return t
 }
 
 // blockSizes returns trials of other block sizes for the scenario's system.
 func (s *sizer) blockSizes() []trial {
 	base := s.plan.Scenario.Server
-	sizes := blockSizes
 	var all []trial
-	for _, size := range insert(sizes, base.BlockSize) {
-		all = append(all, s.trial(fmt.Sprint(size), BlockSize, policyOf(base), size))
+	for _, size := range insert(blockSizes, base.BlockSize) {
+		all = append(all, s.served(fmt.Sprint(size), BlockSize, policyOf(base), size))
 	}
 	return all
 }
 
+// insert adds a size to sorted ones, unless it is among them.
 func insert(sizes []int, size int) []int {
-	var all []int
-	for _, v := range sizes {
-		if size > 0 && size < v {
-			all = append(all, size)
-		}
-		if size <= v {
-			size = 0
-		}
-		all = append(all, v)
+	at, found := slices.BinarySearch(sizes, size)
+	if found {
+		return sizes
 	}
-	if size > 0 {
-		all = append(all, size)
-	}
-	return all
+	return slices.Insert(slices.Clone(sizes), at, size)
 }
 
 // systems returns trials of vLLM's current one, with and without prefix caching, and the scenario's, with its block
@@ -100,7 +92,7 @@ func (s *sizer) systems() []trial {
 	}
 	var all []trial
 	for _, p := range list {
-		all = append(all, s.trial(p.String(), System, p, base.BlockSize))
+		all = append(all, s.served(p.String(), System, p, base.BlockSize))
 	}
 	return all
 }
@@ -111,7 +103,7 @@ func (s *sizer) take(ctx context.Context, sizes, systems []Change) (Take, error)
 	system, systemReason := s.choose(systems, func(c Change) bool { return c.sys == policy{system: sim.DefaultSystem} })
 	t := Take{BlockSize: size.size, System: system.Name,
 		Reason: fmt.Sprintf("block size %s: %s; %s: %s", size.Name, sizeReason, system.Name, systemReason)}
-	both := s.trial(fmt.Sprintf("%s, block size %s", system.Name, size.Name), System, system.sys, size.size)
+	both := s.served(fmt.Sprintf("%s, block size %s", system.Name, size.Name), System, system.sys, size.size)
 	var err error
 	t.Both, err = s.change(ctx, both)
 	s.scale(&t.Both)

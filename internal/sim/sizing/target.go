@@ -9,7 +9,6 @@ import (
 
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
-	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/scenario"
 )
 
@@ -108,7 +107,7 @@ type otherServer struct {
 	found   capacity.Capacity
 }
 
-// otherServers returns those that hold the objective at some rate, up to the first that
+// otherServers returns those that fit and hold the objective at some rate, up to the first that
 // does at the target, by shorter runs.
 func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
 	all := []otherServer{}
@@ -119,15 +118,26 @@ func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
 		if w == s.plan.Setup.Workers {
 			continue
 		}
-		o, ok, err := s.workers(ctx, w)
+		setup, v := s.plan.Setup, s.plan.Scenario.Server
+		setup.Workers = w
+		setup.Name = fmt.Sprintf("%s on %d x %s", setup.LLM.Name, w, setup.GPU.Name)
+		v.NumGPUBlocks, v.NumCPUBlocks = 0, s.Scenario.Server.NumCPUBlocks
+		plan, err := s.plan.With(setup, v)
+		var found capacity.Capacity
+		if err == nil {
+			found, err = s.load.Find(ctx, plan, s.SLO, s.options(capacity.CompareHorizon, nil))
+		}
+		if doesNotFit(err) || unanswered(err) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
-		if ok && o.found.Rate > 0 {
-			all = append(all, o)
-			if o.found.Rate >= s.Question.Target {
-				break
-			}
+		if found.Rate > 0 {
+			all = append(all, otherServer{w, plan, found})
+		}
+		if found.Rate >= s.Question.Target {
+			break
 		}
 	}
 	return all, nil
@@ -150,7 +160,7 @@ func (s *sizer) fewest(ctx context.Context, t *Target) error {
 			return nil
 		}
 		o := &s.others[best-1]
-		err := s.load.Confirm(ctx, o.plan, s.SLO, s.answer(nil), &o.found)
+		err := s.load.Confirm(ctx, o.plan, s.SLO, s.Lasts, s.pool, &o.found)
 		switch {
 		case errors.Is(err, capacity.ErrShort): // nothing lasts
 			t.Servers = slices.Delete(t.Servers, best, best+1)
@@ -225,26 +235,4 @@ func (s *sizer) blocks(ctx context.Context, t *Target) (int, error) {
 		}
 	}
 	return high, nil
-}
-
-// workers finds the capacity with another number of GPUs; not ok: they do not
-// fit, or cannot share the heads.
-func (s *sizer) workers(ctx context.Context, w int) (o otherServer, ok bool, err error) {
-	setup, v := s.plan.Setup, s.plan.Scenario.Server
-	setup.Workers = w
-	setup.Name = fmt.Sprintf("%s on %d x %s", setup.LLM.Name, w, setup.GPU.Name)
-	v.NumGPUBlocks, v.NumCPUBlocks = 0, s.Scenario.Server.NumCPUBlocks
-	o.workers = w
-	o.plan, err = s.plan.With(setup, v)
-	if errors.Is(err, cost.ErrMemory) || errors.Is(err, cost.ErrFile) {
-		return o, false, nil
-	}
-	if err != nil {
-		return o, false, err
-	}
-	o.found, err = s.load.Find(ctx, o.plan, s.SLO, s.compare(nil))
-	if errors.Is(err, capacity.ErrUnbounded) || errors.Is(err, capacity.ErrShort) {
-		return o, false, nil
-	}
-	return o, err == nil, err
 }

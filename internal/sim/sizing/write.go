@@ -249,6 +249,51 @@ func (r *Report) atCapacity() capacity.Point {
 	return r.Capacity.Confirmed[max(0, i)]
 }
 
+// lasts returns for how long the rate was tried, and with which values.
+func (r *Report) lasts() string {
+	c := r.Capacity
+	p := r.atCapacity()
+	if c.Tried == 1 {
+		return fmt.Sprintf("this rate held for %.0f s of arrivals", p.Span)
+	}
+	seeds := fmt.Sprintf("all %d seeds", c.Tried)
+	if c.Held < c.Tried {
+		seeds = fmt.Sprintf("%d of %d seeds", c.Held, c.Tried)
+	}
+	return fmt.Sprintf("this rate, or a higher one, held for %.0f s of arrivals under %s; most of them hold %s/s, and "+
+		"do not hold 3 %% more", p.Span, seeds, rate(c.Most))
+}
+
+// intervals returns the objectives' values with what chance leaves open.
+func (r *Report) intervals() string {
+	p := r.atCapacity()
+	var all []string
+	rough := ""
+	for i, o := range r.slo {
+		v := p.Intervals[i]
+		by := interval(v)
+		if r.Range != nil {
+			by = r.Range.latency(float64(p.Values[i]), o.Metric == capacity.TTFT) + "; by chance alone " + by
+		}
+		all = append(all, fmt.Sprintf("%s %s (%s)", o.Of(), seconds(float64(p.Values[i])), by))
+		if v.Rough {
+			rough = ". Rough: too few independent answers for 95 %, the true value may be farther away"
+		}
+	}
+	return strings.Join(all, ", ") + rough
+}
+
+func interval(v capacity.Interval) string {
+	level := "95 %"
+	if v.Rough {
+		level = "rough"
+	}
+	if math.IsInf(float64(v.High), 1) {
+		return fmt.Sprintf("%s: at least %s", level, seconds(float64(v.Low)))
+	}
+	return fmt.Sprintf("%s: %s to %s", level, seconds(float64(v.Low)), seconds(float64(v.High)))
+}
+
 // searched returns how many rates were tried, and whether a rate above a failed one held.
 func (r *Report) searched() string {
 	n, above := 0, 0

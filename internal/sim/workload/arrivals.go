@@ -7,33 +7,31 @@ import (
 	"math/rand/v2"
 )
 
-// Poisson returns requests that arrive independently of each other, rate of them a
-// second on average. They end before until, in seconds, and after count; 0
-// means no such end. The error wraps ErrSetting.
+// Gamma returns requests, rate of them a second on average, with gaps from a gamma distribution, as vLLM's
+// "bench serve --burstiness" draws them: with shape 1 they arrive independently of each other (Poisson), less comes
+// in bursts, more is more even. The variance of a gap is its mean squared by shape. They end before until, in
+// seconds, and after count; 0 means no such end. The error wraps ErrSetting.
 //
-// Gaps are exponential. The paper's artifact draws counts for every 10 ms
+// The paper's artifact draws Poisson counts for every 10 ms
 // instead, which is the same process on a coarser clock (sim/PAPER.md §1).
-func Poisson(l Lengths, rate float64, seed uint64, until float64, count int) (Source, error) {
-	if !(rate > 0) || math.IsInf(rate, 0) {
-		return nil, fmt.Errorf("%w: %v requests a second; the rate must be a number above 0", ErrSetting, rate)
-	}
-	gaps := rand.New(rand.NewPCG(seed, 1))
-	return arrive(l, seed, until, count, func() float64 { return gaps.ExpFloat64() / rate })
-}
-
-// Gamma is Poisson with gaps from a gamma distribution of the same mean, as vLLM's
-// "bench serve --burstiness" draws them: shape 1 is Poisson, less comes in bursts, more
-// is more even. The variance of a gap is its mean squared by shape.
 func Gamma(l Lengths, rate, shape float64, seed uint64, until float64, count int) (Source, error) {
-	if shape == 1 {
-		return Poisson(l, rate, seed, until, count)
-	}
-	if !(rate > 0) || math.IsInf(rate, 0) || !(shape >= leastShape) || math.IsInf(shape, 0) {
+	switch {
+	case !(rate > 0) || math.IsInf(rate, 0) || !(shape >= leastShape) || math.IsInf(shape, 0):
 		return nil, fmt.Errorf("%w: %v requests a second with a burstiness of %v; the rate must be a number above 0, the "+
 			"burstiness at least %v", ErrSetting, rate, shape, leastShape)
+	case !(until >= 0) || math.IsInf(until, 0):
+		return nil, fmt.Errorf("%w: an end after %v s; it must be a number above 0, or 0 for none", ErrSetting, until)
+	case count < 0:
+		return nil, fmt.Errorf("%w: %d requests; it must be a number above 0, or 0 for no end", ErrSetting, count)
 	}
 	gaps := rand.New(rand.NewPCG(seed, 1))
-	return arrive(l, seed, until, count, func() float64 { return gamma(gaps, shape) / (shape * rate) })
+	gap := func() float64 { return gamma(gaps, shape) / (shape * rate) }
+	if shape == 1 {
+		gap = func() float64 { return gaps.ExpFloat64() / rate }
+	}
+	// Lengths have their own random stream, so that another rate brings the same requests.
+	return &drawn{lengths: l, rng: rand.New(rand.NewPCG(seed, 2)), gap: gap, until: until, left: count,
+		endless: count == 0}, nil
 }
 
 // leastShape is where nearly all requests come at once.
@@ -59,38 +57,7 @@ func gamma(r *rand.Rand, shape float64) float64 {
 	}
 }
 
-// Every returns requests of which the first arrives at 0 and each other one gap
-// seconds after the one before; a gap of 0 makes them arrive all at once. Ends
-// and the error are Poisson's.
-func Every(l Lengths, gap float64, seed uint64, until float64, count int) (Source, error) {
-	if !(gap >= 0) || math.IsInf(gap, 0) {
-		return nil, fmt.Errorf("%w: a gap of %v s; it must be a number of at least 0", ErrSetting, gap)
-	}
-	if gap == 0 && count == 0 {
-		return nil, fmt.Errorf("%w: requests that arrive all at once need a count", ErrSetting)
-	}
-	n := -1.0
-	return arrive(l, seed, until, count, func() float64 {
-		n++
-		if n == 0 {
-			return 0
-		}
-		return gap
-	})
-}
-
-func arrive(l Lengths, seed uint64, until float64, count int, gap func() float64) (Source, error) {
-	if !(until >= 0) || math.IsInf(until, 0) {
-		return nil, fmt.Errorf("%w: an end after %v s; it must be a number above 0, or 0 for none", ErrSetting, until)
-	}
-	if count < 0 {
-		return nil, fmt.Errorf("%w: %d requests; it must be a number above 0, or 0 for no end", ErrSetting, count)
-	}
-	// Lengths have their own random stream, so that another rate brings the same requests.
-	return &drawn{lengths: l, rng: rand.New(rand.NewPCG(seed, 2)), gap: gap, until: until, left: count,
-		endless: count == 0}, nil
-}
-
+// A drawn source has requests whose lengths and gaps are random.
 type drawn struct {
 	lengths Lengths
 	rng     *rand.Rand

@@ -4,61 +4,78 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sort"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that Poisson arrivals have the rate asked for, and gaps that are
-// exponential.
-func TestPoissonArrivalsHaveTheRateAskedFor(t *testing.T) {
-	l := fixed{1, 1}
-	s, err := Poisson(l, 4, 1, 0, draws)
-	require.NoError(t, err)
-	var gaps []float64
-	last := 0.0
-	for _, r := range drain(t, s) {
-		require.Greater(t, r.Arrival, last)
-		gaps = append(gaps, r.Arrival-last)
-		last = r.Arrival
+// Ensure that gaps have the rate and the variance of their shape, which those of shape 1, Poisson's, have exponentially.
+func TestGapsHaveTheRateAndTheVarianceOfTheirShape(t *testing.T) {
+	for _, shape := range []float64{0.25, 1, 4} {
+		s, err := Gamma(fixed{1, 1}, 4, shape, 1, 0, draws)
+		require.NoError(t, err)
+		var gaps []float64
+		last := 0.0
+		for _, r := range drain(t, s) {
+			gaps = append(gaps, r.Arrival-last)
+			last = r.Arrival
+		}
+		require.Len(t, gaps, draws)
+		mean, sd := meanSD(gaps)
+		require.InEpsilon(t, 0.25, mean, 0.02)
+		require.InEpsilon(t, 0.25/math.Sqrt(shape), sd, 0.02)
+		sort.Float64s(gaps)
+		require.GreaterOrEqual(t, gaps[0], 0.0)
+		for _, u := range []float64{0.1, 0.5, 0.9, 0.99} {
+			if shape == 1 {
+				require.InEpsilon(t, -0.25*math.Log1p(-u), gaps[int(u*draws)], 0.03, "quantile %v", u)
+			}
+		}
 	}
-	require.Len(t, gaps, draws)
-	mean, sd := meanSD(gaps)
-	require.InEpsilon(t, 0.25, mean, 0.01)
-	require.InEpsilon(t, 0.25, sd, 0.01)
-	sort.Float64s(gaps)
-	for _, u := range []float64{0.1, 0.5, 0.9, 0.99} {
-		require.InEpsilon(t, -0.25*math.Log1p(-u), gaps[int(u*draws)], 0.03, "quantile %v", u)
+}
+
+func TestImpossibleArrivalsAreRefused(t *testing.T) {
+	refuse := func(rate, shape, until float64, count int) {
+		_, err := Gamma(fixed{1, 1}, rate, shape, 1, until, count)
+		require.ErrorIs(t, err, ErrSetting, "%v, %v, %v, %v", rate, shape, until, count)
 	}
+	for _, bad := range []float64{-1, math.NaN(), math.Inf(1)} {
+		refuse(bad, 1, 0, 1)
+		refuse(1, bad, 0, 1)
+		refuse(1, 1, bad, 1)
+		_, err := AtMultiple(nil, bad)
+		require.ErrorIs(t, err, ErrSetting)
+	}
+	refuse(0, 1, 0, 1)
+	refuse(1, 0, 0, 1)
+	refuse(1, 1, 0, -1)
 }
 
 // Ensure that the end comes with time or count, whichever is first.
 func TestArrivalsEndByTimeOrCount(t *testing.T) {
 	l := fixed{1, 1}
-	s, err := Poisson(l, 2, 1, 1000, 0)
+	s, err := Gamma(l, 2, 1, 1, 1000, 0)
 	require.NoError(t, err)
 	all := drain(t, s)
 	require.InDelta(t, 2000, len(all), 150)
 	require.Less(t, all[len(all)-1].Arrival, 1000.0)
 
-	s, err = Poisson(l, 2, 1, 1000, 10)
+	s, err = Gamma(l, 2, 1, 1, 1000, 10)
 	require.NoError(t, err)
 	require.Equal(t, all[:10], drain(t, s))
 
-	s, err = Every(l, 0.5, 1, 2, 0)
+	s, err = Gamma(prefixed{fixed{7, 9}, 120}, 1, 1, 1, 0, 2)
 	require.NoError(t, err)
-	var at []float64
-	for _, r := range drain(t, s) {
-		at = append(at, r.Arrival)
-	}
-	require.Equal(t, []float64{0, 0.5, 1, 1.5}, at)
+	want := Request{Prompt: 127, Output: 9, Shared: 120}
+	require.Equal(t, []Request{want, want}, drain(t, AtOnce(s)))
 }
 
 // Ensure that the rate moves arrivals and nothing else, and the seed everything.
 func TestTheRateMovesOnlyArrivalsAndTheSeedChangesAll(t *testing.T) {
 	draw := func(rate float64, seed uint64) []Request {
-		s, err := Poisson(shareGPT(), rate, seed, 0, 100)
+		s, err := Gamma(shareGPT(), rate, 1, seed, 0, 100)
 		require.NoError(t, err)
 		return drain(t, s)
 	}
@@ -73,35 +90,10 @@ func TestTheRateMovesOnlyArrivalsAndTheSeedChangesAll(t *testing.T) {
 	}
 }
 
-func TestImpossibleArrivalsAreRefused(t *testing.T) {
-	l := fixed{1, 1}
-	nan, inf := math.NaN(), math.Inf(1)
-	for _, rate := range []float64{0, -1, nan, inf} {
-		_, err := Poisson(l, rate, 1, 0, 1)
-		require.ErrorIs(t, err, ErrSetting, "rate %v", rate)
-	}
-	for _, until := range []float64{-1, nan, inf} {
-		_, err := Poisson(l, 1, 1, until, 1)
-		require.ErrorIs(t, err, ErrSetting, "until %v", until)
-	}
-	_, err := Poisson(l, 1, 1, 0, -1)
-	require.ErrorIs(t, err, ErrSetting)
-	for _, gap := range []float64{-1, nan, inf} {
-		_, err := Every(l, gap, 1, 0, 1)
-		require.ErrorIs(t, err, ErrSetting, "gap %v", gap)
-	}
-	_, err = Every(l, 0, 1, 10, 0)
-	require.ErrorIs(t, err, ErrSetting, "endless at once")
-	for _, factor := range []float64{0, -1, nan, inf} {
-		_, err := AtMultiple(nil, factor)
-		require.ErrorIs(t, err, ErrSetting, "factor %v", factor)
-	}
-}
-
 // Ensure that a source can be cut, sped up and kept to what a model takes.
 func TestASourceCanBeCutAndSpedUp(t *testing.T) {
 	source := func() Source {
-		s, err := Poisson(shareGPT(), 1, 1, 0, 1000)
+		s, err := Gamma(shareGPT(), 1, 1, 1, 0, 1000)
 		require.NoError(t, err)
 		return s
 	}
@@ -129,7 +121,7 @@ func TestASourceCanBeCutAndSpedUp(t *testing.T) {
 	require.NotZero(t, fitted.Dropped)
 
 	l := fixed{300, 200}
-	s, err := Every(l, 1, 1, 0, 3)
+	s, err := Gamma(l, 1, 1, 1, 0, 3)
 	require.NoError(t, err)
 	require.Len(t, drain(t, WithoutLonger(s, longest)), 3, "a request may be exactly as long as the model takes")
 }
@@ -174,7 +166,7 @@ func TestRequestsThatAreAllTooLongAreGivenUp(t *testing.T) {
 func TestTheRateIsThatOfRequestsThatFit(t *testing.T) {
 	sharegpt, _, err := Named("sharegpt")
 	require.NoError(t, err)
-	s, err := Poisson(sharegpt, 5, 1, 0, 0)
+	s, err := Gamma(sharegpt, 5, 1, 1, 0, 0)
 	require.NoError(t, err)
 	fitted := WithoutLonger(s, 200)
 	var r Request
@@ -190,3 +182,41 @@ func TestTheRateIsThatOfRequestsThatFit(t *testing.T) {
 type fixed struct{ prompt, output int }
 
 func (f fixed) Draw(*rand.Rand) (prompt, output int) { return f.prompt, f.output }
+
+// Ensure that random lengths are those of vllm bench serve: each whole number between the ends as likely as the others.
+func TestRandomLengths(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		prompt      int
+		ratio       float64
+		least, most int
+	}{
+		{"fixed", 100, 0, 100, 100},
+		{"half", 100, 0.5, 50, 150},
+		{"not whole", 5, 0.3, 3, 7},
+		{"down to one", 1, 0.9, 1, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l, err := Random(c.prompt, 7, c.ratio)
+			require.NoError(t, err)
+			prompts, outputs, _ := sample(l, 5_000)
+			require.EqualValues(t, c.least, slices.Min(prompts))
+			require.EqualValues(t, c.most, slices.Max(prompts))
+			mean, _ := meanSD(prompts)
+			require.InEpsilon(t, float64(c.least+c.most)/2, mean, 0.02)
+			if c.ratio == 0 {
+				_, output := l.Draw(rand.New(rand.NewPCG(1, 1)))
+				require.Equal(t, 7, output)
+			} else {
+				require.NotEqual(t, slices.Min(outputs), slices.Max(outputs))
+			}
+		})
+	}
+	for _, bad := range []struct {
+		prompt, output int
+		ratio          float64
+	}{{0, 1, 0}, {1, -1, 0}, {1, 1, 1}, {1, 1, -0.1}, {1 << 25, 1, 0}} {
+		_, err := Random(bad.prompt, bad.output, bad.ratio)
+		require.ErrorIs(t, err, ErrSetting)
+	}
+}

@@ -3,7 +3,7 @@
 // row.
 //
 //	lengths, info, err := workload.Named("sharegpt")
-//	source, err := workload.Poisson(lengths, 2, seed, 3600, 0)
+//	source, err := workload.Gamma(lengths, 2, 1, seed, 3600, 0)
 //	trace, err := workload.Open("BurstGPT_1.csv")
 //	fitted := workload.WithoutLonger(workload.FirstRequests(trace, 1000), 2048)
 //

@@ -59,23 +59,26 @@ var wanted = func() string {
 }()
 
 // fields are the columns of a row that matter, as they are written.
-type fields struct{ at, prompt, output []byte }
+type fields struct {
+	values [3][]byte // time, prompt, output
+	hashes []byte    // JSON; nil: none
+}
 
 // A parser takes rows of one trace apart.
-type parser interface {
-	split(line []byte) (fields, error)
-
-	// hashes are the hash_ids of the row that was split last, if it has any.
-	hashes(prompt int) ([]int64, error)
+type parser struct {
+	format
+	count int    // fields of a CSV row,
+	index [3]int // of which these are the format's
+	row   jsonRow
 }
 
 // detect finds the format by the first line: the one with the most columns in it.
-func detect(line []byte) (format, parser, error) {
+func detect(line []byte) (parser, error) {
 	names, isJSON, err := columns(line)
 	if err != nil {
-		return format{}, nil, err
+		return parser{}, err
 	}
-	var best format
+	p := parser{count: len(names)}
 	most, tie := 0, true
 	for _, f := range formats {
 		found := 0
@@ -86,18 +89,99 @@ func detect(line []byte) (format, parser, error) {
 		}
 		if f.json == isJSON && found >= most {
 			tie = found == most
-			best, most = f, found
+			p.format, most = f, found
 		}
 	}
 	if tie {
-		return format{}, nil, fmt.Errorf("unknown format: the line starts with %s;%s wanted %s", excerpt(line),
+		return parser{}, fmt.Errorf("unknown format: the line starts with %s;%s wanted %s", excerpt(line),
 			semicolons(line), wanted)
 	}
 	if isJSON {
-		return best, &jsonParser{format: best}, nil
+		return p, nil
 	}
-	p, err := newCSV(best, names)
-	return best, p, err
+	return p, p.header(names)
+}
+
+// header finds the columns of a CSV file.
+func (p *parser) header(names []string) error {
+	for i, column := range p.columns {
+		p.index[i] = -1
+		for j, name := range names {
+			if !strings.EqualFold(name, column) {
+				continue
+			}
+			if p.index[i] >= 0 {
+				return fmt.Errorf("the header has the column %q twice", column)
+			}
+			p.index[i] = j
+		}
+		if p.index[i] < 0 {
+			return fmt.Errorf("the header has no column %q; %s needs %s", column, p.name, strings.Join(p.columns[:], ", "))
+		}
+	}
+	return nil
+}
+
+// split takes a row apart.
+func (p *parser) split(line []byte) (f fields, err error) {
+	if p.json {
+		return p.splitJSON(line)
+	}
+	n := 0
+	for field := range bytes.SplitSeq(line, []byte{','}) {
+		for i, at := range p.index {
+			if at == n {
+				f.values[i] = unquote(field)
+			}
+		}
+		n++
+	}
+	if n != p.count {
+		return f, fmt.Errorf("the row has %d fields; wanted %d, as the header has", n, p.count)
+	}
+	return f, nil
+}
+
+// unquote returns a field of a CSV row without spaces and double quotes around it. It must not contain commas.
+func unquote(field []byte) []byte {
+	field = bytes.TrimSpace(field)
+	if n := len(field); n >= 2 && field[0] == '"' && field[n-1] == '"' {
+		return field[1 : n-1]
+	}
+	return field
+}
+
+// A jsonRow keeps values as they are written, so that the same rules and complaints hold for them as for CSV.
+type jsonRow struct {
+	Arrival   json.RawMessage `json:"arrival"`
+	Prompt    json.RawMessage `json:"prompt"`
+	Output    json.RawMessage `json:"output"`
+	Timestamp json.RawMessage `json:"timestamp"` // this and the following are Mooncake's
+	Input     json.RawMessage `json:"input_length"`
+	Answer    json.RawMessage `json:"output_length"`
+	Hashes    json.RawMessage `json:"hash_ids"`
+}
+
+// splitJSON uses the memory of the last row again.
+func (p *parser) splitJSON(line []byte) (f fields, err error) {
+	r := &p.row
+	for _, v := range []*json.RawMessage{&r.Arrival, &r.Prompt, &r.Output, &r.Timestamp, &r.Input, &r.Answer, &r.Hashes} {
+		*v = (*v)[:0]
+	}
+	if err := json.Unmarshal(line, r); err != nil {
+		return f, fmt.Errorf("not a JSON object: %w", err)
+	}
+	f.values = [3][]byte{r.Arrival, r.Prompt, r.Output}
+	if p.log {
+		f = fields{[3][]byte{r.Timestamp, r.Input, r.Answer}, r.Hashes}
+	}
+	for i, value := range f.values {
+		if len(value) == 0 {
+			return f, fmt.Errorf("column %q is missing; a row of %s has %s", p.columns[i], p.name,
+				strings.Join(p.columns[:], ", "))
+		}
+	}
+	return f, nil
 }
 
 // semicolons returns advice for a spreadsheet's CSV.

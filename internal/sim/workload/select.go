@@ -7,31 +7,29 @@ import (
 	"math"
 )
 
+// A next is a Source that is a function.
+type next func(*Request) error
+
+func (n next) Next(r *Request) error { return n(r) }
+
 // FirstRequests returns a source of the first n requests of s; then Next returns io.EOF.
-func FirstRequests(s Source, n int) Source { return &first{s, n} }
-
-type first struct {
-	Source
-	left int
-}
-
-func (f *first) Next(r *Request) error {
-	if f.left <= 0 {
-		return io.EOF
-	}
-	f.left--
-	return f.Source.Next(r)
+func FirstRequests(s Source, n int) Source {
+	return next(func(r *Request) error {
+		if n <= 0 {
+			return io.EOF
+		}
+		n--
+		return s.Next(r)
+	})
 }
 
 // AtOnce returns a source whose requests all arrive at 0.
-func AtOnce(s Source) Source { return atOnce{s} }
-
-type atOnce struct{ Source }
-
-func (a atOnce) Next(r *Request) error {
-	err := a.Source.Next(r)
-	r.Arrival = 0
-	return err
+func AtOnce(s Source) Source {
+	return next(func(r *Request) error {
+		err := s.Next(r)
+		r.Arrival = 0
+		return err
+	})
 }
 
 // AtMultiple returns a source whose requests arrive factor times as often: arrivals are
@@ -40,18 +38,22 @@ func AtMultiple(s Source, factor float64) (Source, error) {
 	if !(factor > 0) || math.IsInf(factor, 0) {
 		return nil, fmt.Errorf("%w: arrivals %v times as often; the factor must be a number above 0", ErrSetting, factor)
 	}
-	return &faster{s, factor}, nil
+	return next(func(r *Request) error {
+		err := s.Next(r)
+		r.Arrival /= factor
+		return err
+	}), nil
 }
 
-type faster struct {
-	Source
-	factor float64
-}
-
-func (f *faster) Next(r *Request) error {
-	err := f.Source.Next(r)
-	r.Arrival /= f.factor
-	return err
+// ArrivingBefore returns the requests of a source that arrive before until, in seconds.
+func ArrivingBefore(s Source, until float64) Source {
+	return next(func(r *Request) error {
+		err := s.Next(r)
+		if err == nil && r.Arrival >= until {
+			return io.EOF
+		}
+		return err
+	})
 }
 
 // ErrNoneFits is wrapped when almost all requests of a workload are too long.
@@ -90,42 +92,22 @@ func (f *Fitted) LeftOut() float64 { return float64(f.Dropped) / float64(max(1, 
 // Next implements Source. The error wraps ErrNoneFits if a workload without an end has
 // almost none that fit.
 func (f *Fitted) Next(r *Request) error {
-	if err := f.source.Next(r); err != nil {
-		return err
-	}
-	for {
-		if r.Prompt+r.Output <= f.longest {
-			f.taken++
-			return nil
-		}
+	err := f.source.Next(r)
+	for err == nil && r.Prompt+r.Output > f.longest {
 		f.Dropped++
-		if f.endless == nil {
-			if err := f.source.Next(r); err != nil {
-				return err
-			}
-			continue
-		}
-		r.Prompt, r.Output = f.endless.lengths.Draw(f.endless.rng)
-		if f.Dropped >= manyDropped && f.Dropped > leastFitting*f.taken {
+		switch {
+		case f.endless == nil:
+			err = f.source.Next(r)
+		case f.Dropped >= manyDropped && f.Dropped > leastFitting*f.taken:
 			return fmt.Errorf("%w: %d of %d requests are longer than the %d tokens of a sequence; raise --max-len or take "+
 				"another model or workload",
 				ErrNoneFits, f.Dropped, f.Dropped+f.taken, f.longest)
+		default:
+			r.Prompt, r.Output = f.endless.lengths.Draw(f.endless.rng)
 		}
 	}
-}
-
-// ArrivingBefore returns the requests of a source that arrive before until, in seconds.
-func ArrivingBefore(s Source, until float64) Source { return &before{s, until} }
-
-type before struct {
-	Source
-	until float64
-}
-
-func (b *before) Next(r *Request) error {
-	err := b.Source.Next(r)
-	if err == nil && r.Arrival >= b.until {
-		return io.EOF
+	if err == nil {
+		f.taken++
 	}
 	return err
 }

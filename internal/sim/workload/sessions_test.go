@@ -2,47 +2,13 @@ package workload
 
 import (
 	"io"
-	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-func TestGammaHasTheRateAndTheVarianceOfItsShape(t *testing.T) {
-	for _, shape := range []float64{0.25, 1, 4} {
-		s, err := Gamma(alpaca{}, 5, shape, 1, 0, 200000)
-		require.NoError(t, err)
-		var sum, squares, last float64
-		all := drain(t, s)
-		for _, r := range all {
-			gap := r.Arrival - last
-			last = r.Arrival
-			sum, squares = sum+gap, squares+gap*gap
-		}
-		n := float64(len(all))
-		mean := sum / n
-		require.InEpsilon(t, 0.2, mean, 0.02, "shape %v", shape)
-		require.InEpsilon(t, mean*mean/shape, squares/n-mean*mean, 0.05, "shape %v", shape)
-	}
-}
-
-func TestAGammaOfShape1IsPoisson(t *testing.T) {
-	a, err := Gamma(alpaca{}, 3, 1, 7, 0, 50)
-	require.NoError(t, err)
-	b, err := Poisson(alpaca{}, 3, 7, 0, 50)
-	require.NoError(t, err)
-	require.Equal(t, drain(t, b), drain(t, a))
-}
-
-func TestBadBurstinessIsRefused(t *testing.T) {
-	for _, shape := range []float64{0, -1, math.NaN(), math.Inf(1)} {
-		_, err := Gamma(alpaca{}, 1, shape, 1, 0, 1)
-		require.ErrorIs(t, err, ErrSetting)
-	}
-}
-
 func TestATurnBeginsWithAllThatWasSaid(t *testing.T) {
-	first, err := Every(shareGPT(), 1, 1, 0, 20)
+	first, err := Gamma(shareGPT(), 1, 1, 1, 0, 20)
 	require.NoError(t, err)
 	s, err := Conversations(first, shareGPT(), Talk{Turns: 4, Think: 10}, 1, 4096)
 	require.NoError(t, err)
@@ -75,7 +41,7 @@ func TestTurnsOfATraceAreFoundByTheirHashes(t *testing.T) {
 		{Arrival: 95, Prompt: 600, Output: 5, Hashes: []int64{0, 7}},           // has only the system prompt in common
 	}
 	at := 0
-	source := sourceFunc(func(r *Request) error {
+	source := next(func(r *Request) error {
 		if at == len(rows) {
 			return io.EOF
 		}
@@ -102,7 +68,3 @@ func TestTurnsOfATraceAreFoundByTheirHashes(t *testing.T) {
 	require.False(t, s.Follow(r.Session, 50, &r))
 	require.False(t, s.Follow(first[1].Session, 50, &r))
 }
-
-type sourceFunc func(*Request) error
-
-func (f sourceFunc) Next(r *Request) error { return f(r) }

@@ -74,12 +74,3 @@ func TestRequestsWithNothingInCommonDifferFromTheFirstToken(t *testing.T) {
 		seen[ids[1]] = true
 	}
 }
-
-func BenchmarkTokens(b *testing.B) {
-	r := Request{Prompt: 1024, Output: 338, Hashes: []int64{1, 2}}
-	var ids []int32
-	b.ReportAllocs()
-	for b.Loop() {
-		ids = Tokens(ids[:0], &r, 1)
-	}
-}

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 )
@@ -17,14 +18,14 @@ type Trace struct {
 
 	lines  lines
 	closer io.Closer
-	format format
-	parse  parser
+	parser parser
 	any    bool // a row was read
 	last   float64
 	above  []byte  // the last row's time as it was written
 	start  float64 // of the first request
 	begun  bool
 	err    error
+	ids    []int64 // of the last row
 }
 
 // Open reads a trace, gzipped or not; "-" is standard input. The first
@@ -56,17 +57,17 @@ func read(r io.Reader, name string) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.format, t.parse, err = detect(line); err != nil {
+	if t.parser, err = detect(line); err != nil {
 		return nil, t.lines.errorf("%w", err)
 	}
-	if t.format.json {
+	if t.parser.json {
 		t.lines.again = true // the first line is a row
 	}
 	return t, nil
 }
 
 // Format returns the name of the trace's format.
-func (t *Trace) Format() string { return t.format.name }
+func (t *Trace) Format() string { return t.parser.name }
 
 // Close closes a file that Open opened.
 func (t *Trace) Close() error {
@@ -99,28 +100,28 @@ func (t *Trace) Next(r *Request) error {
 
 // row turns a row into a request, and reports whether the request was served.
 func (t *Trace) row(line []byte, r *Request) (served bool, err error) {
-	var f fields
-	if f, err = t.parse.split(line); err != nil {
+	f, err := t.parser.split(line)
+	if err != nil {
 		return false, err
 	}
-	at, err := t.format.seconds(f.at)
+	at, err := t.parser.seconds(f.values[0])
 	if err != nil {
 		return false, err
 	}
 	if t.any && at < t.last {
 		return false, fmt.Errorf("column %q: %s is before the %s of the row above; rows must be in the order of arrival",
-			t.format.columns[0], f.at, t.above)
+			t.parser.columns[0], f.values[0], t.above)
 	}
-	t.any, t.last, t.above = true, at, append(t.above[:0], f.at...)
+	t.any, t.last, t.above = true, at, append(t.above[:0], f.values[0]...)
 
 	r.Shared = 0
-	if r.Prompt, err = t.format.tokens(1, f.prompt); err != nil {
+	if r.Prompt, err = t.parser.tokens(1, f.values[1]); err != nil {
 		return false, err
 	}
-	if r.Output, err = t.format.tokens(2, f.output); err != nil {
+	if r.Output, err = t.parser.tokens(2, f.values[2]); err != nil {
 		return false, err
 	}
-	if r.Hashes, err = t.parse.hashes(r.Prompt); err != nil {
+	if r.Hashes, err = t.hashes(f.hashes, r.Prompt); err != nil {
 		return false, err
 	}
 	if r.Prompt == 0 || r.Output == 0 {
@@ -131,4 +132,20 @@ func (t *Trace) row(line []byte, r *Request) (served bool, err error) {
 	}
 	r.Arrival = at - t.start
 	return true, nil
+}
+
+// hashes reads the hash_ids of a row, if it has any.
+func (t *Trace) hashes(text []byte, prompt int) ([]int64, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	t.ids = t.ids[:0]
+	if err := json.Unmarshal(text, &t.ids); err != nil {
+		return nil, bad("hash_ids", text, "is not a list of ids", "whole numbers")
+	}
+	if want := (prompt + hashTokens - 1) / hashTokens; len(t.ids) != want {
+		return nil, fmt.Errorf("column %q has %d ids; wanted %d, one for each %d of the %d tokens of the prompt",
+			"hash_ids", len(t.ids), want, hashTokens, prompt)
+	}
+	return t.ids, nil
 }
