@@ -1,9 +1,7 @@
 package openai_test
 
 import (
-	"encoding/json"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,195 +12,115 @@ import (
 	"llmmemory/internal/engine/openai"
 )
 
-// send posts a completion of 9 tokens of prompt.
-func send(t *testing.T, s *served, key, most string) *http.Response {
-	r, err := http.NewRequest("POST", s.url+"/v1/completions",
-		strings.NewReader(`{"model": "demo", "prompt": "12345678", "max_tokens": `+most+`}`))
-	require.NoError(t, err)
-	r.Header.Set("Authorization", "Bearer "+key)
-	answer, err := http.DefaultClient.Do(r)
-	require.NoError(t, err)
-	require.NoError(t, answer.Body.Close())
-	return answer
-}
+// withKey is the header of a key.
+func withKey(key string) []string { return []string{"Authorization", "Bearer " + key} }
 
 func TestEachKeyHasItsRate(t *testing.T) {
 	s := start(t, func(c *openai.Config, _ *engine.Config) {
 		c.APIKeys, c.Limits = []string{"a", "b"}, openai.Limits{Requests: 1, Tokens: 100}
 	})
-	first := send(t, s, "a", "1")
-	require.Equal(t, 200, first.StatusCode)
+	ask := func(key, most string) *reply {
+		return s.ask(t, texts, demo+`"prompt": "12345678", "max_tokens": `+most+"}", withKey(key)...)
+	}
+	first := ask("a", "1")
+	require.Equal(t, 200, first.Status)
 	for name, want := range map[string]string{"Limit-Requests": "1", "Remaining-Requests": "0", "Limit-Tokens": "100",
 		"Remaining-Tokens": "90"} {
 		require.Equal(t, want, first.Header.Get("X-Ratelimit-"+name), name)
 	}
-	require.Equal(t, 400, send(t, s, "a", "900").StatusCode, "more tokens than there ever are")
-	refused := send(t, s, "a", "1")
-	for refused.StatusCode == 200 { // a minute has passed
-		refused = send(t, s, "a", "1")
+	require.Equal(t, 400, ask("a", "900").Status, "more tokens than there ever are")
+	refused := ask("a", "1")
+	for refused.Status == 200 { // a minute has passed
+		refused = ask("a", "1")
 	}
-	require.Equal(t, 429, refused.StatusCode)
+	require.Equal(t, 429, refused.Status)
 	require.NotEmpty(t, refused.Header.Get("Retry-After"))
-	require.Equal(t, 200, send(t, s, "b", "1").StatusCode, "another key")
-	require.Equal(t, 401, send(t, s, "c", "1").StatusCode)
+	require.Equal(t, 200, ask("b", "1").Status, "another key")
+	require.Equal(t, 401, ask("c", "1").Status)
 }
 
-// More prompts than may run and wait would be refused however often the client tried again, so the answer is not 429.
-func TestPromptsThatTheQueueNeverHoldsAreRefusedForGood(t *testing.T) {
-	s := start(t, func(_ *openai.Config, c *engine.Config) { c.MaxNumSeqs, c.MaxWaiting = 1, 2 })
-	r, e := s.send(t, "POST", "/v1/completions", "application/json",
-		`{"model": "demo", "prompt": ["a", "b", "c", "d"], "max_tokens": 1}`)
-	require.Equal(t, 400, r.StatusCode)
-	require.Equal(t, "There are 4 prompts; at most 3 can run or wait (--max-num-seqs and --max-waiting).", e["message"])
-	for _, body := range []string{
-		`{"model": "demo", "prompt": ["a", "b", "c"], "max_tokens": 1}`,
-		// one prompt after the other
-		`{"model": "demo", "prompt": ["a", "b", "c", "d"], "max_tokens": 1, "use_beam_search": true}`,
-	} {
-		r, _ = s.send(t, "POST", "/v1/completions", "application/json", body)
-		require.Equal(t, 200, r.StatusCode, body)
+// A request that is refused costs its key nothing, and numbers that are out of range do not refill it.
+func TestARefusedRequestLeavesTheAllowanceOfItsKey(t *testing.T) {
+	const perMinute = 6000
+	limited := func(c *openai.Config, _ *engine.Config) {
+		c.APIKeys, c.Limits = []string{"a"}, openai.Limits{Requests: 600, Tokens: perMinute}
 	}
-}
-
-// left posts a body with key "a" and returns the status, the parameter that the error names, and the rest of the
-// key's allowance as the answer's headers have it, -1 without them.
-func (s *served) left(t *testing.T, path, body string) (status int, param any, requests, tokens int) {
-	r, err := http.NewRequest("POST", s.url+path, strings.NewReader(body))
-	require.NoError(t, err)
-	r.Header.Set("Authorization", "Bearer a")
-	got, err := http.DefaultClient.Do(r)
-	require.NoError(t, err)
-	defer got.Body.Close()
-	var answer struct{ Error map[string]any }
-	require.NoError(t, json.NewDecoder(got.Body).Decode(&answer))
-	requests, tokens = -1, -1
-	for name, to := range map[string]*int{"Requests": &requests, "Tokens": &tokens} {
-		if value := got.Header.Get("X-Ratelimit-Remaining-" + name); value != "" {
-			*to, err = strconv.Atoi(value)
-			require.NoError(t, err)
+	const prompt = demo + `"prompt": "12345678", "max_tokens": 500, `
+	long := `"prompt": "` + strings.Repeat("x", 2000) + `"}`
+	// requireKept requires that a request between two others, of 10 tokens each, is refused and changes nothing.
+	requireKept := func(s *served, status int, path, body string, between func()) {
+		begin := time.Now()
+		before := s.ask(t, texts, text+`"n": 1}`, withKey("a")...)
+		require.Equal(t, 200, before.Status)
+		if between != nil {
+			between()
 		}
+		refused := s.ask(t, path, body, withKey("a")...)
+		require.Equal(t, status, refused.Status, "%.100s: %s", body, refused.Text)
+		after := s.ask(t, texts, text+`"n": 1}`, withKey("a")...)
+		back := int(time.Since(begin).Seconds()*perMinute/60) + 1
+		require.GreaterOrEqual(t, after.Left(t, "Requests"), before.Left(t, "Requests")-1, "%.100s", body)
+		require.GreaterOrEqual(t, after.Left(t, "Tokens"), before.Left(t, "Tokens")-11, "%.100s", body)
+		require.LessOrEqual(t, after.Left(t, "Tokens"), before.Left(t, "Tokens")-10+back, "%.100s", body)
 	}
-	return got.StatusCode, answer.Error["param"], requests, tokens
-}
-
-const (
-	limitTokens = 6000                                                       // 100 come back in a second
-	tenTokens   = `{"model": "demo", "prompt": "12345678", "max_tokens": 1}` // 9 of the prompt and 1 of the answer
-)
-
-func limited(c *openai.Config, _ *engine.Config) {
-	c.APIKeys, c.Limits = []string{"a"}, openai.Limits{Requests: 60, Tokens: limitTokens}
-}
-
-// Numbers of a request that are out of range neither overflow nor refill the allowance of its key.
-func TestNoRequestRefillsItsKey(t *testing.T) {
-	const text, talk = `{"model": "demo", "prompt": "12345678", `,
-		`{"model": "demo", "messages": [{"role": "user", "content": "x"}], `
-	for _, test := range []struct{ name, path, body, param string }{
-		{"n whose product overflows", "completions", text + `"n": 4611686018427387904, "max_tokens": 2}`, "n"},
-		{"n of a chat", "chat/completions", talk + `"n": 4611686018427387904, "max_tokens": 2}`, "n"},
-		{"n of beams", "completions", text + `"n": 4611686018427387904, "max_tokens": 2, "use_beam_search": true}`, "n"},
-		{"best_of", "completions", text + `"best_of": 4611686018427387904, "max_tokens": 2}`, "best_of"},
-		{"the least n", "completions", text + `"n": -9223372036854775808}`, "n"},
-		{"the least max_tokens", "completions", text + `"max_tokens": -9223372036854775808}`, "max_tokens"},
-		{"the least max_tokens of an echo", "completions", text + `"echo": true, "max_tokens": -9223372036854775808}`,
-			"max_tokens"},
-		{"the least max_completion_tokens", "chat/completions", talk + `"max_completion_tokens": -9223372036854775808}`,
-			"max_completion_tokens"},
-		{"the largest min_tokens", "completions", text + `"min_tokens": 9223372036854775807}`, "min_tokens"},
-		{"the largest top_k", "completions", text + `"top_k": 9223372036854775807}`, "top_k"},
-		{"the largest logprobs", "completions", text + `"logprobs": 9223372036854775807}`, "logprobs"},
-		{"the largest top_logprobs", "chat/completions", talk + `"logprobs": true, "top_logprobs": 9223372036854775807}`,
-			"top_logprobs"},
-		{"a priority", "completions", text + `"priority": -9223372036854775808}`, "priority"},
-		{"tokens of a prompt", "completions", `{"model": "demo", "prompt": [2147483647]}`, "prompt"},
-		{"a length penalty whose power is infinite", "completions", text +
-			`"use_beam_search": true, "length_penalty": 1e308}`, "length_penalty"},
+	s := start(t, limited)
+	used := s.ask(t, texts, demo+`"prompt": "1", "max_tokens": 1000, "n": 5, "logit_bias": {"120": 100}, "stop": "x"}`,
+		withKey("a")...)
+	require.Equal(t, 200, used.Status)
+	for _, test := range []struct{ path, body string }{
+		{texts, prompt + `"n": 4611686018427387904}`}, // the product with max_tokens overflows
+		{texts, prompt + `"n": 4611686018427387904, "use_beam_search": true}`},
+		{texts, prompt + `"best_of": 4611686018427387904}`},
+		{texts, prompt + `"n": -9223372036854775808}`},
+		{texts, prompt + `"max_tokens": -9223372036854775808}`},
+		{chats, talk + `"max_completion_tokens": -9223372036854775808}`},
+		{texts, prompt + `"temperature": 9}`},
+		{texts, prompt + `"stop_token_ids": [100000]}`},
+		{texts, demo + `"max_tokens": 500, "prompt": ["x", ` + strings.TrimPrefix(strings.TrimSuffix(long, "}"), `"prompt": `) + "]}"},
+		{texts, demo + `"max_tokens": 2, "use_beam_search": true, ` + long},
+		{texts, demo + `"max_tokens": 1, "prompt": ` + many(129) + "}"},
+		{texts, prompt + `"n": 100}`}, // more tokens than a minute has
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := start(t, limited)
-			begin := time.Now()
-			status, _, _, before := s.left(t, "/v1/completions", text+
-				`"max_tokens": 1000, "logit_bias": {"120": 100}, "stop": "x"}`)
-			require.Equal(t, 200, status)
-			status, param, _, _ := s.left(t, "/v1/"+test.path, test.body)
-			require.Equal(t, 400, status)
-			require.Equal(t, test.param, param)
-			status, _, _, after := s.left(t, "/v1/completions", tenTokens)
-			require.Equal(t, 200, status)
-			back := time.Since(begin).Seconds() * limitTokens / 60
-			require.LessOrEqual(t, float64(after), float64(before)+back-10+1)
-			require.GreaterOrEqual(t, after, before-10-1, "the request that was refused was charged")
-		})
+		requireKept(s, 400, test.path, test.body, nil)
+	}
+	for _, more := range []string{`"n": 1}`, `"use_beam_search": true}`} {
+		s := start(t, limited)
+		before := s.ask(t, texts, text+`"n": 1}`, withKey("a")...)
+		require.NoError(t, s.engine.Close())
+		refused := s.ask(t, texts, prompt+more, withKey("a")...)
+		require.Equal(t, 503, refused.Status)
+		require.GreaterOrEqual(t, refused.Left(t, "Requests"), before.Left(t, "Requests"))
+		require.GreaterOrEqual(t, refused.Left(t, "Tokens"), before.Left(t, "Tokens")-1)
 	}
 }
 
-// A request that is not served costs its key nothing.
-func TestARefusedRequestIsNotCharged(t *testing.T) {
-	many := func(n int) string { return strings.Repeat(`"x", `, n-1) + `"x"` }
-	const text = `{"model": "demo", "prompt": "12345678", `
-	for _, test := range []struct {
-		name, body string
-		status     int
-	}{
-		{"a bad value", text + `"max_tokens": 500, "temperature": 9}`, 400},
-		{"a token that there is not", text + `"max_tokens": 500, "stop_token_ids": [100000]}`, 400},
-		{"the second prompt is too long", `{"model": "demo", "max_tokens": 500, "prompt": ["x", "` +
-			strings.Repeat("x", 2000) + `"]}`, 400},
-		{"a prompt of beams that is too long", `{"model": "demo", "max_tokens": 2, "use_beam_search": true, "prompt": "` +
-			strings.Repeat("x", 2000) + `"}`, 400},
-		{"too many prompts", `{"model": "demo", "max_tokens": 1, "prompt": [` + many(129) + `]}`, 400},
-		{"more tokens than a minute has", text + `"max_tokens": 900, "n": 100}`, 400},
-		{"the server stops", text + `"max_tokens": 500}`, 503},
-		{"the server stops before beams", text + `"max_tokens": 500, "use_beam_search": true}`, 503},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := start(t, limited)
-			status, _, requests, tokens := s.left(t, "/v1/completions", tenTokens)
-			require.Equal(t, 200, status)
-			if test.status == 503 {
-				require.NoError(t, s.engine.Close())
-			}
-			status, _, nowRequests, nowTokens := s.left(t, "/v1/completions", test.body)
-			require.Equal(t, test.status, status)
-			if nowTokens < 0 { // the answer does not say; the next one does
-				_, _, nowRequests, nowTokens = s.left(t, "/v1/completions", tenTokens)
-				nowRequests, nowTokens = nowRequests+1, nowTokens+10
-			}
-			require.GreaterOrEqual(t, nowRequests, requests)
-			require.GreaterOrEqual(t, nowTokens, tokens-1, "less a part of a token")
-		})
-	}
-}
-
-func TestARequestThatFindsTheQueueFullIsNotCharged(t *testing.T) {
+// What finds the queue full is refused, and costs nothing. More prompts than may run and wait would be refused however
+// often the client tried again, so that is a bad request.
+func TestAFullQueueRefusesRequests(t *testing.T) {
 	s := start(t, func(o *openai.Config, c *engine.Config) {
-		limited(o, c)
-		o.Limits.Tokens = 600_000
-		c.MaxNumSeqs, c.MaxWaiting, c.MaxModelLen, c.KVCacheBytes = 1, 1, 4096, 64<<20
+		o.APIKeys, o.Limits = []string{"a"}, openai.Limits{Requests: 60, Tokens: 600_000}
+		c.MaxNumSeqs, c.MaxWaiting, c.MaxModelLen, c.KVCacheBytes = 1, 2, 4096, 64<<20
 	})
-	const body = `{"model": "demo", "prompt": "12345678", "max_tokens": 4000, "ignore_eos": true`
-	var answers []*http.Response
-	t.Cleanup(func() {
-		for _, a := range answers {
-			_ = a.Body.Close() // before its end, which cancels the request
-		}
-	})
-	for range 2 { // one runs and one waits
-		r, err := http.NewRequest("POST", s.url+"/v1/completions", strings.NewReader(body+`, "stream": true}`))
-		require.NoError(t, err)
-		r.Header.Set("Authorization", "Bearer a")
-		answer, err := http.DefaultClient.Do(r)
-		require.NoError(t, err)
-		require.Equal(t, 200, answer.StatusCode)
-		answers = append(answers, answer)
+	too := s.ask(t, texts, demo+`"max_tokens": 1, "prompt": `+many(4)+"}", withKey("a")...)
+	require.Equal(t, 400, too.Status)
+	require.Equal(t, "There are 4 prompts; at most 3 can run or wait (--max-num-seqs and --max-waiting).", too.Error.Message)
+	for _, more := range []string{many(3) + "}", many(4) + `, "use_beam_search": true}`} { // beams: one after the other
+		a := s.ask(t, texts, demo+`"max_tokens": 1, "prompt": `+more, withKey("a")...)
+		require.Equal(t, 200, a.Status, a.Text)
 	}
-	before, err := strconv.Atoi(answers[1].Header.Get("X-Ratelimit-Remaining-Tokens"))
-	require.NoError(t, err)
+	const body = demo + `"prompt": "12345678", "max_tokens": 4000, "ignore_eos": true`
+	var last *http.Response
+	for range 3 { // one runs and two wait
+		last = s.open(t, texts, body+`, "stream": true}`, withKey("a")...)
+		require.Equal(t, 200, last.StatusCode)
+		defer last.Body.Close() // before its end, which cancels the request
+	}
+	before := (&reply{Header: last.Header}).Left(t, "Tokens")
 	for _, more := range []string{"}", `, "use_beam_search": true}`} {
-		status, _, requests, tokens := s.left(t, "/v1/completions", body+more)
-		require.Equal(t, 429, status)
-		require.GreaterOrEqual(t, requests, 58)
-		require.GreaterOrEqual(t, tokens, before-1)
+		a := s.ask(t, texts, body+more, withKey("a")...)
+		require.Equal(t, 429, a.Status)
+		require.Equal(t, "1", a.Header.Get("Retry-After"))
+		require.GreaterOrEqual(t, a.Left(t, "Requests"), 53)
+		require.GreaterOrEqual(t, a.Left(t, "Tokens"), before-1)
 	}
 }

@@ -1,8 +1,6 @@
 package openai_test
 
 import (
-	"io"
-	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/attention"
 	"llmmemory/internal/engine"
 	"llmmemory/internal/engine/openai"
 )
@@ -92,17 +89,6 @@ func TestMetricsHaveVLLMsNames(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// Ensure that the type of keys and values has vLLM's name.
-func TestTheTypeOfTheCacheHasVLLMsName(t *testing.T) {
-	for kind, name := range map[attention.DType]string{
-		attention.F32: "float32", attention.F16: "float16", attention.BF16: "bfloat16", attention.E4M3: "fp8_e4m3",
-		attention.E5M2: "fp8_e5m2", attention.Int8: "int8_per_token_head",
-	} {
-		s := start(t, func(_ *openai.Config, c *engine.Config) { c.KVCacheDType = kind })
-		require.Contains(t, s.metrics(t), `cache_dtype="`+name+`"`)
-	}
-}
-
 // Ensure that metrics count what was done: a request alone, and then one whose prompt is in the
 // cache and that has two answers.
 func TestMetricsCountWhatWasDone(t *testing.T) {
@@ -121,7 +107,7 @@ func TestMetricsCountWhatWasDone(t *testing.T) {
 		`vllm:time_to_first_token_seconds_count{engine="0",model_name="demo"} 1`,
 		`vllm:inter_token_latency_seconds_count{engine="0",model_name="demo"} 4`,
 		`vllm:e2e_request_latency_seconds_count{engine="0",model_name="demo"} 1`,
-		`block_size="16"`, `enable_prefix_caching="true"`,
+		`cache_dtype="float32"`, `block_size="16"`, `enable_prefix_caching="true"`,
 	})
 	p := completion(story, 3)
 	p.N = client.Int(2)
@@ -167,12 +153,8 @@ func TestMetricsCountProposalsByPlace(t *testing.T) {
 }
 
 func (s *served) metrics(t *testing.T) string {
-	r, err := http.Get(s.url + "/metrics")
-	require.NoError(t, err)
-	text, err := io.ReadAll(r.Body)
-	require.NoError(t, err)
-	require.NoError(t, r.Body.Close())
-	return string(text)
+	_, a := s.do(t, "GET", "/metrics", "")
+	return a.Text
 }
 
 // requireMetrics waits until all lines are there: the last step of a request is counted just after its

@@ -4,13 +4,12 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/engine"
@@ -36,34 +35,13 @@ func randomBody(rnd *rand.Rand) string {
 	return fmt.Sprintf(`{"model": "demo", "prompt": %s, "seed": %d, %s}`, prompt, rnd.IntN(1000), options)
 }
 
-// answer is what a server says, without what differs each time and says nothing about the answer.
-func (s *served) answer(t *testing.T, body string) string {
-	r, err := http.Post(s.url+"/v1/completions", "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Error(err)
-		return ""
-	}
-	defer r.Body.Close()
-	data, err := io.ReadAll(r.Body)
-	if err != nil || r.StatusCode != 200 {
-		t.Errorf("status %d: %s %v", r.StatusCode, data, err)
-	}
-	var a struct{ Choices json.RawMessage }
-	if err := json.Unmarshal(data, &a); err != nil {
-		t.Error(err)
-	}
-	return string(a.Choices)
-}
-
-// goes begins to read a stream and closes the connection.
-func (s *served) goes(t *testing.T, body string) {
-	r, err := http.Post(s.url+"/v1/completions", "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	bufio.NewScanner(r.Body).Scan()
-	r.Body.Close()
+// choices are those of the answer to a completion.
+func (s *served) choices(t *testing.T, body string) string {
+	a := s.ask(t, texts, body)
+	assert.Equal(t, 200, a.Status, a.Text)
+	var c struct{ Choices json.RawMessage }
+	assert.NoError(t, json.Unmarshal([]byte(a.Text), &c))
+	return string(c.Choices)
 }
 
 // Ensure that every answer of 64 requests of all kinds at once, some of whose users go away, is the one that the
@@ -76,17 +54,19 @@ func TestAnswersOverHTTPDoNotDependOnWhatRunsBeside(t *testing.T) {
 	one := start(t, nil)
 	for i := range bodies {
 		bodies[i] = randomBody(rnd)
-		alone[i] = one.answer(t, bodies[i])
+		alone[i] = one.choices(t, bodies[i])
 	}
 	for _, speculative := range []int{0, 3} {
 		s := start(t, func(_ *openai.Config, e *engine.Config) { e.NumSpeculativeTokens, e.MaxNumSeqs = speculative, 32 })
 		together := make([]string, n)
 		var wait sync.WaitGroup
 		for i, body := range bodies {
-			wait.Go(func() { together[i] = s.answer(t, body) })
+			wait.Go(func() { together[i] = s.choices(t, body) })
 			if i%8 == 0 {
 				wait.Go(func() {
-					s.goes(t, `{"model": "demo", "prompt": "one two", "max_tokens": 300, "ignore_eos": true, "stream": true}`)
+					r := s.open(t, texts, demo+`"prompt": "one two", "max_tokens": 300, "ignore_eos": true, "stream": true}`)
+					bufio.NewScanner(r.Body).Scan()
+					assert.NoError(t, r.Body.Close())
 				})
 			}
 		}

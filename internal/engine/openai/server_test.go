@@ -2,12 +2,12 @@ package openai_test
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -53,6 +53,93 @@ func start(t testing.TB, change func(*openai.Config, *engine.Config)) *served {
 	t.Cleanup(server.Close)
 	return &served{e, server.URL, client.NewClient(option.WithBaseURL(server.URL+"/v1"), option.WithAPIKey("secret"),
 		option.WithMaxRetries(0))}
+}
+
+type (
+	// A reply is what the server answers, the events of a stream together.
+	reply struct {
+		Status  int
+		Header  http.Header
+		Text    string
+		Choices []struct {
+			Index    int
+			Text     string
+			Finish   string `json:"finish_reason"`
+			Logprobs *logprobs
+		}
+		Usage struct {
+			Prompt     int `json:"prompt_tokens"`
+			Completion int `json:"completion_tokens"`
+			Total      int `json:"total_tokens"`
+		}
+		Tokens []int32
+		Error  struct{ Message, Param, Type string }
+	}
+	logprobs struct {
+		Tokens  []string
+		Values  []*float64           `json:"token_logprobs"`
+		Top     []map[string]float64 `json:"top_logprobs"`
+		Offsets []int                `json:"text_offset"`
+	}
+)
+
+// send sends a request with headers, of which each name is followed by the value, and returns the answer unread.
+func (s *served) send(t testing.TB, method, path, body string, headers ...string) *http.Response {
+	r, err := http.NewRequest(method, s.url+path, strings.NewReader(body))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i+1 < len(headers); i += 2 {
+		switch name, value := headers[i], headers[i+1]; {
+		case name == "Host":
+			r.Host = value
+		case name != "":
+			r.Header.Set(name, value)
+		}
+	}
+	got, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	return got
+}
+
+// open posts a body, and returns the answer unread.
+func (s *served) open(t testing.TB, path, body string, headers ...string) *http.Response {
+	return s.send(t, "POST", path, body, headers...)
+}
+
+// do sends a request and reads the answer.
+func (s *served) do(t testing.TB, method, path, body string, headers ...string) (*http.Response, *reply) {
+	r := s.send(t, method, path, body, headers...)
+	defer r.Body.Close()
+	data, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	a := &reply{Status: r.StatusCode, Header: r.Header, Text: string(data)}
+	for line := range strings.Lines(a.Text) {
+		one := reply{}
+		if json.Unmarshal([]byte(strings.TrimPrefix(line, "data: ")), &one) != nil {
+			continue
+		}
+		a.Choices, a.Tokens = append(a.Choices, one.Choices...), append(a.Tokens, one.Tokens...)
+		if one.Usage.Total > 0 {
+			a.Usage = one.Usage
+		}
+		if one.Error.Message != "" {
+			a.Error = one.Error
+		}
+	}
+	return r, a
+}
+
+// ask posts a body and reads the answer.
+func (s *served) ask(t testing.TB, path, body string, headers ...string) *reply {
+	_, a := s.do(t, "POST", path, body, headers...)
+	return a
+}
+
+// Left is the rest of the key's allowance, as the headers have it.
+func (a *reply) Left(t testing.TB, what string) int {
+	n, err := strconv.Atoi(a.Header.Get("X-Ratelimit-Remaining-" + what))
+	require.NoError(t, err)
+	return n
 }
 
 const story = "The code of the vault is 7Kx-31. Do not tell it. "
@@ -197,19 +284,7 @@ func TestChatStreamsServerSentEvents(t *testing.T) {
 	require.Equal(t, "stop", accumulated.Choices[0].FinishReason)
 }
 
-func TestAClientThatGoesFreesItsBlocks(t *testing.T) {
-	s := start(t, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	p := message(story)
-	p.MaxTokens = client.Int(900)
-	stream := s.client.Chat.Completions.NewStreaming(ctx, p, option.WithJSONSet("ignore_eos", true))
-	require.True(t, stream.Next())
-	cancel()
-	settle(t, s)
-	require.NoError(t, stream.Close())
-}
-
-func TestModelsListsTheServedModel(t *testing.T) {
+func TestTheOfficialClientReadsModelsAndErrors(t *testing.T) {
 	s := start(t, nil)
 	list, err := s.client.Models.List(t.Context())
 	require.NoError(t, err)
@@ -217,116 +292,9 @@ func TestModelsListsTheServedModel(t *testing.T) {
 	one, err := s.client.Models.Get(t.Context(), "demo")
 	require.NoError(t, err)
 	require.Equal(t, "demo", one.ID)
-}
-
-func TestErrorsHaveOpenAIsForm(t *testing.T) {
-	s := start(t, func(c *openai.Config, _ *engine.Config) { c.MaxBody = 10000 })
-	post := func(path, body string) (int, map[string]any) {
-		r, err := http.Post(s.url+path, "application/json", strings.NewReader(body))
-		require.NoError(t, err)
-		defer r.Body.Close()
-		var got struct{ Error map[string]any }
-		require.NoError(t, json.NewDecoder(r.Body).Decode(&got))
-		return r.StatusCode, got.Error
-	}
-	tests := []struct {
-		name, path, body string
-		status           int
-		param            any
-	}{
-		{"no JSON", "/v1/completions", "{", 400, nil},
-		{"empty", "/v1/completions", "", 400, nil},
-		{"two objects", "/v1/completions", `{} {}`, 400, nil},
-		{"too large", "/v1/completions", `{"prompt": "` + strings.Repeat("x", 20000) + `"}`, 413, nil},
-		{"other model", "/v1/completions", `{"model": "gpt", "prompt": "x"}`, 404, "model"},
-		{"no prompt", "/v1/completions", `{"model": "demo"}`, 400, "prompt"},
-		{"prompt of no type", "/v1/completions", `{"model": "demo", "prompt": {"a": 1}}`, 400, "prompt"},
-		{"number as text", "/v1/completions", `{"model": "demo", "prompt": "x", "max_tokens": "5"}`, 400, "max_tokens"},
-		{"max_tokens", "/v1/completions", `{"model": "demo", "prompt": "x", "max_tokens": 0}`, 400, "max_tokens"},
-		{"prompt too long", "/v1/completions", `{"model": "demo", "prompt": "` + strings.Repeat("x", 2000) + `"}`, 400,
-			"prompt"},
-		{"temperature", "/v1/completions", `{"model": "demo", "prompt": "x", "temperature": 9}`, 400, "temperature"},
-		{"n", "/v1/completions", `{"model": "demo", "prompt": "x", "n": 0}`, 400, "n"},
-		{"best_of below n", "/v1/completions", `{"model": "demo", "prompt": "x", "n": 3, "best_of": 2}`, 400, "best_of"},
-		{"stop", "/v1/completions", `{"model": "demo", "prompt": "x", "stop": 5}`, 400, "stop"},
-		{"logit_bias", "/v1/completions", `{"model": "demo", "prompt": "x", "logit_bias": {"a": 5}}`, 400, "logit_bias"},
-		{"logprobs", "/v1/completions", `{"model": "demo", "prompt": "x", "logprobs": 50}`, 400, "logprobs"},
-		{"suffix", "/v1/completions", `{"model": "demo", "prompt": "x", "suffix": "y"}`, 400, "suffix"},
-		{"stream_options without stream", "/v1/completions",
-			`{"model": "demo", "prompt": "x", "stream_options": {"include_usage": true}}`, 400, "stream_options"},
-		{"no messages", "/v1/chat/completions", `{"model": "demo", "messages": []}`, 400, "messages"},
-		{"no role", "/v1/chat/completions", `{"model": "demo", "messages": [{"content": "x"}]}`, 400, "messages"},
-		{"picture", "/v1/chat/completions",
-			`{"model": "demo", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]}`, 400, "messages"},
-		{"tools", "/v1/chat/completions",
-			`{"model": "demo", "messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]}`, 400, "tools"},
-		{"a JSON schema", "/v1/chat/completions",
-			`{"model": "demo", "messages": [{"role": "user", "content": "x"}], "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}}`, 400, "response_format"},
-		{"JSON", "/v1/completions", `{"model": "demo", "prompt": "x", "response_format": {"type": "json_object"}}`, 400,
-			"response_format"},
-		{"a grammar", "/v1/completions", `{"model": "demo", "prompt": "x", "structured_outputs": {"json": {}}}`, 400,
-			"structured_outputs"},
-		{"top_logprobs alone", "/v1/chat/completions",
-			`{"model": "demo", "messages": [{"role": "user", "content": "x"}], "top_logprobs": 2}`, 400, "top_logprobs"},
-		{"no such path", "/v1/embeddings", `{}`, 404, nil},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			status, e := post(test.path, test.body)
-			require.Equal(t, test.status, status, e)
-			require.Equal(t, test.param, e["param"], e)
-			require.Equal(t, "invalid_request_error", e["type"])
-			require.NotEmpty(t, e["message"])
-		})
-	}
-	_, e := post("/v1/responses", `{"model": "demo", "input": "x"}`)
-	require.Equal(t, "There is no POST /v1/responses here. This server has POST /v1/completions, /v1/chat/completions, /tokenize and /detokenize, and GET /v1/models, /metrics, /version, /health and /memory.", e["message"])
 	var apiError *client.Error
-	_, err := s.client.Completions.New(t.Context(), completion("x", 0))
+	_, err = s.client.Completions.New(t.Context(), completion("x", 0))
 	require.ErrorAs(t, err, &apiError)
 	require.Equal(t, 400, apiError.StatusCode)
 	require.Equal(t, "max_tokens", apiError.Param)
-}
-
-func TestKeysAreAskedFor(t *testing.T) {
-	s := start(t, func(c *openai.Config, _ *engine.Config) { c.APIKeys = []string{"other", "secret"} })
-	_, err := s.client.Models.List(t.Context())
-	require.NoError(t, err)
-	for _, key := range []string{"", "wrong", "secretx"} {
-		_, err := s.client.Models.List(t.Context(), option.WithAPIKey(key))
-		var apiError *client.Error
-		require.ErrorAs(t, err, &apiError)
-		require.Equal(t, 401, apiError.StatusCode)
-	}
-	r, err := http.Get(s.url + "/health")
-	require.NoError(t, err)
-	require.Equal(t, 200, r.StatusCode)
-	require.NoError(t, r.Body.Close())
-}
-
-func TestAFullQueueIsSaid(t *testing.T) {
-	s := start(t, func(_ *openai.Config, c *engine.Config) {
-		c.MaxNumSeqs, c.MaxWaiting, c.MaxModelLen, c.KVCacheBytes = 1, 1, 4096, 64<<20
-	})
-	p := completion(story, 4000) // the first goes on until all have come
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var streams []io.Closer
-	refused := 0
-	for range 5 {
-		stream := s.client.Completions.NewStreaming(ctx, p, option.WithJSONSet("ignore_eos", true))
-		streams = append(streams, stream)
-		var apiError *client.Error
-		if err := stream.Err(); err != nil {
-			require.ErrorAs(t, err, &apiError)
-			require.Equal(t, 429, apiError.StatusCode)
-			require.Equal(t, "1", apiError.Response.Header.Get("Retry-After"))
-			refused++
-		}
-	}
-	require.Equal(t, 3, refused, "one runs and one waits")
-	cancel()
-	for _, c := range streams {
-		_ = c.Close()
-	}
 }

@@ -26,10 +26,7 @@ import (
 )
 
 // Users of all kinds, many at once: whatever they do, no block, no memory and no goroutine is
-// lost, and who asks properly gets the known answer. In make test they come in ten waves
-// within a minute, of which the server is idle for the most part; in make test-long one after
-// the other for ten minutes; in make quick there are no pauses. A busy machine takes longer
-// for the same visits.
+// lost, and who asks properly gets the known answer. In make test-long they come for ten minutes.
 func TestAMixOfUsersLosesNothing(t *testing.T) {
 	level.SkipQuick(t)
 	s := start(t, func(c *openai.Config, e *engine.Config) {
@@ -40,11 +37,7 @@ func TestAMixOfUsersLosesNothing(t *testing.T) {
 	idle := u.connect(level.Pick(100, 1000))
 	const rounds = 5 * together
 	least := level.Pick(0, 5*time.Minute) // each half of a soak of ten minutes
-	u.every = level.Pick(7500*time.Millisecond, 0)
-	if testing.Short() {
-		u.every = 0
-	}
-	first := u.visit(rounds, least) // the pools and caches fill
+	first := u.visit(rounds, least)       // the pools and caches fill
 	before := settle(t, s)
 	early := u.median()
 	second := u.visit(rounds, least)
@@ -80,10 +73,9 @@ func settle(t *testing.T, s *served) runtime.MemStats {
 const together = 40
 
 type users struct {
-	t     *testing.T
-	url   string
-	http  *http.Client
-	every time.Duration // from one wave of users to the next; 0: there are no waves
+	t    *testing.T
+	url  string
+	http *http.Client
 
 	mu    sync.Mutex
 	times []time.Duration // that polite users waited, since median was called
@@ -124,9 +116,6 @@ func (u *users) visit(n int, least time.Duration) int {
 	}
 	came := 0
 	for begin := time.Now(); came < n || time.Since(begin) < least; came++ {
-		if came%together == 0 {
-			time.Sleep(time.Until(begin.Add(u.every * time.Duration(came/together))))
-		}
 		turns <- came
 	}
 	close(turns)

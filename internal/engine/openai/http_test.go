@@ -1,0 +1,166 @@
+package openai_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/engine"
+	"llmmemory/internal/engine/openai"
+)
+
+// Bodies of other types, other methods and other paths are refused; a media type may have parameters, and none is JSON.
+func TestWhatIsNoRequestForAnAnswerIsRefused(t *testing.T) {
+	s := start(t, func(c *openai.Config, _ *engine.Config) { c.Version = "1.2.3" })
+	const body, kind = text + `"n": 1}`, "Content-Type"
+	for _, test := range []struct {
+		method, path string
+		header       [2]string
+		status       int
+		says         string
+	}{
+		{"POST", texts, [2]string{kind, "text/plain"}, 415, `"text/plain"; send JSON`},
+		{"POST", texts, [2]string{kind, "json"}, 415, "application/json"},
+		{"POST", texts, [2]string{kind, "application/json; charset=utf-8"}, 200, ""},
+		{"POST", texts, [2]string{kind, "Application/JSON"}, 200, ""},
+		{"POST", texts, [2]string{kind, ""}, 200, ""},
+		{"POST", texts, [2]string{"Content-Encoding", "gzip"}, 415, `Content-Encoding is "gzip"`},
+		{"POST", texts, [2]string{"Content-Encoding", "identity"}, 200, ""},
+		{"DELETE", texts, [2]string{}, 405, "takes POST"},
+		{"DELETE", chats, [2]string{}, 405, "takes POST"},
+		{"DELETE", "/v1/models", [2]string{}, 405, "takes GET"},
+		{"POST", "/version", [2]string{}, 405, "takes GET"},
+		{"POST", "/v1/embeddings", [2]string{}, 404, "There is no POST /v1/embeddings here. This server has POST " +
+			"/v1/completions, /v1/chat/completions, /tokenize and /detokenize, and GET /v1/models, /metrics, /version, /health " +
+			"and /memory."},
+		{"POST", "/v1/models/other", [2]string{}, 404, "There is no POST"},
+		{"GET", "/v1/models/other", [2]string{}, 404, `The model "other" does not exist; this server has "demo".`},
+	} {
+		r, a := s.do(t, test.method, test.path, body, test.header[:]...)
+		require.Equal(t, test.status, r.StatusCode, "%+v: %s", test, a.Text)
+		require.Contains(t, a.Error.Message, test.says)
+		if test.status == 405 {
+			require.Contains(t, a.Error.Message, r.Header.Get("Allow"))
+		}
+	}
+	_, a := s.do(t, "GET", "/version", "")
+	require.JSONEq(t, `{"version": "1.2.3"}`, a.Text)
+}
+
+func TestKeysAreAskedFor(t *testing.T) {
+	s := start(t, func(c *openai.Config, _ *engine.Config) { c.APIKeys = []string{"other", "secret"} })
+	for header, status := range map[string]int{"Bearer secret": 200, "bearer other": 200, "BEARER secret": 200, "": 401,
+		"Bearer wrong": 401, "Bearer secretx": 401, "Basic secret": 401} {
+		r, _ := s.do(t, "GET", "/v1/models", "", "Authorization", header)
+		require.Equal(t, status, r.StatusCode, header)
+	}
+	r, _ := s.do(t, "GET", "/health", "")
+	require.Equal(t, 200, r.StatusCode)
+}
+
+func TestAWebPageFromElsewhereCannotUseAServerOfThisMachine(t *testing.T) {
+	open := start(t, func(c *openai.Config, _ *engine.Config) { c.Local = true })
+	public := start(t, nil)
+	keyed := start(t, func(c *openai.Config, _ *engine.Config) { c.Local, c.APIKeys = true, []string{"secret"} })
+	for _, test := range []struct {
+		name          string
+		server        *served
+		host          string
+		header, holds string
+		method, path  string
+		want          int
+	}{
+		{"a program", open, "", "", "", "POST", texts, 200},
+		{"a form of another site", open, "", "Sec-Fetch-Site", "cross-site", "POST", texts, 403},
+		{"another port", open, "", "Sec-Fetch-Site", "same-site", "POST", texts, 403},
+		{"an older browser", open, "", "Origin", "http://example.com", "POST", texts, 403},
+		{"a page without an origin", open, "", "Origin", "null", "POST", texts, 403},
+		{"its page", open, "", "Sec-Fetch-Site", "same-origin", "POST", texts, 200},
+		{"a name made an address of this machine", open, "example.com:8000", "Sec-Fetch-Site", "same-origin", "POST", texts, 403},
+		{"such a name, reading", open, "example.com", "", "", "GET", "/metrics", 403},
+		{"this machine by name", open, "localhost:8000", "", "", "POST", texts, 200},
+		{"this machine by name, in capitals", open, "LOCALHOST", "", "", "POST", texts, 200},
+		{"a subdomain", open, "llm.localhost:8000", "", "", "POST", texts, 200},
+		{"IPv6", open, "[::1]:8000", "", "", "POST", texts, 200},
+		{"IPv6, no port", open, "[::1]", "", "", "POST", texts, 200},
+		{"not quite this machine", open, "localhost.example.com", "", "", "POST", texts, 403},
+		{"a server for others has any name", public, "example.com", "", "", "POST", texts, 200},
+		{"who has the key may use any name", keyed, "example.com", "Authorization", "Bearer secret", "POST", texts, 200},
+		{"a key does not help another site", keyed, "", "Origin", "http://example.com", "POST", texts, 403},
+	} {
+		r, a := test.server.do(t, test.method, test.path, text+`"n": 1}`, "Host", test.host, test.header, test.holds)
+		require.Equal(t, test.want, r.StatusCode, "%s: %s", test.name, a.Text)
+	}
+}
+
+// dial sends the beginning of a completion.
+func (s *served) dial(t *testing.T, rest string) *net.TCPConn {
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	_, err = io.WriteString(c, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"+rest)
+	require.NoError(t, err)
+	return c.(*net.TCPConn)
+}
+
+// A client gets the 413 for a body that is too large, whether it waits before it sends the rest or sends all of it
+// before it reads.
+func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
+	s := start(t, func(c *openai.Config, _ *engine.Config) { c.MaxBody = 1000 })
+	const size = 64 << 20                       // more than the sockets' buffers hold
+	piece := []byte(strings.Repeat(" ", 1<<20)) // JSON may begin with it
+	for _, test := range []struct {
+		begin string
+		sends bool
+	}{
+		{"Content-Length: 2000\r\nExpect: 100-continue\r\n\r\n", false},
+		{"Content-Length: 2000\r\n\r\n" + strings.Repeat(" ", 500), false},
+		{"Transfer-Encoding: chunked\r\n\r\n5dc\r\n" + strings.Repeat(" ", 1500) + "\r\n", false},
+		{fmt.Sprintf("Content-Length: %d\r\n\r\n", size), true},
+		{fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n", size), true},
+	} {
+		c := s.dial(t, test.begin)
+		for range size / len(piece) {
+			if test.sends {
+				_, err := c.Write(piece)
+				require.NoError(t, err)
+			}
+		}
+		r, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		require.Equal(t, 413, r.StatusCode)
+		text, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		require.Contains(t, string(text), "--max-body")
+	}
+}
+
+// A client that closes its side after its request gets no empty answer with status 200.
+func TestAClientThatClosesItsSideGetsAnError(t *testing.T) {
+	s := start(t, func(_ *openai.Config, c *engine.Config) { c.MaxModelLen, c.KVCacheBytes = 4096, 64<<20 })
+	for _, more := range []string{"", `, "use_beam_search": true`} {
+		body := `{"model": "demo", "prompt": "ab ab", "max_tokens": 4000, "ignore_eos": true` + more + `}`
+		c := s.dial(t, fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body))
+		require.NoError(t, c.CloseWrite())
+		r, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		require.Equal(t, 499, r.StatusCode)
+		require.NoError(t, r.Body.Close())
+	}
+	settle(t, s)
+}
+
+// The blocks of a client that goes are free again.
+func TestAClientThatGoesFreesItsBlocks(t *testing.T) {
+	s := start(t, nil)
+	r := s.open(t, chats, demo+`"messages": [{"role": "user", "content": "x"}], "max_tokens": 900, "ignore_eos": true, "stream": true}`)
+	require.True(t, bufio.NewScanner(r.Body).Scan())
+	require.NoError(t, r.Body.Close())
+	settle(t, s)
+}

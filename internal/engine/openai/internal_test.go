@@ -1,0 +1,76 @@
+package openai
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// late is the end of a body that does not arrive before the server's deadline.
+type late struct{}
+
+func (late) Read([]byte) (int, error) { return 0, fmt.Errorf("read tcp: %w", os.ErrDeadlineExceeded) }
+
+func TestABodyThatComesTooSlowlyIsNotCalledBadJSON(t *testing.T) {
+	r, err := http.NewRequest("POST", "/v1/completions", io.MultiReader(strings.NewReader(`{"model": `), late{}))
+	require.NoError(t, err)
+	_, err = (&Server{config: Config{MaxBody: 100}}).read(nil, r)
+	var e *apiError
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, http.StatusRequestTimeout, e.status)
+	require.Equal(t, "The body did not arrive in time.", e.Message)
+}
+
+func TestAnAllowanceComesBackEvenly(t *testing.T) {
+	a := newAllowance(Limits{Requests: 3, Tokens: 100})
+	begin := time.Unix(1000, 0)
+	steps := []struct {
+		name    string
+		seconds float64
+		tokens  int
+		refused bool
+		left    [2]string // requests and tokens, after it
+	}{
+		{"the first", 0, 10, false, [2]string{"2", "90"}},
+		{"too few tokens are left, and no request is used up", 0, 95, true, [2]string{"2", "90"}},
+		{"what is left", 0, 90, false, [2]string{"1", "0"}},
+		{"tokens came back", 6, 10, false, [2]string{"0", "0"}},
+		{"no request is left", 6, 0, true, [2]string{"0", "0"}},
+		{"a request came back", 20, 20, false, [2]string{"0", "3"}},
+	}
+	for _, s := range steps {
+		h := http.Header{}
+		err := a.take(h, s.tokens, begin.Add(time.Duration(s.seconds*float64(time.Second))))
+		require.Equal(t, s.refused, err != nil, s.name)
+		require.Equal(t, s.refused, h.Get("Retry-After") != "", s.name)
+		require.Equal(t, s.left, [2]string{h.Get("X-Ratelimit-Remaining-Requests"), h.Get("X-Ratelimit-Remaining-Tokens")},
+			s.name)
+	}
+}
+
+// Scores are those of vLLM's get_beam_search_score.
+func TestTheScoreOfABeamIsItsLogprobByItsLength(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		ended   bool
+		penalty float64
+		want    float64
+	}{
+		{"by its length", false, 1, -2},
+		{"the end is no token", true, 1, -2.5},
+		{"by the square", false, 2, -0.4},
+		{"by nothing", true, 0, -10},
+		{"times its length", false, -1, -50},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := beam{tokens: make([]int32, 5), logprob: -10, ended: test.ended}
+			require.InDelta(t, test.want, b.score(test.penalty), 1e-9)
+		})
+	}
+}
