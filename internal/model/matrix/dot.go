@@ -30,9 +30,6 @@ func (t Type) offset() int32 {
 // dot adds the product of the rounded rows of x and the inputs from up to to of a panel to sums, 64 values
 // a row.
 func (m *Matrix) dot(sums []float32, x *Input, p, from, to int, s *Scratch) {
-	if x.rows == 1 && m.dotRow(sums, x, p, from, to) {
-		return
-	}
 	for k := from; k < to; k += dotInputs {
 		m.dotSlab(sums, x, p, k, min(dotInputs, to-k), s)
 	}

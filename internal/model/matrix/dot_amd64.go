@@ -28,10 +28,12 @@ func word(s *step) *uint64 { return (*uint64)(unsafe.Pointer(s)) }
 type dotKernel func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte,
 	wStride uintptr, scales *byte, scalesStride uintptr, blocks, quads, shift, minima uintptr)
 
-type dotKernel512 func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte,
-	wStride uintptr, scales *byte, scalesStride uintptr, ahead, aheadStep, blocks, quads, shift, minima, halves uintptr)
+type dotKernel512 func(to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr, x *int8, xStride uintptr,
+	steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr,
+	ahead, aheadStep, blocks, quads, shift, minima uintptr)
 
-type rowKernel func(sums *float32, x *int8, steps *uint64, w *byte, blocks, groups, shift, minima uintptr, table *byte)
+type rowKernel func(to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr, x *int8, steps *uint64,
+	w *byte, blocks, groups, shift, minima uintptr, table *byte)
 
 type unpackKernel func(dst, w *byte, wStride, blocks, groups uintptr, table *byte)
 
@@ -57,30 +59,131 @@ type dotPart struct {
 	skip, size int // bytes from the end of a block's weights to the next, and from scales to the next
 }
 
+// dotPart returns n inputs of a panel from k on. The bytes of weights of less than 8 bits are at bytes, where they are
+// written if unpack is set.
+func (m *Matrix) dotPart(x *Input, p, k, n int, bytes []byte, unpack bool) dotPart {
+	d := dotPart{m: m, x: x, k: k, n: n, size: m.bytesOf(m.Block), skip: m.Type.scaleBytes()}
+	at := m.data[p*m.panelBytes+m.bytesOf(k):]
+	d.scales, d.w = &at[0], &at[d.skip]
+	if m.Type.bits() == 8 {
+		return d
+	}
+	kernels := &unpack2
+	if isa == avx512 {
+		kernels = &unpack512
+	}
+	if unpack {
+		kernels[m.Type.packing()](&bytes[0], d.w, uintptr(d.skip), uintptr(n/m.Block), uintptr(m.Block/m.Type.group()),
+			&numbers[m.Type][0])
+	}
+	d.w, d.skip = &bytes[0], 0
+	return d
+}
+
 // dotSlab adds the product of the rounded rows of x and n inputs of a panel from k on to sums.
 func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, s *Scratch) {
 	if isa == portable {
 		m.portableDot(sums, x, p, k, n)
 		return
 	}
-	d := dotPart{m: m, x: x, k: k, n: n, size: m.bytesOf(m.Block), skip: m.Type.scaleBytes()}
-	at := m.data[p*m.panelBytes+m.bytesOf(k):]
-	d.scales, d.w = &at[0], &at[d.skip]
-	wide := isa == avx512 && vnni
-	if m.Type.bits() != 8 {
-		kernels := &unpack2
-		if wide {
-			kernels = &unpack512
+	s.bytes = grow(s.bytes, n*Panel)
+	part := m.dotPart(x, p, k, n, s.bytes, true)
+	part.multiply2(sums)
+}
+
+// together is the most rows by which a slab of weights is multiplied before the next slab: their sums stay in the first
+// cache.
+const together = 48
+
+// dotPanel sets a panel of dst to the product of the rounded rows of x. It reports whether there are kernels for that.
+func (m *Matrix) dotPanel(dst []float32, stride int, x *Input, p int, s *Scratch) bool {
+	if isa != avx512 || !vnni {
+		return false
+	}
+	groups, width := (x.rows+together-1)/together, min(Panel, m.Out-p*Panel)
+	for i := range s.sums {
+		s.sums[i] = grow(s.sums[i], together*Panel)
+	}
+	for g := range groups {
+		d := dotGroup{m: m, x: x, p: p, from: x.rows * g / groups, to: x.rows * (g + 1) / groups, s: s, unpack: g == 0}
+		d.whole = groups > 1
+		if width == Panel {
+			d.slices(&dst[d.from*stride+p*Panel], stride)
+			continue
 		}
-		kernels[m.Type.packing()](&s.bytes[0], d.w, uintptr(d.skip), uintptr(n/m.Block), uintptr(m.Block/m.Type.group()),
-			&numbers[m.Type][0])
-		d.w, d.skip = &s.bytes[0], 0
+		d.slices(&s.sums[3][0], Panel)
+		for r := d.from; r < d.to; r++ {
+			copy(dst[r*stride+p*Panel:][:width], s.sums[3][(r-d.from)*Panel:])
+		}
 	}
-	if wide {
-		d.multiply512(sums)
-	} else {
-		d.multiply2(sums)
+	return true
+}
+
+// A dotGroup is some rows that are multiplied by a panel.
+type dotGroup struct {
+	m             *Matrix
+	x             *Input
+	p, from, to   int // rows
+	s             *Scratch
+	whole, unpack bool // the scratch has the bytes of the whole panel; they are to be written
+}
+
+// slices sets a panel of dst, as Matrix.sliced does.
+func (d *dotGroup) slices(dst *float32, stride int) {
+	first, second := &d.s.sums[0][0], &d.s.sums[1][0]
+	switch n := d.m.In / max(1, d.m.slices); max(1, d.m.slices) {
+	case 1:
+		d.slice(dst, stride, 0, n, nil, nil)
+	case 2:
+		d.slice(first, Panel, 0, n, nil, nil)
+		d.slice(dst, stride, n, n, first, nil)
+	case 4:
+		d.slice(first, Panel, 0, n, nil, nil)
+		d.slice(first, Panel, n, n, first, nil)
+		d.slice(second, Panel, 2*n, n, nil, nil)
+		d.slice(dst, stride, 3*n, n, second, first)
 	}
+}
+
+// slice sets rows of a panel to their products with n inputs from k on, plus the sums of other slices.
+func (d *dotGroup) slice(dst *float32, stride, k, n int, plus, plus2 *float32) {
+	if d.from+1 == d.to && !d.whole {
+		d.row(dst, k, n, plus, plus2)
+		return
+	}
+	var from *float32
+	for end := k + n; k < end; k += dotInputs {
+		some, at := min(dotInputs, end-k), 0
+		if d.whole {
+			at = k * Panel
+		}
+		d.s.bytes = grow(d.s.bytes, at+some*Panel)
+		slab := d.m.dotPart(d.x, d.p, k, some, d.s.bytes[at:], d.unpack)
+		if k+some == end {
+			slab.multiply512(d.from, d.to, sumsOf{dst, uintptr(stride * 4), from, plus, plus2})
+			return
+		}
+		sums := &d.s.sums[2][0]
+		slab.multiply512(d.from, d.to, sumsOf{sums, Panel * 4, from, nil, nil})
+		from = sums
+	}
+}
+
+// row does what slice does for one row.
+func (d *dotGroup) row(dst *float32, k, n int, plus, plus2 *float32) {
+	m := d.m
+	part := dotPart{m: m, x: d.x, k: k}
+	q, steps, _ := part.rows(0)
+	shift, minima := part.offset()
+	rows512[m.Type.packing()](dst, 0, nil, plus, plus2, 0, q, steps, &m.data[d.p*m.panelBytes+m.bytesOf(k)],
+		uintptr(n/m.Block), uintptr(m.Block/m.Type.group()), shift, minima, &numbers[m.Type][0])
+}
+
+// sumsOf says where kernels have and write sums: of row 0.
+type sumsOf struct {
+	to                *float32
+	stride            uintptr
+	from, plus, plus2 *float32 // 64 sums a row, or nil
 }
 
 // packing is the index of a type's kernels: for places in a table, 4, 5, 6 and 8 bits.
@@ -92,20 +195,6 @@ func (t Type) packing() int {
 		return len(rows512) - 1
 	}
 	return t.bits() - 3
-}
-
-// dotRow adds the product of the rounded row of x and the inputs from up to to of a panel to sums. It reports whether
-// there is a kernel for that.
-func (m *Matrix) dotRow(sums []float32, x *Input, p, from, to int) bool {
-	if isa != avx512 || !vnni {
-		return false
-	}
-	d := dotPart{m: m, x: x, k: from}
-	q, steps, _ := d.rows(0)
-	shift, minima := d.offset()
-	rows512[m.Type.packing()](&sums[0], q, steps, &m.data[p*m.panelBytes+m.bytesOf(from)], uintptr((to-from)/m.Block),
-		uintptr(m.Block/m.Type.group()), shift, minima, &numbers[m.Type][0])
-	return true
 }
 
 // numbers has the tables of types, with the offset added to each number.
@@ -133,19 +222,26 @@ func (d *dotPart) offset() (shift, minima uintptr) {
 	return uintptr(bits.TrailingZeros32(uint32(d.m.Type.offset()))), 0
 }
 
-// multiply512 computes about equally many rows in each call of a kernel, and prefetches the weights that
-// come next.
-func (d *dotPart) multiply512(sums []float32) {
+// multiply512 computes rows from r up to end, about equally many in each call of a kernel, and prefetches the weights
+// that come next.
+func (d *dotPart) multiply512(r, end int, sums sumsOf) {
 	m := d.m
 	shift, minima := d.offset()
-	rows, bytes := d.x.rows, m.bytesOf(d.n)
-	tiles := (rows + len(dot512) - 1) / len(dot512)
+	tiles, bytes := (end-r+len(dot512)-1)/len(dot512), m.bytesOf(d.n)
 	ahead, share := uintptr(unsafe.Pointer(d.scales))+uintptr(bytes), bytes/tiles
 	for t := range tiles {
-		r, end := rows*t/tiles, rows*(t+1)/tiles
+		rows := (end - r) / (tiles - t)
 		q, steps, stride := d.rows(r)
-		dot512[end-r-1](&sums[r*Panel], q, uintptr(m.In), steps, stride, d.w, uintptr(d.skip), d.scales, uintptr(d.size),
-			ahead+uintptr(t*share), uintptr(share*2/d.n+1), uintptr(d.n/m.Block), uintptr(m.Block/4), shift, minima, 2)
+		dot512[rows-1](sums.to, sums.stride, sums.from, sums.plus, sums.plus2, 0, q, uintptr(m.In), steps, stride,
+			d.w, uintptr(d.skip), d.scales, uintptr(d.size), ahead+uintptr(t*share), uintptr(share*2/d.n+1),
+			uintptr(d.n/m.Block), uintptr(m.Block/4), shift, minima)
+		sums.to = add(sums.to, rows*int(sums.stride)/4)
+		for _, other := range []**float32{&sums.from, &sums.plus, &sums.plus2} {
+			if *other != nil {
+				*other = add(*other, rows*Panel)
+			}
+		}
+		r += rows
 	}
 }
 

@@ -176,9 +176,10 @@ func add(p *float32, n int) *float32 {
 	return (*float32)(unsafe.Add(unsafe.Pointer(p), n*4))
 }
 
-func grow(s []float32, n int) []float32 {
+// grow returns s, or if it has less than n values, a copy with n.
+func grow[T any](s []T, n int) []T {
 	if len(s) < n {
-		return make([]float32, n)
+		return append(s, make([]T, n-len(s))...)
 	}
 	return s
 }

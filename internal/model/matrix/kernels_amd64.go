@@ -589,30 +589,30 @@ func wideE4M3AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step u
 //go:noescape
 func wideTable4AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr, table *float32)
 
-// dotAVX512x2 adds 2 rows of 8-bit activations times a panel of 8-bit weights to sums.
+// dotAVX512x2 computes sums of 2 rows of 8-bit activations times a panel of 8-bit weights.
 //
 //go:noescape
-func dotAVX512x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr, halves uintptr)
+func dotAVX512x2(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 
-// dotAVX512x3 adds 3 rows of 8-bit activations times a panel of 8-bit weights to sums.
+// dotAVX512x3 computes sums of 3 rows of 8-bit activations times a panel of 8-bit weights.
 //
 //go:noescape
-func dotAVX512x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr, halves uintptr)
+func dotAVX512x3(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 
-// dotAVX512x4 adds 4 rows of 8-bit activations times a panel of 8-bit weights to sums.
+// dotAVX512x4 computes sums of 4 rows of 8-bit activations times a panel of 8-bit weights.
 //
 //go:noescape
-func dotAVX512x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr, halves uintptr)
+func dotAVX512x4(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 
-// dotAVX512x5 adds 5 rows of 8-bit activations times a panel of 8-bit weights to sums.
+// dotAVX512x5 computes sums of 5 rows of 8-bit activations times a panel of 8-bit weights.
 //
 //go:noescape
-func dotAVX512x5(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr, halves uintptr)
+func dotAVX512x5(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 
-// dotAVX512x6 adds 6 rows of 8-bit activations times a panel of 8-bit weights to sums.
+// dotAVX512x6 computes sums of 6 rows of 8-bit activations times a panel of 8-bit weights.
 //
 //go:noescape
-func dotAVX512x6(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr, halves uintptr)
+func dotAVX512x6(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 
 // dotInt8AVX2x1 adds 1 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
 //
@@ -654,10 +654,10 @@ func dotInt8AVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, steps
 //go:noescape
 func dotInt4AVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 
-// dotRowInt8AVX512 adds a row of 8-bit activations times blocks of Int8 weights to sums.
+// dotRowInt8AVX512 computes sums of a row of 8-bit activations times blocks of Int8 weights.
 //
 //go:noescape
-func dotRowInt8AVX512(sums *float32, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
+func dotRowInt8AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
 
 // unpackInt4AVX512 makes bytes of blocks of Int4 weights.
 //
@@ -669,10 +669,10 @@ func unpackInt4AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, group
 //go:noescape
 func unpackInt4AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
 
-// dotRowInt4AVX512 adds a row of 8-bit activations times blocks of Int4 weights to sums.
+// dotRowInt4AVX512 computes sums of a row of 8-bit activations times blocks of Int4 weights.
 //
 //go:noescape
-func dotRowInt4AVX512(sums *float32, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
+func dotRowInt4AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
 
 // unpackInt5AVX512 makes bytes of blocks of Int5 weights.
 //
@@ -684,10 +684,10 @@ func unpackInt5AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, group
 //go:noescape
 func unpackInt5AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
 
-// dotRowInt5AVX512 adds a row of 8-bit activations times blocks of Int5 weights to sums.
+// dotRowInt5AVX512 computes sums of a row of 8-bit activations times blocks of Int5 weights.
 //
 //go:noescape
-func dotRowInt5AVX512(sums *float32, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
+func dotRowInt5AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
 
 // unpackInt6AVX512 makes bytes of blocks of Int6 weights.
 //
@@ -699,10 +699,10 @@ func unpackInt6AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, group
 //go:noescape
 func unpackInt6AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
 
-// dotRowInt6AVX512 adds a row of 8-bit activations times blocks of Int6 weights to sums.
+// dotRowInt6AVX512 computes sums of a row of 8-bit activations times blocks of Int6 weights.
 //
 //go:noescape
-func dotRowInt6AVX512(sums *float32, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
+func dotRowInt6AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
 
 // unpackTable4AVX512 makes bytes of blocks of Table4 weights.
 //
@@ -714,10 +714,10 @@ func unpackTable4AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, gro
 //go:noescape
 func unpackTable4AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
 
-// dotRowTable4AVX512 adds a row of 8-bit activations times blocks of Table4 weights to sums.
+// dotRowTable4AVX512 computes sums of a row of 8-bit activations times blocks of Table4 weights.
 //
 //go:noescape
-func dotRowTable4AVX512(sums *float32, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
+func dotRowTable4AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
 
 // quantizeAVX512 rounds blocks of 32 activations to 8 bits.
 //

@@ -11956,38 +11956,46 @@ step:
 	VZEROUPPER
 	RET
 
-// func dotAVX512x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr, halves uintptr)
+// func dotAVX512x2(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
-TEXT ·dotAVX512x2(SB), NOSPLIT, $0-128
-	MOVQ  x+8(FP), AX
-	MOVQ  xStride+16(FP), CX
-	MOVQ  steps+24(FP), DX
-	MOVQ  stepsStride+32(FP), BX
-	MOVQ  ahead+72(FP), R8
-	VMOVQ shift+104(FP), X0
+TEXT ·dotAVX512x2(SB), NOSPLIT, $0-160
+	MOVQ  x+48(FP), AX
+	MOVQ  xStride+56(FP), CX
+	MOVQ  steps+64(FP), DX
+	MOVQ  stepsStride+72(FP), BX
+	MOVQ  ahead+112(FP), R8
+	VMOVQ shift+144(FP), X0
 
 half:
-	MOVQ    x+8(FP), AX
-	MOVQ    steps+24(FP), DX
-	MOVQ    w+40(FP), SI
-	MOVQ    scales+56(FP), DI
-	MOVQ    blocks+88(FP), R9
-	MOVQ    sums+0(FP), R10
+	MOVQ    x+48(FP), AX
+	MOVQ    steps+64(FP), DX
+	MOVQ    w+80(FP), SI
+	MOVQ    scales+96(FP), DI
+	MOVQ    blocks+128(FP), R9
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	MOVQ    from+16(FP), R10
+	TESTQ   R10, R10
+	JEQ     without_from
+	ADDQ    offset+40(FP), R10
 	VMOVUPS (R10), Z3
 	VMOVUPS 64(R10), Z4
 	VMOVUPS 256(R10), Z7
 	VMOVUPS 320(R10), Z8
 
+without_from:
 block:
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
-	MOVQ   quads+96(FP), R10
+	MOVQ   quads+136(FP), R10
 
 quad:
 	PREFETCHT0   (R8)
-	ADDQ         aheadStep+80(FP), R8
+	ADDQ         aheadStep+120(FP), R8
 	VMOVDQU32    (SI), Z9
 	VMOVDQU32    64(SI), Z10
 	VPBROADCASTD (AX), Z11
@@ -11997,7 +12005,7 @@ quad:
 	VPDPBUSD     Z11, Z9, Z5
 	VPDPBUSD     Z11, Z10, Z6
 	PREFETCHT0   (R8)
-	ADDQ         aheadStep+80(FP), R8
+	ADDQ         aheadStep+120(FP), R8
 	VMOVDQU32    256(SI), Z9
 	VMOVDQU32    320(SI), Z10
 	VPBROADCASTD 4(AX), Z11
@@ -12007,7 +12015,7 @@ quad:
 	VPDPBUSD     Z11, Z9, Z5
 	VPDPBUSD     Z11, Z10, Z6
 	PREFETCHT0   (R8)
-	ADDQ         aheadStep+80(FP), R8
+	ADDQ         aheadStep+120(FP), R8
 	VMOVDQU32    512(SI), Z9
 	VMOVDQU32    576(SI), Z10
 	VPBROADCASTD 8(AX), Z11
@@ -12017,7 +12025,7 @@ quad:
 	VPDPBUSD     Z11, Z9, Z5
 	VPDPBUSD     Z11, Z10, Z6
 	PREFETCHT0   (R8)
-	ADDQ         aheadStep+80(FP), R8
+	ADDQ         aheadStep+120(FP), R8
 	VMOVDQU32    768(SI), Z9
 	VMOVDQU32    832(SI), Z10
 	VPBROADCASTD 12(AX), Z11
@@ -12030,7 +12038,7 @@ quad:
 	ADDQ         $0x10, AX
 	SUBQ         $0x00000004, R10
 	JNZ          quad
-	CMPQ         minima+112(FP), $0x00
+	CMPQ         minima+152(FP), $0x00
 	JNE          multiply
 	VPBROADCASTD 4(DX), Z9
 	VPSLLD       X0, Z9, Z9
@@ -12058,7 +12066,7 @@ multiply:
 	VCVTDQ2PS    Z6, Z6
 	VMULPS       Z10, Z6, Z6
 	VFMADD231PS  Z11, Z6, Z8
-	CMPQ         minima+112(FP), $0x00
+	CMPQ         minima+152(FP), $0x00
 	JEQ          next
 	VCVTPH2PS    128(DI), Z9
 	VCVTPH2PS    160(DI), Z10
@@ -12070,41 +12078,72 @@ multiply:
 	VFNMADD231PS Z10, Z11, Z8
 
 next:
-	ADDQ    $0x0c, DX
-	ADDQ    wStride+48(FP), SI
-	ADDQ    scalesStride+64(FP), DI
-	SUBQ    $0x00000001, R9
-	JNZ     block
-	MOVQ    sums+0(FP), R10
-	VMOVUPS Z3, (R10)
-	VMOVUPS Z4, 64(R10)
-	VMOVUPS Z7, 256(R10)
-	VMOVUPS Z8, 320(R10)
-	ADDQ    $0x00000080, sums+0(FP)
-	ADDQ    $0x00000080, w+40(FP)
-	ADDQ    $0x00000040, scales+56(FP)
-	SUBQ    $0x01, halves+120(FP)
-	JNZ     half
+	ADDQ   $0x0c, DX
+	ADDQ   wStride+88(FP), SI
+	ADDQ   scalesStride+104(FP), DI
+	SUBQ   $0x00000001, R9
+	JNZ    block
+	MOVQ   plus+24(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z3, Z3
+	VADDPS 64(AX), Z4, Z4
+	VADDPS 256(AX), Z7, Z7
+	VADDPS 320(AX), Z8, Z8
+
+without_plus:
+	MOVQ   plus2+32(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus2
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z3, Z3
+	VADDPS 64(AX), Z4, Z4
+	VADDPS 256(AX), Z7, Z7
+	VADDPS 320(AX), Z8, Z8
+
+without_plus2:
+	MOVQ    to+0(FP), AX
+	ADDQ    offset+40(FP), AX
+	VMOVUPS Z3, (AX)
+	VMOVUPS Z4, 64(AX)
+	ADDQ    toStride+8(FP), AX
+	VMOVUPS Z7, (AX)
+	VMOVUPS Z8, 64(AX)
+	ADDQ    $0x00000080, offset+40(FP)
+	ADDQ    $0x00000080, w+80(FP)
+	ADDQ    $0x00000040, scales+96(FP)
+	CMPQ    offset+40(FP), $0x00000100
+	JNE     half
 	VZEROUPPER
 	RET
 
-// func dotAVX512x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr, halves uintptr)
+// func dotAVX512x3(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
-TEXT ·dotAVX512x3(SB), NOSPLIT, $0-128
-	MOVQ  x+8(FP), AX
-	MOVQ  xStride+16(FP), CX
-	MOVQ  steps+24(FP), DX
-	MOVQ  stepsStride+32(FP), BX
-	MOVQ  ahead+72(FP), R8
-	VMOVQ shift+104(FP), X0
+TEXT ·dotAVX512x3(SB), NOSPLIT, $0-160
+	MOVQ  x+48(FP), AX
+	MOVQ  xStride+56(FP), CX
+	MOVQ  steps+64(FP), DX
+	MOVQ  stepsStride+72(FP), BX
+	MOVQ  ahead+112(FP), R8
+	VMOVQ shift+144(FP), X0
 
 half:
-	MOVQ    x+8(FP), AX
-	MOVQ    steps+24(FP), DX
-	MOVQ    w+40(FP), SI
-	MOVQ    scales+56(FP), DI
-	MOVQ    blocks+88(FP), R9
-	MOVQ    sums+0(FP), R10
+	MOVQ    x+48(FP), AX
+	MOVQ    steps+64(FP), DX
+	MOVQ    w+80(FP), SI
+	MOVQ    scales+96(FP), DI
+	MOVQ    blocks+128(FP), R9
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	MOVQ    from+16(FP), R10
+	TESTQ   R10, R10
+	JEQ     without_from
+	ADDQ    offset+40(FP), R10
 	VMOVUPS (R10), Z3
 	VMOVUPS 64(R10), Z4
 	VMOVUPS 256(R10), Z7
@@ -12112,6 +12151,7 @@ half:
 	VMOVUPS 512(R10), Z11
 	VMOVUPS 576(R10), Z12
 
+without_from:
 block:
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -12119,11 +12159,11 @@ block:
 	VPXORD Z6, Z6, Z6
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
-	MOVQ   quads+96(FP), R10
+	MOVQ   quads+136(FP), R10
 
 quad:
 	PREFETCHT0   (R8)
-	ADDQ         aheadStep+80(FP), R8
+	ADDQ         aheadStep+120(FP), R8
 	VMOVDQU32    (SI), Z13
 	VMOVDQU32    64(SI), Z14
 	VPBROADCASTD (AX), Z15
@@ -12136,7 +12176,7 @@ quad:
 	VPDPBUSD     Z15, Z13, Z9
 	VPDPBUSD     Z15, Z14, Z10
 	PREFETCHT0   (R8)
-	ADDQ         aheadStep+80(FP), R8
+	ADDQ         aheadStep+120(FP), R8
 	VMOVDQU32    256(SI), Z13
 	VMOVDQU32    320(SI), Z14
 	VPBROADCASTD 4(AX), Z15
@@ -12149,7 +12189,7 @@ quad:
 	VPDPBUSD     Z15, Z13, Z9
 	VPDPBUSD     Z15, Z14, Z10
 	PREFETCHT0   (R8)
-	ADDQ         aheadStep+80(FP), R8
+	ADDQ         aheadStep+120(FP), R8
 	VMOVDQU32    512(SI), Z13
 	VMOVDQU32    576(SI), Z14
 	VPBROADCASTD 8(AX), Z15
@@ -12162,7 +12202,7 @@ quad:
 	VPDPBUSD     Z15, Z13, Z9
 	VPDPBUSD     Z15, Z14, Z10
 	PREFETCHT0   (R8)
-	ADDQ         aheadStep+80(FP), R8
+	ADDQ         aheadStep+120(FP), R8
 	VMOVDQU32    768(SI), Z13
 	VMOVDQU32    832(SI), Z14
 	VPBROADCASTD 12(AX), Z15
@@ -12178,7 +12218,7 @@ quad:
 	ADDQ         $0x10, AX
 	SUBQ         $0x00000004, R10
 	JNZ          quad
-	CMPQ         minima+112(FP), $0x00
+	CMPQ         minima+152(FP), $0x00
 	JNE          multiply
 	VPBROADCASTD 4(DX), Z13
 	VPSLLD       X0, Z13, Z13
@@ -12217,7 +12257,7 @@ multiply:
 	VCVTDQ2PS    Z10, Z10
 	VMULPS       Z14, Z10, Z10
 	VFMADD231PS  Z15, Z10, Z12
-	CMPQ         minima+112(FP), $0x00
+	CMPQ         minima+152(FP), $0x00
 	JEQ          next
 	VCVTPH2PS    128(DI), Z13
 	VCVTPH2PS    160(DI), Z14
@@ -12232,45 +12272,83 @@ multiply:
 	VFNMADD231PS Z14, Z15, Z12
 
 next:
-	ADDQ    $0x0c, DX
-	ADDQ    wStride+48(FP), SI
-	ADDQ    scalesStride+64(FP), DI
-	SUBQ    $0x00000001, R9
-	JNZ     block
-	MOVQ    sums+0(FP), R10
-	VMOVUPS Z3, (R10)
-	VMOVUPS Z4, 64(R10)
-	VMOVUPS Z7, 256(R10)
-	VMOVUPS Z8, 320(R10)
-	VMOVUPS Z11, 512(R10)
-	VMOVUPS Z12, 576(R10)
-	ADDQ    $0x00000080, sums+0(FP)
-	ADDQ    $0x00000080, w+40(FP)
-	ADDQ    $0x00000040, scales+56(FP)
-	SUBQ    $0x01, halves+120(FP)
-	JNZ     half
+	ADDQ   $0x0c, DX
+	ADDQ   wStride+88(FP), SI
+	ADDQ   scalesStride+104(FP), DI
+	SUBQ   $0x00000001, R9
+	JNZ    block
+	MOVQ   plus+24(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z3, Z3
+	VADDPS 64(AX), Z4, Z4
+	VADDPS 256(AX), Z7, Z7
+	VADDPS 320(AX), Z8, Z8
+	VADDPS 512(AX), Z11, Z11
+	VADDPS 576(AX), Z12, Z12
+
+without_plus:
+	MOVQ   plus2+32(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus2
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z3, Z3
+	VADDPS 64(AX), Z4, Z4
+	VADDPS 256(AX), Z7, Z7
+	VADDPS 320(AX), Z8, Z8
+	VADDPS 512(AX), Z11, Z11
+	VADDPS 576(AX), Z12, Z12
+
+without_plus2:
+	MOVQ    to+0(FP), AX
+	ADDQ    offset+40(FP), AX
+	VMOVUPS Z3, (AX)
+	VMOVUPS Z4, 64(AX)
+	ADDQ    toStride+8(FP), AX
+	VMOVUPS Z7, (AX)
+	VMOVUPS Z8, 64(AX)
+	ADDQ    toStride+8(FP), AX
+	VMOVUPS Z11, (AX)
+	VMOVUPS Z12, 64(AX)
+	ADDQ    $0x00000080, offset+40(FP)
+	ADDQ    $0x00000080, w+80(FP)
+	ADDQ    $0x00000040, scales+96(FP)
+	CMPQ    offset+40(FP), $0x00000100
+	JNE     half
 	VZEROUPPER
 	RET
 
-// func dotAVX512x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr, halves uintptr)
+// func dotAVX512x4(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
-TEXT ·dotAVX512x4(SB), NOSPLIT, $0-128
-	MOVQ  x+8(FP), AX
-	MOVQ  xStride+16(FP), CX
+TEXT ·dotAVX512x4(SB), NOSPLIT, $0-160
+	MOVQ  x+48(FP), AX
+	MOVQ  xStride+56(FP), CX
 	LEAQ  (CX)(CX*2), DX
-	MOVQ  steps+24(FP), BX
-	MOVQ  stepsStride+32(FP), SI
+	MOVQ  steps+64(FP), BX
+	MOVQ  stepsStride+72(FP), SI
 	LEAQ  (SI)(SI*2), DI
-	MOVQ  ahead+72(FP), R10
-	VMOVQ shift+104(FP), X0
+	MOVQ  ahead+112(FP), R10
+	VMOVQ shift+144(FP), X0
 
 half:
-	MOVQ    x+8(FP), AX
-	MOVQ    steps+24(FP), BX
-	MOVQ    w+40(FP), R8
-	MOVQ    scales+56(FP), R9
-	MOVQ    blocks+88(FP), R11
-	MOVQ    sums+0(FP), R12
+	MOVQ    x+48(FP), AX
+	MOVQ    steps+64(FP), BX
+	MOVQ    w+80(FP), R8
+	MOVQ    scales+96(FP), R9
+	MOVQ    blocks+128(FP), R11
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	MOVQ    from+16(FP), R12
+	TESTQ   R12, R12
+	JEQ     without_from
+	ADDQ    offset+40(FP), R12
 	VMOVUPS (R12), Z3
 	VMOVUPS 64(R12), Z4
 	VMOVUPS 256(R12), Z7
@@ -12280,6 +12358,7 @@ half:
 	VMOVUPS 768(R12), Z15
 	VMOVUPS 832(R12), Z16
 
+without_from:
 block:
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -12289,11 +12368,11 @@ block:
 	VPXORD Z10, Z10, Z10
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
-	MOVQ   quads+96(FP), R12
+	MOVQ   quads+136(FP), R12
 
 quad:
 	PREFETCHT0   (R10)
-	ADDQ         aheadStep+80(FP), R10
+	ADDQ         aheadStep+120(FP), R10
 	VMOVDQU32    (R8), Z17
 	VMOVDQU32    64(R8), Z18
 	VPBROADCASTD (AX), Z19
@@ -12309,7 +12388,7 @@ quad:
 	VPDPBUSD     Z19, Z17, Z13
 	VPDPBUSD     Z19, Z18, Z14
 	PREFETCHT0   (R10)
-	ADDQ         aheadStep+80(FP), R10
+	ADDQ         aheadStep+120(FP), R10
 	VMOVDQU32    256(R8), Z17
 	VMOVDQU32    320(R8), Z18
 	VPBROADCASTD 4(AX), Z19
@@ -12325,7 +12404,7 @@ quad:
 	VPDPBUSD     Z19, Z17, Z13
 	VPDPBUSD     Z19, Z18, Z14
 	PREFETCHT0   (R10)
-	ADDQ         aheadStep+80(FP), R10
+	ADDQ         aheadStep+120(FP), R10
 	VMOVDQU32    512(R8), Z17
 	VMOVDQU32    576(R8), Z18
 	VPBROADCASTD 8(AX), Z19
@@ -12341,7 +12420,7 @@ quad:
 	VPDPBUSD     Z19, Z17, Z13
 	VPDPBUSD     Z19, Z18, Z14
 	PREFETCHT0   (R10)
-	ADDQ         aheadStep+80(FP), R10
+	ADDQ         aheadStep+120(FP), R10
 	VMOVDQU32    768(R8), Z17
 	VMOVDQU32    832(R8), Z18
 	VPBROADCASTD 12(AX), Z19
@@ -12360,7 +12439,7 @@ quad:
 	ADDQ         $0x10, AX
 	SUBQ         $0x00000004, R12
 	JNZ          quad
-	CMPQ         minima+112(FP), $0x00
+	CMPQ         minima+152(FP), $0x00
 	JNE          multiply
 	VPBROADCASTD 4(BX), Z17
 	VPSLLD       X0, Z17, Z17
@@ -12410,7 +12489,7 @@ multiply:
 	VCVTDQ2PS    Z14, Z14
 	VMULPS       Z18, Z14, Z14
 	VFMADD231PS  Z19, Z14, Z16
-	CMPQ         minima+112(FP), $0x00
+	CMPQ         minima+152(FP), $0x00
 	JEQ          next
 	VCVTPH2PS    128(R9), Z17
 	VCVTPH2PS    160(R9), Z18
@@ -12428,47 +12507,92 @@ multiply:
 	VFNMADD231PS Z18, Z19, Z16
 
 next:
-	ADDQ    $0x0c, BX
-	ADDQ    wStride+48(FP), R8
-	ADDQ    scalesStride+64(FP), R9
-	SUBQ    $0x00000001, R11
-	JNZ     block
-	MOVQ    sums+0(FP), R12
-	VMOVUPS Z3, (R12)
-	VMOVUPS Z4, 64(R12)
-	VMOVUPS Z7, 256(R12)
-	VMOVUPS Z8, 320(R12)
-	VMOVUPS Z11, 512(R12)
-	VMOVUPS Z12, 576(R12)
-	VMOVUPS Z15, 768(R12)
-	VMOVUPS Z16, 832(R12)
-	ADDQ    $0x00000080, sums+0(FP)
-	ADDQ    $0x00000080, w+40(FP)
-	ADDQ    $0x00000040, scales+56(FP)
-	SUBQ    $0x01, halves+120(FP)
-	JNZ     half
+	ADDQ   $0x0c, BX
+	ADDQ   wStride+88(FP), R8
+	ADDQ   scalesStride+104(FP), R9
+	SUBQ   $0x00000001, R11
+	JNZ    block
+	MOVQ   plus+24(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z3, Z3
+	VADDPS 64(AX), Z4, Z4
+	VADDPS 256(AX), Z7, Z7
+	VADDPS 320(AX), Z8, Z8
+	VADDPS 512(AX), Z11, Z11
+	VADDPS 576(AX), Z12, Z12
+	VADDPS 768(AX), Z15, Z15
+	VADDPS 832(AX), Z16, Z16
+
+without_plus:
+	MOVQ   plus2+32(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus2
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z3, Z3
+	VADDPS 64(AX), Z4, Z4
+	VADDPS 256(AX), Z7, Z7
+	VADDPS 320(AX), Z8, Z8
+	VADDPS 512(AX), Z11, Z11
+	VADDPS 576(AX), Z12, Z12
+	VADDPS 768(AX), Z15, Z15
+	VADDPS 832(AX), Z16, Z16
+
+without_plus2:
+	MOVQ    to+0(FP), AX
+	ADDQ    offset+40(FP), AX
+	VMOVUPS Z3, (AX)
+	VMOVUPS Z4, 64(AX)
+	ADDQ    toStride+8(FP), AX
+	VMOVUPS Z7, (AX)
+	VMOVUPS Z8, 64(AX)
+	ADDQ    toStride+8(FP), AX
+	VMOVUPS Z11, (AX)
+	VMOVUPS Z12, 64(AX)
+	ADDQ    toStride+8(FP), AX
+	VMOVUPS Z15, (AX)
+	VMOVUPS Z16, 64(AX)
+	ADDQ    $0x00000080, offset+40(FP)
+	ADDQ    $0x00000080, w+80(FP)
+	ADDQ    $0x00000040, scales+96(FP)
+	CMPQ    offset+40(FP), $0x00000100
+	JNE     half
 	VZEROUPPER
 	RET
 
-// func dotAVX512x5(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr, halves uintptr)
+// func dotAVX512x5(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
-TEXT ·dotAVX512x5(SB), NOSPLIT, $0-128
-	MOVQ  x+8(FP), AX
-	MOVQ  xStride+16(FP), CX
+TEXT ·dotAVX512x5(SB), NOSPLIT, $0-160
+	MOVQ  x+48(FP), AX
+	MOVQ  xStride+56(FP), CX
 	LEAQ  (CX)(CX*2), DX
-	MOVQ  steps+24(FP), BX
-	MOVQ  stepsStride+32(FP), SI
+	MOVQ  steps+64(FP), BX
+	MOVQ  stepsStride+72(FP), SI
 	LEAQ  (SI)(SI*2), DI
-	MOVQ  ahead+72(FP), R10
-	VMOVQ shift+104(FP), X0
+	MOVQ  ahead+112(FP), R10
+	VMOVQ shift+144(FP), X0
 
 half:
-	MOVQ    x+8(FP), AX
-	MOVQ    steps+24(FP), BX
-	MOVQ    w+40(FP), R8
-	MOVQ    scales+56(FP), R9
-	MOVQ    blocks+88(FP), R11
-	MOVQ    sums+0(FP), R12
+	MOVQ    x+48(FP), AX
+	MOVQ    steps+64(FP), BX
+	MOVQ    w+80(FP), R8
+	MOVQ    scales+96(FP), R9
+	MOVQ    blocks+128(FP), R11
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z19, Z19, Z19
+	VPXORD  Z20, Z20, Z20
+	MOVQ    from+16(FP), R12
+	TESTQ   R12, R12
+	JEQ     without_from
+	ADDQ    offset+40(FP), R12
 	VMOVUPS (R12), Z3
 	VMOVUPS 64(R12), Z4
 	VMOVUPS 256(R12), Z7
@@ -12480,6 +12604,7 @@ half:
 	VMOVUPS 1024(R12), Z19
 	VMOVUPS 1088(R12), Z20
 
+without_from:
 block:
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -12491,11 +12616,11 @@ block:
 	VPXORD Z14, Z14, Z14
 	VPXORD Z17, Z17, Z17
 	VPXORD Z18, Z18, Z18
-	MOVQ   quads+96(FP), R12
+	MOVQ   quads+136(FP), R12
 
 quad:
 	PREFETCHT0   (R10)
-	ADDQ         aheadStep+80(FP), R10
+	ADDQ         aheadStep+120(FP), R10
 	VMOVDQU32    (R8), Z21
 	VMOVDQU32    64(R8), Z22
 	VPBROADCASTD (AX), Z23
@@ -12514,7 +12639,7 @@ quad:
 	VPDPBUSD     Z23, Z21, Z17
 	VPDPBUSD     Z23, Z22, Z18
 	PREFETCHT0   (R10)
-	ADDQ         aheadStep+80(FP), R10
+	ADDQ         aheadStep+120(FP), R10
 	VMOVDQU32    256(R8), Z21
 	VMOVDQU32    320(R8), Z22
 	VPBROADCASTD 4(AX), Z23
@@ -12533,7 +12658,7 @@ quad:
 	VPDPBUSD     Z23, Z21, Z17
 	VPDPBUSD     Z23, Z22, Z18
 	PREFETCHT0   (R10)
-	ADDQ         aheadStep+80(FP), R10
+	ADDQ         aheadStep+120(FP), R10
 	VMOVDQU32    512(R8), Z21
 	VMOVDQU32    576(R8), Z22
 	VPBROADCASTD 8(AX), Z23
@@ -12552,7 +12677,7 @@ quad:
 	VPDPBUSD     Z23, Z21, Z17
 	VPDPBUSD     Z23, Z22, Z18
 	PREFETCHT0   (R10)
-	ADDQ         aheadStep+80(FP), R10
+	ADDQ         aheadStep+120(FP), R10
 	VMOVDQU32    768(R8), Z21
 	VMOVDQU32    832(R8), Z22
 	VPBROADCASTD 12(AX), Z23
@@ -12574,7 +12699,7 @@ quad:
 	ADDQ         $0x10, AX
 	SUBQ         $0x00000004, R12
 	JNZ          quad
-	CMPQ         minima+112(FP), $0x00
+	CMPQ         minima+152(FP), $0x00
 	JNE          multiply
 	VPBROADCASTD 4(BX), Z21
 	VPSLLD       X0, Z21, Z21
@@ -12635,7 +12760,7 @@ multiply:
 	VCVTDQ2PS    Z18, Z18
 	VMULPS       Z22, Z18, Z18
 	VFMADD231PS  Z23, Z18, Z20
-	CMPQ         minima+112(FP), $0x00
+	CMPQ         minima+152(FP), $0x00
 	JEQ          next
 	VCVTPH2PS    128(R9), Z21
 	VCVTPH2PS    160(R9), Z22
@@ -12656,51 +12781,103 @@ multiply:
 	VFNMADD231PS Z22, Z23, Z20
 
 next:
-	ADDQ    $0x0c, BX
-	ADDQ    wStride+48(FP), R8
-	ADDQ    scalesStride+64(FP), R9
-	SUBQ    $0x00000001, R11
-	JNZ     block
-	MOVQ    sums+0(FP), R12
-	VMOVUPS Z3, (R12)
-	VMOVUPS Z4, 64(R12)
-	VMOVUPS Z7, 256(R12)
-	VMOVUPS Z8, 320(R12)
-	VMOVUPS Z11, 512(R12)
-	VMOVUPS Z12, 576(R12)
-	VMOVUPS Z15, 768(R12)
-	VMOVUPS Z16, 832(R12)
-	VMOVUPS Z19, 1024(R12)
-	VMOVUPS Z20, 1088(R12)
-	ADDQ    $0x00000080, sums+0(FP)
-	ADDQ    $0x00000080, w+40(FP)
-	ADDQ    $0x00000040, scales+56(FP)
-	SUBQ    $0x01, halves+120(FP)
-	JNZ     half
+	ADDQ   $0x0c, BX
+	ADDQ   wStride+88(FP), R8
+	ADDQ   scalesStride+104(FP), R9
+	SUBQ   $0x00000001, R11
+	JNZ    block
+	MOVQ   plus+24(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z3, Z3
+	VADDPS 64(AX), Z4, Z4
+	VADDPS 256(AX), Z7, Z7
+	VADDPS 320(AX), Z8, Z8
+	VADDPS 512(AX), Z11, Z11
+	VADDPS 576(AX), Z12, Z12
+	VADDPS 768(AX), Z15, Z15
+	VADDPS 832(AX), Z16, Z16
+	VADDPS 1024(AX), Z19, Z19
+	VADDPS 1088(AX), Z20, Z20
+
+without_plus:
+	MOVQ   plus2+32(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus2
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z3, Z3
+	VADDPS 64(AX), Z4, Z4
+	VADDPS 256(AX), Z7, Z7
+	VADDPS 320(AX), Z8, Z8
+	VADDPS 512(AX), Z11, Z11
+	VADDPS 576(AX), Z12, Z12
+	VADDPS 768(AX), Z15, Z15
+	VADDPS 832(AX), Z16, Z16
+	VADDPS 1024(AX), Z19, Z19
+	VADDPS 1088(AX), Z20, Z20
+
+without_plus2:
+	MOVQ    to+0(FP), AX
+	ADDQ    offset+40(FP), AX
+	VMOVUPS Z3, (AX)
+	VMOVUPS Z4, 64(AX)
+	ADDQ    toStride+8(FP), AX
+	VMOVUPS Z7, (AX)
+	VMOVUPS Z8, 64(AX)
+	ADDQ    toStride+8(FP), AX
+	VMOVUPS Z11, (AX)
+	VMOVUPS Z12, 64(AX)
+	ADDQ    toStride+8(FP), AX
+	VMOVUPS Z15, (AX)
+	VMOVUPS Z16, 64(AX)
+	ADDQ    toStride+8(FP), AX
+	VMOVUPS Z19, (AX)
+	VMOVUPS Z20, 64(AX)
+	ADDQ    $0x00000080, offset+40(FP)
+	ADDQ    $0x00000080, w+80(FP)
+	ADDQ    $0x00000040, scales+96(FP)
+	CMPQ    offset+40(FP), $0x00000100
+	JNE     half
 	VZEROUPPER
 	RET
 
-// func dotAVX512x6(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr, halves uintptr)
+// func dotAVX512x6(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
-TEXT ·dotAVX512x6(SB), NOSPLIT, $0-128
-	MOVQ  x+8(FP), AX
-	MOVQ  xStride+16(FP), CX
+TEXT ·dotAVX512x6(SB), NOSPLIT, $0-160
+	MOVQ  x+48(FP), AX
+	MOVQ  xStride+56(FP), CX
 	LEAQ  (CX)(CX*2), DX
 	LEAQ  (CX)(CX*4), BX
-	MOVQ  steps+24(FP), SI
-	MOVQ  stepsStride+32(FP), DI
+	MOVQ  steps+64(FP), SI
+	MOVQ  stepsStride+72(FP), DI
 	LEAQ  (DI)(DI*2), R8
 	LEAQ  (DI)(DI*4), R9
-	MOVQ  ahead+72(FP), R12
-	VMOVQ shift+104(FP), X0
+	MOVQ  ahead+112(FP), R12
+	VMOVQ shift+144(FP), X0
 
 half:
-	MOVQ    x+8(FP), AX
-	MOVQ    steps+24(FP), SI
-	MOVQ    w+40(FP), R10
-	MOVQ    scales+56(FP), R11
-	MOVQ    blocks+88(FP), R13
-	MOVQ    sums+0(FP), R14
+	MOVQ    x+48(FP), AX
+	MOVQ    steps+64(FP), SI
+	MOVQ    w+80(FP), R10
+	MOVQ    scales+96(FP), R11
+	MOVQ    blocks+128(FP), R13
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z19, Z19, Z19
+	VPXORD  Z20, Z20, Z20
+	VPXORD  Z23, Z23, Z23
+	VPXORD  Z24, Z24, Z24
+	MOVQ    from+16(FP), R14
+	TESTQ   R14, R14
+	JEQ     without_from
+	ADDQ    offset+40(FP), R14
 	VMOVUPS (R14), Z3
 	VMOVUPS 64(R14), Z4
 	VMOVUPS 256(R14), Z7
@@ -12714,6 +12891,7 @@ half:
 	VMOVUPS 1280(R14), Z23
 	VMOVUPS 1344(R14), Z24
 
+without_from:
 block:
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -12727,11 +12905,11 @@ block:
 	VPXORD Z18, Z18, Z18
 	VPXORD Z21, Z21, Z21
 	VPXORD Z22, Z22, Z22
-	MOVQ   quads+96(FP), R14
+	MOVQ   quads+136(FP), R14
 
 quad:
 	PREFETCHT0   (R12)
-	ADDQ         aheadStep+80(FP), R12
+	ADDQ         aheadStep+120(FP), R12
 	VMOVDQU32    (R10), Z25
 	VMOVDQU32    64(R10), Z26
 	VPBROADCASTD (AX), Z27
@@ -12753,7 +12931,7 @@ quad:
 	VPDPBUSD     Z27, Z25, Z21
 	VPDPBUSD     Z27, Z26, Z22
 	PREFETCHT0   (R12)
-	ADDQ         aheadStep+80(FP), R12
+	ADDQ         aheadStep+120(FP), R12
 	VMOVDQU32    256(R10), Z25
 	VMOVDQU32    320(R10), Z26
 	VPBROADCASTD 4(AX), Z27
@@ -12775,7 +12953,7 @@ quad:
 	VPDPBUSD     Z27, Z25, Z21
 	VPDPBUSD     Z27, Z26, Z22
 	PREFETCHT0   (R12)
-	ADDQ         aheadStep+80(FP), R12
+	ADDQ         aheadStep+120(FP), R12
 	VMOVDQU32    512(R10), Z25
 	VMOVDQU32    576(R10), Z26
 	VPBROADCASTD 8(AX), Z27
@@ -12797,7 +12975,7 @@ quad:
 	VPDPBUSD     Z27, Z25, Z21
 	VPDPBUSD     Z27, Z26, Z22
 	PREFETCHT0   (R12)
-	ADDQ         aheadStep+80(FP), R12
+	ADDQ         aheadStep+120(FP), R12
 	VMOVDQU32    768(R10), Z25
 	VMOVDQU32    832(R10), Z26
 	VPBROADCASTD 12(AX), Z27
@@ -12822,7 +13000,7 @@ quad:
 	ADDQ         $0x10, AX
 	SUBQ         $0x00000004, R14
 	JNZ          quad
-	CMPQ         minima+112(FP), $0x00
+	CMPQ         minima+152(FP), $0x00
 	JNE          multiply
 	VPBROADCASTD 4(SI), Z25
 	VPSLLD       X0, Z25, Z25
@@ -12894,7 +13072,7 @@ multiply:
 	VCVTDQ2PS    Z22, Z22
 	VMULPS       Z26, Z22, Z22
 	VFMADD231PS  Z27, Z22, Z24
-	CMPQ         minima+112(FP), $0x00
+	CMPQ         minima+152(FP), $0x00
 	JEQ          next
 	VCVTPH2PS    128(R11), Z25
 	VCVTPH2PS    160(R11), Z26
@@ -12918,29 +13096,71 @@ multiply:
 	VFNMADD231PS Z26, Z27, Z24
 
 next:
-	ADDQ    $0x0c, SI
-	ADDQ    wStride+48(FP), R10
-	ADDQ    scalesStride+64(FP), R11
-	SUBQ    $0x00000001, R13
-	JNZ     block
-	MOVQ    sums+0(FP), R14
-	VMOVUPS Z3, (R14)
-	VMOVUPS Z4, 64(R14)
-	VMOVUPS Z7, 256(R14)
-	VMOVUPS Z8, 320(R14)
-	VMOVUPS Z11, 512(R14)
-	VMOVUPS Z12, 576(R14)
-	VMOVUPS Z15, 768(R14)
-	VMOVUPS Z16, 832(R14)
-	VMOVUPS Z19, 1024(R14)
-	VMOVUPS Z20, 1088(R14)
-	VMOVUPS Z23, 1280(R14)
-	VMOVUPS Z24, 1344(R14)
-	ADDQ    $0x00000080, sums+0(FP)
-	ADDQ    $0x00000080, w+40(FP)
-	ADDQ    $0x00000040, scales+56(FP)
-	SUBQ    $0x01, halves+120(FP)
-	JNZ     half
+	ADDQ   $0x0c, SI
+	ADDQ   wStride+88(FP), R10
+	ADDQ   scalesStride+104(FP), R11
+	SUBQ   $0x00000001, R13
+	JNZ    block
+	MOVQ   plus+24(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z3, Z3
+	VADDPS 64(AX), Z4, Z4
+	VADDPS 256(AX), Z7, Z7
+	VADDPS 320(AX), Z8, Z8
+	VADDPS 512(AX), Z11, Z11
+	VADDPS 576(AX), Z12, Z12
+	VADDPS 768(AX), Z15, Z15
+	VADDPS 832(AX), Z16, Z16
+	VADDPS 1024(AX), Z19, Z19
+	VADDPS 1088(AX), Z20, Z20
+	VADDPS 1280(AX), Z23, Z23
+	VADDPS 1344(AX), Z24, Z24
+
+without_plus:
+	MOVQ   plus2+32(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus2
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z3, Z3
+	VADDPS 64(AX), Z4, Z4
+	VADDPS 256(AX), Z7, Z7
+	VADDPS 320(AX), Z8, Z8
+	VADDPS 512(AX), Z11, Z11
+	VADDPS 576(AX), Z12, Z12
+	VADDPS 768(AX), Z15, Z15
+	VADDPS 832(AX), Z16, Z16
+	VADDPS 1024(AX), Z19, Z19
+	VADDPS 1088(AX), Z20, Z20
+	VADDPS 1280(AX), Z23, Z23
+	VADDPS 1344(AX), Z24, Z24
+
+without_plus2:
+	MOVQ    to+0(FP), AX
+	ADDQ    offset+40(FP), AX
+	VMOVUPS Z3, (AX)
+	VMOVUPS Z4, 64(AX)
+	ADDQ    toStride+8(FP), AX
+	VMOVUPS Z7, (AX)
+	VMOVUPS Z8, 64(AX)
+	ADDQ    toStride+8(FP), AX
+	VMOVUPS Z11, (AX)
+	VMOVUPS Z12, 64(AX)
+	ADDQ    toStride+8(FP), AX
+	VMOVUPS Z15, (AX)
+	VMOVUPS Z16, 64(AX)
+	ADDQ    toStride+8(FP), AX
+	VMOVUPS Z19, (AX)
+	VMOVUPS Z20, 64(AX)
+	ADDQ    toStride+8(FP), AX
+	VMOVUPS Z23, (AX)
+	VMOVUPS Z24, 64(AX)
+	ADDQ    $0x00000080, offset+40(FP)
+	ADDQ    $0x00000080, w+80(FP)
+	ADDQ    $0x00000040, scales+96(FP)
+	CMPQ    offset+40(FP), $0x00000100
+	JNE     half
 	VZEROUPPER
 	RET
 
@@ -13794,99 +14014,107 @@ store:
 	VZEROUPPER
 	RET
 
-// func dotRowInt8AVX512(sums *float32, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
+// func dotRowInt8AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
-TEXT ·dotRowInt8AVX512(SB), NOSPLIT, $0-72
-	MOVQ    sums+0(FP), AX
-	MOVQ    x+8(FP), CX
-	MOVQ    w+24(FP), DX
-	MOVQ    blocks+32(FP), BX
-	MOVQ    minima+56(FP), SI
-	MOVQ    steps+16(FP), R9
-	VMOVQ   shift+48(FP), X0
-	VMOVUPS (AX), Z5
-	VMOVUPS 64(AX), Z6
-	VMOVUPS 128(AX), Z7
-	VMOVUPS 192(AX), Z8
+TEXT ·dotRowInt8AVX512(SB), NOSPLIT, $0-112
+	MOVQ    x+48(FP), AX
+	MOVQ    w+64(FP), CX
+	MOVQ    blocks+72(FP), DX
+	MOVQ    minima+96(FP), BX
+	MOVQ    steps+56(FP), R8
+	VMOVQ   shift+88(FP), X0
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	MOVQ    from+16(FP), SI
+	TESTQ   SI, SI
+	JEQ     without_from
+	ADDQ    offset+40(FP), SI
+	VMOVUPS (SI), Z5
+	VMOVUPS 64(SI), Z6
+	VMOVUPS 128(SI), Z7
+	VMOVUPS 192(SI), Z8
 
+without_from:
 block:
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
 	VPXORD     Z3, Z3, Z3
 	VPXORD     Z4, Z4, Z4
-	MOVQ       DX, R8
-	PREFETCHT1 4096(R8)
-	PREFETCHT1 4160(R8)
-	ADDQ       $0x00000080, DX
-	TESTQ      SI, SI
+	MOVQ       CX, DI
+	PREFETCHT1 4096(DI)
+	PREFETCHT1 4160(DI)
+	ADDQ       $0x00000080, CX
+	TESTQ      BX, BX
 	JEQ        weights
-	PREFETCHT1 4096(DX)
-	PREFETCHT1 4160(DX)
-	ADDQ       $0x00000080, DX
+	PREFETCHT1 4096(CX)
+	PREFETCHT1 4160(CX)
+	ADDQ       $0x00000080, CX
 
 weights:
-	MOVQ groups+40(FP), DI
+	MOVQ groups+80(FP), SI
 
 group:
-	VPBROADCASTD (CX), Z9
-	VPBROADCASTD 4(CX), Z10
-	PREFETCHT1   4096(DX)
-	VMOVUPS      (DX), Z11
-	PREFETCHT1   4352(DX)
-	VMOVUPS      256(DX), Z12
+	VPBROADCASTD (AX), Z9
+	VPBROADCASTD 4(AX), Z10
+	PREFETCHT1   4096(CX)
+	VMOVUPS      (CX), Z11
+	PREFETCHT1   4352(CX)
+	VMOVUPS      256(CX), Z12
 	VPDPBUSD     Z9, Z11, Z1
 	VPDPBUSD     Z10, Z12, Z1
-	PREFETCHT1   4160(DX)
-	VMOVUPS      64(DX), Z11
-	PREFETCHT1   4416(DX)
-	VMOVUPS      320(DX), Z12
+	PREFETCHT1   4160(CX)
+	VMOVUPS      64(CX), Z11
+	PREFETCHT1   4416(CX)
+	VMOVUPS      320(CX), Z12
 	VPDPBUSD     Z9, Z11, Z2
 	VPDPBUSD     Z10, Z12, Z2
-	PREFETCHT1   4224(DX)
-	VMOVUPS      128(DX), Z11
-	PREFETCHT1   4480(DX)
-	VMOVUPS      384(DX), Z12
+	PREFETCHT1   4224(CX)
+	VMOVUPS      128(CX), Z11
+	PREFETCHT1   4480(CX)
+	VMOVUPS      384(CX), Z12
 	VPDPBUSD     Z9, Z11, Z3
 	VPDPBUSD     Z10, Z12, Z3
-	PREFETCHT1   4288(DX)
-	VMOVUPS      192(DX), Z11
-	PREFETCHT1   4544(DX)
-	VMOVUPS      448(DX), Z12
+	PREFETCHT1   4288(CX)
+	VMOVUPS      192(CX), Z11
+	PREFETCHT1   4544(CX)
+	VMOVUPS      448(CX), Z12
 	VPDPBUSD     Z9, Z11, Z4
 	VPDPBUSD     Z10, Z12, Z4
-	VPBROADCASTD 8(CX), Z9
-	VPBROADCASTD 12(CX), Z10
-	PREFETCHT1   4608(DX)
-	VMOVUPS      512(DX), Z11
-	PREFETCHT1   4864(DX)
-	VMOVUPS      768(DX), Z12
+	VPBROADCASTD 8(AX), Z9
+	VPBROADCASTD 12(AX), Z10
+	PREFETCHT1   4608(CX)
+	VMOVUPS      512(CX), Z11
+	PREFETCHT1   4864(CX)
+	VMOVUPS      768(CX), Z12
 	VPDPBUSD     Z9, Z11, Z1
 	VPDPBUSD     Z10, Z12, Z1
-	PREFETCHT1   4672(DX)
-	VMOVUPS      576(DX), Z11
-	PREFETCHT1   4928(DX)
-	VMOVUPS      832(DX), Z12
+	PREFETCHT1   4672(CX)
+	VMOVUPS      576(CX), Z11
+	PREFETCHT1   4928(CX)
+	VMOVUPS      832(CX), Z12
 	VPDPBUSD     Z9, Z11, Z2
 	VPDPBUSD     Z10, Z12, Z2
-	PREFETCHT1   4736(DX)
-	VMOVUPS      640(DX), Z11
-	PREFETCHT1   4992(DX)
-	VMOVUPS      896(DX), Z12
+	PREFETCHT1   4736(CX)
+	VMOVUPS      640(CX), Z11
+	PREFETCHT1   4992(CX)
+	VMOVUPS      896(CX), Z12
 	VPDPBUSD     Z9, Z11, Z3
 	VPDPBUSD     Z10, Z12, Z3
-	PREFETCHT1   4800(DX)
-	VMOVUPS      704(DX), Z11
-	PREFETCHT1   5056(DX)
-	VMOVUPS      960(DX), Z12
+	PREFETCHT1   4800(CX)
+	VMOVUPS      704(CX), Z11
+	PREFETCHT1   5056(CX)
+	VMOVUPS      960(CX), Z12
 	VPDPBUSD     Z9, Z11, Z4
 	VPDPBUSD     Z10, Z12, Z4
-	ADDQ         $0x00000400, DX
-	ADDQ         $0x10, CX
-	SUBQ         $0x00000001, DI
+	ADDQ         $0x00000400, CX
+	ADDQ         $0x10, AX
+	SUBQ         $0x00000001, SI
 	JNZ          group
-	TESTQ        SI, SI
+	TESTQ        BX, BX
 	JNE          multiply
-	VPBROADCASTD 4(R9), Z9
+	VPBROADCASTD 4(R8), Z9
 	VPSLLD       X0, Z9, Z9
 	VPADDD       Z9, Z1, Z1
 	VPADDD       Z9, Z2, Z2
@@ -13894,11 +14122,11 @@ group:
 	VPADDD       Z9, Z4, Z4
 
 multiply:
-	VCVTPH2PS    (R8), Z9
-	VCVTPH2PS    32(R8), Z10
-	VCVTPH2PS    64(R8), Z11
-	VCVTPH2PS    96(R8), Z12
-	VBROADCASTSS (R9), Z13
+	VCVTPH2PS    (DI), Z9
+	VCVTPH2PS    32(DI), Z10
+	VCVTPH2PS    64(DI), Z11
+	VCVTPH2PS    96(DI), Z12
+	VBROADCASTSS (R8), Z13
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z9, Z1, Z1
 	VFMADD231PS  Z13, Z1, Z5
@@ -13911,22 +14139,44 @@ multiply:
 	VCVTDQ2PS    Z4, Z4
 	VMULPS       Z12, Z4, Z4
 	VFMADD231PS  Z13, Z4, Z8
-	TESTQ        SI, SI
+	TESTQ        BX, BX
 	JEQ          next
-	VCVTPH2PS    128(R8), Z9
-	VCVTPH2PS    160(R8), Z10
-	VCVTPH2PS    192(R8), Z11
-	VCVTPH2PS    224(R8), Z12
-	VBROADCASTSS 8(R9), Z13
+	VCVTPH2PS    128(DI), Z9
+	VCVTPH2PS    160(DI), Z10
+	VCVTPH2PS    192(DI), Z11
+	VCVTPH2PS    224(DI), Z12
+	VBROADCASTSS 8(R8), Z13
 	VFNMADD231PS Z9, Z13, Z5
 	VFNMADD231PS Z10, Z13, Z6
 	VFNMADD231PS Z11, Z13, Z7
 	VFNMADD231PS Z12, Z13, Z8
 
 next:
-	ADDQ    $0x0c, R9
-	SUBQ    $0x00000001, BX
-	JNZ     block
+	ADDQ   $0x0c, R8
+	SUBQ   $0x00000001, DX
+	JNZ    block
+	MOVQ   plus+24(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z5, Z5
+	VADDPS 64(AX), Z6, Z6
+	VADDPS 128(AX), Z7, Z7
+	VADDPS 192(AX), Z8, Z8
+
+without_plus:
+	MOVQ   plus2+32(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus2
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z5, Z5
+	VADDPS 64(AX), Z6, Z6
+	VADDPS 128(AX), Z7, Z7
+	VADDPS 192(AX), Z8, Z8
+
+without_plus2:
+	MOVQ    to+0(FP), AX
+	ADDQ    offset+40(FP), AX
 	VMOVUPS Z5, (AX)
 	VMOVUPS Z6, 64(AX)
 	VMOVUPS Z7, 128(AX)
@@ -14024,110 +14274,118 @@ column:
 	VZEROUPPER
 	RET
 
-// func dotRowInt4AVX512(sums *float32, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
+// func dotRowInt4AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
-TEXT ·dotRowInt4AVX512(SB), NOSPLIT, $0-72
-	MOVQ         sums+0(FP), AX
-	MOVQ         x+8(FP), CX
-	MOVQ         w+24(FP), DX
-	MOVQ         blocks+32(FP), BX
-	MOVQ         minima+56(FP), SI
-	MOVQ         steps+16(FP), R9
-	VMOVQ        shift+48(FP), X0
-	MOVL         $0x0f0f0f0f, DI
-	VMOVD        DI, X5
-	VPBROADCASTD X5, Z9
-	VMOVUPS      (AX), Z5
-	VMOVUPS      64(AX), Z6
-	VMOVUPS      128(AX), Z7
-	VMOVUPS      192(AX), Z8
+TEXT ·dotRowInt4AVX512(SB), NOSPLIT, $0-112
+	MOVQ         x+48(FP), AX
+	MOVQ         w+64(FP), CX
+	MOVQ         blocks+72(FP), DX
+	MOVQ         minima+96(FP), BX
+	MOVQ         steps+56(FP), R8
+	VMOVQ        shift+88(FP), X0
+	MOVL         $0x0f0f0f0f, SI
+	VMOVD        SI, X9
+	VPBROADCASTD X9, Z9
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	MOVQ         from+16(FP), SI
+	TESTQ        SI, SI
+	JEQ          without_from
+	ADDQ         offset+40(FP), SI
+	VMOVUPS      (SI), Z5
+	VMOVUPS      64(SI), Z6
+	VMOVUPS      128(SI), Z7
+	VMOVUPS      192(SI), Z8
 
+without_from:
 block:
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
 	VPXORD     Z3, Z3, Z3
 	VPXORD     Z4, Z4, Z4
-	MOVQ       DX, R8
-	PREFETCHT0 4096(R8)
-	PREFETCHT0 4160(R8)
-	ADDQ       $0x00000080, DX
-	TESTQ      SI, SI
+	MOVQ       CX, DI
+	PREFETCHT0 4096(DI)
+	PREFETCHT0 4160(DI)
+	ADDQ       $0x00000080, CX
+	TESTQ      BX, BX
 	JEQ        weights
-	PREFETCHT0 4096(DX)
-	PREFETCHT0 4160(DX)
-	ADDQ       $0x00000080, DX
+	PREFETCHT0 4096(CX)
+	PREFETCHT0 4160(CX)
+	ADDQ       $0x00000080, CX
 
 weights:
-	MOVQ groups+40(FP), DI
+	MOVQ groups+80(FP), SI
 
 group:
-	VPBROADCASTD (CX), Z10
-	VPBROADCASTD 4(CX), Z11
-	PREFETCHT0   4096(DX)
-	VMOVUPS      (DX), Z12
+	VPBROADCASTD (AX), Z10
+	VPBROADCASTD 4(AX), Z11
+	PREFETCHT0   4096(CX)
+	VMOVUPS      (CX), Z12
 	VPSRLD       $0x04, Z12, Z13
 	VPANDD       Z9, Z12, Z12
 	VPDPBUSD     Z10, Z12, Z1
 	VPANDD       Z9, Z13, Z13
 	VPDPBUSD     Z11, Z13, Z1
-	PREFETCHT0   4160(DX)
-	VMOVUPS      64(DX), Z12
+	PREFETCHT0   4160(CX)
+	VMOVUPS      64(CX), Z12
 	VPSRLD       $0x04, Z12, Z13
 	VPANDD       Z9, Z12, Z12
 	VPDPBUSD     Z10, Z12, Z2
 	VPANDD       Z9, Z13, Z13
 	VPDPBUSD     Z11, Z13, Z2
-	PREFETCHT0   4224(DX)
-	VMOVUPS      128(DX), Z12
+	PREFETCHT0   4224(CX)
+	VMOVUPS      128(CX), Z12
 	VPSRLD       $0x04, Z12, Z13
 	VPANDD       Z9, Z12, Z12
 	VPDPBUSD     Z10, Z12, Z3
 	VPANDD       Z9, Z13, Z13
 	VPDPBUSD     Z11, Z13, Z3
-	PREFETCHT0   4288(DX)
-	VMOVUPS      192(DX), Z12
+	PREFETCHT0   4288(CX)
+	VMOVUPS      192(CX), Z12
 	VPSRLD       $0x04, Z12, Z13
 	VPANDD       Z9, Z12, Z12
 	VPDPBUSD     Z10, Z12, Z4
 	VPANDD       Z9, Z13, Z13
 	VPDPBUSD     Z11, Z13, Z4
-	VPBROADCASTD 8(CX), Z10
-	VPBROADCASTD 12(CX), Z11
-	PREFETCHT0   4352(DX)
-	VMOVUPS      256(DX), Z12
+	VPBROADCASTD 8(AX), Z10
+	VPBROADCASTD 12(AX), Z11
+	PREFETCHT0   4352(CX)
+	VMOVUPS      256(CX), Z12
 	VPSRLD       $0x04, Z12, Z13
 	VPANDD       Z9, Z12, Z12
 	VPDPBUSD     Z10, Z12, Z1
 	VPANDD       Z9, Z13, Z13
 	VPDPBUSD     Z11, Z13, Z1
-	PREFETCHT0   4416(DX)
-	VMOVUPS      320(DX), Z12
+	PREFETCHT0   4416(CX)
+	VMOVUPS      320(CX), Z12
 	VPSRLD       $0x04, Z12, Z13
 	VPANDD       Z9, Z12, Z12
 	VPDPBUSD     Z10, Z12, Z2
 	VPANDD       Z9, Z13, Z13
 	VPDPBUSD     Z11, Z13, Z2
-	PREFETCHT0   4480(DX)
-	VMOVUPS      384(DX), Z12
+	PREFETCHT0   4480(CX)
+	VMOVUPS      384(CX), Z12
 	VPSRLD       $0x04, Z12, Z13
 	VPANDD       Z9, Z12, Z12
 	VPDPBUSD     Z10, Z12, Z3
 	VPANDD       Z9, Z13, Z13
 	VPDPBUSD     Z11, Z13, Z3
-	PREFETCHT0   4544(DX)
-	VMOVUPS      448(DX), Z12
+	PREFETCHT0   4544(CX)
+	VMOVUPS      448(CX), Z12
 	VPSRLD       $0x04, Z12, Z13
 	VPANDD       Z9, Z12, Z12
 	VPDPBUSD     Z10, Z12, Z4
 	VPANDD       Z9, Z13, Z13
 	VPDPBUSD     Z11, Z13, Z4
-	ADDQ         $0x00000200, DX
-	ADDQ         $0x10, CX
-	SUBQ         $0x00000001, DI
+	ADDQ         $0x00000200, CX
+	ADDQ         $0x10, AX
+	SUBQ         $0x00000001, SI
 	JNZ          group
-	TESTQ        SI, SI
+	TESTQ        BX, BX
 	JNE          multiply
-	VPBROADCASTD 4(R9), Z10
+	VPBROADCASTD 4(R8), Z10
 	VPSLLD       X0, Z10, Z10
 	VPADDD       Z10, Z1, Z1
 	VPADDD       Z10, Z2, Z2
@@ -14135,11 +14393,11 @@ group:
 	VPADDD       Z10, Z4, Z4
 
 multiply:
-	VCVTPH2PS    (R8), Z10
-	VCVTPH2PS    32(R8), Z11
-	VCVTPH2PS    64(R8), Z12
-	VCVTPH2PS    96(R8), Z13
-	VBROADCASTSS (R9), Z14
+	VCVTPH2PS    (DI), Z10
+	VCVTPH2PS    32(DI), Z11
+	VCVTPH2PS    64(DI), Z12
+	VCVTPH2PS    96(DI), Z13
+	VBROADCASTSS (R8), Z14
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z10, Z1, Z1
 	VFMADD231PS  Z14, Z1, Z5
@@ -14152,22 +14410,44 @@ multiply:
 	VCVTDQ2PS    Z4, Z4
 	VMULPS       Z13, Z4, Z4
 	VFMADD231PS  Z14, Z4, Z8
-	TESTQ        SI, SI
+	TESTQ        BX, BX
 	JEQ          next
-	VCVTPH2PS    128(R8), Z10
-	VCVTPH2PS    160(R8), Z11
-	VCVTPH2PS    192(R8), Z12
-	VCVTPH2PS    224(R8), Z13
-	VBROADCASTSS 8(R9), Z14
+	VCVTPH2PS    128(DI), Z10
+	VCVTPH2PS    160(DI), Z11
+	VCVTPH2PS    192(DI), Z12
+	VCVTPH2PS    224(DI), Z13
+	VBROADCASTSS 8(R8), Z14
 	VFNMADD231PS Z10, Z14, Z5
 	VFNMADD231PS Z11, Z14, Z6
 	VFNMADD231PS Z12, Z14, Z7
 	VFNMADD231PS Z13, Z14, Z8
 
 next:
-	ADDQ    $0x0c, R9
-	SUBQ    $0x00000001, BX
-	JNZ     block
+	ADDQ   $0x0c, R8
+	SUBQ   $0x00000001, DX
+	JNZ    block
+	MOVQ   plus+24(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z5, Z5
+	VADDPS 64(AX), Z6, Z6
+	VADDPS 128(AX), Z7, Z7
+	VADDPS 192(AX), Z8, Z8
+
+without_plus:
+	MOVQ   plus2+32(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus2
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z5, Z5
+	VADDPS 64(AX), Z6, Z6
+	VADDPS 128(AX), Z7, Z7
+	VADDPS 192(AX), Z8, Z8
+
+without_plus2:
+	MOVQ    to+0(FP), AX
+	ADDQ    offset+40(FP), AX
 	VMOVUPS Z5, (AX)
 	VMOVUPS Z6, 64(AX)
 	VMOVUPS Z7, 128(AX)
@@ -14337,58 +14617,66 @@ column:
 	VZEROUPPER
 	RET
 
-// func dotRowInt5AVX512(sums *float32, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
+// func dotRowInt5AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
-TEXT ·dotRowInt5AVX512(SB), NOSPLIT, $0-72
-	MOVQ         sums+0(FP), AX
-	MOVQ         x+8(FP), CX
-	MOVQ         w+24(FP), DX
-	MOVQ         blocks+32(FP), BX
-	MOVQ         minima+56(FP), SI
-	MOVQ         steps+16(FP), R9
-	VMOVQ        shift+48(FP), X0
-	MOVL         $0x0f0f0f0f, DI
-	VMOVD        DI, X5
-	VPBROADCASTD X5, Z9
-	MOVL         $0x10101010, DI
-	VMOVD        DI, X5
-	VPBROADCASTD X5, Z10
-	VMOVUPS      (AX), Z5
-	VMOVUPS      64(AX), Z6
-	VMOVUPS      128(AX), Z7
-	VMOVUPS      192(AX), Z8
+TEXT ·dotRowInt5AVX512(SB), NOSPLIT, $0-112
+	MOVQ         x+48(FP), AX
+	MOVQ         w+64(FP), CX
+	MOVQ         blocks+72(FP), DX
+	MOVQ         minima+96(FP), BX
+	MOVQ         steps+56(FP), R8
+	VMOVQ        shift+88(FP), X0
+	MOVL         $0x0f0f0f0f, SI
+	VMOVD        SI, X9
+	VPBROADCASTD X9, Z9
+	MOVL         $0x10101010, SI
+	VMOVD        SI, X10
+	VPBROADCASTD X10, Z10
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	MOVQ         from+16(FP), SI
+	TESTQ        SI, SI
+	JEQ          without_from
+	ADDQ         offset+40(FP), SI
+	VMOVUPS      (SI), Z5
+	VMOVUPS      64(SI), Z6
+	VMOVUPS      128(SI), Z7
+	VMOVUPS      192(SI), Z8
 
+without_from:
 block:
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
 	VPXORD     Z3, Z3, Z3
 	VPXORD     Z4, Z4, Z4
-	MOVQ       DX, R8
-	PREFETCHT0 4096(R8)
-	PREFETCHT0 4160(R8)
-	ADDQ       $0x00000080, DX
-	TESTQ      SI, SI
+	MOVQ       CX, DI
+	PREFETCHT0 4096(DI)
+	PREFETCHT0 4160(DI)
+	ADDQ       $0x00000080, CX
+	TESTQ      BX, BX
 	JEQ        weights
-	PREFETCHT0 4096(DX)
-	PREFETCHT0 4160(DX)
-	ADDQ       $0x00000080, DX
+	PREFETCHT0 4096(CX)
+	PREFETCHT0 4160(CX)
+	ADDQ       $0x00000080, CX
 
 weights:
-	MOVQ groups+40(FP), DI
+	MOVQ groups+80(FP), SI
 
 group:
-	PREFETCHT0   4096(DX)
-	VMOVUPS      (DX), Z11
-	PREFETCHT0   4160(DX)
-	VMOVUPS      64(DX), Z12
-	PREFETCHT0   4224(DX)
-	VMOVUPS      128(DX), Z13
-	PREFETCHT0   4288(DX)
-	VMOVUPS      192(DX), Z14
-	VPBROADCASTD (CX), Z15
-	VPBROADCASTD 4(CX), Z16
-	PREFETCHT0   4352(DX)
-	VMOVUPS      256(DX), Z17
+	PREFETCHT0   4096(CX)
+	VMOVUPS      (CX), Z11
+	PREFETCHT0   4160(CX)
+	VMOVUPS      64(CX), Z12
+	PREFETCHT0   4224(CX)
+	VMOVUPS      128(CX), Z13
+	PREFETCHT0   4288(CX)
+	VMOVUPS      192(CX), Z14
+	VPBROADCASTD (AX), Z15
+	VPBROADCASTD 4(AX), Z16
+	PREFETCHT0   4352(CX)
+	VMOVUPS      256(CX), Z17
 	VPSRLD       $0x04, Z17, Z18
 	VPANDD       Z9, Z17, Z17
 	VPSLLD       $0x04, Z11, Z19
@@ -14398,8 +14686,8 @@ group:
 	VPSLLD       $0x03, Z11, Z17
 	VPTERNLOGD   $0xf8, Z17, Z10, Z18
 	VPDPBUSD     Z16, Z18, Z1
-	PREFETCHT0   4416(DX)
-	VMOVUPS      320(DX), Z17
+	PREFETCHT0   4416(CX)
+	VMOVUPS      320(CX), Z17
 	VPSRLD       $0x04, Z17, Z18
 	VPANDD       Z9, Z17, Z17
 	VPSLLD       $0x04, Z12, Z19
@@ -14409,8 +14697,8 @@ group:
 	VPSLLD       $0x03, Z12, Z17
 	VPTERNLOGD   $0xf8, Z17, Z10, Z18
 	VPDPBUSD     Z16, Z18, Z2
-	PREFETCHT0   4480(DX)
-	VMOVUPS      384(DX), Z17
+	PREFETCHT0   4480(CX)
+	VMOVUPS      384(CX), Z17
 	VPSRLD       $0x04, Z17, Z18
 	VPANDD       Z9, Z17, Z17
 	VPSLLD       $0x04, Z13, Z19
@@ -14420,8 +14708,8 @@ group:
 	VPSLLD       $0x03, Z13, Z17
 	VPTERNLOGD   $0xf8, Z17, Z10, Z18
 	VPDPBUSD     Z16, Z18, Z3
-	PREFETCHT0   4544(DX)
-	VMOVUPS      448(DX), Z17
+	PREFETCHT0   4544(CX)
+	VMOVUPS      448(CX), Z17
 	VPSRLD       $0x04, Z17, Z18
 	VPANDD       Z9, Z17, Z17
 	VPSLLD       $0x04, Z14, Z19
@@ -14431,10 +14719,10 @@ group:
 	VPSLLD       $0x03, Z14, Z15
 	VPTERNLOGD   $0xf8, Z15, Z10, Z18
 	VPDPBUSD     Z16, Z18, Z4
-	VPBROADCASTD 8(CX), Z15
-	VPBROADCASTD 12(CX), Z16
-	PREFETCHT0   4608(DX)
-	VMOVUPS      512(DX), Z17
+	VPBROADCASTD 8(AX), Z15
+	VPBROADCASTD 12(AX), Z16
+	PREFETCHT0   4608(CX)
+	VMOVUPS      512(CX), Z17
 	VPSRLD       $0x04, Z17, Z18
 	VPANDD       Z9, Z17, Z17
 	VPSLLD       $0x02, Z11, Z19
@@ -14444,8 +14732,8 @@ group:
 	VPSLLD       $0x01, Z11, Z17
 	VPTERNLOGD   $0xf8, Z17, Z10, Z18
 	VPDPBUSD     Z16, Z18, Z1
-	PREFETCHT0   4672(DX)
-	VMOVUPS      576(DX), Z17
+	PREFETCHT0   4672(CX)
+	VMOVUPS      576(CX), Z17
 	VPSRLD       $0x04, Z17, Z18
 	VPANDD       Z9, Z17, Z17
 	VPSLLD       $0x02, Z12, Z19
@@ -14455,8 +14743,8 @@ group:
 	VPSLLD       $0x01, Z12, Z17
 	VPTERNLOGD   $0xf8, Z17, Z10, Z18
 	VPDPBUSD     Z16, Z18, Z2
-	PREFETCHT0   4736(DX)
-	VMOVUPS      640(DX), Z17
+	PREFETCHT0   4736(CX)
+	VMOVUPS      640(CX), Z17
 	VPSRLD       $0x04, Z17, Z18
 	VPANDD       Z9, Z17, Z17
 	VPSLLD       $0x02, Z13, Z19
@@ -14466,8 +14754,8 @@ group:
 	VPSLLD       $0x01, Z13, Z17
 	VPTERNLOGD   $0xf8, Z17, Z10, Z18
 	VPDPBUSD     Z16, Z18, Z3
-	PREFETCHT0   4800(DX)
-	VMOVUPS      704(DX), Z17
+	PREFETCHT0   4800(CX)
+	VMOVUPS      704(CX), Z17
 	VPSRLD       $0x04, Z17, Z18
 	VPANDD       Z9, Z17, Z17
 	VPSLLD       $0x02, Z14, Z19
@@ -14477,10 +14765,10 @@ group:
 	VPSLLD       $0x01, Z14, Z15
 	VPTERNLOGD   $0xf8, Z15, Z10, Z18
 	VPDPBUSD     Z16, Z18, Z4
-	VPBROADCASTD 16(CX), Z15
-	VPBROADCASTD 20(CX), Z16
-	PREFETCHT0   4864(DX)
-	VMOVUPS      768(DX), Z17
+	VPBROADCASTD 16(AX), Z15
+	VPBROADCASTD 20(AX), Z16
+	PREFETCHT0   4864(CX)
+	VMOVUPS      768(CX), Z17
 	VPSRLD       $0x04, Z17, Z18
 	VPANDD       Z9, Z17, Z17
 	VPTERNLOGD   $0xf8, Z11, Z10, Z17
@@ -14489,8 +14777,8 @@ group:
 	VPSRLD       $0x01, Z11, Z17
 	VPTERNLOGD   $0xf8, Z17, Z10, Z18
 	VPDPBUSD     Z16, Z18, Z1
-	PREFETCHT0   4928(DX)
-	VMOVUPS      832(DX), Z17
+	PREFETCHT0   4928(CX)
+	VMOVUPS      832(CX), Z17
 	VPSRLD       $0x04, Z17, Z18
 	VPANDD       Z9, Z17, Z17
 	VPTERNLOGD   $0xf8, Z12, Z10, Z17
@@ -14499,8 +14787,8 @@ group:
 	VPSRLD       $0x01, Z12, Z17
 	VPTERNLOGD   $0xf8, Z17, Z10, Z18
 	VPDPBUSD     Z16, Z18, Z2
-	PREFETCHT0   4992(DX)
-	VMOVUPS      896(DX), Z17
+	PREFETCHT0   4992(CX)
+	VMOVUPS      896(CX), Z17
 	VPSRLD       $0x04, Z17, Z18
 	VPANDD       Z9, Z17, Z17
 	VPTERNLOGD   $0xf8, Z13, Z10, Z17
@@ -14509,8 +14797,8 @@ group:
 	VPSRLD       $0x01, Z13, Z17
 	VPTERNLOGD   $0xf8, Z17, Z10, Z18
 	VPDPBUSD     Z16, Z18, Z3
-	PREFETCHT0   5056(DX)
-	VMOVUPS      960(DX), Z17
+	PREFETCHT0   5056(CX)
+	VMOVUPS      960(CX), Z17
 	VPSRLD       $0x04, Z17, Z18
 	VPANDD       Z9, Z17, Z17
 	VPTERNLOGD   $0xf8, Z14, Z10, Z17
@@ -14519,10 +14807,10 @@ group:
 	VPSRLD       $0x01, Z14, Z15
 	VPTERNLOGD   $0xf8, Z15, Z10, Z18
 	VPDPBUSD     Z16, Z18, Z4
-	VPBROADCASTD 24(CX), Z15
-	VPBROADCASTD 28(CX), Z16
-	PREFETCHT0   5120(DX)
-	VMOVUPS      1024(DX), Z17
+	VPBROADCASTD 24(AX), Z15
+	VPBROADCASTD 28(AX), Z16
+	PREFETCHT0   5120(CX)
+	VMOVUPS      1024(CX), Z17
 	VPSRLD       $0x04, Z17, Z18
 	VPANDD       Z9, Z17, Z17
 	VPSRLD       $0x02, Z11, Z19
@@ -14532,8 +14820,8 @@ group:
 	VPSRLD       $0x03, Z11, Z11
 	VPTERNLOGD   $0xf8, Z11, Z10, Z18
 	VPDPBUSD     Z16, Z18, Z1
-	PREFETCHT0   5184(DX)
-	VMOVUPS      1088(DX), Z11
+	PREFETCHT0   5184(CX)
+	VMOVUPS      1088(CX), Z11
 	VPSRLD       $0x04, Z11, Z17
 	VPANDD       Z9, Z11, Z11
 	VPSRLD       $0x02, Z12, Z18
@@ -14543,8 +14831,8 @@ group:
 	VPSRLD       $0x03, Z12, Z11
 	VPTERNLOGD   $0xf8, Z11, Z10, Z17
 	VPDPBUSD     Z16, Z17, Z2
-	PREFETCHT0   5248(DX)
-	VMOVUPS      1152(DX), Z11
+	PREFETCHT0   5248(CX)
+	VMOVUPS      1152(CX), Z11
 	VPSRLD       $0x04, Z11, Z12
 	VPANDD       Z9, Z11, Z11
 	VPSRLD       $0x02, Z13, Z17
@@ -14554,8 +14842,8 @@ group:
 	VPSRLD       $0x03, Z13, Z11
 	VPTERNLOGD   $0xf8, Z11, Z10, Z12
 	VPDPBUSD     Z16, Z12, Z3
-	PREFETCHT0   5312(DX)
-	VMOVUPS      1216(DX), Z11
+	PREFETCHT0   5312(CX)
+	VMOVUPS      1216(CX), Z11
 	VPSRLD       $0x04, Z11, Z12
 	VPANDD       Z9, Z11, Z11
 	VPSRLD       $0x02, Z14, Z13
@@ -14565,13 +14853,13 @@ group:
 	VPSRLD       $0x03, Z14, Z11
 	VPTERNLOGD   $0xf8, Z11, Z10, Z12
 	VPDPBUSD     Z16, Z12, Z4
-	ADDQ         $0x00000500, DX
-	ADDQ         $0x20, CX
-	SUBQ         $0x00000001, DI
+	ADDQ         $0x00000500, CX
+	ADDQ         $0x20, AX
+	SUBQ         $0x00000001, SI
 	JNZ          group
-	TESTQ        SI, SI
+	TESTQ        BX, BX
 	JNE          multiply
-	VPBROADCASTD 4(R9), Z11
+	VPBROADCASTD 4(R8), Z11
 	VPSLLD       X0, Z11, Z11
 	VPADDD       Z11, Z1, Z1
 	VPADDD       Z11, Z2, Z2
@@ -14579,11 +14867,11 @@ group:
 	VPADDD       Z11, Z4, Z4
 
 multiply:
-	VCVTPH2PS    (R8), Z11
-	VCVTPH2PS    32(R8), Z12
-	VCVTPH2PS    64(R8), Z13
-	VCVTPH2PS    96(R8), Z14
-	VBROADCASTSS (R9), Z15
+	VCVTPH2PS    (DI), Z11
+	VCVTPH2PS    32(DI), Z12
+	VCVTPH2PS    64(DI), Z13
+	VCVTPH2PS    96(DI), Z14
+	VBROADCASTSS (R8), Z15
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z11, Z1, Z1
 	VFMADD231PS  Z15, Z1, Z5
@@ -14596,22 +14884,44 @@ multiply:
 	VCVTDQ2PS    Z4, Z4
 	VMULPS       Z14, Z4, Z4
 	VFMADD231PS  Z15, Z4, Z8
-	TESTQ        SI, SI
+	TESTQ        BX, BX
 	JEQ          next
-	VCVTPH2PS    128(R8), Z11
-	VCVTPH2PS    160(R8), Z12
-	VCVTPH2PS    192(R8), Z13
-	VCVTPH2PS    224(R8), Z14
-	VBROADCASTSS 8(R9), Z15
+	VCVTPH2PS    128(DI), Z11
+	VCVTPH2PS    160(DI), Z12
+	VCVTPH2PS    192(DI), Z13
+	VCVTPH2PS    224(DI), Z14
+	VBROADCASTSS 8(R8), Z15
 	VFNMADD231PS Z11, Z15, Z5
 	VFNMADD231PS Z12, Z15, Z6
 	VFNMADD231PS Z13, Z15, Z7
 	VFNMADD231PS Z14, Z15, Z8
 
 next:
-	ADDQ    $0x0c, R9
-	SUBQ    $0x00000001, BX
-	JNZ     block
+	ADDQ   $0x0c, R8
+	SUBQ   $0x00000001, DX
+	JNZ    block
+	MOVQ   plus+24(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z5, Z5
+	VADDPS 64(AX), Z6, Z6
+	VADDPS 128(AX), Z7, Z7
+	VADDPS 192(AX), Z8, Z8
+
+without_plus:
+	MOVQ   plus2+32(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus2
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z5, Z5
+	VADDPS 64(AX), Z6, Z6
+	VADDPS 128(AX), Z7, Z7
+	VADDPS 192(AX), Z8, Z8
+
+without_plus2:
+	MOVQ    to+0(FP), AX
+	ADDQ    offset+40(FP), AX
 	VMOVUPS Z5, (AX)
 	VMOVUPS Z6, 64(AX)
 	VMOVUPS Z7, 128(AX)
@@ -14735,58 +15045,66 @@ column:
 	VZEROUPPER
 	RET
 
-// func dotRowInt6AVX512(sums *float32, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
+// func dotRowInt6AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
-TEXT ·dotRowInt6AVX512(SB), NOSPLIT, $0-72
-	MOVQ         sums+0(FP), AX
-	MOVQ         x+8(FP), CX
-	MOVQ         w+24(FP), DX
-	MOVQ         blocks+32(FP), BX
-	MOVQ         minima+56(FP), SI
-	MOVQ         steps+16(FP), R9
-	VMOVQ        shift+48(FP), X0
-	MOVL         $0x0f0f0f0f, DI
-	VMOVD        DI, X5
-	VPBROADCASTD X5, Z9
-	MOVL         $0x30303030, DI
-	VMOVD        DI, X5
-	VPBROADCASTD X5, Z10
-	VMOVUPS      (AX), Z5
-	VMOVUPS      64(AX), Z6
-	VMOVUPS      128(AX), Z7
-	VMOVUPS      192(AX), Z8
+TEXT ·dotRowInt6AVX512(SB), NOSPLIT, $0-112
+	MOVQ         x+48(FP), AX
+	MOVQ         w+64(FP), CX
+	MOVQ         blocks+72(FP), DX
+	MOVQ         minima+96(FP), BX
+	MOVQ         steps+56(FP), R8
+	VMOVQ        shift+88(FP), X0
+	MOVL         $0x0f0f0f0f, SI
+	VMOVD        SI, X9
+	VPBROADCASTD X9, Z9
+	MOVL         $0x30303030, SI
+	VMOVD        SI, X10
+	VPBROADCASTD X10, Z10
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	MOVQ         from+16(FP), SI
+	TESTQ        SI, SI
+	JEQ          without_from
+	ADDQ         offset+40(FP), SI
+	VMOVUPS      (SI), Z5
+	VMOVUPS      64(SI), Z6
+	VMOVUPS      128(SI), Z7
+	VMOVUPS      192(SI), Z8
 
+without_from:
 block:
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
 	VPXORD     Z3, Z3, Z3
 	VPXORD     Z4, Z4, Z4
-	MOVQ       DX, R8
-	PREFETCHT0 4096(R8)
-	PREFETCHT0 4160(R8)
-	ADDQ       $0x00000080, DX
-	TESTQ      SI, SI
+	MOVQ       CX, DI
+	PREFETCHT0 4096(DI)
+	PREFETCHT0 4160(DI)
+	ADDQ       $0x00000080, CX
+	TESTQ      BX, BX
 	JEQ        weights
-	PREFETCHT0 4096(DX)
-	PREFETCHT0 4160(DX)
-	ADDQ       $0x00000080, DX
+	PREFETCHT0 4096(CX)
+	PREFETCHT0 4160(CX)
+	ADDQ       $0x00000080, CX
 
 weights:
-	MOVQ groups+40(FP), DI
+	MOVQ groups+80(FP), SI
 
 group:
-	PREFETCHT0   4096(DX)
-	VMOVUPS      (DX), Z11
-	PREFETCHT0   4160(DX)
-	VMOVUPS      64(DX), Z12
-	PREFETCHT0   4224(DX)
-	VMOVUPS      128(DX), Z13
-	PREFETCHT0   4288(DX)
-	VMOVUPS      192(DX), Z14
-	VPBROADCASTD (CX), Z15
-	VPBROADCASTD 4(CX), Z16
-	PREFETCHT0   4352(DX)
-	VMOVUPS      256(DX), Z17
+	PREFETCHT0   4096(CX)
+	VMOVUPS      (CX), Z11
+	PREFETCHT0   4160(CX)
+	VMOVUPS      64(CX), Z12
+	PREFETCHT0   4224(CX)
+	VMOVUPS      128(CX), Z13
+	PREFETCHT0   4288(CX)
+	VMOVUPS      192(CX), Z14
+	VPBROADCASTD (AX), Z15
+	VPBROADCASTD 4(AX), Z16
+	PREFETCHT0   4352(CX)
+	VMOVUPS      256(CX), Z17
 	VPSRLD       $0x04, Z17, Z18
 	VPANDD       Z9, Z17, Z17
 	VPSLLD       $0x04, Z11, Z19
@@ -14796,8 +15114,8 @@ group:
 	VPSLLD       $0x02, Z11, Z17
 	VPTERNLOGD   $0xf8, Z17, Z10, Z18
 	VPDPBUSD     Z16, Z18, Z1
-	PREFETCHT0   4416(DX)
-	VMOVUPS      320(DX), Z17
+	PREFETCHT0   4416(CX)
+	VMOVUPS      320(CX), Z17
 	VPSRLD       $0x04, Z17, Z18
 	VPANDD       Z9, Z17, Z17
 	VPSLLD       $0x04, Z12, Z19
@@ -14807,8 +15125,8 @@ group:
 	VPSLLD       $0x02, Z12, Z17
 	VPTERNLOGD   $0xf8, Z17, Z10, Z18
 	VPDPBUSD     Z16, Z18, Z2
-	PREFETCHT0   4480(DX)
-	VMOVUPS      384(DX), Z17
+	PREFETCHT0   4480(CX)
+	VMOVUPS      384(CX), Z17
 	VPSRLD       $0x04, Z17, Z18
 	VPANDD       Z9, Z17, Z17
 	VPSLLD       $0x04, Z13, Z19
@@ -14818,8 +15136,8 @@ group:
 	VPSLLD       $0x02, Z13, Z17
 	VPTERNLOGD   $0xf8, Z17, Z10, Z18
 	VPDPBUSD     Z16, Z18, Z3
-	PREFETCHT0   4544(DX)
-	VMOVUPS      448(DX), Z17
+	PREFETCHT0   4544(CX)
+	VMOVUPS      448(CX), Z17
 	VPSRLD       $0x04, Z17, Z18
 	VPANDD       Z9, Z17, Z17
 	VPSLLD       $0x04, Z14, Z19
@@ -14829,10 +15147,10 @@ group:
 	VPSLLD       $0x02, Z14, Z15
 	VPTERNLOGD   $0xf8, Z15, Z10, Z18
 	VPDPBUSD     Z16, Z18, Z4
-	VPBROADCASTD 8(CX), Z15
-	VPBROADCASTD 12(CX), Z16
-	PREFETCHT0   4608(DX)
-	VMOVUPS      512(DX), Z17
+	VPBROADCASTD 8(AX), Z15
+	VPBROADCASTD 12(AX), Z16
+	PREFETCHT0   4608(CX)
+	VMOVUPS      512(CX), Z17
 	VPSRLD       $0x04, Z17, Z18
 	VPANDD       Z9, Z17, Z17
 	VPTERNLOGD   $0xf8, Z11, Z10, Z17
@@ -14841,8 +15159,8 @@ group:
 	VPSRLD       $0x02, Z11, Z11
 	VPTERNLOGD   $0xf8, Z11, Z10, Z18
 	VPDPBUSD     Z16, Z18, Z1
-	PREFETCHT0   4672(DX)
-	VMOVUPS      576(DX), Z11
+	PREFETCHT0   4672(CX)
+	VMOVUPS      576(CX), Z11
 	VPSRLD       $0x04, Z11, Z17
 	VPANDD       Z9, Z11, Z11
 	VPTERNLOGD   $0xf8, Z12, Z10, Z11
@@ -14851,8 +15169,8 @@ group:
 	VPSRLD       $0x02, Z12, Z11
 	VPTERNLOGD   $0xf8, Z11, Z10, Z17
 	VPDPBUSD     Z16, Z17, Z2
-	PREFETCHT0   4736(DX)
-	VMOVUPS      640(DX), Z11
+	PREFETCHT0   4736(CX)
+	VMOVUPS      640(CX), Z11
 	VPSRLD       $0x04, Z11, Z12
 	VPANDD       Z9, Z11, Z11
 	VPTERNLOGD   $0xf8, Z13, Z10, Z11
@@ -14861,8 +15179,8 @@ group:
 	VPSRLD       $0x02, Z13, Z11
 	VPTERNLOGD   $0xf8, Z11, Z10, Z12
 	VPDPBUSD     Z16, Z12, Z3
-	PREFETCHT0   4800(DX)
-	VMOVUPS      704(DX), Z11
+	PREFETCHT0   4800(CX)
+	VMOVUPS      704(CX), Z11
 	VPSRLD       $0x04, Z11, Z12
 	VPANDD       Z9, Z11, Z11
 	VPTERNLOGD   $0xf8, Z14, Z10, Z11
@@ -14871,13 +15189,13 @@ group:
 	VPSRLD       $0x02, Z14, Z11
 	VPTERNLOGD   $0xf8, Z11, Z10, Z12
 	VPDPBUSD     Z16, Z12, Z4
-	ADDQ         $0x00000300, DX
-	ADDQ         $0x10, CX
-	SUBQ         $0x00000001, DI
+	ADDQ         $0x00000300, CX
+	ADDQ         $0x10, AX
+	SUBQ         $0x00000001, SI
 	JNZ          group
-	TESTQ        SI, SI
+	TESTQ        BX, BX
 	JNE          multiply
-	VPBROADCASTD 4(R9), Z11
+	VPBROADCASTD 4(R8), Z11
 	VPSLLD       X0, Z11, Z11
 	VPADDD       Z11, Z1, Z1
 	VPADDD       Z11, Z2, Z2
@@ -14885,11 +15203,11 @@ group:
 	VPADDD       Z11, Z4, Z4
 
 multiply:
-	VCVTPH2PS    (R8), Z11
-	VCVTPH2PS    32(R8), Z12
-	VCVTPH2PS    64(R8), Z13
-	VCVTPH2PS    96(R8), Z14
-	VBROADCASTSS (R9), Z15
+	VCVTPH2PS    (DI), Z11
+	VCVTPH2PS    32(DI), Z12
+	VCVTPH2PS    64(DI), Z13
+	VCVTPH2PS    96(DI), Z14
+	VBROADCASTSS (R8), Z15
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z11, Z1, Z1
 	VFMADD231PS  Z15, Z1, Z5
@@ -14902,22 +15220,44 @@ multiply:
 	VCVTDQ2PS    Z4, Z4
 	VMULPS       Z14, Z4, Z4
 	VFMADD231PS  Z15, Z4, Z8
-	TESTQ        SI, SI
+	TESTQ        BX, BX
 	JEQ          next
-	VCVTPH2PS    128(R8), Z11
-	VCVTPH2PS    160(R8), Z12
-	VCVTPH2PS    192(R8), Z13
-	VCVTPH2PS    224(R8), Z14
-	VBROADCASTSS 8(R9), Z15
+	VCVTPH2PS    128(DI), Z11
+	VCVTPH2PS    160(DI), Z12
+	VCVTPH2PS    192(DI), Z13
+	VCVTPH2PS    224(DI), Z14
+	VBROADCASTSS 8(R8), Z15
 	VFNMADD231PS Z11, Z15, Z5
 	VFNMADD231PS Z12, Z15, Z6
 	VFNMADD231PS Z13, Z15, Z7
 	VFNMADD231PS Z14, Z15, Z8
 
 next:
-	ADDQ    $0x0c, R9
-	SUBQ    $0x00000001, BX
-	JNZ     block
+	ADDQ   $0x0c, R8
+	SUBQ   $0x00000001, DX
+	JNZ    block
+	MOVQ   plus+24(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z5, Z5
+	VADDPS 64(AX), Z6, Z6
+	VADDPS 128(AX), Z7, Z7
+	VADDPS 192(AX), Z8, Z8
+
+without_plus:
+	MOVQ   plus2+32(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus2
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z5, Z5
+	VADDPS 64(AX), Z6, Z6
+	VADDPS 128(AX), Z7, Z7
+	VADDPS 192(AX), Z8, Z8
+
+without_plus2:
+	MOVQ    to+0(FP), AX
+	ADDQ    offset+40(FP), AX
 	VMOVUPS Z5, (AX)
 	VMOVUPS Z6, 64(AX)
 	VMOVUPS Z7, 128(AX)
@@ -15027,49 +15367,57 @@ column:
 	VZEROUPPER
 	RET
 
-// func dotRowTable4AVX512(sums *float32, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
+// func dotRowTable4AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VNNI, MMX+
-TEXT ·dotRowTable4AVX512(SB), NOSPLIT, $0-72
-	MOVQ            sums+0(FP), AX
-	MOVQ            x+8(FP), CX
-	MOVQ            w+24(FP), DX
-	MOVQ            blocks+32(FP), BX
-	MOVQ            minima+56(FP), SI
-	MOVQ            steps+16(FP), R9
-	VMOVQ           shift+48(FP), X0
-	MOVL            $0x0f0f0f0f, DI
-	VMOVD           DI, X5
-	VPBROADCASTD    X5, Z9
-	MOVQ            table+64(FP), DI
-	VBROADCASTI32X4 (DI), Z10
-	VMOVUPS         (AX), Z5
-	VMOVUPS         64(AX), Z6
-	VMOVUPS         128(AX), Z7
-	VMOVUPS         192(AX), Z8
+TEXT ·dotRowTable4AVX512(SB), NOSPLIT, $0-112
+	MOVQ            x+48(FP), AX
+	MOVQ            w+64(FP), CX
+	MOVQ            blocks+72(FP), DX
+	MOVQ            minima+96(FP), BX
+	MOVQ            steps+56(FP), R8
+	VMOVQ           shift+88(FP), X0
+	MOVL            $0x0f0f0f0f, SI
+	VMOVD           SI, X9
+	VPBROADCASTD    X9, Z9
+	MOVQ            table+104(FP), SI
+	VBROADCASTI32X4 (SI), Z10
+	VPXORD          Z5, Z5, Z5
+	VPXORD          Z6, Z6, Z6
+	VPXORD          Z7, Z7, Z7
+	VPXORD          Z8, Z8, Z8
+	MOVQ            from+16(FP), SI
+	TESTQ           SI, SI
+	JEQ             without_from
+	ADDQ            offset+40(FP), SI
+	VMOVUPS         (SI), Z5
+	VMOVUPS         64(SI), Z6
+	VMOVUPS         128(SI), Z7
+	VMOVUPS         192(SI), Z8
 
+without_from:
 block:
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
 	VPXORD     Z3, Z3, Z3
 	VPXORD     Z4, Z4, Z4
-	MOVQ       DX, R8
-	PREFETCHT0 4096(R8)
-	PREFETCHT0 4160(R8)
-	ADDQ       $0x00000080, DX
-	TESTQ      SI, SI
+	MOVQ       CX, DI
+	PREFETCHT0 4096(DI)
+	PREFETCHT0 4160(DI)
+	ADDQ       $0x00000080, CX
+	TESTQ      BX, BX
 	JEQ        weights
-	PREFETCHT0 4096(DX)
-	PREFETCHT0 4160(DX)
-	ADDQ       $0x00000080, DX
+	PREFETCHT0 4096(CX)
+	PREFETCHT0 4160(CX)
+	ADDQ       $0x00000080, CX
 
 weights:
-	MOVQ groups+40(FP), DI
+	MOVQ groups+80(FP), SI
 
 group:
-	VPBROADCASTD (CX), Z11
-	VPBROADCASTD 4(CX), Z12
-	PREFETCHT0   4096(DX)
-	VMOVUPS      (DX), Z13
+	VPBROADCASTD (AX), Z11
+	VPBROADCASTD 4(AX), Z12
+	PREFETCHT0   4096(CX)
+	VMOVUPS      (CX), Z13
 	VPSRLD       $0x04, Z13, Z14
 	VPANDD       Z9, Z13, Z13
 	VPSHUFB      Z13, Z10, Z13
@@ -15077,8 +15425,8 @@ group:
 	VPANDD       Z9, Z14, Z14
 	VPSHUFB      Z14, Z10, Z14
 	VPDPBUSD     Z12, Z14, Z1
-	PREFETCHT0   4160(DX)
-	VMOVUPS      64(DX), Z13
+	PREFETCHT0   4160(CX)
+	VMOVUPS      64(CX), Z13
 	VPSRLD       $0x04, Z13, Z14
 	VPANDD       Z9, Z13, Z13
 	VPSHUFB      Z13, Z10, Z13
@@ -15086,8 +15434,8 @@ group:
 	VPANDD       Z9, Z14, Z14
 	VPSHUFB      Z14, Z10, Z14
 	VPDPBUSD     Z12, Z14, Z2
-	PREFETCHT0   4224(DX)
-	VMOVUPS      128(DX), Z13
+	PREFETCHT0   4224(CX)
+	VMOVUPS      128(CX), Z13
 	VPSRLD       $0x04, Z13, Z14
 	VPANDD       Z9, Z13, Z13
 	VPSHUFB      Z13, Z10, Z13
@@ -15095,8 +15443,8 @@ group:
 	VPANDD       Z9, Z14, Z14
 	VPSHUFB      Z14, Z10, Z14
 	VPDPBUSD     Z12, Z14, Z3
-	PREFETCHT0   4288(DX)
-	VMOVUPS      192(DX), Z13
+	PREFETCHT0   4288(CX)
+	VMOVUPS      192(CX), Z13
 	VPSRLD       $0x04, Z13, Z14
 	VPANDD       Z9, Z13, Z13
 	VPSHUFB      Z13, Z10, Z13
@@ -15104,10 +15452,10 @@ group:
 	VPANDD       Z9, Z14, Z14
 	VPSHUFB      Z14, Z10, Z14
 	VPDPBUSD     Z12, Z14, Z4
-	VPBROADCASTD 8(CX), Z11
-	VPBROADCASTD 12(CX), Z12
-	PREFETCHT0   4352(DX)
-	VMOVUPS      256(DX), Z13
+	VPBROADCASTD 8(AX), Z11
+	VPBROADCASTD 12(AX), Z12
+	PREFETCHT0   4352(CX)
+	VMOVUPS      256(CX), Z13
 	VPSRLD       $0x04, Z13, Z14
 	VPANDD       Z9, Z13, Z13
 	VPSHUFB      Z13, Z10, Z13
@@ -15115,8 +15463,8 @@ group:
 	VPANDD       Z9, Z14, Z14
 	VPSHUFB      Z14, Z10, Z14
 	VPDPBUSD     Z12, Z14, Z1
-	PREFETCHT0   4416(DX)
-	VMOVUPS      320(DX), Z13
+	PREFETCHT0   4416(CX)
+	VMOVUPS      320(CX), Z13
 	VPSRLD       $0x04, Z13, Z14
 	VPANDD       Z9, Z13, Z13
 	VPSHUFB      Z13, Z10, Z13
@@ -15124,8 +15472,8 @@ group:
 	VPANDD       Z9, Z14, Z14
 	VPSHUFB      Z14, Z10, Z14
 	VPDPBUSD     Z12, Z14, Z2
-	PREFETCHT0   4480(DX)
-	VMOVUPS      384(DX), Z13
+	PREFETCHT0   4480(CX)
+	VMOVUPS      384(CX), Z13
 	VPSRLD       $0x04, Z13, Z14
 	VPANDD       Z9, Z13, Z13
 	VPSHUFB      Z13, Z10, Z13
@@ -15133,8 +15481,8 @@ group:
 	VPANDD       Z9, Z14, Z14
 	VPSHUFB      Z14, Z10, Z14
 	VPDPBUSD     Z12, Z14, Z3
-	PREFETCHT0   4544(DX)
-	VMOVUPS      448(DX), Z13
+	PREFETCHT0   4544(CX)
+	VMOVUPS      448(CX), Z13
 	VPSRLD       $0x04, Z13, Z14
 	VPANDD       Z9, Z13, Z13
 	VPSHUFB      Z13, Z10, Z13
@@ -15142,13 +15490,13 @@ group:
 	VPANDD       Z9, Z14, Z14
 	VPSHUFB      Z14, Z10, Z14
 	VPDPBUSD     Z12, Z14, Z4
-	ADDQ         $0x00000200, DX
-	ADDQ         $0x10, CX
-	SUBQ         $0x00000001, DI
+	ADDQ         $0x00000200, CX
+	ADDQ         $0x10, AX
+	SUBQ         $0x00000001, SI
 	JNZ          group
-	TESTQ        SI, SI
+	TESTQ        BX, BX
 	JNE          multiply
-	VPBROADCASTD 4(R9), Z11
+	VPBROADCASTD 4(R8), Z11
 	VPSLLD       X0, Z11, Z11
 	VPADDD       Z11, Z1, Z1
 	VPADDD       Z11, Z2, Z2
@@ -15156,11 +15504,11 @@ group:
 	VPADDD       Z11, Z4, Z4
 
 multiply:
-	VCVTPH2PS    (R8), Z11
-	VCVTPH2PS    32(R8), Z12
-	VCVTPH2PS    64(R8), Z13
-	VCVTPH2PS    96(R8), Z14
-	VBROADCASTSS (R9), Z15
+	VCVTPH2PS    (DI), Z11
+	VCVTPH2PS    32(DI), Z12
+	VCVTPH2PS    64(DI), Z13
+	VCVTPH2PS    96(DI), Z14
+	VBROADCASTSS (R8), Z15
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z11, Z1, Z1
 	VFMADD231PS  Z15, Z1, Z5
@@ -15173,22 +15521,44 @@ multiply:
 	VCVTDQ2PS    Z4, Z4
 	VMULPS       Z14, Z4, Z4
 	VFMADD231PS  Z15, Z4, Z8
-	TESTQ        SI, SI
+	TESTQ        BX, BX
 	JEQ          next
-	VCVTPH2PS    128(R8), Z11
-	VCVTPH2PS    160(R8), Z12
-	VCVTPH2PS    192(R8), Z13
-	VCVTPH2PS    224(R8), Z14
-	VBROADCASTSS 8(R9), Z15
+	VCVTPH2PS    128(DI), Z11
+	VCVTPH2PS    160(DI), Z12
+	VCVTPH2PS    192(DI), Z13
+	VCVTPH2PS    224(DI), Z14
+	VBROADCASTSS 8(R8), Z15
 	VFNMADD231PS Z11, Z15, Z5
 	VFNMADD231PS Z12, Z15, Z6
 	VFNMADD231PS Z13, Z15, Z7
 	VFNMADD231PS Z14, Z15, Z8
 
 next:
-	ADDQ    $0x0c, R9
-	SUBQ    $0x00000001, BX
-	JNZ     block
+	ADDQ   $0x0c, R8
+	SUBQ   $0x00000001, DX
+	JNZ    block
+	MOVQ   plus+24(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z5, Z5
+	VADDPS 64(AX), Z6, Z6
+	VADDPS 128(AX), Z7, Z7
+	VADDPS 192(AX), Z8, Z8
+
+without_plus:
+	MOVQ   plus2+32(FP), AX
+	TESTQ  AX, AX
+	JEQ    without_plus2
+	ADDQ   offset+40(FP), AX
+	VADDPS (AX), Z5, Z5
+	VADDPS 64(AX), Z6, Z6
+	VADDPS 128(AX), Z7, Z7
+	VADDPS 192(AX), Z8, Z8
+
+without_plus2:
+	MOVQ    to+0(FP), AX
+	ADDQ    offset+40(FP), AX
 	VMOVUPS Z5, (AX)
 	VMOVUPS Z6, 64(AX)
 	VMOVUPS Z7, 128(AX)

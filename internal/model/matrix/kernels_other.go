@@ -45,4 +45,4 @@ func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, _ *Scratch) {
 	m.portableDot(sums, x, p, k, n)
 }
 
-func (m *Matrix) dotRow([]float32, *Input, int, int, int) bool { return false }
+func (m *Matrix) dotPanel([]float32, int, *Input, int, *Scratch) bool { return false }

@@ -10,12 +10,12 @@ import (
 type Scratch struct {
 	slab  []float32
 	bytes []byte
-	sums  [3][]float32
+	sums  [4][]float32
 }
 
 // NewScratch makes one.
 func NewScratch() *Scratch {
-	return &Scratch{slab: make([]float32, slab*Panel), bytes: make([]byte, dotInputs*Panel)}
+	return &Scratch{slab: make([]float32, slab*Panel)}
 }
 
 // Product sets the outputs of panels from up to to, for each row of x: row r of dst,
@@ -37,6 +37,9 @@ func (m *Matrix) Product(dst []float32, stride int, x *Input, from, to int, s *S
 		return
 	}
 	for p := from; p < to; p++ {
+		if m.Type.rounds() && m.dotPanel(dst, stride, x, p, s) {
+			continue
+		}
 		sums := m.sliced(x, p, s)
 		width := min(Panel, m.Out-p*Panel)
 		for r := range x.rows {

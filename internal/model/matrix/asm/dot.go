@@ -117,23 +117,21 @@ func (d *dot) minima(least []VecVirtual) {
 // dot512 keeps the sums of 32 outputs of all rows in registers, those of a block and those of all blocks: to load and
 // store the latter for each block takes a third of the time. It computes one half of the outputs, and then the other.
 func dot512(rows int) {
-	begin(fmt.Sprintf("dotAVX512x%d", rows), "func(sums *float32, x *int8, xStride uintptr, steps *uint64, "+
+	begin(fmt.Sprintf("dotAVX512x%d", rows), "func("+sumsOf+", x *int8, xStride uintptr, steps *uint64, "+
 		"stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, "+
-		"blocks, quads, shift, minima, halves uintptr)",
-		fmt.Sprintf("adds %d rows of 8-bit activations times a panel of 8-bit weights to sums.", rows))
+		"blocks, quads, shift, minima uintptr)",
+		fmt.Sprintf("computes sums of %d rows of 8-bit activations times a panel of 8-bit weights.", rows))
 	const vectors = panel / 16 / 2
 	x, steps := rowsOf("x", "xStride", rows), rowsOf("steps", "stepsStride", rows)
 	w, scales, ahead, blocks, n := asm.GP64(), asm.GP64(), arg("ahead"), asm.GP64(), asm.GP64()
 	d := newBlockSums(steps, rows, vectors)
-	at := func(r, v int) Mem { return Mem{Base: n, Disp: r*panel*4 + v*64} }
 	asm.Label("half")
 	asm.Load(asm.Param("x"), x.Base)
 	asm.Load(asm.Param("steps"), steps.Base)
 	asm.Load(asm.Param("w"), w)
 	asm.Load(asm.Param("scales"), scales)
 	asm.Load(asm.Param("blocks"), blocks)
-	asm.Load(asm.Param("sums"), n)
-	d.load(at)
+	d.load()
 	loop("block", blocks, 1, func() {
 		d.begin()
 		asm.Load(asm.Param("quads"), n)
@@ -161,21 +159,20 @@ func dot512(rows int) {
 		asm.ADDQ(address("wStride"), w)
 		asm.ADDQ(address("scalesStride"), scales)
 	})
-	asm.Load(asm.Param("sums"), n)
-	d.store(at)
-	asm.ADDQ(U32(vectors*64), address("sums"))
+	d.store()
+	asm.ADDQ(U32(vectors*64), address("offset"))
 	asm.ADDQ(U32(vectors*64), address("w"))
 	asm.ADDQ(U32(vectors*32), address("scales"))
-	asm.SUBQ(Imm(1), address("halves"))
-	asm.JNZ(LabelRef("half"))
+	asm.CMPQ(address("offset"), U32(panel*4))
+	asm.JNE(LabelRef("half"))
 	end()
 }
 
 // together is the number of times 4 k that dot512 multiplies in a round of its loop: a block of 16 has as many.
 const together = 4
 
-// blockSums has sums of rows and outputs in registers, those of a block in acc and those of all blocks in total. They
-// are the sums of dot.
+// blockSums has sums of rows and outputs in registers: those of a block in acc, and those of all blocks, as dot describes
+// them, in total.
 type blockSums struct {
 	steps      *assembly.Rows
 	shift      Register
@@ -191,18 +188,45 @@ func newBlockSums(steps *assembly.Rows, rows, vectors int) *blockSums {
 	return s
 }
 
-func (s *blockSums) load(at func(r, v int) Mem) {
+// sumsOf are the parameters of kernels with blockSums: begin with the sums at from, or with zeros if it is nil, and write
+// the sums to to, with those at plus and then those at plus2 added, unless these are nil. Rows at from, plus and plus2
+// are of 64 sums. offset is added to all addresses.
+const sumsOf = "to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr"
+
+// each calls f for each vector of sums at an argument, unless it is nil.
+func (s *blockSums) each(at string, f func(m Mem, z VecVirtual)) {
+	base, label := arg(at), "without_"+at
+	asm.TESTQ(base, base)
+	asm.JEQ(LabelRef(label))
+	asm.ADDQ(address("offset"), base)
 	for r := range s.total {
 		for v, z := range s.total[r] {
-			asm.VMOVUPS(at(r, v), z)
+			f(Mem{Base: base, Disp: r*panel*4 + v*64}, z)
 		}
 	}
+	asm.Label(label)
 }
 
-func (s *blockSums) store(at func(r, v int) Mem) {
+func (s *blockSums) load() {
+	for r := range s.total {
+		for _, z := range s.total[r] {
+			asm.VPXORD(z, z, z)
+		}
+	}
+	s.each("from", func(m Mem, z VecVirtual) { asm.VMOVUPS(m, z) })
+}
+
+func (s *blockSums) store() {
+	s.each("plus", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
+	s.each("plus2", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
+	to := arg("to")
+	asm.ADDQ(address("offset"), to)
 	for r := range s.total {
 		for v, z := range s.total[r] {
-			asm.VMOVUPS(z, at(r, v))
+			asm.VMOVUPS(z, Mem{Base: to, Disp: v * 64})
+		}
+		if r < len(s.total)-1 {
+			asm.ADDQ(address("toStride"), to)
 		}
 	}
 }
@@ -456,9 +480,9 @@ func dotRow(p *packing) {
 	}
 	const vectors = panel / 16
 	begin("dotRow"+name+"AVX512",
-		"func(sums *float32, x *int8, steps *uint64, w *byte, blocks, groups, shift, minima uintptr, table *byte)",
-		"adds a row of 8-bit activations times blocks of "+name+" weights to sums.")
-	sums, x, w, blocks, minima := arg("sums"), arg("x"), arg("w"), arg("blocks"), arg("minima")
+		"func("+sumsOf+", x *int8, steps *uint64, w *byte, blocks, groups, shift, minima uintptr, table *byte)",
+		"computes sums of a row of 8-bit activations times blocks of "+name+" weights.")
+	x, w, blocks, minima := arg("x"), arg("w"), arg("blocks"), arg("minima")
 	groups, scales := asm.GP64(), asm.GP64()
 	steps := rowsOf("steps", "", 1)
 	d := newBlockSums(steps, 1, vectors)
@@ -466,8 +490,7 @@ func dotRow(p *packing) {
 	if p != nil {
 		u = newUnpacking(*p, avx512)
 	}
-	at := func(_, v int) Mem { return Mem{Base: sums, Disp: v * 64} }
-	d.load(at)
+	d.load()
 	load := func(at int, z VecVirtual) {
 		ask(Mem{Base: w, Disp: prefetch + at})
 		asm.VMOVUPS(Mem{Base: w, Disp: at}, z)
@@ -525,6 +548,6 @@ func dotRow(p *packing) {
 		d.add(Mem{Base: scales}, func() { asm.TESTQ(minima, minima) })
 		asm.ADDQ(Imm(stepBytes), steps.Base)
 	})
-	d.store(at)
+	d.store()
 	end()
 }
