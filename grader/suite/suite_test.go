@@ -168,14 +168,6 @@ func TestCorrectSubmissionPasses(t *testing.T) {
 	require.True(t, r.passed(), "%s", r.stdout)
 }
 
-func TestCorrectSubmissionPassesUnderMemcheck(t *testing.T) {
-	t.Parallel()
-	needValgrind(t)
-	r := memcheck(t, build(t, read(t, submission), objectsWithoutHeap))
-	require.True(t, r.passed(), "%s%s", r.stdout, r.stderr)
-	require.Empty(t, r.stderr)
-}
-
 func TestTheLibraryPassesTheSuite(t *testing.T) {
 	out, err := exec.Command("make", "-s", "-C", root, "lib").CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -304,10 +296,12 @@ func TestSubmissionsThatCrashOrExitAreReported(t *testing.T) {
 	}
 }
 
+// The first of task3's tests, whose pool has 10 blocks, loops. The others end as it does, at once.
 func TestGivesUpAfterThreeTimeouts(t *testing.T) {
 	t.Parallel()
-	m := corpus.Change("loops", inFork, "for (;;) {\n}\n"+inFork)
-	r := execute(t, build(t, mutate(t, m), objects, optimiser()...), "--seconds", "1", "--only", "task3")
+	m := corpus.Change("loops", inFork, "for (volatile int loops = engine->total_local_blocks == 10; loops;) {\n}\nraise(SIGPROF);\n"+inFork)
+	program := build(t, "#include <signal.h>\n"+mutate(t, m), objects, optimiser()...)
+	r := execute(t, program, "--seconds", "1", "--only", "task3")
 	require.True(t, r.failedCleanly(), "%s", r.stdout)
 	require.Equal(t, 3, strings.Count(r.stdout, "timed out: a call did not return within 1 seconds"))
 	require.Contains(t, r.last(), "0 passed, 3 failed, ")

@@ -16,13 +16,10 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// assemblies are programs that hold many mutants, of those that are right and of those that are wrong.
-// To compile and to link each takes longer than to run it.
-var assemblies = map[bool]*assembly{true: {}, false: {}}
-
-// An assembly is a folder with a link for each mutant, whose name is the mutant's: the suite
-// with that submission. In a folder below it are those without heap.o, for Memcheck.
-type assembly struct {
+// together is a program that holds many mutants: to compile and to link each takes longer than to
+// run it. In its folder is a link for each mutant, whose name is the mutant's: the suite with that
+// submission. In a folder below it are those without heap.o, for Memcheck.
+var together struct {
 	sync.Once
 	dir string
 }
@@ -41,8 +38,7 @@ func typical(all []corpus.Mutant) []corpus.Mutant {
 	return some
 }
 
-// buildMutant returns the suite over a mutant: with the course's flags if it is right.
-// In make test all come from one compilation.
+// buildMutant returns the suite over a mutant. In make test all come from one compilation.
 func buildMutant(t *testing.T, m corpus.Mutant, withHeap bool) string {
 	t.Helper()
 	if *matrix || level.Long() {
@@ -51,27 +47,26 @@ func buildMutant(t *testing.T, m corpus.Mutant, withHeap bool) string {
 		}
 		return build(t, mutate(t, m), objectsWithoutHeap)
 	}
-	a := assemblies[right(m)]
-	a.Do(func() { a.dir = assemble(t, right(m)) })
-	require.NotEmpty(t, a.dir, "another test could not compile it")
+	together.Do(func() { together.dir = assemble(t) })
+	require.NotEmpty(t, together.dir, "another test could not compile it")
 	if withHeap {
-		return filepath.Join(a.dir, m.ID)
+		return filepath.Join(together.dir, m.ID)
 	}
-	return filepath.Join(a.dir, "memcheck", m.ID)
+	return filepath.Join(together.dir, "memcheck", m.ID)
 }
 
 // fileScope matches a name that is defined in file scope.
 var fileScope = regexp.MustCompile(`(?m)^[A-Za-z][^(\[;=\n]*?(\w+)\s*[(\[;=]`)
 
-// assemble compiles the mutants that are right, or those that are wrong, as one source, in which
-// each has names that begin with its ID. The program calls the mutant by whose name it is called.
-func assemble(t *testing.T, areRight bool) string {
+// assemble compiles the mutants of make test as one source, in which each has names that begin
+// with its ID. The program calls the mutant by whose name it is called.
+func assemble(t *testing.T) string {
 	t.Helper()
 	var text, entries strings.Builder
 	text.WriteString("#include \"llm_memory.h\"\n#include <limits.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n")
 	var ids []string
 	for _, m := range typical(mutants(t)) {
-		if m.Kind == corpus.Rejected || right(m) != areRight {
+		if m.Kind == corpus.Rejected {
 			continue
 		}
 		ids = append(ids, m.ID)
@@ -94,11 +89,7 @@ func assemble(t *testing.T, areRight bool) string {
 	require.NoError(t, err)
 	source, object := filepath.Join(dir, "all.c"), filepath.Join(dir, "all.o")
 	require.NoError(t, os.WriteFile(source, []byte(text.String()), 0o644))
-	options := optimiser()
-	if areRight {
-		options = []string{"-g0"}
-	}
-	out, err := gcc(append(options, "-I"+root, "-c", source, "-o", object)...)
+	out, err := gcc(append(optimiser(), "-I"+root, "-c", source, "-o", object)...)
 	require.NoError(t, err, "%s", out)
 	for folder, suite := range map[string][]string{dir: objects, filepath.Join(dir, "memcheck"): objectsWithoutHeap} {
 		require.NoError(t, os.MkdirAll(folder, 0o755))
