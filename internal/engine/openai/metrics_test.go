@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	client "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -72,9 +70,7 @@ var vllmMetrics = []struct {
 // missing without a reason.
 func TestMetricsHaveVLLMsNames(t *testing.T) {
 	s := start(t, func(_ *openai.Config, c *engine.Config) { c.NumSpeculativeTokens = 2 })
-	p := completion(story+"The code of", 10)
-	_, err := s.client.Completions.New(t.Context(), p)
-	require.NoError(t, err)
+	s.complete(t, story+"The code of", 10, "")
 	var got, want []string
 	for _, found := range regexp.MustCompile(`(?m)^# TYPE vllm:(\S+) (\S+)$`).FindAllStringSubmatch(s.metrics(t), -1) {
 		got = append(got, found[1]+" "+found[2])
@@ -93,8 +89,7 @@ func TestMetricsHaveVLLMsNames(t *testing.T) {
 // cache and that has two answers.
 func TestMetricsCountWhatWasDone(t *testing.T) {
 	s := start(t, nil)
-	_, err := s.client.Completions.New(t.Context(), completion(story, 5))
-	require.NoError(t, err)
+	s.complete(t, story, 5, "")
 	s.requireMetrics(t, []string{
 		`vllm:generation_tokens_total{engine="0",model_name="demo"} 5`,
 		`vllm:prompt_tokens_total{engine="0",model_name="demo"} 50`,
@@ -109,11 +104,8 @@ func TestMetricsCountWhatWasDone(t *testing.T) {
 		`vllm:e2e_request_latency_seconds_count{engine="0",model_name="demo"} 1`,
 		`cache_dtype="float32"`, `block_size="16"`, `enable_prefix_caching="true"`,
 	})
-	p := completion(story, 3)
-	p.N = client.Int(2)
-	again, err := s.client.Completions.New(t.Context(), p, option.WithJSONSet("ignore_eos", true))
-	require.NoError(t, err)
-	require.EqualValues(t, 48, again.Usage.PromptTokensDetails.CachedTokens)
+	again := s.complete(t, story, 3, `, "n": 2, "ignore_eos": true`)
+	require.Equal(t, 48, again.Usage.Details.Cached)
 	s.requireMetrics(t, []string{
 		`vllm:generation_tokens_total{engine="0",model_name="demo"} 11`,
 		`vllm:prompt_tokens_total{engine="0",model_name="demo"} 100`,
@@ -130,8 +122,7 @@ func TestMetricsCountWhatWasDone(t *testing.T) {
 // Ensure that accepted tokens are counted by their place in the proposal.
 func TestMetricsCountProposalsByPlace(t *testing.T) {
 	s := start(t, func(_ *openai.Config, c *engine.Config) { c.NumSpeculativeTokens = 2 })
-	_, err := s.client.Completions.New(t.Context(), completion(story+"The code of", 10))
-	require.NoError(t, err)
+	s.complete(t, story+"The code of", 10, "")
 	s.requireMetrics(t, []string{`vllm:generation_tokens_total{engine="0",model_name="demo"} 10`})
 	text := s.metrics(t)
 	value := func(name, label string) int {

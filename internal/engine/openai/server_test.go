@@ -3,6 +3,7 @@ package openai_test
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,9 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	client "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/engine"
@@ -23,11 +21,10 @@ import (
 	"llmmemory/internal/parallel"
 )
 
-// A served model, and the official client to it.
+// A served model.
 type served struct {
 	engine *engine.Engine
 	url    string
-	client client.Client
 }
 
 func start(t testing.TB, change func(*openai.Config, *engine.Config)) *served {
@@ -51,8 +48,7 @@ func start(t testing.TB, change func(*openai.Config, *engine.Config)) *served {
 	oc.Metrics.Watch(e)
 	server := httptest.NewServer(openai.New(oc))
 	t.Cleanup(server.Close)
-	return &served{e, server.URL, client.NewClient(option.WithBaseURL(server.URL+"/v1"), option.WithAPIKey("secret"),
-		option.WithMaxRetries(0))}
+	return &served{e, server.URL}
 }
 
 type (
@@ -61,21 +57,29 @@ type (
 		Status  int
 		Header  http.Header
 		Text    string
-		Choices []struct {
-			Index    int
-			Text     string
-			Finish   string `json:"finish_reason"`
-			Logprobs *logprobs
-		}
-		Usage struct {
+		Choices []choice
+		Usage   struct {
 			Prompt     int `json:"prompt_tokens"`
 			Completion int `json:"completion_tokens"`
 			Total      int `json:"total_tokens"`
+			Details    struct {
+				Cached int `json:"cached_tokens"`
+			} `json:"prompt_tokens_details"`
 		}
 		Tokens []int32
 		Error  struct{ Message, Param, Type string }
 	}
+	choice struct {
+		Index          int
+		Text           string
+		Message, Delta struct{ Role, Content string }
+		Finish         string `json:"finish_reason"`
+		Logprobs       *logprobs
+	}
 	logprobs struct {
+		Content []struct {
+			Top []struct{ Token string } `json:"top_logprobs"`
+		}
 		Tokens  []string
 		Values  []*float64           `json:"token_logprobs"`
 		Top     []map[string]float64 `json:"top_logprobs"`
@@ -144,52 +148,58 @@ func (a *reply) Left(t testing.TB, what string) int {
 
 const story = "The code of the vault is 7Kx-31. Do not tell it. "
 
-func completion(prompt string, most int64) client.CompletionNewParams {
-	return client.CompletionNewParams{
-		Model: "demo", Prompt: client.CompletionNewParamsPromptUnion{OfString: client.String(prompt)},
-		MaxTokens: client.Int(most), Temperature: client.Float(0),
-	}
+// complete returns the answer to a prompt of some tokens at most, which is greedy unless more fields say otherwise.
+func (s *served) complete(t *testing.T, prompt any, most int, more string) *reply {
+	t.Helper()
+	text, err := json.Marshal(prompt)
+	require.NoError(t, err)
+	a := s.ask(t, "/v1/completions",
+		fmt.Sprintf(`{"model": "demo", "prompt": %s, "max_tokens": %d, "temperature": 0%s}`, text, most, more))
+	require.Equal(t, 200, a.Status, a.Text)
+	return a
 }
 
-func message(text string) client.ChatCompletionNewParams {
-	return client.ChatCompletionNewParams{
-		Model: "demo", Messages: []client.ChatCompletionMessageParamUnion{client.UserMessage(text)},
-		Temperature: client.Float(0),
-	}
+// chat returns the answer to a message.
+func (s *served) chat(t *testing.T, message, more string) *reply {
+	t.Helper()
+	a := s.ask(t, "/v1/chat/completions",
+		`{"model": "demo", "messages": [{"role": "user", "content": "`+message+`"}], "temperature": 0`+more+`}`)
+	require.Equal(t, 200, a.Status, a.Text)
+	return a
+}
+
+// requireEvents wants server-sent events, the last of which is OpenAI's.
+func requireEvents(t *testing.T, a *reply) {
+	t.Helper()
+	require.Equal(t, "text/event-stream; charset=utf-8", a.Header.Get("Content-Type"))
+	require.Regexp(t, `\A(data: \{.*\}\n\n)+data: \[DONE\]\n\n\z`, a.Text)
 }
 
 func TestCompletionsAnswerAsOpenAIDoes(t *testing.T) {
 	s := start(t, nil)
-	p := completion(story+"The code of the vault", 10)
-	p.Echo, p.N, p.Logprobs = client.Bool(true), client.Int(2), client.Int(2)
-	got, err := s.client.Completions.New(t.Context(), p)
-	require.NoError(t, err)
+	got := s.complete(t, story+"The code of the vault", 10, `, "echo": true, "n": 2, "logprobs": 2`)
+	require.Contains(t, got.Text, `"object":"text_completion"`)
 	require.Len(t, got.Choices, 2)
 	for i, c := range got.Choices {
-		require.EqualValues(t, i, c.Index)
+		require.Equal(t, i, c.Index)
 		require.Equal(t, story+"The code of the vault is 7Kx-31", c.Text)
-		require.EqualValues(t, "length", c.FinishReason)
+		require.Equal(t, "length", c.Finish)
 		n := len(c.Text) + 1 // with the token that begins the text
 		require.Len(t, c.Logprobs.Tokens, n)
-		require.Len(t, c.Logprobs.TokenLogprobs, n)
-		require.Less(t, c.Logprobs.TokenLogprobs[n-1], 0.0)
-		require.Greater(t, c.Logprobs.TokenLogprobs[n-1], -0.1)
-		require.Len(t, c.Logprobs.TopLogprobs[n-1], 2)
+		require.Len(t, c.Logprobs.Values, n)
+		require.Less(t, *c.Logprobs.Values[n-1], 0.0)
+		require.Greater(t, *c.Logprobs.Values[n-1], -0.1)
+		require.Len(t, c.Logprobs.Top[n-1], 2)
 	}
-	require.EqualValues(t, 20, got.Usage.CompletionTokens)
-	require.EqualValues(t, got.Usage.PromptTokens+20, got.Usage.TotalTokens)
+	require.Equal(t, 20, got.Usage.Completion)
+	require.Equal(t, got.Usage.Prompt+20, got.Usage.Total)
 }
 
 func TestManyPromptsAreAnsweredInOrder(t *testing.T) {
 	s := start(t, nil)
-	p := completion("", 2)
-	p.Prompt = client.CompletionNewParamsPromptUnion{OfArrayOfStrings: []string{"ab12 ab", "cd34 cd"}}
-	p.N = client.Int(2)
-	got, err := s.client.Completions.New(t.Context(), p)
-	require.NoError(t, err)
 	var texts []string
-	for i, c := range got.Choices {
-		require.EqualValues(t, i, c.Index)
+	for i, c := range s.complete(t, []string{"ab12 ab", "cd34 cd"}, 2, `, "n": 2`).Choices {
+		require.Equal(t, i, c.Index)
 		texts = append(texts, c.Text)
 	}
 	require.Equal(t, []string{"12", "12", "34", "34"}, texts)
@@ -197,104 +207,80 @@ func TestManyPromptsAreAnsweredInOrder(t *testing.T) {
 
 func TestAPromptCanBeAListOfTokens(t *testing.T) {
 	s := start(t, nil)
-	p := completion("", 2)
-	p.Prompt = client.CompletionNewParamsPromptUnion{OfArrayOfTokens: []int64{1, 'a', 'b', '1', '2', ' ', 'a', 'b'}}
-	got, err := s.client.Completions.New(t.Context(), p)
-	require.NoError(t, err)
+	got := s.complete(t, []int{1, 'a', 'b', '1', '2', ' ', 'a', 'b'}, 2, "")
 	require.Equal(t, "12", got.Choices[0].Text)
 }
 
 func TestBestOfGivesTheLikelyOnes(t *testing.T) {
 	s := start(t, nil)
-	p := completion(story+"The code", 30)
-	p.Temperature, p.N, p.Seed, p.Logprobs = client.Float(2), client.Int(8), client.Int(3), client.Int(0)
-	all, err := s.client.Completions.New(t.Context(), p)
-	require.NoError(t, err)
-	logprob := func(c client.CompletionChoice) (sum float64) {
-		for _, v := range c.Logprobs.TokenLogprobs {
-			sum += v
+	const body = `{"model": "demo", "prompt": "` + story + `The code", "max_tokens": 30, "temperature": 2, "seed": 3, `
+	all := s.ask(t, "/v1/completions", body+`"n": 8, "logprobs": 0}`).Choices
+	logprob := func(c choice) (sum float64) {
+		for _, v := range c.Logprobs.Values {
+			sum += *v
 		}
 		return sum
 	}
-	slices.SortStableFunc(all.Choices,
-		func(a, b client.CompletionChoice) int { return cmp.Compare(logprob(b), logprob(a)) })
-	require.NotEqual(t, all.Choices[0].Text, all.Choices[7].Text)
-	p.BestOf, p.N, p.Logprobs = client.Int(8), client.Int(2), param.Opt[int64]{}
-	got, err := s.client.Completions.New(t.Context(), p)
-	require.NoError(t, err)
+	slices.SortStableFunc(all, func(a, b choice) int { return cmp.Compare(logprob(b), logprob(a)) })
+	require.NotEqual(t, all[0].Text, all[7].Text)
+	got := s.ask(t, "/v1/completions", body+`"n": 2, "best_of": 8}`)
 	require.Len(t, got.Choices, 2)
 	for i, c := range got.Choices {
-		require.Equal(t, all.Choices[i].Text, c.Text)
+		require.Equal(t, all[i].Text, c.Text)
 	}
-	require.EqualValues(t, 240, got.Usage.CompletionTokens)
+	require.Equal(t, 240, got.Usage.Completion)
 }
 
 func TestCompletionStreamsSayTheSame(t *testing.T) {
 	s := start(t, nil)
-	p := completion(story+"The code of the vault", 10)
-	p.N, p.StreamOptions = client.Int(2), client.ChatCompletionStreamOptionsParam{IncludeUsage: client.Bool(true)}
-	stream := s.client.Completions.NewStreaming(t.Context(), p)
+	got := s.complete(t, story+"The code of the vault", 10, `, "n": 2, "stream": true, "stream_options": {"include_usage": true}`)
+	requireEvents(t, got)
 	texts, ends := [2]string{}, 0
-	var used int64
-	for stream.Next() {
-		chunk := stream.Current()
-		for _, c := range chunk.Choices {
-			texts[c.Index] += c.Text
-			if c.FinishReason != "" {
-				ends++
-			}
+	for _, c := range got.Choices {
+		texts[c.Index] += c.Text
+		if c.Finish != "" {
+			ends++
 		}
-		used += chunk.Usage.CompletionTokens
 	}
-	require.NoError(t, stream.Err())
 	require.Equal(t, [2]string{" is 7Kx-31", " is 7Kx-31"}, texts)
 	require.Equal(t, 2, ends)
-	require.EqualValues(t, 20, used)
+	require.Equal(t, 20, got.Usage.Completion)
 }
 
 func TestChatAnswersAsOpenAIDoes(t *testing.T) {
 	s := start(t, nil)
-	p := message("Größe: 20 €")
-	p.Logprobs, p.TopLogprobs = client.Bool(true), client.Int(1)
-	got, err := s.client.Chat.Completions.New(t.Context(), p)
-	require.NoError(t, err)
+	got := s.chat(t, "Größe: 20 €", `, "logprobs": true, "top_logprobs": 1`)
+	require.Contains(t, got.Text, `"object":"chat.completion"`)
 	c := got.Choices[0]
 	require.Equal(t, "Größe: 20 €", c.Message.Content)
-	require.EqualValues(t, "assistant", c.Message.Role)
-	require.Equal(t, "stop", c.FinishReason)
+	require.Equal(t, "assistant", c.Message.Role)
+	require.Equal(t, "stop", c.Finish)
 	require.Len(t, c.Logprobs.Content, len("Größe: 20 €")+1)
-	require.Len(t, c.Logprobs.Content[0].TopLogprobs, 1)
+	require.Len(t, c.Logprobs.Content[0].Top, 1)
 }
 
 func TestChatStreamsServerSentEvents(t *testing.T) {
 	s := start(t, nil)
-	stream := s.client.Chat.Completions.NewStreaming(t.Context(), message("Größe: 20 €"))
-	accumulated := client.ChatCompletionAccumulator{}
-	first := true
-	for stream.Next() {
-		chunk := stream.Current()
-		if first {
-			require.Equal(t, "assistant", chunk.Choices[0].Delta.Role)
-		}
-		first = false
-		require.True(t, accumulated.AddChunk(chunk))
+	got := s.chat(t, "Größe: 20 €", `, "stream": true`)
+	requireEvents(t, got)
+	require.Contains(t, got.Text, `"object":"chat.completion.chunk"`)
+	var text, finish string
+	for i, c := range got.Choices {
+		require.Equal(t, i == 0, c.Delta.Role == "assistant")
+		text += c.Delta.Content
+		finish += c.Finish
 	}
-	require.NoError(t, stream.Err())
-	require.Equal(t, "Größe: 20 €", accumulated.Choices[0].Message.Content)
-	require.Equal(t, "stop", accumulated.Choices[0].FinishReason)
+	require.Equal(t, "Größe: 20 €", text)
+	require.Equal(t, "stop", finish)
 }
 
-func TestTheOfficialClientReadsModelsAndErrors(t *testing.T) {
+func TestModelsListsTheServedModel(t *testing.T) {
 	s := start(t, nil)
-	list, err := s.client.Models.List(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, "demo", list.Data[0].ID)
-	one, err := s.client.Models.Get(t.Context(), "demo")
-	require.NoError(t, err)
-	require.Equal(t, "demo", one.ID)
-	var apiError *client.Error
-	_, err = s.client.Completions.New(t.Context(), completion("x", 0))
-	require.ErrorAs(t, err, &apiError)
-	require.Equal(t, 400, apiError.StatusCode)
-	require.Equal(t, "max_tokens", apiError.Param)
+	for path, want := range map[string]string{
+		"/v1/models":      `\{"object":"list","data":\[\{"id":"demo","object":"model",.*\}\]\}`,
+		"/v1/models/demo": `\{"id":"demo","object":"model",.*\}`,
+	} {
+		_, got := s.do(t, "GET", path, "")
+		require.Regexp(t, `\A`+want+`\s*\z`, got.Text)
+	}
 }
