@@ -27,7 +27,6 @@ func TestMemoryBesideTheWeightsIsSmall(t *testing.T) {
 		name, weights, activations string
 		args                       []string
 	}{
-		{"1 worker", "F16", "f32", nil},
 		{"2 workers", "F16", "f32", []string{"--tensor-parallel-size", "2"}},
 		{"activations in BF16", "F16", "bf16", []string{"--activation-dtype", "bf16"}},
 		{"activations in 8 bits", "Q8_0", "int8", []string{"--activation-dtype", "int8"}},

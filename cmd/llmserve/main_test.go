@@ -94,15 +94,6 @@ func TestDemoAnswersTheLineThatItPrints(t *testing.T) {
 	require.Contains(t, text(t, s.post(t, "/completions", body[1])), `"text":" three"`)
 }
 
-func TestTheDemoAnswersTheSameWithSeveralWorkers(t *testing.T) {
-	for _, n := range []string{"1", "2", "4"} {
-		out, err := llmserve("run", "demo", "The door code is 4711. The door", "--temperature", "0", "--max-tokens", "13",
-			"--tensor-parallel-size", n).Output()
-		require.NoError(t, err)
-		require.Equal(t, " code is 4711\n", string(out), "%s workers", n)
-	}
-}
-
 // After a signal a request that is under way is answered to its end, and no new one
 // is taken. A beam search is one request, though each of its steps is several for the engine.
 func TestASignalLetsRequestsEnd(t *testing.T) {
@@ -225,18 +216,6 @@ func (s *server) waitForMetric(t *testing.T, line string) {
 	}, patience, 5*time.Millisecond)
 }
 
-func TestWithoutAsynchronousSchedulingTheAnswerIsTheSame(t *testing.T) {
-	require.Contains(t, text(t, serveDemo(t, "--no-async-scheduling").post(t, "/completions", question)),
-		`"text":" three"`)
-}
-
-func TestAServerThatWasKilledStartsAgain(t *testing.T) {
-	s := serveDemo(t)
-	require.NoError(t, s.cmd.Process.Kill())
-	_ = s.cmd.Wait()
-	require.Contains(t, text(t, serveDemo(t).post(t, "/completions", question)), `"text":" three"`)
-}
-
 func TestKeysComeFromTheFlagAndTheEnvironment(t *testing.T) {
 	t.Setenv("LLMSERVE_API_KEY", "b")
 	s := serveDemo(t, "--api-key", "a")
@@ -252,11 +231,14 @@ func TestKeysComeFromTheFlagAndTheEnvironment(t *testing.T) {
 }
 
 func TestRunAnswersInTheTerminal(t *testing.T) {
-	out, err := llmserve("run", "demo", "The door code is 4711. The door", "--temperature", "0", "--max-tokens", "13",
-		"--kv-cache-gb", "0.2").Output()
-	require.NoError(t, err)
-	require.Equal(t, " code is 4711\n", string(out)[:14])
-	out, err = llmserve("run", "demo", "--chat", "Hello!", "--temperature", "0", "--kv-cache-gb", "0.2").Output()
+	for _, more := range [][]string{nil, {"--tensor-parallel-size", "2"}, {"--tensor-parallel-size", "4"},
+		{"--no-async-scheduling"}, {"--num-speculative-tokens", "3", "--no-prefix-caching"}} {
+		out, err := llmserve(append([]string{"run", "demo", "The door code is 4711. The door", "--temperature", "0",
+			"--max-tokens", "13"}, more...)...).Output()
+		require.NoError(t, err)
+		require.Equal(t, " code is 4711\n", string(out), "%v", more)
+	}
+	out, err := llmserve("run", "demo", "--chat", "Hello!", "--temperature", "0").Output()
 	require.NoError(t, err)
 	require.Equal(t, "Hello!\n", string(out))
 }
@@ -304,76 +286,6 @@ func TestBenchWritesWhatVLLMsBenchWrites(t *testing.T) {
 func TestQuantilesLieBetweenTheNearestValues(t *testing.T) {
 	mean, median, p90, p99 := spread([]float64{4, 1, 2, 3})
 	require.InDeltaSlice(t, []float64{2.5, 2.5, 3.7, 3.97}, []float64{mean, median, p90, p99}, 1e-9)
-}
-
-func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, content string) string {
-		require.NoError(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755))
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
-		return path
-	}
-	tokenizer := `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}`
-	write("mamba/config.json", `{"model_type": "mamba"}`)
-	write("mamba/tokenizer.json", tokenizer)
-	write("gguf/model-00001.gguf", "")
-	write("weights/model.safetensors", "")
-	write("torch/pytorch_model.bin", "")
-	write("words/config.json", `{"model_type": "llama", "hidden_size": "64"}`)
-	write("list/config.json", `[]`)
-	bare := `{"model_type": "llama", "vocab_size": 1, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}`
-	write("none/config.json", bare)
-	write("spm/config.json", bare)
-	write("spm/tokenizer.model", "")
-	write("bare/config.json", bare)
-	write("bare/tokenizer.json", tokenizer)
-	write("torch/config.json", bare)
-	write("torch/tokenizer.json", tokenizer)
-	tests := []struct {
-		name string
-		args []string
-		want string
-	}{
-		{"no model", nil, "want MODEL, got 0 arguments; a model is a folder, a .gguf file, or demo"},
-		{"memory that is no number", []string{"demo", "--kv-cache-gb", "nan"}, "it must be above 0"},
-		{"a name with a control character", []string{filepath.Join(dir, "\x1b[2J")}, `/\x1b[2J`},
-		{"no such file", []string{filepath.Join(dir, "nothing")}, "MODEL is a folder or a .gguf file"},
-		{"no GGUF", []string{write("x.gguf", "GGML and more than eight bytes")}, "it is not a GGUF file"},
-		{"a tokenizer of SentencePiece", []string{filepath.Join(dir, "spm")}, "only tokenizer.model, which is not read"},
-		{"no tokenizer", []string{filepath.Join(dir, "none")}, "neither tokenizer.json nor vocab.json"},
-		{"another architecture", []string{filepath.Join(dir, "mamba")}, `model_type is "mamba"; supported are gemma2, gemma3, `},
-		{"no weights", []string{filepath.Join(dir, "bare")},
-			"neither model.safetensors nor model.safetensors.index.json is in"},
-		{"weights of PyTorch", []string{filepath.Join(dir, "torch")},
-			"pytorch_model.bin is not read; save the model as safetensors"},
-		{"a folder of GGUF files", []string{filepath.Join(dir, "gguf")}, "give one of its GGUF files: " +
-			filepath.Join(dir, "gguf", "model-00001.gguf")},
-		{"one file of a folder", []string{filepath.Join(dir, "weights", "model.safetensors")},
-			"is one file of a model; give its folder"},
-		{"a text for a number", []string{filepath.Join(dir, "words")},
-			"config.json: hidden_size has the wrong type: a JSON string"},
-		{"no object", []string{filepath.Join(dir, "list")}, "config.json is a JSON array; an object is expected"},
-		{"more words than demo", []string{"demo", "again"}, "demo takes no arguments, got 1"},
-		{"a benchmark's requests", []string{"bench", "demo", "--prefix-len", "4000", "--input-len", "100"},
-			"--prefix-len, --input-len and --output-len are 4164 tokens together"},
-		{"a benchmark's files", []string{"bench", "demo", "--output", write("x", ""), "--steps",
-			filepath.Join(dir, ".", "x")}, "--output and --steps name the same file"},
-		{"a benchmark's queue", []string{"bench", "demo", "--max-num-seqs", "1", "--max-waiting", "1", "--output-len", "4"},
-			"--max-concurrency is 16; --max-num-seqs and --max-waiting together are 2"},
-		{"no processors", []string{"demo", "--cpus", "0-x"}, `"0-x" is neither a processor nor a range`},
-		{"a processor twice", []string{"demo", "--cpus", "0-2,1"}, "processor 1 is named twice"},
-		{"events without a cache", []string{"demo", "--kv-events", "tcp://*:0", "--no-prefix-caching"},
-			"leave --no-prefix-caching out"},
-		{"no subscriber to wait for", []string{"demo", "--kv-events", "tcp://127.0.0.1:1"},
-			"tcp://*:PORT waits here for subscribers"},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			line, _ := refused(t, test.args...)
-			require.Contains(t, line, test.want)
-		})
-	}
 }
 
 func TestThreadsAreBoundToProcessors(t *testing.T) {

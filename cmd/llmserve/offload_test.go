@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -137,36 +136,4 @@ func TestAConsumerLoadsWhatAProducerHasStored(t *testing.T) {
 	got = late.ask(t, question)
 	require.Equal(t, want, got)
 	late.waitForMetric(t, `llmserve:kv_offload_failures_total\{.*\} [1-9]`)
-}
-
-func TestTiersThatCannotBeUsedAreRefused(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	for _, test := range []struct {
-		name string
-		args []string
-		want string
-	}{
-		{"a file", []string{"--kv-offload-dir", file}, "is not a folder"},
-		{"a folder that cannot be made", []string{"--kv-offload-dir", "/proc/kv"}, "--kv-offload-dir: "},
-		{"no size", []string{"--kv-offload-dir", t.TempDir(), "--kv-offload-gb", "0"}, "--kv-offload-gb is 0; it must be above 0"},
-		{"a size of nothing", []string{"--kv-offload-gb", "5"}, "--kv-offload-gb needs --kv-offload-dir or --kv-offload-url"},
-		{"a role of nothing", []string{"--kv-role", "both"}, "--kv-role needs"},
-		{"an unknown role", []string{"--kv-offload-dir", t.TempDir(), "--kv-role", "kv_both"}, "producer, consumer and both are possible"},
-		{"an empty folder name", []string{"--kv-offload-dir", ""}, "need a value"},
-		{"no cache", []string{"--kv-offload-dir", t.TempDir(), "--no-prefix-caching"}, "leave --no-prefix-caching out"},
-		{"the size of Redis", []string{"--kv-offload-url", "redis://127.0.0.1:1", "--kv-offload-gb", "5"}, "maxmemory"},
-		{"certificates for files", []string{"--kv-offload-dir", t.TempDir(), "--kv-offload-ca", file}, "need --kv-offload-url"},
-		{"no host", []string{"--kv-offload-url", "redis://"}, "no host"},
-		{"a password for everybody to see", []string{"--kv-offload-url", "redis://:secret@127.0.0.1:1"}, "password"},
-		{"no server there", []string{"--kv-offload-url", "redis://127.0.0.1:1"}, "connection refused"},
-		{"no password file", []string{"--kv-offload-url", "redis://127.0.0.1:1", "--kv-offload-password-file", file + "x"}, "no such file"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			line, _ := refused(t, append([]string{"demo", "--port", "0"}, test.args...)...)
-			require.Contains(t, line, test.want)
-			require.NotContains(t, line, "secret")
-			require.NotRegexp(t, regexp.MustCompile(`serving`), line)
-		})
-	}
 }
