@@ -126,123 +126,6 @@ loop3:
 	VZEROUPPER
 	RET
 
-// func convertE4M3AVX2(a *byte)
-// Requires: AVX, AVX2, F16C, FMA3
-TEXT ·convertE4M3AVX2(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         40(AX), SI
-	VXORPS       X12, X12, X12
-	VXORPS       X13, X13, X13
-	VPBROADCASTD e4m3AVX2<>+0(SB), Y14
-	VBROADCASTSS unpackedAVX2<>+0(SB), Y15
-	VXORPS       X11, X11, X11
-	VPBROADCASTD magnitudeAVX2<>+0(SB), Y10
-
-loop4:
-	VPMOVSXBW    (CX), X0
-	VPSLLW       $0x07, X0, X0
-	VPAND        X14, X0, X0
-	VCVTPH2PS    X0, Y0
-	VPMOVSXBW    8(CX), X1
-	VPSLLW       $0x07, X1, X1
-	VPAND        X14, X1, X1
-	VCVTPH2PS    X1, Y1
-	VPMOVSXBW    16(CX), X2
-	VPSLLW       $0x07, X2, X2
-	VPAND        X14, X2, X2
-	VCVTPH2PS    X2, Y2
-	VPMOVSXBW    24(CX), X3
-	VPSLLW       $0x07, X3, X3
-	VPAND        X14, X3, X3
-	VCVTPH2PS    X3, Y3
-	VPAND        (CX), Y10, Y9
-	VPMAXUB      Y9, Y11, Y11
-	VMULPS       Y15, Y0, Y0
-	VMOVUPS      Y0, (BX)
-	VFMADD231PS  Y13, Y0, Y12
-	VMULPS       Y15, Y1, Y1
-	VMOVUPS      Y1, 32(BX)
-	VFMADD231PS  Y13, Y1, Y12
-	VMULPS       Y15, Y2, Y2
-	VMOVUPS      Y2, 64(BX)
-	VFMADD231PS  Y13, Y2, Y12
-	VMULPS       Y15, Y3, Y3
-	VMOVUPS      Y3, 96(BX)
-	VFMADD231PS  Y13, Y3, Y12
-	ADDQ         DX, CX
-	ADDQ         $+128, BX
-	DECQ         SI
-	JNZ          loop4
-	VPBROADCASTD nan8AVX2<>+0(SB), Y9
-	VPCMPEQB     Y9, Y11, Y11
-	VPMOVMSKB    Y11, CX
-	MOVL         CX, 72(AX)
-	VZEROUPPER
-	RET
-
-DATA e4m3AVX2<>+0(SB)/4, $0xbfffbfff
-GLOBL e4m3AVX2<>(SB), RODATA|NOPTR, $4
-
-DATA unpackedAVX2<>+0(SB)/4, $0x43800000
-GLOBL unpackedAVX2<>(SB), RODATA|NOPTR, $4
-
-DATA magnitudeAVX2<>+0(SB)/4, $0x7f7f7f7f
-GLOBL magnitudeAVX2<>(SB), RODATA|NOPTR, $4
-
-DATA nan8AVX2<>+0(SB)/4, $0x7f7f7f7f
-GLOBL nan8AVX2<>(SB), RODATA|NOPTR, $4
-
-// func convertE5M2AVX2(a *byte)
-// Requires: AVX, F16C, FMA3
-TEXT ·convertE5M2AVX2(SB), NOSPLIT, $0-8
-	MOVQ   a+0(FP), AX
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   24(AX), BX
-	MOVQ   40(AX), SI
-	VXORPS X12, X12, X12
-	VXORPS X13, X13, X13
-
-loop5:
-	VPMOVZXBW    (CX), X0
-	VPSLLW       $0x08, X0, X0
-	VCVTPH2PS    X0, Y0
-	VPMOVZXBW    8(CX), X1
-	VPSLLW       $0x08, X1, X1
-	VCVTPH2PS    X1, Y1
-	VPMOVZXBW    16(CX), X2
-	VPSLLW       $0x08, X2, X2
-	VCVTPH2PS    X2, Y2
-	VPMOVZXBW    24(CX), X3
-	VPSLLW       $0x08, X3, X3
-	VCVTPH2PS    X3, Y3
-	VMOVUPS      Y0, (BX)
-	VFMADD231PS  Y13, Y0, Y12
-	VMOVUPS      Y1, 32(BX)
-	VFMADD231PS  Y13, Y1, Y12
-	VMOVUPS      Y2, 64(BX)
-	VFMADD231PS  Y13, Y2, Y12
-	VMOVUPS      Y3, 96(BX)
-	VFMADD231PS  Y13, Y3, Y12
-	ADDQ         DX, CX
-	ADDQ         $+128, BX
-	DECQ         SI
-	JNZ          loop5
-	VEXTRACTF128 $0x01, Y12, X0
-	VADDPS       X0, X12, X12
-	VPSHUFD      $0x4e, X12, X0
-	VADDPS       X0, X12, X12
-	VPSHUFD      $0xb1, X12, X0
-	VADDPS       X0, X12, X12
-	VMOVD        X12, CX
-	SHLL         $0x01, CX
-	MOVL         CX, 72(AX)
-	VZEROUPPER
-	RET
-
 // func convertInt8AVX2(a *byte)
 // Requires: AVX, AVX2, FMA3
 TEXT ·convertInt8AVX2(SB), NOSPLIT, $0-8
@@ -254,7 +137,7 @@ TEXT ·convertInt8AVX2(SB), NOSPLIT, $0-8
 	VXORPS X12, X12, X12
 	VXORPS X13, X13, X13
 
-loop6:
+loop4:
 	VPMOVSXBD    (CX), Y0
 	VCVTDQ2PS    Y0, Y0
 	VPMOVSXBD    8(CX), Y1
@@ -274,7 +157,7 @@ loop6:
 	ADDQ         DX, CX
 	ADDQ         $+128, BX
 	DECQ         SI
-	JNZ          loop6
+	JNZ          loop4
 	VEXTRACTF128 $0x01, Y12, X0
 	VADDPS       X0, X12, X12
 	VPSHUFD      $0x4e, X12, X0
@@ -284,5 +167,120 @@ loop6:
 	VMOVD        X12, CX
 	SHLL         $0x01, CX
 	MOVL         CX, 72(AX)
+	VZEROUPPER
+	RET
+
+// func halveE4M3AVX2(a *byte)
+// Requires: AVX, AVX2
+TEXT ·halveE4M3AVX2(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         24(AX), DX
+	MOVQ         40(AX), BX
+	VPBROADCASTD e4m3AVX2<>+0(SB), Y2
+	VPBROADCASTD nan8AVX2<>+0(SB), Y4
+	VXORPS       X3, X3, X3
+
+many5:
+	SUBQ      $0x40, BX
+	JLT       rest6
+	VPMOVSXBW (CX), Y0
+	VPSLLW    $0x07, Y0, Y0
+	VPAND     Y2, Y0, Y0
+	VPAND     (CX), X4, X1
+	VPMAXUB   X1, X3, X3
+	VMOVUPS   Y0, (DX)
+	VPMOVSXBW 16(CX), Y0
+	VPSLLW    $0x07, Y0, Y0
+	VPAND     Y2, Y0, Y0
+	VPAND     16(CX), X4, X1
+	VPMAXUB   X1, X3, X3
+	VMOVUPS   Y0, 32(DX)
+	VPMOVSXBW 32(CX), Y0
+	VPSLLW    $0x07, Y0, Y0
+	VPAND     Y2, Y0, Y0
+	VPAND     32(CX), X4, X1
+	VPMAXUB   X1, X3, X3
+	VMOVUPS   Y0, 64(DX)
+	VPMOVSXBW 48(CX), Y0
+	VPSLLW    $0x07, Y0, Y0
+	VPAND     Y2, Y0, Y0
+	VPAND     48(CX), X4, X1
+	VPMAXUB   X1, X3, X3
+	VMOVUPS   Y0, 96(DX)
+	ADDQ      $0x40, CX
+	ADDQ      $+128, DX
+	JMP       many5
+
+rest6:
+	ADDQ $0x40, BX
+
+one7:
+	SUBQ      $0x10, BX
+	JLT       done8
+	VPMOVSXBW (CX), Y0
+	VPSLLW    $0x07, Y0, Y0
+	VPAND     Y2, Y0, Y0
+	VPAND     (CX), X4, X1
+	VPMAXUB   X1, X3, X3
+	VMOVUPS   Y0, (DX)
+	ADDQ      $0x10, CX
+	ADDQ      $0x20, DX
+	JMP       one7
+
+done8:
+	VPCMPEQB  X4, X3, X3
+	VPMOVMSKB X3, CX
+	MOVL      CX, 72(AX)
+	VZEROUPPER
+	RET
+
+DATA e4m3AVX2<>+0(SB)/4, $0xbfffbfff
+GLOBL e4m3AVX2<>(SB), RODATA|NOPTR, $4
+
+DATA nan8AVX2<>+0(SB)/4, $0x7f7f7f7f
+GLOBL nan8AVX2<>(SB), RODATA|NOPTR, $4
+
+// func halveE5M2AVX2(a *byte)
+// Requires: AVX, AVX2
+TEXT ·halveE5M2AVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ (AX), CX
+	MOVQ 24(AX), DX
+	MOVQ 40(AX), AX
+
+many9:
+	SUBQ      $0x40, AX
+	JLT       rest10
+	VPMOVZXBW (CX), Y0
+	VPSLLW    $0x08, Y0, Y0
+	VMOVUPS   Y0, (DX)
+	VPMOVZXBW 16(CX), Y0
+	VPSLLW    $0x08, Y0, Y0
+	VMOVUPS   Y0, 32(DX)
+	VPMOVZXBW 32(CX), Y0
+	VPSLLW    $0x08, Y0, Y0
+	VMOVUPS   Y0, 64(DX)
+	VPMOVZXBW 48(CX), Y0
+	VPSLLW    $0x08, Y0, Y0
+	VMOVUPS   Y0, 96(DX)
+	ADDQ      $0x40, CX
+	ADDQ      $+128, DX
+	JMP       many9
+
+rest10:
+	ADDQ $0x40, AX
+
+one11:
+	SUBQ      $0x10, AX
+	JLT       done12
+	VPMOVZXBW (CX), Y0
+	VPSLLW    $0x08, Y0, Y0
+	VMOVUPS   Y0, (DX)
+	ADDQ      $0x10, CX
+	ADDQ      $0x20, DX
+	JMP       one11
+
+done12:
 	VZEROUPPER
 	RET

@@ -55,9 +55,8 @@
 // without any weight is 0.
 //
 // The interface of the inner loops is in kernels.go. There is portable Go, and assembly for
-// AVX2, AVX-512, and AVX-512 with VNNI and GFNI, which gen generates. A set has its own functions
-// only where they are faster: AVX-512 uses AVX2's for int8 keys and E4M3, unless the
-// processor has VNNI and GFNI.
+// AVX2, AVX-512, and AVX-512 with VNNI, which gen generates. A set has its own functions
+// only where they are faster: AVX-512 uses AVX2's for int8 keys, unless the processor has VNNI.
 //
 // A call allocates nothing once its Runner has grown to the batch. Package kvstore has
 // the memory of the blocks and writes to it. The scheduler decides which request has which

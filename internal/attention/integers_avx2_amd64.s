@@ -10,13 +10,11 @@ TEXT ·integersPanel4AVX2(SB), NOSPLIT, $0-8
 	MOVQ 24(AX), DX
 
 step1:
-	SUBQ $0x01, 40(AX)
-	JLT  last2
 	MOVQ (AX), BX
 	MOVQ 56(AX), SI
 	MOVQ DX, DI
 
-loop4:
+loop2:
 	MOVQ    CX, R8
 	MOVQ    $+0, 96(AX)
 	MOVQ    112(AX), R9
@@ -27,7 +25,7 @@ loop4:
 	CMOVQNE R10, R9
 	MOVQ    R9, 112(AX)
 
-sum5:
+sum3:
 	VXORPS  X0, X0, X0
 	VXORPS  X1, X1, X1
 	VXORPS  X2, X2, X2
@@ -47,7 +45,7 @@ sum5:
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
-loop6:
+loop4:
 	VMOVUPS      (R8), Y8
 	VMOVUPS      32(R8), Y9
 	VBROADCASTSS (R10), Y10
@@ -141,7 +139,7 @@ loop6:
 	PREFETCHT1   (R11)
 	ADDQ         $+64, R11
 	DECQ         R9
-	JNZ          loop6
+	JNZ          loop4
 	VCVTDQ2PS    Y0, Y0
 	VCVTDQ2PS    Y1, Y1
 	VCVTDQ2PS    Y2, Y2
@@ -151,7 +149,7 @@ loop6:
 	VCVTDQ2PS    Y6, Y6
 	VCVTDQ2PS    Y7, Y7
 	CMPQ         96(AX), $+0
-	JLE          store7
+	JLE          store5
 	MOVQ         DI, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R12
@@ -164,7 +162,7 @@ loop6:
 	VADDPS       (R9)(R12*1), Y6, Y6
 	VADDPS       32(R9)(R12*1), Y7, Y7
 
-store7:
+store5:
 	MOVQ    DI, R9
 	MOVQ    32(AX), R10
 	LEAQ    (R10)(R10*2), R12
@@ -180,7 +178,7 @@ store7:
 	ADDQ    96(AX), R9
 	MOVQ    R9, 96(AX)
 	CMPQ    R9, 48(AX)
-	JLT     sum5
+	JLT     sum3
 	MOVQ    8(AX), R8
 	IMUL3Q  $0x04, R8, R8
 	ADDQ    R8, BX
@@ -188,131 +186,23 @@ store7:
 	IMUL3Q  $0x04, R8, R8
 	ADDQ    R8, DI
 	DECQ    SI
-	JNZ     loop4
+	JNZ     loop2
 	MOVQ    48(AX), BX
 	SHLQ    $0x06, BX
 	ADDQ    BX, CX
 	ADDQ    $+64, DX
-	JMP     step1
-
-last2:
+	SUBQ    $0x01, 40(AX)
+	JGT     step1
 	VZEROUPPER
 	RET
 
-// func integersPanel1AVX2(a *byte)
-// Requires: AVX, AVX2, CMOV, MMX+
-TEXT ·integersPanel1AVX2(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ 16(AX), CX
-	MOVQ 24(AX), DX
-
-step8:
-	SUBQ $0x01, 40(AX)
-	JLT  last9
-	MOVQ (AX), BX
-	MOVQ 56(AX), SI
-	MOVQ DX, DI
-
-loop11:
-	MOVQ    CX, R8
-	MOVQ    $+0, 96(AX)
-	MOVQ    112(AX), R9
-	LEAQ    8(R9), R10
-	MOVQ    (R9), R11
-	TESTQ   R11, R11
-	CMOVQEQ BX, R11
-	CMOVQNE R10, R9
-	MOVQ    R9, 112(AX)
-
-sum12:
-	VXORPS  X0, X0, X0
-	VXORPS  X1, X1, X1
-	MOVQ    48(AX), R9
-	MOVQ    96(AX), R10
-	LEAQ    (BX)(R10*4), R12
-	SUBQ    R10, R9
-	CMPQ    R9, 64(AX)
-	CMOVQGT 64(AX), R9
-	SHRQ    $0x02, R9
-	MOVQ    R12, R10
-
-loop13:
-	VMOVUPS      (R8), Y2
-	VMOVUPS      32(R8), Y3
-	VBROADCASTSS (R10), Y4
-	VPMADDWD     Y4, Y2, Y6
-	VPADDD       Y6, Y0, Y0
-	VPMADDWD     Y4, Y3, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVUPS      64(R8), Y2
-	VMOVUPS      96(R8), Y3
-	VBROADCASTSS 4(R10), Y4
-	VPMADDWD     Y4, Y2, Y6
-	VPADDD       Y6, Y0, Y0
-	VPMADDWD     Y4, Y3, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVUPS      128(R8), Y2
-	VMOVUPS      160(R8), Y3
-	VBROADCASTSS 8(R10), Y4
-	VPMADDWD     Y4, Y2, Y6
-	VPADDD       Y6, Y0, Y0
-	VPMADDWD     Y4, Y3, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVUPS      192(R8), Y2
-	VMOVUPS      224(R8), Y3
-	VBROADCASTSS 12(R10), Y4
-	VPMADDWD     Y4, Y2, Y6
-	VPADDD       Y6, Y0, Y0
-	VPMADDWD     Y4, Y3, Y6
-	VPADDD       Y6, Y1, Y1
-	ADDQ         $+16, R10
-	ADDQ         $+256, R8
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R9
-	JNZ          loop13
-	VCVTDQ2PS    Y0, Y0
-	VCVTDQ2PS    Y1, Y1
-	CMPQ         96(AX), $+0
-	JLE          store14
-	MOVQ         DI, R9
-	VADDPS       (R9), Y0, Y0
-	VADDPS       32(R9), Y1, Y1
-
-store14:
-	MOVQ    DI, R9
-	VMOVUPS Y0, (R9)
-	VMOVUPS Y1, 32(R9)
-	MOVQ    64(AX), R9
-	ADDQ    96(AX), R9
-	MOVQ    R9, 96(AX)
-	CMPQ    R9, 48(AX)
-	JLT     sum12
-	MOVQ    8(AX), R8
-	IMUL3Q  $0x01, R8, R8
-	ADDQ    R8, BX
-	MOVQ    32(AX), R8
-	IMUL3Q  $0x01, R8, R8
-	ADDQ    R8, DI
-	DECQ    SI
-	JNZ     loop11
-	MOVQ    48(AX), BX
-	SHLQ    $0x06, BX
-	ADDQ    BX, CX
-	ADDQ    $+64, DX
-	JMP     step8
-
-last9:
-	VZEROUPPER
-	RET
-
-// func scoresTileInt84AVX2(a *byte)
+// func scoresInt8x4AVX2(a *byte)
 // Requires: AVX, AVX2, MMX+
-TEXT ·scoresTileInt84AVX2(SB), NOSPLIT, $0-8
+TEXT ·scoresInt8x4AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step15:
+step6:
 	MOVQ   (CX), DX
 	MOVQ   32(CX), BX
 	MOVQ   64(CX), SI
@@ -332,7 +222,7 @@ step15:
 	MOVQ   8(AX), R9
 	LEAQ   (R9)(R9*2), R10
 
-elements16:
+elements7:
 	PREFETCHT0   (BX)(DI*1)
 	PREFETCHT2   (SI)(DI*1)
 	VPMOVSXBD    (DX)(DI*1), Y8
@@ -394,7 +284,7 @@ elements16:
 	ADDQ         $+8, R8
 	ADDQ         $+64, DI
 	CMPQ         DI, 96(AX)
-	JLT          elements16
+	JLT          elements7
 	VCVTDQ2PS    Y0, Y0
 	VCVTDQ2PS    Y1, Y1
 	VCVTDQ2PS    Y2, Y2
@@ -417,17 +307,17 @@ elements16:
 	ADDQ         $+64, 24(AX)
 	ADDQ         $+8, CX
 	SUBQ         $0x01, 40(AX)
-	JNZ          step15
+	JNZ          step6
 	VZEROUPPER
 	RET
 
-// func scoresTileInt82AVX2(a *byte)
+// func scoresInt8x2AVX2(a *byte)
 // Requires: AVX, AVX2, MMX+
-TEXT ·scoresTileInt82AVX2(SB), NOSPLIT, $0-8
+TEXT ·scoresInt8x2AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step18:
+step9:
 	MOVQ   (CX), DX
 	MOVQ   32(CX), BX
 	MOVQ   64(CX), SI
@@ -442,7 +332,7 @@ step18:
 	MOVQ   (AX), R8
 	MOVQ   8(AX), R9
 
-elements19:
+elements10:
 	PREFETCHT0   (BX)(DI*1)
 	PREFETCHT2   (SI)(DI*1)
 	VPMOVSXBD    (DX)(DI*1), Y4
@@ -484,7 +374,7 @@ elements19:
 	ADDQ         $+8, R8
 	ADDQ         $+64, DI
 	CMPQ         DI, 96(AX)
-	JLT          elements19
+	JLT          elements10
 	VCVTDQ2PS    Y0, Y0
 	VCVTDQ2PS    Y1, Y1
 	VCVTDQ2PS    Y2, Y2
@@ -498,17 +388,17 @@ elements19:
 	ADDQ         $+64, 24(AX)
 	ADDQ         $+8, CX
 	SUBQ         $0x01, 40(AX)
-	JNZ          step18
+	JNZ          step9
 	VZEROUPPER
 	RET
 
-// func scoresTileInt81AVX2(a *byte)
+// func scoresInt8x1AVX2(a *byte)
 // Requires: AVX, AVX2, MMX+
-TEXT ·scoresTileInt81AVX2(SB), NOSPLIT, $0-8
+TEXT ·scoresInt8x1AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step21:
+step12:
 	MOVQ   (CX), DX
 	MOVQ   32(CX), BX
 	MOVQ   64(CX), SI
@@ -520,7 +410,7 @@ step21:
 	VXORPS X1, X1, X1
 	MOVQ   (AX), R8
 
-elements22:
+elements13:
 	PREFETCHT0   (BX)(DI*1)
 	PREFETCHT2   (SI)(DI*1)
 	VPMOVSXBD    (DX)(DI*1), Y2
@@ -552,7 +442,7 @@ elements22:
 	ADDQ         $+8, R8
 	ADDQ         $+64, DI
 	CMPQ         DI, 96(AX)
-	JLT          elements22
+	JLT          elements13
 	VCVTDQ2PS    Y0, Y0
 	VCVTDQ2PS    Y1, Y1
 	MOVQ         24(AX), DX
@@ -561,7 +451,7 @@ elements22:
 	ADDQ         $+64, 24(AX)
 	ADDQ         $+8, CX
 	SUBQ         $0x01, 40(AX)
-	JNZ          step21
+	JNZ          step12
 	VZEROUPPER
 	RET
 
@@ -574,12 +464,12 @@ TEXT ·magnitudeAVX2(SB), NOSPLIT, $0-8
 	VXORPS       X0, X0, X0
 	VPBROADCASTD absAVX2<>+0(SB), Y2
 
-loop24:
+loop15:
 	VPAND        (CX), Y2, Y1
 	VPMAXSD      Y1, Y0, Y0
 	ADDQ         $+32, CX
 	DECQ         DX
-	JNZ          loop24
+	JNZ          loop15
 	VEXTRACTI128 $0x01, Y0, X1
 	VPMAXSD      X1, X0, X0
 	VPSHUFD      $0x4e, X0, X1
@@ -603,7 +493,7 @@ TEXT ·quantizeAVX2(SB), NOSPLIT, $0-8
 	MOVQ         40(AX), BX
 	VBROADCASTSS 80(AX), Y0
 
-loop25:
+loop16:
 	VMULPS       (CX), Y0, Y1
 	VCVTPS2DQ    Y1, Y1
 	VEXTRACTI128 $0x01, Y1, X2
@@ -612,7 +502,7 @@ loop25:
 	ADDQ         $+32, CX
 	ADDQ         $+16, DX
 	DECQ         BX
-	JNZ          loop25
+	JNZ          loop16
 	VZEROUPPER
 	RET
 
@@ -625,7 +515,7 @@ TEXT ·packAVX2(SB), NOSPLIT, $0-8
 	MOVQ         40(AX), AX
 	VPBROADCASTD lowAVX2<>+0(SB), Y2
 
-loop26:
+loop17:
 	VCVTPS2DQ (CX), Y0
 	VCVTPS2DQ 64(CX), Y1
 	VPAND     Y2, Y0, Y0
@@ -641,7 +531,7 @@ loop26:
 	ADDQ      $+128, CX
 	ADDQ      $+64, DX
 	DECQ      AX
-	JNZ       loop26
+	JNZ       loop17
 	VZEROUPPER
 	RET
 

@@ -60,9 +60,11 @@ type kernels interface {
 	combine(k *call, x, y []float32, a, b float32)
 
 	// convert unpacks n rows of a chunk of numbers, stride bytes apart, to rows
-	// without gaps. It reports whether the numbers are finite; ok is false if they
-	// are of a type, or of a kind, that it cannot read.
-	convert(k *call, d DType, in unsafe.Pointer, stride, n int, out []float32) (finite, ok bool)
+	// without gaps, and reports whether they are finite. halve makes float16 of n numbers of E4M3 or E5M2, a
+	// multiple of 16,, so that convert can read them; those of E4M3 lack a factor of 256, and ok is
+	// false if one is NaN.
+	convert(k *call, d DType, in unsafe.Pointer, stride, n int, out []float32) (finite bool)
+	halve(k *call, d DType, in unsafe.Pointer, n int, out unsafe.Pointer) (ok bool)
 
 	// narrow rounds the first numbers of x to a type at out; widen reads the first
 	// numbers of a type; both return how many they have done.
@@ -109,10 +111,23 @@ type call struct {
 	x, y, z   float32
 	_         float32
 	count     int
-	room      unsafe.Pointer // for two tiles of float16, aligned to 64 bytes
+	room      unsafe.Pointer // for roomTiles tiles of float16, aligned to 64 bytes
 	ahead     unsafe.Pointer // addresses of what is read next
 	low       unsafe.Pointer // the rounding errors of logits in float32
 	left      int
+
+	rooms [3 * roomTiles]unsafe.Pointer
+}
+
+// roomTiles is the number of tiles of 8 bits that become float16 at a time.
+const roomTiles = 2
+
+// halved returns the addresses of tiles of float16 in room, and of those that are prefetched meanwhile: tiles of 8
+// bits of a list, some after its first.
+func (k *call) halved(size int, list []unsafe.Pointer) *[3 * roomTiles]unsafe.Pointer {
+	near, far := list[tilesAhead/2:], list[tilesAhead-1:]
+	k.rooms = [...]unsafe.Pointer{k.room, unsafe.Add(k.room, 2*tileTokens*size), near[0], near[1], far[0], far[0]}
+	return &k.rooms
 }
 
 // fastest is the fastest set that the processor can run.

@@ -20,60 +20,119 @@ func choose() kernels {
 }
 
 func hasAVX512() bool {
-	return hasAVX2() && cpuid.CPU.Supports(cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512DQ, cpuid.AVX512VL)
+	return hasAVX2() && cpuid.CPU.Supports(cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512DQ, cpuid.AVX512VL, cpuid.BMI2)
 }
 
-func hasVNNI() bool { return hasAVX512() && cpuid.CPU.Supports(cpuid.AVX512VNNI, cpuid.GFNI) }
+func hasVNNI() bool { return hasAVX512() && cpuid.CPU.Supports(cpuid.AVX512VNNI) }
 
 func hasAVX2() bool { return cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F16C) }
 
-// An assembly is the functions of an instruction set.
+// An assembly is the functions of an instruction set that differ from those of another. Methods name the others.
 type assembly struct {
 	name                                    string
-	scoresPanel, valuesPanel, integersPanel []sized
-	scaleTo, soften, product, blend         func(*call)
-	refined, scalePairs, softenPairs        func(*call)
-	unpack                                  [dtypes]func(*call)
-	scoresTile, valuesTile                  [dtypes][]sized
+	scoresPanel, integersPanel, valuesPanel sized
+	refined, soften, softenPairs            func(*call)
+	scoresTile, valuesTile                  [dtypes][]sized // the most rows first; nil: the type becomes F16 first
 }
 
-// A sized is a function for a fixed number of rows.
+// A sized is a function for a number of rows. It can be given fewer, if there is memory for spareRows after them.
 type sized struct {
 	rows int
 	run  func(*call)
 }
+
+// groups is the number of calls that take rows.
+func (f *sized) groups(rows int) int { return (rows + f.rows - 1) / f.rows }
+
+var avx2 = assembly{
+	name:          "avx2",
+	scoresPanel:   sized{4, scoresPanel4AVX2},
+	integersPanel: sized{4, integersPanel4AVX2},
+	valuesPanel:   sized{4, valuesPanel4AVX2},
+	refined:       refineAVX2,
+	soften:        softmaxAVX2,
+	softenPairs:   softmaxPairsAVX2,
+	scoresTile: [dtypes][]sized{
+		F32:  {{4, scoresF32x4AVX2}, {2, scoresF32x2AVX2}, {1, scoresF32x1AVX2}},
+		F16:  {{4, scoresF16x4AVX2}, {2, scoresF16x2AVX2}, {1, scoresF16x1AVX2}},
+		BF16: {{4, scoresBF16x4AVX2}, {2, scoresBF16x2AVX2}, {1, scoresBF16x1AVX2}},
+		Int8: {{4, scoresInt8x4AVX2}, {2, scoresInt8x2AVX2}, {1, scoresInt8x1AVX2}},
+	},
+	valuesTile: [dtypes][]sized{
+		F32:  {{4, valuesF32x4AVX2}, {2, valuesF32x2AVX2}, {1, valuesF32x1AVX2}},
+		F16:  {{4, valuesF16x4AVX2}, {2, valuesF16x2AVX2}, {1, valuesF16x1AVX2}},
+		BF16: {{4, valuesBF16x4AVX2}, {2, valuesBF16x2AVX2}, {1, valuesBF16x1AVX2}},
+		Int8: {{4, valuesInt8x4AVX2}, {2, valuesInt8x2AVX2}, {1, valuesInt8x1AVX2}},
+	},
+}
+
+var avx512 = assembly{
+	name:          "avx512",
+	scoresPanel:   sized{12, scoresPanel12AVX512},
+	integersPanel: avx2.integersPanel,
+	valuesPanel:   sized{12, valuesPanel12AVX512},
+	refined:       refineAVX512,
+	soften:        softmaxAVX512,
+	softenPairs:   softmaxPairsAVX512,
+	scoresTile: [dtypes][]sized{
+		F32:  {{8, scoresF32x8AVX512}, {4, scoresF32x4AVX512}, {2, scoresF32x2AVX512}, {1, scoresF32x1AVX512}},
+		F16:  {{8, scoresF16x8AVX512}, {4, scoresF16x4AVX512}, {2, scoresF16x2AVX512}, {1, scoresF16x1AVX512}},
+		BF16: {{8, scoresBF16x8AVX512}, {4, scoresBF16x4AVX512}, {2, scoresBF16x2AVX512}, {1, scoresBF16x1AVX512}},
+		E4M3: {{8, scoresE4M3x8AVX512}, {4, scoresE4M3x4AVX512}, {2, scoresE4M3x2AVX512}, {1, scoresE4M3x1AVX512}},
+		E5M2: {{8, scoresE5M2x8AVX512}, {4, scoresE5M2x4AVX512}, {2, scoresE5M2x2AVX512}, {1, scoresE5M2x1AVX512}},
+		Int8: avx2.scoresTile[Int8],
+	},
+	valuesTile: [dtypes][]sized{
+		F32:  {{8, valuesF32x8AVX512}, {4, valuesF32x4AVX512}, {2, valuesF32x2AVX512}, {1, valuesF32x1AVX512}},
+		F16:  {{8, valuesF16x8AVX512}, {4, valuesF16x4AVX512}, {2, valuesF16x2AVX512}, {1, valuesF16x1AVX512}},
+		BF16: {{8, valuesBF16x8AVX512}, {4, valuesBF16x4AVX512}, {2, valuesBF16x2AVX512}, {1, valuesBF16x1AVX512}},
+		E4M3: {{8, valuesE4M3x8AVX512}, {4, valuesE4M3x4AVX512}, {2, valuesE4M3x2AVX512}, {1, valuesE4M3x1AVX512}},
+		E5M2: {{8, valuesE5M2x8AVX512}, {4, valuesE5M2x4AVX512}, {2, valuesE5M2x2AVX512}, {1, valuesE5M2x1AVX512}},
+		Int8: {{8, valuesInt8x8AVX512}, {4, valuesInt8x4AVX512}, {2, valuesInt8x2AVX512}, {1, valuesInt8x1AVX512}},
+	},
+}
+
+// avx512vnni is avx512 with its own functions for int8 keys.
+var avx512vnni = func() assembly {
+	a := avx512
+	a.name = "avx512vnni"
+	a.integersPanel = sized{12, integersPanel12AVX512VNNI}
+	a.scoresTile[Int8] = []sized{{8, scoresInt8x8AVX512VNNI}, {4, scoresInt8x4AVX512VNNI},
+		{2, scoresInt8x2AVX512VNNI}, {1, scoresInt8x1AVX512VNNI}}
+	return a
+}()
 
 func (a *assembly) String() string { return a.name }
 
 func floats(x []float32) unsafe.Pointer { return unsafe.Pointer(&x[0]) }
 
 func (a *assembly) scores(k *call, q []float32, rows, size, sum int, keys []float32, n int, out []float32) {
-	multiply(k, a.scoresPanel, q, rows, size, sum, keys, n, out)
+	k.multiply(&a.scoresPanel, q, rows, size, sum, keys, n, out)
 }
 
 func (a *assembly) integerScores(k *call, q []float32, rows, pairs int, keys []float32, n int, out []float32) {
-	multiply(k, a.integersPanel, q, rows, pairs, pairs, keys, n, out)
+	k.multiply(&a.integersPanel, q, rows, pairs, pairs, keys, n, out)
 }
 
-// multiply computes products of rows with n tiles. Each function takes as many rows as it can.
-func multiply(k *call, list []sized, q []float32, rows, size, sum int, keys []float32, n int, out []float32) {
-	at := 0
-	for _, f := range list {
-		groups := (rows - at) / f.rows
-		if groups == 0 {
-			continue
-		}
-		k.in, k.inStride, k.data = floats(q[at*size:]), size*4, floats(keys)
-		k.out, k.outStride = floats(out[at*scoreStride:]), scoreStride*4
-		k.n, k.size, k.groups, k.first = n, size, groups, sum
-		f.run(k)
-		at += groups * f.rows
-	}
+// multiply computes products of rows with n tiles.
+func (k *call) multiply(f *sized, q []float32, rows, size, sum int, keys []float32, n int, out []float32) {
+	k.in, k.inStride, k.data = floats(q), size*4, floats(keys)
+	k.out, k.outStride = floats(out), scoreStride*4
+	k.n, k.size, k.groups, k.first = n, size, f.groups(rows), sum
+	f.run(k)
+}
+
+func (a *assembly) values(k *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride,
+	apart int) {
+	k.in, k.inStride, k.data = floats(p), scoreStride*4, floats(values)
+	k.out, k.outStride = floats(out), stride*4
+	k.n, k.size, k.groups, k.first = n, chunks, a.valuesPanel.groups(rows), apart
+	a.valuesPanel.run(k)
 }
 
 func (a *assembly) scale(k *call, x []float32, factor, slope, offset float32) {
 	k.in, k.n, k.x, k.y, k.z = floats(x), len(x)/16, factor, slope, offset
-	a.scaleTo(k)
+	scaleAVX2(k)
 }
 
 func (a *assembly) softmax(k *call, x []float32, factor float32) (m, l float32) {
@@ -97,42 +156,42 @@ func (a *assembly) refine(k *call, q []float32, tiles *unsafe.Pointer, x, low []
 
 func (a *assembly) scalePair(k *call, x, low []float32, factor, slope, offset float32) {
 	k.in, k.low, k.n, k.x, k.y, k.z = floats(x), floats(low), len(x)/16, factor, slope, offset
-	a.scalePairs(k)
+	scalePairsAVX2(k)
 }
 
 func (a *assembly) multiply(k *call, x, y []float32) {
 	k.in, k.data, k.n = floats(x), floats(y), len(x)/16
-	a.product(k)
+	multiplyAVX2(k)
 }
 
 func (a *assembly) combine(k *call, x, y []float32, f, g float32) {
 	k.in, k.data, k.n, k.x, k.y = floats(x), floats(y), len(x)/16, f, g
-	a.blend(k)
+	combineAVX2(k)
 }
 
-func (a *assembly) values(k *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride,
-	apart int) {
-	at := 0
-	for _, f := range a.valuesPanel {
-		groups := (rows - at) / f.rows
-		if groups == 0 {
-			continue
-		}
-		k.in, k.inStride, k.data = floats(p[at*scoreStride:]), scoreStride*4, floats(values)
-		k.out, k.outStride = floats(out[at*stride:]), stride*4
-		k.n, k.size, k.groups, k.first = n, chunks, groups, apart
-		f.run(k)
-		at += groups * f.rows
-	}
-}
-
-func (a *assembly) convert(k *call, d DType, in unsafe.Pointer, stride, n int, out []float32) (finite, ok bool) {
+func (a *assembly) convert(k *call, d DType, in unsafe.Pointer, stride, n int, out []float32) (finite bool) {
 	k.in, k.inStride, k.out, k.n, k.flag = in, stride, floats(out), n, 0
-	a.unpack[d](k)
-	if d == E4M3 {
-		return true, k.flag == 0
+	switch d {
+	case F32:
+		convertF32AVX2(k)
+	case F16:
+		convertF16AVX2(k)
+	case BF16:
+		convertBF16AVX2(k)
+	case Int8:
+		convertInt8AVX2(k)
 	}
-	return k.flag == 0, true
+	return k.flag == 0
+}
+
+func (a *assembly) halve(k *call, d DType, in unsafe.Pointer, n int, out unsafe.Pointer) (ok bool) {
+	k.in, k.n, k.out, k.flag = in, n, out, 0
+	if d == E4M3 {
+		halveE4M3AVX2(k)
+	} else {
+		halveE5M2AVX2(k)
+	}
+	return k.flag == 0
 }
 
 func (a *assembly) largest(k *call, x []float32) uint32 {
@@ -151,39 +210,48 @@ func (a *assembly) pack(k *call, keys, out []float32) {
 	packAVX2(k)
 }
 
-func (a *assembly) tileRows() int { return 2 * a.scoresTile[0][0].rows }
-
-func (a *assembly) tileScores(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int,
-	out []float32) bool {
-	at, width := 0, size
-	if d == Int8 {
-		width /= 2
+func (a *assembly) narrow(d DType, out unsafe.Pointer, x []float32) int {
+	if len(x) < 16 {
+		return 0
 	}
-	k.flag = 0
-	for at < rows {
-		f := widest(a.scoresTile[d], rows-at)
-		k.in, k.inStride, k.data = floats(q[at*width:]), width*4, unsafe.Pointer(tiles)
-		k.out, k.outStride = floats(out[at*scoreStride:]), scoreStride*4
-		k.n, k.size = (n+1)&^1, size
-		f.run(k)
-		at += f.rows
+	k := call{in: floats(x), out: out, n: len(x) / 16}
+	switch d {
+	case F16:
+		narrowF16AVX2(&k)
+	case BF16:
+		narrowBF16AVX2(&k)
+	default:
+		return 0
 	}
-	return k.flag == 0
+	return len(x) &^ 15
 }
 
-func (a *assembly) tileValues(k *call, d DType, p []float32, rows, n, place int, tiles *unsafe.Pointer, size int,
-	out []float32, stride int) bool {
-	at := 0
-	k.flag = 0
-	for at < rows {
-		f := widest(a.valuesTile[d], rows-at)
-		k.in, k.inStride, k.data = floats(p[at*scoreStride:]), scoreStride*4, unsafe.Pointer(tiles)
-		k.out, k.outStride = floats(out[at*stride:]), stride*4
-		k.n, k.first, k.size = n, place, size
-		f.run(k)
-		at += f.rows
+func (a *assembly) widen(d DType, x []float32, in unsafe.Pointer) int {
+	if len(x) < chunk || d != F16 && d != BF16 {
+		return 0
 	}
-	return k.flag == 0
+	a.convert(&call{}, d, in, chunk*d.Size(), len(x)/chunk, x)
+	return len(x) / chunk * chunk
+}
+
+func (a *assembly) transpose(out, in unsafe.Pointer, stride, size, bytes int, past bool) {
+	k := call{in: in, inStride: stride, out: out, size: size}
+	if past {
+		k.first = 1
+	}
+	if bytes == 2 {
+		transpose16AVX2(&k)
+	} else {
+		transpose32AVX2(&k)
+	}
+}
+
+func (a *assembly) copyRows(out, in unsafe.Pointer, stride, n, size int, past bool) {
+	if !past || size%32 != 0 {
+		portable{}.copyRows(out, in, stride, n, size, false)
+		return
+	}
+	copyRowsAVX2(&call{in: in, inStride: stride, out: out, n: n, size: size})
 }
 
 func (a *assembly) ask(k *call, lines []unsafe.Pointer) {
@@ -191,12 +259,89 @@ func (a *assembly) ask(k *call, lines []unsafe.Pointer) {
 	askAVX2(k)
 }
 
-// widest is the function for the largest number of rows that is not above rows.
-func widest(list []sized, rows int) sized {
+func (a *assembly) tileRows() int { return 2 * a.scoresTile[0][0].rows }
+
+func (a *assembly) tileScores(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int,
+	out []float32) bool {
+	k.flag = 0
+	if a.scoresTile[d] != nil {
+		a.scoreTiles(k, d, q, rows, size, tiles, (n+1)&^1, out)
+		return k.flag == 0
+	}
+	list := unsafe.Slice(tiles, n+tilesAhead)
+	for i := 0; i < n; i += roomTiles {
+		room := k.halved(size, list[i:])
+		for j, tile := range list[i:min(i+roomTiles, n)] {
+			if !a.halve(k, d, tile, tileTokens*size, room[j]) {
+				return false
+			}
+		}
+		a.scoreTiles(k, F16, q, rows, size, &room[0], roomTiles, out[i*tileTokens:])
+	}
+	return true
+}
+
+// scoreTiles is tileScores on an even number of tiles.
+func (a *assembly) scoreTiles(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int,
+	out []float32) {
+	width := size
+	if d == Int8 {
+		width /= 2
+	}
+	for at := 0; at < rows; {
+		f := fitting(a.scoresTile[d], rows-at)
+		k.in, k.inStride, k.data = floats(q[at*width:]), width*4, unsafe.Pointer(tiles)
+		k.out, k.outStride = floats(out[at*scoreStride:]), scoreStride*4
+		k.n, k.size = n, size
+		f.run(k)
+		at += f.rows
+	}
+}
+
+func (a *assembly) tileValues(k *call, d DType, p []float32, rows, n, place int, tiles *unsafe.Pointer, size int,
+	out []float32, stride int) bool {
+	k.flag = 0
+	if a.valuesTile[d] != nil {
+		a.valueTiles(k, d, p, rows, n, place, tiles, size, out, stride)
+		return k.flag == 0
+	}
+	list := unsafe.Slice(tiles, (place+n+tileTokens-1)/tileTokens+tilesAhead)
+	for done := 0; done < n; list = list[roomTiles:] {
+		end := min(place+n-done, roomTiles*tileTokens)
+		room := k.halved(size, list)
+		for from := place; from < end; from = from&^15 + tileTokens {
+			to := min(from&^15+tileTokens, end)
+			in := unsafe.Add(list[from/tileTokens], from%tileTokens*size)
+			if !a.halve(k, d, in, (to-from)*size, unsafe.Add(room[0], 2*from*size)) {
+				return false
+			}
+		}
+		a.valueTiles(k, F16, p[done:], rows, end-place, place, &room[0], size, out, stride)
+		done, place = done+end-place, 0
+	}
+	return true
+}
+
+// valueTiles is tileValues for the types that its functions read.
+func (a *assembly) valueTiles(k *call, d DType, p []float32, rows, n, place int, tiles *unsafe.Pointer, size int,
+	out []float32, stride int) {
+	for at := 0; at < rows; {
+		f := fitting(a.valuesTile[d], rows-at)
+		k.in, k.inStride, k.data = floats(p[at*scoreStride:]), scoreStride*4, unsafe.Pointer(tiles)
+		k.out, k.outStride = floats(out[at*stride:]), stride*4
+		k.n, k.first, k.size = n, place, size
+		f.run(k)
+		at += f.rows
+	}
+}
+
+// fitting is the function for the smallest number of rows that is not below rows, or else for the largest.
+func fitting(list []sized, rows int) sized {
+	best := list[0]
 	for _, f := range list {
-		if f.rows <= rows {
-			return f
+		if f.rows >= rows {
+			best = f
 		}
 	}
-	return list[len(list)-1]
+	return best
 }

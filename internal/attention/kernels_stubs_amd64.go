@@ -6,229 +6,175 @@ package attention
 func scoresPanel12AVX512(a *call)
 
 //go:noescape
-func scoresPanel4AVX512(a *call)
-
-//go:noescape
-func scoresPanel1AVX512(a *call)
-
-//go:noescape
 func valuesPanel12AVX512(a *call)
-
-//go:noescape
-func valuesPanel4AVX512(a *call)
-
-//go:noescape
-func valuesPanel1AVX512(a *call)
-
-//go:noescape
-func scaleAVX512(a *call)
 
 //go:noescape
 func softmaxAVX512(a *call)
 
 //go:noescape
-func multiplyAVX512(a *call)
-
-//go:noescape
-func combineAVX512(a *call)
-
-//go:noescape
 func refineAVX512(a *call)
-
-//go:noescape
-func scalePairsAVX512(a *call)
 
 //go:noescape
 func softmaxPairsAVX512(a *call)
 
 //go:noescape
-func convertF32AVX512(a *call)
+func scoresF32x8AVX512(a *call)
 
 //go:noescape
-func convertF16AVX512(a *call)
+func scoresF32x4AVX512(a *call)
 
 //go:noescape
-func convertBF16AVX512(a *call)
+func scoresF32x2AVX512(a *call)
 
 //go:noescape
-func convertE4M3AVX512(a *call)
+func scoresF32x1AVX512(a *call)
 
 //go:noescape
-func convertE5M2AVX512(a *call)
+func scoresF16x8AVX512(a *call)
 
 //go:noescape
-func convertInt8AVX512(a *call)
+func scoresF16x4AVX512(a *call)
 
 //go:noescape
-func scoresTileF328AVX512(a *call)
+func scoresF16x2AVX512(a *call)
 
 //go:noescape
-func scoresTileF324AVX512(a *call)
+func scoresF16x1AVX512(a *call)
 
 //go:noescape
-func scoresTileF322AVX512(a *call)
+func scoresBF16x8AVX512(a *call)
 
 //go:noescape
-func scoresTileF321AVX512(a *call)
+func scoresBF16x4AVX512(a *call)
 
 //go:noescape
-func scoresTileF168AVX512(a *call)
+func scoresBF16x2AVX512(a *call)
 
 //go:noescape
-func scoresTileF164AVX512(a *call)
+func scoresBF16x1AVX512(a *call)
 
 //go:noescape
-func scoresTileF162AVX512(a *call)
+func scoresE4M3x8AVX512(a *call)
 
 //go:noescape
-func scoresTileF161AVX512(a *call)
+func scoresE4M3x4AVX512(a *call)
 
 //go:noescape
-func scoresTileBF168AVX512(a *call)
+func scoresE4M3x2AVX512(a *call)
 
 //go:noescape
-func scoresTileBF164AVX512(a *call)
+func scoresE4M3x1AVX512(a *call)
 
 //go:noescape
-func scoresTileBF162AVX512(a *call)
+func scoresE5M2x8AVX512(a *call)
 
 //go:noescape
-func scoresTileBF161AVX512(a *call)
+func scoresE5M2x4AVX512(a *call)
 
 //go:noescape
-func scoresTileE5M28AVX512(a *call)
+func scoresE5M2x2AVX512(a *call)
 
 //go:noescape
-func scoresTileE5M24AVX512(a *call)
+func scoresE5M2x1AVX512(a *call)
 
 //go:noescape
-func scoresTileE5M22AVX512(a *call)
+func valuesF32x8AVX512(a *call)
 
 //go:noescape
-func scoresTileE5M21AVX512(a *call)
+func valuesF32x4AVX512(a *call)
 
 //go:noescape
-func valuesTileF328AVX512(a *call)
+func valuesF32x2AVX512(a *call)
 
 //go:noescape
-func valuesTileF324AVX512(a *call)
+func valuesF32x1AVX512(a *call)
 
 //go:noescape
-func valuesTileF322AVX512(a *call)
+func valuesF16x8AVX512(a *call)
 
 //go:noescape
-func valuesTileF321AVX512(a *call)
+func valuesF16x4AVX512(a *call)
 
 //go:noescape
-func valuesTileF168AVX512(a *call)
+func valuesF16x2AVX512(a *call)
 
 //go:noescape
-func valuesTileF164AVX512(a *call)
+func valuesF16x1AVX512(a *call)
 
 //go:noescape
-func valuesTileF162AVX512(a *call)
+func valuesBF16x8AVX512(a *call)
 
 //go:noescape
-func valuesTileF161AVX512(a *call)
+func valuesBF16x4AVX512(a *call)
 
 //go:noescape
-func valuesTileBF168AVX512(a *call)
+func valuesBF16x2AVX512(a *call)
 
 //go:noescape
-func valuesTileBF164AVX512(a *call)
+func valuesBF16x1AVX512(a *call)
 
 //go:noescape
-func valuesTileBF162AVX512(a *call)
+func valuesInt8x8AVX512(a *call)
 
 //go:noescape
-func valuesTileBF161AVX512(a *call)
+func valuesInt8x4AVX512(a *call)
 
 //go:noescape
-func valuesTileE5M28AVX512(a *call)
+func valuesInt8x2AVX512(a *call)
 
 //go:noescape
-func valuesTileE5M24AVX512(a *call)
+func valuesInt8x1AVX512(a *call)
 
 //go:noescape
-func valuesTileE5M22AVX512(a *call)
+func valuesE4M3x8AVX512(a *call)
 
 //go:noescape
-func valuesTileE5M21AVX512(a *call)
+func valuesE4M3x4AVX512(a *call)
 
 //go:noescape
-func valuesTileInt88AVX512(a *call)
+func valuesE4M3x2AVX512(a *call)
 
 //go:noescape
-func valuesTileInt84AVX512(a *call)
+func valuesE4M3x1AVX512(a *call)
 
 //go:noescape
-func valuesTileInt82AVX512(a *call)
+func valuesE5M2x8AVX512(a *call)
 
 //go:noescape
-func valuesTileInt81AVX512(a *call)
+func valuesE5M2x4AVX512(a *call)
 
 //go:noescape
-func scoresTileE4M38AVX512VNNI(a *call)
+func valuesE5M2x2AVX512(a *call)
 
 //go:noescape
-func scoresTileE4M34AVX512VNNI(a *call)
-
-//go:noescape
-func scoresTileE4M32AVX512VNNI(a *call)
-
-//go:noescape
-func scoresTileE4M31AVX512VNNI(a *call)
-
-//go:noescape
-func valuesTileE4M38AVX512VNNI(a *call)
-
-//go:noescape
-func valuesTileE4M34AVX512VNNI(a *call)
-
-//go:noescape
-func valuesTileE4M32AVX512VNNI(a *call)
-
-//go:noescape
-func valuesTileE4M31AVX512VNNI(a *call)
+func valuesE5M2x1AVX512(a *call)
 
 //go:noescape
 func integersPanel12AVX512VNNI(a *call)
 
 //go:noescape
-func integersPanel4AVX512VNNI(a *call)
+func scoresInt8x8AVX512VNNI(a *call)
 
 //go:noescape
-func integersPanel1AVX512VNNI(a *call)
+func scoresInt8x4AVX512VNNI(a *call)
 
 //go:noescape
-func scoresTileInt88AVX512VNNI(a *call)
+func scoresInt8x2AVX512VNNI(a *call)
 
 //go:noescape
-func scoresTileInt84AVX512VNNI(a *call)
-
-//go:noescape
-func scoresTileInt82AVX512VNNI(a *call)
-
-//go:noescape
-func scoresTileInt81AVX512VNNI(a *call)
+func scoresInt8x1AVX512VNNI(a *call)
 
 //go:noescape
 func scoresPanel4AVX2(a *call)
 
 //go:noescape
-func scoresPanel1AVX2(a *call)
-
-//go:noescape
 func valuesPanel4AVX2(a *call)
 
 //go:noescape
-func valuesPanel1AVX2(a *call)
+func softmaxAVX2(a *call)
 
 //go:noescape
 func scaleAVX2(a *call)
-
-//go:noescape
-func softmaxAVX2(a *call)
 
 //go:noescape
 func multiplyAVX2(a *call)
@@ -243,10 +189,73 @@ func askAVX2(a *call)
 func refineAVX2(a *call)
 
 //go:noescape
+func softmaxPairsAVX2(a *call)
+
+//go:noescape
 func scalePairsAVX2(a *call)
 
 //go:noescape
-func softmaxPairsAVX2(a *call)
+func scoresF32x4AVX2(a *call)
+
+//go:noescape
+func scoresF32x2AVX2(a *call)
+
+//go:noescape
+func scoresF32x1AVX2(a *call)
+
+//go:noescape
+func scoresF16x4AVX2(a *call)
+
+//go:noescape
+func scoresF16x2AVX2(a *call)
+
+//go:noescape
+func scoresF16x1AVX2(a *call)
+
+//go:noescape
+func scoresBF16x4AVX2(a *call)
+
+//go:noescape
+func scoresBF16x2AVX2(a *call)
+
+//go:noescape
+func scoresBF16x1AVX2(a *call)
+
+//go:noescape
+func valuesF32x4AVX2(a *call)
+
+//go:noescape
+func valuesF32x2AVX2(a *call)
+
+//go:noescape
+func valuesF32x1AVX2(a *call)
+
+//go:noescape
+func valuesF16x4AVX2(a *call)
+
+//go:noescape
+func valuesF16x2AVX2(a *call)
+
+//go:noescape
+func valuesF16x1AVX2(a *call)
+
+//go:noescape
+func valuesBF16x4AVX2(a *call)
+
+//go:noescape
+func valuesBF16x2AVX2(a *call)
+
+//go:noescape
+func valuesBF16x1AVX2(a *call)
+
+//go:noescape
+func valuesInt8x4AVX2(a *call)
+
+//go:noescape
+func valuesInt8x2AVX2(a *call)
+
+//go:noescape
+func valuesInt8x1AVX2(a *call)
 
 //go:noescape
 func convertF32AVX2(a *call)
@@ -258,127 +267,25 @@ func convertF16AVX2(a *call)
 func convertBF16AVX2(a *call)
 
 //go:noescape
-func convertE4M3AVX2(a *call)
-
-//go:noescape
-func convertE5M2AVX2(a *call)
-
-//go:noescape
 func convertInt8AVX2(a *call)
 
 //go:noescape
-func scoresTileF324AVX2(a *call)
+func halveE4M3AVX2(a *call)
 
 //go:noescape
-func scoresTileF322AVX2(a *call)
-
-//go:noescape
-func scoresTileF321AVX2(a *call)
-
-//go:noescape
-func scoresTileF164AVX2(a *call)
-
-//go:noescape
-func scoresTileF162AVX2(a *call)
-
-//go:noescape
-func scoresTileF161AVX2(a *call)
-
-//go:noescape
-func scoresTileBF164AVX2(a *call)
-
-//go:noescape
-func scoresTileBF162AVX2(a *call)
-
-//go:noescape
-func scoresTileBF161AVX2(a *call)
-
-//go:noescape
-func scoresTileE4M34AVX2(a *call)
-
-//go:noescape
-func scoresTileE4M32AVX2(a *call)
-
-//go:noescape
-func scoresTileE4M31AVX2(a *call)
-
-//go:noescape
-func scoresTileE5M24AVX2(a *call)
-
-//go:noescape
-func scoresTileE5M22AVX2(a *call)
-
-//go:noescape
-func scoresTileE5M21AVX2(a *call)
-
-//go:noescape
-func valuesTileF324AVX2(a *call)
-
-//go:noescape
-func valuesTileF322AVX2(a *call)
-
-//go:noescape
-func valuesTileF321AVX2(a *call)
-
-//go:noescape
-func valuesTileF164AVX2(a *call)
-
-//go:noescape
-func valuesTileF162AVX2(a *call)
-
-//go:noescape
-func valuesTileF161AVX2(a *call)
-
-//go:noescape
-func valuesTileBF164AVX2(a *call)
-
-//go:noescape
-func valuesTileBF162AVX2(a *call)
-
-//go:noescape
-func valuesTileBF161AVX2(a *call)
-
-//go:noescape
-func valuesTileE4M34AVX2(a *call)
-
-//go:noescape
-func valuesTileE4M32AVX2(a *call)
-
-//go:noescape
-func valuesTileE4M31AVX2(a *call)
-
-//go:noescape
-func valuesTileE5M24AVX2(a *call)
-
-//go:noescape
-func valuesTileE5M22AVX2(a *call)
-
-//go:noescape
-func valuesTileE5M21AVX2(a *call)
-
-//go:noescape
-func valuesTileInt84AVX2(a *call)
-
-//go:noescape
-func valuesTileInt82AVX2(a *call)
-
-//go:noescape
-func valuesTileInt81AVX2(a *call)
+func halveE5M2AVX2(a *call)
 
 //go:noescape
 func integersPanel4AVX2(a *call)
 
 //go:noescape
-func integersPanel1AVX2(a *call)
+func scoresInt8x4AVX2(a *call)
 
 //go:noescape
-func scoresTileInt84AVX2(a *call)
+func scoresInt8x2AVX2(a *call)
 
 //go:noescape
-func scoresTileInt82AVX2(a *call)
-
-//go:noescape
-func scoresTileInt81AVX2(a *call)
+func scoresInt8x1AVX2(a *call)
 
 //go:noescape
 func magnitudeAVX2(a *call)
@@ -400,12 +307,6 @@ func transpose32AVX2(a *call)
 
 //go:noescape
 func transpose16AVX2(a *call)
-
-//go:noescape
-func transpose32StreamAVX2(a *call)
-
-//go:noescape
-func transpose16StreamAVX2(a *call)
 
 //go:noescape
 func copyRowsAVX2(a *call)

@@ -168,84 +168,6 @@ GLOBL absAVX2<>(SB), RODATA|NOPTR, $4
 DATA infiniteAVX2<>+0(SB)/4, $0x7f800000
 GLOBL infiniteAVX2<>(SB), RODATA|NOPTR, $4
 
-// func scalePairsAVX2(a *byte)
-// Requires: AVX, FMA3
-TEXT ·scalePairsAVX2(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
-	MOVQ         (AX), CX
-	MOVQ         120(AX), DX
-	MOVQ         40(AX), BX
-	VBROADCASTSS 80(AX), Y0
-	VBROADCASTSS 84(AX), Y1
-	VBROADCASTSS 88(AX), Y2
-	VADDPS       iotaAVX2<>+0(SB), Y2, Y2
-	VBROADCASTSS lanesAVX2<>+0(SB), Y3
-
-loop9:
-	VMOVUPS     (CX), Y5
-	VMULPS      Y0, Y5, Y4
-	VFMSUB213PS Y4, Y0, Y5
-	VFMADD231PS (DX), Y0, Y5
-	VMULPS      Y2, Y1, Y6
-	VMOVAPS     Y6, Y7
-	VFMSUB231PS Y2, Y1, Y7
-	VADDPS      Y7, Y5, Y5
-	VADDPS      Y6, Y4, Y7
-	VMOVUPS     Y7, (CX)
-	VSUBPS      Y4, Y7, Y8
-	VSUBPS      Y8, Y7, Y7
-	VSUBPS      Y8, Y6, Y8
-	VSUBPS      Y7, Y4, Y7
-	VADDPS      Y7, Y8, Y8
-	VADDPS      Y8, Y5, Y5
-	VMOVUPS     Y5, (DX)
-	VADDPS      Y3, Y2, Y2
-	VMOVUPS     32(CX), Y5
-	VMULPS      Y0, Y5, Y4
-	VFMSUB213PS Y4, Y0, Y5
-	VFMADD231PS 32(DX), Y0, Y5
-	VMULPS      Y2, Y1, Y6
-	VMOVAPS     Y6, Y7
-	VFMSUB231PS Y2, Y1, Y7
-	VADDPS      Y7, Y5, Y5
-	VADDPS      Y6, Y4, Y7
-	VMOVUPS     Y7, 32(CX)
-	VSUBPS      Y4, Y7, Y8
-	VSUBPS      Y8, Y7, Y7
-	VSUBPS      Y8, Y6, Y8
-	VSUBPS      Y7, Y4, Y7
-	VADDPS      Y7, Y8, Y8
-	VADDPS      Y8, Y5, Y5
-	VMOVUPS     Y5, 32(DX)
-	VADDPS      Y3, Y2, Y2
-	ADDQ        $+64, CX
-	ADDQ        $+64, DX
-	DECQ        BX
-	JNZ         loop9
-	VZEROUPPER
-	RET
-
-DATA iotaAVX2<>+0(SB)/4, $0x00000000
-DATA iotaAVX2<>+4(SB)/4, $0x3f800000
-DATA iotaAVX2<>+8(SB)/4, $0x40000000
-DATA iotaAVX2<>+12(SB)/4, $0x40400000
-DATA iotaAVX2<>+16(SB)/4, $0x40800000
-DATA iotaAVX2<>+20(SB)/4, $0x40a00000
-DATA iotaAVX2<>+24(SB)/4, $0x40c00000
-DATA iotaAVX2<>+28(SB)/4, $0x40e00000
-DATA iotaAVX2<>+32(SB)/4, $0x41000000
-DATA iotaAVX2<>+36(SB)/4, $0x41100000
-DATA iotaAVX2<>+40(SB)/4, $0x41200000
-DATA iotaAVX2<>+44(SB)/4, $0x41300000
-DATA iotaAVX2<>+48(SB)/4, $0x41400000
-DATA iotaAVX2<>+52(SB)/4, $0x41500000
-DATA iotaAVX2<>+56(SB)/4, $0x41600000
-DATA iotaAVX2<>+60(SB)/4, $0x41700000
-GLOBL iotaAVX2<>(SB), RODATA|NOPTR, $64
-
-DATA lanesAVX2<>+0(SB)/4, $0x41000000
-GLOBL lanesAVX2<>(SB), RODATA|NOPTR, $4
-
 // func softmaxPairsAVX2(a *byte)
 // Requires: AVX, AVX2, FMA3
 TEXT ·softmaxPairsAVX2(SB), NOSPLIT, $0-8
@@ -258,28 +180,28 @@ TEXT ·softmaxPairsAVX2(SB), NOSPLIT, $0-8
 	MOVQ         (AX), CX
 	MOVQ         40(AX), DX
 
-several10:
+several9:
 	SUBQ   $0x02, DX
-	JLT    rest11
+	JLT    rest10
 	VMAXPS (CX), Y0, Y0
 	VMAXPS 32(CX), Y4, Y4
 	VMAXPS 64(CX), Y5, Y5
 	VMAXPS 96(CX), Y6, Y6
 	ADDQ   $+128, CX
-	JMP    several10
+	JMP    several9
 
-rest11:
+rest10:
 	ADDQ $0x02, DX
-	JZ   found12
+	JZ   found11
 
-loop13:
+loop12:
 	VMAXPS (CX), Y0, Y0
 	VMAXPS 32(CX), Y4, Y4
 	ADDQ   $+64, CX
 	DECQ   DX
-	JNZ    loop13
+	JNZ    loop12
 
-found12:
+found11:
 	VMAXPS       Y5, Y0, Y0
 	VMAXPS       Y6, Y4, Y4
 	VMAXPS       Y4, Y0, Y0
@@ -293,11 +215,11 @@ found12:
 	VMOVSS       X0, 80(AX)
 	VBROADCASTSS X0, Y0
 	VUCOMISS     negInfAVX2<>+0(SB), X0
-	JNE          some14
-	JP           some14
+	JNE          some13
+	JP           some13
 	VXORPS       X0, X0, X0
 
-some14:
+some13:
 	VXORPS       X1, X1, X1
 	VXORPS       X2, X2, X2
 	VBROADCASTSS magicAVX2<>+0(SB), Y7
@@ -308,7 +230,7 @@ some14:
 	MOVQ         40(AX), DX
 	MOVQ         120(AX), BX
 
-loop15:
+loop14:
 	VMOVUPS      (CX), Y13
 	VMULPS       Y3, Y13, Y6
 	VFMSUB213PS  Y6, Y3, Y13
@@ -398,7 +320,7 @@ loop15:
 	ADDQ         $+64, CX
 	ADDQ         $+64, BX
 	DECQ         DX
-	JNZ          loop15
+	JNZ          loop14
 	VADDPS       Y2, Y1, Y1
 	VEXTRACTF128 $0x01, Y1, X5
 	VADDPS       X5, X1, X1
@@ -451,3 +373,81 @@ GLOBL exp8AVX2<>(SB), RODATA|NOPTR, $4
 
 DATA exp9AVX2<>+0(SB)/4, $0xbf800000
 GLOBL exp9AVX2<>(SB), RODATA|NOPTR, $4
+
+// func scalePairsAVX2(a *byte)
+// Requires: AVX, FMA3
+TEXT ·scalePairsAVX2(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         120(AX), DX
+	MOVQ         40(AX), BX
+	VBROADCASTSS 80(AX), Y0
+	VBROADCASTSS 84(AX), Y1
+	VBROADCASTSS 88(AX), Y2
+	VADDPS       iotaAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS lanesAVX2<>+0(SB), Y3
+
+loop15:
+	VMOVUPS     (CX), Y5
+	VMULPS      Y0, Y5, Y4
+	VFMSUB213PS Y4, Y0, Y5
+	VFMADD231PS (DX), Y0, Y5
+	VMULPS      Y2, Y1, Y6
+	VMOVAPS     Y6, Y7
+	VFMSUB231PS Y2, Y1, Y7
+	VADDPS      Y7, Y5, Y5
+	VADDPS      Y6, Y4, Y7
+	VMOVUPS     Y7, (CX)
+	VSUBPS      Y4, Y7, Y8
+	VSUBPS      Y8, Y7, Y7
+	VSUBPS      Y8, Y6, Y8
+	VSUBPS      Y7, Y4, Y7
+	VADDPS      Y7, Y8, Y8
+	VADDPS      Y8, Y5, Y5
+	VMOVUPS     Y5, (DX)
+	VADDPS      Y3, Y2, Y2
+	VMOVUPS     32(CX), Y5
+	VMULPS      Y0, Y5, Y4
+	VFMSUB213PS Y4, Y0, Y5
+	VFMADD231PS 32(DX), Y0, Y5
+	VMULPS      Y2, Y1, Y6
+	VMOVAPS     Y6, Y7
+	VFMSUB231PS Y2, Y1, Y7
+	VADDPS      Y7, Y5, Y5
+	VADDPS      Y6, Y4, Y7
+	VMOVUPS     Y7, 32(CX)
+	VSUBPS      Y4, Y7, Y8
+	VSUBPS      Y8, Y7, Y7
+	VSUBPS      Y8, Y6, Y8
+	VSUBPS      Y7, Y4, Y7
+	VADDPS      Y7, Y8, Y8
+	VADDPS      Y8, Y5, Y5
+	VMOVUPS     Y5, 32(DX)
+	VADDPS      Y3, Y2, Y2
+	ADDQ        $+64, CX
+	ADDQ        $+64, DX
+	DECQ        BX
+	JNZ         loop15
+	VZEROUPPER
+	RET
+
+DATA iotaAVX2<>+0(SB)/4, $0x00000000
+DATA iotaAVX2<>+4(SB)/4, $0x3f800000
+DATA iotaAVX2<>+8(SB)/4, $0x40000000
+DATA iotaAVX2<>+12(SB)/4, $0x40400000
+DATA iotaAVX2<>+16(SB)/4, $0x40800000
+DATA iotaAVX2<>+20(SB)/4, $0x40a00000
+DATA iotaAVX2<>+24(SB)/4, $0x40c00000
+DATA iotaAVX2<>+28(SB)/4, $0x40e00000
+DATA iotaAVX2<>+32(SB)/4, $0x41000000
+DATA iotaAVX2<>+36(SB)/4, $0x41100000
+DATA iotaAVX2<>+40(SB)/4, $0x41200000
+DATA iotaAVX2<>+44(SB)/4, $0x41300000
+DATA iotaAVX2<>+48(SB)/4, $0x41400000
+DATA iotaAVX2<>+52(SB)/4, $0x41500000
+DATA iotaAVX2<>+56(SB)/4, $0x41600000
+DATA iotaAVX2<>+60(SB)/4, $0x41700000
+GLOBL iotaAVX2<>(SB), RODATA|NOPTR, $64
+
+DATA lanesAVX2<>+0(SB)/4, $0x41000000
+GLOBL lanesAVX2<>(SB), RODATA|NOPTR, $4

@@ -110,66 +110,6 @@ GLOBL absAVX512<>(SB), RODATA|NOPTR, $4
 DATA infiniteAVX512<>+0(SB)/4, $0x7f800000
 GLOBL infiniteAVX512<>(SB), RODATA|NOPTR, $4
 
-// func scalePairsAVX512(a *byte)
-// Requires: AVX, AVX512F
-TEXT ·scalePairsAVX512(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
-	MOVQ         (AX), CX
-	MOVQ         120(AX), DX
-	MOVQ         40(AX), BX
-	VBROADCASTSS 80(AX), Z0
-	VBROADCASTSS 84(AX), Z1
-	VBROADCASTSS 88(AX), Z2
-	VADDPS       iotaAVX512<>+0(SB), Z2, Z2
-	VBROADCASTSS lanesAVX512<>+0(SB), Z3
-
-loop7:
-	VMOVUPS     (CX), Z5
-	VMULPS      Z0, Z5, Z4
-	VFMSUB213PS Z4, Z0, Z5
-	VFMADD231PS (DX), Z0, Z5
-	VMULPS      Z2, Z1, Z6
-	VMOVAPS     Z6, Z7
-	VFMSUB231PS Z2, Z1, Z7
-	VADDPS      Z7, Z5, Z5
-	VADDPS      Z6, Z4, Z7
-	VMOVUPS     Z7, (CX)
-	VSUBPS      Z4, Z7, Z8
-	VSUBPS      Z8, Z7, Z7
-	VSUBPS      Z8, Z6, Z8
-	VSUBPS      Z7, Z4, Z7
-	VADDPS      Z7, Z8, Z8
-	VADDPS      Z8, Z5, Z5
-	VMOVUPS     Z5, (DX)
-	VADDPS      Z3, Z2, Z2
-	ADDQ        $+64, CX
-	ADDQ        $+64, DX
-	DECQ        BX
-	JNZ         loop7
-	VZEROUPPER
-	RET
-
-DATA iotaAVX512<>+0(SB)/4, $0x00000000
-DATA iotaAVX512<>+4(SB)/4, $0x3f800000
-DATA iotaAVX512<>+8(SB)/4, $0x40000000
-DATA iotaAVX512<>+12(SB)/4, $0x40400000
-DATA iotaAVX512<>+16(SB)/4, $0x40800000
-DATA iotaAVX512<>+20(SB)/4, $0x40a00000
-DATA iotaAVX512<>+24(SB)/4, $0x40c00000
-DATA iotaAVX512<>+28(SB)/4, $0x40e00000
-DATA iotaAVX512<>+32(SB)/4, $0x41000000
-DATA iotaAVX512<>+36(SB)/4, $0x41100000
-DATA iotaAVX512<>+40(SB)/4, $0x41200000
-DATA iotaAVX512<>+44(SB)/4, $0x41300000
-DATA iotaAVX512<>+48(SB)/4, $0x41400000
-DATA iotaAVX512<>+52(SB)/4, $0x41500000
-DATA iotaAVX512<>+56(SB)/4, $0x41600000
-DATA iotaAVX512<>+60(SB)/4, $0x41700000
-GLOBL iotaAVX512<>(SB), RODATA|NOPTR, $64
-
-DATA lanesAVX512<>+0(SB)/4, $0x41800000
-GLOBL lanesAVX512<>(SB), RODATA|NOPTR, $4
-
 // func softmaxPairsAVX512(a *byte)
 // Requires: AVX, AVX512F
 TEXT ·softmaxPairsAVX512(SB), NOSPLIT, $0-8
@@ -182,27 +122,27 @@ TEXT ·softmaxPairsAVX512(SB), NOSPLIT, $0-8
 	MOVQ         (AX), CX
 	MOVQ         40(AX), DX
 
-several8:
+several7:
 	SUBQ   $0x04, DX
-	JLT    rest9
+	JLT    rest8
 	VMAXPS (CX), Z0, Z0
 	VMAXPS 64(CX), Z4, Z4
 	VMAXPS 128(CX), Z5, Z5
 	VMAXPS 192(CX), Z6, Z6
 	ADDQ   $+256, CX
-	JMP    several8
+	JMP    several7
 
-rest9:
+rest8:
 	ADDQ $0x04, DX
-	JZ   found10
+	JZ   found9
 
-loop11:
+loop10:
 	VMAXPS (CX), Z0, Z0
 	ADDQ   $+64, CX
 	DECQ   DX
-	JNZ    loop11
+	JNZ    loop10
 
-found10:
+found9:
 	VMAXPS        Z5, Z0, Z0
 	VMAXPS        Z6, Z4, Z4
 	VMAXPS        Z4, Z0, Z0
@@ -218,11 +158,11 @@ found10:
 	VMOVSS        X0, 80(AX)
 	VBROADCASTSS  X0, Z0
 	VUCOMISS      negInfAVX512<>+0(SB), X0
-	JNE           some12
-	JP            some12
+	JNE           some11
+	JP            some11
 	VXORPS        X0, X0, X0
 
-some12:
+some11:
 	VXORPS       X1, X1, X1
 	VBROADCASTSS magicAVX512<>+0(SB), Z7
 	VXORPS       X12, X12, X12
@@ -242,7 +182,7 @@ some12:
 	MOVQ         40(AX), DX
 	MOVQ         120(AX), BX
 
-loop13:
+loop12:
 	VMOVUPS       (CX), Z13
 	VMULPS        Z3, Z13, Z6
 	VFMSUB213PS   Z6, Z3, Z13
@@ -277,7 +217,7 @@ loop13:
 	ADDQ          $+64, CX
 	ADDQ          $+64, BX
 	DECQ          DX
-	JNZ           loop13
+	JNZ           loop12
 	VEXTRACTF64X4 $0x01, Z1, Y5
 	VADDPS        Y5, Y1, Y1
 	VEXTRACTF128  $0x01, Y1, X5

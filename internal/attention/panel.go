@@ -78,7 +78,7 @@ func (r *Runner) panelValues(w *scratch, r0, r1, part, from, to int) {
 	size, record := r.cache.HeadSize, recordSize(r.cache)
 	if !w.finite {
 		for i := r0; i < r1; i++ {
-			r.addReached(w, &w.rows[i], w.scores[(i-r0)*scoreStride:], part, w.part[i*record:][recordHead:record])
+			r.addReached(w, &w.rows[i], w.scores[(i-r0)*scoreStride:], part, w.part[i*record+recordHead:][:padded(size)])
 		}
 		return
 	}

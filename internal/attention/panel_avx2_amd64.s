@@ -10,13 +10,11 @@ TEXT ·scoresPanel4AVX2(SB), NOSPLIT, $0-8
 	MOVQ 24(AX), DX
 
 step1:
-	SUBQ $0x01, 40(AX)
-	JLT  last2
 	MOVQ (AX), BX
 	MOVQ 56(AX), SI
 	MOVQ DX, DI
 
-loop4:
+loop2:
 	MOVQ    CX, R8
 	MOVQ    $+0, 96(AX)
 	MOVQ    112(AX), R9
@@ -27,7 +25,7 @@ loop4:
 	CMOVQNE R10, R9
 	MOVQ    R9, 112(AX)
 
-sum5:
+sum3:
 	VXORPS  X0, X0, X0
 	VXORPS  X1, X1, X1
 	VXORPS  X2, X2, X2
@@ -47,7 +45,7 @@ sum5:
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
-loop6:
+loop4:
 	VMOVUPS      (R8), Y8
 	VMOVUPS      32(R8), Y9
 	VBROADCASTSS (R10), Y10
@@ -109,9 +107,9 @@ loop6:
 	PREFETCHT1   (R11)
 	ADDQ         $+64, R11
 	DECQ         R9
-	JNZ          loop6
+	JNZ          loop4
 	CMPQ         96(AX), $+0
-	JLE          store7
+	JLE          store5
 	MOVQ         DI, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R12
@@ -124,7 +122,7 @@ loop6:
 	VADDPS       (R9)(R12*1), Y6, Y6
 	VADDPS       32(R9)(R12*1), Y7, Y7
 
-store7:
+store5:
 	MOVQ    DI, R9
 	MOVQ    32(AX), R10
 	LEAQ    (R10)(R10*2), R12
@@ -140,7 +138,7 @@ store7:
 	ADDQ    96(AX), R9
 	MOVQ    R9, 96(AX)
 	CMPQ    R9, 48(AX)
-	JLT     sum5
+	JLT     sum3
 	MOVQ    8(AX), R8
 	IMUL3Q  $0x04, R8, R8
 	ADDQ    R8, BX
@@ -148,111 +146,13 @@ store7:
 	IMUL3Q  $0x04, R8, R8
 	ADDQ    R8, DI
 	DECQ    SI
-	JNZ     loop4
+	JNZ     loop2
 	MOVQ    48(AX), BX
 	SHLQ    $0x06, BX
 	ADDQ    BX, CX
 	ADDQ    $+64, DX
-	JMP     step1
-
-last2:
-	VZEROUPPER
-	RET
-
-// func scoresPanel1AVX2(a *byte)
-// Requires: AVX, CMOV, FMA3, MMX+
-TEXT ·scoresPanel1AVX2(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ 16(AX), CX
-	MOVQ 24(AX), DX
-
-step8:
-	SUBQ $0x01, 40(AX)
-	JLT  last9
-	MOVQ (AX), BX
-	MOVQ 56(AX), SI
-	MOVQ DX, DI
-
-loop11:
-	MOVQ    CX, R8
-	MOVQ    $+0, 96(AX)
-	MOVQ    112(AX), R9
-	LEAQ    8(R9), R10
-	MOVQ    (R9), R11
-	TESTQ   R11, R11
-	CMOVQEQ BX, R11
-	CMOVQNE R10, R9
-	MOVQ    R9, 112(AX)
-
-sum12:
-	VXORPS  X0, X0, X0
-	VXORPS  X1, X1, X1
-	MOVQ    48(AX), R9
-	MOVQ    96(AX), R10
-	LEAQ    (BX)(R10*4), R12
-	SUBQ    R10, R9
-	CMPQ    R9, 64(AX)
-	CMOVQGT 64(AX), R9
-	SHRQ    $0x02, R9
-	MOVQ    R12, R10
-
-loop13:
-	VMOVUPS      (R8), Y2
-	VMOVUPS      32(R8), Y3
-	VBROADCASTSS (R10), Y4
-	VFMADD231PS  Y4, Y2, Y0
-	VFMADD231PS  Y4, Y3, Y1
-	VMOVUPS      64(R8), Y2
-	VMOVUPS      96(R8), Y3
-	VBROADCASTSS 4(R10), Y4
-	VFMADD231PS  Y4, Y2, Y0
-	VFMADD231PS  Y4, Y3, Y1
-	VMOVUPS      128(R8), Y2
-	VMOVUPS      160(R8), Y3
-	VBROADCASTSS 8(R10), Y4
-	VFMADD231PS  Y4, Y2, Y0
-	VFMADD231PS  Y4, Y3, Y1
-	VMOVUPS      192(R8), Y2
-	VMOVUPS      224(R8), Y3
-	VBROADCASTSS 12(R10), Y4
-	VFMADD231PS  Y4, Y2, Y0
-	VFMADD231PS  Y4, Y3, Y1
-	ADDQ         $+16, R10
-	ADDQ         $+256, R8
-	PREFETCHT1   (R11)
-	ADDQ         $+64, R11
-	DECQ         R9
-	JNZ          loop13
-	CMPQ         96(AX), $+0
-	JLE          store14
-	MOVQ         DI, R9
-	VADDPS       (R9), Y0, Y0
-	VADDPS       32(R9), Y1, Y1
-
-store14:
-	MOVQ    DI, R9
-	VMOVUPS Y0, (R9)
-	VMOVUPS Y1, 32(R9)
-	MOVQ    64(AX), R9
-	ADDQ    96(AX), R9
-	MOVQ    R9, 96(AX)
-	CMPQ    R9, 48(AX)
-	JLT     sum12
-	MOVQ    8(AX), R8
-	IMUL3Q  $0x01, R8, R8
-	ADDQ    R8, BX
-	MOVQ    32(AX), R8
-	IMUL3Q  $0x01, R8, R8
-	ADDQ    R8, DI
-	DECQ    SI
-	JNZ     loop11
-	MOVQ    48(AX), BX
-	SHLQ    $0x06, BX
-	ADDQ    BX, CX
-	ADDQ    $+64, DX
-	JMP     step8
-
-last9:
+	SUBQ    $0x01, 40(AX)
+	JGT     step1
 	VZEROUPPER
 	RET
 
@@ -263,13 +163,14 @@ TEXT ·valuesPanel4AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 	MOVQ 16(AX), DX
 	MOVQ 24(AX), BX
+	SHLQ $0x01, CX
 
-loop15:
+loop6:
 	MOVQ (AX), SI
 	MOVQ BX, DI
 	MOVQ 56(AX), R8
 
-loop16:
+loop7:
 	VXORPS  X0, X0, X0
 	VXORPS  X1, X1, X1
 	VXORPS  X2, X2, X2
@@ -281,7 +182,7 @@ loop16:
 	MOVQ    40(AX), R9
 	MOVQ    64(AX), R10
 	TESTQ   R10, R10
-	JNE     apart17
+	JNE     apart8
 	MOVQ    DI, R10
 	MOVQ    32(AX), R11
 	LEAQ    (R11)(R11*2), R12
@@ -295,12 +196,12 @@ loop16:
 	VMOVUPS 32(R10)(R12*1), Y7
 	MOVQ    R9, R10
 
-apart17:
+apart8:
 	MOVQ R9, 128(AX)
 	MOVQ DX, R9
 	MOVQ SI, R11
 
-tokens18:
+tokens9:
 	CMPQ    R10, 128(AX)
 	CMOVQGT 128(AX), R10
 	SUBQ    R10, 128(AX)
@@ -309,7 +210,7 @@ tokens18:
 	LEAQ    (R13)(R13*2), R14
 	LEAQ    (R11)(R10*4), R11
 
-loop19:
+loop10:
 	VMOVUPS      (R9), Y8
 	VMOVUPS      32(R9), Y9
 	VBROADCASTSS (R12), Y10
@@ -327,9 +228,9 @@ loop19:
 	ADDQ         $+4, R12
 	ADDQ         $+128, R9
 	DECQ         R10
-	JNZ          loop19
+	JNZ          loop10
 	CMPQ         64(AX), $+0
-	JLE          store20
+	JLE          store11
 	MOVQ         DI, R10
 	MOVQ         32(AX), R12
 	LEAQ         (R12)(R12*2), R13
@@ -342,7 +243,7 @@ loop19:
 	VADDPS       (R10)(R13*1), Y6, Y6
 	VADDPS       32(R10)(R13*1), Y7, Y7
 
-store20:
+store11:
 	MOVQ    DI, R10
 	MOVQ    32(AX), R12
 	LEAQ    (R12)(R12*2), R13
@@ -364,7 +265,7 @@ store20:
 	VXORPS  X7, X7, X7
 	MOVQ    $+16, R10
 	CMPQ    128(AX), $+0
-	JNE     tokens18
+	JNE     tokens9
 	MOVQ    8(AX), R9
 	IMUL3Q  $0x04, R9, R9
 	ADDQ    R9, SI
@@ -372,256 +273,15 @@ store20:
 	IMUL3Q  $0x04, R9, R9
 	ADDQ    R9, DI
 	DECQ    R8
-	JNZ     loop16
-	MOVQ    (AX), SI
-	MOVQ    BX, DI
-	MOVQ    56(AX), R8
+	JNZ     loop7
+	ADDQ    $+64, BX
+	ADDQ    $+64, DX
+	TESTQ   $+1, CX
+	JZ      half12
+	ADDQ    $+65408, DX
 
-loop21:
-	VXORPS  X0, X0, X0
-	VXORPS  X1, X1, X1
-	VXORPS  X2, X2, X2
-	VXORPS  X3, X3, X3
-	VXORPS  X4, X4, X4
-	VXORPS  X5, X5, X5
-	VXORPS  X6, X6, X6
-	VXORPS  X7, X7, X7
-	MOVQ    40(AX), R9
-	MOVQ    64(AX), R10
-	TESTQ   R10, R10
-	JNE     apart22
-	MOVQ    DI, R10
-	MOVQ    32(AX), R11
-	LEAQ    (R11)(R11*2), R12
-	VMOVUPS 64(R10), Y0
-	VMOVUPS 96(R10), Y1
-	VMOVUPS 64(R10)(R11*1), Y2
-	VMOVUPS 96(R10)(R11*1), Y3
-	VMOVUPS 64(R10)(R11*2), Y4
-	VMOVUPS 96(R10)(R11*2), Y5
-	VMOVUPS 64(R10)(R12*1), Y6
-	VMOVUPS 96(R10)(R12*1), Y7
-	MOVQ    R9, R10
-
-apart22:
-	MOVQ R9, 128(AX)
-	MOVQ DX, R9
-	MOVQ SI, R11
-
-tokens23:
-	CMPQ    R10, 128(AX)
-	CMOVQGT 128(AX), R10
-	SUBQ    R10, 128(AX)
-	MOVQ    R11, R12
-	MOVQ    8(AX), R13
-	LEAQ    (R13)(R13*2), R14
-	LEAQ    (R11)(R10*4), R11
-
-loop24:
-	VMOVUPS      64(R9), Y8
-	VMOVUPS      96(R9), Y9
-	VBROADCASTSS (R12), Y10
-	VFMADD231PS  Y10, Y8, Y0
-	VFMADD231PS  Y10, Y9, Y1
-	VBROADCASTSS (R12)(R13*1), Y11
-	VFMADD231PS  Y11, Y8, Y2
-	VFMADD231PS  Y11, Y9, Y3
-	VBROADCASTSS (R12)(R13*2), Y10
-	VFMADD231PS  Y10, Y8, Y4
-	VFMADD231PS  Y10, Y9, Y5
-	VBROADCASTSS (R12)(R14*1), Y11
-	VFMADD231PS  Y11, Y8, Y6
-	VFMADD231PS  Y11, Y9, Y7
-	ADDQ         $+4, R12
-	ADDQ         $+128, R9
-	DECQ         R10
-	JNZ          loop24
-	CMPQ         64(AX), $+0
-	JLE          store25
-	MOVQ         DI, R10
-	MOVQ         32(AX), R12
-	LEAQ         (R12)(R12*2), R13
-	VADDPS       64(R10), Y0, Y0
-	VADDPS       96(R10), Y1, Y1
-	VADDPS       64(R10)(R12*1), Y2, Y2
-	VADDPS       96(R10)(R12*1), Y3, Y3
-	VADDPS       64(R10)(R12*2), Y4, Y4
-	VADDPS       96(R10)(R12*2), Y5, Y5
-	VADDPS       64(R10)(R13*1), Y6, Y6
-	VADDPS       96(R10)(R13*1), Y7, Y7
-
-store25:
-	MOVQ    DI, R10
-	MOVQ    32(AX), R12
-	LEAQ    (R12)(R12*2), R13
-	VMOVUPS Y0, 64(R10)
-	VMOVUPS Y1, 96(R10)
-	VMOVUPS Y2, 64(R10)(R12*1)
-	VMOVUPS Y3, 96(R10)(R12*1)
-	VMOVUPS Y4, 64(R10)(R12*2)
-	VMOVUPS Y5, 96(R10)(R12*2)
-	VMOVUPS Y6, 64(R10)(R13*1)
-	VMOVUPS Y7, 96(R10)(R13*1)
-	VXORPS  X0, X0, X0
-	VXORPS  X1, X1, X1
-	VXORPS  X2, X2, X2
-	VXORPS  X3, X3, X3
-	VXORPS  X4, X4, X4
-	VXORPS  X5, X5, X5
-	VXORPS  X6, X6, X6
-	VXORPS  X7, X7, X7
-	MOVQ    $+16, R10
-	CMPQ    128(AX), $+0
-	JNE     tokens23
-	MOVQ    8(AX), R9
-	IMUL3Q  $0x04, R9, R9
-	ADDQ    R9, SI
-	MOVQ    32(AX), R9
-	IMUL3Q  $0x04, R9, R9
-	ADDQ    R9, DI
-	DECQ    R8
-	JNZ     loop21
-	ADDQ    $+65536, DX
-	ADDQ    $+128, BX
-	DECQ    CX
-	JNZ     loop15
-	VZEROUPPER
-	RET
-
-// func valuesPanel1AVX2(a *byte)
-// Requires: AVX, CMOV, FMA3
-TEXT ·valuesPanel1AVX2(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ 48(AX), CX
-	MOVQ 16(AX), DX
-	MOVQ 24(AX), BX
-
-loop26:
-	MOVQ (AX), SI
-	MOVQ BX, DI
-	MOVQ 56(AX), R8
-
-loop27:
-	VXORPS  X0, X0, X0
-	VXORPS  X1, X1, X1
-	MOVQ    40(AX), R9
-	MOVQ    64(AX), R10
-	TESTQ   R10, R10
-	JNE     apart28
-	MOVQ    DI, R10
-	VMOVUPS (R10), Y0
-	VMOVUPS 32(R10), Y1
-	MOVQ    R9, R10
-
-apart28:
-	MOVQ R9, 128(AX)
-	MOVQ DX, R9
-	MOVQ SI, R11
-
-tokens29:
-	CMPQ    R10, 128(AX)
-	CMOVQGT 128(AX), R10
-	SUBQ    R10, 128(AX)
-	MOVQ    R11, R12
-	LEAQ    (R11)(R10*4), R11
-
-loop30:
-	VMOVUPS      (R9), Y2
-	VMOVUPS      32(R9), Y3
-	VBROADCASTSS (R12), Y4
-	VFMADD231PS  Y4, Y2, Y0
-	VFMADD231PS  Y4, Y3, Y1
-	ADDQ         $+4, R12
-	ADDQ         $+128, R9
-	DECQ         R10
-	JNZ          loop30
-	CMPQ         64(AX), $+0
-	JLE          store31
-	MOVQ         DI, R10
-	VADDPS       (R10), Y0, Y0
-	VADDPS       32(R10), Y1, Y1
-
-store31:
-	MOVQ    DI, R10
-	VMOVUPS Y0, (R10)
-	VMOVUPS Y1, 32(R10)
-	VXORPS  X0, X0, X0
-	VXORPS  X1, X1, X1
-	MOVQ    $+16, R10
-	CMPQ    128(AX), $+0
-	JNE     tokens29
-	MOVQ    8(AX), R9
-	IMUL3Q  $0x01, R9, R9
-	ADDQ    R9, SI
-	MOVQ    32(AX), R9
-	IMUL3Q  $0x01, R9, R9
-	ADDQ    R9, DI
-	DECQ    R8
-	JNZ     loop27
-	MOVQ    (AX), SI
-	MOVQ    BX, DI
-	MOVQ    56(AX), R8
-
-loop32:
-	VXORPS  X0, X0, X0
-	VXORPS  X1, X1, X1
-	MOVQ    40(AX), R9
-	MOVQ    64(AX), R10
-	TESTQ   R10, R10
-	JNE     apart33
-	MOVQ    DI, R10
-	VMOVUPS 64(R10), Y0
-	VMOVUPS 96(R10), Y1
-	MOVQ    R9, R10
-
-apart33:
-	MOVQ R9, 128(AX)
-	MOVQ DX, R9
-	MOVQ SI, R11
-
-tokens34:
-	CMPQ    R10, 128(AX)
-	CMOVQGT 128(AX), R10
-	SUBQ    R10, 128(AX)
-	MOVQ    R11, R12
-	LEAQ    (R11)(R10*4), R11
-
-loop35:
-	VMOVUPS      64(R9), Y2
-	VMOVUPS      96(R9), Y3
-	VBROADCASTSS (R12), Y4
-	VFMADD231PS  Y4, Y2, Y0
-	VFMADD231PS  Y4, Y3, Y1
-	ADDQ         $+4, R12
-	ADDQ         $+128, R9
-	DECQ         R10
-	JNZ          loop35
-	CMPQ         64(AX), $+0
-	JLE          store36
-	MOVQ         DI, R10
-	VADDPS       64(R10), Y0, Y0
-	VADDPS       96(R10), Y1, Y1
-
-store36:
-	MOVQ    DI, R10
-	VMOVUPS Y0, 64(R10)
-	VMOVUPS Y1, 96(R10)
-	VXORPS  X0, X0, X0
-	VXORPS  X1, X1, X1
-	MOVQ    $+16, R10
-	CMPQ    128(AX), $+0
-	JNE     tokens34
-	MOVQ    8(AX), R9
-	IMUL3Q  $0x01, R9, R9
-	ADDQ    R9, SI
-	MOVQ    32(AX), R9
-	IMUL3Q  $0x01, R9, R9
-	ADDQ    R9, DI
-	DECQ    R8
-	JNZ     loop32
-	ADDQ    $+65536, DX
-	ADDQ    $+128, BX
-	DECQ    CX
-	JNZ     loop26
+half12:
+	DECQ CX
+	JNZ  loop6
 	VZEROUPPER
 	RET

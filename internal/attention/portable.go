@@ -229,9 +229,9 @@ func (portable) combine(_ *call, x, y []float32, a, b float32) {
 	}
 }
 
-func (portable) convert(*call, DType, unsafe.Pointer, int, int, []float32) (finite, ok bool) {
-	return false, false
-}
+func (portable) convert(*call, DType, unsafe.Pointer, int, int, []float32) bool { return false }
+
+func (portable) halve(*call, DType, unsafe.Pointer, int, unsafe.Pointer) bool { return false }
 
 func (portable) narrow(DType, unsafe.Pointer, []float32) int { return 0 }
 

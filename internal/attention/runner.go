@@ -113,8 +113,8 @@ func (r *Runner) attend(w *scratch, it *item, part int) {
 }
 
 // recordSize is the number of floats of a result: m, l, and from recordHead on o, which shares no
-// cache line with another.
-func recordSize(c *Cache) int { return recordHead + padded(c.HeadSize) }
+// cache line with another. The kernels write to a multiple of 64 floats of o.
+func recordSize(c *Cache) int { return recordHead + (c.HeadSize+63)&^63 }
 
 const recordHead = 16
 

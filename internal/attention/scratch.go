@@ -10,6 +10,7 @@ const (
 	tiles       = partitionSize / 16    // of a partition
 	scoreStride = partitionSize + 16    // floats from the logits of a row to the next: rows in other cache sets
 	rowBlock    = 48                    // rows whose logits are kept at a time
+	spareRows   = 11                    // rows after the last one that kernels can compute as well
 	tilesAhead  = 8                     // the largest distance at which tiles are prefetched
 	panelValues = partitionSize * chunk // floats of a chunk of all values of a partition
 )
@@ -45,7 +46,7 @@ type scratch struct {
 	ahead  [2*tiles*4 + 1]unsafe.Pointer
 	scales [2 * tiles]unsafe.Pointer // of the keys and the values of each tile, Int8 only
 	call   call
-	room   [2*tileTokens*MaxHeadSize*2 + 64]byte // for the call's, which is aligned
+	room   [roomTiles*tileTokens*MaxHeadSize*2 + 64]byte // for the call's, which is aligned
 }
 
 // A row is one query head of one query token.
@@ -76,10 +77,10 @@ func (r *Runner) setRows(w *scratch, it *item) {
 		}
 	}
 	n, record := len(w.rows), recordSize(c)
-	w.q = grow(w.q, n*r.queryWidth())
+	w.q = grow(w.q, (n+spareRows)*r.queryWidth())
 	w.state = grow(w.state, n*record)
-	w.part = grow(w.part, n*record)
-	w.scores = grow(w.scores, rowBlock*scoreStride)
+	w.part = grow(w.part, (n+spareRows)*record)
+	w.scores = grow(w.scores, (rowBlock+spareRows)*scoreStride)
 	if c.DType == Int8 {
 		w.keyScales, w.valueScales = grow(w.keyScales, partitionSize), grow(w.valueScales, partitionSize)
 	}

@@ -31,50 +31,59 @@ func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 // kernels do not see as one.
 func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) bool {
 	c := r.cache
-	size, bytes := c.HeadSize, c.DType.Size()
+	size, d := c.HeadSize, c.DType
 	key, value := r.tile(w, 0, seq, kvHead, token)
-	if c.DType == Int8 {
+	value = unsafe.Add(value, (from-t)*size*d.Size())
+	if d == Int8 {
 		w.copyScales(t/tileTokens, 1)
-	}
-	if _, ok := r.kernels.convert(&w.call, c.DType, key, chunk*bytes, size*16/chunk, w.keys[t*size:]); !ok {
-		return false
-	}
-	value = unsafe.Add(value, (from-t)*size*bytes)
-	for i := 0; i+chunk <= size; i += chunk {
-		finite, ok := r.kernels.convert(&w.call, c.DType, unsafe.Add(value, i*bytes), size*bytes, to-from,
-			w.values[i/chunk*panelValues+from*chunk:])
-		if !ok {
-			return false
-		}
-		w.finite = w.finite && finite
-	}
-	if size%chunk != 0 && !r.unpackTails(w, value, from, to) {
-		return false
-	}
-	if c.DType == Int8 {
 		for _, s := range w.valueScales[from:to] {
 			w.finite = w.finite && isFinite(s)
+		}
+	}
+	narrow := d == E4M3 || d == E5M2
+	if narrow {
+		d = F16
+		if !r.kernels.halve(&w.call, c.DType, key, size*tileTokens, w.call.room) {
+			return false
+		}
+		key = w.call.room
+	}
+	keys := w.keys[t*size:][:size*tileTokens]
+	r.kernels.convert(&w.call, d, key, chunk*d.Size(), len(keys)/chunk, keys)
+	if narrow {
+		if !r.kernels.halve(&w.call, c.DType, value, size*(to-from), w.call.room) {
+			return false
+		}
+		value = w.call.room
+	}
+	for i := 0; i+chunk <= size; i += chunk {
+		values := w.values[i/chunk*panelValues:][from*chunk : to*chunk]
+		finite := r.kernels.convert(&w.call, d, unsafe.Add(value, i*d.Size()), size*d.Size(), to-from, values)
+		w.finite = w.finite && finite
+	}
+	if size%chunk != 0 {
+		r.unpackTails(w, d, value, from, to)
+	}
+	if c.DType == E4M3 {
+		r.kernels.scale(&w.call, keys, 256, 0, 0)
+		for i := 0; i < size; i += chunk {
+			r.kernels.scale(&w.call, w.values[i/chunk*panelValues:][from*chunk:to*chunk], 256, 0, 0)
 		}
 	}
 	return true
 }
 
 // unpackTails unpacks the last half chunk of the values of the tokens from to to-1. The other half is left as it
-// is: its sums are no part of the output. Two values side by side are whole chunks, which the kernels take. It
-// returns false as unpackTile does.
-func (r *Runner) unpackTails(w *scratch, value unsafe.Pointer, from, to int) bool {
-	c := r.cache
-	size, n := c.HeadSize, to-from
+// is: its sums are no part of the output. Two values side by side are whole chunks, which the kernels take.
+func (r *Runner) unpackTails(w *scratch, d DType, value unsafe.Pointer, from, to int) {
+	size, n := r.cache.HeadSize, to-from
 	even := n &^ 1
 	row := w.row[:n*size]
 	if even > 0 {
-		finite, ok := r.kernels.convert(&w.call, c.DType, value, chunk*c.DType.Size(), even*size/chunk, row)
-		if !ok {
-			return false
-		}
+		finite := r.kernels.convert(&w.call, d, value, chunk*d.Size(), even*size/chunk, row)
 		w.finite = w.finite && finite
 	}
-	c.DType.loadAll(row[even*size:], unsafe.Add(value, even*size*c.DType.Size()))
+	d.loadAll(row[even*size:], unsafe.Add(value, even*size*d.Size()))
 	tail := size / chunk * chunk
 	for t := range n {
 		copy(w.values[tail/chunk*panelValues+(from+t)*chunk:], row[t*size+tail:(t+1)*size])
@@ -82,7 +91,6 @@ func (r *Runner) unpackTails(w *scratch, value unsafe.Pointer, from, to int) boo
 	for _, v := range row[even*size:] {
 		w.finite = w.finite && isFinite(v)
 	}
-	return true
 }
 
 // unpackTokens unpacks one of the next n tokens of any layout to the place t, or several

@@ -2,9 +2,9 @@
 
 #include "textflag.h"
 
-// func valuesTileF324AVX2(a *byte)
+// func valuesF32x4AVX2(a *byte)
 // Requires: AVX, CMOV, FMA3, MMX+
-TEXT ·valuesTileF324AVX2(SB), NOSPLIT, $0-8
+TEXT ·valuesF32x4AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x02, CX
@@ -20,21 +20,19 @@ tile2:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
 pass3:
-	CMPQ   DI, $+16
-	JLT    passed4
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
 	VXORPS X2, X2, X2
@@ -49,11 +47,11 @@ pass3:
 	MOVQ   8(AX), R12
 	LEAQ   (R12)(R12*2), R13
 
-loop5:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VMOVUPS      (DX)(R9*1), Y8
-	VMOVUPS      32(DX)(R9*1), Y9
+loop4:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	VMOVUPS      (SI)(R9*1), Y8
+	VMOVUPS      32(SI)(R9*1), Y9
 	VBROADCASTSS (R11), Y10
 	VFMADD231PS  Y10, Y8, Y0
 	VFMADD231PS  Y10, Y9, Y1
@@ -69,7 +67,7 @@ loop5:
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop5
+	JNZ          loop4
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -92,36 +90,34 @@ loop5:
 	VMOVUPS      Y5, 32(R9)(R10*2)
 	VMOVUPS      Y6, (R9)(R11*1)
 	VMOVUPS      Y7, 32(R9)(R11*1)
-	ADDQ         $+64, DX
-	ADDQ         $+64, BX
 	ADDQ         $+64, SI
+	ADDQ         $+64, DI
+	ADDQ         $+64, DX
 	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass3
-
-passed4:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile2
+	SUBQ         $+16, BX
+	JGT          pass3
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile2
 
 done1:
 	VZEROUPPER
 	RET
 
-// func valuesTileF322AVX2(a *byte)
+// func valuesF32x2AVX2(a *byte)
 // Requires: AVX, CMOV, FMA3, MMX+
-TEXT ·valuesTileF322AVX2(SB), NOSPLIT, $0-8
+TEXT ·valuesF32x2AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x02, CX
 
-tile7:
+tile6:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done6
+	JZ      done5
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -129,21 +125,19 @@ tile7:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass8:
-	CMPQ   DI, $+16
-	JLT    passed9
+pass7:
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
 	VXORPS X2, X2, X2
@@ -153,11 +147,11 @@ pass8:
 	MOVQ   (AX), R11
 	MOVQ   8(AX), R12
 
-loop10:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VMOVUPS      (DX)(R9*1), Y4
-	VMOVUPS      32(DX)(R9*1), Y5
+loop8:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	VMOVUPS      (SI)(R9*1), Y4
+	VMOVUPS      32(SI)(R9*1), Y5
 	VBROADCASTSS (R11), Y6
 	VFMADD231PS  Y6, Y4, Y0
 	VFMADD231PS  Y6, Y5, Y1
@@ -167,7 +161,7 @@ loop10:
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop10
+	JNZ          loop8
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	VADDPS       (R9), Y0, Y0
@@ -180,36 +174,34 @@ loop10:
 	VMOVUPS      Y1, 32(R9)
 	VMOVUPS      Y2, (R9)(R10*1)
 	VMOVUPS      Y3, 32(R9)(R10*1)
-	ADDQ         $+64, DX
-	ADDQ         $+64, BX
 	ADDQ         $+64, SI
+	ADDQ         $+64, DI
+	ADDQ         $+64, DX
 	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass8
+	SUBQ         $+16, BX
+	JGT          pass7
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile6
 
-passed9:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile7
-
-done6:
+done5:
 	VZEROUPPER
 	RET
 
-// func valuesTileF321AVX2(a *byte)
+// func valuesF32x1AVX2(a *byte)
 // Requires: AVX, CMOV, FMA3, MMX+
-TEXT ·valuesTileF321AVX2(SB), NOSPLIT, $0-8
+TEXT ·valuesF32x1AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x02, CX
 
-tile12:
+tile10:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done11
+	JZ      done9
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -217,75 +209,71 @@ tile12:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass13:
-	CMPQ   DI, $+16
-	JLT    passed14
+pass11:
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
 	MOVQ   96(AX), R10
 	XORQ   R9, R9
 	MOVQ   (AX), R11
 
-loop15:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VMOVUPS      (DX)(R9*1), Y2
-	VMOVUPS      32(DX)(R9*1), Y3
+loop12:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	VMOVUPS      (SI)(R9*1), Y2
+	VMOVUPS      32(SI)(R9*1), Y3
 	VBROADCASTSS (R11), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop15
+	JNZ          loop12
 	MOVQ         R8, R9
 	VADDPS       (R9), Y0, Y0
 	VADDPS       32(R9), Y1, Y1
 	MOVQ         R8, R9
 	VMOVUPS      Y0, (R9)
 	VMOVUPS      Y1, 32(R9)
-	ADDQ         $+64, DX
-	ADDQ         $+64, BX
 	ADDQ         $+64, SI
+	ADDQ         $+64, DI
+	ADDQ         $+64, DX
 	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass13
+	SUBQ         $+16, BX
+	JGT          pass11
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile10
 
-passed14:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile12
-
-done11:
+done9:
 	VZEROUPPER
 	RET
 
-// func valuesTileF164AVX2(a *byte)
+// func valuesF16x4AVX2(a *byte)
 // Requires: AVX, CMOV, F16C, FMA3, MMX+
-TEXT ·valuesTileF164AVX2(SB), NOSPLIT, $0-8
+TEXT ·valuesF16x4AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
 
-tile17:
+tile14:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done16
+	JZ      done13
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -293,21 +281,19 @@ tile17:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass18:
-	CMPQ    DI, $+16
-	JLT     passed19
+pass15:
 	MOVQ    R8, R9
 	MOVQ    32(AX), R10
 	LEAQ    (R10)(R10*2), R11
@@ -325,11 +311,11 @@ pass18:
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
-loop20:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VCVTPH2PS    (DX)(R9*1), Y8
-	VCVTPH2PS    16(DX)(R9*1), Y9
+loop16:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	VCVTPH2PS    (SI)(R9*1), Y8
+	VCVTPH2PS    16(SI)(R9*1), Y9
 	VBROADCASTSS (R11), Y10
 	VFMADD231PS  Y10, Y8, Y0
 	VFMADD231PS  Y10, Y9, Y1
@@ -345,7 +331,7 @@ loop20:
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop20
+	JNZ          loop16
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -357,28 +343,106 @@ loop20:
 	VMOVUPS      Y5, 32(R9)(R10*2)
 	VMOVUPS      Y6, (R9)(R11*1)
 	VMOVUPS      Y7, 32(R9)(R11*1)
-	ADDQ         $+32, DX
-	ADDQ         $+32, BX
 	ADDQ         $+32, SI
+	ADDQ         $+32, DI
+	ADDQ         $+32, DX
 	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass18
+	SUBQ         $+16, BX
+	JGT          pass15
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile14
 
-passed19:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile17
-
-done16:
+done13:
 	VZEROUPPER
 	RET
 
-// func valuesTileF162AVX2(a *byte)
+// func valuesF16x2AVX2(a *byte)
 // Requires: AVX, CMOV, F16C, FMA3, MMX+
-TEXT ·valuesTileF162AVX2(SB), NOSPLIT, $0-8
+TEXT ·valuesF16x2AVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ 48(AX), CX
+	SHLQ $0x01, CX
+
+tile18:
+	MOVQ    40(AX), DX
+	TESTQ   DX, DX
+	JZ      done17
+	MOVQ    $+16, BX
+	SUBQ    64(AX), BX
+	CMPQ    DX, BX
+	CMOVQLT DX, BX
+	SUBQ    BX, DX
+	MOVQ    DX, 40(AX)
+	MOVQ    BX, 96(AX)
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
+	MOVQ    24(AX), R8
+
+pass19:
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS (R9)(R10*1), Y2
+	VMOVUPS 32(R9)(R10*1), Y3
+	MOVQ    96(AX), R10
+	XORQ    R9, R9
+	MOVQ    (AX), R11
+	MOVQ    8(AX), R12
+
+loop20:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	VCVTPH2PS    (SI)(R9*1), Y4
+	VCVTPH2PS    16(SI)(R9*1), Y5
+	VBROADCASTSS (R11), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS (R11)(R12*1), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	ADDQ         $+4, R11
+	ADDQ         CX, R9
+	DECQ         R10
+	JNZ          loop20
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, (R9)(R10*1)
+	VMOVUPS      Y3, 32(R9)(R10*1)
+	ADDQ         $+32, SI
+	ADDQ         $+32, DI
+	ADDQ         $+32, DX
+	ADDQ         $+64, R8
+	SUBQ         $+16, BX
+	JGT          pass19
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile18
+
+done17:
+	VZEROUPPER
+	RET
+
+// func valuesF16x1AVX2(a *byte)
+// Requires: AVX, CMOV, F16C, FMA3, MMX+
+TEXT ·valuesF16x1AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
@@ -394,105 +458,19 @@ tile22:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
 pass23:
-	CMPQ    DI, $+16
-	JLT     passed24
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	VMOVUPS (R9)(R10*1), Y2
-	VMOVUPS 32(R9)(R10*1), Y3
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-
-loop25:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VCVTPH2PS    (DX)(R9*1), Y4
-	VCVTPH2PS    16(DX)(R9*1), Y5
-	VBROADCASTSS (R11), Y6
-	VFMADD231PS  Y6, Y4, Y0
-	VFMADD231PS  Y6, Y5, Y1
-	VBROADCASTSS (R11)(R12*1), Y6
-	VFMADD231PS  Y6, Y4, Y2
-	VFMADD231PS  Y6, Y5, Y3
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop25
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	VMOVUPS      Y2, (R9)(R10*1)
-	VMOVUPS      Y3, 32(R9)(R10*1)
-	ADDQ         $+32, DX
-	ADDQ         $+32, BX
-	ADDQ         $+32, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass23
-
-passed24:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile22
-
-done21:
-	VZEROUPPER
-	RET
-
-// func valuesTileF161AVX2(a *byte)
-// Requires: AVX, CMOV, F16C, FMA3, MMX+
-TEXT ·valuesTileF161AVX2(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ 48(AX), CX
-	SHLQ $0x01, CX
-
-tile27:
-	MOVQ    40(AX), DX
-	TESTQ   DX, DX
-	JZ      done26
-	MOVQ    $+16, BX
-	SUBQ    64(AX), BX
-	CMPQ    DX, BX
-	CMOVQLT DX, BX
-	SUBQ    BX, DX
-	MOVQ    DX, 40(AX)
-	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
-	MOVQ    24(AX), R8
-
-pass28:
-	CMPQ    DI, $+16
-	JLT     passed29
 	MOVQ    R8, R9
 	VMOVUPS (R9), Y0
 	VMOVUPS 32(R9), Y1
@@ -500,51 +478,49 @@ pass28:
 	XORQ    R9, R9
 	MOVQ    (AX), R11
 
-loop30:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VCVTPH2PS    (DX)(R9*1), Y2
-	VCVTPH2PS    16(DX)(R9*1), Y3
+loop24:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	VCVTPH2PS    (SI)(R9*1), Y2
+	VCVTPH2PS    16(SI)(R9*1), Y3
 	VBROADCASTSS (R11), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop30
+	JNZ          loop24
 	MOVQ         R8, R9
 	VMOVUPS      Y0, (R9)
 	VMOVUPS      Y1, 32(R9)
-	ADDQ         $+32, DX
-	ADDQ         $+32, BX
 	ADDQ         $+32, SI
+	ADDQ         $+32, DI
+	ADDQ         $+32, DX
 	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass28
+	SUBQ         $+16, BX
+	JGT          pass23
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile22
 
-passed29:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile27
-
-done26:
+done21:
 	VZEROUPPER
 	RET
 
-// func valuesTileBF164AVX2(a *byte)
+// func valuesBF16x4AVX2(a *byte)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
-TEXT ·valuesTileBF164AVX2(SB), NOSPLIT, $0-8
+TEXT ·valuesBF16x4AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
 
-tile32:
+tile26:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done31
+	JZ      done25
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -552,21 +528,19 @@ tile32:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass33:
-	CMPQ    DI, $+16
-	JLT     passed34
+pass27:
 	MOVQ    R8, R9
 	MOVQ    32(AX), R10
 	LEAQ    (R10)(R10*2), R11
@@ -584,12 +558,12 @@ pass33:
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
-loop35:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVZXWD    (DX)(R9*1), Y8
+loop28:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	VPMOVZXWD    (SI)(R9*1), Y8
 	VPSLLD       $0x10, Y8, Y8
-	VPMOVZXWD    16(DX)(R9*1), Y9
+	VPMOVZXWD    16(SI)(R9*1), Y9
 	VPSLLD       $0x10, Y9, Y9
 	VBROADCASTSS (R11), Y10
 	VFMADD231PS  Y10, Y8, Y0
@@ -606,7 +580,7 @@ loop35:
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop35
+	JNZ          loop28
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -618,36 +592,34 @@ loop35:
 	VMOVUPS      Y5, 32(R9)(R10*2)
 	VMOVUPS      Y6, (R9)(R11*1)
 	VMOVUPS      Y7, 32(R9)(R11*1)
-	ADDQ         $+32, DX
-	ADDQ         $+32, BX
 	ADDQ         $+32, SI
+	ADDQ         $+32, DI
+	ADDQ         $+32, DX
 	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass33
+	SUBQ         $+16, BX
+	JGT          pass27
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile26
 
-passed34:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile32
-
-done31:
+done25:
 	VZEROUPPER
 	RET
 
-// func valuesTileBF162AVX2(a *byte)
+// func valuesBF16x2AVX2(a *byte)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
-TEXT ·valuesTileBF162AVX2(SB), NOSPLIT, $0-8
+TEXT ·valuesBF16x2AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
 
-tile37:
+tile30:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done36
+	JZ      done29
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -655,21 +627,19 @@ tile37:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass38:
-	CMPQ    DI, $+16
-	JLT     passed39
+pass31:
 	MOVQ    R8, R9
 	MOVQ    32(AX), R10
 	VMOVUPS (R9), Y0
@@ -681,12 +651,12 @@ pass38:
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
-loop40:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVZXWD    (DX)(R9*1), Y4
+loop32:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	VPMOVZXWD    (SI)(R9*1), Y4
 	VPSLLD       $0x10, Y4, Y4
-	VPMOVZXWD    16(DX)(R9*1), Y5
+	VPMOVZXWD    16(SI)(R9*1), Y5
 	VPSLLD       $0x10, Y5, Y5
 	VBROADCASTSS (R11), Y6
 	VFMADD231PS  Y6, Y4, Y0
@@ -697,43 +667,41 @@ loop40:
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop40
+	JNZ          loop32
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	VMOVUPS      Y0, (R9)
 	VMOVUPS      Y1, 32(R9)
 	VMOVUPS      Y2, (R9)(R10*1)
 	VMOVUPS      Y3, 32(R9)(R10*1)
-	ADDQ         $+32, DX
-	ADDQ         $+32, BX
 	ADDQ         $+32, SI
+	ADDQ         $+32, DI
+	ADDQ         $+32, DX
 	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass38
+	SUBQ         $+16, BX
+	JGT          pass31
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile30
 
-passed39:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile37
-
-done36:
+done29:
 	VZEROUPPER
 	RET
 
-// func valuesTileBF161AVX2(a *byte)
+// func valuesBF16x1AVX2(a *byte)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
-TEXT ·valuesTileBF161AVX2(SB), NOSPLIT, $0-8
+TEXT ·valuesBF16x1AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
 
-tile42:
+tile34:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done41
+	JZ      done33
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -741,21 +709,19 @@ tile42:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass43:
-	CMPQ    DI, $+16
-	JLT     passed44
+pass35:
 	MOVQ    R8, R9
 	VMOVUPS (R9), Y0
 	VMOVUPS 32(R9), Y1
@@ -763,12 +729,12 @@ pass43:
 	XORQ    R9, R9
 	MOVQ    (AX), R11
 
-loop45:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVZXWD    (DX)(R9*1), Y2
+loop36:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	VPMOVZXWD    (SI)(R9*1), Y2
 	VPSLLD       $0x10, Y2, Y2
-	VPMOVZXWD    16(DX)(R9*1), Y3
+	VPMOVZXWD    16(SI)(R9*1), Y3
 	VPSLLD       $0x10, Y3, Y3
 	VBROADCASTSS (R11), Y4
 	VFMADD231PS  Y4, Y2, Y0
@@ -776,617 +742,37 @@ loop45:
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop45
+	JNZ          loop36
 	MOVQ         R8, R9
 	VMOVUPS      Y0, (R9)
 	VMOVUPS      Y1, 32(R9)
-	ADDQ         $+32, DX
-	ADDQ         $+32, BX
 	ADDQ         $+32, SI
+	ADDQ         $+32, DI
+	ADDQ         $+32, DX
 	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass43
+	SUBQ         $+16, BX
+	JGT          pass35
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile34
 
-passed44:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile42
-
-done41:
+done33:
 	VZEROUPPER
 	RET
 
-// func valuesTileE4M34AVX2(a *byte)
-// Requires: AVX, AVX2, CMOV, F16C, FMA3, MMX+
-TEXT ·valuesTileE4M34AVX2(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
-	MOVQ         48(AX), CX
-	VPBROADCASTD e4m3AVX2<>+0(SB), Y15
-	VXORPS       X14, X14, X14
-	VPBROADCASTD magnitudeAVX2<>+0(SB), Y13
-
-tile47:
-	MOVQ    40(AX), DX
-	TESTQ   DX, DX
-	JZ      done46
-	MOVQ    $+16, BX
-	SUBQ    64(AX), BX
-	CMPQ    DX, BX
-	CMOVQLT DX, BX
-	SUBQ    BX, DX
-	MOVQ    DX, 40(AX)
-	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    32(SI), BX
-	MOVQ    64(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
-	MOVQ    24(AX), R8
-
-pass48:
-	CMPQ    DI, $+16
-	JLT     passed49
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	VMOVUPS (R9)(R10*1), Y2
-	VMOVUPS 32(R9)(R10*1), Y3
-	VMOVUPS (R9)(R10*2), Y4
-	VMOVUPS 32(R9)(R10*2), Y5
-	VMOVUPS (R9)(R11*1), Y6
-	VMOVUPS 32(R9)(R11*1), Y7
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
-
-loop50:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVSXBW    (DX)(R9*1), X8
-	VPSLLW       $0x07, X8, X8
-	VPAND        X15, X8, X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBW    8(DX)(R9*1), X9
-	VPSLLW       $0x07, X9, X9
-	VPAND        X15, X9, X9
-	VCVTPH2PS    X9, Y9
-	VPAND        (DX)(R9*1), X13, X10
-	VPMAXUB      Y10, Y14, Y14
-	VBROADCASTSS (R11), Y10
-	VFMADD231PS  Y10, Y8, Y0
-	VFMADD231PS  Y10, Y9, Y1
-	VBROADCASTSS (R11)(R12*1), Y10
-	VFMADD231PS  Y10, Y8, Y2
-	VFMADD231PS  Y10, Y9, Y3
-	VBROADCASTSS (R11)(R12*2), Y10
-	VFMADD231PS  Y10, Y8, Y4
-	VFMADD231PS  Y10, Y9, Y5
-	VBROADCASTSS (R11)(R13*1), Y10
-	VFMADD231PS  Y10, Y8, Y6
-	VFMADD231PS  Y10, Y9, Y7
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop50
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	VMOVUPS      Y2, (R9)(R10*1)
-	VMOVUPS      Y3, 32(R9)(R10*1)
-	VMOVUPS      Y4, (R9)(R10*2)
-	VMOVUPS      Y5, 32(R9)(R10*2)
-	VMOVUPS      Y6, (R9)(R11*1)
-	VMOVUPS      Y7, 32(R9)(R11*1)
-	ADDQ         $+16, DX
-	ADDQ         $+16, BX
-	ADDQ         $+16, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass48
-
-passed49:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile47
-
-done46:
-	VPBROADCASTD nan8AVX2<>+0(SB), Y13
-	VPCMPEQB     Y13, Y14, Y14
-	VPMOVMSKB    Y14, CX
-	MOVL         CX, 72(AX)
-	VZEROUPPER
-	RET
-
-DATA e4m3AVX2<>+0(SB)/4, $0xbfffbfff
-GLOBL e4m3AVX2<>(SB), RODATA|NOPTR, $4
-
-DATA magnitudeAVX2<>+0(SB)/4, $0x7f7f7f7f
-GLOBL magnitudeAVX2<>(SB), RODATA|NOPTR, $4
-
-DATA nan8AVX2<>+0(SB)/4, $0x7f7f7f7f
-GLOBL nan8AVX2<>(SB), RODATA|NOPTR, $4
-
-// func valuesTileE4M32AVX2(a *byte)
-// Requires: AVX, AVX2, CMOV, F16C, FMA3, MMX+
-TEXT ·valuesTileE4M32AVX2(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
-	MOVQ         48(AX), CX
-	VPBROADCASTD e4m3AVX2<>+0(SB), Y15
-	VXORPS       X14, X14, X14
-	VPBROADCASTD magnitudeAVX2<>+0(SB), Y13
-
-tile52:
-	MOVQ    40(AX), DX
-	TESTQ   DX, DX
-	JZ      done51
-	MOVQ    $+16, BX
-	SUBQ    64(AX), BX
-	CMPQ    DX, BX
-	CMOVQLT DX, BX
-	SUBQ    BX, DX
-	MOVQ    DX, 40(AX)
-	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    32(SI), BX
-	MOVQ    64(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
-	MOVQ    24(AX), R8
-
-pass53:
-	CMPQ    DI, $+16
-	JLT     passed54
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	VMOVUPS (R9)(R10*1), Y2
-	VMOVUPS 32(R9)(R10*1), Y3
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-
-loop55:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVSXBW    (DX)(R9*1), X4
-	VPSLLW       $0x07, X4, X4
-	VPAND        X15, X4, X4
-	VCVTPH2PS    X4, Y4
-	VPMOVSXBW    8(DX)(R9*1), X5
-	VPSLLW       $0x07, X5, X5
-	VPAND        X15, X5, X5
-	VCVTPH2PS    X5, Y5
-	VPAND        (DX)(R9*1), X13, X6
-	VPMAXUB      Y6, Y14, Y14
-	VBROADCASTSS (R11), Y6
-	VFMADD231PS  Y6, Y4, Y0
-	VFMADD231PS  Y6, Y5, Y1
-	VBROADCASTSS (R11)(R12*1), Y6
-	VFMADD231PS  Y6, Y4, Y2
-	VFMADD231PS  Y6, Y5, Y3
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop55
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	VMOVUPS      Y2, (R9)(R10*1)
-	VMOVUPS      Y3, 32(R9)(R10*1)
-	ADDQ         $+16, DX
-	ADDQ         $+16, BX
-	ADDQ         $+16, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass53
-
-passed54:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile52
-
-done51:
-	VPBROADCASTD nan8AVX2<>+0(SB), Y13
-	VPCMPEQB     Y13, Y14, Y14
-	VPMOVMSKB    Y14, CX
-	MOVL         CX, 72(AX)
-	VZEROUPPER
-	RET
-
-// func valuesTileE4M31AVX2(a *byte)
-// Requires: AVX, AVX2, CMOV, F16C, FMA3, MMX+
-TEXT ·valuesTileE4M31AVX2(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
-	MOVQ         48(AX), CX
-	VPBROADCASTD e4m3AVX2<>+0(SB), Y15
-	VXORPS       X14, X14, X14
-	VPBROADCASTD magnitudeAVX2<>+0(SB), Y13
-
-tile57:
-	MOVQ    40(AX), DX
-	TESTQ   DX, DX
-	JZ      done56
-	MOVQ    $+16, BX
-	SUBQ    64(AX), BX
-	CMPQ    DX, BX
-	CMOVQLT DX, BX
-	SUBQ    BX, DX
-	MOVQ    DX, 40(AX)
-	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    32(SI), BX
-	MOVQ    64(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
-	MOVQ    24(AX), R8
-
-pass58:
-	CMPQ    DI, $+16
-	JLT     passed59
-	MOVQ    R8, R9
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-
-loop60:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVSXBW    (DX)(R9*1), X2
-	VPSLLW       $0x07, X2, X2
-	VPAND        X15, X2, X2
-	VCVTPH2PS    X2, Y2
-	VPMOVSXBW    8(DX)(R9*1), X3
-	VPSLLW       $0x07, X3, X3
-	VPAND        X15, X3, X3
-	VCVTPH2PS    X3, Y3
-	VPAND        (DX)(R9*1), X13, X4
-	VPMAXUB      Y4, Y14, Y14
-	VBROADCASTSS (R11), Y4
-	VFMADD231PS  Y4, Y2, Y0
-	VFMADD231PS  Y4, Y3, Y1
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop60
-	MOVQ         R8, R9
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	ADDQ         $+16, DX
-	ADDQ         $+16, BX
-	ADDQ         $+16, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass58
-
-passed59:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile57
-
-done56:
-	VPBROADCASTD nan8AVX2<>+0(SB), Y13
-	VPCMPEQB     Y13, Y14, Y14
-	VPMOVMSKB    Y14, CX
-	MOVL         CX, 72(AX)
-	VZEROUPPER
-	RET
-
-// func valuesTileE5M24AVX2(a *byte)
-// Requires: AVX, CMOV, F16C, FMA3, MMX+
-TEXT ·valuesTileE5M24AVX2(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ 48(AX), CX
-
-tile62:
-	MOVQ    40(AX), DX
-	TESTQ   DX, DX
-	JZ      done61
-	MOVQ    $+16, BX
-	SUBQ    64(AX), BX
-	CMPQ    DX, BX
-	CMOVQLT DX, BX
-	SUBQ    BX, DX
-	MOVQ    DX, 40(AX)
-	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    32(SI), BX
-	MOVQ    64(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
-	MOVQ    24(AX), R8
-
-pass63:
-	CMPQ    DI, $+16
-	JLT     passed64
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	VMOVUPS (R9)(R10*1), Y2
-	VMOVUPS 32(R9)(R10*1), Y3
-	VMOVUPS (R9)(R10*2), Y4
-	VMOVUPS 32(R9)(R10*2), Y5
-	VMOVUPS (R9)(R11*1), Y6
-	VMOVUPS 32(R9)(R11*1), Y7
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
-
-loop65:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVZXBW    (DX)(R9*1), X8
-	VPSLLW       $0x08, X8, X8
-	VCVTPH2PS    X8, Y8
-	VPMOVZXBW    8(DX)(R9*1), X9
-	VPSLLW       $0x08, X9, X9
-	VCVTPH2PS    X9, Y9
-	VBROADCASTSS (R11), Y10
-	VFMADD231PS  Y10, Y8, Y0
-	VFMADD231PS  Y10, Y9, Y1
-	VBROADCASTSS (R11)(R12*1), Y10
-	VFMADD231PS  Y10, Y8, Y2
-	VFMADD231PS  Y10, Y9, Y3
-	VBROADCASTSS (R11)(R12*2), Y10
-	VFMADD231PS  Y10, Y8, Y4
-	VFMADD231PS  Y10, Y9, Y5
-	VBROADCASTSS (R11)(R13*1), Y10
-	VFMADD231PS  Y10, Y8, Y6
-	VFMADD231PS  Y10, Y9, Y7
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop65
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	VMOVUPS      Y2, (R9)(R10*1)
-	VMOVUPS      Y3, 32(R9)(R10*1)
-	VMOVUPS      Y4, (R9)(R10*2)
-	VMOVUPS      Y5, 32(R9)(R10*2)
-	VMOVUPS      Y6, (R9)(R11*1)
-	VMOVUPS      Y7, 32(R9)(R11*1)
-	ADDQ         $+16, DX
-	ADDQ         $+16, BX
-	ADDQ         $+16, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass63
-
-passed64:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile62
-
-done61:
-	VZEROUPPER
-	RET
-
-// func valuesTileE5M22AVX2(a *byte)
-// Requires: AVX, CMOV, F16C, FMA3, MMX+
-TEXT ·valuesTileE5M22AVX2(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ 48(AX), CX
-
-tile67:
-	MOVQ    40(AX), DX
-	TESTQ   DX, DX
-	JZ      done66
-	MOVQ    $+16, BX
-	SUBQ    64(AX), BX
-	CMPQ    DX, BX
-	CMOVQLT DX, BX
-	SUBQ    BX, DX
-	MOVQ    DX, 40(AX)
-	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    32(SI), BX
-	MOVQ    64(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
-	MOVQ    24(AX), R8
-
-pass68:
-	CMPQ    DI, $+16
-	JLT     passed69
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	VMOVUPS (R9)(R10*1), Y2
-	VMOVUPS 32(R9)(R10*1), Y3
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-
-loop70:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVZXBW    (DX)(R9*1), X4
-	VPSLLW       $0x08, X4, X4
-	VCVTPH2PS    X4, Y4
-	VPMOVZXBW    8(DX)(R9*1), X5
-	VPSLLW       $0x08, X5, X5
-	VCVTPH2PS    X5, Y5
-	VBROADCASTSS (R11), Y6
-	VFMADD231PS  Y6, Y4, Y0
-	VFMADD231PS  Y6, Y5, Y1
-	VBROADCASTSS (R11)(R12*1), Y6
-	VFMADD231PS  Y6, Y4, Y2
-	VFMADD231PS  Y6, Y5, Y3
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop70
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	VMOVUPS      Y2, (R9)(R10*1)
-	VMOVUPS      Y3, 32(R9)(R10*1)
-	ADDQ         $+16, DX
-	ADDQ         $+16, BX
-	ADDQ         $+16, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass68
-
-passed69:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile67
-
-done66:
-	VZEROUPPER
-	RET
-
-// func valuesTileE5M21AVX2(a *byte)
-// Requires: AVX, CMOV, F16C, FMA3, MMX+
-TEXT ·valuesTileE5M21AVX2(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ 48(AX), CX
-
-tile72:
-	MOVQ    40(AX), DX
-	TESTQ   DX, DX
-	JZ      done71
-	MOVQ    $+16, BX
-	SUBQ    64(AX), BX
-	CMPQ    DX, BX
-	CMOVQLT DX, BX
-	SUBQ    BX, DX
-	MOVQ    DX, 40(AX)
-	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    32(SI), BX
-	MOVQ    64(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
-	MOVQ    24(AX), R8
-
-pass73:
-	CMPQ    DI, $+16
-	JLT     passed74
-	MOVQ    R8, R9
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-
-loop75:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVZXBW    (DX)(R9*1), X2
-	VPSLLW       $0x08, X2, X2
-	VCVTPH2PS    X2, Y2
-	VPMOVZXBW    8(DX)(R9*1), X3
-	VPSLLW       $0x08, X3, X3
-	VCVTPH2PS    X3, Y3
-	VBROADCASTSS (R11), Y4
-	VFMADD231PS  Y4, Y2, Y0
-	VFMADD231PS  Y4, Y3, Y1
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop75
-	MOVQ         R8, R9
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	ADDQ         $+16, DX
-	ADDQ         $+16, BX
-	ADDQ         $+16, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass73
-
-passed74:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile72
-
-done71:
-	VZEROUPPER
-	RET
-
-// func valuesTileInt84AVX2(a *byte)
+// func valuesInt8x4AVX2(a *byte)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
-TEXT ·valuesTileInt84AVX2(SB), NOSPLIT, $0-8
+TEXT ·valuesInt8x4AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 
-tile77:
+tile38:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done76
+	JZ      done37
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -1394,21 +780,19 @@ tile77:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    32(SI), BX
-	MOVQ    64(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    32(DX), DI
+	ADDQ    BX, DI
+	MOVQ    64(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass78:
-	CMPQ    DI, $+16
-	JLT     passed79
+pass39:
 	MOVQ    R8, R9
 	MOVQ    32(AX), R10
 	LEAQ    (R10)(R10*2), R11
@@ -1426,12 +810,12 @@ pass78:
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
-loop80:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVSXBD    (DX)(R9*1), Y8
+loop40:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	VPMOVSXBD    (SI)(R9*1), Y8
 	VCVTDQ2PS    Y8, Y8
-	VPMOVSXBD    8(DX)(R9*1), Y9
+	VPMOVSXBD    8(SI)(R9*1), Y9
 	VCVTDQ2PS    Y9, Y9
 	VBROADCASTSS (R11), Y10
 	VFMADD231PS  Y10, Y8, Y0
@@ -1448,7 +832,7 @@ loop80:
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop80
+	JNZ          loop40
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -1460,35 +844,33 @@ loop80:
 	VMOVUPS      Y5, 32(R9)(R10*2)
 	VMOVUPS      Y6, (R9)(R11*1)
 	VMOVUPS      Y7, 32(R9)(R11*1)
-	ADDQ         $+16, DX
-	ADDQ         $+16, BX
 	ADDQ         $+16, SI
+	ADDQ         $+16, DI
+	ADDQ         $+16, DX
 	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass78
+	SUBQ         $+16, BX
+	JGT          pass39
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile38
 
-passed79:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile77
-
-done76:
+done37:
 	VZEROUPPER
 	RET
 
-// func valuesTileInt82AVX2(a *byte)
+// func valuesInt8x2AVX2(a *byte)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
-TEXT ·valuesTileInt82AVX2(SB), NOSPLIT, $0-8
+TEXT ·valuesInt8x2AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 
-tile82:
+tile42:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done81
+	JZ      done41
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -1496,21 +878,19 @@ tile82:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    32(SI), BX
-	MOVQ    64(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    32(DX), DI
+	ADDQ    BX, DI
+	MOVQ    64(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass83:
-	CMPQ    DI, $+16
-	JLT     passed84
+pass43:
 	MOVQ    R8, R9
 	MOVQ    32(AX), R10
 	VMOVUPS (R9), Y0
@@ -1522,12 +902,12 @@ pass83:
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
-loop85:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVSXBD    (DX)(R9*1), Y4
+loop44:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	VPMOVSXBD    (SI)(R9*1), Y4
 	VCVTDQ2PS    Y4, Y4
-	VPMOVSXBD    8(DX)(R9*1), Y5
+	VPMOVSXBD    8(SI)(R9*1), Y5
 	VCVTDQ2PS    Y5, Y5
 	VBROADCASTSS (R11), Y6
 	VFMADD231PS  Y6, Y4, Y0
@@ -1538,42 +918,40 @@ loop85:
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop85
+	JNZ          loop44
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	VMOVUPS      Y0, (R9)
 	VMOVUPS      Y1, 32(R9)
 	VMOVUPS      Y2, (R9)(R10*1)
 	VMOVUPS      Y3, 32(R9)(R10*1)
-	ADDQ         $+16, DX
-	ADDQ         $+16, BX
 	ADDQ         $+16, SI
+	ADDQ         $+16, DI
+	ADDQ         $+16, DX
 	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass83
+	SUBQ         $+16, BX
+	JGT          pass43
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile42
 
-passed84:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile82
-
-done81:
+done41:
 	VZEROUPPER
 	RET
 
-// func valuesTileInt81AVX2(a *byte)
+// func valuesInt8x1AVX2(a *byte)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
-TEXT ·valuesTileInt81AVX2(SB), NOSPLIT, $0-8
+TEXT ·valuesInt8x1AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 
-tile87:
+tile46:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done86
+	JZ      done45
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -1581,21 +959,19 @@ tile87:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    32(SI), BX
-	MOVQ    64(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    32(DX), DI
+	ADDQ    BX, DI
+	MOVQ    64(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass88:
-	CMPQ    DI, $+16
-	JLT     passed89
+pass47:
 	MOVQ    R8, R9
 	VMOVUPS (R9), Y0
 	VMOVUPS 32(R9), Y1
@@ -1603,12 +979,12 @@ pass88:
 	XORQ    R9, R9
 	MOVQ    (AX), R11
 
-loop90:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVSXBD    (DX)(R9*1), Y2
+loop48:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	VPMOVSXBD    (SI)(R9*1), Y2
 	VCVTDQ2PS    Y2, Y2
-	VPMOVSXBD    8(DX)(R9*1), Y3
+	VPMOVSXBD    8(SI)(R9*1), Y3
 	VCVTDQ2PS    Y3, Y3
 	VBROADCASTSS (R11), Y4
 	VFMADD231PS  Y4, Y2, Y0
@@ -1616,25 +992,23 @@ loop90:
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop90
+	JNZ          loop48
 	MOVQ         R8, R9
 	VMOVUPS      Y0, (R9)
 	VMOVUPS      Y1, 32(R9)
-	ADDQ         $+16, DX
-	ADDQ         $+16, BX
 	ADDQ         $+16, SI
+	ADDQ         $+16, DI
+	ADDQ         $+16, DX
 	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass88
+	SUBQ         $+16, BX
+	JGT          pass47
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile46
 
-passed89:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile87
-
-done86:
+done45:
 	VZEROUPPER
 	RET

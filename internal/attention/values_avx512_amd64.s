@@ -2,9 +2,9 @@
 
 #include "textflag.h"
 
-// func valuesTileF328AVX512(a *byte)
-// Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·valuesTileF328AVX512(SB), NOSPLIT, $0-8
+// func valuesF32x8AVX512(a *byte)
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesF32x8AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x02, CX
@@ -20,52 +20,58 @@ tile2:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
 pass3:
-	CMPQ   DI, $+32
-	JLT    passed4
-	VXORPS X0, X0, X0
-	VXORPS X1, X1, X1
-	VXORPS X2, X2, X2
-	VXORPS X3, X3, X3
-	VXORPS X4, X4, X4
-	VXORPS X5, X5, X5
-	VXORPS X6, X6, X6
-	VXORPS X7, X7, X7
-	VXORPS X8, X8, X8
-	VXORPS X9, X9, X9
-	VXORPS X10, X10, X10
-	VXORPS X11, X11, X11
-	VXORPS X12, X12, X12
-	VXORPS X13, X13, X13
-	VXORPS X14, X14, X14
-	VXORPS X15, X15, X15
-	MOVQ   96(AX), R10
-	XORQ   R9, R9
-	MOVQ   (AX), R11
-	MOVQ   8(AX), R12
-	LEAQ   (R12)(R12*2), R13
-	LEAQ   (R12)(R12*4), R14
-	LEAQ   (R11)(R13*2), R15
+	MOVQ    $+64, R10
+	CMPQ    BX, R10
+	CMOVQLT BX, R10
+	XORQ    R9, R9
+	NOTQ    R9
+	BZHIQ   R10, R9, R9
+	SHRQ    $0x10, R9
+	KMOVW   R9, K1
+	VXORPS  X0, X0, X0
+	VXORPS  X1, X1, X1
+	VXORPS  X2, X2, X2
+	VXORPS  X3, X3, X3
+	VXORPS  X4, X4, X4
+	VXORPS  X5, X5, X5
+	VXORPS  X6, X6, X6
+	VXORPS  X7, X7, X7
+	VXORPS  X8, X8, X8
+	VXORPS  X9, X9, X9
+	VXORPS  X10, X10, X10
+	VXORPS  X11, X11, X11
+	VXORPS  X12, X12, X12
+	VXORPS  X13, X13, X13
+	VXORPS  X14, X14, X14
+	VXORPS  X15, X15, X15
+	MOVQ    96(AX), R10
+	XORQ    R9, R9
+	MOVQ    (AX), R11
+	MOVQ    8(AX), R12
+	LEAQ    (R12)(R12*2), R13
+	LEAQ    (R12)(R12*4), R14
+	LEAQ    (R11)(R13*2), R15
 
-loop5:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	PREFETCHT0   64(BX)(R9*1)
-	PREFETCHT2   64(SI)(R9*1)
-	VMOVUPS      (DX)(R9*1), Z16
-	VMOVUPS      64(DX)(R9*1), Z17
+loop4:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	PREFETCHT0   64(DI)(R9*1)
+	PREFETCHT2   64(DX)(R9*1)
+	VMOVUPS      (SI)(R9*1), Z16
+	VMOVUPS.Z    64(SI)(R9*1), K1, Z17
 	VBROADCASTSS (R11), Z18
 	VFMADD231PS  Z18, Z16, Z0
 	VFMADD231PS  Z18, Z17, Z1
@@ -94,7 +100,7 @@ loop5:
 	ADDQ         $+4, R15
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop5
+	JNZ          loop4
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -137,114 +143,34 @@ loop5:
 	VMOVUPS      Z13, 64(R13)
 	VMOVUPS      Z14, (R13)(R10*1)
 	VMOVUPS      Z15, 64(R13)(R10*1)
-	ADDQ         $+128, DX
-	ADDQ         $+128, BX
 	ADDQ         $+128, SI
+	ADDQ         $+128, DI
+	ADDQ         $+128, DX
 	ADDQ         $+128, R8
-	SUBQ         $+32, DI
-	JMP          pass3
-
-passed4:
-pass6:
-	CMPQ   DI, $+16
-	JLT    passed7
-	VXORPS X0, X0, X0
-	VXORPS X1, X1, X1
-	VXORPS X2, X2, X2
-	VXORPS X3, X3, X3
-	VXORPS X4, X4, X4
-	VXORPS X5, X5, X5
-	VXORPS X6, X6, X6
-	VXORPS X7, X7, X7
-	MOVQ   96(AX), R10
-	XORQ   R9, R9
-	MOVQ   (AX), R11
-	MOVQ   8(AX), R12
-	LEAQ   (R12)(R12*2), R13
-	LEAQ   (R12)(R12*4), R14
-	LEAQ   (R11)(R13*2), R15
-
-loop8:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VMOVUPS      (DX)(R9*1), Z8
-	VBROADCASTSS (R11), Z9
-	VFMADD231PS  Z9, Z8, Z0
-	VBROADCASTSS (R11)(R12*1), Z9
-	VFMADD231PS  Z9, Z8, Z1
-	VBROADCASTSS (R11)(R12*2), Z9
-	VFMADD231PS  Z9, Z8, Z2
-	VBROADCASTSS (R11)(R13*1), Z9
-	VFMADD231PS  Z9, Z8, Z3
-	VBROADCASTSS (R11)(R12*4), Z9
-	VFMADD231PS  Z9, Z8, Z4
-	VBROADCASTSS (R11)(R14*1), Z9
-	VFMADD231PS  Z9, Z8, Z5
-	VBROADCASTSS (R15), Z9
-	VFMADD231PS  Z9, Z8, Z6
-	VBROADCASTSS (R15)(R12*1), Z9
-	VFMADD231PS  Z9, Z8, Z7
-	ADDQ         $+4, R11
-	ADDQ         $+4, R15
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop8
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	LEAQ         (R10)(R10*4), R12
-	LEAQ         (R9)(R11*2), R13
-	VADDPS       (R9), Z0, Z0
-	VADDPS       (R9)(R10*1), Z1, Z1
-	VADDPS       (R9)(R10*2), Z2, Z2
-	VADDPS       (R9)(R11*1), Z3, Z3
-	VADDPS       (R9)(R10*4), Z4, Z4
-	VADDPS       (R9)(R12*1), Z5, Z5
-	VADDPS       (R13), Z6, Z6
-	VADDPS       (R13)(R10*1), Z7, Z7
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	LEAQ         (R10)(R10*4), R12
-	LEAQ         (R9)(R11*2), R13
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, (R9)(R10*1)
-	VMOVUPS      Z2, (R9)(R10*2)
-	VMOVUPS      Z3, (R9)(R11*1)
-	VMOVUPS      Z4, (R9)(R10*4)
-	VMOVUPS      Z5, (R9)(R12*1)
-	VMOVUPS      Z6, (R13)
-	VMOVUPS      Z7, (R13)(R10*1)
-	ADDQ         $+64, DX
-	ADDQ         $+64, BX
-	ADDQ         $+64, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass6
-
-passed7:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile2
+	SUBQ         $+32, BX
+	JGT          pass3
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile2
 
 done1:
 	VZEROUPPER
 	RET
 
-// func valuesTileF324AVX512(a *byte)
-// Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·valuesTileF324AVX512(SB), NOSPLIT, $0-8
+// func valuesF32x4AVX512(a *byte)
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesF32x4AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x02, CX
 
-tile10:
+tile6:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done9
+	JZ      done5
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -252,56 +178,66 @@ tile10:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass11:
-	CMPQ   DI, $+64
-	JLT    passed12
-	VXORPS X0, X0, X0
-	VXORPS X1, X1, X1
-	VXORPS X2, X2, X2
-	VXORPS X3, X3, X3
-	VXORPS X4, X4, X4
-	VXORPS X5, X5, X5
-	VXORPS X6, X6, X6
-	VXORPS X7, X7, X7
-	VXORPS X8, X8, X8
-	VXORPS X9, X9, X9
-	VXORPS X10, X10, X10
-	VXORPS X11, X11, X11
-	VXORPS X12, X12, X12
-	VXORPS X13, X13, X13
-	VXORPS X14, X14, X14
-	VXORPS X15, X15, X15
-	MOVQ   96(AX), R10
-	XORQ   R9, R9
-	MOVQ   (AX), R11
-	MOVQ   8(AX), R12
-	LEAQ   (R12)(R12*2), R13
+pass7:
+	MOVQ    $+64, R10
+	CMPQ    BX, R10
+	CMOVQLT BX, R10
+	XORQ    R9, R9
+	NOTQ    R9
+	BZHIQ   R10, R9, R9
+	SHRQ    $0x10, R9
+	KMOVW   R9, K1
+	SHRQ    $0x10, R9
+	KMOVW   R9, K2
+	SHRQ    $0x10, R9
+	KMOVW   R9, K3
+	VXORPS  X0, X0, X0
+	VXORPS  X1, X1, X1
+	VXORPS  X2, X2, X2
+	VXORPS  X3, X3, X3
+	VXORPS  X4, X4, X4
+	VXORPS  X5, X5, X5
+	VXORPS  X6, X6, X6
+	VXORPS  X7, X7, X7
+	VXORPS  X8, X8, X8
+	VXORPS  X9, X9, X9
+	VXORPS  X10, X10, X10
+	VXORPS  X11, X11, X11
+	VXORPS  X12, X12, X12
+	VXORPS  X13, X13, X13
+	VXORPS  X14, X14, X14
+	VXORPS  X15, X15, X15
+	MOVQ    96(AX), R10
+	XORQ    R9, R9
+	MOVQ    (AX), R11
+	MOVQ    8(AX), R12
+	LEAQ    (R12)(R12*2), R13
 
-loop13:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	PREFETCHT0   64(BX)(R9*1)
-	PREFETCHT2   64(SI)(R9*1)
-	PREFETCHT0   128(BX)(R9*1)
-	PREFETCHT2   128(SI)(R9*1)
-	PREFETCHT0   192(BX)(R9*1)
-	PREFETCHT2   192(SI)(R9*1)
-	VMOVUPS      (DX)(R9*1), Z16
-	VMOVUPS      64(DX)(R9*1), Z17
-	VMOVUPS      128(DX)(R9*1), Z18
-	VMOVUPS      192(DX)(R9*1), Z19
+loop8:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	PREFETCHT0   64(DI)(R9*1)
+	PREFETCHT2   64(DX)(R9*1)
+	PREFETCHT0   128(DI)(R9*1)
+	PREFETCHT2   128(DX)(R9*1)
+	PREFETCHT0   192(DI)(R9*1)
+	PREFETCHT2   192(DX)(R9*1)
+	VMOVUPS      (SI)(R9*1), Z16
+	VMOVUPS.Z    64(SI)(R9*1), K1, Z17
+	VMOVUPS.Z    128(SI)(R9*1), K2, Z18
+	VMOVUPS.Z    192(SI)(R9*1), K3, Z19
 	VBROADCASTSS (R11), Z20
 	VFMADD231PS  Z20, Z16, Z0
 	VFMADD231PS  Z20, Z17, Z1
@@ -325,7 +261,7 @@ loop13:
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop13
+	JNZ          loop8
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -364,87 +300,34 @@ loop13:
 	VMOVUPS      Z13, 64(R9)(R11*1)
 	VMOVUPS      Z14, 128(R9)(R11*1)
 	VMOVUPS      Z15, 192(R9)(R11*1)
-	ADDQ         $+256, DX
-	ADDQ         $+256, BX
 	ADDQ         $+256, SI
+	ADDQ         $+256, DI
+	ADDQ         $+256, DX
 	ADDQ         $+256, R8
-	SUBQ         $+64, DI
-	JMP          pass11
+	SUBQ         $+64, BX
+	JGT          pass7
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile6
 
-passed12:
-pass14:
-	CMPQ   DI, $+16
-	JLT    passed15
-	VXORPS X0, X0, X0
-	VXORPS X1, X1, X1
-	VXORPS X2, X2, X2
-	VXORPS X3, X3, X3
-	MOVQ   96(AX), R10
-	XORQ   R9, R9
-	MOVQ   (AX), R11
-	MOVQ   8(AX), R12
-	LEAQ   (R12)(R12*2), R13
-
-loop16:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VMOVUPS      (DX)(R9*1), Z4
-	VBROADCASTSS (R11), Z5
-	VFMADD231PS  Z5, Z4, Z0
-	VBROADCASTSS (R11)(R12*1), Z5
-	VFMADD231PS  Z5, Z4, Z1
-	VBROADCASTSS (R11)(R12*2), Z5
-	VFMADD231PS  Z5, Z4, Z2
-	VBROADCASTSS (R11)(R13*1), Z5
-	VFMADD231PS  Z5, Z4, Z3
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop16
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	VADDPS       (R9), Z0, Z0
-	VADDPS       (R9)(R10*1), Z1, Z1
-	VADDPS       (R9)(R10*2), Z2, Z2
-	VADDPS       (R9)(R11*1), Z3, Z3
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, (R9)(R10*1)
-	VMOVUPS      Z2, (R9)(R10*2)
-	VMOVUPS      Z3, (R9)(R11*1)
-	ADDQ         $+64, DX
-	ADDQ         $+64, BX
-	ADDQ         $+64, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass14
-
-passed15:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile10
-
-done9:
+done5:
 	VZEROUPPER
 	RET
 
-// func valuesTileF322AVX512(a *byte)
-// Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·valuesTileF322AVX512(SB), NOSPLIT, $0-8
+// func valuesF32x2AVX512(a *byte)
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesF32x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x02, CX
 
-tile18:
+tile10:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done17
+	JZ      done9
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -452,47 +335,57 @@ tile18:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass19:
-	CMPQ   DI, $+64
-	JLT    passed20
-	VXORPS X0, X0, X0
-	VXORPS X1, X1, X1
-	VXORPS X2, X2, X2
-	VXORPS X3, X3, X3
-	VXORPS X4, X4, X4
-	VXORPS X5, X5, X5
-	VXORPS X6, X6, X6
-	VXORPS X7, X7, X7
-	MOVQ   96(AX), R10
-	XORQ   R9, R9
-	MOVQ   (AX), R11
-	MOVQ   8(AX), R12
+pass11:
+	MOVQ    $+64, R10
+	CMPQ    BX, R10
+	CMOVQLT BX, R10
+	XORQ    R9, R9
+	NOTQ    R9
+	BZHIQ   R10, R9, R9
+	SHRQ    $0x10, R9
+	KMOVW   R9, K1
+	SHRQ    $0x10, R9
+	KMOVW   R9, K2
+	SHRQ    $0x10, R9
+	KMOVW   R9, K3
+	VXORPS  X0, X0, X0
+	VXORPS  X1, X1, X1
+	VXORPS  X2, X2, X2
+	VXORPS  X3, X3, X3
+	VXORPS  X4, X4, X4
+	VXORPS  X5, X5, X5
+	VXORPS  X6, X6, X6
+	VXORPS  X7, X7, X7
+	MOVQ    96(AX), R10
+	XORQ    R9, R9
+	MOVQ    (AX), R11
+	MOVQ    8(AX), R12
 
-loop21:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	PREFETCHT0   64(BX)(R9*1)
-	PREFETCHT2   64(SI)(R9*1)
-	PREFETCHT0   128(BX)(R9*1)
-	PREFETCHT2   128(SI)(R9*1)
-	PREFETCHT0   192(BX)(R9*1)
-	PREFETCHT2   192(SI)(R9*1)
-	VMOVUPS      (DX)(R9*1), Z8
-	VMOVUPS      64(DX)(R9*1), Z9
-	VMOVUPS      128(DX)(R9*1), Z10
-	VMOVUPS      192(DX)(R9*1), Z11
+loop12:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	PREFETCHT0   64(DI)(R9*1)
+	PREFETCHT2   64(DX)(R9*1)
+	PREFETCHT0   128(DI)(R9*1)
+	PREFETCHT2   128(DX)(R9*1)
+	PREFETCHT0   192(DI)(R9*1)
+	PREFETCHT2   192(DX)(R9*1)
+	VMOVUPS      (SI)(R9*1), Z8
+	VMOVUPS.Z    64(SI)(R9*1), K1, Z9
+	VMOVUPS.Z    128(SI)(R9*1), K2, Z10
+	VMOVUPS.Z    192(SI)(R9*1), K3, Z11
 	VBROADCASTSS (R11), Z12
 	VFMADD231PS  Z12, Z8, Z0
 	VFMADD231PS  Z12, Z9, Z1
@@ -506,7 +399,7 @@ loop21:
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop21
+	JNZ          loop12
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	VADDPS       (R9), Z0, Z0
@@ -527,74 +420,34 @@ loop21:
 	VMOVUPS      Z5, 64(R9)(R10*1)
 	VMOVUPS      Z6, 128(R9)(R10*1)
 	VMOVUPS      Z7, 192(R9)(R10*1)
-	ADDQ         $+256, DX
-	ADDQ         $+256, BX
 	ADDQ         $+256, SI
+	ADDQ         $+256, DI
+	ADDQ         $+256, DX
 	ADDQ         $+256, R8
-	SUBQ         $+64, DI
-	JMP          pass19
+	SUBQ         $+64, BX
+	JGT          pass11
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile10
 
-passed20:
-pass22:
-	CMPQ   DI, $+16
-	JLT    passed23
-	VXORPS X0, X0, X0
-	VXORPS X1, X1, X1
-	MOVQ   96(AX), R10
-	XORQ   R9, R9
-	MOVQ   (AX), R11
-	MOVQ   8(AX), R12
-
-loop24:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VMOVUPS      (DX)(R9*1), Z2
-	VBROADCASTSS (R11), Z3
-	VFMADD231PS  Z3, Z2, Z0
-	VBROADCASTSS (R11)(R12*1), Z3
-	VFMADD231PS  Z3, Z2, Z1
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop24
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	VADDPS       (R9), Z0, Z0
-	VADDPS       (R9)(R10*1), Z1, Z1
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, (R9)(R10*1)
-	ADDQ         $+64, DX
-	ADDQ         $+64, BX
-	ADDQ         $+64, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass22
-
-passed23:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile18
-
-done17:
+done9:
 	VZEROUPPER
 	RET
 
-// func valuesTileF321AVX512(a *byte)
-// Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·valuesTileF321AVX512(SB), NOSPLIT, $0-8
+// func valuesF32x1AVX512(a *byte)
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesF32x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x02, CX
 
-tile26:
+tile14:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done25
+	JZ      done13
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -602,42 +455,52 @@ tile26:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass27:
-	CMPQ   DI, $+64
-	JLT    passed28
-	VXORPS X0, X0, X0
-	VXORPS X1, X1, X1
-	VXORPS X2, X2, X2
-	VXORPS X3, X3, X3
-	MOVQ   96(AX), R10
-	XORQ   R9, R9
-	MOVQ   (AX), R11
+pass15:
+	MOVQ    $+64, R10
+	CMPQ    BX, R10
+	CMOVQLT BX, R10
+	XORQ    R9, R9
+	NOTQ    R9
+	BZHIQ   R10, R9, R9
+	SHRQ    $0x10, R9
+	KMOVW   R9, K1
+	SHRQ    $0x10, R9
+	KMOVW   R9, K2
+	SHRQ    $0x10, R9
+	KMOVW   R9, K3
+	VXORPS  X0, X0, X0
+	VXORPS  X1, X1, X1
+	VXORPS  X2, X2, X2
+	VXORPS  X3, X3, X3
+	MOVQ    96(AX), R10
+	XORQ    R9, R9
+	MOVQ    (AX), R11
 
-loop29:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	PREFETCHT0   64(BX)(R9*1)
-	PREFETCHT2   64(SI)(R9*1)
-	PREFETCHT0   128(BX)(R9*1)
-	PREFETCHT2   128(SI)(R9*1)
-	PREFETCHT0   192(BX)(R9*1)
-	PREFETCHT2   192(SI)(R9*1)
-	VMOVUPS      (DX)(R9*1), Z4
-	VMOVUPS      64(DX)(R9*1), Z5
-	VMOVUPS      128(DX)(R9*1), Z6
-	VMOVUPS      192(DX)(R9*1), Z7
+loop16:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	PREFETCHT0   64(DI)(R9*1)
+	PREFETCHT2   64(DX)(R9*1)
+	PREFETCHT0   128(DI)(R9*1)
+	PREFETCHT2   128(DX)(R9*1)
+	PREFETCHT0   192(DI)(R9*1)
+	PREFETCHT2   192(DX)(R9*1)
+	VMOVUPS      (SI)(R9*1), Z4
+	VMOVUPS.Z    64(SI)(R9*1), K1, Z5
+	VMOVUPS.Z    128(SI)(R9*1), K2, Z6
+	VMOVUPS.Z    192(SI)(R9*1), K3, Z7
 	VBROADCASTSS (R11), Z8
 	VFMADD231PS  Z8, Z4, Z0
 	VFMADD231PS  Z8, Z5, Z1
@@ -646,7 +509,7 @@ loop29:
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop29
+	JNZ          loop16
 	MOVQ         R8, R9
 	VADDPS       (R9), Z0, Z0
 	VADDPS       64(R9), Z1, Z1
@@ -657,66 +520,34 @@ loop29:
 	VMOVUPS      Z1, 64(R9)
 	VMOVUPS      Z2, 128(R9)
 	VMOVUPS      Z3, 192(R9)
-	ADDQ         $+256, DX
-	ADDQ         $+256, BX
 	ADDQ         $+256, SI
+	ADDQ         $+256, DI
+	ADDQ         $+256, DX
 	ADDQ         $+256, R8
-	SUBQ         $+64, DI
-	JMP          pass27
+	SUBQ         $+64, BX
+	JGT          pass15
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile14
 
-passed28:
-pass30:
-	CMPQ   DI, $+16
-	JLT    passed31
-	VXORPS X0, X0, X0
-	MOVQ   96(AX), R10
-	XORQ   R9, R9
-	MOVQ   (AX), R11
-
-loop32:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VMOVUPS      (DX)(R9*1), Z1
-	VBROADCASTSS (R11), Z2
-	VFMADD231PS  Z2, Z1, Z0
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop32
-	MOVQ         R8, R9
-	VADDPS       (R9), Z0, Z0
-	MOVQ         R8, R9
-	VMOVUPS      Z0, (R9)
-	ADDQ         $+64, DX
-	ADDQ         $+64, BX
-	ADDQ         $+64, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass30
-
-passed31:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile26
-
-done25:
+done13:
 	VZEROUPPER
 	RET
 
-// func valuesTileF168AVX512(a *byte)
-// Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·valuesTileF168AVX512(SB), NOSPLIT, $0-8
+// func valuesF16x8AVX512(a *byte)
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesF16x8AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
 
-tile34:
+tile18:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done33
+	JZ      done17
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -724,21 +555,27 @@ tile34:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass35:
-	CMPQ    DI, $+32
-	JLT     passed36
+pass19:
+	MOVQ    $+64, R10
+	CMPQ    BX, R10
+	CMOVQLT BX, R10
+	XORQ    R9, R9
+	NOTQ    R9
+	BZHIQ   R10, R9, R9
+	SHRQ    $0x10, R9
+	KMOVW   R9, K1
 	MOVQ    R8, R9
 	MOVQ    32(AX), R10
 	LEAQ    (R10)(R10*2), R11
@@ -768,11 +605,11 @@ pass35:
 	LEAQ    (R12)(R12*4), R14
 	LEAQ    (R11)(R13*2), R15
 
-loop37:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VCVTPH2PS    (DX)(R9*1), Z16
-	VCVTPH2PS    32(DX)(R9*1), Z17
+loop20:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	VCVTPH2PS    (SI)(R9*1), Z16
+	VCVTPH2PS.Z  32(SI)(R9*1), K1, Z17
 	VBROADCASTSS (R11), Z18
 	VFMADD231PS  Z18, Z16, Z0
 	VFMADD231PS  Z18, Z17, Z1
@@ -801,7 +638,7 @@ loop37:
 	ADDQ         $+4, R15
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop37
+	JNZ          loop20
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -823,106 +660,34 @@ loop37:
 	VMOVUPS      Z13, 64(R13)
 	VMOVUPS      Z14, (R13)(R10*1)
 	VMOVUPS      Z15, 64(R13)(R10*1)
-	ADDQ         $+64, DX
-	ADDQ         $+64, BX
 	ADDQ         $+64, SI
+	ADDQ         $+64, DI
+	ADDQ         $+64, DX
 	ADDQ         $+128, R8
-	SUBQ         $+32, DI
-	JMP          pass35
+	SUBQ         $+32, BX
+	JGT          pass19
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile18
 
-passed36:
-pass38:
-	CMPQ    DI, $+16
-	JLT     passed39
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	LEAQ    (R10)(R10*4), R12
-	LEAQ    (R9)(R11*2), R13
-	VMOVUPS (R9), Z0
-	VMOVUPS (R9)(R10*1), Z1
-	VMOVUPS (R9)(R10*2), Z2
-	VMOVUPS (R9)(R11*1), Z3
-	VMOVUPS (R9)(R10*4), Z4
-	VMOVUPS (R9)(R12*1), Z5
-	VMOVUPS (R13), Z6
-	VMOVUPS (R13)(R10*1), Z7
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
-	LEAQ    (R12)(R12*4), R14
-	LEAQ    (R11)(R13*2), R15
-
-loop40:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VCVTPH2PS    (DX)(R9*1), Z8
-	VBROADCASTSS (R11), Z9
-	VFMADD231PS  Z9, Z8, Z0
-	VBROADCASTSS (R11)(R12*1), Z9
-	VFMADD231PS  Z9, Z8, Z1
-	VBROADCASTSS (R11)(R12*2), Z9
-	VFMADD231PS  Z9, Z8, Z2
-	VBROADCASTSS (R11)(R13*1), Z9
-	VFMADD231PS  Z9, Z8, Z3
-	VBROADCASTSS (R11)(R12*4), Z9
-	VFMADD231PS  Z9, Z8, Z4
-	VBROADCASTSS (R11)(R14*1), Z9
-	VFMADD231PS  Z9, Z8, Z5
-	VBROADCASTSS (R15), Z9
-	VFMADD231PS  Z9, Z8, Z6
-	VBROADCASTSS (R15)(R12*1), Z9
-	VFMADD231PS  Z9, Z8, Z7
-	ADDQ         $+4, R11
-	ADDQ         $+4, R15
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop40
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	LEAQ         (R10)(R10*4), R12
-	LEAQ         (R9)(R11*2), R13
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, (R9)(R10*1)
-	VMOVUPS      Z2, (R9)(R10*2)
-	VMOVUPS      Z3, (R9)(R11*1)
-	VMOVUPS      Z4, (R9)(R10*4)
-	VMOVUPS      Z5, (R9)(R12*1)
-	VMOVUPS      Z6, (R13)
-	VMOVUPS      Z7, (R13)(R10*1)
-	ADDQ         $+32, DX
-	ADDQ         $+32, BX
-	ADDQ         $+32, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass38
-
-passed39:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile34
-
-done33:
+done17:
 	VZEROUPPER
 	RET
 
-// func valuesTileF164AVX512(a *byte)
-// Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·valuesTileF164AVX512(SB), NOSPLIT, $0-8
+// func valuesF16x4AVX512(a *byte)
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesF16x4AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
 
-tile42:
+tile22:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done41
+	JZ      done21
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -930,21 +695,31 @@ tile42:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass43:
-	CMPQ    DI, $+64
-	JLT     passed44
+pass23:
+	MOVQ    $+64, R10
+	CMPQ    BX, R10
+	CMOVQLT BX, R10
+	XORQ    R9, R9
+	NOTQ    R9
+	BZHIQ   R10, R9, R9
+	SHRQ    $0x10, R9
+	KMOVW   R9, K1
+	SHRQ    $0x10, R9
+	KMOVW   R9, K2
+	SHRQ    $0x10, R9
+	KMOVW   R9, K3
 	MOVQ    R8, R9
 	MOVQ    32(AX), R10
 	LEAQ    (R10)(R10*2), R11
@@ -970,15 +745,15 @@ pass43:
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
-loop45:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	PREFETCHT0   64(BX)(R9*1)
-	PREFETCHT2   64(SI)(R9*1)
-	VCVTPH2PS    (DX)(R9*1), Z16
-	VCVTPH2PS    32(DX)(R9*1), Z17
-	VCVTPH2PS    64(DX)(R9*1), Z18
-	VCVTPH2PS    96(DX)(R9*1), Z19
+loop24:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	PREFETCHT0   64(DI)(R9*1)
+	PREFETCHT2   64(DX)(R9*1)
+	VCVTPH2PS    (SI)(R9*1), Z16
+	VCVTPH2PS.Z  32(SI)(R9*1), K1, Z17
+	VCVTPH2PS.Z  64(SI)(R9*1), K2, Z18
+	VCVTPH2PS.Z  96(SI)(R9*1), K3, Z19
 	VBROADCASTSS (R11), Z20
 	VFMADD231PS  Z20, Z16, Z0
 	VFMADD231PS  Z20, Z17, Z1
@@ -1002,7 +777,7 @@ loop45:
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop45
+	JNZ          loop24
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -1022,83 +797,34 @@ loop45:
 	VMOVUPS      Z13, 64(R9)(R11*1)
 	VMOVUPS      Z14, 128(R9)(R11*1)
 	VMOVUPS      Z15, 192(R9)(R11*1)
-	ADDQ         $+128, DX
-	ADDQ         $+128, BX
 	ADDQ         $+128, SI
+	ADDQ         $+128, DI
+	ADDQ         $+128, DX
 	ADDQ         $+256, R8
-	SUBQ         $+64, DI
-	JMP          pass43
+	SUBQ         $+64, BX
+	JGT          pass23
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile22
 
-passed44:
-pass46:
-	CMPQ    DI, $+16
-	JLT     passed47
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	VMOVUPS (R9), Z0
-	VMOVUPS (R9)(R10*1), Z1
-	VMOVUPS (R9)(R10*2), Z2
-	VMOVUPS (R9)(R11*1), Z3
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
-
-loop48:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VCVTPH2PS    (DX)(R9*1), Z4
-	VBROADCASTSS (R11), Z5
-	VFMADD231PS  Z5, Z4, Z0
-	VBROADCASTSS (R11)(R12*1), Z5
-	VFMADD231PS  Z5, Z4, Z1
-	VBROADCASTSS (R11)(R12*2), Z5
-	VFMADD231PS  Z5, Z4, Z2
-	VBROADCASTSS (R11)(R13*1), Z5
-	VFMADD231PS  Z5, Z4, Z3
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop48
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, (R9)(R10*1)
-	VMOVUPS      Z2, (R9)(R10*2)
-	VMOVUPS      Z3, (R9)(R11*1)
-	ADDQ         $+32, DX
-	ADDQ         $+32, BX
-	ADDQ         $+32, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass46
-
-passed47:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile42
-
-done41:
+done21:
 	VZEROUPPER
 	RET
 
-// func valuesTileF162AVX512(a *byte)
-// Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·valuesTileF162AVX512(SB), NOSPLIT, $0-8
+// func valuesF16x2AVX512(a *byte)
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesF16x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
 
-tile50:
+tile26:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done49
+	JZ      done25
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -1106,21 +832,31 @@ tile50:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass51:
-	CMPQ    DI, $+64
-	JLT     passed52
+pass27:
+	MOVQ    $+64, R10
+	CMPQ    BX, R10
+	CMOVQLT BX, R10
+	XORQ    R9, R9
+	NOTQ    R9
+	BZHIQ   R10, R9, R9
+	SHRQ    $0x10, R9
+	KMOVW   R9, K1
+	SHRQ    $0x10, R9
+	KMOVW   R9, K2
+	SHRQ    $0x10, R9
+	KMOVW   R9, K3
 	MOVQ    R8, R9
 	MOVQ    32(AX), R10
 	VMOVUPS (R9), Z0
@@ -1136,15 +872,15 @@ pass51:
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
-loop53:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	PREFETCHT0   64(BX)(R9*1)
-	PREFETCHT2   64(SI)(R9*1)
-	VCVTPH2PS    (DX)(R9*1), Z8
-	VCVTPH2PS    32(DX)(R9*1), Z9
-	VCVTPH2PS    64(DX)(R9*1), Z10
-	VCVTPH2PS    96(DX)(R9*1), Z11
+loop28:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	PREFETCHT0   64(DI)(R9*1)
+	PREFETCHT2   64(DX)(R9*1)
+	VCVTPH2PS    (SI)(R9*1), Z8
+	VCVTPH2PS.Z  32(SI)(R9*1), K1, Z9
+	VCVTPH2PS.Z  64(SI)(R9*1), K2, Z10
+	VCVTPH2PS.Z  96(SI)(R9*1), K3, Z11
 	VBROADCASTSS (R11), Z12
 	VFMADD231PS  Z12, Z8, Z0
 	VFMADD231PS  Z12, Z9, Z1
@@ -1158,7 +894,7 @@ loop53:
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop53
+	JNZ          loop28
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	VMOVUPS      Z0, (R9)
@@ -1169,72 +905,34 @@ loop53:
 	VMOVUPS      Z5, 64(R9)(R10*1)
 	VMOVUPS      Z6, 128(R9)(R10*1)
 	VMOVUPS      Z7, 192(R9)(R10*1)
-	ADDQ         $+128, DX
-	ADDQ         $+128, BX
 	ADDQ         $+128, SI
+	ADDQ         $+128, DI
+	ADDQ         $+128, DX
 	ADDQ         $+256, R8
-	SUBQ         $+64, DI
-	JMP          pass51
+	SUBQ         $+64, BX
+	JGT          pass27
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile26
 
-passed52:
-pass54:
-	CMPQ    DI, $+16
-	JLT     passed55
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	VMOVUPS (R9), Z0
-	VMOVUPS (R9)(R10*1), Z1
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-
-loop56:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VCVTPH2PS    (DX)(R9*1), Z2
-	VBROADCASTSS (R11), Z3
-	VFMADD231PS  Z3, Z2, Z0
-	VBROADCASTSS (R11)(R12*1), Z3
-	VFMADD231PS  Z3, Z2, Z1
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop56
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, (R9)(R10*1)
-	ADDQ         $+32, DX
-	ADDQ         $+32, BX
-	ADDQ         $+32, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass54
-
-passed55:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile50
-
-done49:
+done25:
 	VZEROUPPER
 	RET
 
-// func valuesTileF161AVX512(a *byte)
-// Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·valuesTileF161AVX512(SB), NOSPLIT, $0-8
+// func valuesF16x1AVX512(a *byte)
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesF16x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
 
-tile58:
+tile30:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done57
+	JZ      done29
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -1242,21 +940,31 @@ tile58:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass59:
-	CMPQ    DI, $+64
-	JLT     passed60
+pass31:
+	MOVQ    $+64, R10
+	CMPQ    BX, R10
+	CMOVQLT BX, R10
+	XORQ    R9, R9
+	NOTQ    R9
+	BZHIQ   R10, R9, R9
+	SHRQ    $0x10, R9
+	KMOVW   R9, K1
+	SHRQ    $0x10, R9
+	KMOVW   R9, K2
+	SHRQ    $0x10, R9
+	KMOVW   R9, K3
 	MOVQ    R8, R9
 	VMOVUPS (R9), Z0
 	VMOVUPS 64(R9), Z1
@@ -1266,15 +974,15 @@ pass59:
 	XORQ    R9, R9
 	MOVQ    (AX), R11
 
-loop61:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	PREFETCHT0   64(BX)(R9*1)
-	PREFETCHT2   64(SI)(R9*1)
-	VCVTPH2PS    (DX)(R9*1), Z4
-	VCVTPH2PS    32(DX)(R9*1), Z5
-	VCVTPH2PS    64(DX)(R9*1), Z6
-	VCVTPH2PS    96(DX)(R9*1), Z7
+loop32:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	PREFETCHT0   64(DI)(R9*1)
+	PREFETCHT2   64(DX)(R9*1)
+	VCVTPH2PS    (SI)(R9*1), Z4
+	VCVTPH2PS.Z  32(SI)(R9*1), K1, Z5
+	VCVTPH2PS.Z  64(SI)(R9*1), K2, Z6
+	VCVTPH2PS.Z  96(SI)(R9*1), K3, Z7
 	VBROADCASTSS (R11), Z8
 	VFMADD231PS  Z8, Z4, Z0
 	VFMADD231PS  Z8, Z5, Z1
@@ -1283,71 +991,40 @@ loop61:
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop61
+	JNZ          loop32
 	MOVQ         R8, R9
 	VMOVUPS      Z0, (R9)
 	VMOVUPS      Z1, 64(R9)
 	VMOVUPS      Z2, 128(R9)
 	VMOVUPS      Z3, 192(R9)
-	ADDQ         $+128, DX
-	ADDQ         $+128, BX
 	ADDQ         $+128, SI
+	ADDQ         $+128, DI
+	ADDQ         $+128, DX
 	ADDQ         $+256, R8
-	SUBQ         $+64, DI
-	JMP          pass59
+	SUBQ         $+64, BX
+	JGT          pass31
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile30
 
-passed60:
-pass62:
-	CMPQ    DI, $+16
-	JLT     passed63
-	MOVQ    R8, R9
-	VMOVUPS (R9), Z0
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-
-loop64:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VCVTPH2PS    (DX)(R9*1), Z1
-	VBROADCASTSS (R11), Z2
-	VFMADD231PS  Z2, Z1, Z0
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop64
-	MOVQ         R8, R9
-	VMOVUPS      Z0, (R9)
-	ADDQ         $+32, DX
-	ADDQ         $+32, BX
-	ADDQ         $+32, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass62
-
-passed63:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile58
-
-done57:
+done29:
 	VZEROUPPER
 	RET
 
-// func valuesTileBF168AVX512(a *byte)
-// Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·valuesTileBF168AVX512(SB), NOSPLIT, $0-8
+// func valuesBF16x8AVX512(a *byte)
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesBF16x8AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
 
-tile66:
+tile34:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done65
+	JZ      done33
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -1355,21 +1032,27 @@ tile66:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass67:
-	CMPQ    DI, $+32
-	JLT     passed68
+pass35:
+	MOVQ    $+64, R10
+	CMPQ    BX, R10
+	CMOVQLT BX, R10
+	XORQ    R9, R9
+	NOTQ    R9
+	BZHIQ   R10, R9, R9
+	SHRQ    $0x10, R9
+	KMOVW   R9, K1
 	MOVQ    R8, R9
 	MOVQ    32(AX), R10
 	LEAQ    (R10)(R10*2), R11
@@ -1399,12 +1082,12 @@ pass67:
 	LEAQ    (R12)(R12*4), R14
 	LEAQ    (R11)(R13*2), R15
 
-loop69:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVZXWD    (DX)(R9*1), Z16
+loop36:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	VPMOVZXWD    (SI)(R9*1), Z16
 	VPSLLD       $0x10, Z16, Z16
-	VPMOVZXWD    32(DX)(R9*1), Z17
+	VPMOVZXWD.Z  32(SI)(R9*1), K1, Z17
 	VPSLLD       $0x10, Z17, Z17
 	VBROADCASTSS (R11), Z18
 	VFMADD231PS  Z18, Z16, Z0
@@ -1434,7 +1117,7 @@ loop69:
 	ADDQ         $+4, R15
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop69
+	JNZ          loop36
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -1456,107 +1139,34 @@ loop69:
 	VMOVUPS      Z13, 64(R13)
 	VMOVUPS      Z14, (R13)(R10*1)
 	VMOVUPS      Z15, 64(R13)(R10*1)
-	ADDQ         $+64, DX
-	ADDQ         $+64, BX
 	ADDQ         $+64, SI
+	ADDQ         $+64, DI
+	ADDQ         $+64, DX
 	ADDQ         $+128, R8
-	SUBQ         $+32, DI
-	JMP          pass67
+	SUBQ         $+32, BX
+	JGT          pass35
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile34
 
-passed68:
-pass70:
-	CMPQ    DI, $+16
-	JLT     passed71
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	LEAQ    (R10)(R10*4), R12
-	LEAQ    (R9)(R11*2), R13
-	VMOVUPS (R9), Z0
-	VMOVUPS (R9)(R10*1), Z1
-	VMOVUPS (R9)(R10*2), Z2
-	VMOVUPS (R9)(R11*1), Z3
-	VMOVUPS (R9)(R10*4), Z4
-	VMOVUPS (R9)(R12*1), Z5
-	VMOVUPS (R13), Z6
-	VMOVUPS (R13)(R10*1), Z7
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
-	LEAQ    (R12)(R12*4), R14
-	LEAQ    (R11)(R13*2), R15
-
-loop72:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVZXWD    (DX)(R9*1), Z8
-	VPSLLD       $0x10, Z8, Z8
-	VBROADCASTSS (R11), Z9
-	VFMADD231PS  Z9, Z8, Z0
-	VBROADCASTSS (R11)(R12*1), Z9
-	VFMADD231PS  Z9, Z8, Z1
-	VBROADCASTSS (R11)(R12*2), Z9
-	VFMADD231PS  Z9, Z8, Z2
-	VBROADCASTSS (R11)(R13*1), Z9
-	VFMADD231PS  Z9, Z8, Z3
-	VBROADCASTSS (R11)(R12*4), Z9
-	VFMADD231PS  Z9, Z8, Z4
-	VBROADCASTSS (R11)(R14*1), Z9
-	VFMADD231PS  Z9, Z8, Z5
-	VBROADCASTSS (R15), Z9
-	VFMADD231PS  Z9, Z8, Z6
-	VBROADCASTSS (R15)(R12*1), Z9
-	VFMADD231PS  Z9, Z8, Z7
-	ADDQ         $+4, R11
-	ADDQ         $+4, R15
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop72
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	LEAQ         (R10)(R10*4), R12
-	LEAQ         (R9)(R11*2), R13
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, (R9)(R10*1)
-	VMOVUPS      Z2, (R9)(R10*2)
-	VMOVUPS      Z3, (R9)(R11*1)
-	VMOVUPS      Z4, (R9)(R10*4)
-	VMOVUPS      Z5, (R9)(R12*1)
-	VMOVUPS      Z6, (R13)
-	VMOVUPS      Z7, (R13)(R10*1)
-	ADDQ         $+32, DX
-	ADDQ         $+32, BX
-	ADDQ         $+32, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass70
-
-passed71:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile66
-
-done65:
+done33:
 	VZEROUPPER
 	RET
 
-// func valuesTileBF164AVX512(a *byte)
-// Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·valuesTileBF164AVX512(SB), NOSPLIT, $0-8
+// func valuesBF16x4AVX512(a *byte)
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesBF16x4AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
 
-tile74:
+tile38:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done73
+	JZ      done37
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -1564,21 +1174,31 @@ tile74:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass75:
-	CMPQ    DI, $+64
-	JLT     passed76
+pass39:
+	MOVQ    $+64, R10
+	CMPQ    BX, R10
+	CMOVQLT BX, R10
+	XORQ    R9, R9
+	NOTQ    R9
+	BZHIQ   R10, R9, R9
+	SHRQ    $0x10, R9
+	KMOVW   R9, K1
+	SHRQ    $0x10, R9
+	KMOVW   R9, K2
+	SHRQ    $0x10, R9
+	KMOVW   R9, K3
 	MOVQ    R8, R9
 	MOVQ    32(AX), R10
 	LEAQ    (R10)(R10*2), R11
@@ -1604,18 +1224,18 @@ pass75:
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
-loop77:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	PREFETCHT0   64(BX)(R9*1)
-	PREFETCHT2   64(SI)(R9*1)
-	VPMOVZXWD    (DX)(R9*1), Z16
+loop40:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	PREFETCHT0   64(DI)(R9*1)
+	PREFETCHT2   64(DX)(R9*1)
+	VPMOVZXWD    (SI)(R9*1), Z16
 	VPSLLD       $0x10, Z16, Z16
-	VPMOVZXWD    32(DX)(R9*1), Z17
+	VPMOVZXWD.Z  32(SI)(R9*1), K1, Z17
 	VPSLLD       $0x10, Z17, Z17
-	VPMOVZXWD    64(DX)(R9*1), Z18
+	VPMOVZXWD.Z  64(SI)(R9*1), K2, Z18
 	VPSLLD       $0x10, Z18, Z18
-	VPMOVZXWD    96(DX)(R9*1), Z19
+	VPMOVZXWD.Z  96(SI)(R9*1), K3, Z19
 	VPSLLD       $0x10, Z19, Z19
 	VBROADCASTSS (R11), Z20
 	VFMADD231PS  Z20, Z16, Z0
@@ -1640,7 +1260,7 @@ loop77:
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop77
+	JNZ          loop40
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -1660,84 +1280,34 @@ loop77:
 	VMOVUPS      Z13, 64(R9)(R11*1)
 	VMOVUPS      Z14, 128(R9)(R11*1)
 	VMOVUPS      Z15, 192(R9)(R11*1)
-	ADDQ         $+128, DX
-	ADDQ         $+128, BX
 	ADDQ         $+128, SI
+	ADDQ         $+128, DI
+	ADDQ         $+128, DX
 	ADDQ         $+256, R8
-	SUBQ         $+64, DI
-	JMP          pass75
+	SUBQ         $+64, BX
+	JGT          pass39
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile38
 
-passed76:
-pass78:
-	CMPQ    DI, $+16
-	JLT     passed79
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	VMOVUPS (R9), Z0
-	VMOVUPS (R9)(R10*1), Z1
-	VMOVUPS (R9)(R10*2), Z2
-	VMOVUPS (R9)(R11*1), Z3
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
-
-loop80:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVZXWD    (DX)(R9*1), Z4
-	VPSLLD       $0x10, Z4, Z4
-	VBROADCASTSS (R11), Z5
-	VFMADD231PS  Z5, Z4, Z0
-	VBROADCASTSS (R11)(R12*1), Z5
-	VFMADD231PS  Z5, Z4, Z1
-	VBROADCASTSS (R11)(R12*2), Z5
-	VFMADD231PS  Z5, Z4, Z2
-	VBROADCASTSS (R11)(R13*1), Z5
-	VFMADD231PS  Z5, Z4, Z3
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop80
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, (R9)(R10*1)
-	VMOVUPS      Z2, (R9)(R10*2)
-	VMOVUPS      Z3, (R9)(R11*1)
-	ADDQ         $+32, DX
-	ADDQ         $+32, BX
-	ADDQ         $+32, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass78
-
-passed79:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile74
-
-done73:
+done37:
 	VZEROUPPER
 	RET
 
-// func valuesTileBF162AVX512(a *byte)
-// Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·valuesTileBF162AVX512(SB), NOSPLIT, $0-8
+// func valuesBF16x2AVX512(a *byte)
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesBF16x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
 
-tile82:
+tile42:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done81
+	JZ      done41
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -1745,21 +1315,31 @@ tile82:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass83:
-	CMPQ    DI, $+64
-	JLT     passed84
+pass43:
+	MOVQ    $+64, R10
+	CMPQ    BX, R10
+	CMOVQLT BX, R10
+	XORQ    R9, R9
+	NOTQ    R9
+	BZHIQ   R10, R9, R9
+	SHRQ    $0x10, R9
+	KMOVW   R9, K1
+	SHRQ    $0x10, R9
+	KMOVW   R9, K2
+	SHRQ    $0x10, R9
+	KMOVW   R9, K3
 	MOVQ    R8, R9
 	MOVQ    32(AX), R10
 	VMOVUPS (R9), Z0
@@ -1775,18 +1355,18 @@ pass83:
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
-loop85:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	PREFETCHT0   64(BX)(R9*1)
-	PREFETCHT2   64(SI)(R9*1)
-	VPMOVZXWD    (DX)(R9*1), Z8
+loop44:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	PREFETCHT0   64(DI)(R9*1)
+	PREFETCHT2   64(DX)(R9*1)
+	VPMOVZXWD    (SI)(R9*1), Z8
 	VPSLLD       $0x10, Z8, Z8
-	VPMOVZXWD    32(DX)(R9*1), Z9
+	VPMOVZXWD.Z  32(SI)(R9*1), K1, Z9
 	VPSLLD       $0x10, Z9, Z9
-	VPMOVZXWD    64(DX)(R9*1), Z10
+	VPMOVZXWD.Z  64(SI)(R9*1), K2, Z10
 	VPSLLD       $0x10, Z10, Z10
-	VPMOVZXWD    96(DX)(R9*1), Z11
+	VPMOVZXWD.Z  96(SI)(R9*1), K3, Z11
 	VPSLLD       $0x10, Z11, Z11
 	VBROADCASTSS (R11), Z12
 	VFMADD231PS  Z12, Z8, Z0
@@ -1801,7 +1381,7 @@ loop85:
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop85
+	JNZ          loop44
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	VMOVUPS      Z0, (R9)
@@ -1812,73 +1392,34 @@ loop85:
 	VMOVUPS      Z5, 64(R9)(R10*1)
 	VMOVUPS      Z6, 128(R9)(R10*1)
 	VMOVUPS      Z7, 192(R9)(R10*1)
-	ADDQ         $+128, DX
-	ADDQ         $+128, BX
 	ADDQ         $+128, SI
+	ADDQ         $+128, DI
+	ADDQ         $+128, DX
 	ADDQ         $+256, R8
-	SUBQ         $+64, DI
-	JMP          pass83
+	SUBQ         $+64, BX
+	JGT          pass43
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile42
 
-passed84:
-pass86:
-	CMPQ    DI, $+16
-	JLT     passed87
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	VMOVUPS (R9), Z0
-	VMOVUPS (R9)(R10*1), Z1
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-
-loop88:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVZXWD    (DX)(R9*1), Z2
-	VPSLLD       $0x10, Z2, Z2
-	VBROADCASTSS (R11), Z3
-	VFMADD231PS  Z3, Z2, Z0
-	VBROADCASTSS (R11)(R12*1), Z3
-	VFMADD231PS  Z3, Z2, Z1
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop88
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, (R9)(R10*1)
-	ADDQ         $+32, DX
-	ADDQ         $+32, BX
-	ADDQ         $+32, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass86
-
-passed87:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile82
-
-done81:
+done41:
 	VZEROUPPER
 	RET
 
-// func valuesTileBF161AVX512(a *byte)
-// Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·valuesTileBF161AVX512(SB), NOSPLIT, $0-8
+// func valuesBF16x1AVX512(a *byte)
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesBF16x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
 
-tile90:
+tile46:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done89
+	JZ      done45
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -1886,21 +1427,31 @@ tile90:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    16(SI), BX
-	MOVQ    32(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass91:
-	CMPQ    DI, $+64
-	JLT     passed92
+pass47:
+	MOVQ    $+64, R10
+	CMPQ    BX, R10
+	CMOVQLT BX, R10
+	XORQ    R9, R9
+	NOTQ    R9
+	BZHIQ   R10, R9, R9
+	SHRQ    $0x10, R9
+	KMOVW   R9, K1
+	SHRQ    $0x10, R9
+	KMOVW   R9, K2
+	SHRQ    $0x10, R9
+	KMOVW   R9, K3
 	MOVQ    R8, R9
 	VMOVUPS (R9), Z0
 	VMOVUPS 64(R9), Z1
@@ -1910,18 +1461,18 @@ pass91:
 	XORQ    R9, R9
 	MOVQ    (AX), R11
 
-loop93:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	PREFETCHT0   64(BX)(R9*1)
-	PREFETCHT2   64(SI)(R9*1)
-	VPMOVZXWD    (DX)(R9*1), Z4
+loop48:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	PREFETCHT0   64(DI)(R9*1)
+	PREFETCHT2   64(DX)(R9*1)
+	VPMOVZXWD    (SI)(R9*1), Z4
 	VPSLLD       $0x10, Z4, Z4
-	VPMOVZXWD    32(DX)(R9*1), Z5
+	VPMOVZXWD.Z  32(SI)(R9*1), K1, Z5
 	VPSLLD       $0x10, Z5, Z5
-	VPMOVZXWD    64(DX)(R9*1), Z6
+	VPMOVZXWD.Z  64(SI)(R9*1), K2, Z6
 	VPSLLD       $0x10, Z6, Z6
-	VPMOVZXWD    96(DX)(R9*1), Z7
+	VPMOVZXWD.Z  96(SI)(R9*1), K3, Z7
 	VPSLLD       $0x10, Z7, Z7
 	VBROADCASTSS (R11), Z8
 	VFMADD231PS  Z8, Z4, Z0
@@ -1931,71 +1482,39 @@ loop93:
 	ADDQ         $+4, R11
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop93
+	JNZ          loop48
 	MOVQ         R8, R9
 	VMOVUPS      Z0, (R9)
 	VMOVUPS      Z1, 64(R9)
 	VMOVUPS      Z2, 128(R9)
 	VMOVUPS      Z3, 192(R9)
-	ADDQ         $+128, DX
-	ADDQ         $+128, BX
 	ADDQ         $+128, SI
+	ADDQ         $+128, DI
+	ADDQ         $+128, DX
 	ADDQ         $+256, R8
-	SUBQ         $+64, DI
-	JMP          pass91
+	SUBQ         $+64, BX
+	JGT          pass47
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile46
 
-passed92:
-pass94:
-	CMPQ    DI, $+16
-	JLT     passed95
-	MOVQ    R8, R9
-	VMOVUPS (R9), Z0
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-
-loop96:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVZXWD    (DX)(R9*1), Z1
-	VPSLLD       $0x10, Z1, Z1
-	VBROADCASTSS (R11), Z2
-	VFMADD231PS  Z2, Z1, Z0
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop96
-	MOVQ         R8, R9
-	VMOVUPS      Z0, (R9)
-	ADDQ         $+32, DX
-	ADDQ         $+32, BX
-	ADDQ         $+32, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass94
-
-passed95:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile90
-
-done89:
+done45:
 	VZEROUPPER
 	RET
 
-// func valuesTileE5M28AVX512(a *byte)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, CMOV, MMX+
-TEXT ·valuesTileE5M28AVX512(SB), NOSPLIT, $0-8
+// func valuesInt8x8AVX512(a *byte)
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesInt8x8AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 
-tile98:
+tile50:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done97
+	JZ      done49
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -2003,21 +1522,27 @@ tile98:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    32(SI), BX
-	MOVQ    64(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    32(DX), DI
+	ADDQ    BX, DI
+	MOVQ    64(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass99:
-	CMPQ    DI, $+32
-	JLT     passed100
+pass51:
+	MOVQ    $+64, R10
+	CMPQ    BX, R10
+	CMOVQLT BX, R10
+	XORQ    R9, R9
+	NOTQ    R9
+	BZHIQ   R10, R9, R9
+	SHRQ    $0x10, R9
+	KMOVW   R9, K1
 	MOVQ    R8, R9
 	MOVQ    32(AX), R10
 	LEAQ    (R10)(R10*2), R11
@@ -2047,10 +1572,1059 @@ pass99:
 	LEAQ    (R12)(R12*4), R14
 	LEAQ    (R11)(R13*2), R15
 
-loop101:
-	PREFETCHT0    (BX)(R9*1)
-	PREFETCHT2    (SI)(R9*1)
-	VPMOVZXBW     (DX)(R9*1), Z17
+loop52:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	VPMOVSXBD    (SI)(R9*1), Z16
+	VCVTDQ2PS    Z16, Z16
+	VPMOVSXBD.Z  16(SI)(R9*1), K1, Z17
+	VCVTDQ2PS    Z17, Z17
+	VBROADCASTSS (R11), Z18
+	VFMADD231PS  Z18, Z16, Z0
+	VFMADD231PS  Z18, Z17, Z1
+	VBROADCASTSS (R11)(R12*1), Z18
+	VFMADD231PS  Z18, Z16, Z2
+	VFMADD231PS  Z18, Z17, Z3
+	VBROADCASTSS (R11)(R12*2), Z18
+	VFMADD231PS  Z18, Z16, Z4
+	VFMADD231PS  Z18, Z17, Z5
+	VBROADCASTSS (R11)(R13*1), Z18
+	VFMADD231PS  Z18, Z16, Z6
+	VFMADD231PS  Z18, Z17, Z7
+	VBROADCASTSS (R11)(R12*4), Z18
+	VFMADD231PS  Z18, Z16, Z8
+	VFMADD231PS  Z18, Z17, Z9
+	VBROADCASTSS (R11)(R14*1), Z18
+	VFMADD231PS  Z18, Z16, Z10
+	VFMADD231PS  Z18, Z17, Z11
+	VBROADCASTSS (R15), Z18
+	VFMADD231PS  Z18, Z16, Z12
+	VFMADD231PS  Z18, Z17, Z13
+	VBROADCASTSS (R15)(R12*1), Z18
+	VFMADD231PS  Z18, Z16, Z14
+	VFMADD231PS  Z18, Z17, Z15
+	ADDQ         $+4, R11
+	ADDQ         $+4, R15
+	ADDQ         CX, R9
+	DECQ         R10
+	JNZ          loop52
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	LEAQ         (R10)(R10*4), R12
+	LEAQ         (R9)(R11*2), R13
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, (R9)(R10*1)
+	VMOVUPS      Z3, 64(R9)(R10*1)
+	VMOVUPS      Z4, (R9)(R10*2)
+	VMOVUPS      Z5, 64(R9)(R10*2)
+	VMOVUPS      Z6, (R9)(R11*1)
+	VMOVUPS      Z7, 64(R9)(R11*1)
+	VMOVUPS      Z8, (R9)(R10*4)
+	VMOVUPS      Z9, 64(R9)(R10*4)
+	VMOVUPS      Z10, (R9)(R12*1)
+	VMOVUPS      Z11, 64(R9)(R12*1)
+	VMOVUPS      Z12, (R13)
+	VMOVUPS      Z13, 64(R13)
+	VMOVUPS      Z14, (R13)(R10*1)
+	VMOVUPS      Z15, 64(R13)(R10*1)
+	ADDQ         $+32, SI
+	ADDQ         $+32, DI
+	ADDQ         $+32, DX
+	ADDQ         $+128, R8
+	SUBQ         $+32, BX
+	JGT          pass51
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile50
+
+done49:
+	VZEROUPPER
+	RET
+
+// func valuesInt8x4AVX512(a *byte)
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesInt8x4AVX512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ 48(AX), CX
+
+tile54:
+	MOVQ    40(AX), DX
+	TESTQ   DX, DX
+	JZ      done53
+	MOVQ    $+16, BX
+	SUBQ    64(AX), BX
+	CMPQ    DX, BX
+	CMOVQLT DX, BX
+	SUBQ    BX, DX
+	MOVQ    DX, 40(AX)
+	MOVQ    BX, 96(AX)
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    32(DX), DI
+	ADDQ    BX, DI
+	MOVQ    64(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
+	MOVQ    24(AX), R8
+
+pass55:
+	MOVQ    $+64, R10
+	CMPQ    BX, R10
+	CMOVQLT BX, R10
+	XORQ    R9, R9
+	NOTQ    R9
+	BZHIQ   R10, R9, R9
+	SHRQ    $0x10, R9
+	KMOVW   R9, K1
+	SHRQ    $0x10, R9
+	KMOVW   R9, K2
+	SHRQ    $0x10, R9
+	KMOVW   R9, K3
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
+	VMOVUPS (R9)(R10*1), Z4
+	VMOVUPS 64(R9)(R10*1), Z5
+	VMOVUPS 128(R9)(R10*1), Z6
+	VMOVUPS 192(R9)(R10*1), Z7
+	VMOVUPS (R9)(R10*2), Z8
+	VMOVUPS 64(R9)(R10*2), Z9
+	VMOVUPS 128(R9)(R10*2), Z10
+	VMOVUPS 192(R9)(R10*2), Z11
+	VMOVUPS (R9)(R11*1), Z12
+	VMOVUPS 64(R9)(R11*1), Z13
+	VMOVUPS 128(R9)(R11*1), Z14
+	VMOVUPS 192(R9)(R11*1), Z15
+	MOVQ    96(AX), R10
+	XORQ    R9, R9
+	MOVQ    (AX), R11
+	MOVQ    8(AX), R12
+	LEAQ    (R12)(R12*2), R13
+
+loop56:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	VPMOVSXBD    (SI)(R9*1), Z16
+	VCVTDQ2PS    Z16, Z16
+	VPMOVSXBD.Z  16(SI)(R9*1), K1, Z17
+	VCVTDQ2PS    Z17, Z17
+	VPMOVSXBD.Z  32(SI)(R9*1), K2, Z18
+	VCVTDQ2PS    Z18, Z18
+	VPMOVSXBD.Z  48(SI)(R9*1), K3, Z19
+	VCVTDQ2PS    Z19, Z19
+	VBROADCASTSS (R11), Z20
+	VFMADD231PS  Z20, Z16, Z0
+	VFMADD231PS  Z20, Z17, Z1
+	VFMADD231PS  Z20, Z18, Z2
+	VFMADD231PS  Z20, Z19, Z3
+	VBROADCASTSS (R11)(R12*1), Z20
+	VFMADD231PS  Z20, Z16, Z4
+	VFMADD231PS  Z20, Z17, Z5
+	VFMADD231PS  Z20, Z18, Z6
+	VFMADD231PS  Z20, Z19, Z7
+	VBROADCASTSS (R11)(R12*2), Z20
+	VFMADD231PS  Z20, Z16, Z8
+	VFMADD231PS  Z20, Z17, Z9
+	VFMADD231PS  Z20, Z18, Z10
+	VFMADD231PS  Z20, Z19, Z11
+	VBROADCASTSS (R11)(R13*1), Z20
+	VFMADD231PS  Z20, Z16, Z12
+	VFMADD231PS  Z20, Z17, Z13
+	VFMADD231PS  Z20, Z18, Z14
+	VFMADD231PS  Z20, Z19, Z15
+	ADDQ         $+4, R11
+	ADDQ         CX, R9
+	DECQ         R10
+	JNZ          loop56
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 128(R9)
+	VMOVUPS      Z3, 192(R9)
+	VMOVUPS      Z4, (R9)(R10*1)
+	VMOVUPS      Z5, 64(R9)(R10*1)
+	VMOVUPS      Z6, 128(R9)(R10*1)
+	VMOVUPS      Z7, 192(R9)(R10*1)
+	VMOVUPS      Z8, (R9)(R10*2)
+	VMOVUPS      Z9, 64(R9)(R10*2)
+	VMOVUPS      Z10, 128(R9)(R10*2)
+	VMOVUPS      Z11, 192(R9)(R10*2)
+	VMOVUPS      Z12, (R9)(R11*1)
+	VMOVUPS      Z13, 64(R9)(R11*1)
+	VMOVUPS      Z14, 128(R9)(R11*1)
+	VMOVUPS      Z15, 192(R9)(R11*1)
+	ADDQ         $+64, SI
+	ADDQ         $+64, DI
+	ADDQ         $+64, DX
+	ADDQ         $+256, R8
+	SUBQ         $+64, BX
+	JGT          pass55
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile54
+
+done53:
+	VZEROUPPER
+	RET
+
+// func valuesInt8x2AVX512(a *byte)
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesInt8x2AVX512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ 48(AX), CX
+
+tile58:
+	MOVQ    40(AX), DX
+	TESTQ   DX, DX
+	JZ      done57
+	MOVQ    $+16, BX
+	SUBQ    64(AX), BX
+	CMPQ    DX, BX
+	CMOVQLT DX, BX
+	SUBQ    BX, DX
+	MOVQ    DX, 40(AX)
+	MOVQ    BX, 96(AX)
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    32(DX), DI
+	ADDQ    BX, DI
+	MOVQ    64(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
+	MOVQ    24(AX), R8
+
+pass59:
+	MOVQ    $+64, R10
+	CMPQ    BX, R10
+	CMOVQLT BX, R10
+	XORQ    R9, R9
+	NOTQ    R9
+	BZHIQ   R10, R9, R9
+	SHRQ    $0x10, R9
+	KMOVW   R9, K1
+	SHRQ    $0x10, R9
+	KMOVW   R9, K2
+	SHRQ    $0x10, R9
+	KMOVW   R9, K3
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
+	VMOVUPS (R9)(R10*1), Z4
+	VMOVUPS 64(R9)(R10*1), Z5
+	VMOVUPS 128(R9)(R10*1), Z6
+	VMOVUPS 192(R9)(R10*1), Z7
+	MOVQ    96(AX), R10
+	XORQ    R9, R9
+	MOVQ    (AX), R11
+	MOVQ    8(AX), R12
+
+loop60:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	VPMOVSXBD    (SI)(R9*1), Z8
+	VCVTDQ2PS    Z8, Z8
+	VPMOVSXBD.Z  16(SI)(R9*1), K1, Z9
+	VCVTDQ2PS    Z9, Z9
+	VPMOVSXBD.Z  32(SI)(R9*1), K2, Z10
+	VCVTDQ2PS    Z10, Z10
+	VPMOVSXBD.Z  48(SI)(R9*1), K3, Z11
+	VCVTDQ2PS    Z11, Z11
+	VBROADCASTSS (R11), Z12
+	VFMADD231PS  Z12, Z8, Z0
+	VFMADD231PS  Z12, Z9, Z1
+	VFMADD231PS  Z12, Z10, Z2
+	VFMADD231PS  Z12, Z11, Z3
+	VBROADCASTSS (R11)(R12*1), Z12
+	VFMADD231PS  Z12, Z8, Z4
+	VFMADD231PS  Z12, Z9, Z5
+	VFMADD231PS  Z12, Z10, Z6
+	VFMADD231PS  Z12, Z11, Z7
+	ADDQ         $+4, R11
+	ADDQ         CX, R9
+	DECQ         R10
+	JNZ          loop60
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 128(R9)
+	VMOVUPS      Z3, 192(R9)
+	VMOVUPS      Z4, (R9)(R10*1)
+	VMOVUPS      Z5, 64(R9)(R10*1)
+	VMOVUPS      Z6, 128(R9)(R10*1)
+	VMOVUPS      Z7, 192(R9)(R10*1)
+	ADDQ         $+64, SI
+	ADDQ         $+64, DI
+	ADDQ         $+64, DX
+	ADDQ         $+256, R8
+	SUBQ         $+64, BX
+	JGT          pass59
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile58
+
+done57:
+	VZEROUPPER
+	RET
+
+// func valuesInt8x1AVX512(a *byte)
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesInt8x1AVX512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ 48(AX), CX
+
+tile62:
+	MOVQ    40(AX), DX
+	TESTQ   DX, DX
+	JZ      done61
+	MOVQ    $+16, BX
+	SUBQ    64(AX), BX
+	CMPQ    DX, BX
+	CMOVQLT DX, BX
+	SUBQ    BX, DX
+	MOVQ    DX, 40(AX)
+	MOVQ    BX, 96(AX)
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    32(DX), DI
+	ADDQ    BX, DI
+	MOVQ    64(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
+	MOVQ    24(AX), R8
+
+pass63:
+	MOVQ    $+64, R10
+	CMPQ    BX, R10
+	CMOVQLT BX, R10
+	XORQ    R9, R9
+	NOTQ    R9
+	BZHIQ   R10, R9, R9
+	SHRQ    $0x10, R9
+	KMOVW   R9, K1
+	SHRQ    $0x10, R9
+	KMOVW   R9, K2
+	SHRQ    $0x10, R9
+	KMOVW   R9, K3
+	MOVQ    R8, R9
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
+	MOVQ    96(AX), R10
+	XORQ    R9, R9
+	MOVQ    (AX), R11
+
+loop64:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	VPMOVSXBD    (SI)(R9*1), Z4
+	VCVTDQ2PS    Z4, Z4
+	VPMOVSXBD.Z  16(SI)(R9*1), K1, Z5
+	VCVTDQ2PS    Z5, Z5
+	VPMOVSXBD.Z  32(SI)(R9*1), K2, Z6
+	VCVTDQ2PS    Z6, Z6
+	VPMOVSXBD.Z  48(SI)(R9*1), K3, Z7
+	VCVTDQ2PS    Z7, Z7
+	VBROADCASTSS (R11), Z8
+	VFMADD231PS  Z8, Z4, Z0
+	VFMADD231PS  Z8, Z5, Z1
+	VFMADD231PS  Z8, Z6, Z2
+	VFMADD231PS  Z8, Z7, Z3
+	ADDQ         $+4, R11
+	ADDQ         CX, R9
+	DECQ         R10
+	JNZ          loop64
+	MOVQ         R8, R9
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 128(R9)
+	VMOVUPS      Z3, 192(R9)
+	ADDQ         $+64, SI
+	ADDQ         $+64, DI
+	ADDQ         $+64, DX
+	ADDQ         $+256, R8
+	SUBQ         $+64, BX
+	JGT          pass63
+	MOVQ         96(AX), DX
+	SHLQ         $0x02, DX
+	ADDQ         DX, (AX)
+	ADDQ         $0x08, 16(AX)
+	MOVQ         $+0, 64(AX)
+	JMP          tile62
+
+done61:
+	VZEROUPPER
+	RET
+
+// func valuesE4M3x8AVX512(a *byte)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, CMOV, MMX+
+TEXT ·valuesE4M3x8AVX512(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         48(AX), CX
+	VPBROADCASTD e4m3AVX512<>+0(SB), Z31
+	VPBROADCASTD magnitudeAVX512<>+0(SB), Z29
+	VPXORD       Z30, Z30, Z30
+
+tile66:
+	MOVQ    40(AX), DX
+	TESTQ   DX, DX
+	JZ      done65
+	MOVQ    $+16, BX
+	SUBQ    64(AX), BX
+	CMPQ    DX, BX
+	CMOVQLT DX, BX
+	SUBQ    BX, DX
+	MOVQ    DX, 40(AX)
+	MOVQ    BX, 96(AX)
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    32(DX), DI
+	ADDQ    BX, DI
+	MOVQ    64(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
+	MOVQ    24(AX), R8
+
+pass67:
+	MOVQ     $+64, R10
+	CMPQ     BX, R10
+	CMOVQLT  BX, R10
+	XORQ     R9, R9
+	NOTQ     R9
+	BZHIQ    R10, R9, R9
+	KMOVQ    R9, K4
+	KSHIFTRQ $0x20, K4, K5
+	SHRQ     $0x10, R9
+	KMOVW    R9, K1
+	MOVQ     R8, R9
+	MOVQ     32(AX), R10
+	LEAQ     (R10)(R10*2), R11
+	LEAQ     (R10)(R10*4), R12
+	LEAQ     (R9)(R11*2), R13
+	VMOVUPS  (R9), Z0
+	VMOVUPS  64(R9), Z1
+	VMOVUPS  (R9)(R10*1), Z2
+	VMOVUPS  64(R9)(R10*1), Z3
+	VMOVUPS  (R9)(R10*2), Z4
+	VMOVUPS  64(R9)(R10*2), Z5
+	VMOVUPS  (R9)(R11*1), Z6
+	VMOVUPS  64(R9)(R11*1), Z7
+	VMOVUPS  (R9)(R10*4), Z8
+	VMOVUPS  64(R9)(R10*4), Z9
+	VMOVUPS  (R9)(R12*1), Z10
+	VMOVUPS  64(R9)(R12*1), Z11
+	VMOVUPS  (R13), Z12
+	VMOVUPS  64(R13), Z13
+	VMOVUPS  (R13)(R10*1), Z14
+	VMOVUPS  64(R13)(R10*1), Z15
+	MOVQ     96(AX), R10
+	XORQ     R9, R9
+	MOVQ     (AX), R11
+	MOVQ     8(AX), R12
+	LEAQ     (R12)(R12*2), R13
+	LEAQ     (R12)(R12*4), R14
+	LEAQ     (R11)(R13*2), R15
+
+loop68:
+	PREFETCHT0    (DI)(R9*1)
+	PREFETCHT2    (DX)(R9*1)
+	VMOVDQU8.Z    (SI)(R9*1), K4, Y18
+	VPANDD        Z29, Z18, Z18
+	VPMAXUB       Z18, Z30, Z30
+	VPMOVSXBW.Z   (SI)(R9*1), K4, Z17
+	VPSLLW        $0x07, Z17, Z17
+	VPANDD        Z31, Z17, Z17
+	VCVTPH2PS     Y17, Z16
+	VEXTRACTI64X4 $0x01, Z17, Y17
+	VCVTPH2PS     Y17, Z17
+	VBROADCASTSS  (R11), Z18
+	VFMADD231PS   Z18, Z16, Z0
+	VFMADD231PS   Z18, Z17, Z1
+	VBROADCASTSS  (R11)(R12*1), Z18
+	VFMADD231PS   Z18, Z16, Z2
+	VFMADD231PS   Z18, Z17, Z3
+	VBROADCASTSS  (R11)(R12*2), Z18
+	VFMADD231PS   Z18, Z16, Z4
+	VFMADD231PS   Z18, Z17, Z5
+	VBROADCASTSS  (R11)(R13*1), Z18
+	VFMADD231PS   Z18, Z16, Z6
+	VFMADD231PS   Z18, Z17, Z7
+	VBROADCASTSS  (R11)(R12*4), Z18
+	VFMADD231PS   Z18, Z16, Z8
+	VFMADD231PS   Z18, Z17, Z9
+	VBROADCASTSS  (R11)(R14*1), Z18
+	VFMADD231PS   Z18, Z16, Z10
+	VFMADD231PS   Z18, Z17, Z11
+	VBROADCASTSS  (R15), Z18
+	VFMADD231PS   Z18, Z16, Z12
+	VFMADD231PS   Z18, Z17, Z13
+	VBROADCASTSS  (R15)(R12*1), Z18
+	VFMADD231PS   Z18, Z16, Z14
+	VFMADD231PS   Z18, Z17, Z15
+	ADDQ          $+4, R11
+	ADDQ          $+4, R15
+	ADDQ          CX, R9
+	DECQ          R10
+	JNZ           loop68
+	MOVQ          R8, R9
+	MOVQ          32(AX), R10
+	LEAQ          (R10)(R10*2), R11
+	LEAQ          (R10)(R10*4), R12
+	LEAQ          (R9)(R11*2), R13
+	VMOVUPS       Z0, (R9)
+	VMOVUPS       Z1, 64(R9)
+	VMOVUPS       Z2, (R9)(R10*1)
+	VMOVUPS       Z3, 64(R9)(R10*1)
+	VMOVUPS       Z4, (R9)(R10*2)
+	VMOVUPS       Z5, 64(R9)(R10*2)
+	VMOVUPS       Z6, (R9)(R11*1)
+	VMOVUPS       Z7, 64(R9)(R11*1)
+	VMOVUPS       Z8, (R9)(R10*4)
+	VMOVUPS       Z9, 64(R9)(R10*4)
+	VMOVUPS       Z10, (R9)(R12*1)
+	VMOVUPS       Z11, 64(R9)(R12*1)
+	VMOVUPS       Z12, (R13)
+	VMOVUPS       Z13, 64(R13)
+	VMOVUPS       Z14, (R13)(R10*1)
+	VMOVUPS       Z15, 64(R13)(R10*1)
+	ADDQ          $+32, SI
+	ADDQ          $+32, DI
+	ADDQ          $+32, DX
+	ADDQ          $+128, R8
+	SUBQ          $+32, BX
+	JGT           pass67
+	MOVQ          96(AX), DX
+	SHLQ          $0x02, DX
+	ADDQ          DX, (AX)
+	ADDQ          $0x08, 16(AX)
+	MOVQ          $+0, 64(AX)
+	JMP           tile66
+
+done65:
+	VPCMPEQB Z29, Z30, K1
+	KMOVQ    K1, CX
+	XORL     DX, DX
+	TESTQ    CX, CX
+	SETNE    DL
+	MOVQ     DX, 72(AX)
+	VZEROUPPER
+	RET
+
+DATA e4m3AVX512<>+0(SB)/4, $0xbfffbfff
+GLOBL e4m3AVX512<>(SB), RODATA|NOPTR, $4
+
+DATA magnitudeAVX512<>+0(SB)/4, $0x7f7f7f7f
+GLOBL magnitudeAVX512<>(SB), RODATA|NOPTR, $4
+
+// func valuesE4M3x4AVX512(a *byte)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, CMOV, MMX+
+TEXT ·valuesE4M3x4AVX512(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         48(AX), CX
+	VPBROADCASTD e4m3AVX512<>+0(SB), Z31
+	VPBROADCASTD magnitudeAVX512<>+0(SB), Z29
+	VPXORD       Z30, Z30, Z30
+
+tile70:
+	MOVQ    40(AX), DX
+	TESTQ   DX, DX
+	JZ      done69
+	MOVQ    $+16, BX
+	SUBQ    64(AX), BX
+	CMPQ    DX, BX
+	CMOVQLT DX, BX
+	SUBQ    BX, DX
+	MOVQ    DX, 40(AX)
+	MOVQ    BX, 96(AX)
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    32(DX), DI
+	ADDQ    BX, DI
+	MOVQ    64(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
+	MOVQ    24(AX), R8
+
+pass71:
+	MOVQ     $+64, R10
+	CMPQ     BX, R10
+	CMOVQLT  BX, R10
+	XORQ     R9, R9
+	NOTQ     R9
+	BZHIQ    R10, R9, R9
+	KMOVQ    R9, K4
+	KSHIFTRQ $0x20, K4, K5
+	SHRQ     $0x10, R9
+	KMOVW    R9, K1
+	SHRQ     $0x10, R9
+	KMOVW    R9, K2
+	SHRQ     $0x10, R9
+	KMOVW    R9, K3
+	MOVQ     R8, R9
+	MOVQ     32(AX), R10
+	LEAQ     (R10)(R10*2), R11
+	VMOVUPS  (R9), Z0
+	VMOVUPS  64(R9), Z1
+	VMOVUPS  128(R9), Z2
+	VMOVUPS  192(R9), Z3
+	VMOVUPS  (R9)(R10*1), Z4
+	VMOVUPS  64(R9)(R10*1), Z5
+	VMOVUPS  128(R9)(R10*1), Z6
+	VMOVUPS  192(R9)(R10*1), Z7
+	VMOVUPS  (R9)(R10*2), Z8
+	VMOVUPS  64(R9)(R10*2), Z9
+	VMOVUPS  128(R9)(R10*2), Z10
+	VMOVUPS  192(R9)(R10*2), Z11
+	VMOVUPS  (R9)(R11*1), Z12
+	VMOVUPS  64(R9)(R11*1), Z13
+	VMOVUPS  128(R9)(R11*1), Z14
+	VMOVUPS  192(R9)(R11*1), Z15
+	MOVQ     96(AX), R10
+	XORQ     R9, R9
+	MOVQ     (AX), R11
+	MOVQ     8(AX), R12
+	LEAQ     (R12)(R12*2), R13
+
+loop72:
+	PREFETCHT0    (DI)(R9*1)
+	PREFETCHT2    (DX)(R9*1)
+	VMOVDQU8.Z    (SI)(R9*1), K4, Y20
+	VPANDD        Z29, Z20, Z20
+	VPMAXUB       Z20, Z30, Z30
+	VPMOVSXBW.Z   (SI)(R9*1), K4, Z17
+	VPSLLW        $0x07, Z17, Z17
+	VPANDD        Z31, Z17, Z17
+	VCVTPH2PS     Y17, Z16
+	VEXTRACTI64X4 $0x01, Z17, Y17
+	VCVTPH2PS     Y17, Z17
+	VMOVDQU8.Z    32(SI)(R9*1), K5, Y20
+	VPANDD        Z29, Z20, Z20
+	VPMAXUB       Z20, Z30, Z30
+	VPMOVSXBW.Z   32(SI)(R9*1), K5, Z19
+	VPSLLW        $0x07, Z19, Z19
+	VPANDD        Z31, Z19, Z19
+	VCVTPH2PS     Y19, Z18
+	VEXTRACTI64X4 $0x01, Z19, Y19
+	VCVTPH2PS     Y19, Z19
+	VBROADCASTSS  (R11), Z20
+	VFMADD231PS   Z20, Z16, Z0
+	VFMADD231PS   Z20, Z17, Z1
+	VFMADD231PS   Z20, Z18, Z2
+	VFMADD231PS   Z20, Z19, Z3
+	VBROADCASTSS  (R11)(R12*1), Z20
+	VFMADD231PS   Z20, Z16, Z4
+	VFMADD231PS   Z20, Z17, Z5
+	VFMADD231PS   Z20, Z18, Z6
+	VFMADD231PS   Z20, Z19, Z7
+	VBROADCASTSS  (R11)(R12*2), Z20
+	VFMADD231PS   Z20, Z16, Z8
+	VFMADD231PS   Z20, Z17, Z9
+	VFMADD231PS   Z20, Z18, Z10
+	VFMADD231PS   Z20, Z19, Z11
+	VBROADCASTSS  (R11)(R13*1), Z20
+	VFMADD231PS   Z20, Z16, Z12
+	VFMADD231PS   Z20, Z17, Z13
+	VFMADD231PS   Z20, Z18, Z14
+	VFMADD231PS   Z20, Z19, Z15
+	ADDQ          $+4, R11
+	ADDQ          CX, R9
+	DECQ          R10
+	JNZ           loop72
+	MOVQ          R8, R9
+	MOVQ          32(AX), R10
+	LEAQ          (R10)(R10*2), R11
+	VMOVUPS       Z0, (R9)
+	VMOVUPS       Z1, 64(R9)
+	VMOVUPS       Z2, 128(R9)
+	VMOVUPS       Z3, 192(R9)
+	VMOVUPS       Z4, (R9)(R10*1)
+	VMOVUPS       Z5, 64(R9)(R10*1)
+	VMOVUPS       Z6, 128(R9)(R10*1)
+	VMOVUPS       Z7, 192(R9)(R10*1)
+	VMOVUPS       Z8, (R9)(R10*2)
+	VMOVUPS       Z9, 64(R9)(R10*2)
+	VMOVUPS       Z10, 128(R9)(R10*2)
+	VMOVUPS       Z11, 192(R9)(R10*2)
+	VMOVUPS       Z12, (R9)(R11*1)
+	VMOVUPS       Z13, 64(R9)(R11*1)
+	VMOVUPS       Z14, 128(R9)(R11*1)
+	VMOVUPS       Z15, 192(R9)(R11*1)
+	ADDQ          $+64, SI
+	ADDQ          $+64, DI
+	ADDQ          $+64, DX
+	ADDQ          $+256, R8
+	SUBQ          $+64, BX
+	JGT           pass71
+	MOVQ          96(AX), DX
+	SHLQ          $0x02, DX
+	ADDQ          DX, (AX)
+	ADDQ          $0x08, 16(AX)
+	MOVQ          $+0, 64(AX)
+	JMP           tile70
+
+done69:
+	VPCMPEQB Z29, Z30, K1
+	KMOVQ    K1, CX
+	XORL     DX, DX
+	TESTQ    CX, CX
+	SETNE    DL
+	MOVQ     DX, 72(AX)
+	VZEROUPPER
+	RET
+
+// func valuesE4M3x2AVX512(a *byte)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, CMOV, MMX+
+TEXT ·valuesE4M3x2AVX512(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         48(AX), CX
+	VPBROADCASTD e4m3AVX512<>+0(SB), Z31
+	VPBROADCASTD magnitudeAVX512<>+0(SB), Z29
+	VPXORD       Z30, Z30, Z30
+
+tile74:
+	MOVQ    40(AX), DX
+	TESTQ   DX, DX
+	JZ      done73
+	MOVQ    $+16, BX
+	SUBQ    64(AX), BX
+	CMPQ    DX, BX
+	CMOVQLT DX, BX
+	SUBQ    BX, DX
+	MOVQ    DX, 40(AX)
+	MOVQ    BX, 96(AX)
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    32(DX), DI
+	ADDQ    BX, DI
+	MOVQ    64(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
+	MOVQ    24(AX), R8
+
+pass75:
+	MOVQ     $+64, R10
+	CMPQ     BX, R10
+	CMOVQLT  BX, R10
+	XORQ     R9, R9
+	NOTQ     R9
+	BZHIQ    R10, R9, R9
+	KMOVQ    R9, K4
+	KSHIFTRQ $0x20, K4, K5
+	SHRQ     $0x10, R9
+	KMOVW    R9, K1
+	SHRQ     $0x10, R9
+	KMOVW    R9, K2
+	SHRQ     $0x10, R9
+	KMOVW    R9, K3
+	MOVQ     R8, R9
+	MOVQ     32(AX), R10
+	VMOVUPS  (R9), Z0
+	VMOVUPS  64(R9), Z1
+	VMOVUPS  128(R9), Z2
+	VMOVUPS  192(R9), Z3
+	VMOVUPS  (R9)(R10*1), Z4
+	VMOVUPS  64(R9)(R10*1), Z5
+	VMOVUPS  128(R9)(R10*1), Z6
+	VMOVUPS  192(R9)(R10*1), Z7
+	MOVQ     96(AX), R10
+	XORQ     R9, R9
+	MOVQ     (AX), R11
+	MOVQ     8(AX), R12
+
+loop76:
+	PREFETCHT0    (DI)(R9*1)
+	PREFETCHT2    (DX)(R9*1)
+	VMOVDQU8.Z    (SI)(R9*1), K4, Y12
+	VPANDD        Z29, Z12, Z12
+	VPMAXUB       Z12, Z30, Z30
+	VPMOVSXBW.Z   (SI)(R9*1), K4, Z9
+	VPSLLW        $0x07, Z9, Z9
+	VPANDD        Z31, Z9, Z9
+	VCVTPH2PS     Y9, Z8
+	VEXTRACTI64X4 $0x01, Z9, Y9
+	VCVTPH2PS     Y9, Z9
+	VMOVDQU8.Z    32(SI)(R9*1), K5, Y12
+	VPANDD        Z29, Z12, Z12
+	VPMAXUB       Z12, Z30, Z30
+	VPMOVSXBW.Z   32(SI)(R9*1), K5, Z11
+	VPSLLW        $0x07, Z11, Z11
+	VPANDD        Z31, Z11, Z11
+	VCVTPH2PS     Y11, Z10
+	VEXTRACTI64X4 $0x01, Z11, Y11
+	VCVTPH2PS     Y11, Z11
+	VBROADCASTSS  (R11), Z12
+	VFMADD231PS   Z12, Z8, Z0
+	VFMADD231PS   Z12, Z9, Z1
+	VFMADD231PS   Z12, Z10, Z2
+	VFMADD231PS   Z12, Z11, Z3
+	VBROADCASTSS  (R11)(R12*1), Z12
+	VFMADD231PS   Z12, Z8, Z4
+	VFMADD231PS   Z12, Z9, Z5
+	VFMADD231PS   Z12, Z10, Z6
+	VFMADD231PS   Z12, Z11, Z7
+	ADDQ          $+4, R11
+	ADDQ          CX, R9
+	DECQ          R10
+	JNZ           loop76
+	MOVQ          R8, R9
+	MOVQ          32(AX), R10
+	VMOVUPS       Z0, (R9)
+	VMOVUPS       Z1, 64(R9)
+	VMOVUPS       Z2, 128(R9)
+	VMOVUPS       Z3, 192(R9)
+	VMOVUPS       Z4, (R9)(R10*1)
+	VMOVUPS       Z5, 64(R9)(R10*1)
+	VMOVUPS       Z6, 128(R9)(R10*1)
+	VMOVUPS       Z7, 192(R9)(R10*1)
+	ADDQ          $+64, SI
+	ADDQ          $+64, DI
+	ADDQ          $+64, DX
+	ADDQ          $+256, R8
+	SUBQ          $+64, BX
+	JGT           pass75
+	MOVQ          96(AX), DX
+	SHLQ          $0x02, DX
+	ADDQ          DX, (AX)
+	ADDQ          $0x08, 16(AX)
+	MOVQ          $+0, 64(AX)
+	JMP           tile74
+
+done73:
+	VPCMPEQB Z29, Z30, K1
+	KMOVQ    K1, CX
+	XORL     DX, DX
+	TESTQ    CX, CX
+	SETNE    DL
+	MOVQ     DX, 72(AX)
+	VZEROUPPER
+	RET
+
+// func valuesE4M3x1AVX512(a *byte)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, CMOV, MMX+
+TEXT ·valuesE4M3x1AVX512(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         48(AX), CX
+	VPBROADCASTD e4m3AVX512<>+0(SB), Z31
+	VPBROADCASTD magnitudeAVX512<>+0(SB), Z29
+	VPXORD       Z30, Z30, Z30
+
+tile78:
+	MOVQ    40(AX), DX
+	TESTQ   DX, DX
+	JZ      done77
+	MOVQ    $+16, BX
+	SUBQ    64(AX), BX
+	CMPQ    DX, BX
+	CMOVQLT DX, BX
+	SUBQ    BX, DX
+	MOVQ    DX, 40(AX)
+	MOVQ    BX, 96(AX)
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    32(DX), DI
+	ADDQ    BX, DI
+	MOVQ    64(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
+	MOVQ    24(AX), R8
+
+pass79:
+	MOVQ     $+64, R10
+	CMPQ     BX, R10
+	CMOVQLT  BX, R10
+	XORQ     R9, R9
+	NOTQ     R9
+	BZHIQ    R10, R9, R9
+	KMOVQ    R9, K4
+	KSHIFTRQ $0x20, K4, K5
+	SHRQ     $0x10, R9
+	KMOVW    R9, K1
+	SHRQ     $0x10, R9
+	KMOVW    R9, K2
+	SHRQ     $0x10, R9
+	KMOVW    R9, K3
+	MOVQ     R8, R9
+	VMOVUPS  (R9), Z0
+	VMOVUPS  64(R9), Z1
+	VMOVUPS  128(R9), Z2
+	VMOVUPS  192(R9), Z3
+	MOVQ     96(AX), R10
+	XORQ     R9, R9
+	MOVQ     (AX), R11
+
+loop80:
+	PREFETCHT0    (DI)(R9*1)
+	PREFETCHT2    (DX)(R9*1)
+	VMOVDQU8.Z    (SI)(R9*1), K4, Y8
+	VPANDD        Z29, Z8, Z8
+	VPMAXUB       Z8, Z30, Z30
+	VPMOVSXBW.Z   (SI)(R9*1), K4, Z5
+	VPSLLW        $0x07, Z5, Z5
+	VPANDD        Z31, Z5, Z5
+	VCVTPH2PS     Y5, Z4
+	VEXTRACTI64X4 $0x01, Z5, Y5
+	VCVTPH2PS     Y5, Z5
+	VMOVDQU8.Z    32(SI)(R9*1), K5, Y8
+	VPANDD        Z29, Z8, Z8
+	VPMAXUB       Z8, Z30, Z30
+	VPMOVSXBW.Z   32(SI)(R9*1), K5, Z7
+	VPSLLW        $0x07, Z7, Z7
+	VPANDD        Z31, Z7, Z7
+	VCVTPH2PS     Y7, Z6
+	VEXTRACTI64X4 $0x01, Z7, Y7
+	VCVTPH2PS     Y7, Z7
+	VBROADCASTSS  (R11), Z8
+	VFMADD231PS   Z8, Z4, Z0
+	VFMADD231PS   Z8, Z5, Z1
+	VFMADD231PS   Z8, Z6, Z2
+	VFMADD231PS   Z8, Z7, Z3
+	ADDQ          $+4, R11
+	ADDQ          CX, R9
+	DECQ          R10
+	JNZ           loop80
+	MOVQ          R8, R9
+	VMOVUPS       Z0, (R9)
+	VMOVUPS       Z1, 64(R9)
+	VMOVUPS       Z2, 128(R9)
+	VMOVUPS       Z3, 192(R9)
+	ADDQ          $+64, SI
+	ADDQ          $+64, DI
+	ADDQ          $+64, DX
+	ADDQ          $+256, R8
+	SUBQ          $+64, BX
+	JGT           pass79
+	MOVQ          96(AX), DX
+	SHLQ          $0x02, DX
+	ADDQ          DX, (AX)
+	ADDQ          $0x08, 16(AX)
+	MOVQ          $+0, 64(AX)
+	JMP           tile78
+
+done77:
+	VPCMPEQB Z29, Z30, K1
+	KMOVQ    K1, CX
+	XORL     DX, DX
+	TESTQ    CX, CX
+	SETNE    DL
+	MOVQ     DX, 72(AX)
+	VZEROUPPER
+	RET
+
+// func valuesE5M2x8AVX512(a *byte)
+// Requires: AVX, AVX512BW, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesE5M2x8AVX512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ 48(AX), CX
+
+tile82:
+	MOVQ    40(AX), DX
+	TESTQ   DX, DX
+	JZ      done81
+	MOVQ    $+16, BX
+	SUBQ    64(AX), BX
+	CMPQ    DX, BX
+	CMOVQLT DX, BX
+	SUBQ    BX, DX
+	MOVQ    DX, 40(AX)
+	MOVQ    BX, 96(AX)
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    32(DX), DI
+	ADDQ    BX, DI
+	MOVQ    64(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
+	MOVQ    24(AX), R8
+
+pass83:
+	MOVQ     $+64, R10
+	CMPQ     BX, R10
+	CMOVQLT  BX, R10
+	XORQ     R9, R9
+	NOTQ     R9
+	BZHIQ    R10, R9, R9
+	KMOVQ    R9, K4
+	KSHIFTRQ $0x20, K4, K5
+	SHRQ     $0x10, R9
+	KMOVW    R9, K1
+	MOVQ     R8, R9
+	MOVQ     32(AX), R10
+	LEAQ     (R10)(R10*2), R11
+	LEAQ     (R10)(R10*4), R12
+	LEAQ     (R9)(R11*2), R13
+	VMOVUPS  (R9), Z0
+	VMOVUPS  64(R9), Z1
+	VMOVUPS  (R9)(R10*1), Z2
+	VMOVUPS  64(R9)(R10*1), Z3
+	VMOVUPS  (R9)(R10*2), Z4
+	VMOVUPS  64(R9)(R10*2), Z5
+	VMOVUPS  (R9)(R11*1), Z6
+	VMOVUPS  64(R9)(R11*1), Z7
+	VMOVUPS  (R9)(R10*4), Z8
+	VMOVUPS  64(R9)(R10*4), Z9
+	VMOVUPS  (R9)(R12*1), Z10
+	VMOVUPS  64(R9)(R12*1), Z11
+	VMOVUPS  (R13), Z12
+	VMOVUPS  64(R13), Z13
+	VMOVUPS  (R13)(R10*1), Z14
+	VMOVUPS  64(R13)(R10*1), Z15
+	MOVQ     96(AX), R10
+	XORQ     R9, R9
+	MOVQ     (AX), R11
+	MOVQ     8(AX), R12
+	LEAQ     (R12)(R12*2), R13
+	LEAQ     (R12)(R12*4), R14
+	LEAQ     (R11)(R13*2), R15
+
+loop84:
+	PREFETCHT0    (DI)(R9*1)
+	PREFETCHT2    (DX)(R9*1)
+	VPMOVZXBW.Z   (SI)(R9*1), K4, Z17
 	VPSLLW        $0x08, Z17, Z17
 	VCVTPH2PS     Y17, Z16
 	VEXTRACTI64X4 $0x01, Z17, Y17
@@ -2083,7 +2657,7 @@ loop101:
 	ADDQ          $+4, R15
 	ADDQ          CX, R9
 	DECQ          R10
-	JNZ           loop101
+	JNZ           loop84
 	MOVQ          R8, R9
 	MOVQ          32(AX), R10
 	LEAQ          (R10)(R10*2), R11
@@ -2105,107 +2679,33 @@ loop101:
 	VMOVUPS       Z13, 64(R13)
 	VMOVUPS       Z14, (R13)(R10*1)
 	VMOVUPS       Z15, 64(R13)(R10*1)
-	ADDQ          $+32, DX
-	ADDQ          $+32, BX
 	ADDQ          $+32, SI
+	ADDQ          $+32, DI
+	ADDQ          $+32, DX
 	ADDQ          $+128, R8
-	SUBQ          $+32, DI
-	JMP           pass99
+	SUBQ          $+32, BX
+	JGT           pass83
+	MOVQ          96(AX), DX
+	SHLQ          $0x02, DX
+	ADDQ          DX, (AX)
+	ADDQ          $0x08, 16(AX)
+	MOVQ          $+0, 64(AX)
+	JMP           tile82
 
-passed100:
-pass102:
-	CMPQ    DI, $+16
-	JLT     passed103
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	LEAQ    (R10)(R10*4), R12
-	LEAQ    (R9)(R11*2), R13
-	VMOVUPS (R9), Z0
-	VMOVUPS (R9)(R10*1), Z1
-	VMOVUPS (R9)(R10*2), Z2
-	VMOVUPS (R9)(R11*1), Z3
-	VMOVUPS (R9)(R10*4), Z4
-	VMOVUPS (R9)(R12*1), Z5
-	VMOVUPS (R13), Z6
-	VMOVUPS (R13)(R10*1), Z7
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
-	LEAQ    (R12)(R12*4), R14
-	LEAQ    (R11)(R13*2), R15
-
-loop104:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVZXBW    (DX)(R9*1), Y8
-	VPSLLW       $0x08, Y8, Y8
-	VCVTPH2PS    Y8, Z8
-	VBROADCASTSS (R11), Z9
-	VFMADD231PS  Z9, Z8, Z0
-	VBROADCASTSS (R11)(R12*1), Z9
-	VFMADD231PS  Z9, Z8, Z1
-	VBROADCASTSS (R11)(R12*2), Z9
-	VFMADD231PS  Z9, Z8, Z2
-	VBROADCASTSS (R11)(R13*1), Z9
-	VFMADD231PS  Z9, Z8, Z3
-	VBROADCASTSS (R11)(R12*4), Z9
-	VFMADD231PS  Z9, Z8, Z4
-	VBROADCASTSS (R11)(R14*1), Z9
-	VFMADD231PS  Z9, Z8, Z5
-	VBROADCASTSS (R15), Z9
-	VFMADD231PS  Z9, Z8, Z6
-	VBROADCASTSS (R15)(R12*1), Z9
-	VFMADD231PS  Z9, Z8, Z7
-	ADDQ         $+4, R11
-	ADDQ         $+4, R15
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop104
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	LEAQ         (R10)(R10*4), R12
-	LEAQ         (R9)(R11*2), R13
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, (R9)(R10*1)
-	VMOVUPS      Z2, (R9)(R10*2)
-	VMOVUPS      Z3, (R9)(R11*1)
-	VMOVUPS      Z4, (R9)(R10*4)
-	VMOVUPS      Z5, (R9)(R12*1)
-	VMOVUPS      Z6, (R13)
-	VMOVUPS      Z7, (R13)(R10*1)
-	ADDQ         $+16, DX
-	ADDQ         $+16, BX
-	ADDQ         $+16, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass102
-
-passed103:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile98
-
-done97:
+done81:
 	VZEROUPPER
 	RET
 
-// func valuesTileE5M24AVX512(a *byte)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, CMOV, MMX+
-TEXT ·valuesTileE5M24AVX512(SB), NOSPLIT, $0-8
+// func valuesE5M2x4AVX512(a *byte)
+// Requires: AVX, AVX512BW, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesE5M2x4AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 
-tile106:
+tile86:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done105
+	JZ      done85
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -2213,55 +2713,67 @@ tile106:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    32(SI), BX
-	MOVQ    64(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    32(DX), DI
+	ADDQ    BX, DI
+	MOVQ    64(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass107:
-	CMPQ    DI, $+64
-	JLT     passed108
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	VMOVUPS (R9), Z0
-	VMOVUPS 64(R9), Z1
-	VMOVUPS 128(R9), Z2
-	VMOVUPS 192(R9), Z3
-	VMOVUPS (R9)(R10*1), Z4
-	VMOVUPS 64(R9)(R10*1), Z5
-	VMOVUPS 128(R9)(R10*1), Z6
-	VMOVUPS 192(R9)(R10*1), Z7
-	VMOVUPS (R9)(R10*2), Z8
-	VMOVUPS 64(R9)(R10*2), Z9
-	VMOVUPS 128(R9)(R10*2), Z10
-	VMOVUPS 192(R9)(R10*2), Z11
-	VMOVUPS (R9)(R11*1), Z12
-	VMOVUPS 64(R9)(R11*1), Z13
-	VMOVUPS 128(R9)(R11*1), Z14
-	VMOVUPS 192(R9)(R11*1), Z15
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
+pass87:
+	MOVQ     $+64, R10
+	CMPQ     BX, R10
+	CMOVQLT  BX, R10
+	XORQ     R9, R9
+	NOTQ     R9
+	BZHIQ    R10, R9, R9
+	KMOVQ    R9, K4
+	KSHIFTRQ $0x20, K4, K5
+	SHRQ     $0x10, R9
+	KMOVW    R9, K1
+	SHRQ     $0x10, R9
+	KMOVW    R9, K2
+	SHRQ     $0x10, R9
+	KMOVW    R9, K3
+	MOVQ     R8, R9
+	MOVQ     32(AX), R10
+	LEAQ     (R10)(R10*2), R11
+	VMOVUPS  (R9), Z0
+	VMOVUPS  64(R9), Z1
+	VMOVUPS  128(R9), Z2
+	VMOVUPS  192(R9), Z3
+	VMOVUPS  (R9)(R10*1), Z4
+	VMOVUPS  64(R9)(R10*1), Z5
+	VMOVUPS  128(R9)(R10*1), Z6
+	VMOVUPS  192(R9)(R10*1), Z7
+	VMOVUPS  (R9)(R10*2), Z8
+	VMOVUPS  64(R9)(R10*2), Z9
+	VMOVUPS  128(R9)(R10*2), Z10
+	VMOVUPS  192(R9)(R10*2), Z11
+	VMOVUPS  (R9)(R11*1), Z12
+	VMOVUPS  64(R9)(R11*1), Z13
+	VMOVUPS  128(R9)(R11*1), Z14
+	VMOVUPS  192(R9)(R11*1), Z15
+	MOVQ     96(AX), R10
+	XORQ     R9, R9
+	MOVQ     (AX), R11
+	MOVQ     8(AX), R12
+	LEAQ     (R12)(R12*2), R13
 
-loop109:
-	PREFETCHT0    (BX)(R9*1)
-	PREFETCHT2    (SI)(R9*1)
-	VPMOVZXBW     (DX)(R9*1), Z17
+loop88:
+	PREFETCHT0    (DI)(R9*1)
+	PREFETCHT2    (DX)(R9*1)
+	VPMOVZXBW.Z   (SI)(R9*1), K4, Z17
 	VPSLLW        $0x08, Z17, Z17
 	VCVTPH2PS     Y17, Z16
 	VEXTRACTI64X4 $0x01, Z17, Y17
 	VCVTPH2PS     Y17, Z17
-	VPMOVZXBW     32(DX)(R9*1), Z19
+	VPMOVZXBW.Z   32(SI)(R9*1), K5, Z19
 	VPSLLW        $0x08, Z19, Z19
 	VCVTPH2PS     Y19, Z18
 	VEXTRACTI64X4 $0x01, Z19, Y19
@@ -2289,7 +2801,7 @@ loop109:
 	ADDQ          $+4, R11
 	ADDQ          CX, R9
 	DECQ          R10
-	JNZ           loop109
+	JNZ           loop88
 	MOVQ          R8, R9
 	MOVQ          32(AX), R10
 	LEAQ          (R10)(R10*2), R11
@@ -2309,84 +2821,33 @@ loop109:
 	VMOVUPS       Z13, 64(R9)(R11*1)
 	VMOVUPS       Z14, 128(R9)(R11*1)
 	VMOVUPS       Z15, 192(R9)(R11*1)
-	ADDQ          $+64, DX
-	ADDQ          $+64, BX
 	ADDQ          $+64, SI
+	ADDQ          $+64, DI
+	ADDQ          $+64, DX
 	ADDQ          $+256, R8
-	SUBQ          $+64, DI
-	JMP           pass107
+	SUBQ          $+64, BX
+	JGT           pass87
+	MOVQ          96(AX), DX
+	SHLQ          $0x02, DX
+	ADDQ          DX, (AX)
+	ADDQ          $0x08, 16(AX)
+	MOVQ          $+0, 64(AX)
+	JMP           tile86
 
-passed108:
-pass110:
-	CMPQ    DI, $+16
-	JLT     passed111
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	VMOVUPS (R9), Z0
-	VMOVUPS (R9)(R10*1), Z1
-	VMOVUPS (R9)(R10*2), Z2
-	VMOVUPS (R9)(R11*1), Z3
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
-
-loop112:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVZXBW    (DX)(R9*1), Y4
-	VPSLLW       $0x08, Y4, Y4
-	VCVTPH2PS    Y4, Z4
-	VBROADCASTSS (R11), Z5
-	VFMADD231PS  Z5, Z4, Z0
-	VBROADCASTSS (R11)(R12*1), Z5
-	VFMADD231PS  Z5, Z4, Z1
-	VBROADCASTSS (R11)(R12*2), Z5
-	VFMADD231PS  Z5, Z4, Z2
-	VBROADCASTSS (R11)(R13*1), Z5
-	VFMADD231PS  Z5, Z4, Z3
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop112
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, (R9)(R10*1)
-	VMOVUPS      Z2, (R9)(R10*2)
-	VMOVUPS      Z3, (R9)(R11*1)
-	ADDQ         $+16, DX
-	ADDQ         $+16, BX
-	ADDQ         $+16, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass110
-
-passed111:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile106
-
-done105:
+done85:
 	VZEROUPPER
 	RET
 
-// func valuesTileE5M22AVX512(a *byte)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, CMOV, MMX+
-TEXT ·valuesTileE5M22AVX512(SB), NOSPLIT, $0-8
+// func valuesE5M2x2AVX512(a *byte)
+// Requires: AVX, AVX512BW, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesE5M2x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 
-tile114:
+tile90:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done113
+	JZ      done89
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -2394,45 +2855,57 @@ tile114:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    32(SI), BX
-	MOVQ    64(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    32(DX), DI
+	ADDQ    BX, DI
+	MOVQ    64(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass115:
-	CMPQ    DI, $+64
-	JLT     passed116
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	VMOVUPS (R9), Z0
-	VMOVUPS 64(R9), Z1
-	VMOVUPS 128(R9), Z2
-	VMOVUPS 192(R9), Z3
-	VMOVUPS (R9)(R10*1), Z4
-	VMOVUPS 64(R9)(R10*1), Z5
-	VMOVUPS 128(R9)(R10*1), Z6
-	VMOVUPS 192(R9)(R10*1), Z7
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
+pass91:
+	MOVQ     $+64, R10
+	CMPQ     BX, R10
+	CMOVQLT  BX, R10
+	XORQ     R9, R9
+	NOTQ     R9
+	BZHIQ    R10, R9, R9
+	KMOVQ    R9, K4
+	KSHIFTRQ $0x20, K4, K5
+	SHRQ     $0x10, R9
+	KMOVW    R9, K1
+	SHRQ     $0x10, R9
+	KMOVW    R9, K2
+	SHRQ     $0x10, R9
+	KMOVW    R9, K3
+	MOVQ     R8, R9
+	MOVQ     32(AX), R10
+	VMOVUPS  (R9), Z0
+	VMOVUPS  64(R9), Z1
+	VMOVUPS  128(R9), Z2
+	VMOVUPS  192(R9), Z3
+	VMOVUPS  (R9)(R10*1), Z4
+	VMOVUPS  64(R9)(R10*1), Z5
+	VMOVUPS  128(R9)(R10*1), Z6
+	VMOVUPS  192(R9)(R10*1), Z7
+	MOVQ     96(AX), R10
+	XORQ     R9, R9
+	MOVQ     (AX), R11
+	MOVQ     8(AX), R12
 
-loop117:
-	PREFETCHT0    (BX)(R9*1)
-	PREFETCHT2    (SI)(R9*1)
-	VPMOVZXBW     (DX)(R9*1), Z9
+loop92:
+	PREFETCHT0    (DI)(R9*1)
+	PREFETCHT2    (DX)(R9*1)
+	VPMOVZXBW.Z   (SI)(R9*1), K4, Z9
 	VPSLLW        $0x08, Z9, Z9
 	VCVTPH2PS     Y9, Z8
 	VEXTRACTI64X4 $0x01, Z9, Y9
 	VCVTPH2PS     Y9, Z9
-	VPMOVZXBW     32(DX)(R9*1), Z11
+	VPMOVZXBW.Z   32(SI)(R9*1), K5, Z11
 	VPSLLW        $0x08, Z11, Z11
 	VCVTPH2PS     Y11, Z10
 	VEXTRACTI64X4 $0x01, Z11, Y11
@@ -2450,7 +2923,7 @@ loop117:
 	ADDQ          $+4, R11
 	ADDQ          CX, R9
 	DECQ          R10
-	JNZ           loop117
+	JNZ           loop92
 	MOVQ          R8, R9
 	MOVQ          32(AX), R10
 	VMOVUPS       Z0, (R9)
@@ -2461,73 +2934,33 @@ loop117:
 	VMOVUPS       Z5, 64(R9)(R10*1)
 	VMOVUPS       Z6, 128(R9)(R10*1)
 	VMOVUPS       Z7, 192(R9)(R10*1)
-	ADDQ          $+64, DX
-	ADDQ          $+64, BX
 	ADDQ          $+64, SI
+	ADDQ          $+64, DI
+	ADDQ          $+64, DX
 	ADDQ          $+256, R8
-	SUBQ          $+64, DI
-	JMP           pass115
+	SUBQ          $+64, BX
+	JGT           pass91
+	MOVQ          96(AX), DX
+	SHLQ          $0x02, DX
+	ADDQ          DX, (AX)
+	ADDQ          $0x08, 16(AX)
+	MOVQ          $+0, 64(AX)
+	JMP           tile90
 
-passed116:
-pass118:
-	CMPQ    DI, $+16
-	JLT     passed119
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	VMOVUPS (R9), Z0
-	VMOVUPS (R9)(R10*1), Z1
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-
-loop120:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVZXBW    (DX)(R9*1), Y2
-	VPSLLW       $0x08, Y2, Y2
-	VCVTPH2PS    Y2, Z2
-	VBROADCASTSS (R11), Z3
-	VFMADD231PS  Z3, Z2, Z0
-	VBROADCASTSS (R11)(R12*1), Z3
-	VFMADD231PS  Z3, Z2, Z1
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop120
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, (R9)(R10*1)
-	ADDQ         $+16, DX
-	ADDQ         $+16, BX
-	ADDQ         $+16, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass118
-
-passed119:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile114
-
-done113:
+done89:
 	VZEROUPPER
 	RET
 
-// func valuesTileE5M21AVX512(a *byte)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, CMOV, MMX+
-TEXT ·valuesTileE5M21AVX512(SB), NOSPLIT, $0-8
+// func valuesE5M2x1AVX512(a *byte)
+// Requires: AVX, AVX512BW, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesE5M2x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 
-tile122:
+tile94:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done121
+	JZ      done93
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -2535,39 +2968,51 @@ tile122:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    32(SI), BX
-	MOVQ    64(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    32(DX), DI
+	ADDQ    BX, DI
+	MOVQ    64(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass123:
-	CMPQ    DI, $+64
-	JLT     passed124
-	MOVQ    R8, R9
-	VMOVUPS (R9), Z0
-	VMOVUPS 64(R9), Z1
-	VMOVUPS 128(R9), Z2
-	VMOVUPS 192(R9), Z3
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
+pass95:
+	MOVQ     $+64, R10
+	CMPQ     BX, R10
+	CMOVQLT  BX, R10
+	XORQ     R9, R9
+	NOTQ     R9
+	BZHIQ    R10, R9, R9
+	KMOVQ    R9, K4
+	KSHIFTRQ $0x20, K4, K5
+	SHRQ     $0x10, R9
+	KMOVW    R9, K1
+	SHRQ     $0x10, R9
+	KMOVW    R9, K2
+	SHRQ     $0x10, R9
+	KMOVW    R9, K3
+	MOVQ     R8, R9
+	VMOVUPS  (R9), Z0
+	VMOVUPS  64(R9), Z1
+	VMOVUPS  128(R9), Z2
+	VMOVUPS  192(R9), Z3
+	MOVQ     96(AX), R10
+	XORQ     R9, R9
+	MOVQ     (AX), R11
 
-loop125:
-	PREFETCHT0    (BX)(R9*1)
-	PREFETCHT2    (SI)(R9*1)
-	VPMOVZXBW     (DX)(R9*1), Z5
+loop96:
+	PREFETCHT0    (DI)(R9*1)
+	PREFETCHT2    (DX)(R9*1)
+	VPMOVZXBW.Z   (SI)(R9*1), K4, Z5
 	VPSLLW        $0x08, Z5, Z5
 	VCVTPH2PS     Y5, Z4
 	VEXTRACTI64X4 $0x01, Z5, Y5
 	VCVTPH2PS     Y5, Z5
-	VPMOVZXBW     32(DX)(R9*1), Z7
+	VPMOVZXBW.Z   32(SI)(R9*1), K5, Z7
 	VPSLLW        $0x08, Z7, Z7
 	VCVTPH2PS     Y7, Z6
 	VEXTRACTI64X4 $0x01, Z7, Y7
@@ -2580,697 +3025,25 @@ loop125:
 	ADDQ          $+4, R11
 	ADDQ          CX, R9
 	DECQ          R10
-	JNZ           loop125
+	JNZ           loop96
 	MOVQ          R8, R9
 	VMOVUPS       Z0, (R9)
 	VMOVUPS       Z1, 64(R9)
 	VMOVUPS       Z2, 128(R9)
 	VMOVUPS       Z3, 192(R9)
-	ADDQ          $+64, DX
-	ADDQ          $+64, BX
 	ADDQ          $+64, SI
+	ADDQ          $+64, DI
+	ADDQ          $+64, DX
 	ADDQ          $+256, R8
-	SUBQ          $+64, DI
-	JMP           pass123
+	SUBQ          $+64, BX
+	JGT           pass95
+	MOVQ          96(AX), DX
+	SHLQ          $0x02, DX
+	ADDQ          DX, (AX)
+	ADDQ          $0x08, 16(AX)
+	MOVQ          $+0, 64(AX)
+	JMP           tile94
 
-passed124:
-pass126:
-	CMPQ    DI, $+16
-	JLT     passed127
-	MOVQ    R8, R9
-	VMOVUPS (R9), Z0
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-
-loop128:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVZXBW    (DX)(R9*1), Y1
-	VPSLLW       $0x08, Y1, Y1
-	VCVTPH2PS    Y1, Z1
-	VBROADCASTSS (R11), Z2
-	VFMADD231PS  Z2, Z1, Z0
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop128
-	MOVQ         R8, R9
-	VMOVUPS      Z0, (R9)
-	ADDQ         $+16, DX
-	ADDQ         $+16, BX
-	ADDQ         $+16, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass126
-
-passed127:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile122
-
-done121:
-	VZEROUPPER
-	RET
-
-// func valuesTileInt88AVX512(a *byte)
-// Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·valuesTileInt88AVX512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ 48(AX), CX
-
-tile130:
-	MOVQ    40(AX), DX
-	TESTQ   DX, DX
-	JZ      done129
-	MOVQ    $+16, BX
-	SUBQ    64(AX), BX
-	CMPQ    DX, BX
-	CMOVQLT DX, BX
-	SUBQ    BX, DX
-	MOVQ    DX, 40(AX)
-	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    32(SI), BX
-	MOVQ    64(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
-	MOVQ    24(AX), R8
-
-pass131:
-	CMPQ    DI, $+32
-	JLT     passed132
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	LEAQ    (R10)(R10*4), R12
-	LEAQ    (R9)(R11*2), R13
-	VMOVUPS (R9), Z0
-	VMOVUPS 64(R9), Z1
-	VMOVUPS (R9)(R10*1), Z2
-	VMOVUPS 64(R9)(R10*1), Z3
-	VMOVUPS (R9)(R10*2), Z4
-	VMOVUPS 64(R9)(R10*2), Z5
-	VMOVUPS (R9)(R11*1), Z6
-	VMOVUPS 64(R9)(R11*1), Z7
-	VMOVUPS (R9)(R10*4), Z8
-	VMOVUPS 64(R9)(R10*4), Z9
-	VMOVUPS (R9)(R12*1), Z10
-	VMOVUPS 64(R9)(R12*1), Z11
-	VMOVUPS (R13), Z12
-	VMOVUPS 64(R13), Z13
-	VMOVUPS (R13)(R10*1), Z14
-	VMOVUPS 64(R13)(R10*1), Z15
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
-	LEAQ    (R12)(R12*4), R14
-	LEAQ    (R11)(R13*2), R15
-
-loop133:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVSXBD    (DX)(R9*1), Z16
-	VCVTDQ2PS    Z16, Z16
-	VPMOVSXBD    16(DX)(R9*1), Z17
-	VCVTDQ2PS    Z17, Z17
-	VBROADCASTSS (R11), Z18
-	VFMADD231PS  Z18, Z16, Z0
-	VFMADD231PS  Z18, Z17, Z1
-	VBROADCASTSS (R11)(R12*1), Z18
-	VFMADD231PS  Z18, Z16, Z2
-	VFMADD231PS  Z18, Z17, Z3
-	VBROADCASTSS (R11)(R12*2), Z18
-	VFMADD231PS  Z18, Z16, Z4
-	VFMADD231PS  Z18, Z17, Z5
-	VBROADCASTSS (R11)(R13*1), Z18
-	VFMADD231PS  Z18, Z16, Z6
-	VFMADD231PS  Z18, Z17, Z7
-	VBROADCASTSS (R11)(R12*4), Z18
-	VFMADD231PS  Z18, Z16, Z8
-	VFMADD231PS  Z18, Z17, Z9
-	VBROADCASTSS (R11)(R14*1), Z18
-	VFMADD231PS  Z18, Z16, Z10
-	VFMADD231PS  Z18, Z17, Z11
-	VBROADCASTSS (R15), Z18
-	VFMADD231PS  Z18, Z16, Z12
-	VFMADD231PS  Z18, Z17, Z13
-	VBROADCASTSS (R15)(R12*1), Z18
-	VFMADD231PS  Z18, Z16, Z14
-	VFMADD231PS  Z18, Z17, Z15
-	ADDQ         $+4, R11
-	ADDQ         $+4, R15
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop133
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	LEAQ         (R10)(R10*4), R12
-	LEAQ         (R9)(R11*2), R13
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, 64(R9)
-	VMOVUPS      Z2, (R9)(R10*1)
-	VMOVUPS      Z3, 64(R9)(R10*1)
-	VMOVUPS      Z4, (R9)(R10*2)
-	VMOVUPS      Z5, 64(R9)(R10*2)
-	VMOVUPS      Z6, (R9)(R11*1)
-	VMOVUPS      Z7, 64(R9)(R11*1)
-	VMOVUPS      Z8, (R9)(R10*4)
-	VMOVUPS      Z9, 64(R9)(R10*4)
-	VMOVUPS      Z10, (R9)(R12*1)
-	VMOVUPS      Z11, 64(R9)(R12*1)
-	VMOVUPS      Z12, (R13)
-	VMOVUPS      Z13, 64(R13)
-	VMOVUPS      Z14, (R13)(R10*1)
-	VMOVUPS      Z15, 64(R13)(R10*1)
-	ADDQ         $+32, DX
-	ADDQ         $+32, BX
-	ADDQ         $+32, SI
-	ADDQ         $+128, R8
-	SUBQ         $+32, DI
-	JMP          pass131
-
-passed132:
-pass134:
-	CMPQ    DI, $+16
-	JLT     passed135
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	LEAQ    (R10)(R10*4), R12
-	LEAQ    (R9)(R11*2), R13
-	VMOVUPS (R9), Z0
-	VMOVUPS (R9)(R10*1), Z1
-	VMOVUPS (R9)(R10*2), Z2
-	VMOVUPS (R9)(R11*1), Z3
-	VMOVUPS (R9)(R10*4), Z4
-	VMOVUPS (R9)(R12*1), Z5
-	VMOVUPS (R13), Z6
-	VMOVUPS (R13)(R10*1), Z7
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
-	LEAQ    (R12)(R12*4), R14
-	LEAQ    (R11)(R13*2), R15
-
-loop136:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVSXBD    (DX)(R9*1), Z8
-	VCVTDQ2PS    Z8, Z8
-	VBROADCASTSS (R11), Z9
-	VFMADD231PS  Z9, Z8, Z0
-	VBROADCASTSS (R11)(R12*1), Z9
-	VFMADD231PS  Z9, Z8, Z1
-	VBROADCASTSS (R11)(R12*2), Z9
-	VFMADD231PS  Z9, Z8, Z2
-	VBROADCASTSS (R11)(R13*1), Z9
-	VFMADD231PS  Z9, Z8, Z3
-	VBROADCASTSS (R11)(R12*4), Z9
-	VFMADD231PS  Z9, Z8, Z4
-	VBROADCASTSS (R11)(R14*1), Z9
-	VFMADD231PS  Z9, Z8, Z5
-	VBROADCASTSS (R15), Z9
-	VFMADD231PS  Z9, Z8, Z6
-	VBROADCASTSS (R15)(R12*1), Z9
-	VFMADD231PS  Z9, Z8, Z7
-	ADDQ         $+4, R11
-	ADDQ         $+4, R15
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop136
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	LEAQ         (R10)(R10*4), R12
-	LEAQ         (R9)(R11*2), R13
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, (R9)(R10*1)
-	VMOVUPS      Z2, (R9)(R10*2)
-	VMOVUPS      Z3, (R9)(R11*1)
-	VMOVUPS      Z4, (R9)(R10*4)
-	VMOVUPS      Z5, (R9)(R12*1)
-	VMOVUPS      Z6, (R13)
-	VMOVUPS      Z7, (R13)(R10*1)
-	ADDQ         $+16, DX
-	ADDQ         $+16, BX
-	ADDQ         $+16, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass134
-
-passed135:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile130
-
-done129:
-	VZEROUPPER
-	RET
-
-// func valuesTileInt84AVX512(a *byte)
-// Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·valuesTileInt84AVX512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ 48(AX), CX
-
-tile138:
-	MOVQ    40(AX), DX
-	TESTQ   DX, DX
-	JZ      done137
-	MOVQ    $+16, BX
-	SUBQ    64(AX), BX
-	CMPQ    DX, BX
-	CMOVQLT DX, BX
-	SUBQ    BX, DX
-	MOVQ    DX, 40(AX)
-	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    32(SI), BX
-	MOVQ    64(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
-	MOVQ    24(AX), R8
-
-pass139:
-	CMPQ    DI, $+64
-	JLT     passed140
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	VMOVUPS (R9), Z0
-	VMOVUPS 64(R9), Z1
-	VMOVUPS 128(R9), Z2
-	VMOVUPS 192(R9), Z3
-	VMOVUPS (R9)(R10*1), Z4
-	VMOVUPS 64(R9)(R10*1), Z5
-	VMOVUPS 128(R9)(R10*1), Z6
-	VMOVUPS 192(R9)(R10*1), Z7
-	VMOVUPS (R9)(R10*2), Z8
-	VMOVUPS 64(R9)(R10*2), Z9
-	VMOVUPS 128(R9)(R10*2), Z10
-	VMOVUPS 192(R9)(R10*2), Z11
-	VMOVUPS (R9)(R11*1), Z12
-	VMOVUPS 64(R9)(R11*1), Z13
-	VMOVUPS 128(R9)(R11*1), Z14
-	VMOVUPS 192(R9)(R11*1), Z15
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
-
-loop141:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVSXBD    (DX)(R9*1), Z16
-	VCVTDQ2PS    Z16, Z16
-	VPMOVSXBD    16(DX)(R9*1), Z17
-	VCVTDQ2PS    Z17, Z17
-	VPMOVSXBD    32(DX)(R9*1), Z18
-	VCVTDQ2PS    Z18, Z18
-	VPMOVSXBD    48(DX)(R9*1), Z19
-	VCVTDQ2PS    Z19, Z19
-	VBROADCASTSS (R11), Z20
-	VFMADD231PS  Z20, Z16, Z0
-	VFMADD231PS  Z20, Z17, Z1
-	VFMADD231PS  Z20, Z18, Z2
-	VFMADD231PS  Z20, Z19, Z3
-	VBROADCASTSS (R11)(R12*1), Z20
-	VFMADD231PS  Z20, Z16, Z4
-	VFMADD231PS  Z20, Z17, Z5
-	VFMADD231PS  Z20, Z18, Z6
-	VFMADD231PS  Z20, Z19, Z7
-	VBROADCASTSS (R11)(R12*2), Z20
-	VFMADD231PS  Z20, Z16, Z8
-	VFMADD231PS  Z20, Z17, Z9
-	VFMADD231PS  Z20, Z18, Z10
-	VFMADD231PS  Z20, Z19, Z11
-	VBROADCASTSS (R11)(R13*1), Z20
-	VFMADD231PS  Z20, Z16, Z12
-	VFMADD231PS  Z20, Z17, Z13
-	VFMADD231PS  Z20, Z18, Z14
-	VFMADD231PS  Z20, Z19, Z15
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop141
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, 64(R9)
-	VMOVUPS      Z2, 128(R9)
-	VMOVUPS      Z3, 192(R9)
-	VMOVUPS      Z4, (R9)(R10*1)
-	VMOVUPS      Z5, 64(R9)(R10*1)
-	VMOVUPS      Z6, 128(R9)(R10*1)
-	VMOVUPS      Z7, 192(R9)(R10*1)
-	VMOVUPS      Z8, (R9)(R10*2)
-	VMOVUPS      Z9, 64(R9)(R10*2)
-	VMOVUPS      Z10, 128(R9)(R10*2)
-	VMOVUPS      Z11, 192(R9)(R10*2)
-	VMOVUPS      Z12, (R9)(R11*1)
-	VMOVUPS      Z13, 64(R9)(R11*1)
-	VMOVUPS      Z14, 128(R9)(R11*1)
-	VMOVUPS      Z15, 192(R9)(R11*1)
-	ADDQ         $+64, DX
-	ADDQ         $+64, BX
-	ADDQ         $+64, SI
-	ADDQ         $+256, R8
-	SUBQ         $+64, DI
-	JMP          pass139
-
-passed140:
-pass142:
-	CMPQ    DI, $+16
-	JLT     passed143
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	VMOVUPS (R9), Z0
-	VMOVUPS (R9)(R10*1), Z1
-	VMOVUPS (R9)(R10*2), Z2
-	VMOVUPS (R9)(R11*1), Z3
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
-
-loop144:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVSXBD    (DX)(R9*1), Z4
-	VCVTDQ2PS    Z4, Z4
-	VBROADCASTSS (R11), Z5
-	VFMADD231PS  Z5, Z4, Z0
-	VBROADCASTSS (R11)(R12*1), Z5
-	VFMADD231PS  Z5, Z4, Z1
-	VBROADCASTSS (R11)(R12*2), Z5
-	VFMADD231PS  Z5, Z4, Z2
-	VBROADCASTSS (R11)(R13*1), Z5
-	VFMADD231PS  Z5, Z4, Z3
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop144
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, (R9)(R10*1)
-	VMOVUPS      Z2, (R9)(R10*2)
-	VMOVUPS      Z3, (R9)(R11*1)
-	ADDQ         $+16, DX
-	ADDQ         $+16, BX
-	ADDQ         $+16, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass142
-
-passed143:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile138
-
-done137:
-	VZEROUPPER
-	RET
-
-// func valuesTileInt82AVX512(a *byte)
-// Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·valuesTileInt82AVX512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ 48(AX), CX
-
-tile146:
-	MOVQ    40(AX), DX
-	TESTQ   DX, DX
-	JZ      done145
-	MOVQ    $+16, BX
-	SUBQ    64(AX), BX
-	CMPQ    DX, BX
-	CMOVQLT DX, BX
-	SUBQ    BX, DX
-	MOVQ    DX, 40(AX)
-	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    32(SI), BX
-	MOVQ    64(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
-	MOVQ    24(AX), R8
-
-pass147:
-	CMPQ    DI, $+64
-	JLT     passed148
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	VMOVUPS (R9), Z0
-	VMOVUPS 64(R9), Z1
-	VMOVUPS 128(R9), Z2
-	VMOVUPS 192(R9), Z3
-	VMOVUPS (R9)(R10*1), Z4
-	VMOVUPS 64(R9)(R10*1), Z5
-	VMOVUPS 128(R9)(R10*1), Z6
-	VMOVUPS 192(R9)(R10*1), Z7
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-
-loop149:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVSXBD    (DX)(R9*1), Z8
-	VCVTDQ2PS    Z8, Z8
-	VPMOVSXBD    16(DX)(R9*1), Z9
-	VCVTDQ2PS    Z9, Z9
-	VPMOVSXBD    32(DX)(R9*1), Z10
-	VCVTDQ2PS    Z10, Z10
-	VPMOVSXBD    48(DX)(R9*1), Z11
-	VCVTDQ2PS    Z11, Z11
-	VBROADCASTSS (R11), Z12
-	VFMADD231PS  Z12, Z8, Z0
-	VFMADD231PS  Z12, Z9, Z1
-	VFMADD231PS  Z12, Z10, Z2
-	VFMADD231PS  Z12, Z11, Z3
-	VBROADCASTSS (R11)(R12*1), Z12
-	VFMADD231PS  Z12, Z8, Z4
-	VFMADD231PS  Z12, Z9, Z5
-	VFMADD231PS  Z12, Z10, Z6
-	VFMADD231PS  Z12, Z11, Z7
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop149
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, 64(R9)
-	VMOVUPS      Z2, 128(R9)
-	VMOVUPS      Z3, 192(R9)
-	VMOVUPS      Z4, (R9)(R10*1)
-	VMOVUPS      Z5, 64(R9)(R10*1)
-	VMOVUPS      Z6, 128(R9)(R10*1)
-	VMOVUPS      Z7, 192(R9)(R10*1)
-	ADDQ         $+64, DX
-	ADDQ         $+64, BX
-	ADDQ         $+64, SI
-	ADDQ         $+256, R8
-	SUBQ         $+64, DI
-	JMP          pass147
-
-passed148:
-pass150:
-	CMPQ    DI, $+16
-	JLT     passed151
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	VMOVUPS (R9), Z0
-	VMOVUPS (R9)(R10*1), Z1
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-
-loop152:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVSXBD    (DX)(R9*1), Z2
-	VCVTDQ2PS    Z2, Z2
-	VBROADCASTSS (R11), Z3
-	VFMADD231PS  Z3, Z2, Z0
-	VBROADCASTSS (R11)(R12*1), Z3
-	VFMADD231PS  Z3, Z2, Z1
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop152
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, (R9)(R10*1)
-	ADDQ         $+16, DX
-	ADDQ         $+16, BX
-	ADDQ         $+16, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass150
-
-passed151:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile146
-
-done145:
-	VZEROUPPER
-	RET
-
-// func valuesTileInt81AVX512(a *byte)
-// Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·valuesTileInt81AVX512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ 48(AX), CX
-
-tile154:
-	MOVQ    40(AX), DX
-	TESTQ   DX, DX
-	JZ      done153
-	MOVQ    $+16, BX
-	SUBQ    64(AX), BX
-	CMPQ    DX, BX
-	CMOVQLT DX, BX
-	SUBQ    BX, DX
-	MOVQ    DX, 40(AX)
-	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    (SI), DX
-	MOVQ    32(SI), BX
-	MOVQ    64(SI), SI
-	IMULQ   CX, DI
-	ADDQ    DI, DX
-	ADDQ    DI, BX
-	ADDQ    DI, SI
-	MOVQ    48(AX), DI
-	MOVQ    24(AX), R8
-
-pass155:
-	CMPQ    DI, $+64
-	JLT     passed156
-	MOVQ    R8, R9
-	VMOVUPS (R9), Z0
-	VMOVUPS 64(R9), Z1
-	VMOVUPS 128(R9), Z2
-	VMOVUPS 192(R9), Z3
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-
-loop157:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVSXBD    (DX)(R9*1), Z4
-	VCVTDQ2PS    Z4, Z4
-	VPMOVSXBD    16(DX)(R9*1), Z5
-	VCVTDQ2PS    Z5, Z5
-	VPMOVSXBD    32(DX)(R9*1), Z6
-	VCVTDQ2PS    Z6, Z6
-	VPMOVSXBD    48(DX)(R9*1), Z7
-	VCVTDQ2PS    Z7, Z7
-	VBROADCASTSS (R11), Z8
-	VFMADD231PS  Z8, Z4, Z0
-	VFMADD231PS  Z8, Z5, Z1
-	VFMADD231PS  Z8, Z6, Z2
-	VFMADD231PS  Z8, Z7, Z3
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop157
-	MOVQ         R8, R9
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, 64(R9)
-	VMOVUPS      Z2, 128(R9)
-	VMOVUPS      Z3, 192(R9)
-	ADDQ         $+64, DX
-	ADDQ         $+64, BX
-	ADDQ         $+64, SI
-	ADDQ         $+256, R8
-	SUBQ         $+64, DI
-	JMP          pass155
-
-passed156:
-pass158:
-	CMPQ    DI, $+16
-	JLT     passed159
-	MOVQ    R8, R9
-	VMOVUPS (R9), Z0
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-
-loop160:
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT2   (SI)(R9*1)
-	VPMOVSXBD    (DX)(R9*1), Z1
-	VCVTDQ2PS    Z1, Z1
-	VBROADCASTSS (R11), Z2
-	VFMADD231PS  Z2, Z1, Z0
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop160
-	MOVQ         R8, R9
-	VMOVUPS      Z0, (R9)
-	ADDQ         $+16, DX
-	ADDQ         $+16, BX
-	ADDQ         $+16, SI
-	ADDQ         $+64, R8
-	SUBQ         $+16, DI
-	JMP          pass158
-
-passed159:
-	MOVQ 96(AX), DX
-	SHLQ $0x02, DX
-	ADDQ DX, (AX)
-	ADDQ $0x08, 16(AX)
-	MOVQ $+0, 64(AX)
-	JMP  tile154
-
-done153:
+done93:
 	VZEROUPPER
 	RET

@@ -2,56 +2,6 @@
 
 #include "textflag.h"
 
-// func scaleAVX2(a *byte)
-// Requires: AVX, FMA3
-TEXT ·scaleAVX2(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
-	MOVQ         (AX), CX
-	MOVQ         40(AX), DX
-	VBROADCASTSS 80(AX), Y0
-	VBROADCASTSS 84(AX), Y1
-	VBROADCASTSS 88(AX), Y2
-	VADDPS       iotaAVX2<>+0(SB), Y2, Y2
-	VBROADCASTSS eightAVX2<>+0(SB), Y3
-
-loop1:
-	VMULPS      Y2, Y1, Y4
-	VMOVUPS     (CX), Y5
-	VFMADD213PS Y4, Y0, Y5
-	VMOVUPS     Y5, (CX)
-	VADDPS      Y3, Y2, Y2
-	VMULPS      Y2, Y1, Y4
-	VMOVUPS     32(CX), Y5
-	VFMADD213PS Y4, Y0, Y5
-	VMOVUPS     Y5, 32(CX)
-	VADDPS      Y3, Y2, Y2
-	ADDQ        $+64, CX
-	DECQ        DX
-	JNZ         loop1
-	VZEROUPPER
-	RET
-
-DATA iotaAVX2<>+0(SB)/4, $0x00000000
-DATA iotaAVX2<>+4(SB)/4, $0x3f800000
-DATA iotaAVX2<>+8(SB)/4, $0x40000000
-DATA iotaAVX2<>+12(SB)/4, $0x40400000
-DATA iotaAVX2<>+16(SB)/4, $0x40800000
-DATA iotaAVX2<>+20(SB)/4, $0x40a00000
-DATA iotaAVX2<>+24(SB)/4, $0x40c00000
-DATA iotaAVX2<>+28(SB)/4, $0x40e00000
-DATA iotaAVX2<>+32(SB)/4, $0x41000000
-DATA iotaAVX2<>+36(SB)/4, $0x41100000
-DATA iotaAVX2<>+40(SB)/4, $0x41200000
-DATA iotaAVX2<>+44(SB)/4, $0x41300000
-DATA iotaAVX2<>+48(SB)/4, $0x41400000
-DATA iotaAVX2<>+52(SB)/4, $0x41500000
-DATA iotaAVX2<>+56(SB)/4, $0x41600000
-DATA iotaAVX2<>+60(SB)/4, $0x41700000
-GLOBL iotaAVX2<>(SB), RODATA|NOPTR, $64
-
-DATA eightAVX2<>+0(SB)/4, $0x41000000
-GLOBL eightAVX2<>(SB), RODATA|NOPTR, $4
-
 // func softmaxAVX2(a *byte)
 // Requires: AVX, AVX2, FMA3
 TEXT ·softmaxAVX2(SB), NOSPLIT, $0-8
@@ -64,28 +14,28 @@ TEXT ·softmaxAVX2(SB), NOSPLIT, $0-8
 	MOVQ         (AX), CX
 	MOVQ         40(AX), DX
 
-several2:
+several1:
 	SUBQ   $0x02, DX
-	JLT    rest3
+	JLT    rest2
 	VMAXPS (CX), Y0, Y0
 	VMAXPS 32(CX), Y4, Y4
 	VMAXPS 64(CX), Y5, Y5
 	VMAXPS 96(CX), Y6, Y6
 	ADDQ   $+128, CX
-	JMP    several2
+	JMP    several1
 
-rest3:
+rest2:
 	ADDQ $0x02, DX
-	JZ   found4
+	JZ   found3
 
-loop5:
+loop4:
 	VMAXPS (CX), Y0, Y0
 	VMAXPS 32(CX), Y4, Y4
 	ADDQ   $+64, CX
 	DECQ   DX
-	JNZ    loop5
+	JNZ    loop4
 
-found4:
+found3:
 	VMAXPS       Y5, Y0, Y0
 	VMAXPS       Y6, Y4, Y4
 	VMAXPS       Y4, Y0, Y0
@@ -99,11 +49,11 @@ found4:
 	VMOVSS       X0, 80(AX)
 	VBROADCASTSS X0, Y0
 	VUCOMISS     negInfAVX2<>+0(SB), X0
-	JNE          some6
-	JP           some6
+	JNE          some5
+	JP           some5
 	VXORPS       X0, X0, X0
 
-some6:
+some5:
 	VXORPS       X1, X1, X1
 	VXORPS       X2, X2, X2
 	VBROADCASTSS magicAVX2<>+0(SB), Y7
@@ -113,7 +63,7 @@ some6:
 	MOVQ         (AX), CX
 	MOVQ         40(AX), DX
 
-loop7:
+loop6:
 	VMULPS       (CX), Y3, Y4
 	VSUBPS       Y0, Y4, Y4
 	VBROADCASTSS exp7AVX2<>+0(SB), Y10
@@ -170,7 +120,7 @@ loop7:
 	VADDPS       Y6, Y2, Y2
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          loop7
+	JNZ          loop6
 	VADDPS       Y2, Y1, Y1
 	VEXTRACTF128 $0x01, Y1, X5
 	VADDPS       X5, X1, X1
@@ -223,6 +173,56 @@ GLOBL exp8AVX2<>(SB), RODATA|NOPTR, $4
 
 DATA exp9AVX2<>+0(SB)/4, $0xbf800000
 GLOBL exp9AVX2<>(SB), RODATA|NOPTR, $4
+
+// func scaleAVX2(a *byte)
+// Requires: AVX, FMA3
+TEXT ·scaleAVX2(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         40(AX), DX
+	VBROADCASTSS 80(AX), Y0
+	VBROADCASTSS 84(AX), Y1
+	VBROADCASTSS 88(AX), Y2
+	VADDPS       iotaAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS eightAVX2<>+0(SB), Y3
+
+loop7:
+	VMULPS      Y2, Y1, Y4
+	VMOVUPS     (CX), Y5
+	VFMADD213PS Y4, Y0, Y5
+	VMOVUPS     Y5, (CX)
+	VADDPS      Y3, Y2, Y2
+	VMULPS      Y2, Y1, Y4
+	VMOVUPS     32(CX), Y5
+	VFMADD213PS Y4, Y0, Y5
+	VMOVUPS     Y5, 32(CX)
+	VADDPS      Y3, Y2, Y2
+	ADDQ        $+64, CX
+	DECQ        DX
+	JNZ         loop7
+	VZEROUPPER
+	RET
+
+DATA iotaAVX2<>+0(SB)/4, $0x00000000
+DATA iotaAVX2<>+4(SB)/4, $0x3f800000
+DATA iotaAVX2<>+8(SB)/4, $0x40000000
+DATA iotaAVX2<>+12(SB)/4, $0x40400000
+DATA iotaAVX2<>+16(SB)/4, $0x40800000
+DATA iotaAVX2<>+20(SB)/4, $0x40a00000
+DATA iotaAVX2<>+24(SB)/4, $0x40c00000
+DATA iotaAVX2<>+28(SB)/4, $0x40e00000
+DATA iotaAVX2<>+32(SB)/4, $0x41000000
+DATA iotaAVX2<>+36(SB)/4, $0x41100000
+DATA iotaAVX2<>+40(SB)/4, $0x41200000
+DATA iotaAVX2<>+44(SB)/4, $0x41300000
+DATA iotaAVX2<>+48(SB)/4, $0x41400000
+DATA iotaAVX2<>+52(SB)/4, $0x41500000
+DATA iotaAVX2<>+56(SB)/4, $0x41600000
+DATA iotaAVX2<>+60(SB)/4, $0x41700000
+GLOBL iotaAVX2<>(SB), RODATA|NOPTR, $64
+
+DATA eightAVX2<>+0(SB)/4, $0x41000000
+GLOBL eightAVX2<>(SB), RODATA|NOPTR, $4
 
 // func multiplyAVX2(a *byte)
 // Requires: AVX

@@ -2,51 +2,6 @@
 
 #include "textflag.h"
 
-// func scaleAVX512(a *byte)
-// Requires: AVX, AVX512F
-TEXT ·scaleAVX512(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
-	MOVQ         (AX), CX
-	MOVQ         40(AX), DX
-	VBROADCASTSS 80(AX), Z0
-	VBROADCASTSS 84(AX), Z1
-	VBROADCASTSS 88(AX), Z2
-	VADDPS       iotaAVX512<>+0(SB), Z2, Z2
-	VBROADCASTSS eightAVX512<>+0(SB), Z3
-
-loop1:
-	VMULPS      Z2, Z1, Z4
-	VMOVUPS     (CX), Z5
-	VFMADD213PS Z4, Z0, Z5
-	VMOVUPS     Z5, (CX)
-	VADDPS      Z3, Z2, Z2
-	ADDQ        $+64, CX
-	DECQ        DX
-	JNZ         loop1
-	VZEROUPPER
-	RET
-
-DATA iotaAVX512<>+0(SB)/4, $0x00000000
-DATA iotaAVX512<>+4(SB)/4, $0x3f800000
-DATA iotaAVX512<>+8(SB)/4, $0x40000000
-DATA iotaAVX512<>+12(SB)/4, $0x40400000
-DATA iotaAVX512<>+16(SB)/4, $0x40800000
-DATA iotaAVX512<>+20(SB)/4, $0x40a00000
-DATA iotaAVX512<>+24(SB)/4, $0x40c00000
-DATA iotaAVX512<>+28(SB)/4, $0x40e00000
-DATA iotaAVX512<>+32(SB)/4, $0x41000000
-DATA iotaAVX512<>+36(SB)/4, $0x41100000
-DATA iotaAVX512<>+40(SB)/4, $0x41200000
-DATA iotaAVX512<>+44(SB)/4, $0x41300000
-DATA iotaAVX512<>+48(SB)/4, $0x41400000
-DATA iotaAVX512<>+52(SB)/4, $0x41500000
-DATA iotaAVX512<>+56(SB)/4, $0x41600000
-DATA iotaAVX512<>+60(SB)/4, $0x41700000
-GLOBL iotaAVX512<>(SB), RODATA|NOPTR, $64
-
-DATA eightAVX512<>+0(SB)/4, $0x41800000
-GLOBL eightAVX512<>(SB), RODATA|NOPTR, $4
-
 // func softmaxAVX512(a *byte)
 // Requires: AVX, AVX512F
 TEXT ·softmaxAVX512(SB), NOSPLIT, $0-8
@@ -59,27 +14,27 @@ TEXT ·softmaxAVX512(SB), NOSPLIT, $0-8
 	MOVQ         (AX), CX
 	MOVQ         40(AX), DX
 
-several2:
+several1:
 	SUBQ   $0x04, DX
-	JLT    rest3
+	JLT    rest2
 	VMAXPS (CX), Z0, Z0
 	VMAXPS 64(CX), Z4, Z4
 	VMAXPS 128(CX), Z5, Z5
 	VMAXPS 192(CX), Z6, Z6
 	ADDQ   $+256, CX
-	JMP    several2
+	JMP    several1
 
-rest3:
+rest2:
 	ADDQ $0x04, DX
-	JZ   found4
+	JZ   found3
 
-loop5:
+loop4:
 	VMAXPS (CX), Z0, Z0
 	ADDQ   $+64, CX
 	DECQ   DX
-	JNZ    loop5
+	JNZ    loop4
 
-found4:
+found3:
 	VMAXPS        Z5, Z0, Z0
 	VMAXPS        Z6, Z4, Z4
 	VMAXPS        Z4, Z0, Z0
@@ -95,11 +50,11 @@ found4:
 	VMOVSS        X0, 80(AX)
 	VBROADCASTSS  X0, Z0
 	VUCOMISS      negInfAVX512<>+0(SB), X0
-	JNE           some6
-	JP            some6
+	JNE           some5
+	JP            some5
 	VXORPS        X0, X0, X0
 
-some6:
+some5:
 	VXORPS       X1, X1, X1
 	VBROADCASTSS magicAVX512<>+0(SB), Z7
 	VXORPS       X12, X12, X12
@@ -118,7 +73,7 @@ some6:
 	MOVQ         (AX), CX
 	MOVQ         40(AX), DX
 
-loop7:
+loop6:
 	VMULPS        (CX), Z3, Z4
 	VSUBPS        Z0, Z4, Z4
 	VCMPPS        $0x05, Z23, Z4, K1
@@ -139,7 +94,7 @@ loop7:
 	VADDPS        Z6, Z1, Z1
 	ADDQ          $+64, CX
 	DECQ          DX
-	JNZ           loop7
+	JNZ           loop6
 	VEXTRACTF64X4 $0x01, Z1, Y5
 	VADDPS        Y5, Y1, Y1
 	VEXTRACTF128  $0x01, Y1, X5
@@ -193,43 +148,3 @@ GLOBL exp8AVX512<>(SB), RODATA|NOPTR, $4
 
 DATA exp9AVX512<>+0(SB)/4, $0xbf800000
 GLOBL exp9AVX512<>(SB), RODATA|NOPTR, $4
-
-// func multiplyAVX512(a *byte)
-// Requires: AVX, AVX512F
-TEXT ·multiplyAVX512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ (AX), CX
-	MOVQ 16(AX), DX
-	MOVQ 40(AX), AX
-
-loop8:
-	VMOVUPS (CX), Z0
-	VMULPS  (DX), Z0, Z0
-	VMOVUPS Z0, (CX)
-	ADDQ    $+64, CX
-	ADDQ    $+64, DX
-	DECQ    AX
-	JNZ     loop8
-	VZEROUPPER
-	RET
-
-// func combineAVX512(a *byte)
-// Requires: AVX, AVX512F
-TEXT ·combineAVX512(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
-	MOVQ         (AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         40(AX), BX
-	VBROADCASTSS 80(AX), Z0
-	VBROADCASTSS 84(AX), Z1
-
-loop9:
-	VMULPS      (CX), Z0, Z2
-	VFMADD231PS (DX), Z1, Z2
-	VMOVUPS     Z2, (CX)
-	ADDQ        $+64, CX
-	ADDQ        $+64, DX
-	DECQ        BX
-	JNZ         loop9
-	VZEROUPPER
-	RET

@@ -7,47 +7,18 @@ import (
 	"llmmemory/internal/assembly"
 )
 
-// A dtype is a type of keys and values. Loads of e4m3 are 2^-8 times the number.
+// A dtype is a type of keys and values.
 type dtype struct {
 	name  string
 	bytes int
 }
 
-var dtypes = []dtype{{"F32", 4}, {"F16", 2}, {"BF16", 2}, {"E4M3", 1}, {"E5M2", 1}, {"Int8", 1}}
-
-var float16 = dtypes[1]
-
-// constants loads what the conversion of a type needs into register k.
-func (g *gen) constants(d dtype, k int) {
-	if d.name == "E4M3" {
-		g.spread16("e4m3", 0xbfff, k)
-	}
-}
-
-func (g *gen) spread16(name string, word uint32, k int) {
-	m := g.constant(name, word|word<<16)
-	g.asm.VPBROADCASTD(m, g.regs[k])
-}
-
-// load reads one register of numbers into i. k is the register of constants.
-func (g *gen) load(d dtype, m operand.Mem, i, k int) {
-	r := g.regs[i]
-	switch d.name {
-	case "E4M3":
-		g.asm.VPMOVSXBW(m, g.half[i])
-		g.asm.VPSLLW(operand.U8(7), g.half[i], g.half[i])
-		g.and(lower(g, k), g.half[i])
-		g.asm.VCVTPH2PS(g.half[i], r)
-	case "E5M2":
-		g.asm.VPMOVZXBW(m, g.half[i])
-		g.asm.VPSLLW(operand.U8(8), g.half[i], g.half[i])
-		g.asm.VCVTPH2PS(g.half[i], r)
-	default:
-		assembly.LoadFloats(g.asm, d.name, m, r)
-	}
-}
-
-func lower(g *gen, k int) reg.VecPhysical { return g.half[k] }
+var (
+	// wholes are the types that become float32 in one step, eights those that become float16 first.
+	wholes = []dtype{{"F32", 4}, {"F16", 2}, {"BF16", 2}, int8s}
+	eights = []dtype{{"E4M3", 1}, {"E5M2", 1}}
+	int8s  = dtype{"Int8", 1}
+)
 
 func (g *gen) and(mask, r reg.VecPhysical) {
 	if g.wide() {
@@ -57,117 +28,106 @@ func (g *gen) and(mask, r reg.VecPhysical) {
 	g.asm.VPAND(mask, r, r)
 }
 
-// loadPair reads two registers of numbers that lie side by side.
-func (g *gen) loadPair(d dtype, m operand.Mem, i, j, k int) {
-	next := m
-	next.Disp += g.lanes * d.bytes
-	if !g.wide() || d.name != "E4M3" && d.name != "E5M2" {
-		g.load(d, m, i, k)
-		g.load(d, next, j, k)
-		return
-	}
-	if d.name == "E4M3" {
-		g.asm.VPMOVSXBW(m, g.regs[j])
-		g.asm.VPSLLW(operand.U8(7), g.regs[j], g.regs[j])
-		g.asm.VPANDD(g.regs[k], g.regs[j], g.regs[j])
-	} else {
-		g.asm.VPMOVZXBW(m, g.regs[j])
-		g.asm.VPSLLW(operand.U8(8), g.regs[j], g.regs[j])
-	}
-	g.asm.VCVTPH2PS(g.half[j], g.regs[i])
-	g.asm.VEXTRACTI64X4(operand.U8(1), g.regs[j], g.half[j])
-	g.asm.VCVTPH2PS(g.half[j], g.regs[j])
-}
-
-// converts are the kernels that unpack numbers to float32.
+// converts are the kernels that unpack numbers.
 func converts(g *gen) {
-	for _, d := range dtypes {
+	for _, d := range wholes {
 		convert(g, d)
 	}
+	halve(g, "E4M3")
+	halve(g, "E5M2")
 }
 
-// convert unpacks n rows of a chunk of numbers, inStride bytes apart, to rows
-// without gaps. flag becomes the bits of a NaN if a number is NaN or infinite,
-// else of 0; of e4m3, whose NaNs are read as numbers, not 0 if there is one.
+// convert unpacks n rows of a chunk of numbers to float32, from inStride bytes apart to rows without
+// gaps. flag becomes the bits of a NaN if a number is NaN or infinite, else of 0.
 func convert(g *gen, d dtype) {
 	g.begin("convert" + d.name)
 	in, stride, out, n := g.arg(atIn), g.arg(atInStride), g.arg(atOut), g.arg(atN)
-	sum, zero, k, factor, nan, mask := 12, 13, 14, 15, 11, 10
+	sum, zero := 12, 13
 	g.zero(sum)
 	g.zero(zero)
-	g.constants(d, k)
-	if d.name == "E4M3" {
-		g.asm.VBROADCASTSS(g.float("unpacked", 256), g.regs[factor])
-		g.zero(nan)
-		m := g.constant("magnitude", 0x7f7f7f7f)
-		g.asm.VPBROADCASTD(m, halves[mask])
-	}
 	g.loop(n, func() {
-		for v := 0; v < 32/g.lanes; v += 2 {
-			g.loadPair(d, mem(in, v*g.lanes*d.bytes), v, v+1, k)
-		}
-		if d.name == "E4M3" {
-			g.asm.VPAND(mem(in, 0), halves[mask], halves[9])
-			g.asm.VPMAXUB(halves[9], halves[nan], halves[nan])
+		for v := range 32 / g.lanes {
+			assembly.LoadFloats(g.asm, d.name, mem(in, v*g.lanes*d.bytes), g.regs[v])
 		}
 		for v := range 32 / g.lanes {
-			if d.name == "E4M3" {
-				g.asm.VMULPS(g.regs[factor], g.regs[v], g.regs[v])
-			}
 			g.asm.VMOVUPS(g.regs[v], mem(out, v*g.bytes()))
 			g.asm.VFMADD231PS(g.regs[zero], g.regs[v], g.regs[sum])
 		}
 		g.asm.ADDQ(stride, in)
 		g.asm.ADDQ(operand.I32(chunkBytes), out)
 	})
-	if d.name == "E4M3" {
-		g.foundNaN(nan, 9)
-	} else {
-		g.horizontal(sum, 0, g.asm.VADDPS)
+	g.horizontal(sum, 0, g.asm.VADDPS)
+	bits := g.asm.GP32()
+	g.asm.VMOVD(quarters[sum], bits)
+	g.asm.SHLL(operand.U8(1), bits) // without the sign
+	g.asm.MOVL(bits, g.argMem(atFlag))
+	g.end()
+}
+
+// A halveKernel knows its registers by number.
+type halveKernel struct {
+	*gen
+	e4m3                bool
+	x, bits             int // numbers, and their bits without the sign
+	mask, nan, sevenths int // of E4M3 only
+}
+
+// halve makes float16 of n numbers of 8 bits, a multiple of 16. in: numbers; out: float16, times 2^-8 for
+// E4M3. For E4M3, flag is not 0 if there is a NaN, which becomes a number.
+func halve(g *gen, name string) {
+	g.begin("halve" + name)
+	k := halveKernel{gen: g, e4m3: name == "E4M3", x: 0, bits: 1, mask: 2, nan: 3, sevenths: 4}
+	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
+	if k.e4m3 {
+		g.asm.VPBROADCASTD(g.constant("e4m3", 0xbfffbfff), g.regs[k.mask])
+		g.asm.VPBROADCASTD(g.constant("nan8", 0x7f7f7f7f), g.regs[k.sevenths])
+		g.zero(k.nan)
+	}
+	many, rest, one, done := g.label("many"), g.label("rest"), g.label("one"), g.label("done")
+	g.asm.Label(many)
+	g.asm.SUBQ(operand.U8(64), n)
+	g.asm.JLT(operand.LabelRef(rest))
+	for at := 0; at < 64; at += 2 * g.lanes {
+		k.halve(mem(in, at), mem(out, 2*at), g.regs, g.half)
+	}
+	g.asm.ADDQ(operand.U8(64), in)
+	g.asm.ADDQ(operand.I32(128), out)
+	g.asm.JMP(operand.LabelRef(many))
+	g.asm.Label(rest)
+	g.asm.ADDQ(operand.U8(64), n)
+	g.asm.Label(one)
+	g.asm.SUBQ(operand.U8(16), n)
+	g.asm.JLT(operand.LabelRef(done))
+	k.halve(mem(in, 0), mem(out, 0), halves, quarters)
+	g.asm.ADDQ(operand.U8(16), in)
+	g.asm.ADDQ(operand.U8(32), out)
+	g.asm.JMP(operand.LabelRef(one))
+	g.asm.Label(done)
+	if k.e4m3 {
 		bits := g.asm.GP32()
-		g.asm.VMOVD(quarters[sum], bits)
-		g.asm.SHLL(operand.U8(1), bits) // without the sign
+		g.asm.VPCMPEQB(g.half[k.sevenths], g.half[k.nan], g.half[k.nan])
+		g.asm.VPMOVMSKB(g.half[k.nan], bits)
 		g.asm.MOVL(bits, g.argMem(atFlag))
 	}
 	g.end()
 }
 
-// foundNaN sets flag if a byte of the lower half of a register is 0x7f.
-func (g *gen) foundNaN(r, spare int) {
-	m := g.constant("nan8", 0x7f7f7f7f)
-	g.asm.VPBROADCASTD(m, halves[spare])
-	g.asm.VPCMPEQB(halves[spare], halves[r], halves[r])
-	bits := g.asm.GP32()
-	g.asm.VPMOVMSKB(halves[r], bits)
-	g.asm.MOVL(bits, g.argMem(atFlag))
-}
-
-// checkNaN keeps the largest magnitudes of n bytes in register nan.
-func (g *gen) checkNaN(m operand.Mem, n, nan, magnitude, spare int) {
-	for at := 0; at < n; at += g.bytes() {
-		m := m
-		m.Disp += at
+// halve converts numbers to words of a register; half has its lower half.
+func (k *halveKernel) halve(in, out operand.Mem, whole, half []reg.VecPhysical) {
+	g, x := k.gen, whole[k.x]
+	if k.e4m3 {
+		g.asm.VPMOVSXBW(in, x)
+		g.asm.VPSLLW(operand.U8(7), x, x)
 		if g.wide() {
-			g.asm.VPANDD(m, g.regs[magnitude], g.regs[spare])
+			g.asm.VPANDD(whole[k.mask], x, x)
 		} else {
-			g.asm.VPAND(m, g.regs[magnitude], g.regs[spare])
+			g.asm.VPAND(whole[k.mask], x, x)
 		}
-		g.asm.VPMAXUB(g.regs[spare], g.regs[nan], g.regs[nan])
+		g.asm.VPAND(in, half[k.sevenths], half[k.bits])
+		g.asm.VPMAXUB(g.half[k.bits], g.half[k.nan], g.half[k.nan])
+	} else {
+		g.asm.VPMOVZXBW(in, x)
+		g.asm.VPSLLW(operand.U8(8), x, x)
 	}
-}
-
-// foundNaNWide is foundNaN for a whole register.
-func (g *gen) foundNaNWide(nan, magnitude int) {
-	if !g.wide() {
-		g.foundNaN(nan, magnitude)
-		return
-	}
-	bits := g.asm.GP64()
-	g.asm.VPCMPEQB(g.regs[magnitude], g.regs[nan], reg.K1)
-	g.asm.KMOVQ(reg.K1, bits)
-	hit := g.asm.GP32()
-	g.asm.XORL(hit, hit)
-	g.asm.TESTQ(bits, bits)
-	g.asm.SETNE(hit.As8L())
-	g.asm.MOVL(hit, g.argMem(atFlag))
+	g.asm.VMOVUPS(x, out)
 }

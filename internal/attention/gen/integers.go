@@ -12,11 +12,9 @@ import (
 // are summed as integers. Keys and queries come in pairs of elements: two numbers
 // of 16 bits in 32.
 func integers(g *gen) {
-	for _, n := range g.rows {
-		panelScores(g, n, true)
-	}
+	panelScores(g, g.rows, true)
 	for _, n := range g.tileRows {
-		tileScore(g, dtypes[len(dtypes)-1], n)
+		tileScore(g, int8s, n)
 	}
 	if !g.wide() {
 		magnitude(g)
@@ -65,14 +63,15 @@ func (g *gen) tilePairs(k *scoreKernel, q *assembly.Rows) {
 			g.loadPairs(k, v, pair)
 		}
 		for row := range k.n {
-			b := g.regs[k.keys+4]
+			b := g.regs[k.bcast]
 			g.asm.VPBROADCASTD(q.At(row, 4*pair), b)
 			for v := range 2 {
-				g.dot(b, g.regs[k.keys+v], g.regs[2*row+v], g.regs[k.keys+5])
+				g.dot(b, g.regs[k.keys+v], g.regs[2*row+v], g.regs[k.bcast+1])
 			}
 		}
 	}
 	q.Advance(g.asm, operand.I32(8))
+	g.asm.ADDQ(operand.I32(4*k.line), k.at)
 }
 
 // loadPairs reads a pair of elements of the keys of tile v, or with AVX2 of half v
@@ -83,7 +82,7 @@ func (g *gen) loadPairs(k *scoreKernel, v, pair int) {
 	if g.wide() {
 		m.Base = k.key[v]
 		g.asm.VPMOVSXBW(m, r)
-		g.asm.VPERMW(r, g.regs[k.constant], r)
+		g.asm.VPERMW(r, g.regs[k.pairing], r)
 		return
 	}
 	m.Disp += v * g.lanes

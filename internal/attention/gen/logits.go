@@ -9,8 +9,10 @@ import (
 // two of them, on one row.
 func logits(g *gen) {
 	refine(g)
-	scalePairs(g)
 	softmax(g, true)
+	if !g.wide() {
+		scalePairs(g)
+	}
 }
 
 // A refineKernel knows its registers by number. A tile, or with AVX2 half of one, takes

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -16,15 +17,19 @@ func (d dtype) ahead() int { return max(2, 4/d.bytes) }
 // further away.
 func (d dtype) far() int { return 2 * d.ahead() }
 
-// has reports whether an instruction set has its own tile kernels of a type. AVX-512 has
-// those of E4M3 only together with GFNI.
-func (w width) has(d dtype) bool { return !w.wide() || w.vnni == (d.name == "E4M3") }
+// tileTypes are the types that the tile kernels of an instruction set read. AVX2 reads E4M3 and E5M2 as float16.
+func tileTypes(w width) []dtype {
+	if w.wide() {
+		return append(slices.Clone(wholes), eights...)
+	}
+	return wholes
+}
 
 // tileScores are the kernels that multiply a few rows with keys where they lie.
 // Those of Int8 are integers'.
 func tileScores(g *gen) {
-	for _, d := range dtypes[:len(dtypes)-1] {
-		if !g.has(d) {
+	for _, d := range tileTypes(g.width) {
+		if d == int8s {
 			continue
 		}
 		for _, n := range g.tileRows {
@@ -38,37 +43,16 @@ func tileScores(g *gen) {
 // rounding hides its error.
 const sumElements = 32
 
-// A reading is how numbers of a tile are read. It has three registers.
-type reading struct {
-	d                        dtype
-	read                     dtype // the type as which they are read
-	words                    bool  // they become float16 in room first
-	checked                  bool  // NaN is looked for
-	constant, nan, magnitude int   // registers
-}
-
-// reading loads the constants for reading numbers of a type.
-func (g *gen) reading(d dtype) reading {
-	last := len(g.regs) - 1
-	r := reading{d, g.readAs(d), g.words(d), d.name == "E4M3", last, last - 1, last - 2}
-	g.constants(d, r.constant)
-	if r.words {
-		g.wordConstants()
-	}
-	if r.checked {
-		g.zero(r.nan)
-		m := g.constant("magnitude", 0x7f7f7f7f)
-		g.asm.VPBROADCASTD(m, g.regs[r.magnitude])
-	}
-	return r
-}
+// unroll is the number of elements of 16 or 32 bits that tileScore multiplies in a turn.
+const unroll = 2
 
 // A scoreKernel multiplies n rows with tiles of keys.
 type scoreKernel struct {
-	reading
+	d              dtype
 	n, perStep     int // rows, and tiles at a time
 	keys, bcast    int // registers
-	integers       bool
+	pairing        int // register; Int8 in AVX-512 only
+	eight          *eightBits
 	line           int // bytes of an element of all keys of a tile
 	key, next, far [2]reg.GPVirtual
 	list, at       reg.GPVirtual
@@ -80,14 +64,19 @@ type scoreKernel struct {
 // out: products; n: tiles, an even number; size: elements of a head, a multiple of
 // 16. out and n are used up.
 func tileScore(g *gen, d dtype, n int) {
-	g.begin(fmt.Sprintf("scoresTile%s%d", d.name, n))
-	k := scoreKernel{reading: g.reading(d), n: n, perStep: 1, keys: 2 * n, bcast: 2*n + 2, integers: d.name == "Int8"}
-	k.line = tileTokens * k.read.bytes
+	g.begin(fmt.Sprintf("scores%sx%d", d.name, n))
+	k := scoreKernel{d: d, n: n, perStep: 1, keys: 2 * n, bcast: 2*n + 2, pairing: len(g.regs) - 1,
+		line: tileTokens * d.bytes}
 	if g.wide() {
-		k.perStep, k.bcast = 2, 2*n+4
+		k.perStep = 2
 	}
-	if k.integers {
-		g.pairing(k.constant)
+	if d.bytes == 1 {
+		k.bcast += 2
+	}
+	if d == int8s {
+		g.pairing(k.pairing)
+	} else {
+		k.eight = g.eightBits(d)
 	}
 	k.list = g.arg(atData)
 	step := g.label("step")
@@ -97,9 +86,7 @@ func tileScore(g *gen, d dtype, n int) {
 	g.asm.ADDQ(operand.I32(8*k.perStep), k.list)
 	g.asm.SUBQ(operand.U8(k.perStep), g.argMem(atN))
 	g.asm.JNZ(operand.LabelRef(step))
-	if k.checked {
-		g.foundNaNWide(k.nan, k.magnitude)
-	}
+	k.eight.end()
 	g.end()
 }
 
@@ -110,9 +97,6 @@ func (g *gen) tileStep(k *scoreKernel) {
 		g.asm.MOVQ(mem(k.list, 8*v), k.key[v])
 		g.asm.MOVQ(mem(k.list, 8*(v+k.d.ahead())), k.next[v])
 		g.asm.MOVQ(mem(k.list, 8*(v+k.d.far())), k.far[v])
-	}
-	if k.words {
-		g.keyWords(k)
 	}
 	end := g.arg(atSize)
 	g.asm.IMUL3Q(operand.U8(k.line), end, end)
@@ -132,17 +116,21 @@ func (g *gen) tileStep(k *scoreKernel) {
 	}
 	q := g.newRows(from, atInStride, k.n)
 	g.asm.Label(again)
-	g.tileAsk(k)
 	switch {
-	case k.integers:
+	case k.d == int8s:
+		g.tileAsk(k, 4)
 		g.tilePairs(k, q)
+	case k.d.bytes == 1:
+		g.tileAsk(k, 4)
+		g.tileEights(k, q)
 	default:
-		for j := 0; j < 4; j += 2 {
-			g.tileElements(k, j, q)
+		g.tileAsk(k, unroll)
+		for e := range unroll {
+			g.tileElement(k, e, q)
 		}
-		q.Advance(g.asm, operand.I32(16))
+		q.Advance(g.asm, operand.I32(4*unroll))
+		g.asm.ADDQ(operand.I32(unroll*k.line), k.at)
 	}
-	g.asm.ADDQ(operand.I32(4*k.line), k.at)
 	if k.d.name == "F32" {
 		last := g.label("last")
 		g.asm.CMPQ(k.at, g.argMem(atCount))
@@ -150,111 +138,122 @@ func (g *gen) tileStep(k *scoreKernel) {
 		g.asm.TESTQ(operand.I32(sumElements*k.line-1), k.at)
 		g.asm.JNZ(operand.LabelRef(again))
 		g.asm.Label(last)
-		g.addSums(k.n, 2, g.arg(atOut), 0, k.at, sumElements*k.line)
+		g.addSums(k.n, g.arg(atOut), k.at, sumElements*k.line)
 		g.asm.CMPQ(k.at, g.argMem(atCount))
 		g.asm.JLT(operand.LabelRef(sum))
 		return
 	}
 	g.asm.CMPQ(k.at, g.argMem(atCount))
 	g.asm.JLT(operand.LabelRef(again))
-	if k.integers {
+	if k.d == int8s {
 		g.toFloat(2 * k.n)
 	}
-	g.sums(k.n, 2, g.arg(atOut), 0, false)
+	g.sums(k.n, g.arg(atOut), false)
 }
 
-// tileAsk asks for what is read next, and looks for NaN in the next elements.
-func (g *gen) tileAsk(k *scoreKernel) {
+// tileAsk asks for what is read next: as many bytes as the next elements have.
+func (g *gen) tileAsk(k *scoreKernel, elements int) {
 	for v := range k.perStep {
-		for disp := 0; disp < 4*tileTokens*k.d.bytes; disp += 64 {
+		for disp := 0; disp < elements*k.line; disp += 64 {
 			g.asm.PREFETCHT0(operand.Mem{Base: k.next[v], Index: k.at, Scale: 1, Disp: disp})
 			g.asm.PREFETCHT2(operand.Mem{Base: k.far[v], Index: k.at, Scale: 1, Disp: disp})
 		}
-		if k.words { // which at passes twice as fast
-			g.asm.SUBQ(operand.U8(64), k.next[v])
-			g.asm.SUBQ(operand.U8(64), k.far[v])
-			continue
+	}
+}
+
+// tileElement multiplies one of the next elements.
+func (g *gen) tileElement(k *scoreKernel, e int, q *assembly.Rows) {
+	for v := range 2 {
+		m := operand.Mem{Base: k.key[v*(k.perStep-1)], Index: k.at, Scale: 1, Disp: e * k.line}
+		if !g.wide() {
+			m.Disp += v * g.lanes * k.d.bytes
 		}
-		if k.checked {
-			g.checkNaN(operand.Mem{Base: k.key[v], Index: k.at, Scale: 1}, 4*k.line, k.nan, k.magnitude, k.bcast)
+		assembly.LoadFloats(g.asm, k.d.name, m, g.regs[k.keys+v])
+	}
+	for row := range k.n {
+		b := g.regs[k.bcast]
+		g.asm.VBROADCASTSS(q.At(row, 4*e), b)
+		for v := range 2 {
+			g.asm.VFMADD231PS(b, g.regs[k.keys+v], g.regs[2*row+v])
 		}
 	}
 }
 
-// tileElements multiplies elements j and j+1.
-func (g *gen) tileElements(k *scoreKernel, j int, q *assembly.Rows) {
-	if g.wide() {
+// tileEights multiplies the next four elements, of 8 bits.
+func (g *gen) tileEights(k *scoreKernel, q *assembly.Rows) {
+	for v := range 2 {
+		k.eight.check(operand.Mem{Base: k.key[v], Index: k.at, Scale: 1}, k.bcast, nil)
+	}
+	for pair := range 2 {
 		for v := range 2 {
-			g.loadPair(k.read, operand.Mem{Base: k.key[v], Index: k.at, Scale: 1, Disp: j * k.line}, k.keys+v, k.keys+2+v,
-				k.constant)
+			m := operand.Mem{Base: k.key[v], Index: k.at, Scale: 1, Disp: 2 * pair * k.line}
+			k.eight.load(m, k.keys+v, k.keys+2+v, nil)
 		}
-	}
-	for e := range 2 {
-		key := k.keys + 2*e
-		if !g.wide() {
-			key = k.keys
-			g.loadPair(k.read, operand.Mem{Base: k.key[0], Index: k.at, Scale: 1, Disp: (j + e) * k.line}, key, key+1,
-				k.constant)
-		}
-		for row := range k.n {
-			b := g.regs[k.bcast+row%2]
-			if !g.wide() {
-				b = g.regs[k.bcast]
-			}
-			g.asm.VBROADCASTSS(q.At(row, 4*(j+e)), b)
-			for v := range 2 {
-				g.asm.VFMADD231PS(b, g.regs[key+v], g.regs[2*row+v])
+		for e := range 2 {
+			for row := range k.n {
+				b := g.regs[k.bcast]
+				g.asm.VBROADCASTSS(q.At(row, 4*(2*pair+e)), b)
+				for v := range 2 {
+					g.asm.VFMADD231PS(b, g.regs[k.keys+2*e+v], g.regs[2*row+v])
+				}
 			}
 		}
 	}
+	q.Advance(g.asm, operand.I32(16))
+	g.asm.ADDQ(operand.I32(4*k.line), k.at)
 }
 
 // tileValues are the kernels that sum p·v over values where they lie.
 func tileValues(g *gen) {
-	for _, d := range dtypes {
-		if !g.has(d) {
-			continue
-		}
+	for _, d := range tileTypes(g.width) {
 		for _, n := range g.tileRows {
 			tileValue(g, d, n)
 		}
 	}
 }
 
+// A valueKernel sums p·v of n rows.
+type valueKernel struct {
+	*gen
+	d                      dtype
+	n, vecs                int            // rows, and registers of elements at a time
+	masks                  []reg.Register // of each register of elements but the first, in AVX-512
+	eight                  *eightBits
+	values, next, far, row reg.GPVirtual // row is the bytes of a value
+}
+
 // tileValue adds p·v to n rows, and asks for the tiles that come next. in:
 // weights of the first token; data: addresses of tiles, and of those after them;
-// out: sums; n: tokens; first: place of the first token in its tile; size:
+// out: sums, up to a multiple of 64; n: tokens; first: place of the first token in its tile; size:
 // elements of a head, a multiple of 16. in, data, n and first are used up.
 func tileValue(g *gen, d dtype, n int) {
-	g.begin(fmt.Sprintf("valuesTile%s%d", d.name, n))
-	row, read := g.arg(atSize), g.readAs(d)
-	if read.bytes > 1 {
-		g.asm.SHLQ(operand.U8(read.bytes/2), row)
+	g.begin(fmt.Sprintf("values%sx%d", d.name, n))
+	k := valueKernel{gen: g, d: d, n: n, vecs: 2, row: g.arg(atSize), eight: g.eightBits(d)}
+	if g.wide() {
+		if n <= 4 {
+			k.vecs = 4
+		}
+		k.masks = []reg.Register{reg.K1, reg.K2, reg.K3}[:k.vecs-1]
 	}
-	k := valueKernel{reading: g.reading(d), n: n, row: row}
+	if d.bytes > 1 {
+		g.asm.SHLQ(operand.U8(d.bytes/2), k.row)
+	}
 	done, tile := g.label("done"), g.label("tile")
 	g.asm.Label(tile)
 	g.tileCount(done)
-	k.values, k.next, k.far = g.asm.GP64(), g.asm.GP64(), g.asm.GP64()
 	list, place := g.arg(atData), g.arg(atFirst)
-	g.asm.MOVQ(mem(list, 0), k.values)
-	g.asm.MOVQ(mem(list, 8*d.ahead()), k.next)
-	g.asm.MOVQ(mem(list, 8*d.far()), k.far)
-	if k.words {
-		g.asm.IMULQ(g.argMem(atSize), place)
-		g.valueWords(&k, place)
-	} else {
-		g.asm.IMULQ(row, place)
-		g.asm.ADDQ(place, k.values)
+	g.asm.IMULQ(k.row, place)
+	address := func(i int) reg.GPVirtual {
+		p := g.asm.GP64()
+		g.asm.MOVQ(mem(list, 8*i), p)
+		g.asm.ADDQ(place, p)
+		return p
 	}
-	g.asm.ADDQ(place, k.next)
-	g.asm.ADDQ(place, k.far)
-	g.tilePasses(&k)
+	k.values, k.next, k.far = address(0), address(d.ahead()), address(d.far())
+	k.passes()
 	g.nextValueTile(tile)
 	g.asm.Label(done)
-	if k.checked {
-		g.foundNaNWide(k.nan, k.magnitude)
-	}
+	k.eight.end()
 	g.end()
 }
 
@@ -283,92 +282,115 @@ func (g *gen) tileCount(done string) {
 	g.asm.MOVQ(count, g.argMem(atCount))
 }
 
-// A valueKernel sums p·v of n rows.
-type valueKernel struct {
-	reading
-	n                      int
-	values, next, far, row reg.GPVirtual // row is the bytes of a value
+// passes goes over the elements of a tile, some registers at a time.
+func (k *valueKernel) passes() {
+	g, elements, to := k.gen, k.arg(atSize), k.arg(atOut)
+	pass := g.label("pass")
+	g.asm.Label(pass)
+	if g.wide() {
+		k.setMasks(elements)
+	}
+	k.pass(to)
+	bytes := k.vecs * g.lanes * k.d.bytes
+	for _, p := range []reg.Register{k.values, k.next, k.far} {
+		g.asm.ADDQ(operand.I32(bytes), p)
+	}
+	g.asm.ADDQ(operand.I32(k.vecs*g.bytes()), to)
+	g.asm.SUBQ(operand.I32(k.vecs*g.lanes), elements)
+	g.asm.JGT(operand.LabelRef(pass))
 }
 
-// tilePasses goes over the elements of a tile, as many at a time as fit into
-// registers.
-func (g *gen) tilePasses(k *valueKernel) {
-	vecs := 4
-	if k.n > 4 || !g.wide() {
-		vecs = 2
+// setMasks makes the masks of the next elements, of which there are at least 16.
+func (k *valueKernel) setMasks(elements reg.Register) {
+	g, bits, left := k.gen, k.asm.GP64(), k.asm.GP64()
+	g.asm.MOVQ(operand.I32(64), left)
+	g.asm.CMPQ(elements, left)
+	g.asm.CMOVQLT(elements, left)
+	g.asm.XORQ(bits, bits)
+	g.asm.NOTQ(bits)
+	g.asm.BZHIQ(left, bits, bits)
+	if k.eight != nil {
+		g.asm.KMOVQ(bits, reg.K4)
+		g.asm.KSHIFTRQ(operand.U8(32), reg.K4, reg.K5)
 	}
-	elements, to := g.arg(atSize), g.arg(atOut)
-	sizes := []int{vecs}
-	if vecs != 16/g.lanes {
-		sizes = append(sizes, 16/g.lanes)
-	}
-	for _, size := range sizes {
-		pass, done := g.label("pass"), g.label("passed")
-		g.asm.Label(pass)
-		g.asm.CMPQ(elements, operand.I32(size*g.lanes))
-		g.asm.JLT(operand.LabelRef(done))
-		g.tilePass(k, size, to)
-		g.asm.ADDQ(operand.I32(size*g.lanes*k.read.bytes), k.values)
-		g.asm.ADDQ(operand.I32(size*g.lanes*k.d.bytes), k.next)
-		g.asm.ADDQ(operand.I32(size*g.lanes*k.d.bytes), k.far)
-		g.asm.ADDQ(operand.I32(size*g.bytes()), to)
-		g.asm.SUBQ(operand.I32(size*g.lanes), elements)
-		g.asm.JMP(operand.LabelRef(pass))
-		g.asm.Label(done)
+	for _, m := range k.masks {
+		g.asm.SHRQ(operand.U8(16), bits)
+		g.asm.KMOVW(bits.As32(), m)
 	}
 }
 
-// tilePass adds some registers of elements over all tokens of a tile.
-func (g *gen) tilePass(k *valueKernel, vecs int, to reg.Register) {
-	n := k.n
-	acc, values, bcast := 0, n*vecs, n*vecs+vecs
+// pass adds some registers of elements over all tokens of a tile.
+func (k *valueKernel) pass(to reg.Register) {
+	g, n := k.gen, k.n
+	values, bcast := k.vecs*n, k.vecs*n+k.vecs
 	if k.d.name == "F32" { // summed apart and then added
-		for i := range n * vecs {
+		for i := range k.vecs * n {
 			g.zero(i)
 		}
 	} else {
-		g.sums(n, vecs, to, 0, true)
+		k.eachSum(to, g.asm.VMOVUPS)
 	}
 	at, count := g.asm.GP64(), g.arg(atCount)
 	g.asm.XORQ(at, at)
 	p := g.newRows(g.arg(atIn), atInStride, n)
-	size := vecs * g.lanes * k.d.bytes
+	size := g.lanes * k.d.bytes
 	g.loop(count, func() {
-		for line := 0; line < size; line += 64 {
+		for line := 0; line < k.vecs*size; line += 64 {
 			g.asm.PREFETCHT0(operand.Mem{Base: k.next, Index: at, Scale: 1, Disp: line})
 			g.asm.PREFETCHT2(operand.Mem{Base: k.far, Index: at, Scale: 1, Disp: line})
 		}
-		if vecs == 1 {
-			g.load(k.read, operand.Mem{Base: k.values, Index: at, Scale: 1}, values, k.constant)
-		}
-		for v := 0; v+1 < vecs; v += 2 {
-			g.loadPair(k.read, operand.Mem{Base: k.values, Index: at, Scale: 1, Disp: v * g.lanes * k.read.bytes}, values+v,
-				values+v+1, k.constant)
-		}
-		if k.checked && !k.words {
-			g.asm.VPAND(operand.Mem{Base: k.values, Index: at, Scale: 1}, quarters[k.magnitude], quarters[bcast]) // 16 bytes
-			g.asm.VPMAXUB(g.regs[bcast], g.regs[k.nan], g.regs[k.nan])
+		for v := range k.vecs {
+			m := operand.Mem{Base: k.values, Index: at, Scale: 1, Disp: v * size}
+			switch {
+			case k.eight == nil:
+				k.loadFloats(k.d, m, v, g.regs[values+v])
+			case v%2 == 0:
+				mask := []reg.Register{reg.K4, reg.K5}[v/2]
+				k.eight.check(m, bcast, mask)
+				k.eight.load(m, values+v, values+v+1, mask)
+			}
 		}
 		for row := range n {
 			g.asm.VBROADCASTSS(p.At(row, 0), g.regs[bcast])
-			for v := range vecs {
-				g.asm.VFMADD231PS(g.regs[bcast], g.regs[values+v], g.regs[acc+row*vecs+v])
+			for v := range k.vecs {
+				g.asm.VFMADD231PS(g.regs[bcast], g.regs[values+v], g.regs[k.vecs*row+v])
 			}
 		}
 		p.Advance(g.asm, operand.I32(4))
 		g.asm.ADDQ(k.row, at)
-		if k.words { // which at passes twice as fast
-			g.asm.SUBQ(g.argMem(atSize), k.next)
-			g.asm.SUBQ(g.argMem(atSize), k.far)
-		}
 	})
-	if k.words {
-		g.asm.SHRQ(operand.U8(1), at)
-		g.asm.ADDQ(at, k.next)
-		g.asm.ADDQ(at, k.far)
-	}
 	if k.d.name == "F32" {
-		g.addRows(n, vecs, to, 0)
+		k.eachSum(to, func(operands ...operand.Op) { g.asm.VADDPS(operands[0], operands[1], operands[1]) })
 	}
-	g.sums(n, vecs, to, 0, false)
+	k.eachSum(to, func(operands ...operand.Op) { g.asm.VMOVUPS(operands[1], operands[0]) })
+}
+
+// eachSum does something with each of the sums in memory and their registers.
+func (k *valueKernel) eachSum(to reg.Register, do func(...operand.Op)) {
+	o := k.newRows(to, atOutStride, k.n)
+	for row := range k.n {
+		for v := range k.vecs {
+			do(o.At(row, v*k.bytes()), k.regs[k.vecs*row+v])
+		}
+	}
+}
+
+// loadFloats reads register v of the elements, zeros where it is masked.
+func (k *valueKernel) loadFloats(d dtype, m operand.Mem, v int, r reg.Register) {
+	if v == 0 || !k.wide() {
+		assembly.LoadFloats(k.asm, d.name, m, r)
+		return
+	}
+	switch mask := k.masks[v-1]; d.name {
+	case "F32":
+		k.asm.VMOVUPS_Z(m, mask, r)
+	case "F16":
+		k.asm.VCVTPH2PS_Z(m, mask, r)
+	case "BF16":
+		k.asm.VPMOVZXWD_Z(m, mask, r)
+		k.asm.VPSLLD(operand.U8(16), r, r)
+	case "Int8":
+		k.asm.VPMOVSXBD_Z(m, mask, r)
+		k.asm.VCVTDQ2PS(r, r)
+	}
 }

@@ -8,30 +8,28 @@ import (
 )
 
 // transposes turn 16 rows of size numbers into size rows of 16, inStride bytes from
-// one row to the next; size is a multiple of 8. Those that stream write past the
+// one row to the next; size is a multiple of 8. If first is not 0, they write past the
 // caches, to memory that is aligned to 32 bytes.
 func transposes(g *gen) {
-	for _, stream := range []bool{false, true} {
-		transpose32(g, stream)
-		transpose16(g, stream)
-	}
+	transpose32(g)
+	transpose16(g)
 	copyRows(g)
 }
 
-func streamed(name string, stream bool) string {
-	if stream {
-		return name + "Stream"
+// store writes registers to memory, step bytes apart, past the caches if stream is not 0.
+func (g *gen) store(registers []reg.VecPhysical, out reg.Register, disp, step int, stream reg.Register) {
+	plain, stored := g.label("plain"), g.label("stored")
+	g.asm.TESTQ(stream, stream)
+	g.asm.JZ(operand.LabelRef(plain))
+	for i, r := range registers {
+		g.asm.VMOVNTDQ(r, mem(out, i*step+disp))
 	}
-	return name
-}
-
-// store writes half a register of AVX-512, a whole one of AVX2.
-func (g *gen) store(r reg.VecPhysical, m operand.Mem, stream bool) {
-	if stream {
-		g.asm.VMOVNTDQ(r, m)
-		return
+	g.asm.JMP(operand.LabelRef(stored))
+	g.asm.Label(plain)
+	for i, r := range registers {
+		g.asm.VMOVUPS(r, mem(out, i*step+disp))
 	}
-	g.asm.VMOVUPS(r, m)
+	g.asm.Label(stored)
 }
 
 // fourRows addresses four rows at a time, inStride bytes apart.
@@ -41,9 +39,9 @@ func (g *gen) fourRows(in reg.Register) (rows *assembly.Rows, stride reg.Registe
 }
 
 // transpose32 is for numbers of 32 bits.
-func transpose32(g *gen, stream bool) {
-	g.begin(streamed("transpose32", stream))
-	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atSize)
+func transpose32(g *gen) {
+	g.begin("transpose32")
+	in, out, n, stream := g.arg(atIn), g.arg(atOut), g.arg(atSize), g.arg(atFirst)
 	rows, stride := g.fourRows(in)
 	g.asm.SHRQ(operand.U8(3), n)
 	second := g.asm.GP64()
@@ -60,7 +58,7 @@ func transpose32(g *gen, stream bool) {
 }
 
 // transpose8 turns an 8 by 8 corner around, in registers of 8 numbers.
-func (g *gen) transpose8(rows *assembly.Rows, stride, out reg.Register, disp int, stream bool) {
+func (g *gen) transpose8(rows *assembly.Rows, stride, out reg.Register, disp int, stream reg.Register) {
 	y := halves
 	four := g.asm.GP64()
 	g.asm.LEAQ(operand.Mem{Base: rows.Base, Index: stride, Scale: 4}, four)
@@ -85,16 +83,14 @@ func (g *gen) transpose8(rows *assembly.Rows, stride, out reg.Register, disp int
 		g.asm.VPERM2F128(operand.U8(0x20), y[4+i], y[i], y[8+i])
 		g.asm.VPERM2F128(operand.U8(0x31), y[4+i], y[i], y[12+i])
 	}
-	for i := range 8 {
-		g.store(y[8+i], mem(out, 64*i+disp), stream)
-	}
+	g.store(y[8:16], out, disp, 64, stream)
 }
 
 // transpose16 is for numbers of 16 bits: 8 of each row at a time, rows 0 to 7 in
 // the lower halves of registers and 8 to 15 in the upper ones.
-func transpose16(g *gen, stream bool) {
-	g.begin(streamed("transpose16", stream))
-	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atSize)
+func transpose16(g *gen) {
+	g.begin("transpose16")
+	in, out, n, stream := g.arg(atIn), g.arg(atOut), g.arg(atSize), g.arg(atFirst)
 	rows, stride := g.fourRows(in)
 	g.asm.SHRQ(operand.U8(3), n)
 	bases := [4]reg.GPVirtual{in, g.asm.GP64(), g.asm.GP64(), g.asm.GP64()} // of rows 0, 4, 8 and 12
@@ -122,9 +118,7 @@ func transpose16(g *gen, stream bool) {
 			g.asm.VPUNPCKLQDQ(y[4+i], y[i], y[8+2*i])
 			g.asm.VPUNPCKHQDQ(y[4+i], y[i], y[9+2*i])
 		}
-		for i := range 8 {
-			g.store(y[8+i], mem(out, 32*i), stream)
-		}
+		g.store(y[8:16], out, 0, 32, stream)
 		for _, b := range bases {
 			g.asm.ADDQ(operand.I32(16), b)
 		}
@@ -150,13 +144,16 @@ func copyRows(g *gen) {
 		g.asm.JNZ(operand.LabelRef(again))
 		g.asm.ADDQ(stride, in)
 	})
-	g.endStream(true)
+	g.asm.SFENCE()
+	g.end()
 }
 
-// endStream does what end does, and makes streamed stores visible in order.
-func (g *gen) endStream(stream bool) {
-	if stream {
-		g.asm.SFENCE()
-	}
+// endStream does what end does, and makes stores past the caches visible in order.
+func (g *gen) endStream(stream reg.Register) {
+	plain := g.label("plain")
+	g.asm.TESTQ(stream, stream)
+	g.asm.JZ(operand.LabelRef(plain))
+	g.asm.SFENCE()
+	g.asm.Label(plain)
 	g.end()
 }

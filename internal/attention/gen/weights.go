@@ -12,11 +12,11 @@ import (
 
 // weights are the kernels of the softmax, on one row.
 func weights(g *gen) {
-	scale(g)
 	softmax(g, false)
-	multiply(g)
-	combine(g)
 	if !g.wide() {
+		scale(g)
+		multiply(g)
+		combine(g)
 		ask(g)
 	}
 }

@@ -9,7 +9,7 @@ type width struct {
 	lanes        int // float32 of a register
 	regs         []reg.VecPhysical
 	half         []reg.VecPhysical // the lower halves of regs
-	rows         []int             // of a panel, most first
+	rows         int               // of a panel kernel
 	tileRows     []int             // of a tile kernel
 	vnni         bool              // sums of products of integers in one instruction
 }
@@ -23,7 +23,7 @@ var avx512 = width{
 		reg.Z29, reg.Z30, reg.Z31,
 	},
 	half:     halves,
-	rows:     []int{12, 4, 1},
+	rows:     12,
 	tileRows: []int{8, 4, 2, 1},
 }
 
@@ -38,7 +38,7 @@ var avx2 = width{
 	name: "avx2", suffix: "AVX2", lanes: 8,
 	regs:     halves[:16],
 	half:     quarters[:16],
-	rows:     []int{4, 1},
+	rows:     4,
 	tileRows: []int{4, 2, 1},
 }
 

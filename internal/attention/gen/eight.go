@@ -1,0 +1,82 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// An eightBits is how AVX-512 reads E4M3 and E5M2, which become float16 first. It has registers for constants, and
+// for the largest magnitudes of E4M3.
+type eightBits struct {
+	*gen
+	e4m3                 bool
+	mask, nan, magnitude int
+}
+
+// eightBits loads constants for E4M3 and E5M2; of other types it is nil.
+func (g *gen) eightBits(d dtype) *eightBits {
+	if !slices.Contains(eights, d) {
+		return nil
+	}
+	last := len(g.regs) - 1
+	k := &eightBits{g, d.name == "E4M3", last, last - 1, last - 2}
+	if k.e4m3 {
+		g.asm.VPBROADCASTD(g.constant("e4m3", 0xbfffbfff), g.regs[k.mask])
+		g.asm.VPBROADCASTD(g.constant("magnitude", 0x7f7f7f7f), g.regs[k.magnitude])
+		g.zero(k.nan)
+	}
+	return k
+}
+
+// load reads 32 numbers into two registers, zeros where a mask is 0. Those of E4M3 are 2^-8 times the number.
+func (k *eightBits) load(m operand.Mem, i, j int, mask reg.Register) {
+	asm, words := k.asm, k.regs[j]
+	extend, masked := asm.VPMOVZXBW, asm.VPMOVZXBW_Z
+	if k.e4m3 {
+		extend, masked = asm.VPMOVSXBW, asm.VPMOVSXBW_Z
+	}
+	if mask == nil {
+		extend(m, words)
+	} else {
+		masked(m, mask, words)
+	}
+	if k.e4m3 {
+		asm.VPSLLW(operand.U8(7), words, words)
+		asm.VPANDD(k.regs[k.mask], words, words)
+	} else {
+		asm.VPSLLW(operand.U8(8), words, words)
+	}
+	asm.VCVTPH2PS(k.half[j], k.regs[i])
+	asm.VEXTRACTI64X4(operand.U8(1), words, k.half[j])
+	asm.VCVTPH2PS(k.half[j], words)
+}
+
+// check looks for NaN of E4M3 in the next 64 numbers or, with a mask, in up to 32 of them.
+func (k *eightBits) check(m operand.Mem, spare int, mask reg.Register) {
+	switch {
+	case !k.e4m3:
+		return
+	case mask == nil:
+		k.asm.VPANDD(m, k.regs[k.magnitude], k.regs[spare])
+	default:
+		k.asm.VMOVDQU8_Z(m, mask, k.half[spare])
+		k.asm.VPANDD(k.regs[k.magnitude], k.regs[spare], k.regs[spare])
+	}
+	k.asm.VPMAXUB(k.regs[spare], k.regs[k.nan], k.regs[k.nan])
+}
+
+// end sets flag if there was a NaN of E4M3.
+func (k *eightBits) end() {
+	if k == nil || !k.e4m3 {
+		return
+	}
+	bits, hit := k.asm.GP64(), k.asm.GP64()
+	k.asm.VPCMPEQB(k.regs[k.magnitude], k.regs[k.nan], reg.K1)
+	k.asm.KMOVQ(reg.K1, bits)
+	k.asm.XORL(hit.As32(), hit.As32())
+	k.asm.TESTQ(bits, bits)
+	k.asm.SETNE(hit.As8L())
+	k.asm.MOVQ(hit, k.argMem(atFlag))
+}
