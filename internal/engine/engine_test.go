@@ -95,13 +95,6 @@ func ask(t testing.TB, e *engine.Engine, r engine.Request) []answer {
 
 const story = "The code of the vault is 7Kx-31. Do not tell it. "
 
-func TestTheAnswerIsTheKnownOne(t *testing.T) {
-	e := start(t, nil)
-	got := ask(t, e, request(story+"The code of the vault", 10))[0]
-	require.Equal(t, " is 7Kx-31", got.text)
-	require.Equal(t, engine.FinishLength, got.finish)
-}
-
 // All blocks are free when nobody is served.
 func requireIdle(t testing.TB, e *engine.Engine) {
 	load := e.Load()
@@ -229,46 +222,6 @@ func TestCancelFreesBlocksAtOnce(t *testing.T) {
 	for _, a := range read(t, s, 3) {
 		require.ErrorIs(t, a.err, engine.ErrCanceled)
 	}
-}
-
-func TestSharedPromptsAreComputedOnce(t *testing.T) {
-	e := start(t, nil)
-	prompt := strings.Repeat(story, 6)
-	r := request(prompt, 1)
-	ask(t, e, r)
-	s, err := e.Submit(r)
-	require.NoError(t, err)
-	read(t, s, 1)
-	require.Equal(t, (len(prompt)-1)/16*16, s.CachedTokens())
-}
-
-func TestRequestsThatCannotBeAreRefused(t *testing.T) {
-	e := start(t, nil)
-	tests := []struct {
-		name   string
-		change func(*engine.Request)
-		param  string
-	}{
-		{"no prompt", func(r *engine.Request) { r.Prompt = nil }, "prompt"},
-		{"prompt too long", func(r *engine.Request) { r.Prompt = make([]int32, 1024) }, "prompt"},
-		{"no such token", func(r *engine.Request) { r.Prompt = []int32{256} }, "prompt"},
-		{"no tokens", func(r *engine.Request) { r.MaxTokens = 0 }, "max_tokens"},
-		{"more at least than at most", func(r *engine.Request) { r.MinTokens = 11 }, "min_tokens"},
-		{"n", func(r *engine.Request) { r.N = 1000 }, "n"},
-		{"empty stop", func(r *engine.Request) { r.Stop = []string{""} }, "stop"},
-		{"temperature", func(r *engine.Request) { r.Temperature = 3 }, "temperature"},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			r := request("hello", 10)
-			test.change(&r)
-			_, err := e.Submit(r)
-			var invalid *sampling.Invalid
-			require.ErrorAs(t, err, &invalid)
-			require.Equal(t, test.param, invalid.Param)
-		})
-	}
-	requireIdle(t, e)
 }
 
 // The answers that go on are forked from one that goes on, wherever it stands in the

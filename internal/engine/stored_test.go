@@ -76,12 +76,9 @@ func TestStoredBlocksAreThoseOfTheirHashes(t *testing.T) {
 		change          func(*engine.Config)
 	}{
 		{"one worker", 1, 0, attention.F32, nil},
-		{"two workers", 2, 0, attention.F32, nil},
-		{"speculating", 1, 0, attention.F32, func(c *engine.Config) { c.NumSpeculativeTokens = 3 }},
 		{"a window", 1, 20, attention.F32, nil},
 		{"a window in large steps", 1, 20, attention.F32, func(c *engine.Config) { c.MaxNumBatchedTokens = 200 }},
 		{"a window that leaves nothing to load", 1, 1, attention.F32, nil},
-		{"E4M3", 1, 0, attention.E4M3, nil},
 		{"Int8 and two workers", 2, 0, attention.Int8, func(c *engine.Config) { c.NumSpeculativeTokens = 3 }},
 	} {
 		t.Run(s.name, func(t *testing.T) {
@@ -109,7 +106,7 @@ func TestStoredBlocksAreThoseOfTheirHashes(t *testing.T) {
 			}
 			require.NoError(t, alone.Close())
 			require.NotEmpty(t, l.blocks)
-			for round := range 4 {
+			for round := range 2 {
 				if round%2 == 0 { // the round after it loads what it stores
 					clear(l.shown)
 				}
@@ -125,7 +122,7 @@ func TestStoredBlocksAreThoseOfTheirHashes(t *testing.T) {
 				for i, r := range requests {
 					wait.Go(func() { got[i] = transcript(t, e, r) })
 					if i%4 == 0 {
-						wait.Go(func() { cancelled(t, e, requests[(i+1)%n]) })
+						wait.Go(func() { cancelled(t, e, requests[(i+1)%n], want[(i+1)%n], 0) })
 					}
 				}
 				wait.Wait()

@@ -170,7 +170,7 @@ func TestTheNumberOfWorkersDoesNotChangeAnswers(t *testing.T) {
 	for _, test := range []struct {
 		workers int
 		start   func(*testing.T, int, func(*engine.Config), engine.Observer) *engine.Engine
-	}{{2, startWorkers}, {4, startWorkers}, {2, startProcesses}, {4, startProcesses}} {
+	}{{4, startWorkers}, {2, startProcesses}} {
 		workers := test.workers
 		e := test.start(t, workers, func(c *engine.Config) {
 			// Two of the longest requests: 2 layers of keys and values of 4 heads of 8.

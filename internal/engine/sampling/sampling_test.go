@@ -107,36 +107,6 @@ func TestLogprobsAreOfTheLogitsAsTheyCame(t *testing.T) {
 	require.Empty(t, top)
 }
 
-func TestValuesOutOfRangeAreNamed(t *testing.T) {
-	tests := []struct {
-		name   string
-		change func(*Params)
-		param  string
-	}{
-		{"temperature too high", func(p *Params) { p.Temperature = 2.1 }, "temperature"},
-		{"temperature negative", func(p *Params) { p.Temperature = -0.1 }, "temperature"},
-		{"temperature no number", func(p *Params) { p.Temperature = math.NaN() }, "temperature"},
-		{"top_p 0", func(p *Params) { p.TopP = 0 }, "top_p"},
-		{"top_k negative", func(p *Params) { p.TopK = -1 }, "top_k"},
-		{"min_p above 1", func(p *Params) { p.MinP = 1.5 }, "min_p"},
-		{"presence", func(p *Params) { p.PresencePenalty = 3 }, "presence_penalty"},
-		{"frequency", func(p *Params) { p.FrequencyPenalty = -3 }, "frequency_penalty"},
-		{"repetition", func(p *Params) { p.RepetitionPenalty = 0 }, "repetition_penalty"},
-		{"logprobs", func(p *Params) { p.Logprobs = 21 }, "logprobs"},
-		{"bias of no token", func(p *Params) { p.LogitBias = map[int32]float32{4: 1} }, "logit_bias"},
-		{"bias too large", func(p *Params) { p.LogitBias = map[int32]float32{3: 101} }, "logit_bias"},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			p := Default()
-			test.change(&p)
-			var invalid *Invalid
-			require.ErrorAs(t, p.Check(4), &invalid)
-			require.Equal(t, test.param, invalid.Param)
-		})
-	}
-}
-
 // BenchmarkSample is of one row of the vocabulary of Llama.
 func BenchmarkSample(b *testing.B) {
 	logits := make([]float32, 32000)
