@@ -73,7 +73,6 @@ var (
 	f32x512  = [...]kernel{mulF32AVX512x1, mulF32AVX512x2, mulF32AVX512x3, mulF32AVX512x4}
 	f16x512  = [...]kernel{mulF16AVX512x1, mulF16AVX512x2, mulF16AVX512x3, mulF16AVX512x4}
 	bf16x512 = [...]kernel{mulBF16AVX512x1, mulBF16AVX512x2, mulBF16AVX512x3, mulBF16AVX512x4}
-	pairs512 = [...]kernel{mulPairsAVX512x1, mulPairsAVX512x2, mulPairsAVX512x3, mulPairsAVX512x4}
 	table512 = [...]tableKernel{mulTable4AVX512x1, mulTable4AVX512x2, mulTable4AVX512x3, mulTable4AVX512x4}
 
 	blocks512 = [...][4]blockKernel{
@@ -98,12 +97,10 @@ var (
 
 // multiply computes a panel of n inputs for at most direct rows.
 func (m *Matrix) multiply(dst *float32, dstStride int, x *float32, rows int, w *byte, n int) {
-	to, from, k, kind := uintptr(dstStride*4), uintptr(m.wordsOf(m.In)*4), uintptr(m.wordsOf(n)), m.kernels()
+	to, from, k, kind := uintptr(dstStride*4), uintptr(m.In*4), uintptr(n), m.kernels()
 	switch {
 	case kind == F32:
 		f32x512[rows-1](dst, to, x, from, w, k)
-	case kind == W16A16:
-		pairs512[rows-1](dst, to, x, from, w, k)
 	case kind == F16 && isa == avx512:
 		f16x512[rows-1](dst, to, x, from, w, k)
 	case kind == BF16 && isa == avx512:

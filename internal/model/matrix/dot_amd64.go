@@ -45,9 +45,9 @@ var (
 	unpack512 = [...]unpackKernel{unpackTable4AVX512, unpackInt4AVX512, unpackInt5AVX512, unpackInt6AVX512}
 	unpack2   = [...]unpackKernel{unpackTable4AVX2, unpackInt4AVX2, unpackInt5AVX2, unpackInt6AVX2}
 
-	dot512 = [...]dotKernel512{nil, dotAVX512x2, dotAVX512x3, dotAVX512x4, dotAVX512x5, dotAVX512x6}
-	int8x2 = [...]dotKernel{dotInt8AVX2x1, dotInt8AVX2x2, dotInt8AVX2x3, dotInt8AVX2x4}
-	int4x2 = [...]dotKernel{dotInt4AVX2x1, dotInt4AVX2x2, dotInt4AVX2x3, dotInt4AVX2x4}
+	dots512 = [...]dotKernel512{nil, dotAVX512x2, dotAVX512x3, dotAVX512x4, dotAVX512x5, dotAVX512x6}
+	int8x2  = [...]dotKernel{dotInt8AVX2x1, dotInt8AVX2x2, dotInt8AVX2x3, dotInt8AVX2x4}
+	int4x2  = [...]dotKernel{dotInt4AVX2x1, dotInt4AVX2x2, dotInt4AVX2x3, dotInt4AVX2x4}
 )
 
 // A dotPart is a slab of a panel for kernels: n inputs from k on, of which the weights are bytes.
@@ -91,101 +91,6 @@ func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, s *Scratch) {
 	part.multiply2(sums)
 }
 
-// together is the most rows by which a slab of weights is multiplied before the next slab: their sums stay in the first
-// cache.
-const together = 48
-
-// dotPanel sets a panel of dst to the product of the rounded rows of x. It reports whether there are kernels for that.
-func (m *Matrix) dotPanel(dst []float32, stride int, x *Input, p int, s *Scratch) bool {
-	if isa != avx512 || !vnni {
-		return false
-	}
-	groups, width := (x.rows+together-1)/together, min(Panel, m.Out-p*Panel)
-	for i := range s.sums {
-		s.sums[i] = grow(s.sums[i], together*Panel)
-	}
-	for g := range groups {
-		d := dotGroup{m: m, x: x, p: p, from: x.rows * g / groups, to: x.rows * (g + 1) / groups, s: s, unpack: g == 0}
-		d.whole = groups > 1
-		if width == Panel {
-			d.slices(&dst[d.from*stride+p*Panel], stride)
-			continue
-		}
-		d.slices(&s.sums[3][0], Panel)
-		for r := d.from; r < d.to; r++ {
-			copy(dst[r*stride+p*Panel:][:width], s.sums[3][(r-d.from)*Panel:])
-		}
-	}
-	return true
-}
-
-// A dotGroup is some rows that are multiplied by a panel.
-type dotGroup struct {
-	m             *Matrix
-	x             *Input
-	p, from, to   int // rows
-	s             *Scratch
-	whole, unpack bool // the scratch has the bytes of the whole panel; they are to be written
-}
-
-// slices sets a panel of dst, as Matrix.sliced does.
-func (d *dotGroup) slices(dst *float32, stride int) {
-	first, second := &d.s.sums[0][0], &d.s.sums[1][0]
-	switch n := d.m.In / max(1, d.m.slices); max(1, d.m.slices) {
-	case 1:
-		d.slice(dst, stride, 0, n, nil, nil)
-	case 2:
-		d.slice(first, Panel, 0, n, nil, nil)
-		d.slice(dst, stride, n, n, first, nil)
-	case 4:
-		d.slice(first, Panel, 0, n, nil, nil)
-		d.slice(first, Panel, n, n, first, nil)
-		d.slice(second, Panel, 2*n, n, nil, nil)
-		d.slice(dst, stride, 3*n, n, second, first)
-	}
-}
-
-// slice sets rows of a panel to their products with n inputs from k on, plus the sums of other slices.
-func (d *dotGroup) slice(dst *float32, stride, k, n int, plus, plus2 *float32) {
-	if d.from+1 == d.to && !d.whole {
-		d.row(dst, k, n, plus, plus2)
-		return
-	}
-	var from *float32
-	for end := k + n; k < end; k += dotInputs {
-		some, at := min(dotInputs, end-k), 0
-		if d.whole {
-			at = k * Panel
-		}
-		d.s.bytes = grow(d.s.bytes, at+some*Panel)
-		slab := d.m.dotPart(d.x, d.p, k, some, d.s.bytes[at:], d.unpack)
-		if k+some == end {
-			slab.multiply512(d.from, d.to, sumsOf{dst, uintptr(stride * 4), from, plus, plus2})
-			return
-		}
-		sums := &d.s.sums[2][0]
-		slab.multiply512(d.from, d.to, sumsOf{sums, Panel * 4, from, nil, nil})
-		from = sums
-	}
-}
-
-// row does what slice does for one row.
-func (d *dotGroup) row(dst *float32, k, n int, plus, plus2 *float32) {
-	m := d.m
-	part := dotPart{m: m, x: d.x, k: k}
-	q, steps, _ := part.rows(0)
-	shift, minima := part.offset()
-	rows512[m.Type.packing()](dst, 0, nil, plus, plus2, 0, q, steps, &m.data[d.p*m.panelBytes+m.bytesOf(k)],
-		uintptr(n/m.Block), uintptr(m.Block/m.Type.group()), shift, minima, &numbers[m.Type][0])
-}
-
-// sumsOf says where kernels have and write sums: of row 0.
-type sumsOf struct {
-	to                *float32
-	stride            uintptr
-	from, plus, plus2 *float32 // 64 sums a row, or nil
-}
-
 // packing is the index of a type's kernels: for places in a table, 4, 5, 6 and 8 bits.
 func (t Type) packing() int {
 	switch {
@@ -222,27 +127,34 @@ func (d *dotPart) offset() (shift, minima uintptr) {
 	return uintptr(bits.TrailingZeros32(uint32(d.m.Type.offset()))), 0
 }
 
-// multiply512 computes rows from r up to end, about equally many in each call of a kernel, and prefetches the weights
-// that come next.
-func (d *dotPart) multiply512(r, end int, sums sumsOf) {
-	m := d.m
-	shift, minima := d.offset()
-	tiles, bytes := (end-r+len(dot512)-1)/len(dot512), m.bytesOf(d.n)
-	ahead, share := uintptr(unsafe.Pointer(d.scales))+uintptr(bytes), bytes/tiles
-	for t := range tiles {
-		rows := (end - r) / (tiles - t)
-		q, steps, stride := d.rows(r)
-		dot512[rows-1](sums.to, sums.stride, sums.from, sums.plus, sums.plus2, 0, q, uintptr(m.In), steps, stride,
-			d.w, uintptr(d.skip), d.scales, uintptr(d.size), ahead+uintptr(t*share), uintptr(share*2/d.n+1),
-			uintptr(d.n/m.Block), uintptr(m.Block/4), shift, minima)
-		sums.to = add(sums.to, rows*int(sums.stride)/4)
-		for _, other := range []**float32{&sums.from, &sums.plus, &sums.plus2} {
-			if *other != nil {
-				*other = add(*other, rows*Panel)
-			}
-		}
-		r += rows
+// dot512 sets sums of the group to its products with n inputs from k on.
+func (g *rowGroup) dot512(sums placed, k, n int) {
+	m, at := g.m, 0
+	if g.all > 1 {
+		at = k * Panel
 	}
+	g.s.bytes = grow(g.s.bytes, at+n*Panel)
+	d := m.dotPart(g.x, g.p, k, n, g.s.bytes[at:], g.index == 0)
+	shift, minima := d.offset()
+	ahead, share := g.ahead(k, n)
+	g.tiles(len(dots512), sums, func(r, rows int, sums placed) {
+		q, steps, stride := d.rows(r)
+		dots512[rows-1](sums.to, sums.stride, sums.from, sums.plus, sums.plus2, 0, q, uintptr(m.In), steps, stride,
+			d.w, uintptr(d.skip), d.scales, uintptr(d.size), ahead, share*2/uintptr(n)+1, uintptr(n/m.Block),
+			uintptr(m.Block/4), shift, minima)
+		ahead += share
+	})
+}
+
+// dotRow sets sums of one row to its products with n inputs from k on.
+func (g *rowGroup) dotRow(sums placed, k, n int) {
+	m := g.m
+	d := dotPart{m: m, x: g.x, k: k}
+	q, steps, _ := d.rows(0)
+	shift, minima := d.offset()
+	rows512[m.Type.packing()](sums.to, 0, nil, sums.plus, sums.plus2, 0, q, steps,
+		&m.data[g.p*m.panelBytes+m.bytesOf(k)], uintptr(n/m.Block), uintptr(m.Block/m.Type.group()), shift, minima,
+		&numbers[m.Type][0])
 }
 
 func (d *dotPart) multiply2(sums []float32) {

@@ -52,9 +52,10 @@ func (x *Input) Set(values []float32, rows, in int, forms Form) (calls int) {
 	}
 	if forms&(Shorts|Pairs) != 0 {
 		if forms&Pairs != 0 {
-			in /= 2
+			x.shorts.setPairs(rows, in)
+		} else {
+			x.shorts.set(grow(x.shorts.x, rows*in), rows, in)
 		}
-		x.shorts.set(grow(x.shorts.x, rows*in), rows, in)
 		calls += x.shortCalls()
 	}
 	if forms&Rounded != 0 {
@@ -96,7 +97,7 @@ func (x *Input) shorten(call int) {
 		n = s.group
 	}
 	for r := call * n; r < min((call+1)*n, s.rows); r++ {
-		to, from := s.x[r*s.in:][:s.in], x.x[r*x.in:][:x.in]
+		to, from := s.x[r*s.stride:][:s.in], x.x[r*x.in:][:x.in]
 		if x.forms&Pairs != 0 {
 			roundPairs(to, from)
 		} else {
@@ -118,8 +119,8 @@ func (m *Matrix) words(x *Input) *words {
 
 // words are rows of values of 32 bits, for kernels of floats: a value is an f32, or a pair of BF16.
 type words struct {
-	x        []float32
-	rows, in int
+	x                []float32
+	rows, in, stride int // stride is from one row of x to the next
 
 	// Kernels for many rows take them in groups of group, a multiple of 4, in which the values of
 	// each k lie side by side. The last group is filled up with zeros.
@@ -129,12 +130,19 @@ type words struct {
 }
 
 func (w *words) set(x []float32, rows, in int) {
-	w.x, w.rows, w.in, w.group = x, rows, in, groupOf(rows)
+	w.x, w.rows, w.in, w.stride, w.group = x, rows, in, in, groupOf(rows)
 	if w.group != 0 {
 		last := w.groups() - 1
 		w.zeros = grow(w.zeros, in)
 		w.packed = grow(w.packed, last*w.group*in+w.size(last)*in)
 	}
+}
+
+// setPairs makes room for rows of in BF16. A line lies between rows: reading several that lie a multiple of 4 KB apart
+// takes a quarter longer.
+func (w *words) setPairs(rows, in int) {
+	w.rows, w.in, w.stride, w.group = rows, in/2, in/2+line/4, 0
+	w.x = grow(w.x, rows*w.stride)
 }
 
 // groups is the number of groups, 0 if kernels read x itself.

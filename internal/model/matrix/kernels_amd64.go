@@ -19,11 +19,6 @@ func mulF16AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr
 //go:noescape
 func mulBF16AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
 
-// mulPairsAVX512x1 sets dst to 1 rows of x times a panel of Pairs weights.
-//
-//go:noescape
-func mulPairsAVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-
 // mulInt8AVX512x1 sets dst to 1 rows of x times a panel of Int8 weights.
 //
 //go:noescape
@@ -83,11 +78,6 @@ func mulF16AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr
 //
 //go:noescape
 func mulBF16AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-
-// mulPairsAVX512x2 sets dst to 2 rows of x times a panel of Pairs weights.
-//
-//go:noescape
-func mulPairsAVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
 
 // mulInt8AVX512x2 sets dst to 2 rows of x times a panel of Int8 weights.
 //
@@ -149,11 +139,6 @@ func mulF16AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr
 //go:noescape
 func mulBF16AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
 
-// mulPairsAVX512x3 sets dst to 3 rows of x times a panel of Pairs weights.
-//
-//go:noescape
-func mulPairsAVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-
 // mulInt8AVX512x3 sets dst to 3 rows of x times a panel of Int8 weights.
 //
 //go:noescape
@@ -213,11 +198,6 @@ func mulF16AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr
 //
 //go:noescape
 func mulBF16AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-
-// mulPairsAVX512x4 sets dst to 4 rows of x times a panel of Pairs weights.
-//
-//go:noescape
-func mulPairsAVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
 
 // mulInt8AVX512x4 sets dst to 4 rows of x times a panel of Int8 weights.
 //
@@ -279,11 +259,6 @@ func wideF16AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uin
 //go:noescape
 func wideBF16AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
 
-// widePairsAVX512x8 adds 8 rows of x times a panel of Pairs weights to sums.
-//
-//go:noescape
-func widePairsAVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
 // wideInt8AVX512x8 adds 8 rows of x times a panel of Int8 weights to sums.
 //
 //go:noescape
@@ -343,11 +318,6 @@ func wideF16AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step ui
 //
 //go:noescape
 func wideBF16AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// widePairsAVX512x12 adds 12 rows of x times a panel of Pairs weights to sums.
-//
-//go:noescape
-func widePairsAVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
 
 // wideInt8AVX512x12 adds 12 rows of x times a panel of Int8 weights to sums.
 //
@@ -409,11 +379,6 @@ func wideF16AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step ui
 //go:noescape
 func wideBF16AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
 
-// widePairsAVX512x16 adds 16 rows of x times a panel of Pairs weights to sums.
-//
-//go:noescape
-func widePairsAVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
 // wideInt8AVX512x16 adds 16 rows of x times a panel of Int8 weights to sums.
 //
 //go:noescape
@@ -473,11 +438,6 @@ func wideF16AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step ui
 //
 //go:noescape
 func wideBF16AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// widePairsAVX512x20 adds 20 rows of x times a panel of Pairs weights to sums.
-//
-//go:noescape
-func widePairsAVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
 
 // wideInt8AVX512x20 adds 20 rows of x times a panel of Int8 weights to sums.
 //
@@ -539,11 +499,6 @@ func wideF16AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step ui
 //go:noescape
 func wideBF16AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
 
-// widePairsAVX512x24 adds 24 rows of x times a panel of Pairs weights to sums.
-//
-//go:noescape
-func widePairsAVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
 // wideInt8AVX512x24 adds 24 rows of x times a panel of Int8 weights to sums.
 //
 //go:noescape
@@ -589,25 +544,55 @@ func wideE4M3AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step u
 //go:noescape
 func wideTable4AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr, table *float32)
 
+// pairsAVX512x1 computes sums of 1 rows of x times a panel, in k pairs of BF16.
+//
+//go:noescape
+func pairsAVX512x1(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, step uintptr, k uintptr)
+
+// pairsAVX512x2 computes sums of 2 rows of x times a panel, in k pairs of BF16.
+//
+//go:noescape
+func pairsAVX512x2(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, step uintptr, k uintptr)
+
 // dotAVX512x2 computes sums of 2 rows of 8-bit activations times a panel of 8-bit weights.
 //
 //go:noescape
 func dotAVX512x2(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+
+// pairsAVX512x3 computes sums of 3 rows of x times a panel, in k pairs of BF16.
+//
+//go:noescape
+func pairsAVX512x3(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, step uintptr, k uintptr)
 
 // dotAVX512x3 computes sums of 3 rows of 8-bit activations times a panel of 8-bit weights.
 //
 //go:noescape
 func dotAVX512x3(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 
+// pairsAVX512x4 computes sums of 4 rows of x times a panel, in k pairs of BF16.
+//
+//go:noescape
+func pairsAVX512x4(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, step uintptr, k uintptr)
+
 // dotAVX512x4 computes sums of 4 rows of 8-bit activations times a panel of 8-bit weights.
 //
 //go:noescape
 func dotAVX512x4(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 
+// pairsAVX512x5 computes sums of 5 rows of x times a panel, in k pairs of BF16.
+//
+//go:noescape
+func pairsAVX512x5(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, step uintptr, k uintptr)
+
 // dotAVX512x5 computes sums of 5 rows of 8-bit activations times a panel of 8-bit weights.
 //
 //go:noescape
 func dotAVX512x5(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+
+// pairsAVX512x6 computes sums of 6 rows of x times a panel, in k pairs of BF16.
+//
+//go:noescape
+func pairsAVX512x6(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, step uintptr, k uintptr)
 
 // dotAVX512x6 computes sums of 6 rows of 8-bit activations times a panel of 8-bit weights.
 //

@@ -278,21 +278,8 @@ func (m *Matrix) kernels() Type {
 	return m.Type
 }
 
-// wordsOf is the number of 32-bit values of k activations in words.
-func (m *Matrix) wordsOf(k int) int {
-	if m.pairs {
-		return k / 2
-	}
-	return k
-}
-
 // slab is how many k are decoded or multiplied at a time.
-func (m *Matrix) slab() int {
-	if m.pairs {
-		return 2 * slab
-	}
-	return slab / m.Unit() * m.Unit()
-}
+func (m *Matrix) slab() int { return slab / m.Unit() * m.Unit() }
 
 func (m *Matrix) panel(p int) *byte { return &m.data[p*m.panelBytes] }
 

@@ -32,12 +32,13 @@ func (m *Matrix) Product(dst []float32, stride int, x *Input, from, to int, s *S
 	if x.forms&m.Form() == 0 {
 		panic(fmt.Sprintf("matrix: an input set for the forms %b, and a matrix of form %b", x.forms, m.Form()))
 	}
-	if m.words(x).group == 0 && m.slices <= 1 && !m.Type.rounds() {
+	if m.words(x).group == 0 && m.slices <= 1 && !m.Type.rounds() && !m.pairs {
 		m.direct(dst, stride, x, from, to, s)
 		return
 	}
 	for p := from; p < to; p++ {
-		if m.Type.rounds() && m.dotPanel(dst, stride, x, p, s) {
+		if m.places() {
+			m.compute(dst, stride, x, p, s)
 			continue
 		}
 		sums := m.sliced(x, p, s)
@@ -109,7 +110,7 @@ func addTo(sums, x []float32) {
 func (m *Matrix) product(dst *float32, stride int, input *words, p, from, to int, s *Scratch) {
 	x, rows := &input.x[0], input.rows
 	if rows <= direct(m.kernels()) {
-		m.multiply(dst, stride, add(x, m.wordsOf(from)), rows, &m.data[p*m.panelBytes+m.bytesOf(from)], to-from)
+		m.multiply(dst, stride, add(x, from), rows, &m.data[p*m.panelBytes+m.bytesOf(from)], to-from)
 		return
 	}
 	for r := range rows {

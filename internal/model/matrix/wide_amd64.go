@@ -28,10 +28,9 @@ type wideTableKernel func(sums, x *float32, w *byte, ahead, step, blocks, block 
 // For 8, 12, 16, 20 and 24 rows.
 var (
 	wideKernels = [...][5]wideKernel{
-		F32:    {wideF32AVX512x8, wideF32AVX512x12, wideF32AVX512x16, wideF32AVX512x20, wideF32AVX512x24},
-		F16:    {wideF16AVX512x8, wideF16AVX512x12, wideF16AVX512x16, wideF16AVX512x20, wideF16AVX512x24},
-		BF16:   {wideBF16AVX512x8, wideBF16AVX512x12, wideBF16AVX512x16, wideBF16AVX512x20, wideBF16AVX512x24},
-		W16A16: {widePairsAVX512x8, widePairsAVX512x12, widePairsAVX512x16, widePairsAVX512x20, widePairsAVX512x24},
+		F32:  {wideF32AVX512x8, wideF32AVX512x12, wideF32AVX512x16, wideF32AVX512x20, wideF32AVX512x24},
+		F16:  {wideF16AVX512x8, wideF16AVX512x12, wideF16AVX512x16, wideF16AVX512x20, wideF16AVX512x24},
+		BF16: {wideBF16AVX512x8, wideBF16AVX512x12, wideBF16AVX512x16, wideBF16AVX512x20, wideBF16AVX512x24},
 	}
 	wideTableKernels = [...]wideTableKernel{wideTable4AVX512x8, wideTable4AVX512x12, wideTable4AVX512x16,
 		wideTable4AVX512x20, wideTable4AVX512x24}
@@ -58,17 +57,17 @@ func (m *Matrix) wide(sums []float32, x *words, p, from, to int, s *Scratch) {
 		n := min(m.slab(), to-k)
 		w, kind := &m.data[p*m.panelBytes+m.bytesOf(k)], m.kernels()
 		next := uintptr(unsafe.Pointer(w)) + uintptr(m.bytesOf(n))
-		if groups > 2 && kind != F32 && kind != W16A16 || groups > 1 && m.Block != 0 {
+		if groups > 2 && kind != F32 || groups > 1 && m.Block != 0 {
 			m.decode(&s.slab[0], p, k, n)
 			w, kind = (*byte)(unsafe.Pointer(&s.slab[0])), F32
 		}
 		for g := range groups {
 			ahead, step := m.ahead(x, next, g, k, n)
-			to, in, size := &sums[g*x.group*Panel], x.at(g, m.wordsOf(k)), x.size(g)
+			to, in, size := &sums[g*x.group*Panel], x.at(g, k), x.size(g)
 			blocks, block, kernel := uintptr(n/m.Unit()), uintptr(m.Block), size/4-2
 			switch {
 			case kind.bits() == 0:
-				wideKernels[kind][kernel](to, in, w, ahead, step, uintptr(m.wordsOf(n)))
+				wideKernels[kind][kernel](to, in, w, ahead, step, uintptr(n))
 			case kind == NL4 || kind == FP4:
 				wideTableKernels[kernel](to, in, w, ahead, step, blocks, block, &kind.Table()[0])
 			default:
@@ -85,9 +84,9 @@ func (m *Matrix) wide(sums []float32, x *words, p, from, to int, s *Scratch) {
 func (m *Matrix) ahead(x *words, next uintptr, g, k, n int) (ahead, step uintptr) {
 	size, groups := x.size(g), x.groups()
 	if groups > 2 {
-		return uintptr(unsafe.Pointer(x.at((g+1)%groups, m.wordsOf(k)))), uintptr(size*4/passes(size) + 1)
+		return uintptr(unsafe.Pointer(x.at((g+1)%groups, k))), uintptr(size*4/passes(size) + 1)
 	}
-	share, times := m.bytesOf(n)/groups, m.wordsOf(n)*passes(size)
+	share, times := m.bytesOf(n)/groups, n*passes(size)
 	if m.Type.bits() == 4 && groups == 1 {
 		times /= 2 // the kernel takes two k at a time
 	}

@@ -44,21 +44,17 @@ func (s sums512) store(dst *assembly.Rows) {
 }
 
 // add adds w times the value of x in each row.
-func (s sums512) add(kind string, x *assembly.Rows, w []VecVirtual) {
+func (s sums512) add(x *assembly.Rows, w []VecVirtual) {
 	for r := range s {
 		b := asm.ZMM()
 		asm.VBROADCASTSS(x.At(r, 0), b)
 		for i, z := range s[r] {
-			if kind == pairs {
-				assembly.DotBF16(asm, b, w[i], z)
-			} else {
-				asm.VFMADD231PS(w[i], b, z)
-			}
+			asm.VFMADD231PS(w[i], b, z)
 		}
 	}
 }
 
-// half512 multiplies by f32, f16 or bf16 weights, or by pairs.
+// half512 multiplies by f32, f16 or bf16 weights.
 func half512(rows int, kind string) {
 	begin(fmt.Sprintf("mul%sAVX512x%d", kind, rows), product,
 		fmt.Sprintf("sets dst to %d rows of x times a panel of %s weights.", rows, kind))
@@ -72,9 +68,9 @@ func half512(rows int, kind string) {
 			asm.PREFETCHT1(Mem{Base: w, Disp: prefetch + line})
 		}
 		for i, z := range ws {
-			loadFloats(kind, Mem{Base: w, Disp: i * 16 * sizes[kind]}, z)
+			assembly.LoadFloats(asm, kind, Mem{Base: w, Disp: i * 16 * sizes[kind]}, z)
 		}
-		sums.add(kind, x, ws)
+		sums.add(x, ws)
 		asm.ADDQ(Imm(4), x.Base)
 		asm.ADDQ(U32(uint32(panel*sizes[kind])), w)
 	})
@@ -104,7 +100,7 @@ func blocks512(rows int, kind kind) {
 				for i, z := range ws {
 					block.load8(w, i, z)
 				}
-				sums.add(kind.name, x, ws)
+				sums.add(x, ws)
 			} else {
 				for i := range panel / 16 {
 					low, high := block.load4(w, i)

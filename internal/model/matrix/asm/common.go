@@ -8,25 +8,15 @@ import (
 	"llmmemory/internal/assembly"
 )
 
-// The types without scales. A word of pairs has the weights of k and k + 1 in BF16, that of k in the high half; x has
-// such words, too.
+// The types without scales.
 const (
-	f32   = "F32"
-	f16   = "F16"
-	bf16  = "BF16"
-	pairs = "Pairs"
+	f32  = "F32"
+	f16  = "F16"
+	bf16 = "BF16"
 )
 
-// sizes are the bytes of a weight, or of a pair.
-var sizes = map[string]int{f32: 4, f16: 2, bf16: 2, pairs: 4}
-
-// loadFloats loads weights of a type without scales.
-func loadFloats(kind string, m Mem, z Register) {
-	if kind == pairs {
-		kind = f32
-	}
-	assembly.LoadFloats(asm, kind, m, z)
-}
+// sizes are the bytes of a weight.
+var sizes = map[string]int{f32: 4, f16: 2, bf16: 2}
 
 // panel is the number of outputs that are interleaved: panel values of k = 0, then of
 // k = 1, and so on.

@@ -172,63 +172,21 @@ func dot512(rows int) {
 const together = 4
 
 // blockSums has sums of rows and outputs in registers: those of a block in acc, and those of all blocks, as dot describes
-// them, in total.
+// them, in placed.
 type blockSums struct {
-	steps      *assembly.Rows
-	shift      Register
-	acc, total [][]VecVirtual // of each row
+	placed
+	steps *assembly.Rows
+	shift Register
+	acc   [][]VecVirtual // of each row
 }
 
 func newBlockSums(steps *assembly.Rows, rows, vectors int) *blockSums {
-	s := &blockSums{steps: steps, shift: asm.XMM()}
+	s := &blockSums{placed: newPlaced(rows, vectors), steps: steps, shift: asm.XMM()}
 	asm.VMOVQ(address("shift"), s.shift)
 	for range rows {
-		s.acc, s.total = append(s.acc, zmms(vectors)), append(s.total, zmms(vectors))
+		s.acc = append(s.acc, zmms(vectors))
 	}
 	return s
-}
-
-// sumsOf are the parameters of kernels with blockSums: begin with the sums at from, or with zeros if it is nil, and write
-// the sums to to, with those at plus and then those at plus2 added, unless these are nil. Rows at from, plus and plus2
-// are of 64 sums. offset is added to all addresses.
-const sumsOf = "to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr"
-
-// each calls f for each vector of sums at an argument, unless it is nil.
-func (s *blockSums) each(at string, f func(m Mem, z VecVirtual)) {
-	base, label := arg(at), "without_"+at
-	asm.TESTQ(base, base)
-	asm.JEQ(LabelRef(label))
-	asm.ADDQ(address("offset"), base)
-	for r := range s.total {
-		for v, z := range s.total[r] {
-			f(Mem{Base: base, Disp: r*panel*4 + v*64}, z)
-		}
-	}
-	asm.Label(label)
-}
-
-func (s *blockSums) load() {
-	for r := range s.total {
-		for _, z := range s.total[r] {
-			asm.VPXORD(z, z, z)
-		}
-	}
-	s.each("from", func(m Mem, z VecVirtual) { asm.VMOVUPS(m, z) })
-}
-
-func (s *blockSums) store() {
-	s.each("plus", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
-	s.each("plus2", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
-	to := arg("to")
-	asm.ADDQ(address("offset"), to)
-	for r := range s.total {
-		for v, z := range s.total[r] {
-			asm.VMOVUPS(z, Mem{Base: to, Disp: v * 64})
-		}
-		if r < len(s.total)-1 {
-			asm.ADDQ(address("toStride"), to)
-		}
-	}
 }
 
 // begin sets the sums of a block to 0. To begin with what shift takes away, instead of adding it later, takes longer.
@@ -263,7 +221,7 @@ func (s *blockSums) add(scales Mem, compare func()) {
 		for v, acc := range s.acc[r] {
 			asm.VCVTDQ2PS(acc, acc)
 			asm.VMULPS(zs[v], acc, acc)
-			asm.VFMADD231PS(b, acc, s.total[r][v])
+			asm.VFMADD231PS(b, acc, s.placed[r][v])
 		}
 	}
 	compare()
@@ -274,7 +232,7 @@ func (s *blockSums) add(scales Mem, compare func()) {
 	for r := range s.acc {
 		b := asm.ZMM()
 		asm.VBROADCASTSS(s.steps.At(r, 8), b)
-		for v, total := range s.total[r] {
+		for v, total := range s.placed[r] {
 			asm.VFNMADD231PS(zs[v], b, total)
 		}
 	}

@@ -33,7 +33,6 @@ func kernels() {
 		half512(rows, f32)
 		half512(rows, f16)
 		half512(rows, bf16)
-		half512(rows, pairs)
 		for _, kind := range blockKinds {
 			blocks512(rows, kind)
 		}
@@ -42,13 +41,15 @@ func kernels() {
 		wideHalf512(rows, f32)
 		wideHalf512(rows, f16)
 		wideHalf512(rows, bf16)
-		wideHalf512(rows, pairs)
 		for _, kind := range blockKinds {
 			wideBlocks512(rows, kind)
 		}
 	}
-	for rows := 2; rows <= 6; rows++ { // dotRow is for one
-		dot512(rows)
+	for rows := 1; rows <= 6; rows++ {
+		pairs512(rows)
+		if rows > 1 { // dotRow is for one
+			dot512(rows)
+		}
 	}
 	for rows := 1; rows <= 4; rows++ {
 		dotInt8x2(rows)

@@ -17,7 +17,6 @@ const wideProduct = "func(sums *float32, x *float32, w *byte, ahead uintptr, ste
 // each product takes the value of x from memory. With each k it asks for the memory at ahead,
 // which moves on by step bytes: what is read next.
 type wide struct {
-	kind                    string
 	rows, vectors           int
 	sums, x, w, ahead, step Register
 	at                      Register // in x
@@ -28,7 +27,7 @@ type wide struct {
 func newWide(rows int, kind, signature string) *wide {
 	begin(fmt.Sprintf("wide%sAVX512x%d", kind, rows), signature,
 		fmt.Sprintf("adds %d rows of x times a panel of %s weights to sums.", rows, kind))
-	k := &wide{kind: kind, rows: rows, vectors: 1, at: asm.GP64()}
+	k := &wide{rows: rows, vectors: 1, at: asm.GP64()}
 	if rows <= 12 {
 		k.vectors = 2
 	}
@@ -63,12 +62,7 @@ func (k *wide) sum(i int) Mem {
 // add adds weights of outputs times the values of x that are i times k further on.
 func (k *wide) add(w VecVirtual, vector, i int) {
 	for r := range k.rows {
-		x, sum := Mem{Base: k.at, Disp: (i*k.rows + r) * 4}, k.acc[r*k.vectors+vector]
-		if k.kind == pairs {
-			assembly.DotBF16(asm, x, w, sum)
-		} else {
-			asm.VFMADD231PS_BCST(x, w, sum)
-		}
+		asm.VFMADD231PS_BCST(Mem{Base: k.at, Disp: (i*k.rows + r) * 4}, w, k.acc[r*k.vectors+vector])
 	}
 }
 
@@ -79,7 +73,7 @@ func (k *wide) next(n int) {
 	asm.ADDQ(U32(uint32(n*k.rows*4)), k.at)
 }
 
-// wideHalf512 multiplies by f32, f16 or bf16 weights, or by pairs.
+// wideHalf512 multiplies by f32, f16 or bf16 weights.
 func wideHalf512(rows int, kind string) {
 	k := newWide(rows, kind, wideProduct)
 	from, n := asm.GP64(), asm.GP64()
@@ -89,7 +83,7 @@ func wideHalf512(rows int, kind string) {
 		loop("step", n, 1, func() {
 			for v := range k.vectors {
 				z := asm.ZMM()
-				loadFloats(kind, Mem{Base: from, Disp: v * 16 * sizes[kind]}, z)
+				assembly.LoadFloats(asm, kind, Mem{Base: from, Disp: v * 16 * sizes[kind]}, z)
 				k.add(z, v, 0)
 			}
 			k.next(1)

@@ -1,0 +1,138 @@
+//go:build amd64 && !purego
+
+package matrix
+
+import "unsafe"
+
+// together is the most rows that are multiplied by a slab of weights before the next slab: their sums stay in the first
+// cache.
+const together = 48
+
+// pairInputs is the number of k of W16A16 that are multiplied at a time.
+const pairInputs = 512
+
+// places reports whether there are kernels that write products to their place.
+func (m *Matrix) places() bool { return m.pairs || m.Type.rounds() && isa == avx512 && vnni }
+
+// A rowGroup is some rows that are multiplied by a panel.
+type rowGroup struct {
+	m          *Matrix
+	x          *Input
+	s          *Scratch
+	p          int // panel
+	index, all int // of groups
+	from, to   int // rows
+}
+
+// placed says where kernels have and write sums. Those at from, plus and plus2 are 64 a row.
+type placed struct {
+	to                *float32
+	stride            uintptr  // bytes from one row to the next
+	from, plus, plus2 *float32 // the sums of the inputs before, and of other slices; nil if there are none
+}
+
+// compute sets a panel of dst to its product with x.
+func (m *Matrix) compute(dst []float32, stride int, x *Input, p int, s *Scratch) {
+	for i := range s.sums {
+		s.sums[i] = grow(s.sums[i], together*Panel)
+	}
+	width, all := min(Panel, m.Out-p*Panel), (x.rows+together-1)/together
+	for i := range all {
+		g := rowGroup{m: m, x: x, s: s, p: p, index: i, all: all, from: x.rows * i / all, to: x.rows * (i + 1) / all}
+		if width == Panel {
+			g.slices(&dst[g.from*stride+p*Panel], stride)
+			continue
+		}
+		last := s.sums[3]
+		g.slices(&last[0], Panel)
+		for r := g.from; r < g.to; r++ {
+			copy(dst[r*stride+p*Panel:][:width], last[(r-g.from)*Panel:])
+		}
+	}
+}
+
+// slices sets rows of dst to the sums of slices, added as Matrix.sliced adds them.
+func (g *rowGroup) slices(dst *float32, stride int) {
+	first, second, all := &g.s.sums[0][0], &g.s.sums[1][0], max(1, g.m.slices)
+	n, to := g.m.In/all, placed{to: dst, stride: uintptr(stride * 4)}
+	inner := func(sums, plus *float32) placed { return placed{to: sums, stride: Panel * 4, plus: plus} }
+	switch all {
+	case 2:
+		g.slice(inner(first, nil), 0, n)
+		to.plus = first
+	case 4:
+		g.slice(inner(first, nil), 0, n)
+		g.slice(inner(first, first), n, n)
+		g.slice(inner(second, nil), 2*n, n)
+		to.plus, to.plus2 = second, first
+	}
+	g.slice(to, (all-1)*n, n)
+}
+
+// slice sets sums of the group to its products with n inputs from k on.
+func (g *rowGroup) slice(sums placed, k, n int) {
+	multiply, most := g.dot512, dotInputs
+	switch {
+	case g.m.pairs:
+		multiply, most = g.pairs512, pairInputs
+	case g.x.rows == 1:
+		multiply, most = g.dotRow, n
+	}
+	end, before := k+n, &g.s.sums[2][0]
+	for ; end-k > most; k += most {
+		multiply(placed{to: before, stride: Panel * 4, from: sums.from}, k, most)
+		sums.from = before
+	}
+	multiply(sums, k, end-k)
+}
+
+// tiles calls kernel for about equally many rows each time, at most most.
+func (g *rowGroup) tiles(most int, sums placed, kernel func(r, rows int, sums placed)) {
+	for r, left := g.from, g.tilesOf(most); left > 0; left-- {
+		rows := (g.to - r) / left
+		kernel(r, rows, sums)
+		r += rows
+		sums.to = add(sums.to, rows*int(sums.stride)/4)
+		for _, other := range []**float32{&sums.from, &sums.plus, &sums.plus2} {
+			if *other != nil {
+				*other = add(*other, rows*Panel)
+			}
+		}
+	}
+}
+
+func (g *rowGroup) tilesOf(most int) int { return (g.to - g.from + most - 1) / most }
+
+// ahead returns the address of what to prefetch while n inputs from k on are multiplied, and the bytes of it for each
+// tile: the inputs that come next, or if there are many groups, a part of the next panel.
+func (g *rowGroup) ahead(k, n int) (address, share uintptr) {
+	m, bytes := g.m, g.m.bytesOf(n)
+	address = uintptr(unsafe.Pointer(&m.data[g.p*m.panelBytes+m.bytesOf(k)]))
+	if g.all == 1 {
+		return address + uintptr(bytes), uintptr(bytes / g.tilesOf(len(dots512)))
+	}
+	return address + uintptr(m.panelBytes+bytes*g.index/g.all), uintptr(bytes / g.all / g.tilesOf(len(dots512)))
+}
+
+type pairsKernel func(to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr, x *float32,
+	xStride uintptr, w *byte, ahead, step, k uintptr)
+
+var pairs512 = [...]pairsKernel{pairsAVX512x1, pairsAVX512x2, pairsAVX512x3, pairsAVX512x4, pairsAVX512x5, pairsAVX512x6}
+
+// pairs512 sets sums of the group to its products with n inputs from k on.
+func (g *rowGroup) pairs512(sums placed, k, n int) {
+	m, x := g.m, &g.x.shorts
+	w, words := &m.data[g.p*m.panelBytes+m.bytesOf(k)], uintptr(n/2)
+	ahead, share := g.ahead(k, n)
+	if g.x.rows <= len(pairs512) {
+		ahead = uintptr(unsafe.Pointer(w)) + pairsAhead
+	}
+	g.tiles(len(pairs512), sums, func(r, rows int, sums placed) {
+		pairs512[rows-1](sums.to, sums.stride, sums.from, sums.plus, sums.plus2, 0, &x.x[r*x.stride+k/2],
+			uintptr(x.stride*4), w, ahead, share/words, words)
+		ahead += share
+	})
+}
+
+// pairsAhead is the distance at which weights are prefetched that are read once: see prefetch in ./asm.
+const pairsAhead = 4096
