@@ -121,20 +121,6 @@ func TestAPendingCopyKeepsItsBlocks(t *testing.T) {
 	require.NoError(t, c.View.Check())
 }
 
-// Without a block for the copy the child is refused, and nothing has changed.
-func TestCopyOnWriteNeedsABlock(t *testing.T) {
-	c := newFull(t, 3)
-	parent := computed(t, c, counting(6))
-	child := forked(t, c, parent)
-	child.Append(7)
-	require.False(t, fits(t, c, child, Alloc{NumNewTokens: 1}))
-	require.Equal(t, []int32{1, 2}, child.Table(0))
-	require.Empty(t, taken(c, 0).Copies)
-	c.Release(parent, Drop, 0)
-	allocate(t, c, child, Alloc{NumNewTokens: 1})
-	require.Empty(t, taken(c, 0).Copies, "it is alone now")
-}
-
 func TestReplaceLastNamesOtherTokens(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(7))
@@ -149,13 +135,6 @@ func TestReplaceLastNamesOtherTokens(t *testing.T) {
 	child.NumComputedTokens = 8
 	require.ErrorIs(t, child.ReplaceLast(5), ErrFork, "it is computed")
 	require.ErrorIs(t, added(t, c, counting(3)).ReplaceLast(5), ErrFork, "it is of the prompt")
-}
-
-func TestForkOfMambaIsRefused(t *testing.T) {
-	c := newHybrid(t, nil, Group{Kind: Mamba, BlockSize: 4, Align: true})
-	_, shares := c.Fork(computed(t, c, counting(3)), 0, true)
-	require.False(t, shares)
-	require.NoError(t, c.View.Check())
 }
 
 // Rejected drafts give back the blocks after them, and only these.

@@ -158,18 +158,6 @@ func TestWindowBlocksInFrontOfBoundariesAreKept(t *testing.T) {
 	}
 }
 
-// The second request has 20 tokens in common with the first one, of which full attention has 16 and the
-// window nothing: it keeps what a third one needs there.
-func TestWindowBlocksInFrontOfAJunctionAreKept(t *testing.T) {
-	c := newHybrid(t, func(c *Config) { c.RetentionInterval = 0 },
-		Group{Kind: Full, BlockSize: 16}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
-	prefilled(t, c, 37)
-	r, hit := found(t, c, append(counting(20), 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9))
-	require.Equal(t, []int{0, 16}, []int{hit.NumTokens, r.Junction()})
-	allocate(t, c, r, Alloc{NumNewTokens: 37, Hit: &hit})
-	require.Equal(t, []int{3, 7}, kept(c, r, 1))
-}
-
 // A hit has no blocks behind its end in any group of full attention, unless the cache is as vLLM's (vllm/v1/RULES.md §17).
 func TestAHitEndsInEveryGroup(t *testing.T) {
 	for exact, blocks := range map[bool]int{true: 2, false: 4} {

@@ -33,21 +33,8 @@ func evict(t *testing.T, c *Cache, r *Request, group int, slots ...int) {
 	}
 }
 
-// The window's run that reaches block 0 has 3 blocks of 4, but hits are
-// multiples of 8 (vllm/v1/RULES.md §8).
-func TestAShortRunIsTrimmedToABoundary(t *testing.T) {
-	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 17})
-	r := prefilled(t, c, 33)
-	evict(t, c, r, 1, 3, 4, 5, 6, 7)
-	var hit Hit
-	c.Lookup(r, &hit)
-	require.Equal(t, 8, hit.NumTokens)
-	require.Equal(t, [][]int32{r.Table(0)[:1], r.Table(1)[:2]}, hit.Blocks)
-	require.Equal(t, 32, r.Junction())
-}
-
-// The same with EAGLE: 3 blocks are trimmed to 2, one is dropped, and the one
-// that is left ends on no boundary (vllm/v1/RULES.md §8).
+// The window's run that reaches block 0 has 3 blocks of 4, but hits are multiples of 8: with EAGLE
+// 3 blocks are trimmed to 2, one is dropped, and the one that is left ends on no boundary (vllm/v1/RULES.md §8).
 func TestTheEagleDropIsTrimmedAgain(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 17})
 	r := prefilled(t, c, 41)
@@ -67,33 +54,6 @@ func TestAnEagleRunEndsABlockPastTheBoundary(t *testing.T) {
 	c.Lookup(r, &hit)
 	require.Equal(t, 24, hit.NumTokens, "32 less a block of 8")
 	require.Equal(t, [][]int32{r.Table(0)[:3], {0, 0, 0, 0, 0, r.Table(1)[5]}}, hit.Blocks)
-}
-
-// Groups with the same layout are hit together (vllm/v1/RULES.md §5).
-func TestEqualGroupsAreHitTogether(t *testing.T) {
-	full := Group{Kind: Full, BlockSize: 4}
-	c := newHybrid(t, nil, full, full, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
-	r := prefilled(t, c, 17)
-	evict(t, c, r, 1, 2)
-	var hit Hit
-	c.Lookup(r, &hit)
-	require.Equal(t, 8, hit.NumTokens)
-	require.Equal(t, r.Table(0)[:2], hit.Blocks[0])
-	require.Equal(t, r.Table(1)[:2], hit.Blocks[1])
-	require.Equal(t, []int32{0, r.Table(2)[1]}, hit.Blocks[2])
-}
-
-// With EAGLE a hybrid cache registers one block past the last boundary (vllm/v1/RULES.md §10).
-func TestEagleRegistersOneBlockPastTheLastBoundary(t *testing.T) {
-	for _, try := range []struct{ tokens, blocks int }{{16, 4}, {17, 4}, {3, 0}} {
-		c := newHybrid(t, func(c *Config) { c.Eagle = true },
-			Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
-		prefilled(t, c, try.tokens)
-		require.Equal(t, 2*try.blocks, c.View.Pool().NumKeys(), "%+v", try)
-	}
-	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 17})
-	prefilled(t, c, 21) // the boundary is at 16
-	require.Equal(t, 2+1+5, c.View.Pool().NumKeys(), "16 tokens of full attention and the prompt's tail, 20 of the window")
 }
 
 // A Mamba group keeps the states at the ends of segments of two blocks and at
@@ -155,16 +115,4 @@ func TestExternalTokensGetBlocksAfterTheHit(t *testing.T) {
 	require.Zero(t, c.View.Pool().NumKeys(), "they are not loaded yet")
 	require.NoError(t, c.Store(r, 16))
 	require.Equal(t, 4+1, c.View.Pool().NumKeys())
-}
-
-// A hit brings the blocks of the window, and not those of the retained tokens below it, though these are cached.
-func TestAHitBringsNoRetainedTokens(t *testing.T) {
-	c := newHybrid(t, nil, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5, Retained: 8})
-	r := prefilled(t, c, 17)
-	r.NumComputedTokens = 17
-	allocate(t, c, r, Alloc{NumNewTokens: 1})
-	require.Equal(t, []int32{0, 2, 3, 4, 5}, r.Table(0), "of 17 tokens, 4 are in no window and not retained")
-	_, hit := found(t, c, counting(17))
-	require.Equal(t, 16, hit.NumTokens)
-	require.Equal(t, [][]int32{{0, 0, 0, 4}}, hit.Blocks)
 }

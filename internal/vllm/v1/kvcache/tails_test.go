@@ -45,21 +45,6 @@ func TestTheStateAtTheEndOfAPromptIsHandedOff(t *testing.T) {
 	require.Equal(t, 23, c.pool.View.NumFree())
 }
 
-// test_partial_tail_pin_survives_released_cow_retention: here the copies are taken first.
-func TestAHandedOffStateIsNotReused(t *testing.T) {
-	c := withTail(t)
-	r := continued(t, c, 6)
-	pending := taken(c, 0)
-	tails, copies := pending.Tails, pending.Copies
-	require.Equal(t, copies[0].Dst, tails[0].Block)
-	require.NoError(t, c.View.Check())
-	rest, err := c.pool.Get(nil, c.pool.View.NumFree())
-	require.NoError(t, err)
-	require.NotContains(t, rest, tails[0].Block)
-	require.EqualValues(t, 1, c.pool.View.Count(tails[0].Block))
-	require.Equal(t, r, tails[0].Request)
-}
-
 // test_partial_tail_offload_dropped_when_request_freed_before_drain
 func TestAStateOfARequestThatIsGoneIsNotHandedOff(t *testing.T) {
 	for _, tc := range []struct {
@@ -78,13 +63,6 @@ func TestAStateOfARequestThatIsGoneIsNotHandedOff(t *testing.T) {
 			require.NoError(t, c.View.Check())
 		})
 	}
-}
-
-// test_take_partial_tail_offloads_empty_without_partial_tail
-func TestAPromptOfWholeBlocksHandsNothingOff(t *testing.T) {
-	c := withTail(t)
-	continued(t, c, 4)
-	require.Empty(t, taken(c, 0).Tails)
 }
 
 // Ensure that a request that hits the state does not hand it off again.

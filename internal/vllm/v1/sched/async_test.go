@@ -45,70 +45,6 @@ func TestAsyncStopsByMaxTokensWithoutAnExtraStep(t *testing.T) {
 	}
 }
 
-func TestAsyncAbortsKeepWhatWasDelivered(t *testing.T) {
-	p := newPipeline(t, asyncConfig(10000))
-	var ids []ID
-	for i := range 10 {
-		ids = append(ids, add(t, p.s, Spec{Tokens: tokens(10, i), MaxTokens: 20}))
-	}
-	p.schedule()
-	p.schedule()
-	order := []int{0, 8, 3, 1, 6, 4, 2, 5, 7, 9}
-	for step := 0; len(p.flights) > 0; step++ {
-		if step < len(order) {
-			require.Equal(t, 1, p.s.Abort(ids[order[step]]))
-		}
-		p.process()
-		p.schedule()
-	}
-	for i, id := range ids {
-		require.Len(t, p.kept[id], slices.Index(order, i))
-	}
-}
-
-func TestAsyncPrefixCachingWithinAStepAndLater(t *testing.T) {
-	c := asyncConfig(10000)
-	c.MaxNumBatchedTokens = 1000
-	p := newPipeline(t, c)
-	spec := Spec{Tokens: tokens(100, 1), MaxTokens: 3}
-	add(t, p.s, spec)
-	add(t, p.s, spec)
-	first := p.schedule()
-	require.Equal(t, 100, first.step.Rows[0].NumScheduledTokens)
-	require.Equal(t, 100%16, first.step.Rows[1].NumScheduledTokens, "the second request shares all whole blocks")
-	p.schedule()
-	for more := 3; len(p.flights) > 0; more-- {
-		var added ID
-		if more > 0 {
-			added = add(t, p.s, spec)
-		}
-		p.process()
-		f := p.schedule()
-		if more > 0 {
-			at := slices.IndexFunc(f.step.Rows, func(r Row) bool { return r.ID == added })
-			require.Equal(t, 100%16, f.step.Rows[at].NumScheduledTokens)
-		}
-	}
-	require.Zero(t, p.s.requests.Len())
-}
-
-func TestAsyncNextTurnsHitTheWholeConversation(t *testing.T) {
-	c := asyncConfig(10000)
-	c.MaxNumBatchedTokens = 1000
-	p := newPipeline(t, c)
-	var ids []ID
-	for i := range 5 {
-		ids = append(ids, add(t, p.s, Spec{Tokens: tokens(100, i), MaxTokens: 200}))
-	}
-	p.run(nil)
-	for i, id := range ids {
-		add(t, p.s, Spec{Tokens: append(tokens(100, i), p.kept[id]...), MaxTokens: 200})
-	}
-	for _, row := range p.schedule().step.Rows {
-		require.Equal(t, 300%16, row.NumScheduledTokens)
-	}
-}
-
 // vLLM: a pool so small that decodes preempt each other with steps in flight.
 func TestAsyncPreemptionDeliversWhatIsInFlight(t *testing.T) {
 	for _, drafts := range []int{0, 3} {
@@ -163,24 +99,6 @@ func TestAsyncResetDropsWhatIsInFlight(t *testing.T) {
 	}
 }
 
-// vLLM: what happens between the steps is seen in the counters of a request.
-func TestAsyncCountersAreThoseOfVLLM(t *testing.T) {
-	p := newPipeline(t, asyncConfig(5))
-	decoder := add(t, p.s, Spec{Tokens: tokens(32, 1), MaxTokens: 8})
-	last := add(t, p.s, Spec{Tokens: tokens(32, 2), MaxTokens: 1})
-	p.schedule()
-	r := p.s.requests.Get(uint64(last))
-	require.Equal(t, running, r.status)
-	require.Equal(t, 1, r.placeholders)
-	p.schedule()
-	require.Equal(t, preempted, r.status, "the decode needs a block")
-	require.Equal(t, 32, r.stale, "its prompt is still in flight")
-	require.False(t, r.dropStale)
-	out := p.process()
-	require.Equal(t, []Done{{ID: last, Reason: Length}}, out.Done, "its only token is delivered all the same")
-	require.Len(t, p.kept[decoder], 1)
-}
-
 func TestPipelineStagesEachHaveAStepInFlight(t *testing.T) {
 	c := asyncConfig(100)
 	c.PipelineParallelSize = 2
@@ -204,38 +122,6 @@ func TestPipelineStagesEachHaveAStepInFlight(t *testing.T) {
 	p.run(nil)
 	require.Len(t, p.kept[a], 4)
 	require.Len(t, p.kept[b], 4)
-}
-
-func TestChunksOfAPromptAreInFlightTogether(t *testing.T) {
-	for _, async := range []bool{false, true} {
-		c := asyncConfig(100)
-		c.MaxNumBatchedTokens, c.AsyncScheduling, c.MaxConcurrentBatches = 16, async, 3
-		p := newPipeline(t, c)
-		a := add(t, p.s, Spec{Tokens: tokens(40, 1), MaxTokens: 2})
-		for i, want := range []Row{
-			{ID: a, Kind: KindNew, NumScheduledTokens: 16},
-			{ID: a, NumComputedTokens: 16, NumScheduledTokens: 16},
-			{ID: a, Samples: true, NumComputedTokens: 32, NumScheduledTokens: 8},
-		} {
-			f := p.schedule()
-			require.Equal(t, []Row{want}, f.step.Rows)
-			require.EqualValues(t, 16*(i+1), f.step.Slots[0][0], "slots and tables are those of this step")
-			require.Equal(t, []int32{int32(i + 1)}, f.step.RowBlocks(0, 0))
-		}
-		p.run(nil)
-		require.Len(t, p.kept[a], 2)
-	}
-}
-
-func TestAsyncTheLastStepOfARequestIsScheduledEarly(t *testing.T) {
-	p := newPipeline(t, asyncConfig(100))
-	add(t, p.s, Spec{Tokens: tokens(8, 1), MaxTokens: 3})
-	p.schedule()
-	p.schedule()
-	for _, rows := range []int{1, 0} {
-		p.process()
-		require.Len(t, p.schedule().step.Rows, rows, "three steps give three tokens")
-	}
 }
 
 func TestAsyncLastTokensAreCached(t *testing.T) {

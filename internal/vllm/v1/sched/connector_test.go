@@ -49,80 +49,6 @@ func TestLifeOfARemotePrefill(t *testing.T) {
 	h.empty()
 }
 
-func TestARemotePrefillRunsBesideLocalRequests(t *testing.T) {
-	h := newHost(t, transferConfig(100))
-	local := Spec{Stop: []int32{eos}, MaxTokens: 16}
-	h.add(40, 1, local)
-	require.Len(t, h.schedule(), 1)
-	h.update(1)
-	h.add(40, 2, local)
-	id := h.add(40, 3, remote(40))
-	require.Len(t, h.schedule(), 2)
-	require.Equal(t, 1, h.Monitor.Load().Waiting)
-	h.update(1)
-	for range 2 {
-		require.Len(t, h.schedule(), 2)
-		require.Equal(t, 1, h.Monitor.Load().Loading)
-		h.update(1)
-	}
-	require.NoError(t, h.Transfers.Received(id))
-	require.Len(t, h.schedule(), 3)
-	h.update(1)
-	h.schedule()
-	require.Len(t, h.update(eos), 3)
-	h.empty()
-}
-
-func TestBlocksThatAreBeingLoadedCannotBeHit(t *testing.T) {
-	h := newHost(t, transferConfig(100))
-	far := h.add(40, 1, remote(40))
-	h.schedule()
-	near := h.add(40, 1, Spec{})
-	require.Equal(t, []Row{{ID: near, Kind: KindNew, Samples: true, NumScheduledTokens: 40}}, h.schedule())
-	require.Equal(t, 2, h.hashed(near))
-	require.Zero(t, h.hashed(far))
-}
-
-func TestAPromptOfWholeBlocksIsLoadedWithoutItsLastToken(t *testing.T) {
-	h := newHost(t, transferConfig(100))
-	id := h.add(32, 1, remote(32))
-	h.schedule()
-	require.Len(t, h.table(id), 2)
-	require.NoError(t, h.Transfers.Received(id))
-	require.Equal(t, []Row{{ID: id, Kind: KindNew, Samples: true, NumComputedTokens: 31, NumScheduledTokens: 1}}, h.schedule())
-	require.Len(t, h.table(id), 2)
-	h.update(1)
-	h.schedule()
-	h.update(eos)
-	h.empty()
-}
-
-func TestALoadedRequestCanLoseItsBlocks(t *testing.T) {
-	h := newHost(t, transferConfig(6))
-	h.add(32, 1, Spec{Stop: []int32{eos}, MaxTokens: 16})
-	h.schedule()
-	h.update(1)
-	id := h.add(32, 2, remote(32))
-	require.Len(t, h.schedule(), 1)
-	h.update(1)
-	require.Zero(t, h.Monitor.Load().FreeBlocks)
-	h.schedule()
-	h.update(1)
-	require.NoError(t, h.Transfers.Received(id))
-	require.Len(t, h.schedule(), 2)
-	h.update(1)
-	require.Len(t, h.schedule(), 1, "it needs a block for its second token")
-	require.Equal(t, []ID{id}, h.step.Preempted)
-	h.update(1)
-	h.schedule()
-	h.update(eos)
-	require.Equal(t, []Row{{ID: id, Kind: KindResumed, Samples: true, NumComputedTokens: 32, NumScheduledTokens: 1}}, h.schedule())
-	h.update(1)
-	h.schedule()
-	h.update(eos)
-	h.empty()
-}
-
 // A load whose blocks were taken back before the first row is no second request.
 func TestALoadThatIsTakenBackCountsOnce(t *testing.T) {
 	config := transferConfig(4)
@@ -147,27 +73,6 @@ func TestALoadThatIsTakenBackCountsOnce(t *testing.T) {
 	require.Equal(t, 2, counters.External.Requests)
 }
 
-func TestALoadWaitsForBlocks(t *testing.T) {
-	h := newHost(t, transferConfig(6))
-	h.add(32, 1, Spec{Stop: []int32{eos}, MaxTokens: 16})
-	h.schedule()
-	h.update(1)
-	id := h.add(40, 2, remote(40))
-	require.Len(t, h.schedule(), 1)
-	require.Empty(t, h.step.Loads)
-	h.update(1)
-	h.schedule()
-	h.update(eos)
-	require.Empty(t, h.schedule())
-	require.Equal(t, []Loading{{ID: id, NumExternalTokens: 40}}, h.step.Loads)
-	require.NoError(t, h.Transfers.Received(id))
-	require.Len(t, h.schedule(), 1)
-	h.update(1)
-	h.schedule()
-	h.update(eos)
-	h.empty()
-}
-
 func TestALoadLeavesWhatOthersStillNeed(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -187,19 +92,6 @@ func TestALoadLeavesWhatOthersStillNeed(t *testing.T) {
 			require.Equal(t, test.begun == 1, len(h.table(b)) == 0)
 		})
 	}
-}
-
-func TestAProducerComputesInChunksAndKeepsItsBlocks(t *testing.T) {
-	c := transferConfig(100)
-	c.MaxNumBatchedTokens = 32
-	h := newHost(t, c)
-	id := h.add(63, 1, Spec{MaxTokens: 1, Send: true})
-	require.Equal(t, 32, h.schedule()[0].NumScheduledTokens)
-	require.Empty(t, h.update(1))
-	require.Equal(t, 31, h.schedule()[0].NumScheduledTokens)
-	require.Equal(t, []Done{{ID: id, Reason: Length}}, h.update(1))
-	require.Len(t, h.table(id), 4)
-	require.Equal(t, 63, h.computed(id))
 }
 
 func TestLifeOfARemoteDecode(t *testing.T) {
@@ -227,74 +119,6 @@ func TestLifeOfARemoteDecode(t *testing.T) {
 			require.ErrorIs(t, h.Transfers.Sent(id), ErrRequest)
 			h.empty()
 		})
-	}
-}
-
-func TestAllBlocksAreSentAlsoThoseOfAHit(t *testing.T) {
-	h := newHost(t, transferConfig(100))
-	h.add(56, 1, Spec{MaxTokens: 1})
-	h.schedule()
-	h.update(1)
-	id := h.add(40, 1, Spec{MaxTokens: 1, Send: true})
-	require.Equal(t, 32, h.schedule()[0].NumComputedTokens)
-	h.update(1)
-	require.Len(t, h.table(id), 3)
-	require.NoError(t, h.Transfers.Sent(id))
-	h.empty()
-}
-
-func TestAnAbortedRequestKeepsWhatIsInTransfer(t *testing.T) {
-	h := newHost(t, transferConfig(100))
-	sends := h.add(40, 1, Spec{MaxTokens: 1, Send: true})
-	h.schedule()
-	h.update(1)
-	require.Zero(t, h.Abort(sends), "it has finished")
-	loads := h.add(40, 2, remote(40))
-	h.schedule()
-	require.Equal(t, 1, h.Abort(loads))
-	require.Equal(t, 99-6, h.Monitor.Load().FreeBlocks)
-	h.schedule()
-	require.Equal(t, []ID{loads}, h.step.Finished)
-	ok, err := h.Reset(true)
-	require.NoError(t, err)
-	require.False(t, ok, "blocks are in transfer")
-	require.NoError(t, h.Transfers.Received(loads))
-	require.NoError(t, h.Transfers.Sent(sends))
-	h.empty()
-}
-
-func TestTokensOfAConnectorAreNotComputed(t *testing.T) {
-	for _, async := range []bool{false, true} {
-		h := newHost(t, transferConfig(10000))
-		for _, round := range []struct {
-			tokens, local, external int
-		}{{64, 0, 32}, {128, 64, 32}} {
-			var ids []ID
-			for i := range 2 {
-				ids = append(ids, h.add(round.tokens, i+1, Spec{External: Match{round.local + round.external, async}, MaxTokens: 3}))
-			}
-			if async {
-				require.Empty(t, h.schedule())
-				require.Len(t, h.step.Loads, 2)
-				require.Equal(t, round.local, h.step.Loads[1].NumComputedTokens)
-				require.Equal(t, round.external, h.step.Loads[1].NumExternalTokens)
-				require.NoError(t, h.Transfers.Received(ids...))
-			}
-			rows := h.schedule()
-			require.Len(t, rows, 2)
-			for _, row := range rows {
-				require.Equal(t, round.tokens-round.local-round.external, row.NumScheduledTokens)
-				if !async {
-					require.Equal(t, round.external, row.NumExternalTokens)
-				}
-			}
-			h.update(1)
-			for range 2 {
-				h.schedule()
-				h.update(1)
-			}
-			h.empty()
-		}
 	}
 }
 
@@ -334,25 +158,6 @@ func TestExternalHitsAreCounted(t *testing.T) {
 				require.Zero(t, h.Monitor.TakeCounters().External, "they count when blocks are there, not again when they run")
 			})
 		}
-	}
-}
-
-func TestALoadThatDoesNotFitWaits(t *testing.T) {
-	c := transferConfig(10)
-	c.Cache.Groups[0].BlockSize = 4
-	h := newHost(t, c)
-	for i := range 2 {
-		h.add(24, i+1, Spec{External: Match{8, false}, MaxTokens: 2})
-	}
-	for waiting := 1; waiting >= 0; waiting-- {
-		rows := h.schedule()
-		require.Len(t, rows, 1)
-		require.Equal(t, 16, rows[0].NumScheduledTokens)
-		require.Equal(t, waiting, h.Monitor.Load().Waiting)
-		h.update(1)
-		h.schedule()
-		h.update(1)
-		require.Equal(t, 9, h.Monitor.Load().FreeBlocks)
 	}
 }
 
@@ -463,22 +268,6 @@ func TestAnAbortedLoadIsKeptUntilItIsOverAndSent(t *testing.T) {
 		require.NoError(t, end[1](id))
 		h.empty()
 	}
-}
-
-// Ensure that no reset takes the blocks of a request whose load is over and that has not run.
-func TestAResetLeavesLoadedBlocks(t *testing.T) {
-	h := newHost(t, transferConfig(100))
-	id := h.add(40, 1, remote(40))
-	h.schedule()
-	require.NoError(t, h.Transfers.Received(id))
-	ok, err := h.Reset(true)
-	require.NoError(t, err)
-	require.False(t, ok)
-	require.Equal(t, 39, h.schedule()[0].NumComputedTokens)
-	h.update(1)
-	ok, err = h.Reset(true)
-	require.NoError(t, err)
-	require.True(t, ok)
 }
 
 // Ensure that what can be loaded takes the place of a part of a block that was hit only if it is more

@@ -45,6 +45,10 @@ func TestBlocksAreFreeWhenNoStepInFlightWritesThem(t *testing.T) {
 		h.removeRunning(r)
 		h.preempt(r)
 	}}
+	fail := action{"a failed step", func(h *host, id ID) {
+		h.Abort(id)
+		require.NoError(h.t, h.StepFailed())
+	}}
 	plain := deferringConfig(2)
 	plain.Connector = Connector{}
 	pipeline := deferringConfig(2)
@@ -63,6 +67,7 @@ func TestBlocksAreFreeWhenNoStepInFlightWritesThem(t *testing.T) {
 		{"aborted with three steps in flight", deferringConfig(3), 3, abort, 2},
 		{"preempted with two steps in flight", deferringConfig(2), 2, preempt, 1},
 		{"aborted in a pipeline", pipeline, 1, abort, 0},
+		{"aborted before both steps in flight fail", deferringConfig(2), 2, fail, -1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h, id, busy := inFlight(t, test.Config, test.steps, Spec{})
@@ -80,62 +85,6 @@ func TestBlocksAreFreeWhenNoStepInFlightWritesThem(t *testing.T) {
 			require.Zero(t, h.Monitor.Load().Deferred)
 		})
 	}
-}
-
-func TestSeveralDeferralsEndInOrder(t *testing.T) {
-	h := newHost(t, deferringConfig(2))
-	for i := range 2 {
-		h.add(48, i, Spec{Stop: []int32{eos}})
-	}
-	h.schedule()
-	h.schedule()
-	require.Len(t, h.update(eos), 2)
-	require.Equal(t, 8, h.Monitor.Load().Deferred)
-	h.update(1)
-	require.Equal(t, 9999, h.Monitor.Load().FreeBlocks)
-}
-
-func TestARequestThatEndsByLengthFreesItsBlocksAtOnce(t *testing.T) {
-	h := newHost(t, deferringConfig(2))
-	short := h.add(48, 1, Spec{MaxTokens: 1})
-	long := h.add(48, 2, Spec{MaxTokens: 100})
-	h.schedule()
-	rows := h.schedule()
-	require.Len(t, rows, 1)
-	require.Equal(t, long, rows[0].ID)
-	before := h.Monitor.Load().FreeBlocks
-	require.Equal(t, []Done{{ID: short, Reason: Length}}, h.update(1))
-	require.Greater(t, h.Monitor.Load().FreeBlocks, before)
-	require.Zero(t, h.Monitor.Load().Deferred)
-}
-
-func TestAChunkInFlightKeepsTheBlocksOfAnAbortedRequest(t *testing.T) {
-	c := deferringConfig(2)
-	c.LongPrefillTokenThreshold = 16
-	h := newHost(t, c)
-	id := h.add(48, 1, Spec{})
-	require.Equal(t, 16, h.schedule()[0].NumScheduledTokens)
-	busy := h.Monitor.Load().FreeBlocks
-	h.Abort(id)
-	require.Equal(t, busy, h.Monitor.Load().FreeBlocks)
-	h.update(1)
-	require.Equal(t, 9999, h.Monitor.Load().FreeBlocks)
-}
-
-func TestAFailedStepFreesDeferredBlocks(t *testing.T) {
-	h, id, _ := inFlight(t, deferringConfig(2), 2, Spec{})
-	h.Abort(id)
-	require.NoError(t, h.StepFailed())
-	require.NoError(t, h.Check())
-	require.Equal(t, 9999, h.Monitor.Load().FreeBlocks)
-}
-
-func TestAResetDoesNotBreakIntoAStepInFlight(t *testing.T) {
-	h, _, busy := inFlight(t, deferringConfig(2), 2, Spec{})
-	ok, err := h.Reset(true)
-	require.NoError(t, err)
-	require.False(t, ok)
-	require.Equal(t, busy, h.Monitor.Load().FreeBlocks, "nothing has changed")
 }
 
 // vLLM: test_kv_pressure_preempt_mid_handoff.

@@ -38,37 +38,6 @@ func requireEncodes(h *host, want ...EncoderInput) {
 // The scenarios of vLLM's scheduler tests (test_schedule_multimodal_requests,
 // test_schedule_partial_requests, test_no_mm_input_chunking).
 
-func TestEachItemIsEncodedOnce(t *testing.T) {
-	h := newHost(t, encoderConfig(8192, 8192, 8192))
-	var want []EncoderInput
-	for i := range 10 {
-		want = append(want, EncoderInput{ID: h.add(200, 10*i, item(fmt.Sprint(i), i, 100))})
-	}
-	require.Len(t, h.schedule(), 10)
-	requireEncodes(h, want...)
-	h.update(1)
-	h.schedule()
-	require.Empty(t, h.step.EncoderInputs)
-	require.Equal(t, EncoderUsage{Taken: 1000}, h.Monitor.Load().Encoder)
-}
-
-func TestAnItemBeyondTheBudgetEndsTheChunk(t *testing.T) {
-	h := newHost(t, encoderConfig(1024, 1024, 1024))
-	var ids []ID
-	for i := range 3 {
-		ids = append(ids, h.add(800, 10*i, item(fmt.Sprint(i), 100, 600)))
-	}
-	rows := h.schedule()
-	require.Equal(t, []int{800, 100, 100}, scheduled(rows))
-	requireEncodes(h, EncoderInput{ID: ids[0]})
-	h.update(1)
-	rows = h.schedule()
-	require.Equal(t, []int{1, 700}, scheduled(rows))
-	require.Equal(t, ids[:2], []ID{rows[0].ID, rows[1].ID})
-	requireEncodes(h, EncoderInput{ID: ids[1]})
-	require.Equal(t, []string{"0"}, h.step.FreedEncoderOutputs)
-}
-
 // Ensure that each of the two limits alone ends a chunk.
 func TestBudgetAndRoomAreTwoLimits(t *testing.T) {
 	for _, tc := range []struct {
@@ -85,31 +54,6 @@ func TestBudgetAndRoomAreTwoLimits(t *testing.T) {
 			}
 			require.Equal(t, []int{800, 100, 100}, scheduled(h.schedule()))
 			require.Len(t, h.step.EncoderInputs, 1)
-		})
-	}
-}
-
-// The scenarios of vLLM's tests/v1/core/test_encoder_cache_manager.py,
-// test_schedule_request_multi_images_respect_space_limit and ..._compute_limit: two items of 5
-// and 6 embeddings, and room for 10, or a budget of 10.
-func TestTheSecondItemOfARequestWaits(t *testing.T) {
-	for _, tc := range []struct {
-		name          string
-		cache, budget int
-	}{
-		{"the budget of the step", 100, 10},
-		{"the room of the cache", 10, 100},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			h := newHost(t, encoderConfig(8192, tc.cache, tc.budget))
-			id := h.add(20, 1, Spec{Extras: blockhash.Extras{Items: []blockhash.Item{
-				{Identifier: "a", Offset: 0, Length: 5}, {Identifier: "b", Offset: 5, Length: 6},
-			}}})
-			require.Equal(t, []int{5}, scheduled(h.schedule()))
-			requireEncodes(h, EncoderInput{ID: id})
-			h.update(1)
-			require.Equal(t, []int{15}, scheduled(h.schedule()))
-			requireEncodes(h, EncoderInput{ID: id, Item: 1})
 		})
 	}
 }

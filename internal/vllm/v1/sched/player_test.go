@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -124,119 +123,6 @@ func (p *player) finish(token int32) {
 	}
 }
 
-// Ensure that the state cached for the end of a prompt is that state, and not a later one of a
-// step that was in flight. Other requests take the free blocks one by one, so that each block
-// with the key is hit at some time.
-func TestTheStateAtTheEndOfAPromptIsCachedOnce(t *testing.T) {
-	for most := 2; most <= 4; most++ {
-		for others := range 20 {
-			t.Run(fmt.Sprint(most, others), func(t *testing.T) {
-				p := newPlayer(t, Config{
-					MaxNumSeqs: 2, MaxNumBatchedTokens: 64, AsyncScheduling: true,
-					Cache: kvcache.Config{
-						NumGPUBlocks: 24, MaxModelLen: 60, EnablePrefixCaching: true, Hash: blockhash.LE{},
-						Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 3}, {Kind: kvcache.Mamba, BlockSize: 6, Align: true}},
-					},
-				})
-				p.add(Spec{Tokens: []int32{1, 2, 3}, MaxTokens: most})
-				p.finish(9)
-				for i := range others {
-					p.add(Spec{Tokens: []int32{1000 + int32(i), 1001, 1002, 1003}, MaxTokens: 1})
-					p.finish(9)
-				}
-				p.add(Spec{Tokens: []int32{1, 2, 3, 4, 5, 6, 7}, MaxTokens: 1})
-				p.finish(9)
-			})
-		}
-	}
-}
-
-// fall runs the oldest step on garbage and takes back all steps in flight.
-func (p *player) fall() {
-	f := p.flights[0]
-	p.flights = nil
-	p.worker.begin(&f.step, f.known)
-	var jobs []job
-	for _, row := range f.step.Rows {
-		jobs = append(jobs, job{row: row, start: row.NumComputedTokens, writes: row.NumScheduledTokens, void: true, spoiled: true})
-	}
-	require.NoError(p.t, p.worker.run(&f.step, jobs))
-	require.NoError(p.t, p.StepFailed())
-	require.NoError(p.t, p.Check())
-}
-
-// newTwoFull returns a player with two groups of full attention and one of states.
-func newTwoFull(t *testing.T, asVLLM bool) *player {
-	return newPlayer(t, Config{
-		MaxNumSeqs: 2, MaxNumBatchedTokens: 64, Connector: Connector{Consumer: true}, AsVLLM: asVLLM,
-		Cache: kvcache.Config{
-			NumGPUBlocks: 100, MaxModelLen: 60, EnablePrefixCaching: true, Hash: blockhash.LE{}, RetentionInterval: kvcache.RetainAll,
-			Groups: []kvcache.Group{
-				{Kind: kvcache.Full, BlockSize: 4}, {Kind: kvcache.Full, BlockSize: 8}, {Kind: kvcache.Mamba, BlockSize: 4, Align: true},
-			},
-		},
-	})
-}
-
-// withoutState lets a request compute a prompt and forgets its state after 40 tokens: others hit 16 tokens, although
-// the groups of full attention hold 40.
-func (p *player) withoutState(prompt []int32) ID {
-	p.add(Spec{Tokens: prompt[:17], MaxTokens: 1})
-	p.finish(9)
-	id := p.add(Spec{Tokens: prompt, MaxTokens: 3})
-	for len(p.schedule()) > 0 && p.live(id).prefill {
-		require.NoError(p.t, p.compute(9))
-	}
-	require.NoError(p.t, p.compute(9))
-	states, err := p.Monitor.Table(nil, id, 2)
-	require.NoError(p.t, err)
-	p.Monitor.Inspect(func(c *kvcache.Cache) { require.NoError(p.t, c.Transfers.Evict(states[9])) })
-	return id
-}
-
-// Ensure that a load goes into no block that another request has behind the hit.
-func TestALoadGoesIntoBlocksThatNobodyElseHas(t *testing.T) {
-	for _, asVLLM := range []bool{false, true} {
-		p := newTwoFull(t, asVLLM)
-		prompt := tokens(42, 1)
-		first := p.withoutState(prompt)
-		second := p.add(Spec{Tokens: prompt, MaxTokens: 1, External: Match{40, true}})
-		p.schedule()
-		shared := 0
-		for g := range 2 {
-			a, err := p.Monitor.Table(nil, first, g)
-			require.NoError(t, err)
-			b, err := p.Monitor.Table(nil, second, g)
-			require.NoError(t, err)
-			for i, id := range b {
-				if i*p.blockSizes[g] >= 16 && slices.Contains(a, id) {
-					shared++
-				}
-			}
-		}
-		require.Equal(t, asVLLM, shared > 0)
-	}
-}
-
-// Ensure that a row writes to no block that the cache had before, when a step fails: one group has more of
-// the request than another.
-func TestARowWritesToNoCachedBlockBehindItsHit(t *testing.T) {
-	p := newTwoFull(t, false)
-	prompt := tokens(42, 1)
-	p.withoutState(prompt)
-	p.finish(9)
-	second := p.add(Spec{Tokens: prompt, MaxTokens: 1})
-	rows := p.schedule()
-	require.Equal(t, 16, rows[0].NumComputedTokens, "the state after 40 tokens is gone")
-	p.fall()
-	p.Abort(second)
-	p.add(Spec{Tokens: prompt, MaxTokens: 1, NoRead: true}) // brings the state back
-	p.finish(9)
-	p.add(Spec{Tokens: prompt, MaxTokens: 1})
-	require.Equal(t, 40, p.schedule()[0].NumComputedTokens)
-	require.NoError(t, p.compute(9))
-}
-
 // Ensure that a request whose padded decode takes more blocks than its tokens need reserves none, and not fewer than
 // none, when another loads in the same step.
 func TestAPaddedDecodeReservesNothing(t *testing.T) {
@@ -320,29 +206,4 @@ func TestABlockOfAFailedLoadThatOthersHaveIsNotWritten(t *testing.T) {
 	require.NotContains(t, step.RowBlocks(1, 0)[row.NumComputedTokens/4:], table[1])
 	require.NoError(t, p.compute(9))
 	p.finish(9)
-}
-
-// Ensure that no copy is made of a block that a row of the same step writes. The first request is
-// computed again after a failed step: its chunk passes the last hash of the prompt, where attention gets a key, and the
-// state there is cached since before the step.
-func TestABlockIsNotCopiedInTheStepThatWritesIt(t *testing.T) {
-	p := newPlayer(t, Config{
-		MaxNumSeqs: 2, MaxNumBatchedTokens: 40, LongPrefillTokenThreshold: 5,
-		Cache: kvcache.Config{
-			NumGPUBlocks: 30, MaxModelLen: 40, EnablePrefixCaching: true, Hash: blockhash.LE{}, HashBlockSize: 4, RetentionInterval: kvcache.RetainAll,
-			Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 8}, {Kind: kvcache.Mamba, BlockSize: 8, Align: true}},
-		},
-	})
-	p.add(Spec{Tokens: tokens(15, 1), MaxTokens: 4})
-	for _, want := range []int{5, 3, 4, 3} {
-		require.Equal(t, []int{want}, scheduled(p.schedule()))
-		require.NoError(t, p.compute(9))
-	}
-	require.Equal(t, []int{1}, scheduled(p.schedule()))
-	p.flights = nil
-	require.NoError(t, p.StepFailed())
-	p.add(Spec{Tokens: tokens(15, 1), MaxTokens: 1})
-	require.Equal(t, []int{5}, scheduled(p.schedule()), "tokens 8 to 12; the other request would hit 12 tokens")
-	p.finish(9)
-	require.Zero(t, p.Monitor.Load().Running+p.Monitor.Load().Waiting)
 }

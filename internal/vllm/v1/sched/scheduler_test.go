@@ -282,41 +282,6 @@ func TestTheOrderOfPriorities(t *testing.T) {
 	require.Equal(t, want[:], s.Monitor.Waiting(nil))
 }
 
-// Those that lost their blocks are admitted again in front of those that never ran, in their order (vllm/v1/RULES.md §14.2).
-func TestPreemptedRequestsWaitInFront(t *testing.T) {
-	s := newSmall(t, small(7))
-	var step Step
-	var ids []ID
-	for i := range 4 {
-		ids = append(ids, add(t, s, Spec{Tokens: tokens(8, 1+i), MaxTokens: 12}))
-	}
-	for range 4 { // 16 tokens a step: the first three run, with 2 blocks each, and then the first one takes more
-		one(t, s, &step)
-	}
-	require.Equal(t, ids[:2], s.Monitor.Running(nil))
-	require.Equal(t, ids[2:], s.Monitor.Waiting(nil))
-	for range 4 {
-		one(t, s, &step)
-	}
-	require.Equal(t, ids[:1], s.Monitor.Running(nil))
-	require.Equal(t, ids[1:], s.Monitor.Waiting(nil))
-}
-
-// The last token of the longest sequence is not computed, so drafts end before it (vllm/v1/RULES.md §14.2).
-func TestDraftsEndBeforeTheLongestSequence(t *testing.T) {
-	c := small(9)
-	c.NumSpeculativeTokens, c.Cache.MaxModelLen = 3, 20
-	s := newSmall(t, c)
-	var step Step
-	id := add(t, s, Spec{Tokens: tokens(17, 1)})
-	for range 2 { // a chunk of 16
-		one(t, s, &step)
-	}
-	require.NoError(t, s.SetDrafts([]ID{id}, []int32{3}, []int32{5, 6, 7}))
-	require.NoError(t, s.Schedule(&step))
-	require.Equal(t, []int{17, 2, 1}, []int{step.Rows[0].NumComputedTokens, step.Rows[0].NumScheduledTokens, step.Rows[0].NumDraftTokens})
-}
-
 // A prompt is admitted if the whole of it fits into the blocks, or with AdmitChunks its first chunk; without chunks, if the
 // whole of it fits into the step. The first one that does not ends the pass (vllm/v1/RULES.md §14.3).
 func TestWhatAPromptNeedsToBeAdmitted(t *testing.T) {
@@ -403,22 +368,6 @@ func TestResetInTheMiddleOfAStep(t *testing.T) {
 	one(t, s, &step)
 	require.Equal(t, KindResumed, step.Rows[0].Kind)
 	require.Equal(t, []ID{id}, step.Preempted)
-}
-
-func TestAPausedSchedulerSchedulesWhatThePauseAllows(t *testing.T) {
-	s := newSmall(t, small(9))
-	var step Step
-	add(t, s, Spec{Tokens: tokens(3, 1)})
-	one(t, s, &step)
-	add(t, s, Spec{Tokens: tokens(3, 2)})
-	for pause, rows := range map[Pause]int{PauseAll: 0, PauseNew: 1} {
-		s.SetPause(pause)
-		one(t, s, &step)
-		require.Len(t, step.Rows, rows)
-	}
-	s.SetPause(PauseNone)
-	one(t, s, &step)
-	require.Len(t, step.Rows, 2)
 }
 
 // A beam of three in place of one: the children are new rows that share what

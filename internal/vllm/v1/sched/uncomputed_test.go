@@ -20,36 +20,6 @@ func hits(t *testing.T, s *Scheduler, prompt []int32) int {
 	return 0
 }
 
-func TestAVictimOfItsOwnStepLeavesNoUncomputedKeys(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		asVLLM bool
-		hit    int
-	}{
-		{"correct", false, 4},
-		{"as vLLM", true, 8},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			c := small(10)
-			c.Policy, c.AsVLLM = Priority, test.asVLLM
-			s := newSmall(t, c)
-			r := s.requests.Get(uint64(add(t, s, Spec{Tokens: tokens(7, 1), MaxTokens: 20})))
-			var step Step
-			one(t, s, &step)
-			require.Equal(t, 7, r.kv.NumComputedTokens)
-			s.batch = s.flight.at(0)
-			s.batch.reset()
-			s.batch.budget = 16
-			s.scheduleRunning() // registers block 1, with token 7
-			s.removeRunning(r)
-			s.unschedule(r)
-			s.preempt(r)
-			s.batch.reset()
-			require.Equal(t, test.hit, hits(t, s, append(tokens(7, 1), 1, 9)), "block 1 was never full")
-		})
-	}
-}
-
 func TestWhatIsAbortedInFlightCannotBeHit(t *testing.T) {
 	for _, asVLLM := range []bool{false, true} {
 		c := small(20)
@@ -66,49 +36,6 @@ func TestWhatIsAbortedInFlightCannotBeHit(t *testing.T) {
 			want = 16
 		}
 		require.Equal(t, want, hits(t, s, tokens(20, 1)))
-	}
-}
-
-func TestARowWithoutATokenComesAgain(t *testing.T) {
-	s := newSmall(t, small(20))
-	id := add(t, s, Spec{Tokens: tokens(6, 1), MaxTokens: 2})
-	var step Step
-	one(t, s, &step)
-	for range 3 {
-		require.NoError(t, s.Schedule(&step))
-		require.Equal(t, []Row{{ID: id, Samples: true, NumComputedTokens: 6, NumScheduledTokens: 1}}, step.Rows)
-		require.NoError(t, s.Update([]int32{0}, nil, &Outcome{}))
-		require.NoError(t, s.Check())
-	}
-	require.Equal(t, []Done{{ID: id, Reason: Length}}, one(t, s, &step).Done)
-}
-
-// What comes after a row without a token does not count, also if the request has lost its blocks meanwhile.
-func TestWhatFollowsARowWithoutATokenDoesNotCount(t *testing.T) {
-	for _, preempts := range []bool{false, true} {
-		c := small(20)
-		c.AsyncScheduling = true
-		s := newSmall(t, c)
-		id := add(t, s, Spec{Tokens: tokens(6, 1), MaxTokens: 4})
-		var step Step
-		var out Outcome
-		require.NoError(t, s.Schedule(&step))
-		require.NoError(t, s.Schedule(&step))
-		require.True(t, step.Rows[0].Samples)
-		if preempts {
-			r := s.live(id)
-			s.removeRunning(r)
-			s.preempt(r)
-		}
-		require.NoError(t, s.Update([]int32{0}, nil, &out))
-		require.NoError(t, s.Schedule(&step))
-		require.Equal(t, []ID{id}, s.Monitor.Running(nil), "it need not wait for the row that does not count")
-		require.NoError(t, s.Update([]int32{1}, []int32{7}, &out))
-		require.NoError(t, s.Check())
-		require.Equal(t, []int32{0}, out.Kept)
-		require.NoError(t, s.Update([]int32{1}, []int32{8}, &out))
-		require.Equal(t, []int32{1}, out.Kept)
-		require.NoError(t, s.Check())
 	}
 }
 
@@ -140,17 +67,6 @@ func TestAFailedStepLeavesEverythingAsItWas(t *testing.T) {
 	require.Len(t, step.RowBlocks(0, 0), 3)
 }
 
-func TestWhatAFailedStepShouldHaveWrittenCannotBeHit(t *testing.T) {
-	s := newSmall(t, small(30))
-	add(t, s, Spec{Tokens: tokens(9, 1)})
-	var step Step
-	require.NoError(t, s.Schedule(&step))
-	id := s.Monitor.Running(nil)[0]
-	s.Abort(id) // its blocks are free, with keys
-	require.NoError(t, s.StepFailed())
-	require.Zero(t, hits(t, s, tokens(9, 1)))
-}
-
 func TestMinTokensThatCannotBeAreRefused(t *testing.T) {
 	s := newSmall(t, small(30))
 	for _, test := range []struct {
@@ -174,46 +90,6 @@ func TestMinTokensThatCannotBeAreRefused(t *testing.T) {
 		last = one(t, s, &step)
 	}
 	require.Equal(t, []Done{{ID: id, Reason: Length}}, last.Done)
-}
-
-// A request that must preempt itself leaves vLLM with an empty step.
-func TestAStepIsEmptyOnlyIfNothingCanRun(t *testing.T) {
-	for _, asVLLM := range []bool{false, true} {
-		c := small(7)
-		c.Policy, c.AsVLLM = Priority, asVLLM
-		s := newSmall(t, c)
-		var step Step
-		add(t, s, Spec{Tokens: tokens(11, 1), MaxTokens: 12, Priority: 1})
-		one(t, s, &step)
-		add(t, s, Spec{Tokens: tokens(11, 2), MaxTokens: 12, Priority: 0})
-		empty, steps := 0, 0
-		for ; s.Monitor.Load().Running+s.Monitor.Load().Waiting > 0; steps++ {
-			require.Less(t, steps, 200)
-			if one(t, s, &step); len(step.Rows) == 0 {
-				empty++
-			}
-		}
-		if asVLLM {
-			continue
-		}
-		require.Zero(t, empty)
-	}
-}
-
-// Two that are equal could preempt each other for ever.
-func TestEqualPrioritiesDoNotPreemptEachOtherForEver(t *testing.T) {
-	c := small(8)
-	c.Policy = Priority
-	s := newSmall(t, c)
-	var step Step
-	for i := range 4 {
-		add(t, s, Spec{Tokens: tokens(9, i), MaxTokens: 15})
-	}
-	for steps := 0; s.Monitor.Load().Running+s.Monitor.Load().Waiting > 0; steps++ {
-		require.Less(t, steps, 300)
-		one(t, s, &step)
-		require.NotEmpty(t, step.Rows)
-	}
 }
 
 func TestPaddingUpToTheLimits(t *testing.T) {
@@ -260,13 +136,6 @@ func TestPaddingUpToTheLimits(t *testing.T) {
 			require.Equal(t, []int{test.tokens, test.drafts}, []int{row.NumScheduledTokens, row.NumDraftTokens})
 		})
 	}
-}
-
-func TestAStopTokenCountsBeforeTheLength(t *testing.T) {
-	s := newSmall(t, small(20))
-	id := add(t, s, Spec{Tokens: tokens(4, 1), MaxTokens: 1, Stop: []int32{1}})
-	var step Step
-	require.Equal(t, []Done{{ID: id, Reason: StopToken}}, one(t, s, &step).Done)
 }
 
 func TestAHeldRequestDoesNotBlockOthers(t *testing.T) {

@@ -55,18 +55,6 @@ func TestNewBlocksAreZeroedOnce(t *testing.T) {
 	require.Empty(t, h.step.ZeroBlocks, "nobody asked for it")
 }
 
-// Ensure that blocks of a hit keep what is in them.
-func TestHitsAreNotZeroed(t *testing.T) {
-	h := newHost(t, zeroingConfig(20))
-	h.add(40, 1, Spec{})
-	h.schedule()
-	h.update(1)
-	id := h.add(56, 1, Spec{})
-	h.schedule()
-	require.Equal(t, h.table(id)[2:], h.step.ZeroBlocks)
-	require.Len(t, h.step.ZeroBlocks, 2)
-}
-
 // test_zeroing_block_ids_cover_only_loaded_attention_blocks: 16 tokens are in the cache, and 40
 // are loaded. test_scheduler_filters_connector_loaded_blocks_from_zeroing.
 func TestBlocksThatAreBeingLoadedAreNotZeroed(t *testing.T) {
@@ -83,22 +71,6 @@ func TestBlocksThatAreBeingLoadedAreNotZeroed(t *testing.T) {
 	require.NoError(t, h.Transfers.Received(id))
 	h.schedule()
 	require.Equal(t, h.table(id)[4:], h.step.ZeroBlocks, "those that nothing is loaded into")
-}
-
-// test_failed_load_rezeroes_unwritten_skipped_blocks: of 6 blocks the first 3 have come.
-func TestBlocksOfAFailedLoadAreZeroed(t *testing.T) {
-	h := newHost(t, zeroingConfig(20))
-	id := h.add(96, 1, remote(96))
-	h.schedule()
-	require.Empty(t, h.step.ZeroBlocks)
-	table := h.table(id)
-	require.Len(t, table, 6)
-	affected, err := loadFailed(h.Scheduler, table[3])
-	require.NoError(t, err)
-	require.Equal(t, []ID{id}, affected)
-	require.NoError(t, h.Transfers.Received(id))
-	require.Equal(t, 48, h.schedule()[0].NumComputedTokens)
-	require.Equal(t, table[3:], h.step.ZeroBlocks)
 }
 
 // Ensure that after a failed step its blocks are zeroed again, but for those that are loaded.
@@ -121,25 +93,6 @@ func TestAfterAFailedStepBlocksAreZeroedAgain(t *testing.T) {
 	require.NotContains(t, h.step.ZeroBlocks, h.table(loads)[0])
 	h.update(1)
 	h.schedule()
-	require.Empty(t, h.step.ZeroBlocks)
-}
-
-// Ensure that a block that was to be zeroed in a failed step keeps what is loaded into it.
-func TestABlockThatIsLoadedIsNotZeroedAgain(t *testing.T) {
-	c := zeroingConfig(4)
-	c.AsVLLM = false
-	h := newHost(t, c)
-	gone := h.add(40, 1, Spec{})
-	h.schedule()
-	require.Len(t, h.step.ZeroBlocks, 3)
-	require.Equal(t, 1, h.Abort(gone))
-	require.NoError(t, h.StepFailed())
-	spec := remote(40)
-	spec.MaxTokens = 8
-	loads := h.add(40, 2, spec)
-	h.schedule()
-	require.Len(t, h.step.Loads, 1)
-	require.Len(t, h.table(loads), 3)
 	require.Empty(t, h.step.ZeroBlocks)
 }
 
