@@ -73,6 +73,22 @@ func TestBlocksThatAreBeingLoadedAreNotZeroed(t *testing.T) {
 	require.Equal(t, h.table(id)[4:], h.step.ZeroBlocks, "those that nothing is loaded into")
 }
 
+// test_failed_load_rezeroes_unwritten_skipped_blocks: of 6 blocks the first 3 have come.
+func TestBlocksOfAFailedLoadAreZeroed(t *testing.T) {
+	h := newHost(t, zeroingConfig(20))
+	id := h.add(96, 1, remote(96))
+	h.schedule()
+	require.Empty(t, h.step.ZeroBlocks)
+	table := h.table(id)
+	require.Len(t, table, 6)
+	affected, err := loadFailed(h.Scheduler, table[3])
+	require.NoError(t, err)
+	require.Equal(t, []ID{id}, affected)
+	require.NoError(t, h.Transfers.Received(id))
+	require.Equal(t, 48, h.schedule()[0].NumComputedTokens)
+	require.Equal(t, table[3:], h.step.ZeroBlocks)
+}
+
 // Ensure that after a failed step its blocks are zeroed again, but for those that are loaded.
 func TestAfterAFailedStepBlocksAreZeroedAgain(t *testing.T) {
 	c := zeroingConfig(7)
