@@ -57,7 +57,7 @@ func small() []Figure {
 }
 
 func drawn(t require.TestingT, f Figure) string {
-	require.NoError(t, validAll([]Figure{f}))
+	require.NoError(t, f.valid())
 	svg, err := newLayout(f).svg()
 	require.NoError(t, err)
 	return svg
@@ -130,91 +130,36 @@ func texts(t *testing.T, svg string) string {
 	}
 }
 
+// Ensure that nothing is written if one of the figures cannot be drawn.
 func TestBadFiguresAreSaidAndNothingIsWritten(t *testing.T) {
-	bars := func(change func(*Bars)) func(*Figure) {
-		return func(f *Figure) {
-			b := f.Panels[0].Data.(Bars)
-			change(&b)
-			f.Panels[0].Data = b
-		}
-	}
 	value := func(v Value) func(*Figure) {
-		return bars(func(b *Bars) { b.Series[0].Values[0] = v })
+		return func(f *Figure) { f.Panels[0].Data.(Bars).Series[0].Values[0] = v }
 	}
-	lines := func(log bool, l Lines) func(*Figure) {
-		return func(f *Figure) { f.Panels[0].Data, f.Panels[0].X.Log = l, log }
-	}
-	one := Value{1, 0, 1, nil}
-	line := Line{"l", []Point{{1, one}}}
-	stacks := func(s Stacks) func(*Figure) { return func(f *Figure) { f.Panels[0].Data = s } }
-	for _, c := range []struct {
-		says string
-		bad  func(*Figure)
-	}{
-		{`the mean is NaN`, value(Value{math.NaN(), 0, 1, nil})},
-		{`series "first" at "one": the mean is +Inf`, value(Value{math.Inf(1), 0, 1, nil})},
-		{`the mean is 1e+300: an axis has numbers`, value(Value{1e300, 0, 1, nil})},
-		{`the standard deviation is NaN`, value(Value{1, math.NaN(), 1, nil})},
-		{`the standard deviation is -1`, value(Value{1, -1, 1, nil})},
-		{`of 0 seeds`, value(Value{1, 1, 0, nil})},
-		{`the paper's value is -Inf`, value(Value{1, 1, 1, Printed(math.Inf(-1))})},
-		{`the paper's range is from 2 to 1`, value(Value{1, 1, 1, Between(2, 1)})},
-		{`series "first" has 1 values for 2 groups`, bars(func(b *Bars) { b.Series[0].Values = b.Series[0].Values[:1] })},
-		{`two of the series are named "first"`, bars(func(b *Bars) { b.Series[1].Name = "first" })},
-		{`it has no groups`, bars(func(b *Bars) { b.Groups = nil })},
-		{`a logarithmic axis cannot show 0`, func(f *Figure) { f.Panels[0].Y.Log = true }},
-		{`cannot be logarithmic`, func(f *Figure) { f.Panels[0].X.Log = true }},
-		{`the y axis' limit is -1`, func(f *Figure) { f.Panels[0].Y.Max = -1 }},
-		{`the x axis' title is missing`, func(f *Figure) { f.Panels[0].X.Title = "" }},
-		{`0 panels: want 1 to 6`, func(f *Figure) { f.Panels = nil }},
-		{`two of the panels are named "t"`,
-			func(f *Figure) { f.Panels[0].Title = "t"; f.Panels = append(f.Panels, f.Panels[0]) }},
-		{`a name among the panels is missing`, func(f *Figure) { f.Panels = append(f.Panels, f.Panels[0]) }},
-		{`"a/b": the name is not one of a file`, func(f *Figure) { f.Name = "a/b" }},
-		{`two figures are named "Other"`, func(f *Figure) { f.Name = "Other" }},
-		{`the title is missing`, func(f *Figure) { f.Title = "" }},
-		{`cannot be printed`, func(f *Figure) { f.Note = "a\x00b" }},
-		{`cannot be printed`, func(f *Figure) { f.Note = "a\xffb" }},
-		{`"guessed" is not a kind`, func(f *Figure) { f.Kind = "guessed" }},
-		{`it has no lines`, lines(false, Lines{})},
-		{`line "l" has no points`, lines(false, Lines{Lines: []Line{{"l", nil}}})},
-		{`line "l": x of point 2 is 1: want more than before`,
-			lines(false, Lines{Lines: []Line{{"l", []Point{{2, one}, {1, one}}}}})},
-		{`line "l": x is NaN`, lines(false, Lines{Lines: []Line{{"l", []Point{{math.NaN(), one}}}}})},
-		{`on a logarithmic axis more than 0`, lines(true, Lines{Lines: []Line{{"l", []Point{{0, one}}}}})},
-		{`a mark of "m" at 1`, lines(false, Lines{[]Line{line}, []Mark{{"m", Range{1, 1}}}, "marks"})},
-		{`what the marks are is missing`, lines(false, Lines{[]Line{line}, []Mark{{"l", Range{1, 1}}}, ""})},
-		{`a mark of "l" at 0`, lines(true, Lines{[]Line{line}, []Mark{{"l", Range{0, 1}}}, "marks"})},
-		{`8 series: at most 7`, lines(false, Lines{Lines: many(8)})},
-		{`leaves nothing to see`, func(f *Figure) {
-			f.Panels[0].Data, f.Panels[0].Y = Lines{Lines: []Line{line}},
-				YAxis{"y", true, 0.5}
-		}},
-		{`it has no columns`, stacks(Stacks{Parts: []string{"p"}})},
-		{`column "c" has 0 values for 1 parts`, stacks(Stacks{[]string{"p"}, []Column{{"c", nil}}})},
-		{`column "c": a part is negative, or a range`,
-			stacks(Stacks{[]string{"p"}, []Column{{"c", []Value{{1, 0, 1, Between(1, 2)}}}}})},
+	for says, bad := range map[string]func(*Figure){
+		`series "first" at "one": the number NaN`:    value(Value{math.NaN(), 0, 1, nil}),
+		`the number +Inf`:                            value(Value{1, math.Inf(1), 1, nil}),
+		`the number 1e+300: an axis has numbers`:     value(Value{1e300, 0, 1, nil}),
+		`the number -Inf`:                            value(Value{1, 1, 1, Printed(math.Inf(-1))}),
+		`panel "": series "second" at "two words": `: func(f *Figure) { f.Panels[0].Y.Log = true },
+		`there are no panels`:                        func(f *Figure) { f.Panels = nil },
+		`there are no numbers`:                       func(f *Figure) { f.Panels[0].Data = Lines{Lines: []Line{{"l", nil}}} },
 	} {
 		f := small()[1]
-		c.bad(&f)
-		other := small()[0]
-		other.Name = "other"
+		bad(&f)
 		dir := filepath.Join(t.TempDir(), "figures")
-		err := Write(dir, []Figure{other, f})
-		require.ErrorIs(t, err, ErrFigure, c.says)
-		require.ErrorContains(t, err, c.says)
-		require.NoDirExists(t, dir, c.says)
+		err := Write(dir, []Figure{small()[0], f})
+		require.ErrorIs(t, err, ErrFigure, says)
+		require.ErrorContains(t, err, `figure "bars": `)
+		require.ErrorContains(t, err, says)
+		require.NoDirExists(t, dir, says)
 	}
-	require.ErrorIs(t, Write(t.TempDir(), nil, Check{Item: "x", Kind: "guessed"}), ErrFigure)
-	require.ErrorContains(t, WriteTable(io.Discard, []Check{{Kind: Predicted}}), "the item is missing")
 }
 
-func many(n int) []Line {
-	all := make([]Line, n)
-	for i := range all {
-		all[i] = Line{string(rune('a' + i)), []Point{{1, Value{1, 0, 1, nil}}}}
-	}
-	return all
+// Ensure that a text which XML cannot have, as in the name of a file, does not make a picture that cannot be read.
+func TestUnprintableTextsAreReplaced(t *testing.T) {
+	f := small()[1]
+	f.Note = "a\x00b\xffc"
+	require.Contains(t, texts(t, drawn(t, f)), "a\uFFFDb\uFFFDc")
 }
 
 func TestWhatIsInAFolderStays(t *testing.T) {
@@ -229,11 +174,6 @@ func TestWhatIsInAFolderStays(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(svg), "</svg>")
 
-	// A page that cannot be replaced: no file before it has been, either.
-	blocked := t.TempDir()
-	require.NoError(t, os.MkdirAll(filepath.Join(blocked, "index.html"), 0o755))
-	require.ErrorContains(t, Write(blocked, small()[1:2]), "it is a folder")
-	require.Equal(t, []string{"index.html"}, list(t, blocked))
 	require.Error(t, Write(filepath.Join(dir, "mine.txt"), small()), "a file is no folder")
 }
 
@@ -464,8 +404,8 @@ func TestWhatIsValidCanBeDrawn(t *testing.T) {
 		}
 		f := Figure{Name: "f", Title: name.Draw(t, "title"), Kind: Predicted, Seeds: "s", Note: name.Draw(t, "note"),
 			Panels: []Panel{p}}
-		if err := validAll([]Figure{f}); err != nil {
-			t.Skip(err) // a limit that leaves nothing, a number too small
+		if err := f.valid(); err != nil {
+			t.Skip(err) // a number too small
 		}
 		svg := drawn(t, f)
 		require.NotRegexp(t, `[",]-?(NaN|[+-]?Inf)`, svg)

@@ -2,7 +2,6 @@ package chart
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -34,33 +33,8 @@ func (c Check) Result() string {
 	return "ok"
 }
 
-// Class and Sign show the result on a page.
-func (c Check) Class() string { return map[string]string{"ok": "ok", "MISS": "miss"}[c.Result()] }
-func (c Check) Sign() string {
-	return map[string]string{"ok": "✓", "MISS": "✗"}[c.Result()]
-}
-
-func validChecks(checks []Check) error {
-	for i, c := range checks {
-		err := printable("the item", c.Item, true)
-		for _, s := range []string{c.Reference, c.Paper, c.Ours, c.Difference, c.Tolerance} {
-			err = errors.Join(err, printable("a text", s, false))
-		}
-		if c.Kind.Meaning() == "" {
-			err = errors.Join(err, fmt.Errorf("%q is not a kind: want one of %q", c.Kind, allKinds))
-		}
-		if err != nil {
-			return fmt.Errorf("%w: check %d (%q): %w", ErrFigure, i+1, c.Item, err)
-		}
-	}
-	return nil
-}
-
 // WriteTable writes the checks, two lines each, and how many are within their tolerance.
 func WriteTable(w io.Writer, checks []Check) error {
-	if err := validChecks(checks); err != nil {
-		return err
-	}
 	var b strings.Builder
 	for _, c := range checks {
 		fmt.Fprintf(&b, "%-5s  %s (%s)\n", c.Result(), c.Item, c.Kind)

@@ -94,8 +94,6 @@ type YAxis struct {
 type Data interface {
 	// rows are all numbers, in the order in which they are drawn.
 	rows() []row
-	// valid checks what is this kind's own.
-	valid(Panel) error
 	// series are the names a legend explains.
 	series() []string
 	// draw adds the panel's plotters and names to its plot and legend.

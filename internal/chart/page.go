@@ -3,7 +3,6 @@ package chart
 import (
 	"bytes"
 	"embed"
-	"errors"
 	"fmt"
 	"html/template"
 	"math"
@@ -35,14 +34,6 @@ type Page struct {
 
 // A Fact is a named text.
 type Fact struct{ Name, Text string }
-
-func (p Page) validTexts() error {
-	err := errors.Join(printable("the page's title", p.Title, false), printable("the answer", p.Answer, false))
-	for _, f := range p.Facts {
-		err = errors.Join(err, printable("a fact's name", f.Name, false), printable("a fact", f.Text, false))
-	}
-	return err
-}
 
 // A shownFigure is a figure with its drawing.
 type shownFigure struct {
@@ -162,5 +153,5 @@ func index(p Page, figures []shownFigure) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chart: the page: %w", err)
 	}
-	return b.Bytes(), nil
+	return []byte(printable(b.String())), nil
 }

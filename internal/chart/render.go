@@ -71,7 +71,7 @@ func (l *layout) svg() (string, error) {
 <title id="%[4]s-title">%[5]s</title>
 <desc id="%[4]s-desc">%[6]s</desc>
 `, pictureWidth, vgRound(l.height), pictureWidth, f.Name, html.EscapeString(f.Title), html.EscapeString(l.words()))
-	return head + c.setWidths(fonts.Replace(drawing)), nil
+	return printable(head + c.setWidths(fonts.Replace(drawing))), nil
 }
 
 func vgRound(v vg.Length) string { return fmt.Sprintf("%.5g", float64(v)) }

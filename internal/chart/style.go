@@ -24,6 +24,9 @@ var (
 	ground = color.NRGBA{0xff, 0xff, 0xff, 0xff}
 )
 
+// mostSeries is how many series have looks of their own.
+const mostSeries = 7
+
 // A look is how a series is drawn. The dashes, and most markers, distinguish series without colour.
 type look struct {
 	colour color.NRGBA

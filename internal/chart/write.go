@@ -1,11 +1,11 @@
 package chart
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+
+	"llmmemory/internal/jobs"
 )
 
 // Write is Page.Write for figures and checks alone.
@@ -15,38 +15,23 @@ func Write(dir string, figures []Figure, checks ...Check) error {
 
 // WriteFigure writes a figure's files without a page.
 func WriteFigure(dir string, f Figure) error {
-	if err := validAll([]Figure{f}); err != nil {
-		return err
-	}
 	files, _, err := f.render()
 	if err != nil {
 		return err
 	}
-	if err := put(dir, files); err != nil {
-		return fmt.Errorf("chart: write the figure %q: %w", f.Name, err)
-	}
-	return nil
+	return put(dir, files)
 }
 
-// Write writes for each figure NAME.svg, NAME.png and NAME.csv, and index.html,
+// Write writes for each figure NAME.svg, NAME.png and NAME.csv, and then index.html,
 // the page of all of them with the checks as its table. The folder is made if
-// need be; other files in it stay.
-//
-// All is made first, in a folder beside, and then moved: a file is whole or not
-// there, and the page comes last. If a figure cannot be drawn nothing is written,
-// and the error has ErrFigure in its chain.
+// need be; other files in it stay. A file is whole or not there. If a figure cannot
+// be drawn, nothing is written, and the error has ErrFigure in its chain.
 func (p Page) Write(dir string) error {
-	if err := errors.Join(validAll(p.Figures), validChecks(p.Checks), p.validTexts()); err != nil {
-		return err
-	}
 	files, err := p.render()
 	if err != nil {
 		return err
 	}
-	if err := put(dir, files); err != nil {
-		return fmt.Errorf("chart: write the figures: %w", err)
-	}
-	return nil
+	return put(dir, files)
 }
 
 // A file is to be written.
@@ -76,6 +61,9 @@ func (p Page) render() ([]file, error) {
 
 // render makes the files of a figure, and returns its SVG for a page.
 func (f Figure) render() (files []file, svg string, err error) {
+	if err := f.valid(); err != nil {
+		return nil, "", err
+	}
 	if svg, err = newLayout(f).svg(); err != nil {
 		return nil, "", err
 	}
@@ -86,29 +74,15 @@ func (f Figure) render() (files []file, svg string, err error) {
 	return []file{{f.Name + ".svg", []byte(svg)}, {f.Name + ".png", png}, {f.Name + ".csv", []byte(f.table())}}, svg, nil
 }
 
-// put writes the files to a temporary folder on the same disk, and moves them.
-func put(dir string, files []file) (err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+func put(dir string, files []file) error {
+	err := os.MkdirAll(dir, 0o755)
+	for _, f := range files {
+		if err == nil {
+			err = jobs.Replace(filepath.Join(dir, f.name), f.data)
+		}
 	}
-	beside, err := os.MkdirTemp(dir, ".chart-")
 	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(beside)) }()
-	for _, f := range files {
-		if err := os.WriteFile(filepath.Join(beside, f.name), f.data, 0o644); err != nil {
-			return err
-		}
-		// What cannot be replaced is better known before anything has been.
-		if at, err := os.Lstat(filepath.Join(dir, f.name)); err == nil && at.IsDir() {
-			return &fs.PathError{Op: "replace", Path: filepath.Join(dir, f.name), Err: errors.New("it is a folder")}
-		}
-	}
-	for _, f := range files {
-		if err := os.Rename(filepath.Join(beside, f.name), filepath.Join(dir, f.name)); err != nil {
-			return err
-		}
+		return fmt.Errorf("chart: write the figures: %w", err)
 	}
 	return nil
 }
