@@ -103,7 +103,8 @@ func (m *memoryMap) Memory(c *engine.MemoryChange) bool {
 		m.again[p.ID] = true
 	}
 	m.shown = now
-	return m.live.Add(is) == nil
+	m.live.Add(is)
+	return true
 }
 
 // frame is a state as the page has it.
@@ -131,9 +132,7 @@ func (m *memoryMap) page(w http.ResponseWriter, _ *http.Request) error {
 		m.live.Restart()
 		f := m.frame(m.engine.MemoryState())
 		f.Said = []string{"The memory as it is now."}
-		if err := m.live.Add(f); err != nil {
-			return err
-		}
+		m.live.Add(f)
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")

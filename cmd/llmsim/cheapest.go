@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -49,9 +48,7 @@ func cheapestCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				e := json.NewEncoder(c.OutOrStdout())
-				e.SetIndent("", "\t")
-				err = e.Encode(all)
+				err = writeJSON(c.OutOrStdout(), all)
 			} else {
 				err = sizing.WriteOffers(c.OutOrStdout(), q, all, list)
 			}

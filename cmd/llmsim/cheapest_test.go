@@ -1,34 +1,16 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-)
 
-func TestCheapestRefusesWhatCannotBe(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		args    []string
-		wantErr string
-	}{
-		{"no target", []string{"--model", "llama-3-8b"}, "target"},
-		{"a target of 0", []string{"--model", "llama-3-8b", "--target", "0"}, "above 0"},
-		{"no model", []string{"--target", "1"}, "model"},
-		{"an objective that is none", []string{"--model", "llama-3-8b", "--target", "1", "--slo", "fast"}, "bad objective"},
-		{"prices there are not", []string{"--model", "llama-3-8b", "--target", "1", "--prices", "no-such.json"},
-			"no-such.json"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			status, _, stderr := llmsim(t, append([]string{"cheapest"}, c.args...)...)
-			require.Equal(t, 1, status)
-			require.Contains(t, stderr, c.wantErr)
-		})
-	}
-}
+	"llmmemory/internal/testkit/level"
+)
 
 // A GPU's file is priced by the name in it, which its path is not.
 func TestTheFileOfAGPUIsPricedByItsName(t *testing.T) {
@@ -43,4 +25,33 @@ func TestTheFileOfAGPUIsPricedByItsName(t *testing.T) {
 	require.NotContains(t, stdout+stderr, "no price")
 	require.NotContains(t, stderr, "no GPU is called")
 	require.Contains(t, stderr, "nothing holds")
+}
+
+func TestWhatNothingHoldsIsAFailure(t *testing.T) {
+	level.SkipQuick(t)
+	args := strings.Fields("cheapest --model llama-3-8b --gpus l4 --target 1 --slo ttft<1ms")
+	status, stdout, stderr := llmsim(t, args...)
+	require.Equal(t, 1, status, stdout)
+	require.Contains(t, stdout, "hold")
+	require.Contains(t, stderr, "nothing holds ttft<1ms")
+	status, stdout, stderr = llmsim(t, append(args, "--json")...)
+	require.Equal(t, 1, status, stdout)
+	require.True(t, json.Valid([]byte(stdout)), stdout)
+	require.Contains(t, stderr, "nothing holds ttft<1ms")
+}
+
+func TestAPriceThatNoGPUHasIsWarnedOf(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "prices.json")
+	require.NoError(t, os.WriteFile(path,
+		[]byte(`{"gpus":{"l4":{"watts":72},"h100-80g":{"watts":700},"something-else":{"watts":1}}}`), 0o644))
+	var said strings.Builder
+	prices, err := openPrices(&said, path, "l4", "absent.json")
+	require.NoError(t, err)
+	require.Len(t, prices.GPUs, 3)
+	require.Equal(t, "llmsim: prices "+path+": no GPU is called \"h100-80g\"; did you mean h100-80gb?\n"+
+		"llmsim: prices "+path+": no GPU is called \"something-else\"\n", said.String())
+	said.Reset()
+	_, err = openPrices(&said, "")
+	require.NoError(t, err)
+	require.Empty(t, said.String())
 }

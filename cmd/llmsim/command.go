@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"llmmemory/internal/terminal"
 )
 
 // A checkedWriter remembers the first error, so that no write to a full disk goes
@@ -22,6 +25,21 @@ func (w *checkedWriter) Write(text []byte) (int, error) {
 	var n int
 	n, w.err = w.to.Write(text)
 	return n, w.err
+}
+
+// writeJSON writes a value with indents.
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "\t")
+	return e.Encode(v)
+}
+
+// writeFact writes a row of a table with a long text, whose lines begin at a column.
+func writeFact(w io.Writer, name, text string, column int) {
+	for _, line := range terminal.Wrap(text, column) {
+		fmt.Fprintf(w, "%s\t%s\n", name, line)
+		name = ""
+	}
 }
 
 // onlyFlags refuses arguments, and says which flags take files: an argument may be meant for one.

@@ -31,7 +31,12 @@ func addRun(f *pflag.FlagSet, s *scenario.Scenario) {
 // A rateFlag is a scenario's rate, or that all requests come at once.
 type rateFlag scenario.Scenario
 
-func (r *rateFlag) String() string { return "" }
+func (r *rateFlag) String() string {
+	if r.AtOnce {
+		return "inf"
+	}
+	return strconv.FormatFloat(r.Rate, 'g', -1, 64)
+}
 
 func (r *rateFlag) Type() string { return "float" }
 

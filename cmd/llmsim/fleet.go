@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -114,9 +113,7 @@ func (o *fleetOptions) run(c *cobra.Command) error {
 		all = append(all, routed{config.Router, r})
 	}
 	if o.asJSON {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "\t")
-		return e.Encode(struct {
+		return writeJSON(out, struct {
 			Scenario scenario.Scenario `json:"scenario"`
 			Routers  []routed          `json:"routers"`
 		}{plan.Scenario, all})
@@ -188,12 +185,7 @@ func (o *fleetOptions) complete(plan *scenario.Plan, warn io.Writer) error {
 // write writes the answer for a terminal: a line for each router.
 func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fact := func(name, text string) {
-		for _, line := range terminal.Wrap(text, len("requests  ")) {
-			fmt.Fprintf(w, "%s\t%s\n", name, line)
-			name = ""
-		}
-	}
+	fact := func(name, text string) { writeFact(w, name, text, len("requests  ")) }
 	var kinds []string
 	for _, k := range o.config.Kinds {
 		kinds = append(kinds, fmt.Sprintf("%d of %s", k.Count, k.Name))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -22,50 +21,38 @@ func listCommand() *cobra.Command {
 		Short: "List systems, workloads, setups, models, GPUs and engines",
 		Args:  onlyFlags,
 		RunE: func(c *cobra.Command, _ []string) error {
-			var systems, workloads, setups [][2]string
-			for _, name := range sim.Systems() {
-				system, err := sim.Lookup(name)
-				if err != nil {
-					return err
-				}
-				systems = append(systems, [2]string{name, system.About})
-			}
-			for _, name := range workload.Names() {
-				_, info, err := workload.Named(name)
-				if err != nil {
-					return err
-				}
-				workloads = append(workloads, [2]string{name, fmt.Sprintf("%s; %s", info.Trust, info.Description)})
-			}
-			for _, name := range cost.Setups() {
-				s, err := cost.Open(name)
-				if err != nil {
-					return err
-				}
-				m, err := s.Model(16)
-				if err != nil {
-					return err
-				}
-				setups = append(setups, [2]string{name, m.Describe() + ", " + m.Constants()})
-			}
 			w := c.OutOrStdout()
 			if asJSON {
-				e := json.NewEncoder(w)
-				e.SetIndent("", "\t")
-				return e.Encode(map[string][]string{
+				return writeJSON(w, map[string][]string{
 					"systems": sim.Systems(), "workloads": workload.Names(), "setups": cost.Setups(),
 					"models": cost.LLMs(), "gpus": cost.GPUs(), "engines": scenario.Engines(),
 				})
 			}
-			writeList(w, "systems", systems)
-			writeList(w, "workloads", workloads)
-			writeList(w, "setups, with the time of an iteration in ms", setups)
-			writeList(w, "models, for --model", [][2]string{{strings.Join(cost.LLMs(), ", ")}})
-			writeList(w, "GPUs, for --gpu", [][2]string{{strings.Join(cost.GPUs(), ", ")}})
 			engines, err := listEngines()
 			if err != nil {
 				return err
 			}
+			for _, l := range []struct {
+				title string
+				names []string
+				about func(name string) (string, error)
+			}{
+				{"systems", sim.Systems(), aboutSystem},
+				{"workloads", workload.Names(), aboutWorkload},
+				{"setups, with the time of an iteration in ms", cost.Setups(), aboutSetup},
+			} {
+				var rows [][2]string
+				for _, name := range l.names {
+					about, err := l.about(name)
+					if err != nil {
+						return err
+					}
+					rows = append(rows, [2]string{name, about})
+				}
+				writeList(w, l.title, rows)
+			}
+			writeList(w, "models, for --model", [][2]string{{strings.Join(cost.LLMs(), ", ")}})
+			writeList(w, "GPUs, for --gpu", [][2]string{{strings.Join(cost.GPUs(), ", ")}})
 			writeList(w, "engines, for --engine: the newest release with constants for the GPU, or one, as in vllm-0.7.3",
 				engines)
 			return nil
@@ -73,6 +60,31 @@ func listCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the names as JSON")
 	return c
+}
+
+func aboutSystem(name string) (string, error) {
+	system, err := sim.Lookup(name)
+	if err != nil {
+		return "", err
+	}
+	return system.About, nil
+}
+
+func aboutWorkload(name string) (string, error) {
+	_, info, err := workload.Named(name)
+	return fmt.Sprintf("%s; %s", info.Trust, info.Description), err
+}
+
+func aboutSetup(name string) (string, error) {
+	s, err := cost.Open(name)
+	if err != nil {
+		return "", err
+	}
+	m, err := s.Model(16)
+	if err != nil {
+		return "", err
+	}
+	return m.Describe() + ", " + m.Constants(), nil
 }
 
 // listEngines returns the releases of engines, with the GPUs on which something of them is published.

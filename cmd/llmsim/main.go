@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -17,9 +18,18 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	out := &checkedWriter{to: os.Stdout}
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// run runs a command line and returns the exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	out := &checkedWriter{to: stdout}
 	c := command()
+	c.SetArgs(args)
 	c.SetOut(out)
+	c.SetErr(stderr)
 	terminal.RefuseUnknownNames(c)
 	err := c.ExecuteContext(ctx)
 	if out.err != nil && !errors.Is(err, out.err) {
@@ -28,11 +38,11 @@ func main() {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted") // once, not for each run that was under way
 	}
-	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "llmsim:", err)
-		os.Exit(1)
+		fmt.Fprintln(stderr, "llmsim:", err)
+		return 1
 	}
+	return 0
 }
 
 // firstCommands are what llmsim alone answers.

@@ -19,13 +19,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// llmsim runs the program.
+// llmsim runs a command line in this process.
 func llmsim(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
-	return finish(t, program(args...))
+	var out, said bytes.Buffer
+	status = run(t.Context(), args, &out, &said)
+	return status, out.String(), said.String()
 }
 
-// program returns the program, to be started.
+// program returns the program, to be started in a process of its own.
 func program(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "BE_LLMSIM=1")

@@ -48,33 +48,6 @@ func TestPlanWritesWhatItSays(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "plan-latency.svg"))
 }
 
-// Ensure that plan says in words what is wrong with a question, and leaves nothing behind.
-func TestABadQuestionLeavesNothingBehind(t *testing.T) {
-	bad := filepath.Join(t.TempDir(), "bad.csv")
-	require.NoError(t, os.WriteFile(bad, []byte("arrival,prompt,output\n0,10,10\n1,ten,10\n"), 0o600))
-	for _, c := range []struct {
-		want string
-		args []string
-	}{
-		{"bad.csv:3", []string{"--trace", bad}},
-		{"no such file", []string{"--trace", "absent.csv"}},
-		{"known are", []string{"--workload", "sharegtp"}},
-		{"vllm-v0, vllm-v1", []string{"--system", "vllm"}},
-		{"llama-3-8b", []string{"--model", "llama-3-9b", "--gpu", "l4"}},
-		{"want 0.5s/token", []string{"--slo", "ttft=2s"}},
-		{"2 workers would do", []string{"--model", "opt-13b", "--gpu", "l4"}},
-		{"target", []string{"--target", "-1"}},
-		{"--seeds -2", []string{"--seeds", "-2"}},
-	} {
-		dir := filepath.Join(t.TempDir(), "none")
-		status, out, said := llmsim(t, append([]string{"plan", "-o", dir}, c.args...)...)
-		require.Equal(t, 1, status, "%v", c.args)
-		require.Contains(t, said, c.want)
-		require.Empty(t, out)
-		require.NoDirExists(t, dir)
-	}
-}
-
 func TestAnInterruptedPlanSaysHowItGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	cmd := program("plan", "--precision", "0.001", "-o", dir)

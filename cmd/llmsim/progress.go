@@ -13,11 +13,16 @@ import (
 // counted shows how much is done: with a bar on a terminal, otherwise with a line
 // now and then. It is not safe for concurrent use; stop ends the bar.
 func counted(what string) (show func(done, total int), stop func()) {
-	if !term.IsTerminal(int(os.Stderr.Fd())) {
+	if !onTerminal() {
 		return said(os.Stderr, what, 10*time.Second), func() {}
 	}
-	return drawn(os.Stderr, what, 100*time.Millisecond)
+	return drawn(os.Stderr, what, often)
 }
+
+// often is the time between two pictures of a bar.
+const often = 100 * time.Millisecond
+
+func onTerminal() bool { return term.IsTerminal(int(os.Stderr.Fd())) }
 
 // drawn returns a bar that is drawn at most once in a period. The total may grow.
 func drawn(w io.Writer, what string, every time.Duration) (show func(done, total int), stop func()) {

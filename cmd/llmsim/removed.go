@@ -2,21 +2,16 @@ package main
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 )
 
-// removedFlags are flags that a command had, and what takes their place.
-var removedFlags = map[string]map[string]string{
-	"fleet": {
-		"mtbf": noFailures, "down": noFailures,
-		"scale": fixedSize, "scale-by": fixedSize, "scale-target": fixedSize, "scale-every": fixedSize, "start-up": fixedSize,
-	},
-	"plan": {
-		"shard":       "a plan runs on one machine; llmsim sweep has --shard",
-		"all-systems": "llmsim sweep --systems all compares systems; plan --system NAME plans for one",
-	},
+// removedFlags are flags that commands had, and what takes their place.
+var removedFlags = map[string]string{
+	"fleet --mtbf": noFailures, "fleet --down": noFailures, "fleet --scale": fixedSize, "fleet --scale-by": fixedSize,
+	"fleet --scale-target": fixedSize, "fleet --scale-every": fixedSize, "fleet --start-up": fixedSize,
+	"plan --shard":       "a plan runs on one machine; llmsim sweep has --shard",
+	"plan --all-systems": "llmsim sweep --systems all compares systems; plan --system NAME plans for one",
 }
 
 const (
@@ -38,12 +33,4 @@ func addRemoved(c *cobra.Command) {
 			RunE: func(*cobra.Command, []string) error { return errors.New(name + " was removed: " + instead) },
 		})
 	}
-}
-
-// explainRemoved returns an error that says what takes the place of a flag, or nil if the command never had it.
-func explainRemoved(c *cobra.Command, flag string) error {
-	if instead := removedFlags[c.Name()][flag]; instead != "" {
-		return fmt.Errorf("--%s was removed: %s", flag, instead)
-	}
-	return nil
 }

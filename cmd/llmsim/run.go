@@ -2,21 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"text/tabwriter"
-	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/scenario"
-	"llmmemory/internal/terminal"
 )
 
 func runCommand() *cobra.Command {
@@ -58,7 +53,11 @@ func runCommand() *cobra.Command {
 				ends, err = plan.RunWithin(c.Context())
 			}
 			if asJSON {
-				return errors.Join(err, writeJSON(c.OutOrStdout(), plan, result, ends))
+				return errors.Join(err, writeJSON(c.OutOrStdout(), struct {
+					Scenario scenario.Scenario `json:"scenario"`
+					Result   *sim.Result       `json:"result"`
+					Range    []*sim.Result     `json:"range,omitempty"` // of the fastest and of the slowest server
+				}{plan.Scenario, result, ends}))
 			}
 			return errors.Join(err, writeSummary(c.OutOrStdout(), plan, result, ends))
 		},
@@ -84,28 +83,13 @@ func nothingServed(r *sim.Result) error {
 
 // runWithBar runs with a bar of answered requests on a terminal.
 func runWithBar(ctx context.Context, plan *scenario.Plan) (*sim.Result, error) {
-	if !term.IsTerminal(int(os.Stderr.Fd())) {
+	if !onTerminal() {
 		return plan.Run(ctx, nil, nil)
 	}
-	bar := progressbar.NewOptions(plan.Expected(), progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowCount(),
-		progressbar.OptionSetItsString("answers"), progressbar.OptionShowIts(),
-		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
-	defer func() { _ = bar.Finish() }()
-	return plan.Run(ctx, nil, func(now float64, arrived, answered int) {
-		bar.Describe(fmt.Sprintf("%7.0f s, %d in the system", now, arrived-answered))
-		bar.ChangeMax(max(bar.GetMax(), arrived))
-		_ = bar.Set(answered)
-	})
-}
-
-func writeJSON(w io.Writer, plan *scenario.Plan, r *sim.Result, ends []*sim.Result) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "\t")
-	return e.Encode(struct {
-		Scenario scenario.Scenario `json:"scenario"`
-		Result   *sim.Result       `json:"result"`
-		Range    []*sim.Result     `json:"range,omitempty"` // of the fastest and of the slowest server
-	}{plan.Scenario, r, ends})
+	show, stop := drawn(os.Stderr, "answers", often)
+	defer stop()
+	expected := plan.Expected()
+	return plan.Run(ctx, nil, func(_ float64, arrived, answered int) { show(answered, max(expected, arrived)) })
 }
 
 // digits formats a number with three digits, or all of a larger whole number.
@@ -128,12 +112,7 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result, ends []*sim
 	if plan.Trace != nil && 0 < s.Requests && s.Requests < plan.Trace.Requests {
 		about += fmt.Sprintf("; the first %d are served", s.Requests)
 	}
-	fact := func(name, text string) {
-		for _, line := range terminal.Wrap(text, len("normalized latency  ")) {
-			fmt.Fprintf(w, "%s\t%s\n", name, line)
-			name = ""
-		}
-	}
+	fact := func(name, text string) { writeFact(w, name, text, len("normalized latency  ")) }
 	fact("requests", about)
 	if text := s.Decoding.String(); text != "" {
 		fact("answers", text)

@@ -131,38 +131,6 @@ func TestMooncakeHashesMakePrefixHits(t *testing.T) {
 	require.Less(t, result("--blocks", "300").Result.Hits, 24*512*6, "a small pool evicts")
 }
 
-// Ensure that what is wrong is said, with what there is instead.
-func TestWrongFlagsAreNamedWithWhatThereIs(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"run", "--system", "orca"},
-			"want fastertransformer, orca-max, orca-pow2, orca-oracle, sosp, vllm-v0, vllm-v1"},
-		{[]string{"run", "--workload", "chatgpt"}, "known are sharegpt, alpaca"},
-		{[]string{"run", "--setup", "opt"}, "paper-opt-13b"},
-		{[]string{"run", "--model", "opt-13b"}, "a model needs a GPU"},
-		{[]string{"run", "--model", "opt-13b", "--gpu", "a100"}, "a100-40gb"},
-		{[]string{"run", "--model", "opt-175b", "--gpu", "l4"}, "workers would do"},
-		{[]string{"run", "--rate", "-1"}, "a rate of -1 requests a second"},
-		{[]string{"run", "--trace", "x.csv", "--workload", "alpaca"}, "not of both"},
-		{[]string{"run", "--system", "vllm-v1", "--beam", "--samples", "2"},
-			"take one of orca-max, orca-pow2, orca-oracle, sosp"},
-		{[]string{"run", "--system", "orca-max", "--max-len", "2000"}, "125"},
-		{[]string{"run", "--block-size", "-3"}, "blocks of -3 tokens"},
-		{[]string{"run", "--block-size", "0"}, "blocks of 0 tokens"},
-		{[]string{"figures"}, "give a folder for the figures (-o), or --check"},
-		{[]string{"figures", "--check", "--only", "fig3"}, "want table1, fig1"},
-		{[]string{"figures", "--check", "--seeds", "-1"}, "--seeds -1"},
-		{[]string{"fly"}, "unknown command"},
-	} {
-		status, stdout, stderr := llmsim(t, c.args...)
-		require.Equal(t, 1, status, "%v", c.args)
-		require.Empty(t, stdout)
-		require.Contains(t, stderr, c.want, "%v", c.args)
-	}
-}
-
 // Ensure that figures are written and compared, and that the page is the last
 // thing to be there.
 func TestFiguresAreWrittenAndCompared(t *testing.T) {
@@ -195,7 +163,7 @@ func narrow(t *testing.T, text string) {
 	}
 }
 
-// Ensure that clients wait as with vLLM's "bench serve", and that what cannot be is said.
+// Ensure that clients wait as with vLLM's "bench serve".
 func TestClientsThatWait(t *testing.T) {
 	status, out, _ := llmsim(t, "run", "--rate", "inf", "--max-concurrency", "8", "--requests", "100", "--goodput",
 		"ttft<1s,tpot<60ms")
@@ -206,25 +174,6 @@ func TestClientsThatWait(t *testing.T) {
 		"llama-3-8b")
 	require.Zero(t, status)
 	require.Contains(t, out, "prefix hits")
-	for _, c := range []struct {
-		name    string
-		args    []string
-		wantErr string
-	}{
-		{"all at once, without a number", []string{"--rate", "inf"}, "need a number"},
-		{"pauses without turns", []string{"--think", "3"}, "--turns"},
-		{"a turn less than one", []string{"--turns", "0.5"}, "at least 1"},
-		{"a burstiness below 0", []string{"--burstiness", "-1"}, "at least 0"},
-		{"a percentile as a goodput", []string{"--goodput", "ttft<1s@p99"}, "without @"},
-		{"turns of a trace without hashes", []string{"--trace", "../../internal/sim/workload/testdata/traces/own.csv",
-			"--turns", "1"}, "hash_ids"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			status, _, stderr := llmsim(t, append([]string{"run"}, c.args...)...)
-			require.Equal(t, 1, status)
-			require.Contains(t, stderr, c.wantErr)
-		})
-	}
 }
 
 // Ensure that what is assumed of answers is said: drafts are right by assumption, and their time is 0
@@ -250,4 +199,11 @@ func TestRunSaysWhatItAssumesOfAnswers(t *testing.T) {
 			narrow(t, out)
 		})
 	}
+}
+
+func TestAWindowWithoutIterationsHasNoAverages(t *testing.T) {
+	status, stdout, stderr := llmsim(t, "run", "--requests", "5", "--from", "100000")
+	require.Equal(t, 0, status, stderr)
+	require.Contains(t, stdout, "no iteration: none is between --from and --until")
+	require.NotContains(t, stdout, "batch")
 }

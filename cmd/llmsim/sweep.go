@@ -9,13 +9,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"llmmemory/internal/jobs"
 	"llmmemory/internal/sim"
@@ -219,84 +215,31 @@ func (o *sweepOptions) needFolder() error {
 // runJobs runs what is to be run, with a bar on a terminal and else a line for
 // each job.
 func (o *sweepOptions) runJobs(c *cobra.Command, folder *sweep.Folder) error {
-	w := lines(c.ErrOrStderr())
-	stop := func() {}
-	if term.IsTerminal(int(os.Stderr.Fd())) {
-		w, stop = bar()
+	part, todo := folder.Left()
+	total, done := len(part), len(part)-len(todo)
+	w, show, stop := c.ErrOrStderr(), func(int, int) {}, func() {}
+	if onTerminal() {
+		w = io.Discard
+		show, stop = drawn(os.Stderr, "jobs", often)
 	}
-	err := folder.Run(c.Context(), o.jobs, w)
-	stop()
-	if errors.Is(err, context.Canceled) {
-		if o.brief {
-			return err
+	if done > 0 {
+		fmt.Fprintf(w, "%d of %d jobs are there already\n", done, total)
+	}
+	err := folder.Run(c.Context(), o.jobs, func(o sweep.Outcome) {
+		done++
+		show(done, total)
+		if o.Result == nil {
+			fmt.Fprintf(w, "%d/%d %s: failed: %s\n", done, total, o.Job, o.Error)
+			return
 		}
+		fmt.Fprintf(w, "%d/%d %s: %.3g s/token, %d of %d answered\n", done, total, o.Job, o.Result.Normalized.Mean,
+			o.Result.Answered, o.Result.Arrived)
+	})
+	stop()
+	if errors.Is(err, context.Canceled) && !o.brief {
 		return fmt.Errorf("interrupted; what is finished is kept in %s: the same command resumes", o.out)
 	}
 	return err
-}
-
-// lines returns a watcher that writes a line for each job.
-func lines(w io.Writer) sweep.Watcher {
-	total, done := 0, 0
-	return sweep.Watcher{
-		Begun: func(part, todo []sweep.Job) {
-			total, done = len(part), len(part)-len(todo)
-			if done > 0 {
-				fmt.Fprintf(w, "%d of %d jobs are there already\n", done, total)
-			}
-		},
-		Done: func(o sweep.Outcome) {
-			done++
-			if o.Result == nil {
-				fmt.Fprintf(w, "%d/%d %s: failed: %s\n", done, total, o.Job, o.Error)
-				return
-			}
-			fmt.Fprintf(w, "%d/%d %s: %.3g s/token, %d of %d answered\n", done, total, o.Job, o.Result.Normalized.Mean,
-				o.Result.Answered, o.Result.Arrived)
-		},
-	}
-}
-
-// bar counts requests, because a job may take long.
-func bar() (w sweep.Watcher, stop func()) {
-	var b *progressbar.ProgressBar
-	var mu sync.Mutex
-	answered := map[string]int{} // of the jobs under way, by key
-	total, done, finished := 0, 0, 0
-	show := func() {
-		n := finished
-		for _, a := range answered {
-			n += a
-		}
-		_ = b.Set(min(n, b.GetMax()))
-	}
-	w.Begun = func(part, todo []sweep.Job) {
-		requests := 0
-		for _, j := range todo {
-			requests += j.Requests
-		}
-		total, done = len(part), len(part)-len(todo)
-		b = progressbar.NewOptions(max(1, requests), progressbar.OptionSetWriter(os.Stderr),
-			progressbar.OptionSetPredictTime(true),
-			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
-			progressbar.OptionSetDescription(fmt.Sprintf("%d/%d jobs", done, total)))
-	}
-	w.Advanced = func(j sweep.Job, n int) {
-		mu.Lock()
-		defer mu.Unlock()
-		answered[j.Key] = min(n, j.Requests)
-		show()
-	}
-	w.Done = func(o sweep.Outcome) {
-		mu.Lock()
-		defer mu.Unlock()
-		delete(answered, o.Key)
-		finished += o.Requests
-		done++
-		b.Describe(fmt.Sprintf("%d/%d jobs", done, total))
-		show()
-	}
-	return w, func() { _ = b.Exit(); _ = b.Clear() }
 }
 
 // writeSweep writes the tables of a sweep that is whole.

@@ -137,19 +137,6 @@ func TestAKilledSweepGoesOn(t *testing.T) {
 	require.Equal(t, tables(t, one), tables(t, two))
 }
 
-func TestTwoDoNotWorkInOneFolder(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	cmd := program(with(long, "-o", dir)...)
-	require.NoError(t, cmd.Start())
-	require.Eventually(t, func() bool { return finished(dir) >= 1 }, 10*time.Minute, time.Millisecond)
-	status, _, stderr := llmsim(t, with(long, "-o", dir)...)
-	require.NoError(t, cmd.Process.Kill())
-	_ = cmd.Wait()
-	require.Equal(t, 1, status)
-	require.Contains(t, stderr, "llmsim: the folder "+dir+": another process works in it")
-}
-
 // Ensure that a table of concurrencies needs no folder, and that more clients never get fewer answers a second.
 func TestASweepOverConcurrenciesIsATable(t *testing.T) {
 	t.Parallel()

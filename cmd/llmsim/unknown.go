@@ -43,8 +43,8 @@ func explainFlag(c *cobra.Command, err error) error {
 		return err
 	}
 	name, _, _ = strings.Cut(name, "=")
-	if err := explainRemoved(c, name); err != nil {
-		return err
+	if instead := removedFlags[c.Name()+" --"+name]; instead != "" {
+		return fmt.Errorf("--%s was removed: %s", name, instead)
 	}
 	here := vllmFlags[name]
 	if c.Name() == "plan" {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,67 +77,64 @@ func (o *viewOptions) run(c *cobra.Command) error {
 	if err := checkUsed(&o.s, o.s.Server.System); err != nil {
 		return err
 	}
-	var page bytes.Buffer
-	about, err := o.write(c.Context(), &page)
+	scenes, err := o.scenes(c.Context())
 	if err != nil {
+		return err
+	}
+	var page bytes.Buffer
+	if err := view.Write(&page, scenes...); err != nil {
 		return err
 	}
 	if err := jobs.Replace(o.out, page.Bytes()); err != nil {
 		return err
 	}
+	about := fmt.Sprintf("%d stories", len(scenes))
+	if len(scenes) == 1 {
+		about = fmt.Sprintf("%d steps of %s", len(scenes[0].Recordings[0].Frames), scenes[0].Title)
+	}
 	fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", o.out, about)
 	return nil
 }
 
-// allStories is the --story of a page with all of them.
-const allStories = "all"
-
-// write writes the page, and returns what is on it.
-func (o *viewOptions) write(ctx context.Context, page io.Writer) (about string, err error) {
-	if o.story != "" {
-		return writeStories(page, o.story)
+// scenes returns what the page shows: stories, calls of the homework's engine, or a run.
+func (o *viewOptions) scenes(ctx context.Context) (scenes []*view.Scene, err error) {
+	var r *view.Recording
+	switch {
+	case o.story != "":
+		names := []string{o.story}
+		if o.story == "all" {
+			names = view.Stories()
+		}
+		for _, name := range names {
+			s, err := view.Story(name)
+			if err != nil {
+				return nil, err
+			}
+			scenes = append(scenes, s)
+		}
+		return scenes, nil
+	case o.course != "":
+		r, err = readCalls(o.course)
+	default:
+		r, err = recordRun(ctx, o.s, o.limits)
 	}
-	recording, err := record(ctx, o.s, o.course, o.limits)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return fmt.Sprintf("%d steps of %s", len(recording.Frames), recording.Title), view.Write(page, recording)
+	return []*view.Scene{view.Alone(r)}, nil
 }
 
-func writeStories(page io.Writer, story string) (about string, err error) {
-	names := []string{story}
-	if story == allStories {
-		names = view.Stories()
+func readCalls(path string) (*view.Recording, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
 	}
-	var scenes []*view.Scene
-	for _, name := range names {
-		s, err := view.Story(name)
-		if err != nil {
-			return "", err
-		}
-		scenes = append(scenes, s)
+	defer f.Close()
+	r, err := view.Course(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	about = fmt.Sprintf("%d stories", len(scenes))
-	if len(scenes) == 1 {
-		about = fmt.Sprintf("%d steps of %s", len(scenes[0].Recordings[0].Frames), scenes[0].Title)
-	}
-	return about, view.WriteScenes(page, scenes...)
-}
-
-func record(ctx context.Context, s scenario.Scenario, course string, limits view.Limits) (*view.Recording, error) {
-	if course != "" {
-		f, err := os.Open(course)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		r, err := view.Course(f)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", course, err)
-		}
-		return r, nil
-	}
-	return recordRun(ctx, s, limits)
+	return r, nil
 }
 
 // errFull ends a run whose recording is long enough.

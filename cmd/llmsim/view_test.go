@@ -65,21 +65,3 @@ func TestHomeworkCallsBecomeAPage(t *testing.T) {
 	require.Contains(t, stderr, "calls.trace")
 	require.NoFileExists(t, again)
 }
-
-func TestViewRefusesWhatItCannotDraw(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "page.html")
-	for want, args := range map[string][]string{
-		"there are copy-on-write":     {"--story", "fork"},
-		"say where the page goes":     {"--story", "two-levels", "-o", ""},
-		"a page shows one thing":      {"--story", "two-levels", "--system", "sosp"},
-		"nothing happens after":       {"--system", "sosp", "--from", "1e6"},
-		"--steps 0: want more than 0": {"--system", "sosp", "--steps", "0"},
-		"there is no system \"orca\"": {"--system", "orca"},
-		"no such file or directory":   {"--course", "none.trace"},
-	} {
-		status, _, stderr := llmsim(t, append([]string{"view", "-o", path}, args...)...)
-		require.Equal(t, 1, status, "%v", args)
-		require.Contains(t, stderr, want)
-		require.NoFileExists(t, path)
-	}
-}

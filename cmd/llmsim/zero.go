@@ -24,12 +24,6 @@ func refuseZeros(c *cobra.Command, _ []string) error {
 			continue
 		}
 		text := f.Value.String()
-		if f.Value.Type() == "float" { // a rateFlag
-			text = strconv.FormatFloat(f.Value.(*rateFlag).Rate, 'g', -1, 64)
-			if f.Value.(*rateFlag).AtOnce {
-				continue
-			}
-		}
 		v, err := strconv.ParseFloat(text, 64)
 		if err == nil && v < 0 && f.Value.Type() == "int" {
 			return fmt.Errorf("--%s %s: want at least 1", name, text)

@@ -38,6 +38,19 @@ const (
 
 var allKinds = []Kind{Predicted, Calibrated, OrderOnly, Explained, KnownMiss, Simulated, Measured}
 
+var meanings = map[Kind]string{
+	Predicted:  "nothing was fitted to the paper's values shown here",
+	Calibrated: "constants were fitted to some of the paper's values shown here",
+	OrderOnly:  "only the order of the values counts, not the values",
+	Explained:  "found after the paper's values were compared, so it shows a cause and proves nothing",
+	KnownMiss:  "farther from the paper than its tolerance, for a reason that is stated",
+	Simulated:  "computed with a cost model, compared neither with the paper nor with a GPU",
+	Measured:   "measured on the machine that the note names; the paper's values are of another one",
+}
+
+// Meaning returns an explanation for readers.
+func (k Kind) Meaning() string { return meanings[k] }
+
 // meaning is Meaning, of what is compared with the paper or, by name, with something else.
 func (k Kind) meaning(reference string) string {
 	if reference == "" {
@@ -45,28 +58,6 @@ func (k Kind) meaning(reference string) string {
 	}
 	return strings.NewReplacer("the paper's values", "the values", "the paper than",
 		"what it is compared with than").Replace(k.Meaning())
-}
-
-// Meaning returns an explanation for readers.
-func (k Kind) Meaning() string {
-	switch k {
-	case Predicted:
-		return "nothing was fitted to the paper's values shown here"
-	case Calibrated:
-		return "constants were fitted to some of the paper's values shown here"
-	case OrderOnly:
-		return "only the order of the values counts, not the values"
-	case Explained:
-		return "found after the paper's values were compared, so it shows a cause and proves nothing"
-	case KnownMiss:
-		return "farther from the paper than its tolerance, for a reason that is stated"
-	case Simulated:
-		return "computed with a cost model, compared neither with the paper nor with a GPU"
-	case Measured:
-		return "measured on the machine that the note names; the paper's values are of another one"
-	default:
-		return ""
-	}
 }
 
 // A Panel is one plot with its axes.

@@ -28,7 +28,7 @@ const patience = 10 * time.Minute
 // open shows a recording in a new tab.
 func open(t *testing.T, in context.Context, r *view.Recording, l browsertest.Look) context.Context {
 	t.Helper()
-	return browsertest.Open(t, in, pageOf(t, &view.Scene{Title: r.Title, Note: r.Note, Recordings: []*view.Recording{r}}), l)
+	return browsertest.Open(t, in, pageOf(t, view.Alone(r)), l)
 }
 
 func press(t *testing.T, x context.Context, keys ...string) {

@@ -76,10 +76,7 @@ func encode(scenes []*Scene, live *liveness) ([]byte, error) {
 	for _, s := range scenes {
 		scene := packedScene{Name: s.Name, Title: s.Title, Note: s.Note}
 		for _, r := range s.Recordings {
-			p, err := pack(r)
-			if err != nil {
-				return nil, err
-			}
+			p := pack(r)
 			p.System, p.Note, p.Held = r.System, r.Note, r.Held
 			scene.Boards = append(scene.Boards, p)
 			frames += len(r.Frames)
@@ -97,14 +94,12 @@ func encode(scenes []*Scene, live *liveness) ([]byte, error) {
 }
 
 // pack encodes each frame as its difference from the one before.
-func pack(r *Recording) (*packed, error) {
+func pack(r *Recording) *packed {
 	p := &packer{packed: packed{Block: r.BlockSize, CPU: r.NumCPUBlocks, Course: r.Course, Names: [][2]int{}, Frames: []delta{}}, names: map[[2]int]int{}}
 	for i := range r.Frames {
-		if err := p.add(&r.Frames[i]); err != nil {
-			return nil, fmt.Errorf("%w: frame %d has %w", ErrRecording, i, err)
-		}
+		p.add(&r.Frames[i])
 	}
-	return &p.packed, nil
+	return &p.packed
 }
 
 // A packer encodes frames one after the other.
@@ -128,7 +123,7 @@ func (p *packer) name(s *Sequence) int {
 }
 
 // add encodes the next frame.
-func (p *packer) add(is *Frame) error {
+func (p *packer) add(is *Frame) {
 	d := delta{Now: is.Now, Call: is.Call, Said: is.Said, Engine: is.Engine}
 	if is.Refused {
 		d.Refused = 1
@@ -136,9 +131,7 @@ func (p *packer) add(is *Frame) error {
 	if len(p.Frames) == 0 || is.Blocks != p.was.Blocks {
 		d.Blocks = &is.Blocks
 	}
-	if err := p.sequences(&d, is); err != nil {
-		return err
-	}
+	p.sequences(&d, is)
 	was := &p.was
 	d.Waiting, d.Running = splice(was.Waiting, is.Waiting), splice(was.Running, is.Running)
 	d.Swapped, d.Cached = splice(was.Swapped, is.Swapped), splice(was.Cached, is.Cached)
@@ -152,19 +145,15 @@ func (p *packer) add(is *Frame) error {
 	d.Records = written(was.Records, is.Records)
 	p.Frames = append(p.Frames, d)
 	p.was = *is
-	return nil
 }
 
 // sequences encodes the sequences of a frame: those with one more token, those otherwise
 // changed, and those that are gone.
-func (p *packer) sequences(d *delta, is *Frame) error {
+func (p *packer) sequences(d *delta, is *Frame) {
 	next := map[int]*Sequence{}
 	for j := range is.Sequences {
 		s := &is.Sequences[j]
 		n := p.name(s)
-		if next[n] != nil {
-			return fmt.Errorf("sequence %d of %d twice", s.Number, s.Request)
-		}
 		next[n] = s
 		old := p.live[n]
 		same := old != nil && old.CPU == s.CPU && slices.Equal(old.Table, s.Table)
@@ -183,7 +172,6 @@ func (p *packer) sequences(d *delta, is *Frame) error {
 	}
 	slices.Sort(d.Gone)
 	p.live = next
-	return nil
 }
 
 func change(name int, old, s *Sequence) entry {

@@ -9,7 +9,7 @@ import (
 
 // Unpacked decodes what Write puts into the page.
 func Unpacked(r *Recording) ([]Frame, error) {
-	text, err := encode([]*Scene{alone(r)}, nil)
+	text, err := encode([]*Scene{Alone(r)}, nil)
 	if err != nil {
 		return nil, err
 	}

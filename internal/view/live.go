@@ -34,13 +34,10 @@ func NewLive(head Recording, most int) (*Live, error) {
 	return &Live{head: head, most: most, changed: make(chan struct{})}, nil
 }
 
-// Add adds a frame, which must not change afterwards. The error wraps ErrRecording.
-func (l *Live) Add(f Frame) error {
+// Add adds a frame, which must not change afterwards.
+func (l *Live) Add(f Frame) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.head.checkFrame(&f); err != nil {
-		return fmt.Errorf("%w: %w", ErrRecording, err)
-	}
 	l.frames = append(l.frames, f)
 	if n := len(l.frames) - l.most; n > 0 {
 		clear(l.frames[:n])
@@ -48,7 +45,6 @@ func (l *Live) Add(f Frame) error {
 	}
 	close(l.changed)
 	l.changed = make(chan struct{})
-	return nil
 }
 
 // Restart drops all frames, for a time in which steps were not recorded.
@@ -75,7 +71,7 @@ func (l *Live) Write(w io.Writer, source string) error {
 	r, first := l.head, l.first
 	r.Frames = l.frames[:len(l.frames):len(l.frames)]
 	l.mu.Unlock()
-	return write(w, []*Scene{alone(&r)}, &liveness{Source: source, First: first})
+	return write(w, []*Scene{Alone(&r)}, &liveness{Source: source, First: first})
 }
 
 // A liveness has the values that the script of a live page needs besides the recording.
@@ -100,10 +96,7 @@ func (l *Live) Since(ctx context.Context, number int) ([]byte, error) {
 		}
 		l.mu.Unlock()
 		if len(r.Frames) > 0 {
-			p, err := pack(&r)
-			if err != nil {
-				return nil, err
-			}
+			p := pack(&r)
 			p.Live = &liveness{First: number}
 			return json.Marshal(p)
 		}

@@ -26,12 +26,9 @@ var layout = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"lastStep": func(r *Recording) int { return len(r.Frames) - 1 },
 }).ParseFS(files, "page.html"))
 
-// Write writes the page that plays a recording back: one file that works from the disk. If the
-// recording is at fault, the error wraps ErrRecording and nothing is written.
-func Write(w io.Writer, r *Recording) error { return write(w, []*Scene{alone(r)}, nil) }
-
-// WriteScenes writes a page with a choice of scenes. Its errors are those of Write.
-func WriteScenes(w io.Writer, scenes ...*Scene) error { return write(w, scenes, nil) }
+// Write writes a page that plays scenes back, with a choice if there are several: one file that works from the disk. If
+// a recording is at fault, the error wraps ErrRecording and nothing is written.
+func Write(w io.Writer, scenes ...*Scene) error { return write(w, scenes, nil) }
 
 // write writes the page. With live, the page asks its server for further frames.
 func write(w io.Writer, scenes []*Scene, live *liveness) error {

@@ -2,22 +2,19 @@ package view_test
 
 import (
 	"bytes"
-	"errors"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/block"
 	"llmmemory/internal/view"
-	"llmmemory/internal/vllm/device"
 )
 
 func written(t testing.TB, r *view.Recording) string {
 	t.Helper()
 	var b bytes.Buffer
-	require.NoError(t, view.Write(&b, r))
+	require.NoError(t, view.Write(&b, view.Alone(r)))
 	return b.String()
 }
 
@@ -40,46 +37,19 @@ func TestPagesAskForNothing(t *testing.T) {
 	require.Equal(t, page, written(t, story(t, "copy-on-write")), "the same twice")
 }
 
+// Ensure that nothing is written of what a page cannot hold.
 func TestBadRecordingsAreRefused(t *testing.T) {
-	good := func() *view.Recording {
-		return &view.Recording{BlockSize: 4, NumGPUBlocks: 4, NumCPUBlocks: 1, Frames: []view.Frame{{Blocks: 4, Sequences: []view.Sequence{{Request: 1, Tokens: 5, Table: []int32{2, block.None, 0}}}}}}
-	}
-	require.NotEmpty(t, written(t, good()))
 	for says, spoil := range map[string]func(r *view.Recording){
-		"it has no frames":               func(r *view.Recording) { r.Frames = nil },
-		"blocks of 0 tokens":             func(r *view.Recording) { r.BlockSize = 0 },
-		"frame 0: 5 blocks on the GPU":   func(r *view.Recording) { r.Frames[0].Blocks = 5 },
-		"sequence 0 of 1: block 4 of 4":  func(r *view.Recording) { r.Frames[0].Sequences[0].Table[0] = 4 },
-		"sequence 0 of 1: block -2 of 4": func(r *view.Recording) { r.Frames[0].Sequences[0].Table[0] = -2 },
-		"block 2 of 1 on the CPU":        func(r *view.Recording) { r.Frames[0].Sequences[0].CPU = true },
-		"block 7 of 4 on the GPU":        func(r *view.Recording) { r.Frames[0].Copies = []device.Pair{{Src: 0, Dst: 7}} },
-		"block 3 of 1 on the CPU":        func(r *view.Recording) { r.Frames[0].SwapOut = []device.Pair{{Src: 3, Dst: 3}} },
-		"block 8 of 4 on the GPU":        func(r *view.Recording) { r.Frames[0].Hits = []int32{8} },
-		"block 9 of 4 on the GPU":        func(r *view.Recording) { r.Frames[0].Cached = []int32{9} },
-		"block 1 of 1 on the CPU":        func(r *view.Recording) { r.Frames[0].Counts = []view.Count{{CPU: true, Block: 1, Count: 1}} },
-		"frame 0 has sequence 0 of 1 twice": func(r *view.Recording) {
-			r.Frames[0].Sequences = append(r.Frames[0].Sequences, r.Frames[0].Sequences[0])
-		},
+		"0 frames beside 0": func(r *view.Recording) { r.Frames = nil },
 		"65536 blocks on the GPU and 1 on the CPU, a page shows 65536": func(r *view.Recording) { r.NumGPUBlocks = 1 << 16 },
-
-		"a page holds 24: record fewer": func(r *view.Recording) { r.Frames[0].Said = []string{strings.Repeat("x", 25<<20)} },
+		"a page holds 24: record fewer":                                func(r *view.Recording) { r.Frames[0].Said = []string{strings.Repeat("x", 25<<20)} },
 	} {
-		r := good()
+		r := &view.Recording{BlockSize: 4, NumGPUBlocks: 4, NumCPUBlocks: 1, Frames: []view.Frame{{Blocks: 4}}}
 		spoil(r)
 		var b bytes.Buffer
-		err := view.Write(&b, r)
+		err := view.Write(&b, view.Alone(r))
 		require.ErrorIs(t, err, view.ErrRecording, says)
 		require.ErrorContains(t, err, says)
-		require.Zero(t, b.Len(), "nothing is written")
+		require.Zero(t, b.Len())
 	}
-}
-
-type full struct{}
-
-var errFull = errors.New("full")
-
-func (full) Write([]byte) (int, error) { return 0, errFull }
-
-func TestErrorsOfTheWriterAreReturned(t *testing.T) {
-	require.ErrorIs(t, view.Write(full{}, story(t, "copy-on-write")), errFull)
 }

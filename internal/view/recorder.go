@@ -53,9 +53,6 @@ func NewRecorder(r *Recording, s serve.Scheduler, limits Limits) (*Recorder, err
 	if err := r.checkPool(); err != nil {
 		return nil, err
 	}
-	if limits.Frames < 1 {
-		return nil, fmt.Errorf("%w: %d frames: want at least 1", ErrRecording, limits.Frames)
-	}
 	rec := &Recorder{recording: r, limits: limits, from: from, requests: map[int]*progress{}}
 	if limits.From <= 0 {
 		return rec, rec.keep(0, nil, func(state) []string { return []string{"The pool is empty."} })
@@ -160,9 +157,6 @@ func (r *Recorder) keep(now float64, it *serve.Iteration, say func(state) []stri
 	if n := len(r.recording.Frames); n > 0 {
 		f.Said = append(f.Said, arrivals(&r.recording.Frames[n-1], &f)...)
 	}
-	if err := r.recording.checkFrame(&f); err != nil {
-		return fmt.Errorf("%w: %w", ErrRecording, err)
-	}
 	if c, is := r.from.(counter); is {
 		gpu, cpu := c.Counts()
 		f.Counts = append(unexplained(gpu, f.Sequences, false), unexplained(cpu, f.Sequences, true)...)
@@ -225,17 +219,13 @@ func (r *Recorder) tables(id int, q *progress) func(func(int, []int32) bool) {
 // hits returns the blocks that prefix hits found.
 func (r *Recorder) hits(it *serve.Iteration) []int32 {
 	var ids []int32
+	size := r.recording.BlockSize
 	for _, p := range it.Prefills {
-		ids = append(ids, r.hit(&p)...)
+		table := r.from.Table(p.ID, 0)
+		end := min(len(table), (p.Start+p.Cached+size-1)/size)
+		ids = append(ids, table[min(end, p.Start/size):end]...)
 	}
 	return ids
-}
-
-func (r *Recorder) hit(p *serve.Prefill) []int32 {
-	size := r.recording.BlockSize
-	table := r.from.Table(p.ID, 0)
-	end := min(len(table), (p.Start+p.Cached+size-1)/size)
-	return slices.Clone(table[min(end, p.Start/size):end])
 }
 
 // unexplained returns the counts that differ from the number of table entries.

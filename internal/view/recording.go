@@ -13,10 +13,10 @@
 //		answered, _ = scheduler.Finish(answered[:0], done...)
 //		rec.Finished(now, answered...)
 //	}
-//	view.Write(file, r)
+//	view.Write(file, view.Alone(r))
 //
 // Course plays a trace of the course's calls on package course. Story plays a built-in Scene:
-// one recording, or two side by side on one clock. WriteScenes puts several into one page. The
+// one recording, or two side by side on one clock. Write puts them into a page. The
 // package decides nothing about memory: a frame shows the block tables, and reference counts and
 // filled slots follow from those.
 package view
@@ -25,7 +25,6 @@ import (
 	"errors"
 	"fmt"
 
-	"llmmemory/internal/block"
 	"llmmemory/internal/vllm/device"
 )
 
@@ -97,90 +96,10 @@ type Count struct {
 // mostCells is how many blocks a browser can draw in seconds; each is an element of the page.
 const mostCells = 1 << 16
 
-// checkPool checks the numbers of blocks.
+// checkPool returns an error if a page cannot show so many blocks.
 func (r *Recording) checkPool() error {
-	if r.BlockSize < 1 || r.NumGPUBlocks < 0 || r.NumCPUBlocks < 0 {
-		return fmt.Errorf("%w: blocks of %d tokens, %d on the GPU, %d on the CPU", ErrRecording, r.BlockSize, r.NumGPUBlocks, r.NumCPUBlocks)
-	}
 	if r.NumGPUBlocks > mostCells || r.NumCPUBlocks > mostCells-r.NumGPUBlocks {
 		return fmt.Errorf("%w: %d blocks on the GPU and %d on the CPU, a page shows %d: record with fewer, or larger ones", ErrRecording, r.NumGPUBlocks, r.NumCPUBlocks, mostCells)
 	}
 	return nil
-}
-
-// check returns an error if a page cannot show the recording.
-func (r *Recording) check() error {
-	if err := r.checkPool(); err != nil {
-		return err
-	}
-	if len(r.Frames) == 0 {
-		return fmt.Errorf("%w: it has no frames: record at least one step", ErrRecording)
-	}
-	for i := range r.Frames {
-		if err := r.checkFrame(&r.Frames[i]); err != nil {
-			return fmt.Errorf("%w: frame %d: %w", ErrRecording, i, err)
-		}
-	}
-	return nil
-}
-
-func (r *Recording) checkFrame(f *Frame) error {
-	if f.Blocks < 0 || f.Blocks > r.NumGPUBlocks {
-		return fmt.Errorf("%d blocks on the GPU, which has at most %d", f.Blocks, r.NumGPUBlocks)
-	}
-	within := func(id int32, cpu bool) error {
-		if n := r.device(f, cpu); id < 0 || int(id) >= n {
-			return fmt.Errorf("block %d of %d on the %s", id, n, deviceName(cpu))
-		}
-		return nil
-	}
-	var wrong error
-	see := func(id int32, cpu bool) {
-		if err := within(id, cpu); err != nil && wrong == nil {
-			wrong = err
-		}
-	}
-	for i := range f.Sequences {
-		s := &f.Sequences[i]
-		for _, id := range s.Table {
-			if id != block.None {
-				see(id, s.CPU)
-			}
-		}
-		if wrong != nil {
-			return fmt.Errorf("the table of sequence %d of %d: %w", s.Number, s.Request, wrong)
-		}
-	}
-	pairs := func(list []device.Pair, from, to bool) {
-		for _, p := range list {
-			see(p.Src, from)
-			see(p.Dst, to)
-		}
-	}
-	pairs(f.SwapOut, false, true)
-	pairs(f.SwapIn, true, false)
-	pairs(f.Copies, false, false)
-	for _, list := range [][]int32{f.Hits, f.Cached} {
-		for _, id := range list {
-			see(id, false)
-		}
-	}
-	for _, c := range f.Counts {
-		see(c.Block, c.CPU)
-	}
-	return wrong
-}
-
-func (r *Recording) device(f *Frame, cpu bool) int {
-	if cpu {
-		return r.NumCPUBlocks
-	}
-	return f.Blocks
-}
-
-func deviceName(cpu bool) string {
-	if cpu {
-		return "CPU"
-	}
-	return "GPU"
 }

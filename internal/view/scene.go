@@ -13,8 +13,8 @@ type Scene struct {
 	Recordings []*Recording // if there are two, frames with equal numbers are at the same time
 }
 
-// alone returns the scene of one recording.
-func alone(r *Recording) *Scene {
+// Alone returns the scene of one recording.
+func Alone(r *Recording) *Scene {
 	return &Scene{Title: r.Title, Note: r.Note, Recordings: []*Recording{r}}
 }
 
@@ -26,10 +26,10 @@ func (s *Scene) check() error {
 		return fmt.Errorf("%w: scene %q has %d recordings: want 1 or 2", ErrRecording, s.Title, n)
 	}
 	for _, r := range s.Recordings {
-		if err := r.check(); err != nil {
+		if err := r.checkPool(); err != nil {
 			return err
 		}
-		if n := len(s.Recordings[0].Frames); len(r.Frames) != n {
+		if n := len(s.Recordings[0].Frames); n == 0 || len(r.Frames) != n {
 			return fmt.Errorf("%w: scene %q: %d frames beside %d", ErrRecording, s.Title, len(r.Frames), n)
 		}
 	}

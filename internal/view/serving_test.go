@@ -131,28 +131,3 @@ func TestOrcaServesFewerAtOnceThanPaging(t *testing.T) {
 	require.Equal(t, [2]int{3, 5}, most)
 	require.Less(t, ends[1], ends[0])
 }
-
-func TestScenesThatDoNotFitAreRefused(t *testing.T) {
-	r := func(frames int) *view.Recording {
-		return &view.Recording{BlockSize: 4, NumGPUBlocks: 1, Frames: make([]view.Frame, frames)}
-	}
-	tests := []struct {
-		name   string
-		scenes []*view.Scene
-		want   string
-	}{
-		{"none", nil, "there is nothing to show"},
-		{"empty", []*view.Scene{{Title: "a"}}, `scene "a" has 0 recordings: want 1 or 2`},
-		{"three", []*view.Scene{{Title: "b", Recordings: []*view.Recording{r(1), r(1), r(1)}}}, "has 3 recordings"},
-		{"not as long", []*view.Scene{{Title: "c", Recordings: []*view.Recording{r(2), r(3)}}}, `scene "c": 3 frames beside 2`},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			var b strings.Builder
-			err := view.WriteScenes(&b, test.scenes...)
-			require.ErrorIs(t, err, view.ErrRecording)
-			require.ErrorContains(t, err, test.want)
-			require.Empty(t, b.String())
-		})
-	}
-}

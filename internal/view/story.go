@@ -55,7 +55,7 @@ func Story(name string) (*Scene, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := alone(r)
+	s := Alone(r)
 	s.Name = name
 	return s, nil
 }

@@ -57,7 +57,7 @@ func pageOf(t *testing.T, scenes ...*view.Scene) string {
 	file := filepath.Join(t.TempDir(), "page.html")
 	to, err := os.Create(file)
 	require.NoError(t, err)
-	require.NoError(t, view.WriteScenes(to, scenes...))
+	require.NoError(t, view.Write(to, scenes...))
 	require.NoError(t, to.Close())
 	return file
 }

@@ -15,7 +15,7 @@ func (b *bench) batched() error {
 	for _, w := range []struct {
 		workload, title string
 		rate            float64
-		paper           batches
+		paper           map[string]float64
 	}{
 		{"sharegpt", "ShareGPT, 2 requests/s", 2, targets.Fig13.ShareGPT},
 		{"alpaca", "Alpaca, 30 requests/s", 30, targets.Fig13.Alpaca},
@@ -23,11 +23,11 @@ func (b *bench) batched() error {
 		ours := chart.Series{Name: "batched requests"}
 		var systems []string
 		for _, system := range []string{"orca-max", "orca-pow2", "orca-oracle", "sosp"} {
-			paper := w.paper.of(system)
+			paper := w.paper[system]
 			v, err := b.averageOverSeeds(scenario.Scenario{
 				Workload: w.workload, Rate: w.rate, Duration: seconds, Server: server(system),
 				From: from, Until: seconds, Stop: true,
-			}, seeds, requests, paper)
+			}, seeds, requests, chart.Printed(paper))
 			if err != nil {
 				return err
 			}
@@ -38,7 +38,7 @@ func (b *bench) batched() error {
 			case "orca-max":
 				percent = 0.1 // exact: as many chunks of 2,048 tokens fit
 			}
-			b.checkWithinPercent(kind, "Fig. 13, "+w.title+", "+label(system), v, paper.Low, percent)
+			b.checkWithinPercent(kind, "Fig. 13, "+w.title+", "+label(system), v, paper, percent)
 			systems = append(systems, label(system))
 			ours.Values = append(ours.Values, v)
 		}

@@ -53,8 +53,8 @@ func (b *bench) costsOf(engine string) error {
 			}
 			points += f.HeldOut.Points
 			groups = append(groups, release+" "+strings.ReplaceAll(gpu, "-", " "))
-			median.Values = append(median.Values, chart.Value{Mean: 100 * f.HeldOut.Median, Seeds: 1})
-			worst.Values = append(worst.Values, chart.Value{Mean: 100 * f.HeldOut.Worst, Seeds: 1})
+			median.Values = append(median.Values, one(100*f.HeldOut.Median))
+			worst.Values = append(worst.Values, one(100*f.HeldOut.Worst))
 			b.costMedian(f, len(heldOut))
 		}
 	}

@@ -181,5 +181,21 @@ func (b *bench) averageOverSeeds(s scenario.Scenario, seeds []uint64, f func(*si
 	if err != nil {
 		return chart.Value{}, err
 	}
-	return average(results, f, paper), nil
+	v := average(results, f)
+	v.Paper = paper
+	return v, nil
 }
+
+// average returns the mean and the standard deviation of f over results, one for each seed.
+func average(results []*sim.Result, f func(*sim.Result) float64) chart.Value {
+	var values []float64
+	for _, r := range results {
+		values = append(values, f(r))
+	}
+	return chart.Average(values)
+}
+
+// requests, like the functions below, returns a value that is averaged.
+func requests(r *sim.Result) float64 { return r.Window.Requests }
+func latency(r *sim.Result) float64  { return r.Normalized.Mean }
+func saving(r *sim.Result) float64   { return 100 * r.Window.Saving }

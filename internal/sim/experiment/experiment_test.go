@@ -16,13 +16,23 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that every comparison with the paper holds, at reduced length. A normal run
-// leaves out figures that take long and whose systems other figures have.
+// Ensure that every comparison with the paper holds, at reduced length, that each figure is handed out when it is
+// done, and that neither the number of runs at once nor what was run before changes anything. A normal run leaves out
+// figures that take long and whose systems other figures have.
 func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	level.SkipQuick(t)
 	o := Options{Quick: true, Only: []string{"table1", "fig1", "fig2", "fig11", "fig12", "fig17", "cost"}}
 	if level.Long() {
 		o = Options{Quick: true, Full: true}
+	}
+	var drawn []chart.Figure
+	o.Drawn = func(f chart.Figure) error {
+		drawn = append(drawn, f)
+		return nil
+	}
+	o.Progress = func(done, all int) {
+		require.Less(t, done, all)
+		require.Equal(t, level.Pick(7, len(figures)), all)
 	}
 	report, err := Run(context.Background(), o)
 	require.NoError(t, err)
@@ -31,7 +41,11 @@ func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	}
 	require.Equal(t, level.Pick(552, 616), len(report.Checks))
 	require.Equal(t, level.Pick(7, 21), len(report.Figures))
-	require.NoError(t, chart.Write(t.TempDir(), report.Figures, report.Checks...))
+	require.Equal(t, report.Figures, drawn)
+
+	alone, err := Run(context.Background(), Options{Quick: true, Only: []string{"fig17"}, Jobs: 7})
+	require.NoError(t, err)
+	require.Contains(t, report.Figures, alone.Figures[0])
 }
 
 // Ensure that the systems of a figure share the requests of a seed: the more systems, not the more memory.
@@ -53,35 +67,25 @@ func TestSystemsShareTheRequestsOfASeed(t *testing.T) {
 	require.Less(t, most(6), 2*most(2))
 }
 
-// Ensure that neither the number of runs at once nor what was run before changes
-// anything.
-func TestFiguresDoNotDependOnTheNumberOfJobs(t *testing.T) {
+// Ensure that fewer seeds are taken if asked for, and other numbers come out.
+func TestOtherSeedsGiveOtherNumbers(t *testing.T) {
 	level.SkipQuick(t)
-	only := level.Pick([]string{"table1", "fig17"}, []string{"fig2", "fig17"})
-	one, err := Run(context.Background(), Options{Quick: true, Only: only, Jobs: 1})
-	require.NoError(t, err)
-	many, err := Run(context.Background(), Options{Quick: true, Only: only, Jobs: 7})
-	require.NoError(t, err)
-	require.Equal(t, one, many)
-	alone, err := Run(context.Background(), Options{Quick: true, Only: only[1:]})
-	require.NoError(t, err)
-	require.Equal(t, one.Figures[len(one.Figures)-1:], alone.Figures)
+	var means []float64
+	for seeds, label := range map[int]string{1: "seed 1, 900 s", 2: "seeds 1 to 2, 900 s"} {
+		r, err := Run(context.Background(), Options{Only: []string{"fig2"}, Seeds: seeds})
+		require.NoError(t, err)
+		v := r.Figures[0].Panels[0].Data.(chart.Stacks).Columns[0].Parts[0]
+		require.Equal(t, seeds, v.Seeds)
+		require.Equal(t, label, r.Figures[0].Seeds)
+		means = append(means, v.Mean)
+	}
+	require.NotEqual(t, means[0], means[1])
 }
 
-// Ensure that more seeds are taken if asked for, and other numbers come out.
-func TestMoreSeedsGiveOtherNumbers(t *testing.T) {
-	level.SkipQuick(t)
-	few, err := Run(context.Background(), Options{Only: []string{"fig2"}, Seeds: 1})
-	require.NoError(t, err)
-	many, err := Run(context.Background(), Options{Only: []string{"fig2"}, Seeds: 2})
-	require.NoError(t, err)
-	a := few.Figures[0].Panels[0].Data.(chart.Stacks).Columns[0].Parts[0]
-	b := many.Figures[0].Panels[0].Data.(chart.Stacks).Columns[0].Parts[0]
-	require.Equal(t, 1, a.Seeds)
-	require.Equal(t, 2, b.Seeds)
-	require.NotEqual(t, a.Mean, b.Mean)
-	require.Equal(t, "seed 1, 900 s", few.Figures[0].Seeds)
-	require.Equal(t, "seeds 1 to 2, 900 s", many.Figures[0].Seeds)
+func TestAFigureThatCannotBeKeptEndsTheRun(t *testing.T) {
+	full := errors.New("no space left on device")
+	_, err := Run(context.Background(), Options{Only: []string{"fig11"}, Drawn: func(chart.Figure) error { return full }})
+	require.ErrorIs(t, err, full)
 }
 
 func TestAnUnknownFigureIsRefused(t *testing.T) {
@@ -119,10 +123,7 @@ func TestAComparisonMissesJustOutsideItsTolerance(t *testing.T) {
 		require.Equal(t, c.ok, b.report.Checks[0].OK, "%+v", b.report.Checks[0])
 		require.Equal(t, !c.ok, b.report.Misses() == 1)
 	}
-	v := mean([]float64{1, 3}, nil)
-	require.Equal(t, chart.Value{Mean: 2, SD: math.Sqrt2, Seeds: 2}, v)
-	require.Equal(t, "2.00 ± 1.41", meanAndSD(v))
-	require.Zero(t, mean([]float64{0.1, 0.1, 0.1}, nil).SD)
+	require.Equal(t, "2.00 ± 1.41", meanAndSD(chart.Average([]float64{1, 3})))
 }
 
 // Ensure that the cause of a miss excuses the points that it is about, and no others.
@@ -151,31 +152,4 @@ func TestACauseIsOfFewPoints(t *testing.T) {
 			require.Equal(t, c.want == "", most == 0)
 		})
 	}
-}
-
-// Ensure that each figure is handed out when it is done, and that progress counts figures, whose number is known.
-func TestFiguresAreHandedOutAsTheyAreDone(t *testing.T) {
-	var drawn []string
-	var totals []int
-	report, err := Run(context.Background(), Options{Only: []string{"fig1", "fig11", "fig2"}, Quick: true, Seeds: 1,
-		Progress: func(done, all int) {
-			require.Less(t, done, all)
-			totals = append(totals, all)
-		},
-		Drawn: func(f chart.Figure) error {
-			drawn = append(drawn, f.Name)
-			return nil
-		}})
-	require.NoError(t, err)
-	require.Len(t, drawn, len(report.Figures))
-	for i, f := range report.Figures {
-		require.Equal(t, f.Name, drawn[i])
-	}
-	require.NotEmpty(t, totals)
-	for _, all := range totals {
-		require.Equal(t, 3, all)
-	}
-	full := errors.New("no space left on device")
-	_, err = Run(context.Background(), Options{Only: []string{"fig11"}, Drawn: func(chart.Figure) error { return full }})
-	require.ErrorIs(t, err, full)
 }

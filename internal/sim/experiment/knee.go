@@ -66,7 +66,7 @@ func (b *bench) curve(load *capacity.Load, plan *scenario.Plan, c *curve) error 
 		for _, p := range step.Points {
 			results = append(results, p.Result)
 		}
-		c.line.Points = append(c.line.Points, chart.Point{X: step.Rate, Value: average(results, latency, nil)})
+		c.line.Points = append(c.line.Points, chart.Point{X: step.Rate, Value: average(results, latency)})
 	}
 	return nil
 }
@@ -93,7 +93,9 @@ func ratio(a, b *curve, paper *chart.Range) chart.Value {
 	for i := range a.each {
 		values = append(values, a.each[i]/b.each[i])
 	}
-	return mean(values, paper)
+	v := chart.Average(values)
+	v.Paper = paper
+	return v
 }
 
 // ratios returns the panel beside curves: how many times the rate of another system

@@ -20,52 +20,46 @@ type lab struct {
 	progress func() // a run or a search is done; one at a time
 
 	mu   sync.Mutex
-	runs map[string]*outcome
+	runs map[string]func() (*sim.Result, error) // which wait for their results
 
 	tally sync.Mutex // of progress
-}
-
-type outcome struct {
-	ready  chan struct{}
-	result *sim.Result
-	err    error
 }
 
 func newLab(ctx context.Context, jobs int, progress func()) *lab {
 	if jobs < 1 {
 		jobs = runtime.GOMAXPROCS(0)
 	}
-	return &lab{ctx: ctx, pool: capacity.NewPool(jobs), progress: progress, runs: map[string]*outcome{}}
+	return &lab{ctx: ctx, pool: capacity.NewPool(jobs), progress: progress, runs: map[string]func() (*sim.Result, error){}}
 }
 
-// start begins a run if there is none of this scenario.
-func (l *lab) start(s scenario.Scenario) (*outcome, error) {
+// start begins a run if there is none of this scenario, and returns a function that waits for its result.
+func (l *lab) start(s scenario.Scenario) (func() (*sim.Result, error), error) {
 	key, err := json.Marshal(s)
 	if err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if o, ok := l.runs[string(key)]; ok {
-		return o, nil
+	if l.runs[string(key)] == nil {
+		run := sync.OnceValues(func() (*sim.Result, error) {
+			defer l.ran()
+			if err := l.pool.Take(l.ctx); err != nil {
+				return nil, err
+			}
+			defer l.pool.Give()
+			r, err := scenario.Run(l.ctx, s)
+			if err != nil {
+				return nil, fmt.Errorf("%s, %s: %w", s.Server.System, s.Workload, err)
+			}
+			return r, nil
+		})
+		l.runs[string(key)] = run
+		go func() { _, _ = run() }()
 	}
-	o := &outcome{ready: make(chan struct{})}
-	l.runs[string(key)] = o
-	go func() {
-		defer close(o.ready)
-		defer l.ran()
-		if o.err = l.pool.Take(l.ctx); o.err != nil {
-			return
-		}
-		defer l.pool.Give()
-		if o.result, o.err = scenario.Run(l.ctx, s); o.err != nil {
-			o.err = fmt.Errorf("%s, %s: %w", s.Server.System, s.Workload, o.err)
-		}
-	}()
-	return o, nil
+	return l.runs[string(key)], nil
 }
 
-// ran tells that a run or a search is done.
+// ran reports that a run or a search is done.
 func (l *lab) ran() {
 	l.tally.Lock()
 	defer l.tally.Unlock()
@@ -74,21 +68,21 @@ func (l *lab) ran() {
 
 // run returns the results of scenarios, in their order.
 func (l *lab) run(scenarios []scenario.Scenario) ([]*sim.Result, error) {
-	var begun []*outcome
+	var waits []func() (*sim.Result, error)
 	for _, s := range scenarios {
-		o, err := l.start(s)
+		wait, err := l.start(s)
 		if err != nil {
 			return nil, err
 		}
-		begun = append(begun, o)
+		waits = append(waits, wait)
 	}
 	var results []*sim.Result
-	for _, o := range begun {
-		<-o.ready
-		if o.err != nil {
-			return nil, o.err
+	for _, wait := range waits {
+		r, err := wait()
+		if err != nil {
+			return nil, err
 		}
-		results = append(results, o.result)
+		results = append(results, r)
 	}
 	return results, nil
 }

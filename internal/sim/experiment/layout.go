@@ -20,15 +20,14 @@ func (b *bench) layout() error {
 	if err != nil {
 		return err
 	}
-	exact := func(v float64) chart.Value { return chart.Value{Mean: v, Seeds: 1} }
 	const gb = 1e9
 	const all = 40 * gb // the paper's 65 % are of the 40 GB in the name; the driver reports 42.3
 	parameters := float64(setup.LLM.Parameters) * setup.LLM.ParameterBytes
 	cache := float64(blocks) * 16 * float64(setup.LLM.KVBytesPerToken())
-	share := exact(100 * parameters / all)
+	share := one(100 * parameters / all)
 	share.Paper = chart.Printed(65)
 	b.checkWithinPoints(chart.Predicted, "Fig. 1, parameters of OPT-13B on an A100 with 40 GB", share, 65, 1)
-	b.checkWithinRange(chart.Predicted, "Fig. 1, KV cache, % of the memory", "over 30 %", exact(100*cache/all), 30, 33)
+	b.checkWithinRange(chart.Predicted, "Fig. 1, KV cache, % of the memory", "over 30 %", one(100*cache/all), 30, 33)
 
 	memory, speed, err := b.byBatch(parameters / gb)
 	if err != nil {
@@ -47,7 +46,7 @@ func (b *bench) layout() error {
 			{
 				Title: "A100, 40 GB", X: chart.XAxis{Title: "OPT-13B"}, Y: chart.YAxis{Title: "part of the memory (%)", Max: 100},
 				Data: chart.Stacks{Parts: []string{"parameters", "KV cache", "other"}, Columns: []chart.Column{{
-					Name: "one GPU", Parts: []chart.Value{share, exact(100 * cache / all), exact(100 * (1 - (parameters+cache)/all))},
+					Name: "one GPU", Parts: []chart.Value{share, one(100 * cache / all), one(100 * (1 - (parameters+cache)/all))},
 				}}},
 			},
 			{Title: "memory", X: chart.XAxis{Title: "requests at once"}, Y: chart.YAxis{Title: "memory used (GB)"},
@@ -82,9 +81,7 @@ func (b *bench) byBatch(parameters float64) (memory, speed []chart.Line, err err
 			if w.Requests < 0.8*float64(most) {
 				break
 			}
-			at := func(v float64) chart.Point {
-				return chart.Point{X: float64(most), Value: chart.Value{Mean: v, Seeds: 1}}
-			}
+			at := func(v float64) chart.Point { return chart.Point{X: float64(most), Value: one(v)} }
 			m.Points = append(m.Points, at(parameters+bytes*(1-w.External)))
 			s.Points = append(s.Points, at(float64(results[0].Generated)/results[0].Seconds))
 		}

@@ -30,15 +30,14 @@ func (b *bench) lengths() error {
 			outputs[min(o/w.bin, bins-1)]++
 		}
 		paper := targets.Lengths[w.name]
-		exact := func(v float64) chart.Value { return chart.Value{Mean: v / draws, Seeds: 1} }
-		b.checkWithinPercent(chart.Calibrated, "Fig. 11, "+title(w.name)+", mean prompt, tokens", exact(prompt),
+		b.checkWithinPercent(chart.Calibrated, "Fig. 11, "+title(w.name)+", mean prompt, tokens", one(prompt/draws),
 			paper.Prompt, 2)
-		b.checkWithinPercent(chart.Calibrated, "Fig. 11, "+title(w.name)+", mean answer, tokens", exact(output),
+		b.checkWithinPercent(chart.Calibrated, "Fig. 11, "+title(w.name)+", mean answer, tokens", one(output/draws),
 			paper.Output, 2)
 		line := func(name string, counts []float64) chart.Line {
 			l := chart.Line{Name: name}
 			for i, n := range counts[:bins-1] { // the last one holds all that is longer
-				l.Points = append(l.Points, chart.Point{X: (float64(i) + 0.5) * float64(w.bin), Value: exact(100 * n)})
+				l.Points = append(l.Points, chart.Point{X: (float64(i) + 0.5) * float64(w.bin), Value: one(100 * n / draws)})
 			}
 			return l
 		}

@@ -31,7 +31,7 @@ func (b *bench) sharedPrefix() error {
 		if w.workload == "wmt16-1shot" {
 			for i, at := range []int{1, 0} {
 				b.checkWithinPercent(chart.Calibrated, "Fig. 16, "+w.title+", requests/s of "+label(all[at].system)+", as drawn",
-					mean(all[at].each, nil), targets.Ratio.OneShotRates[i], 20)
+					chart.Average(all[at].each), targets.Ratio.OneShotRates[i], 20)
 			}
 		}
 		groups, values = append(groups, "Oracle, "+w.short), append(values, r)

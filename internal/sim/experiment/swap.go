@@ -16,7 +16,6 @@ func (b *bench) swapping() error {
 	if err != nil {
 		return err
 	}
-	exact := func(v float64) chart.Value { return chart.Value{Mean: v, Seeds: 1} }
 	var out, both, again []chart.Value
 	milli := map[int]float64{}
 	var recompute float64
@@ -26,10 +25,10 @@ func (b *bench) swapping() error {
 			return err
 		}
 		blocks := (tokens + size - 1) / size
-		one := 1000 * m.Seconds(cost.Work{SwapBlocks: blocks, Swaps: blocks})
-		milli[size] = 2 * one
+		single := 1000 * m.Seconds(cost.Work{SwapBlocks: blocks, Swaps: blocks})
+		milli[size] = 2 * single
 		recompute = 1000 * m.Seconds(cost.Work{Seqs: 1, Prompt: tokens, PromptContext: tokens * (tokens + 1) / 2})
-		out, both, again = append(out, exact(one)), append(both, exact(2*one)), append(again, exact(recompute))
+		out, both, again = append(out, one(single)), append(both, one(2*single)), append(again, one(recompute))
 	}
 	seeds, seconds := b.averageSeeds(), 1000.0
 	s := scenario.Scenario{Workload: "sharegpt", Rate: 2.01, Duration: seconds}

@@ -3,8 +3,6 @@ package experiment
 import (
 	_ "embed"
 	"encoding/json"
-
-	"llmmemory/internal/chart"
 )
 
 //go:embed targets.json
@@ -26,9 +24,9 @@ var targets = func() (t struct {
 		Oracle   [4]float64 `json:"oracle"`
 		VLLM     []*float64 `json:"vllm"`
 	} `json:"fig2"`
-	Fig13 struct {
-		ShareGPT batches `json:"sharegpt_rate2"`
-		Alpaca   batches `json:"alpaca_rate30"`
+	Fig13 struct { // by system
+		ShareGPT map[string]float64 `json:"sharegpt_rate2"`
+		Alpaca   map[string]float64 `json:"alpaca_rate30"`
 	} `json:"fig13"`
 	Fig15 struct {
 		Parallel map[string]float64 `json:"parallel"`
@@ -68,26 +66,4 @@ func embedded(text []byte, into any) {
 	if err := json.Unmarshal(text, into); err != nil {
 		panic(err)
 	}
-}
-
-type batches struct {
-	Max    float64 `json:"max"`
-	Pow2   float64 `json:"pow2"`
-	Oracle float64 `json:"oracle"`
-	VLLM   float64 `json:"vllm"`
-}
-
-// of returns what the paper prints for a system, nil if nothing.
-func (b batches) of(system string) *chart.Range {
-	switch system {
-	case "orca-max":
-		return chart.Printed(b.Max)
-	case "orca-pow2":
-		return chart.Printed(b.Pow2)
-	case "orca-oracle":
-		return chart.Printed(b.Oracle)
-	case "sosp":
-		return chart.Printed(b.VLLM)
-	}
-	return nil
 }

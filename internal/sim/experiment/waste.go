@@ -34,7 +34,7 @@ func (b *bench) waste() error {
 		column := chart.Column{Name: label(system)}
 		paper := map[string][]float64{"orca-max": t.Max[:], "orca-pow2": t.Pow2[:], "orca-oracle": t.Oracle[:]}[system]
 		for i, p := range parts {
-			v := average(results, p.share, nil)
+			v := average(results, p.share)
 			if paper != nil {
 				v.Paper = chart.Printed(paper[i])
 				b.checkWithinPoints(chart.Predicted, "Fig. 2, "+column.Name+", "+p.name, v, paper[i], 2.5)

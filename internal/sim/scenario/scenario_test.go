@@ -151,10 +151,6 @@ func TestContradictoryScenariosAreRefused(t *testing.T) {
 	}{
 		{"an engine and a cost file", `engine "vllm" or of the cost file "x.json", not of both`,
 			Scenario{Model: "opt-13b", GPU: "l4", Engine: "vllm", Cost: "x.json"}},
-		{"a setup with a model", "has a model and a GPU already", Scenario{Setup: "llama-3-8b", Model: "opt-13b"}},
-		{"a GPU without a model", "a GPU needs a model", Scenario{GPU: "l4"}},
-		{"a trace and a workload", "not of both", Scenario{Trace: "x", Workload: "alpaca"}},
-		{"a negative rate", "-2 requests a second", Scenario{Rate: -2}},
 		{"an end before the start", "until -1 s", Scenario{Until: -1}},
 		{"a start after the end", "from 50 s until 20 s", Scenario{From: 50, Until: 20, Duration: 100}},
 		{"nothing between start and end", "from 100 s until 100 s", Scenario{From: 100, Duration: 100}},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 
 	"llmmemory/internal/jobs"
 	"llmmemory/internal/sim"
@@ -26,10 +27,7 @@ type Folder struct {
 // OpenFolder makes the folder if it is not there, and locks it. A folder of another sweep, or one that another
 // process uses, is not changed.
 func OpenFolder(path string, s *Sweep, shard jobs.Shard) (*Folder, error) {
-	if _, err := s.isIn(path); err != nil {
-		return nil, err
-	}
-	log, err := jobs.OpenLog(path, "results", shard, func() error { return s.writeTo(path) })
+	log, err := jobs.OpenLog(path, "results", shard, func() error { return s.begin(path) })
 	if err != nil {
 		return nil, err
 	}
@@ -43,59 +41,29 @@ func OpenFolder(path string, s *Sweep, shard jobs.Shard) (*Folder, error) {
 // Close lets other processes use the folder.
 func (f *Folder) Close() error { return f.log.Close() }
 
-// save keeps an outcome.
-func (f *Folder) save(o Outcome) error {
-	if err := f.log.Append(o); err != nil {
-		return fmt.Errorf("%s: %w", o.Job, err)
-	}
-	return nil
-}
-
 const sweepName = "sweep.json"
 
-// isIn reports whether the folder is of the sweep. The error wraps ErrOther if it is of another one.
-func (s *Sweep) isIn(dir string) (bool, error) {
+// begin writes sweep.json if the folder has none. The error wraps ErrOther if it is of another sweep.
+func (s *Sweep) begin(dir string) error {
 	path := filepath.Join(dir, sweepName)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		if text, err = json.MarshalIndent(s, "", "\t"); err != nil {
+			return err
+		}
+		return jobs.Replace(path, append(text, '\n'))
 	}
 	other := &Sweep{}
 	if err == nil {
 		err = json.Unmarshal(text, other)
 	}
 	if err != nil {
-		return false, fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	if err := s.same(other); err != nil {
-		return false, fmt.Errorf("the folder %s is %w; take another folder", dir, err)
+		return fmt.Errorf("the folder %s is %w; take another folder", dir, err)
 	}
-	return true, nil
-}
-
-// writeTo writes sweep.json if it is not there. Of two processes that write it at the same time the second
-// does not replace the file of the first, which has to be of the same sweep.
-func (s *Sweep) writeTo(dir string) error {
-	if found, err := s.isIn(dir); found || err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(s, "", "\t")
-	if err != nil {
-		return err
-	}
-	fresh, err := os.MkdirTemp(dir, ".new-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(fresh)
-	if err := jobs.Replace(filepath.Join(fresh, sweepName), append(text, '\n')); err != nil {
-		return err
-	}
-	if err := os.Link(filepath.Join(fresh, sweepName), filepath.Join(dir, sweepName)); !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	_, err = s.isIn(dir)
-	return err
+	return nil
 }
 
 // An Outcome is the result of a job: a line of a results file.
@@ -161,9 +129,8 @@ func (st *State) add(i int, o *Outcome, where string) error {
 // Failed returns a shard's jobs that were run without a result.
 func (st *State) Failed(shard jobs.Shard) []*Outcome {
 	var all []*Outcome
-	of := st.shards(shard.Of)
-	for i, o := range st.Outcomes {
-		if o != nil && o.Result == nil && of[i] == shard.Index {
+	for _, i := range slices.Sorted(slices.Values(st.part(shard))) {
+		if o := st.Outcomes[i]; o != nil && o.Result == nil {
 			all = append(all, o)
 		}
 	}

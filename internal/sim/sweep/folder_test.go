@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,7 +27,7 @@ func run(t *testing.T, dir string, s *Sweep, shard jobs.Shard, atOnce int) []Job
 	f, err := OpenFolder(dir, s, shard)
 	require.NoError(t, err)
 	var ran []Job
-	require.NoError(t, f.Run(context.Background(), atOnce, Watcher{Done: func(o Outcome) { ran = append(ran, o.Job) }}))
+	require.NoError(t, f.Run(context.Background(), atOnce, func(o Outcome) { ran = append(ran, o.Job) }))
 	require.NoError(t, f.Close())
 	return ran
 }
@@ -52,15 +51,6 @@ func state(t *testing.T, dir string, s *Sweep) *State {
 }
 
 func results(dir string) string { return filepath.Join(dir, "results-1-of-1.jsonl") }
-
-func TestHowManyAtOnceDoesNotMatter(t *testing.T) {
-	s := open(t, grid())
-	one, many := t.TempDir(), t.TempDir()
-	require.Len(t, run(t, one, s, all, 1), 8)
-	require.Len(t, run(t, many, s, all, 5), 8)
-	require.Equal(t, table(t, one, s), table(t, many, s))
-	require.Empty(t, run(t, one, s, all, 1), "run again")
-}
 
 // Ensure that a process which is killed while it writes loses one job, wherever
 // in the line that was.
@@ -146,7 +136,7 @@ func TestWhatFailedIsRunAgain(t *testing.T) {
 	write(t, files, "setup.json", strings.Replace(text, "40gb", "80gb", 1)) // not what the keys are of
 	f, err := OpenFolder(t.TempDir(), s, all)
 	require.NoError(t, err)
-	require.ErrorIs(t, f.Run(context.Background(), 1, Watcher{}), ErrChanged)
+	require.ErrorIs(t, f.Run(context.Background(), 1, func(Outcome) {}), ErrChanged)
 	require.NoError(t, f.Close())
 }
 
@@ -160,46 +150,19 @@ func TestATraceThatChangesEndsTheSweep(t *testing.T) {
 	f, err := OpenFolder(dir, s, all)
 	require.NoError(t, err)
 	done := 0
-	err = f.Run(context.Background(), 1, Watcher{Done: func(Outcome) {
+	err = f.Run(context.Background(), 1, func(Outcome) {
 		if done++; done == 3 {
 			require.NoError(t, os.Remove(g.Base.Trace))
 			write(t, files, "a.csv", "arrival,prompt,output\n0,10,2\n1,10,3\n")
 			require.NoError(t, os.Chtimes(g.Base.Trace, s.changed.Add(1e9), s.changed.Add(1e9)))
 		}
-	}})
+	})
 	require.ErrorIs(t, err, ErrChanged)
 	require.NoError(t, f.Close())
 	require.Equal(t, 3, done)
 	_, err = OpenFolder(dir, open(t, g), all)
 	require.ErrorIs(t, err, ErrOther)
 	require.ErrorContains(t, err, "its trace has other requests")
-}
-
-func TestAnInterruptionKeepsWhatIsFinished(t *testing.T) {
-	g := grid()
-	g.Base.Duration = 100 // some thousand iterations
-	s := open(t, g)
-	dir := t.TempDir()
-	f, err := OpenFolder(dir, s, all)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var done atomic.Int32
-	err = f.Run(ctx, 1, Watcher{
-		Begun: func(part, todo []Job) { require.Len(t, part, 8); require.Len(t, todo, 8) },
-		Advanced: func(Job, int) {
-			if done.Load() == 2 {
-				cancel() // in the middle of the third
-			}
-		},
-		Done: func(Outcome) { done.Add(1) }})
-	require.ErrorIs(t, err, context.Canceled)
-	require.NoError(t, f.Close())
-	st := state(t, dir, s)
-	require.Len(t, st.Missing(), 6)
-	require.Empty(t, st.Failed(all), "an interruption is no failure")
-	require.ErrorIs(t, st.Write(dir, DefaultSLO), ErrMissing)
-	require.NoFileExists(t, filepath.Join(dir, "sweep.csv"))
-	require.Len(t, run(t, dir, s, all, 1), len(st.Missing()))
 }
 
 func TestAFolderIsOfOneSweepAndOneProcess(t *testing.T) {
@@ -236,7 +199,6 @@ func TestAFolderIsOfOneSweepAndOneProcess(t *testing.T) {
 		_, err := OpenFolder(dir, open(t, g), jobs.Shard{Index: 1, Of: 3})
 		require.ErrorIs(t, err, ErrOther)
 		require.ErrorContains(t, err, says)
-		require.ErrorIs(t, open(t, g).writeTo(dir), ErrOther, "begun at the same time")
 	}
 	built := open(t, grid())
 	built.Program = "another"
@@ -246,33 +208,6 @@ func TestAFolderIsOfOneSweepAndOneProcess(t *testing.T) {
 	_, err = OpenFolder(dir, built, all)
 	require.ErrorContains(t, err, "another build")
 	require.Equal(t, before, listing(t, dir))
-}
-
-// Ensure that of different sweeps that begin in one folder at once one has it.
-func TestOnlyOneSweepBeginsAFolder(t *testing.T) {
-	var sweeps []*Sweep
-	for seed := range uint64(4) {
-		g := grid()
-		g.Seeds = []uint64{seed}
-		sweeps = append(sweeps, open(t, g))
-	}
-	for range 20 {
-		dir := t.TempDir()
-		errs := make(chan error)
-		for _, s := range sweeps {
-			go func() { errs <- s.writeTo(dir) }()
-		}
-		began := 0
-		for range sweeps {
-			if err := <-errs; err == nil {
-				began++
-			} else {
-				require.ErrorIs(t, err, ErrOther)
-			}
-		}
-		require.Equal(t, 1, began)
-		require.Len(t, listing(t, dir), 1, "nothing temporary stays")
-	}
 }
 
 // listing returns the files of a folder with their text.
@@ -287,29 +222,6 @@ func listing(t *testing.T, dir string) map[string]string {
 		files[e.Name()] = string(text)
 	}
 	return files
-}
-
-// Ensure that shards which ran elsewhere, copied into one folder, are one run.
-func TestShardsGiveTheSameBytes(t *testing.T) {
-	s := open(t, grid())
-	whole, together := t.TempDir(), t.TempDir()
-	run(t, whole, s, all, 2)
-	want := table(t, whole, s)
-	for i := 1; i <= 3; i++ {
-		part, shard := t.TempDir(), jobs.Shard{Index: i, Of: 3}
-		require.Len(t, run(t, part, s, shard, 2), len(s.part(shard)))
-		name := fmt.Sprintf("results-%d-of-3.jsonl", i)
-		text, err := os.ReadFile(filepath.Join(part, name))
-		require.NoError(t, err)
-		write(t, together, name, string(text))
-		if i == 2 {
-			st := state(t, together, s)
-			require.Len(t, st.Missing(), len(s.part(jobs.Shard{Index: 3, Of: 3})))
-			require.ErrorIs(t, st.Write(together, DefaultSLO), ErrMissing)
-		}
-	}
-	require.Empty(t, run(t, together, s, all, 1))
-	require.Equal(t, want, table(t, together, s))
 }
 
 func TestConflictsOfShardsAreSeen(t *testing.T) {

@@ -7,28 +7,22 @@ import (
 	"sync"
 )
 
-// A Watcher hears how a sweep goes on. Its functions may be nil.
-type Watcher struct {
-	Begun    func(part, todo []Job)    // once: the shard's jobs, and those that are still to be run
-	Advanced func(j Job, answered int) // requests of a job under way; from several goroutines at once
-	Done     func(o Outcome)           // a job is finished and kept; one at a time
-}
-
-// Run runs the jobs of the folder's shard that have no result, at most atOnce at a time
-// (0: one for each processor). It returns when they are finished, when ctx is
-// done, with its error, or when an outcome cannot be kept. A job that fails is an
-// outcome.
-func (f *Folder) Run(ctx context.Context, atOnce int, w Watcher) error {
-	var part, todo []Job
+// Left returns the jobs of the folder's shard, and those without a result when the folder was opened.
+func (f *Folder) Left() (part, todo []Job) {
 	for _, i := range f.Sweep.part(f.Shard) {
 		part = append(part, f.Sweep.Jobs[i])
 		if o := f.State.Outcomes[i]; o == nil || o.Result == nil {
 			todo = append(todo, f.Sweep.Jobs[i])
 		}
 	}
-	if w.Begun != nil {
-		w.Begun(part, todo)
-	}
+	return part, todo
+}
+
+// Run runs the jobs that are left, at most atOnce at a time (0: one for each processor), and calls done for each
+// outcome that is kept, one at a time. It returns when all are finished, when ctx is done, with its error, or when an
+// outcome cannot be kept. A job that fails is an outcome.
+func (f *Folder) Run(ctx context.Context, atOnce int, done func(Outcome)) error {
+	_, todo := f.Left()
 	if atOnce < 1 {
 		atOnce = runtime.GOMAXPROCS(0)
 	}
@@ -40,11 +34,11 @@ func (f *Folder) Run(ctx context.Context, atOnce int, w Watcher) error {
 	for range min(atOnce, len(todo)) {
 		workers.Go(func() {
 			for j := range next {
-				o, err := f.Sweep.outcome(ctx, j, w)
+				o, err := f.Sweep.outcome(ctx, j)
 				if err == nil {
 					saving.Lock()
-					if err = f.save(o); err == nil && w.Done != nil {
-						w.Done(o)
+					if err = f.log.Append(o); err == nil {
+						done(o)
 					}
 					saving.Unlock()
 				}
@@ -67,13 +61,9 @@ func (f *Folder) Run(ctx context.Context, atOnce int, w Watcher) error {
 
 // outcome runs a job. The error is for what is not the job's: an interruption, a
 // file that has changed.
-func (s *Sweep) outcome(ctx context.Context, j Job, w Watcher) (Outcome, error) {
+func (s *Sweep) outcome(ctx context.Context, j Job) (Outcome, error) {
 	o := Outcome{Job: j}
-	r, ends, err := s.run(ctx, j, func(answered int) {
-		if w.Advanced != nil {
-			w.Advanced(j, answered)
-		}
-	})
+	r, ends, err := s.run(ctx, j)
 	switch {
 	case err == nil:
 		o.Result, o.Range = r, ends

@@ -29,22 +29,6 @@ func (s *Sweep) costly() []int {
 	return all
 }
 
-// shards says for each job which of n shards has it, from 1: the longest first,
-// each to the shard that has least to do. Costs are whole numbers, so all
-// machines come to the same.
-func (s *Sweep) shards(n int) []int {
-	load := make([]int64, min(n, len(s.Jobs))) // more shards than jobs have nothing to do
-	of := make([]int, len(s.Jobs))
-	for _, i := range s.costly() {
-		least := slices.Index(load, slices.Min(load))
-		load[least] += s.Jobs[i].cost()
-		of[i] = least + 1
-	}
-	return of
-}
-
-// part returns the indices of a shard's jobs, the longest first.
-func (s *Sweep) part(shard jobs.Shard) []int {
-	of := s.shards(shard.Of)
-	return slices.DeleteFunc(s.costly(), func(i int) bool { return of[i] != shard.Index })
-}
+// part returns the indices of a shard's jobs, the longest first. A shard has at most one of the longest more to do than
+// another one.
+func (s *Sweep) part(shard jobs.Shard) []int { return jobs.Part(shard, s.costly()) }

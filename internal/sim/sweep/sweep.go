@@ -113,9 +113,7 @@ func (s *Sweep) key(plan *scenario.Plan) (string, error) {
 }
 
 // run runs a job, and one of a closed loop also within the margin of its times.
-func (s *Sweep) run(ctx context.Context, j Job, progress func(answered int)) (r *sim.Result, ends []*sim.Result,
-	err error,
-) {
+func (s *Sweep) run(ctx context.Context, j Job) (r *sim.Result, ends []*sim.Result, err error) {
 	plan, err := s.plan.Vary(s.Grid.scenario(j))
 	if err != nil {
 		return nil, nil, err
@@ -126,7 +124,7 @@ func (s *Sweep) run(ctx context.Context, j Job, progress func(answered int)) (r 
 	case key != j.Key:
 		return nil, nil, fmt.Errorf("a file of the model or the GPU %w: run it again in another folder", ErrChanged)
 	}
-	r, err = plan.Run(ctx, nil, func(_ float64, _, answered int) { progress(answered) })
+	r, err = plan.Run(ctx, nil, nil)
 	if err == nil && s.Grid.closed() {
 		ends, err = plan.RunWithin(ctx)
 	}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// refused are command lines that cannot be meant or run, and a part of what llmsim says.
+var refused = []struct{ args, says string }{
+	{"fly", "unknown command"},
+	{"run --ratee 3", "did you mean --rate?"},
+	{"run --zebra 3", "unknown flag: --zebra"},
+	{"run trace.csv", "llmsim run takes flags, and no \"trace.csv\"; a file goes with --trace FILE\n"},
+	{"view calls.trace", "a file goes with --trace FILE or --course FILE"},
+	{"list models", "llmsim list takes flags, and no \"models\"\n"},
+	{"completion csh", "no shell \"csh\"; shells: bash, fish, powershell, zsh"},
+	{"help plna", "no command \"plna\", did you mean plan?"},
+	{"disaggregate --servers 2", "disaggregate was removed: prefill and decode on different servers are not simulated"},
+	{"merge part1 -o out", "merge was removed: with all results-*.jsonl in one folder"},
+	{"fleet --mtbf 60", "--mtbf was removed: replicas do not fail"},
+	{"fleet --scale=2:4", "compare several values of --replicas"},
+	{"plan --shard 1/2", "--shard was removed: a plan runs on one machine"},
+
+	// Names of other programs.
+	{"run --slo ttft<1s", "--goodput counts the requests within limits; llmsim plan finds"},
+	{"run --tensor-parallel-size 2", "here it is --workers"},
+	{"plan --max-num-seqs=2", "here it is --max-seqs"},
+	{"fleet --request-rate 2", "here it is --rate"},
+	{"plan --qps 2", "a plan finds the rate"},
+	{"plan --rate 3", "--rate: a plan finds the rate; --target says what a rate takes"},
+	{"plan --turns 3", "do not wait for answers"},
+
+	// Names that there are not.
+	{"run --system orca", "want fastertransformer, orca-max, orca-pow2, orca-oracle, sosp, vllm-v0, vllm-v1"},
+	{"view --system orca -o x.html", "there is no system \"orca\""},
+	{"run --workload chatgpt", "known are sharegpt, alpaca"},
+	{"run --setup opt", "paper-opt-13b"},
+	{"run --model opt-13b", "a model needs a GPU"},
+	{"run --model llama-3-8b", "name one beside \"llama-3-8b\": a100-40gb"},
+	{"run --gpu l4", "a GPU needs a model"},
+	{"run --model llama-3-8b --gpu a100", "did you mean a100-40gb or a100-80gb?"},
+	{"run --model llama-3-8b --gpu H100", "did you mean h100-80gb or h100-pcie-80gb?"},
+	{"run --model llama3-8b --gpu l4", "did you mean llama-3-8b?"},
+	{"fleet --router best", "want random"},
+	{"fleet --prices no-such.json", "no-such.json"},
+	{"view --story fork -o x.html", "there are copy-on-write"},
+	{"view --course none.trace -o x.html", "no such file or directory"},
+	{"plan --trace absent.csv", "no such file"},
+	{"figures --check --only fig3", "want table1, fig1"},
+
+	// Numbers.
+	{"run --duration 1e18", "want 0 to 1000000000"},
+	{"run --rate 1e12", "want 0 to 1000000"},
+	{"run --rate -1", "a rate of -1 requests a second"},
+	{"run --rate 1e5 --duration 1e8", "1000000000 requests"},
+	{"plan --target 1e300", "want more than 0, and at most 1000000"},
+	{"plan --target NaN", "want more than 0"},
+	{"run --max-seqs -1", "--max-seqs -1: want at least 1"},
+	{"plan --max-tokens -7", "--max-tokens -7: want at least 1"},
+	{"run --max-concurrency -1", "requests at once: -1: want a number of at least 0"},
+	{"run --turns 0.5", "at least 1"},
+	{"run --burstiness -1", "at least 0"},
+	{"run --drafts 2 --accept 2", "a draft is accepted with the probability 2: want 0 to 1"},
+	{"run --block-size 0", "blocks of 0 tokens"},
+	{"run --memory-utilization 0", "--memory-utilization 0: want more than 0"},
+	{"run --watermark 0", "--watermark 0: want more than 0, or -1 for none"},
+	{"run --watermark NaN", "want a part of the blocks, more than 0 and less than 1, or -1 for none"},
+	{"run --system sosp --watermark=-0.01", "want a part of the blocks, more than 0 and less than 1, or -1 for none"},
+	{"run --system vllm-v0 --watermark 1", "want a part of the blocks, more than 0 and less than 1, or -1 for none"},
+	{"run --system orca-max --max-len 2000", "125"},
+	{"run --duration 1h", "\"1h\" for \"--duration\" flag: want a number without a unit; llmsim run --help has the unit\n"},
+	{"plan --seed -1", "\"-1\" for \"--seed\" flag: want a whole number of at least 0\n"},
+	{"run --requests 2.5", "\"2.5\" for \"--requests\" flag: want a whole number\n"},
+	{"plan --seeds 0", "want 1 to 100 seeds"},
+	{"cheapest --model llama-3-8b --target 1 --seeds 100000", "want 1 to 100 seeds"}, // they took 24 GB
+	{"plan --precision NaN", "between 0 and 1"},
+	{"plan --slo ttft<1s@p0", `"p0" is no mean, max, or percentile`},
+	{"run --goodput ttft<1s@p99", "without @"},
+	{"fleet --replicas 0", "0 replicas"},
+	{"fleet --also l4", "want GPU:N"},
+	{"cheapest --model llama-3-8b --target 0", "above 0"},
+	{"cheapest --model llama-3-8b", "target"},
+	{"figures --check --seeds -1", "--seeds -1"},
+
+	// Flags that do not go together, or do nothing.
+	{"run --trace x.csv --workload alpaca", "not of both"},
+	{"run --rate inf", "need a number"},
+	{"run --think 3", "--turns"},
+	{"run --trace ../../internal/sim/workload/testdata/traces/own.csv --turns 1", "hash_ids"},
+	{"run --setup llama-3-8b --gpu l4", "already: leave out l4\n"},
+	{"run --weights int4", "--weights and --kv go with --model and --gpu"},
+	{"run --memory-utilization 0.8 --blocks 9", "does nothing with --blocks"},
+	{"run --swap", "--swap does nothing with vllm-v1, the default: it is for sosp, vllm-v0"},
+	{"run --system orca-max --chunked", "--chunked does nothing with orca-max: it is for vllm-v0, vllm-v1"},
+	{"run --caching --no-caching", "take one of them"},
+	{"run --system sosp --beam", "add --samples 2 or more"},
+	{"run --system vllm-v1 --beam --samples 2", "take one of orca-max, orca-pow2, orca-oracle, sosp"},
+	{"run --system sosp --no-caching", "--no-caching does nothing with sosp: it is for vllm-v1"},
+	{"plan --swap-gb-s 5 --system sosp", "--swap-gb-s does nothing without --swap"},
+	{"run --cpu-blocks 5", "--cpu-blocks does nothing with vllm-v1, the default: it is for sosp, vllm-v0"},
+	{"run --system orca-max --watermark 0.1", "--watermark does nothing with orca-max: it is for sosp, vllm-v0, vllm-v1"},
+	{"run --system fastertransformer --max-seqs 3", "--max-seqs does nothing with fastertransformer"},
+	{"plan --system sosp --batch 3", "--batch does nothing with sosp: it is for fastertransformer"},
+	{"view --prefix 32 -o none.html", "--prefix does nothing"},
+	{"view --story two-levels --system sosp -o x.html", "a page shows one thing"},
+	{"view --story two-levels", "say where the page goes"},
+	{"fleet --also l4:1", "--model and --gpu"},
+	{"fleet --event-delay 30", "--event-delay does nothing without --router prefix"},
+	{"fleet --samples 2", "one answer"},
+	{"figures", "give a folder for the figures (-o), or --check"},
+
+	// What cannot be run, or comes to nothing.
+	{"run --model opt-175b --gpu l4", "workers would do"},
+	{"run --rate 0.0001 --duration 1", "no request arrived"},
+	{"view --system sosp --duration 20 --from 1e6 -o x.html", "nothing happens after"},
+	{"plan -o /dev/null/plan", "/dev/null"},
+	{"view --story copy-on-write -o /none/page.html", "/none/page.html: no such file or directory"},
+	{"cheapest --model llama-3-8b --gpus rtx-3090,a800-80gb --target 1", "rtx-3090, a800-80gb: no price is known"},
+}
+
+// Ensure that what cannot be meant or run is refused in words, before anything is printed or written.
+func TestWhatCannotBeIsRefused(t *testing.T) {
+	files := func() []string {
+		names, err := filepath.Glob("*")
+		require.NoError(t, err)
+		return names
+	}
+	before, rows := files(), refused
+	for _, name := range defaultedFlags {
+		if name != "watermark" && name != "steps" {
+			rows = append(rows, struct{ args, says string }{"run --" + name + " 0", "--" + name + " 0: want more than 0"})
+		}
+	}
+	for _, c := range rows {
+		status, stdout, stderr := llmsim(t, strings.Fields(c.args)...)
+		require.Equal(t, 1, status, c.args)
+		require.Contains(t, stderr, c.says, c.args)
+		if stdout != "" { // a run that served nothing
+			require.Regexp(t, `to the first token +- +- +- +- +-`, stdout, c.args)
+		}
+	}
+	require.Equal(t, before, files())
+}
