@@ -12,7 +12,7 @@ import (
 // Ensure that a trace can come from a pipe, which is read twice all the same, and that a bad row is named.
 func TestATraceFromAPipe(t *testing.T) {
 	for rows, want := range map[string]string{
-		"0,10,5\n0.25,10,5\n": "2 of 2 requests in 0.36 s, ",
+		"0,10,5\n0.25,10,5\n": "2 of 2 requests in 0.363 s, ",
 		"0,10,5\n1,ten,5\n":   "-:3:",
 	} {
 		cmd := program("run", "--trace", "-")

@@ -17,14 +17,8 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// Limits of what a page can show of a trace.
-const (
-	mostCalls  = 3000
-	mostBlocks = 4096 // blocks of one pool
-	mostForks  = 64   // forks in one step
-	mostLive   = 256  // sequences at a time
-	mostShown  = 64   // blocks of a pool whose records are shown
-)
+// mostShown is how many blocks a pool has at most whose records are shown.
+const mostShown = 64
 
 // Course plays a trace (package trace) on package course. A comment behind a call, or in lines
 // above it, is shown with it; a line "# title:" names the recording. An error wraps
@@ -34,9 +28,6 @@ func Course(r io.Reader) (*Recording, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
 		return nil, fmt.Errorf("read the trace: %w", err)
-	}
-	if _, err := trace.Parse(string(text)); err != nil {
-		return nil, err
 	}
 	calls, title, err := script(string(text))
 	if err != nil {
@@ -53,22 +44,25 @@ func Course(r io.Reader) (*Recording, error) {
 	}}
 	for _, c := range calls {
 		p.play(c)
-		if n := len(p.last[max(0, c.Engine)].Sequences); n > mostLive {
-			return nil, fmt.Errorf("%w: line %d: %d sequences at a time: a map shows at most %d", trace.ErrSyntax, c.line, n, mostLive)
-		}
 	}
 	return p.recording, nil
 }
 
-// A call is a line of a trace with its comments.
+// A call is a step of a trace with its comments.
 type call struct {
 	trace.Op
-	line int
 	said []string
 }
 
-// script splits a trace that Parse has accepted into calls.
+// script splits a trace into calls.
 func script(text string) (calls []call, title string, err error) {
+	ops, err := trace.Parse(text)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(ops) == 0 {
+		return nil, "", fmt.Errorf("%w: line 1: it has no calls: begin with \"init e0 512\"", trace.ErrSyntax)
+	}
 	title = "A trace of the course's engine"
 	var said []string
 	for i, line := range strings.Split(text, "\n") {
@@ -80,40 +74,18 @@ func script(text string) (calls []call, title string, err error) {
 		if comment != "" {
 			said = append(said, comment)
 		}
-		if strings.TrimSpace(code) == "" {
-			if strings.TrimSpace(line) == "" {
-				said = nil // a comment without a call
-			}
-			continue
+		switch op := len(calls); {
+		case strings.TrimSpace(line) == "":
+			said = nil // a comment without a call
+		case strings.TrimSpace(code) == "":
+		case ops[op].Kind.Outside():
+			return nil, "", fmt.Errorf("%w: line %d: %s is a write from outside, not a call: a map shows calls only",
+				trace.ErrSyntax, i+1, ops[op].Kind)
+		default:
+			calls, said = append(calls, call{ops[op], said}), nil
 		}
-		c := call{line: i + 1, said: said}
-		if err := c.UnmarshalText([]byte(code)); err != nil {
-			return nil, "", fmt.Errorf("%w: line %d: %w", trace.ErrSyntax, i+1, err)
-		}
-		if wrong := unplayable(c.Op, len(calls)); wrong != "" {
-			return nil, "", fmt.Errorf("%w: line %d: %s", trace.ErrSyntax, i+1, wrong)
-		}
-		calls, said = append(calls, c), nil
-	}
-	if len(calls) == 0 {
-		return nil, "", fmt.Errorf("%w: line 1: it has no calls: begin with \"init e0 512\"", trace.ErrSyntax)
 	}
 	return calls, title, nil
-}
-
-// unplayable says why a map cannot show a step.
-func unplayable(op trace.Op, before int) string {
-	switch {
-	case op.Kind.Outside():
-		return fmt.Sprintf("%s is a write from outside, not a call: a map shows calls only", op.Kind)
-	case before == mostCalls:
-		return fmt.Sprintf("a map shows at most %d calls", mostCalls)
-	case op.Kind == trace.Init && op.Pool() >= (mostBlocks+1)*course.BlockSize:
-		return fmt.Sprintf("a pool of %d blocks: a map shows at most %d", op.Pool()/course.BlockSize, mostBlocks)
-	case op.Kind == trace.Forks && op.C > mostForks:
-		return fmt.Sprintf("%d forks in one step: a map shows at most %d", op.C, mostForks)
-	}
-	return ""
 }
 
 // A player makes a frame for each call.

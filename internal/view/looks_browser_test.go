@@ -45,7 +45,7 @@ const contrast = `(root => {
 // Ensure that every scene can be used on a phone and on a desk, in light and dark.
 func TestThePageFitsPhoneAndDeskInLightAndDark(t *testing.T) {
 	looks := []browsertest.Look{{Width: desktop}, {Width: phone, Dark: true}, {Width: desktop, Dark: true}, {Width: phone}}
-	all := slices.DeleteFunc(recordingNames(), func(name string) bool { return name == "rare" || name == "reserved" && !level.Long() })
+	all := slices.DeleteFunc(recordingNames(), func(name string) bool { return name == "rare" })
 	x := newTour(t, looks[0], all...)
 	for k, l := range looks {
 		browsertest.Change(t, x.tab, l)

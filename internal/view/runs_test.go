@@ -99,15 +99,6 @@ var runs = map[string]func(t testing.TB) *view.Recording{
 		}
 		return drive(t, sosp(t, 983, 200), r, view.Limits{From: 10, Frames: 30}, load{40, 161, 337, 1, 0})
 	},
-	"reserved": func(t testing.TB) *view.Recording {
-		s, err := paper.NewOrca(paper.OrcaConfig{BlockSize: 16, NumGPUBlocks: 983, MaxModelLen: 2048, Policy: paper.Max}, paper.Limits{MaxNumBatchedTokens: 2560, MaxNumSeqs: 256})
-		require.NoError(t, err)
-		r := &view.Recording{
-			Title: "Reserved for the longest answer", System: "Orca (Max)",
-			Note: "Each request reserves room for 2,048 tokens in one piece.", BlockSize: 16, NumGPUBlocks: 983,
-		}
-		return drive(t, s, r, view.Limits{Frames: 14}, load{20, 161, 60, 1, 0})
-	},
 	"static": func(t testing.TB) *view.Recording {
 		s, err := paper.NewStatic(paper.StaticConfig{BatchSize: 5, MaxModelLen: 300})
 		require.NoError(t, err)

@@ -196,7 +196,7 @@ func want(r *view.Recording, f *view.Frame, names map[[2]int]string) shownFrame 
 func TestThePageShowsTheState(t *testing.T) {
 	all := recordingNames()
 	if !level.Long() { // "paged" has as many blocks
-		all = slices.DeleteFunc(all, func(name string) bool { return name == "large" || name == "reserved" })
+		all = slices.DeleteFunc(all, func(name string) bool { return name == "large" })
 	}
 	x := newTour(t, browsertest.Look{Width: desktop}, all...)
 	for _, name := range all {
