@@ -255,7 +255,7 @@ bench: $(B)/bench/bench $(B)/bench/cache llmbench llmserve
 	@echo
 	@$(B)/llmserve bench demo --num-prompts 32 --max-concurrency 32 --input-len 32 --output-len 64
 	@$(B)/llmserve bench demo --num-prompts 16 --prefix-len 2048 --input-len 16 --output-len 64
-	@$(GO) test -buildvcs=false -run '^$$' -bench 'Forward|AgainstReading|Sample' ./internal/model ./internal/engine/sampling
+	@$(GO) test -buildvcs=false -run '^$$' -bench AgainstReading ./internal/model
 	@echo
 	@$(GO) test -buildvcs=false -run '^$$' -bench . -benchtime 3x ./cmd/llmgrade
 	@$(GO) test -buildvcs=false -run '^$$' -bench . -benchtime 3x ./internal/sim

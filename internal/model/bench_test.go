@@ -3,16 +3,11 @@ package model_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
-	"llmmemory/internal/attention"
 	"llmmemory/internal/half"
-	"llmmemory/internal/kvstore"
 	"llmmemory/internal/model"
 	"llmmemory/internal/model/weights"
 	"llmmemory/internal/parallel"
@@ -63,66 +58,6 @@ func benchModel(b *testing.B, shape int, pool *parallel.Pool) *model.Model {
 	}, weights.Collect(all...), pool, model.Part{})
 	require.NoError(b, err)
 	return m
-}
-
-// BenchmarkForward prints tokens a second: of a prompt of 512, and of decoding
-// with 512 tokens of context that all sequences share.
-func BenchmarkForward(b *testing.B) {
-	for shape, s := range benchShapes {
-		for _, workers := range []int{1, runtime.NumCPU()} {
-			pool, err := parallel.New(workers)
-			require.NoError(b, err)
-			m := benchModel(b, shape, pool)
-			store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(16, attention.F16), Layers: m.NumLayers, NumBlocks: 256},
-				pool)
-			require.NoError(b, err)
-			r, err := model.NewRunner(m, store, pool, nil)
-			require.NoError(b, err)
-			run := func(name string, batch *model.Batch) {
-				b.Run(fmt.Sprintf("%s/threads=%d/%s", s.name, workers, name), func(b *testing.B) {
-					begin := processorTime(b)
-					for b.Loop() {
-						if err := r.Forward(batch); err != nil {
-							b.Fatal(err)
-						}
-						if _, err := r.ComputeLogits(batch, 0, len(batch.Logits)); err != nil {
-							b.Fatal(err)
-						}
-					}
-					b.ReportMetric(float64(len(batch.Tokens)*b.N)/(processorTime(b)-begin).Seconds(), "tokens/cpu-s")
-					b.ReportMetric(float64(len(batch.Tokens)*b.N)/b.Elapsed().Seconds(), "tokens/s")
-				})
-			}
-			run("prefill=512", prefillBatch(512))
-			for _, n := range []int{1, 4, 16, 32} {
-				run(fmt.Sprintf("decode=%d", n), decodeBatch(n))
-			}
-			require.NoError(b, store.Close())
-			require.NoError(b, m.Close())
-			pool.Close()
-		}
-	}
-}
-
-// processorTime is what this process has computed for, which other processes on
-// the machine change less than the time of day.
-func processorTime(b *testing.B) time.Duration {
-	var u unix.Rusage
-	require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-func prefillBatch(n int) *model.Batch {
-	b := &model.Batch{QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)}, Blocks: model.Blocks{TableStride: n / 16},
-		Logits: []int32{int32(n - 1)}}
-	for i := range n {
-		b.Tokens, b.Positions, b.Slots = append(b.Tokens, int32(i*37%32000)), append(b.Positions, int32(i)),
-			append(b.Slots, int64(16+i))
-	}
-	for i := range n / 16 {
-		b.BlockTables = append(b.BlockTables, int32(1+i))
-	}
-	return b
 }
 
 // decodeBatch has n sequences after the 512 tokens of blocks 1 to 32. As here, the engine passes to the model that they share these.

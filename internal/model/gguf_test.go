@@ -184,30 +184,6 @@ func logitErrors(t *testing.T, b *bench, ref *reference) (most, mean, size float
 	return most, math.Sqrt(mean / n), math.Sqrt(size / n)
 }
 
-// quantizedLlama is a Llama with weights of several types.
-func quantizedLlama() []byte {
-	const hidden, vocab = 256, 97
-	rnd := rand.New(rand.NewPCG(5, 9))
-	ones := make([]float32, hidden)
-	for i := range ones {
-		ones[i] = 1
-	}
-	norm := func(name string) weightfile.Tensor { return weightfile.F32(name, ones, hidden) }
-	matrix := func(name, kind string, out int) weightfile.Tensor { return randomTensor(rnd, name, kind, out, hidden) }
-	return weightfile.GGUF(map[string]any{
-		"general.architecture": "llama", "llama.embedding_length": uint32(hidden), "llama.block_count": uint32(1),
-		"llama.attention.head_count": uint32(4), "llama.attention.head_count_kv": uint32(2),
-		"llama.feed_forward_length": uint32(hidden),
-		"llama.context_length":      uint32(length), "llama.rope.freq_base": float32(1000),
-		"llama.attention.layer_norm_rms_epsilon": float32(1e-5),
-	}, matrix("token_embd.weight", "Q4_K", vocab), norm("output_norm.weight"), // the embeddings are the head, too
-		norm("blk.0.attn_norm.weight"), norm("blk.0.ffn_norm.weight"),
-		matrix("blk.0.attn_q.weight", "Q8_0", hidden), matrix("blk.0.attn_k.weight", "Q4_0", hidden/2),
-		matrix("blk.0.attn_v.weight", "Q6_K", hidden/2),
-		matrix("blk.0.attn_output.weight", "Q4_K", hidden), matrix("blk.0.ffn_gate.weight", "Q4_K", hidden),
-		matrix("blk.0.ffn_up.weight", "BF16", hidden), matrix("blk.0.ffn_down.weight", "Q6_K", hidden))
-}
-
 // published gives the tensors the names of a folder. The rows of queries and keys
 // of GGUF's Llama are in another order: pairs lie side by side.
 func published(g *weights.GGUF, pairs bool, dim int) map[string][]float32 {

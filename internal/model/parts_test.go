@@ -56,13 +56,6 @@ func requireSameBits(t *testing.T, one, many group) {
 	}
 }
 
-// Ensure that each of two workers has the sinks and the biases of its part.
-func TestPartsOfGPTOSSTogetherComputeTheBitsOfTheWhole(t *testing.T) {
-	g := openGGUF(t, tinyOf(t, "gpt-oss").GGUF())
-	open := func(pool *parallel.Pool, p model.Part) (*model.Model, error) { return model.OpenGGUF(g, pool, p) }
-	requireSameBits(t, join(t, 1, open), join(t, 2, open))
-}
-
 // Ensure that two and four workers, each with its heads and its part of every matrix, compute the
 // bits of one.
 func TestPartsTogetherComputeTheBitsOfTheWhole(t *testing.T) {
@@ -89,7 +82,7 @@ func TestPartsTogetherComputeTheBitsOfTheWhole(t *testing.T) {
 
 // The same of weights with 4 and 8 bits, whose blocks share scales, and of activations in 8 bits.
 func TestPartsOfQuantizedWeightsComputeTheBitsOfTheWhole(t *testing.T) {
-	g := openGGUF(t, quantizedLlama())
+	g := openGGUF(t, mixedGGUF("llama", nil))
 	for _, options := range [][]model.Option{nil, {model.Int8Activations}} {
 		open := func(pool *parallel.Pool, p model.Part) (*model.Model, error) {
 			return model.OpenGGUF(g, pool, p, options...)

@@ -107,31 +107,6 @@ func TestLogprobsAreOfTheLogitsAsTheyCame(t *testing.T) {
 	require.Empty(t, top)
 }
 
-// BenchmarkSample is of one row of the vocabulary of Llama.
-func BenchmarkSample(b *testing.B) {
-	logits := make([]float32, 32000)
-	for i := range logits {
-		logits[i] = float32(i*7919%1000) / 100
-	}
-	for _, test := range []struct {
-		name   string
-		change func(*Params)
-	}{
-		{"greedy", func(p *Params) { p.Temperature = 0 }}, {"temperature", func(*Params) {}},
-		{"top-p", func(p *Params) { p.TopP = 0.9 }}, {"top-k", func(p *Params) { p.TopK = 40 }},
-	} {
-		b.Run(test.name, func(b *testing.B) {
-			p := Default()
-			test.change(&p)
-			var s Sampler
-			for b.Loop() {
-				p.Seed++
-				s.Sample(&p, State{}, logits)
-			}
-		})
-	}
-}
-
 // A parameter that is not in the list of those without effect on a greedy choice must turn the shortcut off.
 func TestNoParameterIsLostWithTheLargestLogit(t *testing.T) {
 	withoutEffect := []string{"Temperature", "TopP", "TopK", "MinP", "Seed", "Logprobs"}
