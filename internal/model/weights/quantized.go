@@ -3,6 +3,7 @@ package weights
 import (
 	"encoding/binary"
 	"math"
+	"sync"
 
 	"llmmemory/internal/half"
 	"llmmemory/internal/model/matrix"
@@ -32,7 +33,9 @@ func (l *layout) blocks(row []byte, cols int, q []int8, scales []matrix.Scale) {
 }
 
 func (l *layout) dequantize(row []byte, cols int, dst []float32) {
-	q, scales := make([]int8, l.elements), make([]matrix.Scale, l.elements/l.scaled)
+	buffer := blockBuffers.Get().(*blockBuffer)
+	defer blockBuffers.Put(buffer)
+	q, scales := buffer.q[:l.elements], buffer.scales[:l.elements/l.scaled]
 	for b := range cols / l.elements {
 		l.blocks(row[b*l.bytes:(b+1)*l.bytes], l.elements, q, scales)
 		for k, v := range q {
@@ -40,6 +43,15 @@ func (l *layout) dequantize(row []byte, cols int, dst []float32) {
 		}
 	}
 }
+
+// A blockBuffer has the integers and the scales of the largest block. Each token of a step reads a row of the
+// embeddings, so it is used again.
+type blockBuffer struct {
+	q      [256]int8
+	scales [16]matrix.Scale
+}
+
+var blockBuffers = sync.Pool{New: func() any { return &blockBuffer{} }}
 
 func f16(b []byte) float32 { return half.FromF16(binary.LittleEndian.Uint16(b)) }
 
