@@ -208,7 +208,7 @@ test-mpi:
 race:
 	@.ci/tools build
 	@CGO_ENABLED=1 $(TEST) -race -short ./internal/parallel
-	@CGO_ENABLED=1 $(TEST) -race -short -run 'Cancel|SharedPrompts|SeveralAnswers' ./internal/engine
+	@CGO_ENABLED=1 $(TEST) -race -short -run 'Cancel|SharedPrompt|SeveralAnswers' ./internal/engine
 	@CGO_ENABLED=1 $(TEST) -race -short -run 'Goroutines|StaysSound' ./internal/vllm/v1/sched
 
 invariants:
