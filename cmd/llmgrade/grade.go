@@ -18,8 +18,10 @@ import (
 
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/class"
 	"llmmemory/internal/grade/report"
+	"llmmemory/internal/grade/reproduce"
 	"llmmemory/internal/jobs"
 )
 
@@ -131,29 +133,17 @@ func progress(n int) *progressbar.ProgressBar {
 
 // grader returns the grader and what to do with each submission.
 func (o *options) grader(pages *pages) (*grade.Grader, func(class.Submission) (*grade.Report, error), error) {
-	points := grade.DefaultPoints
-	if o.points != "" {
-		text, err := os.ReadFile(o.points)
-		if err != nil {
-			return nil, nil, err
-		}
-		if points, err = grade.ParsePoints(text); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", o.points, err)
-		}
-	}
-	gate, err := o.readGate()
+	points, err := parsed(o.points, grade.DefaultPoints, grade.ParsePoints)
 	if err != nil {
 		return nil, nil, err
 	}
-	var ops []trace.Op
-	if o.replay != "" {
-		text, err := os.ReadFile(o.replay)
-		if err != nil {
-			return nil, nil, err
-		}
-		if ops, err = trace.Parse(string(text)); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", o.replay, err)
-		}
+	gate, err := parsed(o.gate, nil, build.ParseGate)
+	if err != nil {
+		return nil, nil, err
+	}
+	ops, err := parsed(o.replay, nil, func(text []byte) ([]trace.Op, error) { return trace.Parse(string(text)) })
+	if err != nil {
+		return nil, nil, err
 	}
 	if err := grade.CheckTools(o.only == "" && o.replay == ""); err != nil {
 		return nil, nil, err
@@ -172,6 +162,22 @@ func (o *options) grader(pages *pages) (*grade.Grader, func(class.Submission) (*
 	default:
 		return g, given(g, func(s class.Submission) (*grade.Report, error) { return g.File(s.File) }), nil
 	}
+}
+
+// parsed reads the file of a flag. Without a file, the value is the default.
+func parsed[T any](file string, otherwise T, parse func([]byte) (T, error)) (T, error) {
+	if file == "" {
+		return otherwise, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return otherwise, err
+	}
+	value, err := parse(text)
+	if err != nil {
+		return otherwise, fmt.Errorf("%s: %w", file, err)
+	}
+	return value, nil
 }
 
 // given returns a function that grades submissions which have something to grade.
@@ -202,6 +208,25 @@ func (o *options) write(w io.Writer, r *grade.Report, brief, printed bool) error
 	default:
 		return report.WriteText(w, r)
 	}
+}
+
+// writeFinding writes the first finding that has a trace to the files of --trace and --main.
+func (o *options) writeFinding(r *grade.Report) error {
+	for _, f := range r.Findings {
+		if len(f.Ops) == 0 {
+			continue
+		}
+		for file, text := range map[string]string{o.trace: f.Trace(), o.main: reproduce.Program(f.Name, f.Ops, f.Difference)} {
+			if file == "" {
+				continue
+			}
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("%s shows no difference in a trace: there is nothing to write", r.File)
 }
 
 // A line is what --json prints for one submission.

@@ -8,9 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/gradescope"
-	"llmmemory/internal/grade/report"
 	"llmmemory/internal/jobs"
 )
 
@@ -37,7 +35,7 @@ func addGradescope(c *cobra.Command) {
 		if dir == "" {
 			return run(c, names)
 		}
-		return gradescope.Run(dir, c.OutOrStdout(), func(f *grade.Finding) string { return report.Drawing(f.Scene, f.Difference, 0, false) })
+		return gradescope.Run(dir, c.OutOrStdout())
 	}
 	c.AddCommand(packageCommand())
 }

@@ -99,7 +99,6 @@ func (g *Grader) Version() string {
 	return fmt.Sprintf("%d.%08x", edition, h.Sum32())
 }
 
-// list returns the traces as text.
 func list(cases []traces.Case) (text []byte) {
 	for _, c := range cases {
 		text = fmt.Appendln(text, c.Name, c.Ops)

@@ -2,7 +2,6 @@ package grade
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,7 +26,6 @@ type grading struct {
 	source      []byte
 	shapes      map[trace.Kind]*compare.Difference // by function: an allocation that the submission does not make separately
 	lost        map[Part]*[Tasks + 1]bool          // by part and task: whether something is wrong
-	tested      []traces.Case                      // the traces of the report's directed tests
 	clean       [][]trace.Op                       // directed traces without a difference
 	short       []named                            // those of them for Memcheck
 	heap        []candidate                        // for the stage Heap
@@ -49,20 +47,16 @@ func (g *grading) exhausted(functions ...trace.Kind) bool {
 	return slices.ContainsFunc(functions, func(k trace.Kind) bool { return g.hangs[k] >= mostHangs })
 }
 
-// anyExhausted reports whether that is so for any function.
-func (g *grading) anyExhausted() bool {
-	return g.exhausted(slices.Collect(maps.Keys(g.hangs))...)
-}
-
 // run takes the submission through every stage that runs it.
 func (g *grading) run() error {
 	if err := g.probe(); err != nil {
 		return err
 	}
-	for _, s := range []struct {
+	type stage struct {
 		name StageName
 		play func() error
-	}{
+	}
+	all := []stage{
 		{Directed, g.directed},
 		{OwnCalls, g.ownCalls},
 		{Random, func() error { return g.random(Random) }},
@@ -71,28 +65,26 @@ func (g *grading) run() error {
 		{Memcheck, g.memcheck},
 		{Sanitizers, g.sanitizers},
 		{Rules, g.rules},
-		{Exhaustive, g.exhaustively},
-	} {
-		if s.name == Exhaustive && !g.Exhaustive {
-			continue
-		}
+	}
+	if g.Exhaustive {
+		all = append(all, stage{Exhaustive, g.exhaustively})
+	}
+	if g.Only != "" { // names are of directed traces
+		all = all[:1]
+	}
+	for _, s := range all {
 		begin := time.Now()
 		g.report.Stages.begin(s.name, g.AllStages)
 		if err := s.play(); err != nil {
 			return err
 		}
 		g.report.Stages.end(time.Since(begin))
-		if g.Only != "" && s.name == Directed { // names are of directed traces
-			break
-		}
 	}
-	for task := range Tasks {
-		if g.Only == "" {
-			g.others(task + 1)
-		}
+	for task := 1; task <= Tasks && g.Only == ""; task++ {
+		g.others(task)
 	}
 	g.noteRefused()
-	if g.anyExhausted() {
+	if g.exhausted(six...) {
 		g.note("not everything was run, because calls do not come back")
 	}
 	g.Points.award(g.report)
@@ -111,7 +103,6 @@ var makers = map[string]string{
 	"openat":  "which fopen makes, and sysconf",
 }
 
-// noteRefused adds a note with the refused system calls.
 func (g *grading) noteRefused() {
 	var names []string
 	for call := range g.refused {
@@ -246,7 +237,7 @@ func (g *grading) finding(c candidate) (Finding, error) {
 	if d.Hangs || d.Channel == compare.Allocations { // would be waited for each time
 		return f, nil
 	}
-	own := trace.Isolate(f.Ops, trace.Init, trace.Create, trace.Fork, trace.Append, trace.Free, trace.Destroy)
+	own := trace.Isolate(f.Ops, six...)
 	r, err := g.play(own)
 	if err != nil {
 		return f, err
@@ -317,22 +308,15 @@ func (g *grading) missing(k trace.Kind) bool {
 	return !k.Outside() && slices.Contains(g.program.Missing, k.Function())
 }
 
-// worked returns how many directed tests of a task passed among those that expect success.
-func (g *grading) worked(task int) (passed int) {
-	for i, t := range g.report.Tests {
-		if t.Part == PartDirected && t.Task == task && t.Status == Passed && !g.tested[i].Refuses {
-			passed++
-		}
-	}
-	return passed
-}
-
 // others adds the tests of a task that are not directed traces.
 func (g *grading) others(task int) {
-	worked := g.worked(task)
-	failed := slices.ContainsFunc(g.report.Tests, func(t Test) bool {
-		return t.Task == task && t.Part == PartDirected && t.Status != Passed
-	})
+	failed, works := false, false
+	for _, t := range g.report.Tests {
+		if t.Part == PartDirected && t.Task == task {
+			failed = failed || t.Status != Passed
+			works = works || t.Status == Passed && !g.caseOf(t.Name).Refuses
+		}
+	}
 	for _, t := range []Test{
 		{Task: task, Name: fmt.Sprintf("task%d_hidden_traces", task), Part: PartHidden, Sentence: handout.WhiteBox},
 		{Task: task, Name: fmt.Sprintf("task%d_memory", task), Part: PartMemory, Sentence: handout.NoLeaks},
@@ -340,7 +324,7 @@ func (g *grading) others(task int) {
 		switch {
 		case g.lost[t.Part][task]:
 			t.Status = Failed
-		case worked == 0:
+		case !works:
 			t.Status, t.Why = NotRun, fmt.Sprintf("no directed trace of task %d shows that it works", task)
 		case failed && t.Part == PartHidden:
 			t.Status, t.Why = NotRun, fmt.Sprintf("it is for a task %d in which nothing is wrong", task)
@@ -351,7 +335,6 @@ func (g *grading) others(task int) {
 	}
 }
 
-// caseOf returns the trace of a directed test.
 func (g *grading) caseOf(name string) traces.Case {
 	i := slices.IndexFunc(g.cases, func(c traces.Case) bool { return c.Name == name })
 	return g.cases[i]

@@ -115,5 +115,4 @@ func (p *Points) award(r *Report) {
 	r.Score, r.MaxScore = round(r.Score), round(r.MaxScore)
 }
 
-// round rounds to a hundredth of a point.
 func round(points float64) float64 { return float64(int64(points*100+0.5)) / 100 }

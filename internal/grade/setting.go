@@ -1,7 +1,6 @@
 package grade
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -51,7 +50,6 @@ func firstLine(program string, args ...string) string {
 	if err != nil {
 		return ""
 	}
-	s := bufio.NewScanner(strings.NewReader(string(out)))
-	s.Scan()
-	return s.Text()
+	line, _, _ := strings.Cut(string(out), "\n")
+	return line
 }

@@ -57,7 +57,6 @@ func otherHeader(path string) bool {
 	return err == nil && !slices.EqualFunc(bytes.Fields(text), bytes.Fields(grader.Header), bytes.Equal)
 }
 
-// sameText is a hash of a source without white space.
 func sameText(source []byte) string {
 	hash := sha256.Sum256(bytes.Join(bytes.Fields(source), nil))
 	return hex.EncodeToString(hash[:16])

@@ -36,7 +36,6 @@ func (n StageName) always() bool {
 	return n == Directed || n == Memcheck || n == Sanitizers || n == Rules || n == Exhaustive
 }
 
-// end sets the duration of the last stage.
 func (s stages) end(took time.Duration) { s[len(s)-1].Time = took }
 
 // skip marks a stage as not run, except for tasks that have failed it.
@@ -55,5 +54,4 @@ func (s stages) open(name StageName, task int) bool {
 	return stage == nil || stage.Tasks[task-1] != NotRun
 }
 
-// fail marks a task as failed in a stage.
 func (s stages) fail(name StageName, task int) { s.at(name).Tasks[task-1] = Failed }

@@ -118,7 +118,6 @@ func (g *grading) refusals() {
 	for i := range g.report.Tests {
 		t := &g.report.Tests[i]
 		c := g.caseOf(t.Name)
-		g.tested = append(g.tested, c)
 		if t.Status != Passed || !c.Refuses {
 			continue
 		}
@@ -143,14 +142,17 @@ func clearest(candidates []candidate, i int) candidate {
 	return candidates[i]
 }
 
+// six are the functions of the handout.
+var six = []trace.Kind{trace.Init, trace.Create, trace.Fork, trace.Append, trace.Free, trace.Destroy}
+
 // ownCalls plays the directed traces again, with only the submission's own calls: functions that
 // are right alone may not work together.
 func (g *grading) ownCalls() error {
 	for _, c := range g.cases {
-		if c.Advice || c.Sweep || g.anyExhausted() {
+		if c.Advice || c.Sweep || g.exhausted(six...) {
 			continue
 		}
-		ops := trace.Isolate(c.Ops, trace.Init, trace.Create, trace.Fork, trace.Append, trace.Free, trace.Destroy)
+		ops := trace.Isolate(c.Ops, six...)
 		if slices.Equal(ops, g.isolate(c.Ops, c.Real...)) {
 			continue // played before
 		}
@@ -179,8 +181,7 @@ func (g *grading) watchOwn(name string, ops []trace.Op) {
 // If the trace ends early, the tester takes over the function that it ended in, and the trace is
 // played again.
 func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
-	real := []trace.Kind{trace.Init, trace.Create, trace.Fork, trace.Append, trace.Free, trace.Destroy}
-	real = slices.DeleteFunc(real, func(k trace.Kind) bool { return g.missing(k) || g.exhausted(k) })
+	real := slices.DeleteFunc(slices.Clone(six), func(k trace.Kind) bool { return g.missing(k) || g.exhausted(k) })
 	for len(real) > 0 {
 		played := trace.Isolate(ops, real...)
 		r, err := g.play(played)
@@ -241,7 +242,7 @@ func (g *grading) advise(c traces.Case) error {
 
 // random plays random traces; those of Outside have writes from outside.
 func (g *grading) random(stage StageName) error {
-	for i := 0; i < g.Traces && !g.anyExhausted(); i++ {
+	for i := 0; i < g.Traces && !g.exhausted(six...); i++ {
 		ops := traces.Random(g.report.Seed+uint64(i), randomSteps, stage == Outside)
 		if err := g.mixed(stage, "random_"+string(stage), ops); err != nil {
 			return err
@@ -257,11 +258,10 @@ func (g *grading) heaps() error {
 		if !strings.HasPrefix(c.name, "task") {
 			c.name = fmt.Sprintf("task%d_random_heap", task)
 		}
+		g.lost[PartMemory][task] = true
 		if !g.report.Stages.open(Heap, task) && !g.AllStages {
-			g.lost[PartMemory][task] = true
 			continue
 		}
-		g.lost[PartMemory][task] = true
 		g.report.Stages.fail(Heap, task)
 		if err := g.addFinding(PartMemory, c); err != nil {
 			return err

@@ -19,7 +19,6 @@ func (g *grading) steps(traces ...[]trace.Op) supervise.Steps {
 	return supervise.Steps{Traces: traces, Own: len(g.shapes) > 0}
 }
 
-// underMemcheck plays traces under Memcheck.
 func (g *grading) underMemcheck(steps supervise.Steps) ([]watch.Finding, error) {
 	program, err := g.kit.Watched(g.program)
 	if err != nil {
@@ -42,13 +41,7 @@ func (g *grading) without(function string, traces [][]trace.Op) (left [][]trace.
 			left = append(left, ops)
 			continue
 		}
-		var others []trace.Kind
-		for kind := trace.Init; kind <= trace.Destroy; kind++ {
-			if kind.Function() != function {
-				others = append(others, kind)
-			}
-		}
-		given := trace.Isolate(ops, others...)
+		given := trace.Isolate(ops, slices.DeleteFunc(slices.Clone(six), func(k trace.Kind) bool { return k.Function() == function })...)
 		for i := range given {
 			given[i].Given = given[i].Given || ops[i].Given
 		}
@@ -148,33 +141,39 @@ func (g *grading) deaths() error {
 	return nil
 }
 
-// unfinished adds a finding that a run did not finish.
 func (g *grading) unfinished(stage StageName, task int, err error) {
-	g.lost[PartMemory][task] = true
 	g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_%s", task, strings.ToLower(string(stage))), Task: task, Stage: stage, Sentence: handout.Valgrind,
 		Difference: &compare.Difference{Step: -1, Channel: compare.Death, Field: string(stage),
 			Expected: "to play every trace to its end", Actual: err.Error()}})
 }
 
-// complaint adds a complaint as a finding, or as a line of a finding that explains it.
 func (g *grading) complaint(m watch.Finding) {
+	leak := strings.HasPrefix(m.Kind, "Leak_")
+	g.complains(Memcheck, m, memorySentence(m.Kind), func(f *Finding, task int) bool {
+		return leak && f.Channel == compare.Heap || f.Task == task && (f.Stage == Memcheck || f.Channel == compare.Death)
+	})
+}
+
+// complains adds a complaint of a stage as a finding, or as a line of a finding that explains it.
+func (g *grading) complains(stage StageName, m watch.Finding, sentence string, explains func(f *Finding, task int) bool) {
 	task := trace.TaskOf(m.Function)
 	if task == 0 { // outside the six functions: a leak at the end
 		task = Tasks
 	}
 	g.lost[PartMemory][task] = true
-	leak := strings.HasPrefix(m.Kind, "Leak_")
 	for i := range g.report.Findings {
-		f := &g.report.Findings[i]
-		if leak && f.Channel == compare.Heap || f.Task == task && (f.Stage == Memcheck || f.Channel == compare.Death) {
+		if f := &g.report.Findings[i]; explains(f, task) {
 			f.Lines = append(f.Lines, m.String())
-			g.report.Stages.fail(Memcheck, task)
+			g.report.Stages.fail(stage, task)
 			return
 		}
 	}
-	g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_memcheck", task), Task: task, Stage: Memcheck, Sentence: memorySentence(m.Kind),
-		Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: "what Memcheck says of " + m.Function,
-			Expected: "nothing", Actual: m.String()}})
+	field := fmt.Sprintf("what Memcheck says of %s", m.Function)
+	if stage == Sanitizers {
+		field = fmt.Sprintf("what the sanitizers say of %s", m.Function)
+	}
+	g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_%s", task, strings.ToLower(string(stage))), Task: task, Stage: stage, Sentence: sentence,
+		Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: field, Expected: "nothing", Actual: m.String()}})
 }
 
 // memorySentence returns the sentence that a complaint breaks.
@@ -215,27 +214,13 @@ func (g *grading) sanitizers() error {
 	if f == nil || err != nil {
 		return err
 	}
-	task := trace.TaskOf(f.Function)
-	if task == 0 {
-		task = Tasks
-	}
-	g.lost[PartMemory][task] = true
-	for i := range g.report.Findings {
-		if o := &g.report.Findings[i]; o.Task == task && o.Stage == Memcheck {
-			o.Lines = append(o.Lines, f.String())
-			g.report.Stages.fail(Sanitizers, task)
-			return nil
-		}
-	}
-	g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_sanitizers", task), Task: task, Stage: Sanitizers, Sentence: g.sanitizerSentence(f),
-		Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: "what the sanitizers say of " + f.Function,
-			Expected: "nothing", Actual: f.String()}})
+	g.complains(Sanitizers, *f, sanitizerSentence(f), func(o *Finding, task int) bool { return o.Task == task && o.Stage == Memcheck })
 	return nil
 }
 
 // sanitizerSentence returns the sentence that a complaint breaks: for a member of a NULL engine,
 // the rule about NULL.
-func (g *grading) sanitizerSentence(f *watch.Finding) string {
+func sanitizerSentence(f *watch.Finding) string {
 	if strings.Contains(f.What, "null pointer of type 'LLMEngine'") || strings.Contains(f.What, "null pointer of type 'struct LLMEngine'") {
 		return handout.NullEngine
 	}

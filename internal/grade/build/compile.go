@@ -153,34 +153,39 @@ func (k *Kit) Build(name string, source []byte) (*Program, error) {
 func (p *Program) file(name string) string { return filepath.Join(filepath.Base(p.dir), name) }
 
 func (k *Kit) build(p *Program, source []byte, v *verdicts) error {
-	text, err := readText(source, v)
+	found, err := k.check(p, source, v)
 	if err != nil {
 		return err
+	}
+	return k.link(p, p.file("compiled.o"), found)
+}
+
+// check compiles a submission and applies the gate to the text and to the object file.
+func (k *Kit) check(p *Program, source []byte, v *verdicts) (*object, error) {
+	text, err := readText(source, v)
+	if err != nil {
+		return nil, err
 	}
 	// In a separate folder: an llm_memory.h beside the submission is not the course's.
 	file := p.file("llm_memory.c")
 	if err := os.WriteFile(filepath.Join(k.dir, file), source, 0o644); err != nil {
-		return err
+		return nil, err
 	}
 	if text.pastes || text.defines && text.attributes {
 		expanded, err := k.output("gcc", append(slices.Clone(k.flags), "-I.", "-E", file)...)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := readExpanded(expanded, v); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	compiled := p.file("compiled.o")
 	// Without the locations of variables, compiling takes a tenth less time.
 	if err := k.gcc(append(slices.Clone(k.flags), "-fno-var-tracking", "-I.", "-c", file, "-o", compiled)...); err != nil {
-		return err
+		return nil, err
 	}
-	found, err := k.checkObject(compiled, text, v)
-	if err != nil {
-		return err
-	}
-	return k.link(p, compiled, found)
+	return k.checkObject(compiled, text, v)
 }
 
 // link makes the program with the grader's heap. The submission's further names are made local,
@@ -244,7 +249,6 @@ func (k *Kit) ld(program string, args ...string) error {
 // heap lists the functions of grader/process/runner.c that replace the C library's.
 var heap = strings.Fields("malloc calloc realloc free aligned_alloc posix_memalign memalign reallocarray strdup strndup malloc_usable_size")
 
-// stubs compiles replacements for the missing functions; each returns an error.
 func (k *Kit) stubs(p *Program) (objects []string, err error) {
 	if len(p.Missing) == 0 {
 		return nil, nil

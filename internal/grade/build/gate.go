@@ -179,7 +179,6 @@ func (g *objectGate) section(s *elf.Section) {
 	}
 }
 
-// symbol checks one symbol of the object file.
 func (g *objectGate) symbol(f *elf.File, s elf.Symbol) {
 	const indirect = elf.SymType(10) // STT_GNU_IFUNC
 	bind, typ := elf.ST_BIND(s.Info), elf.ST_TYPE(s.Info)
@@ -232,21 +231,21 @@ func (g *objectGate) others() {
 		}
 	}
 	if len(ofLibrary) > 0 {
-		rename := "it another name"
-		if len(ofLibrary) > 1 {
-			rename = "them other names"
-		}
 		g.broken(g.line(ofLibrary[0]), "defines",
-			"it defines %s, as the C library does: the test program's calls would go there, too. Give %s", list(ofLibrary), rename)
+			"it defines %s, as the C library does: the test program's calls would go there, too. Give %s",
+			list(ofLibrary), ofNumber(ofLibrary, "it another name", "them other names"))
 	}
 	if len(ours) > 0 {
-		them := "it"
-		if len(ours) > 1 {
-			them = "them"
-		}
 		g.broken(g.line(ours[0]), "defines",
-			"it defines %s, which other files can see: static would keep %s to this file", list(ours), them)
+			"it defines %s, which other files can see: static would keep %s to this file", list(ours), ofNumber(ours, "it", "them"))
 	}
+}
+
+func ofNumber(names []string, one, several string) string {
+	if len(names) == 1 {
+		return one
+	}
+	return several
 }
 
 // list names the first six names and counts the rest.

@@ -2,6 +2,7 @@ package build
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -71,9 +72,9 @@ func (g Gate) String() string {
 }
 
 // ParseGate reads a gate file. Rules that it does not have keep their default.
-func ParseGate(text string) (Gate, error) {
+func ParseGate(text []byte) (Gate, error) {
 	g := Gate{}
-	lines := bufio.NewScanner(strings.NewReader(text))
+	lines := bufio.NewScanner(bytes.NewReader(text))
 	for n := 1; lines.Scan(); n++ {
 		line, _, _ := strings.Cut(lines.Text(), "#")
 		fields := strings.Fields(line)

@@ -80,7 +80,6 @@ func readText(source []byte, v *verdicts) (*text, error) {
 	}
 }
 
-// bytesGate checks the bytes of a text.
 func bytesGate(source []byte, v *verdicts) {
 	line := func(at int) int { return 1 + bytes.Count(source[:at], []byte("\n")) }
 	if len(source) > mostBytes {
@@ -138,7 +137,6 @@ type textGate struct {
 	opening   bool
 }
 
-// line checks the tokens of one line.
 func (g *textGate) line(tokens []token) {
 	for i, t := range tokens {
 		if t.odd {

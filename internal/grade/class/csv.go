@@ -76,7 +76,6 @@ func (r *Result) Remarks() string {
 // mostReason is the limit for a reason in a cell.
 const mostReason = 300
 
-// brief returns a text on one line.
 func brief(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if utf8.RuneCountInString(s) > mostReason {

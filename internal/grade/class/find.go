@@ -64,7 +64,6 @@ func Find(paths []string) ([]Submission, error) {
 // exportMetadata is a file of Gradescope's export beside the students' folders.
 const exportMetadata = "submission_metadata.yml"
 
-// folder lists the entries of a folder.
 func folder(path string) ([]Submission, error) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -105,7 +104,6 @@ func nameOf(path string) string {
 	return filepath.Base(path)
 }
 
-// isC reports whether a file's name is that of a C file.
 func isC(name string) bool { return strings.EqualFold(filepath.Ext(name), ".c") }
 
 // entry returns an entry of a class folder. Links are followed.

@@ -62,10 +62,19 @@ func NewFolder(path string) (Folder, error) {
 	return Folder{path}, nil
 }
 
+// of returns what is stored of a student, or nil.
+func (f Folder) of(name string) *stored {
+	s, err := read(f.report(name))
+	if err != nil || s.Name != encode(name) {
+		return nil
+	}
+	return &s
+}
+
 // Load returns the stored report of a submission if it has that key.
 func (f Folder) Load(name, key string) (*grade.Report, bool) {
-	s, err := read(f.report(name))
-	if err != nil || s.Name != encode(name) || s.Key != key || s.Report == nil {
+	s := f.of(name)
+	if s == nil || s.Key != key || s.Report == nil {
 		return nil, false // it is graded again
 	}
 	return s.Report, true
@@ -74,34 +83,31 @@ func (f Folder) Load(name, key string) (*grade.Report, bool) {
 // Before returns the outcome of the previous report of a student, or nil, and when the present
 // one was made.
 func (f Folder) Before(name string) (*Outcome, time.Time) {
-	s, err := read(f.report(name))
-	if err != nil || s.Name != encode(name) {
-		return nil, time.Time{}
+	if s := f.of(name); s != nil {
+		return s.Before, s.Graded
 	}
-	return s.Before, s.Graded
+	return nil, time.Time{}
 }
 
 // Save stores a report: all of it or, if the machine stops, nothing.
 func (f Folder) Save(name, key string, r *grade.Report) error {
-	s := stored{File: r.File, Key: key, Report: r, Graded: time.Now().UTC().Truncate(time.Second)}
-	if old, err := read(f.report(name)); err == nil && old.Name == encode(name) {
-		if s.Before = old.Before; old.Report != nil {
-			s.Before = OutcomeOf(old.Report)
-		}
-	}
-	return f.save(name, s)
+	return f.replace(name, stored{File: r.File, Key: key, Report: r, Graded: time.Now().UTC().Truncate(time.Second)})
 }
 
 // SaveTrouble stores that a submission could not be graded, so that a merge does not lose it.
 // The next run tries again.
 func (f Folder) SaveTrouble(r Result) error {
-	kept := stored{File: r.File, Trouble: r.Err.Error(), Rules: r.Rules}
-	if old, err := read(f.report(r.Name)); err == nil && old.Name == encode(r.Name) {
-		if kept.Before = old.Before; old.Report != nil {
-			kept.Before = OutcomeOf(old.Report)
+	return f.replace(r.Name, stored{File: r.File, Trouble: r.Err.Error(), Rules: r.Rules})
+}
+
+// replace stores s with the outcome of the report that it replaces.
+func (f Folder) replace(name string, s stored) error {
+	if old := f.of(name); old != nil {
+		if s.Before = old.Before; old.Report != nil {
+			s.Before = OutcomeOf(old.Report)
 		}
 	}
-	return f.save(r.Name, kept)
+	return f.save(name, s)
 }
 
 // Gone returns the students of earlier runs who are not in all.

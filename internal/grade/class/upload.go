@@ -45,7 +45,6 @@ func findFile(dir string) (string, error) {
 	return name, err
 }
 
-// isArchive reports whether the name is an archive's.
 func isArchive(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc(archives, func(suffix string) bool { return strings.HasSuffix(name, suffix) })

@@ -1,8 +1,8 @@
 package compare
 
 import (
+	"fmt"
 	"slices"
-	"unsafe"
 
 	"llmmemory/internal/course"
 	"llmmemory/internal/course/oracle"
@@ -19,9 +19,11 @@ func (p *player) adopt() bool {
 			p.engines[i] = 0
 		case !have:
 			p.expected.Forget(i)
+		case p.isLarge(i):
+			return false
 		default:
-			state, whole := p.engineState(i)
-			if !whole || p.expected.Adopt(i, state) != nil {
+			state, broken := p.read(i)
+			if broken != "" || !p.sound(i) || p.expected.Adopt(i, state) != nil {
 				return false
 			}
 		}
@@ -29,63 +31,77 @@ func (p *player) adopt() bool {
 	return true
 }
 
-// engineState reads engine i. whole is false if it cannot be read to its end.
-func (p *player) engineState(i int) (s oracle.EngineState, whole bool) {
-	e := p.chunk(p.engines[i], engineSize)
-	if e == nil || p.isLarge(i) || u64(e, unsafe.Offsetof(course.Engine{}.Pool)) != p.pools[i]+oracle.Slack {
-		return s, false
+// read returns engine i as values, as far as it can be read. broken is the pointer behind which
+// nothing could be read.
+func (p *player) read(i int) (state oracle.EngineState, broken string) {
+	e := checked[engineStruct](p, p.engines[i])
+	if e == nil {
+		return state, "engine"
 	}
-	seen := map[uint64]bool{}
-	s.Total, s.Free = i32(e, unsafe.Offsetof(course.Engine{}.Total)), i32(e, freeOffset)
-	counts := p.chunk(u64(e, refCountOffset), 4*uint64(uint32(s.Total)))
-	if counts == nil || s.Total < 0 {
-		return s, false
+	state.Total, state.Free = e.total, e.free
+	state.Pool = slices.Clone(p.subject.At(p.pools[i], uint64(len(p.expected.Pools[i]))))
+	count := state.Total
+	if want := p.expected.Engines[i]; want != nil {
+		count = want.Total
 	}
-	for block := range s.Total {
-		s.RefCount = append(s.RefCount, i32(counts, uintptr(4*block)))
+	state.RefCount = slices.Clone(p.refCounts(e.refCount, count))
+	if state.RefCount == nil {
+		return state, "engine->ref_count"
 	}
-	head := p.engines[i] + activeOffset
-	before := head
-	for node := range p.nodes(i) {
-		bytes := p.view(node-nodeOffset, sequenceSize)
-		sequence, whole := p.values(bytes, seen)
-		if !whole || u64(bytes, uintptr(nodeOffset)) != before {
-			return s, false
+	last := &e.active
+	for _, s := range p.sequences(i) {
+		values, whole := p.values(s)
+		state.Sequences = append(state.Sequences, values)
+		if !whole {
+			return state, fmt.Sprintf("the tables of sequence %d", s.id)
 		}
-		s.Sequences = append(s.Sequences, sequence)
-		before = node
+		last = &s.node
 	}
-	if u64(p.view(before, 16), 8) != head || u64(p.view(head, 16), 0) != before {
-		return s, false
+	if last.next != p.head(i) {
+		return state, "engine->active_seqs"
 	}
-	s.Pool = slices.Clone(p.subject.At(p.pools[i], uint64(len(p.expected.Pools[i]))))
-	return s, true
+	return state, ""
 }
 
-// values reads one sequence. A table that another sequence also has, which seen knows, is no
-// state to go on from: a change through one sequence would change both.
-func (p *player) values(bytes []byte, seen map[uint64]bool) (s oracle.SequenceState, whole bool) {
-	s.ID = i32(bytes, unsafe.Offsetof(course.Sequence{}.ID))
-	s.KVCount = i32(bytes, unsafe.Offsetof(course.Sequence{}.KVCount))
-	l1 := p.chunk(u64(bytes, blockTableOffset), l1Size)
-	if l1 == nil || seen[u64(bytes, blockTableOffset)] {
+func (p *player) values(from *sequenceStruct) (s oracle.SequenceState, whole bool) {
+	s.ID, s.KVCount = from.id, from.kvCount
+	l1 := checked[l1Table](p, from.blockTable)
+	if l1 == nil {
 		return s, false
 	}
-	seen[u64(bytes, blockTableOffset)] = true
-	for slot := range s.Tables {
-		address := u64(l1, uintptr(8*slot))
+	for slot, address := range l1 {
 		if address == 0 {
 			continue
 		}
-		l2 := p.chunk(address, l2Size)
-		if l2 == nil || seen[address] {
+		l2 := checked[course.L2Table](p, address)
+		if l2 == nil {
 			return s, false
 		}
-		seen[address] = true
-		s.Tables[slot] = new([course.L2Size]int32)
-		for j := range s.Tables[slot] {
-			s.Tables[slot][j] = i32(l2, uintptr(4*j))
-		}
+		table := [course.L2Size]int32(*l2)
+		s.Tables[slot] = &table
 	}
 	return s, true
+}
+
+// sound reports whether engine i, which can be read, has its pool and links back, and no table
+// twice: a change through one sequence would change another.
+func (p *player) sound(i int) bool {
+	e := view[engineStruct](p, p.engines[i])
+	if e.pool != p.pools[i]+oracle.Slack {
+		return false
+	}
+	seen := map[uint64]bool{}
+	twice := func(address uint64) bool {
+		before := seen[address]
+		seen[address] = address != 0
+		return before
+	}
+	before := p.head(i)
+	for at, s := range p.sequences(i) {
+		if s.node.prev != before || twice(s.blockTable) || slices.ContainsFunc(view[l1Table](p, s.blockTable)[:], twice) {
+			return false
+		}
+		before = at + nodeOffset
+	}
+	return e.active.prev == before
 }

@@ -178,10 +178,10 @@ func (p *player) facts(d *Difference, m *moment, outcome oracle.Outcome) []Fact 
 		p.stored(d, e, m, is)
 	case d.Op.Kind == trace.Fork && (d.Channel == Counts || d.Field == Keeps):
 		child, parent := p.address(d.Op.Engine, d.Op.B), p.address(d.Op.Engine, d.Op.A)
-		l1 := func(sequence uint64) uint64 { return u64(p.view(sequence, sequenceSize), blockTableOffset) }
+		l1 := func(sequence uint64) uint64 { return view[sequenceStruct](p, sequence).blockTable }
 		is(SharedL1, child != 0 && parent != 0 && l1(child) == l1(parent))
 		want := oracle.Find(e, d.Op.B)
-		is(OtherTable, want != nil && child != 0 && p.sequence(want, p.view(child, sequenceSize), 0) != nil)
+		is(OtherTable, want != nil && child != 0 && p.sequence(want, view[sequenceStruct](p, child), 0) != nil)
 	case d.Op.Kind == trace.Append:
 		is(Elsewhere, d.Channel == Sequence && d.sequence != d.Op.A)
 		p.entries(e, d.Op, m, is)
@@ -191,19 +191,24 @@ func (p *player) facts(d *Difference, m *moment, outcome oracle.Outcome) []Fact 
 	return facts
 }
 
+// countsOf returns an engine of the submission and its reference counts, nil if they cannot be read.
+func (p *player) countsOf(want *course.Engine, engine int) (*engineStruct, []int32) {
+	e := checked[engineStruct](p, p.engines[engine])
+	if e == nil {
+		return nil, nil
+	}
+	return e, p.refCounts(e.refCount, want.Total)
+}
+
 // took compares which blocks are in use, and how many, if ref_count and free_local_blocks agree.
 func (p *player) took(e *course.Engine, engine int) Fact {
-	got := p.chunk(p.engines[engine], engineSize)
-	if got == nil {
-		return ""
-	}
-	have := p.chunk(u64(got, refCountOffset), 4*uint64(e.Total))
+	got, have := p.countsOf(e, engine)
 	if have == nil {
 		return ""
 	}
 	used, wanted, missing := 0, 0, false
 	for block, count := range oracle.Counts(e) {
-		is := i32(have, uintptr(4*block)) != 0
+		is := have[block] != 0
 		if is {
 			used++
 		}
@@ -212,7 +217,7 @@ func (p *player) took(e *course.Engine, engine int) Fact {
 			missing = missing || !is
 		}
 	}
-	free := int(i32(got, freeOffset))
+	free := int(got.free)
 	switch {
 	case used-wanted != int(e.Free)-free:
 	case used < wanted:
@@ -233,8 +238,7 @@ func (p *player) stored(d *Difference, e *course.Engine, m *moment, is func(Fact
 	}
 	target := int64(s.BlockTable[m.logical/course.L2Size][m.logical%course.L2Size])
 	at := p.pools[d.Op.Engine] + oracle.Slack + uint64(target)*course.BlockSize + uint64(m.offset)*course.KVSize
-	record := p.subject.At(at, course.KVSize)
-	is(Stored, record != nil && i32(record, 0) == d.Op.B)
+	is(Stored, p.subject.At(at, course.KVSize) != nil && *view[int32](p, at) == d.Op.B)
 	is(InCopy, d.byteAt/course.BlockSize == target)
 	old := int64(m.block)*course.KVPerBlock + int64(m.offset) // the record's place without a copy
 	is(OldBlock, m.block >= 0 && int64(m.block) != target && d.byteAt/course.KVSize == old)
@@ -246,10 +250,10 @@ func (p *player) entries(e *course.Engine, op trace.Op, m *moment, is func(Fact,
 	if s == nil || address == 0 || m.logical >= course.MaxLogicalBlocks {
 		return
 	}
-	l1 := p.view(u64(p.view(address, sequenceSize), blockTableOffset), l1Size)
+	l1 := view[l1Table](p, view[sequenceStruct](p, address).blockTable)
 	entry := func(logical int) int32 {
-		if l2 := u64(l1, uintptr(8*(logical/course.L2Size))); l2 != 0 {
-			return i32(p.view(l2, l2Size), uintptr(4*(logical%course.L2Size)))
+		if l2 := l1[logical/course.L2Size]; l2 != 0 {
+			return view[course.L2Table](p, l2)[logical%course.L2Size]
 		}
 		return -1
 	}
@@ -277,11 +281,7 @@ func (p *player) entries(e *course.Engine, op trace.Op, m *moment, is func(Fact,
 // leftOut reports whether free_sequence has released no block of some L2 table after the first
 // slot.
 func (p *player) leftOut(e *course.Engine, engine int, m *moment) bool {
-	got := p.chunk(p.engines[engine], engineSize)
-	if got == nil {
-		return false
-	}
-	have := p.chunk(u64(got, refCountOffset), 4*uint64(e.Total))
+	_, have := p.countsOf(e, engine)
 	if have == nil {
 		return false
 	}
@@ -293,7 +293,7 @@ func (p *player) leftOut(e *course.Engine, engine int, m *moment) bool {
 		for _, block := range table {
 			if block >= 0 {
 				mapped++
-				if i32(have, uintptr(4*block)) == m.counts[block] {
+				if have[block] == m.counts[block] {
 					kept++
 				}
 			}

@@ -78,7 +78,6 @@ func (p *player) account(op trace.Op, want oracle.Outcome, events []runner.Event
 	return []*Difference{bad}
 }
 
-// isPool reports whether an address is that of a pool.
 func (p *player) isPool(address uint64) bool {
 	return slices.Contains(p.pools[:], address-oracle.Slack)
 }
@@ -218,9 +217,9 @@ func (p *player) going(op trace.Op) []part {
 		p.parts(p.address(op.Engine, op.A), add)
 	case trace.Destroy:
 		add(p.engines[op.Engine], theEngine, 0)
-		add(u64(p.view(p.engines[op.Engine], engineSize), refCountOffset), theCounts, 0)
-		for node := range p.nodes(op.Engine) {
-			p.parts(node-nodeOffset, add)
+		add(view[engineStruct](p, p.engines[op.Engine]).refCount, theCounts, 0)
+		for sequence := range p.sequences(op.Engine) {
+			p.parts(sequence, add)
 		}
 	}
 	return all
@@ -231,14 +230,12 @@ func (p *player) parts(sequence uint64, add func(address uint64, what piece, seq
 	if sequence == 0 {
 		return
 	}
-	bytes := p.view(sequence, sequenceSize)
-	id := i32(bytes, idOffset)
-	add(sequence, theStruct, id)
-	l1 := u64(bytes, blockTableOffset)
-	add(l1, theL1, id)
-	for i := range uintptr(l1Size / 8) {
-		if l2 := u64(p.view(l1, l1Size), 8*i); l2 != 0 {
-			add(l2, piece(i), id)
+	s := view[sequenceStruct](p, sequence)
+	add(sequence, theStruct, s.id)
+	add(s.blockTable, theL1, s.id)
+	for slot, l2 := range view[l1Table](p, s.blockTable) {
+		if l2 != 0 {
+			add(l2, piece(slot), s.id)
 		}
 	}
 }
@@ -299,11 +296,11 @@ func (p *player) shape(kind trace.Kind, what string, address uint64) {
 }
 
 func (p *player) tablesShape(kind trace.Kind, sequence uint64) {
-	l1 := u64(p.view(sequence, sequenceSize), blockTableOffset)
+	l1 := view[sequenceStruct](p, sequence).blockTable
 	p.shape(kind, "block_table", l1)
-	for i := range uintptr(l1Size / 8) {
-		if l2 := u64(p.view(l1, l1Size), 8*i); l2 != 0 {
-			p.shape(kind, fmt.Sprintf("block_table[%d]", i), l2)
+	for slot, l2 := range view[l1Table](p, l1) {
+		if l2 != 0 {
+			p.shape(kind, fmt.Sprintf("block_table[%d]", slot), l2)
 		}
 	}
 }

@@ -1,9 +1,7 @@
 package compare
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"slices"
 
 	"llmmemory/internal/course"
@@ -51,10 +49,8 @@ func (p *player) reserved(op trace.Op) bool {
 	return p.trouble == nil
 }
 
-// isLarge reports whether an engine has a large pool.
 func (p *player) isLarge(engine int) bool { return p.expected.Ends[engine][0] != nil }
 
-// hasLarge reports whether a trace has a large pool.
 func hasLarge(ops []trace.Op) bool { return slices.ContainsFunc(ops, trace.Op.Large) }
 
 // mostCounts reference counts are compared at either end of the array.
@@ -68,27 +64,4 @@ func looked(total int32) [][2]int32 {
 	}
 	const some = trace.End / course.BlockSize
 	return [][2]int32{{0, some}, {total - some, total}}
-}
-
-// largePool compares the ends of a large pool.
-func (p *player) largePool(i int) *Difference {
-	for end, want := range p.expected.Ends[i] {
-		at, first := p.pools[i], -int64(oracle.Slack)
-		if end == 1 {
-			at = p.ends[i]
-			first = int64(p.ends[i] - p.pools[i] - oracle.Slack)
-		}
-		got := p.subject.At(at, uint64(len(want)))
-		if bytes.Equal(want, got) {
-			continue
-		}
-		n := 0
-		for n < len(want)-1 && want[n] == got[n] {
-			n++
-		}
-		byteAt := first + int64(n)
-		return differs(Pool, fmt.Sprintf("byte %d of the pool (block %d, record %d)", byteAt, byteAt/course.BlockSize, byteAt%course.BlockSize/course.KVSize),
-			fmt.Sprintf("%#02x", want[n]), fmt.Sprintf("%#02x", got[n]))
-	}
-	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	"unsafe"
 
 	"llmmemory/internal/course"
 	"llmmemory/internal/course/oracle"
@@ -204,7 +203,7 @@ func (p *player) state(op trace.Op, outcome oracle.Outcome, returned int64) *Dif
 		p.shape(op.Kind, "the sequence", uint64(returned))
 		p.tablesShape(op.Kind, uint64(returned))
 	case trace.Init:
-		p.shape(op.Kind, "engine->ref_count", u64(p.view(uint64(returned), engineSize), unsafe.Offsetof(course.Engine{}.RefCount)))
+		p.shape(op.Kind, "engine->ref_count", view[engineStruct](p, uint64(returned)).refCount)
 	}
 	return nil
 }
@@ -217,11 +216,6 @@ func (p *player) death(err error) *Difference {
 	d := differs(Death, "the call", "a return", err)
 	d.Hangs = errors.Is(err, cputime.ErrTime)
 	return d
-}
-
-// last returns the address of the last sequence of a list that has been compared.
-func (p *player) last(engine int) uint64 {
-	return u64(p.subject.At(p.engines[engine]+activeOffset, 16), 0) - nodeOffset
 }
 
 // request returns the request to the process. Pools are far enough apart that no byte is watched

@@ -60,7 +60,6 @@ func (d *Difference) mustFail() string {
 	return ""
 }
 
-// refusedValue is what a failing call returns.
 func refusedValue(k trace.Kind) string {
 	if k == trace.Append || k == trace.Free || k == trace.Destroy {
 		return "-1"

@@ -1,21 +1,10 @@
 package compare
 
 import (
-	"encoding/binary"
-	"iter"
-	"unsafe"
-
 	"llmmemory/internal/course"
 	"llmmemory/internal/course/oracle"
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/runner"
-)
-
-var (
-	refCountOffset   = unsafe.Offsetof(course.Engine{}.RefCount)
-	freeOffset       = unsafe.Offsetof(course.Engine{}.Free)
-	idOffset         = unsafe.Offsetof(course.Sequence{}.ID)
-	blockTableOffset = unsafe.Offsetof(course.Sequence{}.BlockTable)
 )
 
 // write makes the tester's changes in the memory of the submission, which was equal to the
@@ -42,12 +31,12 @@ func (p *player) change(c oracle.Change) error {
 		return p.newSequence(c)
 	case oracle.Recorded:
 		at := p.pools[c.Engine] + oracle.Slack + uint64(c.A)*course.BlockSize + uint64(c.B)*course.KVSize
-		put32(p.view(at, course.KVSize), 0, c.C)
+		*view[int32](p, at) = c.C
 		return nil
 	}
 	address := p.address(c.Engine, c.A)
-	s := p.view(address, sequenceSize)
-	l1 := p.view(u64(s, blockTableOffset), l1Size)
+	s := view[sequenceStruct](p, address)
+	l1 := view[l1Table](p, s.blockTable)
 	switch c.Kind {
 	case oracle.DropSequence, oracle.Unlinked, oracle.Renamed:
 		p.made = made{}
@@ -58,15 +47,13 @@ func (p *player) change(c oracle.Change) error {
 	case oracle.Unlinked:
 		p.unlink(address)
 	case oracle.Renamed:
-		put32(s, unsafe.Offsetof(course.Sequence{}.ID), c.B)
+		s.id = c.B
 	case oracle.Counted:
-		put32(s, unsafe.Offsetof(course.Sequence{}.KVCount), c.B)
+		s.kvCount = c.B
 	case oracle.NewTable:
 		return p.newTables(l1, c.B, c.B)
 	case oracle.Moved:
-		a, b := u64(l1, uintptr(8*c.B)), u64(l1, uintptr(8*c.C))
-		put64(l1, uintptr(8*c.B), b)
-		put64(l1, uintptr(8*c.C), a)
+		l1[c.B], l1[c.C] = l1[c.C], l1[c.B]
 	case oracle.Relocated:
 		return p.relocated(c, s, l1)
 	case oracle.Mapped:
@@ -83,24 +70,24 @@ func (p *player) change(c oracle.Change) error {
 }
 
 // entry sets an entry of a table and updates the reference counts.
-func (p *player) entry(engine int, l1 []byte, logical, block int32) {
-	l2 := p.view(u64(l1, uintptr(8*(logical/course.L2Size))), l2Size)
-	at := uintptr(4 * (logical % course.L2Size))
+func (p *player) entry(engine int, l1 *l1Table, logical, block int32) {
+	l2 := view[course.L2Table](p, l1[logical/course.L2Size])
+	entry := &l2[logical%course.L2Size]
 	if block < 0 {
-		p.refer(engine, i32(l2, at), -1)
+		p.refer(engine, *entry, -1)
 	} else {
 		p.refer(engine, block, 1)
 	}
-	put32(l2, at, block)
+	*entry = block
 }
 
 func (p *player) refer(engine int, block, by int32) {
-	e := p.view(p.engines[engine], engineSize)
-	count := p.view(u64(e, refCountOffset)+4*uint64(block), 4)
-	before := i32(count, 0)
-	put32(count, 0, before+by)
+	e := view[engineStruct](p, p.engines[engine])
+	count := view[int32](p, e.refCount+4*uint64(block))
+	before := *count
+	*count = before + by
 	if before == 0 || before+by == 0 {
-		put32(e, freeOffset, i32(e, freeOffset)-by)
+		e.free -= by
 	}
 }
 
@@ -179,24 +166,19 @@ func (p *player) newEngine(c oracle.Change) error {
 		return err
 	}
 	if !init.Large() { // its counts are zero already
-		clear(p.view(counts[0], 4*uint64(total)))
+		clear(p.subject.At(counts[0], 4*uint64(total)))
 	}
-	e := p.view(at[0], engineSize)
-	put64(e, unsafe.Offsetof(course.Engine{}.Pool), pool)
-	put32(e, unsafe.Offsetof(course.Engine{}.Total), total)
-	put32(e, freeOffset, total)
-	put64(e, refCountOffset, counts[0])
-	put64(e, uintptr(activeOffset), at[0]+activeOffset)
-	put64(e, uintptr(activeOffset)+8, at[0]+activeOffset)
 	p.engines[c.Engine] = at[0]
+	head := p.head(c.Engine)
+	*view[engineStruct](p, at[0]) = engineStruct{pool: pool, total: total, free: total, refCount: counts[0], active: listNode{head, head}}
 	return nil
 }
 
 func (p *player) dropEngine(engine int) {
-	for node := range p.nodes(engine) {
-		p.dropSequence(engine, node-nodeOffset)
+	for sequence := range p.sequences(engine) {
+		p.dropSequence(engine, sequence)
 	}
-	p.release(u64(p.view(p.engines[engine], engineSize), refCountOffset))
+	p.release(view[engineStruct](p, p.engines[engine]).refCount)
 	p.release(p.engines[engine])
 	p.engines[engine] = 0
 }
@@ -210,26 +192,22 @@ func (p *player) newSequence(c oracle.Change) error {
 	if err != nil {
 		return err
 	}
-	clear(p.view(l1[0], l1Size))
-	head := p.engines[c.Engine] + activeOffset
-	last := u64(p.view(head, 16), 0)
-	s := p.view(at[0], sequenceSize)
-	put32(s, unsafe.Offsetof(course.Sequence{}.ID), c.A)
-	put32(s, unsafe.Offsetof(course.Sequence{}.KVCount), c.B)
-	put64(s, blockTableOffset, l1[0])
-	put64(s, uintptr(nodeOffset), last)
-	put64(s, uintptr(nodeOffset)+8, head)
-	put64(p.view(last, 16), 8, at[0]+nodeOffset)
-	put64(p.view(head, 16), 0, at[0]+nodeOffset)
+	*view[l1Table](p, l1[0]) = l1Table{}
+	head := view[listNode](p, p.head(c.Engine))
+	s := view[sequenceStruct](p, at[0])
+	s.id, s.kvCount, s.blockTable = c.A, c.B, l1[0]
+	s.node = listNode{prev: head.prev, next: p.head(c.Engine)}
+	view[listNode](p, head.prev).next = at[0] + nodeOffset
+	head.prev = at[0] + nodeOffset
 	p.made = made{c.Engine, c.A, at[0]}
 	return nil
 }
 
 // newTables makes the missing tables in the slots from first to last.
-func (p *player) newTables(l1 []byte, first, last int32) error {
+func (p *player) newTables(l1 *l1Table, first, last int32) error {
 	var slots []int32
 	for slot := first; slot <= last; slot++ {
-		if u64(l1, uintptr(8*slot)) == 0 {
+		if l1[slot] == 0 {
 			slots = append(slots, slot)
 		}
 	}
@@ -241,28 +219,26 @@ func (p *player) newTables(l1 []byte, first, last int32) error {
 		return err
 	}
 	for i, slot := range slots {
-		l2 := p.view(at[i], l2Size)
+		l2 := view[course.L2Table](p, at[i])
 		for j := range l2 {
-			l2[j] = 0xff // -1
+			l2[j] = -1
 		}
-		put64(l1, uintptr(8*slot), at[i])
+		l1[slot] = at[i]
 	}
 	return nil
 }
 
 func (p *player) dropSequence(engine int, sequence uint64) {
-	s := p.view(sequence, sequenceSize)
-	table := u64(s, blockTableOffset)
-	l1 := p.view(table, l1Size)
+	table := view[sequenceStruct](p, sequence).blockTable
+	l1 := view[l1Table](p, table)
 	p.unlink(sequence)
-	for slot := range uintptr(course.L1Size) {
-		l2 := u64(l1, 8*slot)
+	for slot, l2 := range l1 {
 		if l2 == 0 {
 			continue
 		}
-		for j := range int32(course.L2Size) {
-			if i32(p.view(l2, l2Size), uintptr(4*j)) >= 0 {
-				p.entry(engine, l1, int32(slot)*course.L2Size+j, -1)
+		for j, block := range view[course.L2Table](p, l2) {
+			if block >= 0 {
+				p.entry(engine, l1, int32(slot*course.L2Size+j), -1)
 			}
 		}
 		p.release(l2)
@@ -272,23 +248,25 @@ func (p *player) dropSequence(engine int, sequence uint64) {
 }
 
 func (p *player) unlink(sequence uint64) {
-	s := p.view(sequence, sequenceSize)
-	before, after := u64(s, uintptr(nodeOffset)), u64(s, uintptr(nodeOffset)+8)
-	put64(p.view(before, 16), 8, after)
-	put64(p.view(after, 16), 0, before)
+	node := view[sequenceStruct](p, sequence).node
+	view[listNode](p, node.prev).next = node.next
+	view[listNode](p, node.next).prev = node.prev
 }
 
 // relocated moves the target of a pointer to another address.
-func (p *player) relocated(c oracle.Change, s, l1 []byte) error {
-	holder, place, size := l1, uintptr(8*c.B), l2Size
+func (p *player) relocated(c oracle.Change, s *sequenceStruct, l1 *l1Table) error {
+	var pointer *uint64
+	size := l2Size
 	switch c.B {
 	case course.L1Size:
-		holder, place, size = s, blockTableOffset, l1Size
+		pointer, size = &s.blockTable, l1Size
 	case course.L1Size + 1:
-		holder, place = p.view(p.engines[c.Engine], engineSize), refCountOffset
+		pointer = &view[engineStruct](p, p.engines[c.Engine]).refCount
 		size = 4 * uint64(p.expected.Engines[c.Engine].Total)
+	default:
+		pointer = &l1[c.B]
 	}
-	old := u64(holder, place)
+	old := *pointer
 	if _, exact := p.live[old]; !exact { // NULL, or inside another allocation
 		return nil
 	}
@@ -296,8 +274,8 @@ func (p *player) relocated(c oracle.Change, s, l1 []byte) error {
 	if err != nil {
 		return err
 	}
-	copy(p.view(at[0], size), p.view(old, size))
-	put64(holder, place, at[0])
+	copy(p.subject.At(at[0], size), p.subject.At(old, size))
+	*pointer = at[0]
 	p.release(old)
 	return nil
 }
@@ -315,42 +293,10 @@ func (p *player) address(engine int, id int32) uint64 {
 	if p.made.sequence != 0 && p.made.engine == engine && p.made.id == id {
 		return p.made.sequence
 	}
-	for node := range p.nodes(engine) {
-		if i32(p.view(node-nodeOffset, sequenceSize), unsafe.Offsetof(course.Sequence{}.ID)) == id {
-			return node - nodeOffset
+	for at, s := range p.sequences(engine) {
+		if s.id == id {
+			return at
 		}
 	}
 	return 0
 }
-
-// nodes yields the nodes of the submission's list, as far as they can be read. A node may be
-// freed during the iteration.
-func (p *player) nodes(engine int) iter.Seq[uint64] {
-	return func(yield func(uint64) bool) {
-		head := p.engines[engine] + activeOffset
-		node := u64(p.view(head, 16), 8)
-		for steps := len(p.live); node != head && steps >= 0; steps-- {
-			if p.chunk(node-nodeOffset, sequenceSize) == nil {
-				return
-			}
-			next := u64(p.view(node, 16), 8)
-			if !yield(node) {
-				return
-			}
-			node = next
-		}
-	}
-}
-
-// view returns the bytes at an address that was checked before. The process may have changed the
-// pointer since; then the bytes are zeros, and the next comparison shows it.
-func (p *player) view(address, size uint64) []byte {
-	if bytes := p.subject.At(address, size); bytes != nil {
-		return bytes
-	}
-	return make([]byte, size)
-}
-
-func put32(b []byte, at uintptr, n int32) { binary.NativeEndian.PutUint32(b[at:], uint32(n)) }
-
-func put64(b []byte, at uintptr, n uint64) { binary.NativeEndian.PutUint64(b[at:], n) }

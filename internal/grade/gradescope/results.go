@@ -14,53 +14,41 @@ import (
 // Results is results.json, as far as it is used here. Every format is set, because the default
 // of the overall text is HTML.
 type Results struct {
-	Score            float64    `json:"score"` // of all tests, including the hidden ones
-	ExecutionTime    float64    `json:"execution_time"`
-	Output           string     `json:"output"`
-	OutputFormat     Format     `json:"output_format"`
-	StdoutVisibility Visibility `json:"stdout_visibility"`
-	Extra            *Extra     `json:"extra_data,omitempty"`
-	Tests            []Test     `json:"tests,omitempty"`
+	Score            float64 `json:"score"` // of all tests, including the hidden ones
+	ExecutionTime    float64 `json:"execution_time"`
+	Output           string  `json:"output"`
+	OutputFormat     string  `json:"output_format"`
+	StdoutVisibility string  `json:"stdout_visibility"`
+	Extra            *Extra  `json:"extra_data,omitempty"`
+	Tests            []Test  `json:"tests,omitempty"`
 }
 
 // A Test is one line of the results. A test that was not run and gives no points has neither
 // score nor status, because there is no such status, and without a score it does not count as
 // failed. Where a score is needed, Gradescope derives the status from it.
 type Test struct {
-	Score        *float64   `json:"score,omitempty"`
-	MaxScore     float64    `json:"max_score"`
-	Status       Status     `json:"status,omitempty"`
-	Name         string     `json:"name"`
-	Number       string     `json:"number,omitempty"` // task and place: "2.3"
-	Output       string     `json:"output,omitempty"`
-	OutputFormat Format     `json:"output_format"`
-	Visibility   Visibility `json:"visibility"`
+	Score        *float64 `json:"score,omitempty"`
+	MaxScore     float64  `json:"max_score"`
+	Status       string   `json:"status,omitempty"`
+	Name         string   `json:"name"`
+	Number       string   `json:"number,omitempty"` // task and place: "2.3"
+	Output       string   `json:"output,omitempty"`
+	OutputFormat string   `json:"output_format"`
+	Visibility   string   `json:"visibility"`
 }
 
-// A Status is a status of a test that Gradescope knows.
-type Status string
-
-// The statuses.
+// The values of a Test's fields that are in use. Text renders no markup, because the text may
+// contain a student's.
 const (
-	Passed Status = "passed"
-	Failed Status = "failed"
+	Passed = "passed"
+	Failed = "failed"
+
+	Visible      = "visible"
+	AfterDueDate = "after_due_date"
+	Hidden       = "hidden"
+
+	Text = "text"
 )
-
-// A Visibility says when students see something.
-type Visibility string
-
-// The visibilities in use.
-const (
-	Visible      Visibility = "visible"
-	AfterDueDate Visibility = "after_due_date"
-	Hidden       Visibility = "hidden"
-)
-
-// A Format says how a text is rendered.
-type Format string
-
-// Text renders no markup, because the text may contain a student's.
-const Text Format = "text"
 
 // Extra is stored with the results, for staff and for later submissions. Students do not see it.
 type Extra struct {
@@ -82,7 +70,6 @@ type Stage struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// newResults returns results without points.
 func newResults(output string) Results {
 	return Results{Output: output, OutputFormat: Text, StdoutVisibility: Hidden, Extra: &Extra{}}
 }
@@ -105,17 +92,12 @@ func write(dir string, r Results) error {
 
 // own creates the folder of the results. Other users cannot write to it.
 func own(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("results: %w", err)
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
 	}
-	info, err := os.Stat(dir)
 	if err != nil {
 		return fmt.Errorf("results: %w", err)
-	}
-	if mode := info.Mode().Perm(); mode&0o022 != 0 {
-		if err := os.Chmod(dir, mode&^0o022); err != nil {
-			return fmt.Errorf("results: others could write there: %w", err)
-		}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@
 package gradescope
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -44,7 +45,6 @@ const unfinished = "The grader did not finish, so there is no score yet. " +
 type run struct {
 	dir     string // has the layout of Root
 	log     io.Writer
-	draw    Draw
 	points  grade.Points
 	grader  func(file string, p grade.Points) (*grade.Report, error)
 	limit   Limit
@@ -56,11 +56,10 @@ type run struct {
 // Run grades dir/submission and writes dir/results/results.json: first a placeholder without
 // points, at the end the results. The log is for staff. An error means that the grader failed;
 // the results then say so.
-func Run(dir string, log io.Writer, draw Draw) error {
-	return (&run{dir: dir, log: log, draw: draw, grader: gradeFile}).write()
+func Run(dir string, log io.Writer) error {
+	return (&run{dir: dir, log: log, grader: gradeFile}).write()
 }
 
-// gradeFile grades one file with these points.
 func gradeFile(file string, p grade.Points) (*grade.Report, error) {
 	g, err := grade.NewGrader()
 	if err != nil {
@@ -71,7 +70,6 @@ func gradeFile(file string, p grade.Points) (*grade.Report, error) {
 	return g.File(file)
 }
 
-// write implements Run.
 func (r *run) write() error {
 	r.points, r.started = grade.DefaultPoints, time.Now()
 	if err := own(r.results()); err != nil {
@@ -139,41 +137,42 @@ func (r *run) run() (Results, error) {
 	return r.resultsOf(u, report), nil
 }
 
-// configure reads the files that staff may have edited. A missing file has its default.
 func (r *run) configure() error {
-	text, err := os.ReadFile(filepath.Join(r.dir, "source", "points.json"))
-	if err == nil {
-		r.points, err = grade.ParsePoints(text)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("points.json: %w", err)
-	}
-	text, err = os.ReadFile(filepath.Join(r.dir, "source", "config.json"))
+	return errors.Join(
+		r.source("points.json", func(text []byte) (err error) {
+			r.points, err = grade.ParsePoints(text)
+			return err
+		}),
+		r.source("config.json", func(text []byte) (err error) {
+			r.limit, err = parseConfig(text)
+			return err
+		}),
+	)
+}
+
+// source gives a file of the package to parse. A missing file has its default.
+func (r *run) source(name string, parse func([]byte) error) error {
+	text, err := os.ReadFile(filepath.Join(r.dir, "source", name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("config.json: %w", err)
+	if err == nil {
+		err = parse(text)
 	}
-	r.limit, err = parseConfig(text)
-	return err
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
 }
 
 func parseConfig(text []byte) (Limit, error) {
 	var c Config
-	d := json.NewDecoder(strings.NewReader(string(text)))
+	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		return Limit{}, fmt.Errorf("config.json: %w", err)
+	if err := d.Decode(&c); err != nil || c.RateLimit == "" {
+		return Limit{}, err
 	}
-	if c.RateLimit == "" {
-		return Limit{}, nil
-	}
-	l, err := parseLimit(c.RateLimit)
-	if err != nil {
-		return Limit{}, fmt.Errorf("config.json: %w", err)
-	}
-	return l, nil
+	return parseLimit(c.RateLimit)
 }
 
 // grade grades a copy in a temporary folder, under the name that the messages use.
@@ -197,18 +196,10 @@ func (r *run) grade(u class.Upload) (*grade.Report, error) {
 	return report, nil
 }
 
-// resultsOf returns the results for a report.
 func (r *run) resultsOf(u class.Upload, report *grade.Report) Results {
-	tests := tests(report, r.draw)
+	tests := tests(report)
 	out := newResults(summary(u, report, tests))
-	out.Tests = tests
-	sum := 0
-	for _, t := range tests {
-		if t.Score != nil {
-			sum += hundredths(*t.Score)
-		}
-	}
-	out.Score = float64(sum) / 100
+	out.Score, out.Tests = report.Score, tests
 	out.Extra.Counts = report.Rejected == nil
 	out.Extra.Versions = &report.Setting
 	out.Extra.Sandbox = report.Setting.Sandbox

@@ -2,7 +2,6 @@ package gradescope
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -10,22 +9,17 @@ import (
 	"llmmemory/internal/grade/compare"
 )
 
-// A Draw returns a drawing of a finding as text. A nil Draw draws nothing.
-type Draw func(*grade.Finding) string
-
 // A sheet converts a report to the tests of the results.
 type sheet struct {
 	*grade.Report
-	draw    Draw
-	numbers map[string]string // number of each test, by its name
+	numbers map[string]string // number of each test, by its name: task and place
 }
 
-// tests returns the tests of a report. Their scores are whole hundredths, as are the sums.
-func tests(r *grade.Report, draw Draw) []Test {
+func tests(r *grade.Report) []Test {
 	if r.Rejected != nil {
 		return []Test{whole("compile", r.Rejected.Text, r.MaxScore)}
 	}
-	s := sheet{r, draw, map[string]string{}}
+	s := sheet{r, map[string]string{}}
 	sorted := slices.Clone(r.Tests)
 	slices.SortStableFunc(sorted, func(a, b grade.Test) int { return a.Task - b.Task })
 	place := map[int]int{}
@@ -34,11 +28,8 @@ func tests(r *grade.Report, draw Draw) []Test {
 		s.numbers[t.Name] = fmt.Sprintf("%d.%d", t.Task, place[t.Task])
 	}
 	all := make([]Test, 0, len(sorted))
-	exact := 0.0
 	for _, t := range sorted {
-		most := hundredths(exact+t.MaxScore) - hundredths(exact)
-		exact += t.MaxScore
-		all = append(all, s.test(t, most))
+		all = append(all, s.test(t))
 	}
 	return all
 }
@@ -48,29 +39,21 @@ func whole(name, output string, points float64) Test {
 	return Test{Score: new(float64), MaxScore: points, Status: Failed, Name: name, Output: short(output), OutputFormat: Text, Visibility: Visible}
 }
 
-func hundredths(points float64) int { return int(math.Round(points * 100)) }
-
-// test converts one test that can give most hundredths.
-func (s *sheet) test(t grade.Test, most int) Test {
+func (s *sheet) test(t grade.Test) Test {
 	out := Test{
-		MaxScore: float64(most) / 100, Name: t.Name, Number: s.numbers[t.Name],
+		MaxScore: t.MaxScore, Name: t.Name, Number: s.numbers[t.Name],
 		OutputFormat: Text, Visibility: Visible, Output: s.output(t),
 	}
 	if t.Part == grade.PartHidden {
 		out.Visibility = AfterDueDate
 	}
-	got := most
-	if t.Score < t.MaxScore {
-		got = min(most, hundredths(t.Score))
-	}
-	score := float64(got) / 100
 	switch {
 	case t.Status == grade.Failed:
-		out.Status, out.Score = Failed, &score
+		out.Status, out.Score = Failed, &t.Score
 	case t.Status == grade.Passed || s.secret(t):
-		out.Status, out.Score = Passed, &score
-	case got > 0: // not run, but the directed traces earned points
-		out.Score = &score
+		out.Status, out.Score = Passed, &t.Score
+	case t.Score > 0: // not run, but the directed traces earned points
+		out.Score = &t.Score
 	}
 	return out
 }
@@ -99,7 +82,6 @@ func hidden(f grade.Finding) bool {
 // hiddenTrace decides by the name, because other stages also play hidden traces.
 func hiddenTrace(name string) bool { return strings.Contains(name, "_random_") }
 
-// output returns the text of a test for the student.
 func (s *sheet) output(t grade.Test) string {
 	var b strings.Builder
 	if t.Sentence != "" {

@@ -7,6 +7,7 @@ import (
 
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/class"
+	"llmmemory/internal/grade/report"
 	"llmmemory/internal/grade/reproduce"
 )
 
@@ -24,10 +25,9 @@ func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 	if f.Sentence != "" && f.Sentence != above {
 		fmt.Fprintf(b, "The handout: %s\n", f.Sentence)
 	}
-	traced := f.Difference != nil && f.Step >= 0 && f.Step < len(f.Ops)
-	if traced {
-		steps := f.Ops[:f.Step+1]
-		from := max(0, len(steps)-mostSteps)
+	steps := f.Steps()
+	from := max(0, len(steps)-mostSteps)
+	if steps != nil {
 		b.WriteString("After these steps (llmgrade --replay plays them again):\n")
 		if from > 0 {
 			fmt.Fprintf(b, "    # %d steps before\n", from)
@@ -35,15 +35,12 @@ func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 		for _, op := range steps[from:] {
 			fmt.Fprintf(b, "    %s\n", op)
 		}
-		traced = from == 0
 	}
 	if f.Difference != nil {
 		fmt.Fprintf(b, "%s\n    expected: %s\n    actual:   %s\n", f.Field, f.Expected, f.Actual)
 	}
-	if s.draw != nil {
-		if picture := s.draw(f); picture != "" {
-			fmt.Fprintf(b, "\n%s\n", strings.TrimRight(picture, "\n"))
-		}
+	if picture := report.Drawing(f.Scene, f.Difference, 0, false); picture != "" {
+		fmt.Fprintf(b, "\n%s\n", strings.TrimRight(picture, "\n"))
 	}
 	lines(b, f)
 	if gain := s.gain(f); gain > 0 {
@@ -52,7 +49,7 @@ func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 	if same := slices.DeleteFunc(slices.Clone(f.Same), hiddenTrace); len(same) > 0 {
 		fmt.Fprintf(b, "The same mistake shows in: %s\n", strings.Join(same, ", "))
 	}
-	if traced {
+	if steps != nil && from == 0 {
 		fmt.Fprintf(b, "\nThe same as a program:\n\n%s\n", reproduce.Program(f.Name, f.Ops, f.Difference))
 	}
 }

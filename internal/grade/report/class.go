@@ -78,7 +78,6 @@ func shownAll(names []string) []string {
 	return all
 }
 
-// none reports whether there was nothing to grade.
 func none(r *grade.Report) bool { return r.Rejected != nil && r.Rejected.Stage == grade.NoFile }
 
 type classPage struct {
@@ -144,22 +143,19 @@ func (r studentRow) Decided() bool { return r.Override != nil && r.Override.Poin
 
 // Is lists the words by which the script filters.
 func (r studentRow) Is() string {
-	var words []string
-	for _, w := range []struct {
-		holds bool
-		word  string
-	}{
-		{r.Kind != "", "flagged"}, {r.Mistakes > 0, "mistakes"}, {r.Override != nil, "override"},
-		{r.Report != nil && r.Known && r.Score >= r.Report.MaxScore, "full"},
-	} {
-		if w.holds {
-			words = append(words, w.word)
+	words := []string{}
+	is := func(word string, holds bool) {
+		if holds {
+			words = append(words, word)
 		}
 	}
+	is("flagged", r.Kind != "")
+	is("mistakes", r.Mistakes > 0)
+	is("override", r.Override != nil)
+	is("full", r.Report != nil && r.Known && r.Score >= r.Report.MaxScore)
 	return strings.Join(words, " ")
 }
 
-// firstLine returns the first line of a text.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return line

@@ -23,26 +23,12 @@ const (
 	wrong        // not as expected
 )
 
-// A fill is how a physical block is used.
-type fill uint8
-
-// shade fills the box of a block.
-func (f fill) shade() string { return [...]string{" ", " ", "░", "▓"}[f] }
-
-const (
-	unfilled fill = iota // not a block
-	free
-	used
-	shared
-)
-
 // A cell is one value at one moment: a block's count, an entry of a table, a record, or the
 // value of a run of them. The zero cell is not drawn.
 type cell struct {
 	value string
 	want  string // expected value, if it is wrong
 	mark  mark
-	fill  fill
 }
 
 // A column is the same place at all moments.
@@ -217,7 +203,7 @@ func (v *view) counts() strip {
 		c := column{label: span(from, to)}
 		for i := range counts {
 			if there[i] {
-				c.cells[i] = cell{value: fmt.Sprint(counts[i]), fill: fillOf(counts[i])}
+				c.cells[i].value = fmt.Sprint(counts[i])
 			}
 		}
 		v.compare(&c)
@@ -225,17 +211,6 @@ func (v *view) counts() strip {
 		from = to
 	}
 	return pool
-}
-
-func fillOf(count int32) fill {
-	switch count {
-	case 0:
-		return free
-	case 1:
-		return used
-	default:
-		return shared
-	}
 }
 
 // span names the indices from, ..., to-1.

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"llmmemory/internal/course"
-	"llmmemory/internal/grade/compare"
+	"llmmemory/internal/course/oracle"
 )
 
 // seqs finds each sequence at all moments. Sequences with the same id, which only a broken
@@ -14,7 +14,7 @@ func (v *view) seqs() []sequence {
 	type key struct {
 		id   int32
 		nth  int
-		find [moments]*compare.SequenceState
+		find [moments]*oracle.SequenceState
 	}
 	var keys []key
 	for i, s := range v.states {
@@ -118,18 +118,15 @@ const (
 
 // tables returns the L2 tables that a sequence has at any moment. Consecutive tables that form
 // one run share a line.
-func tables(find [moments]*compare.SequenceState) []table {
+func tables(find [moments]*oracle.SequenceState) []table {
 	var all []table
 	var lines []run // the run of each line, if it is one run
 	for slot := range course.L1Size {
-		var at [moments]*compare.Table
+		var at [moments]*[course.L2Size]int32
 		found := false
 		for i, q := range find {
-			if q == nil {
-				continue
-			}
-			if j := slices.IndexFunc(q.Tables, func(t compare.Table) bool { return t.Slot == slot }); j >= 0 {
-				at[i], found = &q.Tables[j], true
+			if q != nil && q.Tables[slot] != nil {
+				at[i], found = q.Tables[slot], true
 			}
 		}
 		if !found {
@@ -205,15 +202,15 @@ func (a *run) follows(r run) bool {
 	return true
 }
 
-func runsOf(at [moments]*compare.Table) []run {
+func runsOf(at [moments]*[course.L2Size]int32) []run {
 	var runs []run
 	for j := range course.L2Size {
 		one := run{from: j, to: j + 1, unmapped: true}
 		for i, t := range at {
 			if t != nil {
 				one.there[i] = true
-				one.first[i], one.last[i] = t.Blocks[j], t.Blocks[j]
-				one.unmapped = one.unmapped && t.Blocks[j] == -1
+				one.first[i], one.last[i] = t[j], t[j]
+				one.unmapped = one.unmapped && t[j] == -1
 			}
 		}
 		if n := len(runs); n > 0 && runs[n-1].follows(one) {

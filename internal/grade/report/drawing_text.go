@@ -153,7 +153,7 @@ func (c *canvas) counts() {
 		} else {
 			cell := c.pool[i].cells[c.moment]
 			top += centre(c.pool[i].label, w, "─")
-			middle = append(middle, piece{centre(cell.value, w, cell.fill.shade()), cell.mark})
+			middle = append(middle, piece{centre(cell.value, w, shade(cell.value)), cell.mark})
 			bottom += strings.Repeat("─", w)
 		}
 		top, middle, bottom = top+right[0], append(middle, text("%s", right[1])), bottom+right[2]
@@ -161,6 +161,18 @@ func (c *canvas) counts() {
 	c.line(text("%s", top))
 	c.line(middle...)
 	c.line(text("%s", bottom))
+}
+
+// shade fills the box of a block with a count; there is no block without one.
+func shade(count string) string {
+	switch count {
+	case "", "0":
+		return " "
+	case "1":
+		return "░"
+	default:
+		return "▓"
+	}
 }
 
 // boxWidth is the width of every box.
@@ -311,7 +323,6 @@ func (c *canvas) say(lines []string, m mark) {
 	}
 }
 
-// wrap breaks a text at its spaces.
 func wrap(s string, room int) []string {
 	var lines []string
 	for word := range strings.FieldsSeq(s) {

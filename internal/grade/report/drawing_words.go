@@ -84,7 +84,6 @@ func (v *view) absent(moment int) string {
 	}
 }
 
-// moreLines says how many lines are left out.
 func moreLines(n int) string {
 	if n == 1 {
 		return "1 more line, of a table or a sequence"

@@ -76,7 +76,6 @@ var functions = template.FuncMap{
 	"tail":   func(all []passRate) []passRate { return all[min(mostRates, len(all)):] },
 }
 
-// layout parses a page's template.
 func layout(name string) *template.Template {
 	return template.Must(template.New(name).Funcs(functions).ParseFS(files, name))
 }
@@ -109,7 +108,6 @@ func sign(s grade.Status) string {
 	}
 }
 
-// statusClass is the CSS class of a status.
 func statusClass(s grade.Status) string { return strings.ReplaceAll(string(s), " ", "-") }
 
 func percent(part, whole float64) float64 {

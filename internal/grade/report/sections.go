@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -101,25 +102,22 @@ type passRate struct {
 
 // passRates returns the rates of all tests, the lowest first.
 func passRates(entries []Entry) []passRate {
-	at := map[string]int{}
-	var all []passRate
+	rates := map[string]passRate{}
 	for _, e := range entries {
 		if e.Report == nil {
 			continue
 		}
 		for _, t := range e.Report.Tests {
-			n, known := at[t.Name]
-			if !known {
-				n = len(all)
-				at[t.Name] = n
-				all = append(all, passRate{Name: t.Name, Task: t.Task, Sentence: t.Sentence})
-			}
-			all[n].Run++
+			rate := rates[t.Name]
+			rate.Name, rate.Task, rate.Sentence = t.Name, t.Task, t.Sentence
+			rate.Run++
 			if t.Status == grade.Passed {
-				all[n].Passed++
+				rate.Passed++
 			}
+			rates[t.Name] = rate
 		}
 	}
+	all := slices.Collect(maps.Values(rates))
 	for i := range all {
 		all[i].Percent = percent(float64(all[i].Passed), float64(all[i].Run))
 	}

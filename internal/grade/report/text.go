@@ -77,8 +77,7 @@ func WriteRest(w io.Writer, r *grade.Report) error {
 	stages(&b, r)
 	if r.Rejected != nil {
 		fmt.Fprintf(&b, "%s\n", terminal.Visible(r.Rejected.Text))
-	}
-	if r.Rejected == nil {
+	} else {
 		fmt.Fprintf(&b, "%s\n", faint.Sprintf("rules %s; seed %d; %s; %s; %s; %s; sandbox: %s", r.Rules, r.Seed, r.Setting.GCC, r.Setting.Linker, r.Setting.Libc, r.Setting.Valgrind, r.Setting.Sandbox))
 	}
 	if r.Replay {
@@ -87,10 +86,9 @@ func WriteRest(w io.Writer, r *grade.Report) error {
 			word = bad.Sprint("something differs")
 		}
 		fmt.Fprintf(&b, "%s: %s\n", terminal.VisibleName(r.File), word)
-		_, err := io.WriteString(w, b.String())
-		return err
+	} else {
+		b.WriteString(scoreLine(r))
 	}
-	b.WriteString(scoreLine(r))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -141,16 +139,8 @@ func stages(b *strings.Builder, r *grade.Report) {
 	for _, s := range all {
 		fmt.Fprintf(b, "\n%-18s", s.Name)
 		for _, status := range s.Tasks {
-			word := fmt.Sprintf("%-9s", status)
-			switch status {
-			case grade.Passed:
-				word = good.Sprint(word)
-			case grade.Failed:
-				word = bad.Sprint(word)
-			default:
-				word = faint.Sprint(word)
-			}
-			b.WriteString(word)
+			paint := map[grade.Status]*color.Color{grade.Passed: good, grade.Failed: bad, grade.NotRun: faint}[status]
+			b.WriteString(paint.Sprintf("%-9s", status))
 		}
 	}
 	fmt.Fprintf(b, "\n%-18s", "points")
@@ -160,7 +150,6 @@ func stages(b *strings.Builder, r *grade.Report) {
 	b.WriteString("\n")
 }
 
-// message is a finding in plain text.
 func message(f grade.Finding) string {
 	var b strings.Builder
 	if f.Sentence != "" {

@@ -3,6 +3,7 @@ package reproduce
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"llmmemory/internal/course/trace"
@@ -68,7 +69,7 @@ func (c *check) returned(op trace.Op, d *compare.Difference) {
 	case d.Field == "the returned value":
 		c.call, c.actual, c.expected = "int returned = "+c.call, "returned", d.Expected
 	case op.Kind.Many():
-		c.before, c.call = "int made = 0;", many(op, true)
+		c.before, c.call = "int made = 0;", counted(op)
 		c.actual, c.expected = "made", d.Expected
 	case d.Expected == "NULL" || d.Expected == "not NULL":
 		if op.Kind == trace.Init && op.A >= 0 {
@@ -85,7 +86,10 @@ func (c *check) returned(op trace.Op, d *compare.Difference) {
 }
 
 func (c *check) sequence(engine string, d *compare.Difference) {
-	find := func(id string) string { return fmt.Sprintf("find_given(%s, %s)", engine, intLiteral(id)) }
+	find := func(id string) string {
+		n, _ := strconv.ParseInt(id, 10, 32) // the pattern has digits only
+		return fmt.Sprintf("find_given(%s, %s)", engine, literal(int32(n)))
+	}
 	if m := records.FindStringSubmatch(d.Field); m != nil {
 		c.actual, c.expected = find(m[1])+"->kv_count", d.Expected
 	} else if m := entry.FindStringSubmatch(d.Field); m != nil {
@@ -94,11 +98,4 @@ func (c *check) sequence(engine string, d *compare.Difference) {
 		c.actual = fmt.Sprintf("%s->block_table[%s] != NULL", find(m[1]), m[2])
 		c.expected = map[bool]string{true: "0", false: "1"}[d.Expected == "NULL"]
 	}
-}
-
-func intLiteral(text string) string {
-	if text == "-2147483648" {
-		return "-2147483647 - 1"
-	}
-	return text
 }

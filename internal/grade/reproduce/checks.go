@@ -30,10 +30,8 @@ func checks(name, sentence string, ops []trace.Op) string {
 		}
 		fmt.Fprintf(&body, "\n    /* step %d */\n", i+1)
 		body.WriteString(w.checked(i+1, op))
-		for engine := range w.Engines {
-			if engine == op.Engine {
-				body.WriteString(w.state(i+1, engine))
-			}
+		if op.Engine != trace.None {
+			body.WriteString(w.state(i+1, op.Engine))
 		}
 		body.WriteString("    if (wrong) {\n        return 1;\n    }\n")
 	}
@@ -61,11 +59,7 @@ static void expect(int step, const char *what, int actual, int expected) {
 // checked returns a step in C that checks the returned value.
 func (w *world) checked(step int, op trace.Op) string {
 	if op.Given || op.Kind.Outside() || op.Kind.Many() {
-		var b strings.Builder
-		for _, line := range w.statements(op) {
-			fmt.Fprintf(&b, "    %s\n", line)
-		}
-		return b.String()
+		return w.statements(op)
 	}
 	call := strings.TrimSuffix(Statement(op), ";")
 	refused := w.Play(op).Refused()

@@ -42,9 +42,7 @@ func Program(name string, ops []trace.Op, d *compare.Difference) string {
 	ops = ops[:d.Step+1]
 	var body strings.Builder
 	for _, op := range ops[:d.Step] {
-		for _, line := range w.statements(op) {
-			fmt.Fprintf(&body, "    %s\n", line)
-		}
+		body.WriteString(w.statements(op))
 	}
 	last, before := ops[d.Step], w.Live()
 	w.Play(last)
@@ -122,48 +120,14 @@ func fills(ops []trace.Op, d *compare.Difference) string {
 }
 
 // statements plays a step in the expected world and returns it in C.
-func (w *world) statements(op trace.Op) []string {
+func (w *world) statements(op trace.Op) string {
 	if !op.Given && !op.Kind.Outside() {
 		w.Play(op)
-		return []string{Statement(op)}
+		return "    " + Statement(op) + "\n"
 	}
-	var all []string
+	var b strings.Builder
 	for _, c := range w.Write(op) {
-		all = append(all, changed(c))
+		fmt.Fprintf(&b, "    %s\n", changed(c))
 	}
-	return all
-}
-
-// changed returns one of the tester's writes in C.
-func changed(c oracle.Change) string {
-	e, a := fmt.Sprintf("e[%d]", c.Engine), literal(c.A)
-	switch c.Kind {
-	case oracle.NewEngine:
-		op := trace.Op{Kind: trace.Init, Engine: c.Engine, A: c.A, B: c.B}
-		return fmt.Sprintf("%s = given_engine(%s);", e, poolOf(op))
-	case oracle.DropEngine:
-		return fmt.Sprintf("drop_engine(%s);", e)
-	case oracle.NewSequence:
-		return fmt.Sprintf("given_sequence(%s, %s, %d);", e, a, c.B)
-	case oracle.DropSequence:
-		return fmt.Sprintf("drop_sequence(%s, %s);", e, a)
-	case oracle.Unlinked:
-		return fmt.Sprintf("take_out(%s, %s);", e, a)
-	case oracle.Renamed:
-		return fmt.Sprintf("rename_sequence(%s, %s, %s);", e, a, literal(c.B))
-	case oracle.Counted:
-		return fmt.Sprintf("set_kv_count(%s, %s, %d);", e, a, c.B)
-	case oracle.NewTable:
-		return fmt.Sprintf("given_table(%s, %s, %d);", e, a, c.B)
-	case oracle.Moved:
-		return fmt.Sprintf("exchange_tables(%s, %s, %d, %d);", e, a, c.B, c.C)
-	case oracle.Relocated:
-		return fmt.Sprintf("relocate(%s, %s, %d);", e, a, c.B)
-	case oracle.Mapped:
-		return fmt.Sprintf("map_blocks(%s, %s, %d, %d, %d);", e, a, c.B, c.C, c.N)
-	case oracle.Unmapped:
-		return fmt.Sprintf("unmap_block(%s, %s, %d);", e, a, c.B)
-	default:
-		return fmt.Sprintf("set_record(%s, %s, %d, %s);", e, a, c.B, literal(c.C))
-	}
+	return b.String()
 }

@@ -3,55 +3,82 @@ package reproduce
 import (
 	"fmt"
 
+	"llmmemory/internal/course/oracle"
 	"llmmemory/internal/course/trace"
 )
 
-// Statement returns one step in C. INT_MIN has no literal in C.
-func Statement(op trace.Op) string {
+// statements has steps in C: %[1]s is the engine, the others are the numbers of the step.
+var statements = map[trace.Kind]string{
+	trace.Create:   "create_sequence(%[1]s, %[2]s, %[3]s);",
+	trace.Fork:     "fork_sequence(%[1]s, %[2]s, %[3]s);",
+	trace.Append:   "append_kv(%[1]s, %[2]s, %[3]s);",
+	trace.Free:     "free_sequence(%[1]s, %[2]s);",
+	trace.Destroy:  "llm_destroy(%[1]s);",
+	trace.Hole:     "unmap_block(%[1]s, %[2]s, %[3]s);",
+	trace.Move:     "exchange_tables(%[1]s, %[2]s, %[3]s, %[4]s);",
+	trace.Relocate: "relocate(%[1]s, %[2]s, %[3]s);",
+	trace.Rename:   "rename_sequence(%[1]s, %[2]s, %[3]s);",
+	trace.Unlink:   "take_out(%[1]s, %[2]s);",
+	trace.Count:    "set_kv_count(%[1]s, %[2]s, %[3]s);",
+	trace.Share:    "share_block(%[1]s, %[2]s, %[3]s, %[4]s);",
+	trace.Table:    "given_table(%[1]s, %[2]s, %[3]s);",
+	trace.Place:    "map_blocks(%[1]s, %[2]s, %[3]s, %[4]s, 1);",
+	trace.Map:      "map_first_free(%[1]s, %[2]s, %[3]s);",
+	// Several calls are a loop, which counts those that succeed where the %[5]s is "made += ".
+	trace.Forks:   "for (int i = 0; i < %[4]s; i++) { %[5]sfork_sequence(%[1]s, %[2]s, %[3]s + i)%[6]s; }",
+	trace.Creates: "for (int i = 0; i < %[4]s; i++) { %[5]screate_sequence(%[1]s, %[2]s + i, %[3]s)%[6]s; }",
+	trace.Appends: "for (int i = 0; i < %[4]s; i++) { %[5]sappend_kv(%[1]s, %[2]s, %[3]s + i)%[6]s; }",
+	trace.Frees:   "for (int i = 0; i < %[3]s; i++) { %[5]sfree_sequence(%[1]s, %[2]s + i)%[6]s; }",
+}
+
+// Statement returns one step in C.
+func Statement(op trace.Op) string { return statement(op, "", "") }
+
+// counted returns a step of several calls that counts those that succeed.
+func counted(op trace.Op) string {
+	if op.Kind == trace.Appends || op.Kind == trace.Frees {
+		return statement(op, "made += ", " == 0")
+	}
+	return statement(op, "made += ", " != NULL")
+}
+
+func statement(op trace.Op, count, succeeds string) string {
 	engine := fmt.Sprintf("e[%d]", op.Engine)
-	if op.Engine == trace.None {
+	switch {
+	case op.Engine == trace.None:
 		engine = "NULL"
-	}
-	a, b, c := literal(op.A), literal(op.B), literal(op.C)
-	switch op.Kind {
-	case trace.Init:
-		if op.A < 0 {
-			return "llm_init(NULL, 640);"
-		}
+	case op.Kind == trace.Init && op.A < 0:
+		return "llm_init(NULL, 640);"
+	case op.Kind == trace.Init:
 		return fmt.Sprintf("%s = llm_init(%s);", engine, poolOf(op))
-	case trace.Create:
-		return fmt.Sprintf("create_sequence(%s, %s, %s);", engine, a, b)
-	case trace.Fork:
-		return fmt.Sprintf("fork_sequence(%s, %s, %s);", engine, a, b)
-	case trace.Append:
-		return fmt.Sprintf("append_kv(%s, %s, %s);", engine, a, b)
-	case trace.Free:
-		return fmt.Sprintf("free_sequence(%s, %s);", engine, a)
-	case trace.Destroy:
-		return fmt.Sprintf("llm_destroy(%s);", engine)
-	case trace.Forks, trace.Creates, trace.Appends, trace.Frees:
-		return many(op, false)
-	case trace.Hole:
-		return fmt.Sprintf("unmap_block(%s, %s, %s);", engine, a, b)
-	case trace.Move:
-		return fmt.Sprintf("exchange_tables(%s, %s, %s, %s);", engine, a, b, c)
-	case trace.Relocate:
-		return fmt.Sprintf("relocate(%s, %s, %s);", engine, a, b)
-	case trace.Rename:
-		return fmt.Sprintf("rename_sequence(%s, %s, %s);", engine, a, b)
-	case trace.Unlink:
-		return fmt.Sprintf("take_out(%s, %s);", engine, a)
-	case trace.Count:
-		return fmt.Sprintf("set_kv_count(%s, %s, %s);", engine, a, b)
-	case trace.Share:
-		return fmt.Sprintf("share_block(%s, %s, %s, %s);", engine, a, b, c)
-	case trace.Table:
-		return fmt.Sprintf("given_table(%s, %s, %s);", engine, a, b)
-	case trace.Place:
-		return fmt.Sprintf("map_blocks(%s, %s, %s, %s, 1);", engine, a, b, c)
-	default:
-		return fmt.Sprintf("map_first_free(%s, %s, %s);", engine, a, b)
 	}
+	return fmt.Sprintf(statements[op.Kind], engine, literal(op.A), literal(op.B), literal(op.C), count, succeeds)
+}
+
+// changes has the tester's writes in C.
+var changes = map[oracle.ChangeKind]string{
+	oracle.DropEngine:   "drop_engine(%[1]s);",
+	oracle.NewSequence:  "given_sequence(%[1]s, %[2]s, %[3]s);",
+	oracle.DropSequence: "drop_sequence(%[1]s, %[2]s);",
+	oracle.Unlinked:     "take_out(%[1]s, %[2]s);",
+	oracle.Renamed:      "rename_sequence(%[1]s, %[2]s, %[3]s);",
+	oracle.Counted:      "set_kv_count(%[1]s, %[2]s, %[3]s);",
+	oracle.NewTable:     "given_table(%[1]s, %[2]s, %[3]s);",
+	oracle.Moved:        "exchange_tables(%[1]s, %[2]s, %[3]s, %[4]s);",
+	oracle.Relocated:    "relocate(%[1]s, %[2]s, %[3]s);",
+	oracle.Mapped:       "map_blocks(%[1]s, %[2]s, %[3]s, %[4]s, %[5]s);",
+	oracle.Unmapped:     "unmap_block(%[1]s, %[2]s, %[3]s);",
+	oracle.Recorded:     "set_record(%[1]s, %[2]s, %[3]s, %[4]s);",
+}
+
+// changed returns one of the tester's writes in C.
+func changed(c oracle.Change) string {
+	engine := fmt.Sprintf("e[%d]", c.Engine)
+	if c.Kind == oracle.NewEngine {
+		op := trace.Op{Kind: trace.Init, Engine: c.Engine, A: c.A, B: c.B}
+		return fmt.Sprintf("%s = given_engine(%s);", engine, poolOf(op))
+	}
+	return fmt.Sprintf(changes[c.Kind], engine, literal(c.A), literal(c.B), literal(c.C), literal(c.N))
 }
 
 // poolOf returns the pool of an Init and its size. A large one is allocated, not filled.
@@ -62,30 +89,7 @@ func poolOf(op trace.Op) string {
 	return fmt.Sprintf("pool%d, %s", op.Engine, literal(op.A))
 }
 
-// many returns a step of several calls as a loop, which may count those that succeed.
-func many(op trace.Op, counted bool) string {
-	engine := fmt.Sprintf("e[%d]", op.Engine)
-	if op.Engine == trace.None {
-		engine = "NULL"
-	}
-	a, b, c := literal(op.A), literal(op.B), literal(op.C)
-	n, call, good := c, "", " != NULL"
-	switch op.Kind {
-	case trace.Forks:
-		call = fmt.Sprintf("fork_sequence(%s, %s, %s + i)", engine, a, b)
-	case trace.Creates:
-		call = fmt.Sprintf("create_sequence(%s, %s + i, %s)", engine, a, b)
-	case trace.Appends:
-		call, good = fmt.Sprintf("append_kv(%s, %s, %s + i)", engine, a, b), " == 0"
-	default:
-		n, call, good = b, fmt.Sprintf("free_sequence(%s, %s + i)", engine, a), " == 0"
-	}
-	if counted {
-		call = "made += " + call + good
-	}
-	return fmt.Sprintf("for (int i = 0; i < %s; i++) { %s; }", n, call)
-}
-
+// literal returns a number in C, which has no literal for INT_MIN.
 func literal(n int32) string {
 	if n == -1<<31 {
 		return "-2147483647 - 1"

@@ -22,8 +22,8 @@ import (
 
 	"llmmemory/grader"
 	"llmmemory/internal/ctree"
-	"llmmemory/internal/grade/cputime"
 	"llmmemory/internal/grade/limitedbuffer"
+	"llmmemory/internal/grade/supervise"
 )
 
 // A Breach is a contradiction to a sentence of the handout.
@@ -84,30 +84,20 @@ func Check(source []byte) ([]Breach, error) {
 	child.Env = []string{}
 	child.Dir = "/"
 	child.Stdin = bytes.NewReader(asked)
-	said, complaint := &limitedbuffer.Buffer{Most: mostAnswer}, &limitedbuffer.Buffer{Most: mostSaid}
-	child.Stdout, child.Stderr = said, complaint
-	if err := child.Start(); err != nil {
-		return nil, fmt.Errorf("start the reader of static rules: %w", err)
-	}
-	watch := cputime.Start(child.Process.Pid, patience, func() { _ = child.Process.Kill() })
-	err = child.Wait()
-	switch killed, over := watch.Stop(child.ProcessState); {
-	case errors.Is(over, cputime.ErrTime):
-		return nil, fmt.Errorf("%w: %w", ErrUnread, over)
-	case over != nil && err == nil:
-		return nil, fmt.Errorf("the reader of static rules: %w", over)
-	case !killed && child.ProcessState.String() == "signal: killed":
-		return nil, errors.New("the system ended the reader of static rules: is there too little memory?")
-	}
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+	complaint := &limitedbuffer.Buffer{Most: mostSaid}
+	child.Stderr = complaint
+	end, err := supervise.Run(child, func(pipe *os.File) { child.Stdout = pipe }, patience, supervise.Head(mostAnswer))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the reader of static rules: %w", err)
+	case end.Over != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnread, end.Over)
+	case end.Exit != 0:
 		first, _, _ := strings.Cut(complaint.String(), "\n")
-		return nil, fmt.Errorf("%w: the parser ended with %v: %.200q", ErrUnread, exit, first)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("talk to the reader of static rules: %w", err)
+		return nil, fmt.Errorf("%w: the parser ended with %v: %.200q", ErrUnread, child.ProcessState, first)
 	}
 	var a answer
-	if err := json.Unmarshal(said.Bytes(), &a); err != nil {
+	if err := json.Unmarshal(end.Said, &a); err != nil {
 		return nil, fmt.Errorf("%w: the parser's answer: %w", ErrUnread, err)
 	}
 	if a.Error != "" {

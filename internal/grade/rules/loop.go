@@ -98,7 +98,7 @@ func (r *loopReader) loop(l *ctree.Stmt, around []*ctree.Stmt) {
 		{"l2_break", func(e *ctree.Expr) (bool, bool) { return r.unmapped(e, steps) }},
 	} {
 		t := tester{look.at}
-		if l.Cond != nil && t.falseWhenAbsent(l.Cond) {
+		if t.implies(l.Cond, false) {
 			r.early = append(r.early, early{look.rule, l.Cond.Line})
 		}
 		r.leaving(l, l.Body, t, look.rule)
@@ -116,10 +116,10 @@ func (r *loopReader) leaving(l *ctree.Stmt, body []*ctree.Stmt, t tester, rule s
 		case ctree.Block:
 			r.leaving(l, s.Body, t, rule)
 		case ctree.If:
-			if line := leaves(l, s.Body); line > 0 && t.trueWhenAbsent(s.Cond) {
+			if line := leaves(l, s.Body); line > 0 && t.implies(s.Cond, true) {
 				r.early = append(r.early, early{rule, line})
 			}
-			if line := leaves(l, s.Else); line > 0 && t.falseWhenAbsent(s.Cond) {
+			if line := leaves(l, s.Else); line > 0 && t.implies(s.Cond, false) {
 				r.early = append(r.early, early{rule, line})
 			}
 		}
@@ -155,38 +155,24 @@ type tester struct {
 	at func(*ctree.Expr) (whenAbsent, whenPresent bool)
 }
 
-func (t tester) trueWhenAbsent(e *ctree.Expr) bool {
+// implies reports whether an expression has the value if something is absent.
+func (t tester) implies(e *ctree.Expr, value bool) bool {
 	if e = e.Bare(); e == nil {
 		return false
 	}
-	if absent, _ := t.at(e); absent {
+	absent, present := t.at(e)
+	if value && absent || !value && present {
 		return true
 	}
 	switch e.Op {
-	case ctree.Or:
-		return t.trueWhenAbsent(e.Args[0]) || t.trueWhenAbsent(e.Args[1])
-	case ctree.And:
-		return t.trueWhenAbsent(e.Args[0]) && t.trueWhenAbsent(e.Args[1])
+	case ctree.Or, ctree.And:
+		left, right := t.implies(e.Args[0], value), t.implies(e.Args[1], value)
+		if value == (e.Op == ctree.Or) { // one operand decides
+			return left || right
+		}
+		return left && right
 	case ctree.Not:
-		return t.falseWhenAbsent(e.Args[0])
-	}
-	return false
-}
-
-func (t tester) falseWhenAbsent(e *ctree.Expr) bool {
-	if e = e.Bare(); e == nil {
-		return false
-	}
-	if _, present := t.at(e); present {
-		return true
-	}
-	switch e.Op {
-	case ctree.And:
-		return t.falseWhenAbsent(e.Args[0]) || t.falseWhenAbsent(e.Args[1])
-	case ctree.Or:
-		return t.falseWhenAbsent(e.Args[0]) && t.falseWhenAbsent(e.Args[1])
-	case ctree.Not:
-		return t.trueWhenAbsent(e.Args[0])
+		return t.implies(e.Args[0], !value)
 	}
 	return false
 }

@@ -141,10 +141,19 @@ func (f *follower) stmt(s *ctree.Stmt) outcome {
 		func() outcome { return f.stmts(s.Else) }, func() outcome { return f.expr(s.Step) })
 }
 
-// is reports whether an expression is the pointer.
 func (f *follower) is(e *ctree.Expr) bool {
 	e = e.Bare()
 	return e != nil && e.Op == ctree.Name && f.names[e.Var]
+}
+
+// each returns the first outcome of several expressions that is not nothing.
+func (f *follower) each(look func(*ctree.Expr) outcome, all ...*ctree.Expr) outcome {
+	for _, e := range all {
+		if o := look(e); o.what != nothing {
+			return o
+		}
+	}
+	return outcome{}
 }
 
 // truth follows an expression that is used as a condition.
@@ -161,12 +170,7 @@ func (f *follower) expr(e *ctree.Expr) outcome {
 	}
 	switch e.Op {
 	case ctree.Not, ctree.And, ctree.Or:
-		for _, part := range e.Args {
-			if o := f.truth(part); o.what != nothing {
-				return o
-			}
-		}
-		return outcome{}
+		return f.each(f.truth, e.Args...)
 	case ctree.Choose:
 		if o := f.truth(e.Args[0]); o.what != nothing {
 			return o
@@ -192,12 +196,7 @@ func (f *follower) expr(e *ctree.Expr) outcome {
 	case ctree.Statements:
 		return f.stmts(e.Body)
 	}
-	for _, part := range e.Args {
-		if o := f.expr(part); o.what != nothing {
-			return o
-		}
-	}
-	return outcome{}
+	return f.each(f.expr, e.Args...)
 }
 
 // address follows &engine->field, which accesses nothing.
@@ -215,7 +214,7 @@ func (f *follower) address(e *ctree.Expr) outcome {
 func (f *follower) assign(e *ctree.Expr) outcome {
 	to, value := e.Args[0], e.Args[1]
 	if to.Op != ctree.Name {
-		return first(func() outcome { return f.expr(value) }, func() outcome { return f.expr(to) })
+		return f.each(f.expr, value, to)
 	}
 	switch {
 	case f.is(value):
@@ -228,10 +227,8 @@ func (f *follower) assign(e *ctree.Expr) outcome {
 }
 
 func (f *follower) call(e *ctree.Expr) outcome {
-	for _, part := range e.Args {
-		if o := f.expr(part); o.what != nothing {
-			return o
-		}
+	if o := f.each(f.expr, e.Args...); o.what != nothing {
+		return o
 	}
 	callee := f.p.functions[e.Func]
 	for i, part := range e.Args {

@@ -69,7 +69,6 @@ func (p pipes) read(bytes []byte, until time.Time) (int, error) {
 	}
 }
 
-// wait waits for an event of a pipe.
 func wait(fd int, event int16, until time.Time) error {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: event}}
 	for {

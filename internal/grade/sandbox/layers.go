@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"time"
 )
 
 // Layers are the protections that confine a submission on this machine.
@@ -18,21 +19,35 @@ type Layers struct {
 // Active returns the layers that work: a launcher forbids itself each kind of action, and then tries
 // it.
 func Active() (Layers, error) {
-	path, argv, err := Command("probe")
-	if err != nil {
-		return Layers{}, err
-	}
-	out, err := (&exec.Cmd{Path: path, Args: argv}).Output()
-	if err != nil {
-		return Layers{}, fmt.Errorf("sandbox: probe: %w", err)
-	}
 	var l Layers
 	var limits, privileges, seccomp int
-	if _, err := fmt.Sscan(string(out), &limits, &l.UID, &privileges, &l.Landlock, &seccomp); err != nil {
-		return Layers{}, fmt.Errorf("sandbox: probe: %w: %q", err, out)
+	if err := ask("probe", &limits, &l.UID, &privileges, &l.Landlock, &seccomp); err != nil {
+		return Layers{}, err
 	}
 	l.Limits, l.NoPrivileges, l.Seccomp = limits == 1, privileges == 1, seccomp == 1
 	return l, nil
+}
+
+// Work is the processor time that a known piece of work takes here and now.
+func Work() (took time.Duration, err error) {
+	err = ask("work", (*int64)(&took)) // in nanoseconds
+	return took, err
+}
+
+// ask makes a launcher do something, and reads the numbers that it prints.
+func ask(what string, numbers ...any) error {
+	path, argv, err := Command(what)
+	if err != nil {
+		return err
+	}
+	out, err := (&exec.Cmd{Path: path, Args: argv}).Output()
+	if err == nil {
+		_, err = fmt.Sscan(string(out), numbers...)
+	}
+	if err != nil {
+		return fmt.Errorf("sandbox: %s: %w: %q", what, err, out)
+	}
+	return nil
 }
 
 // String is one line for the report; what is missing is in capitals.

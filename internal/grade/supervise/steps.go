@@ -80,11 +80,9 @@ func (s Steps) encode() ([]byte, error) {
 			continue
 		}
 		all.add(end, 0, own)
-		steps, err := encoded.of(ops, s.Defined)
-		if err != nil {
+		if err := all.play(ops, s.Defined); err != nil {
 			return nil, err
 		}
-		all = append(all, steps...)
 		all.add(end, 0, own)
 	}
 	all.add(over, 0)
@@ -107,14 +105,13 @@ func (to *stepText) add(call uint32, engine int, numbers ...int32) {
 	*to = text
 }
 
-// encodeTrace is one trace; defined as in Steps.
-func encodeTrace(ops []trace.Op, defined bool) (stepText, error) {
+// play adds one trace; defined as in Steps.
+func (to *stepText) play(ops []trace.Op, defined bool) error {
 	w, err := oracle.New()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer w.Close()
-	var to stepText
 	for _, op := range ops {
 		if op.Given || op.Kind.Outside() {
 			for _, c := range w.Write(op) {
@@ -137,7 +134,7 @@ func encodeTrace(ops []trace.Op, defined bool) (stepText, error) {
 			}
 		}
 	}
-	return to, nil
+	return nil
 }
 
 // slowlyFilled reports whether the pool of an Init is so large that a submission could use up

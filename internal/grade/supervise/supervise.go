@@ -1,10 +1,9 @@
 // Package supervise runs a program on a file of steps, under Memcheck or with the
-// sanitizers, and collects what they report. Packages memcheck and sanitize interpret it.
+// sanitizers, and collects what they report. Package watch interprets it.
 package supervise
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -107,12 +106,4 @@ func PlayedAll(steps *os.File) (bool, error) {
 		return false, err
 	}
 	return played == info.Size(), nil
-}
-
-// At is a complaint as a student reads it; line is of llm_memory.c, 0: none.
-func At(line int, what string) string {
-	if line == 0 {
-		return what
-	}
-	return fmt.Sprintf("llm_memory.c:%d: %s", line, what)
 }

@@ -46,51 +46,43 @@ func Directed() ([]Case, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", file, name, err)
 			}
-			c := Case{Task: task, Name: name, Sentence: sentence, Advice: strings.HasPrefix(name, "advice_"), Ops: ops}
+			c := Case{Task: task, Name: name, Sentence: sentence, Advice: strings.HasPrefix(name, "advice_"), Ops: ops, Real: tested(task, name)}
 			c.Sweep = slices.ContainsFunc(ops, func(op trace.Op) bool { return op.Kind == trace.Forks && op.C > 1000 })
 			c.Shape = strings.Contains(name, "_allocations_of_their_own")
-			if err := c.complete(); err != nil {
-				return nil, fmt.Errorf("%s, %s: %w", file, name, err)
+			if c.Refuses, err = c.refuses(); err != nil {
+				return nil, err
 			}
 			all = append(all, c)
 		}
-		sweeps, err := sweepCases(task)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, sweeps...)
+		all = append(all, sweepsOf(task)...)
 	}
 	return all, nil
 }
 
-// functions lists the functions of each task.
-var functions = map[int][]trace.Kind{1: {trace.Init}, 2: {trace.Create}, 3: {trace.Fork}, 4: {trace.Append}, 5: {trace.Destroy}}
-
-// complete sets the fields that follow from the name and the steps.
-func (c *Case) complete() error {
-	c.Real = functions[c.Task]
+// tested returns the functions that a trace tests.
+func tested(task int, name string) []trace.Kind {
 	switch {
-	case strings.HasPrefix(c.Name, "task2_free_"):
-		c.Real = []trace.Kind{trace.Free}
-	case c.Name == "task2_refuses_null_engine":
-		c.Real = []trace.Kind{trace.Create, trace.Free}
+	case strings.HasPrefix(name, "task2_free_"):
+		return []trace.Kind{trace.Free}
+	case name == "task2_refuses_null_engine":
+		return []trace.Kind{trace.Create, trace.Free}
 	}
+	return [][]trace.Kind{1: {trace.Init}, 2: {trace.Create}, 3: {trace.Fork}, 4: {trace.Append}, 5: {trace.Destroy}}[task]
+}
+
+// refuses reports whether the functions under test only have to refuse.
+func (c *Case) refuses() (bool, error) {
 	w, err := oracle.New()
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer w.Close()
-	c.Refuses = true
 	for _, op := range c.Ops {
 		if op.Kind.Outside() {
 			w.Write(op)
-			continue
-		}
-		outcome := w.Play(op)
-		if slices.Contains(c.Real, op.Kind.Single()) && !outcome.Refused() {
-			c.Refuses = false
-			break
+		} else if outcome := w.Play(op); slices.Contains(c.Real, op.Kind.Single()) && !outcome.Refused() {
+			return false, nil
 		}
 	}
-	return nil
+	return true, nil
 }

@@ -22,7 +22,12 @@ type Finding struct {
 }
 
 // String is the finding as a student reads it.
-func (f Finding) String() string { return supervise.At(f.Line, f.What) }
+func (f Finding) String() string {
+	if f.Line == 0 {
+		return f.What
+	}
+	return fmt.Sprintf("llm_memory.c:%d: %s", f.Line, f.What)
+}
 
 // ErrUnfinished is wrapped when the submission did not play all traces: the complaints
 // may be incomplete.
