@@ -58,9 +58,3 @@ func TestGradescopeIsAskedForInTheRightWay(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, left, 2)
 }
-
-func TestTheGraderIsStillReachedByTheNameOfAFile(t *testing.T) {
-	t.Parallel()
-	status, _, said := run(t, "--only", "task1_accepts", put(t, t.TempDir(), "gradescope", "", ""))
-	require.Zero(t, status, said)
-}

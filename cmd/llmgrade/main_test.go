@@ -58,24 +58,16 @@ func write(t testing.TB, path, text string) string {
 	return path
 }
 
-func TestAWrongSubmissionIsToldWhatBroke(t *testing.T) {
+// Ensure that a right file gets its points where the umask of staff hides their files: submissions
+// run as another user if the grader is root. The name of a file may be that of a command.
+func TestARightSubmissionGetsItsPoints(t *testing.T) {
 	t.Parallel()
-	file := put(t, t.TempDir(), "llm_memory.c", "memcpy(pool", "if (fresh != 3) memcpy(pool")
-	status, out, _ := run(t, "--only", "task4_copies", file)
-	require.Equal(t, 1, status)
-	require.Regexp(t, `append_kv copies the shared block wrongly: .* \(task4_copies_once_for_each_sharer\)\n  handout:  .*copy exactly 64 bytes`, out)
-	require.Contains(t, out, "byte 192 of the pool (block 3, record 0)")
-	require.Contains(t, out, "fork e0 1 3\n")
-}
-
-// Submissions run as another user if the grader is root. That user must be able to execute the
-// built programs even if the umask of staff hides their files.
-func TestAUmaskThatHidesFilesIsNoTrouble(t *testing.T) {
-	t.Parallel()
-	cmd := exec.Command("sh", "-c", `umask 077 && exec "$0" "$@"`, os.Args[0], "--only", "task1_accepts", put(t, t.TempDir(), "a.c", "", ""))
+	cmd := exec.Command("sh", "-c", `umask 077 && exec "$0" "$@"`, os.Args[0], "--seed", "7", "--only", "task1_accepts", put(t, t.TempDir(), "gradescope", "", ""))
 	cmd.Env = append(os.Environ(), "BE_LLMGRADE=1")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), "; seed 7; ")
+	require.Contains(t, string(out), "gradescope: 14.0 of 14 points\n")
 }
 
 func TestWhatIsNotRunSaysWhy(t *testing.T) {
@@ -132,22 +124,25 @@ func TestAClassFolderIsGradedLineByLine(t *testing.T) {
 	require.Less(t, scores["cy/llm_memory.c"], 14.0)
 }
 
-func TestAFindingCanBeReplayed(t *testing.T) {
+func TestAFindingIsPrintedAndCanBeReplayed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	wrong := put(t, dir, "wrong.c", "memcpy(pool", "if (fresh != 3) memcpy(pool")
 	right := put(t, dir, "right.c", "", "")
 	saved := filepath.Join(dir, "first.trace")
 	program := filepath.Join(dir, "first.c")
-	status, _, said := run(t, "--trace", saved, "--main", program, "--only", "task4_copies", wrong)
+	status, out, said := run(t, "--trace", saved, "--main", program, "--only", "task4_copies", wrong)
 	require.Equal(t, 1, status, said)
+	require.Regexp(t, `append_kv copies the shared block wrongly: .* \(task4_copies_once_for_each_sharer\)\n  handout:  .*copy exactly 64 bytes`, out)
+	require.Contains(t, out, "byte 192 of the pool (block 3, record 0)")
+	require.Contains(t, out, "fork e0 1 3\n")
 	text, err := os.ReadFile(saved)
 	require.NoError(t, err)
 	require.Contains(t, string(text), "append e0 1 1\n")
 	inC, err := os.ReadFile(program)
 	require.NoError(t, err)
 	require.Contains(t, string(inC), "    append_kv(e[0], 1, 1);\n    int actual = ((unsigned char *)pool0)[192], expected = 0x14;\n")
-	status, out, _ := run(t, "--replay", saved, wrong)
+	status, out, _ = run(t, "--replay", saved, wrong)
 	require.Equal(t, 1, status)
 	require.Contains(t, out, "byte 192 of the pool (block 3, record 0)")
 	require.NotContains(t, out, "points")
@@ -159,14 +154,6 @@ func TestAFindingCanBeReplayed(t *testing.T) {
 	status, _, said = run(t, "--replay", saved, right)
 	require.Equal(t, 2, status)
 	require.Contains(t, said, "line 2: \"grow\" is none of init, create")
-}
-
-func TestTheCorrectSubmissionHasFullMarks(t *testing.T) {
-	t.Parallel()
-	status, out, _ := run(t, "--seed", "7", put(t, t.TempDir(), "llm_memory.c", "", ""))
-	require.Zero(t, status)
-	require.Contains(t, out, "; seed 7; ")
-	require.Contains(t, out, "llm_memory.c: 100.0 of 100 points\n")
 }
 
 func TestAMisspelledFlagIsNamedRight(t *testing.T) {

@@ -59,21 +59,18 @@ func accepts(t *testing.T, file string, all, watched []string) bool {
 // Ensure that llmgrade and the C suite agree on the files whose authors knew only the handout,
 // except for the differences that are explained.
 func TestTheCSuiteAgrees(t *testing.T) {
-	level.SkipQuick(t)
+	if !level.Long() {
+		t.Skip("only in make test-long: each is tested with the mutants in every run")
+	}
 	all, watched := cSuite(t)
-	for _, folder := range level.Pick([]string{"wrong"}, []string{"right", "wrong"}) {
-		files, err := filepath.Glob(submissions + "independent/" + folder + "/*.c")
-		require.NoError(t, err)
-		for i, file := range files {
-			if i%level.Pick(1000, 1) != 0 {
-				continue
-			}
-			name := filepath.Base(file)
-			t.Run(folder+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				full := folder == "right" || slices.Contains(missed, name) // as TestSubmissionsWrittenFromTheHandoutAlone holds
-				require.Equal(t, full != slices.Contains(differs, name), accepts(t, file, all, watched))
-			})
-		}
+	files, err := filepath.Glob(submissions + "independent/*/*.c")
+	require.NoError(t, err)
+	for _, file := range files {
+		name := filepath.Base(file)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			full := filepath.Base(filepath.Dir(file)) == "right" || slices.Contains(missed, name) // submissionsWrittenFromTheHandoutAlone checks that
+			require.Equal(t, full != slices.Contains(differs, name), accepts(t, file, all, watched))
+		})
 	}
 }

@@ -1,6 +1,10 @@
 package grade_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -14,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/course/handout"
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/rules"
@@ -93,18 +98,58 @@ func putText(t *testing.T, source string) string {
 	return file
 }
 
-var matrix = flag.Bool("matrix", false, "print which stage sees which mutant")
+var (
+	matrix = flag.Bool("matrix", false, "print which stage sees which mutant")
+	update = flag.Bool("update", false, "in make test-long: write testdata/findings.json.gz")
+)
 
-// Ensure that every wrong submission of the table loses points in its task, with a sentence of
-// the handout, and that no equivalent one does. With -matrix, or in make test-long, every mutant
-// goes through every stage; otherwise one of each kind and task, and a mutant that a directed
-// trace of its task detects goes no further.
+// firsts are the first findings of the corpus, by the name of the file.
+type firsts map[string]stored
+
+// stored is a finding, and the sentence of its test.
+type stored struct {
+	grade.Finding
+	Fallback string
+}
+
+var storing sync.Mutex
+
+func (f firsts) add(name string, r *grade.Report) {
+	storing.Lock()
+	defer storing.Unlock()
+	if len(r.Findings) == 0 {
+		return
+	}
+	s := stored{Finding: r.Findings[0], Fallback: handout.WhiteBox}
+	for _, test := range r.Tests {
+		if test.Name == s.Name {
+			s.Fallback = test.Sentence
+		}
+	}
+	s.Scene, s.Lines, s.Same = nil, nil, nil
+	f[name] = s
+}
+
+func (f firsts) write(t *testing.T) {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	require.NoError(t, errors.Join(json.NewEncoder(z).Encode(f), z.Close()))
+	require.NoError(t, os.WriteFile("testdata/findings.json.gz", b.Bytes(), 0o644))
+}
+
+// Ensure that every wrong submission of the table loses points in its task, with the sentence of
+// the handout that a reader would quote, and that no equivalent one does. With -matrix, or in make
+// test-long, every mutant goes through every stage; otherwise one of each kind and task and those
+// of showing, and a mutant that a directed trace of its task detects goes no further.
 func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
 	g.Tries, g.AllStages = 0, *matrix || level.Long()
 	optimizing := newGrader(t, "-O2") // only then does the compiler see some mistakes
 	kills := &killMatrix{seen: map[string][]grade.StageName{}}
+	quotes := sentences(t)
+	first := firsts{}
 	t.Run("every mutant", func(t *testing.T) {
 		all := mutants(t)
 		if !g.AllStages {
@@ -114,20 +159,35 @@ func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 			t.Run(m.ID, func(t *testing.T) {
 				t.Parallel()
 				file := put(t, m)
-				if task := taskOf(m); task != 0 && !g.AllStages && m.Kind == corpus.Wrong && seenByDirected(t, g, file, task) {
-					return
+				if task := taskOf(m); task != 0 && !g.AllStages && m.Kind == corpus.Wrong {
+					directed := *g
+					directed.Only = fmt.Sprintf("task%d_", task)
+					if r := gradedBy(t, &directed, file); failsIn(r, task) {
+						requireDeserved(t, m, r)
+						if slices.Contains(showing, m.ID) {
+							requireQuotes(t, quotes[m.ID], r)
+						}
+						return
+					}
 				}
 				g := g
 				if m.Kind == corpus.Rejected {
 					g = optimizing
 				}
-				r, err := g.File(file)
-				require.NoError(t, err)
+				r := gradedBy(t, g, file)
 				kills.add(m, r)
 				requireDeserved(t, m, r)
+				requireQuotes(t, quotes[m.ID], r)
+				first.add(m.ID, r)
 			})
 		}
+		if level.Long() {
+			submissionsWrittenFromTheHandoutAlone(t, g, quotes, first)
+		}
 	})
+	if *update {
+		first.write(t)
+	}
 	if *matrix {
 		kills.print(mutants(t))
 	}
@@ -144,29 +204,82 @@ func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	}
 }
 
-// typicalOf returns the first mutant for each task and kind. grader/suite runs more of them in
-// every run.
+// missed are the wrong files of testdata/submissions/independent that get full marks: they go
+// wrong only when malloc fails, of which the handout says nothing (cmd/llmgrade/README.md, "What
+// costs nothing").
+var missed = []string{
+	"s1_06_init_leaks_engine_on_oom.c", "s1_37_fork_leaks_on_oom.c", "s1_52_create_first_fit_stale_rollback.c",
+	"s1_58_create_no_rollback.c", "s2_01_create_oom_leak.c", "s2_09_fork_rollback_zeroes_refs.c",
+	"s2_25_create_fork_oom_leaks_root.c", "s2_61_append_oom_loses_block.c", "s2_62_append_malloc_unchecked.c",
+}
+
+// submissionsWrittenFromTheHandoutAlone grades the files whose authors knew only the handout: the
+// right ones get full marks, the wrong ones lose points.
+func submissionsWrittenFromTheHandoutAlone(t *testing.T, g *grade.Grader, quotes map[string][]string, first firsts) {
+	files, err := filepath.Glob(submissions + "independent/*/*.c")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		name := filepath.Base(file)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := gradedBy(t, g, file)
+			full := filepath.Base(filepath.Dir(file)) == "right" || slices.Contains(missed, name)
+			require.Equal(t, full, r.Score == 100, "%v points", r.Score)
+			requireQuotes(t, quotes[name], r)
+			first.add(name, r)
+		})
+	}
+}
+
+func gradedBy(t *testing.T, g *grade.Grader, file string) *grade.Report {
+	t.Helper()
+	r, err := g.File(file)
+	require.NoError(t, err)
+	return r
+}
+
+// sentences reads sentences.txt: for each wrong submission, words of the sentences of which its
+// first finding has to quote one.
+func sentences(t *testing.T) map[string][]string {
+	t.Helper()
+	all := map[string][]string{}
+	for line := range strings.Lines(read(t, submissions+"sentences.txt")) {
+		name, words, found := strings.Cut(strings.TrimSpace(line), "  ")
+		if found && name[0] != '#' {
+			all[name] = strings.Split(words, " | ")
+		}
+	}
+	return all
+}
+
+// requireQuotes checks that the first finding quotes a sentence with some of the words.
+func requireQuotes(t *testing.T, words []string, r *grade.Report) {
+	t.Helper()
+	if words == nil {
+		return
+	}
+	require.NotEmpty(t, r.Findings)
+	f := r.Findings[0]
+	require.True(t, slices.ContainsFunc(words, func(words string) bool { return strings.Contains(f.Sentence, words) }),
+		"it quotes %q: %s, %s", f.Sentence, f.Difference.Error(), f.Facts)
+}
+
+// showing are mutants that together show every compare.Fact.
+var showing = strings.Fields("C5 A8 R52 C6 F11 A20 I2 C2 C12 F1 F9 K6 K7 A31 A39 R51 D3")
+
+// typicalOf returns the first mutant for each task and kind, and those of showing. grader/suite
+// runs more of them in every run.
 func typicalOf(all []corpus.Mutant) (first []corpus.Mutant) {
 	seen := map[string]bool{}
 	for _, m := range all {
 		same := fmt.Sprint(m.Kind, taskOf(m))
-		if !seen[same] {
-			seen[same] = true
+		if !seen[same] || slices.Contains(showing, m.ID) {
 			first = append(first, m)
 		}
+		seen[same] = true
 	}
 	return first
-}
-
-// seenByDirected plays only the directed traces of a task.
-func seenByDirected(t *testing.T, g *grade.Grader, file string, task int) bool {
-	t.Helper()
-	directed := *g
-	directed.Only = fmt.Sprintf("task%d_", task)
-	r, err := directed.File(file)
-	require.NoError(t, err)
-	requireSentences(t, r)
-	return failsIn(r, task)
 }
 
 // requireDeserved checks the report of a mutant that went through the stages.
@@ -182,17 +295,12 @@ func requireDeserved(t *testing.T, m corpus.Mutant, r *grade.Report) {
 	default:
 		require.Less(t, r.Score, r.MaxScore, m.What)
 		require.NotEmpty(t, r.Findings)
-		requireSentences(t, r)
+		for _, f := range r.Findings {
+			require.NotEmpty(t, f.Sentence, f.Name)
+		}
 		if task := taskOf(m); task != 0 {
 			require.True(t, failsIn(r, task), "%s belongs to task %d, but these failed: %v", m.What, task, r.Failed())
 		}
-	}
-}
-
-func requireSentences(t *testing.T, r *grade.Report) {
-	t.Helper()
-	for _, f := range r.Findings {
-		require.NotEmpty(t, f.Sentence, f.Name)
 	}
 }
 

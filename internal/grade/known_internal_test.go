@@ -1,38 +1,40 @@
 package grade
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/course/trace"
-	"llmmemory/internal/grade/compare"
+	"llmmemory/internal/grade/build"
 	"llmmemory/internal/testkit/corpus"
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that the calls after which a call did not come back are not made again, and that the
-// result is that of making them.
+// Ensure that the calls after which a call did not come back are not made again.
 func TestACallThatDoesNotComeBackIsNotWaitedForAgain(t *testing.T) {
 	level.SkipQuick(t)
 	g, err := NewGrader()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, g.Close()) })
-	const first = "    if (initial_kv_len <= 0) {\n"
-	text := corpus.Changed(t, first, "    for (volatile int i = 0; initial_kv_len == 33; i++) {\n    }\n"+first)
-	program, err := g.kit.Build("llm_memory.c", []byte(text))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, program.Close()) })
+	const at = "    if (initial_kv_len <= 0) {\n"
+	program := func(text string) *build.Program {
+		program, err := g.kit.Build("llm_memory.c", []byte(text))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, program.Close()) })
+		return program
+	}
 	parse := func(text string) []trace.Op {
 		ops, err := trace.Parse(text)
 		require.NoError(t, err)
 		return ops
 	}
 	const same = "init e0 640\ncreate e0 1 5\ncreate e0 2 33\n"
-	again := newGrading(g, &Report{}, program, nil)
-	_, err = again.play(parse(same))
+	loops := program(corpus.Changed(t, at, "    for (volatile int i = 0; initial_kv_len == 33; i++) {\n    }\n"+at))
+	grading := newGrading(g, &Report{}, loops, nil)
+	first, err := grading.play(parse(same))
 	require.NoError(t, err)
+	grading.program = program(corpus.Correct(t)) // now a call that is made comes back
 	for _, c := range []struct {
 		name, text string
 		known      bool
@@ -42,22 +44,38 @@ func TestACallThatDoesNotComeBackIsNotWaitedForAgain(t *testing.T) {
 		{"longer to wait", same + "appends e0 1 1 100\n", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ops := parse(c.text)
-			r, err := again.play(ops)
+			r, err := grading.play(parse(c.text))
 			require.NoError(t, err)
-			require.Len(t, r.All, 1)
-			require.Equal(t, c.known, r.All[0].Known)
-			require.Equal(t, c.known, strings.Contains(r.All[0].Headline(), "it was not waited for again"))
 			if !c.known {
+				require.Empty(t, r.All)
 				return
 			}
-			anew, err := newGrading(g, &Report{}, program, nil).play(ops)
-			require.NoError(t, err)
-			for _, r := range []*compare.Result{&r, &anew} { // but for the time that it took
-				r.All[0].Known, r.All[0].Actual = false, ""
-			}
-			require.Equal(t, anew, r)
+			require.Contains(t, r.All[0].Headline(), "it was not waited for again")
+			r.All[0].Known = false
+			require.Equal(t, first, r)
 		})
 	}
-	require.Equal(t, 4, again.hangs[trace.Create])
+	require.Equal(t, 2, grading.hangs[trace.Create])
+}
+
+// Ensure that --exhaustive shows a mistake by the fewest calls.
+func TestExhaustiveShowsTheShortestTrace(t *testing.T) {
+	level.SkipQuick(t)
+	g, err := NewGrader()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, g.Close()) })
+	program, err := g.kit.Build("llm_memory.c", []byte(corpus.Changed(t, "                engine->ref_count[id]++;\n", "")))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, program.Close()) })
+	r := &Report{}
+	r.Stages.begin(Exhaustive, false)
+	require.NoError(t, newGrading(g, r, program, nil).exhaustively())
+	require.Len(t, r.Findings, 1)
+	require.Equal(t, 3, r.Findings[0].Task)
+	require.Len(t, r.Findings[0].Ops, 3) // init, create, fork
+	r.Tests = []Test{{Task: 3, Part: PartDirected, Status: Passed}}
+	DefaultPoints.award(r)
+	r.gains()
+	require.Equal(t, r.MaxScore, r.Score, "it costs no points")
+	require.Zero(t, r.Findings[0].Gain)
 }

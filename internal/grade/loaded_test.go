@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -56,13 +55,6 @@ func busy(t *testing.T) (end func()) {
 	}
 }
 
-// A graded is what a file got: no score where there was trouble.
-type graded struct {
-	score   float64
-	failed  []string
-	trouble error
-}
-
 // A file gets the same points on a busy machine, or there is trouble, which is rare.
 func TestNoScoreDependsOnTheLoad(t *testing.T) {
 	if *loaded == 0 {
@@ -76,7 +68,7 @@ func TestNoScoreDependsOnTheLoad(t *testing.T) {
 
 	var files []attack
 	for _, r := range rows(t) {
-		files = append(files, attack{id: r.name, source: r.change(corpus.Correct(t))})
+		files = append(files, attack{id: r.name, source: r.source})
 	}
 	add := func(i int, m corpus.Mutant) {
 		if i%*loaded == 0 {
@@ -95,27 +87,8 @@ func TestNoScoreDependsOnTheLoad(t *testing.T) {
 	}
 
 	all := func() []graded {
-		results := make([]graded, len(files))
-		var wait sync.WaitGroup
-		turns := make(chan struct{}, 8)
-		dir := t.TempDir()
 		begin := time.Now()
-		for i, f := range files {
-			wait.Go(func() {
-				turns <- struct{}{}
-				defer func() { <-turns }()
-				file := filepath.Join(dir, f.id+".c")
-				if err := os.WriteFile(file, []byte(f.source), 0o644); err != nil {
-					results[i].trouble = err
-					return
-				}
-				r, err := g.File(file)
-				if results[i].trouble = err; err == nil {
-					results[i].score, results[i].failed = r.Score, r.Failed()
-				}
-			})
-		}
-		wait.Wait()
+		results := gradeAtOnce(g, t.TempDir(), files, 8)
 		t.Logf("%d files in %v", len(files), time.Since(begin).Round(time.Second))
 		return results
 	}
@@ -132,10 +105,9 @@ func TestNoScoreDependsOnTheLoad(t *testing.T) {
 				t.Logf("%s: trouble %s: %v", f.id, when, trouble)
 			}
 		}
-		if a.trouble == nil && b.trouble == nil {
-			if a.score != b.score || !slices.Equal(a.failed, b.failed) {
-				t.Errorf("%s: %.2f points alone, %.2f beside busy programs; failed: %v and %v", f.id, a.score, b.score, a.failed, b.failed)
-			}
+		if a.trouble == nil && b.trouble == nil && (a.report.Score != b.report.Score || !slices.Equal(a.report.Failed(), b.report.Failed())) {
+			t.Errorf("%s: %.2f points alone, %.2f beside busy programs; failed: %v and %v",
+				f.id, a.report.Score, b.report.Score, a.report.Failed(), b.report.Failed())
 		}
 	}
 	t.Logf("%d of %d gradings ended in trouble", troubles, 2*len(files))

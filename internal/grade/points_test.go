@@ -116,3 +116,23 @@ func TestACorrectFileGetsEveryPoint(t *testing.T) {
 		}
 	}
 }
+
+// Ensure that every difference of the corpus quotes the sentence that a reader would quote.
+func TestTheSentenceIsTheOneThatWasBroken(t *testing.T) {
+	f, err := os.Open("testdata/findings.json.gz") // make test-long checks and, with -update, writes them
+	require.NoError(t, err)
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	require.NoError(t, err)
+	var all map[string]struct {
+		Finding
+		Fallback string
+	}
+	require.NoError(t, json.NewDecoder(z).Decode(&all))
+	require.Greater(t, len(all), 300)
+	for name, f := range all {
+		if f.Step >= 0 {
+			require.Equal(t, f.Sentence, candidate{sentence: f.Fallback, ops: f.Ops, difference: f.Difference}.broken(), "%s: %v", name, f.Difference)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,13 +17,24 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-func newKit(t testing.TB) *Kit {
+var kit = sync.OnceValues(func() (*Kit, error) { return NewKit() })
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if k, err := kit(); err == nil && !testing.Short() {
+		_ = k.Close()
+	}
+	os.Exit(status)
+}
+
+// SharedKit returns a copy of the kit that all tests share.
+func SharedKit(t testing.TB) *Kit {
 	t.Helper()
 	level.SkipQuick(t)
-	k, err := NewKit()
+	k, err := kit()
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, k.Close()) })
-	return k
+	shared := *k
+	return &shared
 }
 
 // compiled compiles a source that the gate of the text has not seen, with other flags.
@@ -40,7 +52,7 @@ func compiled(t *testing.T, k *Kit, source string, flags ...string) (string, *te
 }
 
 func TestWhatAnObjectMustNotHave(t *testing.T) {
-	k := newKit(t)
+	k := SharedKit(t)
 	for name, c := range map[string]struct{ more, rule, says string }{
 		"constructor":          {"static volatile int x; __attribute__((constructor)) static void f(void) { x = 1; }", "early", ".init_array"},
 		"destructor":           {"static volatile int x; __attribute__((destructor)) static void f(void) { x = 1; }", "early", ".fini_array"},
@@ -94,7 +106,7 @@ func TestWhatAnObjectMustNotHave(t *testing.T) {
 // Names that other files can see, and calls that the sandbox refuses, cost nothing
 // unless staff say so.
 func TestWhatIsOnlyAdvice(t *testing.T) {
-	k := newKit(t)
+	k := SharedKit(t)
 	for _, c := range []struct{ name, more, rule, says string }{
 		{"a helper function", "int helper(void); int helper(void) { return 1; }", "defines", "it defines helper"},
 		{"a function of libc", "int write(int a, void *b, unsigned long c); int write(int a, void *b, unsigned long c) { return a + (b == 0) + (int)c; }", "defines", "it defines write, as the C library does"},
@@ -113,30 +125,32 @@ func TestWhatIsOnlyAdvice(t *testing.T) {
 		{"a sanitizer", "#ifdef __SANITIZE_ADDRESS__\n#error watched\n#endif", "sanitizer", "__SANITIZE_ADDRESS__"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, err := k.Build("a.c", []byte(corpus.Correct(t)+c.more+"\n"))
+			dir, err := os.MkdirTemp(k.dir, "s-")
 			require.NoError(t, err)
-			require.Empty(t, p.Missing)
-			require.Len(t, p.Advice, 1)
-			require.Equal(t, c.rule, p.Advice[0].Rule)
-			require.Contains(t, p.Advice[0].Why, c.says)
-			require.NoError(t, p.Close())
-			alone := []byte("#include \"llm_memory.h\"\n" + c.more + "\n") // which takes the compiler less time
-			k.Gate = Gate{c.rule: Refuse}
-			_, err = k.Build("a.c", alone)
-			require.ErrorIs(t, err, ErrGate)
-			k.Gate = Gate{c.rule: Ignore}
-			p, err = k.Build("a.c", alone)
+			v := &verdicts{}
+			_, err = k.check(&Program{dir: dir}, []byte("#include \"llm_memory.h\"\n"+c.more+"\n"), v)
 			require.NoError(t, err)
-			require.Empty(t, p.Advice)
-			require.NoError(t, p.Close())
-			k.Gate = nil
+			require.Len(t, v.advice, 1)
+			require.Equal(t, c.rule, v.advice[0].Rule)
+			require.Contains(t, v.advice[0].Why, c.says)
 		})
 	}
+	source := []byte(corpus.Correct(t) + "int debug_level;\n#include <sys/mman.h>\n")
+	k.Gate = Gate{"defines": Refuse}
+	_, err := k.Build("a.c", source)
+	require.ErrorIs(t, err, ErrGate)
+	k.Gate = Gate{"defines": Ignore}
+	p, err := k.Build("a.c", source)
+	require.NoError(t, err)
+	require.Empty(t, p.Missing)
+	require.Len(t, p.Advice, 1)
+	require.Equal(t, "header", p.Advice[0].Rule)
+	require.NoError(t, p.Close())
 }
 
 // Ensure that functions which only compute or allocate cost nothing and are not mentioned.
 func TestTheWholeCLibraryThatComputesMayBeUsed(t *testing.T) {
-	k := newKit(t)
+	k := SharedKit(t)
 	p, err := k.Build("a.c", []byte(corpus.Correct(t)+`
 #include <ctype.h>
 #include <math.h>
@@ -160,7 +174,7 @@ __attribute__((used)) static int computes(int n) {
 }
 
 func TestMissingFunctionsBecomeStubs(t *testing.T) {
-	k := newKit(t)
+	k := SharedKit(t)
 	source := strings.ReplaceAll(strings.ReplaceAll(corpus.Correct(t), "int append_kv(", "__attribute__((used)) static int append("),
 		"int llm_destroy(", "__attribute__((used)) static int destroy(")
 	p, err := k.Build("a.c", []byte(source))
@@ -177,7 +191,7 @@ func TestMissingFunctionsBecomeStubs(t *testing.T) {
 }
 
 func TestAGateFileIsChecked(t *testing.T) {
-	g, err := ParseGate(Gate{}.String())
+	g, err := ParseGate([]byte(Gate{}.String()))
 	require.NoError(t, err)
 	require.Len(t, g, len(GateRules))
 	for _, r := range GateRules {
@@ -188,7 +202,7 @@ func TestAGateFileIsChecked(t *testing.T) {
 		{"unknown action", "size forbid\n", "\"forbid\" is not refuse"},
 		{"one word", "# comment\nsize\n", "line 2: it has to be a rule and"},
 	} {
-		_, err := ParseGate(c.text)
+		_, err := ParseGate([]byte(c.text))
 		require.ErrorIs(t, err, ErrGateFile, c.name)
 		require.ErrorContains(t, err, c.wantErr, c.name)
 	}
@@ -197,7 +211,7 @@ func TestAGateFileIsChecked(t *testing.T) {
 // Ensure that objects of other distributions' compilers, and of harmless code of all kinds,
 // pass.
 func TestWhatAnObjectMayHave(t *testing.T) {
-	k := newKit(t)
+	k := SharedKit(t)
 	const talk = `
 #include <assert.h>
 #include <errno.h>
@@ -251,7 +265,7 @@ __attribute__((used)) static int unlucky(int x) { return x * 0x050f + 0x340f + 0
 // Ensure that a tool that hangs is ended with all its children, and does not reject the
 // submission.
 func TestAToolThatHangsIsEndedWithItsChildren(t *testing.T) {
-	k := newKit(t)
+	k := SharedKit(t)
 	tools := t.TempDir()
 	pids := filepath.Join(tools, "pids")
 	require.NoError(t, os.WriteFile(filepath.Join(tools, "gcc"), []byte("#!/bin/sh\nsleep 1000 &\necho $$ $! >"+pids+"\nwait\n"), 0o755))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/grade/build"
 	"llmmemory/internal/testkit/corpus"
 )
 
@@ -43,7 +44,7 @@ func loads(t *testing.T, program string) string {
 // Memcheck takes one and a half times as long if it reads the debug information of the C
 // library.
 func TestMemcheckFindsNoDebugInformationOfTheLibrary(t *testing.T) {
-	k := newKit(t)
+	k := build.SharedKit(t)
 	p, err := k.Build("llm_memory.c", []byte(corpus.Correct(t)))
 	require.NoError(t, err)
 	watched, err := k.Watched(p)

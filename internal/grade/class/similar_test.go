@@ -120,19 +120,3 @@ func TestWhatSaysNothingIsInNoPair(t *testing.T) {
 	require.Empty(t, pairs)
 	require.Contains(t, unread, "c")
 }
-
-// The work grows with what files share, not with the number of pairs: 300 files of
-// the corpus, each in several disguises, take a few seconds of processor time.
-func BenchmarkThreeHundredFiles(b *testing.B) {
-	files, err := filepath.Glob("../../../testdata/submissions/independent/*/*.c")
-	require.NoError(b, err)
-	var all []class.Source
-	for i := range 300 {
-		text, err := os.ReadFile(files[i%len(files)])
-		require.NoError(b, err)
-		all = append(all, class.Source{Name: fmt.Sprint(i), Text: text})
-	}
-	for b.Loop() {
-		class.Similar(all, nil, class.Threshold)
-	}
-}

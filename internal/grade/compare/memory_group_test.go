@@ -44,13 +44,14 @@ func memoryGroup(t *testing.T, limit string) string {
 }
 
 // Ensure that a submission which is killed because there is too little memory for the ref_count
-// of a pool of 3 GiB is trouble, not a difference.
+// of a pool of 3 GiB is trouble, not a difference. (With enough memory, it gets its points: the row
+// "engine and ref_count in one allocation" of package grade.)
 func TestTooLittleMemoryIsTroubleAndNoFailure(t *testing.T) {
 	ops, err := trace.Parse(fmt.Sprintf("init e0 127 %d\n", trace.MostLarge))
 	require.NoError(t, err)
 	if program := os.Getenv("LLMGRADE_TEST_PROGRAM"); program != "" { // in the group
-		r, err := compare.Play(program, ops)
-		fmt.Println("differences:", r.All, "trouble:", errors.Is(err, compare.ErrMemory))
+		_, err := compare.Play(program, ops)
+		fmt.Println("trouble:", errors.Is(err, compare.ErrMemory))
 		return
 	}
 	source := corpus.Changed(t, "    engine->ref_count = calloc((size_t)engine->total_local_blocks, sizeof *engine->ref_count);\n",
@@ -63,28 +64,21 @@ func TestTooLittleMemoryIsTroubleAndNoFailure(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, kit.Close()) })
 	program, err := kit.Build("all", []byte(source))
 	require.NoError(t, err)
-	for _, c := range []struct{ name, limit, says string }{
-		{"enough", "2147483648", "differences: [] trouble: false"},
-		{"too little", "134217728", "trouble: true"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			group := memoryGroup(t, c.limit)
-			var out []byte
-			// The kernel may also kill the test's process, if it needs a page before those of the
-			// submission are free.
-			for range 5 {
-				cmd := exec.Command("/bin/sh", "-c", `echo $$ >"$0" && exec "$1" -test.run "$2" -test.v`, filepath.Join(group, "cgroup.procs"),
-					os.Args[0], "^"+strings.SplitN(t.Name(), "/", 2)[0]+"$")
-				cmd.Env = append(os.Environ(), "LLMGRADE_TEST_PROGRAM="+program.Native())
-				if out, err = cmd.CombinedOutput(); err == nil || err.Error() != "signal: killed" {
-					break
-				}
-			}
-			if err != nil && strings.Contains(string(out), "cgroup.procs") {
-				t.Skip("no process can enter the group: ", string(out))
-			}
-			require.NoError(t, err, "%s", out)
-			require.Contains(t, string(out), c.says)
-		})
+	group := memoryGroup(t, "134217728")
+	var out []byte
+	// The kernel may also kill the test's process, if it needs a page before those of the
+	// submission are free.
+	for range 5 {
+		cmd := exec.Command("/bin/sh", "-c", `echo $$ >"$0" && exec "$1" -test.run "$2" -test.v`, filepath.Join(group, "cgroup.procs"),
+			os.Args[0], "^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), "LLMGRADE_TEST_PROGRAM="+program.Native())
+		if out, err = cmd.CombinedOutput(); err == nil || err.Error() != "signal: killed" {
+			break
+		}
 	}
+	if err != nil && strings.Contains(string(out), "cgroup.procs") {
+		t.Skip("no process can enter the group: ", string(out))
+	}
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "trouble: true")
 }

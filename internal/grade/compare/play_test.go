@@ -1,6 +1,7 @@
 package compare_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,8 +13,15 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
+func TestMain(m *testing.M) {
+	remove := level.CheapCompiler("-O0")
+	status := m.Run()
+	remove()
+	os.Exit(status)
+}
+
 // A large pool is compared at its ends, and a write to the rest ends the process. So does a
-// write behind the bytes that are compared around a small pool.
+// write behind the bytes that are compared around a small pool. A pointer may lead anywhere.
 func TestAWriteAnywhereIsSeen(t *testing.T) {
 	level.SkipQuick(t)
 	kit, err := build.NewKit()
@@ -21,20 +29,25 @@ func TestAWriteAnywhereIsSeen(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, kit.Close()) })
 	const (
 		store = "    records[offset] = kv_data;\n"
+		free  = "    drop_blocks(engine, seq);\n    free_tables(seq);\n"
 		small = "init e0 640\ncreate e0 1 1\nappend e0 1 7\n"
+		frees = "init e0 640\ncreate e0 1 1\nfree e0 1\n"
 		large = "init e0 64 3072\ncreate e0 1 20\nappend e0 1 7\nplace e0 1 2 50331648\ncount e0 1 40\nappend e0 1 8\n"
 	)
 	for _, c := range []struct {
-		name, ops, more string
-		channel         compare.Channel // empty: nothing differs
+		name, ops, place, more string
+		channel                compare.Channel // empty: nothing differs
+		says                   string
 	}{
-		{"right", large, "", ""},
-		{"it writes into the middle", large, "    ((int *)engine->pool_base_ptr)[1 << 28] = 1;\n", compare.Death},
-		{"it writes beside its record", large, "    records[offset - 2] = 1;\n", compare.Pool},
-		{"it writes far behind a small pool", small, "    records[5000] = 1;\n", compare.Death},
+		{"right", large, store, "", "", ""},
+		{"it writes into the middle", large, store, "    ((int *)engine->pool_base_ptr)[1 << 28] = 1;\n", compare.Death, ""},
+		{"it writes beside its record", large, store, "    records[offset - 2] = 1;\n", compare.Pool, ""},
+		{"it writes far behind a small pool", small, store, "    records[5000] = 1;\n", compare.Death, ""},
+		{"it leaves no counts", frees, free, "    engine->ref_count = NULL;\n", compare.Counts, "engine->ref_count is not an allocation"},
+		{"it leaves counts that cannot be read", frees, free, "    engine->ref_count = (int *)16;\n", compare.Counts, "engine->ref_count is not an allocation"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			program, err := kit.Build(c.name, []byte(corpus.Changed(t, store, store+c.more)))
+			program, err := kit.Build(c.name, []byte(corpus.Changed(t, c.place, c.place+c.more)))
 			require.NoError(t, err)
 			ops, err := trace.Parse(c.ops)
 			require.NoError(t, err)
@@ -46,6 +59,7 @@ func TestAWriteAnywhereIsSeen(t *testing.T) {
 			}
 			require.NotNil(t, r.First())
 			require.Equal(t, c.channel, r.First().Channel)
+			require.Contains(t, r.First().Headline(), c.says)
 			require.Equal(t, 2, r.First().Step)
 		})
 	}

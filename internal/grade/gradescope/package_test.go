@@ -16,36 +16,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/grade"
+	"llmmemory/internal/testkit/level"
 )
 
-func program(t *testing.T) []byte {
-	t.Helper()
-	text, err := os.ReadFile(static(t))
-	require.NoError(t, err)
-	return text
-}
-
 func TestThePackageHoldsWhatTheAutograderNeeds(t *testing.T) {
-	p := Package{Binary: program(t), Limit: "10/24h"}
+	level.SkipQuick(t)
+	p := Package{Binary: static(), Limit: "10/24h"}
 	var first, second bytes.Buffer
 	require.NoError(t, p.Write(&first))
 	require.NoError(t, p.Write(&second))
 	require.Equal(t, first.Bytes(), second.Bytes())
 
-	z, err := zip.NewReader(bytes.NewReader(first.Bytes()), int64(first.Len()))
-	require.NoError(t, err)
 	modes := map[string]fs.FileMode{}
+	z := packed(t, p)
 	require.True(t, slices.IsSortedFunc(z.File, func(a, b *zip.File) int { return strings.Compare(a.Name, b.Name) }))
 	for _, f := range z.File {
 		require.Equal(t, 2020, f.Modified.Year(), "no clock is in it")
 		modes[f.Name] = f.Mode()
-		r, err := f.Open()
+		text, err := fs.ReadFile(z, f.Name)
 		require.NoError(t, err)
-		text, err := io.ReadAll(r)
-		require.NoError(t, err)
-		if f.Name != "llmgrade" {
-			require.NotContains(t, string(text), "\r", f.Name)
-		}
 		switch f.Name {
 		case "setup.sh", "run_autograder":
 			require.Regexp(t, `^#!/bin/sh\n`, string(text))
@@ -65,29 +54,21 @@ func TestThePackageHoldsWhatTheAutograderNeeds(t *testing.T) {
 		"README.txt": 0o644, "config.json": 0o644, "points.json": 0o644,
 		"llmgrade": 0o755, "run_autograder": 0o755, "setup.sh": 0o755,
 	}, modes)
-}
 
-func TestPointsOfTheStaffArePackedAsTheyAre(t *testing.T) {
-	text := []byte(`{"tasks": [10, 20, 30, 20, 20],  "directed": 100, "hidden": 0, "memory": 0}`)
-	p := Package{Binary: program(t), Points: text}
-	var b bytes.Buffer
-	require.NoError(t, p.Write(&b))
-	z, err := zip.NewReader(bytes.NewReader(b.Bytes()), int64(b.Len()))
+	staff := []byte(`{"tasks": [10, 20, 30, 20, 20],  "directed": 100, "hidden": 0, "memory": 0}`)
+	z = packed(t, Package{Points: staff})
+	text, err := fs.ReadFile(z, "points.json")
 	require.NoError(t, err)
-	packed, err := fs.ReadFile(z, "points.json")
-	require.NoError(t, err)
-	require.Equal(t, text, packed)
+	require.Equal(t, staff, text, "as it is")
 	_, err = fs.Stat(z, "config.json")
 	require.ErrorIs(t, err, fs.ErrNotExist)
-
-	p.Points = []byte(`{"tasks": [10]}`)
-	require.ErrorIs(t, p.Write(io.Discard), grade.ErrPoints)
-	p.Points, p.Limit = nil, "often"
-	require.ErrorIs(t, p.Write(io.Discard), ErrLimit)
+	require.ErrorIs(t, Package{Binary: static(), Points: []byte(`{"tasks": [10]}`)}.Write(io.Discard), grade.ErrPoints)
+	require.ErrorIs(t, Package{Binary: static(), Limit: "often"}.Write(io.Discard), ErrLimit)
 }
 
 func TestOnlyABinaryThatRunsThereIsPacked(t *testing.T) {
-	good := program(t)
+	level.SkipQuick(t)
+	good := static()
 	other := bytes.Clone(good)
 	binary.LittleEndian.PutUint16(other[18:], 8) // e_machine: MIPS
 	object := bytes.Clone(good)

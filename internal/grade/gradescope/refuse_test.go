@@ -27,7 +27,7 @@ const (
 // judge replaces the grader.
 func judge(file string, _ grade.Points) (*grade.Report, error) {
 	text, err := os.ReadFile(file)
-	r := report()
+	r := passing()
 	switch string(text) {
 	case oneMistake:
 		set(r, "task1_a", grade.Failed, 0)

@@ -254,16 +254,6 @@ func TestWhatWasNotRunSaysWhy(t *testing.T) {
 	require.Contains(t, d.text, "-Werror -O2 -ggdb -c llm_memory.c")
 }
 
-func TestAStoredReportIsTheSamePage(t *testing.T) {
-	for id, r := range reports(t) {
-		stored, err := json.Marshal(r)
-		require.NoError(t, err)
-		var back grade.Report
-		require.NoError(t, json.Unmarshal(stored, &back))
-		require.Equal(t, student(t, r, id), student(t, &back, id))
-	}
-}
-
 func TestNothingOfASubmissionBecomesMarkup(t *testing.T) {
 	r := *reports(t)[hostile]
 	require.NotNil(t, r.Rejected)

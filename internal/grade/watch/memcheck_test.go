@@ -1,6 +1,7 @@
 package watch_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +13,13 @@ import (
 	"llmmemory/internal/testkit/corpus"
 	"llmmemory/internal/testkit/level"
 )
+
+func TestMain(m *testing.M) {
+	remove := level.CheapCompiler("-O0")
+	status := m.Run()
+	remove()
+	os.Exit(status)
+}
 
 // check runs one trace on the correct submission, changed in one place.
 func check(t *testing.T, kit *build.Kit, before, after string) ([]watch.Finding, error) {
