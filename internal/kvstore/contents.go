@@ -1,13 +1,16 @@
 package kvstore
 
-import "llmmemory/internal/attention"
+import (
+	"llmmemory/internal/attention"
+	"llmmemory/internal/invariants"
+)
 
 // ReadBlock copies a device block of all layers to memory of Config.BlockBytes bytes. It may be called while
 // the store is used, as long as nothing writes to the block.
 func (s *Store) ReadBlock(id int32, to []byte) {
 	for i := range s.device.layers {
-		for _, part := range parts(&s.device.layers[i], id) {
-			to = to[copy(to, part):]
+		for _, piece := range pieces(&s.device.layers[i], id) {
+			to = to[copy(to, piece):]
 		}
 	}
 }
@@ -16,22 +19,48 @@ func (s *Store) ReadBlock(id int32, to []byte) {
 // used, as long as nothing else reads or writes the block.
 func (s *Store) WriteBlock(id int32, from []byte) {
 	for i := range s.device.layers {
-		for _, part := range parts(&s.device.layers[i], id) {
-			from = from[copy(part, from):]
+		for _, piece := range pieces(&s.device.layers[i], id) {
+			from = from[copy(piece, from):]
 		}
 	}
 }
 
-// parts are the memory of a block in one layer.
-func parts(c *attention.Cache, id int32) [][]byte {
+// Poison overwrites blocks of the device in all layers with the byte 0xff, which
+// is NaN in every floating-point type and in the scales of Int8. A result computed
+// from a freed block is then NaN. Poison does nothing without the build tag
+// invariants, and skips numbers that are no blocks.
+func (s *Store) Poison(blocks []int32) {
+	if !invariants.Enabled {
+		return
+	}
+	for _, id := range blocks {
+		if uint(id) >= uint(s.device.blocks) {
+			continue
+		}
+		for i := range s.device.layers {
+			for _, piece := range pieces(&s.device.layers[i], id) {
+				fill(piece)
+			}
+		}
+	}
+}
+
+func fill(piece []byte) {
+	for i := range piece {
+		piece[i] = 0xff
+	}
+}
+
+// pieces are the memory of a block of one of the store's layers.
+func pieces(c *attention.Cache, id int32) (p [4][]byte) {
 	of := func(all []byte, size int) []byte { return all[int(id)*size:][:size] }
-	all := [][]byte{of(c.Key, c.BlockStride)}
+	p[0] = of(c.Key, c.BlockStride)
 	if c.Layout == attention.LayoutTile {
-		return all // values and scales lie between the keys
+		return p // values and scales lie between the keys
 	}
-	all = append(all, of(c.Value, c.BlockStride))
+	p[1] = of(c.Value, c.BlockStride)
 	if c.DType == attention.Int8 {
-		all = append(all, of(c.KeyScales, c.ScaleBlockStride), of(c.ValueScales, c.ScaleBlockStride))
+		p[2], p[3] = of(c.KeyScales, c.ScaleBlockStride), of(c.ValueScales, c.ScaleBlockStride)
 	}
-	return all
+	return p
 }

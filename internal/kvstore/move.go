@@ -2,6 +2,7 @@ package kvstore
 
 import (
 	"fmt"
+	"unsafe"
 
 	"llmmemory/internal/attention"
 	"llmmemory/internal/parallel"
@@ -12,24 +13,31 @@ type Pair struct{ Src, Dst int32 }
 
 // CopyBlocks copies blocks of the device in all layers, pair after pair (vLLM's
 // copy_blocks): a later pair sees what an earlier one has written.
-func (s *Store) CopyBlocks(pairs []Pair) error { return s.move(&s.device, &s.device, pairs) }
+func (s *Store) CopyBlocks(pairs []Pair) error { return s.move(s.device, s.device, pairs) }
 
 // SwapOut copies blocks of the device (Src) to the host (Dst) in all layers.
-func (s *Store) SwapOut(pairs []Pair) error { return s.move(&s.device, &s.host, pairs) }
+func (s *Store) SwapOut(pairs []Pair) error { return s.move(s.host, s.device, pairs) }
 
 // SwapIn copies blocks of the host (Src) to the device (Dst) in all layers.
-func (s *Store) SwapIn(pairs []Pair) error { return s.move(&s.host, &s.device, pairs) }
+func (s *Store) SwapIn(pairs []Pair) error { return s.move(s.device, s.host, pairs) }
 
-func (s *Store) move(from, to *tier, pairs []Pair) error {
-	for i, p := range pairs {
-		if uint(p.Src) >= uint(from.blocks) || uint(p.Dst) >= uint(to.blocks) {
-			return fmt.Errorf("%w: pair %d copies block %d, where there are %d, to block %d, where there are %d",
-				attention.ErrArgument,
-				i, p.Src, from.blocks, p.Dst, to.blocks)
-		}
+func (s *Store) move(to, from tier, pairs []Pair) error {
+	if err := checkPairs(pairs, to.blocks, from.blocks); err != nil || len(pairs) == 0 {
+		return err
 	}
-	if len(pairs) > 0 {
-		s.mover.move(s.pool, from.layers, to.layers, pairs)
+	m := &s.mover
+	m.to, m.from, m.pairs, m.parts = to.layers, from.layers, pairs, min(s.config.NumKVHeads, s.pool.Size())
+	s.pool.Run(len(m.to)*m.parts, m)
+	*m = mover{}
+	return nil
+}
+
+func checkPairs(pairs []Pair, to, from int) error {
+	for i, p := range pairs {
+		if uint(p.Src) >= uint(from) || uint(p.Dst) >= uint(to) {
+			return fmt.Errorf("%w: pair %d copies block %d, where there are %d, to block %d, where there are %d",
+				attention.ErrArgument, i, p.Src, from, p.Dst, to)
+		}
 	}
 	return nil
 }
@@ -37,38 +45,95 @@ func (s *Store) move(from, to *tier, pairs []Pair) error {
 // A mover copies blocks on the workers of a pool. Each of them copies the same part of
 // every block, so that it sees what earlier pairs have written.
 type mover struct {
-	from, to []attention.Cache
+	to, from []attention.Cache
 	pairs    []Pair
 	parts    int
-}
-
-func (m *mover) move(pool *parallel.Pool, from, to []attention.Cache, pairs []Pair) {
-	m.from, m.to, m.pairs = from, to, pairs
-	m.parts = min(from[0].NumKVHeads, pool.Size())
-	pool.Run(len(from)*m.parts, m)
-	m.from, m.to, m.pairs = nil, nil, nil
 }
 
 // Do copies a part of all blocks of a layer; see parallel.Task.
 func (m *mover) Do(_, i int) {
 	layer, part := i/m.parts, i%m.parts
-	from, to := &m.from[layer], &m.to[layer]
 	for _, p := range m.pairs {
-		src, dst := int(p.Src), int(p.Dst)
-		slice(to.Key, from.Key, dst, src, from.BlockStride, part, m.parts)
-		if from.Layout == attention.LayoutTile {
-			continue // values and scales lie between the keys
-		}
-		slice(to.Value, from.Value, dst, src, from.BlockStride, part, m.parts)
-		if from.DType == attention.Int8 {
-			slice(to.KeyScales, from.KeyScales, dst, src, from.ScaleBlockStride, part, m.parts)
-			slice(to.ValueScales, from.ValueScales, dst, src, from.ScaleBlockStride, part, m.parts)
+		to := pieces(&m.to[layer], p.Dst)
+		for j, from := range pieces(&m.from[layer], p.Src) {
+			lo, hi := len(from)*part/m.parts, len(from)*(part+1)/m.parts
+			copy(to[j][lo:hi], from[lo:hi])
 		}
 	}
 }
 
-// slice copies one of the given number of parts of a block of size bytes.
-func slice(to, from []byte, dst, src, size, part, parts int) {
-	lo, hi := size*part/parts, size*(part+1)/parts
-	copy(to[dst*size+lo:dst*size+hi], from[src*size+lo:src*size+hi])
+// A Copier copies blocks of one layer between caches in any memory, on the workers of a
+// pool. It is for one goroutine at a time.
+type Copier struct {
+	pool     *parallel.Pool
+	to, from *attention.Cache
+	pairs    []Pair
+}
+
+// NewCopier makes a Copier on a pool.
+func NewCopier(pool *parallel.Pool) *Copier { return &Copier{pool: pool} }
+
+// Copy copies blocks, pair after pair: a later pair sees what an earlier one has written.
+// The caches are the same (vLLM's copy_blocks), or do not overlap (swap_blocks). Their shapes
+// and scales are equal; strides and numbers of blocks can differ. If Copy returns an error,
+// which wraps attention.ErrArgument, it has copied nothing.
+func (c *Copier) Copy(to, from *attention.Cache, pairs []Pair) error {
+	if err := checkCopy(to, from); err != nil {
+		return err
+	}
+	if err := checkPairs(pairs, to.NumBlocks, from.NumBlocks); err != nil {
+		return err
+	}
+	c.to, c.from, c.pairs = to, from, pairs
+	c.pool.Run(to.NumKVHeads, c)
+	c.to, c.from, c.pairs = nil, nil, nil
+	return nil
+}
+
+func checkCopy(to, from *attention.Cache) error {
+	for _, c := range []*attention.Cache{from, to} {
+		if err := c.Check(); err != nil {
+			return err
+		}
+	}
+	toKey, toValue := to.Factors()
+	fromKey, fromValue := from.Factors()
+	if to.Shape != from.Shape || toKey != fromKey || toValue != fromValue {
+		return fmt.Errorf("%w: blocks can be copied only between caches with the same type, layout, block size, KV heads, "+
+			"head size and scales", attention.ErrArgument)
+	}
+	if !sameMemory(to, from) && to.OverlapsBlocks(from) {
+		return fmt.Errorf("%w: %w: two caches that are not the same share memory", attention.ErrArgument,
+			attention.ErrOverlap)
+	}
+	return nil
+}
+
+// sameMemory reports whether each block of one cache is the same block of the other.
+func sameMemory(a, b *attention.Cache) bool {
+	return unsafe.SliceData(a.Key) == unsafe.SliceData(b.Key) && unsafe.SliceData(a.Value) == unsafe.SliceData(b.Value) &&
+		unsafe.SliceData(a.KeyScales) == unsafe.SliceData(b.KeyScales) &&
+		unsafe.SliceData(a.ValueScales) == unsafe.SliceData(b.ValueScales) &&
+		a.BlockStride == b.BlockStride && a.HeadStride == b.HeadStride &&
+		a.ScaleBlockStride == b.ScaleBlockStride && a.ScaleHeadStride == b.ScaleHeadStride
+}
+
+// Do copies a KV head of all pairs; see parallel.Task.
+func (c *Copier) Do(_, head int) {
+	to, from := c.to, c.from
+	rows, size := 1, to.BlockSize*to.HeadSize*to.DType.Size() // pieces without gaps, and their bytes
+	if to.Layout == attention.LayoutFlash {
+		rows, size = to.BlockSize, to.HeadSize*to.DType.Size()
+	}
+	for _, p := range c.pairs {
+		src, dst := int(p.Src), int(p.Dst)
+		for row := range rows {
+			copy(to.Key[to.KeyOffset(dst, head, row, 0):][:size], from.Key[from.KeyOffset(src, head, row, 0):][:size])
+			copy(to.Value[to.ValueOffset(dst, head, row, 0):][:size], from.Value[from.ValueOffset(src, head, row, 0):][:size])
+		}
+		if to.DType == attention.Int8 {
+			copy(to.Scales(to.KeyScales, dst, head), from.Scales(from.KeyScales, src, head))
+			copy(to.Scales(to.ValueScales, dst, head), from.Scales(from.ValueScales, src, head))
+		}
+	}
 }

@@ -34,10 +34,23 @@ type Writer struct {
 	pool    *parallel.Pool
 	workers []scratch
 
-	cache  *attention.Cache
-	tokens *Tokens
-	parts  int  // of the heads
-	past   bool // written past the processor's caches
+	cache      *attention.Cache
+	slots      []int64
+	key, value side
+	parts      int  // of the heads
+	past       bool // written past the processor's caches
+}
+
+// A side is the keys or the values of a call of Write.
+type side struct {
+	tensor   *attention.Tensor
+	values   bool
+	data     []byte    // of the cache
+	scales   []byte    // of the cache, with Int8
+	factor   float32   // of stored numbers; 0: 1
+	rotation *Rotation // of keys; nil: none
+	asIs     bool      // numbers are stored unchanged
+	together int       // elements that lie side by side
 }
 
 // large is a size in bytes above that of the caches of a core. Keys and values of that size or
@@ -62,11 +75,23 @@ func (w *Writer) Write(c *attention.Cache, t *Tokens) error {
 	if err := t.check(c); err != nil {
 		return err
 	}
-	w.cache, w.tokens = c, t
+	w.cache, w.slots = c, t.Slots
+	w.key = side{tensor: &t.Key, data: c.Key, scales: c.KeyScales, factor: c.KeyScale, rotation: t.Rotation}
+	w.value = side{tensor: &t.Value, data: c.Value, scales: c.ValueScales, factor: c.ValueScale, values: true}
+	for _, x := range []*side{&w.key, &w.value} {
+		x.asIs = x.rotation == nil && x.tensor.DType == c.DType && (x.factor == 0 || x.factor == 1)
+		x.together = c.HeadSize
+		switch {
+		case c.Layout == attention.LayoutVLLM && !x.values:
+			x.together = 16 / c.DType.Size()
+		case c.Layout == attention.LayoutVLLM || c.Layout == attention.LayoutTile && !x.values:
+			x.together = 1
+		}
+	}
 	w.parts = min(c.NumKVHeads, w.pool.Size())
 	w.past = 2*len(t.Slots)*c.NumKVHeads*c.HeadSize*c.DType.Size() >= large
 	w.pool.Run(w.parts, w)
-	w.cache, w.tokens = nil, nil
+	w.cache, w.slots, w.key, w.value = nil, nil, side{}, side{}
 	return nil
 }
 
@@ -115,20 +140,23 @@ func (r *Rotation) check(tokens, headSize int) error {
 // Do writes all tokens of some heads; see parallel.Task. A head is written by one
 // worker, so tokens with the same slot are written in order.
 func (w *Writer) Do(worker, part int) {
-	x, slots, heads := &w.workers[worker], w.tokens.Slots, w.cache.NumKVHeads
+	s, heads := &w.workers[worker], w.cache.NumKVHeads
 	h0, h1 := heads*part/w.parts, heads*(part+1)/w.parts
-	for i := 0; i < len(slots); {
-		if w.cache.Tiled() && wholeTile(slots[i:]) {
-			for head := h0; head < h1; head++ {
-				w.putTile(x, head, i)
+	for i := 0; i < len(w.slots); {
+		n := 1
+		if w.cache.Tiled() && wholeTile(w.slots[i:]) {
+			n = attention.TileTokens
+		}
+		block, place := int(w.slots[i])/w.cache.BlockSize, int(w.slots[i])%w.cache.BlockSize
+		for head := h0; head < h1 && w.slots[i] >= 0; head++ {
+			if n == 1 {
+				w.put(s, &w.key, head, i, block, place)
+				w.put(s, &w.value, head, i, block, place)
+			} else {
+				w.putTile(s, head, i, block, place)
 			}
-			i += attention.TileTokens
-			continue
 		}
-		for head := h0; head < h1 && slots[i] >= 0; head++ {
-			w.put(x, head, i)
-		}
-		i++
+		i += n
 	}
 }
 
@@ -146,136 +174,82 @@ func wholeTile(slots []int64) bool {
 	return true
 }
 
-// place is the block of a slot, and its place in the block.
-func (w *Writer) place(slot int64) (block, place int) {
-	return int(slot) / w.cache.BlockSize, int(slot) % w.cache.BlockSize
-}
-
 // putTile writes 16 tokens from token i on, which fill a tile.
-func (w *Writer) putTile(s *scratch, head, i int) {
-	c, t := w.cache, w.tokens
-	block, place := w.place(t.Slots[i])
-	if t.Rotation == nil && asIs(c, &t.Key, c.KeyScale) {
-		c.CopyKeys(block, head, place, &t.Key, i, w.past)
-	} else {
-		w.convertKeys(s, head, i, block, place)
-	}
-	if asIs(c, &t.Value, c.ValueScale) {
-		c.CopyValues(block, head, place, &t.Value, i, w.past)
-		return
-	}
-	for j := range attention.TileTokens {
-		w.putValue(s, head, i+j, block, place+j)
-	}
-}
-
-// asIs reports whether numbers are stored unchanged.
-func asIs(c *attention.Cache, t *attention.Tensor, scale float32) bool {
-	return t.DType == c.DType && (scale == 0 || scale == 1)
-}
-
-// convertKeys writes keys of 16 tokens that are rotated, scaled or of another type.
-func (w *Writer) convertKeys(s *scratch, head, i, block, place int) {
+func (w *Writer) putTile(s *scratch, head, i, block, place int) {
+	const n = attention.TileTokens
 	c, size := w.cache, w.cache.HeadSize
-	for j := range attention.TileTokens {
-		x := s.rows[j*size:][:size]
-		w.loadKey(x, head, i+j)
-		w.divide(x, c.KeyScale, c.KeyScales, block, head, place+j)
-	}
-	c.StoreTile(block, head, place, s.rows[:attention.TileTokens*size], s.turned[:attention.TileTokens*size])
-}
-
-// put writes token i.
-func (w *Writer) put(s *scratch, head, i int) {
-	block, place := w.place(w.tokens.Slots[i])
-	w.putKey(s, head, i, block, place)
-	w.putValue(s, head, i, block, place)
-}
-
-// putKey writes the key of token i.
-func (w *Writer) putKey(s *scratch, head, i, block, place int) {
-	c, t := w.cache, w.tokens
-	size := c.DType.Size()
-	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&s.turned)), c.HeadSize*size)
-	if t.Rotation == nil && asIs(c, &t.Key, c.KeyScale) {
-		bytes = unsafe.Slice((*byte)(t.Key.At(i, head*c.HeadSize)), c.HeadSize*size)
+	if w.key.asIs {
+		c.CopyKeys(block, head, place, w.key.tensor, i, w.past)
 	} else {
-		x := s.rows[:c.HeadSize]
-		w.loadKey(x, head, i)
-		w.divide(x, c.KeyScale, c.KeyScales, block, head, place)
-		c.DType.StoreAll(unsafe.Pointer(&bytes[0]), x)
+		for j := range n {
+			w.load(s.rows[j*size:][:size], &w.key, head, i+j, block, place+j)
+		}
+		c.StoreTile(block, head, place, s.rows[:n*size], s.turned[:n*size])
 	}
-	if c.Layout == attention.LayoutFlash {
-		copy(c.Key[c.KeyOffset(block, head, place, 0):], bytes)
+	if w.value.asIs {
+		c.CopyValues(block, head, place, w.value.tensor, i, w.past)
 		return
 	}
-	if c.Layout == attention.LayoutTile {
-		at := c.KeyOffset(block, head, place, 0)
-		spread(c.Key[at:], c.KeyOffset(block, head, place, 1)-at, bytes, size)
-		return
-	}
-	for j := range c.HeadSize {
-		copyElement(c.Key[c.KeyOffset(block, head, place, j):], bytes[j*size:], size)
+	for j := range n {
+		w.put(s, &w.value, head, i+j, block, place+j)
 	}
 }
 
-// spread copies elements to places that are step bytes apart.
+// put writes the key or value of token i.
+func (w *Writer) put(s *scratch, x *side, head, i, block, place int) {
+	c, size := w.cache, w.cache.DType.Size()
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&s.turned)), c.HeadSize*size)
+	if x.asIs {
+		bytes = unsafe.Slice((*byte)(x.tensor.At(i, head*c.HeadSize)), c.HeadSize*size)
+	} else {
+		row := s.rows[:c.HeadSize]
+		w.load(row, x, head, i, block, place)
+		c.DType.StoreAll(unsafe.Pointer(&bytes[0]), row)
+	}
+	at := w.offset(x, block, head, place, 0)
+	if x.together == c.HeadSize {
+		copy(x.data[at:], bytes)
+		return
+	}
+	spread(x.data[at:], w.offset(x, block, head, place, x.together)-at, bytes, x.together*size)
+}
+
+// offset is the offset of an element in the memory of keys or values.
+func (w *Writer) offset(x *side, block, head, place, element int) int {
+	if x.values {
+		return w.cache.ValueOffset(block, head, place, element)
+	}
+	return w.cache.KeyOffset(block, head, place, element)
+}
+
+// spread copies pieces of 16, 4, 2 or 1 bytes to places that are step bytes apart.
 func spread(to []byte, step int, from []byte, size int) {
 	for j, at := 0, 0; j < len(from); j, at = j+size, at+step {
-		copyElement(to[at:], from[j:], size)
+		switch size {
+		case 16:
+			*(*[16]byte)(to[at:]) = *(*[16]byte)(from[j:])
+		case 4:
+			*(*[4]byte)(to[at:]) = *(*[4]byte)(from[j:])
+		case 2:
+			*(*[2]byte)(to[at:]) = *(*[2]byte)(from[j:])
+		default:
+			to[at] = from[j]
+		}
 	}
 }
 
-// copyElement copies 1, 2 or 4 bytes.
-func copyElement(to, from []byte, size int) {
-	switch size {
-	case 4:
-		*(*[4]byte)(to) = *(*[4]byte)(from)
-	case 2:
-		*(*[2]byte)(to) = *(*[2]byte)(from)
-	default:
-		to[0] = from[0]
+// load reads the key or value of token i, rotates it, and divides it by its scale, which it stores with Int8.
+func (w *Writer) load(row []float32, x *side, head, i, block, place int) {
+	x.tensor.Load(row, i, head*len(row))
+	if x.rotation != nil {
+		x.rotation.apply(row, i)
 	}
-}
-
-// loadKey reads the key of token i and rotates it.
-func (w *Writer) loadKey(x []float32, head, i int) {
-	w.tokens.Key.Load(x, i, head*len(x))
-	if w.tokens.Rotation != nil {
-		w.tokens.Rotation.apply(x, i)
-	}
-}
-
-// putValue writes the value of token i.
-func (w *Writer) putValue(s *scratch, head, i, block, place int) {
-	c, v := w.cache, &w.tokens.Value
-	size := c.DType.Size()
-	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&s.turned)), c.HeadSize*size)
-	if asIs(c, v, c.ValueScale) {
-		bytes = unsafe.Slice((*byte)(v.At(i, head*c.HeadSize)), c.HeadSize*size)
-	} else {
-		x := s.rows[:c.HeadSize]
-		v.Load(x, i, head*c.HeadSize)
-		w.divide(x, c.ValueScale, c.ValueScales, block, head, place)
-		c.DType.StoreAll(unsafe.Pointer(&bytes[0]), x)
-	}
-	if c.Layout != attention.LayoutVLLM {
-		copy(c.Value[c.ValueOffset(block, head, place, 0):], bytes)
-		return
-	}
-	for j := range c.HeadSize {
-		copyElement(c.Value[c.ValueOffset(block, head, place, j):], bytes[j*size:], size)
-	}
-}
-
-// divide divides the numbers of a head by their scale, and stores the scale with Int8.
-func (w *Writer) divide(x []float32, factor float32, scales []byte, block, head, place int) {
-	scale := storedScale(w.cache, x, factor, scales, block, head, place)
+	scale := storedScale(w.cache, row, x.factor, x.scales, block, head, place)
 	if scale == 1 {
 		return
 	}
-	for j := range x {
-		x[j] *= scale
+	for j := range row {
+		row[j] *= scale
 	}
 }
 
