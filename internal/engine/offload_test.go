@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/engine"
@@ -48,19 +44,6 @@ func long() string {
 		text += "Some other words that say nothing. "
 	}
 	return text + "The code of the vault"
-}
-
-// stored waits until nothing waits to be stored.
-func stored(t testing.TB, e *engine.Engine) {
-	t.Helper()
-	for {
-		stats, ok := e.OffloadStats()
-		require.True(t, ok)
-		if stats.Queued == 0 {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 func TestAnEngineLoadsWhatAnotherHasComputed(t *testing.T) {
@@ -102,49 +85,6 @@ func TestASharedPromptIsLoadedOnce(t *testing.T) {
 	blockBytes := second.Config().KVCacheBytes / int64(second.Load().Blocks+1)
 	require.LessOrEqual(t, stats.LoadedBytes, int64((len(long())-1)/16)*blockBytes)
 	requireIdle(t, second)
-}
-
-// Whatever has happened to the files, the answer is the same.
-func TestDamagedFilesCostTimeOnly(t *testing.T) {
-	for name, damage := range map[string]func(t *testing.T, dir string, files []string){
-		"a flipped bit": func(t *testing.T, _ string, files []string) {
-			for _, f := range files {
-				text, err := os.ReadFile(f)
-				require.NoError(t, err)
-				text[len(text)/2] ^= 1
-				require.NoError(t, os.WriteFile(f, text, 0o600))
-			}
-		},
-		"an empty file": func(t *testing.T, _ string, files []string) { require.NoError(t, os.Truncate(files[0], 0)) },
-		"blocks of other tokens": func(t *testing.T, _ string, files []string) {
-			for i := range len(files) - 1 {
-				require.NoError(t, os.Rename(files[i+1], files[i]))
-			}
-		},
-		"no folder": func(t *testing.T, dir string, _ []string) { require.NoError(t, os.RemoveAll(dir)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			first := startTiered(t, dir, nil)
-			want := ask(t, first, request(long(), 10))[0]
-			stored(t, first)
-			require.NoError(t, first.Close())
-			files, err := filepath.Glob(filepath.Join(dir, "*", "??", "*"))
-			require.NoError(t, err)
-			require.NotEmpty(t, files)
-			second := startTiered(t, dir, nil)
-			damage(t, dir, files)
-			for range 2 {
-				require.Equal(t, want, ask(t, second, request(long(), 10))[0])
-			}
-			requireIdle(t, second)
-			require.NoError(t, second.Close())
-			third := startTiered(t, dir, nil) // finds what the second has stored anew
-			require.Equal(t, want, ask(t, third, request(long(), 10))[0])
-			stats, _ := third.OffloadStats()
-			require.Positive(t, stats.LoadedBytes)
-		})
-	}
 }
 
 // A fickle tier is a folder that is slow, fails, or promises what it does not have.
@@ -376,107 +316,4 @@ func contents(t *testing.T, dir string) map[string]string {
 		all[strings.TrimPrefix(p, dir)] = string(text)
 	}
 	return all
-}
-
-// A proxy stands before a Redis server and does with replies what it is told.
-type proxy struct {
-	listener net.Listener
-	to       string
-	spoil    atomic.Int32 // 0: nothing; see forward
-}
-
-func newProxy(t *testing.T, to string) *proxy {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	p := &proxy{listener: l, to: to}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go p.serve(client)
-		}
-	}()
-	return p
-}
-
-func (p *proxy) serve(client net.Conn) {
-	defer client.Close()
-	server, err := net.Dial("tcp", p.to)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	go func() {
-		_, _ = io.Copy(server, client)
-		_ = server.Close()
-	}()
-	p.forward(client, server)
-}
-
-// How a proxy spoils replies.
-const (
-	cutOff  = 1 + iota // the connection ends in the middle of a reply
-	rubbish            // bytes that are no reply
-	flipped            // a bit of long replies
-	late               // after a second
-)
-
-func (p *proxy) forward(to, from net.Conn) {
-	buffer := make([]byte, 1<<16)
-	for {
-		n, err := from.Read(buffer)
-		if err != nil {
-			return
-		}
-		switch p.spoil.Load() {
-		case cutOff:
-			_, _ = to.Write(buffer[:n/2])
-			return
-		case rubbish:
-			for i := range n {
-				buffer[i] = byte(i * 37)
-			}
-		case flipped:
-			if n > 1000 {
-				buffer[n/2] ^= 4
-			}
-		case late:
-			time.Sleep(time.Second)
-		}
-		if _, err := to.Write(buffer[:n]); err != nil {
-			return
-		}
-	}
-}
-
-// Whatever a Redis server does, the answer is the same, and afterwards the server is used again.
-func TestARedisServerThatMisbehavesCostsTimeOnly(t *testing.T) {
-	server := miniredis.RunT(t)
-	tier := func(address string) kvoffload.Tier {
-		r, err := kvoffload.NewRedis(t.Context(), kvoffload.RedisConfig{URL: "redis://" + address}, kvoffload.NewSpace("demo"))
-		require.NoError(t, err)
-		return r
-	}
-	first := startWithTier(t, tier(server.Addr()), nil)
-	want := ask(t, first, request(long(), 10))[0]
-	stored(t, first)
-	require.NoError(t, first.Close())
-	for name, spoil := range map[string]int32{"it ends connections": cutOff, "it says rubbish": rubbish, "it changes a bit": flipped, "it is late": late} {
-		t.Run(name, func(t *testing.T) {
-			p := newProxy(t, server.Addr())
-			e := startWithTier(t, tier(p.listener.Addr().String()), nil)
-			p.spoil.Store(spoil)
-			require.Equal(t, want, ask(t, e, request(long(), 10))[0])
-			p.spoil.Store(0)
-			requireIdle(t, e)
-			require.NoError(t, e.Close())
-			again := startWithTier(t, tier(p.listener.Addr().String()), nil)
-			require.Equal(t, want, ask(t, again, request(long(), 10))[0])
-			stats, _ := again.OffloadStats()
-			require.Positive(t, stats.LoadedBytes)
-		})
-	}
 }

@@ -299,42 +299,12 @@ func plain(t *Tokenizer, text string) []int32 {
 	}
 }
 
-// A GGUF vocabulary that does not say how words are cut is cut as llama.cpp cuts it, which is not GPT-2's way.
-func TestWordsOfGGUFWithoutAPatternAreCutAsLlamaCppDoes(t *testing.T) {
-	tokens := []string{"'", "l", "'l", "1", "11", "111", "1111", "!"}
-	vocabulary := map[string]any{
-		"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.merges": []string{"' l", "1 1",
-			"11 1", "11 11"},
-	}
-	for _, test := range []struct {
-		name, pre string
-		want      []string
-	}{
-		{"none", "", []string{"'", "l", "l", "111", "1", "!", "'", "!"}},
-		{"default", "default", []string{"'", "l", "l", "111", "1", "!", "'", "!"}},
-		{"GPT-2", "gpt-2", []string{"'l", "l", "1111", "!", "'", "!"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			delete(vocabulary, "tokenizer.ggml.pre")
-			if test.pre != "" {
-				vocabulary["tokenizer.ggml.pre"] = test.pre
-			}
-			tok, err := FromGGUF(meta(t, vocabulary))
-			require.NoError(t, err)
-			var got []string
-			for _, id := range tok.Encode("'ll1111!'!", false) {
-				got = append(got, tok.Text(id))
-			}
-			require.Equal(t, test.want, got)
-		})
-	}
-}
-
 // The words are those of llama.cpp's unicode_regex_split for the patterns of each name (ik_llama.cpp 8337e4cd).
 func TestWordsAreCutAsTheNameInGGUFSays(t *testing.T) {
 	const text = "I'LL don't camelCASE HTTPServer 12345 ½Ⅻ 3.14!!/ ...\n\n  \t x==y  日本語カナ 한국\r\n $5 `a`_b [c]\n   "
 	for _, test := range []struct{ pre, want string }{
 		{"default", "I¦'¦LL¦ don¦'¦t¦ camelCASE¦ HTTPServer¦ ¦123¦45¦ ¦½Ⅻ¦ ¦3¦.¦14¦!!/¦ ¦...¦\n\n  \t¦ x¦==¦y¦ ¦ 日本語カナ¦ 한국¦\r\n ¦$¦5¦ `¦a¦`¦_¦b¦ ¦[¦c¦]¦\n   "},
+		{"", "I¦'¦LL¦ don¦'¦t¦ camelCASE¦ HTTPServer¦ ¦123¦45¦ ¦½Ⅻ¦ ¦3¦.¦14¦!!/¦ ¦...¦\n\n  \t¦ x¦==¦y¦ ¦ 日本語カナ¦ 한국¦\r\n ¦$¦5¦ `¦a¦`¦_¦b¦ ¦[¦c¦]¦\n   "}, // not GPT-2's way
 		{"gpt-2", "I¦'¦LL¦ don¦'t¦ camelCASE¦ HTTPServer¦ 12345¦ ½Ⅻ¦ 3¦.¦14¦!!/¦ ...¦\n\n  \t¦ x¦==¦y¦ ¦ 日本語カナ¦ 한국¦\r\n¦ $¦5¦ `¦a¦`_¦b¦ [¦c¦]¦\n   "},
 		{"llama-bpe", "I¦'LL¦ don¦'t¦ camelCASE¦ HTTPServer¦ ¦123¦45¦ ¦½Ⅻ¦ ¦3¦.¦14¦!!/¦ ...\n\n¦  \t¦ x¦==¦y¦ ¦ 日本語カナ¦ 한국¦\r\n¦ $¦5¦ `¦a¦`_¦b¦ [¦c¦]\n¦   "},
 		{"dbrx", "I¦'LL¦ don¦'t¦ camelCASE¦ HTTPServer¦ ¦123¦45¦ ¦½Ⅻ¦ ¦3¦.¦14¦!!/¦ ...\n\n¦  \t¦ x¦==¦y¦ ¦ 日本語カナ¦ 한국¦\r\n¦ $¦5¦ `¦a¦`_¦b¦ [¦c¦]\n¦   "},
@@ -460,26 +430,6 @@ func TestAddedTokensOfSentencePieceAreMadeByMerging(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int32{4, 2, 5, 7, 6, 3, 5}, tok.Encode("a   a\n\n\n    a", false))
 	require.Equal(t, "a   a", tok.Decode([]int32{4, 2, 5}))
-}
-
-func TestWordsAreCutByTheModelsPattern(t *testing.T) {
-	tests := []struct {
-		name, pattern, text string
-		want                []string
-	}{
-		{"GPT-2", patternGPT2, "I'll pay  $12345!\n\nOk", []string{"I", "'ll", " pay", " ", " $", "12345", "!", "\n", "\n",
-			"Ok"}},
-		{"Llama 3", patternLlama3, "I'LL pay  $12345!\n\nOk", []string{"I", "'LL", " pay", " ", " $", "123", "45", "!\n\n",
-			"Ok"}},
-		{"Qwen2", patternQwen2, "x 12\n y", []string{"x", " ", "1", "2", "\n", " y"}},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			tok := blank()
-			require.NoError(t, tok.usePattern(test.pattern))
-			require.Equal(t, test.want, isolate(tok.patterns[0], []string{test.text}))
-		})
-	}
 }
 
 func TestTokenizersThatCannotBeUsedAreRefused(t *testing.T) {

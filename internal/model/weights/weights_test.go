@@ -3,7 +3,6 @@ package weights
 import (
 	"encoding/binary"
 	"encoding/json"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/half"
 	"llmmemory/internal/testkit/weightfile"
 )
 
@@ -112,83 +110,6 @@ func TestGGUFIsRead(t *testing.T) {
 	g.Get("q").Row(1, row)
 	require.EqualValues(t, -6, row[5])
 	require.NoError(t, g.Close())
-}
-
-// at is the half that stands at a place of a block.
-func at(b []byte, i int) float64 { return float64(half.FromF16(binary.LittleEndian.Uint16(b[i:]))) }
-
-// valueQ4K is element k of a block of Q4_K.
-func valueQ4K(b []byte, k int) float64 {
-	sub, s := k/32, b[4:]
-	scale, least := s[sub%8]&63, s[(sub+4)%12]&63
-	if sub >= 4 {
-		scale = s[sub+4]&0xf | s[sub-4]>>6<<4
-		least = s[sub+4]>>4 | s[sub]>>6<<4
-	}
-	q := b[16+k/64*32+k%32]
-	if k%64 >= 32 {
-		q >>= 4
-	}
-	return at(b, 0)*float64(scale)*float64(q&15) - at(b, 2)*float64(least)
-}
-
-// valueQ6K is element k of a block of Q6_K.
-func valueQ6K(b []byte, k int) float64 {
-	ql, qh, sc := b[k/128*64:], b[128+k/128*32:], b[192+k/128*8:]
-	l := k % 32
-	var q byte
-	switch k % 128 / 32 {
-	case 0:
-		q = ql[l]&15 | qh[l]&3<<4
-	case 1:
-		q = ql[l+32]&15 | qh[l]>>2&3<<4
-	case 2:
-		q = ql[l]>>4 | qh[l]>>4&3<<4
-	case 3:
-		q = ql[l+32]>>4 | qh[l]>>6<<4
-	}
-	return at(b, 208) * float64(int8(sc[k%128/16])) * (float64(q) - 32)
-}
-
-// The values of each type from the description of its block, element by element.
-func TestQuantizedValuesAreThoseOfTheFormat(t *testing.T) {
-	tests := []struct {
-		dtype DType
-		value func(b []byte, k int) float64
-		halfs []int // offsets of the scales
-	}{
-		{Q8_0, func(b []byte, k int) float64 { return at(b, 0) * float64(int8(b[2+k])) }, []int{0}},
-		{Q4_0, func(b []byte, k int) float64 {
-			if k < 16 {
-				return at(b, 0) * (float64(b[2+k]&15) - 8)
-			}
-			return at(b, 0) * (float64(b[2+k-16]>>4) - 8)
-		}, []int{0}},
-		{Q4_K, valueQ4K, []int{0, 2}},
-		{Q6_K, valueQ6K, []int{208}},
-	}
-	for _, test := range tests {
-		t.Run(test.dtype.String(), func(t *testing.T) {
-			l := layouts[test.dtype]
-			rnd := rand.New(rand.NewPCG(1, 2))
-			const blocks = 3
-			data := make([]byte, blocks*l.bytes)
-			for i := range data {
-				data[i] = byte(rnd.Uint32())
-			}
-			for b := range blocks {
-				for _, offset := range test.halfs {
-					binary.LittleEndian.PutUint16(data[b*l.bytes+offset:], half.ToF16(float32(rnd.NormFloat64())))
-				}
-			}
-			tensor, err := makeTensor("x", test.dtype, []uint64{blocks * uint64(l.elements)}, data)
-			require.NoError(t, err)
-			for i, v := range tensor.Vector() {
-				want := test.value(data[i/l.elements*l.bytes:], i%l.elements)
-				require.InDelta(t, want, v, math.Abs(want)*1e-5+1e-4, "element %d", i)
-			}
-		})
-	}
 }
 
 // damaged reads a file after each of many changes; none may panic, and none may
