@@ -251,8 +251,6 @@ bench: $(B)/bench/bench $(B)/bench/cache llmbench llmserve
 	@echo
 	@$(B)/llmbench attention
 	@echo
-	@$(B)/llmbench replay $(addprefix testdata/traces/v1/,m02_full16_big.jsonl.gz s04_fcfs_longprefill_big.jsonl.gz)
-	@echo
 	@$(B)/llmserve bench demo --num-prompts 32 --max-concurrency 32 --input-len 32 --output-len 64
 	@$(B)/llmserve bench demo --num-prompts 16 --prefix-len 2048 --input-len 16 --output-len 64
 	@$(GO) test -buildvcs=false -run '^$$' -bench AgainstReading ./internal/model

@@ -5,7 +5,4 @@
 //
 // It also plays recordings of vLLM V0, of the paper's system and of Orca
 // (testdata/traces/v0, described in v0.md).
-//
-// A recording is decoded as a whole before it is played, so playing it again
-// without comparing measures the operations alone.
 package replay

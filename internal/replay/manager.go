@@ -14,9 +14,8 @@ import (
 type managerPlayer struct {
 	watcher
 	cache    *kvcache.Cache
-	requests []*kvcache.Request // by Op.who
+	requests map[name]*kvcache.Request
 	hit      kvcache.Hit
-	ids      []int32
 }
 
 func cacheConfig(c *Config, hash blockhash.Function) (kvcache.Config, error) {
@@ -60,7 +59,7 @@ func newManagerPlayer(c *Config, hash blockhash.Function) (*managerPlayer, error
 	}
 	return &managerPlayer{
 		watcher: watcher{pool: cache.View.Pool(), take: cache.View.TakeEvents, config: c},
-		cache:   cache,
+		cache:   cache, requests: map[name]*kvcache.Request{},
 	}, nil
 }
 
@@ -71,29 +70,22 @@ func (p *managerPlayer) apply(op *Op, r result) error {
 	case "evict":
 		return p.cache.Transfers.Evict(op.Block)
 	case "reset":
-		r.set("ok", p.cache.Reset())
+		r["ok"] = p.cache.Reset()
 		return nil
 	case "stats":
 		s := p.cache.View.TakeStats()
-		r.set("s", row{s.Reset, s.Requests, s.Queries, s.Hits, s.Preempted, s.PreemptedQueries, s.Rehits})
+		r["s"] = row{s.Reset, s.Requests, s.Queries, s.Hits, s.Preempted, s.PreemptedQueries, s.Rehits}
 		return nil
 	}
-	q := p.request(op)
+	q := p.requests[op.ID]
 	if q == nil {
 		return fmt.Errorf("%s names request %q, which does not exist", op.Name, op.ID)
 	}
 	return p.applyTo(q, op, r)
 }
 
-func (p *managerPlayer) request(op *Op) *kvcache.Request {
-	if op.who >= len(p.requests) {
-		return nil
-	}
-	return p.requests[op.who]
-}
-
 func (p *managerPlayer) add(op *Op, r result) error {
-	if p.request(op) != nil {
+	if p.requests[op.ID] != nil {
 		return fmt.Errorf("new: there is a request %q already", op.ID)
 	}
 	spec := kvcache.Spec{Tokens: op.Tokens, Extras: op.extras(), NoRead: op.Skip}
@@ -104,10 +96,7 @@ func (p *managerPlayer) add(op *Op, r result) error {
 	if err != nil {
 		return err
 	}
-	for len(p.requests) <= op.who {
-		p.requests = append(p.requests, nil)
-	}
-	p.requests[op.who] = q
+	p.requests[op.ID] = q
 	r.hashes(q.Hashes())
 	return nil
 }
@@ -116,13 +105,11 @@ func (p *managerPlayer) applyTo(q *kvcache.Request, op *Op, r result) error {
 	switch op.Name {
 	case "get":
 		p.cache.Lookup(q, &p.hit)
-		if r != nil {
-			blocks := row{}
-			for _, ids := range p.hit.Blocks {
-				blocks = append(blocks, append([]int32{}, ids...))
-			}
-			r["hit"], r["blk"], r["spb"] = p.hit.NumTokens, blocks, q.Junction()
+		blocks := row{}
+		for _, ids := range p.hit.Blocks {
+			blocks = append(blocks, append([]int32{}, ids...))
 		}
+		r["hit"], r["blk"], r["spb"] = p.hit.NumTokens, blocks, q.Junction()
 	case "alloc":
 		return p.alloc(q, op, r)
 	case "append":
@@ -137,8 +124,7 @@ func (p *managerPlayer) applyTo(q *kvcache.Request, op *Op, r result) error {
 	case "free":
 		p.cache.Release(q, kvcache.UndoAdmit, 0) // the request stays: a recording may still ask for it
 	case "common":
-		p.ids = p.cache.View.NumCommonPrefixBlocks(p.ids[:0], q)
-		r.set("n", p.ids)
+		r["n"] = p.cache.View.NumCommonPrefixBlocks([]int32{}, q)
 	default:
 		return fmt.Errorf("there is no operation %q in a recording of a manager", op.Name)
 	}
@@ -169,9 +155,7 @@ func (p *managerPlayer) alloc(q *kvcache.Request, op *Op, r result) error {
 	if ok {
 		q.NumComputedTokens = op.Computed + op.Hit + op.External + op.New
 	}
-	if r != nil {
-		p.allocFields(q, op, r, ok)
-	}
+	p.allocFields(q, op, r, ok)
 	return nil
 }
 

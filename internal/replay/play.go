@@ -9,7 +9,7 @@ import (
 )
 
 // A player plays operations. apply fills the result with the fields that belong
-// to the operation, unless it is nil; common adds those that all results have.
+// to the operation; common adds those that all results have.
 type player interface {
 	apply(op *Op, r result) error
 	common(op *Op, r result) error
@@ -18,7 +18,7 @@ type player interface {
 
 func newPlayer(t *Trace, hash blockhash.Function) (player, error) {
 	switch h := &t.header; {
-	case !t.V1:
+	case !t.v1:
 		return newOldPlayer(&t.init)
 	case h.Type == "pool":
 		return newPoolPlayer(&h.Config, hash)
@@ -35,7 +35,7 @@ func newPlayer(t *Trace, hash blockhash.Function) (player, error) {
 // is a *Difference, or wraps ErrTrace if the recording asks for something impossible.
 func Verify(t *Trace) (compared int, err error) {
 	hash, ok := blockhash.ByName(t.header.Config.Hash)
-	if t.V1 && !ok {
+	if t.v1 && !ok {
 		return 0, fmt.Errorf("%w: line 1: there is no hash %q: want le or cbor", ErrTrace, t.header.Config.Hash)
 	}
 	p, err := newPlayer(t, hash)

@@ -42,11 +42,11 @@ func (p *poolPlayer) apply(op *Op, r result) error {
 		ids, err := p.p.Get([]int32{}, op.N)
 		switch {
 		case errors.Is(err, pool.ErrNoBlocks):
-			r.set("err", "ValueError")
+			r["err"] = "ValueError"
 		case err != nil:
 			return err
 		default:
-			r.set("ids", ids)
+			r["ids"] = ids
 		}
 	case "pfree":
 		p.ids = append(p.ids[:0], op.IDs...)
@@ -57,7 +57,7 @@ func (p *poolPlayer) apply(op *Op, r result) error {
 	case "pevict":
 		p.p.Evict(op.Block)
 	case "preset":
-		r.set("ok", p.p.Reset())
+		r["ok"] = p.p.Reset()
 	default:
 		return p.applyContent(op, r)
 	}
@@ -100,15 +100,15 @@ func (p *poolPlayer) applyContent(op *Op, r result) error {
 			return fmt.Errorf("ppart: %d tokens are no boundary of %d in %d", op.New, p.config.HashBlock, len(c.Tokens))
 		}
 		if key, ok := p.p.RegisterPart(c, op.Block, op.New, op.Group); ok {
-			r.set("key", row{key.Hash.Short(), key.Group})
+			r["key"] = row{key.Hash.Short(), key.Group}
 		} else {
-			r.set("key", nil)
+			r["key"] = nil
 		}
 	case "plook":
 		if op.Hash < 0 || op.Hash >= len(c.Hashes) {
 			return fmt.Errorf("plook: hash %d of %d", op.Hash, len(c.Hashes))
 		}
-		r.set("ids", p.look(&c.Hashes[op.Hash], op.Groups))
+		r["ids"] = p.look(&c.Hashes[op.Hash], op.Groups)
 	default:
 		return fmt.Errorf("there is no operation %q in a recording of a pool", op.Name)
 	}
@@ -128,19 +128,11 @@ func (p *poolPlayer) look(h *blockhash.Hash, groups []uint32) any {
 	return ids
 }
 
-// set records a field, unless r is nil.
-func (r result) set(name string, value any) {
-	if r != nil {
-		r[name] = value
-	}
-}
-
 // hashes records how many hashes a request has, and the last one.
 func (r result) hashes(all []blockhash.Hash) {
-	r.set("nh", len(all))
-	r.set("lh", nil)
+	r["nh"], r["lh"] = len(all), nil
 	if n := len(all); n > 0 {
-		r.set("lh", all[n-1].Short())
+		r["lh"] = all[n-1].Short()
 	}
 }
 

@@ -83,14 +83,3 @@ func TestADifferenceNamesOperationFieldAndValues(t *testing.T) {
 		}
 	}
 }
-
-func TestMeasureTimesARecording(t *testing.T) {
-	for _, name := range []string{"m05_full32_keys_cbor", "s07_hybrid_mamba_align", "p03_pool_partial"} {
-		trace, err := Load("../../testdata/traces/v1/" + name + ".jsonl.gz")
-		require.NoError(t, err)
-		speed, err := Measure(trace, 1)
-		require.NoError(t, err)
-		require.Equal(t, len(trace.Ops), speed.Operations)
-		require.Positive(t, speed.PerSecond())
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/kvcache"
@@ -23,8 +22,6 @@ type schedulerPlayer struct {
 	counts  []int32
 	tokens  []int32
 	who     []sched.ID
-
-	spent time.Duration // in the scheduler
 }
 
 func newSchedulerPlayer(c *Config, hash blockhash.Function) (*schedulerPlayer, error) {
@@ -64,21 +61,14 @@ func (p *schedulerPlayer) apply(op *Op, r result) error {
 	if err := p.arrive(op, r); err != nil {
 		return err
 	}
-	start := time.Now()
-	err := p.sched.Schedule(&p.step)
-	p.since(start)
-	if err != nil {
+	if err := p.sched.Schedule(&p.step); err != nil {
 		return err
 	}
-	if r != nil {
-		p.stepFields(r)
-	}
+	p.stepFields(r)
 	if err := p.update(op); err != nil {
 		return err
 	}
-	if r != nil {
-		p.afterFields(r)
-	}
+	p.afterFields(r)
 	return p.draft(op)
 }
 
@@ -86,11 +76,9 @@ func (p *schedulerPlayer) apply(op *Op, r result) error {
 func (p *schedulerPlayer) arrive(op *Op, r result) error {
 	for i := range op.Add {
 		a := &op.Add[i]
-		start := time.Now()
 		id, err := p.sched.Add(sched.Spec{
 			Tokens: a.Tokens, MaxTokens: a.Max, Priority: a.Priority, Arrival: a.Arrival, Name: a.ID,
 		})
-		p.since(start)
 		if err != nil {
 			return fmt.Errorf("add %q: %w", a.ID, err)
 		}
@@ -107,7 +95,7 @@ func (p *schedulerPlayer) arrive(op *Op, r result) error {
 		if err != nil {
 			return err
 		}
-		r.set("reset", ok)
+		r["reset"] = ok
 	}
 	return nil
 }
@@ -128,7 +116,6 @@ func (p *schedulerPlayer) update(op *Op) error {
 	if used != len(op.Sample) {
 		return errors.New("tokens are sampled for a request that is not in the step")
 	}
-	defer p.since(time.Now())
 	return p.sched.Update(p.counts, p.tokens, &p.outcome)
 }
 
@@ -142,11 +129,8 @@ func (p *schedulerPlayer) draft(op *Op) error {
 		p.counts = append(p.counts, int32(len(tokens)))
 		p.tokens = append(p.tokens, tokens...)
 	}
-	defer p.since(time.Now())
 	return p.sched.SetDrafts(p.who, p.counts, p.tokens)
 }
-
-func (p *schedulerPlayer) since(start time.Time) { p.spent += time.Since(start) }
 
 // stepFields are known when the step is scheduled.
 func (p *schedulerPlayer) stepFields(r result) {

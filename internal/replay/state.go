@@ -41,9 +41,6 @@ func (w *watcher) common(op *Op, r result) error {
 	return nil
 }
 
-// forgetEvents drops the events when they are not compared.
-func (w *watcher) forgetEvents() { w.take(&w.events) }
-
 func digest(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])

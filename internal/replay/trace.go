@@ -20,11 +20,10 @@ var ErrTrace = errors.New("bad trace")
 type Trace struct {
 	Name string
 	Ops  []Op
-	V1   bool // of vLLM V1 (format.md); else of V0, the paper's system or Orca (v0.md)
+	v1   bool // of vLLM V1 (format.md); else of V0, the paper's system or Orca (v0.md)
 
 	header Header
 	init   Init
-	who    map[name]int // ids in the order of appearance
 }
 
 // Header is the first line of a recording of V1.
@@ -74,7 +73,6 @@ type Group struct {
 // An Op is one operation, and what the recorded program answered.
 type Op struct {
 	Line   int                        `json:"-"`
-	who    int                        // number of ID
 	text   string                     // of the line, shortened
 	answer map[string]json.RawMessage // V1's is r; of other recordings it is a part of all fields
 
@@ -201,7 +199,7 @@ func read(r io.Reader) (*Trace, error) {
 	}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<28)
-	t := &Trace{who: map[name]int{}}
+	t := &Trace{}
 	n := 0
 	for lines.Scan() {
 		n++
@@ -232,7 +230,7 @@ func (t *Trace) line(n int, b []byte) error {
 		if err := json.Unmarshal(b, &t.init); err != nil {
 			return err
 		}
-		if t.V1 = t.init.Op != "init"; t.V1 {
+		if t.v1 = t.init.Op != "init"; t.v1 {
 			return json.Unmarshal(b, &t.header)
 		}
 		return nil
@@ -245,17 +243,13 @@ func (t *Trace) line(n int, b []byte) error {
 	switch {
 	case op.Name == "":
 		return errors.New("no operation is named")
-	case t.V1 && op.Result == nil:
+	case t.v1 && op.Result == nil:
 		return fmt.Errorf("%s has no result", op.Name)
-	case !t.V1:
+	case !t.v1:
 		if err := json.Unmarshal(b, &op.answer); err != nil {
 			return err
 		}
 	}
-	if _, ok := t.who[op.ID]; !ok {
-		t.who[op.ID] = len(t.who)
-	}
-	op.who = t.who[op.ID]
 	t.Ops = append(t.Ops, op)
 	return nil
 }

@@ -306,35 +306,26 @@ func TestItemsThatNeverFitAreRefused(t *testing.T) {
 // Ensure that items outside the prompt, empty or out of order are refused before anything
 // is made of them, with and without an encoder and is_embed.
 func TestItemsMustLieInThePromptInOrder(t *testing.T) {
-	embed := make([]byte, 20)
-	for _, tc := range []struct {
-		name  string
-		items []blockhash.Item
-	}{
-		{"begins before the prompt", []blockhash.Item{{Identifier: "a", Offset: -5, Length: 3}}},
-		{"begins and ends before the prompt", []blockhash.Item{{Identifier: "a", Offset: math.MinInt, Length: 3}}},
-		{"has no tokens", []blockhash.Item{{Identifier: "a", Offset: 2}}},
-		{"has fewer than none", []blockhash.Item{{Identifier: "a", Offset: 2, Length: -1}}},
-		{"has far fewer than none", []blockhash.Item{{Identifier: "a", Offset: 2, Length: -3}}},
-		{"ends after the prompt", []blockhash.Item{{Identifier: "a", Offset: 18, Length: 3}}},
-		{"begins after the prompt", []blockhash.Item{{Identifier: "a", Offset: 20, Length: 1}}},
-		{"ends beyond all numbers", []blockhash.Item{{Identifier: "a", Offset: 2, Length: math.MaxInt}}},
-		{"begins beyond all numbers", []blockhash.Item{{Identifier: "a", Offset: math.MaxInt, Length: math.MaxInt}}},
-		{"begins in the one before", []blockhash.Item{{Identifier: "a", Offset: 2, Length: 3}, {Identifier: "b", Offset: 4, Length: 1}}},
-		{"begins before the one before", []blockhash.Item{{Identifier: "a", Offset: 2, Length: 3}, {Identifier: "b", Offset: -1, Length: 1}}},
+	for name, span := range map[string][2]int{ // offset and length
+		"begins before the prompt":     {-5, 3},
+		"begins far before the prompt": {math.MinInt, 3},
+		"has no tokens":                {2, 0},
+		"has fewer than none":          {2, -3},
+		"ends after the prompt":        {18, 3},
+		"begins after the prompt":      {20, 1},
+		"ends beyond all numbers":      {2, math.MaxInt},
+		"begins beyond all numbers":    {math.MaxInt, math.MaxInt},
+		"begins in the one before":     {1, 1},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			for _, isEmbed := range [][]byte{nil, embed} {
-				for _, size := range []int{0, 32} {
-					s := newSmall(t, encoderConfig(64, size, 0))
-					_, err := s.Add(Spec{Tokens: tokens(20, 1), MaxTokens: 1, IsEmbed: isEmbed, Extras: blockhash.Extras{Items: tc.items}})
-					require.ErrorIs(t, err, ErrRequest)
-					require.ErrorContains(t, err, fmt.Sprintf("item %d", len(tc.items)-1))
-					require.NoError(t, s.Check())
-					require.Zero(t, s.Monitor.Load().Waiting)
-				}
+		for _, isEmbed := range [][]byte{nil, make([]byte, 20)} {
+			for _, size := range []int{0, 32} {
+				spec := Spec{Tokens: tokens(20, 1), MaxTokens: 1, IsEmbed: isEmbed}
+				spec.Extras.Items = []blockhash.Item{{Identifier: "a", Length: 2}, {Identifier: "b", Offset: span[0], Length: span[1]}}
+				_, err := newSmall(t, encoderConfig(64, size, 0)).Add(spec)
+				require.ErrorIs(t, err, ErrRequest, name)
+				require.ErrorContains(t, err, "item 1", name)
 			}
-		})
+		}
 	}
 }
 

@@ -402,3 +402,19 @@ func TestForkOfARunningRequest(t *testing.T) {
 	require.Len(t, slots, 4)
 	require.NoError(t, s.Check())
 }
+
+func TestAPausedSchedulerSchedulesWhatThePauseAllows(t *testing.T) {
+	s := newSmall(t, small(9))
+	var step Step
+	add(t, s, Spec{Tokens: tokens(3, 1)})
+	one(t, s, &step)
+	add(t, s, Spec{Tokens: tokens(3, 2)})
+	for pause, rows := range map[Pause]int{PauseAll: 0, PauseNew: 1} {
+		s.SetPause(pause)
+		one(t, s, &step)
+		require.Len(t, step.Rows, rows)
+	}
+	s.SetPause(PauseNone)
+	one(t, s, &step)
+	require.Len(t, step.Rows, 2)
+}

@@ -169,3 +169,77 @@ func TestWhatAFailedStepToldComesAgain(t *testing.T) {
 		require.NoError(t, h.StepFailed())
 	}
 }
+
+// A request that must preempt itself leaves vLLM with an empty step.
+func TestAStepIsEmptyOnlyIfNothingCanRun(t *testing.T) {
+	c := small(7)
+	c.Policy = Priority
+	s := newSmall(t, c)
+	var step Step
+	add(t, s, Spec{Tokens: tokens(11, 1), MaxTokens: 12, Priority: 1})
+	one(t, s, &step)
+	add(t, s, Spec{Tokens: tokens(11, 2), MaxTokens: 12})
+	for s.Monitor.Load().Running+s.Monitor.Load().Waiting > 0 {
+		one(t, s, &step)
+		require.NotEmpty(t, step.Rows)
+	}
+}
+
+func TestAVictimOfItsOwnStepLeavesNoUncomputedKeys(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		asVLLM bool
+		hit    int
+	}{
+		{"correct", false, 4},
+		{"as vLLM", true, 8},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := small(10)
+			c.Policy, c.AsVLLM = Priority, test.asVLLM
+			s := newSmall(t, c)
+			r := s.requests.Get(uint64(add(t, s, Spec{Tokens: tokens(7, 1), MaxTokens: 20})))
+			var step Step
+			one(t, s, &step)
+			require.Equal(t, 7, r.kv.NumComputedTokens)
+			s.batch = s.flight.at(0)
+			s.batch.reset()
+			s.batch.budget = 16
+			s.scheduleRunning() // registers block 1, with token 7
+			s.removeRunning(r)
+			s.unschedule(r)
+			s.preempt(r)
+			s.batch.reset()
+			require.Equal(t, test.hit, hits(t, s, append(tokens(7, 1), 1, 9)), "block 1 was never full")
+		})
+	}
+}
+
+// What comes after a row without a token does not count, also if the request has lost its blocks meanwhile.
+func TestWhatFollowsARowWithoutATokenDoesNotCount(t *testing.T) {
+	for _, preempts := range []bool{false, true} {
+		c := small(20)
+		c.AsyncScheduling = true
+		s := newSmall(t, c)
+		id := add(t, s, Spec{Tokens: tokens(6, 1), MaxTokens: 4})
+		var step Step
+		var out Outcome
+		require.NoError(t, s.Schedule(&step))
+		require.NoError(t, s.Schedule(&step))
+		require.True(t, step.Rows[0].Samples)
+		if preempts {
+			r := s.live(id)
+			s.removeRunning(r)
+			s.preempt(r)
+		}
+		require.NoError(t, s.Update([]int32{0}, nil, &out))
+		require.NoError(t, s.Schedule(&step))
+		require.Equal(t, []ID{id}, s.Monitor.Running(nil), "it need not wait for the row that does not count")
+		require.NoError(t, s.Update([]int32{1}, []int32{7}, &out))
+		require.NoError(t, s.Check())
+		require.Equal(t, []int32{0}, out.Kept)
+		require.NoError(t, s.Update([]int32{1}, []int32{8}, &out))
+		require.Equal(t, []int32{1}, out.Kept)
+		require.NoError(t, s.Check())
+	}
+}
