@@ -138,7 +138,7 @@ func TestSchedulerCheckSeesDamage(t *testing.T) {
 		"a waiting one with blocks":  func(s *Scheduler) { at := s.running.Head(); s.running.Remove(at); s.waiting.PushFront(at) },
 		"waiting out of order":       func(s *Scheduler) { at := s.waiting.Head(); s.waiting.Remove(at); s.waiting.PushBack(at) },
 	} {
-		x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
+		x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4}, wide, false)
 		for id := range 3 {
 			x.add(serve.Request{ID: id, Prompt: 3})
 		}

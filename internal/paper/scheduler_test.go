@@ -45,6 +45,15 @@ func (x *script) expect(prompts, decodes map[int]int) {
 
 type lengths = map[int]int
 
+var wide = Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}
+
+// finish ends requests and returns those that are answered.
+func (x *script) finish(ids ...int) []int {
+	answered, err := x.s.Finish(nil, ids...)
+	require.NoError(x.t, err)
+	return answered
+}
+
 func sosp(t *testing.T, config Config, limits Limits, alwaysSwap bool) (*script, *Scheduler) {
 	s, err := NewSOSP(config, limits, alwaysSwap)
 	require.NoError(t, err)
@@ -58,8 +67,7 @@ func TestPromptsJoinDecodesWithinTheTokenBudget(t *testing.T) {
 	x.add(serve.Request{ID: 1, Prompt: 10}, serve.Request{ID: 2, Prompt: 10, Seqs: 2}, serve.Request{ID: 3, Prompt: 18}, serve.Request{ID: 4, Prompt: 1})
 	x.expect(lengths{1: 10, 2: 10}, lengths{})
 	x.expect(lengths{}, lengths{1: 11, 2: 11}) // 3 tokens, and 18 are too many; nobody overtakes
-	_, err := x.s.Finish(nil, 2)
-	require.NoError(t, err)
+	x.finish(2)
 	x.expect(lengths{3: 18, 4: 1}, lengths{1: 12})
 	require.Equal(t, 20, x.Tokens)
 }
@@ -76,7 +84,7 @@ func TestTheLimitCountsRunningRequestsAndNewSequences(t *testing.T) {
 // prompt of its whole length, but not in the same step, and that two victims wait
 // in the order of their arrival, in front of those that never ran.
 func TestVictimsWaitByArrival(t *testing.T) {
-	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 9}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
+	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 9}, wide, false)
 	for id := 1; id <= 4; id++ {
 		x.add(serve.Request{ID: id, Prompt: 2})
 	}
@@ -90,8 +98,7 @@ func TestVictimsWaitByArrival(t *testing.T) {
 	x.expect(lengths{}, lengths{1: 4, 2: 4})
 	waiting, _, _ = s.Queues()
 	require.Equal(t, []int{3, 4, 5}, waiting)
-	_, err := s.Finish(nil, 1)
-	require.NoError(t, err)
+	x.finish(1)
 	x.expect(lengths{3: 4}, lengths{2: 5}) // its prompt and two tokens
 }
 
@@ -99,7 +106,7 @@ func TestVictimsWaitByArrival(t *testing.T) {
 // admitted while it is out, and that it comes back with a block for each
 // sequence.
 func TestSwappedGroupsComeBackWhole(t *testing.T) {
-	x, s := sosp(t, Config{BlockSize: 2, NumGPUBlocks: 9, NumCPUBlocks: 8}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
+	x, s := sosp(t, Config{BlockSize: 2, NumGPUBlocks: 9, NumCPUBlocks: 8}, wide, false)
 	x.add(serve.Request{ID: 1, Prompt: 8}, serve.Request{ID: 2, Prompt: 3, Seqs: 2})
 	x.expect(lengths{1: 8, 2: 3}, lengths{}) // 4 and 2 blocks
 	x.expect(lengths{}, lengths{1: 9, 2: 4}) // 5 and 3: one of the group's blocks was copied
@@ -110,8 +117,7 @@ func TestSwappedGroupsComeBackWhole(t *testing.T) {
 	require.Len(t, x.SwapOut, 3)
 	require.Equal(t, serve.Usage{Blocks: 9, Used: 5, Logical: 5}, s.Usage())
 	x.expect(lengths{}, lengths{1: 11}) // 3 of the group, 2 to append: 5 are not free, and 3 must wait
-	_, err := s.Finish(nil, 1)
-	require.NoError(t, err)
+	x.finish(1)
 	x.expect(lengths{3: 1}, lengths{2: 5})
 	require.Len(t, x.SwapIn, 3)
 	require.NoError(t, s.Check())
@@ -138,7 +144,7 @@ func TestASwappedGroupMayFillTheLimitOfSequences(t *testing.T) {
 // again: only a request that is swapped out keeps it from that. When the other one is admitted again, it stands
 // in front of the group that came after it, which is then the victim.
 func TestAGroupComesBackInAStepWithARecomputation(t *testing.T) {
-	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 12, NumCPUBlocks: 12}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
+	x, _ := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 12, NumCPUBlocks: 12}, wide, false)
 	x.add(serve.Request{ID: 1, Prompt: 6}, serve.Request{ID: 2, Prompt: 3}, serve.Request{ID: 3, Prompt: 2, Seqs: 2})
 	x.expect(lengths{1: 6, 2: 3, 3: 2}, lengths{})
 	x.expect(lengths{}, lengths{1: 7, 2: 4})
@@ -147,8 +153,7 @@ func TestAGroupComesBackInAStepWithARecomputation(t *testing.T) {
 	require.Equal(t, []serve.Preemption{{ID: 2}}, x.Preempted)
 	require.Len(t, x.SwapIn, 2)
 
-	_, err := s.Finish(nil, 1)
-	require.NoError(t, err)
+	x.finish(1)
 	x.expect(lengths{2: 5}, lengths{3: 4})
 	x.expect(lengths{}, lengths{2: 6})
 	require.Equal(t, []serve.Preemption{{ID: 3, Swapped: true}}, x.Preempted)
@@ -171,7 +176,7 @@ func TestThePrefixTakesNoTokensOfAnIteration(t *testing.T) {
 // ends the step with an error, all requests in their queues.
 func TestAlwaysSwapSwapsSingleSequences(t *testing.T) {
 	for _, cpu := range []int{2, 1} {
-		x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4, NumCPUBlocks: cpu}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, true)
+		x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4, NumCPUBlocks: cpu}, wide, true)
 		x.add(serve.Request{ID: 1, Prompt: 2}, serve.Request{ID: 2, Prompt: 2})
 		x.expect(lengths{1: 2, 2: 2}, lengths{})
 		if cpu == 2 {
@@ -188,7 +193,7 @@ func TestAlwaysSwapSwapsSingleSequences(t *testing.T) {
 
 // Ensure that what can never run again is dropped, so that others can.
 func TestRequestsThatCanNeverRunAreDropped(t *testing.T) {
-	x, _ := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
+	x, _ := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4}, wide, false)
 	x.add(serve.Request{ID: 1, Prompt: 4}, serve.Request{ID: 2, Prompt: 1})
 	x.expect(lengths{1: 4}, lengths{})
 	x.expect(lengths{}, lengths{}) // it is its own victim
@@ -199,11 +204,10 @@ func TestRequestsThatCanNeverRunAreDropped(t *testing.T) {
 // Ensure that a group that is swapped out and needs more than the GPU has is
 // dropped, and its CPU blocks are free again.
 func TestASwappedGroupTooLargeForTheGPUIsDropped(t *testing.T) {
-	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4, NumCPUBlocks: 4}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
+	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4, NumCPUBlocks: 4}, wide, false)
 	x.add(serve.Request{ID: 1, Prompt: 2, Seqs: 2}, serve.Request{ID: 2, Prompt: 1})
 	x.expect(lengths{1: 2, 2: 1}, lengths{})
-	_, err := s.Finish(nil, 2)
-	require.NoError(t, err)
+	x.finish(2)
 	x.expect(lengths{}, lengths{1: 3}) // all 4 blocks
 	x.expect(lengths{}, lengths{})
 	require.Equal(t, []serve.Preemption{{ID: 1, Swapped: true}}, x.Preempted)
@@ -216,7 +220,7 @@ func TestASwappedGroupTooLargeForTheGPUIsDropped(t *testing.T) {
 // Ensure that beams share, and that one that did not survive becomes a copy of
 // one that did, without a block being copied.
 func TestBeamsShareBlocksWithoutCopies(t *testing.T) {
-	x, s := sosp(t, Config{BlockSize: 2, NumGPUBlocks: 20}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
+	x, s := sosp(t, Config{BlockSize: 2, NumGPUBlocks: 20}, wide, false)
 	x.add(serve.Request{ID: 1, Prompt: 3, Seqs: 2})
 	x.expect(lengths{1: 3}, lengths{})
 	x.expect(lengths{}, lengths{1: 4})
@@ -232,11 +236,10 @@ func TestBeamsShareBlocksWithoutCopies(t *testing.T) {
 // order of the report.
 func TestBlocksAreFreedInTheOrderOfTheRunningQueue(t *testing.T) {
 	free := func(ids ...int) []int32 {
-		x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
+		x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4}, wide, false)
 		x.add(serve.Request{ID: 1, Prompt: 1}, serve.Request{ID: 2, Prompt: 1}, serve.Request{ID: 3, Prompt: 1})
 		x.step()
-		_, err := s.Finish(nil, ids...)
-		require.NoError(t, err)
+		x.finish(ids...)
 		x.add(serve.Request{ID: 4, Prompt: 3})
 		x.step()
 		return s.Table(4, 0)
@@ -274,14 +277,12 @@ func TestAStaticBatchIsAnsweredAsAWhole(t *testing.T) {
 	x.expect(lengths{1: 10, 2: 10}, lengths{}) // 10 and 11 are too long together
 	x.add(serve.Request{ID: 4, Prompt: 1, Output: 1})
 	x.expect(lengths{}, lengths{1: 11, 2: 11})
-	answered, err := s.Finish(nil, 1)
-	require.NoError(t, err)
+	answered := x.finish(1)
 	require.Empty(t, answered)
 	_, err = s.Finish(nil, 1)
 	require.ErrorIs(t, err, serve.ErrRequest)
 	x.expect(lengths{}, lengths{1: 12, 2: 12}) // 1 is computed all the same
-	answered, err = s.Finish(nil, 2)
-	require.NoError(t, err)
+	answered = x.finish(2)
 	require.Equal(t, []int{1, 2}, answered)
 	x.expect(lengths{3: 1, 4: 1}, lengths{})
 	require.NoError(t, s.Check())
@@ -307,17 +308,4 @@ func TestOnlyRunningStaticRequestsHaveATable(t *testing.T) {
 	_, err = s.Finish(nil, 0)
 	require.NoError(t, err)
 	require.Equal(t, []int32{1}, s.Table(1, 0), "it keeps its place")
-}
-
-// Ensure that each running request counts once against the limit of sequences, and a
-// joining request with all its sequences.
-func TestSeqsCountsRequests(t *testing.T) {
-	s, err := NewSOSP(Config{BlockSize: 4, NumGPUBlocks: 100, NumCPUBlocks: 10}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 4}, false)
-	require.NoError(t, err)
-	for id := range 4 {
-		require.NoError(t, s.Add(serve.Request{ID: id, Prompt: 5, Seqs: 3}))
-	}
-	var it serve.Iteration
-	require.NoError(t, s.Step(&it))
-	require.Len(t, it.Prefills, 2, "0 + 3, then 1 + 3 of 4; 2 + 3 are too many")
 }

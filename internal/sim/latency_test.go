@@ -25,11 +25,3 @@ func TestLatenciesAreReportedByRank(t *testing.T) {
 	require.InEpsilon(t, 0.9, r.TPOT.P50, 0.011)
 	require.InEpsilon(t, (5.0/3+1+1+0.55)/4, r.Normalized.Mean, 1e-12)
 }
-
-func TestAWindowBeginsAtItsFirstTimeAndEndsBeforeItsLast(t *testing.T) {
-	w := window{from: 1, until: 3}
-	for now, want := range map[float64]bool{0.9: false, 1: true, 2.9: true, 3: false} {
-		require.Equal(t, want, w.within(now), "%v s", now)
-	}
-	require.True(t, (&window{from: 1}).within(1e9), "without an end")
-}

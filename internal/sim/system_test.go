@@ -7,15 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhatIsCompleteStays(t *testing.T) {
-	for _, name := range Systems() {
-		for _, watermark := range []float64{-1, 0, 0.05} {
-			once := Server{System: name, Watermark: watermark}.Complete()
-			require.Equal(t, once, once.Complete(), "%s, %v", name, watermark)
-		}
-	}
-}
-
 // Ensure that without a watermark a prompt may have all blocks. A scenario and
 // Run both complete a server, so this is about the second time, too.
 func TestWithoutAWatermarkAPromptMayHaveAllBlocks(t *testing.T) {
@@ -27,12 +18,4 @@ func TestWithoutAWatermarkAPromptMayHaveAllBlocks(t *testing.T) {
 			require.Equal(t, served, r.Answered, "%s, %v: %s", name, watermark, r.Refusal)
 		}
 	}
-}
-
-func TestDecodingIsCheckedAhead(t *testing.T) {
-	require.NoError(t, Decoding{}.Check("sosp"))
-	require.NoError(t, Decoding{Samples: 2, Beam: true}.Check("sosp"))
-	require.ErrorIs(t, Decoding{Samples: 2, Beam: true}.Check("vllm-v1"), ErrConfig)
-	require.ErrorIs(t, Decoding{Samples: -1}.Check("sosp"), ErrConfig)
-	require.ErrorIs(t, Decoding{}.Check("vllm-v2"), ErrConfig)
 }

@@ -20,6 +20,24 @@ func file(t *testing.T, text string) string {
 	return path
 }
 
+// fitOf fits the measurements of a file.
+func fitOf(t *testing.T, text string) *Calibration {
+	points, err := Read(file(t, text), Lengths{})
+	require.NoError(t, err)
+	c, err := Fit(points)
+	require.NoError(t, err)
+	return c
+}
+
+// saved returns a cost file that was written and read again.
+func (c *Calibration) saved(t *testing.T) cost.Measured {
+	path := filepath.Join(t.TempDir(), "cost.json")
+	require.NoError(t, c.Save(path, "mine", "a test"))
+	m, err := cost.OpenMeasured(path)
+	require.NoError(t, err)
+	return m
+}
+
 // table returns a CSV of iterations that take as long as a line says, times noise.
 func table(line cost.Linear, noise float64) string {
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -40,10 +58,7 @@ func table(line cost.Linear, noise float64) string {
 // that the errors stated are those of the noise.
 func TestTheFitFindsTheLine(t *testing.T) {
 	line := cost.Linear{Base: 6.1, Seq: 0.02, Context: 5e-5, Prompt: 0.03}
-	points, err := Read(file(t, table(line, 0)), Lengths{})
-	require.NoError(t, err)
-	c, err := Fit(points)
-	require.NoError(t, err)
+	c := fitOf(t, table(line, 0))
 	require.InEpsilon(t, line.Base, c.Linear.Base, 1e-6)
 	require.InEpsilon(t, line.Seq, c.Linear.Seq, 1e-6)
 	require.InEpsilon(t, line.Context, c.Linear.Context, 1e-6)
@@ -51,10 +66,7 @@ func TestTheFitFindsTheLine(t *testing.T) {
 	require.Equal(t, 16, c.Fit.Points)
 	require.Less(t, c.Fit.Worst, 1e-6)
 
-	points, err = Read(file(t, table(line, 0.05)), Lengths{})
-	require.NoError(t, err)
-	c, err = Fit(points)
-	require.NoError(t, err)
+	c = fitOf(t, table(line, 0.05))
 	require.InEpsilon(t, line.Base, c.Linear.Base, 0.1)
 	require.True(t, c.Fit.Median > 0.01 && c.Fit.Median < 0.1, "%v", c.Fit)
 }
@@ -143,14 +155,8 @@ func TestBadMeasurementsAreRefused(t *testing.T) {
 // Ensure that a cost file is what package cost reads, and times a setup.
 func TestACostFileTimesASetup(t *testing.T) {
 	line := cost.Linear{Base: 6.1, Seq: 0.02, Context: 5e-5, Prompt: 0.03}
-	points, err := Read(file(t, table(line, 0)), Lengths{})
-	require.NoError(t, err)
-	c, err := Fit(points)
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "cost.json")
-	require.NoError(t, c.Save(path, "mine", "a test"))
-	measured, err := cost.OpenMeasured(path)
-	require.NoError(t, err)
+	c := fitOf(t, table(line, 0))
+	measured := c.saved(t)
 	require.Equal(t, c.Linear, measured.Linear)
 	setup, err := cost.New("llama-3-8b", "h100-80gb", 1)
 	require.NoError(t, err)
@@ -211,10 +217,7 @@ func TestALineIsFoundInATableOfAnyLength(t *testing.T) {
 					off := 1 + noise*float64(i%2*2-1)
 					fmt.Fprintf(&b, "%g,%g,0,%g\n", seqs, context, 1e-3*(2+0.3*seqs+0.0005*seqs*context)*off)
 				}
-				points, err := Read(file(t, b.String()), Lengths{})
-				require.NoError(t, err)
-				fit, err := Fit(points)
-				require.NoError(t, err)
+				fit := fitOf(t, b.String())
 				require.Contains(t, fit.Fit.String(), c.says)
 				if noise > 0 {
 					require.Greater(t, fit.Fit.Median, 0.15)

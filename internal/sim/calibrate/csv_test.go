@@ -103,13 +103,10 @@ func TestACostFileIsOfOneModel(t *testing.T) {
 		return `{"model_id": "` + model + `", "num_prompts": 100, "completed": 90, "duration": ` + seconds +
 			`, "total_input_tokens": 9000, "total_output_tokens": 9000, "mean_tpot_ms": 20, "mean_ttft_ms": 50}`
 	}
-	points, err := Read(file(t, serve("llama", "10")+serve("llama", "20")), Lengths{})
-	require.NoError(t, err)
-	fit, err := Fit(points)
-	require.NoError(t, err)
+	fit := fitOf(t, serve("llama", "10")+serve("llama", "20"))
 	require.Equal(t, "llama", fit.Model)
 	require.Contains(t, fit.Residuals[0].Label, "(10 of 100 failed)")
-	points, err = Read(file(t, serve("llama", "10")+serve("qwen", "20")), Lengths{})
+	points, err := Read(file(t, serve("llama", "10")+serve("qwen", "20")), Lengths{})
 	require.NoError(t, err)
 	_, err = Fit(points)
 	require.ErrorIs(t, err, ErrInput)

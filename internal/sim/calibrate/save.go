@@ -1,10 +1,12 @@
 package calibrate
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"llmmemory/internal/chart"
@@ -28,28 +30,16 @@ func (c *Calibration) Write(out io.Writer) error {
 	l := c.Linear
 	line := fmt.Sprintf("an iteration takes, in ms, %s + %.3g for each sequence + %.3g for each context token + %.3g "+
 		"for each prompt token", milli(l.Base), l.Seq, l.Context, l.Prompt)
-	for _, line := range terminal.Wrap(line, 0) {
-		fmt.Fprintln(out, line)
-	}
+	lines := terminal.Wrap(line, 0)
 	if s := c.Spread.String(); s != "" {
-		fmt.Fprintf(out, "%s\n", s)
+		lines = append(lines, s)
 	}
-	for _, line := range terminal.Wrap(c.Fit.String(), 0) {
-		fmt.Fprintln(out, line)
-	}
-	fmt.Fprintln(out)
+	lines = append(lines, terminal.Wrap(c.Fit.String(), 0)...)
+	fmt.Fprintf(out, "%s\n\n", strings.Join(lines, "\n"))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "measurement\tmeasured ms\tfitted ms\terror\tleft out\n")
 	all := slices.Clone(c.Residuals)
-	slices.SortStableFunc(all, func(a, b Residual) int {
-		switch x, y := a.error(), b.error(); {
-		case x > y:
-			return -1
-		case x < y:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(all, func(a, b Residual) int { return cmp.Compare(b.error(), a.error()) })
 	for _, r := range all {
 		left := "-"
 		if r.LeftOut > 0 {
@@ -74,17 +64,8 @@ func (r Residual) error() float64 { return max(r.Fitted/r.Measured, r.Measured/r
 // Figure draws what was fitted over what was measured.
 func (c *Calibration) Figure(name string) chart.Figure {
 	all := slices.Clone(c.Residuals)
-	slices.SortStableFunc(all, func(a, b Residual) int {
-		switch {
-		case a.Measured < b.Measured:
-			return -1
-		case a.Measured > b.Measured:
-			return 1
-		}
-		return 0
-	})
-	var fitted, measured chart.Line
-	fitted.Name, measured.Name = "fitted", "measured"
+	slices.SortStableFunc(all, func(a, b Residual) int { return cmp.Compare(a.Measured, b.Measured) })
+	fitted, measured := chart.Line{Name: "fitted"}, chart.Line{Name: "measured"}
 	last := 0.0
 	for _, r := range all {
 		if r.Measured <= last {

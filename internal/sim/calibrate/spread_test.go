@@ -3,8 +3,6 @@ package calibrate
 import (
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -39,10 +37,7 @@ func trace(n int) string {
 
 // Ensure that the spread is what measurements of the same work differ by, not by what work itself does.
 func TestTheSpreadIsThatOfMeasurementsOfTheSameWork(t *testing.T) {
-	points, err := Read(file(t, trace(8000)), Lengths{})
-	require.NoError(t, err)
-	c, err := Fit(points)
-	require.NoError(t, err)
+	c := fitOf(t, trace(8000))
 	require.Len(t, c.Spread.Prompts, 20)
 	for i, f := range c.Spread.Prompts { // 1/1.2 and 3/1.2
 		if i < 18 {
@@ -56,10 +51,7 @@ func TestTheSpreadIsThatOfMeasurementsOfTheSameWork(t *testing.T) {
 		require.InEpsilon(t, 1, f, 0.02)
 	}
 
-	path := filepath.Join(t.TempDir(), "cost.json")
-	require.NoError(t, c.Save(path, "mine", "a test"))
-	saved, err := cost.OpenMeasured(path)
-	require.NoError(t, err)
+	saved := c.saved(t)
 	require.Equal(t, c.Spread, saved.Spread)
 	var b strings.Builder
 	require.NoError(t, c.Write(&b))
@@ -86,23 +78,11 @@ func TestASpreadThatIsSavedCanBeRead(t *testing.T) {
 				}
 				fmt.Fprintf(&b, "%d,100,0,%g\n", 1+i%2, seconds)
 			}
-			points, err := Read(file(t, b.String()), Lengths{})
-			require.NoError(t, err)
-			fit, err := Fit(points)
-			require.NoError(t, err)
-			path := filepath.Join(t.TempDir(), "cost.json")
-			require.NoError(t, fit.Save(path, "mine", "a test"))
-			saved, err := cost.OpenMeasured(path)
-			require.NoError(t, err)
+			fit := fitOf(t, b.String())
+			saved := fit.saved(t)
 			require.Len(t, saved.Spread.Decodes, 20)
 		})
 	}
-}
-
-func TestTheMeanOfFactorsIsOneIfPartsDifferInSize(t *testing.T) {
-	all := slices.Repeat([]float64{1}, 90) // four or five in a part
-	all[0] = 50
-	require.InEpsilon(t, 1, mean(means(all)), 1e-9)
 }
 
 func TestFewMeasurementsHaveNoSpread(t *testing.T) {
@@ -111,10 +91,7 @@ func TestFewMeasurementsHaveNoSpread(t *testing.T) {
 		{"a trace that is short", trace(200)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			points, err := Read(file(t, c.csv), Lengths{})
-			require.NoError(t, err)
-			fit, err := Fit(points)
-			require.NoError(t, err)
+			fit := fitOf(t, c.csv)
 			require.True(t, fit.Spread == nil || fit.Spread.Prompts == nil)
 		})
 	}

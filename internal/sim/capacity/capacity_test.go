@@ -82,9 +82,9 @@ func slo(t require.TestingT, text string) SLO {
 // rho/(2(1-rho)) times that, so 15 ms for each of 10 tokens are kept at rho = 1/2. However lax the objective,
 // more than ten a second do not go on. The number of runs at once changes nothing.
 func TestTheKneeOfMD1IsFound(t *testing.T) {
-	s := scenario.Scenario{InputLen: 16, OutputLen: 10, Duration: 1000, Setup: line(t),
+	s := scenario.Scenario{InputLen: 16, OutputLen: 10, Duration: 600, Setup: line(t),
 		Server: sim.Server{System: "sosp", MaxNumSeqs: 1}}
-	p, l := load(t, s, 3)
+	p, l := load(t, s, 2)
 	knee := func(text string, jobs int) Capacity {
 		c, err := l.Knee(context.Background(), p, slo(t, text), []float64{0.5, 1.1}, NewPool(jobs))
 		require.NoError(t, err)

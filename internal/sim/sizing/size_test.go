@@ -104,7 +104,7 @@ func based(t *testing.T, q Question) *sizer {
 // limitOf returns a report without what to take.
 func limitOf(t *testing.T, q Question) *Report {
 	t.Helper()
-	q.Precision = 0.04
+	q.Precision = 0.1
 	s := based(t, q)
 	all, err := s.changes(context.Background(), s.limits())
 	require.NoError(t, err)
@@ -164,7 +164,7 @@ func TestLargeBlocksWasteMemory(t *testing.T) {
 	level.SkipQuick(t)
 	q := question(t, "0.1s/token", scenario.Scenario{Workload: "alpaca", Requests: 400,
 		Server: sim.Server{System: "sosp", NumGPUBlocks: 20, BlockSize: 256}})
-	q.Precision, q.Lasts = 0.05, capacity.Horizon{Seconds: 120, Answers: 8}
+	q.Precision, q.Lasts = 0.2, capacity.Horizon{Seconds: 120, Answers: 8}
 	r := size(t, q)
 	require.Len(t, r.BlockSizes, 6)
 	for i, c := range r.BlockSizes {
@@ -187,7 +187,7 @@ func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 	level.SkipQuick(t)
 	target := func(rate float64, s scenario.Scenario) (*sizer, *Target) {
 		q := question(t, "0.1s/token", s)
-		q.Target, q.Precision, q.Lasts = rate, 0.1, capacity.Horizon{Seconds: 150, Answers: 16}
+		q.Target, q.Precision, q.Lasts = rate, 0.2, capacity.Horizon{Seconds: 150, Answers: 16}
 		z := based(t, q)
 		found, err := z.target(context.Background())
 		require.NoError(t, err)

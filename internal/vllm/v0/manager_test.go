@@ -9,6 +9,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func manager(t *testing.T, c Config) *Manager {
+	m, err := New(c)
+	require.NoError(t, err)
+	return m
+}
+
+// allocated returns a sequence with a table.
+func allocated(t *testing.T, m *Manager, length int, tokens ...int32) *Seq {
+	s := &Seq{Len: length, Tokens: tokens}
+	require.NoError(t, m.Allocate(s))
+	return s
+}
+
 func TestCheckSeesDamage(t *testing.T) {
 	damage := map[string]func(m *Manager, s *Seq){
 		"a block in two places of a table":    func(_ *Manager, s *Seq) { s.table[1] = s.table[0] },
@@ -24,10 +37,8 @@ func TestCheckSeesDamage(t *testing.T) {
 	}
 	for name, f := range damage {
 		t.Run(name, func(t *testing.T) {
-			m, err := New(Config{BlockSize: 2, NumGPUBlocks: 8, EnablePrefixCaching: true})
-			require.NoError(t, err)
-			s := &Seq{Len: 5, Tokens: []int32{1, 2, 3, 4, 5, 6, 7, 8, 9}}
-			require.NoError(t, m.Allocate(s))
+			m := manager(t, Config{BlockSize: 2, NumGPUBlocks: 8, EnablePrefixCaching: true})
+			s := allocated(t, m, 5, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 			all := func(yield func(*Seq) bool) { yield(s) }
 			require.NoError(t, m.Check(all))
 			f(m, s)
@@ -48,13 +59,11 @@ func TestMisuseIsRefusedWithAReason(t *testing.T) {
 		_, err := New(c)
 		require.ErrorIs(t, err, ErrConfig, name)
 	}
-	m, err := New(Config{BlockSize: 2, NumGPUBlocks: 20, NumCPUBlocks: 20, SlidingWindow: 2})
-	require.NoError(t, err)
-	s := &Seq{Len: 16}
-	require.NoError(t, m.Allocate(s))
+	m := manager(t, Config{BlockSize: 2, NumGPUBlocks: 20, NumCPUBlocks: 20, SlidingWindow: 2})
+	s := allocated(t, m, 16)
 	require.ErrorIs(t, m.Allocate(s), ErrSequence)
 	require.ErrorIs(t, m.Fork(s, s), ErrSequence)
-	_, err = m.Append(nil, &Seq{}, 0, 0)
+	_, err := m.Append(nil, &Seq{}, 0, 0)
 	require.ErrorIs(t, err, ErrSequence)
 	_, err = m.SwapIn(nil, s)
 	require.ErrorIs(t, err, ErrSequence)
@@ -72,13 +81,12 @@ func TestMisuseIsRefusedWithAReason(t *testing.T) {
 
 // Ensure that an append counts on the blocks that leave its window only if no other sequence has them.
 func TestSharedBlocksThatLeaveAWindowAreNotFree(t *testing.T) {
-	m, err := New(Config{BlockSize: 1, NumGPUBlocks: 6, SlidingWindow: 1})
-	require.NoError(t, err)
+	m := manager(t, Config{BlockSize: 1, NumGPUBlocks: 6, SlidingWindow: 1})
 	parent, child := &Seq{Len: 5}, &Seq{Len: 5}
 	require.NoError(t, m.Allocate(parent))
 	require.NoError(t, m.Fork(parent, child))
 	parent.Len = 6 // its block takes the last free one, the null block one more
-	_, err = m.Append(nil, parent, 0, 5)
+	_, err := m.Append(nil, parent, 0, 5)
 	require.ErrorIs(t, err, ErrNoFreeBlocks)
 	m.Free(child)
 	_, err = m.Append(nil, parent, 0, 5)
@@ -89,14 +97,11 @@ func TestSharedBlocksThatLeaveAWindowAreNotFree(t *testing.T) {
 // Ensure that an append can do with a block that a promotion gives back in the
 // middle of it: the pool is full, and both blocks that it writes are shared.
 func TestAnAppendMayUseABlockThatAPromotionReturns(t *testing.T) {
-	m, err := New(Config{BlockSize: 2, NumGPUBlocks: 6, EnablePrefixCaching: true})
-	require.NoError(t, err)
+	m := manager(t, Config{BlockSize: 2, NumGPUBlocks: 6, EnablePrefixCaching: true})
 	tokens := []int32{1, 2, 3, 4, 5, 6}
-	other := &Seq{Len: 4, Tokens: tokens}
-	require.NoError(t, m.Allocate(other))
-	s := &Seq{Len: 3, Tokens: tokens}
-	require.NoError(t, m.Allocate(s))
-	_, err = m.Append(nil, s, 1, 3) // an empty block after the partial one
+	other := allocated(t, m, 4, tokens...)
+	s := allocated(t, m, 3, tokens...)
+	_, err := m.Append(nil, s, 1, 3) // an empty block after the partial one
 	require.NoError(t, err)
 	_, err = m.Append(nil, s, 3, 3)
 	require.NoError(t, err)
@@ -118,14 +123,9 @@ func TestAnAppendMayUseABlockThatAPromotionReturns(t *testing.T) {
 // made, the last one of a table never does, and a sequence that was scheduled
 // before keeps the answer it got then.
 func TestTheLastBlockOfATableIsNeverComputed(t *testing.T) {
-	m, err := New(Config{BlockSize: 2, NumGPUBlocks: 20, EnablePrefixCaching: true})
-	require.NoError(t, err)
+	m := manager(t, Config{BlockSize: 2, NumGPUBlocks: 20, EnablePrefixCaching: true})
 	tokens := []int32{1, 2, 3, 4, 5, 6, 7}
-	with := func(n int) *Seq {
-		s := &Seq{Len: n, Tokens: tokens}
-		require.NoError(t, m.Allocate(s))
-		return s
-	}
+	with := func(n int) *Seq { return allocated(t, m, n, tokens...) }
 	first := with(7)
 	require.Empty(t, m.Computed(nil, first))
 	same := with(7)
@@ -148,18 +148,15 @@ func TestTheLastBlockOfATableIsNeverComputed(t *testing.T) {
 // Ensure that cached blocks are evicted by the time of their last access, and of one time those of longer
 // prefixes first (vllm/v0/RULES.md §6).
 func TestTheOrderOfEviction(t *testing.T) {
-	m, err := New(Config{BlockSize: 2, NumGPUBlocks: 4, EnablePrefixCaching: true})
-	require.NoError(t, err)
+	m := manager(t, Config{BlockSize: 2, NumGPUBlocks: 4, EnablePrefixCaching: true})
 	for now, tokens := range [][]int32{{1, 2, 3, 4}, {5, 6, 7, 8}} {
-		s := &Seq{Len: 4, Tokens: tokens}
-		require.NoError(t, m.Allocate(s))
+		s := allocated(t, m, 4, tokens...)
 		m.Access(float64(now), s)
 		m.Free(s)
 	}
 	var evicted []int32
 	for range 4 {
-		s := &Seq{Len: 1, Tokens: []int32{9}}
-		require.NoError(t, m.Allocate(s))
+		s := allocated(t, m, 1, 9)
 		evicted = append(evicted, s.table...)
 	}
 	require.Equal(t, []int32{1, 0, 3, 2}, evicted)
@@ -168,8 +165,7 @@ func TestTheOrderOfEviction(t *testing.T) {
 // Ensure that a sequence gets the block that holds the same prefix when its own
 // becomes full, without a copy, and its own is free.
 func TestPromotionToTheSamePrefix(t *testing.T) {
-	m, err := New(Config{BlockSize: 2, NumGPUBlocks: 4, EnablePrefixCaching: true})
-	require.NoError(t, err)
+	m := manager(t, Config{BlockSize: 2, NumGPUBlocks: 4, EnablePrefixCaching: true})
 	a, b := &Seq{Len: 1, Tokens: []int32{1, 2}}, &Seq{Len: 1, Tokens: []int32{1, 2}}
 	require.NoError(t, m.Allocate(a))
 	require.NoError(t, m.Allocate(b))

@@ -8,6 +8,25 @@ import (
 	"llmmemory/internal/serve"
 )
 
+// A driven scheduler keeps its last iteration.
+type driven struct {
+	*Scheduler
+	t  *testing.T
+	it serve.Iteration
+}
+
+func scheduler(t *testing.T, c SchedulerConfig) *driven {
+	s, err := NewScheduler(c)
+	require.NoError(t, err)
+	return &driven{Scheduler: s, t: t}
+}
+
+func (s *driven) add(id, prompt int) {
+	require.NoError(s.t, s.Add(serve.Request{ID: id, Prompt: prompt}))
+}
+
+func (s *driven) step() { require.NoError(s.t, s.Step(&s.it)) }
+
 func TestTheSchedulerRefusesWhatCannotBe(t *testing.T) {
 	good := SchedulerConfig{Manager: Config{BlockSize: 2, NumGPUBlocks: 8}, MaxNumBatchedTokens: 8, MaxNumSeqs: 2, MaxModelLen: 8}
 	for name, spoil := range map[string]func(*SchedulerConfig){
@@ -22,12 +41,11 @@ func TestTheSchedulerRefusesWhatCannotBe(t *testing.T) {
 		_, err := NewScheduler(c)
 		require.ErrorIs(t, err, ErrConfig, name)
 	}
-	s, err := NewScheduler(good)
-	require.NoError(t, err)
+	s := scheduler(t, good)
 	require.ErrorIs(t, s.Add(serve.Request{ID: 1}), serve.ErrRequest)
 	require.ErrorIs(t, s.Add(serve.Request{ID: 1, Prompt: 1, Seqs: 2}), serve.ErrRequest)
-	require.NoError(t, s.Add(serve.Request{ID: 1, Prompt: 1}))
-	_, err = s.Finish(nil, 1, 2)
+	s.add(1, 1)
+	_, err := s.Finish(nil, 1, 2)
 	require.ErrorIs(t, err, serve.ErrRequest)
 	_, err = s.Finish(nil, 1, 1)
 	require.ErrorIs(t, err, serve.ErrRequest)
@@ -36,8 +54,7 @@ func TestTheSchedulerRefusesWhatCannotBe(t *testing.T) {
 	require.Equal(t, []int{1}, answered)
 
 	good.Manager.EnablePrefixCaching = true
-	s, err = NewScheduler(good)
-	require.NoError(t, err)
+	s = scheduler(t, good)
 	require.ErrorIs(t, s.Add(serve.Request{ID: 1, Prompt: 1}), serve.ErrRequest, "whose tokens are not given")
 	require.NoError(t, s.Add(serve.Request{ID: 1, Prompt: 1, Tokens: []int32{1}}))
 	var it serve.Iteration
@@ -49,23 +66,21 @@ func TestTheSchedulerRefusesWhatCannotBe(t *testing.T) {
 // Ensure that a swapped request that has grown too long for the GPU is dropped,
 // and that its CPU blocks are lost, as vLLM loses them.
 func TestASwappedRequestTooLongForTheGPUIsDropped(t *testing.T) {
-	s, err := NewScheduler(SchedulerConfig{
+	s := scheduler(t, SchedulerConfig{
 		Manager:             Config{BlockSize: 1, NumGPUBlocks: 3, NumCPUBlocks: 4},
 		MaxNumBatchedTokens: 8, MaxNumSeqs: 2, MaxModelLen: 8, Mode: Swap,
 	})
-	require.NoError(t, err)
-	var it serve.Iteration
-	require.NoError(t, s.Add(serve.Request{ID: 7, Prompt: 3}))
-	require.NoError(t, s.Step(&it))
-	require.NoError(t, s.Step(&it))
-	require.Equal(t, []serve.Preemption{{ID: 7, Swapped: true}}, it.Preempted)
-	require.True(t, it.Empty())
-	require.False(t, it.Idle())
-	require.NoError(t, s.Add(serve.Request{ID: 8, Prompt: 1}))
-	require.NoError(t, s.Step(&it))
-	require.Equal(t, []int{7}, it.Ignored)
-	require.NoError(t, s.Step(&it))
-	require.Equal(t, []serve.Prefill{{ID: 8, Tokens: 1, Seqs: 1, Last: true}}, it.Prefills)
+	s.add(7, 3)
+	s.step()
+	s.step()
+	require.Equal(t, []serve.Preemption{{ID: 7, Swapped: true}}, s.it.Preempted)
+	require.True(t, s.it.Empty())
+	require.False(t, s.it.Idle())
+	s.add(8, 1)
+	s.step()
+	require.Equal(t, []int{7}, s.it.Ignored)
+	s.step()
+	require.Equal(t, []serve.Prefill{{ID: 8, Tokens: 1, Seqs: 1, Last: true}}, s.it.Prefills)
 	require.Equal(t, 1, s.Manager().View.FreeCPU())
 	require.NoError(t, s.Check())
 }
@@ -73,52 +88,48 @@ func TestASwappedRequestTooLongForTheGPUIsDropped(t *testing.T) {
 // Ensure that no request is lost when a step fails because the CPU is full: all go on when
 // there is room again.
 func TestAFailedStepLosesNobody(t *testing.T) {
-	s, err := NewScheduler(SchedulerConfig{
+	s := scheduler(t, SchedulerConfig{
 		Manager:             Config{BlockSize: 1, NumGPUBlocks: 6, NumCPUBlocks: 1},
 		MaxNumBatchedTokens: 8, MaxNumSeqs: 3, MaxModelLen: 8, Mode: Swap,
 	})
-	require.NoError(t, err)
-	var it serve.Iteration
 	for id := 1; id <= 3; id++ {
-		require.NoError(t, s.Add(serve.Request{ID: id, Prompt: 2}))
+		s.add(id, 2)
 	}
-	require.NoError(t, s.Step(&it))
-	require.Len(t, it.Prefills, 3)
+	s.step()
+	require.Len(t, s.it.Prefills, 3)
 	for range 2 {
-		require.ErrorIs(t, s.Step(&it), ErrNoFreeBlocks)
-		require.True(t, it.Empty())
+		require.ErrorIs(t, s.Step(&s.it), ErrNoFreeBlocks)
+		require.True(t, s.it.Empty())
 		_, running, _ := s.Queues()
 		require.Equal(t, []int{1, 2, 3}, running)
 		require.NoError(t, s.Check())
 	}
-	_, err = s.Finish(nil, 2)
+	_, err := s.Finish(nil, 2)
 	require.NoError(t, err)
-	require.NoError(t, s.Step(&it))
-	require.Equal(t, []serve.Decode{{ID: 1, Context: 3, Seqs: 1}, {ID: 3, Context: 3, Seqs: 1}}, it.Decodes)
+	s.step()
+	require.Equal(t, []serve.Decode{{ID: 1, Context: 3, Seqs: 1}, {ID: 3, Context: 3, Seqs: 1}}, s.it.Decodes)
 }
 
 // Ensure that requests are swapped in up to max_num_seqs and no further, though there are blocks for
 // more. With chunks, requests are admitted while others are swapped out: here 3 and 5.
 func TestSwappingInFillsTheLimitOfSequences(t *testing.T) {
-	s, err := NewScheduler(SchedulerConfig{
+	s := scheduler(t, SchedulerConfig{
 		Manager:             Config{BlockSize: 1, NumGPUBlocks: 11, NumCPUBlocks: 10},
 		MaxNumBatchedTokens: 10, MaxNumSeqs: 2, MaxModelLen: 20, Mode: Swap, Chunked: true,
 	})
-	require.NoError(t, err)
-	var it serve.Iteration
 	for id, prompt := range []int{6, 4, 2, 0, 1} { // one before each step
 		if prompt > 0 {
-			require.NoError(t, s.Add(serve.Request{ID: 1 + id, Prompt: prompt}))
+			s.add(1+id, prompt)
 		}
 		if id > 0 {
-			require.NoError(t, s.Step(&it))
+			s.step()
 		}
 	}
 	_, running, swapped := s.Queues()
 	require.Equal(t, [][]int{{1, 5}, {2, 3}}, [][]int{running, swapped})
-	_, err = s.Finish(nil, 1)
+	_, err := s.Finish(nil, 1)
 	require.NoError(t, err)
-	require.NoError(t, s.Step(&it))
+	s.step()
 	_, running, swapped = s.Queues()
 	require.Equal(t, []int{2, 5}, running, "one runs, and there is room for one more, which stands in front")
 	require.Equal(t, []int{3}, swapped)
@@ -128,16 +139,14 @@ func TestSwappingInFillsTheLimitOfSequences(t *testing.T) {
 
 // Ensure that victims wait in front of all others, the one that came first in front (vllm/v0/RULES.md §8).
 func TestVictimsWaitInFront(t *testing.T) {
-	s, err := NewScheduler(SchedulerConfig{Manager: Config{BlockSize: 1, NumGPUBlocks: 3}, MaxNumBatchedTokens: 8, MaxNumSeqs: 4, MaxModelLen: 8})
-	require.NoError(t, err)
-	var it serve.Iteration
+	s := scheduler(t, SchedulerConfig{Manager: Config{BlockSize: 1, NumGPUBlocks: 3}, MaxNumBatchedTokens: 8, MaxNumSeqs: 4, MaxModelLen: 8})
 	for id := 1; id <= 4; id++ {
-		require.NoError(t, s.Add(serve.Request{ID: id, Prompt: 1}))
+		s.add(id, 1)
 	}
-	require.NoError(t, s.Step(&it))
-	require.Len(t, it.Prefills, 3)
-	require.NoError(t, s.Step(&it))
-	require.Equal(t, []serve.Preemption{{ID: 3}, {ID: 2}}, it.Preempted)
+	s.step()
+	require.Len(t, s.it.Prefills, 3)
+	s.step()
+	require.Equal(t, []serve.Preemption{{ID: 3}, {ID: 2}}, s.it.Preempted)
 	waiting, running, _ := s.Queues()
 	require.Equal(t, [][]int{{2, 3, 4}, {1}}, [][]int{waiting, running})
 }
@@ -145,19 +154,17 @@ func TestVictimsWaitInFront(t *testing.T) {
 // Ensure that a chunked batch has new prompts before those that go on, and that they stand behind
 // these in the running queue (vllm/v0/RULES.md §8).
 func TestTheOrderOfAChunkedBatch(t *testing.T) {
-	s, err := NewScheduler(SchedulerConfig{
+	s := scheduler(t, SchedulerConfig{
 		Manager: Config{BlockSize: 1, NumGPUBlocks: 20}, MaxNumBatchedTokens: 4, MaxNumSeqs: 4, MaxModelLen: 20, Chunked: true,
 	})
-	require.NoError(t, err)
-	var it serve.Iteration
-	require.NoError(t, s.Add(serve.Request{ID: 1, Prompt: 1}))
-	require.NoError(t, s.Step(&it))
-	require.NoError(t, s.Add(serve.Request{ID: 2, Prompt: 5}))
-	require.NoError(t, s.Step(&it)) // 1 and 3 tokens
-	require.NoError(t, s.Add(serve.Request{ID: 3, Prompt: 7}))
-	require.NoError(t, s.Step(&it))
-	require.Equal(t, []serve.Prefill{{ID: 3, Tokens: 1, Seqs: 1}, {ID: 2, Start: 3, Tokens: 2, Seqs: 1, Last: true}}, it.Prefills)
-	require.Equal(t, []serve.Decode{{ID: 1, Context: 3, Seqs: 1}}, it.Decodes)
+	s.add(1, 1)
+	s.step()
+	s.add(2, 5)
+	s.step() // 1 and 3 tokens
+	s.add(3, 7)
+	s.step()
+	require.Equal(t, []serve.Prefill{{ID: 3, Tokens: 1, Seqs: 1}, {ID: 2, Start: 3, Tokens: 2, Seqs: 1, Last: true}}, s.it.Prefills)
+	require.Equal(t, []serve.Decode{{ID: 1, Context: 3, Seqs: 1}}, s.it.Decodes)
 	_, running, _ := s.Queues()
 	require.Equal(t, []int{1, 2, 3}, running)
 }
@@ -171,15 +178,13 @@ func TestSchedulerCheckSeesDamage(t *testing.T) {
 		"a token that is not there":  func(s *Scheduler) { s.requests.At(s.running.Head()).computed++ },
 		"another one's id":           func(s *Scheduler) { s.requests.At(s.running.Head()).id++ },
 	} {
-		s, err := NewScheduler(SchedulerConfig{Manager: Config{BlockSize: 1, NumGPUBlocks: 4, NumCPUBlocks: 4}, MaxNumBatchedTokens: 8, MaxNumSeqs: 3, MaxModelLen: 8})
-		require.NoError(t, err)
-		var it serve.Iteration
+		s := scheduler(t, SchedulerConfig{Manager: Config{BlockSize: 1, NumGPUBlocks: 4, NumCPUBlocks: 4}, MaxNumBatchedTokens: 8, MaxNumSeqs: 3, MaxModelLen: 8})
 		for id := range 2 {
-			require.NoError(t, s.Add(serve.Request{ID: id, Prompt: 3}))
+			s.add(id, 3)
 		}
-		require.NoError(t, s.Step(&it))
+		s.step()
 		require.NoError(t, s.Check())
-		damage(s)
+		damage(s.Scheduler)
 		require.Error(t, s.Check(), name)
 	}
 }

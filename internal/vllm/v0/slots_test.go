@@ -24,8 +24,7 @@ func TestSlotsFollowTheTable(t *testing.T) {
 // Ensure that admission and swapping in leave the watermark free, and that the
 // watermark makes a prompt impossible, but not a swap.
 func TestAdmissionLeavesTheWatermarkFree(t *testing.T) {
-	m, err := New(Config{BlockSize: 1, NumGPUBlocks: 10, NumCPUBlocks: 10, Watermark: 0.29})
-	require.NoError(t, err)
+	m := manager(t, Config{BlockSize: 1, NumGPUBlocks: 10, NumCPUBlocks: 10, Watermark: 0.29})
 	require.Equal(t, 2, m.View.Watermark())
 	require.Equal(t, OK, m.CanAllocate(8, 0))
 	require.Equal(t, Never, m.CanAllocate(9, 0))
@@ -40,7 +39,7 @@ func TestAdmissionLeavesTheWatermarkFree(t *testing.T) {
 	require.False(t, m.CanAppend(0, s), "two more tokens, one free block")
 	s.Len = 8
 	require.True(t, m.CanSwapOut(s))
-	_, err = m.SwapOut(nil, s)
+	_, err := m.SwapOut(nil, s)
 	require.NoError(t, err)
 	require.Equal(t, Later, m.CanSwapIn(0, s), "8 and the watermark are not free")
 	s.Len = 10
