@@ -45,28 +45,14 @@ func benchCommand() *cobra.Command {
 		Example: "  llmserve bench demo --num-prompts 64 --prefix-len 512 --input-len 32 --output-len 32 --output " +
 			"result.json",
 		Args: needsModel(1, "MODEL"),
-		RunE: func(c *cobra.Command, args []string) (err error) {
-			if ranks.follow() {
-				return follow(args[0], &o)
+		RunE: func(c *cobra.Command, args []string) error {
+			if !ranks.follow() {
+				if err := b.check(); err != nil {
+					return err
+				}
 			}
-			if err := b.check(); err != nil {
-				return err
-			}
-			loaded := endAtSignal(c.Context(), interrupted)
-			defer loaded()
-			l, err := prepare(args[0], &o)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, l.close()) }()
-			if err := b.fits(l.longest, &o); err != nil {
-				return err
-			}
-			if err := l.loadWeights(&o); err != nil {
-				return err
-			}
-			loaded()
-			return l.bench(c.Context(), c.OutOrStdout(), &o, &b)
+			return withModel(c.Context(), args[0], &o, func(l *loaded) error { return b.fits(l.longest, &o) },
+				func(l *loaded) error { return l.bench(c.Context(), c.OutOrStdout(), &o, &b) })
 		},
 	}
 	o.flags(c.Flags())
@@ -155,7 +141,7 @@ func (l *loaded) bench(ctx context.Context, out io.Writer, o *modelOptions, b *b
 	begin := time.Now()
 	timings := l.load(ctx, e, b)
 	r := summarize(b, timings, time.Since(begin))
-	r.Overhead = steps.overhead()
+	r["overhead_percent"] = steps.overhead() // of steps, above the model; not vLLM's
 	for i := range timings {
 		if timings[i].err != nil {
 			return timings[i].err
@@ -222,99 +208,86 @@ func ask(ctx context.Context, e *engine.Engine, prompt []int32, most int) timing
 }
 
 // A result has the names of vllm bench serve; times are in milliseconds.
-type result struct {
-	Duration          float64 `json:"duration"`
-	Completed         int     `json:"completed"`
-	TotalInputTokens  int     `json:"total_input_tokens"`
-	TotalOutputTokens int     `json:"total_output_tokens"`
-	RequestThroughput float64 `json:"request_throughput"`
-	OutputThroughput  float64 `json:"output_throughput"`
-	TotalThroughput   float64 `json:"total_token_throughput"`
-	Overhead          float64 `json:"overhead_percent"` // of steps, above the model; not vLLM's
-	quantiles
-}
+type result map[string]float64
 
-type quantiles struct {
-	MeanTTFT   float64 `json:"mean_ttft_ms"`
-	MedianTTFT float64 `json:"median_ttft_ms"`
-	P90TTFT    float64 `json:"p90_ttft_ms"`
-	P99TTFT    float64 `json:"p99_ttft_ms"`
-	MeanTPOT   float64 `json:"mean_tpot_ms"`
-	MedianTPOT float64 `json:"median_tpot_ms"`
-	P90TPOT    float64 `json:"p90_tpot_ms"`
-	P99TPOT    float64 `json:"p99_tpot_ms"`
-	MeanITL    float64 `json:"mean_itl_ms"`
-	MedianITL  float64 `json:"median_itl_ms"`
-	P90ITL     float64 `json:"p90_itl_ms"`
-	P99ITL     float64 `json:"p99_itl_ms"`
-}
+// The times of a result: ends of names, and what is printed.
+var (
+	statistics = []string{"mean", "median", "p90", "p99"}
+	times      = []struct{ name, shown string }{
+		{"ttft", "time to first token"}, {"tpot", "time per output token"}, {"itl", "between tokens"},
+	}
+)
 
-func summarize(b *benchOptions, timings []timing, took time.Duration) *result {
-	r := &result{Duration: took.Seconds()}
-	var ttft, tpot, itl []float64
+func summarize(b *benchOptions, timings []timing, took time.Duration) result {
+	var completed, output int
+	measured := map[string][]float64{}
+	add := func(name string, d time.Duration, n int) {
+		measured[name] = append(measured[name], milliseconds(d)/float64(n))
+	}
 	for i := range timings {
 		t := &timings[i]
 		if t.err != nil || len(t.tokens) == 0 {
 			continue
 		}
-		r.Completed++
-		r.TotalInputTokens += b.prefixLen + b.inputLen
-		r.TotalOutputTokens += len(t.tokens)
-		first, last := t.tokens[0], t.tokens[len(t.tokens)-1]
-		ttft = append(ttft, milliseconds(first))
-		if n := len(t.tokens) - 1; n > 0 {
-			tpot = append(tpot, milliseconds(last-first)/float64(n))
+		completed++
+		n := len(t.tokens)
+		output += n
+		add("ttft", t.tokens[0], 1)
+		if n > 1 {
+			add("tpot", t.tokens[n-1]-t.tokens[0], n-1)
 		}
-		for k := 1; k < len(t.tokens); k++ {
-			itl = append(itl, milliseconds(t.tokens[k]-t.tokens[k-1]))
+		for k := 1; k < n; k++ {
+			add("itl", t.tokens[k]-t.tokens[k-1], 1)
 		}
 	}
-	seconds := took.Seconds()
-	r.RequestThroughput = float64(r.Completed) / seconds
-	r.OutputThroughput = float64(r.TotalOutputTokens) / seconds
-	r.TotalThroughput = float64(r.TotalInputTokens+r.TotalOutputTokens) / seconds
-	r.MeanTTFT, r.MedianTTFT, r.P90TTFT, r.P99TTFT = spread(ttft)
-	r.MeanTPOT, r.MedianTPOT, r.P90TPOT, r.P99TPOT = spread(tpot)
-	r.MeanITL, r.MedianITL, r.P90ITL, r.P99ITL = spread(itl)
+	input, seconds := completed*(b.prefixLen+b.inputLen), took.Seconds()
+	r := result{"duration": seconds, "completed": float64(completed), "total_input_tokens": float64(input),
+		"total_output_tokens": float64(output), "request_throughput": float64(completed) / seconds,
+		"output_throughput": float64(output) / seconds, "total_token_throughput": float64(input+output) / seconds}
+	for _, t := range times {
+		for i, v := range spread(measured[t.name]) {
+			r[statistics[i]+"_"+t.name+"_ms"] = v
+		}
+	}
 	return r
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// spread interpolates between the nearest values, as numpy does.
-func spread(x []float64) (mean, median, p90, p99 float64) {
+// spread returns the statistics of values, and interpolates between the nearest ones, as numpy does.
+func spread(x []float64) (s [4]float64) {
 	if len(x) == 0 {
-		return 0, 0, 0, 0
+		return s
 	}
 	slices.Sort(x)
 	for _, v := range x {
-		mean += v / float64(len(x))
+		s[0] += v / float64(len(x))
 	}
-	at := func(q float64) float64 {
+	for i, q := range []float64{0.5, 0.9, 0.99} {
 		place := q * float64(len(x)-1)
 		low := int(math.Floor(place))
 		high := min(low+1, len(x)-1)
-		return x[low] + (x[high]-x[low])*(place-float64(low))
+		s[i+1] = x[low] + (x[high]-x[low])*(place-float64(low))
 	}
-	return mean, at(0.5), at(0.9), at(0.99)
+	return s
 }
 
-func (r *result) print(to io.Writer) error {
+func (r result) print(to io.Writer) error {
 	out := new(bytes.Buffer)
-	fmt.Fprintf(out, "%d requests in %.2f s: %.2f requests/s, %.1f output tokens/s, %.1f tokens/s in all\n",
-		r.Completed, r.Duration, r.RequestThroughput, r.OutputThroughput, r.TotalThroughput)
-	fmt.Fprintf(out, "scheduling, sampling and delivering add %.2f %% to the model's time\n", r.Overhead)
-	fmt.Fprintf(out, "%-24s%10s%10s%10s%10s\n", "ms", "mean", "median", "p90", "p99")
-	for _, line := range []struct {
-		name                   string
-		mean, median, p90, p99 float64
-	}{
-		{"time to first token", r.MeanTTFT, r.MedianTTFT, r.P90TTFT, r.P99TTFT},
-		{"time per output token", r.MeanTPOT, r.MedianTPOT, r.P90TPOT, r.P99TPOT},
-		{"between tokens", r.MeanITL, r.MedianITL, r.P90ITL, r.P99ITL},
-	} {
-		fmt.Fprintf(out, "%-24s%10.2f%10.2f%10.2f%10.2f\n", line.name, line.mean, line.median, line.p90, line.p99)
+	fmt.Fprintf(out, "%.0f requests in %.2f s: %.2f requests/s, %.1f output tokens/s, %.1f tokens/s in all\n", r["completed"],
+		r["duration"], r["request_throughput"], r["output_throughput"], r["total_token_throughput"])
+	fmt.Fprintf(out, "scheduling, sampling and delivering add %.2f %% to the model's time\n", r["overhead_percent"])
+	fmt.Fprintf(out, "%-24s", "ms")
+	for _, name := range statistics {
+		fmt.Fprintf(out, "%10s", name)
 	}
+	for _, t := range times {
+		fmt.Fprintf(out, "\n%-24s", t.shown)
+		for _, name := range statistics {
+			fmt.Fprintf(out, "%10.2f", r[name+"_"+t.name+"_ms"])
+		}
+	}
+	out.WriteByte('\n')
 	_, err := out.WriteTo(to)
 	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -23,34 +24,21 @@ func runCommand() *cobra.Command {
 		Long:    "run answers a prompt in the terminal. MODEL is a folder, a GGUF file, or demo.",
 		Example: "  llmserve run demo 'The door code is 4711. The door' --temperature 0 --max-tokens 13",
 		Args:    needsModel(2, "MODEL PROMPT"),
-		RunE: func(c *cobra.Command, args []string) (err error) {
-			if ranks.follow() {
-				return follow(args[0], &o)
-			}
-			loaded := endAtSignal(c.Context(), interrupted)
-			defer loaded()
-			l, err := prepare(args[0], &o)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, l.close()) }()
+		RunE: func(c *cobra.Command, args []string) error {
 			r := engine.Request{Params: sampling.Default(), MaxTokens: most}
 			r.Temperature, r.Seed = temperature, engine.Seed()
 			if c.Flags().Changed("seed") {
 				r.Seed = uint64(seed)
 			}
-			if r.Prompt, err = l.prompt(args[1], asChat); err != nil {
-				return err
-			}
-			if err := r.Check(l.longest, l.config.VocabSize); err != nil {
-				return err
-			}
-			if err := l.loadWeights(&o); err != nil {
-				return err
-			}
-			loaded()
-			l.notes(c.ErrOrStderr())
-			return l.run(c, &o, r)
+			return withModel(c.Context(), args[0], &o, func(l *loaded) (err error) {
+				if r.Prompt, err = l.prompt(args[1], asChat); err != nil {
+					return err
+				}
+				return r.Check(l.longest, l.config.VocabSize)
+			}, func(l *loaded) error {
+				l.notes(c.ErrOrStderr())
+				return l.run(c, &o, r)
+			})
 		},
 	}
 	o.flags(c.Flags())
@@ -59,6 +47,29 @@ func runCommand() *cobra.Command {
 	c.Flags().Int64Var(&seed, "seed", 0, "seed; the same seed gives the same answer (default: random)")
 	c.Flags().BoolVar(&asChat, "chat", false, "send the prompt as a message of a chat")
 	return c
+}
+
+// withModel uses a model that is demo, a folder or a file, if check finds nothing wrong before its weights are read. A
+// signal meanwhile ends the process. A process that is not rank 0 computes its part instead.
+func withModel(ctx context.Context, path string, o *modelOptions, check, use func(*loaded) error) (err error) {
+	if ranks.follow() {
+		return follow(path, o)
+	}
+	loaded := endAtSignal(ctx, interrupted)
+	defer loaded()
+	l, err := prepare(path, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	if err := check(l); err != nil {
+		return err
+	}
+	if err := l.loadWeights(o); err != nil {
+		return err
+	}
+	loaded()
+	return use(l)
 }
 
 func (l *loaded) prompt(text string, asChat bool) ([]int32, error) {

@@ -62,7 +62,7 @@ func (s *stepTimes) csv() string {
 }
 
 // write writes the requested files.
-func (b *benchOptions) write(r *result, steps *stepTimes, timings []timing, begin time.Time) error {
+func (b *benchOptions) write(r result, steps *stepTimes, timings []timing, begin time.Time) error {
 	if b.steps != "" {
 		if err := os.WriteFile(b.steps, []byte(steps.csv()), 0o644); err != nil {
 			return err
