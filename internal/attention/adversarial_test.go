@@ -1,9 +1,11 @@
 package attention
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -12,7 +14,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// optionSets are options that change logits, on decoding and prefill in one batch.
+// optionSets are options that change logits. Sparse blocks are given in blocks.
 var optionSets = []struct {
 	name   string
 	change func(b *Batch)
@@ -27,52 +29,27 @@ var optionSets = []struct {
 	{"negative scale", func(b *Batch) { b.Scale = -b.Scale }},
 	{"no scale", func(b *Batch) { b.Scale = 0 }},
 	{"sparse", func(b *Batch) {
-		b.Sparse = &BlockSparse{LocalBlocks: 2, VertStride: 3, BlockSize: 32, HeadSlidingStep: 1}
+		b.Sparse = &BlockSparse{LocalBlocks: 2, VertStride: 3, BlockSize: 2, HeadSlidingStep: 1}
 	}},
 	{"sparse by KV heads", func(b *Batch) {
-		b.Sparse = &BlockSparse{LocalBlocks: 1, VertStride: 4, BlockSize: 64, HeadSlidingStep: -2, Rank: 1}
+		b.Sparse = &BlockSparse{LocalBlocks: 1, VertStride: 4, BlockSize: 4, HeadSlidingStep: -2, Rank: 1}
 	}},
 	{"sparse without local blocks",
-		func(b *Batch) { b.Sparse = &BlockSparse{VertStride: 7, BlockSize: 32, HeadSlidingStep: 0} }},
+		func(b *Batch) { b.Sparse = &BlockSparse{VertStride: 7, BlockSize: 2, HeadSlidingStep: 0} }},
 	{"all", func(b *Batch) {
 		b.AlibiSlopes, b.Sinks = []float32{.5, .25, .1, .05, .02, 0}, []float32{-3, 0, 1, 2, 4, 5}
 		b.SlidingWindow, b.SoftCap = 300, 10
-		b.Sparse = &BlockSparse{LocalBlocks: 2, VertStride: 3, BlockSize: 32, HeadSlidingStep: 1}
+		b.Sparse = &BlockSparse{LocalBlocks: 2, VertStride: 3, BlockSize: 2, HeadSlidingStep: 1}
 	}},
 }
 
-func TestOptionsEqualTheReference(t *testing.T) {
-	for i, o := range optionSets {
-		dtype := allDTypes[i%len(allDTypes)]
-		t.Run(fmt.Sprintf("%s %v", o.name, dtype), func(t *testing.T) {
-			r := rand.New(rand.NewPCG(11, uint64(i)))
-			p := newProblem(r, problemSpec{
-				shape: Shape{BlockSize: 32, NumKVHeads: 2, HeadSize: 32, DType: dtype},
-				heads: 6, lens: []int{600, 100, 1, 530}, queries: []int{1, 20, 1, 3},
-			})
-			o.change(&p.batch)
-			p.forEach(t, testedSets(), func(t *testing.T, runner *Runner) {
-				for _, v := range []Version{V1, V2} {
-					p.batch.Version = v
-					require.NoError(t, runner.Forward(&p.cache, &p.batch))
-					bound := f32Bound
-					if dtype != F32 {
-						bound = 3 * f32Bound // what a cap of 10 leaves of float32 is 1e-6
-					}
-					requireNear(t, p, bound)
-				}
-			})
-		})
-	}
-}
-
-// hardContents are keys, values and queries that are hard to compute with.
-var hardContents = []struct {
+// contents are keys, values and queries, most of them hard to compute with.
+var contents = []struct {
 	name string
 	make func(r *rand.Rand) float32
 }{
+	{"normal", func(r *rand.Rand) float32 { return float32(r.NormFloat64()) }},
 	{"all equal", func(*rand.Rand) float32 { return 0.5 }},
-	{"zeros", func(*rand.Rand) float32 { return 0 }},
 	{"denormals", func(r *rand.Rand) float32 { return float32(r.NormFloat64()) * 1e-40 }},
 	{"one in a hundred is huge", func(r *rand.Rand) float32 {
 		if r.IntN(100) == 0 {
@@ -80,47 +57,61 @@ var hardContents = []struct {
 		}
 		return float32(r.NormFloat64())
 	}},
-	{"logits up to 12", func(r *rand.Rand) float32 { return float32(r.NormFloat64()) * 1.5 }},
 	{"logits up to 30", func(r *rand.Rand) float32 { return float32(r.NormFloat64()) * 2.3 }},
 	{"signs", func(r *rand.Rand) float32 { return float32(2*r.IntN(2) - 1) }},
 }
 
-func TestHardInputsEqualTheReference(t *testing.T) {
-	level.SkipQuick(t)
-	for _, h := range hardContents {
-		for _, dtype := range []DType{F32, F16, BF16, E5M2} {
-			sets := testedSets()
-			if dtype != F32 && !level.Long() {
-				sets = withoutPortable() // portable code unpacks all types alike
-			}
-			t.Run(fmt.Sprintf("%s %v", h.name, dtype), func(t *testing.T) {
-				r := rand.New(rand.NewPCG(12, 1))
-				p := newProblem(r, problemSpec{
-					shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 64, DType: dtype},
-					heads: 4, lens: []int{1, 15, 16, 17, 511, 512, 513, 1024, 1025}, contents: h.make,
-				})
-				p.forEach(t, sets, func(t *testing.T, runner *Runner) {
-					require.NoError(t, runner.Forward(&p.cache, &p.batch))
-					bound := f32Bound
-					switch h.name {
-					case "one in a hundred is huge":
-						bound = 1 // logits of 10,000: only that there is no NaN
-					case "logits up to 30":
-						if dtype != F32 {
-							bound = 2 * f32Bound // their products are one sum
-						}
-					}
-					requireNear(t, p, bound)
-				})
-			})
+// Any shape, with options and contents, and with gaps between blocks and between rows, equals the reference.
+func TestForwardEqualsTheReference(t *testing.T) {
+	for i := range level.Pick(176, 4000) {
+		r := rand.New(rand.NewPCG(1, uint64(i)))
+		s := Shape{
+			BlockSize: []int{16, 8, 32, 1 + r.IntN(64)}[r.IntN(4)], NumKVHeads: 1 + r.IntN(2), DType: allDTypes[i%6],
+			HeadSize: []int{32, 48, 64, 72, 80, 96, 112, 128, 192, 240, 256}[i%11], Layout: allLayouts[i/6%3],
 		}
+		if s.Check() != nil {
+			s.HeadSize = 64 // vectors of 16 bytes do not divide 72
+		}
+		o, c, gap := optionSets[r.IntN(len(optionSets))], contents[max(0, r.IntN(2*len(contents))-len(contents))], 4*r.IntN(9)
+		if s.DType != F32 && c.name == "logits up to 30" {
+			c = contents[0] // their products are one sum
+		}
+		p := newProblem(r, problemSpec{
+			shape: s, heads: s.NumKVHeads * (1 + r.IntN(9)), lens: []int{513 + r.IntN(100), 1 + r.IntN(40)},
+			queries: []int{1 + r.IntN(2)*r.IntN(5), 1}, contents: c.make, gap: gap,
+		})
+		p.change(o.change)
+		bound := f32Bound
+		switch {
+		case c.name == "one in a hundred is huge":
+			bound = 1 // logits of 10,000: only that there is no NaN
+		case s.DType != F32:
+			bound *= 3 // what a cap of 10 leaves of float32 is 1e-6
+		}
+		t.Run(fmt.Sprintf("%d: %s, %s, %v", i, o.name, c.name, s), func(t *testing.T) {
+			p.forEach(t, testedSets(), func(t *testing.T, runner *Runner) {
+			})
+		})
+	}
+}
+
+// change changes the options of a batch: those of heads are as many as it has.
+func (p *problem) change(change func(b *Batch)) {
+	change(&p.batch)
+	for _, list := range []*[]float32{&p.batch.AlibiSlopes, &p.batch.Sinks} {
+		if *list != nil {
+			*list = slices.Repeat(*list, p.batch.NumHeads)[:p.batch.NumHeads]
+		}
+	}
+	if p.batch.Sparse != nil {
+		p.batch.Sparse.BlockSize *= p.cache.BlockSize
 	}
 }
 
 // Rows that reach a NaN are NaN, and only those, however they are computed.
 func TestNaNStaysWhereItIsReached(t *testing.T) {
 	nan := float32(math.NaN())
-	forEachSet(t, func(t *testing.T, runner *Runner) {
+	forEachSet(t, instructionSets(), func(t *testing.T, runner *Runner) {
 		for _, dtype := range []DType{F32, F16, BF16, E4M3, E5M2} {
 			for _, at := range []struct {
 				value                bool
@@ -181,7 +172,7 @@ func (p *problem) poison(slot int, v float32, element int, value bool) {
 
 // A token whose logit is -inf has no weight; a row without any weight is 0.
 func TestMinusInfinityWeighsNothing(t *testing.T) {
-	forEachSet(t, func(t *testing.T, runner *Runner) {
+	forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {
 		r := rand.New(rand.NewPCG(14, 1))
 		p := newProblem(r, problemSpec{
 			shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32}, heads: 1, lens: []int{40, 600}, queries: []int{3, 1},
@@ -206,7 +197,7 @@ func TestMinusInfinityWeighsNothing(t *testing.T) {
 }
 
 func TestNarrowOutputsAreThoseOfFloat32Rounded(t *testing.T) {
-	forEachSet(t, func(t *testing.T, runner *Runner) {
+	forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {
 		for _, d := range []DType{F16, BF16} {
 			p := smallProblem(F16)
 			narrow := make([]uint16, len(p.query))
@@ -228,65 +219,11 @@ func TestNarrowOutputsAreThoseOfFloat32Rounded(t *testing.T) {
 	})
 }
 
-// vLLM's rule for its two kernels.
-func TestTheRuleOfVLLMForV1(t *testing.T) {
-	for _, c := range []struct {
-		name              string
-		seqs, heads, most int
-		v1                bool
-	}{
-		{"one partition", 1, 8, 512, true},
-		{"two partitions, little work", 1, 8, 513, false},
-		{"two partitions, 512 rows", 16, 32, 513, false},
-		{"two partitions, more than 512 rows", 17, 32, 513, true},
-		{"the longest that V1 takes", 17, 32, 8192, true},
-		{"longer", 17, 32, 8193, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			b := Batch{NumHeads: c.heads, SeqLens: make([]int32, c.seqs)}
-			b.SeqLens[0] = int32(c.most)
-			require.Equal(t, c.v1, ruleV1(&b))
-		})
-	}
-}
-
-// A fuzzed shape, with gaps between blocks and between rows, equals the reference, or
-// is refused.
-func FuzzShapes(f *testing.F) {
-	f.Add(uint64(1), uint8(2), uint8(4), uint8(64), uint8(16), uint16(700), uint8(3), uint8(1), uint8(0), uint8(0))
-	f.Add(uint64(2), uint8(1), uint8(7), uint8(40), uint8(24), uint16(33), uint8(33), uint8(5), uint8(2), uint8(9))
-	f.Add(uint64(3), uint8(3), uint8(1), uint8(128), uint8(1), uint16(17), uint8(1), uint8(3), uint8(1), uint8(3))
-	f.Add(uint64(4), uint8(1), uint8(3), uint8(64), uint8(15), uint16(600), uint8(0), uint8(5), uint8(0), uint8(1))
-	f.Fuzz(func(t *testing.T, seed uint64, kvHeads, group, size, block uint8, n uint16, queries, dtype, layout,
-		gap uint8) {
-		s := Shape{
-			BlockSize: int(block%64) + 1, NumKVHeads: int(kvHeads%3) + 1, HeadSize: int(size),
-			DType: DType(dtype % 6), Layout: Layout(layout % 3),
-		}
-		if s.Check() != nil {
-			return
-		}
-		tokens := int(n%1200) + 1
-		r := rand.New(rand.NewPCG(seed, 1))
-		p := newProblem(r, problemSpec{
-			shape: s, heads: s.NumKVHeads * (int(group%9) + 1), lens: []int{tokens, 5},
-			queries: []int{1 + int(queries)%min(tokens, 40), 2},
-			gap:     4 * int(gap),
-		})
-		runner := newRunner(t, 2)
-		for _, k := range instructionSets()[1:] {
-			runner.kernels = k
-			require.NoError(t, p.stride(runner, int(gap)))
-			requireNear(t, p, 2*f32Bound)
-		}
-	})
-}
-
 // Queries of int8 keys are rounded to integers. Their size does not matter, and NaN and
 // infinity show only in their own head.
 func TestQueriesOfAnySizeBesideInt8Keys(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
-	forEachSet(t, func(t *testing.T, runner *Runner) {
+	forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {
 		for _, c := range []struct {
 			name   string
 			factor float32 // of head 1's query
@@ -327,6 +264,28 @@ func TestQueriesOfAnySizeBesideInt8Keys(t *testing.T) {
 					requireNear(t, p, f32Bound)
 				}
 			})
+		}
+	})
+}
+
+// A key with any kind of NaN makes outputs NaN, also with the one of poisoned memory.
+func TestEveryNaNOfAKeyShows(t *testing.T) {
+	forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {
+		for _, bits := range []uint32{0x7fc00000, 0xffc00000, 0x7f800001, 0x7fffffff, 0xffffffff} {
+			for _, queries := range []int{1, 20} {
+				t.Run(fmt.Sprintf("%#x, %d queries", bits, queries), func(t *testing.T) {
+					p := newProblem(rand.New(rand.NewPCG(3, 4)), problemSpec{
+						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32, DType: F32}, heads: 2, lens: []int{300},
+						queries: []int{queries},
+					})
+					block := p.batch.blockOf(&p.cache, 0, 37)
+					binary.LittleEndian.PutUint32(p.cache.Key[p.cache.KeyOffset(block, 0, 5, 3):], bits)
+					require.NoError(t, runner.Forward(&p.cache, &p.batch))
+					for i, v := range p.out {
+						require.True(t, v != v, "element %d is %v", i, v)
+					}
+				})
+			}
 		}
 	})
 }

@@ -82,23 +82,21 @@ func contentsOf(d DType) func(r *rand.Rand) float32 {
 	return nil
 }
 
-// testedSets are all instruction sets of this processor, or in make quick the one that the
-// package uses.
+// testedSets are portable code and the instruction set that the package uses, whose bits are those of
+// the other ones; in make quick only that, in make test-long all.
 func testedSets() []kernels {
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		return []kernels{fastest}
+	case level.Long():
+		return instructionSets()
 	}
-	return instructionSets()
+	return []kernels{portable{}, fastest}
 }
 
-// withoutPortable are testedSets without portable code.
-func withoutPortable() []kernels {
-	return slices.DeleteFunc(slices.Clone(testedSets()), func(k kernels) bool { return k == (portable{}) })
-}
-
-// forEachSet runs a test with each of testedSets.
-func forEachSet(t *testing.T, test func(t *testing.T, r *Runner)) {
-	for _, k := range testedSets() {
+// forEachSet runs a test with each of some instruction sets.
+func forEachSet(t *testing.T, sets []kernels, test func(t *testing.T, r *Runner)) {
+	for _, k := range sets {
 		t.Run(k.String(), func(t *testing.T) {
 			r := newRunner(t, 2)
 			r.kernels = k
@@ -118,55 +116,6 @@ func (p *problem) forEach(t *testing.T, sets []kernels, test func(t *testing.T, 
 			clear(p.out)
 			test(t, r)
 		})
-	}
-}
-
-func TestDecodingEqualsTheReference(t *testing.T) {
-	for _, dtype := range allDTypes {
-		for _, layout := range allLayouts {
-			for i, size := range []int{32, 64, 72, 80, 96, 112, 120, 128, 192, 256} {
-				if layout == LayoutVLLM && size%16 != 0 {
-					continue // 8-bit vectors of 16 bytes do not divide it
-				}
-				sets := testedSets()
-				if i%4 != int(dtype)%4 && !level.Long() {
-					if layout != LayoutTile {
-						continue // one way for all sizes, which the others test
-					}
-					sets = withoutPortable() // as is portable code
-				}
-				block := []int{16, 8, 32, 64}[i%4]
-				t.Run(fmt.Sprintf("%v %v %d", dtype, layout, size), func(t *testing.T) {
-					r := rand.New(rand.NewPCG(1, uint64(size)))
-					p := newProblem(r, problemSpec{
-						shape: Shape{BlockSize: block, NumKVHeads: 2, HeadSize: size, DType: dtype, Layout: layout},
-						heads: []int{2, 4, 6, 8, 14, 16, 32}[i%7], lens: []int{1, 16, 530},
-					})
-					p.forEach(t, sets, func(t *testing.T, runner *Runner) {
-						require.NoError(t, runner.Forward(&p.cache, &p.batch))
-						requireNear(t, p, f32Bound)
-					})
-				})
-			}
-		}
-	}
-}
-
-func TestPrefillEqualsTheReference(t *testing.T) {
-	for _, dtype := range allDTypes {
-		for i, size := range []int{64, 80, 128, 48} {
-			t.Run(fmt.Sprintf("%v %d", dtype, size), func(t *testing.T) {
-				r := rand.New(rand.NewPCG(2, uint64(size)))
-				p := newProblem(r, problemSpec{
-					shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: size, DType: dtype},
-					heads: []int{1, 4, 3, 2}[i], lens: []int{40, 600, 515, 33}, queries: []int{40, 7, 1, 3},
-				})
-				p.forEach(t, testedSets(), func(t *testing.T, runner *Runner) {
-					require.NoError(t, runner.Forward(&p.cache, &p.batch))
-					requireNear(t, p, f32Bound)
-				})
-			})
-		}
 	}
 }
 
@@ -239,7 +188,7 @@ func TestCascadeChangesNoBit(t *testing.T) {
 			r := rand.New(rand.NewPCG(4, 4))
 			p := newProblem(r, problemSpec{
 				shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 64, DType: dtype},
-				heads: 8, lens: []int{1300, 1120, 2000, 1121}, queries: []int{1, 3, 1, 1}, common: 1104,
+				heads: 8, lens: []int{1300, 1120, 1121}, queries: []int{1, 3, 1}, common: 1104,
 				contents: contentsOf(dtype),
 			})
 			p.forEach(t, setsOf(dtype), func(t *testing.T, runner *Runner) {
@@ -296,20 +245,20 @@ func TestInstructionSetsGiveTheSameBits(t *testing.T) {
 	if len(sets) < 3 {
 		t.Skip("this processor has no AVX-512")
 	}
-	for _, dtype := range allDTypes {
-		for _, kvHeads := range []int{1, 2} { // of 14 and of 7 rows, so that all kernels run
-			r := rand.New(rand.NewPCG(6, 6))
-			p := newProblem(r, problemSpec{
-				shape: Shape{BlockSize: 16, NumKVHeads: kvHeads, HeadSize: 80, DType: dtype},
-				heads: 14, lens: []int{1300, 33, 600, 70}, queries: []int{1, 20, 2, 1}, contents: contentsOf(dtype),
+	runner := newRunner(t, 2)
+	for i, o := range optionSets {
+		for j, dtype := range allDTypes {
+			heads := []int{2, 4, 6, 8, 10, 14, 24}[(i+j)%7]
+			p := newProblem(rand.New(rand.NewPCG(6, uint64(i))), problemSpec{
+				shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: []int{80, 128, 48, 256, 112}[(i+j)%5], DType: dtype},
+				heads: heads, lens: []int{530, 33, 70}, queries: []int{1, 20, 2}, contents: contentsOf(dtype),
 			})
-			p.batch.AlibiSlopes = []float32{.5, .4, .3, .2, .1, .05, .02, .5, .4, .3, .2, .1, .05, .02}
-			runner := newRunner(t, 2)
+			p.change(o.change)
 			runner.kernels = sets[1]
 			want := outputs(t, runner, p, nil)
 			for _, k := range sets[2:] {
 				runner.kernels = k
-				requireSameBits(t, want, outputs(t, runner, p, nil), fmt.Sprintf("%v, %v, %d KV heads", k, dtype, kvHeads))
+				requireSameBits(t, want, outputs(t, runner, p, nil), fmt.Sprintf("%v, %v, %s, %d heads", k, dtype, o.name, heads))
 			}
 		}
 	}

@@ -7,35 +7,32 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
-
-	"llmmemory/internal/half"
 )
+
+// narrowTypes are the types of numbers that become themselves again after float32, and their bits of finite numbers
+// that are not negative.
+var narrowTypes = map[DType]int{F16: 0x7c00, BF16: 0x7f80, E4M3: 0x7f, E5M2: 0x7c}
+
+// fromBits and toBits are Load and Store.
+func (d DType) fromBits(bits int) float32 { return d.Load(unsafe.Pointer(&bits)) }
+
+func (d DType) toBits(x float32) (bits int) {
+	d.Store(unsafe.Pointer(&bits), x)
+	return bits
+}
 
 // Every number of 8 or 16 bits becomes itself again after float32, and NaN stays NaN.
 func TestNarrowNumbersSurviveFloat32(t *testing.T) {
-	for _, c := range []struct {
-		dtype DType
-		n     int
-		load  func(i int) float32
-		store func(v float32) int
-	}{
-		{F16, 1 << 16, func(i int) float32 { return half.FromF16(uint16(i)) },
-			func(v float32) int { return int(half.ToF16(v)) }},
-		{BF16, 1 << 16, func(i int) float32 { return half.FromBF16(uint16(i)) },
-			func(v float32) int { return int(half.ToBF16(v)) }},
-		{E4M3, 256, func(i int) float32 { return e4m3ToF32(uint8(i)) }, func(v float32) int { return int(f32ToE4M3(v)) }},
-		{E5M2, 256, func(i int) float32 { return e5m2ToF32(uint8(i)) }, func(v float32) int { return int(f32ToE5M2(v)) }},
-	} {
-		for i := range c.n {
-			v := c.load(i)
-			switch {
+	for d := range narrowTypes {
+		for i := range 1 << (8 * d.Size()) {
+			switch v := d.fromBits(i); {
 			case v != v:
-				back := c.load(c.store(v))
-				require.True(t, back != back, "%v %#x", c.dtype, i)
-			case c.dtype == E5M2 && math.IsInf(float64(v), 0):
-				require.Equal(t, i-1, c.store(v), "it saturates")
-			default:
-				require.Equal(t, i, c.store(v), "%v %v", c.dtype, v)
+				back := d.fromBits(d.toBits(v))
+				require.True(t, back != back, "%v %#x", d, i)
+			case d == E5M2 && math.IsInf(float64(v), 0):
+				require.Equal(t, i-1, d.toBits(v), "it saturates")
+			case i != d.toBits(v):
+				require.Equal(t, i, d.toBits(v), "%v %v", d, v)
 			}
 		}
 	}
@@ -43,29 +40,18 @@ func TestNarrowNumbersSurviveFloat32(t *testing.T) {
 
 // A number between two neighbours becomes the nearer one, or the even one if both are equally near.
 func TestNumbersAreRoundedToNearest(t *testing.T) {
-	for _, c := range []struct {
-		dtype DType
-		n     int
-		load  func(i int) float32
-		store func(v float32) int
-	}{
-		{F16, 0x7c00, func(i int) float32 { return half.FromF16(uint16(i)) },
-			func(v float32) int { return int(half.ToF16(v)) }},
-		{BF16, 0x7f80, func(i int) float32 { return half.FromBF16(uint16(i)) },
-			func(v float32) int { return int(half.ToBF16(v)) }},
-		{E4M3, 0x7f, func(i int) float32 { return e4m3ToF32(uint8(i)) }, func(v float32) int { return int(f32ToE4M3(v)) }},
-		{E5M2, 0x7c, func(i int) float32 { return e5m2ToF32(uint8(i)) }, func(v float32) int { return int(f32ToE5M2(v)) }},
-	} {
-		for i := range c.n - 1 {
-			low, high := float64(c.load(i)), float64(c.load(i+1))
+	for d, n := range narrowTypes {
+		for i := range n - 1 {
+			low, high := float64(d.fromBits(i)), float64(d.fromBits(i+1))
 			middle := (low + high) / 2
 			if float64(float32(middle)) != middle {
 				continue // a denormal float32 in between
 			}
-			require.Equal(t, i+i&1, c.store(float32(middle)), "%v between %v and %v", c.dtype, low, high)
-			require.Equal(t, i, c.store(math.Nextafter32(float32(middle), 0)), "%v below the middle of %v", c.dtype, low)
-			require.Equal(t, i+1, c.store(math.Nextafter32(float32(middle), math.MaxFloat32)), "%v above the middle of %v",
-				c.dtype, low)
+			below, above := math.Nextafter32(float32(middle), 0), math.Nextafter32(float32(middle), math.MaxFloat32)
+			got := [3]int{d.toBits(below), d.toBits(float32(middle)), d.toBits(above)}
+			if want := [3]int{i, i + i&1, i + 1}; got != want {
+				require.Equal(t, want, got, "%v between %v and %v", d, low, high)
+			}
 		}
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
-
-	"llmmemory/internal/testkit/level"
 )
 
 var eightBitTypes = []DType{E4M3, E5M2, Int8}
@@ -46,12 +44,8 @@ func smallest(x float32) func(*rand.Rand, float32) float32 {
 }
 
 func TestEightBitTypesAtTheirLimits(t *testing.T) {
-	level.SkipQuick(t)
 	largest := map[DType]float32{E4M3: 448, E5M2: 57344, Int8: 127}
-	forEachSet(t, func(t *testing.T, runner *Runner) {
-		if runner.kernels != fastest && !level.Long() {
-			return // slow, and far from the limits of float32
-		}
+	forEachSet(t, []kernels{fastest}, func(t *testing.T, runner *Runner) {
 		for _, c := range limits {
 			for _, d := range c.dtypes {
 				t.Run(fmt.Sprintf("%s %v", c.name, d), func(t *testing.T) {
@@ -100,34 +94,13 @@ func (p *problem) setFactors(x float32) {
 	}
 }
 
-// The scales of tokens can differ by any factor.
-func TestInt8ScalesOfAnySize(t *testing.T) {
-	forEachSet(t, func(t *testing.T, runner *Runner) {
-		for _, most := range []float32{1e-35, 1, 1e30} {
-			t.Run(fmt.Sprint(most), func(t *testing.T) {
-				r := rand.New(rand.NewPCG(32, 1))
-				p := newProblem(r, problemSpec{
-					shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 64, DType: Int8}, heads: 4, lens: []int{600, 40},
-					queries: []int{1, 20},
-				})
-				for b := range p.cache.NumBlocks {
-					for token := range 16 {
-						p.cache.Scales(p.cache.ValueScales, b, 0)[token] = most * float32(math.Pow(2, -8*r.Float64()))
-					}
-				}
-				require.NoError(t, runner.Forward(&p.cache, &p.batch))
-				requireNear(t, p, f32Bound)
-			})
-		}
-	})
-}
-
 // What a row does not reach changes no bit of it, even if it is NaN and other rows
 // of the same tile reach it.
 func TestWhatIsNotReachedChangesNoBit(t *testing.T) {
-	for _, k := range testedSets() {
-		for _, d := range allDTypes {
-			t.Run(fmt.Sprintf("%v %v", k, d), func(t *testing.T) {
+	for _, k := range instructionSets() {
+		for i, d := range append(allDTypes, Int8, Int8) {
+			layout := allLayouts[max(0, i-len(allDTypes)+1)]
+			t.Run(fmt.Sprintf("%v %v %v", k, d, layout), func(t *testing.T) {
 				for _, hidden := range []struct {
 					name   string
 					change func(b *Batch)
@@ -141,8 +114,8 @@ func TestWhatIsNotReachedChangesNoBit(t *testing.T) {
 					runner.kernels = k
 					const n, heads, size = 40, 3, 48
 					p := newProblem(rand.New(rand.NewPCG(33, 1)), problemSpec{
-						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: size, DType: d}, heads: heads, lens: []int{n},
-						queries: []int{n},
+						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: size, DType: d, Layout: layout}, heads: heads,
+						lens: []int{n}, queries: []int{n},
 					})
 					hidden.change(&p.batch)
 					want := outputs(t, runner, p, nil)
@@ -175,7 +148,7 @@ func (p *problem) scaleOf(slot int, value bool, x float32) {
 
 // Infinite values of E5M2 give infinite outputs, and NaN where signs differ.
 func TestInfiniteValuesOfE5M2(t *testing.T) {
-	forEachSet(t, func(t *testing.T, runner *Runner) {
+	forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {
 		for _, queries := range []int{1, 20} {
 			p := newProblem(rand.New(rand.NewPCG(34, 1)), problemSpec{
 				shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32, DType: E5M2}, heads: 2, lens: []int{600},
@@ -202,7 +175,7 @@ func TestInfiniteValuesOfE5M2(t *testing.T) {
 
 // Scratch memory is reused: what an earlier call left there changes no bit.
 func TestNothingOfAnEarlierCallShows(t *testing.T) {
-	for _, k := range testedSets() {
+	for _, k := range instructionSets() {
 		for _, d := range allDTypes {
 			for _, layout := range []Layout{LayoutTile, LayoutFlash} {
 				t.Run(fmt.Sprintf("%v %v %v", k, d, layout), func(t *testing.T) {

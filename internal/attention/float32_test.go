@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -272,55 +271,5 @@ func TestFloat32WithProductsThatCancel(t *testing.T) {
 				requireNear(t, p, 1.5e-7*sum)
 			})
 		}
-	}
-}
-
-// The kernels refine only the products above the limit, and report whether there are any.
-func TestRefineReplacesWhatIsLarge(t *testing.T) {
-	for _, k := range testedSets() {
-		t.Run(k.String(), func(t *testing.T) {
-			const size, n = 24, 3
-			r := rand.New(rand.NewPCG(25, 1))
-			q, keys := make([]float32, size), aligned(4*n*16*size)
-			floats := unsafe.Slice((*float32)(unsafe.Pointer(&keys[0])), n*16*size)
-			for i := range q {
-				q[i] = float32(r.NormFloat64())
-			}
-			for i := range floats {
-				floats[i] = float32(r.NormFloat64())
-			}
-			var tiles [n]unsafe.Pointer
-			for i := range tiles {
-				tiles[i] = unsafe.Pointer(&floats[i*16*size])
-			}
-			runner := newRunner(t, 1)
-			x, low := make([]float32, n*16), make([]float32, n*16)
-			for i := range x {
-				x[i], low[i] = 1, 77
-			}
-			require.False(t, k.refine(&runner.workers[0].call, q, &tiles[0], x, low, 1))
-			require.Equal(t, float32(77), low[0])
-			large := map[int]bool{0: true, 7: true, 8: true, 15: true, 37: true}
-			for i := range large {
-				x[i] = -2
-			}
-			inf := float32(math.Inf(1))
-			x[16], x[17], x[18] = inf, -inf, float32(math.NaN())
-			require.True(t, k.refine(&runner.workers[0].call, q, &tiles[0], x, low, 1))
-			for i := range x {
-				if !large[i] {
-					require.Zero(t, low[i], "token %d", i)
-					require.NotEqual(t, float32(-2), x[i])
-					continue
-				}
-				want := 0.0
-				for j := range q {
-					want += float64(q[j]) * float64(floats[i/16*16*size+j*16+i%16])
-				}
-				require.InDelta(t, want, float64(x[i])+float64(low[i]), 1e-13*math.Abs(want), "token %d", i)
-				require.LessOrEqual(t, math.Abs(float64(low[i])), math.Abs(float64(x[i]))*0x1p-24, "token %d", i)
-			}
-			require.Equal(t, inf, x[16])
-		})
 	}
 }

@@ -153,17 +153,3 @@ func TestAnEntryIsPointedToTheCopyOfItsBlock(t *testing.T) {
 	}
 	require.Equal(t, map[uint64][][]int32{1: {{1, 2}, {9, 4}}, 2: {{5}, {6}}}, q.tables)
 }
-
-// Lens are numbers of 32 bits.
-func TestASequenceOf2To31TokensIsRefused(t *testing.T) {
-	const blockSize = 1 << 16
-	q := NewRequests(1, blockSize, 1<<15)
-	blocks := make([]int32, 1<<15)
-	rows := []Row{{ID: 1, Fresh: true, Computed: math.MaxInt32 - 4, Tokens: 4}}
-	starts, ends := []int64{0}, []int64{int64(len(blocks))}
-	require.NoError(t, q.Check(nil, rows, blocks, starts, ends))
-	q.Begin(rows, blocks, starts, ends)
-	require.Equal(t, []int32{math.MaxInt32}, q.Lens)
-	rows[0].Tokens = 5
-	require.ErrorIs(t, q.Check(nil, rows, blocks, starts, ends), attention.ErrArgument)
-}

@@ -1,11 +1,10 @@
 // The survival tests show that keys and values survive whatever schedulers do with
-// their blocks. Two small transformers run through schedulers, block managers, kvstore
-// and attention with random requests: one has random weights, the other weights
-// built by hand, so that its answers are known in advance. Every logit must have the same
+// their blocks. A small transformer with random weights runs through schedulers, block managers, kvstore
+// and attention with random requests. Every logit must have the same
 // bits as in one pass of the same model over contiguous memory. So block tables are checked
 // by what is computed from them.
 //
-// The schedulers are those of vLLM V1, V0, the paper and Orca. The tests have none of their rules.
+// The schedulers are those of vLLM V1, V0 and the paper. The tests have none of their rules.
 
 package kvstore_test
 
@@ -289,58 +288,6 @@ func normalize(y, x []float32) {
 	for i, v := range x {
 		y[i] = v * f
 	}
-}
-
-// recallTransformer recalls what stood after a token: an induction head over 256
-// tokens. A token's vector is four parts of 256 numbers: which token it is, which
-// one stood before it, a code of its position, and the answer. The head of layer
-// 0 finds the position before and fills in the second part; that of layer 1 finds
-// the latest token whose second part is this token, and answers with it.
-func recallTransformer(longest int) *transformer {
-	const n, sharp = 256, 40
-	codes := make([][]float32, longest)
-	r := rand.New(rand.NewPCG(7, 7))
-	for p := range codes {
-		codes[p] = make([]float32, n)
-		for i := range codes[p] {
-			codes[p][i] = float32(2*r.IntN(2)-1) / 16
-		}
-	}
-	t := &transformer{dim: 4 * n, layers: 2, heads: 1, kvHeads: 1, size: n, scale: 1, windows: []int{0, 0}}
-	t.embed = func(x []float32, token int32, position int) {
-		x[token] = 1
-		copy(x[2*n:3*n], codes[position])
-		x[3*n] = float32(position) // where the position before is looked up; no logit
-	}
-	t.project = func(layer int, x, q, k, v []float32) {
-		clear(q)
-		clear(k)
-		if layer == 0 {
-			if p := int(x[3*n]); p > 0 {
-				for i, c := range codes[p-1] {
-					q[i] = sharp * 2 * c
-				}
-			}
-			copy(k, x[2*n:3*n])
-		} else {
-			for i, one := range x[:n] {
-				q[i] = sharp * one
-			}
-			copy(k, x[n:2*n])
-		}
-		copy(v, x[:n])
-	}
-	t.absorb = func(layer int, x, o []float32) {
-		if layer == 0 {
-			if x[3*n] > 0 { // the first token has none before it
-				copy(x[n:2*n], o)
-			}
-			return
-		}
-		copy(x[3*n:], o)
-	}
-	t.logits = func(x []float32) []float32 { return append([]float32(nil), x[3*n:]...) }
-	return t
 }
 
 // most is the token with the largest logit.

@@ -2,8 +2,6 @@ package kvstore_test
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -64,7 +62,7 @@ func TestEveryLogitSurvivesV1(t *testing.T) {
 				}
 				kind.change(&config, model)
 				e := newV1(t, uint64(10*i+j), model, d, config)
-				e.traffic(150, kind.fork)
+				e.traffic(100, kind.fork)
 				e.check()
 				t.Logf("%d logits, %d tokens hit, %d blocks copied, %d preemptions, %d drafts rejected", e.logits, e.hits,
 					e.copies, e.preempted, e.rejected)
@@ -105,17 +103,4 @@ func (e *v1) traffic(steps int, fork bool) {
 		e.one()
 	}
 	require.Empty(e.t, e.ids)
-}
-
-// recallPrompt is different tokens, the first of them the same in all prompts, and then one
-// of them again.
-func recallPrompt(r *rand.Rand, common []int, n int) []int32 {
-	order := slices.Clone(common)
-	from := r.IntN(n)
-	r.Shuffle(256-from, func(i, j int) { order[from+i], order[from+j] = order[from+j], order[from+i] })
-	prompt := make([]int32, n)
-	for i := range prompt {
-		prompt[i] = int32(order[i])
-	}
-	return append(prompt, prompt[r.IntN(n-1)])
 }
