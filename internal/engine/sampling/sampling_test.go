@@ -11,7 +11,7 @@ import (
 
 // frequencies samples many times with different seeds.
 func frequencies(p Params, logits []float32) []float64 {
-	const n = 20000
+	const n = 6000
 	var s Sampler
 	f := make([]float64, len(logits))
 	for seed := range uint64(n) {
@@ -45,7 +45,7 @@ func TestTokensComeAsOftenAsTheyAreLikely(t *testing.T) {
 			test.change(&p)
 			require.NoError(t, p.Check(4))
 			for i, f := range frequencies(p, logits) {
-				require.InDelta(t, test.want[i], f, 0.012, "token %d", i)
+				require.InDelta(t, test.want[i], f, 0.02, "token %d", i)
 			}
 		})
 	}
@@ -54,7 +54,7 @@ func TestTokensComeAsOftenAsTheyAreLikely(t *testing.T) {
 func TestMinPKeepsWhatIsExactlyAsLikely(t *testing.T) {
 	p := Default()
 	p.MinP = 1
-	require.InDeltaSlice(t, []float64{0.5, 0.5, 0}, frequencies(p, []float32{1, 1, 0}), 0.012)
+	require.InDeltaSlice(t, []float64{0.5, 0.5, 0}, frequencies(p, []float32{1, 1, 0}), 0.02)
 }
 
 func TestPenaltiesChangeWhatWasSaid(t *testing.T) {
