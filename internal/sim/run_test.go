@@ -464,6 +464,22 @@ func TestMemoryDoesNotGrowWithTheRequests(t *testing.T) {
 	require.Less(t, long, short+short/2+100_000, "bytes allocated in all for 2,000 and for 12,000 requests")
 }
 
+// BenchmarkThousandSeconds is 1,000 simulated seconds of ShareGPT at 2 requests
+// a second with the paper's 983 blocks.
+func BenchmarkThousandSeconds(b *testing.B) {
+	for _, system := range Systems() {
+		b.Run(system, func(b *testing.B) {
+			b.ReportAllocs()
+			for range b.N {
+				_, err := Run(context.Background(), Config{Server: Server{System: system}, Cost: paperCost(b), Until: 1000,
+					Stop: true},
+					poisson(b, "sharegpt", 2, 0, 0, 1))
+				require.NoError(b, err)
+			}
+		})
+	}
+}
+
 func Example() {
 	lengths, _, _ := workload.Named("sharegpt")
 	source, _ := workload.Gamma(lengths, 2, 1, 1, 100, 0)

@@ -16,12 +16,10 @@ func eachFitted(t *testing.T, test func(name string, s Setup)) {
 			continue
 		}
 		seen[name+p.GPU] = true
-		f, err := OpenEngine(name, p.GPU)
-		require.NoError(t, err)
+		f := engineOn(t, name, p.GPU)
 		for _, llm := range []string{"qwen2.5-0.5b", "llama-3-8b", "llama-3-70b", "mixtral-8x7b"} {
 			for _, workers := range []int{1, 2} {
-				s, err := New(llm, p.GPU, workers)
-				require.NoError(t, err)
+				s := roofline(t, llm, p.GPU, workers)
 				test(name+" on "+p.GPU+": "+llm, s.On(f))
 			}
 		}

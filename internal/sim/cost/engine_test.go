@@ -37,8 +37,7 @@ func TestEnginesAreNearTheirPublishedFigures(t *testing.T) {
 					require.NotContains(t, heldOut, p)
 				}
 				require.InDelta(t, len(fitted), len(heldOut), 3, name)
-				f, err := OpenEngine(engine+"-"+release, gpu)
-				require.NoError(t, err)
+				f := engineOn(t, engine+"-"+release, gpu)
 				t.Log(f)
 				requireNear(t, name, f, fitted)
 			}
@@ -149,8 +148,7 @@ func heldOutOf(t *testing.T, engine, name, gpu string, e Engine) release {
 		if !slices.Contains(r.Types, p.DType) {
 			r.Types = append(r.Types, p.DType)
 		}
-		l, err := OpenLLM(p.Model)
-		require.NoError(t, err)
+		l := llm(t, p.Model)
 		r.Experts = r.Experts || l.Experts > 0
 		r.SmallKV = r.SmallKV || p.kv() == "fp8"
 	}
@@ -200,15 +198,11 @@ func TestEnginesWithoutDataAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "vllm-0.6.6, vllm-0.7.3, vllm-0.8.5, vllm-0.9.1")
 	_, err = OpenEngine("sglang", "l4")
 	require.ErrorIs(t, err, ErrUnknown)
-	s, err := New("llama-7b", "a100-80gb", 1)
-	require.NoError(t, err)
-	f, err := OpenEngine("tensorrt-llm-0.6.1", "a100-80gb")
-	require.NoError(t, err)
-	m, err := s.On(f).Model(16)
-	require.NoError(t, err)
+	s := roofline(t, "llama-7b", "a100-80gb", 1)
+	f := engineOn(t, "tensorrt-llm-0.6.1", "a100-80gb")
+	m := timed(t, s.On(f))
 	require.Contains(t, m.Describe(), "fitted to half of 21 published points")
-	m, err = s.Model(16)
-	require.NoError(t, err)
+	m = timed(t, s)
 	require.Contains(t, m.Describe(),
 		"without data (--engine tensorrt-llm or vllm has newer releases, fitted to measurements on a100-80gb)")
 	f.HeldOut.Points = 7
@@ -218,8 +212,7 @@ func TestEnginesWithoutDataAreRefused(t *testing.T) {
 // Ensure that an answer says in which direction the worst point is off, and warns where it is
 // far off and of the same model on as many GPUs.
 func TestAnAnswerWarnsWhereAPointLikeItIsFarOff(t *testing.T) {
-	f, err := OpenEngine("vllm-0.7.3", "rtx-6000-ada")
-	require.NoError(t, err)
+	f := engineOn(t, "vllm-0.7.3", "rtx-6000-ada")
 	require.Greater(t, f.HeldOut.Worst, largeError)
 	for _, c := range []struct {
 		name, llm string
@@ -231,17 +224,13 @@ func TestAnAnswerWarnsWhereAPointLikeItIsFarOff(t *testing.T) {
 		{"another model", "qwen2.5-0.5b", 1, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, err := New(c.llm, "rtx-6000-ada", c.workers)
-			require.NoError(t, err)
-			m, err := s.On(f).Model(16)
-			require.NoError(t, err)
+			s := roofline(t, c.llm, "rtx-6000-ada", c.workers)
+			m := timed(t, s.On(f))
 			require.Contains(t, m.Describe(), "too slow (llama-3-8b bf16 on 1, batch 1, 28634 + 256 tokens, time per token)")
 			require.Equal(t, c.warns, strings.Contains(m.Describe(), "CAUTION"))
 		})
 	}
-	near, err := OpenEngine("vllm-0.7.3", "a100-40gb")
-	require.NoError(t, err)
-	s, err := New(near.Worst.Model, "a100-40gb", near.Worst.Workers)
-	require.NoError(t, err)
+	near := engineOn(t, "vllm-0.7.3", "a100-40gb")
+	s := roofline(t, near.Worst.Model, "a100-40gb", near.Worst.Workers)
 	require.Empty(t, near.caution(s))
 }

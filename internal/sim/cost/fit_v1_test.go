@@ -143,8 +143,7 @@ func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
 	}
 	for _, gpu := range v1Runs {
 		require.Contains(t, f.Elsewhere[v1Release].GPUs, gpu)
-		of, err := OpenEngine("vllm", gpu)
-		require.NoError(t, err)
+		of := engineOn(t, "vllm", gpu)
 		require.Contains(t, of.String(),
 			"vllm 0.10-0.20 on "+gpu+": not fitted on this GPU; constants as measured on a100-80gb, b200-180gb, "+
 				"h100-80gb, h200-141gb")

@@ -47,13 +47,11 @@ func TestConfigsOfHuggingFaceAreRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := writeConfig(t, name, c.text)
-			l, err := OpenLLM(path)
-			require.NoError(t, err)
+			l := llm(t, path)
 			require.Equal(t, c.parameters, l.Parameters)
 			require.Equal(t, name, l.Name)
 			if c.builtIn != "" {
-				same, err := OpenLLM(c.builtIn)
-				require.NoError(t, err)
+				same := llm(t, c.builtIn)
 				same.Name, same.Source = l.Name, l.Source
 				require.Equal(t, same, l)
 			}

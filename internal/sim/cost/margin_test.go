@@ -25,8 +25,7 @@ func TestWithinAMarginAllTimesAreMultiplied(t *testing.T) {
 // Ensure that an answer says whose servers it rests on, and that it is less sure where there are none.
 func TestTheMarginIsWiderWhereNobodyElsePublished(t *testing.T) {
 	of := func(engine, gpu string) *Margin {
-		fitted, err := OpenEngine(engine, gpu)
-		require.NoError(t, err)
+		fitted := engineOn(t, engine, gpu)
 		return roofline(t, "llama-3-8b", gpu, 1).On(fitted).Margin()
 	}
 	own, none := of("vllm", "h100-80gb"), of("vllm", "b200-180gb")
@@ -41,8 +40,7 @@ func TestTheMarginIsWiderWhereNobodyElsePublished(t *testing.T) {
 // Ensure that the margin is wider for mixtures of experts and for weights in few bits, of which other publishers have
 // nothing, and that the answer says so.
 func TestTheMarginIsWiderForKindsThatNobodyElsePublished(t *testing.T) {
-	fitted, err := OpenEngine("vllm", "h100-80gb")
-	require.NoError(t, err)
+	fitted := engineOn(t, "vllm", "h100-80gb")
 	of := func(llm, weights string) *Margin {
 		s, err := roofline(t, llm, "h100-80gb", 4).On(fitted).Quantised(weights, "")
 		require.NoError(t, err)

@@ -32,12 +32,8 @@ type publishedPool struct {
 
 // setup returns the server of the point.
 func (p publishedPool) setup(t *testing.T) Setup {
-	s, err := New(p.Model, p.GPU, p.Workers)
+	s, err := roofline(t, p.Model, p.GPU, p.Workers).Quantised(p.DType, "")
 	require.NoError(t, err)
-	if p.DType != "" {
-		s, err = s.Quantised(p.DType, "")
-		require.NoError(t, err)
-	}
 	s.Memory, s.Sequences, s.Sorts = Memory{Utilization: p.Utilization, Tokens: p.Budget}, p.Seqs, p.Sorts
 	return s
 }
@@ -83,8 +79,7 @@ func TestPoolsOfVLLMV1(t *testing.T) {
 	var left, copies []float64 // bytes, and copies of all logits
 	for i, p := range append(slices.Clone(fitted), heldOut...) {
 		s := p.setup(t)
-		blocks, _, err := s.Pool(16)
-		require.NoError(t, err)
+		blocks := pool(t, s)
 		bytes := float64(s.blockBytes(1))
 		tokens := cmp.Or(p.Tokens, int(p.GiB*(1<<30)/bytes))
 		more := float64(blocks*16-tokens) * bytes

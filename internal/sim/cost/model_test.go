@@ -8,13 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func open(t testing.TB, name string, block int) *Model {
-	s, err := Open(name)
-	require.NoError(t, err)
-	m, err := s.Model(block)
-	require.NoError(t, err)
-	return m
-}
+func open(t testing.TB, name string, block int) *Model { return setup(t, name).model(t, block) }
 
 // Ensure that the calibrated lines are those of the paper's notes (sim/PAPER.md §3).
 func TestTheCalibratedLinesAreThePapers(t *testing.T) {
@@ -208,8 +202,7 @@ func TestMultiprocessorsLimitHowFastWeightsAreRead(t *testing.T) {
 // Ensure that only a mixture of experts has the launches of one.
 func TestAMixtureLaunchesMore(t *testing.T) {
 	launches := func(llm string) float64 {
-		s, err := New(llm, "h100-80gb", 8)
-		require.NoError(t, err)
+		s := roofline(t, llm, "h100-80gb", 8)
 		s.Engine.PromptLayer, s.Engine.ExpertLaunches = 1, 0.5
 		return s.times(16).launches
 	}

@@ -21,8 +21,7 @@ func TestTheMarginOfAnOldReleaseIsThatOfItsSuccessor(t *testing.T) {
 	slices.SortFunc(points, func(a, b measurement) int { return cmp.Compare(key(a), key(b)) })
 	least, most, held, within := 1.0, 1.0, 0, 0
 	for i, p := range points {
-		old, err := OpenEngine("tensorrt-llm-0.9.0", p.GPU)
-		require.NoError(t, err)
+		old := engineOn(t, "tensorrt-llm-0.9.0", p.GPU)
 		simulated, err := p.Predict(old.Engine)
 		require.NoError(t, err)
 		times := p.Seconds() / simulated
@@ -40,16 +39,14 @@ func TestTheMarginOfAnOldReleaseIsThatOfItsSuccessor(t *testing.T) {
 	require.Equal(t, len(points)-held, newer.Margin.Points)
 	require.GreaterOrEqual(t, float64(within), 0.8*float64(held))
 
-	fitted, err := OpenEngine("tensorrt-llm", "h100-80gb")
-	require.NoError(t, err)
+	fitted := engineOn(t, "tensorrt-llm", "h100-80gb")
 	require.Equal(t, "tensorrt-llm 1.0", fitted.Name)
-	fitted, err = OpenEngine("tensorrt-llm", "a100-80gb")
-	require.NoError(t, err)
+	fitted = engineOn(t, "tensorrt-llm", "a100-80gb")
 	s := roofline(t, "llama-3-8b", "a100-80gb", 1).On(fitted)
 	require.Contains(t, timed(t, s).Describe(), "iterations of release 1.0 took "+
 		fmt.Sprintf("%.2f to %.2f", newer.Margin.Least, newer.Margin.Most))
 	require.Contains(t, timed(t, s).Describe(), "this release is old, and mostly too slow")
-	_, err = OpenEngine("sglang", "h100-80gb")
+	_, err := OpenEngine("sglang", "h100-80gb")
 	require.ErrorIs(t, err, ErrUnknown)
 	require.ErrorContains(t, err, "vllm stands nearest")
 }
@@ -58,14 +55,14 @@ func TestTheMarginOfAnOldReleaseIsThatOfItsSuccessor(t *testing.T) {
 func TestPredictionsOfOfflineLoads(t *testing.T) {
 	table := "server,prompt,answer,requests,half,tokens/s published,predicted,error of the time\n"
 	for _, gpu := range []string{"h100-80gb", "h200-141gb"} {
-		f, err := OpenEngine("tensorrt-llm-1.0", gpu)
-		require.NoError(t, err)
+		f := engineOn(t, "tensorrt-llm-1.0", gpu)
 		fitted, heldOut := halves("tensorrt-llm", "1.0", gpu)
 		for i, p := range slices.Concat(fitted, heldOut) {
 			half := "fitted"
 			if i >= len(fitted) {
 				half = "held out"
 			}
+			var err error
 			p.Predicted, err = p.Predict(f.Engine)
 			require.NoError(t, err)
 			table += fmt.Sprintf("%s on %d x %s,%d,%d,%d,%s,%.0f,%.0f,%+.0f %%\n", p.Model, p.Workers, gpu, p.Prompt, p.Output,

@@ -17,8 +17,7 @@ import (
 // figures are from, and that each setup has a model and a pool.
 func TestEverythingBuiltInOpensAndNamesItsSource(t *testing.T) {
 	for _, name := range LLMs() {
-		l, err := OpenLLM(name)
-		require.NoError(t, err)
+		l := llm(t, name)
 		require.Equal(t, name, l.Name)
 		require.NotEmpty(t, l.Source)
 	}
@@ -29,24 +28,19 @@ func TestEverythingBuiltInOpensAndNamesItsSource(t *testing.T) {
 		require.NotEmpty(t, g.Source)
 	}
 	for _, name := range Setups() {
-		s, err := Open(name)
-		require.NoError(t, err)
+		s := setup(t, name)
 		require.Equal(t, name, s.Name)
 		require.Equal(t, DefaultEngine, s.Engine)
-		_, err = s.Model(16)
-		require.NoError(t, err)
-		_, _, err = s.Pool(16)
-		require.NoError(t, err)
+		_ = timed(t, s)
+		_ = pool(t, s)
 	}
 }
 
 // Ensure that the examples of README.md can be read, that the setup takes its
 // model and GPU from beside it, and that what it leaves out is the default.
 func TestTheExamplesOfTheReadmeCanBeRead(t *testing.T) {
-	s, err := Open(filepath.Join("examples", "setup.json"))
-	require.NoError(t, err)
-	l, err := OpenLLM(filepath.Join("examples", "model.json"))
-	require.NoError(t, err)
+	s := setup(t, filepath.Join("examples", "setup.json"))
+	l := llm(t, filepath.Join("examples", "model.json"))
 	g, err := OpenGPU(filepath.Join("examples", "gpu.json"))
 	require.NoError(t, err)
 	require.Equal(t, l, s.LLM)
@@ -56,14 +50,11 @@ func TestTheExamplesOfTheReadmeCanBeRead(t *testing.T) {
 	require.Equal(t, engine, s.Engine)
 	require.Equal(t, memory, s.Memory)
 	require.Nil(t, s.Linear)
-	_, err = s.Model(16)
-	require.NoError(t, err)
-	gpu, _, err := s.Pool(16)
-	require.NoError(t, err)
+	_ = timed(t, s)
+	gpu := pool(t, s)
 	require.Positive(t, gpu)
 
-	line, err := Open(filepath.Join("examples", "line.json"))
-	require.NoError(t, err)
+	line := setup(t, filepath.Join("examples", "line.json"))
 	require.Equal(t, &Linear{Base: 12, Seq: 0.1, Context: 0.0003, Prompt: 0.05}, line.Linear)
 	require.Equal(t, 2, line.Workers)
 }
@@ -158,8 +149,7 @@ func TestEveryFigureOfASetupIsChecked(t *testing.T) {
 	line := func() object {
 		return object{"base": 22, "per_seq": 0.3, "per_context_token": 0.0007, "per_prompt_token": 0.14}
 	}
-	_, err := Open(with("linear_ms", line()))
-	require.NoError(t, err)
+	setup(t, with("linear_ms", line()))
 	for field := range line() {
 		o := line()
 		o[field] = -1
@@ -167,7 +157,7 @@ func TestEveryFigureOfASetupIsChecked(t *testing.T) {
 		require.ErrorIs(t, err, ErrFile)
 		require.ErrorContains(t, err, "linear_ms: "+field+" is -1")
 	}
-	_, err = Open(with("linear_ms", object{"per_seq": 1}))
+	_, err := Open(with("linear_ms", object{"per_seq": 1}))
 	require.ErrorContains(t, err, "linear_ms: base is 0", "a clock must not stand still")
 	for part, v := range map[string]any{"engine": Engine{}, "memory": Memory{}} {
 		for i := range reflect.TypeOf(v).NumField() {
@@ -215,8 +205,7 @@ func TestHeadsThatCannotBeSharedOutAreRefused(t *testing.T) {
 // Ensure that a number of parameters that the dimensions cannot have is refused:
 // billions written as 13, or a flag forgotten.
 func TestParametersFitTheDimensions(t *testing.T) {
-	l, err := OpenLLM("llama-3-8b")
-	require.NoError(t, err)
+	l := llm(t, "llama-3-8b")
 	for name, change := range map[string]func(*LLM){
 		"billions":  func(l *LLM) { l.Parameters = 8 },
 		"not gated": func(l *LLM) { l.Gated = false },

@@ -8,16 +8,41 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func roofline(t *testing.T, llm, gpu string, workers int) Setup {
+func roofline(t testing.TB, llm, gpu string, workers int) Setup {
 	s, err := New(llm, gpu, workers)
 	require.NoError(t, err)
 	return s
 }
 
-func timed(t *testing.T, s Setup) *Model {
+func setup(t testing.TB, name string) Setup {
+	s, err := Open(name)
+	require.NoError(t, err)
+	return s
+}
+
+func timed(t testing.TB, s Setup) *Model {
 	m, err := s.Model(16)
 	require.NoError(t, err)
 	return m
+}
+
+// pool returns the blocks of a GPU.
+func pool(t testing.TB, s Setup) int {
+	n, _, err := s.Pool(16)
+	require.NoError(t, err)
+	return n
+}
+
+func engineOn(t testing.TB, name, gpu string) Fitted {
+	f, err := OpenEngine(name, gpu)
+	require.NoError(t, err)
+	return f
+}
+
+func llm(t testing.TB, name string) LLM {
+	l, err := OpenLLM(name)
+	require.NoError(t, err)
+	return l
 }
 
 // Ensure that numbers change what they should: the bytes of weights and of keys and values,
@@ -43,10 +68,8 @@ func TestQuantisedNumbersChangeBytesAndRates(t *testing.T) {
 			require.InEpsilon(t, c.read, m.weights/base.weights, 1e-3)
 			require.InEpsilon(t, c.compute, m.token/base.token, 1e-9)
 			require.InEpsilon(t, c.tokens, m.context/base.context, 1e-9)
-			blocks, _, err := s.Pool(16)
-			require.NoError(t, err)
-			before, _, err := plain.Pool(16)
-			require.NoError(t, err)
+			blocks := pool(t, s)
+			before := pool(t, plain)
 			if c.read < 1 || c.tokens < 1 {
 				require.Greater(t, blocks, before)
 			} else {
@@ -76,8 +99,7 @@ func TestQuantisedNumbersChangeBytesAndRates(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 		})
 	}
-	line, err := Open("paper-opt-13b")
-	require.NoError(t, err)
+	line := setup(t, "paper-opt-13b")
 	_, err = line.Quantised("int8", "")
 	require.ErrorIs(t, err, ErrFile)
 }
@@ -94,16 +116,14 @@ func TestStagesShareTheLayers(t *testing.T) {
 	require.InDelta(t, a.Seconds(single)+hops, b.Seconds(single), 2*a.seq)
 	prompts := Work{Seqs: 1, Prompt: 1 << 20, PromptContext: 1 << 36}
 	require.InEpsilon(t, 0.5, b.Seconds(prompts)/a.Seconds(prompts), 0.02)
-	gpu1, _, err := one.Pool(16)
-	require.NoError(t, err)
-	gpu2, _, err := two.Pool(16)
-	require.NoError(t, err)
+	gpu1 := pool(t, one)
+	gpu2 := pool(t, two)
 	require.Greater(t, gpu2, 2*gpu1, "half of the layers and half of the weights")
 	require.Equal(t, 2, two.GPUs())
 	require.Contains(t, b.Describe(), "2 stages: a roofline, compared with no measurement")
 
 	two.Stages = 5
-	_, err = two.Model(16)
+	_, err := two.Model(16)
 	require.ErrorContains(t, err, "5 stages cannot share the 32 layers")
 	large := roofline(t, "llama-3-70b", "h100-80gb", 1)
 	_, _, err = large.Pool(16)
@@ -191,14 +211,11 @@ func TestKeysAndValuesThatNoPointHasAreNamed(t *testing.T) {
 		{"they are in 16 bits", "vllm-0.7.3", "a100-80gb", "", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, err := New("llama-3-8b", c.gpu, 1)
+			s := roofline(t, "llama-3-8b", c.gpu, 1)
+			s, err := s.Quantised("", c.kv)
 			require.NoError(t, err)
-			s, err = s.Quantised("", c.kv)
-			require.NoError(t, err)
-			f, err := OpenEngine(c.engine, c.gpu)
-			require.NoError(t, err)
-			m, err := s.On(f).Model(16)
-			require.NoError(t, err)
+			f := engineOn(t, c.engine, c.gpu)
+			m := timed(t, s.On(f))
 			require.Equal(t, c.named, strings.Contains(m.Describe(),
 				"keys and values in 8 bits: a roofline, compared with no measurement"), m.Describe())
 		})

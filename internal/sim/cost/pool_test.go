@@ -35,8 +35,7 @@ func TestKVBytesPerToken(t *testing.T) {
 
 		"llama-3.1-405b": 516_096,
 	} {
-		l, err := OpenLLM(name)
-		require.NoError(t, err)
+		l := llm(t, name)
 		require.Equal(t, bytes, l.KVBytesPerToken(), name)
 	}
 	require.Len(t, LLMs(), 21, "the models above")
@@ -55,8 +54,7 @@ func TestThePoolsAreThePapers(t *testing.T) {
 		"paper-opt-66b":  {603, 0, 9_700, 21.2},
 		"paper-opt-175b": {3752, 0.01, 60_100, 263.9},
 	} {
-		s, err := Open(name)
-		require.NoError(t, err)
+		s := setup(t, name)
 		gpu, cpu, err := s.Pool(16)
 		require.NoError(t, err)
 		require.InDelta(t, c.blocks, gpu, c.within*float64(c.blocks), name)
@@ -68,8 +66,7 @@ func TestThePoolsAreThePapers(t *testing.T) {
 
 // Ensure that blocks of other sizes share the same bytes.
 func TestPoolOfOtherBlocks(t *testing.T) {
-	s, err := Open("paper-opt-13b")
-	require.NoError(t, err)
+	s := setup(t, "paper-opt-13b")
 	for block, want := range map[int][2]int{1: {15_728, 26_208}, 8: {1966, 3276}, 16: {983, 1638}, 32: {491, 819},
 		48: {327, 546}, 256: {61, 102}} {
 		gpu, cpu, err := s.Pool(block)
@@ -77,12 +74,12 @@ func TestPoolOfOtherBlocks(t *testing.T) {
 		require.Equal(t, want, [2]int{gpu, cpu}, "blocks of %d", block)
 	}
 	for _, block := range []int{0, -1, 1<<20 + 1} {
-		_, _, err = s.Pool(block)
+		_, _, err := s.Pool(block)
 		require.ErrorIs(t, err, ErrFile)
 		_, err = s.Model(block)
 		require.ErrorIs(t, err, ErrFile)
 	}
-	_, _, err = s.Pool(1 << 20)
+	_, _, err := s.Pool(1 << 20)
 	require.ErrorIs(t, err, ErrMemory)
 }
 
@@ -90,16 +87,14 @@ func TestPoolOfOtherBlocks(t *testing.T) {
 // worker has its share and all that is not a matrix, activations, the workspace
 // and what is not to be used (the artifact's rule, sim/PAPER.md §1).
 func TestEachWorkersMemoryAddsUp(t *testing.T) {
-	s, err := Open("paper-opt-13b")
-	require.NoError(t, err)
+	s := setup(t, "paper-opt-13b")
 	const logits = 2 * 2560 * 50272 * 2
 	// The artifact counts 2 positions and the last norm less: 20,480 parameters.
 	require.EqualValues(t, 25_706_905_600+2*20_480, s.LLM.weightBytes(1))
 	require.EqualValues(t, 25_706_905_600+2*20_480+logits+(1<<30), s.besides())
 	require.EqualValues(t, 514_785_280, logits)
 
-	big, err := Open("paper-opt-66b")
-	require.NoError(t, err)
+	big := setup(t, "paper-opt-66b")
 	require.EqualValues(t, 32_899_645_440+2*4*9216, big.LLM.weightBytes(4))
 
 	// Where the vocabulary is small, a layer's widest matrix decides.
@@ -121,13 +116,10 @@ func TestEachWorkersMemoryAddsUp(t *testing.T) {
 // Ensure that workers beyond the KV heads do not make the pool larger than their
 // copies allow.
 func TestPoolWithCopiesOfHeads(t *testing.T) {
-	s, err := New("qwen2.5-7b", "a100-40gb", 4)
-	require.NoError(t, err)
-	four, _, err := s.Pool(16)
-	require.NoError(t, err)
+	s := roofline(t, "qwen2.5-7b", "a100-40gb", 4)
+	four := pool(t, s)
 	s.Workers = 28
-	many, _, err := s.Pool(16)
-	require.NoError(t, err)
+	many := pool(t, s)
 	require.Less(t, many, four*5/4, "only weights and activations shrink")
 	require.Greater(t, many, four)
 }
@@ -135,9 +127,8 @@ func TestPoolWithCopiesOfHeads(t *testing.T) {
 // Ensure that the error for a model that does not fit states the missing bytes, and
 // with a number of workers that would do, of which none less would.
 func TestWhatDoesNotFitIsToldWithItsBytes(t *testing.T) {
-	s, err := New("opt-66b", "a100-40gb", 1)
-	require.NoError(t, err)
-	_, _, err = s.Pool(16)
+	s := roofline(t, "opt-66b", "a100-40gb", 1)
+	_, _, err := s.Pool(16)
 	require.ErrorIs(t, err, ErrMemory)
 	require.ErrorContains(t, err, "4 workers would do")
 
@@ -148,38 +139,31 @@ func TestWhatDoesNotFitIsToldWithItsBytes(t *testing.T) {
 	usable := int64(float64(s.GPU.MemoryBytes) * s.Memory.Utilization)
 	s.Memory.Utilization = 1
 	s.GPU.MemoryBytes = usable + missing
-	gpu, _, err := s.Pool(16)
-	require.NoError(t, err)
+	gpu := pool(t, s)
 	require.Equal(t, 1, gpu)
 	s.GPU.MemoryBytes--
 	_, _, err = s.Pool(16)
 	require.ErrorIs(t, err, ErrMemory)
 
-	s, err = New("opt-66b", "a100-40gb", 4)
-	require.NoError(t, err)
-	_, _, err = s.Pool(16)
-	require.NoError(t, err)
-	s, err = New("opt-66b", "a100-40gb", 3)
-	require.NoError(t, err)
+	s = roofline(t, "opt-66b", "a100-40gb", 4)
+	_ = pool(t, s)
+	s = roofline(t, "opt-66b", "a100-40gb", 3)
 	gpu, _, err = s.Pool(16)
 	require.True(t, err != nil || gpu*16 < s.LLM.MaxLength, "3 would not do")
 
 	// On four, weights leave room for blocks, but not for a sequence this long.
-	s, err = New("llama-3-70b", "a100-40gb", 1)
-	require.NoError(t, err)
+	s = roofline(t, "llama-3-70b", "a100-40gb", 1)
 	s.LLM.MaxLength = 40_000
 	_, _, err = s.Pool(16)
 	require.ErrorContains(t, err, "8 workers would do")
 
 	// Three would have the memory, but cannot share 40 heads.
-	s, err = New("opt-13b", "a100-40gb", 1)
-	require.NoError(t, err)
+	s = roofline(t, "opt-13b", "a100-40gb", 1)
 	s.GPU.MemoryBytes = 13_000_000_000
 	_, _, err = s.Pool(16)
 	require.ErrorContains(t, err, "4 workers would do")
 
-	s, err = New("opt-175b", "l4", 1)
-	require.NoError(t, err)
+	s = roofline(t, "opt-175b", "l4", 1)
 	s.Memory.Utilization = 0.05
 	_, _, err = s.Pool(16)
 	require.ErrorContains(t, err, "no number of workers would do")

@@ -12,8 +12,7 @@ import (
 )
 
 func spreadModel(t *testing.T, s *Spread) *Model {
-	setup, err := New("opt-13b", "a100-40gb", 1)
-	require.NoError(t, err)
+	setup := roofline(t, "opt-13b", "a100-40gb", 1)
 	m, err := setup.Timed(Measured{Name: "mine", Linear: Linear{Base: 5, Seq: 0.1, Prompt: 0.01}, Spread: s}).Model(16)
 	require.NoError(t, err)
 	return m
