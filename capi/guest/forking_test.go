@@ -38,7 +38,7 @@ func TestForkingThreadsAreCleanUnderPlainValgrind(t *testing.T) {
 
 func forkTogetherUnderValgrind(t *testing.T) {
 	t.Helper()
-	r := run(t, t.TempDir(), nil, "valgrind", "--leak-check=full", "--error-exitcode=9", "--errors-for-leak-kinds=definite",
+	r := run(t, t.TempDir(), nil, "valgrind", "--read-inline-info=no", "--leak-check=full", "--error-exitcode=9", "--errors-for-leak-kinds=definite",
 		shared.compile(t, "forking"), "together", "1")
 	require.Zero(t, r.status, r.stderr) // its children leave what glibc has for the parent's threads, in plain C, too
 	require.Contains(t, r.stderr, nothingLeft)

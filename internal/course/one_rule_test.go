@@ -31,7 +31,7 @@ const (
 )
 
 var oneRules = []oneRule{
-	// Each was once missed by every test of the package; the first two in make test, too.
+	// Each was once missed by every test of the package; the first in make test, too.
 	{"a run that just fits is refused", "batch.go", "len(data) > maxRecords-position", "len(data) >= maxRecords-position", boundary},
 	{"the last entry of an L2 table is not copied", "append.go", "old != block.None {", "old != block.None && logical%L2Size != L2Size-1 {", everyCopy},
 	{"256 blocks are refused at creation", "sequence.go", "need > MaxLogicalBlocks", "need >= MaxLogicalBlocks", boundary},
@@ -84,7 +84,7 @@ var oneRules = []oneRule{
 // Broken one rule at a time, the engine is caught by the exhaustive tests alone.
 func TestTheExhaustiveTestsCatchEveryBrokenRule(t *testing.T) {
 	level.SkipQuick(t)
-	for _, rule := range level.Pick(oneRules[:2], oneRules) {
+	for _, rule := range level.Pick(oneRules[:1], oneRules) {
 		t.Run(rule.name, func(t *testing.T) {
 			out, err := broken(t, rule)
 			require.Error(t, err, "it is not caught")
