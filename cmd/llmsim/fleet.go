@@ -85,8 +85,9 @@ func (o *fleetOptions) run(c *cobra.Command) error {
 	if err := checkUsed(&o.s, o.s.Server.System); err != nil {
 		return err
 	}
-	if err := o.checkUsed(c); err != nil {
-		return err
+	if c.Flags().Changed("event-delay") && !slices.Contains(o.routers, string(fleet.PrefixAware)) &&
+		!slices.Contains(o.routers, "all") {
+		return fmt.Errorf("--event-delay does nothing without --router prefix")
 	}
 	plan, err := scenario.Open(o.s)
 	if err != nil {
@@ -119,15 +120,6 @@ func (o *fleetOptions) run(c *cobra.Command) error {
 		}{plan.Scenario, all})
 	}
 	return o.write(out, plan, all)
-}
-
-// checkUsed refuses a flag that does nothing without another one.
-func (o *fleetOptions) checkUsed(c *cobra.Command) error {
-	if c.Flags().Changed("event-delay") && !slices.Contains(o.routers, string(fleet.PrefixAware)) &&
-		!slices.Contains(o.routers, "all") {
-		return fmt.Errorf("--event-delay does nothing without --router prefix")
-	}
-	return nil
 }
 
 // complete puts the fleet together. Names in the file of prices that no GPU has are warned of.
@@ -206,28 +198,21 @@ func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) e
 		r := x.Result
 		fmt.Fprintf(w, "%s\t%.3g\t%s, %s s\t%s ms\t%s s\t%.0f %%\t%.2f\t%s\t%s\n", x.Router, float64(r.Answered)/r.Seconds,
 			digits(r.TTFT.P50), digits(r.TTFT.P99), digits(1000*r.TPOT.P99), digits(r.EndToEnd.P99), 100*r.HitRate(),
-			r.Imbalance(), dollars(r.PerMillion()), energy(r.KWh))
+			r.Imbalance(), known(r.PerMillion(), fmt.Sprintf("%.3f", r.PerMillion())), known(r.KWh, digits(r.KWh)))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	return o.writeNotes(out, all)
+	o.writeNotes(out, all)
+	return nil
 }
 
-// dollars formats a price; 0: there is none.
-func dollars(v float64) string {
+// known returns the text of a number, or a dash for 0.
+func known(v float64, text string) string {
 	if v == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.3f", v)
-}
-
-// energy formats a number of kWh; 0: it is not known.
-func energy(v float64) string {
-	if v == 0 {
-		return "-"
-	}
-	return digits(v)
+	return text
 }
 
 // lastAnswers returns when the last answer is complete, in s, as a range if the routers differ.
@@ -241,7 +226,7 @@ func lastAnswers(all []routed) string {
 }
 
 // writeNotes writes what does not fit in the table.
-func (o *fleetOptions) writeNotes(out io.Writer, all []routed) error {
+func (o *fleetOptions) writeNotes(out io.Writer, all []routed) {
 	for _, x := range all {
 		r := x.Result
 		var notes []string
@@ -252,25 +237,18 @@ func (o *fleetOptions) writeNotes(out io.Writer, all []routed) error {
 			notes = append(notes, fmt.Sprintf("goodput %.2f requests/s", r.Goodput))
 		}
 		if len(notes) > 0 {
-			if _, err := fmt.Fprintf(out, "%s: %s\n", x.Router, strings.Join(notes, "; ")); err != nil {
-				return err
-			}
+			fmt.Fprintf(out, "%s: %s\n", x.Router, strings.Join(notes, "; "))
 		}
 	}
 	if len(o.unpriced) > 0 {
-		if _, err := fmt.Fprintf(out, "%s: %s\n", strings.Join(o.unpriced, ", "), sizing.NoPrice); err != nil {
-			return err
-		}
+		fmt.Fprintf(out, "%s: %s\n", strings.Join(o.unpriced, ", "), sizing.NoPrice)
 	}
-	_, err := fmt.Fprintf(out, "ttft, tpot, e2e: time to the first token, for each further one, of the whole answer.\n"+
+	fmt.Fprintf(out, "ttft, tpot, e2e: time to the first token, for each further one, of the whole answer.\n"+
 		"served/s: until the last answer, after %s s. cached: part of the prompts' tokens.\n"+
 		"busiest: answers of the busiest replica against the mean. $: of all tokens of prompts and answers.\n"+
 		"kWh: of the whole run, at most: at the GPUs' board power, without the computers around them.\n", lastAnswers(all))
 	if o.margin != nil {
 		text := fmt.Sprintf("Range: %s; $ and kWh for the same work are as many times as much.", o.margin)
-		for _, line := range terminal.Wrap(text, 0) {
-			_, err = fmt.Fprintln(out, line)
-		}
+		fmt.Fprintln(out, strings.Join(terminal.Wrap(text, 0), "\n"))
 	}
-	return err
 }

@@ -136,11 +136,11 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 		if shard.Of > 1 {
 			return o.needFolder()
 		}
-		remove, err := o.temporary()
-		if err != nil {
+		o.brief = true
+		if o.out, err = os.MkdirTemp("", "llmsim-"); err != nil {
 			return err
 		}
-		defer remove()
+		defer os.RemoveAll(o.out)
 	}
 	folder, err := sweep.OpenFolder(o.out, s, shard)
 	if err != nil {
@@ -195,13 +195,6 @@ func (o *sweepOptions) readLoads(c *cobra.Command) error {
 		o.systems = sim.DefaultSystem
 	}
 	return nil
-}
-
-// temporary keeps what is finished in a folder until remove is called.
-func (o *sweepOptions) temporary() (remove func(), err error) {
-	dir, err := os.MkdirTemp("", "llmsim-")
-	o.out, o.brief = dir, true
-	return func() { _ = os.RemoveAll(dir) }, err
 }
 
 // needFolder returns an error if no folder is named.

@@ -157,17 +157,9 @@ func (p *Plan) openModel() (err error) {
 	case s.Workers < 0:
 		return fmt.Errorf("%w: %d workers: want at least 1", ErrScenario, s.Workers)
 	case s.Model == "" && s.GPU == "":
-		if s.Engine != "" {
-			return fmt.Errorf("%w: the engine %q: a setup says itself which times it has; name a model and a GPU instead",
-				ErrScenario, s.Engine)
-		}
-		if s.Workers > 0 {
-			return fmt.Errorf("%w: %d workers: a setup says itself how many; name a model and a GPU instead", ErrScenario,
-				s.Workers)
-		}
-		if s.Stages != 0 || s.Apart || s.Weights != "" || s.KV != "" {
-			return fmt.Errorf("%w: --stages, --experts-apart, --weights and --kv go with --model and --gpu: "+
-				"a setup has its own", ErrScenario)
+		if s.Engine != "" || s.Workers > 0 || s.Stages != 0 || s.Apart || s.Weights != "" || s.KV != "" {
+			return fmt.Errorf("%w: --engine, --workers, --stages, --experts-apart, --weights and --kv go with --model and "+
+				"--gpu: a setup has its own", ErrScenario)
 		}
 		if s.Setup == "" {
 			s.Setup = PaperSetup

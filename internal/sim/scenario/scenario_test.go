@@ -155,7 +155,7 @@ func TestContradictoryScenariosAreRefused(t *testing.T) {
 		{"a start after the end", "from 50 s until 20 s", Scenario{From: 50, Until: 20, Duration: 100}},
 		{"nothing between start and end", "from 100 s until 100 s", Scenario{From: 100, Duration: 100}},
 		{"a negative number of workers", "-3 workers: want at least 1", Scenario{Model: "opt-13b", GPU: "l4", Workers: -3}},
-		{"workers beside a setup", "4 workers: a setup says", Scenario{Workers: 4}},
+		{"workers beside a setup", "a setup has its own", Scenario{Workers: 4}},
 		{"no memory", "a memory utilization of -0.1: want more than 0, and at most 1", Scenario{MemoryUtilization: -0.1}},
 		{"more than all memory", "a memory utilization of 90: want more than 0, and at most 1",
 			Scenario{MemoryUtilization: 90}},
