@@ -105,27 +105,21 @@ const walk = `(() => {
   return steps
 })()`
 
-// nameOf is what the page calls a sequence.
-func nameOf(r *view.Recording, s *view.Sequence) string {
-	for i := range r.Frames {
-		for j := range r.Frames[i].Sequences {
-			if q := &r.Frames[i].Sequences[j]; q.Request == s.Request && q.Number > 0 {
-				return strconv.Itoa(s.Request) + string(rune('a'+s.Number))
-			}
+// names are what the page calls the sequences of a recording: with a letter if their request has several.
+func names(r *view.Recording) map[[2]int]string {
+	several, all := map[int]bool{}, map[[2]int]string{}
+	for _, f := range r.Frames {
+		for _, s := range f.Sequences {
+			several[s.Request] = several[s.Request] || s.Number > 0
 		}
 	}
-	return strconv.Itoa(s.Request)
-}
-
-// names are those of all sequences of a recording.
-func names(r *view.Recording) map[[2]int]string {
-	all := map[[2]int]string{}
-	for i := range r.Frames {
-		for j := range r.Frames[i].Sequences {
-			s := &r.Frames[i].Sequences[j]
-			if _, known := all[[2]int{s.Request, s.Number}]; !known {
-				all[[2]int{s.Request, s.Number}] = nameOf(r, s)
+	for _, f := range r.Frames {
+		for _, s := range f.Sequences {
+			name := strconv.Itoa(s.Request)
+			if several[s.Request] {
+				name += string(rune('a' + s.Number))
 			}
+			all[[2]int{s.Request, s.Number}] = name
 		}
 	}
 	return all
