@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -50,24 +51,24 @@ func (g Grid) ordered() (Grid, error) {
 		func(a, b string) int { return slices.Index(known, a) - slices.Index(known, b) }); err != nil {
 		return g, err
 	}
-	if g.BlockSizes, err = sorted("block size", g.BlockSizes, compare); err != nil {
+	if g.BlockSizes, err = sorted("block size", g.BlockSizes, cmp.Compare); err != nil {
 		return g, err
 	}
 	if g.closed() {
 		if g.Rates != nil || g.Base.MaxConcurrency != 0 {
 			return g, fmt.Errorf("%w: a sweep has either rates or a list of concurrencies", ErrGrid)
 		}
-		if g.Concurrencies, err = sorted("concurrency", g.Concurrencies, compare); err != nil {
+		if g.Concurrencies, err = sorted("concurrency", g.Concurrencies, cmp.Compare); err != nil {
 			return g, err
 		}
 		if g.Concurrencies[0] < 1 {
 			return g, fmt.Errorf("%w: %d requests at once: want at least 1", ErrGrid, g.Concurrencies[0])
 		}
 		g.Base.AtOnce = true
-	} else if g.Rates, err = sorted("rate", g.Rates, compare); err != nil {
+	} else if g.Rates, err = sorted("rate", g.Rates, cmp.Compare); err != nil {
 		return g, err
 	}
-	if g.Seeds, err = sorted("seed", g.Seeds, compare); err != nil {
+	if g.Seeds, err = sorted("seed", g.Seeds, cmp.Compare); err != nil {
 		return g, err
 	}
 	n := float64(len(g.Systems)) * float64(len(g.BlockSizes)) * float64(len(g.loads())) * float64(len(g.Seeds))
@@ -76,21 +77,10 @@ func (g Grid) ordered() (Grid, error) {
 	}
 	if g.Base.Server.NumGPUBlocks != 0 && len(g.BlockSizes) > 1 {
 		return g, fmt.Errorf("%w: %d blocks of different sizes are different memories: leave out the number of blocks, "+
-			"and as many as fit are taken",
-			ErrGrid, g.Base.Server.NumGPUBlocks)
+			"and as many as fit are taken", ErrGrid, g.Base.Server.NumGPUBlocks)
 	}
 	g.Base.Server.System, g.Base.Server.BlockSize, g.Base.Rate, g.Base.Seed = "", 0, 0, 0
 	return g, nil
-}
-
-func compare[T int | uint64 | float64](a, b T) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // sorted returns a copy in order, in which nothing may be missing or twice.
