@@ -137,9 +137,6 @@ func readCalls(path string) (*view.Recording, error) {
 	return r, nil
 }
 
-// errFull ends a run whose recording is long enough.
-var errFull = errors.New("enough steps")
-
 func recordRun(ctx context.Context, s scenario.Scenario, limits view.Limits) (*view.Recording, error) {
 	plan, err := scenario.Open(s)
 	if err != nil {
@@ -165,10 +162,9 @@ func recordRun(ctx context.Context, s scenario.Scenario, limits view.Limits) (*v
 		recording.NumCPUBlocks = 0
 	}
 	observe := func(scheduler serve.Scheduler) (sim.Observer, error) {
-		r, err := view.NewRecorder(recording, scheduler, limits)
-		return until{r}, err
+		return view.NewRecorder(recording, scheduler, limits)
 	}
-	if _, err := plan.Run(ctx, observe, nil); err != nil && !errors.Is(err, errFull) {
+	if _, err := plan.Run(ctx, observe, nil); err != nil && !errors.Is(err, view.ErrFull) {
 		return nil, err
 	}
 	if len(recording.Frames) == 0 {
@@ -182,14 +178,4 @@ func requestsOf(s *scenario.Scenario) string {
 		return filepath.Base(s.Trace)
 	}
 	return fmt.Sprintf("%s at %g requests/s", cmp.Or(s.Workload, "random lengths"), s.Rate)
-}
-
-// until is a recorder that ends the run when it is full.
-type until struct{ *view.Recorder }
-
-func (u until) Observe(now float64, it *serve.Iteration) error {
-	if u.Full() {
-		return errFull
-	}
-	return u.Recorder.Observe(now, it)
 }

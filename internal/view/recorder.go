@@ -1,6 +1,7 @@
 package view
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -55,7 +56,7 @@ func NewRecorder(r *Recording, s serve.Scheduler, limits Limits) (*Recorder, err
 	}
 	rec := &Recorder{recording: r, limits: limits, from: from, requests: map[int]*progress{}}
 	if limits.From <= 0 {
-		return rec, rec.keep(0, nil, func(state) []string { return []string{"The pool is empty."} })
+		rec.keep(0, nil, func(state) []string { return []string{"The pool is empty."} })
 	}
 	return rec, nil
 }
@@ -63,9 +64,14 @@ func NewRecorder(r *Recording, s serve.Scheduler, limits Limits) (*Recorder, err
 // Full reports whether no more frames will be kept.
 func (r *Recorder) Full() bool { return len(r.recording.Frames) >= r.limits.Frames }
 
-// Observe records what an iteration did. An error wraps ErrRecording: the recording does not fit
-// the scheduler.
+// ErrFull is Observe's error when no more frames are kept.
+var ErrFull = errors.New("the recording is full")
+
+// Observe records what an iteration did.
 func (r *Recorder) Observe(now float64, it *serve.Iteration) error {
+	if r.Full() {
+		return ErrFull
+	}
 	again := map[int]bool{}
 	for _, p := range it.Prefills {
 		if q := r.requests[p.ID]; q != nil && q.preempted {
@@ -76,10 +82,11 @@ func (r *Recorder) Observe(now float64, it *serve.Iteration) error {
 	if !r.keeps(now) {
 		return nil
 	}
-	return r.keep(now, it, func(is state) []string {
+	r.keep(now, it, func(is state) []string {
 		w := words{was: r.last, is: is, block: r.recording.BlockSize, again: again, first: len(r.recording.Frames) == 0}
 		return w.iteration(it)
 	})
+	return nil
 }
 
 // Finished records that requests have left, and what is free now.
@@ -90,10 +97,11 @@ func (r *Recorder) Finished(now float64, ids ...int) error {
 	if len(ids) == 0 || !r.keeps(now) {
 		return nil
 	}
-	return r.keep(now, nil, func(is state) []string {
+	r.keep(now, nil, func(is state) []string {
 		w := words{was: r.last, is: is, first: len(r.recording.Frames) == 0}
 		return w.finished(ids)
 	})
+	return nil
 }
 
 // Reforked notes that a beam became a copy of another one, with the copies that were made for
@@ -137,7 +145,7 @@ func (r *Recorder) request(id int) *progress {
 }
 
 // keep adds a frame with the present state.
-func (r *Recorder) keep(now float64, it *serve.Iteration, say func(state) []string) error {
+func (r *Recorder) keep(now float64, it *serve.Iteration, say func(state) []string) {
 	f := Frame{Now: now, Blocks: r.recording.NumGPUBlocks}
 	f.Waiting, f.Running, f.Swapped = r.from.Queues()
 	f.Sequences = r.sequences(f.Swapped)
@@ -163,7 +171,6 @@ func (r *Recorder) keep(now float64, it *serve.Iteration, say func(state) []stri
 	}
 	r.recording.Frames = append(r.recording.Frames, f)
 	r.last = is
-	return nil
 }
 
 // sequences returns the sequences with blocks, by request and number. A table that has not

@@ -319,11 +319,12 @@ func TestARecordingBeginsAndEndsAtItsLimits(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Add(serve.Request{ID: 7, Prompt: 6, Seqs: 2}))
 	var it serve.Iteration
-	for now := range 10 {
+	for now := range 8 {
 		require.NoError(t, s.Step(&it))
 		require.NoError(t, rec.Observe(float64(now), &it))
-		require.Equal(t, now >= 7, rec.Full())
+		require.Equal(t, now == 7, rec.Full())
 	}
+	require.ErrorIs(t, rec.Observe(8, &it), view.ErrFull)
 	require.Len(t, r.Frames, 3)
 	require.EqualValues(t, 5, r.Frames[0].Now)
 	require.Equal(t, "The recording begins here.", r.Frames[0].Said[0])
