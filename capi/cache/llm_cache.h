@@ -125,7 +125,7 @@
 /*
  * The version of this interface, and the number in the name of the shared library.
  * 3: llm_cache_load_failed also says which rows are void; a copy of a request that the step
- * preempts has the index -1; no residency_sample. capi/cache/README.md has a table of the changes.
+ * preempts has the index -1; no residency_sample.
  */
 #define LLM_CACHE_VERSION 3
 

@@ -171,11 +171,7 @@ func TestDroppedTokensStayDroppedOverAPreemption(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Equal(t, KindResumed, h.schedule()[0].Kind)
-	h.mu.Lock()
-	r := h.live(id)
-	h.removeRunning(r)
-	h.preempt(r)
-	h.mu.Unlock()
+	h.lose(id)
 	for range 2 {
 		h.update(7)
 		require.Equal(t, []int32{0}, h.out.Kept)

@@ -39,11 +39,7 @@ func TestBlocksAreFreeWhenNoStepInFlightWritesThem(t *testing.T) {
 	stop := action{"stop", func(h *host, _ ID) { h.update(eos) }}
 	abort := action{"abort", func(h *host, id ID) { h.Abort(id) }}
 	preempt := action{"preempt", func(h *host, id ID) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		r := h.requests.Get(uint64(id))
-		h.removeRunning(r)
-		h.preempt(r)
+		h.lose(id)
 	}}
 	fail := action{"a failed step", func(h *host, id ID) {
 		h.Abort(id)

@@ -52,6 +52,28 @@ func (h *host) update(token int32) []Done {
 	return slices.Clone(h.out.Done)
 }
 
+// finish plays to the end, with as many steps in flight as may be.
+func (h *host) finish(token int32) {
+	for {
+		if len(h.steps) < h.config.MaxConcurrentBatches && len(h.schedule()) > 0 {
+			continue
+		}
+		if len(h.steps) == 0 {
+			return
+		}
+		h.update(token)
+	}
+}
+
+// lose takes the blocks of a running request, as if others needed them.
+func (h *host) lose(id ID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.live(id)
+	h.removeRunning(r)
+	h.preempt(r)
+}
+
 func (h *host) table(id ID) []int32 {
 	table, err := h.Monitor.Table(nil, id, 0)
 	require.NoError(h.t, err)

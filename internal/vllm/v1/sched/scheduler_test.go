@@ -347,6 +347,24 @@ func TestAChunkEndsWhereAStateIsKept(t *testing.T) {
 	}
 }
 
+// Ensure that a chunk ends where a block of each Mamba group ends that it began inside: that block gets its key there.
+func TestAChunkEndsWithTheBlocksOfAllMambaGroups(t *testing.T) {
+	c := small(100)
+	c.MaxNumSeqs, c.MaxNumBatchedTokens, c.Cache.RetentionInterval = 2, 8, kvcache.RetainAll
+	c.Cache.Groups = []kvcache.Group{
+		{Kind: kvcache.Mamba, BlockSize: 16, Align: true}, {Kind: kvcache.Full, BlockSize: 8}, {Kind: kvcache.Mamba, BlockSize: 8, Align: true},
+	}
+	h := newHost(t, c)
+	h.add(6, 2, Spec{MaxTokens: 1})
+	h.add(20, 1, Spec{MaxTokens: 1})
+	require.Equal(t, 2, h.schedule()[1].NumScheduledTokens)
+	h.finish(9)
+	h.add(9, 1, Spec{MaxTokens: 1, NoRead: true}) // the other group gets its state after 8 tokens
+	h.finish(9)
+	h.add(9, 1, Spec{MaxTokens: 1})
+	require.Equal(t, 8, h.schedule()[0].NumComputedTokens)
+}
+
 // The output of a step whose request lost its blocks in the middle is void.
 func TestResetInTheMiddleOfAStep(t *testing.T) {
 	s := newSmall(t, small(9))

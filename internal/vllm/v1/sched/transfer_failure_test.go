@@ -101,11 +101,7 @@ func TestWhatWasComputedFromAFailedLoadCannotBeHit(t *testing.T) {
 	rows := h.schedule()
 	require.Equal(t, 48, rows[1].NumComputedTokens)
 	invalid := h.table(a)[1]
-	h.mu.Lock()
-	r := h.requests.Get(uint64(b))
-	h.removeRunning(r)
-	h.preempt(r)
-	h.mu.Unlock()
+	h.lose(b)
 	_, err := loadFailed(h.Scheduler, invalid)
 	require.NoError(t, err)
 	h.update(1)
@@ -293,59 +289,49 @@ func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 // has become of the request of that row. No table but the first has the block that failed.
 func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 	for _, test := range []struct {
-		name     string
-		before   func(p *player, first ID)
-		affected func(first, second, third ID) []ID
+		name   string
+		before func(h *host, first ID)
 	}{
-		{"the request runs", func(*player, ID) {}, func(first, second, third ID) []ID { return []ID{first, second, third} }},
-		{
-			"the request is aborted", func(p *player, first ID) { require.Equal(p.t, 1, p.Abort(first)) },
-			func(_, second, third ID) []ID { return []ID{second, third} },
-		},
-		{"the request has lost its blocks", func(p *player, first ID) {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			r := p.live(first)
-			p.removeRunning(r)
-			p.preempt(r)
-		}, func(first, second, third ID) []ID { return []ID{first, second, third} }},
+		{"the request runs", func(*host, ID) {}},
+		{"the request is aborted", func(h *host, first ID) { require.Equal(h.t, 1, h.Abort(first)) }},
+		{"the request has lost its blocks", (*host).lose},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := small(200)
 			c.MaxNumBatchedTokens, c.AsyncScheduling, c.Connector.Consumer = 200, true, true
 			c.Cache.Groups[0].BlockSize = 2
-			p := newPlayer(t, c)
-			p.add(Spec{Tokens: tokens(13, 1), MaxTokens: 1})
-			p.finish(9)
+			h := newHost(t, c)
+			h.add(13, 1, Spec{MaxTokens: 1})
+			h.finish(9)
 
-			first := p.add(Spec{Tokens: tokens(38, 1), NoRead: true, External: Match{3, false}})
+			first := h.add(38, 1, Spec{NoRead: true, External: Match{3, false}})
 			long := append(tokens(30, 1), tokens(8, 2)...)
-			second := p.add(Spec{Tokens: long[:35]})
-			clean := p.add(Spec{Tokens: append(tokens(12, 1), tokens(8, 3)...)})
-			require.Len(t, p.schedule(), 3)
-			third := p.add(Spec{Tokens: long})
-			rows := p.schedule()
+			second := add(t, h.Scheduler, Spec{Tokens: long[:35]})
+			clean := add(t, h.Scheduler, Spec{Tokens: append(tokens(12, 1), tokens(8, 3)...)})
+			require.Len(t, h.schedule(), 3)
+			third := add(t, h.Scheduler, Spec{Tokens: long})
+			rows := h.schedule()
 			require.Equal(t, 34, rows[len(rows)-1].NumComputedTokens, "it hits the second request's blocks")
 
-			table, err := p.Monitor.Table(nil, first, 0)
-			require.NoError(t, err)
-			invalid := table[0]
-			for _, id := range []ID{second, third} {
-				table, err := p.Monitor.Table(nil, id, 0)
-				require.NoError(t, err)
-				require.NotContains(t, table, invalid)
+			invalid := h.table(first)[0]
+			require.NotContains(t, h.table(second), invalid)
+			require.NotContains(t, h.table(third), invalid)
+			test.before(h, first)
+			var out FailedLoad
+			require.NoError(t, h.Transfers.LoadFailed(&out, invalid))
+			affected := []ID{second, third}
+			if h.Monitor.Live(first) {
+				affected = append(affected, first)
 			}
-			test.before(p, first)
-			out := p.fail(invalid)
-			require.ElementsMatch(t, test.affected(first, second, third), out.Affected)
+			require.ElementsMatch(t, affected, out.Affected)
 			var void []ID
 			for _, v := range out.Void {
-				void = append(void, p.flights[v.Step].step.Rows[v.Row].ID)
+				void = append(void, h.steps[v.Step].Rows[v.Row].ID)
 			}
 			require.ElementsMatch(t, []ID{first, second, first, second, third}, void)
 			require.NotContains(t, void, clean)
-			p.finish(9)
-			require.Zero(t, p.Monitor.Load().Running+p.Monitor.Load().Waiting)
+			h.finish(9)
+			require.Zero(t, h.Monitor.Load().Running+h.Monitor.Load().Waiting)
 		})
 	}
 }
@@ -440,4 +426,28 @@ func TestAFailedStepReservesNothing(t *testing.T) {
 	require.NoError(t, h.Transfers.SetMatch(id, Match{16, true}))
 	require.Empty(t, h.schedule())
 	require.Len(t, h.step.Loads, 1)
+}
+
+// Ensure that a request whose load failed in part neither zeroes nor writes a block that another request has, and has
+// computed again.
+func TestABlockOfAFailedLoadThatOthersHaveIsNotWritten(t *testing.T) {
+	c := small(40)
+	c.Connector.Consumer, c.ZeroNewBlocks, c.MaxNumBatchedTokens = true, true, 40
+	h := newHost(t, c)
+	first := h.add(20, 1, Spec{External: Match{16, false}})
+	second := add(t, h.Scheduler, Spec{Tokens: append(tokens(10, 1), tokens(4, 2)...), External: Match{12, true}})
+	h.schedule()
+	table := h.table(first)
+	require.Equal(t, table[:2], h.table(second)[:2])
+	affected, err := loadFailed(h.Scheduler, table[1])
+	require.NoError(t, err)
+	require.Equal(t, []ID{second, first}, affected)
+	h.update(9)
+	require.Len(t, h.schedule(), 1)
+	h.update(9)
+	require.NoError(t, h.Transfers.Received(second))
+	row := h.schedule()[1]
+	require.NotContains(t, h.step.ZeroBlocks, table[1])
+	require.Equal(t, second, row.ID)
+	require.NotContains(t, h.step.RowBlocks(1, 0)[row.NumComputedTokens/4:], table[1])
 }
