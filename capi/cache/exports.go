@@ -187,13 +187,21 @@ func llm_cache_abort(h C.llm_cache, ids *C.llm_request_in, n C.int64_t, aborted 
 
 //export llm_cache_release
 func llm_cache_release(h C.llm_cache, ids *C.llm_request_in, n C.int64_t) C.int {
+	return withAll(h, ids, n, func(c *cache, inside []sched.ID) error {
+		c.s.Release(inside...)
+		return nil
+	})
+}
+
+// withAll runs f on a cache and the scheduler's ids of an array.
+func withAll(h C.llm_cache, ids *C.llm_request_in, n C.int64_t, f func(c *cache, inside []sched.ID) error) C.int {
 	return caches.with(h, func(c *cache) error {
 		var s spans
 		inside, err := c.allPrivate(slice(&s, "ids", ids, n), &s)
-		if err == nil {
-			c.s.Release(inside...)
+		if err != nil {
+			return err
 		}
-		return err
+		return f(c, inside)
 	})
 }
 

@@ -25,26 +25,12 @@ func llm_cache_match(h C.llm_cache, id C.llm_request, external C.int32_t, flags 
 
 //export llm_cache_received
 func llm_cache_received(h C.llm_cache, ids *C.llm_request_in, n C.int64_t) C.int {
-	return caches.with(h, func(c *cache) error {
-		var s spans
-		inside, err := c.allPrivate(slice(&s, "ids", ids, n), &s)
-		if err != nil {
-			return err
-		}
-		return asRequest(c.s.Transfers.Received(inside...))
-	})
+	return withAll(h, ids, n, func(c *cache, inside []sched.ID) error { return asRequest(c.s.Transfers.Received(inside...)) })
 }
 
 //export llm_cache_sent
 func llm_cache_sent(h C.llm_cache, ids *C.llm_request_in, n C.int64_t) C.int {
-	return caches.with(h, func(c *cache) error {
-		var s spans
-		inside, err := c.allPrivate(slice(&s, "ids", ids, n), &s)
-		if err != nil {
-			return err
-		}
-		return asRequest(c.s.Transfers.Sent(inside...))
-	})
+	return withAll(h, ids, n, func(c *cache, inside []sched.ID) error { return asRequest(c.s.Transfers.Sent(inside...)) })
 }
 
 // asRequest is for errors that say that a request is not in the state for a call.

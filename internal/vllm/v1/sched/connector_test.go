@@ -139,8 +139,7 @@ func TestExternalHitsAreCounted(t *testing.T) {
 				if test.local {
 					h.add(test.hits, 1, Spec{MaxTokens: 2})
 					for range 2 {
-						h.schedule()
-						h.update(1)
+						h.run(1)
 					}
 					h.Monitor.TakeCounters()
 				}
@@ -195,8 +194,7 @@ func TestAPreemptedRequestLoadsAgain(t *testing.T) {
 		require.Equal(t, 1, rows[0].NumScheduledTokens)
 		require.Equal(t, KindResumed, rows[0].Kind)
 		h.update(1)
-		h.schedule()
-		h.update(1)
+		h.run(1)
 		require.Equal(t, Load{FreeBlocks: 6, Blocks: 6}, h.Monitor.Load())
 	}
 }
@@ -239,8 +237,7 @@ func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 			continue
 		}
 		require.Empty(t, h.schedule())
-		_, err := loadFailed(h.Scheduler, h.table(id)...)
-		require.NoError(t, err)
+		h.loadFailed(h.table(id)...)
 		require.NoError(t, h.Transfers.Received(id))
 		require.Empty(t, h.schedule())
 		require.Equal(t, []Query{{ID: id}}, h.step.Queries)
@@ -283,8 +280,7 @@ func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
 		})
 		h.add(14, 1, Spec{MaxTokens: 2})
 		for h.Monitor.Load().Waiting+h.Monitor.Load().Running > 0 {
-			h.schedule()
-			h.update(1)
+			h.run(1)
 		}
 		h.add(15, 1, Spec{External: Match{external, false}})
 		row := h.schedule()[0]
@@ -297,8 +293,7 @@ func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
 func TestNothingIsSentOfARequestAbortedInFlight(t *testing.T) {
 	h := newHost(t, transferConfig(100))
 	h.add(40, 1, Spec{MaxTokens: 1})
-	h.schedule()
-	h.update(1)
+	h.run(1)
 	id := h.add(48, 1, Spec{External: Match{47, false}, Send: true})
 	row := h.schedule()[0]
 	require.Equal(t, []int{47, 15}, []int{row.NumComputedTokens, row.NumExternalTokens})

@@ -126,15 +126,13 @@ func TestBothEndsOfACopyWaitForItsStep(t *testing.T) {
 		c.AsyncScheduling, c.Connector.Consumer = true, consumer
 		h := newHost(t, c)
 		parent := h.add(6, 1, Spec{})
-		h.schedule()
-		h.update(1)
+		h.run(1)
 		_, err := h.Fork(parent, Child{Last: -1})
 		require.NoError(t, err)
 		h.schedule()
 		require.Len(t, h.step.Copies, 1)
 		require.Equal(t, want, h.Monitor.Load().Deferred)
-		h.schedule()
-		h.update(1)
+		h.run(1)
 		require.Zero(t, h.Monitor.Load().Deferred)
 	}
 }

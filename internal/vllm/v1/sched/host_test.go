@@ -1,8 +1,6 @@
 package sched
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -74,8 +72,16 @@ func (h *host) lose(id ID) {
 	h.preempt(r)
 }
 
-func (h *host) table(id ID) []int32 {
-	table, err := h.Monitor.Table(nil, id, 0)
+// run is a step at whose end each row samples token.
+func (h *host) run(token int32) {
+	h.schedule()
+	h.update(token)
+}
+
+func (h *host) table(id ID) []int32 { return h.tableOf(id, 0) }
+
+func (h *host) tableOf(id ID, group int) []int32 {
+	table, err := h.Monitor.Table(nil, id, group)
 	require.NoError(h.t, err)
 	return table
 }
@@ -98,16 +104,12 @@ func (h *host) hashed(id ID) int {
 }
 
 // loadFailed returns the requests that a failed load affects. It requires that Affected has said so.
-func loadFailed(s *Scheduler, blocks ...int32) ([]ID, error) {
+func (h *host) loadFailed(blocks ...int32) []ID {
 	var before, out FailedLoad
-	err := s.Transfers.Affected(&before, blocks...)
-	if failed := s.Transfers.LoadFailed(&out, blocks...); failed != nil || err != nil {
-		return nil, errors.Join(err, failed)
-	}
-	if !slices.Equal(before.Affected, out.Affected) || !slices.Equal(before.Void, out.Void) {
-		return nil, fmt.Errorf("%v was announced and %v happened", before, out)
-	}
-	return out.Affected, nil
+	require.NoError(h.t, h.Transfers.Affected(&before, blocks...))
+	require.NoError(h.t, h.Transfers.LoadFailed(&out, blocks...))
+	require.Equal(h.t, before, out)
+	return out.Affected
 }
 
 func (h *host) empty() {

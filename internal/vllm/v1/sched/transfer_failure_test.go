@@ -33,8 +33,7 @@ func TestARowWhoseLoadFailedIsComputedAgain(t *testing.T) {
 				var most FailedLoad
 				require.NoError(t, h.Transfers.Affected(&most, blocks...))
 				require.Equal(t, FailedLoad{ids[1:2], []VoidRow{{0, 1}}}, most)
-				affected, err := loadFailed(h.Scheduler, blocks...)
-				require.NoError(t, err)
+				affected := h.loadFailed(blocks...)
 				require.Equal(t, ids[1:2], affected)
 				require.Len(t, h.update(eos), 2)
 				require.Zero(t, h.out.Kept[1])
@@ -69,8 +68,7 @@ func TestABlockThatFailedForTwoIsComputedOnce(t *testing.T) {
 				for _, i := range invalid {
 					blocks = append(blocks, table[i])
 				}
-				affected, err := loadFailed(h.Scheduler, blocks...)
-				require.NoError(t, err)
+				affected := h.loadFailed(blocks...)
 				require.Equal(t, []ID{a, b}, affected)
 				h.update(1)
 				require.Equal(t, invalid[0]*16, h.computed(a))
@@ -102,8 +100,7 @@ func TestWhatWasComputedFromAFailedLoadCannotBeHit(t *testing.T) {
 	require.Equal(t, 48, rows[1].NumComputedTokens)
 	invalid := h.table(a)[1]
 	h.lose(b)
-	_, err := loadFailed(h.Scheduler, invalid)
-	require.NoError(t, err)
+	h.loadFailed(invalid)
 	h.update(1)
 	require.Equal(t, 1, h.Abort(b))
 	h.update(1)
@@ -124,8 +121,8 @@ func TestImpossibleTransferCallsAreRefused(t *testing.T) {
 	}{
 		{"received, but not loading", func() error { return h.Transfers.Received(id) }},
 		{"sent, but not finished", func() error { return h.Transfers.Sent(id) }},
-		{"a block outside the pool", func() error { _, err := loadFailed(h.Scheduler, 100); return err }},
-		{"the null block", func() error { _, err := loadFailed(h.Scheduler, 0); return err }},
+		{"a block outside the pool", func() error { return h.Transfers.LoadFailed(new(FailedLoad), 100) }},
+		{"the null block", func() error { return h.Transfers.LoadFailed(new(FailedLoad), 0) }},
 		{"a match longer than the request", func() error { return h.Transfers.SetMatch(id, Match{41, false}) }},
 		{"a match of nobody", func() error { return h.Transfers.SetMatch(12345, Match{1, false}) }},
 		{"a prompt shorter than its match", func() error {
@@ -142,8 +139,7 @@ func TestImpossibleTransferCallsAreRefused(t *testing.T) {
 		require.ErrorIs(t, err, ErrRequest, "no connector is configured")
 	}
 	require.ErrorIs(t, alone.Transfers.SetMatch(alone.add(4, 1, Spec{}), Match{1, false}), ErrOrder)
-	_, err := loadFailed(alone.Scheduler, 1)
-	require.ErrorIs(t, err, ErrOrder)
+	require.ErrorIs(t, alone.Transfers.LoadFailed(new(FailedLoad), 1), ErrOrder)
 	require.ErrorIs(t, alone.Transfers.Affected(new(FailedLoad), 1), ErrOrder)
 }
 
@@ -208,8 +204,7 @@ func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
 		h.schedule()
 		require.NoError(t, h.Transfers.SetMatch(id, Match{64, true}))
 		h.schedule()
-		_, err := loadFailed(h.Scheduler, h.table(id)[0])
-		require.NoError(t, err)
+		h.loadFailed(h.table(id)[0])
 		require.NoError(t, h.Transfers.Received(id))
 		h.schedule()
 		require.Len(t, h.step.Queries, 1)
@@ -228,17 +223,14 @@ func TestAHitOfWhatWasComputedFromAFailedLoadIsGivenUp(t *testing.T) {
 	h := newHost(t, c)
 	first := h.add(64, 1, Spec{External: Match{16, false}})
 	require.Len(t, h.schedule(), 1)
-	invalid, err := h.Monitor.Table(nil, first, 1)
-	require.NoError(t, err)
+	invalid := h.tableOf(first, 1)
 	second := h.add(80, 1, Spec{})
 	require.Len(t, h.schedule(), 1)
 	computed := h.computed(second)
 	require.Positive(t, computed)
-	theirs, err := h.Monitor.Table(nil, second, 1)
-	require.NoError(t, err)
+	theirs := h.tableOf(second, 1)
 	require.NotContains(t, theirs, invalid[0])
-	affected, err := loadFailed(h.Scheduler, invalid[0])
-	require.NoError(t, err)
+	affected := h.loadFailed(invalid[0])
 	require.Equal(t, []ID{first, second}, affected)
 	require.NoError(t, h.Check())
 }
@@ -266,14 +258,12 @@ func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 			other := h.add(20, 200, Spec{External: Match{16, true}})
 			require.Len(t, h.schedule(), 1)
 			require.Len(t, h.schedule(), 1)
-			affected, err := loadFailed(h.Scheduler, h.table(back)[0])
-			require.NoError(t, err)
+			affected := h.loadFailed(h.table(back)[0])
 			require.Equal(t, []ID{back}, affected)
 			h.update(1)
 			require.Zero(t, h.out.Kept[0])
 			require.Zero(t, h.computed(back))
-			affected, err = loadFailed(h.Scheduler, h.table(other)[0])
-			require.NoError(t, err)
+			affected = h.loadFailed(h.table(other)[0])
 			require.Equal(t, []ID{other}, affected)
 			require.NoError(t, h.Transfers.Received(other))
 			h.update(1)
@@ -379,8 +369,7 @@ func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 			require.Empty(t, h.schedule())
 			table := h.table(id)
 			for _, at := range []int{2, 3} { // one by one; the second is behind the cut
-				_, err := loadFailed(h.Scheduler, table[at])
-				require.NoError(t, err)
+				h.loadFailed(table[at])
 			}
 			require.NoError(t, h.Transfers.Received(id))
 			require.Equal(t, tc.want, h.schedule()[0].NumComputedTokens)
@@ -407,8 +396,7 @@ func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
 			h.add(9, 1, Spec{})
 			require.Equal(t, 8, h.schedule()[1].NumComputedTokens)
 		}
-		_, err := loadFailed(h.Scheduler, h.table(loaded)[1])
-		require.NoError(t, err)
+		h.loadFailed(h.table(loaded)[1])
 		require.Equal(t, map[bool]int{false: 4, true: 0}[shared], h.computed(loaded))
 		require.Len(t, h.table(loaded), map[bool]int{false: 2, true: 0}[shared])
 	}
@@ -439,8 +427,7 @@ func TestABlockOfAFailedLoadThatOthersHaveIsNotWritten(t *testing.T) {
 	h.schedule()
 	table := h.table(first)
 	require.Equal(t, table[:2], h.table(second)[:2])
-	affected, err := loadFailed(h.Scheduler, table[1])
-	require.NoError(t, err)
+	affected := h.loadFailed(table[1])
 	require.Equal(t, []ID{second, first}, affected)
 	h.update(9)
 	require.Len(t, h.schedule(), 1)

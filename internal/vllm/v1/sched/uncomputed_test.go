@@ -158,8 +158,7 @@ func TestWhatAFailedStepToldComesAgain(t *testing.T) {
 	c := encoderConfig(64, 8, 8)
 	h := newHost(t, c)
 	gone := h.add(20, 1, item("a", 0, 8))
-	h.schedule()
-	h.update(1)
+	h.run(1)
 	require.Equal(t, 1, h.Abort(gone))
 	h.add(20, 2, item("b", 0, 8)) // takes the room of a
 	for range 2 {
