@@ -177,6 +177,15 @@ func pairsOf(dst, x []float32) int {
 	return n
 }
 
+// addPanels adds all values of x to sums, if it can, and returns how many.
+func addPanels(sums, x []float32) int {
+	if isa == portable || len(sums) == 0 {
+		return 0
+	}
+	addAVX2(&sums[0], &x[0], uintptr(len(sums)))
+	return len(sums)
+}
+
 // exp does as many values as it can and returns how many.
 func exp(x []float32, top, scale float32) int {
 	n := len(x) &^ 15

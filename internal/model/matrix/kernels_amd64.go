@@ -499,51 +499,6 @@ func wideF16AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step ui
 //go:noescape
 func wideBF16AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
 
-// wideInt8AVX512x24 adds 24 rows of x times a panel of Int8 weights to sums.
-//
-//go:noescape
-func wideInt8AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt4AVX512x24 adds 24 rows of x times a panel of Int4 weights to sums.
-//
-//go:noescape
-func wideInt4AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt8MinAVX512x24 adds 24 rows of x times a panel of Int8Min weights to sums.
-//
-//go:noescape
-func wideInt8MinAVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt8KAVX512x24 adds 24 rows of x times a panel of Int8K weights to sums.
-//
-//go:noescape
-func wideInt8KAVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt8KMinAVX512x24 adds 24 rows of x times a panel of Int8KMin weights to sums.
-//
-//go:noescape
-func wideInt8KMinAVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt4KAVX512x24 adds 24 rows of x times a panel of Int4K weights to sums.
-//
-//go:noescape
-func wideInt4KAVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt4FAVX512x24 adds 24 rows of x times a panel of Int4F weights to sums.
-//
-//go:noescape
-func wideInt4FAVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideE4M3AVX512x24 adds 24 rows of x times a panel of E4M3 weights to sums.
-//
-//go:noescape
-func wideE4M3AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideTable4AVX512x24 adds 24 rows of x times a panel of Table4 weights to sums.
-//
-//go:noescape
-func wideTable4AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr, table *float32)
-
 // pairsAVX512x1 computes sums of 1 rows of x times a panel, in k pairs of BF16.
 //
 //go:noescape
@@ -728,6 +683,11 @@ func roundPairsAVX2(dst *float32, x *float32, n uintptr)
 //
 //go:noescape
 func gather4AVX512(dst *float32, stride uintptr, a *float32, b *float32, c *float32, d *float32, n uintptr)
+
+// addAVX2 adds n values of x to sums; n is a multiple of 16.
+//
+//go:noescape
+func addAVX2(sums *float32, x *float32, n uintptr)
 
 // decodeF16AVX512 writes k × 64 weights as f32.
 //

@@ -25,6 +25,8 @@ func fillUp(rows int) int { return rows }
 
 func (m *Matrix) wide([]float32, *words, int, int, int, *Scratch) {}
 
+func addPanels(_, _ []float32) int { return 0 }
+
 func gather([]float32, int, *[4][]float32) int { return 0 }
 
 func exp([]float32, float32, float32) int { return 0 }

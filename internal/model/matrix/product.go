@@ -98,10 +98,11 @@ func (m *Matrix) sliced(x *Input, p int, s *Scratch) []float32 {
 	return sums
 }
 
-// addTo adds x to sums.
+// addTo adds x to sums, which are whole panels.
 func addTo(sums, x []float32) {
-	for i, v := range x[:len(sums)] {
-		sums[i] += v
+	n := addPanels(sums, x)
+	for i, v := range x[n:len(sums)] {
+		sums[n+i] += v
 	}
 }
 
