@@ -26,24 +26,27 @@ const mostSource = 1 << 20
 // ReadSource reads a submission. It must be a regular file: a link may lead to another user's
 // file, and a pipe may have no end.
 func ReadSource(path string) ([]byte, error) {
+	none := func(why string) ([]byte, error) {
+		return nil, fmt.Errorf("%s %w: %s", filepath.Base(path), errNoSource, why)
+	}
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%s %w: there is no such file", filepath.Base(path), errNoSource)
+		return none("there is no such file")
 	case errors.Is(err, syscall.ELOOP):
-		return nil, fmt.Errorf("%s %w: it is a link, not a file", filepath.Base(path), errNoSource)
+		return none("it is a link, not a file")
 	case err != nil:
 		return nil, fmt.Errorf("read the submission: %w", err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("read the submission: %w", err)
+	if err == nil && !info.Mode().IsRegular() {
+		return none("it is not a file")
 	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s %w: it is not a file", filepath.Base(path), errNoSource)
+	var source []byte
+	if err == nil {
+		source, err = io.ReadAll(io.LimitReader(f, mostSource))
 	}
-	source, err := io.ReadAll(io.LimitReader(f, mostSource))
 	if err != nil {
 		return nil, fmt.Errorf("read the submission: %w", err)
 	}

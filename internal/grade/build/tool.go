@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"llmmemory/internal/grade/cputime"
 	"llmmemory/internal/grade/limitedbuffer"
@@ -131,12 +130,7 @@ func readable(said []byte) string {
 			fmt.Fprintf(&b, "(and %d lines more)\n", len(lines)-i)
 			break
 		}
-		b.WriteString(strings.Map(func(r rune) rune {
-			if r == utf8.RuneError || r < ' ' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-				return '?'
-			}
-			return r
-		}, string(line[:min(len(line), mostLine)])))
+		b.WriteString(limitedbuffer.Printable(line[:min(len(line), mostLine)]))
 		if len(line) > mostLine {
 			b.WriteString("...")
 		}

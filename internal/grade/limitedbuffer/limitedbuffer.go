@@ -1,7 +1,11 @@
 // Package limitedbuffer keeps a limited part of the output of an untrusted program.
 package limitedbuffer
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+)
 
 // A Buffer keeps the first Most bytes that are written to it, and takes all.
 type Buffer struct {
@@ -31,4 +35,14 @@ func (t *Tail) Bytes() []byte { return t.bytes }
 func (b *Buffer) Write(p []byte) (int, error) {
 	b.Buffer.Write(p[:min(len(p), b.Most-b.Len())])
 	return len(p), nil
+}
+
+// Printable returns what a program has printed, with ? for control characters.
+func Printable(text []byte) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || r < ' ' && r != '\t' && r != '\n' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, string(text))
 }

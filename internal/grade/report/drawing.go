@@ -2,7 +2,9 @@ package report
 
 import (
 	"fmt"
+	"math"
 
+	"llmmemory/internal/course/oracle"
 	"llmmemory/internal/grade/compare"
 )
 
@@ -65,15 +67,20 @@ func (t *table) mark() mark {
 	return worst
 }
 
-// A sequence is one that exists at some moment.
+// A sequence is one that exists at some moment. Sequences with the same id, which only a broken
+// list has, are numbered in list order.
 type sequence struct {
 	id      int32
-	present [moments]bool
-	count   column // kv_count
-	missing bool   // missing from the actual list
-	strange bool   // in the actual list although it must not be
+	nth     int
+	found   [moments]*oracle.SequenceState // nil where it is not in the list
+	count   column                         // kv_count
+	missing bool                           // missing from the actual list
+	strange bool                           // in the actual list although it must not be
 	tables  []table
 }
+
+// in reports whether the sequence exists at a moment.
+func (s *sequence) in(moment int) bool { return s.found[moment] != nil }
 
 func (s *sequence) mark() mark {
 	if s.missing || s.strange {
@@ -83,7 +90,7 @@ func (s *sequence) mark() mark {
 	for i := range s.tables {
 		worst = max(worst, s.tables[i].mark())
 	}
-	if worst == plain && s.present[expected] && !s.present[before] {
+	if worst == plain && s.in(expected) && !s.in(before) {
 		return changed
 	}
 	return worst
@@ -117,7 +124,8 @@ func newView(s *compare.Scene, d *compare.Difference) *view {
 		v.concerned = []int32{d.Op.A}
 	}
 	v.titles = [moments]string{"before " + call, "expected after " + call, "actual after " + call}
-	v.counters()
+	v.free = v.each(func(s *compare.State) string { return fmt.Sprint(s.Free) })
+	v.total = v.each(func(s *compare.State) string { return fmt.Sprint(s.Total) })
 	v.pool = v.counts()
 	v.list = v.order()
 	v.sequences = v.seqs()
@@ -151,6 +159,7 @@ func (v *view) fault(c *column) {
 	}
 }
 
+// each returns the column of a value that each state has.
 func (v *view) each(value func(*compare.State) string) column {
 	var c column
 	for i, s := range v.states {
@@ -160,11 +169,6 @@ func (v *view) each(value func(*compare.State) string) column {
 	}
 	v.compare(&c)
 	return c
-}
-
-func (v *view) counters() {
-	v.free = v.each(func(s *compare.State) string { return fmt.Sprint(s.Free) })
-	v.total = v.each(func(s *compare.State) string { return fmt.Sprint(s.Total) })
 }
 
 // short is the number of blocks up to which each is drawn separately.
@@ -179,36 +183,33 @@ func (v *view) counts() strip {
 			total = max(total, len(s.RefCount))
 		}
 	}
-	at := func(block int) (counts [moments]int32, there [moments]bool) {
+	const none = math.MaxInt64 // there is no such block
+	at := func(block int) (counts [moments]int64) {
 		for i, s := range v.states {
+			counts[i] = none
 			if s != nil && block < len(s.RefCount) {
-				counts[i], there[i] = s.RefCount[block], true
+				counts[i] = int64(s.RefCount[block])
 			}
 		}
-		return counts, there
+		return counts
 	}
 	var pool strip
-	for from := 0; from < total; {
-		counts, there := at(from)
-		to := from + 1
-		for to < total {
-			if c, t := at(to); c != counts || t != there {
-				break
-			}
+	for from, to := 0, 0; from < total; from = to {
+		counts := at(from)
+		for to = from + 1; to < total && at(to) == counts; {
 			to++
 		}
 		if to-from < 3 || total <= short {
 			to = from + 1
 		}
 		c := column{label: span(from, to)}
-		for i := range counts {
-			if there[i] {
-				c.cells[i].value = fmt.Sprint(counts[i])
+		for i, count := range counts {
+			if count != none {
+				c.cells[i].value = fmt.Sprint(count)
 			}
 		}
 		v.compare(&c)
 		pool = append(pool, c)
-		from = to
 	}
 	return pool
 }
@@ -231,14 +232,13 @@ func (v *view) order() strip {
 	}
 	list := make(strip, longest)
 	for place := range list {
-		c := &list[place]
-		c.label = fmt.Sprint(place + 1)
-		for i, s := range v.states {
-			if s != nil && place < len(s.Sequences) {
-				c.cells[i].value = fmt.Sprint(s.Sequences[place].ID)
+		list[place] = v.each(func(s *compare.State) string {
+			if place < len(s.Sequences) {
+				return fmt.Sprint(s.Sequences[place].ID)
 			}
-		}
-		v.compare(c)
+			return ""
+		})
+		list[place].label = fmt.Sprint(place + 1)
 	}
 	return list
 }
@@ -249,7 +249,7 @@ func (v *view) name(s *sequence, moment int) piece {
 	switch {
 	case s.strange && moment == actual:
 		m = wrong
-	case moment == expected && !s.present[before] && v.states[before] != nil:
+	case moment == expected && !s.in(before) && v.states[before] != nil:
 		m = changed
 	}
 	return piece{fmt.Sprintf("sequence %d", s.id), m}

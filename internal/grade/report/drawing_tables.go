@@ -6,17 +6,12 @@ import (
 
 	"llmmemory/internal/course"
 	"llmmemory/internal/course/oracle"
+	"llmmemory/internal/grade/compare"
 )
 
-// seqs finds each sequence at all moments. Sequences with the same id, which only a broken
-// list has, are numbered in list order.
+// seqs finds each sequence at all moments.
 func (v *view) seqs() []sequence {
-	type key struct {
-		id   int32
-		nth  int
-		find [moments]*oracle.SequenceState
-	}
-	var keys []key
+	var all []sequence
 	for i, s := range v.states {
 		if s == nil {
 			continue
@@ -26,35 +21,28 @@ func (v *view) seqs() []sequence {
 			q := &s.Sequences[j]
 			nth := seen[q.ID]
 			seen[q.ID]++
-			at := slices.IndexFunc(keys, func(k key) bool { return k.id == q.ID && k.nth == nth })
+			at := slices.IndexFunc(all, func(o sequence) bool { return o.id == q.ID && o.nth == nth })
 			if at < 0 {
-				at = len(keys)
-				keys = append(keys, key{id: q.ID, nth: nth})
+				at = len(all)
+				all = append(all, sequence{id: q.ID, nth: nth})
 			}
-			keys[at].find[i] = q
+			all[at].found[i] = q
+			all[at].count.cells[i].value = fmt.Sprint(q.KVCount)
 		}
 	}
-	all := make([]sequence, len(keys))
-	for n, k := range keys {
+	for n := range all {
 		s := &all[n]
-		s.id = k.id
-		for i, q := range k.find {
-			if q != nil {
-				s.present[i] = true
-				s.count.cells[i].value = fmt.Sprint(q.KVCount)
-			}
-		}
-		s.missing = v.both(expected, actual) && s.present[expected] && !s.present[actual] && v.states[actual].Broken == ""
-		s.strange = v.both(expected, actual) && !s.present[expected] && s.present[actual]
-		s.tables = tables(k.find)
-		if s.present[before] && s.present[expected] {
+		s.missing = v.both(expected, actual) && s.in(expected) && !s.in(actual) && v.states[actual].Broken == ""
+		s.strange = v.both(expected, actual) && !s.in(expected) && s.in(actual)
+		s.tables = tables(s.found)
+		if s.in(before) && s.in(expected) {
 			v.change(&s.count)
 		}
-		if s.present[expected] && s.present[actual] {
+		if s.in(expected) && s.in(actual) {
 			v.fault(&s.count)
 		}
 		for i := range s.tables {
-			v.compareTable(&s.tables[i], s.present)
+			v.compareTable(&s.tables[i], s)
 		}
 	}
 	return all
@@ -62,12 +50,12 @@ func (v *view) seqs() []sequence {
 
 // compareTable marks the differences in a table. If the whole table is new or unexpected, its
 // entries are not marked.
-func (v *view) compareTable(t *table, there [moments]bool) {
+func (v *view) compareTable(t *table, of *sequence) {
 	was, want, is := t.cells[before].value, &t.cells[expected], &t.cells[actual]
-	if there[before] && there[expected] && was != want.value {
+	if of.in(before) && of.in(expected) && was != want.value {
 		want.mark = changed
 	}
-	if there[expected] && there[actual] && want.value != is.value {
+	if of.in(expected) && of.in(actual) && want.value != is.value {
 		is.mark, is.want = wrong, want.value
 	}
 	for i := range t.entries {
@@ -84,17 +72,14 @@ func (v *view) compareTable(t *table, there [moments]bool) {
 func (v *view) written() strip {
 	var all strip
 	for n := range course.KVPerBlock {
-		c := column{label: fmt.Sprint(n)}
-		alike := true
-		for i, s := range v.states {
-			if s == nil || n >= len(s.Records) {
-				continue
+		c := v.each(func(s *compare.State) string {
+			if n < len(s.Records) {
+				return record(s.Records[n])
 			}
-			c.cells[i].value = record(s.Records[n])
-			alike = alike && (i == before || c.cells[i-1].value == "" || c.cells[i].value == c.cells[i-1].value)
-		}
-		if !alike {
-			v.compare(&c)
+			return ""
+		})
+		if c.mark() != plain {
+			c.label = fmt.Sprint(n)
 			all = append(all, c)
 		}
 	}

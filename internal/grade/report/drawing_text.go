@@ -230,7 +230,7 @@ func (c *canvas) rows() {
 	chosen, left := c.view.rows(mostRows)
 	for n, r := range chosen {
 		s := &c.sequences[r.sequence]
-		if !s.present[c.moment] {
+		if !s.in(c.moment) {
 			if s.missing && c.moment == actual && r.table == 0 {
 				c.line(piece{fmt.Sprintf("%*sno sequence %d", indent, "", s.id), wrong})
 			}

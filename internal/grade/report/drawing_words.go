@@ -44,8 +44,8 @@ func (v *view) saySequence(s *sequence) {
 	case s.strange:
 		v.wrong = append(v.wrong, name+" must not be in the list")
 	}
-	if v.both(before, expected) && s.present[before] != s.present[expected] {
-		v.changes = append(v.changes, name+map[bool]string{true: " is new", false: " is gone"}[s.present[expected]])
+	if v.both(before, expected) && s.in(before) != s.in(expected) {
+		v.changes = append(v.changes, name+map[bool]string{true: " is new", false: " is gone"}[s.in(expected)])
 	}
 	v.sayColumn(name+": kv_count", &s.count)
 	for i := range s.tables {

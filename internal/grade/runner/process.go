@@ -18,7 +18,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode/utf8"
 	"unsafe"
 
 	"llmmemory/internal/grade/cputime"
@@ -171,24 +170,13 @@ func (p *Process) Close() {
 	p.memory.close()
 }
 
-// Said ends the process, and returns the end of its standard error.
+// Said ends the process, and returns the end of its standard error without the submission's folder.
 func (p *Process) Said() string {
 	p.end()
-	return readable(p.said.Bytes())
+	return strings.TrimSpace(sourcePath.ReplaceAllString(limitedbuffer.Printable(p.said.Bytes()), "$1"))
 }
 
 var sourcePath = regexp.MustCompile(`[^ "'(]*/(llm_memory\.c)`)
-
-// readable replaces control characters and removes the folder of the submission.
-func readable(said []byte) string {
-	text := strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || r < ' ' && r != '\t' && r != '\n' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, string(said))
-	return strings.TrimSpace(sourcePath.ReplaceAllString(text, "$1"))
-}
 
 func (p *Process) end() {
 	if p.cmd.ProcessState == nil {
