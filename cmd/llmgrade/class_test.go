@@ -43,7 +43,7 @@ func TestAClassIsGradedInPartsAndMerged(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(students, "eve"), 0o755))
 	require.NoError(t, os.Symlink("../ada/llm_memory.c", filepath.Join(students, "eve", "llm_memory.c")))
 	out := t.TempDir()
-	whole, one, two, merged := filepath.Join(out, "whole"), filepath.Join(out, "1"), filepath.Join(out, "2"), filepath.Join(out, "merged")
+	whole, one, two, merged := filepath.Join(out, "whole"), filepath.Join(out, "part[1]"), filepath.Join(out, "part[2]"), filepath.Join(out, "merged")
 	status, said, stderr := run(t, "--only", "task4_copies", "--html", whole, students)
 	require.Equal(t, 1, status, stderr)
 	require.Regexp(t, `ada/llm_memory.c: (\d+\.\d) of (\d+\.?\d*) points\n`, said)
@@ -252,7 +252,7 @@ func TestAClassOfOddEntries(t *testing.T) {
 		"eve/llm_memory.c": right + "/* eve */\n", "eve/llm_memory.h": strings.Replace(header, "#define L1_PT_SIZE 16", "#define L1_PT_SIZE 32", 1),
 		"fay/llm_memory.c": right + "/* fay */\n", "fay/llm_memory.h": strings.ReplaceAll(header, "\n", "\r\n"),
 		"gus/a.c": right, "gus/b.c": right, "hal/notes.txt": "later", "ida/hw.zip": "PK\x03\x04", "jon.zip": "PK\x03\x04", "kim.tar.gz": "\x1f\x8b",
-		"lea.c": "", "max.c": " \n\t\n", "ned.c": "\x7fELF\x02\x01", "oda.c": "%PDF-1.7", "pat.c": "\xff\xfei\x00n\x00t\x00", "quy.c": huge,
+		"lea.c": "", "kai.c": strings.Repeat("\x00", 64), "max.c": " \n\t\n", "ned.c": "\x7fELF\x02\x01", "oda.c": "%PDF-1.7", "pat.c": "\xff\xfei\x00n\x00t\x00", "quy.c": huge,
 		"ray.c": "int main(void) { return 0; }\n", "sam.c": "int x = ;\n", "\xff\xfe\xfd.c": "int x = ;\n", "t\nab\t.c": "int x = ;\n",
 		"=cmd.c": "int x = ;\n", "-h.c": "int x = ;\n", "uma.C": "int x = ; /* uma */\n", "vic.cpp": right, "wim/LLM_MEMORY.C": "int x = ; /* wim */\n",
 		"xia/llm_memory.c/readme": "a folder", "yan/llm_memory.c": right + "/* eve */\n", "zoe/._llm_memory.c": "\x00\x05", "zoe/llm_memory.c": "int x = ; /* zoe */\n",
@@ -286,7 +286,7 @@ func TestAClassOfOddEntries(t *testing.T) {
 	for _, line := range lines[1:] {
 		names = append(names, line[0])
 	}
-	require.Len(t, names, 44, names)
+	require.Len(t, names, 45, names)
 	const full = "14.00"
 	for _, line := range lines[1:] {
 		require.Equal(t, full, line[slices.Index(lines[0], "max_score")], line)
@@ -294,7 +294,7 @@ func TestAClassOfOddEntries(t *testing.T) {
 	for name, want := range map[string]string{ // points, or part of the reason
 		"ada": full, "bob": full, "eve": full, "fay": full, "cid": full, "cy": "error", "dan": "error", "uma": "error", "wim": "error", "zoe": "error",
 		".hidden": "begins with a dot", "gus": "is not clear", "hal": "notes.txt", "ida": "unpack the archive", "jon.zip": "archive", "kim.tar.gz": "archive",
-		"lea": "empty", "max": "empty", "ned": "compiled program", "oda": "PDF", "pat": "UTF-16", "nobody": "no files", "broken": "leads nowhere",
+		"lea": "empty", "kai": "binary file", "max": "empty", "ned": "compiled program", "oda": "PDF", "pat": "UTF-16", "nobody": "no files", "broken": "leads nowhere",
 		"pipe": "pipe", "link": "it is a link", "vic.cpp": "not a C file", "notes.txt": "not a C file", "xia": "not a file", "abe": "no files", "sam": "error", "dot": "error",
 		"asm": "__asm__ is assembly code", `a\x1b[31mred\x07\x0a\u202e`: "", "'=1+1": "error", long: "error",
 	} {

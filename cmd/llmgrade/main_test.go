@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -95,35 +94,6 @@ func TestWhatIsNotRunSaysWhy(t *testing.T) {
 	}
 }
 
-func TestAClassFolderIsGradedLineByLine(t *testing.T) {
-	t.Parallel()
-	class := t.TempDir()
-	const place = "    if (engine == NULL) {\n        return -1;\n    }\n    Sequence *seq = find"
-	put(t, class, "ada/llm_memory.c", "", "")
-	put(t, class, "bob.c", place, strings.Replace(place, "return -1", "return 0", 1))
-	put(t, class, "cy/llm_memory.c", place, strings.Replace(place, "    if", "    if (seq_id == 1) {\n        *(volatile int *)engine = 0;\n        __builtin_trap();\n    }\n    if", 1))
-	status, out, _ := run(t, "--only", "task2", "--json", class)
-	require.Equal(t, 1, status)
-	scores := map[string]float64{}
-	for line := range strings.SplitSeq(strings.TrimSpace(out), "\n") {
-		var r struct {
-			File    string   `json:"file"`
-			Score   float64  `json:"score"`
-			Max     float64  `json:"max_score"`
-			Failed  []string `json:"failed"`
-			Seconds float64  `json:"seconds"`
-		}
-		require.NoError(t, json.Unmarshal([]byte(line), &r))
-		require.Equal(t, 14.0, r.Max)
-		require.Equal(t, r.Score == r.Max, len(r.Failed) == 0)
-		scores[strings.TrimPrefix(r.File, class+"/")] = r.Score
-	}
-	require.Len(t, scores, 3)
-	require.Equal(t, 14.0, scores["ada/llm_memory.c"])
-	require.Less(t, scores["bob.c"], 14.0)
-	require.Less(t, scores["cy/llm_memory.c"], 14.0)
-}
-
 func TestAFindingIsPrintedAndCanBeReplayed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -161,14 +131,9 @@ func TestAMisspelledFlagIsNamedRight(t *testing.T) {
 	status, _, said := run(t, "--hmtl", "grades", "x.c")
 	require.Equal(t, 2, status)
 	require.Contains(t, said, "unknown flag: --hmtl; did you mean --html?")
-	_, _, said = run(t, "similar", "--treshold", "4", "x.c")
-	require.Contains(t, said, "did you mean --threshold?")
 	status, _, said = run(t, "completion", "csh")
 	require.Equal(t, 2, status)
 	require.Contains(t, said, `no shell "csh"; shells: bash, fish, powershell, zsh`)
-	status, out, _ := run(t, "completion", "bash")
-	require.Zero(t, status)
-	require.Contains(t, out, "llmgrade")
 }
 
 func TestTroubleIsStatusTwo(t *testing.T) {

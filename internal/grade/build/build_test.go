@@ -14,18 +14,6 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-func TestTheProgramsOfASubmissionAreBuiltAndRemoved(t *testing.T) {
-	k := build.SharedKit(t)
-	p, err := k.Build("llm_memory.c", []byte(corpus.Correct(t)))
-	require.NoError(t, err)
-	require.FileExists(t, p.Native())
-	watched, err := k.Watched(p)
-	require.NoError(t, err)
-	require.FileExists(t, watched)
-	require.NoError(t, p.Close())
-	require.NoFileExists(t, p.Native())
-}
-
 // Ensure that words made by macros do not pass the gate.
 func TestWordsMadeByMacros(t *testing.T) {
 	k := build.SharedKit(t)

@@ -288,12 +288,3 @@ func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
-
-func TestFortifiedSymbolsAreNamedWithoutTheirPrefix(t *testing.T) {
-	for symbol, name := range map[string]string{
-		"__memcpy_chk": "memcpy", "__isoc23_strtol": "strtol", "__isoc99_sscanf": "sscanf", "system": "system",
-		"__stack_chk_fail": "__stack_chk_fail", "__errno_location": "__errno_location",
-	} {
-		require.Equal(t, name, plain(symbol))
-	}
-}

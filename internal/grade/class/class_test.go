@@ -2,7 +2,6 @@ package class_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -13,43 +12,7 @@ import (
 
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/class"
-	"llmmemory/internal/jobs"
 )
-
-func TestOneThatFailsStopsNoOther(t *testing.T) {
-	all := []class.Submission{{Name: "a"}, {Name: "b"}, {Name: "c"}}
-	trouble := errors.New("no more memory")
-	var got []string
-	for r := range class.Run(context.Background(), all, 2, "2.a", func(s class.Submission) (*grade.Report, error) {
-		if s.Name == "b" {
-			return nil, trouble
-		}
-		return &grade.Report{File: s.Name}, nil
-	}) {
-		if r.Name == "b" {
-			require.ErrorIs(t, r.Err, trouble)
-			continue
-		}
-		got = append(got, r.Report.File)
-	}
-	require.Equal(t, []string{"a", "c"}, got)
-}
-
-func TestNoneIsBegunAfterAnInterruption(t *testing.T) {
-	all := []class.Submission{{Name: "a"}, {Name: "b"}, {Name: "c"}}
-	ctx, cancel := context.WithCancel(context.Background())
-	begun := 0
-	for r := range class.Run(ctx, all, 1, "2.a", func(class.Submission) (*grade.Report, error) {
-		begun++
-		cancel()
-		return &grade.Report{}, nil
-	}) {
-		if r.Name != "a" {
-			require.ErrorIs(t, r.Err, context.Canceled)
-		}
-	}
-	require.Equal(t, 1, begun)
-}
 
 func TestAReportIsReadBackOrMadeAnew(t *testing.T) {
 	f, err := class.NewFolder(t.TempDir())
@@ -158,16 +121,4 @@ func TestASpreadsheetReadsTheGrades(t *testing.T) {
 		`"'=cmd|""calc"", a",'=x.c,30.00,40.00,10.00,0.00,0.00,9.00,0.00,,one two,0.00,,,2.b,19.00,"'@late, agreed",the same file as that of c`+"\n"+
 		`b\u202e\xff\x0a,b\x1b[31m.c,0.00,40.00,0.00,0.00,0.00,0.00,0.00,compile,compile,0.00,,'+b.c: error: 1\x1b[0m,2.b,0.00,,its header`+"\n"+
 		"c,c.c,,,,,,,,,,,no gcc,,2.b,,,\n", b.String())
-}
-
-// Ensure that folders whose names have the characters of patterns are read.
-func TestMissingShardsAreThoseThatAFolderHasNot(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "part[x]")
-	require.NoError(t, os.Mkdir(dir, 0o755))
-	f := class.Folder{Path: dir}
-	require.Empty(t, f.MissingShards())
-	for _, s := range []jobs.Shard{{Index: 1, Of: 3}, {Index: 3, Of: 3}} {
-		require.NoError(t, f.NoteShard(s))
-	}
-	require.Equal(t, []jobs.Shard{{Index: 2, Of: 3}}, f.MissingShards())
 }

@@ -3,8 +3,6 @@ package class_test
 import (
 	"os"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,57 +38,6 @@ func TestEachStudentIsFoundOnce(t *testing.T) {
 	}, all)
 	_, err = class.Find([]string{t.TempDir()})
 	require.ErrorIs(t, err, class.ErrEmpty)
-}
-
-func TestEveryEntryOfAClassFolderIsTold(t *testing.T) {
-	dir := t.TempDir()
-	put := func(name, text string) {
-		write(t, dir, name)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
-	}
-	for _, name := range []string{"fine.c", "upper.C", "nested/hw/llm_memory.c", "two/a.c", "two/b.c", "text/a.txt", "zipped/hw.zip"} {
-		put(name, "int x;\n")
-	}
-	put("binary.c", "\x7fELF and more")
-	put("zeros.c", strings.Repeat("\x00", 64))
-	put("utf16.c", "\xff\xfei\x00n\x00t\x00")
-	put("hw.tar.gz", "")
-	put("void.c", " \n")
-	put(".DS_Store", "")
-	put("submission_metadata.yml", "")
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "empty"), 0o755))
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder.c"), 0o755))
-	require.NoError(t, os.Symlink("/nowhere", filepath.Join(dir, "gone.c")))
-	require.NoError(t, os.Symlink("/nowhere", filepath.Join(dir, "gone")))
-	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe.c"), 0o644))
-	all, err := class.Find([]string{dir})
-	require.NoError(t, err)
-	why := map[string]string{}
-	for _, s := range all {
-		why[s.Name] = s.Why
-	}
-	for name, says := range map[string]string{
-		"fine": "", "upper": "", "nested": "",
-		"two":       `which of "a.c", "b.c" it is, is not clear`,
-		"text":      `the upload has "a.txt"`,
-		"zipped":    `the upload has "hw.zip": unpack the archive`,
-		"binary":    "not C source, but a compiled program",
-		"zeros":     "it is a binary file, not C source",
-		"utf16":     "not C source, but text in UTF-16",
-		"hw.tar.gz": "it is an archive: unpack it",
-		"empty":     "the upload has no files in it",
-		"folder.c":  "the upload has no files in it",
-		"gone":      "it is a link that leads nowhere",
-		"gone-2":    "it is a link that leads nowhere",
-		"void":      "it is empty",
-		"pipe":      "it is not a file, but a pipe",
-	} {
-		require.Contains(t, why, name)
-		require.Contains(t, why[name], says, name)
-		require.Equal(t, says == "", why[name] == "", name)
-		delete(why, name)
-	}
-	require.Empty(t, why)
 }
 
 func TestTheFolderOfOneStudentIsOneSubmission(t *testing.T) {

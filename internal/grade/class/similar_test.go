@@ -101,19 +101,6 @@ func TestRightSubmissionsThatAreIndependentStayBelow(t *testing.T) {
 	require.Less(t, pairs[0].Share, 0.8*class.Threshold, "%s and %s", pairs[0].A, pairs[0].B)
 }
 
-func TestStarterCodeCountsInNoPair(t *testing.T) {
-	all := readAll(t, "independent/right/*.c")
-	starter := all[0].Text
-	with := func(s class.Source) class.Source {
-		return class.Source{Name: s.Name, Text: append(slices.Clone(starter), s.Text...)}
-	}
-	files := []class.Source{with(all[5]), with(all[20])}
-	pairs, _ := class.Similar(files, nil, class.Threshold)
-	require.Len(t, pairs, 1)
-	pairs, _ = class.Similar(files, []class.Source{{Name: "starter.c", Text: starter}}, class.Threshold)
-	require.Empty(t, pairs)
-}
-
 func TestWhatSaysNothingIsInNoPair(t *testing.T) {
 	stub := []byte("int f(void) { return 0; }\n")
 	pairs, unread := class.Similar([]class.Source{{Name: "a", Text: stub}, {Name: "b", Text: stub}, {Name: "c"}, {Name: "d", Text: []byte("\x00\xff")}}, nil, 0)

@@ -109,10 +109,3 @@ func TestTheFactsOfACallAreThoseOfTheStateBefore(t *testing.T) {
 		})
 	}
 }
-
-// Ensure that a call that allocates without end has a sentence.
-func TestTheHeadlineOfTooManyAllocations(t *testing.T) {
-	d := differs(Heap, "the allocations of one call", "at most 18", "more than 65536")
-	d.Op = trace.Op{Kind: trace.Append, A: 1}
-	require.Equal(t, "append_kv makes more than 65536 allocations, but a call needs at most 18", d.Headline())
-}

@@ -88,17 +88,6 @@ func TestOnlyABinaryThatRunsThereIsPacked(t *testing.T) {
 	}
 }
 
-func TestTheScriptsAreScripts(t *testing.T) {
-	for _, name := range []string{"setup.sh", "run_autograder"} {
-		out, err := exec.Command("sh", "-n", name).CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		if shellcheck, err := exec.LookPath("shellcheck"); err == nil {
-			out, err := exec.Command(shellcheck, name).CombinedOutput()
-			require.NoError(t, err, "%s", out)
-		}
-	}
-}
-
 // Ensure that setup.sh calls apt-get, and fails if apt-get fails.
 func TestSetupFailsLoudly(t *testing.T) {
 	dir := t.TempDir()

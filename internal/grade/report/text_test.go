@@ -37,22 +37,22 @@ func one() *grade.Report {
 	return r
 }
 
-func TestAFindingSaysWhatFixingItGives(t *testing.T) {
-	require.Contains(t, written(t, one()), "fixing it gives back +6.2 points")
-}
-
-func TestWhatDidNotRunIsNotPassed(t *testing.T) {
-	text := strings.Join(strings.Fields(written(t, one())), " ")
+func TestAReportAsText(t *testing.T) {
+	text := written(t, one())
+	require.Contains(t, text, "fixing it gives back +6.2 points")
+	require.Contains(t, text, "advice, which costs nothing: gate_main\n  llm_memory.c:3: main\n")
+	text = words(text)
 	require.Contains(t, text, "directed traces passed failed passed passed not run")
 	require.Contains(t, text, "Memcheck not run not run not run not run not run")
 
 	r := one() // Valgrind is missing, and all else is right
 	r.Findings, r.Score = nil, 100
 	require.Contains(t, written(t, r), "Memcheck          not run")
-}
 
-func TestAdviceLooksLikeAdvice(t *testing.T) {
-	require.Contains(t, written(t, one()), "advice, which costs nothing: gate_main\n  llm_memory.c:3: main\n")
+	r = one()
+	r.Replay = true
+	require.NotContains(t, written(t, r), " of 100 points")
+	require.NotContains(t, written(t, r), "gives back")
 }
 
 func TestNothingOfASubmissionMovesTheCursor(t *testing.T) {
@@ -67,11 +67,4 @@ func TestNothingOfASubmissionMovesTheCursor(t *testing.T) {
 	var b strings.Builder
 	require.NoError(t, report.WriteLine(&b, r))
 	require.Equal(t, `b.c: 0.0 of 100 points: b.c:1:1: error: \x1b[31m`+"\n", b.String())
-}
-
-func TestAReplayPrintsNoScore(t *testing.T) {
-	r := one()
-	r.Replay = true
-	require.NotContains(t, written(t, r), " of 100 points")
-	require.NotContains(t, written(t, r), "gives back")
 }
