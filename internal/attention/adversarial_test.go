@@ -63,7 +63,7 @@ var contents = []struct {
 
 // Any shape, with options and contents, and with gaps between blocks and between rows, equals the reference.
 func TestForwardEqualsTheReference(t *testing.T) {
-	for i := range level.Pick(176, 4000) {
+	for i := range level.Pick(110, 4000) {
 		r := rand.New(rand.NewPCG(1, uint64(i)))
 		s := Shape{
 			BlockSize: []int{16, 8, 32, 1 + r.IntN(64)}[r.IntN(4)], NumKVHeads: 1 + r.IntN(2), DType: allDTypes[i%6],
@@ -90,6 +90,8 @@ func TestForwardEqualsTheReference(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%d: %s, %s, %v", i, o.name, c.name, s), func(t *testing.T) {
 			p.forEach(t, testedSets(), func(t *testing.T, runner *Runner) {
+				require.NoError(t, p.stride(runner, gap))
+				requireNear(t, p, bound)
 			})
 		})
 	}
