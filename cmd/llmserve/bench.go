@@ -274,7 +274,8 @@ func spread(x []float64) (s [4]float64) {
 
 func (r result) print(to io.Writer) error {
 	out := new(bytes.Buffer)
-	fmt.Fprintf(out, "%.0f requests in %.2f s: %.2f requests/s, %.1f output tokens/s, %.1f tokens/s in all\n", r["completed"],
+	fmt.Fprintf(out, "%.0f requests in %.2f s: %.2f requests/s, %.1f output tokens/s, %.1f tokens/s in all\n",
+		r["completed"],
 		r["duration"], r["request_throughput"], r["output_throughput"], r["total_token_throughput"])
 	fmt.Fprintf(out, "scheduling, sampling and delivering add %.2f %% to the model's time\n", r["overhead_percent"])
 	fmt.Fprintf(out, "%-24s", "ms")

@@ -27,7 +27,8 @@ func TestRunAndBenchNoticeThatTheirOutputCannotBeWritten(t *testing.T) {
 func TestBenchTriesItsFilesBeforeItMeasures(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing", "result")
 	for _, flag := range []string{"--output", "--steps", "--arrivals"} {
-		out, err := llmserve("bench", "demo", "--num-prompts", "1", "--input-len", "4", "--output-len", "2", flag, missing).Output()
+		out, err := llmserve("bench", "demo", "--num-prompts", "1", "--input-len", "4", "--output-len", "2", flag,
+			missing).Output()
 		require.Error(t, err)
 		require.Empty(t, out, "nothing was measured")
 	}

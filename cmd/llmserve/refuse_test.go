@@ -40,7 +40,7 @@ func hole(t *testing.T) string {
 	return path
 }
 
-// What cannot work is refused by name: flags, then what a header or a configuration says, then a tensor that is missing.
+// What cannot work is refused by name: flags, then what a header or a configuration says, then a missing tensor.
 func TestWhatCannotWorkIsRefusedInOneLine(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {
@@ -54,8 +54,9 @@ func TestWhatCannotWorkIsRefusedInOneLine(t *testing.T) {
 	const bare = `{"model_type": "llama", "vocab_size": 1, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}`
 	for name, content := range map[string]string{
 		"mamba/config.json": `{"model_type": "mamba"}`, "gguf/model-00001.gguf": "", "weights/model.safetensors": "",
-		"words/config.json": `{"model_type": "llama", "hidden_size": "64"}`, "list/config.json": `[]`, "none/config.json": bare,
-		"spm/config.json": bare, "spm/tokenizer.model": "", "bare/config.json": bare, "bare/tokenizer.json": tokenizer,
+		"words/config.json": `{"model_type": "llama", "hidden_size": "64"}`, "list/config.json": `[]`,
+		"none/config.json": bare,
+		"spm/config.json":  bare, "spm/tokenizer.model": "", "bare/config.json": bare, "bare/tokenizer.json": tokenizer,
 		"torch/config.json": bare, "torch/tokenizer.json": tokenizer, "torch/pytorch_model.bin": "",
 		"x.gguf": "GGML and more than eight bytes", "file": "",
 		"moe.gguf": string(weightfile.GGUF(map[string]any{"general.architecture": "dbrx"})),
@@ -102,7 +103,8 @@ func TestWhatCannotWorkIsRefusedInOneLine(t *testing.T) {
 		{"run " + path + " " + strings.Repeat("x", 64) + " --max-model-len 16", "maximum context length is 16"},
 		{"run " + path + " x --chat", "has no chat template"},
 		{"bench " + path + " --input-len 200 --max-model-len 128", "264 tokens together; the longest sequence has 128"},
-		{"bench demo --prefix-len 4000 --input-len 100", "--prefix-len, --input-len and --output-len are 4164 tokens together"},
+		{"bench demo --prefix-len 4000 --input-len 100",
+			"--prefix-len, --input-len and --output-len are 4164 tokens together"},
 		{"bench demo --output " + in("r") + " --steps " + dir + "/./r", "--output and --steps name the same file"},
 		{"bench demo --max-num-seqs 1 --max-waiting 1 --output-len 4",
 			"--max-concurrency is 16; --max-num-seqs and --max-waiting together are 2"},

@@ -36,8 +36,9 @@ const user = `{"role": "user", "content": "x"}`
 // Variables of a request reach the template: an object in its order, and reasoning_effort, as in vLLM, also beside
 // chat_template_kwargs. Names that the server sets are refused.
 func TestSettingsReachTheChatTemplate(t *testing.T) {
-	s := startChat(t, `{{ messages[0].content }}{% if enable_thinking is defined and enable_thinking is false %}<no>{% endif %}`+
-		`{% if count == 9 %}10{% endif %}{{ name }}`)
+	s := startChat(t,
+		`{{ messages[0].content }}{% if enable_thinking is defined and enable_thinking is false %}<no>{% endif %}`+
+			`{% if count == 9 %}10{% endif %}{{ name }}`)
 	for settings, want := range map[string]string{
 		`{}`: "x", `null`: "x", `{"enable_thinking": false}`: "x<no>", `{"enable_thinking": true}`: "x",
 		`{"count": 9, "name": "abc"}`: "x10abc", `{"name": {"b": 1, "a": [2.0, null]}}`: "x{'b': 1, 'a': [2.0, None]}",
@@ -77,8 +78,10 @@ func TestMessagesAreRendered(t *testing.T) {
 	}
 	for _, test := range []struct{ messages, want string }{
 		{`{"role": "user", "name": "Ann", "content": "x"}`, "[user|Ann|x|||False]"},
-		{`{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}`, "[user||a\nb|||False]"},
-		{call(`"{\"b\": 1, \"a\": [2.5]}"`), `[assistant||||||c1 f {"b": 1, "a": [2.5]} {"name": "f", "arguments": {"b": 1, "a": [2.5]}}True]`},
+		{`{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}`,
+			"[user||a\nb|||False]"},
+		{call(`"{\"b\": 1, \"a\": [2.5]}"`),
+			`[assistant||||||c1 f {"b": 1, "a": [2.5]} {"name": "f", "arguments": {"b": 1, "a": [2.5]}}True]`},
 		{call(`{"b": 1}`), `[assistant||||||c1 f {"b": 1} {"name": "f", "arguments": {"b": 1}}True]`},
 		{call(`""`), `[assistant||||||c1 f {} {"name": "f", "arguments": {}}True]`},
 		{call(`"{} {}"`), `[assistant||||||c1 f {} {"name": "f", "arguments": {}}True]`},
@@ -87,7 +90,8 @@ func TestMessagesAreRendered(t *testing.T) {
 		{`{"role": "assistant", "content": "x", "tool_calls": [], "tool_call_id": "c1"}`, "[assistant||x|||False]"},
 		{`{"role": "assistant", "content": "x", "tool_calls": null, "reasoning": "why"}`, "[assistant||x|why|why|False]"},
 		{`{"role": "assistant", "content": "x", "reasoning_content": "why"}`, "[assistant||x|why|why|False]"},
-		{`{"role": "user", "content": "x", "reasoning_content": "why", "tool_calls": [{"function": {"name": "f"}}]}`, "[user||x|||False]"},
+		{`{"role": "user", "content": "x", "reasoning_content": "why", "tool_calls": [{"function": {"name": "f"}}]}`,
+			"[user||x|||False]"},
 	} {
 		require.Equal(t, test.want+"True", s.prompt(t, test.messages, ""), test.messages)
 	}
@@ -103,7 +107,8 @@ func TestTokenizeAndDetokenizeAnswerAsVLLMDoes(t *testing.T) {
 		{"/tokenize", `{"prompt": "ab"}`, `{"count":3,"max_model_len":1024,"tokens":[1,97,98],"token_strs":null}`},
 		{"/tokenize", `{"model": "demo", "prompt": "aü", "add_special_tokens": false, "return_token_strs": true}`,
 			`{"count":3,"max_model_len":1024,"tokens":[97,195,188],"token_strs":["a","�","�"]}`},
-		{"/tokenize", `{"prompt": "", "add_special_tokens": false}`, `{"count":0,"max_model_len":1024,"tokens":[],"token_strs":null}`},
+		{"/tokenize", `{"prompt": "", "add_special_tokens": false}`,
+			`{"count":0,"max_model_len":1024,"tokens":[],"token_strs":null}`},
 		{"/detokenize", `{"tokens": [97, 195, 188]}`, `{"prompt":"aü"}`},
 		{"/detokenize", `{"tokens": []}`, `{"prompt":""}`},
 	} {
@@ -132,5 +137,6 @@ func TestAModelWithABrokenTemplateCompletesTexts(t *testing.T) {
 		c.Template, c.TemplateError = nil, fmt.Errorf("line 3: what is this")
 	})
 	require.Equal(t, 200, s.ask(t, texts, text+`"n": 1}`).Status)
-	require.Contains(t, s.ask(t, chats, talk+`"n": 1}`).Error.Message, "cannot be used: line 3: what is this. Use /v1/completions")
+	require.Contains(t, s.ask(t, chats, talk+`"n": 1}`).Error.Message,
+		"cannot be used: line 3: what is this. Use /v1/completions")
 }

@@ -82,7 +82,8 @@ func TestAWebPageFromElsewhereCannotUseAServerOfThisMachine(t *testing.T) {
 		{"an older browser", open, "", "Origin", "http://example.com", "POST", texts, 403},
 		{"a page without an origin", open, "", "Origin", "null", "POST", texts, 403},
 		{"its page", open, "", "Sec-Fetch-Site", "same-origin", "POST", texts, 200},
-		{"a name made an address of this machine", open, "example.com:8000", "Sec-Fetch-Site", "same-origin", "POST", texts, 403},
+		{"a name made an address of this machine", open, "example.com:8000", "Sec-Fetch-Site", "same-origin", "POST", texts,
+			403},
 		{"such a name, reading", open, "example.com", "", "", "GET", "/metrics", 403},
 		{"this machine by name", open, "localhost:8000", "", "", "POST", texts, 200},
 		{"this machine by name, in capitals", open, "LOCALHOST", "", "", "POST", texts, 200},
@@ -159,7 +160,8 @@ func TestAClientThatClosesItsSideGetsAnError(t *testing.T) {
 // The blocks of a client that goes are free again.
 func TestAClientThatGoesFreesItsBlocks(t *testing.T) {
 	s := start(t, nil)
-	r := s.open(t, chats, demo+`"messages": [{"role": "user", "content": "x"}], "max_tokens": 900, "ignore_eos": true, "stream": true}`)
+	r := s.open(t, chats, demo+
+		`"messages": [{"role": "user", "content": "x"}], "max_tokens": 900, "ignore_eos": true, "stream": true}`)
 	require.True(t, bufio.NewScanner(r.Body).Scan())
 	require.NoError(t, r.Body.Close())
 	settle(t, s)

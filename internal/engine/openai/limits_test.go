@@ -76,7 +76,8 @@ func TestARefusedRequestLeavesTheAllowanceOfItsKey(t *testing.T) {
 		{chats, talk + `"max_completion_tokens": -9223372036854775808}`},
 		{texts, prompt + `"temperature": 9}`},
 		{texts, prompt + `"stop_token_ids": [100000]}`},
-		{texts, demo + `"max_tokens": 500, "prompt": ["x", ` + strings.TrimPrefix(strings.TrimSuffix(long, "}"), `"prompt": `) + "]}"},
+		{texts, demo + `"max_tokens": 500, "prompt": ["x", ` + strings.TrimPrefix(strings.TrimSuffix(long, "}"),
+			`"prompt": `) + "]}"},
 		{texts, demo + `"max_tokens": 2, "use_beam_search": true, ` + long},
 		{texts, demo + `"max_tokens": 1, "prompt": ` + many(129) + "}"},
 		{texts, prompt + `"n": 100}`}, // more tokens than a minute has
@@ -103,7 +104,8 @@ func TestAFullQueueRefusesRequests(t *testing.T) {
 	})
 	too := s.ask(t, texts, demo+`"max_tokens": 1, "prompt": `+many(4)+"}", withKey("a")...)
 	require.Equal(t, 400, too.Status)
-	require.Equal(t, "There are 4 prompts; at most 3 can run or wait (--max-num-seqs and --max-waiting).", too.Error.Message)
+	require.Equal(t, "There are 4 prompts; at most 3 can run or wait (--max-num-seqs and --max-waiting).",
+		too.Error.Message)
 	for _, more := range []string{many(3) + "}", many(4) + `, "use_beam_search": true}`} { // beams: one after the other
 		a := s.ask(t, texts, demo+`"max_tokens": 1, "prompt": `+more, withKey("a")...)
 		require.Equal(t, 200, a.Status, a.Text)

@@ -113,7 +113,8 @@ func TestEchoIsThePromptAsItWasGiven(t *testing.T) {
 // JSON has one U+FFFD for all bytes that are no text.
 func TestTokensThatAreNoTextHaveTheirOwnKeys(t *testing.T) {
 	s := start(t, nil)
-	a := s.ask(t, texts, demo+`"prompt": "ñ ñ", "max_tokens": 1, "temperature": 0, "logprobs": 3, "logit_bias": {"195": 100}}`)
+	a := s.ask(t, texts, demo+
+		`"prompt": "ñ ñ", "max_tokens": 1, "temperature": 0, "logprobs": 3, "logit_bias": {"195": 100}}`)
 	l := a.Choices[0].Logprobs
 	require.Equal(t, []string{`bytes:\xc3`}, l.Tokens)
 	require.Contains(t, l.Top[0], `bytes:\xc3`)

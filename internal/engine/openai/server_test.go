@@ -233,7 +233,8 @@ func TestBestOfGivesTheLikelyOnes(t *testing.T) {
 
 func TestCompletionStreamsSayTheSame(t *testing.T) {
 	s := start(t, nil)
-	got := s.complete(t, story+"The code of the vault", 10, `, "n": 2, "stream": true, "stream_options": {"include_usage": true}`)
+	got := s.complete(t, story+"The code of the vault", 10,
+		`, "n": 2, "stream": true, "stream_options": {"include_usage": true}`)
 	requireEvents(t, got)
 	texts, ends := [2]string{}, 0
 	for _, c := range got.Choices {
