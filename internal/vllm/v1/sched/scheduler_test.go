@@ -358,11 +358,33 @@ func TestAChunkEndsWithTheBlocksOfAllMambaGroups(t *testing.T) {
 	h.add(6, 2, Spec{MaxTokens: 1})
 	h.add(20, 1, Spec{MaxTokens: 1})
 	require.Equal(t, 2, h.schedule()[1].NumScheduledTokens)
+	h.update(9)
+	require.Equal(t, 6, h.schedule()[0].NumScheduledTokens)
 	h.finish(9)
 	h.add(9, 1, Spec{MaxTokens: 1, NoRead: true}) // the other group gets its state after 8 tokens
 	h.finish(9)
 	h.add(9, 1, Spec{MaxTokens: 1})
 	require.Equal(t, 8, h.schedule()[0].NumComputedTokens)
+}
+
+// Ensure that a decode with places for drafts in front of its token reserves no blocks for it.
+func TestAPaddedDecodeReservesNothing(t *testing.T) {
+	for _, asVLLM := range []bool{false, true} {
+		c := small(60)
+		c.NumSpeculativeTokens, c.Connector.Consumer, c.AsVLLM = 2, true, asVLLM
+		c.Cache.Groups = append(c.Cache.Groups, kvcache.Group{Kind: kvcache.Mamba, BlockSize: 4, Align: true, NumSpeculativeBlocks: 2})
+		h := newHost(t, c)
+		h.add(3, 1, Spec{})
+		loaded := h.add(3, 2, Spec{})
+		h.run(9)
+		h.lose(loaded)
+		require.NoError(t, h.Transfers.SetMatch(loaded, Match{3, true}))
+		h.run(9)
+		require.NoError(t, h.Transfers.Received(loaded))
+		loads := h.add(9, 3, Spec{External: Match{9, true}})
+		require.Equal(t, 3, h.schedule()[1].NumScheduledTokens, "it is padded")
+		require.Equal(t, loads, h.step.Loads[0].ID)
+	}
 }
 
 // The output of a step whose request lost its blocks in the middle is void.
