@@ -223,15 +223,14 @@ func (s *Scheduler) preempt(it *serve.Iteration, at int32) error {
 
 // insertFront is insert from the other end, where a preempted request belongs.
 func (s *Scheduler) insertFront(q *reqtable.Queue, at int32) {
-	next := q.Head()
-	for next != reqtable.None && s.requests.At(next).arrival < s.requests.At(at).arrival {
-		next = q.Next(next)
+	before := reqtable.None
+	for next := range q.All() {
+		if s.requests.At(next).arrival > s.requests.At(at).arrival {
+			break
+		}
+		before = next
 	}
-	if next == reqtable.None {
-		q.PushBack(at)
-	} else {
-		q.InsertAfter(at, q.Prev(next))
-	}
+	q.InsertAfter(at, before)
 }
 
 // swapIn swaps requests in, by arrival, while they fit.

@@ -167,14 +167,8 @@ func (s *Static) Table(id, sequence int) []int32 {
 // Queues returns the ids of the requests in each queue, in order. Nothing is
 // swapped out.
 func (s *Static) Queues() (waiting, running, swapped []int) {
-	list := func(q *reqtable.Queue) []int {
-		ids := []int{}
-		for at := range q.All() {
-			ids = append(ids, s.requests.At(at).id)
-		}
-		return ids
-	}
-	return list(s.waiting), list(s.running), nil
+	id := func(at int32) int { return s.requests.At(at).id }
+	return s.waiting.IDs(id), s.running.IDs(id), nil
 }
 
 // Check examines the whole state: every request is in one queue, and the batch is within its

@@ -20,37 +20,28 @@ func (r *run) reforkOne(id int) error {
 	if q := &r.requests.all[id]; q.generated == q.output {
 		return nil
 	}
-	survivors := 0
+	r.survivors = r.survivors[:0]
 	for k := range r.replaced {
-		r.replaced[k] = r.rng.Float64() < r.config.Decoding.Replace
-		if !r.replaced[k] {
-			survivors++
+		if r.replaced[k] = r.rng.Float64() < r.config.Decoding.Replace; !r.replaced[k] {
+			r.survivors = append(r.survivors, k)
 		}
 	}
-	if survivors == 0 {
-		r.replaced[r.rng.IntN(len(r.replaced))] = false
-		survivors = 1
+	if len(r.survivors) == 0 {
+		k := r.rng.IntN(len(r.replaced))
+		r.replaced[k] = false
+		r.survivors = append(r.survivors, k)
 	}
-	for child := range r.replaced {
-		if !r.replaced[child] {
+	for child, replaced := range r.replaced {
+		if !replaced {
 			continue
 		}
-		nth := r.rng.IntN(survivors)
-		for parent := range r.replaced {
-			if r.replaced[parent] {
-				continue
-			}
-			if nth == 0 {
-				copies := len(r.reforks.Copies)
-				if err := r.beams.Refork(&r.reforks, id, child, parent); err != nil {
-					return err
-				}
-				if r.observer != nil {
-					r.observer.Reforked(id, child, parent, r.reforks.Copies[copies:]...)
-				}
-				break
-			}
-			nth--
+		parent := r.survivors[r.rng.IntN(len(r.survivors))]
+		copies := len(r.reforks.Copies)
+		if err := r.beams.Refork(&r.reforks, id, child, parent); err != nil {
+			return err
+		}
+		if r.observer != nil {
+			r.observer.Reforked(id, child, parent, r.reforks.Copies[copies:]...)
 		}
 	}
 	return nil

@@ -110,23 +110,24 @@ func (r *run) measure(seconds float64) {
 	if !w.within(r.now) {
 		return
 	}
-	w.n++
-	w.seconds += seconds
-	w.requests += float64(l.requests)
-	w.sequences += float64(l.sequences)
-	w.waiting += float64(l.live - l.requests)
+	a := &w.sum
+	a.Iterations++
+	a.Milli += seconds
+	a.Requests += float64(l.requests)
+	a.Sequences += float64(l.sequences)
+	a.Waiting += float64(l.live - l.requests)
 	slots := float64(r.config.Server.NumGPUBlocks * r.config.Server.BlockSize)
 	switch r.kind.Memory {
 	case Reserved:
-		w.tokens += float64(l.tokens) / slots
-		w.reservation += float64(l.reserved) / slots
-		w.internal += float64(l.neverUsed) / slots
+		a.Tokens += float64(l.tokens) / slots
+		a.Reservation += float64(l.reserved) / slots
+		a.Internal += float64(l.neverUsed) / slots
 	case Paged:
 		u := r.usage()
 		used := u.Used * r.config.Server.BlockSize
 		empty := min(l.emptySlots, used)
-		w.tokens += float64(used-empty) / slots
-		w.internal += float64(empty) / slots
+		a.Tokens += float64(used-empty) / slots
+		a.Internal += float64(empty) / slots
 		if u.Used > 0 {
 			w.sharing += float64(u.Logical) / float64(u.Used)
 			w.shared++
@@ -226,14 +227,19 @@ func (r *run) answer(at int32) {
 		return
 	}
 	if dropped {
-		r.sent(0)
-		r.r.Dropped++
-		r.depart(&q, false)
+		r.dropped(&q)
 		return
 	}
 	r.sent(q.session)
 	r.r.Answered++
 	r.latencies.Add(r.depart(&q, true))
+}
+
+// dropped counts a request that its system has dropped.
+func (r *run) dropped(q *request) {
+	r.sent(0)
+	r.r.Dropped++
+	r.depart(q, false)
 }
 
 // sent reports to the clients, if there are any, that a request left.
@@ -252,9 +258,7 @@ func (r *run) drop(at int32) {
 	r.requests.all[r.requests.all[at].group].dropped = true
 	q := r.requests.all[at]
 	if r.requests.remove(at) {
-		r.sent(0)
-		r.r.Dropped++
-		r.depart(&q, false)
+		r.dropped(&q)
 	}
 }
 

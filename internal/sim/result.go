@@ -88,24 +88,21 @@ type Window struct {
 // A window sums up iterations.
 type window struct {
 	from, until float64
-	n           int
-	requests, sequences, waiting,
-	seconds, tokens, reservation, internal,
-	sharing float64
-	shared int
+	sum         Window  // with seconds in place of milliseconds
+	sharing     float64 // entries by blocks, where there are blocks
+	shared      int
 }
 
 func (w *window) within(now float64) bool { return now >= w.from && (w.until == 0 || now < w.until) }
 
 func (w *window) average() Window {
-	if w.n == 0 {
-		return Window{}
+	a := w.sum
+	if a.Iterations == 0 {
+		return a
 	}
-	n := float64(w.n)
-	a := Window{
-		Iterations: w.n, Requests: w.requests / n, Sequences: w.sequences / n, Waiting: w.waiting / n,
-		Milli:  1000 * w.seconds / n,
-		Tokens: w.tokens / n, Reservation: w.reservation / n, Internal: w.internal / n,
+	a.Milli *= 1000
+	for _, v := range []*float64{&a.Requests, &a.Sequences, &a.Waiting, &a.Milli, &a.Tokens, &a.Reservation, &a.Internal} {
+		*v /= float64(a.Iterations)
 	}
 	a.External = 1 - a.Tokens - a.Reservation - a.Internal
 	if w.shared > 0 {

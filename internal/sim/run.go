@@ -117,7 +117,9 @@ type run struct {
 	reforks  serve.Iteration // copies that beams make after an iteration
 	done     []int
 	answered []int
-	replaced []bool
+
+	replaced  []bool // beams of a request
+	survivors []int  // those that are not
 
 	window    window
 	latencies Latencies
@@ -150,38 +152,36 @@ func newRun(config Config, source workload.Source) (*run, error) {
 		window: window{from: config.From, until: config.Until},
 	}
 	r.requests.server, r.requests.kind = &r.config.Server, kind
-	if config.Ample {
-		if err := r.countOnMemory(); err != nil {
-			return nil, err
-		}
-		r.latencies.goodput = config.Goodput
-		r.clients, err = NewClients(source, config.MaxConcurrency)
-		return r, err
-	}
-	scheduler, err := kind.new(config.Server, config.Decoding.Drafts)
-	if err != nil {
-		return nil, err
-	}
-	r.scheduler = scheduler
-	r.readsTokens = config.Server.readsTokens(kind)
-	if config.Decoding.Beam && config.Decoding.Samples > 1 {
-		r.beams = scheduler.(serve.GroupScheduler)
-		r.replaced = make([]bool, config.Decoding.Samples)
-	}
-	if config.Decoding.Drafts > 0 {
-		r.drafts = scheduler.(serve.Speculator)
-	}
-	if config.Observe != nil {
-		if r.observer, err = config.Observe(scheduler); err != nil {
-			return nil, err
-		}
-	}
 	r.latencies.goodput = config.Goodput
-	if source == nil {
-		return r, nil // a Replica, which is given its requests
+	makeScheduler := r.schedule
+	if config.Ample {
+		makeScheduler = r.countOnMemory
+	}
+	if err := makeScheduler(); err != nil || source == nil { // nil: a Replica, which is given its requests
+		return r, err
 	}
 	r.clients, err = NewClients(source, config.MaxConcurrency)
 	return r, err
+}
+
+// schedule makes the scheduler.
+func (r *run) schedule() (err error) {
+	c := &r.config
+	if r.scheduler, err = r.kind.new(c.Server, c.Decoding.Drafts); err != nil {
+		return err
+	}
+	r.readsTokens = c.Server.readsTokens(r.kind)
+	if c.Decoding.Beam && c.Decoding.Samples > 1 {
+		r.beams = r.scheduler.(serve.GroupScheduler)
+		r.replaced = make([]bool, c.Decoding.Samples)
+	}
+	if c.Decoding.Drafts > 0 {
+		r.drafts = r.scheduler.(serve.Speculator)
+	}
+	if c.Observe != nil {
+		r.observer, err = c.Observe(r.scheduler)
+	}
+	return err
 }
 
 // serve runs until all requests are answered, or until Config.Until.

@@ -44,14 +44,21 @@ func Releases(engine, gpu string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []string
-	for release, gpus := range f.Releases {
-		if _, ok := gpus[gpu]; ok || gpu == "" {
+	return f.releases(func(release string) bool {
+		_, ok := f.Releases[release][gpu]
+		return ok || gpu == ""
+	}), nil
+}
+
+// releases returns those that are wanted, from the oldest to the newest.
+func (f engineFile) releases(wanted func(release string) bool) (all []string) {
+	for release := range f.Releases {
+		if wanted(release) {
 			all = append(all, release)
 		}
 	}
 	slices.SortFunc(all, compareReleases)
-	return all, nil
+	return all
 }
 
 // EngineGPUs returns the GPUs on which measurements of a release are published, sorted.
@@ -74,10 +81,8 @@ func enginesOn(gpu string) []string {
 
 // compareReleases orders 0.9.1 before 0.10.0, and a range as its last one.
 func compareReleases(a, b string) int {
-	numbers := func(s string) []int {
-		s = s[strings.LastIndexByte(s, '-')+1:]
-		var all []int
-		for part := range strings.SplitSeq(s, ".") {
+	numbers := func(s string) (all []int) {
+		for part := range strings.SplitSeq(s[strings.LastIndexByte(s, '-')+1:], ".") {
 			n, err := strconv.Atoi(part)
 			if err != nil {
 				n = -1
@@ -119,7 +124,11 @@ func OpenEngine(name, gpu string) (Fitted, error) {
 	if err != nil {
 		return Fitted{}, err
 	}
-	releases := f.on(gpu)
+	releases := f.releases(func(release string) bool {
+		_, own := f.Releases[release][gpu]
+		_, others := f.Elsewhere[release].GPUs[gpu]
+		return own || others
+	})
 	switch {
 	case len(releases) == 0:
 		return Fitted{}, fmt.Errorf("engine %q: %w: nothing is published of it on %q, but on %s; measure, and take llmsim "+
@@ -137,20 +146,6 @@ func OpenEngine(name, gpu string) (Fitted, error) {
 		of.learn(releaseOn(engine, release, on))
 	}
 	return of, nil
-}
-
-// on returns the releases with constants for a GPU, from the oldest to the newest.
-func (f engineFile) on(gpu string) []string {
-	var all []string
-	for release, gpus := range f.Releases {
-		_, own := gpus[gpu]
-		_, elsewhere := f.Elsewhere[release].GPUs[gpu]
-		if own || elsewhere {
-			all = append(all, release)
-		}
-	}
-	slices.SortFunc(all, compareReleases)
-	return all
 }
 
 // published returns a release on a GPU that something is published of.
@@ -172,11 +167,9 @@ func (f *Fitted) learn(r release) {
 
 // gpus returns the GPUs of all releases, sorted.
 func (f engineFile) gpus() []string {
-	all := map[string]bool{}
+	all := map[string]Engine{}
 	for _, gpus := range f.Releases {
-		for g := range gpus {
-			all[g] = true
-		}
+		maps.Copy(all, gpus)
 	}
 	return slices.Sorted(maps.Keys(all))
 }
@@ -189,7 +182,9 @@ func (s Setup) On(f Fitted) Setup {
 
 func (f Fitted) String() string {
 	if f.elsewhere != nil {
-		return f.fromElsewhere()
+		return fmt.Sprintf("%s on %s: not fitted on this GPU; constants as measured on %s, with this GPU's "+
+			"data sheet; each of those GPUs predicted from the others: median error up to %.0f %%, worst %.0f %%",
+			f.Name, f.GPU, strings.Join(f.elsewhere, ", "), 100*f.HeldOut.Median, 100*f.HeldOut.Worst)
 	}
 	if f.HeldOut.Points < leastPoints {
 		return fmt.Sprintf("%s on %s: %d published points, fewer than %d: without data for its errors", f.Name, f.GPU,
@@ -246,11 +241,4 @@ func (e elsewhere) on(name, gpu string) Fitted {
 func ElsewhereGPUs(engine, release string) ([]string, error) {
 	f, err := openEngine(engine)
 	return slices.Sorted(maps.Keys(f.Elsewhere[release].GPUs)), err
-}
-
-// fromElsewhere describes what the constants are from.
-func (f Fitted) fromElsewhere() string {
-	return fmt.Sprintf("%s on %s: not fitted on this GPU; constants as measured on %s, with this GPU's "+
-		"data sheet; each of those GPUs predicted from the others: median error up to %.0f %%, worst %.0f %%",
-		f.Name, f.GPU, strings.Join(f.elsewhere, ", "), 100*f.HeldOut.Median, 100*f.HeldOut.Worst)
 }

@@ -95,11 +95,15 @@ func (l LLM) sharedMatrices(workers int) float64 {
 // expertMatrices returns the parameters of one feed-forward part in all layers, by the number
 // of workers: they share each one, or have whole ones.
 func (l LLM) expertMatrices(workers int) float64 {
-	matrices := 2.0
+	return l.feedForward() * float64(l.Layers) * float64(l.Hidden) * float64(l.FFN) / float64(workers)
+}
+
+// feedForward returns the number of matrices of a feed-forward part.
+func (l LLM) feedForward() float64 {
 	if l.Gated {
-		matrices = 3
+		return 3
 	}
-	return matrices * float64(l.Layers) * float64(l.Hidden) * float64(l.FFN) / float64(workers)
+	return 2
 }
 
 // headMatrix returns one worker's parameters that make logits.
@@ -119,11 +123,7 @@ func (l LLM) matrices(workers int) float64 {
 // layers if each goes through memory once: input, norm and sum of both parts of a layer, and
 // what is between the matrices of the feed-forward part.
 func (l LLM) activations(workers int) float64 {
-	matrices := 2.0
-	if l.Gated {
-		matrices = 3
-	}
-	wide := matrices * float64(max(1, l.ExpertsPerToken)) * float64(l.FFN) / float64(workers)
+	wide := l.feedForward() * float64(max(1, l.ExpertsPerToken)) * float64(l.FFN) / float64(workers)
 	return float64(l.Layers) * (8*float64(l.Hidden) + wide)
 }
 

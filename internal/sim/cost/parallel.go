@@ -43,9 +43,9 @@ func (s Setup) unmeasured() string {
 	if s.Fitted == nil && s.Linear == nil && (s.LLM.ParameterBytes != 2 || s.LLM.KVBytes != 2) {
 		all = append(all, "numbers other than fp16")
 	}
-	if s.Fitted != nil && !slices.Contains(s.Fitted.types, s.LLM.numbers()) &&
-		!(s.LLM.numbers() == "bf16" && slices.Contains(s.Fitted.types, "fp16")) &&
-		!(s.LLM.numbers() == "fp16" && slices.Contains(s.Fitted.types, "bf16")) {
+	cost := strings.NewReplacer("bf16", "fp16") // these cost the same
+	same := func(known string) bool { return cost.Replace(known) == cost.Replace(s.LLM.numbers()) }
+	if s.Fitted != nil && !slices.ContainsFunc(s.Fitted.types, same) {
 		all = append(all, "weights in "+s.LLM.numbers())
 	}
 	if s.Fitted != nil && s.LLM.KVBytes < 2 && !s.Fitted.smallKV {
@@ -168,16 +168,17 @@ const fp4Bytes = (4 + 8.0/16) / 8
 // with all of them in 8 bits. Linear layers are computed in fp8 or int8; int4 is computed in fp16.
 // The error wraps ErrFile.
 func (s Setup) Quantised(weights, kv string) (Setup, error) {
+	l := &s.LLM
 	switch weights {
 	case "":
 	case "fp16", "bf16":
-		s.LLM.ParameterBytes, s.LLM.OuterBytes, s.LLM.Computed = 2, 0, weights
+		l.ParameterBytes, l.OuterBytes, l.Computed = 2, 0, weights
 	case "fp8", "int8":
-		s.LLM.ParameterBytes, s.LLM.OuterBytes, s.LLM.Computed = 1, 0, weights
+		l.ParameterBytes, l.OuterBytes, l.Computed = 1, 0, weights
 	case "int4":
-		s.LLM.ParameterBytes, s.LLM.OuterBytes, s.LLM.Computed = int4Bytes, 2, "fp16"
+		l.ParameterBytes, l.OuterBytes, l.Computed = int4Bytes, 2, "fp16"
 	case "fp4":
-		s.LLM.ParameterBytes, s.LLM.OuterBytes, s.LLM.Computed = fp4Bytes, 2, weights
+		l.ParameterBytes, l.OuterBytes, l.Computed = fp4Bytes, 2, weights
 	default:
 		return s, fmt.Errorf("%w: weights in %q: want fp16, bf16, fp8, int8, int4 or fp4", ErrFile, weights)
 	}

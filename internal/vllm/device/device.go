@@ -3,6 +3,7 @@ package device
 import (
 	"fmt"
 	"iter"
+	"slices"
 
 	"llmmemory/internal/block"
 )
@@ -20,16 +21,6 @@ type Device struct {
 	free   []int32 // top at the end
 }
 
-// Ascending makes a device of n blocks from id first on, which hands out
-// blocks never used by ascending id.
-func Ascending(first int32, n int) Device {
-	d := Device{first, make([]int32, n), make([]int32, n)}
-	for i := range d.free {
-		d.free[i] = first + int32(n-1-i)
-	}
-	return d
-}
-
 // Descending makes a device of n blocks from id first on, which hands out blocks never used by
 // descending id.
 func Descending(first int32, n int) Device {
@@ -37,6 +28,13 @@ func Descending(first int32, n int) Device {
 	for i := range d.free {
 		d.free[i] = first + int32(i)
 	}
+	return d
+}
+
+// Ascending is Descending by ascending id.
+func Ascending(first int32, n int) Device {
+	d := Descending(first, n)
+	slices.Reverse(d.free)
 	return d
 }
 
@@ -108,8 +106,8 @@ func (d *Device) NumFree() int { return len(d.free) }
 // Free yields the stack from its top: the block that Take returns next comes first.
 func (d *Device) Free() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
-		for i := len(d.free) - 1; i >= 0; i-- {
-			if !yield(d.free[i]) {
+		for _, id := range slices.Backward(d.free) {
+			if !yield(id) {
 				return
 			}
 		}
@@ -145,5 +143,5 @@ func (d *Device) Check(kept int, entries iter.Seq[int32]) error {
 
 // Clone is a copy that shares nothing.
 func (d *Device) Clone() Device {
-	return Device{d.first, append([]int32(nil), d.counts...), append([]int32(nil), d.free...)}
+	return Device{d.first, slices.Clone(d.counts), slices.Clone(d.free)}
 }
