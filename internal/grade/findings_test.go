@@ -74,6 +74,11 @@ func TestTheSameComplaintInTwoFunctionsCostsBothTasks(t *testing.T) {
 	g.LeaveOutSweeps()
 	r := gradedBy(t, g, putText(t, corpus.Source(t, "R15")))
 	require.Subset(t, r.Failed(), []string{"task2_memory", "task3_memory"})
+	seen := map[string]bool{}
+	for _, f := range r.Findings {
+		require.False(t, seen[f.Name], "%s: a further complaint is a line", f.Name)
+		seen[f.Name] = true
+	}
 }
 
 // Ensure that system calls are reported: an attack ends the run and scores 0, a refused call

@@ -115,6 +115,8 @@ func TestTheRateLimitWithoutResults(t *testing.T) {
 	r := submit(t, dir, fullMarks, 9, previous{Time: at(5), Score: 7.5}, previous{Time: at(6), Errored: true})
 	require.Equal(t, 7.5, r.Score)
 	require.Equal(t, AfterDueDate, r.Tests[0].Visibility, "or the sum would be seen")
+	r = submit(t, dir, fullMarks, 16, previous{Time: at(5), Score: 7.5}, previous{Time: at(9), Score: 7.5})
+	require.Equal(t, 10.0, r.Score, "the one of minute 9 was refused, and does not count")
 	r = submit(t, dir, fullMarks, 9, previous{Time: at(5), Errored: true})
 	require.Equal(t, 10.0, r.Score)
 	r = submit(t, dir, fullMarks, 9, previous{Time: at(5), Score: 7.5, Results: &Results{Score: 7.5, Tests: []Test{{Name: "stripped"}}}})
