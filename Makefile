@@ -1,6 +1,7 @@
 # make                      build the library and grade it, with and without Valgrind
 # make SUBMISSION=file.c    grade a student's llm_memory.c the same way
-# make quick                the tests of a change: no compiler of submissions, no Valgrind, no browser
+# make quick                the tests of a change: no compiler of submissions, no Valgrind, no browser;
+#                           what a package printed the last time, if nothing that it reads has changed
 # make test                 every test
 # make test-long            the same with the full matrices, soaks and exhaustive runs, and new random cases
 # make test-tiers           the tests of keys and values in Redis, which it installs
@@ -85,10 +86,9 @@ CACHE_SOURCES := go.mod capi/link capi/for-valgrind $(wildcard capi/cache/*.go c
   $(filter-out %_test.go,$(wildcard internal/vllm/blockhash/*.go internal/vllm/v1/*/*.go internal/block/*.go internal/attention/*.go internal/kvstore/*.go internal/parallel/*.go internal/invariants/*.go)) \
   $(wildcard internal/attention/*.s internal/kvstore/*.s)
 
-# What hangs is ended; a slow or busy machine is not. make check vets. What .ci/cheaply
-# says of garbage is for the compiler, not for the tests.
+# What hangs is ended; a slow or busy machine is not. make check vets.
 CHEAP := GOTOOLCHAIN=$$(.ci/tools toolchain) .ci/cheaply $$(.ci/tools go)
-TEST := $(CHEAP) test -buildvcs=false -vet=off -exec 'env -u GOGC -u GOMEMLIMIT' -timeout 6h
+TEST := $(CHEAP) test -buildvcs=false -vet=off -timeout 6h
 # With a Check that the tag calls, or with tests of what has one.
 CHECKED := ./internal/vllm/v0 ./internal/vllm/v1/... ./internal/paper ./internal/kvstore/... ./internal/engine
 

@@ -21,14 +21,10 @@ func main() {
 	os.Exit(summarize(os.Args[1:]))
 }
 
-// runTests runs the tests of a package, as go test -exec calls it, without what .ci/cheaply says of garbage, which
-// is for the compiler. The last line of the output is the processor time of the tests and of all programs
-// that they waited for.
+// runTests runs the tests of a package, as go test -exec calls it. The last line of the output is the processor
+// time of the tests and of all programs that they waited for.
 func runTests(command []string) int {
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "GOGC=") || strings.HasPrefix(v, "GOMEMLIMIT=")
-	})
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := cmd.Run()
 	if cmd.ProcessState == nil {
