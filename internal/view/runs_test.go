@@ -95,9 +95,9 @@ var runs = map[string]func(t testing.TB) *view.Recording{
 	"paged": func(t testing.TB) *view.Recording {
 		r := &view.Recording{
 			Title: "Paged memory under load", System: "vLLM (SOSP '23)",
-			Note: "OPT-13B on one A100: 983 blocks of 16 tokens, requests about as long as ShareGPT's.", BlockSize: 16, NumGPUBlocks: 983, NumCPUBlocks: 200,
+			Note: "500 blocks of 16 tokens, requests about as long as ShareGPT's.", BlockSize: 16, NumGPUBlocks: 500, NumCPUBlocks: 100,
 		}
-		return drive(t, sosp(t, 983, 200), r, view.Limits{From: 10, Frames: 30}, load{40, 161, 337, 1, 0})
+		return drive(t, sosp(t, 500, 100), r, view.Limits{From: 10, Frames: 30}, load{20, 161, 337, 1, 0})
 	},
 	"static": func(t testing.TB) *view.Recording {
 		s, err := paper.NewStatic(paper.StaticConfig{BatchSize: 5, MaxModelLen: 300})
