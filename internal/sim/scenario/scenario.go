@@ -187,26 +187,31 @@ func (p *Plan) openModel() (err error) {
 
 // More than these is no server's, and would end for want of memory or time.
 const (
-	mostRate     = 1e6
-	mostSeconds  = 1e9
-	mostRequests = 1e9
+	mostRate   = 1e6
+	mostAmount = 1e9 // seconds, requests and others
 )
 
 // checkAmounts refuses numbers that no run has.
 func (s *Scenario) checkAmounts() error {
-	bad := func(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }
+	for _, n := range []struct {
+		what        string
+		value, most float64
+	}{
+		{"a rate of %v requests a second", s.Rate, mostRate}, {"a duration of %v s", s.Duration, mostAmount},
+		{"averages from %v s", s.From, mostAmount}, {"averages until %v s", s.Until, mostAmount},
+		{"a burstiness of %v", s.Burstiness, mostAmount}, {"requests at once: %v", float64(s.MaxConcurrency), mostAmount},
+		{"turns of a conversation: %v", s.Turns, mostAmount}, {"seconds between turns: %v", s.Think, mostAmount},
+	} {
+		if !(n.value >= 0 && n.value <= n.most) {
+			return fmt.Errorf("%w: "+n.what+": want 0 to %.0f", ErrScenario, n.value, n.most)
+		}
+	}
 	switch {
-	case bad(s.Rate) || s.Rate > mostRate:
-		return fmt.Errorf("%w: a rate of %v requests a second: want 0 to %.0f", ErrScenario, s.Rate, float64(mostRate))
-	case bad(s.Duration) || s.Duration > mostSeconds:
-		return fmt.Errorf("%w: a duration of %v s: want 0 to %.0f", ErrScenario, s.Duration, float64(mostSeconds))
 	case s.Requests < 0:
 		return fmt.Errorf("%w: %d requests: want at least 1, or 0 for those of the duration", ErrScenario, s.Requests)
-	case s.Requests == 0 && s.Trace == "" && s.Rate*s.Duration > mostRequests:
+	case s.Requests == 0 && s.Trace == "" && s.Rate*s.Duration > mostAmount:
 		return fmt.Errorf("%w: %g requests a second for %g s: want at most %.0f requests", ErrScenario, s.Rate, s.Duration,
-			float64(mostRequests))
-	case bad(s.From) || bad(s.Until):
-		return fmt.Errorf("%w: averages from %v s until %v s", ErrScenario, s.From, s.Until)
+			float64(mostAmount))
 	case s.end() > 0 && s.From >= s.end():
 		return fmt.Errorf("%w: averages from %v s until %v s are of nothing: begin earlier, or end later", ErrScenario,
 			s.From, s.end())

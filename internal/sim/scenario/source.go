@@ -76,17 +76,6 @@ func (s *Scenario) checkClients() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrScenario}, args...)...)
 	}
-	for _, n := range []struct {
-		what  string
-		value float64
-	}{
-		{"burstiness of", s.Burstiness}, {"requests at once:", float64(s.MaxConcurrency)},
-		{"turns of a conversation:", s.Turns}, {"seconds between turns:", s.Think},
-	} {
-		if !(n.value >= 0) || math.IsInf(n.value, 0) {
-			return bad("%s %v: want a number of at least 0", n.what, n.value)
-		}
-	}
 	switch {
 	case s.Trace != "" && s.Burstiness != 0:
 		return bad("a burstiness of %v: a trace says itself when requests come", s.Burstiness)
