@@ -124,14 +124,16 @@ func TestNaNStaysWhereItIsReached(t *testing.T) {
 					r := rand.New(rand.NewPCG(13, 1))
 					p := newProblem(r, problemSpec{
 						shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: at.size, DType: dtype},
-						heads: 4, lens: []int{n, n}, queries: []int{20, 1},
+						heads: 4, lens: []int{n, 48}, queries: []int{20, 1}, // of whole tiles, for kernels look at all keys of a tile
 					})
 					p.poisonUnused(nan, at.element)
-					p.poison(p.batch.blockOf(&p.cache, 0, at.token)*16+at.token%16, nan, at.element, at.value)
+					for seq := range 2 {
+						p.poison(p.batch.blockOf(&p.cache, seq, at.token)*16+at.token%16, nan, at.element, at.value)
+					}
 					require.NoError(t, runner.Forward(&p.cache, &p.batch))
 					p.eachRow(func(seq, query, head int, out []float32) {
 						_, _, position := p.batch.queries(seq)
-						if seq == 0 && head < 2 && position+query >= at.token {
+						if head < 2 && position+query >= at.token {
 							require.True(t, out[at.element] != out[at.element], "sequence %d, query %d, head %d", seq, query, head)
 							return
 						}
