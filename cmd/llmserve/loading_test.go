@@ -28,7 +28,6 @@ func TestMemoryBesideTheWeightsIsSmall(t *testing.T) {
 		args                       []string
 	}{
 		{"2 workers", "F16", "f32", []string{"--tensor-parallel-size", "2"}},
-		{"activations in BF16", "F16", "bf16", []string{"--activation-dtype", "bf16"}},
 		{"activations in 8 bits", "Q8_0", "int8", []string{"--activation-dtype", "int8"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
