@@ -65,7 +65,6 @@ func (g *grading) firstOf(ops []trace.Op) (found bool, err error) {
 	if d == nil || err != nil {
 		return false, err
 	}
-	f := Finding{Name: "exhaustive", Task: d.Op.Task(), Stage: Exhaustive, Sentence: sentence(d, handout.WhiteBox), Ops: slices.Clone(ops[:d.Step+1]), Difference: d}
 	from := d.Step
 	for ops[from].Kind != trace.Init {
 		from--
@@ -75,11 +74,19 @@ func (g *grading) firstOf(ops []trace.Op) (found bool, err error) {
 		return true, err
 	}
 	if like := like(alone, d); like != nil {
-		f.Ops, f.Difference = slices.Clone(ops[from:from+like.Step+1]), like
+		ops, d = ops[from:], like
 	}
-	if f.Scene, err = compare.Look(g.program.Native(), f.Ops, f.Difference); err != nil {
-		return true, err
+	f, err := g.shown("exhaustive", Exhaustive, slices.Clone(ops), d)
+	if err == nil {
+		g.found("", f)
 	}
-	g.found("", f)
-	return true, nil
+	return true, err
+}
+
+// shown returns the finding of a difference, with its scene.
+func (g *grading) shown(name string, stage StageName, ops []trace.Op, d *compare.Difference) (Finding, error) {
+	f := Finding{Name: name, Task: d.Op.Task(), Stage: stage, Sentence: sentence(d, handout.WhiteBox), Ops: ops[:d.Step+1], Difference: d}
+	var err error
+	f.Scene, err = compare.Look(g.program.Native(), f.Ops, d)
+	return f, err
 }

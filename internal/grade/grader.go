@@ -24,10 +24,8 @@ import (
 	"sync"
 	"time"
 
-	"llmmemory/internal/course/handout"
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
-	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/runner"
 	"llmmemory/internal/grade/traces"
 	"llmmemory/internal/jobs"
@@ -147,14 +145,14 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 	return g.grade(path, func(g *grading) error {
 		g.report.Replay, g.report.MaxScore = true, 0
 		r, err := g.play(ops)
-		if d := r.First(); err == nil && d != nil {
-			f := Finding{Name: "replay", Task: d.Op.Task(), Stage: Directed, Sentence: sentence(d, handout.WhiteBox), Ops: ops[:d.Step+1], Difference: d}
-			if f.Scene, err = compare.Look(g.program.Native(), ops, d); err != nil {
-				return err
-			}
+		d := r.First()
+		if d == nil || err != nil {
+			return err
+		}
+		f, err := g.shown("replay", Directed, ops, d)
+		if err == nil {
 			g.report.Findings = append(g.report.Findings, f)
 			g.Found(path, f)
-			return nil
 		}
 		return err
 	})
