@@ -1,7 +1,6 @@
 package v0
 
 import (
-	"slices"
 	"testing"
 
 	"llmmemory/internal/vllm/device"
@@ -145,38 +144,29 @@ func TestTheLastBlockOfATableIsNeverComputed(t *testing.T) {
 	require.Len(t, m.Computed(nil, again), 3, "restored blocks are computed")
 }
 
-// Ensure that cached blocks are evicted by the time of their last access, and of one time those of longer
-// prefixes first (vllm/v0/RULES.md §6).
-func TestTheOrderOfEviction(t *testing.T) {
-	m := manager(t, Config{BlockSize: 2, NumGPUBlocks: 4, EnablePrefixCaching: true})
-	for now, tokens := range [][]int32{{1, 2, 3, 4}, {5, 6, 7, 8}} {
-		s := allocated(t, m, 4, tokens...)
-		m.Access(float64(now), s)
-		m.Free(s)
-	}
-	var evicted []int32
-	for range 4 {
-		s := allocated(t, m, 1, 9)
-		evicted = append(evicted, s.table...)
-	}
-	require.Equal(t, []int32{1, 0, 3, 2}, evicted)
-}
+// Ensure that admission and swapping in leave the watermark free, and that the
+// watermark makes a prompt impossible, but not a swap.
+func TestAdmissionLeavesTheWatermarkFree(t *testing.T) {
+	m := manager(t, Config{BlockSize: 1, NumGPUBlocks: 10, NumCPUBlocks: 10, Watermark: 0.29})
+	require.Equal(t, 2, m.View.Watermark())
+	require.Equal(t, OK, m.CanAllocate(8, 0))
+	require.Equal(t, Never, m.CanAllocate(9, 0))
+	require.Equal(t, Never, m.CanAllocate(8, 1))
+	require.NoError(t, m.Allocate(&Seq{Len: 1}))
+	require.Equal(t, Later, m.CanAllocate(8, 0))
 
-// Ensure that a sequence gets the block that holds the same prefix when its own
-// becomes full, without a copy, and its own is free.
-func TestPromotionToTheSamePrefix(t *testing.T) {
-	m := manager(t, Config{BlockSize: 2, NumGPUBlocks: 4, EnablePrefixCaching: true})
-	a, b := &Seq{Len: 1, Tokens: []int32{1, 2}}, &Seq{Len: 1, Tokens: []int32{1, 2}}
-	require.NoError(t, m.Allocate(a))
-	require.NoError(t, m.Allocate(b))
-	for _, s := range []*Seq{a, b} {
-		s.Len = 2
-		copies, err := m.Append(nil, s, 0, 1)
-		require.NoError(t, err)
-		require.Empty(t, copies)
-	}
-	require.Equal(t, []int32{0}, a.table)
-	require.Equal(t, []int32{0}, b.table)
-	require.Equal(t, 3, m.View.FreeGPU())
-	require.Equal(t, []int32{1, 2, 3}, slices.Collect(m.gpu.Free()))
+	s := &Seq{Len: 8}
+	require.NoError(t, m.Allocate(s))
+	require.True(t, m.CanAppend(0, &Seq{}, s))
+	s.Len = 10
+	require.False(t, m.CanAppend(0, s), "two more tokens, one free block")
+	s.Len = 8
+	require.True(t, m.CanSwapOut(s))
+	_, err := m.SwapOut(nil, s)
+	require.NoError(t, err)
+	require.Equal(t, Later, m.CanSwapIn(0, s), "8 and the watermark are not free")
+	s.Len = 10
+	require.Equal(t, Later, m.CanSwapIn(0, s), "10 are not more than there are: vLLM waits for ever")
+	s.Len = 11
+	require.Equal(t, Never, m.CanSwapIn(0, s))
 }

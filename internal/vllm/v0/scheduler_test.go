@@ -137,38 +137,6 @@ func TestSwappingInFillsTheLimitOfSequences(t *testing.T) {
 	require.NoError(t, s.Check())
 }
 
-// Ensure that victims wait in front of all others, the one that came first in front (vllm/v0/RULES.md §8).
-func TestVictimsWaitInFront(t *testing.T) {
-	s := scheduler(t, SchedulerConfig{Manager: Config{BlockSize: 1, NumGPUBlocks: 3}, MaxNumBatchedTokens: 8, MaxNumSeqs: 4, MaxModelLen: 8})
-	for id := 1; id <= 4; id++ {
-		s.add(id, 1)
-	}
-	s.step()
-	require.Len(t, s.it.Prefills, 3)
-	s.step()
-	require.Equal(t, []serve.Preemption{{ID: 3}, {ID: 2}}, s.it.Preempted)
-	waiting, running, _ := s.Queues()
-	require.Equal(t, [][]int{{2, 3, 4}, {1}}, [][]int{waiting, running})
-}
-
-// Ensure that a chunked batch has new prompts before those that go on, and that they stand behind
-// these in the running queue (vllm/v0/RULES.md §8).
-func TestTheOrderOfAChunkedBatch(t *testing.T) {
-	s := scheduler(t, SchedulerConfig{
-		Manager: Config{BlockSize: 1, NumGPUBlocks: 20}, MaxNumBatchedTokens: 4, MaxNumSeqs: 4, MaxModelLen: 20, Chunked: true,
-	})
-	s.add(1, 1)
-	s.step()
-	s.add(2, 5)
-	s.step() // 1 and 3 tokens
-	s.add(3, 7)
-	s.step()
-	require.Equal(t, []serve.Prefill{{ID: 3, Tokens: 1, Seqs: 1}, {ID: 2, Start: 3, Tokens: 2, Seqs: 1, Last: true}}, s.it.Prefills)
-	require.Equal(t, []serve.Decode{{ID: 1, Context: 3, Seqs: 1}}, s.it.Decodes)
-	_, running, _ := s.Queues()
-	require.Equal(t, []int{1, 2, 3}, running)
-}
-
 func TestSchedulerCheckSeesDamage(t *testing.T) {
 	for name, damage := range map[string]func(s *Scheduler){
 		"a request in no queue":      func(s *Scheduler) { s.running.Remove(s.running.Head()) },
