@@ -1,7 +1,5 @@
 package course
 
-import "llmmemory/internal/block"
-
 // appendBatch gives one record to each sequence, in order. The same sequence
 // may come twice, and two may share a block, so what one append needs depends
 // on those before it: the journal makes each writable in turn, and the records
@@ -12,7 +10,6 @@ func (c *core) appendBatch(e *Engine, seqs []*Sequence, data []int32) error {
 		return ErrNoMemory
 	}
 	defer j.close()
-	counts := e.counts()
 	for i, s := range seqs {
 		if s == nil {
 			return c.abort(seqs, i, ErrArgument)
@@ -20,13 +17,8 @@ func (c *core) appendBatch(e *Engine, seqs []*Sequence, data []int32) error {
 		if err := writableAt(e, s); err != nil {
 			return c.abort(seqs, i, err)
 		}
-		position := uint32(s.KVCount)
-		logical := position / KVPerBlock
-		st := &j.steps[i]
-		home, entry := s.at(logical)
-		if need := block.NeedOf(counts, entry); need == block.Nothing {
-			*st = step{block: entry, old: inPlace}
-		} else if err := j.place(st, need, home, logical); err != nil {
+		position, st := uint32(s.KVCount), &j.steps[i]
+		if err := j.place(st, s, position/KVPerBlock); err != nil {
 			return c.abort(seqs, i, err)
 		}
 		st.offset = position % KVPerBlock
@@ -87,14 +79,8 @@ func (c *core) appendRun(e *Engine, s *Sequence, data []int32) error {
 // reachAll makes steps logical blocks of s writable, from first on, or none.
 func (c *core) reachAll(s *Sequence, first, steps int) error {
 	j := &c.batch
-	counts := j.engine.counts()
 	for i := range steps {
-		logical := uint32(first + i)
-		st := &j.steps[i]
-		home, entry := s.at(logical)
-		if need := block.NeedOf(counts, entry); need == block.Nothing {
-			*st = step{block: entry, old: inPlace}
-		} else if err := j.place(st, need, home, logical); err != nil {
+		if err := j.place(&j.steps[i], s, uint32(first+i)); err != nil {
 			j.revokeRun(first, i)
 			return err
 		}

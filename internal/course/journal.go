@@ -74,13 +74,17 @@ func (j *journal) release() {
 	}
 }
 
-// place is append's rule for an entry that needs something, with the copy and the
-// allocation put off.
-func (j *journal) place(st *step, need block.Need, home **L2Table, logical uint32) error {
-	if need == block.Outside {
+// place is append's rule for a logical block of s, with the copy and the allocation put off.
+func (j *journal) place(st *step, s *Sequence, logical uint32) error {
+	e := j.engine
+	home, entry := s.at(logical)
+	switch block.NeedOf(e.counts(), entry) {
+	case block.Nothing:
+		*st = step{block: entry, old: inPlace}
+		return nil
+	case block.Outside:
 		return ErrCorrupt
 	}
-	e := j.engine
 	if e.Free == 0 {
 		return ErrNoBlocks
 	}
