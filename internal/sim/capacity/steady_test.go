@@ -32,7 +32,8 @@ func promised(t *testing.T, s scenario.Scenario, slo SLO) (Capacity, error) {
 		return c, err
 	}
 	lasts := Horizon{Seconds: float64(lasting()), Answers: DefaultHorizon.Answers}
-	return c, l.Confirm(context.Background(), p, slo, lasts, pool, &c)
+	err = l.Confirm(context.Background(), p, slo, lasts, pool, &c)
+	return c, err
 }
 
 // lasting returns the seconds for which rates have to last: an hour in make test-long.
@@ -61,7 +62,7 @@ var (
 // plannedMemory is the part of the GPUs' memory in the table of sim/README.md.
 const plannedMemory = 0.95
 
-// Ensure that what a plan promises lasts: a run of an hour holds the objective
+// Ensure that what a plan promises lasts: a run of an hour (in make test of half an hour) holds the objective
 // under seeds that the plan has not seen, all but at most one of five, and at 1.1
 // times what lasts under most seeds it fails under most of them. Where an objective hardly
 // changes with the rate, seeds differ by more than that: 1.1 times the answer, which holds
