@@ -3,6 +3,7 @@ package compare
 import (
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -108,4 +109,18 @@ func TestTheFactsOfACallAreThoseOfTheStateBefore(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Ensure that the process's structs are those of package course, which are those of llm_memory.h.
+func TestTheStructsAreThoseOfTheHeader(t *testing.T) {
+	require.Equal(t,
+		[]uintptr{unsafe.Sizeof(course.Engine{}), unsafe.Offsetof(course.Engine{}.Total), unsafe.Offsetof(course.Engine{}.Free),
+			unsafe.Offsetof(course.Engine{}.RefCount), unsafe.Offsetof(course.Engine{}.Active), unsafe.Offsetof(course.Node{}.Next)},
+		[]uintptr{unsafe.Sizeof(engineStruct{}), unsafe.Offsetof(engineStruct{}.total), unsafe.Offsetof(engineStruct{}.free),
+			unsafe.Offsetof(engineStruct{}.refCount), unsafe.Offsetof(engineStruct{}.active), unsafe.Offsetof(listNode{}.next)})
+	require.Equal(t,
+		[]uintptr{unsafe.Sizeof(course.Sequence{}), unsafe.Offsetof(course.Sequence{}.BlockTable), unsafe.Offsetof(course.Sequence{}.KVCount),
+			unsafe.Offsetof(course.Sequence{}.Node), unsafe.Sizeof(course.L1Table{})},
+		[]uintptr{unsafe.Sizeof(sequenceStruct{}), unsafe.Offsetof(sequenceStruct{}.blockTable), unsafe.Offsetof(sequenceStruct{}.kvCount),
+			unsafe.Offsetof(sequenceStruct{}.node), unsafe.Sizeof(l1Table{})})
 }
