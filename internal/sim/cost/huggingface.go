@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -111,7 +112,8 @@ func (h huggingFace) llm(path string) (LLM, error) {
 	case why != "":
 		return LLM{}, fmt.Errorf("%s is not simulated: %s", name, why)
 	case !known:
-		return LLM{}, fmt.Errorf("architectures is %v; a config.json may be of %v", h.Architectures, knownArchitectures())
+		return LLM{}, fmt.Errorf("architectures is %v; a config.json may be of %v", h.Architectures,
+			slices.Sorted(maps.Keys(architectures)))
 	case h.Quantization != nil:
 		return LLM{}, fmt.Errorf("quantization_config: give the config.json of the model in 16 bits, and --weights")
 	case h.SlidingWindow > 0 && h.SlidingWindow < h.MaxLength && (h.UseSlidingWindow == nil || *h.UseSlidingWindow):
@@ -155,13 +157,4 @@ func modelName(path string) string {
 		path = abs
 	}
 	return filepath.Base(filepath.Dir(path))
-}
-
-func knownArchitectures() []string {
-	var all []string
-	for name := range architectures {
-		all = append(all, name)
-	}
-	slices.Sort(all)
-	return all
 }
