@@ -15,7 +15,8 @@
 # with weights in F16), as this project does with int8 (and bf16); with f32, this project does not. Keys and values are
 # F16.
 # A cell is the median over turns of this project's speed divided by ik_llama.cpp's. THREADS is the number of threads
-# (default: one for each processor), and MEASURE="nice -n -15" runs each measurement by that command.
+# (default: one for each processor); with one, processor time is measured, for machines on which other work runs.
+# MEASURE="nice -n -15" runs each measurement by that command.
 set -eu
 fail() { echo "ik_llamacpp.sh: $*" >&2; exit 1; }
 [ $# -ge 2 ] || fail "usage: testdata/bench/ik_llamacpp.sh FOLDER IK [TURNS [TYPE...]]"
