@@ -28,7 +28,7 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// ErrRecording is wrapped if a recording contradicts itself or is too large for a page.
+// ErrRecording is wrapped if a page cannot show a recording, or a scheduler does not show its tables.
 var ErrRecording = errors.New("bad recording")
 
 // NullBlock is a value of Recording.Held.
