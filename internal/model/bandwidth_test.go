@@ -52,7 +52,6 @@ func newReader(m *model.Model, store *kvstore.Store, pool *parallel.Pool, batch 
 // BenchmarkDecodeAgainstReading compares decoding one sequence, after 512 tokens, with reading the
 // same bytes by the loop of llmbench attention: by turns, and the median of the ratios.
 func BenchmarkDecodeAgainstReading(b *testing.B) {
-	const large = 1
 	threads := []int{1}
 	if n := runtime.NumCPU(); n > 1 {
 		threads = append(threads, n)
@@ -60,7 +59,7 @@ func BenchmarkDecodeAgainstReading(b *testing.B) {
 	for _, workers := range threads {
 		pool, err := parallel.New(workers)
 		require.NoError(b, err)
-		m := benchModel(b, large, pool)
+		m := benchModel(b, pool)
 		store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(16, attention.F16), Layers: m.NumLayers, NumBlocks: 256},
 			pool)
 		require.NoError(b, err)
@@ -68,7 +67,7 @@ func BenchmarkDecodeAgainstReading(b *testing.B) {
 		require.NoError(b, err)
 		batch := decodeBatch(1)
 		read := newReader(m, store, pool, batch)
-		b.Run(fmt.Sprintf("%s/threads=%d", benchShapes[large].name, workers), func(b *testing.B) {
+		b.Run(fmt.Sprintf("134M/threads=%d", workers), func(b *testing.B) {
 			var ratios, decoding, reading []float64
 			for b.Loop() {
 				begin := time.Now()

@@ -1,61 +1,26 @@
 package model_test
 
 import (
-	"fmt"
-	"math/rand/v2"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/half"
 	"llmmemory/internal/model"
 	"llmmemory/internal/model/weights"
 	"llmmemory/internal/parallel"
+	"llmmemory/internal/testkit/weightfile"
 )
 
-// The shapes that llama.cpp was measured with: Llama with an output matrix of its
-// own, about 24 and 134 million parameters.
-var benchShapes = []struct {
-	name                               string
-	hidden, layers, heads, inter, base int
-}{
-	{"24M", 288, 6, 6, 768, 32000},
-	{"134M", 768, 12, 12, 2048, 32000},
-}
-
-func randomHalf(rnd *rand.Rand, name string, rows, cols int) *weights.Tensor {
-	values := make([]uint16, rows*cols)
-	for i := range values {
-		values[i] = half.ToF16(float32(rnd.NormFloat64()) * 0.03)
-	}
-	return weights.FromHalves(name, rows, cols, values)
-}
-
-// benchModel has random weights in f16.
-func benchModel(b *testing.B, shape int, pool *parallel.Pool) *model.Model {
-	s := benchShapes[shape]
-	rnd := rand.New(rand.NewPCG(1, 1))
-	var all []*weights.Tensor
-	add := func(name string, rows, cols int) { all = append(all, randomHalf(rnd, name+".weight", rows, cols)) }
-	add("model.embed_tokens", s.base, s.hidden)
-	add("lm_head", s.base, s.hidden)
-	add("model.norm", 1, s.hidden)
-	for l := range s.layers {
-		at := fmt.Sprintf("model.layers.%d.", l)
-		add(at+"input_layernorm", 1, s.hidden)
-		add(at+"post_attention_layernorm", 1, s.hidden)
-		for _, n := range []string{"q_proj", "k_proj", "v_proj", "o_proj"} {
-			add(at+"self_attn."+n, s.hidden, s.hidden)
-		}
-		add(at+"mlp.gate_proj", s.inter, s.hidden)
-		add(at+"mlp.up_proj", s.inter, s.hidden)
-		add(at+"mlp.down_proj", s.hidden, s.inter)
-	}
-	m, err := model.Build(model.Config{
-		Family: "llama", VocabSize: s.base, HiddenSize: s.hidden, NumLayers: s.layers, NumHeads: s.heads, NumKVHeads: s.heads,
-		HeadDim: s.hidden / s.heads, IntermediateSize: s.inter, MaxModelLen: 2048, NormEps: 1e-5, Activation: model.SiLU,
-		Rope: &model.Rope{Theta: 10000},
-	}, weights.Collect(all...), pool, model.Part{})
+// benchModel is a Llama of 134 million parameters with random weights in F16.
+func benchModel(b *testing.B, pool *parallel.Pool) *model.Model {
+	path := filepath.Join(b.TempDir(), "134m.gguf")
+	require.NoError(b, weightfile.LlamaFile(path, weightfile.Llama{Hidden: 768, Layers: 12, Heads: 12, KVHeads: 12,
+		Inter: 2048, Vocab: 32000, Context: 2048, Type: "F16"}))
+	g, err := weights.OpenGGUF(path)
+	require.NoError(b, err)
+	defer g.Close()
+	m, err := model.OpenGGUF(g, pool, model.Part{})
 	require.NoError(b, err)
 	return m
 }

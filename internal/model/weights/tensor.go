@@ -237,9 +237,3 @@ func Collect(tensors ...*Tensor) *Tensors {
 	}
 	return t
 }
-
-// FromHalves makes a tensor of the bits of F16 numbers.
-func FromHalves(name string, rows, cols int, values []uint16) *Tensor {
-	data := unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), rows*cols*2)
-	return &Tensor{Name: name, DType: F16, Rows: rows, Cols: cols, data: data}
-}
