@@ -411,10 +411,9 @@ def _id(id: int) -> c.c_uint64:
     return c.c_uint64(_number("id", id, c.c_uint64))
 
 
-def _grow(struct: c.Structure, names: Sequence[str]) -> None:
-    """Makes each array of a struct as large as its len."""
-    for name in names:
-        a = getattr(struct, name)
+def _grow(out: c.Structure) -> None:
+    """Makes each array of a struct, or an array itself, as large as its len."""
+    for a in [out] if hasattr(out, "kind") else [getattr(out, name) for name, kind in out._fields_ if hasattr(kind, "kind")]:
         if a.cap < a.len:
             room = (a.kind * (2 * a.len))()
             a.at, a.cap = c.cast(room, c.POINTER(a.kind)), len(room)
@@ -458,10 +457,20 @@ class Cache:
             lib = self._lib
             raise CacheError(code, lib.llm_cache_error_text(code).decode(), lib.llm_cache_error_detail().decode())
 
+    def _call(self, name: str, *arguments: object) -> None:
+        self._check(getattr(self._lib, "llm_cache_" + name)(self._handle, *arguments))
+
+    def _fill(self, out: c.Structure, name: str, *arguments: object) -> None:
+        """A call whose last argument is an array, or has arrays, for as much as there is."""
+        function = getattr(self._lib, "llm_cache_" + name)
+        while (code := function(self._handle, *arguments, c.byref(out))) == _SMALL:
+            _grow(out)
+        self._check(code)
+
     def close(self) -> None:
         """Ends the cache and all its requests. A second call does nothing."""
         if not self._closed:
-            self._check(self._lib.llm_cache_close(self._handle))
+            self._call("close")
             self._closed = True
 
     def __enter__(self) -> Cache:
@@ -490,52 +499,48 @@ class Cache:
             priority=priority, user_data=user_data, external=external,
             items=parts if items else None, items_len=len(items), is_embed=is_embed,
         )
-        self._check(self._lib.llm_cache_add(self._handle, c.byref(spec), c.byref(id)))
+        self._call("add", c.byref(spec), c.byref(id))
         return id.value
 
     def fork(self, parent: int, *, last: int = -1, arrival: float = 0.0) -> int:
         """Makes a request with the tokens of another one; last replaces its last generated token."""
         child = c.c_uint64(0)
-        self._check(self._lib.llm_cache_fork(self._handle, _id(parent), _i32("last", last), c.c_double(_real("arrival", arrival)), c.byref(child)))
+        self._call("fork", _id(parent), _i32("last", last), c.c_double(_real("arrival", arrival)), c.byref(child))
         return child.value
 
     def abort(self, *ids: int) -> int:
         """Ends requests, and returns how many had not finished."""
         aborted = c.c_int64(0)
-        self._check(self._lib.llm_cache_abort(self._handle, _ids(ids), c.c_int64(len(ids)), c.byref(aborted)))
+        self._call("abort", _ids(ids), c.c_int64(len(ids)), c.byref(aborted))
         return aborted.value
 
     def release(self, *ids: int) -> None:
         """Lets requests run that were added with HOLD."""
-        self._check(self._lib.llm_cache_release(self._handle, _ids(ids), c.c_int64(len(ids))))
+        self._call("release", _ids(ids), c.c_int64(len(ids)))
 
     def match(self, id: int, external: int, *, load_async: bool = False) -> None:
         """Says that the first external tokens of a request can be loaded from elsewhere."""
-        self._check(self._lib.llm_cache_match(self._handle, _id(id), _i32("external", external), LOAD_ASYNC if load_async else 0))
+        self._call("match", _id(id), _i32("external", external), LOAD_ASYNC if load_async else 0)
 
     def received(self, *ids: int) -> None:
         """Says that the loads of requests are over."""
-        self._check(self._lib.llm_cache_received(self._handle, _ids(ids), c.c_int64(len(ids))))
+        self._call("received", _ids(ids), c.c_int64(len(ids)))
 
     def load_failed(self, *blocks: int) -> LoadFailure:
         """Says which blocks did not get their contents, before received and before the update of the step."""
         failure = _LoadFailure(size=c.sizeof(_LoadFailure))
         given = _i32s("blocks", blocks)
-        while (code := self._lib.llm_cache_load_failed(self._handle, given, c.c_int64(len(given)), c.byref(failure))) == _SMALL:
-            _grow(failure, ["affected", "void_rows"])
-        self._check(code)
+        self._fill(failure, "load_failed", given, c.c_int64(len(given)))
         return LoadFailure(_list(failure.affected), [(v.step, v.row) for v in _list(failure.void_rows)])
 
     def sent(self, *ids: int) -> None:
         """Says that the blocks of finished requests were sent, or will not be."""
-        self._check(self._lib.llm_cache_sent(self._handle, _ids(ids), c.c_int64(len(ids))))
+        self._call("sent", _ids(ids), c.c_int64(len(ids)))
 
     def schedule(self) -> Step:
         """Schedules the next step."""
         t = self._step
-        while (code := self._lib.llm_cache_schedule(self._handle, c.byref(t))) == _SMALL:
-            _grow(t, [name for name, _ in _Step._fields_[2:]])
-        self._check(code)
+        self._fill(t, "schedule")
         drafts, blocks, slots = _list(t.drafts), _list(t.blocks), _list(t.slots)
         starts, ends = _list(t.block_starts), _list(t.block_ends)
         rows, draft, slot, first = [], 0, 0, 0
@@ -564,18 +569,12 @@ class Cache:
         """Takes what the model sampled in the oldest step in flight: a list of tokens for each row."""
         counts, tokens = _i32s("counts", map(len, sampled)), _i32s("sampled", (t for row in sampled for t in row))
         o = self._outcome
-        while True:
-            code = self._lib.llm_cache_update(
-                self._handle, counts, c.c_int64(len(counts)), tokens, c.c_int64(len(tokens)), c.byref(o))
-            if code != _SMALL:
-                break
-            _grow(o, ["kept", "done"])
-        self._check(code)
+        self._fill(o, "update", counts, c.c_int64(len(counts)), tokens, c.c_int64(len(tokens)))
         return Outcome(_list(o.kept), [Done(d.id, d.user_data, d.reason) for d in _list(o.done)])
 
     def step_failed(self) -> None:
         """Takes all steps in flight back: they were not computed."""
-        self._check(self._lib.llm_cache_step_failed(self._handle))
+        self._call("step_failed")
 
     def set_drafts(self, drafts: Mapping[int, Sequence[int]]) -> None:
         """Gives requests, by id, the draft tokens to verify in their next step."""
@@ -583,27 +582,24 @@ class Cache:
             raise TypeError(f"drafts is {drafts!r}: want a dict")
         ids, counts = _ids(drafts), _i32s("counts", map(len, drafts.values()))
         tokens = _i32s("drafts", (t for d in drafts.values() for t in d))
-        self._check(self._lib.llm_cache_set_drafts(self._handle, ids, counts, c.c_int64(len(ids)), tokens, c.c_int64(len(tokens))))
+        self._call("set_drafts", ids, counts, c.c_int64(len(ids)), tokens, c.c_int64(len(tokens)))
 
     def table(self, id: int, group: int = 0) -> list[int]:
         """The block table of a request in a group; empty while it waits."""
         t = _I32s()
-        while (code := self._lib.llm_cache_table(self._handle, _id(id), _i32("group", group), c.byref(t))) == _SMALL:
-            room = (c.c_int32 * t.len)()
-            t.at, t.cap = c.cast(room, c.POINTER(c.c_int32)), len(room)
-        self._check(code)
+        self._fill(t, "table", _id(id), _i32("group", group))
         return _list(t)
 
     def progress(self, id: int) -> tuple[int, int]:
         """How many tokens of a request are computed, and how many it has."""
         computed, tokens = c.c_int64(0), c.c_int64(0)
-        self._check(self._lib.llm_cache_progress(self._handle, _id(id), c.byref(computed), c.byref(tokens)))
+        self._call("progress", _id(id), c.byref(computed), c.byref(tokens))
         return computed.value, tokens.value
 
     def statistics(self) -> Statistics:
         """The current state, and what happened since the last call."""
         stats = Statistics(size=c.sizeof(Statistics))
-        self._check(self._lib.llm_cache_statistics(self._handle, c.byref(stats)))
+        self._call("statistics", c.byref(stats))
         return stats
 
     def drain_msgpack(self, seconds: float, rank: int = 0, *, int_hashes: bool = False, arrays: bool = False) -> bytes:
@@ -611,23 +607,17 @@ class Cache:
         arrays, for indexers that read fields by position."""
         time = c.c_double(_real("seconds", seconds))
         b, flags = _Bytes(), bool(int_hashes) + 2 * bool(arrays)
-        while True:
-            code = self._lib.llm_cache_drain_msgpack(self._handle, time, _i32("rank", rank), flags, c.byref(b))
-            if code != _SMALL:
-                break
-            room = (c.c_uint8 * b.len)()
-            b.at, b.cap = c.cast(room, c.POINTER(c.c_uint8)), len(room)
-        self._check(code)
+        self._fill(b, "drain_msgpack", time, _i32("rank", rank), flags)
         return bytes(_list(b))
 
     def pause(self, pause: int) -> None:
         """Says what the next steps leave out: PAUSE_NONE, PAUSE_NEW (no waiting request is admitted) or PAUSE_ALL."""
-        self._check(self._lib.llm_cache_pause(self._handle, _i32("pause", pause)))
+        self._call("pause", _i32("pause", pause))
 
     def reset_encoder(self) -> None:
         """Forgets all outputs of the encoder; the worker must drop them, too."""
-        self._check(self._lib.llm_cache_reset_encoder(self._handle))
+        self._call("reset_encoder")
 
     def reset(self, *, preempt: bool = False) -> None:
         """Forgets all cached prefixes; with preempt all running requests lose their blocks before."""
-        self._check(self._lib.llm_cache_reset(self._handle, int(bool(preempt))))
+        self._call("reset", int(bool(preempt)))
