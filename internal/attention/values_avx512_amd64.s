@@ -236,82 +236,86 @@ loop8:
 	PREFETCHT2   192(DX)(R9*1)
 	VMOVUPS      (SI)(R9*1), Z16
 	VMOVUPS.Z    64(SI)(R9*1), K1, Z17
-	VMOVUPS.Z    128(SI)(R9*1), K2, Z18
-	VMOVUPS.Z    192(SI)(R9*1), K3, Z19
 	VBROADCASTSS (R11), Z20
 	VFMADD231PS  Z20, Z16, Z0
 	VFMADD231PS  Z20, Z17, Z1
+	VBROADCASTSS (R11)(R12*1), Z21
+	VFMADD231PS  Z21, Z16, Z4
+	VFMADD231PS  Z21, Z17, Z5
+	VBROADCASTSS (R11)(R12*2), Z22
+	VFMADD231PS  Z22, Z16, Z8
+	VFMADD231PS  Z22, Z17, Z9
+	VBROADCASTSS (R11)(R13*1), Z23
+	VFMADD231PS  Z23, Z16, Z12
+	VFMADD231PS  Z23, Z17, Z13
+	CMPQ         BX, $+32
+	JLE          skip9
+	VMOVUPS.Z    128(SI)(R9*1), K2, Z18
+	VMOVUPS.Z    192(SI)(R9*1), K3, Z19
 	VFMADD231PS  Z20, Z18, Z2
 	VFMADD231PS  Z20, Z19, Z3
-	VBROADCASTSS (R11)(R12*1), Z20
-	VFMADD231PS  Z20, Z16, Z4
-	VFMADD231PS  Z20, Z17, Z5
-	VFMADD231PS  Z20, Z18, Z6
-	VFMADD231PS  Z20, Z19, Z7
-	VBROADCASTSS (R11)(R12*2), Z20
-	VFMADD231PS  Z20, Z16, Z8
-	VFMADD231PS  Z20, Z17, Z9
-	VFMADD231PS  Z20, Z18, Z10
-	VFMADD231PS  Z20, Z19, Z11
-	VBROADCASTSS (R11)(R13*1), Z20
-	VFMADD231PS  Z20, Z16, Z12
-	VFMADD231PS  Z20, Z17, Z13
-	VFMADD231PS  Z20, Z18, Z14
-	VFMADD231PS  Z20, Z19, Z15
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop8
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	VADDPS       (R9), Z0, Z0
-	VADDPS       64(R9), Z1, Z1
-	VADDPS       128(R9), Z2, Z2
-	VADDPS       192(R9), Z3, Z3
-	VADDPS       (R9)(R10*1), Z4, Z4
-	VADDPS       64(R9)(R10*1), Z5, Z5
-	VADDPS       128(R9)(R10*1), Z6, Z6
-	VADDPS       192(R9)(R10*1), Z7, Z7
-	VADDPS       (R9)(R10*2), Z8, Z8
-	VADDPS       64(R9)(R10*2), Z9, Z9
-	VADDPS       128(R9)(R10*2), Z10, Z10
-	VADDPS       192(R9)(R10*2), Z11, Z11
-	VADDPS       (R9)(R11*1), Z12, Z12
-	VADDPS       64(R9)(R11*1), Z13, Z13
-	VADDPS       128(R9)(R11*1), Z14, Z14
-	VADDPS       192(R9)(R11*1), Z15, Z15
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, 64(R9)
-	VMOVUPS      Z2, 128(R9)
-	VMOVUPS      Z3, 192(R9)
-	VMOVUPS      Z4, (R9)(R10*1)
-	VMOVUPS      Z5, 64(R9)(R10*1)
-	VMOVUPS      Z6, 128(R9)(R10*1)
-	VMOVUPS      Z7, 192(R9)(R10*1)
-	VMOVUPS      Z8, (R9)(R10*2)
-	VMOVUPS      Z9, 64(R9)(R10*2)
-	VMOVUPS      Z10, 128(R9)(R10*2)
-	VMOVUPS      Z11, 192(R9)(R10*2)
-	VMOVUPS      Z12, (R9)(R11*1)
-	VMOVUPS      Z13, 64(R9)(R11*1)
-	VMOVUPS      Z14, 128(R9)(R11*1)
-	VMOVUPS      Z15, 192(R9)(R11*1)
-	ADDQ         $+256, SI
-	ADDQ         $+256, DI
-	ADDQ         $+256, DX
-	ADDQ         $+256, R8
-	SUBQ         $+64, BX
-	JGT          pass7
-	MOVQ         96(AX), DX
-	SHLQ         $0x02, DX
-	ADDQ         DX, (AX)
-	ADDQ         $0x08, 16(AX)
-	MOVQ         $+0, 64(AX)
-	JMP          tile6
+	VFMADD231PS  Z21, Z18, Z6
+	VFMADD231PS  Z21, Z19, Z7
+	VFMADD231PS  Z22, Z18, Z10
+	VFMADD231PS  Z22, Z19, Z11
+	VFMADD231PS  Z23, Z18, Z14
+	VFMADD231PS  Z23, Z19, Z15
+
+skip9:
+	ADDQ    $+4, R11
+	ADDQ    CX, R9
+	DECQ    R10
+	JNZ     loop8
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VADDPS  (R9), Z0, Z0
+	VADDPS  64(R9), Z1, Z1
+	VADDPS  128(R9), Z2, Z2
+	VADDPS  192(R9), Z3, Z3
+	VADDPS  (R9)(R10*1), Z4, Z4
+	VADDPS  64(R9)(R10*1), Z5, Z5
+	VADDPS  128(R9)(R10*1), Z6, Z6
+	VADDPS  192(R9)(R10*1), Z7, Z7
+	VADDPS  (R9)(R10*2), Z8, Z8
+	VADDPS  64(R9)(R10*2), Z9, Z9
+	VADDPS  128(R9)(R10*2), Z10, Z10
+	VADDPS  192(R9)(R10*2), Z11, Z11
+	VADDPS  (R9)(R11*1), Z12, Z12
+	VADDPS  64(R9)(R11*1), Z13, Z13
+	VADDPS  128(R9)(R11*1), Z14, Z14
+	VADDPS  192(R9)(R11*1), Z15, Z15
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	VMOVUPS Z2, 128(R9)
+	VMOVUPS Z3, 192(R9)
+	VMOVUPS Z4, (R9)(R10*1)
+	VMOVUPS Z5, 64(R9)(R10*1)
+	VMOVUPS Z6, 128(R9)(R10*1)
+	VMOVUPS Z7, 192(R9)(R10*1)
+	VMOVUPS Z8, (R9)(R10*2)
+	VMOVUPS Z9, 64(R9)(R10*2)
+	VMOVUPS Z10, 128(R9)(R10*2)
+	VMOVUPS Z11, 192(R9)(R10*2)
+	VMOVUPS Z12, (R9)(R11*1)
+	VMOVUPS Z13, 64(R9)(R11*1)
+	VMOVUPS Z14, 128(R9)(R11*1)
+	VMOVUPS Z15, 192(R9)(R11*1)
+	ADDQ    $+256, SI
+	ADDQ    $+256, DI
+	ADDQ    $+256, DX
+	ADDQ    $+256, R8
+	SUBQ    $+64, BX
+	JGT     pass7
+	MOVQ    96(AX), DX
+	SHLQ    $0x02, DX
+	ADDQ    DX, (AX)
+	ADDQ    $0x08, 16(AX)
+	MOVQ    $+0, 64(AX)
+	JMP     tile6
 
 done5:
 	VZEROUPPER
@@ -324,10 +328,10 @@ TEXT ·valuesF32x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 	SHLQ $0x02, CX
 
-tile10:
+tile11:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done9
+	JZ      done10
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -347,7 +351,7 @@ tile10:
 	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass11:
+pass12:
 	MOVQ    $+64, R10
 	CMPQ    BX, R10
 	CMOVQLT BX, R10
@@ -373,7 +377,7 @@ pass11:
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
-loop12:
+loop13:
 	PREFETCHT0   (DI)(R9*1)
 	PREFETCHT2   (DX)(R9*1)
 	PREFETCHT0   64(DI)(R9*1)
@@ -384,56 +388,60 @@ loop12:
 	PREFETCHT2   192(DX)(R9*1)
 	VMOVUPS      (SI)(R9*1), Z8
 	VMOVUPS.Z    64(SI)(R9*1), K1, Z9
-	VMOVUPS.Z    128(SI)(R9*1), K2, Z10
-	VMOVUPS.Z    192(SI)(R9*1), K3, Z11
 	VBROADCASTSS (R11), Z12
 	VFMADD231PS  Z12, Z8, Z0
 	VFMADD231PS  Z12, Z9, Z1
+	VBROADCASTSS (R11)(R12*1), Z13
+	VFMADD231PS  Z13, Z8, Z4
+	VFMADD231PS  Z13, Z9, Z5
+	CMPQ         BX, $+32
+	JLE          skip14
+	VMOVUPS.Z    128(SI)(R9*1), K2, Z10
+	VMOVUPS.Z    192(SI)(R9*1), K3, Z11
 	VFMADD231PS  Z12, Z10, Z2
 	VFMADD231PS  Z12, Z11, Z3
-	VBROADCASTSS (R11)(R12*1), Z12
-	VFMADD231PS  Z12, Z8, Z4
-	VFMADD231PS  Z12, Z9, Z5
-	VFMADD231PS  Z12, Z10, Z6
-	VFMADD231PS  Z12, Z11, Z7
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop12
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	VADDPS       (R9), Z0, Z0
-	VADDPS       64(R9), Z1, Z1
-	VADDPS       128(R9), Z2, Z2
-	VADDPS       192(R9), Z3, Z3
-	VADDPS       (R9)(R10*1), Z4, Z4
-	VADDPS       64(R9)(R10*1), Z5, Z5
-	VADDPS       128(R9)(R10*1), Z6, Z6
-	VADDPS       192(R9)(R10*1), Z7, Z7
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, 64(R9)
-	VMOVUPS      Z2, 128(R9)
-	VMOVUPS      Z3, 192(R9)
-	VMOVUPS      Z4, (R9)(R10*1)
-	VMOVUPS      Z5, 64(R9)(R10*1)
-	VMOVUPS      Z6, 128(R9)(R10*1)
-	VMOVUPS      Z7, 192(R9)(R10*1)
-	ADDQ         $+256, SI
-	ADDQ         $+256, DI
-	ADDQ         $+256, DX
-	ADDQ         $+256, R8
-	SUBQ         $+64, BX
-	JGT          pass11
-	MOVQ         96(AX), DX
-	SHLQ         $0x02, DX
-	ADDQ         DX, (AX)
-	ADDQ         $0x08, 16(AX)
-	MOVQ         $+0, 64(AX)
-	JMP          tile10
+	VFMADD231PS  Z13, Z10, Z6
+	VFMADD231PS  Z13, Z11, Z7
 
-done9:
+skip14:
+	ADDQ    $+4, R11
+	ADDQ    CX, R9
+	DECQ    R10
+	JNZ     loop13
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VADDPS  (R9), Z0, Z0
+	VADDPS  64(R9), Z1, Z1
+	VADDPS  128(R9), Z2, Z2
+	VADDPS  192(R9), Z3, Z3
+	VADDPS  (R9)(R10*1), Z4, Z4
+	VADDPS  64(R9)(R10*1), Z5, Z5
+	VADDPS  128(R9)(R10*1), Z6, Z6
+	VADDPS  192(R9)(R10*1), Z7, Z7
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	VMOVUPS Z2, 128(R9)
+	VMOVUPS Z3, 192(R9)
+	VMOVUPS Z4, (R9)(R10*1)
+	VMOVUPS Z5, 64(R9)(R10*1)
+	VMOVUPS Z6, 128(R9)(R10*1)
+	VMOVUPS Z7, 192(R9)(R10*1)
+	ADDQ    $+256, SI
+	ADDQ    $+256, DI
+	ADDQ    $+256, DX
+	ADDQ    $+256, R8
+	SUBQ    $+64, BX
+	JGT     pass12
+	MOVQ    96(AX), DX
+	SHLQ    $0x02, DX
+	ADDQ    DX, (AX)
+	ADDQ    $0x08, 16(AX)
+	MOVQ    $+0, 64(AX)
+	JMP     tile11
+
+done10:
 	VZEROUPPER
 	RET
 
@@ -444,10 +452,10 @@ TEXT ·valuesF32x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 	SHLQ $0x02, CX
 
-tile14:
+tile16:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done13
+	JZ      done15
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -467,7 +475,7 @@ tile14:
 	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass15:
+pass17:
 	MOVQ    $+64, R10
 	CMPQ    BX, R10
 	CMOVQLT BX, R10
@@ -488,7 +496,7 @@ pass15:
 	XORQ    R9, R9
 	MOVQ    (AX), R11
 
-loop16:
+loop18:
 	PREFETCHT0   (DI)(R9*1)
 	PREFETCHT2   (DX)(R9*1)
 	PREFETCHT0   64(DI)(R9*1)
@@ -499,41 +507,45 @@ loop16:
 	PREFETCHT2   192(DX)(R9*1)
 	VMOVUPS      (SI)(R9*1), Z4
 	VMOVUPS.Z    64(SI)(R9*1), K1, Z5
-	VMOVUPS.Z    128(SI)(R9*1), K2, Z6
-	VMOVUPS.Z    192(SI)(R9*1), K3, Z7
 	VBROADCASTSS (R11), Z8
 	VFMADD231PS  Z8, Z4, Z0
 	VFMADD231PS  Z8, Z5, Z1
+	CMPQ         BX, $+32
+	JLE          skip19
+	VMOVUPS.Z    128(SI)(R9*1), K2, Z6
+	VMOVUPS.Z    192(SI)(R9*1), K3, Z7
 	VFMADD231PS  Z8, Z6, Z2
 	VFMADD231PS  Z8, Z7, Z3
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop16
-	MOVQ         R8, R9
-	VADDPS       (R9), Z0, Z0
-	VADDPS       64(R9), Z1, Z1
-	VADDPS       128(R9), Z2, Z2
-	VADDPS       192(R9), Z3, Z3
-	MOVQ         R8, R9
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, 64(R9)
-	VMOVUPS      Z2, 128(R9)
-	VMOVUPS      Z3, 192(R9)
-	ADDQ         $+256, SI
-	ADDQ         $+256, DI
-	ADDQ         $+256, DX
-	ADDQ         $+256, R8
-	SUBQ         $+64, BX
-	JGT          pass15
-	MOVQ         96(AX), DX
-	SHLQ         $0x02, DX
-	ADDQ         DX, (AX)
-	ADDQ         $0x08, 16(AX)
-	MOVQ         $+0, 64(AX)
-	JMP          tile14
 
-done13:
+skip19:
+	ADDQ    $+4, R11
+	ADDQ    CX, R9
+	DECQ    R10
+	JNZ     loop18
+	MOVQ    R8, R9
+	VADDPS  (R9), Z0, Z0
+	VADDPS  64(R9), Z1, Z1
+	VADDPS  128(R9), Z2, Z2
+	VADDPS  192(R9), Z3, Z3
+	MOVQ    R8, R9
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	VMOVUPS Z2, 128(R9)
+	VMOVUPS Z3, 192(R9)
+	ADDQ    $+256, SI
+	ADDQ    $+256, DI
+	ADDQ    $+256, DX
+	ADDQ    $+256, R8
+	SUBQ    $+64, BX
+	JGT     pass17
+	MOVQ    96(AX), DX
+	SHLQ    $0x02, DX
+	ADDQ    DX, (AX)
+	ADDQ    $0x08, 16(AX)
+	MOVQ    $+0, 64(AX)
+	JMP     tile16
+
+done15:
 	VZEROUPPER
 	RET
 
@@ -544,10 +556,10 @@ TEXT ·valuesF16x8AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
 
-tile18:
+tile21:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done17
+	JZ      done20
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -567,7 +579,7 @@ tile18:
 	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass19:
+pass22:
 	MOVQ    $+64, R10
 	CMPQ    BX, R10
 	CMOVQLT BX, R10
@@ -605,7 +617,7 @@ pass19:
 	LEAQ    (R12)(R12*4), R14
 	LEAQ    (R11)(R13*2), R15
 
-loop20:
+loop23:
 	PREFETCHT0   (DI)(R9*1)
 	PREFETCHT2   (DX)(R9*1)
 	VCVTPH2PS    (SI)(R9*1), Z16
@@ -638,7 +650,7 @@ loop20:
 	ADDQ         $+4, R15
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop20
+	JNZ          loop23
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -665,15 +677,15 @@ loop20:
 	ADDQ         $+64, DX
 	ADDQ         $+128, R8
 	SUBQ         $+32, BX
-	JGT          pass19
+	JGT          pass22
 	MOVQ         96(AX), DX
 	SHLQ         $0x02, DX
 	ADDQ         DX, (AX)
 	ADDQ         $0x08, 16(AX)
 	MOVQ         $+0, 64(AX)
-	JMP          tile18
+	JMP          tile21
 
-done17:
+done20:
 	VZEROUPPER
 	RET
 
@@ -684,10 +696,10 @@ TEXT ·valuesF16x4AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
 
-tile22:
+tile25:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done21
+	JZ      done24
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -707,7 +719,7 @@ tile22:
 	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass23:
+pass26:
 	MOVQ    $+64, R10
 	CMPQ    BX, R10
 	CMOVQLT BX, R10
@@ -745,186 +757,82 @@ pass23:
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
-loop24:
+loop27:
 	PREFETCHT0   (DI)(R9*1)
 	PREFETCHT2   (DX)(R9*1)
 	PREFETCHT0   64(DI)(R9*1)
 	PREFETCHT2   64(DX)(R9*1)
 	VCVTPH2PS    (SI)(R9*1), Z16
 	VCVTPH2PS.Z  32(SI)(R9*1), K1, Z17
-	VCVTPH2PS.Z  64(SI)(R9*1), K2, Z18
-	VCVTPH2PS.Z  96(SI)(R9*1), K3, Z19
 	VBROADCASTSS (R11), Z20
 	VFMADD231PS  Z20, Z16, Z0
 	VFMADD231PS  Z20, Z17, Z1
+	VBROADCASTSS (R11)(R12*1), Z21
+	VFMADD231PS  Z21, Z16, Z4
+	VFMADD231PS  Z21, Z17, Z5
+	VBROADCASTSS (R11)(R12*2), Z22
+	VFMADD231PS  Z22, Z16, Z8
+	VFMADD231PS  Z22, Z17, Z9
+	VBROADCASTSS (R11)(R13*1), Z23
+	VFMADD231PS  Z23, Z16, Z12
+	VFMADD231PS  Z23, Z17, Z13
+	CMPQ         BX, $+32
+	JLE          skip28
+	VCVTPH2PS.Z  64(SI)(R9*1), K2, Z18
+	VCVTPH2PS.Z  96(SI)(R9*1), K3, Z19
 	VFMADD231PS  Z20, Z18, Z2
 	VFMADD231PS  Z20, Z19, Z3
-	VBROADCASTSS (R11)(R12*1), Z20
-	VFMADD231PS  Z20, Z16, Z4
-	VFMADD231PS  Z20, Z17, Z5
-	VFMADD231PS  Z20, Z18, Z6
-	VFMADD231PS  Z20, Z19, Z7
-	VBROADCASTSS (R11)(R12*2), Z20
-	VFMADD231PS  Z20, Z16, Z8
-	VFMADD231PS  Z20, Z17, Z9
-	VFMADD231PS  Z20, Z18, Z10
-	VFMADD231PS  Z20, Z19, Z11
-	VBROADCASTSS (R11)(R13*1), Z20
-	VFMADD231PS  Z20, Z16, Z12
-	VFMADD231PS  Z20, Z17, Z13
-	VFMADD231PS  Z20, Z18, Z14
-	VFMADD231PS  Z20, Z19, Z15
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop24
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, 64(R9)
-	VMOVUPS      Z2, 128(R9)
-	VMOVUPS      Z3, 192(R9)
-	VMOVUPS      Z4, (R9)(R10*1)
-	VMOVUPS      Z5, 64(R9)(R10*1)
-	VMOVUPS      Z6, 128(R9)(R10*1)
-	VMOVUPS      Z7, 192(R9)(R10*1)
-	VMOVUPS      Z8, (R9)(R10*2)
-	VMOVUPS      Z9, 64(R9)(R10*2)
-	VMOVUPS      Z10, 128(R9)(R10*2)
-	VMOVUPS      Z11, 192(R9)(R10*2)
-	VMOVUPS      Z12, (R9)(R11*1)
-	VMOVUPS      Z13, 64(R9)(R11*1)
-	VMOVUPS      Z14, 128(R9)(R11*1)
-	VMOVUPS      Z15, 192(R9)(R11*1)
-	ADDQ         $+128, SI
-	ADDQ         $+128, DI
-	ADDQ         $+128, DX
-	ADDQ         $+256, R8
-	SUBQ         $+64, BX
-	JGT          pass23
-	MOVQ         96(AX), DX
-	SHLQ         $0x02, DX
-	ADDQ         DX, (AX)
-	ADDQ         $0x08, 16(AX)
-	MOVQ         $+0, 64(AX)
-	JMP          tile22
+	VFMADD231PS  Z21, Z18, Z6
+	VFMADD231PS  Z21, Z19, Z7
+	VFMADD231PS  Z22, Z18, Z10
+	VFMADD231PS  Z22, Z19, Z11
+	VFMADD231PS  Z23, Z18, Z14
+	VFMADD231PS  Z23, Z19, Z15
 
-done21:
+skip28:
+	ADDQ    $+4, R11
+	ADDQ    CX, R9
+	DECQ    R10
+	JNZ     loop27
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	VMOVUPS Z2, 128(R9)
+	VMOVUPS Z3, 192(R9)
+	VMOVUPS Z4, (R9)(R10*1)
+	VMOVUPS Z5, 64(R9)(R10*1)
+	VMOVUPS Z6, 128(R9)(R10*1)
+	VMOVUPS Z7, 192(R9)(R10*1)
+	VMOVUPS Z8, (R9)(R10*2)
+	VMOVUPS Z9, 64(R9)(R10*2)
+	VMOVUPS Z10, 128(R9)(R10*2)
+	VMOVUPS Z11, 192(R9)(R10*2)
+	VMOVUPS Z12, (R9)(R11*1)
+	VMOVUPS Z13, 64(R9)(R11*1)
+	VMOVUPS Z14, 128(R9)(R11*1)
+	VMOVUPS Z15, 192(R9)(R11*1)
+	ADDQ    $+128, SI
+	ADDQ    $+128, DI
+	ADDQ    $+128, DX
+	ADDQ    $+256, R8
+	SUBQ    $+64, BX
+	JGT     pass26
+	MOVQ    96(AX), DX
+	SHLQ    $0x02, DX
+	ADDQ    DX, (AX)
+	ADDQ    $0x08, 16(AX)
+	MOVQ    $+0, 64(AX)
+	JMP     tile25
+
+done24:
 	VZEROUPPER
 	RET
 
 // func valuesF16x2AVX512(a *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
 TEXT ·valuesF16x2AVX512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ 48(AX), CX
-	SHLQ $0x01, CX
-
-tile26:
-	MOVQ    40(AX), DX
-	TESTQ   DX, DX
-	JZ      done25
-	MOVQ    $+16, BX
-	SUBQ    64(AX), BX
-	CMPQ    DX, BX
-	CMOVQLT DX, BX
-	SUBQ    BX, DX
-	MOVQ    DX, 40(AX)
-	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), DX
-	MOVQ    64(AX), BX
-	IMULQ   CX, BX
-	MOVQ    (DX), SI
-	ADDQ    BX, SI
-	MOVQ    16(DX), DI
-	ADDQ    BX, DI
-	MOVQ    32(DX), DX
-	ADDQ    BX, DX
-	MOVQ    48(AX), BX
-	MOVQ    24(AX), R8
-
-pass27:
-	MOVQ    $+64, R10
-	CMPQ    BX, R10
-	CMOVQLT BX, R10
-	XORQ    R9, R9
-	NOTQ    R9
-	BZHIQ   R10, R9, R9
-	SHRQ    $0x10, R9
-	KMOVW   R9, K1
-	SHRQ    $0x10, R9
-	KMOVW   R9, K2
-	SHRQ    $0x10, R9
-	KMOVW   R9, K3
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	VMOVUPS (R9), Z0
-	VMOVUPS 64(R9), Z1
-	VMOVUPS 128(R9), Z2
-	VMOVUPS 192(R9), Z3
-	VMOVUPS (R9)(R10*1), Z4
-	VMOVUPS 64(R9)(R10*1), Z5
-	VMOVUPS 128(R9)(R10*1), Z6
-	VMOVUPS 192(R9)(R10*1), Z7
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-
-loop28:
-	PREFETCHT0   (DI)(R9*1)
-	PREFETCHT2   (DX)(R9*1)
-	PREFETCHT0   64(DI)(R9*1)
-	PREFETCHT2   64(DX)(R9*1)
-	VCVTPH2PS    (SI)(R9*1), Z8
-	VCVTPH2PS.Z  32(SI)(R9*1), K1, Z9
-	VCVTPH2PS.Z  64(SI)(R9*1), K2, Z10
-	VCVTPH2PS.Z  96(SI)(R9*1), K3, Z11
-	VBROADCASTSS (R11), Z12
-	VFMADD231PS  Z12, Z8, Z0
-	VFMADD231PS  Z12, Z9, Z1
-	VFMADD231PS  Z12, Z10, Z2
-	VFMADD231PS  Z12, Z11, Z3
-	VBROADCASTSS (R11)(R12*1), Z12
-	VFMADD231PS  Z12, Z8, Z4
-	VFMADD231PS  Z12, Z9, Z5
-	VFMADD231PS  Z12, Z10, Z6
-	VFMADD231PS  Z12, Z11, Z7
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop28
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, 64(R9)
-	VMOVUPS      Z2, 128(R9)
-	VMOVUPS      Z3, 192(R9)
-	VMOVUPS      Z4, (R9)(R10*1)
-	VMOVUPS      Z5, 64(R9)(R10*1)
-	VMOVUPS      Z6, 128(R9)(R10*1)
-	VMOVUPS      Z7, 192(R9)(R10*1)
-	ADDQ         $+128, SI
-	ADDQ         $+128, DI
-	ADDQ         $+128, DX
-	ADDQ         $+256, R8
-	SUBQ         $+64, BX
-	JGT          pass27
-	MOVQ         96(AX), DX
-	SHLQ         $0x02, DX
-	ADDQ         DX, (AX)
-	ADDQ         $0x08, 16(AX)
-	MOVQ         $+0, 64(AX)
-	JMP          tile26
-
-done25:
-	VZEROUPPER
-	RET
-
-// func valuesF16x1AVX512(a *byte)
-// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·valuesF16x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
@@ -966,65 +874,85 @@ pass31:
 	SHRQ    $0x10, R9
 	KMOVW   R9, K3
 	MOVQ    R8, R9
+	MOVQ    32(AX), R10
 	VMOVUPS (R9), Z0
 	VMOVUPS 64(R9), Z1
 	VMOVUPS 128(R9), Z2
 	VMOVUPS 192(R9), Z3
+	VMOVUPS (R9)(R10*1), Z4
+	VMOVUPS 64(R9)(R10*1), Z5
+	VMOVUPS 128(R9)(R10*1), Z6
+	VMOVUPS 192(R9)(R10*1), Z7
 	MOVQ    96(AX), R10
 	XORQ    R9, R9
 	MOVQ    (AX), R11
+	MOVQ    8(AX), R12
 
 loop32:
 	PREFETCHT0   (DI)(R9*1)
 	PREFETCHT2   (DX)(R9*1)
 	PREFETCHT0   64(DI)(R9*1)
 	PREFETCHT2   64(DX)(R9*1)
-	VCVTPH2PS    (SI)(R9*1), Z4
-	VCVTPH2PS.Z  32(SI)(R9*1), K1, Z5
-	VCVTPH2PS.Z  64(SI)(R9*1), K2, Z6
-	VCVTPH2PS.Z  96(SI)(R9*1), K3, Z7
-	VBROADCASTSS (R11), Z8
-	VFMADD231PS  Z8, Z4, Z0
-	VFMADD231PS  Z8, Z5, Z1
-	VFMADD231PS  Z8, Z6, Z2
-	VFMADD231PS  Z8, Z7, Z3
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop32
-	MOVQ         R8, R9
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, 64(R9)
-	VMOVUPS      Z2, 128(R9)
-	VMOVUPS      Z3, 192(R9)
-	ADDQ         $+128, SI
-	ADDQ         $+128, DI
-	ADDQ         $+128, DX
-	ADDQ         $+256, R8
-	SUBQ         $+64, BX
-	JGT          pass31
-	MOVQ         96(AX), DX
-	SHLQ         $0x02, DX
-	ADDQ         DX, (AX)
-	ADDQ         $0x08, 16(AX)
-	MOVQ         $+0, 64(AX)
-	JMP          tile30
+	VCVTPH2PS    (SI)(R9*1), Z8
+	VCVTPH2PS.Z  32(SI)(R9*1), K1, Z9
+	VBROADCASTSS (R11), Z12
+	VFMADD231PS  Z12, Z8, Z0
+	VFMADD231PS  Z12, Z9, Z1
+	VBROADCASTSS (R11)(R12*1), Z13
+	VFMADD231PS  Z13, Z8, Z4
+	VFMADD231PS  Z13, Z9, Z5
+	CMPQ         BX, $+32
+	JLE          skip33
+	VCVTPH2PS.Z  64(SI)(R9*1), K2, Z10
+	VCVTPH2PS.Z  96(SI)(R9*1), K3, Z11
+	VFMADD231PS  Z12, Z10, Z2
+	VFMADD231PS  Z12, Z11, Z3
+	VFMADD231PS  Z13, Z10, Z6
+	VFMADD231PS  Z13, Z11, Z7
+
+skip33:
+	ADDQ    $+4, R11
+	ADDQ    CX, R9
+	DECQ    R10
+	JNZ     loop32
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	VMOVUPS Z2, 128(R9)
+	VMOVUPS Z3, 192(R9)
+	VMOVUPS Z4, (R9)(R10*1)
+	VMOVUPS Z5, 64(R9)(R10*1)
+	VMOVUPS Z6, 128(R9)(R10*1)
+	VMOVUPS Z7, 192(R9)(R10*1)
+	ADDQ    $+128, SI
+	ADDQ    $+128, DI
+	ADDQ    $+128, DX
+	ADDQ    $+256, R8
+	SUBQ    $+64, BX
+	JGT     pass31
+	MOVQ    96(AX), DX
+	SHLQ    $0x02, DX
+	ADDQ    DX, (AX)
+	ADDQ    $0x08, 16(AX)
+	MOVQ    $+0, 64(AX)
+	JMP     tile30
 
 done29:
 	VZEROUPPER
 	RET
 
-// func valuesBF16x8AVX512(a *byte)
+// func valuesF16x1AVX512(a *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·valuesBF16x8AVX512(SB), NOSPLIT, $0-8
+TEXT ·valuesF16x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
 
-tile34:
+tile35:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done33
+	JZ      done34
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -1044,7 +972,103 @@ tile34:
 	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass35:
+pass36:
+	MOVQ    $+64, R10
+	CMPQ    BX, R10
+	CMOVQLT BX, R10
+	XORQ    R9, R9
+	NOTQ    R9
+	BZHIQ   R10, R9, R9
+	SHRQ    $0x10, R9
+	KMOVW   R9, K1
+	SHRQ    $0x10, R9
+	KMOVW   R9, K2
+	SHRQ    $0x10, R9
+	KMOVW   R9, K3
+	MOVQ    R8, R9
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
+	MOVQ    96(AX), R10
+	XORQ    R9, R9
+	MOVQ    (AX), R11
+
+loop37:
+	PREFETCHT0   (DI)(R9*1)
+	PREFETCHT2   (DX)(R9*1)
+	PREFETCHT0   64(DI)(R9*1)
+	PREFETCHT2   64(DX)(R9*1)
+	VCVTPH2PS    (SI)(R9*1), Z4
+	VCVTPH2PS.Z  32(SI)(R9*1), K1, Z5
+	VBROADCASTSS (R11), Z8
+	VFMADD231PS  Z8, Z4, Z0
+	VFMADD231PS  Z8, Z5, Z1
+	CMPQ         BX, $+32
+	JLE          skip38
+	VCVTPH2PS.Z  64(SI)(R9*1), K2, Z6
+	VCVTPH2PS.Z  96(SI)(R9*1), K3, Z7
+	VFMADD231PS  Z8, Z6, Z2
+	VFMADD231PS  Z8, Z7, Z3
+
+skip38:
+	ADDQ    $+4, R11
+	ADDQ    CX, R9
+	DECQ    R10
+	JNZ     loop37
+	MOVQ    R8, R9
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	VMOVUPS Z2, 128(R9)
+	VMOVUPS Z3, 192(R9)
+	ADDQ    $+128, SI
+	ADDQ    $+128, DI
+	ADDQ    $+128, DX
+	ADDQ    $+256, R8
+	SUBQ    $+64, BX
+	JGT     pass36
+	MOVQ    96(AX), DX
+	SHLQ    $0x02, DX
+	ADDQ    DX, (AX)
+	ADDQ    $0x08, 16(AX)
+	MOVQ    $+0, 64(AX)
+	JMP     tile35
+
+done34:
+	VZEROUPPER
+	RET
+
+// func valuesBF16x8AVX512(a *byte)
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesBF16x8AVX512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ 48(AX), CX
+	SHLQ $0x01, CX
+
+tile40:
+	MOVQ    40(AX), DX
+	TESTQ   DX, DX
+	JZ      done39
+	MOVQ    $+16, BX
+	SUBQ    64(AX), BX
+	CMPQ    DX, BX
+	CMOVQLT DX, BX
+	SUBQ    BX, DX
+	MOVQ    DX, 40(AX)
+	MOVQ    BX, 96(AX)
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    16(DX), DI
+	ADDQ    BX, DI
+	MOVQ    32(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
+	MOVQ    24(AX), R8
+
+pass41:
 	MOVQ    $+64, R10
 	CMPQ    BX, R10
 	CMOVQLT BX, R10
@@ -1082,7 +1106,7 @@ pass35:
 	LEAQ    (R12)(R12*4), R14
 	LEAQ    (R11)(R13*2), R15
 
-loop36:
+loop42:
 	PREFETCHT0   (DI)(R9*1)
 	PREFETCHT2   (DX)(R9*1)
 	VPMOVZXWD    (SI)(R9*1), Z16
@@ -1117,7 +1141,7 @@ loop36:
 	ADDQ         $+4, R15
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop36
+	JNZ          loop42
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -1144,15 +1168,15 @@ loop36:
 	ADDQ         $+64, DX
 	ADDQ         $+128, R8
 	SUBQ         $+32, BX
-	JGT          pass35
+	JGT          pass41
 	MOVQ         96(AX), DX
 	SHLQ         $0x02, DX
 	ADDQ         DX, (AX)
 	ADDQ         $0x08, 16(AX)
 	MOVQ         $+0, 64(AX)
-	JMP          tile34
+	JMP          tile40
 
-done33:
+done39:
 	VZEROUPPER
 	RET
 
@@ -1163,10 +1187,10 @@ TEXT ·valuesBF16x4AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
 
-tile38:
+tile44:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done37
+	JZ      done43
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -1186,7 +1210,7 @@ tile38:
 	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass39:
+pass45:
 	MOVQ    $+64, R10
 	CMPQ    BX, R10
 	CMOVQLT BX, R10
@@ -1224,7 +1248,7 @@ pass39:
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
-loop40:
+loop46:
 	PREFETCHT0   (DI)(R9*1)
 	PREFETCHT2   (DX)(R9*1)
 	PREFETCHT0   64(DI)(R9*1)
@@ -1233,67 +1257,71 @@ loop40:
 	VPSLLD       $0x10, Z16, Z16
 	VPMOVZXWD.Z  32(SI)(R9*1), K1, Z17
 	VPSLLD       $0x10, Z17, Z17
+	VBROADCASTSS (R11), Z20
+	VFMADD231PS  Z20, Z16, Z0
+	VFMADD231PS  Z20, Z17, Z1
+	VBROADCASTSS (R11)(R12*1), Z21
+	VFMADD231PS  Z21, Z16, Z4
+	VFMADD231PS  Z21, Z17, Z5
+	VBROADCASTSS (R11)(R12*2), Z22
+	VFMADD231PS  Z22, Z16, Z8
+	VFMADD231PS  Z22, Z17, Z9
+	VBROADCASTSS (R11)(R13*1), Z23
+	VFMADD231PS  Z23, Z16, Z12
+	VFMADD231PS  Z23, Z17, Z13
+	CMPQ         BX, $+32
+	JLE          skip47
 	VPMOVZXWD.Z  64(SI)(R9*1), K2, Z18
 	VPSLLD       $0x10, Z18, Z18
 	VPMOVZXWD.Z  96(SI)(R9*1), K3, Z19
 	VPSLLD       $0x10, Z19, Z19
-	VBROADCASTSS (R11), Z20
-	VFMADD231PS  Z20, Z16, Z0
-	VFMADD231PS  Z20, Z17, Z1
 	VFMADD231PS  Z20, Z18, Z2
 	VFMADD231PS  Z20, Z19, Z3
-	VBROADCASTSS (R11)(R12*1), Z20
-	VFMADD231PS  Z20, Z16, Z4
-	VFMADD231PS  Z20, Z17, Z5
-	VFMADD231PS  Z20, Z18, Z6
-	VFMADD231PS  Z20, Z19, Z7
-	VBROADCASTSS (R11)(R12*2), Z20
-	VFMADD231PS  Z20, Z16, Z8
-	VFMADD231PS  Z20, Z17, Z9
-	VFMADD231PS  Z20, Z18, Z10
-	VFMADD231PS  Z20, Z19, Z11
-	VBROADCASTSS (R11)(R13*1), Z20
-	VFMADD231PS  Z20, Z16, Z12
-	VFMADD231PS  Z20, Z17, Z13
-	VFMADD231PS  Z20, Z18, Z14
-	VFMADD231PS  Z20, Z19, Z15
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop40
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, 64(R9)
-	VMOVUPS      Z2, 128(R9)
-	VMOVUPS      Z3, 192(R9)
-	VMOVUPS      Z4, (R9)(R10*1)
-	VMOVUPS      Z5, 64(R9)(R10*1)
-	VMOVUPS      Z6, 128(R9)(R10*1)
-	VMOVUPS      Z7, 192(R9)(R10*1)
-	VMOVUPS      Z8, (R9)(R10*2)
-	VMOVUPS      Z9, 64(R9)(R10*2)
-	VMOVUPS      Z10, 128(R9)(R10*2)
-	VMOVUPS      Z11, 192(R9)(R10*2)
-	VMOVUPS      Z12, (R9)(R11*1)
-	VMOVUPS      Z13, 64(R9)(R11*1)
-	VMOVUPS      Z14, 128(R9)(R11*1)
-	VMOVUPS      Z15, 192(R9)(R11*1)
-	ADDQ         $+128, SI
-	ADDQ         $+128, DI
-	ADDQ         $+128, DX
-	ADDQ         $+256, R8
-	SUBQ         $+64, BX
-	JGT          pass39
-	MOVQ         96(AX), DX
-	SHLQ         $0x02, DX
-	ADDQ         DX, (AX)
-	ADDQ         $0x08, 16(AX)
-	MOVQ         $+0, 64(AX)
-	JMP          tile38
+	VFMADD231PS  Z21, Z18, Z6
+	VFMADD231PS  Z21, Z19, Z7
+	VFMADD231PS  Z22, Z18, Z10
+	VFMADD231PS  Z22, Z19, Z11
+	VFMADD231PS  Z23, Z18, Z14
+	VFMADD231PS  Z23, Z19, Z15
 
-done37:
+skip47:
+	ADDQ    $+4, R11
+	ADDQ    CX, R9
+	DECQ    R10
+	JNZ     loop46
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	VMOVUPS Z2, 128(R9)
+	VMOVUPS Z3, 192(R9)
+	VMOVUPS Z4, (R9)(R10*1)
+	VMOVUPS Z5, 64(R9)(R10*1)
+	VMOVUPS Z6, 128(R9)(R10*1)
+	VMOVUPS Z7, 192(R9)(R10*1)
+	VMOVUPS Z8, (R9)(R10*2)
+	VMOVUPS Z9, 64(R9)(R10*2)
+	VMOVUPS Z10, 128(R9)(R10*2)
+	VMOVUPS Z11, 192(R9)(R10*2)
+	VMOVUPS Z12, (R9)(R11*1)
+	VMOVUPS Z13, 64(R9)(R11*1)
+	VMOVUPS Z14, 128(R9)(R11*1)
+	VMOVUPS Z15, 192(R9)(R11*1)
+	ADDQ    $+128, SI
+	ADDQ    $+128, DI
+	ADDQ    $+128, DX
+	ADDQ    $+256, R8
+	SUBQ    $+64, BX
+	JGT     pass45
+	MOVQ    96(AX), DX
+	SHLQ    $0x02, DX
+	ADDQ    DX, (AX)
+	ADDQ    $0x08, 16(AX)
+	MOVQ    $+0, 64(AX)
+	JMP     tile44
+
+done43:
 	VZEROUPPER
 	RET
 
@@ -1304,10 +1332,10 @@ TEXT ·valuesBF16x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
 
-tile42:
+tile49:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done41
+	JZ      done48
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -1327,7 +1355,7 @@ tile42:
 	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass43:
+pass50:
 	MOVQ    $+64, R10
 	CMPQ    BX, R10
 	CMOVQLT BX, R10
@@ -1355,7 +1383,7 @@ pass43:
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
-loop44:
+loop51:
 	PREFETCHT0   (DI)(R9*1)
 	PREFETCHT2   (DX)(R9*1)
 	PREFETCHT0   64(DI)(R9*1)
@@ -1364,48 +1392,52 @@ loop44:
 	VPSLLD       $0x10, Z8, Z8
 	VPMOVZXWD.Z  32(SI)(R9*1), K1, Z9
 	VPSLLD       $0x10, Z9, Z9
+	VBROADCASTSS (R11), Z12
+	VFMADD231PS  Z12, Z8, Z0
+	VFMADD231PS  Z12, Z9, Z1
+	VBROADCASTSS (R11)(R12*1), Z13
+	VFMADD231PS  Z13, Z8, Z4
+	VFMADD231PS  Z13, Z9, Z5
+	CMPQ         BX, $+32
+	JLE          skip52
 	VPMOVZXWD.Z  64(SI)(R9*1), K2, Z10
 	VPSLLD       $0x10, Z10, Z10
 	VPMOVZXWD.Z  96(SI)(R9*1), K3, Z11
 	VPSLLD       $0x10, Z11, Z11
-	VBROADCASTSS (R11), Z12
-	VFMADD231PS  Z12, Z8, Z0
-	VFMADD231PS  Z12, Z9, Z1
 	VFMADD231PS  Z12, Z10, Z2
 	VFMADD231PS  Z12, Z11, Z3
-	VBROADCASTSS (R11)(R12*1), Z12
-	VFMADD231PS  Z12, Z8, Z4
-	VFMADD231PS  Z12, Z9, Z5
-	VFMADD231PS  Z12, Z10, Z6
-	VFMADD231PS  Z12, Z11, Z7
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop44
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, 64(R9)
-	VMOVUPS      Z2, 128(R9)
-	VMOVUPS      Z3, 192(R9)
-	VMOVUPS      Z4, (R9)(R10*1)
-	VMOVUPS      Z5, 64(R9)(R10*1)
-	VMOVUPS      Z6, 128(R9)(R10*1)
-	VMOVUPS      Z7, 192(R9)(R10*1)
-	ADDQ         $+128, SI
-	ADDQ         $+128, DI
-	ADDQ         $+128, DX
-	ADDQ         $+256, R8
-	SUBQ         $+64, BX
-	JGT          pass43
-	MOVQ         96(AX), DX
-	SHLQ         $0x02, DX
-	ADDQ         DX, (AX)
-	ADDQ         $0x08, 16(AX)
-	MOVQ         $+0, 64(AX)
-	JMP          tile42
+	VFMADD231PS  Z13, Z10, Z6
+	VFMADD231PS  Z13, Z11, Z7
 
-done41:
+skip52:
+	ADDQ    $+4, R11
+	ADDQ    CX, R9
+	DECQ    R10
+	JNZ     loop51
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	VMOVUPS Z2, 128(R9)
+	VMOVUPS Z3, 192(R9)
+	VMOVUPS Z4, (R9)(R10*1)
+	VMOVUPS Z5, 64(R9)(R10*1)
+	VMOVUPS Z6, 128(R9)(R10*1)
+	VMOVUPS Z7, 192(R9)(R10*1)
+	ADDQ    $+128, SI
+	ADDQ    $+128, DI
+	ADDQ    $+128, DX
+	ADDQ    $+256, R8
+	SUBQ    $+64, BX
+	JGT     pass50
+	MOVQ    96(AX), DX
+	SHLQ    $0x02, DX
+	ADDQ    DX, (AX)
+	ADDQ    $0x08, 16(AX)
+	MOVQ    $+0, 64(AX)
+	JMP     tile49
+
+done48:
 	VZEROUPPER
 	RET
 
@@ -1416,10 +1448,10 @@ TEXT ·valuesBF16x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 	SHLQ $0x01, CX
 
-tile46:
+tile54:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done45
+	JZ      done53
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -1439,7 +1471,7 @@ tile46:
 	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass47:
+pass55:
 	MOVQ    $+64, R10
 	CMPQ    BX, R10
 	CMOVQLT BX, R10
@@ -1461,7 +1493,7 @@ pass47:
 	XORQ    R9, R9
 	MOVQ    (AX), R11
 
-loop48:
+loop56:
 	PREFETCHT0   (DI)(R9*1)
 	PREFETCHT2   (DX)(R9*1)
 	PREFETCHT0   64(DI)(R9*1)
@@ -1470,38 +1502,42 @@ loop48:
 	VPSLLD       $0x10, Z4, Z4
 	VPMOVZXWD.Z  32(SI)(R9*1), K1, Z5
 	VPSLLD       $0x10, Z5, Z5
+	VBROADCASTSS (R11), Z8
+	VFMADD231PS  Z8, Z4, Z0
+	VFMADD231PS  Z8, Z5, Z1
+	CMPQ         BX, $+32
+	JLE          skip57
 	VPMOVZXWD.Z  64(SI)(R9*1), K2, Z6
 	VPSLLD       $0x10, Z6, Z6
 	VPMOVZXWD.Z  96(SI)(R9*1), K3, Z7
 	VPSLLD       $0x10, Z7, Z7
-	VBROADCASTSS (R11), Z8
-	VFMADD231PS  Z8, Z4, Z0
-	VFMADD231PS  Z8, Z5, Z1
 	VFMADD231PS  Z8, Z6, Z2
 	VFMADD231PS  Z8, Z7, Z3
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop48
-	MOVQ         R8, R9
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, 64(R9)
-	VMOVUPS      Z2, 128(R9)
-	VMOVUPS      Z3, 192(R9)
-	ADDQ         $+128, SI
-	ADDQ         $+128, DI
-	ADDQ         $+128, DX
-	ADDQ         $+256, R8
-	SUBQ         $+64, BX
-	JGT          pass47
-	MOVQ         96(AX), DX
-	SHLQ         $0x02, DX
-	ADDQ         DX, (AX)
-	ADDQ         $0x08, 16(AX)
-	MOVQ         $+0, 64(AX)
-	JMP          tile46
 
-done45:
+skip57:
+	ADDQ    $+4, R11
+	ADDQ    CX, R9
+	DECQ    R10
+	JNZ     loop56
+	MOVQ    R8, R9
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	VMOVUPS Z2, 128(R9)
+	VMOVUPS Z3, 192(R9)
+	ADDQ    $+128, SI
+	ADDQ    $+128, DI
+	ADDQ    $+128, DX
+	ADDQ    $+256, R8
+	SUBQ    $+64, BX
+	JGT     pass55
+	MOVQ    96(AX), DX
+	SHLQ    $0x02, DX
+	ADDQ    DX, (AX)
+	ADDQ    $0x08, 16(AX)
+	MOVQ    $+0, 64(AX)
+	JMP     tile54
+
+done53:
 	VZEROUPPER
 	RET
 
@@ -1511,10 +1547,10 @@ TEXT ·valuesInt8x8AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 
-tile50:
+tile59:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done49
+	JZ      done58
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -1534,7 +1570,7 @@ tile50:
 	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass51:
+pass60:
 	MOVQ    $+64, R10
 	CMPQ    BX, R10
 	CMOVQLT BX, R10
@@ -1572,7 +1608,7 @@ pass51:
 	LEAQ    (R12)(R12*4), R14
 	LEAQ    (R11)(R13*2), R15
 
-loop52:
+loop61:
 	PREFETCHT0   (DI)(R9*1)
 	PREFETCHT2   (DX)(R9*1)
 	VPMOVSXBD    (SI)(R9*1), Z16
@@ -1607,7 +1643,7 @@ loop52:
 	ADDQ         $+4, R15
 	ADDQ         CX, R9
 	DECQ         R10
-	JNZ          loop52
+	JNZ          loop61
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -1634,15 +1670,15 @@ loop52:
 	ADDQ         $+32, DX
 	ADDQ         $+128, R8
 	SUBQ         $+32, BX
-	JGT          pass51
+	JGT          pass60
 	MOVQ         96(AX), DX
 	SHLQ         $0x02, DX
 	ADDQ         DX, (AX)
 	ADDQ         $0x08, 16(AX)
 	MOVQ         $+0, 64(AX)
-	JMP          tile50
+	JMP          tile59
 
-done49:
+done58:
 	VZEROUPPER
 	RET
 
@@ -1652,10 +1688,10 @@ TEXT ·valuesInt8x4AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 
-tile54:
+tile63:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done53
+	JZ      done62
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -1675,7 +1711,7 @@ tile54:
 	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass55:
+pass64:
 	MOVQ    $+64, R10
 	CMPQ    BX, R10
 	CMOVQLT BX, R10
@@ -1713,74 +1749,78 @@ pass55:
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
-loop56:
+loop65:
 	PREFETCHT0   (DI)(R9*1)
 	PREFETCHT2   (DX)(R9*1)
 	VPMOVSXBD    (SI)(R9*1), Z16
 	VCVTDQ2PS    Z16, Z16
 	VPMOVSXBD.Z  16(SI)(R9*1), K1, Z17
 	VCVTDQ2PS    Z17, Z17
+	VBROADCASTSS (R11), Z20
+	VFMADD231PS  Z20, Z16, Z0
+	VFMADD231PS  Z20, Z17, Z1
+	VBROADCASTSS (R11)(R12*1), Z21
+	VFMADD231PS  Z21, Z16, Z4
+	VFMADD231PS  Z21, Z17, Z5
+	VBROADCASTSS (R11)(R12*2), Z22
+	VFMADD231PS  Z22, Z16, Z8
+	VFMADD231PS  Z22, Z17, Z9
+	VBROADCASTSS (R11)(R13*1), Z23
+	VFMADD231PS  Z23, Z16, Z12
+	VFMADD231PS  Z23, Z17, Z13
+	CMPQ         BX, $+32
+	JLE          skip66
 	VPMOVSXBD.Z  32(SI)(R9*1), K2, Z18
 	VCVTDQ2PS    Z18, Z18
 	VPMOVSXBD.Z  48(SI)(R9*1), K3, Z19
 	VCVTDQ2PS    Z19, Z19
-	VBROADCASTSS (R11), Z20
-	VFMADD231PS  Z20, Z16, Z0
-	VFMADD231PS  Z20, Z17, Z1
 	VFMADD231PS  Z20, Z18, Z2
 	VFMADD231PS  Z20, Z19, Z3
-	VBROADCASTSS (R11)(R12*1), Z20
-	VFMADD231PS  Z20, Z16, Z4
-	VFMADD231PS  Z20, Z17, Z5
-	VFMADD231PS  Z20, Z18, Z6
-	VFMADD231PS  Z20, Z19, Z7
-	VBROADCASTSS (R11)(R12*2), Z20
-	VFMADD231PS  Z20, Z16, Z8
-	VFMADD231PS  Z20, Z17, Z9
-	VFMADD231PS  Z20, Z18, Z10
-	VFMADD231PS  Z20, Z19, Z11
-	VBROADCASTSS (R11)(R13*1), Z20
-	VFMADD231PS  Z20, Z16, Z12
-	VFMADD231PS  Z20, Z17, Z13
-	VFMADD231PS  Z20, Z18, Z14
-	VFMADD231PS  Z20, Z19, Z15
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop56
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, 64(R9)
-	VMOVUPS      Z2, 128(R9)
-	VMOVUPS      Z3, 192(R9)
-	VMOVUPS      Z4, (R9)(R10*1)
-	VMOVUPS      Z5, 64(R9)(R10*1)
-	VMOVUPS      Z6, 128(R9)(R10*1)
-	VMOVUPS      Z7, 192(R9)(R10*1)
-	VMOVUPS      Z8, (R9)(R10*2)
-	VMOVUPS      Z9, 64(R9)(R10*2)
-	VMOVUPS      Z10, 128(R9)(R10*2)
-	VMOVUPS      Z11, 192(R9)(R10*2)
-	VMOVUPS      Z12, (R9)(R11*1)
-	VMOVUPS      Z13, 64(R9)(R11*1)
-	VMOVUPS      Z14, 128(R9)(R11*1)
-	VMOVUPS      Z15, 192(R9)(R11*1)
-	ADDQ         $+64, SI
-	ADDQ         $+64, DI
-	ADDQ         $+64, DX
-	ADDQ         $+256, R8
-	SUBQ         $+64, BX
-	JGT          pass55
-	MOVQ         96(AX), DX
-	SHLQ         $0x02, DX
-	ADDQ         DX, (AX)
-	ADDQ         $0x08, 16(AX)
-	MOVQ         $+0, 64(AX)
-	JMP          tile54
+	VFMADD231PS  Z21, Z18, Z6
+	VFMADD231PS  Z21, Z19, Z7
+	VFMADD231PS  Z22, Z18, Z10
+	VFMADD231PS  Z22, Z19, Z11
+	VFMADD231PS  Z23, Z18, Z14
+	VFMADD231PS  Z23, Z19, Z15
 
-done53:
+skip66:
+	ADDQ    $+4, R11
+	ADDQ    CX, R9
+	DECQ    R10
+	JNZ     loop65
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	VMOVUPS Z2, 128(R9)
+	VMOVUPS Z3, 192(R9)
+	VMOVUPS Z4, (R9)(R10*1)
+	VMOVUPS Z5, 64(R9)(R10*1)
+	VMOVUPS Z6, 128(R9)(R10*1)
+	VMOVUPS Z7, 192(R9)(R10*1)
+	VMOVUPS Z8, (R9)(R10*2)
+	VMOVUPS Z9, 64(R9)(R10*2)
+	VMOVUPS Z10, 128(R9)(R10*2)
+	VMOVUPS Z11, 192(R9)(R10*2)
+	VMOVUPS Z12, (R9)(R11*1)
+	VMOVUPS Z13, 64(R9)(R11*1)
+	VMOVUPS Z14, 128(R9)(R11*1)
+	VMOVUPS Z15, 192(R9)(R11*1)
+	ADDQ    $+64, SI
+	ADDQ    $+64, DI
+	ADDQ    $+64, DX
+	ADDQ    $+256, R8
+	SUBQ    $+64, BX
+	JGT     pass64
+	MOVQ    96(AX), DX
+	SHLQ    $0x02, DX
+	ADDQ    DX, (AX)
+	ADDQ    $0x08, 16(AX)
+	MOVQ    $+0, 64(AX)
+	JMP     tile63
+
+done62:
 	VZEROUPPER
 	RET
 
@@ -1790,10 +1830,10 @@ TEXT ·valuesInt8x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 
-tile58:
+tile68:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done57
+	JZ      done67
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -1813,7 +1853,7 @@ tile58:
 	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass59:
+pass69:
 	MOVQ    $+64, R10
 	CMPQ    BX, R10
 	CMOVQLT BX, R10
@@ -1841,55 +1881,59 @@ pass59:
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
-loop60:
+loop70:
 	PREFETCHT0   (DI)(R9*1)
 	PREFETCHT2   (DX)(R9*1)
 	VPMOVSXBD    (SI)(R9*1), Z8
 	VCVTDQ2PS    Z8, Z8
 	VPMOVSXBD.Z  16(SI)(R9*1), K1, Z9
 	VCVTDQ2PS    Z9, Z9
+	VBROADCASTSS (R11), Z12
+	VFMADD231PS  Z12, Z8, Z0
+	VFMADD231PS  Z12, Z9, Z1
+	VBROADCASTSS (R11)(R12*1), Z13
+	VFMADD231PS  Z13, Z8, Z4
+	VFMADD231PS  Z13, Z9, Z5
+	CMPQ         BX, $+32
+	JLE          skip71
 	VPMOVSXBD.Z  32(SI)(R9*1), K2, Z10
 	VCVTDQ2PS    Z10, Z10
 	VPMOVSXBD.Z  48(SI)(R9*1), K3, Z11
 	VCVTDQ2PS    Z11, Z11
-	VBROADCASTSS (R11), Z12
-	VFMADD231PS  Z12, Z8, Z0
-	VFMADD231PS  Z12, Z9, Z1
 	VFMADD231PS  Z12, Z10, Z2
 	VFMADD231PS  Z12, Z11, Z3
-	VBROADCASTSS (R11)(R12*1), Z12
-	VFMADD231PS  Z12, Z8, Z4
-	VFMADD231PS  Z12, Z9, Z5
-	VFMADD231PS  Z12, Z10, Z6
-	VFMADD231PS  Z12, Z11, Z7
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop60
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, 64(R9)
-	VMOVUPS      Z2, 128(R9)
-	VMOVUPS      Z3, 192(R9)
-	VMOVUPS      Z4, (R9)(R10*1)
-	VMOVUPS      Z5, 64(R9)(R10*1)
-	VMOVUPS      Z6, 128(R9)(R10*1)
-	VMOVUPS      Z7, 192(R9)(R10*1)
-	ADDQ         $+64, SI
-	ADDQ         $+64, DI
-	ADDQ         $+64, DX
-	ADDQ         $+256, R8
-	SUBQ         $+64, BX
-	JGT          pass59
-	MOVQ         96(AX), DX
-	SHLQ         $0x02, DX
-	ADDQ         DX, (AX)
-	ADDQ         $0x08, 16(AX)
-	MOVQ         $+0, 64(AX)
-	JMP          tile58
+	VFMADD231PS  Z13, Z10, Z6
+	VFMADD231PS  Z13, Z11, Z7
 
-done57:
+skip71:
+	ADDQ    $+4, R11
+	ADDQ    CX, R9
+	DECQ    R10
+	JNZ     loop70
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	VMOVUPS Z2, 128(R9)
+	VMOVUPS Z3, 192(R9)
+	VMOVUPS Z4, (R9)(R10*1)
+	VMOVUPS Z5, 64(R9)(R10*1)
+	VMOVUPS Z6, 128(R9)(R10*1)
+	VMOVUPS Z7, 192(R9)(R10*1)
+	ADDQ    $+64, SI
+	ADDQ    $+64, DI
+	ADDQ    $+64, DX
+	ADDQ    $+256, R8
+	SUBQ    $+64, BX
+	JGT     pass69
+	MOVQ    96(AX), DX
+	SHLQ    $0x02, DX
+	ADDQ    DX, (AX)
+	ADDQ    $0x08, 16(AX)
+	MOVQ    $+0, 64(AX)
+	JMP     tile68
+
+done67:
 	VZEROUPPER
 	RET
 
@@ -1899,10 +1943,10 @@ TEXT ·valuesInt8x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 
-tile62:
+tile73:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done61
+	JZ      done72
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -1922,7 +1966,7 @@ tile62:
 	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass63:
+pass74:
 	MOVQ    $+64, R10
 	CMPQ    BX, R10
 	CMOVQLT BX, R10
@@ -1944,503 +1988,55 @@ pass63:
 	XORQ    R9, R9
 	MOVQ    (AX), R11
 
-loop64:
+loop75:
 	PREFETCHT0   (DI)(R9*1)
 	PREFETCHT2   (DX)(R9*1)
 	VPMOVSXBD    (SI)(R9*1), Z4
 	VCVTDQ2PS    Z4, Z4
 	VPMOVSXBD.Z  16(SI)(R9*1), K1, Z5
 	VCVTDQ2PS    Z5, Z5
+	VBROADCASTSS (R11), Z8
+	VFMADD231PS  Z8, Z4, Z0
+	VFMADD231PS  Z8, Z5, Z1
+	CMPQ         BX, $+32
+	JLE          skip76
 	VPMOVSXBD.Z  32(SI)(R9*1), K2, Z6
 	VCVTDQ2PS    Z6, Z6
 	VPMOVSXBD.Z  48(SI)(R9*1), K3, Z7
 	VCVTDQ2PS    Z7, Z7
-	VBROADCASTSS (R11), Z8
-	VFMADD231PS  Z8, Z4, Z0
-	VFMADD231PS  Z8, Z5, Z1
 	VFMADD231PS  Z8, Z6, Z2
 	VFMADD231PS  Z8, Z7, Z3
-	ADDQ         $+4, R11
-	ADDQ         CX, R9
-	DECQ         R10
-	JNZ          loop64
-	MOVQ         R8, R9
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, 64(R9)
-	VMOVUPS      Z2, 128(R9)
-	VMOVUPS      Z3, 192(R9)
-	ADDQ         $+64, SI
-	ADDQ         $+64, DI
-	ADDQ         $+64, DX
-	ADDQ         $+256, R8
-	SUBQ         $+64, BX
-	JGT          pass63
-	MOVQ         96(AX), DX
-	SHLQ         $0x02, DX
-	ADDQ         DX, (AX)
-	ADDQ         $0x08, 16(AX)
-	MOVQ         $+0, 64(AX)
-	JMP          tile62
 
-done61:
+skip76:
+	ADDQ    $+4, R11
+	ADDQ    CX, R9
+	DECQ    R10
+	JNZ     loop75
+	MOVQ    R8, R9
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	VMOVUPS Z2, 128(R9)
+	VMOVUPS Z3, 192(R9)
+	ADDQ    $+64, SI
+	ADDQ    $+64, DI
+	ADDQ    $+64, DX
+	ADDQ    $+256, R8
+	SUBQ    $+64, BX
+	JGT     pass74
+	MOVQ    96(AX), DX
+	SHLQ    $0x02, DX
+	ADDQ    DX, (AX)
+	ADDQ    $0x08, 16(AX)
+	MOVQ    $+0, 64(AX)
+	JMP     tile73
+
+done72:
 	VZEROUPPER
 	RET
 
 // func valuesE4M3x8AVX512(a *byte)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, CMOV, MMX+
 TEXT ·valuesE4M3x8AVX512(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
-	MOVQ         48(AX), CX
-	VPBROADCASTD e4m3AVX512<>+0(SB), Z31
-	VPBROADCASTD magnitudeAVX512<>+0(SB), Z29
-	VPXORD       Z30, Z30, Z30
-
-tile66:
-	MOVQ    40(AX), DX
-	TESTQ   DX, DX
-	JZ      done65
-	MOVQ    $+16, BX
-	SUBQ    64(AX), BX
-	CMPQ    DX, BX
-	CMOVQLT DX, BX
-	SUBQ    BX, DX
-	MOVQ    DX, 40(AX)
-	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), DX
-	MOVQ    64(AX), BX
-	IMULQ   CX, BX
-	MOVQ    (DX), SI
-	ADDQ    BX, SI
-	MOVQ    32(DX), DI
-	ADDQ    BX, DI
-	MOVQ    64(DX), DX
-	ADDQ    BX, DX
-	MOVQ    48(AX), BX
-	MOVQ    24(AX), R8
-
-pass67:
-	MOVQ     $+64, R10
-	CMPQ     BX, R10
-	CMOVQLT  BX, R10
-	XORQ     R9, R9
-	NOTQ     R9
-	BZHIQ    R10, R9, R9
-	KMOVQ    R9, K4
-	KSHIFTRQ $0x20, K4, K5
-	SHRQ     $0x10, R9
-	KMOVW    R9, K1
-	MOVQ     R8, R9
-	MOVQ     32(AX), R10
-	LEAQ     (R10)(R10*2), R11
-	LEAQ     (R10)(R10*4), R12
-	LEAQ     (R9)(R11*2), R13
-	VMOVUPS  (R9), Z0
-	VMOVUPS  64(R9), Z1
-	VMOVUPS  (R9)(R10*1), Z2
-	VMOVUPS  64(R9)(R10*1), Z3
-	VMOVUPS  (R9)(R10*2), Z4
-	VMOVUPS  64(R9)(R10*2), Z5
-	VMOVUPS  (R9)(R11*1), Z6
-	VMOVUPS  64(R9)(R11*1), Z7
-	VMOVUPS  (R9)(R10*4), Z8
-	VMOVUPS  64(R9)(R10*4), Z9
-	VMOVUPS  (R9)(R12*1), Z10
-	VMOVUPS  64(R9)(R12*1), Z11
-	VMOVUPS  (R13), Z12
-	VMOVUPS  64(R13), Z13
-	VMOVUPS  (R13)(R10*1), Z14
-	VMOVUPS  64(R13)(R10*1), Z15
-	MOVQ     96(AX), R10
-	XORQ     R9, R9
-	MOVQ     (AX), R11
-	MOVQ     8(AX), R12
-	LEAQ     (R12)(R12*2), R13
-	LEAQ     (R12)(R12*4), R14
-	LEAQ     (R11)(R13*2), R15
-
-loop68:
-	PREFETCHT0    (DI)(R9*1)
-	PREFETCHT2    (DX)(R9*1)
-	VMOVDQU8.Z    (SI)(R9*1), K4, Y18
-	VPANDD        Z29, Z18, Z18
-	VPMAXUB       Z18, Z30, Z30
-	VPMOVSXBW.Z   (SI)(R9*1), K4, Z17
-	VPSLLW        $0x07, Z17, Z17
-	VPANDD        Z31, Z17, Z17
-	VCVTPH2PS     Y17, Z16
-	VEXTRACTI64X4 $0x01, Z17, Y17
-	VCVTPH2PS     Y17, Z17
-	VBROADCASTSS  (R11), Z18
-	VFMADD231PS   Z18, Z16, Z0
-	VFMADD231PS   Z18, Z17, Z1
-	VBROADCASTSS  (R11)(R12*1), Z18
-	VFMADD231PS   Z18, Z16, Z2
-	VFMADD231PS   Z18, Z17, Z3
-	VBROADCASTSS  (R11)(R12*2), Z18
-	VFMADD231PS   Z18, Z16, Z4
-	VFMADD231PS   Z18, Z17, Z5
-	VBROADCASTSS  (R11)(R13*1), Z18
-	VFMADD231PS   Z18, Z16, Z6
-	VFMADD231PS   Z18, Z17, Z7
-	VBROADCASTSS  (R11)(R12*4), Z18
-	VFMADD231PS   Z18, Z16, Z8
-	VFMADD231PS   Z18, Z17, Z9
-	VBROADCASTSS  (R11)(R14*1), Z18
-	VFMADD231PS   Z18, Z16, Z10
-	VFMADD231PS   Z18, Z17, Z11
-	VBROADCASTSS  (R15), Z18
-	VFMADD231PS   Z18, Z16, Z12
-	VFMADD231PS   Z18, Z17, Z13
-	VBROADCASTSS  (R15)(R12*1), Z18
-	VFMADD231PS   Z18, Z16, Z14
-	VFMADD231PS   Z18, Z17, Z15
-	ADDQ          $+4, R11
-	ADDQ          $+4, R15
-	ADDQ          CX, R9
-	DECQ          R10
-	JNZ           loop68
-	MOVQ          R8, R9
-	MOVQ          32(AX), R10
-	LEAQ          (R10)(R10*2), R11
-	LEAQ          (R10)(R10*4), R12
-	LEAQ          (R9)(R11*2), R13
-	VMOVUPS       Z0, (R9)
-	VMOVUPS       Z1, 64(R9)
-	VMOVUPS       Z2, (R9)(R10*1)
-	VMOVUPS       Z3, 64(R9)(R10*1)
-	VMOVUPS       Z4, (R9)(R10*2)
-	VMOVUPS       Z5, 64(R9)(R10*2)
-	VMOVUPS       Z6, (R9)(R11*1)
-	VMOVUPS       Z7, 64(R9)(R11*1)
-	VMOVUPS       Z8, (R9)(R10*4)
-	VMOVUPS       Z9, 64(R9)(R10*4)
-	VMOVUPS       Z10, (R9)(R12*1)
-	VMOVUPS       Z11, 64(R9)(R12*1)
-	VMOVUPS       Z12, (R13)
-	VMOVUPS       Z13, 64(R13)
-	VMOVUPS       Z14, (R13)(R10*1)
-	VMOVUPS       Z15, 64(R13)(R10*1)
-	ADDQ          $+32, SI
-	ADDQ          $+32, DI
-	ADDQ          $+32, DX
-	ADDQ          $+128, R8
-	SUBQ          $+32, BX
-	JGT           pass67
-	MOVQ          96(AX), DX
-	SHLQ          $0x02, DX
-	ADDQ          DX, (AX)
-	ADDQ          $0x08, 16(AX)
-	MOVQ          $+0, 64(AX)
-	JMP           tile66
-
-done65:
-	VPCMPEQB Z29, Z30, K1
-	KMOVQ    K1, CX
-	XORL     DX, DX
-	TESTQ    CX, CX
-	SETNE    DL
-	MOVQ     DX, 72(AX)
-	VZEROUPPER
-	RET
-
-DATA e4m3AVX512<>+0(SB)/4, $0xbfffbfff
-GLOBL e4m3AVX512<>(SB), RODATA|NOPTR, $4
-
-DATA magnitudeAVX512<>+0(SB)/4, $0x7f7f7f7f
-GLOBL magnitudeAVX512<>(SB), RODATA|NOPTR, $4
-
-// func valuesE4M3x4AVX512(a *byte)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, CMOV, MMX+
-TEXT ·valuesE4M3x4AVX512(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
-	MOVQ         48(AX), CX
-	VPBROADCASTD e4m3AVX512<>+0(SB), Z31
-	VPBROADCASTD magnitudeAVX512<>+0(SB), Z29
-	VPXORD       Z30, Z30, Z30
-
-tile70:
-	MOVQ    40(AX), DX
-	TESTQ   DX, DX
-	JZ      done69
-	MOVQ    $+16, BX
-	SUBQ    64(AX), BX
-	CMPQ    DX, BX
-	CMOVQLT DX, BX
-	SUBQ    BX, DX
-	MOVQ    DX, 40(AX)
-	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), DX
-	MOVQ    64(AX), BX
-	IMULQ   CX, BX
-	MOVQ    (DX), SI
-	ADDQ    BX, SI
-	MOVQ    32(DX), DI
-	ADDQ    BX, DI
-	MOVQ    64(DX), DX
-	ADDQ    BX, DX
-	MOVQ    48(AX), BX
-	MOVQ    24(AX), R8
-
-pass71:
-	MOVQ     $+64, R10
-	CMPQ     BX, R10
-	CMOVQLT  BX, R10
-	XORQ     R9, R9
-	NOTQ     R9
-	BZHIQ    R10, R9, R9
-	KMOVQ    R9, K4
-	KSHIFTRQ $0x20, K4, K5
-	SHRQ     $0x10, R9
-	KMOVW    R9, K1
-	SHRQ     $0x10, R9
-	KMOVW    R9, K2
-	SHRQ     $0x10, R9
-	KMOVW    R9, K3
-	MOVQ     R8, R9
-	MOVQ     32(AX), R10
-	LEAQ     (R10)(R10*2), R11
-	VMOVUPS  (R9), Z0
-	VMOVUPS  64(R9), Z1
-	VMOVUPS  128(R9), Z2
-	VMOVUPS  192(R9), Z3
-	VMOVUPS  (R9)(R10*1), Z4
-	VMOVUPS  64(R9)(R10*1), Z5
-	VMOVUPS  128(R9)(R10*1), Z6
-	VMOVUPS  192(R9)(R10*1), Z7
-	VMOVUPS  (R9)(R10*2), Z8
-	VMOVUPS  64(R9)(R10*2), Z9
-	VMOVUPS  128(R9)(R10*2), Z10
-	VMOVUPS  192(R9)(R10*2), Z11
-	VMOVUPS  (R9)(R11*1), Z12
-	VMOVUPS  64(R9)(R11*1), Z13
-	VMOVUPS  128(R9)(R11*1), Z14
-	VMOVUPS  192(R9)(R11*1), Z15
-	MOVQ     96(AX), R10
-	XORQ     R9, R9
-	MOVQ     (AX), R11
-	MOVQ     8(AX), R12
-	LEAQ     (R12)(R12*2), R13
-
-loop72:
-	PREFETCHT0    (DI)(R9*1)
-	PREFETCHT2    (DX)(R9*1)
-	VMOVDQU8.Z    (SI)(R9*1), K4, Y20
-	VPANDD        Z29, Z20, Z20
-	VPMAXUB       Z20, Z30, Z30
-	VPMOVSXBW.Z   (SI)(R9*1), K4, Z17
-	VPSLLW        $0x07, Z17, Z17
-	VPANDD        Z31, Z17, Z17
-	VCVTPH2PS     Y17, Z16
-	VEXTRACTI64X4 $0x01, Z17, Y17
-	VCVTPH2PS     Y17, Z17
-	VMOVDQU8.Z    32(SI)(R9*1), K5, Y20
-	VPANDD        Z29, Z20, Z20
-	VPMAXUB       Z20, Z30, Z30
-	VPMOVSXBW.Z   32(SI)(R9*1), K5, Z19
-	VPSLLW        $0x07, Z19, Z19
-	VPANDD        Z31, Z19, Z19
-	VCVTPH2PS     Y19, Z18
-	VEXTRACTI64X4 $0x01, Z19, Y19
-	VCVTPH2PS     Y19, Z19
-	VBROADCASTSS  (R11), Z20
-	VFMADD231PS   Z20, Z16, Z0
-	VFMADD231PS   Z20, Z17, Z1
-	VFMADD231PS   Z20, Z18, Z2
-	VFMADD231PS   Z20, Z19, Z3
-	VBROADCASTSS  (R11)(R12*1), Z20
-	VFMADD231PS   Z20, Z16, Z4
-	VFMADD231PS   Z20, Z17, Z5
-	VFMADD231PS   Z20, Z18, Z6
-	VFMADD231PS   Z20, Z19, Z7
-	VBROADCASTSS  (R11)(R12*2), Z20
-	VFMADD231PS   Z20, Z16, Z8
-	VFMADD231PS   Z20, Z17, Z9
-	VFMADD231PS   Z20, Z18, Z10
-	VFMADD231PS   Z20, Z19, Z11
-	VBROADCASTSS  (R11)(R13*1), Z20
-	VFMADD231PS   Z20, Z16, Z12
-	VFMADD231PS   Z20, Z17, Z13
-	VFMADD231PS   Z20, Z18, Z14
-	VFMADD231PS   Z20, Z19, Z15
-	ADDQ          $+4, R11
-	ADDQ          CX, R9
-	DECQ          R10
-	JNZ           loop72
-	MOVQ          R8, R9
-	MOVQ          32(AX), R10
-	LEAQ          (R10)(R10*2), R11
-	VMOVUPS       Z0, (R9)
-	VMOVUPS       Z1, 64(R9)
-	VMOVUPS       Z2, 128(R9)
-	VMOVUPS       Z3, 192(R9)
-	VMOVUPS       Z4, (R9)(R10*1)
-	VMOVUPS       Z5, 64(R9)(R10*1)
-	VMOVUPS       Z6, 128(R9)(R10*1)
-	VMOVUPS       Z7, 192(R9)(R10*1)
-	VMOVUPS       Z8, (R9)(R10*2)
-	VMOVUPS       Z9, 64(R9)(R10*2)
-	VMOVUPS       Z10, 128(R9)(R10*2)
-	VMOVUPS       Z11, 192(R9)(R10*2)
-	VMOVUPS       Z12, (R9)(R11*1)
-	VMOVUPS       Z13, 64(R9)(R11*1)
-	VMOVUPS       Z14, 128(R9)(R11*1)
-	VMOVUPS       Z15, 192(R9)(R11*1)
-	ADDQ          $+64, SI
-	ADDQ          $+64, DI
-	ADDQ          $+64, DX
-	ADDQ          $+256, R8
-	SUBQ          $+64, BX
-	JGT           pass71
-	MOVQ          96(AX), DX
-	SHLQ          $0x02, DX
-	ADDQ          DX, (AX)
-	ADDQ          $0x08, 16(AX)
-	MOVQ          $+0, 64(AX)
-	JMP           tile70
-
-done69:
-	VPCMPEQB Z29, Z30, K1
-	KMOVQ    K1, CX
-	XORL     DX, DX
-	TESTQ    CX, CX
-	SETNE    DL
-	MOVQ     DX, 72(AX)
-	VZEROUPPER
-	RET
-
-// func valuesE4M3x2AVX512(a *byte)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, CMOV, MMX+
-TEXT ·valuesE4M3x2AVX512(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
-	MOVQ         48(AX), CX
-	VPBROADCASTD e4m3AVX512<>+0(SB), Z31
-	VPBROADCASTD magnitudeAVX512<>+0(SB), Z29
-	VPXORD       Z30, Z30, Z30
-
-tile74:
-	MOVQ    40(AX), DX
-	TESTQ   DX, DX
-	JZ      done73
-	MOVQ    $+16, BX
-	SUBQ    64(AX), BX
-	CMPQ    DX, BX
-	CMOVQLT DX, BX
-	SUBQ    BX, DX
-	MOVQ    DX, 40(AX)
-	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), DX
-	MOVQ    64(AX), BX
-	IMULQ   CX, BX
-	MOVQ    (DX), SI
-	ADDQ    BX, SI
-	MOVQ    32(DX), DI
-	ADDQ    BX, DI
-	MOVQ    64(DX), DX
-	ADDQ    BX, DX
-	MOVQ    48(AX), BX
-	MOVQ    24(AX), R8
-
-pass75:
-	MOVQ     $+64, R10
-	CMPQ     BX, R10
-	CMOVQLT  BX, R10
-	XORQ     R9, R9
-	NOTQ     R9
-	BZHIQ    R10, R9, R9
-	KMOVQ    R9, K4
-	KSHIFTRQ $0x20, K4, K5
-	SHRQ     $0x10, R9
-	KMOVW    R9, K1
-	SHRQ     $0x10, R9
-	KMOVW    R9, K2
-	SHRQ     $0x10, R9
-	KMOVW    R9, K3
-	MOVQ     R8, R9
-	MOVQ     32(AX), R10
-	VMOVUPS  (R9), Z0
-	VMOVUPS  64(R9), Z1
-	VMOVUPS  128(R9), Z2
-	VMOVUPS  192(R9), Z3
-	VMOVUPS  (R9)(R10*1), Z4
-	VMOVUPS  64(R9)(R10*1), Z5
-	VMOVUPS  128(R9)(R10*1), Z6
-	VMOVUPS  192(R9)(R10*1), Z7
-	MOVQ     96(AX), R10
-	XORQ     R9, R9
-	MOVQ     (AX), R11
-	MOVQ     8(AX), R12
-
-loop76:
-	PREFETCHT0    (DI)(R9*1)
-	PREFETCHT2    (DX)(R9*1)
-	VMOVDQU8.Z    (SI)(R9*1), K4, Y12
-	VPANDD        Z29, Z12, Z12
-	VPMAXUB       Z12, Z30, Z30
-	VPMOVSXBW.Z   (SI)(R9*1), K4, Z9
-	VPSLLW        $0x07, Z9, Z9
-	VPANDD        Z31, Z9, Z9
-	VCVTPH2PS     Y9, Z8
-	VEXTRACTI64X4 $0x01, Z9, Y9
-	VCVTPH2PS     Y9, Z9
-	VMOVDQU8.Z    32(SI)(R9*1), K5, Y12
-	VPANDD        Z29, Z12, Z12
-	VPMAXUB       Z12, Z30, Z30
-	VPMOVSXBW.Z   32(SI)(R9*1), K5, Z11
-	VPSLLW        $0x07, Z11, Z11
-	VPANDD        Z31, Z11, Z11
-	VCVTPH2PS     Y11, Z10
-	VEXTRACTI64X4 $0x01, Z11, Y11
-	VCVTPH2PS     Y11, Z11
-	VBROADCASTSS  (R11), Z12
-	VFMADD231PS   Z12, Z8, Z0
-	VFMADD231PS   Z12, Z9, Z1
-	VFMADD231PS   Z12, Z10, Z2
-	VFMADD231PS   Z12, Z11, Z3
-	VBROADCASTSS  (R11)(R12*1), Z12
-	VFMADD231PS   Z12, Z8, Z4
-	VFMADD231PS   Z12, Z9, Z5
-	VFMADD231PS   Z12, Z10, Z6
-	VFMADD231PS   Z12, Z11, Z7
-	ADDQ          $+4, R11
-	ADDQ          CX, R9
-	DECQ          R10
-	JNZ           loop76
-	MOVQ          R8, R9
-	MOVQ          32(AX), R10
-	VMOVUPS       Z0, (R9)
-	VMOVUPS       Z1, 64(R9)
-	VMOVUPS       Z2, 128(R9)
-	VMOVUPS       Z3, 192(R9)
-	VMOVUPS       Z4, (R9)(R10*1)
-	VMOVUPS       Z5, 64(R9)(R10*1)
-	VMOVUPS       Z6, 128(R9)(R10*1)
-	VMOVUPS       Z7, 192(R9)(R10*1)
-	ADDQ          $+64, SI
-	ADDQ          $+64, DI
-	ADDQ          $+64, DX
-	ADDQ          $+256, R8
-	SUBQ          $+64, BX
-	JGT           pass75
-	MOVQ          96(AX), DX
-	SHLQ          $0x02, DX
-	ADDQ          DX, (AX)
-	ADDQ          $0x08, 16(AX)
-	MOVQ          $+0, 64(AX)
-	JMP           tile74
-
-done73:
-	VPCMPEQB Z29, Z30, K1
-	KMOVQ    K1, CX
-	XORL     DX, DX
-	TESTQ    CX, CX
-	SETNE    DL
-	MOVQ     DX, 72(AX)
-	VZEROUPPER
-	RET
-
-// func valuesE4M3x1AVX512(a *byte)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, CMOV, MMX+
-TEXT ·valuesE4M3x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         48(AX), CX
 	VPBROADCASTD e4m3AVX512<>+0(SB), Z31
@@ -2481,117 +2077,6 @@ pass79:
 	KSHIFTRQ $0x20, K4, K5
 	SHRQ     $0x10, R9
 	KMOVW    R9, K1
-	SHRQ     $0x10, R9
-	KMOVW    R9, K2
-	SHRQ     $0x10, R9
-	KMOVW    R9, K3
-	MOVQ     R8, R9
-	VMOVUPS  (R9), Z0
-	VMOVUPS  64(R9), Z1
-	VMOVUPS  128(R9), Z2
-	VMOVUPS  192(R9), Z3
-	MOVQ     96(AX), R10
-	XORQ     R9, R9
-	MOVQ     (AX), R11
-
-loop80:
-	PREFETCHT0    (DI)(R9*1)
-	PREFETCHT2    (DX)(R9*1)
-	VMOVDQU8.Z    (SI)(R9*1), K4, Y8
-	VPANDD        Z29, Z8, Z8
-	VPMAXUB       Z8, Z30, Z30
-	VPMOVSXBW.Z   (SI)(R9*1), K4, Z5
-	VPSLLW        $0x07, Z5, Z5
-	VPANDD        Z31, Z5, Z5
-	VCVTPH2PS     Y5, Z4
-	VEXTRACTI64X4 $0x01, Z5, Y5
-	VCVTPH2PS     Y5, Z5
-	VMOVDQU8.Z    32(SI)(R9*1), K5, Y8
-	VPANDD        Z29, Z8, Z8
-	VPMAXUB       Z8, Z30, Z30
-	VPMOVSXBW.Z   32(SI)(R9*1), K5, Z7
-	VPSLLW        $0x07, Z7, Z7
-	VPANDD        Z31, Z7, Z7
-	VCVTPH2PS     Y7, Z6
-	VEXTRACTI64X4 $0x01, Z7, Y7
-	VCVTPH2PS     Y7, Z7
-	VBROADCASTSS  (R11), Z8
-	VFMADD231PS   Z8, Z4, Z0
-	VFMADD231PS   Z8, Z5, Z1
-	VFMADD231PS   Z8, Z6, Z2
-	VFMADD231PS   Z8, Z7, Z3
-	ADDQ          $+4, R11
-	ADDQ          CX, R9
-	DECQ          R10
-	JNZ           loop80
-	MOVQ          R8, R9
-	VMOVUPS       Z0, (R9)
-	VMOVUPS       Z1, 64(R9)
-	VMOVUPS       Z2, 128(R9)
-	VMOVUPS       Z3, 192(R9)
-	ADDQ          $+64, SI
-	ADDQ          $+64, DI
-	ADDQ          $+64, DX
-	ADDQ          $+256, R8
-	SUBQ          $+64, BX
-	JGT           pass79
-	MOVQ          96(AX), DX
-	SHLQ          $0x02, DX
-	ADDQ          DX, (AX)
-	ADDQ          $0x08, 16(AX)
-	MOVQ          $+0, 64(AX)
-	JMP           tile78
-
-done77:
-	VPCMPEQB Z29, Z30, K1
-	KMOVQ    K1, CX
-	XORL     DX, DX
-	TESTQ    CX, CX
-	SETNE    DL
-	MOVQ     DX, 72(AX)
-	VZEROUPPER
-	RET
-
-// func valuesE5M2x8AVX512(a *byte)
-// Requires: AVX, AVX512BW, AVX512F, BMI2, CMOV, MMX+
-TEXT ·valuesE5M2x8AVX512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ 48(AX), CX
-
-tile82:
-	MOVQ    40(AX), DX
-	TESTQ   DX, DX
-	JZ      done81
-	MOVQ    $+16, BX
-	SUBQ    64(AX), BX
-	CMPQ    DX, BX
-	CMOVQLT DX, BX
-	SUBQ    BX, DX
-	MOVQ    DX, 40(AX)
-	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), DX
-	MOVQ    64(AX), BX
-	IMULQ   CX, BX
-	MOVQ    (DX), SI
-	ADDQ    BX, SI
-	MOVQ    32(DX), DI
-	ADDQ    BX, DI
-	MOVQ    64(DX), DX
-	ADDQ    BX, DX
-	MOVQ    48(AX), BX
-	MOVQ    24(AX), R8
-
-pass83:
-	MOVQ     $+64, R10
-	CMPQ     BX, R10
-	CMOVQLT  BX, R10
-	XORQ     R9, R9
-	NOTQ     R9
-	BZHIQ    R10, R9, R9
-	KMOVQ    R9, K4
-	KSHIFTRQ $0x20, K4, K5
-	SHRQ     $0x10, R9
-	KMOVW    R9, K1
 	MOVQ     R8, R9
 	MOVQ     32(AX), R10
 	LEAQ     (R10)(R10*2), R11
@@ -2621,11 +2106,15 @@ pass83:
 	LEAQ     (R12)(R12*4), R14
 	LEAQ     (R11)(R13*2), R15
 
-loop84:
+loop80:
 	PREFETCHT0    (DI)(R9*1)
 	PREFETCHT2    (DX)(R9*1)
-	VPMOVZXBW.Z   (SI)(R9*1), K4, Z17
-	VPSLLW        $0x08, Z17, Z17
+	VMOVDQU8.Z    (SI)(R9*1), K4, Y26
+	VPANDD        Z29, Z26, Z26
+	VPMAXUB       Z26, Z30, Z30
+	VPMOVSXBW.Z   (SI)(R9*1), K4, Z17
+	VPSLLW        $0x07, Z17, Z17
+	VPANDD        Z31, Z17, Z17
 	VCVTPH2PS     Y17, Z16
 	VEXTRACTI64X4 $0x01, Z17, Y17
 	VCVTPH2PS     Y17, Z17
@@ -2657,7 +2146,7 @@ loop84:
 	ADDQ          $+4, R15
 	ADDQ          CX, R9
 	DECQ          R10
-	JNZ           loop84
+	JNZ           loop80
 	MOVQ          R8, R9
 	MOVQ          32(AX), R10
 	LEAQ          (R10)(R10*2), R11
@@ -2684,28 +2173,43 @@ loop84:
 	ADDQ          $+32, DX
 	ADDQ          $+128, R8
 	SUBQ          $+32, BX
-	JGT           pass83
+	JGT           pass79
 	MOVQ          96(AX), DX
 	SHLQ          $0x02, DX
 	ADDQ          DX, (AX)
 	ADDQ          $0x08, 16(AX)
 	MOVQ          $+0, 64(AX)
-	JMP           tile82
+	JMP           tile78
 
-done81:
+done77:
+	VPCMPEQB Z29, Z30, K1
+	KMOVQ    K1, CX
+	XORL     DX, DX
+	TESTQ    CX, CX
+	SETNE    DL
+	MOVQ     DX, 72(AX)
 	VZEROUPPER
 	RET
 
-// func valuesE5M2x4AVX512(a *byte)
-// Requires: AVX, AVX512BW, AVX512F, BMI2, CMOV, MMX+
-TEXT ·valuesE5M2x4AVX512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ 48(AX), CX
+DATA e4m3AVX512<>+0(SB)/4, $0xbfffbfff
+GLOBL e4m3AVX512<>(SB), RODATA|NOPTR, $4
 
-tile86:
+DATA magnitudeAVX512<>+0(SB)/4, $0x7f7f7f7f
+GLOBL magnitudeAVX512<>(SB), RODATA|NOPTR, $4
+
+// func valuesE4M3x4AVX512(a *byte)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, CMOV, MMX+
+TEXT ·valuesE4M3x4AVX512(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         48(AX), CX
+	VPBROADCASTD e4m3AVX512<>+0(SB), Z31
+	VPBROADCASTD magnitudeAVX512<>+0(SB), Z29
+	VPXORD       Z30, Z30, Z30
+
+tile82:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done85
+	JZ      done81
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -2725,7 +2229,7 @@ tile86:
 	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass87:
+pass83:
 	MOVQ     $+64, R10
 	CMPQ     BX, R10
 	CMOVQLT  BX, R10
@@ -2765,89 +2269,110 @@ pass87:
 	MOVQ     8(AX), R12
 	LEAQ     (R12)(R12*2), R13
 
-loop88:
+loop84:
 	PREFETCHT0    (DI)(R9*1)
 	PREFETCHT2    (DX)(R9*1)
-	VPMOVZXBW.Z   (SI)(R9*1), K4, Z17
-	VPSLLW        $0x08, Z17, Z17
+	VMOVDQU8.Z    (SI)(R9*1), K4, Y24
+	VPANDD        Z29, Z24, Z24
+	VPMAXUB       Z24, Z30, Z30
+	VPMOVSXBW.Z   (SI)(R9*1), K4, Z17
+	VPSLLW        $0x07, Z17, Z17
+	VPANDD        Z31, Z17, Z17
 	VCVTPH2PS     Y17, Z16
 	VEXTRACTI64X4 $0x01, Z17, Y17
 	VCVTPH2PS     Y17, Z17
-	VPMOVZXBW.Z   32(SI)(R9*1), K5, Z19
-	VPSLLW        $0x08, Z19, Z19
-	VCVTPH2PS     Y19, Z18
-	VEXTRACTI64X4 $0x01, Z19, Y19
-	VCVTPH2PS     Y19, Z19
 	VBROADCASTSS  (R11), Z20
 	VFMADD231PS   Z20, Z16, Z0
 	VFMADD231PS   Z20, Z17, Z1
+	VBROADCASTSS  (R11)(R12*1), Z21
+	VFMADD231PS   Z21, Z16, Z4
+	VFMADD231PS   Z21, Z17, Z5
+	VBROADCASTSS  (R11)(R12*2), Z22
+	VFMADD231PS   Z22, Z16, Z8
+	VFMADD231PS   Z22, Z17, Z9
+	VBROADCASTSS  (R11)(R13*1), Z23
+	VFMADD231PS   Z23, Z16, Z12
+	VFMADD231PS   Z23, Z17, Z13
+	CMPQ          BX, $+32
+	JLE           skip85
+	VMOVDQU8.Z    32(SI)(R9*1), K5, Y24
+	VPANDD        Z29, Z24, Z24
+	VPMAXUB       Z24, Z30, Z30
+	VPMOVSXBW.Z   32(SI)(R9*1), K5, Z19
+	VPSLLW        $0x07, Z19, Z19
+	VPANDD        Z31, Z19, Z19
+	VCVTPH2PS     Y19, Z18
+	VEXTRACTI64X4 $0x01, Z19, Y19
+	VCVTPH2PS     Y19, Z19
 	VFMADD231PS   Z20, Z18, Z2
 	VFMADD231PS   Z20, Z19, Z3
-	VBROADCASTSS  (R11)(R12*1), Z20
-	VFMADD231PS   Z20, Z16, Z4
-	VFMADD231PS   Z20, Z17, Z5
-	VFMADD231PS   Z20, Z18, Z6
-	VFMADD231PS   Z20, Z19, Z7
-	VBROADCASTSS  (R11)(R12*2), Z20
-	VFMADD231PS   Z20, Z16, Z8
-	VFMADD231PS   Z20, Z17, Z9
-	VFMADD231PS   Z20, Z18, Z10
-	VFMADD231PS   Z20, Z19, Z11
-	VBROADCASTSS  (R11)(R13*1), Z20
-	VFMADD231PS   Z20, Z16, Z12
-	VFMADD231PS   Z20, Z17, Z13
-	VFMADD231PS   Z20, Z18, Z14
-	VFMADD231PS   Z20, Z19, Z15
-	ADDQ          $+4, R11
-	ADDQ          CX, R9
-	DECQ          R10
-	JNZ           loop88
-	MOVQ          R8, R9
-	MOVQ          32(AX), R10
-	LEAQ          (R10)(R10*2), R11
-	VMOVUPS       Z0, (R9)
-	VMOVUPS       Z1, 64(R9)
-	VMOVUPS       Z2, 128(R9)
-	VMOVUPS       Z3, 192(R9)
-	VMOVUPS       Z4, (R9)(R10*1)
-	VMOVUPS       Z5, 64(R9)(R10*1)
-	VMOVUPS       Z6, 128(R9)(R10*1)
-	VMOVUPS       Z7, 192(R9)(R10*1)
-	VMOVUPS       Z8, (R9)(R10*2)
-	VMOVUPS       Z9, 64(R9)(R10*2)
-	VMOVUPS       Z10, 128(R9)(R10*2)
-	VMOVUPS       Z11, 192(R9)(R10*2)
-	VMOVUPS       Z12, (R9)(R11*1)
-	VMOVUPS       Z13, 64(R9)(R11*1)
-	VMOVUPS       Z14, 128(R9)(R11*1)
-	VMOVUPS       Z15, 192(R9)(R11*1)
-	ADDQ          $+64, SI
-	ADDQ          $+64, DI
-	ADDQ          $+64, DX
-	ADDQ          $+256, R8
-	SUBQ          $+64, BX
-	JGT           pass87
-	MOVQ          96(AX), DX
-	SHLQ          $0x02, DX
-	ADDQ          DX, (AX)
-	ADDQ          $0x08, 16(AX)
-	MOVQ          $+0, 64(AX)
-	JMP           tile86
+	VFMADD231PS   Z21, Z18, Z6
+	VFMADD231PS   Z21, Z19, Z7
+	VFMADD231PS   Z22, Z18, Z10
+	VFMADD231PS   Z22, Z19, Z11
+	VFMADD231PS   Z23, Z18, Z14
+	VFMADD231PS   Z23, Z19, Z15
 
-done85:
+skip85:
+	ADDQ    $+4, R11
+	ADDQ    CX, R9
+	DECQ    R10
+	JNZ     loop84
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	VMOVUPS Z2, 128(R9)
+	VMOVUPS Z3, 192(R9)
+	VMOVUPS Z4, (R9)(R10*1)
+	VMOVUPS Z5, 64(R9)(R10*1)
+	VMOVUPS Z6, 128(R9)(R10*1)
+	VMOVUPS Z7, 192(R9)(R10*1)
+	VMOVUPS Z8, (R9)(R10*2)
+	VMOVUPS Z9, 64(R9)(R10*2)
+	VMOVUPS Z10, 128(R9)(R10*2)
+	VMOVUPS Z11, 192(R9)(R10*2)
+	VMOVUPS Z12, (R9)(R11*1)
+	VMOVUPS Z13, 64(R9)(R11*1)
+	VMOVUPS Z14, 128(R9)(R11*1)
+	VMOVUPS Z15, 192(R9)(R11*1)
+	ADDQ    $+64, SI
+	ADDQ    $+64, DI
+	ADDQ    $+64, DX
+	ADDQ    $+256, R8
+	SUBQ    $+64, BX
+	JGT     pass83
+	MOVQ    96(AX), DX
+	SHLQ    $0x02, DX
+	ADDQ    DX, (AX)
+	ADDQ    $0x08, 16(AX)
+	MOVQ    $+0, 64(AX)
+	JMP     tile82
+
+done81:
+	VPCMPEQB Z29, Z30, K1
+	KMOVQ    K1, CX
+	XORL     DX, DX
+	TESTQ    CX, CX
+	SETNE    DL
+	MOVQ     DX, 72(AX)
 	VZEROUPPER
 	RET
 
-// func valuesE5M2x2AVX512(a *byte)
-// Requires: AVX, AVX512BW, AVX512F, BMI2, CMOV, MMX+
-TEXT ·valuesE5M2x2AVX512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ 48(AX), CX
+// func valuesE4M3x2AVX512(a *byte)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, CMOV, MMX+
+TEXT ·valuesE4M3x2AVX512(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         48(AX), CX
+	VPBROADCASTD e4m3AVX512<>+0(SB), Z31
+	VPBROADCASTD magnitudeAVX512<>+0(SB), Z29
+	VPXORD       Z30, Z30, Z30
 
-tile90:
+tile87:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done89
+	JZ      done86
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -2867,7 +2392,7 @@ tile90:
 	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass91:
+pass88:
 	MOVQ     $+64, R10
 	CMPQ     BX, R10
 	CMOVQLT  BX, R10
@@ -2897,70 +2422,91 @@ pass91:
 	MOVQ     (AX), R11
 	MOVQ     8(AX), R12
 
-loop92:
+loop89:
 	PREFETCHT0    (DI)(R9*1)
 	PREFETCHT2    (DX)(R9*1)
-	VPMOVZXBW.Z   (SI)(R9*1), K4, Z9
-	VPSLLW        $0x08, Z9, Z9
+	VMOVDQU8.Z    (SI)(R9*1), K4, Y14
+	VPANDD        Z29, Z14, Z14
+	VPMAXUB       Z14, Z30, Z30
+	VPMOVSXBW.Z   (SI)(R9*1), K4, Z9
+	VPSLLW        $0x07, Z9, Z9
+	VPANDD        Z31, Z9, Z9
 	VCVTPH2PS     Y9, Z8
 	VEXTRACTI64X4 $0x01, Z9, Y9
 	VCVTPH2PS     Y9, Z9
-	VPMOVZXBW.Z   32(SI)(R9*1), K5, Z11
-	VPSLLW        $0x08, Z11, Z11
-	VCVTPH2PS     Y11, Z10
-	VEXTRACTI64X4 $0x01, Z11, Y11
-	VCVTPH2PS     Y11, Z11
 	VBROADCASTSS  (R11), Z12
 	VFMADD231PS   Z12, Z8, Z0
 	VFMADD231PS   Z12, Z9, Z1
+	VBROADCASTSS  (R11)(R12*1), Z13
+	VFMADD231PS   Z13, Z8, Z4
+	VFMADD231PS   Z13, Z9, Z5
+	CMPQ          BX, $+32
+	JLE           skip90
+	VMOVDQU8.Z    32(SI)(R9*1), K5, Y14
+	VPANDD        Z29, Z14, Z14
+	VPMAXUB       Z14, Z30, Z30
+	VPMOVSXBW.Z   32(SI)(R9*1), K5, Z11
+	VPSLLW        $0x07, Z11, Z11
+	VPANDD        Z31, Z11, Z11
+	VCVTPH2PS     Y11, Z10
+	VEXTRACTI64X4 $0x01, Z11, Y11
+	VCVTPH2PS     Y11, Z11
 	VFMADD231PS   Z12, Z10, Z2
 	VFMADD231PS   Z12, Z11, Z3
-	VBROADCASTSS  (R11)(R12*1), Z12
-	VFMADD231PS   Z12, Z8, Z4
-	VFMADD231PS   Z12, Z9, Z5
-	VFMADD231PS   Z12, Z10, Z6
-	VFMADD231PS   Z12, Z11, Z7
-	ADDQ          $+4, R11
-	ADDQ          CX, R9
-	DECQ          R10
-	JNZ           loop92
-	MOVQ          R8, R9
-	MOVQ          32(AX), R10
-	VMOVUPS       Z0, (R9)
-	VMOVUPS       Z1, 64(R9)
-	VMOVUPS       Z2, 128(R9)
-	VMOVUPS       Z3, 192(R9)
-	VMOVUPS       Z4, (R9)(R10*1)
-	VMOVUPS       Z5, 64(R9)(R10*1)
-	VMOVUPS       Z6, 128(R9)(R10*1)
-	VMOVUPS       Z7, 192(R9)(R10*1)
-	ADDQ          $+64, SI
-	ADDQ          $+64, DI
-	ADDQ          $+64, DX
-	ADDQ          $+256, R8
-	SUBQ          $+64, BX
-	JGT           pass91
-	MOVQ          96(AX), DX
-	SHLQ          $0x02, DX
-	ADDQ          DX, (AX)
-	ADDQ          $0x08, 16(AX)
-	MOVQ          $+0, 64(AX)
-	JMP           tile90
+	VFMADD231PS   Z13, Z10, Z6
+	VFMADD231PS   Z13, Z11, Z7
 
-done89:
+skip90:
+	ADDQ    $+4, R11
+	ADDQ    CX, R9
+	DECQ    R10
+	JNZ     loop89
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	VMOVUPS Z2, 128(R9)
+	VMOVUPS Z3, 192(R9)
+	VMOVUPS Z4, (R9)(R10*1)
+	VMOVUPS Z5, 64(R9)(R10*1)
+	VMOVUPS Z6, 128(R9)(R10*1)
+	VMOVUPS Z7, 192(R9)(R10*1)
+	ADDQ    $+64, SI
+	ADDQ    $+64, DI
+	ADDQ    $+64, DX
+	ADDQ    $+256, R8
+	SUBQ    $+64, BX
+	JGT     pass88
+	MOVQ    96(AX), DX
+	SHLQ    $0x02, DX
+	ADDQ    DX, (AX)
+	ADDQ    $0x08, 16(AX)
+	MOVQ    $+0, 64(AX)
+	JMP     tile87
+
+done86:
+	VPCMPEQB Z29, Z30, K1
+	KMOVQ    K1, CX
+	XORL     DX, DX
+	TESTQ    CX, CX
+	SETNE    DL
+	MOVQ     DX, 72(AX)
 	VZEROUPPER
 	RET
 
-// func valuesE5M2x1AVX512(a *byte)
-// Requires: AVX, AVX512BW, AVX512F, BMI2, CMOV, MMX+
-TEXT ·valuesE5M2x1AVX512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ 48(AX), CX
+// func valuesE4M3x1AVX512(a *byte)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, CMOV, MMX+
+TEXT ·valuesE4M3x1AVX512(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         48(AX), CX
+	VPBROADCASTD e4m3AVX512<>+0(SB), Z31
+	VPBROADCASTD magnitudeAVX512<>+0(SB), Z29
+	VPXORD       Z30, Z30, Z30
 
-tile94:
+tile92:
 	MOVQ    40(AX), DX
 	TESTQ   DX, DX
-	JZ      done93
+	JZ      done91
 	MOVQ    $+16, BX
 	SUBQ    64(AX), BX
 	CMPQ    DX, BX
@@ -2980,7 +2526,7 @@ tile94:
 	MOVQ    48(AX), BX
 	MOVQ    24(AX), R8
 
-pass95:
+pass93:
 	MOVQ     $+64, R10
 	CMPQ     BX, R10
 	CMOVQLT  BX, R10
@@ -3004,7 +2550,529 @@ pass95:
 	XORQ     R9, R9
 	MOVQ     (AX), R11
 
-loop96:
+loop94:
+	PREFETCHT0    (DI)(R9*1)
+	PREFETCHT2    (DX)(R9*1)
+	VMOVDQU8.Z    (SI)(R9*1), K4, Y9
+	VPANDD        Z29, Z9, Z9
+	VPMAXUB       Z9, Z30, Z30
+	VPMOVSXBW.Z   (SI)(R9*1), K4, Z5
+	VPSLLW        $0x07, Z5, Z5
+	VPANDD        Z31, Z5, Z5
+	VCVTPH2PS     Y5, Z4
+	VEXTRACTI64X4 $0x01, Z5, Y5
+	VCVTPH2PS     Y5, Z5
+	VBROADCASTSS  (R11), Z8
+	VFMADD231PS   Z8, Z4, Z0
+	VFMADD231PS   Z8, Z5, Z1
+	CMPQ          BX, $+32
+	JLE           skip95
+	VMOVDQU8.Z    32(SI)(R9*1), K5, Y9
+	VPANDD        Z29, Z9, Z9
+	VPMAXUB       Z9, Z30, Z30
+	VPMOVSXBW.Z   32(SI)(R9*1), K5, Z7
+	VPSLLW        $0x07, Z7, Z7
+	VPANDD        Z31, Z7, Z7
+	VCVTPH2PS     Y7, Z6
+	VEXTRACTI64X4 $0x01, Z7, Y7
+	VCVTPH2PS     Y7, Z7
+	VFMADD231PS   Z8, Z6, Z2
+	VFMADD231PS   Z8, Z7, Z3
+
+skip95:
+	ADDQ    $+4, R11
+	ADDQ    CX, R9
+	DECQ    R10
+	JNZ     loop94
+	MOVQ    R8, R9
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	VMOVUPS Z2, 128(R9)
+	VMOVUPS Z3, 192(R9)
+	ADDQ    $+64, SI
+	ADDQ    $+64, DI
+	ADDQ    $+64, DX
+	ADDQ    $+256, R8
+	SUBQ    $+64, BX
+	JGT     pass93
+	MOVQ    96(AX), DX
+	SHLQ    $0x02, DX
+	ADDQ    DX, (AX)
+	ADDQ    $0x08, 16(AX)
+	MOVQ    $+0, 64(AX)
+	JMP     tile92
+
+done91:
+	VPCMPEQB Z29, Z30, K1
+	KMOVQ    K1, CX
+	XORL     DX, DX
+	TESTQ    CX, CX
+	SETNE    DL
+	MOVQ     DX, 72(AX)
+	VZEROUPPER
+	RET
+
+// func valuesE5M2x8AVX512(a *byte)
+// Requires: AVX, AVX512BW, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesE5M2x8AVX512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ 48(AX), CX
+
+tile97:
+	MOVQ    40(AX), DX
+	TESTQ   DX, DX
+	JZ      done96
+	MOVQ    $+16, BX
+	SUBQ    64(AX), BX
+	CMPQ    DX, BX
+	CMOVQLT DX, BX
+	SUBQ    BX, DX
+	MOVQ    DX, 40(AX)
+	MOVQ    BX, 96(AX)
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    32(DX), DI
+	ADDQ    BX, DI
+	MOVQ    64(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
+	MOVQ    24(AX), R8
+
+pass98:
+	MOVQ     $+64, R10
+	CMPQ     BX, R10
+	CMOVQLT  BX, R10
+	XORQ     R9, R9
+	NOTQ     R9
+	BZHIQ    R10, R9, R9
+	KMOVQ    R9, K4
+	KSHIFTRQ $0x20, K4, K5
+	SHRQ     $0x10, R9
+	KMOVW    R9, K1
+	MOVQ     R8, R9
+	MOVQ     32(AX), R10
+	LEAQ     (R10)(R10*2), R11
+	LEAQ     (R10)(R10*4), R12
+	LEAQ     (R9)(R11*2), R13
+	VMOVUPS  (R9), Z0
+	VMOVUPS  64(R9), Z1
+	VMOVUPS  (R9)(R10*1), Z2
+	VMOVUPS  64(R9)(R10*1), Z3
+	VMOVUPS  (R9)(R10*2), Z4
+	VMOVUPS  64(R9)(R10*2), Z5
+	VMOVUPS  (R9)(R11*1), Z6
+	VMOVUPS  64(R9)(R11*1), Z7
+	VMOVUPS  (R9)(R10*4), Z8
+	VMOVUPS  64(R9)(R10*4), Z9
+	VMOVUPS  (R9)(R12*1), Z10
+	VMOVUPS  64(R9)(R12*1), Z11
+	VMOVUPS  (R13), Z12
+	VMOVUPS  64(R13), Z13
+	VMOVUPS  (R13)(R10*1), Z14
+	VMOVUPS  64(R13)(R10*1), Z15
+	MOVQ     96(AX), R10
+	XORQ     R9, R9
+	MOVQ     (AX), R11
+	MOVQ     8(AX), R12
+	LEAQ     (R12)(R12*2), R13
+	LEAQ     (R12)(R12*4), R14
+	LEAQ     (R11)(R13*2), R15
+
+loop99:
+	PREFETCHT0    (DI)(R9*1)
+	PREFETCHT2    (DX)(R9*1)
+	VPMOVZXBW.Z   (SI)(R9*1), K4, Z17
+	VPSLLW        $0x08, Z17, Z17
+	VCVTPH2PS     Y17, Z16
+	VEXTRACTI64X4 $0x01, Z17, Y17
+	VCVTPH2PS     Y17, Z17
+	VBROADCASTSS  (R11), Z18
+	VFMADD231PS   Z18, Z16, Z0
+	VFMADD231PS   Z18, Z17, Z1
+	VBROADCASTSS  (R11)(R12*1), Z18
+	VFMADD231PS   Z18, Z16, Z2
+	VFMADD231PS   Z18, Z17, Z3
+	VBROADCASTSS  (R11)(R12*2), Z18
+	VFMADD231PS   Z18, Z16, Z4
+	VFMADD231PS   Z18, Z17, Z5
+	VBROADCASTSS  (R11)(R13*1), Z18
+	VFMADD231PS   Z18, Z16, Z6
+	VFMADD231PS   Z18, Z17, Z7
+	VBROADCASTSS  (R11)(R12*4), Z18
+	VFMADD231PS   Z18, Z16, Z8
+	VFMADD231PS   Z18, Z17, Z9
+	VBROADCASTSS  (R11)(R14*1), Z18
+	VFMADD231PS   Z18, Z16, Z10
+	VFMADD231PS   Z18, Z17, Z11
+	VBROADCASTSS  (R15), Z18
+	VFMADD231PS   Z18, Z16, Z12
+	VFMADD231PS   Z18, Z17, Z13
+	VBROADCASTSS  (R15)(R12*1), Z18
+	VFMADD231PS   Z18, Z16, Z14
+	VFMADD231PS   Z18, Z17, Z15
+	ADDQ          $+4, R11
+	ADDQ          $+4, R15
+	ADDQ          CX, R9
+	DECQ          R10
+	JNZ           loop99
+	MOVQ          R8, R9
+	MOVQ          32(AX), R10
+	LEAQ          (R10)(R10*2), R11
+	LEAQ          (R10)(R10*4), R12
+	LEAQ          (R9)(R11*2), R13
+	VMOVUPS       Z0, (R9)
+	VMOVUPS       Z1, 64(R9)
+	VMOVUPS       Z2, (R9)(R10*1)
+	VMOVUPS       Z3, 64(R9)(R10*1)
+	VMOVUPS       Z4, (R9)(R10*2)
+	VMOVUPS       Z5, 64(R9)(R10*2)
+	VMOVUPS       Z6, (R9)(R11*1)
+	VMOVUPS       Z7, 64(R9)(R11*1)
+	VMOVUPS       Z8, (R9)(R10*4)
+	VMOVUPS       Z9, 64(R9)(R10*4)
+	VMOVUPS       Z10, (R9)(R12*1)
+	VMOVUPS       Z11, 64(R9)(R12*1)
+	VMOVUPS       Z12, (R13)
+	VMOVUPS       Z13, 64(R13)
+	VMOVUPS       Z14, (R13)(R10*1)
+	VMOVUPS       Z15, 64(R13)(R10*1)
+	ADDQ          $+32, SI
+	ADDQ          $+32, DI
+	ADDQ          $+32, DX
+	ADDQ          $+128, R8
+	SUBQ          $+32, BX
+	JGT           pass98
+	MOVQ          96(AX), DX
+	SHLQ          $0x02, DX
+	ADDQ          DX, (AX)
+	ADDQ          $0x08, 16(AX)
+	MOVQ          $+0, 64(AX)
+	JMP           tile97
+
+done96:
+	VZEROUPPER
+	RET
+
+// func valuesE5M2x4AVX512(a *byte)
+// Requires: AVX, AVX512BW, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesE5M2x4AVX512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ 48(AX), CX
+
+tile101:
+	MOVQ    40(AX), DX
+	TESTQ   DX, DX
+	JZ      done100
+	MOVQ    $+16, BX
+	SUBQ    64(AX), BX
+	CMPQ    DX, BX
+	CMOVQLT DX, BX
+	SUBQ    BX, DX
+	MOVQ    DX, 40(AX)
+	MOVQ    BX, 96(AX)
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    32(DX), DI
+	ADDQ    BX, DI
+	MOVQ    64(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
+	MOVQ    24(AX), R8
+
+pass102:
+	MOVQ     $+64, R10
+	CMPQ     BX, R10
+	CMOVQLT  BX, R10
+	XORQ     R9, R9
+	NOTQ     R9
+	BZHIQ    R10, R9, R9
+	KMOVQ    R9, K4
+	KSHIFTRQ $0x20, K4, K5
+	SHRQ     $0x10, R9
+	KMOVW    R9, K1
+	SHRQ     $0x10, R9
+	KMOVW    R9, K2
+	SHRQ     $0x10, R9
+	KMOVW    R9, K3
+	MOVQ     R8, R9
+	MOVQ     32(AX), R10
+	LEAQ     (R10)(R10*2), R11
+	VMOVUPS  (R9), Z0
+	VMOVUPS  64(R9), Z1
+	VMOVUPS  128(R9), Z2
+	VMOVUPS  192(R9), Z3
+	VMOVUPS  (R9)(R10*1), Z4
+	VMOVUPS  64(R9)(R10*1), Z5
+	VMOVUPS  128(R9)(R10*1), Z6
+	VMOVUPS  192(R9)(R10*1), Z7
+	VMOVUPS  (R9)(R10*2), Z8
+	VMOVUPS  64(R9)(R10*2), Z9
+	VMOVUPS  128(R9)(R10*2), Z10
+	VMOVUPS  192(R9)(R10*2), Z11
+	VMOVUPS  (R9)(R11*1), Z12
+	VMOVUPS  64(R9)(R11*1), Z13
+	VMOVUPS  128(R9)(R11*1), Z14
+	VMOVUPS  192(R9)(R11*1), Z15
+	MOVQ     96(AX), R10
+	XORQ     R9, R9
+	MOVQ     (AX), R11
+	MOVQ     8(AX), R12
+	LEAQ     (R12)(R12*2), R13
+
+loop103:
+	PREFETCHT0    (DI)(R9*1)
+	PREFETCHT2    (DX)(R9*1)
+	VPMOVZXBW.Z   (SI)(R9*1), K4, Z17
+	VPSLLW        $0x08, Z17, Z17
+	VCVTPH2PS     Y17, Z16
+	VEXTRACTI64X4 $0x01, Z17, Y17
+	VCVTPH2PS     Y17, Z17
+	VBROADCASTSS  (R11), Z20
+	VFMADD231PS   Z20, Z16, Z0
+	VFMADD231PS   Z20, Z17, Z1
+	VBROADCASTSS  (R11)(R12*1), Z21
+	VFMADD231PS   Z21, Z16, Z4
+	VFMADD231PS   Z21, Z17, Z5
+	VBROADCASTSS  (R11)(R12*2), Z22
+	VFMADD231PS   Z22, Z16, Z8
+	VFMADD231PS   Z22, Z17, Z9
+	VBROADCASTSS  (R11)(R13*1), Z23
+	VFMADD231PS   Z23, Z16, Z12
+	VFMADD231PS   Z23, Z17, Z13
+	CMPQ          BX, $+32
+	JLE           skip104
+	VPMOVZXBW.Z   32(SI)(R9*1), K5, Z19
+	VPSLLW        $0x08, Z19, Z19
+	VCVTPH2PS     Y19, Z18
+	VEXTRACTI64X4 $0x01, Z19, Y19
+	VCVTPH2PS     Y19, Z19
+	VFMADD231PS   Z20, Z18, Z2
+	VFMADD231PS   Z20, Z19, Z3
+	VFMADD231PS   Z21, Z18, Z6
+	VFMADD231PS   Z21, Z19, Z7
+	VFMADD231PS   Z22, Z18, Z10
+	VFMADD231PS   Z22, Z19, Z11
+	VFMADD231PS   Z23, Z18, Z14
+	VFMADD231PS   Z23, Z19, Z15
+
+skip104:
+	ADDQ    $+4, R11
+	ADDQ    CX, R9
+	DECQ    R10
+	JNZ     loop103
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	VMOVUPS Z2, 128(R9)
+	VMOVUPS Z3, 192(R9)
+	VMOVUPS Z4, (R9)(R10*1)
+	VMOVUPS Z5, 64(R9)(R10*1)
+	VMOVUPS Z6, 128(R9)(R10*1)
+	VMOVUPS Z7, 192(R9)(R10*1)
+	VMOVUPS Z8, (R9)(R10*2)
+	VMOVUPS Z9, 64(R9)(R10*2)
+	VMOVUPS Z10, 128(R9)(R10*2)
+	VMOVUPS Z11, 192(R9)(R10*2)
+	VMOVUPS Z12, (R9)(R11*1)
+	VMOVUPS Z13, 64(R9)(R11*1)
+	VMOVUPS Z14, 128(R9)(R11*1)
+	VMOVUPS Z15, 192(R9)(R11*1)
+	ADDQ    $+64, SI
+	ADDQ    $+64, DI
+	ADDQ    $+64, DX
+	ADDQ    $+256, R8
+	SUBQ    $+64, BX
+	JGT     pass102
+	MOVQ    96(AX), DX
+	SHLQ    $0x02, DX
+	ADDQ    DX, (AX)
+	ADDQ    $0x08, 16(AX)
+	MOVQ    $+0, 64(AX)
+	JMP     tile101
+
+done100:
+	VZEROUPPER
+	RET
+
+// func valuesE5M2x2AVX512(a *byte)
+// Requires: AVX, AVX512BW, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesE5M2x2AVX512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ 48(AX), CX
+
+tile106:
+	MOVQ    40(AX), DX
+	TESTQ   DX, DX
+	JZ      done105
+	MOVQ    $+16, BX
+	SUBQ    64(AX), BX
+	CMPQ    DX, BX
+	CMOVQLT DX, BX
+	SUBQ    BX, DX
+	MOVQ    DX, 40(AX)
+	MOVQ    BX, 96(AX)
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    32(DX), DI
+	ADDQ    BX, DI
+	MOVQ    64(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
+	MOVQ    24(AX), R8
+
+pass107:
+	MOVQ     $+64, R10
+	CMPQ     BX, R10
+	CMOVQLT  BX, R10
+	XORQ     R9, R9
+	NOTQ     R9
+	BZHIQ    R10, R9, R9
+	KMOVQ    R9, K4
+	KSHIFTRQ $0x20, K4, K5
+	SHRQ     $0x10, R9
+	KMOVW    R9, K1
+	SHRQ     $0x10, R9
+	KMOVW    R9, K2
+	SHRQ     $0x10, R9
+	KMOVW    R9, K3
+	MOVQ     R8, R9
+	MOVQ     32(AX), R10
+	VMOVUPS  (R9), Z0
+	VMOVUPS  64(R9), Z1
+	VMOVUPS  128(R9), Z2
+	VMOVUPS  192(R9), Z3
+	VMOVUPS  (R9)(R10*1), Z4
+	VMOVUPS  64(R9)(R10*1), Z5
+	VMOVUPS  128(R9)(R10*1), Z6
+	VMOVUPS  192(R9)(R10*1), Z7
+	MOVQ     96(AX), R10
+	XORQ     R9, R9
+	MOVQ     (AX), R11
+	MOVQ     8(AX), R12
+
+loop108:
+	PREFETCHT0    (DI)(R9*1)
+	PREFETCHT2    (DX)(R9*1)
+	VPMOVZXBW.Z   (SI)(R9*1), K4, Z9
+	VPSLLW        $0x08, Z9, Z9
+	VCVTPH2PS     Y9, Z8
+	VEXTRACTI64X4 $0x01, Z9, Y9
+	VCVTPH2PS     Y9, Z9
+	VBROADCASTSS  (R11), Z12
+	VFMADD231PS   Z12, Z8, Z0
+	VFMADD231PS   Z12, Z9, Z1
+	VBROADCASTSS  (R11)(R12*1), Z13
+	VFMADD231PS   Z13, Z8, Z4
+	VFMADD231PS   Z13, Z9, Z5
+	CMPQ          BX, $+32
+	JLE           skip109
+	VPMOVZXBW.Z   32(SI)(R9*1), K5, Z11
+	VPSLLW        $0x08, Z11, Z11
+	VCVTPH2PS     Y11, Z10
+	VEXTRACTI64X4 $0x01, Z11, Y11
+	VCVTPH2PS     Y11, Z11
+	VFMADD231PS   Z12, Z10, Z2
+	VFMADD231PS   Z12, Z11, Z3
+	VFMADD231PS   Z13, Z10, Z6
+	VFMADD231PS   Z13, Z11, Z7
+
+skip109:
+	ADDQ    $+4, R11
+	ADDQ    CX, R9
+	DECQ    R10
+	JNZ     loop108
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	VMOVUPS Z2, 128(R9)
+	VMOVUPS Z3, 192(R9)
+	VMOVUPS Z4, (R9)(R10*1)
+	VMOVUPS Z5, 64(R9)(R10*1)
+	VMOVUPS Z6, 128(R9)(R10*1)
+	VMOVUPS Z7, 192(R9)(R10*1)
+	ADDQ    $+64, SI
+	ADDQ    $+64, DI
+	ADDQ    $+64, DX
+	ADDQ    $+256, R8
+	SUBQ    $+64, BX
+	JGT     pass107
+	MOVQ    96(AX), DX
+	SHLQ    $0x02, DX
+	ADDQ    DX, (AX)
+	ADDQ    $0x08, 16(AX)
+	MOVQ    $+0, 64(AX)
+	JMP     tile106
+
+done105:
+	VZEROUPPER
+	RET
+
+// func valuesE5M2x1AVX512(a *byte)
+// Requires: AVX, AVX512BW, AVX512F, BMI2, CMOV, MMX+
+TEXT ·valuesE5M2x1AVX512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ 48(AX), CX
+
+tile111:
+	MOVQ    40(AX), DX
+	TESTQ   DX, DX
+	JZ      done110
+	MOVQ    $+16, BX
+	SUBQ    64(AX), BX
+	CMPQ    DX, BX
+	CMOVQLT DX, BX
+	SUBQ    BX, DX
+	MOVQ    DX, 40(AX)
+	MOVQ    BX, 96(AX)
+	MOVQ    16(AX), DX
+	MOVQ    64(AX), BX
+	IMULQ   CX, BX
+	MOVQ    (DX), SI
+	ADDQ    BX, SI
+	MOVQ    32(DX), DI
+	ADDQ    BX, DI
+	MOVQ    64(DX), DX
+	ADDQ    BX, DX
+	MOVQ    48(AX), BX
+	MOVQ    24(AX), R8
+
+pass112:
+	MOVQ     $+64, R10
+	CMPQ     BX, R10
+	CMOVQLT  BX, R10
+	XORQ     R9, R9
+	NOTQ     R9
+	BZHIQ    R10, R9, R9
+	KMOVQ    R9, K4
+	KSHIFTRQ $0x20, K4, K5
+	SHRQ     $0x10, R9
+	KMOVW    R9, K1
+	SHRQ     $0x10, R9
+	KMOVW    R9, K2
+	SHRQ     $0x10, R9
+	KMOVW    R9, K3
+	MOVQ     R8, R9
+	VMOVUPS  (R9), Z0
+	VMOVUPS  64(R9), Z1
+	VMOVUPS  128(R9), Z2
+	VMOVUPS  192(R9), Z3
+	MOVQ     96(AX), R10
+	XORQ     R9, R9
+	MOVQ     (AX), R11
+
+loop113:
 	PREFETCHT0    (DI)(R9*1)
 	PREFETCHT2    (DX)(R9*1)
 	VPMOVZXBW.Z   (SI)(R9*1), K4, Z5
@@ -3012,38 +3080,42 @@ loop96:
 	VCVTPH2PS     Y5, Z4
 	VEXTRACTI64X4 $0x01, Z5, Y5
 	VCVTPH2PS     Y5, Z5
+	VBROADCASTSS  (R11), Z8
+	VFMADD231PS   Z8, Z4, Z0
+	VFMADD231PS   Z8, Z5, Z1
+	CMPQ          BX, $+32
+	JLE           skip114
 	VPMOVZXBW.Z   32(SI)(R9*1), K5, Z7
 	VPSLLW        $0x08, Z7, Z7
 	VCVTPH2PS     Y7, Z6
 	VEXTRACTI64X4 $0x01, Z7, Y7
 	VCVTPH2PS     Y7, Z7
-	VBROADCASTSS  (R11), Z8
-	VFMADD231PS   Z8, Z4, Z0
-	VFMADD231PS   Z8, Z5, Z1
 	VFMADD231PS   Z8, Z6, Z2
 	VFMADD231PS   Z8, Z7, Z3
-	ADDQ          $+4, R11
-	ADDQ          CX, R9
-	DECQ          R10
-	JNZ           loop96
-	MOVQ          R8, R9
-	VMOVUPS       Z0, (R9)
-	VMOVUPS       Z1, 64(R9)
-	VMOVUPS       Z2, 128(R9)
-	VMOVUPS       Z3, 192(R9)
-	ADDQ          $+64, SI
-	ADDQ          $+64, DI
-	ADDQ          $+64, DX
-	ADDQ          $+256, R8
-	SUBQ          $+64, BX
-	JGT           pass95
-	MOVQ          96(AX), DX
-	SHLQ          $0x02, DX
-	ADDQ          DX, (AX)
-	ADDQ          $0x08, 16(AX)
-	MOVQ          $+0, 64(AX)
-	JMP           tile94
 
-done93:
+skip114:
+	ADDQ    $+4, R11
+	ADDQ    CX, R9
+	DECQ    R10
+	JNZ     loop113
+	MOVQ    R8, R9
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	VMOVUPS Z2, 128(R9)
+	VMOVUPS Z3, 192(R9)
+	ADDQ    $+64, SI
+	ADDQ    $+64, DI
+	ADDQ    $+64, DX
+	ADDQ    $+256, R8
+	SUBQ    $+64, BX
+	JGT     pass112
+	MOVQ    96(AX), DX
+	SHLQ    $0x02, DX
+	ADDQ    DX, (AX)
+	ADDQ    $0x08, 16(AX)
+	MOVQ    $+0, 64(AX)
+	JMP     tile111
+
+done110:
 	VZEROUPPER
 	RET

@@ -290,7 +290,7 @@ func (k *valueKernel) passes() {
 	if g.wide() {
 		k.setMasks(elements)
 	}
-	k.pass(to)
+	k.pass(to, elements)
 	bytes := k.vecs * g.lanes * k.d.bytes
 	for _, p := range []reg.Register{k.values, k.next, k.far} {
 		g.asm.ADDQ(operand.I32(bytes), p)
@@ -319,10 +319,10 @@ func (k *valueKernel) setMasks(elements reg.Register) {
 	}
 }
 
-// pass adds some registers of elements over all tokens of a tile.
-func (k *valueKernel) pass(to reg.Register) {
+// pass adds some registers of elements over all tokens of a tile. It skips the upper half of four registers if there
+// are no such elements.
+func (k *valueKernel) pass(to, elements reg.Register) {
 	g, n := k.gen, k.n
-	values, bcast := k.vecs*n, k.vecs*n+k.vecs
 	if k.d.name == "F32" { // summed apart and then added
 		for i := range k.vecs * n {
 			g.zero(i)
@@ -339,22 +339,13 @@ func (k *valueKernel) pass(to reg.Register) {
 			g.asm.PREFETCHT0(operand.Mem{Base: k.next, Index: at, Scale: 1, Disp: line})
 			g.asm.PREFETCHT2(operand.Mem{Base: k.far, Index: at, Scale: 1, Disp: line})
 		}
-		for v := range k.vecs {
-			m := operand.Mem{Base: k.values, Index: at, Scale: 1, Disp: v * size}
-			switch {
-			case k.eight == nil:
-				k.loadFloats(k.d, m, v, g.regs[values+v])
-			case v%2 == 0:
-				mask := []reg.Register{reg.K4, reg.K5}[v/2]
-				k.eight.check(m, bcast, mask)
-				k.eight.load(m, values+v, values+v+1, mask)
-			}
-		}
-		for row := range n {
-			g.asm.VBROADCASTSS(p.At(row, 0), g.regs[bcast])
-			for v := range k.vecs {
-				g.asm.VFMADD231PS(g.regs[bcast], g.regs[values+v], g.regs[k.vecs*row+v])
-			}
+		k.multiply(0, p, at)
+		if k.vecs > 2 {
+			skip := g.label("skip")
+			g.asm.CMPQ(elements, operand.I32(2*g.lanes))
+			g.asm.JLE(operand.LabelRef(skip))
+			k.multiply(2, p, at)
+			g.asm.Label(skip)
 		}
 		p.Advance(g.asm, operand.I32(4))
 		g.asm.ADDQ(k.row, at)
@@ -363,6 +354,36 @@ func (k *valueKernel) pass(to reg.Register) {
 		k.eachSum(to, func(operands ...operand.Op) { g.asm.VADDPS(operands[0], operands[1], operands[1]) })
 	}
 	k.eachSum(to, func(operands ...operand.Op) { g.asm.VMOVUPS(operands[1], operands[0]) })
+}
+
+// multiply adds two registers of elements, from the given one on, of the next token.
+func (k *valueKernel) multiply(first int, p *assembly.Rows, at reg.Register) {
+	values := k.vecs * k.n
+	bcast := values + k.vecs // the first of one, or of one for each row
+	spare := bcast + k.n
+	for v := first; v < first+2; v++ {
+		m := operand.Mem{Base: k.values, Index: at, Scale: 1, Disp: v * k.lanes * k.d.bytes}
+		switch {
+		case k.eight == nil:
+			k.loadFloats(k.d, m, v, k.regs[values+v])
+		case v == first:
+			mask := []reg.Register{reg.K4, reg.K5}[v/2]
+			k.eight.check(m, spare, mask)
+			k.eight.load(m, values+v, values+v+1, mask)
+		}
+	}
+	for row := range k.n {
+		b := k.regs[bcast]
+		if k.vecs > 2 {
+			b = k.regs[bcast+row]
+		}
+		if first == 0 {
+			k.asm.VBROADCASTSS(p.At(row, 0), b)
+		}
+		for v := first; v < first+2; v++ {
+			k.asm.VFMADD231PS(b, k.regs[values+v], k.regs[k.vecs*row+v])
+		}
+	}
 }
 
 // eachSum does something with each of the sums in memory and their registers.
