@@ -89,6 +89,7 @@ func (c *RedisConfig) options() (*redis.Options, error) {
 	options.DialerRetries = 1
 	options.DisableIdentity = true
 	options.ContextTimeoutEnabled = true
+	options.Dialer = dialer(options)
 	if c.CAFile == "" {
 		return options, nil
 	}

@@ -133,3 +133,56 @@ func TestAServerThatIsNotRedisIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// A server that announces more than memory holds, or than there is, ends neither the process nor its memory.
+func TestRepliesThatAreTooLargeAreErrors(t *testing.T) {
+	for _, reply := range []string{
+		"$9223372036854775000\r\n", "$99999999999999\r\n", "=99999999999999\r\n", "!99999999999999\r\n",
+		"*99999999999999\r\n", "~99999999999999\r\n", "%99999999999999\r\n", ">99999999999999\r\n",
+		"*1\r\n$99999999999999\r\n", "*2\r\n$1\r\na\r\n$99999999999999\r\n",
+		strings.Repeat("*1\r\n", 1000), "+" + strings.Repeat("a", 1<<20),
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer l.Close()
+		go rogue(l, reply)
+		r := newRedis(t, kvoffload.RedisConfig{URL: "redis://" + l.Addr().String()})
+		n, err := r.Count(t.Context(), named(1))
+		require.Error(t, err, "%.50q", reply)
+		require.Zero(t, n)
+		n, err = r.Load(t.Context(), named(1), memory(1))
+		require.Error(t, err, "%.50q", reply)
+		require.Zero(t, n)
+		require.Error(t, r.Store(t.Context(), named(1)[0], memoryOf(content(0))), "%.50q", reply)
+	}
+}
+
+// rogue is a server that answers a ping, and everything else with the reply.
+func rogue(l net.Listener, reply string) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			buffer := make([]byte, 1<<16)
+			for {
+				n, err := c.Read(buffer)
+				if err != nil {
+					return
+				}
+				answer := reply
+				switch command := strings.ToLower(string(buffer[:n])); {
+				case strings.Contains(command, "hello"), strings.Contains(command, "client"):
+					answer = "-ERR unknown command\r\n"
+				case strings.Contains(command, "ping"):
+					answer = "+PONG\r\n"
+				}
+				if _, err := c.Write([]byte(answer)); err != nil {
+					return
+				}
+			}
+		}()
+	}
+}

@@ -1,0 +1,143 @@
+package kvoffload
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// replies is a connection to a Redis server whose replies are checked before the client reads them: the client
+// allocates what a reply announces, however much that is.
+type replies struct {
+	net.Conn
+	line []byte // of a reply, its beginning
+	skip int    // bytes of a string to come, with the end of its line
+	open []int  // elements to come of each array that has begun
+	err  error
+}
+
+const (
+	dialTimeout = 5 * time.Second
+
+	maxReplyLine     = 1 << 16
+	maxReplyString   = 512 << 20 // Redis's own limit, proto-max-bulk-len
+	maxReplyElements = 1 << 16
+	maxReplyDepth    = 8
+)
+
+var errTooLarge = errors.New("the reply is larger than replies of a Redis server are")
+
+// dialer makes connections that check replies.
+func dialer(options *redis.Options) func(ctx context.Context, network, address string) (net.Conn, error) {
+	d := &net.Dialer{Timeout: cmp.Or(options.DialTimeout, dialTimeout)}
+	dial := d.DialContext
+	if options.TLSConfig != nil {
+		dial = (&tls.Dialer{NetDialer: d, Config: options.TLSConfig}).DialContext
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		r := &replies{Conn: c}
+		if raw, ok := c.(syscall.Conn); ok { // the client uses it to see whether an idle connection is still good
+			return struct {
+				*replies
+				syscall.Conn
+			}{r, raw}, nil
+		}
+		return r, nil
+	}
+}
+
+// Read implements net.Conn.
+func (r *replies) Read(p []byte) (int, error) {
+	if r.err != nil {
+		return 0, r.err
+	}
+	n, err := r.Conn.Read(p)
+	if r.err = r.follow(p[:n]); r.err != nil {
+		return 0, r.err
+	}
+	return n, err
+}
+
+// follow checks the bytes that have arrived.
+func (r *replies) follow(text []byte) error {
+	for len(text) > 0 {
+		if r.skip > 0 {
+			n := min(r.skip, len(text))
+			r.skip -= n
+			text = text[n:]
+			continue
+		}
+		n := bytes.IndexByte(text, '\n') + 1
+		whole := n > 0
+		if !whole {
+			n = len(text)
+		}
+		if len(r.line)+n > maxReplyLine {
+			return errTooLarge
+		}
+		r.line, text = append(r.line, text[:n]...), text[n:]
+		if whole {
+			if err := r.begin(r.line); err != nil {
+				return err
+			}
+			r.line = r.line[:0]
+		}
+	}
+	return nil
+}
+
+// begin checks the line that begins a reply or an element of one. It passes other types: the client does
+// not know them either, and ends the connection.
+func (r *replies) begin(line []byte) error {
+	n, err := strconv.Atoi(string(bytes.TrimSpace(line[1:])))
+	if err != nil {
+		n = -1
+	}
+	elements := 0
+	switch line[0] {
+	case '$', '=', '!':
+		if n > maxReplyString {
+			return errTooLarge
+		}
+		if n >= 0 {
+			r.skip = n + len("\r\n")
+		}
+	case '*', '~', '>':
+		elements = n
+	case '%':
+		elements = 2 * min(n, maxReplyElements)
+	case '|': // attributes of the reply after them
+		elements = 2*min(n, maxReplyElements) + 1
+	}
+	if elements <= 0 {
+		r.end()
+		return nil
+	}
+	r.open = append(r.open, elements)
+	if elements > maxReplyElements || len(r.open) > maxReplyDepth {
+		return errTooLarge
+	}
+	return nil
+}
+
+// end notes that an element is complete, and with it the arrays of which it is the last.
+func (r *replies) end() {
+	for last := len(r.open) - 1; last >= 0; last-- {
+		if r.open[last]--; r.open[last] > 0 {
+			return
+		}
+		r.open = r.open[:last]
+	}
+}
