@@ -241,7 +241,6 @@ check: vet
 	@GOARCH=arm64 CGO_ENABLED=0 $(CHEAP) vet ./...
 	@$(CHEAP) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 	@$(TEST) ./internal
-	@$(TEST) -tags=netgo,osusergo,official -run Official ./internal/engine/openai
 
 bench: $(B)/bench/bench $(B)/bench/cache llmbench llmserve
 	@$(B)/bench/bench $(B)/bench/libllm_memory.so $(B)/bench/plain.so

@@ -1,5 +1,3 @@
-//go:build official
-
 package openai_test
 
 import (
@@ -13,8 +11,7 @@ import (
 	"llmmemory/internal/engine/openai"
 )
 
-// These tests use OpenAI's own client, which takes longer to compile than all else of this package:
-// make check and make test-long run them. The others read the same fields by their names.
+// These tests use OpenAI's own client. The others read the same fields by their names.
 
 func (s *served) official() client.Client {
 	return client.NewClient(option.WithBaseURL(s.url+"/v1"), option.WithAPIKey("secret"), option.WithMaxRetries(0))
