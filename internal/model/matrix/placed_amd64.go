@@ -8,8 +8,9 @@ import "unsafe"
 // cache.
 const together = 48
 
-// pairInputs is the number of k of W16A16 that are multiplied at a time.
-const pairInputs = 512
+// pairInputs is the number of k of W16A16 that are multiplied at a time: 32 KB of weights stay in the first cache of a
+// Zen 5. With 512, decoding 16 sequences takes 8 % longer.
+const pairInputs = 256
 
 // places reports whether there are kernels that write products to their place.
 func (m *Matrix) places() bool { return m.pairs || m.Type.rounds() && isa == avx512 && vnni }
