@@ -74,6 +74,8 @@ func (g *rowGroup) slices(dst *float32, stride int) {
 func (g *rowGroup) slice(sums placed, k, n int) {
 	multiply, most := g.dot512, dotInputs
 	switch {
+	case g.m.pairs && g.x.rows <= len(pairs512):
+		multiply, most = g.pairs512, n
 	case g.m.pairs:
 		multiply, most = g.pairs512, pairInputs
 	case g.x.rows == 1:
