@@ -24,18 +24,17 @@ func (q *queue) head() *request {
 	return q.list[q.first]
 }
 
-// push adds r at the end.
+// push adds r at the end; with priorities, at its place.
 func (q *queue) push(r *request) {
 	r.in = q
-	if q.policy == Priority {
-		at, _ := slices.BinarySearchFunc(q.all(), r, compare)
-		q.list = slices.Insert(q.list, q.first+at, r)
-		return
-	}
 	if len(q.list) == cap(q.list) && 2*q.first > len(q.list) {
-		q.list, q.first = append(q.list[:0], q.all()...), 0
+		q.list, q.first = slices.Delete(q.list, 0, q.first), 0
 	}
-	q.list = append(q.list, r)
+	at := len(q.all())
+	if q.policy == Priority {
+		at, _ = slices.BinarySearchFunc(q.all(), r, compare)
+	}
+	q.list = slices.Insert(q.list, q.first+at, r)
 }
 
 // pushFront adds r, which was preempted or skipped, at the front. With priorities that is push.
