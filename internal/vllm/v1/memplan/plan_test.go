@@ -81,6 +81,7 @@ func TestPlansAreThoseOfVLLMsTests(t *testing.T) {
 		{"no layers", nil, 100, 0, 1, nil, nil},
 		{"all alike", times(2, full(2)), page * 2 * 32, 0, 32, []Group{{f, []int{0, 1}}}, tensors(page*32, []int{0}, []int{1})},
 		{"all alike, another number of blocks", times(2, full(2)), page * 2 * 32, 10, 10, []Group{{f, []int{0, 1}}}, tensors(page*10, []int{0}, []int{1})},
+		{"a negative number of blocks is none", times(2, full(2)), page * 2 * 32, -10, 32, []Group{{f, []int{0, 1}}}, tensors(page*32, []int{0}, []int{1})},
 		{"one of each", list(times(1, full(2)), times(1, window(2))), page * 2 * 32, 0, 64, []Group{{f, []int{0}}, {w, []int{1}}}, tensors(page*64, []int{0, 1})},
 		{"2 full and 4 windows", list(times(2, full(2)), times(4, window(2))), page * 2 * 32, 0, 32,
 			[]Group{{f, []int{0, 1}}, {w, []int{2, 4}}, {w, []int{3, 5}}},

@@ -1,7 +1,6 @@
 package memplan
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -114,7 +113,10 @@ func project(groups []Group, w Worker, sizes []int, packed bool, blocks int) (*P
 	if blocks > math.MaxInt/perBlock {
 		return nil, fmt.Errorf("%w: %d blocks of %d bytes are more than there can be", ErrLayers, blocks, perBlock)
 	}
-	p.NumGPUBlocks = cmp.Or(blocks, max(w.Bytes, 0)/perBlock)
+	p.NumGPUBlocks = blocks
+	if blocks <= 0 {
+		p.NumGPUBlocks = max(w.Bytes, 0) / perBlock
+	}
 	for i := range p.Tensors {
 		p.Tensors[i].Bytes *= p.NumGPUBlocks
 	}
