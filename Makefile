@@ -207,9 +207,9 @@ test-mpi:
 
 race:
 	@.ci/tools build
-	@CGO_ENABLED=1 $(TEST) -race -short ./internal/parallel
-	@CGO_ENABLED=1 $(TEST) -race -short -run 'Cancel|SharedPrompt|SeveralAnswers' ./internal/engine
-	@CGO_ENABLED=1 $(TEST) -race -short -run 'Goroutines|StaysSound' ./internal/vllm/v1/sched
+	@CGO_ENABLED=1 $(TEST) -count=1 -race -short ./internal/parallel
+	@CGO_ENABLED=1 $(TEST) -count=1 -race -short -run 'Cancel|SharedPrompt|SeveralAnswers' ./internal/engine
+	@CGO_ENABLED=1 $(TEST) -count=1 -race -short -run 'Goroutines|StaysSound' ./internal/vllm/v1/sched
 
 invariants:
 	@.ci/tools build
