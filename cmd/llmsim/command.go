@@ -34,7 +34,7 @@ func writeJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// writeFact writes a row of a table with a long text, whose lines begin at a column.
+// writeFact writes a name and its text, wrapped and indented to a column.
 func writeFact(w io.Writer, name, text string, column int) {
 	for _, line := range terminal.Wrap(text, column) {
 		fmt.Fprintf(w, "%s\t%s\n", name, line)

@@ -68,8 +68,8 @@ type Frame struct {
 	Hits                    []int32       // blocks that prefix hits found in this step
 	Cached                  []int32       // free blocks that a prefix hit can find
 
-	// Counts has the reference counts that differ from the number of table entries that name the
-	// block: of the null block, or of blocks that a tester unlinked.
+	// Counts lists the blocks whose reference count differs from the number of table entries that
+	// name them: the null block, and blocks that a tester unlinked.
 	Counts []Count
 
 	// Records has the records of all blocks of a small pool of the course's engine, as in memory;

@@ -50,7 +50,7 @@ func mapPositions(s *sweep) {
 	}
 }
 
-// tableSlots appends where there is no table.
+// tableSlots appends to entries without a second-level table.
 func tableSlots(s *sweep) {
 	s.on(4)
 	for slot := range 16 {

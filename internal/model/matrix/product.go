@@ -106,7 +106,7 @@ func addTo(sums, x []float32) {
 	}
 }
 
-// product computes a panel over the inputs from up to to; rows of dst are stride
+// product multiplies panel p by the inputs [from, to) into dst, whose rows are stride
 // values apart.
 func (m *Matrix) product(dst *float32, stride int, input *words, p, from, to int, s *Scratch) {
 	x, rows := &input.x[0], input.rows

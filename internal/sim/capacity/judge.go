@@ -224,8 +224,8 @@ func (w *run) grows(end float64) bool {
 // a third apart or less.
 const growsFor = 3
 
-// keepsGrowing reports whether the queue of a run that was lengthened grows. Such a run would not end
-// before mostSeconds, because its answers take longer and longer.
+// keepsGrowing reports whether the queue of an extended run still grows. Such a run would not end before
+// mostSeconds, because its latencies keep rising.
 func (w *run) keepsGrowing(now float64) bool {
 	if !w.set.steady() || now < w.atLeast() || !w.grows(now) {
 		w.grew = 0

@@ -217,8 +217,8 @@ func (f Fitted) caution(s Setup) string {
 		f.worst(), f.Worst.Prompt, f.Worst.Output)
 }
 
-// elsewhere is a release of an engine on GPUs on which nothing of it is published: the constants that
-// the measured GPUs have in common. Each GPU's data sheet does the rest.
+// elsewhere models a release of an engine on GPUs without published measurements. It uses the constants
+// shared by the measured GPUs, and each GPU's data sheet for the rest.
 type elsewhere struct {
 	GPUs map[string]Engine `json:"gpus"`
 	// LeftOut is how far off all points of a GPU were when the constants were fitted without it.

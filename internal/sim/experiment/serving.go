@@ -70,8 +70,8 @@ func throughput(run *ServedRun, r *sim.Result) float64 {
 	return float64(r.Generated) / (run.Arrivals[0] + r.Seconds)
 }
 
-// served simulates the runs of llmserve that nothing was fitted to, with the scheduler that ran
-// them and requests at the times when they came, and compares medians over the runs of a load.
+// served simulates the runs of llmserve that were not used for fitting, with the same scheduler and
+// arrival times, and compares medians over the runs of each load.
 func (b *bench) served() error {
 	var s Served
 	embedded(servingJSON, &s)

@@ -18,8 +18,8 @@ const (
 	Swap           // moves them to the CPU
 )
 
-// SchedulerConfig describes a Scheduler. Prefix caching goes with neither Swap
-// nor Chunked: vLLM takes all blocks of a prompt for computed after its first
+// SchedulerConfig describes a Scheduler. Prefix caching cannot be combined with
+// Swap or Chunked: vLLM treats all blocks of a prompt as computed after its first
 // chunk.
 type SchedulerConfig struct {
 	Manager             Config

@@ -55,7 +55,7 @@ func (l *Layer) pageBytes() int {
 	return l.content()
 }
 
-// content is what the numbers of a block take.
+// content returns the bytes of the keys and values of a block, without padding.
 func (l *Layer) content() int {
 	n := l.BlockSize * l.KVHeads * l.HeadSize * l.ElementBytes
 	if l.KeysOnly || l.Hidden {
