@@ -26,29 +26,34 @@ func (q *queue) head() *request {
 
 // push adds r at the end; with priorities, at its place.
 func (q *queue) push(r *request) {
-	r.in = q
-	if len(q.list) == cap(q.list) && 2*q.first > len(q.list) {
-		q.list, q.first = slices.Delete(q.list, 0, q.first), 0
-	}
 	at := len(q.all())
 	if q.policy == Priority {
 		at, _ = slices.BinarySearchFunc(q.all(), r, compare)
 	}
-	q.list = slices.Insert(q.list, q.first+at, r)
+	q.insert(at, r)
 }
 
 // pushFront adds r, which was preempted or skipped, at the front. With priorities that is push.
 func (q *queue) pushFront(r *request) {
-	r.in = q
-	switch {
-	case q.policy == Priority:
+	if q.policy == Priority {
 		q.push(r)
-	case q.first == 0:
-		q.list = slices.Insert(q.list, 0, r)
-	default:
+	} else {
+		q.insert(0, r)
+	}
+}
+
+// insert adds r behind the first at requests.
+func (q *queue) insert(at int, r *request) {
+	r.in = q
+	if at == 0 && q.first > 0 {
 		q.first--
 		q.list[q.first] = r
+		return
 	}
+	if len(q.list) == cap(q.list) && 2*q.first > len(q.list) {
+		q.list, q.first = slices.Delete(q.list, 0, q.first), 0
+	}
+	q.list = slices.Insert(q.list, q.first+at, r)
 }
 
 func (q *queue) remove(r *request) {

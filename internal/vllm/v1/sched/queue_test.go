@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,5 +19,22 @@ func TestAQueueForgetsRequestsThatLeft(t *testing.T) {
 			}
 		}
 		require.Less(t, cap(q.list), 32)
+	}
+}
+
+// Ensure that a request which returns to the front takes its old place, so that the others need not move.
+func TestTheOthersStayWhenARequestReturnsToTheFront(t *testing.T) {
+	for _, policy := range []Policy{FCFS, Priority} {
+		q := queue{policy: policy}
+		for i := range 3 {
+			q.push(&request{seq: uint64(i)})
+		}
+		was := slices.Clone(q.list)
+		for range 2 {
+			r := q.head()
+			q.remove(r)
+			q.pushFront(r)
+		}
+		require.Equal(t, was, q.list)
 	}
 }
