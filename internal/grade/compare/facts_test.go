@@ -124,3 +124,15 @@ func TestTheStructsAreThoseOfTheHeader(t *testing.T) {
 		[]uintptr{unsafe.Sizeof(sequenceStruct{}), unsafe.Offsetof(sequenceStruct{}.blockTable), unsafe.Offsetof(sequenceStruct{}.kvCount),
 			unsafe.Offsetof(sequenceStruct{}.node), unsafe.Sizeof(l1Table{})})
 }
+
+// Ensure that a list that repeats an id without end is shown with as few sequences as another.
+func TestAStateHasFewSequences(t *testing.T) {
+	from := oracle.EngineState{Sequences: make([]oracle.SequenceState, 1000)}
+	for i := range from.Sequences {
+		from.Sequences[i].ID = 1
+	}
+	from.Sequences[998].ID, from.Sequences[999].ID = 2, 3
+	s := newState(from, trace.Op{Kind: trace.Fork, A: 3, B: 1}, -1)
+	require.Len(t, s.Sequences, most+1)
+	require.EqualValues(t, 3, s.Sequences[most].ID)
+}

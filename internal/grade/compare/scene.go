@@ -99,7 +99,9 @@ func (p *player) have(op trace.Op, block int) *State {
 func newState(from oracle.EngineState, op trace.Op, block int) *State {
 	s := &State{Total: from.Total, Free: from.Free, RefCount: from.RefCount}
 	for _, q := range from.Sequences {
-		if len(s.Sequences) < most || q.ID == op.A || op.Kind == trace.Fork && q.ID == op.B {
+		named := q.ID == op.A || op.Kind == trace.Fork && q.ID == op.B
+		shown := func(o oracle.SequenceState) bool { return o.ID == q.ID } // a broken list may repeat an id
+		if len(s.Sequences) < most || named && !slices.ContainsFunc(s.Sequences, shown) {
 			s.Sequences = append(s.Sequences, q)
 		}
 	}
