@@ -648,7 +648,7 @@ func (m *machine) format(format string, values []any) string {
 		values = values[1:]
 		switch {
 		case verb == "%s" || verb == "%c" && isText(v):
-			return m.str(v)
+			return m.made(m.str(v)).(string)
 		case verb == "%r":
 			return m.repr(v)
 		case verb == "%d" && isNumber(v):

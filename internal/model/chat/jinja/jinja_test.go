@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -118,6 +119,7 @@ func TestTheWorkOfATemplateIsBounded(t *testing.T) {
 		{"an indentation", "{{ [[1]] | tojson(indent=10**9) }}{{ 'a\nb' | indent(10**9) }}", work},
 		{"a replacement", "{{ ('x' * 10**6).replace('x', 'y' * 10**6) }}", work},
 		{"a join", "{{ ('y' * 10**6).join('x' * 10**6) }}", work},
+		{"a format", "{{ ('%s' * 5000) % (('x' * 10**5,) * 5000) }}", work},
 		{"a power", "{{ 10 ** 10 ** 10 }}", "larger than is supported"},
 		{"many brackets", "{{ " + strings.Repeat("(", 10000) + "1" + strings.Repeat(")", 10000) + " }}", deep},
 		{"many ifs", strings.Repeat("{% if 1 %}", 10000) + strings.Repeat("{% endif %}", 10000), deep},
@@ -129,10 +131,14 @@ func TestTheWorkOfATemplateIsBounded(t *testing.T) {
 		{"many targets", "{% for " + strings.Repeat("(", 10000) + "x" + strings.Repeat(")", 10000) + " in y %}{% endfor %}", deep},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			begin := time.Now()
 			_, err := render(t, test.source, nil)
 			require.ErrorContains(t, err, test.want)
 			require.Less(t, time.Since(begin), time.Minute)
+			runtime.ReadMemStats(&after)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2<<30))
 		})
 	}
 }
