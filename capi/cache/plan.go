@@ -150,7 +150,7 @@ func (p *planner) make() error {
 	for i := range p.plans {
 		t := &p.plans[i]
 		t.to.num_gpu_blocks = C.int32_t(t.made.NumGPUBlocks)
-		if t.in.size >= C.sizeof_llm_cache_plan {
+		if t.in.size > C.LLM_PLAN_PACKED { // it has the field
 			t.to.block_stride = C.int64_t(t.stride)
 		}
 	}

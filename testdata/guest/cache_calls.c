@@ -314,6 +314,9 @@ static void planned_packed(void) {
     OK(llm_cache_close(opened(&config)));
     plan.size = offsetof(llm_cache_plan, block_stride); /* of an older header */
     EXPECT(LLM_CACHE_E_SIZE, llm_cache_plan_memory(layers, 8, stride * 32, 0, &plan));
+    plan.size = offsetof(llm_cache_plan, max_concurrent_batches), plan.block_stride = 0; /* of a later one */
+    OK(llm_cache_plan_memory(layers, 8, stride * 32, 0, &plan));
+    CHECK(plan.block_stride == stride);
     plan.size = sizeof plan;
     layers[0].state_bytes = 0;
     EXPECT(LLM_CACHE_E_RANGE, llm_cache_plan_memory(layers, 8, stride * 32, 0, &plan)); /* a page of no bytes */
