@@ -32,8 +32,6 @@ enum {
     LLM_PLAN_LEAST = offsetof(llm_cache_plan, max_model_len),
     LLM_PLAN_PACKED = offsetof(llm_cache_plan, block_stride),
     LLM_STEP_LEAST = offsetof(llm_cache_step, loads),
-    LLM_STEP_TRANSFERS = offsetof(llm_cache_step, encoder_inputs),
-    LLM_STEP_ENCODER = offsetof(llm_cache_step, zero),
     LLM_KVSTORE_LEAST = offsetof(llm_kvstore_config, key_scales),
     LLM_STATS_LEAST = offsetof(llm_cache_stats, running)
 };
