@@ -25,7 +25,7 @@ type rowGroup struct {
 	from, to   int // rows
 }
 
-// placed says where kernels have and write sums. Those at from, plus and plus2 are 64 a row.
+// placed says where kernels find and write sums. Those at from, plus and plus2 are 64 a row.
 type placed struct {
 	to                *float32
 	stride            uintptr  // bytes from one row to the next
@@ -93,15 +93,20 @@ func (g *rowGroup) slice(sums placed, k, n int) {
 func (g *rowGroup) tiles(most int, sums placed, kernel func(r, rows int, sums placed)) {
 	for r, left := g.from, g.tilesOf(most); left > 0; left-- {
 		rows := (g.to - r) / left
-		kernel(r, rows, sums)
+		kernel(r, rows, sums.row(r-g.from))
 		r += rows
-		sums.to = add(sums.to, rows*int(sums.stride)/4)
-		for _, other := range []**float32{&sums.from, &sums.plus, &sums.plus2} {
-			if *other != nil {
-				*other = add(*other, rows*Panel)
-			}
+	}
+}
+
+// row is where the sums of row r and those after it are.
+func (s placed) row(r int) placed {
+	s.to = add(s.to, r*int(s.stride)/4)
+	for _, other := range []**float32{&s.from, &s.plus, &s.plus2} {
+		if *other != nil {
+			*other = add(*other, r*Panel)
 		}
 	}
+	return s
 }
 
 func (g *rowGroup) tilesOf(most int) int { return (g.to - g.from + most - 1) / most }
