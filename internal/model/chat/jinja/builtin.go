@@ -152,13 +152,8 @@ func init() {
 	is := func(f func(v any) bool) builtin {
 		return builtin{"", func(_ *machine, v any, _ []any) any { return f(v) }}
 	}
-	divisible := func(parameters string, by, rest int64) builtin {
-		return builtin{parameters, func(m *machine, v any, a []any) any {
-			if parameters != "" {
-				by = asInt(a[0])
-			}
-			return m.equal(remainder(m, v, by), rest)
-		}}
+	divisible := func(by, rest int64) builtin {
+		return builtin{"", func(m *machine, v any, _ []any) any { return m.equal(remainder(m, v, by), rest) }}
 	}
 	tests = map[string]builtin{
 		"defined":     is(func(v any) bool { _, not := v.(undefined); return !not }),
@@ -175,9 +170,9 @@ func init() {
 		"callable":    is(func(v any) bool { _, ok := v.(*function); return ok }),
 		"upper":       is(func(v any) bool { s := textOf(v); return s == upper(s) && s != lower(s) }),
 		"lower":       is(func(v any) bool { s := textOf(v); return s == lower(s) && s != upper(s) }),
-		"odd":         divisible("", 2, 1),
-		"even":        divisible("", 2, 0),
-		"divisibleby": divisible("num", 0, 0),
+		"odd":         divisible(2, 1),
+		"even":        divisible(2, 0),
+		"divisibleby": {"num", func(m *machine, v any, a []any) any { return m.equal(remainder(m, v, a[0]), int64(0)) }},
 		"in":          {"seq", func(m *machine, v any, a []any) any { return contains(m, v, a[0]) }},
 		"iterable": is(func(v any) bool {
 			switch v.(type) {

@@ -7,9 +7,11 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/model/chat/jinja"
@@ -162,4 +164,16 @@ func FuzzTemplates(f *testing.F) {
 		"msgs": []byte(`[{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]`),
 	}
 	f.Fuzz(func(t *testing.T, source string) { _, _ = render(t, source, variables) })
+}
+
+func TestTemplatesRenderAtTheSameTime(t *testing.T) {
+	var all sync.WaitGroup
+	for _, by := range []string{"2", "3", "5", "7"} {
+		all.Go(func() {
+			got, err := render(t, "{% for i in range(1, 10001) if ("+by+" * i) is not divisibleby("+by+") %}{{ i }} {% endfor %}", nil)
+			assert.NoError(t, err)
+			assert.Empty(t, got)
+		})
+	}
+	all.Wait()
 }
