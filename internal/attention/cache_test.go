@@ -150,3 +150,19 @@ func (c *Cache) places() (places, elements int) {
 	}
 	return len(found), 2 * n
 }
+
+// Blocks may end where their memory does. With -gcflags=all=-d=checkptr, this stops at a pointer past it.
+func TestTheLastBlockIsTheEndOfItsMemory(t *testing.T) {
+	for _, dtype := range allDTypes {
+		for _, layout := range allLayouts {
+			s := Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 48, DType: dtype, Layout: layout}
+			p := newProblem(rand.New(rand.NewPCG(42, 1)), problemSpec{shape: s, heads: 1, lens: []int{16}, queries: []int{2}})
+			cache, err := NewCache(s, make([]byte, p.cache.NumBlocks*s.BlockBytes()))
+			require.NoError(t, err)
+			require.NoError(t, Convert(&cache, &p.cache))
+			p.cache = cache
+			require.NoError(t, newRunner(t, 1).Forward(&p.cache, &p.batch))
+			requireNear(t, p, f32Bound)
+		}
+	}
+}

@@ -83,13 +83,15 @@ func (r *Runner) unpackTails(w *scratch, d DType, value unsafe.Pointer, from, to
 		finite := r.kernels.convert(&w.call, d, value, chunk*d.Size(), even*size/chunk, row)
 		w.finite = w.finite && finite
 	}
-	d.loadAll(row[even*size:], unsafe.Add(value, even*size*d.Size()))
+	if last := row[even*size:]; n > even {
+		d.loadAll(last, unsafe.Add(value, even*size*d.Size()))
+		for _, v := range last {
+			w.finite = w.finite && isFinite(v)
+		}
+	}
 	tail := size / chunk * chunk
 	for t := range n {
 		copy(w.values[tail/chunk*panelValues+(from+t)*chunk:], row[t*size+tail:(t+1)*size])
-	}
-	for _, v := range row[even*size:] {
-		w.finite = w.finite && isFinite(v)
 	}
 }
 
