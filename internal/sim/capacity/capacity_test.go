@@ -101,6 +101,13 @@ func TestTheKneeOfMD1IsFound(t *testing.T) {
 	require.InDelta(t, 10, knee("100h/token", 1).Rate, 0.6)
 }
 
+// Ensure that a trace, whose requests may all come before the Duration is over, has no knee.
+func TestATraceHasNoKnee(t *testing.T) {
+	p, l := load(t, scenario.Scenario{Trace: trace(t, 9, ",16,4\n"), Duration: 100}, 1)
+	_, err := l.Knee(context.Background(), p, slo(t, "0.5s/token"), nil, nil)
+	require.ErrorIs(t, err, ErrLoad)
+}
+
 // Ensure that less of anything sustains no more.
 func TestAStricterObjectiveSustainsNoMore(t *testing.T) {
 	knee := func(text string, server sim.Server) float64 {

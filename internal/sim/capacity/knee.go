@@ -2,6 +2,7 @@ package capacity
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 
@@ -14,6 +15,9 @@ const kneePrecision = 0.01
 // Knee finds the highest rate at which the requests that arrive in the scenario's Duration hold the objective, as
 // the paper's figures compare systems, and measures parts of that rate. That the rate lasts is not asked: see Find.
 func (l *Load) Knee(ctx context.Context, p *scenario.Plan, slo SLO, parts []float64, pool Pool) (Capacity, error) {
+	if !l.sets[0].steady() {
+		return Capacity{}, fmt.Errorf("%w: a trace may end before the time of a run does; name a workload", ErrLoad)
+	}
 	searches := l.searches(p, slo, Options{Precision: kneePrecision, Pool: pool})
 	err := each(len(searches), func(i int) error {
 		return searches[i].settle(ctx, searches[i].estimate, 1.5)
