@@ -31,7 +31,7 @@ func Descending(first int32, n int) Device {
 	return d
 }
 
-// Ascending is Descending by ascending id.
+// Ascending is like Descending, but hands out blocks never used by ascending id.
 func Ascending(first int32, n int) Device {
 	d := Descending(first, n)
 	slices.Reverse(d.free)

@@ -32,9 +32,9 @@ func (c *Cache) Release(r *Request, why Release, after uint64) {
 	}
 }
 
-// free gives the blocks of r back, group by group, each table from its end
-// (vllm/v1/RULES.md §2.4, §7), after its tails; or, when step number after is over, all groups in
-// one call, from the last block to the first, and then the tails (§2.6).
+// free gives the blocks of r back: its tails, and then each group's table from its end
+// (vllm/v1/RULES.md §2.4, §7). If after is not 0, they are free when that step is over, in one call: all
+// tables from the last block to the first, and then the tails (§2.6).
 func (c *Cache) free(r *Request, after uint64) {
 	kept := c.forgetTails(r)
 	var deferred []int32
