@@ -210,6 +210,7 @@ race:
 	@CGO_ENABLED=1 $(TEST) -count=1 -race -short ./internal/parallel
 	@CGO_ENABLED=1 $(TEST) -count=1 -race -short -run 'Cancel|SharedPrompt|SeveralAnswers' ./internal/engine
 	@CGO_ENABLED=1 $(TEST) -count=1 -race -short -run 'Goroutines|StaysSound' ./internal/vllm/v1/sched
+	@CGO_ENABLED=1 $(TEST) -count=1 -race -short -run 'SameTime' ./internal/model/chat/jinja
 
 invariants:
 	@.ci/tools build
