@@ -200,7 +200,7 @@ func init() {
 		return builtin{"", func(m *machine, v any, _ []any) any { return f(m.str(v)) }}
 	}
 	strip := func(f func(string, func(rune) bool) string) builtin {
-		return builtin{"chars", func(m *machine, v any, a []any) any { return f(m.str(v), m.cut(a[0])) }}
+		return builtin{"chars", func(m *machine, v any, a []any) any { return like(v, f(m.str(v), m.cut(a[0]))) }}
 	}
 	affix := func(f func(string, string) bool) builtin {
 		return builtin{"affix", func(_ *machine, v any, a []any) any {
@@ -215,14 +215,17 @@ func init() {
 			return &list{items: m.split(asText(v), or(a[0], nil), asInt(or(a[1], int64(-1))), fromRight)}
 		}}
 	}
-	replace := builtin{"old new count", func(m *machine, v any, a []any) any {
-		return m.replaced(m.str(v), m.str(a[0]), m.str(a[1]), or(a[2], nil))
-	}}
+	replace := func(text func(m *machine, v any) string) builtin {
+		return builtin{"old new count", func(m *machine, v any, a []any) any {
+			return m.replaced(text(m, v), text(m, a[0]), text(m, a[1]), or(a[2], nil))
+		}}
+	}
 	textMethods = map[string]builtin{
 		"capitalize": of(capitalize), "lower": of(lower), "upper": of(upper), "title": of(titled),
 		"strip": strip(strings.TrimFunc), "lstrip": strip(strings.TrimLeftFunc), "rstrip": strip(strings.TrimRightFunc),
 		"startswith": affix(strings.HasPrefix), "endswith": affix(strings.HasSuffix),
-		"split": split(false), "rsplit": split(true), "replace": replace,
+		"split": split(false), "rsplit": split(true),
+		"replace": replace(func(_ *machine, v any) string { return asText(v) }),
 		"find": {"sub", func(_ *machine, v any, a []any) any {
 			at := strings.Index(asText(v), asText(a[0]))
 			return int64(utf8.RuneCountInString(asText(v)[:max(at, 0)]) + min(at, 0))
@@ -283,7 +286,7 @@ func init() {
 			return items[0]
 		}}
 	}
-	str := of(func(s string) string { return s })
+	str := builtin{"", func(m *machine, v any, _ []any) any { return like(v, m.str(v)) }}
 	safe := builtin{"", func(m *machine, v any, _ []any) any { return markup(m.str(v)) }}
 	escaped := builtin{"", func(m *machine, v any, _ []any) any {
 		if !isText(v) {
@@ -292,7 +295,7 @@ func init() {
 		return escape(v)
 	}}
 	filters = map[string]builtin{
-		"capitalize": of(capitalize), "lower": of(lower), "upper": of(upper), "replace": replace,
+		"capitalize": of(capitalize), "lower": of(lower), "upper": of(upper), "replace": replace((*machine).str),
 		"title": of(func(s string) string { return words.ReplaceAllStringFunc(s, capitalize) }),
 		"trim":  strip(strings.TrimFunc), "string": str, "safe": safe, "e": escaped, "escape": escaped,
 		"count": length, "length": length, "d": standard, "default": standard, "first": end(false), "last": end(true),
@@ -354,7 +357,7 @@ func init() {
 					lines[i] = by + lines[i]
 				}
 			}
-			return strings.Join(lines, "\n")
+			return like(v, strings.Join(lines, "\n"))
 		}},
 		"items": {"", func(_ *machine, v any, _ []any) any {
 			d, ok := v.(*Dict)
@@ -370,11 +373,11 @@ func init() {
 			return m.join(m.str(or(a[0], "")), m.items(v), func(item any) string { return m.str(of(item)) })
 		}},
 		"reverse": {"", func(m *machine, v any, _ []any) any {
+			if isText(v) {
+				return m.slice(v, [3]any{nil, nil, int64(-1)})
+			}
 			items := m.copied(v)
 			slices.Reverse(items)
-			if isText(v) {
-				return joined(items)
-			}
 			return &list{kind: generator, items: items}
 		}},
 		"sort": {"reverse case_sensitive attribute", func(m *machine, v any, a []any) any {

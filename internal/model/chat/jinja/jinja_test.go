@@ -177,3 +177,10 @@ func TestTemplatesRenderAtTheSameTime(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// Ensure that a letter of a long text costs no more than another look at the text.
+func TestLettersOfALongText(t *testing.T) {
+	got, err := render(t, "{% set x = 'ab' * 20000 %}{% for i in range(300) %}{% if x[i] ~ x[-1:] not in 'abb' %}{{ i }}{% endif %}{% endfor %}", nil)
+	require.NoError(t, err)
+	require.Empty(t, got)
+}

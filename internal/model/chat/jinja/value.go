@@ -468,34 +468,41 @@ func (m *machine) item(v, k any) any {
 	case string, markup:
 		return m.attribute(v, asText(k))
 	case bool, int64:
-		items, n := m.elements(v), asInt(k)
-		if n < 0 {
-			n += int64(len(items))
+		l, ok := v.(*list)
+		letters, at := m.letters(v), asInt(k)
+		n := len(letters)
+		if ok = ok && l.indexed(); ok {
+			n = len(l.items)
 		}
-		if n >= 0 && n < int64(len(items)) {
-			return items[n]
+		if at < 0 {
+			at += int64(n)
+		}
+		switch {
+		case at < 0 || at >= int64(n):
+		case ok:
+			return l.items[at]
+		default:
+			return string(letters[at])
 		}
 	}
 	return undefined{fmt.Sprintf("%s has no element %s", describe(v), m.repr(k))}
 }
 
-// elements are what a list, a tuple, a range or a text has by number.
-func (m *machine) elements(v any) []any {
-	if l, ok := v.(*list); ok && l.indexed() {
-		return l.items
-	} else if isText(v) {
-		return m.items(v)
+// letters are those of a text.
+func (m *machine) letters(v any) []rune {
+	if !isText(v) {
+		return nil
 	}
-	return nil
+	m.made(v)
+	return []rune(textOf(v))
 }
 
-// joined is the text of characters.
-func joined(letters []any) string {
-	var b strings.Builder
-	for _, c := range letters {
-		b.WriteString(c.(string))
+// like makes a text of the kind of another.
+func like(v any, s string) any {
+	if _, ok := v.(markup); ok {
+		return markup(s)
 	}
-	return b.String()
+	return s
 }
 
 // slice is v[from:to:step].
@@ -505,8 +512,11 @@ func (m *machine) slice(v any, at [3]any) any {
 		defined(v)
 		return undefined{describe(v) + " has no slices"}
 	}
-	items, step := m.elements(v), int64(1)
-	n := int64(len(items))
+	letters, step := m.letters(v), int64(1)
+	n := int64(len(letters))
+	if ok {
+		n = int64(len(l.items))
+	}
 	if at[2] != nil {
 		step = asInt(at[2])
 	}
@@ -532,17 +542,22 @@ func (m *machine) slice(v any, at [3]any) any {
 		from, to = bound(at[0], high), bound(at[1], low)
 	}
 	var some []any
+	var text strings.Builder
 	for i := from; step > 0 && i < to || step < 0 && i > to; i += step {
-		some = append(some, items[i])
+		if ok {
+			some = append(some, l.items[i])
+		} else {
+			text.WriteRune(letters[i])
+		}
 		if step > n || -step > n {
 			break
 		}
 	}
 	m.spend(len(some))
-	if isText(v) {
-		return joined(some)
+	if ok {
+		return &list{kind: l.kind, items: some}
 	}
-	return &list{kind: l.kind, items: some}
+	return like(v, text.String())
 }
 
 func (m *machine) equal(a, b any) (same bool) {
@@ -693,7 +708,7 @@ func multiply(m *machine, a, b any) any {
 	l, ok := a.(*list)
 	switch {
 	case counts && isText(a):
-		return m.repeat(asText(a), n)
+		return like(a, m.repeat(asText(a), n))
 	case counts && ok && (l.kind == "" || l.kind == tuple):
 		n = max(n, 0)
 		m.spend(int(min(n, maxSteps)) * (1 + len(l.items)))
