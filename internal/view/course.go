@@ -17,8 +17,10 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// mostShown is how many blocks a pool has at most whose records are shown.
-const mostShown = 64
+const (
+	mostShown = 64  // blocks of a pool whose records are shown
+	mostLive  = 256 // sequences at a time: each frame has all of them
+)
 
 // Course plays a trace (package trace) on package course. A comment behind a call, or in lines
 // above it, is shown with it; a line "# title:" names the recording. An error wraps
@@ -44,6 +46,10 @@ func Course(r io.Reader) (*Recording, error) {
 	}}
 	for _, c := range calls {
 		p.play(c)
+		if n := len(p.last[max(0, c.Engine)].Sequences); n > mostLive {
+			return nil, fmt.Errorf("%w: line %d: %d sequences at a time: a map shows at most %d", trace.ErrSyntax, c.line, n,
+				mostLive)
+		}
 	}
 	return p.recording, nil
 }
@@ -51,6 +57,7 @@ func Course(r io.Reader) (*Recording, error) {
 // A call is a step of a trace with its comments.
 type call struct {
 	trace.Op
+	line int
 	said []string
 }
 
@@ -82,7 +89,7 @@ func script(text string) (calls []call, title string, err error) {
 			return nil, "", fmt.Errorf("%w: line %d: %s is a write from outside, not a call: a map shows calls only",
 				trace.ErrSyntax, i+1, ops[op].Kind)
 		default:
-			calls, said = append(calls, call{ops[op], said}), nil
+			calls, said = append(calls, call{ops[op], i + 1, said}), nil
 		}
 	}
 	return calls, title, nil

@@ -62,6 +62,7 @@ func TestABadTraceIsNamedWithItsLine(t *testing.T) {
 		"":                               "line 1: it has no calls",
 		"init e0 64\ngrow e0 1":          `line 2: "grow" is none of init, create`,
 		"# a\n\ninit e0 64\nhole e0 1 1": "line 4: hole is a write from outside, not a call",
+		"init e0 64\ncreate e0 1 1\n# all at once\nforks e0 1 2 256": "line 4: 257 sequences at a time: a map shows at most 256",
 	} {
 		_, err := view.Course(strings.NewReader(text))
 		require.ErrorIs(t, err, trace.ErrSyntax)
