@@ -48,10 +48,10 @@ func (s *Sweep) begin(dir string) error {
 	path := filepath.Join(dir, sweepName)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if text, err = json.MarshalIndent(s, "", "\t"); err != nil {
+		if err = s.create(path); !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		return jobs.Replace(path, append(text, '\n'))
+		text, err = os.ReadFile(path) // of another shard, which began at the same time
 	}
 	other := &Sweep{}
 	if err == nil {
@@ -64,6 +64,24 @@ func (s *Sweep) begin(dir string) error {
 		return fmt.Errorf("the folder %s is %w; take another folder", dir, err)
 	}
 	return nil
+}
+
+// create writes the sweep to a file that does not exist yet.
+func (s *Sweep) create(path string) error {
+	text, err := json.MarshalIndent(s, "", "\t")
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".new-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	whole := filepath.Join(dir, sweepName)
+	if err := jobs.Replace(whole, append(text, '\n')); err != nil {
+		return err
+	}
+	return os.Link(whole, path)
 }
 
 // An Outcome is the result of a job: a line of a results file.

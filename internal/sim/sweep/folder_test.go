@@ -208,6 +208,32 @@ func TestAFolderIsOfOneSweepAndOneProcess(t *testing.T) {
 	require.Equal(t, before, listing(t, dir))
 }
 
+// Ensure that of shards of different sweeps that begin in one folder at once one has it.
+func TestOnlyOneSweepBeginsAFolder(t *testing.T) {
+	var sweeps []*Sweep
+	for seed := range uint64(4) {
+		g := grid()
+		g.Seeds = []uint64{seed}
+		sweeps = append(sweeps, open(t, g))
+	}
+	for range 20 {
+		dir, errs := t.TempDir(), make(chan error)
+		for _, s := range sweeps {
+			go func() { errs <- s.begin(dir) }()
+		}
+		began := 0
+		for range sweeps {
+			if err := <-errs; err == nil {
+				began++
+			} else {
+				require.ErrorIs(t, err, ErrOther)
+			}
+		}
+		require.Equal(t, 1, began)
+		require.Len(t, listing(t, dir), 1, "nothing temporary stays")
+	}
+}
+
 // listing returns the files of a folder with their text.
 func listing(t *testing.T, dir string) map[string]string {
 	t.Helper()
