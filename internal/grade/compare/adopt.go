@@ -57,7 +57,7 @@ func (p *player) read(i int) (state oracle.EngineState, broken string) {
 		}
 		last = &s.node
 	}
-	if last.next != p.head(i) {
+	if next := last.next; next != p.head(i) && checked[sequenceStruct](p, next-nodeOffset) == nil {
 		return state, "engine->active_seqs"
 	}
 	return state, ""
@@ -83,8 +83,8 @@ func (p *player) values(from *sequenceStruct) (s oracle.SequenceState, whole boo
 	return s, true
 }
 
-// sound reports whether engine i, which can be read, has its pool and links back, and no table
-// twice: a change through one sequence would change another.
+// sound reports whether engine i, which can be read, has its pool and links back, which a list
+// without an end has not, and no table twice: a change through one sequence would change another.
 func (p *player) sound(i int) bool {
 	e := view[engineStruct](p, p.engines[i])
 	if e.pool != p.pools[i]+oracle.Slack {

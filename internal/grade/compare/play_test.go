@@ -64,3 +64,24 @@ func TestAWriteAnywhereIsSeen(t *testing.T) {
 		})
 	}
 }
+
+// Ensure that a list without an end is told from a pointer that leads nowhere.
+func TestAListWithoutAnEndCanBeRead(t *testing.T) {
+	level.SkipQuick(t)
+	kit, err := build.NewKit()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, kit.Close()) })
+	ops, err := trace.Parse("init e0 640\ncreate e0 1 1\n")
+	require.NoError(t, err)
+	for next, broken := range map[string]string{"&seq->node": "", "NULL": "engine->active_seqs"} {
+		const last = "    seq->node.next = "
+		program, err := kit.Build(next, []byte(corpus.Changed(t, last+"head;\n", last+next+";\n")))
+		require.NoError(t, err)
+		r, err := compare.Play(program.Native(), ops)
+		require.NoError(t, err)
+		require.Len(t, r.All, 1, "there is no state to go on from")
+		scene, err := compare.Look(program.Native(), ops, r.First())
+		require.NoError(t, err)
+		require.Equal(t, broken, scene.Actual.Broken)
+	}
+}
