@@ -101,6 +101,8 @@ func (p *pages) index() string { return filepath.Join(p.Path, "index.html") }
 
 // write writes grades.csv and the pages. It returns warnings for staff.
 func (p *pages) write() (warnings []string, err error) {
+	p.mutex.Lock() // after an error, submissions may still be graded
+	defer p.mutex.Unlock()
 	unknown, err := p.overrides.Apply(p.rows)
 	if err != nil {
 		return nil, err
