@@ -49,6 +49,27 @@ func TestThePlanKeepsNoMoreResultsThanItMay(t *testing.T) {
 	}
 }
 
+// vLLM's rule for its two kernels.
+func TestTheRuleOfVLLMForV1(t *testing.T) {
+	for _, c := range []struct {
+		name              string
+		seqs, heads, most int
+		v1                bool
+	}{
+		{"one partition", 1, 8, 512, true},
+		{"two partitions, 512 rows", 16, 32, 513, false},
+		{"two partitions, more than 512 rows", 17, 32, 513, true},
+		{"the longest that V1 takes", 17, 32, 8192, true},
+		{"longer", 17, 32, 8193, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := Batch{NumHeads: c.heads, SeqLens: make([]int32, c.seqs)}
+			b.SeqLens[0] = int32(c.most)
+			require.Equal(t, c.v1, ruleV1(&b))
+		})
+	}
+}
+
 // rowsOf counts the query tokens and KV heads whose outputs are computed by items and reductions.
 func rowsOf(items []item, reductions []reduction) int {
 	n := 0
