@@ -85,3 +85,23 @@ func TestAListWithoutAnEndCanBeRead(t *testing.T) {
 		require.Equal(t, broken, scene.Actual.Broken)
 	}
 }
+
+// Ensure that of a destroyed engine as many counts are read as it had, whatever the process says.
+func TestTheCountsOfADestroyedEngineAreBounded(t *testing.T) {
+	level.SkipQuick(t)
+	kit, err := build.NewKit()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, kit.Close()) })
+	ops, err := trace.Parse("init e0 640\ndestroy e0\n")
+	require.NoError(t, err)
+	const frees = "    free(engine->ref_count);\n"
+	program, err := kit.Build("more", []byte(corpus.Changed(t, frees, "    engine->total_local_blocks = 1000000;\n"+
+		"    engine->ref_count = calloc(1000000, sizeof(int));\n    return -1;\n"+frees)))
+	require.NoError(t, err)
+	r, err := compare.Play(program.Native(), ops)
+	require.NoError(t, err)
+	scene, err := compare.Look(program.Native(), ops, r.First())
+	require.NoError(t, err)
+	require.EqualValues(t, 1000000, scene.Actual.Total)
+	require.Equal(t, 10, len(scene.Actual.RefCount))
+}
