@@ -23,7 +23,9 @@
 // and prefill, partitions one after the other (V1) or separately (V2), alone or in
 // a batch, with or without a shared prefix, on any number of cores. So none of
 // these changes a bit of a row's output. AVX2 and AVX-512, with or without VNNI,
-// also give the same bits. The portable code, which has no fused multiply-add, rounds differently.
+// also give the same bits. Only sums of E4M3 values below 2^-118 may not: where blocks are read in
+// place, they are 2^-8 times as large, so that float32 rounds them as denormals. The portable code,
+// which has no fused multiply-add, rounds differently.
 //
 // Some rows with keys in float32 also keep the rounding errors of their logits in float32 and of
 // the differences of the logits from m: rows that have a logit computed in float64, ALiBi, a soft

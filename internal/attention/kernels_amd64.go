@@ -27,7 +27,7 @@ func hasVNNI() bool { return hasAVX512() && cpuid.CPU.Supports(cpuid.AVX512VNNI)
 
 func hasAVX2() bool { return cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F16C) }
 
-// An assembly is the functions of an instruction set that differ from those of another. Methods name the others.
+// An assembly has the functions that instruction sets do not share. Its methods call the others, AVX2's, by name.
 type assembly struct {
 	name                                    string
 	scoresPanel, integersPanel, valuesPanel sized
@@ -35,7 +35,7 @@ type assembly struct {
 	scoresTile, valuesTile                  [dtypes][]sized // the most rows first; nil: the type becomes F16 first
 }
 
-// A sized is a function for a number of rows. It can be given fewer, if there is memory for spareRows after them.
+// A sized is a function for a number of rows. It takes fewer, too, but then computes and writes spare rows after them.
 type sized struct {
 	rows int
 	run  func(*call)

@@ -10,7 +10,7 @@ const (
 	tiles       = partitionSize / 16    // of a partition
 	scoreStride = partitionSize + 16    // floats from the logits of a row to the next: rows in other cache sets
 	rowBlock    = 48                    // rows whose logits are kept at a time
-	spareRows   = 11                    // rows after the last one that kernels can compute as well
+	spareRows   = 11                    // rows after the last one, which kernels for more rows may write
 	tilesAhead  = 8                     // the largest distance at which tiles are prefetched
 	panelValues = partitionSize * chunk // floats of a chunk of all values of a partition
 )

@@ -118,11 +118,7 @@ func (k *halveKernel) halve(in, out operand.Mem, whole, half []reg.VecPhysical) 
 	if k.e4m3 {
 		g.asm.VPMOVSXBW(in, x)
 		g.asm.VPSLLW(operand.U8(7), x, x)
-		if g.wide() {
-			g.asm.VPANDD(whole[k.mask], x, x)
-		} else {
-			g.asm.VPAND(whole[k.mask], x, x)
-		}
+		g.asm.VPAND(whole[k.mask], x, x)
 		g.asm.VPAND(in, half[k.sevenths], half[k.bits])
 		g.asm.VPMAXUB(g.half[k.bits], g.half[k.nan], g.half[k.nan])
 	} else {

@@ -19,12 +19,11 @@ const dotProduct = "func(sums *float32, x *int8, xStride uintptr, steps *uint64,
 	"wStride uintptr, " +
 	"scales *byte, scalesStride uintptr, blocks, quads, shift, minima uintptr)"
 
-// A dot kernel of AVX2 adds rows of 8-bit activations times blocks of 8-bit weights to the sums of 16 outputs of a panel,
-// which are 64 values a row. Weights are unsigned:
-// 2 to the power of shift are added to each, and the sums of activations in steps, which are negative,
-// take that away again. The sum of a block is exact; it becomes a float, is multiplied by the weights'
-// scale, and added, times the activations' scale, with one rounding. Where minima is not 0, the
-// minima of the weights follow their scales, and are added times the sums of activations.
+// A dot kernel of AVX2 adds rows of 8-bit activations times blocks of 8-bit weights to the sums of 16 outputs of a
+// panel, which are 64 values a row. Weights are unsigned: 2 to the power of shift was added to each, and the sums of
+// activations in steps, which are negative, take that away again. The sum of a block is exact; it becomes a float, is
+// multiplied by the weights' scale, and added, times the activations' scale, with one rounding. Where minima is not
+// 0, the minima of the weights follow their scales, and are added times the sums of activations.
 type dot struct {
 	width
 	x, steps     *assembly.Rows
@@ -114,8 +113,9 @@ func (d *dot) minima(least []VecVirtual) {
 	}
 }
 
-// dot512 keeps the sums of 32 outputs of all rows in registers, those of a block and those of all blocks: to load and
-// store the latter for each block takes a third of the time. It computes one half of the outputs, and then the other.
+// dot512 keeps the sums of 32 outputs of all rows in registers, those of a block and those of all blocks: loading and
+// storing the latter for each block would be a third of the time. It computes one half of the outputs, and then the
+// other.
 func dot512(rows int) {
 	begin(fmt.Sprintf("dotAVX512x%d", rows), "func("+sumsOf+", x *int8, xStride uintptr, steps *uint64, "+
 		"stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, "+
@@ -168,7 +168,8 @@ func dot512(rows int) {
 	end()
 }
 
-// together is the number of times 4 k that dot512 multiplies in a round of its loop: a block of 16 has as many.
+// together is the number of groups of 4 k that dot512 multiplies in a round of its loop. The smallest block has 4
+// groups.
 const together = 4
 
 // blockSums has sums of rows and outputs in registers: those of a block in acc, and those of all blocks, as dot describes
@@ -189,7 +190,8 @@ func newBlockSums(steps *assembly.Rows, rows, vectors int) *blockSums {
 	return s
 }
 
-// begin sets the sums of a block to 0. To begin with what shift takes away, instead of adding it later, takes longer.
+// begin sets the sums of a block to 0. Starting from the correction for shift, instead of adding it in add, takes
+// longer.
 func (s *blockSums) begin() {
 	for r := range s.acc {
 		for _, acc := range s.acc[r] {

@@ -20,9 +20,9 @@ func newPlaced(rows, vectors int) placed {
 	return s
 }
 
-// sumsOf are the parameters of kernels with placed sums: begin with the sums at from, or with zeros if it is nil, and write
-// the sums to to, with those at plus and then those at plus2 added, unless these are nil. Rows at from, plus and plus2
-// are of 64 sums. offset is added to all addresses.
+// sumsOf are the parameters of kernels with placed sums. Sums start from those at from, or from zeros if it is nil.
+// At the end, those at plus and then those at plus2 are added, unless these are nil, and the result is stored at to.
+// Rows at from, plus and plus2 have 64 sums. offset is added to all addresses.
 const sumsOf = "to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr"
 
 // each calls f for each vector of sums at an argument, unless it is nil.
