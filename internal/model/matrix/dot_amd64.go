@@ -59,24 +59,26 @@ type dotPart struct {
 	skip, size int // bytes from the end of a block's weights to the next, and from scales to the next
 }
 
-// dotPart returns n inputs of a panel from k on. The bytes of weights of less than 8 bits are at bytes, where they are
-// written if unpack is set.
-func (m *Matrix) dotPart(x *Input, p, k, n int, bytes []byte, unpack bool) dotPart {
+// dotPart returns n inputs of a panel from k on. The bytes of weights of less than 8 bits are in s.bytes from at on,
+// where they are written if unpack is set.
+func (m *Matrix) dotPart(x *Input, p, k, n int, s *Scratch, at int, unpack bool) dotPart {
 	d := dotPart{m: m, x: x, k: k, n: n, size: m.bytesOf(m.Block), skip: m.Type.scaleBytes()}
-	at := m.data[p*m.panelBytes+m.bytesOf(k):]
-	d.scales, d.w = &at[0], &at[d.skip]
+	weights := m.data[p*m.panelBytes+m.bytesOf(k):]
+	d.scales, d.w = &weights[0], &weights[d.skip]
 	if m.Type.bits() == 8 {
 		return d
 	}
+	s.bytes = grow(s.bytes, at+n*Panel)
+	bytes := &s.bytes[at]
 	kernels := &unpack2
 	if isa == avx512 {
 		kernels = &unpack512
 	}
 	if unpack {
-		kernels[m.Type.packing()](&bytes[0], d.w, uintptr(d.skip), uintptr(n/m.Block), uintptr(m.Block/m.Type.group()),
+		kernels[m.Type.packing()](bytes, d.w, uintptr(d.skip), uintptr(n/m.Block), uintptr(m.Block/m.Type.group()),
 			&numbers[m.Type][0])
 	}
-	d.w, d.skip = &bytes[0], 0
+	d.w, d.skip = bytes, 0
 	return d
 }
 
@@ -86,8 +88,7 @@ func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, s *Scratch) {
 		m.portableDot(sums, x, p, k, n)
 		return
 	}
-	s.bytes = grow(s.bytes, n*Panel)
-	part := m.dotPart(x, p, k, n, s.bytes, true)
+	part := m.dotPart(x, p, k, n, s, 0, true)
 	part.multiply2(sums)
 }
 
@@ -133,8 +134,7 @@ func (g *rowGroup) dot512(sums placed, k, n int) {
 	if g.all > 1 {
 		at = k * Panel
 	}
-	g.s.bytes = grow(g.s.bytes, at+n*Panel)
-	d := m.dotPart(g.x, g.p, k, n, g.s.bytes[at:], g.index == 0)
+	d := m.dotPart(g.x, g.p, k, n, g.s, at, g.index == 0)
 	shift, minima := d.offset()
 	ahead, share := g.ahead(k, n)
 	g.tiles(len(dots512), sums, func(r, rows int, sums placed) {

@@ -271,6 +271,16 @@ func (s scaled) Quantized(i int, q []int8, scales []Scale) {
 	}
 }
 
+// Only weights of less than 8 bits are unpacked: for those of 8 bits a thread needs no memory.
+func TestWeightsOfAByteAreReadWhereTheyAre(t *testing.T) {
+	eachLevel(t, func(name string) {
+		const rows, out, in = 50, 64, 320
+		m, s := packed(t, W8A8, out, in, 32), NewScratch()
+		m.Product(make([]float32, rows*out), out, input(activations(rows, in), rows, m), 0, 1, s)
+		require.Empty(t, s.bytes, name)
+	})
+}
+
 // requireSlicesAddUp checks that two matrices of half the inputs give the product of the whole to the bit.
 func requireSlicesAddUp(t *testing.T, kind Type, block int, name string) {
 	const in, out, rows = 1280, 64, 5 // the quarters are longer than a slab
