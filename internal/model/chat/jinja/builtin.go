@@ -346,8 +346,8 @@ func init() {
 		}},
 		"indent": {"width first blank", func(m *machine, v any, a []any) any {
 			width := or(a[0], int64(4))
-			by, isText := width.(string)
-			if !isText {
+			by := textOf(width)
+			if !isText(width) {
 				by = m.repeat(" ", asInt(width))
 			}
 			lines := strings.Split(strings.ReplaceAll(m.str(v), "\r\n", "\n"), "\n")
