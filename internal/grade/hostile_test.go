@@ -130,8 +130,8 @@ func honestOnes(t *testing.T) (all []attack) {
 	return append(all, attack{id: "C5", source: corpus.Source(t, "C5")})
 }
 
-// gradeAll grades four at a time, as a class. But in make test-long, there are no sweeps, and only
-// directed traces for what they show.
+// gradeAll grades four at a time, as a class. Only make test-long plays the sweeps, and more than the directed
+// traces where these show what is expected.
 func gradeAll(t *testing.T, g *grade.Grader, dir string, class []attack) (reports []*grade.Report) {
 	t.Helper()
 	for i, r := range gradeAtOnce(g, dir, class, 4) {
