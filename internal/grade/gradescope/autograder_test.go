@@ -278,6 +278,18 @@ func TestARunThatTakesTooLongIsEnded(t *testing.T) {
 	require.Equal(t, unfinished, read(t, dir, 100).Output)
 }
 
+// Ensure that others lose the right to write to the folder of the results, and gain none.
+func TestTheFolderOfTheResultsIsOurs(t *testing.T) {
+	dir := t.TempDir()
+	for before, after := range map[fs.FileMode]fs.FileMode{0o777: 0o755, 0o770: 0o750, 0o700: 0o700} {
+		require.NoError(t, os.Chmod(dir, before))
+		require.NoError(t, own(dir))
+		info, err := os.Stat(dir)
+		require.NoError(t, err)
+		require.Equal(t, after, info.Mode().Perm())
+	}
+}
+
 // Ensure that a link in place of the results is replaced, and its target is as it was.
 func TestTheResultsFollowNoLink(t *testing.T) {
 	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "victim")

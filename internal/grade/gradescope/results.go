@@ -1,6 +1,7 @@
 package gradescope
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -93,8 +94,9 @@ func write(dir string, r Results) error {
 // own creates the folder of the results. Other users cannot write to it.
 func own(dir string) error {
 	err := os.MkdirAll(dir, 0o755)
-	if err == nil {
-		err = os.Chmod(dir, 0o755)
+	info, statErr := os.Stat(dir)
+	if err = cmp.Or(err, statErr); err == nil && info.Mode()&0o022 != 0 {
+		err = os.Chmod(dir, info.Mode().Perm()&^0o022)
 	}
 	if err != nil {
 		return fmt.Errorf("results: %w", err)
