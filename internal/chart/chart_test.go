@@ -128,7 +128,13 @@ func TestBadFiguresAreSaidAndNothingIsWritten(t *testing.T) {
 		`the number -Inf`:                            value(Value{1, 1, 1, Printed(math.Inf(-1))}),
 		`panel "": series "second" at "two words": `: func(f *Figure) { f.Panels[0].Y.Log = true },
 		`there are no panels`:                        func(f *Figure) { f.Panels = nil },
-		`there are no numbers`:                       func(f *Figure) { f.Panels[0].Data = Lines{Lines: []Line{{"l", nil}}} },
+		`series "s" has 1 values for 2 groups`: func(f *Figure) {
+			f.Panels[0].Data = Bars{Groups: []string{"a", "b"}, Series: []Series{{"s", []Value{{Mean: 1}}}}}
+		},
+		`column "c" has 0 values for 1 parts`: func(f *Figure) {
+			f.Panels[0].Data = Stacks{Parts: []string{"a"}, Columns: []Column{{Name: "c"}}}
+		},
+		`there are no numbers`: func(f *Figure) { f.Panels[0].Data = Lines{Lines: []Line{{"l", nil}}} },
 	} {
 		f := small()[1]
 		bad(&f)

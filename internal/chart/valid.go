@@ -34,6 +34,9 @@ func (f Figure) valid() error {
 }
 
 func (p Panel) valid() error {
+	if err := complete(p.Data); err != nil {
+		return err
+	}
 	rows := p.Data.rows()
 	if len(rows) == 0 {
 		return errors.New("there are no numbers")
@@ -41,6 +44,25 @@ func (p Panel) valid() error {
 	for _, r := range rows {
 		if err := r.valid(p); err != nil {
 			return fmt.Errorf("series %q at %q: %w", r.series, r.x, err)
+		}
+	}
+	return nil
+}
+
+// complete returns an error if a bar or a part of a column has no value, or a value no place.
+func complete(d Data) error {
+	switch d := d.(type) {
+	case Bars:
+		for _, s := range d.Series {
+			if len(s.Values) != len(d.Groups) {
+				return fmt.Errorf("series %q has %d values for %d groups", s.Name, len(s.Values), len(d.Groups))
+			}
+		}
+	case Stacks:
+		for _, c := range d.Columns {
+			if len(c.Parts) != len(d.Parts) {
+				return fmt.Errorf("column %q has %d values for %d parts", c.Name, len(c.Parts), len(d.Parts))
+			}
 		}
 	}
 	return nil

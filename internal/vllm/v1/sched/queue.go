@@ -45,7 +45,11 @@ func (q *queue) pushFront(r *request) {
 // insert adds r behind the first at requests.
 func (q *queue) insert(at int, r *request) {
 	r.in = q
-	if at == 0 && q.first > 0 {
+	if at == 0 && len(q.list) > 0 {
+		if q.first == 0 { // room for more, so that many at the front do not move the others each
+			q.first = len(q.list)/2 + 8
+			q.list = slices.Insert(q.list, 0, make([]*request, q.first)...)
+		}
 		q.first--
 		q.list[q.first] = r
 		return

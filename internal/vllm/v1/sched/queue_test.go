@@ -38,3 +38,20 @@ func TestTheOthersStayWhenARequestReturnsToTheFront(t *testing.T) {
 		require.Equal(t, was, q.list)
 	}
 }
+
+// Ensure that requests which are put at the front one after the other do not move all others each time.
+func TestManyRequestsAtTheFrontMoveTheOthersSeldom(t *testing.T) {
+	q := queue{policy: FCFS}
+	last := &request{}
+	q.push(last)
+	moves, at := 0, 0
+	for i := range 10_000 {
+		q.pushFront(&request{seq: uint64(i)})
+		if now := slices.Index(q.list, last); now != at {
+			moves, at = moves+1, now
+		}
+	}
+	require.Len(t, q.all(), 10_001)
+	require.Same(t, last, q.all()[10_000])
+	require.Less(t, moves, 30)
+}
