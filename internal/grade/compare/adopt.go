@@ -22,8 +22,11 @@ func (p *player) adopt() bool {
 		case p.isLarge(i):
 			return false
 		default:
-			state, broken := p.read(i)
-			if broken != "" || !p.sound(i) || p.expected.Adopt(i, state) != nil {
+			if !p.sound(i) { // before a list without an end is read
+				return false
+			}
+			state, broken := p.read(i, func([]oracle.SequenceState, int32) bool { return true })
+			if broken != "" || p.expected.Adopt(i, state) != nil {
 				return false
 			}
 		}
@@ -31,9 +34,9 @@ func (p *player) adopt() bool {
 	return true
 }
 
-// read returns engine i as values, as far as it can be read. broken is the pointer behind which
-// nothing could be read.
-func (p *player) read(i int) (state oracle.EngineState, broken string) {
+// read returns engine i as values, as far as it can be read, with the sequences that keep chooses by those before
+// them and their id. broken is the pointer behind which nothing could be read.
+func (p *player) read(i int, keep func([]oracle.SequenceState, int32) bool) (state oracle.EngineState, broken string) {
 	e := checked[engineStruct](p, p.engines[i])
 	if e == nil {
 		return state, "engine"
@@ -47,8 +50,11 @@ func (p *player) read(i int) (state oracle.EngineState, broken string) {
 	}
 	last := &e.active
 	for _, s := range p.sequences(i) {
-		values, whole := p.values(s)
-		state.Sequences = append(state.Sequences, values)
+		kept := keep(state.Sequences, s.id)
+		values, whole := p.values(s, kept)
+		if kept {
+			state.Sequences = append(state.Sequences, values)
+		}
 		if !whole {
 			return state, fmt.Sprintf("the tables of sequence %d", s.id)
 		}
@@ -60,7 +66,8 @@ func (p *player) read(i int) (state oracle.EngineState, broken string) {
 	return state, ""
 }
 
-func (p *player) values(from *sequenceStruct) (s oracle.SequenceState, whole bool) {
+// values returns a sequence as values, without its tables if it is not kept, and whether all of it can be read.
+func (p *player) values(from *sequenceStruct, kept bool) (s oracle.SequenceState, whole bool) {
 	s.ID, s.KVCount = from.id, from.kvCount
 	l1 := checked[l1Table](p, from.blockTable)
 	if l1 == nil {
@@ -74,13 +81,15 @@ func (p *player) values(from *sequenceStruct) (s oracle.SequenceState, whole boo
 		if l2 == nil {
 			return s, false
 		}
-		table := [course.L2Size]int32(*l2)
-		s.Tables[slot] = &table
+		if kept {
+			table := [course.L2Size]int32(*l2)
+			s.Tables[slot] = &table
+		}
 	}
 	return s, true
 }
 
-// sound reports whether engine i, which can be read, has its pool and links back, which a list
+// sound reports whether engine i, as far as it can be read, has its pool and links back, which a list
 // without an end has not, and no table twice: a change through one sequence would change another.
 func (p *player) sound(i int) bool {
 	e := view[engineStruct](p, p.engines[i])

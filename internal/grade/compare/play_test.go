@@ -2,6 +2,7 @@ package compare_test
 
 import (
 	"os"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,7 +66,8 @@ func TestAWriteAnywhereIsSeen(t *testing.T) {
 	}
 }
 
-// Ensure that a list without an end is told from a pointer that leads nowhere.
+// Ensure that a list without an end is told from a pointer that leads nowhere, and that it takes little of the grader's
+// memory, however many allocations there are.
 func TestAListWithoutAnEndCanBeRead(t *testing.T) {
 	level.SkipQuick(t)
 	kit, err := build.NewKit()
@@ -75,14 +77,20 @@ func TestAListWithoutAnEndCanBeRead(t *testing.T) {
 	require.NoError(t, err)
 	for next, broken := range map[string]string{"&seq->node": "", "NULL": "engine->active_seqs"} {
 		const last = "    seq->node.next = "
-		program, err := kit.Build(next, []byte(corpus.Changed(t, last+"head;\n", last+next+";\n")))
+		const many = "    for (int i = 0; i < 60000; i++) {\n        void *volatile kept = malloc(1);\n        (void)kept;\n    }\n" +
+			"    for (int i = 1; i < 16; i++) {\n        seq->block_table[i] = seq->block_table[0];\n    }\n"
+		program, err := kit.Build(next, []byte(corpus.Changed(t, last+"head;\n", last+next+";\n"+many)))
 		require.NoError(t, err)
 		r, err := compare.Play(program.Native(), ops)
 		require.NoError(t, err)
 		require.Len(t, r.All, 1, "there is no state to go on from")
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		scene, err := compare.Look(program.Native(), ops, r.First())
 		require.NoError(t, err)
+		runtime.ReadMemStats(&after)
 		require.Equal(t, broken, scene.Actual.Broken)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(50<<20))
 	}
 }
 

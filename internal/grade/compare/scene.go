@@ -86,7 +86,7 @@ func (p *player) want(op trace.Op, block int) *State {
 
 // have returns the State of the submission, as far as it can be read.
 func (p *player) have(op trace.Op, block int) *State {
-	state, broken := p.read(op.Engine)
+	state, broken := p.read(op.Engine, kept(op))
 	if broken == "engine" {
 		return nil
 	}
@@ -98,10 +98,9 @@ func (p *player) have(op trace.Op, block int) *State {
 // newState returns the State with the first sequences and those that a call names.
 func newState(from oracle.EngineState, op trace.Op, block int) *State {
 	s := &State{Total: from.Total, Free: from.Free, RefCount: from.RefCount}
+	keep := kept(op)
 	for _, q := range from.Sequences {
-		named := q.ID == op.A || op.Kind == trace.Fork && q.ID == op.B
-		shown := func(o oracle.SequenceState) bool { return o.ID == q.ID } // a broken list may repeat an id
-		if len(s.Sequences) < most || named && !slices.ContainsFunc(s.Sequences, shown) {
+		if keep(s.Sequences, q.ID) {
 			s.Sequences = append(s.Sequences, q)
 		}
 	}
@@ -110,4 +109,13 @@ func newState(from oracle.EngineState, op trace.Op, block int) *State {
 		s.Records = slices.Clone(ints(from.Pool[at:][:course.BlockSize]))
 	}
 	return s
+}
+
+// kept returns whether a State of these sequences also has the next one, by its id.
+func kept(op trace.Op) func([]oracle.SequenceState, int32) bool {
+	return func(all []oracle.SequenceState, id int32) bool {
+		named := id == op.A || op.Kind == trace.Fork && id == op.B
+		has := func(s oracle.SequenceState) bool { return s.ID == id } // a broken list may repeat an id
+		return len(all) < most || named && !slices.ContainsFunc(all, has)
+	}
 }
