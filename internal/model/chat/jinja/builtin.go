@@ -22,9 +22,15 @@ type builtin struct {
 
 const raw = "*"
 
-// apply calls a builtin, and counts what it reads and makes.
+// apply calls a filter or a method, and counts what it reads and makes.
 func (b builtin) apply(m *machine, v any, a arguments) any {
-	m.spend(1 + size(v)/16)
+	m.spend(size(v) / 16)
+	return b.test(m, v, a)
+}
+
+// test calls a test. Most look at the kind of a value only, so that they may be asked of a long text.
+func (b builtin) test(m *machine, v any, a arguments) any {
+	m.spend(1)
 	bound := []any{a}
 	if b.parameters != raw {
 		bound = a.bind(b.parameters)
@@ -152,6 +158,13 @@ func init() {
 	is := func(f func(v any) bool) builtin {
 		return builtin{"", func(_ *machine, v any, _ []any) any { return f(v) }}
 	}
+	cased := func(to, other func(string) string) builtin {
+		return builtin{"", func(m *machine, v any, _ []any) any {
+			m.spend(size(v) / 16)
+			s := textOf(v)
+			return s == to(s) && s != other(s)
+		}}
+	}
 	divisible := func(by, rest int64) builtin {
 		return builtin{"", func(m *machine, v any, _ []any) any { return m.equal(remainder(m, v, by), rest) }}
 	}
@@ -168,8 +181,8 @@ func init() {
 		"string":      is(isText),
 		"mapping":     is(func(v any) bool { _, ok := v.(*Dict); return ok }),
 		"callable":    is(func(v any) bool { _, ok := v.(*function); return ok }),
-		"upper":       is(func(v any) bool { s := textOf(v); return s == upper(s) && s != lower(s) }),
-		"lower":       is(func(v any) bool { s := textOf(v); return s == lower(s) && s != upper(s) }),
+		"upper":       cased(upper, lower),
+		"lower":       cased(lower, upper),
 		"odd":         divisible(2, 1),
 		"even":        divisible(2, 0),
 		"divisibleby": {"num", func(m *machine, v any, a []any) any { return m.equal(remainder(m, v, a[0]), int64(0)) }},
@@ -388,7 +401,7 @@ func init() {
 			for _, item := range m.copied(v) {
 				k := of(item)
 				if isText(k) && !m.truth(or(a[0], false)) {
-					k = lower(asText(k))
+					k = m.made(lower(asText(k)))
 				}
 				if !seen.has(k) {
 					seen.put(k, nil)
@@ -558,7 +571,7 @@ func chosen(attribute, keeps bool) builtin {
 			if !ok {
 				fail("the filter has the test %q, which is not known", textOf(a.list[0]))
 			}
-			test = func(v any) bool { return f.apply(m, v, a.rest()) == true }
+			test = func(v any) bool { return f.test(m, v, a.rest()) == true }
 		}
 		for _, item := range m.copied(v) {
 			if test(of(item)) == keeps {

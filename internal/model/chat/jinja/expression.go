@@ -428,5 +428,9 @@ func (p *parser) applied(what, title string, known map[string]builtin, e expr, r
 	case !ok: // jinja2 refuses it if it is reached
 		return func(*scope) any { fail("there is no %s %q", what, title); return nil }
 	}
-	return func(s *scope) any { v := e(s); return f.apply(s.m, v, read(s)) }
+	apply := f.apply
+	if what == "test" {
+		apply = f.test
+	}
+	return func(s *scope) any { v := e(s); return apply(s.m, v, read(s)) }
 }

@@ -122,6 +122,9 @@ func TestTheWorkOfATemplateIsBounded(t *testing.T) {
 		{"a replacement", "{{ ('x' * 10**6).replace('x', 'y' * 10**6) }}", work},
 		{"a join", "{{ ('y' * 10**6).join('x' * 10**6) }}", work},
 		{"a format", "{{ ('%s' * 5000) % (('x' * 10**5,) * 5000) }}", work},
+		{"JSON with long separators", "{{ ([0] * 10**4) | tojson(separators=('x' * 10**5, ':')) }}", work},
+		{"JSON with a long key", "{{ ([{'x' * 10**5: 0}] * 10**4) | tojson }}", work},
+		{"what is unique of long texts", "{{ (['x' * 10**5] * 10**4) | unique }}", work},
 		{"a power", "{{ 10 ** 10 ** 10 }}", "larger than is supported"},
 		{"many brackets", "{{ " + strings.Repeat("(", 10000) + "1" + strings.Repeat(")", 10000) + " }}", deep},
 		{"many ifs", strings.Repeat("{% if 1 %}", 10000) + strings.Repeat("{% endif %}", 10000), deep},
@@ -143,6 +146,15 @@ func TestTheWorkOfATemplateIsBounded(t *testing.T) {
 			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2<<30))
 		})
 	}
+}
+
+// A template may ask often what kind of value a long message is.
+func TestTestsOfALongTextAreNoWork(t *testing.T) {
+	text := strings.Repeat("long ", 1<<20)
+	out, err := render(t, "{% for i in range(99) %}{{ [s] | select('string') | list | length if s is defined and s is string }}{% endfor %}",
+		map[string]json.RawMessage{"s": []byte(`"` + text + `"`)})
+	require.NoError(t, err)
+	require.Equal(t, strings.Repeat("1", 99), out)
 }
 
 func TestFromJSONRefusesWhatIsNoJSON(t *testing.T) {

@@ -121,6 +121,7 @@ func (m *machine) json(b *strings.Builder, v any, st style, line string) {
 				m.json(&text, keys[i], st, line)
 				name = text.String()
 			}
+			m.made(name)
 			jsonText(b, name, st.ascii)
 			b.WriteString(st.colon)
 			m.json(b, v.values[key(keys[i])], st, line)
@@ -131,6 +132,7 @@ func (m *machine) json(b *strings.Builder, v any, st style, line string) {
 }
 
 func (m *machine) members(b *strings.Builder, brackets string, n int, st style, line string, one func(int, string)) {
+	m.spend(n * ((len(st.item) + len(st.colon)) / 16))
 	b.WriteByte(brackets[0])
 	m.nested(func() {
 		inner := line + st.indent
