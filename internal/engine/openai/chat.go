@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 
 	"llmmemory/internal/model/chat"
 	"llmmemory/internal/model/chat/jinja"
@@ -109,15 +110,14 @@ func (c *content) UnmarshalJSON(data []byte) error {
 	if json.Unmarshal(data, &parts) != nil {
 		return invalid("messages", "The content of a message must be a string or a list of parts.")
 	}
+	lines := make([]string, len(parts))
 	for i, p := range parts {
 		if p.Type != "text" {
 			return invalid("messages", "A message has a part of type %q; this model reads text.", p.Type)
 		}
-		if i > 0 {
-			*c += "\n"
-		}
-		*c += content(p.Text)
+		lines[i] = p.Text
 	}
+	*c = content(strings.Join(lines, "\n"))
 	return nil
 }
 

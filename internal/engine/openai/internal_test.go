@@ -1,10 +1,12 @@
 package openai
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +27,19 @@ func TestABodyThatComesTooSlowlyIsNotCalledBadJSON(t *testing.T) {
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, http.StatusRequestTimeout, e.status)
 	require.Equal(t, "The body did not arrive in time.", e.Message)
+}
+
+// Ensure that the parts of a message are joined once: 8 MB of small ones, added one by one, took two minutes.
+func TestManyPartsOfAMessageAreJoinedOnce(t *testing.T) {
+	const n = 10000
+	text := "[" + strings.TrimSuffix(strings.Repeat(`{"type": "text", "text": "a"},`, n), ",") + "]"
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var c content
+	require.NoError(t, json.Unmarshal([]byte(text), &c))
+	runtime.ReadMemStats(&after)
+	require.Equal(t, content(strings.TrimSuffix(strings.Repeat("a\n", n), "\n")), c)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(50<<20))
 }
 
 func TestAnAllowanceComesBackEvenly(t *testing.T) {
