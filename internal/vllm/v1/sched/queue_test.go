@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -54,4 +55,54 @@ func TestManyRequestsAtTheFrontMoveTheOthersSeldom(t *testing.T) {
 	require.Len(t, q.all(), 10_001)
 	require.Same(t, last, q.all()[10_000])
 	require.Less(t, moves, 30)
+}
+
+// Ensure that requests leave a long queue in any order without moving the others: clients end many that wait.
+func TestARequestThatLeavesMovesNoOther(t *testing.T) {
+	q := queue{policy: FCFS}
+	var all []*request
+	for i := range 1000 {
+		r := &request{seq: uint64(i)}
+		q.push(r)
+		all = append(all, r)
+	}
+	for i := 998; i > 0; i -= 2 {
+		q.remove(all[i])
+		require.Same(t, all[999], q.list[999])
+	}
+	for i := range 500 {
+		require.Same(t, all[max(0, 2*i-1)], q.head(), "request %d", i)
+		q.remove(q.head())
+	}
+	require.Same(t, all[999], q.head())
+}
+
+// Ensure that the order is right whatever enters and leaves where.
+func TestAQueueHasTheOrderOfItsPolicy(t *testing.T) {
+	for _, policy := range []Policy{FCFS, Priority} {
+		r := rand.New(rand.NewPCG(1, 2))
+		q, want := queue{policy: policy}, []*request{}
+		for i := range 20_000 {
+			x := &request{seq: uint64(i), priority: r.IntN(5), arrival: float64(r.IntN(3))}
+			switch n := r.IntN(9); {
+			case len(want) > 0 && n < 4+i/5000%2:
+				at := r.IntN(len(want)) * r.IntN(2)
+				q.remove(want[at])
+				want = slices.Delete(want, at, at+1)
+			case n < 7:
+				q.push(x)
+				want = append(want, x)
+			default:
+				q.pushFront(x)
+				want = slices.Insert(want, 0, x)
+			}
+			if policy == Priority {
+				slices.SortFunc(want, compare)
+			}
+			if len(want) > 0 {
+				require.Same(t, want[0], q.head())
+			}
+		}
+		require.Equal(t, want, q.all())
+	}
 }

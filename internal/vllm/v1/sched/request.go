@@ -85,7 +85,8 @@ type request struct {
 	name     string
 	queued   int64 // ns; when it began to wait
 
-	in *queue // nil: it runs
+	in    *queue // nil: it runs
+	place int    // there, FCFS
 
 	transfers transfers
 	inputs    *encodercache.Request // nil: nothing to encode
