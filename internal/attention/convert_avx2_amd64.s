@@ -5,13 +5,17 @@
 // func convertF32AVX2(a *byte)
 // Requires: AVX, FMA3
 TEXT ·convertF32AVX2(SB), NOSPLIT, $0-8
-	MOVQ   a+0(FP), AX
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   24(AX), BX
-	MOVQ   40(AX), SI
-	VXORPS X12, X12, X12
-	VXORPS X13, X13, X13
+	MOVQ         a+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         24(AX), BX
+	MOVQ         40(AX), SI
+	VXORPS       X8, X8, X8
+	VXORPS       X9, X9, X9
+	VXORPS       X10, X10, X10
+	VXORPS       X11, X11, X11
+	VXORPS       X12, X12, X12
+	VBROADCASTSS 80(AX), Y13
 
 loop1:
 	VMOVUPS      (CX), Y0
@@ -19,24 +23,27 @@ loop1:
 	VMOVUPS      64(CX), Y2
 	VMOVUPS      96(CX), Y3
 	VMOVUPS      Y0, (BX)
-	VFMADD231PS  Y13, Y0, Y12
+	VFMADD231PS  Y12, Y0, Y8
 	VMOVUPS      Y1, 32(BX)
-	VFMADD231PS  Y13, Y1, Y12
+	VFMADD231PS  Y12, Y1, Y9
 	VMOVUPS      Y2, 64(BX)
-	VFMADD231PS  Y13, Y2, Y12
+	VFMADD231PS  Y12, Y2, Y10
 	VMOVUPS      Y3, 96(BX)
-	VFMADD231PS  Y13, Y3, Y12
+	VFMADD231PS  Y12, Y3, Y11
 	ADDQ         DX, CX
 	ADDQ         $+128, BX
 	DECQ         SI
 	JNZ          loop1
-	VEXTRACTF128 $0x01, Y12, X0
-	VADDPS       X0, X12, X12
-	VPSHUFD      $0x4e, X12, X0
-	VADDPS       X0, X12, X12
-	VPSHUFD      $0xb1, X12, X0
-	VADDPS       X0, X12, X12
-	VMOVD        X12, CX
+	VADDPS       Y9, Y8, Y8
+	VADDPS       Y10, Y8, Y8
+	VADDPS       Y11, Y8, Y8
+	VEXTRACTF128 $0x01, Y8, X0
+	VADDPS       X0, X8, X8
+	VPSHUFD      $0x4e, X8, X0
+	VADDPS       X0, X8, X8
+	VPSHUFD      $0xb1, X8, X0
+	VADDPS       X0, X8, X8
+	VMOVD        X8, CX
 	SHLL         $0x01, CX
 	MOVL         CX, 72(AX)
 	VZEROUPPER
@@ -45,38 +52,49 @@ loop1:
 // func convertF16AVX2(a *byte)
 // Requires: AVX, F16C, FMA3
 TEXT ·convertF16AVX2(SB), NOSPLIT, $0-8
-	MOVQ   a+0(FP), AX
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   24(AX), BX
-	MOVQ   40(AX), SI
-	VXORPS X12, X12, X12
-	VXORPS X13, X13, X13
+	MOVQ         a+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         24(AX), BX
+	MOVQ         40(AX), SI
+	VXORPS       X8, X8, X8
+	VXORPS       X9, X9, X9
+	VXORPS       X10, X10, X10
+	VXORPS       X11, X11, X11
+	VXORPS       X12, X12, X12
+	VBROADCASTSS 80(AX), Y13
 
 loop2:
 	VCVTPH2PS    (CX), Y0
+	VMULPS       Y13, Y0, Y0
 	VCVTPH2PS    16(CX), Y1
+	VMULPS       Y13, Y1, Y1
 	VCVTPH2PS    32(CX), Y2
+	VMULPS       Y13, Y2, Y2
 	VCVTPH2PS    48(CX), Y3
+	VMULPS       Y13, Y3, Y3
 	VMOVUPS      Y0, (BX)
-	VFMADD231PS  Y13, Y0, Y12
+	VFMADD231PS  Y12, Y0, Y8
 	VMOVUPS      Y1, 32(BX)
-	VFMADD231PS  Y13, Y1, Y12
+	VFMADD231PS  Y12, Y1, Y9
 	VMOVUPS      Y2, 64(BX)
-	VFMADD231PS  Y13, Y2, Y12
+	VFMADD231PS  Y12, Y2, Y10
 	VMOVUPS      Y3, 96(BX)
-	VFMADD231PS  Y13, Y3, Y12
+	VFMADD231PS  Y12, Y3, Y11
 	ADDQ         DX, CX
 	ADDQ         $+128, BX
 	DECQ         SI
 	JNZ          loop2
-	VEXTRACTF128 $0x01, Y12, X0
-	VADDPS       X0, X12, X12
-	VPSHUFD      $0x4e, X12, X0
-	VADDPS       X0, X12, X12
-	VPSHUFD      $0xb1, X12, X0
-	VADDPS       X0, X12, X12
-	VMOVD        X12, CX
+	VADDPS       Y9, Y8, Y8
+	VADDPS       Y10, Y8, Y8
+	VADDPS       Y11, Y8, Y8
+	VEXTRACTF128 $0x01, Y8, X0
+	VADDPS       X0, X8, X8
+	VPSHUFD      $0x4e, X8, X0
+	VADDPS       X0, X8, X8
+	VPSHUFD      $0xb1, X8, X0
+	VADDPS       X0, X8, X8
+	VMOVD        X8, CX
 	SHLL         $0x01, CX
 	MOVL         CX, 72(AX)
 	VZEROUPPER
@@ -85,13 +103,17 @@ loop2:
 // func convertBF16AVX2(a *byte)
 // Requires: AVX, AVX2, FMA3
 TEXT ·convertBF16AVX2(SB), NOSPLIT, $0-8
-	MOVQ   a+0(FP), AX
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   24(AX), BX
-	MOVQ   40(AX), SI
-	VXORPS X12, X12, X12
-	VXORPS X13, X13, X13
+	MOVQ         a+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         24(AX), BX
+	MOVQ         40(AX), SI
+	VXORPS       X8, X8, X8
+	VXORPS       X9, X9, X9
+	VXORPS       X10, X10, X10
+	VXORPS       X11, X11, X11
+	VXORPS       X12, X12, X12
+	VBROADCASTSS 80(AX), Y13
 
 loop3:
 	VPMOVZXWD    (CX), Y0
@@ -103,24 +125,27 @@ loop3:
 	VPMOVZXWD    48(CX), Y3
 	VPSLLD       $0x10, Y3, Y3
 	VMOVUPS      Y0, (BX)
-	VFMADD231PS  Y13, Y0, Y12
+	VFMADD231PS  Y12, Y0, Y8
 	VMOVUPS      Y1, 32(BX)
-	VFMADD231PS  Y13, Y1, Y12
+	VFMADD231PS  Y12, Y1, Y9
 	VMOVUPS      Y2, 64(BX)
-	VFMADD231PS  Y13, Y2, Y12
+	VFMADD231PS  Y12, Y2, Y10
 	VMOVUPS      Y3, 96(BX)
-	VFMADD231PS  Y13, Y3, Y12
+	VFMADD231PS  Y12, Y3, Y11
 	ADDQ         DX, CX
 	ADDQ         $+128, BX
 	DECQ         SI
 	JNZ          loop3
-	VEXTRACTF128 $0x01, Y12, X0
-	VADDPS       X0, X12, X12
-	VPSHUFD      $0x4e, X12, X0
-	VADDPS       X0, X12, X12
-	VPSHUFD      $0xb1, X12, X0
-	VADDPS       X0, X12, X12
-	VMOVD        X12, CX
+	VADDPS       Y9, Y8, Y8
+	VADDPS       Y10, Y8, Y8
+	VADDPS       Y11, Y8, Y8
+	VEXTRACTF128 $0x01, Y8, X0
+	VADDPS       X0, X8, X8
+	VPSHUFD      $0x4e, X8, X0
+	VADDPS       X0, X8, X8
+	VPSHUFD      $0xb1, X8, X0
+	VADDPS       X0, X8, X8
+	VMOVD        X8, CX
 	SHLL         $0x01, CX
 	MOVL         CX, 72(AX)
 	VZEROUPPER
@@ -129,13 +154,17 @@ loop3:
 // func convertInt8AVX2(a *byte)
 // Requires: AVX, AVX2, FMA3
 TEXT ·convertInt8AVX2(SB), NOSPLIT, $0-8
-	MOVQ   a+0(FP), AX
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   24(AX), BX
-	MOVQ   40(AX), SI
-	VXORPS X12, X12, X12
-	VXORPS X13, X13, X13
+	MOVQ         a+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         24(AX), BX
+	MOVQ         40(AX), SI
+	VXORPS       X8, X8, X8
+	VXORPS       X9, X9, X9
+	VXORPS       X10, X10, X10
+	VXORPS       X11, X11, X11
+	VXORPS       X12, X12, X12
+	VBROADCASTSS 80(AX), Y13
 
 loop4:
 	VPMOVSXBD    (CX), Y0
@@ -147,24 +176,27 @@ loop4:
 	VPMOVSXBD    24(CX), Y3
 	VCVTDQ2PS    Y3, Y3
 	VMOVUPS      Y0, (BX)
-	VFMADD231PS  Y13, Y0, Y12
+	VFMADD231PS  Y12, Y0, Y8
 	VMOVUPS      Y1, 32(BX)
-	VFMADD231PS  Y13, Y1, Y12
+	VFMADD231PS  Y12, Y1, Y9
 	VMOVUPS      Y2, 64(BX)
-	VFMADD231PS  Y13, Y2, Y12
+	VFMADD231PS  Y12, Y2, Y10
 	VMOVUPS      Y3, 96(BX)
-	VFMADD231PS  Y13, Y3, Y12
+	VFMADD231PS  Y12, Y3, Y11
 	ADDQ         DX, CX
 	ADDQ         $+128, BX
 	DECQ         SI
 	JNZ          loop4
-	VEXTRACTF128 $0x01, Y12, X0
-	VADDPS       X0, X12, X12
-	VPSHUFD      $0x4e, X12, X0
-	VADDPS       X0, X12, X12
-	VPSHUFD      $0xb1, X12, X0
-	VADDPS       X0, X12, X12
-	VMOVD        X12, CX
+	VADDPS       Y9, Y8, Y8
+	VADDPS       Y10, Y8, Y8
+	VADDPS       Y11, Y8, Y8
+	VEXTRACTF128 $0x01, Y8, X0
+	VADDPS       X0, X8, X8
+	VPSHUFD      $0x4e, X8, X0
+	VADDPS       X0, X8, X8
+	VPSHUFD      $0xb1, X8, X0
+	VADDPS       X0, X8, X8
+	VMOVD        X8, CX
 	SHLL         $0x01, CX
 	MOVL         CX, 72(AX)
 	VZEROUPPER

@@ -60,9 +60,9 @@ type kernels interface {
 	combine(k *call, x, y []float32, a, b float32)
 
 	// convert unpacks n rows of a chunk of numbers, stride bytes apart, to rows
-	// without gaps, and reports whether they are finite. halve makes float16 of n numbers of E4M3
-	// or E5M2, so that convert can read them; n is a multiple of 16. Those of E4M3 lack a factor of 256,
-	// and ok is false if one is NaN.
+	// without gaps, and reports whether they are finite. Of E4M3 and E5M2, it reads what halve has made
+	// of them: float16 of n numbers, a multiple of 16. Those of E4M3 lack a factor of 256 there, and ok is
+	// false if one is NaN.
 	convert(k *call, d DType, in unsafe.Pointer, stride, n int, out []float32) (finite bool)
 	halve(k *call, d DType, in unsafe.Pointer, n int, out unsafe.Pointer) (ok bool)
 

@@ -30,7 +30,7 @@ func hasAVX2() bool { return cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F1
 // An assembly has the functions that instruction sets do not share. Its methods call the others, AVX2's, by name.
 type assembly struct {
 	name                                    string
-	scoresPanel, integersPanel, valuesPanel sized
+	scoresPanel, integersPanel, valuesPanel []sized // the most rows first
 	refined, soften, softenPairs            func(*call)
 	scoresTile, valuesTile                  [dtypes][]sized // the most rows first; nil: the type becomes F16 first
 }
@@ -41,14 +41,11 @@ type sized struct {
 	run  func(*call)
 }
 
-// groups is the number of calls that take rows.
-func (f *sized) groups(rows int) int { return (rows + f.rows - 1) / f.rows }
-
 var avx2 = assembly{
 	name:          "avx2",
-	scoresPanel:   sized{4, scoresPanel4AVX2},
-	integersPanel: sized{4, integersPanel4AVX2},
-	valuesPanel:   sized{4, valuesPanel4AVX2},
+	scoresPanel:   []sized{{4, scoresPanel4AVX2}},
+	integersPanel: []sized{{4, integersPanel4AVX2}},
+	valuesPanel:   []sized{{4, valuesPanel4AVX2}},
 	refined:       refineAVX2,
 	soften:        softmaxAVX2,
 	softenPairs:   softmaxPairsAVX2,
@@ -68,9 +65,9 @@ var avx2 = assembly{
 
 var avx512 = assembly{
 	name:          "avx512",
-	scoresPanel:   sized{12, scoresPanel12AVX512},
+	scoresPanel:   []sized{{12, scoresPanel12AVX512}, {4, scoresPanel4AVX2}},
 	integersPanel: avx2.integersPanel,
-	valuesPanel:   sized{12, valuesPanel12AVX512},
+	valuesPanel:   []sized{{12, valuesPanel12AVX512}, {4, valuesPanel4AVX2}},
 	refined:       refineAVX512,
 	soften:        softmaxAVX512,
 	softenPairs:   softmaxPairsAVX512,
@@ -96,7 +93,7 @@ var avx512 = assembly{
 var avx512vnni = func() assembly {
 	a := avx512
 	a.name = "avx512vnni"
-	a.integersPanel = sized{12, integersPanel12AVX512VNNI}
+	a.integersPanel = []sized{{12, integersPanel12AVX512VNNI}, {4, integersPanel4AVX2}}
 	a.scoresTile[Int8] = []sized{{8, scoresInt8x8AVX512VNNI}, {4, scoresInt8x4AVX512VNNI},
 		{2, scoresInt8x2AVX512VNNI}, {1, scoresInt8x1AVX512VNNI}}
 	return a
@@ -107,27 +104,47 @@ func (a *assembly) String() string { return a.name }
 func floats(x []float32) unsafe.Pointer { return unsafe.Pointer(&x[0]) }
 
 func (a *assembly) scores(k *call, q []float32, rows, size, sum int, keys []float32, n int, out []float32) {
-	k.multiply(&a.scoresPanel, q, rows, size, sum, keys, n, out)
+	k.multiply(a.scoresPanel, q, rows, size, sum, keys, n, out)
 }
 
 func (a *assembly) integerScores(k *call, q []float32, rows, pairs int, keys []float32, n int, out []float32) {
-	k.multiply(&a.integersPanel, q, rows, pairs, pairs, keys, n, out)
+	k.multiply(a.integersPanel, q, rows, pairs, pairs, keys, n, out)
 }
 
 // multiply computes products of rows with n tiles.
-func (k *call) multiply(f *sized, q []float32, rows, size, sum int, keys []float32, n int, out []float32) {
-	k.in, k.inStride, k.data = floats(q), size*4, floats(keys)
-	k.out, k.outStride = floats(out), scoreStride*4
-	k.n, k.size, k.groups, k.first = n, size, f.groups(rows), sum
-	f.run(k)
+func (k *call) multiply(list []sized, q []float32, rows, size, sum int, keys []float32, n int, out []float32) {
+	eachGroups(list, rows, func(f *sized, at, groups int) {
+		k.in, k.inStride, k.data = floats(q[at*size:]), size*4, floats(keys)
+		k.out, k.outStride = floats(out[at*scoreStride:]), scoreStride*4
+		k.n, k.size, k.groups, k.first = n, size, groups, sum
+		f.run(k)
+	})
 }
 
 func (a *assembly) values(k *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride,
 	apart int) {
-	k.in, k.inStride, k.data = floats(p), scoreStride*4, floats(values)
-	k.out, k.outStride = floats(out), stride*4
-	k.n, k.size, k.groups, k.first = n, chunks, a.valuesPanel.groups(rows), apart
-	a.valuesPanel.run(k)
+	eachGroups(a.valuesPanel, rows, func(f *sized, at, groups int) {
+		k.in, k.inStride, k.data = floats(p[at*scoreStride:]), scoreStride*4, floats(values)
+		k.out, k.outStride = floats(out[at*stride:]), stride*4
+		k.n, k.size, k.groups, k.first = n, chunks, groups, apart
+		f.run(k)
+	})
+}
+
+// eachGroups calls do for the first function of a list on all its whole groups of rows and, if no more rows are
+// left than the last function takes, for that one; else the first one has a group more.
+func eachGroups(list []sized, rows int, do func(f *sized, at, groups int)) {
+	first, last := &list[0], &list[len(list)-1]
+	groups, left := rows/first.rows, rows%first.rows
+	if left > last.rows {
+		groups, left = groups+1, 0
+	}
+	if groups > 0 {
+		do(first, 0, groups)
+	}
+	if left > 0 {
+		do(last, groups*first.rows, 1)
+	}
 }
 
 func (a *assembly) scale(k *call, x []float32, factor, slope, offset float32) {
@@ -170,11 +187,14 @@ func (a *assembly) combine(k *call, x, y []float32, f, g float32) {
 }
 
 func (a *assembly) convert(k *call, d DType, in unsafe.Pointer, stride, n int, out []float32) (finite bool) {
-	k.in, k.inStride, k.out, k.n, k.flag = in, stride, floats(out), n, 0
+	k.in, k.inStride, k.out, k.n, k.flag, k.x = in, stride, floats(out), n, 0, 1
 	switch d {
 	case F32:
 		convertF32AVX2(k)
-	case F16:
+	case E4M3:
+		k.x = 256
+		convertF16AVX2(k)
+	case F16, E5M2:
 		convertF16AVX2(k)
 	case BF16:
 		convertBF16AVX2(k)

@@ -31,9 +31,9 @@ func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 // kernels do not see as one.
 func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) bool {
 	c := r.cache
-	size, d := c.HeadSize, c.DType
+	size, d, bytes := c.HeadSize, c.DType, c.DType.Size()
 	key, value := r.tile(w, 0, seq, kvHead, token)
-	value = unsafe.Add(value, (from-t)*size*d.Size())
+	value = unsafe.Add(value, (from-t)*size*bytes)
 	if d == Int8 {
 		w.copyScales(t/tileTokens, 1)
 		for _, s := range w.valueScales[from:to] {
@@ -42,49 +42,46 @@ func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) boo
 	}
 	narrow := d == E4M3 || d == E5M2
 	if narrow {
-		d = F16
-		if !r.kernels.halve(&w.call, c.DType, key, size*tileTokens, w.call.room) {
+		bytes = F16.Size()
+		if !r.kernels.halve(&w.call, d, key, size*tileTokens, w.call.room) {
 			return false
 		}
 		key = w.call.room
 	}
 	keys := w.keys[t*size:][:size*tileTokens]
-	r.kernels.convert(&w.call, d, key, chunk*d.Size(), len(keys)/chunk, keys)
+	r.kernels.convert(&w.call, d, key, chunk*bytes, len(keys)/chunk, keys)
+	readable := value // by convert
 	if narrow {
-		if !r.kernels.halve(&w.call, c.DType, value, size*(to-from), w.call.room) {
+		if !r.kernels.halve(&w.call, d, value, size*(to-from), w.call.room) {
 			return false
 		}
-		value = w.call.room
+		readable = w.call.room
 	}
 	for i := 0; i+chunk <= size; i += chunk {
 		values := w.values[i/chunk*panelValues:][from*chunk : to*chunk]
-		finite := r.kernels.convert(&w.call, d, unsafe.Add(value, i*d.Size()), size*d.Size(), to-from, values)
+		finite := r.kernels.convert(&w.call, d, unsafe.Add(readable, i*bytes), size*bytes, to-from, values)
 		w.finite = w.finite && finite
 	}
 	if size%chunk != 0 {
-		r.unpackTails(w, d, value, from, to)
-	}
-	if c.DType == E4M3 {
-		r.kernels.scale(&w.call, keys, 256, 0, 0)
-		for i := 0; i < size; i += chunk {
-			r.kernels.scale(&w.call, w.values[i/chunk*panelValues:][from*chunk:to*chunk], 256, 0, 0)
-		}
+		r.unpackTails(w, value, readable, bytes, from, to)
 	}
 	return true
 }
 
 // unpackTails unpacks the last half chunk of the values of the tokens from to to-1. The other half is left as it
-// is: its sums are no part of the output. Two values side by side are whole chunks, which the kernels take.
-func (r *Runner) unpackTails(w *scratch, d DType, value unsafe.Pointer, from, to int) {
-	size, n := r.cache.HeadSize, to-from
+// is: its sums are no part of the output. Two values side by side are whole chunks, which the kernels take from
+// readable, where numbers have the given bytes.
+func (r *Runner) unpackTails(w *scratch, value, readable unsafe.Pointer, bytes, from, to int) {
+	c := r.cache
+	size, n := c.HeadSize, to-from
 	even := n &^ 1
 	row := w.row[:n*size]
 	if even > 0 {
-		finite := r.kernels.convert(&w.call, d, value, chunk*d.Size(), even*size/chunk, row)
+		finite := r.kernels.convert(&w.call, c.DType, readable, chunk*bytes, even*size/chunk, row)
 		w.finite = w.finite && finite
 	}
 	if last := row[even*size:]; n > even {
-		d.loadAll(last, unsafe.Add(value, even*size*d.Size()))
+		c.DType.loadAll(last, unsafe.Add(value, even*size*c.DType.Size()))
 		for _, v := range last {
 			w.finite = w.finite && isFinite(v)
 		}

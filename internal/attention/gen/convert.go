@@ -38,24 +38,33 @@ func converts(g *gen) {
 }
 
 // convert unpacks n rows of a chunk of numbers to float32, from inStride bytes apart to rows without
-// gaps. flag becomes the bits of a NaN if a number is NaN or infinite, else of 0.
+// gaps; those of float16 are multiplied by x. flag becomes the bits of a NaN if a number is NaN or infinite, else of 0.
 func convert(g *gen, d dtype) {
 	g.begin("convert" + d.name)
 	in, stride, out, n := g.arg(atIn), g.arg(atInStride), g.arg(atOut), g.arg(atN)
-	sum, zero := 12, 13
-	g.zero(sum)
-	g.zero(zero)
+	const sum, zero = 8, 12 // a sum for each register of a row: one alone would wait for itself
+	for i := sum; i <= zero; i++ {
+		g.zero(i)
+	}
+	factor := g.regs[zero+1]
+	g.asm.VBROADCASTSS(g.argMem(atX), factor)
 	g.loop(n, func() {
 		for v := range 32 / g.lanes {
 			assembly.LoadFloats(g.asm, d.name, mem(in, v*g.lanes*d.bytes), g.regs[v])
+			if d.name == "F16" {
+				g.asm.VMULPS(factor, g.regs[v], g.regs[v])
+			}
 		}
 		for v := range 32 / g.lanes {
 			g.asm.VMOVUPS(g.regs[v], mem(out, v*g.bytes()))
-			g.asm.VFMADD231PS(g.regs[zero], g.regs[v], g.regs[sum])
+			g.asm.VFMADD231PS(g.regs[zero], g.regs[v], g.regs[sum+v])
 		}
 		g.asm.ADDQ(stride, in)
 		g.asm.ADDQ(operand.I32(chunkBytes), out)
 	})
+	for v := 1; v < 32/g.lanes; v++ {
+		g.asm.VADDPS(g.regs[sum+v], g.regs[sum], g.regs[sum])
+	}
 	g.horizontal(sum, 0, g.asm.VADDPS)
 	bits := g.asm.GP32()
 	g.asm.VMOVD(quarters[sum], bits)
