@@ -16,7 +16,8 @@ import (
 // when another comes for the first time.
 func TestALockExcludesWhileItsOwnershipEnds(t *testing.T) {
 	level.SkipQuick(t)
-	const rounds, times = 1000, 20
+	const times = 20
+	rounds := level.Pick(300, 1000)
 	for range rounds {
 		var l lock
 		inside, total := 0, 0

@@ -3,6 +3,7 @@ package course
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"unsafe"
 )
 
@@ -46,16 +47,34 @@ func (w *world) nodeName(n *Node) string {
 // magic fills pools, so that a forbidden write shows.
 func magic(word int) int32 { return int32(word+1) * 7919 }
 
+// A line of a description is formatted only where two differ.
+type line struct {
+	format string
+	values [6]any
+}
+
+func (l line) String() string {
+	return fmt.Sprintf(l.format, l.values[:strings.Count(l.format, "%")]...)
+}
+
 // describe writes down every visible field, so that two worlds can be compared
 // and a difference can be read.
-func (w *world) describe(loose map[int]bool) []string {
-	var lines []string
-	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+func (w *world) describe(loose map[int]bool) []line {
+	var lines []line
+	add := func(format string, values ...any) {
+		l := line{format: format}
+		copy(l.values[:], values)
+		lines = append(lines, l)
+	}
 	for i, e := range w.engines {
 		add("engine%d total %d free %d pool %t list %s..%s", i, e.Total, e.Free, e.Pool != nil,
 			w.nodeName(e.Active.Next), w.nodeName(e.Active.Prev))
 		if e.RefCount != nil {
-			add("engine%d counts %v", i, unsafe.Slice(e.RefCount, len(w.pools[i])/KVPerBlock))
+			for block, count := range unsafe.Slice(e.RefCount, len(w.pools[i])/KVPerBlock) {
+				if count != 0 {
+					add("engine%d count[%d] = %d", i, block, count)
+				}
+			}
 		}
 		for k, word := range w.pools[i] {
 			if word != magic(k) {

@@ -207,14 +207,22 @@ func (p *player) took(e *course.Engine, engine int) Fact {
 		return ""
 	}
 	used, wanted, missing := 0, 0, false
-	for block, count := range oracle.Counts(e) {
-		is := have[block] != 0
-		if is {
-			used++
+	const stretch = 4096
+	for want := range slices.Chunk(oracle.Counts(e), stretch) {
+		theirs := have[:len(want)]
+		have = have[len(want):]
+		if slices.Equal(want, theirs) { // as nearly all of a large pool
+			continue
 		}
-		if count != 0 {
-			wanted++
-			missing = missing || !is
+		for block, count := range want {
+			is := theirs[block] != 0
+			if is {
+				used++
+			}
+			if count != 0 {
+				wanted++
+				missing = missing || !is
+			}
 		}
 	}
 	free := int(got.free)
