@@ -294,7 +294,7 @@ func TestAClassOfOddEntries(t *testing.T) {
 	for name, want := range map[string]string{ // points, or part of the reason
 		"ada": full, "bob": full, "eve": full, "fay": full, "cid": full, "cy": "error", "dan": "error", "uma": "error", "wim": "error", "zoe": "error",
 		".hidden": "begins with a dot", "gus": "is not clear", "hal": "notes.txt", "ida": "unpack the archive", "jon.zip": "archive", "kim.tar.gz": "archive",
-		"lea": "empty", "kai": "binary file", "max": "empty", "ned": "compiled program", "oda": "PDF", "pat": "UTF-16", "nobody": "no files", "broken": "leads nowhere",
+		"lea": "it is empty", "kai": "binary file", "max": "it is empty", "ned": "compiled program", "oda": "PDF", "pat": "UTF-16", "nobody": "no files", "broken": "leads nowhere",
 		"pipe": "pipe", "link": "it is a link", "vic.cpp": "not a C file", "notes.txt": "not a C file", "xia": "not a file", "abe": "no files", "sam": "error", "dot": "error",
 		"asm": "__asm__ is assembly code", `a\x1b[31mred\x07\x0a\u202e`: "", "'=1+1": "error", long: "error",
 	} {

@@ -65,6 +65,8 @@ func TestOneBeamIsGreedy(t *testing.T) {
 	greedy, beam := s.ask(t, texts, body+"}"), s.ask(t, texts, body+`, "use_beam_search": true}`)
 	require.Equal(t, "Hi", greedy.Choices[0].Text)
 	require.Equal(t, greedy.Choices, beam.Choices)
+	beam = s.ask(t, texts, body+`, "use_beam_search": true, "stop_token_ids": [105]}`)
+	require.Equal(t, "H", beam.Choices[0].Text, "without the token that ends it")
 }
 
 // A large length_penalty puts long answers before short ones that are as likely, a negative one the other way round.

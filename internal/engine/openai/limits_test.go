@@ -112,7 +112,11 @@ func TestAFullQueueRefusesRequests(t *testing.T) {
 	}
 	const body = demo + `"prompt": "12345678", "max_tokens": 4000, "ignore_eos": true`
 	var last *http.Response
-	for range 3 { // one runs and two wait
+	for i := range 3 { // one runs and two wait
+		if i == 2 { // the first of two prompts gives its place back
+			two := s.ask(t, texts, demo+`"max_tokens": 1, "prompt": ["x", "x"]}`, withKey("a")...)
+			require.Equal(t, 429, two.Status)
+		}
 		last = s.open(t, texts, body+`, "stream": true}`, withKey("a")...)
 		require.Equal(t, 200, last.StatusCode)
 		defer last.Body.Close() // before its end, which cancels the request

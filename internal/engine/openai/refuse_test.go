@@ -63,7 +63,9 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 
 		// ranges
 		{texts, demo + `"prompt": null}`, "prompt", "prompt is missing"},
+		{texts, demo + `"prompt": [[]]}`, "prompt", "The prompt is empty."},
 		{texts, demo + long + "}", "prompt", "maximum context length"},
+		{texts, demo + `"prompt": [1` + strings.Repeat(", 1", 1023) + "]}", "prompt", "maximum context length"},
 		{texts, demo + `"prompt": ["x", ` + strings.TrimPrefix(long, `"prompt": `) + "]}", "prompt",
 			"maximum context length"},
 		{texts, demo + beams + long + "}", "prompt", "maximum context length"},
@@ -81,6 +83,7 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{texts, text + `"n": -9223372036854775808}`, "n", ""},
 		{chats, talk + `"n": 4611686018427387904}`, "n", ""},
 		{texts, text + `"n": 3, "best_of": 2}`, "best_of", "at least n"},
+		{texts, text + `"stream": true, "best_of": 2}`, "best_of", "equal to it when stream is true"},
 		{texts, text + `"best_of": 1000}`, "best_of", "best_of is 1000; it must be from 1 to 128."},
 		{texts, text + `"logprobs": 21}`, "logprobs", "logprobs is 21; it must be from 0 to 20."},
 		{chats, talk + `"logprobs": true, "top_logprobs": 21}`, "top_logprobs",
@@ -97,6 +100,7 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{texts, text + `"top_k": -2}`, "top_k", "it must be from 0 to 2147483647."},
 		{texts, text + `"top_p": 0}`, "top_p", "it must be above 0 and at most 1."},
 		{texts, text + `"stop": ""}`, "stop", "empty"},
+		{texts, text + `"stop": ` + many(17) + "}", "stop", "at most 16"},
 		{texts, text + `"stop_token_ids": [-1]}`, "stop_token_ids", "Token -1 is not in the vocabulary"},
 		{texts, text + `"stop_token_ids": [1` + strings.Repeat(", 1", 128) + `]}`, "stop_token_ids", "at most 128"},
 		{texts, text + `"logit_bias": {"a": 5}}`, "logit_bias", `logit_bias has the key "a"`},
@@ -190,6 +194,7 @@ func TestFieldsThatChangeNothingAreAccepted(t *testing.T) {
 		`"do_sample": true, "num_beams": 1, "raw": false, "priority": 0.0, "response_format": {"type": "text"}`,
 		`"cache_prompt": true, "id_slot": -1, "keep_alive": "5m", "store": false, "metadata": {"a": "b"}`,
 		`"tool_choice": "auto", "function_call": "none"`,
+		`"top_k": -1`,
 		`"n": 1.0, "top_k": 5.0, "seed": 7.0, "min_tokens": 1.0`,
 	} {
 		for path, begin := range map[string]string{texts: text, chats: talk} {

@@ -193,6 +193,7 @@ func TestCompletionsAnswerAsOpenAIDoes(t *testing.T) {
 	}
 	require.Equal(t, 20, got.Usage.Completion)
 	require.Equal(t, got.Usage.Prompt+20, got.Usage.Total)
+	require.Equal(t, 16, s.ask(t, texts, demo+`"prompt": "x", "ignore_eos": true}`).Usage.Completion, "as in OpenAI's interface")
 }
 
 func TestManyPromptsAreAnsweredInOrder(t *testing.T) {
@@ -273,6 +274,7 @@ func TestChatStreamsServerSentEvents(t *testing.T) {
 	}
 	require.Equal(t, "Größe: 20 €", text)
 	require.Equal(t, "stop", finish)
+	require.Contains(t, got.Text, `"delta":{},"logprobs":null,"finish_reason":"stop"`)
 }
 
 func TestModelsListsTheServedModel(t *testing.T) {

@@ -288,3 +288,13 @@ func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
+
+// Ensure that what headers make of a function's name, of other versions of the C library too, is its name.
+func TestFortifiedSymbolsAreNamedWithoutTheirPrefix(t *testing.T) {
+	for symbol, name := range map[string]string{
+		"__memcpy_chk": "memcpy", "__isoc23_strtol": "strtol", "__isoc99_sscanf": "sscanf", "system": "system",
+		"__stack_chk_fail": "__stack_chk_fail", "__errno_location": "__errno_location",
+	} {
+		require.Equal(t, name, plain(symbol))
+	}
+}

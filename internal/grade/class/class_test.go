@@ -37,6 +37,9 @@ func TestAReportIsReadBackOrMadeAnew(t *testing.T) {
 		}
 	}
 	require.Equal(t, 4, all)
+	require.NoError(t, os.Rename(filepath.Join(f.Path, "reports", "index.json"), filepath.Join(f.Path, "reports", "bob.json")))
+	_, found := f.Load("bob", "key")
+	require.False(t, found, "it is another student's")
 }
 
 func TestFoldersAreMerged(t *testing.T) {
