@@ -104,9 +104,24 @@ func (l *requestTable) setResident(q *request, resident bool) {
 
 // setLength notes how many tokens a request with memory has there.
 func (l *requestTable) setLength(q *request, length int) {
-	l.count(q, -1)
+	more := q.seqs * (length - q.length)
+	l.tokens += more
+	switch l.kind.Memory {
+	case Reserved:
+		l.reserved -= more
+	case Paged:
+		l.emptySlots += q.seqs * (l.empty(length) - l.empty(q.length))
+	}
 	q.length = length
-	l.count(q, 1)
+}
+
+// empty returns the slots that a sequence leaves empty in its last block.
+func (l *requestTable) empty(length int) int {
+	b := l.server.BlockSize
+	if over := length % b; over > 0 {
+		return b - over
+	}
+	return 0
 }
 
 // count adds what a request has in memory, or takes it away.
@@ -120,8 +135,6 @@ func (l *requestTable) count(q *request, sign int) {
 		l.reserved += n * (whole - q.length)
 		l.neverUsed += n * (l.kind.policy.Tokens(q.prompt, q.output, l.server.MaxModelLen) - whole)
 	case Paged:
-		if b := l.server.BlockSize; q.length%b > 0 {
-			l.emptySlots += n * (b - q.length%b)
-		}
+		l.emptySlots += n * l.empty(q.length)
 	}
 }

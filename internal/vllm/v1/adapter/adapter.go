@@ -20,7 +20,7 @@ type Scheduler struct {
 	config   sched.Config
 	s        *sched.Scheduler
 	requests reqtable.Table[request]
-	ids      map[sched.ID]int32 // to places
+	ids      map[sched.ID]int32 // to places, which V1 also has as UserData
 
 	step    sched.Step
 	open    bool // the step has not been updated
@@ -89,11 +89,12 @@ func (s *Scheduler) Add(r serve.Request) error {
 	if most < 1 {
 		most = s.config.Cache.MaxModelLen
 	}
-	key, err := s.s.Add(sched.Spec{Tokens: prompt[:r.Prompt], MaxTokens: most})
+	at := s.requests.Add(r.ID)
+	key, err := s.s.Add(sched.Spec{Tokens: prompt[:r.Prompt], MaxTokens: most, UserData: uint64(at)})
 	if err != nil {
+		s.requests.Remove(r.ID)
 		return bad("%w", err)
 	}
-	at := s.requests.Add(r.ID)
 	*s.requests.At(at) = request{id: r.ID, key: key, tokens: r.Tokens, length: r.Prompt}
 	s.ids[key] = at
 	return nil
@@ -128,7 +129,7 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 // row writes down row i of V1's step.
 func (s *Scheduler) row(it *serve.Iteration, i int) {
 	row := &s.step.Rows[i]
-	q := s.requests.At(s.ids[row.ID])
+	q := s.requests.At(int32(row.UserData))
 	start, cached := row.NumComputedTokens, 0
 	if row.Kind != sched.KindRunning {
 		start, cached, q.filling = 0, row.NumComputedTokens, true
@@ -174,12 +175,11 @@ func (s *Scheduler) update() error {
 	}
 	s.counts, s.tokens = s.counts[:0], s.tokens[:0]
 	for i := range s.step.Rows {
-		at, ok := s.ids[s.step.Rows[i].ID]
-		if !ok { // aborted
+		q := s.of(&s.step.Rows[i])
+		if q == nil { // aborted
 			s.counts = append(s.counts, 0)
 			continue
 		}
-		q := s.requests.At(at)
 		for k := range q.yields {
 			t, err := s.sampled(q, q.length+k)
 			if err != nil {
@@ -194,14 +194,21 @@ func (s *Scheduler) update() error {
 	}
 	s.open = false
 	for i := range s.step.Rows {
-		if at, ok := s.ids[s.step.Rows[i].ID]; ok {
-			q := s.requests.At(at)
+		if q := s.of(&s.step.Rows[i]); q != nil {
 			q.length += int(s.out.Kept[i])
 			q.yields = 0
 		}
 	}
 	for _, d := range s.out.Done {
-		s.gone(s.requests.At(s.ids[d.ID]))
+		s.gone(s.requests.At(int32(d.UserData)))
+	}
+	return nil
+}
+
+// of returns the request of a row of the last step, or nil if V1 has ended it since.
+func (s *Scheduler) of(row *sched.Row) *request {
+	if q := s.requests.At(int32(row.UserData)); q.key == row.ID && !q.ended {
+		return q
 	}
 	return nil
 }
@@ -226,7 +233,7 @@ func (s *Scheduler) draft() error {
 	}
 	s.drafted, s.perID, s.drafts = s.drafted[:0], s.perID[:0], s.drafts[:0]
 	for i := range s.step.Rows {
-		if at, ok := s.ids[s.step.Rows[i].ID]; !ok || s.requests.At(at).filling {
+		if q := s.of(&s.step.Rows[i]); q == nil || q.filling {
 			continue
 		}
 		s.drafted = append(s.drafted, s.step.Rows[i].ID)
