@@ -198,26 +198,29 @@ func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 		require.NoError(t, err)
 		return ok
 	}
-	roofline := scenario.Scenario{Model: "opt-13b", GPU: "a100-40gb", Engine: scenario.DataSheet}
+	roofline := scenario.Scenario{Model: "opt-13b", GPU: "a100-40gb", Engine: scenario.DataSheet, Workload: "alpaca",
+		MemoryUtilization: 0.653}
 
-	z, fits := target(1, roofline)
+	z, fits := target(8, roofline)
 	require.True(t, fits.Holds)
-	require.Less(t, fits.Blocks, 983)
+	require.Less(t, fits.Blocks, z.plan.Scenario.Server.NumGPUBlocks)
 	require.True(t, holds(z, fits.Blocks))
 	require.False(t, holds(z, fits.Blocks*97/100))
 	require.Equal(t, []Server{{Workers: 1, Rate: z.base.Rate, Confirmed: true, Replicas: 1, GPUs: 1}}, fits.Servers)
 
-	z, more := target(4, roofline)
+	z, more := target(25, roofline)
 	require.False(t, more.Holds)
-	require.Greater(t, more.Blocks, 983)
+	require.Greater(t, more.Blocks, z.plan.Scenario.Server.NumGPUBlocks)
 	require.True(t, holds(z, more.Blocks))
 	require.EqualValues(t, more.Blocks*16*819200, more.Bytes)
 	require.Greater(t, len(more.Servers), 1)
 	for _, s := range more.Servers {
-		require.GreaterOrEqual(t, float64(s.Replicas)*s.Rate, 4-1e-6)
-		require.Less(t, float64(s.Replicas-1)*s.Rate, 4.0)
+		require.GreaterOrEqual(t, float64(s.Replicas)*s.Rate, 25-1e-6)
+		require.Less(t, float64(s.Replicas-1)*s.Rate, 25.0)
 		require.Equal(t, s.Workers*s.Replicas, s.GPUs)
 	}
+	require.Less(t, more.Servers[1].GPUs, more.Servers[0].GPUs)
+	require.True(t, more.Servers[1].Confirmed)
 
 	_, never := target(1e6, scenario.Scenario{})
 	require.Zero(t, never.Blocks)
@@ -282,8 +285,9 @@ func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
 // runs, and equals the golden one.
 func TestTheReportIsTheSameHoweverManyRunsGoOn(t *testing.T) {
 	level.SkipQuick(t)
-	q := question(t, "0.1s/token, ttft<2s@p90", scenario.Scenario{})
-	q.Target, q.Precision = 3, 0.05
+	// A batch of few requests, so that runs are short.
+	q := question(t, "0.1s/token, ttft<2s@p90", scenario.Scenario{Workload: "alpaca", Server: sim.Server{NumGPUBlocks: 45}})
+	q.Target, q.Precision, q.Lasts = 6, 0.05, capacity.Horizon{Seconds: 150, Answers: 20}
 	last, totals := 0, 0
 	q.Progress = func(done, total int) {
 		require.Equal(t, last+1, done)
