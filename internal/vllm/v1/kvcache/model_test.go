@@ -78,20 +78,21 @@ func (w *world) draw(t *rapid.T, keep func(*Request) bool) *Request {
 }
 
 // snapshot is everything that a refused call must not change.
-func (w *world) snapshot() string {
-	s := fmt.Sprint(slices.Collect(w.pool.View.Queue()), w.pool.View.NumKeys(), w.copies, w.pins, w.stats)
+func (w *world) snapshot() []any {
+	all := []any{slices.Collect(w.pool.View.Queue()), w.pool.View.NumKeys(), fmt.Sprint(w.copies, w.pins, w.stats)}
 	for id := range w.pool.View.NumBlocks() {
 		key, tokens, ok := w.pool.View.Primary(int32(id))
-		s += fmt.Sprint(w.pool.View.Count(int32(id)), key, tokens, ok)
+		all = append(all, w.pool.View.Count(int32(id)), key, tokens, ok)
 	}
 	for _, r := range w.live {
-		s += fmt.Sprint(r.content.Tokens, r.NumComputedTokens, r.running, r.forked)
+		all = append(all, slices.Clone(r.content.Tokens), r.NumComputedTokens, r.running, r.forked)
 		for _, t := range r.tables {
 			t.owns = false // being asked may make an owner
-			s += fmt.Sprint(t)
+			t.ids = slices.Clone(t.ids)
+			all = append(all, t)
 		}
 	}
-	return s
+	return all
 }
 
 // allocate calls Allocate and checks everything that must hold afterwards. It can make a

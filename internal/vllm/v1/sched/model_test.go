@@ -60,7 +60,9 @@ func (e *engine) schedule(t *rapid.T) (scheduled bool) {
 	e.noteTransfers(t, &f.step)
 	e.checkZeroBlocks(t, &f.step)
 	for _, row := range f.step.Rows {
-		require.LessOrEqual(t, row.NumDraftTokens, row.NumScheduledTokens-1)
+		if row.NumDraftTokens >= row.NumScheduledTokens { // require would take a tenth of the test's time
+			t.Fatalf("%d drafts of %d tokens", row.NumDraftTokens, row.NumScheduledTokens)
+		}
 		if row.Kind != KindRunning {
 			f.known[row.ID] = slices.Clone(e.requests.Get(uint64(row.ID)).kv.Tokens())
 		}
