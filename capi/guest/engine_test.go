@@ -13,7 +13,7 @@ import (
 func TestEnginesReadWhatARequestAloneWouldHave(t *testing.T) {
 	t.Parallel()
 	prog := shared.compileCache(t, "cache_engine", "-O2")
-	r := succeed(t, t.TempDir(), nil, prog, level.Pick("200000", "2000000"), "10000")
+	r := succeed(t, t.TempDir(), nil, prog, level.Pick("100000", "2000000"), "10000")
 	t.Log(r.stdout)
 	if level.Long() {
 		r := succeed(t, t.TempDir(), nil, prog, "18000000", strconv.FormatInt(time.Now().Unix(), 10))
