@@ -12,6 +12,7 @@ import (
 
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/class"
+	"llmmemory/internal/grade/compare"
 )
 
 func TestAReportIsReadBackOrMadeAnew(t *testing.T) {
@@ -108,6 +109,18 @@ func TestAReportRemembersTheOneBefore(t *testing.T) {
 	require.False(t, when.IsZero())
 	require.Equal(t, []string{"ada"}, f.Gone(nil))
 	require.Empty(t, f.Gone([]class.Result{{Submission: class.Submission{Name: "ada"}}}))
+}
+
+// Ensure that a report of an earlier llmgrade, whose scenes had another form, is read, without its scenes.
+func TestAReportOfAnEarlierVersionIsRead(t *testing.T) {
+	f, err := class.NewFolder(t.TempDir())
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(f.Path, "reports", "ada.json"), []byte(`{"Name": "ada", "Key": "1", "Report": {"Score": 5, "Findings": [
+		{"Name": "task4_copies", "Scene": {"Block": 3, "Before": {"Total": 1, "Sequences": [{"ID": 1, "Tables": [{"Slot": 0, "Blocks": [0, -1]}]}]}}}]}}`), 0o644))
+	r, found := f.Load("ada", "1")
+	require.True(t, found)
+	require.Equal(t, "task4_copies", r.Findings[0].Name)
+	require.Equal(t, compare.Scene{}, *r.Findings[0].Scene)
 }
 
 func TestASpreadsheetReadsTheGrades(t *testing.T) {
