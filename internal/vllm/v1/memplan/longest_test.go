@@ -12,12 +12,13 @@ import (
 // rules of RULES.md §18, with one block more for the null block.
 func TestTheLongestRequestThatFits(t *testing.T) {
 	full := Layer{Group: kvcache.Group{Kind: kvcache.Full, BlockSize: 16}, KVHeads: 8, HeadSize: 128, ElementBytes: 2}
-	window, align, chunk, one := full, full, full, full
+	window, align, states, chunk, one := full, full, full, full, full
 	one.BlockSize = 1
 	window.Group = kvcache.Group{Kind: kvcache.SlidingWindow, BlockSize: 16, Window: 1024}
 	chunk.Group = kvcache.Group{Kind: kvcache.ChunkedLocal, BlockSize: 16, Chunk: 512}
 	align.Group = kvcache.Group{Kind: kvcache.Mamba, BlockSize: 16, Align: true, NumSpeculativeBlocks: 1}
-	align.StateBytes = full.pageBytes()
+	states.Group = kvcache.Group{Kind: kvcache.Mamba, BlockSize: 16, NumSpeculativeBlocks: 3}
+	align.StateBytes, states.StateBytes = full.pageBytes(), full.pageBytes()
 	const page = 2 * 16 * 8 * 128 * 2
 	for _, test := range []struct {
 		name           string
@@ -34,6 +35,7 @@ func TestTheLongestRequestThatFits(t *testing.T) {
 		{"chunks", []Layer{chunk}, 61, 2048, 160, 960, 0},
 		{"full attention and a window", []Layer{full, window}, 301, 1024, 256 + 129, 2736, 0},
 		{"a state is of any length", []Layer{full, align}, 21, 0, 256 + 3, 272, 0},
+		{"a state for each block, and for drafts", []Layer{states}, 61, 0, 256 + 3, 912, 0},
 		{"one token leaves none to generate", []Layer{one}, 2, 0, 4096, 0, 0},
 		{"two tokens", []Layer{one}, 3, 0, 4096, 2, 0},
 		{"nothing fits", []Layer{window}, 2, 0, 65, 0, 0},
