@@ -39,8 +39,7 @@ var companies = [][]string{
 // sanitizedCompanies are those of programs that are compiled with sanitizers, which takes longer.
 var sanitizedCompanies = [][]string{
 	{"leak", "many", "overflow", "scenario"},
-	level.Pick([]string{example, filepath.Join("..", "examples", "attention"), offload, "attention_blocks", "attention_errors", "cache_calls",
-		"cache_errors", "cache_flight", "cache_growth", "cache_hostile", "cache_items", "cache_traffic", "cache_transfer"}, companies[1]),
+	level.Pick([]string{filepath.Join("..", "examples", "attention"), offload, "attention_blocks"}, companies[1]),
 }
 
 // company returns the programs that are in an executable with the parts of name.
