@@ -136,7 +136,7 @@ func TestMooncakeHashesMakePrefixHits(t *testing.T) {
 func TestFiguresAreWrittenAndCompared(t *testing.T) {
 	level.SkipQuick(t)
 	dir := filepath.Join(t.TempDir(), "figures")
-	status, stdout, stderr := llmsim(t, "figures", "--only", "table1,fig2", "--quick", "--check", "-o", dir)
+	status, stdout, stderr := llmsim(t, "figures", "--only", "table1,fig2", "--seeds", "2", "--check", "-o", dir)
 	require.Zero(t, status, stderr)
 	require.Contains(t, stdout, "15728 (983 blocks of 16)")
 	require.Contains(t, stdout, "predicted: 17 of 17 within their tolerance")

@@ -58,7 +58,8 @@ func estimateOf(values []float64, level float64) estimated {
 		e.Low, e.High = e.Mean-half, e.Mean+half
 		return e
 	}
-	sorted := slices.Sorted(slices.Values(values))
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
 	at := sorted[rank(level, n)-1]
 	if level == 1 {
 		return estimated{Mean: at, Low: at, High: at, count: n}
