@@ -75,12 +75,12 @@ func (l *Log) truncate() error {
 	return nil
 }
 
-// Close unlocks the folder.
+// Close unlocks the folder, also if a process that is being started still has the files.
 func (l *Log) Close() error {
 	var err error
 	for _, file := range []*os.File{l.file, l.lock} {
 		if file != nil {
-			err = errors.Join(err, file.Close())
+			err = errors.Join(err, syscall.Flock(int(file.Fd()), syscall.LOCK_UN), file.Close())
 		}
 	}
 	return err

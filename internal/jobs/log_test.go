@@ -20,3 +20,18 @@ func TestALogSaysThatADiskIsFull(t *testing.T) {
 	require.ErrorIs(t, l.Append("a"), syscall.ENOSPC)
 	require.NoError(t, l.Close())
 }
+
+// A process that is being started has every file of its parent until it executes its program.
+func TestAClosedLogIsFreeWhileAProcessStarts(t *testing.T) {
+	dir := t.TempDir()
+	for range 2 {
+		l, err := OpenLog(dir, "x", Shard{Index: 1, Of: 1}, nil)
+		require.NoError(t, err)
+		for _, f := range []*os.File{l.lock, l.file} {
+			inherited, err := syscall.Dup(int(f.Fd()))
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = syscall.Close(inherited) })
+		}
+		require.NoError(t, l.Close())
+	}
+}
