@@ -207,19 +207,13 @@ func (p *player) took(e *course.Engine, engine int) Fact {
 		return ""
 	}
 	used, wanted, missing := 0, 0, false
-	const stretch = 4096
-	for want := range slices.Chunk(oracle.Counts(e), stretch) {
-		theirs := have[:len(want)]
-		have = have[len(want):]
-		if slices.Equal(want, theirs) { // as nearly all of a large pool
-			continue
-		}
-		for block, count := range want {
-			is := theirs[block] != 0
+	for _, some := range looked(e.Total) {
+		for block := some[0]; block < some[1]; block++ {
+			is := have[block] != 0
 			if is {
 				used++
 			}
-			if count != 0 {
+			if oracle.Counts(e)[block] != 0 {
 				wanted++
 				missing = missing || !is
 			}
