@@ -5,17 +5,16 @@
 // func convertF32AVX2(a *byte)
 // Requires: AVX, FMA3
 TEXT ·convertF32AVX2(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         40(AX), SI
-	VXORPS       X8, X8, X8
-	VXORPS       X9, X9, X9
-	VXORPS       X10, X10, X10
-	VXORPS       X11, X11, X11
-	VXORPS       X12, X12, X12
-	VBROADCASTSS 80(AX), Y13
+	MOVQ   a+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), DX
+	MOVQ   24(AX), BX
+	MOVQ   40(AX), SI
+	VXORPS X8, X8, X8
+	VXORPS X9, X9, X9
+	VXORPS X10, X10, X10
+	VXORPS X11, X11, X11
+	VXORPS X12, X12, X12
 
 loop1:
 	VMOVUPS      (CX), Y0
@@ -103,17 +102,16 @@ loop2:
 // func convertBF16AVX2(a *byte)
 // Requires: AVX, AVX2, FMA3
 TEXT ·convertBF16AVX2(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         40(AX), SI
-	VXORPS       X8, X8, X8
-	VXORPS       X9, X9, X9
-	VXORPS       X10, X10, X10
-	VXORPS       X11, X11, X11
-	VXORPS       X12, X12, X12
-	VBROADCASTSS 80(AX), Y13
+	MOVQ   a+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), DX
+	MOVQ   24(AX), BX
+	MOVQ   40(AX), SI
+	VXORPS X8, X8, X8
+	VXORPS X9, X9, X9
+	VXORPS X10, X10, X10
+	VXORPS X11, X11, X11
+	VXORPS X12, X12, X12
 
 loop3:
 	VPMOVZXWD    (CX), Y0
@@ -154,17 +152,16 @@ loop3:
 // func convertInt8AVX2(a *byte)
 // Requires: AVX, AVX2, FMA3
 TEXT ·convertInt8AVX2(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         40(AX), SI
-	VXORPS       X8, X8, X8
-	VXORPS       X9, X9, X9
-	VXORPS       X10, X10, X10
-	VXORPS       X11, X11, X11
-	VXORPS       X12, X12, X12
-	VBROADCASTSS 80(AX), Y13
+	MOVQ   a+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), DX
+	MOVQ   24(AX), BX
+	MOVQ   40(AX), SI
+	VXORPS X8, X8, X8
+	VXORPS X9, X9, X9
+	VXORPS X10, X10, X10
+	VXORPS X11, X11, X11
+	VXORPS X12, X12, X12
 
 loop4:
 	VPMOVSXBD    (CX), Y0

@@ -1,8 +1,8 @@
 /*
  * attention_errors [TYPES] - bad input to llm_attention.h, on memory between guard pages,
  * gives an error, and nothing is read or written outside. After each error the same call
- * with good arguments gives the same bits as before. It tries the first TYPES data types,
- * with the good call after the last error only, or all.
+ * with good arguments gives the same bits as before. With TYPES, it tries only that many
+ * data types, and makes the good call only after the last error.
  */
 #define _DEFAULT_SOURCE
 #include <math.h>
@@ -30,7 +30,7 @@ static float *query, *output;
 static int32_t *start, *lens, *tables;
 static int64_t *slots;
 static float before[QUERIES * WIDTH];
-static int seldom; /* the good call comes */
+static int brief; /* TYPES was given */
 
 static float any(int i) { return (float)((uint32_t)i * 2654435761u >> 8) / (1 << 23) - 1; }
 
@@ -83,7 +83,7 @@ static void same(void) {
         (field) = (value);                                                   \
         EXPECT(code, llm_attention_forward(&cache, &batch, 1));              \
         (field) = good_;                                                     \
-        if (!seldom) {                                                       \
+        if (!brief) {                                                        \
             same();                                                          \
         }                                                                    \
     } while (0)
@@ -360,8 +360,8 @@ static void steps(void) {
 }
 
 int main(int argc, char **argv) {
-    seldom = argc > 1;
-    int types = seldom ? atoi(argv[1]) : LLM_INT8 + 1;
+    brief = argc > 1;
+    int types = brief ? atoi(argv[1]) : LLM_INT8 + 1;
     for (int dtype = LLM_F32; dtype < types; dtype++) {
         for (int layout = LLM_LAYOUT_TILE; layout <= LLM_LAYOUT_FLASH; layout++) {
             make(dtype, layout);

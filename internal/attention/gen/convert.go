@@ -47,7 +47,9 @@ func convert(g *gen, d dtype) {
 		g.zero(i)
 	}
 	factor := g.regs[zero+1]
-	g.asm.VBROADCASTSS(g.argMem(atX), factor)
+	if d.name == "F16" {
+		g.asm.VBROADCASTSS(g.argMem(atX), factor)
+	}
 	g.loop(n, func() {
 		for v := range 32 / g.lanes {
 			assembly.LoadFloats(g.asm, d.name, mem(in, v*g.lanes*d.bytes), g.regs[v])

@@ -206,6 +206,7 @@ func (p *player) took(e *course.Engine, engine int) Fact {
 	if have == nil {
 		return ""
 	}
+	counts := oracle.Counts(e)
 	used, wanted, missing := 0, 0, false
 	for _, some := range looked(e.Total) {
 		for block := some[0]; block < some[1]; block++ {
@@ -213,7 +214,7 @@ func (p *player) took(e *course.Engine, engine int) Fact {
 			if is {
 				used++
 			}
-			if oracle.Counts(e)[block] != 0 {
+			if counts[block] != 0 {
 				wanted++
 				missing = missing || !is
 			}

@@ -54,7 +54,7 @@ func start(t testing.TB) {
 		chromedp.ExecPath(path), chromedp.UserDataDir(dir), chromedp.Headless, chromedp.DisableGPU, chromedp.NoFirstRun,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
-		// Less work: no search suggestions, which are two pages that each window renders; fewer processes.
+		// Without these, each window renders two hidden pages for search suggestions, and more processes start.
 		chromedp.Flag("disable-features", "WebUIOmniboxPopup,WebUIOmniboxAimPopup"), chromedp.Flag("disable-extensions", true),
 		chromedp.Flag("enable-features", "NetworkServiceInProcess2"), chromedp.Flag("in-process-gpu", true),
 		chromedp.Flag("renderer-process-limit", "1"),

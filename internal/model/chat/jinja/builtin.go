@@ -25,11 +25,12 @@ const raw = "*"
 // apply calls a filter or a method, and counts what it reads and makes.
 func (b builtin) apply(m *machine, v any, a arguments) any {
 	m.spend(size(v) / 16)
-	return b.test(m, v, a)
+	return b.invoke(m, v, a)
 }
 
-// test calls a test. Most look at the kind of a value only, so that they may be asked of a long text.
-func (b builtin) test(m *machine, v any, a arguments) any {
+// invoke calls a test, or a builtin whose value has been counted. Most tests read only the kind of a value, so a long
+// text costs them nothing.
+func (b builtin) invoke(m *machine, v any, a arguments) any {
 	m.spend(1)
 	bound := []any{a}
 	if b.parameters != raw {
@@ -571,7 +572,7 @@ func chosen(attribute, keeps bool) builtin {
 			if !ok {
 				fail("the filter has the test %q, which is not known", textOf(a.list[0]))
 			}
-			test = func(v any) bool { return f.test(m, v, a.rest()) == true }
+			test = func(v any) bool { return f.invoke(m, v, a.rest()) == true }
 		}
 		for _, item := range m.copied(v) {
 			if test(of(item)) == keeps {

@@ -430,7 +430,7 @@ func (p *parser) applied(what, title string, known map[string]builtin, e expr, r
 	}
 	apply := f.apply
 	if what == "test" {
-		apply = f.test
+		apply = f.invoke
 	}
 	return func(s *scope) any { v := e(s); return apply(s.m, v, read(s)) }
 }

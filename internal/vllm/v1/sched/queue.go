@@ -7,7 +7,7 @@ import (
 
 // A queue has waiting requests in the order in which they are admitted: FCFS as they were pushed, with
 // priorities the most important one first. Places before first are free, so requests leave and return
-// at the front without moving the others. FCFS, a request that leaves from the middle leaves its place free.
+// at the front without moving the others. With FCFS, a request that leaves from the middle leaves its place free.
 type queue struct {
 	policy Policy
 	list   []*request // nil: a free place
@@ -71,7 +71,7 @@ func (q *queue) putFirst(r *request) {
 	r.in, r.place = q, q.first
 }
 
-// number tells the requests their places after all have moved.
+// number sets the place of each request after they have moved.
 func (q *queue) number() {
 	for i, r := range q.list {
 		if r != nil {

@@ -86,7 +86,7 @@ type request struct {
 	queued   int64 // ns; when it began to wait
 
 	in    *queue // nil: it runs
-	place int    // there, FCFS
+	place int    // there, with FCFS
 
 	transfers transfers
 	inputs    *encodercache.Request // nil: nothing to encode
