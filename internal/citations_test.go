@@ -1,6 +1,7 @@
 package internal_test
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,6 +40,9 @@ func TestCitationsLeadSomewhere(t *testing.T) {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return err
+		}
+		if !bytes.Contains(text, []byte("§")) {
+			return nil // the expression takes long to see it
 		}
 		for _, match := range citation.FindAllStringSubmatch(string(text), -1) {
 			document := find(root, name, match[1])

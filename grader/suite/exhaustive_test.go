@@ -90,7 +90,7 @@ func (w *caseWriter) state(s *exhaustive.State) {
 }
 
 func TestEveryShortUseOfTheCorrectSubmissionIsTheHandouts(t *testing.T) {
-	r := execute(t, build(t, read(t, submission), objects), "--play", casesFile(t, level.Pick(5, 9)))
+	r := execute(t, buildCorrect(t), "--play", casesFile(t, level.Pick(5, 9)))
 	require.Zero(t, r.status, r.stdout+r.stderr)
 	require.Contains(t, r.stdout, "every call in them as the handout says")
 	t.Log(r.stdout)

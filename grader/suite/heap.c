@@ -26,7 +26,7 @@ extern void *__libc_realloc(void *p, size_t size);
 extern void *__libc_memalign(size_t alignment, size_t size);
 extern void __libc_free(void *p);
 
-static struct block blocks[SLOTS]; /* open addressing; a freed slot stays, with at == &gone */
+static struct block blocks[SLOTS]; /* open addressing; a freed slot inside a chain stays, with at == &gone */
 static char gone;
 static size_t slots_used;
 static long calls, live, fail_in;
@@ -59,9 +59,17 @@ static size_t forget(const void *p) {
     if (b == NULL || b->at == NULL) {
         return 0;
     }
-    b->at = &gone;
+    size_t size = b->size;
     live--;
-    return b->size;
+    b->at = &gone;
+    /* At the end of a chain it is free again: an address that comes and goes would make the chain longer each time. */
+    if (blocks[(size_t)(b - blocks + 1) % SLOTS].at == NULL) {
+        for (; b->at == &gone; b = &blocks[(size_t)(b - blocks + SLOTS - 1) % SLOTS]) {
+            b->at = NULL;
+            slots_used--;
+        }
+    }
+    return size;
 }
 
 static bool refused(void) {

@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,7 +59,7 @@ func run(m *testing.M) int {
 	sources, _ := filepath.Glob("*.c")
 	for _, source := range sources {
 		object := filepath.Join(dir, strings.TrimSuffix(source, ".c")+".o")
-		if out, err := gcc(append(quick("-O1"), "-I"+root, "-c", source, "-o", object)...); err != nil {
+		if out, err := gcc(append(quick("-O0"), "-I"+root, "-c", source, "-o", object)...); err != nil {
 			fmt.Fprintf(os.Stderr, "%s: %v\n%s", source, err, out)
 			return 1
 		}
@@ -91,6 +93,21 @@ func build(t *testing.T, source string, objects []string, options ...string) str
 	program, diagnostics, err := link(t, source, objects, options...)
 	require.NoError(t, err, "%s", diagnostics)
 	return program
+}
+
+var correct struct {
+	sync.Once
+	program string
+}
+
+// buildCorrect returns the suite over the correct submission, which is compiled once.
+func buildCorrect(t *testing.T) string {
+	t.Helper()
+	correct.Do(func() {
+		correct.program = filepath.Join(scratch, "correct")
+		require.NoError(t, os.Rename(build(t, read(t, submission), objects, quick("-O2")...), correct.program))
+	})
+	return correct.program
 }
 
 type result struct {
@@ -157,7 +174,7 @@ func read(t *testing.T, path string) string {
 }
 
 func TestCorrectSubmissionPasses(t *testing.T) {
-	program := build(t, read(t, submission), objects)
+	program := buildCorrect(t)
 	r := execute(t, program, "--advice")
 	require.True(t, r.passed(), "%s", r.stdout)
 	require.NotContains(t, r.stdout, "ADVICE")
@@ -273,7 +290,7 @@ func fails(t *testing.T, m corpus.Mutant, program string) {
 // Submissions that fail by something else than a wrong result.
 func TestSubmissionsThatCrashOrExitAreReported(t *testing.T) {
 	const says = "printf(\"\\n999 passed, 0 failed\\n\");\n fflush(stdout);\n"
-	for _, c := range []struct{ name, inFork, atEnd, report string }{
+	cases := []struct{ name, inFork, atEnd, report string }{
 		{"crashes", "int *volatile nowhere = NULL; *nowhere = 1;", "", "crashed: killed by signal 11 (Segmentation fault)"},
 		{"aborts", "abort();", "", "crashed: killed by signal 6 (Aborted)"},
 		{"exits", "exit(0);", "", "exited by itself: an API call ended the program with status 0"},
@@ -281,13 +298,25 @@ func TestSubmissionsThatCrashOrExitAreReported(t *testing.T) {
 		{"says it passed", says + "return NULL;", "", "fork_sequence(engine, 1, 2) returned NULL"},
 		{"says it passed and exits", says + "exit(0);", "", "exited by itself"},
 		{"says it passed when all is over", "return NULL;", says + "_Exit(0);", "fork_sequence(engine, 1, 2) returned NULL"},
-	} {
+	}
+	// All are in one program, which does what the program's name says.
+	var inForks, atEnds strings.Builder
+	for i, c := range cases {
+		fmt.Fprintf(&inForks, "case %d: {\n%s\nbreak;\n}\n", i, c.inFork)
+		fmt.Fprintf(&atEnds, "case %d: {\n%s\nbreak;\n}\n", i, c.atEnd)
+	}
+	m := corpus.Change("ends", inFork, "switch (mine) {\n"+inForks.String()+"}\n"+inFork)
+	program := build(t, "#include <stdio.h>\nstatic int mine = -1;\n"+mutate(t, m)+
+		"__attribute__((constructor)) static void at_start(int argc, char **argv) {\n"+
+		"mine = argc > 0 ? atoi(strrchr(argv[0], '/') + 1) : -1;\n}\n"+
+		"__attribute__((destructor)) static void at_end(void) {\nswitch (mine) {\n"+atEnds.String()+"}\n}\n",
+		objects, optimiser()...)
+	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			m := corpus.Change(c.name, inFork, c.inFork+"\n"+inFork)
-			source := "#include <stdio.h>\n" + mutate(t, m) +
-				"__attribute__((destructor)) static void at_end(void) {\n" + c.atEnd + "\n}\n"
-			r := execute(t, build(t, source, objects, optimiser()...), "--seconds", "1", "--only", "task3_t")
+			named := filepath.Join(t.TempDir(), strconv.Itoa(i))
+			require.NoError(t, os.Link(program, named))
+			r := execute(t, named, "--seconds", "1", "--only", "task3_t")
 			require.True(t, r.failedCleanly(), "status %d\n%s", r.status, r.stdout)
 			require.Contains(t, r.stdout, "FAIL task3_takes_no_block\n  handout: To save memory,")
 			require.Contains(t, r.stdout, c.report)
@@ -328,13 +357,13 @@ func TestACallThatWaitsIsEnded(t *testing.T) {
 func TestExitBeforeMainDoesNotPass(t *testing.T) {
 	source := read(t, submission) +
 		"\n__attribute__((constructor)) static void first(void) {\n    _Exit(0);\n}\n"
-	r := execute(t, build(t, source, objects))
+	r := execute(t, build(t, source, objects, optimiser()...))
 	require.False(t, r.passed())
 	require.Empty(t, r.stdout)
 }
 
 func TestTheSuitesOptionsDoWhatTheySay(t *testing.T) {
-	program := build(t, read(t, submission), objects)
+	program := buildCorrect(t)
 
 	list := execute(t, program, "--list")
 	require.Zero(t, list.status)
@@ -356,7 +385,7 @@ func TestTheSuitesOptionsDoWhatTheySay(t *testing.T) {
 
 func TestHeapTestsAreSkippedWithoutHeap(t *testing.T) {
 	t.Parallel()
-	r := execute(t, build(t, read(t, submission), objectsWithoutHeap))
+	r := execute(t, build(t, read(t, submission), objectsWithoutHeap, optimiser()...))
 	require.True(t, r.passed())
 	require.Contains(t, r.last(), "skipped")
 }
