@@ -411,3 +411,44 @@ func TestAdviceIsNeverAFailure(t *testing.T) {
 	}
 	require.Len(t, advised, seen)
 }
+
+// Many blocks share a chain of the table. None is lost when others of its chain come and go.
+func TestTheHeapKnowsEveryBlockWhileOthersComeAndGo(t *testing.T) {
+	dir := t.TempDir()
+	source, program := filepath.Join(dir, "churn.c"), filepath.Join(dir, "churn")
+	require.NoError(t, os.WriteFile(source, []byte(`
+#include "heap.h"
+#include <stdlib.h>
+enum { BLOCKS = 6000 };
+static void *block[BLOCKS];
+int main(void) {
+    unsigned draw = 1;
+    long live = 0;
+    heap_reset();
+    heap_watch(true);
+    for (long step = 1; step <= 100000; step++) {
+        size_t i = (draw = draw * 1664525u + 1013904223u) % BLOCKS;
+        if (block[i] == NULL) {
+            block[i] = malloc(i + 1);
+            live++;
+        } else {
+            free(block[i]);
+            block[i] = NULL;
+            live--;
+        }
+        if (heap_live() != live || (block[i] != NULL && heap_size_of(block[i]) != i + 1)) {
+            return 1;
+        }
+    }
+    for (size_t i = 0; i < BLOCKS; i++) {
+        if (heap_size_of(block[i]) != (block[i] == NULL ? 0 : i + 1)) {
+            return 2;
+        }
+    }
+    return 0;
+}
+`), 0o644))
+	diagnostics, err := gcc(append(quick("-O0"), "-fno-builtin", "-I.", source, "heap.c", "-o", program)...)
+	require.NoError(t, err, "%s", diagnostics)
+	require.NoError(t, exec.Command(program).Run())
+}
