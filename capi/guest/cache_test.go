@@ -65,11 +65,9 @@ func (w way) compileCache(t *testing.T, name string, options ...string) string {
 // memcheckCache is memcheck at its strictest, but for the runtime's threads.
 func memcheckCache(t *testing.T, command ...string) result {
 	t.Helper()
-	need(t, "valgrind")
 	// --fair-sched: threads that wait in a loop must not keep the others waiting.
-	valgrind := []string{"valgrind", "--read-inline-info=no", "--fair-sched=try", "--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all",
-		"--suppressions=" + filepath.Join(root, "valgrind", "llm_cache.supp"), "--error-exitcode=99"}
-	return run(t, t.TempDir(), nil, append(valgrind, command...)...)
+	return underValgrind(t, nil, append([]string{"--fair-sched=try", "--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all",
+		"--suppressions=" + filepath.Join(root, "valgrind", "llm_cache.supp"), "--error-exitcode=99"}, command...)...)
 }
 
 // checkCache runs a program with sanitizers, and under Valgrind with args.

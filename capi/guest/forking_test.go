@@ -30,7 +30,6 @@ func TestAThreadForksOnOneProcessor(t *testing.T) {
 }
 
 func TestForkingThreadsAreCleanUnderPlainValgrind(t *testing.T) {
-	need(t, "valgrind")
 	for range level.Pick(1, 20) { // one in ten hung when a fork stopped the runtime's monitor out of its sleep
 		forkTogetherUnderValgrind(t)
 	}
@@ -38,8 +37,8 @@ func TestForkingThreadsAreCleanUnderPlainValgrind(t *testing.T) {
 
 func forkTogetherUnderValgrind(t *testing.T) {
 	t.Helper()
-	r := run(t, t.TempDir(), nil, "valgrind", "--read-inline-info=no", "--leak-check=full", "--error-exitcode=9", "--errors-for-leak-kinds=definite",
-		shared.compile(t, "forking"), "together", "1")
+	r := underValgrind(t, nil, "--leak-check=full", "--error-exitcode=9", "--errors-for-leak-kinds=definite",
+		shared.compile(t, "forking"), "together", "1", level.Pick("3", "8"))
 	require.Zero(t, r.status, r.stderr) // its children leave what glibc has for the parent's threads, in plain C, too
 	require.Contains(t, r.stderr, nothingLeft)
 }

@@ -55,12 +55,17 @@ func TestTheArchiveDefinesThePublicNamesAndNoOthers(t *testing.T) {
 func TestTheLibrariesHaveNoInstructionThatValgrindRefuses(t *testing.T) {
 	t.Parallel()
 	need(t, "objdump")
+	// No instruction is among bytes in which its own are not.
+	encoded := map[string]string{"amd64": "\x0f\x01\xf9"}[runtime.GOARCH]
 	// One store below the stack pointer is left, in runtime.debugCallV2, which only a debugger calls.
 	refused := map[string]*regexp.Regexp{
 		"amd64": regexp.MustCompile(`\trdtscp`),
 		"arm64": regexp.MustCompile(`(?m)\tst\w+\t.*\[sp, #-(\d|\d\d|1\d\d|2[0-7]\d)\]$`),
 	}[runtime.GOARCH]
 	for _, name := range []string{"libllm_memory.so", "libllm_memory.a", "libllm_cache.so", "libllm_cache.a"} {
+		if encoded != "" && !strings.Contains(read(t, library(""), name), encoded) {
+			continue
+		}
 		code := succeed(t, t.TempDir(), nil, "objdump", "-d", "--no-show-raw-insn", library(name)).stdout
 		require.True(t, strings.Contains(code, "Disassembly of section .text"), name)
 		require.Empty(t, refused.FindString(code), name)

@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
 
     struct itimerval timer = {{0, 20}, {0, 20}};
     CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0);
-    for (int i = 0; i < 100000; i++) {
+    for (int i = 0; i < 15000; i++) {
         CHECK(append_kv(engine, 2, i) == -1);
     }
     timer = (struct itimerval){{0, 0}, {0, 0}};

@@ -1,9 +1,9 @@
 /*
- * forking MODE FORKS - forks while other threads are in the library.
+ * forking MODE FORKS [FORKERS] - forks while other threads are in the library.
  *
  *   calling   4 threads call on one engine without a pause, others come and go;
  *             each child finds the engine whole and calls on it
- *   together  8 threads call and fork at once, and a handler for SIGURG stays
+ *   together  8 threads, or FORKERS, call and fork at once, and a handler for SIGURG stays
  *   handler   a signal handler forks, whatever it interrupts
  *   cancelled a thread that is being cancelled forks
  *   ending    threads call in the last round of their destructors, then main forks
@@ -24,7 +24,7 @@ static int pool[BLOCKS * KV_PER_BLOCK];
 static LLMEngine *engine;
 static _Atomic int done;
 static _Atomic int first_id = 1000;
-static int forks;
+static int forks, forkers = FORKERS;
 
 static void call_everything(int id) {
     CHECK(create_sequence(engine, id, 20) != NULL && fork_sequence(engine, id, id + 1) != NULL);
@@ -112,10 +112,10 @@ static void run_together(void) {
     struct sigaction mine = {.sa_handler = on_urgent}, now;
     CHECK(sigaction(SIGURG, &mine, NULL) == 0);
     pthread_t thread[FORKERS];
-    for (int i = 0; i < FORKERS; i++) {
+    for (int i = 0; i < forkers; i++) {
         CHECK(pthread_create(&thread[i], NULL, keep_forking, NULL) == 0);
     }
-    for (int i = 0; i < FORKERS; i++) {
+    for (int i = 0; i < forkers; i++) {
         pthread_join(thread[i], NULL);
     }
     CHECK(sigaction(SIGURG, NULL, &now) == 0 && now.sa_handler == on_urgent);
@@ -199,8 +199,12 @@ static void run_ending(void) {
 }
 
 int main(int argc, char **argv) {
-    CHECK(argc == 3);
+    CHECK(argc == 3 || argc == 4);
     forks = atoi(argv[2]);
+    if (argc == 4) {
+        forkers = atoi(argv[3]);
+        CHECK(forkers <= FORKERS);
+    }
     engine = llm_init(pool, sizeof pool);
     CHECK(engine != NULL);
     if (strcmp(argv[1], "calling") == 0) {
