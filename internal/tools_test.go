@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
 

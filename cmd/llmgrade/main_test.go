@@ -13,6 +13,7 @@ import (
 
 	"llmmemory/internal/grade/rules"
 	"llmmemory/internal/testkit/corpus"
+	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
 

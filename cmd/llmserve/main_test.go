@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"llmmemory/internal/testkit/browsertest"
+	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	_ "llmmemory/internal/testkit/gcpercent"
 )
 
 // TestMain makes the test binary llmsim itself, when a test asks for it.

@@ -11,6 +11,7 @@ import (
 
 	"llmmemory/internal/course/exhaustive"
 	"llmmemory/internal/course/trace"
+	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
 

@@ -16,6 +16,7 @@ import (
 
 	"llmmemory/internal/engine"
 	"llmmemory/internal/kvoffload"
+	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/vllm/blockhash"
 )
 

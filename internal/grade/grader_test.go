@@ -23,6 +23,7 @@ import (
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/rules"
 	"llmmemory/internal/testkit/corpus"
+	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
 

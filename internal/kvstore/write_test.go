@@ -10,6 +10,7 @@ import (
 
 	"llmmemory/internal/attention"
 	"llmmemory/internal/kvstore"
+	_ "llmmemory/internal/testkit/gcpercent"
 )
 
 func newRotation(size, tokens int, interleaved bool) *kvstore.Rotation {

@@ -17,6 +17,7 @@ import (
 
 	"llmmemory/internal/model"
 	"llmmemory/internal/model/weights"
+	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/weightfile"
 )
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
 

@@ -13,6 +13,7 @@ import (
 
 	"llmmemory/internal/block"
 	"llmmemory/internal/course/trace"
+	_ "llmmemory/internal/testkit/gcpercent"
 )
 
 var update = flag.Bool("update", false, "write the golden file anew")

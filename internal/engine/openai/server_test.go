@@ -19,6 +19,7 @@ import (
 	"llmmemory/internal/model/chat"
 	"llmmemory/internal/model/induction"
 	"llmmemory/internal/parallel"
+	_ "llmmemory/internal/testkit/gcpercent"
 )
 
 // A served model.

@@ -13,6 +13,7 @@ import (
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/class"
 	"llmmemory/internal/grade/compare"
+	_ "llmmemory/internal/testkit/gcpercent"
 )
 
 func TestAReportIsReadBackOrMadeAnew(t *testing.T) {

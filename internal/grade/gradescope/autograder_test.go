@@ -22,6 +22,7 @@ import (
 	"llmmemory/internal/grade/class"
 	"llmmemory/internal/grade/rules"
 	"llmmemory/internal/testkit/corpus"
+	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
 

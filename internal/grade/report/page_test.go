@@ -25,6 +25,7 @@ import (
 	"llmmemory/internal/grade/rules"
 	"llmmemory/internal/testkit/browsertest"
 	"llmmemory/internal/testkit/corpus"
+	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
 

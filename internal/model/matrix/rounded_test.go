@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/half"
+	_ "llmmemory/internal/testkit/gcpercent"
 )
 
 var dotShapes = []struct {

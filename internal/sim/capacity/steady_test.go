@@ -15,6 +15,7 @@ import (
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/workload"
+	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
 

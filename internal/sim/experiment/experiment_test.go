@@ -13,6 +13,7 @@ import (
 	"llmmemory/internal/chart"
 	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/scenario"
+	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
 

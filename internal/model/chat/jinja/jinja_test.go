@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/model/chat/jinja"
+	_ "llmmemory/internal/testkit/gcpercent"
 )
 
 var templates = flag.String("templates", "", "compare with the output of `testdata/make.py FOLDER` in this file")

@@ -3,6 +3,7 @@ package sched
 import (
 	"testing"
 
+	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/rapidtest"
 )
 
