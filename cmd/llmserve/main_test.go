@@ -21,7 +21,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"llmmemory/internal/testkit/browsertest"
-	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
 
