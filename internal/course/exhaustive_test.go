@@ -26,9 +26,11 @@ func deepest(blocks int) int {
 
 // Every call in every state that so few calls reach, and every batch and run.
 func TestEveryShortUseIsTheHandouts(t *testing.T) {
+	s := newSubject()
+	defer s.arena.close()
 	for blocks := 1; blocks <= 4; blocks++ {
 		t.Run(strconv.Itoa(blocks)+" blocks", func(t *testing.T) {
-			x := explore(t, exhaustive.Small(blocks, [3]int32{0, -1, math.MaxInt32}, deepest(blocks)))
+			x := explore(t, s, exhaustive.Small(blocks, [3]int32{0, -1, math.MaxInt32}, deepest(blocks)))
 			t.Logf("%d states, %d calls compared", x.states, x.calls)
 		})
 	}
@@ -39,6 +41,8 @@ func TestEveryShortUseIsTheHandouts(t *testing.T) {
 // with one block left, and with many.
 func TestEveryCallAtABoundaryIsTheHandouts(t *testing.T) {
 	level.SkipQuick(t)
+	s := newSubject()
+	defer s.arena.close()
 	states, calls := 0, 0
 	for _, length := range []int32{1, 15, 16, 17, 255, 256, 257, 4079, 4080, 4081, 4095, 4096} {
 		for _, sharers := range []int32{1, 2, 3, 20} {
@@ -58,7 +62,7 @@ func TestEveryCallAtABoundaryIsTheHandouts(t *testing.T) {
 				if sharers > 3 || spare > 2 {
 					b.Calls = 1
 				}
-				x := explore(t, b)
+				x := explore(t, s, b)
 				states += x.states
 				calls += x.calls
 			}
@@ -75,9 +79,10 @@ type explorer struct {
 	calls  int
 }
 
-func explore(t *testing.T, b exhaustive.Bounds) *explorer {
-	x := &explorer{T: t, s: newSubject()}
-	defer x.s.arena.close()
+// explore plays the cases of b on s, which may have played others.
+func explore(t *testing.T, s *subject, b exhaustive.Bounds) *explorer {
+	s.library = &Library{Memory: s.arena}
+	x := &explorer{T: t, s: s}
 	for c := range b.Cases() {
 		x.states++
 		x.s.reset()
