@@ -143,12 +143,13 @@ func (r *Runner) unpackValue(w *scratch, block, kvHead, place, t int) {
 	} else {
 		c.DType.loadAll(row[:c.HeadSize], unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, place, 0)]))
 	}
+	finite := true
+	for _, v := range row[:c.HeadSize] {
+		finite = finite && isFinite(v)
+	}
+	w.finite = w.finite && finite
 	for i := 0; i < len(row); i += chunk {
-		part := row[i:][:chunk]
-		copy(w.values[i/chunk*panelValues+t*chunk:], part)
-		for _, v := range part {
-			w.finite = w.finite && isFinite(v)
-		}
+		*(*[chunk]float32)(w.values[i/chunk*panelValues+t*chunk:]) = [chunk]float32(row[i:])
 	}
 }
 
