@@ -145,7 +145,7 @@ func prepareDemo(o *modelOptions) (*loaded, error) {
 		return nil, fmt.Errorf("--activation-dtype %s: the demo's weights are F32; only f32 is possible", o.activations)
 	}
 	c := induction.Config(o.workers)
-	l := &loaded{name: "demo", config: &c, tokenizer: induction.Tokenizer(), part: induction.NewPart}
+	l := &loaded{name: "demo", config: &c, tokenizer: induction.Tokenizer(), part: induction.New}
 	if err := l.readTemplate(induction.Template, nil, o); err != nil {
 		return nil, err
 	}

@@ -26,10 +26,9 @@ func startObserved(t testing.TB, change func(*engine.Config), o engine.Observer)
 	pool, err := parallel.New(2)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	m, tok, err := induction.New(pool)
+	m, err := engine.HandBuilt()
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, m.Close()) })
-	return startModel(t, m, tok, pool, change, o)
+	return startModel(t, m, induction.Tokenizer(), pool, change, o)
 }
 
 func startModel(t testing.TB, m *model.Model, tok *tokenizer.Tokenizer, pool *parallel.Pool, change func(*engine.Config), o engine.Observer) *engine.Engine {

@@ -29,10 +29,9 @@ func startRelayed(t *testing.T, r *relay, change func(*Config)) *Engine {
 	pool, err := parallel.New(1)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	m, tok, err := induction.New(pool)
+	m, err := HandBuilt()
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, m.Close()) })
-	c := Config{Model: m, Tokenizer: tok, Pool: pool, KVCacheBytes: 8 << 20, MaxModelLen: 200}
+	c := Config{Model: m, Tokenizer: induction.Tokenizer(), Pool: pool, KVCacheBytes: 8 << 20, MaxModelLen: 200}
 	if change != nil {
 		change(&c)
 	}

@@ -10,12 +10,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/engine"
 	"llmmemory/internal/engine/openai"
+	"llmmemory/internal/model"
 	"llmmemory/internal/model/chat"
 	"llmmemory/internal/model/induction"
 	"llmmemory/internal/parallel"
@@ -28,16 +30,25 @@ type served struct {
 	url    string
 }
 
+// handBuilt returns the hand-built model, which all tests share because engines only read it.
+var handBuilt = sync.OnceValues(func() (*model.Model, error) {
+	pool, err := parallel.New(1)
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	return induction.New(pool, model.Part{})
+})
+
 func start(t testing.TB, change func(*openai.Config, *engine.Config)) *served {
 	pool, err := parallel.New(2)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	m, tok, err := induction.New(pool)
+	m, err := handBuilt()
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	template, err := chat.New(induction.Template, nil)
 	require.NoError(t, err)
-	ec := engine.Config{Model: m, Tokenizer: tok, Pool: pool, KVCacheBytes: 32 << 20, MaxModelLen: 1024}
+	ec := engine.Config{Model: m, Tokenizer: induction.Tokenizer(), Pool: pool, KVCacheBytes: 32 << 20, MaxModelLen: 1024}
 	oc := openai.Config{Name: "demo", Template: template, Metrics: openai.NewMetrics("demo")}
 	if change != nil {
 		change(&oc, &ec)

@@ -42,14 +42,8 @@ const (
 // MaxModelLen is how long a sequence can be.
 const MaxModelLen = 4096
 
-// New builds the model and its tokenizer.
-func New(pool *parallel.Pool) (*model.Model, *tokenizer.Tokenizer, error) {
-	m, err := NewPart(pool, model.Part{})
-	return m, Tokenizer(), err
-}
-
-// NewPart builds a part of the model.
-func NewPart(pool *parallel.Pool, part model.Part) (*model.Model, error) {
+// New builds a part of the model.
+func New(pool *parallel.Pool, part model.Part) (*model.Model, error) {
 	c := Config(part.Size)
 	return model.Build(c, tensors(c.NumHeads), pool, part)
 }

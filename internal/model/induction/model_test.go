@@ -17,7 +17,7 @@ func complete(t *testing.T, prompt string, n int) string {
 	pool, err := parallel.New(2)
 	require.NoError(t, err)
 	defer pool.Close()
-	m, tok, err := induction.New(pool)
+	m, err := induction.New(pool, model.Part{})
 	require.NoError(t, err)
 	defer m.Close()
 	const blocks = 64
@@ -27,6 +27,7 @@ func complete(t *testing.T, prompt string, n int) string {
 	defer store.Close()
 	r, err := model.NewRunner(m, store, pool, nil)
 	require.NoError(t, err)
+	tok := induction.Tokenizer()
 	tokens := tok.Encode(prompt, true)
 	table := make([]int32, blocks)
 	for i := range table {
