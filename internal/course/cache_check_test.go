@@ -6,6 +6,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"llmmemory/internal/testkit/rapidtest"
+
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -106,7 +108,7 @@ func TestWhatIsLinkedBesideTheListHasNoEntry(t *testing.T) {
 // A walk with a guess meets what a walk without one meets, whatever the guess is,
 // and leaves the guess right.
 func TestAnOrderIsOnlyAGuess(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	rapidtest.Check(t, func(t *rapid.T) {
 		c := &core{lib: &Library{}}
 		defer func() { c.order.release() }()
 		e := &Engine{}

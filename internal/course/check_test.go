@@ -10,12 +10,13 @@ import (
 
 	"llmmemory/internal/block"
 	"llmmemory/internal/testkit/level"
+	"llmmemory/internal/testkit/rapidtest"
 )
 
 // Without an outside writer every state is consistent, also after a call that
 // was refused or ran out of memory.
 func TestEveryCallLeavesAConsistentEngine(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	rapidtest.Check(t, func(t *rapid.T) {
 		g := &game{T: t, kind: kind{atMost: 40}, loose: map[int]bool{}, home: map[int]int{}, migrant: map[int]bool{}}
 		g.arena = newReusingArena()
 		defer g.arena.state().close()

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"llmmemory/internal/testkit/rapidtest"
+
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -21,18 +23,18 @@ type kind struct {
 
 func TestShortListsAreExactWhateverIsWritten(t *testing.T) {
 	for _, reuse := range []bool{false, true} {
-		rapid.Check(t, func(t *rapid.T) { play(t, kind{atMost: plainNodes, wild: true, reuse: reuse}) })
+		rapidtest.Check(t, func(t *rapid.T) { play(t, kind{atMost: plainNodes, wild: true, reuse: reuse}) })
 	}
 }
 
 func TestLongListsAreExactUnderTheHeadersConditions(t *testing.T) {
 	for _, reuse := range []bool{false, true} {
-		rapid.Check(t, func(t *rapid.T) { play(t, kind{atMost: 60, reuse: reuse}) })
+		rapidtest.Check(t, func(t *rapid.T) { play(t, kind{atMost: 60, reuse: reuse}) })
 	}
 }
 
 func TestStrictIsExactWhateverIsWritten(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) { play(t, kind{strict: true, atMost: 40, wild: true}) })
+	rapidtest.Check(t, func(t *rapid.T) { play(t, kind{strict: true, atMost: 40, wild: true}) })
 }
 
 // A game is the two worlds and what the outside writer keeps in mind.

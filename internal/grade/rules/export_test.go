@@ -7,10 +7,10 @@ import (
 	"llmmemory/internal/ctree"
 )
 
-// A reader that does not end has a tenth of its processor time here, which is many times what a
+// A reader that does not end has a fiftieth of its processor time here, which is many times what a
 // submission takes.
 func init() {
-	patience = time.Second
+	patience = 200 * time.Millisecond
 	limits[0].most = 1 << 28 // of memory
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"llmmemory/internal/testkit/rapidtest"
 	"llmmemory/internal/vllm/blockhash"
 )
 
@@ -187,7 +188,7 @@ func (w *world) extend(t *rapid.T) {
 // Ensure that the state is sound after every operation, and that no request
 // attends to what another one wrote.
 func TestCacheStaysSound(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	rapidtest.Check(t, func(t *rapid.T) {
 		w := &world{Cache: drawCache(t), memory: newMemory()}
 		t.Repeat(map[string]func(*rapid.T){
 			"add":    w.add,

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"llmmemory/internal/testkit/rapidtest"
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
@@ -67,7 +68,7 @@ func anyLayer(t *rapid.T) Layer {
 
 // Ensure that a plan that is made is one that a cache can have, whatever the layers.
 func TestAPlanHasSoundNumbers(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	rapidtest.Check(t, func(t *rapid.T) {
 		layers := rapid.SliceOfN(rapid.Custom(anyLayer), 1, 6).Draw(t, "layers")
 		if rapid.Bool().Draw(t, "many") { // the sum over all is large
 			for len(layers) < 4096 {

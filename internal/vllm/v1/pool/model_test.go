@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"llmmemory/internal/testkit/rapidtest"
 	"llmmemory/internal/vllm/blockhash"
 )
 
@@ -120,7 +121,7 @@ func (m *model) inUse() (ids []int32) {
 
 // Ensure that the pool does what the model does, in every order of operations.
 func TestPoolEqualsTheModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	rapidtest.Check(t, func(t *rapid.T) {
 		blocks := rapid.IntRange(1, 12).Draw(t, "blocks")
 		caching := rapid.Bool().Draw(t, "caching")
 		p, err := New(Config{NumGPUBlocks: blocks, EnableCaching: caching, HashBlockSize: 4, EnableEvents: true})

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"llmmemory/internal/testkit/rapidtest"
 	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/kvcache"
 )
@@ -73,7 +74,7 @@ func anyItems(t *rapid.T) (e blockhash.Extras) {
 // Ensure that no sequence of calls panics or breaks the state, for any configuration and
 // any arguments.
 func TestNoSequenceOfCallsPanics(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	rapidtest.Check(t, func(t *rapid.T) {
 		s := anyConfig(t)
 		var step Step
 		var out Outcome

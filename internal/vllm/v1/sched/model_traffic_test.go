@@ -3,6 +3,8 @@ package sched
 import (
 	"testing"
 
+	"llmmemory/internal/testkit/rapidtest"
+
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -64,12 +66,12 @@ func (e *engine) traffic(t *rapid.T) {
 // step is empty only if nothing can run, and that all requests finish when no
 // more come.
 func TestSchedulerStaysSound(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) { newEngine(t, drawConfig(t)).traffic(t) })
+	rapidtest.Check(t, func(t *rapid.T) { newEngine(t, drawConfig(t)).traffic(t) })
 }
 
 // Ensure the same where blocks are scarce and prompts are alike.
 func TestSchedulerStaysSoundUnderPressure(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	rapidtest.Check(t, func(t *rapid.T) {
 		e := newEngine(t, underPressure(t))
 		e.reversed = rapid.Bool().Draw(t, "reversed")
 		e.traffic(t)
@@ -92,7 +94,7 @@ func (e *engine) drain(t *rapid.T) {
 // Ensure that what runs goes on to its end while no request is admitted, whatever the requests
 // that run and those that wait hold of what the others need.
 func TestWhatRunsEndsDuringAPause(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	rapidtest.Check(t, func(t *rapid.T) {
 		e := newEngine(t, contended(t))
 		e.pictures = true
 		t.Repeat(map[string]func(*rapid.T){
