@@ -55,36 +55,102 @@ func buildMutant(t *testing.T, m corpus.Mutant, withHeap bool) string {
 	return filepath.Join(together.dir, "memcheck", m.ID)
 }
 
-// fileScope matches a name that is defined in file scope.
-var fileScope = regexp.MustCompile(`(?m)^[A-Za-z][^(\[;=\n]*?(\w+)\s*[(\[;=]`)
+// fileScope matches a name that is defined in file scope, macro a macro.
+var (
+	fileScope = regexp.MustCompile(`(?m)^[A-Za-z][^(\[;=\n]*?(\w+)\s*[(\[;=]`)
+	macro     = regexp.MustCompile(`(?m)^#define\s+(\w+)`)
+)
 
-// assemble compiles the mutants of make test as one source, in which each has names that begin
-// with its ID. The program calls the mutant by whose name it is called.
+// A part of a source is all up to the end of a function.
+type part struct {
+	text          string
+	names, macros []string // that it defines
+	changed       bool     // the correct submission has no such part, or it mentions a name of one that is changed
+}
+
+func partsOf(source string) (all []*part) {
+	for text := range strings.SplitAfterSeq(source, "\n}\n") {
+		all = append(all, &part{text: text, names: matches(fileScope, text), macros: matches(macro, text)})
+	}
+	return all
+}
+
+func matches(r *regexp.Regexp, text string) (names []string) {
+	for _, match := range r.FindAllStringSubmatch(text, -1) {
+		if !slices.Contains(names, match[1]) {
+			names = append(names, match[1])
+		}
+	}
+	return names
+}
+
+// markChanged marks the parts of a mutant that are changed.
+func markChanged(mutant []*part, correct string) {
+	for _, p := range mutant {
+		p.changed = !strings.Contains(correct, p.text)
+	}
+	for again := true; again; {
+		again = false
+		for _, p := range mutant {
+			for _, other := range mutant {
+				if !p.changed && other.changed && slices.ContainsFunc(slices.Concat(other.names, other.macros), func(name string) bool {
+					return regexp.MustCompile(`\b` + name + `\b`).MatchString(p.text)
+				}) {
+					p.changed, again = true, true
+				}
+			}
+		}
+	}
+}
+
+// assemble compiles the mutants of make test as one source, in which names that one defines begin
+// with its ID. What a mutant has in common with the correct submission is compiled once. The
+// program calls the mutant by whose name it is called.
 func assemble(t *testing.T) string {
 	t.Helper()
-	var text, entries strings.Builder
-	text.WriteString("#include \"llm_memory.h\"\n#include <limits.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n")
-	var ids []string
+	var text strings.Builder
+	text.WriteString(declarations)
+	correct := read(t, submission)
+	add := func(id string, parts []*part) {
+		defined := map[string]string{}
+		for _, p := range parts {
+			for _, name := range p.names {
+				defined[name] = "correct"
+				if p.changed {
+					defined[name] = id
+				}
+			}
+		}
+		for name, prefix := range defined {
+			fmt.Fprintf(&text, "#define %s %s_%s\n", name, prefix, name)
+		}
+		fmt.Fprintf(&text, "#line 1 \"%s.c\"\n", id)
+		for _, p := range parts {
+			if p.changed {
+				text.WriteString(p.text + "\n")
+			}
+		}
+		fmt.Fprintf(&text, "static const struct submission of_%[1]s = {\"%[1]s\", llm_init, create_sequence, free_sequence, fork_sequence, append_kv, llm_destroy};\n", id)
+		for name := range defined {
+			fmt.Fprintf(&text, "#undef %s\n", name)
+		}
+	}
+	all := partsOf(correct)
+	for _, p := range all {
+		p.changed = true
+	}
+	add("correct", all)
+	ids, entries := []string{"correct"}, "&of_correct"
 	for _, m := range typical(mutants(t)) {
 		if m.Kind == corpus.Rejected {
 			continue
 		}
-		ids = append(ids, m.ID)
-		source := mutate(t, m)
-		names := map[string]bool{}
-		for _, match := range fileScope.FindAllStringSubmatch(source, -1) {
-			names[match[1]] = true
-		}
-		for name := range names {
-			fmt.Fprintf(&text, "#define %s %s_%s\n", name, m.ID, name)
-		}
-		fmt.Fprintf(&text, "#line 1 \"%s.c\"\n%s\n", m.ID, source)
-		for name := range names {
-			fmt.Fprintf(&text, "#undef %s\n", name)
-		}
-		fmt.Fprintf(&entries, "    {\"%[1]s\", %[1]s_llm_init, %[1]s_create_sequence, %[1]s_free_sequence, %[1]s_fork_sequence, %[1]s_append_kv, %[1]s_llm_destroy},\n", m.ID)
+		ids, entries = append(ids, m.ID), entries+", &of_"+m.ID
+		mutant := partsOf(mutate(t, m))
+		markChanged(mutant, correct)
+		add(m.ID, mutant)
 	}
-	fmt.Fprintf(&text, chooser, entries.String())
+	fmt.Fprintf(&text, chooser, entries)
 	dir, err := os.MkdirTemp(scratch, "")
 	require.NoError(t, err)
 	source, object := filepath.Join(dir, "all.c"), filepath.Join(dir, "all.o")
@@ -103,8 +169,14 @@ func assemble(t *testing.T) string {
 	return dir
 }
 
-const chooser = `
-static const struct submission {
+const declarations = `
+#include "llm_memory.h"
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct submission {
     const char *id;
     LLMEngine *(*init)(void *, size_t);
     Sequence *(*create)(LLMEngine *, int, int);
@@ -112,15 +184,18 @@ static const struct submission {
     Sequence *(*fork)(LLMEngine *, int, int);
     int (*append)(LLMEngine *, int, int);
     int (*destroy)(LLMEngine *);
-} all[] = {
-%s};
+};
+`
+
+const chooser = `
+static const struct submission *const all[] = {%s};
 
 static const struct submission *mine;
 
 __attribute__((constructor)) static void choose(int argc, char **argv) {
     const char *name = argc > 0 ? strrchr(argv[0], '/') : NULL;
     for (size_t i = 0; i < sizeof all / sizeof *all && name != NULL; i++) {
-        mine = strcmp(name + 1, all[i].id) == 0 ? &all[i] : mine;
+        mine = strcmp(name + 1, all[i]->id) == 0 ? all[i] : mine;
     }
     if (mine == NULL) {
         fprintf(stderr, "there is no such submission\n");
