@@ -12,7 +12,7 @@ import (
 // cache_engine.c says how. A failure names the seed that repeats it.
 func TestEnginesReadWhatARequestAloneWouldHave(t *testing.T) {
 	t.Parallel()
-	prog := shared.compileCache(t, "cache_engine", "-O2")
+	prog := shared.compileCache(t, "cache_engine")
 	r := succeed(t, t.TempDir(), nil, prog, level.Pick("100000", "2000000"), "10000")
 	t.Log(r.stdout)
 	if level.Long() {

@@ -3,10 +3,12 @@ package guest_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,9 +30,18 @@ func memcheck(t *testing.T, env []string, command ...string) result {
 func underValgrind(t *testing.T, env []string, arguments ...string) result {
 	t.Helper()
 	need(t, "valgrind")
-	valgrind := []string{"valgrind", "--read-inline-info=no", "--vex-guest-chase=no", "--expensive-definedness-checks=no"}
+	valgrind := append([]string{"valgrind", "--read-inline-info=no", "--expensive-definedness-checks=no"}, shortTranslations()...)
 	return run(t, t.TempDir(), append([]string{"LD_LIBRARY_PATH=" + plainLibc(t)}, env...), append(valgrind, arguments...)...)
 }
+
+// shortTranslations is the option by which Valgrind translates less code, since version 3.16.
+var shortTranslations = sync.OnceValue(func() []string {
+	version, _ := exec.Command("valgrind", "--version").Output()
+	if minor, _ := strconv.Atoi(strings.Split(string(version)+"..", ".")[1]); minor < 16 {
+		return nil
+	}
+	return []string{"--vex-guest-chase=no"}
+})
 
 // plainLibc returns a folder with a C library whose debug info Valgrind does not find: reading it is half of
 // the time of a start. What runs by script has it. The folder is empty where the library cannot be copied.
