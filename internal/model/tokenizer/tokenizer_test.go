@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/model/weights"
+	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/weightfile"
 )
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	_ "llmmemory/internal/testkit/gcpercent"
 )
 
 // eachFitted calls test with a setup of each release on each GPU and of models of all sizes,

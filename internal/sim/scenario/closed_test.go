@@ -12,6 +12,7 @@ import (
 
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/cost"
+	_ "llmmemory/internal/testkit/gcpercent"
 )
 
 // Ensure that closed loops that are published of vLLM V1 take as long when its scheduler is run,

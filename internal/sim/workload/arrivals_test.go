@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	_ "llmmemory/internal/testkit/gcpercent"
 )
 
 // Ensure that gaps have the rate and the variance of their shape, which those of shape 1, Poisson's, have exponentially.

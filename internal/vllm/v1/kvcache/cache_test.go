@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/pool"
 )
