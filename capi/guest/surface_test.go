@@ -55,7 +55,7 @@ func TestTheArchiveDefinesThePublicNamesAndNoOthers(t *testing.T) {
 func TestTheLibrariesHaveNoInstructionThatValgrindRefuses(t *testing.T) {
 	t.Parallel()
 	need(t, "objdump")
-	// No instruction is among bytes in which its own are not.
+	// A library without these bytes has no such instruction.
 	encoded := map[string]string{"amd64": "\x0f\x01\xf9"}[runtime.GOARCH]
 	// One store below the stack pointer is left, in runtime.debugCallV2, which only a debugger calls.
 	refused := map[string]*regexp.Regexp{

@@ -55,17 +55,17 @@ func buildMutant(t *testing.T, m corpus.Mutant, withHeap bool) string {
 	return filepath.Join(together.dir, "memcheck", m.ID)
 }
 
-// fileScope matches a name that is defined in file scope, macro a macro.
+// fileScope matches a name that is defined in file scope, and macro the name of a macro.
 var (
 	fileScope = regexp.MustCompile(`(?m)^[A-Za-z][^(\[;=\n]*?(\w+)\s*[(\[;=]`)
 	macro     = regexp.MustCompile(`(?m)^#define\s+(\w+)`)
 )
 
-// A part of a source is all up to the end of a function.
+// A part of a source is a function and what stands before it.
 type part struct {
 	text          string
 	names, macros []string // that it defines
-	changed       bool     // the correct submission has no such part, or it mentions a name of one that is changed
+	changed       bool     // the correct submission has no such part, or the part names one that is changed
 }
 
 func partsOf(source string) (all []*part) {
@@ -103,9 +103,9 @@ func markChanged(mutant []*part, correct string) {
 	}
 }
 
-// assemble compiles the mutants of make test as one source, in which names that one defines begin
-// with its ID. What a mutant has in common with the correct submission is compiled once. The
-// program calls the mutant by whose name it is called.
+// assemble compiles the mutants of make test as one source, in which the names that a mutant
+// defines begin with its ID. Parts of the correct submission that a mutant has too are compiled
+// once. The program runs the mutant whose ID is the name by which it was started.
 func assemble(t *testing.T) string {
 	t.Helper()
 	var text strings.Builder

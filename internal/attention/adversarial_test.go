@@ -119,7 +119,7 @@ func TestNaNStaysWhereItIsReached(t *testing.T) {
 			for _, at := range []struct {
 				value                bool
 				size, element, token int
-			}{{false, 32, 5, 30}, {true, 32, 5, 30}, {true, 48, 37, 30}, {true, 48, 37, 40}} {
+			}{{false, 32, 5, 30}, {true, 32, 5, 30}, {true, 40, 39, 30}, {true, 48, 37, 30}, {true, 48, 37, 40}} {
 				t.Run(fmt.Sprintf("%v value %v, head of %d, token %d", dtype, at.value, at.size, at.token), func(t *testing.T) {
 					const n = 41
 					r := rand.New(rand.NewPCG(13, 1))
