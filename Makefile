@@ -69,6 +69,10 @@ WRAPPED := --wrap=pthread_create --wrap=pthread_key_create --wrap=_cgo_wait_runt
 WRAP := $(WRAPPED:%=-Wl,%)
 SO_LINK := $(WRAP) -Wl,-soname,$(SONAME) -Wl,--version-script=capi/exports.map
 
+# An archive's object begins with data. On arm64 GNU ld looks for an erratum of Cortex-A53 between the
+# mapping symbols of a section, and crashes if there are some and none is at its beginning; Go's code has none.
+FIRST := echo .long 0 | as --noexecstack -o first.o -
+
 SOURCES := go.mod llm_memory.h capi/link capi/for-valgrind $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map) \
   $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go internal/invariants/*.go)) \
   $(wildcard internal/course/*.s internal/block/*.s)
@@ -115,7 +119,7 @@ $(B)/libllm_memory.a: $(SOURCES) Makefile | $(B)/libllm_memory.so
 	@root=$$PWD && dir=$$(mktemp -d $(B)/a.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
 	  $(BUILD) -buildmode=c-archive -ldflags="$(LDFLAGS_GO)" -o $$dir/members.a ./capi && \
 	  sed -n '/global:/,/local:/s/^ *\([a-z_]*\);$$/\1/p' capi/exports.map >$$dir/names && \
-	  ( cd $$dir && ar x members.a && ld -r -d $(WRAPPED) -o all.o $$(ar t members.a | grep '\.o$$') && "$$root/capi/for-valgrind" all.o && \
+	  ( cd $$dir && ar x members.a && $(FIRST) && ld -r -d $(WRAPPED) -o all.o first.o $$(ar t members.a | grep '\.o$$') && "$$root/capi/for-valgrind" all.o && \
 	    objcopy --strip-debug --keep-global-symbols=names --rename-section .init_array=.init_array.00100 all.o llm_memory.o && ar rcs libllm_memory.a llm_memory.o ) && \
 	  mv $$dir/libllm_memory.a $@
 
@@ -134,7 +138,7 @@ $(B)/libllm_cache.a: $(CACHE_SOURCES) Makefile | $(B)/libllm_cache.so
 	@root=$$PWD && dir=$$(mktemp -d $(B)/a.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
 	  $(CACHE_BUILD) -buildmode=c-archive -ldflags="$(CACHE_LDFLAGS)" -o $$dir/members.a ./capi/cache && \
 	  sed -n '/global:/,/local:/s/^ *\([a-z_]*\);$$/\1/p' capi/cache/exports.map >$$dir/names && \
-	  ( cd $$dir && ar x members.a && ld -r -d -o all.o $$(ar t members.a | grep '\.o$$') && "$$root/capi/for-valgrind" all.o && \
+	  ( cd $$dir && ar x members.a && $(FIRST) && ld -r -d -o all.o first.o $$(ar t members.a | grep '\.o$$') && "$$root/capi/for-valgrind" all.o && \
 	    objcopy --strip-debug --keep-global-symbols=names --rename-section .init_array=.init_array.00100 all.o llm_cache.o && ar rcs libllm_cache.a llm_cache.o ) && \
 	  mv $$dir/libllm_cache.a $@
 

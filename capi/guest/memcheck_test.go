@@ -123,7 +123,7 @@ func TestAProgramLeavesUnderValgrindWhatItLeavesWithPlainC(t *testing.T) {
 				}
 				require.Equal(t, 9, r.status, r.stderr)
 				want := memcheck(t, nil, plainC.compile(t, "exiting"), c.mode)
-				require.Equal(t, left(t, want), left(t, r), r.stderr)
+				require.Equal(t, leftByThreads(t, want), leftByThreads(t, r), r.stderr)
 			})
 		})
 	}
@@ -141,6 +141,22 @@ func left(t *testing.T, r result) map[string]string {
 		found[line[1]] = line[2]
 	}
 	require.Len(t, found, 4, r.stderr)
+	return found
+}
+
+// leftByThreads is left with one number for what is possibly lost or still reachable. glibc points
+// behind the beginning of a block that each thread has (its dtv), so which of the two that is depends
+// on whether its address is left in unused memory. On arm64 it is in one program and not in the other.
+func leftByThreads(t *testing.T, r result) map[string]string {
+	t.Helper()
+	found, sum := left(t, r), 0
+	for _, kind := range []string{"possibly lost", "still reachable"} {
+		n, err := strconv.Atoi(strings.ReplaceAll(found[kind], ",", ""))
+		require.NoError(t, err)
+		sum += n
+		delete(found, kind)
+	}
+	found["possibly lost or still reachable"] = strconv.Itoa(sum)
 	return found
 }
 

@@ -66,7 +66,13 @@ func TestTheLibrariesHaveNoInstructionThatValgrindRefuses(t *testing.T) {
 		if encoded != "" && !strings.Contains(read(t, library(""), name), encoded) {
 			continue
 		}
-		code := succeed(t, t.TempDir(), nil, "objdump", "-d", "--no-show-raw-insn", library(name)).stdout
+		dir := t.TempDir()
+		if runtime.GOARCH == "arm64" { // without the symbols that mark data: the archives begin with one (Makefile)
+			succeed(t, dir, nil, "objcopy", "--wildcard", "--strip-symbol=$d*", library(name), name)
+		} else {
+			require.NoError(t, os.Symlink(library(name), filepath.Join(dir, name)))
+		}
+		code := succeed(t, dir, nil, "objdump", "-d", "--no-show-raw-insn", name).stdout
 		require.True(t, strings.Contains(code, "Disassembly of section .text"), name)
 		require.Empty(t, refused.FindString(code), name)
 	}
