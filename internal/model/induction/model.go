@@ -42,7 +42,7 @@ const (
 // MaxModelLen is how long a sequence can be.
 const MaxModelLen = 4096
 
-// New builds a part of the model.
+// New builds the model, or the part of it that one of several workers has.
 func New(pool *parallel.Pool, part model.Part) (*model.Model, error) {
 	c := Config(part.Size)
 	return model.Build(c, tensors(c.NumHeads), pool, part)

@@ -25,9 +25,9 @@ func Main(m *testing.M) {
 // was called all the same.
 func Check(t *testing.T, prop func(*rapid.T)) {
 	t.Helper()
-	rapid.Check(unhelped{t}, prop)
+	rapid.Check(withoutHelper{t}, prop)
 }
 
-type unhelped struct{ *testing.T }
+type withoutHelper struct{ *testing.T }
 
-func (unhelped) Helper() {}
+func (withoutHelper) Helper() {}
