@@ -21,6 +21,53 @@ const maxBeams = sampling.MaxLogprobs / 2
 // maxLengthPenalty keeps the power of a length finite.
 const maxLengthPenalty = 10
 
+// A beamField is a field of engine.Request as beam search sees it.
+type beamField struct {
+	field, param string // in Go, and in bodies of requests
+	// used reports whether beam search does what the field's value asks for; nil: it does so for all values.
+	used    func(r *engine.Request) bool
+	instead string // what to do instead; "" if there is nothing
+}
+
+// beamFields are all fields of engine.Request, those of sampling.Params among them. Beams are chosen by the log
+// probabilities of the model itself: nothing is drawn, and no logits are adjusted.
+var beamFields = []beamField{
+	{field: "Prompt"},
+	{field: "N"},
+	{field: "MaxTokens"},
+	{field: "StopTokenIDs"},
+	{field: "IgnoreEOS"},
+	{field: "CacheSalt"},
+	{field: "Seed"}, // of what is drawn
+	{"MinTokens", "min_tokens", func(r *engine.Request) bool { return r.MinTokens == 0 }, ""},
+	{"Stop", "stop", func(r *engine.Request) bool { return len(r.Stop) == 0 }, "stop_token_ids is"},
+	{"Logprobs", "logprobs", func(r *engine.Request) bool { return r.Logprobs < 0 }, ""},
+	{"PromptLogprobs", "logprobs", func(r *engine.Request) bool { return !r.PromptLogprobs }, ""},
+	{"Temperature", "temperature", func(r *engine.Request) bool { return r.Temperature == 0 || r.Temperature == 1 },
+		"leave it out, or give 0"},
+	{"TopP", "top_p", func(r *engine.Request) bool { return r.TopP == 1 }, ""},
+	{"TopK", "top_k", func(r *engine.Request) bool { return r.TopK == 0 }, ""},
+	{"MinP", "min_p", func(r *engine.Request) bool { return r.MinP == 0 }, ""},
+	{"PresencePenalty", "presence_penalty", func(r *engine.Request) bool { return r.PresencePenalty == 0 }, ""},
+	{"FrequencyPenalty", "frequency_penalty", func(r *engine.Request) bool { return r.FrequencyPenalty == 0 }, ""},
+	{"RepetitionPenalty", "repetition_penalty", func(r *engine.Request) bool { return r.RepetitionPenalty == 1 }, ""},
+	{"LogitBias", "logit_bias", func(r *engine.Request) bool { return len(r.LogitBias) == 0 }, ""},
+}
+
+// unusedByBeams returns an error that names the first field of a request that beam search does not use.
+func unusedByBeams(r *engine.Request) error {
+	for _, f := range beamFields {
+		switch {
+		case f.used == nil || f.used(r):
+		case f.instead != "":
+			return invalid(f.param, "%s is not supported with use_beam_search; %s.", f.param, f.instead)
+		default:
+			return invalid(f.param, "%s is not supported with use_beam_search.", f.param)
+		}
+	}
+	return nil
+}
+
 // A beam is a candidate for an answer.
 type beam struct {
 	tokens  []int32 // prompt and answer
@@ -55,14 +102,6 @@ func (s *Server) search(c *common, r *engine.Request) (*search, error) {
 		return nil, invalid("n", "n or best_of is %d; at most %d beams are possible.", r.N, maxBeams)
 	case c.Stream:
 		return nil, invalid("stream", "Beam search has no streaming: all beams are known at its end only.")
-	case r.Logprobs >= 0:
-		return nil, invalid("logprobs", "logprobs is not supported with use_beam_search.")
-	case len(r.Stop) > 0:
-		return nil, invalid("stop", "stop is not supported with use_beam_search; stop_token_ids is.")
-	case r.MinTokens != 0:
-		return nil, invalid("min_tokens", "min_tokens is not supported with use_beam_search.")
-	case r.Adjusting() != "":
-		return nil, invalid(r.Adjusting(), "%s is not supported with use_beam_search.", r.Adjusting())
 	case r.MaxTokens < 1:
 		return nil, invalid("max_tokens", "max_tokens is %d; it must be at least 1.", r.MaxTokens)
 	case c.LengthPenalty != nil && !(math.Abs(*c.LengthPenalty) <= maxLengthPenalty):
@@ -70,6 +109,9 @@ func (s *Server) search(c *common, r *engine.Request) (*search, error) {
 			*c.LengthPenalty, -maxLengthPenalty, maxLengthPenalty)
 	}
 	if err := r.Params.Check(s.config.Engine.Config().Model.VocabSize); err != nil {
+		return nil, err
+	}
+	if err := unusedByBeams(r); err != nil {
 		return nil, err
 	}
 	f := &search{server: s, width: r.N, most: r.MaxTokens, ends: r.StopTokenIDs, penalty: 1, salt: r.CacheSalt}

@@ -6,12 +6,16 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/engine"
+	"llmmemory/internal/engine/sampling"
 )
 
 // late is the end of a body that does not arrive before the server's deadline.
@@ -88,4 +92,21 @@ func TestTheScoreOfABeamIsItsLogprobByItsLength(t *testing.T) {
 			require.InDelta(t, test.want, b.score(test.penalty), 1e-9)
 		})
 	}
+}
+
+// Ensure that no field of a request is ignored in silence with use_beam_search.
+func TestBeamFieldsAreAllFieldsOfARequest(t *testing.T) {
+	fields := map[string]bool{}
+	for _, f := range beamFields {
+		require.False(t, fields[f.field], "%s is twice in beamFields", f.field)
+		fields[f.field] = true
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[engine.Request]()) {
+		if !f.Anonymous {
+			require.True(t, fields[f.Name], "%s: say in beamFields whether beam search uses it", f.Name)
+			delete(fields, f.Name)
+		}
+	}
+	require.Empty(t, fields, "engine.Request has no such field")
+	require.NoError(t, unusedByBeams(&engine.Request{Params: sampling.Default()}))
 }

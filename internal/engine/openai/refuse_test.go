@@ -141,6 +141,14 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{texts, text + beams + `"presence_penalty": 1}`, "presence_penalty", ""},
 		{texts, text + beams + `"logit_bias": {"65": 5}}`, "logit_bias", ""},
 		{texts, text + beams + `"length_penalty": 1e308}`, "length_penalty", ""},
+		{texts, text + beams + `"temperature": 0.7}`, "temperature", "use_beam_search; leave it out, or give 0."},
+		{texts, text + beams + `"top_p": 0.9}`, "top_p", "use_beam_search"},
+		{texts, text + beams + `"top_k": 5}`, "top_k", "use_beam_search"},
+		{texts, text + beams + `"min_p": 0.1}`, "min_p", "use_beam_search"},
+		{texts, text + beams + `"frequency_penalty": 1}`, "frequency_penalty", "use_beam_search"},
+		{texts, text + beams + `"repetition_penalty": 1.1}`, "repetition_penalty", "use_beam_search"},
+		{chats, talk + beams + `"top_p": 0.9}`, "top_p", "use_beam_search"},
+		{texts, text + `"length_penalty": 2}`, "length_penalty", "only used with use_beam_search"},
 
 		// fields of other servers, and of the other interface
 		{texts, text + `"suffix": "y"}`, "suffix", unsupported},
@@ -205,6 +213,8 @@ func TestFieldsThatChangeNothingAreAccepted(t *testing.T) {
 	for _, more := range []string{
 		`"logprobs": 2.0, "best_of": 1.0`,
 		`"use_beam_search": true, "min_tokens": 0, "presence_penalty": 0, "repetition_penalty": 1, "logit_bias": {}`,
+		`"use_beam_search": true, "temperature": 0, "top_p": 1, "top_k": -1, "min_p": 0, "seed": 5`,
+		`"use_beam_search": false, "length_penalty": 1.0`,
 	} {
 		a := s.ask(t, texts, text+more+"}")
 		require.Equal(t, 200, a.Status, "%s: %s", more, a.Text)

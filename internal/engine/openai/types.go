@@ -91,6 +91,9 @@ func (c *common) request() (engine.Request, error) {
 	if c.Seed != nil {
 		r.Seed = uint64(*c.Seed)
 	}
+	if c.LengthPenalty != nil && *c.LengthPenalty != 1 && !c.UseBeamSearch {
+		return r, invalid("length_penalty", "length_penalty is only used with use_beam_search; leave it out.")
+	}
 	if c.StreamOptions != nil {
 		switch {
 		case !c.Stream:

@@ -94,13 +94,3 @@ func (p *Params) TakesLargest(st State) bool {
 
 // greedy reports whether nothing is drawn (vLLM's _SAMPLING_EPS).
 func (p *Params) greedy() bool { return p.Temperature < 1e-5 }
-
-// Adjusting returns the name of a parameter that changes logits, or "" if none does.
-func (p *Params) Adjusting() string {
-	for i := range adjustments {
-		if adjustments[i].applies(p, State{}) {
-			return adjustments[i].param
-		}
-	}
-	return ""
-}

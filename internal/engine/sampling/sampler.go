@@ -66,20 +66,18 @@ func uniform(seed uint64, i int) float64 {
 
 // An adjustment changes logits before a token is chosen.
 type adjustment struct {
-	param   string // the parameter's name in requests
 	applies func(p *Params, st State) bool
 	apply   func(s *Sampler, p *Params, st State)
 }
 
-// adjustments are all changes of logits, in vLLM's order. Sample, TakesLargest and Adjusting read
-// this list, so a parameter that is added here takes effect in all of them.
+// adjustments are all changes of logits, in vLLM's order. Sample and TakesLargest read this list, so a parameter that
+// is added here takes effect in both.
 var adjustments = [...]adjustment{
-	{"logit_bias", func(p *Params, _ State) bool { return len(p.LogitBias) > 0 }, (*Sampler).bias},
-	{"min_tokens", func(_ *Params, st State) bool { return len(st.Forbidden) > 0 }, (*Sampler).forbid},
-	{"repetition_penalty", func(p *Params, _ State) bool { return p.RepetitionPenalty != 1 },
-		(*Sampler).penalizeRepetition},
-	{"frequency_penalty", func(p *Params, _ State) bool { return p.FrequencyPenalty != 0 }, (*Sampler).penalizeFrequency},
-	{"presence_penalty", func(p *Params, _ State) bool { return p.PresencePenalty != 0 }, (*Sampler).penalizePresence},
+	{func(p *Params, _ State) bool { return len(p.LogitBias) > 0 }, (*Sampler).bias},
+	{func(_ *Params, st State) bool { return len(st.Forbidden) > 0 }, (*Sampler).forbid},
+	{func(p *Params, _ State) bool { return p.RepetitionPenalty != 1 }, (*Sampler).penalizeRepetition},
+	{func(p *Params, _ State) bool { return p.FrequencyPenalty != 0 }, (*Sampler).penalizeFrequency},
+	{func(p *Params, _ State) bool { return p.PresencePenalty != 0 }, (*Sampler).penalizePresence},
 }
 
 func (s *Sampler) adjust(p *Params, st State) {
