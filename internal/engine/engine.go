@@ -77,8 +77,7 @@ func New(config Config, observer Observer) (*Engine, error) {
 // Config is what the engine was made with, defaults filled in.
 func (e *Engine) Config() Config { return e.config }
 
-// Submit takes a request in. The error is a *sampling.Invalid, ErrBusy or
-// ErrClosed.
+// Submit takes a request in. The error is one of Request.Check, ErrBusy or ErrClosed.
 func (e *Engine) Submit(r Request) (*Stream, error) { return e.submit(r, nil) }
 
 // submit takes in a request of a series, or one by itself.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"llmmemory/internal/engine/sampling"
 )
@@ -26,7 +27,7 @@ type Request struct {
 	PromptLogprobs bool // report the log probabilities of the prompt, too
 }
 
-// Errors of Submit. Invalid values are a *sampling.Invalid.
+// Errors of Submit. Those of Request.Check are others.
 var (
 	ErrBusy   = errors.New("too many requests are waiting")
 	ErrClosed = errors.New("the server is shutting down")
@@ -38,8 +39,26 @@ const MaxN = 128
 // maxStopTokens is vLLM's MAX_NUM_STOP_TOKEN_IDS. Each token of an answer is compared with all of them.
 const maxStopTokens = 128
 
+// A TooLong is the error of a prompt that leaves no room for an answer.
+type TooLong struct {
+	Field       string // that has the prompt: prompt or messages
+	Tokens      int    // of the prompt
+	AtLeast     bool   // the prompt has this many tokens or more: it was not tokenized to its end
+	MaxModelLen int
+}
+
+// Error begins with OpenAI's sentence, which clients search for.
+func (e *TooLong) Error() string {
+	number := strconv.Itoa(e.Tokens)
+	if e.AtLeast {
+		number = "at least " + number
+	}
+	return fmt.Sprintf("This model's maximum context length is %d tokens. However, your %s resulted in %s tokens, "+
+		"and an answer needs at least 1. Please reduce the length of the %s.", e.MaxModelLen, e.Field, number, e.Field)
+}
+
 // Check refuses what an engine cannot answer whose longest sequence has maxModelLen tokens of a vocabulary.
-// The error is a *sampling.Invalid.
+// The error is a *sampling.Invalid or a *TooLong.
 func (r *Request) Check(maxModelLen, vocab int) error {
 	bad := func(param, format string, args ...any) error {
 		return &sampling.Invalid{Param: param, Message: fmt.Sprintf(format, args...)}
@@ -48,7 +67,7 @@ func (r *Request) Check(maxModelLen, vocab int) error {
 	case len(r.Prompt) == 0:
 		return bad("prompt", "The prompt is empty.")
 	case len(r.Prompt) >= maxModelLen:
-		return bad("prompt", "The prompt has %d tokens; the model's maximum context length is %d tokens, of which at least one is the answer's.", len(r.Prompt), maxModelLen)
+		return &TooLong{Field: "prompt", Tokens: len(r.Prompt), MaxModelLen: maxModelLen}
 	case r.N < 0 || r.N > MaxN:
 		return bad("n", "n is %d; it must be from 1 to %d.", r.N, MaxN)
 	case r.MaxTokens < 1:

@@ -71,6 +71,14 @@ func (s *Server) answer(chat, stream, logprobs bool) *answer {
 	return a
 }
 
+// field is the field of a request that has the prompt.
+func (a *answer) field() string {
+	if a.chat {
+		return "messages"
+	}
+	return "prompt"
+}
+
 // with is the body with some choices, and perhaps the usage.
 func (a *answer) with(u *usage, choices ...choice) answerBody {
 	b := a.body

@@ -197,7 +197,7 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, reques
 	if err != nil {
 		return err
 	}
-	giveBack, err := s.admit(w, r, j.prompts, request)
+	giveBack, err := s.admit(w, r, j, request)
 	if err != nil {
 		return err
 	}

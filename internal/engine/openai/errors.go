@@ -60,9 +60,14 @@ var errGone = failure(499, "invalid_request_error", "client_closed_request",
 func translate(err error) *apiError {
 	var known *apiError
 	var value *sampling.Invalid
+	var long *engine.TooLong
 	switch {
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &long):
+		e, code := invalid(long.Field, "%v", long), "context_length_exceeded"
+		e.Code = &code
+		return e
 	case errors.As(err, &value):
 		return invalid(value.Param, "%s", value.Message)
 	case errors.Is(err, chat.ErrKwargs):

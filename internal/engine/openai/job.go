@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -68,16 +69,11 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request, c *common, request e
 
 // submit gives the prompts of a job to the engine: all of them, or none.
 func (s *Server) submit(w http.ResponseWriter, from *http.Request, r engine.Request, j *job) error {
-	c := s.config.Engine.Config()
-	if most := c.MaxNumSeqs + c.MaxWaiting; len(j.prompts) > most { // however often the client tried again
-		return invalid("prompt", "There are %d prompts; at most %d can run or wait (--max-num-seqs and --max-waiting).",
-			len(j.prompts), most)
-	}
 	j.of = r.N
 	if j.promptOnly {
 		r.MaxTokens = 1
 	}
-	giveBack, err := s.admit(w, from, j.prompts, r)
+	giveBack, err := s.admit(w, from, j, r)
 	if err != nil {
 		return err
 	}
@@ -105,19 +101,25 @@ func (j *job) trim(e engine.Event) engine.Event {
 // admit checks a request with each of its prompts, and counts it against its key's rate. giveBack undoes that if
 // the engine does not take the request in. A request that is refused costs nothing.
 func (s *Server) admit(
-	w http.ResponseWriter, from *http.Request, prompts []prompt, r engine.Request,
+	w http.ResponseWriter, from *http.Request, j *job, r engine.Request,
 ) (giveBack func(), err error) {
-	switch {
-	case len(prompts) == 0:
-		return nil, invalid("prompt", "prompt is missing.")
-	case len(prompts) > s.config.MaxTexts:
-		return nil, invalid("prompt", "There are %d prompts; at most %d are possible.", len(prompts), s.config.MaxTexts)
-	}
 	c := s.config.Engine.Config()
+	most := min(s.config.MaxTexts, c.MaxNumSeqs+c.MaxWaiting) // all of them must be able to run or wait
+	switch n := len(j.prompts); {
+	case n == 0:
+		return nil, invalid("prompt", "prompt is missing.")
+	case n > most:
+		return nil, invalid("prompt", "There are %d prompts; at most %d are possible.", n, most)
+	}
 	tokens := 0 // at most MaxTexts · MaxN · MaxModelLen: Check bounds what the client asks for
-	for _, p := range prompts {
+	for _, p := range j.prompts {
 		r.Prompt = p.tokens
-		if err := r.Check(c.MaxModelLen, c.Model.VocabSize); err != nil {
+		err := r.Check(c.MaxModelLen, c.Model.VocabSize)
+		var long *engine.TooLong
+		if errors.As(err, &long) {
+			long.Field = j.answer.field()
+		}
+		if err != nil {
 			return nil, err
 		}
 		tokens += len(p.tokens) + r.N*min(r.MaxTokens, c.MaxModelLen-len(p.tokens))

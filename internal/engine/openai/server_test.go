@@ -79,7 +79,7 @@ type (
 			} `json:"prompt_tokens_details"`
 		}
 		Tokens []int32
-		Error  struct{ Message, Param, Type string }
+		Error  struct{ Message, Param, Type, Code string }
 	}
 	choice struct {
 		Index          int
