@@ -47,13 +47,24 @@ func TestAClassIsGradedInPartsAndMerged(t *testing.T) {
 	status, said, stderr := run(t, "--only", "task4_copies", "--html", whole, students)
 	require.Equal(t, 1, status, stderr)
 	require.Regexp(t, `ada/llm_memory.c: (\d+\.\d) of (\d+\.?\d*) points\n`, said)
+	decide := func(dir, lines string) {
+		write(t, filepath.Join(dir, "overrides.csv"), "student,points,comment\n"+lines)
+	}
 	for i, dir := range []string{one, two} {
+		decide(dir, "ada,1,\nbob,2,\n") // each part has one of them
 		status, _, stderr := run(t, "--only", "task4_copies", "--html", dir, "--shard", []string{"1/2", "2/2"}[i], students)
 		require.Equal(t, 1, status, stderr)
+		require.NotContains(t, stderr, "overrides.csv")
 	}
+	decide(filepath.Join(out, "first"), "ada,1,\nbob,2,\nzoe,3,\n")
 	status, _, stderr = run(t, "merge", "--html", filepath.Join(out, "first"), one)
 	require.Zero(t, status, stderr)
 	require.Contains(t, stderr, "warning: no folder has shard 2/2: its submissions are missing\n")
+	require.Contains(t, stderr, "warning: overrides.csv: there is no submission of zoe\n")
+	status, _, stderr = run(t, "merge", "--html", filepath.Join(out, "first"), two)
+	require.Equal(t, 2, status)
+	require.Contains(t, stderr, "overrides.csv: not usable: line 4: there is no student zoe in this class: correct the name, or remove the line")
+	decide(filepath.Join(out, "first"), "ada,1,\nbob,2,\n")
 	status, _, stderr = run(t, "merge", "--html", filepath.Join(out, "first"), two)
 	require.Zero(t, status, stderr)
 	require.NotContains(t, stderr, "shard", "the first was merged before")
@@ -99,26 +110,50 @@ func TestWhatStaffDecideStaysWhenTheClassIsGradedAgain(t *testing.T) {
 	was := cell(t, out, "bob", "score")
 
 	overrides := filepath.Join(out, "overrides.csv")
-	require.NoError(t, os.WriteFile(overrides, []byte("student,points,comment\nbob,12,\"late, agreed\"\nzoe,1,\n"), 0o644))
+	decide := func(lines string) {
+		require.NoError(t, os.WriteFile(overrides, []byte("student,points,comment\n"+lines), 0o644))
+	}
+	decide("bob,12,\"late, agreed\"\n")
 	put(t, students, "bob.c", "", "")
 	_, page, said := grade()
 	require.Equal(t, []string{"12.00", "late, agreed"}, []string{cell(t, out, "bob", "score"), cell(t, out, "bob", "comment")})
 	require.NotEqual(t, was, cell(t, out, "bob", "graded_score"))
-	require.Contains(t, said, "warning: overrides.csv: there is no student zoe in this class\n")
+	require.NotContains(t, said, "overrides.csv")
 	require.Contains(t, page, "late, agreed")
 	require.Contains(t, page, "What changed")
 	require.Contains(t, page, "now passes: task2_free")
 	own, err := os.ReadFile(filepath.Join(out, "students", "bob.html"))
 	require.NoError(t, err)
 	require.Contains(t, string(own), "late, agreed")
-
 	kept, err := os.ReadFile(overrides)
 	require.NoError(t, err)
 	require.Contains(t, string(kept), "bob,12")
-	require.NoError(t, os.WriteFile(overrides, []byte("student,points,comment\nbob,most,\n"), 0o644))
-	status, _, said := grade()
-	require.Equal(t, 2, status)
-	require.Contains(t, said, `overrides.csv: not usable: line 2: the points of bob are "most", not a number`)
+
+	// A student of an earlier run may have left the class.
+	require.NoError(t, os.Remove(filepath.Join(students, "bob.c")))
+	_, page, said = grade()
+	require.Contains(t, said, "warning: overrides.csv: there is no submission of bob\n")
+	require.Contains(t, page, "overrides.csv names 1 student of no submission:</strong> bob.")
+
+	// Nothing is graded with a row that cannot be used.
+	put(t, students, "ada.c", "    unlink_node(seq);\n", "    if (seq_id < 0) {\n        unlink_node(seq);\n    }\n")
+	table, err := os.ReadFile(filepath.Join(out, "grades.csv"))
+	require.NoError(t, err)
+	for lines, wrong := range map[string]string{
+		"ada,most,\n":         `line 2: the points of ada are "most", not a number`,
+		"ada,1,\nada,1,\n":    "line 3: ada stands in line 2 already",
+		"ada,99,\n":           "line 2: ada gets 99 points, which is more than the",
+		"ada,1,\nzoe,1,\n":    "line 3: there is no student zoe in this class: correct the name, or remove the line",
+		"bob,1,\nzo\u00e9,,x": "line 3: there is no student zo\u00e9 in this class",
+	} {
+		decide(lines)
+		status, _, said := grade()
+		require.Equal(t, 2, status, lines)
+		require.Contains(t, said, "overrides.csv: not usable: "+wrong)
+		now, err := os.ReadFile(filepath.Join(out, "grades.csv"))
+		require.NoError(t, err)
+		require.Equal(t, string(table), string(now), lines)
+	}
 }
 
 // enterable returns a temporary folder that another user can enter.
@@ -339,4 +374,16 @@ func TestAKilledRunLeavesTheRowsSoFar(t *testing.T) {
 	require.Len(t, lines[1:], 40)
 	require.Equal(t, []string{"14.00", ""}, []string{cell(t, out, "s00", "score"), cell(t, out, "s00", "trouble")})
 	require.Equal(t, []string{"", "not graded yet"}, []string{cell(t, out, "s39", "score"), cell(t, out, "s39", "trouble")})
+	index, err := os.ReadFile(filepath.Join(out, "index.html"))
+	require.NoError(t, err)
+	own, err := os.ReadFile(filepath.Join(out, "students", "s00.html"))
+	require.NoError(t, err)
+	for _, page := range [][]byte{index, own} {
+		require.True(t, bytes.HasSuffix(page, []byte("</html>\n")))
+	}
+	require.Contains(t, string(own), "<strong>14</strong> of 14 points")
+	require.Contains(t, string(index), `href="students/s00.html"`)
+	require.Regexp(t, `3[89] not graded yet`, string(index))
+	require.NotContains(t, string(index), "Could not be graded")
+	require.NotContains(t, string(index), `href="students/s39.html"`)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -29,8 +30,12 @@ func mergeCommand() *cobra.Command {
 				return err
 			}
 			fmt.Fprintf(c.OutOrStdout(), "%d submissions: %s\n", len(p.rows), terminal.Visible(p.index()))
-			for _, s := range p.MissingShards() {
+			missing := p.MissingShards()
+			for _, s := range missing {
 				fmt.Fprintf(c.ErrOrStderr(), "warning: no folder has shard %v: its submissions are missing\n", s)
+			}
+			if unknown, err := p.overrides.Apply(p.rows); err != nil || len(missing) == 0 && unknown != nil {
+				return cmp.Or(err, unknown.Unknown())
 			}
 			return p.report(c.ErrOrStderr())
 		},

@@ -30,6 +30,7 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 	if err != nil {
 		return err
 	}
+	whole := all
 	var shard jobs.Shard
 	if o.shard != "" {
 		if shard, err = jobs.ParseShard(o.shard); err != nil {
@@ -57,7 +58,9 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 	}
 	defer g.Close()
 	if pages != nil {
-		pages.begin(all, g.Version())
+		if err := pages.begin(all, whole, g.None("", "")); err != nil {
+			return err
+		}
 	}
 	one := len(all) == 1 && !o.json && pages == nil
 	if one { // a student need not wait for the other findings
@@ -89,7 +92,7 @@ func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, 
 			if before == "" {
 				before = r.Name
 			}
-			r.Err = errors.New("not graded: the run was interrupted")
+			r.Err = fmt.Errorf("%w: the run was interrupted", class.ErrPending)
 			pages.add(r)
 			continue
 		}

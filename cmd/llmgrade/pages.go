@@ -26,7 +26,8 @@ type pages struct {
 	part      bool // only a part of the class: --shard
 
 	mutex sync.Mutex
-	rows  []class.Result // in the order of the class
+	rows  []class.Result          // in the order of the class
+	pages map[string]report.Entry // by name: those whose page is written
 }
 
 func newPages(dir string) (*pages, error) {
@@ -38,24 +39,42 @@ func newPages(dir string) (*pages, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pages{Folder: folder, overrides: overrides}, nil
+	return &pages{Folder: folder, overrides: overrides, pages: map[string]report.Entry{}}, nil
 }
 
-// begin makes a row for each submission; finished and add fill it in.
-func (p *pages) begin(all []class.Submission, rules string) {
-	for _, s := range all {
-		p.rows = append(p.rows, class.Result{Submission: s, Rules: rules, Err: errors.New("not graded yet")})
+// begin makes a row for each submission; finished and add fill it in. It returns an error if
+// overrides.csv has a row that cannot be used: none has the maximum of the points, and whole is the whole class.
+func (p *pages) begin(all, whole []class.Submission, none *grade.Report) error {
+	var known []class.Result
+	for _, s := range whole {
+		known = append(known, class.Result{Submission: s, Report: none})
 	}
+	unknown, err := p.overrides.Apply(known)
+	if err == nil && unknown != nil {
+		for _, name := range p.Gone(known) {
+			known = append(known, class.Result{Submission: class.Submission{Name: name}})
+		}
+		unknown, _ = p.overrides.Apply(known)
+		err = unknown.Unknown()
+	}
+	for _, s := range all {
+		p.rows = append(p.rows, class.Result{Submission: s, Rules: none.Rules, Err: class.ErrPending})
+	}
+	return err
 }
 
-// finished writes grades.csv with one more row, so that a run that is killed leaves its results.
-// write writes the file again at the end and reports errors.
-func (p *pages) finished(name string, r *grade.Report, err error) {
+// finished writes the page of a submission, grades.csv and, if the report is new, index.html, so that a run that is
+// killed leaves its results. write writes them again at the end and reports errors.
+func (p *pages) finished(name string, fresh bool, r *grade.Report, err error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	row := p.row(name)
 	row.Report, row.Err = r, err
 	_, _ = p.overrides.Apply(p.rows)
+	_ = p.page(row)
+	if fresh {
+		_ = p.class(report.Class{})
+	}
 	_ = p.table()
 }
 
@@ -76,9 +95,31 @@ func (p *pages) table() error {
 	return p.put("grades.csv", func(w io.Writer) error { return class.WriteCSV(w, p.rows) })
 }
 
+// page writes the page of a submission that was graded.
+func (p *pages) page(row *class.Result) error {
+	e := report.Entry{Result: row, File: class.Page(row.Name)}
+	e.Before, e.Graded = p.Before(e.Name)
+	p.pages[row.Name] = e
+	return p.put(e.File, e.Write)
+}
+
+// class writes index.html, with links to the pages that are written.
+func (p *pages) class(c report.Class) error {
+	if _, err := os.Stat(filepath.Join(p.Path, similarPage)); err == nil {
+		c.Similar = similarPage
+	}
+	for i := range p.rows {
+		e := p.pages[p.rows[i].Name]
+		e.Result = &p.rows[i]
+		c.Entries = append(c.Entries, e)
+	}
+	return p.put("index.html", c.Write)
+}
+
 // grade returns the stored report or makes one.
 func (p *pages) grade(g *grade.Grader, s class.Submission) (r *grade.Report, err error) {
-	defer func() { p.finished(s.Name, r, err) }()
+	fresh := true
+	defer func() { p.finished(s.Name, fresh, r, err) }()
 	if s.Why != "" {
 		r := g.None(s.File, s.Why)
 		return r, p.Save(s.Name, "nothing to grade: "+s.Why, r)
@@ -88,7 +129,7 @@ func (p *pages) grade(g *grade.Grader, s class.Submission) (r *grade.Report, err
 		return nil, err
 	}
 	if r, found := p.Load(s.Name, key); found {
-		r.File = s.File
+		r.File, fresh = s.File, false
 		return r, nil
 	}
 	if r, err = g.File(s.File); err != nil {
@@ -110,28 +151,29 @@ func (p *pages) write() (warnings []string, err error) {
 	if err := p.table(); err != nil {
 		return nil, err
 	}
-	c := report.Class{Unknown: unknown}
-	if _, err := os.Stat(filepath.Join(p.Path, similarPage)); err == nil {
-		c.Similar = similarPage
-	}
-	if !p.part {
-		c.Gone = p.Gone(p.rows)
-	}
 	for i := range p.rows {
-		e := report.Entry{Result: &p.rows[i], File: class.Page(p.rows[i].Name)}
-		e.Before, e.Graded = p.Before(e.Name)
-		if err := p.put(e.File, e.Write); err != nil {
-			return nil, err
+		if row := &p.rows[i]; !errors.Is(row.Err, class.ErrPending) {
+			if err := p.page(row); err != nil {
+				return nil, err
+			}
 		}
-		c.Entries = append(c.Entries, e)
 	}
 	for _, same := range identical(p.rows) {
 		warnings = append(warnings, "the same file: "+same)
 	}
-	for _, name := range unknown {
-		warnings = append(warnings, fmt.Sprintf("%s: there is no student %s in this class", class.OverridesFile, terminal.VisibleName(name)))
+	var names, gone []string
+	if !p.part { // the others may be in another part
+		gone = p.Gone(p.rows)
+	} else {
+		unknown = nil
 	}
-	return warnings, p.put("index.html", c.Write)
+	for _, o := range unknown {
+		names = append(names, o.Student)
+	}
+	for _, name := range names {
+		warnings = append(warnings, fmt.Sprintf("%s: there is no submission of %s", class.OverridesFile, terminal.VisibleName(name)))
+	}
+	return warnings, p.class(report.Class{Unknown: names, Gone: gone})
 }
 
 // identical lists the submissions of each text that several students have handed in.

@@ -19,7 +19,7 @@ func TestEveryLineAndRowNamesTheRules(t *testing.T) {
 	all := []class.Submission{{Name: "ada", File: "ada.c"}, {Name: "bob", File: "bob.c"}, {Name: "cy", File: "cy.c"}}
 	pages, err := newPages(t.TempDir())
 	require.NoError(t, err)
-	pages.begin(all, "3.test")
+	require.NoError(t, pages.begin(all, all, &grade.Report{Rules: "3.test"}))
 	grader := func(s class.Submission) (*grade.Report, error) {
 		if s.Name == "bob" {
 			return nil, errors.New("no gcc")

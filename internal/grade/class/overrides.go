@@ -77,7 +77,7 @@ func parseOverrides(text []byte) (Overrides, error) {
 		if err != nil {
 			return nil, err
 		}
-		if i := slices.IndexFunc(all, func(p Override) bool { return p.Student == o.Student }); i >= 0 {
+		if i := slices.IndexFunc(all, func(p Override) bool { return p.names(o.Student) || o.names(p.Student) }); i >= 0 {
 			return nil, fmt.Errorf("%w: line %d: %s stands in line %d already", ErrOverrides, line, terminal.VisibleName(o.Student), all[i].line)
 		}
 		all = append(all, o)
@@ -106,14 +106,14 @@ func parseOverride(row []string, line int) (Override, error) {
 	return o, nil
 }
 
-// Apply sets the Override of each result. It returns the students of overrides.csv who are not
-// in the class.
-func (all Overrides) Apply(results []Result) (unknown []string, err error) {
+// Apply sets the Override of each result. It returns the decisions about students who are not in
+// the class.
+func (all Overrides) Apply(results []Result) (unknown Overrides, err error) {
 	for i := range all {
 		o := &all[i]
 		n := slices.IndexFunc(results, func(r Result) bool { return o.names(r.Name) })
 		if n < 0 {
-			unknown = append(unknown, o.Student)
+			unknown = append(unknown, *o)
 			continue
 		}
 		if r := results[n].Report; o.Points != nil && r != nil && *o.Points > r.MaxScore {
@@ -123,6 +123,15 @@ func (all Overrides) Apply(results []Result) (unknown []string, err error) {
 		results[n].Override = o
 	}
 	return unknown, nil
+}
+
+// Unknown returns an error if there is a decision about a student who is not in the class.
+func (all Overrides) Unknown() error {
+	if len(all) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: line %d: there is no student %s in this class: correct the name, or remove the line", OverridesFile, ErrOverrides, all[0].line,
+		terminal.VisibleName(all[0].Student))
 }
 
 // names reports whether the override is of a student; the name may be copied from grades.csv.

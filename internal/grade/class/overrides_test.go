@@ -24,6 +24,8 @@ func TestOverridesAreReadOrSayWhatIsWrong(t *testing.T) {
 		{"negative", "student,points,comment\nada,-1,x\n", `"-1", not a number`},
 		{"not finite", "student,points,comment\nada,NaN,x\n", `"NaN", not a number`},
 		{"twice", "student,points,comment\nada,1,\nbob,1,\nada,2,\n", "line 4: ada stands in line 2 already"},
+		{"twice, in two spellings", "student,points,comment\nj\u00f6rg,1,\njo\u0308rg,2,\n", "line 3: jo\u0308rg stands in line 2 already"},
+		{"twice, as a spreadsheet keeps it", "student,points,comment\n=x,1,\n'=x,2,\n", "line 3: '=x stands in line 2 already"},
 		{"nobody", "student,points,comment\n,1,\n", "line 2 names no student"},
 		{"nothing", "student,points,comment\nada,,\n", "line 2 has neither points nor a comment"},
 		{"quotation mark", "student,points,comment\nada,1,\"open\n", "parse error on line 2"},
@@ -56,7 +58,9 @@ func TestOverridesCountInPlaceOfTheGradersScore(t *testing.T) {
 	}
 	unknown, err := all.Apply(results)
 	require.NoError(t, err)
-	require.Equal(t, []string{"nobody"}, unknown)
+	require.ErrorContains(t, unknown.Unknown(), "there is no student nobody in this class")
+	require.Len(t, unknown, 1)
+	require.NoError(t, class.Overrides{}.Unknown())
 	score, known := results[0].Score()
 	require.True(t, known)
 	require.Equal(t, 3.5, score)

@@ -8,6 +8,7 @@ package class
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"sync/atomic"
@@ -25,6 +26,9 @@ type Result struct {
 	Override *Override // decision of staff, or nil
 	Same     []string  // names of others with the same text (Identical)
 }
+
+// ErrPending is wrapped by the Err of a result that the run has not come to.
+var ErrPending = errors.New("not graded yet")
 
 // Score returns the points that count: those of staff, else the grader's. They are unknown if
 // there was trouble.

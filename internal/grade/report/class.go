@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"errors"
 	"html/template"
 	"io"
 	"net/url"
@@ -43,7 +44,11 @@ func (c Class) Write(w io.Writer) error {
 	var scores []float64
 	for i := range entries {
 		e := &entries[i]
-		page.Students = append(page.Students, newStudentRow(e))
+		row := newStudentRow(e)
+		page.Students = append(page.Students, row)
+		if row.Kind == pending {
+			page.Pending++
+		}
 		if r := e.Report; r != nil && !none(r) {
 			points, _ := e.Score()
 			page.Graded++
@@ -83,6 +88,7 @@ func none(r *grade.Report) bool { return r.Rejected != nil && r.Rejected.Stage =
 type classPage struct {
 	Class
 	Graded, Full int
+	Pending      int
 	Median       float64 // percent
 	Tasks        []taskTitle
 	Flagged      []flag
@@ -118,6 +124,9 @@ func newStudentRow(e *Entry) studentRow {
 	r := studentRow{Name: shown(e.Name), URL: link(e.File, ""), Report: e.Report, Override: e.Override, Remarks: e.Remarks()}
 	r.Score, r.Known = e.Score()
 	switch {
+	case errors.Is(e.Err, class.ErrPending):
+		r.Kind = pending
+		return r
 	case e.Err != nil || e.Report == nil:
 		r.Kind = trouble
 		if e.Err != nil {

@@ -174,6 +174,7 @@ const (
 	trouble kind = "could not be graded"
 	broke   kind = "does not compile"
 	noFile  kind = "nothing to grade"
+	pending kind = "not graded yet" // not among the flags
 )
 
 func kindOf(s grade.StageName) kind {
