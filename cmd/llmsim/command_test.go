@@ -54,7 +54,6 @@ func TestAShellCompletesNames(t *testing.T) {
 	for _, c := range []struct{ name, args, want string }{
 		{"model", "plan --model", "llama-3-8b"},
 		{"GPU", "run --gpu", "h100-80gb"},
-		{"GPUs", "cheapest --gpus", "h100-80gb"},
 		{"engine", "plan --engine", "tensorrt-llm"},
 		{"system", "run --system", "vllm-v1"},
 	} {

@@ -16,7 +16,7 @@ func completeNames(c *cobra.Command) {
 		name   string
 		values func() []string
 	}{
-		{"model", cost.LLMs}, {"gpu", cost.GPUs}, {"gpus", cost.GPUs}, {"engine", scenario.Engines},
+		{"model", cost.LLMs}, {"gpu", cost.GPUs}, {"engine", scenario.Engines},
 		{"setup", cost.Setups}, {"workload", workload.Names}, {"system", sim.Systems},
 	} {
 		if c.Flags().Lookup(flag.name) != nil {

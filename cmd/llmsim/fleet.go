@@ -15,7 +15,6 @@ import (
 	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/fleet"
 	"llmmemory/internal/sim/scenario"
-	"llmmemory/internal/sim/sizing"
 	"llmmemory/internal/terminal"
 )
 
@@ -26,9 +25,6 @@ type fleetOptions struct {
 	also     []string
 	routers  []string
 	config   fleet.Config
-	prices   string
-	unpriced []string     // GPUs
-	source   string       // of prices
 	margin   *cost.Margin // of the first kind of replica; nil: not known
 	asJSON   bool
 }
@@ -62,7 +58,6 @@ func fleetCommand() *cobra.Command {
 	f.Float64Var(&o.config.EventDelay, "event-delay", 0.05,
 		"seconds until the prefix router knows what a replica has cached")
 	f.StringSliceVar(&o.also, "also", nil, "more replicas of the same model on other GPUs: GPU:N")
-	f.StringVar(&o.prices, "prices", "", "file of prices and watts by GPU (default: the built-in one)")
 	f.BoolVar(&o.asJSON, "json", false, "print the results as JSON")
 	addRun(f, &o.s)
 	for _, name := range []string{"samples", "beam", "replace", "drafts", "accept", "draft-time"} {
@@ -93,7 +88,7 @@ func (o *fleetOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := o.complete(plan, c.ErrOrStderr()); err != nil {
+	if err := o.complete(plan); err != nil {
 		return err
 	}
 	var all []routed
@@ -122,18 +117,8 @@ func (o *fleetOptions) run(c *cobra.Command) error {
 	return o.write(out, plan, all)
 }
 
-// complete puts the fleet together. Names in the file of prices that no GPU has are warned of.
-func (o *fleetOptions) complete(plan *scenario.Plan, warn io.Writer) error {
-	used := []string{plan.Scenario.GPU}
-	for _, also := range o.also {
-		gpu, _, _ := strings.Cut(also, ":")
-		used = append(used, gpu)
-	}
-	prices, err := openPrices(warn, o.prices, used...)
-	if err != nil {
-		return err
-	}
-	o.source = prices.Source
+// complete puts the fleet together.
+func (o *fleetOptions) complete(plan *scenario.Plan) error {
 	if len(o.routers) == 1 && o.routers[0] == "all" {
 		o.routers = nil
 		for _, r := range fleet.Routers() {
@@ -141,13 +126,9 @@ func (o *fleetOptions) complete(plan *scenario.Plan, warn io.Writer) error {
 		}
 	}
 	kind := func(p *scenario.Plan, n int) fleet.Kind {
-		price := prices.GPUs[p.Setup.GPU.Name]
-		if price.Dollars == 0 && !slices.Contains(o.unpriced, p.Setup.GPU.Name) {
-			o.unpriced = append(o.unpriced, p.Setup.GPU.Name)
-		}
 		return fleet.Kind{
 			Name: fmt.Sprintf("%d x %s", p.Setup.GPUs(), p.Setup.GPU.Name), Count: n, GPUs: p.Setup.GPUs(),
-			Server: p.Scenario.Server, Cost: p.Model, Price: price.Dollars, Watts: price.Watts,
+			Server: p.Scenario.Server, Cost: p.Model,
 		}
 	}
 	o.config.Kinds = []fleet.Kind{kind(plan, o.replicas)}
@@ -189,30 +170,19 @@ func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) e
 		fact(name, k.Cost.Describe())
 		name = ""
 	}
-	if len(o.unpriced) == 0 && o.source != "" {
-		fact("prices", o.source)
-	}
 	fmt.Fprintln(w)
-	fmt.Fprintln(w, "router\tserved/s\tttft p50, p99\ttpot p99\te2e p99\tcached\tbusiest\t$/M tokens\tkWh")
+	fmt.Fprintln(w, "router\tserved/s\tttft p50, p99\ttpot p99\te2e p99\tcached\tbusiest")
 	for _, x := range all {
 		r := x.Result
-		fmt.Fprintf(w, "%s\t%.3g\t%s, %s s\t%s ms\t%s s\t%.0f %%\t%.2f\t%s\t%s\n", x.Router, float64(r.Answered)/r.Seconds,
+		fmt.Fprintf(w, "%s\t%.3g\t%s, %s s\t%s ms\t%s s\t%.0f %%\t%.2f\n", x.Router, float64(r.Answered)/r.Seconds,
 			digits(r.TTFT.P50), digits(r.TTFT.P99), digits(1000*r.TPOT.P99), digits(r.EndToEnd.P99), 100*r.HitRate(),
-			r.Imbalance(), known(r.PerMillion(), fmt.Sprintf("%.3f", r.PerMillion())), known(r.KWh, digits(r.KWh)))
+			r.Imbalance())
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	o.writeNotes(out, all)
 	return nil
-}
-
-// known returns the text of a number, or a dash for 0.
-func known(v float64, text string) string {
-	if v == 0 {
-		return "-"
-	}
-	return text
 }
 
 // lastAnswers returns when the last answer is complete, in s, as a range if the routers differ.
@@ -240,15 +210,10 @@ func (o *fleetOptions) writeNotes(out io.Writer, all []routed) {
 			fmt.Fprintf(out, "%s: %s\n", x.Router, strings.Join(notes, "; "))
 		}
 	}
-	if len(o.unpriced) > 0 {
-		fmt.Fprintf(out, "%s: %s\n", strings.Join(o.unpriced, ", "), sizing.NoPrice)
-	}
 	fmt.Fprintf(out, "ttft, tpot, e2e: time to the first token, for each further one, of the whole answer.\n"+
 		"served/s: until the last answer, after %s s. cached: part of the prompts' tokens.\n"+
-		"busiest: answers of the busiest replica against the mean. $: of all tokens of prompts and answers.\n"+
-		"kWh: of the whole run, at most: at the GPUs' board power, without the computers around them.\n", lastAnswers(all))
+		"busiest: answers of the busiest replica against the mean.\n", lastAnswers(all))
 	if o.margin != nil {
-		text := fmt.Sprintf("Range: %s; $ and kWh for the same work are as many times as much.", o.margin)
-		fmt.Fprintln(out, strings.Join(terminal.Wrap(text, 0), "\n"))
+		fmt.Fprintln(out, strings.Join(terminal.Wrap(fmt.Sprintf("Range: %s.", o.margin), 0), "\n"))
 	}
 }

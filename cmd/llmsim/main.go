@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // firstCommands are what llmsim alone answers.
 const firstCommands = `What do you want to know?
 
-How many requests a second does a GPU serve, and what do they cost?
+How many requests a second does a GPU serve?
   llmsim plan --model llama-3-8b --gpu a100-80gb --input-len 1024 --output-len 128 \
     --slo 'ttft<1s@p99,tpot<50ms@p99'
 
@@ -78,7 +78,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	c.AddCommand(runCommand(), planCommand(), cheapestCommand(), fleetCommand(), calibrateCommand(), sweepCommand(),
+	c.AddCommand(runCommand(), planCommand(), fleetCommand(), calibrateCommand(), sweepCommand(),
 		figuresCommand(), viewCommand(), listCommand())
 	addRemoved(c)
 	for _, sub := range c.Commands() {

@@ -17,9 +17,7 @@ import (
 
 const planHelp = `plan finds the highest rate of requests that holds a service level objective, finds what limits
 it by making one thing after the other twice as good, and compares block sizes and prefix caching.
-With --target it also says how many blocks, and how many GPUs, a rate needs. Where a price of the
-GPU is known, it says what a million tokens cost, and what each change may cost before it no longer
-pays.
+With --target it also says how many blocks, and how many GPUs, a rate needs.
 
 Objectives, several with commas between them:
   0.5s/token     the paper's normalized latency: end-to-end latency by tokens of the answer
@@ -45,9 +43,9 @@ const planExamples = `  llmsim plan --slo 0.5s/token
 
 // planOptions are the flags of llmsim plan.
 type planOptions struct {
-	q           sizing.Question
-	slo, prices string
-	verbose     bool
+	q       sizing.Question
+	slo     string
+	verbose bool
 }
 
 func planCommand() *cobra.Command {
@@ -68,7 +66,6 @@ func planCommand() *cobra.Command {
 	f.StringVarP(&q.Folder, "out", "o", "",
 		"folder for plan.json, the figures as SVG, PNG and CSV, index.html, and finished runs")
 	f.BoolVar(&o.verbose, "verbose", false, "also print the constants of the times of iterations")
-	f.StringVar(&o.prices, "prices", "", "file of prices by GPU (default: the built-in one)")
 	f.StringVar(&q.Scenario.Server.System, "system", "", "system that serves: "+strings.Join(sim.Systems(),
 		", ")+" (default vllm-v1)")
 	addBlockSize(f, &q.Scenario.Server)
@@ -93,9 +90,6 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 		return err
 	}
 	if err := checkUsed(&q.Scenario, q.Scenario.Server.System); err != nil {
-		return err
-	}
-	if q.Prices, err = openPrices(c.ErrOrStderr(), o.prices, q.Scenario.GPU); err != nil {
 		return err
 	}
 	if q.Folder != "" {

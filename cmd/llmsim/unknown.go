@@ -43,7 +43,7 @@ func explainFlag(c *cobra.Command, err error) error {
 		return err
 	}
 	name, _, _ = strings.Cut(name, "=")
-	if instead := removedFlags[c.Name()+" --"+name]; instead != "" {
+	if instead := removed[c.Name()+" --"+name]; instead != "" {
 		return fmt.Errorf("--%s was removed: %s", name, instead)
 	}
 	here := vllmFlags[name]

@@ -18,8 +18,6 @@ type Kind struct {
 	GPUs   int // of each
 	Server sim.Server
 	Cost   *cost.Model
-	Price  float64 // $ per GPU-hour; 0: not known, and so what a fleet with it costs
-	Watts  float64 // of a GPU, at most; 0: not known
 }
 
 // A Config describes a fleet. Replicas are numbered from 0, kind after kind.

@@ -26,7 +26,7 @@ func model(t testing.TB, gpu string) (*cost.Model, sim.Server) {
 func replicas(t testing.TB, n int, gpu string) Kind {
 	t.Helper()
 	m, server := model(t, gpu)
-	return Kind{Name: gpu, Count: n, GPUs: 1, Server: server, Cost: m, Price: 2}
+	return Kind{Name: gpu, Count: n, GPUs: 1, Server: server, Cost: m}
 }
 
 // talks returns conversations with pauses.

@@ -5,9 +5,7 @@ import "llmmemory/internal/sim"
 // A Result is what users and the fleet saw.
 type Result struct {
 	sim.Result
-	GPUSeconds float64         `json:"gpuSeconds"` // paid for
-	Dollars    float64         `json:"dollars"`    // 0: the price of some GPU is not known
-	KWh        float64         `json:"kWh"`        // at most: of the GPUs' board power; 0: that of some is not known
+	GPUSeconds float64         `json:"gpuSeconds"`
 	Replicas   []ReplicaResult `json:"replicas"`
 }
 
@@ -31,16 +29,6 @@ func (r *Result) HitRate() float64 {
 	return float64(r.Hits) / float64(r.Hits+r.Prompted)
 }
 
-// PerMillion returns the dollars for a million tokens of prompts and answers, cached ones
-// included; 0: no price is known.
-func (r *Result) PerMillion() float64 {
-	tokens := float64(r.Generated + r.Prompted + r.Hits)
-	if tokens == 0 {
-		return 0
-	}
-	return 1e6 * r.Dollars / tokens
-}
-
 // Imbalance returns the answers of the busiest replica against the mean.
 func (r *Result) Imbalance() float64 {
 	most := 0
@@ -57,7 +45,6 @@ func (r *Result) Imbalance() float64 {
 func (f *fleet) finish() *Result {
 	r := f.result
 	f.latencies.Fill(&r.Result)
-	priced, metered := true, true
 	for _, p := range f.replicas {
 		of := p.Result()
 		v := ReplicaResult{
@@ -70,16 +57,7 @@ func (f *fleet) finish() *Result {
 		r.Hits += v.Hits
 		r.Recomputed += v.Recomputed
 		r.GPUSeconds += v.GPUSeconds
-		r.KWh += v.GPUSeconds / 3600 * p.kind.Watts / 1000
-		r.Dollars += v.GPUSeconds / 3600 * p.kind.Price
-		priced, metered = priced && p.kind.Price > 0, metered && p.kind.Watts > 0
 		r.Replicas = append(r.Replicas, v)
-	}
-	if !priced {
-		r.Dollars = 0
-	}
-	if !metered {
-		r.KWh = 0
 	}
 	return &r
 }

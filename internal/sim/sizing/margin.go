@@ -7,13 +7,11 @@ import (
 )
 
 // A Range is where the answer lies if times are as far off as they were for servers of other publishers. Rates are
-// requests/s, money is dollars for a million tokens.
+// requests/s.
 type Range struct {
-	Low     float64 `json:"low"`
-	High    float64 `json:"high"`              // 0: not known, as a trace is too short to show it
-	Dearest float64 `json:"dearest,omitempty"` // 0: no price is known, or the objective does not hold at Low
-	Least   float64 `json:"cheapest,omitempty"`
-	Rests   string  `json:"restsOn"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"` // 0: not known, as a trace is too short to show it
+	Rests string  `json:"restsOn"`
 
 	margin *cost.Margin
 }
@@ -33,7 +31,7 @@ func (s *sizer) bounds() []trial {
 }
 
 // rangeOf returns the range that the two trials of bounds leave open; nil without them.
-func (s *sizer) rangeOf(bounds []Change, money *Money) *Range {
+func (s *sizer) rangeOf(bounds []Change) *Range {
 	if len(bounds) == 0 {
 		return nil
 	}
@@ -41,9 +39,6 @@ func (s *sizer) rangeOf(bounds []Change, money *Money) *Range {
 	r := &Range{Low: min(s.base.Rate, bounds[0].Rate), Rests: m.String(), margin: m}
 	if bounds[1].Trouble == "" {
 		r.High = max(s.base.Rate, bounds[1].Rate)
-	}
-	if money != nil && r.Low > 0 && r.High > 0 {
-		r.Dearest, r.Least = money.million(r.Low), money.million(r.High)
 	}
 	return r
 }

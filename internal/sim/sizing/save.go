@@ -38,8 +38,7 @@ func (r *Report) pageFacts() []chart.Fact {
 	if r.atCapacity().Result != nil {
 		all = append(all, chart.Fact{Name: "Latency", Text: r.intervals()}, chart.Fact{Name: "Lasts", Text: r.lasts()})
 	}
-	all = append(all, chart.Fact{Name: "Money", Text: r.inMoney()},
-		chart.Fact{Name: "Take", Text: fmt.Sprintf("block size %d and %s", r.Take.BlockSize, r.Take.System)})
+	all = append(all, chart.Fact{Name: "Take", Text: fmt.Sprintf("block size %d and %s", r.Take.BlockSize, r.Take.System)})
 	if r.Target != nil {
 		for _, s := range r.Target.Servers {
 			all = append(all, chart.Fact{Name: fmt.Sprintf("For %s/s", rate(r.Target.Rate)),

@@ -13,8 +13,8 @@ import (
 func (s *sizer) report(ctx context.Context) (*Report, error) {
 	setup := s.plan.Setup
 	r := &Report{Scenario: s.plan.Scenario, SLO: s.SLO.String(), slo: s.SLO, system: s.plan.System,
-		Setup: fmt.Sprintf("%s on %d x %s", setup.LLM.Name, setup.GPUs(), setup.GPU.Name), gpu: setup.GPU.Name,
-		Load: s.facts(), Memory: s.memory(), Cost: s.plan.Model.Describe(), Constants: s.plan.Model.Constants()}
+		Setup: fmt.Sprintf("%s on %d x %s", setup.LLM.Name, setup.GPUs(), setup.GPU.Name),
+		Load:  s.facts(), Memory: s.memory(), Cost: s.plan.Model.Describe(), Constants: s.plan.Model.Constants()}
 	all, err := s.searches(ctx)
 	if err != nil {
 		return nil, err
@@ -49,8 +49,7 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 			return nil, err
 		}
 	}
-	r.Money = s.money()
-	r.Range = s.rangeOf(all[bounds:], r.Money)
+	r.Range = s.rangeOf(all[bounds:])
 	r.Verdict = r.verdict()
 	return r, nil
 }

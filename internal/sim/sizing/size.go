@@ -10,7 +10,6 @@ import (
 
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
-	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/scenario"
 )
 
@@ -22,8 +21,6 @@ type Question struct {
 	Precision float64          // of a capacity; 0.02
 	Target    float64          // requests/s that are wanted; 0: none
 	Lasts     capacity.Horizon // for how long the answer has to hold; zero: capacity.DefaultHorizon
-
-	Prices cost.Prices // of GPUs; where that of the scenario's is known, the answer is also in money
 
 	Folder string // keeps what was run, so that the same question resumes; empty: nothing is kept
 
@@ -54,13 +51,11 @@ type Report struct {
 	Systems    []Change `json:"systems"`
 	Take       Take     `json:"take"`
 	Target     *Target  `json:"target,omitempty"`
-	Money      *Money   `json:"money,omitempty"`
 
 	Kept string `json:"-"` // what was taken from Question.Folder; not part of the answer
 
 	slo    capacity.SLO
 	system *sim.System
-	gpu    string    // its name
 	asIs   []float64 // requests/s of the server as it is, by seed, to draw beside changes
 }
 

@@ -120,12 +120,11 @@ func seconds(v float64) string {
 	}
 }
 
-// writeAnswer writes the first screen: the rate, money and latency, then what limits it and what that rests on.
+// writeAnswer writes the first screen: the rate and latency, then what limits it and what that rests on.
 func (r *Report) writeAnswer(w io.Writer) {
 	answer, limits, _ := strings.Cut(r.Verdict, "; ")
 	fmt.Fprintf(w, "%s\n", strings.Join(terminal.Wrap(answer, 2), "\n  "))
 	if r.Capacity.Rate > 0 && r.atCapacity().Result != nil {
-		fact(w, "money", r.inMoney())
 		fact(w, "latency", r.intervals())
 		fact(w, "lasts", r.lasts())
 	}
@@ -150,9 +149,6 @@ func (r *Report) Write(out io.Writer, verbose bool) error {
 	if r.Capacity.Rate > 0 {
 		r.writeCurve(w)
 		r.writeChanges(w, "with one change at a time", r.Limits)
-		if r.Money != nil {
-			r.writeMoney(w)
-		}
 		r.writeChanges(w, "block size, of the same bytes", r.BlockSizes)
 		r.writeChanges(w, "system", r.Systems)
 		r.writeTake(w)
@@ -372,12 +368,7 @@ func (r *Report) writeTarget(w io.Writer) {
 	fmt.Fprintln(w)
 	fact(w, fmt.Sprintf("for %s/s", rate(t.Rate)), t.memory(r.Memory))
 	for _, s := range t.Servers {
-		price := ""
-		if r.Money != nil {
-			price = fmt.Sprintf(", $%.2f an hour, $%.3f for a million tokens at %s/s", r.Money.GPU*float64(s.GPUs),
-				r.Money.ofTarget(s, t.Rate), rate(t.Rate))
-		}
-		fact(w, "", s.String()+price)
+		fact(w, "", s.String())
 	}
 	if len(t.Servers) > 0 && t.Servers[0].Replicas > 1 {
 		fmt.Fprint(w, "\tservers get requests at random, each its share\n")
