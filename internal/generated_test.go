@@ -1,0 +1,53 @@
+package internal_test
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Ensure that .gitattributes marks the files that a program of the repository has written, and no others.
+func TestGeneratedFilesAreMarked(t *testing.T) {
+	attributes, err := os.ReadFile("../.gitattributes")
+	require.NoError(t, err)
+	var patterns []string
+	for line := range strings.Lines(string(attributes)) {
+		if pattern, rest, _ := strings.Cut(line, " "); strings.Contains(rest, "linguist-generated") {
+			patterns = append(patterns, pattern)
+		}
+	}
+	generated := regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`) // as go help generate asks for
+	found := 0
+	require.NoError(t, filepath.WalkDir("..", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			if entry != nil && (entry.Name() == "build" || entry.Name() == ".git") {
+				return filepath.SkipDir
+			}
+			return err
+		}
+		if ext := filepath.Ext(name); ext != ".go" && ext != ".s" {
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		marked := false
+		for _, pattern := range patterns {
+			matched, err := filepath.Match(filepath.Join("..", pattern), name)
+			require.NoError(t, err)
+			marked = marked || matched
+		}
+		head, _, _ := bytes.Cut(text, []byte("\n\n"))
+		require.Equalf(t, generated.Match(head), marked, "%s: generated, and marked in .gitattributes", name)
+		if marked {
+			found++
+		}
+		return nil
+	}))
+	require.Positive(t, found)
+}
