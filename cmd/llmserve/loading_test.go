@@ -118,29 +118,6 @@ func runSays(t *testing.T, path string) string {
 }
 
 func TestTheStartNamesTensorsThatAreNotUsed(t *testing.T) {
-	dir := t.TempDir()
-	write := func(more ...string) {
-		ones := func(name string, shape ...int) weightfile.Tensor {
-			return weightfile.F32(name, slices.Repeat([]float32{1}, shape[0]*shape[len(shape)-1]), shape...)
-		}
-		tensors := []weightfile.Tensor{ones("lm_head.weight", 1, 8), ones("model.embed_tokens.weight", 1, 8)}
-		for _, name := range append(more, "model.norm.weight", "model.layers.0.input_layernorm.weight",
-			"model.layers.0.post_attention_layernorm.weight") {
-			tensors = append(tensors, weightfile.F32(name, slices.Repeat([]float32{1}, 8), 8))
-		}
-		for _, name := range []string{"self_attn.q", "self_attn.k", "self_attn.v", "self_attn.o", "mlp.gate", "mlp.up",
-			"mlp.down"} {
-			tensors = append(tensors, ones("model.layers.0."+name+"_proj.weight", 8, 8))
-		}
-		for name, text := range map[string]string{
-			"config.json": `{"model_type": "llama", "vocab_size": 1, "hidden_size": 8, "num_hidden_layers": 1,
-				"num_attention_heads": 1, "intermediate_size": 8}`,
-			"tokenizer.json":    `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}`,
-			"model.safetensors": string(weightfile.Safetensors(tensors...)),
-		} {
-			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
-		}
-	}
 	for _, test := range []struct {
 		more []string
 		want string
@@ -150,7 +127,7 @@ func TestTheStartNamesTensorsThatAreNotUsed(t *testing.T) {
 		{[]string{"\x1b[2J"}, "  not used: the tensors \\x1b[2J\n"},
 		{[]string{"e", "d", "c", "b", "a"}, "  not used: the tensors a, b, c and 2 more\n"},
 	} {
-		write(test.more...)
+		dir := tinyFolder(t, map[string]string{"model.safetensors": string(tinySafetensors(4, test.more...))})
 		require.Equal(t, test.want, runSays(t, dir))
 	}
 }

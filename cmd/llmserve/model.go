@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -21,7 +20,6 @@ import (
 	"llmmemory/internal/model/tokenizer"
 	"llmmemory/internal/model/weights"
 	"llmmemory/internal/parallel"
-	"llmmemory/internal/terminal"
 )
 
 // maxThreads is far above any useful number, and below what makes Go's runtime end the process.
@@ -89,6 +87,7 @@ type loaded struct {
 	tokenizer     *tokenizer.Tokenizer
 	template      *chat.Template
 	templateError error // why there is no template, though the model has one
+	noSplit       bool  // the file does not say how text is split
 
 	files *weights.GGUF // nil: a folder
 	part  func(*parallel.Pool, model.Part) (*model.Model, error)
@@ -102,21 +101,6 @@ func (l *loaded) weightBytes() int {
 		n += w.Model.WeightBytes()
 	}
 	return n
-}
-
-// notes says which parts of the model's files are not used.
-func (l *loaded) notes(to io.Writer) {
-	if n := l.config.UnusedWindow; n > 0 {
-		fmt.Fprintf(to, "  not used, as in llama.cpp: the file's sliding window of %d tokens\n", n)
-	}
-	const most = 3 // names that are shown
-	names, more := l.workers[0].Model.Unused(), ""
-	if n := len(names) - most; n > 0 {
-		names, more = names[:most], fmt.Sprintf(" and %d more", n)
-	}
-	if len(names) > 0 {
-		fmt.Fprintf(to, "  not used: the tensors %s%s\n", terminal.VisibleName(strings.Join(names, ", ")), more)
-	}
 }
 
 func (l *loaded) close() error {
@@ -319,7 +303,11 @@ func (l *loaded) openFolder(dir string, o *modelOptions) (err error) {
 	if l.tokenizer, err = tokenizer.Open(dir); err != nil {
 		return err
 	}
-	source, tokens, err := folderTemplate(dir)
+	tokens, err := tokenizer.SpecialTokens(dir)
+	if err != nil {
+		return err
+	}
+	source, err := folderTemplate(dir)
 	if err != nil {
 		return err
 	}
@@ -358,6 +346,8 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 	if l.tokenizer, err = tokenizer.FromGGUF(g.Meta); err != nil {
 		return err
 	}
+	meta := func(key string) string { return g.Meta["tokenizer.ggml."+key].String() }
+	l.noSplit = meta("model") == "gpt2" && meta("pre") == ""
 	tokens := map[string]string{}
 	for name, key := range map[string]string{"bos_token": "bos_token_id", "eos_token": "eos_token_id"} {
 		if id, ok := g.Meta["tokenizer.ggml."+key].Int(); ok {

@@ -212,6 +212,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	if address != listener.Addr().String() {
 		fmt.Fprintln(out, "  and at every other address of this machine")
 	}
+	fmt.Fprintln(out, "  "+l.ends(e.Config().End))
 	if l.templateError != nil {
 		fmt.Fprintf(out, "  no /v1/chat/completions: the model's chat template cannot be used: %v\n", l.templateError)
 	}

@@ -10,36 +10,25 @@ import (
 	"llmmemory/internal/model/chat"
 )
 
-// folderTemplate reads chat_template.jinja, or tokenizer_config.json, which also
-// names special tokens.
-func folderTemplate(dir string) (source string, tokens map[string]string, err error) {
-	tokens = map[string]string{}
-	data, err := os.ReadFile(filepath.Join(dir, "tokenizer_config.json"))
-	if err == nil {
-		var fields map[string]json.RawMessage
-		if err := json.Unmarshal(data, &fields); err != nil {
-			return "", nil, fmt.Errorf("tokenizer_config.json: %w", err)
-		}
-		for _, name := range []string{"bos_token", "eos_token", "unk_token", "pad_token"} {
-			var text string
-			var object struct {
-				Content string `json:"content"`
-			}
-			if json.Unmarshal(fields[name], &text) != nil && json.Unmarshal(fields[name], &object) == nil {
-				text = object.Content
-			}
-			if text != "" {
-				tokens[name] = text
-			}
-		}
-		source = configTemplate(fields["chat_template"])
-	} else if !errors.Is(err, os.ErrNotExist) {
-		return "", nil, err
-	}
+// folderTemplate reads the chat template of a folder, from chat_template.jinja or tokenizer_config.json.
+func folderTemplate(dir string) (string, error) {
 	if data, err := os.ReadFile(filepath.Join(dir, "chat_template.jinja")); err == nil {
-		source = string(data)
+		return string(data), nil
 	}
-	return source, tokens, nil
+	data, err := os.ReadFile(filepath.Join(dir, "tokenizer_config.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	var fields struct {
+		Template json.RawMessage `json:"chat_template"`
+	}
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return "", fmt.Errorf("tokenizer_config.json: %w", err)
+	}
+	return configTemplate(fields.Template), nil
 }
 
 // readTemplate reads the template of a model, or the one that is to be used in its place. If the model's own cannot

@@ -31,7 +31,7 @@ func TestTheTemplateOfAFolderIsFound(t *testing.T) {
 					require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
 				}
 			}
-			source, _, err := folderTemplate(dir)
+			source, err := folderTemplate(dir)
 			require.NoError(t, err)
 			require.Equal(t, test.want, source)
 		})

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"llmmemory/internal/attention"
@@ -57,6 +58,9 @@ type Config struct {
 	Offload *kvoffload.Config
 
 	MaxWaiting int // requests that may wait when MaxNumSeqs run; 0: 1,024
+
+	// End are the tokens that end an answer. New adds those of the model and of the tokenizer.
+	End []int32
 
 	fit    bool // MaxModelLen is what fits
 	asked  int  // MaxModelLen as it was given, or else what the model knows
@@ -129,6 +133,13 @@ func (c *Config) defaults(m *model.Config) error {
 		return fmt.Errorf("%w: sequences of %d tokens, the model knows positions up to %d", ErrConfig, c.MaxModelLen, m.MaxModelLen)
 	}
 	return nil
+}
+
+// setEnd adds the tokens that end an answer by the model's configuration and by its tokenizer, as vLLM does.
+func (c *Config) setEnd() {
+	all := slices.Concat(c.End, c.Model.End, c.Tokenizer.Ends())
+	slices.Sort(all)
+	c.End = slices.DeleteFunc(slices.Compact(all), func(id int32) bool { return int(id) >= c.Model.VocabSize })
 }
 
 // stores sizes the memory for keys and values of each worker. The scheduler keeps one

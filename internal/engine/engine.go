@@ -55,6 +55,7 @@ func New(config Config, observer Observer) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	config.setEnd()
 	e := &Engine{config: config, live: map[sched.ID]*sequence{}, observer: observer, stopped: make(chan struct{})}
 	e.changed.L = &e.mu
 	if observer == nil {
@@ -94,7 +95,7 @@ func (e *Engine) submit(r Request, of *Series) (*Stream, error) {
 	}
 	q.ends = slices.Clone(r.StopTokenIDs)
 	if !r.IgnoreEOS {
-		q.ends = append(q.ends, e.config.Model.End...)
+		q.ends = append(q.ends, e.config.End...)
 	}
 	s.answers = append(s.answers, q)
 	for i := 1; i < r.N; i++ {

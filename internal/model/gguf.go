@@ -222,6 +222,10 @@ func ConfigFromGGUF(g *weights.GGUF) (*Config, error) {
 	if family == "" {
 		return nil, fmt.Errorf("%w: the key general.architecture is missing", ErrModel)
 	}
+	if kind := g.Meta["general.type"].String(); kind == "adapter" {
+		return nil, fmt.Errorf("%w: the file is an adapter (LoRA), and adapters are not applied; merge it into its base model "+
+			"(llama.cpp's llama-export-lora) and give the merged file", ErrModel)
+	}
 	special, ok := ggufFamilies[family]
 	if !ok {
 		return nil, fmt.Errorf("%w: general.architecture is %q; supported in GGUF are %s", ErrModel, family,
@@ -253,12 +257,6 @@ func ConfigFromGGUF(g *weights.GGUF) (*Config, error) {
 	}
 	if t := g.Get("token_embd.weight"); t != nil {
 		c.VocabSize = t.Rows
-	}
-	if id, ok := g.Meta["tokenizer.ggml.eos_token_id"].Int(); ok && id >= 0 && id <= math.MaxInt32 {
-		c.End = []int32{int32(id)}
-	}
-	if id, ok := g.Meta["tokenizer.ggml.eot_token_id"].Int(); ok && id >= 0 && id <= math.MaxInt32 {
-		c.End = append(c.End, int32(id))
 	}
 	if err := c.ropeFromGGUF(k, g); err != nil {
 		return nil, err

@@ -161,7 +161,6 @@ func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 			t.Cleanup(pool.Close)
 			m, err := model.OpenGGUF(g, pool, model.Part{})
 			require.NoError(t, err)
-			require.Equal(t, []int32{5}, m.End)
 			most, _, size := logitErrors(t, benchOf(t, m, pool), ggufReference(g, family))
 			require.Less(t, most, 2e-4)
 			require.Greater(t, size, 0.5, "the logits are too small to show anything")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -86,6 +87,9 @@ type scaling struct {
 // ReadConfig reads config.json of a folder, and the tokens that end a sequence from
 // generation_config.json where it has them.
 func ReadConfig(dir string) (*Config, error) {
+	if err := refuseAdapter(dir); err != nil {
+		return nil, err
+	}
 	data, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w; a folder needs config.json, model.safetensors and a tokenizer", ErrModel, err)
@@ -109,6 +113,34 @@ func ReadConfig(dir string) (*Config, error) {
 	}
 	return c, c.check()
 }
+
+// refuseAdapter refuses a folder with an adapter. If a model is beside it, transformers applies the adapter and vLLM
+// does not, so neither answer is what everybody expects.
+func refuseAdapter(dir string) error {
+	data, err := os.ReadFile(filepath.Join(dir, adapterConfig))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var adapter struct {
+		Base string `json:"base_model_name_or_path"`
+	}
+	_ = json.Unmarshal(data, &adapter) // the name is only for the message
+	of := "its base model"
+	if adapter.Base != "" {
+		of = fmt.Sprintf("its base model (%q)", adapter.Base)
+	}
+	beside := ""
+	if _, err := os.Stat(filepath.Join(dir, "config.json")); err == nil {
+		beside = "; to serve the model of this folder without the adapter, remove " + adapterConfig
+	}
+	return fmt.Errorf("%w: %s has %s: adapters (LoRA) are not applied; merge the adapter into %s and give the folder of "+
+		"the merged model (peft's merge_and_unload and save_pretrained)%s", ErrModel, dir, adapterConfig, of, beside)
+}
+
+const adapterConfig = "adapter_config.json"
 
 // ParseConfig reads a config.json.
 func ParseConfig(data []byte) (*Config, error) {

@@ -119,7 +119,7 @@ func (s *Server) search(c *common, r *engine.Request) (*search, error) {
 		f.penalty = *c.LengthPenalty
 	}
 	if !r.IgnoreEOS {
-		f.ends = append(slices.Clone(f.ends), s.config.Engine.Config().Model.End...)
+		f.ends = append(slices.Clone(f.ends), s.config.Engine.Config().End...)
 	}
 	return f, nil
 }

@@ -23,10 +23,11 @@ func FromGGUF(meta map[string]weights.Value) (*Tokenizer, error) {
 		return nil, fmt.Errorf("%w: %d tokens with %d types", ErrFormat, len(tokens), len(kinds))
 	}
 	t := blank()
-	for _, key := range []string{"eos_token_id", "unknown_token_id"} {
-		if id, ok := meta["tokenizer.ggml."+key].Int(); ok && (id < 0 || id >= int64(len(tokens))) {
-			return nil, fmt.Errorf("%w: %s is %d of %d", ErrFormat, key, id, len(tokens))
-		}
+	if id, ok := meta["tokenizer.ggml.unknown_token_id"].Int(); ok && (id < 0 || id >= int64(len(tokens))) {
+		return nil, fmt.Errorf("%w: unknown_token_id is %d of %d", ErrFormat, id, len(tokens))
+	}
+	if err := t.setEnds(meta, tokens, kinds); err != nil {
+		return nil, err
 	}
 	switch name := meta["tokenizer.ggml.model"].String(); name {
 	case "gpt2":
@@ -62,11 +63,9 @@ func (t *Tokenizer) fromGPT2(meta map[string]weights.Value, tokens []string, kin
 			t.addGGUF(i, text, kind)
 			continue
 		}
-		p := t.piece(text)
-		if err := t.enter(i, p, false); err != nil {
+		if err := t.addText(i, text); err != nil {
 			return err
 		}
-		t.ids[string(p)] = int32(i)
 	}
 	t.merges = map[pair]merge{}
 	for rank, line := range meta["tokenizer.ggml.merges"].Strings() {
@@ -106,17 +105,29 @@ func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, ki
 				t.pieces[i] = t.piece(text)
 			}
 		default:
-			p := t.piece(text)
-			if err := t.enter(i, p, false); err != nil {
+			if err := t.addText(i, text); err != nil {
 				return err
 			}
-			t.ids[string(p)] = int32(i)
 		}
 	}
 	if id, ok := meta["tokenizer.ggml.unknown_token_id"].Int(); ok {
 		t.unknown = int32(id)
 	}
 	return t.aroundGGUF(meta, len(tokens), true)
+}
+
+// addText adds a token that is text. One that ends an answer by its text is a control token with the wrong kind, and
+// found in text as those are.
+func (t *Tokenizer) addText(i int, text string) error {
+	p := t.piece(text)
+	if err := t.enter(i, p, false); err != nil {
+		return err
+	}
+	t.ids[string(p)] = int32(i)
+	if isEnd(text, 1) {
+		t.added.add(text, int32(i), strip{})
+	}
+	return nil
 }
 
 func (t *Tokenizer) addGGUF(i int, text string, kind int) {

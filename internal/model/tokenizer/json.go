@@ -63,8 +63,23 @@ type (
 )
 
 // Open reads the tokenizer of a model's folder: tokenizer.json, or vocab.json
-// and merges.txt.
+// and merges.txt. Its eos_token ends an answer.
 func Open(dir string) (*Tokenizer, error) {
+	t, err := openVocabulary(dir)
+	if err != nil {
+		return nil, err
+	}
+	special, err := SpecialTokens(dir)
+	if err != nil {
+		return nil, err
+	}
+	if id, ok := t.Token(special["eos_token"]); ok {
+		t.addEnd(id)
+	}
+	return t, nil
+}
+
+func openVocabulary(dir string) (*Tokenizer, error) {
 	data, err := os.ReadFile(filepath.Join(dir, "tokenizer.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return openMerges(dir)

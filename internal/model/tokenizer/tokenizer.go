@@ -35,6 +35,7 @@ type Tokenizer struct {
 	patterns    []*regexp2.Regexp
 	added       matcher
 	first, last []int32 // tokens around a text
+	ends        []int32 // tokens that end an answer
 }
 
 func blank() *Tokenizer {
