@@ -25,7 +25,7 @@ type Node struct {
 	Next *Node
 }
 
-// L1Table is the table that Sequence.block_table points at. Its entries point at L2Tables.
+// L1Table is the table that Sequence.block_table points at. Its entries point at an L2Table each.
 type (
 	L1Table [L1Size]*L2Table
 	L2Table [L2Size]int32

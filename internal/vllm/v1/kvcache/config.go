@@ -32,7 +32,7 @@ type Group struct {
 
 	// Align keeps one running state and the states at ends of blocks (vLLM's
 	// mamba_cache_mode "align"). Without it a Mamba group holds a block for
-	// each Block tokens.
+	// each BlockSize tokens.
 	Align                bool
 	NumSpeculativeBlocks int // Mamba: more state blocks, for draft tokens
 

@@ -74,8 +74,7 @@ func (r *Request) ReplaceLast(token int32) error {
 }
 
 // Rollback moves the computed tokens of r back, over drafts that were rejected,
-// and frees the blocks after them (V1 keeps them, see
-// SetNumComputedTokens). Mamba groups keep all their blocks. The error wraps ErrRequest if computed
+// and frees the blocks after them (vLLM keeps them). Mamba groups keep all their blocks. The error wraps ErrRequest if computed
 // is out of range or a block after it is registered; nothing has changed then.
 func (r *Request) Rollback(computed int) error {
 	c := r.cache

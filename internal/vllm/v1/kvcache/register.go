@@ -58,7 +58,7 @@ func (c *Cache) registerTail(r *Request, i, tokens int) {
 }
 
 // Store registers the blocks of the first tokens tokens, after an allocation
-// with Delay.
+// with DelayCacheBlocks.
 func (c *Cache) Store(r *Request, tokens int) error {
 	if !c.config.EnablePrefixCaching {
 		return nil

@@ -9,7 +9,7 @@ import (
 // Content is everything that the keys of a request's blocks depend on.
 type Content struct {
 	Tokens []int32
-	Hashes []blockhash.Hash // one for each complete Config.HashBlock tokens
+	Hashes []blockhash.Hash // one for each complete block of Config.HashBlockSize tokens
 	Extras blockhash.Extras
 	LoRAID int64
 }

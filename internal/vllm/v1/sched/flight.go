@@ -12,7 +12,7 @@ type batch struct {
 	preempted []ID // as in the Step
 	finished  []ID
 	encode    []encodeEntry
-	moved     []encodeEntry // by unscheduleEncoder
+	moved     []encodeEntry // by encoder.unscheduled
 	dropped   []int
 	evicted   []string // outputs of the encoder, as in the Step
 	zero      []int32  // blocks, as in the Step
