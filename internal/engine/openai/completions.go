@@ -91,6 +91,17 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 
 // parse reads the body of a request, and checks what has nothing to do with the prompt.
 func (s *Server) parse(w http.ResponseWriter, r *http.Request, body any, c *common) error {
+	if err := s.decode(w, r, body); err != nil {
+		return err
+	}
+	if c.Model == "" {
+		return invalid("model", "model is missing; this server has %q.", s.config.Name)
+	}
+	return s.checkModel(c.Model)
+}
+
+// decode reads a body, and refuses what would be ignored in it. others are further types whose fields are ignored.
+func (s *Server) decode(w http.ResponseWriter, r *http.Request, body any, others ...reflect.Type) error {
 	data, err := s.read(w, r)
 	if err != nil {
 		return err
@@ -102,16 +113,10 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request, body any, c *comm
 	if !utf8.Valid(data) {
 		return invalid("", "The body is not UTF-8, as JSON must be.")
 	}
-	if err := unsupported(fields); err != nil {
+	if err := unsupported(fields, reflect.TypeOf(body).Elem(), others...); err != nil {
 		return err
 	}
-	if err := unmarshal(exact(data, reflect.TypeOf(body)), body); err != nil {
-		return err
-	}
-	if c.Model == "" {
-		return invalid("model", "model is missing; this server has %q.", s.config.Name)
-	}
-	return s.checkModel(c.Model)
+	return unmarshal(exact(data, reflect.TypeOf(body)), body)
 }
 
 // prompts are the prompts of a request with their tokens.

@@ -27,12 +27,7 @@ func exact(raw json.RawMessage, t reflect.Type) json.RawMessage {
 	if json.Unmarshal(raw, &fields) != nil {
 		return raw // decoding reports what is wrong with it
 	}
-	types := map[string]reflect.Type{}
-	for _, f := range reflect.VisibleFields(t) {
-		if name := f.Tag.Get("json"); name != "" {
-			types[name] = f.Type
-		}
-	}
+	types := jsonNames(t)
 	changed := false
 	for name, value := range fields {
 		if inside, ok := types[name]; ok {
@@ -55,6 +50,17 @@ func exact(raw json.RawMessage, t reflect.Type) json.RawMessage {
 		return raw // never: all of it was decoded
 	}
 	return kept
+}
+
+// jsonNames are the fields of a struct by their names in JSON.
+func jsonNames(t reflect.Type) map[string]reflect.Type {
+	types := map[string]reflect.Type{}
+	for _, f := range reflect.VisibleFields(t) {
+		if name := f.Tag.Get("json"); name != "" {
+			types[name] = f.Type
+		}
+	}
+	return types
 }
 
 // whole writes 5.0 and 5e0 as 5. Other values are as they were.

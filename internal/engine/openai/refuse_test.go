@@ -43,7 +43,7 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{texts, "[1]", "", "The body is a JSON array; an object is expected."},
 		{texts, "{\"model\": \"demo\", \"prompt\": \"Gr\xf6\xdfe\"}", "", "not UTF-8"},
 		{texts, `{"prompt": "x"}`, "model", `model is missing; this server has "demo".`},
-		{texts, `{"MODEL": "demo", "prompt": "x"}`, "model", "model is missing"},
+		{texts, `{"MODEL": "demo", "prompt": "x"}`, "MODEL", `"MODEL" is not a field of this request; "model" is.`},
 
 		// types
 		{texts, text + `"max_tokens": 1.5}`, "max_tokens", "max_tokens is a JSON number 1.5; a whole number is expected."},
@@ -113,7 +113,7 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 			"stream_options.continuous_usage_stats", "include_usage is"},
 
 		// messages
-		{chats, `{"model": "demo", "prompt": "x", "messages": null}`, "messages", "messages is missing."},
+		{chats, `{"model": "demo", "messages": null}`, "messages", "messages is missing."},
 		{chats, `{"model": "demo", "messages": []}`, "messages", "messages is empty."},
 		{chats, `{"model": "demo", "messages": [{"content": "x"}]}`, "messages", "Message 0 has no role."},
 		{chats, `{"model": "demo", "messages": [{"role": "User", "content": "x"}]}`, "messages",
@@ -175,6 +175,31 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{chats, talk + `"include_reasoning": false}`, "include_reasoning", "use chat_template_kwargs"},
 		{chats, talk + `"reasoning_effort": "none"}`, "reasoning_effort", "use chat_template_kwargs"},
 		{chats, talk + `"reasoning_effort": "low"}`, "reasoning_effort", "use chat_template_kwargs"},
+		{chats, talk + `"reasoning": {"effort": "low"}}`, "reasoning", "use chat_template_kwargs"},
+		{chats, talk + `"thinking": {"type": "disabled"}}`, "thinking", "use chat_template_kwargs"},
+		{chats, talk + `"reasoning_format": "none"}`, "reasoning_format", "as the model writes it"},
+		{chats, talk + `"separate_reasoning": false}`, "separate_reasoning", "as the model writes it"},
+		{chats, talk + `"lora": [{"id": 0, "scale": 0.5}]}`, "lora", "merge the adapter"},
+		{texts, text + `"lora_path": "a"}`, "lora_path", "merge the adapter"},
+		{texts, text + `"context": [1, 2]}`, "context", "use a prompt of tokens"},
+		{chats, talk + `"num_ctx": 8192}`, "num_ctx", "start it with --max-model-len"},
+		{texts, text + `"tfs_z": 0.9}`, "tfs_z", "use top_p or min_p"},
+
+		// fields that nobody knows
+		{texts, text + `"temprature": 0}`, "temprature", `"temprature" is not a field of this request; check its name`},
+		{texts, text + `"Max_Tokens": 5}`, "Max_Tokens", `"max_tokens" is.`},
+		{chats, talk + `"STREAM": true}`, "STREAM", `"stream" is.`},
+		{chats, talk + `"prompt": "x"}`, "prompt", "is not a field of this request"},
+		{texts, text + `"messages": [{"role": "user", "content": "x"}]}`, "messages", "is not a field of this request"},
+		{texts, text + `"transforms": ["middle-out"]}`, "transforms", "is not a field of this request"},
+		{texts, text + `"` + strings.Repeat("a", 1000) + `": 1}`, strings.Repeat("a", 64), "is not a field of this request"},
+		{"/tokenize", `{"messages": [], "tools": [{"type": "function"}]}`, "tools", unsupported},
+		{"/tokenize", `{"messages": [], "num_ctx": 5}`, "num_ctx", "--max-model-len"},
+		{"/tokenize", `{"messages": [], "chat_template": "x"}`, "chat_template", "--chat-template"},
+		{"/tokenize", `{"messages": [{"role": "user", "content": "x"}], "reasoning_effort": "low"}`, "reasoning_effort",
+			"use chat_template_kwargs"},
+		{"/tokenize", `{"prompt": "x", "parse_special": false}`, "parse_special", "is not a field of this request"},
+		{"/detokenize", `{"tokens": [65], "skip_specials": false}`, "skip_specials", "is not a field of this request"},
 		{chats, talk + `"chat_template": "x"}`, "chat_template", "--chat-template"},
 		{chats, talk + `"chat_template_kwargs": [1]}`, "chat_template_kwargs", "an object is expected"},
 		{chats, talk + `"chat_template_kwargs": {"messages": []}}`, "chat_template_kwargs", "messages"},
@@ -190,8 +215,8 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 	}
 }
 
-// Fields that change nothing are accepted, and so are fields that are not known, such as those whose names differ in
-// case, and whole numbers that are written as fractions.
+// Fields that change nothing are accepted, fields that are not known if they are empty, and whole numbers that are
+// written as fractions.
 func TestFieldsThatChangeNothingAreAccepted(t *testing.T) {
 	s := start(t, nil)
 	for _, fields := range []string{
@@ -202,6 +227,10 @@ func TestFieldsThatChangeNothingAreAccepted(t *testing.T) {
 		`"do_sample": true, "num_beams": 1, "raw": false, "priority": 0.0, "response_format": {"type": "text"}`,
 		`"cache_prompt": true, "id_slot": -1, "keep_alive": "5m", "store": false, "metadata": {"a": "b"}`,
 		`"tool_choice": "auto", "function_call": "none"`,
+		`"user": "u", "store": true, "service_tier": "auto", "safety_identifier": "i", "prompt_cache_key": "k",
+			"prompt_cache_retention": "24h", "parallel_tool_calls": false, "prediction": {"type": "content", "content": "x"}`,
+		`"request_id": "r", "provider": {"order": ["a"]}, "usage": {"include": true}, "timings_per_token": true`,
+		`"nobody_knows": null, "MAX_TOKENS": null, "nor_this": "", "nor_these": [], "nor_those": {}`,
 		`"top_k": -1`,
 		`"n": 1.0, "top_k": 5.0, "seed": 7.0, "min_tokens": 1.0`,
 	} {
@@ -226,10 +255,8 @@ func TestFieldsThatChangeNothingAreAccepted(t *testing.T) {
 		a := s.ask(t, texts, `{"model": "demo", "prompt": "ab12 ab", "temperature": 0, "max_tokens": `+number+"}")
 		require.Equal(t, "12", a.Choices[0].Text, number)
 	}
-	for _, more := range []string{`"MAX_TOKENS": 1`, `"Max_Tokens": 1`, `"STREAM": 5`, `"N": 0`,
-		`"stream": false, "stream_options": null, "STREAM_OPTIONS": {"INCLUDE_USAGE": 5}`} {
-		a := s.ask(t, texts, `{"model": "demo", "prompt": "ab12 ab", "temperature": 0, `+more+`, "max_tokens": 2}`)
-		require.Equal(t, 200, a.Status, "%s: %s", more, a.Text)
-		require.Equal(t, "12", a.Choices[0].Text, more)
+	for _, body := range []string{text, talk} { // the tokens of a prompt that is sent elsewhere
+		a := s.ask(t, "/tokenize", body+`"stream": true, "temperature": 0.5, "logprobs": null, "store": true}`)
+		require.Equal(t, 200, a.Status, a.Text)
 	}
 }

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"net/http"
+	"reflect"
 	"strings"
 )
 
@@ -14,6 +15,7 @@ type tokenizeRequest struct {
 	Messages            []chatMessage `json:"messages"`
 	AddGenerationPrompt *bool         `json:"add_generation_prompt"`
 	ChatTemplateKwargs  kwargs        `json:"chat_template_kwargs"`
+	ReasoningEffort     string        `json:"reasoning_effort"`
 }
 
 type tokenized struct {
@@ -26,7 +28,9 @@ type tokenized struct {
 // tokenize answers /tokenize: with the tokens of a prompt, or of messages.
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 	var body tokenizeRequest
-	if err := s.small(w, r, &body); err != nil {
+	// A body of a request for an answer is taken as it is: to learn how many tokens its prompt has.
+	err := s.decode(w, r, &body, reflect.TypeFor[completionRequest](), reflect.TypeFor[chatRequest]())
+	if err != nil {
 		return err
 	}
 	if body.Model != nil {
@@ -48,6 +52,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 		}
 		tokens, err := s.chatPrompt(&chatRequest{
 			Messages: body.Messages, AddGenerationPrompt: body.AddGenerationPrompt, ChatTemplateKwargs: body.ChatTemplateKwargs,
+			ReasoningEffort: body.ReasoningEffort,
 		})
 		if err != nil {
 			return err
@@ -73,7 +78,7 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 		Model  *string `json:"model"`
 		Tokens []int32 `json:"tokens"`
 	}
-	if err := s.small(w, r, &body); err != nil {
+	if err := s.decode(w, r, &body); err != nil {
 		return err
 	}
 	if body.Model != nil {
@@ -98,14 +103,4 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) version(w http.ResponseWriter, _ *http.Request) error {
 	writeJSON(w, http.StatusOK, map[string]string{"version": s.config.Version})
 	return nil
-}
-
-// small reads a body that generates nothing. Unlike in a request for an answer, fields that are not known
-// have no effect.
-func (s *Server) small(w http.ResponseWriter, r *http.Request, body any) error {
-	data, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
-	return unmarshal(data, body)
 }

@@ -3,12 +3,16 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
+	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // A foreignField is a field of OpenAI, vLLM, llama.cpp, ollama or another server that would change the answer and
-// is not served. null, an empty value and the neutral value are accepted.
+// is not served. null, an empty value and the neutral value are accepted. A field that is in none of the lists here is
+// refused as well; foreignFields says what to use instead.
 type foreignField struct {
 	name    string
 	neutral string // the value that changes nothing, as JSON; "" if there is none
@@ -23,6 +27,7 @@ const (
 	usePenalty = "use repetition_penalty, presence_penalty or frequency_penalty"
 	useKwargs  = "use chat_template_kwargs with the names that the model's template has, such as enable_thinking"
 	useBias    = "use logit_bias"
+	useLora    = "merge the adapter into the model"
 	useSchema  = "answers cannot be held to a schema or a grammar; " +
 		"leave the field out, ask for JSON in the prompt, and check the answer"
 )
@@ -34,7 +39,12 @@ var foreignFields = slices.Concat(
 	unserved(useSchema, "response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice",
 		"guided_grammar", "grammar", "json_schema", "format", "regex", "ebnf"),
 	unserved(useLimit, "n_predict", "num_predict", "max_new_tokens", "max_output_tokens"),
-	unserved(useKwargs, "think", "enable_thinking"),
+	unserved(useKwargs, "think", "thinking", "enable_thinking", "reasoning", "reasoning_budget", "thinking_budget"),
+	unserved("the text has the model's reasoning as the model writes it", "reasoning_format", "separate_reasoning",
+		"reasoning_split", "thinking_forced_open"),
+	unserved("start it with --max-model-len", "num_ctx", "n_ctx"),
+	unserved("use stop_token_ids", "stop_tokens", "stop_regex"),
+	unserved(useLora, "lora", "lora_path", "adapter_id"),
 	unserved(useBias, "allowed_token_ids", "bad_words"),
 	unserved("use /v1/completions with echo and logprobs", "prompt_logprobs"),
 	unserved("start it with --chat-template", "chat_template"),
@@ -71,10 +81,10 @@ var foreignFields = slices.Concat(
 		{"xtc_probability", "0", useCut, ""},
 		{"dynatemp_range", "0", "use temperature", ""},
 		{"samplers", "", "use top_k, top_p, min_p and temperature, which are applied as in vLLM", ""},
-		{"lora", "", "merge the adapter into the model", ""},
 		// ollama
 		{"options", "{}",
 			"use its settings as fields of the request: temperature, top_k, seed, stop, max_tokens, ...", ""},
+		{"context", "", "use a prompt of tokens, or messages", ""},
 		{"system", "", "use a message with the role system", ""},
 		{"template", "", "use /v1/completions with a prompt that is complete", ""},
 		{"raw", "false", "use /v1/completions, which has no template", ""},
@@ -83,8 +93,26 @@ var foreignFields = slices.Concat(
 		{"num_beams", "1", "use use_beam_search with n", ""},
 		{"no_repeat_ngram_size", "0", usePenalty, ""},
 		{"stop_sequences", "", "use stop", ""},
+		{"return_tokens", "false", "use return_token_ids", ""},
+		{"no_stop_trim", "false", "use include_stop_str_in_output", ""},
+		{"stream_reasoning", "true", "", ""},
+		{"watermark", "false", "", ""},
 	},
 )
+
+// harmlessFields are fields that are not served and do not change the answer, whatever their value: names and notes
+// of the client, where and how soon the answer is to be computed, and tools and images, of which there are none.
+var harmlessFields = []string{
+	// OpenAI
+	"metadata", "parallel_tool_calls", "prediction", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention",
+	"safety_identifier", "service_tier", "store",
+	// vLLM and SGLang
+	"media_io_kwargs", "mm_processor_kwargs", "request_id", "rid",
+	// llama.cpp
+	"cache_prompt", "id_slot", "n_cache_reuse", "n_discard", "n_keep", "return_progress", "timings_per_token",
+	// ollama and OpenRouter
+	"keep_alive", "models", "provider", "route", "session_id", "trace", "usage",
+}
 
 func unserved(instead string, names ...string) (list []foreignField) {
 	for _, name := range names {
@@ -107,13 +135,18 @@ var dependentFields = []struct{ name, of string }{
 	{"xtc_threshold", "xtc_probability"},
 }
 
-// unsupported returns an error that names the first foreign field of a body.
-func unsupported(fields map[string]json.RawMessage) error {
+// unsupported returns an error for the first field of a body that would be ignored in silence: one of foreignFields
+// that the body's type does not serve, or one that nobody knows. others are further types whose fields are ignored.
+func unsupported(fields map[string]json.RawMessage, body reflect.Type, others ...reflect.Type) error {
 	kind := "prompt"
 	if _, chat := fields["messages"]; chat {
 		kind = "messages"
 	}
+	served := jsonNames(body)
 	for _, f := range foreignFields {
+		if _, ok := served[f.name]; ok {
+			continue
+		}
 		if (f.only == "" || f.only == kind) && !f.changesNothing(fields[f.name]) {
 			return f.refuse(f.name)
 		}
@@ -125,7 +158,45 @@ func unsupported(fields map[string]json.RawMessage) error {
 			}
 		}
 	}
+	known := knownNames(append(others, body))
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		empty := foreignField{neutral: "{}"}
+		if !known[name] && !empty.changesNothing(fields[name]) {
+			return unknownField(name, known)
+		}
+	}
 	return nil
+}
+
+// knownNames are the names of all fields of these types, and of those in the lists of this file.
+func knownNames(types []reflect.Type) map[string]bool {
+	known := map[string]bool{}
+	for _, f := range foreignFields {
+		known[f.name] = true
+	}
+	for _, d := range dependentFields {
+		known[d.name] = true
+	}
+	for _, name := range harmlessFields {
+		known[name] = true
+	}
+	for _, t := range types {
+		for name := range jsonNames(t) {
+			known[name] = true
+		}
+	}
+	return known
+}
+
+// unknownField refuses a field that nobody knows: it may be a misspelt one.
+func unknownField(name string, known map[string]bool) error {
+	name = name[:min(len(name), 64)] // a body can have a name of megabytes
+	for k := range known {
+		if strings.EqualFold(k, name) {
+			return invalid(name, "%q is not a field of this request; %q is.", name, k)
+		}
+	}
+	return invalid(name, "%q is not a field of this request; check its name, or leave it out.", name)
 }
 
 func (f *foreignField) refuse(name string) error {
