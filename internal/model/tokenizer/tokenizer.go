@@ -3,10 +3,10 @@ package tokenizer
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"github.com/dlclark/regexp2"
-	"golang.org/x/text/unicode/norm"
 )
 
 // prefixing says where a space is put before the text (SentencePiece).
@@ -36,6 +36,8 @@ type Tokenizer struct {
 	added       matcher
 	first, last []int32 // tokens around a text
 	ends        []int32 // tokens that end an answer
+
+	sizes func() sizes // measured once
 }
 
 func blank() *Tokenizer {
@@ -43,6 +45,7 @@ func blank() *Tokenizer {
 	for i := range t.bytes {
 		t.bytes[i] = -1
 	}
+	t.sizes = sync.OnceValue(t.measure)
 	return t
 }
 
@@ -85,78 +88,6 @@ func (t *Tokenizer) Decode(ids []int32) string {
 		}
 	}
 	return b.String()
-}
-
-// Encode cuts a text into tokens. Names of added tokens in the text become
-// these tokens. With around, the tokens that begin and end a text are put
-// around it.
-func (t *Tokenizer) Encode(text string, around bool) []int32 {
-	var out []int32
-	if around {
-		out = append(out, t.first...)
-	}
-	c := cutter{t: t}
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	begin := true
-	for text != "" {
-		before, id, after := t.added.next(text)
-		if before != "" {
-			out = c.part(out, before, begin)
-		}
-		begin = false
-		if id >= 0 {
-			out = append(out, id)
-		}
-		text = after
-	}
-	if around {
-		out = append(out, t.last...)
-	}
-	return out
-}
-
-// part cuts what stands between added tokens.
-func (c *cutter) part(out []int32, text string, begin bool) []int32 {
-	t := c.t
-	if t.composed {
-		text = norm.NFC.String(text)
-	}
-	if t.characters {
-		text = strings.ReplaceAll(text, "▁", " ")
-	}
-	if (t.prefix == prefixAlways || t.prefix == prefixFirst && begin) && (t.characters || !strings.HasPrefix(text, " ")) {
-		text = " " + text
-	}
-	words := []string{text}
-	for _, p := range t.patterns {
-		words = isolate(p, words)
-	}
-	for _, w := range words {
-		out = c.word(out, w)
-	}
-	return out
-}
-
-// isolate makes each match of p and each gap between matches a word.
-func isolate(p *regexp2.Regexp, words []string) []string {
-	var out []string
-	for _, w := range words {
-		runes, at := []rune(w), 0
-		for m, err := p.FindRunesMatch(runes); m != nil && err == nil; m, err = p.FindNextMatch(m) {
-			if m.Length == 0 {
-				continue
-			}
-			if m.Index > at {
-				out = append(out, string(runes[at:m.Index]))
-			}
-			at = m.Index + m.Length
-			out = append(out, string(runes[m.Index:at]))
-		}
-		if at < len(runes) {
-			out = append(out, string(runes[at:]))
-		}
-	}
-	return out
 }
 
 // enter gives a token its text.

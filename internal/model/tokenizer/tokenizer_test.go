@@ -276,15 +276,14 @@ func TestMergingIsThatOfThePlainAlgorithm(t *testing.T) {
 		for range rnd.IntN(30) {
 			text.WriteByte('a' + byte(rnd.IntN(3)))
 		}
-		c := cutter{t: tok}
-		require.Equal(t, plain(tok, text.String()), c.word([]int32{}, text.String()))
+		require.Equal(t, plain(tok, text.String()), append([]int32{}, tok.Encode(text.String(), false)...))
 	}
 }
 
 func plain(t *Tokenizer, text string) []int32 {
 	ids := []int32{}
 	for i := range len(text) {
-		ids = append(ids, int32(text[i]))
+		ids = append(ids, t.ids[text[i:i+1]])
 	}
 	for {
 		at, best := -1, merge{rank: 1 << 30}
@@ -298,6 +297,16 @@ func plain(t *Tokenizer, text string) []int32 {
 		}
 		ids = append(append(append([]int32{}, ids[:at]...), best.id), ids[at+2:]...)
 	}
+}
+
+// isolated are the words of a text.
+func (t *Tokenizer) isolated(text string) string {
+	var words []string
+	isolate([]rune(text), t.patterns, func(word string) bool {
+		words = append(words, word)
+		return true
+	})
+	return strings.Join(words, "¦")
 }
 
 // The words are those of llama.cpp's unicode_regex_split for the patterns of each name (ik_llama.cpp 8337e4cd).
@@ -326,12 +335,10 @@ func TestWordsAreCutAsTheNameInGGUFSays(t *testing.T) {
 			c, err := cutOf(test.pre)
 			require.NoError(t, err)
 			tok := blank()
-			words := []string{text}
-			for i, pattern := range c.patterns {
+			for _, pattern := range c.patterns {
 				require.NoError(t, tok.usePattern(pattern))
-				words = isolate(tok.patterns[i], words)
 			}
-			require.Equal(t, test.want, strings.Join(words, "¦"))
+			require.Equal(t, test.want, tok.isolated(text))
 		})
 	}
 }
@@ -348,12 +355,10 @@ func TestWordsAreCutAsTheModelsTokenizerJSONSays(t *testing.T) {
 		c, err := cutOf(test.pre)
 		require.NoError(t, err)
 		tok := blank()
-		words := []string{test.text}
-		for i, pattern := range c.patterns {
+		for _, pattern := range c.patterns {
 			require.NoError(t, tok.usePattern(pattern))
-			words = isolate(tok.patterns[i], words)
 		}
-		require.Equal(t, test.want, strings.Join(words, "¦"), test.pre)
+		require.Equal(t, test.want, tok.isolated(test.text), test.pre)
 	}
 }
 
@@ -392,11 +397,7 @@ func TestPreTokenizersOfTokenizerJSON(t *testing.T) {
 		tok, err := Parse([]byte(`{"model": {"vocab": {"a": 0}}, "pre_tokenizer": {"type": "Sequence", "pretokenizers": [` +
 			test.steps + `]}}`))
 		require.NoError(t, err, test.name)
-		words := []string{"x= 12٣ it's"}
-		for _, p := range tok.patterns {
-			words = isolate(p, words)
-		}
-		require.Equal(t, test.want, strings.Join(words, "¦"), test.name)
+		require.Equal(t, test.want, tok.isolated("x= 12٣ it's"), test.name)
 	}
 	const gemma = `"pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious"}`
 	tok, err := Parse([]byte(`{"model": {"vocab": {"a": 0, "▁": 1, "a▁": 2, "a▁a": 3}, "merges": ["a ▁", "a▁ a"]}, ` + gemma + `,
