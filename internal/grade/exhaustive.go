@@ -73,7 +73,7 @@ func (g *grading) firstOf(ops []trace.Op) (found bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	if like := like(alone, d); like != nil {
+	if like := like(alone, d, false); like != nil {
 		ops, d = ops[from:], like
 	}
 	f, err := g.shown("exhaustive", Exhaustive, slices.Clone(ops), d)

@@ -167,3 +167,43 @@ func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) 
 		})
 	}
 }
+
+// Ensure that a mistake costs no function that is right, and that the steps of a finding show it before all else.
+func TestAFunctionThatIsRightIsNotCharged(t *testing.T) {
+	level.SkipQuick(t)
+	g := newGrader(t)
+	g.LeaveOutSweeps()
+	const (
+		counts  = "engine->free_local_blocks = engine->total_local_blocks;"
+		freed   = "                engine->free_local_blocks++;\n"
+		clears  = "                memset((char *)engine->pool_base_ptr + (size_t)id * BLOCK_SIZE, 0, BLOCK_SIZE);\n"
+		destroy = "    free(engine->ref_count);\n    free(engine);\n    return 0;"
+	)
+	for _, c := range []struct {
+		name, source string
+		tasks        []int
+	}{
+		{"blocks that become free are cleared", corpus.Changed(t, freed, freed+clears, "        free_tables(seq);\n    }\n    free(engine->ref_count);", "        drop_blocks(engine, seq);\n        free_tables(seq);\n    }\n    free(engine->ref_count);"), []int{2, 5}},
+		{"llm_init and llm_destroy are wrong", corpus.Changed(t, counts, "engine->free_local_blocks = engine->total_local_blocks - 1;",
+			destroy, "    ((char *)engine->pool_base_ptr)[5] = 0;\n"+destroy), []int{1, 5}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			file := putText(t, c.source)
+			r := gradedBy(t, g, file)
+			var lost []int
+			for i, points := range r.ByTask() {
+				if points < task {
+					lost = append(lost, i+1)
+				}
+			}
+			require.Equal(t, c.tasks, lost, r.Failed())
+			for _, f := range r.Findings {
+				require.Contains(t, c.tasks, f.Task, f.Name)
+				again, err := g.Replay(file, f.Steps())
+				require.NoError(t, err)
+				require.True(t, again.Findings[0].Difference.Same(f.Difference), "%s: %v", f.Name, again.Findings[0].Difference)
+			}
+		})
+	}
+}

@@ -219,45 +219,59 @@ func (g *grading) addFinding(part Part, c candidate) error {
 	return nil
 }
 
-// like returns the first difference that shows the same mistake as d.
-func like(r compare.Result, d *compare.Difference) *compare.Difference {
+// like returns the first difference that shows the same mistake as d. If alone is set, no other may be before it.
+func like(r compare.Result, d *compare.Difference, alone bool) *compare.Difference {
 	for _, o := range r.All {
 		if o.Same(d) && sentence(o, "") == sentence(d, "") {
 			return o
+		}
+		if alone {
+			break
 		}
 	}
 	return nil
 }
 
-// finding shortens the trace of a candidate. It uses the submission's own calls if they show the
-// same mistake.
+// finding shortens the trace of a candidate.
 func (g *grading) finding(c candidate) (Finding, error) {
 	d := c.difference
 	f := Finding{Name: c.name, Task: d.Op.Task(), Stage: c.stage, Sentence: c.broken(), Ops: c.ops[:d.Step+1], Difference: d}
 	if d.Hangs || d.Channel == compare.Allocations { // would be waited for each time
 		return f, nil
 	}
-	own := trace.Isolate(f.Ops, six...)
-	r, err := g.play(own)
+	ops, alone, err := g.start(&f)
 	if err != nil {
 		return f, err
-	}
-	ops := f.Ops
-	if like := like(r, d); like != nil {
-		ops, f.Difference = own[:like.Step+1], like
 	}
 	play := func(ops []trace.Op) (*compare.Difference, error) {
 		if g.exhausted(d.Op.Kind.Single()) {
 			return nil, nil
 		}
 		r, err := g.play(ops)
-		return like(r, d), err
+		return like(r, d, alone), err
 	}
 	if f.Ops, f.Difference, err = compare.Shrink(ops, f.Difference, play, g.Tries); err != nil {
 		return f, err
 	}
 	f.Scene, err = compare.Look(g.program.Native(), f.Ops, f.Difference)
 	return f, err
+}
+
+// start returns the trace that is to be shortened, and sets the finding's difference to what it shows: the first of
+// these that shows the finding before all else, which alone reports. The submission makes all calls, those of the
+// function, or those of the candidate's trace.
+func (g *grading) start(f *Finding) (ops []trace.Op, alone bool, err error) {
+	for _, ops := range [][]trace.Op{trace.Isolate(f.Ops, six...), g.isolate(f.Ops, f.Op.Kind.Single()), f.Ops} {
+		r, err := g.play(ops)
+		if err != nil {
+			return nil, false, err
+		}
+		if first := like(r, f.Difference, true); first != nil {
+			f.Difference = first
+			return ops[:first.Step+1], true, nil
+		}
+	}
+	return f.Ops, false, nil
 }
 
 // A hang is a trace whose last call did not come back, with what it showed.

@@ -12,6 +12,7 @@ import (
 // It returns false if the state is too broken to go on.
 func (p *player) adopt() bool {
 	for i := range p.engines {
+		p.adoptPool(i)
 		have := p.engines[i] != 0
 		switch want := p.expected.Engines[i]; {
 		case want == nil && !have:
@@ -32,6 +33,16 @@ func (p *player) adopt() bool {
 		}
 	}
 	return true
+}
+
+// adoptPool makes the bytes of pool i the expected ones, whether its engine exists or not.
+func (p *player) adoptPool(i int) {
+	adopt := func(to []byte, from uint64) { copy(to, p.subject.At(from, uint64(len(to)))) }
+	adopt(p.expected.Pools[i], p.pools[i])
+	if p.isLarge(i) {
+		adopt(p.expected.Ends[i][0], p.pools[i])
+		adopt(p.expected.Ends[i][1], p.ends[i])
+	}
 }
 
 // read returns engine i as values, as far as it can be read, with the sequences that keep chooses by those before

@@ -71,7 +71,16 @@ func (r Result) last() *Difference {
 // way, whichever number was wrong.
 func (d *Difference) Same(o *Difference) bool {
 	return d.Op.Kind.Function() == o.Op.Kind.Function() && (d.Op.Engine == trace.None) == (o.Op.Engine == trace.None) &&
-		d.Channel == o.Channel && d.Shape == o.Shape
+		d.Channel == o.Channel && d.Shape == o.Shape && d.elsewhere() == o.elsewhere()
+}
+
+// elsewhere reports whether the difference is in another engine than that of the call.
+func (d *Difference) elsewhere() bool {
+	switch d.Channel {
+	case Engine, Counts, List, Sequence, Pool:
+		return d.Op.Engine != trace.None && d.Engine != d.Op.Engine
+	}
+	return false
 }
 
 // Frees is the Field of a difference of the heap: a call frees something that is not allocated,

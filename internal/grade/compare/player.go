@@ -77,7 +77,7 @@ func Play(program string, ops []trace.Op) (Result, error) {
 		return open, err
 	}
 	wrote := differs(Pool, "the pool", "not written in this call", "written, with the bytes it had")
-	wrote.Step, wrote.Op = d.Step, d.Op
+	wrote.Step, wrote.Op, wrote.Engine = d.Step, d.Op, max(0, d.Op.Engine)
 	r.All[len(r.All)-1] = wrote
 	return r, nil
 }
@@ -143,6 +143,7 @@ func (p *player) step(op trace.Op) []*Difference {
 	if err := p.settle(); err != nil {
 		return []*Difference{p.death(err)}
 	}
+	pools, ends := p.pools, p.ends
 	request, err := p.request(op)
 	if err != nil {
 		return []*Difference{p.death(err)}
@@ -161,6 +162,9 @@ func (p *player) step(op trace.Op) []*Difference {
 	}
 	before := len(p.live)
 	found := p.account(op, outcome, reply.Events)
+	if op.Kind == trace.Init && outcome.Refused() {
+		p.pools, p.ends = pools, ends
+	}
 	state := p.state(op, outcome, reply.Returned)
 	if state != nil && state.Channel == Returned { // it does what it has to refuse: its allocations are no other mistake
 		found = slices.DeleteFunc(found, func(d *Difference) bool { return d.Field == Allocates })

@@ -3,15 +3,16 @@ package compare
 import (
 	"slices"
 
+	"llmmemory/internal/course"
 	"llmmemory/internal/course/trace"
 )
 
 // Shrink makes a trace that shows a difference short: it leaves steps out and makes
-// numbers small as long as the rest ends in the same difference (Difference.Same). play
-// returns the first difference of a trace. It is called about most times: the limit is a
-// number and not a time, so that the result is the same everywhere.
+// numbers small as long as the rest ends in the same difference (Difference.Same), and calls no
+// engine that it has not made. play returns the first difference of a trace. It is called about
+// most times: the limit is a number and not a time, so that the result is the same everywhere.
 func Shrink(ops []trace.Op, d *Difference, play func([]trace.Op) (*Difference, error), most int) ([]trace.Op, *Difference, error) {
-	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, left: most}
+	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, left: most, complete: complete(ops[:d.Step+1])}
 	for again := true; again && s.err == nil; {
 		again = s.simplify(func(o *trace.Op) *int32 {
 			switch {
@@ -32,16 +33,34 @@ func Shrink(ops []trace.Op, d *Difference, play func([]trace.Op) (*Difference, e
 }
 
 type shrinker struct {
-	ops   []trace.Op
-	found *Difference
-	play  func([]trace.Op) (*Difference, error)
-	left  int // times to play
-	err   error
+	ops      []trace.Op
+	found    *Difference
+	play     func([]trace.Op) (*Difference, error)
+	left     int // times to play
+	complete bool
+	err      error
+}
+
+// complete reports whether an Init makes each engine before a step names it.
+func complete(ops []trace.Op) bool {
+	var made [trace.Engines]bool
+	for _, op := range ops {
+		switch {
+		case op.Engine == trace.None:
+		case op.Kind == trace.Init:
+			made[op.Engine] = made[op.Engine] || op.A >= 0 && op.Pool() >= course.BlockSize
+		case !made[op.Engine]:
+			return false
+		case op.Kind == trace.Destroy:
+			made[op.Engine] = false
+		}
+	}
+	return true
 }
 
 // try keeps a candidate that ends in the same difference.
 func (s *shrinker) try(candidate []trace.Op) bool {
-	if s.err != nil || s.left <= 0 {
+	if s.err != nil || s.left <= 0 || s.complete && !complete(candidate) {
 		return false
 	}
 	s.left -= cost(candidate)

@@ -38,10 +38,8 @@ func TestOnlyWhatTheDifferenceNeedsIsLeft(t *testing.T) {
 	require.NoError(t, err)
 	short, last, err := compare.Shrink(ops, d, faulty, 1000)
 	require.NoError(t, err)
-	require.Len(t, short, 2)
-	require.Equal(t, trace.Fork, short[0].Kind)
-	require.Equal(t, trace.Append, short[1].Kind)
-	require.Equal(t, 1, last.Step)
+	require.Equal(t, steps(t, "init e0 64\nfork e0 1 1\nappend e0 3 1"), short)
+	require.Equal(t, 2, last.Step)
 }
 
 func TestItDoesNotSlipToAnotherMistake(t *testing.T) {
@@ -68,4 +66,35 @@ func TestWithoutATryTheFirstFindingStands(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, ops[:3], short)
 	require.Equal(t, d, last)
+}
+
+func TestAShortTraceCallsOnlyEnginesThatItHasMade(t *testing.T) {
+	for _, last := range []string{"append e1 1 1", "append null 1 1"} {
+		ops := steps(t, "init e0 640\ninit e1 640\ncreate e1 3 9\ninit e2 640\ndestroy e1\ninit e1 640\n"+last)
+		play := func(ops []trace.Op) (*compare.Difference, error) { // whatever comes before the call
+			last := ops[len(ops)-1]
+			return &compare.Difference{Step: len(ops) - 1, Op: last, Channel: compare.Pool, Engine: last.Engine}, nil
+		}
+		d, err := play(ops)
+		require.NoError(t, err)
+		short, _, err := compare.Shrink(ops, d, play, 1000)
+		require.NoError(t, err)
+		want := "init e1 64\n" + last
+		if ops[6].Engine == trace.None {
+			want = last
+		}
+		require.Equal(t, steps(t, want), short)
+	}
+}
+
+func TestAChangeOfAnotherEngineIsAnotherMistake(t *testing.T) {
+	own := &compare.Difference{Op: trace.Op{Kind: trace.Append, Engine: 1}, Channel: compare.Pool, Shape: "byte N", Engine: 1}
+	other := *own
+	other.Engine = 0
+	require.False(t, own.Same(&other))
+	same := other
+	same.Op.Engine, same.Engine = 0, 1
+	require.True(t, same.Same(&other))
+	returned := compare.Difference{Op: own.Op, Channel: compare.Returned}
+	require.True(t, returned.Same(&compare.Difference{Op: trace.Op{Kind: trace.Append}, Channel: compare.Returned}))
 }
