@@ -178,6 +178,7 @@ func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 				r := gradedBy(t, g, file)
 				kills.add(m, r)
 				requireDeserved(t, m, r)
+				requireTouched(t, m, r)
 				requireQuotes(t, quotes[m.ID], r)
 				first.add(m.ID, r)
 			})

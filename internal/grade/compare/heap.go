@@ -118,25 +118,29 @@ func (p *player) chunk(address, size uint64) []byte {
 }
 
 // mostEdges limits how many edges are checked after every call; the newest ones are.
-const mostEdges = 600
+const mostEdges = 1 << 15
 
-// edges checks the unused bytes after each live allocation.
-func (p *player) edges(op trace.Op) *Difference {
+// edges checks the unused bytes after each live allocation, and returns the first difference.
+func (p *player) edges(op trace.Op) (first *Difference) {
 	from := max(0, len(p.ordered)-mostEdges)
 	if op.Kind == trace.Destroy || op.Kind.Many() {
 		from = 0
 	}
 	for _, at := range p.ordered[from:] {
-		size, live := p.live[at]
-		if !live {
-			continue
+		if size, live := p.live[at]; live {
+			first = cmp.Or(first, p.edge(at, size))
 		}
-		room := (size+15)/16*16 + 16 // as get_aligned in grader/process/runner.c
-		for i, b := range p.subject.At(at+size, room-size) {
-			if b != edge {
-				p.repair(at+size, room-size)
-				return differs(Heap, fmt.Sprintf("byte %d after an allocation of %d bytes", i+1, size), "not written", fmt.Sprintf("%#02x", b))
-			}
+	}
+	return first
+}
+
+// edge checks the unused bytes after an allocation, and repairs them.
+func (p *player) edge(at, size uint64) *Difference {
+	room := (size+15)/16*16 + 16 // as get_aligned in grader/process/runner.c
+	for i, b := range p.subject.At(at+size, room-size) {
+		if b != edge {
+			p.repair(at+size, room-size)
+			return differs(Heap, fmt.Sprintf("byte %d after an allocation of %d bytes", i+1, size), "not written", fmt.Sprintf("%#02x", b))
 		}
 	}
 	return nil
