@@ -17,9 +17,11 @@ import (
 func TestTheSameMistakeHasOtherNumbers(t *testing.T) {
 	difference := func(kind trace.Kind, engine int, channel Channel, field string) *Difference {
 		d := differs(channel, field, 1, 2)
-		d.Op = trace.Op{Kind: kind, Engine: engine}
+		d.Op, d.Engine = trace.Op{Kind: kind, Engine: engine}, max(0, engine)
 		return d
 	}
+	elsewhere := difference(trace.Append, 1, Counts, "ref_count[3]")
+	elsewhere.Engine = 0
 	one := difference(trace.Append, 0, Counts, "ref_count[3]")
 	require.Equal(t, "ref_count[N]", one.Shape)
 	for _, tc := range []struct {
@@ -32,6 +34,7 @@ func TestTheSameMistakeHasOtherNumbers(t *testing.T) {
 		{"another function", difference(trace.Free, 0, Counts, "ref_count[3]"), false},
 		{"a call with NULL", difference(trace.Append, trace.None, Counts, "ref_count[3]"), false},
 		{"another channel", difference(trace.Append, 0, Engine, "ref_count[3]"), false},
+		{"in another engine than the call's", elsewhere, false},
 		{"another field", difference(trace.Append, 0, Counts, "the counts"), false},
 	} {
 		require.Equal(t, tc.want, one.Same(tc.other), tc.name)

@@ -86,15 +86,3 @@ func TestAShortTraceCallsOnlyEnginesThatItHasMade(t *testing.T) {
 		require.Equal(t, steps(t, want), short)
 	}
 }
-
-func TestAChangeOfAnotherEngineIsAnotherMistake(t *testing.T) {
-	own := &compare.Difference{Op: trace.Op{Kind: trace.Append, Engine: 1}, Channel: compare.Pool, Shape: "byte N", Engine: 1}
-	other := *own
-	other.Engine = 0
-	require.False(t, own.Same(&other))
-	same := other
-	same.Op.Engine, same.Engine = 0, 1
-	require.True(t, same.Same(&other))
-	returned := compare.Difference{Op: own.Op, Channel: compare.Returned}
-	require.True(t, returned.Same(&compare.Difference{Op: trace.Op{Kind: trace.Append}, Channel: compare.Returned}))
-}
