@@ -3,6 +3,7 @@ package build
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -96,16 +97,14 @@ func ParseGate(text []byte) (Gate, error) {
 	return g, lines.Err()
 }
 
+// action returns what happens to a submission that breaks a rule. It panics if there is no such rule: that is no
+// mistake of the submission's.
 func (g Gate) action(rule string) Action {
-	if a, found := g[rule]; found {
-		return a
+	i := slices.IndexFunc(GateRules, func(r GateRule) bool { return r.Name == rule })
+	if i < 0 {
+		panic("the gate has no rule " + rule)
 	}
-	for _, r := range GateRules {
-		if r.Name == rule {
-			return r.Default
-		}
-	}
-	return Refuse
+	return cmp.Or(g[rule], GateRules[i].Default)
 }
 
 // verdicts applies a Gate to the rules that a submission breaks. It keeps the advice, and the first

@@ -44,7 +44,7 @@ type text struct {
 	words      map[string]int // the first line of each
 	pastes     bool           // macros can make words that are not in the text: ##, _Pragma, a header that is not C's
 	defines    bool
-	attributes bool
+	attributes bool // there are attributes, or words that name one
 }
 
 // line returns the line where one of the words first occurs, or 0.
@@ -133,8 +133,9 @@ type textGate struct {
 	text
 	*verdicts
 	depth     int
-	attribute int // depth of the parentheses of __attribute__
-	opening   bool
+	attribute int    // depth of the parentheses of __attribute__, or of the outer brackets of [[ ]]
+	opening   bool   // the next parenthesis is that of __attribute__
+	last      string // the token before
 }
 
 func (g *textGate) line(tokens []token) {
@@ -156,9 +157,9 @@ func (g *textGate) line(tokens []token) {
 		return
 	}
 	around := *g
-	g.depth, g.attribute, g.opening = 0, 0, false // a macro need not close what it opens
+	g.depth, g.attribute, g.opening, g.last = 0, 0, false, "" // a macro need not close what it opens
 	g.code(tokens)
-	g.depth, g.attribute, g.opening = around.depth, around.attribute, around.opening
+	g.depth, g.attribute, g.opening, g.last = around.depth, around.attribute, around.opening, around.last
 }
 
 func (g *textGate) directive(tokens []token) {
@@ -246,6 +247,7 @@ func (g *textGate) code(tokens []token) {
 		case mark:
 			g.mark(t)
 		}
+		g.last = t.text
 	}
 }
 
@@ -258,15 +260,17 @@ func (g *textGate) word(t token) {
 		return
 	}
 	plain := strings.TrimSuffix(strings.TrimPrefix(t.text, "__"), "__")
+	refused, optimizes := slices.Contains(attributes, plain), slices.Contains(optimizing, plain)
+	g.attributes = g.attributes || refused || optimizes
 	switch {
 	case t.text == "_Pragma":
 		g.pastes = true // its text is checked in the output of the preprocessor
 	case t.text == "__attribute__" || t.text == "__attribute":
 		g.attributes, g.opening = true, true
 	case g.attribute == 0:
-	case slices.Contains(attributes, plain):
+	case refused:
 		g.broken(t.line, "attribute", "the attribute %s is not for a homework: take it out", plain)
-	case slices.Contains(optimizing, plain):
+	case optimizes:
 		g.broken(t.line, "optimize", "the attribute %s changes how the function is compiled: take it out", plain)
 	}
 }
@@ -277,8 +281,11 @@ func (g *textGate) mark(t token) {
 		g.pastes = true
 	case "(", "[", "{", "<:", "<%":
 		g.depth++
-		if g.opening {
+		switch {
+		case g.opening:
 			g.attribute, g.opening = g.depth, false
+		case bracket(t.text) && bracket(g.last) && g.attribute == 0: // C has two in a row only where [[ begins an attribute
+			g.attribute = g.depth - 1
 		}
 		if g.depth > mostNesting {
 			g.broken(t.line, "nesting", "more than %d parentheses and braces inside each other", mostNesting)
@@ -290,3 +297,5 @@ func (g *textGate) mark(t token) {
 		g.depth = max(0, g.depth-1)
 	}
 }
+
+func bracket(mark string) bool { return mark == "[" || mark == "<:" }

@@ -88,6 +88,20 @@ func TestEachTextIsRefusedForItsRuleAndLine(t *testing.T) {
 		"section":                  {"#define S __attribute((section(\".x\")))\n", "attribute", 1},
 		"ifunc":                    {"int f(void) __attribute__((ifunc(\"g\")));\n", "attribute", 1},
 		"no_sanitize":              {"__attribute__((no_sanitize(\"address\"))) static int x;\n", "attribute", 1},
+		"[[constructor]]":          {"int x;\n[[gnu::constructor]] static void f(void) {}\n", "attribute", 2},
+		"[[__constructor__]]":      {"[[unused, __gnu__::__constructor__(101)]] static void f(void) {}\n", "attribute", 1},
+		"[[__extension__]]":        {"[[__extension__ gnu::section(\".x\")]] int x;\n", "attribute", 1},
+		"__extension__ [[":         {"__extension__ [[gnu::weak]] int x;\n", "attribute", 1},
+		"[[ with blanks":           {"int f(void) [ /* a */ [\n\tgnu :: alias(\"g\") ] ];\n", "attribute", 2},
+		"[[ over lines":            {"int f(void) [ // a\n\\\n\n[ gnu::\nal\\\nias(\"g\")\n]];\n", "attribute", 5},
+		"[[ around a directive":    {"[\n#define A 1\n[\n#undef A\ngnu::weak]] int x;\n", "attribute", 5},
+		"[[ of digraphs":           {"<:<: gnu::ifunc(\"g\") :>:> int f(void);\n", "attribute", 1},
+		"[[ of one digraph":        {"[<:gnu::ifunc(\"g\"):>] int f(void);\n", "attribute", 1},
+		"[[ in brackets":           {"int a[sizeof(struct [[gnu::no_sanitize(\"undefined\")]] { int x; })];\n", "attribute", 1},
+		"[[ after arrays":          {"int a[2][3], b[1] [[gnu::section(\".x\")]];\n", "attribute", 1},
+		"[[ with brackets":         {"[[other(x[1][2], (3)), gnu::constructor]] static void f(void) {}\n", "attribute", 1},
+		"[[ in a macro":            {"#define A [[gnu::constructor]]\n", "attribute", 1},
+		"[[optimize]]":             {"[[gnu::optimize(\"O0\")]] static void f(void) {}\n", "optimize", 1},
 		"attribute over two lines": {"#define A __attribute__\nint f(void) __attribute__\n((weak));\n", "attribute", 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,6 +141,8 @@ func TestTextsThatAreFine(t *testing.T) {
 		"includes":            "#include \"llm_memory.h\"\n#include <stddef.h> // mine\n # include<stdio.h>/* a */\n#include <sys/types.h>\n#include \"string.h\"\n#\tinclude\t<time.h>\r\n",
 		"words":               "int line, include, pragma, target, section, alias, weak, optimize, constructor;\nint f(int target) { return (target); }\n",
 		"attributes":          "__attribute__((unused, noinline)) static int f(int section) { return (section); }\nint weak;\n",
+		"brackets":            "int section = 1, a[2][3] = {[0][1] = 1, [1] = {[section] = 2}}, weak = a[a[0][1]][a[1][0]];\nint f(int x[static 3]);\nint optimize = a<:0:><:section:>;\n",
+		"[[unused]]":          "[[gnu::unused, maybe_unused]] static int section;\nint weak[2][3];\n[[gnu::noinline]] static int f(int alias) { return alias; }\n",
 		"printf":              "__attribute__((format(printf, 1, 2))) static void say(const char *f, ...);\n",
 		"other pragmas":       "#pragma once\n#pragma STDC FP_CONTRACT OFF\n#pragma GCC unroll 4\n#pragma region x\n#ifdef _MSC_VER\n#pragma warning(disable: 4996)\n#pragma clang diagnostic push\n#endif\n",
 		"modulo":              "int x = 5 %3, y = a?b%c:d;\n",
@@ -138,6 +154,27 @@ func TestTextsThatAreFine(t *testing.T) {
 			_, err := readText([]byte(text), strict())
 			require.NoError(t, err)
 		})
+	}
+}
+
+// Ensure that an attribute is seen that macros make, in whatever pieces.
+func TestAttributesThatMacrosMakeAreSeen(t *testing.T) {
+	kit, err := NewKit()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, kit.Close()) })
+	for _, text := range []string{
+		"#define L [\nL L gnu::constructor ]] static void f(void) {}\n",
+		"#define L [\nL\nL gnu::constructor ]] static void f(void) {}\n",
+		"#define A(x) [[gnu::x]]\nA(constructor) static void f(void) {}\n",
+		"#define A(x) x\nA([) A([) gnu::constructor ]] static void f(void) {}\n",
+		"#define A(x, y) [[gnu::x##y]]\nA(construct, or) static void f(void) {}\n",
+		"#define A(x) __attribute__((x))\nA(constructor) static void f(void) {}\n",
+	} {
+		_, err := kit.Build("a test's", []byte(text))
+		r := (*Refusal)(nil)
+		require.ErrorAs(t, err, &r, text)
+		require.Equal(t, "attribute", r.Rule, text)
+		require.Contains(t, r.Why, "constructor")
 	}
 }
 
@@ -153,7 +190,7 @@ func TestTheCorpusPasses(t *testing.T) {
 
 // Ensure that the gate ends for any bytes, and that lines are within the text.
 func FuzzReadText(f *testing.F) {
-	for _, seed := range []string{"#include \"x\\\" /*\n", "??/\n", "/\\\n* *\\\n/", "__attribute__((", "%:%:", "\\\n\\", "'\\", "# 1 \"x"} {
+	for _, seed := range []string{"#include \"x\\\" /*\n", "??/\n", "/\\\n* *\\\n/", "__attribute__((", "%:%:", "\\\n\\", "'\\", "# 1 \"x", "[[", "<:["} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
