@@ -91,7 +91,7 @@ func (e *Engine) submit(r Request, of *Series) (*Stream, error) {
 	most := min(r.MaxTokens, e.config.MaxModelLen-len(r.Prompt))
 	q := &sequence{
 		tables: make([][]int32, len(e.config.groups)), stream: s, params: r.Params, tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt), most: most,
-		waiting: r.N - 1, text: text{stops: r.Stop}, arrived: time.Now(),
+		waiting: r.N - 1, text: text{stops: r.Stop, include: r.IncludeStop}, arrived: time.Now(),
 	}
 	q.ends = slices.Clone(r.StopTokenIDs)
 	if !r.IgnoreEOS {

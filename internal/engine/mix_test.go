@@ -38,6 +38,10 @@ func randomRequest(rnd *rand.Rand) engine.Request {
 	}
 	if rnd.IntN(4) == 0 {
 		r.Stop = []string{"vault", "e c"}
+		r.IncludeStop = rnd.IntN(2) == 0
+	}
+	if rnd.IntN(4) == 0 {
+		r.IgnoreEOS, r.SpecialTokens = rnd.IntN(2) == 0, true
 	}
 	if rnd.IntN(4) == 0 {
 		r.MinTokens = rnd.IntN(r.MaxTokens)
@@ -215,7 +219,7 @@ func cancelled(t *testing.T, e *engine.Engine, r engine.Request, alone string, m
 }
 
 func writeEvent(to *strings.Builder, e engine.Event) {
-	fmt.Fprintf(to, "%q %v %v %v %v\n", e.Text, e.Tokens, e.Prompt, e.Finish, e.Err)
+	fmt.Fprintf(to, "%q %v %v %v %v %v\n", e.Text, e.Tokens, e.Prompt, e.Finish, e.StopReason, e.Err)
 }
 
 // A counter adds up what steps report, the last of which may come just after the last answer.

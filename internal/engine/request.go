@@ -21,6 +21,9 @@ type Request struct {
 	StopTokenIDs []int32  // an answer ends after one of these
 	IgnoreEOS    bool     // the model's own end of a sequence does not end an answer
 
+	IncludeStop   bool // the text has the stop sequence or the token that ends it (vLLM's include_stop_str_in_output)
+	SpecialTokens bool // the text has the names of special tokens (vLLM's skip_special_tokens is false)
+
 	// CacheSalt keeps prefix hits among requests with the same salt.
 	CacheSalt string
 
@@ -119,5 +122,9 @@ type Event struct {
 	Tokens []Token
 	Prompt []Token // with PromptLogprobs: all tokens of the prompt, once, with answer 0
 	Finish Finish  // "" as long as it goes on
-	Err    error   // with FinishError
+
+	// StopReason is vLLM's: with FinishStop the stop sequence, or the token of StopTokenIDs (an int32), that ended the
+	// answer; nil if the model's own end did.
+	StopReason any
+	Err        error // with FinishError
 }

@@ -17,7 +17,7 @@ type sequence struct {
 	tokens []int32 // prompt and answer
 	prompt int
 	most   int       // tokens of the answer
-	ends   []int32   // tokens that end it
+	ends   []int32   // tokens that end it: those of the request, then the model's own
 	tables [][]int32 // blocks, by group of layers
 	text   text
 	done   bool
@@ -45,27 +45,30 @@ func (q *sequence) state(tokens []int32) sampling.State {
 	return st
 }
 
-// take appends a token and returns the text that it completes and whether the answer has ended.
-func (q *sequence) take(id int32) (text string, finish Finish) {
+// take appends a token and returns the text that it completes, whether the answer has ended, and its StopReason.
+func (q *sequence) take(id int32) (text string, finish Finish, reason any) {
 	q.tokens = append(q.tokens, id)
 	r := q.stream.request
 	n := len(q.output())
 	e := q.stream.engine
-	if n >= r.MinTokens && slices.Contains(q.ends, id) {
-		return q.text.rest(), FinishStop
-	}
+	ends := n >= r.MinTokens && slices.Contains(q.ends, id)
 	var piece string
-	if !e.config.Tokenizer.Special(id) {
+	if (!ends || r.IncludeStop) && (r.SpecialTokens || !e.config.Tokenizer.Special(id)) {
 		piece = e.config.Tokenizer.Text(id)
 	}
-	text, stopped := q.text.add(piece, n > r.MinTokens) // as vLLM's detokenizer
+	text, stop := q.text.add(piece, n > r.MinTokens) // as vLLM's detokenizer
 	switch {
-	case stopped:
-		return text, FinishStop
+	case stop != "":
+		return text, FinishStop, stop
+	case ends:
+		if !slices.Contains(q.ends[len(r.StopTokenIDs):], id) { // it is not the model's own
+			reason = id
+		}
+		return text + q.text.rest(), FinishStop, reason
 	case n >= q.most || len(q.tokens) >= e.config.MaxModelLen:
-		return text + q.text.rest(), FinishLength
+		return text + q.text.rest(), FinishLength, nil
 	}
-	return text, ""
+	return text, "", nil
 }
 
 // grow reserves memory for the tokens and blocks of the finished answer, so that most answers never
@@ -82,7 +85,7 @@ func (q *sequence) grow(blockSize int) {
 func (q *sequence) fork(index int) *sequence {
 	f := &sequence{
 		stream: q.stream, index: index, params: q.params, tokens: slices.Clip(q.tokens[:q.prompt]), prompt: q.prompt,
-		tables: make([][]int32, len(q.tables)), most: q.most, ends: q.ends, text: text{stops: q.text.stops}, arrived: q.arrived, started: q.started,
+		tables: make([][]int32, len(q.tables)), most: q.most, ends: q.ends, text: q.text.empty(), arrived: q.arrived, started: q.started,
 	}
 	f.params.Seed += uint64(index)
 	return f

@@ -8,17 +8,21 @@ import (
 // A text is the text of an answer as it grows. It gives out whole characters only, and holds back
 // what may be the beginning of a stop string.
 type text struct {
-	stops []string
+	stops   []string
+	include bool // a stop is text, too
+
 	bytes []byte // of a character that is not yet complete
 	held  string // whole characters that may begin a stop
 }
 
-// add appends the text of a token and returns what can be given out. stopped
-// says that a stop was found; what comes before it is returned. With mayStop false stops
-// are text.
-func (t *text) add(piece string, mayStop bool) (out string, stopped bool) {
+// empty is a text with the same stops.
+func (t *text) empty() text { return text{stops: t.stops, include: t.include} }
+
+// add appends the text of a token and returns what can be given out, and the stop that was found, or "". What comes
+// after a stop is not given out. With mayStop false stops are text.
+func (t *text) add(piece string, mayStop bool) (out, stop string) {
 	if len(t.stops) == 0 && len(t.bytes) == 0 && t.held == "" && utf8.ValidString(piece) {
-		return piece, false
+		return piece, ""
 	}
 	t.bytes = append(t.bytes, piece...)
 	whole := wholeRunes(t.bytes)
@@ -27,19 +31,22 @@ func (t *text) add(piece string, mayStop bool) (out string, stopped bool) {
 	first := -1
 	for _, s := range t.stops {
 		if i := strings.Index(t.held, s); i >= 0 && (first < 0 || i < first) {
-			first = i
+			first, stop = i, s
 		}
 	}
 	if first >= 0 && mayStop {
+		if t.include {
+			first += len(stop)
+		}
 		out, t.held = t.held[:first], ""
-		return out, true
+		return out, stop
 	}
 	keep := 0
 	if mayStop || first < 0 {
 		keep = t.mayBegin()
 	}
 	out, t.held = t.held[:len(t.held)-keep], t.held[len(t.held)-keep:]
-	return out, false
+	return out, ""
 }
 
 // mayBegin is how many bytes at the end of held may be the beginning of a stop.

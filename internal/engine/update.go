@@ -115,8 +115,8 @@ func (e *Engine) deliver(r *row, report *StepReport, now time.Time) {
 func (q *sequence) endsWith(id int32) bool {
 	probe := *q
 	probe.tokens = slices.Clone(q.tokens)
-	probe.text = text{stops: q.text.stops}
-	_, finish := probe.take(id)
+	probe.text = q.text.empty()
+	_, finish, _ := probe.take(id)
 	return finish != ""
 }
 
@@ -136,8 +136,8 @@ func (e *Engine) fork(a *sequence, parent sched.ID, token int32) {
 
 // give appends one token to an answer and tells the user.
 func (e *Engine) give(q *sequence, token []Token, now time.Time) {
-	text, finish := q.take(token[0].ID)
-	event := Event{Index: q.index, Text: text, Tokens: token, Finish: finish}
+	text, finish, reason := q.take(token[0].ID)
+	event := Event{Index: q.index, Text: text, Tokens: token, Finish: finish, StopReason: reason}
 	if q.last.IsZero() {
 		q.first = now
 		e.observer.FirstToken(now.Sub(q.arrived))

@@ -3,6 +3,7 @@ package openai
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"strings"
 	"time"
 
 	"llmmemory/internal/engine"
@@ -13,6 +14,7 @@ type answer struct {
 	server   *Server
 	chat     bool
 	echo     bool // completions: the prompt comes first
+	special  bool // texts have the names of special tokens
 	logprobs bool
 	body     answerBody // without choices
 }
@@ -34,6 +36,8 @@ type (
 		Delta    *delta         `json:"delta,omitempty"`
 		Logprobs any            `json:"logprobs"`
 		Finish   *engine.Finish `json:"finish_reason"`
+
+		StopReason any `json:"stop_reason"` // vLLM's: a text, a token or null
 	}
 	message struct {
 		Role    string  `json:"role"`
@@ -55,13 +59,13 @@ type (
 	}
 )
 
-func (s *Server) answer(chat, stream, logprobs bool) *answer {
-	a := &answer{server: s, chat: chat, logprobs: logprobs}
+func (s *Server) answer(chat bool, c *common, r *engine.Request) *answer {
+	a := &answer{server: s, chat: chat, logprobs: r.Logprobs >= 0, special: r.SpecialTokens}
 	prefix, object := "cmpl-", "text_completion"
 	if chat {
 		prefix, object = "chatcmpl-", "chat.completion"
 	}
-	if chat && stream {
+	if chat && c.Stream {
 		object = "chat.completion.chunk"
 	}
 	var b [12]byte
@@ -113,11 +117,11 @@ func (a *answer) opening(index int) choice {
 }
 
 func (a *answer) choice(p *part) choice {
-	c := choice{Index: p.index}
+	c := choice{Index: p.index, StopReason: p.stopReason}
 	if !a.chat {
 		text := p.text
 		if a.echo && p.first {
-			text = a.server.echo(p.prompt) + text
+			text = a.promptText(p.prompt) + text
 		}
 		c.Text = &text
 	}
@@ -125,7 +129,7 @@ func (a *answer) choice(p *part) choice {
 	case a.logprobs && a.chat:
 		c.Logprobs = a.server.chatLogprobs(p)
 	case a.logprobs:
-		c.Logprobs = a.server.completionLogprobs(p)
+		c.Logprobs = a.completionLogprobs(p)
 	}
 	if p.finish != "" {
 		c.Finish = &p.finish
@@ -133,11 +137,24 @@ func (a *answer) choice(p *part) choice {
 	return c
 }
 
-// echo is a prompt as it was given. Its tokens may decode to another text: with a space before it,
+// promptText is a prompt as it was given. Its tokens may decode to another text: with a space before it,
 // normalized, or without the names of special tokens.
-func (s *Server) echo(p prompt) string {
+func (a *answer) promptText(p prompt) string {
 	if p.text != "" {
 		return p.text
 	}
-	return s.config.Engine.Config().Tokenizer.Decode(p.tokens)
+	return a.text(p.tokens)
+}
+
+// text is the text of tokens.
+func (a *answer) text(tokens []int32) string {
+	tokenizer := a.server.config.Engine.Config().Tokenizer
+	if !a.special {
+		return tokenizer.Decode(tokens)
+	}
+	var b strings.Builder
+	for _, id := range tokens {
+		b.Write(tokenizer.Piece(id))
+	}
+	return b.String()
 }

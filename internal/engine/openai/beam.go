@@ -39,6 +39,8 @@ var beamFields = []beamField{
 	{field: "IgnoreEOS"},
 	{field: "CacheSalt"},
 	{field: "Seed"}, // of what is drawn
+	{field: "IncludeStop"},
+	{field: "SpecialTokens"},
 	{"MinTokens", "min_tokens", func(r *engine.Request) bool { return r.MinTokens == 0 }, ""},
 	{"Stop", "stop", func(r *engine.Request) bool { return len(r.Stop) == 0 }, "stop_token_ids is"},
 	{"Logprobs", "logprobs", func(r *engine.Request) bool { return r.Logprobs < 0 }, ""},
@@ -91,6 +93,7 @@ type search struct {
 	width   int
 	most    int // tokens of an answer
 	ends    []int32
+	own     []int32 // of ends: the model's
 	penalty float64
 	salt    string
 }
@@ -119,9 +122,18 @@ func (s *Server) search(c *common, r *engine.Request) (*search, error) {
 		f.penalty = *c.LengthPenalty
 	}
 	if !r.IgnoreEOS {
-		f.ends = append(slices.Clone(f.ends), s.config.Engine.Config().End...)
+		f.own = s.config.Engine.Config().End
+		f.ends = append(slices.Clone(f.ends), f.own...)
 	}
 	return f, nil
+}
+
+// stopReason is that of an answer that has ended.
+func (f *search) stopReason(answer []int32) any {
+	if last := answer[len(answer)-1]; !slices.Contains(f.own, last) {
+		return last
+	}
+	return nil
 }
 
 // run returns the beams of a prompt, the best first.
@@ -206,7 +218,6 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, reques
 		return err
 	}
 	defer f.series.End()
-	tokenizer := s.config.Engine.Config().Tokenizer
 	u := &usage{Details: &promptDetails{}}
 	var choices []choice
 	for _, prompt := range j.prompts {
@@ -223,9 +234,12 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, reques
 			answer := b.tokens[len(prompt.tokens):]
 			u.CompletionTokens += len(answer)
 			if b.ended {
-				answer, p.finish = answer[:len(answer)-1], engine.FinishStop
+				p.finish, p.stopReason = engine.FinishStop, f.stopReason(answer)
+				if !request.IncludeStop {
+					answer = answer[:len(answer)-1]
+				}
 			}
-			p.text = tokenizer.Decode(answer)
+			p.text = j.answer.text(answer)
 			choices = append(choices, j.answer.whole(&p))
 		}
 	}

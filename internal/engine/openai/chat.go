@@ -157,7 +157,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	j := &job{prompts: []prompt{{tokens: tokens}}, n: request.N, answer: s.answer(true, body.Stream, body.Logprobs)}
+	j := &job{prompts: []prompt{{tokens: tokens}}, n: request.N, answer: s.answer(true, &body.common, &request)}
 	return s.do(w, r, &body.common, request, j)
 }
 

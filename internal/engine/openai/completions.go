@@ -74,7 +74,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 		}
 		request.N = *body.BestOf
 	}
-	a := s.answer(false, body.Stream, request.Logprobs >= 0)
+	a := s.answer(false, &body.common, &request)
 	a.echo = body.Echo
 	j := &job{prompts: body.prompts(s), n: wanted, answer: a, promptOnly: a.echo && request.MaxTokens == 0}
 	if !body.UseBeamSearch {

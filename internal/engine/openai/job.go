@@ -32,15 +32,17 @@ type prompt struct {
 
 // A part is an answer, or what is new of it.
 type part struct {
-	index    int
-	prompt   prompt
-	first    bool // nothing of it was sent before
-	text     string
-	tokens   []engine.Token
-	prefix   []engine.Token // of the prompt, if its logprobs are wanted
-	finish   engine.Finish
-	consumed int    // tokens so far
-	place    *place // after the tokens that were sent before
+	index  int
+	prompt prompt
+	first  bool // nothing of it was sent before
+	text   string
+	tokens []engine.Token
+	prefix []engine.Token // of the prompt, if its logprobs are wanted
+	finish engine.Finish
+
+	stopReason any    // vLLM's
+	consumed   int    // tokens so far
+	place      *place // after the tokens that were sent before
 }
 
 // score is the sum of the logarithms of the tokens' probabilities.
@@ -93,7 +95,7 @@ func (s *Server) submit(w http.ResponseWriter, from *http.Request, r engine.Requ
 // trim removes from an event what the user does not get.
 func (j *job) trim(e engine.Event) engine.Event {
 	if j.promptOnly && e.Err == nil {
-		e.Text, e.Tokens, e.Finish = "", nil, engine.FinishLength
+		e.Text, e.Tokens, e.Finish, e.StopReason = "", nil, engine.FinishLength, nil
 	}
 	return e
 }
@@ -161,7 +163,7 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, j *job) error {
 			at := n.prompt*j.of + e.Index
 			p := &parts[at]
 			texts[at].WriteString(e.Text)
-			p.tokens, p.finish = append(p.tokens, e.Tokens...), e.Finish
+			p.tokens, p.finish, p.stopReason = append(p.tokens, e.Tokens...), e.Finish, e.StopReason
 			if e.Prompt != nil {
 				p.prefix = e.Prompt
 			}

@@ -62,12 +62,13 @@ func (p *place) pass(piece []byte) int {
 	return at
 }
 
-func (s *Server) completionLogprobs(p *part) *completionLogprobs {
+func (a *answer) completionLogprobs(p *part) *completionLogprobs {
+	s := a.server
 	l := &completionLogprobs{Tokens: []string{}, Values: []*float32{}, Top: []map[string]float32{}, TextOffsets: []int{}}
 	tokenizer := s.config.Engine.Config().Tokenizer
 	add := func(t engine.Token, known bool) {
 		name, inText := s.tokenKey(t.ID), tokenizer.Piece(t.ID)
-		if tokenizer.Special(t.ID) {
+		if tokenizer.Special(t.ID) && !a.special {
 			inText = nil
 		}
 		l.Tokens = append(l.Tokens, name)

@@ -28,7 +28,8 @@ func randomBody(rnd *rand.Rand) string {
 		`"n": 3, "best_of": 4`,
 		`"temperature": 0`,
 		`"top_p": 0.8, "logprobs": 3`,
-	}[rnd.IntN(6)]
+		`"stop": "is", "include_stop_str_in_output": true, "skip_special_tokens": false, "ignore_eos": true`,
+	}[rnd.IntN(7)]
 	if !strings.Contains(options, "max_tokens") {
 		options += `, "max_tokens": 8`
 	}

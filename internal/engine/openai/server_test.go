@@ -86,6 +86,7 @@ type (
 		Text           string
 		Message, Delta struct{ Role, Content string }
 		Finish         string `json:"finish_reason"`
+		StopReason     any    `json:"stop_reason"`
 		Logprobs       *logprobs
 	}
 	logprobs struct {

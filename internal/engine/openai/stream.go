@@ -63,7 +63,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, options 
 func (j *job) next(p *part, prompt int, e engine.Event) {
 	*p = part{
 		index: prompt*j.n + e.Index, prompt: j.prompts[prompt], first: p.consumed == 0, place: p.place,
-		text: e.Text, tokens: e.Tokens, finish: e.Finish, consumed: p.consumed + len(e.Tokens),
+		text: e.Text, tokens: e.Tokens, finish: e.Finish, stopReason: e.StopReason, consumed: p.consumed + len(e.Tokens),
 	}
 }
 

@@ -28,6 +28,8 @@ type common struct {
 	Stop              texts              `json:"stop"`
 	StopTokenIDs      []int32            `json:"stop_token_ids"`
 	IgnoreEOS         bool               `json:"ignore_eos"`
+	IncludeStop       bool               `json:"include_stop_str_in_output"`
+	SkipSpecialTokens *bool              `json:"skip_special_tokens"`
 	Stream            bool               `json:"stream"`
 	StreamOptions     *streamOptions     `json:"stream_options"`
 	User              string             `json:"user"`
@@ -63,7 +65,8 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 // request turns the fields into a request without a prompt.
 func (c *common) request() (engine.Request, error) {
 	r := engine.Request{Params: sampling.Default(), N: 1, MinTokens: c.MinTokens, Stop: c.Stop,
-		StopTokenIDs: c.StopTokenIDs, IgnoreEOS: c.IgnoreEOS}
+		StopTokenIDs: c.StopTokenIDs, IgnoreEOS: c.IgnoreEOS, IncludeStop: c.IncludeStop,
+		SpecialTokens: c.SkipSpecialTokens != nil && !*c.SkipSpecialTokens}
 	if c.N != nil {
 		if r.N = *c.N; r.N < 1 {
 			return r, invalid("n", "n is %d; it must be at least 1.", r.N)

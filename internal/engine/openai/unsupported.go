@@ -63,8 +63,6 @@ var foreignFields = slices.Concat(
 		{"return_tokens_as_token_ids", "false", "", ""},
 		{"return_token_ids", "false", "", ""},
 		{"continue_final_message", "false", "", ""},
-		{"include_stop_str_in_output", "false", "", ""},
-		{"skip_special_tokens", "true", "", ""},
 		{"spaces_between_special_tokens", "true", "", ""},
 		{"priority", "0", "", ""},
 		// llama.cpp
