@@ -121,7 +121,7 @@ func TestAFullQueueRefusesRequests(t *testing.T) {
 		defer last.Body.Close() // before its end, which cancels the request
 	}
 	before := (&reply{Header: last.Header}).Left(t, "Tokens")
-	for _, more := range []string{"}", `, "use_beam_search": true}`} {
+	for _, more := range []string{"}", `, "stream": true}`, `, "use_beam_search": true}`} {
 		a := s.ask(t, texts, body+more, withKey("a")...)
 		require.Equal(t, 429, a.Status)
 		require.Equal(t, "1", a.Header.Get("Retry-After"))

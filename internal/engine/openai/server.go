@@ -20,11 +20,12 @@ type Config struct {
 	TemplateError error          // why its chat template cannot be used; nil: it has none
 	Version       string         // of the program
 	Metrics       *Metrics
-	APIKeys       []string // each request needs one of them; none: no key is needed
-	MaxBody       int64    // bytes; 0: 8 MB
-	MaxTexts      int      // prompts in one request; 0: 128
-	Limits        Limits   // of each key
-	Local         bool     // only this machine can reach the server
+	APIKeys       []string      // each request needs one of them; none: no key is needed
+	MaxBody       int64         // bytes; 0: 8 MB
+	MaxTexts      int           // prompts in one request; 0: 128
+	Limits        Limits        // of each key
+	Local         bool          // only this machine can reach the server
+	KeepAlive     time.Duration // how long a stream is silent before it gets a comment; 0: 15 s
 
 	// Pages are handlers for browsers, by pattern of http.ServeMux. A browser may send
 	// the key as the password of HTTP's basic authentication.
@@ -48,6 +49,9 @@ func New(c Config) *Server {
 	}
 	if c.MaxTexts == 0 {
 		c.MaxTexts = 128
+	}
+	if c.KeepAlive == 0 {
+		c.KeepAlive = 15 * time.Second // what HTML's standard advises against proxies that end silent connections
 	}
 	s := &Server{config: c, started: time.Now().Unix(), mux: http.NewServeMux()}
 	for _, key := range c.APIKeys {

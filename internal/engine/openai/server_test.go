@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -49,7 +50,7 @@ func start(t testing.TB, change func(*openai.Config, *engine.Config)) *served {
 	template, err := chat.New(induction.Template, nil)
 	require.NoError(t, err)
 	ec := engine.Config{Model: m, Tokenizer: induction.Tokenizer(), Pool: pool, KVCacheBytes: 32 << 20, MaxModelLen: 1024}
-	oc := openai.Config{Name: "demo", Template: template, Metrics: openai.NewMetrics("demo")}
+	oc := openai.Config{Name: "demo", Template: template, Metrics: openai.NewMetrics("demo"), KeepAlive: time.Hour}
 	if change != nil {
 		change(&oc, &ec)
 	}

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"time"
 
@@ -20,29 +21,20 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, options 
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep events back until it has a buffer full
 	w.WriteHeader(http.StatusOK)
 	out.flush() // the client learns at once that it was accepted
-	parts := make([]part, len(j.streams)*j.of)
-	prefixes := make([][]engine.Token, len(j.streams)) // come with the first answer to a prompt
-	made := 0
-	for n := range j.merge(r.Context()) {
-		for _, e := range n.events {
-			if e.Err != nil {
-				out.send(errorBody{translate(e.Err)})
+	d := delivery{j: j, out: out, parts: make([]part, len(j.streams)*j.of), prefixes: make([][]engine.Token, len(j.streams))}
+	events := j.merge(r.Context())
+	silence := time.NewTicker(s.config.KeepAlive)
+	defer silence.Stop()
+	for open := true; open; {
+		var n news
+		select {
+		case n, open = <-events:
+			if !d.deliver(n) {
 				return nil
 			}
-			e = j.trim(e)
-			p := &parts[n.prompt*j.of+e.Index]
-			if e.Prompt != nil {
-				prefixes[n.prompt] = e.Prompt
-			}
-			j.next(p, n.prompt, e)
-			if p.first {
-				p.prefix, p.place = prefixes[n.prompt], new(place)
-			}
-			made += len(e.Tokens)
-			if p.first && j.answer.chat {
-				out.send(j.answer.with(nil, j.answer.opening(p.index)))
-			}
-			out.send(j.answer.with(nil, j.answer.chunk(p)))
+			silence.Reset(s.config.KeepAlive)
+		case <-silence.C:
+			out.write(": keep-alive\n\n") // a comment, as llama.cpp's server and others send it
 		}
 		if !out.flush() {
 			return nil
@@ -52,11 +44,47 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, options 
 		return nil
 	}
 	if options != nil && options.IncludeUsage {
-		out.send(j.answer.with(j.usage(made)))
+		out.send(j.answer.with(j.usage(d.made)))
 	}
 	out.raw("[DONE]")
 	out.flush()
 	return nil
+}
+
+// A delivery is how much of a job's answers was sent.
+type delivery struct {
+	j        *job
+	out      *sender
+	parts    []part           // of each answer, the last
+	prefixes [][]engine.Token // come with the first answer to a prompt
+	made     int
+}
+
+// deliver sends what is new, or reports false after an error, which it sends.
+func (d *delivery) deliver(n news) bool {
+	a := d.j.answer
+	for _, e := range n.events {
+		if e.Err != nil {
+			d.out.send(errorBody{translate(e.Err)})
+			d.out.flush()
+			return false
+		}
+		e = d.j.trim(e)
+		p := &d.parts[n.prompt*d.j.of+e.Index]
+		if e.Prompt != nil {
+			d.prefixes[n.prompt] = e.Prompt
+		}
+		d.j.next(p, n.prompt, e)
+		if p.first {
+			p.prefix, p.place = d.prefixes[n.prompt], new(place)
+		}
+		d.made += len(e.Tokens)
+		if p.first && a.chat {
+			d.out.send(a.with(nil, a.opening(p.index)))
+		}
+		d.out.send(a.with(nil, a.chunk(p)))
+	}
+	return true
 }
 
 // next sets p to what an event adds.
@@ -85,13 +113,15 @@ func (s *sender) send(body any) {
 	s.raw(string(data))
 }
 
-func (s *sender) raw(data string) {
+func (s *sender) raw(data string) { s.write("data: " + data + "\n\n") }
+
+func (s *sender) write(text string) {
 	if s.failed {
 		return
 	}
 	// Where a connection has no deadlines, the server's apply.
 	_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout))
-	if _, err := s.w.Write([]byte("data: " + data + "\n\n")); err != nil {
+	if _, err := io.WriteString(s.w, text); err != nil {
 		s.failed = true
 	}
 }
