@@ -49,11 +49,13 @@ type server struct {
 	url   string
 }
 
-func serveDemo(t *testing.T, args ...string) *server {
+func serveDemo(t *testing.T, args ...string) *server { return serveDemoTo(t, os.Stderr, args...) }
+
+func serveDemoTo(t *testing.T, stderr io.Writer, args ...string) *server {
 	c := llmserve(append([]string{"demo", "--port", "0", "--kv-cache-gb", "0.2"}, args...)...)
 	out, err := c.StdoutPipe()
 	require.NoError(t, err)
-	c.Stderr = os.Stderr
+	c.Stderr = stderr
 	require.NoError(t, c.Start())
 	t.Cleanup(func() {
 		_ = c.Process.Kill() // it may have ended

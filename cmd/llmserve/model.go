@@ -54,7 +54,8 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 		"processors to bind these threads to, one each: 0-3,8 (default: the system places them)")
 	if connect != nil {
 		f.DurationVar(&o.limit, "iteration-timeout", defaultLimit,
-			"how long a rank may take to answer in a step; then all ranks are ended")
+			"how long a rank may take to answer in a step; then all ranks are ended. While a step takes longer, "+
+				"/health is 503")
 	}
 	f.IntVar(&o.workers, "tensor-parallel-size", 1,
 		"workers: 1, 2 or 4, each with its share of heads, threads and weights; answers stay the same")

@@ -136,6 +136,8 @@ func TestWhatCannotWorkIsRefusedInOneLine(t *testing.T) {
 		{"demo --port 99999 --max-body 0", "--max-body is 0"},
 		{"demo --port 99999 --drain -1s", "--drain is -1s"},
 		{"demo --port 99999 --requests-per-minute -1", "must be at least 0"},
+		{"demo --port 99999 --iteration-timeout 0s", "--iteration-timeout is 0s; it must be at least 1s"},
+		{"demo --port 99999 --allowed-origins app.example", `--allowed-origins: "app.example" is not an origin; give one`},
 		{"demo --port 99999 --threads 100000", "--threads is 100000; at most 1024"},
 		{"demo --port 99999 --threads 0", "--threads is 0"},
 		{"demo --port 99999 --kv-cache-gb 1e9", "of memory are available"},

@@ -33,6 +33,9 @@ type options struct {
 	drain   time.Duration
 	maxBody int64
 	limits  openai.Limits
+	log     bool
+	origins []string
+	allowed *openai.Origins // origins, read
 	given   *pflag.FlagSet
 }
 
@@ -49,6 +52,14 @@ func (o *options) flags(f *pflag.FlagSet) {
 		"requests that each key may send in a minute, or all clients together if there are no keys; 0: no limit")
 	f.IntVar(&o.limits.Tokens, "tokens-per-minute", 0,
 		"tokens that each key may use in a minute, with an answer counted at its maximum length; 0: no limit")
+	f.StringSliceVar(&o.origins, "allowed-origins", nil,
+		"origins whose web pages may use the server, such as https://app.example, or *: all (default: none)")
+	if connect == nil { // else it is one of the model's flags
+		f.DurationVar(&o.model.limit, "iteration-timeout", defaultLimit,
+			"how long a step may take; while it takes longer, /health is 503")
+	}
+	f.BoolVar(&o.log, "log-requests", false,
+		"write a line for each request to standard error; for those that get an error it is written always")
 	o.model.events.flags(f)
 	o.model.offload.flags(f)
 }
@@ -120,8 +131,15 @@ func (o *options) check() error {
 	if err := o.readKeys(); err != nil {
 		return err
 	}
+	var err error
+	if o.allowed, err = openai.ParseOrigins(o.origins); err != nil {
+		return fmt.Errorf("--allowed-origins: %w", err)
+	}
 	if o.maxBody < 1 {
 		return fmt.Errorf("--max-body is %d; it must be at least 1", o.maxBody)
+	}
+	if o.model.limit < time.Second {
+		return fmt.Errorf("--iteration-timeout is %v; it must be at least 1s", o.model.limit)
 	}
 	if o.drain < 0 {
 		return fmt.Errorf("--drain is %v; it must be at least 0", o.drain)
@@ -191,6 +209,8 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 		return err
 	}
 	metrics.Watch(e)
+	requests := newAccessLog(os.Stderr, o.log)
+	defer requests.flush()
 	pages, stop := memoryPages(e, name)
 	listener, err := o.listen()
 	if err != nil {
@@ -200,7 +220,8 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 		Handler: openai.New(openai.Config{
 			Engine: e, Name: name, Template: l.template, TemplateError: l.templateError, Version: terminal.Version(),
 			Metrics: metrics, APIKeys: o.keys, MaxBody: o.maxBody, Limits: o.limits,
-			Pages: pages, Local: loopback(listener.Addr()),
+			Pages: pages, Local: loopback(listener.Addr()), Origins: o.allowed, Record: requests.note,
+			IterationTimeout: o.model.limit,
 		}),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}

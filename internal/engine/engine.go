@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"llmmemory/internal/vllm/blockhash"
@@ -31,6 +32,8 @@ type Engine struct {
 	events   pool.Events
 	number   int      // of requests that came
 	offload  *offload // nil: none
+
+	waits atomic.Int64 // when the last step ended, or the first one became possible, in Unix nanoseconds; 0: no work
 
 	stopped  chan struct{} // closed when the loop has ended
 	giveBack func() error  // what the workers have; once
@@ -189,3 +192,13 @@ func (e *Engine) Close() error {
 
 // Load is how full the engine is.
 func (e *Engine) Load() sched.Load { return e.sched.Monitor.Load() }
+
+// SinceStep is for how long the engine has had work without finishing a step; 0 if it has none. It does not wait for
+// the engine.
+func (e *Engine) SinceStep() time.Duration {
+	since := e.waits.Load()
+	if since == 0 {
+		return 0
+	}
+	return max(0, time.Since(time.Unix(0, since)))
+}

@@ -71,9 +71,15 @@ func (e *Engine) awaitWork() bool {
 	defer e.mu.Unlock()
 	for (len(e.live) == 0 || e.offload.nothingToDo()) && !e.over() {
 		e.showMemory(true)
+		e.waits.Store(0)
 		e.changed.Wait()
 	}
-	return len(e.live) > 0
+	if len(e.live) == 0 {
+		e.waits.Store(0)
+		return false
+	}
+	e.waits.CompareAndSwap(0, time.Now().UnixNano())
+	return true
 }
 
 // schedule makes the next step while the workers compute current, which may be nil. It
@@ -220,6 +226,7 @@ func (e *Engine) finish(s, next *step) {
 	e.observer.Step(*report)
 	e.publish()
 	e.showMemory(false)
+	e.waits.Store(time.Now().UnixNano())
 }
 
 // publish gives the events of the cache away.
@@ -251,4 +258,5 @@ func (e *Engine) fail(s *step, cause error) {
 	}
 	e.offload.wake()
 	e.publish() // what the step should have written is not in the cache
+	e.waits.Store(time.Now().UnixNano())
 }

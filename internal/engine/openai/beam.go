@@ -244,6 +244,7 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, reques
 		}
 	}
 	u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	recordUsage(w, u)
 	writeJSON(w, http.StatusOK, j.answer.with(u, choices...))
 	return nil
 }

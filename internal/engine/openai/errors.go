@@ -85,6 +85,7 @@ func translate(err error) *apiError {
 
 func writeError(w http.ResponseWriter, err error) {
 	e := translate(err)
+	recordError(w, e)
 	if w.Header().Get("Retry-After") == "" && (e.status == http.StatusTooManyRequests ||
 		e.status == http.StatusServiceUnavailable) {
 		w.Header().Set("Retry-After", "1")

@@ -60,8 +60,90 @@ func TestKeysAreAskedFor(t *testing.T) {
 		r, _ := s.do(t, "GET", "/v1/models", "", "Authorization", header)
 		require.Equal(t, status, r.StatusCode, header)
 	}
+	for key, status := range map[string]int{"secret": 200, "other": 200, "wrong": 401, "": 401} {
+		r, _ := s.do(t, "GET", "/v1/models", "", "X-Api-Key", key)
+		require.Equal(t, status, r.StatusCode, key)
+	}
 	r, _ := s.do(t, "GET", "/health", "")
 	require.Equal(t, 200, r.StatusCode)
+}
+
+func TestAPathMayEndWithASlash(t *testing.T) {
+	s := start(t, nil)
+	for path, method := range map[string]string{
+		"/v1/models/": "GET", "/v1/models/demo/": "GET", "/health/": "GET", "/metrics/": "GET", "/v1/completions/": "POST",
+		"/v1/chat/completions/": "POST",
+	} {
+		body := text + `"n": 1}`
+		if strings.Contains(path, "chat") {
+			body = talk + `"n": 1}`
+		}
+		r, a := s.do(t, method, path, body)
+		require.Equal(t, 200, r.StatusCode, "%s: %s", path, a.Text)
+	}
+	r, _ := s.do(t, "GET", "/", "")
+	require.Equal(t, 404, r.StatusCode)
+}
+
+// Web pages of the origins that are allowed may use the server and read its answers and errors. A browser asks before,
+// without the key.
+func TestPagesOfAllowedOriginsCanUseTheServer(t *testing.T) {
+	with := func(keys []string, origins ...string) *served {
+		o, err := openai.ParseOrigins(origins)
+		require.NoError(t, err)
+		return start(t, func(c *openai.Config, _ *engine.Config) { c.Local, c.APIKeys, c.Origins = true, keys, o })
+	}
+	const page = "https://app.example"
+	some, all, none := with([]string{"secret"}, "https://App.Example", "http://localhost:3000"), with(nil, "*"), with(nil)
+	for _, test := range []struct {
+		name          string
+		server        *served
+		method        string
+		origin, key   string
+		want          int
+		allow, answer string
+	}{
+		{"an allowed page asks", some, "OPTIONS", page, "", 204, page, ""},
+		{"an allowed page", some, "POST", page, "secret", 200, page, "choices"},
+		{"a port", some, "POST", "http://localhost:3000", "secret", 200, "http://localhost:3000", "choices"},
+		{"its error can be read", some, "POST", page, "wrong", 401, page, "The API key"},
+		{"another page asks", some, "OPTIONS", "https://evil.example", "", 403, "", "--allowed-origins"},
+		{"another page", some, "POST", "https://evil.example", "secret", 403, "", "--allowed-origins"},
+		{"another port", some, "POST", "http://localhost:3001", "secret", 403, "", "--allowed-origins"},
+		{"a page without an origin", some, "POST", "null", "secret", 403, "", "--allowed-origins"},
+		{"a program", some, "POST", "", "secret", 200, "", "choices"},
+		{"all pages", all, "POST", page, "", 200, page, "choices"},
+		{"all pages ask", all, "OPTIONS", "null", "", 204, "null", ""},
+		{"no page asks", none, "OPTIONS", page, "", 403, "", "--allowed-origins"},
+		{"no page", none, "POST", page, "", 403, "", "--allowed-origins"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			headers := []string{"", ""}
+			if test.origin != "" {
+				headers = []string{"Origin", test.origin, "Sec-Fetch-Site", "cross-site"}
+			}
+			if test.method == "OPTIONS" {
+				headers = append(headers, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers",
+					"authorization,x-stainless-lang")
+			}
+			if test.key != "" {
+				headers = append(headers, "Authorization", "Bearer "+test.key)
+			}
+			r, a := test.server.do(t, test.method, texts, text+`"n": 1}`, headers...)
+			require.Equal(t, test.want, r.StatusCode, a.Text)
+			require.Equal(t, test.allow, r.Header.Get("Access-Control-Allow-Origin"))
+			require.Contains(t, a.Text, test.answer)
+			require.Equal(t, test.server != none, r.Header.Get("Vary") == "Origin", "caches know what the answer depends on")
+			if r.StatusCode == 204 {
+				require.Equal(t, "GET, POST", r.Header.Get("Access-Control-Allow-Methods"))
+				require.Equal(t, "authorization,x-stainless-lang", r.Header.Get("Access-Control-Allow-Headers"))
+			}
+		})
+	}
+	for _, bad := range []string{"app.example", "https://app.example/", "null", "", `["https://app.example"]`} {
+		_, err := openai.ParseOrigins([]string{bad})
+		require.ErrorContains(t, err, "give one as browsers send it", bad)
+	}
 }
 
 func TestAWebPageFromElsewhereCannotUseAServerOfThisMachine(t *testing.T) {

@@ -171,6 +171,7 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, j *job) error {
 		}
 	}
 	if r.Context().Err() != nil {
+		recordUsage(w, j.usage(made))
 		return errGone
 	}
 	var choices []choice
@@ -189,7 +190,9 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, j *job) error {
 			choices = append(choices, j.answer.whole(&of[k]))
 		}
 	}
-	writeJSON(w, http.StatusOK, j.answer.with(j.usage(made), choices...))
+	u := j.usage(made)
+	recordUsage(w, u)
+	writeJSON(w, http.StatusOK, j.answer.with(u, choices...))
 	return nil
 }
 

@@ -5,22 +5,80 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
+
+// Origins are the origins whose web pages may use the server, beside its own.
+type Origins struct {
+	all   bool
+	names []string
+	check http.CrossOriginProtection
+}
+
+// ParseOrigins reads origins such as https://app.example or http://localhost:3000. "*" is all of them.
+func ParseOrigins(names []string) (*Origins, error) {
+	o := &Origins{all: slices.Contains(names, "*")}
+	for _, name := range names {
+		if name == "*" {
+			continue
+		}
+		name = strings.ToLower(name) // as browsers send it
+		if err := o.check.AddTrustedOrigin(name); err != nil {
+			return nil, fmt.Errorf("%q is not an origin; give one as browsers send it, such as https://app.example or "+
+				"http://localhost:3000, or *", name)
+		}
+		o.names = append(o.names, name)
+	}
+	return o, nil
+}
+
+// allow writes the headers by which a browser lets a page read the answer, and reports whether the request comes from
+// a page of one of the origins.
+func (o *Origins) allow(h http.Header, origin string) bool {
+	if o.all || len(o.names) > 0 {
+		h.Add("Vary", "Origin")
+	}
+	if origin == "" || !o.all && !slices.Contains(o.names, origin) {
+		return false
+	}
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Access-Control-Expose-Headers", exposed)
+	return true
+}
+
+// exposed are the headers of answers that a page of another origin may read.
+const exposed = "Retry-After, X-Ratelimit-Limit-Requests, X-Ratelimit-Remaining-Requests, X-Ratelimit-Reset-Requests, " +
+	"X-Ratelimit-Limit-Tokens, X-Ratelimit-Remaining-Tokens, X-Ratelimit-Reset-Tokens"
+
+// preflight answers a browser that asks whether a page may send a request.
+func preflight(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Access-Control-Allow-Methods", "GET, POST")
+	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" { // clients send many of their own
+		h.Set("Access-Control-Allow-Headers", asked)
+	}
+	h.Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusNoContent)
+}
 
 // trusted refuses what a web page from elsewhere makes a browser send: a request to another origin
 // than the page's and, of a server that only this machine can reach and that asks for no key, one
 // whose host is a name that was made to resolve to this machine (DNS rebinding).
-func (s *Server) trusted(r *http.Request) error {
-	if s.origin.Check(r) != nil {
+func (s *Server) trusted(r *http.Request, allowed bool) error {
+	if !allowed && (isPreflight(r) || s.config.Origins.check.Check(r) != nil) {
 		return failure(http.StatusForbidden, "invalid_request_error", "cross_origin",
-			"A web page of another origin may not use this server.")
+			"A web page of another origin may not use this server (--allowed-origins).")
 	}
 	if s.config.Local && len(s.keys) == 0 && !thisMachine(r.Host) {
 		return failure(http.StatusForbidden, "invalid_request_error", "unknown_host",
 			fmt.Sprintf("This server is not %q: call it localhost or by its address, or start it with an API key.", r.Host))
 	}
 	return nil
+}
+
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
 // thisMachine reports whether a Host is an address, or a name that always means this machine.

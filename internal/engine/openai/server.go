@@ -27,6 +27,12 @@ type Config struct {
 	Local         bool          // only this machine can reach the server
 	KeepAlive     time.Duration // how long a stream is silent before it gets a comment; 0: 15 s
 
+	Origins *Origins     // whose web pages may use the server; nil: only its own
+	Record  func(Record) // gets a record of each request; nil: nobody
+
+	// IterationTimeout is how long a step may take before GET /health is 503; 0: a minute.
+	IterationTimeout time.Duration
+
 	// Pages are handlers for browsers, by pattern of http.ServeMux. A browser may send
 	// the key as the password of HTTP's basic authentication.
 	Pages map[string]func(http.ResponseWriter, *http.Request) error
@@ -39,7 +45,6 @@ type Server struct {
 	keys    [][sha256.Size]byte
 	allowed []*allowance // of each key; without keys, of all requests
 	mux     *http.ServeMux
-	origin  http.CrossOriginProtection
 }
 
 // New makes a server.
@@ -52,6 +57,12 @@ func New(c Config) *Server {
 	}
 	if c.KeepAlive == 0 {
 		c.KeepAlive = 15 * time.Second // what HTML's standard advises against proxies that end silent connections
+	}
+	if c.Origins == nil {
+		c.Origins = &Origins{}
+	}
+	if c.IterationTimeout == 0 {
+		c.IterationTimeout = time.Minute
 	}
 	s := &Server{config: c, started: time.Now().Unix(), mux: http.NewServeMux()}
 	for _, key := range c.APIKeys {
@@ -67,7 +78,7 @@ func New(c Config) *Server {
 	s.mux.HandleFunc("POST /tokenize", s.guarded(s.tokenize))
 	s.mux.HandleFunc("POST /detokenize", s.guarded(s.detokenize))
 	s.mux.HandleFunc("GET /version", s.guarded(s.version))
-	s.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	s.mux.HandleFunc("GET /health", s.health)
 	s.mux.Handle("GET /metrics", c.Metrics.handler())
 	for pattern, page := range c.Pages {
 		s.mux.HandleFunc(pattern, s.page(page))
@@ -88,11 +99,31 @@ func New(c Config) *Server {
 }
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := s.trusted(r); err != nil {
-		writeError(w, err)
-		return
+	s.recorded(w, r, func(w http.ResponseWriter, r *http.Request) {
+		allowed := s.config.Origins.allow(w.Header(), r.Header.Get("Origin"))
+		if err := s.trusted(r, allowed); err != nil {
+			writeError(w, err)
+			return
+		}
+		if isPreflight(r) {
+			preflight(w, r)
+			return
+		}
+		s.mux.ServeHTTP(w, withoutSlash(r))
+	})
+}
+
+// withoutSlash is a request whose path does not end with a slash, which some clients add.
+func withoutSlash(r *http.Request) *http.Request {
+	path, ok := strings.CutSuffix(r.URL.Path, "/")
+	if !ok || path == "" {
+		return r
 	}
-	s.mux.ServeHTTP(w, r)
+	u := *r.URL
+	u.Path, u.RawPath = path, strings.TrimSuffix(u.RawPath, "/")
+	to := r.Clone(r.Context())
+	to.URL = &u
+	return to
 }
 
 // served lists the server's paths.
@@ -134,14 +165,13 @@ func (s *Server) page(h func(http.ResponseWriter, *http.Request) error) http.Han
 // key is the place of a request's key among the server's, -1 if it has none of
 // them. It compares digests, which takes the same time whatever the key.
 func (s *Server) key(r *http.Request) int {
-	scheme, key, ok := strings.Cut(r.Header.Get("Authorization"), " ")
-	ok = ok && strings.EqualFold(scheme, "Bearer") // RFC 9110, section 11.1
+	key := r.Header.Get("X-Api-Key") // Anthropic's and Azure's clients, and proxies
+	if scheme, bearer, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+		key = bearer // RFC 9110, section 11.1
+	}
 	sum, found := sha256.Sum256([]byte(key)), -1
 	for i := range s.keys {
 		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], s.keys[i][:]), i, found)
-	}
-	if !ok {
-		return -1
 	}
 	return found
 }
@@ -149,9 +179,19 @@ func (s *Server) key(r *http.Request) int {
 func (s *Server) authorize(r *http.Request) error {
 	if len(s.keys) > 0 && s.key(r) < 0 {
 		return failure(http.StatusUnauthorized, "authentication_error", "invalid_api_key",
-			"The API key is missing or wrong; it goes into the header Authorization: Bearer KEY.")
+			"The API key is missing or wrong; it goes into the header Authorization: Bearer KEY, or X-Api-Key: KEY.")
 	}
 	return nil
+}
+
+// health answers GET /health: with an error if the engine has work and has not finished a step for too long.
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
+	if since := s.config.Engine.SinceStep(); since > s.config.IterationTimeout {
+		writeError(w, failure(http.StatusServiceUnavailable, "server_error", "engine_stalled",
+			fmt.Sprintf("The engine has not finished a step for %v (--iteration-timeout).", since.Round(time.Second))))
+		return
+	}
+	w.WriteHeader(http.StatusOK)
 }
 
 // A modelCard describes the model.

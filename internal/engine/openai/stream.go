@@ -22,6 +22,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, options 
 	w.WriteHeader(http.StatusOK)
 	out.flush() // the client learns at once that it was accepted
 	d := delivery{j: j, out: out, parts: make([]part, len(j.streams)*j.of), prefixes: make([][]engine.Token, len(j.streams))}
+	defer func() { recordUsage(w, j.usage(d.made)) }()
 	events := j.merge(r.Context())
 	silence := time.NewTicker(s.config.KeepAlive)
 	defer silence.Stop()
@@ -41,6 +42,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, options 
 		}
 	}
 	if r.Context().Err() != nil {
+		recordError(w, errGone)
 		return nil
 	}
 	if options != nil && options.IncludeUsage {
@@ -65,7 +67,9 @@ func (d *delivery) deliver(n news) bool {
 	a := d.j.answer
 	for _, e := range n.events {
 		if e.Err != nil {
-			d.out.send(errorBody{translate(e.Err)})
+			failed := translate(e.Err)
+			recordError(d.out.w, failed)
+			d.out.send(errorBody{failed})
 			d.out.flush()
 			return false
 		}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"llmmemory/internal/engine/openai"
+	"llmmemory/internal/terminal"
+)
+
+// An accessLog writes a line for each request, or only for those that get an error. Of the latter it writes a few at
+// once and then one a second, so that clients cannot fill the disk, and says how many it leaves out.
+type accessLog struct {
+	to  io.Writer
+	all bool // --log-requests
+
+	mu      sync.Mutex
+	errors  *rate.Limiter
+	omitted int
+}
+
+// Lines about errors that are written at once, and then in a second.
+const (
+	errorBurst = 20
+	errorRate  = 1
+)
+
+// omittedAfter is how long after the first line that was left out a line says how many there were.
+const omittedAfter = time.Minute
+
+func newAccessLog(to io.Writer, all bool) *accessLog {
+	return &accessLog{to: to, all: all, errors: rate.NewLimiter(errorRate, errorBurst)}
+}
+
+// note takes the record of a request.
+func (l *accessLog) note(r openai.Record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case r.Refused() && !l.errors.AllowN(r.Begin.Add(r.Elapsed), 1):
+		if l.omitted++; l.omitted == 1 {
+			time.AfterFunc(omittedAfter, l.flush)
+		}
+	case r.Refused() || l.all:
+		fmt.Fprintln(l.to, accessLine(&r)) // an error means that nobody reads the log
+	}
+}
+
+// flush says how many errors were left out.
+func (l *accessLog) flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.omitted > 0 {
+		fmt.Fprintf(l.to, "%s %d more requests got errors; their lines were left out\n", stamp(time.Now()), l.omitted)
+	}
+	l.omitted = 0
+}
+
+// accessLine has no control characters, and at most a few hundred bytes.
+func accessLine(r *openai.Record) string {
+	line := fmt.Sprintf("%s %s %s %s %d in=%d out=%d %.3fs", stamp(r.Begin), r.Client, shortened(r.Method, 16),
+		shortened(r.Path, 100), r.Status, r.PromptTokens, r.GenerationTokens, r.Elapsed.Seconds())
+	if r.Reason != "" {
+		line += " " + shortened(r.Reason, 200)
+	}
+	return line
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// shortened is a text of a client on one line, cut after some bytes.
+func shortened(text string, most int) string {
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return terminal.VisibleName(text)
+}
