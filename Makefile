@@ -10,7 +10,6 @@
 # make exhaustive           test every short sequence of calls of the engine and of the correct submission
 # make repeat               grade every submission six times, with the same result
 # make loaded               grade every third submission alone and beside 20 busy programs, with the same result
-# make llmbench             build/llmbench, which replays recordings of vLLM
 # make llmsim               build/llmsim, which simulates serving
 # make llmserve             build/llmserve, which serves models on the CPU (build/llmserve demo needs no model)
 # make figures              the paper's experiments in build/figures, compared with the paper
@@ -96,7 +95,7 @@ TEST := $(CHEAP) test -buildvcs=false -vet=off -timeout 6h
 # With a Check that the tag calls, or with tests of what has one.
 CHECKED := ./internal/vllm/v0 ./internal/vllm/v1/... ./internal/paper ./internal/kvstore/... ./internal/engine
 
-.PHONY: all lib cache grade llmgrade llmbench llmsim llmserve llmserve-mpi quick test test-long test-tiers test-mpi race invariants mutants exhaustive repeat loaded figures bench dropin install uninstall vet check clean
+.PHONY: all lib cache grade llmgrade llmsim llmserve llmserve-mpi quick test test-long test-tiers test-mpi race invariants mutants exhaustive repeat loaded figures bench dropin install uninstall vet check clean
 .DELETE_ON_ERROR:
 
 all: grade
@@ -156,11 +155,6 @@ llmgrade:
 	@.ci/tools build
 	@mkdir -p $(B)
 	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags="$(STAMP)" -o $(B)/llmgrade ./cmd/llmgrade
-
-llmbench:
-	@.ci/tools build
-	@mkdir -p $(B)
-	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags="$(STAMP)" -o $(B)/llmbench ./cmd/llmbench
 
 llmsim:
 	@.ci/tools build
@@ -247,20 +241,21 @@ check: vet
 	@$(CHEAP) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 	@$(TEST) ./internal
 
-bench: $(B)/bench/bench $(B)/bench/cache llmbench llmserve
+# Go benchmarks stand beside the code; tables prints their medians.
+BENCH := $(GO) test -buildvcs=false -run '^$$' -bench .
+TABLES := $(GO) run -buildvcs=false ./testdata/bench/tables
+
+bench: $(B)/bench/bench $(B)/bench/cache llmserve
 	@$(B)/bench/bench $(B)/bench/libllm_memory.so $(B)/bench/plain.so
 	@echo
-	@$(B)/llmbench bench
 	@$(B)/bench/cache
-	@echo
-	@$(B)/llmbench attention
+	@$(BENCH) -count 5 ./internal/vllm/v1/pool ./internal/vllm/v1/kvcache ./internal/vllm/v1/sched | $(TABLES)
+	@$(BENCH) -benchtime 9x ./internal/kvstore | $(TABLES)
 	@echo
 	@$(B)/llmserve bench demo --num-prompts 32 --max-concurrency 32 --input-len 32 --output-len 64
 	@$(B)/llmserve bench demo --num-prompts 16 --prefix-len 2048 --input-len 16 --output-len 64
-	@$(GO) test -buildvcs=false -run '^$$' -bench AgainstReading ./internal/model
-	@echo
-	@$(GO) test -buildvcs=false -run '^$$' -bench . -benchtime 3x ./cmd/llmgrade
-	@$(GO) test -buildvcs=false -run '^$$' -bench . -benchtime 3x ./internal/sim
+	@$(GO) test -buildvcs=false -run '^$$' -bench AgainstReading ./internal/model | $(TABLES)
+	@$(BENCH) -benchtime 3x ./cmd/llmgrade ./internal/sim | $(TABLES)
 
 $(B)/bench/bench: testdata/bench/bench.c testdata/submissions/correct/llm_memory.c $(SOURCES) Makefile
 	@.ci/tools build

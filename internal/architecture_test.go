@@ -50,7 +50,6 @@ var allowedImports = map[string][]string{
 		"internal/vllm/blockhash", "internal/vllm/device"},
 
 	// What is measured and shown.
-	"internal/bench":  {"internal/vllm", "internal/vllm/blockhash"},
 	"internal/replay": {"internal/paper", "internal/serve", "internal/vllm", "internal/vllm/blockhash", "internal/vllm/device"},
 	"internal/view": {"internal/block", "internal/course", "internal/paper", "internal/serve", "internal/vllm", "internal/vllm/blockhash",
 		"internal/vllm/device"},

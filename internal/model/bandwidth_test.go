@@ -11,9 +11,9 @@ import (
 
 	"llmmemory/internal/attention"
 	"llmmemory/internal/kvstore"
-	"llmmemory/internal/kvstore/speed"
 	"llmmemory/internal/model"
 	"llmmemory/internal/parallel"
+	"llmmemory/internal/testkit/benchtest"
 )
 
 // A reader reads what decoding one sequence reads: all weights, and the keys and values of its
@@ -26,7 +26,7 @@ type reader struct {
 func (r *reader) Do(_, part int) {
 	for _, p := range r.pieces {
 		share := len(p) / r.pool.Size() &^ 511
-		speed.Read(p[part*share:][:share])
+		benchtest.Read(p[part*share:][:share])
 	}
 }
 
@@ -50,7 +50,7 @@ func newReader(m *model.Model, store *kvstore.Store, pool *parallel.Pool, batch 
 }
 
 // BenchmarkDecodeAgainstReading compares decoding one sequence, after 512 tokens, with reading the
-// same bytes by the loop of llmbench attention: by turns, and the median of the ratios.
+// same bytes by the loop of BenchmarkDecode of kvstore: by turns, and the median of the ratios.
 func BenchmarkDecodeAgainstReading(b *testing.B) {
 	threads := []int{1}
 	if n := runtime.NumCPU(); n > 1 {

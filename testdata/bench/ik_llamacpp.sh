@@ -2,9 +2,8 @@
 # Compares this project with ik_llama.cpp on one model of random weights in each type, and prints a table of ratios.
 # Usage: testdata/bench/ik_llamacpp.sh FOLDER IK [TURNS [TYPE...]]
 #
-# IK is a checkout of ik_llama.cpp with static libraries, built for this processor:
-#
-#	cmake -S . -B build -DBUILD_SHARED_LIBS=OFF -DLLAMA_BUILD_TESTS=OFF && make -C build llama llama-quantize
+# IK is a folder of ik_llama.cpp with headers, and in build the static libraries and llama-quantize, built for this
+# processor.
 #
 # FOLDER, outside the repository, gets the models (2 GB) and the results. What was measured is kept: started again, it
 # goes on where it stopped. Remove FOLDER/ik to measure again.

@@ -5,7 +5,7 @@ import (
 	"github.com/mmcloughlin/avo/operand"
 )
 
-// loops are the references of package speed: one only reads, the others only multiply.
+// loops are the references of package testkit/benchtest: one only reads, the others only multiply.
 func loops(g *gen) {
 	// n is a multiple of 512 bytes.
 	g.asm.Function("read" + g.suffix)

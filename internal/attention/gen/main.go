@@ -64,7 +64,7 @@ func generate() (map[string][]byte, error) {
 				return nil, fmt.Errorf("%s for %s: %w", part.name, w.name, err)
 			}
 			if part.name == "loops" {
-				files[fmt.Sprintf("../kvstore/speed/loops_%s_amd64.s", w.name)] = text
+				files[fmt.Sprintf("../testkit/benchtest/loops_%s_amd64.s", w.name)] = text
 				continue
 			}
 			files[fmt.Sprintf("%s_%s_amd64.s", part.name, w.name)] = text

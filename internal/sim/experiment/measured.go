@@ -11,8 +11,8 @@ import (
 //go:embed attention.json
 var attentionJSON []byte
 
-// measured is what llmbench attention --json has measured of attention and of the KV
-// store on one machine.
+// measured is what the benchmarks Paged and BlockSize of kvstore have measured on one machine, as
+// testdata/bench/tables writes it.
 var measured = func() (m struct {
 	Machine string `json:"machine"`
 	Date    string `json:"date"`
@@ -40,7 +40,7 @@ func measuredOn() string {
 	if measured.Threads == 1 {
 		threads = "1 thread"
 	}
-	return fmt.Sprintf("Measured on this machine, not simulated: %s; %s, %s; %s. llmbench attention --json measures anew.",
+	return fmt.Sprintf("Measured on this machine, not simulated: %s; %s, %s; %s.",
 		measured.Machine, measured.Date, threads, measured.Shape)
 }
 

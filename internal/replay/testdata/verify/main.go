@@ -1,6 +1,6 @@
 // Command verify plays recordings with rules changed. Each line of its input has the number of
 // a change and the names of recordings. It says in a line what the first difference
-// is, if there is one. The tests of mutants build it, because it links faster than llmbench.
+// is, if there is one. The tests of mutants build it.
 package main
 
 import (

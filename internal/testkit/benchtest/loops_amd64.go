@@ -1,4 +1,4 @@
-package speed
+package benchtest
 
 import "github.com/klauspost/cpuid/v2"
 
@@ -29,9 +29,9 @@ func Read(p []byte) {
 	}
 }
 
-// multiply does rounds of multiplications and additions, and returns how many
+// Multiply does rounds of multiplications and additions, and returns how many
 // floating-point operations they are.
-func multiply(rounds int) (operations int) {
+func Multiply(rounds int) (operations int) {
 	switch {
 	case avx512:
 		multiplyAVX512(rounds)

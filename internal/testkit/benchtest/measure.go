@@ -1,0 +1,73 @@
+package benchtest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Work is done once by each call; i counts the calls, so that each can take other memory.
+type Work func(i int)
+
+// least is how long a measurement takes at least; shorter work is repeated.
+const least = 4 * time.Millisecond
+
+// ByTurns does works alternately, in as many rounds as b has iterations, and returns for each work how long one
+// call took in each round: the processor time of the process if one thread works, else elapsed time.
+func ByTurns(b *testing.B, threads int, works ...Work) [][]time.Duration {
+	clock := int32(unix.CLOCK_MONOTONIC)
+	if threads == 1 {
+		clock = unix.CLOCK_PROCESS_CPUTIME_ID
+	}
+	now := func() time.Duration {
+		var t unix.Timespec
+		if err := unix.ClockGettime(clock, &t); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(t.Nano())
+	}
+	times := make([][]time.Duration, len(works))
+	calls, at := make([]int, len(works)), make([]int, len(works))
+	for i, w := range works {
+		calls[i] = repeat(w)
+	}
+	for b.Loop() {
+		for i, w := range works {
+			start := now()
+			for range calls[i] {
+				w(at[i])
+				at[i]++
+			}
+			times[i] = append(times[i], (now()-start)/time.Duration(calls[i]))
+		}
+	}
+	b.ReportMetric(0, "ns/op") // that of a round says nothing
+	return times
+}
+
+// repeat returns the number of calls that take long enough.
+func repeat(w Work) int {
+	w(0)
+	start := time.Now()
+	w(1)
+	took := max(time.Since(start), 1)
+	return int(max(1, least/took))
+}
+
+// Ratio returns the median of x/y over the rounds.
+func Ratio(x, y []time.Duration) float64 {
+	list := make([]float64, len(x))
+	for i := range x {
+		list[i] = float64(x[i]) / float64(y[i])
+	}
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+// Median returns the median of times.
+func Median(times []time.Duration) time.Duration {
+	times = slices.Sorted(slices.Values(times))
+	return times[len(times)/2]
+}

@@ -1,0 +1,178 @@
+// Command tables reads what go test -bench prints and prints it as tables: a row for each benchmark, with the median
+// of each metric over repeated runs. With -json it also writes what llmsim figures draws beside the paper's figures 18a
+// and 19:
+//
+//	go test -run '^$' -bench 'Paged|BlockSize' ./internal/kvstore | go run ./testdata/bench/tables -json FILE -machine TEXT
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+func main() {
+	file := flag.String("json", "", "`file` to write the measurements for llmsim figures to")
+	machine := flag.String("machine", "", "description of the processor and memory, for -json")
+	flag.Parse()
+	if err := run(os.Stdin, os.Stdout, *file, *machine); err != nil {
+		fmt.Fprintln(os.Stderr, "tables:", err)
+		os.Exit(1)
+	}
+}
+
+func run(in io.Reader, out io.Writer, file, machine string) error {
+	if file != "" && machine == "" {
+		return errors.New("-json needs -machine, which says what was measured on")
+	}
+	results, err := read(in)
+	if err != nil {
+		return err
+	}
+	if err := print(out, results); err != nil || file == "" {
+		return err
+	}
+	f, err := newFigures(results)
+	if err != nil {
+		return err
+	}
+	f.Machine, f.Date = machine, time.Now().UTC().Format(time.DateOnly)
+	text, err := json.MarshalIndent(f, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
+
+// A result has the values that a benchmark has printed, by unit.
+type result struct {
+	name   string
+	units  []string
+	values map[string][]float64
+}
+
+func (r *result) median(unit string) float64 {
+	values := slices.Sorted(slices.Values(r.values[unit]))
+	if len(values) == 0 {
+		return 0
+	}
+	return values[len(values)/2]
+}
+
+// The name of a benchmark ends with the number of processors, if it is not 1.
+var line = regexp.MustCompile(`^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
+
+// read returns the results in the order in which they come. A failed test is an error.
+func read(in io.Reader) (results []*result, err error) {
+	byName := map[string]*result{}
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		text := lines.Text()
+		if strings.HasPrefix(text, "FAIL") || strings.HasPrefix(text, "--- FAIL") {
+			return nil, errors.New(text)
+		}
+		m := line.FindStringSubmatch(text)
+		if m == nil {
+			continue
+		}
+		r := byName[m[1]]
+		if r == nil {
+			r = &result{name: m[1], values: map[string][]float64{}}
+			byName[m[1]], results = r, append(results, r)
+		}
+		fields := strings.Fields(m[2])
+		for i := 0; i+1 < len(fields); i += 2 {
+			value, err := strconv.ParseFloat(fields[i], 64)
+			if err != nil {
+				return nil, fmt.Errorf("%q: %w", text, err)
+			}
+			unit := fields[i+1]
+			if !slices.Contains(r.units, unit) {
+				r.units = append(r.units, unit)
+			}
+			r.values[unit] = append(r.values[unit], value)
+		}
+	}
+	return results, lines.Err()
+}
+
+// print writes a table for each list of units.
+func print(out io.Writer, results []*result) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	var units []string
+	for _, r := range results {
+		if !slices.Equal(units, r.units) {
+			units = r.units
+			fmt.Fprintf(w, "\n%s\t%s\t\n", "benchmark", strings.Join(units, "\t"))
+		}
+		fmt.Fprintf(w, "%s\t", r.name)
+		for _, unit := range units {
+			fmt.Fprintf(w, "%.4g\t", r.median(unit))
+		}
+		fmt.Fprintln(w)
+	}
+	return w.Flush()
+}
+
+// figures are the measurements of attention that llmsim draws. Times are in microseconds.
+type figures struct {
+	Machine string  `json:"machine"`
+	Date    string  `json:"date"`
+	Threads int     `json:"threads"`
+	Shape   string  `json:"shape"`
+	Paged   []paged `json:"paged"`
+	Sizes   []*size `json:"block_sizes"`
+}
+
+type paged struct {
+	Batch      int     `json:"batch"`
+	Context    int     `json:"context"`
+	Micros     float64 `json:"paged_us"`
+	Contiguous float64 `json:"contiguous_us"`
+	Ratio      float64 `json:"ratio"`
+}
+
+// A size has the times of decoding and swapping with blocks of one size.
+type size struct {
+	Tokens int     `json:"tokens"`
+	Decode float64 `json:"decode_us"`
+	Swap   float64 `json:"swap_us"`
+}
+
+func newFigures(results []*result) (*figures, error) {
+	f := &figures{Threads: 1, Shape: "32 query heads on 8 of 128, f16"}
+	for _, r := range results {
+		var p paged
+		if n, _ := fmt.Sscanf(r.name, "Paged/batch=%d/context=%d", &p.Batch, &p.Context); n == 2 {
+			if p.Batch > 1 && p.Context <= 4096 {
+				p.Micros, p.Contiguous, p.Ratio = r.median("us"), r.median("contiguous-us"), r.median("x-contiguous")
+				f.Paged = append(f.Paged, p)
+			}
+			continue
+		}
+		var tokens int
+		if n, _ := fmt.Sscanf(r.name, "BlockSize/decode/tokens=%d", &tokens); n == 1 {
+			f.Sizes = append(f.Sizes, &size{Tokens: tokens, Decode: r.median("us")})
+		} else if n, _ := fmt.Sscanf(r.name, "BlockSize/swap/tokens=%d", &tokens); n == 1 {
+			at := slices.IndexFunc(f.Sizes, func(s *size) bool { return s.Tokens == tokens })
+			if at < 0 {
+				return nil, fmt.Errorf("%s has no decode", r.name)
+			}
+			f.Sizes[at].Swap = r.median("us")
+		}
+	}
+	if len(f.Paged) == 0 || len(f.Sizes) == 0 {
+		return nil, errors.New("the benchmarks Paged and BlockSize of kvstore are missing")
+	}
+	return f, nil
+}
