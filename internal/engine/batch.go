@@ -106,8 +106,10 @@ func (e *Engine) addRow(s *step, i int, now time.Time) {
 		q.stream.setCached(from)
 		for _, a := range q.stream.answers {
 			a.started = now
-			a.grow(e.config.BlockSize)
 		}
+	}
+	if planned.Kind == sched.KindNew {
+		q.grow(e.config.BlockSize)
 	}
 	first, drafts := len(b.Tokens), s.plan.Drafts[s.drafts:s.drafts+planned.NumDraftTokens]
 	s.drafts += len(drafts)

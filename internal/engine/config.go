@@ -57,7 +57,7 @@ type Config struct {
 	// BlockBytes, and closes the tier. Hash must be stable then.
 	Offload *kvoffload.Config
 
-	MaxWaiting int // requests that may wait when MaxNumSeqs run; 0: 1,024
+	MaxWaiting int // requests that may wait when MaxNumSeqs run, each as often as it has answers; 0: 1,024
 
 	// End are the tokens that end an answer. New adds those of the model and of the tokenizer.
 	End []int32

@@ -26,6 +26,7 @@ type Engine struct {
 	closed   bool // no new requests
 	cut      bool // nor those of series that have begun
 	series   int  // that have begun and not ended
+	unforked int  // answers to requests whose prompts are not computed, besides one of each
 	observer Observer
 	memory   MemoryObserver // nil: none
 	change   MemoryChange
@@ -123,6 +124,7 @@ func (e *Engine) submit(r Request, of *Series) (*Stream, error) {
 	s.number = e.number
 	q.id = id
 	e.live[id] = q
+	e.unforked += q.waiting
 	e.offload.wake()
 	e.changed.Signal()
 	return s, nil
@@ -158,6 +160,7 @@ func (e *Engine) drop(q *sequence) {
 		e.sched.Abort(q.id)
 		delete(e.live, q.id)
 		q.id = 0
+		e.unforked -= q.waiting
 	}
 }
 

@@ -248,7 +248,7 @@ func TestSomeAnswersEndAtOnce(t *testing.T) {
 
 // Ensure that requests that wait hold their prompt once, however many answers they ask for.
 func TestAnswersThatWaitShareTheirPrompt(t *testing.T) {
-	e := start(t, func(c *engine.Config) { c.MaxNumSeqs = 1 })
+	e := start(t, func(c *engine.Config) { c.MaxNumSeqs, c.MaxWaiting = 1, 20*128 })
 	first := request("ab ab", 900)
 	first.IgnoreEOS = true
 	_, err := e.Submit(first)

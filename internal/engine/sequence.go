@@ -48,8 +48,13 @@ func (q *sequence) state(tokens []int32) sampling.State {
 // take appends a token and returns the text that it completes, whether the answer has ended, and its StopReason.
 func (q *sequence) take(id int32) (text string, finish Finish, reason any) {
 	q.tokens = append(q.tokens, id)
+	return q.say(id, len(q.tokens))
+}
+
+// say is take when the token is the last one of so many.
+func (q *sequence) say(id int32, tokens int) (text string, finish Finish, reason any) {
 	r := q.stream.request
-	n := len(q.output())
+	n := tokens - q.prompt
 	e := q.stream.engine
 	ends := n >= r.MinTokens && slices.Contains(q.ends, id)
 	var piece string
@@ -65,14 +70,14 @@ func (q *sequence) take(id int32) (text string, finish Finish, reason any) {
 			reason = id
 		}
 		return text + q.text.rest(), FinishStop, reason
-	case n >= q.most || len(q.tokens) >= e.config.MaxModelLen:
+	case n >= q.most || tokens >= e.config.MaxModelLen:
 		return text + q.text.rest(), FinishLength, nil
 	}
 	return text, "", nil
 }
 
 // grow reserves memory for the tokens and blocks of the finished answer, so that most answers never
-// reallocate. It is called when a request is scheduled; waiting requests hold no such memory.
+// reallocate. It is called when the answer is first scheduled; waiting requests and answers hold no such memory.
 func (q *sequence) grow(blockSize int) {
 	const most = 1 << 12
 	q.tokens = slices.Grow(q.tokens, min(q.most, most))

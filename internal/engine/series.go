@@ -38,11 +38,11 @@ func (e *Engine) refuses(s *Series) error {
 	return nil
 }
 
-// full reports whether as many requests wait as may. Those for which there is a place in the next
-// step do not count as waiting. Series count even between two of their requests.
+// full reports whether as many answers wait as may. Those for which there is a place in the next
+// step do not count as waiting; those that are not forked yet do. Series count even between two of their requests.
 func (e *Engine) full() bool {
 	load := e.sched.Monitor.Load()
-	return load.Waiting >= e.config.MaxWaiting+max(0, e.config.MaxNumSeqs-load.Running) ||
+	return load.Waiting+e.unforked >= e.config.MaxWaiting+max(0, e.config.MaxNumSeqs-load.Running) ||
 		e.series >= e.config.MaxWaiting+e.config.MaxNumSeqs
 }
 

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"llmmemory/internal/vllm/v1/sched"
@@ -78,6 +77,7 @@ func (e *Engine) deliver(r *row, report *StepReport, now time.Time) {
 	}
 	// The row has come through the prompt of several answers. It goes on as the
 	// first one that does not end at once, and the others are forked from it.
+	e.unforked -= q.waiting
 	q.waiting = 0
 	parent := q.id
 	token := r.first()
@@ -114,9 +114,8 @@ func (e *Engine) deliver(r *row, report *StepReport, now time.Time) {
 // token.
 func (q *sequence) endsWith(id int32) bool {
 	probe := *q
-	probe.tokens = slices.Clone(q.tokens)
 	probe.text = q.text.empty()
-	_, finish, _ := probe.take(id)
+	_, finish, _ := probe.say(id, len(q.tokens)+1)
 	return finish != ""
 }
 

@@ -109,6 +109,11 @@ func TestAFullQueueRefusesRequests(t *testing.T) {
 		require.Equal(t, 400, too.Status)
 		require.Equal(t, "There are 4 prompts; at most 3 are possible.", too.Error.Message)
 	}
+	a := s.ask(t, texts, demo+`"max_tokens": 1, "n": 2, "prompt": `+many(2)+"}", withKey("a")...)
+	require.Equal(t, 200, a.Status, a.Text)
+	too := s.ask(t, texts, demo+`"max_tokens": 1, "n": 2, "prompt": `+many(3)+"}", withKey("a")...)
+	require.Equal(t, 400, too.Status)
+	require.Equal(t, "There are 3 prompts; at most 2 are possible.", too.Error.Message)
 	const body = demo + `"prompt": "12345678", "max_tokens": 4000, "ignore_eos": true`
 	var last *http.Response
 	for i := range 3 { // one runs and two wait
