@@ -106,7 +106,7 @@ func (s *Server) admit(
 	w http.ResponseWriter, from *http.Request, j *job, r engine.Request,
 ) (giveBack func(), err error) {
 	c := s.config.Engine.Config()
-	most := min(s.config.MaxTexts, 1+(c.MaxNumSeqs+c.MaxWaiting-1)/max(1, j.of)) // all of them must be able to run or wait
+	most := min(s.config.MaxTexts, 1+(c.MaxNumSeqs+c.MaxWaiting-1)/max(1, j.of)) // all answers must be able to run or wait; beams need not
 	switch n := len(j.prompts); {
 	case n == 0:
 		return nil, invalid("prompt", "prompt is missing.")

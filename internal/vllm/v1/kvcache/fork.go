@@ -11,17 +11,18 @@ import (
 // ErrFork is wrapped when the last token of a request cannot be replaced.
 var ErrFork = errors.New("cannot fork")
 
-// Fork makes a request with the tokens of r and memory for reserve tokens, for parallel sampling and beam search.
+// Fork makes a request with the tokens of r, for parallel sampling and beam search.
 // If share is set, it shares all blocks of r: the first of the two to write to a block that is
 // shared and partly filled gets a copy of it (see Pending), the last one writes in place.
 // Mamba groups overwrite their state in every step, so with them nothing is shared. Fork reports
 // whether the blocks are shared.
-func (c *Cache) Fork(r *Request, reserve int, share bool) (child *Request, shares bool) {
+func (c *Cache) Fork(r *Request, share bool) (child *Request, shares bool) {
 	if invariants.Enabled {
 		defer invariants.Hold(c.View.Check)
 	}
-	child = c.clone(r, reserve)
-	if !share || !c.plain {
+	shares = share && c.plain
+	child = c.clone(r, shares)
+	if !shares {
 		return child, false
 	}
 	child.NumComputedTokens, child.running, child.junction = r.NumComputedTokens, r.running, r.junction
@@ -38,12 +39,17 @@ func (c *Cache) Fork(r *Request, reserve int, share bool) (child *Request, share
 	return child, true
 }
 
-// clone makes a request with the same tokens and no blocks.
-func (c *Cache) clone(r *Request, reserve int) *Request {
+// clone makes a request with the same tokens and no blocks. One that runs gets its own arrays of tokens and hashes; one
+// that waits reads those of r until it needs longer ones.
+func (c *Cache) clone(r *Request, runs bool) *Request {
 	child := c.blank()
-	child.content.Tokens = append(slices.Grow(child.content.Tokens, max(reserve, r.NumTokens())), r.content.Tokens...)
-	c.reserve(child, max(reserve, r.NumTokens()))
-	child.content.Hashes = append(child.content.Hashes, r.content.Hashes...)
+	if runs {
+		child.content.Tokens = append(child.content.Tokens, r.content.Tokens...)
+		child.content.Hashes = append(child.content.Hashes, r.content.Hashes...)
+	} else {
+		child.content.Tokens, child.content.Hashes = slices.Clip(r.content.Tokens), slices.Clip(r.content.Hashes)
+		r.lent, child.lent = true, true
+	}
 	child.content.Extras, child.content.LoRAID = r.content.Extras, r.content.LoRAID
 	child.prompt, child.noRead, child.report = r.prompt, r.noRead, r.report
 	return child
@@ -64,6 +70,10 @@ func (r *Request) ReplaceLast(token int32) error {
 		if r.tables[i].registered*c.groups[i].BlockSize > last {
 			return fmt.Errorf("%w: token %d is in a block that is registered", ErrFork, last)
 		}
+	}
+	if r.lent {
+		r.content.Tokens, r.content.Hashes = slices.Clone(r.content.Tokens), slices.Clone(r.content.Hashes)
+		r.lent = false
 	}
 	r.content.Tokens[last] = token
 	if c.config.Hash != nil {

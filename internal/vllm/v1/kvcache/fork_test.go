@@ -62,7 +62,7 @@ func allocate(t *testing.T, c *Cache, r *Request, a Alloc) {
 
 // forked is a child that shares the blocks of r.
 func forked(t *testing.T, c *Cache, r *Request) *Request {
-	child, shares := c.Fork(r, 0, true)
+	child, shares := c.Fork(r, true)
 	require.True(t, shares)
 	return child
 }
@@ -176,4 +176,54 @@ func TestCopiesAreHandedOutByGroup(t *testing.T) {
 		got = append(got, Copy{Group: p.Group, Request: p.Request})
 	}
 	require.Equal(t, []Copy{{Request: children[0]}, {Request: children[1]}, {Group: 1, Request: children[0]}, {Group: 1, Request: children[1]}}, got)
+}
+
+// A fork that shares no blocks reads the tokens of its parent. Neither sees what happens to the other.
+func TestForksThatWaitKeepTheirTokens(t *testing.T) {
+	original := counting(8)
+	for _, test := range []struct {
+		name   string
+		change func(t *testing.T, c *Cache, r, other *Request)
+		want   []int32 // of other
+	}{
+		{"one replaces its last token", func(t *testing.T, _ *Cache, r, _ *Request) {
+			require.NoError(t, r.ReplaceLast(99))
+		}, original},
+		{"both append", func(_ *testing.T, _ *Cache, r, other *Request) {
+			other.Append(20, 21, 22, 23)
+			r.Append(30, 31, 32, 33)
+		}, append(counting(8), 20, 21, 22, 23)},
+		{"both replace their last tokens", func(t *testing.T, _ *Cache, r, other *Request) {
+			require.NoError(t, other.ReplaceLast(98))
+			require.NoError(t, r.ReplaceLast(99))
+		}, append(counting(7), 98)},
+		{"one is dropped, and others come", func(t *testing.T, c *Cache, r, _ *Request) {
+			c.Release(r, Drop, 0)
+			for range 3 {
+				added(t, c, []int32{5, 5, 5, 5, 5, 5, 5, 5})
+			}
+		}, original},
+	} {
+		for _, parents := range []bool{true, false} {
+			name := test.name + ", the child"
+			if parents {
+				name = test.name + ", the parent"
+			}
+			t.Run(name, func(t *testing.T) {
+				c := newFull(t, 12)
+				parent := added(t, c, counting(7))
+				parent.Append(7)
+				c.Reserve(parent, 100)
+				child, shares := c.Fork(parent, false)
+				require.False(t, shares)
+				r, other := child, parent
+				if parents {
+					r, other = parent, child
+				}
+				test.change(t, c, r, other)
+				require.Equal(t, test.want, other.Tokens())
+				require.NoError(t, c.View.Check())
+			})
+		}
+	}
 }

@@ -59,7 +59,21 @@ func (c *Cache) free(r *Request, after uint64) {
 	c.deferFree(deferred, after)
 }
 
-// drop lets the cache use the memory of r again.
+// What is kept of requests that have ended, for later ones: the memory of so many, and of each no array that is longer.
+const (
+	mostSpare     = 256
+	longestSpared = 8192
+)
+
+// Emptied returns a without its elements, or nil if it is so long that its memory is to be given back.
+func Emptied[T any](a []T) []T {
+	if cap(a) > longestSpared {
+		return nil
+	}
+	return a[:0]
+}
+
+// drop ends r. The cache may use its memory again.
 func (c *Cache) drop(r *Request) {
 	for i := range c.copies {
 		if c.copies[i].Request == r {
@@ -69,11 +83,19 @@ func (c *Cache) drop(r *Request) {
 	last := len(c.live) - 1
 	c.live[r.place] = c.live[last]
 	c.live[r.place].place = r.place
+	c.live[last] = nil
 	c.live = c.live[:last]
-	tables, content, kept := r.tables, r.content, r.kept
-	*r = Request{cache: c, tables: tables, kept: kept}
-	r.content.Tokens, r.content.Hashes = content.Tokens[:0], content.Hashes[:0]
-	c.spare = append(c.spare, r)
+	tables, content, kept, lent := r.tables, r.content, r.kept, r.lent
+	*r = Request{cache: c, tables: tables, kept: Emptied(kept)}
+	for i := range r.tables {
+		r.tables[i].ids = Emptied(r.tables[i].ids)
+	}
+	if !lent {
+		r.content.Tokens, r.content.Hashes = Emptied(content.Tokens), Emptied(content.Hashes)
+	}
+	if len(c.spare) < mostSpare {
+		c.spare = append(c.spare, r)
+	}
 }
 
 // EvictFrom removes the keys of r's blocks that hold tokens from computed on:

@@ -206,7 +206,7 @@ func TestCacheStaysSound(t *testing.T) {
 			},
 			"fork": func(t *rapid.T) {
 				r := w.draw(t, func(r *Request) bool { return r.NumComputedTokens > 0 && len(w.all) < 12 })
-				child, shares := w.Fork(r, 0, true)
+				child, shares := w.Fork(r, true)
 				require.Equal(t, !w.hasMamba(), shares)
 				w.all = append(w.all, child)
 				if child.NumComputedTokens < child.NumTokens() && child.NumTokens() > child.prompt && rapid.Bool().Draw(t, "another token") {

@@ -15,12 +15,11 @@ var ErrRequest = errors.New("bad request")
 
 // A Spec describes a request.
 type Spec struct {
-	Tokens  []int32 // the prompt; copied
-	Extras  blockhash.Extras
-	LoRAID  int64
-	NoRead  bool // do not hit the cache (prompt logprobs); the blocks are stored all the same
-	Report  bool // record events for hits, too
-	Reserve int  // tokens to allocate memory for, prompt and output; 0: as they come
+	Tokens []int32 // the prompt; copied
+	Extras blockhash.Extras
+	LoRAID int64
+	NoRead bool // do not hit the cache (prompt logprobs); the blocks are stored all the same
+	Report bool // record events for hits, too
 }
 
 // A Request is a sequence of tokens and its block tables. It belongs to the
@@ -43,6 +42,7 @@ type Request struct {
 	noRead      bool
 	report      bool
 	forked      bool    // shares blocks that it may write to
+	lent        bool    // another request reads the arrays of content
 	junction    int     // end of a prefix shared with others that no sparse group holds; 0: none
 	kept        []int32 // blocks of tails that were taken
 	tables      []table
@@ -78,32 +78,34 @@ func (c *Cache) Add(s Spec) (*Request, error) {
 		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	r := c.blank()
-	r.content.Tokens = append(slices.Grow(r.content.Tokens, max(s.Reserve, len(s.Tokens))), s.Tokens...)
+	r.content.Tokens = append(r.content.Tokens, s.Tokens...)
 	r.content.Extras, r.content.LoRAID = s.Extras, s.LoRAID
 	r.prompt, r.noRead, r.report = len(s.Tokens), s.NoRead, s.Report
-	if s.Reserve > 0 {
-		c.reserve(r, s.Reserve)
-	}
 	r.hash()
 	return r, nil
 }
 
-// reserve allocates memory for tokens, so that steps need not.
-func (c *Cache) reserve(r *Request, tokens int) {
+// Reserve allocates memory for a request of so many tokens, so that steps need not. It is for requests that
+// run: one that waits takes memory for the tokens that it has.
+func (c *Cache) Reserve(r *Request, tokens int) {
+	reserve(&r.content.Tokens, tokens)
 	if c.config.Hash != nil {
-		r.content.Hashes = slices.Grow(r.content.Hashes, tokens/c.config.HashBlockSize)
+		reserve(&r.content.Hashes, tokens/c.config.HashBlockSize)
 	}
 	for i := range r.tables {
-		t := &r.tables[i]
-		t.ids = slices.Grow(t.ids, ceil(tokens, c.groups[i].BlockSize)+c.groups[i].NumSpeculativeBlocks+1)
+		reserve(&r.tables[i].ids, ceil(tokens, c.groups[i].BlockSize)+c.groups[i].NumSpeculativeBlocks+1)
 	}
 }
+
+// reserve gives an array room for n elements.
+func reserve[T any](to *[]T, n int) { *to = slices.Grow(*to, max(0, n-len(*to))) }
 
 // blank returns an empty request, whose arrays may be those of a former one.
 func (c *Cache) blank() *Request {
 	var r *Request
-	if n := len(c.spare); n > 0 {
-		r, c.spare = c.spare[n-1], c.spare[:n-1]
+	if n := len(c.spare) - 1; n >= 0 {
+		r, c.spare[n] = c.spare[n], nil
+		c.spare = c.spare[:n]
 	} else {
 		r = &Request{cache: c, tables: make([]table, len(c.groups))}
 		for i := range r.tables {

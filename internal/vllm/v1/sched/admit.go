@@ -124,6 +124,7 @@ func (s *Scheduler) run(r *request, computed, n int, padded bool) {
 	}
 	r.status = running
 	r.kv.NumComputedTokens = computed
+	s.reserveTokens(r)
 	if computed+n < r.kv.NumTokens() {
 		s.reserve(r)
 	}

@@ -35,15 +35,13 @@ func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	if s.flight.n > 0 {
 		return 0, fmt.Errorf("%w: fork with %d steps in flight", ErrOrder, s.flight.n)
 	}
-	reserve := min(p.kv.NumPromptTokens()+p.maxTokens, s.longest) + s.config.NumLookaheadTokens + s.config.NumSpeculativeTokens
 	child := s.blank()
-	kv, shares := s.cache.Fork(p.kv, reserve, p.status == running && len(s.running) < s.config.MaxNumSeqs)
+	kv, shares := s.cache.Fork(p.kv, p.status == running && len(s.running) < s.config.MaxNumSeqs)
 	child.kv = kv
 	if c.Last >= 0 {
 		if err := kv.ReplaceLast(c.Last); err != nil {
 			s.cache.Release(kv, kvcache.Drop, 0)
-			*child = request{stop: child.stop, drafts: child.drafts}
-			s.spare = append(s.spare, child)
+			s.discard(child)
 			return 0, err
 		}
 	}
@@ -59,6 +57,7 @@ func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	if shares {
 		child.status, child.prefill, child.resend = running, p.prefill, KindNew
 		s.running = append(s.running, child)
+		s.reserveTokens(child)
 	} else {
 		s.waiting.push(child)
 	}

@@ -112,7 +112,6 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 	kv, err := s.cache.Add(kvcache.Spec{
 		Tokens: spec.Tokens, Extras: spec.Extras, LoRAID: spec.LoRAID,
 		NoRead: spec.NoRead, Report: spec.Report,
-		Reserve: most,
 	})
 	if err != nil {
 		return 0, err
@@ -182,12 +181,31 @@ func (s *Scheduler) enter(r *request) {
 }
 
 func (s *Scheduler) blank() *request {
-	if n := len(s.spare); n > 0 {
-		r := s.spare[n-1]
-		s.spare = s.spare[:n-1]
+	if n := len(s.spare) - 1; n >= 0 {
+		r := s.spare[n]
+		s.spare[n] = nil
+		s.spare = s.spare[:n]
 		return r
 	}
 	return &request{}
+}
+
+// discard keeps r, which nothing refers to, for a later request.
+func (s *Scheduler) discard(r *request) {
+	*r = request{stop: kvcache.Emptied(r.stop), drafts: kvcache.Emptied(r.drafts)}
+	if len(s.spare) < mostSpare {
+		s.spare = append(s.spare, r)
+	}
+}
+
+const mostSpare = 256
+
+// reserveTokens allocates memory for the next tokens of r, which begins to run, so that steps need not. What comes
+// after these makes the arrays grow.
+func (s *Scheduler) reserveTokens(r *request) {
+	const next = 1 << 12
+	most := r.kv.NumPromptTokens() + min(r.maxTokens, s.longest) + s.config.NumLookaheadTokens + s.config.NumSpeculativeTokens
+	s.cache.Reserve(r.kv, min(most, s.longest, r.kv.NumTokens()+next))
 }
 
 // Abort ends requests, whether they run or wait. It skips IDs of finished requests and returns how
@@ -257,9 +275,7 @@ func (s *Scheduler) finish(r *request) {
 func (s *Scheduler) drop(r *request) {
 	s.release(r, kvcache.Drop)
 	s.requests.Remove(uint64(r.id))
-	stop, drafts := r.stop[:0], r.drafts[:0]
-	*r = request{stop: stop, drafts: drafts}
-	s.spare = append(s.spare, r)
+	s.discard(r)
 }
 
 // stopped reports whether r ends with its last token (vllm/v1/RULES.md §14).
