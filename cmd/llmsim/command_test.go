@@ -44,7 +44,7 @@ func TestTheVersionAndTheNamesAreSaid(t *testing.T) {
 	var names map[string][]string
 	require.NoError(t, json.Unmarshal([]byte(stdout), &names))
 	require.Contains(t, names["systems"], "vllm-v1")
-	require.Contains(t, names["engines"], "tensorrt-llm")
+	require.Equal(t, []string{"vllm", "data-sheet"}, names["engines"])
 	status, stdout, _ = llmsim(t, "completion", "bash")
 	require.Zero(t, status)
 	require.Contains(t, stdout, "llmsim")
@@ -54,7 +54,7 @@ func TestAShellCompletesNames(t *testing.T) {
 	for _, c := range []struct{ name, args, want string }{
 		{"model", "plan --model", "llama-3-8b"},
 		{"GPU", "run --gpu", "h100-80gb"},
-		{"engine", "plan --engine", "tensorrt-llm"},
+		{"engine", "plan --engine", "data-sheet"},
 		{"system", "run --system", "vllm-v1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

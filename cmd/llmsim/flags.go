@@ -151,9 +151,9 @@ func addModel(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Model, "model", s.Model, "model, with --gpu instead of --setup: a name of llmsim list, or a .json file")
 	f.StringVar(&s.GPU, "gpu", s.GPU, "GPU for --model: a name of llmsim list, or a .json file")
 	f.StringVar(&s.Engine, "engine", s.Engine,
-		"for --model: engine whose times are used: "+strings.Join(cost.Engines(), ", ")+" or a release, as in vllm-0.7.3, "+
-			"fitted to published measurements (llmsim list names the GPUs); or "+scenario.DataSheet+", constants chosen by "+
-			"hand for vLLM of 2023 (default: vllm's newest release with constants for the GPU, else "+scenario.DataSheet+")")
+		"for --model: engine whose times are used: "+cost.VLLM+" (V1), fitted to published measurements (llmsim list names "+
+			"the GPUs), or "+scenario.DataSheet+", constants chosen by hand for vLLM of 2023 (default: "+cost.VLLM+
+			" on GPUs for which it has constants, else "+scenario.DataSheet+")")
 	f.StringVar(&s.Cost, "cost", s.Cost, "times of iterations from a cost file, written by llmsim calibrate")
 	f.IntVar(&s.Workers, "workers", s.Workers, "GPUs that share each layer (tensor parallelism) (default 1)")
 	f.IntVar(&s.Stages, "stages", s.Stages,

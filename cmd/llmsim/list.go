@@ -28,10 +28,6 @@ func listCommand() *cobra.Command {
 					"models": cost.LLMs(), "gpus": cost.GPUs(), "engines": scenario.Engines(),
 				})
 			}
-			engines, err := listEngines()
-			if err != nil {
-				return err
-			}
 			for _, l := range []struct {
 				title string
 				names []string
@@ -53,8 +49,7 @@ func listCommand() *cobra.Command {
 			}
 			writeList(w, "models, for --model", [][2]string{{strings.Join(cost.LLMs(), ", ")}})
 			writeList(w, "GPUs, for --gpu", [][2]string{{strings.Join(cost.GPUs(), ", ")}})
-			writeList(w, "engines, for --engine: the newest release with constants for the GPU, or one, as in vllm-0.7.3",
-				engines)
+			writeList(w, "engines, for --engine", listEngines())
 			return nil
 		},
 	}
@@ -87,32 +82,13 @@ func aboutSetup(name string) (string, error) {
 	return m.Describe() + ", " + m.Constants(), nil
 }
 
-// listEngines returns the releases of engines, with the GPUs on which something of them is published.
-func listEngines() (rows [][2]string, err error) {
-	for _, engine := range cost.Engines() {
-		releases, err := cost.Releases(engine, "")
-		if err != nil {
-			return nil, err
-		}
-		for _, release := range releases {
-			gpus, err := cost.EngineGPUs(engine, release)
-			if err != nil {
-				return nil, err
-			}
-			text := strings.Join(gpus, ", ")
-			others, err := cost.ElsewhereGPUs(engine, release)
-			if err != nil {
-				return nil, err
-			}
-			if len(others) > 0 {
-				text += "; with the constants of these, without data: " + strings.Join(others, ", ")
-			}
-			rows = append(rows, [2]string{engine + "-" + release, text})
-		}
+// listEngines returns the engines, with the GPUs on which something of them is published.
+func listEngines() [][2]string {
+	return [][2]string{
+		{cost.VLLM, "V1 (0.10 to 0.20), as measured on " + strings.Join(cost.MeasuredGPUs(), ", ") +
+			"; with the constants of these, without data: " + strings.Join(cost.OtherGPUs(), ", ") + ". The default on these GPUs"},
+		{scenario.DataSheet, "any GPU: constants chosen by hand for vLLM of 2023, without data. The default on other GPUs"},
 	}
-	return append(rows, [2]string{scenario.DataSheet,
-		"any GPU: constants chosen by hand for vLLM of 2023, without data. " +
-			"The default is vllm's newest release with constants for the GPU, and this where there is none"}), nil
 }
 
 // writeList writes names with what they are.

@@ -48,8 +48,7 @@ var (
 	}{
 		{"llama-3-8b on an L4", scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Requests: 300}},
 		{"llama-3-8b on an H100", scenario.Scenario{Model: "llama-3-8b", GPU: "h100-80gb", Requests: 300}},
-		{"llama-3-8b on an A100, TensorRT-LLM", scenario.Scenario{Model: "llama-3-8b", GPU: "a100-80gb",
-			Engine: "tensorrt-llm"}},
+		{"llama-3-8b on an A100", scenario.Scenario{Model: "llama-3-8b", GPU: "a100-80gb"}},
 		{"opt-13b on an A100", scenario.Scenario{Model: "opt-13b", GPU: "a100-40gb"}},
 		{"opt-13b on two L4", scenario.Scenario{Model: "opt-13b", GPU: "l4", Workers: 2}},
 		{"llama-2-70b on four A100", scenario.Scenario{Model: "llama-2-70b", GPU: "a100-80gb", Workers: 4}},

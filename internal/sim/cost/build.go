@@ -3,6 +3,7 @@ package cost
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -68,7 +69,6 @@ func (s Setup) roofline(m *Model) {
 	m.weights = (l.ParameterBytes*layers + l.outerBytes()*head) / reading
 	m.token = 2 * layers / (flops * e.Compute)
 	m.logits = 2 * head / (flops * e.Compute)
-	m.halfTokens = e.HalfTokens
 	if l.Experts > 0 {
 		m.experts = s.experts(reading, flops*cmp.Or(e.ExpertCompute, e.Compute))
 	}
@@ -78,11 +78,7 @@ func (s Setup) roofline(m *Model) {
 	// writes its keys and values and reads them once.
 	kv := float64(l.kvBytes(s.Workers, 1))
 	pair := 4 * float64(l.Layers) * float64(l.Heads/s.Workers) * float64(l.HeadSize)
-	group, reread := float64(l.Heads)/float64(l.KVHeads), e.Reread
-	if group == e.SharedGroup {
-		reread = e.SharedReread
-	}
-	reads := 1 + reread*(group-1)
+	reads := 1 + e.Reread*(float64(l.Heads)/float64(l.KVHeads)-1)
 	m.context = max(reads*kv/(bandwidth*e.Attention), pair/(attention*e.Compute))
 	m.promptPair = pair / (attention * e.PromptAttention)
 	m.promptKV = 2 * kv / (bandwidth * e.Attention)
@@ -91,13 +87,8 @@ func (s Setup) roofline(m *Model) {
 	m.state = e.Activations * activationBytes * l.activations(s.Workers) / bandwidth
 
 	m.base = milli * (e.Base + e.Layer*float64(l.Layers))
-	m.prompted = milli * e.PromptBase
-	m.graphContext = e.GraphContext
 	m.launches = milli * e.PromptLayer * float64(l.Layers)
-	if l.Experts > 0 {
-		m.launches *= 1 + e.ExpertLaunches
-	}
-	m.seq = milli * (e.Seq + e.ServedSeq)
+	m.seq = milli * e.Seq
 	m.rounded = e.Rounded
 }
 
@@ -138,14 +129,10 @@ func (s Setup) describe() string {
 		fmt.Fprint(&b, "calibrated line")
 	case s.Fitted != nil:
 		fmt.Fprintf(&b, "%s; %s", s.Margin(), s.Fitted)
-		if caution := s.Fitted.caution(s); caution != "" {
-			fmt.Fprintf(&b, "; %s", caution)
-		}
 	default:
 		fmt.Fprint(&b, "vLLM's of 2023, constants chosen by hand: without data")
-		if with := enginesOn(s.GPU.Name); len(with) > 0 {
-			fmt.Fprintf(&b, " (--engine %s has newer releases, fitted to measurements on %s)", strings.Join(with, " or "),
-				s.GPU.Name)
+		if slices.Contains(MeasuredGPUs(), s.GPU.Name) {
+			fmt.Fprintf(&b, " (--engine %s is newer, fitted to measurements on %s)", VLLM, s.GPU.Name)
 		} else {
 			fmt.Fprintf(&b, " (no measurements of newer releases on %s are published; measure yours and use llmsim calibrate)",
 				s.GPU.Name)
@@ -171,10 +158,7 @@ func (s Setup) constants(m *Model, block int) string {
 			"%.3g for each prompt token beyond %.0f",
 			(m.base+m.reduce+m.weights)/milli, m.weights/milli, (m.seq+m.state)/milli, m.context/milli,
 			(m.token+m.prompt+m.state)/milli,
-			max(0, m.weights/m.token-m.halfTokens))
-		if m.prompted > 0 {
-			fmt.Fprintf(&b, " + %.3g if there are prompts", m.prompted/milli)
-		}
+			m.weights/m.token)
 		if m.launches > 0 {
 			fmt.Fprintf(&b, "; prompts take the GPU at least %.3g", m.launches/milli)
 		}

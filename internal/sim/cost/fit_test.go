@@ -3,79 +3,85 @@ package cost
 import (
 	"math"
 	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
-// An engineFit finds the constants of all releases of a publisher and all GPUs at once. A
-// constant is what all of them have, changed by how the GPU (with its host) differs, and by how the
-// release on it differs, as logarithms, or as log odds where it is a part of a peak. The
-// least is sought of the sum of squares of the logarithms of predicted over published, more
-// where they are large (weight), and of these differences, times what they are pulled by.
+// An engineFit finds the constants of all GPUs at once. A constant is what all of them have, changed by how the GPU
+// (with its host) differs, as logarithms, or as log odds where it is a part of a peak. The least is sought of the sum of
+// squares of the logarithms of predicted over published, more where they are large (worstWeight), and of these
+// differences, times what they are pulled by.
 type engineFit struct {
 	points []measurement
 	setups []Setup
 	start  Engine
-	parts  []part
 	gpus   []string
-	pairs  []pair
-	path   [][3]int // of each point: which rows of x are added up
+	path   [][2]int // of each point: which rows of x are added up
 	x      []float64
 }
 
 // worstWeight: an error of a factor e counts as one and this many.
 const worstWeight = 10
 
-func newFit(points []measurement, start Engine) (*engineFit, error) {
-	f := &engineFit{points: points, start: start}
+// start returns where the fit begins. FlashAttention-2 computes prompts at half of an A100's peak and more (Dao, 2023,
+// Fig. 4).
+func start() Engine {
+	e := DefaultEngine
+	e.PromptAttention, e.Activations, e.ExpertCompute = 0.5, 1, e.Compute
+	e.Layer, e.PromptLayer, e.Seq, e.Base, e.Reread, e.AllReduce = 0.02, 0.02, 0.005, 0.2, 0.1, 20
+	e.Rounded = 1
+	return e
+}
+
+// fitPoints finds the constants of each GPU.
+func fitPoints(t *testing.T, points []measurement) *engineFit {
+	f := &engineFit{points: points, start: start()}
 	for _, p := range points {
-		s, err := p.Setup(start)
-		if err != nil {
-			return nil, err
-		}
+		s, err := p.setup(f.start)
+		require.NoError(t, err)
 		f.setups = append(f.setups, s)
 		if !slices.Contains(f.gpus, p.GPU) {
 			f.gpus = append(f.gpus, p.GPU)
 		}
-		if key := (pair{p.Release, p.GPU}); !slices.Contains(f.pairs, key) {
-			f.pairs = append(f.pairs, key)
-		}
 	}
 	for _, p := range points {
-		f.path = append(f.path, f.rows(pair{p.Release, p.GPU}))
+		f.path = append(f.path, f.rows(p.GPU))
 	}
-	for _, p := range parts {
-		e := hosted{Engine: start, Host: 1}
-		if *p.value(&e) > 0 {
-			f.parts = append(f.parts, p)
-		}
-	}
-	f.x = make([]float64, (1+len(f.gpus)+len(f.pairs))*len(f.parts))
-	return f, nil
+	f.x = f.fit(make([]float64, (1+len(f.gpus))*len(parts)), 100)
+	return f
 }
 
-// rows of a release on a GPU: what all have, the GPU, the release on it.
-func (f *engineFit) rows(of pair) [3]int {
-	return [3]int{0, 1 + slices.Index(f.gpus, of.gpu), 1 + len(f.gpus) + slices.Index(f.pairs, of)}
+// rows of a GPU: what all have, and the GPU.
+func (f *engineFit) rows(gpu string) [2]int { return [2]int{0, 1 + slices.Index(f.gpus, gpu)} }
+
+// on returns the engine on a GPU.
+func (f *engineFit) on(gpu string) Engine { return f.engine(f.x, f.rows(gpu)).engine() }
+
+// common returns the engine with the constants that all GPUs share.
+func (f *engineFit) common() Engine {
+	x := slices.Clone(f.x)
+	clear(x[len(parts):])
+	return f.engine(x, [2]int{0, 1}).engine()
 }
 
 // engine returns the first engine of the fit with the constants x.
-func (f *engineFit) engine(x []float64, rows [3]int) hosted {
+func (f *engineFit) engine(x []float64, rows [2]int) hosted {
 	e := hosted{Engine: f.start, Host: 1}
-	for j, p := range f.parts {
+	for j, p := range parts {
 		z := p.open(*p.value(&e))
 		for _, row := range rows {
-			z += x[row*len(f.parts)+j]
+			z += x[row*len(parts)+j]
 		}
 		*p.value(&e) = p.close(z)
 	}
 	return e
 }
 
-func (f *engineFit) of(release pair) Engine { return f.engine(f.x, f.rows(release)).engine() }
-
 // off returns how far a prediction is off, weighted.
 func (f *engineFit) off(i int, e hosted) float64 {
 	s, p := f.setups[i], f.points[i]
-	s.Engine = p.engine(e.engine())
+	s.Engine = e.engine()
 	r := math.Log(p.on(s.times(16)) / p.Seconds())
 	return r * math.Sqrt(1+worstWeight*r*r)
 }
@@ -83,7 +89,7 @@ func (f *engineFit) off(i int, e hosted) float64 {
 func (f *engineFit) sum(x []float64) float64 {
 	sum := 0.0
 	for i, p := range f.points {
-		r := f.off(i, f.engine(x, f.rows(pair{p.Release, p.GPU})))
+		r := f.off(i, f.engine(x, f.rows(p.GPU)))
 		sum += r * r
 	}
 	for i, d := range x {
@@ -94,14 +100,10 @@ func (f *engineFit) sum(x []float64) float64 {
 
 // pull of an element of x.
 func (f *engineFit) pull(i int) float64 {
-	p := f.parts[i%len(f.parts)]
-	switch row := i / len(f.parts); {
-	case row == 0:
+	if i < len(parts) {
 		return pullToStart
-	case row <= len(f.gpus):
-		return p.gpu
 	}
-	return p.release
+	return parts[i%len(parts)].pull
 }
 
 // fit runs Levenberg and Marquardt's method, from x.
@@ -133,7 +135,7 @@ func (f *engineFit) fit(x []float64, most int) []float64 {
 // normal returns the products of all slopes with each other (below the diagonal) and with what
 // is off. A point has the same slope in each of its rows.
 func (f *engineFit) normal(x []float64) (squares [][]float64, slopes []float64) {
-	n := len(f.parts)
+	n := len(parts)
 	squares, slopes = make([][]float64, len(x)), make([]float64, len(x))
 	for i, d := range x {
 		squares[i] = make([]float64, i+1)
@@ -144,7 +146,7 @@ func (f *engineFit) normal(x []float64) (squares [][]float64, slopes []float64) 
 	for i := range f.points {
 		e := f.engine(x, f.path[i])
 		off := f.off(i, e)
-		for j, p := range f.parts {
+		for j, p := range parts {
 			changed := e
 			*p.value(&changed) = p.close(p.open(*p.value(&e)) + 1e-4)
 			slope[j] = (f.off(i, changed) - off) / 1e-4
@@ -155,7 +157,7 @@ func (f *engineFit) normal(x []float64) (squares [][]float64, slopes []float64) 
 }
 
 // add adds what a point with these slopes, in each of its rows, has a share in.
-func (f *engineFit) add(rows [3]int, slope []float64, off float64, squares [][]float64, slopes []float64) {
+func (f *engineFit) add(rows [2]int, slope []float64, off float64, squares [][]float64, slopes []float64) {
 	n := len(slope)
 	var at []int // of x, with a slope
 	for _, row := range rows {

@@ -30,19 +30,16 @@ type Model struct {
 
 	// All in seconds, of an iteration or of one thing of it.
 	base, seq, context, prompt float64
-	prompted, launches         float64 // of an iteration that computes prompts: before the GPU computes, and meanwhile
-	// tokens a sequence up to which decodes have CUDA graphs; beyond, they have launches as well; 0: always
-	graphContext           float64
-	reduce, state          float64 // all-reduces: of an iteration; and of a token, with what its states take in memory
-	weights, token, logits float64 // linear layers: read the weights, or compute the tokens and the logits
-	halfTokens             float64 // with this many tokens these are computed at half of the rate
-	experts                experts // of a mixture: besides weights and token
-	promptPair, promptKV   float64 // attention of prompts: compute the pairs, or move keys and values
-	swapBlock, swapEach    float64
-	spread                 Spread  // no pointer: the text of a Model tells what its runs depend on
-	rounded                float64 // see larger
-	copyBlock              float64
-	first                  float64 // of a first token, besides iterations: see FirstToken
+	launches                   float64 // of an iteration that computes prompts, while the GPU computes
+	reduce, state              float64 // all-reduces: of an iteration; and of a token, with what its states take in memory
+	weights, token, logits     float64 // linear layers: read the weights, or compute the tokens and the logits
+	experts                    experts // of a mixture: besides weights and token
+	promptPair, promptKV       float64 // attention of prompts: compute the pairs, or move keys and values
+	swapBlock, swapEach        float64
+	spread                     Spread  // no pointer: the text of a Model tells what its runs depend on
+	rounded                    float64 // see larger
+	copyBlock                  float64
+	first                      float64 // of a first token, besides iterations: see FirstToken
 }
 
 // Seconds returns how long an iteration takes. If no token is computed in it, only
@@ -57,9 +54,9 @@ func (m *Model) Seconds(w Work) float64 {
 	// A prompt that is completed counts as one token too many here.
 	tokens := seqs + prompt
 	gpu := m.context*float64(w.Context) + m.prompt*prompt + m.reduce + m.state*tokens
-	read, compute := m.weights, m.token*(tokens+m.halfTokens)
+	read, compute := m.weights, m.token*tokens
 	if w.Seqs > 0 { // logits are made of the tokens that are generated
-		compute += m.logits * (seqs + m.halfTokens)
+		compute += m.logits * seqs
 	}
 	if m.experts.all > 0 {
 		expertRead, expertCompute := m.experts.seconds(tokens)
@@ -68,9 +65,6 @@ func (m *Model) Seconds(w Work) float64 {
 	gpu += m.larger(read, compute)
 	gpu += m.larger(m.promptPair*float64(w.PromptContext), m.promptKV*prompt)
 	if w.Prompt > 0 {
-		t += m.prompted
-	}
-	if w.Prompt > 0 || m.graphContext > 0 && float64(w.Context) > m.graphContext*seqs {
 		gpu = m.larger(gpu, m.launches)
 	}
 	return t + gpu

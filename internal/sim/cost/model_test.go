@@ -104,20 +104,13 @@ func TestEveryEfficiencyChangesItsOwnPart(t *testing.T) {
 		"base":             {func(e *Engine) { e.Base = 1 }, one, func(s float64) float64 { return s + 1e-3 }},
 		"layer":            {func(e *Engine) { e.Layer = 1 }, one, func(s float64) float64 { return s + 2e-3 }},
 		"sequence":         {func(e *Engine) { e.Seq = 1 }, seqs, func(s float64) float64 { return s + 1e3 }},
-		"few tokens":       {func(e *Engine) { e.HalfTokens = 1e6 }, seqs, func(s float64) float64 { return 2 * s }},
 		"activations": {func(e *Engine) { e.Activations = 1 }, seqs,
 			func(s float64) float64 { return s + 1e6*2*(8*100+2*256)*2e-9 }},
-		"prompt base": {func(e *Engine) { e.PromptBase = 1e3 }, prompt, func(s float64) float64 { return s + 1 }},
-		"no prompt": {func(e *Engine) { e.PromptBase, e.PromptLayer = 1, 1 }, one,
+		"no prompt": {func(e *Engine) { e.PromptLayer = 1 }, one,
 			func(s float64) float64 { return s }},
-		"served": {func(e *Engine) { e.ServedSeq = 1 }, seqs, func(s float64) float64 { return s + 1e3 }},
 		"rounded": {func(e *Engine) { e.Rounded, e.PromptLayer = 1, 500*(2e-9*(2*tinyLayer+tinyHead)+512) }, prompt,
 			func(s float64) float64 { return math.Pow(2, 0.25) * s }},
-		"launches": {func(e *Engine) { e.PromptLayer = 1e6 }, prompt, func(float64) float64 { return 2e3 }},
-		"no graph": {func(e *Engine) { e.PromptLayer, e.GraphContext = 1e6, 9 }, Work{Seqs: 2, Context: 20},
-			func(float64) float64 { return 2e3 }},
-		"graph": {func(e *Engine) { e.PromptLayer, e.GraphContext = 1e6, 10 }, Work{Seqs: 2, Context: 20},
-			func(s float64) float64 { return s }},
+		"launches":        {func(e *Engine) { e.PromptLayer = 1e6 }, prompt, func(float64) float64 { return 2e3 }},
 		"hidden launches": {func(e *Engine) { e.PromptLayer = 1 }, prompt, func(s float64) float64 { return s }},
 		"host link": {func(e *Engine) { e.HostLink = 0.5 }, Work{SwapBlocks: 1},
 			func(s float64) float64 { return 2 * s }},
@@ -199,27 +192,11 @@ func TestMultiprocessorsLimitHowFastWeightsAreRead(t *testing.T) {
 	require.InEpsilon(t, weights(0, 0), weights(10, 0), 1e-12, "no limit")
 }
 
-// Ensure that only a mixture of experts has the launches of one.
-func TestAMixtureLaunchesMore(t *testing.T) {
-	launches := func(llm string) float64 {
-		s := roofline(t, llm, "h100-80gb", 8)
-		s.Engine.PromptLayer, s.Engine.ExpertLaunches = 1, 0.5
-		return s.times(16).launches
-	}
-	require.InEpsilon(t, 32e-3, launches("llama-3-8b"), 1e-12, "32 layers")
-	require.InEpsilon(t, 48e-3, launches("mixtral-8x7b"), 1e-12, "32 layers")
-}
-
-// Ensure that only groups of the stated size have the other kernel.
+// Ensure that keys and values are read again for a part of the query heads that share them.
 func TestWhatSharedHeadsChange(t *testing.T) {
-	context := func(group float64) float64 {
-		s := tiny(1) // groups of 2
-		s.Engine.Reread, s.Engine.SharedReread, s.Engine.SharedGroup = 0.5, 0.25, group
-		return s.model(t, 16).context
-	}
-	require.InEpsilon(t, 1e-9*256*1.25, context(2), 1e-12)
-	require.InEpsilon(t, 1e-9*256*1.5, context(1), 1e-12)
-	require.InEpsilon(t, 1e-9*256*1.5, context(4), 1e-12)
+	s := tiny(1) // groups of 2
+	s.Engine.Reread = 0.5
+	require.InEpsilon(t, 1e-9*256*1.5, s.model(t, 16).context, 1e-12)
 }
 
 // Ensure that workers beyond the KV heads keep copies: each still has one head's

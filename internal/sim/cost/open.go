@@ -25,7 +25,7 @@ var (
 
 // What is built in: files like the user's, named by kind and name.
 //
-//go:embed setups llms gpus engines
+//go:embed setups llms gpus
 var builtIn embed.FS
 
 // Setups, LLMs and GPUs are the names of what is built in, sorted.

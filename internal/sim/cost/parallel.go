@@ -34,7 +34,7 @@ func (s Setup) unmeasured() string {
 	if s.stages() > 1 {
 		all = append(all, fmt.Sprintf("%d stages", s.stages()))
 	}
-	if s.LLM.Experts > 0 && (s.Fitted == nil || !s.Fitted.experts) {
+	if s.LLM.Experts > 0 {
 		all = append(all, fmt.Sprintf("%d of %d experts a token", s.LLM.ExpertsPerToken, s.LLM.Experts))
 	}
 	if s.ExpertsApart {
@@ -96,7 +96,6 @@ func (s Setup) pipeline(m *Model) {
 		*part /= n
 	}
 	m.experts.batches = n
-	m.halfTokens *= n
 	m.base += n * micro * s.GPU.LinkLatency
 	hop := float64(s.LLM.Hidden) * activationBytes / (giga * s.GPU.WorkerLink * s.Engine.WorkerLink)
 	m.seq += hop

@@ -33,8 +33,8 @@ func pool(t testing.TB, s Setup) int {
 	return n
 }
 
-func engineOn(t testing.TB, name, gpu string) Fitted {
-	f, err := OpenEngine(name, gpu)
+func engineOn(t testing.TB, gpu string) Fitted {
+	f, err := OpenVLLM(gpu)
 	require.NoError(t, err)
 	return f
 }
@@ -199,22 +199,22 @@ func TestASlowDiskSlowsSwaps(t *testing.T) {
 	require.Equal(t, toCPU.swapBlock, timed(t, s).swapBlock)
 }
 
-// Ensure that an answer says when no point of its release on the GPU has keys and values in 8 bits.
+// Ensure that an answer says when no point of the engine on the GPU has keys and values in 8 bits.
 func TestKeysAndValuesThatNoPointHasAreNamed(t *testing.T) {
 	for _, c := range []struct {
-		name, engine, gpu, kv string
-		named                 bool
+		name, gpu, kv string
+		named         bool
 	}{
-		{"no point has them", "vllm-0.7.3", "a100-80gb", "fp8", true},
-		{"points have them", "vllm", "h100-80gb", "fp8", false},
-		{"points have them on other GPUs", "vllm", "l4", "fp8", false},
-		{"they are in 16 bits", "vllm-0.7.3", "a100-80gb", "", false},
+		{"no point has them", "a100-80gb", "fp8", true},
+		{"points have them", "h100-80gb", "fp8", false},
+		{"points have them on other GPUs", "l4", "fp8", false},
+		{"they are in 16 bits", "a100-80gb", "", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := roofline(t, "llama-3-8b", c.gpu, 1)
 			s, err := s.Quantised("", c.kv)
 			require.NoError(t, err)
-			f := engineOn(t, c.engine, c.gpu)
+			f := engineOn(t, c.gpu)
 			m := timed(t, s.On(f))
 			require.Equal(t, c.named, strings.Contains(m.Describe(),
 				"keys and values in 8 bits: a roofline, compared with no measurement"), m.Describe())

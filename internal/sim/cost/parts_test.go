@@ -11,43 +11,37 @@ type hosted struct {
 
 func (h hosted) engine() Engine {
 	e := h.Engine
-	for _, t := range []*float64{&e.Base, &e.Layer, &e.PromptBase, &e.PromptLayer, &e.Seq, &e.ServedSeq} {
+	for _, t := range []*float64{&e.Base, &e.Layer, &e.PromptLayer, &e.Seq} {
 		*t *= h.Host
 	}
 	return e
 }
 
-// A part is a constant that is fitted, and how hard those of a GPU are pulled to those of
-// all of a publisher, and those of a release to those of the GPU. Chosen by leaving points
+// A part is a constant that is fitted, and how hard those of a GPU are pulled to what all have. Chosen by leaving points
 // out (published/README.md).
 type part struct {
-	value        func(*hosted) *float64
-	peak         bool // a part of a peak, between 0 and 1
-	gpu, release float64
+	value func(*hosted) *float64
+	peak  bool // a part of a peak, between 0 and 1
+	pull  float64
 }
 
 // pullToStart is for what all have; a start is chosen by hand.
 const pullToStart = 1e-3
 
 var parts = []part{
-	{func(e *hosted) *float64 { return &e.Weights }, true, 0.05, 1},
-	{func(e *hosted) *float64 { return &e.Compute }, true, 0.05, 1},
-	{func(e *hosted) *float64 { return &e.ExpertCompute }, true, 0.05, 1},
-	{func(e *hosted) *float64 { return &e.HalfTokens }, false, 0.05, 1},
-	{func(e *hosted) *float64 { return &e.Attention }, true, 0.05, 1},
-	{func(e *hosted) *float64 { return &e.PromptAttention }, true, 0.05, 1},
-	{func(e *hosted) *float64 { return &e.Activations }, false, 0.05, 1},
-	{func(e *hosted) *float64 { return &e.Reread }, true, 0.01, 0.2},
-	{func(e *hosted) *float64 { return &e.SharedReread }, true, 0.05, 1},
-	{func(e *hosted) *float64 { return &e.WorkerLink }, true, 0.05, 1},
-	{func(e *hosted) *float64 { return &e.AllReduce }, false, 0.05, 1},
-	{func(e *hosted) *float64 { return &e.Host }, false, 0.01, 0.1},
-	{func(e *hosted) *float64 { return &e.Base }, false, 0.5, 1},
-	{func(e *hosted) *float64 { return &e.Layer }, false, 0.5, 1},
-	{func(e *hosted) *float64 { return &e.PromptBase }, false, 0.5, 1},
-	{func(e *hosted) *float64 { return &e.PromptLayer }, false, 0.5, 1},
-	{func(e *hosted) *float64 { return &e.Seq }, false, 0.5, 1},
-	{func(e *hosted) *float64 { return &e.ServedSeq }, false, 0.03, 0.06},
+	{func(e *hosted) *float64 { return &e.Weights }, true, 0.048},
+	{func(e *hosted) *float64 { return &e.Compute }, true, 0.048},
+	{func(e *hosted) *float64 { return &e.Attention }, true, 0.048},
+	{func(e *hosted) *float64 { return &e.PromptAttention }, true, 0.048},
+	{func(e *hosted) *float64 { return &e.Activations }, false, 0.048},
+	{func(e *hosted) *float64 { return &e.Reread }, true, 0.0095},
+	{func(e *hosted) *float64 { return &e.WorkerLink }, true, 0.048},
+	{func(e *hosted) *float64 { return &e.AllReduce }, false, 0.048},
+	{func(e *hosted) *float64 { return &e.Host }, false, 0.0091},
+	{func(e *hosted) *float64 { return &e.Base }, false, 0.33},
+	{func(e *hosted) *float64 { return &e.Layer }, false, 0.33},
+	{func(e *hosted) *float64 { return &e.PromptLayer }, false, 0.33},
+	{func(e *hosted) *float64 { return &e.Seq }, false, 0.33},
 }
 
 // open returns a constant without bounds: the logarithm, or that of the odds.

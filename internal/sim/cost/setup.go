@@ -37,10 +37,8 @@ type Linear struct {
 
 // Engine is the software, and how much of a GPU's peaks it reaches.
 type Engine struct {
-	Weights float64 `json:"weights"` // of the memory's bandwidth, when weights are read
-	Compute float64 `json:"compute"` // of the FLOPS, in the linear layers
-	// with this many tokens at once half of Compute is reached: n/(n + HalfTokens) of it with n
-	HalfTokens    float64 `json:"half_tokens"`
+	Weights       float64 `json:"weights"`        // of the memory's bandwidth, when weights are read
+	Compute       float64 `json:"compute"`        // of the FLOPS, in the linear layers
 	ExpertCompute float64 `json:"expert_compute"` // the same, in the experts of a mixture; 0: Compute
 	// rate at which one multiprocessor reads weights at most; 0: no limit
 	Processor       float64 `json:"multiprocessor_gb_s"`
@@ -49,23 +47,15 @@ type Engine struct {
 	// how often the states between the matrices of a layer go through memory
 	Activations float64 `json:"activations"`
 	// 0: a key is read once for all query heads that share it; 1: once for each
-	Reread       float64 `json:"kv_reread"`
-	SharedGroup  float64 `json:"kv_shared_group"`  // groups of this many query heads have another kernel,
-	SharedReread float64 `json:"kv_shared_reread"` // for which this is kv_reread
-	HostLink     float64 `json:"host_link"`        // of the link to the CPU
-	WorkerLink   float64 `json:"worker_link"`      // of the link between workers
-	AllReduce    float64 `json:"all_reduce_us"`    // of few bytes; 0: what is assumed of the GPU
-	Base         float64 `json:"base_ms"`          // an iteration
-	Layer        float64 `json:"per_layer_ms"`     // what is neither bytes nor operations: launches, norms, gaps
-	PromptBase   float64 `json:"prompt_base_ms"`   // more of it where prompts are computed
+	Reread     float64 `json:"kv_reread"`
+	HostLink   float64 `json:"host_link"`     // of the link to the CPU
+	WorkerLink float64 `json:"worker_link"`   // of the link between workers
+	AllReduce  float64 `json:"all_reduce_us"` // of few bytes; 0: what is assumed of the GPU
+	Base       float64 `json:"base_ms"`       // an iteration
+	Layer      float64 `json:"per_layer_ms"`  // what is neither bytes nor operations: launches, norms, gaps
 	// launches of a layer where prompts are computed, without CUDA graphs; the GPU computes meanwhile
 	PromptLayer float64 `json:"prompt_layer_ms"`
-	// what the layers of a mixture launch more than others, as a part of PromptLayer
-	ExpertLaunches float64 `json:"expert_launches"`
-	// decodes of more tokens a sequence have no CUDA graphs either; 0: all have
-	GraphContext float64 `json:"graph_context"`
-	Seq          float64 `json:"per_seq_ms"`        // scheduling, sampling, decoding of text
-	ServedSeq    float64 `json:"per_served_seq_ms"` // more of it in a server, which gives out each token by itself
+	Seq         float64 `json:"per_seq_ms"` // scheduling, sampling, decoding of text
 	// 0: two things done at once take as long as the longer one; 1: up to 19 % more, see Model.larger
 	Rounded float64 `json:"rounded"`
 	Copy    float64 `json:"per_copy_us"` // of one copy between GPU and CPU
@@ -151,22 +141,15 @@ func (e Engine) check() error {
 		figure{"attention", e.Attention, least, 1},
 		figure{"expert_compute", e.ExpertCompute, 0, 1},
 		figure{"prompt_attention", e.PromptAttention, least, 1},
-		figure{"half_tokens", e.HalfTokens, 0, most},
 		figure{"activations", e.Activations, 0, most},
 		figure{"kv_reread", e.Reread, 0, 1},
-		figure{"kv_shared_group", e.SharedGroup, 0, maxHeads},
-		figure{"kv_shared_reread", e.SharedReread, 0, 1},
 		figure{"host_link", e.HostLink, least, 1},
 		figure{"worker_link", e.WorkerLink, least, 1},
 		figure{"all_reduce_us", e.AllReduce, 0, most},
 		figure{"base_ms", e.Base, 0, most},
 		figure{"per_layer_ms", e.Layer, 0, most},
-		figure{"prompt_base_ms", e.PromptBase, 0, most},
 		figure{"prompt_layer_ms", e.PromptLayer, 0, most},
-		figure{"expert_launches", e.ExpertLaunches, 0, 100},
-		figure{"graph_context", e.GraphContext, 0, most},
 		figure{"per_seq_ms", e.Seq, 0, most},
-		figure{"per_served_seq_ms", e.ServedSeq, 0, most},
 		figure{"rounded", e.Rounded, 0, 1},
 		figure{"per_copy_us", e.Copy, 0, most},
 	)

@@ -21,7 +21,7 @@ func TestClosedLoopsOfVLLMV1TakeAsLongAsPublished(t *testing.T) {
 	runs := 0
 	var points []cost.Published
 	for _, gpu := range []string{"b200-180gb", "h100-80gb", "h200-141gb"} {
-		points = append(points, cost.HeldOut("vllm", "0.10-0.20", gpu)...)
+		points = append(points, cost.HeldOut(gpu)...)
 	}
 	for i, p := range points {
 		if p.Metric != "closed_request_ms" || p.Output > 1100 || i%16 != 0 {

@@ -2,8 +2,7 @@ package scenario
 
 import (
 	"errors"
-	"slices"
-	"strings"
+	"fmt"
 
 	"llmmemory/internal/sim/cost"
 )
@@ -12,25 +11,25 @@ import (
 // no measurement of the GPU.
 const DataSheet = "data-sheet"
 
-// defaultEngine is what the simulated schedulers are of.
-const defaultEngine = "vllm"
+// Engines returns the names that Scenario.Engine takes.
+func Engines() []string { return []string{cost.VLLM, DataSheet} }
 
-// Engines returns the names that Scenario.Engine takes, besides releases.
-func Engines() []string { return append(slices.Clone(cost.Engines()), DataSheet) }
-
-// chooseEngine gives a model on a GPU the times of an engine: the one that is named, or else vLLM's
-// newest release of which something is published on the GPU, or else DataSheet. The scenario of the
-// plan names which one it is.
+// chooseEngine gives a model on a GPU the times of an engine: the one that is named, or else vLLM V1's if it has
+// constants for the GPU, or else DataSheet's. The scenario of the plan names which one it is.
 func (p *Plan) chooseEngine() error {
 	s := &p.Scenario
-	name := s.Engine
-	switch {
-	case name == DataSheet || name == "" && s.Cost != "": // a cost file has its own times
+	switch s.Engine {
+	case DataSheet:
 		return nil
-	case name == "":
-		name = defaultEngine
+	case "", cost.VLLM:
+	default:
+		return fmt.Errorf("engine %q: %w: there are %s (V1) and %s; measure other engines and releases, and use llmsim "+
+			"calibrate", s.Engine, cost.ErrUnknown, cost.VLLM, DataSheet)
 	}
-	fitted, err := cost.OpenEngine(name, p.Setup.GPU.Name)
+	if s.Engine == "" && s.Cost != "" { // a cost file has its own times
+		return nil
+	}
+	fitted, err := cost.OpenVLLM(p.Setup.GPU.Name)
 	if s.Engine == "" && errors.Is(err, cost.ErrUnknown) {
 		s.Engine = DataSheet
 		return nil
@@ -38,9 +37,7 @@ func (p *Plan) chooseEngine() error {
 	if err != nil {
 		return err
 	}
-	if s.Engine == "" {
-		s.Engine = strings.Replace(fitted.Name, " ", "-", 1) // with its release
-	}
+	s.Engine = cost.VLLM
 	p.Setup = p.Setup.On(fitted)
 	return nil
 }

@@ -203,31 +203,25 @@ func TestArrangementsOfAModelReachTheSetup(t *testing.T) {
 	}
 }
 
-// Ensure that a model on a GPU has the newest published times there are, says which, and stays with
-// them; and that what a user names is taken.
-func TestTheNewestReleaseWithDataIsTheDefault(t *testing.T) {
+// Ensure that a model on a GPU has the published times if there are any, says which, and stays with them; and that what
+// a user names is taken.
+func TestTheEngineWithDataIsTheDefault(t *testing.T) {
 	for _, c := range []struct {
 		name, gpu, engine string
 		want, says        string
 	}{
-		{"published", "h100-80gb", "", "vllm-0.10-0.20", "vllm 0.10-0.20 on h100-80gb: fitted to half of"},
-		{"published, and servers of others", "h100-80gb", "", "vllm-0.10-0.20",
+		{"published", "h100-80gb", "", cost.VLLM, "vllm 0.10-0.20 on h100-80gb: fitted to half of"},
+		{"published, and servers of others", "h100-80gb", "", cost.VLLM,
 			"on 1 x h100-80gb, iterations took 0.93 to 1.88 times as long as simulated in servers that nothing was fitted to " +
 				"(6 points of GPUStack, kvcached on h100-80gb); the time to the first token includes 15 ms of the server's own work"},
-		{"published, and servers of others elsewhere", "a100-40gb", "", "vllm-0.10-0.20",
+		{"published, and servers of others elsewhere", "a100-40gb", "", cost.VLLM,
 			"iterations took 0.55 to 1.88 times as long as simulated"},
-		{"published of older releases alone", "v100s-32gb", "", "vllm-0.7.3", "vllm 0.7.3 on v100s-32gb: fitted to half of"},
-		{"a newer release elsewhere", "mi300x", "", "vllm-0.9.1", "vllm 0.9.1 on mi300x: fitted to half of"},
-		{"too few points for errors", "l4", "vllm-0.7.3", "vllm-0.7.3",
-			"7 published points, fewer than 8: without data for its errors"},
-		{"a newer release on other GPUs", "rtx-4090", "", "vllm-0.10-0.20",
+		{"published on other GPUs", "rtx-4090", "", cost.VLLM,
 			"vllm 0.10-0.20 on rtx-4090: not fitted on this GPU; constants as measured on a100-80gb, b200-180gb, " +
 				"h100-80gb, h200-141gb, with this GPU's data sheet"},
-		{"another engine's, and on other GPUs", "l40s", "", "vllm-0.10-0.20", "vllm 0.10-0.20 on l40s: not fitted on this GPU"},
-		{"another engine's alone", "l40s", DataSheet, DataSheet, "without data (--engine tensorrt-llm has newer releases"},
+		{"without constants", "v100s-32gb", "", DataSheet, "no measurements of newer releases on v100s-32gb are published"},
 		{"asked for", "h100-80gb", DataSheet, DataSheet,
-			"constants chosen by hand: without data (--engine tensorrt-llm or vllm"},
-		{"another engine", "l40s", "tensorrt-llm", "tensorrt-llm", "tensorrt-llm 0.9.0 on l40s"},
+			"constants chosen by hand: without data (--engine vllm is newer, fitted to measurements on h100-80gb)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := open(t, Scenario{Model: "llama-3-8b", GPU: c.gpu, Engine: c.engine})
@@ -243,8 +237,14 @@ func TestTheNewestReleaseWithDataIsTheDefault(t *testing.T) {
 	require.Contains(t, unknown.Model.Describe(),
 		"constants chosen by hand: without data (no measurements of newer releases on my-gpu are published; measure")
 	require.Empty(t, open(t, Scenario{}).Scenario.Engine, "the paper's setup has its own times")
-	_, err := Open(Scenario{Model: "llama-3-8b", GPU: "l40s", Engine: "vllm-0.7.3"})
+	_, err := Open(Scenario{Model: "llama-3-8b", GPU: "mi300x", Engine: cost.VLLM})
 	require.ErrorIs(t, err, cost.ErrUnknown, "what is asked for is not replaced")
+	for _, name := range []string{"tensorrt-llm", "vllm-0.7.3", "sglang"} {
+		_, err := Open(Scenario{Model: "llama-3-8b", GPU: "h100-80gb", Engine: name})
+		require.ErrorIs(t, err, cost.ErrUnknown)
+		require.ErrorContains(t, err, "there are vllm (V1) and data-sheet; measure other engines and releases, and use "+
+			"llmsim calibrate")
+	}
 }
 
 // Ensure that the pool is smaller with a sampler that sorts all logits, and that there is no such pool if the number of

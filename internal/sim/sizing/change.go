@@ -90,7 +90,6 @@ func (s *sizer) limits() (all []trial) {
 		faster("half the overhead (launches, scheduling)", func(f *cost.Setup) {
 			f.Engine.Base /= 2
 			f.Engine.Layer /= 2
-			f.Engine.PromptBase /= 2
 			f.Engine.PromptLayer /= 2
 			f.Engine.Seq /= 2
 		})

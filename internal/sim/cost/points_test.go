@@ -1,0 +1,199 @@
+package cost
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A measurement is a published point with what it takes to predict it.
+type measurement struct {
+	Published
+	Source string `json:"source"` // repository@commit:file
+
+	// Excluded is why a point is in neither half: a reason that was known without its error.
+	Excluded string `json:"excluded"`
+
+	// tokens of the median prompt, if Value is the median of requests one after the other; absent: Prompt
+	Median   int     `json:"prompt_p50"`
+	Longest  int     `json:"longest"`  // tokens of the longest answer; absent: all are equally long
+	Computed int     `json:"computed"` // tokens of a prompt that are computed, the others are cached; 0: all
+	TTFT     float64 `json:"ttft_ms"`  // where both are published, in place of Value:
+	TPOT     float64 `json:"tpot_ms"`  // a request takes TTFT and Output - 1 times TPOT
+}
+
+// publishedPoints returns all points, in the order of the file.
+var publishedPoints = sync.OnceValue(func() (all []measurement) {
+	var sources []struct {
+		measurement
+		Points []json.RawMessage `json:"points"`
+	}
+	text, err := os.ReadFile("published/vllm-v1.json")
+	if err == nil {
+		err = json.Unmarshal(text, &sources)
+	}
+	if err != nil {
+		panic(err)
+	}
+	for _, s := range sources {
+		for _, text := range s.Points {
+			p := s.measurement
+			if err := json.Unmarshal(text, &p); err != nil {
+				panic(err)
+			}
+			p.Longest = cmp.Or(p.Longest, p.Output)
+			p.Median = cmp.Or(p.Median, p.Prompt)
+			p.Value = cmp.Or(p.Value, p.TTFT+float64(p.Output-1)*p.TPOT)
+			all = append(all, p)
+		}
+	}
+	return all
+})
+
+// halves divides the points on a GPU in two halves without looking at their values: ordered by the SHA-256 of what they
+// are of, the first, the third and so on are fitted. As the GPU is in that text, a load is fitted on some GPUs and held
+// out on others.
+func halves(gpu string) (fitted, heldOut []measurement) {
+	var all []measurement
+	for _, p := range publishedPoints() {
+		if p.GPU == gpu && p.Excluded == "" {
+			all = append(all, p)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b measurement) int {
+		first, second := a.digest(), b.digest()
+		return bytes.Compare(first[:], second[:])
+	})
+	for i, p := range all {
+		if i%2 == 0 {
+			fitted = append(fitted, p)
+		} else {
+			heldOut = append(heldOut, p)
+		}
+	}
+	return fitted, heldOut
+}
+
+// digest returns a digest of the fields that identify a point.
+func (p measurement) digest() [sha256.Size]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "0.10-0.20|%s|%s|%d|%s|%s|%d|%d|%d", p.GPU, p.Model, p.Workers, p.DType, p.Metric,
+		p.Prompt, p.Output, p.Batch))
+}
+
+// fittedHalves returns the points that constants are fitted to.
+func fittedHalves() (all []measurement) {
+	for _, gpu := range MeasuredGPUs() {
+		fitted, _ := halves(gpu)
+		all = append(all, fitted...)
+	}
+	return all
+}
+
+// errorsWith returns the errors of predictions with an engine, and which point is farthest off.
+func errorsWith(t *testing.T, points []measurement, e Engine) (Fit, Published) {
+	var all []Published
+	for _, p := range points {
+		p.Predicted = p.predict(t, e)
+		all = append(all, p.Published)
+	}
+	return errorsOf(all)
+}
+
+// predict returns the value of the measurement that an engine predicts.
+func (p measurement) predict(t *testing.T, e Engine) float64 {
+	s, err := p.setup(e)
+	require.NoError(t, err)
+	return p.on(timed(t, s))
+}
+
+// setup returns the model and GPUs of the point, with an engine.
+func (p measurement) setup(e Engine) (Setup, error) {
+	s, err := New(p.Model, p.GPU, p.Workers)
+	if err != nil {
+		return Setup{}, err
+	}
+	s.Engine = e
+	return s.Quantised(p.DType, p.KV)
+}
+
+// on returns how long the point takes with a model of times. Time is all but a line in the context, so the middle of an
+// answer stands for all of it; where answers differ, the batch is smaller on the average and its sequences are farther
+// on. Prompts are computed beside decodes.
+func (p measurement) on(m *Model) float64 {
+	switch p.Metric {
+	case "token_ms":
+		return m.Seconds(p.decodes(1))
+	case "first_token_ms":
+		return p.prefill(m)
+	case "tokens_per_s":
+		return p.batch(m)
+	}
+	return p.cycle(m)
+}
+
+// decodes returns sequences in the middle of their answers.
+func (p measurement) decodes(n float64) Work {
+	context := float64(p.Median) + float64(p.Output+p.Longest+2)/4
+	return Work{Seqs: int(math.Round(n)), Context: int(n * context)}
+}
+
+// computed returns the tokens of a prompt that are computed, and what they attend to.
+func (p measurement) computed() (tokens, pairs float64) {
+	prompt := float64(p.Median)
+	tokens = prompt
+	if p.Computed > 0 {
+		tokens = float64(p.Computed)
+	}
+	return tokens, tokens*(prompt-tokens) + tokens*(tokens+1)/2
+}
+
+// with adds a number of prompts to an iteration.
+func (p measurement) with(w Work, prompts float64) Work {
+	tokens, pairs := p.computed()
+	w.Prompt, w.PromptContext = int(prompts*tokens), int64(prompts*pairs)
+	return w
+}
+
+// prefill returns a prompt alone, until its first token.
+func (p measurement) prefill(m *Model) float64 {
+	tokens, _ := p.computed()
+	chunks := math.Ceil(tokens / float64(p.Budget))
+	w := p.with(Work{Seqs: 1}, 1/chunks)
+	return chunks * m.Seconds(w)
+}
+
+// batch returns one whose prompts come at once: as many iterations as their tokens fill, in which
+// the first ones already decode, and one for each further token of an answer.
+func (p measurement) batch(m *Model) float64 {
+	n := float64(p.Batch)
+	tokens, _ := p.computed()
+	chunks := math.Ceil(n * tokens / float64(p.Budget))
+	running := n * float64(p.Output-1) / float64(p.Longest-1)
+	prompts := m.Seconds(p.with(p.decodes(n/2), n/chunks))
+	return chunks*prompts + float64(p.Longest-1)*m.Seconds(p.decodes(running))
+}
+
+// cycle returns the time in which each of the clients has one answer. They are at different places of
+// theirs, so an iteration has as many new prompts as chance makes it: none with the
+// probability e^-x, if there are x on the average. If the prompts of a cycle do not fit in the iterations that
+// answers take, there are more of these.
+func (p measurement) cycle(m *Model) float64 {
+	clients := float64(p.Batch)
+	tokens, _ := p.computed()
+	room := float64(max(1, p.Budget-p.Batch))
+	chunks := math.Ceil(tokens / room)
+	iterations := max(float64(p.Output-1)+chunks, clients*tokens/room)
+	with := max(1-math.Exp(-clients*chunks/iterations), clients*tokens/iterations/room)
+	running := p.decodes(clients * float64(p.Output) / iterations)
+	prompts := m.Seconds(p.with(running, clients/(iterations*with)))
+	return iterations * (with*prompts + (1-with)*m.Seconds(running))
+}
