@@ -15,6 +15,7 @@ type answer struct {
 	chat     bool
 	echo     bool // completions: the prompt comes first
 	special  bool // texts have the names of special tokens
+	tokenIDs bool // the tokens of prompts and answers are wanted
 	logprobs bool
 	body     answerBody // without choices
 }
@@ -27,6 +28,8 @@ type (
 		Model   string   `json:"model"`
 		Choices []choice `json:"choices"`
 		Usage   *usage   `json:"usage,omitempty"`
+
+		PromptTokenIDs *tokenIDs `json:"prompt_token_ids,omitempty"` // of a chat
 	}
 	// A choice has a text of completions, or the message of a chat or a part of it.
 	choice struct {
@@ -37,9 +40,13 @@ type (
 		Logprobs any            `json:"logprobs"`
 		Finish   *engine.Finish `json:"finish_reason"`
 
-		StopReason any `json:"stop_reason"` // vLLM's: a text, a token or null
+		// vLLM's.
+		StopReason     any       `json:"stop_reason"`                // a text, a token or null
+		PromptTokenIDs *tokenIDs `json:"prompt_token_ids,omitempty"` // of completions
+		TokenIDs       *tokenIDs `json:"token_ids,omitempty"`
 	}
-	message struct {
+	tokenIDs = []int32
+	message  struct {
 		Role    string  `json:"role"`
 		Content string  `json:"content"`
 		Refusal *string `json:"refusal"` // always null
@@ -60,7 +67,7 @@ type (
 )
 
 func (s *Server) answer(chat bool, c *common, r *engine.Request) *answer {
-	a := &answer{server: s, chat: chat, logprobs: r.Logprobs >= 0, special: r.SpecialTokens}
+	a := &answer{server: s, chat: chat, logprobs: r.Logprobs >= 0, special: r.SpecialTokens, tokenIDs: c.ReturnTokenIDs}
 	prefix, object := "cmpl-", "text_completion"
 	if chat {
 		prefix, object = "chatcmpl-", "chat.completion"
@@ -81,6 +88,16 @@ func (a *answer) field() string {
 		return "messages"
 	}
 	return "prompt"
+}
+
+// of is the body of the answers to a prompt, which a chat has one of. A stream has it once for each answer.
+func (a *answer) of(p *prompt) *answer {
+	if !a.chat || !a.tokenIDs {
+		return a
+	}
+	to := *a
+	to.body.PromptTokenIDs = &p.tokens
+	return &to
 }
 
 // with is the body with some choices, and perhaps the usage.
@@ -130,6 +147,16 @@ func (a *answer) choice(p *part) choice {
 		c.Logprobs = a.server.chatLogprobs(p)
 	case a.logprobs:
 		c.Logprobs = a.completionLogprobs(p)
+	}
+	if a.tokenIDs {
+		ids := tokenIDs{}
+		for _, t := range p.tokens {
+			ids = append(ids, t.ID)
+		}
+		c.TokenIDs = &ids
+		if p.first && !a.chat {
+			c.PromptTokenIDs = &p.prompt.tokens
+		}
 	}
 	if p.finish != "" {
 		c.Finish = &p.finish

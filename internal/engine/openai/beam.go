@@ -233,6 +233,9 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, reques
 			p := part{index: len(choices), prompt: prompt, first: true, finish: engine.FinishLength}
 			answer := b.tokens[len(prompt.tokens):]
 			u.CompletionTokens += len(answer)
+			for _, id := range answer {
+				p.tokens = append(p.tokens, engine.Token{ID: id})
+			}
 			if b.ended {
 				p.finish, p.stopReason = engine.FinishStop, f.stopReason(answer)
 				if !request.IncludeStop {
@@ -245,6 +248,6 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, reques
 	}
 	u.TotalTokens = u.PromptTokens + u.CompletionTokens
 	recordUsage(w, u)
-	writeJSON(w, http.StatusOK, j.answer.with(u, choices...))
+	writeJSON(w, http.StatusOK, j.answer.of(&j.prompts[0]).with(u, choices...))
 	return nil
 }

@@ -192,7 +192,7 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, j *job) error {
 	}
 	u := j.usage(made)
 	recordUsage(w, u)
-	writeJSON(w, http.StatusOK, j.answer.with(u, choices...))
+	writeJSON(w, http.StatusOK, j.answer.of(&j.prompts[0]).with(u, choices...))
 	return nil
 }
 

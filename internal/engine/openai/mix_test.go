@@ -26,7 +26,7 @@ func randomBody(rnd *rand.Rand) string {
 		`"echo": true, "logprobs": 0, "max_tokens": 0`,
 		`"use_beam_search": true, "n": 2, "max_tokens": 4`,
 		`"n": 3, "best_of": 4`,
-		`"temperature": 0`,
+		`"temperature": 0, "return_token_ids": true, "n": 2`,
 		`"top_p": 0.8, "logprobs": 3`,
 		`"stop": "is", "include_stop_str_in_output": true, "skip_special_tokens": false, "ignore_eos": true`,
 	}[rnd.IntN(7)]

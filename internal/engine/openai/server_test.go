@@ -80,7 +80,10 @@ type (
 			} `json:"prompt_tokens_details"`
 		}
 		Tokens []int32
-		Error  struct{ Message, Param, Type, Code string }
+
+		PromptTokenIDs []int32 `json:"prompt_token_ids"`
+
+		Error struct{ Message, Param, Type, Code string }
 	}
 	choice struct {
 		Index          int
@@ -88,6 +91,9 @@ type (
 		Message, Delta struct{ Role, Content string }
 		Finish         string `json:"finish_reason"`
 		StopReason     any    `json:"stop_reason"`
+
+		PromptTokenIDs []int32 `json:"prompt_token_ids"`
+		TokenIDs       []int32 `json:"token_ids"`
 		Logprobs       *logprobs
 	}
 	logprobs struct {
@@ -137,6 +143,7 @@ func (s *served) do(t testing.TB, method, path, body string, headers ...string) 
 			continue
 		}
 		a.Choices, a.Tokens = append(a.Choices, one.Choices...), append(a.Tokens, one.Tokens...)
+		a.PromptTokenIDs = append(a.PromptTokenIDs, one.PromptTokenIDs...)
 		if one.Usage.Total > 0 {
 			a.Usage = one.Usage
 		}

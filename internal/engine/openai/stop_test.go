@@ -28,6 +28,7 @@ func (s *served) answers(t *testing.T, path, body string) []choice {
 		to := &all[c.Index]
 		to.Text += c.Text + c.Message.Content + c.Delta.Content
 		to.Finish, to.StopReason = c.Finish, c.StopReason
+		to.TokenIDs, to.PromptTokenIDs = append(to.TokenIDs, c.TokenIDs...), append(to.PromptTokenIDs, c.PromptTokenIDs...)
 	}
 	return all
 }

@@ -30,6 +30,7 @@ type common struct {
 	IgnoreEOS         bool               `json:"ignore_eos"`
 	IncludeStop       bool               `json:"include_stop_str_in_output"`
 	SkipSpecialTokens *bool              `json:"skip_special_tokens"`
+	ReturnTokenIDs    bool               `json:"return_token_ids"`
 	Stream            bool               `json:"stream"`
 	StreamOptions     *streamOptions     `json:"stream_options"`
 	User              string             `json:"user"`

@@ -61,7 +61,6 @@ var foreignFields = slices.Concat(
 		// vLLM
 		{"include_reasoning", "true", useKwargs, ""},
 		{"return_tokens_as_token_ids", "false", "", ""},
-		{"return_token_ids", "false", "", ""},
 		{"continue_final_message", "false", "", ""},
 		{"spaces_between_special_tokens", "true", "", ""},
 		{"priority", "0", "", ""},
