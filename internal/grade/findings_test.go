@@ -207,3 +207,44 @@ func TestAFunctionThatIsRightIsNotCharged(t *testing.T) {
 		})
 	}
 }
+
+// Ensure that a stage has failed that complains of a call which dies, and has not passed a task of which it saw nothing.
+func TestWhatMemcheckSaysOfADeathFailsIt(t *testing.T) {
+	level.SkipQuick(t)
+	g := newGrader(t)
+	g.Tries = 20
+	g.LeaveOutSweeps()
+	const next = "        node = node->next;\n        free_tables(seq);\n"
+	for _, c := range []struct {
+		name, source         string
+		task                 int
+		memcheck, sanitizers grade.Status
+		points               float64 // of the task's memory
+	}{
+		{"a read of freed memory", corpus.Changed(t, next, "        free_tables(seq);\n        node = node->next;\n"), 5, grade.Failed, grade.Failed, 0},
+		{"NULL", corpus.Changed(t, "            seq->block_table[l1] = new_l2();\n", "            seq->block_table[l1] = NULL;\n",
+			"            if (seq->block_table[l1] == NULL) {\n                return -1;\n            }\n        }\n        int fresh", "        }\n        int fresh"), 4, grade.Failed, grade.Failed, 0},
+		{"what is not initialised", corpus.Changed(t, "        seq->block_table[i] = NULL;\n", "        (void)i;\n",
+			"        seq->block_table[i] = new_l2();\n", "        if (seq->block_table[i] == NULL) {\n            seq->block_table[i] = new_l2();\n        }\n"), 2, grade.Failed, grade.Failed, 0},
+		{"a task that does not work", corpus.Changed(t, "    Sequence *parent = find(engine, parent_seq_id);\n", "    return NULL;\n    Sequence *parent = find(engine, parent_seq_id);\n"), 3, grade.NotRun, grade.NotRun, 0},
+		{"a failed assert is no access", corpus.Changed(t, "#include <limits.h>", "#include <assert.h>\n#include <limits.h>", "    int offset = seq->kv_count", "    assert(seq->kv_count < 256);\n    int offset = seq->kv_count"), 4, grade.Passed, grade.Passed, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := gradedBy(t, g, putText(t, c.source))
+			for _, s := range r.AllStages() {
+				switch s.Name {
+				case grade.Memcheck:
+					require.Equal(t, c.memcheck, s.Tasks[c.task-1], "%v", s)
+				case grade.Sanitizers:
+					require.Equal(t, c.sanitizers, s.Tasks[c.task-1], "%v", s)
+				}
+			}
+			for _, test := range r.Tests {
+				if test.Task == c.task && test.Part == grade.PartMemory {
+					require.Equal(t, c.points > 0, test.Score > 0, "%v", test)
+				}
+			}
+		})
+	}
+}

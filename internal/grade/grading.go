@@ -322,7 +322,8 @@ func (g *grading) missing(k trace.Kind) bool {
 	return !k.Outside() && slices.Contains(g.program.Missing, k.Function())
 }
 
-// others adds the tests of a task that are not directed traces.
+// others adds the tests of a task that are not directed traces. Memcheck and the sanitizers have said nothing of a task
+// that does not work.
 func (g *grading) others(task int) {
 	failed, works := false, false
 	for _, t := range g.report.Tests {
@@ -330,6 +331,10 @@ func (g *grading) others(task int) {
 			failed = failed || t.Status != Passed
 			works = works || t.Status == Passed && !g.caseOf(t.Name).Refuses
 		}
+	}
+	if !works {
+		g.report.Stages.drop(Memcheck, task)
+		g.report.Stages.drop(Sanitizers, task)
 	}
 	for _, t := range []Test{
 		{Task: task, Name: fmt.Sprintf("task%d_hidden_traces", task), Part: PartHidden, Sentence: handout.WhiteBox},

@@ -40,11 +40,15 @@ func (s stages) end(took time.Duration) { s[len(s)-1].Time = took }
 
 // skip marks a stage as not run, except for tasks that have failed it.
 func (s stages) skip(name StageName) {
-	stage := s.at(name)
-	for i, status := range stage.Tasks {
-		if status == Passed {
-			stage.Tasks[i] = NotRun
-		}
+	for task := 1; task <= Tasks; task++ {
+		s.drop(name, task)
+	}
+}
+
+// drop marks a stage as not run for a task, unless the task has failed it.
+func (s stages) drop(name StageName, task int) {
+	if status := &s.at(name).Tasks[task-1]; *status == Passed {
+		*status = NotRun
 	}
 }
 

@@ -1,6 +1,7 @@
 package grade
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -56,7 +57,7 @@ func (g *grading) without(function string, traces [][]trace.Op) (left [][]trace.
 // memcheck plays the directed traces under Memcheck, except those that already show a
 // difference.
 func (g *grading) memcheck() error {
-	if err := g.deaths(); err != nil {
+	if err := g.deaths(Memcheck, g.underMemcheck); err != nil {
 		return err
 	}
 	if len(g.short) == 0 {
@@ -116,25 +117,27 @@ func (g *grading) memcheck() error {
 	return nil
 }
 
-// deaths finds the line at which a call dies. The trace is short by now, so each takes half a
-// second.
-func (g *grading) deaths() error {
-	const most = 2
-	looked := 0
+// deaths plays the traces of the findings in which a call dies, which are short by now, up to its death. What a tool
+// says of them is a line of the finding, and its stage has failed.
+func (g *grading) deaths(stage StageName, play func(supervise.Steps) ([]watch.Finding, error)) error {
 	for i := range g.report.Findings {
 		f := &g.report.Findings[i]
-		if f.Channel != compare.Death || f.Hangs || looked == most {
+		if f.Channel != compare.Death || f.Hangs || len(f.Steps()) == 0 {
 			continue
 		}
-		looked++
-		found, err := g.underMemcheck(g.steps(f.Ops))
+		found, err := play(g.steps(f.Steps()))
 		if err != nil && !errors.Is(err, watch.ErrUnfinished) {
 			return err
 		}
 		for _, m := range found {
-			if m.Line != 0 && !strings.HasPrefix(m.Kind, "Leak_") {
+			if strings.HasPrefix(m.Kind, "Leak_") { // nothing could be freed any more
+				continue
+			}
+			task := cmp.Or(trace.TaskOf(m.Function), f.Task)
+			g.lost[PartMemory][task] = true
+			g.report.Stages.fail(stage, task)
+			if len(f.Lines) == 0 && m.Line != 0 {
 				f.Lines = append(f.Lines, m.String())
-				break
 			}
 		}
 	}
@@ -186,10 +189,6 @@ func memorySentence(kind string) string {
 
 // sanitizers plays the same traces on the build with sanitizers, up to the first complaint.
 func (g *grading) sanitizers() error {
-	if len(g.clean) == 0 {
-		g.skip(Sanitizers, "no directed trace is right to its end")
-		return nil
-	}
 	for _, function := range g.stuck { // it would use its whole time again
 		for kind := range g.hangs {
 			if kind.Function() == function {
@@ -205,6 +204,19 @@ func (g *grading) sanitizers() error {
 	}
 	if err != nil {
 		return err
+	}
+	if err := g.deaths(Sanitizers, func(steps supervise.Steps) ([]watch.Finding, error) {
+		f, err := watch.Sanitizers(program, steps)
+		if f == nil {
+			return nil, err
+		}
+		return []watch.Finding{*f}, err
+	}); err != nil {
+		return err
+	}
+	if len(g.clean) == 0 {
+		g.skip(Sanitizers, "no directed trace is right to its end")
+		return nil
 	}
 	f, err := watch.Sanitizers(program, g.steps(g.clean...))
 	if errors.Is(err, watch.ErrUnfinished) {

@@ -5,11 +5,13 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"llmmemory/internal/grade/cputime"
 	"llmmemory/internal/grade/sandbox"
@@ -35,7 +37,8 @@ const mostReport = 8 << 20
 const complained = 99
 
 // Memcheck plays the traces, each on new engines, but not their writes from outside.
-// program is linked with grader/process/watched.c. There is one finding per line and kind.
+// program is linked with grader/process/watched.c. There is one finding per line and kind. The use of a value that was
+// never set is a finding of the function that allocated its memory, which a second run, twice as slow, finds out.
 func Memcheck(program string, steps supervise.Steps) ([]Finding, error) {
 	file, err := steps.File(filepath.Dir(program))
 	if err != nil {
@@ -49,7 +52,21 @@ func Memcheck(program string, steps supervise.Steps) ([]Finding, error) {
 	if err := os.Chmod(box, 0o777); err != nil { // another uid writes there
 		return nil, err
 	}
-	report, exit, err := runValgrind(program, box, file)
+	found, err := played(program, box, file)
+	if slices.ContainsFunc(found, func(f Finding) bool { return strings.HasPrefix(f.Kind, "Uninit") }) {
+		if _, seekErr := file.Seek(0, io.SeekStart); seekErr != nil {
+			return nil, seekErr
+		}
+		if origins, err := played(program, box, file, "--track-origins=yes"); err == nil {
+			return origins, nil
+		}
+	}
+	return found, err
+}
+
+// played runs Valgrind once.
+func played(program, box string, file *os.File, flags ...string) ([]Finding, error) {
+	report, exit, err := runValgrind(program, box, file, flags...)
 	if err != nil && !errors.Is(err, ErrUnfinished) {
 		return nil, err
 	}
@@ -84,7 +101,7 @@ func agree(found []Finding, parseErr error, exit int, steps *os.File) error {
 
 // runValgrind returns Valgrind's report and exit status. The report comes through a pipe, so that
 // it cannot be rewritten.
-func runValgrind(program, box string, steps *os.File) (report []byte, exit int, err error) {
+func runValgrind(program, box string, steps *os.File, flags ...string) (report []byte, exit int, err error) {
 	// A distribution may have a script in front of it, for which the submission
 	// would have to be allowed a shell.
 	binary, err := exec.LookPath("valgrind.bin")
@@ -98,10 +115,11 @@ func runValgrind(program, box string, steps *os.File) (report []byte, exit int, 
 		return nil, 0, err
 	}
 	allowed := sandbox.Box{Folder: box, Read: append(libraries, program), Memory: memory}
-	path, argv, err := allowed.Command(binary, "--xml=yes", "--xml-fd=4", "--child-silent-after-fork=yes", "--vgdb=no",
+	flags = append(flags, "--xml=yes", "--xml-fd=4", "--child-silent-after-fork=yes", "--vgdb=no",
 		"--read-inline-info=no", // a fifth of its start; the line of an inlined function is told all the same
 		"--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all",
 		"--error-exitcode="+strconv.Itoa(complained), program, "3")
+	path, argv, err := allowed.Command(binary, flags...)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -146,9 +164,20 @@ func parseXML(text []byte) ([]Finding, error) {
 		if len(e.Stack) > 0 {
 			f.Function, f.Line = place(e.Stack[0].Frames)
 		}
+		if strings.HasPrefix(f.Kind, "Uninit") && len(e.Stack) > 1 {
+			f.origin(place(e.Stack[1].Frames))
+		}
 		if !slices.ContainsFunc(found, func(o Finding) bool { return o.Kind == f.Kind && o.Line == f.Line && o.Function == f.Function }) {
 			found = append(found, f)
 		}
 	}
 	return found, err
+}
+
+// origin charges the use of a value that was never set to the function that allocated its memory.
+func (f *Finding) origin(function string, line int) {
+	if function != "" && function != f.Function {
+		f.What += fmt.Sprintf(" (%s allocates the memory in line %d and does not set it)", function, line)
+		f.Function = function
+	}
 }

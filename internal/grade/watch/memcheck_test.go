@@ -1,6 +1,7 @@
 package watch_test
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -63,6 +64,38 @@ func TestMemcheckFindsLeaksAndBadAccesses(t *testing.T) {
 			}
 			require.NotEmpty(t, found)
 			require.Equal(t, c.kind, found[0].Kind)
+		})
+	}
+}
+
+// Ensure that the use of a value that was never set is charged to the function that had to set it.
+func TestAValueThatWasNeverSetIsThatOfItsAllocation(t *testing.T) {
+	level.SkipQuick(t)
+	kit, err := build.NewKit()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, kit.Close()) })
+	for name, c := range map[string]struct {
+		before, after string
+		functions     []string // that are charged
+		says          string
+	}{
+		"of another function": {"    seq->kv_count = kv_count;\n",
+			"    Sequence *volatile same = seq;\n    seq->kv_count = kv_count + (same->kv_count ^ same->kv_count);\n",
+			[]string{"create_sequence", "fork_sequence"}, "sequence allocates the memory in line"},
+		"of its own": {"    int *records = ",
+			"    int *volatile unset = malloc(sizeof *unset);\n    offset += *unset == 77;\n    free(unset);\n    if (offset == 16) {\n        return -1;\n    }\n    int *records = ",
+			[]string{"append_kv"}, "uninitialised"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found, err := check(t, kit, c.before, c.after)
+			require.NoError(t, err)
+			var functions []string
+			for _, f := range found {
+				functions = append(functions, f.Function)
+			}
+			require.Subset(t, c.functions, functions)
+			require.Contains(t, fmt.Sprint(found), c.says)
 		})
 	}
 }
