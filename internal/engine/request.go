@@ -63,14 +63,23 @@ func (e *TooLong) Error() string {
 // Check refuses what an engine cannot answer whose longest sequence has maxModelLen tokens of a vocabulary.
 // The error is a *sampling.Invalid or a *TooLong.
 func (r *Request) Check(maxModelLen, vocab int) error {
-	bad := func(param, format string, args ...any) error {
-		return &sampling.Invalid{Param: param, Message: fmt.Sprintf(format, args...)}
-	}
 	switch {
 	case len(r.Prompt) == 0:
 		return bad("prompt", "The prompt is empty.")
 	case len(r.Prompt) >= maxModelLen:
 		return &TooLong{Field: "prompt", Tokens: len(r.Prompt), MaxModelLen: maxModelLen}
+	}
+	for _, id := range r.Prompt {
+		if id < 0 || int(id) >= vocab {
+			return unknown("prompt", id, vocab)
+		}
+	}
+	return r.CheckSettings(vocab)
+}
+
+// CheckSettings is Check without the prompt. The error is a *sampling.Invalid.
+func (r *Request) CheckSettings(vocab int) error {
+	switch {
 	case r.N < 0 || r.N > MaxN:
 		return bad("n", "n is %d; it must be from 1 to %d.", r.N, MaxN)
 	case r.MaxTokens < 1:
@@ -86,17 +95,20 @@ func (r *Request) Check(maxModelLen, vocab int) error {
 	if slices.Contains(r.Stop, "") {
 		return bad("stop", "A stop sequence is empty.")
 	}
-	for _, list := range []struct {
-		param string
-		ids   []int32
-	}{{"prompt", r.Prompt}, {"stop_token_ids", r.StopTokenIDs}} {
-		for _, id := range list.ids {
-			if id < 0 || int(id) >= vocab {
-				return bad(list.param, "Token %d is not in the vocabulary, which has %d.", id, vocab)
-			}
+	for _, id := range r.StopTokenIDs {
+		if id < 0 || int(id) >= vocab {
+			return unknown("stop_token_ids", id, vocab)
 		}
 	}
 	return r.Params.Check(vocab)
+}
+
+func bad(param, format string, args ...any) error {
+	return &sampling.Invalid{Param: param, Message: fmt.Sprintf(format, args...)}
+}
+
+func unknown(param string, id int32, vocab int) error {
+	return bad(param, "Token %d is not in the vocabulary, which has %d.", id, vocab)
 }
 
 // Finish is why an answer ended; OpenAI's finish_reason.

@@ -27,6 +27,13 @@ func (s *Series) End() {
 	s.engine.changed.Signal()
 }
 
+// Refuses returns the error with which Submit would refuse a request now: ErrBusy, ErrClosed or nil.
+func (e *Engine) Refuses() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.refuses(nil)
+}
+
 // refuses returns why the engine accepts no more of series s or, if s is nil, no requests; nil if it accepts them.
 func (e *Engine) refuses(s *Series) error {
 	switch {

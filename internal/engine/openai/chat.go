@@ -2,6 +2,7 @@ package openai
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -153,29 +154,45 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 	}
-	tokens, err := s.chatPrompt(&body)
-	if err != nil {
+	if err := s.canChat(&body); err != nil {
 		return err
 	}
-	j := &job{prompts: []prompt{{tokens: tokens}}, n: request.N, answer: s.answer(true, &body.common, &request)}
+	make := func(ctx context.Context) ([]prompt, error) {
+		tokens, err := s.chatTokens(ctx, &body, s.room())
+		return []prompt{{tokens: tokens}}, err
+	}
+	j := &job{source: source{1, make}, n: request.N, answer: s.answer(true, &body.common, &request)}
 	return s.do(w, r, &body.common, request, j)
 }
 
-func (s *Server) chatPrompt(body *chatRequest) ([]int32, error) {
-	if s.config.Template == nil && s.config.TemplateError != nil {
-		return nil, invalid("", "The chat template of the model %q cannot be used: %v. Use /v1/completions.", s.config.Name,
+// canChat refuses messages before they are given to the template.
+func (s *Server) canChat(body *chatRequest) error {
+	template := s.config.Template
+	switch {
+	case template == nil && s.config.TemplateError != nil:
+		return invalid("", "The chat template of the model %q cannot be used: %v. Use /v1/completions.", s.config.Name,
 			s.config.TemplateError)
+	case template == nil:
+		return invalid("", "The model %q has no chat template; use /v1/completions.", s.config.Name)
+	case body.Messages == nil:
+		return invalid("messages", "messages is missing.")
+	case len(body.Messages) == 0:
+		return invalid("messages", "messages is empty.")
 	}
-	if s.config.Template == nil {
-		return nil, invalid("", "The model %q has no chat template; use /v1/completions.", s.config.Name)
+	if effort := body.ReasoningEffort; effort != "" {
+		if !slices.Contains(efforts, effort) || !template.Mentions("reasoning_effort") {
+			return (&foreignField{instead: useKwargs}).refuse("reasoning_effort")
+		}
+		if body.ChatTemplateKwargs == nil {
+			body.ChatTemplateKwargs = kwargs{}
+		}
+		body.ChatTemplateKwargs["reasoning_effort"] = effort
 	}
-	if body.Messages == nil {
-		return nil, invalid("messages", "messages is missing.")
-	}
-	if len(body.Messages) == 0 {
-		return nil, invalid("messages", "messages is empty.")
-	}
-	var messages []chat.Message
+	return nil
+}
+
+// forTemplate are the messages as a template sees them.
+func (body *chatRequest) forTemplate() (messages []chat.Message, err error) {
 	for i, m := range body.Messages {
 		to, err := m.message(i)
 		if err != nil {
@@ -183,20 +200,5 @@ func (s *Server) chatPrompt(body *chatRequest) ([]int32, error) {
 		}
 		messages = append(messages, to)
 	}
-	if effort := body.ReasoningEffort; effort != "" {
-		if !slices.Contains(efforts, effort) || !s.config.Template.Mentions("reasoning_effort") {
-			return nil, (&foreignField{instead: useKwargs}).refuse("reasoning_effort")
-		}
-		if body.ChatTemplateKwargs == nil {
-			body.ChatTemplateKwargs = kwargs{}
-		}
-		body.ChatTemplateKwargs["reasoning_effort"] = effort
-	}
-	answer := body.AddGenerationPrompt == nil || *body.AddGenerationPrompt
-	text, err := s.config.Template.Render(messages, answer, body.ChatTemplateKwargs)
-	if err != nil {
-		return nil, err
-	}
-	// The template writes the tokens that begin a text by itself.
-	return s.config.Engine.Config().Tokenizer.Encode(text, false), nil
+	return messages, nil
 }

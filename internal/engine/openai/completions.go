@@ -2,6 +2,7 @@ package openai
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"net/http"
 	"reflect"
@@ -76,7 +77,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 	}
 	a := s.answer(false, &body.common, &request)
 	a.echo = body.Echo
-	j := &job{prompts: body.prompts(s), n: wanted, answer: a, promptOnly: a.echo && request.MaxTokens == 0}
+	j := &job{source: body.source(s), n: wanted, answer: a, promptOnly: a.echo && request.MaxTokens == 0}
 	if !body.UseBeamSearch {
 		if request.N > wanted && !a.logprobs {
 			request.Logprobs = 0 // to choose by
@@ -119,15 +120,22 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, body any, others
 	return unmarshal(exact(data, reflect.TypeOf(body)), body)
 }
 
-// prompts are the prompts of a request with their tokens.
-func (b *completionRequest) prompts(s *Server) (list []prompt) {
-	for _, tokens := range b.Prompt.tokens {
-		list = append(list, prompt{tokens: tokens})
-	}
-	for _, text := range b.Prompt.texts {
-		list = append(list, prompt{s.config.Engine.Config().Tokenizer.Encode(text, true), text})
-	}
-	return list
+// source makes the prompts of a request.
+func (b *completionRequest) source(s *Server) source {
+	given := b.Prompt
+	return source{len(given.tokens) + len(given.texts), func(ctx context.Context) (list []prompt, err error) {
+		for _, tokens := range given.tokens {
+			list = append(list, prompt{tokens: tokens})
+		}
+		for _, text := range given.texts {
+			p := prompt{text: text}
+			if p.tokens, err = s.encode(ctx, text, true, s.room()); err != nil {
+				return nil, err
+			}
+			list = append(list, p)
+		}
+		return list, nil
+	}}
 }
 
 // best orders answers by the sum of the logarithms of their probabilities.

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -109,4 +110,28 @@ func TestBeamFieldsAreAllFieldsOfARequest(t *testing.T) {
 	}
 	require.Empty(t, fields, "engine.Request has no such field")
 	require.NoError(t, unusedByBeams(&engine.Request{Params: sampling.Default()}))
+}
+
+// Few long texts become tokens at a time. Short ones do not wait for them, and who waits stops when the client goes.
+func TestTextsBecomeTokensAFewAtATime(t *testing.T) {
+	turns := newTurns()
+	long := &http.Request{ContentLength: shortBody + 1}
+	var ends []func()
+	for range cap(turns.long) {
+		end, err := turns.take(long)
+		require.NoError(t, err)
+		ends = append(ends, end)
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for _, bytes := range []int64{shortBody + 1, -1} { // -1: not known
+		_, err := turns.take((&http.Request{ContentLength: bytes}).WithContext(gone))
+		require.ErrorIs(t, err, errGone)
+	}
+	end, err := turns.take(&http.Request{ContentLength: shortBody})
+	require.NoError(t, err)
+	end()
+	ends[0]()
+	_, err = turns.take(long)
+	require.NoError(t, err)
 }

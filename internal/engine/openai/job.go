@@ -14,7 +14,8 @@ import (
 // A job is what the engine does for one HTTP request: a stream for each prompt.
 type job struct {
 	streams []*engine.Stream
-	prompts []prompt
+	source  source
+	prompts []prompt // of source
 	answer  *answer
 	n       int // answers to a prompt that are wanted
 	of      int // answers to a prompt that are made
@@ -106,31 +107,54 @@ func (s *Server) admit(
 	w http.ResponseWriter, from *http.Request, j *job, r engine.Request,
 ) (giveBack func(), err error) {
 	c := s.config.Engine.Config()
-	most := min(s.config.MaxTexts, 1+(c.MaxNumSeqs+c.MaxWaiting-1)/max(1, j.of)) // all answers must be able to run or wait; beams need not
-	switch n := len(j.prompts); {
+	// all answers must be able to run or wait; beams need not
+	most := min(s.config.MaxTexts, 1+(c.MaxNumSeqs+c.MaxWaiting-1)/max(1, j.of))
+	switch n := j.source.count; {
 	case n == 0:
 		return nil, invalid("prompt", "prompt is missing.")
 	case n > most:
 		return nil, invalid("prompt", "There are %d prompts; at most %d are possible.", n, most)
 	}
-	tokens := 0 // at most MaxTexts · MaxN · MaxModelLen: Check bounds what the client asks for
-	for _, p := range j.prompts {
-		r.Prompt = p.tokens
-		err := r.Check(c.MaxModelLen, c.Model.VocabSize)
-		var long *engine.TooLong
-		if errors.As(err, &long) {
-			long.Field = j.answer.field()
-		}
-		if err != nil {
-			return nil, err
-		}
-		tokens += len(p.tokens) + r.N*min(r.MaxTokens, c.MaxModelLen-len(p.tokens))
+	if err := r.CheckSettings(c.Model.VocabSize); err != nil {
+		return nil, err
 	}
 	a := s.allowed[max(0, s.key(from))]
+	if err := a.check(w.Header(), time.Now()); err != nil {
+		return nil, err
+	}
+	if err := s.config.Engine.Refuses(); err != nil {
+		return nil, err
+	}
+	tokens, err := s.count(from, j, r)
+	if err != nil {
+		return nil, err
+	}
 	if err := a.take(w.Header(), tokens, time.Now()); err != nil {
 		return nil, err
 	}
 	return func() { a.giveBack(w.Header(), tokens, time.Now()) }, nil
+}
+
+// count makes the prompts of a job and checks them. It returns how many tokens they and their answers have, at most.
+func (s *Server) count(from *http.Request, j *job, r engine.Request) (tokens int, err error) {
+	var long *engine.TooLong
+	defer func() {
+		if errors.As(err, &long) {
+			long.Field = j.answer.field()
+		}
+	}()
+	if j.prompts, err = s.prompts(from, j.source); err != nil {
+		return 0, err
+	}
+	c := s.config.Engine.Config()
+	for _, p := range j.prompts {
+		r.Prompt = p.tokens
+		if err := r.Check(c.MaxModelLen, c.Model.VocabSize); err != nil {
+			return 0, err
+		}
+		tokens += len(p.tokens) + r.N*min(r.MaxTokens, c.MaxModelLen-len(p.tokens))
+	}
+	return tokens, nil // at most MaxTexts · MaxN · MaxModelLen
 }
 
 func (j *job) cancel() {

@@ -30,6 +30,21 @@ func newAllowance(l Limits) *allowance {
 	return &allowance{bucket(l.Requests), bucket(l.Tokens)}
 }
 
+// check refuses a request that take would refuse whatever its tokens are.
+func (a *allowance) check(h http.Header, now time.Time) error {
+	defer a.report(h, now)
+	for _, l := range []struct {
+		of   *rate.Limiter
+		what string
+	}{{a.requests, "requests"}, {a.tokens, "tokens"}} {
+		if err := take(l.of, l.what, h, now, 1); err != nil {
+			return err
+		}
+		giveBack(l.of, now, 1)
+	}
+	return nil
+}
+
 // take takes a request and its tokens off the allowance, or nothing and returns the error. It writes OpenAI's
 // headers. tokens is at least 0.
 func (a *allowance) take(h http.Header, tokens int, now time.Time) error {

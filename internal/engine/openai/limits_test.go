@@ -28,7 +28,7 @@ func TestEachKeyHasItsRate(t *testing.T) {
 		"Remaining-Tokens": "90"} {
 		require.Equal(t, want, first.Header.Get("X-Ratelimit-"+name), name)
 	}
-	require.Equal(t, 400, ask("a", "900").Status, "more tokens than there ever are")
+	require.Equal(t, 400, ask("b", "900").Status, "more tokens than there ever are")
 	refused := ask("a", "1")
 	for refused.Status == 200 { // a minute has passed
 		refused = ask("a", "1")

@@ -45,6 +45,7 @@ type Server struct {
 	keys    [][sha256.Size]byte
 	allowed []*allowance // of each key; without keys, of all requests
 	mux     *http.ServeMux
+	turns   turns
 }
 
 // New makes a server.
@@ -64,7 +65,7 @@ func New(c Config) *Server {
 	if c.IterationTimeout == 0 {
 		c.IterationTimeout = time.Minute
 	}
-	s := &Server{config: c, started: time.Now().Unix(), mux: http.NewServeMux()}
+	s := &Server{config: c, started: time.Now().Unix(), mux: http.NewServeMux(), turns: newTurns()}
 	for _, key := range c.APIKeys {
 		s.keys = append(s.keys, sha256.Sum256([]byte(key)))
 	}

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"context"
 	"net/http"
 	"reflect"
 	"strings"
@@ -38,30 +39,40 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	c := s.config.Engine.Config()
-	answer := tokenized{MaxModelLen: c.MaxModelLen, Tokens: []int32{}}
-	switch {
+	var make func(ctx context.Context) ([]prompt, error)
+	switch most := s.countable(); {
 	case body.Prompt != nil && body.Messages != nil:
 		return invalid("messages", "The body has both prompt and messages; give one of them.")
 	case body.Prompt != nil:
 		special := body.AddSpecialTokens == nil || *body.AddSpecialTokens
-		answer.Tokens = append(answer.Tokens, c.Tokenizer.Encode(*body.Prompt, special)...)
+		make = func(ctx context.Context) ([]prompt, error) {
+			tokens, err := s.encode(ctx, *body.Prompt, special, most)
+			return []prompt{{tokens: tokens}}, err
+		}
 	case body.Messages != nil:
 		if body.AddSpecialTokens != nil && *body.AddSpecialTokens {
 			return invalid("add_special_tokens", "add_special_tokens is true; the chat template adds special tokens itself.")
 		}
-		tokens, err := s.chatPrompt(&chatRequest{
+		chat := chatRequest{
 			Messages: body.Messages, AddGenerationPrompt: body.AddGenerationPrompt, ChatTemplateKwargs: body.ChatTemplateKwargs,
 			ReasoningEffort: body.ReasoningEffort,
-		})
-		if err != nil {
+		}
+		if err := s.canChat(&chat); err != nil {
 			return err
 		}
-		answer.Tokens = append(answer.Tokens, tokens...)
+		make = func(ctx context.Context) ([]prompt, error) {
+			tokens, err := s.chatTokens(ctx, &chat, most)
+			return []prompt{{tokens: tokens}}, err
+		}
 	default:
 		return invalid("prompt", "prompt is missing; give a string, or messages.")
 	}
-	answer.Count = len(answer.Tokens)
+	prompts, err := s.prompts(r, source{1, make})
+	if err != nil {
+		return err
+	}
+	answer := tokenized{Count: len(prompts[0].tokens), MaxModelLen: s.config.Engine.Config().MaxModelLen,
+		Tokens: append([]int32{}, prompts[0].tokens...)}
 	if body.ReturnTokenStrs {
 		answer.TokenStrs = []string{}
 		for _, id := range answer.Tokens {
@@ -88,6 +99,9 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 	}
 	if body.Tokens == nil {
 		return invalid("tokens", "tokens is missing; a list of integers is expected.")
+	}
+	if most := s.countable(); len(body.Tokens) > most.tokens {
+		return invalid("tokens", "There are %d tokens; at most %d are possible.", len(body.Tokens), most.tokens)
 	}
 	c := s.config.Engine.Config()
 	for _, id := range body.Tokens {

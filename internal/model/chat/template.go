@@ -81,6 +81,20 @@ func (t *Template) Mentions(name string) bool { return strings.Contains(t.source
 // Render makes the prompt of messages. With answer it ends where the answer of the
 // assistant begins. kwargs are further variables of the template (vLLM's chat_template_kwargs).
 func (t *Template) Render(messages []Message, answer bool, kwargs map[string]any) (string, error) {
+	var text strings.Builder
+	err := t.RenderTo(func(piece string) error {
+		text.WriteString(piece)
+		return nil
+	}, messages, answer, kwargs)
+	if err != nil {
+		return "", err
+	}
+	return text.String(), nil
+}
+
+// RenderTo is Render that gives the text to write piece by piece. It calls write also while the template works and
+// writes nothing, with "". An error of write ends it, and is wrapped.
+func (t *Template) RenderTo(write func(piece string) error, messages []Message, answer bool, kwargs map[string]any) error {
 	list := make([]any, len(messages))
 	for i, m := range messages {
 		message := map[string]any{"role": m.Role, "content": m.Content}
@@ -112,7 +126,7 @@ func (t *Template) Render(messages []Message, answer bool, kwargs map[string]any
 	}
 	for name, value := range kwargs {
 		if _, set := variables[name]; set {
-			return "", fmt.Errorf("%w: %q is set by the server; leave it out", ErrKwargs, name)
+			return fmt.Errorf("%w: %q is set by the server; leave it out", ErrKwargs, name)
 		}
 		variables[name] = value
 	}
@@ -121,12 +135,12 @@ func (t *Template) Render(messages []Message, answer bool, kwargs map[string]any
 			variables[name] = nil
 		}
 	}
-	prompt, err := t.template.Render(variables)
+	err := t.template.RenderTo(write, variables)
 	switch {
 	case refusal != nil:
-		return "", refusal
+		return refusal
 	case err != nil:
-		return "", fmt.Errorf("%w: %w", ErrTemplate, err)
+		return fmt.Errorf("%w: %w", ErrTemplate, err)
 	}
-	return prompt, nil
+	return nil
 }

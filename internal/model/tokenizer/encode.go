@@ -25,7 +25,7 @@ func (t *Tokenizer) Encode(text string, around bool) []int32 {
 // once if its length says so, and when ctx ends. The error is ErrTooMany or that of ctx.
 func (t *Tokenizer) EncodeUpTo(ctx context.Context, text string, around bool, most int) ([]int32, error) {
 	text = strings.ToValidUTF8(text, "\uFFFD")
-	if t.exceeds(text, most) {
+	if !t.Room(most)(text) {
 		return nil, ErrTooMany
 	}
 	c := cutter{t: t, ctx: ctx, most: most, window: window}

@@ -42,20 +42,23 @@ func (t *Tokenizer) measure() (z sizes) {
 	return z
 }
 
-// exceeds reports whether a text has more tokens than the given number by its length alone. It may have more if it
-// does not.
-func (t *Tokenizer) exceeds(text string, tokens int) bool {
+// Room returns a function that is given a text piece by piece. It returns false as soon as the text has more tokens
+// than the given number by its length alone. The text may have more if it returns true.
+func (t *Tokenizer) Room(tokens int) func(piece string) bool {
 	z := t.sizes()
 	if z.most == 0 || tokens > math.MaxInt/z.most {
-		return false
+		return func(string) bool { return true }
 	}
-	bytes := len(text)
-	if most := tokens * z.most; bytes > most && z.strips {
-		for _, r := range text {
-			if unicode.IsSpace(r) {
-				bytes -= utf8.RuneLen(r)
+	left := tokens * z.most
+	return func(piece string) bool {
+		left -= len(piece)
+		if z.strips {
+			for _, r := range piece {
+				if unicode.IsSpace(r) {
+					left += utf8.RuneLen(r)
+				}
 			}
 		}
+		return left >= 0
 	}
-	return bytes > tokens*z.most
 }

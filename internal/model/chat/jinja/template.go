@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	maxSteps = 1 << 23 // of one Render: tokens evaluated, elements made, and every 16 bytes of text made
-	round    = 32      // steps of a round of a loop, or a call of a macro: it makes a scope
-	maxDepth = 200     // of macros that call macros, of nested values and of nested expressions
-	maxChain = 500     // operators, attributes or filters in a row
-	maxRange = 100000  // elements of a range, as in jinja2's sandbox
+	maxSteps  = 1 << 23 // of one Render: tokens evaluated, elements made, and every 16 bytes of text made
+	round     = 32      // steps of a round of a loop, or a call of a macro: it makes a scope
+	maxDepth  = 200     // of macros that call macros, of nested values and of nested expressions
+	maxChain  = 500     // operators, attributes or filters in a row
+	callEvery = 1 << 14 // steps, at most, after which the function that takes the text is called
+	maxRange  = 100000  // elements of a range, as in jinja2's sandbox
 )
 
 // A Template is safe for concurrent use.
@@ -53,29 +54,52 @@ func Parse(source string) (t *Template, err error) {
 
 // Render returns the text that a template makes of variables: nil, bool, integers, float64, string, []any,
 // map[string]any, Function, and what FromJSON returns.
-func (t *Template) Render(variables map[string]any) (text string, err error) {
-	m := &machine{line: 1, steps: maxSteps, out: new(strings.Builder)}
+func (t *Template) Render(variables map[string]any) (string, error) {
+	var text strings.Builder
+	err := t.RenderTo(func(piece string) error {
+		text.WriteString(piece)
+		return nil
+	}, variables)
+	return text.String(), err
+}
+
+// RenderTo is Render that gives the text to write piece by piece. It calls write also while the template works and
+// writes nothing, with "". An error of write ends it, and is wrapped.
+func (t *Template) RenderTo(write func(piece string) error, variables map[string]any) (err error) {
+	m := &machine{line: 1, steps: maxSteps, to: write}
 	defer caught(&err, &m.line)
 	s := &scope{m: m, vars: maps.Clone(globals)}
 	for name, v := range variables {
 		s.vars[name] = m.value(v)
 	}
 	t.body.run(&scope{m: m, vars: map[string]any{}, up: s})
-	return m.out.String(), nil
+	return nil
 }
 
 // A machine is the state of one Render.
 type machine struct {
 	line, steps, depth int
-	out                *strings.Builder
+	to                 func(piece string) error
+	out                *strings.Builder // what is captured; nil: the text goes to to
 }
 
 var errWork = errors.New("the template does too much work; it is meant to loop over messages only")
 
 // spend counts work.
 func (m *machine) spend(n int) {
+	before := m.steps
 	if m.steps -= n; m.steps < 0 || n < 0 {
 		panic(failure{errWork})
+	}
+	if before/callEvery != m.steps/callEvery {
+		m.give("")
+	}
+}
+
+// give gives a piece of the text away.
+func (m *machine) give(piece string) {
+	if err := m.to(piece); err != nil {
+		panic(failure{err})
 	}
 }
 

@@ -1,0 +1,90 @@
+package openai_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/engine"
+	"llmmemory/internal/engine/openai"
+	"llmmemory/internal/model/chat"
+)
+
+// allocated is how many bytes f allocates in this process, client and server together.
+func allocated(f func()) int {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return int(after.TotalAlloc - before.TotalAlloc)
+}
+
+// repeating is a template that writes each message a thousand times.
+const repeating = "{% for message in messages %}{% for i in range(1000) %}{{ message['content'] }}{% endfor %}{% endfor %}"
+
+// A text that cannot fit is refused for its length: it is not tokenized, and a chat template is stopped.
+func TestATextThatCannotFitCostsNoMoreThanItsBody(t *testing.T) {
+	s := start(t, nil)
+	template, err := chat.New(repeating, nil)
+	require.NoError(t, err)
+	repeats := start(t, func(c *openai.Config, _ *engine.Config) { c.Template = template })
+	long := strings.Repeat("hello you ", 400_000)
+	for _, test := range []struct {
+		name       string
+		server     *served
+		path, body string
+		most       int // bytes allocated
+	}{
+		{"a text", s, texts, demo + `"prompt": "` + long + `"}`, 12 * len(long)},
+		{"texts", s, texts, demo + `"prompt": ["x", "` + long + `"]}`, 14 * len(long)},
+		{"a chat", s, chats, demo + `"messages": [{"role": "user", "content": "` + long + `"}]}`, 16 * len(long)},
+		{"to be counted", s, "/tokenize", demo + `"prompt": "` + long + `"}`, 12 * len(long)},
+		{"a chat to be counted", s, "/tokenize", demo + `"messages": [{"role": "user", "content": "` + long + `"}]}`,
+			16 * len(long)},
+		{"a template that repeats", repeats, chats, demo + `"messages": [{"role": "user", "content": "` + long[:10_000] +
+			`"}]}`, 2 << 20},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var a *reply
+			bytes := allocated(func() { a = test.server.ask(t, test.path, test.body) })
+			require.Equal(t, 400, a.Status, "%.200s", a.Text)
+			if test.path == "/tokenize" {
+				require.Equal(t, "The text has more than 131072 tokens, which is the most that is counted.", a.Error.Message)
+			} else {
+				require.Contains(t, a.Error.Message, "resulted in at least 1024 tokens")
+			}
+			require.Less(t, bytes, test.most)
+		})
+	}
+	tokens := fmt.Sprintf(`{"tokens": [1%s]}`, strings.Repeat(",1", 1<<17))
+	a := s.ask(t, "/detokenize", tokens)
+	require.Equal(t, 400, a.Status)
+	require.Equal(t, "There are 131073 tokens; at most 131072 are possible.", a.Error.Message)
+}
+
+// Whether a request may run or wait is known before its text is tokenized.
+func TestLimitsAreCheckedBeforeATextIsTokenized(t *testing.T) {
+	long := demo + `"prompt": "` + strings.Repeat("x", 2000) + `"`
+	s := start(t, func(c *openai.Config, _ *engine.Config) {
+		c.APIKeys, c.Limits = []string{"a", "b"}, openai.Limits{Requests: 1, Tokens: 100}
+	})
+	require.Equal(t, 200, s.ask(t, texts, text+`"n": 1}`, withKey("a")...).Status)
+	for _, more := range []string{`}`, `, "use_beam_search": true}`} {
+		require.Equal(t, 429, s.ask(t, texts, long+more, withKey("a")...).Status)
+		require.Equal(t, 400, s.ask(t, texts, long+more, withKey("b")...).Status)
+		n := s.ask(t, texts, long+`, "n": 1000`+more, withKey("b")...)
+		require.Equal(t, "n", n.Error.Param, n.Text)
+	}
+	busy := start(t, func(_ *openai.Config, c *engine.Config) { c.MaxNumSeqs, c.MaxWaiting = 1, 1 })
+	for range 2 {
+		r := busy.open(t, texts, demo+`"prompt": "12345678", "max_tokens": 1000, "ignore_eos": true, "stream": true}`)
+		defer r.Body.Close() // before its end, which cancels the request
+		require.Equal(t, 200, r.StatusCode)
+	}
+	for _, more := range []string{`}`, `, "use_beam_search": true}`} {
+		require.Equal(t, 429, busy.ask(t, texts, long+more).Status)
+	}
+}
