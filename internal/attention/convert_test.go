@@ -75,7 +75,7 @@ func TestConvertingToTheSameTypeKeepsAllBits(t *testing.T) {
 			all := [][]byte{from.Key, from.Value, from.KeyScales, from.ValueScales}
 			for _, b := range all {
 				for i := range b {
-					b[i] = byte(i ^ i>>8) // -128 and NaNs are among them
+					b[i] = byte(i ^ i>>8) // -128 and NaN are among them
 				}
 			}
 			want := [][]byte{}

@@ -40,7 +40,8 @@ type RequestReport struct {
 	PromptTokens, GenerationTokens int
 	CachedTokens                   int // of the prompt
 	N, MaxTokens                   int
-	Longest                        int // tokens of the longest of N answers, if this is the last one to end; else 0
+	Longest                        int  // tokens of the longest of N answers, if this is the last one to end; else 0
+	NotFinite                      bool // the request failed with ErrNotFinite, and this is the last of its answers to end
 	EndToEnd, Queue, Inference     time.Duration
 	Prefill, Decode                time.Duration // until the first token, and from it to the last
 }

@@ -120,6 +120,7 @@ type draw struct {
 	row      int
 	from, to int // logits of the step
 	place    int // in the prompt; 0: the next token
+	finite   bool
 }
 
 // maxLogits is how many rows of logits are held at a time. It is at least what a draw takes, and large
@@ -244,14 +245,7 @@ func (e *Engine) fail(s *step, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range s.rows {
-		stream := s.rows[i].q.stream
-		for _, q := range stream.answers {
-			if !q.done {
-				e.drop(q)
-				stream.send(Event{Index: q.index, Finish: FinishError, Err: fmt.Errorf("the model failed: %w", cause)})
-				e.observer.Finished(q.report(string(FinishError)))
-			}
-		}
+		e.failAnswers(s.rows[i].q.stream, fmt.Errorf("the model failed: %w", cause))
 	}
 	if err := e.sched.StepFailed(); err != nil {
 		panic("engine: " + err.Error()) // only this package's own mistakes lead there

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 // update tells the scheduler and the users what was sampled. Rows that were
 // cancelled while the model computed count for nothing.
 func (e *Engine) update(s *step) {
+	e.failNotFinite(s)
 	now := time.Now()
 	s.counts, s.sampled = s.counts[:0], s.sampled[:0]
 	for i := range s.rows {
@@ -30,6 +32,31 @@ func (e *Engine) update(s *step) {
 	for i := range s.rows {
 		if r := &s.rows[i]; s.counts[i] > 0 {
 			e.deliver(r, &s.report, now)
+		}
+	}
+}
+
+// ErrNotFinite is the error of a request for which the model computed logits that are NaN or +Inf, or all -Inf.
+var ErrNotFinite = errors.New("the model's logits are not finite numbers")
+
+// failNotFinite ends the requests from whose logits no token can be chosen. Others in the batch go on.
+func (e *Engine) failNotFinite(s *step) {
+	for _, d := range s.draws {
+		if !d.finite {
+			e.failAnswers(s.rows[d.row].q.stream, ErrNotFinite)
+		}
+	}
+}
+
+// failAnswers ends the answers of a request that go on with an error.
+func (e *Engine) failAnswers(s *Stream, err error) {
+	for _, q := range s.answers {
+		if !q.done {
+			e.drop(q)
+			s.send(Event{Index: q.index, Finish: FinishError, Err: err})
+			report := q.report(string(FinishError))
+			report.NotFinite = errors.Is(err, ErrNotFinite) && s.unfinished() == 0
+			e.observer.Finished(report)
 		}
 	}
 }

@@ -38,18 +38,19 @@ func (l *largest) reset(tasks, rows int) {
 
 // compare looks at some logits of a row, of which the first is that of token.
 func (l *largest) compare(task, row int, logits []float32, token int) {
-	i := matrix.ArgMax(logits)
-	l.tasks[task*len(l.tokens)+row].take(logit{logits[i], int32(token + i)})
+	i, value := matrix.ArgMax(logits)
+	l.tasks[task*len(l.tokens)+row].take(logit{value, int32(token + i)})
 }
 
-// take keeps the larger one, of equal ones the first. NaN are never the largest.
+// take keeps the larger one, of equal ones the first. A NaN stays.
 func (l *logit) take(other logit) {
-	if other.value > l.value || l.token < 0 && other.value == l.value {
+	if other.value > l.value || l.token < 0 && other.value == l.value || other.value != other.value {
 		*l = other
 	}
 }
 
-// merge goes through the tasks, which are in the order of the tokens.
+// merge goes through the tasks, which are in the order of the tokens. The token of a row whose largest logit is NaN or
+// infinite is -1.
 func (l *largest) merge() {
 	rows := len(l.tokens)
 	for row := range rows {
@@ -57,6 +58,9 @@ func (l *largest) merge() {
 		for i := row; i < len(l.tasks); i += rows {
 			best.take(l.tasks[i])
 		}
-		l.tokens[row] = max(best.token, 0)
+		l.tokens[row] = best.token
+		if best.value-best.value != 0 {
+			l.tokens[row] = -1
+		}
 	}
 }

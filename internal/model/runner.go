@@ -332,7 +332,8 @@ func (r *Runner) mlpRows(n int) int {
 }
 
 // Largest are the tokens with the largest logits, of each row that the last ComputeLogits returned; of several
-// the first. They were found while the logits were in a core's cache. nil for a part of a model.
+// the first. They were found while the logits were in a core's cache. Of a row with a NaN, with +Inf or of nothing but
+// -Inf it is -1. nil for a part of a model.
 func (r *Runner) Largest() []int32 { return r.largest.tokens }
 
 // ComputeLogits returns the logits of tokens b.Logits[from:to] of the batch of the last Forward, one row of

@@ -79,6 +79,8 @@ func translate(err error) *apiError {
 			"The server's queue is full; try again later.")
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrCanceled): // only Drain cancels while a client waits
 		return failure(http.StatusServiceUnavailable, "server_error", "shutting_down", "The server is shutting down.")
+	case errors.Is(err, engine.ErrNotFinite):
+		return errNoNumber
 	}
 	return failure(http.StatusInternalServerError, "server_error", "", err.Error())
 }
@@ -105,9 +107,10 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	_, _ = w.Write(append(data, '\n')) // the client may be gone
 }
 
-// errNoNumber means that a log probability is not a number, which JSON cannot represent.
+// errNoNumber means that logits are NaN or infinite, or that a log probability is, which JSON cannot represent.
 var errNoNumber = failure(http.StatusInternalServerError, "server_error", "",
-	"The model's logits are not numbers; its weights may be damaged.")
+	"The model's logits are not finite numbers; its weights may be damaged, or too large for the types of activations, "+
+		"keys and values.")
 
 // isJSON refuses a body whose headers say that it is compressed, or something else than JSON. Without a
 // Content-Type it is taken for JSON.

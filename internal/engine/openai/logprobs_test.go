@@ -4,17 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/engine"
 	"llmmemory/internal/engine/openai"
-	"llmmemory/internal/model"
 	"llmmemory/internal/model/tokenizer"
-	"llmmemory/internal/model/weights"
-	"llmmemory/internal/parallel"
 )
 
 // A prompt can be scored: echo with no token generated has the log probabilities that a longer answer has of the
@@ -129,56 +125,4 @@ func printable(top map[string]float64) (n int) {
 		}
 	}
 	return n
-}
-
-// A model whose weights are damaged gives logits that are not numbers, which JSON cannot hold.
-func TestLogprobsThatAreNoNumbersAreAnError(t *testing.T) {
-	s := start(t, func(_ *openai.Config, c *engine.Config) {
-		pool, err := parallel.New(1)
-		require.NoError(t, err)
-		t.Cleanup(pool.Close)
-		c.Pool, c.Model = pool, damaged(t, pool)
-	})
-	const body = demo + `"prompt": [1, 2], "max_tokens": 2, "logprobs": 1, "stream": `
-	a := s.ask(t, texts, body+"false}")
-	require.Equal(t, 500, a.Status)
-	require.Contains(t, a.Error.Message, "not numbers")
-	a = s.ask(t, texts, body+"true}")
-	require.Contains(t, a.Text, `data: {"error":{"message":"The model's logits are not numbers`)
-	require.NotContains(t, a.Text, "[DONE]")
-}
-
-// damaged is a GPT-2 of one layer, of which one weight of the last norm is NaN.
-func damaged(t *testing.T, pool *parallel.Pool) *model.Model {
-	const hidden, vocabulary, longest = 8, 256, 1024
-	var tensors []*weights.Tensor
-	add := func(name string, rows, cols int) {
-		values := make([]float32, rows*cols)
-		if name == "ln_f.bias" {
-			values[0] = float32(math.NaN())
-		}
-		tensors = append(tensors, weights.FromFloats(name, rows, cols, values))
-	}
-	add("wte.weight", vocabulary, hidden)
-	add("wpe.weight", longest, hidden)
-	for _, norm := range []string{"h.0.ln_1", "h.0.ln_2", "ln_f"} {
-		add(norm+".weight", 1, hidden)
-		add(norm+".bias", 1, hidden)
-	}
-	for _, m := range []struct {
-		name    string
-		in, out int
-	}{{"attn.c_attn", hidden, 3 * hidden}, {"attn.c_proj", hidden, hidden}, {"mlp.c_fc", hidden, hidden},
-		{"mlp.c_proj", hidden, hidden}} {
-		add("h.0."+m.name+".weight", m.in, m.out)
-		add("h.0."+m.name+".bias", 1, m.out)
-	}
-	m, err := model.Build(model.Config{
-		Family: "gpt2", VocabSize: vocabulary, HiddenSize: hidden, NumLayers: 1, NumHeads: 1, NumKVHeads: 1, HeadDim: hidden,
-		IntermediateSize: hidden, MaxModelLen: longest, Norm: model.LayerNorm, NormEps: 1e-5, Activation: model.GELU,
-		TieEmbeddings: true, QKVBias: true, OutBias: true, MLPBias: true,
-	}, weights.Collect(tensors...), pool, model.Part{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, m.Close()) })
-	return m
 }

@@ -21,6 +21,7 @@ type Metrics struct {
 	labels   prometheus.Labels
 
 	preemptions, prompt, cached, generation, queries, hits prometheus.Counter
+	corrupted                                              prometheus.Counter
 	externalQueries, externalHits                          prometheus.Counter
 	drafts, draftTokens, accepted                          prometheus.Counter
 	success, source, position                              *prometheus.CounterVec
@@ -72,6 +73,7 @@ func (m *Metrics) counters() {
 	m.accepted = counter("spec_decode_num_accepted_tokens_total", "Proposed tokens that the model sampled as well.")
 	m.position = labelled("spec_decode_num_accepted_tokens_per_pos_total", "The same by the place in the proposal.",
 		"position")
+	m.corrupted = counter("corrupted_requests_total", "Requests that failed because the model's logits were NaN or infinite.")
 	m.success = labelled("request_success_total", "Answers that have ended.", "finished_reason", "stop", "length",
 		"abort", "error")
 }
@@ -241,6 +243,9 @@ func (m *Metrics) Finished(r engine.RequestReport) {
 	m.computed.Observe(float64(r.PromptTokens - r.CachedTokens))
 	m.generationTokens.Observe(float64(r.GenerationTokens))
 	m.maxTokens.Observe(float64(r.MaxTokens))
+	if r.NotFinite {
+		m.corrupted.Inc()
+	}
 	if r.Longest > 0 { // the request has ended
 		m.longest.Observe(float64(r.Longest))
 		m.n.Observe(float64(r.N))

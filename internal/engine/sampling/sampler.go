@@ -30,18 +30,21 @@ type State struct {
 	Forbidden      []int32 // tokens that must not come now: those that end a sequence too short
 }
 
-// Sample chooses the next token. logits stay as they are.
+// Sample chooses the next token. logits stay as they are. If there is none to choose, because a logit is NaN or +Inf
+// or all are -Inf, it returns -1.
 func (s *Sampler) Sample(p *Params, st State, logits []float32) int32 {
 	if p.TakesLargest(st) {
-		return int32(matrix.ArgMax(logits))
+		best, largest := matrix.ArgMax(logits)
+		return ifFinite(best, largest)
 	}
 	s.logits = append(s.logits[:0], logits...)
 	s.adjust(p, st)
-	best := int32(matrix.ArgMax(s.logits))
-	if p.greedy() {
+	place, largest := matrix.ArgMax(s.logits)
+	best := ifFinite(place, largest)
+	if best < 0 || p.greedy() {
 		return best
 	}
-	matrix.Exp(s.logits, s.logits[best], float32(1/p.Temperature)) // the largest becomes 1
+	matrix.Exp(s.logits, largest, float32(1/p.Temperature)) // the largest becomes 1
 	if p.MinP > 0 {
 		for i, w := range s.logits {
 			if w < float32(p.MinP) {
@@ -56,6 +59,14 @@ func (s *Sampler) Sample(p *Params, st State, logits []float32) int32 {
 		s.keepP(p.TopP)
 	}
 	return s.draw(uniform(p.Seed, len(st.Output)), best)
+}
+
+// ifFinite returns the token with the largest logit, or -1 if that is NaN or infinite.
+func ifFinite(token int, largest float32) int32 {
+	if largest-largest != 0 {
+		return -1
+	}
+	return int32(token)
 }
 
 // uniform is the random number of output token i, from 0 up to 1.
@@ -184,10 +195,14 @@ func sumOf(x []float32) float64 {
 }
 
 // TopLogprobs returns the logarithms of the probabilities of a token and of the n
-// most likely ones, before bias, penalties and temperature (vLLM's raw_logprobs).
-func (s *Sampler) TopLogprobs(logits []float32, token int32, n int) (own Logprob, top []Logprob) {
+// most likely ones, before bias, penalties and temperature (vLLM's raw_logprobs). ok is false if a logit is NaN or
+// +Inf, or all are -Inf.
+func (s *Sampler) TopLogprobs(logits []float32, token int32, n int) (own Logprob, top []Logprob, ok bool) {
+	place, largest := matrix.ArgMax(logits)
+	if ifFinite(place, largest) < 0 {
+		return own, nil, false
+	}
 	s.logits = append(s.logits[:0], logits...)
-	largest := logits[matrix.ArgMax(logits)]
 	matrix.Exp(s.logits, largest, 1)
 	norm := float64(largest) + math.Log(sumOf(s.logits))
 	own = Logprob{token, float32(float64(logits[token]) - norm)}
@@ -197,5 +212,5 @@ func (s *Sampler) TopLogprobs(logits []float32, token int32, n int) (own Logprob
 			top = append(top, Logprob{id, float32(float64(logits[id]) - norm)})
 		}
 	}
-	return own, top
+	return own, top, true
 }

@@ -98,12 +98,13 @@ func TestTheRandomNumberIsOfTheSeedAndThePlace(t *testing.T) {
 func TestLogprobsAreOfTheLogitsAsTheyCame(t *testing.T) {
 	var s Sampler
 	logits := []float32{2, 1, 3, 1}
-	own, top := s.TopLogprobs(logits, 1, 3)
+	own, top, ok := s.TopLogprobs(logits, 1, 3)
+	require.True(t, ok)
 	norm := math.Log(math.Exp(2) + 2*math.E + math.Exp(3))
 	require.InDelta(t, 1-norm, own.Value, 1e-6)
 	require.Equal(t, []int32{2, 0, 1}, []int32{top[0].Token, top[1].Token, top[2].Token})
 	require.InDelta(t, 3-norm, top[0].Value, 1e-6)
-	_, top = s.TopLogprobs(logits, 1, 0)
+	_, top, _ = s.TopLogprobs(logits, 1, 0)
 	require.Empty(t, top)
 }
 
@@ -134,4 +135,40 @@ func TestNoParameterIsLostWithTheLargestLogit(t *testing.T) {
 	p := Default()
 	p.Temperature = 0
 	require.False(t, p.TakesLargest(State{Forbidden: []int32{1}}))
+}
+
+// Of logits with a NaN or +Inf no token is chosen, and of nothing but -Inf neither. Masks make single ones -Inf.
+func TestNoTokenIsChosenOfLogitsThatAreNotFinite(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for _, test := range []struct {
+		name   string
+		logits []float32
+		state  State
+		ok     bool
+	}{
+		{"NaN", []float32{1, nan, 0, 0}, State{}, false},
+		{"only NaN", []float32{nan, nan, nan, nan}, State{}, false},
+		{"+Inf", []float32{1, 0, inf, 0}, State{}, false},
+		{"only -Inf", []float32{-inf, -inf, -inf, -inf}, State{}, false},
+		{"only masks", []float32{1, 2, 3, 4}, State{Forbidden: []int32{0, 1, 2, 3}}, false},
+		{"-Inf", []float32{-inf, 1, -inf, -inf}, State{}, true},
+		{"masks", []float32{1, 2, 3, 4}, State{Forbidden: []int32{0, 2, 3}}, true},
+	} {
+		for _, temperature := range []float64{0, 1} {
+			for _, topP := range []float64{1, 0.5} {
+				p := Default()
+				p.Temperature, p.TopP = temperature, topP
+				var s Sampler
+				want := int32(-1)
+				if test.ok {
+					want = 1
+				}
+				require.Equal(t, want, s.Sample(&p, test.state, test.logits), "%s, %v", test.name, temperature)
+			}
+		}
+		if test.state.Forbidden == nil {
+			_, _, ok := new(Sampler).TopLogprobs(test.logits, 1, 1)
+			require.Equal(t, test.ok, ok, test.name)
+		}
+	}
 }

@@ -849,7 +849,7 @@ func siluMulAVX512(dst *float32, gate *float32, up *float32, n uintptr)
 //go:noescape
 func expAVX512(x *float32, n uintptr, top float32, scale float32)
 
-// largestAVX512 is the largest of n values, a multiple of 64, of which NaN are none: −∞ if there are no others.
+// largestAVX512 is the largest of n values, a multiple of 64, and NaN if one of them is.
 //
 //go:noescape
 func largestAVX512(x *float32, n uintptr) float32

@@ -16957,16 +16957,21 @@ TEXT ·largestAVX512(SB), NOSPLIT, $0-20
 	VPBROADCASTD DX, Z2
 	MOVL         $0xff800000, DX
 	VPBROADCASTD DX, Z3
+	KXORW        K1, K1, K1
 
 step:
 	VMOVUPS       (AX), Z4
 	VMAXPS        Z0, Z4, Z0
-	VMOVUPS       64(AX), Z4
-	VMAXPS        Z1, Z4, Z1
-	VMOVUPS       128(AX), Z4
-	VMAXPS        Z2, Z4, Z2
-	VMOVUPS       192(AX), Z4
-	VMAXPS        Z3, Z4, Z3
+	VMOVUPS       64(AX), Z5
+	VMAXPS        Z1, Z5, Z1
+	VMOVUPS       128(AX), Z6
+	VMAXPS        Z2, Z6, Z2
+	VMOVUPS       192(AX), Z7
+	VMAXPS        Z3, Z7, Z3
+	VCMPPS        $0x03, Z4, Z5, K2
+	KORW          K2, K1, K1
+	VCMPPS        $0x03, Z6, Z7, K2
+	KORW          K2, K1, K1
 	ADDQ          $0x00000100, AX
 	SUBQ          $0x00000040, CX
 	JNZ           step
@@ -16981,6 +16986,11 @@ step:
 	VMAXPS        X1, X0, X0
 	VPERMILPS     $0xb1, X0, X1
 	VMAXPS        X1, X0, X0
-	MOVSS         X0, ret+16(FP)
+	KORTESTW      K1, K1
+	JZ            numbers
+	VPCMPEQD      X0, X0, X0
+
+numbers:
+	MOVSS X0, ret+16(FP)
 	VZEROUPPER
 	RET

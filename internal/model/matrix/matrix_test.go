@@ -212,24 +212,32 @@ func TestArgMaxIsTheFirstOfTheLargest(t *testing.T) {
 				keep := x[at]
 				for _, v := range []float32{-0.5, 3, inf} {
 					x[at] = v
-					require.Equal(t, at, ArgMax(x), "%s: %v at %d of %d", Kernels(), v, at, n)
+					place, value := ArgMax(x)
+					require.Equal(t, at, place, "%s: %v at %d of %d", Kernels(), v, at, n)
+					require.Equal(t, v, value)
 				}
 				last := x[n-1]
 				x[n-1] = inf
-				require.Equal(t, at, ArgMax(x), "%s: of two at %d and at the end of %d", Kernels(), at, n)
+				place, _ := ArgMax(x)
+				require.Equal(t, at, place, "%s: of two at %d and at the end of %d", Kernels(), at, n)
 				x[at], x[n-1] = keep, last
+				for _, v := range []float32{nan, -nan, math.Float32frombits(0xffc00000), math.Float32frombits(0x7f800001)} {
+					x[at] = v
+					_, value := ArgMax(x)
+					require.True(t, value != value, "%s: %x at %d of %d", Kernels(), math.Float32bits(v), at, n)
+				}
+				x[at] = keep
 			}
-			for i := range x[:n-1] {
-				x[i] = nan
+			for i := range x {
+				x[i] = -inf
 			}
-			x[n-1] = -3
-			require.Equal(t, n-1, ArgMax(x), "%s: after %d NaN", Kernels(), n-1)
-			x[n-1] = nan
-			require.Zero(t, ArgMax(x), "%s: of %d NaN", Kernels(), n)
-			x[n-1] = -inf
-			require.Equal(t, n-1, ArgMax(x), "%s: -Inf after %d NaN", Kernels(), n-1)
+			place, value := ArgMax(x)
+			require.Zero(t, place)
+			require.Equal(t, -inf, value)
 		}
-		require.Zero(t, ArgMax(nil))
+		place, value := ArgMax(nil)
+		require.Zero(t, place)
+		require.Equal(t, -inf, value)
 	}
 }
 

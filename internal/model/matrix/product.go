@@ -145,27 +145,37 @@ func Exp(x []float32, top, scale float32) {
 // compared is the number of values that are compared with each other before the place of the largest is searched.
 const compared = 1024
 
-// ArgMax is the place of the largest x, of several the first. NaN are never the largest.
-func ArgMax(x []float32) int {
-	best, most := 0, float32(math.Inf(-1))
+// ArgMax is the place of the largest x, of several the first, and its value. If one of x is NaN, so is the value.
+func ArgMax(x []float32) (place int, value float32) {
+	value = float32(math.Inf(-1))
 	for at := 0; at < len(x); at += compared {
-		if v := largestOf(x[at:min(at+compared, len(x))]); v > most {
-			best, most = at, v
+		v := largestOf(x[at:min(at+compared, len(x))])
+		if v != v {
+			return 0, v
+		}
+		if v > value {
+			place, value = at, v
 		}
 	}
-	for i := best; i < len(x); i++ {
-		if x[i] == most {
-			return i
+	for i := place; i < len(x); i++ {
+		if x[i] == value {
+			return i, value
 		}
 	}
-	return best
+	return place, value
 }
 
-// largestOf is the largest x, -Inf if all are NaN.
+// largestOf is the largest x, NaN if one of x is.
 func largestOf(x []float32) float32 {
 	n, most := largest(x)
+	if most != most {
+		return most
+	}
 	for _, v := range x[n:] {
-		if v > most {
+		if !(v <= most) { // larger, or NaN
+			if v != v {
+				return v
+			}
 			most = v
 		}
 	}
