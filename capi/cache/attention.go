@@ -352,8 +352,8 @@ func optionsOf(s *spans, c *attention.Cache, b *attention.Batch, p *C.llm_attent
 	if err := sized(s, "options", p, C.sizeof_llm_attention_options, &in); err != nil {
 		return err
 	}
-	if in.reserved != 0 || in.version < 0 || in.version > 2 {
-		return fail(C.LLM_CACHE_E_RANGE, "version is %d, reserved is %d: want 0 to 2, and 0", in.version, in.reserved)
+	if in.reserved != [6]C.int32_t{} || in.version < 0 || in.version > 2 {
+		return fail(C.LLM_CACHE_E_RANGE, "version is %d, reserved is %v: want 0 to 2, and 0", in.version, in.reserved)
 	}
 	if in.scale != 0 {
 		b.Scale = float32(in.scale)
@@ -365,12 +365,6 @@ func optionsOf(s *spans, c *attention.Cache, b *attention.Batch, p *C.llm_attent
 	}
 	if in.sinks != nil {
 		b.Sinks = slice(s, "sinks", (*float32)(in.sinks), C.int64_t(b.NumHeads))
-	}
-	if in.sparse_block != 0 {
-		b.Sparse = &attention.BlockSparse{
-			BlockSize: int(in.sparse_block), LocalBlocks: int(in.sparse_local), VertStride: int(in.sparse_stride),
-			HeadSlidingStep: int(in.sparse_head_step), Rank: int(in.sparse_rank),
-		}
 	}
 	return s.err
 }

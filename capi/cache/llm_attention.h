@@ -36,7 +36,7 @@
  *        x = scale * (q . k);  x = soft_cap * tanh(x / soft_cap);  x += alibi * (k - p)
  *
  * and the output is the sum of exp(x) * v divided by the sum of exp(x), to which exp(sink)
- * is added if there are sinks. Tokens outside the window or the sparse pattern are left out; if
+ * is added if there are sinks. Tokens outside the window are left out; if
  * all are, the output is zeros. The bits of a sequence's output depend neither on the number of
  * threads nor on what else is in the batch.
  *
@@ -177,16 +177,7 @@ typedef struct llm_attention_options {
                               common.at[group] x block_size, but 0 if a row has fewer `computed`. LLM_CACHE_E_RANGE if
                               the blocks are not the same */
     int32_t version;      /* 0: whichever is faster; 1: paged_attention_v1; 2: _v2. The output is the same */
-    /*
-     * Block-sparse attention, if sparse_block is not 0 (vLLM's blocksparse parameters): of sparse
-     * blocks, a query attends to the last sparse_local, its own included, and to those whose number plus
-     * an offset of the head is a multiple of sparse_stride. The offset is
-     * (sparse_rank x heads + query head) x sparse_head_step + 1, or, if sparse_head_step is negative,
-     * (sparse_rank x KV heads + KV head) x -sparse_head_step + 1.
-     */
-    int32_t sparse_block; /* tokens: a multiple of the block size */
-    int32_t sparse_local, sparse_stride, sparse_head_step, sparse_rank; /* sparse_stride at least 1 */
-    int32_t reserved; /* 0 */
+    int32_t reserved[6]; /* 0; five of them were vLLM's block-sparse attention */
 } llm_attention_options;
 
 /* Query tokens of sequences, the last tokens of each. */

@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// optionSets are options that change logits. Sparse blocks are given in blocks.
+// optionSets are options that change logits.
 var optionSets = []struct {
 	name   string
 	change func(b *Batch)
@@ -29,18 +29,9 @@ var optionSets = []struct {
 	{"sinks", func(b *Batch) { b.Sinks = []float32{-3, 0, 1, 2, 4, 40} }},
 	{"negative scale", func(b *Batch) { b.Scale = -b.Scale }},
 	{"no scale", func(b *Batch) { b.Scale = 0 }},
-	{"sparse", func(b *Batch) {
-		b.Sparse = &BlockSparse{LocalBlocks: 2, VertStride: 3, BlockSize: 2, HeadSlidingStep: 1}
-	}},
-	{"sparse by KV heads", func(b *Batch) {
-		b.Sparse = &BlockSparse{LocalBlocks: 1, VertStride: 4, BlockSize: 4, HeadSlidingStep: -2, Rank: 1}
-	}},
-	{"sparse without local blocks",
-		func(b *Batch) { b.Sparse = &BlockSparse{VertStride: 7, BlockSize: 2, HeadSlidingStep: 0} }},
 	{"all", func(b *Batch) {
 		b.AlibiSlopes, b.Sinks = []float32{.5, .25, .1, .05, .02, 0}, []float32{-3, 0, 1, 2, 4, 5}
 		b.SlidingWindow, b.SoftCap = 300, 10
-		b.Sparse = &BlockSparse{LocalBlocks: 2, VertStride: 3, BlockSize: 2, HeadSlidingStep: 1}
 	}},
 }
 
@@ -105,9 +96,6 @@ func (p *problem) change(change func(b *Batch)) {
 		if *list != nil {
 			*list = slices.Repeat(*list, p.batch.NumHeads)[:p.batch.NumHeads]
 		}
-	}
-	if p.batch.Sparse != nil {
-		p.batch.Sparse.BlockSize *= p.cache.BlockSize
 	}
 }
 

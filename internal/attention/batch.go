@@ -41,7 +41,6 @@ type Batch struct {
 	SlidingWindow int       // how many tokens a query token attends to, itself included; 0: all
 	SoftCap       float32   // logits become cap · tanh(logit / cap); 0: none
 	Sinks         []float32 // [NumHeads]: the logit of a token without a value; nil: none
-	Sparse        *BlockSparse
 
 	// CommonPrefix is the number of tokens of context that all sequences with query tokens
 	// share, in the same blocks (vLLM's num_common_prefix_blocks × block size). They
@@ -50,26 +49,6 @@ type Batch struct {
 
 	Version Version
 }
-
-// BlockSparse is the pattern of vLLM's paged attention: a sparse block is seen if
-// it is one of the last LocalBlocks, or if its index plus the offset of the head is
-// a multiple of VertStride.
-type BlockSparse struct {
-	LocalBlocks int
-	VertStride  int
-	BlockSize   int // tokens of a sparse block; a multiple of the cache's block size
-
-	// The offset of query head h, whose KV head is k, is (rank·heads + h)·HeadSlidingStep + 1;
-	// if HeadSlidingStep is negative, it is (rank·KV heads + k)·-HeadSlidingStep + 1.
-	HeadSlidingStep int
-	Rank            int // of the worker, with tensor parallelism
-}
-
-// Limits of a sparse pattern. They keep the offsets of heads far from overflow.
-const (
-	maxRank     = 1 << 16
-	maxHeadStep = 1 << 31
-)
 
 func (b *Batch) seqs() int { return len(b.SeqLens) }
 
@@ -184,15 +163,8 @@ func (b *Batch) checkSequence(c *Cache, seq int) error {
 	return nil
 }
 
-// checkShared checks the sparse pattern and the common prefix.
+// checkShared checks the common prefix.
 func (b *Batch) checkShared(c *Cache) error {
-	if s := b.Sparse; s != nil {
-		if s.LocalBlocks < 0 || s.VertStride < 1 || s.BlockSize < 1 || s.BlockSize%c.BlockSize != 0 ||
-			s.Rank < 0 || s.Rank > maxRank || max(s.HeadSlidingStep, -s.HeadSlidingStep) > maxHeadStep {
-			return fmt.Errorf("%w: sparse blocks of %d tokens on blocks of %d, %d local, stride %d, rank %d, head step %d",
-				ErrArgument, s.BlockSize, c.BlockSize, s.LocalBlocks, s.VertStride, s.Rank, s.HeadSlidingStep)
-		}
-	}
 	if b.CommonPrefix < 0 {
 		return fmt.Errorf("%w: a common prefix of %d tokens", ErrArgument, b.CommonPrefix)
 	}

@@ -25,18 +25,6 @@ func TestABatchThatCannotBeComputedIsRefused(t *testing.T) {
 			"outputs overlap with queries"},
 		{"outputs in the place of queries with another stride", func(b *Batch) { b.Out, b.Query.Stride = b.Query, 40 },
 			"outputs overlap with queries"},
-		{"a sparse block that is no multiple of a block",
-			func(b *Batch) { b.Sparse = &BlockSparse{VertStride: 1, BlockSize: 24} }, "sparse blocks of 24 tokens"},
-		{"a sparse stride of 0", func(b *Batch) { b.Sparse = &BlockSparse{BlockSize: 32} }, "stride 0"},
-		{"local blocks below 0", func(b *Batch) { b.Sparse = &BlockSparse{VertStride: 1, BlockSize: 32, LocalBlocks: -1} },
-			"-1 local"},
-		{"a rank below 0", func(b *Batch) { b.Sparse = &BlockSparse{VertStride: 1, BlockSize: 32, Rank: -1} }, "rank -1"},
-		{"a rank with which offsets overflow", func(b *Batch) {
-			b.Sparse = &BlockSparse{VertStride: 1, BlockSize: 32, HeadSlidingStep: 1 << 30, Rank: 1 << 31}
-		}, "rank 2147483648"},
-		{"a step with which offsets overflow", func(b *Batch) {
-			b.Sparse = &BlockSparse{VertStride: 1, BlockSize: 32, HeadSlidingStep: 1 << 60}
-		}, "head step 1152921504606846976"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newProblem(rand.New(rand.NewPCG(42, 1)), problemSpec{

@@ -51,8 +51,8 @@
 // and values to the type. With keys in int8, rounding q adds an error of up to 4.4e-5. Rounding the
 // keys adds far more: its steps are about 250 times as large.
 //
-// Tokens that a row does not reach (after it, before its window, outside its sparse
-// pattern) are left out, not multiplied by 0. So what is stored there has no
+// Tokens that a row does not reach (after it, before its window) are left
+// out, not multiplied by 0. So what is stored there has no
 // effect, even if it is NaN. Tokens with a logit of -inf have no weight; a row
 // without any weight is 0.
 //

@@ -107,7 +107,6 @@ func TestWhatIsNotReachedChangesNoBit(t *testing.T) {
 					later  bool // rows from token 32 on do not see token 25
 				}{
 					{"nothing", func(*Batch) {}, false},
-					{"sparse", func(b *Batch) { b.Sparse = &BlockSparse{LocalBlocks: 1, VertStride: 3, BlockSize: 16} }, true},
 					{"window", func(b *Batch) { b.SlidingWindow = 7 }, true},
 				} {
 					runner := newRunner(t, 1)

@@ -168,7 +168,6 @@ func TestFloat32WithOptionsAndLogitsUpTo30(t *testing.T) {
 		{"sinks", func(b *Batch) { b.Sinks = []float32{29, -3} }},
 		{"all", func(b *Batch) {
 			b.SoftCap, b.AlibiSlopes, b.Sinks, b.SlidingWindow = 14, []float32{1. / 47, 1. / 151}, []float32{3, 13}, 600
-			b.Sparse = &BlockSparse{LocalBlocks: 2, VertStride: 3, BlockSize: 32, HeadSlidingStep: 1}
 		}},
 	} {
 		p := float32Problem(64, 1)
@@ -214,8 +213,7 @@ func TestFloat32AfterARowWithLargeLogits(t *testing.T) {
 	}
 }
 
-// Large keys and NaN that a row does not reach (after it, before its window, hidden by the sparse
-// pattern) change neither its result nor how its logits are computed.
+// Large keys and NaN that a row does not reach (after it, before its window) change neither its result nor how its logits are computed.
 func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
 	for _, o := range []struct {
 		name   string
@@ -224,9 +222,6 @@ func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
 	}{
 		{"after it", func(*Batch) {}, func(int) bool { return false }},
 		{"before its window", func(b *Batch) { b.SlidingWindow = 37 }, func(token int) bool { return token < 541-37 }},
-		{"in the sparse pattern", func(b *Batch) {
-			b.Sparse = &BlockSparse{LocalBlocks: 1, VertStride: 100, BlockSize: 8, HeadSlidingStep: 1}
-		}, func(token int) bool { return token < 528 && token >= 8 }},
 	} {
 		for _, k := range testedSets() {
 			t.Run(fmt.Sprintf("%s, %v", o.name, k), func(t *testing.T) {

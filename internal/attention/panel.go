@@ -108,17 +108,8 @@ func (r *Runner) addReached(w *scratch, row *row, p []float32, part int, sums []
 	for from < to {
 		last := r.sumEnd(from, to)
 		clear(together)
-		for from < last {
-			end := from + 1
-			seen := r.sees(row, part*partitionSize+from)
-			for end < last && r.sees(row, part*partitionSize+end) == seen {
-				end++
-			}
-			if seen {
-				r.kernels.values(&w.call, p[from:], 1, end-from, w.values[from*chunk:], len(sums)/chunk, together, len(sums), 0)
-			}
-			from = end
-		}
+		r.kernels.values(&w.call, p[from:], 1, last-from, w.values[from*chunk:], len(sums)/chunk, together, len(sums), 0)
+		from = last
 		r.kernels.combine(&w.call, sums, together, 1, 1)
 	}
 }

@@ -188,9 +188,6 @@ func (p *problem) attended(seq, query, head int) (logits []float64, values [][]f
 		from = max(0, position-b.SlidingWindow+1)
 	}
 	for t := from; t <= position; t++ {
-		if b.Sparse != nil && !sparseSees(b.Sparse, b.NumHeads, c.NumKVHeads, head, position, t) {
-			continue
-		}
 		block, place := int(b.BlockTables[seq*b.TableStride+t/c.BlockSize]), t%c.BlockSize
 		ks, vs := float64(keyFactor), float64(valueFactor)
 		if c.DType == Int8 {
@@ -274,19 +271,6 @@ func (p *problem) eachRow(visit func(seq, query, head int, out []float32)) {
 			visit(seq, row/b.NumHeads, row%b.NumHeads, p.out[(first*b.NumHeads+row)*size:][:size])
 		}
 	}
-}
-
-// sparseSees is the condition in vLLM's kernel, in the same form.
-func sparseSees(s *BlockSparse, heads, kvHeads, head, position, token int) bool {
-	var offset int
-	if s.HeadSlidingStep >= 0 {
-		offset = (s.Rank*heads+head)*s.HeadSlidingStep + 1
-	} else {
-		offset = (s.Rank*kvHeads+head/(heads/kvHeads))*(-s.HeadSlidingStep) + 1
-	}
-	remote := (token/s.BlockSize+offset)%s.VertStride == 0
-	local := token/s.BlockSize > position/s.BlockSize-s.LocalBlocks
-	return remote || local
 }
 
 // smallProblem has a prompt, decoding sequences and a shared prefix.

@@ -5,7 +5,7 @@ import "unsafe"
 // fused reports whether an item's rows of one KV head can read the blocks where they
 // lie: they are the heads of one query token, and the layout has whole tiles.
 func (r *Runner) fused(it *item, rows int) bool {
-	return it.token1-it.token0 == 1 && rows <= r.kernels.tileRows() && r.batch.Sparse == nil && tiled(r.cache)
+	return it.token1-it.token0 == 1 && rows <= r.kernels.tileRows() && tiled(r.cache)
 }
 
 // tiled reports whether blocks are whole tiles of whole registers.

@@ -79,15 +79,11 @@ func (r *Runner) weighPairs(w *scratch, row *row, scores []float32, part int, ti
 	return r.kernels.softmax(&w.call, x, factor)
 }
 
-// leaveOut sets the score of the tokens that a row does not reach: those of its first and
-// last tile, and those that its sparse pattern hides.
+// leaveOut sets the score of the tokens that a row does not reach: those of its first and last tile.
 func (r *Runner) leaveOut(row *row, scores []float32, part int, score float32) {
 	from, to := row.within(part)
 	fill(scores[from&^15:from], score)
 	fill(scores[to:(to+15)&^15], score)
-	if r.batch.Sparse != nil {
-		r.hide(row, scores, part, from, to, score)
-	}
 }
 
 // modified reports whether logits are anything other than products times a positive factor.

@@ -59,8 +59,7 @@ class _Options(llm_cache._Checked):
     _fields_ = [
         ("size", c.c_uint32), ("scale", c.c_float), ("alibi", c.POINTER(c.c_float)), ("sinks", c.POINTER(c.c_float)),
         ("soft_cap", c.c_float), ("window", c.c_int32), ("common_prefix", c.c_int32), ("version", c.c_int32),
-        ("sparse_block", c.c_int32), ("sparse_local", c.c_int32), ("sparse_stride", c.c_int32), ("sparse_head_step", c.c_int32),
-        ("sparse_rank", c.c_int32), ("reserved", c.c_int32),
+        ("reserved", c.c_int32 * 6),
     ]
 
 
@@ -115,14 +114,12 @@ def _instance(name: str, value: object, kind: type) -> None:
 
 def _options(
     heads: int, *, scale: float = 0.0, alibi: Sequence[float] | None = None, sinks: Sequence[float] | None = None,
-    soft_cap: float = 0.0, window: int = 0, common_prefix: int = 0, version: int = 0, sparse_block: int = 0,
-    sparse_local: int = 0, sparse_stride: int = 0, sparse_head_step: int = 0, sparse_rank: int = 0,
+    soft_cap: float = 0.0, window: int = 0, common_prefix: int = 0, version: int = 0,
 ) -> _Options:
     """What changes the logits, as in llm_attention_options."""
     return _Options(
         size=c.sizeof(_Options), scale=scale, alibi=_floats("alibi", alibi, heads), sinks=_floats("sinks", sinks, heads),
-        soft_cap=soft_cap, window=window, common_prefix=common_prefix, version=version, sparse_block=sparse_block,
-        sparse_local=sparse_local, sparse_stride=sparse_stride, sparse_head_step=sparse_head_step, sparse_rank=sparse_rank,
+        soft_cap=soft_cap, window=window, common_prefix=common_prefix, version=version,
     )
 
 
@@ -234,7 +231,7 @@ class Store:
 
     def attend(self, layer: int, heads: int, queries, outputs, **options) -> None:
         """Computes attention of the step's tokens in a layer. outputs can be the buffer of queries. The options are
-        those of llm_attention_options: scale, alibi, sinks, soft_cap, window, common_prefix, version, sparse_..."""
+        those of llm_attention_options: scale, alibi, sinks, soft_cap, window, common_prefix, version."""
         width = max(1, heads) * self._head_size
         (q, memory), (o, more) = _tensor("queries", queries, width), _tensor("outputs", outputs, width, written=True)
         _check(self._lib.llm_kvstore_attend(
