@@ -183,7 +183,7 @@ static void forward(void) {
     BAD(LLM_CACHE_E_RANGE, batch.options, &options);
     options = (llm_attention_options){.size = sizeof options, .scale = INFINITY};
     BAD(LLM_CACHE_E_RANGE, batch.options, &options);
-    options = (llm_attention_options){.size = sizeof options, .sparse_block = BLOCK, .sparse_stride = 1, .sparse_rank = INT32_MAX};
+    options = (llm_attention_options){.size = sizeof options, .reserved = {BLOCK}};
     BAD(LLM_CACHE_E_RANGE, batch.options, &options);
     onto_input();
     /* Queries and outputs in one place are fine. */

@@ -94,7 +94,7 @@ with Cache(**SIZES, flags=llm_cache.EVENTS) as cache, Store(layers=1, dtype=F32,
         "table": dict(id=id, group=0), "progress": dict(id=id), "pause": dict(pause=0),
         "drain_msgpack": dict(seconds=0.0, rank=0, int_hashes=False, arrays=False),
     })
-    options = dict(scale=0.0, alibi=[1.0, 2.0], sinks=[0.0, 0.0], soft_cap=0.0, window=0, common_prefix=0, version=0, sparse_block=0)
+    options = dict(scale=0.0, alibi=[1.0, 2.0], sinks=[0.0, 0.0], soft_cap=0.0, window=0, common_prefix=0, version=0)
     rotation = Rotation([0], [1.0] * 16, [0.0] * 16, 32)
     check_all(store, {
         "begin": dict(cache=cache), "write": dict(layer=0, keys=numbers, values=numbers, rotation=rotation),
