@@ -159,7 +159,7 @@ func (s *step) wantLogits(r *row, first, n int) {
 		}
 		s.draws = append(s.draws, draw{row: len(s.rows), from: at, to: len(b.Logits), place: place})
 	}
-	if q.stream.request.PromptLogprobs && r.from < q.prompt && q.index == 0 {
+	if q.params.PromptLogprobs >= 0 && r.from < q.prompt && q.index == 0 {
 		if q.stream.prompt == nil {
 			q.stream.prompt = make([]Token, q.prompt)
 			q.stream.prompt[0].ID = q.tokens[0]

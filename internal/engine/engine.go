@@ -113,7 +113,7 @@ func (e *Engine) submit(r Request, of *Series) (*Stream, error) {
 		return nil, err
 	}
 	id, err := e.sched.Add(sched.Spec{
-		Tokens: r.Prompt, MaxTokens: most, MinTokens: min(r.MinTokens, most), Stop: q.ends, NoRead: r.PromptLogprobs,
+		Tokens: r.Prompt, MaxTokens: most, MinTokens: min(r.MinTokens, most), Stop: q.ends, NoRead: r.PromptLogprobs >= 0,
 		Extras: blockhash.Extras{Salt: r.CacheSalt}, External: external,
 	})
 	if err != nil {

@@ -51,7 +51,7 @@ func randomRequest(rnd *rand.Rand) engine.Request {
 	}
 	if rnd.IntN(4) == 0 {
 		r.Logprobs = rnd.IntN(4)
-		r.PromptLogprobs = rnd.IntN(2) == 0
+		r.PromptLogprobs = rnd.IntN(4) - 1
 	}
 	r.LogitBias = map[int32]float32{int32(rnd.IntN(256)): 2}
 	return r
@@ -64,12 +64,12 @@ func randomRequest(rnd *rand.Rand) engine.Request {
 // small ones in one.
 func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 	const n = 64
-	rnd := rand.New(rand.NewPCG(21, 1))
+	rnd := rand.New(rand.NewPCG(21, 2))
 	requests := make([]engine.Request, n)
 	scored := 0 // the longest prompt whose log probabilities are wanted
 	for i := range requests {
 		requests[i] = randomRequest(rnd)
-		if requests[i].PromptLogprobs {
+		if requests[i].PromptLogprobs >= 0 {
 			scored = max(scored, len(requests[i].Prompt))
 		}
 	}
@@ -147,7 +147,7 @@ func TestASlidingWindowGivesItsBlocksBack(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 1))
 	for range 16 {
 		r := randomRequest(rnd)
-		r.PromptLogprobs = false
+		r.PromptLogprobs = -1
 		alone := transcript(t, roomy, r)
 		wait.Go(func() {
 			if together := transcript(t, cramped, r); together != alone {

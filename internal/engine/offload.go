@@ -96,7 +96,7 @@ func (o *offload) hashes(q *sequence) []blockhash.Hash {
 // find returns the prefix of a prompt that can be loaded. It waits while another request loads the same blocks. The last
 // token is not loaded: it is computed in any case.
 func (o *offload) find(q *sequence) sched.Match {
-	if o == nil || !o.Loads() || q.stream.request.PromptLogprobs {
+	if o == nil || !o.Loads() || q.params.PromptLogprobs >= 0 {
 		return sched.Match{}
 	}
 	blocks := o.hashes(q)[:(q.prompt-1)/o.engine.config.BlockSize]

@@ -26,8 +26,6 @@ type Request struct {
 
 	// CacheSalt keeps prefix hits among requests with the same salt.
 	CacheSalt string
-
-	PromptLogprobs bool // report the log probabilities of the prompt, too
 }
 
 // Errors of Submit. Those of Request.Check are others.
@@ -120,11 +118,12 @@ const (
 	FinishError  Finish = "error"  // the engine failed; see Event.Err
 )
 
-// A Token is a token of an answer or, with PromptLogprobs, of the prompt.
+// A Token is a token of an answer or, with PromptLogprobs ≥ 0, of the prompt.
 type Token struct {
 	ID      int32
 	Logprob sampling.Logprob   // with Logprobs ≥ 0; of the first token of a prompt there is none
 	Top     []sampling.Logprob // the most likely ones, with Logprobs > 0
+	Rank    int                // of a token of the prompt; see sampling.Rank
 }
 
 // An Event is news of one answer.
@@ -132,7 +131,7 @@ type Event struct {
 	Index  int    // of the answer, from 0 to N-1
 	Text   string // to be appended; it may lag behind Tokens
 	Tokens []Token
-	Prompt []Token // with PromptLogprobs: all tokens of the prompt, once, with answer 0
+	Prompt []Token // with PromptLogprobs ≥ 0: all tokens of the prompt, once, with answer 0
 	Finish Finish  // "" as long as it goes on
 
 	// StopReason is vLLM's: with FinishStop the stop sequence, or the token of StopTokenIDs (an int32), that ended the

@@ -38,8 +38,9 @@ func (j *sampleJob) Do(worker, i int) {
 	switch {
 	case d.place > 0:
 		q := r.q
-		t := Token{ID: q.tokens[d.place]}
-		t.Logprob, t.Top, d.finite = s.TopLogprobs(j.logits(d.from), t.ID, max(q.params.Logprobs, 0))
+		t, logits := Token{ID: q.tokens[d.place]}, j.logits(d.from)
+		t.Rank = sampling.Rank(logits, t.ID)
+		t.Logprob, t.Top, d.finite = s.TopLogprobs(logits, t.ID, q.params.PromptLogprobs)
 		q.stream.prompt[d.place] = t
 	case r.q.waiting > 0:
 		for _, a := range r.q.stream.answers {

@@ -16,8 +16,10 @@ type answer struct {
 	echo     bool // completions: the prompt comes first
 	special  bool // texts have the names of special tokens
 	tokenIDs bool // the tokens of prompts and answers are wanted
-	logprobs bool
-	body     answerBody // without choices
+
+	top, promptTop int // the most likely tokens to report for each token; -1: none, and not the token itself
+	logprobs       bool
+	body           answerBody // without choices
 }
 
 type (
@@ -29,7 +31,9 @@ type (
 		Choices []choice `json:"choices"`
 		Usage   *usage   `json:"usage,omitempty"`
 
-		PromptTokenIDs *tokenIDs `json:"prompt_token_ids,omitempty"` // of a chat
+		// vLLM's, in chats.
+		PromptTokenIDs *tokenIDs      `json:"prompt_token_ids,omitempty"`
+		PromptLogprobs promptLogprobs `json:"prompt_logprobs,omitempty"`
 	}
 	// A choice has a text of completions, or the message of a chat or a part of it.
 	choice struct {
@@ -41,9 +45,10 @@ type (
 		Finish   *engine.Finish `json:"finish_reason"`
 
 		// vLLM's.
-		StopReason     any       `json:"stop_reason"`                // a text, a token or null
-		PromptTokenIDs *tokenIDs `json:"prompt_token_ids,omitempty"` // of completions
-		TokenIDs       *tokenIDs `json:"token_ids,omitempty"`
+		StopReason     any            `json:"stop_reason"` // a text, a token or null
+		TokenIDs       *tokenIDs      `json:"token_ids,omitempty"`
+		PromptTokenIDs *tokenIDs      `json:"prompt_token_ids,omitempty"` // in completions
+		PromptLogprobs promptLogprobs `json:"prompt_logprobs,omitempty"`  // in completions
 	}
 	tokenIDs = []int32
 	message  struct {
@@ -67,7 +72,8 @@ type (
 )
 
 func (s *Server) answer(chat bool, c *common, r *engine.Request) *answer {
-	a := &answer{server: s, chat: chat, logprobs: r.Logprobs >= 0, special: r.SpecialTokens, tokenIDs: c.ReturnTokenIDs}
+	a := &answer{server: s, chat: chat, logprobs: r.Logprobs >= 0, special: r.SpecialTokens, tokenIDs: c.ReturnTokenIDs,
+		top: r.Logprobs, promptTop: r.PromptLogprobs}
 	prefix, object := "cmpl-", "text_completion"
 	if chat {
 		prefix, object = "chatcmpl-", "chat.completion"
@@ -90,13 +96,16 @@ func (a *answer) field() string {
 	return "prompt"
 }
 
-// of is the body of the answers to a prompt, which a chat has one of. A stream has it once for each answer.
-func (a *answer) of(p *prompt) *answer {
-	if !a.chat || !a.tokenIDs {
+// of adds to a chat what is reported of its prompt. A stream has it once for each answer.
+func (a *answer) of(p *part) *answer {
+	if !a.chat {
 		return a
 	}
 	to := *a
-	to.body.PromptTokenIDs = &p.tokens
+	to.body.PromptLogprobs = p.promptLogprobs
+	if a.tokenIDs {
+		to.body.PromptTokenIDs = &p.prompt.tokens
+	}
 	return &to
 }
 
@@ -141,6 +150,7 @@ func (a *answer) choice(p *part) choice {
 			text = a.promptText(p.prompt) + text
 		}
 		c.Text = &text
+		c.PromptLogprobs = p.promptLogprobs
 	}
 	switch {
 	case a.logprobs && a.chat:

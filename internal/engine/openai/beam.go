@@ -44,7 +44,7 @@ var beamFields = []beamField{
 	{"MinTokens", "min_tokens", func(r *engine.Request) bool { return r.MinTokens == 0 }, ""},
 	{"Stop", "stop", func(r *engine.Request) bool { return len(r.Stop) == 0 }, "stop_token_ids is"},
 	{"Logprobs", "logprobs", func(r *engine.Request) bool { return r.Logprobs < 0 }, ""},
-	{"PromptLogprobs", "logprobs", func(r *engine.Request) bool { return !r.PromptLogprobs }, ""},
+	{"PromptLogprobs", "prompt_logprobs", func(r *engine.Request) bool { return r.PromptLogprobs < 0 }, ""},
 	{"Temperature", "temperature", func(r *engine.Request) bool { return r.Temperature == 0 || r.Temperature == 1 },
 		"leave it out, or give 0"},
 	{"TopP", "top_p", func(r *engine.Request) bool { return r.TopP == 1 }, ""},
@@ -248,6 +248,6 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, reques
 	}
 	u.TotalTokens = u.PromptTokens + u.CompletionTokens
 	recordUsage(w, u)
-	writeJSON(w, http.StatusOK, j.answer.of(&j.prompts[0]).with(u, choices...))
+	writeJSON(w, http.StatusOK, j.answer.of(&part{prompt: j.prompts[0]}).with(u, choices...))
 	return nil
 }

@@ -82,7 +82,9 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 		if request.N > wanted && !a.logprobs {
 			request.Logprobs = 0 // to choose by
 		}
-		request.PromptLogprobs = a.echo && a.logprobs
+		if a.echo && a.logprobs {
+			request.PromptLogprobs = max(request.PromptLogprobs, request.Logprobs)
+		}
 		if j.promptOnly && request.MinTokens > 0 {
 			return invalid("min_tokens", "min_tokens is %d; it must be 0 when max_tokens is.", request.MinTokens)
 		}

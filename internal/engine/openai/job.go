@@ -41,9 +41,11 @@ type part struct {
 	prefix []engine.Token // of the prompt, if its logprobs are wanted
 	finish engine.Finish
 
-	stopReason any    // vLLM's
-	consumed   int    // tokens so far
-	place      *place // after the tokens that were sent before
+	// vLLM's.
+	stopReason     any
+	promptLogprobs promptLogprobs
+	consumed       int    // tokens so far
+	place          *place // after the tokens that were sent before
 }
 
 // score is the sum of the logarithms of the tokens' probabilities.
@@ -154,7 +156,7 @@ func (s *Server) count(from *http.Request, j *job, r engine.Request) (tokens int
 		}
 		tokens += len(p.tokens) + r.N*min(r.MaxTokens, c.MaxModelLen-len(p.tokens))
 	}
-	return tokens, nil // at most MaxTexts · MaxN · MaxModelLen
+	return tokens, j.checkPromptLogprobs(&r) // at most MaxTexts · MaxN · MaxModelLen tokens
 }
 
 func (j *job) cancel() {
@@ -202,9 +204,11 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, j *job) error {
 	for i, prompt := range j.prompts {
 		of := parts[i*j.of:][:j.of]
 		prefix := of[0].prefix // comes with the first answer
+		logs := j.answer.promptLogprobs(prefix)
 		for k := range of {
 			p := &of[k]
 			p.prompt, p.first, p.prefix, p.text, p.place = prompt, true, prefix, texts[i*j.of+k].String(), new(place)
+			p.promptLogprobs = logs
 		}
 		if j.n < j.of {
 			of = best(of, j.n)
@@ -216,7 +220,7 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, j *job) error {
 	}
 	u := j.usage(made)
 	recordUsage(w, u)
-	writeJSON(w, http.StatusOK, j.answer.of(&j.prompts[0]).with(u, choices...))
+	writeJSON(w, http.StatusOK, j.answer.of(&parts[0]).with(u, choices...))
 	return nil
 }
 

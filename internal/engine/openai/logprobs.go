@@ -84,16 +84,72 @@ func (a *answer) completionLogprobs(p *part) *completionLogprobs {
 		}
 		l.Values, l.Top = append(l.Values, &t.Logprob.Value), append(l.Top, top)
 	}
-	for i, t := range p.prefix {
+	prefix := p.prefix
+	if !a.echo {
+		prefix = nil
+	}
+	for i, t := range prefix {
+		t.Top = t.Top[:min(len(t.Top), a.top)] // prompt_logprobs may have asked for more
 		add(t, i > 0)
 	}
-	if len(p.prefix) > 0 && p.prompt.text != "" {
+	if len(prefix) > 0 && p.prompt.text != "" {
 		*p.place = place{offset: utf8.RuneCountInString(p.prompt.text)}
 	}
 	for _, t := range p.tokens {
 		add(t, true)
 	}
 	return l
+}
+
+// promptLogprobs are vLLM's prompt_logprobs: null for the first token, then by their numbers each token of the prompt and
+// the most likely ones in its place.
+type promptLogprobs []map[int32]promptLogprob
+
+type promptLogprob struct {
+	Logprob float32 `json:"logprob"`
+	Rank    int     `json:"rank"`
+	Decoded string  `json:"decoded_token"`
+}
+
+// promptLogprobs returns nil if they are not wanted.
+func (a *answer) promptLogprobs(prompt []engine.Token) promptLogprobs {
+	if a.promptTop < 0 {
+		return nil
+	}
+	l := make(promptLogprobs, len(prompt))
+	for i, t := range prompt {
+		if i == 0 {
+			continue
+		}
+		l[i] = map[int32]promptLogprob{t.ID: {t.Logprob.Value, t.Rank, a.server.name(t.ID)}}
+		for k, o := range t.Top[:min(len(t.Top), a.promptTop)] {
+			l[i][o.Token] = promptLogprob{o.Value, k + 1, a.server.name(o.Token)}
+		}
+	}
+	return l
+}
+
+// maxPromptLogprobs is how many log probabilities of prompts an answer can have: each takes about 200 bytes.
+const maxPromptLogprobs = 1 << 20
+
+// checkPromptLogprobs refuses a request for more log probabilities of prompts than an answer can have.
+func (j *job) checkPromptLogprobs(r *engine.Request) error {
+	if r.PromptLogprobs < 0 {
+		return nil
+	}
+	tokens := 0
+	for _, p := range j.prompts {
+		tokens += len(p.tokens)
+	}
+	if tokens*r.N*(r.PromptLogprobs+1) <= maxPromptLogprobs {
+		return nil
+	}
+	field := "prompt_logprobs"
+	if j.answer.promptTop < 0 {
+		field = "logprobs" // with echo
+	}
+	return invalid(field, "%s is %d for %d tokens of prompts and %d answers, which are more than %d log probabilities; "+
+		"ask for fewer, or send the prompts one by one.", field, r.PromptLogprobs, tokens, r.N, maxPromptLogprobs)
 }
 
 // chatLogprobs is the form of /v1/chat/completions.

@@ -27,7 +27,7 @@ func randomBody(rnd *rand.Rand) string {
 		`"use_beam_search": true, "n": 2, "max_tokens": 4`,
 		`"n": 3, "best_of": 4`,
 		`"temperature": 0, "return_token_ids": true, "n": 2`,
-		`"top_p": 0.8, "logprobs": 3`,
+		`"top_p": 0.8, "logprobs": 3, "prompt_logprobs": 5`,
 		`"stop": "is", "include_stop_str_in_output": true, "skip_special_tokens": false, "ignore_eos": true`,
 	}[rnd.IntN(7)]
 	if !strings.Contains(options, "max_tokens") {

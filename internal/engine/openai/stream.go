@@ -84,7 +84,7 @@ func (d *delivery) deliver(n news) bool {
 		}
 		d.made += len(e.Tokens)
 		if p.first && a.chat {
-			d.out.send(a.of(&p.prompt).with(nil, a.opening(p.index)))
+			d.out.send(a.of(p).with(nil, a.opening(p.index)))
 		}
 		d.out.send(a.with(nil, a.chunk(p)))
 	}

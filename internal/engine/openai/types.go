@@ -30,6 +30,7 @@ type common struct {
 	IgnoreEOS         bool               `json:"ignore_eos"`
 	IncludeStop       bool               `json:"include_stop_str_in_output"`
 	SkipSpecialTokens *bool              `json:"skip_special_tokens"`
+	PromptLogprobs    *int               `json:"prompt_logprobs"`
 	ReturnTokenIDs    bool               `json:"return_token_ids"`
 	Stream            bool               `json:"stream"`
 	StreamOptions     *streamOptions     `json:"stream_options"`
@@ -94,6 +95,15 @@ func (c *common) request() (engine.Request, error) {
 	r.Seed = engine.Seed()
 	if c.Seed != nil {
 		r.Seed = uint64(*c.Seed)
+	}
+	if c.PromptLogprobs != nil {
+		if c.Stream {
+			return r, invalid("prompt_logprobs", "prompt_logprobs is not available when stream is true.")
+		}
+		var err error
+		if r.PromptLogprobs, err = logprobs("prompt_logprobs", *c.PromptLogprobs); err != nil {
+			return r, err
+		}
 	}
 	if c.LengthPenalty != nil && *c.LengthPenalty != 1 && !c.UseBeamSearch {
 		return r, invalid("length_penalty", "length_penalty is only used with use_beam_search; leave it out.")

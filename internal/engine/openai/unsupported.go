@@ -46,7 +46,6 @@ var foreignFields = slices.Concat(
 	unserved("use stop_token_ids", "stop_tokens", "stop_regex"),
 	unserved(useLora, "lora", "lora_path", "adapter_id"),
 	unserved(useBias, "allowed_token_ids", "bad_words"),
-	unserved("use /v1/completions with echo and logprobs", "prompt_logprobs"),
 	unserved("start it with --chat-template", "chat_template"),
 	[]foreignField{
 		// of one endpoint

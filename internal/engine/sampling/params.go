@@ -19,11 +19,13 @@ type Params struct {
 	LogitBias map[int32]float32
 	Seed      uint64
 	Logprobs  int // most likely tokens to report; -1: no log probabilities at all
+
+	PromptLogprobs int // the same for each token of the prompt
 }
 
 // Default are OpenAI's defaults.
 func Default() Params {
-	return Params{Temperature: 1, TopP: 1, RepetitionPenalty: 1, Logprobs: -1}
+	return Params{Temperature: 1, TopP: 1, RepetitionPenalty: 1, Logprobs: -1, PromptLogprobs: -1}
 }
 
 // An Invalid parameter has a value that is out of range.
@@ -53,6 +55,7 @@ func (p *Params) Check(vocabSize int) error {
 		{"frequency_penalty", p.FrequencyPenalty, -2, 2, false},
 		{"repetition_penalty", p.RepetitionPenalty, 0, 2, true},
 		{"logprobs", float64(p.Logprobs), -1, MaxLogprobs, false},
+		{"prompt_logprobs", float64(p.PromptLogprobs), -1, MaxLogprobs, false},
 	}
 	for _, r := range ranges {
 		if !(r.value >= r.low && r.value <= r.high) || r.open && r.value == r.low {

@@ -194,6 +194,16 @@ func sumOf(x []float32) float64 {
 	return (a + b) + (c + d)
 }
 
+// Rank is the place of a token among all by their logits, from 1. As in vLLM, equal ones are before it.
+func Rank(logits []float32, token int32) (n int) {
+	for _, v := range logits {
+		if v >= logits[token] {
+			n++
+		}
+	}
+	return n
+}
+
 // TopLogprobs returns the logarithms of the probabilities of a token and of the n
 // most likely ones, before bias, penalties and temperature (vLLM's raw_logprobs). ok is false if a logit is NaN or
 // +Inf, or all are -Inf.

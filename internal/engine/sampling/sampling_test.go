@@ -106,11 +106,12 @@ func TestLogprobsAreOfTheLogitsAsTheyCame(t *testing.T) {
 	require.InDelta(t, 3-norm, top[0].Value, 1e-6)
 	_, top, _ = s.TopLogprobs(logits, 1, 0)
 	require.Empty(t, top)
+	require.Equal(t, []int{2, 4, 1, 4}, []int{Rank(logits, 0), Rank(logits, 1), Rank(logits, 2), Rank(logits, 3)})
 }
 
 // A parameter that is not in the list of those without effect on a greedy choice must turn the shortcut off.
 func TestNoParameterIsLostWithTheLargestLogit(t *testing.T) {
-	withoutEffect := []string{"Temperature", "TopP", "TopK", "MinP", "Seed", "Logprobs"}
+	withoutEffect := []string{"Temperature", "TopP", "TopK", "MinP", "Seed", "Logprobs", "PromptLogprobs"}
 	fields := reflect.TypeFor[Params]()
 	for i := range fields.NumField() {
 		p := Default()
