@@ -41,7 +41,7 @@ func checks(name, sentence string, ops []trace.Op) string {
 		}
 	}
 	text := body.String() + "    return wrong;\n"
-	return head(name+"\n * "+sentence, ops) + pools(ops) + expecting + helpers(text, false) + "\nint main(void) {" + text + "}\n"
+	return head(name+"\n * "+sentence, ops) + pools(ops, false) + expecting + helpers(text) + "\nint main(void) {" + text + "}\n"
 }
 
 // expecting is the beginning of every such program.

@@ -41,47 +41,15 @@ static void expect_counts(int step, LLMEngine *engine, const int *counts, int n)
 /* Bytes of which no two blocks have the same. */
 static void fill(void *pool, size_t size) {
     for (size_t i = 0; i < size; i++) {
-        size_t at = i + 256;
-        ((unsigned char *)pool)[i] = (unsigned char)(0xc3 + at * 11 + at / BLOCK_SIZE * 29);
+        ((unsigned char *)pool)[i] = (unsigned char)(0xc3 + i * 11 + i / BLOCK_SIZE * 29);
     }
-}
-`
-
-// counting replaces malloc and its relatives.
-const counting = `
-/* What is allocated is counted, and not zero. */
-static long allocations, live;
-void *__libc_malloc(size_t size);
-void *__libc_calloc(size_t n, size_t size);
-void *__libc_realloc(void *old, size_t size);
-void __libc_free(void *p);
-void *malloc(size_t size) {
-    void *p = __libc_malloc(size);
-    allocations++;
-    live += p != NULL;
-    return p == NULL ? NULL : memset(p, 0xa5, size);
-}
-void *calloc(size_t n, size_t size) {
-    void *p = __libc_calloc(n, size);
-    allocations++;
-    live += p != NULL;
-    return p;
-}
-void *realloc(void *old, size_t size) {
-    allocations++;
-    live += old == NULL;
-    return __libc_realloc(old, size);
-}
-void free(void *p) {
-    live -= p != NULL;
-    __libc_free(p);
 }
 `
 
 var declared = regexp.MustCompile(`(?m)^static [^;(]*?(\w+)\(`)
 
 // all lists the helpers; each comes after those that it calls.
-var all = split(string(grader.Tester) + own)
+var all = split(string(grader.Tester) + own + heapHelpers)
 
 func split(text string) []helper {
 	var found []helper
@@ -94,9 +62,8 @@ func split(text string) []helper {
 	return found
 }
 
-// helpers returns the helpers that a text calls, with those that they call. A program with a
-// check also replaces malloc.
-func helpers(body string, checks bool) string {
+// helpers returns the helpers that a text calls, with those that they call.
+func helpers(body string) string {
 	text, used := body, []string{}
 	for _, h := range slices.Backward(all) {
 		if strings.Contains(text, h.name+"(") {
@@ -105,9 +72,5 @@ func helpers(body string, checks bool) string {
 		}
 	}
 	slices.Reverse(used)
-	program := strings.Join(used, "")
-	if checks {
-		program = counting + program
-	}
-	return program
+	return strings.Join(used, "")
 }

@@ -4,6 +4,7 @@
 package reproduce
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,23 +57,25 @@ func Program(name string, ops []trace.Op, d *compare.Difference) string {
 	}
 	fmt.Fprintf(&body, "    %s\n", c.call)
 	body.WriteString(c.text(d))
-	text := fills(ops, d) + body.String()
-	return head(name, ops) + pools(ops) + helpers(text, c.actual != "") + "\nint main(void) {\n" + text + "}\n"
+	watched := d.Channel == compare.Pool
+	text := fills(ops, watched) + body.String()
+	return head(name, ops) + pools(ops, watched) + heap + helpers(text) + deaths + "\nint main(void) {\n" + watching + text + "}\n"
 }
 
 // text is the end of main.
 func (c check) text(d *compare.Difference) string {
 	if c.actual == "" {
-		return "    puts(\"it returned; compile with -fsanitize=address or run it under valgrind to see more\");\n    return 0;\n"
+		return "    puts(\"every call returned; valgrind may show more\");\n    return overruns() + (int)bad_frees == 0 ? 0 : 1;\n"
 	}
+	field := strings.NewReplacer("%", "%%", "\"", "'", "\\", "/").Replace(cmp.Or(c.field, d.Field))
 	return fmt.Sprintf("    int actual = %s, expected = %s;\n    printf(\"%s: expected %s, is %s\\n\", expected, actual);\n    return actual == expected ? 0 : 1;\n",
-		c.actual, c.expected, strings.NewReplacer("%", "%%", "\"", "'", "\\", "/").Replace(d.Field), c.format, c.format)
+		c.actual, c.expected, field, c.format, c.format)
 }
 
 func head(name string, ops []trace.Op) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "/*\n * %s\n *   gcc %s llm_memory.c this.c -o this && ./this\n */\n", comment(name), build.CourseFlags)
-	b.WriteString("#include \"llm_memory.h\"\n\n#include <stddef.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\n")
+	b.WriteString("#include \"llm_memory.h\"\n\n#include <signal.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <sys/mman.h>\n\n")
 	for _, op := range ops {
 		if op.Engine != trace.None && !(op.Kind == trace.Init && op.A < 0) {
 			fmt.Fprintf(&b, "static LLMEngine *e[%d];\n", trace.Engines)
@@ -94,26 +97,37 @@ func sizes(ops []trace.Op) (most [trace.Engines]int32) {
 	return most
 }
 
-func pools(ops []trace.Op) string {
+// slack is how many ints there are on both sides of a pool that is watched.
+const slack = oracle.Slack / 4
+
+// pools declares the pools. If they are watched, there is slack around each.
+func pools(ops []trace.Op, watched bool) string {
 	var b strings.Builder
 	for engine, size := range sizes(ops) {
+		before := 0
+		if watched {
+			before = slack
+		}
+		ints := before + int(size+3)/4 + before
+		if slices.ContainsFunc(ops, func(op trace.Op) bool { return op.Engine == engine && op.ForInts() }) {
+			before++ // aligned for ints and no more
+		}
 		switch {
-		case size > 0 && slices.ContainsFunc(ops, func(op trace.Op) bool { return op.Engine == engine && op.ForInts() }):
-			fmt.Fprintf(&b, "static struct {\n    _Alignas(16) int before;\n    int ints[%d];\n} space%d;\n", (size+3)/4, engine)
-			fmt.Fprintf(&b, "#define pool%d space%d.ints /* aligned for ints and no more */\n", engine, engine)
+		case size > 0 && before > 0:
+			fmt.Fprintf(&b, "static _Alignas(4096) int space%d[%d]; /* whole pages */\n#define pool%d (space%d + %d)\n", engine, (ints+before%4+1023)/1024*1024, engine, engine, before)
 		case size > 0:
-			fmt.Fprintf(&b, "static int pool%d[%d];\n", engine, (size+3)/4)
+			fmt.Fprintf(&b, "static int pool%d[%d];\n", engine, ints)
 		}
 	}
 	return b.String()
 }
 
-// fills sets the bytes of the pools if they matter, as the grader does.
-func fills(ops []trace.Op, d *compare.Difference) string {
+// fills sets the bytes of the pools and of the slack around them if they are watched, as the grader does.
+func fills(ops []trace.Op, watched bool) string {
 	var b strings.Builder
 	for engine, size := range sizes(ops) {
-		if size > 0 && d.Channel == compare.Pool {
-			fmt.Fprintf(&b, "    fill(pool%d, sizeof pool%d);\n", engine, engine)
+		if size > 0 && watched {
+			fmt.Fprintf(&b, "    fill(pool%d - %d, %d);\n", engine, slack, (int(size)+3)/4*4+2*oracle.Slack)
 		}
 	}
 	return b.String()

@@ -71,6 +71,9 @@ func seesNew(seen map[kind]bool, ops []trace.Op) (sees bool) {
 	return sees
 }
 
+// A wrong submission, and a trace that shows it.
+type wrong struct{ name, source, ops string }
+
 // Ensure that a program ends with 1 if the submission is wrong, and with 0 if it is right.
 func TestAProgramChecksItself(t *testing.T) {
 	level.SkipQuick(t)
@@ -79,6 +82,26 @@ func TestAProgramChecksItself(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, kit.Close()) })
 	right := filepath.Join(t.TempDir(), "right.o")
 	gcc(t, "-c", corpus.Path("correct/llm_memory.c"), "-o", right)
+	const (
+		init  = "given init e0 640\n"
+		frees = "    unlink_node(seq);\n"
+		walk  = "        node = node->next;\n        free_tables(seq);\n"
+	)
+	all := []wrong{
+		{"a read of freed memory", corpus.Changed(t, walk, "        free_tables(seq);\n        node = node->next;\n"), "init e0 640\ncreate e0 1 1\ndestroy e0"},
+		{"a write to freed memory", corpus.Changed(t, "    drop_blocks(engine, seq);\n    free_tables(seq);\n", "    free_tables(seq);\n    drop_blocks(engine, seq);\n"), init + "given create e0 1 20\nfree e0 1"},
+		{"a table freed twice", corpus.Changed(t, frees, frees+"    free(seq->block_table[0]);\n"), init + "given create e0 1 1\nfree e0 1"},
+		{"the pool is freed", corpus.Changed(t, "    free(engine->ref_count);\n    free(engine);\n    return 0;", "    free(engine->ref_count);\n    free(engine->pool_base_ptr);\n    free(engine);\n    return 0;"), init + "destroy e0"},
+		{"the dummy head is freed", corpus.Changed(t, frees, "    void *volatile head = &engine->active_seqs;\n    free(head);\n"+frees), init + "given create e0 1 1\nfree e0 1"},
+		{"a write behind an allocation", corpus.Changed(t, frees, "    ((volatile char *)engine)[40] = 0;\n"+frees), init + "given create e0 1 1\nfree e0 1"},
+		{"a write in front of an allocation", corpus.Changed(t, frees, "    ((volatile int *)engine->ref_count)[-1]++;\n"+frees), init + "given create e0 1 1\nfree e0 1"},
+		{"block_table has no size", corpus.Changed(t, "malloc(L1_PT_SIZE * sizeof *seq->block_table)", "malloc(L1_PT_SIZE * sizeof(int))", "i < L1_PT_SIZE; i++) {\n        seq->block_table[i] = NULL", "i < 8; i++) {\n        seq->block_table[i] = NULL"), init + "create e0 1 1"},
+		{"a table has no size", corpus.Changed(t, "int *l2 = malloc(L2_PT_SIZE * sizeof *l2);", "int *l2 = malloc(L2_PT_SIZE);", "for (int i = 0; i < L2_PT_SIZE; i++) {\n            l2", "for (int i = 0; i < 4; i++) {\n            l2"), init + "create e0 1 1"},
+		{"a write in front of the pool", corpus.Changed(t, "    records[offset] = kv_data;\n", "    records[offset] = kv_data;\n    records[-3] = 0;\n"), init + "given create e0 1 1\nappend e0 1 5"},
+		{"a write behind the pool", corpus.Changed(t, "    records[offset] = kv_data;\n", "    records[offset] = kv_data;\n    records[17] = 0;\n"), "given init e0 68\ngiven create e0 1 1\nappend e0 1 5"},
+		{"a write of what is there", corpus.Changed(t, frees, "    *(volatile int *)engine->pool_base_ptr = *(int *)engine->pool_base_ptr;\n"+frees), init + "given create e0 1 1\nfree e0 1"},
+		{"a failed assert", corpus.Changed(t, "#include <limits.h>", "#include <assert.h>\n#include <limits.h>", frees, frees+"    assert(seq->kv_count > 5);\n"), init + "given create e0 1 1\nfree e0 1"},
+	}
 	for _, c := range []struct{ id, ops string }{
 		{"I11", "init e0 640"},                                                             // a field of the engine
 		{"I6", "init e0 640"},                                                              // a count
@@ -93,10 +116,13 @@ func TestAProgramChecksItself(t *testing.T) {
 		{"F13", "given init e0 64000\ngiven create e0 1 20\nmove e0 1 9 0\nfree e0 1"},
 		{"A28", "append null 1 1"}, // it dies
 		{"A27", "given init e0 64000\ngiven create e0 1 4090\nappend e0 1 7"},
+		{"I7", "init e0 640"}, // an allocation that is too small
 	} {
-		t.Run(c.id, func(t *testing.T) {
-			source := corpus.Source(t, c.id)
-			p, err := kit.Build("wrong", []byte(source))
+		all = append(all, wrong{c.id, corpus.Source(t, c.id), c.ops})
+	}
+	for _, c := range all {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := kit.Build("wrong", []byte(c.source))
 			require.NoError(t, err)
 			ops, err := trace.Parse(c.ops)
 			require.NoError(t, err)
@@ -105,15 +131,18 @@ func TestAProgramChecksItself(t *testing.T) {
 			require.NotNil(t, r.First())
 			dir := t.TempDir()
 			file, object, wrong := filepath.Join(dir, "this.c"), filepath.Join(dir, "this.o"), filepath.Join(dir, "wrong.c")
-			require.NoError(t, os.WriteFile(file, []byte(reproduce.Program(c.id, ops, r.First())), 0o644))
-			require.NoError(t, os.WriteFile(wrong, []byte(source), 0o644))
+			require.NoError(t, os.WriteFile(file, []byte(reproduce.Program(c.name, ops, r.First())), 0o644))
+			require.NoError(t, os.WriteFile(wrong, []byte(c.source), 0o644))
 			gcc(t, "-c", file, "-o", object)
 			gcc(t, object, right, "-o", filepath.Join(dir, "right"))
 			gcc(t, object, wrong, "-o", filepath.Join(dir, "wrong"))
 			out, err := exec.Command(filepath.Join(dir, "right")).CombinedOutput()
 			require.NoError(t, err, "%s", out)
 			out, err = exec.Command(filepath.Join(dir, "wrong")).CombinedOutput()
-			require.Error(t, err, "%s", out)
+			exit := (*exec.ExitError)(nil)
+			require.ErrorAs(t, err, &exit, "%s", out)
+			require.Equal(t, 1, exit.ExitCode(), "%s", out)
+			require.NotEmpty(t, out)
 		})
 	}
 }
