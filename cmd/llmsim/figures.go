@@ -1,8 +1,9 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"os"
 	"runtime/debug"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 
 	"llmmemory/internal/chart"
 	"llmmemory/internal/sim/experiment"
+	"llmmemory/internal/sim/runs"
 	"llmmemory/internal/terminal"
 )
 
@@ -27,7 +29,8 @@ func figuresCommand() *cobra.Command {
 		Short: "Repeat the PagedAttention paper's experiments",
 		Long: "figures runs the experiments of the paper (SOSP '23) for OPT-13B and draws the results beside the\n" +
 			"paper's values: an SVG, a PNG and a CSV of each figure, and a page with all of them. With --check\n" +
-			"it prints each comparison, and the exit status is 1 if one is outside its tolerance.\n\n" +
+			"it prints each comparison, and the exit status is 1 if one is outside its tolerance. With -o every\n" +
+			"run is kept in the folder; after an interruption, the same command resumes.\n\n" +
 			strings.Join(terminal.Wrap("Figures: "+strings.Join(experiment.Names(), ", ")+".", 0), "\n"),
 		Example: "  llmsim figures -o figures\n" +
 			"  llmsim figures --check\n" +
@@ -52,17 +55,18 @@ func figuresCommand() *cobra.Command {
 const figuresMemory = 800 << 20
 
 // run runs the experiments, and draws or checks them.
-func (o *figuresOptions) run(c *cobra.Command) error {
+func (o *figuresOptions) run(c *cobra.Command) (err error) {
 	switch {
 	case o.dir == "" && !o.check:
 		return fmt.Errorf("nothing to do: give a folder for the figures (-o), or --check, or both")
 	case o.Seeds < 0 || o.Jobs < 0:
 		return fmt.Errorf("--seeds %d, --jobs %d: want at least 1", o.Seeds, o.Jobs)
 	}
-	if o.dir != "" { // better known before than after the runs
-		if err := os.MkdirAll(o.dir, 0o755); err != nil {
+	if o.dir != "" {
+		if o.Runs, err = runs.Open(o.dir, ""); err != nil {
 			return err
 		}
+		defer func() { err = errors.Join(err, o.Runs.Close()) }()
 	}
 	var stop func()
 	o.Progress, stop = counted("figures")
@@ -72,6 +76,9 @@ func (o *figuresOptions) run(c *cobra.Command) error {
 	debug.SetMemoryLimit(figuresMemory)
 	report, err := experiment.Run(c.Context(), o.Options)
 	stop()
+	if errors.Is(err, context.Canceled) && o.dir != "" {
+		return fmt.Errorf("interrupted; what was run is kept in %s: the same command resumes", o.dir)
+	}
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func TestAnInterruptedPlanSaysHowItGoesOn(t *testing.T) {
 	cmd.Stderr = &said
 	require.NoError(t, cmd.Start())
 	require.Eventually(t, func() bool {
-		kept, err := os.Stat(filepath.Join(dir, "runs-1-of-1.jsonl"))
+		kept, err := os.Stat(filepath.Join(dir, "runs.jsonl"))
 		return err == nil && kept.Size() > 0
 	}, 10*time.Minute, time.Millisecond)
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))

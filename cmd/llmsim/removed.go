@@ -11,6 +11,7 @@ var removed = map[string]string{
 	"cheapest":       "run llmsim plan for each --gpu, and divide what a server costs by the rate that it holds",
 	"plan --prices":  withoutMoney,
 	"fleet --prices": withoutMoney,
+	"sweep --shard":  "run llmsim run --json in each task of a job array; cmd/llmsim/README.md shows how",
 }
 
 const withoutMoney = "llmsim computes rates and latencies, not money: divide what a server costs by the rate"

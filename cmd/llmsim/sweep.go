@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"llmmemory/internal/jobs"
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
+	"llmmemory/internal/sim/runs"
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/sweep"
 )
@@ -25,8 +25,7 @@ type sweepOptions struct {
 	base                         scenario.Scenario
 	systems, rates, sizes, seeds string
 	clients                      string
-	shard, out                   string
-	brief                        bool  // the folder is temporary
+	out                          string
 	concurrencies                []int // of clients, where it is a list without rates
 	jobs                         int
 	slo                          latency
@@ -38,18 +37,13 @@ func sweepCommand() *cobra.Command {
 		Use:   "sweep",
 		Short: "Run systems × block sizes × rates or concurrencies × seeds",
 		Long: "sweep runs every combination, several at a time, and keeps each in the folder as soon as it is\n" +
-			"finished. After an interruption, the same command resumes. With --shard it is divided among the\n" +
-			"machines of a job array: each runs its part, into a folder that they share. The last one writes the\n" +
-			"tables. If the folders are separate, copy their results-*.jsonl into one, and run the command\n" +
-			"without --shard there. sweep.csv has the same bytes, however the sweep was run.\n\n" +
+			"finished. After an interruption, the same command resumes. A later sweep in the folder takes what\n" +
+			"both have in common. For many machines, run llmsim run --json on each (cmd/llmsim/README.md).\n\n" +
 			"It measures what llmsim run does. The exit status is 0 when all jobs are done, else 1.",
 		Example: "  llmsim sweep --max-concurrency 1,2,4,8 --model llama-3-8b --gpu l4 --input-len 1024\n" +
 			"  llmsim sweep --systems sosp,orca-oracle --rates 0.5:3:0.25 --seeds 1-8 -o out\n" +
 			"  llmsim sweep --systems all --rates 1,2 --block-sizes 8,16,32 --duration 3600 -o out\n" +
-			"  llmsim sweep --trace BurstGPT_1.csv --requests 10000 --rates 1,2,4 --setup llama-3-8b -o out\n\n" +
-			"  # A Slurm job array: sbatch --array=1-8 --cpus-per-task=4 sweep.sh, which says\n" +
-			"  llmsim sweep --systems all --rates 0.5:3:0.25 --jobs $SLURM_CPUS_PER_TASK \\\n" +
-			"    --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT -o out",
+			"  llmsim sweep --trace BurstGPT_1.csv --requests 10000 --rates 1,2,4 --setup llama-3-8b -o out",
 		Args: onlyFlags,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
@@ -61,7 +55,6 @@ func sweepCommand() *cobra.Command {
 	f.StringVar(&o.sizes, "block-sizes", "16", "tokens in a block: 16,32")
 	f.StringVar(&o.seeds, "seeds", "1-3", "seeds: 1,4 or 1-8; of a trace 1")
 	f.StringVarP(&o.out, "out", "o", "", "the folder that keeps what is finished")
-	f.StringVar(&o.shard, "shard", "1/1", "run only the i-th of n parts: i/n, i from 1")
 	f.IntVar(&o.jobs, "jobs", 0, "runs at a time (default: one for each processor)")
 	addSLO(f, &o.slo)
 	addArrivals(f, &o.base)
@@ -102,10 +95,6 @@ func (l *latency) Set(text string) error {
 
 // run checks all that can be wrong before anything is written.
 func (o *sweepOptions) run(c *cobra.Command) (err error) {
-	shard, err := jobs.ParseShard(o.shard)
-	if err != nil {
-		return fmt.Errorf("--shard: %w", err)
-	}
 	if o.jobs < 0 {
 		return fmt.Errorf("--jobs: %d runs at a time: want at least 1", o.jobs)
 	}
@@ -132,38 +121,30 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	if o.out == "" { // only the table is wanted
-		if shard.Of > 1 {
-			return o.needFolder()
-		}
-		o.brief = true
-		if o.out, err = os.MkdirTemp("", "llmsim-"); err != nil {
+	var store *runs.Store // nil: only the table is wanted
+	if o.out != "" {
+		if store, err = runs.Open(o.out, o.base.Trace); err != nil {
 			return err
 		}
-		defer os.RemoveAll(o.out)
+		defer func() { err = errors.Join(err, store.Close()) }()
 	}
-	folder, err := sweep.OpenFolder(o.out, s, shard)
+	st, err := o.runJobs(c, s, store)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, folder.Close()) }()
-	if err := o.runJobs(c, folder); err != nil {
+	if store != nil {
+		if err := st.Write(o.out, float64(o.slo)); err != nil {
+			return err
+		}
+	}
+	if err := st.WriteSummary(c.OutOrStdout(), float64(o.slo)); err != nil {
 		return err
 	}
-	st, err := folder.Read()
-	if err != nil {
-		return err
+	if store != nil {
+		fmt.Fprintf(c.ErrOrStderr(), "%s\n%d jobs: %s, %s\n", store, len(st.Jobs), filepath.Join(o.out, "sweep.csv"),
+			filepath.Join(o.out, "index.html"))
 	}
-	if shard.Of > 1 && len(st.Missing()) > 0 {
-		fmt.Fprintf(c.ErrOrStderr(),
-			"shard %v is done and in %s; when all are in one folder, the same command without --shard writes the tables\n",
-			shard, o.out)
-		return failures(st.Failed(shard))
-	}
-	if o.brief {
-		return errors.Join(st.WriteSummary(c.OutOrStdout(), float64(o.slo)), failures(st.Failed(shard)))
-	}
-	return writeSweep(c, st, o.out, float64(o.slo))
+	return failures(st.Failed())
 }
 
 // readLoads finds out whether the loads are rates or concurrencies. A table of concurrencies needs no folder, and
@@ -205,47 +186,30 @@ func (o *sweepOptions) needFolder() error {
 	return nil
 }
 
-// runJobs runs what is to be run, with a bar on a terminal and else a line for
-// each job.
-func (o *sweepOptions) runJobs(c *cobra.Command, folder *sweep.Folder) error {
-	part, todo := folder.Left()
-	total, done := len(part), len(part)-len(todo)
+// runJobs runs the jobs, with a bar on a terminal and else a line for each that is run.
+func (o *sweepOptions) runJobs(c *cobra.Command, s *sweep.Sweep, store *runs.Store) (*sweep.State, error) {
+	done, total := 0, len(s.Jobs)
 	w, show, stop := c.ErrOrStderr(), func(int, int) {}, func() {}
 	if onTerminal() {
 		w = io.Discard
 		show, stop = drawn(os.Stderr, "jobs", often)
 	}
-	if done > 0 {
-		fmt.Fprintf(w, "%d of %d jobs are there already\n", done, total)
-	}
-	err := folder.Run(c.Context(), o.jobs, func(o sweep.Outcome) {
+	st, err := s.Run(c.Context(), store, o.jobs, func(o *sweep.Outcome, ran bool) {
 		done++
 		show(done, total)
-		if o.Result == nil {
+		switch {
+		case o.Result == nil:
 			fmt.Fprintf(w, "%d/%d %s: failed: %s\n", done, total, o.Job, o.Error)
-			return
+		case ran:
+			fmt.Fprintf(w, "%d/%d %s: %.3g s/token, %d of %d answered\n", done, total, o.Job, o.Result.Normalized.Mean,
+				o.Result.Answered, o.Result.Arrived)
 		}
-		fmt.Fprintf(w, "%d/%d %s: %.3g s/token, %d of %d answered\n", done, total, o.Job, o.Result.Normalized.Mean,
-			o.Result.Answered, o.Result.Arrived)
 	})
 	stop()
-	if errors.Is(err, context.Canceled) && !o.brief {
-		return fmt.Errorf("interrupted; what is finished is kept in %s: the same command resumes", o.out)
+	if errors.Is(err, context.Canceled) && store != nil {
+		return nil, fmt.Errorf("interrupted; what is finished is kept in %s: the same command resumes", o.out)
 	}
-	return err
-}
-
-// writeSweep writes the tables of a sweep that is whole.
-func writeSweep(c *cobra.Command, st *sweep.State, dir string, slo float64) error {
-	if err := st.Write(dir, slo); err != nil {
-		return err
-	}
-	if err := st.WriteSummary(c.OutOrStdout(), slo); err != nil {
-		return err
-	}
-	fmt.Fprintf(c.ErrOrStderr(), "%d jobs: %s, %s\n", len(st.Jobs), filepath.Join(dir, "sweep.csv"),
-		filepath.Join(dir, "index.html"))
-	return failures(st.Failed(jobs.Shard{Index: 1, Of: 1}))
+	return st, err
 }
 
 // failures returns the errors of failed jobs, which the same command tries again.

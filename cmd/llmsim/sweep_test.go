@@ -45,7 +45,7 @@ func tables(t *testing.T, dir string) map[string]string {
 
 // finished returns how many jobs a folder has.
 func finished(dir string) int {
-	text, _ := os.ReadFile(filepath.Join(dir, "results-1-of-1.jsonl"))
+	text, _ := os.ReadFile(filepath.Join(dir, "runs.jsonl"))
 	return bytes.Count(text, []byte("\n"))
 }
 
@@ -56,11 +56,11 @@ func TestASweepSaysWhatIsDone(t *testing.T) {
 	require.Zero(t, status, stderr)
 	require.Regexp(t, `^system +block +1/s +2/s +up to 0\.5 s/token\norca-max +16 `, stdout)
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
-	require.Len(t, lines, 13)
+	require.Len(t, lines, 14)
 	for i, line := range lines[:12] {
 		require.Regexp(t, fmt.Sprintf(`^%d/12 [a-z0-9-]+, blocks of 16, [12] requests/s, seed [12]: [0-9.]+ s/token, \d+ of \d+ answered$`, i+1), line)
 	}
-	require.Equal(t, "12 jobs: "+filepath.Join(dir, "sweep.csv")+", "+filepath.Join(dir, "index.html"), lines[12])
+	require.Equal(t, "12 jobs: "+filepath.Join(dir, "sweep.csv")+", "+filepath.Join(dir, "index.html"), lines[13])
 	rows := strings.Split(tables(t, dir)["sweep.csv"], "\n")
 	require.Len(t, rows, 14)
 	require.True(t, strings.HasPrefix(rows[1], "orca-max,16,1,1,,"), rows[1])
@@ -70,30 +70,8 @@ func TestASweepSaysWhatIsDone(t *testing.T) {
 	status, again, stderr := llmsim(t, with(short, "-o", dir, "--jobs", "1")...)
 	require.Zero(t, status, stderr)
 	require.Equal(t, stdout, again)
-	require.Regexp(t, `^12 of 12 jobs are there already\n12 jobs: `, stderr)
+	require.Regexp(t, `^12 of the 12 runs kept in .* were taken, 0 were added\n12 jobs: `, stderr)
 	require.Equal(t, before, tables(t, dir))
-}
-
-func TestShardsAreOneRun(t *testing.T) {
-	level.SkipQuick(t)
-	t.Parallel()
-	dir := t.TempDir()
-	whole, shared := filepath.Join(dir, "whole"), filepath.Join(dir, "shared")
-	status, want, stderr := llmsim(t, with(short, "-o", whole, "--jobs", "3")...)
-	require.Zero(t, status, stderr)
-	status, stdout, stderr := llmsim(t, with(short, "-o", shared, "--shard", "1/2")...)
-	require.Zero(t, status, stderr)
-	require.Empty(t, stdout)
-	require.Contains(t, stderr,
-		"shard 1/2 is done and in "+shared+"; when all are in one folder, the same command without --shard")
-	status, stdout, stderr = llmsim(t, with(short, "-o", shared, "--shard", "2/2")...)
-	require.Zero(t, status, stderr)
-	require.Equal(t, want, stdout)
-	require.Equal(t, tables(t, whole), tables(t, shared))
-	status, stdout, stderr = llmsim(t, with(short, "-o", shared)...)
-	require.Zero(t, status, stderr)
-	require.Equal(t, want, stdout)
-	require.Contains(t, stderr, "12 of 12 jobs are there already")
 }
 
 // stop starts the long sweep, waits for two more jobs, and sends it a signal.
@@ -119,13 +97,14 @@ func TestAKilledSweepGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	stop(t, dir, syscall.SIGKILL)
 	n := finished(dir)
-	file, err := os.OpenFile(filepath.Join(dir, "results-1-of-1.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
+	file, err := os.OpenFile(filepath.Join(dir, "runs.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
 	require.NoError(t, err)
 	_, err = file.WriteString(`{"key":"0123`) // as if it had been writing
 	require.NoError(t, err)
 	require.NoError(t, file.Close())
 	said := stop(t, dir, os.Interrupt)
-	require.Regexp(t, fmt.Sprintf(`^%d of 12 jobs are there already\n%d/12 `, n, n+1), said)
+	require.NotContains(t, said, fmt.Sprintf("%d/12", n))
+	require.Contains(t, said, fmt.Sprintf("%d/12", n+1))
 	require.Contains(t, said, "llmsim: interrupted; what is finished is kept in "+dir+": the same command resumes\n")
 	status, _, stderr := llmsim(t, with(long, "-o", dir)...)
 	require.Zero(t, status, stderr)
@@ -215,22 +194,6 @@ func sweepCSV(t *testing.T, dir string) [][]string {
 	rows, err := csv.NewReader(file).ReadAll()
 	require.NoError(t, err)
 	return rows
-}
-
-// Ensure that a folder of another sweep is not changed.
-func TestAFolderIsOfOneSweep(t *testing.T) {
-	level.SkipQuick(t)
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "out")
-	status, _, stderr := llmsim(t, "sweep", "--rates", "1", "--duration", "5", "-o", dir)
-	require.Zero(t, status, stderr)
-	before := tables(t, dir)
-	status, _, stderr = llmsim(t, "sweep", "--rates", "1,2", "--duration", "5", "-o", dir)
-	require.Equal(t, 1, status)
-	require.Contains(t, stderr,
-		"the folder "+dir+" is of another sweep: it has the rates [1], not [1 2]; take another folder")
-	require.Equal(t, before, tables(t, dir))
-	require.Equal(t, 9, finished(dir))
 }
 
 // Ensure that a trace is run once at each rate, since other seeds bring the same

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"llmmemory/internal/sim/runs"
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/workload"
 )
@@ -26,7 +27,7 @@ type Load struct {
 	prompt, output float64 // see Means
 
 	sets []*requestSet // one for each seed
-	runs *Runs         // nil: nothing is kept
+	runs *runs.Store   // nil: nothing is kept
 
 	lock   sync.Mutex
 	others []*requestSet                          // to confirm with
@@ -44,8 +45,8 @@ type requestSet struct {
 
 func (d *requestSet) steady() bool { return d.shape > 0 }
 
-// Keep makes searches use the results in runs, and add theirs to it.
-func (l *Load) Keep(runs *Runs) { l.runs = runs }
+// Keep makes searches use the results in a store, and add theirs to it.
+func (l *Load) Keep(store *runs.Store) { l.runs = store }
 
 // firstDrawn is how many requests are drawn at first.
 const firstDrawn = 2000

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/runs"
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/workload"
 )
@@ -98,7 +99,7 @@ type runner struct {
 	slo     SLO
 	horizon Horizon // zero: requests arrive for the scenario's Duration, see Knee
 	pool    Pool
-	runs    *Runs // nil: nothing is kept
+	runs    *runs.Store // nil: nothing is kept
 }
 
 func (r *runner) fixed() bool { return r.horizon == Horizon{} }
@@ -118,7 +119,15 @@ func (r *runner) at(ctx context.Context, rate float64, e effort) (Point, error) 
 		return Point{}, err
 	}
 	defer r.pool.Give()
-	return r.runs.point(r, rate, e, func() (Point, error) {
+	key := struct {
+		Scenario  scenario.Scenario
+		Cost, SLO string
+		Horizon   Horizon
+		Seed      uint64
+		Rate      float64
+		Effort    effort
+	}{r.plan.Scenario, fmt.Sprintf("%+v", *r.plan.Model), fmt.Sprintf("%+v", []Objective(r.slo)), r.horizon, r.set.seed, rate, e}
+	return runs.Do(r.runs, key, func() (Point, error) {
 		// Counting on memory takes a small part of the time.
 		point, err := r.newRun(rate, e).simulate(ctx, true)
 		if errors.Is(err, sim.ErrAmple) {

@@ -10,6 +10,7 @@ import (
 
 	"llmmemory/internal/chart"
 	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/runs"
 	"llmmemory/internal/sim/scenario"
 )
 
@@ -22,6 +23,7 @@ type Options struct {
 	Full     bool                     // latency of the other models, and of vLLM V0 and V1, too
 	Quick    bool                     // fewer seeds and shorter runs, for tests
 	Jobs     int                      // runs at once; 0: one for each processor
+	Runs     *runs.Store              // what was run, so that figures that were interrupted resume; nil: nothing is kept
 	Seeds    int                      // of averages; 0: 8. Latency curves take fewer: see Figure.Seeds
 	Progress func(done, all int)      // nil; figures so far, after each run
 	Drawn    func(chart.Figure) error // nil; called for each figure when it is done
@@ -96,7 +98,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return len(o.Only) > 0 && !slices.Contains(o.Only, f.name)
 	})
 	var made atomic.Int64
-	b := &bench{Options: o, lab: newLab(ctx, o.Jobs, func() {
+	b := &bench{Options: o, lab: newLab(ctx, o.Jobs, o.Runs, func() {
 		if o.Progress != nil {
 			o.Progress(int(made.Load()), len(chosen))
 		}

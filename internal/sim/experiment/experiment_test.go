@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/chart"
+	"llmmemory/internal/sim/runs"
 	"llmmemory/internal/sim/scenario"
 	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
@@ -43,9 +44,16 @@ func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	require.Equal(t, level.Pick(5, 20), len(report.Figures))
 	require.Equal(t, report.Figures, drawn)
 
-	alone, err := Run(context.Background(), Options{Quick: true, Only: []string{"fig17"}, Jobs: 7})
-	require.NoError(t, err)
-	require.Contains(t, report.Figures, alone.Figures[0])
+	dir := t.TempDir()
+	for i, kept := range []string{"0 of the 0 runs", "0 were added"} {
+		store, err := runs.Open(dir, "")
+		require.NoError(t, err)
+		alone, err := Run(context.Background(), Options{Quick: true, Only: []string{"fig17"}, Jobs: 7, Runs: store})
+		require.NoError(t, err)
+		require.NoError(t, store.Close())
+		require.Contains(t, report.Figures, alone.Figures[0])
+		require.Contains(t, store.String(), kept, "run %d", i)
+	}
 }
 
 // Ensure that the systems of a figure share the requests of a seed: the more systems, not the more memory.
@@ -53,7 +61,7 @@ func TestSystemsShareTheRequestsOfASeed(t *testing.T) {
 	allocated := func(systems int) float64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		b := &bench{lab: newLab(context.Background(), 1, func() {})}
+		b := &bench{lab: newLab(context.Background(), 1, nil, func() {})}
 		_, err := b.curves(scenario.Scenario{Workload: "alpaca", Duration: 150},
 			slices.Repeat([]string{"fastertransformer"}, systems), seedsFrom1(1))
 		require.NoError(t, err)

@@ -42,6 +42,7 @@ func (b *bench) curves(s scenario.Scenario, systems []string, seeds []uint64) ([
 	if err != nil {
 		return nil, err
 	}
+	load.Keep(b.store)
 	var wait sync.WaitGroup
 	errs := make([]error, len(all))
 	for i := range all {

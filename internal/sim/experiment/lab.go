@@ -9,6 +9,7 @@ import (
 
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
+	"llmmemory/internal/sim/runs"
 	"llmmemory/internal/sim/scenario"
 )
 
@@ -17,7 +18,8 @@ import (
 type lab struct {
 	ctx      context.Context
 	pool     capacity.Pool
-	progress func() // a run or a search is done; one at a time
+	store    *runs.Store // nil: nothing is kept
+	progress func()      // a run or a search is done; one at a time
 
 	mu   sync.Mutex
 	runs map[string]func() (*sim.Result, error) // which wait for their results
@@ -25,11 +27,12 @@ type lab struct {
 	tally sync.Mutex // of progress
 }
 
-func newLab(ctx context.Context, jobs int, progress func()) *lab {
+func newLab(ctx context.Context, jobs int, store *runs.Store, progress func()) *lab {
 	if jobs < 1 {
 		jobs = runtime.GOMAXPROCS(0)
 	}
-	return &lab{ctx: ctx, pool: capacity.NewPool(jobs), progress: progress, runs: map[string]func() (*sim.Result, error){}}
+	return &lab{ctx: ctx, pool: capacity.NewPool(jobs), store: store, progress: progress,
+		runs: map[string]func() (*sim.Result, error){}}
 }
 
 // start begins a run if there is none of this scenario, and returns a function that waits for its result.
@@ -47,7 +50,7 @@ func (l *lab) start(s scenario.Scenario) (func() (*sim.Result, error), error) {
 				return nil, err
 			}
 			defer l.pool.Give()
-			r, err := scenario.Run(l.ctx, s)
+			r, err := runs.Do(l.store, s, func() (*sim.Result, error) { return scenario.Run(l.ctx, s) })
 			if err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", s.Server.System, s.Workload, err)
 			}

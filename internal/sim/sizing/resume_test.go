@@ -37,7 +37,7 @@ func TestAPlanGoesOnWhereItWasStopped(t *testing.T) {
 	q := small(t)
 	want := words(t, size(t, q))
 	q.Folder = t.TempDir()
-	file := filepath.Join(q.Folder, "runs-1-of-1.jsonl")
+	file := filepath.Join(q.Folder, "runs.jsonl")
 
 	ctx, stop := context.WithCancel(context.Background())
 	q.Progress = func(done, _ int) {

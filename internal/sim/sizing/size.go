@@ -10,6 +10,7 @@ import (
 
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
+	"llmmemory/internal/sim/runs"
 	"llmmemory/internal/sim/scenario"
 )
 
@@ -141,17 +142,16 @@ func Size(ctx context.Context, q Question) (*Report, error) {
 	if q.Folder == "" {
 		return s.report(ctx)
 	}
-	runs, err := capacity.OpenRuns(q.Folder, q.Scenario)
+	store, err := runs.Open(q.Folder, q.Scenario.Trace)
 	if err != nil {
 		return nil, fmt.Errorf("the runs of a plan: %w", err)
 	}
-	s.load.Keep(runs)
+	s.load.Keep(store)
 	report, err := s.report(ctx)
 	if err == nil {
-		report.Kept = fmt.Sprintf("%d of the %d runs kept in %s were taken, %d were added", runs.Taken, runs.Kept, q.Folder,
-			runs.Added)
+		report.Kept = store.String()
 	}
-	return report, errors.Join(err, runs.Close())
+	return report, errors.Join(err, store.Close())
 }
 
 // newSizer checks a question and fills in what is zero.

@@ -16,13 +16,13 @@ var ErrGrid = errors.New("bad grid")
 
 // A Grid is every combination of these. A job is one of them.
 type Grid struct {
-	Base       scenario.Scenario `json:"base"` // whose system, block size, rate and seed do not count
-	Systems    []string          `json:"systems"`
-	BlockSizes []int             `json:"blockSizes"` // tokens
-	Rates      []float64         `json:"rates"`      // requests/s
+	Base       scenario.Scenario // whose system, block size, rate and seed do not count
+	Systems    []string
+	BlockSizes []int     // tokens
+	Rates      []float64 // requests/s
 	// Concurrencies stand instead of Rates: clients that each send their next request when they have an answer.
-	Concurrencies []int    `json:"concurrencies,omitempty"`
-	Seeds         []uint64 `json:"seeds"`
+	Concurrencies []int
+	Seeds         []uint64
 }
 
 const mostJobs = 100_000

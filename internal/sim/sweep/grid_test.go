@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/jobs"
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/scenario"
 )
@@ -115,79 +114,4 @@ func TestJobsAreInOneOrder(t *testing.T) {
 	slices.Reverse(g.Rates)
 	slices.Reverse(g.Seeds)
 	require.Equal(t, s.Jobs, open(t, g).Jobs)
-}
-
-// Ensure that a key changes with all that a result depends on, and with nothing
-// else.
-func TestAKeyChangesWithAllThatAResultDependsOn(t *testing.T) {
-	const rows = "arrival,prompt,output\n0,10,2\n1,10,2\n"
-	dir := t.TempDir()
-	trace := write(t, dir, "a.csv", rows)
-	setup := write(t, dir, "setup.json", `{"model": "model.json", "gpu": "a100-40gb", "workers": 1}`)
-	model, err := os.ReadFile("../cost/llms/opt-13b.json")
-	require.NoError(t, err)
-	write(t, dir, "model.json", string(model))
-	keys := map[string]string{}
-	fresh := func(name string, g Grid) {
-		t.Helper()
-		for _, j := range open(t, g).Jobs {
-			require.NotContains(t, keys, j.Key, name)
-			keys[j.Key] = name
-		}
-	}
-	change := func(name string, change func(*Grid)) {
-		t.Helper()
-		g := grid()
-		change(&g)
-		fresh(name, g)
-	}
-	change("as it is", func(*Grid) {})
-	change("duration", func(g *Grid) { g.Base.Duration = 5 })
-	change("workload", func(g *Grid) { g.Base.Workload = "alpaca" })
-	change("window", func(g *Grid) { g.Base.From = 1 })
-	change("memory", func(g *Grid) { g.Base.Server.NumGPUBlocks = 900 })
-	change("decoding", func(g *Grid) { g.Base.Decoding.Samples = 2 })
-	change("setup", func(g *Grid) { g.Base.Setup = "paper-llama-13b" })
-	withTrace := func(g *Grid) { g.Base.Trace, g.Base.Duration = trace, 0 }
-	change("trace", withTrace)
-	write(t, dir, "a.csv", rows+"2,10,2\n")
-	change("another trace in the same file", withTrace)
-	withSetup := func(g *Grid) { g.Base.Setup = setup }
-	change("setup file", withSetup)
-	write(t, dir, "setup.json", `{"model": "model.json", "gpu": "a100-80gb", "workers": 1}`)
-	change("another GPU in the same file", withSetup)
-
-	copied := write(t, t.TempDir(), "copy.csv", rows+"2,10,2\n")
-	g := grid()
-	g.Base.Trace, g.Base.Duration = copied, 0
-	require.Equal(t, "another trace in the same file", keys[open(t, g).Jobs[0].Key], "the same text at another place")
-	g = grid()
-	g.Base.Workload, g.Base.Setup = "sharegpt", scenario.PaperSetup
-	require.Equal(t, "as it is", keys[open(t, g).Jobs[0].Key], "a default that is written down")
-
-	s := open(t, grid())
-	before := s.Jobs[0].Key
-	s.Program = "another build"
-	require.NoError(t, s.open(&s.Jobs[0]))
-	require.NotEqual(t, before, s.Jobs[0].Key)
-}
-
-// Ensure that every job is in one shard, and that shards differ by no more than the longest job.
-func TestShardsAreEvenParts(t *testing.T) {
-	s := &Sweep{}
-	for i := range 50 {
-		s.Jobs = append(s.Jobs, Job{System: sim.Systems()[i%7], Requests: i * i})
-	}
-	var all []int
-	var loads []int64
-	for i := range 3 {
-		load := int64(0)
-		for _, j := range s.part(jobs.Shard{Index: i + 1, Of: 3}) {
-			all, load = append(all, j), load+s.Jobs[j].cost()
-		}
-		loads = append(loads, load)
-	}
-	require.LessOrEqual(t, slices.Max(loads)-slices.Min(loads), s.Jobs[s.costly()[0]].cost())
-	slices.Sort(all)
-	require.Len(t, slices.Compact(all), len(s.Jobs))
 }
