@@ -406,12 +406,15 @@ typedef struct llm_cache_rows {
     int64_t cap, len;
 } llm_cache_rows;
 
-/* A pair of blocks whose bytes must be copied before anything of the step is written. */
+/*
+ * A pair of blocks whose bytes must be copied before anything of the step is written. The request has a row in the step,
+ * except with LLM_CACHE_AS_VLLM.
+ */
 typedef struct llm_cache_copy {
     int32_t src, dst;
     int32_t group;
     int32_t index; /* entry of the table that the worker has, where dst goes; -1: none, or the step has the whole
-                      table, or preempts the request */
+                      table, or preempts the request (with LLM_CACHE_AS_VLLM) */
     llm_request id;
 } llm_cache_copy;
 

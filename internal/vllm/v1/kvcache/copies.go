@@ -63,6 +63,26 @@ func (c *Cache) takeCopies(dst []Copy, step uint64) []Copy {
 	return dst
 }
 
+// Withdraw takes back the copies of r that were not taken: r loses its blocks before it writes to them, so Release must
+// follow. What was to be copied to the cache stays in the block of r, which gets its key back.
+func (c *Cache) Withdraw(r *Request) {
+	c.copies = slices.DeleteFunc(c.copies, func(p Copy) bool {
+		if p.Request != r {
+			return false
+		}
+		if p.Index < 0 {
+			c.unsettle(p)
+		}
+		for _, id := range []int32{p.Dst, p.Src} {
+			if c.pins[id]--; c.pins[id] == 0 {
+				delete(c.pins, id)
+			}
+			c.pool.Free([]int32{id})
+		}
+		return true
+	})
+}
+
 // copyOnWrite points slot at of a table to the block private and adds the pair to the pending
 // copies. Both blocks are kept until the copy is taken.
 func (c *Cache) copyOnWrite(r *Request, i, at int, private int32) {

@@ -1,6 +1,10 @@
 package kvcache
 
-import "llmmemory/internal/vllm/v1/pool"
+import (
+	"slices"
+
+	"llmmemory/internal/vllm/v1/pool"
+)
 
 // Mamba layers have a state instead of keys and values. In align mode a request
 // keeps one running state, in the last block of its table or, with speculative
@@ -127,6 +131,16 @@ func (c *Cache) settlePartial(r *Request, i int, private int32, first bool) {
 		}
 	}
 	t.partial = -1
+}
+
+// unsettle undoes what settlePartial did for the cache.
+func (c *Cache) unsettle(p Copy) {
+	if key, _, ok := c.pool.View.Primary(p.Dst); ok {
+		g := &c.groups[p.Group]
+		g.justStored = slices.DeleteFunc(g.justStored, func(k pool.Key) bool { return k == key })
+	}
+	c.pool.Evict(p.Src) // a later state that was to be written there
+	c.pool.Move(p.Dst, p.Src)
 }
 
 // leaveState frees the block whose state was copied to the running one.

@@ -55,6 +55,19 @@ func (s *Scheduler) Check() error {
 	return s.checkFlight()
 }
 
+// checkStep examines a step that was just scheduled: what it copies belongs to its rows.
+func (s *Scheduler) checkStep(step *Step) error {
+	if !s.differs.copies {
+		return nil
+	}
+	for _, c := range step.Copies {
+		if !slices.ContainsFunc(step.Rows, func(r Row) bool { return r.ID == c.ID }) {
+			return invariants.Broken("the step of %d rows copies a block of request %#x, which has none", len(step.Rows), uint64(c.ID))
+		}
+	}
+	return nil
+}
+
 // checkFlight counts the tokens in flight of each request again and compares.
 func (s *Scheduler) checkFlight() error {
 	tokens, samples := map[ID]int{}, map[ID]int{}

@@ -56,6 +56,7 @@ func (e *engine) schedule(t *rapid.T) (scheduled bool) {
 	require.NoError(t, err)
 	require.LessOrEqual(t, f.step.NumScheduledTokens, e.config.MaxNumBatchedTokens)
 	require.NoError(t, e.Check())
+	require.NoError(t, e.checkStep(&f.step))
 	e.checkAdapters(t, &f.step)
 	e.noteTransfers(t, &f.step)
 	e.checkZeroBlocks(t, &f.step)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
@@ -28,6 +29,9 @@ func (s *Scheduler) Schedule(step *Step) error {
 		s.advance(&b.rows[i])
 	}
 	s.write(step)
+	if invariants.Enabled {
+		invariants.Hold(func() error { return s.checkStep(step) })
+	}
 	if len(b.rows) > 0 {
 		s.flight.n++
 	}
@@ -218,8 +222,8 @@ func (s *Scheduler) victim() int {
 }
 
 // unschedule takes a victim out of the batch, if it is there, and returns its
-// tokens to the budget. What it registered in this step will not be computed. It reports
-// whether an output of the encoder is gone, too.
+// tokens to the budget. What it registered in this step will not be computed, and what it was to copy is not copied. It
+// reports whether an output of the encoder is gone, too.
 func (s *Scheduler) unschedule(r *request) (gone bool) {
 	b := s.batch
 	i := slices.IndexFunc(b.rows, func(e entry) bool { return e.r == r })
@@ -228,6 +232,9 @@ func (s *Scheduler) unschedule(r *request) (gone bool) {
 	}
 	b.budget += int(b.rows[i].tokens)
 	s.evictFrom(r, int(b.rows[i].computed))
+	if s.differs.copies {
+		s.cache.Withdraw(r.kv)
+	}
 	b.rows = slices.Delete(b.rows, i, i+1)
 	return s.extensions.unscheduled(r)
 }

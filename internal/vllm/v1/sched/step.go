@@ -56,12 +56,12 @@ type Row struct {
 	NumExternalTokens  int // the last of NumComputedTokens: to be loaded from elsewhere before the row is computed
 }
 
-// A Copy is a pair of blocks whose bytes must be copied.
+// A Copy is a pair of blocks whose bytes must be copied. Its request has a row in the step, except with Config.AsVLLM.
 type Copy struct {
 	Src, Dst int32
 	Group    int
 	ID       ID
-	Index    int // slot of the table that the worker has, where Dst goes; -1: none, or the step has the whole table, or preempts ID
+	Index    int // slot of the table that the worker has, where Dst goes; -1: none, or the step has the whole table, or preempts ID (with Config.AsVLLM)
 }
 
 // A Tail is a block with the state at the last hash of a prompt, inside a block of a Mamba

@@ -12,10 +12,11 @@ type differences struct {
 	encoder  bool // only computed outputs can be read, and requests do not wait for each other's
 	adapters bool // all running adapters count for MaxLoRAs; vLLM counts those of the step
 	zeroing  bool // only blocks of the step's rows are zeroed
+	copies   bool // a request that is taken out of the step has no copies in it
 	hits     bool // kvcache.Config.Exact and CopyWritten
 }
 
 func differencesFrom(c *Config) differences {
 	d := !c.AsVLLM
-	return differences{d, d, d, d, d, d, d, d, d, d}
+	return differences{d, d, d, d, d, d, d, d, d, d, d}
 }
