@@ -1,9 +1,11 @@
 package openai
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -22,6 +24,10 @@ type chatRequest struct {
 	AddGenerationPrompt *bool         `json:"add_generation_prompt"`
 	ChatTemplateKwargs  kwargs        `json:"chat_template_kwargs"`
 	ReasoningEffort     string        `json:"reasoning_effort"`
+	AddSpecialTokens    bool          `json:"add_special_tokens"`
+
+	Tools      []json.RawMessage `json:"tools"`
+	ToolChoice json.RawMessage   `json:"tool_choice"`
 }
 
 // kwargs are variables of the chat template.
@@ -87,9 +93,9 @@ func (m *chatMessage) message(i int) (chat.Message, error) {
 	case "assistant":
 		to.Reasoning = cmp.Or(m.Reasoning, m.ReasoningContent)
 		for k, text := range m.ToolCalls {
-			call, ok := chat.ToolCall(text)
-			if !ok {
-				return to, invalid("messages", "Call %d of message %d has no function with a name.", k, i)
+			call, err := chat.ToolCall(text)
+			if err != nil {
+				return to, invalid("messages", "Call %d of message %d %v.", k, i, err)
 			}
 			to.ToolCalls = append(to.ToolCalls, call)
 		}
@@ -133,7 +139,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if body.MaxCompletionTokens != nil {
-		if *body.MaxCompletionTokens < 1 {
+		if tokenLimit(*body.MaxCompletionTokens) < 1 {
 			return invalid("max_completion_tokens", "max_completion_tokens is %d; it must be at least 1.",
 				*body.MaxCompletionTokens)
 		}
@@ -141,7 +147,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	}
 	request.MaxTokens = s.config.Engine.Config().MaxModelLen
 	if body.MaxTokens != nil {
-		request.MaxTokens = *body.MaxTokens
+		request.MaxTokens = tokenLimit(*body.MaxTokens)
 	}
 	switch {
 	case body.TopLogprobs != nil && *body.TopLogprobs != 0 && !body.Logprobs:
@@ -153,6 +159,9 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 				return err
 			}
 		}
+	}
+	if err := body.checkTools(); err != nil {
+		return err
 	}
 	if err := s.canChat(&body); err != nil {
 		return err
@@ -179,16 +188,7 @@ func (s *Server) canChat(body *chatRequest) error {
 	case len(body.Messages) == 0:
 		return invalid("messages", "messages is empty.")
 	}
-	if effort := body.ReasoningEffort; effort != "" {
-		if !slices.Contains(efforts, effort) || !template.Mentions("reasoning_effort") {
-			return (&foreignField{instead: useKwargs}).refuse("reasoning_effort")
-		}
-		if body.ChatTemplateKwargs == nil {
-			body.ChatTemplateKwargs = kwargs{}
-		}
-		body.ChatTemplateKwargs["reasoning_effort"] = effort
-	}
-	return nil
+	return body.addVariables(template)
 }
 
 // forTemplate are the messages as a template sees them.
@@ -201,4 +201,64 @@ func (body *chatRequest) forTemplate() (messages []chat.Message, err error) {
 		messages = append(messages, to)
 	}
 	return messages, nil
+}
+
+// addVariables adds to the variables of the chat template what other fields have for it.
+func (body *chatRequest) addVariables(template *chat.Template) error {
+	all := &body.ChatTemplateKwargs
+	if *all == nil {
+		*all = kwargs{}
+	}
+	if effort := body.ReasoningEffort; effort != "" {
+		if !slices.Contains(efforts, effort) || !template.Mentions("reasoning_effort") {
+			return (&foreignField{instead: useKwargs}).refuse("reasoning_effort")
+		}
+		(*all)["reasoning_effort"] = effort
+	}
+	if len(body.Tools) == 0 {
+		return nil
+	}
+	if _, set := (*all)["tools"]; set {
+		return invalid("chat_template_kwargs", "chat_template_kwargs has tools, and so has the body; give them once.")
+	}
+	tools := make([]any, len(body.Tools))
+	for i, text := range body.Tools {
+		var ok bool
+		if tools[i], ok = chat.Tool(text); !ok {
+			return invalid("tools", "Tool %d has no function with a name.", i)
+		}
+	}
+	(*all)["tools"] = tools
+	return nil
+}
+
+// checkTools refuses tools that the model may call: answers have no tool calls. As in vLLM, the template gets tools that
+// may not be called.
+func (b *chatRequest) checkTools() error {
+	choice := string(bytes.TrimSpace(b.ToolChoice))
+	switch {
+	case choice == `"none"`:
+	case len(b.Tools) > 0:
+		return (&foreignField{instead: `answers have no tool calls; with tool_choice "none" the model only sees the tools`}).
+			refuse("tools")
+	case choice != "" && choice != "null" && choice != `"auto"`:
+		return (&foreignField{}).refuse("tool_choice")
+	}
+	return nil
+}
+
+// argumentsError is the error of rendering messages. If the template refuses them, and a call has arguments that are not
+// JSON, it says so: most templates need JSON.
+func argumentsError(messages []chat.Message, err error) error {
+	if !errors.Is(err, chat.ErrTemplate) {
+		return err
+	}
+	for i, m := range messages {
+		for k, call := range m.ToolCalls {
+			if chat.IsText(call) {
+				return invalid("messages", "The arguments of call %d of message %d are not JSON, and the model's %v.", k, i, err)
+			}
+		}
+	}
+	return err
 }

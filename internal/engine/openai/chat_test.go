@@ -66,7 +66,7 @@ func TestSettingsReachTheChatTemplate(t *testing.T) {
 }
 
 // Messages of all roles, and of a history with tools, reach the template as vLLM passes them: parts as lines, arguments
-// of calls as values in their order, those that are no JSON as an empty object, and reasoning under both names.
+// of calls as values in their order, those that are no JSON as a string, and reasoning under both names.
 func TestMessagesAreRendered(t *testing.T) {
 	s := startChat(t, "{% for m in messages %}[{{ m.role }}|{{ m.name }}|{{ m.content }}|{{ m.reasoning }}|"+
 		"{{ m.reasoning_content }}|{{ m.tool_call_id }}{% for c in m.tool_calls %}|{{ c.id }} {{ c.function.name }} "+
@@ -84,7 +84,7 @@ func TestMessagesAreRendered(t *testing.T) {
 			`[assistant||||||c1 f {"b": 1, "a": [2.5]} {"name": "f", "arguments": {"b": 1, "a": [2.5]}}True]`},
 		{call(`{"b": 1}`), `[assistant||||||c1 f {"b": 1} {"name": "f", "arguments": {"b": 1}}True]`},
 		{call(`""`), `[assistant||||||c1 f {} {"name": "f", "arguments": {}}True]`},
-		{call(`"{} {}"`), `[assistant||||||c1 f {} {"name": "f", "arguments": {}}True]`},
+		{call(`"{} {}"`), `[assistant||||||c1 f "{} {}" {"name": "f", "arguments": "{} {}"}True]`},
 		{call(`null`), `[assistant||||||c1 f {} {"name": "f", "arguments": {}}True]`},
 		{`{"role": "tool", "tool_call_id": "c1", "content": "7"}`, "[tool||7|||c1False]"},
 		{`{"role": "assistant", "content": "x", "tool_calls": [], "tool_call_id": "c1"}`, "[assistant||x|||False]"},
@@ -98,6 +98,46 @@ func TestMessagesAreRendered(t *testing.T) {
 	for _, role := range []string{"system", "developer", "user", "assistant", "tool"} {
 		message := fmt.Sprintf(`{"role": %q, "content": "x"}`, role)
 		require.Equal(t, "["+role+"||x|||False]True", s.prompt(t, message, ""))
+	}
+}
+
+// A template that needs the arguments of a call as JSON refuses others, by their place.
+func TestArgumentsThatAreNoJSONAreRefusedByATemplateThatNeedsJSON(t *testing.T) {
+	s := startChat(t, "{% for m in messages %}{% for c in m.tool_calls %}{% for k, v in c.function.arguments | items %}{{ k }}"+
+		"{% endfor %}{% endfor %}{% endfor %}")
+	call := func(arguments string) string {
+		return `{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": ` + arguments + `}}]}`
+	}
+	require.Equal(t, "b", s.prompt(t, user+", "+call(`"{\"b\": 1}"`), ""))
+	a := s.ask(t, chats, demo+`"messages": [`+user+", "+call(`"{\"b\": "`)+`]}`)
+	require.Equal(t, 400, a.Status, a.Text)
+	require.Equal(t, "messages", a.Error.Param)
+	require.Contains(t, a.Error.Message, "The arguments of call 0 of message 1 are not JSON, and the model's chat template")
+}
+
+// Tools that may not be called are shown to the model, as vLLM does by default; /tokenize counts them.
+func TestToolsThatMayNotBeCalledAreShownToTheModel(t *testing.T) {
+	s := startChat(t, "{% for t in tools or [] %}[{{ t | tojson }}]{% endfor %}{{ tools is none }}")
+	const tools = `"tools": [{"type": "function", "function": {"name": "f", "parameters": {"b": {}, "a": 1}}}]`
+	const want = `[{"type": "function", "function": {"name": "f", "parameters": {"b": {}, "a": 1}}}]False`
+	require.Equal(t, want, s.prompt(t, user, ", "+tools))
+	a := s.ask(t, chats, talk+tools+`, "tool_choice": "none"}`)
+	require.Equal(t, 200, a.Status, a.Text)
+	require.Equal(t, len(want), a.Usage.Prompt)
+	require.Equal(t, "True", s.prompt(t, user, `, "tools": []`))
+	require.Equal(t, "\x01"+want, s.prompt(t, user, `, "add_special_tokens": true, `+tools))
+	a = s.ask(t, chats, talk+`"add_special_tokens": true}`)
+	require.Equal(t, len("\x01True"), a.Usage.Prompt)
+	for more, param := range map[string]string{
+		tools: "tools", tools + `, "tool_choice": "auto"`: "tools", tools + `, "tool_choice": "required"`: "tools",
+		`"tool_choice": "required"`:                                              "tool_choice",
+		`"tools": [{"type": "function"}], "tool_choice": "none"`:                 "tools",
+		`"tools": [5], "tool_choice": "none"`:                                    "tools",
+		tools + `, "tool_choice": "none", "chat_template_kwargs": {"tools": []}`: "chat_template_kwargs",
+	} {
+		a := s.ask(t, chats, talk+more+"}")
+		require.Equal(t, 400, a.Status, more)
+		require.Equal(t, param, a.Error.Param, more)
 	}
 }
 
@@ -118,7 +158,6 @@ func TestTokenizeAndDetokenizeAnswerAsVLLMDoes(t *testing.T) {
 		{"/tokenize", `{}`, "prompt is missing"},
 		{"/tokenize", `{"prompt": "a", "messages": []}`, "both prompt and messages"},
 		{"/tokenize", `{"messages": []}`, "messages is empty"},
-		{"/tokenize", `{"messages": [` + user + `], "add_special_tokens": true}`, "itself"},
 		{"/tokenize", `{"prompt": "a", "model": "other"}`, `The model "other" does not exist`},
 		{"/tokenize", `[]`, "an object is expected"},
 		{"/detokenize", `{}`, "tokens is missing"},

@@ -19,6 +19,8 @@ type completionRequest struct {
 	Echo     bool    `json:"echo"`
 	Logprobs *int    `json:"logprobs"`
 	BestOf   *int    `json:"best_of"`
+
+	AddSpecialTokens *bool `json:"add_special_tokens"`
 }
 
 // prompts is a text, a list of tokens, or a list of either.
@@ -97,8 +99,8 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request, body any, c *comm
 	if err := s.decode(w, r, body); err != nil {
 		return err
 	}
-	if c.Model == "" {
-		return invalid("model", "model is missing; this server has %q.", s.config.Name)
+	if c.Model == "" { // the server has one model
+		return nil
 	}
 	return s.checkModel(c.Model)
 }
@@ -124,14 +126,14 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, body any, others
 
 // source makes the prompts of a request.
 func (b *completionRequest) source(s *Server) source {
-	given := b.Prompt
+	given, special := b.Prompt, b.AddSpecialTokens == nil || *b.AddSpecialTokens
 	return source{len(given.tokens) + len(given.texts), func(ctx context.Context) (list []prompt, err error) {
 		for _, tokens := range given.tokens {
 			list = append(list, prompt{tokens: tokens})
 		}
 		for _, text := range given.texts {
 			p := prompt{text: text}
-			if p.tokens, err = s.encode(ctx, text, true, s.room()); err != nil {
+			if p.tokens, err = s.encode(ctx, text, special, s.room()); err != nil {
 				return nil, err
 			}
 			list = append(list, p)

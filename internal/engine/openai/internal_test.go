@@ -19,6 +19,18 @@ import (
 	"llmmemory/internal/engine/sampling"
 )
 
+// A seed of -1 is random, as in vLLM and llama.cpp; others are as they are.
+func TestTheSeedMinusOneIsRandom(t *testing.T) {
+	seed := func(n int64) uint64 {
+		r, err := (&common{Seed: &n}).request()
+		require.NoError(t, err)
+		return r.Seed
+	}
+	require.NotEqual(t, seed(-1), seed(-1))
+	require.Equal(t, seed(-2), seed(-2))
+	require.EqualValues(t, 7, seed(7))
+}
+
 // late is the end of a body that does not arrive before the server's deadline.
 type late struct{}
 

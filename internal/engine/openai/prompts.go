@@ -105,7 +105,8 @@ func (s *Server) chatTokens(ctx context.Context, body *chatRequest, most limit) 
 		return nil
 	}, messages, body.AddGenerationPrompt == nil || *body.AddGenerationPrompt, body.ChatTemplateKwargs)
 	if err != nil {
-		return nil, err
+		return nil, argumentsError(messages, err)
 	}
-	return s.encode(ctx, text.String(), false, most) // the template writes the tokens that begin a text by itself
+	// Most templates write the tokens that begin a text by themselves.
+	return s.encode(ctx, text.String(), body.AddSpecialTokens, most)
 }

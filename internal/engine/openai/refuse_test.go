@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/engine"
+	"llmmemory/internal/engine/openai"
 )
 
 const (
@@ -42,7 +45,6 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{texts, "{} {}", "", "There is more after the JSON object"},
 		{texts, "[1]", "", "The body is a JSON array; an object is expected."},
 		{texts, "{\"model\": \"demo\", \"prompt\": \"Gr\xf6\xdfe\"}", "", "not UTF-8"},
-		{texts, `{"prompt": "x"}`, "model", `model is missing; this server has "demo".`},
 		{texts, `{"MODEL": "demo", "prompt": "x"}`, "MODEL", `"MODEL" is not a field of this request; "model" is.`},
 
 		// types
@@ -73,10 +75,11 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{texts, demo + `"prompt": ` + many(129) + "}", "prompt", "at most 128"},
 		{texts, text + `"max_tokens": 0}`, "max_tokens", "at least 1"},
 		{texts, text + `"max_tokens": -9223372036854775808}`, "max_tokens", ""},
-		{texts, text + `"echo": true, "max_tokens": -1}`, "max_tokens", ""},
+		{texts, text + `"max_tokens": -2}`, "max_tokens", "at least 1"},
 		{texts, text + `"echo": true, "max_tokens": 0, "min_tokens": 1}`, "min_tokens", ""},
 		{texts, text + `"min_tokens": 9223372036854775807}`, "min_tokens", ""},
 		{chats, talk + `"max_tokens": 0}`, "max_tokens", ""},
+		{chats, talk + `"max_completion_tokens": -2}`, "max_completion_tokens", "max_completion_tokens is -2"},
 		{chats, talk + `"max_completion_tokens": 0}`, "max_completion_tokens", "max_completion_tokens is 0"},
 		{texts, text + `"n": 0}`, "n", "at least 1"},
 		{texts, text + `"n": 4611686018427387904, "max_tokens": 2}`, "n", ""}, // the product overflows
@@ -133,6 +136,8 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 			`a part of type "image_url"`},
 		{chats, `{"model": "demo", "messages": [{"role": "assistant", "tool_calls": [{"function": {"name": 1}}]}]}`,
 			"messages", "Call 0 of message 0 has no function with a name."},
+		{chats, `{"model": "demo", "messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": 5}}]}]}`,
+			"messages", "Call 0 of message 0 has arguments that are neither an object nor JSON in a string."},
 		{chats, `{"model": "demo", "messages": [{"role": "assistant", "tool_calls": [null]}]}`, "messages", "Call 0"},
 		{chats, `{"model": "demo", "messages": [{"role": "assistant", "function_call": {"name": "f"}}]}`, "messages",
 			"Message 0 has a function_call; use tool_calls."},
@@ -162,7 +167,7 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{texts, text + `"suffix": "y"}`, "suffix", unsupported},
 		{texts, text + `"suffix": "none"}`, "suffix", unsupported},
 		{texts, text + `"priority": -1}`, "priority", unsupported},
-		{texts, text + `"add_special_tokens": false}`, "add_special_tokens", unsupported},
+		{texts, text + `"add_special_tokens": 1}`, "add_special_tokens", "true or false is expected"},
 		{texts, text + `"max_completion_tokens": 5}`, "max_completion_tokens", "use max_tokens"},
 		{texts, text + `"top_logprobs": 5}`, "top_logprobs", "use logprobs"},
 		{texts, text + `"chat_template_kwargs": {"a": 1}}`, "chat_template_kwargs", "use /v1/chat/completions"},
@@ -177,7 +182,8 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{texts, text + `"top_n_sigma": 1}`, "top_n_sigma", "use top_p or min_p"},
 		{chats, talk + `"echo": true}`, "echo", unsupported},
 		{chats, talk + `"best_of": 2}`, "best_of", "use n"},
-		{chats, talk + `"tools": [{"type": "function"}]}`, "tools", unsupported},
+		{chats, talk + `"tools": [{"type": "function"}]}`, "tools", `with tool_choice "none" the model only sees the tools`},
+		{texts, text + `"tools": [{"type": "function"}]}`, "tools", unsupported},
 		{chats, talk + `"function_call": {"name": "f"}}`, "function_call", unsupported},
 		{chats, talk + `"system": "auto"}`, "system", "use a message"},
 		{chats, talk + `"include_reasoning": false}`, "include_reasoning", "use chat_template_kwargs"},
@@ -201,7 +207,9 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{texts, text + `"messages": [{"role": "user", "content": "x"}]}`, "messages", "is not a field of this request"},
 		{texts, text + `"transforms": ["middle-out"]}`, "transforms", "is not a field of this request"},
 		{texts, text + `"` + strings.Repeat("a", 1000) + `": 1}`, strings.Repeat("a", 64), "is not a field of this request"},
-		{"/tokenize", `{"messages": [], "tools": [{"type": "function"}]}`, "tools", unsupported},
+		{"/tokenize", `{"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]}`, "tools",
+			"Tool 0 has no function with a name."},
+		{"/tokenize", `{"prompt": "x", "tools": [{"type": "function"}]}`, "tools", "give messages"},
 		{"/tokenize", `{"messages": [], "num_ctx": 5}`, "num_ctx", "--max-model-len"},
 		{"/tokenize", `{"messages": [], "chat_template": "x"}`, "chat_template", "--chat-template"},
 		{"/tokenize", `{"messages": [{"role": "user", "content": "x"}], "reasoning_effort": "low"}`, "reasoning_effort",
@@ -266,5 +274,28 @@ func TestFieldsThatChangeNothingAreAccepted(t *testing.T) {
 	for _, body := range []string{text, talk} { // the tokens of a prompt that is sent elsewhere
 		a := s.ask(t, "/tokenize", body+`"stream": true, "temperature": 0.5, "logprobs": null, "store": true}`)
 		require.Equal(t, 200, a.Status, a.Text)
+	}
+}
+
+// A body needs no model, as the server has one, and max_tokens -1 is as many as fit.
+func TestWhatOtherServersTakeIsTaken(t *testing.T) {
+	s := start(t, func(_ *openai.Config, c *engine.Config) { c.MaxModelLen = 64 })
+	for _, test := range []struct {
+		path, body string
+		tokens     int
+	}{
+		{texts, `{"prompt": "12345678", "max_tokens": 2, "ignore_eos": true}`, 2},
+		{texts, `{"model": null, "prompt": "12345678", "max_tokens": 2, "ignore_eos": true}`, 2},
+		{texts, demo + `"prompt": "12345678", "max_tokens": -1, "ignore_eos": true}`, 64 - 9},
+		{texts, demo + `"prompt": "12345678", "max_tokens": -1, "ignore_eos": true, "use_beam_search": true}`, 64 - 9},
+		{texts, demo + `"prompt": "12345678", "max_tokens": -1, "ignore_eos": true, "min_tokens": 5, "echo": true}`, 64 - 9},
+		{texts, demo + `"prompt": "12345678", "max_tokens": -1, "ignore_eos": true, "add_special_tokens": false}`, 64 - 8},
+		{chats, `{"messages": [{"role": "user", "content": "x"}], "max_tokens": 2, "ignore_eos": true}`, 2},
+		{chats, `{"messages": [{"role": "user", "content": "x"}], "max_tokens": -1, "ignore_eos": true}`, 64 - 5},
+		{chats, `{"messages": [{"role": "user", "content": "x"}], "max_completion_tokens": -1, "ignore_eos": true}`, 64 - 5},
+	} {
+		a := s.ask(t, test.path, test.body)
+		require.Equal(t, 200, a.Status, "%s: %s", test.body, a.Text)
+		require.Equal(t, test.tokens, a.Usage.Completion, test.body)
 	}
 }

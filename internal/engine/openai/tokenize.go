@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"reflect"
 	"strings"
@@ -17,6 +18,8 @@ type tokenizeRequest struct {
 	AddGenerationPrompt *bool         `json:"add_generation_prompt"`
 	ChatTemplateKwargs  kwargs        `json:"chat_template_kwargs"`
 	ReasoningEffort     string        `json:"reasoning_effort"`
+
+	Tools []json.RawMessage `json:"tools"`
 }
 
 type tokenized struct {
@@ -43,6 +46,8 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 	switch most := s.countable(); {
 	case body.Prompt != nil && body.Messages != nil:
 		return invalid("messages", "The body has both prompt and messages; give one of them.")
+	case body.Prompt != nil && len(body.Tools) > 0:
+		return invalid("tools", "tools are only shown to the model in a chat; give messages.")
 	case body.Prompt != nil:
 		special := body.AddSpecialTokens == nil || *body.AddSpecialTokens
 		make = func(ctx context.Context) ([]prompt, error) {
@@ -50,12 +55,10 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 			return []prompt{{tokens: tokens}}, err
 		}
 	case body.Messages != nil:
-		if body.AddSpecialTokens != nil && *body.AddSpecialTokens {
-			return invalid("add_special_tokens", "add_special_tokens is true; the chat template adds special tokens itself.")
-		}
 		chat := chatRequest{
 			Messages: body.Messages, AddGenerationPrompt: body.AddGenerationPrompt, ChatTemplateKwargs: body.ChatTemplateKwargs,
-			ReasoningEffort: body.ReasoningEffort,
+			ReasoningEffort: body.ReasoningEffort, AddSpecialTokens: body.AddSpecialTokens != nil && *body.AddSpecialTokens,
+			Tools: body.Tools,
 		}
 		if err := s.canChat(&chat); err != nil {
 			return err

@@ -64,6 +64,14 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// tokenLimit is a max_tokens as the engine has it: -1 means no limit, as in llama.cpp.
+func tokenLimit(n int) int {
+	if n == -1 {
+		return math.MaxInt
+	}
+	return n
+}
+
 // request turns the fields into a request without a prompt.
 func (c *common) request() (engine.Request, error) {
 	r := engine.Request{Params: sampling.Default(), N: 1, MinTokens: c.MinTokens, Stop: c.Stop,
@@ -75,7 +83,7 @@ func (c *common) request() (engine.Request, error) {
 		}
 	}
 	if c.MaxTokens != nil {
-		r.MaxTokens = *c.MaxTokens
+		r.MaxTokens = tokenLimit(*c.MaxTokens)
 	}
 	r.MinP = c.MinP
 	for _, f := range []struct {
@@ -93,7 +101,7 @@ func (c *common) request() (engine.Request, error) {
 		r.TopK = *c.TopK
 	}
 	r.Seed = engine.Seed()
-	if c.Seed != nil {
+	if c.Seed != nil && *c.Seed != -1 { // which is random, as in vLLM and llama.cpp
 		r.Seed = uint64(*c.Seed)
 	}
 	if c.PromptLogprobs != nil {

@@ -50,8 +50,6 @@ var foreignFields = slices.Concat(
 	[]foreignField{
 		// of one endpoint
 		{"reasoning_effort", "", useKwargs, "prompt"},
-		{"add_special_tokens", "true", "", "prompt"},
-		{"add_special_tokens", "false", "", "messages"},
 		{"echo", "false", "", "messages"},
 		{"best_of", "1", "use n", "messages"},
 		{"max_completion_tokens", "", useLimit, "prompt"},

@@ -30,32 +30,60 @@ type Message struct {
 	ToolCalls     []any  // of an assistant, each read by ToolCall
 }
 
-// ToolCall reads a tool call in OpenAI's form, whose arguments are JSON in a string. As in vLLM, they become a value;
-// a string that is not JSON becomes an empty object. ok is false if the call has no function with a name.
-func ToolCall(text []byte) (call any, ok bool) {
-	call, _ = jinja.FromJSON(text)
-	fields, ok := call.(*jinja.Dict)
-	if !ok {
-		return nil, false
-	}
-	function, ok := fields.Get("function").(*jinja.Dict)
-	if !ok {
-		return nil, false
-	}
-	if _, ok = function.Get("name").(string); !ok {
-		return nil, false
+// ToolCall reads a tool call in OpenAI's form, whose arguments are JSON in a string. As in vLLM, they become a value, and
+// none an empty object. A string that is not JSON stays a string, which some templates can write.
+func ToolCall(text []byte) (any, error) {
+	call, function := named(text)
+	if function == nil {
+		return nil, errors.New("has no function with a name")
 	}
 	switch arguments := function.Get("arguments").(type) {
-	case string, nil, bool, int64, float64:
-		value := []byte("{}")
-		if s, _ := arguments.(string); json.Valid([]byte(s)) {
-			value = []byte(s)
+	case bool, int64, float64:
+		return nil, errors.New("has arguments that are neither an object nor JSON in a string")
+	case nil:
+		function.Set("arguments", "{}")
+	case string:
+		if arguments == "" {
+			function.Set("arguments", "{}")
 		}
-		parsed, err := jinja.FromJSON(value)
-		function.Set("arguments", parsed)
-		return call, err == nil
 	}
-	return call, true
+	if s, ok := function.Get("arguments").(string); ok && json.Valid([]byte(s)) {
+		value, err := jinja.FromJSON([]byte(s))
+		if err != nil {
+			return nil, fmt.Errorf("has arguments that cannot be read: %w", err)
+		}
+		function.Set("arguments", value)
+	}
+	return call, nil
+}
+
+// IsText reports whether the arguments of a call that ToolCall has read are a string.
+func IsText(call any) bool {
+	_, ok := call.(*jinja.Dict).Get("function").(*jinja.Dict).Get("arguments").(string)
+	return ok
+}
+
+// Tool reads a tool in OpenAI's form. ok is false if it has no function with a name.
+func Tool(text []byte) (tool any, ok bool) {
+	tool, function := named(text)
+	return tool, function != nil
+}
+
+// named reads an object that has a function with a name; function is nil if it has none.
+func named(text []byte) (object any, function *jinja.Dict) {
+	object, _ = jinja.FromJSON(text)
+	fields, ok := object.(*jinja.Dict)
+	if !ok {
+		return nil, nil
+	}
+	function, _ = fields.Get("function").(*jinja.Dict)
+	if function == nil {
+		return nil, nil
+	}
+	if _, ok := function.Get("name").(string); !ok {
+		return nil, nil
+	}
+	return object, function
 }
 
 // A Template makes prompts. It is safe for concurrent use.

@@ -15,7 +15,7 @@ var ErrTooMany = errors.New("the text has too many tokens")
 
 // Encode cuts a text into tokens. Names of added tokens in the text become
 // these tokens. With around, the tokens that begin and end a text are put
-// around it.
+// around it, but not a second time if the text itself begins or ends with them.
 func (t *Tokenizer) Encode(text string, around bool) []int32 {
 	out, _ := t.EncodeUpTo(context.Background(), text, around, math.MaxInt)
 	return out
@@ -37,7 +37,8 @@ func (t *Tokenizer) EncodeUpTo(ctx context.Context, text string, around bool, mo
 		if before != "" {
 			c.part(before, begin)
 		}
-		if id >= 0 {
+		twice := around && (begin && before == "" && is(t.first, id) || after == "" && is(t.last, id))
+		if id >= 0 && !twice {
 			c.out = append(c.out, id)
 		}
 		if c.stopped() {
@@ -53,6 +54,9 @@ func (t *Tokenizer) EncodeUpTo(ctx context.Context, text string, around bool, mo
 	}
 	return c.out, nil
 }
+
+// is reports whether a token is all that stands before or after a text.
+func is(around []int32, id int32) bool { return len(around) == 1 && around[0] == id }
 
 // part cuts what stands between added tokens.
 func (c *cutter) part(text string, begin bool) {

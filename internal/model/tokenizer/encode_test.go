@@ -80,6 +80,30 @@ func tokenizers(t testing.TB) map[string]*Tokenizer {
 		"bytes": one, "unknown": unknown}
 }
 
+func TestATextThatBeginsOrEndsWithASpecialTokenGetsNoSecondOne(t *testing.T) {
+	tok := parsed(t, llamaJSON(t))
+	tok.last = []int32{2}
+	const b, e = 1, 2                     // <s> and </s>
+	h := tok.Encode("<unk>Hi", false)[1:] // as it is after a special token
+	for _, test := range []struct {
+		text   string
+		around bool
+		want   []int32
+	}{
+		{"<s>Hi", true, append(append([]int32{b}, h...), e)},
+		{"<s>Hi</s>", true, append(append([]int32{b}, h...), e)},
+		{"<s><s>Hi", true, append(append([]int32{b, b}, h...), e)},
+		{"<s>Hi</s>", false, append(append([]int32{b}, h...), e)},
+		{"<s>", true, []int32{b, e}},
+		{"</s>", true, []int32{b, e}},
+		{"", true, []int32{b, e}},
+		{"<s>", false, []int32{b}},
+		{"</s><s>", true, []int32{b, e, b, e}},
+	} {
+		require.Equal(t, test.want, tok.Encode(test.text, test.around), "%q %v", test.text, test.around)
+	}
+}
+
 // A text is refused if and only if it has more tokens than are possible, whatever makes it shorter.
 func TestATextIsRefusedOnlyIfItHasMoreTokens(t *testing.T) {
 	all := append(texts(200), "", strings.Repeat("\u212a", 50), strings.Repeat("▁", 50), strings.Repeat("ᄀ\u1161\u11a8", 20),
