@@ -103,7 +103,7 @@ func (e *Engine) addRow(s *step, i int, now time.Time) {
 	if q.started.IsZero() {
 		q.started = now
 		e.offload.release(q)
-		q.stream.setCached(from)
+		q.stream.begin(now, from)
 		for _, a := range q.stream.answers {
 			a.started = now
 		}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // A Stream delivers the answers to a request. Events are kept until they are
@@ -25,6 +26,7 @@ type Stream struct {
 	} // what Next returned last
 	open   int // answers that have not finished
 	cached int
+	times  Times
 	wake   chan struct{}
 }
 
@@ -95,8 +97,30 @@ func (s *Stream) unfinished() int {
 	return n
 }
 
-func (s *Stream) setCached(n int) {
+// Times are when a request was first scheduled, and when the first and the last token of its answers came; zero if that
+// has not happened.
+type Times struct{ Started, First, Last time.Time }
+
+// Times returns the request's times so far.
+func (s *Stream) Times() Times {
 	s.mu.Lock()
-	s.cached = n
+	defer s.mu.Unlock()
+	return s.times
+}
+
+// begin notes that the request is scheduled, with so many tokens of its prompt found in the cache.
+func (s *Stream) begin(now time.Time, cached int) {
+	s.mu.Lock()
+	s.times.Started, s.cached = now, cached
+	s.mu.Unlock()
+}
+
+// noteToken notes that an answer has a token.
+func (s *Stream) noteToken(now time.Time) {
+	s.mu.Lock()
+	if s.times.First.IsZero() {
+		s.times.First = now
+	}
+	s.times.Last = now
 	s.mu.Unlock()
 }

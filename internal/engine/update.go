@@ -174,6 +174,7 @@ func (e *Engine) give(q *sequence, token []Token, now time.Time) {
 		e.observer.NextToken(now.Sub(q.last))
 	}
 	q.last = now
+	q.stream.noteToken(now)
 	if finish != "" {
 		e.drop(q)
 		e.observer.Finished(q.report(string(finish)))

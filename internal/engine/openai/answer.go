@@ -30,6 +30,7 @@ type (
 		Model   string   `json:"model"`
 		Choices []choice `json:"choices"`
 		Usage   *usage   `json:"usage,omitempty"`
+		Timings *timings `json:"timings,omitempty"`
 
 		// vLLM's, in chats.
 		PromptTokenIDs *tokenIDs      `json:"prompt_token_ids,omitempty"`

@@ -105,6 +105,8 @@ func (s *Server) search(c *common, r *engine.Request) (*search, error) {
 		return nil, invalid("n", "n or best_of is %d; at most %d beams are possible.", r.N, maxBeams)
 	case c.Stream:
 		return nil, invalid("stream", "Beam search has no streaming: all beams are known at its end only.")
+	case c.TimingsPerToken:
+		return nil, invalid("timings_per_token", "timings_per_token is not supported with use_beam_search.")
 	case r.MaxTokens < 1:
 		return nil, invalid("max_tokens", "max_tokens is %d; it must be at least 1.", r.MaxTokens)
 	case c.LengthPenalty != nil && !(math.Abs(*c.LengthPenalty) <= maxLengthPenalty):

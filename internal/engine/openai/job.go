@@ -18,6 +18,7 @@ type job struct {
 	prompts []prompt // of source
 	answer  *answer
 	n       int // answers to a prompt that are wanted
+	timings bool
 	of      int // answers to a prompt that are made
 
 	// promptOnly leaves out the answers (echo with max_tokens 0). The engine makes a token
@@ -66,6 +67,7 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request, c *common, request e
 		return err
 	}
 	defer j.cancel()
+	j.timings = c.TimingsPerToken
 	if c.Stream {
 		return s.stream(w, r, j, c.StreamOptions)
 	}
@@ -220,7 +222,9 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, j *job) error {
 	}
 	u := j.usage(made)
 	recordUsage(w, u)
-	writeJSON(w, http.StatusOK, j.answer.of(&parts[0]).with(u, choices...))
+	body := j.answer.of(&parts[0]).with(u, choices...)
+	body.Timings = j.timingsOf(made)
+	writeJSON(w, http.StatusOK, body)
 	return nil
 }
 

@@ -245,7 +245,7 @@ func TestFieldsThatChangeNothingAreAccepted(t *testing.T) {
 		`"tool_choice": "auto", "function_call": "none"`,
 		`"user": "u", "store": true, "service_tier": "auto", "safety_identifier": "i", "prompt_cache_key": "k",
 			"prompt_cache_retention": "24h", "parallel_tool_calls": false, "prediction": {"type": "content", "content": "x"}`,
-		`"request_id": "r", "provider": {"order": ["a"]}, "usage": {"include": true}, "timings_per_token": true`,
+		`"request_id": "r", "provider": {"order": ["a"]}, "usage": {"include": true}`,
 		`"nobody_knows": null, "MAX_TOKENS": null, "nor_this": "", "nor_these": [], "nor_those": {}`,
 		`"top_k": -1`,
 		`"n": 1.0, "top_k": 5.0, "seed": 7.0, "min_tokens": 1.0`,

@@ -86,7 +86,9 @@ func (d *delivery) deliver(n news) bool {
 		if p.first && a.chat {
 			d.out.send(a.of(p).with(nil, a.opening(p.index)))
 		}
-		d.out.send(a.with(nil, a.chunk(p)))
+		body := a.with(nil, a.chunk(p))
+		body.Timings = d.j.timingsOf(d.made)
+		d.out.send(body)
 	}
 	return true
 }

@@ -38,6 +38,7 @@ type common struct {
 	CacheSalt         *string            `json:"cache_salt"`
 	UseBeamSearch     bool               `json:"use_beam_search"`
 	LengthPenalty     *float64           `json:"length_penalty"`
+	TimingsPerToken   bool               `json:"timings_per_token"` // llama.cpp's
 }
 
 type streamOptions struct {

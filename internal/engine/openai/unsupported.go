@@ -103,7 +103,7 @@ var harmlessFields = []string{
 	// vLLM and SGLang
 	"media_io_kwargs", "mm_processor_kwargs", "request_id", "rid",
 	// llama.cpp
-	"cache_prompt", "id_slot", "n_cache_reuse", "n_discard", "n_keep", "return_progress", "timings_per_token",
+	"cache_prompt", "id_slot", "n_cache_reuse", "n_discard", "n_keep", "return_progress",
 	// ollama and OpenRouter
 	"keep_alive", "models", "provider", "route", "session_id", "trace", "usage",
 }

@@ -1,0 +1,54 @@
+package openai
+
+import (
+	"time"
+)
+
+// timings is llama.cpp's object of that name: how fast the prompts of a request were computed and its answers
+// generated. The time in the queue counts for neither.
+type timings struct {
+	CacheN              int     `json:"cache_n"`  // tokens of prompts that were in the cache
+	PromptN             int     `json:"prompt_n"` // and the others
+	PromptMS            float64 `json:"prompt_ms"`
+	PromptPerTokenMS    float64 `json:"prompt_per_token_ms"`
+	PromptPerSecond     float64 `json:"prompt_per_second"`
+	PredictedN          int     `json:"predicted_n"`
+	PredictedMS         float64 `json:"predicted_ms"`
+	PredictedPerTokenMS float64 `json:"predicted_per_token_ms"`
+	PredictedPerSecond  float64 `json:"predicted_per_second"`
+}
+
+// timingsOf are those of a job with so many tokens of answers; nil if the client did not ask for them. Of several
+// prompts, the time is that of all.
+func (j *job) timingsOf(made int) *timings {
+	if !j.timings {
+		return nil
+	}
+	t := &timings{PredictedN: made}
+	var started, first, last time.Time
+	for i, s := range j.streams {
+		cached, times := s.CachedTokens(), s.Times()
+		t.CacheN += cached
+		t.PromptN += len(j.prompts[i].tokens) - cached
+		if started.IsZero() || times.Started.Before(started) {
+			started = times.Started
+		}
+		if first.IsZero() || times.First.Before(first) {
+			first = times.First
+		}
+		if times.Last.After(last) {
+			last = times.Last
+		}
+	}
+	t.PromptMS, t.PromptPerTokenMS, t.PromptPerSecond = pace(first.Sub(started), t.PromptN)
+	t.PredictedMS, t.PredictedPerTokenMS, t.PredictedPerSecond = pace(last.Sub(first), made)
+	return t
+}
+
+// pace is a time in ms, its part for each of n tokens, and the tokens in a second. What cannot be divided is 0.
+func pace(d time.Duration, n int) (ms, each, perSecond float64) {
+	if ms = float64(max(0, d).Microseconds()) / 1e3; ms == 0 || n == 0 {
+		return ms, 0, 0
+	}
+	return ms, ms / float64(n), float64(n) * 1e3 / ms
+}

@@ -1,0 +1,51 @@
+package openai_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// timingsIn are the timings of a body; nil if it has none.
+func timingsIn(t *testing.T, body string) map[string]float64 {
+	var b struct{ Timings map[string]float64 }
+	require.NoError(t, json.Unmarshal([]byte(body), &b), body)
+	return b.Timings
+}
+
+// A client that asks for llama.cpp's timings gets them with the answer, and with each chunk of a stream.
+func TestTimingsAreThoseOfLlamaCpp(t *testing.T) {
+	s := start(t, nil)
+	const fields = demo + `"prompt": "1234567812345678", "max_tokens": 5, "ignore_eos": true, `
+	for _, not := range []string{`"n": 1}`, `"timings_per_token": false}`} {
+		require.Nil(t, timingsIn(t, s.ask(t, texts, fields+not).Text))
+	}
+	got := timingsIn(t, s.ask(t, texts, fields+`"timings_per_token": true}`).Text)
+	require.Len(t, got, 9)
+	require.EqualValues(t, 16, got["cache_n"], "a block")
+	require.EqualValues(t, 17-16, got["prompt_n"])
+	require.EqualValues(t, 5, got["predicted_n"])
+	for _, what := range []string{"prompt", "predicted"} {
+		require.InDelta(t, got[what+"_ms"], got[what+"_per_token_ms"]*got[what+"_n"], 1e-9)
+		require.InDelta(t, 1000*got[what+"_n"], got[what+"_per_second"]*got[what+"_ms"], 1e-6)
+	}
+	for path, begin := range map[string]string{texts: fields,
+		chats: demo + `"messages": [{"role": "user", "content": "x"}], "max_tokens": 5, "ignore_eos": true, `} {
+		a := s.ask(t, path, begin+`"stream": true, "timings_per_token": true}`)
+		made := 0.0
+		for line := range strings.Lines(a.Text) {
+			body, ok := strings.CutPrefix(line, "data: {")
+			if !ok || strings.Contains(body, `"role":"assistant"`) { // the first chunk of a chat has no token
+				continue
+			}
+			got := timingsIn(t, "{"+body)
+			require.Greater(t, got["predicted_n"], made, line)
+			made = got["predicted_n"]
+		}
+		require.EqualValues(t, 5, made, path)
+	}
+	a := s.ask(t, texts, fields+`"timings_per_token": true, "use_beam_search": true}`)
+	require.Equal(t, "timings_per_token", a.Error.Param)
+}
