@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"fmt"
 	"slices"
 
 	"llmmemory/internal/course"
@@ -67,7 +66,7 @@ func (p *player) read(i int, keep func([]oracle.SequenceState, int32) bool) (sta
 			state.Sequences = append(state.Sequences, values)
 		}
 		if !whole {
-			return state, fmt.Sprintf("the tables of sequence %d", s.id)
+			return state, "the tables of " + SequenceName(s.id)
 		}
 		last = &s.node
 	}

@@ -105,5 +105,8 @@ func (d *Difference) Error() string {
 var numbers = regexp.MustCompile(`-?[0-9]+`)
 
 func differs(channel Channel, field string, expected, actual any) *Difference {
+	if n, is := actual.(int32); is {
+		actual = Value(n)
+	}
 	return &Difference{Channel: channel, Field: field, Shape: numbers.ReplaceAllString(field, "N"), Expected: fmt.Sprint(expected), Actual: fmt.Sprint(actual)}
 }

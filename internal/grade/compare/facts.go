@@ -2,6 +2,7 @@ package compare
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"llmmemory/internal/course"
@@ -39,22 +40,23 @@ const (
 
 // Facts about the state after the call.
 const (
-	Done       Fact = "all else is as it has to be"
-	TookFewer  Fact = "too few blocks were taken"
-	TookMore   Fact = "too many blocks were taken"
-	TookOthers Fact = "other blocks were taken"
-	Stored     Fact = "the record is where it has to be"
-	InCopy     Fact = "the difference is in the block of the record"
-	OldBlock   Fact = "the record was written to the shared block"
-	Elsewhere  Fact = "it is another sequence than that of the call"
-	OtherSlot  Fact = "another entry of the tables changed instead of the record's"
-	LostEntry  Fact = "an entry of the tables is mapped no longer"
-	OtherTable Fact = "the tables differ, too"
-	ExtraTable Fact = "there is a table that no block needs"
-	SharedL1   Fact = "it has the parent's L1 table"
-	WholeTable Fact = "one L2 table was left out as a whole"
-	OfEngine   Fact = "it is the engine or its ref_count"
-	DummyHead  Fact = "it is the dummy head"
+	Done        Fact = "all else is as it has to be"
+	TookFewer   Fact = "too few blocks were taken"
+	TookMore    Fact = "too many blocks were taken"
+	TookOthers  Fact = "other blocks were taken"
+	Stored      Fact = "the record is where it has to be"
+	InCopy      Fact = "the difference is in the block of the record"
+	OldBlock    Fact = "the record was written to the shared block"
+	Elsewhere   Fact = "it is another sequence than that of the call"
+	OtherSlot   Fact = "another entry of the tables changed instead of the record's"
+	LostEntry   Fact = "an entry of the tables is mapped no longer"
+	OtherTable  Fact = "the tables differ, too"
+	ExtraTable  Fact = "there is a table that no block needs"
+	SharedL1    Fact = "it has the parent's L1 table"
+	SharedTable Fact = "it has a table of the parent's"
+	WholeTable  Fact = "one L2 table was left out as a whole"
+	OfEngine    Fact = "it is the engine or its ref_count"
+	DummyHead   Fact = "it is the dummy head"
 )
 
 // Has reports whether all the given facts were seen.
@@ -180,6 +182,10 @@ func (p *player) facts(d *Difference, m *moment, outcome oracle.Outcome) []Fact 
 		child, parent := p.address(d.Op.Engine, d.Op.B), p.address(d.Op.Engine, d.Op.A)
 		l1 := func(sequence uint64) uint64 { return view[sequenceStruct](p, sequence).blockTable }
 		is(SharedL1, child != 0 && parent != 0 && l1(child) == l1(parent))
+		if table := p.sharedTable(parent, child); table != "" && d.Field == Keeps {
+			is(SharedTable, true)
+			d.Expected, d.Actual = "an allocation of its own", fmt.Sprintf("%s of %s is that of %s", table, SequenceName(d.Op.B), SequenceName(d.Op.A))
+		}
 		want := oracle.Find(e, d.Op.B)
 		is(OtherTable, want != nil && child != 0 && p.sequence(want, view[sequenceStruct](p, child), 0) != nil)
 	case d.Op.Kind == trace.Append:
@@ -189,6 +195,24 @@ func (p *player) facts(d *Difference, m *moment, outcome oracle.Outcome) []Fact 
 		is(WholeTable, p.leftOut(e, d.Op.Engine, m))
 	}
 	return facts
+}
+
+// sharedTable names the first table that a child has in common with its parent, "" if there is none.
+func (p *player) sharedTable(parent, child uint64) string {
+	if parent == 0 || child == 0 {
+		return ""
+	}
+	theirs, its := view[sequenceStruct](p, parent).blockTable, view[sequenceStruct](p, child).blockTable
+	if theirs == its {
+		return "block_table"
+	}
+	tables := view[l1Table](p, theirs)
+	for slot, table := range view[l1Table](p, its) {
+		if table != 0 && table == tables[slot] {
+			return fmt.Sprintf("block_table[%d]", slot)
+		}
+	}
+	return ""
 }
 
 // countsOf returns an engine of the submission and its reference counts, nil if they cannot be read.

@@ -163,10 +163,14 @@ const Keeps = "the allocations after the call"
 
 // change says in words how many allocations a call makes or frees.
 func change(n int) string {
+	word := "more"
 	if n < 0 {
-		return fmt.Sprintf("%d fewer than before", -n)
+		n, word = -n, "fewer"
 	}
-	return fmt.Sprintf("%d more than before", n)
+	if n == 1 {
+		return fmt.Sprintf("1 allocation %s than before", word)
+	}
+	return fmt.Sprintf("%d allocations %s than before", n, word)
 }
 
 // A part is a chunk of an engine or a sequence.
@@ -196,11 +200,11 @@ func (c part) String() string {
 	case theCounts:
 		return "engine->ref_count"
 	case theStruct:
-		return fmt.Sprintf("the struct of sequence %d", c.sequence)
+		return "the struct of " + SequenceName(c.sequence)
 	case theL1:
-		return fmt.Sprintf("block_table of sequence %d", c.sequence)
+		return "block_table of " + SequenceName(c.sequence)
 	}
-	return fmt.Sprintf("block_table[%d] of sequence %d", c.what, c.sequence)
+	return fmt.Sprintf("block_table[%d] of %s", c.what, SequenceName(c.sequence))
 }
 
 // going returns the chunks that a free_sequence or llm_destroy has to free.

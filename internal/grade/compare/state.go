@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"strings"
 
 	"llmmemory/internal/course"
 	"llmmemory/internal/course/oracle"
@@ -18,10 +19,10 @@ func (p *player) engine(i int) *Difference {
 	}
 	e := checked[engineStruct](p, p.engines[i])
 	if e == nil {
-		return differs(Engine, "engine", "an allocation of 40 bytes", "no such allocation")
+		return differs(Engine, "engine", "an allocation of 40 bytes", p.pointee(p.engines[i]))
 	}
 	if got := e.pool; got != p.pools[i]+oracle.Slack {
-		return differs(Engine, "engine->pool_base_ptr", "the pool", fmt.Sprintf("%#x", got))
+		return differs(Engine, "engine->pool_base_ptr", "the pool", p.pointee(got))
 	}
 	if got := e.total; got != want.Total {
 		return differs(Engine, "engine->total_local_blocks", want.Total, got)
@@ -41,7 +42,7 @@ func (p *player) engine(i int) *Difference {
 func (p *player) counts(want *course.Engine, e *engineStruct) *Difference {
 	got := p.refCounts(e.refCount, want.Total)
 	if got == nil {
-		return differs(Counts, "engine->ref_count", fmt.Sprintf("an allocation of %d bytes", 4*want.Total), "none of that size")
+		return differs(Counts, "engine->ref_count", fmt.Sprintf("an allocation of %d bytes", 4*want.Total), p.pointee(e.refCount))
 	}
 	counts := oracle.Counts(want)
 	for _, some := range looked(want.Total) {
@@ -60,9 +61,12 @@ func (p *player) list(want *course.Engine, engine int) *Difference {
 	names := map[uint64]string{0: "NULL", head: "the dummy head"}
 	name := func(node uint64) string {
 		if s := checked[sequenceStruct](p, node-nodeOffset); s != nil && names[node] == "" {
-			names[node] = fmt.Sprintf("sequence %d", s.id)
+			names[node] = SequenceName(s.id)
 		}
-		return cmp.Or(names[node], fmt.Sprintf("%#x, which is no node", node))
+		if names[node] == "" {
+			return strings.Replace(p.pointee(node), "which is no allocation", "which is no node", 1)
+		}
+		return names[node]
 	}
 	// broken returns the difference for a pointer that leads to no node.
 	broken := func(pointer string, node uint64, expected string, actual uint64) *Difference {
@@ -102,7 +106,7 @@ func (p *player) list(want *course.Engine, engine int) *Difference {
 func (p *player) sequence(want *course.Sequence, got *sequenceStruct, place int) *Difference {
 	if id := got.id; id != want.ID {
 		return differs(List, fmt.Sprintf("place %d of the list", place),
-			fmt.Sprintf("sequence %d", want.ID), fmt.Sprintf("sequence %d", id))
+			SequenceName(want.ID), SequenceName(id))
 	}
 	name := func(field string) string { return fmt.Sprintf("sequence %d: %s", want.ID, field) }
 	if n := got.kvCount; n != want.KVCount {
@@ -110,7 +114,7 @@ func (p *player) sequence(want *course.Sequence, got *sequenceStruct, place int)
 	}
 	l1 := checked[l1Table](p, got.blockTable)
 	if l1 == nil {
-		return differs(Sequence, name("block_table"), "an allocation of 128 bytes", "none of that size")
+		return differs(Sequence, name("block_table"), "an allocation of 128 bytes", p.pointee(got.blockTable))
 	}
 	for i, l2 := range want.BlockTable {
 		address := l1[i]
@@ -126,7 +130,7 @@ func (p *player) sequence(want *course.Sequence, got *sequenceStruct, place int)
 			}
 			return d
 		case table == nil:
-			return differs(Sequence, field(), "an allocation of 64 bytes", "none of that size")
+			return differs(Sequence, field(), "an allocation of 64 bytes", p.pointee(address))
 		}
 		for j, id := range l2 {
 			if have := table[j]; have != id {

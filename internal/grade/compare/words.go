@@ -3,6 +3,7 @@ package compare
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"llmmemory/internal/course/trace"
@@ -33,10 +34,15 @@ func (d *Difference) Headline() string {
 		return fmt.Sprintf("%s: %s is part of another allocation, but has to be one of its own", call, d.Field)
 	case why != "":
 		return fmt.Sprintf("%s changes %s from %s to %s%s", call, d.Field, d.Expected, d.Actual, why)
-	case strings.HasPrefix(d.Expected, "an allocation of"):
-		return fmt.Sprintf("After %s, %s is not %s", call, d.Field, d.Expected)
 	}
-	return fmt.Sprintf("After %s, %s is %s, but has to be %s", call, d.Field, d.Actual, d.Expected)
+	is := "is"
+	switch {
+	case strings.HasPrefix(d.Actual, Unwritten):
+		is = "was"
+	case d.Actual == Freed && d.Channel == List:
+		is = "leads to"
+	}
+	return fmt.Sprintf("After %s, %s %s %s, but has to be %s", call, d.Field, is, d.Actual, d.Expected)
 }
 
 // mustFail says that the call has to fail and why; it is empty if the call has to succeed.
@@ -74,7 +80,7 @@ func (d *Difference) returned(call, why string) string {
 	}
 	switch {
 	case d.Op.Kind.Many():
-		return fmt.Sprintf("%s of the calls of %s succeed, but %s have to", d.Actual, call, d.Expected)
+		return d.manyReturned(call)
 	case d.Actual == "NULL":
 		return fmt.Sprintf("%s returns NULL, but this call has to succeed and return %s", call, made)
 	case d.Actual == "not NULL":
@@ -89,6 +95,29 @@ func (d *Difference) returned(call, why string) string {
 	return fmt.Sprintf("%s returns %s, but this call has to succeed and return %s", call, d.Actual, d.Expected)
 }
 
+// manyReturned says how many of several calls succeed.
+func (d *Difference) manyReturned(call string) string {
+	made, _ := strconv.Atoi(d.Actual)
+	want, _ := strconv.Atoi(d.Expected)
+	calls := int(d.Op.C)
+	if d.Op.Kind == trace.Frees {
+		calls = int(d.Op.B)
+	}
+	switch {
+	case calls == 1 && want == 1:
+		return call + " fails, but this call has to succeed"
+	case calls == 1:
+		return call + " succeeds, but this call has to fail"
+	case want == calls && made == 0:
+		return fmt.Sprintf("All %d calls of %s fail, but have to succeed", calls, call)
+	case want == calls && made == calls-1:
+		return fmt.Sprintf("1 of %d calls of %s fails, but all have to succeed", calls, call)
+	case want == calls:
+		return fmt.Sprintf("%d of %d calls of %s fail, but all have to succeed", calls-made, calls, call)
+	}
+	return fmt.Sprintf("Of %d calls of %s %d succeed, but %d have to succeed", calls, call, made, want)
+}
+
 func (d *Difference) heap(call, why string) string {
 	switch {
 	case d.Field == Allocates:
@@ -99,8 +128,10 @@ func (d *Difference) heap(call, why string) string {
 		return fmt.Sprintf("%s does not free %s", call, d.Actual)
 	case d.Overrun():
 		return fmt.Sprintf("%s writes outside an allocation: %s", call, d.Field)
+	case d.Field == Keeps && d.Has(SharedTable):
+		return fmt.Sprintf("After %s, %s, but has to be %s", call, d.Actual, d.Expected)
 	case d.Field == Keeps:
-		return fmt.Sprintf("After %s there are %s allocations, but there have to be %s", call, d.Actual, d.Expected)
+		return fmt.Sprintf("After %s there are %s, but there have to be %s", call, d.Actual, d.Expected)
 	}
 	return fmt.Sprintf("%s makes %s allocations, but a call needs %s", call, d.Actual, d.Expected)
 }
