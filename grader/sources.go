@@ -22,6 +22,11 @@ var Runner []byte
 //go:embed process/calls.c
 var Calls []byte
 
+// Fault says where a call ends the process; Runner includes it.
+//
+//go:embed process/fault.c
+var Fault []byte
+
 // Watched is the program that plays a whole trace under Valgrind or a sanitizer.
 //
 //go:embed process/watched.c

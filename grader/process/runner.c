@@ -27,6 +27,7 @@
 #include "llm_memory.h"
 
 #include "calls.c"
+#include "fault.c"
 
 /* internal/grade/runner has the same; its protocol_test.go compares them. */
 #define POOLS ((char *)0x200000000000)
@@ -71,7 +72,6 @@ static struct chunk {
 
 static size_t chunks_used;
 static struct event *const events = (struct event *)EVENTS;
-static size_t events_used;
 static uint64_t heap_used;
 static uint32_t fail;
 
@@ -346,11 +346,13 @@ int main(int argc, char **argv) {
     int memory = atoi(argv[1]), requests = atoi(argv[2]), replies = atoi(argv[3]);
     map(POOLS, POOLS_SIZE, memory, 0);
     map(HEAP, HEAP_SIZE, memory, (off_t)POOLS_SIZE);
-    map(EVENTS, EVENTS_SIZE + sizeof *told, memory, (off_t)(POOLS_SIZE + HEAP_SIZE));
+    map(EVENTS, EVENTS_SIZE + sizeof *told + sizeof *fault, memory, (off_t)(POOLS_SIZE + HEAP_SIZE));
     told = (struct told *)(EVENTS + EVENTS_SIZE);
+    fault = (struct fault *)(told + 1);
     close(memory);
     chunks = map(NULL, MOST_CHUNKS * sizeof *chunks, -1, 0);
     mprotect(POOLS, POOLS_SIZE, PROT_NONE);
+    watch_faults();
     watch_calls(replies);
     struct request request;
     while (transfer(read, requests, &request, sizeof request)) {

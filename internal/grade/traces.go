@@ -130,16 +130,35 @@ func (g *grading) refusals() {
 	}
 }
 
-// clearest returns the candidate that shows the same mistake as candidate i in a trace for the
-// sentence that it breaks, or candidate i itself.
+// clearest returns the candidate that shows the mistake of candidate i best: by a call that has to succeed, if it is a
+// crash, and in a trace for the sentence that it breaks.
 func clearest(candidates []candidate, i int) candidate {
-	d := candidates[i].difference
+	best := candidates[i]
 	for _, c := range candidates {
-		if c.difference.Same(d) && c.broken() == candidates[i].broken() && strings.Contains(c.broken(), c.sentence) {
-			return c
+		if best.clarity() < c.clarity() && best.sameAs(c) {
+			best = c
 		}
 	}
-	return candidates[i]
+	return best
+}
+
+// sameAs reports whether another candidate shows the same mistake.
+func (c candidate) sameAs(o candidate) bool {
+	if crash := compare.Death; c.difference.Channel == crash && o.difference.Channel == crash {
+		return c.difference.Op.Kind.Function() == o.difference.Op.Kind.Function() && c.difference.Hangs == o.difference.Hangs
+	}
+	return c.difference.Same(o.difference) && c.broken() == o.broken()
+}
+
+// clarity is greater the better a candidate shows its mistake.
+func (c candidate) clarity() (n int) {
+	if c.difference.Channel == compare.Death && !c.difference.Refused() {
+		n += 2
+	}
+	if strings.Contains(c.broken(), c.sentence) {
+		n++
+	}
+	return n
 }
 
 // six are the functions of the handout.

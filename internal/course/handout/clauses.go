@@ -12,6 +12,11 @@ const (
 	NodeCast    = "If you simply cast (Sequence*)node, C will mistakenly treat 0x1018 as the start of the Sequence."
 )
 
+// Address translation.
+const (
+	Traversal = "38 / 16 = 2. Go to block_table[2]." + Elided + "38 % 16 = 6. Go to block_table[2][6]."
+)
+
 // Global constraints.
 const (
 	NullEngine        = "Any API receiving LLMEngine *engine MUST check if engine == NULL on its first line. If true, return NULL or -1."

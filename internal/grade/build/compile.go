@@ -68,7 +68,7 @@ func NewKit(flags ...string) (*Kit, error) {
 		k.linker = []string{"-fuse-ld=gold"} // takes half of ld's time, and a third of it with sanitizers
 	}
 	for name, text := range map[string][]byte{
-		"llm_memory.h": grader.Header, "runner.c": grader.Runner, "calls.c": grader.Calls, "watched.c": grader.Watched, "tester.c": grader.Tester,
+		"llm_memory.h": grader.Header, "runner.c": grader.Runner, "calls.c": grader.Calls, "fault.c": grader.Fault, "watched.c": grader.Watched, "tester.c": grader.Tester,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			_ = k.Close()

@@ -40,23 +40,27 @@ const (
 
 // Facts about the state after the call.
 const (
-	Done        Fact = "all else is as it has to be"
-	TookFewer   Fact = "too few blocks were taken"
-	TookMore    Fact = "too many blocks were taken"
-	TookOthers  Fact = "other blocks were taken"
-	Stored      Fact = "the record is where it has to be"
-	InCopy      Fact = "the difference is in the block of the record"
-	OldBlock    Fact = "the record was written to the shared block"
-	Elsewhere   Fact = "it is another sequence than that of the call"
-	OtherSlot   Fact = "another entry of the tables changed instead of the record's"
-	LostEntry   Fact = "an entry of the tables is mapped no longer"
-	OtherTable  Fact = "the tables differ, too"
-	ExtraTable  Fact = "there is a table that no block needs"
-	SharedL1    Fact = "it has the parent's L1 table"
-	SharedTable Fact = "it has a table of the parent's"
-	WholeTable  Fact = "one L2 table was left out as a whole"
-	OfEngine    Fact = "it is the engine or its ref_count"
-	DummyHead   Fact = "it is the dummy head"
+	Done           Fact = "all else is as it has to be"
+	TookFewer      Fact = "too few blocks were taken"
+	TookMore       Fact = "too many blocks were taken"
+	TookOthers     Fact = "other blocks were taken"
+	Stored         Fact = "the record is where it has to be"
+	InCopy         Fact = "the difference is in the block of the record"
+	OldBlock       Fact = "the record was written to the shared block"
+	Elsewhere      Fact = "it is another sequence than that of the call"
+	OtherSlot      Fact = "another entry of the tables changed instead of the record's"
+	LostEntry      Fact = "an entry of the tables is mapped no longer"
+	OtherTable     Fact = "the tables differ, too"
+	ExtraTable     Fact = "there is a table that no block needs"
+	SharedL1       Fact = "it has the parent's L1 table"
+	SharedTable    Fact = "it has a table of the parent's"
+	WholeTable     Fact = "one L2 table was left out as a whole"
+	OfEngine       Fact = "it is the engine or its ref_count"
+	Transposed     Fact = "the block is where the indices of L1 and L2 are exchanged"
+	NullTable      Fact = "it uses an L2 table that is NULL"
+	UnwrittenTable Fact = "it uses an entry of a new L1 table that was never written"
+	IntOverflow    Fact = "it computes an address in int"
+	DummyHead      Fact = "it is the dummy head"
 )
 
 // Has reports whether all the given facts were seen.
@@ -78,6 +82,11 @@ var refusals = []refusal{
 	{course.ErrNoBlocks, NoFreeBlocks},
 	{course.ErrPool, BadPool},
 	{course.ErrNoMemory, NoMemory},
+}
+
+// Refused reports whether the call has to fail.
+func (d *Difference) Refused() bool {
+	return d.Op.Engine == trace.None || slices.ContainsFunc(refusals, func(r refusal) bool { return d.Has(r.fact) })
 }
 
 // A moment is the part of the state before a call that facts reads.

@@ -127,23 +127,28 @@ func (p *player) edges(op trace.Op) (first *Difference) {
 		from = 0
 	}
 	for _, at := range p.ordered[from:] {
-		if size, live := p.live[at]; live {
-			first = cmp.Or(first, p.edge(at, size))
+		size, live := p.live[at]
+		if !live {
+			continue
+		}
+		if n, b := p.edge(at, size); n >= 0 && first == nil {
+			first = p.outside(at, size, uint64(n), b)
 		}
 	}
 	return first
 }
 
-// edge checks the unused bytes after an allocation, and repairs them.
-func (p *player) edge(at, size uint64) *Difference {
+// edge returns which of the unused bytes after an allocation was written first, with the byte, and repairs them; -1 if
+// none was.
+func (p *player) edge(at, size uint64) (n int, b byte) {
 	room := (size+15)/16*16 + 16 // as get_aligned in grader/process/runner.c
 	for i, b := range p.subject.At(at+size, room-size) {
 		if b != edge {
 			p.repair(at+size, room-size)
-			return differs(Heap, fmt.Sprintf("byte %d after an allocation of %d bytes", i+1, size), "not written", fmt.Sprintf("%#02x", b))
+			return i, b
 		}
 	}
-	return nil
+	return -1, 0
 }
 
 // repair fills an edge again, so that a write there is reported once.

@@ -44,8 +44,8 @@ func TestAWriteAnywhereIsSeen(t *testing.T) {
 		{"it writes into the middle", large, store, "    ((int *)engine->pool_base_ptr)[1 << 28] = 1;\n", compare.Death, ""},
 		{"it writes beside its record", large, store, "    records[offset - 2] = 1;\n", compare.Pool, ""},
 		{"it writes far behind a small pool", small, store, "    records[5000] = 1;\n", compare.Death, ""},
-		{"it leaves no counts", frees, free, "    engine->ref_count = NULL;\n", compare.Counts, "engine->ref_count is not an allocation"},
-		{"it leaves counts that cannot be read", frees, free, "    engine->ref_count = (int *)16;\n", compare.Counts, "engine->ref_count is not an allocation"},
+		{"it leaves no counts", frees, free, "    engine->ref_count = NULL;\n", compare.Counts, "engine->ref_count is NULL, but has to be an allocation of 40 bytes"},
+		{"it leaves counts that cannot be read", frees, free, "    engine->ref_count = (int *)16;\n", compare.Counts, "engine->ref_count is 0x10, which is no allocation, but has to be an allocation of 40 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			program, err := kit.Build(c.name, []byte(corpus.Changed(t, c.place, c.place+c.more)))

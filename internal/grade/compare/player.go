@@ -158,6 +158,7 @@ func (p *player) step(op trace.Op) []*Difference {
 	if err != nil {
 		d := p.death(err)
 		d.Facts = outcomeFacts(m.facts, outcome)
+		p.fault(d, op, &m)
 		return []*Difference{d}
 	}
 	before := len(p.live)

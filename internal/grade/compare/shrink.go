@@ -28,6 +28,8 @@ func Shrink(ops []trace.Op, d *Difference, play func([]trace.Op) (*Difference, e
 		}
 		again = s.simplify(func(o *trace.Op) *int32 { return &o.A }) || again
 		again = s.simplify(func(o *trace.Op) *int32 { return &o.B }) || again
+		again = s.single() || again
+		again = s.rename() || again
 	}
 	return s.ops, s.found, s.err
 }
@@ -122,4 +124,77 @@ func (s *shrinker) simplify(field func(*trace.Op) *int32) bool {
 		}
 	}
 	return done
+}
+
+// single makes one call of many that are one.
+func (s *shrinker) single() bool {
+	done := false
+	for i := 0; i < len(s.ops); i++ {
+		one := s.ops[i]
+		n := one.C
+		if one.Kind == trace.Frees {
+			n, one.B = one.B, 0
+		}
+		if !one.Kind.Many() || n != 1 {
+			continue
+		}
+		one.Kind, one.C = one.Kind.Single(), 0
+		candidate := slices.Clone(s.ops)
+		candidate[i] = one
+		done = s.try(candidate) || done
+	}
+	return done
+}
+
+// mostIDs is how many ids a short trace needs.
+const mostIDs = 4
+
+// rename gives a sequence the smallest id that no other has.
+func (s *shrinker) rename() bool {
+	for i := range s.ops {
+		for _, id := range ids(&s.ops[i]) {
+			if *id >= 1 && *id <= mostIDs {
+				continue
+			}
+			for smaller := int32(1); smaller <= mostIDs; smaller++ {
+				if candidate := renamed(s.ops, *id, smaller); candidate != nil {
+					if s.try(candidate) {
+						return true
+					}
+					break
+				}
+			}
+		}
+	}
+	return false
+}
+
+// renamed returns the steps with another id, nil if it is in use or a step names a range of ids.
+func renamed(ops []trace.Op, from, to int32) []trace.Op {
+	candidate := slices.Clone(ops)
+	for i := range candidate {
+		if k := candidate[i].Kind; k == trace.Creates || k == trace.Forks || k == trace.Frees {
+			return nil
+		}
+		for _, id := range ids(&candidate[i]) {
+			switch *id {
+			case to:
+				return nil
+			case from:
+				*id = to
+			}
+		}
+	}
+	return candidate
+}
+
+// ids returns the ids that a step names.
+func ids(op *trace.Op) []*int32 {
+	switch op.Kind {
+	case trace.Init, trace.Destroy:
+		return nil
+	case trace.Fork, trace.Rename, trace.Share:
+		return []*int32{&op.A, &op.B}
+	}
+	return []*int32{&op.A}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"llmmemory/internal/course"
@@ -25,7 +26,11 @@ func (p *player) engine(i int) *Difference {
 		return differs(Engine, "engine->pool_base_ptr", "the pool", p.pointee(got))
 	}
 	if got := e.total; got != want.Total {
-		return differs(Engine, "engine->total_local_blocks", want.Total, got)
+		d := differs(Engine, "engine->total_local_blocks", want.Total, got)
+		if p.isLarge(i) && got < 0 {
+			d.Actual += " (pool_size does not fit in an int)"
+		}
+		return d
 	}
 	if d := p.counts(want, e); d != nil {
 		return d
@@ -125,8 +130,11 @@ func (p *player) sequence(want *course.Sequence, got *sequenceStruct, place int)
 			continue
 		case l2 == nil || address == 0:
 			d := differs(Sequence, field(), pointer(l2 != nil), pointer(address != 0))
-			if table != nil {
+			switch {
+			case table != nil:
 				d.Actual, d.Facts = "an L2 table", []Fact{ExtraTable}
+			case address != 0:
+				d.Actual = p.pointee(address)
 			}
 			return d
 		case table == nil:
@@ -134,11 +142,30 @@ func (p *player) sequence(want *course.Sequence, got *sequenceStruct, place int)
 		}
 		for j, id := range l2 {
 			if have := table[j]; have != id {
-				return differs(Sequence, fmt.Sprintf("%s[%d]", field(), j), id, have)
+				d := differs(Sequence, fmt.Sprintf("%s[%d]", field(), j), id, have)
+				p.misplaced(d, l1, i, j, id)
+				return d
 			}
 		}
 	}
 	return nil
+}
+
+// misplaced adds to the difference of an entry of a table where its block is instead.
+func (p *player) misplaced(d *Difference, l1 *l1Table, i, j int, block int32) {
+	for slot, address := range l1 {
+		table := checked[course.L2Table](p, address)
+		if block < 0 || table == nil {
+			continue
+		}
+		if at := slices.Index(table[:], block); at >= 0 {
+			d.Actual += fmt.Sprintf(" (block %d is in block_table[%d][%d])", block, slot, at)
+			if slot == j && at == i {
+				d.Facts = append(d.Facts, Transposed)
+			}
+			return
+		}
+	}
 }
 
 // pool compares a pool with the slack around it, or the two ends of a large one.

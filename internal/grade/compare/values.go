@@ -19,13 +19,12 @@ const (
 
 // Value is a number in the submission's memory as a student reads it.
 func Value(n int32) string {
-	switch fillOf(uint64(uint32(n)) * (1<<32 + 1)) {
-	case unwrittenByte:
-		if uint32(n) != 0xa5a5a5a5 {
-			return Unwritten + " before it was changed"
-		}
+	switch b, exact := fillOf(uint32(n)); {
+	case b == unwrittenByte && exact:
 		return Unwritten
-	case freedByte:
+	case b == unwrittenByte:
+		return Unwritten + " before it was changed"
+	case b == freedByte:
 		return Freed
 	}
 	return strconv.Itoa(int(n))
@@ -42,24 +41,27 @@ func SequenceName(id int32) string {
 	return "a sequence without an id"
 }
 
-// fillOf returns the byte that memory was filled with from which a word was read, 0 if it was another. A count or an
-// offset may have been added.
-func fillOf(word uint64) byte {
+// fillOf returns the byte of which a word consists, if memory was filled with it, else 0. A small number may have been
+// added: then it is not exact.
+func fillOf[T uint32 | uint64](word T) (b byte, exact bool) {
 	const most = 4096
 	for _, b := range []byte{unwrittenByte, freedByte} {
-		if fill := uint64(b) * 0x0101010101010101; word-fill+most <= 2*most || uint32(word-fill)+most <= 2*most {
-			return b
+		if by := word - fill[T](b); by+most <= 2*most {
+			return b, by == 0
 		}
 	}
-	return 0
+	return 0, false
 }
+
+// fill returns a word that consists of a byte.
+func fill[T uint32 | uint64](b byte) T { return ^T(0) / 255 * T(b) }
 
 // pointee says what a pointer of the submission leads to.
 func (p *player) pointee(address uint64) string {
 	if address == 0 {
 		return "NULL"
 	}
-	switch fillOf(address) {
+	switch b, _ := fillOf(address); b {
 	case unwrittenByte:
 		return Unwritten
 	case freedByte:

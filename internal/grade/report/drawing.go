@@ -124,8 +124,8 @@ func newView(s *compare.Scene, d *compare.Difference) *view {
 		v.concerned = []int32{d.Op.A}
 	}
 	v.titles = [moments]string{"before " + call, "expected after " + call, "actual after " + call}
-	v.free = v.each(func(s *compare.State) string { return fmt.Sprint(s.Free) })
-	v.total = v.each(func(s *compare.State) string { return fmt.Sprint(s.Total) })
+	v.free = v.each(func(s *compare.State) string { return compare.Value(s.Free) })
+	v.total = v.each(func(s *compare.State) string { return compare.Value(s.Total) })
 	v.pool = v.counts()
 	v.list = v.order()
 	v.sequences = v.seqs()
@@ -205,7 +205,7 @@ func (v *view) counts() strip {
 		c := column{label: span(from, to)}
 		for i, count := range counts {
 			if count != none {
-				c.cells[i].value = fmt.Sprint(count)
+				c.cells[i].value = compare.Value(int32(count))
 			}
 		}
 		v.compare(&c)
@@ -234,7 +234,7 @@ func (v *view) order() strip {
 	for place := range list {
 		list[place] = v.each(func(s *compare.State) string {
 			if place < len(s.Sequences) {
-				return fmt.Sprint(s.Sequences[place].ID)
+				return compare.Value(s.Sequences[place].ID)
 			}
 			return ""
 		})
@@ -252,7 +252,7 @@ func (v *view) name(s *sequence, moment int) piece {
 	case moment == expected && !s.in(before) && v.states[before] != nil:
 		m = changed
 	}
-	return piece{fmt.Sprintf("sequence %d", s.id), m}
+	return piece{compare.SequenceName(s.id), m}
 }
 
 // drawable is the number of sequences that a State has at most.

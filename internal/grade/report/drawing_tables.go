@@ -27,7 +27,7 @@ func (v *view) seqs() []sequence {
 				all = append(all, sequence{id: q.ID, nth: nth})
 			}
 			all[at].found[i] = q
-			all[at].count.cells[i].value = fmt.Sprint(q.KVCount)
+			all[at].count.cells[i].value = compare.Value(q.KVCount)
 		}
 	}
 	for n := range all {
@@ -236,7 +236,7 @@ func (a *run) column() column {
 		switch {
 		case !a.there[i]:
 		case a.first[i] == a.last[i]:
-			c.cells[i].value = fmt.Sprint(a.first[i])
+			c.cells[i].value = compare.Value(a.first[i])
 		default:
 			c.cells[i].value = fmt.Sprintf("%d–%d", a.first[i], a.last[i])
 		}

@@ -27,7 +27,7 @@ var goldens = []struct {
 	{"A8", 80, "wrong: record 4 of block"},
 	{"A17", 80, "block_table[1] is a table, but has to be NULL"},
 	{"A19", 80, "block_table[0–15] →0–255"},
-	{"D5", 80, "wrong: llm_destroy does not return: the process ended by segmentation fault"},
+	{"D5", 80, "wrong: llm_destroy does not return: it uses a pointer that it reads from freed"},
 	{"F9", 80, "active_seqs: head → ?"},
 	{"I11", 80, "before llm_init: no engine yet"},
 	{"K14", 80, "block_table[1–15] is a table, but has to be NULL"},

@@ -232,7 +232,7 @@ func (c *canvas) rows() {
 		s := &c.sequences[r.sequence]
 		if !s.in(c.moment) {
 			if s.missing && c.moment == actual && r.table == 0 {
-				c.line(piece{fmt.Sprintf("%*sno sequence %d", indent, "", s.id), wrong})
+				c.line(piece{fmt.Sprintf("%*sno %s", indent, "", compare.SequenceName(s.id)), wrong})
 			}
 			continue
 		}

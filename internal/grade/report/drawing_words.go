@@ -37,7 +37,7 @@ func (v *view) say(d *compare.Difference) {
 }
 
 func (v *view) saySequence(s *sequence) {
-	name := fmt.Sprintf("sequence %d", s.id)
+	name := compare.SequenceName(s.id)
 	switch {
 	case s.missing:
 		v.wrong = append(v.wrong, name+" is not in the list")

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"llmmemory/internal/course"
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/build"
@@ -151,8 +152,11 @@ func note(op trace.Op) string {
 	var said []string
 	switch op.Kind {
 	case trace.Init:
-		if op.A >= 0 {
-			said = append(said, fmt.Sprintf("a pool of %s", plural(int(op.Pool())/64, "block", "blocks")))
+		switch {
+		case op.Large():
+			said = append(said, largePool(op))
+		case op.A >= 0:
+			said = append(said, fmt.Sprintf("a pool of %s", plural(int(op.Pool())/course.BlockSize, "block", "blocks")))
 		}
 	case trace.Hole:
 		said = append(said, "the tester unmaps a logical block of the sequence between two calls, and keeps the counts right")
@@ -169,4 +173,9 @@ func note(op trace.Op) string {
 		said = append(said, fmt.Sprintf("allocation %d of this call fails", op.Fail))
 	}
 	return strings.Join(said, "; ")
+}
+
+// largePool says in words how large a large pool is, which a step gives in bytes and MiB.
+func largePool(op trace.Op) string {
+	return fmt.Sprintf("a pool of %d GiB: offsets in it do not fit in an int", op.Pool()>>30)
 }

@@ -166,7 +166,11 @@ func message(f grade.Finding) string {
 			steps = steps[left:]
 		}
 		for _, op := range steps {
-			fmt.Fprintf(&b, "  %s\n", op)
+			fmt.Fprintf(&b, "  %s", op)
+			if op.Large() {
+				fmt.Fprintf(&b, "    # %s", largePool(op))
+			}
+			b.WriteString("\n")
 		}
 	}
 	return strings.TrimSuffix(b.String(), "\n")

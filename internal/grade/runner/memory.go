@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"unsafe"
@@ -19,7 +20,8 @@ const (
 	eventsSize        = mostEvents * int(unsafe.Sizeof(Event{}))
 	mostTold          = 15 // calls that were refused
 	toldSize          = 4 * (1 + mostTold)
-	fileSize          = PoolsSize + HeapSize + eventsSize + toldSize
+	faultSize         = 24
+	fileSize          = PoolsSize + HeapSize + eventsSize + toldSize + faultSize
 )
 
 // memory is the file, mapped here too, at an address of its own.
@@ -67,6 +69,19 @@ func (m *memory) close() {
 func (m *memory) events(n uint64) []Event {
 	first := (*Event)(unsafe.Pointer(&m.bytes[PoolsSize+HeapSize]))
 	return unsafe.Slice(first, mostEvents)[:min(n, mostEvents)]
+}
+
+// A Fault says where a call has ended the process: struct fault. It lies where the process can write.
+type Fault struct {
+	Address uint64  // that it used; what no memory can have is near the bytes that memory is filled with, or half of all
+	Events  []Event // of the call until then
+}
+
+// Fault returns where the process ended by SIGSEGV or SIGBUS, if it did.
+func (m *memory) Fault() (f Fault, found bool) {
+	text := m.bytes[fileSize-faultSize:]
+	f.Address, f.Events = binary.NativeEndian.Uint64(text[8:]), m.events(binary.NativeEndian.Uint64(text[16:]))
+	return f, binary.NativeEndian.Uint64(text) != 0
 }
 
 // at views size bytes at an address of the process; nil if any lies outside the

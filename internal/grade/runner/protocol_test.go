@@ -21,7 +21,8 @@ func TestTheRunnerHasTheSameProtocol(t *testing.T) {
 		"request": {unsafe.Sizeof(Request{}), unsafe.Offsetof(Request{}.Call), unsafe.Offsetof(Request{}.A), unsafe.Offsetof(Request{}.B),
 			unsafe.Offsetof(Request{}.Fail), unsafe.Offsetof(Request{}.Engine), unsafe.Offsetof(Request{}.Size)},
 		"event": {unsafe.Sizeof(Event{}), unsafe.Offsetof(Event{}.What), unsafe.Offsetof(Event{}.At), unsafe.Offsetof(Event{}.Size)},
-		"reply": {replySize, 0, 8}, // as Process.Do reads it
+		"reply": {replySize, 0, 8},     // as Process.Do reads it
+		"fault": {faultSize, 0, 8, 16}, // as memory.Fault reads it
 	} {
 		s, err := c.Struct(name)
 		require.NoError(t, err)
