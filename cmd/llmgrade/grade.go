@@ -62,16 +62,12 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 			return err
 		}
 	}
-	one := len(all) == 1 && !o.json && pages == nil
-	if one { // a student need not wait for the other findings
-		g.Found = func(_ string, f grade.Finding) { _ = report.WriteFinding(c.OutOrStdout(), f) }
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() {
 		stop() // a second interruption ends the process at once
 		fmt.Fprintln(c.ErrOrStderr(), "llmgrade: interrupted: what is being graded is finished first; interrupt again to stop at once")
 	})
-	failed := o.all(ctx, c.OutOrStdout(), all, g.Version(), grader, pages, one, status)
+	failed := o.all(ctx, c.OutOrStdout(), all, g.Version(), grader, pages, status)
 	if pages != nil {
 		if err := pages.report(c.ErrOrStderr()); err != nil {
 			return errors.Join(failed, err)
@@ -82,7 +78,7 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 
 // all grades all submissions by the rules of that version. One that cannot be graded does not
 // stop the rest.
-func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, rules string, grader func(class.Submission) (*grade.Report, error), pages *pages, printed bool, status *int) error {
+func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, rules string, grader func(class.Submission) (*grade.Report, error), pages *pages, status *int) error {
 	bar := progress(len(all))
 	var failed error
 	before := "" // the first submission that was not graded because of an interruption
@@ -113,7 +109,7 @@ func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, 
 			*status = less
 		}
 		_ = bar.Clear()
-		if err := o.write(w, r.Report, pages != nil, printed); err != nil {
+		if err := o.write(w, r.Report, pages != nil); err != nil {
 			return err
 		}
 		pages.add(r)
@@ -193,12 +189,11 @@ func given(g *grade.Grader, grader func(class.Submission) (*grade.Report, error)
 	}
 }
 
-// write prints a report: in one line if there are pages, otherwise all of it except findings
-// that were printed already.
-func (o *options) write(w io.Writer, r *grade.Report, brief, printed bool) error {
+// write prints a report: in one line if there are pages.
+func (o *options) write(w io.Writer, r *grade.Report, brief bool) error {
 	if o.trace != "" || o.main != "" {
 		if err := o.writeFinding(r); err != nil {
-			return errors.Join(err, report.WriteRest(w, r))
+			return errors.Join(err, report.WriteText(w, r))
 		}
 	}
 	switch {
@@ -206,8 +201,6 @@ func (o *options) write(w io.Writer, r *grade.Report, brief, printed bool) error
 		return writeJSON(w, r)
 	case brief:
 		return report.WriteLine(w, r)
-	case printed:
-		return report.WriteRest(w, r)
 	default:
 		return report.WriteText(w, r)
 	}

@@ -33,7 +33,7 @@ func TestEveryLineAndRowNamesTheRules(t *testing.T) {
 	var out bytes.Buffer
 	status := 0
 	o := options{json: true, jobs: 2}
-	require.ErrorContains(t, o.all(t.Context(), &out, all, "3.test", grader, pages, false, &status), "no gcc")
+	require.ErrorContains(t, o.all(t.Context(), &out, all, "3.test", grader, pages, &status), "no gcc")
 	lines := 0
 	for text := range bytes.Lines(out.Bytes()) {
 		var l line

@@ -42,11 +42,10 @@ type Grader struct {
 	Seed       uint64 // of the random traces; 0: derived from the submission's text
 	Only       string // play only the directed traces with this in their names
 	Points     Points
-	AllStages  bool                         // run every stage for every task, even if an earlier stage has failed
-	Exhaustive bool                         // also play every short sequence of calls
-	Traces     int                          // number of random traces, and of those with writes from outside
-	Tries      int                          // limit of compare.Shrink
-	Found      func(path string, f Finding) // called with each finding at once
+	AllStages  bool // run every stage for every task, even if an earlier stage has failed
+	Exhaustive bool // also play every short sequence of calls
+	Traces     int  // number of random traces, and of those with writes from outside
+	Tries      int  // limit of compare.Shrink
 	kit        *build.Kit
 	cases      []traces.Case
 	listed     func() []byte // returns the cases as text, formatted once
@@ -71,7 +70,7 @@ func NewGrader(flags ...string) (*Grader, error) {
 	}
 	return &Grader{
 		Points: DefaultPoints, Traces: randomTraces, Tries: shrinkTries,
-		Found: func(string, Finding) {}, kit: kit, cases: cases, setting: setting, self: sync.OnceValues(jobs.Program),
+		kit: kit, cases: cases, setting: setting, self: sync.OnceValues(jobs.Program),
 		listed: sync.OnceValue(func() []byte { return list(cases) }),
 	}, nil
 }
@@ -152,7 +151,6 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 		f, err := g.shown("replay", Directed, ops, d)
 		if err == nil {
 			g.report.Findings = append(g.report.Findings, f)
-			g.Found(path, f)
 		}
 		return err
 	})

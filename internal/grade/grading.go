@@ -139,7 +139,9 @@ func (g *grading) isolate(ops []trace.Op, real ...trace.Kind) []trace.Op {
 }
 
 func (g *grading) note(format string, values ...any) {
-	g.report.Notes = append(g.report.Notes, fmt.Sprintf(format, values...))
+	if note := fmt.Sprintf(format, values...); !slices.Contains(g.report.Notes, note) {
+		g.report.Notes = append(g.report.Notes, note)
+	}
 }
 
 // found adds a finding to the report. Most later stages skip its task.
@@ -152,7 +154,6 @@ func (g *grading) found(part Part, f Finding) {
 		f.Lines = append(f.Lines, m[0])
 	}
 	g.report.Findings = append(g.report.Findings, f)
-	g.Found(g.report.File, f)
 }
 
 // assertion matches what a failed assert writes to standard error.

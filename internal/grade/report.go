@@ -180,10 +180,10 @@ func (f *Finding) Headline() string {
 		return f.Name
 	case f.Step >= 0:
 		return f.Difference.Headline()
-	case f.Channel == "":
-		return f.Field + " is " + f.Actual
 	case f.Stage == Rules:
 		return f.Actual
+	case f.Channel == "":
+		return f.Field + " is " + f.Actual
 	}
 	return string(f.Stage) + " complains: " + f.Actual
 }

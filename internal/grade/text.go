@@ -26,10 +26,25 @@ func (g *grading) rules() error {
 			g.report.Advice = append(g.report.Advice, Advice{Name: name, Task: b.Task, Sentence: b.Sentence, Line: b.Line, Text: line})
 		case g.report.Stages.open(Rules, b.Task):
 			g.lost[PartMemory][b.Task] = true
+			if f := g.tells(b.Task, b.Sentence); f != nil { // a trace shows the same mistake
+				f.Lines = append(f.Lines, line)
+				g.report.Stages.fail(Rules, b.Task)
+				continue
+			}
 			g.found(PartMemory, Finding{Name: name, Task: b.Task, Stage: Rules, Sentence: b.Sentence, Difference: &compare.Difference{
 				Step: -1, Field: "the text of " + b.Function, Expected: "what the handout asks for", Actual: line}})
 		default:
 			g.line(b.Task, line)
+		}
+	}
+	return nil
+}
+
+// tells returns the finding of a task that quotes a sentence, or nil.
+func (g *grading) tells(task int, sentence string) *Finding {
+	for i := range g.report.Findings {
+		if f := &g.report.Findings[i]; f.Task == task && f.Sentence == sentence {
+			return f
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/grade"
 	"llmmemory/internal/testkit/corpus"
 	"llmmemory/internal/testkit/level"
 )
@@ -64,4 +65,18 @@ func source(t *testing.T, name string) string {
 		return corpus.Read(t, "independent/wrong/"+name+".c")
 	}
 	return corpus.Source(t, name)
+}
+
+// Ensure that a mistake that a trace and the text of the file show is one finding, with the line of the file.
+func TestAMistakeIsReportedOnce(t *testing.T) {
+	level.SkipQuick(t)
+	r := gradedBy(t, newGrader(t), putText(t, corpus.Source(t, "D1")))
+	require.Len(t, r.Findings, 1)
+	require.Contains(t, r.Findings[0].Lines[0], "gives the pool to free")
+	stage := r.Stages[len(r.Stages)-1]
+	require.Equal(t, grade.Rules, stage.Name)
+	require.Equal(t, grade.Failed, stage.Tasks[4])
+	for i, note := range r.Notes {
+		require.NotContains(t, r.Notes[:i], note)
+	}
 }

@@ -33,7 +33,7 @@ func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 			fmt.Fprintf(b, "    # %d steps before\n", from)
 		}
 		for _, op := range steps[from:] {
-			fmt.Fprintf(b, "    %s\n", op)
+			fmt.Fprintf(b, "    %s\n", report.Step(op))
 		}
 	}
 	if f.Difference != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fatih/color"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade"
 	"llmmemory/internal/terminal"
 )
@@ -23,46 +24,15 @@ var (
 	faint = color.New(color.Faint)
 )
 
-// WriteText writes a whole report. Package color decides whether there is colour:
-// on a terminal, and not with NO_COLOR.
+// WriteText writes a whole report: the findings, the stages by task, and the score. Package color decides whether there
+// is colour: on a terminal, and not with NO_COLOR.
 func WriteText(w io.Writer, r *grade.Report) error {
-	for _, f := range r.Findings {
-		if err := WriteFinding(w, f); err != nil {
-			return err
-		}
-	}
-	return WriteRest(w, r)
-}
-
-// WriteFinding writes one finding in full, as soon as Grader.Found reports it; WriteRest
-// then writes what is left at the end.
-func WriteFinding(w io.Writer, f grade.Finding) error {
-	f = visible(f)
-	picture := Drawing(f.Scene, f.Difference, 78, !color.NoColor)
-	_, err := fmt.Fprintf(w, "%s\n  %s\n\n", title.Sprint(headline(f)), strings.TrimSpace(indented(message(f)+"\n\n"+picture, "  ")))
-	return err
-}
-
-// headline says what is wrong, and in which trace it was seen.
-func headline(f grade.Finding) string { return fmt.Sprintf("%s (%s)", f.Headline(), f.Name) }
-
-// WriteRest writes what is known at the end: further information on each finding, the stages by
-// task, and the score.
-func WriteRest(w io.Writer, r *grade.Report) error {
 	var b strings.Builder
 	for _, f := range r.Findings {
 		f = visible(f)
-		fmt.Fprintf(&b, "%s\n", title.Sprint(headline(f)))
-		if f.Gain > 0 && !r.Replay {
-			fmt.Fprintf(&b, "  fixing it gives back %s\n", title.Sprintf("+%.1f points", f.Gain))
-		}
-		for _, line := range f.Lines {
-			fmt.Fprintf(&b, "  %s\n", line)
-		}
-		if len(f.Same) > 0 {
-			fmt.Fprintf(&b, "  the same in: %s\n", strings.Join(f.Same, ", "))
-		}
-		b.WriteString("\n")
+		picture := Drawing(f.Scene, f.Difference, 78, !color.NoColor)
+		text := strings.TrimRight(message(f)+"\n\n"+picture, "\n") + "\n\n" + seen(f, r.Replay)
+		fmt.Fprintf(&b, "%s\n  %s\n\n", title.Sprint(f.Headline()), strings.TrimSpace(indented(text, "  ")))
 	}
 	for _, a := range r.Advice {
 		fmt.Fprintf(&b, "%s\n", faint.Sprint("advice, which costs nothing: "+a.Name))
@@ -150,8 +120,26 @@ func stages(b *strings.Builder, r *grade.Report) {
 	b.WriteString("\n")
 }
 
+// seen says which traces show a finding, and what fixing it gains.
+func seen(f grade.Finding, replay bool) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seen in:  %s\n", f.Name)
+	if len(f.Same) > 0 {
+		fmt.Fprintf(&b, "also in:  %s\n", strings.Join(f.Same, ", "))
+	}
+	if f.Gain > 0 && !replay {
+		fmt.Fprintf(&b, "fixing it gives back %s\n", title.Sprintf("+%.1f points", f.Gain))
+	}
+	return b.String()
+}
+
 func message(f grade.Finding) string {
 	var b strings.Builder
+	for _, line := range f.Lines {
+		if line != f.Actual {
+			fmt.Fprintf(&b, "%s\n", line)
+		}
+	}
 	if f.Sentence != "" {
 		fmt.Fprintf(&b, "handout:  %s\n", f.Sentence)
 	}
@@ -166,14 +154,18 @@ func message(f grade.Finding) string {
 			steps = steps[left:]
 		}
 		for _, op := range steps {
-			fmt.Fprintf(&b, "  %s", op)
-			if op.Large() {
-				fmt.Fprintf(&b, "    # %s", largePool(op))
-			}
-			b.WriteString("\n")
+			fmt.Fprintf(&b, "  %s\n", Step(op))
 		}
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// Step is a step of a trace as text. A comment says how large a large pool is.
+func Step(op trace.Op) string {
+	if op.Large() {
+		return fmt.Sprintf("%s    # %s", op, largePool(op))
+	}
+	return op.String()
 }
 
 // indented indents all lines except the first, and except empty ones.

@@ -55,6 +55,32 @@ func TestAReportAsText(t *testing.T) {
 	require.NotContains(t, written(t, r), "gives back")
 }
 
+// Ensure that all that is known of a finding stands together, and once.
+func TestAFindingStandsInOnePlace(t *testing.T) {
+	r := one()
+	f := &r.Findings[0]
+	f.Sentence, f.Same, f.Lines = "the sentence", []string{"task2_y"}, []string{"llm_memory.c:7: Invalid read"}
+	f.Ops[0] = trace.Op{Kind: trace.Init, A: 64, B: 3072}
+	f.Op, f.Actual = f.Ops[0], "2"
+	text := written(t, r)
+	require.True(t, strings.HasPrefix(text, f.Headline()+`
+  llm_memory.c:7: Invalid read
+  handout:  the sentence
+  field
+  expected: 1
+  actual:   2
+  after:
+    init e0 64 3072    # a pool of 3 GiB: offsets in it do not fit in an int
+
+  seen in:  task2_x
+  also in:  task2_y
+  fixing it gives back +6.2 points
+
+advice, which costs nothing: gate_main
+`), "%s", text)
+	require.Equal(t, 1, strings.Count(text, f.Headline()))
+}
+
 func TestNothingOfASubmissionMovesTheCursor(t *testing.T) {
 	r := one()
 	r.File, r.Notes = "\x1b[31m.c", []string{"\x1b]0;x\x07"}
