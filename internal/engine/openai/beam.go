@@ -70,16 +70,27 @@ func unusedByBeams(r *engine.Request) error {
 	return nil
 }
 
-// A beam is a candidate for an answer.
+// A beam is a candidate for an answer: one more token after another beam, or the empty answer.
 type beam struct {
-	tokens  []int32 // prompt and answer
+	before  *beam // nil: the answer is empty
+	token   int32
+	length  int     // of prompt and answer
 	logprob float64 // of the answer
 	ended   bool
 }
 
+// answer is the tokens after a prompt.
+func (b *beam) answer(prompt []int32) []int32 {
+	tokens := make([]int32, b.length-len(prompt))
+	for i := len(tokens) - 1; i >= 0; i-- {
+		tokens[i], b = b.token, b.before
+	}
+	return tokens
+}
+
 // score is vLLM's get_beam_search_score: the end of a sequence does not count as a token.
 func (b *beam) score(penalty float64) float64 {
-	n := len(b.tokens)
+	n := b.length
 	if b.ended {
 		n--
 	}
@@ -90,7 +101,9 @@ func (b *beam) score(penalty float64) float64 {
 type search struct {
 	server  *Server
 	series  *engine.Series
+	next    func(ctx context.Context, prompt []int32, beams []*beam) ([][]sampling.Logprob, error) // the most likely tokens
 	width   int
+	longest int // tokens of a sequence
 	most    int // tokens of an answer
 	ends    []int32
 	own     []int32 // of ends: the model's
@@ -120,6 +133,7 @@ func (s *Server) search(c *common, r *engine.Request) (*search, error) {
 		return nil, err
 	}
 	f := &search{server: s, width: r.N, most: r.MaxTokens, ends: r.StopTokenIDs, penalty: 1, salt: r.CacheSalt}
+	f.next, f.longest = f.step, s.config.Engine.Config().MaxModelLen
 	if c.LengthPenalty != nil {
 		f.penalty = *c.LengthPenalty
 	}
@@ -139,19 +153,18 @@ func (f *search) stopReason(answer []int32) any {
 }
 
 // run returns the beams of a prompt, the best first.
-func (f *search) run(ctx context.Context, prompt []int32) ([]beam, error) {
-	live := []beam{{tokens: prompt}}
-	var done []beam
-	longest := f.server.config.Engine.Config().MaxModelLen
-	for step := 0; step < f.most && len(live) > 0 && len(live[0].tokens) < longest; step++ {
-		tops, err := f.step(ctx, live)
+func (f *search) run(ctx context.Context, prompt []int32) ([]*beam, error) {
+	live := []*beam{{length: len(prompt)}}
+	var done []*beam // the best of those that have ended
+	for step := 0; step < f.most && len(live) > 0 && live[0].length < f.longest; step++ {
+		tops, err := f.next(ctx, prompt, live)
 		if err != nil {
 			return nil, err
 		}
-		var next []beam
+		var next []*beam
 		for i, b := range live {
 			for _, t := range tops[i] {
-				c := beam{append(slices.Clone(b.tokens), t.Token), b.logprob + float64(t.Value), slices.Contains(f.ends, t.Token)}
+				c := &beam{b, t.Token, b.length + 1, b.logprob + float64(t.Value), slices.Contains(f.ends, t.Token)}
 				if c.ended {
 					done = append(done, c)
 				} else {
@@ -159,24 +172,25 @@ func (f *search) run(ctx context.Context, prompt []int32) ([]beam, error) {
 				}
 			}
 		}
-		f.order(next)
-		live = next[:min(f.width, len(next))]
+		live, done = f.best(next), f.best(done)
 	}
-	done = append(done, live...)
-	f.order(done)
-	return done[:min(f.width, len(done))], nil
+	return f.best(append(done, live...)), nil
 }
 
-func (f *search) order(beams []beam) {
-	slices.SortStableFunc(beams, func(a, b beam) int { return cmp.Compare(b.score(f.penalty), a.score(f.penalty)) })
+// best are as many beams as are wanted, the best first and of equal ones the earliest.
+func (f *search) best(beams []*beam) []*beam {
+	slices.SortStableFunc(beams, func(a, b *beam) int { return cmp.Compare(b.score(f.penalty), a.score(f.penalty)) })
+	n := min(f.width, len(beams))
+	clear(beams[n:])
+	return beams[:n]
 }
 
 // step asks for the most likely next tokens of all beams.
-func (f *search) step(ctx context.Context, beams []beam) (tops [][]sampling.Logprob, err error) {
+func (f *search) step(ctx context.Context, prompt []int32, beams []*beam) (tops [][]sampling.Logprob, err error) {
 	j := &job{}
 	defer j.cancel()
-	for i := range beams {
-		r := engine.Request{Prompt: beams[i].tokens, MaxTokens: 1, IgnoreEOS: true, CacheSalt: f.salt,
+	for _, b := range beams {
+		r := engine.Request{Prompt: slices.Concat(prompt, b.answer(prompt)), MaxTokens: 1, IgnoreEOS: true, CacheSalt: f.salt,
 			Params: sampling.Default()}
 		r.Temperature, r.Logprobs = 0, 2*f.width
 		stream, err := f.series.Submit(r)
@@ -233,7 +247,7 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, reques
 		u.PromptTokens += len(prompt.tokens)
 		for _, b := range found[:min(j.n, len(found))] {
 			p := part{index: len(choices), prompt: prompt, first: true, finish: engine.FinishLength}
-			answer := b.tokens[len(prompt.tokens):]
+			answer := b.answer(prompt.tokens)
 			u.CompletionTokens += len(answer)
 			for _, id := range answer {
 				p.tokens = append(p.tokens, engine.Token{ID: id})

@@ -101,7 +101,7 @@ func TestTheScoreOfABeamIsItsLogprobByItsLength(t *testing.T) {
 		{"times its length", false, -1, -50},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b := beam{tokens: make([]int32, 5), logprob: -10, ended: test.ended}
+			b := beam{length: 5, logprob: -10, ended: test.ended}
 			require.InDelta(t, test.want, b.score(test.penalty), 1e-9)
 		})
 	}
