@@ -21,13 +21,20 @@ type chatRequest struct {
 	MaxCompletionTokens *int          `json:"max_completion_tokens"`
 	Logprobs            bool          `json:"logprobs"`
 	TopLogprobs         *int          `json:"top_logprobs"`
+	ReasoningEffort     string        `json:"reasoning_effort"`
 	AddGenerationPrompt *bool         `json:"add_generation_prompt"`
 	ChatTemplateKwargs  kwargs        `json:"chat_template_kwargs"`
-	ReasoningEffort     string        `json:"reasoning_effort"`
 	AddSpecialTokens    bool          `json:"add_special_tokens"`
+
+	ContinueFinalMessage bool `json:"continue_final_message"`
 
 	Tools      []json.RawMessage `json:"tools"`
 	ToolChoice json.RawMessage   `json:"tool_choice"`
+}
+
+// opensAnswer reports whether the prompt ends where an answer begins.
+func (body *chatRequest) opensAnswer() bool {
+	return !body.ContinueFinalMessage && (body.AddGenerationPrompt == nil || *body.AddGenerationPrompt)
 }
 
 // kwargs are variables of the chat template.
@@ -187,6 +194,12 @@ func (s *Server) canChat(body *chatRequest) error {
 		return invalid("messages", "messages is missing.")
 	case len(body.Messages) == 0:
 		return invalid("messages", "messages is empty.")
+	case body.ContinueFinalMessage && body.AddGenerationPrompt != nil && *body.AddGenerationPrompt:
+		return invalid("continue_final_message",
+			"continue_final_message and add_generation_prompt are both true; give one of them.")
+	case body.ContinueFinalMessage && body.Messages[len(body.Messages)-1].Content == nil:
+		return invalid("messages", "Message %d has no content that continue_final_message could continue.",
+			len(body.Messages)-1)
 	}
 	return body.addVariables(template)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"llmmemory/internal/engine"
+	"llmmemory/internal/model/chat"
 	"llmmemory/internal/model/tokenizer"
 )
 
@@ -92,6 +93,10 @@ func (s *Server) chatTokens(ctx context.Context, body *chatRequest, most limit) 
 	if err != nil {
 		return nil, err
 	}
+	cut := func(prompt string) (string, error) { return prompt, nil }
+	if body.ContinueFinalMessage {
+		messages, cut = chat.Continue(messages)
+	}
 	var text strings.Builder
 	fits := s.config.Engine.Config().Tokenizer.Room(most.tokens)
 	err = s.config.Template.RenderTo(func(piece string) error {
@@ -103,10 +108,14 @@ func (s *Server) chatTokens(ctx context.Context, body *chatRequest, most limit) 
 		}
 		text.WriteString(piece)
 		return nil
-	}, messages, body.AddGenerationPrompt == nil || *body.AddGenerationPrompt, body.ChatTemplateKwargs)
+	}, messages, body.opensAnswer(), body.ChatTemplateKwargs)
 	if err != nil {
 		return nil, argumentsError(messages, err)
 	}
+	prompt, err := cut(text.String())
+	if err != nil {
+		return nil, err
+	}
 	// Most templates write the tokens that begin a text by themselves.
-	return s.encode(ctx, text.String(), body.AddSpecialTokens, most)
+	return s.encode(ctx, prompt, body.AddSpecialTokens, most)
 }

@@ -142,6 +142,14 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{chats, `{"model": "demo", "messages": [{"role": "assistant", "function_call": {"name": "f"}}]}`, "messages",
 			"Message 0 has a function_call; use tool_calls."},
 
+		{chats, talk + `"continue_final_message": true, "add_generation_prompt": true}`, "continue_final_message",
+			"are both true; give one of them"},
+		{"/tokenize", talk + `"continue_final_message": true, "add_generation_prompt": true}`, "continue_final_message",
+			"are both true"},
+		{chats, `{"model": "demo", "messages": [{"role": "assistant"}], "continue_final_message": true}`, "messages",
+			"Message 0 has no content that continue_final_message could continue."},
+		{texts, text + `"continue_final_message": true}`, "continue_final_message", "use /v1/chat/completions"},
+
 		// beams
 		{texts, text + beams + `"stream": true}`, "stream", ""},
 		{texts, text + beams + `"n": 11}`, "n", ""},

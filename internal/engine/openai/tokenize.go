@@ -20,6 +20,8 @@ type tokenizeRequest struct {
 	ReasoningEffort     string        `json:"reasoning_effort"`
 
 	Tools []json.RawMessage `json:"tools"`
+
+	ContinueFinalMessage bool `json:"continue_final_message"`
 }
 
 type tokenized struct {
@@ -58,7 +60,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 		chat := chatRequest{
 			Messages: body.Messages, AddGenerationPrompt: body.AddGenerationPrompt, ChatTemplateKwargs: body.ChatTemplateKwargs,
 			ReasoningEffort: body.ReasoningEffort, AddSpecialTokens: body.AddSpecialTokens != nil && *body.AddSpecialTokens,
-			Tools: body.Tools,
+			Tools: body.Tools, ContinueFinalMessage: body.ContinueFinalMessage,
 		}
 		if err := s.canChat(&chat); err != nil {
 			return err

@@ -58,7 +58,7 @@ var foreignFields = slices.Concat(
 		// vLLM
 		{"include_reasoning", "true", useKwargs, ""},
 		{"return_tokens_as_token_ids", "false", "", ""},
-		{"continue_final_message", "false", "", ""},
+		{"continue_final_message", "false", "use /v1/chat/completions", "prompt"},
 		{"spaces_between_special_tokens", "true", "", ""},
 		{"priority", "0", "", ""},
 		// llama.cpp
