@@ -248,3 +248,40 @@ func TestWhatMemcheckSaysOfADeathFailsIt(t *testing.T) {
 		})
 	}
 }
+
+// Ensure that a finding says what the tester took away, where the submission may remember it.
+func TestACacheIsToldThatTheTesterChangesTheList(t *testing.T) {
+	level.SkipQuick(t)
+	g := newGrader(t)
+	g.LeaveOutSweeps()
+	const says = "the tester itself changed the list of sequences before this call"
+	for _, c := range []struct {
+		name, source string
+		steps        map[grade.StageName]string // of the finding: what the tester did
+	}{
+		{"the sequence found last is remembered until it is freed", corpus.Changed(t,
+			"static Sequence *find(LLMEngine *engine, int seq_id) {\n", "static Sequence *last;\nstatic LLMEngine *its;\n\nstatic Sequence *find(LLMEngine *engine, int seq_id) {\n"+
+				"    if (last != NULL && its == engine && last->seq_id == seq_id) {\n        return last;\n    }\n",
+			"            return seq;\n", "            last = seq;\n            its = engine;\n            return seq;\n",
+			"    seq->node.prev->next = seq->node.next;\n", "    last = NULL;\n    seq->node.prev->next = seq->node.next;\n",
+			"    struct list_node *node = engine->active_seqs.next;\n    while", "    last = NULL;\n    struct list_node *node = engine->active_seqs.next;\n    while"),
+			map[grade.StageName]string{grade.Sanitizers: "given free e0 ", grade.Directed: "unlink e0 1"}},
+		{"a read of freed memory", corpus.Source(t, "M4"), map[grade.StageName]string{grade.Memcheck: ""}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := gradedBy(t, g, putText(t, c.source))
+			require.Len(t, r.Findings, len(c.steps))
+			for _, f := range r.Findings {
+				require.Contains(t, c.steps, f.Stage)
+				lines := strings.Join(f.Lines, "\n")
+				if c.steps[f.Stage] == "" {
+					require.NotContains(t, lines, says, f.Name)
+				} else {
+					require.Contains(t, lines, says, f.Name)
+					require.Contains(t, lines, c.steps[f.Stage], f.Name)
+				}
+			}
+		})
+	}
+}

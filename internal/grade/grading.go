@@ -254,6 +254,11 @@ func (g *grading) finding(c candidate) (Finding, error) {
 	if f.Ops, f.Difference, err = compare.Shrink(ops, f.Difference, play, g.Tries); err != nil {
 		return f, err
 	}
+	if last := f.Op; f.Channel == compare.Returned || f.Channel == compare.Death {
+		f.Lines = remarkOn(f.Steps(), func(op trace.Op) bool { // only what was shortened to what matters
+			return op.Engine == last.Engine && (op.Kind == trace.Destroy || op.A == last.A || op.A == last.B && last.Kind.Single() == trace.Fork)
+		})
+	}
 	f.Scene, err = compare.Look(g.program.Native(), f.Ops, f.Difference)
 	return f, err
 }

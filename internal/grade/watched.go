@@ -136,7 +136,7 @@ func (g *grading) deaths(stage StageName, play func(supervise.Steps) ([]watch.Fi
 			task := cmp.Or(trace.TaskOf(m.Function), f.Task)
 			g.lost[PartMemory][task] = true
 			g.report.Stages.fail(stage, task)
-			if len(f.Lines) == 0 && m.Line != 0 {
+			if m.Line != 0 && !slices.ContainsFunc(f.Lines, func(line string) bool { return strings.HasPrefix(line, "llm_memory.c:") }) {
 				f.Lines = append(f.Lines, m.String())
 			}
 		}
@@ -157,8 +157,8 @@ func (g *grading) complaint(m watch.Finding) {
 	})
 }
 
-// complains adds a complaint of a stage as a finding, or as a line of a finding that explains it.
-func (g *grading) complains(stage StageName, m watch.Finding, sentence string, explains func(f *Finding, task int) bool) {
+// complains adds a complaint of a stage as a finding, or as a line of a finding that explains it, with remarks on it.
+func (g *grading) complains(stage StageName, m watch.Finding, sentence string, explains func(f *Finding, task int) bool, remarks ...string) {
 	task := trace.TaskOf(m.Function)
 	if task == 0 { // outside the six functions: a leak at the end
 		task = Tasks
@@ -166,7 +166,7 @@ func (g *grading) complains(stage StageName, m watch.Finding, sentence string, e
 	g.lost[PartMemory][task] = true
 	for i := range g.report.Findings {
 		if f := &g.report.Findings[i]; explains(f, task) {
-			f.Lines = append(f.Lines, m.String())
+			f.Lines = append(append(f.Lines, m.String()), remarks...)
 			g.report.Stages.fail(stage, task)
 			return
 		}
@@ -175,7 +175,7 @@ func (g *grading) complains(stage StageName, m watch.Finding, sentence string, e
 	if stage == Sanitizers {
 		field = fmt.Sprintf("what the sanitizers say of %s", m.Function)
 	}
-	g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_%s", task, strings.ToLower(string(stage))), Task: task, Stage: stage, Sentence: sentence,
+	g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_%s", task, strings.ToLower(string(stage))), Task: task, Stage: stage, Sentence: sentence, Lines: remarks,
 		Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: field, Expected: "nothing", Actual: m.String()}})
 }
 
@@ -206,7 +206,7 @@ func (g *grading) sanitizers() error {
 		return err
 	}
 	if err := g.deaths(Sanitizers, func(steps supervise.Steps) ([]watch.Finding, error) {
-		f, err := watch.Sanitizers(program, steps)
+		f, _, err := watch.Sanitizers(program, steps)
 		if f == nil {
 			return nil, err
 		}
@@ -218,7 +218,7 @@ func (g *grading) sanitizers() error {
 		g.skip(Sanitizers, "no directed trace is right to its end")
 		return nil
 	}
-	f, err := watch.Sanitizers(program, g.steps(g.clean...))
+	f, until, err := watch.Sanitizers(program, g.steps(g.clean...))
 	if errors.Is(err, watch.ErrUnfinished) {
 		g.skip(Sanitizers, err.Error())
 		return nil
@@ -226,8 +226,31 @@ func (g *grading) sanitizers() error {
 	if f == nil || err != nil {
 		return err
 	}
-	g.complains(Sanitizers, *f, sanitizerSentence(f), func(o *Finding, task int) bool { return o.Task == task && o.Stage == Memcheck })
+	var remarks []string
+	if strings.Contains(f.What, "use-after-free") {
+		remarks = remarkOn(until, func(trace.Op) bool { return true })
+	}
+	g.complains(Sanitizers, *f, sanitizerSentence(f), func(o *Finding, task int) bool { return o.Task == task && o.Stage == Memcheck }, remarks...)
 	return nil
+}
+
+// remarkOn says which sequences and engines of a kind the tester itself took away before the last step of a trace: what
+// a function keeps of them between the calls is stale.
+func remarkOn(ops []trace.Op, is func(op trace.Op) bool) []string {
+	var steps []string
+	for _, op := range ops[:max(0, len(ops)-1)] {
+		takes := op.Kind == trace.Unlink || op.Kind == trace.Rename || op.Given && (op.Kind.Single() == trace.Free || op.Kind == trace.Destroy)
+		if takes && is(op) {
+			steps = append(steps, op.String())
+		}
+	}
+	if len(steps) == 0 {
+		return nil
+	}
+	const most = 3
+	return []string{fmt.Sprintf("the tester itself changed the list of sequences before this call (%s): "+
+		"if a function remembers a sequence or an engine from an earlier call, such as the one that was found last, it has to look at active_seqs before it uses it",
+		strings.Join(steps[max(0, len(steps)-most):], "; "))}
 }
 
 // sanitizerSentence returns the sentence that a complaint breaks: for a member of a NULL engine,

@@ -71,22 +71,45 @@ const mostOfMany = 40
 // It computes the tester's own writes: the process does not know the correct state.
 func (s Steps) encode() ([]byte, error) {
 	var all stepText
+	err := s.each(&all, func(int, int, int) {})
+	all.add(over, 0)
+	return all, err
+}
+
+// each adds the steps of all traces. It calls added after each step of a trace, with the numbers of both and where what
+// it has added begins.
+func (s Steps) each(all *stepText, added func(at, step, from int)) error {
 	own := int32(0)
 	if s.Own {
 		own = 1
 	}
-	for _, ops := range s.Traces {
+	for at, ops := range s.Traces {
 		if slices.ContainsFunc(ops, trace.Op.Large) || s.Own && (slices.ContainsFunc(ops, takesApart) || slices.ContainsFunc(ops, slowlyFilled)) {
 			continue
 		}
 		all.add(end, 0, own)
-		if err := all.play(ops, s.Defined); err != nil {
-			return nil, err
+		if err := all.play(ops, s.Defined, func(step, from int) { added(at, step, from) }); err != nil {
+			return err
 		}
 		all.add(end, 0, own)
 	}
-	all.add(over, 0)
-	return all, nil
+	return nil
+}
+
+// Until returns the trace that a program which has ended was playing, up to the step that it played last; nil if it was
+// not playing one.
+func (s Steps) Until(steps *os.File) (until []trace.Op, err error) {
+	read, err := steps.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return nil, err
+	}
+	var all stepText
+	err = s.each(&all, func(at, step, from int) {
+		if int64(from) < read && read <= int64(len(all)) {
+			until = s.Traces[at][:step+1]
+		}
+	})
+	return until, err
 }
 
 // stepText is struct step after struct step of watched.c.
@@ -105,36 +128,41 @@ func (to *stepText) add(call uint32, engine int, numbers ...int32) {
 	*to = text
 }
 
-// play adds one trace; defined as in Steps.
-func (to *stepText) play(ops []trace.Op, defined bool) error {
+// play adds one trace; defined as in Steps. It calls added after each step.
+func (to *stepText) play(ops []trace.Op, defined bool, added func(step, from int)) error {
 	w, err := oracle.New()
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	for _, op := range ops {
-		if op.Given || op.Kind.Outside() {
+	for step, op := range ops {
+		from := len(*to)
+		switch {
+		case op.Given || op.Kind.Outside():
 			for _, c := range w.Write(op) {
 				to.add(change+uint32(c.Kind), c.Engine, c.A, c.B, c.C, c.N)
 			}
-			continue
+		case op.Fail == 0:
+			to.calls(w, op, defined)
 		}
-		if op.Fail > 0 {
-			continue
-		}
-		n := 0
-		for single := range op.Each {
-			if defined && single.Kind == trace.Create && single.B > math.MaxInt32-15 {
-				continue
-			}
-			w.Play(single)
-			to.add(uint32(single.Kind), single.Engine, single.A, single.B)
-			if n++; n == mostOfMany {
-				break
-			}
-		}
+		added(step, from)
 	}
 	return nil
+}
+
+// calls adds the calls of one step.
+func (to *stepText) calls(w *oracle.World, op trace.Op, defined bool) {
+	n := 0
+	for single := range op.Each {
+		if defined && single.Kind == trace.Create && single.B > math.MaxInt32-15 {
+			continue
+		}
+		w.Play(single)
+		to.add(uint32(single.Kind), single.Engine, single.A, single.B)
+		if n++; n == mostOfMany {
+			break
+		}
+	}
 }
 
 // slowlyFilled reports whether the pool of an Init is so large that a submission could use up

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/sandbox"
 	"llmmemory/internal/grade/supervise"
 )
@@ -19,28 +20,30 @@ const (
 )
 
 // Sanitizers plays the traces on a program that is linked with grader/process/watched.c and
-// the sanitizers, whose first complaint ends it. The finding is nil if there is none.
-func Sanitizers(program string, steps supervise.Steps) (*Finding, error) {
+// the sanitizers, whose first complaint ends it. The finding is nil if there is none; otherwise
+// until is its trace, up to its step.
+func Sanitizers(program string, steps supervise.Steps) (f *Finding, until []trace.Op, err error) {
 	steps.Defined = true
 	file, err := steps.File(filepath.Dir(program))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer file.Close()
 	said, exit, err := runSanitized(program, file)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	switch {
 	case exit == stopped:
 		f := parseComplaint(said)
-		return &f, nil
+		until, err := steps.Until(file)
+		return &f, until, err
 	case exit < 0:
-		return nil, sanitizers.unfinished("it was ended in the middle of a call")
+		return nil, nil, sanitizers.unfinished("it was ended in the middle of a call")
 	case exit != 0:
-		return nil, sanitizers.unfinished("it ended in the middle of a call, with exit status %d", exit)
+		return nil, nil, sanitizers.unfinished("it ended in the middle of a call, with exit status %d", exit)
 	}
-	return nil, sanitizers.playedAll(file, ", with exit status 0")
+	return nil, nil, sanitizers.playedAll(file, ", with exit status 0")
 }
 
 // runSanitized returns what the program writes to its standard error, and its exit status.
