@@ -33,9 +33,13 @@ type Folder struct {
 	space Space
 	most  int64 // bytes of all files
 
-	left     atomic.Int64 // bytes that are stored before the folder is measured again
+	left   atomic.Int64            // bytes that are stored before the folder is measured again
+	places chan struct{}           // one for each call that is under way
+	remove func(name string) error // os.Remove
+
 	evicting sync.Mutex
-	places   chan struct{} // one for each call that is under way
+	full     error     // why not enough files could be removed; nil: they could
+	retry    time.Time // when that is tried again
 }
 
 const (
@@ -44,6 +48,8 @@ const (
 
 	// A file that was written longer ago under another name is of a process that is gone.
 	abandonedAfter = 10 * time.Minute
+	// When files are removed again after too few could be.
+	removedAgainAfter = time.Minute
 	// Uses within this time are not noted, to save writes.
 	useNotedEvery = time.Minute
 	// Calls under way, including those that were given up because the disk does not answer: each occupies a thread.
@@ -55,7 +61,7 @@ const (
 func NewFolder(path string, space Space, most int64) (*Folder, error) {
 	f := &Folder{
 		path: path, own: filepath.Join(path, spacePrefix+space.String()), space: space, most: most,
-		places: make(chan struct{}, concurrentCalls),
+		places: make(chan struct{}, concurrentCalls), remove: os.Remove,
 	}
 	if err := f.open(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFolder, err)
@@ -87,7 +93,7 @@ func (f *Folder) open() error {
 		return err
 	}
 	f.clean()
-	f.evict()
+	_ = f.evict(0) // if files cannot be removed, what is stored next says so
 	return nil
 }
 
@@ -200,7 +206,9 @@ func (f *Folder) load(block *blockhash.Hash, to []byte) error {
 		return err
 	}
 	if short || info.Size() != int64(headerSize+len(to)) || !f.space.intact(header[:], block, to) {
-		_ = os.Remove(name)
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s: %w, and cannot be removed: %w", name, ErrDamaged, err)
+		}
 		return fmt.Errorf("%s: %w; it was removed", name, ErrDamaged)
 	}
 	f.noteUse(name, info)
@@ -229,13 +237,10 @@ func (f *Folder) store(block blockhash.Hash, m Memory) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
 	}
-	if err := f.write(name, &block, m); err != nil {
+	if err := f.makeRoom(int64(headerSize + m.size)); err != nil {
 		return err
 	}
-	if f.left.Add(-int64(headerSize+m.size)) < 0 {
-		f.evict()
-	}
-	return nil
+	return f.write(name, &block, m)
 }
 
 func (f *Folder) write(name string, block *blockhash.Hash, m Memory) error {
@@ -283,37 +288,76 @@ func (f *Folder) glob(pattern string) []string {
 	return files
 }
 
-// evict measures the folder, and removes the files that were used least recently until a tenth
-// of it is free, if it is too large. What another process removes meanwhile is gone all the same.
-// What others store is not known, so the folder is measured again when a tenth of it was stored.
-func (f *Folder) evict() {
-	f.evicting.Lock()
-	defer f.evicting.Unlock()
-	type entry struct {
-		name string
-		size int64
-		used time.Time
-	}
-	var all []entry
-	var total int64
+// A file is a stored block.
+type file struct {
+	name string
+	size int64
+	used time.Time
+}
+
+// measure lists the blocks of all spaces and adds up their sizes.
+func (f *Folder) measure() (all []file, total int64) {
 	for _, name := range f.glob(spacePrefix + "*/??/*") {
 		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() {
-			all = append(all, entry{name, info.Size(), info.ModTime()})
+			all = append(all, file{name, info.Size(), info.ModTime()})
 			total += info.Size()
 		}
 	}
-	if total > f.most {
-		slices.SortFunc(all, func(a, b entry) int {
-			return cmp.Or(a.used.Compare(b.used), strings.Compare(a.name, b.name))
-		})
-		for _, e := range all {
-			if total <= f.most-f.most/10 {
-				break
-			}
-			if err := os.Remove(e.name); err == nil || errors.Is(err, fs.ErrNotExist) {
-				total -= e.size
-			}
+	return all, total
+}
+
+// makeRoom returns nil if another size bytes may be stored.
+func (f *Folder) makeRoom(size int64) error {
+	switch {
+	case size > f.most:
+		return fmt.Errorf("%s may hold %d bytes, and a block has %d", f.path, f.most, size)
+	case f.left.Add(-size) >= 0:
+		return nil
+	}
+	return f.evict(size)
+}
+
+// evict measures the folder and, if it has no room for size bytes, removes the files that were used least recently until
+// a tenth of it is free. What another process removes meanwhile is gone all the same. What others store is not known, so
+// the folder is measured again when a tenth of it was stored. If too few files can be removed, that is tried
+// again after a minute; until then only the room that there is gets used.
+func (f *Folder) evict(size int64) error {
+	f.evicting.Lock()
+	defer f.evicting.Unlock()
+	if time.Now().Before(f.retry) {
+		return f.full
+	}
+	f.full, f.retry = nil, time.Time{}
+	all, total := f.measure()
+	if total+size > f.most {
+		total = f.removeOldest(all, total, size)
+	}
+	f.left.Store(min(f.most-total, f.most/10) - size)
+	if total+size > f.most {
+		return f.full
+	}
+	return nil
+}
+
+// removeOldest removes files until a tenth of the folder is free, and size bytes. It returns how many bytes are left.
+func (f *Folder) removeOldest(all []file, total, size int64) int64 {
+	slices.SortFunc(all, func(a, b file) int {
+		return cmp.Or(a.used.Compare(b.used), strings.Compare(a.name, b.name))
+	})
+	var failed error
+	for _, e := range all {
+		if total <= f.most-max(f.most/10, size) {
+			return total
+		}
+		if err := f.remove(e.name); err == nil || errors.Is(err, fs.ErrNotExist) {
+			total -= e.size
+		} else if failed == nil {
+			failed = err
 		}
 	}
-	f.left.Store(min(f.most-total, f.most/10))
+	if failed != nil {
+		f.full = fmt.Errorf("%s may hold %d bytes and holds %d, and files cannot be removed: %w", f.path, f.most, total, failed)
+		f.retry = time.Now().Add(removedAgainAfter)
+	}
+	return total
 }

@@ -23,7 +23,7 @@ type Config struct {
 	KnownFor time.Duration
 
 	QueueBytes int         // blocks that wait to be stored, at most; 0: 256 MB
-	Log        *log.Logger // of failures and of what is not worth loading, once a minute at most; nil: nowhere
+	Log        *log.Logger // of failures and of what is not worth loading, each once a minute at most; nil: nowhere
 }
 
 // An Offloader stores and loads blocks in the background. Its methods are safe for concurrent use.
@@ -45,8 +45,8 @@ type Offloader struct {
 	older  map[blockhash.Hash]bool // before that
 	since  time.Time               // of recent
 	rate   rate
-	logged time.Time
-	broken map[string]time.Time // when something failed last, by what was being done
+	logged map[string]time.Time // when something was logged last, by what was being done
+	broken map[string]time.Time // when that failed last
 	stats  Stats
 }
 
@@ -93,7 +93,7 @@ func New(c Config) *Offloader {
 	c.KnownFor = min(c.KnownFor, maxKnownFor)
 	o := &Offloader{
 		config: c, most: max(minQueuedBlocks, c.QueueBytes/max(1, c.BlockBytes)), loads: make(chan struct{}, concurrentLoads),
-		recent: map[blockhash.Hash]bool{}, older: map[blockhash.Hash]bool{}, broken: map[string]time.Time{},
+		recent: map[blockhash.Hash]bool{}, older: map[blockhash.Hash]bool{}, broken: map[string]time.Time{}, logged: map[string]time.Time{},
 	}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
 	o.queue, o.free = make(chan stored, o.most), make(chan Memory, o.most)
@@ -234,9 +234,10 @@ func (o *Offloader) store() {
 
 // What an Offloader does with blocks, for messages.
 const (
-	storing = "storing"
-	looking = "looking for"
-	loading = "loading"
+	storing   = "storing"
+	looking   = "looking for"
+	loading   = "loading"
+	declining = "declining"
 )
 
 // paused reports whether looking or loading has failed a moment ago. A tier that is gone costs a request
@@ -258,7 +259,7 @@ func (o *Offloader) failed(doing string, err error) {
 		o.broken[doing] = time.Now()
 	}
 	o.mu.Unlock()
-	o.logf("%s keys and values: %v; they are computed instead", doing, err)
+	o.logf(doing, "%s keys and values: %v; they are computed instead", doing, err)
 }
 
 // Find returns how many of the blocks can be loaded, from the first one on, and are faster to load than to
@@ -289,15 +290,15 @@ func (o *Offloader) decline(n int, loading, computing time.Duration) {
 	o.mu.Lock()
 	o.stats.Computed += int64(n)
 	o.mu.Unlock()
-	o.logf("%d blocks are computed, in about %v: loading them would take about %v", n, computing, loading)
+	o.logf(declining, "%d blocks are computed, in about %v: loading them would take about %v", n, computing, loading)
 }
 
-// logf logs, once a minute at most.
-func (o *Offloader) logf(format string, args ...any) {
+// logf logs what happened in doing something, once a minute at most.
+func (o *Offloader) logf(doing, format string, args ...any) {
 	o.mu.Lock()
-	quiet := o.config.Log == nil || time.Since(o.logged) < logEvery
+	quiet := o.config.Log == nil || time.Since(o.logged[doing]) < logEvery
 	if !quiet {
-		o.logged = time.Now()
+		o.logged[doing] = time.Now()
 	}
 	o.mu.Unlock()
 	if !quiet {
