@@ -173,8 +173,12 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if err := s.canChat(&body); err != nil {
 		return err
 	}
+	most, err := s.limit(body.TruncatePromptTokens, request.MaxTokens)
+	if err != nil {
+		return err
+	}
 	make := func(ctx context.Context) ([]prompt, error) {
-		tokens, err := s.chatTokens(ctx, &body, s.room())
+		tokens, err := s.chatTokens(ctx, &body, most)
 		return []prompt{{tokens: tokens}}, err
 	}
 	j := &job{source: source{1, make}, n: request.N, answer: s.answer(true, &body.common, &request)}

@@ -77,9 +77,13 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 		}
 		request.N = *body.BestOf
 	}
+	most, err := s.limit(body.TruncatePromptTokens, request.MaxTokens)
+	if err != nil {
+		return err
+	}
 	a := s.answer(false, &body.common, &request)
 	a.echo = body.Echo
-	j := &job{source: body.source(s), n: wanted, answer: a, promptOnly: a.echo && request.MaxTokens == 0}
+	j := &job{source: body.source(s, most), n: wanted, answer: a, promptOnly: a.echo && request.MaxTokens == 0}
 	if !body.UseBeamSearch {
 		if request.N > wanted && !a.logprobs {
 			request.Logprobs = 0 // to choose by
@@ -125,16 +129,19 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, body any, others
 }
 
 // source makes the prompts of a request.
-func (b *completionRequest) source(s *Server) source {
+func (b *completionRequest) source(s *Server, most limit) source {
 	given, special := b.Prompt, b.AddSpecialTokens == nil || *b.AddSpecialTokens
 	return source{len(given.tokens) + len(given.texts), func(ctx context.Context) (list []prompt, err error) {
 		for _, tokens := range given.tokens {
-			list = append(list, prompt{tokens: tokens})
+			list = append(list, prompt{tokens: most.cut(tokens)})
 		}
 		for _, text := range given.texts {
 			p := prompt{text: text}
-			if p.tokens, err = s.encode(ctx, text, special, s.room()); err != nil {
+			if p.tokens, err = s.encode(ctx, text, special, most); err != nil {
 				return nil, err
+			}
+			if most.keep > 0 {
+				p.text = "" // that of the tokens that are kept
 			}
 			list = append(list, p)
 		}

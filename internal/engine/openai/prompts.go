@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 
 	"llmmemory/internal/engine"
@@ -58,12 +59,39 @@ func (s *Server) prompts(r *http.Request, from source) ([]prompt, error) {
 type limit struct {
 	tokens int
 	err    error // if it has more
+	keep   int   // of its tokens, the last ones; 0: all
+}
+
+// cut returns the tokens that are kept.
+func (l *limit) cut(tokens []int32) []int32 {
+	if l.keep == 0 || len(tokens) <= l.keep {
+		return tokens
+	}
+	return slices.Clone(tokens[len(tokens)-l.keep:])
+}
+
+// limit is that of the prompts of a request: as many tokens as leave room for an answer or, with truncate_prompt_tokens,
+// as many as are counted, of which the last ones are kept. -1 keeps what leaves room for maxTokens, if anything does.
+func (s *Server) limit(truncate *int, maxTokens int) (limit, error) {
+	if truncate == nil {
+		return s.room(), nil
+	}
+	l, most := s.countable(), s.config.Engine.Config().MaxModelLen
+	switch l.keep = *truncate; {
+	case l.keep == -1 && maxTokens > 0 && maxTokens < most:
+		l.keep = most - maxTokens
+	case l.keep == -1:
+		l.keep = most - 1
+	case l.keep < 1 || l.keep >= most:
+		return l, invalid("truncate_prompt_tokens", "truncate_prompt_tokens is %d; it must be from 1 to %d, or -1.", l.keep, most-1)
+	}
+	return l, nil
 }
 
 // room is the limit of a prompt, which leaves room for an answer.
 func (s *Server) room() limit {
 	most := s.config.Engine.Config().MaxModelLen
-	return limit{most - 1, &engine.TooLong{Field: "prompt", Tokens: most, AtLeast: true, MaxModelLen: most}}
+	return limit{tokens: most - 1, err: &engine.TooLong{Field: "prompt", Tokens: most, AtLeast: true, MaxModelLen: most}}
 }
 
 // maxCounted is how many tokens /tokenize returns and /detokenize takes, if the model has no longer sequences.
@@ -72,7 +100,7 @@ const maxCounted = 1 << 17
 // countable is the limit of /tokenize and /detokenize.
 func (s *Server) countable() limit {
 	most := max(maxCounted, s.config.Engine.Config().MaxModelLen)
-	return limit{most, invalid("prompt", "The text has more than %d tokens, which is the most that is counted.", most)}
+	return limit{tokens: most, err: invalid("prompt", "The text has more than %d tokens, which is the most that is counted.", most)}
 }
 
 // encode makes the tokens of a text.
@@ -84,7 +112,7 @@ func (s *Server) encode(ctx context.Context, text string, special bool, most lim
 	case err != nil:
 		return nil, errGone
 	}
-	return tokens, nil
+	return most.cut(tokens), nil
 }
 
 // chatTokens makes the tokens of the text that the chat template makes of messages.

@@ -22,6 +22,7 @@ type tokenizeRequest struct {
 	Tools []json.RawMessage `json:"tools"`
 
 	ContinueFinalMessage bool `json:"continue_final_message"`
+	TruncatePromptTokens *int `json:"truncate_prompt_tokens"`
 }
 
 type tokenized struct {
@@ -44,8 +45,14 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
+	most := s.countable()
+	if body.TruncatePromptTokens != nil {
+		if most, err = s.limit(body.TruncatePromptTokens, 0); err != nil {
+			return err
+		}
+	}
 	var make func(ctx context.Context) ([]prompt, error)
-	switch most := s.countable(); {
+	switch {
 	case body.Prompt != nil && body.Messages != nil:
 		return invalid("messages", "The body has both prompt and messages; give one of them.")
 	case body.Prompt != nil && len(body.Tools) > 0:

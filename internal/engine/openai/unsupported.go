@@ -34,7 +34,7 @@ const (
 
 var foreignFields = slices.Concat(
 	unserved("", "tools", "functions", "tool_choice", "function_call", "suffix", "audio", "images", "modalities",
-		"documents", "truncate_prompt_tokens", "prompt_embeds", "logits_processors", "thinking_token_budget",
+		"documents", "prompt_embeds", "logits_processors", "thinking_token_budget",
 		"verbosity", "web_search_options"),
 	unserved(useSchema, "response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice",
 		"guided_grammar", "grammar", "json_schema", "format", "regex", "ebnf"),
