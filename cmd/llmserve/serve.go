@@ -223,7 +223,8 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 			Pages: pages, Local: loopback(listener.Addr()), Origins: o.allowed, Record: requests.note,
 			IterationTimeout: o.model.limit,
 		}),
-		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: openai.WriteTimeout,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 	server.RegisterOnShutdown(stop)
 	load := e.Load()

@@ -27,6 +27,8 @@ type Config struct {
 	Local         bool          // only this machine can reach the server
 	KeepAlive     time.Duration // how long a stream is silent before it gets a comment; 0: 15 s
 
+	WriteTimeout time.Duration // how long a client may take to accept a piece of an answer; 0: WriteTimeout
+
 	Origins *Origins     // whose web pages may use the server; nil: only its own
 	Record  func(Record) // gets a record of each request; nil: nobody
 
@@ -61,6 +63,9 @@ func New(c Config) *Server {
 	}
 	if c.Origins == nil {
 		c.Origins = &Origins{}
+	}
+	if c.WriteTimeout == 0 {
+		c.WriteTimeout = WriteTimeout
 	}
 	if c.IterationTimeout == 0 {
 		c.IterationTimeout = time.Minute
@@ -100,7 +105,7 @@ func New(c Config) *Server {
 }
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.recorded(w, r, func(w http.ResponseWriter, r *http.Request) {
+	s.recorded(s.deadlined(w), r, func(w http.ResponseWriter, r *http.Request) {
 		allowed := s.config.Origins.allow(w.Header(), r.Header.Get("Origin"))
 		if err := s.trusted(r, allowed); err != nil {
 			writeError(w, err)

@@ -9,10 +9,6 @@ import (
 	"llmmemory/internal/engine"
 )
 
-// writeTimeout is how long a client may take to accept a piece of the answer. A client that reads
-// nothing for that long is disconnected.
-const writeTimeout = time.Minute
-
 // stream answers by server-sent events. Once it has begun, errors are events.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, options *streamOptions) error {
 	out := &sender{w: w, control: http.NewResponseController(w)}
@@ -125,8 +121,6 @@ func (s *sender) write(text string) {
 	if s.failed {
 		return
 	}
-	// Where a connection has no deadlines, the server's apply.
-	_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := io.WriteString(s.w, text); err != nil {
 		s.failed = true
 	}
