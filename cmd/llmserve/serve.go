@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"llmmemory/internal/engine"
 	"llmmemory/internal/engine/openai"
 	"llmmemory/internal/model/matrix"
 	"llmmemory/internal/terminal"
@@ -227,20 +228,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 	server.RegisterOnShutdown(stop)
-	load := e.Load()
-	address := reachable(listener.Addr())
-	fmt.Fprintf(out, "serving %q at http://%s/v1, %d blocks of %d tokens, sequences of up to %d\n",
-		name, address, load.Blocks, o.model.blockSize, e.Config().MaxModelLen)
-	if address != listener.Addr().String() {
-		fmt.Fprintln(out, "  and at every other address of this machine")
-	}
-	fmt.Fprintln(out, "  "+l.ends(e.Config().End))
-	if l.templateError != nil {
-		fmt.Fprintf(out, "  no /v1/chat/completions: the model's chat template cannot be used: %v\n", l.templateError)
-	}
-	fmt.Fprintf(out, "  memory map: http://%s/memory\n", address)
-	fmt.Fprintf(out, "  curl http://%s/v1/completions -H 'Content-Type: application/json'%s -d '%s'\n", address,
-		bearer(o.keys), example(name))
+	announce(out, o, l, e, name, listener.Addr())
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -259,6 +247,24 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 		shutdown = server.Close()
 	}
 	return errors.Join(err, <-stopped, shutdown)
+}
+
+// announce says what is served, and where.
+func announce(out io.Writer, o *options, l *loaded, e *engine.Engine, name string, at net.Addr) {
+	load := e.Load()
+	address := reachable(at)
+	fmt.Fprintf(out, "serving %q at http://%s/v1, %d blocks of %d tokens, sequences of up to %d\n",
+		name, address, load.Blocks, o.model.blockSize, e.Config().MaxModelLen)
+	if address != at.String() {
+		fmt.Fprintln(out, "  and at every other address of this machine")
+	}
+	fmt.Fprintln(out, "  "+l.ends(e.Config().End))
+	if l.templateError != nil {
+		fmt.Fprintf(out, "  no /v1/chat/completions: the model's chat template cannot be used: %v\n", l.templateError)
+	}
+	fmt.Fprintf(out, "  memory map: http://%s/memory\n", address)
+	fmt.Fprintf(out, "  curl http://%s/v1/completions -H 'Content-Type: application/json'%s -d '%s'\n", address,
+		bearer(o.keys), example(name))
 }
 
 // reachable is an address by which this machine reaches a listener: that of all addresses is none.

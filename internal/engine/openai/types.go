@@ -134,15 +134,23 @@ func (c *common) request() (engine.Request, error) {
 			return r, invalid("cache_salt", "cache_salt is empty; give a text, or leave the field out.")
 		}
 	}
+	var err error
+	r.LogitBias, err = c.biases()
+	return r, err
+}
+
+// biases are the entries of logit_bias by their tokens.
+func (c *common) biases() (map[int32]float32, error) {
+	if len(c.LogitBias) == 0 {
+		return nil, nil
+	}
+	all := map[int32]float32{}
 	for key, bias := range c.LogitBias {
 		id, err := strconv.ParseInt(key, 10, 32)
 		if err != nil || math.IsNaN(bias) || strconv.FormatInt(id, 10) != key { // "07" would be "7" again
-			return r, invalid("logit_bias", "logit_bias has the key %q; keys must be the numbers of tokens.", key)
+			return nil, invalid("logit_bias", "logit_bias has the key %q; keys must be the numbers of tokens.", key)
 		}
-		if r.LogitBias == nil {
-			r.LogitBias = map[int32]float32{}
-		}
-		r.LogitBias[int32(id)] = float32(bias)
+		all[int32(id)] = float32(bias)
 	}
-	return r, nil
+	return all, nil
 }
