@@ -130,7 +130,7 @@ func (g *grading) deaths(stage StageName, play func(supervise.Steps) ([]watch.Fi
 			return err
 		}
 		for _, m := range found {
-			if strings.HasPrefix(m.Kind, "Leak_") { // nothing could be freed any more
+			if m.Leak() { // nothing could be freed any more
 				continue
 			}
 			task := cmp.Or(trace.TaskOf(m.Function), f.Task)
@@ -151,9 +151,8 @@ func (g *grading) unfinished(stage StageName, task int, err error) {
 }
 
 func (g *grading) complaint(m watch.Finding) {
-	leak := strings.HasPrefix(m.Kind, "Leak_")
-	g.complains(Memcheck, m, memorySentence(m.Kind), func(f *Finding, task int) bool {
-		return leak && f.Channel == compare.Heap || f.Task == task && (f.Stage == Memcheck || f.Channel == compare.Death)
+	g.complains(Memcheck, m, memorySentence(m), func(f *Finding, task int) bool {
+		return m.Leak() && f.Channel == compare.Heap || f.Task == task && (f.Stage == Memcheck || f.Channel == compare.Death)
 	})
 }
 
@@ -180,8 +179,8 @@ func (g *grading) complains(stage StageName, m watch.Finding, sentence string, e
 }
 
 // memorySentence returns the sentence that a complaint breaks.
-func memorySentence(kind string) string {
-	if strings.HasPrefix(kind, "Leak_") {
+func memorySentence(m watch.Finding) string {
+	if m.Leak() {
 		return handout.NoLeaks
 	}
 	return handout.Valgrind

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/course/trace"
 )
 
 const (
@@ -63,4 +65,17 @@ func TestReportStatusAndStepsHaveToAgree(t *testing.T) {
 			require.ErrorContains(t, err, c.says)
 		}
 	}
+}
+
+func TestWhatFollowsFromOtherComplaintsIsLeftOut(t *testing.T) {
+	read, leak := Finding{Kind: "InvalidRead", Function: "append_kv"}, Finding{Kind: "Leak_DefinitelyLost", Function: "llm_init"}
+	inTester := Finding{Kind: "InvalidRead"}
+	require.Equal(t, []Finding{read}, causes([]Finding{leak, read, inTester}))
+	require.Equal(t, []Finding{leak, inTester}, causes([]Finding{leak, inTester}))
+
+	until := []trace.Op{{Kind: trace.Create}, {Kind: trace.Append}, {Kind: trace.Fork, Given: true}, {Kind: trace.Hole}}
+	for _, f := range []*Finding{&read, &leak, &inTester} {
+		f.after(until)
+	}
+	require.Equal(t, []string{"append_kv", "llm_init", "append_kv"}, []string{read.Function, leak.Function, inTester.Function})
 }

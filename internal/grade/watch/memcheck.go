@@ -53,15 +53,34 @@ func Memcheck(program string, steps supervise.Steps) ([]Finding, error) {
 		return nil, err
 	}
 	found, err := played(program, box, file)
+	if errors.Is(err, ErrUnfinished) {
+		until, untilErr := steps.Until(file)
+		if untilErr != nil {
+			return nil, untilErr
+		}
+		for i := range found {
+			found[i].after(until)
+		}
+	}
 	if slices.ContainsFunc(found, func(f Finding) bool { return strings.HasPrefix(f.Kind, "Uninit") }) {
 		if _, seekErr := file.Seek(0, io.SeekStart); seekErr != nil {
 			return nil, seekErr
 		}
 		if origins, err := played(program, box, file, "--track-origins=yes"); err == nil {
-			return origins, nil
+			return causes(origins), nil
 		}
 	}
-	return found, err
+	return causes(found), err
+}
+
+// causes leaves out what follows from other complaints: where the submission has accessed memory that it must not, leaks
+// and what goes wrong in the tester's own code.
+func causes(found []Finding) []Finding {
+	cause := func(f Finding) bool { return f.Function != "" && !f.Leak() }
+	if !slices.ContainsFunc(found, cause) {
+		return found
+	}
+	return slices.DeleteFunc(found, func(f Finding) bool { return !cause(f) })
 }
 
 // played runs Valgrind once.

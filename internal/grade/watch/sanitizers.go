@@ -37,6 +37,7 @@ func Sanitizers(program string, steps supervise.Steps) (f *Finding, until []trac
 	case exit == stopped:
 		f := parseComplaint(said)
 		until, err := steps.Until(file)
+		f.after(until)
 		return &f, until, err
 	case exit < 0:
 		return nil, nil, sanitizers.unfinished("it was ended in the middle of a call")

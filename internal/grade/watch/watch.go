@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/supervise"
@@ -27,6 +29,18 @@ func (f Finding) String() string {
 		return f.What
 	}
 	return fmt.Sprintf("llm_memory.c:%d: %s", f.Line, f.What)
+}
+
+// Leak reports whether it is about memory that was not freed.
+func (f Finding) Leak() bool { return strings.HasPrefix(f.Kind, "Leak_") }
+
+// after charges what ended the program in the tester's own code to the call before.
+func (f *Finding) after(until []trace.Op) {
+	for _, op := range slices.Backward(until) {
+		if f.Function == "" && !f.Leak() && !op.Given && !op.Kind.Outside() {
+			f.Function = op.Kind.Function()
+		}
+	}
 }
 
 // ErrUnfinished is wrapped when the submission did not play all traces: the complaints
