@@ -17,6 +17,7 @@ import (
 // A computer is a thread pool, and what computes attention and writes keys and values on it.
 type computer struct {
 	mu     sync.Mutex // held by every call that uses it without a store
+	closed bool       // a call panicked
 	runner *attention.Runner
 	writer *kvstore.Writer
 	copier *kvstore.Copier
@@ -34,13 +35,36 @@ var computers struct {
 // compute runs f on the computer with that many threads. It recovers from a panic; the next call
 // gets a new computer.
 func compute(threads C.int32_t, f func(c *computer) error) C.int {
-	c, err := computerOf(threads)
+	n, err := threadCount(threads)
 	if err != nil {
 		return status(err)
 	}
-	c.mu.Lock()
+	c, err := lockComputer(n)
+	if err != nil {
+		return status(err)
+	}
 	defer c.mu.Unlock()
-	return status(guarded(func() error { return f(c) }))
+	return status(c.run(n, f))
+}
+
+// run runs f, alone.
+func (c *computer) run(threads int, f func(c *computer) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.close(threads)
+			err = internal(p)
+		}
+	}()
+	return f(c)
+}
+
+// close ends the threads of c, so that no call uses it any more.
+func (c *computer) close(threads int) {
+	computers.Lock()
+	computers.of[threads] = nil
+	computers.Unlock()
+	c.closed = true
+	c.pool.Close()
 }
 
 // guarded turns a panic into an error.
@@ -53,21 +77,32 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-func computerOf(threads C.int32_t) (*computer, error) {
-	n, err := threadCount(threads)
-	if err != nil {
-		return nil, err
-	}
-	computers.Lock()
-	defer computers.Unlock()
-	if computers.of[n] == nil {
-		made, err := newComputer(n)
+// lockComputer returns the computer with so many threads when no other call uses it.
+func lockComputer(threads int) (*computer, error) {
+	for {
+		c, err := computerOf(threads)
 		if err != nil {
 			return nil, err
 		}
-		computers.of[n] = made
+		c.mu.Lock()
+		if !c.closed {
+			return c, nil
+		}
+		c.mu.Unlock()
 	}
-	return computers.of[n], nil
+}
+
+func computerOf(threads int) (*computer, error) {
+	computers.Lock()
+	defer computers.Unlock()
+	if computers.of[threads] == nil {
+		made, err := newComputer(threads)
+		if err != nil {
+			return nil, err
+		}
+		computers.of[threads] = made
+	}
+	return computers.of[threads], nil
 }
 
 func newComputer(threads int) (*computer, error) {

@@ -1,0 +1,47 @@
+//go:build cgo
+
+package main
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A panic costs the call, and the next one gets another computer. So do calls that waited for the one that panicked.
+func TestAComputerThatPanickedIsReplaced(t *testing.T) {
+	for _, inWorker := range []bool{false, true} {
+		var first, second *computer
+		note := func(to **computer) func(c *computer) error {
+			return func(c *computer) error { *to = c; return nil }
+		}
+		require.Zero(t, compute(3, note(&first)))
+		require.Zero(t, compute(3, note(&second)))
+		require.Same(t, first, second)
+		var waited sync.WaitGroup
+		var others [8]*computer
+		require.EqualValues(t, internalCode, compute(3, func(c *computer) error {
+			for i := range others {
+				waited.Go(func() { require.Zero(t, compute(3, note(&others[i]))) })
+			}
+			if inWorker {
+				c.pool.Run(64, panics{})
+			}
+			panic("on purpose")
+		}))
+		waited.Wait()
+		require.Zero(t, compute(3, note(&second)))
+		require.NotSame(t, first, second)
+		require.Equal(t, 1, first.pool.Size(), "its workers have ended")
+		require.Equal(t, 3, second.pool.Size())
+		for _, c := range others {
+			require.Same(t, second, c)
+		}
+	}
+}
+
+// panics is a task that fails in a worker.
+type panics struct{}
+
+func (panics) Do(int, int) { panic("on purpose") }

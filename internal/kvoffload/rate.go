@@ -1,0 +1,27 @@
+package kvoffload
+
+import "time"
+
+// A rate is amounts by time, of which later ones count more.
+type rate struct {
+	amount, seconds float64
+	last            time.Time
+}
+
+const (
+	rateDecays  = 0.8
+	rateForgets = time.Minute // a tier that was slow is tried again
+)
+
+func (r *rate) add(amount float64, took time.Duration) {
+	r.amount, r.seconds = rateDecays*r.amount+amount, rateDecays*r.seconds+took.Seconds()
+	r.last = time.Now()
+}
+
+// duration is how long an amount takes; 0: not known.
+func (r *rate) duration(amount float64) time.Duration {
+	if r.seconds == 0 || time.Since(r.last) > rateForgets {
+		return 0
+	}
+	return time.Duration(amount * r.seconds / r.amount * float64(time.Second))
+}
