@@ -173,7 +173,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if err := s.canChat(&body); err != nil {
 		return err
 	}
-	most, err := s.limit(body.TruncatePromptTokens, request.MaxTokens)
+	most, err := s.limit(body.Truncate, request.MaxTokens)
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 		}
 		request.N = *body.BestOf
 	}
-	most, err := s.limit(body.TruncatePromptTokens, request.MaxTokens)
+	most, err := s.limit(body.Truncate, request.MaxTokens)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,8 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request, body any, c *comm
 	return s.checkModel(c.Model)
 }
 
-// decode reads a body, and refuses what would be ignored in it. others are further types whose fields are ignored.
+// decode reads a body, and refuses what would be ignored in it. others are further types that may have a
+// field, which is ignored then.
 func (s *Server) decode(w http.ResponseWriter, r *http.Request, body any, others ...reflect.Type) error {
 	data, err := s.read(w, r)
 	if err != nil {
@@ -122,7 +123,7 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, body any, others
 	if !utf8.Valid(data) {
 		return invalid("", "The body is not UTF-8, as JSON must be.")
 	}
-	if err := unsupported(fields, reflect.TypeOf(body).Elem(), others...); err != nil {
+	if err := unsupported(fields, append(others, reflect.TypeOf(body).Elem())...); err != nil {
 		return err
 	}
 	return unmarshal(exact(data, reflect.TypeOf(body)), body)

@@ -42,11 +42,12 @@ type part struct {
 	prefix []engine.Token // of the prompt, if its logprobs are wanted
 	finish engine.Finish
 
+	consumed int    // tokens so far
+	place    *place // after the tokens that were sent before
+
 	// vLLM's.
 	stopReason     any
 	promptLogprobs promptLogprobs
-	consumed       int    // tokens so far
-	place          *place // after the tokens that were sent before
 }
 
 // score is the sum of the logarithms of the tokens' probabilities.

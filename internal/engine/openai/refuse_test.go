@@ -286,7 +286,7 @@ func TestFieldsThatChangeNothingAreAccepted(t *testing.T) {
 		a := s.ask(t, texts, `{"model": "demo", "prompt": "ab12 ab", "temperature": 0, "max_tokens": `+number+"}")
 		require.Equal(t, "12", a.Choices[0].Text, number)
 	}
-	for _, body := range []string{text, talk} { // the tokens of a prompt that is sent elsewhere
+	for _, body := range []string{text + `"echo": true, `, talk + `"max_completion_tokens": 5, `} { // the tokens of a prompt that is sent elsewhere
 		a := s.ask(t, "/tokenize", body+`"stream": true, "temperature": 0.5, "logprobs": null, "store": true}`)
 		require.Equal(t, 200, a.Status, a.Text)
 	}

@@ -22,7 +22,7 @@ type tokenizeRequest struct {
 	Tools []json.RawMessage `json:"tools"`
 
 	ContinueFinalMessage bool `json:"continue_final_message"`
-	TruncatePromptTokens *int `json:"truncate_prompt_tokens"`
+	Truncate             *int `json:"truncate_prompt_tokens"`
 }
 
 type tokenized struct {
@@ -46,8 +46,8 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	most := s.countable()
-	if body.TruncatePromptTokens != nil {
-		if most, err = s.limit(body.TruncatePromptTokens, 0); err != nil {
+	if body.Truncate != nil {
+		if most, err = s.limit(body.Truncate, 0); err != nil {
 			return err
 		}
 	}

@@ -31,17 +31,15 @@ type common struct {
 	IncludeStop       bool               `json:"include_stop_str_in_output"`
 	SkipSpecialTokens *bool              `json:"skip_special_tokens"`
 	PromptLogprobs    *int               `json:"prompt_logprobs"`
-
-	TruncatePromptTokens *int `json:"truncate_prompt_tokens"`
-
-	ReturnTokenIDs  bool           `json:"return_token_ids"`
-	Stream          bool           `json:"stream"`
-	StreamOptions   *streamOptions `json:"stream_options"`
-	User            string         `json:"user"`
-	CacheSalt       *string        `json:"cache_salt"`
-	UseBeamSearch   bool           `json:"use_beam_search"`
-	LengthPenalty   *float64       `json:"length_penalty"`
-	TimingsPerToken bool           `json:"timings_per_token"` // llama.cpp's
+	ReturnTokenIDs    bool               `json:"return_token_ids"`
+	Truncate          *int               `json:"truncate_prompt_tokens"`
+	Stream            bool               `json:"stream"`
+	StreamOptions     *streamOptions     `json:"stream_options"`
+	User              string             `json:"user"`
+	CacheSalt         *string            `json:"cache_salt"`
+	UseBeamSearch     bool               `json:"use_beam_search"`
+	LengthPenalty     *float64           `json:"length_penalty"`
+	TimingsPerToken   bool               `json:"timings_per_token"` // llama.cpp's
 }
 
 type streamOptions struct {

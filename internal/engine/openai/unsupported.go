@@ -17,7 +17,6 @@ type foreignField struct {
 	name    string
 	neutral string // the value that changes nothing, as JSON; "" if there is none
 	instead string // what to use instead; "" if there is nothing
-	only    string // refused only in bodies that have this field, prompt or messages; "" for both
 }
 
 // What to use instead of several fields.
@@ -48,49 +47,49 @@ var foreignFields = slices.Concat(
 	unserved(useBias, "allowed_token_ids", "bad_words"),
 	unserved("start it with --chat-template", "chat_template"),
 	[]foreignField{
-		// of one endpoint
-		{"reasoning_effort", "", useKwargs, "prompt"},
-		{"echo", "false", "", "messages"},
-		{"best_of", "1", "use n", "messages"},
-		{"max_completion_tokens", "", useLimit, "prompt"},
-		{"top_logprobs", "0", "use logprobs", "prompt"},
-		{"chat_template_kwargs", "{}", "use /v1/chat/completions", "prompt"},
+		// of the other endpoint
+		{"reasoning_effort", "", useKwargs},
+		{"echo", "false", ""},
+		{"best_of", "1", "use n"},
+		{"max_completion_tokens", "", useLimit},
+		{"top_logprobs", "0", "use logprobs"},
+		{"chat_template_kwargs", "{}", "use /v1/chat/completions"},
 		// vLLM
-		{"include_reasoning", "true", useKwargs, ""},
-		{"return_tokens_as_token_ids", "false", "", ""},
-		{"continue_final_message", "false", "use /v1/chat/completions", "prompt"},
-		{"spaces_between_special_tokens", "true", "", ""},
-		{"priority", "0", "", ""},
+		{"include_reasoning", "true", useKwargs},
+		{"return_tokens_as_token_ids", "false", ""},
+		{"continue_final_message", "false", "use /v1/chat/completions"},
+		{"spaces_between_special_tokens", "true", ""},
+		{"priority", "0", ""},
 		// llama.cpp
-		{"n_probs", "0", "use logprobs", ""},
-		{"n_indent", "0", "", ""},
-		{"min_keep", "0", "", ""},
-		{"t_max_predict_ms", "0", useLimit, ""},
-		{"repeat_penalty", "1", usePenalty, ""},
-		{"dry_multiplier", "0", usePenalty, ""},
-		{"mirostat", "0", useCut, ""},
-		{"typical_p", "1", useCut, ""},
-		{"tfs_z", "1", useCut, ""},
-		{"top_n_sigma", "-1", useCut, ""},
-		{"xtc_probability", "0", useCut, ""},
-		{"dynatemp_range", "0", "use temperature", ""},
-		{"samplers", "", "use top_k, top_p, min_p and temperature, which are applied as in vLLM", ""},
+		{"n_probs", "0", "use logprobs"},
+		{"n_indent", "0", ""},
+		{"min_keep", "0", ""},
+		{"t_max_predict_ms", "0", useLimit},
+		{"repeat_penalty", "1", usePenalty},
+		{"dry_multiplier", "0", usePenalty},
+		{"mirostat", "0", useCut},
+		{"typical_p", "1", useCut},
+		{"tfs_z", "1", useCut},
+		{"top_n_sigma", "-1", useCut},
+		{"xtc_probability", "0", useCut},
+		{"dynatemp_range", "0", "use temperature"},
+		{"samplers", "", "use top_k, top_p, min_p and temperature, which are applied as in vLLM"},
 		// ollama
 		{"options", "{}",
-			"use its settings as fields of the request: temperature, top_k, seed, stop, max_tokens, ...", ""},
-		{"context", "", "use a prompt of tokens, or messages", ""},
-		{"system", "", "use a message with the role system", ""},
-		{"template", "", "use /v1/completions with a prompt that is complete", ""},
-		{"raw", "false", "use /v1/completions, which has no template", ""},
+			"use its settings as fields of the request: temperature, top_k, seed, stop, max_tokens, ..."},
+		{"context", "", "use a prompt of tokens, or messages"},
+		{"system", "", "use a message with the role system"},
+		{"template", "", "use /v1/completions with a prompt that is complete"},
+		{"raw", "false", "use /v1/completions, which has no template"},
 		// transformers and others
-		{"do_sample", "true", "use temperature 0", ""},
-		{"num_beams", "1", "use use_beam_search with n", ""},
-		{"no_repeat_ngram_size", "0", usePenalty, ""},
-		{"stop_sequences", "", "use stop", ""},
-		{"return_tokens", "false", "use return_token_ids", ""},
-		{"no_stop_trim", "false", "use include_stop_str_in_output", ""},
-		{"stream_reasoning", "true", "", ""},
-		{"watermark", "false", "", ""},
+		{"do_sample", "true", "use temperature 0"},
+		{"num_beams", "1", "use use_beam_search with n"},
+		{"no_repeat_ngram_size", "0", usePenalty},
+		{"stop_sequences", "", "use stop"},
+		{"return_tokens", "false", "use return_token_ids"},
+		{"no_stop_trim", "false", "use include_stop_str_in_output"},
+		{"stream_reasoning", "true", ""},
+		{"watermark", "false", ""},
 	},
 )
 
@@ -130,18 +129,19 @@ var dependentFields = []struct{ name, of string }{
 }
 
 // unsupported returns an error for the first field of a body that would be ignored in silence: one of foreignFields
-// that the body's type does not serve, or one that nobody knows. others are further types whose fields are ignored.
-func unsupported(fields map[string]json.RawMessage, body reflect.Type, others ...reflect.Type) error {
-	kind := "prompt"
-	if _, chat := fields["messages"]; chat {
-		kind = "messages"
+// that its types do not have, or one that nobody knows.
+func unsupported(fields map[string]json.RawMessage, types ...reflect.Type) error {
+	served := map[string]bool{}
+	for _, t := range types {
+		for name := range jsonNames(t) {
+			served[name] = true
+		}
 	}
-	served := jsonNames(body)
 	for _, f := range foreignFields {
-		if _, ok := served[f.name]; ok {
+		if served[f.name] {
 			continue
 		}
-		if (f.only == "" || f.only == kind) && !f.changesNothing(fields[f.name]) {
+		if !f.changesNothing(fields[f.name]) {
 			return f.refuse(f.name)
 		}
 		for _, d := range dependentFields {
@@ -152,7 +152,7 @@ func unsupported(fields map[string]json.RawMessage, body reflect.Type, others ..
 			}
 		}
 	}
-	known := knownNames(append(others, body))
+	known := knownNames(served)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		empty := foreignField{neutral: "{}"}
 		if !known[name] && !empty.changesNothing(fields[name]) {
@@ -162,9 +162,9 @@ func unsupported(fields map[string]json.RawMessage, body reflect.Type, others ..
 	return nil
 }
 
-// knownNames are the names of all fields of these types, and of those in the lists of this file.
-func knownNames(types []reflect.Type) map[string]bool {
-	known := map[string]bool{}
+// knownNames are the names of fields that are served, and of those in the lists of this file.
+func knownNames(served map[string]bool) map[string]bool {
+	known := maps.Clone(served)
 	for _, f := range foreignFields {
 		known[f.name] = true
 	}
@@ -173,11 +173,6 @@ func knownNames(types []reflect.Type) map[string]bool {
 	}
 	for _, name := range harmlessFields {
 		known[name] = true
-	}
-	for _, t := range types {
-		for name := range jsonNames(t) {
-			known[name] = true
-		}
 	}
 	return known
 }
