@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"llmmemory/internal/engine"
 	"llmmemory/internal/engine/sampling"
 	"llmmemory/internal/model/chat"
+	"llmmemory/internal/model/marks"
 )
 
 func runCommand() *cobra.Command {
@@ -82,11 +85,15 @@ func (l *loaded) prompt(text string, asChat bool) ([]int32, error) {
 	if l.template == nil {
 		return nil, fmt.Errorf("%s has no chat template; leave --chat out", l.name)
 	}
-	text, err := l.template.Render([]chat.Message{{Role: "user", Content: text}}, true, nil)
+	var prompt strings.Builder
+	marked, err := l.template.RenderTo(func(piece string, _ *marks.Marks) error {
+		prompt.WriteString(piece)
+		return nil
+	}, []chat.Message{{Role: "user", Content: text}}, chat.Options{Answer: true, Marked: l.tokenizer.Edges()})
 	if err != nil {
 		return nil, err
 	}
-	return l.tokenizer.Encode(text, false), nil
+	return l.tokenizer.EncodeMarked(context.Background(), prompt.String(), marked, false, math.MaxInt)
 }
 
 // run prints the answer as it comes.

@@ -35,6 +35,7 @@ type options struct {
 	maxBody int64
 	limits  openai.Limits
 	log     bool
+	special bool
 	origins []string
 	allowed *openai.Origins // origins, read
 	given   *pflag.FlagSet
@@ -53,6 +54,9 @@ func (o *options) flags(f *pflag.FlagSet) {
 		"requests that each key may send in a minute, or all clients together if there are no keys; 0: no limit")
 	f.IntVar(&o.limits.Tokens, "tokens-per-minute", 0,
 		"tokens that each key may use in a minute, with an answer counted at its maximum length; 0: no limit")
+	f.BoolVar(&o.special, "parse-special", false,
+		"special tokens in the messages of a chat, such as <|im_end|>, become tokens, by which a text can end its message "+
+			"and begin another one (default: they are text)")
 	f.StringSliceVar(&o.origins, "allowed-origins", nil,
 		"origins whose web pages may use the server, such as https://app.example, or *: all (default: none)")
 	if connect == nil { // else it is one of the model's flags
@@ -220,7 +224,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	server := &http.Server{
 		Handler: openai.New(openai.Config{
 			Engine: e, Name: name, Template: l.template, TemplateError: l.templateError, Version: terminal.Version(),
-			Metrics: metrics, APIKeys: o.keys, MaxBody: o.maxBody, Limits: o.limits,
+			Metrics: metrics, ParseSpecial: o.special, APIKeys: o.keys, MaxBody: o.maxBody, Limits: o.limits,
 			Pages: pages, Local: loopback(listener.Addr()), Origins: o.allowed, Record: requests.note,
 			IterationTimeout: o.model.limit,
 		}),

@@ -10,6 +10,7 @@ import (
 
 	"llmmemory/internal/engine"
 	"llmmemory/internal/model/chat"
+	"llmmemory/internal/model/marks"
 	"llmmemory/internal/model/tokenizer"
 )
 
@@ -105,17 +106,22 @@ func (s *Server) countable() limit {
 
 // encode makes the tokens of a text.
 func (s *Server) encode(ctx context.Context, text string, special bool, most limit) ([]int32, error) {
-	tokens, err := s.config.Engine.Config().Tokenizer.EncodeUpTo(ctx, text, special, most.tokens)
+	return most.kept(s.config.Engine.Config().Tokenizer.EncodeUpTo(ctx, text, special, most.tokens))
+}
+
+// kept are the tokens of a text. The error of the tokenizer becomes that of the request.
+func (l *limit) kept(tokens []int32, err error) ([]int32, error) {
 	switch {
 	case errors.Is(err, tokenizer.ErrTooMany):
-		return nil, most.err
+		return nil, l.err
 	case err != nil:
 		return nil, errGone
 	}
-	return most.cut(tokens), nil
+	return l.cut(tokens), nil
 }
 
-// chatTokens makes the tokens of the text that the chat template makes of messages.
+// chatTokens makes the tokens of the text that the chat template makes of messages. Unless ParseSpecial is set, special
+// tokens in what the client sends are text.
 func (s *Server) chatTokens(ctx context.Context, body *chatRequest, most limit) ([]int32, error) {
 	messages, err := body.forTemplate()
 	if err != nil {
@@ -125,18 +131,23 @@ func (s *Server) chatTokens(ctx context.Context, body *chatRequest, most limit) 
 	if body.ContinueFinalMessage {
 		messages, cut = chat.Continue(messages)
 	}
+	vocabulary := s.config.Engine.Config().Tokenizer
+	options := chat.Options{Answer: body.opensAnswer(), Kwargs: body.ChatTemplateKwargs}
+	if !s.config.ParseSpecial {
+		options.Marked = vocabulary.Edges()
+	}
 	var text strings.Builder
-	fits := s.config.Engine.Config().Tokenizer.Room(most.tokens)
-	err = s.config.Template.RenderTo(func(piece string) error {
+	fits := vocabulary.Room(most.tokens)
+	marked, err := s.config.Template.RenderTo(func(piece string, m *marks.Marks) error {
 		switch {
 		case ctx.Err() != nil:
 			return errGone
-		case !fits(piece):
+		case !fits(m.Plain(piece)):
 			return most.err
 		}
 		text.WriteString(piece)
 		return nil
-	}, messages, body.opensAnswer(), body.ChatTemplateKwargs)
+	}, messages, options)
 	if err != nil {
 		return nil, argumentsError(messages, err)
 	}
@@ -145,5 +156,5 @@ func (s *Server) chatTokens(ctx context.Context, body *chatRequest, most limit) 
 		return nil, err
 	}
 	// Most templates write the tokens that begin a text by themselves.
-	return s.encode(ctx, prompt, body.AddSpecialTokens, most)
+	return most.kept(vocabulary.EncodeMarked(ctx, prompt, marked, body.AddSpecialTokens, most.tokens))
 }

@@ -18,6 +18,7 @@ type Config struct {
 	Name          string         // of the model
 	Template      *chat.Template // nil: the model cannot chat
 	TemplateError error          // why its chat template cannot be used; nil: it has none
+	ParseSpecial  bool           // special tokens in the messages of a chat are tokens, not text
 	Version       string         // of the program
 	Metrics       *Metrics
 	APIKeys       []string      // each request needs one of them; none: no key is needed

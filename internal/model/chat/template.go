@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"llmmemory/internal/model/chat/jinja"
+	"llmmemory/internal/model/marks"
 )
 
 // ErrTemplate is wrapped when a template cannot be read, or refuses messages.
@@ -110,39 +111,45 @@ func (t *Template) Mentions(name string) bool { return strings.Contains(t.source
 // assistant begins. kwargs are further variables of the template (vLLM's chat_template_kwargs).
 func (t *Template) Render(messages []Message, answer bool, kwargs map[string]any) (string, error) {
 	var text strings.Builder
-	err := t.RenderTo(func(piece string) error {
+	_, err := t.RenderTo(func(piece string, _ *marks.Marks) error {
 		text.WriteString(piece)
 		return nil
-	}, messages, answer, kwargs)
+	}, messages, Options{Answer: answer, Kwargs: kwargs})
 	if err != nil {
 		return "", err
 	}
 	return text.String(), nil
 }
 
+// Options are what RenderTo makes of messages.
+type Options struct {
+	Answer bool           // see Render
+	Kwargs map[string]any // see Render
+
+	// Marked are characters that are marked in the text if they come from messages or from Kwargs. Roles are not marked:
+	// templates make special tokens of them.
+	Marked []rune
+}
+
 // RenderTo is Render that gives the text to write piece by piece. It calls write also while the template works and
-// writes nothing, with "". An error of write ends it, and is wrapped.
-func (t *Template) RenderTo(write func(piece string) error, messages []Message, answer bool, kwargs map[string]any) error {
+// writes nothing, with "". An error of write ends it, and is wrapped. It returns the marks that the text has.
+func (t *Template) RenderTo(
+	write func(piece string, m *marks.Marks) error, messages []Message, o Options,
+) (*marks.Marks, error) {
+	messages, kwargs, m, err := t.marked(messages, o)
+	if err != nil {
+		return nil, err
+	}
 	list := make([]any, len(messages))
-	for i, m := range messages {
-		message := map[string]any{"role": m.Role, "content": m.Content}
-		for name, text := range map[string]string{"name": m.Name, "tool_call_id": m.ToolCallID, "reasoning": m.Reasoning,
-			"reasoning_content": m.Reasoning} {
-			if text != "" {
-				message[name] = text
-			}
-		}
-		if len(m.ToolCalls) > 0 {
-			message["tool_calls"] = m.ToolCalls
-		}
-		list[i] = message
+	for i := range messages {
+		list[i] = messages[i].variables()
 	}
 	var refusal error
 	variables := map[string]any{
-		"messages": list, "add_generation_prompt": answer,
+		"messages": list, "add_generation_prompt": o.Answer,
 		// as in Hugging Face's library
 		"raise_exception": jinja.Function(func(message []any) (any, error) {
-			refusal = fmt.Errorf("%w: %s", ErrTemplate, fmt.Sprint(message...))
+			refusal = fmt.Errorf("%w: %s", ErrTemplate, m.Plain(fmt.Sprint(message...)))
 			return nil, refusal
 		}),
 		"strftime_now": jinja.Function(func(format []any) (any, error) {
@@ -154,7 +161,7 @@ func (t *Template) RenderTo(write func(piece string) error, messages []Message, 
 	}
 	for name, value := range kwargs {
 		if _, set := variables[name]; set {
-			return fmt.Errorf("%w: %q is set by the server; leave it out", ErrKwargs, name)
+			return nil, fmt.Errorf("%w: %q is set by the server; leave it out", ErrKwargs, name)
 		}
 		variables[name] = value
 	}
@@ -163,12 +170,12 @@ func (t *Template) RenderTo(write func(piece string) error, messages []Message, 
 			variables[name] = nil
 		}
 	}
-	err := t.template.RenderTo(write, variables)
+	err = t.template.RenderMarked(func(piece string) error { return write(piece, m) }, variables, m)
 	switch {
 	case refusal != nil:
-		return refusal
+		return nil, refusal
 	case err != nil:
-		return fmt.Errorf("%w: %w", ErrTemplate, err)
+		return nil, fmt.Errorf("%w: %w", ErrTemplate, err)
 	}
-	return nil
+	return m, nil
 }

@@ -32,11 +32,11 @@ func (m *matcher) add(text string, id int32, s strip) {
 	m.ids[text], m.strips[text] = id, s
 }
 
-// next cuts a text at the first added token, which is -1 if there is none.
-func (m *matcher) next(text string) (before string, id int32, after string) {
+// next cuts a text at the first added token that is allowed where it stands. It is -1 if there is none.
+func (m *matcher) next(text string, allowed func(from, to int, id int32) bool) (before string, id int32, after string) {
 	for i := range len(text) {
 		for _, token := range m.starts[text[i]] {
-			if !strings.HasPrefix(text[i:], token) {
+			if !strings.HasPrefix(text[i:], token) || !allowed(i, i+len(token), m.ids[token]) {
 				continue
 			}
 			before, after = text[:i], text[i+len(token):]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/dlclark/regexp2"
@@ -24,7 +25,11 @@ func (t *Tokenizer) Encode(text string, around bool) []int32 {
 // EncodeUpTo is Encode for a text of at most the given number of tokens. It stops as soon as the text has more, at
 // once if its length says so, and when ctx ends. The error is ErrTooMany or that of ctx.
 func (t *Tokenizer) EncodeUpTo(ctx context.Context, text string, around bool, most int) ([]int32, error) {
-	text = strings.ToValidUTF8(text, "\uFFFD")
+	return t.encode(ctx, strings.ToValidUTF8(text, "\uFFFD"), nil, around, most)
+}
+
+// encode cuts a text. Bytes at the given places belong to no token that is protected.
+func (t *Tokenizer) encode(ctx context.Context, text string, places []int, around bool, most int) ([]int32, error) {
 	if !t.Room(most)(text) {
 		return nil, ErrTooMany
 	}
@@ -32,8 +37,14 @@ func (t *Tokenizer) EncodeUpTo(ctx context.Context, text string, around bool, mo
 	if around {
 		c.out = append(c.out, t.first...)
 	}
+	whole := len(text)
+	allowed := func(from, to int, id int32) bool { // of the text that is left
+		gone := whole - len(text)
+		i, _ := slices.BinarySearch(places, gone+from)
+		return i == len(places) || places[i] >= gone+to || !t.protected(id)
+	}
 	for begin := true; text != ""; begin = false {
-		before, id, after := t.added.next(text)
+		before, id, after := t.added.next(text, allowed)
 		if before != "" {
 			c.part(before, begin)
 		}

@@ -29,14 +29,19 @@ func FromGGUF(meta map[string]weights.Value) (*Tokenizer, error) {
 	if err := t.setEnds(meta, tokens, kinds); err != nil {
 		return nil, err
 	}
+	read := t.fromGPT2
 	switch name := meta["tokenizer.ggml.model"].String(); name {
 	case "gpt2":
-		return t, t.fromGPT2(meta, tokens, kinds)
 	case "llama":
-		return t, t.fromLlama(meta, tokens, kinds)
+		read = t.fromLlama
 	default:
 		return nil, fmt.Errorf("%w: a vocabulary of kind %q; gpt2 and llama are supported", ErrFormat, name)
 	}
+	if err := read(meta, tokens, kinds); err != nil {
+		return nil, err
+	}
+	t.seal()
+	return t, nil
 }
 
 func kindOf(kinds []float64, i int) int {
@@ -125,6 +130,7 @@ func (t *Tokenizer) addText(i int, text string) error {
 	}
 	t.ids[string(p)] = int32(i)
 	if isEnd(text, 1) {
+		t.special[i] = true
 		t.added.add(text, int32(i), strip{})
 	}
 	return nil

@@ -76,6 +76,7 @@ func Open(dir string) (*Tokenizer, error) {
 	if id, ok := t.Token(special["eos_token"]); ok {
 		t.addEnd(id)
 	}
+	t.seal()
 	return t, nil
 }
 

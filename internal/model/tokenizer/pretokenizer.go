@@ -16,14 +16,14 @@ const (
 	patternQwen35 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}` +
 		`| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*` + lines
 	patternSeed   = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+` + lines
-	patternTekken = before + capitals + `*` + smalls + `+|` + before + capitals + `+` + smalls + `*|\p{N}` + marks
+	patternTekken = before + capitals + `*` + smalls + `+|` + before + capitals + `+` + smalls + `*|\p{N}` + signs
 	patternGPT4o  = before + capitals + `*` + smalls + `+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
-		before + capitals + `+` + smalls + `*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}` + marks
+		before + capitals + `+` + smalls + `*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}` + signs
 	patternDeepseek3 = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|" +
 		`[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*` + lines
 
 	lines    = `|\s*[\r\n]+|\s+(?!\S)|\s+`
-	marks    = `| ?[^\s\p{L}\p{N}]+[\r\n/]*` + lines
+	signs    = `| ?[^\s\p{L}\p{N}]+[\r\n/]*` + lines
 	before   = `[^\r\n\p{L}\p{N}]?`
 	capitals = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`
 	smalls   = `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`

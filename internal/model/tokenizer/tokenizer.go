@@ -38,6 +38,7 @@ type Tokenizer struct {
 	ends        []int32 // tokens that end an answer
 
 	sizes func() sizes // measured once
+	edges func() []rune
 }
 
 func blank() *Tokenizer {
@@ -45,7 +46,7 @@ func blank() *Tokenizer {
 	for i := range t.bytes {
 		t.bytes[i] = -1
 	}
-	t.sizes = sync.OnceValue(t.measure)
+	t.sizes, t.edges = sync.OnceValue(t.measure), sync.OnceValue(t.findEdges)
 	return t
 }
 

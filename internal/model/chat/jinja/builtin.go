@@ -217,11 +217,12 @@ func init() {
 		return builtin{"chars", func(m *machine, v any, a []any) any { return like(v, f(m.str(v), m.cut(a[0]))) }}
 	}
 	affix := func(f func(string, string) bool) builtin {
-		return builtin{"affix", func(_ *machine, v any, a []any) any {
+		return builtin{"affix", func(m *machine, v any, a []any) any {
+			s := m.plain(asText(v))
 			if l, ok := a[0].(*list); ok && l.kind == tuple {
-				return slices.ContainsFunc(l.items, func(one any) bool { return f(asText(v), asText(one)) })
+				return slices.ContainsFunc(l.items, func(one any) bool { return f(s, m.plain(asText(one))) })
 			}
-			return f(asText(v), asText(a[0]))
+			return f(s, m.plain(asText(a[0])))
 		}}
 	}
 	split := func(fromRight bool) builtin {
@@ -240,12 +241,24 @@ func init() {
 		"startswith": affix(strings.HasPrefix), "endswith": affix(strings.HasSuffix),
 		"split": split(false), "rsplit": split(true),
 		"replace": replace(func(_ *machine, v any) string { return asText(v) }),
-		"find": {"sub", func(_ *machine, v any, a []any) any {
-			at := strings.Index(asText(v), asText(a[0]))
+		"find": {"sub", func(m *machine, v any, a []any) any {
+			at, _ := m.index(asText(v), asText(a[0]), false)
 			return int64(utf8.RuneCountInString(asText(v)[:max(at, 0)]) + min(at, 0))
 		}},
-		"removeprefix": {"prefix", func(_ *machine, v any, a []any) any { return strings.TrimPrefix(asText(v), asText(a[0])) }},
-		"removesuffix": {"suffix", func(_ *machine, v any, a []any) any { return strings.TrimSuffix(asText(v), asText(a[0])) }},
+		"removeprefix": {"prefix", func(m *machine, v any, a []any) any {
+			s := asText(v)
+			if from, to := m.index(s, asText(a[0]), false); from == 0 {
+				return s[to:]
+			}
+			return s
+		}},
+		"removesuffix": {"suffix", func(m *machine, v any, a []any) any {
+			s := asText(v)
+			if from, to := m.index(s, asText(a[0]), true); to == len(s) {
+				return s[:from]
+			}
+			return s
+		}},
 		"join": {"items", func(m *machine, v any, a []any) any {
 			return m.join(asText(v), m.items(a[0]), asText)
 		}},
@@ -267,9 +280,9 @@ func init() {
 		"items":  view("dict_items", (*Dict).pairs),
 		"keys":   view("dict_keys", func(d *Dict) []any { return d.keys }),
 		"values": view("dict_values", (*Dict).all),
-		"get": {"key default", func(_ *machine, v any, a []any) any {
-			if d := v.(*Dict); d.has(a[0]) {
-				return d.values[key(a[0])]
+		"get": {"key default", func(m *machine, v any, a []any) any {
+			if value, ok := m.entry(v.(*Dict), a[0]); ok {
+				return value
 			}
 			return or(a[1], nil)
 		}},
@@ -306,11 +319,11 @@ func init() {
 		if !isText(v) {
 			v = m.str(v)
 		}
-		return escape(v)
+		return m.escape(v)
 	}}
 	filters = map[string]builtin{
 		"capitalize": of(capitalize), "lower": of(lower), "upper": of(upper), "replace": replace((*machine).str),
-		"title": of(func(s string) string { return words.ReplaceAllStringFunc(s, capitalize) }),
+		"title": {"", func(m *machine, v any, _ []any) any { return m.capitals(m.str(v)) }},
 		"trim":  strip(strings.TrimFunc), "string": str, "safe": safe, "e": escaped, "escape": escaped,
 		"count": length, "length": length, "d": standard, "default": standard, "first": end(false), "last": end(true),
 		"select": chosen(false, true), "selectattr": chosen(true, true),
@@ -436,16 +449,46 @@ func titled(s string) string {
 	}, s)
 }
 
-var words = regexp.MustCompile(`[^-\s({\[<]+`)
+// capitals capitalizes the words of a text, as the filter title does.
+func (m *machine) capitals(s string) string {
+	var b strings.Builder
+	for s != "" {
+		end := strings.IndexFunc(s, func(r rune) bool { return strings.ContainsRune("-({[< \t\n\f\r", m.marks.Char(r)) })
+		if end < 0 {
+			end = len(s)
+		}
+		b.WriteString(capitalize(s[:end]))
+		_, size := utf8.DecodeRuneInString(s[end:])
+		b.WriteString(s[end : end+size])
+		s = s[end+size:]
+	}
+	return b.String()
+}
 
-var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "'", "&#39;", `"`, "&#34;")
+var entities = map[rune]string{'&': "&amp;", '<': "&lt;", '>': "&gt;", '\'': "&#39;", '"': "&#34;"}
 
 // escape is the text of a value in HTML.
-func escape(v any) markup {
+func (m *machine) escape(v any) markup {
 	if s, ok := v.(markup); ok {
 		return s
 	}
-	return markup(escaper.Replace(asText(v)))
+	var b strings.Builder
+	for _, r := range asText(v) {
+		if e := entities[m.marks.Char(r)]; e != "" {
+			b.WriteString(e)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return markup(b.String())
+}
+
+// index is where a text has another one first, or last, both -1 if nowhere: marks count as their characters.
+func (m *machine) index(s, sub string, last bool) (from, to int) {
+	if m.marks.In(s) {
+		m.spend(1 + len(s)/16)
+	}
+	return m.marks.Index(s, sub, last)
 }
 
 // repeat makes n times s.
@@ -588,15 +631,24 @@ func (m *machine) cut(chars any) func(rune) bool {
 	if !given(chars) || chars == nil {
 		return isSpace
 	}
-	set := asText(chars)
+	set := m.plain(asText(chars))
 	m.spend(len(set))
-	return func(r rune) bool { return strings.ContainsRune(set, r) }
+	return func(r rune) bool { return strings.ContainsRune(set, m.marks.Char(r)) }
 }
 
 func (m *machine) replaced(s, from, to string, count any) string {
 	n := int64(-1)
 	if count != nil {
 		n = asInt(count)
+	}
+	from = m.plain(from)
+	if m.marks.In(s) && from != "" {
+		var parts []string
+		for _, part := range m.split(s, from, n, false) {
+			parts = append(parts, part.(string))
+		}
+		m.spend(len(parts) * (1 + len(to)/16))
+		return strings.Join(parts, to)
 	}
 	found := min(uint64(n), uint64(strings.Count(s, from)))
 	m.spend(int(found) * (1 + len(to)/16))
@@ -605,11 +657,8 @@ func (m *machine) replaced(s, from, to string, count any) string {
 
 // split splits a text at a separator, or at white space if it is nil, at most n times.
 func (m *machine) split(s string, separator any, n int64, fromRight bool) (items []any) {
-	first, last := strings.Index, strings.LastIndex
 	by, spaces := "", separator == nil
 	if spaces {
-		first = func(s, _ string) int { return strings.IndexFunc(s, isSpace) }
-		last = func(s, _ string) int { return strings.LastIndexFunc(s, isSpace) }
 		if s = strings.TrimFunc(s, isSpace); s == "" {
 			return nil
 		}
@@ -617,18 +666,24 @@ func (m *machine) split(s string, separator any, n int64, fromRight bool) (items
 		fail("the separator is empty")
 	}
 	for ; n != 0; n-- {
-		at, width := first(s, by), len(by)
-		if fromRight {
-			at = last(s, by)
+		at, to := 0, 0
+		switch {
+		case !spaces:
+			at, to = m.index(s, by, fromRight)
+		case fromRight:
+			at = strings.LastIndexFunc(s, isSpace)
+		default:
+			at = strings.IndexFunc(s, isSpace)
 		}
 		if at < 0 {
 			break
 		}
 		m.spend(1)
 		if spaces {
-			_, width = utf8.DecodeRuneInString(s[at:])
+			_, width := utf8.DecodeRuneInString(s[at:])
+			to = at + width
 		}
-		head, tail := s[:at], s[at+width:]
+		head, tail := s[:at], s[to:]
 		if spaces {
 			head, tail = strings.TrimRightFunc(head, isSpace), strings.TrimLeftFunc(tail, isSpace)
 		}

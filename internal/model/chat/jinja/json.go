@@ -103,7 +103,7 @@ func (m *machine) json(b *strings.Builder, v any, st style, line string) {
 		b.WriteString(jsonFloat(v))
 	case string, markup:
 		m.made(v)
-		jsonText(b, textOf(v), st.ascii)
+		m.jsonText(b, textOf(v), st.ascii)
 	case *list:
 		if v.kind != "" && v.kind != tuple {
 			fail("%s has no JSON; apply the filter list first", describe(v))
@@ -122,7 +122,7 @@ func (m *machine) json(b *strings.Builder, v any, st style, line string) {
 				name = text.String()
 			}
 			m.made(name)
-			jsonText(b, name, st.ascii)
+			m.jsonText(b, name, st.ascii)
 			b.WriteString(st.colon)
 			m.json(b, v.values[key(keys[i])], st, line)
 		})
@@ -163,11 +163,11 @@ func jsonFloat(f float64) string {
 	return showFloat(f)
 }
 
-func jsonText(b *strings.Builder, s string, ascii bool) {
+func (m *machine) jsonText(b *strings.Builder, s string, ascii bool) {
 	short := map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`, '\f': `\f`}
 	b.WriteByte('"')
-	for _, r := range s {
-		switch {
+	for _, written := range s {
+		switch r := m.marks.Char(written); {
 		case short[r] != "":
 			b.WriteString(short[r])
 		case r < 0x20 || ascii && r >= 0x7f:
@@ -175,8 +175,29 @@ func jsonText(b *strings.Builder, s string, ascii bool) {
 				fmt.Fprintf(b, `\u%04x`, unit)
 			}
 		default:
-			b.WriteRune(r)
+			b.WriteRune(written)
 		}
 	}
 	b.WriteByte('"')
+}
+
+// EachText replaces each text in a value of FromJSON, keys included, by what f returns.
+func EachText(v any, f func(string) string) any {
+	switch v := v.(type) {
+	case string:
+		return f(v)
+	case *list:
+		to := &list{kind: v.kind}
+		for _, item := range v.items {
+			to.items = append(to.items, EachText(item, f))
+		}
+		return to
+	case *Dict:
+		to := newDict()
+		for _, k := range v.keys {
+			to.put(EachText(k, f), EachText(v.values[key(k)], f))
+		}
+		return to
+	}
+	return v
 }

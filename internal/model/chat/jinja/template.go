@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+
+	"llmmemory/internal/model/marks"
 )
 
 const (
@@ -65,8 +67,14 @@ func (t *Template) Render(variables map[string]any) (string, error) {
 
 // RenderTo is Render that gives the text to write piece by piece. It calls write also while the template works and
 // writes nothing, with "". An error of write ends it, and is wrapped.
-func (t *Template) RenderTo(write func(piece string) error, variables map[string]any) (err error) {
-	m := &machine{line: 1, steps: maxSteps, to: write}
+func (t *Template) RenderTo(write func(piece string) error, variables map[string]any) error {
+	return t.RenderMarked(write, variables, nil)
+}
+
+// RenderMarked is RenderTo for variables whose texts are marked in part. A template that looks at them sees the
+// characters; in the text that it makes they are marked as they were.
+func (t *Template) RenderMarked(write func(piece string) error, variables map[string]any, mk *marks.Marks) (err error) {
+	m := &machine{line: 1, steps: maxSteps, to: write, marks: mk}
 	defer caught(&err, &m.line)
 	s := &scope{m: m, vars: maps.Clone(globals)}
 	for name, v := range variables {
@@ -81,9 +89,19 @@ type machine struct {
 	line, steps, depth int
 	to                 func(piece string) error
 	out                *strings.Builder // what is captured; nil: the text goes to to
+	marks              *marks.Marks
 }
 
 var errWork = errors.New("the template does too much work; it is meant to loop over messages only")
+
+// plain is a text without marks.
+func (m *machine) plain(s string) string {
+	if !m.marks.In(s) {
+		return s
+	}
+	m.spend(1 + len(s)/16)
+	return m.marks.Plain(s)
+}
 
 // spend counts work.
 func (m *machine) spend(n int) {

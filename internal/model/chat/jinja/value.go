@@ -327,7 +327,7 @@ func (m *machine) repr(v any) string {
 	case float64:
 		return showFloat(v)
 	case string:
-		return m.made(quote(v)).(string)
+		return m.made(m.quote(v)).(string)
 	case markup:
 		return "Markup(" + m.repr(string(v)) + ")"
 	case *list:
@@ -389,18 +389,18 @@ func showFloat(f float64) string {
 }
 
 // quote is repr() of a string.
-func quote(s string) string {
+func (m *machine) quote(s string) string {
 	mark := '\''
-	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {
+	if plain := m.plain(s); strings.Contains(plain, "'") && !strings.Contains(plain, `"`) {
 		mark = '"'
 	}
 	var b strings.Builder
 	b.WriteRune(mark)
-	for _, r := range s {
-		switch {
+	for _, written := range s {
+		switch r := m.marks.Char(written); {
 		case r == mark || r == '\\':
 			b.WriteRune('\\')
-			b.WriteRune(r)
+			b.WriteRune(written)
 		case r == '\n':
 			b.WriteString(`\n`)
 		case r == '\r':
@@ -408,7 +408,7 @@ func quote(s string) string {
 		case r == '\t':
 			b.WriteString(`\t`)
 		case unicode.IsPrint(r):
-			b.WriteRune(r)
+			b.WriteRune(written)
 		case r < 0x100:
 			fmt.Fprintf(&b, `\x%02x`, r)
 		case r < 0x10000:
@@ -462,11 +462,21 @@ func (m *machine) attribute(v any, name string) any {
 	return undefined{fmt.Sprintf("%s has no attribute %q that a template may use", describe(v), name)}
 }
 
+// entry is the value of a key, which may be marked where that of the dict is not.
+func (m *machine) entry(d *Dict, k any) (v any, ok bool) {
+	if !d.has(k) && isText(k) {
+		k = m.plain(textOf(k))
+	}
+	return d.values[key(k)], d.has(k)
+}
+
 // item is v[k].
 func (m *machine) item(v, k any) any {
 	defined(v)
-	if d, ok := v.(*Dict); ok && (k == nil || isNumber(k) || isText(k)) && d.has(k) {
-		return d.values[key(k)]
+	if d, ok := v.(*Dict); ok && (k == nil || isNumber(k) || isText(k)) {
+		if value, found := m.entry(d, k); found {
+			return value
+		}
 	}
 	switch k.(type) {
 	case string, markup:
@@ -598,7 +608,7 @@ func (m *machine) equal(a, b any) (same bool) {
 	switch {
 	case isText(a) && isText(b):
 		m.spend(size(a) / 16)
-		return asText(a) == asText(b)
+		return m.plain(asText(a)) == m.plain(asText(b))
 	case isNumber(a) && isNumber(b):
 		return order(m, a, b) == 0
 	}
@@ -615,7 +625,7 @@ func order(m *machine, a, b any) int {
 	switch {
 	case isText(a) && isText(b):
 		m.spend(size(a) / 16)
-		return cmp.Compare(asText(a), asText(b))
+		return cmp.Compare(m.plain(asText(a)), m.plain(asText(b)))
 	case isNumber(a) && isNumber(b) && (f || g):
 		return cmp.Compare(asFloat(a), asFloat(b))
 	case isNumber(a) && isNumber(b):
@@ -641,10 +651,11 @@ func order(m *machine, a, b any) int {
 func contains(m *machine, v, in any) bool {
 	if isText(in) {
 		m.spend(size(in) / 16)
-		return strings.Contains(asText(in), asText(v))
+		return strings.Contains(m.plain(asText(in)), m.plain(asText(v)))
 	}
 	if d, ok := in.(*Dict); ok {
-		return d.has(v)
+		_, found := m.entry(d, v)
+		return found
 	}
 	return slices.ContainsFunc(m.items(in), func(item any) bool { return m.equal(item, v) })
 }
@@ -688,7 +699,7 @@ func add(m *machine, a, b any) any {
 	_, right := b.(markup)
 	switch {
 	case isText(a) && isText(b) && (left || right):
-		return m.made(escape(a) + escape(b))
+		return m.made(m.escape(a) + m.escape(b))
 	case isText(a) && isText(b):
 		return m.made(asText(a) + asText(b))
 	case ok && both && x.kind == y.kind && (x.kind == "" || x.kind == tuple):

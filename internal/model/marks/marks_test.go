@@ -1,0 +1,63 @@
+package marks
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// Marking is undone by Plain and by Split, whatever the texts have, and what is marked has no character to mark.
+func TestMarksAreUndone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		letters := rapid.RuneFrom([]rune("ab<>|｜é\U00100000\U00100001\U00100002\U0010fffd"))
+		texts := rapid.SliceOfN(rapid.StringOf(letters), 1, 4).Draw(t, "texts")
+		chars := []rune("<>｜")[:rapid.IntRange(1, 3).Draw(t, "chars")]
+		sub := rapid.StringOfN(letters, 1, 2, -1).Draw(t, "sub")
+		m, err := New(chars, slices.Values(texts), sub)
+		require.NoError(t, err)
+		for _, text := range texts {
+			marked := m.Mark(text)
+			require.Equal(t, text, m.Plain(marked))
+			require.False(t, strings.ContainsAny(marked, string(chars)))
+			plain, places := m.Split("<" + marked + ">")
+			require.Equal(t, "<"+text+">", plain)
+			var want []int
+			for at, r := range plain {
+				if at > 0 && at < len(plain)-1 && slices.Contains(chars, r) {
+					want = append(want, at)
+				}
+			}
+			require.Equal(t, want, places)
+			for _, last := range []bool{false, true} {
+				from, to := m.Index(marked, sub, last)
+				at := strings.Index(text, sub)
+				if last {
+					at = strings.LastIndex(text, sub)
+				}
+				if at < 0 {
+					require.Equal(t, -1, from)
+					continue
+				}
+				require.Equal(t, text[:at], m.Plain(marked[:from]))
+				require.Equal(t, sub, m.Plain(marked[from:to]))
+			}
+		}
+	})
+}
+
+func TestMarksAreNeededOnlyIfATextHasTheCharacters(t *testing.T) {
+	m, err := New([]rune("<>"), slices.Values([]string{"a", "b\U00100000"}), "<")
+	require.NoError(t, err)
+	require.Nil(t, m)
+	require.Equal(t, "<", m.Mark("<"))
+
+	var all strings.Builder
+	for r := rune(lowest); r <= highest; r++ {
+		all.WriteRune(r)
+	}
+	_, err = New([]rune("<"), slices.Values([]string{"<", all.String()}), "")
+	require.ErrorIs(t, err, ErrNoRoom)
+}
