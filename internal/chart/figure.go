@@ -13,8 +13,7 @@ type Figure struct {
 	Panels []Panel // side by side
 
 	// Fixed are names of series and bars that have the same colour and marker in every
-	// figure with the same Fixed, whichever of them it shows. Other series of such a
-	// figure have looks that none of the names has that are shown.
+	// figure with the same Fixed, whichever of them it shows.
 	Fixed []string
 
 	Reference string // what it is compared with where that is not the paper, as Check.Reference
@@ -78,7 +77,7 @@ type XAxis struct {
 type YAxis struct {
 	Title string // with its unit
 	Log   bool
-	Max   float64 // what is beyond is cut with an arrow; 0: nothing is
+	Max   float64 // what is beyond is cut; 0: nothing is
 }
 
 // Data is what a panel shows: Lines, Bars or Stacks.

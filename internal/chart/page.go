@@ -35,11 +35,14 @@ type Page struct {
 // A Fact is a named text.
 type Fact struct{ Name, Text string }
 
-// A shownFigure is a figure with its drawing.
+// A shownFigure is a figure with its picture.
 type shownFigure struct {
 	Figure
-	Drawing template.HTML
+	Picture template.HTML
 }
+
+// Words describe the picture for readers who cannot see it.
+func (f shownFigure) Words() string { return f.words() }
 
 // kinds returns the kinds that a page has to explain.
 func kinds(figures []shownFigure, checks []Check) []Kind {
@@ -51,19 +54,6 @@ func kinds(figures []shownFigure, checks []Check) []Kind {
 		has[c.Kind] = true
 	}
 	return slices.DeleteFunc(slices.Clone(allKinds), func(k Kind) bool { return !has[k] })
-}
-
-// inline lets the page, which is light or dark, choose the colours of everything but the
-// series. All text of the drawing is escaped already.
-func inline(svg string) template.HTML {
-	var pairs []string
-	for _, c := range []struct {
-		colour fmt.Stringer
-		name   string
-	}{{hex(ink), "ink"}, {hex(muted), "muted"}, {hex(grid), "grid"}, {hex(ground), "ground"}} {
-		pairs = append(pairs, ":"+c.colour.String(), ":var(--"+c.name+","+c.colour.String()+")")
-	}
-	return template.HTML(strings.NewReplacer(pairs...).Replace(svg))
 }
 
 // A tableRow is a number in the page's table.

@@ -73,17 +73,6 @@ func (f Figure) series() []string {
 	return names
 }
 
-// groups returns the names of bars that stand alone in a group.
-func (f Figure) groups() []string {
-	var names []string
-	for _, p := range f.Panels {
-		if b, is := p.Data.(Bars); is && len(b.Series) == 1 {
-			names = append(names, b.Groups...)
-		}
-	}
-	return names
-}
-
 func (l Lines) series() []string {
 	var names []string
 	for _, line := range l.Lines {
@@ -127,22 +116,6 @@ func (f Figure) table() string {
 
 // exact formats a number with all its digits.
 func exact(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
-
-// short formats a number with the digits that fit in a picture.
-func short(v float64) string {
-	switch size := math.Abs(v); {
-	case size >= 1e6 || size != 0 && size < 0.001:
-		return strconv.FormatFloat(v, 'e', 1, 64)
-	case size >= 100:
-		return trimSign(strconv.FormatFloat(v, 'f', 0, 64))
-	case size >= 10:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	case size >= 0.1 || size == 0:
-		return trimSign(strconv.FormatFloat(v, 'f', 2, 64))
-	default:
-		return strconv.FormatFloat(v, 'f', 3, 64)
-	}
-}
 
 func trimSign(s string) string {
 	if strings.Trim(s, "-0.") == "" {

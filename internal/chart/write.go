@@ -1,7 +1,10 @@
 package chart
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"html/template"
 	"os"
 	"path/filepath"
 
@@ -15,7 +18,7 @@ func Write(dir string, figures []Figure, checks ...Check) error {
 
 // WriteFigure writes a figure's files without a page.
 func WriteFigure(dir string, f Figure) error {
-	files, _, err := f.render()
+	files, err := f.render()
 	if err != nil {
 		return err
 	}
@@ -45,12 +48,13 @@ func (p Page) render() ([]file, error) {
 	var files []file
 	var shown []shownFigure
 	for _, f := range p.Figures {
-		of, svg, err := f.render()
+		of, err := f.render()
 		if err != nil {
 			return nil, err
 		}
 		files = append(files, of...)
-		shown = append(shown, shownFigure{f, inline(svg)})
+		_, svg, _ := bytes.Cut(of[0].data, []byte("<svg"))
+		shown = append(shown, shownFigure{f, template.HTML("<svg" + string(svg))}) // whose texts are escaped already
 	}
 	page, err := index(p, shown)
 	if err != nil {
@@ -59,19 +63,18 @@ func (p Page) render() ([]file, error) {
 	return append(files, file{"index.html", page}), nil
 }
 
-// render makes the files of a figure, and returns its SVG for a page.
-func (f Figure) render() (files []file, svg string, err error) {
+// render makes the files of a figure, the SVG first.
+func (f Figure) render() ([]file, error) {
 	if err := f.valid(); err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	if svg, err = newLayout(f).svg(); err != nil {
-		return nil, "", err
+	p := newPicture(f)
+	svg, err1 := p.svg()
+	png, err2 := p.png()
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, fmt.Errorf("chart: figure %q: %w", f.Name, err)
 	}
-	png, err := newLayout(f).png()
-	if err != nil {
-		return nil, "", fmt.Errorf("chart: figure %q: %w", f.Name, err)
-	}
-	return []file{{f.Name + ".svg", []byte(svg)}, {f.Name + ".png", png}, {f.Name + ".csv", []byte(f.table())}}, svg, nil
+	return []file{{f.Name + ".svg", svg}, {f.Name + ".png", png}, {f.Name + ".csv", []byte(f.table())}}, nil
 }
 
 func put(dir string, files []file) error {
