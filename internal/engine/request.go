@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"llmmemory/internal/engine/sampling"
@@ -39,6 +38,12 @@ const MaxN = 128
 
 // maxStopTokens is vLLM's MAX_NUM_STOP_TOKEN_IDS. Each token of an answer is compared with all of them.
 const maxStopTokens = 128
+
+// What a request keeps while it waits: each token of an answer is compared with the stop sequences.
+const (
+	maxStopBytes = 1 << 10
+	maxSaltBytes = 1 << 10
+)
 
 // A TooLong is the error of a prompt that leaves no room for an answer.
 type TooLong struct {
@@ -90,8 +95,16 @@ func (r *Request) CheckSettings(vocab int) error {
 		return bad("stop_token_ids", "stop_token_ids has %d tokens; at most %d are possible.",
 			len(r.StopTokenIDs), maxStopTokens)
 	}
-	if slices.Contains(r.Stop, "") {
-		return bad("stop", "A stop sequence is empty.")
+	for _, text := range r.Stop {
+		switch {
+		case text == "":
+			return bad("stop", "A stop sequence is empty.")
+		case len(text) > maxStopBytes:
+			return bad("stop", "A stop sequence has %d bytes; at most %d are possible.", len(text), maxStopBytes)
+		}
+	}
+	if len(r.CacheSalt) > maxSaltBytes {
+		return bad("cache_salt", "cache_salt has %d bytes; at most %d are possible.", len(r.CacheSalt), maxSaltBytes)
 	}
 	for _, id := range r.StopTokenIDs {
 		if id < 0 || int(id) >= vocab {

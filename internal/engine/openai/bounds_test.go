@@ -88,3 +88,50 @@ func TestLimitsAreCheckedBeforeATextIsTokenized(t *testing.T) {
 		require.Equal(t, 429, busy.ask(t, texts, long+more).Status)
 	}
 }
+
+// What a body is made of is counted before it is decoded, and what a request keeps while it waits is bounded.
+func TestABodyCannotTakeManyTimesItsBytes(t *testing.T) {
+	s := start(t, nil)
+	many := func(one string) string { return "[" + strings.Repeat(one+",", 1<<20) + one + "]" }
+	const message = `{"role": "user", "content": "x"}`
+	for _, test := range []struct{ name, path, body, says string }{
+		{"messages", chats, demo + `"messages": ` + many("{}") + "}", "The body has more than 131072 values"},
+		{"variables", chats, demo + `"messages": [` + message + `], "chat_template_kwargs": {"x": ` + many("{}") + "}}",
+			"The body has more than 131072 values"},
+		{"calls", chats, demo + `"messages": [` + message + `, {"role": "assistant", "tool_calls": ` + many("{}") + "}]}",
+			"The body has more than 131072 values"},
+		{"tokens that end it", texts, text + `"stop_token_ids": ` + many("1") + "}", "The body has more than 131072 values"},
+		{"stops", texts, text + `"stop": ` + many(`""`) + "}", "The body has more than 131072 values"},
+		{"fields", texts, text + strings.Repeat(`"x": 1,`, 1<<20) + `"n": 1}`, "The body has more than 131072 values"},
+		{"texts", texts, demo + `"prompt": ` + many(`""`) + "}", "There are more than 4096 prompts."},
+		{"lists of tokens", texts, demo + `"prompt": ` + many(`[1]`) + "}", "There are more than 4096 prompts."},
+		{"tokens", texts, demo + `"prompt": ` + many(`1`) + "}", "resulted in 1048577 tokens"},
+		{"tokens to be read", "/detokenize", `{"tokens": ` + many(`1`) + "}", "There are 1048577 tokens; at most 131072"},
+		{"a stop", texts, text + `"stop": "` + strings.Repeat("x", 1025) + `"}`, "A stop sequence has 1025 bytes; at most 1024"},
+		{"a salt", texts, text + `"cache_salt": "` + strings.Repeat("x", 1025) + `"}`, "cache_salt has 1025 bytes; at most 1024"},
+		{"a name", texts, strings.Replace(text, `"demo"`, `"`+strings.Repeat("\\u0001", 1<<20)+`"`, 1) + `"n": 1}`,
+			`\x01..." does not exist; this server has "demo".`},
+		{"a role", chats, demo + `"messages": [{"role": "` + strings.Repeat("x", 1<<20) + `", "content": "x"}]}`,
+			`xxx..."; system, developer, user`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var a *reply
+			bytes := allocated(func() { a = s.ask(t, test.path, test.body) })
+			require.Contains(t, []int{400, 404}, a.Status)
+			require.Contains(t, a.Error.Message, test.says)
+			require.Less(t, len(a.Error.Message), 5000)
+			require.Less(t, bytes, 12*len(test.body)+4<<20)
+		})
+	}
+	for name, body := range map[string]string{ // what does fit
+		"commas":   demo + `"max_tokens": 1, "prompt": "x", "user": "` + strings.Repeat(`,\",[`, 1<<18) + `"}`,
+		"a stop":   text + `"stop": "` + strings.Repeat("x", 1024) + `"}`,
+		"a salt":   text + `"cache_salt": "` + strings.Repeat("x", 1024) + `"}`,
+		"no texts": demo + `"max_tokens": 1, "prompt": [ "x", "y" ]}`,
+		"lists":    demo + `"max_tokens": 1, "prompt": [ [120], [121, 122] ]}`,
+		"tokens":   demo + `"max_tokens": 1, "prompt": [ 120 ]}`,
+	} {
+		a := s.ask(t, texts, body)
+		require.Equal(t, 200, a.Status, "%s: %s", name, a.Text)
+	}
+}

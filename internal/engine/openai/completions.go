@@ -1,9 +1,11 @@
 package openai
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"reflect"
 	"slices"
@@ -30,23 +32,33 @@ type prompts struct {
 }
 
 func (p *prompts) UnmarshalJSON(data []byte) error {
-	var text string
-	var tokens []int32
+	var one string
+	var err error
+	inside := bytes.TrimLeft(bytes.TrimPrefix(data, []byte("[")), " \t\r\n")
+	tooMany := invalid("prompt", "There are more than %d prompts.", maxPrompts)
 	switch {
 	case string(data) == "null":
-	case json.Unmarshal(data, &text) == nil:
-		p.texts = []string{text}
-	case json.Unmarshal(data, &tokens) == nil:
-		p.tokens = [][]int32{tokens}
-	case json.Unmarshal(data, &p.texts) == nil:
-	case json.Unmarshal(data, &p.tokens) == nil:
-		p.texts = nil
+		return nil
+	case data[0] == '"':
+		err = json.Unmarshal(data, &one)
+		p.texts = []string{one}
+	case data[0] == '[' && inside[0] == '"':
+		p.texts, err = list[string](data, maxPrompts, tooMany)
+	case data[0] == '[' && inside[0] == '[':
+		p.tokens, err = list[[]int32](data, maxPrompts, tooMany)
 	default:
+		p.tokens = make([][]int32, 1)
+		err = json.Unmarshal(data, &p.tokens[0])
+	}
+	if err != nil && !errors.Is(err, tooMany) {
 		return invalid("prompt", "prompt must be a string, a list of strings, a list of tokens, or a list of "+
 			"lists of tokens.")
 	}
-	return nil
+	return err
 }
+
+// maxPrompts bounds what is decoded; how many prompts are possible depends on the server.
+const maxPrompts = 1 << 12
 
 // completions answers /v1/completions.
 func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
@@ -126,23 +138,23 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, body any, others
 	if err := unsupported(fields, append(others, reflect.TypeOf(body).Elem())...); err != nil {
 		return err
 	}
-	return unmarshal(exact(data, reflect.TypeOf(body)), body)
+	return unmarshal(exactObject(data, fields, reflect.TypeOf(body).Elem()), body)
 }
 
 // source makes the prompts of a request.
 func (b *completionRequest) source(s *Server, most limit) source {
-	given, special := b.Prompt, b.AddSpecialTokens == nil || *b.AddSpecialTokens
+	given, echo, special := b.Prompt, b.Echo, b.AddSpecialTokens == nil || *b.AddSpecialTokens
 	return source{len(given.tokens) + len(given.texts), func(ctx context.Context) (list []prompt, err error) {
 		for _, tokens := range given.tokens {
 			list = append(list, prompt{tokens: most.cut(tokens)})
 		}
 		for _, text := range given.texts {
-			p := prompt{text: text}
+			p := prompt{}
 			if p.tokens, err = s.encode(ctx, text, special, most); err != nil {
 				return nil, err
 			}
-			if most.keep > 0 {
-				p.text = "" // that of the tokens that are kept
+			if echo && most.keep == 0 { // else it is that of the tokens that are kept
+				p.text = text
 			}
 			list = append(list, p)
 		}

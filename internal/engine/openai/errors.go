@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -34,8 +33,16 @@ type errorBody struct {
 	Error *apiError `json:"error"`
 }
 
+// maxShown is the most bytes of a text of the client's that an error shows.
+const maxShown = 1000
+
 // invalid is a request that cannot be served as it is.
 func invalid(param, format string, args ...any) *apiError {
+	for i, a := range args {
+		if text, ok := a.(string); ok && len(text) > maxShown {
+			args[i] = strings.ToValidUTF8(text[:maxShown], "") + "..."
+		}
+	}
 	e := &apiError{status: http.StatusBadRequest, Type: "invalid_request_error", Message: fmt.Sprintf(format, args...)}
 	if param != "" {
 		e.Param = &param
@@ -134,38 +141,14 @@ func isJSON(r *http.Request) error {
 // lists are the fields with more than one value.
 var lists = []string{"messages", "stop_token_ids", "logit_bias"}
 
-// read reads a body of at most MaxBody bytes.
-func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if err := isJSON(r); err != nil {
-		return nil, err
-	}
-	limit := s.config.MaxBody
-	if r.ContentLength > limit { // also before a client sends it that waits for "100 Continue"
-		return nil, bodyTooLarge(limit)
-	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return nil, bodyTooLarge(limit)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		e := invalid("", "The body did not arrive in time.")
-		e.status = http.StatusRequestTimeout
-		return nil, e
-	case err != nil:
-		return nil, invalid("", "The body is not valid JSON: %v.", err)
-	}
-	return data, nil
-}
-
 // unmarshal reads JSON. Its errors name the field.
 func unmarshal(data []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	err := d.Decode(into)
+	err := json.Unmarshal(data, into)
 	var wrongType *json.UnmarshalTypeError
 	var known *apiError
 	switch {
 	case err == nil:
+		return nil
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &wrongType):
@@ -178,15 +161,12 @@ func unmarshal(data []byte, into any) error {
 			verb = "contains"
 		}
 		return invalid(field, "%s %s a JSON %s; %s is expected.", field, verb, wrongType.Value, kindName(wrongType))
-	case errors.Is(err, io.EOF):
+	case len(bytes.TrimSpace(data)) == 0:
 		return invalid("", "The body is empty; a JSON object is expected.")
-	default:
-		return invalid("", "The body is not valid JSON: %v.", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+	case strings.HasSuffix(err.Error(), "after top-level value"):
 		return invalid("", "There is more after the JSON object in the body.")
 	}
-	return nil
+	return invalid("", "The body is not valid JSON: %v.", err)
 }
 
 func bodyTooLarge(limit int64) error {

@@ -147,3 +147,29 @@ func TestTextsBecomeTokensAFewAtATime(t *testing.T) {
 	_, err = turns.take(long)
 	require.NoError(t, err)
 }
+
+// Large bodies wait until there is memory for them, and one that waits too long takes none.
+func TestLargeBodiesWaitForMemory(t *testing.T) {
+	m := newBodyMemory()
+	for range largeBodies - 1 {
+		require.True(t, m.take(t.Context(), bodyParts))
+	}
+	require.True(t, m.take(t.Context(), 1))
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	require.False(t, m.take(gone, bodyParts))
+	require.Len(t, m.parts, cap(m.parts)-bodyParts+1)
+	taken := make(chan bool)
+	go func() { taken <- m.take(t.Context(), bodyParts) }()
+	m.giveBack(1)
+	require.True(t, <-taken)
+	require.Len(t, m.parts, cap(m.parts))
+}
+
+func TestTheValuesOfABodyAreCounted(t *testing.T) {
+	for body, want := range map[string]int{`{"a": 1, "b": [1, 2, {"c": 3, "d": "x,y\",["}]}`: 4, `{"prompt": [1, 2, [3, 4]], "a": 1}`: 1,
+		`{"tokens": [1, 2], "x": [1, 2]}`: 2, `{"x": {"prompt": [1, 2, 3]}}`: 2, `{"x": "prompt", "y": [1, 2]}`: 2, `[1, 2, 3]`: 2,
+		`{"a`: 0, `{"a\`: 0, ``: 0} {
+		require.Equal(t, want, values([]byte(body)), body)
+	}
+}

@@ -151,6 +151,7 @@ func (s *Server) count(from *http.Request, j *job, r engine.Request) (tokens int
 	if j.prompts, err = s.prompts(from, j.source); err != nil {
 		return 0, err
 	}
+	j.source.make = nil // it has the texts
 	c := s.config.Engine.Config()
 	for _, p := range j.prompts {
 		r.Prompt = p.tokens

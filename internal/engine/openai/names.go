@@ -27,6 +27,11 @@ func exact(raw json.RawMessage, t reflect.Type) json.RawMessage {
 	if json.Unmarshal(raw, &fields) != nil {
 		return raw // decoding reports what is wrong with it
 	}
+	return exactObject(raw, fields, t)
+}
+
+// exactObject is exact of an object with these fields.
+func exactObject(raw json.RawMessage, fields map[string]json.RawMessage, t reflect.Type) json.RawMessage {
 	types := jsonNames(t)
 	changed := false
 	for name, value := range fields {

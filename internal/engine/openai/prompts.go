@@ -53,7 +53,11 @@ func (s *Server) prompts(r *http.Request, from source) ([]prompt, error) {
 		return nil, err
 	}
 	defer done()
-	return from.make(r.Context())
+	made, err := from.make(r.Context())
+	if h, ok := r.Context().Value(holdKey{}).(*hold); ok && err == nil {
+		h.free() // what is left of the body is its tokens
+	}
+	return made, err
 }
 
 // A limit is how many tokens a text may have.

@@ -3,6 +3,7 @@ package openai
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -49,6 +50,7 @@ type Server struct {
 	allowed []*allowance // of each key; without keys, of all requests
 	mux     *http.ServeMux
 	turns   turns
+	bodies  *bodyMemory
 }
 
 // New makes a server.
@@ -71,7 +73,7 @@ func New(c Config) *Server {
 	if c.IterationTimeout == 0 {
 		c.IterationTimeout = time.Minute
 	}
-	s := &Server{config: c, started: time.Now().Unix(), mux: http.NewServeMux(), turns: newTurns()}
+	s := &Server{config: c, started: time.Now().Unix(), mux: http.NewServeMux(), turns: newTurns(), bodies: newBodyMemory()}
 	for _, key := range c.APIKeys {
 		s.keys = append(s.keys, sha256.Sum256([]byte(key)))
 	}
@@ -143,11 +145,13 @@ func (s *Server) guarded(h func(http.ResponseWriter, *http.Request) error) http.
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := s.authorize(r)
 		if err == nil {
-			err = h(w, r)
+			with, body := s.holding(r)
+			err = h(w, with)
+			body.free()
 		}
 		switch {
 		case err == nil:
-		case translate(err).status == http.StatusRequestEntityTooLarge:
+		case translate(err).status == http.StatusRequestEntityTooLarge, errors.Is(err, errBodies):
 			refuseBody(w, r, err)
 		default:
 			writeError(w, err)
@@ -234,9 +238,8 @@ func (s *Server) checkModel(name string) error {
 	if name == s.config.Name {
 		return nil
 	}
-	e := failure(http.StatusNotFound, "invalid_request_error", "model_not_found",
-		fmt.Sprintf("The model %q does not exist; this server has %q.", name, s.config.Name))
-	param := "model"
-	e.Param = &param
+	code := "model_not_found"
+	e := invalid("model", "The model %q does not exist; this server has %q.", name, s.config.Name)
+	e.status, e.Code = http.StatusNotFound, &code
 	return e
 }
