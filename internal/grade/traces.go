@@ -150,12 +150,17 @@ func (c candidate) sameAs(o candidate) bool {
 	return c.difference.Same(o.difference) && c.broken() == o.broken()
 }
 
-// clarity is greater the better a candidate shows its mistake.
+// clarity is greater the better a candidate shows its mistake. A trace for what has to be refused has a name that says
+// something else than a call that has to succeed.
 func (c candidate) clarity() (n int) {
-	if c.difference.Channel == compare.Death && !c.difference.Refused() {
-		n += 2
+	mustFail := c.difference.Refused()
+	if c.difference.Channel == compare.Death && !mustFail {
+		n += 4
 	}
 	if strings.Contains(c.broken(), c.sentence) {
+		n += 2
+	}
+	if mustFail || !slices.ContainsFunc(refused, func(r clause) bool { return r.sentence == c.sentence }) {
 		n++
 	}
 	return n
@@ -272,18 +277,24 @@ func (g *grading) random(stage StageName) error {
 
 // heaps reports the findings of the traces about the heap.
 func (g *grading) heaps() error {
-	for _, c := range g.heap {
-		task := c.difference.Op.Task()
-		if !strings.HasPrefix(c.name, "task") {
-			c.name = fmt.Sprintf("task%d_random_heap", task)
+	for i := range g.heap {
+		if c := &g.heap[i]; strings.HasPrefix(c.name, "task") {
+			c.sentence = g.caseOf(c.name).Sentence
+		} else {
+			c.name = fmt.Sprintf("task%d_random_heap", c.difference.Op.Task())
 		}
+	}
+	for i, c := range g.heap {
+		task := c.difference.Op.Task()
 		g.lost[PartMemory][task] = true
 		if !g.report.Stages.open(Heap, task) && !g.AllStages {
 			continue
 		}
 		g.report.Stages.fail(Heap, task)
-		if err := g.addFinding(PartMemory, c); err != nil {
-			return err
+		for _, c := range []candidate{clearest(g.heap, i), c} {
+			if err := g.addFinding(PartMemory, c); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -60,6 +60,7 @@ const (
 	NullTable      Fact = "it uses an L2 table that is NULL"
 	UnwrittenTable Fact = "it uses an entry of a new L1 table that was never written"
 	IntOverflow    Fact = "it computes an address in int"
+	UsesFreed      Fact = "it uses a pointer that it reads from freed memory"
 	DummyHead      Fact = "it is the dummy head"
 )
 

@@ -51,7 +51,7 @@ func (p *player) does(op trace.Op, m *moment, address uint64, d *Difference, fre
 		what, fact := p.neverWritten(op, fresh)
 		return "uses " + what + ", which was " + Unwritten, fact
 	case b == freedByte:
-		return "uses a pointer that it reads from " + Freed, ""
+		return "uses a pointer that it reads from " + Freed, UsesFreed
 	case address < near && op.Engine == trace.None:
 		return "uses the engine, which is NULL", ""
 	case address < near && op.Fail > 0:

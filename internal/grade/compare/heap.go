@@ -172,7 +172,10 @@ func change(n int) string {
 	if n < 0 {
 		n, word = -n, "fewer"
 	}
-	if n == 1 {
+	switch n {
+	case 0:
+		return "as many allocations as before"
+	case 1:
 		return fmt.Sprintf("1 allocation %s than before", word)
 	}
 	return fmt.Sprintf("%d allocations %s than before", n, word)

@@ -31,6 +31,7 @@ func Shrink(ops []trace.Op, d *Difference, play func([]trace.Op) (*Difference, e
 		again = s.single() || again
 		again = s.rename() || again
 	}
+	s.number()
 	return s.ops, s.found, s.err
 }
 
@@ -169,11 +170,34 @@ func (s *shrinker) rename() bool {
 	return false
 }
 
+// number gives the sequences the ids 1, 2, ... in the order in which the steps name them.
+func (s *shrinker) number() {
+	numbers := map[int32]int32{}
+	candidate := slices.Clone(s.ops)
+	for i := range candidate {
+		if ranges(candidate[i].Kind) {
+			return
+		}
+		for _, id := range ids(&candidate[i]) {
+			if numbers[*id] == 0 {
+				numbers[*id] = int32(len(numbers) + 1)
+			}
+			*id = numbers[*id]
+		}
+	}
+	if !slices.Equal(candidate, s.ops) {
+		s.try(candidate)
+	}
+}
+
+// ranges reports whether a step names a range of ids.
+func ranges(k trace.Kind) bool { return k == trace.Creates || k == trace.Forks || k == trace.Frees }
+
 // renamed returns the steps with another id, nil if it is in use or a step names a range of ids.
 func renamed(ops []trace.Op, from, to int32) []trace.Op {
 	candidate := slices.Clone(ops)
 	for i := range candidate {
-		if k := candidate[i].Kind; k == trace.Creates || k == trace.Forks || k == trace.Frees {
+		if ranges(candidate[i].Kind) {
 			return nil
 		}
 		for _, id := range ids(&candidate[i]) {

@@ -67,10 +67,15 @@ func (p *player) pointee(address uint64) string {
 	case freedByte:
 		return Freed
 	}
-	if at, size, found := p.home(address); found && at == address {
-		return fmt.Sprintf("an allocation of %d bytes", size)
-	} else if found {
-		return fmt.Sprintf("part of an allocation of %d bytes", size)
+	if at, size, found := p.home(address); found {
+		what := fmt.Sprintf("an allocation of %d bytes", size)
+		if size == 1 {
+			what = "an allocation of 1 byte"
+		}
+		if at != address {
+			what = "part of " + what
+		}
+		return what
 	}
 	if bytes := p.subject.At(address, 4); bytes != nil && Value(ints(bytes)[0]) == Freed {
 		return Freed
