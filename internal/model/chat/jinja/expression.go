@@ -57,7 +57,8 @@ func (p *parser) expression() expr {
 	return e
 }
 
-func (p *parser) or() expr  { return p.logical("or", true, p.and) }
+func (p *parser) or() expr { return p.logical("or", true, p.and) }
+
 func (p *parser) and() expr { return p.logical("and", false, p.not) }
 
 // logical reads operands of and, or of or, whose value is the first with the truth that decides, or the last.
@@ -126,9 +127,11 @@ func (p *parser) comparison() expr {
 	}
 }
 
-func (p *parser) sum() expr     { return p.binary(p.joined, "+", "-") }
+func (p *parser) sum() expr { return p.binary(p.joined, "+", "-") }
+
 func (p *parser) product() expr { return p.binary(p.power, "*", "/", "//", "%") }
-func (p *parser) power() expr   { return p.binary(func() expr { return p.unary(true) }, "**") }
+
+func (p *parser) power() expr { return p.binary(func() expr { return p.unary(true) }, "**") }
 
 // binary reads operands of operators that bind from the left.
 func (p *parser) binary(operand func() expr, symbols ...string) expr {
@@ -257,180 +260,4 @@ func (p *parser) several(closes string, one func() expr) (items []expr) {
 		items = append(items, one())
 	}
 	return items
-}
-
-// postfix reads attributes, items, slices and calls.
-func (p *parser) postfix(e expr) expr {
-	for n := 0; ; n++ {
-		p.bounded(n)
-		of := e
-		switch {
-		case p.skip(operator, "."):
-			if t := p.take(); t.kind == number {
-				e = func(s *scope) any { return s.m.item(of(s), t.value) }
-			} else if t.kind == name {
-				if slices.Contains(methodsLeftOut, t.text) && p.is(operator, "(") {
-					fail("the method %q is not supported in a chat template", t.text)
-				}
-				e = func(s *scope) any { return s.m.attribute(of(s), t.text) }
-			} else {
-				fail("%s is found where the name of an attribute is expected", t.text)
-			}
-		case p.skip(operator, "["):
-			e = p.subscript(of)
-		case p.is(operator, "("):
-			e = p.called(of)
-		default:
-			return e
-		}
-	}
-}
-
-func (p *parser) subscript(of expr) expr {
-	var bounds [3]expr
-	i, sliced := 0, false
-	for ; !p.skip(operator, "]"); i++ {
-		if i == len(bounds) {
-			fail("a slice has more than 3 parts")
-		}
-		if !p.is(operator, ":") && !p.is(operator, "]") {
-			bounds[i] = p.expression()
-		}
-		if !p.is(operator, "]") {
-			p.expect(operator, ":")
-			sliced = true
-		}
-	}
-	if sliced {
-		return func(s *scope) any {
-			var at [3]any
-			v := of(s)
-			for i, b := range bounds {
-				if b != nil {
-					at[i] = b(s)
-				}
-			}
-			return s.m.slice(v, at)
-		}
-	}
-	if bounds[0] == nil {
-		fail("an index is missing")
-	}
-	return func(s *scope) any { v := of(s); return s.m.item(v, bounds[0](s)) }
-}
-
-// arguments are those of a call.
-type arguments struct {
-	list  []any
-	named *Dict
-}
-
-// arguments reads those of a call, with their brackets.
-func (p *parser) arguments() func(*scope) arguments {
-	var items, values, spread []expr
-	var titles []string
-	p.several(")", func() expr {
-		switch {
-		case p.skip(operator, "*"):
-			spread = append(spread, p.expression())
-		case p.is(operator, "**"):
-			fail("** before an argument is not supported")
-		case p.peek().kind == name && p.tokens[1].kind == operator && p.tokens[1].text == "=":
-			titles = append(titles, p.name())
-			p.take()
-			values = append(values, p.expression())
-		case titles != nil || spread != nil:
-			fail("an argument without a name follows one with a name")
-		default:
-			items = append(items, p.expression())
-		}
-		return nil
-	})
-	return func(s *scope) arguments {
-		a := arguments{list: each(s, items), named: newDict()}
-		for _, e := range spread {
-			a.list = append(a.list, s.m.items(e(s))...)
-		}
-		for i, title := range titles {
-			a.named.put(title, values[i](s))
-		}
-		return a
-	}
-}
-
-func (p *parser) called(of expr) expr {
-	p.expect(operator, "(")
-	read := p.arguments()
-	blocked := new(bool)
-	p.last = blocked
-	return func(s *scope) any {
-		v, a := of(s), read(s)
-		if *blocked {
-			a.named.put("caller", s.vars[theCaller])
-		}
-		return s.m.call(v, a)
-	}
-}
-
-// filters reads filters and tests. first says that the name of a filter follows at once.
-func (p *parser) filters(e expr, first bool) expr {
-	for n := 0; ; n++ {
-		p.bounded(n)
-		switch {
-		case first || p.skip(operator, "|"):
-			first = false
-			e = p.applied("filter", p.dotted(), filters, e, nil)
-		case p.skip(name, "is"):
-			negated := p.skip(name, "not")
-			title := p.dotted()
-			var argument func(*scope) arguments
-			next := p.peek()
-			switch value := next.kind == name || next.kind == text || next.kind == number; {
-			case p.is(name, "is"):
-				fail("tests follow each other; write them with and")
-			case value && !slices.Contains([]string{"else", "or", "and"}, next.text) ||
-				p.is(operator, "[") || p.is(operator, "{"):
-				one := p.postfix(p.primary())
-				argument = func(s *scope) arguments { return arguments{list: []any{one(s)}, named: newDict()} }
-			}
-			test := p.applied("test", title, tests, e, argument)
-			e = func(s *scope) any { return test(s) == true != negated }
-		case p.is(operator, "("):
-			e = p.called(e)
-		default:
-			return e
-		}
-	}
-}
-
-func (p *parser) dotted() string {
-	title := p.name()
-	for p.skip(operator, ".") {
-		title += "." + p.name()
-	}
-	return title
-}
-
-// applied reads the arguments of a filter or a test, if they are not given, and applies it to a value.
-func (p *parser) applied(what, title string, known map[string]builtin, e expr, read func(*scope) arguments) expr {
-	if read == nil {
-		read = func(*scope) arguments { return arguments{named: newDict()} }
-		if p.skip(operator, "(") {
-			read = p.arguments()
-		}
-	}
-	f, ok := known[title]
-	switch {
-	case !ok && slices.Contains(leftOut, title):
-		fail("the %s %q is not supported in a chat template", what, title)
-	case !ok && p.optional == 0:
-		fail("there is no %s %q", what, title)
-	case !ok: // jinja2 refuses it if it is reached
-		return func(*scope) any { fail("there is no %s %q", what, title); return nil }
-	}
-	apply := f.apply
-	if what == "test" {
-		apply = f.invoke
-	}
-	return func(s *scope) any { v := e(s); return apply(s.m, v, read(s)) }
 }

@@ -32,6 +32,7 @@ type token struct {
 
 var (
 	newlines  = regexp.MustCompile(`\r\n|\r`)
+	tagBegin  = regexp.MustCompile(`\{[{%#][-+]?`)
 	rawBegin  = regexp.MustCompile(`^\{%[-+]?\s*raw\s*-?%\}`)
 	rawEnd    = regexp.MustCompile(`\{%([-+]?)\s*endraw\s*(?:\+%\}|-%\}|%\}\n?)`)
 	tagEnd    = regexp.MustCompile(`^(?:\+%\}|-%\}|%\}\n?)`)
@@ -57,139 +58,164 @@ func ended(end, rest string) int {
 	return len(end)
 }
 
-// scan splits a template into tokens. line is where it is.
-func scan(source string, line *int) (tokens []token) {
-	source = strings.TrimSuffix(newlines.ReplaceAllString(source, "\n"), "\n")
-	emit := func(k kind, s string, v any) { tokens = append(tokens, token{k, s, v, *line}) }
-	// before emits the text before a tag, without the blanks that the tag removes.
-	starts := true // a line starts where the text does
-	before := func(s string, sign byte, strips bool) {
-		kept := s
-		if at := strings.LastIndexByte(s, '\n') + 1; sign == '-' {
-			kept = strings.TrimRightFunc(s, isSpace)
-		} else if sign != '+' && strips && (at > 0 || starts) && strings.TrimLeftFunc(s[at:], isSpace) == "" {
-			kept = s[:at]
-		}
-		if kept != "" {
-			emit(data, kept, nil)
-		}
-		*line += strings.Count(s, "\n")
-	}
-	rest := source
-	skip := func(n int) {
-		*line += strings.Count(rest[:n], "\n")
-		starts = n > 0 && rest[n-1] == '\n'
-		rest = rest[n:]
-	}
-	for rest != "" {
-		i := 0
-		for i < len(rest) && !(rest[i] == '{' && i+1 < len(rest) && strings.IndexByte("{%#", rest[i+1]) >= 0) {
-			i++
-		}
-		if i == len(rest) {
-			before(rest, '+', false)
-			break
-		}
-		opening, sign := rest[i+1], byte(0)
-		if i+2 < len(rest) && (rest[i+2] == '-' || rest[i+2] == '+') {
-			sign = rest[i+2]
-		}
-		before(rest[:i], sign, opening != '{')
-		rest = rest[i:]
-		if raw := rawBegin.FindString(rest); raw != "" {
-			skip(ended(raw, rest))
-			ends := rawEnd.FindStringSubmatchIndex(rest)
-			if ends == nil {
-				fail("{%% raw %%} has no {%% endraw %%}")
-			}
-			sign = 0
-			if ends[3] > ends[2] {
-				sign = rest[ends[2]]
-			}
-			before(rest[:ends[0]], sign, true)
-			rest = rest[ends[0]:]
-			skip(ended(rest[:ends[1]-ends[0]], rest))
-			continue
-		}
-		n := 2
-		if sign != 0 {
-			n = 3
-		}
-		switch opening {
-		case '#':
-			at := strings.Index(rest[n:], "#}")
-			if at < 0 {
-				fail("a comment has no end")
-			}
-			stop := n + at + 2
-			switch {
-			case at > 0 && rest[n+at-1] == '-':
-				stop += blanks(rest[stop:])
-			case (at == 0 || rest[n+at-1] != '+') && strings.HasPrefix(rest[stop:], "\n"):
-				stop++
-			}
-			skip(stop)
-		case '{':
-			emit(output, "{{", nil)
-			skip(n)
-			inside(&rest, outputEnd, skip, emit)
-		default:
-			emit(tag, "{%", nil)
-			skip(n)
-			inside(&rest, tagEnd, skip, emit)
-		}
-	}
-	emit(end, "the end of the template", nil)
-	return tokens
+// A scanner splits a template into tokens.
+type scanner struct {
+	rest   string
+	line   *int // of rest
+	starts bool // rest begins a line
+	tokens []token
 }
 
-// inside splits what is inside a tag.
-func inside(rest *string, ends *regexp.Regexp, skip func(int), emit func(kind, string, any)) {
+// scan splits a template into tokens. line says where it is.
+func scan(source string, line *int) []token {
+	s := &scanner{rest: strings.TrimSuffix(newlines.ReplaceAllString(source, "\n"), "\n"), line: line, starts: true}
+	for s.rest != "" {
+		at := tagBegin.FindStringIndex(s.rest)
+		if at == nil {
+			s.data(len(s.rest), '+', false)
+			break
+		}
+		opening, sign, width := s.rest[at[0]+1], byte(0), at[1]-at[0]
+		if width == 3 {
+			sign = s.rest[at[0]+2]
+		}
+		s.data(at[0], sign, opening != '{')
+		switch {
+		case opening == '#':
+			s.comment(width)
+		case opening == '{':
+			s.emit(output, "{{", nil)
+			s.skip(width)
+			s.inside(outputEnd)
+		case !s.raw():
+			s.emit(tag, "{%", nil)
+			s.skip(width)
+			s.inside(tagEnd)
+		}
+	}
+	s.emit(end, "the end of the template", nil)
+	return s.tokens
+}
+
+func (s *scanner) emit(k kind, text string, v any) {
+	s.tokens = append(s.tokens, token{k, text, v, *s.line})
+}
+
+func (s *scanner) skip(n int) {
+	*s.line += strings.Count(s.rest[:n], "\n")
+	s.starts = n > 0 && s.rest[n-1] == '\n'
+	s.rest = s.rest[n:]
+}
+
+// data emits the n bytes of text before a tag, without the blanks that the tag removes: all of them if its sign is '-',
+// those between the start of its line and a tag that strips.
+func (s *scanner) data(n int, sign byte, strips bool) {
+	before := s.rest[:n]
+	kept := before
+	if at := strings.LastIndexByte(before, '\n') + 1; sign == '-' {
+		kept = strings.TrimRightFunc(before, isSpace)
+	} else if sign != '+' && strips && (at > 0 || s.starts) && strings.TrimLeftFunc(before[at:], isSpace) == "" {
+		kept = before[:at]
+	}
+	if kept != "" {
+		s.emit(data, kept, nil)
+	}
+	*s.line += strings.Count(before, "\n")
+	s.rest = s.rest[n:]
+}
+
+// raw takes a raw block, if one begins here.
+func (s *scanner) raw() bool {
+	begin := rawBegin.FindString(s.rest)
+	if begin == "" {
+		return false
+	}
+	s.skip(ended(begin, s.rest))
+	ends := rawEnd.FindStringSubmatchIndex(s.rest)
+	if ends == nil {
+		fail("{%% raw %%} has no {%% endraw %%}")
+	}
+	sign := byte(0)
+	if ends[3] > ends[2] {
+		sign = s.rest[ends[2]]
+	}
+	s.data(ends[0], sign, true)
+	s.skip(ended(s.rest[:ends[1]-ends[0]], s.rest))
+	return true
+}
+
+// comment takes a comment whose opening is n bytes long.
+func (s *scanner) comment(n int) {
+	length := strings.Index(s.rest[n:], "#}")
+	if length < 0 {
+		fail("a comment has no end")
+	}
+	stop := n + length + 2
+	switch last := s.rest[n+length-1]; {
+	case length > 0 && last == '-':
+		stop += blanks(s.rest[stop:])
+	case (length == 0 || last != '+') && strings.HasPrefix(s.rest[stop:], "\n"):
+		stop++
+	}
+	s.skip(stop)
+}
+
+// inside splits what is inside a tag, to its end.
+func (s *scanner) inside(ends *regexp.Regexp) {
 	open := ""
 	for {
-		skip(blanks(*rest))
-		s := *rest
-		if stop := ends.FindString(s); stop != "" && open == "" {
-			emit(closing, "the end of the tag", nil)
-			skip(ended(stop, s))
+		s.skip(blanks(s.rest))
+		if stop := ends.FindString(s.rest); stop != "" && open == "" {
+			s.emit(closing, "the end of the tag", nil)
+			s.skip(ended(stop, s.rest))
 			return
 		}
 		found := ""
-		if found = floats.FindString(s); found != "" {
+		if found = floats.FindString(s.rest); found != "" {
 			f, _ := strconv.ParseFloat(strings.ReplaceAll(found, "_", ""), 64)
-			emit(number, found, f)
-		} else if found = integers.FindString(s); found != "" {
-			i, err := strconv.ParseInt(found, 0, 64)
-			if digits := strings.ReplaceAll(found, "_", ""); err != nil && strings.Trim(digits, "0123456789") == "" {
-				i, err = strconv.ParseInt(digits, 10, 64)
-			}
-			if err != nil {
-				fail("the integer %.40s is not supported", found)
-			}
-			emit(number, found, i)
-		} else if found = names.FindString(s); found != "" {
-			emit(name, found, nil)
-		} else if found = texts.FindString(s); found != "" {
-			emit(text, found, unescape(found[1:len(found)-1]))
-		} else if found = operators.FindString(s); found != "" {
-			switch found {
-			case "(", "[", "{":
-				open += found
-			case ")", "]", "}":
-				if open == "" || strings.IndexByte("([{", open[len(open)-1]) != strings.Index(")]}", found) {
-					fail("%q closes nothing", found)
-				}
-				open = open[:len(open)-1]
-			}
-			emit(operator, found, nil)
-		} else if s == "" {
+			s.emit(number, found, f)
+		} else if found = integers.FindString(s.rest); found != "" {
+			s.emit(number, found, integer(found))
+		} else if found = names.FindString(s.rest); found != "" {
+			s.emit(name, found, nil)
+		} else if found = texts.FindString(s.rest); found != "" {
+			s.emit(text, found, unescape(found[1:len(found)-1]))
+		} else if found = operators.FindString(s.rest); found != "" {
+			open = brackets(open, found)
+			s.emit(operator, found, nil)
+		} else if s.rest == "" {
 			fail("a tag has no end")
 		} else {
-			r, _ := utf8.DecodeRuneInString(s)
+			r, _ := utf8.DecodeRuneInString(s.rest)
 			fail("the character %q is not expected here", r)
 		}
-		skip(len(found))
+		s.skip(len(found))
 	}
+}
+
+func integer(s string) int64 {
+	i, err := strconv.ParseInt(s, 0, 64)
+	if digits := strings.ReplaceAll(s, "_", ""); err != nil && strings.Trim(digits, "0123456789") == "" {
+		i, err = strconv.ParseInt(digits, 10, 64)
+	}
+	if err != nil {
+		fail("the integer %.40s is not supported", s)
+	}
+	return i
+}
+
+// brackets returns the brackets that are open after an operator.
+func brackets(open, operator string) string {
+	switch operator {
+	case "(", "[", "{":
+		return open + operator
+	case ")", "]", "}":
+		if open == "" || strings.IndexByte("([{", open[len(open)-1]) != strings.Index(")]}", operator) {
+			fail("%q closes nothing", operator)
+		}
+		return open[:len(open)-1]
+	}
+	return open
 }
 
 var (

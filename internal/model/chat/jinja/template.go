@@ -74,7 +74,7 @@ func (t *Template) RenderTo(write func(piece string) error, variables map[string
 // RenderMarked is RenderTo for variables whose texts are marked in part. A template that looks at them sees the
 // characters; in the text that it makes they are marked as they were.
 func (t *Template) RenderMarked(write func(piece string) error, variables map[string]any, mk *marks.Marks) (err error) {
-	m := &machine{line: 1, steps: maxSteps, to: write, marks: mk}
+	m := &machine{line: 1, steps: maxSteps, to: write, marks: mk, filters: filters}
 	defer caught(&err, &m.line)
 	s := &scope{m: m, vars: maps.Clone(globals)}
 	for name, v := range variables {
@@ -87,21 +87,13 @@ func (t *Template) RenderMarked(write func(piece string) error, variables map[st
 // A machine is the state of one Render.
 type machine struct {
 	line, steps, depth int
+	filters            map[string]builtin // for the filter map: the table cannot refer to itself
 	to                 func(piece string) error
 	out                *strings.Builder // what is captured; nil: the text goes to to
 	marks              *marks.Marks
 }
 
 var errWork = errors.New("the template does too much work; it is meant to loop over messages only")
-
-// plain is a text without marks.
-func (m *machine) plain(s string) string {
-	if !m.marks.In(s) {
-		return s
-	}
-	m.spend(1 + len(s)/16)
-	return m.marks.Plain(s)
-}
 
 // spend counts work.
 func (m *machine) spend(n int) {
@@ -203,4 +195,13 @@ func (b block) run(s *scope) flow {
 		}
 	}
 	return next
+}
+
+func (m *machine) write(s string) {
+	m.spend(1 + len(s)/16)
+	if m.out == nil {
+		m.give(s)
+		return
+	}
+	m.out.WriteString(s)
 }

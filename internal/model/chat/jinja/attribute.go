@@ -1,0 +1,111 @@
+package jinja
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// attribute is v.name.
+func (m *machine) attribute(v any, name string) any {
+	defined(v)
+	var methods map[string]builtin
+	switch v := v.(type) {
+	case *Dict:
+		methods = dictMethods
+		if _, method := methods[name]; !method && v.has(name) {
+			return v.values[name]
+		}
+	case *namespace:
+		if v.has(name) {
+			return v.values[name]
+		}
+	case *loop:
+		if f := loopAttributes[name]; f != nil {
+			return f(v)
+		}
+	case *function:
+		if name == "name" && v.name != "" {
+			return v.name
+		}
+	case string, markup:
+		methods = textMethods
+	}
+	if f := methods[name]; f.call != nil {
+		return &function{call: func(m *machine, a arguments) any { return f.apply(m, v, a) }}
+	}
+	return undefined{fmt.Sprintf("%s has no attribute %q that a template may use", describe(v), name)}
+}
+
+// entry is the value of a key, which may be marked where that of the dict is not.
+func (m *machine) entry(d *Dict, k any) (v any, ok bool) {
+	if !d.has(k) && isText(k) {
+		k = m.plain(textOf(k))
+	}
+	return d.values[key(k)], d.has(k)
+}
+
+// item is v[k].
+func (m *machine) item(v, k any) any {
+	defined(v)
+	if d, ok := v.(*Dict); ok && (k == nil || isNumber(k) || isText(k)) {
+		if value, found := m.entry(d, k); found {
+			return value
+		}
+	}
+	switch k.(type) {
+	case string, markup:
+		return m.attribute(v, asText(k))
+	case bool, int64:
+		l, ok := v.(*list)
+		letters, at := m.letters(v), asInt(k)
+		n := len(letters)
+		if ok = ok && l.indexed(); ok {
+			n = len(l.items)
+		}
+		if at < 0 {
+			at += int64(n)
+		}
+		switch {
+		case at < 0 || at >= int64(n):
+		case ok:
+			return l.items[at]
+		default:
+			return string(letters[at])
+		}
+	}
+	return undefined{fmt.Sprintf("%s has no element %s", describe(v), m.repr(k))}
+}
+
+func (m *machine) call(v any, a arguments) any {
+	m.spend(1)
+	if f, ok := v.(*function); ok {
+		return f.call(m, a)
+	}
+	defined(v)
+	fail("%s cannot be called", describe(v))
+	return nil
+}
+
+// path is an attribute of a value, or one of its attribute, as in a.b.
+func (m *machine) path(v, attribute any) any {
+	if !isText(attribute) {
+		return m.item(v, attribute)
+	}
+	for part := range strings.SplitSeq(asText(attribute), ".") {
+		if i, err := strconv.ParseInt(part, 10, 64); err == nil {
+			v = m.item(v, i)
+		} else {
+			v = m.item(v, part)
+		}
+	}
+	return v
+}
+
+// by is the attribute of an item, or the item if no attribute is given.
+func (m *machine) by(attribute any) func(any) any {
+	if !given(attribute) || attribute == nil {
+		return func(v any) any { return v }
+	}
+	return func(v any) any { return m.path(v, attribute) }
+}

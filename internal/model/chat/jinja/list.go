@@ -1,0 +1,119 @@
+package jinja
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// indexed reports whether a list has elements by number: generators and views of a dict have none.
+func (l *list) indexed() bool { return l.kind == "" || l.kind == tuple || l.shown != "" }
+
+// copied are items that may be changed.
+func (m *machine) copied(v any) []any {
+	items := slices.Clone(m.items(v))
+	m.spend(len(items))
+	return items
+}
+
+// slice is v[from:to:step].
+func (m *machine) slice(v any, at [3]any) any {
+	l, ok := v.(*list)
+	if !isText(v) && (!ok || l.kind != "" && l.kind != tuple) {
+		defined(v)
+		return undefined{describe(v) + " has no slices"}
+	}
+	letters, step := m.letters(v), int64(1)
+	n := int64(len(letters))
+	if ok {
+		n = int64(len(l.items))
+	}
+	if at[2] != nil {
+		step = asInt(at[2])
+	}
+	if step == 0 {
+		fail("the step of a slice is 0")
+	}
+	low, high := int64(0), n // where from and to may be
+	if step < 0 {
+		low, high = -1, n-1
+	}
+	bound := func(v any, other int64) int64 {
+		if v == nil {
+			return other
+		}
+		i := asInt(v)
+		if i < 0 {
+			i += n
+		}
+		return min(max(i, low), high)
+	}
+	from, to := bound(at[0], low), bound(at[1], high)
+	if step < 0 {
+		from, to = bound(at[0], high), bound(at[1], low)
+	}
+	var some []any
+	var text strings.Builder
+	for i := from; step > 0 && i < to || step < 0 && i > to; i += step {
+		if ok {
+			some = append(some, l.items[i])
+		} else {
+			text.WriteRune(letters[i])
+		}
+		if step > n || -step > n {
+			break
+		}
+	}
+	m.spend(len(some))
+	if ok {
+		return &list{kind: l.kind, items: some}
+	}
+	return keepMarkup(v, text.String())
+}
+
+func rangeOf(m *machine, a arguments) any {
+	at := a.bind("start stop step")
+	from, to, step := int64(0), asInt(at[0]), int64(1)
+	if given(at[1]) {
+		from, to = to, asInt(at[1])
+	}
+	shown := "range(" + strconv.FormatInt(from, 10) + ", " + strconv.FormatInt(to, 10)
+	if given(at[2]) {
+		step = asInt(at[2])
+		shown += ", " + strconv.FormatInt(step, 10)
+	}
+	if step == 0 {
+		fail("the step of a range is 0")
+	}
+	l := &list{kind: "range", shown: shown + ")"}
+	for i := from; step > 0 && i < to || step < 0 && i > to; i += step {
+		if len(l.items) == maxRange {
+			fail("a range has more than %d elements", maxRange)
+		}
+		l.items = append(l.items, i)
+		if step > maxRange*maxRange || step < -maxRange*maxRange { // i must not overflow
+			break
+		}
+	}
+	return m.made(l)
+}
+
+// loopAttributes are those of the variable loop.
+var loopAttributes = map[string]func(l *loop) any{
+	"index":     func(l *loop) any { return int64(l.index + 1) },
+	"index0":    func(l *loop) any { return int64(l.index) },
+	"revindex":  func(l *loop) any { return int64(len(l.items) - l.index) },
+	"revindex0": func(l *loop) any { return int64(len(l.items) - l.index - 1) },
+	"first":     func(l *loop) any { return l.index == 0 },
+	"last":      func(l *loop) any { return l.index == len(l.items)-1 },
+	"length":    func(l *loop) any { return int64(len(l.items)) },
+	"previtem":  func(l *loop) any { return l.at(l.index - 1) },
+	"nextitem":  func(l *loop) any { return l.at(l.index + 1) },
+}
+
+func (l *loop) at(i int) any {
+	if i < 0 || i >= len(l.items) {
+		return undefined{"there is no item before the first or after the last"}
+	}
+	return l.items[i]
+}

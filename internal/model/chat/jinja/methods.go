@@ -1,0 +1,111 @@
+package jinja
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+var textMethods = map[string]builtin{
+	"capitalize":   {"", onText(capitalize)},
+	"lower":        {"", onText(lower)},
+	"upper":        {"", onText(upper)},
+	"title":        {"", onText(titled)},
+	"strip":        {"chars", stripped(strings.TrimFunc)},
+	"lstrip":       {"chars", stripped(strings.TrimLeftFunc)},
+	"rstrip":       {"chars", stripped(strings.TrimRightFunc)},
+	"startswith":   {"affix", withAffix(strings.HasPrefix)},
+	"endswith":     {"affix", withAffix(strings.HasSuffix)},
+	"removeprefix": {"prefix", withoutPrefix},
+	"removesuffix": {"suffix", withoutSuffix},
+	"split":        {"sep maxsplit", splitText(false)},
+	"rsplit":       {"sep maxsplit", splitText(true)},
+	"splitlines":   {"", splitLines},
+	"find":         {"sub", findText},
+	"replace":      {"old new count", replacing(func(_ *machine, v any) string { return asText(v) })},
+	"join": {"items", func(m *machine, v any, a []any) any {
+		return m.join(asText(v), m.items(a[0]), asText)
+	}},
+	"format": {raw, func(m *machine, v any, a []any) any { return m.filled(asText(v), a[0].(arguments)) }},
+}
+
+// dictMethods are those of a dict. The ones that change it are undefined in jinja2's sandbox, even if the dict has a key
+// of that name.
+var dictMethods = map[string]builtin{
+	"items":  {"", dictView("dict_items", (*Dict).pairs)},
+	"keys":   {"", dictView("dict_keys", func(d *Dict) []any { return d.keys })},
+	"values": {"", dictView("dict_values", (*Dict).all)},
+	"get": {"key default", func(m *machine, v any, a []any) any {
+		if value, ok := m.entry(v.(*Dict), a[0]); ok {
+			return value
+		}
+		return or(a[1], nil)
+	}},
+	"clear": {}, "fromkeys": {}, "pop": {}, "popitem": {}, "setdefault": {}, "update": {},
+}
+
+// onText makes a method or a filter of a function of text.
+func onText(f func(s string) string) code {
+	return func(m *machine, v any, _ []any) any { return f(m.str(v)) }
+}
+
+func stripped(trim func(string, func(rune) bool) string) code {
+	return func(m *machine, v any, a []any) any { return keepMarkup(v, trim(m.str(v), m.cut(a[0]))) }
+}
+
+func withAffix(has func(s, affix string) bool) code {
+	return func(m *machine, v any, a []any) any {
+		s := m.plain(asText(v))
+		if l, ok := a[0].(*list); ok && l.kind == tuple {
+			return slices.ContainsFunc(l.items, func(one any) bool { return has(s, m.plain(asText(one))) })
+		}
+		return has(s, m.plain(asText(a[0])))
+	}
+}
+
+func withoutPrefix(m *machine, v any, a []any) any {
+	s := asText(v)
+	if from, to := m.index(s, asText(a[0]), false); from == 0 {
+		return s[to:]
+	}
+	return s
+}
+
+func withoutSuffix(m *machine, v any, a []any) any {
+	s := asText(v)
+	if from, to := m.index(s, asText(a[0]), true); to == len(s) {
+		return s[:from]
+	}
+	return s
+}
+
+func splitText(fromRight bool) code {
+	return func(m *machine, v any, a []any) any {
+		return &list{items: m.split(asText(v), or(a[0], nil), asInt(or(a[1], int64(-1))), fromRight)}
+	}
+}
+
+func splitLines(m *machine, v any, _ []any) any {
+	s := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(asText(v))
+	l := &list{}
+	if s != "" {
+		l.items = m.split(strings.TrimSuffix(s, "\n"), "\n", -1, false)
+	}
+	return l
+}
+
+// findText counts characters, as Python does.
+func findText(m *machine, v any, a []any) any {
+	at, _ := m.index(asText(v), asText(a[0]), false)
+	return int64(utf8.RuneCountInString(asText(v)[:max(at, 0)]) + min(at, 0))
+}
+
+func replacing(text func(m *machine, v any) string) code {
+	return func(m *machine, v any, a []any) any {
+		return m.replaced(text(m, v), text(m, a[0]), text(m, a[1]), or(a[2], nil))
+	}
+}
+
+func dictView(kind string, items func(d *Dict) []any) code {
+	return func(_ *machine, v any, _ []any) any { return &list{kind: kind, items: items(v.(*Dict))} }
+}

@@ -1,0 +1,219 @@
+package jinja
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/language"
+)
+
+// plain is a text without marks.
+func (m *machine) plain(s string) string {
+	if !m.marks.In(s) {
+		return s
+	}
+	m.spend(1 + len(s)/16)
+	return m.marks.Plain(s)
+}
+
+// index is where a text has another one first, or last, both -1 if nowhere: marks count as their characters.
+func (m *machine) index(s, sub string, last bool) (from, to int) {
+	if m.marks.In(s) {
+		m.spend(1 + len(s)/16)
+	}
+	return m.marks.Index(s, sub, last)
+}
+
+func isText(v any) bool {
+	switch v.(type) {
+	case string, markup:
+		return true
+	}
+	return false
+}
+
+// asText is a string.
+func asText(v any) string {
+	if !isText(v) {
+		defined(v)
+		fail("%s is found where a string is expected", describe(v))
+	}
+	return textOf(v)
+}
+
+// textOf is a string, or "".
+func textOf(v any) string {
+	if s, ok := v.(markup); ok {
+		return string(s)
+	}
+	s, _ := v.(string)
+	return s
+}
+
+// keepMarkup returns s, as markup if v is markup.
+func keepMarkup(v any, s string) any {
+	if _, ok := v.(markup); ok {
+		return markup(s)
+	}
+	return s
+}
+
+// letters are those of a text.
+func (m *machine) letters(v any) []rune {
+	if !isText(v) {
+		return nil
+	}
+	m.made(v)
+	return []rune(textOf(v))
+}
+
+// repeat makes n times s.
+func (m *machine) repeat(s string, n int64) string {
+	n = max(n, 0)
+	m.spend(int(min(n, maxSteps)) * (1 + len(s)/16))
+	return strings.Repeat(s, int(n))
+}
+
+func (m *machine) join(separator string, items []any, str func(any) string) string {
+	m.spend(len(items) * (1 + len(separator)/16))
+	parts := make([]string, len(items))
+	for i, item := range items {
+		parts[i] = str(item)
+		m.made(parts[i])
+	}
+	return strings.Join(parts, separator)
+}
+
+func (m *machine) replaced(s, from, to string, count any) string {
+	n := int64(-1)
+	if count != nil {
+		n = asInt(count)
+	}
+	from = m.plain(from)
+	if m.marks.In(s) && from != "" {
+		var parts []string
+		for _, part := range m.split(s, from, n, false) {
+			parts = append(parts, part.(string))
+		}
+		m.spend(len(parts) * (1 + len(to)/16))
+		return strings.Join(parts, to)
+	}
+	found := min(uint64(n), uint64(strings.Count(s, from)))
+	m.spend(int(found) * (1 + len(to)/16))
+	return strings.Replace(s, from, to, int(n))
+}
+
+// cut says which characters a strip removes.
+func (m *machine) cut(chars any) func(rune) bool {
+	if !given(chars) || chars == nil {
+		return isSpace
+	}
+	set := m.plain(asText(chars))
+	m.spend(len(set))
+	return func(r rune) bool { return strings.ContainsRune(set, m.marks.Char(r)) }
+}
+
+// split splits a text at a separator, or at white space if it is nil, at most n times.
+func (m *machine) split(s string, separator any, n int64, fromRight bool) (items []any) {
+	by, spaces := "", separator == nil
+	if spaces {
+		if s = strings.TrimFunc(s, isSpace); s == "" {
+			return nil
+		}
+	} else if by = asText(separator); by == "" {
+		fail("the separator is empty")
+	}
+	for ; n != 0; n-- {
+		at, to := 0, 0
+		switch {
+		case !spaces:
+			at, to = m.index(s, by, fromRight)
+		case fromRight:
+			at = strings.LastIndexFunc(s, isSpace)
+		default:
+			at = strings.IndexFunc(s, isSpace)
+		}
+		if at < 0 {
+			break
+		}
+		m.spend(1)
+		if spaces {
+			_, width := utf8.DecodeRuneInString(s[at:])
+			to = at + width
+		}
+		head, tail := s[:at], s[to:]
+		if spaces {
+			head, tail = strings.TrimRightFunc(head, isSpace), strings.TrimLeftFunc(tail, isSpace)
+		}
+		if fromRight {
+			items, s = append(items, tail), head
+		} else {
+			items, s = append(items, head), tail
+		}
+	}
+	items = append(items, s)
+	if fromRight {
+		slices.Reverse(items)
+	}
+	return items
+}
+
+// upper and lower are Python's, which map some letters to several.
+func upper(s string) string { return cases.Upper(language.Und).String(s) }
+
+func lower(s string) string { return cases.Lower(language.Und).String(s) }
+
+func capitalize(s string) string {
+	_, n := utf8.DecodeRuneInString(s)
+	return upper(s[:n]) + lower(s[n:])
+}
+
+// titled is Python's str.title: a letter after what is no letter is a capital.
+func titled(s string) string {
+	before := ' '
+	return strings.Map(func(r rune) rune {
+		inside := unicode.IsLetter(before)
+		before = r
+		if inside {
+			return unicode.ToLower(r)
+		}
+		return unicode.ToTitle(r)
+	}, s)
+}
+
+// capitals capitalizes the words of a text, as the filter title does.
+func (m *machine) capitals(s string) string {
+	var b strings.Builder
+	for s != "" {
+		end := strings.IndexFunc(s, func(r rune) bool { return strings.ContainsRune("-({[< \t\n\f\r", m.marks.Char(r)) })
+		if end < 0 {
+			end = len(s)
+		}
+		b.WriteString(capitalize(s[:end]))
+		_, size := utf8.DecodeRuneInString(s[end:])
+		b.WriteString(s[end : end+size])
+		s = s[end+size:]
+	}
+	return b.String()
+}
+
+var entities = map[rune]string{'&': "&amp;", '<': "&lt;", '>': "&gt;", '\'': "&#39;", '"': "&#34;"}
+
+// escape is the text of a value in HTML.
+func (m *machine) escape(v any) markup {
+	if s, ok := v.(markup); ok {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range asText(v) {
+		if e := entities[m.marks.Char(r)]; e != "" {
+			b.WriteString(e)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return markup(b.String())
+}
