@@ -1,0 +1,126 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// A packing is how weights of less than a byte are kept: a group of k has 256 bytes with the bits above the low 4, if
+// there are any, and then the low 4 bits in pairs of 4 k, 256 bytes each.
+type packing struct {
+	name  string
+	high  int  // bits above the low 4
+	table bool // the integers are places in a table
+}
+
+var packings = []packing{{name: "Int4"}, {name: "Int5", high: 1}, {name: "Int6", high: 2}, {name: "Table4", table: true}}
+
+// pairs is the number of pairs of a group.
+func (p packing) pairs() int {
+	if p.high == 1 {
+		return 4
+	}
+	return 2
+}
+
+// first is where the pairs of a group begin.
+func (p packing) first() int { return min(p.high, 1) * quads }
+
+// unpack generates the kernel that expands weights to bytes. In a pair, the low half of a byte is a weight of the first
+// 4 k, the high half one of the next 4.
+func unpack(width width, p packing) {
+	begin("unpack"+p.name+width.name, "func(dst, w *byte, wStride, blocks, groups uintptr, table *byte)",
+		"makes bytes of blocks of "+p.name+" weights.")
+	dst, w, blocks, stride := arg("dst"), arg("w"), arg("blocks"), arg("wStride")
+	groups, n, first := asm.GP64(), asm.GP64(), p.first()
+	u := newUnpacking(p, width)
+	loop("block", blocks, 1, func() {
+		asm.Load(asm.Param("groups"), groups)
+		loop("group", groups, 1, func() {
+			asm.MOVQ(U32(uint32(quads/width.bytes)), n)
+			loop("column", n, 1, func() {
+				high := width.reg()
+				if p.high > 0 {
+					asm.VMOVUPS(Mem{Base: w}, high)
+				}
+				for pair := range p.pairs() {
+					from := Mem{Base: w, Disp: first + pair*quads}
+					if width.bytes == 64 {
+						asm.PREFETCHT0(from.Offset(prefetch))
+					}
+					low, next := width.reg(), width.reg()
+					asm.VMOVUPS(from, low)
+					asm.VPSRLD(Imm(4), low, next)
+					for i, z := range []VecVirtual{low, next} {
+						u.number(z, high, 2*pair+i)
+						asm.VMOVUPS(z, Mem{Base: dst, Disp: (2*pair + i) * quads})
+					}
+				}
+				asm.ADDQ(U32(uint32(width.bytes)), w)
+				asm.ADDQ(U32(uint32(width.bytes)), dst)
+			})
+			asm.ADDQ(U32(uint32(first+(p.pairs()-1)*quads)), w)
+			asm.ADDQ(U32(uint32((2*p.pairs()-1)*quads)), dst)
+		})
+		asm.ADDQ(stride, w)
+	})
+	end()
+}
+
+// An unpacking has what unpack keeps in registers.
+type unpacking struct {
+	packing
+	width
+	low, upper, values VecVirtual
+}
+
+func newUnpacking(p packing, width width) *unpacking {
+	u := &unpacking{packing: p, width: width, low: width.constant(0x0f0f0f0f)}
+	if p.table {
+		u.values = width.reg()
+		if width.bytes == 64 {
+			asm.VBROADCASTI32X4(Mem{Base: arg("table")}, u.values)
+		} else {
+			asm.VBROADCASTI128(Mem{Base: arg("table")}, u.values)
+		}
+	}
+	if p.high > 0 {
+		u.upper = width.constant(0x10101010 * uint32(1<<p.high-1))
+	}
+	return u
+}
+
+// number makes weights of the low 4 bits of the bytes of z. high has the bits above.
+func (u *unpacking) number(z, high VecVirtual, quad int) {
+	wide := u.bytes == 64
+	and := func(mask, z VecVirtual) {
+		if wide {
+			asm.VPANDD(mask, z, z)
+		} else {
+			asm.VPAND(mask, z, z)
+		}
+	}
+	and(u.low, z)
+	if u.table {
+		asm.VPSHUFB(z, u.values, z)
+	}
+	if u.high == 0 {
+		return
+	}
+	bits := u.reg()
+	switch left := 4 - u.packing.high*quad; {
+	case left > 0:
+		asm.VPSLLD(Imm(uint64(left)), high, bits)
+	case left < 0:
+		asm.VPSRLD(Imm(uint64(-left)), high, bits)
+	default:
+		bits = high
+	}
+	if wide {
+		asm.VPTERNLOGD(Imm(0xf8), bits, u.upper, z) // z | bits & upper
+		return
+	}
+	masked := u.reg()
+	asm.VPAND(u.upper, bits, masked)
+	asm.VPOR(masked, z, z)
+}
