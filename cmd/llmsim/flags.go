@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -44,6 +45,9 @@ func (r *rateFlag) Set(text string) error {
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil {
 		return fmt.Errorf("%q is not a number", text)
+	}
+	if !(v > 0) {
+		return errNotPositive
 	}
 	if r.AtOnce = math.IsInf(v, 1); r.AtOnce {
 		v = 0
@@ -97,24 +101,39 @@ func (g *goodput) Set(text string) error {
 
 func addBlockSize(f *pflag.FlagSet, v *sim.Server) {
 	v.BlockSize = 16
-	f.Var((*blockSize)(&v.BlockSize), "block-size", "tokens in a block")
+	f.Var(positive[int]{&v.BlockSize}, "block-size", "tokens in a block")
 }
 
-// A blockSize is at least 1: a zero in a Server stands for the default.
-type blockSize int
+// positive is a flag of a number above 0. In a scenario a zero stands for its default, so nobody can mean one.
+type positive[T int | float64] struct{ number *T }
 
-func (b *blockSize) String() string { return strconv.Itoa(int(*b)) }
-
-func (b *blockSize) Type() string { return "int" }
-
-func (b *blockSize) Set(text string) error {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return fmt.Errorf("blocks of %s tokens: want at least 1", text)
+func (p positive[T]) String() string {
+	if p.number == nil || *p.number == 0 {
+		return ""
 	}
-	*b = blockSize(n)
-	return nil
+	return fmt.Sprint(*p.number)
 }
+
+func (p positive[T]) Type() string { return fmt.Sprintf("%T", *new(T)) }
+
+func (p positive[T]) Set(text string) error {
+	var v float64
+	var err error
+	if _, whole := any(p.number).(*int); whole {
+		var n int64
+		n, err = strconv.ParseInt(text, 10, 0)
+		v = float64(n)
+	} else {
+		v, err = strconv.ParseFloat(text, 64)
+	}
+	if err == nil && !(v > 0) {
+		return errNotPositive
+	}
+	*p.number = T(v)
+	return err
+}
+
+var errNotPositive = errors.New("want more than 0, or leave the flag out for its default")
 
 // addRequests adds the flags that say what arrives.
 func addRequests(f *pflag.FlagSet, s *scenario.Scenario) {
@@ -132,14 +151,14 @@ func addArrivals(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Trace, "trace", s.Trace,
 		"requests from a file instead: CSV with the columns arrival (s), prompt and output (tokens), JSONL with these, "+
 			"BurstGPT's or Azure's CSV, Mooncake's JSONL; may be gzipped")
-	f.IntVar(&s.InputLen, "input-len", s.InputLen, "tokens of each prompt, instead of a workload, as in vllm bench serve")
-	f.IntVar(&s.OutputLen, "output-len", s.OutputLen, fmt.Sprintf("tokens of each answer (default %d with --input-len)",
+	f.Var(positive[int]{&s.InputLen}, "input-len", "tokens of each prompt, instead of a workload, as in vllm bench serve")
+	f.Var(positive[int]{&s.OutputLen}, "output-len", fmt.Sprintf("tokens of each answer (default %d with --input-len)",
 		scenario.DefaultOutputLen))
 	f.Float64Var(&s.RangeRatio, "range-ratio", s.RangeRatio,
 		"part by which these lengths are shorter or longer, up to: 0.5 is from half to one and a half (default 0)")
-	f.Float64Var(&s.Duration, "duration", s.Duration, "seconds of arrivals (default 1000, or the whole trace)")
+	f.Var(positive[float64]{&s.Duration}, "duration", "seconds of arrivals (default 1000, or the whole trace)")
 	f.IntVar(&s.Requests, "requests", s.Requests, "largest number of requests (default: no limit)")
-	f.Float64Var(&s.Burstiness, "burstiness", s.Burstiness,
+	f.Var(positive[float64]{&s.Burstiness}, "burstiness",
 		"shape of the gamma distribution of gaps between requests: less than 1 is burstier, more is more even (default 1, "+
 			"Poisson)")
 }
@@ -155,46 +174,52 @@ func addModel(f *pflag.FlagSet, s *scenario.Scenario) {
 			"the GPUs), or "+scenario.DataSheet+", constants chosen by hand for vLLM of 2023 (default: "+cost.VLLM+
 			" on GPUs for which it has constants, else "+scenario.DataSheet+")")
 	f.StringVar(&s.Cost, "cost", s.Cost, "times of iterations from a cost file, written by llmsim calibrate")
-	f.IntVar(&s.Workers, "workers", s.Workers, "GPUs that share each layer (tensor parallelism) (default 1)")
-	f.IntVar(&s.Stages, "stages", s.Stages,
+	f.Var(positive[int]{&s.Workers}, "workers", "GPUs that share each layer (tensor parallelism) (default 1)")
+	f.Var(positive[int]{&s.Stages}, "stages",
 		"for --model: stages that each have a part of the layers, on --workers GPUs each (pipeline parallelism) (default 1)")
 	f.BoolVar(&s.Apart, "experts-apart", s.Apart,
 		"for a --model with a mixture of experts: each expert is on one worker only (expert parallelism)")
 	f.StringVar(&s.Weights, "weights", s.Weights,
 		"for --model: type of the weights: fp16, bf16, fp8, int8, int4, fp4 (default: the model's)")
 	f.StringVar(&s.KV, "kv", s.KV, "for --model: type of keys and values: fp16, bf16, fp8, int8 (default: the model's)")
-	f.Float64Var(&s.MemoryUtilization, "memory-utilization", s.MemoryUtilization,
+	f.Var(positive[float64]{&s.MemoryUtilization}, "memory-utilization",
 		fmt.Sprintf("part of each GPU's memory that may be used, vLLM's gpu_memory_utilization (default: %g with --model, "+
 			"otherwise what the setup says: 0.95 in those of llmsim list)", scenario.DefaultMemoryUtilization))
-	f.Float64Var(&s.SwapGB, "swap-gb-s", s.SwapGB,
+	f.Var(positive[float64]{&s.SwapGB}, "swap-gb-s",
 		"with --swap: greatest GB/s to where blocks are swapped, such as a disk (default: the link to the CPU)")
 }
 
 // addMemory adds the flags of the block manager that all systems share.
 func addMemory(f *pflag.FlagSet, v *sim.Server) {
-	f.IntVar(&v.NumGPUBlocks, "blocks", v.NumGPUBlocks, "blocks of the GPU (default: as many as fit)")
-	f.IntVar(&v.NumCPUBlocks, "cpu-blocks", v.NumCPUBlocks, "blocks of the swap space (default: 20 GiB for each worker)")
-	f.IntVar(&v.MaxNumBatchedTokens, "max-tokens", v.MaxNumBatchedTokens,
+	f.Var(positive[int]{&v.NumGPUBlocks}, "blocks", "blocks of the GPU (default: as many as fit)")
+	f.Var(positive[int]{&v.NumCPUBlocks}, "cpu-blocks", "blocks of the swap space (default: 20 GiB for each worker)")
+	f.Var(positive[int]{&v.MaxNumBatchedTokens}, "max-tokens",
 		"largest number of tokens in an iteration (default: vllm serve's for the GPU; with --setup 2560, or the longest "+
 			"sequence)")
-	f.IntVar(&v.MaxNumSeqs, "max-seqs", v.MaxNumSeqs,
+	f.Var(positive[int]{&v.MaxNumSeqs}, "max-seqs",
 		"largest number of running sequences (default: vllm serve's for the GPU; with --setup 256)")
-	f.IntVar(&v.MaxModelLen, "max-len", v.MaxModelLen, "largest number of tokens of a sequence (default: the model's)")
-	f.Float64Var(&v.Watermark, "watermark", v.Watermark,
-		"part of the blocks that admission leaves free; -1: none (default 0.01; vllm-v1: none)")
+	f.Var(positive[int]{&v.MaxModelLen}, "max-len", "largest number of tokens of a sequence (default: the model's)")
+	f.Func("watermark", "part of the blocks that admission leaves free; -1: none (default 0.01; vllm-v1: none)",
+		func(text string) (err error) {
+			if v.Watermark, err = strconv.ParseFloat(text, 64); err == nil && v.Watermark == 0 {
+				err = errors.New("want more than 0, or -1 for none")
+			}
+			return err
+		})
 	f.BoolVar(&v.Swap, "swap", v.Swap, "preempt by swapping to the CPU (sosp, vllm-v0)")
 	f.BoolVar(&v.Chunked, "chunked", v.Chunked, "compute prompts in chunks (vllm-v0; vllm-v1 always does)")
 	f.BoolVar(&v.Caching, "caching", v.Caching, "cache prefixes (vllm-v0; vllm-v1 does)")
 	f.BoolVar(&v.NoCaching, "no-caching", v.NoCaching, "do not cache prefixes (vllm-v1)")
 	f.IntVar(&v.Prefix, "prefix", v.Prefix,
 		"tokens that every prompt begins with, kept in blocks permanently (sosp) (default: the workload's)")
-	f.IntVar(&v.BatchSize, "batch", v.BatchSize,
+	f.Var(positive[int]{&v.BatchSize}, "batch",
 		"requests of a static batch (fastertransformer) (default: the artifact's)")
 }
 
 // addDecoding adds the flags that say how answers are generated.
 func addDecoding(f *pflag.FlagSet, d *sim.Decoding) {
-	f.IntVar(&d.Samples, "samples", 1, "answers to each prompt, or the width of its beam")
+	d.Samples = 1
+	f.Var(positive[int]{&d.Samples}, "samples", "answers to each prompt, or the width of its beam")
 	f.BoolVar(&d.Beam, "beam", d.Beam, "the answers are a beam (sosp, orca)")
 	f.Float64Var(&d.Replace, "replace", sim.DefaultReplace,
 		"probability that a beam is replaced by a copy of another one at a token")

@@ -77,7 +77,7 @@ func (o *fleetOptions) run(c *cobra.Command) error {
 	if d := o.s.Decoding; d.Samples > 1 || d.Drafts > 0 {
 		return fmt.Errorf("a fleet's requests have one answer each, and no drafts")
 	}
-	if err := checkUsed(&o.s, o.s.Server.System); err != nil {
+	if err := o.s.Check(o.s.Server.System); err != nil {
 		return err
 	}
 	if c.Flags().Changed("event-delay") && !slices.Contains(o.routers, string(fleet.PrefixAware)) &&

@@ -84,8 +84,7 @@ func command() *cobra.Command {
 	for _, sub := range c.Commands() {
 		completeNames(sub)
 	}
-	c.PersistentPreRunE = refuseZeros
 	terminal.Program(c)
-	c.SetFlagErrorFunc(explainFlag)
+	c.SetFlagErrorFunc(flagError)
 	return c
 }

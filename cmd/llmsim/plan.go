@@ -89,7 +89,7 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 	if err := checkSearch(q); err != nil {
 		return err
 	}
-	if err := checkUsed(&q.Scenario, q.Scenario.Server.System); err != nil {
+	if err := q.Scenario.Check(q.Scenario.Server.System); err != nil {
 		return err
 	}
 	if q.Folder != "" {

@@ -22,15 +22,6 @@ var refused = []struct{ args, says string }{
 	{"plan --prices=p.json", "--prices was removed: llmsim computes rates and latencies, not money"},
 	{"fleet --prices p.json", "--prices was removed: "},
 
-	// Names of other programs.
-	{"run --slo ttft<1s", "--goodput counts the requests within limits; llmsim plan finds"},
-	{"run --tensor-parallel-size 2", "here it is --workers"},
-	{"plan --max-num-seqs=2", "here it is --max-seqs"},
-	{"fleet --request-rate 2", "here it is --rate"},
-	{"plan --qps 2", "a plan finds the rate"},
-	{"plan --rate 3", "--rate: a plan finds the rate; --target says what a rate takes"},
-	{"plan --turns 3", "do not wait for answers"},
-
 	// Names that there are not.
 	{"run --system orca", "want fastertransformer, orca-max, orca-pow2, orca-oracle, sosp, vllm-v0, vllm-v1"},
 	{"view --system orca -o x.html", "there is no system \"orca\""},
@@ -51,19 +42,19 @@ var refused = []struct{ args, says string }{
 	// Numbers.
 	{"run --duration 1e18", "want 0 to 1000000000"},
 	{"run --rate 1e12", "want 0 to 1000000"},
-	{"run --rate -1", "a rate of -1 requests a second"},
+	{"run --rate -1", "for \"--rate\" flag: want more than 0"},
 	{"run --rate 1e5 --duration 1e8", "1000000000 requests"},
 	{"plan --target 1e300", "want more than 0, and at most 1000000"},
 	{"plan --target NaN", "want more than 0"},
-	{"run --max-seqs -1", "--max-seqs -1: want at least 1"},
-	{"plan --max-tokens -7", "--max-tokens -7: want at least 1"},
+	{"run --max-seqs -1", "for \"--max-seqs\" flag: want more than 0"},
+	{"plan --max-tokens -7", "for \"--max-tokens\" flag: want more than 0"},
 	{"run --max-concurrency -1", "requests at once: -1: want 0 to"},
 	{"run --turns 0.5", "at least 1"},
-	{"run --burstiness -1", "a burstiness of -1: want 0 to"},
+	{"run --burstiness NaN", "for \"--burstiness\" flag: want more than 0"},
 	{"run --drafts 2 --accept 2", "a draft is accepted with the probability 2: want 0 to 1"},
-	{"run --block-size 0", "blocks of 0 tokens"},
-	{"run --memory-utilization 0", "--memory-utilization 0: want more than 0"},
-	{"run --watermark 0", "--watermark 0: want more than 0, or -1 for none"},
+	{"run --block-size 0", "for \"--block-size\" flag: want more than 0, or leave the flag out for its default"},
+	{"run --memory-utilization 0", "for \"--memory-utilization\" flag: want more than 0"},
+	{"run --watermark 0", "for \"--watermark\" flag: want more than 0, or -1 for none"},
 	{"run --watermark NaN", "want a part of the blocks, more than 0 and less than 1, or -1 for none"},
 	{"run --system sosp --watermark=-0.01", "want a part of the blocks, more than 0 and less than 1, or -1 for none"},
 	{"run --system vllm-v0 --watermark 1", "want a part of the blocks, more than 0 and less than 1, or -1 for none"},
@@ -136,6 +127,15 @@ var refused = []struct{ args, says string }{
 	{"view --story copy-on-write -o /none/page.html", "/none/page.html: no such file or directory"},
 }
 
+// Ensure that a zero is refused where it would stand for the default.
+func TestAZeroIsNoDefault(t *testing.T) {
+	for _, name := range []string{"rate", "duration", "burstiness", "workers", "stages", "samples", "blocks", "cpu-blocks",
+		"max-tokens", "max-seqs", "max-len", "batch", "swap-gb-s", "memory-utilization", "input-len", "output-len"} {
+		require.ErrorIs(t, runCommand().Flags().Lookup(name).Value.Set("0"), errNotPositive, name)
+	}
+	require.ErrorIs(t, viewCommand().Flags().Lookup("steps").Value.Set("0"), errNotPositive)
+}
+
 // Ensure that what cannot be meant or run is refused in words, before anything is printed or written.
 func TestWhatCannotBeIsRefused(t *testing.T) {
 	files := func() []string {
@@ -143,13 +143,8 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 		require.NoError(t, err)
 		return names
 	}
-	before, rows := files(), refused
-	for _, name := range defaultedFlags {
-		if name != "watermark" && name != "steps" {
-			rows = append(rows, struct{ args, says string }{"run --" + name + " 0", "--" + name + " 0: want more than 0"})
-		}
-	}
-	for _, c := range rows {
+	before := files()
+	for _, c := range refused {
 		status, stdout, stderr := llmsim(t, strings.Fields(c.args)...)
 		require.Equal(t, 1, status, c.args)
 		require.Contains(t, stderr, c.says, c.args)

@@ -2,8 +2,11 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"llmmemory/internal/terminal"
 )
 
 // removed says what takes the place of commands and flags that llmsim had. A flag stands behind its command.
@@ -24,4 +27,14 @@ func addRemoved(c *cobra.Command) {
 			RunE: func(*cobra.Command, []string) error { return fmt.Errorf("%s was removed: %s", name, removed[name]) },
 		})
 	}
+}
+
+// flagError says what takes the place of a flag that was removed, or which flag was meant.
+func flagError(c *cobra.Command, err error) error {
+	_, flag, unknown := strings.Cut(err.Error(), "unknown flag: --")
+	flag, _, _ = strings.Cut(flag, "=")
+	if instead := removed[c.Name()+" --"+flag]; unknown && instead != "" {
+		return fmt.Errorf("--%s was removed: %s", flag, instead)
+	}
+	return terminal.SuggestFlag(c, err)
 }

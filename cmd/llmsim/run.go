@@ -34,7 +34,7 @@ func runCommand() *cobra.Command {
 			"  llmsim run --trace mooncake_trace.jsonl --setup llama-3-70b --max-len 131072",
 		Args: onlyFlags,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkUsed(&s, s.Server.System); err != nil {
+			if err := s.Check(s.Server.System); err != nil {
 				return err
 			}
 			plan, err := scenario.Open(s)

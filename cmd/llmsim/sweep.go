@@ -114,7 +114,7 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 	if grid.Seeds, err = sweep.ParseInts[uint64]("seeds", o.seeds); err != nil {
 		return err
 	}
-	if err := checkUsed(&grid.Base, grid.Systems...); err != nil {
+	if err := grid.Base.Check(grid.Systems...); err != nil {
 		return err
 	}
 	s, err := sweep.Open(grid)

@@ -55,7 +55,8 @@ func viewCommand() *cobra.Command {
 	f.StringVar(&o.story, "story", "", "a built-in story: see above")
 	f.StringVar(&o.course, "course", "", "a trace of the homework's calls, in llmgrade's format")
 	f.Float64Var(&o.limits.From, "from", 0, "seconds of the run to skip")
-	f.IntVar(&o.limits.Frames, "steps", 300, "largest number of steps to show")
+	o.limits.Frames = 300
+	f.Var(positive[int]{&o.limits.Frames}, "steps", "largest number of steps to show")
 	addRun(f, &o.s)
 	return c
 }
@@ -74,7 +75,7 @@ func (o *viewOptions) run(c *cobra.Command) error {
 	case given > 1:
 		return errors.New("one of --story, --course and --system: a page shows one thing")
 	}
-	if err := checkUsed(&o.s, o.s.Server.System); err != nil {
+	if err := o.s.Check(o.s.Server.System); err != nil {
 		return err
 	}
 	scenes, err := o.scenes(c.Context())

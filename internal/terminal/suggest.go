@@ -8,9 +8,19 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// SuggestFlag suggests the flag that is nearest to an unknown one. It is a command's
-// FlagErrorFunc.
+// SuggestFlag suggests the flag that is nearest to an unknown one. It says in plain words that a value is no number.
+// It is a command's FlagErrorFunc.
 func SuggestFlag(c *cobra.Command, err error) error {
+	if text, kind, number := strings.Cut(err.Error(), ": strconv.Parse"); number {
+		switch {
+		case strings.HasPrefix(kind, "Float"):
+			return fmt.Errorf("%s: want a number without a unit; %s --help has the unit", text, c.CommandPath())
+		case strings.HasPrefix(kind, "Int"):
+			return fmt.Errorf("%s: want a whole number", text)
+		case strings.HasPrefix(kind, "Uint"):
+			return fmt.Errorf("%s: want a whole number of at least 0", text)
+		}
+	}
 	_, name, unknown := strings.Cut(err.Error(), "unknown flag: --")
 	if !unknown {
 		return err

@@ -185,46 +185,6 @@ func (p *Plan) openModel() (err error) {
 	return p.chooseEngine()
 }
 
-// More than these is no server's, and would end for want of memory or time.
-const (
-	mostRate   = 1e6
-	mostAmount = 1e9 // seconds, requests and others
-)
-
-// checkAmounts refuses numbers that no run has.
-func (s *Scenario) checkAmounts() error {
-	for _, n := range []struct {
-		what        string
-		value, most float64
-	}{
-		{"a rate of %v requests a second", s.Rate, mostRate}, {"a duration of %v s", s.Duration, mostAmount},
-		{"averages from %v s", s.From, mostAmount}, {"averages until %v s", s.Until, mostAmount},
-		{"a burstiness of %v", s.Burstiness, mostAmount}, {"requests at once: %v", float64(s.MaxConcurrency), mostAmount},
-		{"turns of a conversation: %v", s.Turns, mostAmount}, {"seconds between turns: %v", s.Think, mostAmount},
-	} {
-		if !(n.value >= 0 && n.value <= n.most) {
-			return fmt.Errorf("%w: "+n.what+": want 0 to %.0f", ErrScenario, n.value, n.most)
-		}
-	}
-	switch {
-	case s.Requests < 0:
-		return fmt.Errorf("%w: %d requests: want at least 1, or 0 for those of the duration", ErrScenario, s.Requests)
-	case s.Requests == 0 && s.Trace == "" && s.Rate*s.Duration > mostAmount:
-		return fmt.Errorf("%w: %g requests a second for %g s: want at most %.0f requests", ErrScenario, s.Rate, s.Duration,
-			float64(mostAmount))
-	case s.end() > 0 && s.From >= s.end():
-		return fmt.Errorf("%w: averages from %v s until %v s are of nothing: begin earlier, or end later", ErrScenario,
-			s.From, s.end())
-	case s.random() && (s.Trace != "" || s.Workload != ""):
-		return fmt.Errorf("%w: requests have lengths of their own (--input-len, --output-len, --range-ratio), or are of a "+
-			"workload or a trace: take one of them", ErrScenario)
-	case s.Trace != "" && s.Workload != "":
-		return fmt.Errorf("%w: requests are of the workload %q or of the trace %q, not of both", ErrScenario, s.Workload,
-			s.Trace)
-	}
-	return nil
-}
-
 // openRequests finds the workload, or reads the trace.
 func (p *Plan) openRequests() (err error) {
 	s := &p.Scenario

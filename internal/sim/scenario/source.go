@@ -71,26 +71,6 @@ func (p *Plan) traced(source workload.Source) (_ workload.Source, err error) {
 	return source, nil
 }
 
-// checkClients returns an error for flags of arrivals that do not go together.
-func (s *Scenario) checkClients() error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: "+format, append([]any{ErrScenario}, args...)...)
-	}
-	switch {
-	case s.Trace != "" && s.Burstiness != 0:
-		return bad("a burstiness of %v: a trace says itself when requests come", s.Burstiness)
-	case s.AtOnce && (s.Burstiness != 0 || s.Rate != 0 || s.Duration != 0):
-		return bad("requests that all come at once have no rate, duration or burstiness")
-	case s.AtOnce && s.Trace == "" && s.Requests == 0:
-		return bad("requests that all come at once need a number: --requests")
-	case s.Turns > 0 && s.Turns < 1:
-		return bad("conversations of %v turns: want at least 1", s.Turns)
-	case s.Think > 0 && s.Turns == 0:
-		return bad("pauses of %v s are between turns of a conversation: say how many there are (--turns)", s.Think)
-	}
-	return nil
-}
-
 // seconds has three digits that count, and all of a larger whole number.
 func seconds(v float64) string {
 	if v >= 1000 {
