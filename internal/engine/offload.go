@@ -23,11 +23,21 @@ type offload struct {
 	*kvoffload.Offloader
 	engine *Engine
 
+	// The loop's, which alone uses them:
+	full []fullBlock                 // to be copied
+	read func(id int32, data []byte) // copies a block of the workers' stores
+
 	// Under the engine's lock:
 	coming   map[blockhash.Hash]*claim // blocks that are being loaded, or are about to be
 	loads    int                       // under way
 	idle     bool                      // the last step had no rows, and nothing has happened since
 	perToken time.Duration             // computing a token of a prompt; 0: not known
+}
+
+// A fullBlock is a block that is to be stored.
+type fullBlock struct {
+	hash blockhash.Hash
+	id   int32
 }
 
 // outside is what a sequence has to do with tiers.
@@ -52,7 +62,10 @@ func (e *Engine) newOffload(blockBytes int) *offload {
 	}
 	c := *e.config.Offload
 	c.BlockBytes = blockBytes
-	return &offload{Offloader: kvoffload.New(c), engine: e, coming: map[blockhash.Hash]*claim{}}
+	return &offload{
+		Offloader: kvoffload.New(c), engine: e, coming: map[blockhash.Hash]*claim{},
+		read: func(id int32, data []byte) { e.workers.move(messageRead, []int32{id}, [][]byte{data}) },
+	}
 }
 
 func (o *offload) close() error {
@@ -237,13 +250,26 @@ func (o *offload) end(id sched.ID, q *sequence, tokens int, missing []int32) {
 	e.changed.Signal()
 }
 
-// store offers the blocks that are full after s. next is the step that was scheduled meanwhile, or nil. The engine's
-// lock must be held. If there are other processes, no step may be in flight (see workers.move).
+// store offers the blocks that are full after s. next is the step that was scheduled meanwhile, or nil. The loop calls
+// it, without the engine's lock: a request that is cancelled while its blocks are copied gives them back, but only the
+// loop schedules, so no other request gets them before. If there are other processes, no step may be in flight (see
+// workers.move).
 func (o *offload) store(s, next *step) {
 	if o == nil || !o.Stores() {
 		return
 	}
+	o.findFull(s, next)
+	for _, b := range o.full {
+		o.Offer(b.hash, func(to []byte) { o.read(b.id, to) })
+	}
+	o.full = o.full[:0]
+}
+
+// findFull lists the blocks that are full after s and were not listed before.
+func (o *offload) findFull(s, next *step) {
 	e := o.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	for i := range s.rows {
 		r := &s.rows[i]
 		q := r.q
@@ -256,7 +282,7 @@ func (o *offload) store(s, next *step) {
 		full := min(computed/e.config.BlockSize, len(hashes), len(table))
 		for ; q.outside.offered < full; q.outside.offered++ {
 			if id := table[q.outside.offered]; id != pool.Null {
-				o.Offer(hashes[q.outside.offered], func(to []byte) { e.workers.move(messageRead, []int32{id}, [][]byte{to}) })
+				o.full = append(o.full, fullBlock{hashes[q.outside.offered], id})
 			}
 		}
 	}

@@ -152,9 +152,7 @@ func (e *Engine) advance(s *step) (next *step) {
 	if next != nil {
 		next.fill()
 		if e.config.Remote != nil {
-			e.mu.Lock()
 			e.offload.store(s, next)
-			e.mu.Unlock()
 		}
 		e.launch(next)
 		s.report.Elapsed = next.begun.Sub(s.begun)
@@ -207,11 +205,11 @@ func (s *step) fill() {
 
 // finish tells the scheduler and the users what came out of s.
 func (e *Engine) finish(s, next *step) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	if next == nil || e.config.Remote == nil {
 		e.offload.store(s, next)
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.update(s)
 	e.propose(s)
 	report := &s.report
