@@ -19,8 +19,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/class"
+	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/report"
 	"llmmemory/internal/grade/rules"
 	"llmmemory/internal/testkit/browsertest"
@@ -244,6 +246,22 @@ func TestAMistakeIsTold(t *testing.T) {
 		require.Contains(t, words, says)
 	}
 	require.Equal(t, len(reports(t)["A1"].Findings), d.tags["figure"])
+}
+
+// Ensure that a page says what the tester does, and how large a large pool is.
+func TestAStepThatIsNoCallIsTold(t *testing.T) {
+	for step, says := range map[string]string{
+		"init e0 64 3072": "(a pool of 3 GiB: offsets in it do not fit in an int)", "init e0 640": "(a pool of 10 blocks)",
+		"count e0 1 16": "(the tester sets kv_count)", "place e0 1 1 5": "(the tester maps", "map e0 1 9": "(the tester maps", "share e0 1 2 9": "(the tester maps",
+		"table e0 1 5": "(the tester adds", "hole e0 1 3": "(the tester unmaps", "move e0 1 9 0": "(the tester makes", "relocate e0 1 2": "(the tester moves",
+		"rename e0 1 5": "(the tester gives", "unlink e0 1": "(the tester takes",
+	} {
+		ops, err := trace.Parse(step)
+		require.NoError(t, err)
+		r := *reports(t)["correct"]
+		r.Findings = []grade.Finding{{Name: "x", Task: 4, Ops: ops, Difference: &compare.Difference{Op: ops[0], Channel: compare.Pool}}}
+		require.Contains(t, strings.Join(strings.Fields(parse(t, student(t, &r, "step")).text), " "), says, step)
+	}
 }
 
 func TestWhatWasNotRunSaysWhy(t *testing.T) {

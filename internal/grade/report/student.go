@@ -168,6 +168,14 @@ func note(op trace.Op) string {
 		said = append(said, "the tester gives the sequence another id")
 	case trace.Unlink:
 		said = append(said, "the tester takes the sequence out of the list")
+	case trace.Count:
+		said = append(said, "the tester sets kv_count")
+	case trace.Share:
+		said = append(said, "the tester maps a logical block to a block of the other sequence")
+	case trace.Table:
+		said = append(said, "the tester adds an L2 table without a mapped entry")
+	case trace.Map, trace.Place:
+		said = append(said, "the tester maps a logical block of the sequence, and keeps the counts right")
 	}
 	if op.Fail > 0 {
 		said = append(said, fmt.Sprintf("allocation %d of this call fails", op.Fail))
