@@ -56,6 +56,7 @@ func command(status *int) *cobra.Command {
 		RunE:          func(c *cobra.Command, args []string) error { return o.run(c, args, status) },
 	}
 	terminal.Program(c)
+	removed.Explain(c)
 	f := c.Flags()
 	f.BoolVar(&o.json, "json", false, "print one line of JSON for each submission")
 	f.StringVar(&o.html, "html", "", "write pages and grades.csv to this `FOLDER`, or resume what is there")
@@ -72,7 +73,7 @@ func command(status *int) *cobra.Command {
 	f.StringVar(&o.main, "main", "", "write a C program that shows the first finding to this `FILE`")
 	c.MarkFlagsMutuallyExclusive("only", "replay")
 	c.MarkFlagsMutuallyExclusive("html", "replay")
-	c.AddCommand(mergeCommand(), similarCommand(), studentCommand(), pointsCommand(), gateCommand())
+	c.AddCommand(mergeCommand(), studentCommand(), pointsCommand(), gateCommand())
 	addGradescope(c)
 	return c
 }

@@ -87,7 +87,7 @@ var flagOf = regexp.MustCompile(`(?:^|\s)(--[a-z-]+)`)
 // Ensure that every command of the two documents exists, with its flags.
 func TestTheCommandsOfTheDocumentsExist(t *testing.T) {
 	help := map[string]string{}
-	for _, name := range []string{"", "gate", "gradescope", "merge", "points", "similar", "student"} {
+	for _, name := range []string{"", "gate", "gradescope", "merge", "points", "student"} {
 		status, out, said := run(t, strings.Fields(name+" --help")...)
 		require.Zero(t, status, said)
 		help[name] = out

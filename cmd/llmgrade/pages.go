@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -105,9 +104,6 @@ func (p *pages) page(row *class.Result) error {
 
 // class writes index.html, with links to the pages that are written.
 func (p *pages) class(c report.Class) error {
-	if _, err := os.Stat(filepath.Join(p.Path, similarPage)); err == nil {
-		c.Similar = similarPage
-	}
 	for i := range p.rows {
 		e := p.pages[p.rows[i].Name]
 		e.Result = &p.rows[i]

@@ -80,11 +80,10 @@ func command() *cobra.Command {
 	}
 	c.AddCommand(runCommand(), planCommand(), fleetCommand(), calibrateCommand(), sweepCommand(),
 		figuresCommand(), viewCommand(), listCommand())
-	addRemoved(c)
 	for _, sub := range c.Commands() {
 		completeNames(sub)
 	}
 	terminal.Program(c)
-	c.SetFlagErrorFunc(flagError)
+	removed.Explain(c)
 	return c
 }

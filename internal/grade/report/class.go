@@ -29,7 +29,6 @@ type Class struct {
 	Entries []Entry  // in any order
 	Unknown []string // students of overrides.csv who are not in the class
 	Gone    []string // students of an earlier run who are not in this one
-	Similar string   // path of the page of similar submissions; empty if there is none
 }
 
 // Write writes the page: what staff have to look at, how the scores are distributed, what has

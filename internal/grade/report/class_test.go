@@ -37,7 +37,7 @@ func everything(t *testing.T) report.Class {
 			entry("gus", "gus.html", rejected(grade.NoFile, "it is an archive: unpack it")),
 			entry("hal", "", nil),
 		},
-		Unknown: []string{"ghost"}, Gone: []string{"ivy"}, Similar: "similar.html",
+		Unknown: []string{"ghost"}, Gone: []string{"ivy"},
 	}
 	c.Entries[3].Override = &class.Override{Student: "dan", Points: &points, Comment: "a typo, agreed"}
 	c.Entries[1].Before = &class.Outcome{Score: 10.5, MaxScore: 100, Failed: append(all["F1"].Failed(), "task9_old"), Rules: "1.old"}
@@ -77,7 +77,6 @@ func TestTheClassPageTellsEverything(t *testing.T) {
 	}
 	require.Less(t, strings.Index(text, "Refused: attacks"), strings.Index(text, "Could not be graded"))
 	require.NotContains(t, text, "ada: 100 →", "nothing changed")
-	require.Contains(t, d.links, "similar.html")
 }
 
 func TestPassRatesAreOfTheSubmissionsThatWereRun(t *testing.T) {
@@ -154,36 +153,6 @@ func TestTheTableOfTheClassSortsAndFilters(t *testing.T) {
 	browsertest.Evaluate[bool](t, tab, `(() => { document.querySelector('#search').value = ''; const s = document.querySelector('#show'); s.value = 'override'; return s.dispatchEvent(new Event('change')) })()`)
 	require.Equal(t, "dan", names())
 	browsertest.Shoot(t, tab, "class-sorted")
-}
-
-func TestSimilarSubmissionsAreSideBySide(t *testing.T) {
-	const shared = "int f(int a) { for (int i = 0; i < 16; i++) { if (a > i) { a -= i * 3; } else { a ^= i << 2; } } return a | 1; }\n"
-	files := []class.Source{{Name: "ada\x1b", Text: []byte("int own;\n" + strings.Repeat(shared, 5))}, {Name: "bob", Text: []byte(strings.Repeat(shared, 5) + "/* </code><script>alert(1)</script> */\n")}}
-	s := report.Similarity{Files: files, Threshold: 0.5, Unread: []string{"cy"}}
-	s.Pairs, _ = class.Similar(files, nil, 0.5)
-	require.Len(t, s.Pairs, 1)
-	var b strings.Builder
-	require.NoError(t, s.Write(&b))
-	d := parse(t, b.String())
-	text := words(d.text)
-	require.Contains(t, text, `1 pair of 2 submissions share at least 50 % of the code of the smaller one`)
-	require.Contains(t, text, `ada\x1b and bob: 100 %`)
-	require.Contains(t, text, "This is no proof.")
-	require.Contains(t, text, "Not compared, because there is no C source in it: cy.")
-	require.Equal(t, 10, d.tags["mark"], "what only one has is not marked")
-
-	file := filepath.Join(t.TempDir(), "similar.html")
-	require.NoError(t, os.WriteFile(file, []byte(b.String()), 0o644))
-	ctx := browsertest.Start(t)
-	for _, width := range []int64{phone, desktop} {
-		look := browsertest.Look{Width: width, NoScript: true}
-		tab := browsertest.Open(t, ctx, file, look)
-		require.True(t, browsertest.Evaluate[bool](t, tab, `document.querySelectorAll('details').forEach(d => d.open = true), true`))
-		browsertest.RequireFits(t, tab, look)
-		require.Empty(t, browsertest.Evaluate[[]string](t, tab, contrast))
-		beside := browsertest.Evaluate[bool](t, tab, `(([a, b]) => a.getBoundingClientRect().top == b.getBoundingClientRect().top)(document.querySelectorAll('.sides > div'))`)
-		require.Equal(t, width == desktop, beside)
-	}
 }
 
 // Ensure that a submission which could not be graded has a page that says why, and no points

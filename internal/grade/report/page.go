@@ -1,5 +1,5 @@
 // Package report writes reports for people: as text for a terminal, and as HTML pages
-// for a student, for the class and for similar submissions. It grades nothing:
+// for a student and for the class. It grades nothing:
 // everything that it writes is in the grade.Report.
 //
 // A drawing shows the memory around a difference at three moments: before the call,
@@ -26,7 +26,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-//go:embed student.html class.html similar.html style.css class.js
+//go:embed student.html class.html style.css class.js
 var files embed.FS
 
 // script is the script of the class page, which is complete without it. The page is well-formed
@@ -80,7 +80,7 @@ func layout(name string) *template.Template {
 	return template.Must(template.New(name).Funcs(functions).ParseFS(files, name))
 }
 
-var studentLayout, classLayout, similarLayout = layout("student.html"), layout("class.html"), layout("similar.html")
+var studentLayout, classLayout = layout("student.html"), layout("class.html")
 
 func style() template.CSS { return template.CSS(read("style.css")) }
 

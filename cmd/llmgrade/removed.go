@@ -1,0 +1,8 @@
+package main
+
+import "llmmemory/internal/terminal"
+
+// removed says what takes the place of commands and flags that llmgrade had.
+var removed = terminal.Removed{
+	"similar": "run JPlag or MOSS on the folder of the class; cmd/llmgrade/README.md shows how",
+}

@@ -1,0 +1,34 @@
+package terminal
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Removed says what takes the place of commands and flags that a program had. A flag stands behind the
+// name of its command.
+type Removed map[string]string
+
+// Explain makes a program answer the names of removed commands and flags with what takes their place. It is
+// called after Program.
+func (r Removed) Explain(program *cobra.Command) {
+	for name, instead := range r {
+		if strings.Contains(name, " ") {
+			continue
+		}
+		program.AddCommand(&cobra.Command{
+			Use: name, Hidden: true, DisableFlagParsing: true,
+			RunE: func(*cobra.Command, []string) error { return fmt.Errorf("%s was removed: %s", name, instead) },
+		})
+	}
+	program.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		_, flag, unknown := strings.Cut(err.Error(), "unknown flag: --")
+		flag, _, _ = strings.Cut(flag, "=")
+		if instead := r[c.Name()+" --"+flag]; unknown && instead != "" {
+			return fmt.Errorf("--%s was removed: %s", flag, instead)
+		}
+		return SuggestFlag(c, err)
+	})
+}
