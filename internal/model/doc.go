@@ -1,5 +1,5 @@
 // Package model runs decoder-only transformers on the CPU. One forward pass, configured by data, serves all
-// families (families.go, gguf.go): where norms stand, which layers have windows and rotations, which
+// families (families.go): where norms stand, which layers have windows and rotations, which
 // activation, which experts a token takes. Weights come from a folder as Hugging Face publishes it or
 // from a GGUF file, and are packed once.
 //

@@ -141,9 +141,9 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 		option(l)
 	}
 	if gguf {
-		l.names = ggufNamesOf(c, func(tensor string) bool { return files.Get(tensor) != nil })
+		l.names = namesInGGUF(c, func(tensor string) bool { return files.Get(tensor) != nil })
 	} else {
-		l.names = namesOf(c)
+		l.names = folderNames(c)
 	}
 	if at := slices.IndexFunc(prefixes, func(p string) bool {
 		return files.Get(p+l.names.embed+".weight") != nil

@@ -16,35 +16,22 @@ type names struct {
 	paired                               bool // rows of gate and up projection alternate in one tensor (gpt-oss)
 }
 
-// namesOf are the names of a family in folders.
-func namesOf(c *Config) *names {
+// folderNames are the names of a model in a folder.
+func folderNames(c *Config) *names {
 	n := llamaNames
-	const layer, experts = "layers.%d.", "layers.%d.block_sparse_moe.experts.%d."
-	switch c.Family {
-	case "gpt2":
-		return &gpt2Names
-	case "opt":
-		return &optNames
-	case "phi3":
-		n.q, n.k, n.v = layer+"self_attn.qkv_proj", "", ""
-		n.gate, n.up = "", layer+"mlp.gate_up_proj"
-	case "gpt_oss":
-		n.router, n.sinks, n.paired = layer+"mlp.router", layer+"self_attn.sinks", true
-		n.expertGate, n.expertUp, n.expertDown = "", layer+"mlp.experts.gate_up_proj", layer+"mlp.experts.down_proj"
-	case "mixtral":
-		n.router = layer + "block_sparse_moe.gate"
-		n.expertGate, n.expertUp, n.expertDown = experts+"w1", experts+"w3", experts+"w2"
+	if f := familyOf(func(f *family) bool { return f.folder.name == c.Family }); f != nil && f.folder.names != nil {
+		f.folder.names(&n)
 	}
 	if c.NormPlace != NormBefore {
-		n.attnPost, n.mlpPost = n.mlpNorm, layer+"post_feedforward_layernorm"
-		n.mlpNorm = layer + "pre_feedforward_layernorm"
+		n.attnPost, n.mlpPost = n.mlpNorm, "layers.%d.post_feedforward_layernorm"
+		n.mlpNorm = "layers.%d.pre_feedforward_layernorm"
 	}
 	return &n
 }
 
-// ggufNamesOf are the names of a GGUF file, which may have queries, keys and values as one tensor, and a tensor for
-// each expert.
-func ggufNamesOf(c *Config, has func(tensor string) bool) *names {
+// namesInGGUF are the names of a model in a GGUF file, which may have queries, keys and values as one tensor, and a
+// tensor for each expert.
+func namesInGGUF(c *Config, has func(tensor string) bool) *names {
 	n := ggufNames
 	if has("blk.0.attn_qkv.weight") {
 		n.q, n.k, n.v = "blk.%d.attn_qkv", "", ""
@@ -52,11 +39,8 @@ func ggufNamesOf(c *Config, has func(tensor string) bool) *names {
 	if has("blk.0.ffn_gate.0.weight") { // Mixtral, before its experts were stacked
 		n.expertGate, n.expertUp, n.expertDown = "blk.%d.ffn_gate.%d", "blk.%d.ffn_up.%d", "blk.%d.ffn_down.%d"
 	}
-	switch c.Family {
-	case "phi3":
-		n.gate = ""
-	case "gpt-oss":
-		n.mlpNorm = n.attnPost
+	if f := familyOf(func(f *family) bool { return f.gguf.name == c.Family }); f != nil && f.gguf.names != nil {
+		f.gguf.names(&n)
 	}
 	return &n
 }
@@ -74,21 +58,6 @@ var llamaNames = names{
 	expertDown: "layers.%d.mlp.experts.%d.down_proj",
 	sharedGate: "layers.%d.mlp.shared_expert.gate_proj", sharedUp: "layers.%d.mlp.shared_expert.up_proj",
 	sharedDown: "layers.%d.mlp.shared_expert.down_proj", sharedRouter: "layers.%d.mlp.shared_expert_gate",
-}
-
-var gpt2Names = names{
-	embed: "wte", positions: "wpe", norm: "ln_f", head: "lm_head",
-	attnNorm: "h.%d.ln_1", q: "h.%d.attn.c_attn", out: "h.%d.attn.c_proj",
-	mlpNorm: "h.%d.ln_2", up: "h.%d.mlp.c_fc", down: "h.%d.mlp.c_proj",
-	transposed: true,
-}
-
-var optNames = names{
-	embed: "decoder.embed_tokens", positions: "decoder.embed_positions", norm: "decoder.final_layer_norm", head: "lm_head",
-	attnNorm: "decoder.layers.%d.self_attn_layer_norm",
-	q:        "decoder.layers.%d.self_attn.q_proj", k: "decoder.layers.%d.self_attn.k_proj",
-	v: "decoder.layers.%d.self_attn.v_proj", out: "decoder.layers.%d.self_attn.out_proj",
-	mlpNorm: "decoder.layers.%d.final_layer_norm", up: "decoder.layers.%d.fc1", down: "decoder.layers.%d.fc2",
 }
 
 var ggufNames = names{

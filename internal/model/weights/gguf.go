@@ -5,9 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/bits"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // A GGUF is a file with metadata and tensors.
@@ -53,6 +56,16 @@ var ggufTypes = map[uint32]DType{
 var otherTypes = map[uint32]string{
 	9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S",
 	24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4",
+}
+
+// typesRead lists the types in the order of DType.
+func typesRead() string {
+	var names []string
+	for _, d := range slices.Sorted(maps.Values(ggufTypes)) {
+		names = append(names, d.String())
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
 // parseGGUF reads a file of version 2 or 3: counts, metadata, descriptions of
@@ -128,9 +141,8 @@ func readInfos(r *reader, n uint64) ([]info, error) {
 		}
 		d, ok := ggufTypes[number]
 		if !ok {
-			return nil, fmt.Errorf("%w: tensor %q is of type %s; F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K "+
-				"to Q6_K, IQ4_NL, IQ4_XS and MXFP4 are read",
-				ErrUnsupported, shown(i.name), cmp.Or(otherTypes[number], strconv.FormatUint(uint64(number), 10)))
+			return nil, fmt.Errorf("%w: tensor %q is of type %s; %s are read", ErrUnsupported, shown(i.name),
+				cmp.Or(otherTypes[number], strconv.FormatUint(uint64(number), 10)), typesRead())
 		}
 		i.dtype = d
 		infos = append(infos, i)

@@ -59,8 +59,8 @@ func TestADamagedFileIsSaidToBeWhatItIs(t *testing.T) {
 	iq2 := weightfile.Tensor{Name: "q", Type: 16, Shape: []int{1, 256}, Data: make([]byte, 66)}
 	_, err = parseGGUF(weightfile.GGUF(nil, iq2))
 	require.ErrorIs(t, err, ErrUnsupported)
-	require.ErrorContains(t, err, `tensor "q" is of type IQ2_XXS; F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, `+
-		"Q2_K to Q6_K, IQ4_NL, IQ4_XS and MXFP4 are read")
+	require.ErrorContains(t, err, `tensor "q" is of type IQ2_XXS; F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL, `+
+		"MXFP4, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K and IQ4_XS are read")
 	iq2.Type = 99
 	_, err = parseGGUF(weightfile.GGUF(nil, iq2))
 	require.ErrorContains(t, err, `tensor "q" is of type 99;`)

@@ -1,0 +1,322 @@
+package model
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A published config.json. Families call the same thing by different names.
+type published struct {
+	ModelType     string   `json:"model_type"`
+	Architectures []string `json:"architectures"`
+
+	VocabSize     int             `json:"vocab_size"`
+	Hidden        int             `json:"hidden_size"`
+	Layers        int             `json:"num_hidden_layers"`
+	Heads         int             `json:"num_attention_heads"`
+	KVHeads       int             `json:"num_key_value_heads"`
+	HeadDim       int             `json:"head_dim"`
+	Intermediate  int             `json:"intermediate_size"`
+	MaxPositions  int             `json:"max_position_embeddings"`
+	RMSEps        float64         `json:"rms_norm_eps"`
+	Theta         *float64        `json:"rope_theta"`
+	Scaling       *scaling        `json:"rope_scaling"`
+	RopeParams    *scaling        `json:"rope_parameters"`
+	Activation    string          `json:"hidden_act"`
+	GemmaAct      string          `json:"hidden_activation"`
+	Tie           *bool           `json:"tie_word_embeddings"`
+	AttentionBias bool            `json:"attention_bias"`
+	MLPBias       bool            `json:"mlp_bias"`
+	Window        json.RawMessage `json:"sliding_window"`
+	UseWindow     bool            `json:"use_sliding_window"`
+	FirstWindow   *int            `json:"max_window_layers"`
+	LayerTypes    []string        `json:"layer_types"`
+	End           json.RawMessage `json:"eos_token_id"`
+
+	// GPT-2
+	NEmbd       int     `json:"n_embd"`
+	NLayer      int     `json:"n_layer"`
+	NHead       int     `json:"n_head"`
+	NInner      int     `json:"n_inner"`
+	NPositions  int     `json:"n_positions"`
+	LayerEps    float64 `json:"layer_norm_epsilon"`
+	GPT2Act     string  `json:"activation_function"`
+	ScaleByLoop bool    `json:"scale_attn_by_inverse_layer_idx"`
+
+	// OPT
+	FFN        int   `json:"ffn_dim"`
+	WordDim    int   `json:"word_embed_proj_dim"`
+	NormBefore *bool `json:"do_layer_norm_before"`
+
+	WindowPattern int     `json:"sliding_window_pattern"`
+	LocalTheta    float64 `json:"rope_local_base_freq"`
+	Partial       float64 `json:"partial_rotary_factor"`
+	Original      float64 `json:"original_max_position_embeddings"`
+	RopeLayers    []int   `json:"no_rope_layers"` // 1: with rope
+	NoRopeEvery   int     `json:"no_rope_layer_interval"`
+
+	AttentionScalar     float64         `json:"query_pre_attn_scalar"`
+	AttentionCap        json.RawMessage `json:"attn_logit_softcapping"`
+	LogitCap            json.RawMessage `json:"final_logit_softcapping"`
+	EmbeddingMultiplier float64         `json:"embedding_multiplier"`
+	ResidualMultiplier  float64         `json:"residual_multiplier"`
+	AttentionMultiplier float64         `json:"attention_multiplier"`
+	LogitsScaling       *float64        `json:"logits_scaling"`
+
+	LocalExperts       int   `json:"num_local_experts"`
+	NumExperts         int   `json:"num_experts"`
+	ExpertsPerToken    int   `json:"num_experts_per_tok"`
+	ExpertIntermediate int   `json:"moe_intermediate_size"`
+	SharedIntermediate int   `json:"shared_expert_intermediate_size"`
+	Normalize          bool  `json:"norm_topk_prob"`
+	SparseStep         int   `json:"decoder_sparse_step"`
+	DenseLayers        []int `json:"mlp_only_layers"`
+
+	SwigluLimit *float64 `json:"swiglu_limit"`
+	SwigluAlpha *float64 `json:"swiglu_alpha"`
+
+	Text json.RawMessage `json:"text_config"` // of a model that also sees images
+}
+
+// scaling is rope_scaling, or rope_parameters of newer files, which has theta too.
+type scaling struct {
+	Type   string   `json:"type"`
+	Rope   string   `json:"rope_type"`
+	Theta  *float64 `json:"rope_theta"`
+	Factor float64  `json:"factor"`
+	Llama3
+
+	// yarn and longrope
+	Attention    *float64  `json:"attention_factor"`
+	BetaFast     float64   `json:"beta_fast"`
+	BetaSlow     float64   `json:"beta_slow"`
+	Scale        float64   `json:"mscale"`
+	ScaleAllDims float64   `json:"mscale_all_dim"`
+	Truncate     *bool     `json:"truncate"`
+	Short        []float64 `json:"short_factor"`
+	Long         []float64 `json:"long_factor"`
+	Partial      float64   `json:"partial_rotary_factor"`
+
+	// where layers with a window have their own
+	Full    *scaling `json:"full_attention"`
+	Sliding *scaling `json:"sliding_attention"`
+}
+
+// ReadConfig reads config.json of a folder, and the tokens that end a sequence from
+// generation_config.json where it has them.
+func ReadConfig(dir string) (*Config, error) {
+	if err := refuseAdapter(dir); err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w; a folder needs config.json, model.safetensors and a tokenizer", ErrModel, err)
+	}
+	c, err := ParseConfig(data)
+	if err != nil {
+		return nil, err
+	}
+	var generation struct {
+		End json.RawMessage `json:"eos_token_id"`
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, "generation_config.json")); err == nil {
+		if err := json.Unmarshal(data, &generation); err != nil {
+			return nil, fmt.Errorf("%w: generation_config.json: %w", ErrModel, err)
+		}
+		if end, err := tokenList(generation.End); err != nil {
+			return nil, err
+		} else if len(end) > 0 {
+			c.End = end
+		}
+	}
+	return c, c.check()
+}
+
+// refuseAdapter refuses a folder with an adapter. If a model is beside it, transformers applies the adapter and vLLM
+// does not, so neither answer is what everybody expects.
+func refuseAdapter(dir string) error {
+	data, err := os.ReadFile(filepath.Join(dir, adapterConfig))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var adapter struct {
+		Base string `json:"base_model_name_or_path"`
+	}
+	_ = json.Unmarshal(data, &adapter) // the name is only for the message
+	of := "its base model"
+	if adapter.Base != "" {
+		of = fmt.Sprintf("its base model (%q)", adapter.Base)
+	}
+	beside := ""
+	if _, err := os.Stat(filepath.Join(dir, "config.json")); err == nil {
+		beside = "; to serve the model of this folder without the adapter, remove " + adapterConfig
+	}
+	return fmt.Errorf("%w: %s has %s: adapters (LoRA) are not applied; merge the adapter into %s and give the folder of "+
+		"the merged model (peft's merge_and_unload and save_pretrained)%s", ErrModel, dir, adapterConfig, of, beside)
+}
+
+const adapterConfig = "adapter_config.json"
+
+// ParseConfig reads a config.json.
+func ParseConfig(data []byte) (*Config, error) {
+	p, err := parsePublished(data)
+	if err != nil {
+		return nil, err
+	}
+	f, err := p.family()
+	for _, a := range p.Architectures {
+		if strings.HasSuffix(a, "Classification") {
+			return nil, fmt.Errorf("%w: %s generates no text", ErrModel, a)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if f.folder.before != nil {
+		if err := f.folder.before(p); err != nil {
+			return nil, err
+		}
+	}
+	if n := len(p.LayerTypes); p.LayerTypes != nil && n != p.Layers {
+		return nil, fmt.Errorf("%w: layer_types has %d elements; num_hidden_layers is %d", ErrModel, n, p.Layers)
+	}
+	c, err := p.config(f)
+	if err != nil {
+		return nil, err
+	}
+	if c.End, err = tokenList(p.End); err != nil {
+		return nil, err
+	}
+	return c, c.check()
+}
+
+func parsePublished(data []byte) (*published, error) {
+	p := &published{}
+	err := json.Unmarshal(data, p)
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+	case !errors.As(err, &wrong):
+		return nil, fmt.Errorf("%w: config.json: %w", ErrModel, err)
+	case wrong.Field == "":
+		return nil, fmt.Errorf("%w: config.json is a JSON %s; an object is expected", ErrModel, wrong.Value)
+	default:
+		return nil, fmt.Errorf("%w: config.json: %s has the wrong type: a JSON %s", ErrModel, wrong.Field, wrong.Value)
+	}
+	return p, nil
+}
+
+// family finds the family. Of a model that also sees images, it reads the settings of the text part.
+func (p *published) family() (*family, error) {
+	var known []string
+	for _, f := range families {
+		switch {
+		case f.folder.name == p.ModelType:
+			return f, nil
+		case f.folder.outer == "":
+		case f.folder.outer == p.ModelType && p.Text != nil:
+			return f, p.readText(f)
+		default:
+			known = append(known, f.folder.outer)
+		}
+		known = append(known, f.folder.name)
+	}
+	slices.Sort(known)
+	return nil, fmt.Errorf("%w: model_type is %q; supported are %s", ErrModel, p.ModelType, strings.Join(known, ", "))
+}
+
+// readText reads text_config over the settings of the whole.
+func (p *published) readText(f *family) error {
+	end := slices.Clone(p.End) // decoding writes over it
+	if err := json.Unmarshal(p.Text, p); err != nil {
+		return fmt.Errorf("%w: config.json: text_config: %w", ErrModel, err)
+	}
+	p.ModelType = f.folder.name
+	if end != nil {
+		p.End = end
+	}
+	return nil
+}
+
+// tokenList reads a token, a list of tokens, or null.
+func tokenList(raw json.RawMessage) ([]int32, error) {
+	var list []int32
+	var one *int32
+	if len(raw) == 0 || json.Unmarshal(raw, &list) == nil {
+		return list, nil
+	}
+	if err := json.Unmarshal(raw, &one); err != nil {
+		return nil, fmt.Errorf("%w: eos_token_id: %w", ErrModel, err)
+	}
+	if one == nil {
+		return nil, nil
+	}
+	return []int32{*one}, nil
+}
+
+// config reads the settings of a family.
+func (p *published) config(f *family) (*Config, error) {
+	c := f.config()
+	if err := p.checkActivation(c); err != nil {
+		return nil, err
+	}
+	c.Family, c.VocabSize = p.ModelType, p.VocabSize
+	c.HiddenSize, c.NumLayers, c.NumHeads, c.NumKVHeads = p.Hidden, p.Layers, p.Heads, orElse(p.KVHeads, p.Heads)
+	c.IntermediateSize, c.MaxModelLen = p.Intermediate, orElse(p.MaxPositions, 2048)
+	if c.HeadDim = orElse(p.HeadDim, f.folder.headDim); c.HeadDim == 0 && p.Heads > 0 {
+		c.HeadDim = p.Hidden / p.Heads
+	}
+	c.NormEps, c.NormOffset = cmp.Or(p.RMSEps, f.folder.eps, 1e-6), f.folder.normOffset
+	if !f.folder.fixedBiases {
+		c.QKVBias, c.OutBias = p.AttentionBias, p.AttentionBias
+	}
+	c.MLPBias = c.MLPBias || p.MLPBias
+	c.TieEmbeddings = f.folder.tied
+	if p.Tie != nil {
+		c.TieEmbeddings = *p.Tie
+	}
+	if f.rootEmbedding {
+		c.EmbeddingScale = math.Sqrt(float64(c.HiddenSize))
+	}
+	if err := p.positions(c, f); err != nil {
+		return nil, err
+	}
+	if f.folder.after != nil {
+		if err := f.folder.after(c, p); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// checkActivation refuses another activation than the family's.
+func (p *published) checkActivation(c *Config) error {
+	want := "silu"
+	if c.Activation == GatedGELU {
+		want = "gelu_pytorch_tanh"
+	}
+	if act := cmp.Or(p.GemmaAct, p.Activation); act != "" && act != want && c.gated() {
+		return fmt.Errorf("%w: hidden_act is %q; %s is supported", ErrModel, act, want)
+	}
+	return nil
+}
+
+func number(v float64) *float64 { return &v }
+
+func orElse(v, otherwise int) int {
+	if v == 0 {
+		return otherwise
+	}
+	return v
+}

@@ -1,0 +1,185 @@
+package model
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// positions reads how the layers know positions, and which layers have a window.
+func (p *published) positions(c *Config, f *family) (err error) {
+	if f.learned {
+		return nil
+	}
+	if f.noRopeEvery > 0 {
+		c.NoRope = p.noRope(f)
+	}
+	if err := p.windows(c, f); err != nil {
+		return err
+	}
+	if c.Rope, err = p.rope(c, f); err != nil {
+		return err
+	}
+	if f.localRope {
+		c.LocalRope = p.windowRope(c, f)
+	}
+	return nil
+}
+
+// windows reads the sliding window and which layers have it, as transformers' configurations of the families do.
+func (p *published) windows(c *Config, f *family) error {
+	w := cmp.Or(f.window, &window{})
+	size := w.size
+	tokens := &size
+	if size == 0 {
+		tokens = nil
+	}
+	if p.Window != nil && json.Unmarshal(p.Window, &tokens) != nil {
+		return fmt.Errorf("%w: config.json: sliding_window has the wrong type: %s", ErrModel, p.Window)
+	}
+	if f.window == nil || w.optional && !p.UseWindow || tokens == nil { // null
+		return nil
+	}
+	full := make([]bool, max(0, min(p.Layers, 1<<24)))
+	switch {
+	case p.LayerTypes != nil:
+		full = full[:0]
+		for _, kind := range p.LayerTypes {
+			if kind != "full_attention" && kind != "sliding_attention" {
+				return fmt.Errorf("%w: layer_types has %q; full_attention and sliding_attention are supported",
+					ErrModel, kind)
+			}
+			full = append(full, kind == "full_attention")
+		}
+	case w.upper:
+		first := 28 // transformers' default
+		if p.FirstWindow != nil {
+			first = *p.FirstWindow
+		}
+		for i := range full {
+			full[i] = i < first
+		}
+	case w.every > 0:
+		full = everyFrom(p.Layers, orElse(p.WindowPattern, w.every))
+	case f.noRopeEvery > 0:
+		for i, none := range c.NoRope {
+			full[i] = !none
+		}
+	}
+	if slices.Contains(full, false) {
+		c.SlidingWindow = *tokens
+	}
+	if c.SlidingWindow > 0 && slices.Contains(full, true) {
+		c.Full = full
+	}
+	return nil
+}
+
+// noRope returns the layers without rotations: those with a 0 in no_rope_layers, or without that field the last of every
+// few.
+func (p *published) noRope(f *family) []bool {
+	if p.RopeLayers == nil {
+		return everyFrom(p.Layers, orElse(p.NoRopeEvery, f.noRopeEvery))
+	}
+	var none []bool
+	for _, v := range p.RopeLayers {
+		none = append(none, v == 0)
+	}
+	return none[:min(len(none), max(p.Layers, 0))]
+}
+
+// rope reads the rotation of layers without a window of their own, and how long it makes a sequence.
+func (p *published) rope(c *Config, f *family) (*Rope, error) {
+	s := cmp.Or(p.RopeParams, p.Scaling, &scaling{})
+	if s.Full != nil {
+		s = s.Full
+	}
+	r := &Rope{Theta: *cmp.Or(s.Theta, p.Theta, number(cmp.Or(f.folder.theta, 10000)))}
+	if part := cmp.Or(s.Partial, p.Partial, 1); part != 1 {
+		if r.Dim = int(float64(c.HeadDim) * part); r.Dim == 0 {
+			return nil, fmt.Errorf("%w: partial_rotary_factor is %v", ErrModel, part)
+		}
+	}
+	original := cmp.Or(s.OriginalLength, p.Original, float64(c.MaxModelLen))
+	kind := cmp.Or(s.Rope, s.Type, "default")
+	if slices.Contains(f.folder.longRope, kind) {
+		kind = "longrope"
+	}
+	if s.Factor == 0 && slices.Contains([]string{"linear", "llama3", "dynamic", "yarn"}, kind) {
+		return nil, fmt.Errorf("%w: rope_scaling of type %s has no factor", ErrModel, kind)
+	}
+	switch kind {
+	case "default":
+	case "linear":
+		r.Linear = s.Factor
+	case "llama3":
+		r.Llama3 = &s.Llama3
+		r.Llama3.Factor = s.Factor
+	case "dynamic":
+		return r, s.dynamic(c, r)
+	case "yarn":
+		s.yarn(c, r, original)
+	case "longrope":
+		s.long(c, r, original, p.Original != 0)
+	default:
+		return nil, fmt.Errorf("%w: rope scaling of type %q; linear, llama3, dynamic, yarn and longrope are supported",
+			ErrModel, kind)
+	}
+	return r, nil
+}
+
+// dynamic scales as vLLM does: for all lengths what it is for the longest.
+func (s *scaling) dynamic(c *Config, r *Rope) error {
+	size := float64(r.size(c.HeadDim))
+	if !(s.Factor >= 1) || size <= 2 {
+		return fmt.Errorf("%w: dynamic rope scaling by %v", ErrModel, s.Factor)
+	}
+	r.Theta *= math.Pow(s.Factor*s.Factor-(s.Factor-1), size/(size-2))
+	c.MaxModelLen = int(float64(c.MaxModelLen) * s.Factor)
+	return nil
+}
+
+func (s *scaling) yarn(c *Config, r *Rope, original float64) {
+	r.Yarn = &Yarn{Factor: s.Factor, OriginalLength: original, BetaFast: cmp.Or(s.BetaFast, 32),
+		BetaSlow: cmp.Or(s.BetaSlow, 1), Exact: s.Truncate != nil && !*s.Truncate}
+	switch {
+	case s.Attention != nil:
+		r.Attention = *s.Attention
+	case s.Scale != 0 && s.ScaleAllDims != 0:
+		r.Attention = yarnAttention(s.Factor, s.Scale) / yarnAttention(s.Factor, s.ScaleAllDims)
+	default:
+		r.Attention = yarnAttention(s.Factor, 1)
+	}
+	if n := original * s.Factor; n >= 1 && n < math.MaxInt32 {
+		c.MaxModelLen = int(n)
+	}
+}
+
+// long reads longrope. stated says that original is in config.json itself, not in rope_scaling.
+func (s *scaling) long(c *Config, r *Rope, original float64, stated bool) {
+	r.Long = &LongRope{Short: s.Short, Long: s.Long, OriginalLength: int(original)}
+	factor := s.Factor
+	if stated || factor == 0 {
+		factor = float64(c.MaxModelLen) / original
+	}
+	switch {
+	case s.Attention != nil:
+		r.Attention = *s.Attention
+	case factor > 1:
+		r.Attention = math.Sqrt(1 + math.Log(factor)/math.Log(original))
+	}
+}
+
+// windowRope reads the rotation of layers with a window.
+func (p *published) windowRope(c *Config, f *family) *Rope {
+	r := &Rope{Theta: cmp.Or(f.localTheta, c.Rope.Theta)}
+	if f.localTheta != 0 {
+		r.Theta = cmp.Or(p.LocalTheta, r.Theta)
+		if s := p.RopeParams; s != nil && s.Sliding != nil {
+			r.Theta = *cmp.Or(s.Sliding.Theta, &f.localTheta)
+		}
+	}
+	return r
+}
