@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// The body of a request is bounded before it is decoded: large ones wait until there is memory for them, and the number
-// of values is counted, each of which takes many times the bytes that it is written with.
+// The body of a request is bounded before it is decoded. A large one waits until there is memory for it. A few at a time
+// are decoded and become tokens. Their values are counted before: each takes many times the bytes that it is written
+// with.
 
 const (
 	largeBodies = 8                // of the largest size, that are in memory at a time
@@ -20,7 +21,7 @@ const (
 	bodyWait    = 30 * time.Second // for this memory
 	bodyTime    = 10 * time.Second // in which a large body arrives, and
 	bodyRate    = 256 << 10        // its bytes in a second beyond that, at least
-	maxValues   = 1 << 17          // in a body, without those of prompt and tokens
+	maxValues   = 1 << 16          // in a body, without those of prompt and tokens
 )
 
 // errBodies is for a body that waited too long for memory.
@@ -62,24 +63,33 @@ func (m *bodyMemory) giveBack(n int) {
 	}
 }
 
-// A hold is the memory that the body of a request has.
+// A hold is what the body of a request has until its prompts are made: memory, and a turn to become tokens.
 type hold struct {
 	memory *bodyMemory
 	parts  int
-}
-
-// free gives the memory back when the body is no longer needed.
-func (h *hold) free() {
-	h.memory.giveBack(h.parts)
-	h.parts = 0
+	end    func() // of the turn; nil: there is none
 }
 
 type holdKey struct{}
 
 // holding gives a request a hold.
-func (s *Server) holding(r *http.Request) (*http.Request, *hold) {
-	h := &hold{memory: s.bodies}
-	return r.WithContext(context.WithValue(r.Context(), holdKey{}, h)), h
+func (s *Server) holding(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), holdKey{}, &hold{memory: s.bodies}))
+}
+
+func holdOf(r *http.Request) *hold {
+	h, _ := r.Context().Value(holdKey{}).(*hold)
+	return h
+}
+
+// free gives back what the body of a request has. It is called before anything is written: a client may read slowly.
+func free(r *http.Request) {
+	h := holdOf(r)
+	h.memory.giveBack(h.parts)
+	if h.end != nil {
+		h.end()
+	}
+	h.parts, h.end = 0, nil
 }
 
 // read reads a body of at most MaxBody bytes.
@@ -112,10 +122,22 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	case err != nil:
 		return nil, invalid("", "The body is not valid JSON: %v.", err)
 	}
-	if values(data.Bytes()) > maxValues {
-		return nil, invalid("", "The body has more than %d values; leave some out.", maxValues)
+	if holdOf(r).end, err = s.turns.take(r.Context(), data.Len()); err != nil {
+		return nil, err
 	}
-	return data.Bytes(), nil
+	return data.Bytes(), s.countValues(data.Bytes())
+}
+
+// countValues refuses a body with too many values.
+func (s *Server) countValues(data []byte) error {
+	tokens, others := values(data)
+	if others > maxValues {
+		return invalid("", "The body has more than %d values; leave some out.", maxValues)
+	}
+	if most := max(maxCounted, s.config.MaxTexts*s.config.Engine.Config().MaxModelLen); tokens > most {
+		return invalid("", "The body has more than %d tokens; leave some out.", most)
+	}
+	return nil
 }
 
 // makeRoom waits for memory for a large body, which then has to arrive in time.
@@ -126,7 +148,7 @@ func (s *Server) makeRoom(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), bodyWait)
 	defer cancel()
-	h, _ := r.Context().Value(holdKey{}).(*hold)
+	h := holdOf(r)
 	n := int(1 + (size-1)*bodyParts/s.config.MaxBody)
 	if !h.memory.take(ctx, n) {
 		return errBodies
@@ -137,9 +159,9 @@ func (s *Server) makeRoom(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// values counts the values of a JSON object. Those of prompt and tokens are not among them: these lists are
-// decoded into little more than their bytes.
-func values(data []byte) (n int) {
+// values counts the values of a JSON object: those of prompt and tokens, which are decoded into little more than their
+// bytes, and others.
+func values(data []byte) (tokens, others int) {
 	depth, key, begin := 0, true, 0 // key: the next text at depth 1 is the name of a field
 	var field []byte
 	for i := 0; i < len(data); i++ {
@@ -160,12 +182,14 @@ func values(data []byte) (n int) {
 			depth--
 		case ',':
 			key = key || depth == 1
-			if counted := string(field) != "prompt" && string(field) != "tokens"; counted || depth == 1 {
-				n++
+			if depth > 1 && (string(field) == "prompt" || string(field) == "tokens") {
+				tokens++
+			} else {
+				others++
 			}
 		}
 	}
-	return n
+	return tokens, others
 }
 
 // list decodes a list of at most the given number of elements.

@@ -95,18 +95,21 @@ func TestABodyCannotTakeManyTimesItsBytes(t *testing.T) {
 	many := func(one string) string { return "[" + strings.Repeat(one+",", 1<<20) + one + "]" }
 	const message = `{"role": "user", "content": "x"}`
 	for _, test := range []struct{ name, path, body, says string }{
-		{"messages", chats, demo + `"messages": ` + many("{}") + "}", "The body has more than 131072 values"},
+		{"messages", chats, demo + `"messages": ` + many("{}") + "}", "The body has more than 65536 values"},
 		{"variables", chats, demo + `"messages": [` + message + `], "chat_template_kwargs": {"x": ` + many("{}") + "}}",
-			"The body has more than 131072 values"},
+			"The body has more than 65536 values"},
 		{"calls", chats, demo + `"messages": [` + message + `, {"role": "assistant", "tool_calls": ` + many("{}") + "}]}",
-			"The body has more than 131072 values"},
-		{"tokens that end it", texts, text + `"stop_token_ids": ` + many("1") + "}", "The body has more than 131072 values"},
-		{"stops", texts, text + `"stop": ` + many(`""`) + "}", "The body has more than 131072 values"},
-		{"fields", texts, text + strings.Repeat(`"x": 1,`, 1<<20) + `"n": 1}`, "The body has more than 131072 values"},
-		{"texts", texts, demo + `"prompt": ` + many(`""`) + "}", "There are more than 4096 prompts."},
-		{"lists of tokens", texts, demo + `"prompt": ` + many(`[1]`) + "}", "There are more than 4096 prompts."},
-		{"tokens", texts, demo + `"prompt": ` + many(`1`) + "}", "resulted in 1048577 tokens"},
-		{"tokens to be read", "/detokenize", `{"tokens": ` + many(`1`) + "}", "There are 1048577 tokens; at most 131072"},
+			"The body has more than 65536 values"},
+		{"tokens that end it", texts, text + `"stop_token_ids": ` + many("1") + "}", "The body has more than 65536 values"},
+		{"stops", texts, text + `"stop": ` + many(`""`) + "}", "The body has more than 65536 values"},
+		{"fields", texts, text + strings.Repeat(`"x": 1,`, 1<<20) + `"n": 1}`, "The body has more than 65536 values"},
+		{"texts", texts, demo + `"prompt": ` + many(`""`) + "}", "The body has more than 131072 tokens"},
+		{"lists of tokens", texts, demo + `"prompt": ` + many(`[1]`) + "}", "The body has more than 131072 tokens"},
+		{"fewer texts", texts, demo + `"prompt": [""` + strings.Repeat(`,""`, 1<<17) + "]}", "There are more than 4096 prompts."},
+		{"fewer lists of tokens", texts, demo + `"prompt": [[]` + strings.Repeat(`,[]`, 1<<17) + "]}",
+			"There are more than 4096 prompts."},
+		{"tokens", texts, demo + `"prompt": ` + many(`1`) + "}", "The body has more than 131072 tokens"},
+		{"tokens to be read", "/detokenize", `{"tokens": ` + many(`1`) + "}", "The body has more than 131072 tokens"},
 		{"a stop", texts, text + `"stop": "` + strings.Repeat("x", 1025) + `"}`, "A stop sequence has 1025 bytes; at most 1024"},
 		{"a salt", texts, text + `"cache_salt": "` + strings.Repeat("x", 1025) + `"}`, "cache_salt has 1025 bytes; at most 1024"},
 		{"a name", texts, strings.Replace(text, `"demo"`, `"`+strings.Repeat("\\u0001", 1<<20)+`"`, 1) + `"n": 1}`,
@@ -124,7 +127,7 @@ func TestABodyCannotTakeManyTimesItsBytes(t *testing.T) {
 		})
 	}
 	for name, body := range map[string]string{ // what does fit
-		"commas":   demo + `"max_tokens": 1, "prompt": "x", "user": "` + strings.Repeat(`,\",[`, 1<<18) + `"}`,
+		"commas":   demo + `"max_tokens": 1, "prompt": "x", "user": "` + strings.Repeat(`,\",[`, 1<<17) + `"}`,
 		"a stop":   text + `"stop": "` + strings.Repeat("x", 1024) + `"}`,
 		"a salt":   text + `"cache_salt": "` + strings.Repeat("x", 1024) + `"}`,
 		"no texts": demo + `"max_tokens": 1, "prompt": [ "x", "y" ]}`,

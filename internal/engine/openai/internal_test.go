@@ -39,7 +39,8 @@ func (late) Read([]byte) (int, error) { return 0, fmt.Errorf("read tcp: %w", os.
 func TestABodyThatComesTooSlowlyIsNotCalledBadJSON(t *testing.T) {
 	r, err := http.NewRequest("POST", "/v1/completions", io.MultiReader(strings.NewReader(`{"model": `), late{}))
 	require.NoError(t, err)
-	_, err = (&Server{config: Config{MaxBody: 100}}).read(nil, r)
+	s := &Server{config: Config{MaxBody: 100}}
+	_, err = s.read(nil, s.holding(r))
 	var e *apiError
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, http.StatusRequestTimeout, e.status)
@@ -124,27 +125,24 @@ func TestBeamFieldsAreAllFieldsOfARequest(t *testing.T) {
 	require.NoError(t, unusedByBeams(&engine.Request{Params: sampling.Default()}))
 }
 
-// Few long texts become tokens at a time. Short ones do not wait for them, and who waits stops when the client goes.
-func TestTextsBecomeTokensAFewAtATime(t *testing.T) {
+// Few long bodies become tokens at a time. Short ones do not wait for them, and who waits stops when the client goes.
+func TestBodiesBecomeTokensAFewAtATime(t *testing.T) {
 	turns := newTurns()
-	long := &http.Request{ContentLength: shortBody + 1}
 	var ends []func()
 	for range cap(turns.long) {
-		end, err := turns.take(long)
+		end, err := turns.take(t.Context(), shortBody+1)
 		require.NoError(t, err)
 		ends = append(ends, end)
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	for _, bytes := range []int64{shortBody + 1, -1} { // -1: not known
-		_, err := turns.take((&http.Request{ContentLength: bytes}).WithContext(gone))
-		require.ErrorIs(t, err, errGone)
-	}
-	end, err := turns.take(&http.Request{ContentLength: shortBody})
+	_, err := turns.take(gone, shortBody+1)
+	require.ErrorIs(t, err, errGone)
+	end, err := turns.take(t.Context(), shortBody)
 	require.NoError(t, err)
 	end()
 	ends[0]()
-	_, err = turns.take(long)
+	_, err = turns.take(t.Context(), shortBody+1)
 	require.NoError(t, err)
 }
 
@@ -167,9 +165,18 @@ func TestLargeBodiesWaitForMemory(t *testing.T) {
 }
 
 func TestTheValuesOfABodyAreCounted(t *testing.T) {
-	for body, want := range map[string]int{`{"a": 1, "b": [1, 2, {"c": 3, "d": "x,y\",["}]}`: 4, `{"prompt": [1, 2, [3, 4]], "a": 1}`: 1,
-		`{"tokens": [1, 2], "x": [1, 2]}`: 2, `{"x": {"prompt": [1, 2, 3]}}`: 2, `{"x": "prompt", "y": [1, 2]}`: 2, `[1, 2, 3]`: 2,
-		`{"a`: 0, `{"a\`: 0, ``: 0} {
-		require.Equal(t, want, values([]byte(body)), body)
+	for body, want := range map[string][2]int{ // tokens and others
+		`{"a": 1, "b": [1, 2, {"c": 3, "d": "x,y\",["}]}`: {0, 4},
+		`{"prompt": [1, 2, [3, 4]], "a": 1}`:              {3, 1},
+		`{"tokens": [1, 2], "x": [1, 2]}`:                 {1, 2},
+		`{"x": {"prompt": [1, 2, 3]}}`:                    {0, 2},
+		`{"x": "prompt", "y": [1, 2]}`:                    {0, 2},
+		`[1, 2, 3]`:                                       {0, 2},
+		`{"a`:                                             {0, 0},
+		`{"a\`:                                            {0, 0},
+		``:                                                {0, 0},
+	} {
+		tokens, others := values([]byte(body))
+		require.Equal(t, want, [2]int{tokens, others}, body)
 	}
 }

@@ -21,10 +21,10 @@ type source struct {
 	make  func(ctx context.Context) ([]prompt, error)
 }
 
-// turns bound how many texts become tokens at a time. Short ones do not wait for long ones.
+// turns bound how many bodies become tokens at a time. Short ones do not wait for long ones.
 type turns struct{ short, long chan struct{} }
 
-// shortBody is the largest body whose texts count as short, in bytes.
+// shortBody is the largest body that is short, in bytes.
 const shortBody = 32 << 10
 
 func newTurns() turns {
@@ -32,32 +32,24 @@ func newTurns() turns {
 	return turns{short: make(chan struct{}, n), long: make(chan struct{}, max(1, n/4))}
 }
 
-// take waits for a turn. done ends it.
-func (t *turns) take(r *http.Request) (done func(), err error) {
+// take waits for a turn for a body. end ends it.
+func (t *turns) take(ctx context.Context, bytes int) (end func(), err error) {
 	places := t.long
-	if r.ContentLength >= 0 && r.ContentLength <= shortBody {
+	if bytes <= shortBody {
 		places = t.short
 	}
 	select {
 	case places <- struct{}{}:
 		return func() { <-places }, nil
-	case <-r.Context().Done():
+	case <-ctx.Done():
 		return nil, errGone
 	}
 }
 
-// prompts makes the prompts of a request when there is a turn for it.
+// prompts makes the prompts of a request. Nothing else of its body is left then.
 func (s *Server) prompts(r *http.Request, from source) ([]prompt, error) {
-	done, err := s.turns.take(r)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	made, err := from.make(r.Context())
-	if h, ok := r.Context().Value(holdKey{}).(*hold); ok && err == nil {
-		h.free() // what is left of the body is its tokens
-	}
-	return made, err
+	defer free(r)
+	return from.make(r.Context())
 }
 
 // A limit is how many tokens a text may have.

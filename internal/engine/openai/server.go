@@ -145,9 +145,7 @@ func (s *Server) guarded(h func(http.ResponseWriter, *http.Request) error) http.
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := s.authorize(r)
 		if err == nil {
-			with, body := s.holding(r)
-			err = h(w, with)
-			body.free()
+			err = s.held(w, r, h)
 		}
 		switch {
 		case err == nil:
@@ -157,6 +155,13 @@ func (s *Server) guarded(h func(http.ResponseWriter, *http.Request) error) http.
 			writeError(w, err)
 		}
 	}
+}
+
+// held calls a handler, which has its body until it ends, if not shorter.
+func (s *Server) held(w http.ResponseWriter, r *http.Request, h func(http.ResponseWriter, *http.Request) error) error {
+	r = s.holding(r)
+	defer free(r)
+	return h(w, r)
 }
 
 // page is guarded, and a browser asks the user for the key.

@@ -121,7 +121,9 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 			return invalid("tokens", "tokens contains %d; the vocabulary has the tokens 0 to %d.", id, c.Model.VocabSize-1)
 		}
 	}
-	writeJSON(w, http.StatusOK, map[string]string{"prompt": c.Tokenizer.Decode(body.Tokens)})
+	text := c.Tokenizer.Decode(body.Tokens)
+	free(r)
+	writeJSON(w, http.StatusOK, map[string]string{"prompt": text})
 	return nil
 }
 
