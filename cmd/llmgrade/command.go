@@ -11,19 +11,18 @@ import (
 
 // options are the values of the flags.
 type options struct {
-	json       bool
-	html       string
-	points     string
-	gate       string
-	seed       uint64
-	jobs       int
-	shard      string
-	only       string
-	allStages  bool
-	exhaustive bool
-	replay     string
-	trace      string
-	main       string
+	json      bool
+	html      string
+	points    string
+	gate      string
+	seed      uint64
+	jobs      int
+	shard     string
+	only      string
+	allStages bool
+	replay    string
+	trace     string
+	main      string
 }
 
 func command(status *int) *cobra.Command {
@@ -67,7 +66,6 @@ func command(status *int) *cobra.Command {
 	f.StringVar(&o.shard, "shard", "", "grade only the i-th of n parts of the submissions: `i/n`, i from 1")
 	f.StringVar(&o.only, "only", "", "play only the traces whose name contains this `TEXT`")
 	f.BoolVar(&o.allStages, "all-stages", false, "run every stage for every task, even if an earlier stage has failed")
-	f.BoolVar(&o.exhaustive, "exhaustive", false, "also play every sequence of up to five calls on pools of one to three blocks, and report the first difference; costs no points")
 	f.StringVar(&o.replay, "replay", "", "play only the trace in this `FILE`; gives no points")
 	f.StringVar(&o.trace, "trace", "", "write the trace of the first finding to this `FILE`")
 	f.StringVar(&o.main, "main", "", "write a C program that shows the first finding to this `FILE`")

@@ -152,7 +152,7 @@ func (o *options) grader(pages *pages) (*grade.Grader, func(class.Submission) (*
 		return nil, nil, err
 	}
 	g.SetGate(gate)
-	g.Seed, g.Only, g.AllStages, g.Exhaustive, g.Points = o.seed, o.only, o.allStages, o.exhaustive, points
+	g.Seed, g.Only, g.AllStages, g.Points = o.seed, o.only, o.allStages, points
 	switch {
 	case o.replay != "":
 		return g, given(g, func(s class.Submission) (*grade.Report, error) { return g.Replay(s.File, ops) }), nil

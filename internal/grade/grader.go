@@ -24,8 +24,10 @@ import (
 	"sync"
 	"time"
 
+	"llmmemory/internal/course/handout"
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
+	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/runner"
 	"llmmemory/internal/grade/traces"
 	"llmmemory/internal/jobs"
@@ -39,18 +41,17 @@ const (
 
 // A Grader grades any number of submissions, several at a time.
 type Grader struct {
-	Seed       uint64 // of the random traces; 0: derived from the submission's text
-	Only       string // play only the directed traces with this in their names
-	Points     Points
-	AllStages  bool // run every stage for every task, even if an earlier stage has failed
-	Exhaustive bool // also play every short sequence of calls
-	Traces     int  // number of random traces, and of those with writes from outside
-	Tries      int  // limit of compare.Shrink
-	kit        *build.Kit
-	cases      []traces.Case
-	listed     func() []byte // returns the cases as text, formatted once
-	setting    Setting
-	self       func() ([]byte, error) // returns the hash of this program
+	Seed      uint64 // of the random traces; 0: derived from the submission's text
+	Only      string // play only the directed traces with this in their names
+	Points    Points
+	AllStages bool // run every stage for every task, even if an earlier stage has failed
+	Traces    int  // number of random traces, and of those with writes from outside
+	Tries     int  // limit of compare.Shrink
+	kit       *build.Kit
+	cases     []traces.Case
+	listed    func() []byte // returns the cases as text, formatted once
+	setting   Setting
+	self      func() ([]byte, error) // returns the hash of this program
 }
 
 // NewGrader compiles the runner that every submission is linked with. The flags are added to
@@ -148,8 +149,8 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 		if d == nil || err != nil {
 			return err
 		}
-		f, err := g.shown("replay", Directed, ops, d)
-		if err == nil {
+		f := Finding{Name: "replay", Task: d.Op.Task(), Stage: Directed, Sentence: sentence(d, handout.WhiteBox), Ops: ops[:d.Step+1], Difference: d}
+		if f.Scene, err = compare.Look(g.program.Native(), f.Ops, d); err == nil {
 			g.report.Findings = append(g.report.Findings, f)
 		}
 		return err

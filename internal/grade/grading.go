@@ -66,9 +66,6 @@ func (g *grading) run() error {
 		{Sanitizers, g.sanitizers},
 		{Rules, g.rules},
 	}
-	if g.Exhaustive {
-		all = append(all, stage{Exhaustive, g.exhaustively})
-	}
 	if g.Only != "" { // names are of directed traces
 		all = all[:1]
 	}

@@ -15,15 +15,14 @@ import (
 func (g *Grader) Key(path string) (string, error) {
 	h := sha256.New()
 	settings, err := json.Marshal(struct {
-		Seed       uint64
-		Only       string
-		Points     Points
-		AllStages  bool
-		Exhaustive bool
-		Traces     int
-		Setting    Setting
-		Gate       build.Gate
-	}{g.Seed, g.Only, g.Points, g.AllStages, g.Exhaustive, g.Traces, g.setting, g.kit.Gate})
+		Seed      uint64
+		Only      string
+		Points    Points
+		AllStages bool
+		Traces    int
+		Setting   Setting
+		Gate      build.Gate
+	}{g.Seed, g.Only, g.Points, g.AllStages, g.Traces, g.setting, g.kit.Gate})
 	if err != nil {
 		return "", err
 	}

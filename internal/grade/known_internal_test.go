@@ -57,26 +57,3 @@ func TestACallThatDoesNotComeBackIsNotWaitedForAgain(t *testing.T) {
 	}
 	require.Equal(t, 2, grading.hangs[trace.Create])
 }
-
-// Ensure that --exhaustive shows a mistake by the fewest calls.
-func TestExhaustiveShowsTheShortestTrace(t *testing.T) {
-	level.SkipQuick(t)
-	g, err := NewGrader()
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, g.Close()) })
-	program, err := g.kit.Build("llm_memory.c", []byte(corpus.Changed(t, "                engine->ref_count[id]++;\n", "")))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, program.Close()) })
-	r := &Report{}
-	r.Stages.begin(Exhaustive, false)
-	grading := newGrading(g, r, program, nil)
-	require.NoError(t, grading.exhaustively())
-	require.Len(t, r.Findings, 1)
-	require.Equal(t, 3, r.Findings[0].Task)
-	require.Len(t, r.Findings[0].Ops, 3) // init, create, fork
-	require.False(t, grading.lost[PartHidden][3] || grading.lost[PartMemory][3], "it costs no points")
-	r.Tests = []Test{{Task: 3, Part: PartDirected, Status: Failed}}
-	DefaultPoints.award(r)
-	r.gains()
-	require.Zero(t, r.Findings[0].Gain)
-}

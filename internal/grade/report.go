@@ -83,7 +83,6 @@ const (
 	Memcheck   StageName = "Memcheck"
 	Sanitizers StageName = "sanitizers"
 	Rules      StageName = "static rules"
-	Exhaustive StageName = "exhaustive" // only with Grader.Exhaustive; costs no points
 )
 
 // A Stage is the outcome of one stage. Most stages skip a task in which an earlier stage has
@@ -258,11 +257,8 @@ func (r *Report) ByTask() [Tasks]float64 {
 func (r *Report) gains() {
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		if f.Stage == Exhaustive { // no points depend on it
-			continue
-		}
 		alone := !slices.ContainsFunc(r.Findings, func(o Finding) bool {
-			return o.Task == f.Task && o.Name != f.Name && o.Stage != Exhaustive
+			return o.Task == f.Task && o.Name != f.Name
 		})
 		for _, t := range r.Tests {
 			if t.Task == f.Task && (alone || t.Name == f.Name || slices.Contains(f.Same, t.Name)) {

@@ -33,7 +33,7 @@ func (s *stages) begin(name StageName, all bool) {
 
 // always reports whether a stage never skips a task: no other stage sees what it sees.
 func (n StageName) always() bool {
-	return n == Directed || n == Memcheck || n == Sanitizers || n == Rules || n == Exhaustive
+	return n == Directed || n == Memcheck || n == Sanitizers || n == Rules
 }
 
 func (s stages) end(took time.Duration) { s[len(s)-1].Time = took }
