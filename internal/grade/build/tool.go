@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"llmmemory/internal/grade/cputime"
-	"llmmemory/internal/grade/limitedbuffer"
+	"llmmemory/internal/grade/sandbox"
 )
 
 // limits restricts a tool, because it reads hostile files: processor time, 1 GiB of memory, and
@@ -91,7 +91,7 @@ func (k *Kit) within(seconds int, tool string, args ...string) ([]byte, cputime.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + k.dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	out, said := &limitedbuffer.Buffer{Most: mostOutput}, &limitedbuffer.Buffer{Most: mostSaid}
+	out, said := &sandbox.Head{Most: mostOutput}, &sandbox.Head{Most: mostSaid}
 	cmd.Stdout, cmd.Stderr = out, said
 	err = cmd.Run()
 	if ctx.Err() != nil && err != nil {
@@ -130,7 +130,7 @@ func readable(said []byte) string {
 			fmt.Fprintf(&b, "(and %d lines more)\n", len(lines)-i)
 			break
 		}
-		b.WriteString(limitedbuffer.Printable(line[:min(len(line), mostLine)]))
+		b.WriteString(sandbox.Printable(line[:min(len(line), mostLine)]))
 		if len(line) > mostLine {
 			b.WriteString("...")
 		}

@@ -22,7 +22,7 @@ import (
 
 	"llmmemory/grader"
 	"llmmemory/internal/ctree"
-	"llmmemory/internal/grade/limitedbuffer"
+	"llmmemory/internal/grade/sandbox"
 	"llmmemory/internal/grade/supervise"
 )
 
@@ -84,7 +84,7 @@ func Check(source []byte) ([]Breach, error) {
 	child.Env = []string{}
 	child.Dir = "/"
 	child.Stdin = bytes.NewReader(asked)
-	complaint := &limitedbuffer.Buffer{Most: mostSaid}
+	complaint := &sandbox.Head{Most: mostSaid}
 	child.Stderr = complaint
 	end, err := supervise.Run(child, func(pipe *os.File) { child.Stdout = pipe }, patience, supervise.Head(mostAnswer))
 	switch {

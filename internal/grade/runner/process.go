@@ -21,7 +21,6 @@ import (
 	"unsafe"
 
 	"llmmemory/internal/grade/cputime"
-	"llmmemory/internal/grade/limitedbuffer"
 	"llmmemory/internal/grade/sandbox"
 )
 
@@ -109,7 +108,7 @@ type Process struct {
 	pipes
 	cmd      *exec.Cmd
 	patience Patience
-	said     limitedbuffer.Tail // of its standard error
+	said     sandbox.Tail // of its standard error
 	meter    *cputime.Meter
 }
 
@@ -123,7 +122,7 @@ func Start(program string, patience Patience) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{memory: m, patience: patience, said: limitedbuffer.Tail{Most: mostSaid}}
+	p := &Process{memory: m, patience: patience, said: sandbox.Tail{Most: mostSaid}}
 	if err := p.start(program); err != nil {
 		m.close()
 		return nil, fmt.Errorf("start the submission: %w", err)
@@ -173,7 +172,7 @@ func (p *Process) Close() {
 // Said ends the process, and returns the end of its standard error without the submission's folder.
 func (p *Process) Said() string {
 	p.end()
-	return strings.TrimSpace(sourcePath.ReplaceAllString(limitedbuffer.Printable(p.said.Bytes()), "$1"))
+	return strings.TrimSpace(sourcePath.ReplaceAllString(sandbox.Printable(p.said.Bytes()), "$1"))
 }
 
 var sourcePath = regexp.MustCompile(`[^ "'(]*/(llm_memory\.c)`)

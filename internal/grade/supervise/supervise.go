@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"llmmemory/internal/grade/cputime"
-	"llmmemory/internal/grade/limitedbuffer"
 	"llmmemory/internal/grade/sandbox"
 )
 
@@ -42,7 +41,7 @@ func Head(most int64) Keep {
 // Tail keeps the last bytes, of however many.
 func Tail(most int) Keep {
 	return func(from io.Reader) ([]byte, error) {
-		last := limitedbuffer.Tail{Most: most}
+		last := sandbox.Tail{Most: most}
 		_, err := io.Copy(&last, from)
 		return last.Bytes(), err
 	}

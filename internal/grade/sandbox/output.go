@@ -1,5 +1,4 @@
-// Package limitedbuffer keeps a limited part of the output of an untrusted program.
-package limitedbuffer
+package sandbox
 
 import (
 	"bytes"
@@ -7,13 +6,19 @@ import (
 	"unicode/utf8"
 )
 
-// A Buffer keeps the first Most bytes that are written to it, and takes all.
-type Buffer struct {
+// A Head keeps the first Most bytes of what a program prints, and takes all.
+type Head struct {
 	bytes.Buffer
 	Most int
 }
 
-// A Tail keeps the last Most bytes that are written to it, and takes all.
+// Write implements io.Writer. It never fails, so the program is not stopped by it.
+func (h *Head) Write(p []byte) (int, error) {
+	h.Buffer.Write(p[:min(len(p), h.Most-h.Len())])
+	return len(p), nil
+}
+
+// A Tail keeps the last Most bytes of what a program prints, and takes all.
 type Tail struct {
 	bytes []byte
 	Most  int
@@ -30,12 +35,6 @@ func (t *Tail) Write(p []byte) (int, error) {
 
 // Bytes returns the part that is kept.
 func (t *Tail) Bytes() []byte { return t.bytes }
-
-// Write implements io.Writer. It never fails, so the program is not stopped by it.
-func (b *Buffer) Write(p []byte) (int, error) {
-	b.Buffer.Write(p[:min(len(p), b.Most-b.Len())])
-	return len(p), nil
-}
 
 // Printable returns what a program has printed, with ? for control characters.
 func Printable(text []byte) string {
