@@ -95,22 +95,22 @@ func text(format string, values ...any) piece { return piece{text: fmt.Sprintf(f
 
 // line writes a line, cut to the width.
 func (c *canvas) line(pieces ...piece) {
-	room := c.width
+	limit := c.width
 	for _, p := range pieces {
-		if n := utf8.RuneCountInString(p.text); n > room {
-			p.text = cut(p.text, room)
+		if n := utf8.RuneCountInString(p.text); n > limit {
+			p.text = cut(p.text, limit)
 		}
-		room -= utf8.RuneCountInString(p.text)
+		limit -= utf8.RuneCountInString(p.text)
 		c.b.WriteString(c.paint(p))
 	}
 	c.b.WriteByte('\n')
 }
 
-func cut(s string, room int) string {
-	if room < 1 {
+func cut(s string, limit int) string {
+	if limit < 1 {
 		return ""
 	}
-	return string([]rune(s)[:room-1]) + "…"
+	return string([]rune(s)[:limit-1]) + "…"
 }
 
 func (c *canvas) draw() {
@@ -192,9 +192,9 @@ func centre(s string, width int, with string) string {
 	return strings.Repeat(with, left/2) + s + strings.Repeat(with, left-left/2)
 }
 
-// picked lists as much of a strip as fits in room. Every value is written in the
+// picked lists as much of a strip as fits in limit characters. Every value is written in the
 // format, which may use the column's label.
-func (c *canvas) picked(s strip, room int, format, left string) (pieces []piece) {
+func (c *canvas) picked(s strip, limit int, format, left string) (pieces []piece) {
 	show := func(i, moment int) piece {
 		cell := s[i].cells[moment]
 		return piece{fmt.Sprintf(format, strings.TrimPrefix(s[i].label, "all"), cell.value), cell.mark}
@@ -206,7 +206,7 @@ func (c *canvas) picked(s strip, room int, format, left string) (pieces []piece)
 		}
 		return w
 	}
-	for _, i := range pick(s, room, width, utf8.RuneCountInString(left)) {
+	for _, i := range pick(s, limit, width, utf8.RuneCountInString(left)) {
 		switch {
 		case i == gap:
 			pieces = append(pieces, text("%s", left))
@@ -219,8 +219,8 @@ func (c *canvas) picked(s strip, room int, format, left string) (pieces []piece)
 
 func (c *canvas) order() {
 	head := text("%*sactive_seqs: head", indent, "")
-	room := c.width - length(head) - length(text(" → head"))
-	pieces := c.picked(c.list, room, " → %[2]s", " → …")
+	limit := c.width - length(head) - length(text(" → head"))
+	pieces := c.picked(c.list, limit, " → %[2]s", " → …")
 	c.line(slices.Concat([]piece{head}, pieces, []piece{c.closing(c.moment)})...)
 }
 
@@ -270,7 +270,7 @@ func length(pieces ...piece) (n int) {
 }
 
 // table is one L2 table: index in it, block.
-func (c *canvas) table(l2 *table, room int) []piece {
+func (c *canvas) table(l2 *table, limit int) []piece {
 	at := l2.cells[c.moment]
 	if l2.hidden(c.moment) {
 		return nil
@@ -282,7 +282,7 @@ func (c *canvas) table(l2 *table, room int) []piece {
 	if len(l2.entries) == 0 {
 		return append(pieces, text(" all -1"))
 	}
-	return append(pieces, c.picked(l2.entries, room-length(pieces...), " %s→%s", " …")...)
+	return append(pieces, c.picked(l2.entries, limit-length(pieces...), " %s→%s", " …")...)
 }
 
 func (c *canvas) written() {
@@ -323,127 +323,14 @@ func (c *canvas) say(lines []string, m mark) {
 	}
 }
 
-func wrap(s string, room int) []string {
+func wrap(s string, limit int) []string {
 	var lines []string
 	for word := range strings.FieldsSeq(s) {
-		if n := len(lines); n > 0 && utf8.RuneCountInString(lines[n-1]+" "+word) <= room {
+		if n := len(lines); n > 0 && utf8.RuneCountInString(lines[n-1]+" "+word) <= limit {
 			lines[n-1] += " " + word
 			continue
 		}
 		lines = append(lines, word)
 	}
 	return lines
-}
-
-// gap stands for columns that are left out.
-const gap = -1
-
-// pick chooses the columns that fit in room, in their order, with gaps: first what
-// is wrong, then what the call had to change, then the neighbours of those, then the
-// ends, then the rest from the left.
-func pick(s strip, room int, width func(column int) int, gapWidth int) []int {
-	chosen := make([]bool, len(s))
-	refused := 0
-	for _, i := range byInterest(s) {
-		if chosen[i] {
-			continue
-		}
-		chosen[i] = true
-		if total(chosen, width, gapWidth) > room {
-			chosen[i] = false
-			if refused++; refused == 8 { // the rest is barely narrower
-				break
-			}
-		}
-	}
-	var columns []int
-	for i, is := range chosen {
-		if is {
-			columns = append(columns, i)
-		} else if len(columns) == 0 || columns[len(columns)-1] != gap {
-			columns = append(columns, gap)
-		}
-	}
-	return columns
-}
-
-func byInterest(s strip) []int {
-	var order, beside []int
-	for _, m := range []mark{wrong, changed} {
-		for i := range s {
-			if s[i].mark() == m {
-				order = append(order, i)
-				beside = append(beside, max(0, i-1), min(len(s)-1, i+1))
-			}
-		}
-	}
-	order = append(order, beside...)
-	if len(s) > 0 {
-		order = append(order, 0, len(s)-1)
-	}
-	for i := range s {
-		order = append(order, i)
-	}
-	return order
-}
-
-func total(chosen []bool, width func(int) int, gapWidth int) int {
-	sum := 0
-	for i, is := range chosen {
-		if is {
-			sum += width(i)
-		} else if i == 0 || chosen[i-1] {
-			sum += gapWidth
-		}
-	}
-	return sum
-}
-
-// A row is a line of a sequence: one of its tables, or the sequence if it has none.
-type row struct{ sequence, table int }
-
-// rows chooses at most the given number of lines of the sequences, the most interesting
-// ones, in their order. Lines in which nothing differs fill at most half of it.
-func (v *view) rows(most int) (chosen []row, left int) {
-	var all []row
-	for i := range v.sequences {
-		for j := range max(1, len(v.sequences[i].tables)) {
-			all = append(all, row{i, j})
-		}
-	}
-	sorted := slices.Clone(all)
-	slices.SortStableFunc(sorted, func(a, b row) int { return v.interest(b) - v.interest(a) })
-	sorted = sorted[:min(most, len(sorted))]
-	for dull := len(sorted); dull > most/2 && v.interest(sorted[dull-1]) == 0; dull-- {
-		sorted = sorted[:dull-1]
-	}
-	for _, r := range all {
-		if slices.Contains(sorted, r) {
-			chosen = append(chosen, r)
-		}
-	}
-	return chosen, len(all) - len(chosen)
-}
-
-// interest is greater the more there is to see in a line.
-func (v *view) interest(r row) int {
-	n := 2 * int(v.markOf(r))
-	if slices.Contains(v.concerned, v.sequences[r.sequence].id) {
-		n++
-	}
-	return n
-}
-
-func (v *view) markOf(r row) mark {
-	s := &v.sequences[r.sequence]
-	if len(s.tables) == 0 {
-		return s.mark()
-	}
-	own := s.tables[r.table].mark()
-	if r.table == 0 { // its line also shows the sequence
-		whole := *s
-		whole.tables = nil
-		own = max(own, whole.mark())
-	}
-	return own
 }

@@ -1,0 +1,116 @@
+package report
+
+import "slices"
+
+// gap stands for columns that are left out.
+const gap = -1
+
+// pick chooses the columns that fit in limit characters, in their order, with gaps: first what
+// is wrong, then what the call had to change, then the neighbours of those, then the
+// ends, then the rest from the left.
+func pick(s strip, limit int, width func(column int) int, gapWidth int) []int {
+	chosen := make([]bool, len(s))
+	refused := 0
+	for _, i := range byInterest(s) {
+		if chosen[i] {
+			continue
+		}
+		chosen[i] = true
+		if total(chosen, width, gapWidth) > limit {
+			chosen[i] = false
+			if refused++; refused == 8 { // the rest is barely narrower
+				break
+			}
+		}
+	}
+	var columns []int
+	for i, in := range chosen {
+		if in {
+			columns = append(columns, i)
+		} else if len(columns) == 0 || columns[len(columns)-1] != gap {
+			columns = append(columns, gap)
+		}
+	}
+	return columns
+}
+
+func byInterest(s strip) []int {
+	var order, beside []int
+	for _, m := range []mark{wrong, changed} {
+		for i := range s {
+			if s[i].mark() == m {
+				order = append(order, i)
+				beside = append(beside, max(0, i-1), min(len(s)-1, i+1))
+			}
+		}
+	}
+	order = append(order, beside...)
+	if len(s) > 0 {
+		order = append(order, 0, len(s)-1)
+	}
+	for i := range s {
+		order = append(order, i)
+	}
+	return order
+}
+
+func total(chosen []bool, width func(int) int, gapWidth int) int {
+	sum := 0
+	for i, in := range chosen {
+		if in {
+			sum += width(i)
+		} else if i == 0 || chosen[i-1] {
+			sum += gapWidth
+		}
+	}
+	return sum
+}
+
+// A row is a line of a sequence: one of its tables, or the sequence if it has none.
+type row struct{ sequence, table int }
+
+// rows chooses at most the given number of lines of the sequences, the most interesting
+// ones, in their order. Lines in which nothing differs fill at most half of it.
+func (v *view) rows(most int) (chosen []row, left int) {
+	var all []row
+	for i := range v.sequences {
+		for j := range max(1, len(v.sequences[i].tables)) {
+			all = append(all, row{i, j})
+		}
+	}
+	sorted := slices.Clone(all)
+	slices.SortStableFunc(sorted, func(a, b row) int { return v.interest(b) - v.interest(a) })
+	sorted = sorted[:min(most, len(sorted))]
+	for dull := len(sorted); dull > most/2 && v.interest(sorted[dull-1]) == 0; dull-- {
+		sorted = sorted[:dull-1]
+	}
+	for _, r := range all {
+		if slices.Contains(sorted, r) {
+			chosen = append(chosen, r)
+		}
+	}
+	return chosen, len(all) - len(chosen)
+}
+
+// interest is greater the more there is to see in a line.
+func (v *view) interest(r row) int {
+	n := 2 * int(v.markOf(r))
+	if slices.Contains(v.concerned, v.sequences[r.sequence].id) {
+		n++
+	}
+	return n
+}
+
+func (v *view) markOf(r row) mark {
+	s := &v.sequences[r.sequence]
+	if len(s.tables) == 0 {
+		return s.mark()
+	}
+	own := s.tables[r.table].mark()
+	if r.table == 0 { // its line also shows the sequence
+		whole := *s
+		whole.tables = nil
+		own = max(own, whole.mark())
+	}
+	return own
+}
