@@ -103,12 +103,45 @@ func TestWhichLayersHaveAWindow(t *testing.T) {
 	}
 }
 
-// Gemma's heads have 256 elements if config.json says nothing, as in transformers.
-func TestHeadsOfGemmaHave256ElementsByDefault(t *testing.T) {
-	for _, kind := range []string{"gemma2", "gemma3_text"} {
-		c, err := model.ParseConfig(fmt.Appendf(nil, `{"model_type": %q, "vocab_size": 9, "hidden_size": 64,
-			"num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 8}`, kind))
-		require.NoError(t, err)
-		require.Equal(t, 256, c.HeadDim)
+// What config.json does not state is what transformers' configuration of the family has.
+func TestWhatConfigNeedNotState(t *testing.T) {
+	for _, test := range []struct {
+		kind          string
+		theta, eps    float64
+		dim           int
+		tied          bool
+		window, every int // the last of every so many layers has no window; 0: all have it
+	}{
+		{"llama", 10000, 1e-6, 16, false, 0, 0}, {"mistral", 10000, 1e-6, 16, false, 4096, 0},
+		{"mixtral", 10000, 1e-5, 16, false, 0, 0}, {"qwen2", 10000, 1e-6, 16, false, 0, 0},
+		{"qwen3", 10000, 1e-6, 16, false, 0, 0}, {"qwen2_moe", 10000, 1e-6, 16, false, 0, 0},
+		{"qwen3_moe", 10000, 1e-6, 16, false, 0, 0}, {"phi3", 10000, 1e-5, 16, false, 0, 0},
+		{"smollm3", 2000000, 1e-6, 16, true, 0, 0}, {"granite", 10000, 1e-6, 16, false, 0, 0},
+		{"olmo2", 10000, 1e-5, 16, false, 0, 0}, {"olmo3", 10000, 1e-5, 16, false, 4096, 4},
+		{"gemma2", 10000, 1e-6, 256, true, 4096, 2}, {"gemma3_text", 1000000, 1e-6, 256, true, 4096, 6},
+		{"gpt_oss", 150000, 1e-5, 64, false, 128, 2}, {"opt", 0, 1e-5, 16, true, 0, 0}, {"gpt2", 0, 1e-5, 16, true, 0, 0},
+	} {
+		t.Run(test.kind, func(t *testing.T) {
+			c, err := model.ParseConfig(fmt.Appendf(nil, `{"model_type": %q, "vocab_size": 9, "hidden_size": 64,
+				"num_hidden_layers": 12, "num_attention_heads": 4, "intermediate_size": 8, "ffn_dim": 8, "n_embd": 64,
+				"n_layer": 12, "n_head": 4, "num_local_experts": 2, "num_experts": 2, "num_experts_per_tok": 1,
+				"moe_intermediate_size": 8}`, test.kind))
+			require.NoError(t, err)
+			if c.Rope != nil {
+				require.Equal(t, test.theta, c.Rope.Theta)
+			}
+			require.Equal(t, test.theta != 0, c.Rope != nil)
+			require.Equal(t, test.eps, c.NormEps)
+			require.Equal(t, test.dim, c.HeadDim)
+			require.Equal(t, test.tied, c.TieEmbeddings)
+			require.Equal(t, test.window, c.SlidingWindow)
+			for i := range c.NumLayers {
+				want := test.window
+				if test.every > 0 && i%test.every == test.every-1 {
+					want = 0
+				}
+				require.Equal(t, want, c.Window(i), "layer %d", i)
+			}
+		})
 	}
 }

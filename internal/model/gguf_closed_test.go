@@ -170,7 +170,7 @@ func TestKeysOfGGUFThatAreNotUsedAreRefusedByName(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The error names the key or tensor that llama.cpp needs and the file lacks, or a value of 0 that it would divide by.
+// The error names the key or tensor that llama.cpp needs and the file lacks, or a value that cannot be computed with.
 func TestKeysThatAreMissingAreNamed(t *testing.T) {
 	for _, test := range []struct {
 		tiny   string
@@ -189,6 +189,8 @@ func TestKeysThatAreMissingAreNamed(t *testing.T) {
 		{"llama", func(t *weightfile.Tiny) { t.Meta["llama.block_count"] = uint32(3) },
 			"the file has tensors of layer 3; llama.block_count is 3"},
 		{"llama", func(t *weightfile.Tiny) { t.Meta["llama.rope.freq_base"] = float32(0) }, "rope_theta is 0"},
+		{"llama", func(t *weightfile.Tiny) { t.Meta["llama.rope.dimension_count"] = uint32(8) },
+			"8 of 16 elements of a head are rotated; all is supported"},
 		{"granite", func(t *weightfile.Tiny) { t.Meta["granite.logit_scale"] = float32(0) },
 			"granite.logit_scale is not above 0"},
 		{"phi3, longrope", func(t *weightfile.Tiny) { t.Tensors = t.Tensors[:len(t.Tensors)-1] },
