@@ -49,7 +49,7 @@ type planOptions struct {
 }
 
 func planCommand() *cobra.Command {
-	o := planOptions{q: sizing.Question{Scenario: scenario.Scenario{Seed: 1}}}
+	o := planOptions{q: sizing.Question{Scenario: scenario.Scenario{Load: scenario.Load{Seed: 1}}}}
 	c := &cobra.Command{
 		Use:     "plan",
 		Short:   "Find how many requests a second fit, what limits them, what to change",

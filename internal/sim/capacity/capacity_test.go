@@ -41,7 +41,8 @@ func TestParseSLO(t *testing.T) {
 	}
 	for _, text := range []string{"", "0.5s", "0.5", "0.5/token", "ttft", "ttft<2", "ttft<0s", "-1s/token", "itl<2s",
 		"normalized<1s",
-		"ttft<2s@", "ttft<2s@99", "ttft<2s@p0", "ttft<2s@p101", "ttft<2s@p99.999", "ttft<2s@pNaN", "ttft<2s,", "ttft>2s"} {
+		"ttft<2s@", "ttft<2s@99", "ttft<2s@p0", "ttft<2s@p101", "ttft<2s@p99.999", "ttft<2s@pNaN", "ttft<2s,",
+		"ttft>2s"} {
 		_, err := ParseSLO(text)
 		require.ErrorIs(t, err, ErrSLO, text)
 		require.ErrorContains(t, err, "0.5s/token", text)
@@ -82,8 +83,8 @@ func slo(t require.TestingT, text string) SLO {
 // rho/(2(1-rho)) times that, so 15 ms for each of 10 tokens are kept at rho = 1/2. However lax the objective,
 // more than ten a second do not go on. The number of runs at once changes nothing.
 func TestTheKneeOfMD1IsFound(t *testing.T) {
-	s := scenario.Scenario{InputLen: 16, OutputLen: 10, Duration: 600, Setup: line(t),
-		Server: sim.Server{System: "sosp", MaxNumSeqs: 1}}
+	s := scenario.Scenario{Load: scenario.Load{InputLen: 16, OutputLen: 10, Duration: 600},
+		Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{System: "sosp", MaxNumSeqs: 1}}
 	p, l := load(t, s, 2)
 	knee := func(text string, jobs int) Capacity {
 		c, err := l.Knee(context.Background(), p, slo(t, text), []float64{0.5, 1.1}, NewPool(jobs))
@@ -103,7 +104,7 @@ func TestTheKneeOfMD1IsFound(t *testing.T) {
 
 // Ensure that a trace, whose requests may all come before the Duration is over, has no knee.
 func TestATraceHasNoKnee(t *testing.T) {
-	p, l := load(t, scenario.Scenario{Trace: trace(t, 9, ",16,4\n"), Duration: 100}, 1)
+	p, l := load(t, scenario.Scenario{Load: scenario.Load{Trace: trace(t, 9, ",16,4\n"), Duration: 100}}, 1)
 	_, err := l.Knee(context.Background(), p, slo(t, "0.5s/token"), nil, nil)
 	require.ErrorIs(t, err, ErrLoad)
 }
@@ -112,7 +113,7 @@ func TestATraceHasNoKnee(t *testing.T) {
 func TestAStricterObjectiveSustainsNoMore(t *testing.T) {
 	knee := func(text string, server sim.Server) float64 {
 		server.System = "sosp"
-		p, l := load(t, scenario.Scenario{Duration: 150, Server: server}, 2)
+		p, l := load(t, scenario.Scenario{Load: scenario.Load{Duration: 150}, Server: server}, 2)
 		c, err := l.Knee(context.Background(), p, slo(t, text), nil, nil)
 		require.NoError(t, err)
 		return c.Rate
@@ -160,7 +161,8 @@ func load(t *testing.T, s scenario.Scenario, seeds int) (*scenario.Plan, *Load) 
 
 // Ensure that a run's requests are those of its time, and its values the simulator's own.
 func TestTheObjectivesValuesAreTheSimulators(t *testing.T) {
-	s := one(t, scenario.Scenario{Duration: 250}, "1s/token,ttft<1s,tpot<1s,e2e<1s,ttft<1s@p90,tpot<1s@p50,e2e<1s@max")
+	s := one(t, scenario.Scenario{Load: scenario.Load{Duration: 250}},
+		"1s/token,ttft<1s,tpot<1s,e2e<1s,ttft<1s@p90,tpot<1s@p50,e2e<1s@max")
 	s.horizon = Horizon{}
 	point, err := s.at(context.Background(), 2, brief)
 	require.NoError(t, err)
@@ -250,16 +252,16 @@ func TestWithoutACapacityTheSearchEnds(t *testing.T) {
 
 	// 116 tokens do not fit in 4 blocks of 16: requests are refused, or wait forever.
 	for _, system := range []string{"vllm-v1", "sosp"} {
-		_, c, err = searched(t, scenario.Scenario{Trace: trace(t, 200, ",16,100\n"),
+		_, c, err = searched(t, scenario.Scenario{Load: scenario.Load{Trace: trace(t, 200, ",16,100\n")},
 			Server: sim.Server{System: system, NumGPUBlocks: 4}}, "0.5s/token")
 		if err == nil {
 			require.Zero(t, c.Rate)
 		}
 	}
 	for says, s := range map[string]scenario.Scenario{
-		"all arrive at once":        {Trace: trace(t, 1, ",16,100\n")},
-		"2048 tokens of a sequence": {Trace: trace(t, 9, ",16,4000\n")},
-		"arrive independently":      {MaxConcurrency: 3},
+		"all arrive at once":        {Load: scenario.Load{Trace: trace(t, 1, ",16,100\n")}},
+		"2048 tokens of a sequence": {Load: scenario.Load{Trace: trace(t, 9, ",16,4000\n")}},
+		"arrive independently":      {Clients: scenario.Clients{MaxConcurrency: 3}},
 	} {
 		_, _, err = searched(t, s, "e2e<1h")
 		require.ErrorIs(t, err, ErrLoad)
@@ -277,10 +279,12 @@ func TestWithoutACapacityTheSearchEnds(t *testing.T) {
 func TestATraceKeepsItsShape(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursts.jsonl")
 	row := `{"timestamp": %d000, "input_length": %d, "output_length": 4, "hash_ids": [%d]}` + "\n"
-	text := fmt.Sprintf(row, 5, 16, 1) + fmt.Sprintf(row, 5, 17, 2) + fmt.Sprintf(row, 5, 508, 3) + fmt.Sprintf(row, 7, 18, 4) +
+	text := fmt.Sprintf(row, 5, 16, 1) + fmt.Sprintf(row, 5, 17, 2) + fmt.Sprintf(row, 5, 508,
+		3) + fmt.Sprintf(row, 7, 18, 4) +
 		fmt.Sprintf(row, 9, 19, 5) + fmt.Sprintf(row, 500, 20, 6)
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	s := one(t, scenario.Scenario{Trace: path, Duration: 100, Server: sim.Server{MaxModelLen: 500}}, "e2e<1s")
+	s := one(t, scenario.Scenario{Load: scenario.Load{Trace: path, Duration: 100},
+		Server: sim.Server{MaxModelLen: 500}}, "e2e<1s")
 	p := s.plan
 	l, err := NewLoad(p, 3)
 	require.NoError(t, err)
@@ -316,7 +320,7 @@ func TestEndlessSecondsAreWrittenAsMinusOne(t *testing.T) {
 
 // Ensure that a search begins at the same rate whatever other searches have drawn by then.
 func TestMeansStayWhenMoreIsDrawn(t *testing.T) {
-	p, l := load(t, scenario.Scenario{Seed: 3}, 1)
+	p, l := load(t, scenario.Scenario{Load: scenario.Load{Seed: 3}}, 1)
 	prompt, output := l.Means()
 	require.InEpsilon(t, 161, prompt, 0.2)
 	before := l.estimate(p)

@@ -22,9 +22,10 @@ func TestAnswersAreNearWhatFiveHoursHold(t *testing.T) {
 		name     string
 		scenario scenario.Scenario
 	}{
-		{"llama-3-8b on an L4", scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Requests: 300}},
-		{"opt-13b on an A100", scenario.Scenario{Model: "opt-13b", GPU: "a100-40gb"}},
-		{"opt-13b on two L4", scenario.Scenario{Model: "opt-13b", GPU: "l4", Workers: 2}},
+		{"llama-3-8b on an L4", scenario.Scenario{Machine: scenario.Machine{Model: "llama-3-8b", GPU: "l4"},
+			Load: scenario.Load{Requests: 300}}},
+		{"opt-13b on an A100", scenario.Scenario{Machine: scenario.Machine{Model: "opt-13b", GPU: "a100-40gb"}}},
+		{"opt-13b on two L4", scenario.Scenario{Machine: scenario.Machine{Model: "opt-13b", GPU: "l4", Workers: 2}}},
 	} {
 		c.scenario.MemoryUtilization = plannedMemory
 		for _, text := range objectives {

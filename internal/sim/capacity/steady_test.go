@@ -46,15 +46,22 @@ var (
 		name     string
 		scenario scenario.Scenario
 	}{
-		{"llama-3-8b on an L4", scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Requests: 300}},
-		{"llama-3-8b on an H100", scenario.Scenario{Model: "llama-3-8b", GPU: "h100-80gb", Requests: 300}},
-		{"llama-3-8b on an A100", scenario.Scenario{Model: "llama-3-8b", GPU: "a100-80gb"}},
-		{"opt-13b on an A100", scenario.Scenario{Model: "opt-13b", GPU: "a100-40gb"}},
-		{"opt-13b on two L4", scenario.Scenario{Model: "opt-13b", GPU: "l4", Workers: 2}},
-		{"llama-2-70b on four A100", scenario.Scenario{Model: "llama-2-70b", GPU: "a100-80gb", Workers: 4}},
-		{"llama-2-70b on four H100", scenario.Scenario{Model: "llama-2-70b", GPU: "h100-80gb", Workers: 4}},
-		{"qwen2.5-7b on an L40S, in bursts", scenario.Scenario{Model: "qwen2.5-7b", GPU: "l40s", Burstiness: 0.5}},
-		{"mistral-7b on an RTX 4090, Alpaca", scenario.Scenario{Model: "mistral-7b", GPU: "rtx-4090", Workload: "alpaca"}},
+		{"llama-3-8b on an L4", scenario.Scenario{Machine: scenario.Machine{Model: "llama-3-8b", GPU: "l4"},
+			Load: scenario.Load{Requests: 300}}},
+		{"llama-3-8b on an H100", scenario.Scenario{Machine: scenario.Machine{Model: "llama-3-8b", GPU: "h100-80gb"},
+			Load: scenario.Load{Requests: 300}}},
+		{"opt-13b on an A100", scenario.Scenario{Machine: scenario.Machine{Model: "opt-13b", GPU: "a100-40gb"}}},
+		{"opt-13b on two L4", scenario.Scenario{Machine: scenario.Machine{Model: "opt-13b", GPU: "l4", Workers: 2}}},
+		{"llama-2-70b on four A100", scenario.Scenario{Machine: scenario.Machine{Model: "llama-2-70b",
+			GPU: "a100-80gb", Workers: 4}}},
+		{"llama-2-70b on four H100", scenario.Scenario{Machine: scenario.Machine{Model: "llama-2-70b",
+			GPU: "h100-80gb", Workers: 4}}},
+		{"qwen2.5-7b on an L40S, in bursts", scenario.Scenario{Machine: scenario.Machine{Model: "qwen2.5-7b",
+			GPU: "l40s"},
+			Load: scenario.Load{Burstiness: 0.5}}},
+		{"mistral-7b on an RTX 4090, Alpaca", scenario.Scenario{Machine: scenario.Machine{Model: "mistral-7b",
+			GPU: "rtx-4090"},
+			Load: scenario.Load{Workload: "alpaca"}}},
 	}
 	objectives = []string{"ttft<2s@p99,tpot<150ms@p99", "0.1s/token", "e2e<60s@p90,ttft<1s@p90"}
 )
@@ -206,7 +213,7 @@ func TestAShortTraceIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "four.csv")
 	require.NoError(t, os.WriteFile(path, []byte("arrival,prompt,output\n0,100,10\n1,100,10\n2,100,10\n3,100,10\n"),
 		0o600))
-	_, err := promised(t, scenario.Scenario{Trace: path}, slo(t, "ttft<1s@p99"))
+	_, err := promised(t, scenario.Scenario{Load: scenario.Load{Trace: path}}, slo(t, "ttft<1s@p99"))
 	require.ErrorIs(t, err, ErrShort)
 	require.ErrorContains(t, err,
 		"4 requests, of which 3 come after the warm-up; it takes 368 of these, so at least about 510 requests, and up to "+
@@ -224,7 +231,7 @@ func TestATraceOfAsManyRowsAsAskedForHasEnoughAfterTheWarmUp(t *testing.T) {
 		}
 		path := filepath.Join(t.TempDir(), "rows.csv")
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		_, err := promised(t, scenario.Scenario{Trace: path}, slo(t, "0.5s/token"))
+		_, err := promised(t, scenario.Scenario{Load: scenario.Load{Trace: path}}, slo(t, "0.5s/token"))
 		require.ErrorIs(t, err, ErrShort)
 		return err.Error()
 	}
@@ -234,7 +241,8 @@ func TestATraceOfAsManyRowsAsAskedForHasEnoughAfterTheWarmUp(t *testing.T) {
 
 // Ensure that a trace with as many rows as a refusal names at most is long enough.
 func TestATraceOfTheMostRowsThatARefusalNamesIsEnough(t *testing.T) {
-	s := scenario.Scenario{Trace: trace(t, 120, ",100,200\n"), Setup: line(t), Server: sim.Server{MaxNumSeqs: 8}}
+	s := scenario.Scenario{Load: scenario.Load{Trace: trace(t, 120, ",100,200\n")},
+		Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{MaxNumSeqs: 8}}
 	_, err := promised(t, s, slo(t, "e2e<3s@p90"))
 	require.ErrorIs(t, err, ErrShort)
 	require.ErrorContains(t, err,
@@ -246,7 +254,8 @@ func TestATraceOfTheMostRowsThatARefusalNamesIsEnough(t *testing.T) {
 
 // Ensure that an objective without any value does not hold.
 func TestTimesBetweenTokensAreNotJudgedWithoutAny(t *testing.T) {
-	s := scenario.Scenario{Trace: trace(t, 600, ",100,1\n"), Setup: line(t)}
+	s := scenario.Scenario{Load: scenario.Load{Trace: trace(t, 600, ",100,1\n")},
+		Machine: scenario.Machine{Setup: line(t)}}
 	for _, text := range []string{"tpot<50ms@p99", "ttft<1s,tpot<50ms"} {
 		_, err := promised(t, s, slo(t, text))
 		require.ErrorIs(t, err, ErrLoad)
@@ -269,7 +278,8 @@ func TestTimesBetweenTokensAreNotJudgedWithoutAny(t *testing.T) {
 
 // Ensure that all rows of a trace are taken, not the first 2,000.
 func TestAllOfATraceIsTaken(t *testing.T) {
-	s := scenario.Scenario{Trace: trace(t, 3000, ",16,20\n"), Setup: line(t), Server: sim.Server{MaxNumSeqs: 2}}
+	s := scenario.Scenario{Load: scenario.Load{Trace: trace(t, 3000, ",16,20\n")},
+		Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{MaxNumSeqs: 2}}
 	l, c, err := searched(t, s, "e2e<1s@p99")
 	require.NoError(t, err)
 	require.Equal(t, 3000, l.Requests())
@@ -289,7 +299,7 @@ func TestAGrowingQueueIsFoundAndAWanderingOneIsNot(t *testing.T) {
 // Ensure that a run has as many requests as it needs, however few come by chance.
 func TestARunHasEnoughRequestsAtAnyRate(t *testing.T) {
 	for seed := range uint64(20) {
-		s := one(t, scenario.Scenario{Workload: "alpaca", Seed: seed}, "ttft<1s@p99")
+		s := one(t, scenario.Scenario{Load: scenario.Load{Workload: "alpaca", Seed: seed}}, "ttft<1s@p99")
 		point, err := s.at(context.Background(), 1e-4, whole)
 		require.NoError(t, err)
 		require.False(t, point.Short, point.Reason)
@@ -300,7 +310,8 @@ func TestARunHasEnoughRequestsAtAnyRate(t *testing.T) {
 // Ensure that requests of a workload, of which there are as many as it takes, are never too
 // few, also at rates near which answers begin to take longer.
 func TestAWorkloadIsNeverTooShort(t *testing.T) {
-	s := one(t, scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Workers: 2}, "ttft<1s@p99,tpot<80ms@p99")
+	s := one(t, scenario.Scenario{Machine: scenario.Machine{Model: "llama-3-8b", GPU: "l4", Workers: 2}},
+		"ttft<1s@p99,tpot<80ms@p99")
 	for _, rate := range []float64{2.12, 2.14, 2.16, 2.24} {
 		point, err := s.at(context.Background(), rate, brief)
 		require.NoError(t, err)
@@ -371,7 +382,8 @@ func TestNoTurnIsTakenAfterTheEnd(t *testing.T) {
 // Ensure that a run at a rate a little above what is served ends when that is clear: it would be
 // lengthened for 20 hours, because the time of an answer grows with the queue.
 func TestARunWhoseQueueGrowsSlowlyEnds(t *testing.T) {
-	s := one(t, scenario.Scenario{Setup: line(t), Server: sim.Server{MaxNumSeqs: 4}}, "tpot<1s")
+	s := one(t, scenario.Scenario{Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{MaxNumSeqs: 4}},
+		"tpot<1s")
 	s.horizon = DefaultHorizon
 	const output = 338.0          // mean tokens of an answer
 	served := 4 / (0.01 * output) // requests/s

@@ -25,8 +25,8 @@ func (b *bench) batched() error {
 		for _, system := range []string{"orca-max", "orca-pow2", "orca-oracle", "sosp"} {
 			paper := w.paper[system]
 			v, err := b.averageOverSeeds(scenario.Scenario{
-				Workload: w.workload, Rate: w.rate, Duration: seconds, Server: server(system),
-				From: from, Until: seconds, Stop: true,
+				Load: scenario.Load{Workload: w.workload, Rate: w.rate, Duration: seconds}, Server: server(system),
+				Window: scenario.Window{From: from, Until: seconds, Stop: true},
 			}, seeds, requests, chart.Printed(paper))
 			if err != nil {
 				return err

@@ -37,11 +37,13 @@ func sizeNames() []string {
 // blockSize is Fig. 18b.
 func (b *bench) blockSize() error {
 	seeds, seconds := b.averageSeeds(), 1000.0
-	share, s, err := b.bySize(scenario.Scenario{Workload: "sharegpt", Rate: 2.01, Duration: seconds}, seeds, false)
+	share, s, err := b.bySize(scenario.Scenario{Load: scenario.Load{Workload: "sharegpt", Rate: 2.01,
+		Duration: seconds}}, seeds, false)
 	if err != nil {
 		return err
 	}
-	alpaca, a, err := b.bySize(scenario.Scenario{Workload: "alpaca", Rate: 30.1, Duration: seconds}, seeds, false)
+	alpaca, a, err := b.bySize(scenario.Scenario{Load: scenario.Load{Workload: "alpaca", Rate: 30.1,
+		Duration: seconds}}, seeds, false)
 	if err != nil {
 		return err
 	}
@@ -54,8 +56,10 @@ func (b *bench) blockSize() error {
 	b.add(chart.Figure{
 		Name: "fig18b-block-size", Title: "Block size (Fig. 18b)", Kind: chart.OrderOnly,
 		Panels: []chart.Panel{{
-			X: chart.XAxis{Title: "block size (tokens)"}, Y: chart.YAxis{Title: "normalized latency (s/token)", Log: true},
-			Data: chart.Bars{Groups: sizeNames(), Series: []chart.Series{{Name: "ShareGPT, 2.01 requests/s", Values: share},
+			X: chart.XAxis{Title: "block size (tokens)"}, Y: chart.YAxis{Title: "normalized latency (s/token)",
+				Log: true},
+			Data: chart.Bars{Groups: sizeNames(), Series: []chart.Series{{Name: "ShareGPT, 2.01 requests/s",
+				Values: share},
 				{Name: "Alpaca, 30.1 requests/s", Values: alpaca}}},
 		}},
 		Seeds: seedsLabel(seeds, seconds),

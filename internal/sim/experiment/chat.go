@@ -13,7 +13,7 @@ func (b *bench) chat() error {
 	if b.Quick {
 		seconds = 600
 	}
-	all, err := b.curves(scenario.Scenario{Workload: "chat", Duration: seconds},
+	all, err := b.curves(scenario.Scenario{Load: scenario.Load{Workload: "chat", Duration: seconds}},
 		[]string{"orca-max", "orca-pow2", "orca-oracle", "sosp"}, seeds)
 	if err != nil {
 		return err

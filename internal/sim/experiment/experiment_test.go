@@ -62,7 +62,7 @@ func TestSystemsShareTheRequestsOfASeed(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		b := &bench{lab: newLab(context.Background(), 1, nil, func() {})}
-		_, err := b.curves(scenario.Scenario{Workload: "alpaca", Duration: 150},
+		_, err := b.curves(scenario.Scenario{Load: scenario.Load{Workload: "alpaca", Duration: 150}},
 			slices.Repeat([]string{"fastertransformer"}, systems), seedsFrom1(1))
 		require.NoError(t, err)
 		runtime.ReadMemStats(&after)

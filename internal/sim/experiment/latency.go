@@ -9,7 +9,8 @@ import (
 // the paper's curves (sim/PAPER.md §2).
 var knees = map[string]map[string]*chart.Range{
 	"sharegpt": {"sosp": chart.Between(1, 2), "orca-oracle": chart.Between(0.5, 1.5),
-		"orca-pow2": chart.Between(0.25, 0.9), "orca-max": chart.Between(0.2, 0.75), "fastertransformer": chart.Between(0.01,
+		"orca-pow2": chart.Between(0.25, 0.9), "orca-max": chart.Between(0.2, 0.75),
+		"fastertransformer": chart.Between(0.01,
 			0.35)},
 	"alpaca": {"sosp": chart.Between(20, 31.5), "orca-oracle": chart.Between(15, 24),
 		"orca-pow2": chart.Between(7.5, 18), "orca-max": chart.Between(2, 5), "fastertransformer": chart.Between(0.1, 3)},
@@ -48,7 +49,8 @@ func (b *bench) latencyOf(setup, machine, name string) error {
 	var groups []string
 	var values []chart.Value
 	for _, workload := range []string{"sharegpt", "alpaca"} {
-		all, err := b.curves(scenario.Scenario{Workload: workload, Setup: setup, Duration: seconds}, systems, seeds)
+		all, err := b.curves(scenario.Scenario{Load: scenario.Load{Workload: workload, Duration: seconds},
+			Machine: scenario.Machine{Setup: setup}}, systems, seeds)
 		if err != nil {
 			return err
 		}
@@ -88,7 +90,7 @@ func (b *bench) versions() error {
 	}
 	var panels []chart.Panel
 	for _, workload := range []string{"sharegpt", "alpaca"} {
-		all, err := b.curves(scenario.Scenario{Workload: workload, Duration: seconds},
+		all, err := b.curves(scenario.Scenario{Load: scenario.Load{Workload: workload, Duration: seconds}},
 			[]string{"sosp", "vllm-v0", "vllm-v1"}, seeds)
 		if err != nil {
 			return err

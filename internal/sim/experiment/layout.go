@@ -44,9 +44,11 @@ func (b *bench) layout() error {
 		Name: "fig01-memory-layout", Title: "What memory holds, and how it grows (Fig. 1)", Kind: chart.OrderOnly,
 		Panels: []chart.Panel{
 			{
-				Title: "A100, 40 GB", X: chart.XAxis{Title: "OPT-13B"}, Y: chart.YAxis{Title: "part of the memory (%)", Max: 100},
+				Title: "A100, 40 GB", X: chart.XAxis{Title: "OPT-13B"},
+				Y: chart.YAxis{Title: "part of the memory (%)", Max: 100},
 				Data: chart.Stacks{Parts: []string{"parameters", "KV cache", "other"}, Columns: []chart.Column{{
-					Name: "one GPU", Parts: []chart.Value{share, one(100 * cache / all), one(100 * (1 - (parameters+cache)/all))},
+					Name: "one GPU", Parts: []chart.Value{share, one(100 * cache / all),
+						one(100 * (1 - (parameters+cache)/all))},
 				}}},
 			},
 			{Title: "memory", X: chart.XAxis{Title: "requests at once"}, Y: chart.YAxis{Title: "memory used (GB)"},
@@ -71,8 +73,8 @@ func (b *bench) byBatch(parameters float64) (memory, speed []chart.Line, err err
 		m, s := chart.Line{Name: label(system)}, chart.Line{Name: label(system)}
 		for _, most := range []int{1, 2, 4, 6, 8, 12, 16, 24, 32, 40} {
 			results, err := b.run([]scenario.Scenario{{
-				Workload: "sharegpt", AtOnce: true, Requests: requests, MaxConcurrency: most, Seed: 1,
-				Server: sim.Server{System: system},
+				Load:    scenario.Load{Workload: "sharegpt", AtOnce: true, Requests: requests, Seed: 1},
+				Clients: scenario.Clients{MaxConcurrency: most}, Server: sim.Server{System: system},
 			}})
 			if err != nil {
 				return nil, nil, err

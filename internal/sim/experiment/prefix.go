@@ -21,7 +21,8 @@ func (b *bench) sharedPrefix() error {
 		{"wmt16-1shot", "1 example, 80 tokens", "1 example", targets.Ratio.OneShot},
 		{"wmt16-5shot", "5 examples, 341 tokens", "5 examples", targets.Ratio.FiveShot},
 	} {
-		all, err := b.curves(scenario.Scenario{Workload: w.workload, Setup: "paper-llama-13b", Duration: seconds},
+		all, err := b.curves(scenario.Scenario{Load: scenario.Load{Workload: w.workload, Duration: seconds},
+			Machine: scenario.Machine{Setup: "paper-llama-13b"}},
 			[]string{"orca-oracle", "sosp", "vllm-v1"}, seeds)
 		if err != nil {
 			return err
@@ -30,7 +31,8 @@ func (b *bench) sharedPrefix() error {
 		r := ratio(&all[1], &all[0], chart.Printed(w.paper))
 		if w.workload == "wmt16-1shot" {
 			for i, at := range []int{1, 0} {
-				b.checkWithinPercent(chart.Calibrated, "Fig. 16, "+w.title+", requests/s of "+label(all[at].system)+", as drawn",
+				b.checkWithinPercent(chart.Calibrated,
+					"Fig. 16, "+w.title+", requests/s of "+label(all[at].system)+", as drawn",
 					chart.Average(all[at].each), targets.Ratio.OneShotRates[i], 20)
 			}
 		}

@@ -34,7 +34,8 @@ func (b *bench) sampling() error {
 		var groups []string
 		var values []chart.Value
 		for i, n := range widths {
-			all, err := b.curves(scenario.Scenario{Workload: "alpaca", Duration: seconds, Decoding: decoding(n, beam)},
+			all, err := b.curves(scenario.Scenario{Load: scenario.Load{Workload: "alpaca", Duration: seconds},
+				Decoding: decoding(n, beam)},
 				[]string{"orca-max", "orca-pow2", "orca-oracle", "sosp"}, seeds)
 			if err != nil {
 				return err
@@ -86,8 +87,8 @@ func (b *bench) sampling() error {
 func (b *bench) saved(workload string, rate float64, n int, beam bool, paper *chart.Range) (chart.Value, error) {
 	const seconds = 900
 	return b.averageOverSeeds(scenario.Scenario{
-		Workload: workload, Rate: rate, Duration: seconds, Server: server("sosp"), Decoding: decoding(n, beam),
-		From: 300, Until: seconds, Stop: true,
+		Load: scenario.Load{Workload: workload, Rate: rate, Duration: seconds}, Server: server("sosp"),
+		Decoding: decoding(n, beam), Window: scenario.Window{From: 300, Until: seconds, Stop: true},
 	}, b.averageSeeds(), saving, paper)
 }
 

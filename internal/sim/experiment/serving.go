@@ -102,7 +102,8 @@ func (b *bench) served() error {
 			}
 			measured.Values, simulated.Values = append(measured.Values, one(median(real))),
 				append(simulated.Values, one(median(ours)))
-			b.checkWithinPercent(chart.Predicted, fmt.Sprintf("llmserve, %s: %s (%s)", load, m.name, m.unit), one(median(ours)),
+			b.checkWithinPercent(chart.Predicted, fmt.Sprintf("llmserve, %s: %s (%s)", load, m.name, m.unit),
+				one(median(ours)),
 				median(real), m.percent)
 			b.report.Checks[len(b.report.Checks)-1].Reference = "measured"
 		}
@@ -141,7 +142,8 @@ func (b *bench) simulate(s *Served) ([]*sim.Result, error) {
 		if err := os.WriteFile(trace, []byte(strings.Join(rows, "\n")), 0o600); err != nil {
 			return nil, err
 		}
-		all = append(all, scenario.Scenario{Trace: trace, Cost: line, Server: servedLimits})
+		all = append(all, scenario.Scenario{Load: scenario.Load{Trace: trace}, Machine: scenario.Machine{Cost: line},
+			Server: servedLimits})
 	}
 	return b.run(all)
 }

@@ -31,7 +31,7 @@ func (b *bench) swapping() error {
 		out, both, again = append(out, one(single)), append(both, one(2*single)), append(again, one(recompute))
 	}
 	seeds, seconds := b.averageSeeds(), 1000.0
-	s := scenario.Scenario{Workload: "sharegpt", Rate: 2.01, Duration: seconds}
+	s := scenario.Scenario{Load: scenario.Load{Workload: "sharegpt", Rate: 2.01, Duration: seconds}}
 	computing, c, err := b.bySize(s, seeds, false)
 	if err != nil {
 		return err
@@ -40,8 +40,10 @@ func (b *bench) swapping() error {
 	if err != nil {
 		return err
 	}
-	b.checkOrder("Fig. 19a, overhead of swapping 256 tokens falls with the block size", "falls; recomputation is constant",
-		fmt.Sprintf("%.3g ms at 1, %.3g at 16, %.3g at 256; recomputation %.3g", milli[1], milli[16], milli[256], recompute),
+	b.checkOrder("Fig. 19a, overhead of swapping 256 tokens falls with the block size",
+		"falls; recomputation is constant",
+		fmt.Sprintf("%.3g ms at 1, %.3g at 16, %.3g at 256; recomputation %.3g", milli[1], milli[16],
+			milli[256], recompute),
 		milli[1] > milli[16] && milli[16] > milli[256] && milli[1] > recompute && milli[256] < recompute)
 	b.checkOrder("Fig. 19b, swapping is worse with small blocks", "worse at 1", fmt.Sprintf("%.3g against %.3g s/token",
 		w[1], c[1]), w[1] > 2*c[1])

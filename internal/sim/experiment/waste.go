@@ -25,8 +25,8 @@ func (b *bench) waste() error {
 	}
 	for _, system := range []string{"orca-max", "orca-pow2", "orca-oracle", "sosp", "vllm-v0", "vllm-v1"} {
 		results, err := b.seeds(scenario.Scenario{
-			Workload: "sharegpt", Rate: t.Rate, Duration: t.Duration, Server: server(system),
-			From: t.Window[0], Until: t.Window[1], Stop: true,
+			Load: scenario.Load{Workload: "sharegpt", Rate: t.Rate, Duration: t.Duration}, Server: server(system),
+			Window: scenario.Window{From: t.Window[0], Until: t.Window[1], Stop: true},
 		}, seeds)
 		if err != nil {
 			return err
@@ -45,7 +45,8 @@ func (b *bench) waste() error {
 			printed := *t.VLLM[0]
 			column.Parts[0].Paper = chart.Printed(printed)
 			b.checkWithinPoints(chart.Predicted, "Fig. 2, "+column.Name+", token states", column.Parts[0], printed, 2.5)
-			b.checkWithinRange(chart.Predicted, "Fig. 2, "+column.Name+", saturated", "96.30 %", column.Parts[0], 95.5, 97)
+			b.checkWithinRange(chart.Predicted, "Fig. 2, "+column.Name+", saturated", "96.30 %",
+				column.Parts[0], 95.5, 97)
 		}
 		stacks.Columns = append(stacks.Columns, column)
 	}

@@ -32,8 +32,9 @@ func TestClosedLoopsOfVLLMV1TakeAsLongAsPublished(t *testing.T) {
 		require.NoError(t, os.WriteFile(path,
 			[]byte("arrival,prompt,output\n"+strings.Repeat(fmt.Sprintf("0,%d,%d\n", p.Prompt, p.Output), n)), 0o600))
 		r, err := Run(context.Background(), Scenario{
-			Model: p.Model, GPU: p.GPU, Workers: p.Workers, Weights: strings.TrimPrefix(p.DType, "bf16"), KV: p.KV, Trace: path,
-			MaxConcurrency: p.Batch,
+			Machine: Machine{Model: p.Model, GPU: p.GPU, Workers: p.Workers,
+				Weights: strings.TrimPrefix(p.DType, "bf16"), KV: p.KV},
+			Load: Load{Trace: path}, Clients: Clients{MaxConcurrency: p.Batch},
 			Server: sim.Server{System: "vllm-v1", MaxNumBatchedTokens: p.Budget, MaxModelLen: p.Prompt + p.Output,
 				NoCaching: true},
 		})

@@ -26,7 +26,7 @@ func TestLimitsAreThoseOfVLLMServe(t *testing.T) {
 		{"not a vLLM", "h100-80gb", sim.Server{System: "orca-max"}, 256, 8192},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := open(t, Scenario{Model: "llama-3-8b", GPU: c.gpu, Server: c.server})
+			p := open(t, Scenario{Machine: Machine{Model: "llama-3-8b", GPU: c.gpu}, Server: c.server})
 			require.Equal(t, c.seqs, p.Scenario.Server.MaxNumSeqs)
 			require.Equal(t, c.tokens, p.Scenario.Server.MaxNumBatchedTokens)
 			require.Equal(t, p.Scenario, open(t, p.Scenario).Scenario)

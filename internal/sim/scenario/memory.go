@@ -1,7 +1,5 @@
 package scenario
 
-import "fmt"
-
 // DefaultMemoryUtilization is vLLM's default (EngineArgs.gpu_memory_utilization). The paper's setups have
 // 0.95, as its artifact.
 const DefaultMemoryUtilization = 0.9
@@ -29,17 +27,4 @@ func (p *Plan) SortingPool() int {
 		return gpu
 	}
 	return 0
-}
-
-// useMemory gives the setup the part of the memory that was asked for, if any was.
-func (p *Plan) useMemory() error {
-	u := p.Scenario.MemoryUtilization
-	if u == 0 {
-		return nil
-	}
-	if !(u > 0 && u <= 1) {
-		return fmt.Errorf("%w: a memory utilization of %v: want more than 0, and at most 1", ErrScenario, u)
-	}
-	p.Setup.Memory.Utilization = u
-	return nil
 }

@@ -7,11 +7,11 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"llmmemory/internal/serve"
@@ -24,57 +24,14 @@ import (
 // a workload's or a model's.
 var ErrScenario = errors.New("bad scenario")
 
-// A Scenario is one run. What is zero gets a value from Complete.
+// A Scenario is one run, in parts. A zero field has the default that its comment names; Open fills it in.
 type Scenario struct {
-	// Requests are those of a named workload or those of a file.
-	Workload string `json:"workload,omitempty"`
-	Trace    string `json:"trace,omitempty"`
-	// tokens, instead of these; one that is 0 beside the other is DefaultInputLen or DefaultOutputLen
-	InputLen   int     `json:"inputLen,omitempty"`
-	OutputLen  int     `json:"outputLen,omitempty"`
-	RangeRatio float64 `json:"rangeRatio,omitempty"` // of these lengths: see workload.Random
-	// requests/s; 0: a trace as it is. A trace's is that of as many as Requests says
-	Rate     float64 `json:"rate,omitempty"`
-	Duration float64 `json:"duration,omitempty"` // s of arrivals; 0: as many as Requests says, or the whole trace
-	Requests int     `json:"requests,omitempty"` // most
-	Seed     uint64  `json:"seed"`
-
-	// How they come. A session's requests are counted by Requests and Rate like others.
-	Burstiness     float64 `json:"burstiness,omitempty"`     // shape of the gamma distribution of gaps; 0: 1, Poisson
-	MaxConcurrency int     `json:"maxConcurrency,omitempty"` // sent and not answered; 0: any number
-	// all come at 0, instead of a rate; with MaxConcurrency, a closed loop
-	AtOnce bool `json:"atOnce,omitempty"`
-	// mean, of conversations; 0: there are none. Of a trace with hashes: 1 finds them
-	Turns float64 `json:"turns,omitempty"`
-	// s, from an answer to the next turn; the mean, of a trace the least
-	Think   float64     `json:"think,omitempty"`
-	Goodput sim.Goodput `json:"goodput,omitzero"`
-
-	// Setup is a model on GPUs, by name or file; or Model, GPU and Workers are.
-	Setup   string  `json:"setup,omitempty"`
-	Model   string  `json:"model,omitempty"`
-	GPU     string  `json:"gpu,omitempty"`
-	Workers int     `json:"workers,omitempty"`      // of Model on GPU; 1
-	Stages  int     `json:"stages,omitempty"`       // of Model on GPU, each with Workers (pipeline parallelism); 1
-	Weights string  `json:"weights,omitempty"`      // of Model on GPU: the numbers they are in; "": the model's
-	KV      string  `json:"kv,omitempty"`           // the same of keys and values
-	Apart   bool    `json:"expertsApart,omitempty"` // experts of Model on GPU are whole on one worker each
-	SwapGB  float64 `json:"swapGB,omitempty"`       // GB/s to what blocks are swapped to, at most; 0: the link to the CPU
-	// of Model on GPU: one of cost.Engines, or a release, or DataSheet; see chooseEngine
-	Engine string `json:"engine,omitempty"`
-	// a cost file of llmsim calibrate, whose times stand instead of the setup's
-	Cost string `json:"cost,omitempty"`
-
-	// MemoryUtilization is the part of each GPU's memory that may be used, vLLM's gpu_memory_utilization;
-	// 0: the setup's, and DefaultMemoryUtilization for Model on GPU.
-	MemoryUtilization float64 `json:"memoryUtilization,omitempty"`
-
+	Load
+	Clients
+	Machine
 	Server   sim.Server   `json:"server"`
 	Decoding sim.Decoding `json:"decoding"`
-
-	From  float64 `json:"from,omitempty"`  // s, of the window of averages, whose end is Until or that of arrivals
-	Until float64 `json:"until,omitempty"` // s
-	Stop  bool    `json:"stop,omitempty"`  // at the end of the window, whatever is not answered
+	Window
 }
 
 // PaperSetup is OPT-13B on one A100 with 40 GB, with times that are
@@ -130,17 +87,20 @@ func (p *Plan) With(setup cost.Setup, server sim.Server) (*Plan, error) {
 
 // openSetup finds the model, its GPUs and the times of iterations.
 func (p *Plan) openSetup() error {
-	if s := p.Scenario; s.Engine != "" && s.Cost != "" {
-		return fmt.Errorf("%w: times are those of the engine %q or of the cost file %q, not of both", ErrScenario, s.Engine,
-			s.Cost)
+	s := &p.Scenario
+	if err := s.Machine.check(); err != nil {
+		return err
 	}
 	if err := p.openModel(); err != nil {
 		return err
 	}
-	if err := p.useMemory(); err != nil || p.Scenario.Cost == "" {
-		return err
+	if s.MemoryUtilization != 0 {
+		p.Setup.Memory.Utilization = s.MemoryUtilization
 	}
-	measured, err := cost.OpenMeasured(p.Scenario.Cost)
+	if s.Cost == "" {
+		return nil
+	}
+	measured, err := cost.OpenMeasured(s.Cost)
 	if err != nil {
 		return err
 	}
@@ -150,29 +110,11 @@ func (p *Plan) openSetup() error {
 
 func (p *Plan) openModel() (err error) {
 	s := &p.Scenario
-	switch {
-	case s.Setup != "" && (s.Model != "" || s.GPU != ""):
-		return fmt.Errorf("%w: the setup %q has a model and a GPU already: leave out %s", ErrScenario, s.Setup,
-			strings.Join(slices.DeleteFunc([]string{s.Model, s.GPU}, func(n string) bool { return n == "" }), " and "))
-	case s.Workers < 0:
-		return fmt.Errorf("%w: %d workers: want at least 1", ErrScenario, s.Workers)
-	case s.Model == "" && s.GPU == "":
-		if s.Engine != "" || s.Workers > 0 || s.Stages != 0 || s.Apart || s.Weights != "" || s.KV != "" {
-			return fmt.Errorf("%w: --engine, --workers, --stages, --experts-apart, --weights and --kv go with --model and "+
-				"--gpu: a setup has its own", ErrScenario)
-		}
-		if s.Setup == "" {
-			s.Setup = PaperSetup
-		}
+	if s.Model == "" {
+		s.Setup = cmp.Or(s.Setup, PaperSetup)
 		p.Setup, err = cost.Open(s.Setup)
 		p.Setup.SwapGigabytes = s.SwapGB
 		return err
-	case s.GPU == "":
-		return fmt.Errorf("%w: a model needs a GPU: name one beside %q: %s, or a .json file", ErrScenario, s.Model,
-			strings.Join(cost.GPUs(), ", "))
-	case s.Model == "":
-		return fmt.Errorf("%w: a GPU needs a model: name one beside %q: %s, or a .json file", ErrScenario, s.GPU,
-			strings.Join(cost.LLMs(), ", "))
 	}
 	if p.Setup, err = cost.New(s.Model, s.GPU, max(1, s.Workers)); err != nil {
 		return err
@@ -188,10 +130,7 @@ func (p *Plan) openModel() (err error) {
 // openRequests finds the workload, or reads the trace.
 func (p *Plan) openRequests() (err error) {
 	s := &p.Scenario
-	if err := s.checkAmounts(); err != nil {
-		return err
-	}
-	if err := s.checkClients(); err != nil {
+	if err := cmp.Or(s.Load.check(), s.Clients.check(), s.Window.check(s.Duration)); err != nil {
 		return err
 	}
 	p.factor = 1
@@ -342,14 +281,6 @@ func (p *Plan) Expected() int {
 	return n
 }
 
-// end returns where the window of averages ends, 0 if that is where the run does.
-func (s *Scenario) end() float64 {
-	if s.Until > 0 {
-		return s.Until
-	}
-	return s.Duration
-}
-
 // Run serves the requests. observe and progress may be nil; see sim.Config.
 func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Observer, error),
 	progress func(now float64, arrived, answered int)) (*sim.Result, error) {
@@ -359,7 +290,7 @@ func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Obser
 	}
 	defer done()
 	s := &p.Scenario
-	until := s.end()
+	until := s.Window.end(s.Duration)
 	return sim.Run(ctx, sim.Config{
 		Server: s.Server, Decoding: s.Decoding, Cost: p.Model, Seed: s.Seed,
 		MaxConcurrency: s.MaxConcurrency, Goodput: s.Goodput,

@@ -25,7 +25,8 @@ func TestAnEmptyScenarioIsThePapersSetup(t *testing.T) {
 	require.Equal(t, "sharegpt", p.Scenario.Workload)
 	require.Equal(t, PaperSetup, p.Scenario.Setup)
 	require.Equal(t, sim.Server{
-		System: "vllm-v1", BlockSize: 16, NumGPUBlocks: 983, NumCPUBlocks: 1638, MaxNumBatchedTokens: 2560, MaxNumSeqs: 256,
+		System: "vllm-v1", BlockSize: 16, NumGPUBlocks: 983, NumCPUBlocks: 1638, MaxNumBatchedTokens: 2560,
+		MaxNumSeqs:  256,
 		MaxModelLen: 2048, BatchSize: 5, Watermark: p.Scenario.Server.Watermark,
 	}, p.Scenario.Server)
 	require.Equal(t, 1000, p.Expected())
@@ -34,7 +35,7 @@ func TestAnEmptyScenarioIsThePapersSetup(t *testing.T) {
 
 // Ensure that a model decides over lengths and memory, and numbers given stay.
 func TestAModelDecidesLengthsAndMemory(t *testing.T) {
-	p := open(t, Scenario{Model: "llama-3-8b", GPU: "a100-40gb", Server: sim.Server{BlockSize: 32}})
+	p := open(t, Scenario{Machine: Machine{Model: "llama-3-8b", GPU: "a100-40gb"}, Server: sim.Server{BlockSize: 32}})
 	require.Equal(t, 8192, p.Scenario.Server.MaxModelLen)
 	require.Equal(t, 2048, p.Scenario.Server.MaxNumBatchedTokens, "vllm serve's on this GPU")
 	setup, err := cost.New("llama-3-8b", "a100-40gb", 1)
@@ -46,8 +47,9 @@ func TestAModelDecidesLengthsAndMemory(t *testing.T) {
 	require.Equal(t, cpu, p.Scenario.Server.NumCPUBlocks)
 	require.Equal(t, 19, p.Scenario.Server.BatchSize, "as many as fit of the longest sequences")
 
-	p = open(t, Scenario{Setup: "llama-3-8b", Server: sim.Server{NumGPUBlocks: 77, NumCPUBlocks: 5, MaxModelLen: 100,
-		MaxNumBatchedTokens: 300}})
+	p = open(t, Scenario{Machine: Machine{Setup: "llama-3-8b"},
+		Server: sim.Server{NumGPUBlocks: 77, NumCPUBlocks: 5, MaxModelLen: 100,
+			MaxNumBatchedTokens: 300}})
 	require.Equal(t, 77, p.Scenario.Server.NumGPUBlocks)
 	require.Equal(t, 5, p.Scenario.Server.NumCPUBlocks)
 	require.Equal(t, 300, p.Scenario.Server.MaxNumBatchedTokens)
@@ -63,11 +65,13 @@ func TestTheMemoryThatMayBeUsedIsVLLMsOrTheSetups(t *testing.T) {
 		want float64
 	}{
 		{"a setup", Scenario{}, 0.95},
-		{"a setup, asked for", Scenario{MemoryUtilization: 0.8}, 0.8},
-		{"a model, asked for less", Scenario{Model: "llama-3-8b", GPU: "l4", MemoryUtilization: 0.85}, 0.85},
-		{"a model", Scenario{Model: "llama-3-8b", GPU: "l4"}, 0.9},
-		{"a model, asked for more", Scenario{Model: "llama-3-8b", GPU: "l4", MemoryUtilization: 0.95}, 0.95},
-		{"blocks", Scenario{Model: "llama-3-8b", GPU: "l4", Server: sim.Server{NumGPUBlocks: 50}}, 0},
+		{"a setup, asked for", Scenario{Machine: Machine{MemoryUtilization: 0.8}}, 0.8},
+		{"a model, asked for less", Scenario{Machine: Machine{Model: "llama-3-8b", GPU: "l4",
+			MemoryUtilization: 0.85}}, 0.85},
+		{"a model", Scenario{Machine: Machine{Model: "llama-3-8b", GPU: "l4"}}, 0.9},
+		{"a model, asked for more", Scenario{Machine: Machine{Model: "llama-3-8b", GPU: "l4",
+			MemoryUtilization: 0.95}}, 0.95},
+		{"blocks", Scenario{Machine: Machine{Model: "llama-3-8b", GPU: "l4"}, Server: sim.Server{NumGPUBlocks: 50}}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := open(t, c.s)
@@ -92,10 +96,12 @@ func TestFasterTransformerHasItsOwnBatchesAndTimes(t *testing.T) {
 		{"paper-opt-66b", "sharegpt", 2}, {"paper-opt-66b", "alpaca", 8},
 		{"paper-opt-175b", "sharegpt", 24}, {"paper-opt-175b", "alpaca", 80},
 	} {
-		p := open(t, Scenario{Setup: c.setup, Workload: c.workload, Server: sim.Server{System: "fastertransformer"}})
+		p := open(t, Scenario{Machine: Machine{Setup: c.setup}, Load: Load{Workload: c.workload},
+			Server: sim.Server{System: "fastertransformer"}})
 		require.Equal(t, c.batch, p.Scenario.Server.BatchSize)
 	}
-	p := open(t, Scenario{Model: "opt-13b", GPU: "a100-80gb", Server: sim.Server{System: "fastertransformer"}})
+	p := open(t, Scenario{Machine: Machine{Model: "opt-13b", GPU: "a100-80gb"},
+		Server: sim.Server{System: "fastertransformer"}})
 	require.Equal(t, p.Scenario.Server.NumGPUBlocks/128, p.Scenario.Server.BatchSize, "the artifact had no such GPU")
 	p = open(t, Scenario{Server: sim.Server{System: "fastertransformer", NumGPUBlocks: 400}})
 	require.Equal(t, 3, p.Scenario.Server.BatchSize, "less memory than the artifact had")
@@ -107,7 +113,7 @@ func TestFasterTransformerHasItsOwnBatchesAndTimes(t *testing.T) {
 }
 
 func TestAWorkloadsPrefixIsKnownBeforeItsRequests(t *testing.T) {
-	require.Equal(t, 80, open(t, Scenario{Workload: "wmt16-1shot"}).Scenario.Server.Prefix)
+	require.Equal(t, 80, open(t, Scenario{Load: Load{Workload: "wmt16-1shot"}}).Scenario.Server.Prefix)
 	require.Zero(t, open(t, Scenario{}).Scenario.Server.Prefix)
 }
 
@@ -131,16 +137,16 @@ func TestATraceIsScaledAndCutAsSaid(t *testing.T) {
 	r := run(Scenario{})
 	require.Equal(t, 4, r.Answered)
 	require.InDelta(t, 30, r.Seconds, 1)
-	require.InDelta(t, 3, run(Scenario{Rate: 1}).Seconds, 1, "0.1 requests/s, ten times as fast")
-	require.Equal(t, 2, run(Scenario{Requests: 2}).Answered)
-	require.Equal(t, 2, run(Scenario{Duration: 20}).Answered)
-	require.Equal(t, 4, open(t, Scenario{Trace: path}).Trace.Requests)
+	require.InDelta(t, 3, run(Scenario{Load: Load{Rate: 1}}).Seconds, 1, "0.1 requests/s, ten times as fast")
+	require.Equal(t, 2, run(Scenario{Load: Load{Requests: 2}}).Answered)
+	require.Equal(t, 2, run(Scenario{Load: Load{Duration: 20}}).Answered)
+	require.Equal(t, 4, open(t, Scenario{Load: Load{Trace: path}}).Trace.Requests)
 
 	// The rate is that of the requests that are taken: two of them 10 s apart, then
 	// one an hour later.
 	path = put(t, "arrival,prompt,output\n0,10,5\n10,10,5\n20,10,5\n3600,10,5\n")
-	require.InDelta(t, 20, run(Scenario{Rate: 0.1, Requests: 3}).Seconds, 1)
-	require.InDelta(t, 30, run(Scenario{Rate: 0.1}).Seconds, 1)
+	require.InDelta(t, 20, run(Scenario{Load: Load{Rate: 0.1, Requests: 3}}).Seconds, 1)
+	require.InDelta(t, 30, run(Scenario{Load: Load{Rate: 0.1}}).Seconds, 1)
 }
 
 func TestContradictoryScenariosAreRefused(t *testing.T) {
@@ -150,16 +156,20 @@ func TestContradictoryScenariosAreRefused(t *testing.T) {
 		scenario      Scenario
 	}{
 		{"an engine and a cost file", `engine "vllm" or of the cost file "x.json", not of both`,
-			Scenario{Model: "opt-13b", GPU: "l4", Engine: "vllm", Cost: "x.json"}},
-		{"an end before the start", "until -1 s", Scenario{Until: -1}},
-		{"a start after the end", "from 50 s until 20 s", Scenario{From: 50, Until: 20, Duration: 100}},
-		{"nothing between start and end", "from 100 s until 100 s", Scenario{From: 100, Duration: 100}},
-		{"a negative number of workers", "-3 workers: want at least 1", Scenario{Model: "opt-13b", GPU: "l4", Workers: -3}},
-		{"workers beside a setup", "a setup has its own", Scenario{Workers: 4}},
-		{"no memory", "a memory utilization of -0.1: want more than 0, and at most 1", Scenario{MemoryUtilization: -0.1}},
+			Scenario{Machine: Machine{Model: "opt-13b", GPU: "l4", Engine: "vllm", Cost: "x.json"}}},
+		{"an end before the start", "until -1 s", Scenario{Window: Window{Until: -1}}},
+		{"a start after the end", "from 50 s until 20 s", Scenario{Window: Window{From: 50, Until: 20},
+			Load: Load{Duration: 100}}},
+		{"nothing between start and end", "from 100 s until 100 s", Scenario{Window: Window{From: 100},
+			Load: Load{Duration: 100}}},
+		{"a negative number of workers", "-3 workers: want at least 1",
+			Scenario{Machine: Machine{Model: "opt-13b", GPU: "l4", Workers: -3}}},
+		{"workers beside a setup", "a setup has its own", Scenario{Machine: Machine{Workers: 4}}},
+		{"no memory", "a memory utilization of -0.1: want more than 0, and at most 1",
+			Scenario{Machine: Machine{MemoryUtilization: -0.1}}},
 		{"more than all memory", "a memory utilization of 90: want more than 0, and at most 1",
-			Scenario{MemoryUtilization: 90}},
-		{"a rate for requests at one time", "come at once", Scenario{Trace: atOnce, Requests: 2, Rate: 3}},
+			Scenario{Machine: Machine{MemoryUtilization: 90}}},
+		{"a rate for requests at one time", "come at once", Scenario{Load: Load{Trace: atOnce, Requests: 2, Rate: 3}}},
 	} {
 		_, err := Open(tc.scenario)
 		require.ErrorIs(t, err, ErrScenario, tc.name)
@@ -167,15 +177,15 @@ func TestContradictoryScenariosAreRefused(t *testing.T) {
 	}
 	_, err := Run(context.Background(), Scenario{Server: sim.Server{System: "orca"}})
 	require.ErrorIs(t, err, sim.ErrConfig)
-	_, err = Open(Scenario{Trace: put(t, "arrival,prompt,output\n0,1,1\n0,x,1\n")})
+	_, err = Open(Scenario{Load: Load{Trace: put(t, "arrival,prompt,output\n0,1,1\n0,x,1\n")}})
 	require.ErrorContains(t, err, ":3:")
 }
 
 // Ensure that other numbers, stages and experts that are apart reach the setup, and are
 // refused where they mean nothing.
 func TestArrangementsOfAModelReachTheSetup(t *testing.T) {
-	p, err := Open(Scenario{Model: "mixtral-8x7b", GPU: "h100-80gb", Workers: 2, Stages: 2, Apart: true, Weights: "fp8",
-		KV: "fp8", SwapGB: 3})
+	p, err := Open(Scenario{Machine: Machine{Model: "mixtral-8x7b", GPU: "h100-80gb", Workers: 2, Stages: 2,
+		Apart: true, Weights: "fp8", KV: "fp8", SwapGB: 3}})
 	require.NoError(t, err)
 	require.Equal(t, 4, p.Setup.GPUs())
 	require.True(t, p.Setup.ExpertsApart)
@@ -186,15 +196,16 @@ func TestArrangementsOfAModelReachTheSetup(t *testing.T) {
 		name string
 		s    Scenario
 	}{
-		{"numbers of a setup", Scenario{Weights: "fp8"}},
-		{"stages of a setup", Scenario{Stages: 2}},
-		{"negative stages of a setup", Scenario{Setup: "roofline-opt-13b", Stages: -1}},
-		{"experts of a setup", Scenario{Apart: true}},
-		{"stages that are not whole layers", Scenario{Model: "llama-3-8b", GPU: "h100-80gb", Stages: 3}},
-		{"experts of a dense model", Scenario{Model: "llama-3-8b", GPU: "h100-80gb", Apart: true}},
-		{"no such numbers", Scenario{Model: "llama-3-8b", GPU: "h100-80gb", KV: "int2"}},
-		{"a negative link", Scenario{SwapGB: -1}},
-		{"negative stages", Scenario{Model: "llama-3-8b", GPU: "h100-80gb", Stages: -1}},
+		{"numbers of a setup", Scenario{Machine: Machine{Weights: "fp8"}}},
+		{"stages of a setup", Scenario{Machine: Machine{Stages: 2}}},
+		{"negative stages of a setup", Scenario{Machine: Machine{Setup: "roofline-opt-13b", Stages: -1}}},
+		{"experts of a setup", Scenario{Machine: Machine{Apart: true}}},
+		{"stages that are not whole layers", Scenario{Machine: Machine{Model: "llama-3-8b", GPU: "h100-80gb",
+			Stages: 3}}},
+		{"experts of a dense model", Scenario{Machine: Machine{Model: "llama-3-8b", GPU: "h100-80gb", Apart: true}}},
+		{"no such numbers", Scenario{Machine: Machine{Model: "llama-3-8b", GPU: "h100-80gb", KV: "int2"}}},
+		{"a negative link", Scenario{Machine: Machine{SwapGB: -1}}},
+		{"negative stages", Scenario{Machine: Machine{Model: "llama-3-8b", GPU: "h100-80gb", Stages: -1}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Open(c.s)
@@ -219,12 +230,13 @@ func TestTheEngineWithDataIsTheDefault(t *testing.T) {
 		{"published on other GPUs", "rtx-4090", "", cost.VLLM,
 			"vllm 0.10-0.20 on rtx-4090: not fitted on this GPU; constants as measured on a100-80gb, b200-180gb, " +
 				"h100-80gb, h200-141gb, with this GPU's data sheet"},
-		{"without constants", "v100s-32gb", "", DataSheet, "no measurements of newer releases on v100s-32gb are published"},
+		{"without constants", "v100s-32gb", "", DataSheet,
+			"no measurements of newer releases on v100s-32gb are published"},
 		{"asked for", "h100-80gb", DataSheet, DataSheet,
 			"constants chosen by hand: without data (--engine vllm is newer, fitted to measurements on h100-80gb)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := open(t, Scenario{Model: "llama-3-8b", GPU: c.gpu, Engine: c.engine})
+			p := open(t, Scenario{Machine: Machine{Model: "llama-3-8b", GPU: c.gpu, Engine: c.engine}})
 			require.Equal(t, c.want, p.Scenario.Engine)
 			require.Contains(t, p.Model.Describe(), c.says)
 			again := open(t, p.Scenario)
@@ -232,15 +244,15 @@ func TestTheEngineWithDataIsTheDefault(t *testing.T) {
 			require.Equal(t, p.Scenario, again.Scenario)
 		})
 	}
-	unknown := open(t, Scenario{Model: "qwen2.5-0.5b", GPU: "../cost/examples/gpu.json"})
+	unknown := open(t, Scenario{Machine: Machine{Model: "qwen2.5-0.5b", GPU: "../cost/examples/gpu.json"}})
 	require.Equal(t, DataSheet, unknown.Scenario.Engine, "nothing is published")
 	require.Contains(t, unknown.Model.Describe(),
 		"constants chosen by hand: without data (no measurements of newer releases on my-gpu are published; measure")
 	require.Empty(t, open(t, Scenario{}).Scenario.Engine, "the paper's setup has its own times")
-	_, err := Open(Scenario{Model: "llama-3-8b", GPU: "mi300x", Engine: cost.VLLM})
+	_, err := Open(Scenario{Machine: Machine{Model: "llama-3-8b", GPU: "mi300x", Engine: cost.VLLM}})
 	require.ErrorIs(t, err, cost.ErrUnknown, "what is asked for is not replaced")
 	for _, name := range []string{"tensorrt-llm", "vllm-0.7.3", "sglang"} {
-		_, err := Open(Scenario{Model: "llama-3-8b", GPU: "h100-80gb", Engine: name})
+		_, err := Open(Scenario{Machine: Machine{Model: "llama-3-8b", GPU: "h100-80gb", Engine: name}})
 		require.ErrorIs(t, err, cost.ErrUnknown)
 		require.ErrorContains(t, err, "there are vllm (V1) and data-sheet; measure other engines and releases, and use "+
 			"llmsim calibrate")
@@ -251,7 +263,8 @@ func TestTheEngineWithDataIsTheDefault(t *testing.T) {
 // blocks is given or few logits are sorted.
 func TestASamplerThatSortsLeavesASmallerPool(t *testing.T) {
 	open := func(s Scenario) *Plan {
-		s.Model, s.GPU, s.Engine, s.Requests, s.Rate, s.InputLen, s.OutputLen = "qwen3-32b", "h100-80gb", "vllm", 5, 1, 100, 10
+		s.Model, s.GPU, s.Engine, s.Requests, s.Rate, s.InputLen, s.OutputLen = "qwen3-32b", "h100-80gb",
+			"vllm", 5, 1, 100, 10
 		p, err := Open(s)
 		require.NoError(t, err)
 		return p

@@ -19,8 +19,8 @@ import (
 
 // small returns a question that is answered in about a second.
 func small(t *testing.T) Question {
-	q := question(t, "0.1s/token", scenario.Scenario{Setup: "roofline-opt-13b", Workload: "alpaca",
-		Server: sim.Server{MaxNumSeqs: 4}})
+	q := question(t, "0.1s/token", scenario.Scenario{Machine: scenario.Machine{Setup: "roofline-opt-13b"},
+		Load: scenario.Load{Workload: "alpaca"}, Server: sim.Server{MaxNumSeqs: 4}})
 	q.Precision, q.Lasts = 0.2, capacity.Horizon{Seconds: 60, Answers: 8}
 	return q
 }

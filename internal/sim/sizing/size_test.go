@@ -60,11 +60,13 @@ func TestTheNarrowestLimitIsNamed(t *testing.T) {
 	}{
 		"memory": {"0.1s/token", scenario.Scenario{Server: sim.Server{NumGPUBlocks: 200}}, "twice the KV memory",
 			"limited by KV memory: twice the KV memory gives +"},
-		"sequences": {"0.1s/token", scenario.Scenario{Setup: "roofline-opt-13b", Server: sim.Server{MaxNumSeqs: 4}},
+		"sequences": {"0.1s/token", scenario.Scenario{Machine: scenario.Machine{Setup: "roofline-opt-13b"},
+			Server: sim.Server{MaxNumSeqs: 4}},
 			"twice --max-seqs", "limited by sequences at once"},
-		"token budget": {"1s/token", scenario.Scenario{Setup: "roofline-opt-13b", Workload: "alpaca",
-			Server: sim.Server{MaxNumBatchedTokens: 6}}, "twice --max-tokens", "limited by tokens of an iteration"},
-		"slow GPU": {"tpot<80ms", scenario.Scenario{Model: "llama-3-8b", GPU: "l4",
+		"token budget": {"1s/token", scenario.Scenario{Machine: scenario.Machine{Setup: "roofline-opt-13b"},
+			Load: scenario.Load{Workload: "alpaca"}, Server: sim.Server{MaxNumBatchedTokens: 6}},
+			"twice --max-tokens", "limited by tokens of an iteration"},
+		"slow GPU": {"tpot<80ms", scenario.Scenario{Machine: scenario.Machine{Model: "llama-3-8b", GPU: "l4"},
 			Server: sim.Server{NumGPUBlocks: 20000}}, "twice the GPU's memory bandwidth",
 			"limited by iteration time, not memory"},
 	} {
@@ -84,7 +86,8 @@ func TestTheNarrowestLimitIsNamed(t *testing.T) {
 }
 
 func TestMoreMemoryHelpsSystemsThatReserveIt(t *testing.T) {
-	r := limitOf(t, question(t, "0.1s/token", scenario.Scenario{Requests: 400, Server: sim.Server{System: "orca-max"}}))
+	r := limitOf(t, question(t, "0.1s/token", scenario.Scenario{Load: scenario.Load{Requests: 400},
+		Server: sim.Server{System: "orca-max"}}))
 	require.Greater(t, r.change(KVMemory).GainLow, 0.2, "%+v", r.Limits)
 }
 
@@ -163,7 +166,7 @@ func TestOnlyAGainAbovePrecisionReplacesTheDefault(t *testing.T) {
 // Ensure that big blocks are seen to waste memory, and that what is taken is the default then.
 func TestLargeBlocksWasteMemory(t *testing.T) {
 	level.SkipQuick(t)
-	q := question(t, "0.1s/token", scenario.Scenario{Workload: "alpaca", Requests: 400,
+	q := question(t, "0.1s/token", scenario.Scenario{Load: scenario.Load{Workload: "alpaca", Requests: 400},
 		Server: sim.Server{System: "sosp", NumGPUBlocks: 20, BlockSize: 256}})
 	q.Precision, q.Lasts = 0.2, capacity.Horizon{Seconds: 120, Answers: 8}
 	r := size(t, q)
@@ -199,8 +202,9 @@ func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 		require.NoError(t, err)
 		return ok
 	}
-	roofline := scenario.Scenario{Model: "opt-13b", GPU: "a100-40gb", Engine: scenario.DataSheet, Workload: "alpaca",
-		MemoryUtilization: 0.653}
+	roofline := scenario.Scenario{Machine: scenario.Machine{Model: "opt-13b", GPU: "a100-40gb",
+		Engine: scenario.DataSheet, MemoryUtilization: 0.653},
+		Load: scenario.Load{Workload: "alpaca"}}
 
 	z, fits := target(8, roofline)
 	require.True(t, fits.Holds)
@@ -231,8 +235,8 @@ func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 // Ensure that more memory is not advised where it gains nothing: a server with 4 sequences at
 // once uses 2 % of it. Shorter runs hold at higher rates than those of an hour.
 func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
-	q := question(t, "0.1s/token", scenario.Scenario{Setup: "roofline-opt-13b", Workload: "alpaca",
-		Server: sim.Server{MaxNumSeqs: 4}})
+	q := question(t, "0.1s/token", scenario.Scenario{Machine: scenario.Machine{Setup: "roofline-opt-13b"},
+		Load: scenario.Load{Workload: "alpaca"}, Server: sim.Server{MaxNumSeqs: 4}})
 	q.Precision = 0.05
 	z := based(t, q)
 	z.base.Rate = 0.9 * z.near.Rate // as confirmed
@@ -287,7 +291,8 @@ func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
 func TestTheReportIsTheSameHoweverManyRunsGoOn(t *testing.T) {
 	level.SkipQuick(t)
 	// A batch of few requests, so that runs are short.
-	q := question(t, "0.1s/token, ttft<2s@p90", scenario.Scenario{Workload: "alpaca", Server: sim.Server{NumGPUBlocks: 45}})
+	q := question(t, "0.1s/token, ttft<2s@p90", scenario.Scenario{Load: scenario.Load{Workload: "alpaca"},
+		Server: sim.Server{NumGPUBlocks: 45}})
 	q.Target, q.Precision, q.Lasts = 6, 0.05, capacity.Horizon{Seconds: 150, Answers: 20}
 	last, totals := 0, 0
 	q.Progress = func(done, total int) {

@@ -46,7 +46,7 @@ func TestListsAreRead(t *testing.T) {
 
 func grid() Grid {
 	return Grid{
-		Base:    scenario.Scenario{Duration: 4, Decoding: sim.Decoding{Samples: 1}},
+		Base:    scenario.Scenario{Load: scenario.Load{Duration: 4}, Decoding: sim.Decoding{Samples: 1}},
 		Systems: []string{"sosp", "vllm-v1"}, BlockSizes: []int{16}, Rates: []float64{1, 2}, Seeds: []uint64{1, 2},
 	}
 }

@@ -160,9 +160,11 @@ func (p point) quantities(requests int) (all []quantity) {
 // work.
 func (p point) simulate(times, first float64) (*sim.Result, []quantity, error) {
 	n := cmp.Or(p.Requests, max(20, 8*p.Clients))
-	plan, err := scenario.Open(scenario.Scenario{Model: p.Model, GPU: p.GPU, Workers: p.Workers, Engine: cost.VLLM,
-		Weights: p.Weights, InputLen: p.Prompt, OutputLen: p.Output, RangeRatio: p.RangeRatio, Requests: n,
-		MaxConcurrency: p.Clients, Rate: p.Rate, AtOnce: p.Rate == 0, Seed: 1, Server: sim.Server{NoCaching: true}})
+	plan, err := scenario.Open(scenario.Scenario{Machine: scenario.Machine{Model: p.Model, GPU: p.GPU,
+		Workers: p.Workers, Engine: cost.VLLM, Weights: p.Weights},
+		Load: scenario.Load{InputLen: p.Prompt, OutputLen: p.Output, RangeRatio: p.RangeRatio, Requests: n,
+			Rate: p.Rate, AtOnce: p.Rate == 0, Seed: 1},
+		Clients: scenario.Clients{MaxConcurrency: p.Clients}, Server: sim.Server{NoCaching: true}})
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", p.load(), err)
 	}
@@ -188,7 +190,8 @@ type ratios struct {
 }
 
 func (r *ratios) margin() cost.Margin {
-	return cost.Margin{Points: len(r.all), Publishers: r.publishers, Least: math.Floor(100*min(1, slices.Min(r.all))) / 100,
+	return cost.Margin{Points: len(r.all), Publishers: r.publishers, Least: math.Floor(100*min(1,
+		slices.Min(r.all))) / 100,
 		Most: math.Ceil(100*max(1, slices.Max(r.all))) / 100}
 }
 
@@ -262,7 +265,8 @@ func report(m margins, points []point) error {
 		}
 		for _, q := range quantities {
 			least, most := q.of(fast), q.of(slow)
-			fmt.Printf("%s, %s: %s %.4g s, simulated %.4g to %.4g s\n", p.Publisher, p.load(), q.name, q.published, least, most)
+			fmt.Printf("%s, %s: %s %.4g s, simulated %.4g to %.4g s\n", p.Publisher, p.load(), q.name,
+				q.published, least, most)
 			all++
 			if least <= q.published && q.published <= most {
 				within++
