@@ -156,6 +156,7 @@ var deaths = []clause{
 	{trace.Fork, "", "", "", when(compare.NullTable), handout.ForkCopies},
 	{trace.Free, "", "", "", when(compare.NullTable), handout.FreeAllSlots},
 	{trace.Append, "", "", "", when(compare.UsesFreed), handout.AppendFinds}, // it frees nothing itself
+	{trace.Append, "", "", "", when(compare.NullPointer), handout.Valgrind},
 	{trace.Append, "", "", "", when(compare.NewTable), handout.AppendL2},
 	{trace.Destroy, "", "", "", when(compare.NoSequences), handout.DestroyDummy},
 	{trace.Destroy, "", "", "", nil, handout.DestroyAll},

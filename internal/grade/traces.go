@@ -157,7 +157,7 @@ func (c candidate) clarity() (n int) {
 	if c.difference.Channel == compare.Death && !mustFail {
 		n += 4
 	}
-	if strings.Contains(c.broken(), c.sentence) {
+	if strings.Contains(c.broken(), c.sentence) && !slices.ContainsFunc(c.ops, trace.Op.Large) { // a crash there breaks whatever it tests
 		n += 2
 	}
 	if mustFail || !slices.ContainsFunc(refused, func(r clause) bool { return r.sentence == c.sentence }) {

@@ -58,6 +58,7 @@ const (
 	OfEngine       Fact = "it is the engine or its ref_count"
 	Transposed     Fact = "the block is where the indices of L1 and L2 are exchanged"
 	NullTable      Fact = "it uses an L2 table that is NULL"
+	NullPointer    Fact = "it uses a pointer that is NULL, which is no L2 table"
 	UnwrittenTable Fact = "it uses an entry of a new L1 table that was never written"
 	IntOverflow    Fact = "it computes an address in int"
 	UsesFreed      Fact = "it uses a pointer that it reads from freed memory"

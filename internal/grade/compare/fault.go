@@ -91,7 +91,7 @@ func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fres
 	if slot >= 0 {
 		return fmt.Sprintf("uses block_table[%d] of %s, which is NULL", slot, SequenceName(op.A)), NullTable
 	}
-	return "uses a pointer that is NULL", ""
+	return "uses a pointer that is NULL", NullPointer
 }
 
 // neverWritten names the pointer that a call has used without writing it: in what the call has allocated, or in an
