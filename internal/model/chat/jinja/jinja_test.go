@@ -198,3 +198,17 @@ func TestLettersOfALongText(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, got)
 }
+
+// What testdata/constructs.txt lacks.
+func TestOtherNamesOfTestsAndMethods(t *testing.T) {
+	for source, want := range map[string]string{
+		"{{ 'abcab'.removeprefix('ab') }}{{ 'abcab'.removesuffix('ab') }}{{ 'abc'.removeprefix('c') }}": "cababcabc",
+		"{{ '<' | escape }}": "&lt;",
+		"{{ 1 is lessthan 2 }}{{ 1 is greaterthan 2 }}{{ [1, 2, 3] | select('<=', 2) | list }}{{ [1, 2, 3] | select('>=', 2) | list }}":          "TrueFalse[1, 2][2, 3]",
+		"{% set d = {'clear': 1, 'fromkeys': 1, 'popitem': 1, 'setdefault': 1} %}{{ d.clear }}{{ d.fromkeys }}{{ d.popitem }}{{ d.setdefault }}": "",
+	} {
+		got, err := render(t, source, nil)
+		require.NoError(t, err)
+		require.Equal(t, want, got, source)
+	}
+}
