@@ -73,8 +73,8 @@ SO_LINK := $(WRAP) -Wl,-soname,$(SONAME) -Wl,--version-script=capi/exports.map
 FIRST := echo .long 0 | as --noexecstack -o first.o -
 
 SOURCES := go.mod llm_memory.h capi/link capi/for-valgrind $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map) \
-  $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go internal/invariants/*.go)) \
-  $(wildcard internal/course/*.s internal/block/*.s)
+  $(filter-out %_test.go,$(wildcard internal/homework/course/*.go internal/block/*.go internal/invariants/*.go)) \
+  $(wildcard internal/homework/course/*.s internal/block/*.s)
 
 # The serving core's library uses Go's heap and collector. The tag makes the runtime describe its
 # stacks and objects to Valgrind; elsewhere that costs nothing. The library keeps its symbol table,
@@ -86,14 +86,14 @@ CACHE_SONAME := libllm_cache.so.3
 # It stays in memory when a program closes it: capi/link removes -z nodelete where Go asks for it.
 CACHE_LINK := -Wl,-z,nodelete,-soname,$(CACHE_SONAME) -Wl,--version-script=capi/cache/exports.map
 CACHE_SOURCES := go.mod capi/link capi/for-valgrind $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \
-  $(filter-out %_test.go,$(wildcard internal/vllm/blockhash/*.go internal/vllm/v1/*/*.go internal/block/*.go internal/attention/*.go internal/kvstore/*.go internal/parallel/*.go internal/invariants/*.go)) \
-  $(wildcard internal/attention/*.s internal/kvstore/*.s)
+  $(filter-out %_test.go,$(wildcard internal/scheduling/blockhash/*.go internal/scheduling/vllm/v1/*/*.go internal/block/*.go internal/serving/attention/*.go internal/serving/kvstore/*.go internal/serving/parallel/*.go internal/invariants/*.go)) \
+  $(wildcard internal/serving/attention/*.s internal/serving/kvstore/*.s)
 
 # What hangs is ended; a slow or busy machine is not. make check vets.
 CHEAP := GOTOOLCHAIN=$$(.ci/tools toolchain) .ci/cheaply $$(.ci/tools go)
 TEST := $(CHEAP) test -buildvcs=false -vet=off -timeout 6h
 # With a Check that the tag calls, or with tests of what has one.
-CHECKED := ./internal/vllm/v0 ./internal/vllm/v1/... ./internal/paper ./internal/kvstore/... ./internal/engine
+CHECKED := ./internal/scheduling/vllm/v0 ./internal/scheduling/vllm/v1/... ./internal/scheduling/paper ./internal/serving/kvstore/... ./internal/serving/engine
 
 .PHONY: all lib cache grade llmgrade llmsim llmserve llmserve-mpi quick test test-long test-tiers test-mpi race invariants mutants exhaustive repeat loaded figures bench dropin install uninstall vet check clean
 .DELETE_ON_ERROR:
@@ -193,22 +193,22 @@ test-long: lib cache
 test-tiers:
 	@.ci/tools test
 	@command -v redis-server >/dev/null || { apt-get update -q && apt-get install -qy redis-server; }
-	@$(TEST) -count=1 -v -run 'Redis|Tier|Outlive' ./internal/kvoffload ./internal/engine ./cmd/llmserve
+	@$(TEST) -count=1 -v -run 'Redis|Tier|Outlive' ./internal/serving/kvoffload ./internal/serving/engine ./cmd/llmserve
 
 # What needs Open MPI, Slurm and network namespaces; root, who installs what is not there.
 test-mpi:
 	@.ci/tools test
 	@command -v mpirun slurmctld slurmd munged tc >/dev/null || \
 	  { apt-get update -q && apt-get install -qy libopenmpi-dev openmpi-bin slurmctld slurmd slurm-client munge iproute2; }
-	@CC=$(MPICC) CGO_ENABLED=1 $(CHEAP) vet -tags mpi ./internal/model/mpi ./cmd/llmserve
-	@CC=$(MPICC) CGO_ENABLED=1 $(TEST) -tags mpi -count=1 -v -run 'Rank|Processes' ./internal/model/mpi ./cmd/llmserve
+	@CC=$(MPICC) CGO_ENABLED=1 $(CHEAP) vet -tags mpi ./internal/serving/model/mpi ./cmd/llmserve
+	@CC=$(MPICC) CGO_ENABLED=1 $(TEST) -tags mpi -count=1 -v -run 'Rank|Processes' ./internal/serving/model/mpi ./cmd/llmserve
 
 race:
 	@.ci/tools build
-	@CGO_ENABLED=1 $(TEST) -count=1 -race -short ./internal/parallel
-	@CGO_ENABLED=1 $(TEST) -count=1 -race -short -run 'Cancel|SharedPrompt|SeveralAnswers' ./internal/engine
-	@CGO_ENABLED=1 $(TEST) -count=1 -race -short -run 'Goroutines|StaysSound' ./internal/vllm/v1/sched
-	@CGO_ENABLED=1 $(TEST) -count=1 -race -short -run 'SameTime' ./internal/model/chat/jinja
+	@CGO_ENABLED=1 $(TEST) -count=1 -race -short ./internal/serving/parallel
+	@CGO_ENABLED=1 $(TEST) -count=1 -race -short -run 'Cancel|SharedPrompt|SeveralAnswers' ./internal/serving/engine
+	@CGO_ENABLED=1 $(TEST) -count=1 -race -short -run 'Goroutines|StaysSound' ./internal/scheduling/vllm/v1/sched
+	@CGO_ENABLED=1 $(TEST) -count=1 -race -short -run 'SameTime' ./internal/serving/model/chat/jinja
 
 invariants:
 	@.ci/tools build
@@ -216,25 +216,25 @@ invariants:
 
 mutants:
 	@.ci/tools test
-	@$(TEST) -count=1 ./internal/grade -run TestNothingWrongPassesAndNothingRightFails -matrix
+	@$(TEST) -count=1 ./internal/homework/grade -run TestNothingWrongPassesAndNothingRightFails -matrix
 
 # Deeper than make test, which has the same tests, and one broken rule after the other.
 exhaustive:
 	@.ci/tools test
-	@LLM_TEST_LONG=1 $(TEST) -count=1 -v -run 'Handouts|BrokenRule' ./internal/course ./grader/suite | grep -v '^=== '
+	@LLM_TEST_LONG=1 $(TEST) -count=1 -v -run 'Handouts|BrokenRule' ./internal/homework/course ./grader/suite | grep -v '^=== '
 
 repeat:
 	@.ci/tools test
-	@$(TEST) -count=1 ./internal/grade -run TestTheSameFileGetsTheSameResult -repeat 5
+	@$(TEST) -count=1 ./internal/homework/grade -run TestTheSameFileGetsTheSameResult -repeat 5
 
 loaded:
 	@.ci/tools test
-	@$(TEST) -count=1 -v ./internal/grade -run TestNoScoreDependsOnTheLoad -loaded 3
+	@$(TEST) -count=1 -v ./internal/homework/grade -run TestNoScoreDependsOnTheLoad -loaded 3
 
 vet:
 	@.ci/tools build
 	@unformatted=$$("$$(dirname "$$(.ci/tools go)")/gofmt" -l .) && test -z "$$unformatted" || { echo "not gofmt'ed: $$unformatted"; exit 1; }
-	@$(CHEAP) vet ./... ./testdata/bench/... ./internal/replay/testdata/verify # ./... leaves out testdata
+	@$(CHEAP) vet ./... ./testdata/bench/... ./internal/scheduling/replay/testdata/verify # ./... leaves out testdata
 
 check: vet
 	@GOARCH=arm64 CGO_ENABLED=0 $(CHEAP) vet ./...
@@ -249,13 +249,13 @@ bench: $(B)/bench/bench $(B)/bench/cache llmserve
 	@$(B)/bench/bench $(B)/bench/libllm_memory.so $(B)/bench/plain.so
 	@echo
 	@$(B)/bench/cache
-	@$(BENCH) -count 5 ./internal/vllm/v1/pool ./internal/vllm/v1/kvcache ./internal/vllm/v1/sched | $(TABLES)
-	@$(BENCH) -benchtime 9x ./internal/kvstore | $(TABLES)
+	@$(BENCH) -count 5 ./internal/scheduling/vllm/v1/pool ./internal/scheduling/vllm/v1/kvcache ./internal/scheduling/vllm/v1/sched | $(TABLES)
+	@$(BENCH) -benchtime 9x ./internal/serving/kvstore | $(TABLES)
 	@echo
 	@$(B)/llmserve bench demo --num-prompts 32 --max-concurrency 32 --input-len 32 --output-len 64
 	@$(B)/llmserve bench demo --num-prompts 16 --prefix-len 2048 --input-len 16 --output-len 64
-	@$(GO) test -buildvcs=false -run '^$$' -bench AgainstReading ./internal/model | $(TABLES)
-	@$(BENCH) -benchtime 3x ./cmd/llmgrade ./internal/sim | $(TABLES)
+	@$(GO) test -buildvcs=false -run '^$$' -bench AgainstReading ./internal/serving/model | $(TABLES)
+	@$(BENCH) -benchtime 3x ./cmd/llmgrade ./internal/simulation/sim | $(TABLES)
 
 $(B)/bench/bench: testdata/bench/bench.c testdata/submissions/correct/llm_memory.c $(SOURCES) Makefile
 	@.ci/tools build

@@ -17,7 +17,7 @@ import "C"
 import (
 	"unsafe"
 
-	"llmmemory/internal/course"
+	"llmmemory/internal/homework/course"
 )
 
 var library course.Library

@@ -16,7 +16,7 @@ import "C"
 import (
 	"unsafe"
 
-	"llmmemory/internal/course"
+	"llmmemory/internal/homework/course"
 )
 
 // heap is course.Memory over C's malloc, calloc and free.

@@ -8,7 +8,7 @@ import "C"
 import (
 	_ "unsafe" // for go:linkname
 
-	"llmmemory/internal/course"
+	"llmmemory/internal/homework/course"
 )
 
 // llm_start is called once, by the constructor in guest.c, before the program's

@@ -16,58 +16,66 @@ import (
 
 const module = "llmmemory/"
 
-// allowedImports are the rows of the table in README.md, and which others each may import. A package
-// belongs to the longest that its path begins with, and may import what is in its own.
-// internal/README.md draws them.
-var allowedImports = map[string][]string{
-	// Without rules of the system.
+// wings are the rows of the table in README.md, and which other wings, or packages of theirs, each may import.
+var wings = map[string][]string{
+	"internal/block":      {"internal/invariants"},
+	"internal/homework":   {"grader", "internal/block", "internal/invariants", "internal/jobs", "internal/terminal"},
+	"internal/scheduling": {"internal/block", "internal/invariants"},
+	"internal/serving":    {"internal/block", "internal/invariants", "internal/scheduling"},
+	"internal/simulation": {"internal/jobs", "internal/scheduling", "internal/terminal"},
+	"internal/view":       {"internal/block", "internal/homework/course", "internal/scheduling"},
+
+	"capi": {"internal/block", "internal/homework/course", "internal/scheduling", "internal/serving/attention", "internal/serving/kvstore",
+		"internal/serving/parallel"},
+	"cmd": {"internal/homework", "internal/jobs", "internal/scheduling", "internal/serving", "internal/simulation", "internal/terminal",
+		"internal/view", "internal/block"},
+
 	"grader":              {},
-	"internal/assembly":   {},
-	"internal/chart":      {"internal/jobs"},
-	"internal/ctree":      {},
-	"internal/half":       {},
 	"internal/invariants": {},
 	"internal/jobs":       {},
-	"internal/parallel":   {},
-	"internal/reqtable":   {},
 	"internal/terminal":   {},
+	"internal/testkit":    {"internal/scheduling"},
+}
 
-	// Memory managers and schedulers.
-	"internal/block":          {"internal/invariants"},
-	"internal/course":         {"internal/block", "internal/invariants"},
-	"internal/vllm/device":    {"internal/block"},
-	"internal/vllm/blockhash": {},
-	"internal/serve":          {"internal/vllm/device"}, // the face of a scheduler
-	"internal/vllm":           {"internal/block", "internal/invariants", "internal/reqtable", "internal/serve", "internal/vllm/blockhash", "internal/vllm/device"},
-	"internal/paper":          {"internal/block", "internal/invariants", "internal/reqtable", "internal/serve", "internal/vllm/device"},
+// packages are those of the wings, and which others of their wing each may import.
+var packages = map[string][]string{
+	"internal/homework/course": {},
+	"internal/homework/ctree":  {},
+	"internal/homework/grade":  {"course", "ctree"},
 
-	// Serving.
-	"internal/attention": {"internal/assembly", "internal/half", "internal/invariants", "internal/parallel"},
-	"internal/kvstore":   {"internal/attention", "internal/block", "internal/invariants", "internal/parallel", "internal/vllm"},
-	"internal/kvoffload": {"internal/vllm/blockhash"},
-	"internal/model":     {"internal/assembly", "internal/attention", "internal/half", "internal/kvstore", "internal/parallel"},
-	"internal/engine": {"internal/attention", "internal/invariants", "internal/kvoffload", "internal/kvstore", "internal/model", "internal/parallel", "internal/serve", "internal/vllm",
-		"internal/vllm/blockhash", "internal/vllm/device"},
+	"internal/scheduling/blockhash": {},
+	"internal/scheduling/device":    {},
+	"internal/scheduling/reqtable":  {},
+	"internal/scheduling/serve":     {"device"},
+	"internal/scheduling/vllm":      {"blockhash", "device", "reqtable", "serve"},
+	"internal/scheduling/paper":     {"device", "reqtable", "serve"},
+	"internal/scheduling/replay":    {"blockhash", "device", "paper", "serve", "vllm"},
 
-	// What is measured and shown.
-	"internal/replay": {"internal/paper", "internal/serve", "internal/vllm", "internal/vllm/blockhash", "internal/vllm/device"},
-	"internal/view": {"internal/block", "internal/course", "internal/paper", "internal/serve", "internal/vllm", "internal/vllm/blockhash",
-		"internal/vllm/device"},
-	"internal/sim": {"internal/chart", "internal/jobs", "internal/paper", "internal/parallel", "internal/reqtable", "internal/serve",
-		"internal/terminal", "internal/vllm", "internal/vllm/blockhash", "internal/vllm/device"},
+	"internal/serving/assembly":  {},
+	"internal/serving/half":      {},
+	"internal/serving/parallel":  {},
+	"internal/serving/attention": {"assembly", "half", "parallel"},
+	"internal/serving/kvstore":   {"attention", "parallel"},
+	"internal/serving/kvoffload": {},
+	"internal/serving/model":     {"assembly", "attention", "half", "kvstore", "parallel"},
+	"internal/serving/engine":    {"attention", "kvoffload", "kvstore", "model", "parallel"},
 
-	// The grader of submissions.
-	"internal/grade": {"grader", "internal/course", "internal/ctree", "internal/jobs", "internal/terminal"},
+	"internal/simulation/chart":      {},
+	"internal/simulation/workload":   {},
+	"internal/simulation/cost":       {},
+	"internal/simulation/runs":       {"workload"},
+	"internal/simulation/sim":        {"cost", "workload"},
+	"internal/simulation/calibrate":  {"chart", "cost"},
+	"internal/simulation/fleet":      {"cost", "sim", "workload"},
+	"internal/simulation/scenario":   {"cost", "sim", "workload"},
+	"internal/simulation/sweep":      {"chart", "cost", "runs", "scenario", "sim"},
+	"internal/simulation/capacity":   {"cost", "runs", "scenario", "sim", "workload"},
+	"internal/simulation/plans":      {"capacity", "chart", "cost", "runs", "scenario", "sim"},
+	"internal/simulation/experiment": {"capacity", "chart", "cost", "runs", "scenario", "sim", "workload"},
 
-	// What users start.
-	"capi": {"internal/course"},
-	"capi/cache": {"internal/attention", "internal/block", "internal/kvstore", "internal/parallel", "internal/vllm", "internal/vllm/blockhash",
-		"internal/vllm/device"},
-	"cmd": {"internal/*"},
-
-	// Only tests import these.
-	"capi/guest":       {},
-	"internal/testkit": {"internal/serve", "internal/vllm/device"},
+	"capi":       {},
+	"capi/cache": {},
+	"capi/guest": {},
 }
 
 // goList prints a line for each package.
@@ -81,20 +89,18 @@ func goList(t *testing.T, arguments ...string) []string {
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
-// rowOf is the longest row that a path begins with.
-func rowOf(t *testing.T, pkg string) string {
-	t.Helper()
+// rowOf returns the longest row that a path begins with, or "".
+func rowOf(rows map[string][]string, pkg string) string {
 	for at := strings.TrimPrefix(pkg, module); at != "."; at = path.Dir(at) {
-		if _, ok := allowedImports[at]; ok {
+		if _, ok := rows[at]; ok {
 			return at
 		}
 	}
-	require.Failf(t, "no row", "%s is in no row: put one into allowedImports, and into internal/README.md", pkg)
 	return ""
 }
 
-// Ensure that packages import only what their row may, and that each row that is
-// named has packages.
+// Ensure that packages import only what the rows of their wing and of their package allow, and that each row has
+// packages.
 func TestPackagesImportOnlyWhatTheirRowMay(t *testing.T) {
 	seen := map[string]bool{}
 	for _, line := range goList(t, "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...") {
@@ -102,50 +108,87 @@ func TestPackagesImportOnlyWhatTheirRowMay(t *testing.T) {
 		if pkg == strings.TrimSuffix(module, "/")+"/internal" { // this test
 			continue
 		}
-		from := rowOf(t, pkg)
-		seen[from] = true
+		wing, from := rowOf(wings, pkg), rowOf(packages, pkg)
+		require.NotEmptyf(t, wing, "%s is in no wing: put it into wings, and into internal/README.md", pkg)
+		seen[wing], seen[from] = true, true
+		if inside := strings.TrimPrefix(pkg, module) != wing || from != ""; inside && hasPackages(wing) {
+			require.NotEmptyf(t, from, "%s is in no row of packages", pkg)
+		}
 		for imported := range strings.FieldsSeq(imports) {
 			if !strings.HasPrefix(imported, module) {
 				continue
 			}
-			to := rowOf(t, imported)
-			everything := slices.Contains(allowedImports[from], "internal/*") && strings.HasPrefix(to, "internal/") && to != "internal/testkit"
-			if to != from && !everything && !slices.Contains(allowedImports[from], to) {
-				t.Errorf("%s imports %s, but %s may import only %v", pkg, imported, from, allowedImports[from])
+			other, to := rowOf(wings, imported), rowOf(packages, imported)
+			switch {
+			case other != wing:
+				if !slices.ContainsFunc(wings[wing], func(row string) bool { return within(imported, row) }) {
+					t.Errorf("%s imports %s, but %s may import only %v", pkg, imported, wing, wings[wing])
+				}
+			case to != from && !slices.Contains(packages[from], strings.TrimPrefix(to, wing+"/")):
+				t.Errorf("%s imports %s, but %s may import only %v of its wing", pkg, imported, from, packages[from])
 			}
 		}
 	}
-	require.ElementsMatch(t, slices.Collect(maps.Keys(allowedImports)), slices.Collect(maps.Keys(seen)), "rows, and rows with packages")
+	delete(seen, "")
+	rows := append(slices.Collect(maps.Keys(wings)), slices.Collect(maps.Keys(packages))...)
+	slices.Sort(rows)
+	require.ElementsMatch(t, slices.Compact(rows), slices.Collect(maps.Keys(seen)), "rows, and rows with packages")
 }
 
-// tableOfPackages returns the first column of the table of packages in README.md, from the
-// top row to the bottom row.
-func tableOfPackages(t *testing.T) []string {
-	t.Helper()
+// within reports whether a package is a row or in its folder.
+func within(pkg, row string) bool {
+	return pkg == module+row || strings.HasPrefix(pkg, module+row+"/")
+}
+
+// hasPackages reports whether the packages of a wing have rows of their own.
+func hasPackages(wing string) bool {
+	for row := range packages {
+		if strings.HasPrefix(row, wing+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// Ensure that no row allows an import back: neither of wings, nor of the packages of one.
+func TestImportsRunOneWay(t *testing.T) {
+	after := func(rows map[string][]string, folder string) {
+		var visit func(row string, above []string)
+		visit = func(row string, above []string) {
+			require.NotContains(t, above, row, "a way from a row to itself")
+			for _, next := range rows[row] {
+				visit(rowOf(rows, module+folder+next), append(above, row))
+			}
+		}
+		for row := range rows {
+			if strings.HasPrefix(row, folder) {
+				visit(row, nil)
+			}
+		}
+	}
+	after(wings, "")
+	for wing := range wings {
+		if hasPackages(wing) {
+			after(packages, wing+"/")
+		}
+	}
+}
+
+// Ensure that the table at the beginning of README.md has a row for each wing, above those that it imports.
+func TestTheReadmeHasARowForEachWing(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)
-	_, section, found := strings.Cut(string(text), "## Packages")
-	require.True(t, found, "README.md has no section Packages")
-	section, _, _ = strings.Cut(section, "\n## ")
+	head, _, _ := strings.Cut(string(text), "\n## ")
 	var table []string
-	for line := range strings.Lines(section) {
+	for line := range strings.Lines(head) {
 		if folder, _, ok := strings.Cut(strings.TrimPrefix(line, "| `"), "` |"); ok && strings.HasPrefix(line, "| `") {
 			table = append(table, folder)
 		}
 	}
-	return table
-}
-
-// Ensure that README.md lists each row once, and that a row may import only
-// rows below its own, so that no import goes upwards.
-func TestImportsGoDownTheTableInTheReadme(t *testing.T) {
-	table := tableOfPackages(t)
-	require.ElementsMatch(t, slices.Collect(maps.Keys(allowedImports)), table, "allowedImports, and the table in README.md")
+	require.ElementsMatch(t, slices.Collect(maps.Keys(wings)), table, "wings, and the table in README.md")
 	for row, folder := range table {
-		for _, imported := range allowedImports[folder] {
-			if imported != "internal/*" {
-				require.Greater(t, slices.Index(table, imported), row, "%s may import %s, which must be in a lower row", folder, imported)
-			}
+		for _, imported := range wings[folder] {
+			require.Greater(t, slices.Index(table, rowOf(wings, module+imported)), row, "%s may import %s, which must be in a lower row", folder, imported)
 		}
 	}
 }
@@ -156,12 +199,12 @@ func TestProgramsLinkOnlyWhatTheyMay(t *testing.T) {
 		name, packages string
 		only, never    []string // beginnings of paths; only: of those with a dot or of this module
 	}{
-		{"libllm_memory has no third party", "./capi", []string{"capi", "internal/course", "internal/block", "internal/invariants"}, nil},
-		{"the course's rules know nothing else", "./internal/course", []string{"internal/course", "internal/block", "internal/invariants"}, nil},
-		{"the simulator has no grader", "./internal/sim/...", nil, []string{"internal/grade", "grader", "internal/course"}},
-		{"the server has no grader and no simulator", "./cmd/llmserve", nil, []string{"internal/grade", "internal/sim", "internal/testkit"}},
-		{"the grader has no serving", "./cmd/llmgrade", nil, []string{"internal/vllm", "internal/engine", "internal/model", "internal/testkit"}},
-		{"llmsim has no grader", "./cmd/llmsim", nil, []string{"internal/grade", "internal/testkit"}},
+		{"libllm_memory has no third party", "./capi", []string{"capi", "internal/homework/course", "internal/block", "internal/invariants"}, nil},
+		{"the course's rules know nothing else", "./internal/homework/course", []string{"internal/homework/course", "internal/block", "internal/invariants"}, nil},
+		{"the simulator has no grader", "./internal/simulation/...", nil, []string{"internal/homework/grade", "grader", "internal/homework/course"}},
+		{"the server has no grader and no simulator", "./cmd/llmserve", nil, []string{"internal/homework/grade", "internal/simulation", "internal/testkit"}},
+		{"the grader has no serving", "./cmd/llmgrade", nil, []string{"internal/scheduling", "internal/serving", "internal/testkit"}},
+		{"llmsim has no grader", "./cmd/llmsim", nil, []string{"internal/homework/grade", "internal/testkit"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, pkg := range goList(t, "-deps", c.packages) {

@@ -9,8 +9,8 @@ import (
 	"math"
 	"unsafe"
 
-	"llmmemory/internal/attention"
-	"llmmemory/internal/kvstore"
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/kvstore"
 )
 
 //export llm_attention_describe

@@ -8,10 +8,10 @@ import "C"
 import (
 	"sync"
 
-	"llmmemory/internal/vllm/v1/handle"
-	"llmmemory/internal/vllm/v1/kvcache"
-	"llmmemory/internal/vllm/v1/pool"
-	"llmmemory/internal/vllm/v1/sched"
+	"llmmemory/internal/scheduling/vllm/v1/handle"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+	"llmmemory/internal/scheduling/vllm/v1/pool"
+	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
 // objects are what handles name: open caches, or open stores.

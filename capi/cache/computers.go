@@ -9,9 +9,9 @@ import (
 	"runtime"
 	"sync"
 
-	"llmmemory/internal/attention"
-	"llmmemory/internal/kvstore"
-	"llmmemory/internal/parallel"
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/kvstore"
+	"llmmemory/internal/serving/parallel"
 )
 
 // A computer is a thread pool, and what computes attention and writes keys and values on it.

@@ -10,9 +10,9 @@ import (
 	"encoding/hex"
 	"syscall"
 
-	"llmmemory/internal/vllm/blockhash"
-	"llmmemory/internal/vllm/v1/kvcache"
-	"llmmemory/internal/vllm/v1/sched"
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
 // configuration translates a config, and keeps numbers within what a process

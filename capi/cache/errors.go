@@ -12,11 +12,11 @@ import (
 	"strings"
 	"unsafe"
 
-	"llmmemory/internal/attention"
-	"llmmemory/internal/kvstore"
-	"llmmemory/internal/vllm/v1/kvcache"
-	"llmmemory/internal/vllm/v1/memplan"
-	"llmmemory/internal/vllm/v1/sched"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+	"llmmemory/internal/scheduling/vllm/v1/memplan"
+	"llmmemory/internal/scheduling/vllm/v1/sched"
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/kvstore"
 )
 
 // A fault is an error with its code of llm_cache.h.

@@ -8,9 +8,9 @@ import "C"
 import (
 	"unsafe"
 
-	"llmmemory/internal/vllm/blockhash"
-	"llmmemory/internal/vllm/v1/kvevents"
-	"llmmemory/internal/vllm/v1/pool"
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/kvevents"
+	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
 //export llm_cache_drain

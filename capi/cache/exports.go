@@ -15,8 +15,8 @@ import "C"
 import (
 	"unsafe"
 
-	"llmmemory/internal/vllm/blockhash"
-	"llmmemory/internal/vllm/v1/sched"
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
 func main() {}

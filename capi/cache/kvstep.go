@@ -8,8 +8,8 @@ import "C"
 import (
 	"unsafe"
 
-	"llmmemory/internal/attention"
-	"llmmemory/internal/kvstore"
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/kvstore"
 )
 
 //export llm_kvstore_begin

@@ -10,8 +10,8 @@ import (
 	"fmt"
 	"math"
 
-	"llmmemory/internal/attention"
-	"llmmemory/internal/kvstore"
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/kvstore"
 )
 
 // A store is the object of a handle of llm_attention.h.

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"unsafe"
 
-	"llmmemory/internal/vllm/v1/kvcache"
-	"llmmemory/internal/vllm/v1/memplan"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+	"llmmemory/internal/scheduling/vllm/v1/memplan"
 )
 
 //export llm_cache_plan_memory

@@ -8,7 +8,7 @@ import "C"
 import (
 	"unsafe"
 
-	"llmmemory/internal/vllm/v1/sched"
+	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
 //export llm_cache_schedule

@@ -6,7 +6,7 @@ package main
 import "C"
 
 import (
-	"llmmemory/internal/vllm/v1/sched"
+	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
 //export llm_cache_match

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/course/handout"
+	"llmmemory/internal/homework/course/handout"
 )
 
 // refusals are what testdata/guest/refused.c is refused, in order: the function, words of the reason,

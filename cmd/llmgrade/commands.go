@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmmemory/internal/grade"
-	"llmmemory/internal/grade/build"
-	"llmmemory/internal/grade/reproduce"
+	"llmmemory/internal/homework/grade"
+	"llmmemory/internal/homework/grade/build"
+	"llmmemory/internal/homework/grade/reproduce"
 	"llmmemory/internal/terminal"
 )
 

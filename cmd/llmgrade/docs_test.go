@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/course/trace"
-	"llmmemory/internal/grade/class"
+	"llmmemory/internal/homework/course/trace"
+	"llmmemory/internal/homework/grade/class"
 )
 
 // blocks returns the indented blocks of a document, without the indentation.

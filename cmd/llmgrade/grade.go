@@ -16,12 +16,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"llmmemory/internal/course/trace"
-	"llmmemory/internal/grade"
-	"llmmemory/internal/grade/build"
-	"llmmemory/internal/grade/class"
-	"llmmemory/internal/grade/report"
-	"llmmemory/internal/grade/reproduce"
+	"llmmemory/internal/homework/course/trace"
+	"llmmemory/internal/homework/grade"
+	"llmmemory/internal/homework/grade/build"
+	"llmmemory/internal/homework/grade/class"
+	"llmmemory/internal/homework/grade/report"
+	"llmmemory/internal/homework/grade/reproduce"
 	"llmmemory/internal/jobs"
 )
 

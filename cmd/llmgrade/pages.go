@@ -10,9 +10,9 @@ import (
 	"strings"
 	"sync"
 
-	"llmmemory/internal/grade"
-	"llmmemory/internal/grade/class"
-	"llmmemory/internal/grade/report"
+	"llmmemory/internal/homework/grade"
+	"llmmemory/internal/homework/grade/class"
+	"llmmemory/internal/homework/grade/report"
 	"llmmemory/internal/jobs"
 	"llmmemory/internal/terminal"
 )

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/grade"
-	"llmmemory/internal/grade/class"
+	"llmmemory/internal/homework/grade"
+	"llmmemory/internal/homework/grade/class"
 )
 
 // Ensure that every line and row has the version of the rules, also for files that could not be

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/course/trace"
-	"llmmemory/internal/grade/traces"
+	"llmmemory/internal/homework/course/trace"
+	"llmmemory/internal/homework/grade/traces"
 	"llmmemory/internal/testkit/level"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"llmmemory/internal/engine/openai"
+	"llmmemory/internal/serving/engine/openai"
 	"llmmemory/internal/terminal"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/engine/openai"
+	"llmmemory/internal/serving/engine/openai"
 )
 
 func record(status int, reason string) openai.Record {

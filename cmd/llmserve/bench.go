@@ -16,8 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmmemory/internal/engine"
-	"llmmemory/internal/engine/sampling"
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/sampling"
 )
 
 // benchOptions are the load of a benchmark; names are those of vllm bench.

@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"llmmemory/internal/engine"
-	"llmmemory/internal/vllm/blockhash"
-	"llmmemory/internal/vllm/v1/kvevents"
-	"llmmemory/internal/vllm/v1/kvevents/publish"
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/kvevents"
+	"llmmemory/internal/scheduling/vllm/v1/kvevents/publish"
+	"llmmemory/internal/serving/engine"
 )
 
 // eventOptions are where the events of the prefix cache go.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"llmmemory/internal/block"
-	"llmmemory/internal/engine"
+	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/view"
 )
 

@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"llmmemory/internal/attention"
-	"llmmemory/internal/engine"
-	"llmmemory/internal/model"
-	"llmmemory/internal/model/chat"
-	"llmmemory/internal/model/induction"
-	"llmmemory/internal/model/tokenizer"
-	"llmmemory/internal/model/weights"
-	"llmmemory/internal/parallel"
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/chat"
+	"llmmemory/internal/serving/model/induction"
+	"llmmemory/internal/serving/model/tokenizer"
+	"llmmemory/internal/serving/model/weights"
+	"llmmemory/internal/serving/parallel"
 )
 
 // maxThreads is far above any useful number, and below what makes Go's runtime end the process.

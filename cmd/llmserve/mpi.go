@@ -5,7 +5,7 @@ package main
 import (
 	"time"
 
-	"llmmemory/internal/model/mpi"
+	"llmmemory/internal/serving/model/mpi"
 )
 
 func init() {

@@ -15,11 +15,11 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"llmmemory/internal/engine"
-	"llmmemory/internal/kvoffload"
-	"llmmemory/internal/model/matrix"
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/kvoffload"
+	"llmmemory/internal/serving/model/matrix"
 	"llmmemory/internal/terminal"
-	"llmmemory/internal/vllm/blockhash"
 )
 
 // offloadOptions say where blocks are kept outside the process.

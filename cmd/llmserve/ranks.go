@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"llmmemory/internal/engine"
-	"llmmemory/internal/model/matrix"
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/model/matrix"
 	"llmmemory/internal/terminal"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/model"
+	"llmmemory/internal/serving/model"
 	"llmmemory/internal/terminal"
 	"llmmemory/internal/testkit/weightfile"
 )

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmmemory/internal/engine"
-	"llmmemory/internal/engine/sampling"
-	"llmmemory/internal/model/chat"
-	"llmmemory/internal/model/marks"
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/sampling"
+	"llmmemory/internal/serving/model/chat"
+	"llmmemory/internal/serving/model/marks"
 )
 
 func runCommand() *cobra.Command {

@@ -18,9 +18,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"llmmemory/internal/engine"
-	"llmmemory/internal/engine/openai"
-	"llmmemory/internal/model/matrix"
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/openai"
+	"llmmemory/internal/serving/model/matrix"
 	"llmmemory/internal/terminal"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"llmmemory/internal/engine"
+	"llmmemory/internal/serving/engine"
 )
 
 // stepTimes adds up the times of steps. It observes an engine.

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"llmmemory/internal/model/chat"
+	"llmmemory/internal/serving/model/chat"
 )
 
 // folderTemplate reads the chat template of a folder, from chat_template.jinja or tokenizer_config.json.

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"llmmemory/internal/parallel"
+	"llmmemory/internal/serving/parallel"
 )
 
 // pool makes the threads of a worker: its share of all.

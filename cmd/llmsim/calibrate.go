@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmmemory/internal/chart"
-	"llmmemory/internal/sim/calibrate"
+	"llmmemory/internal/simulation/calibrate"
+	"llmmemory/internal/simulation/chart"
 )
 
 // calibrateOptions are the flags of llmsim calibrate.

@@ -3,10 +3,10 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"llmmemory/internal/sim"
-	"llmmemory/internal/sim/cost"
-	"llmmemory/internal/sim/scenario"
-	"llmmemory/internal/sim/workload"
+	"llmmemory/internal/simulation/cost"
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/sim"
+	"llmmemory/internal/simulation/workload"
 )
 
 // completeNames has a shell complete the names that flags of a command take. Without one that fits

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmmemory/internal/chart"
-	"llmmemory/internal/sim/experiment"
-	"llmmemory/internal/sim/runs"
+	"llmmemory/internal/simulation/chart"
+	"llmmemory/internal/simulation/experiment"
+	"llmmemory/internal/simulation/runs"
 	"llmmemory/internal/terminal"
 )
 

@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"llmmemory/internal/sim"
-	"llmmemory/internal/sim/capacity"
-	"llmmemory/internal/sim/cost"
-	"llmmemory/internal/sim/scenario"
-	"llmmemory/internal/sim/workload"
+	"llmmemory/internal/simulation/capacity"
+	"llmmemory/internal/simulation/cost"
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/sim"
+	"llmmemory/internal/simulation/workload"
 )
 
 // addRun adds the flags that say what one run is.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmmemory/internal/sim"
-	"llmmemory/internal/sim/cost"
-	"llmmemory/internal/sim/fleet"
-	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/simulation/cost"
+	"llmmemory/internal/simulation/fleet"
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/sim"
 	"llmmemory/internal/terminal"
 )
 

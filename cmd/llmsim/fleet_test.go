@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/sim/fleet"
+	"llmmemory/internal/simulation/fleet"
 	"llmmemory/internal/testkit/level"
 )
 

@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmmemory/internal/sim"
-	"llmmemory/internal/sim/cost"
-	"llmmemory/internal/sim/scenario"
-	"llmmemory/internal/sim/workload"
+	"llmmemory/internal/simulation/cost"
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/sim"
+	"llmmemory/internal/simulation/workload"
 	"llmmemory/internal/terminal"
 )
 

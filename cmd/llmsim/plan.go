@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmmemory/internal/jobs"
-	"llmmemory/internal/sim"
-	"llmmemory/internal/sim/capacity"
-	"llmmemory/internal/sim/scenario"
-	"llmmemory/internal/sim/sizing"
+	"llmmemory/internal/simulation/capacity"
+	"llmmemory/internal/simulation/plans"
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/sim"
 )
 
 const planHelp = `plan finds the highest rate of requests that holds a service level objective, finds what limits
@@ -43,13 +43,13 @@ const planExamples = `  llmsim plan --slo 0.5s/token
 
 // planOptions are the flags of llmsim plan.
 type planOptions struct {
-	q       sizing.Question
+	q       plans.Question
 	slo     string
 	verbose bool
 }
 
 func planCommand() *cobra.Command {
-	o := planOptions{q: sizing.Question{Scenario: scenario.Scenario{Load: scenario.Load{Seed: 1}}}}
+	o := planOptions{q: plans.Question{Scenario: scenario.Scenario{Load: scenario.Load{Seed: 1}}}}
 	c := &cobra.Command{
 		Use:     "plan",
 		Short:   "Find how many requests a second fit, what limits them, what to change",
@@ -99,7 +99,7 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 	}
 	var stop func()
 	q.Progress, stop = counted("searches")
-	report, err := sizing.Size(c.Context(), *q)
+	report, err := plans.Size(c.Context(), *q)
 	stop()
 	if errors.Is(err, context.Canceled) && q.Folder != "" {
 		fmt.Fprintf(c.ErrOrStderr(), "what was run is kept in %s: the same command resumes\n", q.Folder)
@@ -118,7 +118,7 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 }
 
 // checkSearch refuses a search that cannot be meant.
-func checkSearch(q *sizing.Question) error {
+func checkSearch(q *plans.Question) error {
 	if q.Seeds < 1 || q.Seeds > capacity.MostSeeds || !(q.Precision > 0 && q.Precision < 1) {
 		return fmt.Errorf("--seeds %d, --precision %g: want 1 to %d seeds and a precision between 0 and 1", q.Seeds,
 			q.Precision, capacity.MostSeeds)

@@ -75,7 +75,7 @@ var refused = []struct{ args, says string }{
 	{"run --trace x.csv --workload alpaca", "not of both"},
 	{"run --rate inf", "need a number"},
 	{"run --think 3", "--turns"},
-	{"run --trace ../../internal/sim/workload/testdata/traces/own.csv --turns 1", "hash_ids"},
+	{"run --trace ../../internal/simulation/workload/testdata/traces/own.csv --turns 1", "hash_ids"},
 	{"run --setup llama-3-8b --gpu l4", "already: leave out l4\n"},
 	{"run --weights int4", "--weights and --kv go with --model and --gpu"},
 	{"run --memory-utilization 0.8 --blocks 9", "does nothing with --blocks"},

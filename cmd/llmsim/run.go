@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmmemory/internal/sim"
-	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/sim"
 )
 
 func runCommand() *cobra.Command {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/sim"
-	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/sim"
 	"llmmemory/internal/terminal"
 	"llmmemory/internal/testkit/level"
 )

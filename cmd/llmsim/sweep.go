@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"llmmemory/internal/sim"
-	"llmmemory/internal/sim/capacity"
-	"llmmemory/internal/sim/runs"
-	"llmmemory/internal/sim/scenario"
-	"llmmemory/internal/sim/sweep"
+	"llmmemory/internal/simulation/capacity"
+	"llmmemory/internal/simulation/runs"
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/sim"
+	"llmmemory/internal/simulation/sweep"
 )
 
 // sweepOptions are the flags of llmsim sweep that are not a scenario's.

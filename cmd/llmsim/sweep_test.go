@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/sim"
+	"llmmemory/internal/simulation/sim"
 	"llmmemory/internal/testkit/level"
 )
 

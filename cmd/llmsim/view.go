@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmmemory/internal/jobs"
-	"llmmemory/internal/serve"
-	"llmmemory/internal/sim"
-	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/scheduling/serve"
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/sim"
 	"llmmemory/internal/terminal"
 	"llmmemory/internal/view"
 )

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/sim"
+	"llmmemory/internal/simulation/sim"
 	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/view"
 )

@@ -29,7 +29,7 @@
 
 enum call { INIT, CREATE, FORK, APPEND, FREE, DESTROY, END, OVER, CHANGE };
 
-/* What the tester does, in the order of the changes of internal/course/oracle. */
+/* What the tester does, in the order of the changes of internal/homework/course/oracle. */
 enum change {
     NEW_ENGINE = CHANGE, DROP_ENGINE, NEW_SEQUENCE, DROP_SEQUENCE, UNLINKED, RENAMED, COUNTED, NEW_TABLE, MOVED, RELOCATED,
     MAPPED, UNMAPPED, RECORDED,

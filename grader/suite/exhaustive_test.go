@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/course/exhaustive"
-	"llmmemory/internal/course/trace"
+	"llmmemory/internal/homework/course/exhaustive"
+	"llmmemory/internal/homework/course/trace"
 	"llmmemory/internal/testkit/corpus"
 	"llmmemory/internal/testkit/level"
 )

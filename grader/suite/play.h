@@ -3,7 +3,7 @@
 #define PLAY_H
 
 /*
- * The file is what exhaustive_test.go writes: cases of internal/course/exhaustive.
+ * The file is what exhaustive_test.go writes: cases of internal/homework/course/exhaustive.
  * Returns 0, or 1 when a call went wrong, which it prints with the calls before it.
  * Needs heap.c.
  */

@@ -11,7 +11,7 @@
 // value in them makes a function panic: an entry outside the counts is reported
 // as Outside, and a mapped block whose count is below 1 is exclusive.
 //
-// Pools that own their counts are elsewhere (llmmemory/internal/vllm/device and
-// llmmemory/internal/vllm/v1/pool), as are the bytes of blocks, tables and requests:
+// Pools that own their counts are elsewhere (llmmemory/internal/scheduling/device and
+// llmmemory/internal/scheduling/vllm/v1/pool), as are the bytes of blocks, tables and requests:
 // libllm_memory links this package.
 package block

@@ -11,10 +11,10 @@ import (
 	"unsafe"
 
 	"llmmemory/internal/block"
-	"llmmemory/internal/course"
-	"llmmemory/internal/course/oracle"
-	"llmmemory/internal/course/trace"
-	"llmmemory/internal/vllm/device"
+	"llmmemory/internal/homework/course"
+	"llmmemory/internal/homework/course/oracle"
+	"llmmemory/internal/homework/course/trace"
+	"llmmemory/internal/scheduling/device"
 )
 
 const (

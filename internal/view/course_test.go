@@ -12,10 +12,10 @@ import (
 	"pgregory.net/rapid"
 
 	"llmmemory/internal/block"
-	"llmmemory/internal/course"
-	"llmmemory/internal/course/trace"
+	"llmmemory/internal/homework/course"
+	"llmmemory/internal/homework/course/trace"
+	"llmmemory/internal/scheduling/device"
 	"llmmemory/internal/view"
-	"llmmemory/internal/vllm/device"
 )
 
 func TestTheStoriesShowWhatTheyAreFor(t *testing.T) {

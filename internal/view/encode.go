@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"llmmemory/internal/vllm/device"
+	"llmmemory/internal/scheduling/device"
 )
 
 // A packedPage is the JSON in the page: the scenes, and for each recording the names of all

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"llmmemory/internal/serve"
+	"llmmemory/internal/scheduling/serve"
 )
 
 // A Live is a recording that continues: its page shows the frames so far and asks for new ones.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/serve"
+	"llmmemory/internal/scheduling/serve"
 	"llmmemory/internal/view"
 )
 

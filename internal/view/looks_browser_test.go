@@ -9,10 +9,10 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/scheduling/device"
 	"llmmemory/internal/testkit/browsertest"
 	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/view"
-	"llmmemory/internal/vllm/device"
 )
 
 // contrast lists the texts with less than 4.5 : 1 (WCAG, AA). A block's text lies

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"llmmemory/internal/block"
-	"llmmemory/internal/serve"
-	"llmmemory/internal/vllm/device"
+	"llmmemory/internal/scheduling/device"
+	"llmmemory/internal/scheduling/serve"
 )
 
 // Limits limit what a Recorder keeps.

@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"llmmemory/internal/paper"
-	"llmmemory/internal/serve"
+	"llmmemory/internal/scheduling/device"
+	"llmmemory/internal/scheduling/paper"
+	"llmmemory/internal/scheduling/serve"
+	v0 "llmmemory/internal/scheduling/vllm/v0"
 	"llmmemory/internal/testkit/servetest"
 	"llmmemory/internal/view"
-	"llmmemory/internal/vllm/device"
-	v0 "llmmemory/internal/vllm/v0"
 )
 
 // A watched scheduler is recorded, and each frame is compared with it.

@@ -25,7 +25,7 @@ import (
 	"errors"
 	"fmt"
 
-	"llmmemory/internal/vllm/device"
+	"llmmemory/internal/scheduling/device"
 )
 
 // ErrRecording is wrapped if a page cannot show a recording, or a scheduler does not show its tables.

@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/block"
-	"llmmemory/internal/paper"
-	"llmmemory/internal/serve"
+	"llmmemory/internal/scheduling/device"
+	"llmmemory/internal/scheduling/paper"
+	"llmmemory/internal/scheduling/serve"
+	v0 "llmmemory/internal/scheduling/vllm/v0"
 	"llmmemory/internal/view"
-	"llmmemory/internal/vllm/device"
-	v0 "llmmemory/internal/vllm/v0"
 )
 
 // A load is a closed set of requests.

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"fmt"
 
-	"llmmemory/internal/paper"
-	"llmmemory/internal/serve"
-	"llmmemory/internal/vllm/blockhash"
-	"llmmemory/internal/vllm/v1/adapter"
-	"llmmemory/internal/vllm/v1/kvcache"
-	"llmmemory/internal/vllm/v1/sched"
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/paper"
+	"llmmemory/internal/scheduling/serve"
+	"llmmemory/internal/scheduling/vllm/v1/adapter"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
 // A servingStory is a few requests in a small pool. Two schedulers serve them, or one does,

@@ -3,8 +3,8 @@ package view
 import (
 	"fmt"
 
-	"llmmemory/internal/serve"
-	"llmmemory/internal/vllm/v0"
+	"llmmemory/internal/scheduling/serve"
+	"llmmemory/internal/scheduling/vllm/v0"
 )
 
 // A Tabler is a scheduler that shows its tables.

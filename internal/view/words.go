@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"llmmemory/internal/block"
-	"llmmemory/internal/serve"
-	"llmmemory/internal/vllm/device"
+	"llmmemory/internal/scheduling/device"
+	"llmmemory/internal/scheduling/serve"
 )
 
 // A state is the sequences of each request, by number.

@@ -5,7 +5,7 @@
 # calibrate fits the time of a step to those of three of the loads. llmsim figures simulates the
 # other three with the same scheduler and arrivals, and compares throughput, time to first token and
 # time per token. FOLDER, outside the repository, gets what was measured; the figure's data is
-# internal/sim/experiment/serving.json. MEASURE="nice -n -15" runs each measurement by that command.
+# internal/simulation/experiment/serving.json. MEASURE="nice -n -15" runs each measurement by that command.
 set -eu
 model=$(realpath "$1")
 dir=$(mkdir -p "$2" && cd "$2" && pwd)
@@ -31,5 +31,5 @@ done
 go build -o "$dir/llmsim" ./cmd/llmsim
 find "$dir" -name 'calibrate-*.csv' ! -name '*.arrivals.csv' -exec "$dir/llmsim" calibrate -o "$dir/cost.json" {} + | sed -n 1,2p
 machine=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
-go run ./testdata/bench/served "$dir" "$machine, $(nproc) threads; $(basename "$model")" internal/sim/experiment/serving.json
+go run ./testdata/bench/served "$dir" "$machine, $(nproc) threads; $(basename "$model")" internal/simulation/experiment/serving.json
 go run ./cmd/llmsim figures --only served --check -o "$dir/figures"

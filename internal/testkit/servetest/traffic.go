@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"llmmemory/internal/serve"
+	"llmmemory/internal/scheduling/serve"
 )
 
 // A System is a scheduler under test.

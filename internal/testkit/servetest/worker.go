@@ -7,8 +7,8 @@ package servetest
 import (
 	"fmt"
 
-	"llmmemory/internal/serve"
-	"llmmemory/internal/vllm/device"
+	"llmmemory/internal/scheduling/device"
+	"llmmemory/internal/scheduling/serve"
 )
 
 // A Worker runs the model and has its memory.

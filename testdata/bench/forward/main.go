@@ -15,11 +15,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"llmmemory/internal/attention"
-	"llmmemory/internal/kvstore"
-	"llmmemory/internal/model"
-	"llmmemory/internal/model/weights"
-	"llmmemory/internal/parallel"
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/kvstore"
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/weights"
+	"llmmemory/internal/serving/parallel"
 )
 
 func main() {

@@ -6,11 +6,11 @@ import (
 	"math"
 	"slices"
 
-	"llmmemory/internal/attention"
-	"llmmemory/internal/kvstore"
-	"llmmemory/internal/model"
-	"llmmemory/internal/model/weights"
-	"llmmemory/internal/parallel"
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/kvstore"
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/weights"
+	"llmmemory/internal/serving/parallel"
 )
 
 // settings are compared with the first one, which rounds neither activations nor keys and values.

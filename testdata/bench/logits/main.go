@@ -13,7 +13,7 @@ import (
 	"math"
 	"os"
 
-	"llmmemory/internal/attention"
+	"llmmemory/internal/serving/attention"
 )
 
 func main() {

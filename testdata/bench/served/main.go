@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"llmmemory/internal/sim/cost"
-	"llmmemory/internal/sim/experiment"
+	"llmmemory/internal/simulation/cost"
+	"llmmemory/internal/simulation/experiment"
 )
 
 func main() {

@@ -2,7 +2,7 @@
 // of each metric over repeated runs. With -json it also writes what llmsim figures draws beside the paper's figures 18a
 // and 19:
 //
-//	go test -run '^$' -bench 'Paged|BlockSize' ./internal/kvstore | go run ./testdata/bench/tables -json FILE -machine TEXT
+//	go test -run '^$' -bench 'Paged|BlockSize' ./internal/serving/kvstore | go run ./testdata/bench/tables -json FILE -machine TEXT
 package main
 
 import (

@@ -1,0 +1,197 @@
+package exhaustive
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"iter"
+	"slices"
+
+	"llmmemory/internal/homework/course/trace"
+)
+
+// Bounds say what is enumerated.
+type Bounds struct {
+	// Start leads to the state that the enumeration begins in. It is llm_init of
+	// engine 0, and more calls where the interesting states are far from there.
+	Start []trace.Op
+	// IDs are those that sequences may have, besides those of Start. Which of
+	// them a call uses makes no difference, only whether it lives.
+	IDs []int32
+	// Lengths are those of create_sequence.
+	Lengths []int32
+	// Calls is how many calls follow Start at most.
+	Calls int
+}
+
+// Small are the bounds of an engine with the given blocks, from llm_init on: three
+// ids, and the lengths at which the number of blocks changes. ids are any three
+// that differ.
+func Small(blocks int, ids [3]int32, calls int) Bounds {
+	return Bounds{
+		Start:   []trace.Op{{Kind: trace.Init, A: int32(blocks) * blockSize}},
+		IDs:     ids[:],
+		Lengths: []int32{0, 1, 15, 16, 17, 33},
+		Calls:   calls,
+	}
+}
+
+// A Case is a state, and every call that can be made in it.
+type Case struct {
+	// Path leads to State: Start, and then the fewest calls.
+	Path  []trace.Op
+	State State
+	// Refused are the calls that fail, each single allocation of the others
+	// failing among them. They change nothing, so all of them can be played one
+	// after the other when Path has been.
+	Refused []trace.Op
+	// Changes are the calls that succeed. Each is to be played after Path alone,
+	// or after Path and Refused.
+	Changes []trace.Op
+}
+
+// Cases yields every distinct state that fewer than Calls calls reach, those
+// with shorter paths first. So the first call of a subject that goes wrong is
+// the last of a shortest sequence of calls that shows a mistake.
+//
+// Of a Case nothing may be changed, and nothing kept but copies.
+func (b Bounds) Cases() iter.Seq[Case] {
+	return func(yield func(Case) bool) {
+		s := search{Bounds: b, seen: map[[16]byte]bool{}}
+		s.add(-1, trace.Op{}, b.start())
+		for at, end := 0, 1; at < len(s.nodes) && s.depth < b.Calls; s.depth++ {
+			for ; at < end; at++ {
+				c := s.expand(int32(at))
+				if !yield(c) {
+					return
+				}
+				for _, op := range c.Changes {
+					next := c.State.Clone()
+					next.Play(op)
+					s.add(int32(at), op, next)
+				}
+			}
+			end = len(s.nodes)
+		}
+	}
+}
+
+func (b Bounds) start() State {
+	var s State
+	for _, op := range b.Start {
+		s.Play(op)
+	}
+	return s
+}
+
+// A search is breadth-first. It keeps how each state was reached, not the state.
+type search struct {
+	Bounds
+	nodes []node
+	seen  map[[16]byte]bool
+	depth int
+}
+
+type node struct {
+	parent int32
+	op     trace.Op
+}
+
+// add notes a state unless it is known, or has no engine, in which nothing more
+// can be called.
+func (s *search) add(parent int32, op trace.Op, to State) {
+	if key := to.key(); to.Exists && !s.seen[key] {
+		s.seen[key] = true
+		s.nodes = append(s.nodes, node{parent, op})
+	}
+}
+
+func (s *search) path(at int32) []trace.Op {
+	var path []trace.Op
+	for ; at > 0; at = s.nodes[at].parent {
+		path = append(path, s.nodes[at].op)
+	}
+	slices.Reverse(path)
+	return append(slices.Clone(s.Start), path...)
+}
+
+func (s *search) expand(at int32) Case {
+	c := Case{Path: s.path(at)}
+	for _, op := range c.Path {
+		c.State.Play(op)
+	}
+	for _, op := range s.calls(&c.State) {
+		after := c.State.Clone()
+		if !after.Play(op) {
+			c.Refused = append(c.Refused, op)
+			continue
+		}
+		for fail := 1; ; fail++ {
+			op := op
+			op.Fail = fail
+			if again := c.State.Clone(); again.Play(op) {
+				break
+			}
+			c.Refused = append(c.Refused, op)
+		}
+		c.Changes = append(c.Changes, op)
+	}
+	return c
+}
+
+// calls returns all calls that can be made in a state, up to the names of ids that
+// do not live. A record is the position that it is written to.
+func (s *search) calls(state *State) []trace.Op {
+	var live, dead []int32
+	for _, q := range state.Sequences {
+		live = append(live, q.ID)
+	}
+	for _, id := range s.IDs {
+		if len(dead) < 2 && state.find(id) == nil {
+			dead = append(dead, id)
+		}
+	}
+	known := slices.Concat(live, dead[:min(1, len(dead))])
+	var ops []trace.Op
+	for _, id := range known {
+		for _, length := range s.Lengths {
+			ops = append(ops, trace.Op{Kind: trace.Create, A: id, B: length})
+		}
+		for _, child := range known {
+			ops = append(ops, trace.Op{Kind: trace.Fork, A: id, B: child})
+		}
+		record := int32(0)
+		if q := state.find(id); q != nil {
+			record = q.KVCount
+		}
+		ops = append(ops, trace.Op{Kind: trace.Append, A: id, B: record}, trace.Op{Kind: trace.Free, A: id})
+	}
+	if len(dead) == 2 {
+		ops = append(ops, trace.Op{Kind: trace.Fork, A: dead[0], B: dead[1]})
+	}
+	return append(ops, trace.Op{Kind: trace.Destroy})
+}
+
+// key is equal for two states that differ in the names of ids only. The counts
+// and the free count follow from the tables.
+func (s *State) key() [16]byte {
+	var to []byte
+	put := func(n int32) { to = binary.LittleEndian.AppendUint32(to, uint32(n)) }
+	for _, q := range s.Sequences {
+		put(q.KVCount)
+		for i, table := range q.Tables {
+			if table == nil {
+				continue
+			}
+			put(int32(i))
+			for _, id := range table {
+				put(id)
+			}
+		}
+		put(tableSize)
+	}
+	for _, r := range s.Pool {
+		put(int32(r))
+	}
+	sum := sha256.Sum256(to)
+	return [16]byte(sum[:16])
+}

@@ -1,0 +1,271 @@
+package course
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"syscall"
+	"unsafe"
+
+	"llmmemory/internal/homework/course/exhaustive"
+	"llmmemory/internal/homework/course/trace"
+)
+
+// A flatArena is a Memory in one stretch, which can be put back as it was. What
+// is freed is overwritten; a chunk has a few bytes after it that stay as they
+// are.
+type flatArena struct {
+	space  []byte
+	used   int
+	chunks []flatChunk
+	gets   int // calls of Get that asked for memory
+	fail   int // fail the fail-th chunk from now; 0: never
+}
+
+type flatChunk struct {
+	at, size int
+	live     bool
+}
+
+const (
+	flatSize  = 4 << 20
+	flatGuard = 16
+	freshByte = 0x5a
+	freedByte = 0xa5
+	guardByte = 0xee
+)
+
+func newFlatArena() *flatArena {
+	space, err := syscall.Mmap(-1, 0, flatSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	must(err)
+	return &flatArena{space: space}
+}
+
+func (a *flatArena) close() { _ = syscall.Munmap(a.space) }
+
+func (a *flatArena) Get(chunks []Chunk) bool {
+	a.gets++
+	if a.fail > 0 && a.fail <= len(chunks) {
+		clear(chunks)
+		return false
+	}
+	for i := range chunks {
+		at := (a.used + 15) &^ 15
+		end := at + int(chunks[i].Size)
+		fill(a.space[a.used:at], guardByte)
+		if chunks[i].Zero != 0 {
+			fill(a.space[at:end], 0)
+		} else {
+			fill(a.space[at:end], freshByte)
+		}
+		fill(a.space[end:end+flatGuard], guardByte)
+		a.used = end + flatGuard
+		a.chunks = append(a.chunks, flatChunk{at, end - at, true})
+		chunks[i].At = unsafe.Pointer(&a.space[at])
+	}
+	return true
+}
+
+func (a *flatArena) Put(first, single unsafe.Pointer) {
+	for first != nil {
+		next := *(*unsafe.Pointer)(first)
+		a.free(first)
+		first = next
+	}
+	if single != nil {
+		a.free(single)
+	}
+}
+
+func (a *flatArena) find(p unsafe.Pointer) *flatChunk {
+	at := int(uintptr(p) - uintptr(unsafe.Pointer(&a.space[0])))
+	for i := range a.chunks {
+		if a.chunks[i].at == at && a.chunks[i].live {
+			return &a.chunks[i]
+		}
+	}
+	return nil
+}
+
+func (a *flatArena) free(p unsafe.Pointer) {
+	c := a.find(p)
+	if c == nil {
+		panic("freed what was not allocated")
+	}
+	c.live = false
+	fill(a.space[c.at:c.at+c.size], freedByte)
+}
+
+func (a *flatArena) live() int {
+	n := 0
+	for _, c := range a.chunks {
+		if c.live {
+			n++
+		}
+	}
+	return n
+}
+
+// checkGuards finds a write after a chunk, or into a freed one.
+func (a *flatArena) checkGuards() error {
+	for _, c := range a.chunks {
+		if only(a.space[c.at+c.size:c.at+c.size+flatGuard], guardByte) && (c.live || only(a.space[c.at:c.at+c.size], freedByte)) {
+			continue
+		}
+		return fmt.Errorf("a write after or into a chunk of %d bytes (live: %t)", c.size, c.live)
+	}
+	return nil
+}
+
+func fill(to []byte, with byte) {
+	for i := range to {
+		to[i] = with
+	}
+}
+
+func only(in []byte, b byte) bool { return bytes.Count(in, []byte{b}) == len(in) }
+
+// A subject is the engine that the exhaustive tests play.
+type subject struct {
+	arena   *flatArena
+	library *Library
+	engine  *Engine
+	pool    []int32
+	saved   struct {
+		engine *Engine
+		space  []byte
+		chunks []flatChunk
+		pool   []int32
+	}
+}
+
+func newSubject() *subject {
+	arena := newFlatArena()
+	return &subject{arena: arena, library: &Library{Memory: arena}}
+}
+
+func (s *subject) save() {
+	s.saved.engine = s.engine
+	s.saved.space = append(s.saved.space[:0], s.arena.space[:s.arena.used]...)
+	s.saved.chunks = append(s.saved.chunks[:0], s.arena.chunks...)
+	s.saved.pool = append(s.saved.pool[:0], s.pool...)
+}
+
+func (s *subject) restore() {
+	s.engine = s.saved.engine
+	s.arena.used = copy(s.arena.space, s.saved.space)
+	s.arena.chunks = append(s.arena.chunks[:0], s.saved.chunks...)
+	copy(s.pool, s.saved.pool)
+}
+
+// untouched reports whether every byte is as it was saved.
+func (s *subject) untouched() bool {
+	return s.arena.used == len(s.saved.space) && bytes.Equal(s.arena.space[:s.arena.used], s.saved.space) &&
+		unsafe.String((*byte)(unsafe.Pointer(&s.pool[0])), 4*len(s.pool)) ==
+			unsafe.String((*byte)(unsafe.Pointer(&s.saved.pool[0])), 4*len(s.pool))
+}
+
+// reset is the state before llm_init.
+func (s *subject) reset() {
+	s.arena.used, s.arena.chunks, s.engine, s.pool = 0, s.arena.chunks[:0], nil, s.pool[:0]
+}
+
+// play makes one call. made is what create and fork returned.
+func (s *subject) play(op trace.Op) (made *Sequence, err error) {
+	s.arena.fail, s.arena.gets = op.Fail, 0
+	defer func() { s.arena.fail = 0 }()
+	switch op.Kind {
+	case trace.Init:
+		s.pool = s.pool[:0]
+		for word := range op.A / KVSize {
+			s.pool = append(s.pool, magic(int(word)))
+		}
+		s.engine, err = s.library.Init(unsafe.Pointer(unsafe.SliceData(s.pool)), uintptr(op.A))
+		return nil, err
+	case trace.Create:
+		return s.library.Create(s.engine, op.A, op.B)
+	case trace.Fork:
+		return s.library.Fork(s.engine, op.A, op.B)
+	case trace.Forks:
+		for i := range op.C {
+			if made, err = s.library.Fork(s.engine, op.A, op.B+i); err != nil {
+				return nil, err
+			}
+		}
+		return made, nil
+	case trace.Append:
+		return nil, s.library.Append(s.engine, op.A, op.B)
+	case trace.Free:
+		return nil, s.library.Free(s.engine, op.A)
+	default:
+		err = s.library.Destroy(s.engine)
+		s.engine = nil
+		return nil, err
+	}
+}
+
+// differs says where the subject is not in the state, nil if nowhere.
+func (s *subject) differs(want *exhaustive.State) error {
+	if live := s.arena.live(); live != want.Allocations() {
+		return fmt.Errorf("%d live allocations, not %d", live, want.Allocations())
+	}
+	for i := range want.Pool {
+		w := int32(want.Pool[i])
+		if word, untouched := want.Pool[i].Word(); untouched {
+			w = magic(word)
+		}
+		if s.pool[i] != w {
+			return fmt.Errorf("word %d of block %d is %d, not %d", i%KVPerBlock, i/KVPerBlock, s.pool[i], w)
+		}
+	}
+	if !want.Exists {
+		return s.arena.checkGuards()
+	}
+	e := s.engine
+	if e.Pool != unsafe.Pointer(&s.pool[0]) || int(e.Total) != len(want.Counts) || e.Free != want.Free {
+		return fmt.Errorf("the engine has %d of %d blocks free, not %d of %d", e.Free, e.Total, want.Free, len(want.Counts))
+	}
+	if c := s.arena.find(unsafe.Pointer(e.RefCount)); c == nil || c.size != 4*len(want.Counts) {
+		return errors.New("ref_count has another size")
+	}
+	for id, count := range want.Counts {
+		if *e.count(int32(id)) != count {
+			return fmt.Errorf("block %d has the count %d, not %d", id, *e.count(int32(id)), count)
+		}
+	}
+	return s.listDiffers(want)
+}
+
+func (s *subject) listDiffers(want *exhaustive.State) error {
+	head := &s.engine.Active
+	n := head
+	for i := range want.Sequences {
+		if n.Next == head || n.Next.Prev != n {
+			return fmt.Errorf("the list is wrong at place %d", i)
+		}
+		n = n.Next
+		if err := s.sequenceDiffers(sequenceOf(n), &want.Sequences[i]); err != nil {
+			return fmt.Errorf("sequence %d: %w", want.Sequences[i].ID, err)
+		}
+	}
+	if n.Next != head || head.Prev != n {
+		return fmt.Errorf("the list has more than %d sequences", len(want.Sequences))
+	}
+	return s.arena.checkGuards()
+}
+
+func (s *subject) sequenceDiffers(got *Sequence, want *exhaustive.Sequence) error {
+	if got.ID != want.ID || got.KVCount != want.KVCount {
+		return fmt.Errorf("id %d, %d records, not %d", got.ID, got.KVCount, want.KVCount)
+	}
+	for i, table := range want.Tables {
+		l2 := got.BlockTable[i]
+		if (table == nil) != (l2 == nil) {
+			return fmt.Errorf("table %d is NULL: %t", i, l2 == nil)
+		}
+		if table != nil && *l2 != L2Table(*table) {
+			return fmt.Errorf("table %d is %v, not %v", i, *l2, *table)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package oracle
+
+import (
+	"llmmemory/internal/homework/course"
+	"llmmemory/internal/homework/course/trace"
+)
+
+// A ChangeKind is what a Change does.
+type ChangeKind int
+
+// The changes, each consistent by itself: mapping a block raises its count, and
+// lowers the free count where it was free; unmapping does the reverse.
+const (
+	NewEngine    ChangeKind = iota // over a pool of A bytes and B MiB (trace.Op.Pool)
+	DropEngine                     // and all its sequences
+	NewSequence                    // id A, kv_count B, no tables; the last of the list
+	DropSequence                   // id A: its blocks are unmapped, its tables freed
+	Unlinked                       // id A leaves the list, and is kept
+	Renamed                        // id A becomes B
+	Counted                        // kv_count of id A becomes B
+	NewTable                       // id A, slot B: a table without a mapped entry
+	Moved                          // id A: the tables in slots B and C change places
+	Relocated                      // id A: what B names goes to another address (trace.Relocate)
+	Mapped                         // id A: logical blocks B, B+1, ... to blocks C, C+1, ..., N of them
+	Unmapped                       // id A: logical block B
+	Recorded                       // block A, record B becomes C
+)
+
+// A Change is one write of the tester's to an engine.
+type Change struct {
+	Kind       ChangeKind
+	Engine     int
+	A, B, C, N int32
+}
+
+// Write makes a step that the tester does itself, a given call or a write from
+// outside, and returns its changes. There are none if a correct submission would
+// refuse the step, or if nothing is to be done for it.
+func (w *World) Write(op trace.Op) []Change {
+	if op.Given {
+		var all []Change
+		for single := range op.Each {
+			all = append(all, w.given(single)...)
+		}
+		return all
+	}
+	e := w.Engines[op.Engine]
+	if e == nil {
+		return nil
+	}
+	s := Find(e, op.A)
+	if s == nil {
+		return nil
+	}
+	one := func(kind ChangeKind, b, c int32) []Change {
+		return []Change{{Kind: kind, Engine: op.Engine, A: op.A, B: b, C: c}}
+	}
+	switch op.Kind {
+	case trace.Move:
+		to, from := wrap(op.B, course.L1Size), wrap(op.C, course.L1Size)
+		s.BlockTable[to], s.BlockTable[from] = s.BlockTable[from], s.BlockTable[to]
+		return one(Moved, to, from)
+	case trace.Relocate:
+		return one(Relocated, wrap(op.B, 18), 0)
+	case trace.Rename:
+		if Find(e, op.B) == nil {
+			s.ID = op.B
+			return one(Renamed, op.B, 0)
+		}
+	case trace.Unlink:
+		s.Node.Prev.Next, s.Node.Next.Prev = s.Node.Next, s.Node.Prev
+		return one(Unlinked, 0, 0)
+	case trace.Count:
+		s.KVCount = min(max(0, op.B), course.MaxLogicalBlocks*course.KVPerBlock)
+		return one(Counted, s.KVCount, 0)
+	default:
+		return w.table(op, e, s)
+	}
+	return nil
+}
+
+// table makes a write to the entries of a table.
+func (w *World) table(op trace.Op, e *course.Engine, s *course.Sequence) []Change {
+	switch op.Kind {
+	case trace.Hole:
+		return w.unmap(op.Engine, e, s, wrap(op.B, course.MaxLogicalBlocks))
+	case trace.Table:
+		slot := wrap(op.B, course.L1Size)
+		if s.BlockTable[slot] != nil {
+			return nil
+		}
+		s.BlockTable[slot] = w.newTable()
+		return []Change{{Kind: NewTable, Engine: op.Engine, A: s.ID, B: slot}}
+	case trace.Map:
+		for block, count := range Counts(e) {
+			if count == 0 {
+				return w.remap(op.Engine, e, s, wrap(op.B, course.MaxLogicalBlocks), int32(block))
+			}
+		}
+	case trace.Place:
+		if uint32(op.C) < uint32(e.Total) && Counts(e)[op.C] == 0 {
+			return w.remap(op.Engine, e, s, wrap(op.B, course.MaxLogicalBlocks), op.C)
+		}
+	case trace.Share:
+		other, logical := Find(e, op.B), wrap(op.C, course.MaxLogicalBlocks)
+		if other == nil || other == s {
+			return nil
+		}
+		if l2 := s.BlockTable[logical/course.L2Size]; l2 != nil && l2[logical%course.L2Size] >= 0 {
+			return w.remap(op.Engine, e, other, logical, l2[logical%course.L2Size])
+		}
+	}
+	return nil
+}
+
+// remap maps a logical block to a block, whatever was mapped before.
+func (w *World) remap(engine int, e *course.Engine, s *course.Sequence, logical, block int32) []Change {
+	if l2 := s.BlockTable[logical/course.L2Size]; l2 != nil && l2[logical%course.L2Size] == block {
+		return nil
+	}
+	changes := w.unmap(engine, e, s, logical)
+	if s.BlockTable[logical/course.L2Size] == nil {
+		s.BlockTable[logical/course.L2Size] = w.newTable()
+	}
+	s.BlockTable[logical/course.L2Size][logical%course.L2Size] = block
+	if counts := Counts(e); counts[block] == 0 {
+		e.Free--
+	}
+	Counts(e)[block]++
+	return append(changes, Change{Kind: Mapped, Engine: engine, A: s.ID, B: logical, C: block, N: 1})
+}
+
+func (w *World) unmap(engine int, e *course.Engine, s *course.Sequence, logical int32) []Change {
+	l2 := s.BlockTable[logical/course.L2Size]
+	if l2 == nil || l2[logical%course.L2Size] < 0 {
+		return nil
+	}
+	count := &Counts(e)[l2[logical%course.L2Size]]
+	l2[logical%course.L2Size] = -1
+	if *count--; *count == 0 {
+		e.Free++
+	}
+	return []Change{{Kind: Unmapped, Engine: engine, A: s.ID, B: logical}}
+}
+
+func wrap(n int32, below uint32) int32 { return int32(uint32(n) % below) }

@@ -1,0 +1,93 @@
+package oracle
+
+import (
+	"errors"
+	"unsafe"
+
+	"llmmemory/internal/homework/course"
+)
+
+// Find returns the sequence with an id, nil if there is none.
+func Find(e *course.Engine, id int32) *course.Sequence {
+	for n := e.Active.Next; n != &e.Active; n = n.Next {
+		if s := SequenceOf(n); s.ID == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// SequenceOf is the sequence that a node of the list is part of.
+func SequenceOf(n *course.Node) *course.Sequence {
+	return (*course.Sequence)(unsafe.Add(unsafe.Pointer(n), -int(unsafe.Offsetof(course.Sequence{}.Node))))
+}
+
+// Counts views the reference counts of an engine.
+func Counts(e *course.Engine) []int32 { return unsafe.Slice(e.RefCount, e.Total) }
+
+// A SequenceState is one sequence as values.
+type SequenceState struct {
+	ID, KVCount int32
+	Tables      [course.L1Size]*[course.L2Size]int32 // nil where there is none
+}
+
+// An EngineState is one engine as values.
+type EngineState struct {
+	Total, Free int32
+	RefCount    []int32
+	Sequences   []SequenceState // in the order of the list
+	Pool        []byte          // with Slack on both sides
+}
+
+// ErrState is wrapped if calls cannot continue from an EngineState.
+var ErrState = errors.New("not a state to go on from")
+
+// Adopt gives engine i a state. The state must be consistent: the law of conservation
+// holds, ids are different, positions and blocks exist. Otherwise Adopt returns an error and
+// changes nothing.
+func (w *World) Adopt(i int, state EngineState) error {
+	pool := w.Pools[i]
+	if state.Total != int32((len(pool)-2*Slack)/course.BlockSize) || len(state.RefCount) != int(state.Total) || len(state.Pool) != len(pool) {
+		return ErrState
+	}
+	used, live := w.arena.used, w.arena.live
+	e := (*course.Engine)(w.arena.take(int(unsafe.Sizeof(course.Engine{}))))
+	counts := w.arena.take(4 * int(state.Total))
+	copy(unsafe.Slice((*int32)(counts), state.Total), state.RefCount)
+	*e = course.Engine{Pool: unsafe.Pointer(&pool[Slack]), Total: state.Total, Free: state.Free, RefCount: (*int32)(counts)}
+	e.Active.Prev, e.Active.Next = &e.Active, &e.Active
+	for _, from := range state.Sequences {
+		s := (*course.Sequence)(w.arena.take(int(unsafe.Sizeof(course.Sequence{}))))
+		l1 := (*course.L1Table)(w.arena.take(int(unsafe.Sizeof(course.L1Table{}))))
+		*l1 = course.L1Table{}
+		*s = course.Sequence{ID: from.ID, KVCount: from.KVCount, BlockTable: l1}
+		for slot, table := range from.Tables {
+			if table != nil {
+				l1[slot] = w.newTable()
+				*l1[slot] = course.L2Table(*table)
+			}
+		}
+		last := e.Active.Prev
+		s.Node = course.Node{Prev: last, Next: &e.Active}
+		last.Next, e.Active.Prev = &s.Node, &s.Node
+	}
+	if err := e.Check(); err != nil {
+		w.arena.used, w.arena.live = used, live
+		return errors.Join(ErrState, err)
+	}
+	w.Engines[i] = e
+	copy(pool, state.Pool)
+	return nil
+}
+
+// Forget drops engine i without a call.
+func (w *World) Forget(i int) { w.Engines[i] = nil }
+
+func (w *World) newTable() *course.L2Table {
+	l2 := (*course.L2Table)(w.arena.take(int(unsafe.Sizeof(course.L2Table{}))))
+	w.arena.live++
+	for i := range l2 {
+		l2[i] = -1
+	}
+	return l2
+}

@@ -1,0 +1,112 @@
+package compare
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"llmmemory/internal/homework/course/trace"
+)
+
+// A Channel is where a difference was seen.
+type Channel string
+
+// The channels, in the order in which they are compared.
+const (
+	Death       Channel = "process"
+	Returned    Channel = "return value"
+	Engine      Channel = "engine"
+	Counts      Channel = "ref_count"
+	List        Channel = "active_seqs"
+	Sequence    Channel = "sequence"
+	Pool        Channel = "pool"
+	Heap        Channel = "heap"
+	Allocations Channel = "allocations" // two things share one allocation
+)
+
+// Allocates is the Field of a difference of the heap: a call that has to fail allocates.
+const Allocates = "an allocation in a call that has to fail"
+
+// A Difference is the first deviation from the expected state.
+type Difference struct {
+	Step     int // index in the trace
+	Op       trace.Op
+	Channel  Channel
+	Field    string // written as in C
+	Engine   int    // index of the engine
+	Shape    string // Field without its numbers
+	Expected string
+	Actual   string
+	Hangs    bool   `json:",omitempty"` // the call did not come back
+	Known    bool   `json:",omitempty"` // it was not waited for: it had not come back after the same calls
+	Said     string `json:",omitempty"` // the end of the submission's standard error
+	Facts    []Fact `json:",omitempty"` // facts about the call
+	sequence int32  // id of the sequence
+	byteAt   int64  // place in the pool
+}
+
+// A Result is the outcome of playing one trace.
+type Result struct {
+	All    []*Difference              // in order
+	Shapes map[trace.Kind]*Difference // by function: an allocation that it does not make separately
+	Calls  []uint32                   // refused system calls
+}
+
+// First returns the first difference, or nil.
+func (r Result) First() *Difference {
+	if len(r.All) == 0 {
+		return nil
+	}
+	return r.All[0]
+}
+
+func (r Result) last() *Difference {
+	if len(r.All) == 0 {
+		return nil
+	}
+	return r.All[len(r.All)-1]
+}
+
+// Same reports whether two differences show the same mistake: the same call, seen in the same
+// way, whichever number was wrong.
+func (d *Difference) Same(o *Difference) bool {
+	return d.Op.Kind.Function() == o.Op.Kind.Function() && (d.Op.Engine == trace.None) == (o.Op.Engine == trace.None) &&
+		d.Channel == o.Channel && d.Shape == o.Shape && d.elsewhere() == o.elsewhere()
+}
+
+// elsewhere reports whether the difference is in another engine than that of the call.
+func (d *Difference) elsewhere() bool {
+	switch d.Channel {
+	case Engine, Counts, List, Sequence, Pool:
+		return d.Op.Engine != trace.None && d.Engine != d.Op.Engine
+	}
+	return false
+}
+
+// Frees is the Field of a difference of the heap: a call frees something that is not allocated,
+// or no longer. ThePool is its Actual if that is the caller's pool.
+const (
+	Frees   = "what is freed"
+	ThePool = "the pool, which is the caller's"
+)
+
+// Memory reports whether the difference is about memory alone: a write outside an allocation, or
+// a free of something that is not allocated.
+func (d *Difference) Memory() bool { return d.Channel == Heap && (d.Field == Frees || d.Overrun()) }
+
+// Overrun reports whether something was written outside an allocation.
+func (d *Difference) Overrun() bool { return d.Channel == Heap && strings.HasPrefix(d.Field, "byte ") }
+
+// Error describes the difference in one line.
+func (d *Difference) Error() string {
+	return fmt.Sprintf("step %d, %s: %s", d.Step+1, d.Op, d.Headline())
+}
+
+var numbers = regexp.MustCompile(`-?[0-9]+`)
+
+func differs(channel Channel, field string, expected, actual any) *Difference {
+	if n, is := actual.(int32); is {
+		actual = Value(n)
+	}
+	return &Difference{Channel: channel, Field: field, Shape: numbers.ReplaceAllString(field, "N"), Expected: fmt.Sprint(expected), Actual: fmt.Sprint(actual)}
+}

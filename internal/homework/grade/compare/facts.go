@@ -1,0 +1,344 @@
+package compare
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/homework/course"
+	"llmmemory/internal/homework/course/oracle"
+	"llmmemory/internal/homework/course/trace"
+)
+
+// A Fact is something about the call that showed a difference. The broken sentence of the
+// handout follows from the difference and its facts (grade.sentence).
+type Fact string
+
+// Facts about the state before the call.
+const (
+	UnknownID      Fact = "must fail: no sequence has this id"
+	ExistingID     Fact = "must fail: the id exists"
+	BadLength      Fact = "must fail: the length is not positive"
+	BeyondCapacity Fact = "must fail: more than 256 logical blocks"
+	NoFreeBlocks   Fact = "must fail: too few free blocks"
+	NoMemory       Fact = "must fail: malloc returned NULL"
+	BadPool        Fact = "must fail: the pool is NULL or smaller than a block"
+
+	OwnBlock    Fact = "the record goes to a block that no other sequence uses"
+	SharedBlock Fact = "the record goes to a block that another sequence uses, too"
+	NewPage     Fact = "the record goes to a new block"
+	NewTable    Fact = "the L2 table of the record does not exist yet"
+	NearLimit   Fact = "logical block 240 or a later one"
+	LastFree    Fact = "all free blocks are needed"
+	NoneFree    Fact = "no block is free"
+	FullLength  Fact = "256 blocks are needed"
+	Long        Fact = "more than 16 blocks are needed"
+	Scattered   Fact = "an L1 slot is NULL, and a later one is not"
+	HardToFind  Fact = "the id is not positive, or there are more than two sequences"
+	NoSequences Fact = "there is no sequence"
+)
+
+// Facts about the state after the call.
+const (
+	Done           Fact = "all else is as it has to be"
+	TookFewer      Fact = "too few blocks were taken"
+	TookMore       Fact = "too many blocks were taken"
+	TookOthers     Fact = "other blocks were taken"
+	Stored         Fact = "the record is where it has to be"
+	InCopy         Fact = "the difference is in the block of the record"
+	OldBlock       Fact = "the record was written to the shared block"
+	Elsewhere      Fact = "it is another sequence than that of the call"
+	OtherSlot      Fact = "another entry of the tables changed instead of the record's"
+	LostEntry      Fact = "an entry of the tables is mapped no longer"
+	OtherTable     Fact = "the tables differ, too"
+	ExtraTable     Fact = "there is a table that no block needs"
+	SharedL1       Fact = "it has the parent's L1 table"
+	SharedTable    Fact = "it has a table of the parent's"
+	WholeTable     Fact = "one L2 table was left out as a whole"
+	OfEngine       Fact = "it is the engine or its ref_count"
+	Transposed     Fact = "the block is where the indices of L1 and L2 are exchanged"
+	NullTable      Fact = "it uses an L2 table that is NULL"
+	NullPointer    Fact = "it uses a pointer that is NULL, which is no L2 table"
+	UnwrittenTable Fact = "it uses an entry of a new L1 table that was never written"
+	IntOverflow    Fact = "it computes an address in int"
+	UsesFreed      Fact = "it uses a pointer that it reads from freed memory"
+	DummyHead      Fact = "it is the dummy head"
+)
+
+// Has reports whether all the given facts were seen.
+func (d *Difference) Has(facts ...Fact) bool {
+	return !slices.ContainsFunc(facts, func(f Fact) bool { return !slices.Contains(d.Facts, f) })
+}
+
+// A refusal is a reason to refuse a call, with its fact.
+type refusal struct {
+	reason error
+	fact   Fact
+}
+
+var refusals = []refusal{
+	{course.ErrNotFound, UnknownID},
+	{course.ErrExists, ExistingID},
+	{course.ErrLength, BadLength},
+	{course.ErrCapacity, BeyondCapacity},
+	{course.ErrNoBlocks, NoFreeBlocks},
+	{course.ErrPool, BadPool},
+	{course.ErrNoMemory, NoMemory},
+}
+
+// Refused reports whether the call has to fail.
+func (d *Difference) Refused() bool {
+	return d.Op.Engine == trace.None || slices.ContainsFunc(refusals, func(r refusal) bool { return d.Has(r.fact) })
+}
+
+// A moment is the part of the state before a call that facts reads.
+type moment struct {
+	facts           []Fact
+	tables          [course.L1Size]*course.L2Table // copies of the tables of the sequence that the call names
+	counts          []int32                        // of free_sequence only
+	block           int32                          // the block that append_kv writes to or copies; -1: none
+	logical, offset int32
+}
+
+// moment reads the expected state before a call.
+func (p *player) moment(op trace.Op) (m moment) {
+	m.block = -1
+	if op.Kind == trace.Init || op.Engine == trace.None || p.expected.Engines[op.Engine] == nil {
+		return m
+	}
+	e := p.expected.Engines[op.Engine]
+	is := func(fact Fact, holds bool) {
+		if holds {
+			m.facts = append(m.facts, fact)
+		}
+	}
+	is(NoSequences, e.Active.Next == &e.Active)
+	if op.Kind > trace.Free {
+		return m
+	}
+	is(NoneFree, e.Free == 0)
+	if op.Kind == trace.Create {
+		blocks := int64(op.B)/course.KVPerBlock + min(1, int64(op.B)%course.KVPerBlock)
+		is(LastFree, blocks == int64(e.Free))
+		is(FullLength, blocks == course.L1Size*course.L2Size)
+		is(Long, blocks > course.L2Size)
+		return m
+	}
+	s := oracle.Find(e, op.A)
+	if s == nil {
+		return m
+	}
+	for i, l2 := range s.BlockTable {
+		if l2 != nil {
+			table := *l2
+			m.tables[i] = &table
+		}
+		is(Scattered, l2 != nil && i > 0 && m.tables[i-1] == nil && !slices.Contains(m.facts, Scattered))
+	}
+	if op.Kind == trace.Free {
+		m.counts = slices.Clone(oracle.Counts(e))
+	}
+	is(HardToFind, op.A <= 0 || e.Active.Next.Next.Next != &e.Active && e.Active.Next.Next != &e.Active)
+	m.logical, m.offset = s.KVCount/course.KVPerBlock, s.KVCount%course.KVPerBlock
+	if op.Kind != trace.Append || m.logical >= course.L1Size*course.L2Size {
+		return m
+	}
+	if table := m.tables[m.logical/course.L2Size]; table != nil {
+		m.block = table[m.logical%course.L2Size]
+	} else {
+		is(NewTable, true)
+	}
+	is(NewPage, m.block < 0)
+	shared := m.block >= 0 && oracle.Counts(e)[m.block] > 1
+	is(SharedBlock, shared)
+	is(OwnBlock, m.block >= 0 && !shared)
+	is(LastFree, e.Free == 1 && (m.block < 0 || shared))
+	is(NearLimit, m.logical >= 240)
+	return m
+}
+
+// outcomeFacts adds why a call had to be refused.
+func outcomeFacts(facts []Fact, outcome oracle.Outcome) []Fact {
+	for _, r := range refusals {
+		if errors.Is(outcome.Err, r.reason) {
+			facts = append(slices.Clip(facts), r.fact)
+		}
+	}
+	return facts
+}
+
+// facts returns the facts about the call that showed a difference.
+func (p *player) facts(d *Difference, m *moment, outcome oracle.Outcome) []Fact {
+	facts := append(outcomeFacts(m.facts, outcome), d.Facts...)
+	if d.Op.Engine == trace.None || d.Op.Kind.Many() {
+		return facts
+	}
+	is := func(fact Fact, holds bool) {
+		if holds {
+			facts = append(slices.Clip(facts), fact)
+		}
+	}
+	e := p.expected.Engines[d.Op.Engine]
+	if e == nil || p.engines[d.Op.Engine] == 0 {
+		return facts
+	}
+	took := p.took(e, d.Op.Engine)
+	is(took, took != "")
+	switch {
+	case d.Channel == Returned:
+		is(Done, p.engine(d.Op.Engine) == nil)
+	case d.Channel == Pool && d.Op.Kind == trace.Append:
+		p.stored(d, e, m, is)
+	case d.Op.Kind == trace.Fork && (d.Channel == Counts || d.Field == Keeps):
+		child, parent := p.address(d.Op.Engine, d.Op.B), p.address(d.Op.Engine, d.Op.A)
+		l1 := func(sequence uint64) uint64 { return view[sequenceStruct](p, sequence).blockTable }
+		is(SharedL1, child != 0 && parent != 0 && l1(child) == l1(parent))
+		if table := p.sharedTable(parent, child); table != "" && d.Field == Keeps {
+			is(SharedTable, true)
+			d.Expected, d.Actual = "an allocation of its own", fmt.Sprintf("%s of %s is that of %s", table, SequenceName(d.Op.B), SequenceName(d.Op.A))
+		}
+		want := oracle.Find(e, d.Op.B)
+		is(OtherTable, want != nil && child != 0 && p.sequence(want, view[sequenceStruct](p, child), 0) != nil)
+	case d.Op.Kind == trace.Append:
+		is(Elsewhere, d.Channel == Sequence && d.sequence != d.Op.A)
+		p.entries(e, d.Op, m, is)
+	case d.Channel == Counts && d.Op.Kind == trace.Free:
+		is(WholeTable, p.leftOut(e, d.Op.Engine, m))
+	}
+	return facts
+}
+
+// sharedTable names the first table that a child has in common with its parent, "" if there is none.
+func (p *player) sharedTable(parent, child uint64) string {
+	if parent == 0 || child == 0 {
+		return ""
+	}
+	theirs, its := view[sequenceStruct](p, parent).blockTable, view[sequenceStruct](p, child).blockTable
+	if theirs == its {
+		return "block_table"
+	}
+	tables := view[l1Table](p, theirs)
+	for slot, table := range view[l1Table](p, its) {
+		if table != 0 && table == tables[slot] {
+			return fmt.Sprintf("block_table[%d]", slot)
+		}
+	}
+	return ""
+}
+
+// countsOf returns an engine of the submission and its reference counts, nil if they cannot be read.
+func (p *player) countsOf(want *course.Engine, engine int) (*engineStruct, []int32) {
+	e := checked[engineStruct](p, p.engines[engine])
+	if e == nil {
+		return nil, nil
+	}
+	return e, p.refCounts(e.refCount, want.Total)
+}
+
+// took compares which blocks are in use, and how many, if ref_count and free_local_blocks agree.
+func (p *player) took(e *course.Engine, engine int) Fact {
+	got, have := p.countsOf(e, engine)
+	if have == nil {
+		return ""
+	}
+	counts := oracle.Counts(e)
+	used, wanted, missing := 0, 0, false
+	for _, some := range looked(e.Total) {
+		for block := some[0]; block < some[1]; block++ {
+			is := have[block] != 0
+			if is {
+				used++
+			}
+			if counts[block] != 0 {
+				wanted++
+				missing = missing || !is
+			}
+		}
+	}
+	free := int(got.free)
+	switch {
+	case used-wanted != int(e.Free)-free:
+	case used < wanted:
+		return TookFewer
+	case used > wanted:
+		return TookMore
+	case missing:
+		return TookOthers
+	}
+	return ""
+}
+
+// stored finds out where append_kv has written.
+func (p *player) stored(d *Difference, e *course.Engine, m *moment, is func(Fact, bool)) {
+	s := oracle.Find(e, d.Op.A)
+	if s == nil || p.isLarge(d.Op.Engine) || s.BlockTable[m.logical/course.L2Size] == nil {
+		return
+	}
+	target := int64(s.BlockTable[m.logical/course.L2Size][m.logical%course.L2Size])
+	at := p.pools[d.Op.Engine] + oracle.Slack + uint64(target)*course.BlockSize + uint64(m.offset)*course.KVSize
+	is(Stored, p.subject.At(at, course.KVSize) != nil && *view[int32](p, at) == d.Op.B)
+	is(InCopy, d.byteAt/course.BlockSize == target)
+	old := int64(m.block)*course.KVPerBlock + int64(m.offset) // the record's place without a copy
+	is(OldBlock, m.block >= 0 && int64(m.block) != target && d.byteAt/course.KVSize == old)
+}
+
+// entries compares the table entries of the sequence that append_kv names.
+func (p *player) entries(e *course.Engine, op trace.Op, m *moment, is func(Fact, bool)) {
+	s, address := oracle.Find(e, op.A), p.address(op.Engine, op.A)
+	if s == nil || address == 0 || m.logical >= course.MaxLogicalBlocks {
+		return
+	}
+	l1 := view[l1Table](p, view[sequenceStruct](p, address).blockTable)
+	entry := func(logical int) int32 {
+		if l2 := l1[logical/course.L2Size]; l2 != 0 {
+			return view[course.L2Table](p, l2)[logical%course.L2Size]
+		}
+		return -1
+	}
+	target, lost, others := false, false, false
+	for logical := range course.MaxLogicalBlocks {
+		want := int32(-1)
+		if table := s.BlockTable[logical/course.L2Size]; table != nil {
+			want = table[logical%course.L2Size]
+		}
+		have := entry(logical)
+		switch {
+		case logical == int(m.logical):
+			target = have == want
+		case have == want || want < 0 && (have < 0 || have >= e.Total): // not set to -1
+		case have == -1:
+			lost = true
+		default:
+			others = true
+		}
+	}
+	is(OtherSlot, others && (!target || slices.Contains(m.facts, OwnBlock)))
+	is(LostEntry, lost)
+}
+
+// leftOut reports whether free_sequence has released no block of some L2 table after the first
+// slot.
+func (p *player) leftOut(e *course.Engine, engine int, m *moment) bool {
+	_, have := p.countsOf(e, engine)
+	if have == nil {
+		return false
+	}
+	for slot, table := range m.tables {
+		if table == nil {
+			continue
+		}
+		kept, mapped := 0, 0
+		for _, block := range table {
+			if block >= 0 {
+				mapped++
+				if have[block] == m.counts[block] {
+					kept++
+				}
+			}
+		}
+		if kept == mapped && mapped > 0 {
+			return slot > 0
+		}
+	}
+	return false
+}

@@ -1,0 +1,141 @@
+package compare
+
+import (
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/homework/course"
+	"llmmemory/internal/homework/course/oracle"
+	"llmmemory/internal/homework/course/trace"
+)
+
+// Ensure that differences in the same field show the same mistake, whatever number is wrong, and
+// that other functions and other fields show other mistakes.
+func TestTheSameMistakeHasOtherNumbers(t *testing.T) {
+	difference := func(kind trace.Kind, engine int, channel Channel, field string) *Difference {
+		d := differs(channel, field, 1, 2)
+		d.Op, d.Engine = trace.Op{Kind: kind, Engine: engine}, max(0, engine)
+		return d
+	}
+	elsewhere := difference(trace.Append, 1, Counts, "ref_count[3]")
+	elsewhere.Engine = 0
+	one := difference(trace.Append, 0, Counts, "ref_count[3]")
+	require.Equal(t, "ref_count[N]", one.Shape)
+	for _, tc := range []struct {
+		name  string
+		other *Difference
+		want  bool
+	}{
+		{"another block", difference(trace.Append, 1, Counts, "ref_count[17]"), true},
+		{"many calls of the same function", difference(trace.Appends, 0, Counts, "ref_count[-1]"), true},
+		{"another function", difference(trace.Free, 0, Counts, "ref_count[3]"), false},
+		{"a call with NULL", difference(trace.Append, trace.None, Counts, "ref_count[3]"), false},
+		{"another channel", difference(trace.Append, 0, Engine, "ref_count[3]"), false},
+		{"in another engine than the call's", elsewhere, false},
+		{"another field", difference(trace.Append, 0, Counts, "the counts"), false},
+	} {
+		require.Equal(t, tc.want, one.Same(tc.other), tc.name)
+		require.Equal(t, tc.want, tc.other.Same(one), tc.name)
+	}
+}
+
+// Ensure that the facts of a call are those of the state before it.
+func TestTheFactsOfACallAreThoseOfTheStateBefore(t *testing.T) {
+	const block, last = course.KVPerBlock, course.L2Size
+	for _, tc := range []struct {
+		name   string
+		blocks int32 // of the pool
+		before []trace.Op
+		op     trace.Op
+		facts  []Fact // that it has,
+		not    []Fact // and has not
+	}{
+		{
+			"create with as many blocks as there are", 3, nil,
+			trace.Op{Kind: trace.Create, A: 1, B: 2*block + 1}, []Fact{LastFree}, []Fact{NoneFree, FullLength, Long},
+		},
+		{"create with fewer", 3, nil, trace.Op{Kind: trace.Create, A: 1, B: 2 * block}, nil, []Fact{LastFree}},
+		{"create with 16 blocks", 20, nil, trace.Op{Kind: trace.Create, A: 1, B: last * block}, nil, []Fact{Long, LastFree}},
+		{"create with 17 blocks", 20, nil, trace.Op{Kind: trace.Create, A: 1, B: last*block + 1}, []Fact{Long}, []Fact{LastFree}},
+		{
+			"an append into a block of its own", 2, []trace.Op{{Kind: trace.Create, A: 1, B: 1}},
+			trace.Op{Kind: trace.Append, A: 1}, []Fact{OwnBlock}, []Fact{SharedBlock, NewPage, NewTable, LastFree, NearLimit},
+		},
+		{
+			"an append into a shared block", 2, []trace.Op{{Kind: trace.Create, A: 1, B: 1}, {Kind: trace.Fork, A: 1, B: 2}},
+			trace.Op{Kind: trace.Append, A: 1}, []Fact{SharedBlock, LastFree}, []Fact{OwnBlock, NewPage},
+		},
+		{
+			"an append to the last free block", 2, []trace.Op{{Kind: trace.Create, A: 1, B: block}},
+			trace.Op{Kind: trace.Append, A: 1}, []Fact{NewPage, LastFree}, []Fact{OwnBlock, SharedBlock, NewTable},
+		},
+		{
+			"an append without a free block", 1, []trace.Op{{Kind: trace.Create, A: 1, B: block}},
+			trace.Op{Kind: trace.Append, A: 1}, []Fact{NewPage, NoneFree}, []Fact{LastFree},
+		},
+		{
+			"an append that needs a table", 20, []trace.Op{{Kind: trace.Create, A: 1, B: last * block}},
+			trace.Op{Kind: trace.Append, A: 1}, []Fact{NewPage, NewTable}, []Fact{NearLimit},
+		},
+		{
+			"an append in logical block 239", 245, []trace.Op{{Kind: trace.Create, A: 1, B: 240*block - 1}},
+			trace.Op{Kind: trace.Append, A: 1}, []Fact{OwnBlock}, []Fact{NearLimit},
+		},
+		{
+			"an append in logical block 240", 245, []trace.Op{{Kind: trace.Create, A: 1, B: 240 * block}},
+			trace.Op{Kind: trace.Append, A: 1}, []Fact{NewPage, NearLimit}, nil,
+		},
+		{
+			"one of three sequences", 5, []trace.Op{{Kind: trace.Create, A: 1, B: 1}, {Kind: trace.Create, A: 2, B: 1}, {Kind: trace.Create, A: 3, B: 1}},
+			trace.Op{Kind: trace.Free, A: 1}, []Fact{HardToFind}, []Fact{NoneFree},
+		},
+		{
+			"one of two", 5, []trace.Op{{Kind: trace.Create, A: 1, B: 1}, {Kind: trace.Create, A: 2, B: 1}},
+			trace.Op{Kind: trace.Free, A: 1}, nil, []Fact{HardToFind},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			world, err := oracle.New()
+			require.NoError(t, err)
+			defer world.Close()
+			for _, op := range append([]trace.Op{{Kind: trace.Init, A: tc.blocks * course.BlockSize}}, tc.before...) {
+				require.NoError(t, world.Play(op).Err)
+			}
+			p := &player{expected: world}
+			m := p.moment(tc.op)
+			require.Subset(t, m.facts, tc.facts)
+			for _, fact := range tc.not {
+				require.False(t, slices.Contains(m.facts, fact), string(fact))
+			}
+		})
+	}
+}
+
+// Ensure that the process's structs are those of package course, which are those of llm_memory.h.
+func TestTheStructsAreThoseOfTheHeader(t *testing.T) {
+	require.Equal(t,
+		[]uintptr{unsafe.Sizeof(course.Engine{}), unsafe.Offsetof(course.Engine{}.Total), unsafe.Offsetof(course.Engine{}.Free),
+			unsafe.Offsetof(course.Engine{}.RefCount), unsafe.Offsetof(course.Engine{}.Active), unsafe.Offsetof(course.Node{}.Next)},
+		[]uintptr{unsafe.Sizeof(engineStruct{}), unsafe.Offsetof(engineStruct{}.total), unsafe.Offsetof(engineStruct{}.free),
+			unsafe.Offsetof(engineStruct{}.refCount), unsafe.Offsetof(engineStruct{}.active), unsafe.Offsetof(listNode{}.next)})
+	require.Equal(t,
+		[]uintptr{unsafe.Sizeof(course.Sequence{}), unsafe.Offsetof(course.Sequence{}.BlockTable), unsafe.Offsetof(course.Sequence{}.KVCount),
+			unsafe.Offsetof(course.Sequence{}.Node), unsafe.Sizeof(course.L1Table{})},
+		[]uintptr{unsafe.Sizeof(sequenceStruct{}), unsafe.Offsetof(sequenceStruct{}.blockTable), unsafe.Offsetof(sequenceStruct{}.kvCount),
+			unsafe.Offsetof(sequenceStruct{}.node), unsafe.Sizeof(l1Table{})})
+}
+
+// Ensure that a list that repeats an id without end is shown with as few sequences as another.
+func TestAStateHasFewSequences(t *testing.T) {
+	from := oracle.EngineState{Sequences: make([]oracle.SequenceState, 1000)}
+	for i := range from.Sequences {
+		from.Sequences[i].ID = 1
+	}
+	from.Sequences[998].ID, from.Sequences[999].ID = 2, 3
+	s := newState(from, trace.Op{Kind: trace.Fork, A: 3, B: 1}, -1)
+	require.Len(t, s.Sequences, most+1)
+	require.EqualValues(t, 3, s.Sequences[most].ID)
+}

@@ -1,0 +1,87 @@
+package compare
+
+import (
+	"iter"
+	"unsafe"
+
+	"llmmemory/internal/homework/course"
+)
+
+// The structs of llm_memory.h as the process has them: with addresses in place of pointers.
+type (
+	engineStruct struct {
+		pool        uint64
+		total, free int32
+		refCount    uint64
+		active      listNode
+	}
+	sequenceStruct struct {
+		id         int32
+		_          int32
+		blockTable uint64
+		kvCount    int32
+		_          int32
+		node       listNode
+	}
+	listNode struct{ prev, next uint64 }
+	l1Table  [course.L1Size]uint64
+)
+
+// The sizes of the submission's allocations.
+const (
+	engineSize   = uint64(unsafe.Sizeof(engineStruct{}))
+	sequenceSize = uint64(unsafe.Sizeof(sequenceStruct{}))
+	l1Size       = uint64(unsafe.Sizeof(l1Table{}))
+	l2Size       = uint64(unsafe.Sizeof(course.L2Table{}))
+	activeOffset = uint64(unsafe.Offsetof(engineStruct{}.active))
+	nodeOffset   = uint64(unsafe.Offsetof(sequenceStruct{}.node))
+)
+
+// checked returns the T at an address, or nil if it is not inside one live chunk.
+func checked[T any](p *player, address uint64) *T {
+	bytes := p.chunk(address, uint64(unsafe.Sizeof(*new(T))))
+	return (*T)(unsafe.Pointer(unsafe.SliceData(bytes)))
+}
+
+// view returns the T at an address that was checked before. The process may have changed the
+// pointer since; then the T is zero, and the next comparison shows it.
+func view[T any](p *player, address uint64) *T {
+	if bytes := p.subject.At(address, uint64(unsafe.Sizeof(*new(T)))); bytes != nil {
+		return (*T)(unsafe.Pointer(&bytes[0]))
+	}
+	return new(T)
+}
+
+// refCounts returns n reference counts at an address, or nil if they are not inside one live chunk.
+func (p *player) refCounts(address uint64, n int32) []int32 {
+	return ints(p.chunk(address, 4*uint64(uint32(n))))
+}
+
+func ints(bytes []byte) []int32 {
+	return unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(bytes))), len(bytes)/4)
+}
+
+// head returns the address of the dummy head of a list.
+func (p *player) head(engine int) uint64 { return p.engines[engine] + activeOffset }
+
+func (p *player) last(engine int) uint64 { return view[listNode](p, p.head(engine)).prev - nodeOffset }
+
+// sequences yields the sequences of the submission's list with their addresses, as far as they can
+// be read. A sequence may be freed during the iteration.
+func (p *player) sequences(engine int) iter.Seq2[uint64, *sequenceStruct] {
+	return func(yield func(uint64, *sequenceStruct) bool) {
+		head := p.head(engine)
+		node := view[listNode](p, head).next
+		for steps := len(p.live); node != head && steps >= 0; steps-- {
+			s := checked[sequenceStruct](p, node-nodeOffset)
+			if s == nil {
+				return
+			}
+			next := s.node.next
+			if !yield(node-nodeOffset, s) {
+				return
+			}
+			node = next
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package compare
+
+import (
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/homework/course"
+	"llmmemory/internal/homework/course/trace"
+)
+
+// outside returns the difference for a byte written where no allocation is, named after the nearer of the allocations
+// on both sides: byte n (from 0) after the one at an address.
+func (p *player) outside(at, size, n uint64, b byte) *Difference {
+	i, _ := slices.BinarySearch(p.ordered, at+size+n)
+	for i < len(p.ordered) && p.live[p.ordered[i]] == 0 {
+		i++
+	}
+	place := fmt.Sprintf("byte %d after %s", n+1, p.allocation(at, int64(size+n)))
+	if i < len(p.ordered) {
+		if before := p.ordered[i] - (at + size + n); before <= n {
+			place = fmt.Sprintf("byte %d before %s", before, p.allocation(p.ordered[i], -int64(before)))
+		}
+	}
+	d := differs(Heap, place, "not written", fmt.Sprintf("%#02x", b))
+	d.Shape = "byte" // wherever it is
+	return d
+}
+
+// allocation names an allocation, with the element of the array that a byte outside would be part of.
+func (p *player) allocation(at uint64, offset int64) string {
+	for engine := range p.engines {
+		for _, c := range p.going(trace.Op{Kind: trace.Destroy, Engine: engine}) {
+			if c.at != at {
+				continue
+			}
+			array, size := c.array()
+			if array == "" {
+				return c.String()
+			}
+			element := offset / size
+			if offset < 0 {
+				element = (offset+1)/size - 1
+			}
+			return fmt.Sprintf("%s, which would be %s[%d]", c, array, element)
+		}
+	}
+	return fmt.Sprintf("an allocation of %d bytes", p.live[at])
+}
+
+// array returns the name of the array in a chunk and the size of its elements.
+func (c part) array() (name string, size int64) {
+	switch {
+	case c.what == theCounts:
+		return "ref_count", 4
+	case c.what == theL1:
+		return "block_table", 8
+	case c.what < course.L1Size:
+		return fmt.Sprintf("block_table[%d]", c.what), 4
+	}
+	return "", 0
+}

@@ -1,0 +1,224 @@
+package compare
+
+import (
+	"slices"
+
+	"llmmemory/internal/homework/course"
+	"llmmemory/internal/homework/course/trace"
+)
+
+// Shrink makes a trace that shows a difference short: it leaves steps out and makes
+// numbers small as long as the rest ends in the same difference (Difference.Same), and calls no
+// engine that it has not made. play returns the first difference of a trace. It is called about
+// most times: the limit is a number and not a time, so that the result is the same everywhere.
+func Shrink(ops []trace.Op, d *Difference, play func([]trace.Op) (*Difference, error), most int) ([]trace.Op, *Difference, error) {
+	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, left: most, complete: complete(ops[:d.Step+1])}
+	for again := true; again && s.err == nil; {
+		again = s.simplify(func(o *trace.Op) *int32 {
+			switch {
+			case o.Kind == trace.Frees:
+				return &o.B
+			case o.Kind.Many():
+				return &o.C // first, because many calls take long
+			}
+			return nil
+		})
+		for size := max(1, len(s.ops)/2); size >= 1; size /= 2 {
+			again = s.leaveOut(size) || again
+		}
+		again = s.simplify(func(o *trace.Op) *int32 { return &o.A }) || again
+		again = s.simplify(func(o *trace.Op) *int32 { return &o.B }) || again
+		again = s.single() || again
+		again = s.rename() || again
+	}
+	s.number()
+	return s.ops, s.found, s.err
+}
+
+type shrinker struct {
+	ops      []trace.Op
+	found    *Difference
+	play     func([]trace.Op) (*Difference, error)
+	left     int // times to play
+	complete bool
+	err      error
+}
+
+// complete reports whether an Init makes each engine before a step names it.
+func complete(ops []trace.Op) bool {
+	var made [trace.Engines]bool
+	for _, op := range ops {
+		switch {
+		case op.Engine == trace.None:
+		case op.Kind == trace.Init:
+			made[op.Engine] = made[op.Engine] || op.A >= 0 && op.Pool() >= course.BlockSize
+		case !made[op.Engine]:
+			return false
+		case op.Kind == trace.Destroy:
+			made[op.Engine] = false
+		}
+	}
+	return true
+}
+
+// try keeps a candidate that ends in the same difference.
+func (s *shrinker) try(candidate []trace.Op) bool {
+	if s.err != nil || s.left <= 0 || s.complete && !complete(candidate) {
+		return false
+	}
+	s.left -= cost(candidate)
+	d, err := s.play(candidate)
+	if err != nil {
+		s.err = err
+		return false
+	}
+	if d == nil || !d.Same(s.found) {
+		return false
+	}
+	s.ops, s.found = candidate[:d.Step+1], d
+	return true
+}
+
+// cost is how many times an ordinary trace could be played instead.
+func cost(ops []trace.Op) int {
+	sum := 1
+	for _, op := range ops {
+		if op.Kind.Many() {
+			sum += int(max(op.B, op.C)) / 500
+		}
+	}
+	return sum
+}
+
+func (s *shrinker) leaveOut(size int) bool {
+	done := false
+	for from := len(s.ops) - 1 - size; from >= 0; from -= size {
+		if from+size >= len(s.ops) {
+			continue
+		}
+		if s.try(slices.Concat(s.ops[:from], s.ops[from+size:])) {
+			done = true
+		}
+	}
+	return done
+}
+
+// simplify tries smaller numbers in one field, one step at a time; the field is
+// nil where a step has none.
+func (s *shrinker) simplify(field func(*trace.Op) *int32) bool {
+	done := false
+	for i := 0; i < len(s.ops); i++ {
+		now := field(&s.ops[i])
+		if now == nil {
+			continue
+		}
+		for _, smaller := range []int32{1, 2, 16, 64, *now / 2 / 64 * 64, *now / 2, *now - *now%64, min(*now-1, 64)} {
+			if smaller < 1 || smaller >= *now {
+				continue
+			}
+			candidate := slices.Clone(s.ops)
+			*field(&candidate[i]) = smaller
+			if s.try(candidate) {
+				done = true
+				break
+			}
+		}
+	}
+	return done
+}
+
+// single makes one call of many that are one.
+func (s *shrinker) single() bool {
+	done := false
+	for i := 0; i < len(s.ops); i++ {
+		one := s.ops[i]
+		n := one.C
+		if one.Kind == trace.Frees {
+			n, one.B = one.B, 0
+		}
+		if !one.Kind.Many() || n != 1 {
+			continue
+		}
+		one.Kind, one.C = one.Kind.Single(), 0
+		candidate := slices.Clone(s.ops)
+		candidate[i] = one
+		done = s.try(candidate) || done
+	}
+	return done
+}
+
+// mostIDs is how many ids a short trace needs.
+const mostIDs = 4
+
+// rename gives a sequence the smallest id that no other has.
+func (s *shrinker) rename() bool {
+	for i := range s.ops {
+		for _, id := range ids(&s.ops[i]) {
+			if *id >= 1 && *id <= mostIDs {
+				continue
+			}
+			for smaller := int32(1); smaller <= mostIDs; smaller++ {
+				if candidate := renamed(s.ops, *id, smaller); candidate != nil {
+					if s.try(candidate) {
+						return true
+					}
+					break
+				}
+			}
+		}
+	}
+	return false
+}
+
+// number gives the sequences the ids 1, 2, ... in the order in which the steps name them.
+func (s *shrinker) number() {
+	numbers := map[int32]int32{}
+	candidate := slices.Clone(s.ops)
+	for i := range candidate {
+		if ranges(candidate[i].Kind) {
+			return
+		}
+		for _, id := range ids(&candidate[i]) {
+			if numbers[*id] == 0 {
+				numbers[*id] = int32(len(numbers) + 1)
+			}
+			*id = numbers[*id]
+		}
+	}
+	if !slices.Equal(candidate, s.ops) {
+		s.try(candidate)
+	}
+}
+
+// ranges reports whether a step names a range of ids.
+func ranges(k trace.Kind) bool { return k == trace.Creates || k == trace.Forks || k == trace.Frees }
+
+// renamed returns the steps with another id, nil if it is in use or a step names a range of ids.
+func renamed(ops []trace.Op, from, to int32) []trace.Op {
+	candidate := slices.Clone(ops)
+	for i := range candidate {
+		if ranges(candidate[i].Kind) {
+			return nil
+		}
+		for _, id := range ids(&candidate[i]) {
+			switch *id {
+			case to:
+				return nil
+			case from:
+				*id = to
+			}
+		}
+	}
+	return candidate
+}
+
+// ids returns the ids that a step names.
+func ids(op *trace.Op) []*int32 {
+	switch op.Kind {
+	case trace.Init, trace.Destroy:
+		return nil
+	case trace.Fork, trace.Rename, trace.Share:
+		return []*int32{&op.A, &op.B}
+	}
+	return []*int32{&op.A}
+}

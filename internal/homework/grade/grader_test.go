@@ -1,0 +1,390 @@
+package grade_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/homework/course/handout"
+	"llmmemory/internal/homework/grade"
+	"llmmemory/internal/homework/grade/compare"
+	"llmmemory/internal/homework/grade/rules"
+	"llmmemory/internal/testkit/corpus"
+	_ "llmmemory/internal/testkit/gcpercent"
+	"llmmemory/internal/testkit/level"
+)
+
+const submissions = "../../../testdata/submissions/"
+
+// TestMain serves as the reader of static rules. A call that never returns has a fourth of its
+// processor time here.
+func TestMain(m *testing.M) {
+	rules.Serve()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	compare.Patience.Call /= 4
+	compare.Patience.Process /= 4
+	if flag.Parse(); !*matrix && *repeats == 0 && *loaded == 0 { // which are about what students get
+		defer level.CheapCompiler("-O1")()
+	}
+	status := m.Run()
+	for _, g := range graders {
+		if err := g.Close(); err != nil {
+			fmt.Println(err)
+			status = 1
+		}
+	}
+	return status
+}
+
+// graders has the graders of all tests, by their flags, so that each runner is compiled once.
+var graders = map[string]*grade.Grader{}
+
+// newGrader returns a grader for a test. Parallel subtests share it.
+func newGrader(t *testing.T, flags ...string) *grade.Grader {
+	t.Helper()
+	key := strings.Join(flags, " ")
+	if graders[key] == nil {
+		g, err := grade.NewGrader(flags...)
+		require.NoError(t, err)
+		graders[key] = g
+	}
+	g := *graders[key]
+	if !level.Long() && !*matrix && *repeats == 0 {
+		g.Traces = 4 // random ones take a tenth of the time of a file
+	}
+	return &g
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(text)
+}
+
+func mutants(t *testing.T) []corpus.Mutant {
+	t.Helper()
+	return append(corpus.Mutants(t, "mutants.txt"), corpus.Mutant{ID: "correct", Kind: corpus.Equivalent})
+}
+
+// put writes a mutant into a new folder and returns its path.
+func put(t *testing.T, m corpus.Mutant) string {
+	t.Helper()
+	source, err := m.Apply(corpus.Correct(t))
+	require.NoError(t, err)
+	return putText(t, source)
+}
+
+// putText writes a submission into a new folder and returns its path.
+func putText(t *testing.T, source string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "llm_memory.c")
+	require.NoError(t, os.WriteFile(file, []byte(source), 0o644))
+	return file
+}
+
+var (
+	matrix = flag.Bool("matrix", false, "print which stage sees which mutant")
+	update = flag.Bool("update", false, "in make test-long: write testdata/findings.json.gz")
+)
+
+// firsts are the first findings of the corpus, by the name of the file.
+type firsts map[string]stored
+
+// stored is a finding, and the sentence of its test.
+type stored struct {
+	grade.Finding
+	Fallback string
+}
+
+var storing sync.Mutex
+
+func (f firsts) add(name string, r *grade.Report) {
+	storing.Lock()
+	defer storing.Unlock()
+	if len(r.Findings) == 0 {
+		return
+	}
+	s := stored{Finding: r.Findings[0], Fallback: handout.WhiteBox}
+	for _, test := range r.Tests {
+		if test.Name == s.Name {
+			s.Fallback = test.Sentence
+		}
+	}
+	s.Scene, s.Lines, s.Same = nil, nil, nil
+	f[name] = s
+}
+
+func (f firsts) write(t *testing.T) {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	require.NoError(t, errors.Join(json.NewEncoder(z).Encode(f), z.Close()))
+	require.NoError(t, os.WriteFile("testdata/findings.json.gz", b.Bytes(), 0o644))
+}
+
+// Ensure that every wrong submission of the table loses points in its task, with the sentence of
+// the handout that a reader would quote, and that no equivalent one does. With -matrix, or in make
+// test-long, every mutant goes through every stage; otherwise one of each kind and task and those
+// of showing, and a mutant that a directed trace of its task detects goes no further.
+func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
+	level.SkipQuick(t)
+	g := newGrader(t)
+	g.Tries, g.AllStages = 0, *matrix || level.Long()
+	optimizing := newGrader(t, "-O2") // only then does the compiler see some mistakes
+	kills := &killMatrix{seen: map[string][]grade.StageName{}}
+	quotes := sentences(t)
+	first := firsts{}
+	t.Run("every mutant", func(t *testing.T) {
+		all := mutants(t)
+		if !g.AllStages {
+			all = typicalOf(all)
+		}
+		for _, m := range all {
+			t.Run(m.ID, func(t *testing.T) {
+				t.Parallel()
+				file := put(t, m)
+				if task := taskOf(m); task != 0 && !g.AllStages && m.Kind == corpus.Wrong {
+					directed := *g
+					directed.Only = fmt.Sprintf("task%d_", task)
+					if r := gradedBy(t, &directed, file); failsIn(r, task) {
+						requireDeserved(t, m, r)
+						if slices.Contains(showing, m.ID) {
+							requireQuotes(t, quotes[m.ID], r)
+						}
+						return
+					}
+				}
+				g := g
+				if m.Kind == corpus.Rejected {
+					g = optimizing
+				}
+				r := gradedBy(t, g, file)
+				kills.add(m, r)
+				requireDeserved(t, m, r)
+				requireTouched(t, m, r)
+				requireQuotes(t, quotes[m.ID], r)
+				first.add(m.ID, r)
+			})
+		}
+		if level.Long() {
+			submissionsWrittenFromTheHandoutAlone(t, g, quotes, first)
+		}
+	})
+	if *update {
+		first.write(t)
+	}
+	if *matrix {
+		kills.print(mutants(t))
+	}
+	// The random traces detect nothing that those with writes from outside do not; they are there
+	// because everything that they show is the student's own work. Static rules detect what is
+	// forbidden whatever its effect, and name its line.
+	if len(kills.seen) < len(mutants(t)) {
+		return // only some were graded in every stage
+	}
+	for _, stages := range [][]grade.StageName{{grade.Directed}, {grade.Heap}, {grade.Memcheck}, {grade.Sanitizers}} {
+		if only := kills.only(stages...); len(only) == 0 {
+			t.Errorf("the stages %q see nothing that no others do", stages)
+		}
+	}
+}
+
+// missed are the wrong files of testdata/submissions/independent that get full marks: they go
+// wrong only when malloc fails, of which the handout says nothing (cmd/llmgrade/README.md, "What
+// costs nothing").
+var missed = []string{
+	"s1_06_init_leaks_engine_on_oom.c", "s1_37_fork_leaks_on_oom.c", "s1_52_create_first_fit_stale_rollback.c",
+	"s1_58_create_no_rollback.c", "s2_01_create_oom_leak.c", "s2_09_fork_rollback_zeroes_refs.c",
+	"s2_25_create_fork_oom_leaks_root.c", "s2_61_append_oom_loses_block.c", "s2_62_append_malloc_unchecked.c",
+}
+
+// submissionsWrittenFromTheHandoutAlone grades the files whose authors knew only the handout: the
+// right ones get full marks, the wrong ones lose points.
+func submissionsWrittenFromTheHandoutAlone(t *testing.T, g *grade.Grader, quotes map[string][]string, first firsts) {
+	files, err := filepath.Glob(submissions + "independent/*/*.c")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		name := filepath.Base(file)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := gradedBy(t, g, file)
+			full := filepath.Base(filepath.Dir(file)) == "right" || slices.Contains(missed, name)
+			require.Equal(t, full, r.Score == 100, "%v points", r.Score)
+			requireQuotes(t, quotes[name], r)
+			first.add(name, r)
+		})
+	}
+}
+
+func gradedBy(t *testing.T, g *grade.Grader, file string) *grade.Report {
+	t.Helper()
+	r, err := g.File(file)
+	require.NoError(t, err)
+	return r
+}
+
+// sentences reads sentences.txt: for each wrong submission, words of the sentences of which its
+// first finding has to quote one.
+func sentences(t *testing.T) map[string][]string {
+	t.Helper()
+	all := map[string][]string{}
+	for line := range strings.Lines(read(t, submissions+"sentences.txt")) {
+		name, words, found := strings.Cut(strings.TrimSpace(line), "  ")
+		if found && name[0] != '#' {
+			all[name] = strings.Split(words, " | ")
+		}
+	}
+	return all
+}
+
+// requireQuotes checks that the first finding quotes a sentence with some of the words.
+func requireQuotes(t *testing.T, words []string, r *grade.Report) {
+	t.Helper()
+	if words == nil {
+		return
+	}
+	require.NotEmpty(t, r.Findings)
+	f := r.Findings[0]
+	require.True(t, slices.ContainsFunc(words, func(words string) bool { return strings.Contains(f.Sentence, words) }),
+		"it quotes %q: %s, %s", f.Sentence, f.Difference.Error(), f.Facts)
+}
+
+// showing are mutants that together show every compare.Fact.
+var showing = strings.Fields("C5 A8 R52 C6 F11 A20 I2 C2 C12 F1 F9 K6 K7 A31 A39 R51 D3")
+
+// typicalOf returns the first mutant for each task and kind, and those of showing. grader/suite
+// runs more of them in every run.
+func typicalOf(all []corpus.Mutant) (first []corpus.Mutant) {
+	seen := map[string]bool{}
+	for _, m := range all {
+		same := fmt.Sprint(m.Kind, taskOf(m))
+		if !seen[same] || slices.Contains(showing, m.ID) {
+			first = append(first, m)
+		}
+		seen[same] = true
+	}
+	return first
+}
+
+// requireDeserved checks the report of a mutant that went through the stages.
+func requireDeserved(t *testing.T, m corpus.Mutant, r *grade.Report) {
+	t.Helper()
+	switch m.Kind {
+	case corpus.Equivalent:
+		require.Equal(t, r.MaxScore, r.Score, "%s: %v", m.What, r.Failed())
+		require.Empty(t, r.Findings)
+	case corpus.Rejected:
+		require.Zero(t, r.Score)
+		require.NotNil(t, r.Rejected)
+	default:
+		require.Less(t, r.Score, r.MaxScore, m.What)
+		require.NotEmpty(t, r.Findings)
+		for _, f := range r.Findings {
+			require.NotEmpty(t, f.Sentence, f.Name)
+		}
+		if task := taskOf(m); task != 0 {
+			require.True(t, failsIn(r, task), "%s belongs to task %d, but these failed: %v", m.What, task, r.Failed())
+		}
+	}
+}
+
+func failsIn(r *grade.Report, task int) bool {
+	return slices.ContainsFunc(r.Tests, func(test grade.Test) bool {
+		return test.Task == task && test.Status == grade.Failed
+	})
+}
+
+var (
+	inName   = regexp.MustCompile(`task([1-5])`)
+	function = []string{"init", "create", "fork", "append", "free", "destroy"}
+)
+
+// taskOf returns the task of the handout that a mutant breaks, from the name of the test that
+// must detect it; 0: not a single one.
+func taskOf(m corpus.Mutant) int {
+	if n := inName.FindStringSubmatch(m.Expect); n != nil {
+		task, _ := strconv.Atoi(n[1])
+		return task
+	}
+	for i, name := range function {
+		if strings.Contains(m.Expect, "_"+name+"_") || strings.HasPrefix(m.Expect, name) {
+			return []int{1, 2, 3, 4, 2, 5}[i]
+		}
+	}
+	return 0
+}
+
+// A killMatrix has the stages that detect each mutant.
+type killMatrix struct {
+	sync.Mutex
+	seen map[string][]grade.StageName
+}
+
+func (k *killMatrix) add(m corpus.Mutant, r *grade.Report) {
+	k.Lock()
+	defer k.Unlock()
+	if r.Rejected != nil {
+		k.seen[m.ID] = []grade.StageName{r.Rejected.Stage}
+	}
+	for _, s := range r.Stages {
+		if s.Status() == grade.Failed {
+			k.seen[m.ID] = append(k.seen[m.ID], s.Name)
+		}
+	}
+}
+
+// only lists the mutants that no other stages detect.
+func (k *killMatrix) only(stages ...grade.StageName) (ids []string) {
+	for id, seen := range k.seen {
+		if !slices.ContainsFunc(seen, func(name grade.StageName) bool { return !slices.Contains(stages, name) }) && len(seen) > 0 {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (k *killMatrix) print(all []corpus.Mutant) {
+	stages := []grade.StageName{grade.Gate, grade.Compile, grade.Directed, grade.OwnCalls, grade.Random, grade.Outside, grade.Heap, grade.Memcheck, grade.Sanitizers, grade.Rules}
+	for i, name := range stages {
+		fmt.Printf("%*s%s\n", 8+3*i, "", name)
+	}
+	for _, m := range all {
+		fmt.Printf("%-8s", m.ID)
+		for _, name := range stages {
+			mark := "."
+			if slices.Contains(k.seen[m.ID], name) {
+				mark = "X"
+			}
+			fmt.Printf("%-3s", mark)
+		}
+		fmt.Printf(" %s %s\n", m.What, m.Kind)
+	}
+	for _, name := range stages {
+		sees := 0
+		for _, seen := range k.seen {
+			if slices.Contains(seen, name) {
+				sees++
+			}
+		}
+		fmt.Printf("%s: %d seen, %d by nothing else: %s\n", name, sees, len(k.only(name)), strings.Join(k.only(name), " "))
+	}
+}

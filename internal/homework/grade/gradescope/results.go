@@ -1,0 +1,105 @@
+package gradescope
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"llmmemory/internal/homework/grade"
+	"llmmemory/internal/jobs"
+)
+
+// Results is results.json, as far as it is used here. Every format is set, because the default
+// of the overall text is HTML.
+type Results struct {
+	Score            float64 `json:"score"` // of all tests, including the hidden ones
+	ExecutionTime    float64 `json:"execution_time"`
+	Output           string  `json:"output"`
+	OutputFormat     string  `json:"output_format"`
+	StdoutVisibility string  `json:"stdout_visibility"`
+	Extra            *Extra  `json:"extra_data,omitempty"`
+	Tests            []Test  `json:"tests,omitempty"`
+}
+
+// A Test is one line of the results. A test that was not run and gives no points has neither
+// score nor status, because there is no such status, and without a score it does not count as
+// failed. Where a score is needed, Gradescope derives the status from it.
+type Test struct {
+	Score        *float64 `json:"score,omitempty"`
+	MaxScore     float64  `json:"max_score"`
+	Status       string   `json:"status,omitempty"`
+	Name         string   `json:"name"`
+	Number       string   `json:"number,omitempty"` // task and place: "2.3"
+	Output       string   `json:"output,omitempty"`
+	OutputFormat string   `json:"output_format"`
+	Visibility   string   `json:"visibility"`
+}
+
+// The values of a Test's fields that are in use. Text renders no markup, because the text may
+// contain a student's.
+const (
+	Passed = "passed"
+	Failed = "failed"
+
+	Visible      = "visible"
+	AfterDueDate = "after_due_date"
+	Hidden       = "hidden"
+
+	Text = "text"
+)
+
+// Extra is stored with the results, for staff and for later submissions. Students do not see it.
+type Extra struct {
+	// For the rate limit: whether this submission counts, and the times of earlier ones that do
+	// not. Gradescope keeps the results of the latest only.
+	Counts    bool        `json:"counts"`
+	Uncounted []time.Time `json:"uncounted,omitempty"`
+
+	Versions *grade.Setting `json:"versions,omitempty"`
+	Seed     uint64         `json:"seed,omitempty,string"` // as text, because JavaScript's numbers are too small
+	Sandbox  string         `json:"sandbox,omitempty"`
+	Stages   []Stage        `json:"stages,omitempty"`
+	Notes    []string       `json:"notes,omitempty"`
+}
+
+// A Stage is the duration of a stage.
+type Stage struct {
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
+}
+
+func newResults(output string) Results {
+	return Results{Output: output, OutputFormat: Text, StdoutVisibility: Hidden, Extra: &Extra{}}
+}
+
+// write replaces results.json in a folder as a whole. Only the owner can change it.
+func write(dir string, r Results) error {
+	path := filepath.Join(dir, "results.json")
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		_ = os.Remove(path) // a link: its target stays unchanged
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err == nil {
+		err = jobs.Replace(path, append(text, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("results: %w", err)
+	}
+	return nil
+}
+
+// own creates the folder of the results. Other users cannot write to it.
+func own(dir string) error {
+	err := os.MkdirAll(dir, 0o755)
+	info, statErr := os.Stat(dir)
+	if err = cmp.Or(err, statErr); err == nil && info.Mode()&0o022 != 0 {
+		err = os.Chmod(dir, info.Mode().Perm()&^0o022)
+	}
+	if err != nil {
+		return fmt.Errorf("results: %w", err)
+	}
+	return nil
+}

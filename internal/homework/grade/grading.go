@@ -1,0 +1,363 @@
+package grade
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"llmmemory/internal/homework/course/handout"
+	"llmmemory/internal/homework/course/trace"
+	"llmmemory/internal/homework/grade/build"
+	"llmmemory/internal/homework/grade/compare"
+	"llmmemory/internal/homework/grade/runner"
+	"llmmemory/internal/homework/grade/traces"
+)
+
+// mostHangs is how many calls of a function are waited for that do not come back.
+const mostHangs = 3
+
+// A grading takes one submission through the stages.
+type grading struct {
+	*Grader
+	report      *Report
+	program     *build.Program
+	source      []byte
+	shapes      map[trace.Kind]*compare.Difference // by function: an allocation that the submission does not make separately
+	lost        map[Part]*[Tasks + 1]bool          // by part and task: whether something is wrong
+	clean       [][]trace.Op                       // directed traces without a difference
+	short       []named                            // those of them for Memcheck
+	heap        []candidate                        // for the stage Heap
+	differences int                                // found in traces of many functions
+	hangs       map[trace.Kind]int                 // number of calls that did not come back
+	known       []hang                             // traces that ended in such a call
+	stuck       []string                           // functions that did not come back under Memcheck
+	refused     map[uint32]bool                    // numbers of refused system calls
+}
+
+func newGrading(g *Grader, r *Report, program *build.Program, source []byte) *grading {
+	return &grading{Grader: g, report: r, program: program, source: source,
+		lost:  map[Part]*[Tasks + 1]bool{PartHidden: {}, PartMemory: {}},
+		hangs: map[trace.Kind]int{}, refused: map[uint32]bool{}}
+}
+
+// exhausted reports whether enough calls of one of the functions did not come back.
+func (g *grading) exhausted(functions ...trace.Kind) bool {
+	return slices.ContainsFunc(functions, func(k trace.Kind) bool { return g.hangs[k] >= mostHangs })
+}
+
+// run takes the submission through every stage that runs it.
+func (g *grading) run() error {
+	if err := g.probe(); err != nil {
+		return err
+	}
+	type stage struct {
+		name StageName
+		play func() error
+	}
+	all := []stage{
+		{Directed, g.directed},
+		{OwnCalls, g.ownCalls},
+		{Random, func() error { return g.random(Random) }},
+		{Outside, func() error { return g.random(Outside) }},
+		{Heap, g.heaps},
+		{Memcheck, g.memcheck},
+		{Sanitizers, g.sanitizers},
+		{Rules, g.rules},
+	}
+	if g.Only != "" { // names are of directed traces
+		all = all[:1]
+	}
+	for _, s := range all {
+		begin := time.Now()
+		g.report.Stages.begin(s.name, g.AllStages)
+		if err := s.play(); err != nil {
+			return err
+		}
+		g.report.Stages.end(time.Since(begin))
+	}
+	for task := 1; task <= Tasks && g.Only == ""; task++ {
+		g.others(task)
+	}
+	g.noteRefused()
+	if g.exhausted(six...) {
+		g.note("not everything was run, because calls do not come back")
+	}
+	g.Points.award(g.report)
+	g.report.gains()
+	g.report.Advice = slices.DeleteFunc(g.report.Advice, func(a Advice) bool { // which a mistake explains
+		return slices.ContainsFunc(g.report.Findings, func(f Finding) bool { return f.Task == a.Task })
+	})
+	slices.SortStableFunc(g.report.Findings, func(a, b Finding) int { return a.Task - b.Task })
+	return nil
+}
+
+// makers names the library functions behind system calls that a student does not know.
+var makers = map[string]string{
+	"sysinfo": "which qsort and sysconf make",
+	"dup":     "which perror makes; it prints its message all the same",
+	"openat":  "which fopen makes, and sysconf",
+}
+
+func (g *grading) noteRefused() {
+	var names []string
+	for call := range g.refused {
+		name := runner.CallName(call)
+		if by := makers[name]; by != "" {
+			name += " (" + by + ")"
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if len(names) > 0 {
+		g.note("system calls that are refused here, at no cost: %s", strings.Join(names, ", "))
+	}
+}
+
+// probe finds out how the submission allocates what it creates. Where it combines allocations,
+// it also has to build the states itself.
+func (g *grading) probe() error {
+	r, err := g.play([]trace.Op{{Kind: trace.Init, A: 6400}, {Kind: trace.Create, A: 1, B: 300}, {Kind: trace.Fork, A: 1, B: 2}})
+	g.shapes = r.Shapes
+	return err
+}
+
+// isolate marks the calls of all functions except real as the tester's. Functions whose
+// allocations differ from the handout's, and those that free them, stay the submission's.
+func (g *grading) isolate(ops []trace.Op, real ...trace.Kind) []trace.Op {
+	for kind := range g.shapes {
+		real = append(real, kind, trace.Destroy)
+		if kind != trace.Init {
+			real = append(real, trace.Free)
+		}
+	}
+	return trace.Isolate(ops, real...)
+}
+
+func (g *grading) note(format string, values ...any) {
+	if note := fmt.Sprintf(format, values...); !slices.Contains(g.report.Notes, note) {
+		g.report.Notes = append(g.report.Notes, note)
+	}
+}
+
+// found adds a finding to the report. Most later stages skip its task.
+func (g *grading) found(part Part, f Finding) {
+	if lost := g.lost[part]; lost != nil {
+		lost[f.Task] = true
+	}
+	g.report.Stages.fail(f.Stage, f.Task)
+	if m := assertion.FindStringSubmatch(f.Said); m != nil && f.Channel == compare.Death {
+		f.Lines = append(f.Lines, m[0])
+	}
+	g.report.Findings = append(g.report.Findings, f)
+}
+
+// assertion matches what a failed assert writes to standard error.
+var assertion = regexp.MustCompile(`(?m)llm_memory\.c:\d+: .*Assertion .* failed\.$`)
+
+// A named trace has the name of its test.
+type named struct {
+	name string
+	ops  []trace.Op
+}
+
+// A candidate is a difference that may become a finding.
+type candidate struct {
+	name       string
+	stage      StageName
+	sentence   string // that the trace tests
+	ops        []trace.Op
+	difference *compare.Difference
+}
+
+// broken returns the sentence that the difference breaks.
+func (c candidate) broken() string {
+	if c.difference.Channel == compare.Death && !c.difference.Hangs && slices.ContainsFunc(c.ops, trace.Op.Large) {
+		return c.sentence // only a large pool has such an address
+	}
+	return sentence(c.difference, c.sentence)
+}
+
+// mostFindings is the limit for each task and stage.
+const mostFindings = 3
+
+// addFinding adds a finding with a short trace, unless the task already has one that shows the
+// same mistake.
+func (g *grading) addFinding(part Part, c candidate) error {
+	d, told := c.difference, 0
+	task := d.Op.Task()
+	if g.missing(d.Op.Kind) {
+		return nil // already reported
+	}
+	for i := range g.report.Findings {
+		f := &g.report.Findings[i]
+		if f.Task != task {
+			continue
+		}
+		if f.Difference.Same(d) || f.Channel == compare.Death && d.Channel == compare.Death && f.Op.Kind.Single() == d.Op.Kind.Single() {
+			if !slices.Contains(f.Same, c.name) && f.Name != c.name {
+				f.Same = append(f.Same, c.name)
+			}
+			return nil
+		}
+		if f.Stage == c.stage {
+			told++
+		}
+	}
+	if told >= mostFindings {
+		g.note("%s shows yet another mistake of task %d: fix those above first", c.name, task)
+		return nil
+	}
+	f, err := g.finding(c)
+	if err != nil {
+		return err
+	}
+	g.found(part, f)
+	return nil
+}
+
+// like returns the first difference that shows the same mistake as d. If alone is set, no other may be before it.
+func like(r compare.Result, d *compare.Difference, alone bool) *compare.Difference {
+	for _, o := range r.All {
+		if o.Same(d) && sentence(o, "") == sentence(d, "") {
+			return o
+		}
+		if alone {
+			break
+		}
+	}
+	return nil
+}
+
+// finding shortens the trace of a candidate.
+func (g *grading) finding(c candidate) (Finding, error) {
+	d := c.difference
+	f := Finding{Name: c.name, Task: d.Op.Task(), Stage: c.stage, Sentence: c.broken(), Ops: c.ops[:d.Step+1], Difference: d}
+	if d.Hangs || d.Channel == compare.Allocations { // would be waited for each time
+		return f, nil
+	}
+	ops, alone, err := g.start(&f)
+	if err != nil {
+		return f, err
+	}
+	play := func(ops []trace.Op) (*compare.Difference, error) {
+		if g.exhausted(d.Op.Kind.Single()) {
+			return nil, nil
+		}
+		r, err := g.play(ops)
+		return like(r, d, alone), err
+	}
+	if f.Ops, f.Difference, err = compare.Shrink(ops, f.Difference, play, g.Tries); err != nil {
+		return f, err
+	}
+	if last := f.Op; f.Channel == compare.Returned || f.Channel == compare.Death {
+		f.Lines = remarkOn(f.Steps(), func(op trace.Op) bool { // only what was shortened to what matters
+			return op.Engine == last.Engine && (op.Kind == trace.Destroy || op.A == last.A || op.A == last.B && last.Kind.Single() == trace.Fork)
+		})
+	}
+	f.Scene, err = compare.Look(g.program.Native(), f.Ops, f.Difference)
+	return f, err
+}
+
+// start returns the trace that is to be shortened, and sets the finding's difference to what it shows: the first of
+// these that shows the finding before all else, which alone reports. The submission makes all calls, those of the
+// function, or those of the candidate's trace.
+func (g *grading) start(f *Finding) (ops []trace.Op, alone bool, err error) {
+	for _, ops := range [][]trace.Op{trace.Isolate(f.Ops, six...), g.isolate(f.Ops, f.Op.Kind.Single()), f.Ops} {
+		r, err := g.play(ops)
+		if err != nil {
+			return nil, false, err
+		}
+		if first := like(r, f.Difference, true); first != nil {
+			f.Difference = first
+			return ops[:first.Step+1], true, nil
+		}
+	}
+	return f.Ops, false, nil
+}
+
+// A hang is a trace whose last call did not come back, with what it showed.
+type hang struct {
+	ops      []trace.Op
+	patience runner.Patience
+	result   compare.Result
+}
+
+// play plays a trace and counts the calls that do not come back. A trace that begins with a
+// known hang is not played: its last call would not come back this time either.
+func (g *grading) play(ops []trace.Op) (r compare.Result, err error) {
+	patience := compare.PatienceWith(ops)
+	i := slices.IndexFunc(g.known, func(h hang) bool {
+		return h.patience == patience && len(h.ops) <= len(ops) && slices.Equal(h.ops, ops[:len(h.ops)])
+	})
+	if i >= 0 {
+		r = g.known[i].again()
+	} else if r, err = compare.Play(g.program.Native(), ops); err != nil {
+		return r, err
+	}
+	for _, call := range r.Calls {
+		g.refused[call] = true
+	}
+	for _, d := range r.All {
+		if d.Hangs {
+			g.hangs[d.Op.Kind.Single()]++
+			if i < 0 {
+				g.known = append(g.known, hang{slices.Clone(ops[:d.Step+1]), patience, r})
+			}
+		}
+	}
+	return r, nil
+}
+
+// again returns the result for the same calls, marked as known.
+func (h hang) again() compare.Result {
+	r := h.result
+	r.All = slices.Clone(r.All)
+	last := *r.All[len(r.All)-1]
+	last.Known = true
+	r.All[len(r.All)-1] = &last
+	return r
+}
+
+// missing reports whether the submission does not define the function that a step calls.
+func (g *grading) missing(k trace.Kind) bool {
+	return !k.Outside() && slices.Contains(g.program.Missing, k.Function())
+}
+
+// others adds the tests of a task that are not directed traces. Memcheck and the sanitizers have said nothing of a task
+// that does not work.
+func (g *grading) others(task int) {
+	failed, works := false, false
+	for _, t := range g.report.Tests {
+		if t.Part == PartDirected && t.Task == task {
+			failed = failed || t.Status != Passed
+			works = works || t.Status == Passed && !g.caseOf(t.Name).Refuses
+		}
+	}
+	if !works {
+		g.report.Stages.drop(Memcheck, task)
+		g.report.Stages.drop(Sanitizers, task)
+	}
+	for _, t := range []Test{
+		{Task: task, Name: fmt.Sprintf("task%d_hidden_traces", task), Part: PartHidden, Sentence: handout.WhiteBox},
+		{Task: task, Name: fmt.Sprintf("task%d_memory", task), Part: PartMemory, Sentence: handout.NoLeaks},
+	} {
+		switch {
+		case g.lost[t.Part][task]:
+			t.Status = Failed
+		case !works:
+			t.Status, t.Why = NotRun, fmt.Sprintf("no directed trace of task %d shows that it works", task)
+		case failed && t.Part == PartHidden:
+			t.Status, t.Why = NotRun, fmt.Sprintf("it is for a task %d in which nothing is wrong", task)
+		default:
+			t.Status = Passed
+		}
+		g.report.Tests = append(g.report.Tests, t)
+	}
+}
+
+func (g *grading) caseOf(name string) traces.Case {
+	i := slices.IndexFunc(g.cases, func(c traces.Case) bool { return c.Name == name })
+	return g.cases[i]
+}

@@ -1,0 +1,220 @@
+package grade_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/homework/grade"
+	"llmmemory/internal/testkit/corpus"
+	"llmmemory/internal/testkit/level"
+)
+
+// An attack is one hostile submission, and what it deserves: the words of
+// attacks.txt.
+type attack struct{ id, source, expect string }
+
+// typical are the attacks of every run, at least one of each kind, beside those that
+// are to be rejected, which cost next to nothing. make test-long runs all.
+var typical = strings.Fields(`exit_later exit_under_memcheck loop memory_bomb print_much forged_events
+	forged_replies closes_descriptors fake_report fork_bomb writes_files`)
+
+// attacks reads the table, and adds what would be long in it.
+func attacks(t *testing.T) []attack {
+	t.Helper()
+	correct := corpus.Correct(t)
+	kernel := read(t, submissions+"hostile/kernel.c")
+	all := []attack{
+		{"parentheses", correct + "static int deep(void) { return " + strings.Repeat("(", 100_000) + "1" + strings.Repeat(")", 100_000) + "; }\n", "rejected"},
+	}
+	if level.Long() {
+		all = append(all, attack{"errors", correct + strings.Repeat("unknown f();\n", 30_000), "rejected"})
+	}
+	for _, m := range corpus.Mutants(t, "hostile/attacks.txt") {
+		rejected := m.Expect == "rejected" && m.ID != "macro_bomb" // which takes a compiler's 10 s, as in package build
+		if !rejected && !slices.Contains(typical, m.ID) && !level.Long() {
+			continue
+		}
+		source, err := m.Apply(correct)
+		require.NoError(t, err)
+		all = append(all, attack{m.ID, strings.Replace(source, "/* kernel.c */\n", kernel, 1), m.Expect})
+	}
+	return all
+}
+
+// deserved reports whether an attack got what it deserves.
+func deserved(expect string, r *grade.Report) bool {
+	less := r.Score < r.MaxScore
+	rejected := r.Rejected != nil && r.Score == 0
+	found := func(is func(f grade.Finding) bool) bool {
+		return rejected || less && slices.ContainsFunc(r.Findings, is)
+	}
+	switch expect {
+	case "attack":
+		return rejected && r.Rejected.Stage == grade.Attack
+	case "rejected":
+		return rejected
+	case "less":
+		return less
+	case "hangs":
+		return found(func(f grade.Finding) bool { return f.Hangs && strings.Contains(f.Actual, "it does not come back: it ") })
+	case "memcheck":
+		other := func(f grade.Finding) bool { return !strings.Contains(f.Name, "memcheck") }
+		return rejected || less && !slices.ContainsFunc(r.Findings, other)
+	case "full":
+		return !less
+	case "harmless":
+		return rejected || !less
+	}
+	return false
+}
+
+// Hostile submissions in one class with honest ones: each gets what it deserves,
+// the honest ones what they get without them, and nothing else happens.
+func TestHostileSubmissionsHarmNobody(t *testing.T) {
+	level.SkipQuick(t)
+	temp := t.TempDir()
+	for at := temp; len(at) > len(os.TempDir()); at = filepath.Dir(at) {
+		require.NoError(t, os.Chmod(at, 0o755)) // another uid executes what is in it
+	}
+	t.Setenv("TMPDIR", temp)
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	require.NoError(t, os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)) // VmHWM begins anew
+	files := t.TempDir()
+	g, err := grade.NewGrader()
+	require.NoError(t, err)
+	g.Traces, g.Tries, g.Seed = 4, 0, 1
+
+	honest := honestOnes(t)
+	alone := gradeAll(t, g, files, honest)
+	hostile := attacks(t)
+	class := append(slices.Clone(hostile), honest...)
+	together := gradeAll(t, g, files, class)
+	require.NoError(t, g.Close())
+
+	for i, a := range hostile {
+		r := together[i]
+		if r == nil {
+			t.Errorf("%s was not graded", a.id)
+		} else if !deserved(a.expect, r) {
+			t.Errorf("%s: expect %s, got %.1f points: %s %v", a.id, a.expect, r.Score, summary(r), r.Rejected)
+		}
+	}
+	for i, a := range honest {
+		require.Equal(t, summary(alone[i]), summary(together[len(hostile)+i]), "%s in a class with hostile ones", a.id)
+	}
+
+	left, err := os.ReadDir(temp)
+	require.NoError(t, err)
+	require.Empty(t, left, "files left behind")
+	for _, dir := range []string{"/tmp", "/var/tmp", "/dev/shm", "."} {
+		require.NoFileExists(t, filepath.Join(dir, "llmgrade-was-here"))
+	}
+	require.Empty(t, processesOf(t, temp), "processes left behind")
+	require.Less(t, peak(t), 400<<20, "bytes of the grader's memory")
+}
+
+// honestOnes are one that is wrong in one place and, in make test-long, the correct submission.
+func honestOnes(t *testing.T) (all []attack) {
+	t.Helper()
+	if level.Long() {
+		all = append(all, attack{id: "correct", source: corpus.Correct(t)})
+	}
+	return append(all, attack{id: "C5", source: corpus.Source(t, "C5")})
+}
+
+// gradeAll grades four at a time, as a class. Only make test-long plays the sweeps, and more than the directed
+// traces where these show what is expected.
+func gradeAll(t *testing.T, g *grade.Grader, dir string, class []attack) (reports []*grade.Report) {
+	t.Helper()
+	for i, r := range gradeAtOnce(g, dir, class, 4) {
+		if r.trouble != nil {
+			t.Errorf("%s: %v", class[i].id, r.trouble)
+		}
+		reports = append(reports, r.report)
+	}
+	return reports
+}
+
+// A graded is what a file got: no report where there was trouble.
+type graded struct {
+	report  *grade.Report
+	trouble error
+}
+
+// gradeAtOnce grades a number of files at a time.
+func gradeAtOnce(g *grade.Grader, dir string, files []attack, number int) []graded {
+	results := make([]graded, len(files))
+	var wait sync.WaitGroup
+	turns := make(chan struct{}, number)
+	for i, f := range files {
+		by := *g
+		if !level.Long() && *loaded == 0 {
+			by.LeaveOutSweeps()
+			switch f.expect {
+			case "", "less":
+				by.Only = "task"
+			case "hangs":
+				by.Only = "task4_stores_at_the_offset" // each call that hangs takes a second
+			}
+		}
+		file := filepath.Join(dir, strings.ReplaceAll(f.id, " ", "_")+".c")
+		wait.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			if results[i].trouble = os.WriteFile(file, []byte(f.source), 0o644); results[i].trouble == nil {
+				results[i].report, results[i].trouble = by.File(file)
+			}
+		})
+	}
+	wait.Wait()
+	return results
+}
+
+// summary is what a report says, without what may differ from run to run.
+func summary(r *grade.Report) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%.2f", r.Score)
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "; %s step %d: %s is %s, not %s", f.Name, f.Step, f.Field, f.Actual, f.Expected)
+	}
+	return b.String()
+}
+
+// processesOf lists the command lines that have the folder in them.
+func processesOf(t *testing.T, dir string) (found []string) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(t, err)
+	for _, process := range all {
+		line, _ := os.ReadFile(filepath.Join(process, "cmdline"))
+		exe, _ := os.Readlink(filepath.Join(process, "exe"))
+		if bytes.Contains(line, []byte(dir)) || strings.HasPrefix(exe, dir) {
+			found = append(found, string(line))
+		}
+	}
+	return found
+}
+
+// peak is the most memory that this process has had, in bytes.
+func peak(t *testing.T) int {
+	t.Helper()
+	for line := range strings.SplitSeq(read(t, "/proc/self/status"), "\n") {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "VmHWM:" {
+			n, err := strconv.Atoi(fields[1])
+			require.NoError(t, err)
+			return n << 10
+		}
+	}
+	t.Fatal("no VmHWM")
+	return 0
+}

@@ -1,0 +1,66 @@
+package grade_test
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/homework/grade"
+	"llmmemory/internal/testkit/corpus"
+	"llmmemory/internal/testkit/level"
+)
+
+var repeats = flag.Int("repeat", 0, "grade the whole corpus N times and check that nothing differs")
+
+// ubuntu is what the compilers of Ubuntu 22.04 and 24.04 add to the flags that
+// they are given.
+var ubuntu = []string{"-fstack-protector-strong", "-D_FORTIFY_SOURCE=2", "-Wformat", "-Wformat-security",
+	"-fcf-protection", "-fstack-clash-protection", "-fPIE"}
+
+// Ensure that the same file gets the same score and findings every time, also on another
+// distribution, unless its compiler rejects the file.
+func TestTheSameFileGetsTheSameResult(t *testing.T) {
+	level.SkipQuick(t)
+	here, there := newGrader(t), newGrader(t, ubuntu...)
+	if !level.Long() && *repeats == 0 {
+		here.LeaveOutSweeps()
+		there.LeaveOutSweeps()
+	}
+	for i, m := range mutants(t) {
+		times := *repeats
+		if times == 0 {
+			if i%level.Pick(1000, 11) != 0 {
+				continue
+			}
+			times = 1
+		}
+		t.Run(m.ID, func(t *testing.T) {
+			t.Parallel()
+			file := put(t, m)
+			first, err := here.File(file)
+			require.NoError(t, err)
+			for range times - 1 {
+				again, err := here.File(file)
+				require.NoError(t, err)
+				same(t, first, again)
+			}
+			other, err := there.File(file)
+			require.NoError(t, err)
+			if other.Rejected == nil || m.Kind == corpus.Rejected {
+				same(t, first, other)
+			}
+		})
+	}
+}
+
+func same(t *testing.T, a, b *grade.Report) {
+	t.Helper()
+	require.Equal(t, a.Score, b.Score)
+	require.Equal(t, a.Failed(), b.Failed())
+	require.Equal(t, len(a.Findings), len(b.Findings))
+	for i, f := range a.Findings {
+		require.Equal(t, f.Name, b.Findings[i].Name)
+		require.Equal(t, f.Ops, b.Findings[i].Ops)
+	}
+}

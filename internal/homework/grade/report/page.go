@@ -1,0 +1,129 @@
+// Package report writes reports for people: as text for a terminal, and as HTML pages
+// for a student and for the class. It grades nothing:
+// everything that it writes is in the grade.Report.
+//
+// A drawing shows the memory around a difference at three moments: before the call,
+// as expected after it, and as it is. What is drawn is decided once, in drawing.go;
+// the layout is text, coloured for a terminal or marked up for a page. No mark is a
+// character that could be read as an operator of C.
+//
+// A page is one file: it loads no script, font or picture. Everything that comes from
+// a submission is escaped by html/template, or by paintPage in a drawing.
+package report
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"llmmemory/internal/homework/grade"
+	"llmmemory/internal/terminal"
+)
+
+//go:embed student.html class.html style.css class.js
+var files embed.FS
+
+// script is the script of the class page, which is complete without it. The page is well-formed
+// XML.
+var script = template.JS("//<![CDATA[\n" + read("class.js") + "//]]>\n")
+
+// policy allows that script and nothing else.
+var policy = fmt.Sprintf("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-%s'", digest(string(script)))
+
+func digest(text string) string {
+	hash := sha256.Sum256([]byte(text))
+	return base64.StdEncoding.EncodeToString(hash[:])
+}
+
+func read(name string) string {
+	text, err := files.ReadFile(name)
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return string(text)
+}
+
+// A taskTitle is a task's title in the handout, and its functions.
+type taskTitle struct {
+	Number    int
+	Title     string
+	Functions string
+}
+
+var taskTitles = [grade.Tasks]taskTitle{
+	{1, "Engine Initialization", "llm_init"},
+	{2, "Sequence Creation & Deletion", "create_sequence, free_sequence"},
+	{3, "Sequence Forking", "fork_sequence"},
+	{4, "Virtual Addressing, CoW & Appending", "append_kv"},
+	{5, "Engine Destruction", "llm_destroy"},
+}
+
+var functions = template.FuncMap{
+	"points": points,
+	"style":  style,
+	"plural": plural,
+	"sign":   sign,
+	"class":  statusClass,
+	"add":    func(a, b int) int { return a + b },
+	"signed": func(p float64) string { return fmt.Sprintf("%+.4g", p) },
+	"head":   func(all []passRate) []passRate { return all[:min(mostRates, len(all))] },
+	"tail":   func(all []passRate) []passRate { return all[min(mostRates, len(all)):] },
+}
+
+func layout(name string) *template.Template {
+	return template.Must(template.New(name).Funcs(functions).ParseFS(files, name))
+}
+
+var studentLayout, classLayout = layout("student.html"), layout("class.html")
+
+func style() template.CSS { return template.CSS(read("style.css")) }
+
+// points formats points with at most two decimals.
+func points(p float64) string {
+	return strconv.FormatFloat(math.Round(p*100)/100, 'f', -1, 64)
+}
+
+func plural(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+// sign is shown beside a status, so that colour is not the only difference.
+func sign(s grade.Status) string {
+	switch s {
+	case grade.Passed:
+		return "✓"
+	case grade.Failed:
+		return "✗"
+	default:
+		return "–"
+	}
+}
+
+func statusClass(s grade.Status) string { return strings.ReplaceAll(string(s), " ", "-") }
+
+func percent(part, whole float64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return math.Round(1000*part/whole) / 10
+}
+
+// write executes a template completely before it writes anything, and makes control characters
+// visible.
+func write(w io.Writer, t *template.Template, data any) error {
+	var b strings.Builder
+	if err := t.Execute(&b, data); err != nil {
+		return fmt.Errorf("page: %w", err)
+	}
+	_, err := io.WriteString(w, terminal.Visible(b.String()))
+	return err
+}

@@ -1,0 +1,150 @@
+package reproduce
+
+import (
+	"fmt"
+	"strings"
+
+	"llmmemory/internal/homework/course"
+	"llmmemory/internal/homework/course/oracle"
+	"llmmemory/internal/homework/course/trace"
+)
+
+// mostChecked is the number of steps up to which checks makes a program.
+const mostChecked = 60
+
+// checks returns a program that makes the calls of a trace and checks, after each, the returned
+// value and the engine: the counts, the list, the tables, the written record. It ends with the
+// first step that is wrong. It is "" for a trace that a program cannot play: too long, with a
+// pool beyond memory, or with failing allocations.
+func checks(name, sentence string, ops []trace.Op) string {
+	expected, err := oracle.New()
+	if err != nil || len(ops) > mostChecked {
+		return ""
+	}
+	defer expected.Close()
+	w := &world{expected}
+	var body strings.Builder
+	for i, op := range ops {
+		if op.Fail > 0 || op.Large() {
+			return ""
+		}
+		fmt.Fprintf(&body, "\n    /* step %d */\n", i+1)
+		body.WriteString(w.checked(i+1, op))
+		if op.Engine != trace.None {
+			body.WriteString(w.state(i+1, op.Engine))
+		}
+		body.WriteString("    if (wrong) {\n        return 1;\n    }\n")
+	}
+	for engine, e := range w.Engines {
+		if e != nil {
+			fmt.Fprintf(&body, "    expect(%d, \"llm_destroy(e[%d])\", llm_destroy(e[%d]), 0);\n", len(ops)+1, engine, engine)
+		}
+	}
+	text := body.String() + "    return wrong;\n"
+	return head(name+"\n * "+sentence, ops) + pools(ops, false) + expecting + helpers(text) + "\nint main(void) {" + text + "}\n"
+}
+
+// expecting is the beginning of every such program.
+const expecting = `
+static int wrong;
+
+static void expect(int step, const char *what, int actual, int expected) {
+    if (actual != expected) {
+        printf("step %d: %s is %d, expected %d\n", step, what, actual, expected);
+        wrong = 1;
+    }
+}
+`
+
+// checked returns a step in C that checks the returned value.
+func (w *world) checked(step int, op trace.Op) string {
+	if op.Given || op.Kind.Outside() || op.Kind.Many() {
+		return w.statements(op)
+	}
+	call := strings.TrimSuffix(Statement(op), ";")
+	refused := w.Play(op).Refused()
+	switch op.Kind {
+	case trace.Init:
+		if op.A >= 0 {
+			keep, _, _ := strings.Cut(call, " = ")
+			text := fmt.Sprintf("    %s;\n    expect(%d, \"%s != NULL\", %s != NULL, %d);\n", call, step, call, keep, digit(!refused))
+			return text + "    if (wrong) {\n        return 1;\n    }\n"
+		}
+		fallthrough
+	case trace.Create, trace.Fork:
+		return fmt.Sprintf("    expect(%d, \"%s != NULL\", %s != NULL, %d);\n", step, call, call, digit(!refused))
+	}
+	return fmt.Sprintf("    expect(%d, \"%s\", %s, %d);\n", step, call, call, -digit(refused))
+}
+
+func digit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Limits of what is checked of an engine, so that a program is readable.
+const (
+	mostBlocks    = 32
+	mostSequences = 6
+	mostEntries   = 12
+)
+
+// state returns C that checks an engine after a step.
+func (w *world) state(step, engine int) string {
+	e := w.Engines[engine]
+	if e == nil {
+		return ""
+	}
+	var b strings.Builder
+	field := func(what string, value int32) {
+		fmt.Fprintf(&b, "    expect(%d, \"engine->%s\", e[%d]->%s, %d);\n", step, what, engine, what, value)
+	}
+	field("total_local_blocks", e.Total)
+	field("free_local_blocks", e.Free)
+	var counts []string
+	for _, n := range oracle.Counts(e)[:min(int(e.Total), mostBlocks)] {
+		counts = append(counts, fmt.Sprint(n))
+	}
+	ids := w.ids(engine)
+	fmt.Fprintf(&b, `    {
+        static const int counts[] = {%s};
+        static const int ids[] = {%s};
+        expect_counts(%d, e[%d], counts, %d);
+        expect(%d, "active_seqs has the right ids, both ways: that", list_is(e[%d], ids, %d), 1);
+    }
+    if (wrong) {
+        return 1;
+    }
+`, strings.Join(counts, ", "), strings.Join(append(ids, "0"), ", "), step, engine, len(counts), step, engine, len(ids))
+	shown := 0
+	for n := e.Active.Next; n != &e.Active && shown < mostSequences; n = n.Next {
+		b.WriteString(sequenceOf(step, engine, oracle.SequenceOf(n)))
+		shown++
+	}
+	return b.String()
+}
+
+// sequenceOf returns C that checks a sequence of the list.
+func sequenceOf(step, engine int, s *course.Sequence) string {
+	var b strings.Builder
+	find := fmt.Sprintf("find_given(e[%d], %s)", engine, literal(s.ID))
+	line := func(what, actual string, value int32) {
+		fmt.Fprintf(&b, "    expect(%d, \"sequence %d: %s\", %s, %d);\n", step, s.ID, what, actual, value)
+	}
+	line("kv_count", find+"->kv_count", s.KVCount)
+	entries := 0
+	for slot, table := range s.BlockTable {
+		there := fmt.Sprintf("block_table[%d] != NULL", slot)
+		line(there, find+"->"+there, int32(digit(table != nil)))
+		for j := 0; table != nil && j < len(table) && entries < mostEntries; j++ {
+			if table[j] >= 0 {
+				entry := fmt.Sprintf("block_table[%d][%d]", slot, j)
+				line(entry, find+"->"+there+" ? "+find+"->"+entry+" : -2", table[j])
+				entries++
+			}
+		}
+	}
+	return b.String()
+}

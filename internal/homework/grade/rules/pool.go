@@ -1,0 +1,268 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/homework/course/handout"
+	"llmmemory/internal/homework/ctree"
+)
+
+// pool checks global constraint 4 and task 5 of the handout.
+func (p *program) pool() {
+	r := &poolReader{p, map[*ctree.Function]*summary{}, nil}
+	for _, api := range six {
+		f := p.functions[api.name]
+		if f == nil {
+			continue
+		}
+		for _, e := range r.function(f).effects {
+			if !e.on.pool {
+				continue
+			}
+			b := Breach{Function: e.in.Name, Line: e.line, Task: api.task, Advice: e.elsewhere}
+			switch {
+			case e.frees:
+				b.Rule, b.Sentence = "free_pool", handout.DestroyKeepsPool
+				b.Message = fmt.Sprintf("line %d gives the pool to free, which it does not come from", e.line)
+			case api.name == "append_kv":
+				continue
+			default:
+				b.Rule, b.Sentence = "memset_pool", handout.WriteOnlyOnAppend
+				if api.name == "create_sequence" {
+					b.Sentence = handout.NoMemset
+				}
+				b.Message = fmt.Sprintf("line %d calls memset on the pool during %s", e.line, f.Name)
+			}
+			p.report(b)
+		}
+	}
+}
+
+// An origin is where a pointer is known to lead: into the pool, or wherever some parameters of
+// its function lead (a bit for each).
+type origin struct {
+	anything bool // NULL or the variable itself: no information
+	pool     bool
+	params   uint64
+}
+
+// both returns the origin of a value that has one origin or the other.
+func (o origin) both(other origin) origin {
+	switch {
+	case o.anything:
+		return other
+	case other.anything:
+		return o
+	}
+	return origin{pool: o.pool && other.pool, params: o.params & other.params}
+}
+
+// An effect is a memset or a free of a pointer's target.
+type effect struct {
+	frees     bool
+	on        origin
+	in        *ctree.Function
+	line      int
+	perhaps   bool // it does not happen in every call of the function
+	elsewhere bool // a called function decides
+}
+
+// A summary is the part of a function that its callers depend on.
+type summary struct {
+	returns origin
+	effects []effect
+}
+
+type poolReader struct {
+	p       *program
+	known   map[*ctree.Function]*summary
+	reading []*ctree.Var
+}
+
+func (r *poolReader) function(f *ctree.Function) *summary {
+	if s := r.known[f]; s != nil {
+		return s
+	}
+	s := &summary{returns: origin{anything: true}}
+	r.known[f] = s // for recursive calls
+	ctree.Stmts(f.Body, func(st *ctree.Stmt) bool {
+		if st.Kind == ctree.Return && st.Expr != nil {
+			s.returns = s.returns.both(r.value(f, st.Expr))
+		}
+		return true
+	})
+	if s.returns.anything {
+		s.returns = origin{}
+	}
+	r.stmts(f, s, f.Body, false)
+	return s
+}
+
+// stmts collects effects. Effects behind an if that returns with success, and within any if
+// except one for NULL, do not happen in every call.
+func (r *poolReader) stmts(f *ctree.Function, s *summary, body []*ctree.Stmt, perhaps bool) {
+	for _, st := range body {
+		for _, e := range []*ctree.Expr{st.Cond, st.Step, st.Expr} {
+			r.expr(f, s, e, perhaps)
+		}
+		r.stmts(f, s, st.Init, perhaps)
+		conditional := st.Kind == ctree.Switch || st.Kind == ctree.If && !guards(st.Cond)
+		r.stmts(f, s, st.Body, perhaps || conditional)
+		r.stmts(f, s, st.Else, perhaps || conditional)
+		perhaps = perhaps || conditional && ends(st.Body)
+	}
+}
+
+// guards reports whether a condition is about pointers only.
+func guards(cond *ctree.Expr) bool {
+	return !mentions(cond, func(e *ctree.Expr) bool {
+		return e.Op == ctree.Call || e.Op == ctree.Name && (e.Type.Stars == 0 || e.Type.Array)
+	})
+}
+
+func ends(body []*ctree.Stmt) (found bool) {
+	ctree.Stmts(body, func(s *ctree.Stmt) bool {
+		switch s.Kind {
+		case ctree.Goto:
+			found = true
+		case ctree.Return:
+			failed := s.Expr != nil && (s.Expr.IsZero() && s.Expr.Type.Stars > 0 || s.Expr.Bare().Op == ctree.Negative)
+			found = found || !failed
+		}
+		return !found
+	})
+	return found
+}
+
+var wipes = []string{"memset", "__builtin_memset", "__memset_chk", "__builtin___memset_chk", "bzero", "explicit_bzero"}
+var releases = []string{"free", "__builtin_free", "realloc", "__builtin_realloc", "reallocarray"}
+
+func (r *poolReader) expr(f *ctree.Function, s *summary, e *ctree.Expr, perhaps bool) {
+	e.Visit(func(e *ctree.Expr) bool {
+		if e.Op == ctree.Statements {
+			r.stmts(f, s, e.Body, perhaps)
+			return false
+		}
+		if e.Op != ctree.Call || e.Func == "" {
+			return true
+		}
+		frees := slices.Contains(releases, e.Func)
+		if (frees || slices.Contains(wipes, e.Func)) && len(e.Args) > 0 {
+			s.effects = append(s.effects, effect{frees: frees, on: r.value(f, e.Args[0]), in: f, line: e.Line, perhaps: perhaps})
+		}
+		if callee := r.p.functions[e.Func]; callee != nil {
+			for _, inner := range r.function(callee).effects {
+				if !inner.on.pool { // the caller decides where
+					inner.on = r.passed(f, e, inner.on)
+					inner.in, inner.line = f, e.Line
+				}
+				inner.elsewhere = inner.elsewhere || inner.perhaps
+				inner.perhaps = perhaps
+				s.effects = append(s.effects, inner)
+			}
+		}
+		return true
+	})
+}
+
+// passed returns an origin in terms of the caller.
+func (r *poolReader) passed(f *ctree.Function, call *ctree.Expr, o origin) origin {
+	all := origin{}
+	for i, arg := range call.Args {
+		if i < 64 && o.params&(1<<i) != 0 {
+			v := r.value(f, arg)
+			all.pool, all.params = all.pool || v.pool, all.params|v.params
+		}
+	}
+	return all
+}
+
+// value returns where an expression leads, if it is a pointer.
+func (r *poolReader) value(f *ctree.Function, e *ctree.Expr) origin {
+	if e.IsZero() {
+		return origin{anything: true}
+	}
+	if e.Type.Array && (e.Op == ctree.Index || e.Op == ctree.Deref || e.Op == ctree.Member || e.Op == ctree.Arrow) {
+		return r.place(f, e)
+	}
+	switch e.Op {
+	case ctree.Name:
+		return r.variable(f, e.Var)
+	case ctree.Arrow, ctree.Member:
+		return origin{pool: e.Field == "pool_base_ptr"}
+	case ctree.Cast:
+		return r.value(f, e.Args[0])
+	case ctree.Address:
+		return r.place(f, e.Args[0])
+	case ctree.Arithmetic:
+		left, right := r.value(f, e.Args[0]), r.value(f, e.Args[1])
+		switch {
+		case left.anything && e.Operator != "*": // p = p + 1
+			return left
+		case e.Operator == "+":
+			return origin{pool: left.pool || right.pool, params: left.params | right.params}
+		case e.Operator == "-" && !right.pool:
+			return origin{pool: left.pool, params: left.params}
+		}
+	case ctree.Choose:
+		return r.value(f, e.Args[1]).both(r.value(f, e.Args[2]))
+	case ctree.Comma:
+		if len(e.Args) > 0 {
+			return r.value(f, e.Args[len(e.Args)-1])
+		}
+	case ctree.Assign:
+		if e.Operator == "=" {
+			return r.value(f, e.Args[1])
+		}
+		return r.value(f, e.Args[0])
+	case ctree.Count:
+		return r.value(f, e.Args[0])
+	case ctree.Call:
+		if callee := r.p.functions[e.Func]; callee != nil {
+			returns := r.function(callee).returns
+			o := r.passed(f, e, returns)
+			o.pool = o.pool || returns.pool
+			return o
+		}
+	}
+	return origin{}
+}
+
+// place returns where the address of an expression leads.
+func (r *poolReader) place(f *ctree.Function, e *ctree.Expr) origin {
+	switch e.Op {
+	case ctree.Index, ctree.Deref, ctree.Arrow:
+		return r.value(f, e.Args[0])
+	case ctree.Member:
+		return r.place(f, e.Args[0])
+	}
+	return origin{}
+}
+
+// variable returns the common origin of all assignments to a variable.
+func (r *poolReader) variable(f *ctree.Function, v *ctree.Var) origin {
+	if v == nil || slices.Contains(r.reading, v) {
+		return origin{anything: v != nil}
+	}
+	r.reading = append(r.reading, v)
+	defer func() { r.reading = r.reading[:len(r.reading)-1] }()
+	o := origin{anything: true}
+	if i := slices.Index(f.Params, v); i >= 0 && i < 64 {
+		o = origin{params: 1 << i}
+		if f.Name == "llm_init" && i == 0 {
+			o = origin{pool: true}
+		}
+	}
+	for _, a := range r.p.assigned[v] {
+		value := r.value(a.in, a.value)
+		if a.in != f {
+			value.params = 0
+		}
+		o = o.both(value)
+	}
+	if o.anything && len(r.reading) == 1 {
+		return origin{}
+	}
+	return o
+}

@@ -1,0 +1,55 @@
+package grade
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"llmmemory/internal/homework/grade/sandbox"
+)
+
+// A Setting lists the versions that a result depends on: the same file and seed with the same
+// Setting give the same score.
+type Setting struct {
+	GCC, Linker, Libc, Valgrind string // as they print their versions; empty if missing
+	Sandbox                     string // the parts of the sandbox that are active
+}
+
+// ErrTools is wrapped when a program that grading needs is not installed.
+var ErrTools = errors.New("not installed")
+
+// CheckTools returns an error unless the programs that grading needs are installed. Replays, and
+// runs with Grader.Only, need no Memcheck.
+func CheckTools(memcheck bool) error {
+	needed := []string{"gcc", "as", "ld", "objcopy", "objdump"}
+	if memcheck {
+		needed = append(needed, "valgrind")
+	}
+	for _, program := range needed {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("%s is %w, and grading needs it; on Debian and Ubuntu: apt install gcc valgrind", program, ErrTools)
+		}
+	}
+	return nil
+}
+
+func newSetting() (Setting, error) {
+	layers, err := sandbox.Active()
+	return Setting{
+		GCC:      firstLine("gcc", "--version"),
+		Linker:   firstLine("ld", "--version"), // which gcc calls
+		Libc:     firstLine("ldd", "--version"),
+		Valgrind: firstLine("valgrind", "--version"),
+		Sandbox:  layers.String(),
+	}, err
+}
+
+func firstLine(program string, args ...string) string {
+	out, err := exec.Command(program, args...).Output()
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	return line
+}

@@ -1,0 +1,175 @@
+package supervise
+
+import (
+	"encoding/binary"
+	"io"
+	"math"
+	"os"
+	"slices"
+
+	"llmmemory/internal/homework/course/oracle"
+	"llmmemory/internal/homework/course/trace"
+)
+
+// Steps are traces for grader/process/watched.c.
+type Steps struct {
+	Traces  [][]trace.Op
+	Defined bool // without lengths near INT_MAX: the handout's own ceiling division overflows there
+	Own     bool // what a trace leaves is for the submission to free
+}
+
+// File is an open file in a folder with the steps, ready to be read.
+func (s Steps) File(dir string) (*os.File, error) {
+	text, err := s.encode()
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(dir, "steps-")
+	if err != nil {
+		return nil, err
+	}
+	if _, err = f.Write(text); err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(f.Name())
+}
+
+// stepBytes is the size of struct step of watched.c.
+const stepBytes = 24
+
+// Last is the function of the six that a program which was ended had called last; "" if it
+// was doing something else.
+func Last(steps *os.File) string {
+	read, err := steps.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return ""
+	}
+	var call [4]byte
+	if _, err := steps.ReadAt(call[:], read-stepBytes); err != nil {
+		return ""
+	}
+	if kind := binary.NativeEndian.Uint32(call[:]); kind <= uint32(trace.Destroy) {
+		return trace.Kind(kind).Function()
+	}
+	return ""
+}
+
+// The calls of watched.c that are none of the six, and the first of the changes.
+const (
+	end    = uint32(trace.Destroy) + 1
+	over   = end + 1
+	change = over + 1
+)
+
+// mostOfMany calls of one step are made where each of them is slow.
+const mostOfMany = 40
+
+// encode writes each trace on its own engines, without failing allocations.
+// It computes the tester's own writes: the process does not know the correct state.
+func (s Steps) encode() ([]byte, error) {
+	var all stepText
+	err := s.each(&all, func(int, int, int) {})
+	all.add(over, 0)
+	return all, err
+}
+
+// each adds the steps of all traces. It calls added after each step of a trace, with the numbers of both and where what
+// it has added begins.
+func (s Steps) each(all *stepText, added func(at, step, from int)) error {
+	own := int32(0)
+	if s.Own {
+		own = 1
+	}
+	for at, ops := range s.Traces {
+		if slices.ContainsFunc(ops, trace.Op.Large) || s.Own && (slices.ContainsFunc(ops, takesApart) || slices.ContainsFunc(ops, slowlyFilled)) {
+			continue
+		}
+		all.add(end, 0, own)
+		if err := all.play(ops, s.Defined, func(step, from int) { added(at, step, from) }); err != nil {
+			return err
+		}
+		all.add(end, 0, own)
+	}
+	return nil
+}
+
+// Until returns the trace that a program which has ended was playing, up to the step that it played last; nil if it was
+// not playing one.
+func (s Steps) Until(steps *os.File) (until []trace.Op, err error) {
+	read, err := steps.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return nil, err
+	}
+	var all stepText
+	err = s.each(&all, func(at, step, from int) {
+		if int64(from) < read && read <= int64(len(all)) {
+			until = s.Traces[at][:step+1]
+		}
+	})
+	return until, err
+}
+
+// stepText is struct step after struct step of watched.c.
+type stepText []byte
+
+func (to *stepText) add(call uint32, engine int, numbers ...int32) {
+	text := binary.NativeEndian.AppendUint32(*to, call)
+	text = binary.NativeEndian.AppendUint32(text, uint32(engine))
+	for i := range 4 {
+		n := int32(0)
+		if i < len(numbers) {
+			n = numbers[i]
+		}
+		text = binary.NativeEndian.AppendUint32(text, uint32(n))
+	}
+	*to = text
+}
+
+// play adds one trace; defined as in Steps. It calls added after each step.
+func (to *stepText) play(ops []trace.Op, defined bool, added func(step, from int)) error {
+	w, err := oracle.New()
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	for step, op := range ops {
+		from := len(*to)
+		switch {
+		case op.Given || op.Kind.Outside():
+			for _, c := range w.Write(op) {
+				to.add(change+uint32(c.Kind), c.Engine, c.A, c.B, c.C, c.N)
+			}
+		case op.Fail == 0:
+			to.calls(w, op, defined)
+		}
+		added(step, from)
+	}
+	return nil
+}
+
+// calls adds the calls of one step.
+func (to *stepText) calls(w *oracle.World, op trace.Op, defined bool) {
+	n := 0
+	for single := range op.Each {
+		if defined && single.Kind == trace.Create && single.B > math.MaxInt32-15 {
+			continue
+		}
+		w.Play(single)
+		to.add(uint32(single.Kind), single.Engine, single.A, single.B)
+		if n++; n == mostOfMany {
+			break
+		}
+	}
+}
+
+// slowlyFilled reports whether the pool of an Init is so large that a submission could use up
+// its processor time to fill it: one that builds its states itself, and searches for each
+// free block from the first block on.
+func slowlyFilled(op trace.Op) bool { return op.Kind == trace.Init && op.A > 1<<20 }
+
+// takesApart reports whether the tester itself has to free or move memory that may be
+// part of another allocation.
+func takesApart(op trace.Op) bool { return op.Kind == trace.Relocate || op.Kind == trace.Unlink }

@@ -1,0 +1,47 @@
+package supervise
+
+import (
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/homework/course/trace"
+)
+
+func TestUntilIsTheTraceThatWasPlayed(t *testing.T) {
+	parse := func(text string) []trace.Op {
+		ops, err := trace.Parse(text)
+		require.NoError(t, err)
+		return ops
+	}
+	s := Steps{Traces: [][]trace.Op{
+		parse("init e0 640\ncreate e0 1 1\n"),
+		parse("init e0 64 3072\ncreate e0 1 1\n"), // is left out
+		parse("given init e0 640\ngiven create e0 1 20\nfree e0 1\nfrees e0 2 3\n"),
+	}}
+	file, err := s.File(t.TempDir())
+	require.NoError(t, err)
+	defer file.Close()
+	for steps, want := range map[int64][]trace.Op{
+		0: nil,
+		1: nil, // the end of what was before the first
+		2: s.Traces[0][:1],
+		3: s.Traces[0],
+		4: nil,
+		5: nil,
+		6: s.Traces[2][:1],
+		7: s.Traces[2][:2], // one of the changes that make a sequence
+	} {
+		_, err := file.Seek(steps*stepBytes, io.SeekStart)
+		require.NoError(t, err)
+		until, err := s.Until(file)
+		require.NoError(t, err)
+		require.Equal(t, want, until, steps)
+	}
+	_, err = file.Seek(-3*stepBytes, io.SeekEnd) // before the end of the trace and of all
+	require.NoError(t, err)
+	until, err := s.Until(file)
+	require.NoError(t, err)
+	require.Equal(t, s.Traces[2], until)
+}

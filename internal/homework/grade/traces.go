@@ -1,0 +1,309 @@
+package grade
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/homework/course/handout"
+	"llmmemory/internal/homework/course/trace"
+	"llmmemory/internal/homework/grade/compare"
+	"llmmemory/internal/homework/grade/traces"
+)
+
+// ErrOnly is wrapped if no trace has the name that Grader.Only asks for.
+var ErrOnly = errors.New("no trace has that name")
+
+// directed plays the directed traces. The tester does the work of all functions except those
+// that a trace tests, so that each function is judged alone.
+func (g *grading) directed() error {
+	var candidates []candidate
+	for _, c := range g.cases {
+		if !strings.Contains(c.Name, g.Only) {
+			continue
+		}
+		if c.Advice {
+			if err := g.advise(c); err != nil {
+				return err
+			}
+			continue
+		}
+		test, d, err := g.test(c)
+		if err != nil {
+			return err
+		}
+		g.report.Tests = append(g.report.Tests, test)
+		if d != nil {
+			candidates = append(candidates, candidate{c.Name, Directed, c.Sentence, g.isolate(c.Ops, c.Real...), d})
+		}
+	}
+	if len(g.report.Tests) == 0 {
+		return fmt.Errorf("%w: %q", ErrOnly, g.Only)
+	}
+	if g.Only != "" {
+		g.note("only the traces with %q in their name were played", g.Only)
+	}
+	g.refusals()
+	for _, name := range g.program.Missing {
+		task := trace.TaskOf(name)
+		g.found(PartDirected, Finding{Name: fmt.Sprintf("task%d_missing", task), Task: task, Stage: Directed, Sentence: handout.WhiteBox,
+			Difference: &compare.Difference{Step: -1, Field: name, Expected: "defined", Actual: "not defined"}})
+	}
+	for i, c := range candidates {
+		if err := g.addFinding(PartDirected, clearest(candidates, i)); err != nil {
+			return err
+		}
+		if err := g.addFinding(PartDirected, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// test plays one trace. It returns the test's outcome and the difference that decides it.
+func (g *grading) test(c traces.Case) (Test, *compare.Difference, error) {
+	t := Test{Task: c.Task, Name: c.Name, Part: PartDirected, Sentence: c.Sentence, Status: Passed}
+	switch {
+	case slices.ContainsFunc(c.Real, g.missing):
+		t.Status, t.Why = NotRun, "it is not defined"
+		return t, nil, nil
+	case g.exhausted(c.Real...):
+		t.Status, t.Why = NotRun, "calls before did not come back"
+		return t, nil, nil
+	}
+	ops := g.isolate(c.Ops, c.Real...)
+	r, err := g.play(ops)
+	if err != nil {
+		return t, nil, err
+	}
+	d := g.decides(c, r)
+	g.keepHeap(c.Name, ops, r)
+	if d != nil {
+		t.Status, t.Why = Failed, d.Error()
+	} else if len(r.All) == 0 {
+		g.clean = append(g.clean, ops)
+		if !c.Sweep { // sweeps are slow under Memcheck
+			g.short = append(g.short, named{c.Name, ops})
+		}
+	}
+	return t, d, nil
+}
+
+// decides returns the difference for which a directed trace fails: the first one in a call that
+// the trace tests. Writes outside an allocation belong to the stage Heap.
+func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
+	if c.Shape {
+		for _, kind := range c.Real {
+			if d := r.Shapes[kind]; d != nil {
+				d.Op = c.Ops[slices.IndexFunc(c.Ops, func(op trace.Op) bool { return op.Kind == kind })]
+				return d
+			}
+		}
+	}
+	for _, d := range r.All {
+		if d.Overrun() {
+			continue
+		}
+		if slices.Contains(c.Real, d.Op.Kind.Single()) || d.Op.Engine == trace.None {
+			return d
+		}
+	}
+	return nil
+}
+
+// refusals takes back the points for refusing from functions that refuse everything.
+func (g *grading) refusals() {
+	for i := range g.report.Tests {
+		t := &g.report.Tests[i]
+		c := g.caseOf(t.Name)
+		if t.Status != Passed || !c.Refuses {
+			continue
+		}
+		if !slices.ContainsFunc(g.report.Tests, func(o Test) bool {
+			other := g.caseOf(o.Name)
+			return o.Status == Passed && !other.Refuses && slices.Contains(c.Real, other.Real[0])
+		}) {
+			t.Status, t.Why = NotRun, "it refuses this as it refuses everything"
+		}
+	}
+}
+
+// clearest returns the candidate that shows the mistake of candidate i best: by a call that has to succeed, if it is a
+// crash, and in a trace for the sentence that it breaks.
+func clearest(candidates []candidate, i int) candidate {
+	best := candidates[i]
+	for _, c := range candidates {
+		if best.clarity() < c.clarity() && best.sameAs(c) {
+			best = c
+		}
+	}
+	return best
+}
+
+// sameAs reports whether another candidate shows the same mistake.
+func (c candidate) sameAs(o candidate) bool {
+	if crash := compare.Death; c.difference.Channel == crash && o.difference.Channel == crash {
+		return c.difference.Op.Kind.Function() == o.difference.Op.Kind.Function() && c.difference.Hangs == o.difference.Hangs
+	}
+	return c.difference.Same(o.difference) && c.broken() == o.broken()
+}
+
+// clarity is greater the better a candidate shows its mistake. A trace for what has to be refused has a name that says
+// something else than a call that has to succeed.
+func (c candidate) clarity() (n int) {
+	mustFail := c.difference.Refused()
+	if c.difference.Channel == compare.Death && !mustFail {
+		n += 4
+	}
+	if strings.Contains(c.broken(), c.sentence) && !slices.ContainsFunc(c.ops, trace.Op.Large) { // a crash there breaks whatever it tests
+		n += 2
+	}
+	if mustFail || !slices.ContainsFunc(refused, func(r clause) bool { return r.sentence == c.sentence }) {
+		n++
+	}
+	return n
+}
+
+// six are the functions of the handout.
+var six = []trace.Kind{trace.Init, trace.Create, trace.Fork, trace.Append, trace.Free, trace.Destroy}
+
+// ownCalls plays the directed traces again, with only the submission's own calls: functions that
+// are right alone may not work together.
+func (g *grading) ownCalls() error {
+	for _, c := range g.cases {
+		if c.Advice || c.Sweep || g.exhausted(six...) {
+			continue
+		}
+		ops := trace.Isolate(c.Ops, six...)
+		if slices.Equal(ops, g.isolate(c.Ops, c.Real...)) {
+			continue // played before
+		}
+		before := g.differences
+		if err := g.mixed(OwnCalls, c.Name, ops); err != nil {
+			return err
+		}
+		if g.differences == before && len(g.program.Missing) == 0 { // otherwise the tester has taken over some calls
+			g.watchOwn(c.Name, ops)
+		}
+	}
+	return nil
+}
+
+// watchOwn makes Memcheck play a trace with the submission's own calls: one function may use
+// what another left uninitialised.
+func (g *grading) watchOwn(name string, ops []trace.Op) {
+	for i := range g.short {
+		if g.short[i].name == name {
+			g.short[i].ops = ops
+		}
+	}
+}
+
+// mixed plays a trace of many functions and charges each with the differences in its own calls.
+// If the trace ends early, the tester takes over the function that it ended in, and the trace is
+// played again.
+func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
+	real := slices.DeleteFunc(slices.Clone(six), func(k trace.Kind) bool { return g.missing(k) || g.exhausted(k) })
+	for len(real) > 0 {
+		played := trace.Isolate(ops, real...)
+		r, err := g.play(played)
+		if err != nil {
+			return err
+		}
+		g.keepHeap(name, played, r)
+		g.differences += len(r.All)
+		for _, d := range r.All {
+			if d.Memory() || !g.report.Stages.open(stage, d.Op.Task()) {
+				continue
+			}
+			g.lost[PartHidden][d.Op.Task()] = true
+			g.report.Stages.fail(stage, d.Op.Task())
+			label := name
+			if stage != OwnCalls {
+				label = fmt.Sprintf("task%d_%s", d.Op.Task(), strings.ReplaceAll(string(stage), " ", "_"))
+			}
+			if err := g.addFinding(PartHidden, candidate{label, stage, handout.WhiteBox, played, d}); err != nil {
+				return err
+			}
+		}
+		last := len(r.All) - 1
+		if last < 0 || r.All[last].Step == len(ops)-1 {
+			return nil
+		}
+		fault := r.All[last].Op.Kind.Single()
+		before := len(real)
+		if real = slices.DeleteFunc(real, func(k trace.Kind) bool { return k == fault }); len(real) == before {
+			return nil
+		}
+	}
+	return nil
+}
+
+// keepHeap keeps the differences of the heap for the stage Heap.
+func (g *grading) keepHeap(name string, ops []trace.Op, r compare.Result) {
+	for _, d := range r.All {
+		if d.Memory() {
+			g.heap = append(g.heap, candidate{name, Heap, handout.Valgrind, ops, d})
+		}
+	}
+}
+
+// advise plays a trace in which allocations fail, counted as the handout makes them. It says
+// nothing about a submission that combines allocations. The handout does not say what happens
+// when malloc fails, so the advice quotes no sentence.
+func (g *grading) advise(c traces.Case) error {
+	if slices.ContainsFunc(c.Real, g.missing) || g.exhausted(c.Real...) || len(g.shapes) > 0 {
+		return nil
+	}
+	r, err := g.play(g.isolate(c.Ops, c.Real...))
+	if d := r.First(); d != nil && d.Op.Fail > 0 { // otherwise it is not about failing allocations
+		g.report.Advice = append(g.report.Advice, Advice{Name: c.Name, Task: c.Task, Text: d.Error()})
+	}
+	return err
+}
+
+// random plays random traces; those of Outside have writes from outside.
+func (g *grading) random(stage StageName) error {
+	for i := 0; i < g.Traces && !g.exhausted(six...); i++ {
+		ops := traces.Random(g.report.Seed+uint64(i), randomSteps, stage == Outside)
+		if err := g.mixed(stage, "random_"+string(stage), ops); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// heaps reports the findings of the traces about the heap.
+func (g *grading) heaps() error {
+	for i := range g.heap {
+		if c := &g.heap[i]; strings.HasPrefix(c.name, "task") {
+			c.sentence = g.caseOf(c.name).Sentence
+		} else {
+			c.name = fmt.Sprintf("task%d_random_heap", c.difference.Op.Task())
+		}
+	}
+	for i, c := range g.heap {
+		task := c.difference.Op.Task()
+		g.lost[PartMemory][task] = true
+		if !g.report.Stages.open(Heap, task) && !g.AllStages {
+			continue
+		}
+		g.report.Stages.fail(Heap, task)
+		for _, c := range []candidate{clearest(g.heap, i), c} {
+			if err := g.addFinding(PartMemory, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// seedOf derives a seed from the submission's text, so that the same file always gets the same
+// traces.
+func seedOf(source []byte) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(source)
+	return h.Sum64()
+}

@@ -1,0 +1,268 @@
+package grade
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/homework/course/handout"
+	"llmmemory/internal/homework/course/trace"
+	"llmmemory/internal/homework/grade/build"
+	"llmmemory/internal/homework/grade/compare"
+	"llmmemory/internal/homework/grade/supervise"
+	"llmmemory/internal/homework/grade/watch"
+)
+
+// steps are traces for a program that is watched.
+func (g *grading) steps(traces ...[]trace.Op) supervise.Steps {
+	return supervise.Steps{Traces: traces, Own: len(g.shapes) > 0}
+}
+
+func (g *grading) underMemcheck(steps supervise.Steps) ([]watch.Finding, error) {
+	program, err := g.kit.Watched(g.program)
+	if err != nil {
+		return nil, err
+	}
+	return watch.Memcheck(program, steps)
+}
+
+// calls reports whether the submission makes a call in a trace for which is returns true.
+func calls(ops []trace.Op, is func(op trace.Op) bool) bool {
+	return slices.ContainsFunc(ops, func(op trace.Op) bool { return !op.Given && !op.Kind.Outside() && is(op) })
+}
+
+// without returns the traces with the tester in place of a function. It drops traces in which
+// the submission makes no other call, and all traces if the submission builds its states itself.
+func (g *grading) without(function string, traces [][]trace.Op) (left [][]trace.Op) {
+	is := func(op trace.Op) bool { return op.Kind.Function() == function }
+	for _, ops := range traces {
+		if !calls(ops, is) {
+			left = append(left, ops)
+			continue
+		}
+		given := trace.Isolate(ops, slices.DeleteFunc(slices.Clone(six), func(k trace.Kind) bool { return k.Function() == function })...)
+		for i := range given {
+			given[i].Given = given[i].Given || ops[i].Given
+		}
+		given = slices.DeleteFunc(given, func(op trace.Op) bool { return is(op) && !op.Given }) // calls with a NULL engine remain
+		if len(g.shapes) == 0 && calls(given, func(trace.Op) bool { return true }) {
+			left = append(left, given)
+		}
+	}
+	return left
+}
+
+// memcheck plays the directed traces under Memcheck, except those that already show a
+// difference.
+func (g *grading) memcheck() error {
+	if err := g.deaths(Memcheck, g.underMemcheck); err != nil {
+		return err
+	}
+	if len(g.short) == 0 {
+		g.skip(Memcheck, "no directed trace is right to its end")
+		return nil
+	}
+	var left [][]trace.Op
+	for _, t := range g.short {
+		left = append(left, t.ops)
+	}
+	told := map[watch.Finding]bool{}
+	for len(left) > 0 {
+		found, err := g.underMemcheck(g.steps(left...))
+		if err != nil && !errors.Is(err, watch.ErrUnfinished) {
+			return err
+		}
+		for _, f := range found {
+			if !told[f] {
+				told[f] = true
+				g.complaint(f)
+			}
+		}
+		var stuck *watch.Stuck
+		if !errors.As(err, &stuck) {
+			if err == nil || len(told) > 0 {
+				return nil
+			}
+			break
+		}
+		// From here on the tester does its work.
+		g.stuck = append(g.stuck, stuck.Function)
+		g.unfinished(Memcheck, trace.TaskOf(stuck.Function), err)
+		left = g.without(stuck.Function, left)
+		g.note("Memcheck: %s does not come back: it was not called again there", stuck.Function)
+	}
+	for task := 1; task <= Tasks; task++ { // find out which task it was
+		clean := slices.DeleteFunc(slices.Clone(left), func(ops []trace.Op) bool {
+			return !calls(ops, func(op trace.Op) bool { return op.Task() == task })
+		})
+		if len(clean) == 0 {
+			continue
+		}
+		found, err := g.underMemcheck(g.steps(clean...))
+		for _, f := range found {
+			g.complaint(f)
+		}
+		if errors.Is(err, watch.ErrUnfinished) {
+			if len(found) == 0 {
+				g.unfinished(Memcheck, task, err)
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deaths plays the traces of the findings in which a call dies, which are short by now, up to its death. What a tool
+// says of them is a line of the finding, and its stage has failed.
+func (g *grading) deaths(stage StageName, play func(supervise.Steps) ([]watch.Finding, error)) error {
+	for i := range g.report.Findings {
+		f := &g.report.Findings[i]
+		if f.Channel != compare.Death || f.Hangs || len(f.Steps()) == 0 {
+			continue
+		}
+		found, err := play(g.steps(f.Steps()))
+		if err != nil && !errors.Is(err, watch.ErrUnfinished) {
+			return err
+		}
+		for _, m := range found {
+			if m.Leak() { // nothing could be freed any more
+				continue
+			}
+			task := cmp.Or(trace.TaskOf(m.Function), f.Task)
+			g.lost[PartMemory][task] = true
+			g.report.Stages.fail(stage, task)
+			if m.Line != 0 && !slices.ContainsFunc(f.Lines, func(line string) bool { return strings.HasPrefix(line, "llm_memory.c:") }) {
+				f.Lines = append(f.Lines, m.String())
+			}
+		}
+	}
+	return nil
+}
+
+func (g *grading) unfinished(stage StageName, task int, err error) {
+	g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_%s", task, strings.ToLower(string(stage))), Task: task, Stage: stage, Sentence: handout.Valgrind,
+		Difference: &compare.Difference{Step: -1, Channel: compare.Death, Field: string(stage),
+			Expected: "to play every trace to its end", Actual: err.Error()}})
+}
+
+func (g *grading) complaint(m watch.Finding) {
+	g.complains(Memcheck, m, memorySentence(m), func(f *Finding, task int) bool {
+		return m.Leak() && f.Channel == compare.Heap || f.Task == task && (f.Stage == Memcheck || f.Channel == compare.Death)
+	})
+}
+
+// complains adds a complaint of a stage as a finding, or as a line of a finding that explains it, with remarks on it.
+func (g *grading) complains(stage StageName, m watch.Finding, sentence string, explains func(f *Finding, task int) bool, remarks ...string) {
+	task := trace.TaskOf(m.Function)
+	if task == 0 { // outside the six functions: a leak at the end
+		task = Tasks
+	}
+	g.lost[PartMemory][task] = true
+	for i := range g.report.Findings {
+		if f := &g.report.Findings[i]; explains(f, task) {
+			f.Lines = append(append(f.Lines, m.String()), remarks...)
+			g.report.Stages.fail(stage, task)
+			return
+		}
+	}
+	field := fmt.Sprintf("what Memcheck says of %s", m.Function)
+	if stage == Sanitizers {
+		field = fmt.Sprintf("what the sanitizers say of %s", m.Function)
+	}
+	g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_%s", task, strings.ToLower(string(stage))), Task: task, Stage: stage, Sentence: sentence, Lines: remarks,
+		Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: field, Expected: "nothing", Actual: m.String()}})
+}
+
+// memorySentence returns the sentence that a complaint breaks.
+func memorySentence(m watch.Finding) string {
+	if m.Leak() {
+		return handout.NoLeaks
+	}
+	return handout.Valgrind
+}
+
+// sanitizers plays the same traces on the build with sanitizers, up to the first complaint.
+func (g *grading) sanitizers() error {
+	for _, function := range g.stuck { // it would use its whole time again
+		for kind := range g.hangs {
+			if kind.Function() == function {
+				g.skip(Sanitizers, function+" does not come back under Memcheck either")
+				return nil
+			}
+		}
+	}
+	program, err := g.kit.Sanitized(g.program)
+	if errors.Is(err, build.ErrSecond) {
+		g.skip(Sanitizers, err.Error())
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := g.deaths(Sanitizers, func(steps supervise.Steps) ([]watch.Finding, error) {
+		f, _, err := watch.Sanitizers(program, steps)
+		if f == nil {
+			return nil, err
+		}
+		return []watch.Finding{*f}, err
+	}); err != nil {
+		return err
+	}
+	if len(g.clean) == 0 {
+		g.skip(Sanitizers, "no directed trace is right to its end")
+		return nil
+	}
+	f, until, err := watch.Sanitizers(program, g.steps(g.clean...))
+	if errors.Is(err, watch.ErrUnfinished) {
+		g.skip(Sanitizers, err.Error())
+		return nil
+	}
+	if f == nil || err != nil {
+		return err
+	}
+	var remarks []string
+	if strings.Contains(f.What, "use-after-free") {
+		remarks = remarkOn(until, func(trace.Op) bool { return true })
+	}
+	g.complains(Sanitizers, *f, sanitizerSentence(f), func(o *Finding, task int) bool { return o.Task == task && o.Stage == Memcheck }, remarks...)
+	return nil
+}
+
+// remarkOn says which sequences and engines of a kind the tester itself took away before the last step of a trace: what
+// a function keeps of them between the calls is stale.
+func remarkOn(ops []trace.Op, is func(op trace.Op) bool) []string {
+	var steps []string
+	for _, op := range ops[:max(0, len(ops)-1)] {
+		takes := op.Kind == trace.Unlink || op.Kind == trace.Rename || op.Given && (op.Kind.Single() == trace.Free || op.Kind == trace.Destroy)
+		if takes && is(op) {
+			steps = append(steps, op.String())
+		}
+	}
+	if len(steps) == 0 {
+		return nil
+	}
+	const most = 3
+	return []string{fmt.Sprintf("the tester itself changed the list of sequences before this call (%s): "+
+		"if a function remembers a sequence or an engine from an earlier call, such as the one that was found last, it has to look at active_seqs before it uses it",
+		strings.Join(steps[max(0, len(steps)-most):], "; "))}
+}
+
+// sanitizerSentence returns the sentence that a complaint breaks: for a member of a NULL engine,
+// the rule about NULL.
+func sanitizerSentence(f *watch.Finding) string {
+	if strings.Contains(f.What, "null pointer of type 'LLMEngine'") || strings.Contains(f.What, "null pointer of type 'struct LLMEngine'") {
+		return handout.NullEngine
+	}
+	return handout.Valgrind
+}
+
+// skip notes that a stage could not be run for any task, which costs nothing.
+func (g *grading) skip(stage StageName, why string) {
+	g.report.Stages.skip(stage)
+	g.note("%s: not run: %s", stage, why)
+}

@@ -1,0 +1,147 @@
+package device
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+
+	"llmmemory/internal/block"
+)
+
+// A Pair is a copy to be made: of block Src to block Dst.
+type Pair struct{ Src, Dst int32 }
+
+// A Device is the blocks of one memory, whose ids are consecutive, with their
+// reference counts and a stack of the free ones: the block that was freed last is
+// taken first. This is the free order of vLLM V0 and of the paper's system, which
+// start from opposite ends of the pool (vllm/v0/RULES.md §1, §9).
+type Device struct {
+	first  int32
+	counts []int32
+	free   []int32 // top at the end
+}
+
+// Descending makes a device of n blocks from id first on, which hands out blocks never used by
+// descending id.
+func Descending(first int32, n int) Device {
+	d := Device{first, make([]int32, n), make([]int32, n)}
+	for i := range d.free {
+		d.free[i] = first + int32(i)
+	}
+	return d
+}
+
+// Ascending is like Descending, but hands out blocks never used by ascending id.
+func Ascending(first int32, n int) Device {
+	d := Descending(first, n)
+	slices.Reverse(d.free)
+	return d
+}
+
+// Take hands out a block with the count 1, or None if the stack is empty.
+func (d *Device) Take() int32 {
+	top := len(d.free) - 1
+	if top < 0 {
+		return block.None
+	}
+	id := d.free[top]
+	d.free = d.free[:top]
+	d.counts[id-d.first] = 1
+	return id
+}
+
+// Drop removes a reference to a block in use. If it was the last one, Drop puts the block on
+// top of the stack and returns true.
+func (d *Device) Drop(id int32) (freed bool) {
+	if !d.Unref(id) {
+		return false
+	}
+	d.free = append(d.free, id)
+	return true
+}
+
+// Unref does what Drop does, except for the stack: the caller keeps a block that is no longer named.
+func (d *Device) Unref(id int32) (unused bool) {
+	if d.counts[id-d.first] <= 0 {
+		panic(fmt.Sprintf("block %d is freed, but it is free already", id))
+	}
+	return block.Release(d.counts, id-d.first)
+}
+
+// Ref adds a reference to a block, and reports whether it was the first one. A block without
+// references must be one that Unref left outside the stack.
+func (d *Device) Ref(id int32) (first bool) {
+	d.counts[id-d.first]++
+	return d.counts[id-d.first] == 1
+}
+
+// CopyOnWrite makes slot name the block fresh, which Take returned, and drops slot's reference
+// to the shared block that it named. It returns the two blocks: the second becomes a copy of
+// the first.
+func (d *Device) CopyOnWrite(slot *int32, fresh int32) Pair {
+	local := *slot - d.first
+	old := block.Assign(d.counts, &local, fresh-d.first)
+	*slot = fresh
+	return Pair{old + d.first, fresh}
+}
+
+// Shared reports whether a write to the block needs a copy.
+func (d *Device) Shared(id int32) bool { return block.Shared(d.counts[id-d.first]) }
+
+// Count is the number of table entries that name the block.
+func (d *Device) Count(id int32) int32 { return d.counts[id-d.first] }
+
+// Counts are the counts from the first id on, for reading.
+func (d *Device) Counts() []int32 { return d.counts }
+
+// First is the lowest id.
+func (d *Device) First() int32 { return d.first }
+
+// Has reports whether the id is one of the device's.
+func (d *Device) Has(id int32) bool { return uint(id-d.first) < uint(len(d.counts)) }
+
+// NumFree is the number of blocks in the stack.
+func (d *Device) NumFree() int { return len(d.free) }
+
+// Free yields the stack from its top: the block that Take returns next comes first.
+func (d *Device) Free() iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		for _, id := range slices.Backward(d.free) {
+			if !yield(id) {
+				return
+			}
+		}
+	}
+}
+
+// Check walks over the whole device: the stack holds blocks with the count 0,
+// each once, and every count is the number of entries that name the block.
+// kept blocks have the count 0 and are not in the stack. entries yields every
+// mapped entry of every table.
+func (d *Device) Check(kept int, entries iter.Seq[int32]) error {
+	stacked := make([]bool, len(d.counts))
+	for _, id := range d.free {
+		switch {
+		case !d.Has(id):
+			return fmt.Errorf("%w: block %d of another device is in the stack", block.ErrNotConserved, id)
+		case stacked[id-d.first]:
+			return fmt.Errorf("%w: block %d is in the stack twice", block.ErrNotConserved, id)
+		case d.Count(id) != 0:
+			return fmt.Errorf("%w: block %d is in the stack with the count %d", block.ErrNotConserved, id, d.Count(id))
+		}
+		stacked[id-d.first] = true
+	}
+	local := func(yield func(int32) bool) {
+		for id := range entries {
+			if !yield(id - d.first) {
+				return
+			}
+		}
+	}
+	return block.Conserved(d.counts, len(d.free)+kept, local)
+}
+
+// Clone is a copy that shares nothing.
+func (d *Device) Clone() Device {
+	return Device{d.first, slices.Clone(d.counts), slices.Clone(d.free)}
+}

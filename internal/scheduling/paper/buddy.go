@@ -1,0 +1,120 @@
+package paper
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"math/bits"
+	"slices"
+
+	"llmmemory/internal/scheduling/reqtable"
+)
+
+// A Buddy hands out chunks of 2^k blocks. A free chunk is in the list of its
+// size; when its buddy, which begins at its address xor its size, is free with
+// the same size, they are one chunk (vllm/v0/RULES.md §11).
+type Buddy struct {
+	chunks []chunk           // by first block
+	lists  []*reqtable.Queue // by k
+	free   int               // blocks
+}
+
+type chunk struct {
+	free int8 // k+1 if a free chunk begins here
+	used int8 // k+1 if a chunk that was handed out begins here
+}
+
+// newBuddy carves the blocks into chunks, the largest first, none larger
+// than largest, which must be a power of two.
+func newBuddy(blocks, largest int) (*Buddy, error) {
+	if largest < 1 || largest&(largest-1) != 0 || blocks < 0 || blocks >= math.MaxInt32 {
+		return nil, fmt.Errorf("%w: %d blocks in chunks of at most %d: want a power of two", ErrConfig, blocks, largest)
+	}
+	b := &Buddy{chunks: make([]chunk, blocks), lists: reqtable.NewQueues(blocks, bits.Len(uint(largest)))}
+	at := 0
+	for k := len(b.lists) - 1; k >= 0; k-- {
+		for ; at+1<<k <= blocks; at += 1 << k {
+			b.push(int32(at), k)
+		}
+	}
+	return b, nil
+}
+
+// order is the k of the smallest chunk with n blocks.
+func order(n int) int { return bits.Len(uint(max(n, 1) - 1)) }
+
+// fits reports whether count chunks of at least n blocks can be taken together.
+func (b *Buddy) fits(n, count int) bool {
+	k := order(n)
+	for j := k; j < len(b.lists) && count > 0; j++ {
+		count -= b.lists[j].Len() << (j - k)
+	}
+	return count <= 0
+}
+
+// take returns a chunk of at least n blocks: the one that was pushed last of the smallest
+// sufficient size. It splits the chunk until it is small enough and frees each upper half.
+func (b *Buddy) take(n int) (start int32, size int, ok bool) {
+	k := order(n)
+	j := k
+	for j < len(b.lists) && b.lists[j].Len() == 0 {
+		j++
+	}
+	if j >= len(b.lists) {
+		return 0, 0, false
+	}
+	at := b.lists[j].Tail()
+	b.remove(at, j)
+	for j > k {
+		j--
+		b.push(at+1<<j, j)
+	}
+	b.chunks[at].used = int8(k + 1)
+	return at, 1 << k, true
+}
+
+// release gives back the chunk that begins at start.
+func (b *Buddy) release(start int32) {
+	if uint(start) >= uint(len(b.chunks)) || b.chunks[start].used == 0 {
+		panic(fmt.Sprintf("a chunk at %d is freed, but none was handed out there", start))
+	}
+	k := int(b.chunks[start].used) - 1
+	b.chunks[start].used = 0
+	for k < len(b.lists)-1 {
+		buddy := start ^ 1<<k
+		if int(buddy) >= len(b.chunks) || b.chunks[buddy].free != int8(k+1) {
+			break
+		}
+		b.remove(buddy, k)
+		start = min(start, buddy)
+		k++
+	}
+	b.push(start, k)
+}
+
+func (b *Buddy) push(at int32, k int) {
+	b.lists[k].PushBack(at)
+	b.chunks[at] = chunk{free: int8(k + 1)}
+	b.free += 1 << k
+}
+
+func (b *Buddy) remove(at int32, k int) {
+	b.lists[k].Remove(at)
+	b.chunks[at] = chunk{}
+	b.free -= 1 << k
+}
+
+// NumFree is the number of free blocks.
+func (b *Buddy) NumFree() int { return b.free }
+
+// Lists yields the sizes of free chunks, and for each size where its chunks begin, in the order in
+// which they became free.
+func (b *Buddy) Lists() iter.Seq2[int, []int32] {
+	return func(yield func(int, []int32) bool) {
+		for k, l := range b.lists {
+			if starts := slices.Collect(l.All()); len(starts) > 0 && !yield(1<<k, starts) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package paper
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+
+	"llmmemory/internal/invariants"
+	"llmmemory/internal/scheduling/device"
+)
+
+// Check examines the whole state. groups yields every group with blocks. Blocks are conserved on
+// both devices, and tables cover their tokens except one that was just generated.
+func (m *Manager) Check(groups iter.Seq[*Group]) error {
+	for _, d := range []*device.Device{&m.gpu, &m.cpu} {
+		if err := d.Check(0, m.entries(d, groups)); err != nil {
+			return fmt.Errorf("GPU: %t: %w", d == &m.gpu, err)
+		}
+	}
+	logical := 0
+	for g := range groups {
+		for i := range g.Seqs {
+			if err := m.checkTable(g, &g.Seqs[i]); err != nil {
+				return err
+			}
+			if !g.swapped {
+				logical += len(g.Seqs[i].table)
+			}
+		}
+	}
+	if logical != m.logical {
+		return invariants.Broken("%d entries of tables are on the GPU, %d are said to be", logical, m.logical)
+	}
+	return nil
+}
+
+// entries yields each table entry that names a block of the device, and the blocks
+// of the prefix.
+func (m *Manager) entries(d *device.Device, groups iter.Seq[*Group]) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		var ids []int32
+		if d == &m.gpu {
+			ids = append(ids, m.prefix...)
+		}
+		for g := range groups {
+			for i := range g.Seqs {
+				if m.deviceOf(g) == d {
+					ids = append(ids, g.Seqs[i].table...)
+				}
+			}
+		}
+		slices.Values(ids)(yield)
+	}
+}
+
+// checkTable compares the length of a table with that of its sequence.
+func (m *Manager) checkTable(g *Group, s *Seq) error {
+	n := m.blocks(s.Len)
+	if g.swapped {
+		n -= len(m.prefix)
+	} else if len(s.table) > 0 && !slices.Equal(s.table[:min(len(s.table), len(m.prefix))], m.prefix) {
+		return invariants.Broken("a table on the GPU does not begin with the prefix")
+	}
+	if s.Finished && len(s.table) > 0 || len(s.table) > n || len(s.table) > 0 && len(s.table) < n-1 {
+		return invariants.Broken("a sequence of %d tokens has %d blocks, finished: %t", s.Len, len(s.table), s.Finished)
+	}
+	return nil
+}
+
+// Check walks over the whole state: every block is in exactly one chunk, free
+// or not; free chunks are in the list of their size and have no free buddy.
+func (b *Buddy) Check() error {
+	free := 0
+	listed := map[int32]int{}
+	for size, starts := range b.Lists() {
+		for _, at := range starts {
+			listed[at] = size
+		}
+	}
+	at := int32(0)
+	for int(at) < len(b.chunks) {
+		c := b.chunks[at]
+		k := max(c.free, c.used) - 1
+		if (c.free > 0) == (c.used > 0) {
+			return invariants.Broken("block %d begins a free chunk: %t, one in use: %t", at, c.free > 0, c.used > 0)
+		}
+		size := 1 << k
+		if int(at)%size != 0 || int(at)+size > len(b.chunks) {
+			return invariants.Broken("a chunk of %d blocks begins at %d of %d", size, at, len(b.chunks))
+		}
+		for i := at + 1; i < at+int32(size); i++ {
+			if b.chunks[i].free > 0 || b.chunks[i].used > 0 {
+				return invariants.Broken("block %d is inside the chunk of %d at %d, and begins one", i, size, at)
+			}
+		}
+		if c.free > 0 {
+			free += size
+			if listed[at] != size {
+				return invariants.Broken("the free chunk of %d at %d is in the list of %d", size, at, listed[at])
+			}
+			delete(listed, at)
+			buddy := at ^ int32(size)
+			if int(k) < len(b.lists)-1 && int(buddy) < len(b.chunks) && b.chunks[buddy].free == c.free {
+				return invariants.Broken("the buddies of %d at %d and %d are both free", size, at, buddy)
+			}
+		}
+		at += int32(size)
+	}
+	if free != b.free || len(listed) > 0 {
+		return invariants.Broken("%d blocks are free, %d are said to be, %d chunks are listed that are not", free, b.free, len(listed))
+	}
+	return nil
+}

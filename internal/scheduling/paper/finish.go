@@ -1,0 +1,104 @@
+package paper
+
+import (
+	"fmt"
+
+	"llmmemory/internal/invariants"
+	"llmmemory/internal/scheduling/reqtable"
+	"llmmemory/internal/scheduling/serve"
+)
+
+// Finish implements serve.Scheduler. Running requests are freed in the order of
+// the running queue.
+func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
+	if err := s.requests.TakeAll(ids, s.queues[:], s.forget); err != nil {
+		return answered, fmt.Errorf("%w: %w", serve.ErrRequest, err)
+	}
+	return append(answered, ids...), nil
+}
+
+// Refork implements serve.GroupScheduler. Orca copies all blocks, the paper's
+// system none before they are written.
+func (s *Scheduler) Refork(it *serve.Iteration, id, child, parent int) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
+	q, err := s.sequence(id, child)
+	if err != nil {
+		return err
+	}
+	if _, err := s.sequence(id, parent); err != nil {
+		return err
+	}
+	return s.memory.refork(it, q, child, parent)
+}
+
+// sequence finds the request of a sequence.
+func (s *Scheduler) sequence(id, sequence int) (*request, error) {
+	at := s.requests.Find(id)
+	if at == reqtable.None {
+		return nil, fmt.Errorf("%w: there is no request %d", serve.ErrRequest, id)
+	}
+	q := s.requests.At(at)
+	if sequence < 0 || sequence >= len(q.Seqs) {
+		return nil, fmt.Errorf("%w %d: there is no sequence %d", serve.ErrRequest, id, sequence)
+	}
+	return q, nil
+}
+
+// forget frees a request that has left its queue.
+func (s *Scheduler) forget(at int32) {
+	q := s.requests.At(at)
+	for i := range q.Seqs {
+		s.memory.free(q, i)
+	}
+	s.requests.Remove(q.id)
+}
+
+// Usage implements serve.Scheduler.
+func (s *Scheduler) Usage() serve.Usage { return s.memory.usage() }
+
+// Table is the block table of a sequence, for reading until the next call; nil
+// if it has none.
+func (s *Scheduler) Table(id, sequence int) []int32 {
+	q, err := s.sequence(id, sequence)
+	if err != nil {
+		return nil
+	}
+	return s.memory.table(q, sequence)
+}
+
+// Counts are the reference counts of all blocks, for reading; Orca has none.
+func (s *Scheduler) Counts() (gpu, cpu []int32) { return s.memory.counts() }
+
+// Queues returns the ids of the requests in each queue, in order.
+func (s *Scheduler) Queues() (waiting, running, swapped []int) {
+	id := func(at int32) int { return s.requests.At(at).id }
+	return s.waiting.IDs(id), s.running.IDs(id), s.swapped.IDs(id)
+}
+
+// Check examines the whole state: the memory is sound, every request is in exactly one queue, and
+// its blocks are on the device that its queue implies.
+func (s *Scheduler) Check() error {
+	if n := s.waiting.Len() + s.running.Len() + s.swapped.Len(); n != s.requests.Len() {
+		return invariants.Broken("%d requests are in queues, there are %d", n, s.requests.Len())
+	}
+	for id, at := range s.requests.All() {
+		q := s.requests.At(at)
+		if q.id != id || q.running() == 0 || q.swapped != s.swapped.Has(at) {
+			return invariants.Broken("request %d in the place of %d has %d sequences, swapped out: %t, in that queue: %t",
+				q.id, id, q.running(), q.swapped, s.swapped.Has(at))
+		}
+	}
+	for _, q := range []*reqtable.Queue{s.waiting, s.swapped} {
+		for at := range q.All() {
+			if next := q.Next(at); next != reqtable.None && s.requests.At(next).arrival < s.requests.At(at).arrival {
+				return invariants.Broken("request %d is in front of one that came before", s.requests.At(at).id)
+			}
+		}
+	}
+	return s.memory.check(s)
+}

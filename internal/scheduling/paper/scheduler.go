@@ -1,0 +1,318 @@
+package paper
+
+import (
+	"fmt"
+
+	"llmmemory/internal/invariants"
+	"llmmemory/internal/scheduling/reqtable"
+	"llmmemory/internal/scheduling/serve"
+)
+
+// Limits bound an iteration. The artifact's are 2,560 tokens (2,048 for its own
+// system) and 256 sequences (vllm/v0/RULES.md §10).
+type Limits struct {
+	MaxNumBatchedTokens int // prompts, and one for each decoding sequence
+
+	// MaxNumSeqs is compared with the running requests, each counted once, plus the
+	// sequences of the one that is to join, as in vLLM 0.1.1 (its issue 257). With
+	// several sequences to a request more than MaxNumSeqs run at once.
+	MaxNumSeqs int
+}
+
+// A Scheduler is the artifact's scheduler, for the paper's system and for Orca. Prompts and decodes
+// run in one iteration (vllm/v0/RULES.md §10). It implements serve.GroupScheduler.
+type Scheduler struct {
+	limits   Limits
+	memory   memory
+	growing  growing // the same memory; nil if it does not grow
+	prefix   []int32 // blocks that every table begins with
+	cached   int     // tokens in them
+	requests reqtable.Table[request]
+
+	waiting, running, swapped *reqtable.Queue    // by arrival, except those that joined
+	queues                    [3]*reqtable.Queue // the order in which memory is freed
+
+	joined   []int32 // running by the last Step: at the end of the queue until the next one
+	admitted []int32 // by the present Step
+	arrivals uint64
+	steps    uint64
+}
+
+type request struct {
+	Group
+	id        int
+	output    int
+	prompt    int
+	arrival   uint64
+	preempted uint64 // the step that did it
+	chunks    []Chunk
+}
+
+// memory is the part in which the two systems differ.
+type memory interface {
+	accept(q *request) error  // why it cannot be added, if so
+	possible(q *request) bool // could be admitted if nothing else were there
+	canAdmit(q *request) bool
+	admit(q *request) error
+	free(q *request, sequence int)
+	refork(it *serve.Iteration, q *request, child, parent int) error
+	table(q *request, sequence int) []int32
+	counts() (gpu, cpu []int32)
+	usage() serve.Usage
+	check(s *Scheduler) error
+}
+
+// growing is memory that requests get while they run. When it runs out, some are preempted. Orca
+// reserves everything at admission and does not need it.
+type growing interface {
+	canAppend(q *request) bool // one token to each sequence
+	append(it *serve.Iteration, q *request) error
+	preempt(it *serve.Iteration, q *request) (swapped bool, err error)
+	canSwapIn(q *request) bool
+	canEverSwapIn(q *request) bool
+	swapIn(it *serve.Iteration, q *request) error
+}
+
+var _ serve.GroupScheduler = (*Scheduler)(nil)
+
+func newScheduler(limits Limits, m memory) (*Scheduler, error) {
+	if limits.MaxNumBatchedTokens < 1 || limits.MaxNumSeqs < 1 {
+		return nil, fmt.Errorf("%w: at most %d tokens and %d sequences in an iteration: want at least 1", ErrConfig, limits.MaxNumBatchedTokens, limits.MaxNumSeqs)
+	}
+	s := &Scheduler{limits: limits, memory: m}
+	s.growing, _ = m.(growing)
+	s.waiting, s.running, s.swapped = s.requests.Queue(), s.requests.Queue(), s.requests.Queue()
+	s.queues = [...]*reqtable.Queue{s.running, s.swapped, s.waiting}
+	return s, nil
+}
+
+// Prefix is the blocks of the prefix that all prompts share, for reading.
+func (s *Scheduler) Prefix() []int32 { return s.prefix }
+
+// Add implements serve.Scheduler.
+func (s *Scheduler) Add(r serve.Request) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
+	n := max(1, r.Seqs)
+	if r.Prompt < 1 || r.Prompt > s.limits.MaxNumBatchedTokens || n > s.limits.MaxNumSeqs {
+		return fmt.Errorf("%w %d: a prompt of %d tokens for %d sequences: an iteration has at most %d and %d",
+			serve.ErrRequest, r.ID, r.Prompt, n, s.limits.MaxNumBatchedTokens, s.limits.MaxNumSeqs)
+	}
+	at := s.requests.Add(r.ID)
+	if at == reqtable.None {
+		return fmt.Errorf("%w %d: there is one with this id", serve.ErrRequest, r.ID)
+	}
+	q := s.requests.At(at)
+	q.begin(r, n)
+	q.arrival = s.arrivals
+	if err := s.memory.accept(q); err != nil {
+		s.requests.Remove(r.ID)
+		return fmt.Errorf("%w %d: %w", serve.ErrRequest, r.ID, err)
+	}
+	s.arrivals++
+	s.waiting.PushBack(at)
+	return nil
+}
+
+// begin makes q a request with n sequences, in the arrays of an old one.
+func (q *request) begin(r serve.Request, n int) {
+	seqs, chunks := q.Seqs[:0], q.chunks[:0]
+	for range n {
+		seqs = append(seqs, Seq{Len: r.Prompt})
+	}
+	*q = request{Group: Group{Seqs: seqs}, id: r.ID, prompt: r.Prompt, output: r.Output, chunks: chunks}
+}
+
+// length is the number of tokens of each sequence.
+func (q *request) length() int { return q.Seqs[0].Len }
+
+// Step implements serve.Scheduler. The only error wraps ErrNoFreeBlocks: a
+// victim does not fit on the CPU, which ends the artifact. Then nothing runs,
+// every request is in its queue, and what is in the iteration has happened.
+func (s *Scheduler) Step(it *serve.Iteration) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
+	it.Reset()
+	s.steps++
+	s.resort()
+	s.admitted = s.admitted[:0]
+	err := s.runRunning(it)
+	if err == nil && len(it.SwapOut) == 0 {
+		err = s.swapIn(it)
+	}
+	if err != nil {
+		return err
+	}
+	for at := range s.running.All() {
+		it.Tokens += s.requests.At(at).running()
+	}
+	if s.swapped.Len() == 0 {
+		if err := s.admit(it); err != nil {
+			return err
+		}
+	}
+	s.batch(it)
+	return nil
+}
+
+// resort moves the requests that joined in the last step to their places by arrival.
+func (s *Scheduler) resort() {
+	for _, at := range s.joined {
+		if s.running.Has(at) {
+			s.running.Remove(at)
+			s.insert(s.running, at)
+		}
+	}
+	s.joined = s.joined[:0]
+}
+
+// insert adds a request to a queue that is sorted by arrival.
+func (s *Scheduler) insert(q *reqtable.Queue, at int32) {
+	before := q.Tail()
+	for before != reqtable.None && s.requests.At(before).arrival > s.requests.At(at).arrival {
+		before = q.Prev(before)
+	}
+	q.InsertAfter(at, before)
+}
+
+// runRunning gives the running requests a slot for each sequence, by arrival,
+// and preempts from the end for those that have none.
+func (s *Scheduler) runRunning(it *serve.Iteration) error {
+	if s.growing == nil {
+		return nil
+	}
+	for at := s.running.Head(); at != reqtable.None; {
+		q := s.requests.At(at)
+		for !s.growing.canAppend(q) {
+			victim := s.running.Tail()
+			if err := s.preempt(it, victim); err != nil {
+				return err
+			}
+			if victim == at {
+				return nil
+			}
+		}
+		if err := s.growing.append(it, q); err != nil {
+			return err
+		}
+		at = s.running.Next(at)
+	}
+	return nil
+}
+
+// preempt takes the blocks of a running request away. Its place among the waiting or swapped
+// requests is by arrival.
+func (s *Scheduler) preempt(it *serve.Iteration, at int32) error {
+	q := s.requests.At(at)
+	swapped, err := s.growing.preempt(it, q)
+	if err != nil {
+		return fmt.Errorf("request %d: %w", q.id, err)
+	}
+	q.preempted = s.steps
+	s.running.Remove(at)
+	if swapped {
+		s.insert(s.swapped, at)
+	} else {
+		s.insertFront(s.waiting, at)
+	}
+	it.Preempted = append(it.Preempted, serve.Preemption{ID: q.id, Swapped: swapped})
+	return nil
+}
+
+// insertFront is insert from the other end, where a preempted request belongs.
+func (s *Scheduler) insertFront(q *reqtable.Queue, at int32) {
+	before := reqtable.None
+	for next := range q.All() {
+		if s.requests.At(next).arrival > s.requests.At(at).arrival {
+			break
+		}
+		before = next
+	}
+	q.InsertAfter(at, before)
+}
+
+// swapIn swaps requests in, by arrival, while they fit.
+func (s *Scheduler) swapIn(it *serve.Iteration) error {
+	for at := s.swapped.Head(); at != reqtable.None; at = s.swapped.Head() {
+		q := s.requests.At(at)
+		if !s.growing.canSwapIn(q) {
+			if s.growing.canEverSwapIn(q) {
+				return nil
+			}
+			s.swapped.Remove(at)
+			s.ignore(it, at)
+			continue
+		}
+		if s.running.Len()+q.running() > s.limits.MaxNumSeqs {
+			return nil
+		}
+		if err := s.growing.swapIn(it, q); err != nil {
+			return err
+		}
+		s.swapped.Remove(at)
+		s.running.PushBack(at)
+		s.joined = append(s.joined, at)
+		if err := s.growing.append(it, q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// admit admits waiting requests, by arrival, while they fit. It stops at one that was preempted in
+// this step.
+func (s *Scheduler) admit(it *serve.Iteration) error {
+	for at := s.waiting.Head(); at != reqtable.None; at = s.waiting.Head() {
+		q := s.requests.At(at)
+		if q.preempted == s.steps {
+			return nil
+		}
+		if !s.memory.possible(q) || q.length() > s.limits.MaxNumBatchedTokens {
+			s.waiting.Remove(at)
+			s.ignore(it, at)
+			continue
+		}
+		if !s.memory.canAdmit(q) || it.Tokens+q.length()-s.cached > s.limits.MaxNumBatchedTokens || s.running.Len()+q.running() > s.limits.MaxNumSeqs {
+			return nil
+		}
+		if err := s.memory.admit(q); err != nil {
+			return err
+		}
+		s.waiting.Remove(at)
+		s.running.PushBack(at)
+		it.Tokens += q.length() - s.cached
+		s.admitted = append(s.admitted, at)
+		s.joined = append(s.joined, at)
+	}
+	return nil
+}
+
+// ignore drops a request that can never run and is in no queue. The artifact would wait for ever.
+func (s *Scheduler) ignore(it *serve.Iteration, at int32) {
+	it.Ignored = append(it.Ignored, s.requests.At(at).id)
+	s.forget(at)
+}
+
+// batch lists the requests that run in this iteration; each sequence gets a token.
+func (s *Scheduler) batch(it *serve.Iteration) {
+	for _, at := range s.admitted {
+		q := s.requests.At(at)
+		it.Prefills = append(it.Prefills, serve.Prefill{ID: q.id, Tokens: q.length(), Cached: s.cached, Seqs: q.running(), Last: true})
+		q.grow()
+	}
+	left := s.running.Len() - len(s.admitted) // the admitted are at the end
+	for at := s.running.Head(); left > 0; at = s.running.Next(at) {
+		q := s.requests.At(at)
+		it.Decodes = append(it.Decodes, serve.Decode{ID: q.id, Context: q.length(), Seqs: q.running()})
+		q.grow()
+		left--
+	}
+}
+
+func (q *request) grow() {
+	for i := range q.Seqs {
+		q.Seqs[i].Len++
+	}
+}

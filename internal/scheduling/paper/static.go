@@ -1,0 +1,189 @@
+package paper
+
+import (
+	"fmt"
+
+	"llmmemory/internal/invariants"
+	"llmmemory/internal/scheduling/reqtable"
+	"llmmemory/internal/scheduling/serve"
+)
+
+// StaticConfig describes FasterTransformer's server. The artifact's batches of
+// OPT-13B have 5 requests of ShareGPT or 14 of Alpaca, and 2,040 tokens
+// (simulation/PAPER.md §1).
+type StaticConfig struct {
+	BatchSize   int // requests
+	MaxModelLen int // tokens of the longest prompt and the longest output together
+}
+
+// A Static runs closed batches: no request joins or leaves one. Prompts are padded to the longest
+// one, and all requests are answered when the longest output is complete. It implements
+// serve.Scheduler.
+type Static struct {
+	config           StaticConfig
+	requests         reqtable.Table[padded]
+	waiting, running *reqtable.Queue
+
+	prompt     int // tokens of the batch's longest prompt
+	iterations int // that the batch has run
+	unfinished int // requests of the batch
+}
+
+type padded struct {
+	id, prompt, output, seqs int
+	finished                 bool
+}
+
+var _ serve.Scheduler = (*Static)(nil)
+
+// NewStatic makes a server without requests.
+func NewStatic(config StaticConfig) (*Static, error) {
+	if config.BatchSize < 1 || config.MaxModelLen < 2 {
+		return nil, fmt.Errorf("%w: batches of %d requests and %d tokens", ErrConfig, config.BatchSize, config.MaxModelLen)
+	}
+	s := &Static{config: config}
+	s.waiting, s.running = s.requests.Queue(), s.requests.Queue()
+	return s, nil
+}
+
+// Add implements serve.Scheduler.
+func (s *Static) Add(r serve.Request) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
+	if r.Prompt < 1 || r.Output < 1 || r.Prompt+r.Output > s.config.MaxModelLen {
+		return fmt.Errorf("%w %d: %d and %d tokens: want at least 1 each, at most %d together",
+			serve.ErrRequest, r.ID, r.Prompt, r.Output, s.config.MaxModelLen)
+	}
+	at := s.requests.Add(r.ID)
+	if at == reqtable.None {
+		return fmt.Errorf("%w %d: there is one with this id", serve.ErrRequest, r.ID)
+	}
+	*s.requests.At(at) = padded{id: r.ID, prompt: r.Prompt, output: r.Output, seqs: max(1, r.Seqs)}
+	s.waiting.PushBack(at)
+	return nil
+}
+
+// Step implements serve.Scheduler.
+func (s *Static) Step(it *serve.Iteration) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
+	it.Reset()
+	if s.running.Len() == 0 {
+		s.form(it)
+		return nil
+	}
+	for at := range s.running.All() {
+		q := s.requests.At(at)
+		it.Decodes = append(it.Decodes, serve.Decode{ID: q.id, Context: s.prompt + s.iterations, Seqs: q.seqs})
+		it.Tokens += q.seqs
+	}
+	s.iterations++
+	return nil
+}
+
+// form makes a batch of the requests that came first: as many as have the same
+// number of sequences and, padded, do not get too long.
+func (s *Static) form(it *serve.Iteration) {
+	s.prompt, s.iterations = 0, 1
+	output := 0
+	for at := s.waiting.Head(); at != reqtable.None && s.running.Len() < s.config.BatchSize; at = s.waiting.Head() {
+		q := s.requests.At(at)
+		prompt := max(s.prompt, q.prompt)
+		output = max(output, q.output)
+		if prompt+output > s.config.MaxModelLen || s.running.Len() > 0 && q.seqs != s.requests.At(s.running.Tail()).seqs {
+			break
+		}
+		s.prompt = prompt
+		s.waiting.Remove(at)
+		s.running.PushBack(at)
+	}
+	s.unfinished = s.running.Len()
+	for at := range s.running.All() {
+		q := s.requests.At(at)
+		it.Prefills = append(it.Prefills, serve.Prefill{ID: q.id, Tokens: s.prompt, Seqs: q.seqs, Last: true})
+		it.Tokens += s.prompt
+	}
+}
+
+// Finish implements serve.Scheduler. Requests of the batch are answered when the
+// last of them is finished, in the order of arrival.
+func (s *Static) Finish(answered []int, ids ...int) ([]int, error) {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
+	if err := s.requests.Check(ids...); err != nil {
+		return answered, fmt.Errorf("%w: %w", serve.ErrRequest, err)
+	}
+	for _, id := range ids {
+		if s.requests.At(s.requests.Find(id)).finished {
+			return answered, fmt.Errorf("%w: %d is finished already", serve.ErrRequest, id)
+		}
+	}
+	for _, id := range ids {
+		if at := s.requests.Find(id); s.running.Has(at) {
+			s.requests.At(at).finished = true
+			s.unfinished--
+		}
+	}
+	err := s.requests.TakeAll(ids, []*reqtable.Queue{s.waiting}, func(at int32) {
+		answered = append(answered, s.requests.At(at).id)
+		s.requests.Remove(s.requests.At(at).id)
+	})
+	if err != nil {
+		return answered, err
+	}
+	if s.unfinished > 0 {
+		return answered, nil
+	}
+	for at := range s.running.All() {
+		id := s.requests.At(at).id
+		s.running.Remove(at)
+		s.requests.Remove(id)
+		answered = append(answered, id)
+	}
+	return answered, nil
+}
+
+// Usage implements serve.Scheduler. A block is a place in the batch.
+func (s *Static) Usage() serve.Usage {
+	return serve.Usage{Blocks: s.config.BatchSize, Used: s.running.Len(), Logical: s.running.Len()}
+}
+
+// Table has one entry, the place in the batch, which all sequences of a request share. It is nil
+// for a request that waits.
+func (s *Static) Table(id, sequence int) []int32 {
+	place := int32(0)
+	for at := range s.running.All() {
+		if q := s.requests.At(at); q.id == id && sequence >= 0 && sequence < q.seqs {
+			return []int32{place}
+		}
+		place++
+	}
+	return nil
+}
+
+// Queues returns the ids of the requests in each queue, in order. Nothing is
+// swapped out.
+func (s *Static) Queues() (waiting, running, swapped []int) {
+	id := func(at int32) int { return s.requests.At(at).id }
+	return s.waiting.IDs(id), s.running.IDs(id), nil
+}
+
+// Check examines the whole state: every request is in one queue, and the batch is within its
+// limits.
+func (s *Static) Check() error {
+	unfinished := 0
+	for at := range s.running.All() {
+		if !s.requests.At(at).finished {
+			unfinished++
+		}
+	}
+	if s.waiting.Len()+s.running.Len() != s.requests.Len() || s.running.Len() > s.config.BatchSize ||
+		unfinished != s.unfinished || s.running.Len() > 0 && unfinished == 0 {
+		return invariants.Broken("%d requests wait and %d run of %d; %d of these are not finished, %d are said to be",
+			s.waiting.Len(), s.running.Len(), s.requests.Len(), unfinished, s.unfinished)
+	}
+	return nil
+}

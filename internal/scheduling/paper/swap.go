@@ -1,0 +1,113 @@
+package paper
+
+import (
+	"fmt"
+
+	"llmmemory/internal/scheduling/device"
+)
+
+// CanSwapOut reports whether the distinct blocks of a group fit on the CPU.
+func (m *Manager) CanSwapOut(g *Group) bool { return m.distinct(g) <= m.cpu.NumFree() }
+
+// CanSwapIn reports whether the distinct blocks of a group, a new one for each sequence, and the
+// watermark fit on the GPU.
+func (m *Manager) CanSwapIn(g *Group) bool {
+	return m.gpu.NumFree()-(m.distinct(g)+g.running()) >= m.watermark
+}
+
+// distinct counts the blocks of a group, shared ones once.
+func (m *Manager) distinct(g *Group) int {
+	m.newMark()
+	n := 0
+	for i := range g.Seqs {
+		for _, id := range m.movable(g, i) {
+			if m.moved[id].mark != m.mark {
+				m.moved[id].mark = m.mark
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// movable is the table of a sequence without the prefix, which stays on the GPU:
+// a table on the CPU does not have it.
+func (m *Manager) movable(g *Group, i int) []int32 {
+	table := g.Seqs[i].table
+	if g.swapped || len(table) == 0 {
+		return table
+	}
+	return table[len(m.prefix):]
+}
+
+// newMark makes all entries of moved invalid.
+func (m *Manager) newMark() {
+	if m.mark++; m.mark == 0 {
+		clear(m.moved)
+		m.mark = 1
+	}
+}
+
+// SwapOut moves a group to the CPU and appends the copies to be made to dst,
+// one for each block: shared blocks stay shared.
+func (m *Manager) SwapOut(dst []device.Pair, g *Group) ([]device.Pair, error) {
+	return m.swap(dst, g, &m.gpu, &m.cpu)
+}
+
+// SwapIn is SwapOut in the other direction.
+func (m *Manager) SwapIn(dst []device.Pair, g *Group) ([]device.Pair, error) {
+	return m.swap(dst, g, &m.cpu, &m.gpu)
+}
+
+func (m *Manager) swap(dst []device.Pair, g *Group, from, to *device.Device) ([]device.Pair, error) {
+	if m.deviceOf(g) != from {
+		return dst, fmt.Errorf("%w: it is swapped out: %t", ErrGroup, g.swapped)
+	}
+	if n := m.distinct(g); n > to.NumFree() {
+		return dst, fmt.Errorf("%w: %d needed for a swap, %d free", ErrNoFreeBlocks, n, to.NumFree())
+	}
+	m.newMark()
+	entries := 0
+	for i := range g.Seqs {
+		table := m.movable(g, i)
+		for j, id := range table {
+			seen := &m.moved[id]
+			if seen.mark != m.mark {
+				*seen = move{m.mark, to.Take()}
+				dst = append(dst, device.Pair{Src: id, Dst: seen.to})
+			} else {
+				to.Ref(seen.to)
+			}
+			table[j] = seen.to
+			from.Drop(id)
+		}
+		entries += m.movePrefix(&g.Seqs[i], to)
+	}
+	g.swapped = to == &m.cpu
+	if g.swapped {
+		entries = -entries
+	}
+	m.logical += entries
+	return dst, nil
+}
+
+// movePrefix takes the prefix from a table that is going to the CPU, or puts it
+// in front of one that is going to the GPU, and returns the entries of the table
+// that is or was on the GPU.
+func (m *Manager) movePrefix(s *Seq, to *device.Device) int {
+	if len(m.prefix) == 0 || len(s.table) == 0 {
+		return len(s.table)
+	}
+	if to == &m.gpu {
+		table := append(m.withPrefix(m.tables.Take()), s.table...)
+		m.tables.Give(s.table)
+		s.table = table
+		return len(table)
+	}
+	entries := len(s.table)
+	for _, id := range m.prefix {
+		m.gpu.Drop(id)
+	}
+	s.table = append(s.table[:0], s.table[len(m.prefix):]...)
+	return entries
+}

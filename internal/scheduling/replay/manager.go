@@ -1,0 +1,185 @@
+package replay
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+)
+
+// managerPlayer plays the recordings of a KV-cache manager.
+type managerPlayer struct {
+	watcher
+	cache    *kvcache.Cache
+	requests map[name]*kvcache.Request
+	hit      kvcache.Hit
+}
+
+func cacheConfig(c *Config, hash blockhash.Function) (kvcache.Config, error) {
+	out := kvcache.Config{
+		NumGPUBlocks: c.NumBlocks, EnablePrefixCaching: c.Caching, EnableEvents: c.Events,
+		MaxModelLen: c.MaxModelLen, Watermark: c.Watermark,
+		SchedulerBlockSize: c.SchedulerBlock, HashBlockSize: c.HashBlock,
+		RetentionInterval: kvcache.RetainAll, Eagle: c.Eagle,
+	}
+	if orTrue(c.Hashing) {
+		out.Hash = hash
+	}
+	if c.Retention != nil {
+		out.RetentionInterval = *c.Retention
+	}
+	if c.MaxInFlight != nil {
+		out.MaxInFlightTokens = *c.MaxInFlight
+	}
+	for i, g := range c.Groups {
+		kind, ok := map[string]kvcache.Kind{
+			"full": kvcache.Full, "swa": kvcache.SlidingWindow, "chunk": kvcache.ChunkedLocal, "mamba": kvcache.Mamba,
+		}[g.Kind]
+		if !ok {
+			return out, fmt.Errorf("group %d is %q: want full, swa, chunk or mamba", i, g.Kind)
+		}
+		out.Groups = append(out.Groups, kvcache.Group{
+			Kind: kind, BlockSize: g.Block, Window: g.Window, Chunk: g.Chunk, Align: g.Mode == "align",
+		})
+	}
+	return out, nil
+}
+
+func newManagerPlayer(c *Config, hash blockhash.Function) (*managerPlayer, error) {
+	config, err := cacheConfig(c, hash)
+	if err != nil {
+		return nil, err
+	}
+	cache, err := kvcache.New(config)
+	if err != nil {
+		return nil, err
+	}
+	return &managerPlayer{
+		watcher: watcher{pool: cache.View.Pool(), take: cache.View.TakeEvents, config: c},
+		cache:   cache, requests: map[name]*kvcache.Request{},
+	}, nil
+}
+
+func (p *managerPlayer) apply(op *Op, r result) error {
+	switch op.Name {
+	case "new":
+		return p.add(op, r)
+	case "evict":
+		return p.cache.Transfers.Evict(op.Block)
+	case "reset":
+		r["ok"] = p.cache.Reset()
+		return nil
+	case "stats":
+		s := p.cache.View.TakeStats()
+		r["s"] = row{s.Reset, s.Requests, s.Queries, s.Hits, s.Preempted, s.PreemptedQueries, s.Rehits}
+		return nil
+	}
+	q := p.requests[op.ID]
+	if q == nil {
+		return fmt.Errorf("%s names request %q, which does not exist", op.Name, op.ID)
+	}
+	return p.applyTo(q, op, r)
+}
+
+func (p *managerPlayer) add(op *Op, r result) error {
+	if p.requests[op.ID] != nil {
+		return fmt.Errorf("new: there is a request %q already", op.ID)
+	}
+	spec := kvcache.Spec{Tokens: op.Tokens, Extras: op.extras(), NoRead: op.Skip}
+	if op.LoRA != nil {
+		spec.LoRAID = op.LoRA.ID
+	}
+	q, err := p.cache.Add(spec)
+	if err != nil {
+		return err
+	}
+	p.requests[op.ID] = q
+	r.hashes(q.Hashes())
+	return nil
+}
+
+func (p *managerPlayer) applyTo(q *kvcache.Request, op *Op, r result) error {
+	switch op.Name {
+	case "get":
+		p.cache.Lookup(q, &p.hit)
+		blocks := row{}
+		for _, ids := range p.hit.Blocks {
+			blocks = append(blocks, append([]int32{}, ids...))
+		}
+		r["hit"], r["blk"], r["spb"] = p.hit.NumTokens, blocks, q.Junction()
+	case "alloc":
+		return p.alloc(q, op, r)
+	case "append":
+		q.Append(op.Tokens...)
+		r.hashes(q.Hashes())
+	case "setcomp":
+		q.NumComputedTokens = op.N
+	case "cache":
+		return p.cache.Store(q, op.N)
+	case "preempt":
+		p.cache.Release(q, kvcache.Preempt, 0)
+	case "free":
+		p.cache.Release(q, kvcache.UndoAdmit, 0) // the request stays: a recording may still ask for it
+	case "common":
+		r["n"] = p.cache.View.NumCommonPrefixBlocks([]int32{}, q)
+	default:
+		return fmt.Errorf("there is no operation %q in a recording of a manager", op.Name)
+	}
+	return nil
+}
+
+func (p *managerPlayer) alloc(q *kvcache.Request, op *Op, r result) error {
+	if q.NumComputedTokens != op.Computed {
+		return fmt.Errorf("alloc: request %q has %d computed tokens, the recording says %d", op.ID, q.NumComputedTokens, op.Computed)
+	}
+	a := kvcache.Alloc{
+		NumNewTokens: op.New, NumLookaheadTokens: op.Lookahead, NumExternalTokens: op.External, DelayCacheBlocks: op.Delay, FullSequenceMustFit: op.Full,
+		ReservedBlocks: op.Reserved, NothingScheduled: !orTrue(op.Scheduled), NumInFlightTokens: op.InFlight,
+		Record: op.RecordStats,
+	}
+	if op.Use {
+		if op.Hit != p.hit.NumTokens {
+			return fmt.Errorf("alloc: a hit of %d tokens, the lookup before found %d", op.Hit, p.hit.NumTokens)
+		}
+		a.Hit = &p.hit
+	} else if op.Hit != 0 {
+		return fmt.Errorf("alloc: a hit of %d tokens without its blocks", op.Hit)
+	}
+	ok, err := p.cache.Allocate(q, &a)
+	if err != nil {
+		return err
+	}
+	if ok {
+		q.NumComputedTokens = op.Computed + op.Hit + op.External + op.New
+	}
+	p.allocFields(q, op, r, ok)
+	return nil
+}
+
+func (p *managerPlayer) allocFields(q *kvcache.Request, op *Op, r result, ok bool) {
+	groups := len(p.config.Groups)
+	fresh, tables, lengths, named := row{}, row{}, []int{}, []byte{}
+	for g := range groups {
+		table := append([]int32{}, q.Table(g)...)
+		tables = append(tables, table)
+		lengths = append(lengths, len(table))
+		for _, id := range table {
+			named = binary.LittleEndian.AppendUint32(named, uint32(id))
+		}
+		named = append(named, 0xff, 0xff, 0xff, 0xff)
+		if ok {
+			fresh = append(fresh, p.cache.View.NewBlocks([]int32{}, q, g))
+		}
+	}
+	sum := sha256.Sum256(named)
+	r["ok"], r["nb"], r["th"] = ok, lengths, hex.EncodeToString(sum[:8])
+	if ok {
+		r["after"], r["new"] = q.NumComputedTokens, fresh
+	}
+	if op.Table {
+		r["table"] = tables
+	}
+}

@@ -1,0 +1,81 @@
+package replay
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"llmmemory/internal/scheduling/paper"
+)
+
+// orca plays the recordings of Orca's reservations.
+type orca struct {
+	memory *paper.Reservation
+	chunks map[int]paper.Chunk
+	asked  *Op // the last can_allocate, which has the lengths for an allocate
+}
+
+func newOrca(c *Init, policy paper.Policy) (*orca, error) {
+	memory, err := paper.NewReservation(paper.OrcaConfig{
+		BlockSize: c.Block, NumGPUBlocks: c.Blocks, MaxModelLen: c.Largest * c.Block, Policy: policy,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := &orca{memory: memory, chunks: map[int]paper.Chunk{}}
+	if got, want := text(p.lists()), text(c.FreeLists); got != want {
+		return nil, fmt.Errorf("the free lists are %s, the recording says %s", got, want)
+	}
+	return p, nil
+}
+
+func (p *orca) free() any { return p.memory.Buddy().NumFree() }
+
+func (p *orca) check() error { return p.memory.Buddy().Check() }
+
+func (p *orca) lists() map[int][]int32 {
+	return maps.Collect(p.memory.Buddy().Lists())
+}
+
+func (p *orca) play(op *Op, r result) error {
+	switch op.Name {
+	case "can_allocate":
+		r["blocks"] = p.memory.Blocks(op.Prompt, op.Output)
+		r["ok"] = p.memory.Fits(op.Prompt, op.Output, len(op.Seqs))
+		p.asked = op
+	case "allocate":
+		return p.allocate(op, r)
+	case "free":
+		c, ok := p.chunks[op.Seq]
+		if !ok {
+			return fmt.Errorf("free names sequence %d, which has no chunk", op.Seq)
+		}
+		delete(p.chunks, op.Seq)
+		p.memory.Free(c)
+	case "state":
+		r["free_lists"] = p.lists()
+	default:
+		return fmt.Errorf("there is no operation %q in a recording of Orca", op.Name)
+	}
+	return nil
+}
+
+func (p *orca) allocate(op *Op, r result) error {
+	if p.asked == nil || !slices.Equal(p.asked.Seqs, op.Seqs) {
+		return fmt.Errorf("allocate for the sequences %d, for which there is no can_allocate just before", op.Seqs)
+	}
+	chunks, err := p.memory.Reserve(nil, p.asked.Prompt, p.asked.Output, len(op.Seqs))
+	if err != nil {
+		return err
+	}
+	starts, sizes := []int32{}, []int32{}
+	for i, id := range op.Seqs {
+		if _, taken := p.chunks[id]; taken {
+			return fmt.Errorf("there is a sequence %d already", id)
+		}
+		p.chunks[id] = chunks[i]
+		starts, sizes = append(starts, chunks[i].Start), append(sizes, chunks[i].Size)
+	}
+	r["starts"], r["sizes"] = starts, sizes
+	return nil
+}

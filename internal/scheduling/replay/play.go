@@ -1,0 +1,88 @@
+package replay
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"llmmemory/internal/scheduling/blockhash"
+)
+
+// A player plays operations. apply fills the result with the fields that belong
+// to the operation; common adds those that all results have.
+type player interface {
+	apply(op *Op, r result) error
+	common(op *Op, r result) error
+	around(blocks []int32) string
+}
+
+func newPlayer(t *Trace, hash blockhash.Function) (player, error) {
+	switch h := &t.header; {
+	case !t.v1:
+		return newOldPlayer(&t.init)
+	case h.Type == "pool":
+		return newPoolPlayer(&h.Config, hash)
+	case h.Type == "manager":
+		return newManagerPlayer(&h.Config, hash)
+	case h.Type == "scheduler":
+		return newSchedulerPlayer(&h.Config, hash)
+	}
+	return nil, fmt.Errorf("the type is %q: want pool, manager or scheduler", t.header.Type)
+}
+
+// Verify plays t and compares every field. It returns how many lines were compared: all, unless an
+// operation of V0 failed, after which the state of vLLM is another one (v0.md). The error
+// is a *Difference, or wraps ErrTrace if the recording asks for something impossible.
+func Verify(t *Trace) (compared int, err error) {
+	hash, ok := blockhash.ByName(t.header.Config.Hash)
+	if t.v1 && !ok {
+		return 0, fmt.Errorf("%w: line 1: there is no hash %q: want le or cbor", ErrTrace, t.header.Config.Hash)
+	}
+	p, err := newPlayer(t, hash)
+	if err != nil {
+		return 0, fmt.Errorf("%w: line 1: %w", ErrTrace, err)
+	}
+	for i := range t.Ops {
+		op := &t.Ops[i]
+		r := result{}
+		if err := safely(p, op, r); err != nil {
+			return i + 1, fmt.Errorf("%w: line %d: %w", ErrTrace, op.Line, err)
+		}
+		if field, want, got, found := differs(op.answerTo(r), r); found {
+			return i + 1, &Difference{
+				Trace: t.Name, Line: op.Line, Op: op.Name + " " + op.text, Field: field,
+				Want: shorten(want, 2000), Got: shorten(got, 2000), Around: p.around(numbersIn(want + " " + got)),
+			}
+		}
+		if op.Error != "" {
+			return i + 2, nil
+		}
+	}
+	return len(t.Ops) + 1, nil
+}
+
+// safely plays one operation. It turns a panic, which is how broken invariants show, into an error: only a
+// recording that cannot have happened leads there.
+func safely(p player, op *Op, r result) (err error) {
+	defer func() {
+		if why := recover(); why != nil {
+			err = fmt.Errorf("%s %s: %v", op.Name, op.text, why)
+		}
+	}()
+	if err := p.apply(op, r); err != nil {
+		return err
+	}
+	return p.common(op, r)
+}
+
+var number = regexp.MustCompile(`\b\d{1,9}\b`)
+
+// numbersIn lists what may be block ids in a text.
+func numbersIn(s string) (ids []int32) {
+	for _, n := range number.FindAllString(s, 12) {
+		if v, err := strconv.Atoi(n); err == nil {
+			ids = append(ids, int32(v))
+		}
+	}
+	return ids
+}

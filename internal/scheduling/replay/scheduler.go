@@ -1,0 +1,216 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+	"llmmemory/internal/scheduling/vllm/v1/sched"
+)
+
+// schedulerPlayer plays the recordings of a scheduler.
+type schedulerPlayer struct {
+	watcher
+	sched *sched.Scheduler
+	ids   map[string]sched.ID
+	names map[sched.ID]string
+
+	step    sched.Step
+	outcome sched.Outcome
+	counts  []int32
+	tokens  []int32
+	who     []sched.ID
+}
+
+func newSchedulerPlayer(c *Config, hash blockhash.Function) (*schedulerPlayer, error) {
+	cache, err := cacheConfig(c, hash)
+	if err != nil {
+		return nil, err
+	}
+	config := sched.Config{
+		AsVLLM: true, Cache: cache, MaxNumSeqs: c.MaxSeqs, MaxNumBatchedTokens: c.MaxTokens,
+		LongPrefillTokenThreshold: c.LongPrefill, NumSpeculativeTokens: c.Spec,
+		DisableChunkedPrefill: !orTrue(c.Chunked), AdmitChunks: !orTrue(c.ReserveFull),
+	}
+	if c.Eagle {
+		config.NumLookaheadTokens = c.Spec // a draft model has keys and values, an n-gram has none
+	}
+	switch c.Policy {
+	case "fcfs":
+	case "priority":
+		config.Policy = sched.Priority
+	default:
+		return nil, fmt.Errorf("there is no policy %q: want fcfs or priority", c.Policy)
+	}
+	s, err := sched.New(config)
+	if err != nil {
+		return nil, err
+	}
+	p := &schedulerPlayer{sched: s, ids: map[string]sched.ID{}, names: map[sched.ID]string{}}
+	p.config = c
+	s.Monitor.Inspect(func(cache *kvcache.Cache) { p.pool, p.take = cache.View.Pool(), cache.View.TakeEvents })
+	return p, nil
+}
+
+func (p *schedulerPlayer) apply(op *Op, r result) error {
+	if op.Name != "step" {
+		return fmt.Errorf("there is no operation %q in a recording of a scheduler", op.Name)
+	}
+	if err := p.arrive(op, r); err != nil {
+		return err
+	}
+	if err := p.sched.Schedule(&p.step); err != nil {
+		return err
+	}
+	p.stepFields(r)
+	if err := p.update(op); err != nil {
+		return err
+	}
+	p.afterFields(r)
+	return p.draft(op)
+}
+
+// arrive adds, aborts and resets.
+func (p *schedulerPlayer) arrive(op *Op, r result) error {
+	for i := range op.Add {
+		a := &op.Add[i]
+		id, err := p.sched.Add(sched.Spec{
+			Tokens: a.Tokens, MaxTokens: a.Max, Priority: a.Priority, Arrival: a.Arrival, Name: a.ID,
+		})
+		if err != nil {
+			return fmt.Errorf("add %q: %w", a.ID, err)
+		}
+		p.ids[a.ID] = id
+		p.names[id] = a.ID
+	}
+	for _, name := range op.Abort {
+		if id, ok := p.ids[name]; ok {
+			p.sched.Abort(id)
+		}
+	}
+	if op.Reset > 0 {
+		ok, err := p.sched.Reset(op.Reset == 2)
+		if err != nil {
+			return err
+		}
+		r["reset"] = ok
+	}
+	return nil
+}
+
+// update feeds the sampled tokens of each row. Those of requests that are not
+// in the step are an error of the recording.
+func (p *schedulerPlayer) update(op *Op) error {
+	p.counts, p.tokens = p.counts[:0], p.tokens[:0]
+	used := 0
+	for i := range p.step.Rows {
+		tokens, ok := op.Sample[p.names[p.step.Rows[i].ID]]
+		if ok {
+			used++
+		}
+		p.counts = append(p.counts, int32(len(tokens)))
+		p.tokens = append(p.tokens, tokens...)
+	}
+	if used != len(op.Sample) {
+		return errors.New("tokens are sampled for a request that is not in the step")
+	}
+	return p.sched.Update(p.counts, p.tokens, &p.outcome)
+}
+
+func (p *schedulerPlayer) draft(op *Op) error {
+	if len(op.Draft) == 0 {
+		return nil
+	}
+	p.who, p.counts, p.tokens = p.who[:0], p.counts[:0], p.tokens[:0]
+	for name, tokens := range op.Draft {
+		p.who = append(p.who, p.ids[name])
+		p.counts = append(p.counts, int32(len(tokens)))
+		p.tokens = append(p.tokens, tokens...)
+	}
+	return p.sched.SetDrafts(p.who, p.counts, p.tokens)
+}
+
+// stepFields are known when the step is scheduled.
+func (p *schedulerPlayer) stepFields(r result) {
+	tokens, fresh, running, resumed, drafts := []row{}, []row{}, []row{}, []row{}, map[string][]int32{}
+	from := 0
+	for i := range p.step.Rows {
+		q := &p.step.Rows[i]
+		name := p.names[q.ID]
+		tokens = append(tokens, row{name, q.NumScheduledTokens})
+		switch q.Kind {
+		case sched.KindNew:
+			fresh = append(fresh, row{name, q.NumComputedTokens, p.blocks(i)})
+		case sched.KindResumed:
+			resumed = append(resumed, row{name, q.NumComputedTokens, 1, p.blocks(i)})
+		case sched.KindRunning:
+			running = append(running, row{name, q.NumComputedTokens, 0, p.blocksOrNull(i)})
+		}
+		if q.NumDraftTokens > 0 {
+			drafts[name] = slices.Clone(p.step.Drafts[from : from+q.NumDraftTokens])
+		}
+		from += q.NumDraftTokens
+	}
+	r["tok"], r["new"], r["cached"], r["spec"] = tokens, fresh, append(running, resumed...), drafts
+	r["preempted"], r["finished_prev"] = p.sorted(p.step.Preempted), p.sorted(p.step.Finished)
+	r["common"] = slices.Clone(p.step.NumCommonPrefixBlocks)
+	r["running"], r["waiting"] = p.named(p.sched.Monitor.Running(nil)), p.named(p.sched.Monitor.Waiting(nil))
+	if len(p.step.Copies) > 0 {
+		copies := []row{}
+		for _, c := range p.step.Copies {
+			copies = append(copies, row{c.Src, c.Dst})
+		}
+		r["cow"] = copies
+	}
+}
+
+func (p *schedulerPlayer) blocks(i int) [][]int32 {
+	groups := [][]int32{}
+	for g := range p.step.Slots {
+		groups = append(groups, append([]int32{}, p.step.RowBlocks(i, g)...))
+	}
+	return groups
+}
+
+// blocksOrNull is null if no group has a new block.
+func (p *schedulerPlayer) blocksOrNull(i int) any {
+	groups := p.blocks(i)
+	if slices.ContainsFunc(groups, func(ids []int32) bool { return len(ids) > 0 }) {
+		return groups
+	}
+	return nil
+}
+
+// afterFields are known when the step is updated.
+func (p *schedulerPlayer) afterFields(r result) {
+	done := []sched.ID{}
+	for _, d := range p.outcome.Done {
+		done = append(done, d.ID)
+	}
+	ids := p.sched.Monitor.Running(nil)
+	computed := []int{}
+	for _, id := range ids {
+		n, _, err := p.sched.Monitor.NumComputedTokens(id)
+		if err != nil {
+			panic(err) // it runs
+		}
+		computed = append(computed, n)
+	}
+	r["done"], r["run2"], r["comp"] = p.sorted(done), p.named(ids), computed
+}
+
+func (p *schedulerPlayer) named(ids []sched.ID) []string {
+	names := []string{}
+	for _, id := range ids {
+		names = append(names, p.names[id])
+	}
+	return names
+}
+
+func (p *schedulerPlayer) sorted(ids []sched.ID) []string {
+	names := p.named(ids)
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,191 @@
+package replay
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/pool"
+)
+
+// A watcher derives the fields that all results have from a pool.
+type watcher struct {
+	pool   pool.View
+	take   func(*pool.Events)
+	config *Config
+	events pool.Events
+	buf    []byte
+}
+
+// common adds the state after op to r.
+func (w *watcher) common(op *Op, r result) error {
+	r["free"] = w.pool.NumFree()
+	r["hm"] = w.pool.NumKeys()
+	r["fqh"] = w.queueDigest()
+	// These two are recorded from time to time.
+	if _, asked := op.Result["st"]; asked {
+		r["st"] = w.stateDigest()
+	}
+	if _, asked := op.Result["dump"]; asked {
+		r["dump"] = w.dump()
+	}
+	w.take(&w.events)
+	if len(w.events.List) > 0 {
+		r["ev"] = w.listEvents()
+	}
+	return nil
+}
+
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
+
+func (w *watcher) queueDigest() string {
+	w.buf = w.buf[:0]
+	for id := range w.pool.Queue() {
+		w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(id))
+	}
+	return digest(w.buf)
+}
+
+func (w *watcher) stateDigest() string {
+	le := binary.LittleEndian
+	w.buf = w.buf[:0]
+	for id := range w.pool.NumBlocks() {
+		w.buf = le.AppendUint32(w.buf, uint32(w.pool.Count(int32(id))))
+		key, tokens, ok := w.pool.Primary(int32(id))
+		if !ok {
+			w.buf = append(w.buf, 0)
+			continue
+		}
+		w.buf = append(append(w.buf, 1), key.Hash[:]...)
+		w.buf = binary.BigEndian.AppendUint32(w.buf, key.Group)
+		w.buf = le.AppendUint32(w.buf, uint32(tokens))
+	}
+	return digest(w.buf)
+}
+
+// row is a JSON array of mixed values.
+type row []any
+
+func (w *watcher) dump() map[string]any {
+	refs, hashes, dups := []row{}, []row{}, []row{}
+	for id := range w.pool.NumBlocks() {
+		if count := w.pool.Count(int32(id)); count != 0 {
+			refs = append(refs, row{id, count})
+		}
+		if key, tokens, ok := w.pool.Primary(int32(id)); ok {
+			hashes = append(hashes, row{id, key.Hash.Short(), key.Group, tokens})
+		}
+	}
+	rings := w.pool.Rings()
+	slices.SortFunc(rings, func(a, b pool.Ring) int {
+		return cmp.Or(cmp.Compare(a.Key.Hash.Short(), b.Key.Hash.Short()), cmp.Compare(a.Key.Group, b.Key.Group))
+	})
+	for _, r := range rings {
+		dups = append(dups, row{r.Key.Hash.Short(), r.Key.Group, r.Blocks})
+	}
+	return map[string]any{
+		"fq": collect(w.pool), "ref": refs, "hash": hashes, "dup": dups, "usage": w.pool.Usage(),
+	}
+}
+
+func collect(p pool.View) []int32 { return slices.AppendSeq([]int32{}, p.Queue()) }
+
+func (w *watcher) listEvents() []row {
+	rows := []row{}
+	for i := range w.events.List {
+		e := &w.events.List[i]
+		switch e.Kind {
+		case pool.Cleared:
+			rows = append(rows, row{"C"})
+		case pool.Removed:
+			rows = append(rows, row{"R", e.Group, w.events.Hashes(e)[0].Short()})
+		case pool.Stored:
+			rows = append(rows, w.storedRow(e))
+		}
+	}
+	return rows
+}
+
+func (w *watcher) storedRow(e *pool.Event) row {
+	var parent, lora any
+	if e.HasParent {
+		parent = e.Parent.Short()
+	}
+	if e.LoRA != "" {
+		lora = e.LoRA
+	}
+	hashes := []string{}
+	for _, h := range w.events.Hashes(e) {
+		hashes = append(hashes, h.Short())
+	}
+	return row{"S", e.Group, parent, hashes, e.BlockSize, len(w.events.Tokens(e)), lora, extraColumn(len(hashes), e.Extra)}
+}
+
+// extraColumn is null without hashes, "none" if none of n hashes has a key.
+func extraColumn(n int, extra [][]blockhash.Key) any {
+	if n == 0 {
+		return nil
+	}
+	if extra == nil {
+		return "none"
+	}
+	list := []any{}
+	for _, keys := range extra {
+		if keys == nil {
+			list = append(list, nil)
+		} else {
+			list = append(list, keyRow(keys))
+		}
+	}
+	return list
+}
+
+func keyRow(keys []blockhash.Key) row {
+	r := row{}
+	for i := range keys {
+		switch k := &keys[i]; k.Kind {
+		case blockhash.Text:
+			r = append(r, k.Text)
+		case blockhash.Int:
+			r = append(r, k.Int)
+		case blockhash.Tuple:
+			r = append(r, keyRow(k.Tuple))
+		}
+	}
+	return r
+}
+
+// around describes the pool for a report: its figures, both ends of the queue,
+// and the state of the given blocks.
+func (w *watcher) around(blocks []int32) string {
+	var b strings.Builder
+	queue := collect(w.pool)
+	fmt.Fprintf(&b, "  pool      %d of %d blocks free, %d keys\n", w.pool.NumFree(), w.pool.NumBlocks()-1, w.pool.NumKeys())
+	fmt.Fprintf(&b, "  queue     head %v\n", queue[:min(len(queue), 16)])
+	if len(queue) > 16 {
+		fmt.Fprintf(&b, "            tail %v\n", queue[len(queue)-16:])
+	}
+	slices.Sort(blocks)
+	for _, id := range slices.Compact(blocks) {
+		if id < 0 || int(id) >= w.pool.NumBlocks() {
+			continue
+		}
+		fmt.Fprintf(&b, "  block %-4d count %d", id, w.pool.Count(id))
+		if key, tokens, ok := w.pool.Primary(id); ok {
+			fmt.Fprintf(&b, ", hash %s of group %d for %d tokens", key.Hash.Short(), key.Group, tokens)
+		}
+		if at := slices.Index(queue, id); at >= 0 {
+			fmt.Fprintf(&b, ", place %d in the queue", at)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

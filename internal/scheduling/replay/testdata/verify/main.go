@@ -1,0 +1,54 @@
+// Command verify plays recordings with rules changed. Each line of its input has the number of
+// a change and the names of recordings. It says in a line what the first difference
+// is, if there is one. The tests of mutants build it.
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"llmmemory/internal/scheduling/replay"
+)
+
+// change makes the change of a number; 0: none. What the tests add to the build sets it.
+var change = func(number int) {}
+
+func main() {
+	debug.SetGCPercent(400) // the recordings are kept; what a play allocates is soon garbage
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		number, err := strconv.Atoi(fields[0])
+		for _, file := range fields[1:] {
+			if err == nil {
+				err = verify(number, file)
+			}
+		}
+		difference := ""
+		if err != nil {
+			difference = strconv.Quote(err.Error())
+		}
+		fmt.Printf("played %d: %s\n", number, difference)
+	}
+}
+
+// loaded has the recordings that were asked for.
+var loaded = map[string]*replay.Trace{}
+
+func verify(number int, file string) error {
+	change(0)
+	t := loaded[file]
+	if t == nil {
+		var err error
+		if t, err = replay.Load(file); err != nil {
+			return err
+		}
+		loaded[file] = t
+	}
+	change(number)
+	_, err := replay.Verify(t)
+	return err
+}

@@ -1,0 +1,112 @@
+package replay
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"llmmemory/internal/scheduling/paper"
+)
+
+// Init is the first line of a recording of vLLM V0, of the paper's system or of Orca.
+type Init struct {
+	Op        string  `json:"op"`
+	Flavour   string  `json:"flavour"` // "": V0; sosp23, orca-constant, orca-power2, orca-oracle
+	Block     int     `json:"block_size"`
+	GPU       int     `json:"num_gpu_blocks"`
+	CPU       int     `json:"num_cpu_blocks"`
+	Watermark float64 `json:"watermark"`
+	Reserved  *int    `json:"watermark_blocks"` // null: not said
+	Window    *int    `json:"sliding_window"`   // null: none
+	WindowCap *int    `json:"max_block_sliding_window"`
+	Caching   bool    `json:"enable_caching"`
+
+	// Orca only.
+	Blocks    int             `json:"num_blocks"`
+	Largest   int             `json:"max_block"`
+	FreeLists map[int][]int32 `json:"free_lists"`
+
+	// Scheduler only.
+	MaxTokens int     `json:"max_num_batched_tokens"` // 0: no scheduler
+	MaxSeqs   int     `json:"max_num_seqs"`
+	MaxLen    int     `json:"max_model_len"`
+	Mode      *string `json:"preemption_mode"` // null: vLLM's choice
+	Chunked   bool    `json:"chunked_prefill"`
+}
+
+// given are the fields that an operation is given. They are compared only where
+// a player knows them, too.
+var given = map[string]bool{
+	"op": true, "group": true, "seqs": true, "seq": true, "parent": true, "child": true,
+	"n": true, "tokens": true, "lookahead": true, "computed": true, "unseen": true,
+	"context_len": true, "seq_len": true, "is_prompt": true, "sliding_window": true,
+	"now": true, "id": true, "prompt": true, "output": true,
+}
+
+// tokens is how many an operation is given, as a number or one by one.
+func (op *Op) tokens() int {
+	if op.TokenIDs != nil {
+		return len(op.TokenIDs)
+	}
+	return op.N
+}
+
+// answerTo returns the recorded fields of the answer r. Of V0, these are the fields that are no arguments, and those
+// that r has.
+func (op *Op) answerTo(r result) map[string]json.RawMessage {
+	if op.Result != nil {
+		return op.Result
+	}
+	want := map[string]json.RawMessage{}
+	for name, value := range op.answer {
+		if _, known := r[name]; known || !given[name] {
+			want[name] = value
+		}
+	}
+	return want
+}
+
+// An oldPlayer plays the operations of one flavour. play fills the result with everything the
+// operation answers but the free blocks, which are common to all.
+type oldPlayer interface {
+	play(op *Op, r result) error
+	free() any
+	check() error
+}
+
+// A checkedPlayer checks the whole state after every operation.
+type checkedPlayer struct{ oldPlayer }
+
+func (p checkedPlayer) apply(op *Op, r result) error { return p.play(op, r) }
+
+func (p checkedPlayer) common(op *Op, r result) error {
+	if _, answered := r["free"]; !answered && op.Name != "add" {
+		r["free"] = p.free()
+	}
+	return p.check()
+}
+
+func (checkedPlayer) around([]int32) string { return "" }
+
+func newOldPlayer(c *Init) (player, error) {
+	p, err := newFlavour(c)
+	return checkedPlayer{p}, err
+}
+
+func newFlavour(c *Init) (oldPlayer, error) {
+	switch c.Flavour {
+	case "":
+		if c.MaxTokens > 0 {
+			return newV0Scheduler(c)
+		}
+		return newV0Manager(c)
+	case "sosp23":
+		return newSospManager(c)
+	case "orca-oracle":
+		return newOrca(c, paper.Oracle)
+	case "orca-power2":
+		return newOrca(c, paper.Pow2)
+	case "orca-constant":
+		return newOrca(c, paper.Max)
+	}
+	return nil, fmt.Errorf("there is no flavour %q: want none, sosp23, orca-oracle, orca-power2 or orca-constant", c.Flavour)
+}

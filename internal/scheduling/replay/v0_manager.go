@@ -1,0 +1,319 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/scheduling/device"
+	"llmmemory/internal/scheduling/vllm/v0"
+)
+
+// v0Manager plays the recordings of vLLM V0's block manager.
+type v0Manager struct {
+	m      *v0.Manager
+	seqs   map[int]*v0Seq
+	groups map[name][]*v0Seq
+	copies []device.Pair
+}
+
+type v0Seq struct {
+	v0.Seq
+	id      int
+	swapped bool
+}
+
+func v0Config(c *Init) v0.Config {
+	config := v0.Config{BlockSize: c.Block, NumGPUBlocks: c.GPU, NumCPUBlocks: c.CPU, Watermark: c.Watermark, EnablePrefixCaching: c.Caching}
+	if c.Window != nil {
+		config.SlidingWindow = *c.Window
+	}
+	return config
+}
+
+func newV0Manager(c *Init) (*v0Manager, error) {
+	m, err := v0.New(v0Config(c))
+	if err != nil {
+		return nil, err
+	}
+	if c.WindowCap != nil && *c.WindowCap != m.View.WindowBlocks() {
+		return nil, fmt.Errorf("a window has %d blocks, the recording says %d", m.View.WindowBlocks(), *c.WindowCap)
+	}
+	return &v0Manager{m: m, seqs: map[int]*v0Seq{}, groups: map[name][]*v0Seq{}}, c.sameWatermark(m.View.Watermark())
+}
+
+// sameWatermark compares the watermark with the recording's.
+func (c *Init) sameWatermark(blocks int) error {
+	if c.Reserved != nil && *c.Reserved != blocks {
+		return fmt.Errorf("the watermark is %d blocks, the recording says %d", blocks, *c.Reserved)
+	}
+	return nil
+}
+
+func (p *v0Manager) free() any { return []int{p.m.View.FreeGPU(), p.m.View.FreeCPU()} }
+
+func (p *v0Manager) check() error {
+	return p.m.Check(func(yield func(*v0.Seq) bool) {
+		for _, s := range p.seqs {
+			if !yield(&s.Seq) {
+				return
+			}
+		}
+	})
+}
+
+// raised turns a refusal into the recorded error. free is the number of blocks that vLLM
+// has left when it stops half-way.
+func (p *v0Manager) raised(err error, r result, free []int) error {
+	if errors.Is(err, v0.ErrNoFreeBlocks) {
+		r["error"], r["free"] = "NoFreeBlocks", free
+		return nil
+	}
+	return err
+}
+
+func (p *v0Manager) play(op *Op, r result) error {
+	switch op.Name {
+	case "can_allocate":
+		r["status"] = p.m.CanAllocate(op.tokens(), op.LookaheadSlots).String()
+	case "allocate":
+		return p.allocate(op, r)
+	case "mark_computed":
+		p.m.MarkComputed()
+	case "state":
+		r["gpu"], r["cpu"] = p.state()
+	case "access", "common_computed":
+		group, err := p.named(op.Seqs)
+		if err != nil {
+			return err
+		}
+		if op.Name == "access" {
+			p.m.Access(op.Now, group...)
+		} else {
+			r["ids"] = p.m.Computed([]int32{}, group...)
+		}
+	case "can_append", "can_swap_out", "can_swap_in", "swap_out", "swap_in":
+		return p.playGroup(op, r)
+	default:
+		return p.playSeq(op, r)
+	}
+	return nil
+}
+
+func (p *v0Manager) named(ids []int) ([]*v0.Seq, error) {
+	list := []*v0.Seq{}
+	for _, id := range ids {
+		s := p.seqs[id]
+		if s == nil {
+			return nil, fmt.Errorf("there is no sequence %d", id)
+		}
+		list = append(list, &s.Seq)
+	}
+	return list, nil
+}
+
+func (p *v0Manager) allocate(op *Op, r result) error {
+	list, bare := []*v0Seq{}, []*v0.Seq{}
+	for _, id := range op.Seqs {
+		if p.seqs[id] != nil {
+			return fmt.Errorf("there is a sequence %d already", id)
+		}
+		s := &v0Seq{id: id, Seq: v0.Seq{Len: op.tokens(), Tokens: slices.Clone(op.TokenIDs)}}
+		list, bare = append(list, s), append(bare, &s.Seq)
+	}
+	if len(list) == 0 {
+		return errors.New("allocate for no sequence")
+	}
+	if err := p.m.Allocate(bare[0], bare[1:]...); err != nil {
+		return p.raised(err, r, []int{0, p.m.View.FreeCPU()}) // vLLM takes all there are
+	}
+	for _, s := range list {
+		p.seqs[s.id] = s
+	}
+	p.groups[op.GroupName] = append(p.groups[op.GroupName], list...)
+	r["tables"] = tables(list)
+	return nil
+}
+
+func tables(list []*v0Seq) map[int][]int32 {
+	all := map[int][]int32{}
+	for _, s := range list {
+		all[s.id] = tableOf(s.Table())
+	}
+	return all
+}
+
+// tableOf is a copy that JSON shows as a list even if it is empty.
+func tableOf(ids []int32) []int32 { return append([]int32{}, ids...) }
+
+// playGroup plays an operation on the running or the swapped sequences of a group.
+func (p *v0Manager) playGroup(op *Op, r result) error {
+	swapped := op.Name == "can_swap_in" || op.Name == "swap_in"
+	list, bare := []*v0Seq{}, []*v0.Seq{}
+	for _, s := range p.groups[op.GroupName] {
+		if s.swapped == swapped {
+			list, bare = append(list, s), append(bare, &s.Seq)
+		}
+	}
+	switch op.Name {
+	case "can_append":
+		for _, s := range list {
+			s.Len += op.Unseen[s.id] - s.Unseen()
+		}
+		r["unseen"], r["ok"] = unseen(list), p.m.CanAppend(op.LookaheadSlots, bare...)
+	case "can_swap_out":
+		r["unseen"], r["ok"] = unseen(list), p.m.CanSwapOut(bare...)
+	case "can_swap_in":
+		r["unseen"], r["status"] = unseen(list), p.m.CanSwapIn(op.LookaheadSlots, bare...).String()
+	default:
+		return p.swap(op, r, list, bare)
+	}
+	return nil
+}
+
+func unseen(list []*v0Seq) map[int]int {
+	all := map[int]int{}
+	for _, s := range list {
+		all[s.id] = s.Unseen()
+	}
+	return all
+}
+
+func (p *v0Manager) swap(op *Op, r result, list []*v0Seq, bare []*v0.Seq) error {
+	move := p.m.SwapOut
+	if op.Name == "swap_in" {
+		move = p.m.SwapIn
+	}
+	pairs, err := move(nil, bare...)
+	if err != nil {
+		return p.raised(err, r, p.halfSwapped(op.Name == "swap_out", list))
+	}
+	for _, s := range list {
+		s.swapped = !s.swapped
+	}
+	r["mapping"], r["tables"] = mapping(pairs), tables(list)
+	return nil
+}
+
+// halfSwapped returns the free blocks that vLLM has left when a swap runs out of blocks: each
+// sequence frees the blocks of its table before it takes new ones.
+func (p *v0Manager) halfSwapped(out bool, list []*v0Seq) []int {
+	from, _ := p.m.View.Devices()
+	left, room := p.m.View.FreeGPU(), p.m.View.FreeCPU()
+	if !out {
+		_, from = p.m.View.Devices()
+		left, room = room, left
+	}
+	gone := map[int32]int32{}
+	for _, s := range list {
+		for _, id := range s.Table() {
+			if gone[id]++; gone[id] == from.Count(id) {
+				left++
+			}
+		}
+		if room -= len(s.Table()); room < 0 {
+			break
+		}
+	}
+	if out {
+		return []int{left, max(0, room)}
+	}
+	return []int{max(0, room), left}
+}
+
+func mapping(pairs []device.Pair) []row {
+	list := []row{}
+	for _, c := range pairs {
+		list = append(list, row{c.Src, c.Dst})
+	}
+	return list
+}
+
+// playSeq plays an operation on one sequence.
+func (p *v0Manager) playSeq(op *Op, r result) error {
+	id := op.Seq
+	if op.Name == "fork" {
+		id = op.Parent
+	}
+	s := p.seqs[id]
+	if s == nil {
+		return fmt.Errorf("%s names sequence %d, which does not exist", op.Name, id)
+	}
+	switch op.Name {
+	case "append":
+		return p.append(s, op, r)
+	case "fork":
+		return p.fork(s, op, r)
+	case "free":
+		p.m.Free(&s.Seq)
+		delete(p.seqs, id)
+		group := op.GroupName
+		p.groups[group] = slices.DeleteFunc(p.groups[group], func(o *v0Seq) bool { return o == s })
+	case "slots":
+		window := 0
+		if op.Window != nil {
+			window = *op.Window
+		}
+		start := v0.SlotStart(op.IsPrompt, op.Length-op.Context, window)
+		r["start_idx"] = start
+		r["slots"] = v0.AppendSlots([]int64{}, s.Table(), p.m.View.Config().BlockSize, op.Context, op.Length, start)
+	default:
+		return fmt.Errorf("there is no operation %q in a recording of V0's manager", op.Name)
+	}
+	return nil
+}
+
+func (p *v0Manager) append(s *v0Seq, op *Op, r result) error {
+	recorded := s.Len - s.Unseen()
+	s.Len = recorded + op.tokens()
+	if op.TokenIDs != nil {
+		s.Tokens = append(s.Tokens[:recorded:recorded], op.TokenIDs...)
+	}
+	var err error
+	p.copies, err = p.m.Append(p.copies[:0], &s.Seq, op.LookaheadSlots, op.ComputedTokens)
+	if err != nil {
+		return p.raised(err, r, []int{0, p.m.View.FreeCPU()})
+	}
+	r["cows"], r["table"] = mapping(p.copies), tableOf(s.Table())
+	return nil
+}
+
+func (p *v0Manager) fork(parent *v0Seq, op *Op, r result) error {
+	if p.seqs[op.Child] != nil {
+		return fmt.Errorf("there is a sequence %d already", op.Child)
+	}
+	child := &v0Seq{id: op.Child, swapped: parent.swapped}
+	child.Len, child.Tokens = parent.Len, slices.Clone(parent.Tokens)
+	if err := p.m.Fork(&parent.Seq, &child.Seq); err != nil {
+		return err
+	}
+	p.seqs[op.Child] = child
+	p.groups[op.GroupName] = append(p.groups[op.GroupName], child)
+	r["table"] = tableOf(child.Table())
+	return nil
+}
+
+// state is everything about both devices.
+func (p *v0Manager) state() (gpu, cpu result) {
+	g, c := p.m.View.Devices()
+	gpu, cpu = deviceState(g), deviceState(c)
+	if p.m.View.Config().EnablePrefixCaching {
+		list := []row{}
+		for _, e := range p.m.View.Evictor() {
+			list = append(list, row{e.ID, e.Tokens, e.Access})
+		}
+		gpu["evictor"], gpu["cached"] = list, p.m.View.Cached()
+		cpu["evictor"], cpu["cached"] = row{}, row{}
+	}
+	return gpu, cpu
+}
+
+func deviceState(d *device.Device) result {
+	refs := map[int]int32{}
+	for i, count := range d.Counts() {
+		if count > 0 {
+			refs[int(d.First())+i] = count
+		}
+	}
+	return result{"free_order": slices.AppendSeq([]int32{}, d.Free()), "refs": refs}
+}

@@ -1,0 +1,126 @@
+package v0
+
+import (
+	"fmt"
+
+	"llmmemory/internal/block"
+	"llmmemory/internal/scheduling/device"
+)
+
+// CanAppend reports whether the unseen tokens of the running sequences of a group fit. It counts
+// every touched block as a new one and leaves no watermark (vllm/v0/RULES.md §3).
+func (m *Manager) CanAppend(lookahead int, group ...*Seq) bool {
+	touched := 0
+	for _, s := range group {
+		touched += s.touched(m.config.BlockSize, lookahead)
+	}
+	return touched <= m.View.FreeGPU()
+}
+
+// Append adds the unseen tokens of s to its table, and empty blocks for lookahead more, and appends
+// the pairs of blocks to copy to dst (vllm/v0/RULES.md §2). computed is how many tokens of s are
+// computed, for the window. Too few free blocks is ErrNoFreeBlocks.
+func (m *Manager) Append(dst []device.Pair, s *Seq, lookahead, computed int) ([]device.Pair, error) {
+	if err := m.checkAppend(s, lookahead, computed); err != nil {
+		return dst, err
+	}
+	return m.append(dst, s, lookahead, computed), nil
+}
+
+// append is Append without the check.
+func (m *Manager) append(dst []device.Pair, s *Seq, lookahead, computed int) []device.Pair {
+	if m.config.SlidingWindow > 0 {
+		m.slide(s, computed)
+	}
+	for range m.freshBlocks(s, lookahead) {
+		s.table = append(s.table, m.take())
+		m.logical++
+	}
+	size := m.config.BlockSize
+	for at := s.full / size; s.full < s.Len; at++ {
+		s.full = min(s.Len, (at+1)*size)
+		if m.gpu.Shared(s.table[at]) {
+			dst = append(dst, m.gpu.CopyOnWrite(&s.table[at], m.take()))
+		}
+		if m.prefix != nil && s.full == (at+1)*size {
+			m.promote(s, at)
+		}
+	}
+	return dst
+}
+
+// freshBlocks counts the blocks that the table lacks.
+func (m *Manager) freshBlocks(s *Seq, lookahead int) int {
+	return max(0, ceil(s.Len+lookahead, m.config.BlockSize)-len(s.table))
+}
+
+func (m *Manager) checkAppend(s *Seq, lookahead, computed int) error {
+	switch {
+	case !s.known:
+		return fmt.Errorf("%w: append to a sequence without a table", ErrSequence)
+	case m.deviceOf(s) != &m.gpu:
+		return fmt.Errorf("%w: append to a sequence that is swapped out", ErrSequence)
+	case s.Len < s.full || lookahead < 0 || computed < 0 || computed > s.Len:
+		return fmt.Errorf("%w: %d tokens with %d in the table, %d computed, %d lookahead", ErrSequence, s.Len, s.full, computed, lookahead)
+	case m.prefix != nil && len(s.Tokens) < s.Len:
+		return fmt.Errorf("%w: %d tokens, of which %d are given", ErrSequence, s.Len, len(s.Tokens))
+	}
+	free := m.View.FreeGPU()
+	if m.config.SlidingWindow > 0 {
+		if m.null == block.None {
+			free--
+		}
+		if free < 0 {
+			return fmt.Errorf("%w: none for what is outside the window", ErrNoFreeBlocks)
+		}
+		free += m.leaving(s, computed)
+	}
+	need := m.freshBlocks(s, lookahead) + m.copies(s)
+	if need <= free || m.prefix != nil && m.promotionsHelp(s, free-m.freshBlocks(s, lookahead)) {
+		return nil
+	}
+	return fmt.Errorf("%w: %d needed for %d more tokens, %d free", ErrNoFreeBlocks, need, s.Unseen(), free)
+}
+
+// copies counts the shared blocks that the unseen tokens are written to.
+func (m *Manager) copies(s *Seq) int {
+	n := 0
+	size := m.config.BlockSize
+	for at := s.full / size; s.Unseen() > 0 && at < len(s.table) && at*size < s.Len; at++ {
+		if m.gpu.Shared(s.table[at]) {
+			n++
+		}
+	}
+	return n
+}
+
+// slide replaces the blocks outside the window by the null block, which it takes from the GPU the
+// first time (vllm/v0/RULES.md §5).
+func (m *Manager) slide(s *Seq, computed int) {
+	if m.null == block.None {
+		m.null = m.take()
+	}
+	for i := range m.outside(s, computed) {
+		if id := s.table[i]; id != m.null {
+			m.gpu.Drop(id)
+			s.table[i] = m.null
+			s.moved = true
+		}
+	}
+}
+
+// outside counts the entries in front of the window.
+func (m *Manager) outside(s *Seq, computed int) int {
+	return min(max(0, computed/m.config.BlockSize-m.View.WindowBlocks()), len(s.table))
+}
+
+// leaving counts the blocks that slide is going to free.
+func (m *Manager) leaving(s *Seq, computed int) int {
+	n := 0
+	for _, id := range s.table[:m.outside(s, computed)] {
+		if id != m.null && m.gpu.Count(id) == 1 {
+			n++
+		}
+	}
+	return n
+}

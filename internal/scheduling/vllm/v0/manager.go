@@ -1,0 +1,93 @@
+package v0
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"llmmemory/internal/block"
+	"llmmemory/internal/scheduling/device"
+)
+
+// Errors of the package. A call that returns one of them has changed nothing.
+var (
+	ErrConfig       = errors.New("bad configuration")
+	ErrNoFreeBlocks = errors.New("not enough free blocks")
+	ErrSequence     = errors.New("bad sequence") // misuse, or what vLLM gets wrong
+)
+
+// Config describes a Manager.
+type Config struct {
+	BlockSize                  int // tokens in a block
+	NumGPUBlocks, NumCPUBlocks int // blocks
+	Watermark                  float64
+	SlidingWindow              int  // tokens a sequence attends to; 0: all
+	EnablePrefixCaching        bool // keep the blocks of finished prefixes
+}
+
+// A Manager keeps the block tables of sequences (SelfAttnBlockSpaceManager).
+type Manager struct {
+	View      View
+	config    Config
+	watermark int // GPU blocks that admission leaves free
+	gpu, cpu  device.Device
+	prefix    *prefix // nil: no caching
+	null      int32   // filler for entries outside the window; None until it is needed
+	logical   int     // entries of tables on the GPU
+	tables    device.Tables
+}
+
+// New makes a manager whose blocks are all free.
+func New(config Config) (*Manager, error) {
+	switch {
+	case config.BlockSize < 1:
+		return nil, fmt.Errorf("%w: blocks of %d tokens: want at least 1", ErrConfig, config.BlockSize)
+	case config.NumGPUBlocks < 0 || config.NumCPUBlocks < 0 || config.NumGPUBlocks+config.NumCPUBlocks >= math.MaxInt32:
+		return nil, fmt.Errorf("%w: %d GPU and %d CPU blocks", ErrConfig, config.NumGPUBlocks, config.NumCPUBlocks)
+	case !(config.Watermark >= 0 && config.Watermark <= 1):
+		return nil, fmt.Errorf("%w: a watermark of %v: want 0 to 1", ErrConfig, config.Watermark)
+	case config.SlidingWindow < 0:
+		return nil, fmt.Errorf("%w: a window of %d tokens", ErrConfig, config.SlidingWindow)
+	case config.SlidingWindow > 0 && config.EnablePrefixCaching:
+		return nil, fmt.Errorf("%w: prefix caching cannot be had with a sliding window", ErrConfig)
+	}
+	m := &Manager{
+		config:    config,
+		watermark: device.Watermark(config.Watermark, config.NumGPUBlocks),
+		gpu:       device.Ascending(0, config.NumGPUBlocks),
+		cpu:       device.Ascending(int32(config.NumGPUBlocks), config.NumCPUBlocks),
+		null:      block.None,
+	}
+	m.View = View{m}
+	if config.EnablePrefixCaching {
+		m.prefix = newPrefix(config.NumGPUBlocks)
+	}
+	return m, nil
+}
+
+// take returns a GPU block. If no unused one is left, it evicts a cached one (vllm/v0/RULES.md §1,
+// §6). The caller has counted: there is one.
+func (m *Manager) take() int32 {
+	id := m.gpu.Take()
+	if m.prefix == nil {
+		if id == block.None {
+			panic(fmt.Sprintf("a block is taken from the GPU, of whose %d blocks none is free", m.config.NumGPUBlocks))
+		}
+		return id
+	}
+	if id == block.None {
+		id = m.prefix.evict()
+		m.gpu.Ref(id)
+	}
+	m.prefix.track(id, false)
+	return id
+}
+
+// ceil is the integer not below a/b, also of a negative a.
+func ceil(a, b int) int {
+	q := a / b
+	if a%b > 0 {
+		q++
+	}
+	return q
+}

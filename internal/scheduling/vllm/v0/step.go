@@ -1,0 +1,306 @@
+package v0
+
+import (
+	"fmt"
+
+	"llmmemory/internal/invariants"
+	"llmmemory/internal/scheduling/reqtable"
+	"llmmemory/internal/scheduling/serve"
+)
+
+// Step implements serve.Scheduler (vllm/v0/RULES.md §8). An error wraps ErrNoFreeBlocks if a
+// victim does not fit on the CPU, which ends vLLM, or ErrSequence if tokens are
+// missing that prefix caching needs. Then nothing runs, every request is in a
+// queue again, and what else is in the iteration has happened.
+func (s *Scheduler) Step(it *serve.Iteration) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
+	it.Reset()
+	t := &s.step
+	*t = step{
+		it: it, decodes: t.decodes[:0], prefills: t.prefills[:0],
+		swappedDecodes: t.swappedDecodes[:0], swappedFills: t.swappedFills[:0],
+		admitted: t.admitted[:0], preempted: t.preempted[:0], abandoned: t.abandoned[:0],
+	}
+	if s.config.Chunked {
+		s.stepChunked()
+	} else {
+		s.stepWhole()
+	}
+	for _, at := range t.preempted {
+		s.waiting.PushFront(at) // so the last victim, which came first, is in front
+	}
+	it.Ignored = append(it.Ignored, t.abandoned...)
+	if t.failed != nil {
+		for _, part := range [...][]int32{t.swappedFills, t.swappedDecodes, t.prefills, t.decodes} {
+			s.requeue(part)
+		}
+		return t.failed
+	}
+	s.batch()
+	return nil
+}
+
+// requeue puts requests back in front of the running ones.
+func (s *Scheduler) requeue(list []int32) {
+	for i := len(list) - 1; i >= 0; i-- {
+		s.running.PushFront(list[i])
+	}
+}
+
+// stepWhole is the policy without chunks: an iteration is either prefills or
+// decodes.
+func (s *Scheduler) stepWhole() {
+	t := &s.step
+	t.seqs = s.running.Len()
+	if s.swapped.Len() == 0 {
+		s.admit()
+	}
+	if len(t.admitted) == 0 {
+		s.runRunning()
+		s.swapIn()
+	}
+	if t.failed == nil {
+		s.queueRunning(t.admitted, t.decodes, t.swappedDecodes)
+	}
+}
+
+// stepChunked fills the budget with running requests, and then with chunks of prompts.
+func (s *Scheduler) stepChunked() {
+	t := &s.step
+	s.runRunning()
+	s.swapIn()
+	if t.failed != nil {
+		return
+	}
+	s.admit()
+	s.queueRunning(t.swappedDecodes, t.swappedFills, t.decodes, t.prefills, t.admitted)
+}
+
+// queueRunning adds to the running ones, which are those that had no turn.
+func (s *Scheduler) queueRunning(parts ...[]int32) {
+	for _, part := range parts {
+		for _, at := range part {
+			s.running.PushBack(at)
+		}
+	}
+}
+
+// remaining is how many tokens of q are to be computed: one, when it decodes.
+func (q *request) remaining() int {
+	if q.decoding {
+		return 1
+	}
+	return q.Len - q.computed
+}
+
+// chunked cuts n down to the budget, if chunks are allowed.
+func (s *Scheduler) chunked(n int) int {
+	if s.config.Chunked {
+		return min(n, s.config.MaxNumBatchedTokens-s.step.tokens)
+	}
+	return n
+}
+
+// fits says whether the budget has room for one more sequence with n tokens.
+func (s *Scheduler) fits(n int) bool {
+	return n > 0 && s.step.tokens+n <= s.config.MaxNumBatchedTokens && s.step.seqs+1 <= s.config.MaxNumSeqs
+}
+
+// admit takes waiting requests from the head of the queue while there is room.
+func (s *Scheduler) admit() {
+	t := &s.step
+	longest := s.config.MaxModelLen
+	if !s.config.Chunked {
+		longest = min(longest, s.config.MaxNumBatchedTokens)
+	}
+	for at := s.waiting.Head(); at != reqtable.None; at = s.waiting.Head() {
+		q := s.requests.At(at)
+		n := s.chunked(q.remaining())
+		status := Never
+		if n <= longest {
+			status = s.manager.CanAllocate(q.Len, 0)
+		}
+		if status == OK && !s.fits(n) {
+			return
+		}
+		if status == OK && s.manager.Allocate(&q.Seq) != nil {
+			status = s.overAdmitted(q)
+		}
+		if status == Later {
+			return
+		}
+		s.waiting.Remove(at)
+		if status == Never {
+			t.it.Ignored = append(t.it.Ignored, q.id)
+			s.forget(at)
+			continue
+		}
+		q.chunk = n
+		t.admitted = append(t.admitted, at)
+		t.tokens += n
+		t.seqs++
+	}
+}
+
+// overAdmitted is for a prompt that a window's cap admits although its blocks
+// are not there (vllm/v0/RULES.md §5), where vLLM ends.
+func (s *Scheduler) overAdmitted(q *request) Status {
+	if ceil(q.Len, s.config.Manager.BlockSize) > s.config.Manager.NumGPUBlocks {
+		return Never
+	}
+	return Later
+}
+
+// runRunning gives the running requests their slots, in order, and preempts
+// from the end of the queue for those that have none.
+func (s *Scheduler) runRunning() {
+	t := &s.step
+	for at := s.running.Head(); at != reqtable.None; at = s.running.Head() {
+		q := s.requests.At(at)
+		n := s.chunked(q.remaining())
+		if n == 0 {
+			return
+		}
+		s.running.Remove(at)
+		if !s.makeRoom(at) {
+			if t.failed != nil {
+				return
+			}
+			continue
+		}
+		s.append(q)
+		if t.failed != nil {
+			s.running.PushFront(at)
+			return
+		}
+		q.chunk = n
+		t.tokens += n
+		if s.config.Chunked {
+			t.seqs++ // the other policy has counted them
+		}
+		if q.decoding {
+			t.decodes = append(t.decodes, at)
+		} else {
+			t.prefills = append(t.prefills, at)
+		}
+	}
+}
+
+// makeRoom preempts until the request can append, and reports whether it can:
+// it is its own victim if nothing else is left to run.
+func (s *Scheduler) makeRoom(at int32) bool {
+	q := s.requests.At(at)
+	for !s.canAppend(q) {
+		victim := s.running.Tail()
+		if victim == reqtable.None {
+			victim = at
+		} else {
+			s.running.Remove(victim)
+		}
+		if err := s.preempt(victim); err != nil {
+			s.step.failed = err
+			s.running.PushFront(at)
+			if victim != at {
+				s.running.PushBack(victim)
+			}
+			return false
+		}
+		if victim == at {
+			return false
+		}
+	}
+	return true
+}
+
+// canAppend is Manager.CanAppend for one sequence.
+func (s *Scheduler) canAppend(q *request) bool {
+	return q.touched(s.config.Manager.BlockSize, 0) <= s.manager.View.FreeGPU()
+}
+
+// append gives the unseen tokens of a sequence their slots.
+func (s *Scheduler) append(q *request) {
+	t := &s.step
+	if q.Unseen() == 0 && s.config.Manager.SlidingWindow == 0 {
+		return // a chunk: the whole prompt has its blocks
+	}
+	var err error
+	if t.it.Copies, err = s.manager.Append(t.it.Copies, &q.Seq, 0, q.computed); err != nil {
+		t.failed = fmt.Errorf("request %d: %w", q.id, err)
+	}
+}
+
+// preempt takes the blocks of a request that is in no queue away.
+func (s *Scheduler) preempt(at int32) error {
+	q, t := s.requests.At(at), &s.step
+	if s.config.Mode == Recompute {
+		length, tokens := q.Len, q.Tokens
+		s.manager.Free(&q.Seq)
+		q.Len, q.Tokens, q.computed, q.decoding = length, tokens, 0, false
+		t.preempted = append(t.preempted, at)
+	} else {
+		if !s.manager.CanSwapOut(&q.Seq) {
+			return fmt.Errorf("%w: request %d cannot be swapped out: give the CPU more than %d blocks", ErrNoFreeBlocks, q.id, s.config.Manager.NumCPUBlocks)
+		}
+		var err error
+		if t.it.SwapOut, err = s.manager.SwapOut(t.it.SwapOut, &q.Seq); err != nil {
+			return err
+		}
+		s.swapped.PushBack(at)
+	}
+	t.it.Preempted = append(t.it.Preempted, serve.Preemption{ID: q.id, Swapped: s.config.Mode == Swap})
+	return nil
+}
+
+// swapIn brings swapped requests back from the head of the queue, while GPU and budget have space,
+// unless a request has just been preempted. A prompt that was swapped out half-way needs room for
+// the whole rest of it.
+func (s *Scheduler) swapIn() {
+	t := &s.step
+	if t.failed != nil || len(t.it.Preempted) > 0 {
+		return
+	}
+	for at := s.swapped.Head(); at != reqtable.None; at = s.swapped.Head() {
+		q := s.requests.At(at)
+		switch s.manager.CanSwapIn(0, &q.Seq) {
+		case Later:
+			return
+		case Never:
+			s.abandon(at)
+			continue
+		}
+		n := q.remaining()
+		if !s.fits(n) {
+			return
+		}
+		s.swapped.Remove(at)
+		var err error
+		if t.it.SwapIn, err = s.manager.SwapIn(t.it.SwapIn, &q.Seq); err != nil {
+			panic(err) // CanSwapIn counted at least as many blocks
+		}
+		q.chunk = n
+		t.tokens += n
+		t.seqs++
+		if q.decoding {
+			t.swappedDecodes = append(t.swappedDecodes, at)
+		} else {
+			t.swappedFills = append(t.swappedFills, at)
+		}
+		if s.append(q); t.failed != nil {
+			return
+		}
+	}
+}
+
+// abandon ignores a request that can never be swapped in. vLLM only frees requests in the
+// running queue, so the CPU blocks of this one are lost.
+func (s *Scheduler) abandon(at int32) {
+	q := s.requests.At(at)
+	s.swapped.Remove(at)
+	s.step.abandoned = append(s.step.abandoned, q.id)
+	lost := q.Seq
+	s.lost = append(s.lost, &lost)
+	q.Seq = Seq{}
+	s.forget(at)
+}

@@ -1,0 +1,83 @@
+package v0
+
+import (
+	"fmt"
+
+	"llmmemory/internal/scheduling/device"
+)
+
+// CanSwapOut says whether the CPU has room for the running sequences of a
+// group (vllm/v0/RULES.md §4).
+func (m *Manager) CanSwapOut(group ...*Seq) bool {
+	return okOrLater(m.swapNeed(group, 0), m.cpu.NumFree(), 0) == OK
+}
+
+// CanSwapIn says whether the GPU has room for the swapped sequences of a group and its watermark,
+// which does not count for Never: vLLM waits for ever for a group that fits only without it
+// (vllm/v0/RULES.md §4).
+func (m *Manager) CanSwapIn(lookahead int, group ...*Seq) Status {
+	need := m.swapNeed(group, lookahead)
+	if m.config.NumGPUBlocks < need {
+		return Never
+	}
+	return okOrLater(need, m.View.FreeGPU(), m.watermark)
+}
+
+// swapNeed counts touched and full blocks. A shared block counts for each
+// sequence; empty lookahead blocks do not, though they are swapped.
+func (m *Manager) swapNeed(group []*Seq, lookahead int) int {
+	n := 0
+	for _, s := range group {
+		n += s.touched(m.config.BlockSize, lookahead) + s.fullBlocks(m.config.BlockSize)
+	}
+	return n
+}
+
+// SwapOut moves the tables of a group to the CPU and appends the copies to be
+// made to dst, in ids that count from 0 on each device. Afterwards no block is
+// shared: a shared block is copied for each of its sequences (vllm/v0/RULES.md §4).
+func (m *Manager) SwapOut(dst []device.Pair, group ...*Seq) ([]device.Pair, error) {
+	return m.swap(dst, group, &m.gpu, &m.cpu)
+}
+
+// SwapIn is SwapOut in the other direction.
+func (m *Manager) SwapIn(dst []device.Pair, group ...*Seq) ([]device.Pair, error) {
+	return m.swap(dst, group, &m.cpu, &m.gpu)
+}
+
+func (m *Manager) swap(dst []device.Pair, group []*Seq, from, to *device.Device) ([]device.Pair, error) {
+	if err := m.checkSwap(group, from, to); err != nil {
+		return dst, err
+	}
+	for _, s := range group {
+		m.drop(from, s.table)
+		for i, id := range s.table {
+			s.table[i] = to.Take()
+			dst = append(dst, device.Pair{Src: id - from.First(), Dst: s.table[i] - to.First()})
+		}
+		if to == &m.gpu {
+			m.logical += len(s.table)
+		} else {
+			m.logical -= len(s.table)
+		}
+	}
+	return dst, nil
+}
+
+func (m *Manager) checkSwap(group []*Seq, from, to *device.Device) error {
+	if m.prefix != nil {
+		return fmt.Errorf("%w: swapping with prefix caching", ErrSequence)
+	}
+	need := 0
+	for _, s := range group {
+		if !s.known || s.moved || len(s.table) > 0 && m.deviceOf(s) != from {
+			return fmt.Errorf("%w: a swap of a sequence with a table: %t, its window has moved: %t, on the other device: %t",
+				ErrSequence, s.known, s.moved, m.deviceOf(s) != from)
+		}
+		need += len(s.table)
+	}
+	if need > to.NumFree() {
+		return fmt.Errorf("%w: %d needed for a swap, %d free", ErrNoFreeBlocks, need, to.NumFree())
+	}
+	return nil
+}

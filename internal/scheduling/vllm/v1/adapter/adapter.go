@@ -1,0 +1,328 @@
+// Package adapter is vLLM V1's scheduler as a serve.Scheduler, so that one simulator runs all
+// schedulers of the project. In the simulator a request and its answer are numbers of tokens; V1 needs
+// the tokens themselves and the sampled tokens, which come from serve.Request.
+//
+// The rules of V1 are in package sched.
+package adapter
+
+import (
+	"fmt"
+
+	"llmmemory/internal/scheduling/reqtable"
+	"llmmemory/internal/scheduling/serve"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+	"llmmemory/internal/scheduling/vllm/v1/pool"
+	"llmmemory/internal/scheduling/vllm/v1/sched"
+)
+
+// A Scheduler is sched.Scheduler behind serve.Speculator.
+type Scheduler struct {
+	config   sched.Config
+	s        *sched.Scheduler
+	requests reqtable.Table[request]
+	ids      map[sched.ID]int32 // to places, which V1 also has as UserData
+
+	step    sched.Step
+	open    bool // the step has not been updated
+	out     sched.Outcome
+	counts  []int32
+	tokens  []int32
+	drafts  []int32
+	drafted []sched.ID
+	perID   []int32 // drafts of each of drafted
+	logical int     // entries of tables
+	prompt  []int32 // zeros, for prompts without tokens
+}
+
+type request struct {
+	id      int
+	key     sched.ID
+	tokens  []int32 // the caller's; nil: zeros
+	length  int     // tokens, generated ones included
+	blocks  int     // entries of the table
+	filling bool    // the prompt, or what is computed again, is not complete
+	yields  int     // tokens that the open step generates
+	ended   bool    // V1 has said so; it stays until Finish
+}
+
+var _ serve.Speculator = (*Scheduler)(nil)
+
+// New makes a scheduler. V1's cache must have one group of layers.
+func New(config sched.Config) (*Scheduler, error) {
+	if n := len(config.Cache.Groups); n != 1 {
+		return nil, fmt.Errorf("%w: %d groups of layers, want 1", sched.ErrConfig, n)
+	}
+	s, err := sched.New(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Scheduler{config: config, s: s, ids: map[sched.ID]int32{}}, nil
+}
+
+// Add implements serve.Scheduler. Requests have one sequence. V1 ends a request
+// with Output tokens by itself; Finish must then say the same. It refuses a
+// request that can grow beyond the pool or the longest sequence.
+func (s *Scheduler) Add(r serve.Request) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w %d: %w", serve.ErrRequest, r.ID, fmt.Errorf(format, args...))
+	}
+	switch {
+	case r.Prompt < 1:
+		return bad("a prompt of %d tokens", r.Prompt)
+	case r.Seqs > 1:
+		return bad("%d sequences: V1 takes one; add a request for each", r.Seqs)
+	case (s.config.Cache.EnablePrefixCaching || r.Tokens != nil) && len(r.Tokens) < r.Prompt:
+		return bad("%d of %d tokens are given, and prefix caching needs them", len(r.Tokens), r.Prompt)
+	case r.Prompt+r.Output > s.config.Cache.MaxModelLen:
+		return bad("%d and %d tokens: no sequence has more than %d", r.Prompt, r.Output, s.config.Cache.MaxModelLen)
+	case s.requests.Find(r.ID) != reqtable.None:
+		return bad("there is one with this id")
+	}
+	prompt := r.Tokens
+	if prompt == nil {
+		for len(s.prompt) < r.Prompt {
+			s.prompt = append(s.prompt, 0)
+		}
+		prompt = s.prompt
+	}
+	most := r.Output
+	if most < 1 {
+		most = s.config.Cache.MaxModelLen
+	}
+	at := s.requests.Add(r.ID)
+	key, err := s.s.Add(sched.Spec{Tokens: prompt[:r.Prompt], MaxTokens: most, UserData: uint64(at)})
+	if err != nil {
+		s.requests.Remove(r.ID)
+		return bad("%w", err)
+	}
+	*s.requests.At(at) = request{id: r.ID, key: key, tokens: r.Tokens, length: r.Prompt}
+	s.ids[key] = at
+	return nil
+}
+
+// Step implements serve.Scheduler.
+func (s *Scheduler) Step(it *serve.Iteration) error {
+	it.Reset()
+	if err := s.update(); err != nil {
+		return err
+	}
+	if err := s.draft(); err != nil {
+		return err
+	}
+	if err := s.s.Schedule(&s.step); err != nil {
+		return err
+	}
+	s.open = len(s.step.Rows) > 0
+	for _, key := range s.step.Preempted {
+		q := s.requests.At(s.ids[key])
+		s.logical -= q.blocks
+		q.blocks, q.yields = 0, 0
+		it.Preempted = append(it.Preempted, serve.Preemption{ID: q.id})
+	}
+	for i := range s.step.Rows {
+		s.row(it, i)
+	}
+	it.Tokens = s.step.NumScheduledTokens
+	return nil
+}
+
+// row writes down row i of V1's step.
+func (s *Scheduler) row(it *serve.Iteration, i int) {
+	row := &s.step.Rows[i]
+	q := s.requests.At(int32(row.UserData))
+	start, cached := row.NumComputedTokens, 0
+	if row.Kind != sched.KindRunning {
+		start, cached, q.filling = 0, row.NumComputedTokens, true
+	}
+	blocks := len(s.step.RowBlocks(i, 0))
+	s.logical += blocks
+	q.blocks += blocks
+	last := row.NumComputedTokens+row.NumScheduledTokens >= q.length
+	q.yields = 0
+	if last {
+		q.yields = 1
+	}
+	if !q.filling {
+		it.Decodes = append(it.Decodes, serve.Decode{ID: q.id, Context: q.length, Seqs: 1, Drafts: row.NumDraftTokens})
+		return
+	}
+	q.filling = !last
+	it.Prefills = append(it.Prefills, serve.Prefill{
+		ID: q.id, Start: start, Tokens: cached + row.NumScheduledTokens, Cached: cached, Seqs: 1, Last: last,
+	})
+}
+
+// Generated implements serve.Speculator.
+func (s *Scheduler) Generated(id, n int) error {
+	at := s.requests.Find(id)
+	if at == reqtable.None || s.requests.At(at).yields == 0 {
+		return fmt.Errorf("%w %d: it generates nothing in this step, or there is none", serve.ErrRequest, id)
+	}
+	if n < 1 || n > 1+s.config.NumSpeculativeTokens {
+		return fmt.Errorf("%w %d: it generates %d tokens: want 1 to %d", serve.ErrRequest, id, n, 1+s.config.NumSpeculativeTokens)
+	}
+	s.requests.At(at).yields = n
+	return nil
+}
+
+// TakeEvents moves the events of the prefix cache to dst, if the cache records them.
+func (s *Scheduler) TakeEvents(dst *pool.Events) { s.s.Monitor.TakeEvents(dst) }
+
+// update passes the tokens that the last step has sampled to V1.
+func (s *Scheduler) update() error {
+	if !s.open {
+		return nil
+	}
+	s.counts, s.tokens = s.counts[:0], s.tokens[:0]
+	for i := range s.step.Rows {
+		q := s.of(&s.step.Rows[i])
+		if q == nil { // aborted
+			s.counts = append(s.counts, 0)
+			continue
+		}
+		for k := range q.yields {
+			t, err := s.sampled(q, q.length+k)
+			if err != nil {
+				return err
+			}
+			s.tokens = append(s.tokens, t)
+		}
+		s.counts = append(s.counts, int32(q.yields))
+	}
+	if err := s.s.Update(s.counts, s.tokens, &s.out); err != nil {
+		return err
+	}
+	s.open = false
+	for i := range s.step.Rows {
+		if q := s.of(&s.step.Rows[i]); q != nil {
+			q.length += int(s.out.Kept[i])
+			q.yields = 0
+		}
+	}
+	for _, d := range s.out.Done {
+		s.gone(s.requests.At(int32(d.UserData)))
+	}
+	return nil
+}
+
+// of returns the request of a row of the last step, or nil if V1 has ended it since.
+func (s *Scheduler) of(row *sched.Row) *request {
+	if q := s.requests.At(int32(row.UserData)); q.key == row.ID && !q.ended {
+		return q
+	}
+	return nil
+}
+
+// sampled is token i of a request, which the model has just generated.
+func (s *Scheduler) sampled(q *request, i int) (int32, error) {
+	switch {
+	case q.tokens == nil:
+		return 0, nil
+	case i < len(q.tokens):
+		return q.tokens[i], nil
+	}
+	return 0, fmt.Errorf("%w %d: token %d was generated, %d are given", serve.ErrRequest, q.id, i, len(q.tokens))
+}
+
+// draft gives every decode its drafts. Whether they are right is the caller's
+// to say, so they are zeros.
+func (s *Scheduler) draft() error {
+	n := s.config.NumSpeculativeTokens
+	if n == 0 {
+		return nil
+	}
+	s.drafted, s.perID, s.drafts = s.drafted[:0], s.perID[:0], s.drafts[:0]
+	for i := range s.step.Rows {
+		if q := s.of(&s.step.Rows[i]); q == nil || q.filling {
+			continue
+		}
+		s.drafted = append(s.drafted, s.step.Rows[i].ID)
+		s.perID = append(s.perID, int32(n))
+		for range n {
+			s.drafts = append(s.drafts, 0)
+		}
+	}
+	return s.s.SetDrafts(s.drafted, s.perID, s.drafts)
+}
+
+// gone records that V1 has ended a request.
+func (s *Scheduler) gone(q *request) {
+	s.logical -= q.blocks
+	q.blocks, q.ended = 0, true
+	delete(s.ids, q.key)
+}
+
+// Finish implements serve.Scheduler.
+func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
+	if err := s.requests.Check(ids...); err != nil {
+		return answered, fmt.Errorf("%w: %w", serve.ErrRequest, err)
+	}
+	if err := s.update(); err != nil {
+		return answered, err
+	}
+	for _, id := range ids {
+		q := s.requests.At(s.requests.Find(id))
+		if !q.ended {
+			s.s.Abort(q.key)
+			s.gone(q)
+		}
+		q.tokens = nil
+		s.requests.Remove(id)
+	}
+	return append(answered, ids...), nil
+}
+
+// Usage implements serve.Scheduler. Blocks that only the prefix cache knows are
+// free.
+func (s *Scheduler) Usage() serve.Usage {
+	l := s.s.Monitor.Load()
+	return serve.Usage{Blocks: l.Blocks, Used: l.Blocks - l.FreeBlocks, Logical: s.logical}
+}
+
+// Table is the block table of a request, whose only sequence is 0; nil if there
+// is no such request.
+func (s *Scheduler) Table(id, sequence int) []int32 {
+	at := s.requests.Find(id)
+	if sequence != 0 || at == reqtable.None || s.requests.At(at).ended {
+		return nil
+	}
+	table, _ := s.s.Monitor.Table(nil, s.requests.At(at).key, 0)
+	return table
+}
+
+// Counts are the reference counts of all blocks. Block 0 is the null block, which
+// is never free. V1 has no CPU blocks.
+func (s *Scheduler) Counts() (gpu, cpu []int32) {
+	s.s.Monitor.Inspect(func(c *kvcache.Cache) {
+		for id := range int32(c.View.Pool().NumBlocks()) {
+			gpu = append(gpu, c.View.Pool().Count(id))
+		}
+		gpu[0] = max(1, gpu[0])
+	})
+	return gpu, nil
+}
+
+// Cached are the free blocks that a prefix hit can still find.
+func (s *Scheduler) Cached() (ids []int32) {
+	s.s.Monitor.Inspect(func(c *kvcache.Cache) {
+		for id := range int32(c.View.Pool().NumBlocks()) {
+			if _, _, cached := c.View.Pool().Primary(id); cached && c.View.Pool().Count(id) == 0 {
+				ids = append(ids, id)
+			}
+		}
+	})
+	return ids
+}
+
+// Queues returns the ids of the requests in each queue, in order. V1 swaps
+// nothing out.
+func (s *Scheduler) Queues() (waiting, running, swapped []int) {
+	list := func(keys []sched.ID) []int {
+		ids := []int{}
+		for _, key := range keys {
+			ids = append(ids, s.requests.At(s.ids[key]).id)
+		}
+		return ids
+	}
+	return list(s.s.Monitor.Waiting(nil)), list(s.s.Monitor.Running(nil)), []int{}
+}

@@ -1,0 +1,127 @@
+package kvcache
+
+import (
+	"slices"
+
+	"llmmemory/internal/block"
+	"llmmemory/internal/invariants"
+	"llmmemory/internal/scheduling/vllm/v1/pool"
+)
+
+// Check examines the whole state: the pool is sound; each count equals the table entries and
+// pending copies that name the block; no block is twice in a table or in tables of two groups; keys
+// are those of the tokens in the block.
+func (v View) Check() error {
+	c := v.c
+	if err := c.pool.View.Check(); err != nil {
+		return err
+	}
+	counts := make([]int32, c.pool.View.NumBlocks())
+	for id := range counts {
+		counts[id] = c.pool.View.Count(int32(id))
+	}
+	if err := block.Conserved(counts, c.pool.View.NumFree()+1, c.references); err != nil {
+		return err
+	}
+	groupOf := make([]int, c.pool.View.NumBlocks())
+	owners := make([]int, len(c.groups))
+	for _, r := range c.live {
+		if err := c.checkRequest(r); err != nil {
+			return err
+		}
+		for i := range r.tables {
+			if r.tables[i].owns {
+				owners[i]++
+			}
+			if err := c.checkTable(r, i, groupOf); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range c.groups {
+		if c.groups[i].owners != owners[i] {
+			return invariants.Broken("group %d has %d owners, %d are said to be", i, owners[i], c.groups[i].owners)
+		}
+	}
+	return nil
+}
+
+// references yields every use of a block but the null block's.
+func (c *Cache) references(yield func(int32) bool) {
+	for _, r := range c.live {
+		for i := range r.tables {
+			for _, id := range r.tables[i].ids {
+				if id != pool.Null && !yield(id) {
+					return
+				}
+			}
+		}
+	}
+	for _, held := range []map[int32]int32{c.pins, c.held} {
+		for id, n := range held {
+			for range n {
+				if !yield(id) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (c *Cache) checkRequest(r *Request) error {
+	if n := len(r.content.Hashes); c.config.Hash != nil {
+		if n != r.NumTokens()/c.config.HashBlockSize {
+			return invariants.Broken("a request of %d tokens has %d hashes of %d", r.NumTokens(), n, c.config.HashBlockSize)
+		}
+		again := r.content
+		again.Hashes = nil
+		again.Extend(c.config.Hash, c.config.HashBlockSize)
+		if !slices.Equal(again.Hashes, r.content.Hashes) && len(r.content.Extras.Items) == 0 {
+			return invariants.Broken("the hashes are not those of the tokens")
+		}
+	}
+	if r.NumComputedTokens < 0 || r.prompt < 1 || r.prompt > r.NumTokens() {
+		return invariants.Broken("a request has %d tokens, %d computed and %d of the prompt", r.NumTokens(), r.NumComputedTokens, r.prompt)
+	}
+	return nil
+}
+
+func (c *Cache) checkTable(r *Request, i int, groupOf []int) error {
+	g, t := &c.groups[i], &r.tables[i]
+	if t.registered > len(t.ids) {
+		return invariants.Broken("%d blocks of %d are registered", t.registered, len(t.ids))
+	}
+	if len(t.ids) > 0 && !t.owns {
+		return invariants.Broken("a table of %d blocks has no owner", len(t.ids))
+	}
+	seen := make(map[int32]bool, len(t.ids))
+	for at, id := range t.ids {
+		if id == pool.Null {
+			continue
+		}
+		if seen[id] || groupOf[id] != 0 && groupOf[id] != i+1 {
+			return invariants.Broken("block %d is in slot %d of group %d, and somewhere else", id, at, i)
+		}
+		seen[id] = true
+		groupOf[id] = i + 1
+		if err := c.checkKey(r, g, at, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkKey compares the key of a block in a table with the tokens in it.
+func (c *Cache) checkKey(r *Request, g *group, at int, id int32) error {
+	key, tokens, ok := c.pool.View.Primary(id)
+	if !ok {
+		return nil
+	}
+	if key.Group != g.id || tokens <= at*g.BlockSize || tokens > (at+1)*g.BlockSize {
+		return invariants.Broken("block %d in slot %d of group %d has a key of group %d for %d tokens", id, at, g.id, key.Group, tokens)
+	}
+	if n := tokens / c.config.HashBlockSize; n <= len(r.content.Hashes) && r.content.Hashes[n-1] != key.Hash {
+		return invariants.Broken("block %d in slot %d of group %d has the key of other tokens", id, at, g.id)
+	}
+	return nil
+}

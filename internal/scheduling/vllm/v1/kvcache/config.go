@@ -1,0 +1,169 @@
+package kvcache
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"llmmemory/internal/scheduling/blockhash"
+)
+
+// ErrConfig is wrapped by every error about a Config.
+var ErrConfig = errors.New("bad cache configuration")
+
+// A Kind says which tokens a group of layers attends to.
+type Kind uint8
+
+const (
+	Full          Kind = iota // all tokens
+	SlidingWindow             // the last Group.Window tokens
+	ChunkedLocal              // the tokens of the same chunk of Group.Chunk
+	Mamba                     // a running state; see Group.Align
+)
+
+// A Group is layers that share a block table.
+type Group struct {
+	Kind      Kind
+	BlockSize int // tokens in a block
+
+	Window   int // SlidingWindow
+	Retained int // SlidingWindow: tokens below the window that are kept, too
+	Chunk    int // ChunkedLocal
+
+	// Align keeps one running state and the states at ends of blocks (vLLM's
+	// mamba_cache_mode "align"). Without it a Mamba group holds a block for
+	// each BlockSize tokens.
+	Align                bool
+	NumSpeculativeBlocks int // Mamba: more state blocks, for draft tokens
+
+	Eagle bool // hits lose their last block, which the draft model must compute
+}
+
+// RetainAll, as Config.RetentionInterval, gives a key to every block of a window that a hit can use
+// (vllm/v1/RULES.md §9).
+const RetainAll = -1
+
+// Config describes a cache. Lengths are tokens unless said otherwise.
+type Config struct {
+	NumGPUBlocks int // with the null block, so one less can be used
+	Groups       []Group
+
+	EnablePrefixCaching bool
+	Hash                blockhash.Function // may be nil without caching: no request gets hashes
+	EnableEvents        bool               // record what is stored and removed, until it is taken
+	RecordNewBlocks     bool               // see Pending
+	HandOffTails        bool               // see Pending
+
+	// These two are of vllm/v1/RULES.md §17.
+	CopyWritten bool // no hit ends inside a block that got a key since StartStep
+	Exact       bool // no group adopts a block behind the hit, or needs fewer than no blocks
+
+	MaxModelLen       int
+	MaxInFlightTokens int     // most tokens scheduled and not yet settled; 0: MaxModelLen
+	Watermark         float64 // part of the blocks kept free when a waiting request is admitted
+
+	SchedulerBlockSize int // granularity of hits; 0: least common multiple of the blocks
+	HashBlockSize      int // tokens of one hash; 0: greatest common divisor of the blocks
+
+	RetentionInterval int  // of window blocks: RetainAll, 0: only at boundaries, or the tokens between two that are kept
+	Eagle             bool // all groups are Eagle if none is marked
+}
+
+// maxGroups is the most groups: a lookup has a bit of one word for each.
+const maxGroups = 64
+
+// complete fills in defaults and checks the configuration.
+func (c *Config) complete() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))
+	}
+	if n := len(c.Groups); n < 1 || n > maxGroups {
+		return bad("%d groups of layers: want 1 to %d", n, maxGroups)
+	}
+	if c.MaxModelLen < 1 {
+		return bad("the longest sequence has %d tokens", c.MaxModelLen)
+	}
+	if !(c.Watermark >= 0) {
+		return bad("the watermark is %v: want 0 or more", c.Watermark)
+	}
+	if c.EnablePrefixCaching && c.Hash == nil {
+		return bad("caching needs a hash")
+	}
+	lcm, gcd := 1, 0
+	for i := range c.Groups {
+		g := &c.Groups[i]
+		if err := g.Check(); err != nil {
+			return bad("group %d: %v", i, err)
+		}
+		if c.MaxModelLen > 1<<31-1-2*g.BlockSize {
+			return bad("group %d: sequences of %d tokens are too long", i, c.MaxModelLen)
+		}
+		lcm, gcd = lcm/Divisor(lcm, g.BlockSize)*g.BlockSize, Divisor(gcd, g.BlockSize)
+		if lcm > 1<<31-1 {
+			return bad("the least common multiple of the blocks of the first %d groups is %d tokens: want at most %d", i+1, lcm, 1<<31-1)
+		}
+	}
+	c.SchedulerBlockSize = cmp.Or(c.SchedulerBlockSize, lcm)
+	c.HashBlockSize = cmp.Or(c.HashBlockSize, gcd)
+	c.MaxInFlightTokens = cmp.Or(c.MaxInFlightTokens, c.MaxModelLen)
+	for i := range c.Groups {
+		if b := c.Groups[i].BlockSize; c.SchedulerBlockSize%b != 0 || c.HashBlockSize < 1 || c.EnablePrefixCaching && b%c.HashBlockSize != 0 {
+			return bad("group %d has blocks of %d: the scheduler's block of %d must be a multiple, the hash's of %d a divisor",
+				i, b, c.SchedulerBlockSize, c.HashBlockSize)
+		}
+	}
+	if c.EnablePrefixCaching && len(c.Groups) == 1 && c.HashBlockSize != c.Groups[0].BlockSize {
+		return bad("the only group has blocks of %d, hashes cover %d: want the same", c.Groups[0].BlockSize, c.HashBlockSize)
+	}
+	return c.checkRetention(bad)
+}
+
+// checkRetention refuses values that are not boundaries where hits can end.
+func (c *Config) checkRetention(bad func(string, ...any) error) error {
+	sparse := false
+	for i := range c.Groups {
+		sparse = sparse || c.Groups[i].Kind == SlidingWindow || c.Groups[i].Kind == Mamba
+	}
+	switch {
+	case c.RetentionInterval > 0 && !sparse:
+		return bad("retention_interval %d has no effect: no group has a window or is Mamba", c.RetentionInterval)
+	case c.RetentionInterval < RetainAll || c.RetentionInterval > 0 && c.RetentionInterval%c.SchedulerBlockSize != 0:
+		return bad("retention_interval is %d: want -1, 0 or a multiple of the scheduler's block of %d", c.RetentionInterval, c.SchedulerBlockSize)
+	}
+	return nil
+}
+
+// Check returns an error if no cache can have the group, or if it sets options of another kind.
+func (g *Group) Check() error {
+	switch {
+	case g.BlockSize < 1:
+		return fmt.Errorf("blocks of %d tokens", g.BlockSize)
+	case g.Kind == SlidingWindow && (g.Window < 1 || g.Retained < 0):
+		return fmt.Errorf("a window of %d tokens and %d retained", g.Window, g.Retained)
+	case g.Kind == ChunkedLocal && g.Chunk < 1:
+		return fmt.Errorf("chunks of %d tokens", g.Chunk)
+	case g.NumSpeculativeBlocks < 0:
+		return fmt.Errorf("%d speculative blocks", g.NumSpeculativeBlocks)
+	case g.Kind > Mamba:
+		return fmt.Errorf("kind %d", g.Kind)
+	case g.Kind != SlidingWindow && (g.Window != 0 || g.Retained != 0):
+		return fmt.Errorf("a window of %d tokens and %d retained, which only a group of kind %d (sliding window) can have", g.Window, g.Retained, SlidingWindow)
+	case g.Kind != ChunkedLocal && g.Chunk != 0:
+		return fmt.Errorf("chunks of %d tokens, which only a group of kind %d (chunked local) can have", g.Chunk, ChunkedLocal)
+	case g.Kind != Mamba && (g.NumSpeculativeBlocks != 0 || g.Align):
+		return fmt.Errorf("%d speculative blocks and align %t, which only a group of kind %d (Mamba) can have", g.NumSpeculativeBlocks, g.Align, Mamba)
+	}
+	return nil
+}
+
+// Divisor is the greatest common divisor of two numbers.
+func Divisor(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+func ceil(a, b int) int { return (a + b - 1) / b }
+
+func floorTo(a, b int) int { return a - a%b }

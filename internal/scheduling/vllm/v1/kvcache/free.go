@@ -1,0 +1,193 @@
+package kvcache
+
+import (
+	"slices"
+
+	"llmmemory/internal/invariants"
+	"llmmemory/internal/scheduling/vllm/v1/pool"
+)
+
+// A Release says why Cache.Release frees the blocks of a request.
+type Release uint8
+
+const (
+	Preempt   Release = iota // it waits again; its tokens stay, so it hits its own blocks if they survive (vllm/v1/RULES.md §7)
+	UndoAdmit                // it waits as if it had not been admitted
+	Drop                     // it has ended and must not be used any more
+)
+
+// Release frees the blocks of r. If after is not 0, step number after may still write to them, and
+// they are free when EndStep says that it is over.
+func (c *Cache) Release(r *Request, why Release, after uint64) {
+	if invariants.Enabled {
+		defer invariants.Hold(c.View.Check)
+	}
+	c.free(r, after)
+	r.NumComputedTokens, r.running = 0, false
+	switch why {
+	case Preempt:
+		r.preemptions++
+	case Drop:
+		c.drop(r)
+	}
+}
+
+// free gives the blocks of r back: its tails, and then each group's table from its end
+// (vllm/v1/RULES.md §2.4, §7). If after is not 0, they are free when that step is over, in one call: all
+// tables from the last block to the first, and then the tails (§2.6).
+func (c *Cache) free(r *Request, after uint64) {
+	kept := c.forgetTails(r)
+	var deferred []int32
+	if after > 0 {
+		deferred = slices.Clone(kept)
+	} else {
+		slices.Reverse(kept)
+		c.pool.Free(kept)
+	}
+	for i := range r.tables {
+		t := &r.tables[i]
+		if after > 0 {
+			deferred = append(deferred, t.ids...)
+		} else {
+			c.pool.Free(t.ids)
+		}
+		if t.owns {
+			c.groups[i].owners--
+		}
+		t.forget()
+	}
+	c.deferFree(deferred, after)
+}
+
+// What is kept of requests that have ended, for later ones: the memory of so many, and of each no array that is longer.
+const (
+	mostSpare     = 256
+	longestSpared = 8192
+)
+
+// Emptied returns a without its elements, or nil if it is so long that its memory is to be given back.
+func Emptied[T any](a []T) []T {
+	if cap(a) > longestSpared {
+		return nil
+	}
+	return a[:0]
+}
+
+// drop ends r. The cache may use its memory again.
+func (c *Cache) drop(r *Request) {
+	for i := range c.copies {
+		if c.copies[i].Request == r {
+			c.copies[i].Request = nil
+		}
+	}
+	last := len(c.live) - 1
+	c.live[r.place] = c.live[last]
+	c.live[r.place].place = r.place
+	c.live[last] = nil
+	c.live = c.live[:last]
+	tables, content, kept, lent := r.tables, r.content, r.kept, r.lent
+	*r = Request{cache: c, tables: tables, kept: Emptied(kept)}
+	for i := range r.tables {
+		r.tables[i].ids = Emptied(r.tables[i].ids)
+	}
+	if !lent {
+		r.content.Tokens, r.content.Hashes = Emptied(content.Tokens), Emptied(content.Hashes)
+	}
+	if len(c.spare) < mostSpare {
+		c.spare = append(c.spare, r)
+	}
+}
+
+// EvictFrom removes the keys of r's blocks that hold tokens from computed on:
+// they will not be computed.
+func (r *Request) EvictFrom(computed int) {
+	c := r.cache
+	for i := range r.tables {
+		t := &r.tables[i]
+		for _, id := range t.ids[min(computed/c.groups[i].BlockSize, len(t.ids)):] {
+			if id != pool.Null {
+				c.pool.Evict(id)
+			}
+		}
+	}
+}
+
+// Rewind moves r back to its first computed tokens, because the following ones were scheduled and
+// not computed. Its blocks stay; those that hold later tokens lose their keys. A Mamba group
+// overwrites its state and cannot go back: then Rewind changes nothing and returns false.
+func (c *Cache) Rewind(r *Request, computed int) bool {
+	if !c.plain {
+		return false
+	}
+	r.EvictFrom(computed)
+	for i := range r.tables {
+		t := &r.tables[i]
+		t.registered = min(t.registered, computed/c.groups[i].BlockSize)
+	}
+	r.NumComputedTokens = computed
+	return true
+}
+
+// EvictSince removes all keys that were inserted in step number step or later: these steps have
+// failed.
+func (c *Cache) EvictSince(step uint32) {
+	for id := range int32(c.pool.View.NumBlocks()) {
+		if c.pool.View.InsertedSince(id, step) {
+			c.pool.Evict(id)
+		}
+	}
+}
+
+// Reset removes all keys if no block is in use, and reports whether it did.
+func (c *Cache) Reset() bool {
+	if !c.pool.Reset() {
+		return false
+	}
+	c.stats.Reset = true
+	return true
+}
+
+// A deferral is blocks that are freed when a step is over. Until then the step may write to them,
+// and a load into them would not be ordered with that write (vllm/v1/RULES.md §19).
+type deferral struct {
+	step uint64
+	ids  []int32 // of all groups, one after the other
+}
+
+func (c *Cache) deferFree(ids []int32, step uint64) {
+	ids = slices.DeleteFunc(ids, func(id int32) bool { return id == pool.Null })
+	if len(ids) == 0 {
+		return
+	}
+	for _, id := range ids {
+		c.held[id]++
+	}
+	c.deferred = append(c.deferred, deferral{step, ids})
+}
+
+// leaveWindows frees the blocks that are outside windows once settled tokens are there: from the
+// last one down to the first that was freed before, in one call for each group (vllm/v1/RULES.md
+// §8).
+func (c *Cache) leaveWindows(r *Request, settled int) {
+	if !c.recycles {
+		return
+	}
+	for i := range c.groups {
+		g, t := &c.groups[i], &r.tables[i]
+		if outside := g.skipped(settled); outside > 0 {
+			c.leave(t, min(outside/g.BlockSize, len(t.ids)))
+		}
+		if g.aligned() {
+			c.leaveState(g, t, settled)
+		}
+	}
+}
+
+func (c *Cache) leave(t *table, end int) {
+	start := end
+	for start > 0 && t.ids[start-1] != pool.Null {
+		start--
+	}
+	c.pool.Free(t.ids[start:end])
+	clear(t.ids[start:end])
+}

@@ -1,0 +1,193 @@
+package kvcache
+
+import (
+	"slices"
+
+	"llmmemory/internal/scheduling/vllm/v1/pool"
+)
+
+// Mamba layers have a state instead of keys and values. In align mode a request
+// keeps one running state, in the last block of its table or, with speculative
+// blocks after it, in the last but that many. Slots in front are null, or hold
+// the state after (slot+1)×block tokens. A step that begins a new block copies
+// the state from the block it was in, which therefore lives one step longer
+// (vllm/v1/RULES.md §13, and vLLM's MambaManager at the commit named there).
+
+// needAligned counts at most one new running state, the speculative blocks of a
+// first allocation, and the copy of a state that a hit ends in.
+func (c *Cache) needAligned(g *group, t *table, d *demand) int {
+	hits := d.hits(int(g.id))
+	if n := len(hits); n > 0 && c.justStored(g, hits[n-1]) {
+		return c.pool.View.NumBlocks() + 1 // not in this step
+	}
+	partial := d.partial(g, hits) || t.partial >= 0
+	n := ceil(d.main, g.BlockSize) + g.NumSpeculativeBlocks - len(hits) - len(t.ids)
+	extra := 0
+	if partial {
+		extra = 1
+		n = max(n, 0) + 1
+	}
+	if n > 0 {
+		n = 1 + extra
+		if !t.allocated {
+			n += g.NumSpeculativeBlocks
+		}
+	}
+	if c.config.Exact {
+		n = max(n, 0) // drafts can have got more blocks than the tokens need
+	}
+	return n + c.evictable(hits)
+}
+
+// justStored reports whether the state in the block will only be there after this step.
+func (c *Cache) justStored(g *group, id int32) bool {
+	key, _, ok := c.pool.View.Primary(id)
+	if !ok {
+		return false
+	}
+	for i := range g.justStored {
+		if g.justStored[i] == key {
+			return true
+		}
+	}
+	return false
+}
+
+// planAligned mirrors extendAligned for a table that will have length blocks.
+func (p *plan) planAligned(g *group, t *table, d *demand, length int, partial bool) {
+	required := ceil(d.main, g.BlockSize) + g.NumSpeculativeBlocks
+	if required <= length && !partial {
+		return
+	}
+	running := required - g.NumSpeculativeBlocks - 1 // slot of the running state
+	end := max(length, running)
+	if t.allocated {
+		end += reused(g, length, running)
+	}
+	p.fresh = max(required-end, 0)
+	if partial {
+		p.private = 1
+	}
+}
+
+// reused is how many speculative blocks are in front of the new running state:
+// they move to the end of the table.
+func reused(g *group, length, running int) int {
+	return min(g.NumSpeculativeBlocks, max(0, running-(length-g.NumSpeculativeBlocks)))
+}
+
+func (c *Cache) extendAligned(r *Request, i int, d *demand, blocks []int32) {
+	g, t, p := &c.groups[i], &r.tables[i], &c.plans[i]
+	length := len(t.ids)
+	first := !t.allocated
+	t.allocated = true
+	if len(blocks) == 0 && ceil(d.main, g.BlockSize)+g.NumSpeculativeBlocks <= length {
+		return
+	}
+	if !first {
+		t.lastState = length - 1 - g.NumSpeculativeBlocks
+	} else if length > 0 {
+		t.lastState = length - 1 // the state of the hit
+	}
+	running := ceil(d.main, g.BlockSize) - 1
+	for len(t.ids) < running {
+		t.ids = append(t.ids, pool.Null)
+	}
+	if !first {
+		for k := range reused(g, length, running) {
+			at := length - g.NumSpeculativeBlocks + k
+			t.ids = append(t.ids, t.ids[at])
+			t.ids[at] = pool.Null
+		}
+	}
+	if p.private > 0 {
+		c.settlePartial(r, i, blocks[0], first)
+		blocks = blocks[1:]
+	}
+	t.ids = append(t.ids, blocks...)
+}
+
+// settlePartial uses the block private for a copy of the state in slot partial. In a first
+// allocation that is the state that was hit, and the request gets the copy. Later it is the
+// request's own state at the end of its prompt: the cache gets the copy, because a worker's table
+// only grows.
+func (c *Cache) settlePartial(r *Request, i int, private int32, first bool) {
+	g, t := &c.groups[i], &r.tables[i]
+	if first {
+		c.plans[i].copied = private
+		c.copyOnWrite(r, i, t.partial, private)
+	} else {
+		own := t.ids[t.partial]
+		c.pool.Move(own, private)
+		c.pins[own]++
+		c.pins[private]++
+		c.pool.Touch(t.ids[t.partial : t.partial+1])
+		c.copies = append(c.copies, Copy{Src: own, Dst: private, Group: i, Index: -1, Request: r})
+		if c.config.HandOffTails {
+			c.tails = append(c.tails, Tail{Request: r, Group: i, Block: private, NumTokens: t.tail})
+		}
+		if key, _, ok := c.pool.View.Primary(private); ok {
+			g.justStored = append(g.justStored, key)
+		}
+	}
+	t.partial = -1
+}
+
+// unsettle undoes what settlePartial did for the cache.
+func (c *Cache) unsettle(p Copy) {
+	if key, _, ok := c.pool.View.Primary(p.Dst); ok {
+		g := &c.groups[p.Group]
+		g.justStored = slices.DeleteFunc(g.justStored, func(k pool.Key) bool { return k == key })
+	}
+	c.pool.Evict(p.Src) // a later state that was to be written there
+	c.pool.Move(p.Dst, p.Src)
+}
+
+// leaveState frees the block whose state was copied to the running one.
+func (c *Cache) leaveState(g *group, t *table, settled int) {
+	if t.lastState < 0 || t.lastState >= ceil(settled, g.BlockSize)-1 {
+		return
+	}
+	if id := t.ids[t.lastState]; id != pool.Null {
+		c.pool.Free(t.ids[t.lastState : t.lastState+1])
+		t.ids[t.lastState] = pool.Null
+	}
+}
+
+// registerStates remembers the states that were stored from block number
+// before on, and stores the state at the prompt's last hash if it is in a
+// block and the request is computed no further: then the block has a later state.
+func (c *Cache) registerStates(r *Request, i, before, tokens, end int) {
+	g, t := &c.groups[i], &r.tables[i]
+	after := t.registered
+	if g.Align && tokens == end {
+		if key, ok := c.registerPromptState(r, i, tokens); ok {
+			g.justStored = append(g.justStored, key)
+		}
+	}
+	for _, id := range t.ids[min(before, after):after] {
+		if key, _, ok := c.pool.View.Primary(id); ok {
+			g.justStored = append(g.justStored, key)
+		}
+	}
+}
+
+// registerPromptState makes the running state findable if it is that of the
+// prompt up to its last hash; the next allocation moves the key to a copy.
+func (c *Cache) registerPromptState(r *Request, i, tokens int) (key pool.Key, ok bool) {
+	g, t := &c.groups[i], &r.tables[i]
+	unit := c.config.HashBlockSize
+	if g.BlockSize == unit || tokens%g.BlockSize == 0 || tokens != floorTo(r.prompt, unit) {
+		return key, false
+	}
+	at := tokens / g.BlockSize
+	if at >= len(t.ids) {
+		return key, false
+	}
+	if key, ok = c.pool.RegisterPart(&r.content, t.ids[at], tokens, g.id); ok {
+		t.partial = at
+		t.registered = at
+		t.tail = tokens
+	}
+	return key, ok
+}

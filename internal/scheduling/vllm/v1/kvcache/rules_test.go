@@ -1,0 +1,118 @@
+package kvcache
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/scheduling/blockhash"
+)
+
+// Rules that no recording reaches, with numbers worked out by hand.
+
+func newHybrid(t *testing.T, change func(c *Config), groups ...Group) *Cache {
+	config := Config{NumGPUBlocks: 60, Groups: groups, EnablePrefixCaching: true, Hash: blockhash.LE{}, MaxModelLen: 64, RetentionInterval: RetainAll}
+	if change != nil {
+		change(&config)
+	}
+	c, err := New(config)
+	require.NoError(t, err)
+	return c
+}
+
+// prefilled adds a request of n tokens and computes it at once.
+func prefilled(t *testing.T, c *Cache, n int) *Request {
+	r := added(t, c, counting(n))
+	allocate(t, c, r, Alloc{NumNewTokens: n})
+	return r
+}
+
+func evict(t *testing.T, c *Cache, r *Request, group int, slots ...int) {
+	for _, slot := range slots {
+		require.NoError(t, c.Transfers.Evict(r.Table(group)[slot]))
+	}
+}
+
+// The window's run that reaches block 0 has 3 blocks of 4, but hits are multiples of 8: with EAGLE
+// 3 blocks are trimmed to 2, one is dropped, and the one that is left ends on no boundary (vllm/v1/RULES.md §8).
+func TestTheEagleDropIsTrimmedAgain(t *testing.T) {
+	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 17})
+	r := prefilled(t, c, 41)
+	evict(t, c, r, 1, 3, 4, 5, 6, 7, 8, 9)
+	var hit Hit
+	c.Lookup(r, &hit)
+	require.Zero(t, hit.NumTokens)
+	require.Equal(t, 32, r.Junction(), "full attention has 40 and drops 8")
+}
+
+// With EAGLE a window's run may end one block past a boundary, because it loses that block, which is
+// smaller than the scheduler's here. What is left is as long as the window needs (vllm/v1/RULES.md §8).
+func TestAnEagleRunEndsABlockPastTheBoundary(t *testing.T) {
+	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
+	r := prefilled(t, c, 33)
+	var hit Hit
+	c.Lookup(r, &hit)
+	require.Equal(t, 24, hit.NumTokens, "32 less a block of 8")
+	require.Equal(t, [][]int32{r.Table(0)[:3], {0, 0, 0, 0, 0, r.Table(1)[5]}}, hit.Blocks)
+}
+
+// A Mamba group keeps the states at the ends of segments of two blocks and at
+// the prompt's last boundary (vllm/v1/RULES.md §9).
+func TestMambaStatesAtTheEndsOfSegmentsAreKept(t *testing.T) {
+	c := newHybrid(t, func(c *Config) { c.RetentionInterval = 8 }, Group{Kind: Mamba, BlockSize: 4})
+	r := prefilled(t, c, 21)
+	require.Equal(t, []int{1, 3, 4}, kept(c, r, 0))
+}
+
+// The running state moves on by whole chunks. Speculative blocks in front of it
+// go to the end of the table, and the state before it is freed one step later
+// (vllm/v1/RULES.md §13).
+func TestSpeculativeStatesMoveOn(t *testing.T) {
+	c := newHybrid(t, func(c *Config) { c.EnablePrefixCaching = false }, Group{Kind: Mamba, BlockSize: 4, Align: true, NumSpeculativeBlocks: 2})
+	r := added(t, c, counting(40))
+	step := func(n int, want ...int32) {
+		allocate(t, c, r, Alloc{NumNewTokens: n})
+		r.NumComputedTokens = r.NumComputedTokens + n
+		require.Equal(t, want, r.Table(0))
+	}
+	step(4, 1, 2, 3)                    // the state in slot 0, two speculative blocks
+	step(8, 1, 0, 3, 2, 4)              // the state in slot 2: slot 1 is in front of it
+	step(4, 0, 0, 3, 2, 4, 1)           // the state in slot 3; that of slot 0 is freed, and taken again
+	step(12, 0, 0, 0, 2, 0, 0, 4, 1, 3) // the state in slot 6; that of slot 2 is freed
+	require.Equal(t, 4, c.View.PeakBlocks(40, 1), "two states and two speculative blocks")
+}
+
+// A state that this step stores is not there yet: a request that hits it must wait.
+func TestAStateOfThisStepIsNotHit(t *testing.T) {
+	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: Mamba, BlockSize: 4, Align: true})
+	c.StartStep(0)
+	prefilled(t, c, 4)
+	other, hit := found(t, c, counting(6))
+	require.Equal(t, 4, hit.NumTokens)
+	require.False(t, fits(t, c, other, Alloc{NumNewTokens: 2, Hit: &hit}))
+	c.StartStep(0)
+	require.True(t, fits(t, c, other, Alloc{NumNewTokens: 2, Hit: &hit}))
+}
+
+// The cap of admission counts what a window can hold (vllm/v1/RULES.md §6): 40 tokens
+// take 10 blocks, a window of 8 with 4 in flight never more than 4.
+func TestAdmissionOfALongPromptThroughAWindow(t *testing.T) {
+	for blocks, want := range map[int]bool{5: true, 4: false} {
+		c := newHybrid(t, func(c *Config) { c.NumGPUBlocks, c.MaxInFlightTokens = blocks, 4 }, Group{Kind: SlidingWindow, BlockSize: 4, Window: 8})
+		r := added(t, c, counting(40))
+		require.Equal(t, want, fits(t, c, r, Alloc{NumNewTokens: 4, FullSequenceMustFit: true}), "%d blocks", blocks)
+	}
+}
+
+// External tokens get blocks after the hit, and none if the window skips them.
+func TestExternalTokensGetBlocksAfterTheHit(t *testing.T) {
+	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
+	r := added(t, c, counting(18))
+	allocate(t, c, r, Alloc{NumNewTokens: 2, NumExternalTokens: 16, DelayCacheBlocks: true})
+	r.NumComputedTokens = 18
+	require.Equal(t, []int32{1, 2, 3, 4, 6}, r.Table(0))
+	require.Equal(t, []int32{0, 0, 0, 5, 7}, r.Table(1), "12 tokens are outside the window")
+	require.Zero(t, c.View.Pool().NumKeys(), "they are not loaded yet")
+	require.NoError(t, c.Store(r, 16))
+	require.Equal(t, 4+1, c.View.Pool().NumKeys())
+}

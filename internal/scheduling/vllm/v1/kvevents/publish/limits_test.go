@@ -1,0 +1,235 @@
+package publish
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/pool"
+)
+
+// large returns events whose batch has about 5 bytes for each of n tokens.
+func large(t *testing.T, n int) *pool.Events {
+	p, err := pool.New(pool.Config{NumGPUBlocks: 2, EnableCaching: true, HashBlockSize: n, EnableEvents: true})
+	require.NoError(t, err)
+	content := &pool.Content{Tokens: make([]int32, n)}
+	for i := range content.Tokens {
+		content.Tokens[i] = 1 << 20
+	}
+	content.Extend(blockhash.LE{}, n)
+	ids, err := p.Get(nil, 1)
+	require.NoError(t, err)
+	p.Register(content, ids, 0, 1, n, 0, nil)
+	var v pool.Events
+	p.TakeEvents(&v)
+	return &v
+}
+
+// publish returns a function that publishes the same events again and again.
+func publish(t *testing.T, p *Publisher, v *pool.Events) func(int) {
+	return func(seq int) { require.NoError(t, p.Publish(time.Unix(int64(seq), 0), v)) }
+}
+
+// within fails the test if f hangs.
+func within(t *testing.T, what string, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		require.FailNow(t, "this hangs", what)
+	}
+}
+
+func TestCloseSendsWhatWaits(t *testing.T) {
+	p := opened(t, 0, patience)
+	send := publish(t, p, cleared(t))
+	s, n := subscribed(t, p, send, 0)
+	const count = 3001
+	for i := range count {
+		send(n + i)
+	}
+	got := make(chan int)
+	go func() {
+		for i := 0; ; i++ {
+			if m, err := s.receive(); err != nil || binary.BigEndian.Uint64(m[1]) != uint64(n+i) {
+				s.conn.Close()
+				got <- i
+				return
+			}
+		}
+	}()
+	within(t, "Close", func() { require.NoError(t, p.Close()) })
+	require.Equal(t, count, <-got)
+}
+
+func TestASubscriberThatDoesNotReadDisturbsNobody(t *testing.T) {
+	const keep, window, count = 100, 50, 2000
+	p := opened(t, keep, atOnce)
+	send := publish(t, p, large(t, 10_000)) // 50 KB
+	stalled, first := subscribed(t, p, send, 0)
+	s, n := subscribed(t, p, send, first)
+	defer stalled.conn.Close()
+	for i := range count {
+		send(n + i)
+		if behind := i + 1 - window; behind >= 0 {
+			m, err := s.receive()
+			require.NoError(t, err)
+			require.EqualValues(t, n+behind, binary.BigEndian.Uint64(m[1]))
+		}
+	}
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	require.Less(t, memory.HeapAlloc, uint64(40<<20), "the batches that are kept are 5 MB")
+	within(t, "Close", func() { require.NoError(t, p.Close()) })
+}
+
+func TestASubscriberThatFallsBehindMissesTheOldestBatches(t *testing.T) {
+	const keep, count = 10, 2000
+	p := opened(t, keep, atOnce)
+	send := publish(t, p, large(t, 10_000))
+	s, n := subscribed(t, p, send, 0)
+	for i := range count {
+		send(n + i)
+	}
+	// What is in the buffers of the connection comes first, then what is kept.
+	last, missed, got := uint64(n-1), uint64(0), 0
+	for last != uint64(n+count-1) {
+		m, err := s.receive()
+		require.NoError(t, err)
+		seq := binary.BigEndian.Uint64(m[1])
+		require.Greater(t, seq, last)
+		missed += seq - last - 1
+		last, got = seq, got+1
+	}
+	require.EqualValues(t, count, int(missed)+got)
+	require.NotZero(t, missed)
+	within(t, "Close", func() { require.NoError(t, p.Close()) })
+}
+
+func TestAReplayClientThatDoesNotReadDisturbsNobody(t *testing.T) {
+	const keep = 500
+	p := opened(t, keep, atOnce)
+	send := publish(t, p, large(t, 10_000))
+	for i := range keep {
+		send(i)
+	}
+	_, replay := p.Addr()
+	stalled := join(t, replay, "DEALER")
+	for range 10 {
+		stalled.ask(0) // 250 MB in all
+	}
+	m, err := stalled.receive()
+	require.NoError(t, err)
+	require.Len(t, m, 4)
+
+	s, n := subscribed(t, p, send, keep)
+	other := join(t, replay, "REQ")
+	other.ask(uint64(n - 1))
+	m, err = other.receive()
+	require.NoError(t, err)
+	require.EqualValues(t, n-1, binary.BigEndian.Uint64(m[2]))
+	send(n)
+	m, err = s.receive()
+	require.NoError(t, err)
+	require.EqualValues(t, n, binary.BigEndian.Uint64(m[1]))
+	within(t, "Close", func() { require.NoError(t, p.Close()) })
+	_, err = s.receive()
+	require.ErrorIs(t, err, io.EOF)
+}
+
+// ping waits until the publisher has processed what was sent before.
+func (p *peer) ping() {
+	p.write([]byte("\x04\x08\x04PING\x00\x00x"))
+	flags, body, err := p.frame()
+	require.NoError(p.t, err)
+	require.EqualValues(p.t, command, flags)
+	require.Equal(p.t, "\x04PONGx", string(body))
+}
+
+func TestSubscriptionsAreCanceled(t *testing.T) {
+	for _, test := range []struct{ name, subscribe, cancel string }{
+		{"by commands", "\x04\x0d\x09SUBSCRIBEkv-", "\x04\x0a\x06CANCELkv-"},
+		{"by messages of ZMTP 3.0", "\x00\x04\x01kv-", "\x00\x04\x00kv-"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := opened(t, 0, atOnce)
+			send := publish(t, p, cleared(t))
+			pub, _ := p.Addr()
+			s := join(t, pub, "SUB")
+			want := func(seq uint64) {
+				m, err := s.receive()
+				require.NoError(t, err)
+				check(t, m, seq)
+			}
+			say := func(what string) {
+				s.write([]byte(what))
+				s.ping()
+			}
+			send(0)
+			say(test.subscribe)
+			send(1)
+			want(1)
+			say(test.cancel)
+			send(2)
+			say(test.subscribe)
+			say(test.subscribe)
+			send(3)
+			want(3)
+			say(test.cancel) // of both
+			send(4)
+			say("\x00\x06\x01other")
+			send(5)
+			say("\x00\x01\x01") // of everything
+			say("\x00\x06\x00other")
+			send(6)
+			want(6)
+			require.NoError(t, p.Close())
+		})
+	}
+}
+
+func TestPeersThatViolateTheProtocolDisturbNobody(t *testing.T) {
+	p := opened(t, 0, atOnce)
+	send := publish(t, p, cleared(t))
+	s, n := subscribed(t, p, send, 0)
+	pub, replay := p.Addr()
+	for _, address := range []string{pub, replay} {
+		for _, bytes := range []string{
+			"GET / HTTP/1.1\r\n\r\n",
+			string(greeting()) + string(ready("PULL")),
+			string(greeting()) + "\x06\x00\x00\x01\x00\x00\x00\x00\x00",
+		} {
+			bad := connect(t, address)
+			bad.write([]byte(bytes))
+			_, err := io.Copy(io.Discard, bad.r)
+			if !errors.Is(err, syscall.ECONNRESET) {
+				require.NoError(t, err, "until the publisher closes the connection")
+			}
+		}
+		connect(t, address) // a handshake that does not end
+	}
+	client := join(t, replay, "DEALER")
+	client.write([]byte("\x01\x00\x00\x01x")) // no sequence number: it is not answered
+	client.write([]byte("\x00\x081234567x"))
+	client.ask(uint64(n))
+	m, err := client.receive()
+	require.NoError(t, err)
+	require.Equal(t, number(endOfReplay), m[2])
+	send(n)
+	m, err = s.receive()
+	require.NoError(t, err)
+	check(t, m, uint64(n))
+	within(t, "Close", func() { require.NoError(t, p.Close()) })
+}

@@ -1,0 +1,169 @@
+// Package publish sends the events of a prefix cache over ZeroMQ, as vLLM's
+// ZmqEventPublisher does: a PUB socket with messages of topic, sequence number
+// and batch, and a ROUTER socket that sends past batches again.
+//
+// The last batches are kept once, for all connections. Each connection has a goroutine that sends
+// from there at the pace of its peer, so a slow peer costs no memory and delays no other: it misses
+// the oldest batches, as if a high-water mark had dropped them, and sees that by the sequence
+// numbers.
+//
+// The encoding belongs to kvevents, the protocol to zmtp.
+package publish
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+	"llmmemory/internal/scheduling/vllm/v1/kvevents"
+	"llmmemory/internal/scheduling/vllm/v1/pool"
+)
+
+// ErrClosed is returned by Publish after Close.
+var ErrClosed = errors.New("the publisher is closed")
+
+// Config describes a publisher.
+type Config struct {
+	Endpoint       string // of the PUB socket, "tcp://*:5557"; bound if it contains *, :: or ipc://, else connected
+	ReplayEndpoint string // of the ROUTER socket; "": none
+	Topic          string
+	BufferSteps    int           // number of batches kept for subscribers and replays; 0: 10,000
+	Linger         time.Duration // how long Close may take; 0: 5 seconds
+	Encoder        kvevents.Encoder
+}
+
+// A Publisher sends batches in the order of Publish. It is safe for concurrent
+// use.
+type Publisher struct {
+	config      Config
+	pub, replay net.Listener // nil: no such endpoint, or one that was connected
+	running     sync.WaitGroup
+	ctx         context.Context // canceled by Close
+	cancel      context.CancelFunc
+
+	mu      sync.Mutex // of all below
+	changed *sync.Cond // a batch, a subscription, the end of a connection, Close
+	closed  bool
+	conns   map[net.Conn]bool // true: Close waits for it
+	past    [][]byte          // a ring: batch number seq is at seq mod its length
+	next    uint64            // sequence number
+}
+
+// New opens the sockets.
+func New(config Config) (*Publisher, error) {
+	if config.BufferSteps == 0 {
+		config.BufferSteps = 10_000
+	}
+	if config.Linger == 0 {
+		config.Linger = 5 * time.Second
+	}
+	if config.BufferSteps < 1 {
+		return nil, fmt.Errorf("%d batches kept: want at least 1", config.BufferSteps)
+	}
+	p := &Publisher{config: config, past: make([][]byte, config.BufferSteps), conns: map[net.Conn]bool{}}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.changed = sync.NewCond(&p.mu)
+	if err := p.open(); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Publisher) open() (err error) {
+	if bound(p.config.Endpoint) {
+		p.pub, err = p.listen(p.config.Endpoint, p.serveSubscriber)
+	} else {
+		err = p.connect(p.config.Endpoint, p.serveSubscriber)
+	}
+	if err == nil && p.config.ReplayEndpoint != "" {
+		p.replay, err = p.listen(p.config.ReplayEndpoint, p.serveReplays)
+	}
+	return err
+}
+
+// Addr returns the addresses of the PUB socket and of the ROUTER socket, for example to learn
+// which port 0 became.
+func (p *Publisher) Addr() (pub, replay string) {
+	if p.replay != nil {
+		replay = p.replay.Addr().String()
+	}
+	if p.pub != nil {
+		pub = p.pub.Addr().String()
+	}
+	return pub, replay
+}
+
+// SetGroups sets Config.Encoder.Groups. It must be called before Publish.
+func (p *Publisher) SetGroups(groups []kvcache.Group) { p.config.Encoder.Groups = groups }
+
+// Publish adds a batch of events to those that are sent. It does not wait.
+// Without events it does nothing.
+func (p *Publisher) Publish(at time.Time, events *pool.Events) error {
+	if len(events.List) == 0 {
+		return nil
+	}
+	batch := p.config.Encoder.AppendBatch(nil, float64(at.UnixNano())/1e9, events)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return ErrClosed
+	}
+	p.past[p.next%uint64(len(p.past))] = batch
+	p.next++
+	p.changed.Broadcast()
+	return nil
+}
+
+// Close sends what subscribers have not received yet, finishes the replays that have begun, and
+// closes the sockets. It takes at most Config.Linger.
+func (p *Publisher) Close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return ErrClosed
+	}
+	p.closed = true
+	p.cancel()
+	p.changed.Broadcast()
+	for c, busy := range p.conns {
+		if !busy {
+			c.Close()
+		}
+	}
+	p.mu.Unlock()
+	for _, l := range []net.Listener{p.pub, p.replay} {
+		if l != nil {
+			l.Close()
+		}
+	}
+	end := time.AfterFunc(p.config.Linger, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for c := range p.conns {
+			c.Close()
+		}
+	})
+	p.running.Wait()
+	end.Stop()
+	return nil
+}
+
+// kept returns the first batch from seq on that is kept, and its number, or nil.
+// p.mu is held.
+func (p *Publisher) kept(seq uint64) ([]byte, uint64) {
+	if n := uint64(len(p.past)); p.next > n {
+		seq = max(seq, p.next-n)
+	}
+	if seq >= p.next {
+		return nil, seq
+	}
+	return p.past[seq%uint64(len(p.past))], seq
+}
+
+func number(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }

@@ -1,0 +1,150 @@
+package publish
+
+import (
+	"encoding/binary"
+	"net"
+	"strings"
+	"time"
+
+	"llmmemory/internal/scheduling/vllm/v1/kvevents/zmtp"
+)
+
+// stalled is how long a handshake or sending one batch may take before the connection is closed.
+const stalled = 30 * time.Second
+
+// A subscriber is what a connection of the PUB socket has asked for. The publisher's
+// lock guards it.
+type subscriber struct {
+	topics map[string]bool // subscriptions that match the topic
+	at     uint64          // the next batch to send, if there are any
+	gone   bool
+}
+
+// serveSubscriber serves a connection of the PUB socket: it sends what the peer subscribed to.
+func (p *Publisher) serveSubscriber(conn net.Conn) {
+	c, err := zmtp.Open(conn, "PUB", []string{"SUB", "XSUB"}, stalled)
+	if err != nil || !p.wait(conn, true) {
+		return
+	}
+	s := &subscriber{topics: map[string]bool{}}
+	p.running.Go(func() { p.readSubscriptions(c, s) })
+	topic := []byte(p.config.Topic)
+	for {
+		batch, seq := p.toSend(s)
+		if batch == nil {
+			break
+		}
+		if err := c.Send(topic, number(seq), batch); err != nil {
+			return
+		}
+	}
+	// If the peer sent anything to a closed socket, data that it has not read yet would be
+	// lost. So the peer closes first.
+	if half, ok := conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for !s.gone {
+			p.changed.Wait()
+		}
+	}
+}
+
+// toSend waits for the next batch for s. It returns nil if there will be none.
+func (p *Publisher) toSend(s *subscriber) (batch []byte, seq uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for !s.gone {
+		if len(s.topics) > 0 {
+			if batch, seq = p.kept(s.at); batch != nil {
+				s.at = seq + 1
+				return batch, seq
+			}
+		}
+		if p.closed {
+			break
+		}
+		p.changed.Wait()
+	}
+	return nil, 0
+}
+
+// readSubscriptions reads what the peer sends until it is gone.
+func (p *Publisher) readSubscriptions(c *zmtp.Conn, s *subscriber) {
+	for {
+		name, frames, err := c.Receive()
+		p.mu.Lock()
+		switch {
+		case err != nil:
+			s.gone = true
+		case name == "SUBSCRIBE":
+			p.subscribe(s, string(frames[0]), true)
+		case name == "CANCEL":
+			p.subscribe(s, string(frames[0]), false)
+		case len(frames) == 1 && len(frames[0]) > 0 && frames[0][0] < 2:
+			// Peers of ZMTP 3.0 send messages that begin with 1 or 0.
+			p.subscribe(s, string(frames[0][1:]), frames[0][0] == 1)
+		}
+		p.changed.Broadcast()
+		p.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// subscribe begins or cancels a subscription. p.mu is held.
+func (p *Publisher) subscribe(s *subscriber, topic string, on bool) {
+	switch {
+	case !strings.HasPrefix(p.config.Topic, topic):
+	case !on:
+		delete(s.topics, topic)
+	default:
+		if len(s.topics) == 0 {
+			s.at = p.next
+		}
+		s.topics[topic] = true
+	}
+}
+
+// endOfReplay is the sequence number after the last batch of a replay: -1.
+const endOfReplay = ^uint64(0)
+
+// serveReplays serves a connection of the ROUTER socket. A request is a sequence number; the answer
+// is all batches from that number on that are kept, and an end.
+func (p *Publisher) serveReplays(conn net.Conn) {
+	c, err := zmtp.Open(conn, "ROUTER", []string{"REQ", "DEALER", "ROUTER"}, stalled)
+	if err != nil {
+		return
+	}
+	for {
+		name, frames, err := c.Receive()
+		if err != nil {
+			return
+		}
+		if name != "" || len(frames) != 2 || len(frames[1]) != 8 {
+			continue
+		}
+		if !p.wait(conn, true) || p.sendAgain(c, binary.BigEndian.Uint64(frames[1])) != nil || !p.wait(conn, false) {
+			return
+		}
+	}
+}
+
+// sendAgain sends the batches from number seq on that were published until now.
+func (p *Publisher) sendAgain(c *zmtp.Conn, seq uint64) error {
+	p.mu.Lock()
+	end := p.next
+	p.mu.Unlock()
+	for ; seq < end; seq++ {
+		p.mu.Lock()
+		batch, at := p.kept(seq)
+		p.mu.Unlock()
+		if seq = at; seq >= end {
+			break
+		}
+		if err := c.Send(nil, []byte(p.config.Topic), number(seq), batch); err != nil {
+			return err
+		}
+	}
+	return c.Send(nil, nil, number(endOfReplay), nil)
+}

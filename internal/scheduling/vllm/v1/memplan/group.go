@@ -1,0 +1,196 @@
+package memplan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+)
+
+// A grouping is the groups of a model, with its layers as they became: their
+// blocks may be larger and their pages padded.
+type grouping struct {
+	groups []Group
+	layers []Layer
+	packed bool // groups whose pages differ lie over each other in one block
+}
+
+// errPages says that the pages of layers cannot be made alike.
+var errPages = errors.New("pages cannot be made alike")
+
+// group makes the groups of a model (vLLM's get_kv_cache_groups).
+func group(layers []Layer, fullAllocation bool) (g grouping, err error) {
+	if err := check(layers); err != nil || len(layers) == 0 {
+		return grouping{layers: layers}, err
+	}
+	if fullAllocation {
+		if layers, err = promote(layers); err != nil {
+			return g, err
+		}
+	}
+	switch {
+	case oneType(layers):
+		return grouping{groups: together(layers), layers: layers}, nil
+	case packs(layers):
+		groups, err := splitPacked(layers)
+		return grouping{groups: groups, layers: layers, packed: true}, err
+	}
+	g, err = alike(layers)
+	if errors.Is(err, errPages) && canPromote(layers) {
+		if promoted, failed := promote(layers); failed == nil {
+			return grouping{groups: together(promoted), layers: promoted}, nil
+		}
+	}
+	return g, err
+}
+
+// alike groups layers whose pages can be made alike. Hidden states have groups of
+// their own, after the others.
+func alike(layers []Layer) (grouping, error) {
+	var rest, hidden []int
+	for i := range layers {
+		if layers[i].Hidden {
+			hidden = append(hidden, i)
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	layers = slices.Clone(layers)
+	pages, err := unifyPages(layers, rest)
+	if err != nil {
+		return grouping{}, err
+	}
+	groups := split(layers, rest)
+	blocks := 0 // the greatest common divisor
+	for _, g := range groups {
+		blocks = kvcache.Divisor(blocks, g.BlockSize)
+	}
+	for _, i := range hidden {
+		l := &layers[i]
+		most := max(pages/(l.content()/l.BlockSize), 1)
+		l.BlockSize = largestDivisor(blocks, most)
+		if l.content() > pages {
+			return grouping{}, fmt.Errorf("%w: a hidden state of layer %d takes %d bytes, and a block %d", ErrLayers, i, l.content(), pages)
+		}
+		l.Page = pages
+		groups = append(groups, Group{Group: l.Group, Layers: []int{i}})
+	}
+	return grouping{groups: groups, layers: layers}, nil
+}
+
+// together is all layers as one group.
+func together(layers []Layer) []Group {
+	all := Group{Group: layers[0].Group}
+	for i := range layers {
+		all.Layers = append(all.Layers, i)
+		all.Eagle = all.Eagle || layers[i].Eagle
+	}
+	return []Group{all}
+}
+
+// oneType reports whether all layers need the same slots, so that one block table
+// does for all (UniformTypeKVCacheSpecs).
+func oneType(layers []Layer) bool {
+	for i := range layers {
+		if !sameSlots(layers[i].Group, layers[0].Group) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameSlots(a, b kvcache.Group) bool {
+	a.Eagle, b.Eagle = false, false
+	return a == b
+}
+
+// unifyPages makes the pages of the layers of list as large as the largest: by more
+// tokens in a block, or by padding.
+func unifyPages(layers []Layer, list []int) (int, error) {
+	largest := 0
+	for _, i := range list {
+		largest = max(largest, layers[i].pageBytes())
+	}
+	for _, i := range list {
+		l := &layers[i]
+		page := l.pageBytes()
+		switch {
+		case l.Kind == kvcache.Mamba:
+			l.StateBytes = largest
+		case largest%page == 0:
+			if l.BlockSize > maxBlockSize/(largest/page) {
+				return 0, fmt.Errorf("%w: a block of layer %d, of %d tokens, takes %d bytes, and the largest %d: a block as large would have more than %d tokens",
+					ErrLayers, i, l.BlockSize, page, largest, maxBlockSize)
+			}
+			l.BlockSize *= largest / page
+			l.Page *= largest / page
+		case !l.Strided:
+			return 0, fmt.Errorf("%w: %w: a block of layer %d takes %d bytes, which do not divide the %d of the largest, and cannot be padded",
+				ErrLayers, errPages, i, page, largest)
+		default:
+			l.Page = largest
+		}
+	}
+	return largest, nil
+}
+
+// split makes groups of equal layers from list. All groups have the same number of layers except for
+// padding: that of the smallest kind, or of the largest if it has less than 1.5 times as many.
+func split(layers []Layer, list []int) []Group {
+	var kinds []Group
+	for _, i := range list {
+		at := slices.IndexFunc(kinds, func(g Group) bool { return equal(layers[g.Layers[0]], layers[i]) })
+		if at < 0 {
+			kinds = append(kinds, Group{Group: layers[i].Group})
+			at = len(kinds) - 1
+		}
+		kinds[at].Layers = append(kinds[at].Layers, i)
+	}
+	fewest, most := len(layers), 0
+	for _, k := range kinds {
+		fewest, most = min(fewest, len(k.Layers)), max(most, len(k.Layers))
+	}
+	size := fewest
+	if 2*most < 3*fewest {
+		size = most
+	}
+	var groups []Group
+	for _, k := range kinds {
+		groups = append(groups, deal(layers, k.Layers, ceil(len(k.Layers), size))...)
+	}
+	return groups
+}
+
+// deal makes n groups, each of every n-th layer, so that each stage of a pipeline gets layers of
+// each group. A group with a layer of the draft model is an EAGLE group.
+func deal(layers []Layer, list []int, n int) []Group {
+	var groups []Group
+	for first := range n {
+		g := Group{Group: layers[list[0]].Group}
+		g.Eagle = false
+		for at := first; at < len(list); at += n {
+			g.Layers = append(g.Layers, list[at])
+			g.Eagle = g.Eagle || layers[list[at]].Eagle
+		}
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+// equal reports whether two layers store the same; one of them may be the draft model's.
+func equal(a, b Layer) bool {
+	a.Eagle, b.Eagle = false, false
+	return a == b
+}
+
+func largestDivisor(of, most int) int {
+	for d := min(of, most); d > 1; d-- {
+		if of%d == 0 {
+			return d
+		}
+	}
+	return 1
+}
+
+func ceil(a, b int) int { return (a + b - 1) / b }

@@ -1,0 +1,88 @@
+package memplan
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sort"
+
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+)
+
+// ErrMemory is wrapped when not even one request of the longest length fits.
+var ErrMemory = errors.New("not enough memory")
+
+// bytesPerBlock is what one block of every tensor takes.
+func (p *Plan) bytesPerBlock() int {
+	n := 0
+	for i := range p.Tensors {
+		if p.Tensors[i].Stride > 0 {
+			return p.Tensors[i].Stride
+		}
+		n += p.Tensors[i].Bytes / max(p.NumGPUBlocks, 1)
+	}
+	return n
+}
+
+// BytesFor is what one request of the given tokens takes, with inFlight tokens
+// scheduled and not settled; at most math.MaxInt.
+func (p *Plan) BytesFor(tokens, inFlight int) int {
+	blocks := 0
+	for i := range p.Groups {
+		blocks += p.Groups[i].MostBlocks(tokens, inFlight)
+	}
+	if bytes := p.bytesPerBlock(); bytes == 0 || blocks <= math.MaxInt/bytes {
+		return blocks * bytes
+	}
+	return math.MaxInt
+}
+
+// LongestModelLen is the longest request, of at most most tokens, that the plan's
+// blocks hold and that a scheduler with the given steps in flight takes; 0 if there is none.
+// vLLM's bound counts the null block as one that a request can have; this does not.
+func (p *Plan) LongestModelLen(most, inFlight, steps int) (int, error) {
+	c, err := p.cache(most, inFlight)
+	if err != nil {
+		return 0, err
+	}
+	n := sort.Search(most, func(i int) bool {
+		return p.BytesFor(i+1, inFlight) > p.available() || c.View.PeakBlocks(i+1, steps) > p.NumGPUBlocks-1
+	})
+	if n < 2 {
+		return 0, nil // a prompt and a generated token
+	}
+	return n, nil
+}
+
+// cache is one with the plan's groups and hardly any blocks.
+func (p *Plan) cache(most, inFlight int) (*kvcache.Cache, error) {
+	config := kvcache.Config{
+		NumGPUBlocks: 2, MaxModelLen: most, MaxInFlightTokens: inFlight, EnablePrefixCaching: true, Hash: blockhash.LE{},
+	}
+	for i := range p.Groups {
+		config.Groups = append(config.Groups, p.Groups[i].Group)
+	}
+	c, err := kvcache.New(config)
+	if err != nil { // there are groups without prefix caching
+		config.EnablePrefixCaching = false
+		c, err = kvcache.New(config)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrLayers, err)
+	}
+	return c, nil
+}
+
+func (p *Plan) available() int { return (p.NumGPUBlocks - 1) * p.bytesPerBlock() }
+
+// CheckModelLen wraps ErrMemory if longest, of LongestModelLen, is below maxModelLen.
+func (p *Plan) CheckModelLen(maxModelLen, inFlight, longest int) error {
+	if longest >= maxModelLen {
+		return nil
+	}
+	return fmt.Errorf("%w: to serve one request of %d tokens, %s GiB are needed, and %s GiB are available without the null block; the longest that fits is %d",
+		ErrMemory, maxModelLen, gib(p.BytesFor(maxModelLen, inFlight)), gib(p.available()), longest)
+}
+
+func gib(bytes int) string { return fmt.Sprintf("%.2f", float64(bytes)/(1<<30)) }

@@ -1,0 +1,148 @@
+package memplan
+
+import (
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+)
+
+// packs reports whether groups may have pages of different sizes, which lie over each
+// other: layers of keys only, some with windows, whose pages differ, as in DeepSeek V4 (vLLM's
+// group_and_unify_kv_cache_specs).
+func packs(layers []Layer) bool {
+	window, differ := false, false
+	for i := range layers {
+		window = window || layers[i].Kind == kvcache.SlidingWindow && layers[i].KeysOnly
+		differ = differ || layers[i].pageBytes() != layers[0].pageBytes()
+	}
+	return window && differ
+}
+
+// splitPacked makes one group of all full attention, and of the windows of equal length
+// and block as many as bring about the same number of layers of each page size
+// (vLLM's _get_kv_cache_groups_uniform_groups).
+func splitPacked(layers []Layer) ([]Group, error) {
+	var kinds []Group // the first is full attention
+	for i := range layers {
+		l := &layers[i]
+		if !l.KeysOnly && !l.Hidden || l.Kind != kvcache.Full && l.Kind != kvcache.SlidingWindow {
+			return nil, fmt.Errorf("%w: layer %d is not of keys only, beside windows of keys only with pages of other sizes", ErrLayers, i)
+		}
+		at := slices.IndexFunc(kinds, func(g Group) bool { return sameSlots(g.Group, l.Group) })
+		switch {
+		case at >= 0:
+			kinds[at].Layers = append(kinds[at].Layers, i)
+		case l.Kind == kvcache.Full && len(kinds) > 0 && kinds[0].Kind == kvcache.Full:
+			return nil, fmt.Errorf("%w: layer %d has blocks of %d tokens, and one before it of %d: want the same for all full attention",
+				ErrLayers, i, l.BlockSize, kinds[0].BlockSize)
+		case l.Kind == kvcache.Full:
+			kinds = slices.Insert(kinds, 0, Group{l.Group, []int{i}})
+		default:
+			kinds = append(kinds, Group{l.Group, []int{i}})
+		}
+	}
+	if kinds[0].Kind != kvcache.Full {
+		return nil, fmt.Errorf("%w: windows of keys only with pages of different sizes, and no full attention", ErrLayers)
+	}
+	tuples := make([]int, len(kinds))
+	for k := range kinds {
+		tuples[k] = mostOfOneSize(layers, kinds[k].Layers)
+	}
+	size := leastPadding(tuples, tuples[0])
+	groups := deal(layers, kinds[0].Layers, 1)
+	for k := 1; k < len(kinds); k++ {
+		list, err := interleave(layers, kinds[k].Layers)
+		if err != nil {
+			return nil, err
+		}
+		sizes := len(kinds[k].Layers) / tuples[k]
+		groups = append(groups, dealTuples(layers, list, sizes, ceil(tuples[k], size))...)
+	}
+	return groups, nil
+}
+
+// dealTuples cuts list into tuples of each layers, and makes n groups, each of every n-th tuple.
+func dealTuples(layers []Layer, list []int, each, n int) []Group {
+	var groups []Group
+	for first := range n {
+		var mine []int
+		for at := first * each; at < len(list); at += n * each {
+			mine = append(mine, list[at:at+each]...)
+		}
+		groups = append(groups, deal(layers, mine, 1)...)
+	}
+	return groups
+}
+
+// interleave orders layers so that one of each page size follows the other.
+func interleave(layers []Layer, list []int) ([]int, error) {
+	var sizes [][]int
+	for _, i := range list {
+		at := slices.IndexFunc(sizes, func(same []int) bool { return layers[same[0]].pageBytes() == layers[i].pageBytes() })
+		if at < 0 {
+			sizes = append(sizes, []int{i})
+			continue
+		}
+		sizes[at] = append(sizes[at], i)
+	}
+	var mixed []int
+	for k := range sizes[0] {
+		for _, same := range sizes {
+			if len(same) != len(sizes[0]) {
+				return nil, fmt.Errorf("%w: %d layers like layer %d have pages of %d bytes, and %d like layer %d of %d: want as many of each",
+					ErrLayers, len(sizes[0]), sizes[0][0], layers[sizes[0][0]].pageBytes(), len(same), same[0], layers[same[0]].pageBytes())
+			}
+			mixed = append(mixed, same[k])
+		}
+	}
+	return mixed, nil
+}
+
+// mostOfOneSize is the number of layers that have the commonest page size.
+func mostOfOneSize(layers []Layer, list []int) int {
+	count, most := map[int]int{}, 0
+	for _, i := range list {
+		count[layers[i].pageBytes()]++
+		most = max(most, count[layers[i].pageBytes()])
+	}
+	return most
+}
+
+// leastPadding is the number, at least least, of which multiples are nearest above all
+// counts; the largest of those that do equally well (vLLM's _approximate_gcd).
+func leastPadding(counts []int, least int) int {
+	best, fewest := least, -1
+	for d := least; d <= slices.Max(counts); d++ {
+		padding := 0
+		for _, n := range counts {
+			padding += ceil(n, d)*d - n
+		}
+		if fewest < 0 || padding <= fewest {
+			best, fewest = d, padding
+		}
+	}
+	return best
+}
+
+// pack lays the layers of each group side by side in a block, and groups over each other: a
+// block belongs to one group at a time. sizes is what a block of each layer takes
+// (vLLM's _get_packed_kv_cache_layout).
+func pack(groups []Group, sizes []int) (tensors []Tensor, stride int) {
+	for _, g := range groups {
+		offset := 0
+		for _, l := range g.Layers {
+			at, found := slices.BinarySearchFunc(tensors, offset, func(t Tensor, offset int) int { return t.Offset - offset })
+			if !found {
+				tensors = slices.Insert(tensors, at, Tensor{Offset: offset})
+			}
+			tensors[at].Layers = append(tensors[at].Layers, l)
+			offset += sizes[l]
+		}
+		stride = max(stride, offset)
+	}
+	for i := range tensors {
+		tensors[i].Stride = stride
+	}
+	return tensors, stride
+}

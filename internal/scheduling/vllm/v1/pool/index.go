@@ -1,0 +1,152 @@
+package pool
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+
+	"llmmemory/internal/scheduling/blockhash"
+)
+
+// A Key is a hash of one group of layers: groups never share entries, even for
+// equal hashes (vllm/v1/RULES.md §1).
+type Key struct {
+	Hash  blockhash.Hash
+	Group uint32
+}
+
+// An entry is a node that carries a key: a block, or an additional key of a
+// block. Nodes with the same key form a ring in the order they were inserted.
+type entry struct {
+	hash           blockhash.Hash
+	group          uint32
+	younger, older int32 // neighbours in the ring
+}
+
+// A slot of the hash map. Slots are found from the tag, by linear probing, and
+// closed up when one is removed, so there are no tombstones.
+type slot struct {
+	tag  uint32 // 31 bits of the key; see many
+	head int32  // first node of the ring, plus 1; 0: empty slot
+}
+
+// many is set once a key has had two nodes, until it has none: vLLM's map then
+// holds a dict, and the recordings show that.
+const many = 1 << 31
+
+// slotsFor leaves at least half of the slots empty when every block has a key.
+func slotsFor(blocks int) int { return 1 << bits.Len(uint(2*blocks-1)) }
+
+// tagOf uses bits of the hash directly, because hashes are evenly distributed.
+func tagOf(h *blockhash.Hash, group uint32) uint32 {
+	mixed := binary.LittleEndian.Uint64(h[:]) + uint64(group)*0x9E3779B97F4A7C15 // 2^64/φ
+	return uint32(mixed>>32) &^ many
+}
+
+// find returns the slot of the key, or the empty slot where it would go.
+func (p *Pool) find(h *blockhash.Hash, group, tag uint32) (i uint32, found bool) {
+	mask := uint32(len(p.slots) - 1)
+	for i = tag & mask; ; i = (i + 1) & mask {
+		s := &p.slots[i]
+		if s.head == 0 {
+			return i, false
+		}
+		if s.tag&^many == tag {
+			if e := p.entry(s.head - 1); e.group == group && e.hash.Equal(h) {
+				return i, true
+			}
+		}
+	}
+}
+
+// entry returns the node: a block's primary key, or after those one of more.
+func (p *Pool) entry(node int32) *entry {
+	if int(node) < p.config.NumGPUBlocks {
+		return &p.recs[node].entry
+	}
+	return &p.more[int(node)-p.config.NumGPUBlocks].entry
+}
+
+// Lookup returns the block that was registered first under the key and still
+// is. It has no effect on the order of eviction (vllm/v1/RULES.md §2.5).
+func (p *Pool) Lookup(h *blockhash.Hash, group uint32) (id int32, ok bool) {
+	if p.used == 0 {
+		return Null, false
+	}
+	i, ok := p.find(h, group, tagOf(h, group))
+	if !ok {
+		return Null, false
+	}
+	return p.owner(p.slots[i].head - 1), true
+}
+
+// enter puts a node, whose key is set, at the end of its key's ring.
+func (p *Pool) enter(node int32) {
+	e := p.entry(node)
+	tag := tagOf(&e.hash, e.group)
+	i, found := p.find(&e.hash, e.group, tag)
+	if found {
+		head := p.slots[i].head - 1
+		first := p.entry(head)
+		e.younger, e.older = head, first.older
+		p.entry(first.older).younger = node
+		first.older = node
+		p.slots[i].tag |= many
+		return
+	}
+	e.younger, e.older = node, node
+	p.slots[i] = slot{tag, node + 1}
+	p.used++
+	if 4*p.used > 3*len(p.slots) { // additional keys only: see slotsFor
+		p.grow()
+	}
+}
+
+// leave takes a node out of its key's ring, and the key out of the map if this
+// was the last one.
+func (p *Pool) leave(node int32) {
+	e := p.entry(node)
+	i, found := p.find(&e.hash, e.group, tagOf(&e.hash, e.group))
+	if !found {
+		panic(fmt.Sprintf("the key of node %d is not in the map: group %d, hash %x", node, e.group, e.hash))
+	}
+	p.version++
+	if e.younger == node {
+		p.closeUp(i)
+		p.used--
+		return
+	}
+	p.entry(e.older).younger, p.entry(e.younger).older = e.younger, e.older
+	if p.slots[i].head-1 == node {
+		p.slots[i].head = e.younger + 1
+	}
+}
+
+// closeUp empties slot i and moves those back that had to go past it.
+func (p *Pool) closeUp(i uint32) {
+	mask := uint32(len(p.slots) - 1)
+	for j := (i + 1) & mask; p.slots[j].head != 0; j = (j + 1) & mask {
+		home := p.slots[j].tag & mask // many is above every mask
+		if (j-home)&mask >= (j-i)&mask {
+			p.slots[i] = p.slots[j]
+			i = j
+		}
+	}
+	p.slots[i] = slot{}
+}
+
+func (p *Pool) grow() {
+	old := p.slots
+	p.slots = make([]slot, 2*len(old))
+	mask := uint32(len(p.slots) - 1)
+	for _, s := range old {
+		if s.head == 0 {
+			continue
+		}
+		i := s.tag & mask &^ many
+		for p.slots[i].head != 0 {
+			i = (i + 1) & mask
+		}
+		p.slots[i] = s
+	}
+}

@@ -1,0 +1,160 @@
+package pool
+
+import "llmmemory/internal/scheduling/blockhash"
+
+// A moreKey is an additional key of a block: a partial entry (vllm/v1/RULES.md §10).
+type moreKey struct {
+	entry
+	block int32
+	next  int32 // index of the block's next additional key, or -1
+}
+
+// owner is the block that a node leads to.
+func (p *Pool) owner(node int32) int32 {
+	if int(node) < p.config.NumGPUBlocks {
+		return node
+	}
+	return p.more[int(node)-p.config.NumGPUBlocks].block
+}
+
+// insert registers id under the key, as its primary key if it has none. A key
+// that the block has already is left where it is.
+func (p *Pool) insert(id int32, h *blockhash.Hash, group uint32, tokens int) {
+	if p.has(id, h, group) {
+		return
+	}
+	p.recs[id].stamp = p.stamp
+	if p.recs[id].tokens != 0 {
+		p.insertMore(id, h, group)
+		return
+	}
+	rec := &p.recs[id]
+	rec.tokens, rec.hash, rec.group = uint32(tokens), *h, group
+	p.enter(id)
+}
+
+// has reports whether id is registered under the key.
+func (p *Pool) has(id int32, h *blockhash.Hash, group uint32) bool {
+	if p.recs[id].tokens == 0 {
+		return false
+	}
+	if e := &p.recs[id]; e.group == group && e.hash.Equal(h) {
+		return true
+	}
+	for i := p.firstMore(id); i >= 0; i = p.more[i].next {
+		if e := &p.more[i]; e.group == group && e.hash.Equal(h) {
+			return true
+		}
+	}
+	return false
+}
+
+// firstMore is the index of id's first additional key, or -1.
+func (p *Pool) firstMore(id int32) int32 {
+	if len(p.first) == 0 {
+		return -1
+	}
+	if i, ok := p.first[id]; ok {
+		return i
+	}
+	return -1
+}
+
+func (p *Pool) insertMore(id int32, h *blockhash.Hash, group uint32) {
+	var i int32
+	if n := len(p.spare); n > 0 {
+		i, p.spare = p.spare[n-1], p.spare[:n-1]
+	} else {
+		i = int32(len(p.more))
+		p.more = append(p.more, moreKey{})
+	}
+	p.more[i] = moreKey{entry: entry{hash: *h, group: group}, block: id, next: -1}
+	if last := p.firstMore(id); last < 0 {
+		if p.first == nil {
+			p.first = map[int32]int32{}
+		}
+		p.first[id] = i
+	} else {
+		for p.more[last].next >= 0 {
+			last = p.more[last].next
+		}
+		p.more[last].next = i
+	}
+	p.enter(int32(p.config.NumGPUBlocks) + i)
+}
+
+// forget removes every key of id, the primary one first, and records each as removed if record is
+// set.
+func (p *Pool) forget(id int32, record bool) {
+	if p.recs[id].tokens == 0 {
+		return
+	}
+	p.leave(id)
+	p.recs[id].tokens = 0
+	if record {
+		p.events.removed(&p.recs[id].hash, p.recs[id].group)
+	}
+	i := p.firstMore(id)
+	if i < 0 {
+		return
+	}
+	delete(p.first, id)
+	for ; i >= 0; i = p.more[i].next {
+		p.leave(int32(p.config.NumGPUBlocks) + i)
+		if record {
+			p.events.removed(&p.more[i].hash, p.more[i].group)
+		}
+		p.spare = append(p.spare, i)
+	}
+}
+
+// SetStamp sets the step in which keys are inserted from now on, for View.InsertedSince.
+func (p *Pool) SetStamp(step uint32) { p.stamp = step }
+
+// Move gives all keys of src to dst, which has none: the owner of src goes on
+// writing to it, and dst holds what the keys stand for. The keys stay valid, so
+// there is no event (vLLM, move_block_hashes).
+func (p *Pool) Move(src, dst int32) {
+	tokens := int(p.recs[src].tokens)
+	if tokens == 0 {
+		return
+	}
+	keys := p.keysOf(src)
+	p.forget(src, false)
+	for i := range keys {
+		p.insert(dst, &keys[i].Hash, keys[i].Group, tokens)
+	}
+}
+
+// keysOf lists the keys of id, the primary one first.
+func (p *Pool) keysOf(id int32) []Key {
+	keys := []Key{{p.recs[id].hash, p.recs[id].group}}
+	for i := p.firstMore(id); i >= 0; i = p.more[i].next {
+		keys = append(keys, Key{p.more[i].hash, p.more[i].group})
+	}
+	return keys
+}
+
+// Evict removes the keys of id, which may be in use (vllm/v1/RULES.md §7).
+func (p *Pool) Evict(id int32) {
+	p.forget(id, p.config.EnableEvents)
+}
+
+// Reset forgets all keys if no block is in use, and reports whether that was
+// so. The order of the queue stays (vllm/v1/RULES.md §7).
+func (p *Pool) Reset() bool {
+	if p.config.NumGPUBlocks-p.free != 1 {
+		return false
+	}
+	for i := range p.recs {
+		p.recs[i].tokens = 0
+	}
+	clear(p.slots)
+	clear(p.first)
+	p.more, p.spare, p.used = p.more[:0], p.spare[:0], 0
+	p.version++
+	if p.config.EnableEvents {
+		p.events.cleared()
+	}
+	return true
+}

@@ -1,0 +1,87 @@
+package pool
+
+import (
+	"fmt"
+
+	"llmmemory/internal/scheduling/blockhash"
+)
+
+// Content is everything that the keys of a request's blocks depend on.
+type Content struct {
+	Tokens []int32
+	Hashes []blockhash.Hash // one for each complete block of Config.HashBlockSize tokens
+	Extras blockhash.Extras
+	LoRAID int64
+}
+
+// Register gives blocks from to to-1 of a table their keys; they are full
+// blocks of blockSize tokens (vllm/v1/RULES.md §4). Null blocks and those that mask,
+// which starts at from, leaves out are skipped; a nil mask leaves none out.
+// A partial entry that a block had before is removed. There is one event for
+// the whole range, even if nothing is stored (vllm/v1/RULES.md §12).
+func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, group uint32, mask []bool) {
+	if from >= to {
+		return
+	}
+	scale := blockSize / p.config.HashBlockSize // a coarse block has its last fine hash
+	for i := from; i < to; i++ {
+		id := table[i]
+		if id == Null || mask != nil && !mask[i-from] {
+			continue
+		}
+		tokens := (i + 1) * blockSize
+		h := &c.Hashes[(i+1)*scale-1]
+		if had := int(p.recs[id].tokens); had != 0 && !p.has(id, h, group) { // a fork may have been here
+			if had >= tokens {
+				panic(fmt.Sprintf("block %d has a key for %d tokens, and is full with %d", id, had, tokens))
+			}
+			p.forget(id, p.config.EnableEvents)
+		}
+		p.insert(id, h, group, tokens)
+	}
+	if p.config.EnableEvents {
+		p.recordStored(c, table, from, to, blockSize, group, mask, 0)
+	}
+}
+
+// RegisterPart gives block a key for a boundary inside it: the prefix of that many tokens, a
+// multiple of the hash size and not of the block size (vllm/v1/RULES.md §10, "Partial entry
+// rules"). It returns the key, or ok = false for the null block.
+func (p *Pool) RegisterPart(c *Content, block int32, tokens int, group uint32) (key Key, ok bool) {
+	if block == Null {
+		return Key{}, false
+	}
+	n := tokens / p.config.HashBlockSize
+	h := &c.Hashes[n-1]
+	known := p.has(block, h, group)
+	if had := int(p.recs[block].tokens); !known && had != 0 && had < tokens {
+		p.forget(block, p.config.EnableEvents)
+	}
+	p.insert(block, h, group, tokens)
+	if p.config.EnableEvents && !known {
+		p.recordPart(c, n, group)
+	}
+	return Key{*h, group}, true
+}
+
+// Extend adds the hashes of the blocks that are complete now (vllm/v1/RULES.md §3).
+func (c *Content) Extend(f blockhash.Function, size int) {
+	n := len(c.Hashes)
+	at := blockhash.Last
+	if n == 0 {
+		at = 0
+	}
+	// Hashes are written where they stay: a variable would move to the heap.
+	for ; (n+1)*size <= len(c.Tokens); n++ {
+		c.Hashes = append(c.Hashes, blockhash.Hash{})
+		h := &c.Hashes[n]
+		parent := h
+		if n > 0 {
+			parent = &c.Hashes[n-1]
+		} else {
+			*h = f.Root()
+		}
+		extra := c.Extras.Block(n*size, (n+1)*size, &at)
+		f.Sum(h, parent, c.Tokens[n*size:(n+1)*size], extra)
+	}
+}

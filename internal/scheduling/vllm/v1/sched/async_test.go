@@ -1,0 +1,179 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/invariants"
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+)
+
+// The scenarios and the values they expect are those of vLLM's
+// tests/v1/core/test_async_scheduler.py at the commit of RULES.md.
+
+func asyncConfig(blocks int) Config {
+	return Config{
+		MaxNumSeqs: 16, MaxNumBatchedTokens: 8192, AsyncScheduling: true, AsVLLM: true,
+		Cache: kvcache.Config{
+			NumGPUBlocks: blocks, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 16}}, MaxModelLen: 8192,
+			EnablePrefixCaching: true, Hash: blockhash.LE{}, RetentionInterval: kvcache.RetainAll,
+		},
+	}
+}
+
+func TestAsyncStopsByMaxTokensWithoutAnExtraStep(t *testing.T) {
+	for _, most := range []int{1, 2, 3, 5} {
+		t.Run(fmt.Sprint(most), func(t *testing.T) {
+			p := newPipeline(t, asyncConfig(10000))
+			a := add(t, p.s, Spec{Tokens: tokens(10, 1), MaxTokens: most})
+			p.schedule()
+			b := add(t, p.s, Spec{Tokens: tokens(10, 2), MaxTokens: most})
+			p.schedule()
+			for len(p.flights) > 0 {
+				p.process()
+				p.schedule()
+			}
+			require.Zero(t, p.s.requests.Len())
+			require.Len(t, p.kept[a], most)
+			require.Len(t, p.kept[b], most)
+			require.Equal(t, 2*(10+most-1), p.total, "no more tokens are scheduled than necessary")
+		})
+	}
+}
+
+// vLLM: a pool so small that decodes preempt each other with steps in flight.
+func TestAsyncPreemptionDeliversWhatIsInFlight(t *testing.T) {
+	for _, drafts := range []int{0, 3} {
+		t.Run(fmt.Sprintf("%d drafts", drafts), func(t *testing.T) {
+			c := asyncConfig(5)
+			c.MaxNumBatchedTokens, c.PipelineParallelSize, c.NumSpeculativeTokens = 512, 3, drafts
+			p := newPipeline(t, c)
+			require.Equal(t, 4, p.most)
+			p.accept = func(step, row, n int) int { return (step + row) % (n + 1) }
+			var ids []ID
+			p.run(func(step int) {
+				for n := 0; len(ids) < 8 && (n < 1 || len(ids) < 3); n++ {
+					ids = append(ids, add(t, p.s, Spec{Tokens: tokens(8, len(ids)), MaxTokens: 24}))
+				}
+			})
+			require.Positive(t, p.stale, "requests lose their blocks with steps in flight")
+			for _, id := range ids {
+				require.Len(t, p.kept[id], 24)
+				require.Equal(t, p.emitted[id][:24], p.kept[id], "every sampled token is delivered once, in order")
+			}
+		})
+	}
+}
+
+func TestAsyncResetDropsWhatIsInFlight(t *testing.T) {
+	for _, stages := range []int{1, 3} {
+		t.Run(fmt.Sprintf("%d stages", stages), func(t *testing.T) {
+			c := asyncConfig(5)
+			c.MaxNumBatchedTokens, c.PipelineParallelSize, c.NumSpeculativeTokens = 512, stages, 3
+			p := newPipeline(t, c)
+			p.accept = func(step, row, n int) int { return (step + row) % (n + 1) }
+			resets := []int{6, 14}
+			if stages > 1 {
+				resets = []int{6, 7, 18, 19}
+			}
+			var ids []ID
+			p.run(func(step int) {
+				if len(ids) < 8 {
+					ids = append(ids, add(t, p.s, Spec{Tokens: tokens(8, len(ids)), MaxTokens: 24}))
+				}
+				if slices.Contains(resets, step) {
+					ok, err := p.s.Reset(true)
+					require.NoError(t, err)
+					require.True(t, ok)
+				}
+			})
+			require.Positive(t, p.stale, "requests lose their blocks with steps in flight")
+			for _, id := range ids {
+				require.Len(t, p.kept[id], 24)
+			}
+		})
+	}
+}
+
+func TestPipelineStagesEachHaveAStepInFlight(t *testing.T) {
+	c := asyncConfig(100)
+	c.PipelineParallelSize = 2
+	p := newPipeline(t, c)
+	a := add(t, p.s, Spec{Tokens: tokens(8, 1), MaxTokens: 4})
+	require.Len(t, p.schedule().step.Rows, 1)
+	require.Empty(t, p.schedule().step.Rows, "a decode waits until its last step has left the first stage")
+	require.Len(t, p.schedule().step.Rows, 1)
+	p.run(nil)
+	require.Len(t, p.kept[a], 4)
+
+	c.AsyncScheduling = false
+	p = newPipeline(t, c)
+	require.Equal(t, 2, p.most)
+	a = add(t, p.s, Spec{Tokens: tokens(8, 1), MaxTokens: 4})
+	p.schedule()
+	require.Empty(t, p.schedule().step.Rows, "without placeholders a decode waits for its token")
+	b := add(t, p.s, Spec{Tokens: tokens(8, 2), MaxTokens: 4})
+	require.Len(t, p.schedule().step.Rows, 1, "another request fills the second stage")
+	require.ErrorIs(t, p.s.Schedule(&Step{}), ErrOrder)
+	p.run(nil)
+	require.Len(t, p.kept[a], 4)
+	require.Len(t, p.kept[b], 4)
+}
+
+func TestAsyncLastTokensAreCached(t *testing.T) {
+	p := newPipeline(t, asyncConfig(100))
+	id := add(t, p.s, Spec{Tokens: tokens(10, 1), MaxTokens: 7})
+	p.run(nil)
+	next := append(tokens(10, 1), p.kept[id]...)
+	require.Equal(t, 16, hits(t, p.s, next), "the block was full with the last step")
+}
+
+func TestTwoStepsInFlightAllocateNothing(t *testing.T) {
+	if invariants.Enabled {
+		t.Skip("a check of the whole state allocates")
+	}
+	c := asyncConfig(400)
+	c.AsVLLM = false
+	s := newSmall(t, c)
+	for i := range 8 {
+		add(t, s, Spec{Tokens: tokens(20, i), MaxTokens: 700})
+	}
+	var step Step
+	var out Outcome
+	counts, sampled := make([]int32, 8), make([]int32, 8)
+	for i := range counts {
+		counts[i] = 1
+	}
+	require.NoError(t, s.Schedule(&step))
+	cycle := func() {
+		if s.Schedule(&step) != nil || s.Update(counts, sampled, &out) != nil || len(step.Rows) != 8 {
+			t.Fatal("a step failed")
+		}
+	}
+	for range 50 {
+		cycle()
+	}
+	require.Zero(t, testing.AllocsPerRun(400, cycle))
+}
+
+// What is dropped stays dropped if the request is preempted once more before its step is updated (vllm/v1/RULES.md §15).
+func TestDroppedTokensStayDroppedOverAPreemption(t *testing.T) {
+	c := small(20)
+	c.AsyncScheduling = true
+	h := newHost(t, c)
+	id := h.add(6, 1, Spec{})
+	h.schedule()
+	ok, err := h.Reset(true)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, KindResumed, h.schedule()[0].Kind)
+	h.lose(id)
+	for range 2 {
+		h.update(7)
+		require.Equal(t, []int32{0}, h.out.Kept)
+	}
+}

@@ -1,0 +1,123 @@
+package sched
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+)
+
+// ErrConfig is wrapped by every error about a Config.
+var ErrConfig = errors.New("bad scheduler configuration")
+
+// Policy is the order of waiting requests.
+type Policy uint8
+
+const (
+	FCFS     Policy = iota // in the order of Add; preempted ones in front
+	Priority               // by priority, arrival and name, smaller first
+)
+
+// Config describes a scheduler.
+type Config struct {
+	Cache               kvcache.Config
+	Policy              Policy
+	MaxNumSeqs          int // running requests
+	MaxNumBatchedTokens int // tokens in a step
+
+	LongPrefillTokenThreshold int // most tokens of one request in a step; 0: no limit
+	NumLookaheadTokens        int // slots for the draft model of each request
+	NumSpeculativeTokens      int // draft tokens of each request and step; 0: no speculation
+
+	DisableChunkedPrefill bool // no chunked prefill: a prompt is computed in one step
+	AdmitChunks           bool // admit a request if its first chunk fits, not its whole sequence
+	ReturnDrafts          bool // give blocks of rejected drafts back at once; vLLM keeps them
+
+	// AsVLLM answers bit for bit as vLLM does, also where that is unsafe: blocks and encoder outputs
+	// that were scheduled or loaded and never written can be read, requests can wait for
+	// each other or preempt each other for ever, and a step can be empty although something can run.
+	// The list is in vllm/v1/RULES.md §17.
+	AsVLLM bool
+
+	// EncoderCacheSize is how many embeddings of multimodal items the worker keeps;
+	// 0: there is no encoder, and items only name blocks. MaxNumEncoderInputTokens is how
+	// many it computes in a step; 0: EncoderCacheSize (RULES.md §20).
+	EncoderCacheSize         int
+	MaxNumEncoderInputTokens int
+	DisableChunkedMMInput    bool // no chunk of a prompt ends inside an item that was not begun before
+
+	// MaxLoRAs is how many adapters (Spec.LoRAID above 0) may run at a time; 0: no limit.
+	MaxLoRAs int
+
+	// Connector says whether keys and values come from elsewhere or go there (RULES.md §19).
+	Connector Connector
+
+	// With ZeroNewBlocks steps list blocks to zero. It is needed if what one layer leaves in a block
+	// can be NaN to another, as with Mamba groups and layers of different precision (vLLM's
+	// needs_kv_cache_zeroing).
+	ZeroNewBlocks bool
+
+	// AsyncScheduling schedules the next step of a request before the tokens
+	// of the last one are known: placeholders stand for them (RULES.md §15).
+	AsyncScheduling bool
+
+	// PipelineParallelSize is how many stages compute a step one after the
+	// other; 0: one.
+	PipelineParallelSize int
+
+	// MaxConcurrentBatches is how many steps may be scheduled and not updated;
+	// 0: PipelineParallelSize, and one more with AsyncScheduling.
+	MaxConcurrentBatches int
+}
+
+// complete fills in defaults and checks the configuration.
+func (c *Config) complete() error {
+	if c.PipelineParallelSize == 0 {
+		c.PipelineParallelSize = 1
+	}
+	if c.MaxConcurrentBatches == 0 {
+		c.MaxConcurrentBatches = c.PipelineParallelSize
+		if c.AsyncScheduling {
+			c.MaxConcurrentBatches++
+		}
+	}
+	c.MaxNumEncoderInputTokens = cmp.Or(c.MaxNumEncoderInputTokens, c.EncoderCacheSize)
+	return c.check()
+}
+
+// maxBatches is the most steps that may be in flight.
+const maxBatches = 64
+
+func (c *Config) check() error {
+	switch {
+	case c.Policy > Priority:
+		return fmt.Errorf("%w: policy %d", ErrConfig, c.Policy)
+	case c.Cache.MaxModelLen == 1:
+		return fmt.Errorf("%w: max_model_len is 1: want at least 2, for a token of the prompt and a generated one", ErrConfig)
+	case c.MaxNumSeqs < 1:
+		return fmt.Errorf("%w: max_num_seqs is %d: want at least 1", ErrConfig, c.MaxNumSeqs)
+	case c.MaxNumBatchedTokens < 1:
+		return fmt.Errorf("%w: max_num_batched_tokens is %d: want at least 1", ErrConfig, c.MaxNumBatchedTokens)
+	case c.PipelineParallelSize < 1 || c.PipelineParallelSize > maxBatches-1:
+		return fmt.Errorf("%w: pipeline_parallel_size is %d: want 1 to %d", ErrConfig, c.PipelineParallelSize, maxBatches-1)
+	case c.MaxConcurrentBatches < 1 || c.MaxConcurrentBatches > maxBatches:
+		return fmt.Errorf("%w: max_concurrent_batches is %d: want 1 to %d", ErrConfig, c.MaxConcurrentBatches, maxBatches)
+	case c.ReturnDrafts && c.MaxConcurrentBatches > 1:
+		return fmt.Errorf("%w: blocks of rejected drafts cannot be returned while the next step, which writes to them, is in flight", ErrConfig)
+	case c.AsVLLM && 0 < c.LongPrefillTokenThreshold && c.LongPrefillTokenThreshold <= c.NumSpeculativeTokens:
+		return fmt.Errorf("%w: a threshold of %d tokens clips the padding of a decode to 1 and %d drafts, and vLLM then schedules more drafts than tokens",
+			ErrConfig, c.LongPrefillTokenThreshold, c.NumSpeculativeTokens)
+	case c.LongPrefillTokenThreshold < 0 || c.NumLookaheadTokens < 0 || c.NumSpeculativeTokens < 0:
+		return fmt.Errorf("%w: long_prefill_token_threshold is %d, num_lookahead_tokens %d, num_speculative_tokens %d: want none negative",
+			ErrConfig, c.LongPrefillTokenThreshold, c.NumLookaheadTokens, c.NumSpeculativeTokens)
+	case c.EncoderCacheSize < 0 || c.MaxNumEncoderInputTokens < 0 || c.MaxNumEncoderInputTokens > 0 && c.EncoderCacheSize == 0:
+		return fmt.Errorf("%w: encoder_cache_size is %d, max_num_encoder_input_tokens %d: want none negative, and the second 0 if the first is",
+			ErrConfig, c.EncoderCacheSize, c.MaxNumEncoderInputTokens)
+	case c.MaxLoRAs < 0:
+		return fmt.Errorf("%w: max_loras is %d: want at least 0", ErrConfig, c.MaxLoRAs)
+	case c.DisableChunkedPrefill && c.MaxNumBatchedTokens < c.Cache.MaxModelLen:
+		return fmt.Errorf("%w: without chunks a step of %d tokens cannot hold a sequence of %d", ErrConfig, c.MaxNumBatchedTokens, c.Cache.MaxModelLen)
+	}
+	return nil
+}

@@ -1,0 +1,306 @@
+package sched
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+)
+
+// The scenarios and the values they expect are those of vLLM's
+// tests/v1/kv_connector/unit and tests/v1/core/test_scheduler.py at the commit of
+// RULES.md.
+
+func transferConfig(blocks int) Config {
+	return Config{
+		MaxNumSeqs: 16, MaxNumBatchedTokens: 8192, AsVLLM: true, Connector: Connector{Consumer: true, Producer: true},
+		Cache: kvcache.Config{
+			NumGPUBlocks: blocks, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 16}}, MaxModelLen: 8192,
+			EnablePrefixCaching: true, Hash: blockhash.LE{}, RetentionInterval: kvcache.RetainAll,
+		},
+	}
+}
+
+const eos = 9999
+
+// remote is a request whose whole prompt can be loaded while others run.
+func remote(n int) Spec {
+	return Spec{External: Match{n, true}, Stop: []int32{eos}, MaxTokens: 16}
+}
+
+func TestLifeOfARemotePrefill(t *testing.T) {
+	h := newHost(t, transferConfig(100))
+	id := h.add(40, 1, remote(40))
+	require.Empty(t, h.schedule())
+	require.Equal(t, []Loading{{ID: id, NumExternalTokens: 40}}, h.step.Loads)
+	require.Equal(t, 40, h.computed(id))
+	require.Len(t, h.table(id), 3)
+	require.Zero(t, h.hashed(id), "nothing can be hit before it is loaded")
+	require.Empty(t, h.schedule())
+	require.Empty(t, h.step.Loads, "a load is told once")
+	require.NoError(t, h.Transfers.Received(id))
+	require.Equal(t, []Row{{ID: id, Kind: KindNew, Samples: true, NumComputedTokens: 39, NumScheduledTokens: 1}}, h.schedule())
+	require.Equal(t, 2, h.hashed(id))
+	require.Empty(t, h.update(1))
+	h.schedule()
+	require.Equal(t, []Done{{ID: id, Reason: StopToken}}, h.update(eos))
+	h.empty()
+}
+
+// A load whose blocks were taken back before the first row is no second request.
+func TestALoadThatIsTakenBackCountsOnce(t *testing.T) {
+	config := transferConfig(4)
+	config.AsVLLM = false
+	h := newHost(t, config)
+	h.add(16, 1, Spec{Stop: []int32{eos}, MaxTokens: 10})
+	id := h.add(32, 2, remote(32))
+	require.Len(t, h.schedule(), 1)
+	require.Len(t, h.step.Loads, 1)
+	require.NoError(t, h.Transfers.Received(id))
+	h.update(1)
+	require.Len(t, h.schedule(), 1, "its second token needs a block")
+	computed, _, err := h.Monitor.NumComputedTokens(id)
+	require.NoError(t, err)
+	require.Zero(t, computed, "the loaded blocks were taken back")
+	h.update(eos)
+	require.Equal(t, KindNew, h.schedule()[0].Kind)
+	stats, counters := h.Monitor.TakeStats(), h.Scheduler.counters
+	require.Equal(t, 2, stats.Requests)
+	require.Equal(t, 48, stats.Queries)
+	require.Equal(t, 1, stats.Preempted, "it is admitted again")
+	require.Equal(t, 2, counters.External.Requests)
+}
+
+func TestALoadLeavesWhatOthersStillNeed(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		blocks int
+		loads  []int
+		begun  int
+	}{
+		{"not enough after the first one's rest", 8, []int{1, 4}, 1},
+		{"enough for both", 64, []int{1, 1}, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := newHost(t, transferConfig(test.blocks))
+			h.add(16*4, 1, Spec{External: Match{16 * test.loads[0], true}})
+			b := h.add(16*5, 2, Spec{External: Match{16 * test.loads[1], true}})
+			h.schedule()
+			require.Len(t, h.step.Loads, test.begun)
+			require.Equal(t, test.begun == 1, len(h.table(b)) == 0)
+		})
+	}
+}
+
+func TestLifeOfARemoteDecode(t *testing.T) {
+	for _, test := range []struct {
+		name           string
+		tokens, blocks int
+	}{
+		{"two blocks and a half", 40, 3},
+		{"half a block", 8, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := newHost(t, transferConfig(100))
+			id := h.add(test.tokens, 1, Spec{MaxTokens: 1, Send: true})
+			require.Len(t, h.schedule(), 1)
+			require.Equal(t, []Done{{ID: id, Reason: Length}}, h.update(1))
+			require.Equal(t, 99-test.blocks, h.Monitor.Load().FreeBlocks)
+			require.Len(t, h.table(id), test.blocks)
+			require.Empty(t, h.schedule())
+			require.Equal(t, []ID{id}, h.step.Finished)
+			require.Empty(t, h.schedule())
+			require.Empty(t, h.step.Finished)
+			require.Equal(t, 1, h.Monitor.Load().Parked)
+			require.ErrorIs(t, h.Transfers.Received(id), ErrRequest)
+			require.NoError(t, h.Transfers.Sent(id))
+			require.ErrorIs(t, h.Transfers.Sent(id), ErrRequest)
+			h.empty()
+		})
+	}
+}
+
+func TestExternalHitsAreCounted(t *testing.T) {
+	for _, test := range []struct {
+		name                             string
+		local                            bool
+		requests, tokens, hits, external int
+	}{
+		{"none in the cache", false, 2, 8, 0, 4},
+		{"some in the cache", true, 1, 128, 64, 32},
+	} {
+		for _, async := range []bool{false, true} {
+			t.Run(test.name, func(t *testing.T) {
+				c := transferConfig(1000)
+				c.Cache.EnablePrefixCaching = test.local
+				h := newHost(t, c)
+				if test.local {
+					h.add(test.hits, 1, Spec{MaxTokens: 2})
+					for range 2 {
+						h.run(1)
+					}
+					h.Monitor.TakeCounters()
+				}
+				var ids []ID
+				for range test.requests {
+					ids = append(ids, h.add(test.tokens, 1, Spec{External: Match{test.hits + test.external, async}}))
+				}
+				h.schedule()
+				require.Equal(t, ExternalCounters{test.requests, (test.tokens - test.hits) * test.requests, test.external * test.requests},
+					h.Monitor.TakeCounters().External)
+				if async {
+					require.NoError(t, h.Transfers.Received(ids...))
+					h.schedule()
+				}
+				require.Zero(t, h.Monitor.TakeCounters().External, "they count when blocks are there, not again when they run")
+			})
+		}
+	}
+}
+
+func TestAPreemptedRequestLoadsAgain(t *testing.T) {
+	for _, async := range []bool{false, true} {
+		c := transferConfig(7)
+		c.Cache.Groups[0].BlockSize = 2
+		h := newHost(t, c)
+		var ids []ID
+		for i := range 2 {
+			ids = append(ids, h.add(5, i+1, Spec{External: Match{2, async}, MaxTokens: 4}))
+		}
+		if async {
+			require.Empty(t, h.schedule())
+			require.NoError(t, h.Transfers.Received(ids...))
+		}
+		for step, want := range [][]int{{3, 3}, {1, 1}, {1}, {1}} {
+			var got []int
+			for _, row := range h.schedule() {
+				got = append(got, row.NumScheduledTokens)
+			}
+			require.Equal(t, want, got, "step %d", step)
+			h.update(1)
+		}
+		require.Equal(t, Load{Waiting: 1, FreeBlocks: 6, Blocks: 6}, h.Monitor.Load())
+		// 4 of its 7 tokens are in the cache, and 2 outside.
+		require.NoError(t, h.Transfers.SetMatch(ids[1], Match{6, async}))
+		if async {
+			require.Empty(t, h.schedule())
+			require.Equal(t, []Loading{{ID: ids[1], NumComputedTokens: 4, NumExternalTokens: 2}}, h.step.Loads)
+			require.NoError(t, h.Transfers.Received(ids[1]))
+		}
+		rows := h.schedule()
+		require.Len(t, rows, 1)
+		require.Equal(t, 1, rows[0].NumScheduledTokens)
+		require.Equal(t, KindResumed, rows[0].Kind)
+		h.update(1)
+		h.run(1)
+		require.Equal(t, Load{FreeBlocks: 6, Blocks: 6}, h.Monitor.Load())
+	}
+}
+
+func TestARequestWaitsForAnAnswer(t *testing.T) {
+	h := newHost(t, transferConfig(100))
+	id := h.add(32, 1, Spec{Ask: true, UserData: 5})
+	other := h.add(32, 2, Spec{})
+	require.Equal(t, other, h.schedule()[0].ID, "those after it do not wait")
+	h.update(1)
+	for range 2 {
+		require.Len(t, h.schedule(), 1)
+		require.Equal(t, []Query{{id, 5, 0}}, h.step.Queries)
+		h.update(1)
+	}
+	require.NoError(t, h.Transfers.SetMatch(id, Match{16, false}))
+	rows := h.schedule()
+	require.Equal(t, Row{ID: id, UserData: 5, Kind: KindNew, Samples: true, NumComputedTokens: 16, NumScheduledTokens: 16, NumExternalTokens: 16}, rows[1])
+	require.Empty(t, h.step.Queries)
+	stats := h.Monitor.TakeStats()
+	require.Equal(t, 2, stats.Requests, "it counts once, however often it was asked for")
+	require.Equal(t, 64, stats.Queries)
+}
+
+// Ensure that an answer holds until the request has got what it says: a step that fails changes nothing in it, and when
+// nothing of a load came, the request asks again.
+func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
+	for _, async := range []bool{false, true} {
+		c := transferConfig(100)
+		c.AsVLLM = false
+		h := newHost(t, c)
+		id := h.add(32, 1, Spec{Ask: true})
+		require.Empty(t, h.schedule())
+		require.NoError(t, h.Transfers.SetMatch(id, Match{16, async}))
+		if !async {
+			require.Equal(t, 16, h.schedule()[0].NumExternalTokens)
+			require.NoError(t, h.StepFailed())
+			h.steps = nil
+			require.Equal(t, 16, h.schedule()[0].NumExternalTokens)
+			continue
+		}
+		require.Empty(t, h.schedule())
+		h.loadFailed(h.table(id)...)
+		require.NoError(t, h.Transfers.Received(id))
+		require.Empty(t, h.schedule())
+		require.Equal(t, []Query{{ID: id}}, h.step.Queries)
+	}
+}
+
+// Ensure that a request which was aborted while it was loaded is kept until the load is over and its
+// blocks were said to be sent, in either order; there is nothing to send.
+func TestAnAbortedLoadIsKeptUntilItIsOverAndSent(t *testing.T) {
+	for _, sentFirst := range []bool{false, true} {
+		h := newHost(t, transferConfig(100))
+		spec := remote(40)
+		spec.Send = true
+		id := h.add(40, 1, spec)
+		h.schedule()
+		require.Equal(t, 1, h.Abort(id))
+		require.Zero(t, h.computed(id))
+		require.Empty(t, h.table(id))
+		end := []func(...ID) error{h.Transfers.Received, h.Transfers.Sent}
+		if sentFirst {
+			end[0], end[1] = end[1], end[0]
+		}
+		require.NoError(t, end[0](id))
+		require.Equal(t, 1, h.Monitor.Load().Parked)
+		require.NoError(t, end[1](id))
+		h.empty()
+	}
+}
+
+// Ensure that what can be loaded takes the place of a part of a block that was hit only if it is more
+// (vllm/v1/RULES.md §19). The hit has 12 tokens, of which 4 are in the second block.
+func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
+	for external, want := range map[int][2]int{12: {12, 0}, 13: {13, 5}} {
+		h := newHost(t, Config{
+			MaxNumSeqs: 4, MaxNumBatchedTokens: 64, Connector: Connector{Consumer: true},
+			Cache: kvcache.Config{
+				NumGPUBlocks: 30, MaxModelLen: 64, EnablePrefixCaching: true, Hash: blockhash.LE{}, HashBlockSize: 4,
+				Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 8}, {Kind: kvcache.Mamba, BlockSize: 8, Align: true}},
+			},
+		})
+		h.add(14, 1, Spec{MaxTokens: 2})
+		for h.Monitor.Load().Waiting+h.Monitor.Load().Running > 0 {
+			h.run(1)
+		}
+		h.add(15, 1, Spec{External: Match{external, false}})
+		row := h.schedule()[0]
+		require.Equal(t, want, [2]int{row.NumComputedTokens, row.NumExternalTokens}, "%d tokens to load", external)
+	}
+}
+
+// Ensure that nothing is sent of a request that was aborted with a step in flight: neither what the step
+// loads nor what it hit.
+func TestNothingIsSentOfARequestAbortedInFlight(t *testing.T) {
+	h := newHost(t, transferConfig(100))
+	h.add(40, 1, Spec{MaxTokens: 1})
+	h.run(1)
+	id := h.add(48, 1, Spec{External: Match{47, false}, Send: true})
+	row := h.schedule()[0]
+	require.Equal(t, []int{47, 15}, []int{row.NumComputedTokens, row.NumExternalTokens})
+	require.Equal(t, 1, h.Abort(id))
+	require.Zero(t, h.computed(id))
+	require.Empty(t, h.table(id))
+	h.update(1)
+	require.NoError(t, h.Transfers.Sent(id))
+	h.empty()
+}

@@ -1,0 +1,282 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/encodercache"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+)
+
+// An EncoderInput is a multimodal item to encode in a step, before its rows are
+// computed.
+type EncoderInput struct {
+	ID       ID
+	UserData uint64
+	Row      int // of its request in the step
+	Item     int // index in Spec.Extras.Items
+}
+
+// EncoderUsage is how many embeddings of EncoderCacheSize are taken.
+type EncoderUsage struct {
+	Taken      int // by outputs that the worker keeps
+	Referenced int // of Taken: by outputs that requests still read
+}
+
+// An encoder plans when the encoder of a multimodal model runs (vllm/v1/RULES.md §20).
+type encoder struct {
+	noExtension
+	s      *Scheduler
+	cache  *encodercache.Cache
+	ahead  int // tokens that the draft model reads past the computed ones: 1 for EAGLE
+	budget int // embeddings that this step may still compute
+
+	// Of the request that is being scheduled.
+	planned []int // items to encode
+	left    int   // budget after them
+
+	// Of the step that is being scheduled.
+	blocked bool // some request waits for space or budget
+
+	// gaveUp is set when a running request preempts itself, until a running request has a row. Until then none is
+	// admitted while running requests are blocked: it would preempt itself again.
+	gaveUp bool
+}
+
+func newEncoder(s *Scheduler) *encoder {
+	e := &encoder{s: s, cache: encodercache.New(s.config.EncoderCacheSize)}
+	if s.config.readsAhead() {
+		e.ahead = 1
+	}
+	return e
+}
+
+// readsAhead reports whether a draft model reads a token past the computed ones.
+func (c *Config) readsAhead() bool {
+	return c.Cache.Eagle || slices.ContainsFunc(c.Cache.Groups, func(g kvcache.Group) bool { return g.Eagle })
+}
+
+func (e *encoder) startPass() { e.budget, e.blocked = e.s.config.MaxNumEncoderInputTokens, false }
+
+func (e *encoder) startAdmission() bool {
+	if len(e.s.batch.rows) > 0 {
+		e.gaveUp = false
+	}
+	return !e.gaveUp || !e.blocked
+}
+
+func (e *encoder) yielded() { e.gaveUp = e.s.differs.encoder }
+
+// newRequest returns nil if a request has nothing to encode.
+func (e *encoder) newRequest(items []blockhash.Item, isEmbed []byte) (*encodercache.Request, error) {
+	if e == nil || len(items) == 0 {
+		return nil, nil
+	}
+	inputs := make([]encodercache.Input, len(items))
+	for i, item := range items {
+		in := &inputs[i]
+		*in = encodercache.Input{Hash: item.Identifier, Offset: item.Offset, Length: item.Length, NumEmbeds: item.Length}
+		if isEmbed != nil {
+			in.Mask(isEmbed)
+		}
+		if err := e.checkInput(inputs[:i+1]); err != nil {
+			return nil, err
+		}
+	}
+	return encodercache.NewRequest(inputs), nil
+}
+
+// checkInput returns an error if the last of inputs could never be encoded: the inputs that are
+// needed together with it must fit into the cache and into a step.
+func (e *encoder) checkInput(inputs []encodercache.Input) error {
+	c := &e.s.config
+	last := &inputs[len(inputs)-1]
+	together := map[string]int{}
+	for i := range inputs {
+		if in := &inputs[i]; i == len(inputs)-1 || in.Offset+in.Length > last.Offset-2*e.ahead {
+			together[in.Hash] = in.NumEmbeds
+		}
+	}
+	sum := 0
+	for _, n := range together {
+		sum += n
+	}
+	if most := min(c.EncoderCacheSize, c.MaxNumEncoderInputTokens); sum > most {
+		return fmt.Errorf("%w: item %d needs %d embeddings at once, the encoder takes %d (the smaller of its cache and its budget of a step)",
+			ErrRequest, len(inputs)-1, sum, most)
+	}
+	chunk := c.MaxNumBatchedTokens
+	if t := c.LongPrefillTokenThreshold; t > 0 {
+		chunk = min(chunk, t)
+	}
+	if c.DisableChunkedMMInput && last.Length+e.ahead > chunk {
+		return fmt.Errorf("%w: item %d has %d tokens, a step takes %d of one request, and items may not be divided",
+			ErrRequest, len(inputs)-1, last.Length, chunk-e.ahead)
+	}
+	return nil
+}
+
+// clip plans which items of r are encoded so that n tokens after the computed ones can run, and
+// returns how many can (vLLM: _try_schedule_encoder_inputs): an item must be encoded before its
+// first token is computed, so an item without space or budget ends the chunk before it.
+func (e *encoder) clip(r *request, computed, n int) int {
+	e.planned, e.left = e.planned[:0], e.budget
+	if n <= 0 || !r.encodes {
+		return n
+	}
+	end := computed + n + e.ahead
+	inputs, sum := r.inputs.Inputs(), 0
+	lo, hi := r.inputs.Window(computed, end)
+	for i := lo; i < hi; i++ {
+		in := &inputs[i]
+		same := func(k int) bool { return inputs[k].Hash == in.Hash }
+		if slices.ContainsFunc(e.planned, same) || e.cache.Use(r.inputs, i) {
+			continue
+		}
+		if e.s.config.DisableChunkedMMInput && computed < in.Offset && computed+n < in.Offset+in.Length {
+			return max(in.Offset-computed-e.ahead, 0)
+		}
+		if in.NumEmbeds > e.left || !e.cache.Reserve(r.inputs, i, sum) {
+			e.blocked = true
+			return max(in.Offset-computed-e.ahead, 0)
+		}
+		if in.Embeds(computed, end) == 0 {
+			continue // only text between its embeddings
+		}
+		e.planned = append(e.planned, i)
+		sum += in.NumEmbeds
+		e.left -= in.NumEmbeds
+	}
+	return n
+}
+
+// scheduled puts the items that clip has planned for r into the step.
+func (e *encoder) scheduled(r *request) {
+	b := e.s.batch
+	for _, i := range e.planned {
+		e.cache.Allocate(r.inputs, i, b.seq)
+		b.encode = append(b.encode, encodeEntry{r, i})
+	}
+	e.budget = e.left
+}
+
+// encodeEntry is an item in a batch.
+type encodeEntry struct {
+	r    *request
+	item int
+}
+
+// unscheduled takes the items of r out of the batch and reports whether an output is gone that
+// others may need. Outputs that other rows of the batch read are encoded for these. vLLM keeps all
+// entries, so later requests read outputs that were never computed.
+func (e *encoder) unscheduled(r *request) (gone bool) {
+	if !r.encodes {
+		return false
+	}
+	b := e.s.batch
+	b.encode = slices.DeleteFunc(b.encode, func(x encodeEntry) bool {
+		if x.r != r {
+			return false
+		}
+		if !e.s.differs.encoder || !e.encodeForOther(r, x.item) {
+			e.budget += r.inputs.Inputs()[x.item].NumEmbeds
+		}
+		return true
+	})
+	if !e.s.differs.encoder {
+		return false
+	}
+	b.encode = append(b.encode, b.moved...)
+	gone = len(b.dropped) > 0
+	for _, i := range b.dropped {
+		e.cache.Forget(r.inputs, i)
+	}
+	b.moved, b.dropped = b.moved[:0], b.dropped[:0]
+	return gone
+}
+
+// encodeForOther notes who else in the batch reads the output of an item of r.
+func (e *encoder) encodeForOther(r *request, item int) bool {
+	b := e.s.batch
+	for i := range b.rows {
+		if o := b.rows[i].r; o != r && o.encodes {
+			if own, ok := o.inputs.Shares(r.inputs, item); ok {
+				b.moved = append(b.moved, encodeEntry{o, own})
+				return true
+			}
+		}
+	}
+	b.dropped = append(b.dropped, item)
+	return false
+}
+
+// released ends all references of r to outputs.
+func (e *encoder) released(r *request) {
+	if r.encodes {
+		e.cache.Free(r.inputs)
+	}
+}
+
+// wentBack ends them, too: r must not keep later outputs while it waits for space for earlier ones.
+func (e *encoder) wentBack(r *request) {
+	if e.s.differs.encoder {
+		e.released(r)
+	}
+}
+
+// computed ends references to items that r has passed and that neither a rejected draft nor the
+// draft model reads again.
+func (e *encoder) computed(r *request) {
+	if r.encodes {
+		e.cache.FreePassed(r.inputs, r.kv.NumComputedTokens-r.placeholders-e.ahead)
+	}
+}
+
+// unblock preempts one request if nothing could be scheduled because
+// requests keep outputs and wait for space for more. In vLLM they wait for ever.
+func (e *encoder) unblock() bool {
+	s := e.s
+	if !e.blocked || s.flight.n > 0 || s.pause == PauseAll || len(s.running) < 2 {
+		return false
+	}
+	victim := s.victim()
+	r := s.running[victim]
+	s.running = slices.Delete(s.running, victim, victim+1)
+	s.preempt(r)
+	return true
+}
+
+func (e *encoder) write(step *Step) {
+	b := e.s.batch
+	for _, x := range b.encode {
+		row := slices.IndexFunc(b.rows, func(e entry) bool { return e.r == x.r })
+		step.EncoderInputs = append(step.EncoderInputs, EncoderInput{x.r.id, x.r.userData, row, x.item})
+	}
+	b.evicted = e.cache.TakeEvicted(b.evicted)
+	step.FreedEncoderOutputs = append(step.FreedEncoderOutputs, b.evicted...)
+}
+
+// failed forgets outputs that were not computed, and lists again what the worker may not have dropped.
+func (e *encoder) failed(batches []*batch) {
+	e.cache.EvictSince(batches[len(batches)-1].seq)
+	for _, b := range batches {
+		e.cache.Evicted(b.evicted)
+	}
+}
+
+func (e *encoder) check() error { return e.cache.Check() }
+
+// ResetEncoderCache forgets all outputs of the encoder, for example after its weights have changed.
+// The worker must drop them, too. No step may be in flight.
+func (s *Scheduler) ResetEncoderCache() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.flight.n > 0 {
+		return fmt.Errorf("%w: reset of the encoder cache with %d steps in flight", ErrOrder, s.flight.n)
+	}
+	if s.encoder != nil {
+		s.encoder.cache.Reset()
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package sched
+
+import (
+	"fmt"
+
+	"llmmemory/internal/scheduling/vllm/v1/encodercache"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+)
+
+// A Child is how a fork differs from its parent.
+type Child struct {
+	// Last replaces the last generated token, in which the children of a beam differ; it is not checked
+	// as a possible stop. Negative: keep it.
+	Last int32
+
+	// Arrival should differ from that of other requests of the same priority: with Config.AsVLLM two
+	// equal ones can preempt each other for ever.
+	Arrival float64
+}
+
+// Fork makes a request with the tokens of another one, for parallel sampling and beam search. If
+// the parent runs and one more request may run, the child runs too and shares its blocks until one
+// of them writes; it is a new row in the next step. Otherwise it waits, and will hit the registered
+// blocks. No step may be in flight.
+func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
+	s.mu.Lock()
+	defer s.unlock()
+	p := s.live(parent)
+	if p == nil {
+		return 0, unknown(parent)
+	}
+	if c.Arrival != c.Arrival {
+		return 0, fmt.Errorf("%w: the arrival is not a number", ErrRequest)
+	}
+	if s.flight.n > 0 {
+		return 0, fmt.Errorf("%w: fork with %d steps in flight", ErrOrder, s.flight.n)
+	}
+	child := s.blank()
+	kv, shares := s.cache.Fork(p.kv, p.status == running && len(s.running) < s.config.MaxNumSeqs)
+	child.kv = kv
+	if c.Last >= 0 {
+		if err := kv.ReplaceLast(c.Last); err != nil {
+			s.cache.Release(kv, kvcache.Drop, 0)
+			s.discard(child)
+			return 0, err
+		}
+	}
+	child.priority, child.arrival = p.priority, c.Arrival
+	child.maxTokens, child.minTokens = p.maxTokens, p.minTokens
+	child.userData, child.queued = p.userData, now()
+	child.loraID = p.loraID
+	if p.inputs != nil {
+		child.inputs, child.encodes = encodercache.NewRequest(p.inputs.Inputs()), true
+	}
+	child.stop = append(child.stop, p.stop...)
+	s.enter(child)
+	if shares {
+		child.status, child.prefill, child.resend = running, p.prefill, KindNew
+		s.running = append(s.running, child)
+		s.reserveTokens(child)
+	} else {
+		s.waiting.push(child)
+	}
+	return child.id, nil
+}

@@ -1,0 +1,364 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/scheduling/vllm/v1/pool"
+)
+
+// A FailedLoad lists the requests and rows that blocks without their contents affect.
+type FailedLoad struct {
+	Affected []ID      // requests that run or wait, and compute again what did not come
+	Void     []VoidRow // rows in flight that read what did not come, or what such a row wrote
+}
+
+// A VoidRow is a row of a step in flight. What is sampled for it does not count.
+type VoidRow struct {
+	Step int // 0 is the oldest
+	Row  int
+}
+
+// LoadFailed reports the blocks that did not get their contents, of loads that are under way or
+// that the oldest step in flight should have done. It must be called before Received and before the
+// update of that step. It fills out. Affected requests compute again from their first such block
+// on. Blocks that no request uses are skipped.
+func (x Transfers) LoadFailed(out *FailedLoad, blocks ...int32) error {
+	s := x.s
+	s.mu.Lock()
+	defer s.unlock()
+	f, err := s.findFailure(out, blocks)
+	if err != nil {
+		return err
+	}
+	for i := range f.again {
+		a := &f.again[i]
+		switch {
+		case a.r.status == running && !s.differs.loads:
+			s.failAsVLLM(a)
+		case a.r.status == running:
+			s.failLoad(a)
+		case a.stale:
+			a.r.dropStale = true
+		default:
+			s.cutLoad(a.r, a.at)
+		}
+	}
+	for _, id := range f.order {
+		s.cache.Transfers.Evict(id)
+	}
+	return nil
+}
+
+// Affected fills out as LoadFailed would, and changes nothing.
+func (x Transfers) Affected(out *FailedLoad, blocks ...int32) error {
+	s := x.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.findFailure(out, blocks)
+	return err
+}
+
+// A failure is what LoadFailed is about to do.
+type failure struct {
+	missing map[int32]bool // blocks that did not get their contents
+	bad     map[int32]bool // missing blocks that others may have read, and blocks computed from such
+	order   []int32        // bad, in the order of discovery; nil with AsVLLM, because vLLM keeps all keys
+	void    map[ID]bool    // whether the newest row in flight of a request is void
+	again   []setback
+}
+
+// A setback is a request that has to compute again.
+type setback struct {
+	r     *request
+	at    int  // its first block that is missing or bad; -1: its table has none
+	first int  // running: its first failed block that no earlier setback computes again; -1: none
+	stale bool // it waits without blocks, and its rows in flight are void
+}
+
+func (f *failure) has(id int32) bool { return f.missing[id] || f.bad[id] }
+
+func (f *failure) spoil(id int32) {
+	if !f.bad[id] && id != pool.Null {
+		f.bad[id] = true
+		f.order = append(f.order, id)
+	}
+}
+
+// findFailure returns what LoadFailed has to change, and fills out.
+func (s *Scheduler) findFailure(out *FailedLoad, blocks []int32) (*failure, error) {
+	out.Affected, out.Void = out.Affected[:0], out.Void[:0]
+	f := &failure{missing: map[int32]bool{}, bad: map[int32]bool{}, void: map[ID]bool{}}
+	if err := s.noteMissing(f, blocks); err != nil {
+		return nil, err
+	}
+	s.findVoidRows(f, out)
+	waiting := s.allWaiting()
+	for _, r := range waiting {
+		at := s.firstFailed(r, f, r.kv.NumComputedTokens)
+		stale := r.stale > 0 && !r.dropStale && f.void[r.id] && s.differs.loads
+		if at >= 0 || stale {
+			f.again = append(f.again, setback{r: r, at: at, stale: stale})
+		}
+	}
+	taken := map[int32]bool{}
+	for _, r := range s.running {
+		at := s.firstFailed(r, f, s.notInFlight(r, s.oldestEntry(r)))
+		if at >= 0 || f.void[r.id] {
+			f.again = append(f.again, setback{r: r, at: at, first: s.take(r, f, taken)})
+		}
+	}
+	for i := range f.again {
+		out.Affected = append(out.Affected, f.again[i].r.id)
+	}
+	if !s.differs.loads {
+		f.order = nil
+	}
+	return f, nil
+}
+
+// noteMissing adds blocks to f. A block that only one request has, and that it loads while it
+// waits, cannot have been read.
+func (s *Scheduler) noteMissing(f *failure, blocks []int32) error {
+	if !s.config.Connector.Consumer {
+		return fmt.Errorf("%w: the scheduler's connector is no consumer", ErrOrder)
+	}
+	for i, id := range blocks {
+		if id < 1 || int(id) >= s.cache.View.Pool().NumBlocks() {
+			return fmt.Errorf("%w: blocks[%d] is %d: want 1 to %d", ErrRequest, i, id, s.cache.View.Pool().NumBlocks()-1)
+		}
+		f.missing[id] = true
+	}
+	own := map[int32]bool{}
+	for _, r := range s.allWaiting() {
+		for g := range s.groups {
+			for _, id := range r.kv.Table(g) {
+				own[id] = own[id] || r.transfers.loading && s.cache.View.Pool().Count(id) == 1
+			}
+		}
+	}
+	for _, id := range blocks {
+		if !own[id] {
+			f.spoil(id)
+		}
+	}
+	return nil
+}
+
+// findVoidRows follows the bad blocks through the steps in flight. A row that was admitted with a
+// bad block is void, and so are the later rows of its request. Blocks that a void row writes are
+// bad. A row stands after the rows whose blocks it has hit, so one pass is enough.
+func (s *Scheduler) findVoidRows(f *failure, out *FailedLoad) {
+	for _, r := range s.running { // admitted in an earlier step
+		if e := s.oldestEntry(r); e != nil && !e.admitted {
+			f.void[r.id] = s.firstFailed(r, f, s.notInFlight(r, e)) >= 0
+		}
+	}
+	for k := range s.flight.n {
+		b := s.flight.at(k)
+		for _, c := range b.copies {
+			if f.bad[c.Src] && s.differs.loads {
+				f.spoil(c.Dst)
+			}
+		}
+		for i := range b.rows {
+			e := &b.rows[i]
+			reads, writes := b.touchedBy(i)
+			if e.id == voided {
+				continue // void since an earlier call
+			}
+			if e.admitted {
+				f.void[e.id] = slices.ContainsFunc(reads, func(id int32) bool { return f.bad[id] })
+			}
+			if !f.void[e.id] {
+				continue
+			}
+			if !s.differs.loads && e.r.id == e.id && e.r.status != running {
+				continue // vLLM delivers what it samples
+			}
+			out.Void = append(out.Void, VoidRow{k, i})
+			for _, id := range writes {
+				if s.differs.loads {
+					f.spoil(id)
+				}
+			}
+		}
+	}
+}
+
+// touch records which blocks the rows of the batch read and write, from the first row that loads
+// until the step of that row is updated: only then can a load fail.
+func (s *Scheduler) touch(b *batch) {
+	if !s.config.Connector.Consumer {
+		return
+	}
+	notes := false
+	for k := range s.flight.n {
+		notes = notes || s.flight.at(k).loads
+	}
+	for i := range b.rows {
+		e := &b.rows[i]
+		b.loads = b.loads || e.admitted && e.r.transfers.unsettled > 0
+		if notes = notes || b.loads; !notes {
+			continue
+		}
+		if b.firstTouch < 0 {
+			b.firstTouch = i
+		}
+		for g, size := range s.blockSizes {
+			if table := e.r.kv.Table(g); e.admitted {
+				b.touched = append(b.touched, table[:min((int(e.computed)+size-1)/size, len(table))]...)
+			}
+		}
+		reads := len(b.touched)
+		for g, size := range s.blockSizes {
+			table := e.r.kv.Table(g)
+			b.touched = append(b.touched, table[min(int(e.computed)/size, len(table)):]...)
+		}
+		b.touches = append(b.touches, touch{reads, len(b.touched)})
+	}
+}
+
+// hasHit reports whether r has blocks that it hit in step since or later.
+func (s *Scheduler) hasHit(r *request, since uint64) bool {
+	return r.transfers.hitIn >= since && (r.transfers.loading || r.kv.NumComputedTokens > 0)
+}
+
+// firstFailed is the index of the first block that is missing or bad and holds some of the
+// first tokens of r, or -1.
+func (s *Scheduler) firstFailed(r *request, f *failure, tokens int) int {
+	first := -1
+	for g, size := range s.blockSizes {
+		table := r.kv.Table(g)
+		at := slices.IndexFunc(table[:min((tokens+size-1)/size, len(table))], f.has)
+		if at >= 0 && (first < 0 || at < first) {
+			first = at
+		}
+	}
+	return first
+}
+
+// oldestEntry is the row of r in the oldest step in flight, or nil.
+func (s *Scheduler) oldestEntry(r *request) *entry {
+	if s.flight.n > 0 {
+		rows := s.flight.at(0).rows
+		if i := slices.IndexFunc(rows, func(e entry) bool { return e.r == r && e.id == r.id }); i >= 0 {
+			return &rows[i]
+		}
+	}
+	return nil
+}
+
+// notInFlight returns how many computed tokens of r are not computed by rows in flight. Stale
+// rows are not among the computed tokens. vLLM subtracts the row in the oldest step in any
+// case, and treats a negative number as 0.
+func (s *Scheduler) notInFlight(r *request, e *entry) int {
+	computed := r.kv.NumComputedTokens
+	switch {
+	case s.differs.loads:
+		computed -= r.inFlight - r.stale
+	case e != nil:
+		computed = max(computed-int(e.tokens), 0)
+	}
+	return computed
+}
+
+// cutLoad shortens what r, which waits, has loaded to the blocks before block
+// number at.
+func (s *Scheduler) cutLoad(r *request, at int) {
+	computed := max(s.cutAt(at), 0)
+	r.kv.NumComputedTokens = computed
+	switch t := &r.transfers; {
+	case t.loading:
+		t.failed = true
+	case computed > 0 && (!s.differs.loads || !s.cache.Transfers.SharedFrom(r.kv, computed)):
+		s.cache.Rewind(r.kv, computed)
+		s.noteUnwritten(r, computed)
+	default:
+		r.kv.EvictFrom(computed)
+		s.unload(r)
+	}
+}
+
+// cutAt returns how many tokens are whole before block number at, or -1 if that is not
+// known: with several groups, and where windows have left blocks that are needed then.
+func (s *Scheduler) cutAt(at int) int {
+	if s.groups > 1 || s.cache.View.Recycles() {
+		return -1
+	}
+	return at * s.blockSizes[0]
+}
+
+// failLoad makes a running request compute again. Of requests that share the first failed block
+// only the first goes back. In vLLM the others go on as if the block were whole, because the first
+// computes it in the next step; if that does not happen, they read what is not there. So here they
+// lose their blocks and wait.
+func (s *Scheduler) failLoad(a *setback) {
+	r := a.r
+	if e := s.oldestEntry(r); e != nil {
+		s.void(e)
+	}
+	first := -1
+	if a.at >= 0 {
+		first = s.cutAt(a.at)
+	}
+	if a.first == a.at && first >= 0 && s.cache.Rewind(r.kv, first) {
+		s.restart(r)
+		return
+	}
+	r.kv.EvictFrom(max(first, 0))
+	s.removeRunning(r)
+	s.preempt(r)
+	r.dropStale = true
+}
+
+// take marks the missing and bad blocks of r as computed again by r. It returns the index of the
+// first one that no earlier request has marked, or -1.
+func (s *Scheduler) take(r *request, f *failure, taken map[int32]bool) int {
+	first := -1
+	for g := range s.groups {
+		for i, id := range r.kv.Table(g) {
+			if f.has(id) && !taken[id] {
+				taken[id] = true
+				if first < 0 || i < first {
+					first = i
+				}
+			}
+		}
+	}
+	return first
+}
+
+// failAsVLLM is vLLM's answer: keys stay, and one request computes a shared
+// block for all.
+func (s *Scheduler) failAsVLLM(a *setback) {
+	e := s.oldestEntry(a.r)
+	computed := s.notInFlight(a.r, e)
+	if a.first >= 0 {
+		computed = a.first * s.blockSizes[0]
+	}
+	if e != nil {
+		s.void(e)
+	}
+	a.r.kv.NumComputedTokens = computed
+	s.restart(a.r)
+}
+
+// voided is the ID of a row that was taken out of its step.
+const voided = ^ID(0)
+
+// void takes a row out of its step: what is sampled for it does not count.
+func (s *Scheduler) void(e *entry) {
+	s.land(e.r, e)
+	e.id = voided
+}
+
+// restart makes a running request go on from its computed tokens. What steps in
+// flight sample for it does not count.
+func (s *Scheduler) restart(r *request) {
+	r.drafts = r.drafts[:0]
+	r.prefill = true
+	r.placeholders, r.eligible = 0, 0
+	r.stale, r.dropStale = r.inFlight, true
+	s.extensions.wentBack(r)
+}

@@ -1,0 +1,302 @@
+package sched
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/encodercache"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+)
+
+// ErrRequest is wrapped if a request cannot be added, or an ID names none. It is that of kvcache.
+var ErrRequest = kvcache.ErrRequest
+
+// ErrOrder is wrapped if a method must not be called now.
+var ErrOrder = errors.New("out of order")
+
+// An ID names a request until it has finished, and nothing after that. No ID
+// is 0.
+type ID uint64
+
+// A Spec describes a request.
+type Spec struct {
+	Tokens    []int32 // the prompt; copied
+	MaxTokens int     // most tokens to generate
+	MinTokens int     // fewer do not end it, whatever they are
+	Stop      []int32 // tokens after which it stops, end of sequence among them; copied
+
+	Priority int     // smaller is more important
+	Arrival  float64 // time; smaller comes first among equal priorities; see Child.Arrival
+	Name     string  // orders equal arrivals; not used otherwise
+
+	Extras   blockhash.Extras
+	LoRAID   int64
+	IsEmbed  []byte // by token of the prompt: 0 if it takes no embedding although it belongs to an item; nil: all do
+	NoRead   bool   // do not hit the cache
+	UserData uint64 // the caller's; in every row of the request
+
+	External Match // what can be loaded from elsewhere
+	Ask      bool  // skip the request until SetMatch has said what can be loaded
+	Send     bool  // keep its blocks after it has finished, until Sent
+
+	Hold   bool // do not run before Release; requests added later do not wait for it
+	Report bool // record events for hits, too
+}
+
+type status uint8
+
+const (
+	waiting status = iota
+	preempted
+	running
+	parked // finished, its blocks are being loaded or sent
+)
+
+// A request is the scheduler's state of a Spec. The fields that a decode reads come first, so that
+// they are in one or two lines of the processor's cache.
+type request struct {
+	kv       *kvcache.Request
+	id       ID
+	userData uint64
+
+	// With steps in flight (vllm/v1/RULES.md §15). All but eligible count tokens.
+	inFlight     int    // scheduled, of all steps in flight
+	placeholders int    // that sampled tokens of steps in flight will take
+	stale        int    // of inFlight, scheduled before the request lost its blocks
+	eligible     uint64 // step from which on it may be scheduled
+
+	status    status
+	prefill   bool // the last step left tokens to compute
+	resend    Kind // of its next row: KindRunning unless the worker does not know its table
+	dropStale bool // tokens sampled by stale rows do not count
+	held      bool // waits until Release
+	encodes   bool // inputs is not nil; kept here because each step asks
+
+	maxTokens int
+	minTokens int
+	stop      []int32
+	drafts    []int32
+
+	seq      uint64 // order of Add
+	priority int
+	arrival  float64
+	name     string
+	queued   int64 // ns; when it began to wait
+
+	in    *queue // nil: it runs
+	place int    // there, with FCFS
+
+	transfers transfers
+	inputs    *encodercache.Request // nil: nothing to encode
+	loraID    int64
+}
+
+// Add puts a request into the waiting queue.
+func (s *Scheduler) Add(spec Spec) (ID, error) {
+	s.mu.Lock()
+	defer s.unlock()
+	if err := s.checkSpec(&spec); err != nil {
+		return 0, err
+	}
+	longest := s.cache.View.Config().MaxModelLen
+	most := min(len(spec.Tokens)+min(spec.MaxTokens, longest)+s.config.NumLookaheadTokens+s.config.NumSpeculativeTokens, longest)
+	if need, have := s.cache.View.PeakBlocks(most, s.config.MaxConcurrentBatches), s.cache.View.Pool().NumBlocks()-1; need > have {
+		return 0, fmt.Errorf("%w: %d tokens can take %d blocks, the pool has %d", ErrRequest, most, need, have)
+	}
+	inputs, err := s.encoder.newRequest(spec.Extras.Items, spec.IsEmbed)
+	if err != nil {
+		return 0, err
+	}
+	kv, err := s.cache.Add(kvcache.Spec{
+		Tokens: spec.Tokens, Extras: spec.Extras, LoRAID: spec.LoRAID,
+		NoRead: spec.NoRead, Report: spec.Report,
+	})
+	if err != nil {
+		return 0, err
+	}
+	r := s.blank()
+	r.kv, r.loraID = kv, spec.LoRAID
+	r.inputs, r.encodes = inputs, inputs != nil
+	r.priority, r.arrival, r.name = spec.Priority, spec.Arrival, spec.Name
+	r.maxTokens, r.minTokens = spec.MaxTokens, spec.MinTokens
+	r.stop = append(r.stop, spec.Stop...)
+	s.enter(r)
+	r.userData, r.queued = spec.UserData, now()
+	r.transfers = transfers{match: spec.External, asks: spec.Ask, unanswered: spec.Ask, send: spec.Send}
+	if r.held = spec.Hold; r.held {
+		s.skipped.push(r)
+	} else {
+		s.waiting.push(r)
+	}
+	return r.id, nil
+}
+
+// checkSpec returns an error if no request can be as spec says.
+func (s *Scheduler) checkSpec(spec *Spec) error {
+	longest := s.cache.View.Config().MaxModelLen
+	switch {
+	case len(spec.Tokens) == 0 || len(spec.Tokens) >= longest:
+		return fmt.Errorf("%w: a prompt of %d tokens: want 1 to %d", ErrRequest, len(spec.Tokens), longest-1)
+	case spec.MaxTokens < 1:
+		return fmt.Errorf("%w: max_tokens is %d: want at least 1", ErrRequest, spec.MaxTokens)
+	case spec.MinTokens < 0 || spec.MinTokens > spec.MaxTokens:
+		return fmt.Errorf("%w: min_tokens is %d: want 0 to max_tokens, which is %d", ErrRequest, spec.MinTokens, spec.MaxTokens)
+	case spec.MinTokens > longest-len(spec.Tokens):
+		return fmt.Errorf("%w: min_tokens is %d after a prompt of %d: no sequence has more than %d tokens",
+			ErrRequest, spec.MinTokens, len(spec.Tokens), longest)
+	case spec.IsEmbed != nil && len(spec.IsEmbed) != len(spec.Tokens):
+		return fmt.Errorf("%w: %d tokens take an embedding or not, the prompt has %d", ErrRequest, len(spec.IsEmbed), len(spec.Tokens))
+	case slices.Min(spec.Tokens) < 0:
+		return fmt.Errorf("%w: the prompt has the token %d: want none negative", ErrRequest, slices.Min(spec.Tokens))
+	case spec.Arrival != spec.Arrival:
+		return fmt.Errorf("%w: the arrival is not a number", ErrRequest)
+	}
+	if err := checkItems(spec.Extras.Items, len(spec.Tokens)); err != nil {
+		return err
+	}
+	return s.config.Connector.checkSpec(spec)
+}
+
+// checkItems refuses items that are not parts of a prompt of n tokens, one after the other.
+func checkItems(items []blockhash.Item, n int) error {
+	for i, item := range items {
+		if item.Offset > n || item.Length > n-item.Offset {
+			return fmt.Errorf("%w: item %d has %d tokens from %d on, the prompt has %d", ErrRequest, i, item.Length, item.Offset, n)
+		}
+	}
+	if err := (&blockhash.Extras{Items: items}).Check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	return nil
+}
+
+// enter gives r its ID.
+func (s *Scheduler) enter(r *request) {
+	s.added++
+	r.seq = s.added
+	r.id = ID(s.requests.Add(r))
+	r.kv.Tag = uint64(r.id)
+}
+
+func (s *Scheduler) blank() *request {
+	if n := len(s.spare) - 1; n >= 0 {
+		r := s.spare[n]
+		s.spare[n] = nil
+		s.spare = s.spare[:n]
+		return r
+	}
+	return &request{}
+}
+
+// discard keeps r, which nothing refers to, for a later request.
+func (s *Scheduler) discard(r *request) {
+	*r = request{stop: kvcache.Emptied(r.stop), drafts: kvcache.Emptied(r.drafts)}
+	if len(s.spare) < mostSpare {
+		s.spare = append(s.spare, r)
+	}
+}
+
+const mostSpare = 256
+
+// reserveTokens allocates memory for the next tokens of r, which begins to run, so that steps need not. What comes
+// after these makes the arrays grow.
+func (s *Scheduler) reserveTokens(r *request) {
+	const next = 1 << 12
+	most := r.kv.NumPromptTokens() + min(r.maxTokens, s.longest) + s.config.NumLookaheadTokens + s.config.NumSpeculativeTokens
+	s.cache.Reserve(r.kv, min(most, s.longest, r.kv.NumTokens()+next))
+}
+
+// Abort ends requests, whether they run or wait. It skips IDs of finished requests and returns how
+// many it has ended.
+func (s *Scheduler) Abort(ids ...ID) int {
+	s.mu.Lock()
+	defer s.unlock()
+	n := 0
+	for _, id := range ids {
+		r := s.live(id)
+		if r == nil {
+			continue
+		}
+		n++
+		if r.status == running {
+			if fresh := r.inFlight - r.stale; fresh > 0 { // they may never be computed
+				s.evictFrom(r, r.kv.NumComputedTokens-fresh-r.transfers.unsettled)
+			}
+			s.removeRunning(r)
+		} else {
+			r.in.remove(r)
+		}
+		if s.flight.n > 0 { // nor may what it hit
+			r.transfers.unsettled = r.kv.NumComputedTokens
+		}
+		s.finish(r)
+	}
+	return n
+}
+
+func (s *Scheduler) removeRunning(r *request) {
+	i := slices.Index(s.running, r)
+	s.running = slices.Delete(s.running, i, i+1)
+}
+
+// Release lets requests run that were added with Hold. Requests that have
+// finished, or were not held, are skipped.
+func (s *Scheduler) Release(ids ...ID) {
+	s.mu.Lock()
+	defer s.unlock()
+	for _, id := range ids {
+		if r := s.live(id); r != nil {
+			r.held = false
+		}
+	}
+}
+
+// live is the request of an ID, or nil if there is none or it has finished.
+func (s *Scheduler) live(id ID) *request {
+	r := s.requests.Get(uint64(id))
+	if r == nil || r.status == parked {
+		return nil
+	}
+	return r
+}
+
+// finish frees what r has. It is in no queue any more.
+func (s *Scheduler) finish(r *request) {
+	s.finished = append(s.finished, r.id)
+	s.extensions.released(r)
+	if !s.park(r) {
+		s.drop(r)
+	}
+}
+
+// drop ends r for good.
+func (s *Scheduler) drop(r *request) {
+	s.release(r, kvcache.Drop)
+	s.requests.Remove(uint64(r.id))
+	s.discard(r)
+}
+
+// stopped reports whether r ends with its last token (vllm/v1/RULES.md §14).
+func (s *Scheduler) stopped(r *request) (Reason, bool) {
+	tokens := r.kv.Tokens()
+	output := len(tokens) - r.kv.NumPromptTokens()
+	switch {
+	case output < r.minTokens:
+		return 0, false
+	case len(r.stop) > 0 && slices.Contains(r.stop, tokens[len(tokens)-1]):
+		return StopToken, true
+	case len(tokens) >= s.longest || output >= r.maxTokens:
+		return Length, true
+	}
+	return 0, false
+}
+
+// Reason is why a request has finished.
+type Reason uint8
+
+const (
+	StopToken Reason = iota + 1
+	Length
+)

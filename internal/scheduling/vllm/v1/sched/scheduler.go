@@ -1,0 +1,188 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"llmmemory/internal/invariants"
+	"llmmemory/internal/scheduling/vllm/v1/handle"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+)
+
+// A Scheduler decides what a model computes in each step. It has its own cache.
+type Scheduler struct {
+	Monitor   Monitor
+	Transfers Transfers
+
+	mu         sync.Mutex // held by every exported method
+	config     Config
+	cache      *kvcache.Cache
+	differs    differences
+	extensions extensions
+	encoder    *encoder // one of the extensions; nil: there is no encoder
+	zero       *zeroing // the same; nil: nothing is zeroed
+
+	longest  int // tokens of a sequence
+	requests handle.Table[request]
+	spare    []*request
+	added    uint64
+
+	running   []*request // in the order of admission
+	waiting   queue
+	skipped   queue      // waiting ones that could not run when it was their turn
+	aside     []*request // those of this step
+	pause     Pause
+	preempted []ID // since the last step
+	finished  []ID
+	transfer  transfer
+
+	counters Counters
+
+	groups     int
+	blockSizes []int  // by group
+	steps      uint64 // scheduled since the beginning, empty ones included
+	flight     flight
+	batch      *batch // that is being scheduled
+	hit        kvcache.Hit
+	pending    kvcache.Pending
+}
+
+// Pause says what a scheduler leaves out.
+type Pause uint8
+
+const (
+	PauseNone Pause = iota
+	PauseNew        // admits no request
+	PauseAll        // schedules nothing
+)
+
+// New makes a scheduler with its cache.
+func New(config Config) (*Scheduler, error) {
+	if err := config.complete(); err != nil {
+		return nil, err
+	}
+	config.Cache.RecordNewBlocks, config.Cache.HandOffTails = config.ZeroNewBlocks, config.Connector.Producer
+	differs := differencesFrom(&config)
+	config.Cache.Exact, config.Cache.CopyWritten = differs.hits, differs.hits
+	cache, err := kvcache.New(config.Cache)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	s := &Scheduler{config: config, cache: cache, longest: config.Cache.MaxModelLen, differs: differs}
+	s.Monitor, s.Transfers = Monitor{s}, Transfers{s}
+	s.waiting.policy, s.skipped.policy = config.Policy, config.Policy
+	if err := s.extend(); err != nil {
+		return nil, err
+	}
+	s.groups = len(cache.View.Config().Groups)
+	for _, g := range cache.View.Config().Groups {
+		s.blockSizes = append(s.blockSizes, g.BlockSize)
+	}
+	for range s.config.MaxConcurrentBatches {
+		s.flight.batches = append(s.flight.batches, &batch{})
+	}
+	return s, nil
+}
+
+// extend makes the extensions that the configuration asks for.
+func (s *Scheduler) extend() error {
+	c := &s.config
+	if m := newMambaSplit(c, s.cache); m.block > 0 {
+		switch {
+		case c.AsVLLM && c.NumSpeculativeTokens > 0 && m.clipsDecodes():
+			return fmt.Errorf("%w: a Mamba group in align mode clips the padding of a decode, "+
+				"and vLLM then schedules more drafts than tokens", ErrConfig)
+		case c.DisableChunkedMMInput && c.readsAhead():
+			return fmt.Errorf("%w: blocks of a Mamba group divide prompts where items may not be divided, "+
+				"and a draft model reads ahead: some items would wait for ever", ErrConfig)
+		}
+		s.extensions = append(s.extensions, m)
+	}
+	if c.EncoderCacheSize > 0 {
+		s.encoder = newEncoder(s)
+		s.extensions = append(s.extensions, s.encoder)
+	}
+	if c.MaxLoRAs > 0 {
+		s.extensions = append(s.extensions, &loras{s: s, most: c.MaxLoRAs})
+	}
+	if c.ZeroNewBlocks {
+		s.zero = &zeroing{s: s, held: map[int32]bool{}}
+		s.extensions = append(s.extensions, s.zero)
+	}
+	return nil
+}
+
+// unlock ends an exported method that changes something.
+func (s *Scheduler) unlock() {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
+	s.mu.Unlock()
+}
+
+// SetPause sets what the next steps leave out (vLLM's PauseState) (vllm/v1/RULES.md §14.3).
+func (s *Scheduler) SetPause(p Pause) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pause = p
+}
+
+// Reset forgets all cached prefixes if no request has blocks, and reports whether it did. With
+// preempt it first preempts all running requests, from the last one to the first, so that they stay
+// in order. If blocks are being loaded or sent, or kept for a step in flight, Reset changes
+// nothing.
+func (s *Scheduler) Reset(preempt bool) (bool, error) {
+	s.mu.Lock()
+	defer s.unlock()
+	if s.holdsBlocks() {
+		return false, nil
+	}
+	for preempt && len(s.running) > 0 {
+		last := len(s.running) - 1
+		r := s.running[last]
+		s.running = s.running[:last]
+		s.preempt(r)
+		r.dropStale = true // it may run again before the steps in flight are updated
+	}
+	ok := s.cache.Reset()
+	if preempt && !ok {
+		return false, fmt.Errorf("%w: blocks are in use although no request runs", ErrOrder)
+	}
+	return ok, nil
+}
+
+// preempt puts r, which has left running, back to the front of the queue without its blocks
+// (vllm/v1/RULES.md §7).
+func (s *Scheduler) preempt(r *request) {
+	s.release(r, kvcache.Preempt)
+	s.extensions.released(r)
+	s.forgetMatch(r)
+	r.status = preempted
+	r.drafts = r.drafts[:0]
+	r.resend = KindRunning
+	r.dropStale = s.config.Connector.requiresKVDelivery() || r.dropStale && r.stale > 0
+	r.stale, r.placeholders = r.inFlight, 0
+	s.waiting.pushFront(r)
+	s.preempted = append(s.preempted, r.id)
+	s.counters.Preemptions++
+	r.queued = now()
+}
+
+var started = time.Now()
+
+// now is a clock that never goes back, in ns.
+func now() int64 { return int64(time.Since(started)) }
+
+func (s *Scheduler) allWaiting() []*request {
+	all := slices.Concat(s.skipped.all(), s.waiting.all())
+	if s.config.Policy == Priority {
+		slices.SortFunc(all, compare)
+	}
+	return all
+}
+
+func unknown(id ID) error {
+	return fmt.Errorf("%w: no request has the id %#x, or it has finished", ErrRequest, uint64(id))
+}

@@ -1,0 +1,460 @@
+package sched
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+)
+
+func small(blocks int) Config {
+	return Config{
+		MaxNumSeqs: 4, MaxNumBatchedTokens: 16,
+		Cache: kvcache.Config{
+			NumGPUBlocks: blocks, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}},
+			EnablePrefixCaching: true, Hash: blockhash.LE{}, MaxModelLen: 64,
+		},
+	}
+}
+
+func newSmall(t testing.TB, c Config) *Scheduler {
+	s, err := New(c)
+	require.NoError(t, err)
+	return s
+}
+
+// tokens returns n tokens that no other seed has.
+func tokens(n, seed int) []int32 {
+	p := make([]int32, n)
+	for i := range p {
+		p[i] = int32(100*seed + i)
+	}
+	return p
+}
+
+func add(t testing.TB, s *Scheduler, spec Spec) ID {
+	if spec.MaxTokens == 0 {
+		spec.MaxTokens = 8
+	}
+	id, err := s.Add(spec)
+	require.NoError(t, err)
+	return id
+}
+
+// one is a step in which every row that may samples a 1.
+func one(t testing.TB, s *Scheduler, step *Step) Outcome {
+	require.NoError(t, s.Schedule(step))
+	require.NoError(t, s.Check())
+	var counts, sampled []int32
+	for _, row := range step.Rows {
+		computed, all, err := s.Monitor.NumComputedTokens(row.ID)
+		require.NoError(t, err)
+		if computed < all {
+			counts = append(counts, 0)
+			continue
+		}
+		counts, sampled = append(counts, 1), append(sampled, 1)
+	}
+	var out Outcome
+	require.NoError(t, s.Update(counts, sampled, &out))
+	return out
+}
+
+func TestImpossibleConfigurationsAreRefused(t *testing.T) {
+	for _, tc := range []struct {
+		name, wantErr string
+		change        func(c *Config)
+	}{
+		{"an unknown policy", "policy", func(c *Config) { c.Policy = 2 }},
+		{"no running requests", "max_num_seqs is 0", func(c *Config) { c.MaxNumSeqs = 0 }},
+		{"no tokens", "max_num_batched_tokens is 0", func(c *Config) { c.MaxNumBatchedTokens = 0 }},
+		{"a negative number of drafts", "num_speculative_tokens -1: want none negative", func(c *Config) { c.NumSpeculativeTokens = -1 }},
+		{"whole prompts that do not fit a step", "cannot hold", func(c *Config) { c.DisableChunkedPrefill = true }},
+		{"no room for a prompt and an answer", "max_model_len is 1", func(c *Config) { c.Cache.MaxModelLen = 1 }},
+		{"a window of full attention", "a window of 4 tokens and 0 retained", func(c *Config) { c.Cache.Groups[0].Window = 4 }},
+		{"retained tokens of full attention", "a window of 0 tokens and 4 retained", func(c *Config) { c.Cache.Groups[0].Retained = 4 }},
+		{"chunks of full attention", "chunks of 4 tokens", func(c *Config) { c.Cache.Groups[0].Chunk = 4 }},
+		{"speculative blocks of full attention", "1 speculative blocks", func(c *Config) { c.Cache.Groups[0].NumSpeculativeBlocks = 1 }},
+		{"aligned states of full attention", "align true", func(c *Config) { c.Cache.Groups[0].Align = true }},
+		{"a cache without blocks", "configuration", func(c *Config) { c.Cache.NumGPUBlocks = 0 }},
+	} {
+		c := small(9)
+		tc.change(&c)
+		_, err := New(c)
+		require.ErrorIs(t, err, ErrConfig, tc.name)
+		require.ErrorContains(t, err, tc.wantErr, tc.name)
+	}
+}
+
+func TestImpossibleRequestsAreRefused(t *testing.T) {
+	s := newSmall(t, small(9))
+	for _, tc := range []struct {
+		name, wantErr string
+		spec          Spec
+	}{
+		{"no prompt", "a prompt of 0", Spec{MaxTokens: 1}},
+		{"a prompt as long as the model", "a prompt of 64", Spec{MaxTokens: 1, Tokens: tokens(64, 0)}},
+		{"no output tokens", "max_tokens is 0", Spec{Tokens: tokens(1, 0)}},
+		{"negative min_tokens", "min_tokens is -1", Spec{Tokens: tokens(1, 0), MaxTokens: 1, MinTokens: -1}},
+		{"a negative token", "token -1", Spec{Tokens: []int32{3, -1}, MaxTokens: 1}},
+		{"an arrival that is not a number", "not a number", Spec{Tokens: tokens(1, 0), MaxTokens: 1, Arrival: math.NaN()}},
+		{"more blocks than the pool has", "33 tokens can take 9", Spec{Tokens: tokens(32, 0), MaxTokens: 1}},
+		{"a load without a consumer", "no consumer", Spec{Tokens: tokens(1, 0), MaxTokens: 1, External: Match{Async: true}}},
+	} {
+		_, err := s.Add(tc.spec)
+		require.ErrorIs(t, err, ErrRequest, tc.name)
+		require.ErrorContains(t, err, tc.wantErr, tc.name)
+	}
+	for _, id := range []ID{0, 1, 1 << 32, ^ID(0)} {
+		_, _, err := s.Monitor.NumComputedTokens(id)
+		require.ErrorIs(t, err, ErrRequest)
+		_, err = s.Monitor.Table(nil, id, 0)
+		require.ErrorIs(t, err, ErrRequest)
+		_, err = s.Fork(id, Child{})
+		require.ErrorIs(t, err, ErrRequest)
+		require.Zero(t, s.Abort(id))
+	}
+	id := add(t, s, Spec{Tokens: tokens(4, 1)})
+	_, err := s.Monitor.Table(nil, id, 1)
+	require.ErrorContains(t, err, "group 1 of 1")
+	_, err = s.Fork(id, Child{Arrival: math.NaN()})
+	require.ErrorIs(t, err, ErrRequest)
+	for _, bad := range [][2][]int32{{{1}, {5}}, {{-1}, nil}, {nil, nil}, {{0}, {7}}} {
+		require.ErrorIs(t, s.SetDrafts([]ID{id}, bad[0], bad[1]), ErrRequest)
+	}
+	require.NoError(t, s.Check())
+}
+
+// Ensure that a step has what a worker needs: whole tables for new requests,
+// new blocks for running ones, and a slot for each token.
+func TestAStepHasWhatAWorkerNeeds(t *testing.T) {
+	s := newSmall(t, small(9))
+	var step Step
+	a := add(t, s, Spec{Tokens: tokens(6, 1)})
+	one(t, s, &step)
+	require.Equal(t, []Row{{ID: a, Kind: KindNew, Samples: true, NumScheduledTokens: 6}}, step.Rows)
+	require.Equal(t, []int32{1, 2}, step.RowBlocks(0, 0))
+	require.Equal(t, []int64{4, 5, 6, 7, 8, 9}, step.Slots[0])
+	require.Equal(t, []int32{2}, step.NumCommonPrefixBlocks, "alone it shares its whole table (vllm/v1/RULES.md §11)")
+	one(t, s, &step)
+	one(t, s, &step)
+	require.Empty(t, step.RowBlocks(0, 0))
+	b := add(t, s, Spec{Tokens: append(tokens(4, 1), 9)})
+	one(t, s, &step)
+	require.Equal(t, []Row{
+		{ID: a, Kind: KindRunning, Samples: true, NumComputedTokens: 8, NumScheduledTokens: 1},
+		{ID: b, Kind: KindNew, Samples: true, NumComputedTokens: 4, NumScheduledTokens: 1},
+	}, step.Rows)
+	require.Equal(t, []int32{3}, step.RowBlocks(0, 0))
+	require.Equal(t, 2, step.BlockStarts[0])
+	require.Equal(t, []int32{1, 4}, step.RowBlocks(1, 0), "the first block is a hit")
+	require.Equal(t, []int64{12, 16}, step.Slots[0])
+	require.Equal(t, []int32{1}, step.NumCommonPrefixBlocks)
+	require.Equal(t, 2, step.NumScheduledTokens)
+	require.Equal(t, 1, s.Abort(b))
+	one(t, s, &step)
+	require.Equal(t, []ID{b}, step.Finished)
+}
+
+func TestARequestStopsForTheRightReason(t *testing.T) {
+	s := newSmall(t, small(40))
+	var step Step
+	short := add(t, s, Spec{Tokens: tokens(3, 1), MaxTokens: 2})
+	stop := add(t, s, Spec{Tokens: tokens(3, 2), Stop: []int32{7, 1}})
+	late := add(t, s, Spec{Tokens: tokens(3, 3), Stop: []int32{1}, MinTokens: 3})
+	require.Equal(t, []Done{{ID: stop, Reason: StopToken}}, one(t, s, &step).Done)
+	require.Equal(t, []Done{{ID: short, Reason: Length}}, one(t, s, &step).Done)
+	require.Equal(t, []Done{{ID: late, Reason: StopToken}}, one(t, s, &step).Done)
+	full := add(t, s, Spec{Tokens: tokens(63, 4), MaxTokens: 99})
+	for range 3 {
+		require.Empty(t, one(t, s, &step).Done)
+	}
+	require.Equal(t, []Done{{ID: full, Reason: Length}}, one(t, s, &step).Done, "the longest sequence")
+	require.Equal(t, Load{FreeBlocks: 39, Blocks: 39}, s.Monitor.Load())
+}
+
+// A victim that was in the batch already gives its tokens back to the budget.
+func TestAVictimReturnsItsTokens(t *testing.T) {
+	s := newSmall(t, small(10))
+	r := s.requests.Get(uint64(add(t, s, Spec{Tokens: tokens(6, 1)})))
+	s.batch = s.flight.at(0)
+	s.batch.budget = 16
+	s.lengths(r)
+	s.schedule(entry{r: r, id: r.id, tokens: 6})
+	require.Equal(t, 10, s.batch.budget)
+	s.unschedule(r)
+	require.Equal(t, 16, s.batch.budget)
+	require.Empty(t, s.batch.rows)
+	s.unschedule(r)
+	require.Equal(t, 16, s.batch.budget, "it is not in the batch any more")
+}
+
+// Drafts of a row are verified; those that were not sampled are computed again,
+// and their blocks stay or go back.
+func TestRejectedDraftsAreComputedAgain(t *testing.T) {
+	for _, returned := range []bool{false, true} {
+		c := small(9)
+		c.NumSpeculativeTokens, c.ReturnDrafts = 3, returned
+		s := newSmall(t, c)
+		var step Step
+		id := add(t, s, Spec{Tokens: tokens(3, 1), MaxTokens: 20})
+		one(t, s, &step)
+		require.NoError(t, s.SetDrafts([]ID{id}, []int32{3}, []int32{5, 6, 7}))
+		require.NoError(t, s.Schedule(&step))
+		require.Equal(t, 4, step.Rows[0].NumScheduledTokens)
+		require.Equal(t, []int32{5, 6, 7}, step.Drafts)
+		require.Equal(t, []int32{2}, step.RowBlocks(0, 0))
+		var out Outcome
+		require.ErrorIs(t, s.Update([]int32{5}, make([]int32, 5), &out), ErrRequest, "three drafts and one")
+		require.ErrorIs(t, s.Update([]int32{1}, []int32{-4}, &out), ErrRequest)
+		require.NoError(t, s.Update([]int32{1}, []int32{4}, &out)) // all rejected
+		computed, all, err := s.Monitor.NumComputedTokens(id)
+		require.NoError(t, err)
+		require.Equal(t, []int{4, 5}, []int{computed, all})
+		table, err := s.Monitor.Table(nil, id, 0)
+		require.NoError(t, err)
+		if returned {
+			require.Equal(t, []int32{1}, table)
+		} else {
+			require.Equal(t, []int32{1, 2}, table)
+		}
+		one(t, s, &step)
+		require.Equal(t, returned, len(step.RowBlocks(0, 0)) > 0)
+	}
+}
+
+// Of n tokens that are sampled after drafts, n-1 are accepted drafts.
+func TestVerifiedAndAcceptedDraftsAreCounted(t *testing.T) {
+	c := small(9)
+	c.NumSpeculativeTokens = 3
+	s := newSmall(t, c)
+	var step Step
+	id := add(t, s, Spec{Tokens: tokens(3, 1), MaxTokens: 20})
+	one(t, s, &step)
+	s.Monitor.TakeCounters()
+	for _, sampled := range [][]int32{{5, 6, 7, 8}, {5, 9}, {4}} {
+		require.NoError(t, s.SetDrafts([]ID{id}, []int32{3}, []int32{5, 6, 7}))
+		require.NoError(t, s.Schedule(&step))
+		require.NoError(t, s.Update([]int32{int32(len(sampled))}, sampled, &Outcome{}))
+	}
+	counters := s.Monitor.TakeCounters()
+	require.Equal(t, []int{7, 9, 3 + 1}, []int{counters.Tokens, counters.Drafts, counters.DraftsAccepted})
+}
+
+// A decode that joins other decodes is padded to as many tokens as they have, if the longest sequence
+// has room for them; else it waits (vllm/v1/RULES.md §14.3).
+func TestAPaddedDecodeMayReachTheLongestSequence(t *testing.T) {
+	for longest, rows := range map[int]int{20: 2, 19: 1} {
+		c := small(20)
+		c.NumSpeculativeTokens, c.Cache.MaxModelLen = 3, longest
+		s := newSmall(t, c)
+		var step Step
+		first := add(t, s, Spec{Tokens: tokens(17, 1), MaxTokens: 1})
+		for s.Monitor.Live(first) {
+			one(t, s, &step)
+		}
+		add(t, s, Spec{Tokens: tokens(3, 2)})
+		one(t, s, &step)
+		add(t, s, Spec{Tokens: tokens(17, 1)}) // 16 are hit
+		one(t, s, &step)
+		require.Len(t, step.Rows, rows, "at most %d tokens", longest)
+		if rows == 2 {
+			require.Equal(t, []int{16, 4, 3}, []int{step.Rows[1].NumComputedTokens, step.Rows[1].NumScheduledTokens, step.Rows[1].NumDraftTokens})
+		}
+	}
+}
+
+// The order of priorities: smaller ones first, then earlier arrivals, then names, then the order of Add (vllm/v1/RULES.md §14).
+func TestTheOrderOfPriorities(t *testing.T) {
+	c := small(9)
+	c.Policy = Priority
+	s := newSmall(t, c)
+	var want [6]ID
+	for i, spec := range []Spec{
+		{Priority: 1, Arrival: 1}, {Arrival: 7, Name: "b"}, {Arrival: 7, Name: "a"}, {Arrival: 7, Name: "a"}, {Arrival: 5, Name: "c"}, {Priority: -1, Arrival: 9},
+	} {
+		spec.Tokens = tokens(3, i)
+		want[[]int{5, 4, 2, 3, 1, 0}[i]] = add(t, s, spec)
+	}
+	require.Equal(t, want[:], s.Monitor.Waiting(nil))
+}
+
+// A prompt is admitted if the whole of it fits into the blocks, or with AdmitChunks its first chunk; without chunks, if the
+// whole of it fits into the step. The first one that does not ends the pass (vllm/v1/RULES.md §14.3).
+func TestWhatAPromptNeedsToBeAdmitted(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		change  func(c *Config)
+		prompts []int
+		want    []int // tokens of the rows
+	}{
+		{"6 blocks of 5", func(*Config) {}, []int{12, 24, 1}, []int{12}},
+		{"6 blocks of 5, of which the chunk takes 1", func(c *Config) { c.AdmitChunks = true }, []int{12, 24, 1}, []int{12, 4}},
+		{"as many blocks as there are", func(*Config) {}, []int{12, 20, 1}, []int{12, 4}},
+		{"a part of the tokens", func(c *Config) { c.MaxNumBatchedTokens = 64 }, []int{12, 4, 4}, []int{12, 4, 4}},
+		{"more tokens than are left", func(c *Config) { c.MaxNumBatchedTokens, c.DisableChunkedPrefill, c.Cache.NumGPUBlocks = 64, true, 40 },
+			[]int{40, 25, 4}, []int{40}},
+		{"as many tokens as are left", func(c *Config) { c.MaxNumBatchedTokens, c.DisableChunkedPrefill, c.Cache.NumGPUBlocks = 64, true, 40 },
+			[]int{40, 24, 4}, []int{40, 24}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := small(9)
+			tc.change(&c)
+			h := newHost(t, c)
+			for i, n := range tc.prompts {
+				h.add(n, 1+i, Spec{MaxTokens: 1})
+			}
+			require.Equal(t, tc.want, scheduled(h.schedule()))
+		})
+	}
+}
+
+// With EAGLE a hit loses its last block, so the state one block earlier is kept (vllm/v1/RULES.md §13).
+func TestWithEagleAChunkEndsABlockEarlier(t *testing.T) {
+	for eagle, want := range map[bool][]int{true: {16, 5}, false: {20, 1}} {
+		c := small(40)
+		c.MaxNumBatchedTokens, c.Cache.Eagle = 64, eagle
+		c.Cache.Groups = []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}, {Kind: kvcache.Mamba, BlockSize: 4, Align: true}}
+		h := newHost(t, c)
+		h.add(21, 1, Spec{MaxTokens: 1})
+		for _, n := range want {
+			require.Equal(t, []int{n}, scheduled(h.schedule()))
+			h.update(1)
+		}
+	}
+}
+
+// A chunk of a prompt ends where a Mamba state is kept: at the end of the prefix that it has in common with
+// another request, of which only full attention has blocks, and at the last end of a block (vllm/v1/RULES.md §9, §13).
+func TestAChunkEndsWhereAStateIsKept(t *testing.T) {
+	c := small(40)
+	c.MaxNumBatchedTokens = 64
+	c.Cache.Groups = []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}, {Kind: kvcache.Mamba, BlockSize: 4, Align: true}}
+	h := newHost(t, c)
+	other := append(tokens(13, 1), tokens(8, 2)...)
+	for _, prompt := range []struct {
+		tokens []int32
+		want   []int
+	}{{tokens(21, 1), []int{20, 1}}, {other, []int{12, 8, 1}}, {append(tokens(13, 1), tokens(8, 3)...), []int{8, 1}}} {
+		add(t, h.Scheduler, Spec{Tokens: prompt.tokens, MaxTokens: 1})
+		for _, want := range prompt.want {
+			require.Equal(t, []int{want}, scheduled(h.schedule()))
+			h.update(1)
+		}
+	}
+}
+
+// Ensure that a chunk ends where a block of each Mamba group ends that it began inside: that block gets its key there.
+func TestAChunkEndsWithTheBlocksOfAllMambaGroups(t *testing.T) {
+	c := small(100)
+	c.MaxNumSeqs, c.MaxNumBatchedTokens, c.Cache.RetentionInterval = 2, 8, kvcache.RetainAll
+	c.Cache.Groups = []kvcache.Group{
+		{Kind: kvcache.Mamba, BlockSize: 16, Align: true}, {Kind: kvcache.Full, BlockSize: 8}, {Kind: kvcache.Mamba, BlockSize: 8, Align: true},
+	}
+	h := newHost(t, c)
+	h.add(6, 2, Spec{MaxTokens: 1})
+	h.add(20, 1, Spec{MaxTokens: 1})
+	require.Equal(t, 2, h.schedule()[1].NumScheduledTokens)
+	h.update(9)
+	require.Equal(t, 6, h.schedule()[0].NumScheduledTokens)
+	h.finish(9)
+	h.add(9, 1, Spec{MaxTokens: 1, NoRead: true}) // the other group gets its state after 8 tokens
+	h.finish(9)
+	h.add(9, 1, Spec{MaxTokens: 1})
+	require.Equal(t, 8, h.schedule()[0].NumComputedTokens)
+}
+
+// Ensure that a decode with places for drafts in front of its token reserves no blocks for it.
+func TestAPaddedDecodeReservesNothing(t *testing.T) {
+	for _, asVLLM := range []bool{false, true} {
+		c := small(60)
+		c.NumSpeculativeTokens, c.Connector.Consumer, c.AsVLLM = 2, true, asVLLM
+		c.Cache.Groups = append(c.Cache.Groups, kvcache.Group{Kind: kvcache.Mamba, BlockSize: 4, Align: true, NumSpeculativeBlocks: 2})
+		h := newHost(t, c)
+		h.add(3, 1, Spec{})
+		loaded := h.add(3, 2, Spec{})
+		h.run(9)
+		h.lose(loaded)
+		require.NoError(t, h.Transfers.SetMatch(loaded, Match{3, true}))
+		h.run(9)
+		require.NoError(t, h.Transfers.Received(loaded))
+		loads := h.add(9, 3, Spec{External: Match{9, true}})
+		require.Equal(t, 3, h.schedule()[1].NumScheduledTokens, "it is padded")
+		require.Equal(t, loads, h.step.Loads[0].ID)
+	}
+}
+
+// The output of a step whose request lost its blocks in the middle is void.
+func TestResetInTheMiddleOfAStep(t *testing.T) {
+	s := newSmall(t, small(9))
+	var step Step
+	var out Outcome
+	id := add(t, s, Spec{Tokens: tokens(3, 1)})
+	require.NoError(t, s.Schedule(&step))
+	ok, err := s.Reset(false)
+	require.NoError(t, err)
+	require.False(t, ok, "blocks are in use")
+	ok, err = s.Reset(true)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.NoError(t, s.Update([]int32{1}, []int32{7}, &out))
+	require.Equal(t, []int32{0}, out.Kept)
+	computed, all, err := s.Monitor.NumComputedTokens(id)
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 3}, []int{computed, all})
+	one(t, s, &step)
+	require.Equal(t, KindResumed, step.Rows[0].Kind)
+	require.Equal(t, []ID{id}, step.Preempted)
+}
+
+// A beam of three in place of one: the children are new rows that share what
+// was computed, and differ in their last token.
+func TestForkOfARunningRequest(t *testing.T) {
+	s := newSmall(t, small(20))
+	var step Step
+	parent := add(t, s, Spec{Tokens: tokens(6, 1)})
+	one(t, s, &step)
+	var children []ID
+	for i := range 4 {
+		id, err := s.Fork(parent, Child{Last: int32(50 + i), Arrival: float64(1 + i)})
+		require.NoError(t, err)
+		children = append(children, id)
+	}
+	require.NoError(t, s.Schedule(&step))
+	_, err := s.Fork(parent, Child{})
+	require.ErrorIs(t, err, ErrOrder)
+	require.Len(t, step.Rows, 4, "the fifth waits: four may run")
+	require.Equal(t, []ID{children[3]}, s.Monitor.Waiting(nil))
+	require.Equal(t, KindRunning, step.Rows[0].Kind)
+	for i := range 3 {
+		require.Equal(t, Row{ID: children[i], Kind: KindNew, Samples: true, NumComputedTokens: 6, NumScheduledTokens: 1}, step.Rows[1+i])
+		require.Len(t, step.RowBlocks(1+i, 0), 2)
+	}
+	require.Len(t, step.Copies, 3, "four write to one block")
+	require.Equal(t, Copy{Src: 2, Dst: 3, ID: parent, Index: 1}, step.Copies[0])
+	slots := map[int64]bool{}
+	for _, slot := range step.Slots[0] {
+		slots[slot] = true
+	}
+	require.Len(t, slots, 4)
+	require.NoError(t, s.Check())
+}
+
+func TestAPausedSchedulerSchedulesWhatThePauseAllows(t *testing.T) {
+	s := newSmall(t, small(9))
+	var step Step
+	add(t, s, Spec{Tokens: tokens(3, 1)})
+	one(t, s, &step)
+	add(t, s, Spec{Tokens: tokens(3, 2)})
+	for pause, rows := range map[Pause]int{PauseAll: 0, PauseNew: 1} {
+		s.SetPause(pause)
+		one(t, s, &step)
+		require.Len(t, step.Rows, rows)
+	}
+	s.SetPause(PauseNone)
+	one(t, s, &step)
+	require.Len(t, step.Rows, 2)
+}

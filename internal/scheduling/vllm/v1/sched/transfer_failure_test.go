@@ -1,0 +1,440 @@
+package sched
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+)
+
+// 100 blocks of prompt, 99 of them elsewhere, as in vLLM's
+// test_kv_load_failure_recovery.py and test_invalid_blocks_correctness.py.
+
+func TestARowWhoseLoadFailedIsComputedAgain(t *testing.T) {
+	for _, asVLLM := range []bool{true, false} {
+		for _, invalid := range [][]int{{0, 98}, {50, 98}, {98}} {
+			t.Run(fmt.Sprint(asVLLM, invalid), func(t *testing.T) {
+				c := transferConfig(10000)
+				c.AsVLLM = asVLLM
+				h := newHost(t, c)
+				var ids []ID
+				for i := range 3 {
+					ids = append(ids, h.add(1600, 20*i, Spec{External: Match{1584, false}, Stop: []int32{eos}}))
+				}
+				require.Len(t, h.schedule(), 3)
+				table := h.table(ids[1])
+				var blocks []int32
+				for _, i := range invalid {
+					blocks = append(blocks, table[i])
+				}
+				var most FailedLoad
+				require.NoError(t, h.Transfers.Affected(&most, blocks...))
+				require.Equal(t, FailedLoad{ids[1:2], []VoidRow{{0, 1}}}, most)
+				affected := h.loadFailed(blocks...)
+				require.Equal(t, ids[1:2], affected)
+				require.Len(t, h.update(eos), 2)
+				require.Zero(t, h.out.Kept[1])
+				require.Equal(t, invalid[0]*16, h.computed(ids[1]))
+				require.Equal(t, 1, h.Monitor.Load().Running)
+				require.Equal(t, table, h.table(ids[1]), "it keeps its blocks")
+				if !asVLLM {
+					require.Equal(t, invalid[0], h.hashed(ids[1]), "what did not come cannot be hit")
+				}
+				rows := h.schedule()
+				require.Equal(t, 1600-invalid[0]*16, rows[0].NumScheduledTokens)
+				require.Equal(t, 100, h.hashed(ids[1]))
+			})
+		}
+	}
+}
+
+func TestABlockThatFailedForTwoIsComputedOnce(t *testing.T) {
+	for _, invalid := range [][]int{{0, 49}, {25, 49}, {49}} {
+		for _, asVLLM := range []bool{true, false} {
+			t.Run(fmt.Sprint(asVLLM, invalid), func(t *testing.T) {
+				c := transferConfig(10000)
+				c.AsVLLM = asVLLM
+				h := newHost(t, c)
+				a := h.add(1600, 1, Spec{External: Match{1584, false}})
+				b := add(t, h.Scheduler, Spec{Tokens: append(tokens(800, 1), tokens(800, 50)...)})
+				rows := h.schedule()
+				require.Equal(t, 1584, rows[0].NumComputedTokens)
+				require.Equal(t, 800, rows[1].NumComputedTokens)
+				table := h.table(a)
+				var blocks []int32
+				for _, i := range invalid {
+					blocks = append(blocks, table[i])
+				}
+				affected := h.loadFailed(blocks...)
+				require.Equal(t, []ID{a, b}, affected)
+				h.update(1)
+				require.Equal(t, invalid[0]*16, h.computed(a))
+				if asVLLM {
+					require.Equal(t, 800, h.computed(b), "the first computes it for both")
+					return
+				}
+				require.Zero(t, h.computed(b), "it reads the block when it is whole")
+				rows = h.schedule()
+				require.Equal(t, a, rows[0].ID)
+				require.Equal(t, b, rows[1].ID)
+				require.Equal(t, 800, rows[1].NumComputedTokens)
+			})
+		}
+	}
+}
+
+// A request computes on a shared block that did not come, loses its own blocks in
+// the next step, and only then the failure is known.
+func TestWhatWasComputedFromAFailedLoadCannotBeHit(t *testing.T) {
+	c := transferConfig(100)
+	c.AsVLLM, c.MaxConcurrentBatches, c.AsyncScheduling = false, 2, true
+	h := newHost(t, c)
+	a := h.add(48, 1, Spec{External: Match{32, false}})
+	h.schedule()
+	long := append(tokens(48, 1), tokens(32, 7)...)
+	b := add(t, h.Scheduler, Spec{Tokens: long})
+	rows := h.schedule()
+	require.Equal(t, 48, rows[1].NumComputedTokens)
+	invalid := h.table(a)[1]
+	h.lose(b)
+	h.loadFailed(invalid)
+	h.update(1)
+	require.Equal(t, 1, h.Abort(b))
+	h.update(1)
+	h.schedule() // a computes its blocks again
+	h.update(1)
+	c2 := add(t, h.Scheduler, Spec{Tokens: long})
+	rows = h.schedule()
+	require.Equal(t, c2, rows[len(rows)-1].ID)
+	require.LessOrEqual(t, rows[len(rows)-1].NumComputedTokens, 48, "b's own blocks were computed from what was not there")
+}
+
+func TestImpossibleTransferCallsAreRefused(t *testing.T) {
+	h := newHost(t, transferConfig(100))
+	id := h.add(40, 1, Spec{})
+	for _, test := range []struct {
+		name string
+		call func() error
+	}{
+		{"received, but not loading", func() error { return h.Transfers.Received(id) }},
+		{"sent, but not finished", func() error { return h.Transfers.Sent(id) }},
+		{"a block outside the pool", func() error { return h.Transfers.LoadFailed(new(FailedLoad), 100) }},
+		{"the null block", func() error { return h.Transfers.LoadFailed(new(FailedLoad), 0) }},
+		{"a match longer than the request", func() error { return h.Transfers.SetMatch(id, Match{41, false}) }},
+		{"a match of nobody", func() error { return h.Transfers.SetMatch(12345, Match{1, false}) }},
+		{"a prompt shorter than its match", func() error {
+			_, err := h.Add(Spec{Tokens: tokens(4, 1), MaxTokens: 1, External: Match{5, true}})
+			return err
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) { require.ErrorIs(t, test.call(), ErrRequest) })
+	}
+	alone := newHost(t, small(20))
+	for _, spec := range []Spec{{Ask: true}, {Send: true}, {External: Match{1, false}}} {
+		spec.Tokens, spec.MaxTokens = tokens(4, 1), 1
+		_, err := alone.Add(spec)
+		require.ErrorIs(t, err, ErrRequest, "no connector is configured")
+	}
+	require.ErrorIs(t, alone.Transfers.SetMatch(alone.add(4, 1, Spec{}), Match{1, false}), ErrOrder)
+	require.ErrorIs(t, alone.Transfers.LoadFailed(new(FailedLoad), 1), ErrOrder)
+	require.ErrorIs(t, alone.Transfers.Affected(new(FailedLoad), 1), ErrOrder)
+}
+
+func TestLoadedRequestsDoNotWaitForEachOther(t *testing.T) {
+	c := transferConfig(6)
+	c.AsVLLM, c.AdmitChunks, c.Policy = false, true, Priority
+	h := newHost(t, c)
+	low := h.add(64, 1, Spec{External: Match{48, true}, Priority: 2, MaxTokens: 1})
+	h.schedule()
+	require.NoError(t, h.Transfers.Received(low))
+	high := h.add(48, 2, Spec{Priority: 1, MaxTokens: 1})
+	require.Equal(t, high, h.schedule()[0].ID, "the less important one gives its blocks up")
+	require.Len(t, h.update(1), 1)
+	require.Equal(t, low, h.schedule()[0].ID)
+	require.Len(t, h.update(1), 1)
+	h.empty()
+}
+
+// Ensure that a request which loads after a hit computes that hit itself if the step
+// that should have written those blocks fails.
+func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		before func(h *host, writer, loader ID)
+	}{
+		{"while it loads", func(*host, ID, ID) {}},
+		{"after it has received the rest", func(h *host, _, loader ID) { require.NoError(h.t, h.Transfers.Received(loader)) }},
+		{"after the keys of the blocks are gone", func(h *host, writer, _ ID) { h.Abort(writer) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := transferConfig(100)
+			c.AsyncScheduling, c.AsVLLM = true, false
+			h := newHost(t, c)
+			writer := h.add(64, 1, Spec{})
+			require.Len(t, h.schedule(), 1)
+			loader := h.add(64, 1, Spec{External: Match{60, true}})
+			h.schedule()
+			require.Equal(t, []Loading{{loader, 0, 48, 12}}, h.step.Loads)
+			tc.before(h, writer, loader)
+			require.NoError(t, h.StepFailed())
+			require.NoError(t, h.Check())
+			h.Abort(writer)
+			if h.Monitor.Load().Loading > 0 {
+				require.NoError(t, h.Transfers.Received(loader))
+			}
+			rows := h.schedule()
+			require.Len(t, rows, 1)
+			require.Equal(t, loader, rows[0].ID)
+			require.Zero(t, rows[0].NumComputedTokens)
+		})
+	}
+}
+
+// Ensure that a request whose load came to nothing does not wait for the blocks that
+// it reserves itself when it loads again. In vLLM it waits for ever.
+func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
+	for _, asVLLM := range []bool{true, false} {
+		c := transferConfig(8)
+		c.AsVLLM = asVLLM
+		h := newHost(t, c)
+		id := h.add(64, 1, Spec{Ask: true, MaxTokens: 1})
+		h.schedule()
+		require.NoError(t, h.Transfers.SetMatch(id, Match{64, true}))
+		h.schedule()
+		h.loadFailed(h.table(id)[0])
+		require.NoError(t, h.Transfers.Received(id))
+		h.schedule()
+		require.Len(t, h.step.Queries, 1)
+		require.NoError(t, h.Transfers.SetMatch(id, Match{64, true}))
+		h.schedule()
+		require.Equal(t, !asVLLM, len(h.step.Loads) == 1)
+	}
+}
+
+// Ensure that what was computed after a load that failed cannot be read by those who
+// have hit it, although their own tables lack the block that failed: their window is past it.
+func TestAHitOfWhatWasComputedFromAFailedLoadIsGivenUp(t *testing.T) {
+	c := transferConfig(100)
+	c.AsVLLM, c.MaxConcurrentBatches, c.MaxNumBatchedTokens = false, 3, 48
+	c.Cache.Groups = []kvcache.Group{{Kind: kvcache.Full, BlockSize: 16}, {Kind: kvcache.SlidingWindow, BlockSize: 16, Window: 16}}
+	h := newHost(t, c)
+	first := h.add(64, 1, Spec{External: Match{16, false}})
+	require.Len(t, h.schedule(), 1)
+	invalid := h.tableOf(first, 1)
+	second := h.add(80, 1, Spec{})
+	require.Len(t, h.schedule(), 1)
+	computed := h.computed(second)
+	require.Positive(t, computed)
+	theirs := h.tableOf(second, 1)
+	require.NotContains(t, theirs, invalid[0])
+	affected := h.loadFailed(invalid[0])
+	require.Equal(t, []ID{first, second}, affected)
+	require.NoError(t, h.Check())
+}
+
+// A request that computes again has a row in flight that no longer counts: the
+// row's tokens are not among the computed ones.
+func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		asVLLM    bool
+		blockSize int
+		external  int
+	}{
+		{"blocks of one token", false, 1, 44},
+		{"blocks of one token, as vLLM", true, 1, 44},
+		{"blocks of sixteen tokens", false, 16, 48},
+		{"blocks of sixteen tokens, as vLLM", true, 16, 48},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := transferConfig(200)
+			c.AsVLLM, c.MaxConcurrentBatches, c.AsyncScheduling = test.asVLLM, 2, true
+			c.Cache.Groups[0].BlockSize = test.blockSize
+			h := newHost(t, c)
+			back := h.add(85, 1, Spec{External: Match{test.external, false}})
+			other := h.add(20, 200, Spec{External: Match{16, true}})
+			require.Len(t, h.schedule(), 1)
+			require.Len(t, h.schedule(), 1)
+			affected := h.loadFailed(h.table(back)[0])
+			require.Equal(t, []ID{back}, affected)
+			h.update(1)
+			require.Zero(t, h.out.Kept[0])
+			require.Zero(t, h.computed(back))
+			affected = h.loadFailed(h.table(other)[0])
+			require.Equal(t, []ID{other}, affected)
+			require.NoError(t, h.Transfers.Received(other))
+			h.update(1)
+			require.Zero(t, h.out.Kept[0], "its second row was computed from what did not come")
+			rows := h.schedule()
+			require.Len(t, rows, 2)
+			require.Equal(t, []int{85, 20}, []int{rows[0].NumScheduledTokens, rows[1].NumScheduledTokens})
+		})
+	}
+}
+
+// Ensure that a row is void which reads what a void row writes, in the same step and in later ones, whatever
+// has become of the request of that row. No table but the first has the block that failed.
+func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		before func(h *host, first ID)
+	}{
+		{"the request runs", func(*host, ID) {}},
+		{"the request is aborted", func(h *host, first ID) { require.Equal(h.t, 1, h.Abort(first)) }},
+		{"the request has lost its blocks", (*host).lose},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := small(200)
+			c.MaxNumBatchedTokens, c.AsyncScheduling, c.Connector.Consumer = 200, true, true
+			c.Cache.Groups[0].BlockSize = 2
+			h := newHost(t, c)
+			h.add(13, 1, Spec{MaxTokens: 1})
+			h.finish(9)
+
+			first := h.add(38, 1, Spec{NoRead: true, External: Match{3, false}})
+			long := append(tokens(30, 1), tokens(8, 2)...)
+			second := add(t, h.Scheduler, Spec{Tokens: long[:35]})
+			clean := add(t, h.Scheduler, Spec{Tokens: append(tokens(12, 1), tokens(8, 3)...)})
+			require.Len(t, h.schedule(), 3)
+			third := add(t, h.Scheduler, Spec{Tokens: long})
+			rows := h.schedule()
+			require.Equal(t, 34, rows[len(rows)-1].NumComputedTokens, "it hits the second request's blocks")
+
+			invalid := h.table(first)[0]
+			require.NotContains(t, h.table(second), invalid)
+			require.NotContains(t, h.table(third), invalid)
+			test.before(h, first)
+			var out FailedLoad
+			require.NoError(t, h.Transfers.LoadFailed(&out, invalid))
+			affected := []ID{second, third}
+			if h.Monitor.Live(first) {
+				affected = append(affected, first)
+			}
+			require.ElementsMatch(t, affected, out.Affected)
+			var void []ID
+			for _, v := range out.Void {
+				void = append(void, h.steps[v.Step].Rows[v.Row].ID)
+			}
+			require.ElementsMatch(t, []ID{first, second, first, second, third}, void)
+			require.NotContains(t, void, clean)
+			h.finish(9)
+			require.Zero(t, h.Monitor.Load().Running+h.Monitor.Load().Waiting)
+		})
+	}
+}
+
+// Ensure that a row is void which reads the copy of a block that was not loaded whole: the second request hits
+// 12 tokens, of which 4 are in the second block of the first request, and that one fails.
+func TestWhoReadsACopyOfWhatWasNotLoadedIsVoid(t *testing.T) {
+	h := newHost(t, Config{
+		MaxNumSeqs: 4, MaxNumBatchedTokens: 64, PipelineParallelSize: 3, Connector: Connector{Consumer: true},
+		Cache: kvcache.Config{
+			NumGPUBlocks: 30, MaxModelLen: 64, EnablePrefixCaching: true, Hash: blockhash.LE{}, HashBlockSize: 4,
+			Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 8}, {Kind: kvcache.Mamba, BlockSize: 8, Align: true}},
+		},
+	})
+	first := h.add(14, 1, Spec{External: Match{10, false}})
+	require.Equal(t, []int{2}, scheduled(h.schedule()))
+	failed := h.table(first)[1]
+	require.Equal(t, []int{2}, scheduled(h.schedule()))
+	second := h.add(14, 1, Spec{})
+	require.Equal(t, []int{2}, scheduled(h.schedule()))
+	require.NotContains(t, h.table(second), failed)
+	var out FailedLoad
+	require.NoError(t, h.Transfers.LoadFailed(&out, failed))
+	require.Equal(t, []VoidRow{{0, 0}, {1, 0}, {2, 0}}, out.Void)
+	require.ElementsMatch(t, []ID{first, second}, out.Affected)
+}
+
+// Ensure that of a load that failed in part only full attention of one group keeps the tokens before the first
+// block that is missing: windows have left some of these, and groups differ (vllm/v1/RULES.md §19).
+func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		groups []kvcache.Group
+		want   int
+	}{
+		{"full attention", []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}}, 8},
+		{"a window", []kvcache.Group{{Kind: kvcache.SlidingWindow, BlockSize: 4, Window: 64}}, 0},
+		{"two groups", []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}, {Kind: kvcache.Full, BlockSize: 8}}, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := small(40)
+			c.Connector.Consumer, c.Cache.Groups = true, tc.groups
+			h := newHost(t, c)
+			id := h.add(21, 1, Spec{External: Match{16, true}})
+			require.Empty(t, h.schedule())
+			table := h.table(id)
+			for _, at := range []int{2, 3} { // one by one; the second is behind the cut
+				h.loadFailed(table[at])
+			}
+			require.NoError(t, h.Transfers.Received(id))
+			require.Equal(t, tc.want, h.schedule()[0].NumComputedTokens)
+		})
+	}
+}
+
+// Ensure that a request that has loaded and waits loses its blocks if another has one of those that it would compute
+// again: here the load is said to have failed after it was over (vllm/v1/RULES.md §19).
+func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		c := small(8)
+		c.Policy, c.Connector.Consumer = Priority, true
+		h := newHost(t, c)
+		loaded := h.add(20, 1, Spec{External: Match{8, true}, Priority: 5})
+		require.Empty(t, h.schedule())
+		h.add(12, 2, Spec{})
+		require.Len(t, h.schedule(), 1)
+		h.update(1)
+		require.NoError(t, h.Transfers.Received(loaded))
+		require.Len(t, h.schedule(), 1, "3 more blocks are not free")
+		h.update(1)
+		if shared {
+			h.add(9, 1, Spec{})
+			require.Equal(t, 8, h.schedule()[1].NumComputedTokens)
+		}
+		h.loadFailed(h.table(loaded)[1])
+		require.Equal(t, map[bool]int{false: 4, true: 0}[shared], h.computed(loaded))
+		require.Len(t, h.table(loaded), map[bool]int{false: 2, true: 0}[shared])
+	}
+}
+
+// Ensure that a request whose step failed reserves nothing while it waits: its reservation would keep it from
+// loading.
+func TestAFailedStepReservesNothing(t *testing.T) {
+	c := small(8)
+	c.MaxNumBatchedTokens, c.Connector.Consumer = 8, true
+	h := newHost(t, c)
+	id := h.add(20, 1, Spec{})
+	require.Equal(t, []int{8}, scheduled(h.schedule()))
+	require.NoError(t, h.StepFailed())
+	require.NoError(t, h.Transfers.SetMatch(id, Match{16, true}))
+	require.Empty(t, h.schedule())
+	require.Len(t, h.step.Loads, 1)
+}
+
+// Ensure that a request whose load failed in part neither zeroes nor writes a block that another request has, and has
+// computed again.
+func TestABlockOfAFailedLoadThatOthersHaveIsNotWritten(t *testing.T) {
+	c := small(40)
+	c.Connector.Consumer, c.ZeroNewBlocks, c.MaxNumBatchedTokens = true, true, 40
+	h := newHost(t, c)
+	first := h.add(20, 1, Spec{External: Match{16, false}})
+	second := add(t, h.Scheduler, Spec{Tokens: append(tokens(10, 1), tokens(4, 2)...), External: Match{12, true}})
+	h.schedule()
+	table := h.table(first)
+	require.Equal(t, table[:2], h.table(second)[:2])
+	affected := h.loadFailed(table[1])
+	require.Equal(t, []ID{second, first}, affected)
+	h.update(9)
+	require.Len(t, h.schedule(), 1)
+	h.update(9)
+	require.NoError(t, h.Transfers.Received(second))
+	row := h.schedule()[1]
+	require.NotContains(t, h.step.ZeroBlocks, table[1])
+	require.Equal(t, second, row.ID)
+	require.NotContains(t, h.step.RowBlocks(1, 0)[row.NumComputedTokens/4:], table[1])
+}

@@ -1,0 +1,131 @@
+package sched
+
+import (
+	"fmt"
+
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+)
+
+// StepFailed reports that the steps in flight, or some of their rows, were not computed. All of
+// them are void, because each step builds on the one before. Every request is back where it was
+// before the oldest of them: running ones with their blocks, admitted ones in front of the waiting
+// ones. Two things are different: requests that were preempted meanwhile stay so, and requests with
+// blocks to copy, or with a Mamba state, which the step overwrote, are preempted. Blocks that these
+// steps should have written cannot be hit. The next row of each request has its whole table.
+func (s *Scheduler) StepFailed() error {
+	s.mu.Lock()
+	defer s.unlock()
+	if s.flight.n == 0 {
+		return fmt.Errorf("%w: no step is in flight", ErrOrder)
+	}
+	s.cutHits(s.flight.at(0).seq)
+	s.cache.EvictSince(uint32(s.flight.at(0).seq))
+	var batches []*batch
+	for ; s.flight.n > 0; s.flight.n-- {
+		b := s.flight.at(s.flight.n - 1)
+		for i := len(b.rows) - 1; i >= 0; i-- {
+			e := &b.rows[i]
+			switch r := e.r; {
+			case r.id != e.id:
+			case r.status == parked:
+				r.inFlight -= int(e.tokens)
+			default:
+				s.undo(r, e, b)
+			}
+		}
+		// The worker may not have seen these.
+		s.preempted = append(s.preempted, b.preempted...)
+		s.finished = append(s.finished, b.finished...)
+		batches = append(batches, b)
+		b.rows = b.rows[:0]
+	}
+	for _, x := range s.extensions {
+		x.failed(batches)
+	}
+	s.cache.EndStep(s.steps)
+	return nil
+}
+
+// cutHits gives up loads that follow a hit of blocks which the failed steps, from step on, should
+// have computed: the request would keep these blocks.
+func (s *Scheduler) cutHits(step uint64) {
+	for _, r := range s.allWaiting() {
+		if s.hasHit(r, step) {
+			s.cutLoad(r, 0)
+		}
+	}
+}
+
+// undo takes back one row of a failed step, the newest of its request. Stale rows are the oldest;
+// nothing of them is left to undo.
+func (s *Scheduler) undo(r *request, e *entry, b *batch) {
+	stale := r.inFlight <= r.stale
+	tokens, drafts := int(e.tokens), int(e.drafts)
+	r.inFlight -= tokens
+	if r.status == running { // the worker may not have seen the blocks of this row
+		r.resend = KindResumed
+		if e.kind == KindNew {
+			r.resend = KindNew
+		}
+	}
+	if stale {
+		r.stale -= tokens
+		return
+	}
+	computed := r.kv.NumComputedTokens - tokens // not e.computed: drafts before it may have been rejected
+	r.placeholders = max(r.placeholders-1-drafts, 0)
+	r.eligible = 0
+	copied := false
+	for _, c := range b.copies {
+		copied = copied || c.Request == r.kv
+	}
+	switch {
+	case e.admitted:
+		s.undoAdmit(r, e)
+		return
+	case copied || !s.cache.Rewind(r.kv, computed):
+		s.removeRunning(r)
+		s.preempt(r)
+		return
+	}
+	s.extensions.wentBack(r)
+	r.prefill = e.prefill
+	r.drafts = r.drafts[:0]
+	r.drafts = append(r.drafts, b.drafts[e.draft:e.draft+e.drafts]...)
+}
+
+// undoAdmit puts a request back to the front of the waiting ones, as if it had
+// not been admitted.
+func (s *Scheduler) undoAdmit(r *request, e *entry) {
+	s.removeRunning(r)
+	s.unreserve(r)
+	s.extensions.released(r)
+	s.cache.Release(r.kv, kvcache.UndoAdmit, 0)
+	r.transfers.unsettled = 0
+	r.status = waiting
+	if e.kind == KindResumed {
+		r.status = preempted
+	}
+	r.drafts = r.drafts[:0]
+	r.resend = KindRunning
+	r.placeholders = 0
+	s.waiting.pushFront(r)
+}
+
+// undoRow puts the request of a row in which nothing was sampled back to where
+// it was before the step. What later steps in flight sample for it is void.
+func (s *Scheduler) undoRow(r *request, e *entry) {
+	computed := r.kv.NumComputedTokens - r.inFlight - int(e.tokens)
+	if s.cache.Rewind(r.kv, computed) {
+		r.drafts = r.drafts[:0]
+		r.prefill = e.prefill
+		r.placeholders, r.eligible = 0, 0
+		r.stale = r.inFlight
+		s.extensions.wentBack(r)
+	} else {
+		r.kv.EvictFrom(computed)
+		s.removeRunning(r)
+		s.preempt(r)
+	}
+	r.dropStale = true
+}

@@ -1,0 +1,113 @@
+package sched
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/invariants"
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+)
+
+// longContext is a scheduler whose sequences can have 131,072 tokens.
+func longContext(t *testing.T) *Scheduler {
+	if invariants.Enabled {
+		t.Skip("a check of the whole state after each of thousands of calls takes minutes")
+	}
+	return newSmall(t, Config{
+		MaxNumSeqs: 64, MaxNumBatchedTokens: 8192,
+		Cache: kvcache.Config{
+			NumGPUBlocks: 10_000, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 16}},
+			EnablePrefixCaching: true, Hash: blockhash.LE{}, MaxModelLen: 131_072,
+		},
+	})
+}
+
+// held is how many more bytes the heap holds than at the time of before.
+func held(before uint64) int64 { return int64(heap() - before) }
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // the first one finishes a collection that has begun
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+const mib = 1 << 20
+
+// Ensure that a waiting request takes memory for its prompt and not for all tokens that it may generate, and that
+// requests that have gone leave little.
+func TestWaitingRequestsTakeMemoryForTheirPrompts(t *testing.T) {
+	s := longContext(t)
+	before := heap()
+	ids := make([]ID, 1088)
+	for i := range ids {
+		ids[i] = add(t, s, Spec{Tokens: tokens(4, i), MaxTokens: 131_000})
+	}
+	waiting := held(before)
+	t.Logf("waiting: %d bytes", waiting)
+	require.Less(t, waiting, int64(4*mib))
+	require.Equal(t, len(ids), s.Abort(ids...))
+	aborted := held(before)
+	t.Logf("aborted: %d bytes", aborted)
+	require.Less(t, aborted, int64(mib))
+	runtime.KeepAlive(s)
+}
+
+// Ensure the same of requests that have run for a while.
+func TestRequestsThatHaveRunLeaveLittle(t *testing.T) {
+	s := longContext(t)
+	before := heap()
+	var step Step
+	for range 17 {
+		ids := make([]ID, 64)
+		for i := range ids {
+			ids[i] = add(t, s, Spec{Tokens: tokens(100, i), MaxTokens: 131_000})
+		}
+		one(t, s, &step)
+		require.Len(t, step.Rows, 64)
+		running := held(before)
+		t.Logf("running: %d bytes", running)
+		require.Less(t, running, int64(8*mib))
+		require.Equal(t, len(ids), s.Abort(ids...))
+	}
+	long := add(t, s, Spec{Tokens: tokens(100_000, 1), MaxTokens: 10})
+	s.Abort(long)
+	gone := held(before)
+	t.Logf("gone: %d bytes", gone)
+	require.Less(t, gone, int64(8*mib))
+	runtime.KeepAlive(s)
+}
+
+// Ensure that forks which wait take memory for little more than themselves, and running ones for their prompts.
+func TestForksTakeMemoryForTheirPrompts(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		prompt int
+		most   int64
+	}{
+		{"of a short prompt", 4, 4 * mib},
+		{"of a long prompt", 8000, 6 * mib}, // 64 run, with 32 KB of tokens and 16 KB of hashes each
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := longContext(t)
+			var step Step
+			before := heap()
+			parent := add(t, s, Spec{Tokens: tokens(test.prompt, 1), MaxTokens: 131_000})
+			one(t, s, &step)
+			for range 127 {
+				_, err := s.Fork(parent, Child{Last: -1})
+				require.NoError(t, err)
+			}
+			require.Equal(t, 64, s.Monitor.Load().Running)
+			forked := held(before)
+			t.Logf("forked: %d bytes", forked)
+			require.Less(t, forked, test.most)
+			one(t, s, &step)
+			runtime.KeepAlive(s)
+		})
+	}
+}

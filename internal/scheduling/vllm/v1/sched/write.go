@@ -1,0 +1,132 @@
+package sched
+
+import (
+	"slices"
+
+	"llmmemory/internal/scheduling/vllm/v1/pool"
+)
+
+// write turns the batch into what the worker gets.
+func (s *Scheduler) write(step *Step) {
+	b := s.batch
+	step.reset(s.groups)
+	if len(s.running) > 0 {
+		step.NumCommonPrefixBlocks = s.cache.View.NumCommonPrefixBlocks(step.NumCommonPrefixBlocks, s.running[0].kv)
+	} else {
+		for range s.groups {
+			step.NumCommonPrefixBlocks = append(step.NumCommonPrefixBlocks, 0)
+		}
+	}
+	n := len(b.rows)
+	step.Rows = slices.Grow(step.Rows, n)[:n]
+	step.BlockStarts = slices.Grow(step.BlockStarts, n*s.groups)[:n*s.groups]
+	step.BlockEnds = slices.Grow(step.BlockEnds, n*s.groups)[:n*s.groups]
+	for i := range b.rows {
+		s.writeRow(step, i, &b.rows[i])
+	}
+	s.touch(b)
+	s.cache.Take(&s.pending, s.copyFence())
+	b.copies = append(b.copies[:0], s.pending.Copies...)
+	s.writeTails(step)
+	s.writeCopies(step)
+	b.preempted = append(b.preempted, s.preempted...)
+	b.finished = append(b.finished, s.finished...)
+	step.Preempted = append(step.Preempted, b.preempted...)
+	step.Finished = append(step.Finished, b.finished...)
+	for _, x := range s.extensions {
+		x.write(step)
+	}
+	step.Loads = append(step.Loads, s.transfer.loads...)
+	step.Queries = append(step.Queries, s.transfer.queries...)
+	s.preempted, s.finished = s.preempted[:0], s.finished[:0]
+}
+
+func (s *Scheduler) writeRow(step *Step, i int, e *entry) {
+	b := s.batch
+	step.Rows[i] = Row{
+		ID: e.id, UserData: e.r.userData, Kind: e.kind, Samples: e.samples,
+		NumComputedTokens: int(e.computed), NumScheduledTokens: int(e.tokens), NumDraftTokens: int(e.drafts),
+	}
+	if e.drafts > 0 {
+		step.Drafts = append(step.Drafts, b.drafts[e.draft:e.draft+e.drafts]...)
+	}
+	if e.admitted {
+		step.Rows[i].NumExternalTokens = e.r.transfers.unsettled
+	}
+	step.NumScheduledTokens += int(e.tokens)
+	for g := range s.groups {
+		table := e.r.kv.Table(g)
+		start := 0
+		if e.kind == KindRunning {
+			start = b.from[int(e.from)+g]
+		}
+		if start < len(table) {
+			step.Blocks = append(step.Blocks, table[start:]...)
+		}
+		step.BlockStarts[i*s.groups+g] = start
+		step.BlockEnds[i*s.groups+g] = len(step.Blocks)
+		step.Slots[g] = appendSlots(step.Slots[g], table, s.blockSizes[g], int(e.computed), int(e.tokens))
+	}
+}
+
+// appendSlots adds the slots of n tokens from start: table[p/size]×size +
+// p mod size. Positions without a block, or in the null block, are -1.
+func appendSlots(dst []int64, table []int32, size, start, n int) []int64 {
+	at := int(uint32(start) / uint32(size)) // dividing 32 bits is several times as fast
+	place := start - at*size
+	if n == 1 && at < len(table) && table[at] != pool.Null {
+		return append(dst, int64(table[at])*int64(size)+int64(place)) // a decode
+	}
+	for n > 0 {
+		id := pool.Null
+		if at < len(table) {
+			id = table[at]
+		}
+		for ; place < size && n > 0; place++ {
+			slot := int64(-1)
+			if id != pool.Null {
+				slot = int64(id)*int64(size) + int64(place)
+			}
+			dst = append(dst, slot)
+			n--
+		}
+		at, place = at+1, 0
+	}
+	return dst
+}
+
+// writeCopies lists the pairs of blocks to copy, before anything of this step is written.
+func (s *Scheduler) writeCopies(step *Step) {
+	b := s.batch
+	for _, c := range b.copies {
+		pair := Copy{Src: c.Src, Dst: c.Dst, Group: c.Group, Index: -1}
+		if c.Request != nil { // not dropped since: then no table names Dst, nor after a preemption
+			pair.ID, pair.Index = ID(c.Request.Tag), c.Index
+			if r := s.requests.Get(c.Request.Tag); r.status != running || s.sendsWhole(pair.ID) {
+				pair.Index = -1
+			}
+		}
+		step.Copies = append(step.Copies, pair)
+	}
+}
+
+// sendsWhole reports whether the step has the whole table of a request, after all copies.
+func (s *Scheduler) sendsWhole(id ID) bool {
+	for i := range s.batch.rows {
+		if e := &s.batch.rows[i]; e.id == id {
+			return e.kind != KindRunning
+		}
+	}
+	return false
+}
+
+// writeTails lists the states at the ends of prompts that a connector can send.
+func (s *Scheduler) writeTails(step *Step) {
+	if !s.config.Connector.Producer {
+		return
+	}
+	for _, t := range s.pending.Tails {
+		id := ID(t.Request.Tag)
+		step.Tails = append(step.Tails, Tail{id, s.requests.Get(uint64(id)).userData, t.Group, t.Block, t.NumTokens})
+	}
+}

@@ -1,0 +1,112 @@
+package sched
+
+import (
+	"slices"
+
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+)
+
+// zeroing says in each step which blocks to zero (RULES.md §21).
+type zeroing struct {
+	noExtension
+	s     *Scheduler
+	skip  []int32        // into which loads of the step go
+	open  []int32        // to be listed; some belong to requests without a row yet
+	loose bool           // a request may have lost blocks that are new, or have some without a row
+	held  map[int32]bool // scratch: blocks of requests, and whether these have rows
+}
+
+// write lists the new blocks, except those into which a load of this step goes, which could come
+// before. Only blocks used by rows of this step are listed: a load of a later step can get no
+// such block before this step has run.
+func (z *zeroing) write(step *Step) {
+	s := z.s
+	old := len(z.open)
+	z.open = append(z.open, s.pending.NewBlocks...)
+	s.pending.NewBlocks = s.pending.NewBlocks[:0]
+	if len(z.skip) > 0 {
+		z.open = slices.DeleteFunc(z.open, func(id int32) bool { return slices.Contains(z.skip, id) })
+	}
+	if !s.differs.zeroing || old == 0 && !z.loose {
+		step.ZeroBlocks = append(step.ZeroBlocks, z.open...)
+		z.open = z.open[:0]
+	} else {
+		z.writeOpen(step)
+	}
+	z.skip, z.loose = z.skip[:0], false
+	s.batch.zero = append(s.batch.zero, step.ZeroBlocks...)
+}
+
+// writeOpen lists the open blocks of rows, keeps those of other requests, and drops those that no request
+// has: they are listed when a request gets them.
+func (z *zeroing) writeOpen(step *Step) {
+	s := z.s
+	clear(z.held)
+	for _, r := range append(s.allWaiting(), s.running...) {
+		z.note(r, false)
+	}
+	for i := range s.batch.rows {
+		z.note(s.batch.rows[i].r, true)
+	}
+	z.open = slices.DeleteFunc(z.open, func(id int32) bool {
+		row, held := z.held[id]
+		if row {
+			step.ZeroBlocks = append(step.ZeroBlocks, id)
+			delete(z.held, id) // once is enough
+		}
+		return row || !held
+	})
+}
+
+// note notes the blocks of r, and whether it has a row.
+func (z *zeroing) note(r *request, row bool) {
+	for g := range z.s.groups {
+		for _, id := range r.kv.Table(g) {
+			z.held[id] = row
+		}
+	}
+}
+
+// loading leaves the blocks out that a load of r writes: those of tokens from start to end, and states. Blocks of
+// states are never new, but a failed step can have listed one as a block of keys and values. vLLM has no steps that fail.
+func (z *zeroing) loading(r *request, start, end int) {
+	s := z.s
+	z.skip = s.cache.Transfers.BlocksIn(z.skip, r.kv, start, end)
+	if !s.differs.zeroing {
+		return
+	}
+	for g := range s.groups {
+		if s.config.Cache.Groups[g].Kind == kvcache.Mamba {
+			z.skip = append(z.skip, r.kv.Table(g)...)
+		}
+	}
+}
+
+// failed lists again the blocks that failed steps had listed, except blocks loaded since then.
+func (z *zeroing) failed(batches []*batch) {
+	s := z.s
+	var loaded []int32
+	for _, r := range s.allWaiting() {
+		for g := range s.groups {
+			loaded = append(loaded, r.kv.Table(g)...)
+		}
+	}
+	for _, b := range batches {
+		for _, id := range b.zero {
+			if !slices.Contains(loaded, id) {
+				z.open = append(z.open, id)
+			}
+		}
+	}
+}
+
+func (z *zeroing) released(*request) { z.loose = true }
+
+// noteUnwritten has the blocks of r zeroed that hold tokens from computed on: what should
+// have been loaded into them has not come.
+func (s *Scheduler) noteUnwritten(r *request, computed int) {
+	s.cache.Transfers.NoteUnwritten(r.kv, computed)
+	if s.zero != nil {
+		s.zero.loose = true
+	}
+}

@@ -1,0 +1,140 @@
+package attention
+
+import (
+	"math"
+	"unsafe"
+
+	"llmmemory/internal/serving/half"
+)
+
+// DType is the type of an element.
+type DType uint8
+
+const (
+	F32  DType = iota
+	F16        // IEEE binary16
+	BF16       // the upper half of an F32
+	E4M3       // 8 bits, 4 of exponent, no infinities (OCP FP8 E4M3FN)
+	E5M2       // 8 bits, 5 of exponent (OCP FP8 E5M2)
+	Int8       // with one scale for each token and head; keys and values only
+	dtypes
+)
+
+var dtypeNames = [...]string{"f32", "f16", "bf16", "e4m3", "e5m2", "int8"}
+
+// String is the name as in file formats: f32, f16, bf16, e4m3, e5m2 or int8.
+func (d DType) String() string {
+	if d >= dtypes {
+		return "unknown type"
+	}
+	return dtypeNames[d]
+}
+
+// Size is the number of bytes of an element.
+func (d DType) Size() int {
+	switch d {
+	case F32:
+		return 4
+	case F16, BF16:
+		return 2
+	}
+	return 1
+}
+
+// e4m3ToF32 is exact: 2^-9 is the smallest number, 448 the largest, 0x7f NaN.
+func e4m3ToF32(b uint8) float32 {
+	if b&0x7f == 0x7f {
+		return math.Float32frombits(0x7fc00000 | uint32(b&0x80)<<24)
+	}
+	return half.FromF16(uint16(b&0x80)<<8|uint16(b&0x7f)<<7) * 256
+}
+
+// f32ToE4M3 rounds to nearest, ties to even, and saturates at 448, as vLLM does.
+func f32ToE4M3(f float32) uint8 { return toFP8(f, 3, 7, 0x7e) }
+
+func e5m2ToF32(b uint8) float32 { return half.FromF16(uint16(b) << 8) }
+
+// f32ToE5M2 rounds to nearest, ties to even, and saturates at 57344, as vLLM does.
+func f32ToE5M2(f float32) uint8 { return toFP8(f, 2, 15, 0x7b) }
+
+// toFP8 rounds f to 8 bits, with the given bits of fraction and bias of the exponent. largest is
+// the largest number, as 8 bits; a NaN becomes 0x7f.
+func toFP8(f float32, fraction, bias uint32, largest uint8) uint8 {
+	b := math.Float32bits(f)
+	sign, abs := uint8(b>>24&0x80), b&0x7fffffff
+	drop, least := 23-fraction, (127-bias)<<23 // bits that are rounded off; the bits of 2^-bias
+	switch {
+	case abs > 0x7f800000:
+		return sign | 0x7f
+	case abs >= least+uint32(largest)<<drop:
+		return sign | largest
+	case abs < least+1<<23: // a multiple of the least number
+		unit := math.Float64frombits(uint64(1023+bias+fraction-1) << 52)
+		return sign | uint8(math.RoundToEven(float64(math.Float32frombits(abs))*unit))
+	}
+	abs += 1<<(drop-1) - 1 + abs>>drop&1
+	return sign | uint8((abs-least)>>drop)
+}
+
+// Load reads a number of the type, without any scale.
+func (d DType) Load(p unsafe.Pointer) float32 {
+	switch d {
+	case F32:
+		return *(*float32)(p)
+	case F16:
+		return half.FromF16(*(*uint16)(p))
+	case BF16:
+		return half.FromBF16(*(*uint16)(p))
+	case E4M3:
+		return e4m3ToF32(*(*uint8)(p))
+	case E5M2:
+		return e5m2ToF32(*(*uint8)(p))
+	}
+	return float32(*(*int8)(p))
+}
+
+// Store writes a number, rounded to nearest, ties to even. The 8-bit types
+// saturate; Int8 has no NaN and stores 0 for it.
+func (d DType) Store(p unsafe.Pointer, v float32) {
+	switch d {
+	case F32:
+		*(*float32)(p) = v
+	case F16:
+		*(*uint16)(p) = half.ToF16(v)
+	case BF16:
+		*(*uint16)(p) = half.ToBF16(v)
+	case E4M3:
+		*(*uint8)(p) = f32ToE4M3(v)
+	case E5M2:
+		*(*uint8)(p) = f32ToE5M2(v)
+	case Int8:
+		if v != v {
+			v = 0
+		}
+		*(*int8)(p) = int8(max(-127, min(127, math.RoundToEven(float64(v)))))
+	}
+}
+
+// loadAll reads len(x) numbers of the type from p on, without any scale.
+func (d DType) loadAll(x []float32, p unsafe.Pointer) {
+	if d == F32 {
+		copy(x, unsafe.Slice((*float32)(p), len(x)))
+		return
+	}
+	size := d.Size()
+	for i := fastest.widen(d, x, p); i < len(x); i++ {
+		x[i] = d.Load(unsafe.Add(p, i*size))
+	}
+}
+
+// StoreAll writes numbers from p on, each as Store does.
+func (d DType) StoreAll(p unsafe.Pointer, x []float32) {
+	if d == F32 {
+		copy(unsafe.Slice((*float32)(p), len(x)), x)
+		return
+	}
+	size := d.Size()
+	for i := fastest.narrow(d, p, x); i < len(x); i++ {
+		d.Store(unsafe.Add(p, i*size), x[i])
+	}
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/serving/assembly"
+)
+
+// A dtype is a type of keys and values.
+type dtype struct {
+	name  string
+	bytes int
+}
+
+var (
+	// wholes are the types that become float32 in one step, eights those that become float16 first.
+	wholes = []dtype{{"F32", 4}, {"F16", 2}, {"BF16", 2}, int8s}
+	eights = []dtype{{"E4M3", 1}, {"E5M2", 1}}
+	int8s  = dtype{"Int8", 1}
+)
+
+func (g *gen) and(mask, r reg.VecPhysical) {
+	if g.wide() {
+		g.asm.VPANDD(mask, r, r)
+		return
+	}
+	g.asm.VPAND(mask, r, r)
+}
+
+// converts are the kernels that unpack numbers.
+func converts(g *gen) {
+	for _, d := range wholes {
+		convert(g, d)
+	}
+	halve(g, "E4M3")
+	halve(g, "E5M2")
+}
+
+// convert unpacks n rows of a chunk of numbers to float32, from inStride bytes apart to rows without
+// gaps; those of float16 are multiplied by x. flag becomes the bits of a NaN if a number is NaN or infinite, else of 0.
+func convert(g *gen, d dtype) {
+	g.begin("convert" + d.name)
+	in, stride, out, n := g.arg(atIn), g.arg(atInStride), g.arg(atOut), g.arg(atN)
+	const sum, zero = 8, 12 // a sum for each register of a row: one alone would wait for itself
+	for i := sum; i <= zero; i++ {
+		g.zero(i)
+	}
+	factor := g.regs[zero+1]
+	if d.name == "F16" {
+		g.asm.VBROADCASTSS(g.argMem(atX), factor)
+	}
+	g.loop(n, func() {
+		for v := range 32 / g.lanes {
+			assembly.LoadFloats(g.asm, d.name, mem(in, v*g.lanes*d.bytes), g.regs[v])
+			if d.name == "F16" {
+				g.asm.VMULPS(factor, g.regs[v], g.regs[v])
+			}
+		}
+		for v := range 32 / g.lanes {
+			g.asm.VMOVUPS(g.regs[v], mem(out, v*g.bytes()))
+			g.asm.VFMADD231PS(g.regs[zero], g.regs[v], g.regs[sum+v])
+		}
+		g.asm.ADDQ(stride, in)
+		g.asm.ADDQ(operand.I32(chunkBytes), out)
+	})
+	for v := 1; v < 32/g.lanes; v++ {
+		g.asm.VADDPS(g.regs[sum+v], g.regs[sum], g.regs[sum])
+	}
+	g.horizontal(sum, 0, g.asm.VADDPS)
+	bits := g.asm.GP32()
+	g.asm.VMOVD(quarters[sum], bits)
+	g.asm.SHLL(operand.U8(1), bits) // without the sign
+	g.asm.MOVL(bits, g.argMem(atFlag))
+	g.end()
+}
+
+// A halveKernel knows its registers by number.
+type halveKernel struct {
+	*gen
+	e4m3                bool
+	x, bits             int // numbers, and their bits without the sign
+	mask, nan, sevenths int // of E4M3 only
+}
+
+// halve makes float16 of n numbers of 8 bits, a multiple of 16. in: numbers; out: float16, times 2^-8 for
+// E4M3. For E4M3, flag is not 0 if there is a NaN, which becomes a number.
+func halve(g *gen, name string) {
+	g.begin("halve" + name)
+	k := halveKernel{gen: g, e4m3: name == "E4M3", x: 0, bits: 1, mask: 2, nan: 3, sevenths: 4}
+	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
+	if k.e4m3 {
+		g.asm.VPBROADCASTD(g.constant("e4m3", 0xbfffbfff), g.regs[k.mask])
+		g.asm.VPBROADCASTD(g.constant("nan8", 0x7f7f7f7f), g.regs[k.sevenths])
+		g.zero(k.nan)
+	}
+	many, rest, one, done := g.label("many"), g.label("rest"), g.label("one"), g.label("done")
+	g.asm.Label(many)
+	g.asm.SUBQ(operand.U8(64), n)
+	g.asm.JLT(operand.LabelRef(rest))
+	for at := 0; at < 64; at += 2 * g.lanes {
+		k.halve(mem(in, at), mem(out, 2*at), g.regs, g.half)
+	}
+	g.asm.ADDQ(operand.U8(64), in)
+	g.asm.ADDQ(operand.I32(128), out)
+	g.asm.JMP(operand.LabelRef(many))
+	g.asm.Label(rest)
+	g.asm.ADDQ(operand.U8(64), n)
+	g.asm.Label(one)
+	g.asm.SUBQ(operand.U8(16), n)
+	g.asm.JLT(operand.LabelRef(done))
+	k.halve(mem(in, 0), mem(out, 0), halves, quarters)
+	g.asm.ADDQ(operand.U8(16), in)
+	g.asm.ADDQ(operand.U8(32), out)
+	g.asm.JMP(operand.LabelRef(one))
+	g.asm.Label(done)
+	if k.e4m3 {
+		bits := g.asm.GP32()
+		g.asm.VPCMPEQB(g.half[k.sevenths], g.half[k.nan], g.half[k.nan])
+		g.asm.VPMOVMSKB(g.half[k.nan], bits)
+		g.asm.MOVL(bits, g.argMem(atFlag))
+	}
+	g.end()
+}
+
+// halve converts numbers to words of a register; half has its lower half.
+func (k *halveKernel) halve(in, out operand.Mem, whole, half []reg.VecPhysical) {
+	g, x := k.gen, whole[k.x]
+	if k.e4m3 {
+		g.asm.VPMOVSXBW(in, x)
+		g.asm.VPSLLW(operand.U8(7), x, x)
+		g.asm.VPAND(whole[k.mask], x, x)
+		g.asm.VPAND(in, half[k.sevenths], half[k.bits])
+		g.asm.VPMAXUB(g.half[k.bits], g.half[k.nan], g.half[k.nan])
+	} else {
+		g.asm.VPMOVZXBW(in, x)
+		g.asm.VPSLLW(operand.U8(8), x, x)
+	}
+	g.asm.VMOVUPS(x, out)
+}

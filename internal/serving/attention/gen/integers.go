@@ -1,0 +1,161 @@
+package main
+
+import (
+	"github.com/mmcloughlin/avo/attr"
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/serving/assembly"
+)
+
+// integers are the kernels of int8 keys, whose products with queries of 16 bits
+// are summed as integers. Keys and queries come in pairs of elements: two numbers
+// of 16 bits in 32.
+func integers(g *gen) {
+	panelScores(g, g.rows, true)
+	for _, n := range g.tileRows {
+		tileScore(g, int8s, n)
+	}
+	if !g.wide() {
+		magnitude(g)
+		quantize(g)
+		pack(g)
+	}
+}
+
+// dot adds the products of pairs a and b to the sum of each. Without VNNI it
+// overwrites spare.
+func (g *gen) dot(a, b, sum, spare reg.VecPhysical) {
+	if g.vnni {
+		g.asm.VPDPWSSD(a, b, sum)
+		return
+	}
+	g.asm.VPMADDWD(a, b, spare)
+	g.asm.VPADDD(spare, sum, sum)
+}
+
+// toFloat rounds the first n registers of integers.
+func (g *gen) toFloat(n int) {
+	for i := range n {
+		g.asm.VCVTDQ2PS(g.regs[i], g.regs[i])
+	}
+}
+
+// pairing loads into register k how tilePairs orders the words of two elements.
+func (g *gen) pairing(k int) {
+	if !g.wide() {
+		return
+	}
+	if _, ok := g.known["pairing"]; !ok {
+		g.known["pairing"] = g.asm.StaticGlobal("pairing" + g.suffix)
+		g.asm.DataAttributes(attr.RODATA | attr.NOPTR)
+		for i := range tileTokens {
+			g.asm.AddDatum(4*i, operand.U32(i|(tileTokens+i)<<16))
+		}
+	}
+	g.asm.VMOVDQU64(g.known["pairing"], g.regs[k])
+}
+
+// tilePairs multiplies the next four elements, two pairs of them.
+func (g *gen) tilePairs(k *scoreKernel, q *assembly.Rows) {
+	for pair := range 2 {
+		for v := range 2 {
+			g.loadPairs(k, v, pair)
+		}
+		for row := range k.n {
+			b := g.regs[k.bcast]
+			g.asm.VPBROADCASTD(q.At(row, 4*pair), b)
+			for v := range 2 {
+				g.dot(b, g.regs[k.keys+v], g.regs[2*row+v], g.regs[k.bcast+1])
+			}
+		}
+	}
+	q.Advance(g.asm, operand.I32(8))
+	g.asm.ADDQ(operand.I32(4*k.line), k.at)
+}
+
+// loadPairs reads a pair of elements of the keys of tile v, or with AVX2 of half v
+// of a tile.
+func (g *gen) loadPairs(k *scoreKernel, v, pair int) {
+	r := g.regs[k.keys+v]
+	m := operand.Mem{Base: k.key[0], Index: k.at, Scale: 1, Disp: 2 * pair * k.line}
+	if g.wide() {
+		m.Base = k.key[v]
+		g.asm.VPMOVSXBW(m, r)
+		g.asm.VPERMW(r, g.regs[k.pairing], r)
+		return
+	}
+	m.Disp += v * g.lanes
+	g.asm.VPMOVSXBD(m, r)
+	m.Disp += k.line
+	high := g.regs[k.keys+2]
+	g.asm.VPMOVSXBD(m, high)
+	g.asm.VPSLLD(operand.U8(16), high, high)
+	g.asm.VPBLENDW(operand.U8(0xaa), high, r, r)
+}
+
+// magnitude finds the largest of 8·n numbers in size. in: numbers. It leaves the
+// bits of it in flag; those of NaN are larger than any other.
+func magnitude(g *gen) {
+	g.begin("magnitude")
+	in, n := g.arg(atIn), g.arg(atN)
+	top, x, mask := halves[0], halves[1], halves[2]
+	g.zero(0)
+	g.asm.VPBROADCASTD(g.constant("abs", 0x7fffffff), mask)
+	g.loop(n, func() {
+		g.asm.VPAND(mem(in, 0), mask, x)
+		g.asm.VPMAXSD(x, top, top)
+		g.asm.ADDQ(operand.I32(32), in)
+	})
+	g.asm.VEXTRACTI128(operand.U8(1), top, quarters[1])
+	g.asm.VPMAXSD(quarters[1], quarters[0], quarters[0])
+	for _, order := range []uint8{0x4e, 0xb1} {
+		g.asm.VPSHUFD(operand.U8(order), quarters[0], quarters[1])
+		g.asm.VPMAXSD(quarters[1], quarters[0], quarters[0])
+	}
+	bits := g.asm.GP32()
+	g.asm.VMOVD(quarters[0], bits)
+	g.asm.MOVQ(bits.As64(), g.argMem(atFlag))
+	g.end()
+}
+
+// quantize rounds 8·n numbers, times x, to integers of 16 bits. in: numbers; out:
+// integers.
+func quantize(g *gen) {
+	g.begin("quantize")
+	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
+	factor, x := halves[0], halves[1]
+	g.asm.VBROADCASTSS(g.argMem(atX), factor)
+	g.loop(n, func() {
+		g.asm.VMULPS(mem(in, 0), factor, x)
+		g.asm.VCVTPS2DQ(x, x)
+		g.asm.VEXTRACTI128(operand.U8(1), x, quarters[2])
+		g.asm.VPACKSSDW(quarters[2], quarters[1], quarters[1])
+		g.asm.VMOVDQU(quarters[1], mem(out, 0))
+		g.asm.ADDQ(operand.I32(32), in)
+		g.asm.ADDQ(operand.I32(16), out)
+	})
+	g.end()
+}
+
+// pack makes pairs of integers of n pairs of rows of 16 of them in float32. in:
+// numbers; out: pairs, which may begin where the numbers do.
+func pack(g *gen) {
+	g.begin("pack")
+	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
+	low, high, mask := g.regs[0], g.regs[1], g.regs[2]
+	g.asm.VPBROADCASTD(g.constant("low", 0xffff), mask)
+	g.loop(n, func() {
+		for v := range 16 / g.lanes {
+			g.asm.VCVTPS2DQ(mem(in, v*g.bytes()), low)
+			g.asm.VCVTPS2DQ(mem(in, v*g.bytes()+tileTokens*4), high)
+			g.and(mask, low)
+			g.asm.VPSLLD(operand.U8(16), high, high)
+			g.asm.VPOR(high, low, low)
+			g.asm.VMOVUPS(low, mem(out, v*g.bytes()))
+		}
+		g.asm.ADDQ(operand.I32(2*tileTokens*4), in)
+		g.asm.ADDQ(operand.I32(tileTokens*4), out)
+	})
+	g.end()
+}

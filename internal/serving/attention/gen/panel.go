@@ -1,0 +1,274 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/serving/assembly"
+)
+
+// newRows addresses n rows from base on; their distance is in the field stride of the call.
+func (g *gen) newRows(base reg.Register, stride, n int) *assembly.Rows {
+	return assembly.NewRows(g.asm, g.copyOf(base), func() reg.Register { return g.arg(stride) }, n)
+}
+
+// panels are the kernels that read a partition which was unpacked to float32.
+func panels(g *gen) {
+	panelScores(g, g.rows, false)
+	panelValues(g, g.rows)
+}
+
+// panelScores computes products of groups × n rows with some tiles of keys, two
+// registers of tokens at a time. in: queries; data: keys; out: products; n: tiles;
+// size: elements of a head; first: elements of a sum, a multiple of 4; ahead: addresses of
+// 16·size bytes to prefetch, then 0. It changes n, and advances ahead. With integers an
+// element is a pair of them, and all products are one sum. AVX-512 takes two tiles: of an odd number
+// of tiles, the last one twice.
+func panelScores(g *gen, n int, integers bool) {
+	name := "scoresPanel%d"
+	if integers {
+		name = "integersPanel%d"
+	}
+	g.begin(fmt.Sprintf(name, n))
+	keys, out := g.arg(atData), g.arg(atOut)
+	step := g.label("step")
+	tiles := 2 * g.lanes / tileTokens
+	g.asm.Label(step)
+	g.panelTiles(n, integers, keys, out)
+	for range tiles {
+		g.nextTile(keys)
+	}
+	g.asm.ADDQ(operand.I32(tiles*tileTokens*4), out)
+	g.asm.SUBQ(operand.U8(tiles), g.argMem(atN))
+	g.asm.JGT(operand.LabelRef(step))
+	g.end()
+}
+
+// nextTile moves a pointer to keys to the next tile.
+func (g *gen) nextTile(keys reg.Register) {
+	step := g.arg(atSize)
+	g.asm.SHLQ(operand.U8(6), step)
+	g.asm.ADDQ(step, keys)
+}
+
+// panelTiles computes products of all groups of n rows with two registers of
+// tokens: two tiles, or with AVX2 the halves of one.
+func (g *gen) panelTiles(n int, integers bool, keys, out reg.Register) {
+	in, groups, to := g.arg(atIn), g.arg(atGroups), g.copyOf(out)
+	g.loop(groups, func() {
+		k := [2]reg.GPVirtual{g.copyOf(keys)}
+		k[1] = k[0]
+		if g.wide() {
+			k[1] = g.copyOf(keys)
+			g.nextTile(k[1])
+			g.asm.CMPQ(g.argMem(atN), operand.U8(1))
+			g.asm.CMOVQEQ(keys, k[1])
+		}
+		g.asm.MOVQ(operand.I32(0), g.argMem(atCount))
+		ahead := g.nextAhead(in)
+		sum := g.label("sum")
+		g.asm.Label(sum)
+		g.panelSum(n, integers, k, in, ahead)
+		g.addSums(n, to, g.argMem(atCount), 0)
+		done := g.arg(atFirst)
+		g.asm.ADDQ(g.argMem(atCount), done)
+		g.asm.MOVQ(done, g.argMem(atCount))
+		g.asm.CMPQ(done, g.argMem(atSize))
+		g.asm.JLT(operand.LabelRef(sum))
+		g.nextGroup(in, atInStride, n)
+		g.nextGroup(to, atOutStride, n)
+	})
+}
+
+// nextAhead takes the next address from the list ahead, which 0 ends; after the
+// end it is another address, which is in the cache.
+func (g *gen) nextAhead(other reg.Register) reg.GPVirtual {
+	list, after, ahead := g.arg(atAhead), g.asm.GP64(), g.asm.GP64()
+	g.asm.LEAQ(mem(list, 8), after)
+	g.asm.MOVQ(mem(list, 0), ahead)
+	g.asm.TESTQ(ahead, ahead)
+	g.asm.CMOVQEQ(other, ahead)
+	g.asm.CMOVQNE(after, list)
+	g.asm.MOVQ(list, g.argMem(atAhead))
+	return ahead
+}
+
+// panelSum sums products over the next elements of a sum, or over those that are
+// left, and asks for a cache line after each four of them.
+func (g *gen) panelSum(n int, integers bool, k [2]reg.GPVirtual, in reg.Register, ahead reg.GPVirtual) {
+	for i := range 2 * n {
+		g.zero(i)
+	}
+	elements, done, from := g.arg(atSize), g.arg(atCount), g.asm.GP64()
+	g.asm.LEAQ(operand.Mem{Base: in, Index: done, Scale: 4}, from)
+	g.asm.SUBQ(done, elements)
+	g.asm.CMPQ(elements, g.argMem(atFirst))
+	g.asm.CMOVQGT(g.argMem(atFirst), elements)
+	g.asm.SHRQ(operand.U8(2), elements)
+	q := g.newRows(from, atInStride, n)
+	g.loop(elements, func() {
+		g.panelElements(n, integers, k, q)
+		g.asm.PREFETCHT1(mem(ahead, 0))
+		g.asm.ADDQ(operand.I32(64), ahead)
+	})
+	if integers {
+		g.toFloat(2 * n)
+	}
+}
+
+// addSums adds n rows of sums to those at an address. They are stored there
+// instead if done is at most first.
+func (g *gen) addSums(n int, to reg.Register, done operand.Op, first int) {
+	store := g.label("store")
+	g.asm.CMPQ(done, operand.I32(first))
+	g.asm.JLE(operand.LabelRef(store))
+	g.addRows(n, to)
+	g.asm.Label(store)
+	g.sums(n, to, false)
+}
+
+// addRows adds n rows in memory to the registers.
+func (g *gen) addRows(n int, to reg.Register) {
+	o := g.newRows(to, atOutStride, n)
+	for row := range n {
+		for v := range 2 {
+			r := g.regs[2*row+v]
+			g.asm.VADDPS(o.At(row, v*g.bytes()), r, r)
+		}
+	}
+}
+
+// panelElements multiplies the next four elements.
+func (g *gen) panelElements(n int, integers bool, k [2]reg.GPVirtual, q *assembly.Rows) {
+	half := 0 // where the second register of a tile begins
+	if !g.wide() {
+		half = g.bytes()
+	}
+	for j := range 4 {
+		for v := range 2 {
+			g.asm.VMOVUPS(mem(k[v], j*tileTokens*4+v*half), g.regs[2*n+v])
+		}
+		for row := range n {
+			b := g.regs[2*n+2+row%2]
+			g.asm.VBROADCASTSS(q.At(row, 4*j), b)
+			for v := range 2 {
+				if integers {
+					g.dot(b, g.regs[2*n+v], g.regs[2*row+v], g.regs[2*n+4])
+				} else {
+					g.asm.VFMADD231PS(b, g.regs[2*n+v], g.regs[2*row+v])
+				}
+			}
+		}
+	}
+	q.Advance(g.asm, operand.I32(16))
+	g.asm.ADDQ(operand.I32(4*tileTokens*4), k[0])
+	if g.wide() {
+		g.asm.ADDQ(operand.I32(4*tileTokens*4), k[1])
+	}
+}
+
+// nextGroup adds n strides to a pointer.
+func (g *gen) nextGroup(p reg.Register, stride, n int) {
+	s := g.arg(stride)
+	g.asm.IMUL3Q(operand.U8(n), s, s)
+	g.asm.ADDQ(s, p)
+}
+
+// panelValues adds p·v over n tokens to groups × n rows, two registers of a chunk after the other. in:
+// weights; data: values; out: sums; n: tokens; size: chunks. If first is 0, the tokens go
+// on with the sums, else they are summed apart and then added: first of them, and then
+// those of a tile at a time.
+func panelValues(g *gen, n int) {
+	g.begin(fmt.Sprintf("valuesPanel%d", n))
+	parts := g.arg(atSize)
+	data, out := g.arg(atData), g.arg(atOut)
+	if !g.wide() {
+		g.asm.SHLQ(operand.U8(1), parts)
+	}
+	g.loop(parts, func() {
+		g.panelPart(n, data, out)
+		g.asm.ADDQ(operand.I32(2*g.bytes()), out)
+		if g.wide() {
+			g.asm.ADDQ(operand.I32(panelBytes), data)
+			return
+		}
+		half := g.label("half")
+		g.asm.ADDQ(operand.I32(2*g.bytes()), data)
+		g.asm.TESTQ(operand.I32(1), parts)
+		g.asm.JZ(operand.LabelRef(half)) // this was the first half of a chunk
+		g.asm.ADDQ(operand.I32(panelBytes-chunkBytes), data)
+		g.asm.Label(half)
+	})
+	g.end()
+}
+
+// panelPart adds the elements of two registers.
+func (g *gen) panelPart(n int, data, out reg.Register) {
+	in, to, groups := g.arg(atIn), g.copyOf(out), g.arg(atGroups)
+	g.loop(groups, func() {
+		for i := range 2 * n {
+			g.zero(i)
+		}
+		left, next := g.arg(atN), g.arg(atFirst)
+		apart, start := g.label("apart"), g.label("tokens")
+		g.asm.TESTQ(next, next)
+		g.asm.JNE(operand.LabelRef(apart))
+		g.sums(n, to, true)
+		g.asm.MOVQ(left, next)
+		g.asm.Label(apart)
+		g.asm.MOVQ(left, g.argMem(atLeft))
+		values, at := g.copyOf(data), g.copyOf(in)
+		g.asm.Label(start)
+		g.panelTokens(n, values, at, next)
+		g.addSums(n, to, g.argMem(atFirst), 0)
+		for i := range 2 * n {
+			g.zero(i)
+		}
+		g.asm.MOVQ(operand.I32(tileTokens), next)
+		g.asm.CMPQ(g.argMem(atLeft), operand.I32(0))
+		g.asm.JNE(operand.LabelRef(start))
+		g.nextGroup(in, atInStride, n)
+		g.nextGroup(to, atOutStride, n)
+	})
+}
+
+// panelTokens sums p·v over the next tokens, or over those that are left, and moves the
+// pointers to values and weights after them. next is used up.
+func (g *gen) panelTokens(n int, values, at, next reg.GPVirtual) {
+	g.asm.CMPQ(next, g.argMem(atLeft))
+	g.asm.CMOVQGT(g.argMem(atLeft), next)
+	g.asm.SUBQ(next, g.argMem(atLeft))
+	p := g.newRows(at, atInStride, n)
+	g.asm.LEAQ(operand.Mem{Base: at, Index: next, Scale: 4}, at)
+	g.loop(next, func() {
+		for v := range 2 {
+			g.asm.VMOVUPS(mem(values, v*g.bytes()), g.regs[2*n+v])
+		}
+		for row := range n {
+			b := g.regs[2*n+2+row%2]
+			g.asm.VBROADCASTSS(p.At(row, 0), b)
+			for v := range 2 {
+				g.asm.VFMADD231PS(b, g.regs[2*n+v], g.regs[2*row+v])
+			}
+		}
+		p.Advance(g.asm, operand.I32(4))
+		g.asm.ADDQ(operand.I32(chunkBytes), values)
+	})
+}
+
+// sums loads or stores the sums of n rows.
+func (g *gen) sums(n int, to reg.Register, load bool) {
+	o := g.newRows(to, atOutStride, n)
+	for row := range n {
+		for v := range 2 {
+			at, r := o.At(row, v*g.bytes()), g.regs[2*row+v]
+			if load {
+				g.asm.VMOVUPS(at, r)
+			} else {
+				g.asm.VMOVUPS(r, at)
+			}
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/serving/assembly"
+)
+
+// ahead is the distance, in tiles, at which a tile is prefetched: about 8 KB.
+func (d dtype) ahead() int { return max(2, 4/d.bytes) }
+
+// far is the distance, in tiles, at which a tile is first prefetched, into a cache that is
+// further away.
+func (d dtype) far() int { return 2 * d.ahead() }
+
+// tileTypes are the types that the tile kernels of an instruction set read. AVX2 reads E4M3 and E5M2 as float16.
+func tileTypes(w width) []dtype {
+	if w.wide() {
+		return append(slices.Clone(wholes), eights...)
+	}
+	return wholes
+}
+
+// tileScores are the kernels that multiply a few rows with keys where they lie.
+// Those of Int8 are integers'.
+func tileScores(g *gen) {
+	for _, d := range tileTypes(g.width) {
+		if d == int8s {
+			continue
+		}
+		for _, n := range g.tileRows {
+			tileScore(g, d, n)
+		}
+	}
+}
+
+// sumElements is the number of products of float32 keys that are summed up before the sum is
+// added to those before it. For narrower types all products are one sum: their
+// rounding hides its error.
+const sumElements = 32
+
+// unroll is the number of elements of 16 or 32 bits that tileScore multiplies in a turn.
+const unroll = 2
+
+// A scoreKernel multiplies n rows with tiles of keys.
+type scoreKernel struct {
+	d              dtype
+	n, perStep     int // rows, and tiles at a time
+	keys, bcast    int // registers
+	pairing        int // register; Int8 in AVX-512 only
+	eight          *eightBits
+	line           int // bytes of an element of all keys of a tile
+	key, next, far [2]reg.GPVirtual
+	list, at       reg.GPVirtual
+}
+
+// tileScore computes products of n rows with tiles of keys, and asks for the
+// tiles that come next. in: queries; data: addresses of tiles, and of those that
+// are read after them;
+// out: products; n: tiles, an even number; size: elements of a head, a multiple of
+// 16. out and n are used up.
+func tileScore(g *gen, d dtype, n int) {
+	g.begin(fmt.Sprintf("scores%sx%d", d.name, n))
+	k := scoreKernel{d: d, n: n, perStep: 1, keys: 2 * n, bcast: 2*n + 2, pairing: len(g.regs) - 1,
+		line: tileTokens * d.bytes}
+	if g.wide() {
+		k.perStep = 2
+	}
+	if d.bytes == 1 {
+		k.bcast += 2
+	}
+	if d == int8s {
+		g.pairing(k.pairing)
+	} else {
+		k.eight = g.eightBits(d)
+	}
+	k.list = g.arg(atData)
+	step := g.label("step")
+	g.asm.Label(step)
+	g.tileStep(&k)
+	g.asm.ADDQ(operand.I32(k.perStep*tileTokens*4), g.argMem(atOut))
+	g.asm.ADDQ(operand.I32(8*k.perStep), k.list)
+	g.asm.SUBQ(operand.U8(k.perStep), g.argMem(atN))
+	g.asm.JNZ(operand.LabelRef(step))
+	k.eight.end()
+	g.end()
+}
+
+// tileStep computes the products with the next tiles.
+func (g *gen) tileStep(k *scoreKernel) {
+	for v := range k.perStep {
+		k.key[v], k.next[v], k.far[v] = g.asm.GP64(), g.asm.GP64(), g.asm.GP64()
+		g.asm.MOVQ(mem(k.list, 8*v), k.key[v])
+		g.asm.MOVQ(mem(k.list, 8*(v+k.d.ahead())), k.next[v])
+		g.asm.MOVQ(mem(k.list, 8*(v+k.d.far())), k.far[v])
+	}
+	end := g.arg(atSize)
+	g.asm.IMUL3Q(operand.U8(k.line), end, end)
+	g.asm.MOVQ(end, g.argMem(atCount))
+	k.at = g.asm.GP64()
+	g.asm.XORQ(k.at, k.at)
+	again, sum := g.label("elements"), g.label("sum")
+	g.asm.Label(sum)
+	for i := range 2 * k.n {
+		g.zero(i)
+	}
+	from := g.arg(atIn)
+	if k.d.name == "F32" { // the elements before are at/line, of 4 bytes each
+		done := g.copyOf(k.at)
+		g.asm.SHRQ(operand.U8(4), done)
+		g.asm.ADDQ(done, from)
+	}
+	q := g.newRows(from, atInStride, k.n)
+	g.asm.Label(again)
+	switch {
+	case k.d == int8s:
+		g.tileAsk(k, 4)
+		g.tilePairs(k, q)
+	case k.d.bytes == 1:
+		g.tileAsk(k, 4)
+		g.tileEights(k, q)
+	default:
+		g.tileAsk(k, unroll)
+		for e := range unroll {
+			g.tileElement(k, e, q)
+		}
+		q.Advance(g.asm, operand.I32(4*unroll))
+		g.asm.ADDQ(operand.I32(unroll*k.line), k.at)
+	}
+	if k.d.name == "F32" {
+		last := g.label("last")
+		g.asm.CMPQ(k.at, g.argMem(atCount))
+		g.asm.JGE(operand.LabelRef(last))
+		g.asm.TESTQ(operand.I32(sumElements*k.line-1), k.at)
+		g.asm.JNZ(operand.LabelRef(again))
+		g.asm.Label(last)
+		g.addSums(k.n, g.arg(atOut), k.at, sumElements*k.line)
+		g.asm.CMPQ(k.at, g.argMem(atCount))
+		g.asm.JLT(operand.LabelRef(sum))
+		return
+	}
+	g.asm.CMPQ(k.at, g.argMem(atCount))
+	g.asm.JLT(operand.LabelRef(again))
+	if k.d == int8s {
+		g.toFloat(2 * k.n)
+	}
+	g.sums(k.n, g.arg(atOut), false)
+}
+
+// tileAsk asks for what is read next: as many bytes as the next elements have.
+func (g *gen) tileAsk(k *scoreKernel, elements int) {
+	for v := range k.perStep {
+		for disp := 0; disp < elements*k.line; disp += 64 {
+			g.asm.PREFETCHT0(operand.Mem{Base: k.next[v], Index: k.at, Scale: 1, Disp: disp})
+			g.asm.PREFETCHT2(operand.Mem{Base: k.far[v], Index: k.at, Scale: 1, Disp: disp})
+		}
+	}
+}
+
+// tileElement multiplies one of the next elements.
+func (g *gen) tileElement(k *scoreKernel, e int, q *assembly.Rows) {
+	for v := range 2 {
+		m := operand.Mem{Base: k.key[v*(k.perStep-1)], Index: k.at, Scale: 1, Disp: e * k.line}
+		if !g.wide() {
+			m.Disp += v * g.lanes * k.d.bytes
+		}
+		assembly.LoadFloats(g.asm, k.d.name, m, g.regs[k.keys+v])
+	}
+	for row := range k.n {
+		b := g.regs[k.bcast]
+		g.asm.VBROADCASTSS(q.At(row, 4*e), b)
+		for v := range 2 {
+			g.asm.VFMADD231PS(b, g.regs[k.keys+v], g.regs[2*row+v])
+		}
+	}
+}
+
+// tileEights multiplies the next four elements, of 8 bits.
+func (g *gen) tileEights(k *scoreKernel, q *assembly.Rows) {
+	for v := range 2 {
+		k.eight.check(operand.Mem{Base: k.key[v], Index: k.at, Scale: 1}, k.bcast, nil)
+	}
+	for pair := range 2 {
+		for v := range 2 {
+			m := operand.Mem{Base: k.key[v], Index: k.at, Scale: 1, Disp: 2 * pair * k.line}
+			k.eight.load(m, k.keys+v, k.keys+2+v, nil)
+		}
+		for e := range 2 {
+			for row := range k.n {
+				b := g.regs[k.bcast]
+				g.asm.VBROADCASTSS(q.At(row, 4*(2*pair+e)), b)
+				for v := range 2 {
+					g.asm.VFMADD231PS(b, g.regs[k.keys+2*e+v], g.regs[2*row+v])
+				}
+			}
+		}
+	}
+	q.Advance(g.asm, operand.I32(16))
+	g.asm.ADDQ(operand.I32(4*k.line), k.at)
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/serving/assembly"
+)
+
+// tileValues are the kernels that sum p·v over values where they lie.
+func tileValues(g *gen) {
+	for _, d := range tileTypes(g.width) {
+		for _, n := range g.tileRows {
+			tileValue(g, d, n)
+		}
+	}
+}
+
+// A valueKernel sums p·v of n rows.
+type valueKernel struct {
+	*gen
+	d                      dtype
+	n, vecs                int            // rows, and registers of elements at a time
+	masks                  []reg.Register // of each register of elements but the first, in AVX-512
+	eight                  *eightBits
+	values, next, far, row reg.GPVirtual // row is the bytes of a value
+}
+
+// tileValue adds p·v to n rows, and asks for the tiles that come next. in:
+// weights of the first token; data: addresses of tiles, and of those after them;
+// out: sums, up to a multiple of 64; n: tokens; first: place of the first token in its tile; size:
+// elements of a head, a multiple of 16. in, data, n and first are used up.
+func tileValue(g *gen, d dtype, n int) {
+	g.begin(fmt.Sprintf("values%sx%d", d.name, n))
+	k := valueKernel{gen: g, d: d, n: n, vecs: 2, row: g.arg(atSize), eight: g.eightBits(d)}
+	if g.wide() {
+		if n <= 4 {
+			k.vecs = 4
+		}
+		k.masks = []reg.Register{reg.K1, reg.K2, reg.K3}[:k.vecs-1]
+	}
+	if d.bytes > 1 {
+		g.asm.SHLQ(operand.U8(d.bytes/2), k.row)
+	}
+	done, tile := g.label("done"), g.label("tile")
+	g.asm.Label(tile)
+	g.tileCount(done)
+	list, place := g.arg(atData), g.arg(atFirst)
+	g.asm.IMULQ(k.row, place)
+	address := func(i int) reg.GPVirtual {
+		p := g.asm.GP64()
+		g.asm.MOVQ(mem(list, 8*i), p)
+		g.asm.ADDQ(place, p)
+		return p
+	}
+	k.values, k.next, k.far = address(0), address(d.ahead()), address(d.far())
+	k.passes()
+	g.nextValueTile(tile)
+	g.asm.Label(done)
+	k.eight.end()
+	g.end()
+}
+
+// nextValueTile moves the arguments on to the next tile and its weights, and jumps to tile.
+func (g *gen) nextValueTile(tile string) {
+	in := g.arg(atCount)
+	g.asm.SHLQ(operand.U8(2), in)
+	g.asm.ADDQ(in, g.argMem(atIn))
+	g.asm.ADDQ(operand.U8(8), g.argMem(atData))
+	g.asm.MOVQ(operand.I32(0), g.argMem(atFirst))
+	g.asm.JMP(operand.LabelRef(tile))
+}
+
+// tileCount sets count to the tokens of the next tile and takes them off n. It
+// jumps if none is left.
+func (g *gen) tileCount(done string) {
+	left, count := g.arg(atN), g.asm.GP64()
+	g.asm.TESTQ(left, left)
+	g.asm.JZ(operand.LabelRef(done))
+	g.asm.MOVQ(operand.I32(tileTokens), count)
+	g.asm.SUBQ(g.argMem(atFirst), count)
+	g.asm.CMPQ(left, count)
+	g.asm.CMOVQLT(left, count)
+	g.asm.SUBQ(count, left)
+	g.asm.MOVQ(left, g.argMem(atN))
+	g.asm.MOVQ(count, g.argMem(atCount))
+}
+
+// passes goes over the elements of a tile, some registers at a time.
+func (k *valueKernel) passes() {
+	g, elements, to := k.gen, k.arg(atSize), k.arg(atOut)
+	pass := g.label("pass")
+	g.asm.Label(pass)
+	if g.wide() {
+		k.setMasks(elements)
+	}
+	k.pass(to, elements)
+	bytes := k.vecs * g.lanes * k.d.bytes
+	for _, p := range []reg.Register{k.values, k.next, k.far} {
+		g.asm.ADDQ(operand.I32(bytes), p)
+	}
+	g.asm.ADDQ(operand.I32(k.vecs*g.bytes()), to)
+	g.asm.SUBQ(operand.I32(k.vecs*g.lanes), elements)
+	g.asm.JGT(operand.LabelRef(pass))
+}
+
+// setMasks makes the masks of the next elements, of which there are at least 16.
+func (k *valueKernel) setMasks(elements reg.Register) {
+	g, bits, left := k.gen, k.asm.GP64(), k.asm.GP64()
+	g.asm.MOVQ(operand.I32(64), left)
+	g.asm.CMPQ(elements, left)
+	g.asm.CMOVQLT(elements, left)
+	g.asm.XORQ(bits, bits)
+	g.asm.NOTQ(bits)
+	g.asm.BZHIQ(left, bits, bits)
+	if k.eight != nil {
+		g.asm.KMOVQ(bits, reg.K4)
+		g.asm.KSHIFTRQ(operand.U8(32), reg.K4, reg.K5)
+	}
+	for _, m := range k.masks {
+		g.asm.SHRQ(operand.U8(16), bits)
+		g.asm.KMOVW(bits.As32(), m)
+	}
+}
+
+// pass adds some registers of elements over all tokens of a tile. It skips the upper half of four registers if there
+// are no such elements.
+func (k *valueKernel) pass(to, elements reg.Register) {
+	g, n := k.gen, k.n
+	if k.d.name == "F32" { // summed apart and then added
+		for i := range k.vecs * n {
+			g.zero(i)
+		}
+	} else {
+		k.eachSum(to, g.asm.VMOVUPS)
+	}
+	at, count := g.asm.GP64(), g.arg(atCount)
+	g.asm.XORQ(at, at)
+	p := g.newRows(g.arg(atIn), atInStride, n)
+	size := g.lanes * k.d.bytes
+	g.loop(count, func() {
+		for line := 0; line < k.vecs*size; line += 64 {
+			g.asm.PREFETCHT0(operand.Mem{Base: k.next, Index: at, Scale: 1, Disp: line})
+			g.asm.PREFETCHT2(operand.Mem{Base: k.far, Index: at, Scale: 1, Disp: line})
+		}
+		k.multiply(0, p, at)
+		if k.vecs > 2 {
+			skip := g.label("skip")
+			g.asm.CMPQ(elements, operand.I32(2*g.lanes))
+			g.asm.JLE(operand.LabelRef(skip))
+			k.multiply(2, p, at)
+			g.asm.Label(skip)
+		}
+		p.Advance(g.asm, operand.I32(4))
+		g.asm.ADDQ(k.row, at)
+	})
+	if k.d.name == "F32" {
+		k.eachSum(to, func(operands ...operand.Op) { g.asm.VADDPS(operands[0], operands[1], operands[1]) })
+	}
+	k.eachSum(to, func(operands ...operand.Op) { g.asm.VMOVUPS(operands[1], operands[0]) })
+}
+
+// multiply adds two registers of elements, from the given one on, of the next token.
+func (k *valueKernel) multiply(first int, p *assembly.Rows, at reg.Register) {
+	values := k.vecs * k.n
+	bcast := values + k.vecs // the first of one, or of one for each row
+	spare := bcast + k.n
+	for v := first; v < first+2; v++ {
+		m := operand.Mem{Base: k.values, Index: at, Scale: 1, Disp: v * k.lanes * k.d.bytes}
+		switch {
+		case k.eight == nil:
+			k.loadFloats(k.d, m, v, k.regs[values+v])
+		case v == first:
+			mask := []reg.Register{reg.K4, reg.K5}[v/2]
+			k.eight.check(m, spare, mask)
+			k.eight.load(m, values+v, values+v+1, mask)
+		}
+	}
+	for row := range k.n {
+		b := k.regs[bcast]
+		if k.vecs > 2 {
+			b = k.regs[bcast+row]
+		}
+		if first == 0 {
+			k.asm.VBROADCASTSS(p.At(row, 0), b)
+		}
+		for v := first; v < first+2; v++ {
+			k.asm.VFMADD231PS(b, k.regs[values+v], k.regs[k.vecs*row+v])
+		}
+	}
+}
+
+// eachSum does something with each of the sums in memory and their registers.
+func (k *valueKernel) eachSum(to reg.Register, do func(...operand.Op)) {
+	o := k.newRows(to, atOutStride, k.n)
+	for row := range k.n {
+		for v := range k.vecs {
+			do(o.At(row, v*k.bytes()), k.regs[k.vecs*row+v])
+		}
+	}
+}
+
+// loadFloats reads register v of the elements, zeros where it is masked.
+func (k *valueKernel) loadFloats(d dtype, m operand.Mem, v int, r reg.Register) {
+	if v == 0 || !k.wide() {
+		assembly.LoadFloats(k.asm, d.name, m, r)
+		return
+	}
+	switch mask := k.masks[v-1]; d.name {
+	case "F32":
+		k.asm.VMOVUPS_Z(m, mask, r)
+	case "F16":
+		k.asm.VCVTPH2PS_Z(m, mask, r)
+	case "BF16":
+		k.asm.VPMOVZXWD_Z(m, mask, r)
+		k.asm.VPSLLD(operand.U8(16), r, r)
+	case "Int8":
+		k.asm.VPMOVSXBD_Z(m, mask, r)
+		k.asm.VCVTDQ2PS(r, r)
+	}
+}

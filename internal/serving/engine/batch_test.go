@@ -1,0 +1,35 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+)
+
+// Ensure that attention reads together only whole blocks that all rows have before what they compute, and
+// none with a window: outside of it, tables are equal because they have the null block.
+func TestTheCommonPrefixIsBeforeWhatEachRowComputes(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		window int
+		rows   []row
+		want   int
+	}{
+		{"one row", 0, []row{{from: 12, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}}, 0},
+		{"equal tables", 0, []row{{from: 12, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}, {from: 12, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}}, 12},
+		{"the first row begins inside a block", 0, []row{{from: 11, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}, {from: 12, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}}, 8},
+		{"a later row begins earlier", 0, []row{{from: 12, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}, {from: 5, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}}, 4},
+		{"another block", 0, []row{{from: 12, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}, {from: 12, q: &sequence{tables: [][]int32{[]int32{1, 4, 3}}}}}, 4},
+		{"equal tables with a window", 8, []row{{from: 12, q: &sequence{tables: [][]int32{[]int32{0, 2, 3}}}}, {from: 12, q: &sequence{tables: [][]int32{[]int32{0, 2, 3}}}}}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := &Engine{config: Config{BlockSize: 4, groups: []kvcache.Group{{}}}}
+			if test.window > 0 {
+				e.config.groups[0].Kind = kvcache.SlidingWindow
+			}
+			require.Equal(t, test.want, e.commonPrefix(test.rows, 0))
+		})
+	}
+}

@@ -1,0 +1,207 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/pool"
+	"llmmemory/internal/scheduling/vllm/v1/sched"
+)
+
+// An Engine answers requests. Its methods are safe for concurrent use.
+type Engine struct {
+	config  Config
+	workers workers
+	sched   *sched.Scheduler
+
+	mu       sync.Mutex // of what follows; not held while the model computes
+	changed  sync.Cond  // there is work, or the engine closes
+	live     map[sched.ID]*sequence
+	closed   bool // no new requests
+	cut      bool // nor those of series that have begun
+	series   int  // that have begun and not ended
+	unforked int  // answers to requests whose prompts are not computed, besides one of each
+	observer Observer
+	memory   MemoryObserver // nil: none
+	change   MemoryChange
+	events   pool.Events
+	number   int      // of requests that came
+	offload  *offload // nil: none
+
+	waits atomic.Int64 // when the last step ended, or the first one became possible, in Unix nanoseconds; 0: no work
+
+	stopped  chan struct{} // closed when the loop has ended
+	giveBack func() error  // what the workers have; once
+
+	// The loop's, which alone uses them.
+	async     bool // two steps in flight
+	steps     [2]step
+	sampling  sampleJob
+	proposal  proposal
+	preempted int // in steps without rows
+}
+
+// New makes an engine and starts its loop. observer may be nil.
+func New(config Config, observer Observer) (*Engine, error) {
+	if want := config.Model.Part().Size; want != config.workers() {
+		return nil, fmt.Errorf("%w: a model of %d parts for %d workers", ErrConfig, want, config.workers())
+	}
+	if config.Remote != nil && len(config.Peers) > 0 {
+		return nil, fmt.Errorf("%w: several processes have one worker each", ErrConfig)
+	}
+	store, err := config.complete(&config.Model.Config, config.workers())
+	if err != nil {
+		return nil, err
+	}
+	config.setEnd()
+	e := &Engine{config: config, live: map[sched.ID]*sequence{}, observer: observer, stopped: make(chan struct{})}
+	e.changed.L = &e.mu
+	if observer == nil {
+		e.observer = silent{}
+	}
+	if e.sched, err = config.scheduler(store.NumBlocks); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if e.workers, err = newWorkers(&config, store); err != nil {
+		return nil, err
+	}
+	e.offload = e.newOffload(store.BlockBytes() * config.workers())
+	e.sampling.init(config.Pool)
+	e.giveBack = sync.OnceValue(func() error { return errors.Join(e.offload.close(), e.workers.close()) })
+	e.async = config.asyncScheduling()
+	go e.loop()
+	return e, nil
+}
+
+// Config is what the engine was made with, defaults filled in.
+func (e *Engine) Config() Config { return e.config }
+
+// Submit takes a request in. The error is one of Request.Check, ErrBusy or ErrClosed.
+func (e *Engine) Submit(r Request) (*Stream, error) { return e.submit(r, nil) }
+
+// submit takes in a request of a series, or one by itself.
+func (e *Engine) submit(r Request, of *Series) (*Stream, error) {
+	r.N = max(r.N, 1)
+	if err := r.Check(e.config.MaxModelLen, e.config.Model.VocabSize); err != nil {
+		return nil, err
+	}
+	s := &Stream{engine: e, request: &r, open: r.N, wake: make(chan struct{}, 1)}
+	most := min(r.MaxTokens, e.config.MaxModelLen-len(r.Prompt))
+	q := &sequence{
+		tables: make([][]int32, len(e.config.groups)), stream: s, params: r.Params, tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt), most: most,
+		waiting: r.N - 1, text: text{stops: r.Stop, include: r.IncludeStop}, arrived: time.Now(),
+	}
+	q.ends = slices.Clone(r.StopTokenIDs)
+	if !r.IgnoreEOS {
+		q.ends = append(q.ends, e.config.End...)
+	}
+	s.answers = append(s.answers, q)
+	for i := 1; i < r.N; i++ {
+		s.answers = append(s.answers, q.fork(i))
+	}
+	external := e.offload.find(q)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.refuses(of); err != nil {
+		e.offload.release(q)
+		return nil, err
+	}
+	id, err := e.sched.Add(sched.Spec{
+		Tokens: r.Prompt, MaxTokens: most, MinTokens: min(r.MinTokens, most), Stop: q.ends, NoRead: r.PromptLogprobs >= 0,
+		Extras: blockhash.Extras{Salt: r.CacheSalt}, External: external,
+	})
+	if err != nil {
+		e.offload.release(q)
+		return nil, err
+	}
+	e.number++
+	s.number = e.number
+	q.id = id
+	e.live[id] = q
+	e.unforked += q.waiting
+	e.offload.wake()
+	e.changed.Signal()
+	return s, nil
+}
+
+// Seed draws a seed for a request that has none.
+func Seed() uint64 { return rand.Uint64() }
+
+// cancel ends all answers of a stream.
+func (e *Engine) cancel(s *Stream) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, q := range s.answers {
+		if !q.done {
+			e.drop(q)
+			s.send(Event{Index: q.index, Finish: FinishError, Err: ErrCanceled})
+			e.observer.Finished(q.report("abort"))
+		}
+	}
+}
+
+// ErrCanceled is the error of answers that Cancel ended.
+var ErrCanceled = errors.New("canceled")
+
+// drop frees what a sequence has. Its blocks go back at once: blocks that a step in flight
+// writes to are not handed out before the step ends.
+func (e *Engine) drop(q *sequence) {
+	q.done = true
+	e.offload.release(q)
+	e.offload.wake()
+	e.noteLeft(q.stream)
+	if q.id != 0 {
+		e.sched.Abort(q.id)
+		delete(e.live, q.id)
+		q.id = 0
+		e.unforked -= q.waiting
+	}
+}
+
+// Drain refuses new requests and returns when the ones there are answered, or
+// with done closed, which cancels them. Then everything is given back.
+func (e *Engine) Drain(done <-chan struct{}) error {
+	e.mu.Lock()
+	e.closed = true
+	e.changed.Broadcast()
+	e.mu.Unlock()
+	select {
+	case <-e.stopped:
+	case <-done:
+		e.mu.Lock()
+		e.cut = true
+		e.changed.Broadcast()
+		for _, q := range e.live {
+			go q.stream.Cancel()
+		}
+		e.mu.Unlock()
+		<-e.stopped
+	}
+	return e.giveBack()
+}
+
+// Close cancels all requests and gives everything back.
+func (e *Engine) Close() error {
+	now := make(chan struct{})
+	close(now)
+	return e.Drain(now)
+}
+
+// Load is how full the engine is.
+func (e *Engine) Load() sched.Load { return e.sched.Monitor.Load() }
+
+// SinceStep is for how long the engine has had work without finishing a step; 0 if it has none. It does not wait for
+// the engine.
+func (e *Engine) SinceStep() time.Duration {
+	since := e.waits.Load()
+	if since == 0 {
+		return 0
+	}
+	return max(0, time.Since(time.Unix(0, since)))
+}

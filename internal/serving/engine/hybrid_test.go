@@ -1,0 +1,171 @@
+package engine_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/kvoffload"
+	"llmmemory/internal/serving/kvstore"
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/parallel"
+)
+
+const hybridWindow, hybridGroups = 16, 3
+
+// hybridLlama has four layers with windows, which are two groups, and two without.
+func hybridLlama(t testing.TB, pool *parallel.Pool, part model.Part) *model.Model {
+	return changedLlama(t, pool, part, 256, func(c *model.Config) {
+		c.NumLayers, c.SlidingWindow, c.Full = 6, hybridWindow, []bool{false, false, true, false, false, true}
+	})
+}
+
+// A hybridBlock is what a block takes: two layers of keys and values of 8 tokens, of 4 heads of 8.
+const hybridBlock = 2 * 8 * 2 * 4 * 8 * 4
+
+// greedy continues a prompt by the model itself, with all layers in one group, which keeps everything.
+func greedy(t *testing.T, prompt []int32, most int) []int32 {
+	pool, err := parallel.New(1)
+	require.NoError(t, err)
+	defer pool.Close()
+	m := hybridLlama(t, pool, model.Part{})
+	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(8, attention.F32), Layers: m.NumLayers, NumBlocks: 64}, pool)
+	require.NoError(t, err)
+	defer store.Close()
+	r, err := model.NewRunner(m, store, pool, nil)
+	require.NoError(t, err)
+	all := append([]int32(nil), prompt...)
+	for computed := 0; len(all) < len(prompt)+most; {
+		n := len(all) - computed
+		b := model.Batch{QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(len(all))}, Tokens: all[computed:], Logits: []int32{int32(n - 1)}}
+		for i := range 64 {
+			b.BlockTables = append(b.BlockTables, int32(i))
+		}
+		for ; computed < len(all); computed++ {
+			b.Positions, b.Slots = append(b.Positions, int32(computed)), append(b.Slots, int64(computed))
+		}
+		require.NoError(t, r.Forward(&b))
+		r.ComputeLogits(&b, 0, 1)
+		all = append(all, r.Largest()[0])
+	}
+	return all[len(prompt):]
+}
+
+// Ensure that layers with a window and others without get the answers that they get when nothing is freed: in memory in
+// which requests lose their blocks, with prefix hits, by one worker and by two, with speculation and without.
+func TestAModelWithSomeWindowsAnswersAsIfNothingWereFreed(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(4, 9))
+	var requests []engine.Request
+	var want [][]int32
+	for i := range 10 {
+		r := request(strings.Repeat(story, rnd.IntN(4))+fmt.Sprintf("The code %d of", i%3), 5+rnd.IntN(40))
+		r.IgnoreEOS = true
+		requests, want = append(requests, r), append(want, greedy(t, r.Prompt, r.MaxTokens))
+	}
+	for _, test := range []struct {
+		name        string
+		workers     int
+		speculative int
+	}{{"one worker", 1, 0}, {"two workers", 2, 0}, {"speculation", 1, 3}} {
+		t.Run(test.name, func(t *testing.T) {
+			counts := &counter{}
+			e := startParts(t, test.workers, func(pool *parallel.Pool, p model.Part) *model.Model { return hybridLlama(t, pool, p) },
+				func(c *engine.Config) {
+					// A request of 208 tokens has at most 26 blocks of the layer without a window, and 9 of each of the others.
+					c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 208, 46*hybridBlock
+					c.MaxNumBatchedTokens, c.MaxNumSeqs, c.NumSpeculativeTokens = 24, 8, test.speculative
+				}, counts)
+			for range 2 {
+				var wait sync.WaitGroup
+				got := make([][]int32, len(requests))
+				for i, r := range requests {
+					wait.Go(func() { got[i] = ask(t, e, r)[0].ids })
+				}
+				wait.Wait()
+				require.Equal(t, want, got)
+			}
+			requireIdle(t, e)
+			require.NotZero(t, counts.preempted.Load(), "nobody lost its blocks: the test shows less than it should")
+			require.NotZero(t, counts.hits.Load())
+		})
+	}
+}
+
+// Ensure that several answers of one prompt share its blocks in all groups of layers and are what they are alone.
+func TestSeveralAnswersOfAModelWithSomeWindows(t *testing.T) {
+	open := func(pool *parallel.Pool, p model.Part) *model.Model { return hybridLlama(t, pool, p) }
+	e := startParts(t, 1, open, func(c *engine.Config) { c.BlockSize = 8 }, nil)
+	r := request(story+"The code", 40)
+	r.N, r.Temperature, r.Seed = 4, 1.5, 11
+	for i, a := range ask(t, e, r) {
+		alone := r
+		alone.N, alone.Seed = 1, r.Seed+uint64(i)
+		require.Equal(t, ask(t, e, alone)[0], a, "answer %d", i)
+	}
+	requireIdle(t, e)
+}
+
+// Ensure that what lies before the windows is given back: a sequence of 800 tokens has 100 blocks of the layer without a
+// window, and of each of the others 9 at most.
+func TestBlocksBeforeAWindowAreGivenBack(t *testing.T) {
+	seen := &captured{n: hybridGroups, tokens: 790}
+	open := func(pool *parallel.Pool, p model.Part) *model.Model { return hybridLlama(t, pool, p) }
+	e := startParts(t, 1, open, func(c *engine.Config) {
+		c.BlockSize, c.MaxNumBatchedTokens, c.MaxModelLen, c.KVCacheBytes = 8, 24, 0, 140*hybridBlock
+	}, nil)
+	require.Equal(t, 968, e.Config().MaxModelLen, "121 blocks of 139, beside the 18 of windows")
+	e.WatchMemory(seen)
+	r := request(strings.Repeat(story, 16), 16)
+	r.IgnoreEOS = true
+	ask(t, e, r)
+	require.NotNil(t, seen.state)
+	whole := 0
+	for _, a := range seen.state.Answers {
+		used := len(slices.DeleteFunc(a.Table, func(id int32) bool { return id == 0 }))
+		if used >= 790/8 {
+			whole++
+			continue
+		}
+		require.LessOrEqual(t, used, 9)
+	}
+	require.Equal(t, 1, whole)
+	requireIdle(t, e)
+}
+
+// Ensure that the factors of longrope are those for the longest sequence that is asked for, or else for that of the
+// model, whatever the memory holds.
+func TestTheFactorsOfLongRopeDoNotDependOnMemory(t *testing.T) {
+	answersIn := func(bytes int64, longest int, rope model.Rope) []answer {
+		rope.Theta = 100
+		e := startParts(t, 1, func(pool *parallel.Pool, p model.Part) *model.Model {
+			return changedLlama(t, pool, p, 256, func(c *model.Config) { c.Rope = &rope })
+		}, func(c *engine.Config) { c.MaxModelLen, c.KVCacheBytes = longest, bytes }, nil)
+		require.Equal(t, bytes < 1<<20, e.Config().MaxModelLen < 128)
+		return ask(t, e, request("the end", 8))
+	}
+	answers := func(longest int, rope model.Rope) []answer { return answersIn(64<<20, longest, rope) }
+	short, long := []float64{1, 2, 3, 4}, []float64{5, 6, 7, 8}
+	both := model.Rope{Long: &model.LongRope{Short: short, Long: long, OriginalLength: 128}}
+	require.Equal(t, answers(128, model.Rope{Factors: short}), answers(128, both))
+	require.Equal(t, answers(129, model.Rope{Factors: long}), answers(129, both))
+	require.NotEqual(t, answers(128, both), answers(129, both))
+	require.Equal(t, answers(0, both), answersIn(64<<10, 0, both))
+}
+
+func TestBlocksOfSeveralGroupsAreNotOffloaded(t *testing.T) {
+	pool, err := parallel.New(1)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	m := hybridLlama(t, pool, model.Part{})
+	c := engine.Config{KVCacheBytes: 1 << 20, Offload: &kvoffload.Config{}}
+	_, err = c.Check(&m.Config, 1)
+	require.ErrorIs(t, err, engine.ErrConfig)
+	require.ErrorContains(t, err, "cannot be kept outside the process")
+}

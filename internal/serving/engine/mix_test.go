@@ -1,0 +1,238 @@
+package engine_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/engine"
+)
+
+// randomRequest draws a request with everything that can be asked for. Many begin
+// alike.
+func randomRequest(rnd *rand.Rand) engine.Request {
+	prompt := strings.Repeat(story, rnd.IntN(3)) + "The code of "
+	for range rnd.IntN(6) {
+		prompt += []string{"the vault", " is", " 7Kx", ". Do not", "\xc3", "ü "}[rnd.IntN(6)]
+	}
+	r := request(prompt, 1+rnd.IntN(40))
+	if rnd.IntN(3) > 0 {
+		r.Temperature, r.Seed = 0.5+1.5*rnd.Float64(), rnd.Uint64()
+	}
+	switch rnd.IntN(5) {
+	case 0:
+		r.TopP = 0.3 + 0.7*rnd.Float64()
+	case 1:
+		r.TopK = 1 + rnd.IntN(50)
+	case 2:
+		r.MinP = rnd.Float64() * 0.2
+	}
+	if rnd.IntN(4) == 0 {
+		r.FrequencyPenalty, r.PresencePenalty, r.RepetitionPenalty = rnd.Float64()*2, rnd.Float64(), 1+rnd.Float64()
+	}
+	if rnd.IntN(4) == 0 {
+		r.Stop = []string{"vault", "e c"}
+		r.IncludeStop = rnd.IntN(2) == 0
+	}
+	if rnd.IntN(4) == 0 {
+		r.IgnoreEOS, r.SpecialTokens = rnd.IntN(2) == 0, true
+	}
+	if rnd.IntN(4) == 0 {
+		r.MinTokens = rnd.IntN(r.MaxTokens)
+	}
+	if rnd.IntN(4) == 0 {
+		r.N = 2 + rnd.IntN(4)
+	}
+	if rnd.IntN(4) == 0 {
+		r.Logprobs = rnd.IntN(4)
+		r.PromptLogprobs = rnd.IntN(4) - 1
+	}
+	r.LogitBias = map[int32]float32{int32(rnd.IntN(256)): 2}
+	return r
+}
+
+// Everything that a request is told is the same alone and among 64 others, in
+// little memory, where requests lose their blocks and are computed again, with
+// prefix hits and without, in small chunks, and while others are cancelled. Alone, and in the settings
+// with large steps, log probabilities of long prompts are computed in several pieces; in those with
+// small ones in one.
+func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
+	const n = 64
+	rnd := rand.New(rand.NewPCG(21, 2))
+	requests := make([]engine.Request, n)
+	scored := 0 // the longest prompt whose log probabilities are wanted
+	for i := range requests {
+		requests[i] = randomRequest(rnd)
+		if requests[i].PromptLogprobs >= 0 {
+			scored = max(scored, len(requests[i].Prompt))
+		}
+	}
+	require.Greater(t, scored, 2*engine.MaxLogits)
+	alone := make([]string, n)
+	one := startWorkers(t, 1, func(c *engine.Config) { c.NoPrefixCaching = true }, nil)
+	for i, r := range requests {
+		alone[i] = transcript(t, one, r)
+	}
+	counts := &counter{}
+	for _, setting := range []struct {
+		name   string
+		change func(*engine.Config)
+	}{
+		{"roomy", nil},
+		{"cramped", func(c *engine.Config) {
+			// 31 blocks of 8 tokens: two of the longest requests.
+			c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 240, 31*8*2*2*4*8*4
+			c.MaxNumBatchedTokens, c.MaxNumSeqs = 24, 20
+		}},
+		{"one step at a time, cramped", func(c *engine.Config) {
+			c.NoAsyncScheduling = true
+			c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 240, 31*8*2*2*4*8*4
+			c.MaxNumBatchedTokens, c.MaxNumSeqs = 24, 20
+		}},
+		{"speculating, cramped", func(c *engine.Config) {
+			c.NumSpeculativeTokens, c.MaxNumBatchedTokens, c.MaxNumSeqs = 4, 30, 20
+			c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 244, 36*8*2*2*4*8*4
+		}},
+	} {
+		if testing.Short() && !strings.Contains(setting.name, "cramped") {
+			continue
+		}
+		t.Run(setting.name, func(t *testing.T) {
+			e := startWorkers(t, 1, setting.change, counts)
+			together := make([]string, n)
+			var wait sync.WaitGroup
+			for i, r := range requests {
+				wait.Go(func() { together[i] = transcript(t, e, r) })
+				if i%8 == 0 {
+					wait.Go(func() { cancelled(t, e, requests[(i+1)%n], alone[(i+1)%n], i/8) })
+				}
+			}
+			wait.Wait()
+			for i := range requests {
+				require.Equal(t, alone[i], together[i], "request %d: %+v", i, requests[i])
+			}
+			requireIdle(t, e)
+		})
+	}
+	require.NotZero(t, counts.preempted.Load(), "nobody lost its blocks: the test shows less than it should")
+	require.NotZero(t, counts.hits.Load())
+	require.NotZero(t, counts.accepted.Load(), "no proposal was right")
+	require.Greater(t, counts.drafts.Load(), counts.accepted.Load(), "no proposal was wrong")
+}
+
+// With a sliding window, blocks that have left it go back while the request runs,
+// and the answers stay the same.
+func TestASlidingWindowGivesItsBlocksBack(t *testing.T) {
+	windowed := func(change func(*engine.Config)) func(*engine.Config) {
+		return func(c *engine.Config) {
+			c.Model.SlidingWindow = 48
+			if change != nil {
+				change(c)
+			}
+		}
+	}
+	roomy := start(t, windowed(func(c *engine.Config) { c.NoPrefixCaching = true }))
+	counts := &counter{}
+	cramped := startObserved(t, windowed(func(c *engine.Config) {
+		c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 240, 32*8*2*2*3*256*4
+		c.MaxNumBatchedTokens = 24
+	}), counts)
+	var wait sync.WaitGroup
+	rnd := rand.New(rand.NewPCG(5, 1))
+	for range 16 {
+		r := randomRequest(rnd)
+		r.PromptLogprobs = -1
+		alone := transcript(t, roomy, r)
+		wait.Go(func() {
+			if together := transcript(t, cramped, r); together != alone {
+				t.Errorf("%q\nalone %q\n%+v", together, alone, r)
+			}
+		})
+	}
+	wait.Wait()
+	requireIdle(t, cramped)
+	far := "The key is 4711. " + strings.Repeat("Lorem ipsum dolor sit amet. ", 4) + "The key"
+	require.NotEqual(t, " is 4711", ask(t, roomy, request(far, 8))[0].text)
+	require.Equal(t, " is 4711", ask(t, roomy, request("The key is 4711. The key", 8))[0].text)
+}
+
+// transcript is all that a request is told, answer by answer.
+func transcript(t *testing.T, e *engine.Engine, r engine.Request) string {
+	s, err := e.Submit(r)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	texts := make([]strings.Builder, max(r.N, 1))
+	for {
+		events, err := s.Next(t.Context())
+		if err != nil {
+			t.Error(err)
+			return ""
+		}
+		if events == nil {
+			break
+		}
+		for _, event := range events {
+			writeEvent(&texts[event.Index], event)
+		}
+	}
+	all := ""
+	for i := range texts {
+		all += texts[i].String() + "\n"
+	}
+	return all
+}
+
+// cancelled submits a request and cancels it when one or more events have come: the beginning of what it is told alone,
+// if it has one answer.
+func cancelled(t *testing.T, e *engine.Engine, r engine.Request, alone string, more int) {
+	s, err := e.Submit(r)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer s.Cancel()
+	var text strings.Builder
+	for seen := 0; seen <= more; {
+		events, err := s.Next(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		if events == nil {
+			break
+		}
+		for _, event := range events {
+			writeEvent(&text, event)
+			seen++
+		}
+	}
+	if r.N <= 1 && !strings.HasPrefix(alone, text.String()) {
+		t.Errorf("%+v\n%s\n%s", r, alone, text.String())
+	}
+}
+
+func writeEvent(to *strings.Builder, e engine.Event) {
+	fmt.Fprintf(to, "%q %v %v %v %v %v\n", e.Text, e.Tokens, e.Prompt, e.Finish, e.StopReason, e.Err)
+}
+
+// A counter adds up what steps report, the last of which may come just after the last answer.
+type counter struct{ preempted, hits, drafts, accepted atomic.Int64 }
+
+func (c *counter) Step(r engine.StepReport) {
+	c.preempted.Add(int64(r.Preempted))
+	c.hits.Add(int64(r.CacheHits))
+	c.drafts.Add(int64(r.DraftTokens))
+	for _, n := range r.Accepted {
+		c.accepted.Add(int64(n))
+	}
+}
+func (c *counter) FirstToken(time.Duration)      {}
+func (c *counter) NextToken(time.Duration)       {}
+func (c *counter) Finished(engine.RequestReport) {}

@@ -1,0 +1,320 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/kvoffload"
+	_ "llmmemory/internal/testkit/gcpercent"
+)
+
+// startTiered makes an engine that keeps blocks in a folder.
+func startTiered(t testing.TB, dir string, change func(*engine.Config)) *engine.Engine {
+	t.Helper()
+	tier, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("demo"), 1<<30)
+	require.NoError(t, err)
+	return startWithTier(t, tier, change)
+}
+
+func startWithTier(t testing.TB, tier kvoffload.Tier, change func(*engine.Config)) *engine.Engine {
+	return start(t, func(c *engine.Config) {
+		c.Hash = blockhash.CBOR("0")
+		c.Offload = &kvoffload.Config{Tier: tier, Stores: true, Loads: true}
+		if change != nil {
+			change(c)
+		}
+	})
+}
+
+// long is a prompt of many blocks, whose answer depends on its first ones.
+func long() string {
+	text := story
+	for range 20 {
+		text += "Some other words that say nothing. "
+	}
+	return text + "The code of the vault"
+}
+
+func TestAnEngineLoadsWhatAnotherHasComputed(t *testing.T) {
+	dir := t.TempDir()
+	for _, speculative := range []int{0, 3} {
+		plain := ask(t, start(t, nil), request(long(), 10))[0]
+		first := startTiered(t, dir, nil)
+		require.Equal(t, plain, ask(t, first, request(long(), 10))[0])
+		require.NoError(t, first.Close())
+
+		second := startTiered(t, dir, func(c *engine.Config) { c.NumSpeculativeTokens = speculative })
+		s, err := second.Submit(request(long(), 10))
+		require.NoError(t, err)
+		require.Equal(t, plain, read(t, s, 1)[0])
+		blocks := (len(long()) - 1) / 16
+		require.Equal(t, 16*blocks, s.CachedTokens())
+		stats, _ := second.OffloadStats()
+		require.Positive(t, stats.LoadedBytes)
+		require.Zero(t, stats.LoadedBytes%int64(blocks))
+		requireIdle(t, second)
+		require.NoError(t, second.Close())
+	}
+}
+
+// Of many requests that share a prompt, one loads it.
+func TestASharedPromptIsLoadedOnce(t *testing.T) {
+	dir := t.TempDir()
+	first := startTiered(t, dir, nil)
+	want := ask(t, first, request(long(), 10))[0]
+	require.NoError(t, first.Close())
+
+	second := startTiered(t, dir, nil)
+	var wait sync.WaitGroup
+	for range 16 {
+		wait.Go(func() { require.Equal(t, want, ask(t, second, request(long(), 10))[0]) })
+	}
+	wait.Wait()
+	stats, _ := second.OffloadStats()
+	blockBytes := second.Config().KVCacheBytes / int64(second.Load().Blocks+1)
+	require.LessOrEqual(t, stats.LoadedBytes, int64((len(long())-1)/16)*blockBytes)
+	requireIdle(t, second)
+}
+
+// A fickle tier is a folder that is slow, fails, or promises what it does not have.
+type fickle struct {
+	kvoffload.Tier
+	mu  sync.Mutex
+	rnd *rand.Rand
+}
+
+var errFickle = errors.New("fickle")
+
+// trouble waits, perhaps, and returns a number below 64: 0 is to fail, after which a tier is left alone for a second.
+func (f *fickle) trouble() int {
+	f.mu.Lock()
+	n, wait := f.rnd.IntN(64), f.rnd.IntN(4) == 0
+	f.mu.Unlock()
+	if wait {
+		time.Sleep(3 * time.Millisecond)
+	}
+	return n
+}
+
+func (f *fickle) Count(ctx context.Context, blocks []blockhash.Hash) (int, error) {
+	switch n := f.trouble(); {
+	case n == 0:
+		return 0, errFickle
+	case n < 10:
+		return len(blocks), nil
+	}
+	return f.Tier.Count(ctx, blocks)
+}
+
+func (f *fickle) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (int, error) {
+	switch n := f.trouble(); {
+	case n == 0:
+		return 0, errFickle
+	case n < 10:
+		return f.Tier.Load(ctx, blocks[:len(blocks)/2], to)
+	}
+	return f.Tier.Load(ctx, blocks, to)
+}
+
+func (f *fickle) Store(ctx context.Context, b blockhash.Hash, m kvoffload.Memory) error {
+	if f.trouble() == 0 {
+		return errFickle
+	}
+	return f.Tier.Store(ctx, b, m)
+}
+
+// Ensure that answers are the same with tiers that are slow, fail and promise too much, in little memory,
+// where requests lose their blocks, with one worker and with two, while others are cancelled.
+func TestAnswersDoNotDependOnTiers(t *testing.T) {
+	const n = 40
+	rnd := rand.New(rand.NewPCG(30, 1))
+	requests := make([]engine.Request, n)
+	for i := range requests {
+		requests[i] = randomRequest(rnd)
+	}
+	alone := make([]string, n)
+	one := startWorkers(t, 1, func(c *engine.Config) { c.NoPrefixCaching = true }, nil)
+	for i, r := range requests {
+		alone[i] = transcript(t, one, r)
+	}
+	var all int64 // bytes that were loaded
+	for _, setting := range []struct {
+		name    string
+		workers int
+		start   func(*testing.T, int, func(*engine.Config), engine.Observer) *engine.Engine
+		change  func(*engine.Config)
+	}{
+		{"two processes", 2, startProcesses, nil},
+		{"one step at a time", 1, startWorkers, func(c *engine.Config) { c.NoAsyncScheduling = true }},
+		{"speculating", 1, startWorkers, func(c *engine.Config) { c.NumSpeculativeTokens = 3 }},
+	} {
+		t.Run(setting.name, func(t *testing.T) {
+			dir := t.TempDir()
+			counts := &counter{}
+			var loaded int64
+			for range 2 { // the second loads what the first has stored
+				folder, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("random"), 1<<30)
+				require.NoError(t, err)
+				e := setting.start(t, setting.workers, func(c *engine.Config) {
+					c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 244, 61*8*2*2*4*8*4
+					c.MaxNumBatchedTokens, c.MaxNumSeqs = 40, 20
+					c.Hash = blockhash.CBOR("0")
+					c.Offload = &kvoffload.Config{Tier: &fickle{Tier: folder, rnd: rnd}, Stores: true, Loads: true}
+					if setting.change != nil {
+						setting.change(c)
+					}
+				}, counts)
+				got := make([]string, n)
+				var wait sync.WaitGroup
+				for i, r := range requests {
+					wait.Go(func() { got[i] = transcript(t, e, r) })
+					if i%8 == 0 {
+						wait.Go(func() { cancelled(t, e, requests[(i+1)%n], alone[(i+1)%n], 0) })
+					}
+				}
+				wait.Wait()
+				for i := range requests {
+					require.Equal(t, alone[i], got[i], "request %d: %+v", i, requests[i])
+				}
+				require.NoError(t, e.Close())
+				requireIdle(t, e)
+				stats, _ := e.OffloadStats()
+				loaded += stats.LoadedBytes
+			}
+			require.NotZero(t, counts.preempted.Load(), "nobody lost its blocks: the test shows less than it should")
+			all += loaded
+		})
+	}
+	require.NotZero(t, all, "nothing was loaded")
+}
+
+// Ensure that workers of one process and several processes store the same bytes, and load them from each other.
+func TestProcessesStoreWhatWorkersStore(t *testing.T) {
+	for _, n := range []int{2, 4} {
+		start := []func(*testing.T, int, func(*engine.Config), engine.Observer) *engine.Engine{startWorkers, startProcesses}
+		var files [2]map[string]string
+		var answers [2]string
+		for i := range start {
+			dir := t.TempDir()
+			for j, first := range []int{i, 1 - i} { // the second loads
+				folder, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("random"), 1<<30)
+				require.NoError(t, err)
+				e := start[first](t, n, func(c *engine.Config) {
+					c.BlockSize, c.KVCacheBytes = 8, 1<<20
+					c.Hash = blockhash.CBOR("0")
+					c.Offload = &kvoffload.Config{Tier: folder, Stores: true, Loads: true}
+				}, nil)
+				answer := transcript(t, e, request(long()[:300], 20))
+				require.NoError(t, e.Close())
+				stats, _ := e.OffloadStats()
+				if j == 0 {
+					files[i], answers[i] = contents(t, dir), answer
+					require.Zero(t, stats.LoadedBytes)
+				} else {
+					require.Equal(t, answers[i], answer)
+					require.EqualValues(t, 37*8*2*2*4*8*4, stats.LoadedBytes, "37 blocks of 8 tokens")
+				}
+			}
+		}
+		require.NotEmpty(t, files[0])
+		require.Equal(t, files[0], files[1], "%d workers and %d processes", n, n)
+		require.Equal(t, answers[0], answers[1])
+	}
+}
+
+// A held tier says when it loads, and does so when it is allowed to.
+type held struct {
+	kvoffload.Tier
+	loads, allowed chan struct{}
+}
+
+func (h held) Load(_ context.Context, blocks []blockhash.Hash, to [][]byte) (int, error) {
+	h.loads <- struct{}{}
+	<-h.allowed
+	return h.Tier.Load(context.Background(), blocks, to)
+}
+
+// Ensure that a request can be cancelled, and an engine closed, while loaded blocks wait for the end of a step of
+// several processes.
+func TestABlockThatWaitsForAStepOfProcessesHoldsNothingUp(t *testing.T) {
+	dir := t.TempDir()
+	r := request(long()[:300], 8)
+	startHeld := func(h held, broadcast func()) *engine.Engine {
+		folder, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("random"), 1<<30)
+		require.NoError(t, err)
+		h.Tier = folder
+		return startHeldProcesses(t, 2, broadcast, func(c *engine.Config) {
+			c.BlockSize, c.KVCacheBytes = 8, 1<<20
+			c.Hash = blockhash.CBOR("0")
+			c.Offload = &kvoffload.Config{Tier: h, Stores: true, Loads: true}
+		}, nil)
+	}
+	first := startHeld(held{}, nil)
+	want := transcript(t, first, r)
+	require.NoError(t, first.Close())
+	for _, test := range []struct{ cancel, close, late bool }{ // late: the tier reads after the last step
+		{cancel: true}, {close: true}, {cancel: true, close: true}, {close: true, late: true},
+	} {
+		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
+			h := held{loads: make(chan struct{}, 2), allowed: make(chan struct{})}
+			var step sync.Mutex
+			e := startHeld(h, func() {
+				step.Lock()
+				defer step.Unlock()
+			})
+			other, err := e.Submit(request("another one", 200))
+			require.NoError(t, err)
+			loading, err := e.Submit(r)
+			require.NoError(t, err)
+			<-h.loads
+			step.Lock() // the next message waits
+			ended := make(chan error)
+			if test.cancel {
+				loading.Cancel()
+			}
+			if test.close {
+				go func() { ended <- e.Close() }()
+			}
+			allow := sync.OnceFunc(func() { close(h.allowed) })
+			if !test.late {
+				allow()
+			}
+			time.Sleep(20 * time.Millisecond) // the blocks wait now; without it the test shows less
+			step.Unlock()
+			time.Sleep(20 * time.Millisecond) // the loop has ended; the same
+			allow()
+			if test.close {
+				require.NoError(t, <-ended)
+				requireIdle(t, e)
+				return
+			}
+			require.Equal(t, want, transcript(t, e, r)) // it loads again
+			other.Cancel()
+		})
+	}
+}
+
+// contents are the files of a folder, by name.
+func contents(t *testing.T, dir string) map[string]string {
+	all := map[string]string{}
+	paths, err := filepath.Glob(filepath.Join(dir, "*", "??", "*"))
+	require.NoError(t, err)
+	for _, p := range paths {
+		text, err := os.ReadFile(p)
+		require.NoError(t, err)
+		all[strings.TrimPrefix(p, dir)] = string(text)
+	}
+	return all
+}

@@ -1,0 +1,269 @@
+package openai
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"net/http"
+	"slices"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/sampling"
+)
+
+// Beam search as vLLM's server does it: in each step every beam is a request for one token
+// with the log probabilities of the most likely ones. What beams have in common is found in
+// the prefix cache.
+
+// maxBeams is the number of beams for which the log probabilities of a token suffice.
+const maxBeams = sampling.MaxLogprobs / 2
+
+// maxLengthPenalty keeps the power of a length finite.
+const maxLengthPenalty = 10
+
+// A beamField is a field of engine.Request as beam search sees it.
+type beamField struct {
+	field, param string // in Go, and in bodies of requests
+	// used reports whether beam search does what the field's value asks for; nil: it does so for all values.
+	used    func(r *engine.Request) bool
+	instead string // what to do instead; "" if there is nothing
+}
+
+// beamFields are all fields of engine.Request, those of sampling.Params among them. Beams are chosen by the log
+// probabilities of the model itself: nothing is drawn, and no logits are adjusted.
+var beamFields = []beamField{
+	{field: "Prompt"},
+	{field: "N"},
+	{field: "MaxTokens"},
+	{field: "StopTokenIDs"},
+	{field: "IgnoreEOS"},
+	{field: "CacheSalt"},
+	{field: "Seed"}, // of what is drawn
+	{field: "IncludeStop"},
+	{field: "SpecialTokens"},
+	{"MinTokens", "min_tokens", func(r *engine.Request) bool { return r.MinTokens == 0 }, ""},
+	{"Stop", "stop", func(r *engine.Request) bool { return len(r.Stop) == 0 }, "stop_token_ids is"},
+	{"Logprobs", "logprobs", func(r *engine.Request) bool { return r.Logprobs < 0 }, ""},
+	{"PromptLogprobs", "prompt_logprobs", func(r *engine.Request) bool { return r.PromptLogprobs < 0 }, ""},
+	{"Temperature", "temperature", func(r *engine.Request) bool { return r.Temperature == 0 || r.Temperature == 1 },
+		"leave it out, or give 0"},
+	{"TopP", "top_p", func(r *engine.Request) bool { return r.TopP == 1 }, ""},
+	{"TopK", "top_k", func(r *engine.Request) bool { return r.TopK == 0 }, ""},
+	{"MinP", "min_p", func(r *engine.Request) bool { return r.MinP == 0 }, ""},
+	{"PresencePenalty", "presence_penalty", func(r *engine.Request) bool { return r.PresencePenalty == 0 }, ""},
+	{"FrequencyPenalty", "frequency_penalty", func(r *engine.Request) bool { return r.FrequencyPenalty == 0 }, ""},
+	{"RepetitionPenalty", "repetition_penalty", func(r *engine.Request) bool { return r.RepetitionPenalty == 1 }, ""},
+	{"LogitBias", "logit_bias", func(r *engine.Request) bool { return len(r.LogitBias) == 0 }, ""},
+}
+
+// unusedByBeams returns an error that names the first field of a request that beam search does not use.
+func unusedByBeams(r *engine.Request) error {
+	for _, f := range beamFields {
+		switch {
+		case f.used == nil || f.used(r):
+		case f.instead != "":
+			return invalid(f.param, "%s is not supported with use_beam_search; %s.", f.param, f.instead)
+		default:
+			return invalid(f.param, "%s is not supported with use_beam_search.", f.param)
+		}
+	}
+	return nil
+}
+
+// A beam is a candidate for an answer: one more token after another beam, or the empty answer.
+type beam struct {
+	before  *beam // nil: the answer is empty
+	token   int32
+	length  int     // of prompt and answer
+	logprob float64 // of the answer
+	ended   bool
+}
+
+// answer is the tokens after a prompt.
+func (b *beam) answer(prompt []int32) []int32 {
+	tokens := make([]int32, b.length-len(prompt))
+	for i := len(tokens) - 1; i >= 0; i-- {
+		tokens[i], b = b.token, b.before
+	}
+	return tokens
+}
+
+// score is vLLM's get_beam_search_score: the end of a sequence does not count as a token.
+func (b *beam) score(penalty float64) float64 {
+	n := b.length
+	if b.ended {
+		n--
+	}
+	return b.logprob / math.Pow(float64(n), penalty)
+}
+
+// A search is the settings of a beam search.
+type search struct {
+	server  *Server
+	series  *engine.Series
+	next    func(ctx context.Context, prompt []int32, beams []*beam) ([][]sampling.Logprob, error) // the most likely tokens
+	width   int
+	longest int // tokens of a sequence
+	most    int // tokens of an answer
+	ends    []int32
+	own     []int32 // of ends: the model's
+	penalty float64
+	salt    string
+}
+
+// search checks what a request asks for.
+func (s *Server) search(c *common, r *engine.Request) (*search, error) {
+	switch {
+	case r.N > maxBeams:
+		return nil, invalid("n", "n or best_of is %d; at most %d beams are possible.", r.N, maxBeams)
+	case c.Stream:
+		return nil, invalid("stream", "Beam search has no streaming: all beams are known at its end only.")
+	case c.TimingsPerToken:
+		return nil, invalid("timings_per_token", "timings_per_token is not supported with use_beam_search.")
+	case r.MaxTokens < 1:
+		return nil, invalid("max_tokens", "max_tokens is %d; it must be at least 1.", r.MaxTokens)
+	case c.LengthPenalty != nil && !(math.Abs(*c.LengthPenalty) <= maxLengthPenalty):
+		return nil, invalid("length_penalty", "length_penalty is %v; it must be from %d to %d.",
+			*c.LengthPenalty, -maxLengthPenalty, maxLengthPenalty)
+	}
+	if err := r.Params.Check(s.config.Engine.Config().Model.VocabSize); err != nil {
+		return nil, err
+	}
+	if err := unusedByBeams(r); err != nil {
+		return nil, err
+	}
+	f := &search{server: s, width: r.N, most: r.MaxTokens, ends: r.StopTokenIDs, penalty: 1, salt: r.CacheSalt}
+	f.next, f.longest = f.step, s.config.Engine.Config().MaxModelLen
+	if c.LengthPenalty != nil {
+		f.penalty = *c.LengthPenalty
+	}
+	if !r.IgnoreEOS {
+		f.own = s.config.Engine.Config().End
+		f.ends = append(slices.Clone(f.ends), f.own...)
+	}
+	return f, nil
+}
+
+// stopReason is that of an answer that has ended.
+func (f *search) stopReason(answer []int32) any {
+	if last := answer[len(answer)-1]; !slices.Contains(f.own, last) {
+		return last
+	}
+	return nil
+}
+
+// run returns the beams of a prompt, the best first.
+func (f *search) run(ctx context.Context, prompt []int32) ([]*beam, error) {
+	live := []*beam{{length: len(prompt)}}
+	var done []*beam // the best of those that have ended
+	for step := 0; step < f.most && len(live) > 0 && live[0].length < f.longest; step++ {
+		tops, err := f.next(ctx, prompt, live)
+		if err != nil {
+			return nil, err
+		}
+		var next []*beam
+		for i, b := range live {
+			for _, t := range tops[i] {
+				c := &beam{b, t.Token, b.length + 1, b.logprob + float64(t.Value), slices.Contains(f.ends, t.Token)}
+				if c.ended {
+					done = append(done, c)
+				} else {
+					next = append(next, c)
+				}
+			}
+		}
+		live, done = f.best(next), f.best(done)
+	}
+	return f.best(append(done, live...)), nil
+}
+
+// best are as many beams as are wanted, the best first and of equal ones the earliest.
+func (f *search) best(beams []*beam) []*beam {
+	slices.SortStableFunc(beams, func(a, b *beam) int { return cmp.Compare(b.score(f.penalty), a.score(f.penalty)) })
+	n := min(f.width, len(beams))
+	clear(beams[n:])
+	return beams[:n]
+}
+
+// step asks for the most likely next tokens of all beams.
+func (f *search) step(ctx context.Context, prompt []int32, beams []*beam) (tops [][]sampling.Logprob, err error) {
+	j := &job{}
+	defer j.cancel()
+	for _, b := range beams {
+		r := engine.Request{Prompt: slices.Concat(prompt, b.answer(prompt)), MaxTokens: 1, IgnoreEOS: true, CacheSalt: f.salt,
+			Params: sampling.Default()}
+		r.Temperature, r.Logprobs = 0, 2*f.width
+		stream, err := f.series.Submit(r)
+		if err != nil {
+			return nil, err
+		}
+		j.streams = append(j.streams, stream)
+	}
+	for _, stream := range j.streams {
+		for {
+			events, err := stream.Next(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if events == nil {
+				break
+			}
+			for _, e := range events {
+				if e.Err != nil {
+					return nil, e.Err
+				}
+				tops = append(tops, e.Tokens[0].Top)
+			}
+		}
+	}
+	return tops, nil
+}
+
+// beams answers a request with use_beam_search: some of the beams of each prompt.
+func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, request engine.Request, j *job) error {
+	f, err := s.search(c, &request)
+	if err != nil {
+		return err
+	}
+	giveBack, err := s.admit(w, r, j, request)
+	if err != nil {
+		return err
+	}
+	if f.series, err = s.config.Engine.Series(); err != nil {
+		giveBack()
+		return err
+	}
+	defer f.series.End()
+	u := &usage{Details: &promptDetails{}}
+	var choices []choice
+	for _, prompt := range j.prompts {
+		found, err := f.run(r.Context(), prompt.tokens)
+		if r.Context().Err() != nil {
+			return errGone
+		}
+		if err != nil {
+			return err
+		}
+		u.PromptTokens += len(prompt.tokens)
+		for _, b := range found[:min(j.n, len(found))] {
+			p := part{index: len(choices), prompt: prompt, first: true, finish: engine.FinishLength}
+			answer := b.answer(prompt.tokens)
+			u.CompletionTokens += len(answer)
+			for _, id := range answer {
+				p.tokens = append(p.tokens, engine.Token{ID: id})
+			}
+			if b.ended {
+				p.finish, p.stopReason = engine.FinishStop, f.stopReason(answer)
+				if !request.IncludeStop {
+					answer = answer[:len(answer)-1]
+				}
+			}
+			p.text = j.answer.text(answer)
+			choices = append(choices, j.answer.whole(&p))
+		}
+	}
+	u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	recordUsage(w, u)
+	writeJSON(w, http.StatusOK, j.answer.of(&part{prompt: j.prompts[0]}).with(u, choices...))
+	return nil
+}

@@ -1,0 +1,169 @@
+package openai
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+	"slices"
+	"unicode/utf8"
+
+	"llmmemory/internal/serving/engine"
+)
+
+// completionRequest is the body of /v1/completions.
+type completionRequest struct {
+	common
+	Prompt   prompts `json:"prompt"`
+	Echo     bool    `json:"echo"`
+	Logprobs *int    `json:"logprobs"`
+	BestOf   *int    `json:"best_of"`
+
+	AddSpecialTokens *bool `json:"add_special_tokens"`
+}
+
+// prompts is a text, a list of tokens, or a list of either.
+type prompts struct {
+	texts  []string
+	tokens [][]int32
+}
+
+func (p *prompts) UnmarshalJSON(data []byte) error {
+	var one string
+	var err error
+	inside := bytes.TrimLeft(bytes.TrimPrefix(data, []byte("[")), " \t\r\n")
+	tooMany := invalid("prompt", "There are more than %d prompts.", maxPrompts)
+	switch {
+	case string(data) == "null":
+		return nil
+	case data[0] == '"':
+		err = json.Unmarshal(data, &one)
+		p.texts = []string{one}
+	case data[0] == '[' && inside[0] == '"':
+		p.texts, err = list[string](data, maxPrompts, tooMany)
+	case data[0] == '[' && inside[0] == '[':
+		p.tokens, err = list[[]int32](data, maxPrompts, tooMany)
+	default:
+		p.tokens = make([][]int32, 1)
+		err = json.Unmarshal(data, &p.tokens[0])
+	}
+	if err != nil && !errors.Is(err, tooMany) {
+		return invalid("prompt", "prompt must be a string, a list of strings, a list of tokens, or a list of "+
+			"lists of tokens.")
+	}
+	return err
+}
+
+// maxPrompts bounds what is decoded; how many prompts are possible depends on the server.
+const maxPrompts = 1 << 12
+
+// completions answers /v1/completions.
+func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
+	body := completionRequest{}
+	if err := s.parse(w, r, &body, &body.common); err != nil {
+		return err
+	}
+	request, err := body.request()
+	if err != nil {
+		return err
+	}
+	if body.MaxTokens == nil {
+		request.MaxTokens = 16
+	}
+	if body.Logprobs != nil {
+		if request.Logprobs, err = logprobs("logprobs", *body.Logprobs); err != nil {
+			return err
+		}
+	}
+	wanted := request.N
+	if body.BestOf != nil {
+		if *body.BestOf < wanted || body.Stream && *body.BestOf != wanted {
+			return invalid("best_of", "best_of is %d and n is %d; best_of must be at least n, and equal to it when "+
+				"stream is true.", *body.BestOf, wanted)
+		}
+		if *body.BestOf > engine.MaxN {
+			return invalid("best_of", "best_of is %d; it must be from 1 to %d.", *body.BestOf, engine.MaxN)
+		}
+		request.N = *body.BestOf
+	}
+	most, err := s.limit(body.Truncate, request.MaxTokens)
+	if err != nil {
+		return err
+	}
+	a := s.answer(false, &body.common, &request)
+	a.echo = body.Echo
+	j := &job{source: body.source(s, most), n: wanted, answer: a, promptOnly: a.echo && request.MaxTokens == 0}
+	if !body.UseBeamSearch {
+		if request.N > wanted && !a.logprobs {
+			request.Logprobs = 0 // to choose by
+		}
+		if a.echo && a.logprobs {
+			request.PromptLogprobs = max(request.PromptLogprobs, request.Logprobs)
+		}
+		if j.promptOnly && request.MinTokens > 0 {
+			return invalid("min_tokens", "min_tokens is %d; it must be 0 when max_tokens is.", request.MinTokens)
+		}
+	}
+	return s.do(w, r, &body.common, request, j)
+}
+
+// parse reads the body of a request, and checks what has nothing to do with the prompt.
+func (s *Server) parse(w http.ResponseWriter, r *http.Request, body any, c *common) error {
+	if err := s.decode(w, r, body); err != nil {
+		return err
+	}
+	if c.Model == "" { // the server has one model
+		return nil
+	}
+	return s.checkModel(c.Model)
+}
+
+// decode reads a body, and refuses what would be ignored in it. others are further types that may have a
+// field, which is ignored then.
+func (s *Server) decode(w http.ResponseWriter, r *http.Request, body any, others ...reflect.Type) error {
+	data, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+	var fields map[string]json.RawMessage
+	if err := unmarshal(data, &fields); err != nil {
+		return err
+	}
+	if !utf8.Valid(data) {
+		return invalid("", "The body is not UTF-8, as JSON must be.")
+	}
+	if err := unsupported(fields, append(others, reflect.TypeOf(body).Elem())...); err != nil {
+		return err
+	}
+	return unmarshal(exactObject(data, fields, reflect.TypeOf(body).Elem()), body)
+}
+
+// source makes the prompts of a request.
+func (b *completionRequest) source(s *Server, most limit) source {
+	given, echo, special := b.Prompt, b.Echo, b.AddSpecialTokens == nil || *b.AddSpecialTokens
+	return source{len(given.tokens) + len(given.texts), func(ctx context.Context) (list []prompt, err error) {
+		for _, tokens := range given.tokens {
+			list = append(list, prompt{tokens: most.cut(tokens)})
+		}
+		for _, text := range given.texts {
+			p := prompt{}
+			if p.tokens, err = s.encode(ctx, text, special, most); err != nil {
+				return nil, err
+			}
+			if echo && most.keep == 0 { // else it is that of the tokens that are kept
+				p.text = text
+			}
+			list = append(list, p)
+		}
+		return list, nil
+	}}
+}
+
+// best orders answers by the sum of the logarithms of their probabilities.
+func best(parts []part, n int) []part {
+	slices.SortStableFunc(parts, func(x, y part) int { return cmp.Compare(y.score(), x.score()) })
+	return parts[:n]
+}

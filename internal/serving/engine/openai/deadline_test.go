@@ -1,0 +1,97 @@
+package openai_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/engine/openai"
+)
+
+// tight is a listener whose connections buffer little, so that an answer that nobody reads is soon held up.
+type tight struct{ net.Listener }
+
+func (l tight) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		err = c.(*net.TCPConn).SetWriteBuffer(4 << 10)
+	}
+	return c, err
+}
+
+// Any answer that the client does not read ends with the connection.
+func TestAnAnswerThatIsNotReadIsGivenUp(t *testing.T) {
+	s := start(t, nil)
+	page := func(w http.ResponseWriter, _ *http.Request) error {
+		_, _ = io.WriteString(w, strings.Repeat("page ", 1<<16))
+		return nil
+	}
+	server := httptest.NewUnstartedServer(openai.New(openai.Config{
+		Engine: s.engine, Name: "demo", Metrics: openai.NewMetrics("demo"), WriteTimeout: 20 * time.Millisecond,
+		Pages: map[string]func(http.ResponseWriter, *http.Request) error{"GET /page": page},
+	}))
+	server.Listener = tight{server.Listener}
+	closed := make(chan struct{}, 1)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	long := strings.Repeat("x", 100_000)
+	for _, test := range []struct{ name, method, path, body string }{
+		{"tokens", "POST", "/tokenize", demo + `"return_token_strs": true, "prompt": "` + long + `"}`},
+		{"a text", "POST", "/detokenize", `{"tokens": [120` + strings.Repeat(",120", 100_000) + `]}`},
+		{"an answer", "POST", texts, demo + `"prompt": "` + long[:900] + `", "max_tokens": 100, "logprobs": 20, "echo": true}`},
+		{"a stream", "POST", texts, demo + `"prompt": "x", "max_tokens": 1000, "logprobs": 20, "ignore_eos": true, "stream": true}`},
+		{"a page", "GET", "/page", ""},
+		{"metrics", "GET", "/metrics", ""},
+		{"many small answers", "GET", "/v1/models", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c, err := net.Dial("tcp", server.Listener.Addr().String())
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.(*net.TCPConn).SetReadBuffer(4<<10))
+			request := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+				test.method, test.path, len(test.body), test.body)
+			if test.body == "" {
+				request = strings.Repeat(request, 4000)
+			}
+			go func() { _, _ = io.WriteString(c, request) }() // fails when the server has closed the connection
+			<-closed
+		})
+	}
+}
+
+// A client that reads has the time that it needs, piece by piece: an answer of many pieces may take longer than one.
+func TestAnAnswerThatIsReadIsWhole(t *testing.T) {
+	s := start(t, nil)
+	text := strings.Repeat("page ", 1<<18)
+	server := httptest.NewServer(openai.New(openai.Config{
+		Engine: s.engine, Name: "demo", Metrics: openai.NewMetrics("demo"),
+		Pages: map[string]func(http.ResponseWriter, *http.Request) error{
+			"GET /page": func(w http.ResponseWriter, _ *http.Request) error {
+				n, err := io.WriteString(w, text)
+				require.Equal(t, len(text), n)
+				require.NoError(t, http.NewResponseController(w).Flush())
+				return err
+			}},
+	}))
+	t.Cleanup(server.Close)
+	r, err := http.Get(server.URL + "/page")
+	require.NoError(t, err)
+	defer r.Body.Close()
+	got, err := io.ReadAll(bufio.NewReader(r.Body))
+	require.NoError(t, err)
+	require.Equal(t, text, string(got))
+}

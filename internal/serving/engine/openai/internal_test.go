@@ -1,0 +1,182 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/sampling"
+)
+
+// A seed of -1 is random, as in vLLM and llama.cpp; others are as they are.
+func TestTheSeedMinusOneIsRandom(t *testing.T) {
+	seed := func(n int64) uint64 {
+		r, err := (&common{Seed: &n}).request()
+		require.NoError(t, err)
+		return r.Seed
+	}
+	require.NotEqual(t, seed(-1), seed(-1))
+	require.Equal(t, seed(-2), seed(-2))
+	require.EqualValues(t, 7, seed(7))
+}
+
+// late is the end of a body that does not arrive before the server's deadline.
+type late struct{}
+
+func (late) Read([]byte) (int, error) { return 0, fmt.Errorf("read tcp: %w", os.ErrDeadlineExceeded) }
+
+func TestABodyThatComesTooSlowlyIsNotCalledBadJSON(t *testing.T) {
+	r, err := http.NewRequest("POST", "/v1/completions", io.MultiReader(strings.NewReader(`{"model": `), late{}))
+	require.NoError(t, err)
+	s := &Server{config: Config{MaxBody: 100}}
+	_, err = s.read(nil, s.holding(r))
+	var e *apiError
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, http.StatusRequestTimeout, e.status)
+	require.Equal(t, "The body did not arrive in time.", e.Message)
+}
+
+// Ensure that the parts of a message are joined once: 8 MB of small ones, added one by one, took two minutes.
+func TestManyPartsOfAMessageAreJoinedOnce(t *testing.T) {
+	const n = 10000
+	text := "[" + strings.TrimSuffix(strings.Repeat(`{"type": "text", "text": "a"},`, n), ",") + "]"
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var c content
+	require.NoError(t, json.Unmarshal([]byte(text), &c))
+	runtime.ReadMemStats(&after)
+	require.Equal(t, content(strings.TrimSuffix(strings.Repeat("a\n", n), "\n")), c)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(50<<20))
+}
+
+func TestAnAllowanceComesBackEvenly(t *testing.T) {
+	a := newAllowance(Limits{Requests: 3, Tokens: 100})
+	begin := time.Unix(1000, 0)
+	steps := []struct {
+		name    string
+		seconds float64
+		tokens  int
+		refused bool
+		left    [2]string // requests and tokens, after it
+	}{
+		{"the first", 0, 10, false, [2]string{"2", "90"}},
+		{"too few tokens are left, and no request is used up", 0, 95, true, [2]string{"2", "90"}},
+		{"what is left", 0, 90, false, [2]string{"1", "0"}},
+		{"tokens came back", 6, 10, false, [2]string{"0", "0"}},
+		{"no request is left", 6, 0, true, [2]string{"0", "0"}},
+		{"a request came back", 20, 20, false, [2]string{"0", "3"}},
+	}
+	for _, s := range steps {
+		h := http.Header{}
+		err := a.take(h, s.tokens, begin.Add(time.Duration(s.seconds*float64(time.Second))))
+		require.Equal(t, s.refused, err != nil, s.name)
+		require.Equal(t, s.refused, h.Get("Retry-After") != "", s.name)
+		require.Equal(t, s.left, [2]string{h.Get("X-Ratelimit-Remaining-Requests"), h.Get("X-Ratelimit-Remaining-Tokens")},
+			s.name)
+	}
+}
+
+// Scores are those of vLLM's get_beam_search_score.
+func TestTheScoreOfABeamIsItsLogprobByItsLength(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		ended   bool
+		penalty float64
+		want    float64
+	}{
+		{"by its length", false, 1, -2},
+		{"the end is no token", true, 1, -2.5},
+		{"by the square", false, 2, -0.4},
+		{"by nothing", true, 0, -10},
+		{"times its length", false, -1, -50},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := beam{length: 5, logprob: -10, ended: test.ended}
+			require.InDelta(t, test.want, b.score(test.penalty), 1e-9)
+		})
+	}
+}
+
+// Ensure that no field of a request is ignored in silence with use_beam_search.
+func TestBeamFieldsAreAllFieldsOfARequest(t *testing.T) {
+	fields := map[string]bool{}
+	for _, f := range beamFields {
+		require.False(t, fields[f.field], "%s is twice in beamFields", f.field)
+		fields[f.field] = true
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[engine.Request]()) {
+		if !f.Anonymous {
+			require.True(t, fields[f.Name], "%s: say in beamFields whether beam search uses it", f.Name)
+			delete(fields, f.Name)
+		}
+	}
+	require.Empty(t, fields, "engine.Request has no such field")
+	require.NoError(t, unusedByBeams(&engine.Request{Params: sampling.Default()}))
+}
+
+// Few long bodies become tokens at a time. Short ones do not wait for them, and who waits stops when the client goes.
+func TestBodiesBecomeTokensAFewAtATime(t *testing.T) {
+	turns := newTurns()
+	var ends []func()
+	for range cap(turns.long) {
+		end, err := turns.take(t.Context(), shortBody+1)
+		require.NoError(t, err)
+		ends = append(ends, end)
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	_, err := turns.take(gone, shortBody+1)
+	require.ErrorIs(t, err, errGone)
+	end, err := turns.take(t.Context(), shortBody)
+	require.NoError(t, err)
+	end()
+	ends[0]()
+	_, err = turns.take(t.Context(), shortBody+1)
+	require.NoError(t, err)
+}
+
+// Large bodies wait until there is memory for them, and one that waits too long takes none.
+func TestLargeBodiesWaitForMemory(t *testing.T) {
+	m := newBodyMemory()
+	for range largeBodies - 1 {
+		require.True(t, m.take(t.Context(), bodyParts))
+	}
+	require.True(t, m.take(t.Context(), 1))
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	require.False(t, m.take(gone, bodyParts))
+	require.Len(t, m.parts, cap(m.parts)-bodyParts+1)
+	taken := make(chan bool)
+	go func() { taken <- m.take(t.Context(), bodyParts) }()
+	m.giveBack(1)
+	require.True(t, <-taken)
+	require.Len(t, m.parts, cap(m.parts))
+}
+
+func TestTheValuesOfABodyAreCounted(t *testing.T) {
+	for body, want := range map[string][2]int{ // tokens and others
+		`{"a": 1, "b": [1, 2, {"c": 3, "d": "x,y\",["}]}`: {0, 4},
+		`{"prompt": [1, 2, [3, 4]], "a": 1}`:              {3, 1},
+		`{"tokens": [1, 2], "x": [1, 2]}`:                 {1, 2},
+		`{"x": {"prompt": [1, 2, 3]}}`:                    {0, 2},
+		`{"x": "prompt", "y": [1, 2]}`:                    {0, 2},
+		`[1, 2, 3]`:                                       {0, 2},
+		`{"a`:                                             {0, 0},
+		`{"a\`:                                            {0, 0},
+		``:                                                {0, 0},
+	} {
+		tokens, others := values([]byte(body))
+		require.Equal(t, want, [2]int{tokens, others}, body)
+	}
+}

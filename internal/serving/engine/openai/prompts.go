@@ -1,0 +1,156 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/model/chat"
+	"llmmemory/internal/serving/model/marks"
+	"llmmemory/internal/serving/model/tokenizer"
+)
+
+// A source makes the prompts of a request. That takes time and memory, so it comes after all checks that need no
+// tokens.
+type source struct {
+	count int // prompts
+	make  func(ctx context.Context) ([]prompt, error)
+}
+
+// turns bound how many bodies become tokens at a time. Short ones do not wait for long ones.
+type turns struct{ short, long chan struct{} }
+
+// shortBody is the largest body that is short, in bytes.
+const shortBody = 32 << 10
+
+func newTurns() turns {
+	n := runtime.GOMAXPROCS(0)
+	return turns{short: make(chan struct{}, n), long: make(chan struct{}, max(1, n/4))}
+}
+
+// take waits for a turn for a body. end ends it.
+func (t *turns) take(ctx context.Context, bytes int) (end func(), err error) {
+	places := t.long
+	if bytes <= shortBody {
+		places = t.short
+	}
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }, nil
+	case <-ctx.Done():
+		return nil, errGone
+	}
+}
+
+// prompts makes the prompts of a request. Nothing else of its body is left then.
+func (s *Server) prompts(r *http.Request, from source) ([]prompt, error) {
+	defer free(r)
+	return from.make(r.Context())
+}
+
+// A limit is how many tokens a text may have.
+type limit struct {
+	tokens int
+	err    error // if it has more
+	keep   int   // of its tokens, the last ones; 0: all
+}
+
+// cut returns the tokens that are kept.
+func (l *limit) cut(tokens []int32) []int32 {
+	if l.keep == 0 || len(tokens) <= l.keep {
+		return tokens
+	}
+	return slices.Clone(tokens[len(tokens)-l.keep:])
+}
+
+// limit is that of the prompts of a request: as many tokens as leave room for an answer or, with truncate_prompt_tokens,
+// as many as are counted, of which the last ones are kept. -1 keeps what leaves room for maxTokens, if anything does.
+func (s *Server) limit(truncate *int, maxTokens int) (limit, error) {
+	if truncate == nil {
+		return s.room(), nil
+	}
+	l, most := s.countable(), s.config.Engine.Config().MaxModelLen
+	switch l.keep = *truncate; {
+	case l.keep == -1 && maxTokens > 0 && maxTokens < most:
+		l.keep = most - maxTokens
+	case l.keep == -1:
+		l.keep = most - 1
+	case l.keep < 1 || l.keep >= most:
+		return l, invalid("truncate_prompt_tokens", "truncate_prompt_tokens is %d; it must be from 1 to %d, or -1.", l.keep, most-1)
+	}
+	return l, nil
+}
+
+// room is the limit of a prompt, which leaves room for an answer.
+func (s *Server) room() limit {
+	most := s.config.Engine.Config().MaxModelLen
+	return limit{tokens: most - 1, err: &engine.TooLong{Field: "prompt", Tokens: most, AtLeast: true, MaxModelLen: most}}
+}
+
+// maxCounted is how many tokens /tokenize returns and /detokenize takes, if the model has no longer sequences.
+const maxCounted = 1 << 17
+
+// countable is the limit of /tokenize and /detokenize.
+func (s *Server) countable() limit {
+	most := max(maxCounted, s.config.Engine.Config().MaxModelLen)
+	return limit{tokens: most, err: invalid("prompt", "The text has more than %d tokens, which is the most that is counted.", most)}
+}
+
+// encode makes the tokens of a text.
+func (s *Server) encode(ctx context.Context, text string, special bool, most limit) ([]int32, error) {
+	return most.kept(s.config.Engine.Config().Tokenizer.EncodeUpTo(ctx, text, special, most.tokens))
+}
+
+// kept are the tokens of a text. The error of the tokenizer becomes that of the request.
+func (l *limit) kept(tokens []int32, err error) ([]int32, error) {
+	switch {
+	case errors.Is(err, tokenizer.ErrTooMany):
+		return nil, l.err
+	case err != nil:
+		return nil, errGone
+	}
+	return l.cut(tokens), nil
+}
+
+// chatTokens makes the tokens of the text that the chat template makes of messages. Unless ParseSpecial is set, special
+// tokens in what the client sends are text.
+func (s *Server) chatTokens(ctx context.Context, body *chatRequest, most limit) ([]int32, error) {
+	messages, err := body.forTemplate()
+	if err != nil {
+		return nil, err
+	}
+	cut := func(prompt string) (string, error) { return prompt, nil }
+	if body.ContinueFinalMessage {
+		messages, cut = chat.Continue(messages)
+	}
+	vocabulary := s.config.Engine.Config().Tokenizer
+	options := chat.Options{Answer: body.opensAnswer(), Kwargs: body.ChatTemplateKwargs}
+	if !s.config.ParseSpecial {
+		options.Marked = vocabulary.Edges()
+	}
+	var text strings.Builder
+	fits := vocabulary.Room(most.tokens)
+	marked, err := s.config.Template.RenderTo(func(piece string, m *marks.Marks) error {
+		switch {
+		case ctx.Err() != nil:
+			return errGone
+		case !fits(m.Plain(piece)):
+			return most.err
+		}
+		text.WriteString(piece)
+		return nil
+	}, messages, options)
+	if err != nil {
+		return nil, argumentsError(messages, err)
+	}
+	prompt, err := cut(text.String())
+	if err != nil {
+		return nil, err
+	}
+	// Most templates write the tokens that begin a text by themselves.
+	return most.kept(vocabulary.EncodeMarked(ctx, prompt, marked, body.AddSpecialTokens, most.tokens))
+}

@@ -1,0 +1,134 @@
+package openai
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"time"
+
+	"llmmemory/internal/serving/engine"
+)
+
+// stream answers by server-sent events. Once it has begun, errors are events.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, options *streamOptions) error {
+	out := &sender{w: w, control: http.NewResponseController(w)}
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep events back until it has a buffer full
+	w.WriteHeader(http.StatusOK)
+	out.flush() // the client learns at once that it was accepted
+	d := delivery{j: j, out: out, parts: make([]part, len(j.streams)*j.of), prefixes: make([][]engine.Token, len(j.streams))}
+	defer func() { recordUsage(w, j.usage(d.made)) }()
+	events := j.merge(r.Context())
+	silence := time.NewTicker(s.config.KeepAlive)
+	defer silence.Stop()
+	for open := true; open; {
+		var n news
+		select {
+		case n, open = <-events:
+			if !d.deliver(n) {
+				return nil
+			}
+			silence.Reset(s.config.KeepAlive)
+		case <-silence.C:
+			out.write(": keep-alive\n\n") // a comment, as llama.cpp's server and others send it
+		}
+		if !out.flush() {
+			return nil
+		}
+	}
+	if r.Context().Err() != nil {
+		recordError(w, errGone)
+		return nil
+	}
+	if options != nil && options.IncludeUsage {
+		out.send(j.answer.with(j.usage(d.made)))
+	}
+	out.raw("[DONE]")
+	out.flush()
+	return nil
+}
+
+// A delivery is how much of a job's answers was sent.
+type delivery struct {
+	j        *job
+	out      *sender
+	parts    []part           // of each answer, the last
+	prefixes [][]engine.Token // come with the first answer to a prompt
+	made     int
+}
+
+// deliver sends what is new, or reports false after an error, which it sends.
+func (d *delivery) deliver(n news) bool {
+	a := d.j.answer
+	for _, e := range n.events {
+		if e.Err != nil {
+			failed := translate(e.Err)
+			recordError(d.out.w, failed)
+			d.out.send(errorBody{failed})
+			d.out.flush()
+			return false
+		}
+		e = d.j.trim(e)
+		p := &d.parts[n.prompt*d.j.of+e.Index]
+		if e.Prompt != nil {
+			d.prefixes[n.prompt] = e.Prompt
+		}
+		d.j.next(p, n.prompt, e)
+		if p.first {
+			p.prefix, p.place = d.prefixes[n.prompt], new(place)
+		}
+		d.made += len(e.Tokens)
+		if p.first && a.chat {
+			d.out.send(a.of(p).with(nil, a.opening(p.index)))
+		}
+		body := a.with(nil, a.chunk(p))
+		body.Timings = d.j.timingsOf(d.made)
+		d.out.send(body)
+	}
+	return true
+}
+
+// next sets p to what an event adds.
+func (j *job) next(p *part, prompt int, e engine.Event) {
+	*p = part{
+		index: prompt*j.n + e.Index, prompt: j.prompts[prompt], first: p.consumed == 0, place: p.place,
+		text: e.Text, tokens: e.Tokens, finish: e.Finish, stopReason: e.StopReason, consumed: p.consumed + len(e.Tokens),
+	}
+}
+
+// A sender writes events. After the first failure it does nothing.
+type sender struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	failed  bool
+}
+
+func (s *sender) send(body any) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		s.send(errorBody{errNoNumber})
+		s.flush()
+		s.failed = true
+		return
+	}
+	s.raw(string(data))
+}
+
+func (s *sender) raw(data string) { s.write("data: " + data + "\n\n") }
+
+func (s *sender) write(text string) {
+	if s.failed {
+		return
+	}
+	if _, err := io.WriteString(s.w, text); err != nil {
+		s.failed = true
+	}
+}
+
+func (s *sender) flush() bool {
+	if !s.failed && s.control.Flush() != nil {
+		s.failed = true
+	}
+	return !s.failed
+}

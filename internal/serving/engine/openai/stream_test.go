@@ -1,0 +1,107 @@
+package openai_test
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	client "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+	"llmmemory/internal/scheduling/vllm/v1/pool"
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/openai"
+)
+
+const comment = ": keep-alive\n"
+
+// A gate stops the engine after each step until it is open.
+type gate chan struct{}
+
+func (g gate) SetGroups([]kvcache.Group)             {}
+func (g gate) Publish(time.Time, *pool.Events) error { <-g; return nil }
+
+// held starts a server whose streams get a comment in each millisecond of silence. Its engine stops when it has computed
+// 16 tokens, until release is called.
+func held(t *testing.T, change func(*openai.Config)) (s *served, release func()) {
+	g := make(gate)
+	release = sync.OnceFunc(func() { close(g) })
+	s = start(t, func(o *openai.Config, c *engine.Config) {
+		o.KeepAlive, c.KVEvents, c.MaxNumBatchedTokens = time.Millisecond, g, 16
+		if change != nil {
+			change(o)
+		}
+	})
+	t.Cleanup(release)
+	return s, release
+}
+
+// A stream has its headers at once, and a comment from time to time while nothing is ready, which is no part of the
+// answer.
+func TestAStreamThatWaitsGetsComments(t *testing.T) {
+	long := strings.Repeat("x", 40)
+	for path, body := range map[string]string{
+		texts: demo + `"prompt": "` + long + `", "max_tokens": 2, "stream": true}`,
+		chats: demo + `"messages": [{"role": "user", "content": "` + long + `"}], "stream": true}`,
+	} {
+		s, release := held(t, nil)
+		a := s.open(t, path, body)
+		defer a.Body.Close()
+		require.Equal(t, 200, a.StatusCode)
+		lines := bufio.NewReader(a.Body)
+		for range 2 {
+			line, err := lines.ReadString('\n')
+			require.NoError(t, err)
+			require.Equal(t, comment, line)
+			line, err = lines.ReadString('\n')
+			require.NoError(t, err)
+			require.Equal(t, "\n", line)
+		}
+		release()
+		rest, err := io.ReadAll(lines)
+		require.NoError(t, err)
+		requireEvents(t, &reply{Header: a.Header, Text: strings.ReplaceAll(string(rest), comment+"\n", "")})
+	}
+}
+
+// OpenAI's client does not take a comment for an event.
+func TestOfficialClientSkipsComments(t *testing.T) {
+	s, release := held(t, nil)
+	c := s.official()
+	watch := option.WithMiddleware(func(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+		a, err := next(r)
+		if err == nil {
+			a.Body = &watched{ReadCloser: a.Body, seen: release}
+		}
+		return a, err
+	})
+	stream := c.Chat.Completions.NewStreaming(t.Context(), officialMessage("Die Größe des Tisches: 20 €"), watch)
+	accumulated := client.ChatCompletionAccumulator{}
+	for stream.Next() {
+		require.True(t, accumulated.AddChunk(stream.Current()))
+	}
+	require.NoError(t, stream.Err())
+	require.Equal(t, "Die Größe des Tisches: 20 €", accumulated.Choices[0].Message.Content)
+}
+
+// A watched body calls seen when a comment was read.
+type watched struct {
+	io.ReadCloser
+	seen func()
+	text strings.Builder
+}
+
+func (w *watched) Read(into []byte) (int, error) {
+	n, err := w.ReadCloser.Read(into)
+	w.text.Write(into[:n])
+	if strings.Contains(w.text.String(), comment) {
+		w.seen()
+	}
+	return n, err
+}

@@ -1,0 +1,154 @@
+package openai
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/sampling"
+)
+
+// common are the fields that completions and chat completions share. What is not
+// OpenAI's is vLLM's.
+type common struct {
+	Model             string             `json:"model"`
+	N                 *int               `json:"n"`
+	MaxTokens         *int               `json:"max_tokens"`
+	MinTokens         int                `json:"min_tokens"`
+	Temperature       *float64           `json:"temperature"`
+	TopP              *float64           `json:"top_p"`
+	TopK              *int               `json:"top_k"`
+	MinP              float64            `json:"min_p"`
+	PresencePenalty   *float64           `json:"presence_penalty"`
+	FrequencyPenalty  *float64           `json:"frequency_penalty"`
+	RepetitionPenalty *float64           `json:"repetition_penalty"`
+	LogitBias         map[string]float64 `json:"logit_bias"`
+	Seed              *int64             `json:"seed"`
+	Stop              texts              `json:"stop"`
+	StopTokenIDs      []int32            `json:"stop_token_ids"`
+	IgnoreEOS         bool               `json:"ignore_eos"`
+	IncludeStop       bool               `json:"include_stop_str_in_output"`
+	SkipSpecialTokens *bool              `json:"skip_special_tokens"`
+	PromptLogprobs    *int               `json:"prompt_logprobs"`
+	ReturnTokenIDs    bool               `json:"return_token_ids"`
+	Truncate          *int               `json:"truncate_prompt_tokens"`
+	Stream            bool               `json:"stream"`
+	StreamOptions     *streamOptions     `json:"stream_options"`
+	User              string             `json:"user"`
+	CacheSalt         *string            `json:"cache_salt"`
+	UseBeamSearch     bool               `json:"use_beam_search"`
+	LengthPenalty     *float64           `json:"length_penalty"`
+	TimingsPerToken   bool               `json:"timings_per_token"` // llama.cpp's
+}
+
+type streamOptions struct {
+	IncludeUsage         bool `json:"include_usage"`
+	ContinuousUsageStats bool `json:"continuous_usage_stats"` // vLLM's
+}
+
+// texts is a string or a list of strings.
+type texts []string
+
+func (t *texts) UnmarshalJSON(data []byte) error {
+	var one *string
+	if json.Unmarshal(data, &one) == nil {
+		if one != nil {
+			*t = texts{*one}
+		}
+		return nil
+	}
+	var list []string
+	if json.Unmarshal(data, &list) != nil {
+		return invalid("stop", "stop must be a string or a list of strings.")
+	}
+	*t = list
+	return nil
+}
+
+// tokenLimit is a max_tokens as the engine has it: -1 means no limit, as in llama.cpp.
+func tokenLimit(n int) int {
+	if n == -1 {
+		return math.MaxInt
+	}
+	return n
+}
+
+// request turns the fields into a request without a prompt.
+func (c *common) request() (engine.Request, error) {
+	r := engine.Request{Params: sampling.Default(), N: 1, MinTokens: c.MinTokens, Stop: c.Stop,
+		StopTokenIDs: c.StopTokenIDs, IgnoreEOS: c.IgnoreEOS, IncludeStop: c.IncludeStop,
+		SpecialTokens: c.SkipSpecialTokens != nil && !*c.SkipSpecialTokens}
+	if c.N != nil {
+		if r.N = *c.N; r.N < 1 {
+			return r, invalid("n", "n is %d; it must be at least 1.", r.N)
+		}
+	}
+	if c.MaxTokens != nil {
+		r.MaxTokens = tokenLimit(*c.MaxTokens)
+	}
+	r.MinP = c.MinP
+	for _, f := range []struct {
+		from *float64
+		to   *float64
+	}{
+		{c.Temperature, &r.Temperature}, {c.TopP, &r.TopP}, {c.PresencePenalty, &r.PresencePenalty},
+		{c.FrequencyPenalty, &r.FrequencyPenalty}, {c.RepetitionPenalty, &r.RepetitionPenalty},
+	} {
+		if f.from != nil {
+			*f.to = *f.from
+		}
+	}
+	if c.TopK != nil && *c.TopK != -1 { // vLLM's -1 is all, too
+		r.TopK = *c.TopK
+	}
+	r.Seed = engine.Seed()
+	if c.Seed != nil && *c.Seed != -1 { // which is random, as in vLLM and llama.cpp
+		r.Seed = uint64(*c.Seed)
+	}
+	if c.PromptLogprobs != nil {
+		if c.Stream {
+			return r, invalid("prompt_logprobs", "prompt_logprobs is not available when stream is true.")
+		}
+		var err error
+		if r.PromptLogprobs, err = logprobs("prompt_logprobs", *c.PromptLogprobs); err != nil {
+			return r, err
+		}
+	}
+	if c.LengthPenalty != nil && *c.LengthPenalty != 1 && !c.UseBeamSearch {
+		return r, invalid("length_penalty", "length_penalty is only used with use_beam_search; leave it out.")
+	}
+	if c.StreamOptions != nil {
+		switch {
+		case !c.Stream:
+			return r, invalid("stream_options", "stream_options is only allowed when stream is true.")
+		case c.StreamOptions.ContinuousUsageStats:
+			return r, invalid("stream_options.continuous_usage_stats",
+				"continuous_usage_stats is not supported by this server; include_usage is.")
+		}
+	}
+	if c.CacheSalt != nil {
+		if r.CacheSalt = *c.CacheSalt; r.CacheSalt == "" {
+			return r, invalid("cache_salt", "cache_salt is empty; give a text, or leave the field out.")
+		}
+	}
+	var err error
+	r.LogitBias, err = c.biases()
+	return r, err
+}
+
+// biases are the entries of logit_bias by their tokens.
+func (c *common) biases() (map[int32]float32, error) {
+	if len(c.LogitBias) == 0 {
+		return nil, nil
+	}
+	all := map[int32]float32{}
+	for key, bias := range c.LogitBias {
+		id, err := strconv.ParseInt(key, 10, 32)
+		if err != nil || math.IsNaN(bias) || strconv.FormatInt(id, 10) != key { // "07" would be "7" again
+			return nil, invalid("logit_bias", "logit_bias has the key %q; keys must be the numbers of tokens.", key)
+		}
+		all[int32(id)] = float32(bias)
+	}
+	return all, nil
+}

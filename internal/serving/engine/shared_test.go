@@ -1,0 +1,91 @@
+package engine_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/engine"
+)
+
+// Ensure that requests which share more than a partition of attention (512 tokens) in the same blocks,
+// and read it together, get the answers that they get alone; with one among them that shares nothing, too.
+func TestALongSharedPromptIsReadOnceWithTheSameBits(t *testing.T) {
+	document := strings.Repeat(story, 13) // 637 tokens
+	rnd := rand.New(rand.NewPCG(6, 6))
+	var requests []engine.Request
+	for i := range 8 {
+		r := request(fmt.Sprintf("%sQuestion %d: the code of ", document, i), 24)
+		r.Temperature, r.Seed, r.IgnoreEOS, r.Logprobs = 1.2, rnd.Uint64(), true, 1
+		if i%3 == 2 {
+			r.N = 3
+		}
+		requests = append(requests, r)
+	}
+	stranger := request("Something else altogether, "+document, 12)
+	stranger.IgnoreEOS = true
+	alone := startWorkers(t, 1, func(c *engine.Config) { c.NoPrefixCaching, c.MaxNumSeqs = true, 1 }, nil)
+	var want []string
+	for _, r := range append(requests, stranger) {
+		if r.N > 1 {
+			r.N = 1 // one at a time: only the first answer is compared
+		}
+		want = append(want, transcript(t, alone, r))
+	}
+	together := startWorkers(t, 1, nil, nil)
+	for _, with := range [][]engine.Request{requests, append(requests, stranger)} {
+		got := make([]string, len(with))
+		var wait sync.WaitGroup
+		for i, r := range with {
+			wait.Go(func() { got[i] = transcript(t, together, r) })
+		}
+		wait.Wait()
+		for i := range with {
+			require.True(t, strings.HasPrefix(got[i], want[i]), "request %d", i)
+		}
+	}
+	requireIdle(t, together)
+}
+
+// A captured state is the first one in which n answers have the given number of tokens. It observes the memory.
+type captured struct {
+	n, tokens int
+	state     *engine.MemoryState
+}
+
+func (c *captured) Active() bool { return c.state == nil }
+
+func (c *captured) Memory(m *engine.MemoryChange) bool {
+	state := m.State()
+	few := func(a engine.AnswerBlocks) bool { return a.Tokens < c.tokens }
+	if c.state == nil && len(state.Answers) == c.n && !slices.ContainsFunc(state.Answers, few) {
+		c.state = state
+	}
+	return true
+}
+
+// Ensure that eight answers to a prompt have its blocks once, and only what they say, and a copy of the
+// block in which the prompt ends, for themselves.
+func TestSeveralAnswersHoldThePromptOnce(t *testing.T) {
+	e := startWorkers(t, 1, func(c *engine.Config) { c.NoPrefixCaching = true }, nil)
+	r := request(strings.Repeat(story, 5), 20) // 245 tokens: 15 blocks and 5 tokens
+	r.N, r.IgnoreEOS, r.Temperature = 8, true, 1.5
+	seen := &captured{n: 8, tokens: 248}
+	e.WatchMemory(seen)
+	ask(t, e, r)
+	requireIdle(t, e)
+	require.NotNil(t, seen.state)
+	own := map[int32]bool{}
+	for _, a := range seen.state.Answers {
+		require.Equal(t, seen.state.Answers[0].Table[:15], a.Table[:15])
+		for _, id := range a.Table[15:] {
+			require.False(t, own[id], "block %d of two answers", id)
+			own[id] = true
+		}
+	}
+}

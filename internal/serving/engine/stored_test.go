@@ -1,0 +1,148 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/kvoffload"
+)
+
+// A ledger is a tier in memory that counts the blocks that come with other contents than before. It promises more
+// than it has, and some blocks do not come.
+type ledger struct {
+	mu           sync.Mutex
+	blocks       map[blockhash.Hash][]byte
+	shown        map[blockhash.Hash]bool // those that can be loaded
+	rnd          *rand.Rand
+	again, wrong int
+}
+
+func (l *ledger) Count(_ context.Context, blocks []blockhash.Hash) (n int, _ error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.rnd.IntN(5) == 0 {
+		return len(blocks), nil
+	}
+	for n < len(blocks) && l.shown[blocks[n]] {
+		n++
+	}
+	return n, nil
+}
+
+func (l *ledger) Load(_ context.Context, blocks []blockhash.Hash, to [][]byte) (n int, _ error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for n < len(blocks) && l.shown[blocks[n]] && l.rnd.IntN(40) > 0 {
+		copy(to[n], l.blocks[blocks[n]])
+		n++
+	}
+	return n, nil
+}
+
+func (l *ledger) Store(_ context.Context, b blockhash.Hash, m kvoffload.Memory) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if old := l.blocks[b]; old != nil {
+		l.again++
+		if !bytes.Equal(old, m.Block()) {
+			l.wrong++
+		}
+	} else {
+		l.blocks[b] = slices.Clone(m.Block())
+	}
+	l.shown[b] = true
+	return nil
+}
+
+func (l *ledger) Close() error { return nil }
+
+// Ensure that each block that is stored contains what computing its tokens alone gives, whatever runs beside:
+// preemption, forks, drafts, cancelled requests, windows, and loads of which some blocks do not come.
+func TestStoredBlocksAreThoseOfTheirHashes(t *testing.T) {
+	const n = 40
+	for _, s := range []struct {
+		name            string
+		workers, window int
+		dtype           attention.DType
+		change          func(*engine.Config)
+	}{
+		{"one worker", 1, 0, attention.F32, nil},
+		{"a window", 1, 20, attention.F32, nil},
+		{"a window in large steps", 1, 20, attention.F32, func(c *engine.Config) { c.MaxNumBatchedTokens = 200 }},
+		{"a window that leaves nothing to load", 1, 1, attention.F32, nil},
+		{"Int8 and two workers", 2, 0, attention.Int8, func(c *engine.Config) { c.NumSpeculativeTokens = 3 }},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(30, 7))
+			requests := make([]engine.Request, n)
+			for i := range requests {
+				requests[i] = randomRequest(rnd)
+			}
+			l := &ledger{blocks: map[blockhash.Hash][]byte{}, shown: map[blockhash.Hash]bool{}, rnd: rnd}
+			config := func(c *engine.Config) {
+				shape := attention.Shape{BlockSize: 8, NumKVHeads: 4, HeadSize: 8, DType: s.dtype}
+				c.BlockSize, c.MaxModelLen, c.KVCacheDType = 8, 244, s.dtype
+				c.KVCacheBytes = int64(61 * 2 * shape.BlockBytes())
+				c.MaxNumBatchedTokens, c.MaxNumSeqs = 40, 20
+				c.Hash = blockhash.CBOR("0")
+				c.Offload = &kvoffload.Config{Tier: l, Stores: true}
+			}
+			alone := startWindowed(t, s.workers, s.window, func(c *engine.Config) {
+				config(c)
+				c.NoAsyncScheduling = true
+			})
+			want := make([]string, n)
+			for i, r := range requests {
+				want[i] = transcript(t, alone, r)
+			}
+			require.NoError(t, alone.Close())
+			require.NotEmpty(t, l.blocks)
+			for round := range 2 {
+				if round%2 == 0 { // the round after it loads what it stores
+					clear(l.shown)
+				}
+				e := startWindowed(t, s.workers, s.window, func(c *engine.Config) {
+					config(c)
+					c.Offload.Loads = true
+					if s.change != nil {
+						s.change(c)
+					}
+				})
+				got := make([]string, n)
+				var wait sync.WaitGroup
+				for i, r := range requests {
+					wait.Go(func() { got[i] = transcript(t, e, r) })
+					if i%4 == 0 {
+						wait.Go(func() { cancelled(t, e, requests[(i+1)%n], want[(i+1)%n], 0) })
+					}
+				}
+				wait.Wait()
+				require.NoError(t, e.Close())
+				requireIdle(t, e)
+				require.Equal(t, want, got)
+			}
+			require.NotZero(t, l.again)
+			require.Zero(t, l.wrong)
+		})
+	}
+}
+
+// startWindowed makes an engine of n workers over a random model, whose tokens attend to a window; 0: to all.
+func startWindowed(t *testing.T, n, window int, change func(*engine.Config)) *engine.Engine {
+	return startWorkers(t, n, func(c *engine.Config) {
+		c.Model.SlidingWindow = window
+		for _, p := range c.Peers {
+			p.Model.SlidingWindow = window
+		}
+		change(c)
+	}, nil)
+}

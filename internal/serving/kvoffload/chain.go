@@ -1,0 +1,49 @@
+package kvoffload
+
+import (
+	"context"
+	"errors"
+
+	"llmmemory/internal/scheduling/blockhash"
+)
+
+// A Chain is several tiers, the fastest first. Blocks are stored in all of them, and each block is
+// loaded from the first that has it and all blocks before it.
+type Chain []Tier
+
+// Count implements Tier.
+func (c Chain) Count(ctx context.Context, blocks []blockhash.Hash) (n int, err error) {
+	for _, t := range c {
+		more, e := t.Count(ctx, blocks[n:])
+		n, err = n+more, errors.Join(err, e)
+	}
+	return n, err
+}
+
+// Load implements Tier.
+func (c Chain) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (n int, err error) {
+	for _, t := range c {
+		if ctx.Err() != nil { // a read of a tier before may still write to the memory
+			break
+		}
+		more, e := t.Load(ctx, blocks[n:], to[n:])
+		n, err = n+more, errors.Join(err, e)
+	}
+	return n, err
+}
+
+// Store implements Tier.
+func (c Chain) Store(ctx context.Context, block blockhash.Hash, m Memory) (err error) {
+	for _, t := range c {
+		err = errors.Join(err, t.Store(ctx, block, m))
+	}
+	return err
+}
+
+// Close implements Tier.
+func (c Chain) Close() (err error) {
+	for _, t := range c {
+		err = errors.Join(err, t.Close())
+	}
+	return err
+}

@@ -1,0 +1,363 @@
+package kvoffload
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"llmmemory/internal/scheduling/blockhash"
+)
+
+// ErrFolder is wrapped when a folder cannot hold blocks.
+var ErrFolder = errors.New("the folder for keys and values cannot be used")
+
+// A Folder is a Tier of files, one for each block. Several processes of a host can share it: a file is
+// written under another name and renamed, and is removed by whoever finds the folder too large. The files of all
+// spaces count; those that were not used for the longest time go first.
+type Folder struct {
+	path  string // of all spaces
+	own   string // of this one
+	space Space
+	most  int64 // bytes of all files
+
+	left   atomic.Int64            // bytes that are stored before the folder is measured again
+	places chan struct{}           // one for each call that is under way
+	remove func(name string) error // os.Remove
+
+	evicting sync.Mutex
+	full     error     // why not enough files could be removed; nil: they could
+	retry    time.Time // when that is tried again
+}
+
+const (
+	spacePrefix   = "llmkv-1-" // of the folder of each space; the number is that of the format
+	partialPrefix = "partial-"
+
+	// A file that was written longer ago under another name is of a process that is gone.
+	abandonedAfter = 10 * time.Minute
+	// When files are removed again after too few could be.
+	removedAgainAfter = time.Minute
+	// Uses within this time are not noted, to save writes.
+	useNotedEvery = time.Minute
+	// Calls under way, including those that were given up because the disk does not answer: each occupies a thread.
+	concurrentCalls = 16
+)
+
+// NewFolder opens a folder, makes it if it is not there, and removes what older formats and
+// processes that were killed have left. The error wraps ErrFolder.
+func NewFolder(path string, space Space, most int64) (*Folder, error) {
+	f := &Folder{
+		path: path, own: filepath.Join(path, spacePrefix+space.String()), space: space, most: most,
+		places: make(chan struct{}, concurrentCalls), remove: os.Remove,
+	}
+	if err := f.open(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFolder, err)
+	}
+	return f, nil
+}
+
+func (f *Folder) open() error {
+	if f.most < 1 {
+		return fmt.Errorf("%s may hold %d bytes", f.path, f.most)
+	}
+	if err := os.MkdirAll(f.path, 0o700); err != nil {
+		return err
+	}
+	if err := checkOwner(f.path, os.Stat); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(f.own, 0o700); err != nil {
+		return err
+	}
+	if err := checkOwner(f.own, os.Lstat); err != nil {
+		return err
+	}
+	probe, err := os.CreateTemp(f.own, partialPrefix)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
+		return err
+	}
+	f.clean()
+	_ = f.evict(0) // if files cannot be removed, what is stored next says so
+	return nil
+}
+
+// checkOwner refuses a folder that another user can change, who would decide what is read from it, and, by
+// links, which files of this user are removed. The superuser can change all of them.
+func checkOwner(path string, stat func(string) (fs.FileInfo, error)) error {
+	info, err := stat(path)
+	if err != nil {
+		return err
+	}
+	owner, known := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a directory", path)
+	case info.Mode().Perm()&0o002 != 0:
+		return fmt.Errorf("every user can write to %s, and so decide what is read from it: chmod o-w", path)
+	case known && owner.Uid != 0 && int(owner.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to another user, who decides what is read from it", path)
+	}
+	return nil
+}
+
+// Close does nothing: the files stay.
+func (f *Folder) Close() error { return nil }
+
+// name is the file of a block.
+func (f *Folder) name(block *blockhash.Hash) string {
+	text := hex.EncodeToString(block[:])
+	return filepath.Join(f.own, text[:2], text)
+}
+
+// Count implements Tier.
+func (f *Folder) Count(ctx context.Context, blocks []blockhash.Hash) (int, error) {
+	return f.inTime(ctx, func(n *atomic.Int64) error {
+		for i := range blocks {
+			if _, err := os.Stat(f.name(&blocks[i])); err != nil {
+				return unlessMissing(err)
+			}
+			n.Add(1)
+		}
+		return nil
+	})
+}
+
+// Load implements Tier.
+func (f *Folder) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (int, error) {
+	return f.inTime(ctx, func(n *atomic.Int64) error {
+		for i := range blocks {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err := f.load(&blocks[i], to[i]); err != nil {
+				return unlessMissing(err)
+			}
+			n.Add(1)
+		}
+		return nil
+	})
+}
+
+// inTime runs work, which counts what it has done, and returns the count when it ends or
+// the context is done: a call for a file cannot be interrupted.
+func (f *Folder) inTime(ctx context.Context, work func(done *atomic.Int64) error) (int, error) {
+	select {
+	case f.places <- struct{}{}:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	var done atomic.Int64
+	ended := make(chan error, 1)
+	go func() {
+		defer func() { <-f.places }()
+		if ctx.Err() == nil {
+			ended <- work(&done)
+		}
+	}()
+	select {
+	case err := <-ended:
+		return int(done.Load()), err
+	case <-ctx.Done():
+		return int(done.Load()), ctx.Err()
+	}
+}
+
+func unlessMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (f *Folder) load(block *blockhash.Hash, to []byte) error {
+	name := f.name(block)
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	var header [headerSize]byte
+	_, err = io.ReadFull(file, header[:])
+	if err == nil {
+		_, err = io.ReadFull(file, to)
+	}
+	short := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	if err != nil && !short {
+		return err
+	}
+	if short || info.Size() != int64(headerSize+len(to)) || !f.space.intact(header[:], block, to) {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s: %w, and cannot be removed: %w", name, ErrDamaged, err)
+		}
+		return fmt.Errorf("%s: %w; it was removed", name, ErrDamaged)
+	}
+	f.noteUse(name, info)
+	return nil
+}
+
+// noteUse makes a file one that was used lately.
+func (f *Folder) noteUse(name string, info fs.FileInfo) {
+	if now := time.Now(); now.Sub(info.ModTime()) > useNotedEvery {
+		_ = os.Chtimes(name, now, now) // of another user: it goes earlier, and nothing else
+	}
+}
+
+// Store implements Tier.
+func (f *Folder) Store(ctx context.Context, block blockhash.Hash, m Memory) error {
+	_, err := f.inTime(ctx, func(*atomic.Int64) error { return f.store(block, m) })
+	return err
+}
+
+func (f *Folder) store(block blockhash.Hash, m Memory) error {
+	name := f.name(&block)
+	if info, err := os.Stat(name); err == nil {
+		f.noteUse(name, info)
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	if err := f.makeRoom(int64(headerSize + m.size)); err != nil {
+		return err
+	}
+	return f.write(name, &block, m)
+}
+
+func (f *Folder) write(name string, block *blockhash.Hash, m Memory) error {
+	file, err := os.CreateTemp(f.own, partialPrefix) // mode 0600
+	if err != nil {
+		return err
+	}
+	err = errors.Join(writeUnbuffered(file, m.whole, len(m.stored(&f.space, block))), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(file.Name())
+	}
+	return err
+}
+
+// ours is what a folder of this or another format is called.
+var ours = regexp.MustCompile(`^llmkv-[0-9]+-[0-9a-f]{32}$`)
+
+// clean removes folders of other formats, and abandoned partial files.
+func (f *Folder) clean() {
+	spaces, err := os.ReadDir(f.path)
+	if err != nil {
+		return
+	}
+	for _, s := range spaces {
+		if s.IsDir() && ours.MatchString(s.Name()) && !strings.HasPrefix(s.Name(), spacePrefix) {
+			_ = os.RemoveAll(filepath.Join(f.path, s.Name()))
+		}
+	}
+	for _, name := range f.glob(spacePrefix + "*/" + partialPrefix + "*") {
+		if info, err := os.Lstat(name); err == nil && time.Since(info.ModTime()) > abandonedAfter {
+			_ = os.Remove(name)
+		}
+	}
+}
+
+// glob is the files of all spaces whose paths inside the folder match.
+func (f *Folder) glob(pattern string) []string {
+	files, _ := fs.Glob(os.DirFS(f.path), pattern) // unlike filepath.Glob, it takes the folder's path as it is
+	for i, name := range files {
+		files[i] = filepath.Join(f.path, name)
+	}
+	return files
+}
+
+// A file is a stored block.
+type file struct {
+	name string
+	size int64
+	used time.Time
+}
+
+// measure lists the blocks of all spaces and adds up their sizes.
+func (f *Folder) measure() (all []file, total int64) {
+	for _, name := range f.glob(spacePrefix + "*/??/*") {
+		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() {
+			all = append(all, file{name, info.Size(), info.ModTime()})
+			total += info.Size()
+		}
+	}
+	return all, total
+}
+
+// makeRoom returns nil if another size bytes may be stored.
+func (f *Folder) makeRoom(size int64) error {
+	switch {
+	case size > f.most:
+		return fmt.Errorf("%s may hold %d bytes, and a block has %d", f.path, f.most, size)
+	case f.left.Add(-size) >= 0:
+		return nil
+	}
+	return f.evict(size)
+}
+
+// evict measures the folder and, if it has no room for size bytes, removes the files that were used least recently until
+// a tenth of it is free. What another process removes meanwhile is gone all the same. What others store is not known, so
+// the folder is measured again when a tenth of it was stored. If too few files can be removed, that is tried
+// again after a minute; until then only the room that there is gets used.
+func (f *Folder) evict(size int64) error {
+	f.evicting.Lock()
+	defer f.evicting.Unlock()
+	if time.Now().Before(f.retry) {
+		return f.full
+	}
+	f.full, f.retry = nil, time.Time{}
+	all, total := f.measure()
+	if total+size > f.most {
+		total = f.removeOldest(all, total, size)
+	}
+	f.left.Store(min(f.most-total, f.most/10) - size)
+	if total+size > f.most {
+		return f.full
+	}
+	return nil
+}
+
+// removeOldest removes files until a tenth of the folder is free, and size bytes. It returns how many bytes are left.
+func (f *Folder) removeOldest(all []file, total, size int64) int64 {
+	slices.SortFunc(all, func(a, b file) int {
+		return cmp.Or(a.used.Compare(b.used), strings.Compare(a.name, b.name))
+	})
+	var failed error
+	for _, e := range all {
+		if total <= f.most-max(f.most/10, size) {
+			return total
+		}
+		if err := f.remove(e.name); err == nil || errors.Is(err, fs.ErrNotExist) {
+			total -= e.size
+		} else if failed == nil {
+			failed = err
+		}
+	}
+	if failed != nil {
+		f.full = fmt.Errorf("%s may hold %d bytes and holds %d, and files cannot be removed: %w", f.path, f.most, total, failed)
+		f.retry = time.Now().Add(removedAgainAfter)
+	}
+	return total
+}

@@ -1,0 +1,138 @@
+package kvoffload_test
+
+import (
+	"bytes"
+	"io/fs"
+	"log"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/serving/kvoffload"
+)
+
+// A folder whose files cannot be removed, because they are another user's or the file system is read-only, keeps its size:
+// nothing is stored, and the folder is walked once a minute. What is there is loaded.
+func TestAFolderOfWhichNothingCanBeRemovedStoresNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 20 * blockBytes
+		dir := t.TempDir()
+		f := newFolder(t, dir, most)
+		tried, allowed := 0, false
+		f.SetRemove(func(name string) error {
+			if tried++; allowed {
+				return os.Remove(name)
+			}
+			return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrPermission}
+		})
+		blocks := named(60)
+		storeSome := func() (stored int, last error) {
+			for i, b := range blocks {
+				if err := f.Store(t.Context(), b, memoryOf(content(i))); err != nil {
+					last = err
+				} else {
+					stored++
+				}
+			}
+			require.LessOrEqual(t, sizeOf(t, dir), int64(most))
+			return stored, last
+		}
+		stored, err := storeSome()
+		require.ErrorIs(t, err, fs.ErrPermission)
+		require.ErrorContains(t, err, dir+" may hold 20000 bytes and holds ")
+		have := len(files(t, dir))
+		require.Equal(t, stored, have)
+		require.Greater(t, have, 15)
+		require.Equal(t, have, tried, "the folder is walked once")
+
+		again, err := storeSome()
+		require.ErrorIs(t, err, fs.ErrPermission)
+		require.Equal(t, have, again, "they are there")
+		require.Equal(t, have, tried, "it is not walked within a minute")
+		requireLoads(t, f, blocks[:have], have)
+
+		time.Sleep(time.Minute)
+		_, err = storeSome()
+		require.ErrorIs(t, err, fs.ErrPermission)
+		require.Equal(t, 2*have, tried, "it is walked once more")
+
+		allowed = true
+		_, err = storeSome()
+		require.ErrorIs(t, err, fs.ErrPermission, "for the rest of the minute")
+		time.Sleep(time.Minute)
+		_, err = storeSome()
+		require.NoError(t, err)
+		n, err := f.Count(t.Context(), blocks[59:])
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+	})
+}
+
+// What cannot be removed takes its part of the folder; the rest is used, and walked once a minute at most.
+func TestAFolderUsesTheRoomBesideWhatCannotBeRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 100 * blockBytes
+		dir := t.TempDir()
+		storeAll(t, newFolder(t, dir, 2*most), named(92))
+		fixed := map[string]bool{}
+		for _, name := range files(t, dir) {
+			fixed[name] = true
+		}
+		first, walks := files(t, dir)[0], 0
+		f := newFolder(t, dir, most)
+		f.SetRemove(func(name string) error {
+			if !fixed[name] {
+				return os.Remove(name)
+			}
+			if name == first {
+				walks++
+			}
+			return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrPermission}
+		})
+		blocks := named(200)
+		for i := 92; i < len(blocks); i++ {
+			_ = f.Store(t.Context(), blocks[i], memoryOf(content(i)))
+			require.LessOrEqual(t, sizeOf(t, dir), int64(most))
+		}
+		require.Len(t, files(t, dir), 93)
+		require.Equal(t, 1, walks)
+		for minute := range 3 {
+			time.Sleep(time.Minute)
+			require.NoError(t, f.Store(t.Context(), blockhash.Hash{9, byte(minute)}, memoryOf(content(0))))
+			require.LessOrEqual(t, sizeOf(t, dir), int64(most))
+		}
+	})
+}
+
+// A full folder is said once a minute, whatever else is said.
+func TestAFullFolderIsLoggedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFolder(t, t.TempDir(), 3*blockBytes)
+		f.SetRemove(func(string) error { return fs.ErrPermission })
+		var text bytes.Buffer
+		o := kvoffload.New(kvoffload.Config{
+			Tier: f, BlockBytes: blockBytes, Stores: true, Loads: true, Log: log.New(&text, "", 0),
+		})
+		for i, b := range named(90) {
+			o.Offer(b, func(to []byte) { copy(to, content(i)) })
+			time.Sleep(2 * time.Second)
+		}
+		require.NoError(t, o.Close())
+		require.Equal(t, 3, strings.Count(text.String(), "files cannot be removed"), text.String())
+	})
+}
+
+// A block that is larger than the folder may be is not stored, and nothing goes for it.
+func TestAFolderStoresNoBlockThatIsLargerThanItself(t *testing.T) {
+	dir := t.TempDir()
+	f := newFolder(t, dir, 2*blockBytes)
+	storeAll(t, f, named(1))
+	err := f.Store(t.Context(), named(2)[1], memoryOf(make([]byte, 2*blockBytes)))
+	require.EqualError(t, err, dir+" may hold 2000 bytes, and a block has 2064")
+	requireLoads(t, f, named(1), 1)
+}

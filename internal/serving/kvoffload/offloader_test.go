@@ -1,0 +1,266 @@
+package kvoffload_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/serving/kvoffload"
+)
+
+// A slow tier is a folder that does nothing before its gate is open, or its context is done.
+type slow struct {
+	*kvoffload.Folder
+	gate chan struct{}
+	err  error
+}
+
+func (s *slow) wait(ctx context.Context) error {
+	select {
+	case <-s.gate:
+		return s.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *slow) Store(ctx context.Context, b blockhash.Hash, m kvoffload.Memory) error {
+	if err := s.wait(ctx); err != nil {
+		return err
+	}
+	return s.Folder.Store(ctx, b, m)
+}
+
+func (s *slow) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (int, error) {
+	if err := s.wait(ctx); err != nil {
+		return 0, err
+	}
+	return s.Folder.Load(ctx, blocks, to)
+}
+
+func (s *slow) Count(ctx context.Context, blocks []blockhash.Hash) (int, error) {
+	if err := s.wait(ctx); err != nil {
+		return 0, err
+	}
+	return s.Folder.Count(ctx, blocks)
+}
+
+func newSlow(t *testing.T) *slow {
+	return &slow{Folder: newFolder(t, t.TempDir(), 1<<20), gate: make(chan struct{})}
+}
+
+func start(t *testing.T, tier kvoffload.Tier, queued int) *kvoffload.Offloader {
+	t.Helper()
+	o := kvoffload.New(kvoffload.Config{Tier: tier, BlockBytes: blockBytes, Stores: true, Loads: true, QueueBytes: queued * blockBytes})
+	t.Cleanup(func() { _ = o.Close() })
+	return o
+}
+
+func offer(o *kvoffload.Offloader, blocks []blockhash.Hash) {
+	for i, b := range blocks {
+		o.Offer(b, func(to []byte) { copy(to, content(i)) })
+	}
+}
+
+// A tier that is too slow makes nothing wait: blocks are dropped, and offered again they are stored.
+func TestAQueueThatIsFullDropsBlocks(t *testing.T) {
+	tier := newSlow(t)
+	o := start(t, tier, 10)
+	offer(o, named(30))
+	require.EqualValues(t, 20, o.Stats().Dropped)
+	close(tier.gate)
+	for o.Stats().StoredBytes < 10*blockBytes {
+		time.Sleep(time.Millisecond)
+	}
+	for round := 0; o.Stats().StoredBytes < 30*blockBytes; round++ {
+		offer(o, named(30))
+		time.Sleep(time.Millisecond)
+	}
+	offer(o, named(30))
+	require.NoError(t, o.Close())
+	require.EqualValues(t, 30*blockBytes, o.Stats().StoredBytes, "each once")
+	requireLoads(t, tier.Folder, named(30), 30)
+}
+
+// load loads blocks and returns how many came.
+func load(o *kvoffload.Offloader, blocks []blockhash.Hash, compute time.Duration) (n int, data [][]byte) {
+	var wait sync.WaitGroup
+	wait.Add(1)
+	data = make([][]byte, len(blocks))
+	o.Load(blocks, compute, func(i int, d [][]byte) { copy(data[i:], d) }, func(came int) {
+		n = came
+		wait.Done()
+	})
+	wait.Wait()
+	return n, data
+}
+
+func TestALoadReadsWhatWasStored(t *testing.T) {
+	o := start(t, newFolder(t, t.TempDir(), 1<<20), 100)
+	offer(o, named(50))
+	for o.Stats().StoredBytes < 50*blockBytes {
+		time.Sleep(time.Millisecond)
+	}
+	require.Equal(t, 50, o.Find(named(60), 0))
+	n, data := load(o, named(60), 0)
+	require.Equal(t, 50, n)
+	for i := range n {
+		require.Equal(t, content(i), data[i])
+	}
+	require.EqualValues(t, 50*blockBytes, o.Stats().LoadedBytes)
+}
+
+// A load ends when computing would be done, and what comes later is written nowhere.
+func TestALoadThatTakesTooLongIsGivenUp(t *testing.T) {
+	tier := newSlow(t)
+	storeAll(t, tier.Folder, named(5))
+	o := start(t, tier, 10)
+	require.Zero(t, o.Find(named(5), 30*time.Millisecond))
+	n, _ := load(o, named(5), 30*time.Millisecond)
+	require.Zero(t, n)
+	require.EqualValues(t, 2, o.Stats().Failures)
+	close(tier.gate)
+	n, _ = load(o, named(5), time.Minute)
+	require.Equal(t, 5, n)
+}
+
+// What is computed faster than it is loaded is not loaded.
+func TestWhatIsFasterToComputeIsNotLoaded(t *testing.T) {
+	var said bytes.Buffer
+	o := kvoffload.New(kvoffload.Config{
+		Tier: newFolder(t, t.TempDir(), 1<<20), BlockBytes: blockBytes, Stores: true, Loads: true, Log: log.New(&said, "", 0),
+	})
+	defer o.Close()
+	offer(o, named(10))
+	for o.Stats().StoredBytes < 10*blockBytes {
+		time.Sleep(time.Millisecond)
+	}
+	require.Zero(t, o.Stats().LoadRate)
+	n, _ := load(o, named(10), 0)
+	require.Equal(t, 10, n) // now its rate is known
+	require.Positive(t, o.Stats().LoadRate)
+	require.Zero(t, o.Find(named(10), 1))
+	require.EqualValues(t, 10, o.Stats().Computed)
+	require.Contains(t, said.String(), "10 blocks are computed, in about 1ns")
+	require.Equal(t, 10, o.Find(named(10), time.Hour))
+}
+
+func TestFailuresAreLoggedOnceAMinute(t *testing.T) {
+	tier := newSlow(t)
+	tier.err = errors.New("the tier is gone")
+	close(tier.gate)
+	var said bytes.Buffer
+	o := kvoffload.New(kvoffload.Config{Tier: tier, BlockBytes: blockBytes, Stores: true, Loads: true, Log: log.New(&said, "", 0)})
+	for range 20 {
+		require.Zero(t, o.Find(named(3), 0))
+		n, _ := load(o, named(3), 0)
+		require.Zero(t, n)
+	}
+	offer(o, named(3))
+	require.NoError(t, o.Close())
+	require.Greater(t, o.Stats().Failures, int64(20))
+	lines := strings.SplitAfter(strings.TrimSuffix(said.String(), "\n"), "\n")
+	require.Len(t, lines, 3, said.String())
+	for i, doing := range []string{"looking for", "loading", "storing"} {
+		require.Contains(t, lines[i], doing+" keys and values: the tier is gone")
+	}
+}
+
+func TestAProducerLoadsNothingAndAConsumerStoresNothing(t *testing.T) {
+	dir := t.TempDir()
+	producer := kvoffload.New(kvoffload.Config{Tier: newFolder(t, dir, 1<<20), BlockBytes: blockBytes, Stores: true})
+	offer(producer, named(3))
+	require.Zero(t, producer.Find(named(3), 0))
+	require.NoError(t, producer.Close())
+	consumer := kvoffload.New(kvoffload.Config{Tier: newFolder(t, dir, 1<<20), BlockBytes: blockBytes, Loads: true})
+	offer(consumer, named(9))
+	require.Equal(t, 3, consumer.Find(named(9), 0))
+	require.NoError(t, consumer.Close())
+	require.Len(t, files(t, dir), 3)
+}
+
+// Of several tiers each block comes from the first that has it.
+func TestAChainStoresInAllAndLoadsFromTheFirst(t *testing.T) {
+	blocks := named(10)
+	fast, far := newFolder(t, t.TempDir(), 1<<20), newFolder(t, t.TempDir(), 1<<20)
+	chain := kvoffload.Chain{fast, far}
+	storeAll(t, fast, blocks[:4])
+	storeAll(t, chain, blocks[:2])
+	for i := range blocks {
+		require.NoError(t, far.Store(t.Context(), blocks[i], memoryOf(content(i))))
+	}
+	requireLoads(t, chain, blocks, 10)
+	requireLoads(t, far, blocks, 10)
+}
+
+// What a tier has removed, for want of place or because it was damaged, is stored again.
+func TestBlocksThatAreGoneAreStoredAgain(t *testing.T) {
+	for name, notice := range map[string]func(o *kvoffload.Offloader, blocks []blockhash.Hash){
+		"looking": func(o *kvoffload.Offloader, blocks []blockhash.Hash) { require.Zero(t, o.Find(blocks, 0)) },
+		"loading": func(o *kvoffload.Offloader, blocks []blockhash.Hash) {
+			n, _ := load(o, blocks, 0)
+			require.Zero(t, n)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			o := start(t, newFolder(t, dir, 1<<20), 10)
+			offer(o, named(3))
+			storedBytes(t, o, 3)
+			require.NoError(t, os.RemoveAll(dir))
+			notice(o, named(3))
+			offer(o, named(3))
+			storedBytes(t, o, 6)
+			require.Equal(t, 3, o.Find(named(3), 0))
+		})
+	}
+}
+
+// What is used from the process's own cache does not age in the tier for ever.
+func TestBlocksInUseAreStoredAgainAfterAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		o := kvoffload.New(kvoffload.Config{
+			Tier: newFolder(t, dir, 1<<20), BlockBytes: blockBytes, Stores: true, KnownFor: 9 * time.Minute,
+		})
+		for range 5 {
+			offer(o, named(3))
+			time.Sleep(time.Minute)
+		}
+		require.EqualValues(t, 3*blockBytes, o.Stats().StoredBytes)
+		require.NoError(t, os.RemoveAll(dir))
+		for range 3 {
+			time.Sleep(9 * time.Minute)
+			offer(o, named(3))
+		}
+		require.NoError(t, o.Close())
+		require.Len(t, files(t, dir), 3)
+	})
+}
+
+// However long computing takes, a tier that does not answer is soon not waited for.
+func TestLookingTakesLittleTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := kvoffload.New(kvoffload.Config{Tier: newSlow(t), BlockBytes: blockBytes, Loads: true})
+		begin := time.Now()
+		require.Zero(t, o.Find(named(3), time.Hour))
+		require.LessOrEqual(t, time.Since(begin), 2*time.Second)
+		require.NoError(t, o.Close())
+	})
+}
+
+// storedBytes waits until the given number of blocks was stored.
+func storedBytes(t *testing.T, o *kvoffload.Offloader, blocks int64) {
+	t.Helper()
+	require.Eventually(t, func() bool { return o.Stats().StoredBytes == blocks*blockBytes }, time.Minute, time.Millisecond)
+}

@@ -1,0 +1,193 @@
+package kvoffload
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"llmmemory/internal/scheduling/blockhash"
+)
+
+// ErrRedis is wrapped when a server cannot be used as a tier.
+var ErrRedis = errors.New("the Redis server for keys and values cannot be used")
+
+// RedisConfig says where a Redis server is.
+type RedisConfig struct {
+	URL      string // redis://HOST:PORT/NUMBER or rediss://, without a password: others see the command line
+	Username string
+	Password string
+	CAFile   string        // certificates that a rediss:// server is checked against; "": the system's
+	TTL      time.Duration // how long a block is kept after it was stored; 0: until the server evicts it
+}
+
+// Redis is a Tier in a Redis or Valkey server, which evicts by its own maxmemory-policy.
+type Redis struct {
+	client *redis.Client
+	space  Space
+	ttl    time.Duration
+}
+
+// bytesPerMGet is how many bytes a load asks for at a time, few enough that a deadline ends it soon.
+const bytesPerMGet = 8 << 20
+
+// NewRedis makes a tier, and asks the server whether it is one. The error wraps ErrRedis.
+func NewRedis(ctx context.Context, c RedisConfig, space Space) (*Redis, error) {
+	options, err := c.options()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRedis, err)
+	}
+	redis.SetLogger(silent{})
+	r := &Redis{client: redis.NewClient(options), space: space, ttl: c.TTL}
+	if err := r.client.Ping(ctx).Err(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %s: %w", ErrRedis, options.Addr, err), r.client.Close())
+	}
+	return r, nil
+}
+
+// silent keeps the client from logging errors, which it also returns.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+// Check returns an error if the configuration is wrong. It does not ask the server.
+func (c *RedisConfig) Check() error {
+	_, err := c.options()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrRedis, err)
+	}
+	return nil
+}
+
+func (c *RedisConfig) options() (*redis.Options, error) {
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return nil, errors.New("its URL cannot be read; it has the form redis://HOST:PORT") // the error would show a password
+	}
+	switch {
+	case u.Scheme != "redis" && u.Scheme != "rediss":
+		return nil, fmt.Errorf("its URL begins with %q; redis:// and, with TLS, rediss:// are possible", u.Scheme+":")
+	case u.User != nil:
+		return nil, errors.New("its URL contains a user or password, which everybody sees who lists the processes")
+	case u.Hostname() == "":
+		return nil, errors.New("its URL has no host; it has the form redis://HOST:PORT")
+	case c.TTL < 0:
+		return nil, fmt.Errorf("blocks are to be kept for %v", c.TTL)
+	}
+	options, err := redis.ParseURL(c.URL)
+	if err != nil {
+		return nil, err
+	}
+	options.Username, options.Password = c.Username, c.Password
+	options.MaxRetries = -1 // a block that does not come is computed
+	options.DialerRetries = 1
+	options.DisableIdentity = true
+	options.ContextTimeoutEnabled = true
+	options.Dialer = dialer(options)
+	if c.CAFile == "" {
+		return options, nil
+	}
+	if options.TLSConfig == nil {
+		return nil, errors.New("a CA file is given, but its URL is not one of TLS, rediss://")
+	}
+	options.TLSConfig.RootCAs, err = certificates(c.CAFile)
+	options.TLSConfig.MinVersion = tls.VersionTLS12
+	return options, err
+}
+
+func certificates(file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s contains no certificate in PEM format", file)
+	}
+	return pool, nil
+}
+
+// Close ends the connections.
+func (r *Redis) Close() error { return r.client.Close() }
+
+func (r *Redis) key(block *blockhash.Hash) string {
+	return fmt.Sprintf("llmkv:1:%s:%x", r.space, block[:])
+}
+
+// Count implements Tier.
+func (r *Redis) Count(ctx context.Context, blocks []blockhash.Hash) (int, error) {
+	found := make([]*redis.IntCmd, len(blocks))
+	_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range blocks {
+			found[i] = p.Exists(ctx, r.key(&blocks[i]))
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	for i, f := range found {
+		if f.Val() == 0 {
+			return i, nil
+		}
+	}
+	return len(blocks), nil
+}
+
+// Load implements Tier.
+func (r *Redis) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (done int, err error) {
+	for done < len(blocks) {
+		n := min(len(blocks)-done, 1+bytesPerMGet/max(1, len(to[done])))
+		keys := make([]string, n)
+		for i := range keys {
+			keys[i] = r.key(&blocks[done+i])
+		}
+		values, err := r.client.MGet(ctx, keys...).Result()
+		if err != nil {
+			return done, err
+		}
+		for i, v := range values {
+			text, there := v.(string)
+			if !there {
+				return done, nil
+			}
+			if !r.decode(text, &blocks[done], to[done]) {
+				return done, errors.Join(fmt.Errorf("%s: %w; it was removed", keys[i], ErrDamaged), r.client.Del(ctx, keys[i]).Err())
+			}
+			done++
+		}
+	}
+	return done, nil
+}
+
+func (r *Redis) decode(text string, block *blockhash.Hash, to []byte) bool {
+	if len(text) != headerSize+len(to) {
+		return false
+	}
+	copy(to, text[headerSize:])
+	return r.space.intact([]byte(text[:headerSize]), block, to)
+}
+
+// Store implements Tier.
+func (r *Redis) Store(ctx context.Context, block blockhash.Hash, m Memory) error {
+	key := r.key(&block)
+	if there, err := r.noteUse(ctx, key); err != nil || there {
+		return err
+	}
+	return r.client.Set(ctx, key, m.stored(&r.space, &block), r.ttl).Err()
+}
+
+// noteUse makes a block one that was used lately, and reports whether it is there.
+func (r *Redis) noteUse(ctx context.Context, key string) (bool, error) {
+	if r.ttl > 0 {
+		return r.client.Expire(ctx, key, r.ttl).Result()
+	}
+	n, err := r.client.Touch(ctx, key).Result()
+	return n > 0, err
+}

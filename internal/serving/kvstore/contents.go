@@ -1,0 +1,66 @@
+package kvstore
+
+import (
+	"llmmemory/internal/invariants"
+	"llmmemory/internal/serving/attention"
+)
+
+// ReadBlock copies a device block of all layers to memory of Config.BlockBytes bytes. It may be called while
+// the store is used, as long as nothing writes to the block.
+func (s *Store) ReadBlock(id int32, to []byte) {
+	for i := range s.device.layers {
+		for _, piece := range pieces(&s.device.layers[i], id) {
+			to = to[copy(to, piece):]
+		}
+	}
+}
+
+// WriteBlock copies memory that ReadBlock has filled to a device block. It may be called while the store is
+// used, as long as nothing else reads or writes the block.
+func (s *Store) WriteBlock(id int32, from []byte) {
+	for i := range s.device.layers {
+		for _, piece := range pieces(&s.device.layers[i], id) {
+			from = from[copy(piece, from):]
+		}
+	}
+}
+
+// Poison overwrites blocks of the device in all layers with the byte 0xff, which
+// is NaN in every floating-point type and in the scales of Int8. A result computed
+// from a freed block is then NaN. Poison does nothing without the build tag
+// invariants, and skips numbers that are no blocks.
+func (s *Store) Poison(blocks []int32) {
+	if !invariants.Enabled {
+		return
+	}
+	for _, id := range blocks {
+		if uint(id) >= uint(s.device.blocks) {
+			continue
+		}
+		for i := range s.device.layers {
+			for _, piece := range pieces(&s.device.layers[i], id) {
+				fill(piece)
+			}
+		}
+	}
+}
+
+func fill(piece []byte) {
+	for i := range piece {
+		piece[i] = 0xff
+	}
+}
+
+// pieces are the memory of a block of one of the store's layers.
+func pieces(c *attention.Cache, id int32) (p [4][]byte) {
+	of := func(all []byte, size int) []byte { return all[int(id)*size:][:size] }
+	p[0] = of(c.Key, c.BlockStride)
+	if c.Layout == attention.LayoutTile {
+		return p // values and scales lie between the keys
+	}
+	p[1] = of(c.Value, c.BlockStride)
+	if c.DType == attention.Int8 {
+		p[2], p[3] = of(c.KeyScales, c.ScaleBlockStride), of(c.ValueScales, c.ScaleBlockStride)
+	}
+	return p
+}

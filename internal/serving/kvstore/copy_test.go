@@ -1,0 +1,72 @@
+package kvstore_test
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/kvstore"
+)
+
+// bits are rows of random bits, NaN among them.
+func bits(r *rand.Rand, d attention.DType, rows, width, stride int) attention.Tensor {
+	data := make([]byte, (rows*stride+width)*d.Size()+8)
+	for i := 0; i+8 <= len(data); i += 8 {
+		binary.LittleEndian.PutUint64(data[i:], r.Uint64())
+	}
+	return attention.Tensor{DType: d, Data: data, Stride: stride}
+}
+
+// Numbers of the cache's type are stored bit for bit: written past the processor's caches, as a few
+// tiles, and token by token.
+func TestNumbersOfTheSameTypeAreStoredBitForBit(t *testing.T) {
+	const n, heads, size = 1100, 8, 128
+	const width = heads * size
+	r := rand.New(rand.NewPCG(7, 7))
+	slots := make([]int64, n)
+	for i := range slots {
+		slots[i] = int64(i + 16)
+	}
+	slots[40] = -1
+	for _, d := range []attention.DType{attention.F32, attention.F16, attention.BF16} {
+		for _, layout := range allLayouts {
+			t.Run(d.String()+" "+layout.String(), func(t *testing.T) {
+				shape := attention.Shape{BlockSize: 16, NumKVHeads: heads, HeadSize: size, DType: d, Layout: layout}
+				all := kvstore.Tokens{Key: bits(r, d, n, width, width+24), Value: bits(r, d, n, width, width+8), Slots: slots}
+				once := newStore(t, kvstore.Config{Shape: shape, Layers: 1, NumBlocks: 70})
+				require.NoError(t, once.Write(0, &all))
+				c := once.Layer(0)
+				for token := 0; token < n; token += 7 {
+					block, place := int(slots[token])/16, int(slots[token])%16
+					for i := range width {
+						at := c.KeyOffset(block, i/size, place, i%size)
+						requireElement(t, &all.Key, token, i, c.Key[at:])
+						at = c.ValueOffset(block, i/size, place, i%size)
+						requireElement(t, &all.Value, token, i, c.Value[at:])
+					}
+				}
+				parts := newStore(t, kvstore.Config{Shape: shape, Layers: 1, NumBlocks: 70})
+				for at := 0; at < n; at += 45 {
+					end := min(n, at+45)
+					part := kvstore.Tokens{Key: all.Key, Value: all.Value, Slots: slots[at:end]}
+					part.Key.Data, part.Value.Data = part.Key.Data[at*part.Key.Stride*d.Size():],
+						part.Value.Data[at*part.Value.Stride*d.Size():]
+					require.NoError(t, parts.Write(0, &part))
+				}
+				require.True(t, string(c.Key) == string(parts.Layer(0).Key), "keys")
+				require.True(t, string(c.Value) == string(parts.Layer(0).Value), "values")
+			})
+		}
+	}
+}
+
+// requireElement wants the bytes of an element of a tensor at the start of stored.
+func requireElement(t *testing.T, x *attention.Tensor, row, element int, stored []byte) {
+	size := x.DType.Size()
+	if at := (row*x.Stride + element) * size; string(x.Data[at:at+size]) != string(stored[:size]) {
+		require.Equal(t, x.Data[at:at+size], stored[:size], "token %d, element %d", row, element)
+	}
+}

@@ -1,0 +1,192 @@
+package kvstore
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"llmmemory/internal/serving/attention"
+)
+
+// ErrRequest is wrapped when a step continues a request that no earlier step has begun.
+var ErrRequest = errors.New("unknown request")
+
+// Requests keeps the block tables of requests, which the steps of a scheduler change.
+// It lays out the tables of the scheduled requests for attention.
+type Requests struct {
+	groups    int
+	blockSize int
+	blocks    int
+	tables    map[uint64][][]int32 // by request and group
+	seen      map[uint64]struct{}  // requests of the step that was checked last
+	checked   [][][]int32          // tables of the rows of the step that was checked last; nil: a new table
+
+	// Of the step that was begun last.
+	Starts, Lens []int32 // attention's QueryStart and SeqLens
+	flat         [][]int32
+	stride       int
+}
+
+// A Row is a scheduled request.
+type Row struct {
+	ID       uint64
+	Fresh    bool // the step has the whole table
+	Computed int  // tokens before this step
+	Tokens   int  // to compute now
+}
+
+// NewRequests makes tables for groups of layers over a store with the given number of blocks.
+func NewRequests(groups, blockSize, blocks int) *Requests {
+	return &Requests{groups: groups, blockSize: blockSize, blocks: blocks, tables: map[uint64][][]int32{},
+		seen: map[uint64]struct{}{}}
+}
+
+// Tables returns the block tables of a group, one for each row of the step, and the number of
+// entries of each.
+func (q *Requests) Tables(group int) (tables []int32, stride int) { return q.flat[group], q.stride }
+
+// Forget drops the tables of a request that has lost its blocks.
+func (q *Requests) Forget(id uint64) { delete(q.tables, id) }
+
+// Point replaces a block in a request's table by its copy.
+func (q *Requests) Point(id uint64, group, index int, block int32) {
+	if tables := q.tables[id]; tables != nil && uint(group) < uint(q.groups) && uint(index) < uint(len(tables[group])) {
+		tables[group][index] = block
+	}
+}
+
+// Check refuses a step that Begin could not begin. Blocks are those of row 0 and
+// group 0, of row 0 and group 1, and so on: those of row i and group g end at
+// ends[i·groups+g], and go into its table from entry starts[i·groups+g] on. The tables of
+// the requests gone will be dropped before.
+func (q *Requests) Check(gone []uint64, rows []Row, blocks []int32, starts, ends []int64) error {
+	if len(starts) != len(rows)*q.groups || len(ends) != len(starts) {
+		return fmt.Errorf("%w: %d starts and %d ends of blocks for %d rows of %d groups", attention.ErrArgument,
+			len(starts), len(ends), len(rows), q.groups)
+	}
+	q.checked = q.checked[:0]
+	clear(q.seen)
+	at, tokens := int64(0), 0
+	for i := range rows {
+		q.seen[rows[i].ID] = struct{}{}
+		if len(q.seen) <= i {
+			return fmt.Errorf("%w: request %#x is in two rows", attention.ErrArgument, rows[i].ID)
+		}
+		tables, err := q.tablesBefore(&rows[i], gone)
+		if err != nil {
+			return err
+		}
+		if tokens += rows[i].Tokens; tokens > math.MaxInt32 {
+			return fmt.Errorf("%w: the step has more than %d tokens to compute", attention.ErrArgument, math.MaxInt32)
+		}
+		q.checked = append(q.checked, tables)
+		for g := range q.groups {
+			end := ends[i*q.groups+g]
+			if end < at || end > int64(len(blocks)) {
+				return fmt.Errorf("%w: the blocks of row %d, group %d end at %d: they begin at %d, and there are %d",
+					attention.ErrArgument,
+					i, g, end, at, len(blocks))
+			}
+			had := 0
+			if tables != nil {
+				had = len(tables[g])
+			}
+			if err := q.checkBlocks(&rows[i], had, starts[i*q.groups+g], blocks[at:end]); err != nil {
+				return err
+			}
+			at = end
+		}
+	}
+	return nil
+}
+
+// CheckSlots refuses slots that no block has; -1 is none.
+func (q *Requests) CheckSlots(slots []int64) error {
+	return checkSlots(slots, int64(q.blocks)*int64(q.blockSize))
+}
+
+func checkSlots(slots []int64, n int64) error {
+	for i, slot := range slots {
+		if slot < -1 || slot >= n {
+			return fmt.Errorf("%w: token %d has slot %d; slots are 0 to %d, and -1 is none", attention.ErrArgument, i, slot, n-1)
+		}
+	}
+	return nil
+}
+
+// tablesBefore is the tables to which the blocks of a row are added; nil if there are none yet.
+func (q *Requests) tablesBefore(r *Row, gone []uint64) ([][]int32, error) {
+	if r.Computed < 0 || r.Tokens < 1 || r.Computed > math.MaxInt32-r.Tokens {
+		return nil, fmt.Errorf("%w: request %#x has %d tokens computed and %d to compute", attention.ErrArgument, r.ID,
+			r.Computed, r.Tokens)
+	}
+	if r.Fresh {
+		return nil, nil
+	}
+	tables := q.tables[r.ID]
+	if tables == nil || slices.Contains(gone, r.ID) {
+		return nil, fmt.Errorf("%w %#x", ErrRequest, r.ID)
+	}
+	return tables, nil
+}
+
+// checkBlocks refuses blocks that leave a gap in a table of had entries, or are too few.
+func (q *Requests) checkBlocks(r *Row, had int, start int64, blocks []int32) error {
+	if start < 0 || start > int64(had) {
+		return fmt.Errorf("%w: blocks of request %#x go from entry %d on, but its table has %d", attention.ErrArgument, r.ID,
+			start, had)
+	}
+	for _, id := range blocks {
+		if uint(id) >= uint(q.blocks) {
+			return fmt.Errorf("%w: request %#x gets block %d; there are %d", attention.ErrArgument, r.ID, id, q.blocks)
+		}
+	}
+	n := int(start) + len(blocks)
+	if need := (r.Computed + r.Tokens + q.blockSize - 1) / q.blockSize; need > n {
+		return fmt.Errorf("%w: request %#x has %d blocks for %d tokens; it needs %d", attention.ErrArgument, r.ID, n,
+			r.Computed+r.Tokens, need)
+	}
+	return nil
+}
+
+// Begin enters the blocks of a step into the tables; they replace the entries from starts on. Check
+// must have accepted the same step last.
+func (q *Requests) Begin(rows []Row, blocks []int32, starts, ends []int64) {
+	q.Starts, q.Lens, q.stride = append(q.Starts[:0], 0), q.Lens[:0], 1
+	at := int64(0)
+	for i := range rows {
+		r := &rows[i]
+		tables := q.checked[i]
+		if tables == nil {
+			tables = make([][]int32, q.groups)
+			q.tables[r.ID] = tables
+		}
+		for g := range q.groups {
+			part := i*q.groups + g
+			tables[g] = append(tables[g][:starts[part]], blocks[at:ends[part]]...)
+			at = ends[part]
+			q.stride = max(q.stride, len(tables[g]))
+		}
+		q.Starts, q.Lens = append(q.Starts, q.Starts[i]+int32(r.Tokens)), append(q.Lens, int32(r.Computed+r.Tokens))
+	}
+	q.layOut(rows)
+}
+
+// layOut copies the tables of the rows, padded to the longest.
+func (q *Requests) layOut(rows []Row) {
+	for len(q.flat) < q.groups {
+		q.flat = append(q.flat, nil)
+	}
+	for g := range q.groups {
+		n := len(rows) * q.stride
+		if cap(q.flat[g]) < n {
+			q.flat[g] = make([]int32, n, 2*n)
+		}
+		q.flat[g] = q.flat[g][:n]
+		clear(q.flat[g])
+		for i := range rows {
+			copy(q.flat[g][i*q.stride:], q.tables[rows[i].ID][g])
+		}
+	}
+}

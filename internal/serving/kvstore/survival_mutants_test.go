@@ -1,0 +1,100 @@
+package kvstore_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A mutant changes a rule that moves data: text that occurs once in a file below
+// internal, and what replaces it.
+type mutant struct{ rule, file, from, to string }
+
+var mutants = []mutant{
+	{"a touched block leaves the queue", "scheduling/vllm/v1/pool/pool.go", "p.unlink(id)", "p.recs[id].count += 0"},
+	{"a popped block loses its keys", "scheduling/vllm/v1/pool/pool.go", "if rec.tokens != 0 {\n\t\t\tp.forget",
+		"if false {\n\t\t\tp.forget"},
+	{"the last token is never hit", "scheduling/vllm/v1/kvcache/lookup.go", "limit := r.NumTokens() - 1", "limit := r.NumTokens()"},
+	{"a hit of a window needs the whole window", "scheduling/vllm/v1/kvcache/lookup_kinds.go", "ceil(g.Window-1, g.BlockSize)",
+		"ceil(g.Window-1, 2*g.BlockSize)"},
+	{"a shared block is not written in place", "scheduling/vllm/v1/kvcache/copies.go", "return id != pool.Null && block.Shared",
+		"return id == pool.Null && block.Shared"},
+	{"another last token has another hash", "scheduling/vllm/v1/kvcache/fork.go",
+		"r.content.Hashes = r.content.Hashes[:last/c.config.HashBlockSize]", ""},
+	{"a worker writes where its table points", "scheduling/vllm/v1/sched/write.go", "slot = int64(id)*int64(size) + int64(place)",
+		"slot = int64(id)*int64(size)"},
+	{"a child is new to the worker", "scheduling/vllm/v1/sched/fork.go", "p.prefill, KindNew\n", "p.prefill, KindRunning\n"},
+	{"rejected drafts are computed again", "scheduling/vllm/v1/sched/update.go", "computed := r.kv.NumComputedTokens - n",
+		"computed := r.kv.NumComputedTokens - max(0, n-1)"},
+	{"V0: a window needs two blocks more", "scheduling/vllm/v0/view.go", "v.m.config.SlidingWindow/v.m.config.BlockSize + 2",
+		"v.m.config.SlidingWindow/v.m.config.BlockSize"},
+	{"the paper: a block is moved once, and all its tables name the copy", "scheduling/paper/swap.go",
+		"*seen = move{m.mark, to.Take()}\n\t\t\t\tdst = append(dst, device.Pair{Src: id, Dst: seen.to})",
+		"*seen = move{m.mark, to.Take()}"},
+	{"the paper: a shared block is copied before a write", "scheduling/paper/manager.go", "if !m.gpu.Shared(*last) {",
+		"if *last >= 0 {"},
+	{"a copy is the whole block", "serving/kvstore/move.go", "len(from)*part/m.parts, len(from)*(part+1)/m.parts",
+		"len(from)*part/m.parts, len(from)*(part+1)/m.parts/2"},
+	{"copies are of all layers", "serving/kvstore/move.go", "s.pool.Run(len(m.to)*m.parts, m)", "s.pool.Run(m.parts, m)"},
+	{"a key goes to its slot's place", "serving/kvstore/write.go",
+		"int(w.slots[i])/w.cache.BlockSize, int(w.slots[i])%w.cache.BlockSize",
+		"int(w.slots[i])/w.cache.BlockSize, (int(w.slots[i])+1)%w.cache.BlockSize"},
+	{"a token's block is found in its own sequence's table", "serving/attention/batch.go",
+		"return int(b.BlockTables[seq*b.TableStride+token/c.BlockSize])", "return int(b.BlockTables[token/c.BlockSize])"},
+}
+
+// dataOnly leaves out the checks of bookkeeping, so that tests fail by the data alone.
+var dataOnly = os.Getenv("LLM_SURVIVAL_DATA_ONLY") != ""
+
+// The normal run does not break the rules, but checks that their texts are still there.
+func TestEveryRuleStandsOnceInItsFile(t *testing.T) {
+	for _, m := range mutants {
+		source, err := os.ReadFile(filepath.Join("../..", m.file))
+		require.NoError(t, err)
+		assert.Equal(t, 1, strings.Count(string(source), m.from), "%s: the text of the rule in %s", m.rule, m.file)
+	}
+}
+
+// Each rule is broken once, and the tests of survival fail by the data alone.
+func TestBrokenRulesShowInTheData(t *testing.T) {
+	if os.Getenv("LLM_TEST_LONG") == "" {
+		t.Skip("builds a test for each rule; set LLM_TEST_LONG=1, and -timeout 30m")
+	}
+	root, err := filepath.Abs("../../..")
+	require.NoError(t, err)
+	for _, m := range mutants {
+		t.Run(m.rule, func(t *testing.T) { m.try(t, root) })
+	}
+}
+
+func (m *mutant) try(t *testing.T, root string) {
+	dir := t.TempDir()
+	file := filepath.Join(root, "internal", m.file)
+	source, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(source), m.from), "the text of the rule in %s", m.file)
+	changed := filepath.Join(dir, "mutant.go")
+	require.NoError(t, os.WriteFile(changed, []byte(strings.Replace(string(source), m.from, m.to, 1)), 0o600))
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})
+	require.NoError(t, err)
+	overlaid := filepath.Join(dir, "overlay.json")
+	require.NoError(t, os.WriteFile(overlaid, overlay, 0o600))
+	program := filepath.Join(dir, "program")
+	build := exec.Command("go", "test", "-buildvcs=false", "-ldflags=-s -w", "-c", "-overlay", overlaid, "-o", program,
+		"./internal/serving/kvstore")
+	build.Dir = root
+	text, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	run := exec.Command(program, "-test.run=Survive", "-test.failfast", "-rapid.nofailfile",
+		"-rapid.shrinktime=0s", "-rapid.checks=500")
+	run.Dir = dir
+	run.Env = append(os.Environ(), "LLM_TEST_LONG=", "LLM_SURVIVAL_DATA_ONLY=1")
+	text, err = run.CombinedOutput()
+	require.Error(t, err, "no test failed: %s", text)
+}

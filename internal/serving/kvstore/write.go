@@ -1,0 +1,294 @@
+package kvstore
+
+import (
+	"fmt"
+	"unsafe"
+
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/parallel"
+)
+
+// Tokens are keys and values to be written.
+type Tokens struct {
+	Key, Value attention.Tensor // [tokens, KV heads, head size]
+	Slots      []int64          // of each token: block × block size + place; -1: it is not written
+	Rotation   *Rotation        // of the keys before they are written; nil: none
+}
+
+// A Rotation is rotary position embedding.
+type Rotation struct {
+	Positions []int32 // of each token
+
+	// Cos and Sin are [positions][Size/2], as in vLLM's cos_sin_cache.
+	Cos, Sin []float32
+	Size     int // elements of a head that are rotated: even, at most the head size
+
+	// Interleaved pairs elements 2i and 2i+1 (GPT-J); otherwise i and i+Size/2
+	// are a pair (GPT-NeoX, Llama).
+	Interleaved bool
+}
+
+// A Writer writes keys and values into caches, by the workers of a pool. It is
+// for one goroutine at a time.
+type Writer struct {
+	pool    *parallel.Pool
+	workers []scratch
+
+	cache      *attention.Cache
+	slots      []int64
+	key, value side
+	parts      int  // of the heads
+	past       bool // written past the processor's caches
+}
+
+// A side is the keys or the values of a call of Write.
+type side struct {
+	tensor   *attention.Tensor
+	values   bool
+	data     []byte    // of the cache
+	scales   []byte    // of the cache, with Int8
+	factor   float32   // of stored numbers; 0: 1
+	rotation *Rotation // of keys; nil: none
+	asIs     bool      // numbers are stored unchanged
+	together int       // elements that lie side by side
+}
+
+// large is a size in bytes above that of the caches of a core. Keys and values of that size or
+// more are written past the processor's caches, which saves reading the memory first.
+const large = 4 << 20
+
+// A scratch is memory of a worker for 16 keys or values, twice.
+type scratch struct {
+	rows, turned [attention.TileTokens * attention.MaxHeadSize]float32
+}
+
+// NewWriter makes a Writer on a pool.
+func NewWriter(pool *parallel.Pool) *Writer {
+	return &Writer{pool: pool, workers: make([]scratch, pool.Size())}
+}
+
+// Write writes each token's key and value into its slot (vLLM's
+// reshape_and_cache). If tokens have the same slot, it keeps the last one. Keys are
+// rotated first, then divided by their scale and rounded. The error wraps
+// attention.ErrArgument; nothing has been written then.
+func (w *Writer) Write(c *attention.Cache, t *Tokens) error {
+	if err := t.check(c); err != nil {
+		return err
+	}
+	w.cache, w.slots = c, t.Slots
+	w.key = side{tensor: &t.Key, data: c.Key, scales: c.KeyScales, factor: c.KeyScale, rotation: t.Rotation}
+	w.value = side{tensor: &t.Value, data: c.Value, scales: c.ValueScales, factor: c.ValueScale, values: true}
+	for _, x := range []*side{&w.key, &w.value} {
+		x.asIs = x.rotation == nil && x.tensor.DType == c.DType && (x.factor == 0 || x.factor == 1)
+		x.together = c.HeadSize
+		switch {
+		case c.Layout == attention.LayoutVLLM && !x.values:
+			x.together = 16 / c.DType.Size()
+		case c.Layout == attention.LayoutVLLM || c.Layout == attention.LayoutTile && !x.values:
+			x.together = 1
+		}
+	}
+	w.parts = min(c.NumKVHeads, w.pool.Size())
+	w.past = 2*len(t.Slots)*c.NumKVHeads*c.HeadSize*c.DType.Size() >= large
+	w.pool.Run(w.parts, w)
+	w.cache, w.slots, w.key, w.value = nil, nil, side{}, side{}
+	return nil
+}
+
+func (t *Tokens) check(c *attention.Cache) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	n, width := len(t.Slots), c.NumKVHeads*c.HeadSize
+	if err := t.Key.Check("keys", n, width); err != nil {
+		return err
+	}
+	if err := t.Value.Check("values", n, width); err != nil {
+		return err
+	}
+	if c.Overlaps(&t.Key) || c.Overlaps(&t.Value) {
+		return fmt.Errorf("%w: %w: keys or values to be written overlap with the blocks", attention.ErrArgument,
+			attention.ErrOverlap)
+	}
+	if err := checkSlots(t.Slots, int64(c.NumBlocks)*int64(c.BlockSize)); err != nil {
+		return err
+	}
+	return t.Rotation.check(n, c.HeadSize)
+}
+
+func (r *Rotation) check(tokens, headSize int) error {
+	if r == nil {
+		return nil
+	}
+	switch {
+	case r.Size < 2 || r.Size%2 != 0 || r.Size > headSize:
+		return fmt.Errorf("%w: a rotation of %d elements; even numbers from 2 to %d are possible", attention.ErrArgument,
+			r.Size, headSize)
+	case len(r.Positions) != tokens:
+		return fmt.Errorf("%w: %d positions for %d tokens", attention.ErrArgument, len(r.Positions), tokens)
+	}
+	known := min(len(r.Cos), len(r.Sin)) / (r.Size / 2)
+	for i, p := range r.Positions {
+		if p < 0 || int(p) >= known {
+			return fmt.Errorf("%w: token %d is at position %d; there are cosines and sines of %d positions",
+				attention.ErrArgument, i, p, known)
+		}
+	}
+	return nil
+}
+
+// Do writes all tokens of some heads; see parallel.Task. A head is written by one
+// worker, so tokens with the same slot are written in order.
+func (w *Writer) Do(worker, part int) {
+	s, heads := &w.workers[worker], w.cache.NumKVHeads
+	h0, h1 := heads*part/w.parts, heads*(part+1)/w.parts
+	for i := 0; i < len(w.slots); {
+		n := 1
+		if w.cache.Tiled() && wholeTile(w.slots[i:]) {
+			n = attention.TileTokens
+		}
+		block, place := int(w.slots[i])/w.cache.BlockSize, int(w.slots[i])%w.cache.BlockSize
+		for head := h0; head < h1 && w.slots[i] >= 0; head++ {
+			if n == 1 {
+				w.put(s, &w.key, head, i, block, place)
+				w.put(s, &w.value, head, i, block, place)
+			} else {
+				w.putTile(s, head, i, block, place)
+			}
+		}
+		i += n
+	}
+}
+
+// wholeTile reports whether the next tokens fill a tile.
+func wholeTile(slots []int64) bool {
+	const n = attention.TileTokens
+	if len(slots) < n || slots[0] < 0 || slots[0]%n != 0 {
+		return false
+	}
+	for i, slot := range slots[:n] {
+		if slot != slots[0]+int64(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// putTile writes 16 tokens from token i on, which fill a tile.
+func (w *Writer) putTile(s *scratch, head, i, block, place int) {
+	const n = attention.TileTokens
+	c, size := w.cache, w.cache.HeadSize
+	if w.key.asIs {
+		c.CopyKeys(block, head, place, w.key.tensor, i, w.past)
+	} else {
+		for j := range n {
+			w.load(s.rows[j*size:][:size], &w.key, head, i+j, block, place+j)
+		}
+		c.StoreTile(block, head, place, s.rows[:n*size], s.turned[:n*size])
+	}
+	if w.value.asIs {
+		c.CopyValues(block, head, place, w.value.tensor, i, w.past)
+		return
+	}
+	for j := range n {
+		w.put(s, &w.value, head, i+j, block, place+j)
+	}
+}
+
+// put writes the key or value of token i.
+func (w *Writer) put(s *scratch, x *side, head, i, block, place int) {
+	c, size := w.cache, w.cache.DType.Size()
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&s.turned)), c.HeadSize*size)
+	if x.asIs {
+		bytes = unsafe.Slice((*byte)(x.tensor.At(i, head*c.HeadSize)), c.HeadSize*size)
+	} else {
+		row := s.rows[:c.HeadSize]
+		w.load(row, x, head, i, block, place)
+		c.DType.StoreAll(unsafe.Pointer(&bytes[0]), row)
+	}
+	at := w.offset(x, block, head, place, 0)
+	if x.together == c.HeadSize {
+		copy(x.data[at:], bytes)
+		return
+	}
+	spread(x.data[at:], w.offset(x, block, head, place, x.together)-at, bytes, x.together*size)
+}
+
+// offset is the offset of an element in the memory of keys or values.
+func (w *Writer) offset(x *side, block, head, place, element int) int {
+	if x.values {
+		return w.cache.ValueOffset(block, head, place, element)
+	}
+	return w.cache.KeyOffset(block, head, place, element)
+}
+
+// spread copies pieces of 16, 4, 2 or 1 bytes to places that are step bytes apart.
+func spread(to []byte, step int, from []byte, size int) {
+	for j, at := 0, 0; j < len(from); j, at = j+size, at+step {
+		switch size {
+		case 16:
+			*(*[16]byte)(to[at:]) = *(*[16]byte)(from[j:])
+		case 4:
+			*(*[4]byte)(to[at:]) = *(*[4]byte)(from[j:])
+		case 2:
+			*(*[2]byte)(to[at:]) = *(*[2]byte)(from[j:])
+		default:
+			to[at] = from[j]
+		}
+	}
+}
+
+// load reads the key or value of token i, rotates it, and divides it by its scale, which it stores with Int8.
+func (w *Writer) load(row []float32, x *side, head, i, block, place int) {
+	x.tensor.Load(row, i, head*len(row))
+	if x.rotation != nil {
+		x.rotation.apply(row, i)
+	}
+	scale := storedScale(w.cache, row, x.factor, x.scales, block, head, place)
+	if scale == 1 {
+		return
+	}
+	for j := range row {
+		row[j] *= scale
+	}
+}
+
+// storedScale returns the factor by which the numbers of a head are multiplied before they are
+// stored. With Int8 it is computed from the largest of them, and its inverse is stored. If all
+// are below 2^-120, where it would be infinite, they become 0.
+func storedScale(c *attention.Cache, x []float32, factor float32, scales []byte, block, head, place int) float32 {
+	if c.DType != attention.Int8 {
+		if factor == 0 {
+			return 1
+		}
+		return 1 / factor
+	}
+	largest := float32(0)
+	for _, v := range x {
+		if v < 0 {
+			v = -v
+		}
+		if v > largest || v != v {
+			largest = v
+		}
+	}
+	c.Scales(scales, block, head)[place] = largest / 127
+	if largest < 0x1p-120 {
+		return 0
+	}
+	return 127 / largest
+}
+
+// apply rotates a key.
+func (r *Rotation) apply(x []float32, token int) {
+	half := r.Size / 2
+	at := int(r.Positions[token]) * half
+	cos, sin := r.Cos[at:at+half], r.Sin[at:at+half]
+	for i := range half {
+		a, b := i, i+half
+		if r.Interleaved {
+			a, b = 2*i, 2*i+1
+		}
+		x[a], x[b] = x[a]*cos[i]-x[b]*sin[i], x[b]*cos[i]+x[a]*sin[i]
+	}
+}

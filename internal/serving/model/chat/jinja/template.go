@@ -1,0 +1,207 @@
+// Package jinja renders chat templates as Python's jinja2 does in Hugging Face's transformers: with trim_blocks and
+// lstrip_blocks, in its immutable sandbox, with its tojson, its loop controls and its generation tag.
+//
+// It is the part of the language that chat templates use. What it leaves out is refused by name when a template is
+// read: templates that load others, autoescape, and a few filters. A template is not trusted: it reads no files, and
+// the work it can do is bounded.
+package jinja
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"llmmemory/internal/serving/model/marks"
+)
+
+const (
+	maxSteps  = 1 << 23 // of one Render: tokens evaluated, elements made, and every 16 bytes of text made
+	round     = 32      // steps of a round of a loop, or a call of a macro: it makes a scope
+	maxDepth  = 200     // of macros that call macros, of nested values and of nested expressions
+	maxChain  = 500     // operators, attributes or filters in a row
+	callEvery = 1 << 14 // steps, at most, after which the function that takes the text is called
+	maxRange  = 100000  // elements of a range, as in jinja2's sandbox
+)
+
+// A Template is safe for concurrent use.
+type Template struct{ body block }
+
+// A Function is a variable that a template can call.
+type Function func(args []any) (any, error)
+
+// failure is what Parse and Render recover from.
+type failure struct{ err error }
+
+func fail(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
+
+func caught(err *error, line *int) {
+	switch p := recover().(type) {
+	case nil:
+	case failure:
+		*err = fmt.Errorf("line %d: %w", *line, p.err)
+	default:
+		panic(p)
+	}
+}
+
+// Parse reads a template.
+func Parse(source string) (t *Template, err error) {
+	p := &parser{line: 1, used: map[string]bool{}}
+	defer caught(&err, &p.line)
+	p.tokens = scan(source, &p.line)
+	p.line = 1
+	return &Template{p.until("")}, nil
+}
+
+// Render returns the text that a template makes of variables: nil, bool, integers, float64, string, []any,
+// map[string]any, Function, and what FromJSON returns.
+func (t *Template) Render(variables map[string]any) (string, error) {
+	var text strings.Builder
+	err := t.RenderTo(func(piece string) error {
+		text.WriteString(piece)
+		return nil
+	}, variables)
+	return text.String(), err
+}
+
+// RenderTo is Render that gives the text to write piece by piece. It calls write also while the template works and
+// writes nothing, with "". An error of write ends it, and is wrapped.
+func (t *Template) RenderTo(write func(piece string) error, variables map[string]any) error {
+	return t.RenderMarked(write, variables, nil)
+}
+
+// RenderMarked is RenderTo for variables whose texts are marked in part. A template that looks at them sees the
+// characters; in the text that it makes they are marked as they were.
+func (t *Template) RenderMarked(write func(piece string) error, variables map[string]any, mk *marks.Marks) (err error) {
+	m := &machine{line: 1, steps: maxSteps, to: write, marks: mk, filters: filters}
+	defer caught(&err, &m.line)
+	s := &scope{m: m, vars: maps.Clone(globals)}
+	for name, v := range variables {
+		s.vars[name] = m.value(v)
+	}
+	t.body.run(&scope{m: m, vars: map[string]any{}, up: s})
+	return nil
+}
+
+// A machine is the state of one Render.
+type machine struct {
+	line, steps, depth int
+	filters            map[string]builtin // for the filter map: the table cannot refer to itself
+	to                 func(piece string) error
+	out                *strings.Builder // what is captured; nil: the text goes to to
+	marks              *marks.Marks
+}
+
+var errWork = errors.New("the template does too much work; it is meant to loop over messages only")
+
+// spend counts work.
+func (m *machine) spend(n int) {
+	before := m.steps
+	if m.steps -= n; m.steps < 0 || n < 0 {
+		panic(failure{errWork})
+	}
+	if before/callEvery != m.steps/callEvery {
+		m.give("")
+	}
+}
+
+// give gives a piece of the text away.
+func (m *machine) give(piece string) {
+	if err := m.to(piece); err != nil {
+		panic(failure{err})
+	}
+}
+
+// made counts a value that was made, and returns it.
+func (m *machine) made(v any) any {
+	n := size(v)
+	if isText(v) {
+		n = 1 + n/16
+	}
+	m.spend(n)
+	return v
+}
+
+// size is the number of bytes of a text, or of elements.
+func size(v any) int {
+	switch v := v.(type) {
+	case string:
+		return len(v)
+	case markup:
+		return len(v)
+	case *list:
+		return len(v.items)
+	case *Dict:
+		return len(v.keys)
+	}
+	return 0
+}
+
+// nested calls f one level deeper.
+func (m *machine) nested(f func()) {
+	if m.depth++; m.depth > maxDepth {
+		fail("macros, loops or values are nested more than %d deep", maxDepth)
+	}
+	f()
+	m.depth--
+}
+
+// captured returns what f writes.
+func (m *machine) captured(f func()) string {
+	outer := m.out
+	m.out = new(strings.Builder)
+	f()
+	text := m.out.String()
+	m.out = outer
+	return text
+}
+
+// A scope holds the variables of a template, a macro or a round of a loop.
+type scope struct {
+	m    *machine
+	vars map[string]any
+	up   *scope
+}
+
+func (s *scope) inner() *scope { return &scope{m: s.m, vars: map[string]any{}, up: s} }
+
+func (s *scope) lookup(name string) any {
+	for at := s; at != nil; at = at.up {
+		if v, ok := at.vars[name]; ok {
+			return v
+		}
+	}
+	return undefined{fmt.Sprintf("%q is undefined", name)}
+}
+
+type (
+	expr  func(*scope) any
+	stmt  func(*scope) flow
+	block []stmt
+	flow  int // how a statement ends
+)
+
+const (
+	next flow = iota
+	breaks
+	continues
+)
+
+func (b block) run(s *scope) flow {
+	for _, st := range b {
+		if f := st(s); f != next {
+			return f
+		}
+	}
+	return next
+}
+
+func (m *machine) write(s string) {
+	m.spend(1 + len(s)/16)
+	if m.out == nil {
+		m.give(s)
+		return
+	}
+	m.out.WriteString(s)
+}

@@ -1,0 +1,66 @@
+package chat
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"llmmemory/internal/serving/model/chat/jinja"
+	"llmmemory/internal/serving/model/marks"
+)
+
+// variables is a message as a template sees it.
+func (m *Message) variables() map[string]any {
+	all := map[string]any{"role": m.Role, "content": m.Content}
+	for name, text := range map[string]string{"name": m.Name, "tool_call_id": m.ToolCallID, "reasoning": m.Reasoning,
+		"reasoning_content": m.Reasoning} {
+		if text != "" {
+			all[name] = text
+		}
+	}
+	if len(m.ToolCalls) > 0 {
+		all["tool_calls"] = m.ToolCalls
+	}
+	return all
+}
+
+// each is a message of which f has replaced each text but the role.
+func (m Message) each(f func(string) string) Message {
+	m.Content, m.Name, m.ToolCallID, m.Reasoning = f(m.Content), f(m.Name), f(m.ToolCallID), f(m.Reasoning)
+	m.ToolCalls = slices.Clone(m.ToolCalls)
+	for i, call := range m.ToolCalls {
+		m.ToolCalls[i] = jinja.EachText(call, f)
+	}
+	return m
+}
+
+// marked marks what comes from the client.
+func (t *Template) marked(messages []Message, o Options) ([]Message, map[string]any, *marks.Marks, error) {
+	m, err := marks.New(o.Marked, func(yield func(string) bool) {
+		more := true
+		look := func(text string) string {
+			more = more && yield(text)
+			return text
+		}
+		for i := range messages {
+			messages[i].each(look)
+		}
+		for _, value := range o.Kwargs {
+			jinja.EachText(value, look)
+		}
+	}, t.source)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("%w: %w", ErrTemplate, err)
+	}
+	if m == nil {
+		return messages, o.Kwargs, nil, nil
+	}
+	messages, kwargs := slices.Clone(messages), maps.Clone(o.Kwargs)
+	for i := range messages {
+		messages[i] = messages[i].each(m.Mark)
+	}
+	for name, value := range kwargs {
+		kwargs[name] = jinja.EachText(value, m.Mark)
+	}
+	return messages, kwargs, m, nil
+}

@@ -1,0 +1,297 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"llmmemory/internal/serving/model/weights"
+)
+
+// ggufIdle are keys that change no logits, in architectures for which they are not read below. llama.cpp does not
+// read them there either.
+var ggufIdle = []string{
+	"vocab_size", "tensor_data_layout", "pooling_type", "attention.layer_norm_epsilon", "rope.scaling.finetuned",
+}
+
+// ggufNeutral are the values with which other keys of an architecture change nothing.
+var ggufNeutral = map[string]float64{
+	"expert_count": 0, "expert_used_count": 0, "expert_shared_count": 0, "expert_group_count": 0,
+	"expert_group_used_count": 0, "leading_dense_block_count": 0, "nextn_predict_layers": 0,
+	"attention.causal": 1, "attention.clamp_kqv": 0, "attention.max_alibi_bias": 0, "attention.scale": 0, "attn_logit_softcapping": 0, "final_logit_softcapping": 0,
+	"logit_scale": 1, "embedding_scale": 1, "residual_scale": 1, "expert_weights_scale": 1,
+	"rope.scaling.yarn_beta_fast": 32, "rope.scaling.yarn_beta_slow": 1,
+}
+
+// ggufKeys reads the keys of an architecture. err says which value was the first of a wrong type.
+type ggufKeys struct {
+	family string
+	meta   map[string]weights.Value
+	read   []string
+	err    error
+}
+
+// look returns the value of a key and whether the file has it.
+func (k *ggufKeys) look(key string) (weights.Value, bool) {
+	k.read = append(k.read, key)
+	v, ok := k.meta[k.family+"."+key]
+	return v, ok
+}
+
+// need returns key. A file without it is refused.
+func (k *ggufKeys) need(key string) string {
+	if _, given := k.look(key); !given && k.err == nil {
+		k.err = fmt.Errorf("%w: the key %s.%s is missing", ErrModel, k.family, key)
+	}
+	return key
+}
+
+func (k *ggufKeys) wrong(key, want string) {
+	if k.err == nil {
+		k.err = fmt.Errorf("%w: %s.%s is not %s", ErrModel, k.family, key, want)
+	}
+}
+
+func (k *ggufKeys) int(key string, otherwise int) int {
+	v, given := k.look(key)
+	if !given {
+		return otherwise
+	}
+	n, ok := v.Int()
+	if !ok || n < math.MinInt32 || n > math.MaxInt32 {
+		k.wrong(key, "an integer of 32 bits for all layers")
+	}
+	return int(n)
+}
+
+func (k *ggufKeys) float(key string, otherwise float64) float64 {
+	v, given := k.look(key)
+	if !given {
+		return otherwise
+	}
+	f, ok := v.Float()
+	if !ok {
+		k.wrong(key, "a number")
+	}
+	return f
+}
+
+func (k *ggufKeys) text(key string) string {
+	v, given := k.look(key)
+	if given && v.String() == "" {
+		k.wrong(key, "a text")
+	}
+	return v.String()
+}
+
+// check refuses keys that were not read and may change the logits.
+func (k *ggufKeys) check() error {
+	if k.err != nil {
+		return k.err
+	}
+	for _, full := range slices.Sorted(maps.Keys(k.meta)) {
+		key, of := strings.CutPrefix(full, k.family+".")
+		if !of || slices.Contains(k.read, key) || slices.Contains(ggufIdle, key) {
+			continue
+		}
+		neutral, known := ggufNeutral[key]
+		if !known {
+			return fmt.Errorf("%w: the key %q is not supported in GGUF", ErrModel, full)
+		}
+		if v, ok := k.meta[full].Float(); !ok || v != neutral {
+			return fmt.Errorf("%w: the key %q is supported only with the value %v, which changes nothing",
+				ErrModel, full, neutral)
+		}
+	}
+	return nil
+}
+
+// ConfigFromGGUF reads the metadata of a GGUF file.
+func ConfigFromGGUF(g *weights.GGUF) (*Config, error) {
+	f, err := ggufFamily(g)
+	if err != nil {
+		return nil, err
+	}
+	k := &ggufKeys{family: f.gguf.name, meta: g.Meta}
+	c, err := f.fromGGUF(k, g)
+	if err == nil {
+		err = k.check()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, c.check()
+}
+
+func ggufFamily(g *weights.GGUF) (*family, error) {
+	name := g.Meta["general.architecture"].String()
+	if name == "" {
+		return nil, fmt.Errorf("%w: the key general.architecture is missing", ErrModel)
+	}
+	if kind := g.Meta["general.type"].String(); kind == "adapter" {
+		return nil, fmt.Errorf("%w: the file is an adapter (LoRA), and adapters are not applied; merge it into its base model "+
+			"(llama.cpp's llama-export-lora) and give the merged file", ErrModel)
+	}
+	var known []string
+	for _, f := range families {
+		switch f.gguf.name {
+		case name:
+			return f, nil
+		case "":
+		default:
+			known = append(known, f.gguf.name)
+		}
+	}
+	slices.Sort(known)
+	return nil, fmt.Errorf("%w: general.architecture is %q; supported in GGUF are %s", ErrModel, name,
+		strings.Join(known, ", "))
+}
+
+// fromGGUF reads the settings of a family. Which biases there are shows in the tensors.
+func (f *family) fromGGUF(k *ggufKeys, g *weights.GGUF) (*Config, error) {
+	c := f.config()
+	c.Family = f.gguf.name
+	c.NumHeads = k.int(k.need("attention.head_count"), 0)
+	c.HiddenSize, c.NumLayers = k.int(k.need("embedding_length"), 0), k.int(k.need("block_count"), 0)
+	c.NumKVHeads = k.int("attention.head_count_kv", c.NumHeads)
+	c.IntermediateSize, c.MaxModelLen = k.int("feed_forward_length", 0), k.int(k.need("context_length"), 0)
+	c.NormEps = k.float(k.need("attention.layer_norm_rms_epsilon"), 0)
+	if k.err != nil {
+		return nil, k.err
+	}
+	if c.NumHeads > 0 {
+		c.HeadDim = c.HiddenSize / c.NumHeads
+	}
+	c.HeadDim = k.int("attention.key_length", c.HeadDim)
+	if v := k.int("attention.value_length", c.HeadDim); v != c.HeadDim {
+		return nil, fmt.Errorf("%w: values of %d elements beside keys of %d", ErrModel, v, c.HeadDim)
+	}
+	has := func(tensor string) bool { return g.Get("blk.0."+tensor) != nil }
+	c.QKVBias = c.QKVBias || slices.ContainsFunc([]string{"attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias"}, has)
+	c.OutBias = c.OutBias || has("attn_output.bias")
+	c.MLPBias = slices.ContainsFunc([]string{"ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"}, has)
+	c.TieEmbeddings = g.Get("output.weight") == nil
+	if t := g.Get("token_embd.weight"); t != nil {
+		c.VocabSize = t.Rows
+	}
+	if f.rootEmbedding {
+		c.EmbeddingScale = math.Sqrt(float64(c.HiddenSize))
+	}
+	if err := f.ropeFromGGUF(c, k, g); err != nil {
+		return nil, err
+	}
+	f.layersFromGGUF(c, k)
+	return c, nil
+}
+
+// layersFromGGUF reads which layers have windows and rotations, their experts, and what only the family has.
+func (f *family) layersFromGGUF(c *Config, k *ggufKeys) {
+	if f.noRopeEvery > 0 {
+		c.NoRope = everyFrom(c.NumLayers, f.noRopeEvery)
+	}
+	if f.window != nil && f.window.every > 0 {
+		c.SlidingWindow = k.int("attention.sliding_window", f.window.ggufSize)
+		if every := k.int("attention.sliding_window_pattern", f.window.every); every > 0 {
+			c.Full = everyFrom(c.NumLayers, every)
+		}
+	} else if n := k.int("attention.sliding_window", 0); n < c.MaxModelLen {
+		c.UnusedWindow = max(0, n)
+	}
+	if f.localRope {
+		c.LocalRope = &Rope{Theta: k.float("rope.freq_base_swa", cmp.Or(f.localTheta, c.Rope.Theta)),
+			Interleaved: c.Rope.Interleaved, Dim: c.Rope.Dim}
+	}
+	if c.Experts != nil {
+		f.expertsFromGGUF(c, k)
+	}
+	if f.gguf.after != nil {
+		f.gguf.after(c, k)
+	}
+	if c.IntermediateSize == 0 {
+		k.need("feed_forward_length")
+	}
+}
+
+// expertsFromGGUF reads the keys of a mixture of experts, which a file need not be.
+func (f *family) expertsFromGGUF(c *Config, k *ggufKeys) {
+	e := c.Experts
+	if e.SharedGate {
+		e.SharedSize = k.int("expert_shared_feed_forward_length", c.IntermediateSize)
+	}
+	e.IntermediateSize, e.Count = k.int(f.gguf.expertSize, 0), k.int("expert_count", 0)
+	if e.Count == 0 {
+		c.Experts = nil
+		return
+	}
+	e.PerToken = k.int("expert_used_count", 0)
+	if e.IntermediateSize == 0 && e.PerToken > 0 {
+		e.IntermediateSize = c.IntermediateSize / e.PerToken
+	}
+	c.IntermediateSize = e.IntermediateSize // there is no other
+}
+
+// ropeFactors is the tensor by which Llama 3.1 stretches frequencies; the others are those of longrope.
+const (
+	ropeFactors = "rope_freqs.weight"
+	ropeShort   = "rope_factors_short.weight"
+	ropeLong    = "rope_factors_long.weight"
+)
+
+// ropeFromGGUF reads rope scaling as llama.cpp does: without a type it is linear, and scale_linear is an
+// older name of the factor, where 0 is 1.
+func (f *family) ropeFromGGUF(c *Config, k *ggufKeys, g *weights.GGUF) error {
+	r := &Rope{Theta: k.float("rope.freq_base", 10000), Attention: k.float("rope.scaling.attn_factor", 0),
+		Interleaved: f.gguf.interleaved}
+	c.Rope = r
+	if n := k.int("rope.dimension_count", c.HeadDim); n != c.HeadDim {
+		if f.gguf.wholeHeads {
+			return fmt.Errorf("%w: %d of %d elements of a head are rotated; all is supported", ErrModel, n, c.HeadDim)
+		}
+		r.Dim = n
+	}
+	factor := k.float("rope.scaling.factor", k.float("rope.scale_linear", 0))
+	original := k.int("rope.scaling.original_context_length", c.MaxModelLen)
+	switch kind := k.text("rope.scaling.type"); kind {
+	case "", "linear":
+		r.Linear = factor
+	case "none", "longrope":
+	case "yarn":
+		factor = max(factor, 1)
+		r.Yarn = &Yarn{Factor: factor, OriginalLength: float64(original), BetaFast: 32, BetaSlow: 1}
+		r.Attention = yarnAttention(factor, 1) * cmp.Or(r.Attention, 1)
+	default:
+		return fmt.Errorf("%w: rope scaling of type %q; linear, yarn and longrope are supported", ErrModel, kind)
+	}
+	if t := g.Get(ropeFactors); t != nil && f.gguf.factors { // else it is not used
+		r.Factors = factorsOf(t)
+	}
+	if !f.gguf.longFactors {
+		return nil
+	}
+	short, long := g.Get(ropeShort), g.Get(ropeLong)
+	missing := func(tensor, has string) error {
+		return fmt.Errorf("%w: the tensor %q is missing; the file has %s", ErrModel, tensor, has)
+	}
+	switch {
+	case short != nil && long != nil:
+		r.Long = &LongRope{Short: factorsOf(short), Long: factorsOf(long), OriginalLength: original}
+	case short != nil:
+		return missing(ropeLong, strconv.Quote(ropeShort))
+	case long != nil:
+		return missing(ropeShort, strconv.Quote(ropeLong))
+	case f.gguf.longScaled && r.Yarn == nil && r.Attention != 0 && r.Attention != 1:
+		return missing(ropeLong, f.gguf.name+".rope.scaling.attn_factor")
+	}
+	return nil
+}
+
+func factorsOf(t *weights.Tensor) (factors []float64) {
+	for _, f := range t.Vector() {
+		factors = append(factors, float64(f))
+	}
+	return factors
+}

@@ -1,0 +1,385 @@
+package model_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/kvstore"
+	"llmmemory/internal/serving/model"
+	pack "llmmemory/internal/serving/model/matrix"
+	"llmmemory/internal/serving/parallel"
+	"llmmemory/internal/testkit/weightfile"
+)
+
+// A family is a small model with random weights, as files and as a reference.
+type family struct {
+	name   string
+	config map[string]any
+	ref    reference
+	tied   bool
+}
+
+const length = 256 // positions
+
+func families() []family {
+	llama := func(name, kind string, heads, kvHeads, dim int, more map[string]any) family {
+		config := map[string]any{
+			"model_type": kind, "vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": heads,
+			"num_key_value_heads": kvHeads, "head_dim": dim, "intermediate_size": 80, "max_position_embeddings": length,
+			"rms_norm_eps": 1e-5, "rope_theta": 1000.0, "hidden_act": "silu", "tie_word_embeddings": false,
+			"eos_token_id": []int{2, 3},
+		}
+		maps.Copy(config, more)
+		return family{name: name, config: config, tied: config["tie_word_embeddings"] == true, ref: reference{
+			family: kind, layers: 2, heads: heads, kvHeads: kvHeads, dim: dim, hidden: 48, inter: 80, vocab: 97, eps: 1e-5,
+			theta: 1000,
+		}}
+	}
+	scaled := llama("Llama 3.1", "llama", 4, 2, 16, map[string]any{"attention_bias": true, "rope_scaling": map[string]any{
+		"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+		"original_max_position_embeddings": 64,
+	}})
+	scaled.ref.bias = true
+	scaled.ref.scale = func(f float64) float64 {
+		wave := 2 * math.Pi / f
+		switch {
+		case wave > 64:
+			return f / 8
+		case wave < 16:
+			return f
+		}
+		s := (64/wave - 1) / 3
+		return f/8*(1-s) + f*s
+	}
+	linear := llama("Llama, linear scaling", "llama", 2, 2, 24,
+		map[string]any{"rope_scaling": map[string]any{"type": "linear", "factor": 2.0}})
+	linear.ref.scale = func(f float64) float64 { return f / 2 }
+	mistral := llama("Mistral", "mistral", 4, 1, 16, map[string]any{"sliding_window": 11})
+	mistral.ref.window = 11
+	learned := func(name string, config map[string]any) family {
+		return family{name: name, config: config, tied: true, ref: reference{
+			family: config["model_type"].(string), layers: 2, heads: 6, kvHeads: 6, dim: 8, hidden: 48, inter: 96, vocab: 97,
+			eps: 1e-5,
+		}}
+	}
+	return append([]family{
+		llama("Llama", "llama", 6, 3, 8, nil), llama("Llama, 4 key heads", "llama", 8, 4, 16, nil), scaled, linear, mistral,
+		llama("Qwen2", "qwen2", 4, 2, 16, map[string]any{"tie_word_embeddings": true}),
+		llama("Qwen3", "qwen3", 4, 2, 32, nil),
+		learned("GPT-2", map[string]any{
+			"model_type": "gpt2", "vocab_size": 97, "n_embd": 48, "n_layer": 2, "n_head": 6, "n_inner": 96,
+			"n_positions": length,
+		}),
+		learned("OPT", map[string]any{
+			"model_type": "opt", "vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6,
+			"ffn_dim": 96, "max_position_embeddings": length, "activation_function": "relu", "do_layer_norm_before": true,
+		}),
+	}, newerFamilies(llama)...)
+}
+
+// tensors lists the names and shapes of a family's tensors.
+func (f *family) tensors() map[string][]int {
+	r, all := &f.ref, map[string][]int{}
+	switch r.family {
+	case "gpt2":
+		all["transformer.wte.weight"], all["transformer.wpe.weight"] = []int{r.vocab, r.hidden}, []int{length, r.hidden}
+		norm(all, "transformer.ln_f", r.hidden, true)
+		for l := range r.layers {
+			at := fmt.Sprintf("transformer.h.%d.", l)
+			norm(all, at+"ln_1", r.hidden, true)
+			norm(all, at+"ln_2", r.hidden, true)
+			for name, shape := range map[string][]int{
+				"attn.c_attn": {r.hidden, 3 * r.hidden}, "attn.c_proj": {r.hidden, r.hidden}, "mlp.c_fc": {r.hidden, r.inter},
+				"mlp.c_proj": {r.inter, r.hidden},
+			} {
+				all[at+name+".weight"], all[at+name+".bias"] = shape, shape[1:]
+			}
+		}
+	case "opt":
+		all["model.decoder.embed_tokens.weight"], all["model.decoder.embed_positions.weight"] = []int{r.vocab, r.hidden},
+			[]int{length + 2, r.hidden}
+		norm(all, "model.decoder.final_layer_norm", r.hidden, true)
+		for l := range r.layers {
+			at := fmt.Sprintf("model.decoder.layers.%d.", l)
+			norm(all, at+"self_attn_layer_norm", r.hidden, true)
+			norm(all, at+"final_layer_norm", r.hidden, true)
+			for _, name := range []string{"q_proj", "k_proj", "v_proj", "out_proj"} {
+				matrix(all, at+"self_attn."+name, r.hidden, r.hidden, true)
+			}
+			matrix(all, at+"fc1", r.inter, r.hidden, true)
+			matrix(all, at+"fc2", r.hidden, r.inter, true)
+		}
+	default:
+		f.llamaTensors(all)
+	}
+	return all
+}
+
+func norm(all map[string][]int, name string, n int, bias bool) {
+	all[name+".weight"] = []int{n}
+	if bias {
+		all[name+".bias"] = []int{n}
+	}
+}
+
+func matrix(all map[string][]int, name string, out, in int, bias bool) {
+	all[name+".weight"] = []int{out, in}
+	if bias {
+		all[name+".bias"] = []int{out}
+	}
+}
+
+func (f *family) llamaTensors(all map[string][]int) {
+	r := &f.ref
+	p := &r.shape
+	all["model.embed_tokens.weight"] = []int{r.vocab, r.hidden}
+	if !f.tied {
+		all["lm_head.weight"] = []int{r.vocab, r.hidden}
+	}
+	norm(all, "model.norm", r.hidden, false)
+	for l := range r.layers {
+		at := fmt.Sprintf("model.layers.%d.", l)
+		norm(all, at+"post_attention_layernorm", r.hidden, false)
+		if !p.after || p.before {
+			norm(all, at+"input_layernorm", r.hidden, false)
+		}
+		if p.after {
+			norm(all, at+"post_feedforward_layernorm", r.hidden, false)
+		}
+		if p.after && p.before {
+			norm(all, at+"pre_feedforward_layernorm", r.hidden, false)
+		}
+		switch {
+		case r.family == "qwen3" || p.headNorm:
+			norm(all, at+"self_attn.q_norm", r.dim, false)
+			norm(all, at+"self_attn.k_norm", r.dim, false)
+		case p.widthNorm:
+			norm(all, at+"self_attn.q_norm", r.heads*r.dim, false)
+			norm(all, at+"self_attn.k_norm", r.kvHeads*r.dim, false)
+		}
+		bias := r.bias || strings.HasPrefix(r.family, "qwen2")
+		if r.family == "phi3" {
+			matrix(all, at+"self_attn.qkv_proj", (r.heads+2*r.kvHeads)*r.dim, r.hidden, false)
+		} else {
+			matrix(all, at+"self_attn.q_proj", r.heads*r.dim, r.hidden, bias)
+			matrix(all, at+"self_attn.k_proj", r.kvHeads*r.dim, r.hidden, bias)
+			matrix(all, at+"self_attn.v_proj", r.kvHeads*r.dim, r.hidden, bias)
+		}
+		matrix(all, at+"self_attn.o_proj", r.hidden, r.heads*r.dim, r.bias)
+		switch {
+		case p.experts > 0:
+			f.mixtureTensors(all, at)
+		case r.family == "phi3":
+			matrix(all, at+"mlp.gate_up_proj", 2*r.inter, r.hidden, false)
+			matrix(all, at+"mlp.down_proj", r.hidden, r.inter, false)
+		default:
+			mlpTensors(all, r.hidden, r.inter, at+"mlp.gate_proj", at+"mlp.up_proj", at+"mlp.down_proj")
+		}
+	}
+}
+
+func mlpTensors(all map[string][]int, hidden, inter int, gate, up, down string) {
+	matrix(all, gate, inter, hidden, false)
+	matrix(all, up, inter, hidden, false)
+	matrix(all, down, hidden, inter, false)
+}
+
+func (f *family) mixtureTensors(all map[string][]int, at string) {
+	r := &f.ref
+	p := &r.shape
+	matrix(all, at+p.router, p.experts, r.hidden, r.family == "gpt_oss")
+	if r.family == "gpt_oss" {
+		all[at+"self_attn.sinks"] = []int{r.heads}
+		all[at+"mlp.experts.gate_up_proj"] = []int{p.experts, r.hidden, 2 * p.expertInter}
+		all[at+"mlp.experts.gate_up_proj_bias"] = []int{p.experts, 2 * p.expertInter}
+		all[at+"mlp.experts.down_proj"] = []int{p.experts, p.expertInter, r.hidden}
+		all[at+"mlp.experts.down_proj_bias"] = []int{p.experts, r.hidden}
+		return
+	}
+	for e := range p.experts {
+		name := at + fmt.Sprintf(p.expertNames, e)
+		mlpTensors(all, r.hidden, p.expertInter, name+p.expertMLP[0], name+p.expertMLP[1], name+p.expertMLP[2])
+	}
+	if p.sharedInter > 0 {
+		shared := at + "mlp.shared_expert"
+		matrix(all, shared+"_gate", 1, r.hidden, false)
+		mlpTensors(all, r.hidden, p.sharedInter, shared+".gate_proj", shared+".up_proj", shared+".down_proj")
+	}
+}
+
+// write makes a model's folder with random weights, which the reference gets too.
+func (f *family) write(t testing.TB) string {
+	dir := t.TempDir()
+	rnd := rand.New(rand.NewPCG(11, 13))
+	f.ref.w = map[string][]float32{}
+	var tensors []weightfile.Tensor
+	shapes := f.tensors()
+	for _, name := range slices.Sorted(maps.Keys(shapes)) { // in this order, so that each process draws the same
+		shape := shapes[name]
+		n := 1
+		for _, s := range shape {
+			n *= s
+		}
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(rnd.NormFloat64() * 0.2)
+			if strings.Contains(name, "norm") || strings.Contains(name, "ln_") {
+				values[i] += 1 - float32(f.ref.shape.offset)
+			}
+		}
+		f.ref.w[name] = values
+		tensors = append(tensors, weightfile.F32(name, values, shape...))
+	}
+	f.ref.separate()
+	config, err := json.Marshal(f.config)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), weightfile.Safetensors(tensors...), 0o644))
+	return dir
+}
+
+// A bench is a model with a store, whose sequences have blocks at random.
+type bench struct {
+	m      *model.Model
+	store  *kvstore.Store
+	runner *model.Runner
+}
+
+const blockSize, numBlocks = 8, 128
+
+func newBench(t testing.TB, dir string, workers int) *bench {
+	pool, err := parallel.New(workers)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	m, err := model.OpenFolder(dir, pool, model.Part{})
+	require.NoError(t, err)
+	return benchOf(t, m, pool)
+}
+
+func benchOf(t testing.TB, m *model.Model, pool *parallel.Pool) *bench {
+	return benchOfPart(t, m, pool, nil)
+}
+
+func benchOfPart(t testing.TB, m *model.Model, pool *parallel.Pool, group model.Group) *bench {
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(blockSize, attention.F32), Layers: m.NumLayers,
+		NumBlocks: numBlocks}, pool)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	runner, err := model.NewRunner(m, store, pool, group)
+	require.NoError(t, err)
+	return &bench{m, store, runner}
+}
+
+// A part is tokens of a sequence to compute, from a position on.
+type part struct {
+	tokens []int32
+	from   int
+	table  []int32
+}
+
+// step computes some parts together and returns the logits of all their tokens.
+func (b *bench) step(t testing.TB, parts ...part) [][][]float32 {
+	batch := model.Batch{QueryStart: []int32{0}, Blocks: model.Blocks{TableStride: numBlocks}}
+	for _, p := range parts {
+		for i, token := range p.tokens {
+			position := p.from + i
+			batch.Logits = append(batch.Logits, int32(len(batch.Tokens)))
+			batch.Tokens = append(batch.Tokens, token)
+			batch.Positions = append(batch.Positions, int32(position))
+			batch.Slots = append(batch.Slots, int64(p.table[position/blockSize])*blockSize+int64(position%blockSize))
+		}
+		batch.QueryStart = append(batch.QueryStart, int32(len(batch.Tokens)))
+		batch.SeqLens = append(batch.SeqLens, int32(p.from+len(p.tokens)))
+		batch.BlockTables = append(batch.BlockTables, append(append([]int32(nil), p.table...),
+			make([]int32, numBlocks-len(p.table))...)...)
+	}
+	require.NoError(t, b.runner.Forward(&batch))
+	logits, err := b.runner.ComputeLogits(&batch, 0, len(batch.Logits))
+	require.NoError(t, err)
+	if logits == nil {
+		return nil // not the first worker of a group
+	}
+	for i, token := range b.runner.Largest() {
+		largest, _ := pack.ArgMax(logits[i*b.m.VocabSize:][:b.m.VocabSize])
+		require.EqualValues(t, largest, token)
+	}
+	var all [][][]float32
+	for _, p := range parts {
+		var rows [][]float32
+		for range p.tokens {
+			rows = append(rows, append([]float32(nil), logits[:b.m.VocabSize]...))
+			logits = logits[b.m.VocabSize:]
+		}
+		all = append(all, rows)
+	}
+	return all
+}
+
+func randomTokens(seed uint64, n int) []int32 {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	tokens := make([]int32, n)
+	for i := range tokens {
+		tokens[i] = int32(rnd.IntN(97))
+	}
+	return tokens
+}
+
+func randomTable(seed uint64, first, n int) []int32 {
+	rnd := rand.New(rand.NewPCG(seed, 2))
+	var table []int32
+	for _, b := range rnd.Perm(n) {
+		table = append(table, int32(first+b))
+	}
+	return table
+}
+
+// Every family's logits are those of the model in float64.
+func TestLogitsAreThoseOfTheReference(t *testing.T) {
+	for _, f := range families() {
+		t.Run(f.name, func(t *testing.T) {
+			b := newBench(t, f.write(t), 2)
+			tokens := randomTokens(1, 60)
+			logits := b.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})[0]
+			for i, token := range tokens {
+				for j, want := range f.ref.next(token) {
+					require.InDelta(t, want, logits[i][j], 2e-4, "position %d, logit %d", i, j)
+				}
+			}
+		})
+	}
+}
+
+// The bits of a sequence's logits do not depend on how its tokens were cut into
+// steps, on what else was in them, on the number of workers, or on how many rows go through the MLP together.
+func TestLogitsDependOnTheSequenceAlone(t *testing.T) {
+	for _, f := range families() {
+		t.Run(f.name, func(t *testing.T) {
+			dir := f.write(t)
+			one, three := newBench(t, dir, 1), newBench(t, dir, 3)
+			three.runner.SetMLPRows(7)
+			tokens, other := randomTokens(1, 60), randomTokens(2, 60)
+			want := one.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})[0]
+			table, beside := randomTable(3, 10, 20), randomTable(4, 40, 20)
+			rnd := rand.New(rand.NewPCG(8, 8))
+			for at := 0; at < len(tokens); {
+				n := min(1+rnd.IntN(13)*rnd.IntN(2), len(tokens)-at)
+				got := three.step(t, part{other[:at+1], 0, beside}, part{tokens[at : at+n], at, table})[1]
+				require.Equal(t, want[at:at+n], got, "tokens from %d to %d", at, at+n)
+				at += n
+			}
+			require.LessOrEqual(t, three.runner.MLPRows(), 7)
+		})
+	}
+}

@@ -1,0 +1,233 @@
+package model_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/half"
+
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/weights"
+	"llmmemory/internal/serving/parallel"
+	"llmmemory/internal/testkit/weightfile"
+)
+
+// The types of GGUF: number, elements and bytes of a block, and where its scales
+// lie.
+var ggufTypes = map[string]struct {
+	number          uint32
+	elements, bytes int
+	halves          []int
+}{
+	"F32": {0, 1, 4, nil}, "F16": {1, 1, 2, []int{0}}, "BF16": {30, 1, 2, nil}, "Q4_0": {2, 32, 18, []int{0}},
+	"Q8_0": {8, 32, 34, []int{0}}, "Q4_K": {12, 256, 144, []int{0, 2}}, "Q6_K": {14, 256, 210, []int{208}},
+	"Q4_1": {3, 32, 20, []int{0, 2}}, "Q5_0": {6, 32, 22, []int{0}}, "Q5_1": {7, 32, 24, []int{0, 2}},
+	"Q2_K": {10, 256, 84, []int{80, 82}}, "Q3_K": {11, 256, 110, []int{108}}, "Q5_K": {13, 256, 176, []int{0, 2}},
+	"IQ4_NL": {20, 32, 18, []int{0}}, "IQ4_XS": {23, 256, 136, []int{0}}, "MXFP4": {39, 32, 17, nil},
+}
+
+// randomTensor has blocks of random bytes with scales that make weights of a
+// useful size.
+func randomTensor(rnd *rand.Rand, name, kind string, rows, cols int) weightfile.Tensor {
+	k := ggufTypes[kind]
+	data := make([]byte, rows*cols/k.elements*k.bytes)
+	for b := 0; b < len(data); b += k.bytes {
+		block := data[b : b+k.bytes]
+		switch kind {
+		case "BF16":
+			binary.LittleEndian.PutUint16(block, half.ToBF16(float32(rnd.NormFloat64()*0.1)))
+			continue
+		case "F16":
+			binary.LittleEndian.PutUint16(block, half.ToF16(float32(rnd.NormFloat64()*0.1)))
+			continue
+		}
+		for i := range block {
+			block[i] = byte(rnd.Uint32())
+		}
+		if kind == "MXFP4" {
+			block[0] = byte(121 + rnd.IntN(3)) // 2^-6 to 2^-4
+		}
+		size := map[string]float64{
+			"Q4_0": 0.02, "Q8_0": 0.0015, "Q4_K": 0.0004, "Q6_K": 0.00005, "Q4_1": 0.01, "Q5_0": 0.01, "Q5_1": 0.005,
+			"Q2_K": 0.005, "Q3_K": 0.002, "Q5_K": 0.0002, "IQ4_NL": 0.001, "IQ4_XS": 0.0001,
+		}[kind]
+		for _, at := range k.halves {
+			binary.LittleEndian.PutUint16(block[at:], half.ToF16(float32(size*(0.5+rnd.Float64()))))
+		}
+	}
+	return weightfile.Tensor{Name: name, Type: k.number, Shape: []int{rows, cols}, Data: data}
+}
+
+// A model of all the types of GGUF, with shapes that all of them have blocks for.
+const ggufHidden, ggufHeads, ggufKVHeads, ggufDim, ggufVocab, ggufLayers = 256, 4, 2, 64, 97, 2
+
+// A ggufFile is what a file is written of.
+type ggufFile struct {
+	meta    map[string]any
+	tensors []weightfile.Tensor
+}
+
+// mixedGGUF is a file whose matrices have all the types of GGUF; those in place are replaced.
+func mixedGGUF(family string, place map[string]string, changes ...func(*ggufFile)) []byte {
+	const hidden, heads, kvHeads, dim = ggufHidden, ggufHeads, ggufKVHeads, ggufDim
+	rnd := rand.New(rand.NewPCG(3, 9))
+	random := func(name, kind string, rows, cols int) weightfile.Tensor {
+		if other, ok := place[kind]; ok {
+			kind = other
+		}
+		return randomTensor(rnd, name, kind, rows, cols)
+	}
+	ones := func(name string, n int) weightfile.Tensor {
+		v := make([]float32, n)
+		for i := range v {
+			v[i] = 1 + float32(rnd.NormFloat64()*0.1)
+		}
+		return weightfile.F32(name, v, n)
+	}
+	tensors := []weightfile.Tensor{
+		random("token_embd.weight", "Q8_0", ggufVocab, hidden), random("output.weight", "Q6_K", ggufVocab, hidden),
+		ones("output_norm.weight", hidden),
+	}
+	for l := range ggufLayers {
+		at := fmt.Sprintf("blk.%d.", l)
+		tensors = append(tensors, ones(at+"attn_norm.weight", hidden), ones(at+"ffn_norm.weight", hidden),
+			random(at+"attn_q.weight", "Q8_0", heads*dim, hidden), random(at+"attn_k.weight", "Q4_0", kvHeads*dim, hidden),
+			random(at+"attn_v.weight", "Q6_K", kvHeads*dim, hidden), random(at+"attn_output.weight", "Q4_K", hidden, heads*dim),
+			random(at+"ffn_gate.weight", "Q4_K", hidden, hidden), random(at+"ffn_up.weight", "BF16", hidden, hidden),
+			random(at+"ffn_down.weight", []string{"Q6_K", "F16"}[l], hidden, hidden))
+		if family == "qwen2" {
+			tensors = append(tensors, ones(at+"attn_q.bias", heads*dim), ones(at+"attn_k.bias", kvHeads*dim),
+				ones(at+"attn_v.bias", kvHeads*dim))
+		}
+		if family == "qwen3" {
+			tensors = append(tensors, ones(at+"attn_q_norm.weight", dim), ones(at+"attn_k_norm.weight", dim))
+		}
+	}
+	f := &ggufFile{tensors: tensors, meta: map[string]any{
+		"general.architecture": family, family + ".embedding_length": uint32(hidden), family +
+			".block_count": uint32(ggufLayers),
+		family + ".attention.head_count": uint32(heads), family + ".attention.head_count_kv": uint32(kvHeads),
+		family + ".feed_forward_length": uint32(hidden), family + ".context_length": uint32(length), family +
+			".rope.freq_base": float32(1000),
+		family + ".attention.layer_norm_rms_epsilon": float32(1e-5), "tokenizer.ggml.eos_token_id": uint32(5),
+	}}
+	for _, change := range changes {
+		change(f)
+	}
+	return weightfile.GGUF(f.meta, f.tensors...)
+}
+
+func openGGUF(t *testing.T, data []byte) *weights.GGUF {
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	require.NoError(t, os.WriteFile(path, data, 0o644))
+	g, err := weights.OpenGGUF(path)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, g.Close()) })
+	return g
+}
+
+func ggufReference(g *weights.GGUF, family string) *reference {
+	return &reference{
+		family: family, layers: ggufLayers, heads: ggufHeads, kvHeads: ggufKVHeads, dim: ggufDim, hidden: ggufHidden,
+		inter: ggufHidden, vocab: ggufVocab,
+		eps: float64(float32(1e-5)), theta: 1000, w: published(g, family == "llama", ggufDim),
+	}
+}
+
+// A model with matrices of all the types of GGUF has the logits of the reference
+// over the weights that the types stand for.
+func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
+	tests := []struct {
+		family string
+		place  map[string]string
+	}{
+		{"llama", nil}, {"qwen2", nil}, {"qwen3", nil},
+		{"llama", map[string]string{"Q8_0": "Q5_0", "Q6_K": "Q5_K", "Q4_0": "MXFP4", "Q4_K": "Q3_K"}},
+		{"llama", map[string]string{"Q8_0": "Q5_1", "Q6_K": "IQ4_XS", "Q4_0": "IQ4_NL", "Q4_K": "Q2_K", "F16": "Q4_1"}},
+	}
+	for _, test := range tests {
+		family := test.family
+		t.Run(fmt.Sprint(family, test.place), func(t *testing.T) {
+			g := openGGUF(t, mixedGGUF(family, test.place))
+			pool, err := parallel.New(2)
+			require.NoError(t, err)
+			t.Cleanup(pool.Close)
+			m, err := model.OpenGGUF(g, pool, model.Part{})
+			require.NoError(t, err)
+			most, _, size := logitErrors(t, benchOf(t, m, pool), ggufReference(g, family))
+			require.Less(t, most, 2e-4)
+			require.Greater(t, size, 0.5, "the logits are too small to show anything")
+		})
+	}
+}
+
+// logitErrors compares the logits of 30 tokens: the largest error, the root of the mean squared error, and
+// that of the logits.
+func logitErrors(t *testing.T, b *bench, ref *reference) (most, mean, size float64) {
+	tokens := randomTokens(1, 30)
+	logits := b.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})[0]
+	n := 0.0
+	for i, token := range tokens {
+		for j, want := range ref.next(token) {
+			off := math.Abs(want - float64(logits[i][j]))
+			most, mean, size, n = max(most, off), mean+off*off, size+want*want, n+1
+		}
+	}
+	return most, math.Sqrt(mean / n), math.Sqrt(size / n)
+}
+
+// published gives the tensors the names of a folder. The rows of queries and keys
+// of GGUF's Llama are in another order: pairs lie side by side.
+func published(g *weights.GGUF, pairs bool, dim int) map[string][]float32 {
+	parts := map[string]string{
+		"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj",
+		"attn_k": "self_attn.k_proj",
+		"attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+		"ffn_down": "mlp.down_proj", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
+	}
+	w := map[string][]float32{
+		"model.embed_tokens.weight": g.Get("token_embd.weight").Vector(),
+		"model.norm.weight":         g.Get("output_norm.weight").Vector(),
+	}
+	if head := g.Get("output.weight"); head != nil {
+		w["lm_head.weight"] = head.Vector()
+	}
+	for l := 0; g.Get(fmt.Sprintf("blk.%d.attn_output.weight", l)) != nil; l++ {
+		for from, to := range parts {
+			for _, kind := range []string{".weight", ".bias"} {
+				t := g.Get(fmt.Sprintf("blk.%d.%s%s", l, from, kind))
+				if t == nil {
+					continue
+				}
+				v := t.Vector()
+				if pairs && (from == "attn_q" || from == "attn_k") {
+					cols := t.Cols
+					if kind == ".bias" {
+						cols = 1
+					}
+					v = apart(v, cols, dim)
+				}
+				w[fmt.Sprintf("model.layers.%d.%s%s", l, to, kind)] = v
+			}
+		}
+	}
+	return w
+}
+
+// apart puts row 2i of each head at i and row 2i+1 at i + dim/2.
+func apart(v []float32, cols, dim int) []float32 {
+	out := make([]float32, len(v))
+	for row := range len(v) / cols {
+		head, i := row/dim, row%dim
+		to := head*dim + i/2 + i%2*dim/2
+		copy(out[to*cols:(to+1)*cols], v[row*cols:(row+1)*cols])
+	}
+	return out
+}

@@ -1,0 +1,222 @@
+// Package induction builds a transformer by hand whose answer is known: it finds the
+// last earlier occurrence of the last three tokens and continues as the text did there. Its
+// tokens are bytes. Two layers do it, as in the induction heads that trained
+// models grow:
+//
+//	layer 0: head h attends to the token h+1 places back and writes it down beside the current one
+//	layer 1: attends to the places whose earlier tokens are the last tokens here, and copies the token there
+//
+// It needs no download, and one wrong key or value changes the answer.
+package induction
+
+import (
+	"math"
+
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/tokenizer"
+	"llmmemory/internal/serving/model/weights"
+	"llmmemory/internal/serving/parallel"
+)
+
+const (
+	code    = 128 // elements of a token's code
+	lags    = 3   // tokens that are written down beside the current one
+	headDim = 256
+	hidden  = code * (lags + 2) // the token, the ones before it, the answer
+	answer  = code * (lags + 1) // where the answer stands
+
+	// Positions turn pair i of a head by theta^(-i/128) a token. The pairs from
+	// 64 on stand still over any text, so codes go there; the ones before tell
+	// distances.
+	theta = 1e30
+	still = 64
+
+	// Start stands before a text: the first token has none before it and is
+	// taken for its own, so it should be one that no text contains. Begin and End
+	// stand around a message of a chat; End ends a sequence.
+	Start = 1
+	Begin = 2
+	End   = 3
+)
+
+// MaxModelLen is how long a sequence can be.
+const MaxModelLen = 4096
+
+// New builds the model, or the part of it that one of several workers has.
+func New(pool *parallel.Pool, part model.Part) (*model.Model, error) {
+	c := Config(part.Size)
+	return model.Build(c, tensors(c.NumHeads), pool, part)
+}
+
+// Config is the model's for a number of workers: several have a fourth head, which does nothing.
+func Config(workers int) model.Config {
+	heads := lags
+	if workers > 1 {
+		heads = 4
+	}
+	return model.Config{
+		Family: "qwen2", VocabSize: 256, HiddenSize: hidden, NumLayers: 2, NumHeads: heads, NumKVHeads: heads,
+		HeadDim: headDim, IntermediateSize: 16, MaxModelLen: MaxModelLen, NormEps: 1e-6, Activation: model.SiLU,
+		Rope: &model.Rope{Theta: theta}, QKVBias: true, End: []int32{End},
+	}
+}
+
+// Tokenizer is the model's: tokens are bytes.
+func Tokenizer() *tokenizer.Tokenizer { return tokenizer.Bytes(Start, Begin, End) }
+
+// Template makes a chat repeat the last message: each stands between Begin and
+// End, and the answer starts after a Begin.
+const Template = "\x01{% for message in messages %}\x02{{ message['content'] }}\x03{% endfor %}{% if " +
+	"add_generation_prompt %}\x02{% endif %}"
+
+// A matrix is [out, in].
+type matrix struct {
+	name     string
+	out, in  int
+	elements []float32
+}
+
+func newMatrix(name string, out, in int) *matrix {
+	return &matrix{name, out, in, make([]float32, out*in)}
+}
+
+func (m *matrix) set(out, in int, v float32) { m.elements[out*m.in+in] = v }
+
+func (m *matrix) tensor() *weights.Tensor {
+	return weights.FromFloats(m.name, m.out, m.in, m.elements)
+}
+
+func tensors(heads int) *weights.Tensors {
+	embed, head := newMatrix("model.embed_tokens.weight", 256, hidden), newMatrix("lm_head.weight", 256, hidden)
+	for b := range 256 {
+		for i := range code {
+			embed.set(b, i, sign(b, i))
+			head.set(b, answer+i, sign(b, i)*sharpness)
+		}
+	}
+	all := []*weights.Tensor{embed.tensor(), head.tensor(), ones("model.norm.weight")}
+	all = append(all, layer("model.layers.0.", heads, lookBack)...)
+	all = append(all, layer("model.layers.1.", heads, match)...)
+	return weights.Collect(all...)
+}
+
+// sign is element i of the code of a byte: the codes are the 128 rows of a
+// Hadamard matrix and their opposites, so the product of two is 128, 0 or −128.
+func sign(b, i int) float32 {
+	odd := b >> 7
+	for bits := b & i & 127; bits > 0; bits &= bits - 1 {
+		odd ^= 1
+	}
+	return float32(1 - 2*odd)
+}
+
+// place is the element of a head where element i of a code goes: the pairs that
+// stand still are (64, 192), (65, 193), and so on.
+func place(i int) int {
+	if i < code/2 {
+		return still + i
+	}
+	return headDim/2 + still + i - code/2
+}
+
+func ones(name string) *weights.Tensor {
+	m := newMatrix(name, 1, hidden)
+	for i := range m.elements {
+		m.elements[i] = 1
+	}
+	return m.tensor()
+}
+
+// An attention is the parts of a layer that are not zero.
+type attention struct {
+	q, k, v, out        *matrix
+	qBias, kBias, vBias *matrix
+}
+
+func layer(name string, heads int, fill func(*attention)) []*weights.Tensor {
+	width := heads * headDim
+	a := &attention{
+		q: newMatrix(name+"self_attn.q_proj.weight", width, hidden), qBias: newMatrix(name+"self_attn.q_proj.bias", 1, width),
+		k: newMatrix(name+"self_attn.k_proj.weight", width, hidden), kBias: newMatrix(name+"self_attn.k_proj.bias", 1, width),
+		v: newMatrix(name+"self_attn.v_proj.weight", width, hidden), vBias: newMatrix(name+"self_attn.v_proj.bias", 1, width),
+		out: newMatrix(name+"self_attn.o_proj.weight", hidden, width),
+	}
+	fill(a)
+	const inner = 16
+	return []*weights.Tensor{
+		a.q.tensor(), a.k.tensor(), a.v.tensor(), a.out.tensor(), a.qBias.tensor(), a.kBias.tensor(), a.vBias.tensor(),
+		ones(name + "input_layernorm.weight"), ones(name + "post_attention_layernorm.weight"),
+		newMatrix(name+"mlp.gate_proj.weight", inner, hidden).tensor(),
+		newMatrix(name+"mlp.up_proj.weight", inner, hidden).tensor(),
+		newMatrix(name+"mlp.down_proj.weight", hidden, inner).tensor(),
+	}
+}
+
+// normed is a norm's output: norms divide by the root of the mean square: of a vector with n codes of 128 ±1
+// in it, by the root of n × 128 / hidden.
+func normed(codes float64) float64 { return math.Sqrt(hidden / (codes * code)) }
+
+// Settings of the heads, as differences of logits.
+const (
+	distance  = 60.0 // between a distance that is looked for and the ones beside it, about
+	unit      = 40.0 // for each earlier token that is the same
+	nearest   = 1.5  // times as much for the nearest one
+	recency   = 0.5  // for each pair of elements that tells distances
+	sharpness = 0.12 // of the answer: makes 15.4 of the product of equal codes
+)
+
+// lookBack fills layer 0: queries and keys do not depend on the token, but are
+// turned so that head h finds the one h+1 places back.
+func lookBack(a *attention) {
+	amplitude := math.Sqrt(distance * math.Sqrt(headDim))
+	for h := range lags {
+		at := h * headDim
+		for i := range still {
+			angle := float64(h+1) * math.Pow(theta, -float64(i)/(headDim/2))
+			s, c := math.Sincos(-angle)
+			a.kBias.set(0, at+i, float32(amplitude))
+			a.qBias.set(0, at+i, float32(amplitude*c))
+			a.qBias.set(0, at+i+headDim/2, float32(amplitude*s))
+		}
+		for i := range code {
+			a.v.set(at+i, i, float32(1/normed(1)))
+			a.out.set((h+1)*code+i, at+i, 1)
+		}
+	}
+}
+
+// match fills the first head of layer 1. The codes of the last tokens are summed
+// in the query, those of the tokens before a place in its key, each with signs
+// different from the others, so that only codes of the same lag match.
+func match(a *attention) {
+	scale := math.Sqrt(unit*math.Sqrt(headDim)/code) / normed(lags+1)
+	for lag := range lags {
+		for i := range code {
+			v := float32(scale) * scramble(lag, i)
+			weight := float32(1)
+			if lag == 0 {
+				weight = nearest
+			}
+			a.q.set(place(i), lag*code+i, v*weight)
+			a.k.set(place(i), (lag+1)*code+i, v)
+		}
+	}
+	for i := range still {
+		v := float32(math.Sqrt(recency * math.Sqrt(headDim)))
+		a.qBias.set(0, i, v)
+		a.kBias.set(0, i, v)
+	}
+	for i := range code {
+		a.v.set(i, i, float32(1/normed(lags+1)))
+		a.out.set(answer+i, i, 1)
+	}
+}
+
+// scramble is ±1, the same in each run: the lowest bit of a number that was
+// mixed by multiplication.
+func scramble(lag, i int) float32 {
+	x := uint64(lag*code+i+1) * 0x9e3779b97f4a7c15
+	x ^= x >> 29
+	x *= 0xbf58476d1ce4e5b9
+	return float32(1 - 2*int(x>>40&1))
+}

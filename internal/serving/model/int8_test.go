@@ -1,0 +1,99 @@
+package model_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/weights"
+	"llmmemory/internal/serving/parallel"
+)
+
+func roundingModel(t *testing.T, g *weights.GGUF, option model.Option) *bench {
+	pool, err := parallel.New(2)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	m, err := model.OpenGGUF(g, pool, model.Part{}, option)
+	require.NoError(t, err)
+	return benchOf(t, m, pool)
+}
+
+// requireRoundedLogits compares a model with a reference that rounds where the model does. A value between two steps
+// may be rounded to either, which changes the logits of its token and of those after it: sequences are short, and a
+// quarter of the tokens may be off.
+func requireRoundedLogits(t *testing.T, b *bench, ref *reference) {
+	const sequences, tokens = 24, 3
+	off := 0
+	for seed := range uint64(sequences) {
+		ref.keys, ref.values = nil, nil
+		prompt := randomTokens(seed, tokens)
+		logits := b.step(t, part{tokens: prompt, table: randomTable(1, 0, 8)})[0]
+		for i, token := range prompt {
+			most := 0.0
+			for j, want := range ref.next(token) {
+				most = max(most, math.Abs(want-float64(logits[i][j])))
+			}
+			require.Less(t, most, 0.5)
+			if most > 1e-4 {
+				off++
+			}
+		}
+	}
+	t.Logf("%d of %d tokens are off", off, sequences*tokens)
+	require.Less(t, off, sequences*tokens/4)
+}
+
+// The logits are those of the reference that rounds where the model does. Packing changes no weight of these types.
+func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
+	for _, family := range []string{"llama", "qwen2", "qwen3"} {
+		t.Run(family, func(t *testing.T) {
+			place := map[string]string{"Q4_K": "Q4_0", "Q6_K": "Q8_0"}
+			switch family {
+			case "qwen2":
+				place = map[string]string{"Q4_K": "Q4_1", "Q6_K": "Q5_0"}
+			case "qwen3":
+				place = map[string]string{"Q4_K": "Q5_1", "Q6_K": "IQ4_NL", "Q4_0": "MXFP4"}
+			}
+			g := openGGUF(t, mixedGGUF(family, place))
+			b, ref := roundingModel(t, g, model.Int8Activations), ggufReference(g, family)
+			ref.rounds = map[string]func([]float64) []float64{"lm_head": rounded}
+			for _, name := range []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+				"mlp.gate_proj", "mlp.down_proj"} {
+				ref.rounds["model.layers.0."+name] = rounded
+				if name != "mlp.down_proj" { // which is F16 there
+					ref.rounds["model.layers.1."+name] = rounded
+				}
+			}
+			requireRoundedLogits(t, b, ref)
+		})
+	}
+}
+
+// With weights of all types the logits differ from those of the reference that rounds nothing by 5 % of their
+// size in the mean at most, and none by more than 60 %.
+func TestInt8ActivationsChangeLogitsLittle(t *testing.T) {
+	tests := []struct {
+		family string
+		place  map[string]string
+	}{
+		{"llama", nil},
+		{"llama", map[string]string{"Q4_K": "Q5_K", "Q6_K": "IQ4_XS", "Q4_0": "Q3_K", "Q8_0": "Q2_K"}},
+	}
+	for i, test := range tests {
+		t.Run(fmt.Sprintf("%s %d", test.family, i), func(t *testing.T) {
+			g := openGGUF(t, mixedGGUF(test.family, test.place))
+			most, mean, size := logitErrors(t, roundingModel(t, g, model.Int8Activations), ggufReference(g, test.family))
+			t.Logf("off by %.4f at most, %.4f in the mean, of %.2f", most, mean, size)
+			require.Less(t, mean, 0.05*size)
+			require.Less(t, most, 0.6*size)
+			require.Greater(t, mean, 1e-4, "nothing was rounded")
+		})
+	}
+}
+
+func TestForwardWithInt8ActivationsAllocatesNothing(t *testing.T) {
+	requireNoAllocations(t, roundingModel(t, openGGUF(t, mixedGGUF("llama", nil)), model.Int8Activations), 20)
+}

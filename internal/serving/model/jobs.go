@@ -1,0 +1,304 @@
+package model
+
+import (
+	"llmmemory/internal/serving/model/matrix"
+)
+
+// A productJob multiplies rows by a linear, some panels at a time.
+type productJob struct {
+	lin      *linear
+	dst      []float32
+	x        matrix.Input
+	bias     []float32 // nil: none
+	residual []float32 // the result is added to it, too; nil: not
+	rows     int
+	first    int // panels
+	last     int
+	large    int      // panels of the first task of each worker
+	small    int      // panels of the others
+	largest  *largest // of the outputs of each row, which are logits; nil: not looked for
+	config   *Config
+	scratch  []*matrix.Scratch
+}
+
+// multiply sets dst to x times the matrix, plus its bias.
+func (r *Runner) multiply(lin *linear, dst, x []float32, rows int) {
+	r.product.residual, r.product.bias = nil, lin.bias
+	r.multiplyPanels(lin, dst, x, rows, 0, lin.panels())
+}
+
+// addProduct adds the product of x and a matrix, plus its bias, to rows of the residual stream.
+// A worker of a group has a part of the inputs, and the product is the sum over all. A norm after it, if it has
+// weights, comes before that.
+func (r *Runner) addProduct(lin *linear, after *norm, residual, x []float32, rows int) error {
+	if r.group == nil && after.weight == nil && r.model.ResidualScale == 0 {
+		r.product.residual, r.product.bias = residual, lin.bias
+		r.multiplyPanels(lin, r.sums, x, rows, 0, lin.panels())
+		return nil
+	}
+	if err := r.sumProduct(lin, r.sums, x, rows); err != nil {
+		return err
+	}
+	r.each(rows, rowJob{op: opAdd, residual: residual, bias: lin.bias, norm: after})
+	return nil
+}
+
+// sumProduct sets dst to x times a matrix, without its bias, summed over the workers of a group.
+func (r *Runner) sumProduct(lin *linear, dst, x []float32, rows int) error {
+	r.product.residual, r.product.bias = nil, nil
+	r.multiplyPanels(lin, dst, x, rows, 0, lin.panels())
+	if r.group == nil {
+		return nil
+	}
+	return r.group.AllReduce(r.model.part.Rank, dst[:rows*lin.out])
+}
+
+// multiplyPanels computes the outputs of panels from up to to.
+func (r *Runner) multiplyPanels(lin *linear, dst, x []float32, rows, from, to int) {
+	if rows == 0 {
+		return
+	}
+	j := &r.product
+	j.lin, j.dst, j.rows, j.first, j.last = lin, dst, rows, from, to
+	r.pack(j.x.Set(x, rows, lin.parts[0].In, lin.forms()))
+	tasks := j.share(to-from, len(j.scratch))
+	if j.largest != nil {
+		j.largest.reset(tasks, rows)
+	}
+	r.pool.Run(tasks, j)
+}
+
+// share cuts n panels into tasks and returns their number. Each worker first has a large one, whose
+// weights it reads as one stretch of memory, and then small ones, so that all end together.
+func (j *productJob) share(n, workers int) int {
+	j.large = n * 5 / 8 / workers
+	rest := n - j.large*workers
+	j.small = max(1, rest/(4*workers))
+	return workers + (rest+j.small-1)/j.small
+}
+
+// A packJob packs the rows of a product.
+type packJob struct{ product *productJob }
+
+// Do packs some of them.
+func (j *packJob) Do(_, call int) { j.product.x.Pack(call) }
+
+// pack packs the product's rows in some calls. One worker packs a few rows before others would wake up.
+func (r *Runner) pack(calls int) {
+	if calls > 2 {
+		r.packing.product = &r.product
+		r.pool.Run(calls, &r.packing)
+		return
+	}
+	for call := range calls {
+		r.product.x.Pack(call)
+	}
+}
+
+// Do multiplies some panels; see parallel.Task.
+func (j *productJob) Do(worker, i int) {
+	workers := len(j.scratch)
+	from, n := j.first+i*j.large, j.large
+	if i >= workers {
+		from, n = j.first+workers*j.large+(i-workers)*j.small, j.small
+	}
+	to := min(from+n, j.last)
+	if j.largest == nil {
+		j.panels(worker, from, to)
+		return
+	}
+	for ; from < to; from += comparedPanels {
+		end := min(from+comparedPanels, to)
+		j.panels(worker, from, end)
+		first, last := j.lin.columns(from, end)
+		for r := range j.rows {
+			j.config.finishLogits(j.dst[r*j.lin.out:][first:last])
+			j.largest.compare(i, r, j.dst[r*j.lin.out:][first:last], first)
+		}
+	}
+}
+
+// panels multiplies panels from up to to.
+func (j *productJob) panels(worker, from, to int) {
+	if from == to {
+		return
+	}
+	j.lin.product(j.dst, &j.x, from, to, j.scratch[worker])
+	if j.bias == nil && j.residual == nil {
+		return
+	}
+	first, last := j.lin.columns(from, to)
+	for r := range j.rows {
+		out := j.dst[r*j.lin.out:][first:last]
+		if j.bias != nil {
+			for c, b := range j.bias[first:last] {
+				out[c] += b
+			}
+		}
+		if j.residual != nil {
+			sum := j.residual[r*j.lin.out:][first:last]
+			for c, v := range out {
+				sum[c] += v
+			}
+		}
+	}
+}
+
+// columns are the outputs of panels from up to to.
+func (l *linear) columns(from, to int) (first, last int) {
+	column := 0
+	first = -1
+	for _, m := range l.parts {
+		n := m.Panels()
+		if from < n && to > 0 {
+			if first < 0 {
+				first = column + max(from, 0)*matrix.Panel
+			}
+			last = column + min(to*matrix.Panel, m.Out)
+		}
+		from, to, column = from-n, to-n, column+m.Out
+	}
+	return first, last
+}
+
+type rowOp uint8
+
+const (
+	opNorm     rowOp = iota // x to normed
+	opSquares               // of queries and keys
+	opRotate                // queries; with QKNorm, queries and keys are normalized before
+	opActivate              // up to act
+	opRoute                 // logits of experts to the experts that are taken
+	opCombine               // what experts give to sums
+	opAdd                   // sums, plus a bias, normalized if there is a norm, to the residual stream
+	opLogits                // finishes them
+)
+
+// A rowJob does something to each row by itself.
+type rowJob struct {
+	r         *Runner
+	op        rowOp
+	norm      *norm
+	residual  []float32
+	bias      []float32
+	layer     *layer
+	positions []int32
+	angles    *rotary
+	width     int
+	rows      int
+	chunk     int
+}
+
+// each does a job for n rows.
+func (r *Runner) each(n int, j rowJob) {
+	r.rows = j
+	r.rows.r, r.rows.rows = r, n
+	if r.rows.chunk = (n + r.pool.Size() - 1) / r.pool.Size(); n < 4 {
+		r.rows.chunk = n // waking others would take longer
+	}
+	r.pool.Run((n+r.rows.chunk-1)/r.rows.chunk, &r.rows)
+}
+
+// Do does a chunk of rows.
+func (j *rowJob) Do(_, i int) {
+	r := j.r
+	for row := i * j.chunk; row < min((i+1)*j.chunk, j.rows); row++ {
+		switch j.op {
+		case opNorm:
+			hidden := r.model.HiddenSize
+			r.model.normalize(r.normed[row*hidden:][:hidden], r.x[row*hidden:][:hidden], j.norm)
+		case opSquares:
+			r.squareRow(row)
+		case opRotate:
+			r.rotateRow(j, row)
+		case opActivate:
+			r.activateRow(row, j.width)
+		case opRoute:
+			r.routing.choose(r.model.Experts, row)
+		case opCombine:
+			r.combineRow(j.layer, row)
+		case opAdd:
+			r.addRow(j, row)
+		case opLogits:
+			r.model.finishLogits(r.logits[row*r.model.VocabSize:][:r.model.VocabSize])
+		}
+	}
+}
+
+// queryAndKey are the queries and the keys of a row.
+func (r *Runner) queryAndKey(row int) (query, key []float32) {
+	q, kv := r.local.NumHeads*r.model.HeadDim, r.local.NumKVHeads*r.model.HeadDim
+	qkv := r.qkv[row*(q+2*kv):][:q+kv]
+	return qkv[:q], qkv[q:]
+}
+
+func (r *Runner) squareRow(row int) {
+	query, key := r.queryAndKey(row)
+	for i, x := range [2][]float32{query, key} {
+		var sums [4]float32
+		n := 4 / r.model.part.size()
+		for k := range n {
+			sum := 0.0
+			for _, v := range x[len(x)/n*k : len(x)/n*(k+1)] {
+				sum += float64(v) * float64(v)
+			}
+			sums[k] = float32(sum)
+		}
+		r.squares[2*row+i] = (sums[0] + sums[1]) + (sums[2] + sums[3])
+	}
+}
+
+func (r *Runner) rotateRow(j *rowJob, row int) {
+	m := r.model
+	query, key := r.queryAndKey(row)
+	switch m.QKNorm {
+	case HeadNorm:
+		for h := 0; h < len(query); h += m.HeadDim {
+			rmsNorm(query[h:][:m.HeadDim], query[h:][:m.HeadDim], j.layer.qNorm, m.NormEps)
+		}
+		for h := 0; h < len(key); h += m.HeadDim {
+			rmsNorm(key[h:][:m.HeadDim], key[h:][:m.HeadDim], j.layer.kNorm, m.NormEps)
+		}
+	case WidthNorm:
+		scaleBy(query, j.layer.qNorm, r.squares[2*row], m.NumHeads*m.HeadDim, m.NormEps)
+		scaleBy(key, j.layer.kNorm, r.squares[2*row+1], m.NumKVHeads*m.HeadDim, m.NormEps)
+	}
+	if j.angles != nil {
+		m.rotate(query, j.positions[row], j.angles.rope, &j.angles.tables)
+	}
+}
+
+// addRow adds a product to the residual stream, in the order in which one worker alone does.
+func (r *Runner) addRow(j *rowJob, row int) {
+	m := r.model
+	x, sums := j.residual[row*m.HiddenSize:][:m.HiddenSize], r.sums[row*m.HiddenSize:][:m.HiddenSize]
+	for i, b := range j.bias {
+		sums[i] += b
+	}
+	if j.norm.weight != nil {
+		m.normalize(sums, sums, j.norm)
+	}
+	if scale := float32(m.ResidualScale); scale != 0 {
+		for i := range sums {
+			sums[i] *= scale
+		}
+	}
+	for i, v := range sums {
+		x[i] += v
+	}
+}
+
+func (r *Runner) activateRow(row, width int) {
+	a := r.model.Activation
+	in := r.up[row*width:][:width]
+	switch a {
+	case GELU:
+		gelu(r.act[row*width:][:width], in)
+	case ReLU:
+		relu(r.act[row*width:][:width], in)
+	default:
+		n := width / 2
+		prepareGate(a, in[:n], in[n:])
+		matrix.SiLUMul(r.act[row*n:][:n], in[:n], in[n:])
+	}
+}

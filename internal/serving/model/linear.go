@@ -1,0 +1,248 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+
+	"llmmemory/internal/serving/model/matrix"
+	"llmmemory/internal/serving/model/weights"
+)
+
+// A linear is matrices with the same inputs, whose outputs stand one after the
+// other, and a bias.
+type linear struct {
+	parts []*matrix.Matrix
+	out   int
+	bias  []float32 // nil: none
+}
+
+func (l *linear) panels() int {
+	n := 0
+	for _, m := range l.parts {
+		n += m.Panels()
+	}
+	return n
+}
+
+// forms are those of activations that the matrices read.
+func (l *linear) forms() matrix.Form {
+	var forms matrix.Form
+	for _, m := range l.parts {
+		forms |= m.Form()
+	}
+	return forms
+}
+
+// product computes panels from up to to, counted over all parts, without the
+// bias.
+func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix.Scratch) {
+	column := 0
+	for _, m := range l.parts {
+		if n := m.Panels(); from < n && to > 0 {
+			m.Product(dst[column:], l.out, x, max(from, 0), min(to, n), s)
+		}
+		from, to = from-m.Panels(), to-m.Panels()
+		column += m.Out
+	}
+}
+
+// packedType returns the type and the block size of a matrix of t's weights. in is its number of inputs, those of all
+// workers together.
+func (l *loader) packedType(t *weights.Tensor, in int) (kind matrix.Type, block int) {
+	switch l.rounding {
+	case matrix.Rounded:
+		if rounds := t.Rounds(); rounds != matrix.F32 {
+			return rounds, t.Block()
+		}
+	case matrix.Shorts:
+		// A multiple of 8 inputs can be divided among 4 workers in pairs, as without rounding.
+		if (t.DType == weights.F16 || t.DType == weights.BF16) && in%8 == 0 {
+			return matrix.W16A16, 0
+		}
+	}
+	return t.Packed(), t.Block()
+}
+
+// A turned is the columns of a matrix as rows.
+type turned struct {
+	values     []float32
+	rows, cols int // of the matrix in the file
+}
+
+func (t turned) Row(i int, dst []float32) {
+	for k := range t.rows {
+		dst[k] = t.values[k*t.cols+i]
+	}
+}
+
+// A paired is a matrix of experts whose rows alternate between the gate and the up projection. It is read with the
+// gate's rows of an expert first.
+type paired struct {
+	*weights.Tensor
+	inter int // rows of the gate of an expert
+}
+
+// row returns the place of row i in the tensor.
+func (p paired) row(i int) int {
+	of := i % (2 * p.inter)
+	return i - of + of%p.inter*2 + of/p.inter
+}
+
+func (p paired) Row(i int, dst []float32) { p.Tensor.Row(p.row(i), dst) }
+
+func (p paired) Quantized(i int, q []int8, scales []matrix.Scale) {
+	p.Tensor.Quantized(p.row(i), q, scales)
+}
+
+// pack packs a source in parallel.
+func (l *loader) pack(kind matrix.Type, out, in, block int, src *stack) (*matrix.Matrix, error) {
+	if l.shapes {
+		return &matrix.Matrix{Type: kind, Out: out, In: in, Block: block}, nil
+	}
+	m, err := l.weights.New(kind, out, in, block)
+	if err != nil {
+		return nil, err
+	}
+	job := &packing{m: m, src: src, errs: make([]error, m.Panels())}
+	// Some panels at a time, whose source pages are released: of a large matrix they would
+	// be as much again.
+	some := max(1, waveBytes/(matrix.Panel*in*4))
+	for job.first = 0; job.first < m.Panels(); job.first += some {
+		n := min(some, m.Panels()-job.first)
+		l.pool.Run(n, job)
+		src.release(job.first*matrix.Panel, min((job.first+n)*matrix.Panel, out))
+	}
+	if err := errors.Join(job.errs...); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// waveBytes is the part of a matrix, as f32, that is packed before its source is released.
+const waveBytes = 32 << 20
+
+type packing struct {
+	m     *matrix.Matrix
+	src   matrix.Source
+	errs  []error
+	first int // panel
+}
+
+func (p *packing) Do(_, i int) {
+	i += p.first
+	p.errs[i] = p.m.Pack(p.src, i, i+1)
+}
+
+// A shape is what a linear takes of its tensors, which have in inputs and outs outputs.
+type shape struct {
+	in     int
+	outs   []int
+	rows   [][]span // of each tensor; nil: all
+	cols   span     // inputs; empty: all
+	bias   bool
+	paired int // rows of the gate of an expert, if they alternate with those of the up projection; 0: they do not
+}
+
+// linear loads matrices. Those of the same type are packed as one.
+func (l *loader) linear(s shape, tensors ...string) (linear, error) {
+	var lin linear
+	if s.cols.len() == 0 {
+		s.cols = span{0, s.in}
+	}
+	var group stack
+	flush := func() error {
+		if len(group.tensors) == 0 {
+			return nil
+		}
+		kind, block := l.packedType(group.tensors[0], s.in)
+		if l.names.transposed {
+			block = 0
+		}
+		m, err := l.pack(kind, group.rows(), s.cols.len(), block, &group)
+		if err != nil {
+			return fmt.Errorf("%s: %w", group.tensors[0].Name, err)
+		}
+		lin.parts = append(lin.parts, m)
+		for _, t := range group.tensors {
+			t.Release()
+		}
+		group = stack{}
+		return nil
+	}
+	for i, name := range tensors {
+		t, err := l.matrix(name, s.outs[i], s.in)
+		if err == nil && len(group.tensors) > 0 && group.tensors[0].DType != t.DType {
+			err = flush()
+		}
+		if err != nil {
+			return lin, err
+		}
+		rows := all(s.outs[i])
+		if s.rows != nil {
+			rows = s.rows[i]
+		}
+		c := &cut{source: t, rows: rows, width: s.in, cols: s.cols, block: t.Block()}
+		if l.names.transposed && !l.shapes {
+			c.source = turned{t.Vector(), t.Rows, t.Cols}
+		}
+		if s.paired > 0 {
+			c.source = paired{t, s.paired}
+		}
+		lin.out += count(rows)
+		group.cuts, group.tensors = append(group.cuts, c), append(group.tensors, t)
+	}
+	if err := flush(); err != nil {
+		return lin, err
+	}
+	if s.bias {
+		return lin, l.biases(&lin, &s, tensors)
+	}
+	return lin, nil
+}
+
+func (l *loader) biases(lin *linear, s *shape, tensors []string) error {
+	for i, name := range tensors {
+		t, err := l.tensor(name + ".bias")
+		if err != nil && i > 0 {
+			err = fmt.Errorf("%w; the file has %q", err, l.prefix+tensors[0]+".bias")
+		}
+		if err != nil {
+			return err
+		}
+		if t.Rows*t.Cols != s.outs[i] {
+			return fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d", ErrModel, t.Name, t.Rows, t.Cols,
+				s.outs[i])
+		}
+		v := t.Vector()
+		if s.paired > 0 {
+			turns, p := v, paired{inter: s.paired}
+			v = make([]float32, len(v))
+			for i := range v {
+				v[i] = turns[p.row(i)]
+			}
+		}
+		if s.rows != nil {
+			v = pick(v, s.rows[i])
+		}
+		lin.bias = append(lin.bias, v...)
+	}
+	return nil
+}
+
+// second loads the second matrix of a half of a layer, of which each worker has some
+// inputs: its products are sums over slices, whatever the number of workers.
+func (l *loader) second(s shape, tensor string) (linear, error) {
+	n := l.part.size()
+	s.cols = l.part.span(s.in)
+	lin, err := l.linear(s, tensor)
+	if err != nil {
+		return lin, err
+	}
+	m := lin.parts[0]
+	slices := matrix.Slices(s.in, m.Unit())
+	if slices < n {
+		return lin, fmt.Errorf("%w: the %d inputs of %q cannot be shared out among %d workers: the share of each must be "+
+			"a multiple of %d", ErrModel, s.in, tensor, n, m.Unit())
+	}
+	return lin, m.Slice(slices / n)
+}

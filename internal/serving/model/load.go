@@ -1,0 +1,345 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/serving/model/matrix"
+	"llmmemory/internal/serving/model/weights"
+	"llmmemory/internal/serving/parallel"
+)
+
+// A Model is a configuration with packed weights. It does not change after it
+// was loaded.
+type Model struct {
+	Config
+	part      Part
+	vocab     []Columns // whose logits each part computes
+	embed     *table    // nil: rows of the head
+	positions *table    // nil: positions are rotations
+	layers    []layer
+	norm      norm
+	head      linear
+	weights   matrix.Arena // of all matrices
+	unused    []string
+}
+
+// Unused returns the sorted names of the tensors of a folder that the model does not use, except frequencies, masks,
+// scales, and what reads images.
+func (m *Model) Unused() []string { return m.unused }
+
+type norm struct{ weight, bias []float32 }
+
+type layer struct {
+	attnNorm, attnPost norm // without weights: there is none
+	qkv                linear
+	qNorm, kNorm       []float32
+	sinks              []float32
+	out                linear
+	mlpNorm, mlpPost   norm
+	mlp                mlp      // of a mixture, the expert that all tokens take; without matrices: there is none
+	experts            *experts // nil: no mixture
+}
+
+// An mlp is the second half of a layer, or an expert.
+type mlp struct {
+	up   linear // with a gate, it comes first
+	down linear
+}
+
+// matrices calls f with all matrices of a layer.
+func (l *layer) matrices(f func(*linear)) {
+	f(&l.qkv)
+	f(&l.out)
+	f(&l.mlp.up)
+	f(&l.mlp.down)
+	if l.experts == nil {
+		return
+	}
+	f(&l.experts.router)
+	f(&l.experts.sharedRouter)
+	for i := range l.experts.all {
+		f(&l.experts.all[i].up)
+		f(&l.experts.all[i].down)
+	}
+}
+
+// Part is the part of the model that this is; the whole is part 0 of 1.
+func (m *Model) Part() Part { return Part{m.part.Rank, m.part.size()} }
+
+// Close releases the weights' memory.
+func (m *Model) Close() error {
+	return errors.Join(m.weights.Close(), m.embed.close(), m.positions.close())
+}
+
+// WeightBytes is the size of the packed weights.
+func (m *Model) WeightBytes() int {
+	n := 0
+	add := func(l *linear) {
+		for _, p := range l.parts {
+			n += p.Bytes()
+		}
+	}
+	add(&m.head)
+	for i := range m.layers {
+		m.layers[i].matrices(add)
+	}
+	return n + m.embed.bytes() + m.positions.bytes()
+}
+
+// OpenFolder loads a part of a folder as Hugging Face publishes it. Names and shapes of tensors, and
+// memory, are checked before any memory is taken.
+func OpenFolder(dir string, pool *parallel.Pool, part Part, opts ...Option) (*Model, error) {
+	c, err := ReadConfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	files, err := weights.OpenSafetensors(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrModel, err)
+	}
+	m, err := build(c, files, pool, false, part, opts)
+	return m, errors.Join(err, files.Close())
+}
+
+// OpenGGUF loads a part of a GGUF file that is open.
+func OpenGGUF(g *weights.GGUF, pool *parallel.Pool, part Part, opts ...Option) (*Model, error) {
+	c, err := ConfigFromGGUF(g)
+	if err != nil {
+		return nil, err
+	}
+	return build(c, g.Tensors, pool, true, part, opts)
+}
+
+// A loader finds the tensors of a model.
+type loader struct {
+	config *Config
+	files  *weights.Tensors
+	pool   *parallel.Pool
+	names  *names
+	prefix string
+	part   Part
+
+	rounding matrix.Form // of activations: Rounded, Shorts or 0
+
+	used map[string]bool // tensors that were found
+
+	shapes  bool // only names and shapes are compared with the configuration
+	weights *matrix.Arena
+}
+
+func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, part Part, opts []Option) (*Model,
+	error) {
+	if err := part.Check(c); err != nil {
+		return nil, err
+	}
+	l := &loader{config: c, files: files, pool: pool, part: part, used: map[string]bool{}}
+	for _, option := range opts {
+		option(l)
+	}
+	if gguf {
+		l.names = namesInGGUF(c, func(tensor string) bool { return files.Get(tensor) != nil })
+	} else {
+		l.names = folderNames(c)
+	}
+	if at := slices.IndexFunc(prefixes, func(p string) bool {
+		return files.Get(p+l.names.embed+".weight") != nil
+	}); at >= 0 {
+		l.prefix = prefixes[at]
+	} else if !gguf {
+		l.prefix = prefixes[0]
+	}
+	if err := l.enoughMemory(); err != nil {
+		return nil, err
+	}
+	// Missing tensors and wrong shapes are reported before anything is packed.
+	l.shapes = true
+	shape := &Model{}
+	if err := l.load(shape); err != nil {
+		return nil, err
+	}
+	var unused []string
+	var err error
+	if gguf {
+		err = l.allUsed()
+	} else {
+		unused, err = l.unused()
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch rounds := shape.forms()&l.rounding != 0; {
+	case l.rounding == matrix.Rounded && !rounds:
+		return nil, ErrNotQuantized
+	case l.rounding == matrix.Shorts && !rounds:
+		return nil, ErrNotHalves
+	}
+	l.shapes = false
+	m := &Model{Config: *c, part: part, unused: unused}
+	l.weights = &m.weights
+	if err := l.load(m); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+// An Option changes how a model is loaded.
+type Option func(*loader)
+
+// ErrNotQuantized is wrapped when Int8Activations is asked for with a model that has no weights for it.
+var ErrNotQuantized = fmt.Errorf(
+	"%w: its weights are not of a quantized type of GGUF, which are multiplied by 8-bit activations", ErrModel)
+
+// Int8Activations rounds the inputs of products with quantized weights to 8 bits, in blocks of 32
+// with a scale each, so that products are of integers, as in llama.cpp. vLLM calls that W8A8 and W4A8.
+// Weights that are not quantized are multiplied as without it; a model that has no others is refused with
+// ErrNotQuantized.
+func Int8Activations(l *loader) { l.rounding = matrix.Rounded }
+
+// ErrNotHalves is wrapped when BF16Activations is asked for with a model that has no weights for it.
+var ErrNotHalves = fmt.Errorf("%w: its weights are not F16 or BF16, which are multiplied by BF16 activations", ErrModel)
+
+// BF16Activations rounds F16 weights and the inputs of products with F16 and BF16 weights to BF16, so that products are
+// of BF16, summed in float32. Other weights, and those of inputs that 8 does not divide, are multiplied as
+// without it; a model that has no others is refused with ErrNotHalves.
+func BF16Activations(l *loader) { l.rounding = matrix.Shorts }
+
+// forms returns the forms of activations that the model's matrices read.
+func (m *Model) forms() matrix.Form {
+	forms := m.head.forms()
+	for i := range m.layers {
+		m.layers[i].matrices(func(l *linear) { forms |= l.forms() })
+	}
+	return forms
+}
+
+// PackedBytes is about what the weights of a model take, all parts together.
+func PackedBytes(files *weights.Tensors) int {
+	bytes := 0
+	for _, name := range files.Names() {
+		t := files.Get(name)
+		bytes += matrix.Size(t.Packed(), t.Rows, t.Cols, t.Block())
+	}
+	return bytes
+}
+
+// enoughMemory compares the memory that the weights of the part take with what is available.
+func (l *loader) enoughMemory() error {
+	need := PackedBytes(l.files) / l.part.size()
+	have, ok := AvailableMemory()
+	if ok && need > have {
+		return fmt.Errorf("%w: its weights take about %d MB, %d MB of memory are available", ErrModel, need>>20, have>>20)
+	}
+	return nil
+}
+
+// tensor finds a tensor with the model's prefix.
+func (l *loader) tensor(name string) (*weights.Tensor, error) {
+	for _, full := range []string{l.prefix + name, strings.TrimSuffix(l.prefix, "model.") + name, name} {
+		if t := l.files.Get(full); t != nil {
+			l.used[full] = true
+			return t, nil
+		}
+		if what := l.files.LeftOut(full); what != "" {
+			return nil, fmt.Errorf("%w: the tensor %q is %s; vectors and matrices of F32, F16 and BF16 are read", ErrModel,
+				full, what)
+		}
+	}
+	if !strings.HasPrefix(name, l.names.head) {
+		name = l.prefix + name
+	}
+	return nil, fmt.Errorf("%w: the tensor %q is missing", ErrModel, name)
+}
+
+// allUsed refuses a GGUF file with a tensor that was not used: llama.cpp may compute with it.
+func (l *loader) allUsed() error {
+	l.used[ropeFactors] = l.config.Rope.Factors != nil // by ropeFromGGUF
+	l.used[ropeShort], l.used[ropeLong] = l.config.Rope.Long != nil, l.config.Rope.Long != nil
+	for _, name := range l.files.Names() {
+		var layer int
+		if n, _ := fmt.Sscanf(name, "blk.%d.", &layer); n == 1 && layer >= l.config.NumLayers {
+			return fmt.Errorf("%w: the file has tensors of layer %d; %s.block_count is %d", ErrModel, layer, l.config.Family,
+				l.config.NumLayers)
+		}
+		if !l.used[name] {
+			return fmt.Errorf("%w: the tensor %q is not supported in models of the architecture %q",
+				ErrModel, name, l.config.Family)
+		}
+	}
+	return nil
+}
+
+// idle matches the names of tensors that need not be reported as unused: frequencies and masks, which are computed,
+// scales, which are read with their weights or not used, and the part that reads images.
+var idle = regexp.MustCompile(`(inv_freq|masked_bias|_scale|_scale_inv|\.scales)$|vision_tower\.|multi_modal_projector\.`)
+
+// unused returns the names for Model.Unused. A bias that would change answers is refused.
+func (l *loader) unused() (names []string, err error) {
+	for _, name := range l.files.Names() {
+		base, bias := strings.CutSuffix(name, ".bias")
+		tied := l.config.TieEmbeddings && strings.HasSuffix(name, l.names.head+".weight")
+		switch {
+		case l.used[name] || tied || idle.MatchString(name):
+		case !bias || !l.used[base+".weight"]:
+			names = append(names, name)
+		case slices.ContainsFunc(l.files.Get(name).Vector(), func(v float32) bool { return v != 0 }):
+			return nil, fmt.Errorf("%w: the tensor %q is not 0; models of the type %q have no such bias", ErrModel, name,
+				l.config.Family)
+		}
+	}
+	return names, nil
+}
+
+func (l *loader) matrix(name string, out, in int) (*weights.Tensor, error) {
+	t, err := l.tensor(name + ".weight")
+	if err != nil {
+		return nil, err
+	}
+	rows, cols := out, in
+	if l.names.transposed {
+		rows, cols = in, out
+	}
+	if t.Rows != rows || t.Cols != cols {
+		return nil, fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d × %d", ErrModel, t.Name, t.Rows,
+			t.Cols, rows, cols)
+	}
+	return t, nil
+}
+
+func (l *loader) vector(name string, n int) ([]float32, error) {
+	t, err := l.tensor(name)
+	if err != nil {
+		return nil, err
+	}
+	if t.Rows != 1 || t.Cols != n {
+		return nil, fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d", ErrModel, t.Name, t.Rows, t.Cols, n)
+	}
+	return t.Vector(), nil
+}
+
+func (l *loader) norm(name string) (n norm, err error) {
+	if n.weight, err = l.normWeights(name, l.config.HiddenSize); err == nil && l.config.Norm == LayerNorm {
+		n.bias, err = l.vector(name+".bias", l.config.HiddenSize)
+	}
+	return n, err
+}
+
+func (l *loader) normWeights(name string, n int) ([]float32, error) {
+	v, err := l.vector(name+".weight", n)
+	for i := range v {
+		v[i] += l.config.NormOffset
+	}
+	return v, err
+}
+
+// Build makes a part of a model from tensors that have the names of Hugging Face's checkpoints of the family.
+// The weights are packed on pool; a missing tensor or a wrong shape is an error.
+func Build(c Config, tensors *weights.Tensors, pool *parallel.Pool, part Part, opts ...Option) (*Model, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	return build(&c, tensors, pool, false, part, opts)
+}

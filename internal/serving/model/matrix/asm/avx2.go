@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/serving/assembly"
+)
+
+// tile2 is tile512 for 16 of the 64 outputs, which are all that fit.
+func tile2(rows int) {
+	begin(fmt.Sprintf("tileAVX2x%d", rows), tileProduct,
+		fmt.Sprintf("adds %d rows of x times 16 outputs of a panel of f32 weights to dst.", rows))
+	dst, x := rowsOf("dst", "dstStride", rows), rowsOf("x", "xStride", rows)
+	w, ahead, k := arg("w"), arg("ahead"), arg("k")
+	sums := make([][]VecVirtual, rows)
+	for r := range sums {
+		sums[r] = ymms(2)
+		asm.VMOVUPS(dst.At(r, 0), sums[r][0])
+		asm.VMOVUPS(dst.At(r, 32), sums[r][1])
+	}
+	loop("step", k, 1, func() {
+		ws := ymms(2)
+		asm.PREFETCHT1(Mem{Base: ahead})
+		asm.ADDQ(Imm(64), ahead)
+		asm.VMOVUPS(Mem{Base: w}, ws[0])
+		asm.VMOVUPS(Mem{Base: w, Disp: 32}, ws[1])
+		for r := range sums {
+			b := asm.YMM()
+			asm.VBROADCASTSS(x.At(r, 0), b)
+			asm.VFMADD231PS(ws[0], b, sums[r][0])
+			asm.VFMADD231PS(ws[1], b, sums[r][1])
+		}
+		asm.ADDQ(Imm(4), x.Base)
+		asm.ADDQ(U32(panel*4), w)
+	})
+	for r := range sums {
+		asm.VMOVUPS(sums[r][0], dst.At(r, 0))
+		asm.VMOVUPS(sums[r][1], dst.At(r, 32))
+	}
+	end()
+}
+
+// half2 multiplies one row by f16 or bf16 weights.
+func half2(kind string) {
+	begin("mul"+kind+"AVX2", "func(dst *float32, x *float32, w *byte, k uintptr)",
+		"sets dst to a row of x times a panel of "+kind+" weights.")
+	dst, x := arg("dst"), arg("x")
+	w, k := arg("w"), arg("k")
+	sums := ymms(panel / 8)
+	for _, y := range sums {
+		asm.VPXOR(y, y, y)
+	}
+	loop("step", k, 1, func() {
+		b := asm.YMM()
+		asm.VBROADCASTSS(Mem{Base: x}, b)
+		asm.PREFETCHT0(Mem{Base: w, Disp: prefetch})
+		asm.PREFETCHT0(Mem{Base: w, Disp: prefetch + 64})
+		for i, sum := range sums {
+			y := asm.YMM()
+			assembly.LoadFloats(asm, kind, Mem{Base: w, Disp: i * 16}, y)
+			asm.VFMADD231PS(y, b, sum)
+		}
+		asm.ADDQ(Imm(4), x)
+		asm.ADDQ(U32(panel*2), w)
+	})
+	for i, y := range sums {
+		asm.VMOVUPS(y, Mem{Base: dst, Disp: i * 32})
+	}
+	end()
+}

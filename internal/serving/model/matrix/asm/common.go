@@ -1,0 +1,87 @@
+package main
+
+import (
+	"github.com/mmcloughlin/avo/attr"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/serving/assembly"
+)
+
+// The types without scales.
+const (
+	f32  = "F32"
+	f16  = "F16"
+	bf16 = "BF16"
+)
+
+// sizes are the bytes of a weight.
+var sizes = map[string]int{f32: 4, f16: 2, bf16: 2}
+
+// panel is the number of outputs that are interleaved: panel values of k = 0, then of
+// k = 1, and so on.
+const panel = 64
+
+// A width is an instruction set with the size of its registers in bytes.
+type width struct {
+	name  string
+	bytes int
+	reg   func() VecVirtual
+}
+
+var (
+	avx2   = width{"AVX2", 32, func() VecVirtual { return asm.YMM() }}
+	avx512 = width{"AVX512", 64, func() VecVirtual { return asm.ZMM() }}
+)
+
+// regs allocates n registers.
+func (w width) regs(n int) []VecVirtual {
+	regs := make([]VecVirtual, n)
+	for i := range regs {
+		regs[i] = w.reg()
+	}
+	return regs
+}
+
+func ymms(n int) []VecVirtual { return avx2.regs(n) }
+
+func zmms(n int) []VecVirtual { return avx512.regs(n) }
+
+// begin starts a function. what says what it does.
+func begin(name, signature, what string) {
+	asm.Function(name)
+	asm.Attributes(attr.NOSPLIT)
+	asm.SignatureExpr(signature)
+	asm.Doc(name + " " + what)
+	asm.Pragma("noescape")
+}
+
+func end() {
+	asm.VZEROUPPER()
+	asm.RET()
+}
+
+// arg loads an argument.
+func arg(name string) Register { return asm.Load(asm.Param(name), asm.GP64()) }
+
+// rowsOf addresses n rows at a pointer that is an argument; another is the distance of the rows in bytes.
+func rowsOf(pointer, stride string, n int) *assembly.Rows {
+	return assembly.NewRows(asm, arg(pointer), func() Register { return arg(stride) }, n)
+}
+
+// address is where an argument is in memory.
+func address(name string) Mem {
+	b, err := asm.Param(name).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	return b.Addr
+}
+
+// loop runs body while count is not 0; body is entered at least once.
+func loop(label string, count Register, step int, body func()) {
+	asm.Label(label)
+	body()
+	asm.SUBQ(U32(uint32(step)), count)
+	asm.JNZ(LabelRef(label))
+}

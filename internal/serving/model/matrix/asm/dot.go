@@ -1,0 +1,184 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/serving/assembly"
+)
+
+// quads is the size of the weights of 4 k of a panel, when each is a byte.
+const quads = panel * 4
+
+// stepBytes is the size of a step of activations.
+const stepBytes = 12
+
+const dotProduct = "func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, " +
+	"wStride uintptr, " +
+	"scales *byte, scalesStride uintptr, blocks, quads, shift, minima uintptr)"
+
+// A dot kernel of AVX2 adds rows of 8-bit activations times blocks of 8-bit weights to the sums of 16 outputs of a
+// panel, which are 64 values a row. Weights are unsigned: 2 to the power of shift was added to each, and the sums of
+// activations in steps, which are negative, take that away again. The sum of a block is exact; it becomes a float, is
+// multiplied by the weights' scale, and added, times the activations' scale, with one rounding. Where minima is not
+// 0, the minima of the weights follow their scales, and are added times the sums of activations.
+type dot struct {
+	width
+	x, steps     *assembly.Rows
+	sums, scales Register
+	acc          [][]VecVirtual // of each row
+}
+
+func newDot(w width, name string, rows, vectors int) *dot {
+	begin(fmt.Sprintf("%s%sx%d", name, w.name, rows), dotProduct,
+		fmt.Sprintf("adds %d rows of 8-bit activations times %d outputs of a panel of 8-bit weights to sums.", rows,
+			vectors*w.bytes/4))
+	d := &dot{width: w, sums: arg("sums"), scales: arg("scales")}
+	d.x, d.steps = rowsOf("x", "xStride", rows), rowsOf("steps", "stepsStride", rows)
+	for range rows {
+		d.acc = append(d.acc, w.regs(vectors))
+	}
+	return d
+}
+
+// blocks goes over all blocks: it calls first, then quad for each 4 k, then last.
+func (d *dot) blocks(w Register, first, quad, last func()) {
+	blocks, n := arg("blocks"), asm.GP64()
+	loop("block", blocks, 1, func() {
+		first()
+		asm.Load(asm.Param("quads"), n)
+		loop("quad", n, 1, func() {
+			quad()
+			asm.ADDQ(U32(quads), w)
+			asm.ADDQ(Imm(4), d.x.Base)
+		})
+		last()
+		asm.ADDQ(Imm(stepBytes), d.steps.Base)
+		asm.ADDQ(address("wStride"), w)
+		asm.ADDQ(address("scalesStride"), d.scales)
+	})
+	end()
+}
+
+// scale is where the scales, or the minima, of some outputs are.
+func (d *dot) scale(v int, minima bool) Mem {
+	m := Mem{Base: d.scales, Disp: v * d.bytes / 2}
+	if minima {
+		m.Disp += panel * 2
+	}
+	return m
+}
+
+func (d *dot) sum(r, v int) Mem { return Mem{Base: d.sums, Disp: r*panel*4 + v*d.bytes} }
+
+// add adds the sums of a block to those of all blocks.
+func (d *dot) add() {
+	scales := d.regs(len(d.acc[0]))
+	for v, z := range scales {
+		asm.VCVTPH2PS(d.scale(v, false), z)
+	}
+	for r := range d.acc {
+		b := d.reg()
+		asm.VBROADCASTSS(d.steps.At(r, 0), b)
+		for v, acc := range d.acc[r] {
+			asm.VCVTDQ2PS(acc, acc)
+			asm.VMULPS(scales[v], acc, acc)
+			asm.VFMADD213PS(d.sum(r, v), b, acc)
+		}
+	}
+	asm.CMPQ(address("minima"), Imm(0))
+	asm.JEQ(LabelRef("store"))
+	d.minima(scales)
+	asm.Label("store")
+	for r := range d.acc {
+		for v, acc := range d.acc[r] {
+			asm.VMOVUPS(acc, d.sum(r, v))
+		}
+	}
+}
+
+// minima subtracts the minima of a block times the negative sum of its activations.
+func (d *dot) minima(least []VecVirtual) {
+	for v, z := range least {
+		asm.VCVTPH2PS(d.scale(v, true), z)
+	}
+	for r := range d.acc {
+		b := d.reg()
+		asm.VBROADCASTSS(d.steps.At(r, 8), b)
+		for v, acc := range d.acc[r] {
+			asm.VFNMADD231PS(least[v], b, acc)
+		}
+	}
+}
+
+// dotInt8x2 takes the offset of weights off and gives their signs to the activations, because pairs
+// of products are added in 16 bits, in which those of unsigned weights may not fit.
+func dotInt8x2(rows int) {
+	d := newDot(avx2, "dotInt8", rows, 2)
+	w, ones, offset, shift := arg("w"), asm.YMM(), d.constant(0x01010101), asm.XMM()
+	asm.VMOVQ(address("shift"), shift)
+	asm.VPSLLD(shift, offset, offset)
+	asm.VPCMPEQW(ones, ones, ones)
+	asm.VPSRLW(Imm(15), ones, ones)
+	d.blocks(w, d.zero, func() {
+		for v := range 2 {
+			signed, size := asm.YMM(), asm.YMM()
+			asm.VMOVDQU(Mem{Base: w, Disp: v * 32}, signed)
+			asm.VPSUBB(offset, signed, signed)
+			asm.VPABSB(signed, size)
+			for r := range d.acc {
+				b := asm.YMM()
+				asm.VPBROADCASTD(d.x.At(r, 0), b)
+				asm.VPSIGNB(signed, b, b)
+				asm.VPMADDUBSW(b, size, b)
+				asm.VPMADDWD(ones, b, b)
+				asm.VPADDD(b, d.acc[r][v], d.acc[r][v])
+			}
+		}
+	}, d.add)
+}
+
+// dotInt4x2 adds all products of a block in 16 bits, in pairs: 8 × 2 × 15 × 127 fits.
+func dotInt4x2(rows int) {
+	d := newDot(avx2, "dotInt4", rows, 2)
+	w, ones, shift := arg("w"), asm.YMM(), asm.XMM()
+	asm.VPCMPEQW(ones, ones, ones)
+	asm.VPSRLW(Imm(15), ones, ones)
+	asm.VMOVQ(address("shift"), shift)
+	d.blocks(w, d.zero, func() {
+		ws := ymms(2)
+		asm.VMOVDQU(Mem{Base: w}, ws[0])
+		asm.VMOVDQU(Mem{Base: w, Disp: 32}, ws[1])
+		for r := range d.acc {
+			b := asm.YMM()
+			asm.VPBROADCASTD(d.x.At(r, 0), b)
+			for v, z := range d.acc[r] {
+				products := asm.YMM()
+				asm.VPMADDUBSW(b, ws[v], products)
+				asm.VPADDW(products, z, z)
+			}
+		}
+	}, func() {
+		for r := range d.acc {
+			minus := asm.YMM()
+			asm.VPBROADCASTD(d.steps.At(r, 4), minus)
+			asm.VPSLLD(shift, minus, minus)
+			for _, z := range d.acc[r] {
+				asm.VPMADDWD(ones, z, z)
+				asm.VPADDD(minus, z, z)
+			}
+		}
+		d.add()
+	})
+}
+
+// zero sets the sums of a block to 0.
+func (d *dot) zero() {
+	for r := range d.acc {
+		for _, z := range d.acc[r] {
+			asm.VPXOR(z, z, z)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/serving/assembly"
+)
+
+// dot512 keeps the sums of 32 outputs of all rows in registers, those of a block and those of all blocks: loading and
+// storing the latter for each block would be a third of the time. It computes one half of the outputs, and then the
+// other.
+func dot512(rows int) {
+	begin(fmt.Sprintf("dotAVX512x%d", rows), "func("+sumsOf+", x *int8, xStride uintptr, steps *uint64, "+
+		"stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, "+
+		"blocks, quads, shift, minima uintptr)",
+		fmt.Sprintf("computes sums of %d rows of 8-bit activations times a panel of 8-bit weights.", rows))
+	const vectors = panel / 16 / 2
+	x, steps := rowsOf("x", "xStride", rows), rowsOf("steps", "stepsStride", rows)
+	w, scales, ahead, blocks, n := asm.GP64(), asm.GP64(), arg("ahead"), asm.GP64(), asm.GP64()
+	d := newBlockSums(steps, rows, vectors)
+	asm.Label("half")
+	asm.Load(asm.Param("x"), x.Base)
+	asm.Load(asm.Param("steps"), steps.Base)
+	asm.Load(asm.Param("w"), w)
+	asm.Load(asm.Param("scales"), scales)
+	asm.Load(asm.Param("blocks"), blocks)
+	d.load()
+	loop("block", blocks, 1, func() {
+		d.begin()
+		asm.Load(asm.Param("quads"), n)
+		loop("quad", n, together, func() {
+			for quad := range together {
+				asm.PREFETCHT0(Mem{Base: ahead})
+				asm.ADDQ(address("aheadStep"), ahead)
+				ws := zmms(vectors)
+				for v, z := range ws {
+					asm.VMOVDQU32(Mem{Base: w, Disp: quad*quads + v*64}, z)
+				}
+				for r := range rows {
+					b := asm.ZMM()
+					asm.VPBROADCASTD(x.At(r, quad*4), b)
+					for v, acc := range d.acc[r] {
+						asm.VPDPBUSD(b, ws[v], acc)
+					}
+				}
+			}
+			asm.ADDQ(U32(together*quads), w)
+			asm.ADDQ(Imm(together*4), x.Base)
+		})
+		d.add(Mem{Base: scales}, func() { asm.CMPQ(address("minima"), Imm(0)) })
+		asm.ADDQ(Imm(stepBytes), steps.Base)
+		asm.ADDQ(address("wStride"), w)
+		asm.ADDQ(address("scalesStride"), scales)
+	})
+	d.store()
+	asm.ADDQ(U32(vectors*64), address("offset"))
+	asm.ADDQ(U32(vectors*64), address("w"))
+	asm.ADDQ(U32(vectors*32), address("scales"))
+	asm.CMPQ(address("offset"), U32(panel*4))
+	asm.JNE(LabelRef("half"))
+	end()
+}
+
+// together is the number of groups of 4 k that dot512 multiplies in a round of its loop. The smallest block has 4
+// groups.
+const together = 4
+
+// blockSums has sums of rows and outputs in registers: those of a block in acc, and those of all blocks, as dot describes
+// them, in placed.
+type blockSums struct {
+	placed
+	steps *assembly.Rows
+	shift Register
+	acc   [][]VecVirtual // of each row
+}
+
+func newBlockSums(steps *assembly.Rows, rows, vectors int) *blockSums {
+	s := &blockSums{placed: newPlaced(rows, vectors), steps: steps, shift: asm.XMM()}
+	asm.VMOVQ(address("shift"), s.shift)
+	for range rows {
+		s.acc = append(s.acc, zmms(vectors))
+	}
+	return s
+}
+
+// begin sets the sums of a block to 0. Starting from the correction for shift, instead of adding it in add, takes
+// longer.
+func (s *blockSums) begin() {
+	for r := range s.acc {
+		for _, acc := range s.acc[r] {
+			asm.VPXORD(acc, acc, acc)
+		}
+	}
+}
+
+// add adds the sums of a block to those of all blocks. compare compares whether there are no minima.
+func (s *blockSums) add(scales Mem, compare func()) {
+	compare()
+	asm.JNE(LabelRef("multiply"))
+	for r := range s.acc {
+		b := asm.ZMM()
+		asm.VPBROADCASTD(s.steps.At(r, 4), b)
+		asm.VPSLLD(s.shift, b, b)
+		for _, acc := range s.acc[r] {
+			asm.VPADDD(b, acc, acc)
+		}
+	}
+	asm.Label("multiply")
+	zs := zmms(len(s.acc[0]))
+	for v, z := range zs {
+		asm.VCVTPH2PS(scales.Offset(v*32), z)
+	}
+	for r := range s.acc {
+		b := asm.ZMM()
+		asm.VBROADCASTSS(s.steps.At(r, 0), b)
+		for v, acc := range s.acc[r] {
+			asm.VCVTDQ2PS(acc, acc)
+			asm.VMULPS(zs[v], acc, acc)
+			asm.VFMADD231PS(b, acc, s.placed[r][v])
+		}
+	}
+	compare()
+	asm.JEQ(LabelRef("next"))
+	for v, z := range zs {
+		asm.VCVTPH2PS(scales.Offset(panel*2+v*32), z)
+	}
+	for r := range s.acc {
+		b := asm.ZMM()
+		asm.VBROADCASTSS(s.steps.At(r, 8), b)
+		for v, total := range s.placed[r] {
+			asm.VFNMADD231PS(zs[v], b, total)
+		}
+	}
+	asm.Label("next")
+}

@@ -1,0 +1,89 @@
+// Command asm writes the assembly of package matrix:
+//
+//	go run ./internal/serving/model/matrix/asm -o internal/serving/model/matrix
+//
+// Every kernel adds the products of one output in the order of k, with one
+// fused multiply-add each, so that all of them give the same bits; those for pairs of BF16 do
+// two in an instruction, that of the high halves first. Kernels for
+// 8-bit activations do so with the exact sums of blocks.
+package main
+
+import (
+	"github.com/mmcloughlin/avo/build"
+
+	"llmmemory/internal/serving/assembly"
+)
+
+func main() { assembly.Main(generate) }
+
+// asm receives the instructions of all kernels.
+var asm *build.Context
+
+// generate returns the files of the package by name.
+func generate() (map[string][]byte, error) {
+	asm = build.NewContext()
+	asm.ConstraintExpr("amd64,!purego")
+	kernels()
+	text, declarations, err := assembly.Compile(asm, "llmmemory/internal/serving/model/matrix/asm", "matrix")
+	return map[string][]byte{"kernels_amd64.s": text, "kernels_amd64.go": declarations}, err
+}
+
+func kernels() {
+	for rows := 1; rows <= 4; rows++ {
+		half512(rows, f32)
+		half512(rows, f16)
+		half512(rows, bf16)
+		for _, kind := range blockKinds {
+			blocks512(rows, kind)
+		}
+	}
+	for rows := 8; rows <= 24; rows += 4 {
+		wideHalf512(rows, f32)
+		wideHalf512(rows, f16)
+		wideHalf512(rows, bf16)
+		if rows > 20 {
+			continue // decoding blocks first takes about as long
+		}
+		for _, kind := range blockKinds {
+			wideBlocks512(rows, kind)
+		}
+	}
+	for rows := 1; rows <= 6; rows++ {
+		pairs512(rows)
+		if rows > 1 { // dotRow is for one
+			dot512(rows)
+		}
+	}
+	for rows := 1; rows <= 4; rows++ {
+		dotInt8x2(rows)
+		dotInt4x2(rows)
+	}
+	dotRow(nil)
+	for _, p := range packings {
+		unpack(avx512, p)
+		unpack(avx2, p)
+		dotRow(&p)
+	}
+	quantize512()
+	quantize2()
+	shorten("roundAVX2", false)
+	shorten("roundPairsAVX2", true)
+	gather4()
+	addSums()
+	decodeHalf(avx512, f16)
+	decodeHalf(avx512, bf16)
+	for _, kind := range blockKinds {
+		decodeBlocks(avx512, kind)
+		decodeBlocks(avx2, kind)
+	}
+	for rows := 1; rows <= 6; rows++ {
+		tile2(rows)
+	}
+	half2(f16)
+	half2(bf16)
+	decodeHalf(avx2, f16)
+	decodeHalf(avx2, bf16)
+	siluMul512()
+	exp512()
+	largest512()
+}

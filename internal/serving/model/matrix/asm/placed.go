@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/serving/assembly"
+)
+
+// placed are the sums of rows × outputs of a kernel that writes them to their place.
+type placed [][]VecVirtual
+
+func newPlaced(rows, vectors int) placed {
+	s := make(placed, rows)
+	for r := range s {
+		s[r] = zmms(vectors)
+	}
+	return s
+}
+
+// sumsOf are the parameters of kernels with placed sums. Sums start from those at from, or from zeros if it is nil.
+// At the end, those at plus and then those at plus2 are added, unless these are nil, and the result is stored at to.
+// Rows at from, plus and plus2 have 64 sums. offset is added to all addresses.
+const sumsOf = "to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr"
+
+// each calls f for each vector of sums at an argument, unless it is nil.
+func (s placed) each(at string, f func(m Mem, z VecVirtual)) {
+	base, label := arg(at), "without_"+at
+	asm.TESTQ(base, base)
+	asm.JEQ(LabelRef(label))
+	asm.ADDQ(address("offset"), base)
+	for r := range s {
+		for v, z := range s[r] {
+			f(Mem{Base: base, Disp: r*panel*4 + v*64}, z)
+		}
+	}
+	asm.Label(label)
+}
+
+func (s placed) load() {
+	for r := range s {
+		for _, z := range s[r] {
+			asm.VPXORD(z, z, z)
+		}
+	}
+	s.each("from", func(m Mem, z VecVirtual) { asm.VMOVUPS(m, z) })
+}
+
+func (s placed) store() {
+	s.each("plus", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
+	s.each("plus2", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
+	to := arg("to")
+	asm.ADDQ(address("offset"), to)
+	for r := range s {
+		for v, z := range s[r] {
+			asm.VMOVUPS(z, Mem{Base: to, Disp: v * 64})
+		}
+		if r < len(s)-1 {
+			asm.ADDQ(address("toStride"), to)
+		}
+	}
+}
+
+// pairs512 multiplies pairs of BF16. With each pair it asks for 4 lines from ahead on, which moves on by step bytes.
+func pairs512(rows int) {
+	begin(fmt.Sprintf("pairsAVX512x%d", rows), "func("+sumsOf+", x *float32, xStride uintptr, w *byte, "+
+		"ahead, step, k uintptr)",
+		fmt.Sprintf("computes sums of %d rows of x times a panel, in k pairs of BF16.", rows))
+	s := newPlaced(rows, panel/16)
+	s.load()
+	x, w, ahead, step, k := rowsOf("x", "xStride", rows), arg("w"), arg("ahead"), arg("step"), arg("k")
+	loop("step", k, 1, func() {
+		ws := zmms(panel / 16)
+		for i, z := range ws {
+			asm.PREFETCHT1(Mem{Base: ahead, Disp: i * 64})
+			asm.VMOVUPS(Mem{Base: w, Disp: i * 64}, z)
+		}
+		for r := range s {
+			b := asm.ZMM()
+			asm.VBROADCASTSS(x.At(r, 0), b)
+			for i, z := range s[r] {
+				assembly.DotBF16(asm, b, ws[i], z)
+			}
+		}
+		asm.ADDQ(step, ahead)
+		asm.ADDQ(Imm(4), x.Base)
+		asm.ADDQ(U32(panel*4), w)
+	})
+	s.store()
+	end()
+}
+
+// addSums adds the sums of slices, which kernels of floats do not: it takes an eighth of the time of a loop in Go.
+func addSums() {
+	begin("addAVX2", "func(sums, x *float32, n uintptr)", "adds n values of x to sums; n is a multiple of 16.")
+	sums, x, n := arg("sums"), arg("x"), arg("n")
+	loop("step", n, 16, func() {
+		for i, y := range ymms(2) {
+			asm.VMOVUPS(Mem{Base: x, Disp: i * 32}, y)
+			asm.VADDPS(Mem{Base: sums, Disp: i * 32}, y, y)
+			asm.VMOVUPS(y, Mem{Base: sums, Disp: i * 32})
+		}
+		asm.ADDQ(U32(64), x)
+		asm.ADDQ(U32(64), sums)
+	})
+	end()
+}

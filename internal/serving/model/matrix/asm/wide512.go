@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/serving/assembly"
+)
+
+const wideProduct = "func(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)"
+
+// A wide kernel adds rows of x, of which the values of each k lie side by side, times a panel to
+// sums, which are 64 values a row. It goes over the weights once for each 16 or 32 of the 64
+// outputs, as many as leave registers for all rows: a weight is made a float once in a pass, and
+// each product takes the value of x from memory. With each k it asks for the memory at ahead,
+// which moves on by step bytes: what is read next.
+type wide struct {
+	rows, vectors           int
+	sums, x, w, ahead, step Register
+	at                      Register // in x
+	acc                     []VecVirtual
+}
+
+// newWide begins a kernel.
+func newWide(rows int, kind, signature string) *wide {
+	begin(fmt.Sprintf("wide%sAVX512x%d", kind, rows), signature,
+		fmt.Sprintf("adds %d rows of x times a panel of %s weights to sums.", rows, kind))
+	k := &wide{rows: rows, vectors: 1, at: asm.GP64()}
+	if rows <= 12 {
+		k.vectors = 2
+	}
+	k.sums, k.x, k.w = arg("sums"), arg("x"), arg("w")
+	k.ahead, k.step = arg("ahead"), arg("step")
+	k.acc = zmms(rows * k.vectors)
+	return k
+}
+
+// passes runs body for each of the passes, with the sums in registers.
+func (k *wide) passes(body func()) {
+	count := asm.GP64()
+	asm.MOVQ(U32(uint32(panel/16/k.vectors)), count)
+	loop("pass", count, 1, func() {
+		for i, z := range k.acc {
+			asm.VMOVUPS(k.sum(i), z)
+		}
+		asm.MOVQ(k.x, k.at)
+		body()
+		for i, z := range k.acc {
+			asm.VMOVUPS(z, k.sum(i))
+		}
+		asm.ADDQ(U32(uint32(k.vectors*64)), k.sums)
+	})
+	end()
+}
+
+func (k *wide) sum(i int) Mem {
+	return Mem{Base: k.sums, Disp: i/k.vectors*panel*4 + i%k.vectors*64}
+}
+
+// add adds weights of outputs times the values of x that are i times k further on.
+func (k *wide) add(w VecVirtual, vector, i int) {
+	for r := range k.rows {
+		asm.VFMADD231PS_BCST(Mem{Base: k.at, Disp: (i*k.rows + r) * 4}, w, k.acc[r*k.vectors+vector])
+	}
+}
+
+// next asks for memory and goes on by n times k.
+func (k *wide) next(n int) {
+	asm.PREFETCHT0(Mem{Base: k.ahead})
+	asm.ADDQ(k.step, k.ahead)
+	asm.ADDQ(U32(uint32(n*k.rows*4)), k.at)
+}
+
+// wideHalf512 multiplies by f32, f16 or bf16 weights.
+func wideHalf512(rows int, kind string) {
+	k := newWide(rows, kind, wideProduct)
+	from, n := asm.GP64(), asm.GP64()
+	k.passes(func() {
+		asm.MOVQ(k.w, from)
+		asm.Load(asm.Param("k"), n)
+		loop("step", n, 1, func() {
+			for v := range k.vectors {
+				z := asm.ZMM()
+				assembly.LoadFloats(asm, kind, Mem{Base: from, Disp: v * 16 * sizes[kind]}, z)
+				k.add(z, v, 0)
+			}
+			k.next(1)
+			asm.ADDQ(U32(uint32(panel*sizes[kind])), from)
+		})
+		asm.ADDQ(U32(uint32(k.vectors*16*sizes[kind])), k.w)
+	})
+}
+
+// wideBlocks512 multiplies by blocks of integers.
+func wideBlocks512(rows int, kind kind) {
+	k := newWide(rows, kind.name, "func(sums *float32, x *float32, w *byte, ahead, step, blocks, block uintptr"+
+		kind.table()+")")
+	block := newBlock(avx512, kind, k.vectors)
+	// In each pass the scales lie further on by their size, and the integers by 16 bytes for each vector.
+	head, values, diff := asm.GP64(), asm.GP64(), asm.GP64()
+	asm.MOVQ(k.w, head)
+	asm.LEAQ(Mem{Base: k.w, Disp: kind.head()}, values)
+	k.passes(func() {
+		asm.MOVQ(head, diff)
+		asm.SUBQ(values, diff)
+		block.pass(values, diff, func(w, n Register) {
+			loop("step", n, kind.together(), func() {
+				for v := range k.vectors {
+					if kind.bits == 8 {
+						z := asm.ZMM()
+						block.load8(w, v, z)
+						k.add(z, v, 0)
+						continue
+					}
+					low, high := block.load4(w, v)
+					k.add(low, v, 0)
+					k.add(high, v, 1)
+				}
+				k.next(kind.together())
+				asm.ADDQ(U32(panel), w)
+			})
+		})
+		asm.ADDQ(U32(uint32(k.vectors*16*kind.scaleBytes)), head)
+		asm.ADDQ(U32(uint32(k.vectors*16)), values)
+	})
+}
+
+// gather4 puts the values of four rows side by side: those of k at dst + k × stride.
+func gather4() {
+	begin("gather4AVX512", "func(dst *float32, stride uintptr, a, b, c, d *float32, n uintptr)",
+		"puts n values of 4 rows side by side, stride bytes from one k to the next; n is a multiple of 16.")
+	dst, stride := arg("dst"), arg("stride")
+	rows := []Register{arg("a"), arg("b"), arg("c"), arg("d")}
+	n, three := arg("n"), asm.GP64()
+	asm.LEAQ(Mem{Base: stride, Index: stride, Scale: 2}, three)
+	loop("step", n, 16, func() {
+		in, pairs, out := zmms(4), zmms(4), zmms(4)
+		for i, row := range rows {
+			asm.VMOVUPS(Mem{Base: row}, in[i])
+			asm.ADDQ(U32(64), row)
+		}
+		asm.VUNPCKLPS(in[1], in[0], pairs[0]) // a0 b0 a1 b1 in each lane
+		asm.VUNPCKHPS(in[1], in[0], pairs[1]) // a2 b2 a3 b3
+		asm.VUNPCKLPS(in[3], in[2], pairs[2])
+		asm.VUNPCKHPS(in[3], in[2], pairs[3])
+		asm.VUNPCKLPD(pairs[2], pairs[0], out[0]) // a0 b0 c0 d0
+		asm.VUNPCKHPD(pairs[2], pairs[0], out[1])
+		asm.VUNPCKLPD(pairs[3], pairs[1], out[2])
+		asm.VUNPCKHPD(pairs[3], pairs[1], out[3])
+		for lane := range 4 {
+			for i, m := range []Mem{{Base: dst}, {Base: dst, Index: stride, Scale: 1}, {Base: dst, Index: stride, Scale: 2},
+				{Base: dst, Index: three, Scale: 1}} {
+				asm.VEXTRACTF32X4(Imm(uint64(lane)), out[i], m)
+			}
+			asm.LEAQ(Mem{Base: dst, Index: stride, Scale: 4}, dst)
+		}
+	})
+	end()
+}

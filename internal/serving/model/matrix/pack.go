@@ -1,0 +1,221 @@
+package matrix
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"llmmemory/internal/serving/half"
+)
+
+// A Source has the rows of a matrix: row i are the weights of output i.
+type Source interface {
+	// Row writes row i as f32.
+	Row(i int, dst []float32)
+}
+
+// A Scale says which weights the integers q of a block are: q × D × By + Min × MinBy.
+type Scale struct {
+	D, Min    float32
+	By, MinBy int8
+}
+
+// values are the scale and the minimum as numbers.
+func (s Scale) values() (scale, least float32) { return s.D * float32(s.By), s.Min * float32(s.MinBy) }
+
+// Weight is the weight of an integer, with the table of its type if it has one.
+func (s Scale) Weight(q int8, table []float32) float32 {
+	scale, least := s.values()
+	if table != nil {
+		return table[uint8(q)] * scale
+	}
+	return float32(float32(q)*scale) + least
+}
+
+// A Quantized source has rows of integers and the scales of their blocks.
+type Quantized interface {
+	Source
+	Quantized(i int, q []int8, scales []Scale)
+}
+
+// Pack fills panels from up to to. The rows of a matrix of blocks must come from a Quantized source of
+// its block: with 0 ≤ q < 16 for 4 bits and 0 ≤ q < 32 for W5A8Min, and with Min = 0 for types without minima. For
+// W4A8, W5A8 and W6A8, Min may also be a whole multiple of D: it is added to the integers, which must then fit into
+// the type. D and Min are rounded to F16, and products of them for types that are not of units of 64 inputs. Blocks of
+// a unit must have the same D and the same Min.
+func (m *Matrix) Pack(src Source, from, to int) error {
+	quantized, ok := src.(Quantized)
+	if m.Block != 0 && !ok {
+		return fmt.Errorf("%w: %v needs weights that are quantized", ErrShape, m.Type)
+	}
+	var row []float32
+	var q []int8
+	var scales []Scale
+	if m.Block == 0 {
+		row = make([]float32, m.In)
+	} else {
+		q, scales = make([]int8, m.In), make([]Scale, m.In/m.Block)
+	}
+	for p := from; p < to; p++ {
+		for c := range min(Panel, m.Out-p*Panel) {
+			if m.Block == 0 {
+				src.Row(p*Panel+c, row)
+				m.setRow(p, c, row)
+				continue
+			}
+			quantized.Quantized(p*Panel+c, q, scales)
+			if m.Type.rounds() {
+				m.setQuads(p, c, q, scales)
+			} else {
+				m.setQuantized(p, c, q, scales)
+			}
+		}
+	}
+	return nil
+}
+
+func (m *Matrix) setRow(p, c int, row []float32) {
+	switch m.Type {
+	case F32:
+		to := m.floats(p)
+		for k, v := range row {
+			to[k*Panel+c] = v
+		}
+	case F16:
+		to := m.halves(p)
+		for k, v := range row {
+			to[k*Panel+c] = half.ToF16(v)
+		}
+	case BF16:
+		to := m.halves(p)
+		for k, v := range row {
+			to[k*Panel+c] = half.ToBF16(v)
+		}
+	case W16A16:
+		to := m.halves(p)
+		for k, v := range row {
+			to[m.half(c, k)] = short(v)
+		}
+	}
+}
+
+func (m *Matrix) setQuantized(p, c int, q []int8, scales []Scale) {
+	for b, s := range scales {
+		m.setScale(p, c, b, s)
+		integers := m.integers(p, b)
+		values := q[b*m.Block:][:m.Block]
+		if m.Type.bits() == 8 {
+			for i, v := range values {
+				integers[i*Panel+c] = byte(v)
+			}
+			continue
+		}
+		for i := 0; i < len(values); i += 2 {
+			integers[i/2*Panel+c] = byte(values[i]&15) | byte(values[i+1])<<4
+		}
+	}
+}
+
+// setScale writes the scale of an output's block.
+func (m *Matrix) setScale(p, c, b int, s Scale) {
+	head, factors := m.scalesAt(p, b)
+	scale, least := s.values()
+	if m.Type.units() {
+		scale, least = s.D, s.Min
+		factors[c] = byte(s.By)
+	}
+	if m.Type.single() {
+		binary.LittleEndian.PutUint32(head[c*4:], math.Float32bits(scale))
+		if m.Type.least() {
+			binary.LittleEndian.PutUint32(head[Panel*4+c*4:], math.Float32bits(least))
+		}
+		return
+	}
+	binary.LittleEndian.PutUint16(head[c*2:], half.ToF16(scale))
+	if m.Type.least() {
+		binary.LittleEndian.PutUint16(head[Panel*2+c*2:], half.ToF16(least))
+		if m.Type.units() {
+			factors[Panel+c] = byte(s.MinBy)
+		}
+	}
+}
+
+// scale reads the scale of an output's block.
+func (m *Matrix) scale(p, c, b int) Scale {
+	head, factors := m.scalesAt(p, b)
+	s := Scale{By: 1, MinBy: 1}
+	if m.Type.units() {
+		s.By = int8(factors[c])
+	}
+	if m.Type.single() {
+		s.D = math.Float32frombits(binary.LittleEndian.Uint32(head[c*4:]))
+		if m.Type.least() {
+			s.Min = math.Float32frombits(binary.LittleEndian.Uint32(head[Panel*4+c*4:]))
+		}
+		return s
+	}
+	s.D = half.FromF16(binary.LittleEndian.Uint16(head[c*2:]))
+	if m.Type.least() {
+		s.Min = half.FromF16(binary.LittleEndian.Uint16(head[Panel*2+c*2:]))
+		if m.Type.units() {
+			s.MinBy = int8(factors[Panel+c])
+		}
+	}
+	return s
+}
+
+// scalesAt is where a block has its scales and minima, and factors.
+func (m *Matrix) scalesAt(p, b int) (head, factors []byte) {
+	if !m.Type.units() {
+		return m.data[p*m.panelBytes+m.bytesOf(b*m.Block):], nil
+	}
+	k := b * m.Block
+	at := m.data[p*m.panelBytes+m.bytesOf(k/unit*unit):]
+	return at, at[m.Type.scaleBytes()+k%unit/m.Block*(m.Type.factorBytes()+m.Block*Panel*m.Type.bits()/8):]
+}
+
+// integers is where a block has its integers.
+func (m *Matrix) integers(p, b int) []byte {
+	head, factors := m.scalesAt(p, b)
+	if factors != nil {
+		return factors[m.Type.factorBytes():]
+	}
+	return head[m.Type.scaleBytes():]
+}
+
+// Row writes the weights of output i as they are multiplied with.
+func (m *Matrix) Row(i int, dst []float32) {
+	p, c := i/Panel, i%Panel
+	switch m.Type {
+	case F32:
+		from := m.floats(p)
+		for k := range m.In {
+			dst[k] = from[k*Panel+c]
+		}
+	case F16:
+		from := m.halves(p)
+		for k := range m.In {
+			dst[k] = half.FromF16(from[k*Panel+c])
+		}
+	case BF16:
+		from := m.halves(p)
+		for k := range m.In {
+			dst[k] = half.FromBF16(from[k*Panel+c])
+		}
+	case W16A16:
+		from := m.halves(p)
+		for k := range m.In {
+			dst[k] = half.FromBF16(from[m.half(c, k)])
+		}
+	default:
+		if m.Type.rounds() {
+			m.quadsRow(p, c, dst)
+		} else {
+			m.decodeBlocks(p, c, 0, m.In, dst, 1)
+		}
+	}
+}
+
+// fma is a×b + c, rounded once to float64 and once to float32: for products of
+// small integers with halves that is exact enough to equal the instruction.
+func fma(a, b, c float32) float32 { return float32(math.FMA(float64(a), float64(b), float64(c))) }

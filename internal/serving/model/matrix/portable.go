@@ -1,0 +1,63 @@
+package matrix
+
+import (
+	"math"
+	"unsafe"
+
+	"llmmemory/internal/serving/half"
+)
+
+// portableTile adds rows of x times a slab of f32 weights to dst. Sums are
+// rounded after each product, so their last bits are not those of the kernels
+// that fuse.
+func portableTile(dst *float32, dstStride int, x *float32, xStride int, w *byte, k, rows int) {
+	weights := unsafe.Slice((*float32)(unsafe.Pointer(w)), k*Panel)
+	for r := range rows {
+		sums := unsafe.Slice(add(dst, r*dstStride), Panel)
+		xs := unsafe.Slice(add(x, r*xStride), k)
+		for i, v := range xs {
+			ws := weights[i*Panel:][:Panel]
+			for c := range sums {
+				sums[c] += v * ws[c]
+			}
+		}
+	}
+}
+
+// portableDecode turns n inputs of a panel from k on into f32.
+func (m *Matrix) portableDecode(dst *float32, p, k, n int) {
+	to := unsafe.Slice(dst, n*Panel)
+	switch m.kernels() {
+	case F16:
+		for i, h := range m.halves(p)[k*Panel:][:n*Panel] {
+			to[i] = half.FromF16(h)
+		}
+	case BF16:
+		for i, h := range m.halves(p)[k*Panel:][:n*Panel] {
+			to[i] = half.FromBF16(h)
+		}
+	default:
+		for c := range Panel {
+			m.decodeBlocks(p, c, k, n, to[c:], Panel)
+		}
+	}
+}
+
+// decodeBlocks writes the weights of an output, stride values apart.
+func (m *Matrix) decodeBlocks(p, c, k, n int, to []float32, stride int) {
+	bits, table := m.Type.bits(), m.Type.Table()
+	for b := k / m.Block; b < (k+n)/m.Block; b++ {
+		scale, integers := m.scale(p, c, b), m.integers(p, b)
+		for i := range m.Block {
+			q := int8(integers[i*bits/8*Panel+c])
+			if bits == 4 {
+				q = int8(byte(q) >> (i % 2 * 4) & 15)
+			}
+			to[(b*m.Block+i-k)*stride] = scale.Weight(q, table)
+		}
+	}
+}
+
+func silu(g float32) float32 {
+	return float32(float64(g) / (1 + math.Exp(-float64(g))))
+}

@@ -1,0 +1,365 @@
+package matrix
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/half"
+	_ "llmmemory/internal/testkit/gcpercent"
+)
+
+var dotShapes = []struct {
+	kind           Type
+	out, in, block int
+}{
+	{W8A8, 96, 320, 32}, {W8A8, 64, 32, 32}, {W8A8, 70, 544, 16}, {W4A8, 70, 288, 32}, {W4A8, 128, 800, 32},
+	{W4A8Min, 129, 320, 32}, {W4A8Min, 64, 32, 32}, {W4A8Min, 70, 96, 16}, {W5A8, 70, 544, 32}, {W5A8Min, 129, 320, 32},
+	{W6A8, 96, 320, 16}, {W6A8, 64, 64, 32}, {NL4A8, 70, 288, 32}, {FP4A8, 64, 320, 32},
+}
+
+// nearest is a row as README.md of llmserve describes the rounding: in blocks of 32, to whole multiples of
+// the largest magnitude divided by 127. errors is what each value may be off by.
+func nearest(x []float32) (q []int, values, errors []float64) {
+	for b := 0; b < len(x); b += 32 {
+		largest := float32(0)
+		for _, v := range x[b : b+32] {
+			largest = max(largest, float32(math.Abs(float64(v))))
+		}
+		scale, inverse := largest/127, 127/largest
+		if largest < 1.0/(1<<100) {
+			scale, inverse = 0, 0
+		}
+		for _, v := range x[b : b+32] {
+			n := math.RoundToEven(float64(v * inverse))
+			q, values = append(q, int(n)), append(values, n*float64(scale))
+			errors = append(errors, float64(scale)*(0.5+1e-4)+1.0/(1<<100))
+		}
+	}
+	return q, values, errors
+}
+
+// checkRounded compares products with those of the rounded activations in float64, and with those of the
+// activations as they are: each may be off by half a step times its weight.
+func checkRounded(t testing.TB, m *Matrix, x, dst []float32, rows int) {
+	w := make([]float32, m.In)
+	rounded, off := make([][]float64, rows), make([][]float64, rows)
+	for r := range rows {
+		_, rounded[r], off[r] = nearest(x[r*m.In:][:m.In])
+	}
+	for i := range m.Out {
+		m.Row(i, w)
+		for r := range rows {
+			off := off[r]
+			sum, size, exact, bound := 0.0, 0.0, 0.0, 0.0
+			for k, v := range rounded[r] {
+				weight := float64(w[k])
+				sum += v * weight
+				exact += float64(x[r*m.In+k]) * weight
+				bound += off[k] * math.Abs(weight)
+				// A minimum is multiplied by the sum of a block, so that neither may cancel in the bound.
+				size += (math.Abs(v) + off[k]) * (math.Abs(weight) + 0.5)
+			}
+			have := float64(dst[r*m.Out+i])
+			require.InDelta(t, sum, have, size*2e-6+1e-35, "row %d, output %d, rounded", r, i)
+			require.InDelta(t, exact, have, bound+size*2e-6+1e-35, "row %d, output %d, as it is", r, i)
+		}
+	}
+}
+
+func TestProductIsThatOfTheRoundedActivations(t *testing.T) {
+	eachLevel(t, func(name string) {
+		for _, s := range dotShapes {
+			t.Run(fmt.Sprintf("%s/%v/%dx%d", name, s.kind, s.out, s.in), func(t *testing.T) {
+				m := packed(t, s.kind, s.out, s.in, s.block)
+				for _, rows := range []int{1, 7, 13} {
+					x, dst := activations(rows, s.in), make([]float32, rows*s.out)
+					clear(x[:32]) // a block of zeros
+					for i := range x[:32] {
+						x[len(x)-32+i] *= 1e-30
+					}
+					m.Product(dst, s.out, input(x, rows, m), 0, m.Panels(), NewScratch())
+					checkRounded(t, m, x, dst, rows)
+				}
+			})
+		}
+	})
+}
+
+// The kernels of all instruction sets give the same bits, for one row and for many, and so does the rounding in Go.
+func TestRoundedProductsHaveTheSameBitsWithEachInstructionSet(t *testing.T) {
+	for i, s := range dotShapes {
+		rows := []int{11, 50}[i%2]
+		m, x := packed(t, s.kind, s.out, s.in, s.block), activations(rows, s.in)
+		if i%4 > 1 {
+			require.NoError(t, m.Slice(Slices(s.in, m.Unit())))
+		}
+		var first []float32
+		var firstInput *Input
+		eachLevel(t, func(name string) {
+			in, dst := input(x, rows, m), make([]float32, rows*s.out)
+			m.Product(dst, s.out, in, 0, m.Panels(), NewScratch())
+			if firstInput == nil {
+				firstInput = in
+			}
+			require.Equal(t, firstInput.rounded, in.rounded, name)
+			if !fuses() {
+				return
+			}
+			if first == nil {
+				first = dst
+			}
+			require.Equal(t, first, dst, "%s, %v", name, s.kind)
+			one := make([]float32, s.out)
+			m.Product(one, s.out, input(x, 1, m), 0, m.Panels(), NewScratch())
+			require.Equal(t, dst[:s.out], one, "%s, %v, one row", name, s.kind)
+		})
+	}
+}
+
+func TestActivationsAreRoundedToTheNearestStep(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	fill := func(values ...float32) []float32 { return append(values, make([]float32, 32-len(values))...) }
+	tests := []struct {
+		name  string
+		in    []float32
+		want  []int8
+		scale float32
+	}{
+		{"ties to even", fill(127, 0.5, 1.5, -0.5, -2.5), []int8{127, 0, 2, 0, -2}, 1},
+		{"the negative is the largest", fill(-254, 3, 100), []int8{-127, 2, 50}, 2},
+		{"zeros", fill(), []int8{0}, 0},
+		{"negative zeros", fill(float32(math.Copysign(0, -1))), []int8{0}, 0},
+		{"denormals", fill(1e-40, -3e-45), []int8{0, 0}, 0},
+		{"the smallest that counts", fill(1.0/(1<<100), -1.0/(1<<101)), []int8{127, -64}, float32(1.0/(1<<100)) / 127},
+		{"below the smallest", fill(0.99 / (1 << 100)), []int8{0}, 0},
+		{"the largest", fill(math.MaxFloat32, -math.MaxFloat32), []int8{127, -127}, float32(math.MaxFloat32) / 127},
+		{"an infinity", fill(1, -inf), nil, nan},
+		{"a NaN", fill(1, nan), nil, nan},
+		{"a NaN and an infinity", fill(inf, nan), nil, nan},
+	}
+	eachLevel(t, func(level string) {
+		for _, test := range tests {
+			t.Run(level+"/"+test.name, func(t *testing.T) {
+				var r rounded
+				r.reach(32)
+				r.row(0, test.in)
+				sum := [2]int32{}
+				for i, q := range r.q {
+					sum[i/16] -= int32(q)
+				}
+				for _, s := range []step{r.steps32[0], r.steps16[0], r.steps16[1]} {
+					if test.scale != test.scale {
+						require.True(t, s.scale != s.scale)
+					} else {
+						require.Equal(t, test.scale, s.scale)
+					}
+				}
+				if test.scale != test.scale {
+					return // the integers do not matter
+				}
+				require.Equal(t, sum[0]+sum[1], r.steps32[0].minus)
+				require.Equal(t, sum, [2]int32{r.steps16[0].minus, r.steps16[1].minus})
+				require.Equal(t, test.want, r.q[:len(test.want)])
+			})
+		}
+	})
+}
+
+// One row that is not finite does not touch the others.
+func TestAnInfinityMakesItsRowNaNAndNoOther(t *testing.T) {
+	eachLevel(t, func(name string) {
+		for _, s := range dotShapes {
+			m, x := packed(t, s.kind, s.out, s.in, s.block), activations(3, s.in)
+			x[s.in+5] = float32(math.Inf(1))
+			dst := make([]float32, 3*s.out)
+			m.Product(dst, s.out, input(x, 3, m), 0, m.Panels(), NewScratch())
+			for i, v := range dst {
+				require.Equal(t, i/s.out == 1, v != v, "%s, %v, value %d is %v", name, s.kind, i, v)
+			}
+		}
+	})
+}
+
+// fixed is a source of one integer.
+type fixed struct{ q int8 }
+
+func (fixed) Row(int, []float32) { panic("rows of integers were asked for as numbers") }
+
+func (f fixed) Quantized(_ int, q []int8, scales []Scale) {
+	for k := range q {
+		q[k] = f.q
+	}
+	for b := range scales {
+		scales[b] = Scale{D: 1, By: 1}
+	}
+}
+
+// The largest products fit into all sums.
+func TestExtremesDoNotOverflow(t *testing.T) {
+	tests := []struct {
+		kind   Type
+		q      int8
+		weight float64
+	}{
+		{W8A8, -128, -128}, {W8A8, 127, 127}, {W4A8, -8, -8}, {W4A8, 7, 7}, {W4A8Min, 15, 15}, {W5A8, -16, -16},
+		{W5A8Min, 31, 31}, {W6A8, -32, -32}, {W6A8, 31, 31}, {NL4A8, 0, -127}, {FP4A8, 15, -12},
+	}
+	for _, test := range tests {
+		for _, sign := range []float32{1, -1} {
+			m := zeros(t, test.kind, 64, 64, 32)
+			require.NoError(t, m.Pack(fixed{test.q}, 0, 1))
+			x, dst := make([]float32, 64), make([]float32, 64)
+			for i := range x {
+				x[i] = 127 * sign
+			}
+			eachLevel(t, func(name string) {
+				m.Product(dst, 64, input(x, 1, m), 0, 1, NewScratch())
+				for _, v := range dst {
+					require.Equal(t, float32(64*127*test.weight)*sign, v, "%s, %v of %d", name, test.kind, test.q)
+				}
+			})
+		}
+	}
+}
+
+func TestRowsOfQuadsAreTheSourcesWeights(t *testing.T) {
+	for _, s := range dotShapes {
+		m, w := packed(t, s.kind, s.out, s.in, s.block), make([]float32, s.in)
+		low, high := s.kind.integers()
+		src := quantized{in: s.in, block: s.block, low: low, high: high, least: s.kind.least()}
+		q, scales := make([]int8, s.in), make([]Scale, s.in/s.block)
+		for i := range s.out {
+			m.Row(i, w)
+			src.Quantized(i, q, scales)
+			for k, have := range w {
+				scale, least := scales[k/s.block].values()
+				f, l, v := half.FromF16(half.ToF16(scale)), half.FromF16(half.ToF16(least)), float32(q[k])
+				if table := s.kind.Table(); table != nil {
+					v = table[q[k]]
+				}
+				if want := fma(v, f, l); want != have {
+					require.Equal(t, want, have, "%v, output %d, weight %d", s.kind, i, k)
+				}
+			}
+		}
+	}
+}
+
+// A minimum that is a whole multiple of the scale becomes a part of the integers.
+func TestAMinimumOfAWholeMultipleIsAddedToTheIntegers(t *testing.T) {
+	tests := []struct {
+		kind    Type
+		q, less int8
+	}{{W4A8, 0, 8}, {W4A8, 15, 8}, {W4A8, 7, 4}, {W5A8, 31, 16}, {W6A8, 3, 0}}
+	for _, test := range tests {
+		m, row := zeros(t, test.kind, 64, 32, 32), make([]float32, 32)
+		for _, by := range []int8{-3, 0, 5} {
+			require.NoError(t, m.Pack(scaled{fixed{test.q}, Scale{D: 0.5, By: by, Min: -0.5, MinBy: test.less * by}}, 0, 1))
+			m.Row(63, row)
+			require.Equal(t, float32(test.q-test.less)*0.5*float32(by), row[31], "%v of %d", test.kind, test.q)
+		}
+	}
+}
+
+// scaled is a source of one integer with a scale.
+type scaled struct {
+	fixed
+	scale Scale
+}
+
+func (s scaled) Quantized(i int, q []int8, scales []Scale) {
+	s.fixed.Quantized(i, q, scales)
+	for b := range scales {
+		scales[b] = s.scale
+	}
+}
+
+// Only weights of less than 8 bits are unpacked: for those of 8 bits a thread needs no memory.
+func TestWeightsOfAByteAreReadWhereTheyAre(t *testing.T) {
+	eachLevel(t, func(name string) {
+		const rows, out, in = 50, 64, 320
+		m, s := packed(t, W8A8, out, in, 32), NewScratch()
+		m.Product(make([]float32, rows*out), out, input(activations(rows, in), rows, m), 0, 1, s)
+		require.Empty(t, s.bytes, name)
+	})
+}
+
+// requireSlicesAddUp checks that two matrices of half the inputs give the product of the whole to the bit.
+func requireSlicesAddUp(t *testing.T, kind Type, block int, name string) {
+	const in, out, rows = 1280, 64, 5 // the quarters are longer than a slab
+	whole, x := packed(t, kind, out, in, block), activations(rows, in)
+	require.NoError(t, whole.Slice(4))
+	require.ErrorIs(t, whole.Slice(3), ErrShape)
+	want, sum := make([]float32, rows*out), make([]float32, rows*out)
+	whole.Product(want, out, input(x, rows, whole), 0, 1, NewScratch())
+	for i := range 2 {
+		m := zeros(t, kind, out, in/2, block)
+		copy(m.data, whole.data[i*whole.bytesOf(in/2):])
+		require.NoError(t, m.Slice(2))
+		var some []float32
+		for r := range rows {
+			some = append(some, x[r*in+i*in/2:][:in/2]...)
+		}
+		part := make([]float32, rows*out)
+		m.Product(part, out, input(some, rows, m), 0, 1, NewScratch())
+		addTo(sum, part)
+	}
+	require.Equal(t, want, sum, "%s, %v", name, kind)
+}
+
+func TestSlicesOfRoundedProductsAddUp(t *testing.T) {
+	for kind := W8A8; kind.rounds(); kind++ {
+		requireSlicesAddUp(t, kind, 32, Kernels())
+	}
+	m := zeros(t, W8A8, 64, 96, 16)
+	require.ErrorIs(t, m.Slice(2), ErrShape, "48 inputs are not whole blocks of activations")
+}
+
+// fuzzShapes are small, so that many are tried.
+var fuzzShapes = []struct {
+	kind           Type
+	out, in, block int
+}{
+	{W8A8, 64, 64, 32}, {W8A8, 5, 64, 16}, {W4A8, 64, 64, 32}, {W4A8Min, 5, 96, 32}, {W5A8, 64, 64, 32},
+	{W5A8Min, 5, 96, 32}, {W6A8, 64, 64, 16}, {NL4A8, 5, 96, 32},
+}
+
+// Any bits as activations: all instruction sets agree, and finite ones give the sum in float64.
+func FuzzRoundedProduct(f *testing.F) {
+	f.Add([]byte{0, 0, 128, 63}, uint8(0))
+	f.Add([]byte{255, 255, 127, 127, 1, 0, 0, 0}, uint8(3))
+	f.Add([]byte{0, 0, 128, 255, 0, 0, 192, 127}, uint8(5))
+	f.Fuzz(func(t *testing.T, data []byte, shape uint8) {
+		if len(data) < 4 {
+			return
+		}
+		s := fuzzShapes[int(shape)%len(fuzzShapes)]
+		m := packed(t, s.kind, s.out, s.in, s.block)
+		rows := 1 + len(data)%3
+		x, finite := make([]float32, rows*s.in), true
+		for i := range x {
+			at := i * 4 % (len(data) &^ 3)
+			x[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[at:]))
+			finite = finite && math.Abs(float64(x[i])) < 1e30
+		}
+		var first []uint32
+		eachLevel(t, func(name string) {
+			dst := make([]float32, rows*s.out)
+			m.Product(dst, s.out, input(x, rows, m), 0, m.Panels(), NewScratch())
+			if finite {
+				checkRounded(t, m, x, dst, rows)
+			}
+			if !fuses() {
+				return
+			}
+			if first == nil {
+				first = bitsOf(dst)
+			}
+			require.Equal(t, first, bitsOf(dst), name)
+		})
+	})
+}

@@ -1,0 +1,165 @@
+package matrix
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/half"
+)
+
+var shortShapes = []struct {
+	kind           Type
+	out, in, block int
+}{{W16A16, 64, 2, 0}, {W16A16, 130, 300, 0}, {W16A16, 100, 640, 0}}
+
+// odd is a source of numbers of all sizes, some of which are denormals, infinite or not numbers. Those that are finite
+// are so small that no product overflows.
+type odd struct{ seed uint64 }
+
+func (o odd) Row(i int, dst []float32) {
+	rnd := rand.New(rand.NewPCG(o.seed, uint64(i)))
+	for k := range dst {
+		dst[k] = math.Float32frombits(rnd.Uint32())
+		if e := math.Float32bits(dst[k]) >> 23 & 0xff; e > 180 {
+			dst[k] = float32(rnd.NormFloat64())
+		}
+		switch n := rnd.IntN(4000); {
+		case n == 0:
+			dst[k] = float32(math.Inf(1 - rnd.IntN(2)*2))
+		case n == 1:
+			dst[k] = math.Float32frombits(0x7f800001 + rnd.Uint32N(0x7fffff) | rnd.Uint32()<<31)
+		case n < 40:
+			dst[k] = math.Float32frombits(rnd.Uint32N(1<<23) | rnd.Uint32()<<31)
+		case n < 80:
+			dst[k] = leastShort * (1 + rnd.Float32()*0.1 - 0.05)
+		}
+	}
+}
+
+// inOrder is the sum of the products of BF16 in the order of k, each added with one rounding: products are exact in
+// float64, and a sum of float64 that is then rounded to float32 is rounded right, because a product has 16 bits.
+func inOrder(x, w []float32) float32 {
+	sum := float32(0)
+	for k := range x {
+		sum = float32(float64(sum) + float64(half.FromBF16(short(x[k])))*float64(half.FromBF16(short(w[k]))))
+	}
+	return sum
+}
+
+// bitsOf are those of values, of which all NaN are the same.
+func bitsOf(values []float32) []uint32 {
+	bits := make([]uint32, len(values))
+	for i, v := range values {
+		if bits[i] = math.Float32bits(v); v != v {
+			bits[i] = 0x7fc00000
+		}
+	}
+	return bits
+}
+
+// All instruction sets, and Go without them, give the same bits, however many rows there are.
+func TestShortProductsAreSumsInTheOrderOfK(t *testing.T) {
+	for _, s := range shortShapes {
+		for name, src := range map[string]Source{"normal": random{}, "odd": odd{1}, "odd again": odd{2}} {
+			const most = 50
+			w, x, want := make([]float32, s.in), make([]float32, most*s.in), make([]float32, most*s.out)
+			for r := range most {
+				src.Row(1000+r, x[r*s.in:][:s.in])
+			}
+			for i := range s.out {
+				src.Row(i, w)
+				for r := range most {
+					want[r*s.out+i] = inOrder(x[r*s.in:][:s.in], w)
+				}
+			}
+			eachLevel(t, func(level string) {
+				m := zeros(t, s.kind, s.out, s.in, s.block)
+				require.NoError(t, m.Pack(src, 0, m.Panels()))
+				for _, rows := range []int{1, 2, 4, 5, 12, 24, most} {
+					dst := make([]float32, rows*s.out)
+					m.Product(dst, s.out, input(x, rows, m), 0, m.Panels(), NewScratch())
+					require.Equal(t, bitsOf(want[:rows*s.out]), bitsOf(dst), "%s, %s, %d × %d, %d rows", level, name, s.out,
+						s.in, rows)
+				}
+			})
+		}
+	}
+}
+
+func TestRowsOfShortsAreTheSourcesWeights(t *testing.T) {
+	eachLevel(t, func(level string) {
+		for _, s := range shortShapes {
+			m, row, want := packed(t, s.kind, s.out, s.in, s.block), make([]float32, s.in), make([]float32, s.in)
+			for i := range s.out {
+				m.Row(i, row)
+				random{}.Row(i, want)
+				for k, v := range want {
+					want[k] = half.FromBF16(half.ToBF16(v))
+				}
+				require.Equal(t, want, row, level)
+			}
+		}
+	})
+}
+
+func TestActivationsAreRoundedToTheNearestBF16(t *testing.T) {
+	inf, nan, least := float32(math.Inf(1)), float32(math.NaN()), float32(leastShort)
+	tests := []struct{ in, want float32 }{
+		{0, 0}, {1, 1}, {-3, -3},
+		{1 + 1.0/256, 1}, {1 + 3.0/256, 1 + 4.0/256}, {1 + 1.0/256 + 1.0/(1<<20), 1 + 2.0/256}, {-1 - 1.0/256, -1},
+		{least, least}, {-least, -least}, {math.Nextafter32(least, 0), 0}, {math.Nextafter32(-least, 0), 0},
+		{math.SmallestNonzeroFloat32, 0}, {-1e-40, 0},
+		{math.MaxFloat32, inf}, {inf, inf}, {-inf, -inf}, {nan, nan}, {math.Float32frombits(0xffffffff), nan},
+		{math.Float32frombits(0x7f800001), nan},
+	}
+	eachLevel(t, func(level string) {
+		for n := 1; n < 40; n++ { // what the kernels do, and the rest
+			x, singles, both := make([]float32, 2*n), make([]float32, 2*n), make([]float32, n)
+			for i := range x {
+				x[i] = tests[i%len(tests)].in
+			}
+			roundShorts(singles, x)
+			roundPairs(both, x)
+			for i, have := range singles {
+				test, short := tests[i%len(tests)], uint16(math.Float32bits(both[i/2])>>(16*(1-i%2)))
+				what := fmt.Sprintf("%s: %v, of %d", level, test.in, n)
+				require.Equal(t, bitsOf([]float32{test.want}), bitsOf([]float32{have}), what)
+				require.Equal(t, bitsOf([]float32{test.want}), bitsOf([]float32{half.FromBF16(short)}), what)
+			}
+		}
+	})
+}
+
+func TestSlicesOfShortProductsAddUp(t *testing.T) {
+	eachLevel(t, func(level string) { requireSlicesAddUp(t, W16A16, 0, level) })
+	_, err := new(Arena).New(W16A16, 64, 7, 0)
+	require.ErrorIs(t, err, ErrShape, "half a pair")
+	require.ErrorIs(t, zeros(t, W16A16, 64, 6, 0).Slice(2), ErrShape, "slices of 3 inputs")
+}
+
+// An input can be set for matrices that read it in several forms.
+func TestAnInputHasManyForms(t *testing.T) {
+	eachLevel(t, func(level string) {
+		const in, rows = 64, 30
+		x := activations(rows, in)
+		all := []*Matrix{packed(t, F16, 64, in, 0), packed(t, W16A16, 64, in, 0), packed(t, W8A8, 64, in, 32)}
+		var forms Form
+		for _, m := range all {
+			forms |= m.Form()
+		}
+		var together Input
+		for call := range together.Set(x, rows, in, forms) {
+			together.Pack(call)
+		}
+		for _, m := range all {
+			want, have := make([]float32, rows*64), make([]float32, rows*64)
+			m.Product(want, 64, input(x, rows, m), 0, 1, NewScratch())
+			m.Product(have, 64, &together, 0, 1, NewScratch())
+			require.Equal(t, want, have, "%s, %v", level, m.Type)
+		}
+	})
+}

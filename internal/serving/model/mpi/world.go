@@ -1,0 +1,200 @@
+//go:build mpi
+
+package mpi
+
+// #cgo CFLAGS: -O2
+// #include "world.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"time"
+	"unsafe"
+
+	"llmmemory/internal/serving/model"
+)
+
+// A World is the processes that were started together. It is a model.Group. One goroutine at a time uses it.
+type World struct {
+	rank, size int
+	host       string
+	limit      time.Duration
+	values     []float32
+	message    []byte
+}
+
+// ErrMPI is wrapped when processes cannot be joined.
+var ErrMPI = errors.New("MPI")
+
+// A Lost is the error of processes that have not answered in time.
+type Lost struct {
+	Ranks []int
+	After time.Duration
+	first bool // of the processes that are left
+}
+
+func (l *Lost) Error() string {
+	if len(l.Ranks) == 0 {
+		return fmt.Sprintf("a step took longer than %v, though all ranks are there", l.After)
+	}
+	ranks, are := "rank", "is"
+	if len(l.Ranks) > 1 {
+		ranks, are = "ranks", "are"
+	}
+	return fmt.Sprintf("%s %s %s lost: no answer for %v", ranks, strings.Trim(fmt.Sprint(l.Ranks), "[]"), are, l.After)
+}
+
+// Start joins the processes that were started with this one. No wait is longer than limit.
+func Start(limit time.Duration) (*World, error) {
+	var rank, size C.int
+	if C.world_start(&rank, &size) != C.DONE {
+		return nil, fmt.Errorf("%w: the library does not start, or has no MPI_THREAD_SERIALIZED", ErrMPI)
+	}
+	var host [256]C.char
+	C.world_host(&host[0])
+	return &World{rank: int(rank), size: int(size), host: C.GoString(&host[0]), limit: limit}, nil
+}
+
+// Rank is the number of this process, from 0.
+func (w *World) Rank() int { return w.rank }
+
+// Size is the number of processes.
+func (w *World) Size() int { return w.size }
+
+// Host is the name of this process's machine.
+func (w *World) Host() string { return w.host }
+
+// SetLimit sets how long another process may take to answer.
+func (w *World) SetLimit(limit time.Duration) { w.limit = limit }
+
+// End leaves the world, as all processes must.
+func (w *World) End() { C.world_end() }
+
+// Abort ends all processes with status 1. The first of those that are left says why.
+func (w *World) Abort(cause error) {
+	var lost *Lost
+	if errors.As(cause, &lost) {
+		cause = lost
+		if !lost.first || len(lost.Ranks) == 0 {
+			time.Sleep(2 * time.Second) // another one ends all; perhaps this one was late itself
+		}
+	}
+	fmt.Fprintf(os.Stderr, "llmserve: rank %d on %s: %v\n", w.rank, w.host, cause)
+	C.world_abort(1)
+	os.Exit(1)
+}
+
+// AllReduce implements model.Group.
+func (w *World) AllReduce(_ int, x []float32) error {
+	if len(x) == 0 {
+		return nil
+	}
+	other := w.room(len(x))
+	return w.check(C.world_reduce((*C.float)(&x[0]), (*C.float)(&other[0]), C.int(len(x)), w.seconds()))
+}
+
+// Gather implements model.Group.
+func (w *World) Gather(_ int, dst []float32, stride int, part []float32, columns []model.Columns) error {
+	bytes := func(v []float32) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*4) }
+	own := columns[w.rank]
+	if w.rank != 0 {
+		return w.Send(0, bytes(part))
+	}
+	own.CopyFrom(part, dst, stride)
+	rows := len(part) / (own.To - own.From)
+	for from := 1; from < w.size; from++ {
+		c := columns[from]
+		other := w.room(rows * (c.To - c.From))
+		if err := w.receive(from, bytes(other)); err != nil {
+			return err
+		}
+		c.CopyFrom(other, dst, stride)
+	}
+	return nil
+}
+
+// Broadcast sends a message to all others, which Receive it.
+func (w *World) Broadcast(message []byte) error {
+	for to := range w.size {
+		if to != w.rank {
+			if err := w.Send(to, message); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Receive returns the next message of another process, which is valid until the next call.
+func (w *World) Receive(from int) ([]byte, error) {
+	var n C.int
+	if err := w.check(C.world_next(C.int(from), &n, w.seconds())); err != nil {
+		return nil, err
+	}
+	if cap(w.message) < int(n) {
+		w.message = make([]byte, n)
+	}
+	w.message = w.message[:n]
+	return w.message, w.receive(from, w.message)
+}
+
+// Exchange returns what each process has passed to it, by rank.
+func (w *World) Exchange(own []byte) (all [][]byte, err error) {
+	for from := range w.size {
+		if from == w.rank {
+			err = w.Broadcast(own)
+			all = append(all, own)
+		} else {
+			var message []byte
+			message, err = w.Receive(from)
+			all = append(all, append([]byte(nil), message...))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// Send sends a message to another process.
+func (w *World) Send(to int, data []byte) error {
+	if len(data) > math.MaxInt32 {
+		return fmt.Errorf("%w: a message of %d bytes", ErrMPI, len(data))
+	}
+	return w.check(C.world_send(unsafe.Pointer(unsafe.SliceData(data)), C.int(len(data)), C.int(to), w.seconds()))
+}
+
+func (w *World) receive(from int, data []byte) error {
+	return w.check(C.world_receive(unsafe.Pointer(unsafe.SliceData(data)), C.int(len(data)), C.int(from), w.seconds()))
+}
+
+func (w *World) seconds() C.double { return C.double(w.limit.Seconds()) }
+
+func (w *World) room(n int) []float32 {
+	if cap(w.values) < n {
+		w.values = make([]float32, n)
+	}
+	return w.values[:n]
+}
+
+// check turns the end of a wait into an error. If it was late, the other processes are asked who is there.
+func (w *World) check(result C.int) error {
+	if result == C.DONE {
+		return nil
+	}
+	lost := &Lost{After: w.limit, first: true}
+	silent := C.world_silent(C.double(min(w.limit, 2*time.Second).Seconds()))
+	for rank := range w.size {
+		switch {
+		case silent&(1<<rank) != 0:
+			lost.Ranks = append(lost.Ranks, rank)
+		case rank < w.rank:
+			lost.first = false
+		}
+	}
+	return lost
+}

@@ -1,0 +1,179 @@
+package model
+
+import (
+	"fmt"
+	"sync"
+
+	"llmmemory/internal/serving/model/matrix"
+	"llmmemory/internal/serving/model/weights"
+)
+
+// A Part is one worker's share of a model, as in vLLM's tensor parallelism: heads,
+// columns of the first matrix of each half of a layer, and rows of the second one.
+// The embeddings are whole in each part.
+type Part struct {
+	Rank int // from 0
+	Size int // workers: 0 or 1, 2, 4
+}
+
+func (p Part) size() int { return max(1, p.Size) }
+
+// span is the share of n things.
+func (p Part) span(n int) span {
+	return span{n / p.size() * p.Rank, n / p.size() * (p.Rank + 1)}
+}
+
+// Check refuses what cannot be shared out.
+func (p Part) Check(c *Config) error {
+	n := p.size()
+	if n != 1 && n != 2 && n != 4 || p.Rank < 0 || p.Rank >= n {
+		return fmt.Errorf("%w: worker %d of %d; 1, 2 and 4 workers are possible", ErrModel, p.Rank, n)
+	}
+	if c.NumKVHeads%n != 0 {
+		return fmt.Errorf("%w: %d key heads cannot be shared out among %d workers", ErrModel, c.NumKVHeads, n)
+	}
+	return nil
+}
+
+// local is the configuration as the part has it.
+func (c *Config) local(p Part) Config {
+	l := *c
+	l.NumHeads, l.NumKVHeads, l.IntermediateSize = c.NumHeads/p.size(), c.NumKVHeads/p.size(), c.IntermediateSize/p.size()
+	return l
+}
+
+// A span is a range of rows or columns.
+type span struct{ from, to int }
+
+func (s span) len() int { return s.to - s.from }
+
+func all(n int) []span { return []span{{0, n}} }
+
+// fused is the rows of a matrix of queries, keys and values.
+func (p Part) fused(query, kv int) []span {
+	q, k := p.span(query), p.span(kv)
+	return []span{q, {query + k.from, query + k.to}, {query + kv + k.from, query + kv + k.to}}
+}
+
+func count(spans []span) int {
+	n := 0
+	for _, s := range spans {
+		n += s.len()
+	}
+	return n
+}
+
+// pick returns the values in spans.
+func pick(v []float32, spans []span) []float32 {
+	var some []float32
+	for _, s := range spans {
+		some = append(some, v[s.from:s.to]...)
+	}
+	return some
+}
+
+// A cut is some rows of a source, and of these some columns.
+type cut struct {
+	source matrix.Source
+	rows   []span
+	width  int // of a row of the source
+	cols   span
+	block  int // columns that share a scale; 0: none
+}
+
+func (c *cut) row(i int) int {
+	s := 0
+	for i >= c.rows[s].len() {
+		i -= c.rows[s].len()
+		s++
+	}
+	return c.rows[s].from + i
+}
+
+// A rowBuffer is a row of a source.
+type rowBuffer struct {
+	values []float32
+	q      []int8
+	scales []matrix.Scale
+}
+
+var rowBuffers = sync.Pool{New: func() any { return &rowBuffer{} }}
+
+func (c *cut) Row(i int, dst []float32) {
+	if c.cols.len() == c.width {
+		c.source.Row(c.row(i), dst)
+		return
+	}
+	b := rowBuffers.Get().(*rowBuffer)
+	b.values = grow(b.values, c.width)
+	c.source.Row(c.row(i), b.values)
+	copy(dst, b.values[c.cols.from:c.cols.to])
+	rowBuffers.Put(b)
+}
+
+func (c *cut) Quantized(i int, q []int8, scales []matrix.Scale) {
+	source := c.source.(matrix.Quantized)
+	if c.cols.len() == c.width {
+		source.Quantized(c.row(i), q, scales)
+		return
+	}
+	b, blocks := rowBuffers.Get().(*rowBuffer), c.width/c.block
+	if cap(b.q) < c.width || cap(b.scales) < blocks {
+		b.q, b.scales = make([]int8, c.width), make([]matrix.Scale, blocks)
+	}
+	source.Quantized(c.row(i), b.q[:c.width], b.scales[:blocks])
+	copy(q, b.q[c.cols.from:c.cols.to])
+	copy(scales, b.scales[c.cols.from/c.block:c.cols.to/c.block])
+	rowBuffers.Put(b)
+}
+
+// A stack is the rows of several cuts, one after the other.
+type stack struct {
+	cuts    []*cut
+	tensors []*weights.Tensor
+}
+
+func (s *stack) rows() int {
+	n := 0
+	for _, c := range s.cuts {
+		n += count(c.rows)
+	}
+	return n
+}
+
+func (s *stack) at(i int) (*cut, int) {
+	c := 0
+	for n := count(s.cuts[c].rows); i >= n; n = count(s.cuts[c].rows) {
+		i -= n
+		c++
+	}
+	return s.cuts[c], i
+}
+
+// release allows the system to drop the memory of rows: they will not be read again.
+func (s *stack) release(from, to int) {
+	for i := from; i < to; i++ {
+		c, row := s.at(i)
+		t, ok := c.source.(*weights.Tensor)
+		if !ok || c.cols.len() < c.width {
+			continue // another part will read the rest
+		}
+		// As many rows as follow each other in the tensor.
+		first, n := c.row(row), 1
+		for i+n < to && row+n < count(c.rows) && c.row(row+n) == first+n {
+			n++
+		}
+		t.ReleaseRows(first, first+n)
+		i += n - 1
+	}
+}
+
+func (s *stack) Row(i int, dst []float32) {
+	c, row := s.at(i)
+	c.Row(row, dst)
+}
+
+func (s *stack) Quantized(i int, q []int8, scales []matrix.Scale) {
+	c, row := s.at(i)
+	c.Quantized(row, q, scales)
+}

@@ -1,0 +1,119 @@
+package model_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/parallel"
+)
+
+// A group computes the same steps by n workers.
+type group []*bench
+
+// join opens the parts of a model.
+func join(t *testing.T, n int, open func(*parallel.Pool, model.Part) (*model.Model, error)) group {
+	var g group
+	workers := model.NewWorkers(n)
+	for rank := range n {
+		pool, err := parallel.New(1 + rank%2)
+		require.NoError(t, err)
+		t.Cleanup(pool.Close)
+		m, err := open(pool, model.Part{Rank: rank, Size: n})
+		require.NoError(t, err)
+		g = append(g, benchOfPart(t, m, pool, workers))
+	}
+	return g
+}
+
+func (g group) step(t *testing.T, parts ...part) (logits [][][]float32) {
+	var wait sync.WaitGroup
+	for i, b := range g {
+		wait.Go(func() {
+			if all := b.step(t, parts...); i == 0 {
+				logits = all
+			}
+		})
+	}
+	wait.Wait()
+	return logits
+}
+
+// requireSameBits computes a prompt in two chunks and a few tokens one by one.
+func requireSameBits(t *testing.T, one, many group) {
+	tokens, other := randomTokens(1, 40), randomTokens(2, 9)
+	for _, b := range many {
+		b.runner.SetMLPRows(10)
+	}
+	table, beside := randomTable(1, 0, 8), randomTable(2, 20, 8)
+	for _, ends := range [][2]int{{0, 20}, {20, 33}, {33, 34}, {34, 35}, {35, 40}} {
+		parts := []part{{other, 0, beside}, {tokens[ends[0]:ends[1]], ends[0], table}}
+		want := one.step(t, parts...)
+		require.Equal(t, want, many.step(t, parts...), "tokens from %d to %d", ends[0], ends[1])
+	}
+}
+
+// Ensure that two and four workers, each with its heads and its part of every matrix, compute the
+// bits of one.
+func TestPartsTogetherComputeTheBitsOfTheWhole(t *testing.T) {
+	shared := map[int]int{}
+	for _, f := range families() {
+		dir := f.write(t)
+		open := func(pool *parallel.Pool, p model.Part) (*model.Model, error) { return model.OpenFolder(dir, pool, p) }
+		for _, n := range []int{2, 4} {
+			if f.ref.kvHeads%n != 0 {
+				continue
+			}
+			shared[n]++
+			t.Run(fmt.Sprintf("%s by %d", f.name, n), func(t *testing.T) {
+				many := join(t, n, open)
+				one := join(t, 1, open)
+				requireSameBits(t, one, many)
+				require.Less(t, many[0].m.WeightBytes(), one[0].m.WeightBytes())
+			})
+		}
+	}
+	require.GreaterOrEqual(t, shared[2], 6)
+	require.GreaterOrEqual(t, shared[4], 1)
+}
+
+// The same of weights with 4 and 8 bits, whose blocks share scales, and of activations in 8 bits.
+func TestPartsOfQuantizedWeightsComputeTheBitsOfTheWhole(t *testing.T) {
+	g := openGGUF(t, mixedGGUF("llama", nil))
+	for _, options := range [][]model.Option{nil, {model.Int8Activations}} {
+		open := func(pool *parallel.Pool, p model.Part) (*model.Model, error) {
+			return model.OpenGGUF(g, pool, p, options...)
+		}
+		requireSameBits(t, join(t, 1, open), join(t, 2, open))
+	}
+}
+
+func TestModelsThatCannotBeSharedOutAreRefused(t *testing.T) {
+	pool, err := parallel.New(1)
+	require.NoError(t, err)
+	defer pool.Close()
+	dir := families()[0].write(t) // 3 key heads
+	tests := []struct {
+		name string
+		part model.Part
+		want string
+	}{
+		{"key heads", model.Part{Size: 2}, "3 key heads cannot be shared out among 2 workers"},
+		{"three workers", model.Part{Size: 3}, "1, 2 and 4 workers are possible"},
+		{"rank", model.Part{Rank: 4, Size: 4}, "worker 4 of 4"},
+	}
+	tiny := tinyOf(t, "gpt-oss, MXFP4") // 96 inputs in blocks of 32
+	_, err = model.OpenGGUF(openGGUF(t, tiny.GGUF()), pool, model.Part{Size: 2})
+	require.ErrorContains(t, err, `the 96 inputs of "blk.0.ffn_down_exps" cannot be shared out among 2 workers: `+
+		"the share of each must be a multiple of 32")
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := model.OpenFolder(dir, pool, test.part)
+			require.ErrorIs(t, err, model.ErrModel)
+			require.ErrorContains(t, err, test.want)
+		})
+	}
+}

@@ -1,0 +1,387 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/kvstore"
+	"llmmemory/internal/serving/model/matrix"
+	"llmmemory/internal/serving/parallel"
+)
+
+// A Batch is the tokens of one step. Sequence s has SeqLens[s] tokens, of which the last
+// ones, Tokens[QueryStart[s]:QueryStart[s+1]], are computed now.
+type Batch struct {
+	Tokens     []int32
+	Positions  []int32
+	QueryStart []int32 // sequences + 1 entries
+	SeqLens    []int32
+
+	Blocks
+	Others []Blocks // of the groups of layers from 1 on
+
+	Logits []int32 // tokens of the batch whose logits are wanted
+}
+
+// Blocks are where a group of layers has the keys and values of a batch. The block table of sequence s is
+// BlockTables[s*TableStride:(s+1)*TableStride]; unused entries are ignored.
+type Blocks struct {
+	Slots        []int64 // of each token: block × block size + place; -1: its keys and values are not kept
+	BlockTables  []int32
+	TableStride  int
+	CommonPrefix int // tokens of context that all sequences share, in the same blocks
+}
+
+// blocks returns the blocks of a group.
+func (b *Batch) blocks(group int) *Blocks {
+	if group == 0 {
+		return &b.Blocks
+	}
+	return &b.Others[group-1]
+}
+
+// A Place says where the keys and values of a layer are: the group whose blocks it uses, and the layer of the store,
+// which it may share with layers of other groups.
+type Place struct{ Group, Layer int }
+
+// A Runner computes batches of a model over a store. It is for one goroutine at a
+// time, and allocates nothing once it has seen its largest batch.
+type Runner struct {
+	model   *Model
+	local   Config // the shape of the part
+	group   Group  // nil: the part is the whole
+	store   *kvstore.Store
+	places  []Place // of each layer
+	groups  int
+	pool    *parallel.Pool
+	attend  *attention.Runner
+	scratch []*matrix.Scratch
+
+	x, normed, qkv, attended, sums, up, act, logits, part []float32
+	squares                                               []float32 // of queries and keys of each row
+
+	mlpMost  int // rows of up and act
+	upWidth  int // the largest of all layers
+	actWidth int
+	routing  routing
+
+	angles map[*Rope]*rotary
+
+	product productJob
+	largest largest
+	packing packJob
+	rows    rowJob
+	tokens  kvstore.Tokens
+	batch   attention.Batch
+}
+
+// A rotary is a rope with its tables and how keys are rotated by it.
+type rotary struct {
+	tables
+	rope     *Rope
+	rotation kvstore.Rotation
+}
+
+// mlpMost is the largest number of rows that go through the MLP of a layer together. Their values there are a
+// model's widest. With 256, a prompt of 512 tokens took 1 to 2 % longer.
+const mlpMost = 512
+
+// KVShape is the shape of the keys and values that the part has of one layer.
+func (m *Model) KVShape(blockSize int, dtype attention.DType) attention.Shape {
+	return m.KVShapeOf(m.part, blockSize, dtype)
+}
+
+// KVShapeOf is the shape of the keys and values that a part would have of one layer.
+func (c *Config) KVShapeOf(p Part, blockSize int, dtype attention.DType) attention.Shape {
+	return attention.Shape{BlockSize: blockSize, NumKVHeads: c.local(p).NumKVHeads, HeadSize: c.HeadDim, DType: dtype}
+}
+
+// NewRunner makes a Runner. The store must have the shape of the model's part, and a
+// part that is not the whole needs a group, whose other workers compute the same batches
+// at the same time. Without places, layers are one group, and each has its own layer of the store.
+func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group, places ...Place) (*Runner, error) {
+	s, local := store.Config(), m.local(m.part)
+	if places == nil && s.Layers == m.NumLayers {
+		for i := range m.NumLayers {
+			places = append(places, Place{Layer: i})
+		}
+	}
+	groups := 0
+	for _, p := range places {
+		if groups = max(groups, p.Group+1); p.Group < 0 || uint(p.Layer) >= uint(s.Layers) {
+			return nil, fmt.Errorf("%w: a layer in group %d, and layer %d of a store of %d", ErrBatch, p.Group, p.Layer,
+				s.Layers)
+		}
+	}
+	if len(places) != m.NumLayers || s.NumKVHeads != local.NumKVHeads || s.HeadSize != m.HeadDim {
+		return nil, fmt.Errorf("%w: a store of %d layers of %d heads of %d for a model of %d layers of %d heads of %d",
+			ErrBatch,
+			s.Layers, s.NumKVHeads, s.HeadSize, m.NumLayers, local.NumKVHeads, m.HeadDim)
+	}
+	if m.part.size() == 1 {
+		group = nil
+	} else if group == nil {
+		return nil, fmt.Errorf("%w: a part of a model without the group of the others", ErrBatch)
+	}
+	r := &Runner{model: m, local: local, group: group, store: store, pool: pool, attend: attention.NewRunner(pool),
+		mlpMost: mlpMost, places: places, groups: groups}
+	for range pool.Size() {
+		r.scratch = append(r.scratch, matrix.NewScratch())
+	}
+	r.product.scratch, r.product.config = r.scratch, &m.Config
+	for i := range m.layers {
+		widest := func(m *mlp) {
+			if m.up.parts != nil {
+				r.upWidth, r.actWidth = max(r.upWidth, m.up.out), max(r.actWidth, m.down.parts[0].In)
+			}
+		}
+		l := &m.layers[i]
+		widest(&l.mlp)
+		if l.experts != nil {
+			widest(&l.experts.all[0])
+		}
+	}
+	r.Limit(m.MaxModelLen)
+	return r, nil
+}
+
+// Limit sets the length on which LongRope's factors depend. Without it, that is the model's.
+func (r *Runner) Limit(maxModelLen int) {
+	r.angles = map[*Rope]*rotary{}
+	for i := range r.model.layers {
+		if rope := r.model.rope(i); rope != nil && r.angles[rope] == nil {
+			chosen := rope.forLength(maxModelLen)
+			r.angles[rope] = &rotary{rope: chosen, rotation: kvstore.Rotation{Size: rope.size(r.model.HeadDim),
+				Interleaved: rope.Interleaved}}
+		}
+	}
+}
+
+// Forward computes the layers of a batch and writes the keys and values of all tokens. ComputeLogits may
+// follow. An error wraps ErrBatch or one of attention's and kvstore's; blocks may have been written then,
+// at the slots of the batch only.
+func (r *Runner) Forward(b *Batch) error {
+	if err := r.check(b); err != nil {
+		return err
+	}
+	m, n := r.model, len(b.Tokens)
+	query, width := r.local.NumHeads*m.HeadDim, (r.local.NumHeads+2*r.local.NumKVHeads)*m.HeadDim
+	r.x, r.normed = grow(r.x, n*m.HiddenSize), grow(r.normed, n*m.HiddenSize)
+	r.qkv, r.attended = grow(r.qkv, n*width), grow(r.attended, n*query)
+	r.sums = grow(r.sums, n*m.HiddenSize)
+	r.up, r.act = grow(r.up, r.mlpRows(n)*r.upWidth), grow(r.act, r.mlpRows(n)*r.actWidth)
+	r.prepare(b, query, width)
+	r.embed(b)
+	for i := range m.layers {
+		if err := r.layer(i, b); err != nil {
+			return fmt.Errorf("layer %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (r *Runner) check(b *Batch) error {
+	m, n := r.model, len(b.Tokens)
+	switch {
+	case n == 0 || len(b.Positions) != n || len(b.Slots) != n:
+		return fmt.Errorf("%w: %d tokens with %d positions and %d slots", ErrBatch, n, len(b.Positions), len(b.Slots))
+	case len(b.Others) != r.groups-1:
+		return fmt.Errorf("%w: the blocks of %d groups of layers; there are %d", ErrBatch, 1+len(b.Others), r.groups)
+	case len(b.QueryStart) != len(b.SeqLens)+1 || int(b.QueryStart[len(b.SeqLens)]) != n:
+		return fmt.Errorf("%w: %d sequences with %d starts for %d tokens", ErrBatch, len(b.SeqLens), len(b.QueryStart), n)
+	}
+	for i, t := range b.Tokens {
+		if t < 0 || int(t) >= m.VocabSize {
+			return fmt.Errorf("%w: token %d is %d, the vocabulary has %d", ErrBatch, i, t, m.VocabSize)
+		}
+		if p := b.Positions[i]; p < 0 || int(p) >= m.MaxModelLen {
+			return fmt.Errorf("%w: token %d is at position %d, the model knows %d", ErrBatch, i, p, m.MaxModelLen)
+		}
+	}
+	for _, i := range b.Logits {
+		if i < 0 || int(i) >= n {
+			return fmt.Errorf("%w: logits of token %d of %d", ErrBatch, i, n)
+		}
+	}
+	return nil
+}
+
+// prepare sets up what is the same in all layers.
+func (r *Runner) prepare(b *Batch, query, width int) {
+	m := r.model
+	kv := r.local.NumKVHeads * m.HeadDim
+	r.tokens = kvstore.Tokens{
+		Key:   attention.Float32s(r.qkv[query:], width),
+		Value: attention.Float32s(r.qkv[query+kv:], width),
+	}
+	for _, a := range r.angles {
+		a.reach(a.rope, int(slices.Max(b.Positions))+1, m.MaxModelLen, m.HeadDim)
+		a.rotation.Positions, a.rotation.Cos, a.rotation.Sin = b.Positions, a.cos, a.sin
+	}
+	r.batch = attention.Batch{
+		NumHeads: r.local.NumHeads, Query: attention.Float32s(r.qkv, width), Out: attention.Float32s(r.attended, query),
+		QueryStart: b.QueryStart, SeqLens: b.SeqLens, Scale: m.scale(), SoftCap: float32(m.AttentionCap),
+	}
+}
+
+func (r *Runner) embed(b *Batch) {
+	m := r.model
+	for i, t := range b.Tokens {
+		row := r.x[i*m.HiddenSize:][:m.HiddenSize]
+		if m.embed != nil {
+			m.embed.tensor.Row(int(t), row)
+		} else {
+			m.head.parts[0].Row(int(t), row)
+		}
+		if m.EmbeddingScale != 0 {
+			for k := range row {
+				row[k] *= float32(m.EmbeddingScale)
+			}
+		}
+		if m.positions != nil {
+			place := r.normed[:m.HiddenSize]
+			m.positions.tensor.Row(int(b.Positions[i])+m.PositionOffset, place)
+			for k, v := range place {
+				row[k] += v
+			}
+		}
+	}
+}
+
+func (r *Runner) layer(i int, b *Batch) error {
+	m, n := r.model, len(b.Tokens)
+	l := &m.layers[i]
+	r.multiply(&l.qkv, r.qkv, r.normalized(&l.attnNorm, n), n)
+	if m.QKNorm == WidthNorm {
+		if err := r.sumSquares(n); err != nil {
+			return err
+		}
+	}
+	angles := r.angles[m.rope(i)]
+	r.tokens.Rotation = nil
+	if angles != nil {
+		r.tokens.Rotation = &angles.rotation
+	}
+	if angles != nil || m.QKNorm != NoQKNorm {
+		r.each(n, rowJob{op: opRotate, layer: l, positions: b.Positions, angles: angles})
+	}
+	place := r.places[i]
+	blocks := b.blocks(place.Group)
+	r.tokens.Slots = blocks.Slots
+	if err := r.store.Write(place.Layer, &r.tokens); err != nil {
+		return err
+	}
+	r.batch.BlockTables, r.batch.TableStride = blocks.BlockTables, blocks.TableStride
+	r.batch.CommonPrefix, r.batch.SlidingWindow, r.batch.Sinks = blocks.CommonPrefix, m.Window(i), l.sinks
+	if err := r.attend.Forward(r.store.Layer(place.Layer), &r.batch); err != nil {
+		return err
+	}
+	if err := r.addProduct(&l.out, &l.attnPost, r.x, r.attended, n); err != nil {
+		return err
+	}
+	normed := r.normalized(&l.mlpNorm, n)
+	for from := 0; from < n; {
+		rows := r.mlpRows(n - from)
+		x, in := r.x[from*m.HiddenSize:], normed[from*m.HiddenSize:]
+		if l.experts != nil {
+			if err := r.mixture(l, in, rows); err != nil {
+				return err
+			}
+			r.each(rows, rowJob{op: opAdd, residual: x, norm: &l.mlpPost})
+		} else {
+			r.firstHalf(&l.mlp, in, rows)
+			if err := r.addProduct(&l.mlp.down, &l.mlpPost, x, r.act, rows); err != nil {
+				return err
+			}
+		}
+		from += rows
+	}
+	return nil
+}
+
+// normalized returns the residual stream, normalized if there is a norm.
+func (r *Runner) normalized(norm *norm, n int) []float32 {
+	if norm.weight == nil {
+		return r.x
+	}
+	r.each(n, rowJob{op: opNorm, norm: norm})
+	return r.normed
+}
+
+// firstHalf computes r.act, which down takes.
+func (r *Runner) firstHalf(m *mlp, x []float32, rows int) {
+	r.multiply(&m.up, r.up, x, rows)
+	r.each(rows, rowJob{op: opActivate, width: m.up.out})
+}
+
+// sumSquares sums the squares of each row's queries and keys, in four sums of which each worker has some.
+func (r *Runner) sumSquares(n int) error {
+	r.squares = grow(r.squares, 2*n)
+	r.each(n, rowJob{op: opSquares})
+	if r.group == nil {
+		return nil
+	}
+	return r.group.AllReduce(r.model.part.Rank, r.squares)
+}
+
+// mlpRows is the number of rows, of n, that go through the MLP of a layer next.
+func (r *Runner) mlpRows(n int) int {
+	pieces := (n + r.mlpMost - 1) / r.mlpMost
+	return (n + pieces - 1) / pieces
+}
+
+// Largest are the tokens with the largest logits, of each row that the last ComputeLogits returned; of several
+// the first. They were found while the logits were in a core's cache. Of a row with a NaN, with +Inf or of nothing but
+// -Inf it is -1. nil for a part of a model.
+func (r *Runner) Largest() []int32 { return r.largest.tokens }
+
+// ComputeLogits returns the logits of tokens b.Logits[from:to] of the batch of the last Forward, one row of
+// VocabSize after the other, which stay until the next call. Their memory grows with the largest number of
+// rows of a call. Of a group, worker 0 returns them, the others nil.
+func (r *Runner) ComputeLogits(b *Batch, from, to int) ([]float32, error) {
+	m := r.model
+	hidden := m.HiddenSize
+	for i, t := range b.Logits[from:to] {
+		m.normalize(r.sums[i*hidden:][:hidden], r.x[int(t)*hidden:][:hidden], &m.norm)
+	}
+	n := to - from
+	if r.group == nil {
+		r.logits = grow(r.logits, n*m.VocabSize)
+		r.largest.reset(0, n)
+		r.product.largest = &r.largest
+		r.multiply(&m.head, r.logits, r.sums, n)
+		r.product.largest = nil
+		r.largest.merge()
+		return r.logits, nil
+	}
+	r.part = grow(r.part, n*m.head.out)
+	part, rank := r.part, m.part.Rank
+	vocab := m.vocab[rank]
+	width := vocab.To - vocab.From
+	if m.head.out == width {
+		r.multiply(&m.head, part, r.sums, n)
+	} else {
+		r.multiplyPanels(&m.head, part, r.sums, n, vocab.From/matrix.Panel, (vocab.To+matrix.Panel-1)/matrix.Panel)
+		for i := range n {
+			copy(part[i*width:][:width], part[i*m.head.out+vocab.From:])
+		}
+		part = part[:n*width]
+	}
+	if rank == 0 {
+		r.logits = grow(r.logits, n*m.VocabSize)
+	}
+	err := r.group.Gather(rank, r.logits, m.VocabSize, part, m.vocab)
+	if err == nil && rank == 0 && m.changesLogits() {
+		r.each(n, rowJob{op: opLogits})
+	}
+	return r.logits, err
+}
+
+// grow returns a slice of n values, s itself if it is large enough.
+func grow(s []float32, n int) []float32 {
+	if cap(s) >= n {
+		return s[:n]
+	}
+	return make([]float32, n)
+}

@@ -1,0 +1,64 @@
+package tokenizer
+
+import (
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/serving/model/weights"
+)
+
+// endTexts are the tokens at which llama.cpp ends an answer, whatever the file says (special_eog_ids in
+// llama-vocab.cpp), without those of families that are not supported here.
+var endTexts = []string{
+	"<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<|endoftext|>", endOfText,
+	"<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>", "<eos>",
+	"<｜end▁of▁sentence｜>",
+}
+
+// endOfText ends a text of Llama 2, where it is a control token. In Gemma, where it is an added token, it is a tag of
+// HTML.
+const endOfText = "</s>"
+
+// Ends are the tokens that end a text, or an assistant's turn. They must not be changed.
+func (t *Tokenizer) Ends() []int32 { return t.ends }
+
+// isEnd reports whether a token of GGUF ends an answer by its text.
+func isEnd(text string, kind int) bool {
+	return slices.Contains(endTexts, text) && (text != endOfText || kind == ggufControl)
+}
+
+// setEnds finds the tokens that end an answer: by the file's keys, of which eos_token_ids is ollama's, and by their
+// texts. Harmony (gpt-oss) ends a message with <|end|> where the answer goes on.
+func (t *Tokenizer) setEnds(meta map[string]weights.Value, tokens []string, kinds []float64) error {
+	for _, key := range []string{"eos_token_id", "eot_token_id", "eom_token_id", "eos_token_ids"} {
+		value := meta["tokenizer.ggml."+key]
+		ids := value.Floats()
+		if id, ok := value.Float(); ok {
+			ids = []float64{id}
+		}
+		for _, id := range ids {
+			if !(id >= 0 && id < float64(len(tokens))) {
+				return fmt.Errorf("%w: %s is %v of %d", ErrFormat, key, id, len(tokens))
+			}
+			t.addEnd(int32(id))
+		}
+	}
+	for i, text := range tokens {
+		if isEnd(text, kindOf(kinds, i)) {
+			t.addEnd(int32(i))
+		}
+	}
+	named := func(text string) func(int32) bool {
+		return func(id int32) bool { return tokens[id] == text }
+	}
+	if slices.ContainsFunc(t.ends, named("<|return|>")) && slices.ContainsFunc(t.ends, named("<|call|>")) {
+		t.ends = slices.DeleteFunc(t.ends, named("<|end|>"))
+	}
+	return nil
+}
+
+func (t *Tokenizer) addEnd(id int32) {
+	if !slices.Contains(t.ends, id) {
+		t.ends = append(t.ends, id)
+	}
+}

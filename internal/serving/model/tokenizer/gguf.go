@@ -1,0 +1,164 @@
+package tokenizer
+
+import (
+	"fmt"
+	"strings"
+
+	"llmmemory/internal/serving/model/weights"
+)
+
+// The kinds of tokens in GGUF.
+const (
+	ggufUnknown = 2
+	ggufControl = 3
+	ggufAdded   = 4
+	ggufByte    = 6
+)
+
+// FromGGUF reads the tokenizer of a GGUF file.
+func FromGGUF(meta map[string]weights.Value) (*Tokenizer, error) {
+	tokens := meta["tokenizer.ggml.tokens"].Strings()
+	kinds := meta["tokenizer.ggml.token_type"].Floats()
+	if len(tokens) == 0 || len(tokens) > maxTokens || kinds != nil && len(kinds) != len(tokens) {
+		return nil, fmt.Errorf("%w: %d tokens with %d types", ErrFormat, len(tokens), len(kinds))
+	}
+	t := blank()
+	if id, ok := meta["tokenizer.ggml.unknown_token_id"].Int(); ok && (id < 0 || id >= int64(len(tokens))) {
+		return nil, fmt.Errorf("%w: unknown_token_id is %d of %d", ErrFormat, id, len(tokens))
+	}
+	if err := t.setEnds(meta, tokens, kinds); err != nil {
+		return nil, err
+	}
+	read := t.fromGPT2
+	switch name := meta["tokenizer.ggml.model"].String(); name {
+	case "gpt2":
+	case "llama":
+		read = t.fromLlama
+	default:
+		return nil, fmt.Errorf("%w: a vocabulary of kind %q; gpt2 and llama are supported", ErrFormat, name)
+	}
+	if err := read(meta, tokens, kinds); err != nil {
+		return nil, err
+	}
+	t.seal()
+	return t, nil
+}
+
+func kindOf(kinds []float64, i int) int {
+	if kinds == nil {
+		return 1
+	}
+	return int(kinds[i])
+}
+
+// fromGPT2 is byte-level BPE.
+func (t *Tokenizer) fromGPT2(meta map[string]weights.Value, tokens []string, kinds []float64) error {
+	c, err := cutOf(meta["tokenizer.ggml.pre"].String())
+	if err != nil {
+		return err
+	}
+	for _, pattern := range c.patterns {
+		if err := t.usePattern(pattern); err != nil {
+			return err
+		}
+	}
+	t.whole, t.composed = c.whole, c.composed
+	for i, text := range tokens {
+		if kind := kindOf(kinds, i); kind == ggufControl || kind == ggufAdded || kind == ggufUnknown {
+			t.addGGUF(i, text, kind)
+			continue
+		}
+		if err := t.addText(i, text); err != nil {
+			return err
+		}
+	}
+	t.merges = map[pair]merge{}
+	for rank, line := range meta["tokenizer.ggml.merges"].Strings() {
+		if err := t.merge(rank, strings.Split(line, " ")); err != nil {
+			return err
+		}
+	}
+	return t.aroundGGUF(meta, len(tokens), c.begin)
+}
+
+// fromLlama is SentencePiece's BPE, which merges by the scores of the results.
+func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, kinds []float64) error {
+	scores := meta["tokenizer.ggml.scores"].Floats()
+	if len(scores) != len(tokens) {
+		return fmt.Errorf("%w: %d tokens with %d scores", ErrFormat, len(tokens), len(scores))
+	}
+	t.characters, t.prefix = true, prefixAlways
+	if add, ok := meta["tokenizer.ggml.add_space_prefix"].Int(); ok && add == 0 {
+		t.prefix = prefixNever
+	}
+	for i, text := range tokens {
+		t.scores = append(t.scores, float32(scores[i]))
+		var b byte
+		switch kind := kindOf(kinds, i); {
+		case kind == ggufByte:
+			if _, err := fmt.Sscanf(text, "<0x%02X>", &b); err != nil {
+				return fmt.Errorf("%w: token %d is of a byte and called %q", ErrFormat, i, text)
+			}
+			t.bytes[b] = int32(i)
+			if err := t.enter(i, []byte{b}, false); err != nil {
+				return err
+			}
+		case kind == ggufControl || kind == ggufUnknown || kind == ggufAdded:
+			t.addGGUF(i, text, kind)
+			if kind == ggufAdded { // Gemma's runs of spaces and line breaks are found by merging, too
+				t.ids[string(t.piece(text))] = int32(i)
+				t.pieces[i] = t.piece(text)
+			}
+		default:
+			if err := t.addText(i, text); err != nil {
+				return err
+			}
+		}
+	}
+	if id, ok := meta["tokenizer.ggml.unknown_token_id"].Int(); ok {
+		t.unknown = int32(id)
+	}
+	return t.aroundGGUF(meta, len(tokens), true)
+}
+
+// addText adds a token that is text. One that ends an answer by its text is a control token with the wrong kind, and
+// found in text as those are.
+func (t *Tokenizer) addText(i int, text string) error {
+	p := t.piece(text)
+	if err := t.enter(i, p, false); err != nil {
+		return err
+	}
+	t.ids[string(p)] = int32(i)
+	if isEnd(text, 1) {
+		t.special[i] = true
+		t.added.add(text, int32(i), strip{})
+	}
+	return nil
+}
+
+func (t *Tokenizer) addGGUF(i int, text string, kind int) {
+	_ = t.enter(i, []byte(text), kind != ggufAdded) // i is below maxTokens
+	t.added.add(text, int32(i), strip{})
+}
+
+// aroundGGUF reads which tokens begin and end a text.
+func (t *Tokenizer) aroundGGUF(meta map[string]weights.Value, n int, begin bool) error {
+	for _, side := range []struct {
+		flag, id string
+		add      bool
+		to       *[]int32
+	}{{"add_bos_token", "bos_token_id", begin, &t.first}, {"add_eos_token", "eos_token_id", false, &t.last}} {
+		if flag, ok := meta["tokenizer.ggml."+side.flag].Int(); ok {
+			side.add = flag != 0
+		}
+		id, ok := meta["tokenizer.ggml."+side.id].Int()
+		if !side.add || !ok {
+			continue
+		}
+		if id < 0 || id >= int64(n) {
+			return fmt.Errorf("%w: %s is %d of %d", ErrFormat, side.id, id, n)
+		}
+		*side.to = []int32{int32(id)}
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package weights
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/serving/model/matrix"
+)
+
+// Experts of gpt-oss are parameters, not modules. A parameter NAME of all experts of a layer is NAME_blocks with
+// NAME_scales in MXFP4, or NAME of the shape [experts, inputs, outputs], and its bias is NAME_bias. They are read as
+// NAME.weight, a matrix for each expert one after the other, and NAME.bias.
+
+// readMXFP4 reads blocks of the shape [..., outputs, groups, 16] and scales of the shape [..., outputs, groups]. The 16
+// bytes of a group are 32 numbers of 4 bits, those of even inputs in the low halves; its scale is an exponent with a
+// bias of 127.
+func (s *scheme) readMXFP4(t *Tensors, base string) (*Tensor, error) {
+	blocks, scales := t.leftOut[base+"_blocks"], t.leftOut[base+"_scales"]
+	n := len(blocks.Shape) - 1
+	if n < 2 || blocks.Shape[n] != 16 || blocks.DType != "U8" {
+		return nil, fmt.Errorf("%w: it is %s; U8 in blocks of 16 is expected", ErrFormat, t.LeftOut(base+"_blocks"))
+	}
+	rows, groups := uint64(1), blocks.Shape[n-1]
+	for _, v := range blocks.Shape[:n-1] {
+		if v > math.MaxInt32 || rows > math.MaxInt32 {
+			return nil, fmt.Errorf("%w: it is %s", ErrFormat, t.LeftOut(base+"_blocks"))
+		}
+		rows *= v
+	}
+	have := uint64(len(blocks.data)) / 16
+	if groups == 0 || groups > have || rows != have/groups || rows*groups*16 != uint64(len(blocks.data)) {
+		return nil, fmt.Errorf("%w: it is %s and has %d bytes", ErrFormat, t.LeftOut(base+"_blocks"), len(blocks.data))
+	}
+	if !slices.Equal(scales.Shape, blocks.Shape[:n]) || scales.DType != "U8" || rows*groups != uint64(len(scales.data)) {
+		return nil, fmt.Errorf("%w: its scales are %s; U8 of shape %v is expected", ErrFormat,
+			cmp.Or(t.LeftOut(base+"_scales"), "missing"), blocks.Shape[:n])
+	}
+	m := &quantized{rows: int(rows), cols: int(groups) * 32, dtype: MXFP4, group: 32}
+	m.integers = func(row int, to []int8) {
+		for i, b := range blocks.data[row*m.cols/2:][:m.cols/2] {
+			to[2*i], to[2*i+1] = int8(b&15), int8(b>>4)
+		}
+	}
+	m.scale = func(row, group int) matrix.Scale {
+		return matrix.Scale{D: mxScale(scales.data[row*m.cols/32+group]), By: 1}
+	}
+	return m.tensor(base+".weight", blocks.data), nil
+}
+
+// parameters renames experts that are parameters as if they were modules.
+func (t *Tensors) parameters() error {
+	for _, name := range sortedKeys(t.leftOut) {
+		l := t.leftOut[name]
+		d, ok := floatTypes[l.DType]
+		if !ok || len(l.Shape) != 3 || !strings.HasSuffix(name, ".experts.gate_up_proj") &&
+			!strings.HasSuffix(name, ".experts.down_proj") {
+			continue
+		}
+		file, err := makeTensor(name, d, l.Shape, l.data)
+		if err != nil {
+			return err
+		}
+		e := &turnedExperts{file, int(l.Shape[1]), int(l.Shape[2])}
+		t.byName[name+".weight"] = &Tensor{Name: name, DType: d, Rows: file.Rows / e.in * e.out, Cols: e.in, data: l.data,
+			mapped: true, source: e}
+	}
+	for _, name := range t.Names() {
+		base, ok := strings.CutSuffix(name, "_bias")
+		if ok && t.byName[base+".weight"] != nil && strings.Contains(name, ".experts.") {
+			t.byName[base+".bias"] = t.byName[name]
+			delete(t.byName, name)
+		}
+	}
+	return nil
+}
+
+// turnedExperts are matrices of in × out in a file, one after the other, read as rows of in.
+type turnedExperts struct {
+	file    *Tensor
+	in, out int
+}
+
+func (e *turnedExperts) Row(i int, dst []float32) {
+	first := i / e.out * e.in
+	for k := range e.in {
+		dst[k] = e.file.at(first+k, i%e.out)
+	}
+}

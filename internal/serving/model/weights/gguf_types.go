@@ -1,0 +1,197 @@
+package weights
+
+import (
+	"encoding/binary"
+	"math"
+	"sync"
+
+	"llmmemory/internal/serving/half"
+	"llmmemory/internal/serving/model/matrix"
+)
+
+// Quantized writes the integers of row i, and the scale of each Block of them. It makes a Tensor a
+// matrix.Quantized. The integers of types of up to 4 bits are from 0 to 15; those of IQ4_NL, IQ4_XS and MXFP4 are
+// places in a table.
+func (t *Tensor) Quantized(i int, q []int8, scales []matrix.Scale) {
+	if t.source != nil {
+		t.source.(matrix.Quantized).Quantized(i, q, scales)
+		return
+	}
+	l := layouts[t.DType]
+	l.blocks(t.row(i), t.Cols, q, scales)
+}
+
+func (l *layout) blocks(row []byte, cols int, q []int8, scales []matrix.Scale) {
+	each := l.elements / l.scaled
+	for b := range cols / l.elements {
+		s := scales[b*each : (b+1)*each]
+		for j := range s {
+			s[j] = matrix.Scale{By: 1, MinBy: 1}
+		}
+		l.read(row[b*l.bytes:(b+1)*l.bytes], q[b*l.elements:(b+1)*l.elements], s)
+	}
+}
+
+func (l *layout) dequantize(row []byte, cols int, dst []float32) {
+	buffer := blockBuffers.Get().(*blockBuffer)
+	defer blockBuffers.Put(buffer)
+	q, scales := buffer.q[:l.elements], buffer.scales[:l.elements/l.scaled]
+	for b := range cols / l.elements {
+		l.blocks(row[b*l.bytes:(b+1)*l.bytes], l.elements, q, scales)
+		for k, v := range q {
+			dst[b*l.elements+k] = scales[k/l.scaled].Weight(v, l.packed.Table())
+		}
+	}
+}
+
+// A blockBuffer has the integers and the scales of the largest block. Each token of a step reads a row of the
+// embeddings, so it is used again.
+type blockBuffer struct {
+	q      [256]int8
+	scales [16]matrix.Scale
+}
+
+var blockBuffers = sync.Pool{New: func() any { return &blockBuffer{} }}
+
+func f16(b []byte) float32 { return half.FromF16(binary.LittleEndian.Uint16(b)) }
+
+// nibbles reads integers of 4 bits: of each n bytes, the low halves come first.
+func nibbles(packed []byte, n int, q []int8) {
+	for at := 0; at < len(q); at += 2 * n {
+		for i, b := range packed[at/2:][:n] {
+			q[at+i], q[at+n+i] = int8(b&15), int8(b>>4)
+		}
+	}
+}
+
+func readQ8_0(block []byte, q []int8, s []matrix.Scale) {
+	s[0].D = f16(block)
+	for k, v := range block[2:] {
+		q[k] = int8(v)
+	}
+}
+
+func readQ4_0(block []byte, q []int8, s []matrix.Scale) {
+	s[0].D, s[0].Min = f16(block), -8*f16(block)
+	nibbles(block[2:], 16, q)
+}
+
+func readQ4_1(block []byte, q []int8, s []matrix.Scale) {
+	s[0].D, s[0].Min = f16(block), f16(block[2:])
+	nibbles(block[4:], 16, q)
+}
+
+// fifths adds the fifth bits of 32 integers.
+func fifths(bits []byte, q []int8) {
+	for k := range q {
+		q[k] |= int8(bits[k/8] >> (k % 8) & 1 << 4)
+	}
+}
+
+func readQ5_0(block []byte, q []int8, s []matrix.Scale) {
+	s[0].D = f16(block)
+	nibbles(block[6:], 16, q)
+	fifths(block[2:], q)
+	for k := range q {
+		q[k] -= 16
+	}
+}
+
+func readQ5_1(block []byte, q []int8, s []matrix.Scale) {
+	s[0].D, s[0].Min = f16(block), f16(block[2:])
+	nibbles(block[8:], 16, q)
+	fifths(block[4:], q)
+}
+
+// mxScale returns the scale of MXFP4 for an exponent with a bias of 127, halved: the numbers in the table are doubled.
+func mxScale(exponent byte) float32 { return float32(math.Ldexp(1, int(exponent)-128)) }
+
+func readMXFP4(block []byte, q []int8, s []matrix.Scale) {
+	s[0].D = mxScale(block[0])
+	nibbles(block[1:], 16, q)
+}
+
+func readIQ4NL(block []byte, q []int8, s []matrix.Scale) {
+	s[0].D = f16(block)
+	nibbles(block[2:], 16, q)
+}
+
+// readIQ4XS reads a half, two bytes with the upper 2 bits of 8 scales, 4 bytes with the lower 4, and nibbles.
+func readIQ4XS(block []byte, q []int8, s []matrix.Scale) {
+	d, high := f16(block), binary.LittleEndian.Uint16(block[2:])
+	for j := range s {
+		s[j].D, s[j].By = d, int8(block[4+j/2]>>(j%2*4)&15|byte(high>>(j*2)&3<<4))-32
+	}
+	nibbles(block[8:], 16, q)
+}
+
+// twoBits reads integers of 2 bits: of each 32 bytes, the lowest bits come first.
+func twoBits(packed []byte, q []int8) {
+	for k := range q {
+		q[k] = int8(packed[k/128*32+k%32] >> (k % 128 / 32 * 2) & 3)
+	}
+}
+
+// readQ2K reads 16 bytes with a scale and a minimum in 4 bits each, integers, and two halves that scale these.
+func readQ2K(block []byte, q []int8, s []matrix.Scale) {
+	for j := range s {
+		s[j] = matrix.Scale{D: f16(block[80:]), Min: -f16(block[82:]), By: int8(block[j] & 15), MinBy: int8(block[j] >> 4)}
+	}
+	twoBits(block[16:80], q)
+}
+
+// readQ3K reads 32 bytes of highest bits, 64 bytes of lower ones, 12 bytes with 16 scales in 6 bits, the lower 4 of
+// which come first, and a half. Integers are those of the file plus 4.
+func readQ3K(block []byte, q []int8, s []matrix.Scale) {
+	d, packed := f16(block[108:]), block[96:108]
+	for j := range s {
+		by := int8(packed[j%8]>>(j/8*4)&15|packed[8+j%4]>>(j/4*2)&3<<4) - 32
+		s[j] = matrix.Scale{D: d, By: by, Min: -d, MinBy: 4 * by}
+	}
+	twoBits(block[32:96], q)
+	for k := range q {
+		q[k] |= int8(block[k%32] >> (k / 32) & 1 << 2)
+	}
+}
+
+// readScalesK reads two halves that scale the scales and the minima, and twelve bytes with eight of each in 6 bits.
+func readScalesK(block []byte, s []matrix.Scale) {
+	d, dmin, packed := f16(block), f16(block[2:]), block[4:16]
+	for j := range s {
+		by, minBy := packed[j%4+j/4*8]&15|packed[j%4]>>6<<4, packed[j%4+8]>>4|packed[j%4+4]>>6<<4
+		if j < 4 {
+			by, minBy = packed[j]&63, packed[j+4]&63
+		}
+		s[j] = matrix.Scale{D: d, Min: -dmin, By: int8(by), MinBy: int8(minBy)}
+	}
+}
+
+func readQ4K(block []byte, q []int8, s []matrix.Scale) {
+	readScalesK(block, s)
+	nibbles(block[16:], 32, q)
+}
+
+// readQ5K reads the fifth bits before the others: bit j of 32 bytes is of the j-th 32 integers.
+func readQ5K(block []byte, q []int8, s []matrix.Scale) {
+	readScalesK(block, s)
+	nibbles(block[48:], 32, q)
+	for k := range q {
+		q[k] |= int8(block[16+k%32] >> (k / 32) & 1 << 4)
+	}
+}
+
+// readQ6K reads 128 bytes of low nibbles, 64 bytes of the two bits above them,
+// 16 scales, and a half that scales them. Each half of the block is four
+// quarters of 32 values.
+func readQ6K(block []byte, q []int8, s []matrix.Scale) {
+	low, high, scales, d := block[:128], block[128:192], block[192:208], f16(block[208:])
+	for j := range s {
+		s[j].D, s[j].By = d, int8(scales[j])
+	}
+	for k := range q {
+		part, quarter, l := k/128, k%128/32, k%32
+		nibble := low[part*64+quarter%2*32+l] >> (quarter / 2 * 4) & 15
+		bits := high[part*32+l] >> (quarter * 2) & 3
+		q[k] = int8(nibble|bits<<4) - 32
+	}
+}

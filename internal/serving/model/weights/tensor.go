@@ -1,0 +1,239 @@
+package weights
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"llmmemory/internal/serving/half"
+	"llmmemory/internal/serving/model/matrix"
+)
+
+// DType is the type of a tensor's elements.
+type DType uint8
+
+const (
+	F32 DType = iota
+	F16
+	BF16
+
+	// GGUF: blocks of 32 integers of 4, 5 or 8 bits. Those of _0 and of IQ4_NL have a scale, those of _1 a minimum too.
+	Q8_0
+	Q4_0
+	Q4_1
+	Q5_0
+	Q5_1
+	IQ4_NL // integers are places in a table
+	MXFP4  // numbers of 4 bits, and a scale that is a power of 2
+
+	// GGUF: blocks of 256 integers of 2 to 6 bits. Each 16 or 32 have a scale; those of Q2_K, Q4_K and Q5_K have a
+	// minimum too.
+	Q2_K
+	Q3_K
+	Q4_K
+	Q5_K
+	Q6_K
+	IQ4_XS // integers are places in a table
+
+	// Folders: a matrix of several tensors.
+	Groups4     // integers of 4 bits; at least 64 of a row share a scale, which is exact in F16, and a zero
+	Groups4Free // integers of 4 bits; at least 32 of a row share a scale and a zero
+	FP8         // numbers of 8 bits (E4M3); at least 32 of a row share a scale
+)
+
+func (d DType) String() string { return layouts[d].name }
+
+// A layout describes the blocks of a type, and the matrices that are packed from them.
+type layout struct {
+	name            string
+	elements, bytes int // of a block
+	scaled          int // elements that share a scale; 0: there are no scales
+	read            func(block []byte, q []int8, s []matrix.Scale)
+	packed          matrix.Type // for activations that are not rounded to 8 bits
+	rounds          matrix.Type // for activations that are; F32: there is none
+}
+
+var layouts = [...]layout{
+	F32: {name: "F32", elements: 1, bytes: 4}, F16: {name: "F16", elements: 1, bytes: 2, packed: matrix.F16},
+	BF16:        {name: "BF16", elements: 1, bytes: 2, packed: matrix.BF16},
+	Q8_0:        {"Q8_0", 32, 34, 32, readQ8_0, matrix.Int8, matrix.W8A8},
+	Q4_0:        {"Q4_0", 32, 18, 32, readQ4_0, matrix.Int4, matrix.W4A8},
+	Q4_1:        {"Q4_1", 32, 20, 32, readQ4_1, matrix.Int4, matrix.W4A8Min},
+	Q5_0:        {"Q5_0", 32, 22, 32, readQ5_0, matrix.Int8, matrix.W5A8},
+	Q5_1:        {"Q5_1", 32, 24, 32, readQ5_1, matrix.Int8Min, matrix.W5A8Min},
+	IQ4_NL:      {"IQ4_NL", 32, 18, 32, readIQ4NL, matrix.NL4, matrix.NL4A8},
+	MXFP4:       {"MXFP4", 32, 17, 32, readMXFP4, matrix.FP4, matrix.FP4A8},
+	Q2_K:        {"Q2_K", 256, 84, 16, readQ2K, matrix.Int4K, matrix.W4A8Min},
+	Q3_K:        {"Q3_K", 256, 110, 16, readQ3K, matrix.Int4K, matrix.W4A8},
+	Q4_K:        {"Q4_K", 256, 144, 32, readQ4K, matrix.Int4K, matrix.W4A8Min},
+	Q5_K:        {"Q5_K", 256, 176, 32, readQ5K, matrix.Int8KMin, matrix.W5A8Min},
+	Q6_K:        {"Q6_K", 256, 210, 16, readQ6K, matrix.Int8K, matrix.W6A8},
+	IQ4_XS:      {"IQ4_XS", 256, 136, 32, readIQ4XS, matrix.NL4, matrix.NL4A8},
+	Groups4:     {name: "INT4", scaled: 64, packed: matrix.Int4K},
+	Groups4Free: {name: "INT4", scaled: 32, packed: matrix.Int4F},
+	FP8:         {name: "F8_E4M3", scaled: 32, packed: matrix.E4M3},
+}
+
+// A Tensor is a vector, a matrix, or matrices one after the other in a file. It is gone when the file is closed.
+type Tensor struct {
+	Name       string
+	DType      DType
+	Rows, Cols int // Rows is 1 for a vector; of several matrices it is that of all together
+	data       []byte
+	mapped     bool          // data is of a mapped file
+	source     matrix.Source // reads rows that do not lie one after the other in data; nil: they do
+}
+
+// makeTensor checks that the shape fits the bytes.
+func makeTensor(name string, d DType, shape []uint64, data []byte) (*Tensor, error) {
+	if len(shape) < 1 || len(shape) > 3 {
+		return nil, fmt.Errorf("%w: tensor %q has %d dimensions; vectors, matrices and lists of matrices are read",
+			ErrUnsupported, name, len(shape))
+	}
+	rows, cols := uint64(1), shape[len(shape)-1]
+	for _, n := range shape[:len(shape)-1] {
+		if n > math.MaxInt32 || rows > math.MaxInt32 {
+			return nil, fmt.Errorf("%w: tensor %q has the shape %v", ErrFormat, name, shape)
+		}
+		rows *= n
+	}
+	l := layouts[d]
+	if rows == 0 || cols == 0 || cols%uint64(l.elements) != 0 {
+		return nil, fmt.Errorf("%w: tensor %q of type %v has the shape %v", ErrFormat, name, d, shape)
+	}
+	blocks := cols / uint64(l.elements)
+	if have := uint64(len(data) / l.bytes); blocks > have || rows != have/blocks ||
+		rows*blocks*uint64(l.bytes) != uint64(len(data)) {
+		return nil, fmt.Errorf("%w: tensor %q of type %v with the shape %v has %d bytes", ErrFormat, name, d, shape,
+			len(data))
+	}
+	return &Tensor{Name: name, DType: d, Rows: int(rows), Cols: int(cols), data: data, mapped: true}, nil
+}
+
+// Bytes is the size in the file.
+func (t *Tensor) Bytes() int { return len(t.data) }
+
+// Block is the number of elements of a row that share a scale; 0 for a type without
+// scales.
+func (t *Tensor) Block() int { return layouts[t.DType].scaled }
+
+// Packed is how a matrix of the tensor's weights keeps them without rounding. Those of a type with scales are in
+// blocks of Block.
+func (t *Tensor) Packed() matrix.Type { return layouts[t.DType].packed }
+
+// Rounds is the type of a matrix of the tensor's weights, in blocks of Block, for activations that are rounded to
+// 8 bits; F32 if there is none.
+func (t *Tensor) Rounds() matrix.Type { return layouts[t.DType].rounds }
+
+func (t *Tensor) row(i int) []byte {
+	size := t.Cols / layouts[t.DType].elements * layouts[t.DType].bytes
+	return t.data[i*size : (i+1)*size]
+}
+
+// Row writes row i as f32. It makes a Tensor a matrix.Source.
+func (t *Tensor) Row(i int, dst []float32) {
+	dst = dst[:t.Cols]
+	if t.source != nil {
+		t.source.Row(i, dst)
+		return
+	}
+	row := t.row(i)
+	switch t.DType {
+	case F32:
+		for k := range dst {
+			dst[k] = math.Float32frombits(binary.LittleEndian.Uint32(row[k*4:]))
+		}
+	case F16:
+		for k := range dst {
+			dst[k] = half.FromF16(binary.LittleEndian.Uint16(row[k*2:]))
+		}
+	case BF16:
+		for k := range dst {
+			dst[k] = half.FromBF16(binary.LittleEndian.Uint16(row[k*2:]))
+		}
+	default:
+		layouts[t.DType].dequantize(row, t.Cols, dst)
+	}
+}
+
+// at returns one element of a type without scales.
+func (t *Tensor) at(row, col int) float32 {
+	data := t.row(row)
+	switch t.DType {
+	case F32:
+		return float32At(data[col*4:])
+	case F16:
+		return f16(data[col*2:])
+	}
+	return half.FromBF16(binary.LittleEndian.Uint16(data[col*2:]))
+}
+
+// Vector returns all elements, row by row.
+func (t *Tensor) Vector() []float32 {
+	v := make([]float32, t.Rows*t.Cols)
+	for i := range t.Rows {
+		t.Row(i, v[i*t.Cols:])
+	}
+	return v
+}
+
+// Release allows the system to drop the pages that lie wholly in t: they will not be read
+// again. They are read from the file again if they are.
+func (t *Tensor) Release() { t.release(t.data) }
+
+// ReleaseRows is Release for some rows.
+func (t *Tensor) ReleaseRows(from, to int) {
+	if t.source != nil {
+		return // what a row is made of may lie everywhere
+	}
+	size := len(t.data) / t.Rows
+	t.release(t.data[from*size : to*size])
+}
+
+func (t *Tensor) release(data []byte) {
+	if !t.mapped || len(data) == 0 {
+		return
+	}
+	page := uintptr(os.Getpagesize())
+	start := uintptr(unsafe.Pointer(&data[0]))
+	skip := (page - start%page) % page
+	if size := uintptr(len(data)); size > skip+page {
+		// A hint: nothing is wrong if it is not taken.
+		_ = unix.Madvise(data[skip:skip+(size-skip)/page*page], unix.MADV_DONTNEED)
+	}
+}
+
+// Combined reports whether the tensor is read from several tensors of its files, or from one with another shape.
+func (t *Tensor) Combined() bool { return t.source != nil }
+
+// CopyTo is the tensor, which is not Combined, in other memory of the same size. The pages it was in are released.
+func (t *Tensor) CopyTo(memory []byte) *Tensor {
+	const piece = 16 << 20
+	for at := 0; at < len(t.data); at += piece {
+		end := min(at+piece, len(t.data))
+		copy(memory[at:end], t.data[at:end])
+		t.release(t.data[at:end])
+	}
+	moved := *t
+	moved.data, moved.mapped = memory[:len(t.data)], false
+	return &moved
+}
+
+// FromFloats makes a tensor that is in no file.
+func FromFloats(name string, rows, cols int, values []float32) *Tensor {
+	data := unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), rows*cols*4)
+	return &Tensor{Name: name, DType: F32, Rows: rows, Cols: cols, data: data}
+}
+
+// Collect makes a Tensors that finds tensors by their names. Of equal names the last one counts.
+func Collect(tensors ...*Tensor) *Tensors {
+	t := &Tensors{byName: map[string]*Tensor{}}
+	for _, one := range tensors {
+		t.byName[one.Name] = one
+	}
+	return t
+}

@@ -1,0 +1,240 @@
+package calibrate
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/simulation/cost"
+)
+
+// leastPoints is how many measurements it takes for a fit to say anything about
+// what was not measured.
+const leastPoints = 8
+
+// A Residual is a point and what the line makes of it.
+type Residual struct {
+	Label    string  `json:"label"`
+	Measured float64 `json:"measured_ms"`
+	Fitted   float64 `json:"fitted_ms"`
+	LeftOut  float64 `json:"left_out_ms"` // by a line fitted to all other points
+}
+
+// A Calibration is a line, in ms, and how well it fits.
+type Calibration struct {
+	Model     string // that was served; "": not known
+	Linear    cost.Linear
+	Spread    *cost.Spread // nil: too few measurements of the same work
+	Fit       cost.Fit
+	Residuals []Residual
+}
+
+// mostParts is how many parts the points are divided into at most; each of them is left out of a
+// fit once. Fewer points are left out one at a time.
+const mostParts = 40
+
+// Fit finds the line with the least relative errors whose parts are not negative.
+// The errors it states are of measurements whose points were left out of the fit. The error wraps ErrInput.
+func Fit(points []Point) (*Calibration, error) {
+	for _, p := range points {
+		if !(p.Seconds > 0) || math.IsInf(p.Seconds, 0) || !(p.Steps > 0) || !(p.Seqs >= 0) || !(p.Context >= 0) ||
+			!(p.Prompt >= 0) {
+			return nil, fmt.Errorf("%w: %s: %v s for %v iterations: want numbers above 0", ErrInput, p.Label, p.Seconds, p.Steps)
+		}
+	}
+	if len(points) < 2 {
+		return nil, fmt.Errorf("%w: %d of them: it takes at least 2, and %d for the errors to mean something", ErrInput,
+			len(points), leastPoints)
+	}
+	models := names(points)
+	if len(models) > 1 {
+		return nil, fmt.Errorf("%w: they are of several models (%s): a cost file is of one", ErrInput,
+			strings.Join(models, ", "))
+	}
+	x, ok := solve(points)
+	if !ok {
+		return nil, fmt.Errorf("%w: no time of an iteration follows from these %d points: measure different batch sizes "+
+			"and prompts", ErrInput, len(points))
+	}
+	c := &Calibration{Model: strings.Join(models, ""), Linear: cost.Linear{Base: 1e3 * x[0], Seq: 1e3 * x[1],
+		Context: 1e3 * x[2], Prompt: 1e3 * x[3]}}
+	var errs []float64
+	c.Residuals = make([]Residual, len(points))
+	parts := min(len(points), mostParts)
+	for part := range parts {
+		var others []Point
+		for i, p := range points {
+			if i%parts != part {
+				others = append(others, p)
+			}
+		}
+		y, ok := solve(others)
+		for i := part; i < len(points); i += parts {
+			p := points[i]
+			r := Residual{Label: p.Label, Measured: 1e3 * p.Seconds, Fitted: 1e3 * at(x, p)}
+			if ok {
+				r.LeftOut = 1e3 * at(y, p)
+				for _, m := range p.measured() {
+					errs = append(errs, math.Abs(at(y, m)/m.Seconds-1))
+				}
+			}
+			c.Residuals[i] = r
+		}
+	}
+	c.Spread = spread(points, x)
+	c.Fit.Points = len(points)
+	c.Fit.Range = extent(points)
+	measured := 0
+	for _, p := range points {
+		measured += len(p.measured())
+	}
+	if measured > len(points) {
+		c.Fit.Measured = measured
+	}
+	if len(errs) > 0 {
+		slices.Sort(errs)
+		c.Fit.Median, c.Fit.Worst = errs[(len(errs)-1)/2], errs[len(errs)-1]
+	}
+	return c, nil
+}
+
+// names returns the models of the points, each once.
+func names(points []Point) (all []string) {
+	for _, p := range points {
+		if p.Model != "" && !slices.Contains(all, p.Model) {
+			all = append(all, p.Model)
+		}
+	}
+	return all
+}
+
+// extent returns the range of the measurements, outside which the line is a guess.
+func extent(points []Point) *cost.Range {
+	r := cost.Range{LeastSeqs: math.Inf(1), LeastContext: math.Inf(1)}
+	for _, p := range points {
+		for _, m := range p.measured() {
+			r.MostPrompt = max(r.MostPrompt, m.Prompt)
+			if m.Context == 0 {
+				continue
+			}
+			seqs, context := m.Seqs/m.Steps, m.Context/m.Seqs
+			r.LeastSeqs, r.MostSeqs = min(r.LeastSeqs, seqs), max(r.MostSeqs, seqs)
+			r.LeastContext, r.MostContext = min(r.LeastContext, context), max(r.MostContext, context)
+		}
+	}
+	if r.MostSeqs == 0 {
+		r.LeastSeqs, r.LeastContext = 0, 0
+	}
+	return &r
+}
+
+func at(x [4]float64, p Point) float64 {
+	t := p.terms()
+	return x[0]*t[0] + x[1]*t[1] + x[2]*t[2] + x[3]*t[3]
+}
+
+// solve finds the line with the least relative errors, relative to the line: relative to what was
+// measured, a time that something else made long would count for less than one that is as
+// much too short, and the line would be below the mean. Each round takes the errors relative to the
+// line of the one before.
+func solve(points []Point) (best [4]float64, ok bool) {
+	scaled := slices.Clone(points)
+	for range rounds {
+		x, solved := nearest(points, scaled)
+		if !solved {
+			return best, ok
+		}
+		best, ok = x, true
+		for i := range scaled {
+			scaled[i].Seconds = at(best, points[i])
+		}
+	}
+	return best, ok
+}
+
+// rounds are enough for three digits.
+const rounds = 4
+
+// nearest tries every set of parts that has the base: of those without a negative
+// part the one with the least squares of errors relative to scaled. With four parts that is
+// quicker than an active-set method, and exact.
+func nearest(points, scaled []Point) (best [4]float64, ok bool) {
+	least := math.Inf(1)
+	for set := 1; set < 16; set += 2 {
+		var parts []int
+		for k := range 4 {
+			if set>>k&1 == 1 {
+				parts = append(parts, k)
+			}
+		}
+		x, solved := leastSquares(points, scaled, parts)
+		if !solved || x[0] <= 0 || slices.Min(x[:]) < 0 {
+			continue
+		}
+		sum := 0.0
+		for i, p := range points {
+			e := (at(x, p) - p.Seconds) / scaled[i].Seconds * math.Sqrt(p.weight())
+			sum += e * e
+		}
+		if sum < least*(1-1e-9) {
+			best, ok, least = x, true, sum
+		}
+	}
+	return best, ok
+}
+
+// leastSquares solves the normal equations of the errors relative to scaled for some parts.
+func leastSquares(points, scaled []Point, parts []int) (x [4]float64, ok bool) {
+	n := len(parts)
+	if n > len(points) {
+		return x, false
+	}
+	var scale [4]float64 // the parts are of different sizes
+	for _, k := range parts {
+		for _, p := range scaled {
+			scale[k] = max(scale[k], p.terms()[k]/p.Seconds)
+		}
+		if scale[k] == 0 {
+			return x, false
+		}
+	}
+	a := make([][]float64, n)
+	for i := range a {
+		a[i] = make([]float64, n+1)
+	}
+	for i, p := range points {
+		t, by := p.terms(), scaled[i].Seconds/math.Sqrt(p.weight())
+		for i, k := range parts {
+			v := t[k] / by / scale[k]
+			for j, l := range parts {
+				a[i][j] += v * t[l] / by / scale[l]
+			}
+			a[i][n] += v * p.Seconds / by
+		}
+	}
+	for i := range n {
+		pivot := i
+		for r := i + 1; r < n; r++ {
+			if math.Abs(a[r][i]) > math.Abs(a[pivot][i]) {
+				pivot = r
+			}
+		}
+		if math.Abs(a[pivot][i]) < 1e-9*float64(len(points)) {
+			return x, false // the points do not tell these parts apart
+		}
+		a[i], a[pivot] = a[pivot], a[i]
+		for r := range n {
+			if r != i {
+				f := a[r][i] / a[i][i]
+				for c := i; c <= n; c++ {
+					a[r][c] -= f * a[i][c]
+				}
+			}
+		}
+	}
+	for i, k := range parts {
+		x[k] = a[i][n] / a[i][i] / scale[k]
+	}
+	return x, true
+}

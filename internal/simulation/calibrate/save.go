@@ -1,0 +1,87 @@
+package calibrate
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"llmmemory/internal/jobs"
+	"llmmemory/internal/simulation/chart"
+	"llmmemory/internal/simulation/cost"
+	"llmmemory/internal/terminal"
+)
+
+// Save writes the cost file, whole or not at all.
+func (c *Calibration) Save(path, name, source string) error {
+	text, err := json.MarshalIndent(cost.Measured{Name: name, Source: source, LLM: c.Model, Linear: c.Linear,
+		Spread: c.Spread, Fit: c.Fit}, "", "\t")
+	if err != nil {
+		return err
+	}
+	return jobs.Replace(path, append(text, '\n'))
+}
+
+// Write writes the line and the residuals, the greatest first.
+func (c *Calibration) Write(out io.Writer) error {
+	l := c.Linear
+	line := fmt.Sprintf("an iteration takes, in ms, %s + %.3g for each sequence + %.3g for each context token + %.3g "+
+		"for each prompt token", milli(l.Base), l.Seq, l.Context, l.Prompt)
+	lines := terminal.Wrap(line, 0)
+	if s := c.Spread.String(); s != "" {
+		lines = append(lines, s)
+	}
+	lines = append(lines, terminal.Wrap(c.Fit.String(), 0)...)
+	fmt.Fprintf(out, "%s\n\n", strings.Join(lines, "\n"))
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "measurement\tmeasured ms\tfitted ms\terror\tleft out\n")
+	all := slices.Clone(c.Residuals)
+	slices.SortStableFunc(all, func(a, b Residual) int { return cmp.Compare(b.error(), a.error()) })
+	for _, r := range all {
+		left := "-"
+		if r.LeftOut > 0 {
+			left = fmt.Sprintf("%+.1f %%", 100*(r.LeftOut/r.Measured-1))
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%+.1f %%\t%s\n", r.Label, milli(r.Measured), milli(r.Fitted),
+			100*(r.Fitted/r.Measured-1), left)
+	}
+	return w.Flush()
+}
+
+// milli returns milliseconds with four digits, or all of a larger whole number.
+func milli(v float64) string {
+	if v >= 1e4 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.4g", v)
+}
+
+func (r Residual) error() float64 { return max(r.Fitted/r.Measured, r.Measured/r.Fitted) }
+
+// Figure draws what was fitted over what was measured.
+func (c *Calibration) Figure(name string) chart.Figure {
+	all := slices.Clone(c.Residuals)
+	slices.SortStableFunc(all, func(a, b Residual) int { return cmp.Compare(a.Measured, b.Measured) })
+	fitted, measured := chart.Line{Name: "fitted"}, chart.Line{Name: "measured"}
+	last := 0.0
+	for _, r := range all {
+		if r.Measured <= last {
+			continue // one of several equal ones is drawn
+		}
+		last = r.Measured
+		fitted.Points = append(fitted.Points, chart.Point{X: r.Measured, Value: chart.Value{Mean: r.Fitted, Seeds: 1}})
+		measured.Points = append(measured.Points, chart.Point{X: r.Measured, Value: chart.Value{Mean: r.Measured, Seeds: 1}})
+	}
+	return chart.Figure{
+		Name: "calibration", Title: "Times of iterations: " + name, Kind: chart.Calibrated,
+		Seeds: fmt.Sprintf("%d measurements", max(c.Fit.Measured, c.Fit.Points)),
+		Note:  c.Fit.String() + ".",
+		Panels: []chart.Panel{{
+			X: chart.XAxis{Title: "measured (ms)", Log: true}, Y: chart.YAxis{Title: "fitted (ms)", Log: true},
+			Data: chart.Lines{Lines: []chart.Line{measured, fitted}},
+		}},
+	}
+}

@@ -1,0 +1,234 @@
+package capacity
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"llmmemory/internal/simulation/scenario"
+)
+
+// confirmStep is how far the rates that are confirmed are apart, fineStep how far those
+// are that not all seeds hold.
+const (
+	confirmStep = 1.03
+	fineStep    = 1.015
+	mostUp      = 20
+	mostDown    = 40
+)
+
+// confirmRequests is how many requests the hours of all seeds should have together, with at least leastOthers and
+// at most mostOthers seeds other than those of the search. The fewer requests arrive in an hour, the more the seeds
+// differ, and the more of them are needed to find the middle.
+const (
+	confirmRequests = 30_000
+	leastOthers     = 4
+	mostOthers      = 16
+)
+
+// Confirm turns the result of Find into a rate that lasts for a horizon (zero: DefaultHorizon), or longer if the
+// scenario asks for it. It finds the rate that lasts under most seeds, those
+// of the search and some others, with whole runs on a grid of rates; and answers a step
+// below, or more, if it takes that for all seeds to hold, or of many for all but one in
+// 16. Seeds differ by what chance does in an hour: where bursts decide, the answer is
+// further below.
+func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon, pool Pool, c *Capacity) error {
+	if h == (Horizon{}) {
+		h = DefaultHorizon
+	}
+	h.Seconds = max(h.Seconds, p.Scenario.Duration)
+	h.Requests = max(h.Requests, p.Scenario.Requests)
+	hours := math.Ceil(confirmRequests / (3600 * c.Rate))
+	others, err := l.confirming(max(leastOthers, int(min(hours, mostOthers+1))-len(l.sets)))
+	if err != nil {
+		return err
+	}
+	runners := append(l.runners(p, slo, h, pool, others), l.runners(p, slo, h, pool, l.sets)...)
+	k := newConfirmation(len(runners), len(l.sets), func(i int, rate float64, e effort) (Point, error) {
+		return runners[i].at(ctx, rate, e)
+	})
+	k.seconds = h.Seconds
+	rate, err := k.threshold(c.Rate)
+	if err != nil {
+		return err
+	}
+	c.Most = rate
+	if len(k.held) > 1 { // a trace has no other seed
+		rate /= confirmStep
+	}
+	if c.Rate, c.Confirmed, err = k.lasting(rate); err != nil {
+		return err
+	}
+	c.Held, _, _ = k.known(c.Rate)
+	c.Tried = len(k.held)
+	return nil
+}
+
+// A confirmation is whole runs under several seeds. A seed that held at a rate is
+// not tried below it, nor one that failed above it.
+type confirmation struct {
+	at      func(i int, rate float64, e effort) (Point, error) // a run under the i-th seed
+	own     int                                                // the last seeds, of the search: they are run at the answer in any case
+	seconds float64                                            // of a run
+	held    []Point                                            // of each seed, at the highest rate that held
+	failed  []Point                                            // at the lowest rate that failed
+}
+
+func newConfirmation(seeds, own int, at func(int, float64, effort) (Point, error)) *confirmation {
+	return &confirmation{at: at, own: own, held: make([]Point, seeds), failed: make([]Point, seeds)}
+}
+
+// lasting returns the highest rate, in steps down from begin, that lasts under nearly all seeds, and the
+// runs at this rate under the seeds of the search.
+func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err error) {
+	rate = begin
+	for range mostDown {
+		lasts, err := k.nearlyAll(rate)
+		if err != nil {
+			return 0, nil, err
+		}
+		if lasts {
+			if runs, lasts, err = k.reported(rate); err != nil || lasts {
+				return rate, runs, err
+			}
+		}
+		rate /= fineStep
+	}
+	return 0, nil, k.short(begin)
+}
+
+// reported returns runs at a rate under the seeds of the search, and whether all hold. A seed that held
+// at a higher rate may fail here; the earlier result is discarded then.
+func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err error) {
+	first := len(k.held) - k.own
+	runs = make([]Point, k.own)
+	err = each(k.own, func(n int) (err error) {
+		i := first + n
+		if k.held[i].Holds && k.held[i].Rate == rate {
+			runs[n] = k.held[i]
+			return nil
+		}
+		runs[n], err = k.at(i, rate, patient)
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	hold = true
+	for n, p := range runs {
+		if !p.Holds {
+			k.held[first+n], k.failed[first+n], hold = Point{}, p, false
+		}
+	}
+	return runs, hold, nil
+}
+
+// threshold returns the highest rate of the grid that lasts under most seeds. An hour is
+// rarely better than the shorter runs from which rate is, so it begins a step below.
+func (k *confirmation) threshold(rate float64) (float64, error) {
+	begin := rate
+	if len(k.held) > 1 {
+		rate /= confirmStep
+	}
+	lasts, err := k.most(rate)
+	if err != nil {
+		return 0, err
+	}
+	for up := 0; lasts && up < mostUp; up++ {
+		higher, err := k.most(rate * confirmStep)
+		if err != nil || !higher {
+			return rate, err
+		}
+		rate *= confirmStep
+	}
+	for down := 0; !lasts; down++ {
+		if down == mostDown {
+			return 0, k.short(begin)
+		}
+		rate /= confirmStep
+		if lasts, err = k.most(rate); err != nil {
+			return 0, err
+		}
+	}
+	return rate, nil
+}
+
+func (k *confirmation) short(rate float64) error {
+	return fmt.Errorf("%w: %.4g requests/s hold for a short time, and no such rate for %.0f s", ErrShort, rate,
+		k.seconds)
+}
+
+// most reports whether more than half of the seeds hold at a rate. It runs only as many as that needs.
+func (k *confirmation) most(rate float64) (bool, error) {
+	n := len(k.held)
+	for {
+		held, failed, open := k.known(rate)
+		if 2*held > n {
+			return true, nil
+		}
+		if 2*(n-failed) <= n {
+			return false, nil
+		}
+		next := min(n/2+1-held, n-n/2-failed)
+		if err := k.run(rate, open[:next]); err != nil {
+			return false, err
+		}
+	}
+}
+
+// nearlyAll reports whether every seed holds at a rate, except one in 16. Those of the search, whose runs
+// are reported, must all hold.
+func (k *confirmation) nearlyAll(rate float64) (bool, error) {
+	lasts := func() bool {
+		_, failed, _ := k.known(rate)
+		for _, p := range k.failed[len(k.held)-k.own:] {
+			if p.Rate > 0 && rate >= p.Rate {
+				return false
+			}
+		}
+		return failed <= len(k.held)/16
+	}
+	_, _, open := k.known(rate)
+	if !lasts() {
+		return false, nil
+	}
+	if err := k.run(rate, open); err != nil {
+		return false, err
+	}
+	return lasts(), nil
+}
+
+// known returns how many seeds are known to hold at a rate and how many to fail, and the indexes of the
+// others.
+func (k *confirmation) known(rate float64) (held, failed int, open []int) {
+	for i := range k.held {
+		switch {
+		case k.held[i].Holds && rate <= k.held[i].Rate:
+			held++
+		case k.failed[i].Rate > 0 && rate >= k.failed[i].Rate:
+			failed++
+		default:
+			open = append(open, i)
+		}
+	}
+	return held, failed, open
+}
+
+// run runs a rate under some seeds.
+func (k *confirmation) run(rate float64, which []int) error {
+	return each(len(which), func(n int) error {
+		i := which[n]
+		point, err := k.at(i, rate, whole)
+		switch {
+		case err != nil:
+			return err
+		case point.Short:
+			return point.tooShort()
+		case point.Holds:
+			k.held[i] = point
+		default:
+			k.failed[i] = point
+		}
+		return nil
+	})
+}

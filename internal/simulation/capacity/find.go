@@ -1,0 +1,199 @@
+package capacity
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"llmmemory/internal/simulation/cost"
+	"llmmemory/internal/simulation/scenario"
+)
+
+// Options are how a capacity is looked for.
+type Options struct {
+	Precision float64 // of a seed's capacity, relative
+	Pool      Pool    // nil: one run at a time for each seed
+	Horizon   Horizon // how long runs are
+
+	// Near are capacities of the same load in a similar scenario, one for each
+	// seed, where the search begins. Nil: at what the cost model lets expect.
+	Near []float64
+}
+
+// A Pool bounds how many runs go on at the same time, in any number of searches.
+type Pool chan struct{}
+
+// NewPool lets n runs go on.
+func NewPool(n int) Pool { return make(Pool, max(1, n)) }
+
+// Take waits until fewer than n runs are going on, or returns ctx's error. After Take
+// returns nil the caller must call Give. A nil Pool never waits.
+func (p Pool) Take(ctx context.Context) error {
+	if p == nil || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	select {
+	case p <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Give ends a run that Take allowed.
+func (p Pool) Give() {
+	if p != nil {
+		<-p
+	}
+}
+
+// A Capacity is the highest rate that holds, in requests a second.
+type Capacity struct {
+	// Rate is the median of the seeds'. After Confirm, it is a rate that lasts under
+	// all seeds, of many under all but one in 16, and of a workload at least
+	// 3 % below Most. 0: even requests that are alone miss the objective.
+	Rate      float64 `json:"rate"`
+	Low       float64 `json:"low"` // of the seeds
+	High      float64 `json:"high"`
+	Precision float64 `json:"precision"`
+	Seeds     []Seed  `json:"seeds"`
+	Confirmed []Point `json:"confirmed,omitempty"` // whole runs at Rate, under the seeds of the search
+	Most      float64 `json:"most,omitempty"`      // requests/s that last under most of the seeds; 3 % more do not
+	// seeds under which Rate, or a higher one, lasts, of those Tried: the search's and others
+	Held  int    `json:"held,omitempty"`
+	Tried int    `json:"tried,omitempty"`
+	Curve []Step `json:"curve,omitempty"`
+}
+
+// A Seed is the search under one seed.
+type Seed struct {
+	Seed     uint64  `json:"seed"`
+	Rate     float64 `json:"rate"`
+	Fails    float64 `json:"fails"` // the lowest rate that failed
+	Monotone bool    `json:"monotone"`
+	Points   []Point `json:"points"` // all that were tried, by rate
+}
+
+// A Step of the curve is one rate under all seeds, in their order.
+type Step struct {
+	Rate   float64 `json:"rate"`
+	Points []Point `json:"points"`
+}
+
+// At returns the point at the capacity; of a capacity of 0 the lowest rate tried.
+func (s Seed) At() Point {
+	i := slices.IndexFunc(s.Points, func(p Point) bool { return p.Rate == s.Rate })
+	return s.Points[max(0, i)]
+}
+
+// Rates returns the capacities of the seeds, for Options.Near.
+func (c Capacity) Rates() []float64 {
+	var all []float64
+	for _, s := range c.Seeds {
+		all = append(all, s.Rate)
+	}
+	return all
+}
+
+// Find returns the capacity of a plan that has this load. Rate, From, Until and Stop of the plan's scenario do not
+// count. The result does not depend on how many runs go on at the same time.
+func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (Capacity, error) {
+	some, err := l.sets[0].first(1)
+	if err == nil {
+		err = slo.judgeable(some)
+	}
+	if err != nil {
+		return Capacity{}, err
+	}
+	searches := l.searches(p, slo, o)
+	err = each(len(searches), func(i int) error {
+		s := searches[i]
+		if i < len(o.Near) && o.Near[i] > 0 {
+			return s.settle(ctx, o.Near[i], 1+o.Precision) // most changes change nothing: two runs
+		}
+		return s.settle(ctx, s.estimate, 1.5)
+	})
+	if err != nil {
+		return Capacity{}, err
+	}
+	return collect(searches, o.Precision), nil
+}
+
+// each calls do for n indices at the same time. It returns the error of the lowest index.
+func each(n int, do func(i int) error) error {
+	errs := make([]error, n)
+	var wait sync.WaitGroup
+	for i := range n {
+		wait.Go(func() { errs[i] = do(i) })
+	}
+	wait.Wait()
+	return cmp.Or(errs...)
+}
+
+func collect(searches []*search, precision float64) Capacity {
+	c := Capacity{Precision: precision}
+	for _, s := range searches {
+		low, high := s.bracket()
+		if high <= s.alone() {
+			low = 0
+		}
+		c.Seeds = append(c.Seeds, Seed{Seed: s.set.seed, Rate: low, Fails: high, Monotone: s.monotone(), Points: s.points})
+	}
+	rates := c.Rates()
+	c.Rate, c.Low, c.High = Median(rates), slices.Min(rates), slices.Max(rates)
+	return c
+}
+
+// Median returns the middle value, or the lower of the two in the middle.
+func Median(values []float64) float64 {
+	values = slices.Sorted(slices.Values(values))
+	return values[(len(values)-1)/2]
+}
+
+// Holds reports whether a rate lasts under all seeds for the horizon of comparisons.
+func (l *Load) Holds(ctx context.Context, p *scenario.Plan, slo SLO, rate float64, pool Pool) (bool, error) {
+	for _, s := range l.searches(p, slo, Options{Pool: pool, Horizon: CompareHorizon}) {
+		if err := s.try(ctx, rate, brief); err != nil {
+			return false, err
+		}
+		if !s.points[0].Holds {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// curveParts are the parts and multiples of a capacity that show a curve's flat part and its knee.
+var curveParts = []float64{0.25, 0.5, 0.75, 0.9, 0.95, 1, 1.05, 1.1, 1.25}
+
+// Curve measures what the scenario does at parts of the capacity, with every seed of the search. Runs end
+// at the search's horizon, or where the queue grows without end.
+func (l *Load) Curve(ctx context.Context, p *scenario.Plan, slo SLO, pool Pool, c *Capacity) error {
+	runs := l.runners(p, slo, SearchHorizon, pool, l.sets)
+	c.Curve = make([]Step, len(curveParts))
+	return each(len(curveParts), func(i int) (err error) {
+		step := Step{Rate: c.Rate * curveParts[i], Points: make([]Point, len(runs))}
+		for k := range runs {
+			if step.Points[k], err = runs[k].at(ctx, step.Rate, patient); err != nil {
+				return err
+			}
+		}
+		c.Curve[i] = step
+		return nil
+	})
+}
+
+// estimate returns the rate of a full batch: as many sequences of mean length as fit in
+// memory, each of which gets its tokens one by one.
+func (l *Load) estimate(p *scenario.Plan) float64 {
+	v := &p.Scenario.Server
+	prompt, output := l.Means()
+	answers := float64(max(1, p.Scenario.Decoding.Samples))
+	context := prompt + output/2
+	batch := min(float64(v.MaxNumSeqs), float64(v.NumGPUBlocks*v.BlockSize)/context)
+	batch = max(1, batch)
+	work := cost.Work{Seqs: int(batch), Context: int(batch * context), Prompt: int(batch * prompt / output)}
+	work.PromptContext = int64(float64(work.Prompt) * prompt / 2)
+	return batch / (output * answers * p.Model.Seconds(work))
+}

@@ -1,0 +1,236 @@
+package capacity
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"llmmemory/internal/simulation/scenario"
+)
+
+const (
+	leastAnswers = 8   // mean answer times of arrivals below which nothing is judged
+	warmUp       = 0.1 // share of the arrivals that is not measured
+	warmAnswers  = 2.0 // mean answer times that are not measured
+)
+
+// ErrShort is wrapped when a trace is too short for its latencies to be those of
+// a server that runs on.
+var ErrShort = errors.New("too few requests to plan from")
+
+// errDecided ends a run whose outcome is known.
+var errDecided = errors.New("the outcome is clear")
+
+const overload = "more requests come than are served: the queue grows"
+
+type verdict int
+
+const (
+	open verdict = iota
+	holds
+	fails
+)
+
+// judgeEarly returns the verdict on a run whose outcome is known before its end.
+func (w *run) judgeEarly(now float64) verdict {
+	if w.fixed() {
+		if w.effort == brief && w.missed(now) {
+			return fails
+		}
+		return open
+	}
+	if now < w.check {
+		return open
+	}
+	w.check = min(1.3*now, now+max(300, w.until/12))
+	if w.overloaded() {
+		w.reason = overload
+		return fails
+	}
+	if w.effort == patient || w.answered == 0 || now < leastAnswers*w.meanAnswer() {
+		return open
+	}
+	if w.keepsGrowing(now) {
+		w.reason = overload
+		return fails
+	}
+	known := w.known()
+	from := w.warm(now)
+	clear := now >= 120 && known-from >= w.measured()
+	for _, o := range w.slo {
+		v := w.value(o, from, known)
+		if v.count < w.slo.leastRequests() {
+			return open
+		}
+		if v.Low > o.Limit*1.02 || w.lost(o, from, known) {
+			w.reason = o.above()
+			return fails
+		}
+		clear = clear && v.High < 0.85*o.Limit
+	}
+	if clear && w.effort == brief && !w.grows(now) && now >= 20*w.answer(now) {
+		return holds
+	}
+	return open
+}
+
+// lost reports whether a quantile will be above its limit however the run goes on: more requests
+// are above it already than may be at the end.
+func (w *run) lost(o Objective, from, to int) bool {
+	if !w.set.steady() || o.Level == 0 {
+		return false
+	}
+	all := w.rate*w.until - float64(from)
+	all += 4 * math.Sqrt(max(all, 0)/min(1, w.set.shape))
+	may, above := (1-o.Level)*all, 0.0
+	for i := from; i < to && above <= may; i++ {
+		if v, counts := w.latency(o.Metric, i); counts && !w.refused[i] && v > o.Limit {
+			above++
+		}
+	}
+	return above > may
+}
+
+// overloaded reports whether more requests wait than chance explains. The number of independent
+// arrivals varies by its square root, that of bursts by more.
+func (w *run) overloaded() bool {
+	if !w.set.steady() || w.fixed() {
+		return false
+	}
+	n := float64(w.next)
+	return float64(w.waiting) > 64+6*math.Sqrt(n/min(1, w.set.shape))+0.03*n
+}
+
+// judge writes the verdict on a run that has ended.
+func (w *run) judge(p *Point) {
+	if w.next == 0 {
+		p.Reason = "no request"
+		return
+	}
+	if w.fixed() {
+		w.judgeFixed(p)
+		return
+	}
+	end := w.requests[w.next-1].Arrival / w.rate
+	from := w.warm(end)
+	measured := w.next - from // or fewer, of which an objective has a value
+	p.Holds = true
+	for _, o := range w.slo {
+		v := w.value(o, from, w.next)
+		measured = min(measured, v.count)
+		p.Values = append(p.Values, Seconds(v.Mean))
+		p.Intervals = append(p.Intervals, Interval{Seconds(v.Low), Seconds(v.High), v.rough})
+		if all := w.value(o, 0, w.next); v.Mean > o.Limit || all.Mean > o.Limit {
+			p.Holds, p.Reason = false, o.above()
+		}
+	}
+	p.Span = end
+	switch mean := w.answer(0); {
+	case !p.Holds:
+	case w.grows(end):
+		p.Holds, p.Grows, p.Reason = false, true, "the queue grows to the end"
+	case w.set.steady() && end < mostSeconds/2 && end < 2*leastAnswers*mean && w.answered > 0:
+		p.Holds, p.Reason = false, "answers take longer the longer requests come"
+	case measured < w.slo.leastRequests() || end < 2*leastAnswers*mean && w.answered > 0:
+		p.Holds, p.Short = false, true
+		p.Reason = w.tooShort(end, mean, measured, w.next-from)
+	}
+}
+
+// tooShort says how many requests a run has, of which some were measured of those after the
+// warm-up, and about how many it takes at least and at most. Arrivals over 16 answers are 16 times as
+// many as there are in the system (Little); how many that are depends on the rate that holds: a full
+// server's sequences, and some that wait.
+func (w *run) tooShort(end, answer float64, measured, after int) string {
+	least := w.slo.leastRequests()
+	text := fmt.Sprintf("%d requests come within %.3g s at %.3g requests/s; it takes arrivals over %d answers of %.3g s",
+		w.next, end, w.rate, 2*leastAnswers, answer)
+	needed := rounded(float64(w.next) * 2 * leastAnswers * answer / end)
+	if measured < least {
+		which := ""
+		if measured < after {
+			which = " and have answers of more than one token"
+		}
+		text = fmt.Sprintf("%d requests, of which %d come after the warm-up%s; it takes %d of these", w.next, measured,
+			which, least)
+		needed = rounded(float64(w.next*least) / float64(max(1, measured)))
+	}
+	text += fmt.Sprintf(", so at least about %.0f requests", needed)
+	if most := rounded(2 * leastAnswers * margin * float64(w.fit)); most > needed {
+		text += fmt.Sprintf(", and up to about %.0f if the server is nearly full at the answer: %.0f for each of %d "+
+			"sequences that run at once", most, 2*leastAnswers*margin, w.fit)
+	}
+	return text
+}
+
+// rounded returns a little more than n, a number with two digits that are not zero.
+func rounded(n float64) float64 {
+	unit := math.Pow(10, math.Floor(math.Log10(n))-1)
+	return unit * math.Ceil(1.02*n/unit)
+}
+
+// fit returns how many sequences of mean length run at once, at most.
+func (d *requestSet) fit(p *scenario.Plan) int {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	tokens := 0.0
+	some := d.requests[:min(len(d.requests), firstDrawn)]
+	for i := range some {
+		tokens += (float64(some[i].Prompt) + float64(some[i].Output)/2) / float64(len(some))
+	}
+	v := &p.Scenario.Server
+	return max(1, min(v.MaxNumSeqs, int(float64(v.NumGPUBlocks)*float64(v.BlockSize)/max(1, tokens))))
+}
+
+// A sample is how many requests wait at a time, in seconds.
+type sample struct {
+	Now     float64
+	Waiting int
+}
+
+// queueGrows reports whether the queue grows for as long as requests arrive: its trend from begin to end, while
+// arrived requests come, is not chance and is more than 1 % of the arrivals.
+func queueGrows(queue []sample, begin, end float64, arrived int) bool {
+	const parts = 10
+	var sums, counts [parts]float64
+	for _, s := range queue {
+		if s.Now >= begin && s.Now < end {
+			i := min(parts-1, int(parts*(s.Now-begin)/(end-begin)))
+			sums[i] += float64(s.Waiting)
+			counts[i]++
+		}
+	}
+	var means []float64
+	for i := range sums {
+		if counts[i] > 0 {
+			means = append(means, sums[i]/counts[i])
+		}
+	}
+	slope, deviations := trend(means)
+	return deviations > 3 && slope*float64(len(means)) > 0.01*float64(arrived)
+}
+
+// grows is queueGrows after the warm-up, for requests that wait for their first token.
+func (w *run) grows(end float64) bool {
+	begin := warmUp * end
+	arrived := 0
+	for i := w.next - 1; i >= 0 && w.requests[i].Arrival/w.rate >= begin; i-- {
+		arrived++
+	}
+	return queueGrows(w.queue, begin, end, arrived)
+}
+
+// growsFor is how often in a row the queue has to be seen growing, at the times of judgeEarly, which are
+// a third apart or less.
+const growsFor = 3
+
+// keepsGrowing reports whether the queue of an extended run still grows. Such a run would not end before
+// mostSeconds, because its latencies keep rising.
+func (w *run) keepsGrowing(now float64) bool {
+	if !w.set.steady() || now < w.atLeast() || !w.grows(now) {
+		w.grew = 0
+		return false
+	}
+	w.grew++
+	return w.grew >= growsFor
+}

@@ -1,0 +1,117 @@
+package capacity
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/workload"
+)
+
+const kneePrecision = 0.01
+
+// Knee finds the highest rate at which the requests that arrive in the scenario's Duration hold the objective, as
+// the paper's figures compare systems, and measures parts of that rate. That the rate lasts is not asked: see Find.
+func (l *Load) Knee(ctx context.Context, p *scenario.Plan, slo SLO, parts []float64, pool Pool) (Capacity, error) {
+	if !l.sets[0].steady() {
+		return Capacity{}, fmt.Errorf("%w: a trace may end before the time of a run does; name a workload", ErrLoad)
+	}
+	searches := l.searches(p, slo, Options{Precision: kneePrecision, Pool: pool})
+	err := each(len(searches), func(i int) error {
+		return searches[i].settle(ctx, searches[i].estimate, 1.5)
+	})
+	if err != nil {
+		return Capacity{}, err
+	}
+	var curve []Step
+	for _, part := range parts {
+		curve = append(curve, Step{Rate: collect(searches, kneePrecision).Rate * part})
+	}
+	err = each(len(searches), func(i int) error {
+		for _, step := range curve {
+			if err := searches[i].try(ctx, step.Rate, whole); err != nil {
+				return err
+			}
+		}
+		return searches[i].settle(ctx, searches[i].estimate, 2) // one of them may have failed below
+	})
+	if err != nil {
+		return Capacity{}, err
+	}
+	for i, step := range curve {
+		for _, s := range searches {
+			at := slices.IndexFunc(s.points, func(p Point) bool { return p.Rate == step.Rate })
+			curve[i].Points = append(curve[i].Points, s.points[at])
+		}
+	}
+	c := collect(searches, kneePrecision)
+	c.Curve = curve
+	return c, nil
+}
+
+// before returns the requests that arrive before end, at least one.
+func (d *requestSet) before(end float64) ([]workload.Request, error) {
+	requests, err := d.first(1)
+	for err == nil && requests[len(requests)-1].Arrival < end {
+		requests, err = d.first(max(len(requests)+firstDrawn, int(end))) // one a second arrives
+	}
+	if err != nil {
+		return nil, err
+	}
+	n := slices.IndexFunc(requests, func(r workload.Request) bool { return r.Arrival >= end })
+	return requests[:max(1, n)], nil
+}
+
+// missed reports whether a mean normalized latency will be above its limit whatever comes after now: requests
+// without an answer have waited at least until now.
+func (w *run) missed(now float64) bool {
+	for _, o := range w.slo {
+		if o.Metric != Normalized || o.Level != 0 {
+			continue
+		}
+		sum := 0.0
+		for i := range w.next {
+			if r := &w.requests[i]; !w.refused[i] {
+				sum += (min(w.done[i], now) - r.Arrival/w.rate) / float64(r.Output)
+			}
+		}
+		if sum > o.Limit*float64(len(w.requests)) {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeFixed writes the verdict on a run without a horizon.
+func (w *run) judgeFixed(p *Point) {
+	p.Grows = w.growsInQuarters()
+	p.Holds = !p.Grows
+	for _, o := range w.slo {
+		v := w.value(o, 0, w.next)
+		p.Values = append(p.Values, Seconds(v.Mean))
+		p.Holds = p.Holds && v.Mean <= o.Limit
+	}
+}
+
+// growsInQuarters reports whether the server serves less than 95 % of what comes: first tokens of those requests
+// that come in the last quarter take longer than those of the second quarter by more than 5 % of the time
+// between the two, on average. That matters where runs are short: a limit of seconds can be kept for a
+// while at any rate.
+func (w *run) growsInQuarters() bool {
+	mean := func(from, to int) (seconds, at float64) {
+		count := 0.0
+		for i := from; i < to; i++ {
+			if arrival := w.requests[i].Arrival / w.rate; !math.IsInf(w.first[i], 1) {
+				count, seconds, at = count+1, seconds+w.first[i]-arrival, at+arrival
+			}
+		}
+		count = max(count, 1)
+		return seconds / count, at / count
+	}
+	quarter := w.next / 4
+	second, secondAt := mean(quarter, 2*quarter)
+	last, lastAt := mean(3*quarter, 4*quarter)
+	return last-second > 0.05*(lastAt-secondAt)
+}

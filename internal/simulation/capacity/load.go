@@ -1,0 +1,203 @@
+package capacity
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"llmmemory/internal/simulation/runs"
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/workload"
+)
+
+// ErrLoad is wrapped when requests have no rate that could be changed.
+var ErrLoad = errors.New("no capacity of these requests")
+
+// A Load is the requests of a plan, drawn or read once, for runs at any rate.
+// It is safe for concurrent use.
+type Load struct {
+	Seeds   []uint64 // of searches
+	Own     float64  // requests/s of a trace as it is; 0: a named workload
+	TooLong int      // requests of a trace that are longer than sequences may be, and left out
+	Longest int      // tokens of the longest one, of the first seed
+	LeftOut float64  // part of a workload's requests that is longer, and left out; the rate is that of the others
+
+	prompt, output float64 // see Means
+
+	sets []*requestSet // one for each seed
+	runs *runs.Store   // nil: nothing is kept
+
+	lock   sync.Mutex
+	others []*requestSet                          // to confirm with
+	draw   func(seed uint64) (*requestSet, error) // more of them; nil: a trace
+}
+
+// A requestSet is requests that arrive at a rate of one a second.
+type requestSet struct {
+	seed     uint64
+	shape    float64 // of the gaps between arrivals, of which there are as many as a run needs; 0: a trace
+	lock     sync.Mutex
+	requests []workload.Request
+	source   workload.Source // of more; nil: these are all
+}
+
+func (d *requestSet) steady() bool { return d.shape > 0 }
+
+// Keep makes searches use the results in a store, and add theirs to it.
+func (l *Load) Keep(store *runs.Store) { l.runs = store }
+
+// firstDrawn is how many requests are drawn at first.
+const firstDrawn = 2000
+
+// MostSeeds is how many seeds a search has at most: each keeps its requests in memory.
+const MostSeeds = 100
+
+// NewLoad draws the requests of a plan, as long as a run needs more, with the given number of seeds from the
+// scenario's on. Plans with the same requests can share it. A trace has no randomness: it is read once, and its first Duration
+// seconds as it is, or its first Requests ones, or else all rows, are the load.
+func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
+	s := p.Scenario
+	// Requests that wait for answers say nothing of what the server could do.
+	if s.MaxConcurrency > 0 || s.Turns > 0 || s.AtOnce {
+		return nil, fmt.Errorf("%w: requests that wait for answers (at most %d at once, %v turns) arrive as fast as they are "+
+			"served; a plan needs requests that arrive independently of answers", ErrLoad, s.MaxConcurrency, s.Turns)
+	}
+	if s.Trace != "" {
+		return readLoad(p)
+	}
+	lengths, _, err := s.Lengths()
+	if err != nil {
+		return nil, err
+	}
+	if seeds < 1 || seeds > MostSeeds {
+		return nil, fmt.Errorf("%w: %d seeds: want 1 to %d", ErrLoad, seeds, MostSeeds)
+	}
+	shape := s.Burstiness
+	if shape == 0 {
+		shape = 1
+	}
+	l := &Load{draw: func(seed uint64) (*requestSet, error) {
+		drawn, err := workload.Gamma(lengths, 1, shape, seed, 0, 0)
+		if err != nil {
+			return nil, err
+		}
+		d := &requestSet{seed: seed, shape: shape, source: fitting(drawn, p)}
+		_, err = d.first(firstDrawn)
+		return d, err
+	}}
+	for i := range uint64(seeds) {
+		d, err := l.draw(s.Seed + i)
+		if err != nil {
+			return nil, err
+		}
+		l.Seeds, l.sets = append(l.Seeds, d.seed), append(l.sets, d)
+	}
+	l.LeftOut = l.sets[0].source.(*workload.Fitted).LeftOut()
+	return l, l.check(p)
+}
+
+func fitting(source workload.Source, p *scenario.Plan) *workload.Fitted {
+	return workload.WithoutLonger(source, p.Scenario.Server.MaxModelLen)
+}
+
+// readLoad is NewLoad for a trace.
+func readLoad(p *scenario.Plan) (*Load, error) {
+	s := p.Scenario
+	t, err := workload.Open(s.Trace)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	var source workload.Source = t
+	if s.Duration > 0 {
+		source = workload.ArrivingBefore(source, s.Duration)
+	}
+	if s.Requests > 0 {
+		source = workload.FirstRequests(source, s.Requests)
+	}
+	fit := fitting(source, p)
+	d := &requestSet{seed: s.Seed, source: fit}
+	if _, err := d.first(-1); err != nil {
+		return nil, err
+	}
+	l := &Load{Seeds: []uint64{s.Seed}, TooLong: fit.Dropped, sets: []*requestSet{d}}
+	if err := l.check(p); err != nil {
+		return nil, err
+	}
+	first, last := d.requests[0].Arrival, d.requests[len(d.requests)-1].Arrival
+	if last == first {
+		return nil, fmt.Errorf("%w: the %d of %s all arrive at once, which no rate changes; take more of it, or --workload",
+			ErrLoad, len(d.requests), s.Trace)
+	}
+	l.Own = float64(len(d.requests)-1) / (last - first)
+	for i := range d.requests {
+		d.requests[i].Arrival = (d.requests[i].Arrival - first) * l.Own
+	}
+	return l, nil
+}
+
+func (l *Load) check(p *scenario.Plan) error {
+	first := l.sets[0].requests
+	if len(first) == 0 {
+		return fmt.Errorf("%w: none is within the %d tokens of a sequence (%d are longer); raise --max-len or take "+
+			"another model",
+			ErrLoad, p.Scenario.Server.MaxModelLen, l.TooLong)
+	}
+	for i := range first {
+		l.Longest = max(l.Longest, first[i].Prompt+first[i].Output)
+		l.prompt += float64(first[i].Prompt) / float64(len(first))
+		l.output += float64(first[i].Output) / float64(len(first))
+	}
+	return nil
+}
+
+// Means returns the mean lengths in tokens, of the first seed and of what was drawn at first:
+// they are the same however many requests runs have drawn since.
+func (l *Load) Means() (prompt, output float64) { return l.prompt, l.output }
+
+// Requests returns the number of requests of a trace, or 0 if the number depends on the rate.
+func (l *Load) Requests() int {
+	if l.sets[0].steady() {
+		return 0
+	}
+	return len(l.sets[0].requests)
+}
+
+// confirming returns n sets to confirm with, but none of a trace.
+func (l *Load) confirming(n int) ([]*requestSet, error) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if l.draw == nil {
+		return nil, nil
+	}
+	for len(l.others) < n {
+		d, err := l.draw(l.Seeds[0] + uint64(len(l.Seeds)+len(l.others)))
+		if err != nil {
+			return nil, err
+		}
+		l.others = append(l.others, d)
+	}
+	return l.others[:n], nil
+}
+
+// first returns at least n requests, or all if there are fewer or n is -1.
+func (d *requestSet) first(n int) ([]workload.Request, error) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	d.requests = slices.Grow(d.requests, max(0, n-len(d.requests)))
+	for d.source != nil && (n < 0 || len(d.requests) < n) {
+		var r workload.Request
+		switch err := d.source.Next(&r); {
+		case errors.Is(err, io.EOF):
+			d.source = nil
+		case err != nil:
+			return nil, err
+		default:
+			r.Hashes = slices.Clone(r.Hashes) // the source writes over them
+			d.requests = append(d.requests, r)
+		}
+	}
+	return d.requests, nil
+}

@@ -1,0 +1,355 @@
+package capacity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+
+	"llmmemory/internal/simulation/runs"
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/sim"
+	"llmmemory/internal/simulation/workload"
+)
+
+// A Point is a run at one rate.
+type Point struct {
+	Rate  float64 `json:"rate"` // requests/s
+	Holds bool    `json:"holds"`
+	Grows bool    `json:"grows,omitempty"` // the queue does, so the rate does not hold
+
+	// Cut is set where the run ended as soon as its outcome was clear, Stuck where
+	// some request waits forever: then there is no result. Short is set where the
+	// requests are too few for the run to tell what lasts.
+	Cut    bool   `json:"cut,omitempty"`
+	Stuck  bool   `json:"stuck,omitempty"`
+	Short  bool   `json:"short,omitempty"`
+	Reason string `json:"reason,omitempty"` // why it does not hold
+
+	Intervals []Interval `json:"intervals,omitempty"` // confidence interval of each value
+	Span      float64    `json:"span,omitempty"`      // s of arrivals
+
+	// Values are those of the objectives, in the SLO's order, in seconds: over all
+	// requests after the warm-up. Up to 1 % refused do not count. +Inf, written as -1: one that counts had no
+	// answer.
+	Values []Seconds   `json:"values,omitempty"`
+	Result *sim.Result `json:"result,omitempty"`
+}
+
+// Seconds can be infinite, which JSON cannot.
+type Seconds float64
+
+// MarshalJSON writes -1 for infinity.
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	if math.IsInf(float64(s), 0) {
+		return []byte("-1"), nil
+	}
+	return []byte(number(float64(s))), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (s *Seconds) UnmarshalJSON(text []byte) error {
+	v, err := strconv.ParseFloat(string(text), 64)
+	if *s = Seconds(v); v == -1 {
+		*s = Seconds(math.Inf(1))
+	}
+	return err
+}
+
+// A Horizon is how long requests arrive in a run whose latencies stand for a server that runs
+// permanently. A run is lengthened until all of its limits are reached.
+type Horizon struct {
+	Seconds  float64 // of arrivals
+	Answers  float64 // times as long as a mean answer takes
+	Requests int     // after the warm-up
+}
+
+// DefaultHorizon is what a rate is confirmed with, SearchHorizon what the search
+// for it takes, whose result is confirmed. An overload of 1 % makes requests wait
+// for 36 s at the end of an hour, for 6 s after ten minutes. CompareHorizon is
+// for capacities that are only compared with each other.
+var (
+	DefaultHorizon = Horizon{Seconds: 3600, Answers: 40}
+	SearchHorizon  = Horizon{Seconds: 600, Answers: 20}
+	CompareHorizon = Horizon{Seconds: 240, Answers: 16}
+)
+
+// An effort says when a run ends.
+type effort int
+
+const (
+	brief   effort = iota // when the outcome is clear
+	whole                 // at the horizon, or earlier if the rate fails
+	patient               // at the horizon, or earlier if the queue grows without end: an objective may be missed
+)
+
+const (
+	mostSeconds  = 20 * 3600 // of arrivals, unless fewer requests come in them than have to
+	mostRequests = 5 << 20   // of a run
+	margin       = 1.25      // by which answers may take longer in the end than while requests come
+)
+
+// A runner runs the requests of one seed at any rate.
+type runner struct {
+	plan    *scenario.Plan
+	set     *requestSet
+	slo     SLO
+	horizon Horizon // zero: requests arrive for the scenario's Duration, see Knee
+	pool    Pool
+	runs    *runs.Store // nil: nothing is kept
+}
+
+func (r *runner) fixed() bool { return r.horizon == Horizon{} }
+
+// runners returns a runner for each set of requests.
+func (l *Load) runners(p *scenario.Plan, slo SLO, h Horizon, pool Pool, sets []*requestSet) []runner {
+	all := make([]runner, len(sets))
+	for i, set := range sets {
+		all[i] = runner{plan: p, set: set, slo: slo, horizon: h, pool: pool, runs: l.runs}
+	}
+	return all
+}
+
+// at runs a rate when the pool allows it, or takes the point from those that were kept.
+func (r *runner) at(ctx context.Context, rate float64, e effort) (Point, error) {
+	if err := r.pool.Take(ctx); err != nil {
+		return Point{}, err
+	}
+	defer r.pool.Give()
+	key := struct {
+		Scenario  scenario.Scenario
+		Cost, SLO string
+		Horizon   Horizon
+		Seed      uint64
+		Rate      float64
+		Effort    effort
+	}{r.plan.Scenario, fmt.Sprintf("%+v", *r.plan.Model), fmt.Sprintf("%+v", []Objective(r.slo)), r.horizon, r.set.seed, rate, e}
+	return runs.Do(r.runs, key, func() (Point, error) {
+		// Counting on memory takes a small part of the time.
+		point, err := r.newRun(rate, e).simulate(ctx, true)
+		if errors.Is(err, sim.ErrAmple) {
+			return r.newRun(rate, e).simulate(ctx, false)
+		}
+		return point, err
+	})
+}
+
+// A run is the source of its requests and judges itself while it goes on.
+type run struct {
+	*runner
+	rate   float64
+	effort effort
+
+	requests []workload.Request // drawn so far
+	next     int
+	several  int     // of these, those with answers of more than one token
+	fit      int     // sequences of mean length that run at once, at most
+	until    float64 // s; the end of arrivals so far
+	ended    bool    // all requests of a trace have come
+
+	first, done []float64 // s, by request; +Inf: not yet
+	refused     []bool
+	left        int
+	waiting     int     // arrived, without a first token
+	answered    int     // and the time that took, together
+	answering   float64 // s
+	queue       []sample
+	check       float64 // s; when the run is judged next
+	grew        int     // how often in a row the queue was seen to grow after the least arrivals
+	verdict     verdict
+	reason      string
+}
+
+func (r *runner) newRun(rate float64, e effort) *run {
+	w := &run{runner: r, rate: rate, effort: e, fit: r.set.fit(r.plan)}
+	w.until = w.atLeast()
+	if r.fixed() {
+		w.until = r.plan.Scenario.Duration
+	}
+	w.check = min(120, w.until/4)
+	return w
+}
+
+// simulate runs the rate. Where memory is not ample the error of a run that counts on that is sim.ErrAmple.
+func (w *run) simulate(ctx context.Context, ample bool) (Point, error) {
+	if w.fixed() {
+		var err error
+		if w.requests, err = w.set.before(w.until * w.rate); err != nil {
+			return Point{}, err
+		}
+	}
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	config := sim.Config{
+		Server: w.plan.Scenario.Server, Decoding: w.plan.Scenario.Decoding, Cost: w.plan.Model, Seed: w.set.seed,
+		Ample: ample, Left: w.leave, First: w.token,
+		Progress: func(now float64, _, _ int) {
+			w.queue = append(w.queue, sample{now, w.waiting})
+			if w.verdict = w.judgeEarly(now); w.verdict != open {
+				cancel()
+			}
+		},
+	}
+	result, err := sim.Run(inner, config, w)
+	point := Point{Rate: w.rate}
+	switch {
+	case w.verdict != open: // err is errDecided or a cancellation, perhaps of ctx as well
+		point.Holds, point.Cut, point.Reason = w.verdict == holds, true, w.reason
+		return point, nil
+	case errors.Is(err, sim.ErrStuck):
+		point.Stuck, point.Reason = true, "requests wait forever"
+		return point, nil
+	case err != nil:
+		return point, err
+	}
+	w.judge(&point)
+	point.Result = result
+	return point, nil
+}
+
+// atLeast returns the seconds of arrivals that a run has even if answers are short.
+func (w *run) atLeast() float64 {
+	return max(w.horizon.Seconds, float64(w.measured())/(1-warmUp)/w.rate)
+}
+
+// measured returns how many requests have to be measured.
+func (w *run) measured() int { return max(w.horizon.Requests, w.slo.leastRequests()) }
+
+// Next implements workload.Source: it decides how long the run is.
+func (w *run) Next(r *workload.Request) error {
+	if w.next == len(w.requests) && !w.fixed() {
+		var err error
+		if w.requests, err = w.set.first(max(2*w.next, 1024)); err != nil {
+			return err
+		}
+	}
+	if w.ended = w.next == len(w.requests); w.ended {
+		return io.EOF
+	}
+	*r = w.requests[w.next]
+	r.Arrival /= w.rate
+	if w.set.steady() && !w.fixed() && r.Arrival >= w.until && w.enough(r.Arrival) { // a trace comes as a whole
+		return io.EOF
+	}
+	w.next++
+	w.waiting++
+	if r.Output > 1 {
+		w.several++
+	}
+	if w.overloaded() {
+		w.verdict, w.reason = fails, overload
+		return errDecided
+	}
+	w.first, w.done = append(w.first, math.Inf(1)), append(w.done, math.Inf(1))
+	w.refused = append(w.refused, false)
+	return nil
+}
+
+// enough reports whether requests have arrived for long enough, and, if not, sets how long they have to. Enough
+// have to be measured after the warm-up for a confidence interval: fewer may arrive than the rate predicts.
+func (w *run) enough(arrival float64) bool {
+	w.until = max(w.until, min(margin*w.horizon.Answers*w.answer(arrival), max(mostSeconds, w.atLeast())))
+	count := w.next
+	if w.slo.has(TPOT) {
+		count = w.several
+	}
+	return arrival >= w.until && float64(count)*(1-warmUp) > 1.05*float64(w.measured())+10 || w.next >= mostRequests
+}
+
+func (w *run) token(index int, now float64) {
+	if math.IsInf(w.first[index], 1) {
+		w.waiting--
+	}
+	w.first[index] = now // of several answers that of the last one
+}
+
+func (w *run) leave(a sim.Departure) {
+	w.left++
+	if math.IsInf(w.first[a.Index], 1) {
+		w.waiting--
+	}
+	if !a.Answered {
+		w.refused[a.Index] = true
+		return
+	}
+	w.first[a.Index], w.done[a.Index] = a.First, a.Done
+	w.answered++
+	w.answering += a.Done - a.Arrival
+}
+
+// meanAnswer returns how long the finished answers took on average; 0: there are none.
+func (w *run) meanAnswer() float64 {
+	if w.answered == 0 {
+		return 0
+	}
+	return w.answering / float64(w.answered)
+}
+
+// answer returns how long a mean answer takes: that of the finished ones or, if it is longer, the
+// time that requests stay in the system by Little's law.
+func (w *run) answer(now float64) float64 {
+	return max(w.meanAnswer(), float64(w.next-w.left)/max(float64(w.next), 1)*now)
+}
+
+// known returns the index of the first request that has not left.
+func (w *run) known() int {
+	for i := range w.done {
+		if math.IsInf(w.done[i], 1) && !w.refused[i] {
+			return i
+		}
+	}
+	return len(w.done)
+}
+
+// warm returns the index of the first request that is measured, of those that arrive by end.
+func (w *run) warm(end float64) int {
+	from := max(warmUp*end, warmAnswers*w.meanAnswer())
+	if i := slices.IndexFunc(w.requests[:w.next], func(r workload.Request) bool { return r.Arrival/w.rate >= from }); i >= 0 {
+		return i
+	}
+	return w.next
+}
+
+// value returns the value of an objective over the requests [from, to). More than 1 % refused have
+// waited forever; fewer, which are too long for the system, do not count.
+func (w *run) value(o Objective, from, to int) estimated {
+	var values []float64
+	lost := 0
+	for i := from; i < to; i++ {
+		if w.refused[i] {
+			lost++
+		} else if v, counts := w.latency(o.Metric, i); counts {
+			values = append(values, v)
+		}
+	}
+	if lost > 0 && lost > (to-from)/100 {
+		return estimated{Mean: math.Inf(1), Low: math.Inf(1), High: math.Inf(1), count: to - from}
+	}
+	e := estimateOf(values, o.Level)
+	e.Low = max(0, e.Low) // no latency is less
+	return e
+}
+
+// latency returns the latency of a request that was not refused, in s; +Inf: it has not left yet. An
+// answer of one token has none from token to token.
+func (w *run) latency(m Metric, i int) (seconds float64, counts bool) {
+	r := &w.requests[i]
+	arrival := r.Arrival / w.rate
+	switch m {
+	case Normalized:
+		return (w.done[i] - arrival) / float64(r.Output), true
+	case TTFT:
+		return w.first[i] - arrival, true
+	case TPOT:
+		return (w.done[i] - w.first[i]) / float64(r.Output-1), r.Output > 1
+	}
+	return w.done[i] - arrival, true
+}
+
+// tooShort returns an error for a point that does not hold because the requests are too few.
+func (p Point) tooShort() error {
+	return fmt.Errorf("%w: %s; take a longer trace, or --workload", ErrShort, p.Reason)
+}

@@ -1,0 +1,131 @@
+package capacity
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"llmmemory/internal/simulation/scenario"
+)
+
+// ErrUnbounded is wrapped when the objective holds at any rate, because there are
+// too few requests to fill the server.
+var ErrUnbounded = errors.New("no rate is too high")
+
+// A search is for the capacity under one seed.
+type search struct {
+	runner
+	precision float64
+	estimate  float64
+	points    []Point // by rate
+}
+
+// searches returns a search for each seed.
+func (l *Load) searches(p *scenario.Plan, slo SLO, o Options) []*search {
+	estimate := l.estimate(p)
+	var all []*search
+	for _, r := range l.runners(p, slo, o.Horizon, o.Pool, l.sets) {
+		all = append(all, &search{runner: r, precision: o.Precision, estimate: estimate})
+	}
+	return all
+}
+
+// try runs one rate, unless it was run already. A run that held and was cut short of a horizon is run again if
+// the effort is to be greater, and without a horizon also one that did not hold.
+func (s *search) try(ctx context.Context, rate float64, e effort) error {
+	i, found := slices.BinarySearchFunc(s.points, rate, func(p Point, rate float64) int { return cmp.Compare(p.Rate, rate) })
+	if found && (e == brief || !s.points[i].Cut || !s.points[i].Holds && !s.fixed()) {
+		return nil
+	}
+	p, err := s.at(ctx, rate, e)
+	if err != nil {
+		return fmt.Errorf("%.4g requests/s, seed %d: %w", rate, s.set.seed, err)
+	}
+	if found {
+		s.points[i] = p
+	} else {
+		s.points = slices.Insert(s.points, i, p)
+	}
+	return nil
+}
+
+// bracket returns the lowest rate that failed, +Inf if none did, and the highest
+// below it, 0 if there is none.
+func (s *search) bracket() (low, high float64) {
+	for _, p := range s.points {
+		if !p.Holds {
+			return low, p.Rate
+		}
+		low = p.Rate
+	}
+	return low, math.Inf(1)
+}
+
+// monotone reports whether nothing held above the lowest rate that failed.
+func (s *search) monotone() bool {
+	_, high := s.bracket()
+	return !slices.ContainsFunc(s.points, func(p Point) bool { return p.Holds && p.Rate > high })
+}
+
+// alone returns a rate at which requests are alone, but for those that a trace has at once.
+func (s *search) alone() float64 { return s.estimate * 1e-6 }
+
+// cut reports whether the run at a rate ended before its horizon.
+func (s *search) cut(rate float64) bool {
+	return slices.ContainsFunc(s.points, func(p Point) bool { return p.Rate == rate && p.Cut })
+}
+
+// short returns an error if the rate above the capacity failed only because the
+// requests are too few: then more might hold.
+func (s *search) short(high float64) error {
+	i := slices.IndexFunc(s.points, func(p Point) bool { return p.Rate == high && p.Short })
+	if i < 0 {
+		return nil
+	}
+	return s.points[i].tooShort()
+}
+
+// settle narrows the bracket to the precision. If nothing was tried it begins at
+// a rate and goes on from it by a step that is squared each time, up to doubling.
+// A capacity of 0 is when even requests that are alone miss the objective.
+func (s *search) settle(ctx context.Context, start, step float64) error {
+	alone, most := s.alone(), s.estimate*1e5
+	for range 200 {
+		low, high := s.bracket()
+		next := 0.0
+		switch {
+		case low > 0 && high <= low*(1+s.precision) && s.cut(low):
+			if err := s.try(ctx, low, whole); err != nil { // it seemed to hold: does it until the horizon?
+				return err
+			}
+			continue
+		case low > 0 && high <= low*(1+s.precision) || high <= alone:
+			return s.short(high)
+		case low == 0 && math.IsInf(high, 1):
+			next = start
+		case math.IsInf(high, 1):
+			if low > most {
+				return fmt.Errorf("%w: %v holds at %.4g requests/s; take more requests or a stricter objective", ErrUnbounded,
+					s.slo, low)
+			}
+			next, step = low*step, min(2, step*step)
+		case low == 0 && high > s.estimate/50:
+			next, step = high/step, min(2, step*step)
+		case low == 0:
+			next = alone
+		default:
+			next = math.Sqrt(low * high)
+		}
+		e := brief
+		if next == alone {
+			e = patient // the values there are reported
+		}
+		if err := s.try(ctx, next, e); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("capacity: no end of the search under seed %d", s.set.seed) // a bug
+}

@@ -1,0 +1,177 @@
+package capacity
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"llmmemory/internal/simulation/workload"
+)
+
+// ErrSLO is wrapped when an objective cannot be read.
+var ErrSLO = errors.New("bad objective")
+
+const sloForms = "want 0.5s/token (normalized latency), ttft<2s (first token), tpot<100ms (each further token) or " +
+	"e2e<30s (whole answer), " +
+	"each followed by @mean, @p50, @p99.9, @max and so on (default @mean); several with commas between them"
+
+// mostPercent is the highest percentile: an interval of one above it takes more requests than a search
+// has time for.
+const mostPercent = 99.99
+
+// A Metric is one latency of a request.
+type Metric int
+
+const (
+	Normalized Metric = iota // from arrival to end, by tokens of the answer
+	TTFT                     // to the first token
+	TPOT                     // from token to token after the first, of answers with more than one
+	E2E                      // from arrival to end
+)
+
+var metricNames = []string{"normalized", "ttft", "tpot", "e2e"}
+
+func (m Metric) String() string { return metricNames[m] }
+
+// An Objective is a limit for a statistic of a latency over all requests.
+type Objective struct {
+	Metric Metric
+	Level  float64 // the quantile, in 0..1; 0: the mean
+	Limit  float64 // s, above 0
+}
+
+// An SLO is a service level objective: all of these hold.
+type SLO []Objective
+
+// ParseSLO reads objectives, as in "0.5s/token, ttft<2s@p99". The error wraps
+// ErrSLO and lists the forms.
+func ParseSLO(text string) (SLO, error) {
+	var slo SLO
+	for item := range strings.SplitSeq(text, ",") {
+		o, err := parseObjective(strings.TrimSpace(item))
+		if err != nil {
+			return nil, fmt.Errorf("%w %q: %w; %s", ErrSLO, item, err, sloForms)
+		}
+		slo = append(slo, o)
+	}
+	return slo, nil
+}
+
+func parseObjective(item string) (o Objective, err error) {
+	item, level, leveled := strings.Cut(item, "@")
+	if leveled {
+		if o.Level, err = parseLevel(strings.TrimSpace(level)); err != nil {
+			return o, err
+		}
+	}
+	name, limit, compared := strings.Cut(item, "<")
+	if !compared {
+		perToken := false
+		if limit, perToken = strings.CutSuffix(strings.TrimSpace(item), "/token"); !perToken {
+			return o, errors.New("neither metric<time nor time/token")
+		}
+	} else {
+		at := slices.Index(metricNames, strings.TrimSpace(name))
+		if at <= int(Normalized) {
+			return o, fmt.Errorf("no metric %q", strings.TrimSpace(name))
+		}
+		o.Metric = Metric(at)
+	}
+	d, err := time.ParseDuration(strings.ReplaceAll(limit, " ", ""))
+	if err != nil {
+		return o, fmt.Errorf("no time %q, such as 0.5s or 100ms", strings.TrimSpace(limit))
+	}
+	if o.Limit = d.Seconds(); o.Limit <= 0 {
+		return o, fmt.Errorf("a limit of %v must be above 0", d)
+	}
+	return o, nil
+}
+
+func parseLevel(text string) (float64, error) {
+	switch digits, percentile := strings.CutPrefix(text, "p"); {
+	case text == "mean":
+		return 0, nil
+	case text == "max":
+		return 1, nil
+	case percentile:
+		p, err := strconv.ParseFloat(digits, 64)
+		switch {
+		case err != nil || !(p > 0 && p <= 100):
+		case p > mostPercent && p < 100:
+			return 0, fmt.Errorf("%s takes %d requests in every run: want at most p%v, or max", text, leastOf(p/100),
+				mostPercent)
+		default:
+			return p / 100, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is no mean, max, or percentile above p0 and up to p100", text)
+}
+
+// Of returns the metric and the quantile of the objective: "ttft p99".
+func (o Objective) Of() string {
+	switch o.Level {
+	case 0:
+		return o.Metric.String() + " mean"
+	case 1:
+		return o.Metric.String() + " max"
+	}
+	return o.Metric.String() + " p" + number(o.percent())
+}
+
+// above says that the objective is missed.
+func (o Objective) above() string { return o.Of() + " is above its limit" }
+
+// percent has no digits that a division by 100 left behind.
+func (o Objective) percent() float64 { return math.Round(o.Level*1e8) / 1e6 }
+
+func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// String returns a form that ParseSLO reads.
+func (o Objective) String() string {
+	s := o.Metric.String() + "<" + time.Duration(math.Round(o.Limit*1e9)).String()
+	if o.Metric == Normalized {
+		s = number(o.Limit) + "s/token"
+	}
+	if o.Level == 0 {
+		return s
+	}
+	return s + "@" + strings.Fields(o.Of())[1]
+}
+
+// String returns a form that ParseSLO reads.
+func (s SLO) String() string {
+	var all []string
+	for _, o := range s {
+		all = append(all, o.String())
+	}
+	return strings.Join(all, ", ")
+}
+
+// has reports whether one of the objectives is of a metric.
+func (s SLO) has(m Metric) bool {
+	return slices.ContainsFunc(s, func(o Objective) bool { return o.Metric == m })
+}
+
+// judgeable returns an error that wraps ErrLoad if an objective has no value for these requests: times
+// from token to token where every answer has one token.
+func (s SLO) judgeable(requests []workload.Request) error {
+	if !s.has(TPOT) || slices.ContainsFunc(requests, func(r workload.Request) bool { return r.Output > 1 }) {
+		return nil
+	}
+	return fmt.Errorf("%w: every answer has one token, so there is no time between tokens for tpot to be judged by; "+
+		"leave tpot out", ErrLoad)
+}
+
+// Times returns the SLO with all limits multiplied by a factor. A server that is twice
+// as fast in everything sustains twice the rate that it sustains under Times(2).
+func (s SLO) Times(factor float64) SLO {
+	s = slices.Clone(s)
+	for i := range s {
+		s[i].Limit *= factor
+	}
+	return s
+}

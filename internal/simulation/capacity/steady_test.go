@@ -1,0 +1,407 @@
+package capacity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/sim"
+	"llmmemory/internal/simulation/workload"
+	_ "llmmemory/internal/testkit/gcpercent"
+	"llmmemory/internal/testkit/level"
+)
+
+// promised finds a capacity as llmsim plan does.
+func promised(t *testing.T, s scenario.Scenario, slo SLO) (Capacity, error) {
+	p, err := scenario.Open(s)
+	require.NoError(t, err)
+	l, err := NewLoad(p, 1)
+	if err != nil {
+		return Capacity{}, err
+	}
+	pool := NewPool(2)
+	c, err := l.Find(context.Background(), p, slo, Options{Precision: 0.02, Pool: pool, Horizon: SearchHorizon})
+	if err != nil || c.Rate == 0 {
+		return c, err
+	}
+	lasts := Horizon{Seconds: float64(lasting()), Answers: DefaultHorizon.Answers}
+	err = l.Confirm(context.Background(), p, slo, lasts, pool, &c)
+	return c, err
+}
+
+// lasting returns the seconds for which rates have to last: an hour in make test-long.
+func lasting() int { return level.Pick(1800, 3600) }
+
+// servers and objectives of TestAPlanLastsForAnHour; the first of each are for make test.
+var (
+	planned = []struct {
+		name     string
+		scenario scenario.Scenario
+	}{
+		{"llama-3-8b on an L4", scenario.Scenario{Machine: scenario.Machine{Model: "llama-3-8b", GPU: "l4"},
+			Load: scenario.Load{Requests: 300}}},
+		{"llama-3-8b on an H100", scenario.Scenario{Machine: scenario.Machine{Model: "llama-3-8b", GPU: "h100-80gb"},
+			Load: scenario.Load{Requests: 300}}},
+		{"opt-13b on an A100", scenario.Scenario{Machine: scenario.Machine{Model: "opt-13b", GPU: "a100-40gb"}}},
+		{"opt-13b on two L4", scenario.Scenario{Machine: scenario.Machine{Model: "opt-13b", GPU: "l4", Workers: 2}}},
+		{"llama-2-70b on four A100", scenario.Scenario{Machine: scenario.Machine{Model: "llama-2-70b",
+			GPU: "a100-80gb", Workers: 4}}},
+		{"llama-2-70b on four H100", scenario.Scenario{Machine: scenario.Machine{Model: "llama-2-70b",
+			GPU: "h100-80gb", Workers: 4}}},
+		{"qwen2.5-7b on an L40S, in bursts", scenario.Scenario{Machine: scenario.Machine{Model: "qwen2.5-7b",
+			GPU: "l40s"},
+			Load: scenario.Load{Burstiness: 0.5}}},
+		{"mistral-7b on an RTX 4090, Alpaca", scenario.Scenario{Machine: scenario.Machine{Model: "mistral-7b",
+			GPU: "rtx-4090"},
+			Load: scenario.Load{Workload: "alpaca"}}},
+	}
+	objectives = []string{"ttft<2s@p99,tpot<150ms@p99", "0.1s/token", "e2e<60s@p90,ttft<1s@p90"}
+)
+
+// plannedMemory is the part of the GPUs' memory in the table of simulation/README.md.
+const plannedMemory = 0.95
+
+// Ensure that what a plan promises lasts: a run of an hour (in make test of half an hour) holds the objective
+// under seeds that the plan has not seen, all but at most one of five, and at 1.1
+// times what lasts under most seeds it fails under most of them. Where an objective hardly
+// changes with the rate, seeds differ by more than that: 1.1 times the answer, which holds
+// under all seeds of the plan, is logged. The rate that 300 requests sustain is of no
+// use: they have come before the first one is answered.
+func TestAPlanLastsForAnHour(t *testing.T) {
+	level.SkipQuick(t)
+	servers, slos := planned[:1], objectives[:1]
+	if level.Long() {
+		servers, slos = planned, objectives
+	}
+	for _, c := range servers {
+		c.scenario.MemoryUtilization = plannedMemory
+		for _, text := range slos {
+			t.Run(c.name+", "+text, func(t *testing.T) { requireThatAPlanLasts(t, c.scenario, slo(t, text)) })
+		}
+	}
+}
+
+func requireThatAPlanLasts(t *testing.T, s scenario.Scenario, objective SLO) {
+	found, err := promised(t, s, objective)
+	require.NoError(t, err)
+	require.Positive(t, found.Rate)
+	require.GreaterOrEqual(t, found.Confirmed[0].Span, 0.97*float64(lasting()))
+	at := hours(t, s, found.Rate, objective, level.Pick(2, 4))
+	above := hours(t, s, 1.1*found.Most, objective, level.Pick(2, 3))
+	if level.Long() {
+		t.Logf("%.4g requests/s: %v; 1.1 times %.4g, which lasts under most seeds of the plan: %v; 1.1 times the answer: %v",
+			found.Rate, at, found.Most, above, hours(t, s, 1.1*found.Rate, objective, 3))
+	}
+	require.GreaterOrEqual(t, at.held, level.Pick(2, 4), "at %.4g requests/s: %v", found.Rate, at)
+	require.GreaterOrEqual(t, above.failed, level.Pick(2, 3), "at 1.1 times %.4g requests/s: %v", found.Most, above)
+	for i, o := range objective {
+		v := found.Confirmed[0].Intervals[i]
+		require.LessOrEqual(t, v.Low, found.Confirmed[0].Values[i])
+		require.GreaterOrEqual(t, v.High, found.Confirmed[0].Values[i])
+		require.LessOrEqual(t, float64(found.Confirmed[0].Values[i]), o.Limit)
+	}
+}
+
+// outcome is under how many of five seeds an objective was held. Seeds that cannot change
+// what is asked are not run.
+type outcome struct{ held, failed int }
+
+func (o outcome) String() string {
+	return fmt.Sprintf("%d of 5 seeds hold, %d fail, %d open", o.held, o.failed, 5-o.held-o.failed)
+}
+
+// hours runs a rate for an hour under five seeds that no plan has seen, until as many as
+// are enough held or failed, or one of the two no longer can.
+func hours(t *testing.T, s scenario.Scenario, rate float64, objective SLO, enough int) (o outcome) {
+	s.Rate, s.Duration, s.Requests = rate, float64(lasting()), 0
+	for seed := uint64(1000); seed < 1005; seed++ {
+		if o.held >= enough || o.failed >= enough || o.held > 5-enough && o.failed > 5-enough {
+			break
+		}
+		s.Seed = seed
+		if hourHolds(t, s, objective) {
+			o.held++
+		} else {
+			o.failed++
+		}
+	}
+	return o
+}
+
+// hourHolds reports whether a run as llmsim run makes it holds the objective, whose values are
+// exact here where the program's quantiles are within 1 %. It counts on memory if it can,
+// which changes nothing.
+func hourHolds(t *testing.T, s scenario.Scenario, objective SLO) bool {
+	held, err := runHour(t, s, objective, true)
+	if errors.Is(err, sim.ErrAmple) {
+		held, err = runHour(t, s, objective, false)
+	}
+	require.NoError(t, err)
+	return held
+}
+
+// runHour ends a run early where too many requests are above a limit for it to hold.
+func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held bool, err error) {
+	p, err := scenario.Open(s)
+	require.NoError(t, err)
+	all := 0
+	source, done, err := p.Source()
+	require.NoError(t, err)
+	for r := (workload.Request{}); source.Next(&r) == nil; all++ {
+	}
+	done()
+	source, done, err = p.Source()
+	require.NoError(t, err)
+	defer done()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	// Of each objective what is above the limit: requests, or, of a mean, seconds.
+	above, most := make([]float64, len(objective)), make([]float64, len(objective))
+	for i, o := range objective {
+		if most[i] = (1 - o.Level) * float64(all); o.Level == 0 {
+			most[i] = o.Limit * float64(all)
+		}
+	}
+	missed := false
+	_, err = sim.Run(ctx, sim.Config{
+		Server: p.Scenario.Server, Decoding: p.Scenario.Decoding, Cost: p.Model, Seed: s.Seed, Until: s.Duration,
+		Ample: ample,
+		Left: func(d sim.Departure) {
+			for i, o := range objective {
+				if v := latencyOf(d, o.Metric); o.Level == 0 {
+					above[i] += v
+				} else if v > o.Limit {
+					above[i]++
+				}
+				missed = missed || above[i] > most[i]
+			}
+			if missed {
+				cancel()
+			}
+		},
+	}, source)
+	if missed {
+		return false, nil
+	}
+	return true, err
+}
+
+// latencyOf returns one of an answer, in s.
+func latencyOf(d sim.Departure, m Metric) float64 {
+	switch m {
+	case Normalized:
+		return (d.Done - d.Arrival) / float64(d.Output)
+	case TTFT:
+		return d.First - d.Arrival
+	case TPOT:
+		return (d.Done - d.First) / float64(max(1, d.Output-1))
+	}
+	return d.Done - d.Arrival
+}
+
+// Ensure that a trace of 4 rows is refused with what is missing, where it used to
+// sustain millions of requests a second.
+func TestAShortTraceIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "four.csv")
+	require.NoError(t, os.WriteFile(path, []byte("arrival,prompt,output\n0,100,10\n1,100,10\n2,100,10\n3,100,10\n"),
+		0o600))
+	_, err := promised(t, scenario.Scenario{Load: scenario.Load{Trace: path}}, slo(t, "ttft<1s@p99"))
+	require.ErrorIs(t, err, ErrShort)
+	require.ErrorContains(t, err,
+		"4 requests, of which 3 come after the warm-up; it takes 368 of these, so at least about 510 requests, and up to "+
+			"about ")
+	require.NotContains(t, err.Error(), "requests/s", "the rates that were tried do not matter")
+}
+
+// Ensure that a trace with as many rows as a refusal asks for is not refused for the same, and that
+// what a rate takes beyond that is said with the rate.
+func TestATraceOfAsManyRowsAsAskedForHasEnoughAfterTheWarmUp(t *testing.T) {
+	refusal := func(rows int) string {
+		text := "arrival,prompt,output\n"
+		for i := range rows {
+			text += fmt.Sprintf("%d,100,10\n", i)
+		}
+		path := filepath.Join(t.TempDir(), "rows.csv")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := promised(t, scenario.Scenario{Load: scenario.Load{Trace: path}}, slo(t, "0.5s/token"))
+		require.ErrorIs(t, err, ErrShort)
+		return err.Error()
+	}
+	require.Contains(t, refusal(20), "it takes 100 of these, so at least about 120 requests")
+	require.Regexp(t, `120 requests come within .* s at .* requests/s; .* so at least about 1\d0 requests, and up to about \d+ `, refusal(120))
+}
+
+// Ensure that a trace with as many rows as a refusal names at most is long enough.
+func TestATraceOfTheMostRowsThatARefusalNamesIsEnough(t *testing.T) {
+	s := scenario.Scenario{Load: scenario.Load{Trace: trace(t, 120, ",100,200\n")},
+		Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{MaxNumSeqs: 8}}
+	_, err := promised(t, s, slo(t, "e2e<3s@p90"))
+	require.ErrorIs(t, err, ErrShort)
+	require.ErrorContains(t, err,
+		"and up to about 170 if the server is nearly full at the answer: 20 for each of 8 sequences that run at once")
+	s.Trace = trace(t, 170, ",100,200\n")
+	_, err = promised(t, s, slo(t, "e2e<3s@p90"))
+	require.NoError(t, err)
+}
+
+// Ensure that an objective without any value does not hold.
+func TestTimesBetweenTokensAreNotJudgedWithoutAny(t *testing.T) {
+	s := scenario.Scenario{Load: scenario.Load{Trace: trace(t, 600, ",100,1\n")},
+		Machine: scenario.Machine{Setup: line(t)}}
+	for _, text := range []string{"tpot<50ms@p99", "ttft<1s,tpot<50ms"} {
+		_, err := promised(t, s, slo(t, text))
+		require.ErrorIs(t, err, ErrLoad)
+		require.ErrorContains(t, err, "leave tpot out")
+	}
+	_, err := promised(t, s, slo(t, "ttft<1s"))
+	require.NotErrorIs(t, err, ErrLoad)
+
+	// Of 600 answers 60 have two tokens: too few for a 99th percentile.
+	text := "arrival,prompt,output\n"
+	for i := range 600 {
+		text += fmt.Sprintf("%d,100,%d\n", i, 1+(i%10)/9)
+	}
+	s.Trace = filepath.Join(t.TempDir(), "few.csv")
+	require.NoError(t, os.WriteFile(s.Trace, []byte(text), 0o600))
+	_, err = promised(t, s, slo(t, "tpot<50ms@p99"))
+	require.ErrorIs(t, err, ErrShort)
+	require.ErrorContains(t, err, "have answers of more than one token; it takes 368 of these")
+}
+
+// Ensure that all rows of a trace are taken, not the first 2,000.
+func TestAllOfATraceIsTaken(t *testing.T) {
+	s := scenario.Scenario{Load: scenario.Load{Trace: trace(t, 3000, ",16,20\n")},
+		Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{MaxNumSeqs: 2}}
+	l, c, err := searched(t, s, "e2e<1s@p99")
+	require.NoError(t, err)
+	require.Equal(t, 3000, l.Requests())
+	require.InEpsilon(t, 10, c.Rate, 0.03, "20 iterations of 10 ms, two at a time")
+}
+
+// Ensure that a queue that grows is found, and one that wanders is not.
+func TestAGrowingQueueIsFoundAndAWanderingOneIsNot(t *testing.T) {
+	_, up := trend([]float64{1, 2.2, 2.9, 4.1, 5})
+	require.Greater(t, up, 3.0)
+	_, no := trend([]float64{1, 3, 2, 1, 3, 2})
+	require.Less(t, math.Abs(no), 2.0)
+	_, few := trend([]float64{1, 2})
+	require.Zero(t, few)
+}
+
+// Ensure that a run has as many requests as it needs, however few come by chance.
+func TestARunHasEnoughRequestsAtAnyRate(t *testing.T) {
+	for seed := range uint64(20) {
+		s := one(t, scenario.Scenario{Load: scenario.Load{Workload: "alpaca", Seed: seed}}, "ttft<1s@p99")
+		point, err := s.at(context.Background(), 1e-4, whole)
+		require.NoError(t, err)
+		require.False(t, point.Short, point.Reason)
+		require.True(t, point.Holds, point.Reason)
+	}
+}
+
+// Ensure that requests of a workload, of which there are as many as it takes, are never too
+// few, also at rates near which answers begin to take longer.
+func TestAWorkloadIsNeverTooShort(t *testing.T) {
+	s := one(t, scenario.Scenario{Machine: scenario.Machine{Model: "llama-3-8b", GPU: "l4", Workers: 2}},
+		"ttft<1s@p99,tpot<80ms@p99")
+	for _, rate := range []float64{2.12, 2.14, 2.16, 2.24} {
+		point, err := s.at(context.Background(), rate, brief)
+		require.NoError(t, err)
+		require.False(t, point.Short, "%v requests/s: %s", rate, point.Reason)
+		require.True(t, point.Holds, "%v requests/s, of 4.11: %s", rate, point.Reason)
+	}
+}
+
+// Ensure that a rate lasts under nearly all seeds if one of 16 fails that is none of the search's.
+func TestOneSeedOfSixteenMayFail(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		sets   int
+		failed []int
+		want   bool
+	}{
+		{"none fails", 5, nil, true},
+		{"one of 15", 15, []int{0}, false},
+		{"one of 16", 16, []int{0}, true},
+		{"two of 31", 31, []int{0, 1}, false},
+		{"two of 32", 32, []int{0, 1}, true},
+		{"one of the search's", 32, []int{31}, false},
+	} {
+		k := newConfirmation(test.sets, 1, func(i int, rate float64, _ effort) (Point, error) {
+			return Point{Rate: rate, Holds: !slices.Contains(test.failed, i)}, nil
+		})
+		lasts, err := k.nearlyAll(1)
+		require.NoError(t, err)
+		require.Equal(t, test.want, lasts, test.name)
+	}
+}
+
+// Ensure that a seed which held at a higher rate, but does not at the answer, brings the answer
+// down to where all runs that are reported hold.
+func TestWhatIsReportedHolds(t *testing.T) {
+	const gap = 1.9 // just below it nothing holds under the second seed
+	k := newConfirmation(2, 2, func(i int, rate float64, _ effort) (Point, error) {
+		return Point{Rate: rate, Holds: rate < 2.1 && (i == 0 || rate > gap || rate < gap*0.96)}, nil
+	})
+	k.held = []Point{{Rate: 2, Holds: true}, {Rate: 2, Holds: true}}
+	rate, runs, err := k.lasting(1.89)
+	require.NoError(t, err)
+	require.Less(t, rate, gap*0.96)
+	require.Greater(t, rate, gap*0.94)
+	require.Len(t, runs, 2)
+	for _, p := range runs {
+		require.True(t, p.Holds)
+		require.Equal(t, rate, p.Rate)
+	}
+	held, _, _ := k.known(rate)
+	require.Equal(t, 2, held)
+	k.held, k.failed = make([]Point, 2), []Point{{Rate: 1e-9}, {Rate: 1e-9}}
+	_, _, err = k.lasting(1.89)
+	require.ErrorIs(t, err, ErrShort)
+}
+
+// Ensure that a wait which is over before it begins takes no turn.
+func TestNoTurnIsTakenAfterTheEnd(t *testing.T) {
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	for range 100 {
+		pool := NewPool(1)
+		require.ErrorIs(t, pool.Take(done), context.Canceled)
+		require.Empty(t, pool)
+	}
+}
+
+// Ensure that a run at a rate a little above what is served ends when that is clear: it would be
+// lengthened for 20 hours, because the time of an answer grows with the queue.
+func TestARunWhoseQueueGrowsSlowlyEnds(t *testing.T) {
+	s := one(t, scenario.Scenario{Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{MaxNumSeqs: 4}},
+		"tpot<1s")
+	s.horizon = DefaultHorizon
+	const output = 338.0          // mean tokens of an answer
+	served := 4 / (0.01 * output) // requests/s
+	for _, c := range []struct {
+		name  string
+		part  float64
+		holds bool
+		most  float64 // s of arrivals
+	}{
+		{"4 % too many", 1.04, false, 4 * 3600},
+		{"a tenth less than is served", 0.9, true, 2 * 3600},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := s.newRun(c.part*served, whole)
+			point, err := w.simulate(context.Background(), true)
+			require.NoError(t, err)
+			require.Equal(t, c.holds, point.Holds, point.Reason)
+			require.Less(t, float64(w.next)/w.rate, c.most)
+		})
+	}
+}

@@ -1,0 +1,109 @@
+package experiment
+
+import (
+	"errors"
+	"sync"
+
+	"llmmemory/internal/simulation/capacity"
+	"llmmemory/internal/simulation/chart"
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/sim"
+)
+
+// threshold is the normalized latency, in s/token, at which rates are compared.
+// The paper gives none; a reading of its curves at this one agrees with the
+// ratios that its text gives (simulation/PAPER.md §2).
+const threshold = 0.5
+
+// A curve is the normalized latency of a system against the rate.
+type curve struct {
+	system string
+	line   chart.Line
+	each   []float64 // highest rate below the threshold, in requests/s, by seed
+}
+
+// curveParts are the parts of the capacity at which a line is drawn.
+var curveParts = []float64{0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1, 1.03, 1.08}
+
+// curves finds, for each system, the rate at which it crosses the threshold, and draws the line around there. All
+// systems and rates share the requests of a seed: at high rates they take tens of megabytes.
+func (b *bench) curves(s scenario.Scenario, systems []string, seeds []uint64) ([]curve, error) {
+	s.Seed = seeds[0]
+	all, plans := make([]curve, len(systems)), make([]*scenario.Plan, len(systems))
+	for i, system := range systems {
+		var err error
+		s.Server.System = system
+		if plans[i], err = scenario.Open(s); err != nil {
+			return nil, err
+		}
+		all[i] = curve{system: system, line: chart.Line{Name: label(system)}}
+	}
+	load, err := capacity.NewLoad(plans[0], len(seeds))
+	if err != nil {
+		return nil, err
+	}
+	load.Keep(b.store)
+	var wait sync.WaitGroup
+	errs := make([]error, len(all))
+	for i := range all {
+		wait.Go(func() {
+			errs[i] = b.curve(load, plans[i], &all[i])
+			b.ran()
+		})
+	}
+	wait.Wait()
+	return all, errors.Join(errs...)
+}
+
+func (b *bench) curve(load *capacity.Load, plan *scenario.Plan, c *curve) error {
+	slo := capacity.SLO{{Metric: capacity.Normalized, Limit: threshold}}
+	found, err := load.Knee(b.ctx, plan, slo, curveParts, b.pool)
+	if err != nil {
+		return err
+	}
+	c.each = found.Rates()
+	for _, step := range found.Curve {
+		var results []*sim.Result
+		for _, p := range step.Points {
+			results = append(results, p.Result)
+		}
+		c.line.Points = append(c.line.Points, chart.Point{X: step.Rate, Value: average(results, latency)})
+	}
+	return nil
+}
+
+// latencyPanel draws curves up to where the paper's axes end.
+func latencyPanel(title string, all []curve, marks ...chart.Mark) chart.Panel {
+	lines := chart.Lines{Marks: marks}
+	if len(marks) > 0 {
+		lines.MarksAre = "rates that the artifact tries"
+	}
+	for i := range all {
+		lines.Lines = append(lines.Lines, all[i].line)
+	}
+	return chart.Panel{
+		Title: title, X: chart.XAxis{Title: "request rate (requests/s)"},
+		Y: chart.YAxis{Title: "normalized latency (s/token)", Max: 1}, Data: lines,
+	}
+}
+
+// ratio returns how much more of a rate one system sustains than another, seed by
+// seed.
+func ratio(a, b *curve, paper *chart.Range) chart.Value {
+	var values []float64
+	for i := range a.each {
+		values = append(values, a.each[i]/b.each[i])
+	}
+	v := chart.Average(values)
+	v.Paper = paper
+	return v
+}
+
+// ratios returns the panel beside curves: how many times the rate of another system
+// vLLM sustains at the threshold, and what the paper says.
+func ratios(groups []string, values []chart.Value) chart.Panel {
+	return chart.Panel{
+		Title: "rate at 0.5 s/token", X: chart.XAxis{Title: "vLLM against"}, Y: chart.YAxis{Title: "times the rate"},
+		Data: chart.Bars{Groups: groups, Series: []chart.Series{{Name: "times the rate at 0.5 s/token", Values: values}}},
+	}
+}

@@ -1,0 +1,101 @@
+package experiment
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"llmmemory/internal/simulation/capacity"
+	"llmmemory/internal/simulation/runs"
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/sim"
+)
+
+// A lab runs scenarios, each once however often it is asked for, a few at the
+// same time. Which one ends first changes nothing.
+type lab struct {
+	ctx      context.Context
+	pool     capacity.Pool
+	store    *runs.Store // nil: nothing is kept
+	progress func()      // a run or a search is done; one at a time
+
+	mu   sync.Mutex
+	runs map[string]func() (*sim.Result, error) // which wait for their results
+
+	tally sync.Mutex // of progress
+}
+
+func newLab(ctx context.Context, jobs int, store *runs.Store, progress func()) *lab {
+	if jobs < 1 {
+		jobs = runtime.GOMAXPROCS(0)
+	}
+	return &lab{ctx: ctx, pool: capacity.NewPool(jobs), store: store, progress: progress,
+		runs: map[string]func() (*sim.Result, error){}}
+}
+
+// start begins a run if there is none of this scenario, and returns a function that waits for its result.
+func (l *lab) start(s scenario.Scenario) (func() (*sim.Result, error), error) {
+	key, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.runs[string(key)] == nil {
+		run := sync.OnceValues(func() (*sim.Result, error) {
+			defer l.ran()
+			if err := l.pool.Take(l.ctx); err != nil {
+				return nil, err
+			}
+			defer l.pool.Give()
+			r, err := runs.Do(l.store, s, func() (*sim.Result, error) { return scenario.Run(l.ctx, s) })
+			if err != nil {
+				return nil, fmt.Errorf("%s, %s: %w", s.Server.System, s.Workload, err)
+			}
+			return r, nil
+		})
+		l.runs[string(key)] = run
+		go func() { _, _ = run() }()
+	}
+	return l.runs[string(key)], nil
+}
+
+// ran reports that a run or a search is done.
+func (l *lab) ran() {
+	l.tally.Lock()
+	defer l.tally.Unlock()
+	l.progress()
+}
+
+// run returns the results of scenarios, in their order.
+func (l *lab) run(scenarios []scenario.Scenario) ([]*sim.Result, error) {
+	var waits []func() (*sim.Result, error)
+	for _, s := range scenarios {
+		wait, err := l.start(s)
+		if err != nil {
+			return nil, err
+		}
+		waits = append(waits, wait)
+	}
+	var results []*sim.Result
+	for _, wait := range waits {
+		r, err := wait()
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+// seeds runs a scenario with each seed.
+func (l *lab) seeds(s scenario.Scenario, seeds []uint64) ([]*sim.Result, error) {
+	var all []scenario.Scenario
+	for _, seed := range seeds {
+		s.Seed = seed
+		all = append(all, s)
+	}
+	return l.run(all)
+}

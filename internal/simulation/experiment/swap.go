@@ -1,0 +1,81 @@
+package experiment
+
+import (
+	"fmt"
+
+	"llmmemory/internal/simulation/chart"
+	"llmmemory/internal/simulation/cost"
+	"llmmemory/internal/simulation/scenario"
+)
+
+// swapping is Fig. 19: what it costs to move 256 tokens out and in again or to
+// compute them again, and what that does to latency.
+func (b *bench) swapping() error {
+	const tokens = 256 // what the artifact's microbenchmark moves (simulation/PAPER.md §2)
+	setup, err := cost.Open(scenario.PaperSetup)
+	if err != nil {
+		return err
+	}
+	var out, both, again []chart.Value
+	milli := map[int]float64{}
+	var recompute float64
+	for _, size := range sizes {
+		m, err := setup.Model(size)
+		if err != nil {
+			return err
+		}
+		blocks := (tokens + size - 1) / size
+		single := 1000 * m.Seconds(cost.Work{SwapBlocks: blocks, Swaps: blocks})
+		milli[size] = 2 * single
+		recompute = 1000 * m.Seconds(cost.Work{Seqs: 1, Prompt: tokens, PromptContext: tokens * (tokens + 1) / 2})
+		out, both, again = append(out, one(single)), append(both, one(2*single)), append(again, one(recompute))
+	}
+	seeds, seconds := b.averageSeeds(), 1000.0
+	s := scenario.Scenario{Load: scenario.Load{Workload: "sharegpt", Rate: 2.01, Duration: seconds}}
+	computing, c, err := b.bySize(s, seeds, false)
+	if err != nil {
+		return err
+	}
+	swapped, w, err := b.bySize(s, seeds, true)
+	if err != nil {
+		return err
+	}
+	b.checkOrder("Fig. 19a, overhead of swapping 256 tokens falls with the block size",
+		"falls; recomputation is constant",
+		fmt.Sprintf("%.3g ms at 1, %.3g at 16, %.3g at 256; recomputation %.3g", milli[1], milli[16],
+			milli[256], recompute),
+		milli[1] > milli[16] && milli[16] > milli[256] && milli[1] > recompute && milli[256] < recompute)
+	b.checkOrder("Fig. 19b, swapping is worse with small blocks", "worse at 1", fmt.Sprintf("%.3g against %.3g s/token",
+		w[1], c[1]), w[1] > 2*c[1])
+	b.checkOrder("Fig. 19b, comparable from 16 to 64", "alike", fmt.Sprintf("%.2f, %.2f, %.2f times recomputation",
+		w[16]/c[16], w[32]/c[32], w[64]/c[64]),
+		withinFactorTwo(w[16], c[16]) && withinFactorTwo(w[32], c[32]) && withinFactorTwo(w[64], c[64]))
+	b.checkOrder("Fig. 19b, swapping is better with large blocks", "better at 256",
+		fmt.Sprintf("%.3g against %.3g s/token", w[256], c[256]), w[256] < c[256])
+	b.add(chart.Figure{
+		Name: "fig19-swap-or-recompute", Title: "Swapping against recomputation (Fig. 19)", Kind: chart.OrderOnly,
+		Panels: []chart.Panel{
+			{
+				Title: "256 tokens", X: chart.XAxis{Title: "block size (tokens)"},
+				Y: chart.YAxis{Title: "overhead (ms)", Log: true},
+				Data: chart.Bars{Groups: sizeNames(), Series: []chart.Series{{Name: "swap out or in", Values: out},
+					{Name: "swap out and in", Values: both}, {Name: "recompute", Values: again}}},
+			},
+			{
+				Title: "ShareGPT, 2.01 requests/s", X: chart.XAxis{Title: "block size (tokens)"},
+				Y: chart.YAxis{Title: "normalized latency (s/token)", Log: true},
+				Data: chart.Bars{Groups: sizeNames(), Series: []chart.Series{{Name: "swapping", Values: swapped},
+					{Name: "recomputation", Values: computing}}},
+			},
+		},
+		Seeds: seedsLabel(seeds, seconds),
+		Note: "Keys and values of each layer of a block are separate transfers, with an assumed cost of 5 µs for " +
+			"each. The left side is computed from the cost model, " +
+			"not simulated. 2.01 requests/s are on the knee, where latency is chaotic.",
+	})
+	b.swapMeasured()
+	return nil
+}
+
+// withinFactorTwo is within a factor of two.
+func withinFactorTwo(a, b float64) bool { return a < 2*b && b < 2*a }

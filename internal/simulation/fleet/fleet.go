@@ -1,0 +1,177 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"llmmemory/internal/simulation/cost"
+	"llmmemory/internal/simulation/sim"
+	"llmmemory/internal/simulation/workload"
+)
+
+// A Kind is replicas that are alike.
+type Kind struct {
+	Name   string // for results
+	Count  int
+	GPUs   int // of each
+	Server sim.Server
+	Cost   *cost.Model
+}
+
+// A Config describes a fleet. Replicas are numbered from 0, kind after kind.
+type Config struct {
+	Kinds          []Kind
+	Router         Router
+	EventDelay     float64 // s, until the router of PrefixAware knows what a replica has cached
+	Seed           uint64  // of the router
+	MaxConcurrency int     // of all clients together; 0: any number
+	Goodput        sim.Goodput
+}
+
+// A fleet is a run in progress.
+type fleet struct {
+	Config
+	replicas  []*replica
+	router    router
+	clients   *sim.Clients
+	now       float64
+	latencies *sim.Latencies
+	result    Result
+	live      int // sent and not answered
+}
+
+// Run serves the requests of a source. It ends with the context's error if that is done.
+func Run(ctx context.Context, config Config, source workload.Source) (*Result, error) {
+	f, err := newFleet(config)
+	if err != nil {
+		return nil, err
+	}
+	if f.clients, err = sim.NewClients(source, config.MaxConcurrency); err != nil {
+		return nil, err
+	}
+	for turn := 1; ; turn++ {
+		if turn%1024 == 0 {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+		}
+		more, err := f.step()
+		if err != nil {
+			return nil, err
+		}
+		if !more {
+			return f.finish(), nil
+		}
+	}
+}
+
+func newFleet(config Config) (*fleet, error) {
+	f := &fleet{Config: config, latencies: sim.NewLatencies(config.Goodput)}
+	if _, err := ParseRouter(string(config.Router)); err != nil {
+		return nil, err
+	}
+	total := 0
+	for _, k := range config.Kinds {
+		total += k.Count
+	}
+	if total < 1 || total > mostReplicas {
+		return nil, fmt.Errorf("%w: %d replicas: want 1 to %d", sim.ErrConfig, total, mostReplicas)
+	}
+	if !(config.EventDelay >= 0) || math.IsInf(config.EventDelay, 0) {
+		return nil, fmt.Errorf("%w: %v seconds until the router knows what is cached: want a number of at least 0",
+			sim.ErrConfig, config.EventDelay)
+	}
+	for i := range config.Kinds {
+		for range config.Kinds[i].Count {
+			if err := f.addReplica(&config.Kinds[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	f.router = router{
+		kind: config.Router, rng: rand.New(rand.NewPCG(config.Seed, 0x726f757465)),
+		index: newIndex(config.EventDelay, total), block: f.replicas[0].kind.Server.BlockSize,
+	}
+	return f, nil
+}
+
+// step advances to the next event: a request arrives, or an iteration ends on whose answers requests depend.
+func (f *fleet) step() (more bool, err error) {
+	send := !f.clients.Done() && !f.clients.Full(f.live)
+	if !send && f.live == 0 {
+		return !f.clients.Done(), nil
+	}
+	at := math.Inf(1)
+	if send {
+		at = max(f.now, f.clients.Arrival())
+	}
+	for _, p := range f.replicas {
+		if err := p.Start(); err != nil {
+			return false, fmt.Errorf("replica %d: %w", p.number, err)
+		}
+		if !send || f.clients.Waits() {
+			at = min(at, p.Next())
+		}
+	}
+	f.now = at
+	if err := f.advance(at); err != nil {
+		return false, err
+	}
+	// Answers may have started turns that come before at, or let a client send again.
+	for !f.clients.Done() && !f.clients.Full(f.live) && f.clients.Arrival() <= f.now {
+		var q workload.Request
+		ofSource := f.clients.Take(&q)
+		f.result.Arrived++
+		f.live++
+		if err := f.send(&q); err != nil {
+			return false, err
+		}
+		if ofSource {
+			if err := f.clients.Pull(); err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// advance runs all replicas up to a time.
+func (f *fleet) advance(to float64) error {
+	for _, p := range f.replicas {
+		if err := p.Advance(to); err != nil {
+			return fmt.Errorf("replica %d: %w", p.number, err)
+		}
+		if f.Router == PrefixAware && p.TakeEvents(&f.router.index.events) {
+			f.router.index.note(p.number, p.Now())
+		}
+	}
+	return nil
+}
+
+// send gives a request to the replica that the router chooses.
+func (f *fleet) send(q *workload.Request) error {
+	f.router.index.arrive(f.now)
+	p := f.replicas[f.router.choose(f.replicas, q)]
+	n := blocks(q.Prompt, p.kind.Server.BlockSize)
+	p.blocks[p.count] = n
+	p.pending += n
+	p.count++
+	return p.Add(q, f.now)
+}
+
+// left counts a request that has left a replica.
+func (f *fleet) left(d sim.Departure) {
+	f.live--
+	session := d.Session
+	if d.Answered {
+		f.result.Answered++
+		f.latencies.Add(d)
+		f.result.Seconds = max(f.result.Seconds, d.Done)
+	} else {
+		f.result.Refused++
+		session = 0
+	}
+	f.clients.Answered(session, d.Done, f.live)
+}

@@ -1,0 +1,93 @@
+package fleet
+
+import (
+	"encoding/binary"
+
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/pool"
+)
+
+// An index says which replicas have which blocks cached, as far as their events have
+// arrived.
+type index struct {
+	delay   float64           // s, that an event is under way
+	holders map[uint64]uint64 // bits of replicas, by hash
+	queues  [][]event         // by replica, in the order of time
+	events  pool.Events       // scratch
+}
+
+// mostReplicas is how many an index can distinguish.
+const mostReplicas = 64
+
+type event struct {
+	at   float64
+	hash uint64
+	kind pool.EventKind
+}
+
+// short returns a part of a hash. Among a billion blocks, two are alike with a probability of 3 %.
+func short(h *blockhash.Hash) uint64 { return binary.LittleEndian.Uint64(h[:8]) }
+
+func newIndex(delay float64, replicas int) index {
+	return index{delay: delay, holders: map[uint64]uint64{}, queues: make([][]event, replicas)}
+}
+
+// note queues what a replica recorded until now.
+func (x *index) note(replica int, now float64) {
+	q := &x.queues[replica]
+	for i := range x.events.List {
+		e := &x.events.List[i]
+		if e.Kind == pool.Cleared {
+			*q = append(*q, event{now, 0, e.Kind})
+			continue
+		}
+		hashes := x.events.Hashes(e)
+		for k := range hashes {
+			*q = append(*q, event{now, short(&hashes[k]), e.Kind})
+		}
+	}
+}
+
+// arrive applies the events that have arrived by a time.
+func (x *index) arrive(now float64) {
+	for replica, q := range x.queues {
+		for len(q) > 0 && q[0].at+x.delay <= now {
+			x.apply(replica, &q[0])
+			q = q[1:] // append copies only what is left when it makes room
+		}
+		x.queues[replica] = q
+	}
+}
+
+func (x *index) apply(replica int, e *event) {
+	bit := uint64(1) << replica
+	switch e.kind {
+	case pool.Stored:
+		x.holders[e.hash] |= bit
+	case pool.Removed:
+		x.drop(e.hash, bit)
+	case pool.Cleared:
+		for hash := range x.holders {
+			x.drop(hash, bit)
+		}
+	}
+}
+
+func (x *index) drop(hash, bit uint64) {
+	if left := x.holders[hash] &^ bit; left == 0 {
+		delete(x.holders, hash)
+	} else {
+		x.holders[hash] = left
+	}
+}
+
+// matches returns how many of the first hashes a replica has.
+func (x *index) matches(hashes []uint64, replica int) int {
+	bit := uint64(1) << replica
+	for i, h := range hashes {
+		if x.holders[h]&bit == 0 {
+			return i
+		}
+	}
+	return len(hashes)
+}

@@ -1,0 +1,30 @@
+package fleet
+
+import "llmmemory/internal/simulation/sim"
+
+// A replica is a server of the fleet.
+type replica struct {
+	*sim.Replica
+	kind    *Kind
+	number  int
+	pending int         // blocks of prompts of requests that are not answered
+	count   int         // requests that it was given
+	blocks  map[int]int // of the prompt of each unanswered request
+}
+
+// addReplica adds a replica of a kind.
+func (f *fleet) addReplica(k *Kind) (err error) {
+	server := k.Server
+	server.Events = f.Router == PrefixAware
+	p := &replica{kind: k, number: len(f.replicas), blocks: map[int]int{}}
+	p.Replica, err = sim.NewReplica(sim.Config{
+		Server: server, Cost: k.Cost, Seed: f.Seed + uint64(p.number),
+		Left: func(d sim.Departure) {
+			p.pending -= p.blocks[d.Index]
+			delete(p.blocks, d.Index)
+			f.left(d)
+		},
+	})
+	f.replicas = append(f.replicas, p)
+	return err
+}

@@ -1,0 +1,63 @@
+package fleet
+
+import "llmmemory/internal/simulation/sim"
+
+// A Result is what users and the fleet saw.
+type Result struct {
+	sim.Result
+	GPUSeconds float64         `json:"gpuSeconds"`
+	Replicas   []ReplicaResult `json:"replicas"`
+}
+
+// A ReplicaResult is the part of one replica.
+type ReplicaResult struct {
+	Kind       string  `json:"kind"`
+	Answered   int     `json:"answered"`
+	Iterations int     `json:"iterations"`
+	Generated  int     `json:"generated"` // tokens
+	Prompted   int     `json:"prompted"`
+	Hits       int     `json:"hits"`
+	Recomputed int     `json:"recomputed"` // preemptions
+	GPUSeconds float64 `json:"gpuSeconds"`
+}
+
+// HitRate returns the part of the prompts' tokens that caches saved.
+func (r *Result) HitRate() float64 {
+	if r.Hits+r.Prompted == 0 {
+		return 0
+	}
+	return float64(r.Hits) / float64(r.Hits+r.Prompted)
+}
+
+// Imbalance returns the answers of the busiest replica against the mean.
+func (r *Result) Imbalance() float64 {
+	most := 0
+	for _, p := range r.Replicas {
+		most = max(most, p.Answered)
+	}
+	if r.Answered == 0 {
+		return 0
+	}
+	return float64(most*len(r.Replicas)) / float64(r.Answered)
+}
+
+// finish returns a copy of the result, which does not keep the fleet in memory.
+func (f *fleet) finish() *Result {
+	r := f.result
+	f.latencies.Fill(&r.Result)
+	for _, p := range f.replicas {
+		of := p.Result()
+		v := ReplicaResult{
+			Kind: p.kind.Name, Answered: of.Answered, Iterations: of.Iterations, Generated: of.Generated, Prompted: of.Prompted,
+			Hits: of.Hits, Recomputed: of.Recomputed, GPUSeconds: float64(max(1, p.kind.GPUs)) * f.now,
+		}
+		r.Iterations += v.Iterations
+		r.Generated += v.Generated
+		r.Prompted += v.Prompted
+		r.Hits += v.Hits
+		r.Recomputed += v.Recomputed
+		r.GPUSeconds += v.GPUSeconds
+		r.Replicas = append(r.Replicas, v)
+	}
+	return &r
+}

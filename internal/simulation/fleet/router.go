@@ -1,0 +1,122 @@
+package fleet
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/simulation/sim"
+	"llmmemory/internal/simulation/workload"
+)
+
+// Router is how a replica is chosen for a request.
+type Router string
+
+// The routers. Load is the number of requests sent and not answered.
+const (
+	Random      Router = "random"
+	RoundRobin  Router = "round-robin"
+	LeastLoaded Router = "least-loaded"
+	PowerOfTwo  Router = "power-of-two" // the less loaded of two random ones
+	PrefixAware Router = "prefix"       // see router.prefix
+)
+
+// Routers returns all routers.
+func Routers() []Router {
+	return []Router{Random, RoundRobin, LeastLoaded, PowerOfTwo, PrefixAware}
+}
+
+// ParseRouter finds a router by its name. The error wraps sim.ErrConfig.
+func ParseRouter(name string) (Router, error) {
+	var names []string
+	for _, r := range Routers() {
+		if string(r) == name {
+			return r, nil
+		}
+		names = append(names, string(r))
+	}
+	return "", fmt.Errorf("%w: there is no router %q: want %s", sim.ErrConfig, name, strings.Join(names, ", "))
+}
+
+// A router chooses among replicas.
+type router struct {
+	kind   Router
+	rng    *rand.Rand
+	turn   int // of round robin
+	index  index
+	block  int // tokens of a block
+	tokens []int32
+	hashes []uint64
+}
+
+// choose returns the number of the replica that a request goes to.
+func (r *router) choose(replicas []*replica, q *workload.Request) int {
+	n := len(replicas)
+	switch r.kind {
+	case Random:
+		return r.rng.IntN(n)
+	case RoundRobin:
+		r.turn++
+		return (r.turn - 1) % n
+	case PowerOfTwo:
+		a, b := r.rng.IntN(n), r.rng.IntN(n)
+		if replicas[b].Live() < replicas[a].Live() {
+			return b
+		}
+		return a
+	case PrefixAware:
+		return r.prefix(replicas, q)
+	}
+	return r.least(replicas)
+}
+
+// least returns the replica with the fewest requests. Ties go to the next in turn; otherwise the
+// first replicas would get all requests of an idle fleet.
+func (r *router) least(replicas []*replica) int {
+	r.turn++
+	best := r.turn % len(replicas)
+	for i := range replicas {
+		if at := (r.turn + i) % len(replicas); replicas[at].Live() < replicas[best].Live() {
+			best = at
+		}
+	}
+	return best
+}
+
+// prefix returns the replica with the least work after the request: the blocks of its
+// prompt that the replica has not cached, and the blocks of prompts that it has not
+// answered yet. (NVIDIA Dynamo's KV router adds the same two.)
+func (r *router) prefix(replicas []*replica, q *workload.Request) int {
+	r.hash(q)
+	r.turn++
+	best, least := -1, 0
+	for i := range replicas {
+		at := (r.turn + i) % len(replicas)
+		work := replicas[at].pending + blocks(q.Prompt, r.block) - r.index.matches(r.hashes, at)
+		if best < 0 || work < least {
+			best, least = at, work
+		}
+	}
+	return best
+}
+
+// hash computes the hashes of the whole blocks that other requests may have, too, with
+// the function of the prefix caches. Behind these every prompt is different.
+func (r *router) hash(q *workload.Request) {
+	r.hashes = r.hashes[:0]
+	common := workload.Common(q)
+	if common < r.block {
+		return
+	}
+	r.tokens = workload.Tokens(r.tokens[:0], q, 0)
+	parent := sim.BlockHash.Root()
+	for at := r.block; at <= common; at += r.block {
+		var sum blockhash.Hash
+		sim.BlockHash.Sum(&sum, &parent, r.tokens[at-r.block:at], nil)
+		r.hashes = append(r.hashes, short(&sum))
+		parent = sum
+	}
+}
+
+func blocks(tokens, size int) int { return (tokens + size - 1) / size }

@@ -1,0 +1,217 @@
+package plans
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"llmmemory/internal/simulation/capacity"
+	"llmmemory/internal/simulation/cost"
+	"llmmemory/internal/simulation/sim"
+)
+
+// Kind names the resource or setting that a Change changes.
+type Kind string
+
+const (
+	KVMemory  Kind = "KV memory"
+	Sequences Kind = "sequences at once"
+	Budget    Kind = "tokens of an iteration"
+	Time      Kind = "iteration time"
+
+	// These two always help, or say something else, and so are never the limit.
+	Whole     Kind = "whole server"
+	Objective Kind = "objective"
+
+	BlockSize Kind = "block size"
+	System    Kind = "system"
+)
+
+// A trial is a change that is to be tried.
+type trial struct {
+	Change
+	setup  cost.Setup
+	server sim.Server
+	slo    capacity.SLO
+	times  float64 // what the rate found counts
+
+	iterations float64 // the times of the cost model are multiplied by it, and first replaces its own; 0: they stay
+	first      float64 // the server's own part of the time to the first token, s
+}
+
+// trial returns one that changes nothing yet.
+func (s *sizer) trial(name string, kind Kind) trial {
+	return trial{Change: Change{Name: name, Is: kind}, setup: s.plan.Setup, server: s.plan.Scenario.Server, slo: s.SLO,
+		times: 1}
+}
+
+// limits returns trials that make one thing twice as good.
+func (s *sizer) limits() (all []trial) {
+	add := func(name string, kind Kind, change func(*trial)) {
+		t := s.trial(name, kind)
+		change(&t)
+		all = append(all, t)
+	}
+	add("twice the KV memory", KVMemory, func(t *trial) {
+		t.server.NumGPUBlocks *= 2
+		t.server.BatchSize *= 2 // FasterTransformer's is what fits
+	})
+	if s.plan.System.Memory != sim.Static {
+		add("twice --max-seqs", Sequences, func(t *trial) { t.server.MaxNumSeqs *= 2 })
+		add("twice --max-tokens", Budget, func(t *trial) { t.server.MaxNumBatchedTokens *= 2 })
+	}
+	faster := func(name string, change func(*cost.Setup)) {
+		add(name, Time, func(t *trial) {
+			t.setup = s.plan.Timing
+			if t.setup.Linear != nil {
+				line := *t.setup.Linear
+				t.setup.Linear = &line
+			}
+			change(&t.setup)
+			t.setup.Name += ", " + name
+		})
+	}
+	if s.plan.Timing.Linear != nil {
+		faster("half the fixed time of an iteration", func(f *cost.Setup) { f.Linear.Base /= 2 })
+		faster("half the time for each sequence", func(f *cost.Setup) { f.Linear.Seq /= 2 })
+		faster("half the time for each context token", func(f *cost.Setup) { f.Linear.Context /= 2 })
+		faster("half the time for each prompt token", func(f *cost.Setup) { f.Linear.Prompt /= 2 })
+	} else {
+		faster("twice the GPU's memory bandwidth", func(f *cost.Setup) { f.GPU.Bandwidth *= 2 })
+		faster("twice the GPU's FLOPS", func(f *cost.Setup) {
+			f.GPU.FP16 *= 2
+			f.GPU.FP8 *= 2
+			f.GPU.INT8 *= 2
+			f.GPU.INT4 *= 2
+		})
+		faster("half the overhead (launches, scheduling)", func(f *cost.Setup) {
+			f.Engine.Base /= 2
+			f.Engine.Layer /= 2
+			f.Engine.PromptLayer /= 2
+			f.Engine.Seq /= 2
+		})
+		if s.plan.Timing.Workers > 1 {
+			faster("twice the link between GPUs", func(f *cost.Setup) {
+				f.GPU.WorkerLink *= 2
+				f.GPU.LinkLatency /= 2
+			})
+		}
+	}
+	add("objectives twice as lax", Objective, func(t *trial) { t.slo = s.SLO.Times(2) })
+	// A clock that runs at half the speed for all but arrivals and limits.
+	add("everything twice as fast", Whole, func(t *trial) { t.slo, t.times = s.SLO.Times(2), 2 })
+	return all
+}
+
+// ranked sorts changes from the greatest gain to the least.
+func ranked(all []Change) []Change {
+	slices.SortStableFunc(all, func(a, b Change) int { return cmp.Compare(b.Gain, a.Gain) })
+	return all
+}
+
+// limiting returns the change with the greatest gain, if it is one for every seed;
+// else -1.
+func limiting(ranked []Change, precision float64) int {
+	return slices.IndexFunc(ranked, func(c Change) bool {
+		return c.Is != Whole && c.Is != Objective && c.Trouble == "" && c.GainLow > precision
+	})
+}
+
+// changes finds the capacities of trials, all at the same time. Their rates are those of
+// the runs that are compared; see scale.
+func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
+	all := make([]Change, len(trials))
+	do := make([]func(context.Context) error, len(trials))
+	for i := range trials {
+		do[i] = func(ctx context.Context) (err error) {
+			all[i], err = s.change(ctx, trials[i])
+			s.tick(1)
+			return err
+		}
+	}
+	return all, together(ctx, do...)
+}
+
+// change finds the capacity of one trial. That it cannot be is no error.
+func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
+	c := t.Change
+	found := s.near
+	if !c.Base {
+		plan, err := s.plan.With(t.setup, t.server)
+		if err == nil && t.iterations > 0 {
+			plan = plan.Within(t.iterations, t.first)
+		}
+		if err == nil {
+			found, err = s.load.Find(ctx, plan, t.slo, s.options(capacity.CompareHorizon, s.near.Rates()))
+		}
+		switch {
+		case ctx.Err() != nil:
+			return c, ctx.Err()
+		case errors.Is(err, capacity.ErrShort):
+			c.Trouble = "too few requests for an answer"
+			return c, nil
+		case doesNotFit(err), errors.Is(err, sim.ErrConfig), errors.Is(err, capacity.ErrUnbounded):
+			c.Trouble = err.Error()
+			return c, nil
+		case err != nil && c.Is == BlockSize:
+			return c, fmt.Errorf("block size %s: %w", c.Name, err)
+		case err != nil:
+			return c, fmt.Errorf("%s: %w", c.Name, err)
+		}
+	}
+	c.rates = found.Rates()
+	for i := range c.rates {
+		c.rates[i] *= t.times
+	}
+	c.Gain, c.GainLow, c.GainHigh = gains(c.rates, s.near.Rates())
+	return c, nil
+}
+
+// doesNotFit reports whether the GPUs cannot run the model.
+func doesNotFit(err error) bool {
+	return errors.Is(err, cost.ErrMemory) || errors.Is(err, cost.ErrFile)
+}
+
+// unanswered reports whether a search found no rate, for want of requests.
+func unanswered(err error) bool {
+	return errors.Is(err, capacity.ErrUnbounded) || errors.Is(err, capacity.ErrShort)
+}
+
+// scale gives a change the rates that it has relative to what is answered.
+func (s *sizer) scale(c *Change) {
+	if c.Trouble != "" {
+		return
+	}
+	c.rates = s.scaled(c.rates)
+	c.Rate, c.Low, c.High = s.base.Rate*(1+c.Gain), s.base.Rate*(1+c.GainLow), s.base.Rate*(1+c.GainHigh)
+}
+
+// scaled returns rates of the runs that are compared as they are to what is answered.
+func (s *sizer) scaled(rates []float64) []float64 {
+	all := make([]float64, len(rates))
+	for i := range rates {
+		all[i] = rates[i] * s.base.Rate / s.near.Rate
+	}
+	return all
+}
+
+// gains compare rates seed by seed, where there is something to compare with.
+func gains(rates, base []float64) (median, low, high float64) {
+	low, high = math.Inf(1), math.Inf(-1)
+	var all []float64
+	for i := range rates {
+		if base[i] == 0 {
+			continue
+		}
+		g := rates[i]/base[i] - 1
+		all = append(all, g)
+		low, high = min(low, g), max(high, g)
+	}
+	if len(all) == 0 {
+		return 0, 0, 0
+	}
+	return capacity.Median(all), low, high
+}

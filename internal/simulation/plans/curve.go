@@ -1,0 +1,83 @@
+package plans
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"llmmemory/internal/simulation/capacity"
+)
+
+// median returns the median of a number over a step's points. Points whose queue grew without end count as
+// +Inf: without them a rate that most seeds do not hold would look better than a lower one.
+func median(s capacity.Step, of func(capacity.Point) float64) float64 {
+	var all []float64
+	for _, p := range s.Points {
+		if p.Result == nil {
+			all = append(all, math.Inf(1))
+			continue
+		}
+		all = append(all, of(p))
+	}
+	return capacity.Median(all)
+}
+
+// columns returns the metrics of the curve: the paper's first.
+func (r *Report) columns() []column {
+	all := []column{{"normalized mean", 0, func(p capacity.Point) float64 { return p.Result.Normalized.Mean }}}
+	for i, o := range r.slo {
+		c := column{o.Of(), o.Limit, func(p capacity.Point) float64 { return float64(p.Values[i]) }}
+		at := slices.IndexFunc(all, func(other column) bool { return other.name == c.name })
+		if at < 0 {
+			all = append(all, c)
+		} else if all[at].limit == 0 || c.limit < all[at].limit {
+			all[at].limit = c.limit
+		}
+	}
+	return all
+}
+
+type column struct {
+	name  string
+	limit float64 // s; 0: none
+	of    func(capacity.Point) float64
+}
+
+func (r *Report) writeCurve(w io.Writer) {
+	columns := r.columns()
+	seeds := len(r.Load.Seeds) > 1
+	fmt.Fprintf(w, "\nrequests/s\t%s", map[bool]string{true: "seeds hold", false: "holds"}[seeds])
+	for _, c := range columns {
+		fmt.Fprintf(w, "\t%s", c.name)
+	}
+	fmt.Fprint(w, "\tbatch\twaiting\tmemory used\tpreempted\n")
+	for _, s := range r.Capacity.Curve {
+		hold := 0
+		for _, p := range s.Points {
+			if p.Holds {
+				hold++
+			}
+		}
+		holds := fmt.Sprintf("%d of %d", hold, len(s.Points))
+		if !seeds {
+			holds = map[int]string{0: "no", 1: "yes"}[hold]
+		}
+		fmt.Fprintf(w, "%s\t%s", rate(s.Rate), holds)
+		for _, c := range columns {
+			fmt.Fprintf(w, "\t%s", seconds(median(s, c.of)))
+		}
+		window := func(of func(capacity.Point) float64) float64 { return median(s, of) }
+		if math.IsInf(window(func(capacity.Point) float64 { return 0 }), 1) {
+			fmt.Fprint(w, "\tthe queue grows\n")
+			continue
+		}
+		fmt.Fprintf(w, "\t%.1f\t%.1f\t%.0f %%\t%.0f\n",
+			window(func(p capacity.Point) float64 { return p.Result.Window.Requests }),
+			window(func(p capacity.Point) float64 { return p.Result.Window.Waiting }),
+			window(func(p capacity.Point) float64 { return 100 * (1 - p.Result.Window.External) }),
+			window(func(p capacity.Point) float64 { return float64(p.Result.Recomputed + p.Result.Swapped) }))
+	}
+	fmt.Fprintln(w, "These runs are shorter than the one at the top, so its batch and latencies differ.")
+	fmt.Fprintln(w, "Batch, waiting and memory are means over a run: in a burst they are more.")
+}

@@ -1,0 +1,38 @@
+package plans
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/simulation/capacity"
+)
+
+// Ensure that a faster GPU is not named alone where a setting gains, too: with --max-seqs 8 the answer
+// was twice the memory's bandwidth.
+func TestSettingsThatGainAreNamedBesideTheLimit(t *testing.T) {
+	gpu := Change{Name: "twice the GPU's memory bandwidth", Is: Time, Gain: 1, GainLow: 1, GainHigh: 1}
+	memory := Change{Name: "twice the KV memory", Is: KVMemory}
+	at := func(gain, low float64) Change {
+		return Change{Name: "twice --max-seqs", Is: Sequences, Gain: gain, GainLow: low, GainHigh: gain}
+	}
+	for _, c := range []struct {
+		name, limit, want string
+		limits            []Change
+	}{
+		{"the setting gains less", gpu.Name,
+			"limited by iteration time, not memory: twice the GPU's memory bandwidth gives +100 %; twice the KV memory " +
+				"gives +0 %; twice --max-seqs, a setting, gives +80 %", []Change{gpu, at(0.8, 0.7), memory}},
+		{"not under every seed", gpu.Name,
+			"limited by iteration time, not memory: twice the GPU's memory bandwidth gives +100 %; twice the KV memory " +
+				"gives +0 %", []Change{gpu, at(0.8, 0.01), memory}},
+		{"the setting is the limit", "twice --max-seqs",
+			"limited by sequences at once: twice --max-seqs gives +120 %; twice the KV memory gives +0 %",
+			[]Change{at(1.2, 1.2), gpu, memory}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := &Report{Limit: c.limit, Limits: c.limits, Capacity: capacity.Capacity{Precision: 0.02}}
+			require.Equal(t, c.want, r.limited())
+		})
+	}
+}

@@ -1,0 +1,63 @@
+package plans
+
+import (
+	"fmt"
+
+	"llmmemory/internal/simulation/cost"
+)
+
+// A Range is where the answer lies if times are as far off as they were for servers of other publishers. Rates are
+// requests/s.
+type Range struct {
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"` // 0: not known, as a trace is too short to show it
+	Rests string  `json:"restsOn"`
+
+	margin *cost.Margin
+}
+
+// bounds returns trials with the slowest and the fastest iterations of the margin, if one is known.
+func (s *sizer) bounds() []trial {
+	m := s.plan.Setup.Margin()
+	if m == nil {
+		return nil
+	}
+	as := func(name string, iterations, first float64) trial {
+		t := s.trial(name, Whole)
+		t.iterations, t.first = iterations, first/1000
+		return t
+	}
+	return []trial{as("as slow as others' servers", m.Most, m.First.Most), as("as fast", m.Least, m.First.Least)}
+}
+
+// rangeOf returns the range that the two trials of bounds leave open; nil without them.
+func (s *sizer) rangeOf(bounds []Change) *Range {
+	if len(bounds) == 0 {
+		return nil
+	}
+	m := s.plan.Setup.Margin()
+	r := &Range{Low: min(s.base.Rate, bounds[0].Rate), Rests: m.String(), margin: m}
+	if bounds[1].Trouble == "" {
+		r.High = max(s.base.Rate, bounds[1].Rate)
+	}
+	return r
+}
+
+// with describes the range of rates with the likely one.
+func (r *Range) with(likely float64) string {
+	if r.High == 0 {
+		return fmt.Sprintf("%s requests/s or more, most likely %s,", rate(r.Low), rate(likely))
+	}
+	return fmt.Sprintf("%s to %s requests/s, most likely %s,", rate(r.Low), rate(r.High), rate(likely))
+}
+
+// latency returns the range of a latency at the same rate, in s.
+func (r *Range) latency(v float64, first bool) string {
+	low, high := v*r.margin.Least, v*r.margin.Most
+	if first {
+		f := r.margin.First
+		engine := v - f.Likely/1000
+		low, high = engine*r.margin.Least+f.Least/1000, engine*r.margin.Most+f.Most/1000
+	}
+	return fmt.Sprintf("%s to %s", seconds(low), seconds(high))
+}

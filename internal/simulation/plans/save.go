@@ -1,0 +1,152 @@
+package plans
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+
+	"llmmemory/internal/jobs"
+	"llmmemory/internal/simulation/capacity"
+	"llmmemory/internal/simulation/chart"
+)
+
+// Save writes the figures, their page and plan.json to a folder, which is made if
+// need be. Each file is whole or not there; plan.json comes last.
+func (r *Report) Save(dir string) error {
+	text, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		return fmt.Errorf("plan.json: %w", err)
+	}
+	page := chart.Page{Title: "Plan: " + r.Setup, Answer: r.Verdict + ".", Facts: r.pageFacts(), Figures: r.figures()}
+	if err := page.Write(dir); err != nil {
+		return err
+	}
+	if err := jobs.Replace(filepath.Join(dir, "plan.json"), append(text, '\n')); err != nil {
+		return fmt.Errorf("write the plan: %w", err)
+	}
+	return nil
+}
+
+// pageFacts returns what the page says below its answer.
+func (r *Report) pageFacts() []chart.Fact {
+	all := []chart.Fact{{Name: "Requests", Text: r.Load.About}, {Name: "Iterations", Text: r.Cost},
+		{Name: "Memory", Text: r.Memory.String()}}
+	if r.Capacity.Rate == 0 {
+		return all
+	}
+	if r.atCapacity().Result != nil {
+		all = append(all, chart.Fact{Name: "Latency", Text: r.intervals()}, chart.Fact{Name: "Lasts", Text: r.lasts()})
+	}
+	all = append(all, chart.Fact{Name: "Take", Text: fmt.Sprintf("block size %d and %s", r.Take.BlockSize, r.Take.System)})
+	if r.Target != nil {
+		for _, s := range r.Target.Servers {
+			all = append(all, chart.Fact{Name: fmt.Sprintf("For %s/s", rate(r.Target.Rate)),
+				Text: s.String()})
+		}
+	}
+	return all
+}
+
+// figures returns no figures at a capacity of 0.
+func (r *Report) figures() []chart.Figure {
+	if r.Capacity.Rate == 0 {
+		return nil
+	}
+	const assumed = "Times are those of the cost model, not of a run on the GPU."
+	sizes := r.bars("plan-block-sizes", "Capacity by block size", "tokens in a block, the same bytes of memory",
+		r.BlockSizes, "")
+	sizes.Note = assumed + " Small blocks cost an attention kernel time, which is not modelled."
+	systems := r.bars("plan-systems", "Capacity by system", "system", r.Systems, "")
+	systems.Note = assumed
+	limits := r.bars("plan-limits", "Capacity when one thing is different", "change", r.Limits, "as it is")
+	limits.Note = assumed + " What raises the capacity most is its limit; two of the bars, everything and the " +
+		"objectives, are for comparison."
+	latency := r.latency()
+	latency.Note = assumed
+	return []chart.Figure{latency, limits, sizes, systems}
+}
+
+// runs returns what a figure's numbers are from.
+func (r *Report) runs() string {
+	if r.Load.Requests == 0 {
+		return r.Load.seeds()
+	}
+	return fmt.Sprintf("%s, %d requests", r.Load.seeds(), r.Load.Requests)
+}
+
+// over names a series: an average over the seeds, if there are some.
+func (r *Report) over(average string) string {
+	if len(r.Load.Seeds) == 1 {
+		return r.Load.seeds()
+	}
+	return average + " of the seeds"
+}
+
+// latency returns the curve: a panel for each metric.
+func (r *Report) latency() chart.Figure {
+	f := chart.Figure{Name: "plan-latency", Title: "Latency against request rate: " + r.Setup, Kind: chart.Simulated,
+		Seeds: r.runs()}
+	for _, c := range r.columns()[:min(6, len(r.columns()))] {
+		var line chart.Line
+		line.Name = r.over("median")
+		for _, s := range r.Capacity.Curve {
+			if v, ok := value(s, c.of); ok {
+				line.Points = append(line.Points, chart.Point{X: s.Rate, Value: v})
+			}
+		}
+		if len(line.Points) == 0 {
+			continue
+		}
+		first, last := line.Points[0].X, line.Points[len(line.Points)-1].X
+		lines := []chart.Line{line}
+		most := 0.0
+		if c.limit > 0 {
+			most = 2 * c.limit
+			limit := chart.Value{Mean: c.limit, Seeds: 1}
+			lines = append(lines, chart.Line{Name: "objective", Points: []chart.Point{{X: first, Value: limit},
+				{X: last, Value: limit}}})
+		}
+		unit := "s"
+		if c.name == "normalized mean" {
+			unit = "s/token"
+		}
+		f.Panels = append(f.Panels, chart.Panel{
+			Title: c.name, X: chart.XAxis{Title: "request rate (requests/s)"},
+			Y: chart.YAxis{Title: fmt.Sprintf("%s (%s)", c.name, unit), Max: most}, Data: chart.Lines{Lines: lines},
+		})
+	}
+	return f
+}
+
+// value returns the median over the seeds, as in the table: at the knee one seed is far
+// away from the others. Not ok: it is not finite.
+func value(s capacity.Step, of func(capacity.Point) float64) (chart.Value, bool) {
+	v := chart.Value{Mean: median(s, of), Seeds: len(s.Points)}
+	return v, !math.IsInf(v.Mean, 0)
+}
+
+// bars returns capacities; base names a bar of the scenario's own, if there is none
+// among them.
+func (r *Report) bars(name, title, x string, changes []Change, base string) chart.Figure {
+	var groups []string
+	var values []chart.Value
+	add := func(name string, rates []float64) {
+		groups, values = append(groups, name), append(values, chart.Average(rates))
+	}
+	if base != "" {
+		add(base, r.asIs)
+	}
+	for _, c := range changes {
+		if c.Trouble == "" {
+			add(c.Name, c.rates)
+		}
+	}
+	return chart.Figure{
+		Name: name, Title: title + ": " + r.Setup, Kind: chart.Simulated, Seeds: r.runs(),
+		Panels: []chart.Panel{{
+			X: chart.XAxis{Title: x}, Y: chart.YAxis{Title: "requests/s under " + r.SLO},
+			Data: chart.Bars{Groups: groups, Series: []chart.Series{{Name: r.over("mean"), Values: values}}},
+		}},
+	}
+}

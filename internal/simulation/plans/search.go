@@ -1,0 +1,152 @@
+package plans
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"llmmemory/internal/simulation/capacity"
+)
+
+func (s *sizer) report(ctx context.Context) (*Report, error) {
+	setup := s.plan.Setup
+	r := &Report{Scenario: s.plan.Scenario, SLO: s.SLO.String(), slo: s.SLO, system: s.plan.System,
+		Setup: fmt.Sprintf("%s on %d x %s", setup.LLM.Name, setup.GPUs(), setup.GPU.Name),
+		Load:  s.facts(), Memory: s.memory(), Cost: s.plan.Model.Describe(), Constants: s.plan.Model.Constants()}
+	all, err := s.searches(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.Capacity = s.base
+	if s.base.Rate == 0 {
+		// Nothing is gained over nothing: another block or policy does not make a
+		// request that is alone faster.
+		r.Verdict = r.verdict()
+		if s.Question.Target > 0 {
+			r.Verdict += fmt.Sprintf("; no number of such servers holds it at %s requests/s", rate(s.Question.Target))
+		}
+		return r, nil
+	}
+	for i := range all {
+		s.scale(&all[i])
+	}
+	r.asIs = s.scaled(s.near.Rates())
+	limits, sizes := len(s.limits()), len(s.blockSizes())
+	r.Limits = ranked(all[:limits])
+	r.BlockSizes = all[limits:][:sizes]
+	bounds := len(all) - len(s.bounds())
+	r.Systems = all[limits+sizes : bounds]
+	if i := limiting(r.Limits, s.Precision); i >= 0 {
+		r.Limit = r.Limits[i].Name
+	}
+	if r.Take, err = s.take(ctx, r.BlockSizes, r.Systems); err != nil {
+		return nil, err
+	}
+	if s.Question.Target > 0 {
+		if r.Target, err = s.target(ctx); err != nil {
+			return nil, err
+		}
+	}
+	r.Range = s.rangeOf(all[bounds:])
+	r.Verdict = r.verdict()
+	return r, nil
+}
+
+// searches finds what is promised, the gains of all changes, and what other servers
+// sustain: all at the same time, after the search has found where to look. Changes are those of limits, blockSizes and
+// systems, not scaled.
+func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
+	trials := slices.Concat(s.limits(), s.blockSizes(), s.systems(), s.bounds())
+	s.total = 1 + len(trials)
+	if s.found, err = s.load.Find(ctx, s.plan, s.SLO, s.options(capacity.SearchHorizon, nil)); err != nil {
+		return nil, err
+	}
+	if s.base = s.found; s.found.Rate == 0 {
+		s.tick(1)
+		return nil, nil
+	}
+	return changes, together(ctx,
+		func(ctx context.Context) error {
+			err := s.load.Confirm(ctx, s.plan, s.SLO, s.Lasts, s.pool, &s.base)
+			if err == nil {
+				err = s.load.Curve(ctx, s.plan, s.SLO, s.pool, &s.base)
+			}
+			s.tick(1)
+			return err
+		},
+		func(ctx context.Context) (err error) {
+			if s.near = s.found; s.load.Own == 0 { // a trace comes as a whole in every run
+				near := s.options(capacity.CompareHorizon, s.found.Rates())
+				if s.near, err = s.load.Find(ctx, s.plan, s.SLO, near); err != nil {
+					return err
+				}
+			}
+			changes, err = s.changes(ctx, trials)
+			return err
+		},
+		func(ctx context.Context) (err error) {
+			// It is nearly sure that the server does not do it alone.
+			if s.Question.Target > 1.05*s.found.Rate {
+				s.others, err = s.otherServers(ctx)
+			}
+			return err
+		},
+	)
+}
+
+// together calls functions at the same time. After an error the others are stopped; it is
+// the first one.
+func together(ctx context.Context, do ...func(ctx context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var wait sync.WaitGroup
+	var once sync.Once
+	var first error
+	for i := range do {
+		wait.Go(func() {
+			if err := do[i](ctx); err != nil {
+				once.Do(func() { first = err })
+				stop()
+			}
+		})
+	}
+	wait.Wait()
+	return first
+}
+
+// options returns those of a search that begins near other rates, if there are any.
+func (s *sizer) options(h capacity.Horizon, near []float64) capacity.Options {
+	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: h, Near: near}
+}
+
+func (s *sizer) tick(n int) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.done += n
+	s.total = max(s.total, s.done)
+	if s.Progress != nil {
+		s.Progress(s.done, s.total)
+	}
+}
+
+func (s *sizer) facts() Load {
+	l := Load{About: s.plan.About, Seeds: s.load.Seeds, Requests: s.load.Requests(), Own: s.load.Own,
+		TooLong: s.load.TooLong, LeftOut: s.load.LeftOut}
+	if s.plan.Trust != "" {
+		l.About = fmt.Sprintf("%s (%s): %s", s.plan.Scenario.Workload, s.plan.Trust, l.About)
+	}
+	l.Prompt, l.Output = s.load.Means()
+	return l
+}
+
+func (s *sizer) memory() Memory {
+	v := s.plan.Scenario.Server
+	m := Memory{TokenBytes: s.plan.Setup.LLM.KVBytesPerToken(), BlockSize: v.BlockSize, Blocks: v.NumGPUBlocks,
+		Slots: v.NumGPUBlocks * v.BlockSize, Utilization: s.plan.PoolShare()}
+	m.Bytes = m.TokenBytes * int64(m.Slots)
+	prompt, output := s.load.Means()
+	m.Fit = v.NumGPUBlocks / int(math.Ceil((prompt+output)/float64(v.BlockSize)))
+	return m
+}

@@ -1,0 +1,163 @@
+package plans
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/simulation/sim"
+)
+
+// Take is what to take. What is not better than vLLM's defaults by more than the
+// spread is not worth a change.
+type Take struct {
+	BlockSize int    `json:"blockSize"`
+	System    string `json:"system"` // with its flags
+	Both      Change `json:"both"`   // the two together
+	Reason    string `json:"reason"`
+}
+
+const defaultBlock = 16
+
+var blockSizes = []int{8, 16, 32, 64, 128}
+
+// A policy is a system with the flags that make it another one.
+type policy struct {
+	system                           string
+	swap, chunked, caching, uncached bool
+}
+
+func (p policy) String() string {
+	name := p.system
+	for _, f := range []struct {
+		set  bool
+		flag string
+	}{{p.swap, " --swap"}, {p.chunked, " --chunked"}, {p.caching, " --caching"}, {p.uncached, " --no-caching"}} {
+		if f.set {
+			name += f.flag
+		}
+	}
+	return name
+}
+
+func policyOf(v sim.Server) policy {
+	return policy{v.System, v.Swap, v.Chunked, v.Caching, v.NoCaching}
+}
+
+// with returns the scenario's server with another policy or block size, the same
+// bytes of memory, and the defaults of that system where nothing was asked for.
+func (s *sizer) with(p policy, block int) sim.Server {
+	v, asked := s.plan.Scenario.Server, s.Scenario.Server
+	v.Watermark, v.BatchSize = asked.Watermark, asked.BatchSize
+	v.System, v.Swap, v.Chunked, v.Caching, v.NoCaching = p.system, p.swap, p.chunked, p.caching, p.uncached
+	v.NumGPUBlocks = v.NumGPUBlocks * v.BlockSize / block
+	v.NumCPUBlocks = v.NumCPUBlocks * v.BlockSize / block
+	v.BlockSize = block
+	return v
+}
+
+func (s *sizer) served(name string, kind Kind, p policy, block int) trial {
+	t := s.trial(name, kind)
+	t.server, t.sys, t.size = s.with(p, block), p, block
+	t.Base = p == policyOf(s.plan.Scenario.Server) && block == s.plan.Scenario.Server.BlockSize
+	return t
+}
+
+// blockSizes returns trials of other block sizes for the scenario's system.
+func (s *sizer) blockSizes() []trial {
+	base := s.plan.Scenario.Server
+	var all []trial
+	for _, size := range insert(blockSizes, base.BlockSize) {
+		all = append(all, s.served(fmt.Sprint(size), BlockSize, policyOf(base), size))
+	}
+	return all
+}
+
+// insert adds a size to sorted ones, unless it is among them.
+func insert(sizes []int, size int) []int {
+	at, found := slices.BinarySearch(sizes, size)
+	if found {
+		return sizes
+	}
+	return slices.Insert(slices.Clone(sizes), at, size)
+}
+
+// systems returns trials of vLLM's current one, with and without prefix caching, and the scenario's, with its block
+// size.
+func (s *sizer) systems() []trial {
+	base := s.plan.Scenario.Server
+	list := []policy{{system: sim.DefaultSystem}, {system: sim.DefaultSystem, uncached: true}}
+	if own := policyOf(base); !slices.Contains(list, own) {
+		list = append(list, own)
+	}
+	var all []trial
+	for _, p := range list {
+		all = append(all, s.served(p.String(), System, p, base.BlockSize))
+	}
+	return all
+}
+
+// take chooses a block size and a system, and tries the two together.
+func (s *sizer) take(ctx context.Context, sizes, systems []Change) (Take, error) {
+	size, sizeReason := s.choose(sizes, func(c Change) bool { return c.size == defaultBlock })
+	system, systemReason := s.choose(systems, func(c Change) bool { return c.sys == policy{system: sim.DefaultSystem} })
+	t := Take{BlockSize: size.size, System: system.Name,
+		Reason: fmt.Sprintf("block size %s: %s; %s: %s", size.Name, sizeReason, system.Name, systemReason)}
+	both := s.served(fmt.Sprintf("%s, block size %s", system.Name, size.Name), System, system.sys, size.size)
+	var err error
+	t.Both, err = s.change(ctx, both)
+	s.scale(&t.Both)
+	return t, err
+}
+
+// Rates under one or two seeds differ by up to 5 % for changes that make no difference, because a percentile
+// near the highest rate depends on a few requests. Under three seeds such a change is not better each time.
+const (
+	enoughSeeds   = 3
+	fewSeedsWorth = 0.07
+)
+
+// worth returns the gain that a change needs under every seed to be recommended.
+func (s *sizer) worth(seeds int) float64 {
+	if seeds < enoughSeeds {
+		return max(s.Precision, fewSeedsWorth)
+	}
+	return s.Precision
+}
+
+// choose returns the default, or the best of those that are better under every seed.
+func (s *sizer) choose(all []Change, isDefault func(Change) bool) (best Change, reason string) {
+	for _, c := range all {
+		if isDefault(c) {
+			best = c
+		}
+	}
+	usual := best
+	gain := 0.0
+	for _, c := range all {
+		if c.Trouble != "" {
+			continue
+		}
+		if usual.Trouble != "" || len(usual.rates) == 0 {
+			if len(best.rates) == 0 || c.Rate > best.Rate {
+				best = c
+			}
+			continue
+		}
+		if median, low, _ := gains(c.rates, usual.rates); low > s.worth(len(usual.rates)) && median > gain {
+			best, gain = c, median
+		}
+	}
+	switch {
+	case usual.Trouble != "" || len(usual.rates) == 0:
+		return best, "vLLM's default cannot be had"
+	case gain > 0:
+		return best, fmt.Sprintf("%s over %s", percent(gain), usual.Name)
+	}
+	seeds := "under every seed"
+	if n := len(usual.rates); n < enoughSeeds {
+		seeds = "(less may be chance)"
+	}
+	return best, fmt.Sprintf("vLLM's default, nothing is more than %.2g %% better %s", 100*s.worth(len(usual.rates)),
+		seeds)
+}

@@ -1,0 +1,238 @@
+package plans
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"llmmemory/internal/simulation/capacity"
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/sim"
+)
+
+// A Target is what a given rate takes. All seeds have to hold.
+type Target struct {
+	Rate  float64 `json:"rate"`
+	Holds bool    `json:"holds"` // as the server is
+
+	// Blocks is the smallest number that holds, to 2 %; 0: none up to MostBlocks
+	// does, it is not memory that is missing, or the target is too near to the capacity
+	// to tell. It is that of shorter runs, which are not confirmed, at a rate that is to
+	// theirs what the target is to the answer. That more blocks are never worse is taken
+	// for granted.
+	Blocks     int   `json:"blocks"`
+	Bytes      int64 `json:"bytes"`
+	MostBlocks int   `json:"mostBlocks"`
+	Near       bool  `json:"near,omitempty"` // to the capacity: shorter runs hold with the server's own blocks
+
+	// Servers are ways to have it with more GPUs, the scenario's own first.
+	Servers []Server `json:"servers"`
+	Note    string   `json:"note,omitempty"`
+}
+
+// A Server is a number of GPUs that share each layer.
+type Server struct {
+	Workers   int     `json:"workers"`
+	Rate      float64 `json:"rate"`      // that lasts, where it is confirmed
+	Confirmed bool    `json:"confirmed"` // as the answer of a plan is; else the rate is that of shorter runs
+	Replicas  int     `json:"replicas"`
+	GPUs      int     `json:"gpus"` // of all replicas
+}
+
+// String returns the server in a line.
+func (s Server) String() string {
+	most := "at most"
+	if !s.Confirmed {
+		most = "by shorter runs about"
+	}
+	return fmt.Sprintf("%s to a server, each %s %s/s: %s, %s", number(s.GPUs/max(1, s.Replicas), "GPU"), most,
+		rate(s.Rate), number(s.Replicas, "server"), number(s.GPUs, "GPU"))
+}
+
+// number formats a number of things.
+func number(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// mostWorkers are what shares a fast link, in one machine.
+const mostWorkers = 8
+
+// mostMemory is how many times the server's blocks are looked at.
+const mostMemory = 64
+
+func (s *sizer) target(ctx context.Context) (*Target, error) {
+	t := &Target{Rate: s.Question.Target, MostBlocks: mostMemory * s.plan.Scenario.Server.NumGPUBlocks}
+	t.Holds = s.base.Rate >= t.Rate
+	var err error
+	if t.Blocks, err = s.blocks(ctx, t); err != nil {
+		return nil, err
+	}
+	t.Bytes = s.plan.Setup.LLM.KVBytesPerToken() * int64(t.Blocks) * int64(s.plan.Scenario.Server.BlockSize)
+	t.Servers = append(t.Servers, s.server(s.plan.Setup.Workers, s.base, true))
+	if t.Holds {
+		t.Servers[0].Replicas, t.Servers[0].GPUs = 1, s.plan.Setup.GPUs()
+		return t, nil
+	}
+	if t.Note = s.fixed(); t.Note != "" {
+		return t, nil
+	}
+	if s.others == nil {
+		if s.others, err = s.otherServers(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return t, s.fewest(ctx, t)
+}
+
+// fixed says why other numbers of GPUs in a server are not looked at, if they are not.
+func (s *sizer) fixed() string {
+	switch {
+	case s.plan.Setup.Linear != nil:
+		return "other numbers of GPUs were not tried, because the times were measured with one: --model and --gpu compute them"
+	case s.Scenario.Server.NumGPUBlocks > 0:
+		return "--blocks is given, so other numbers of GPUs in a server were not tried"
+	}
+	return ""
+}
+
+// An otherServer is one with another number of GPUs.
+type otherServer struct {
+	workers int
+	plan    *scenario.Plan
+	found   capacity.Capacity
+}
+
+// otherServers returns those that fit and hold the objective at some rate, up to the first that
+// does at the target, by shorter runs.
+func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
+	all := []otherServer{}
+	if s.fixed() != "" {
+		return all, nil
+	}
+	for w := 1; w <= max(mostWorkers, s.plan.Setup.Workers); w *= 2 {
+		if w == s.plan.Setup.Workers {
+			continue
+		}
+		setup, v := s.plan.Setup, s.plan.Scenario.Server
+		setup.Workers = w
+		setup.Name = fmt.Sprintf("%s on %d x %s", setup.LLM.Name, w, setup.GPU.Name)
+		v.NumGPUBlocks, v.NumCPUBlocks = 0, s.Scenario.Server.NumCPUBlocks
+		plan, err := s.plan.With(setup, v)
+		var found capacity.Capacity
+		if err == nil {
+			found, err = s.load.Find(ctx, plan, s.SLO, s.options(capacity.CompareHorizon, nil))
+		}
+		if doesNotFit(err) || unanswered(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if found.Rate > 0 {
+			all = append(all, otherServer{w, plan, found})
+		}
+		if found.Rate >= s.Question.Target {
+			break
+		}
+	}
+	return all, nil
+}
+
+// fewest adds the other servers, and confirms them as long as one that is not confirmed
+// would take the fewest GPUs.
+func (s *sizer) fewest(ctx context.Context, t *Target) error {
+	for _, o := range s.others {
+		t.Servers = append(t.Servers, s.server(o.workers, o.found, false))
+	}
+	for {
+		best := 0
+		for i, v := range t.Servers {
+			if v.GPUs < t.Servers[best].GPUs {
+				best = i
+			}
+		}
+		if t.Servers[best].Confirmed {
+			return nil
+		}
+		o := &s.others[best-1]
+		err := s.load.Confirm(ctx, o.plan, s.SLO, s.Lasts, s.pool, &o.found)
+		switch {
+		case errors.Is(err, capacity.ErrShort): // nothing lasts
+			t.Servers = slices.Delete(t.Servers, best, best+1)
+			s.others = slices.Delete(s.others, best-1, best)
+		case err != nil:
+			return err
+		default:
+			t.Servers[best] = s.server(o.workers, o.found, true)
+		}
+	}
+}
+
+func (s *sizer) server(workers int, c capacity.Capacity, confirmed bool) Server {
+	v := Server{Workers: workers, Rate: c.Rate, Confirmed: confirmed}
+	if c.Rate > 0 {
+		v.Replicas = int(math.Ceil(s.Question.Target/c.Rate - 1e-9))
+		v.GPUs = v.Replicas * workers * max(1, s.plan.Setup.Stages)
+	}
+	return v
+}
+
+// holds reports whether a number of blocks suffices for the target, by shorter runs. These hold at
+// higher rates than those of an hour, so the target is scaled by what they make of the server.
+func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
+	v := s.plan.Scenario.Server
+	v.NumGPUBlocks = blocks
+	plan, err := s.plan.With(s.plan.Setup, v)
+	if errors.Is(err, sim.ErrConfig) {
+		return false, nil // too few for the system
+	}
+	if err != nil {
+		return false, err
+	}
+	return s.load.Holds(ctx, plan, s.SLO, s.Question.Target*s.near.Low/s.base.Rate, s.pool)
+}
+
+// blocks bisects between the blocks that the longest request needs and those of the server, or
+// the most that are considered.
+func (s *sizer) blocks(ctx context.Context, t *Target) (int, error) {
+	v := s.plan.Scenario.Server
+	if s.plan.System.Memory == sim.Static {
+		return 0, nil // has no blocks
+	}
+	high := v.NumGPUBlocks
+	if !t.Holds {
+		var err error
+		if t.Near, err = s.holds(ctx, high); err != nil || t.Near {
+			return 0, err
+		}
+		high = t.MostBlocks
+		if ok, err := s.holds(ctx, high); err != nil || !ok {
+			return 0, err
+		}
+	}
+	low := max(1, (s.load.Longest+v.BlockSize-1)/v.BlockSize) - 1
+	if !t.Holds {
+		low = max(low, v.NumGPUBlocks)
+	}
+	for high-low > max(1, low/50) {
+		middle := low + (high-low)/2
+		if low > 0 && high > 4*low {
+			middle = int(math.Sqrt(float64(low) * float64(high)))
+		}
+		ok, err := s.holds(ctx, middle)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return high, nil
+}

@@ -1,0 +1,188 @@
+// Package runs keeps the results of runs in a folder, so that a command that was interrupted does not run them again.
+package runs
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"llmmemory/internal/jobs"
+	"llmmemory/internal/simulation/workload"
+)
+
+var (
+	// ErrBusy is wrapped when another process uses a folder.
+	ErrBusy = errors.New("another process works in it")
+	// ErrChanged is wrapped when a trace is not what it was when the store was opened.
+	ErrChanged = errors.New("changed while it was used")
+)
+
+// A Store has the results in the file runs.jsonl of a folder, a line of JSON each. One process uses it at a time. A nil
+// Store keeps nothing. It is safe for concurrent use.
+type Store struct {
+	dir     string
+	base    []byte // digest of the program and the trace
+	trace   string
+	changed time.Time // the trace, last
+
+	lock  sync.Mutex
+	file  *os.File
+	known map[string]json.RawMessage
+	left  map[string]bool // results that were there and have not been taken yet
+	kept  int             // results that were there, also those of other questions and programs
+	added int
+}
+
+// line is a line of the file.
+type line struct {
+	Key    string          `json:"key"`
+	Result json.RawMessage `json:"result"`
+}
+
+// Open opens the store of a folder, which is made if necessary. Results belong to this program and to the text of a
+// trace, if one is named. The caller closes the store.
+func Open(dir, trace string) (*Store, error) {
+	s := &Store{dir: dir, trace: trace, known: map[string]json.RawMessage{}, left: map[string]bool{}}
+	var err error
+	if s.base, err = jobs.Program(); err != nil {
+		return nil, err
+	}
+	if trace != "" {
+		s.changed = modified(trace)
+		digest, err := workload.Digest(trace)
+		if err != nil {
+			return nil, err
+		}
+		s.base = append(s.base, digest...)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	if s.file, err = os.OpenFile(filepath.Join(dir, "runs.jsonl"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644); err != nil {
+		return nil, err
+	}
+	if err := s.read(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// read locks the file and reads it. It removes a last line that a killed process did not finish.
+func (s *Store) read() error {
+	err := syscall.Flock(int(s.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return fmt.Errorf("the folder %s: %w: wait until it ends, or take another folder", s.dir, ErrBusy)
+	}
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(s.file.Name())
+	if err != nil {
+		return err
+	}
+	whole := bytes.LastIndexByte(text, '\n') + 1
+	for row := range bytes.Lines(text[:whole]) {
+		var l line
+		if json.Unmarshal(row, &l) == nil && l.Key != "" && l.Result != nil { // else it is of another version
+			s.known[l.Key], s.left[l.Key] = l.Result, true
+		}
+	}
+	s.kept = len(s.known)
+	if whole < len(text) {
+		return s.file.Truncate(int64(whole))
+	}
+	return nil
+}
+
+// Close unlocks the folder, also if a process that is being started still has the file.
+func (s *Store) Close() error {
+	if s == nil {
+		return nil
+	}
+	return errors.Join(syscall.Flock(int(s.file.Fd()), syscall.LOCK_UN), s.file.Close())
+}
+
+// Do returns the result of a run, or the one that the store has. The key is what the result depends on besides the
+// program and the trace; it and the result are written as JSON, so equal bytes are equal runs.
+func Do[T any](s *Store, key any, run func() (T, error)) (result T, err error) {
+	if s == nil {
+		return run()
+	}
+	text, err := json.Marshal(key)
+	if err != nil {
+		return result, err
+	}
+	sum := sha256.Sum256(slices.Concat(s.base, fmt.Appendf(nil, "%T ", result), text))
+	name := hex.EncodeToString(sum[:16])
+	if known := s.take(name); known != nil && json.Unmarshal(known, &result) == nil {
+		return result, nil
+	}
+	if result, err = run(); err != nil {
+		return result, err
+	}
+	if s.trace != "" && !modified(s.trace).Equal(s.changed) {
+		return result, fmt.Errorf("%s %w: run it again", s.trace, ErrChanged)
+	}
+	return result, s.add(name, result)
+}
+
+// take returns a result that is known, else nil.
+func (s *Store) take(name string) json.RawMessage {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	delete(s.left, name)
+	return s.known[name]
+}
+
+// add appends a line. After an error the file is as before.
+func (s *Store) add(name string, result any) error {
+	text, err := json.Marshal(result)
+	if err != nil {
+		return err
+	}
+	row, err := json.Marshal(line{name, text})
+	if err != nil {
+		return err
+	}
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.known[name] = text
+	s.added++
+	info, err := s.file.Stat()
+	if err != nil {
+		return err
+	}
+	if _, err = s.file.Write(append(row, '\n')); err == nil {
+		err = s.file.Sync()
+	}
+	if err != nil {
+		return fmt.Errorf("a run cannot be kept (those kept so far are not run again): %w; free disk space or take "+
+			"another folder", errors.Join(err, s.file.Truncate(info.Size())))
+	}
+	return nil
+}
+
+// String says how many results were there, taken and added.
+func (s *Store) String() string {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return fmt.Sprintf("%d of the %d runs kept in %s were taken, %d were added", s.kept-len(s.left), s.kept, s.dir, s.added)
+}
+
+// modified returns when a file was changed, zero if it is none.
+func modified(path string) time.Time {
+	info, err := os.Stat(path)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}

@@ -1,0 +1,42 @@
+package scenario
+
+import (
+	"strings"
+
+	"llmmemory/internal/simulation/sim"
+)
+
+// largeGPU is the memory from which on vllm serve has larger limits, except on an A100
+// (vllm-project/vllm#17073, #17885; EngineArgs.get_batch_defaults).
+const largeGPU = 70 << 30
+
+// useDefaults completes the limits of an iteration as vllm serve does for a model on a GPU, for a system that is a
+// vLLM, and has the memory profiled by them. V1 has its defaults since 0.8.5: 256 sequences and 2,048 tokens, or 1,024
+// and 8,192 on a large GPU. V0 takes whole prompts.
+func (p *Plan) useDefaults(v *sim.Server) {
+	if p.Scenario.Model == "" {
+		return
+	}
+	seqs, tokens := 256, 2048
+	switch v.System {
+	case "", sim.DefaultSystem:
+		if g := p.Setup.GPU; g.MemoryBytes >= largeGPU && !strings.HasPrefix(g.Name, "a100") {
+			seqs, tokens = 1024, 8192
+		}
+	case "vllm-v0":
+		if !v.Chunked {
+			tokens = max(tokens, v.MaxModelLen)
+		}
+	default:
+		return
+	}
+	if v.MaxNumSeqs == 0 {
+		v.MaxNumSeqs = seqs
+	}
+	if v.MaxNumBatchedTokens == 0 {
+		v.MaxNumBatchedTokens = max(tokens, v.MaxNumSeqs)
+	}
+	if v.System != "vllm-v0" && p.Setup.Sequences == 0 {
+		p.Setup.Sequences, p.Setup.Memory.Tokens = v.MaxNumSeqs, v.MaxNumBatchedTokens
+	}
+}

@@ -1,0 +1,334 @@
+// Package scenario puts a run together from what a user can write down: names of
+// a workload, a model, a GPU and a system, and numbers. One value says all that a
+// run depends on, so it can be kept beside the result, sent to another machine,
+// and run again with the same outcome to the byte.
+//
+// No experiment may live here, and nothing of how a run goes.
+package scenario
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"llmmemory/internal/scheduling/serve"
+	"llmmemory/internal/simulation/cost"
+	"llmmemory/internal/simulation/sim"
+	"llmmemory/internal/simulation/workload"
+)
+
+// ErrScenario is wrapped by complaints about a Scenario that are not a system's,
+// a workload's or a model's.
+var ErrScenario = errors.New("bad scenario")
+
+// A Scenario is one run, in parts. A zero field has the default that its comment names; Open fills it in.
+type Scenario struct {
+	Load
+	Clients
+	Machine
+	Server   sim.Server   `json:"server"`
+	Decoding sim.Decoding `json:"decoding"`
+	Window
+}
+
+// PaperSetup is OPT-13B on one A100 with 40 GB, with times that are
+// fitted to two numbers of the paper (simulation/PAPER.md §3).
+const PaperSetup = "paper-opt-13b"
+
+// A Plan is a scenario with everything it names looked up.
+type Plan struct {
+	Scenario Scenario // complete
+	System   *sim.System
+	Setup    cost.Setup
+	Timing   cost.Setup // whose times the system has: Setup's, but for FasterTransformer on the paper's machine
+	Model    *cost.Model
+	Trust    workload.Trust    // of a named workload
+	About    string            // the workload in a line
+	Trace    *workload.Summary // nil: a named workload
+	lengths  workload.Lengths
+	factor   float64 // by which the arrival rate of a trace is multiplied
+}
+
+// Open completes a scenario and looks up all it names. A trace is read to its
+// end once, so a bad row is found before anything runs.
+func Open(s Scenario) (*Plan, error) {
+	return new(Plan).Vary(s)
+}
+
+// Vary is Open for another scenario. If it takes as much of the same trace, that
+// is not read again. The plan stays as it is.
+func (p *Plan) Vary(s Scenario) (*Plan, error) {
+	summary := p.Trace
+	if s.Trace != p.Scenario.Trace || s.Requests != p.Scenario.Requests {
+		summary = nil
+	}
+	p = &Plan{Scenario: s, Trace: summary}
+	for _, step := range []func() error{p.openSetup, p.openRequests, p.openServer} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// With returns the plan with another setup or server, whose zero fields are completed.
+// Requests are the same; a trace is not read again.
+func (p *Plan) With(setup cost.Setup, server sim.Server) (*Plan, error) {
+	q := *p
+	q.Setup, q.Scenario.Server = setup, server
+	if err := q.openServer(); err != nil {
+		return nil, err
+	}
+	return &q, nil
+}
+
+// openSetup finds the model, its GPUs and the times of iterations.
+func (p *Plan) openSetup() error {
+	s := &p.Scenario
+	if err := s.Machine.check(); err != nil {
+		return err
+	}
+	if err := p.openModel(); err != nil {
+		return err
+	}
+	if s.MemoryUtilization != 0 {
+		p.Setup.Memory.Utilization = s.MemoryUtilization
+	}
+	if s.Cost == "" {
+		return nil
+	}
+	measured, err := cost.OpenMeasured(s.Cost)
+	if err != nil {
+		return err
+	}
+	p.Setup = p.Setup.Timed(measured)
+	return nil
+}
+
+func (p *Plan) openModel() (err error) {
+	s := &p.Scenario
+	if s.Model == "" {
+		s.Setup = cmp.Or(s.Setup, PaperSetup)
+		p.Setup, err = cost.Open(s.Setup)
+		p.Setup.SwapGigabytes = s.SwapGB
+		return err
+	}
+	if p.Setup, err = cost.New(s.Model, s.GPU, max(1, s.Workers)); err != nil {
+		return err
+	}
+	p.Setup.Memory.Utilization = DefaultMemoryUtilization
+	p.Setup.Stages, p.Setup.ExpertsApart, p.Setup.SwapGigabytes = s.Stages, s.Apart, s.SwapGB
+	if p.Setup, err = p.Setup.Quantised(s.Weights, s.KV); err != nil {
+		return err
+	}
+	return p.chooseEngine()
+}
+
+// openRequests finds the workload, or reads the trace.
+func (p *Plan) openRequests() (err error) {
+	s := &p.Scenario
+	if err := cmp.Or(s.Load.check(), s.Clients.check(), s.Window.check(s.Duration)); err != nil {
+		return err
+	}
+	p.factor = 1
+	if s.Trace != "" {
+		if p.Trace == nil {
+			summary, err := workload.Check(s.Trace, s.Requests)
+			if err != nil {
+				return err
+			}
+			p.Trace = &summary
+		}
+		summary := p.Trace
+		p.About = fmt.Sprintf("%s: %d requests in %s s, means %.0f and %.0f tokens", summary.Format, summary.Requests,
+			seconds(summary.Span), summary.MeanPrompt, summary.MeanOutput)
+		if summary.Skipped > 0 {
+			p.About += fmt.Sprintf("; %d rows with 0 tokens of prompt or answer are left out", summary.Skipped)
+		}
+		if s.Turns > 0 && summary.Hashed == 0 {
+			return fmt.Errorf("%w: %s has no hash_ids, by which turns of a conversation are found", ErrScenario, s.Trace)
+		}
+		if s.Rate == 0 {
+			return nil
+		}
+		if summary.Rate() == 0 {
+			return fmt.Errorf("%w: all requests that are taken of %s come at once, so they have no rate to change", ErrScenario,
+				s.Trace)
+		}
+		p.factor = s.Rate / summary.Rate()
+		return nil
+	}
+	if s.Workload == "" && !s.random() {
+		s.Workload = "sharegpt"
+	}
+	if s.Rate == 0 && !s.AtOnce {
+		s.Rate = 1
+	}
+	if !s.AtOnce && s.Duration == 0 && s.Requests == 0 {
+		s.Duration = 1000
+	}
+	var info workload.Info
+	p.lengths, info, err = s.Lengths()
+	p.Trust, p.About = info.Trust, info.Description
+	return err
+}
+
+// openServer sizes the memory, and finds how long iterations take.
+func (p *Plan) openServer() (err error) {
+	v := &p.Scenario.Server
+	asked := *v
+	if v.MaxModelLen == 0 {
+		v.MaxModelLen = p.Setup.LLM.MaxLength
+	}
+	p.useDefaults(v)
+	*v = v.Complete()
+	if asked.NumGPUBlocks == 0 || asked.NumCPUBlocks == 0 {
+		gpu, cpu, err := p.Setup.Pool(v.BlockSize)
+		if err != nil {
+			return err
+		}
+		if asked.NumGPUBlocks == 0 {
+			v.NumGPUBlocks = gpu
+		}
+		if asked.NumCPUBlocks == 0 {
+			v.NumCPUBlocks = cpu
+		}
+	}
+	if asked.BatchSize == 0 {
+		v.BatchSize = p.staticBatch()
+	}
+	if v.Prefix == 0 {
+		if v.Prefix, err = p.prefix(); err != nil {
+			return err
+		}
+	}
+	kind, err := sim.Lookup(v.System)
+	if err != nil {
+		return err
+	}
+	p.System, p.Timing = kind, p.Setup
+	if kind.Memory == sim.Static && p.Scenario.Setup == PaperSetup && p.Setup.Name == PaperSetup && p.Scenario.Cost == "" {
+		// FasterTransformer's own times were logged on the same machine.
+		if p.Timing, err = cost.Open("fastertransformer-opt-13b"); err != nil {
+			return err
+		}
+	}
+	if p.Model, err = p.Timing.Model(v.BlockSize); err != nil {
+		return err
+	}
+	_, err = sim.NewScheduler(*v, p.Scenario.Decoding.Drafts)
+	return err
+}
+
+// staticBatch returns FasterTransformer's largest batch: what the artifact found to
+// fit on its GPUs (simulation/PAPER.md §1), and for others how many of the longest sequences fit.
+func (p *Plan) staticBatch() int {
+	alpaca := strings.HasPrefix(p.Scenario.Workload, "alpaca")
+	pick := func(a, b int) int {
+		if alpaca {
+			return a
+		}
+		return b
+	}
+	v := &p.Scenario.Server
+	machine := fmt.Sprintf("%s on %d x %s", p.Setup.LLM.Name, p.Setup.GPUs(), p.Setup.GPU.Name)
+	if all, _, err := p.Setup.Pool(v.BlockSize); err != nil || v.NumGPUBlocks != all {
+		machine = "" // with other memory
+	}
+	switch machine {
+	case "opt-13b on 1 x a100-40gb":
+		return pick(14, 5)
+	case "opt-66b on 4 x a100-40gb":
+		return pick(8, 2)
+	case "opt-175b on 8 x a100-80gb":
+		return pick(80, 24)
+	}
+	return max(1, v.NumGPUBlocks*v.BlockSize/v.MaxModelLen)
+}
+
+// prefix returns how many tokens all prompts have in common.
+func (p *Plan) prefix() (int, error) {
+	if p.lengths == nil {
+		return 0, nil // a trace says so request by request
+	}
+	source, err := workload.Gamma(p.lengths, 1, 1, 0, 0, 1)
+	if err != nil {
+		return 0, err
+	}
+	var r workload.Request
+	err = source.Next(&r)
+	return r.Shared, err
+}
+
+// Expected returns about how many requests will arrive, for a progress bar.
+func (p *Plan) Expected() int {
+	s := &p.Scenario
+	n := math.MaxInt
+	if p.Trace != nil {
+		n = p.Trace.Requests
+		if s.Duration > 0 && p.Trace.Span > 0 {
+			n = min(n, int(p.Trace.Rate()*p.factor*s.Duration))
+		}
+	} else if s.Duration > 0 {
+		n = int(s.Rate * s.Duration)
+	}
+	if s.Requests > 0 {
+		n = min(n, s.Requests)
+	}
+	return n
+}
+
+// Run serves the requests. observe and progress may be nil; see sim.Config.
+func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Observer, error),
+	progress func(now float64, arrived, answered int)) (*sim.Result, error) {
+	source, done, err := p.Source()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	s := &p.Scenario
+	until := s.Window.end(s.Duration)
+	return sim.Run(ctx, sim.Config{
+		Server: s.Server, Decoding: s.Decoding, Cost: p.Model, Seed: s.Seed,
+		MaxConcurrency: s.MaxConcurrency, Goodput: s.Goodput,
+		From: s.From, Until: until, Stop: s.Stop && until > 0,
+		Observe: observe, Progress: progress,
+	}, source)
+}
+
+// Within returns the plan with iterations that take times as long, and with first seconds of the server's own work in
+// the time to the first token: what a cost.Margin leaves open.
+func (p *Plan) Within(times, first float64) *Plan {
+	q := *p
+	q.Model = p.Model.Within(times, first)
+	return &q
+}
+
+// RunWithin runs the fastest and the slowest server that the margin of the setup's times leaves open. Without a margin
+// it runs none.
+func (p *Plan) RunWithin(ctx context.Context) (ends []*sim.Result, err error) {
+	m := p.Setup.Margin()
+	if m == nil {
+		return nil, nil
+	}
+	for _, q := range []*Plan{p.Within(m.Least, m.First.Least/1000), p.Within(m.Most, m.First.Most/1000)} {
+		r, err := q.Run(ctx, nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		ends = append(ends, r)
+	}
+	return ends, nil
+}
+
+// Run opens a scenario and runs it.
+func Run(ctx context.Context, s Scenario) (*sim.Result, error) {
+	p, err := Open(s)
+	if err != nil {
+		return nil, err
+	}
+	return p.Run(ctx, nil, nil)
+}

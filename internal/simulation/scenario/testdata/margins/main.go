@@ -1,0 +1,278 @@
+// Command margins computes how far off answers are for servers of vLLM V1 to which nothing was fitted: it simulates the
+// loads of cost/published/others.json and compares the times with the published ones. It writes what one half of the
+// loads gives to a file, cost/published/margins.json, and prints how many quantities of the other half are within.
+// Run it in internal/simulation/scenario:
+//
+//	go run ./testdata/margins -o ../cost/published/margins.json ../cost/published/others.json
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/simulation/cost"
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/sim"
+)
+
+// A point is a server under a load, and what was published of it; 0: not published.
+type point struct {
+	Publisher string `json:"publisher"`
+	GPU       string `json:"gpu"`
+	Excluded  string `json:"excluded"` // why it says nothing of the GPU
+
+	Model      string  `json:"model"`
+	Weights    string  `json:"weights"` // their type; absent: the model's
+	Workers    int     `json:"workers"`
+	Requests   int     `json:"requests"`
+	Clients    int     `json:"clients"` // 0: all at once, or at Rate
+	Rate       float64 `json:"rate"`
+	Prompt     int     `json:"prompt"`
+	Output     int     `json:"output"`
+	RangeRatio float64 `json:"range_ratio"` // assumed where only means are published
+
+	Seconds   float64 `json:"seconds"` // of all requests
+	PerSecond float64 `json:"requests_per_s"`
+	FirstMean float64 `json:"ttft_mean_ms"`
+	FirstP50  float64 `json:"ttft_p50_ms"`
+	TPOT      float64 `json:"tpot_mean_ms"`
+}
+
+// margins is the format of margins.json.
+type margins struct {
+	Elsewhere cost.Margin            `json:"elsewhere"`
+	First     cost.FirstToken        `json:"first_token"`
+	GPUs      map[string]cost.Margin `json:"gpus"`
+}
+
+func main() {
+	log.SetFlags(0)
+	out := flag.String("o", "", "file for the margins")
+	flag.Parse()
+	used, heldOut, err := read(flag.Arg(0))
+	if err != nil {
+		log.Fatal(err)
+	}
+	m, err := marginsOf(used)
+	if err != nil {
+		log.Fatal(err)
+	}
+	text, err := json.MarshalIndent(m, "", "\t")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := os.WriteFile(*out, append(text, '\n'), 0o644); err != nil {
+		log.Fatal(err)
+	}
+	if err := report(m, heldOut); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// read returns the points of a file in two halves: of each publisher on a GPU, ordered by the SHA-256 of their loads,
+// the first, the third and so on are used.
+func read(file string) (used, heldOut []point, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	var sources []struct {
+		point
+		Points []json.RawMessage `json:"points"`
+	}
+	if err := json.Unmarshal(text, &sources); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", file, err)
+	}
+	servers := map[string][]point{}
+	for _, s := range sources {
+		for _, text := range s.Points {
+			p := s.point
+			if err := json.Unmarshal(text, &p); err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", file, err)
+			}
+			p.Workers = max(1, p.Workers)
+			servers[p.Publisher+p.GPU] = append(servers[p.Publisher+p.GPU], p)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		all := servers[name]
+		key := func(p point) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(p.load()))) }
+		slices.SortFunc(all, func(a, b point) int { return cmp.Compare(key(a), key(b)) })
+		for i, p := range all {
+			if i%2 == 0 {
+				used = append(used, p)
+			} else {
+				heldOut = append(heldOut, p)
+			}
+		}
+	}
+	return used, heldOut, nil
+}
+
+// load describes the server and its load.
+func (p point) load() string {
+	how := fmt.Sprintf("%d at once", p.Requests)
+	if p.Clients > 0 {
+		how = fmt.Sprintf("%d clients", p.Clients)
+	} else if p.Rate > 0 {
+		how = fmt.Sprintf("%g/s", p.Rate)
+	}
+	return fmt.Sprintf("%s on %d x %s, %s of %d + %d", strings.TrimSpace(p.Model+" "+p.Weights), p.Workers, p.GPU, how,
+		p.Prompt, p.Output)
+}
+
+// A quantity is what was published of a point, in s.
+type quantity struct {
+	name      string // all, token or first
+	published float64
+	of        func(r *sim.Result) float64
+}
+
+func (p point) quantities(requests int) (all []quantity) {
+	whole := func(r *sim.Result) float64 { return r.Seconds }
+	for _, q := range []quantity{
+		{"all", p.Seconds, whole},
+		{"token", p.TPOT / 1000, func(r *sim.Result) float64 { return r.TPOT.Mean }},
+		{"first", p.FirstMean / 1000, func(r *sim.Result) float64 { return r.TTFT.Mean }},
+		{"first", p.FirstP50 / 1000, func(r *sim.Result) float64 { return r.TTFT.P50 }},
+	} {
+		if q.published > 0 {
+			all = append(all, q)
+		}
+	}
+	if p.PerSecond > 0 {
+		all = append(all, quantity{"all", float64(requests) / p.PerSecond, whole})
+	}
+	return all
+}
+
+// simulate runs a point with vLLM's defaults, with times that iterations take as a multiple, and ms of the server's own
+// work.
+func (p point) simulate(times, first float64) (*sim.Result, []quantity, error) {
+	n := cmp.Or(p.Requests, max(20, 8*p.Clients))
+	plan, err := scenario.Open(scenario.Scenario{Machine: scenario.Machine{Model: p.Model, GPU: p.GPU,
+		Workers: p.Workers, Engine: cost.VLLM, Weights: p.Weights},
+		Load: scenario.Load{InputLen: p.Prompt, OutputLen: p.Output, RangeRatio: p.RangeRatio, Requests: n,
+			Rate: p.Rate, AtOnce: p.Rate == 0, Seed: 1},
+		Clients: scenario.Clients{MaxConcurrency: p.Clients}, Server: sim.Server{NoCaching: true}})
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", p.load(), err)
+	}
+	r, err := plan.Within(times, first/1000).Run(context.Background(), nil, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", p.load(), err)
+	}
+	return r, p.quantities(n), nil
+}
+
+// light reports whether first tokens hardly wait for other requests.
+func (p point) light() bool {
+	return p.Workers == 1 && (0 < p.Clients && p.Clients <= 8 || 0 < p.Rate && p.Rate <= 8)
+}
+
+// fewPoints is how many points of a GPU say nothing of others on it.
+const fewPoints = 4
+
+// ratios are published over simulated times of iterations.
+type ratios struct {
+	all        []float64
+	publishers []string
+}
+
+func (r *ratios) margin() cost.Margin {
+	return cost.Margin{Points: len(r.all), Publishers: r.publishers, Least: math.Floor(100*min(1,
+		slices.Min(r.all))) / 100,
+		Most: math.Ceil(100*max(1, slices.Max(r.all))) / 100}
+}
+
+// marginsOf returns the margins that points leave open.
+func marginsOf(points []point) (margins, error) {
+	servers, firsts := map[string]*ratios{}, map[string][]float64{}
+	for _, p := range points {
+		r, quantities, err := p.simulate(1, 0)
+		if err != nil {
+			return margins{}, err
+		}
+		for _, q := range quantities {
+			if q.name == "first" && p.light() {
+				firsts[p.Publisher] = append(firsts[p.Publisher], 1000*(q.published-q.of(r)))
+			}
+			if q.name == "first" || p.Excluded != "" || p.Weights != "" {
+				continue
+			}
+			for _, on := range []string{p.GPU, ""} {
+				s := cmp.Or(servers[on], &ratios{})
+				s.all = append(s.all, q.published/q.of(r))
+				if !slices.Contains(s.publishers, p.Publisher) {
+					s.publishers = append(s.publishers, p.Publisher)
+				}
+				servers[on] = s
+			}
+		}
+	}
+	m := margins{GPUs: map[string]cost.Margin{}, First: firstToken(firsts), Elsewhere: servers[""].margin()}
+	for on, r := range servers {
+		if on != "" && len(r.all) >= fewPoints {
+			m.GPUs[on] = r.margin()
+		}
+	}
+	return m, nil
+}
+
+// firstToken returns the range of the publishers' medians, and their median.
+func firstToken(firsts map[string][]float64) (f cost.FirstToken) {
+	var medians []float64
+	for _, name := range slices.Sorted(maps.Keys(firsts)) {
+		slices.Sort(firsts[name])
+		medians = append(medians, firsts[name][(len(firsts[name])-1)/2])
+		f.Publishers = append(f.Publishers, name)
+		f.Points += len(firsts[name])
+	}
+	slices.Sort(medians)
+	f.Least, f.Most = max(0, math.Round(medians[0])), math.Round(medians[len(medians)-1])
+	f.Likely = math.Round((medians[(len(medians)-1)/2] + medians[len(medians)/2]) / 2)
+	return f
+}
+
+// report prints each quantity of points with its range, and how many are within.
+func report(m margins, points []point) error {
+	within, all := 0, 0
+	for _, p := range points {
+		if p.Excluded != "" {
+			continue
+		}
+		margin, ok := m.GPUs[p.GPU]
+		if !ok {
+			margin = m.Elsewhere
+		}
+		fast, quantities, err := p.simulate(margin.Least, m.First.Least)
+		if err != nil {
+			return err
+		}
+		slow, _, err := p.simulate(margin.Most, m.First.Most)
+		if err != nil {
+			return err
+		}
+		for _, q := range quantities {
+			least, most := q.of(fast), q.of(slow)
+			fmt.Printf("%s, %s: %s %.4g s, simulated %.4g to %.4g s\n", p.Publisher, p.load(), q.name,
+				q.published, least, most)
+			all++
+			if least <= q.published && q.published <= most {
+				within++
+			}
+		}
+	}
+	fmt.Printf("%d of %d quantities are within\n", within, all)
+	return nil
+}

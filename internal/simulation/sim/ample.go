@@ -1,0 +1,78 @@
+package sim
+
+import (
+	"fmt"
+
+	"llmmemory/internal/scheduling/serve"
+	"llmmemory/internal/scheduling/vllm/v1/ample"
+	"llmmemory/internal/simulation/cost"
+	"llmmemory/internal/simulation/workload"
+)
+
+// ErrAmple is wrapped if a run with Config.Ample finds that memory is not ample.
+var ErrAmple = ample.ErrAmple
+
+// countOnMemory makes the scheduler of Config.Ample, if the run can use it.
+func (r *run) countOnMemory() (err error) {
+	c := &r.config
+	if r.kind.ample == nil || c.Decoding.Samples > 1 || c.Decoding.Drafts > 0 || c.Observe != nil || c.Server.Events {
+		return fmt.Errorf("%w: not with %s and these settings", ErrAmple, r.kind.Name)
+	}
+	r.ample, err = r.kind.ample(c.Server)
+	return err
+}
+
+// addAmple gives a request of the table to the scheduler.
+func (r *run) addAmple(at int32) error {
+	if workload.Common(&r.incoming) > 0 && r.config.Server.readsTokens(r.kind) {
+		return fmt.Errorf("%w: requests share a prefix", ErrAmple)
+	}
+	return r.ample.Add(at, r.incoming.Prompt, r.incoming.Output)
+}
+
+// iterateAmple is iterate for a scheduler that only counts.
+func (r *run) iterateAmple() error {
+	s := &r.step
+	if err := r.ample.Step(s); err != nil {
+		return fmt.Errorf("%s at %.3f s: %w", r.kind.Name, r.now, err)
+	}
+	w := cost.Work{Seqs: s.Decodes, Context: s.Context}
+	for _, p := range s.Prefills {
+		r.requests.setResident(&r.requests.all[p.ID], true)
+		w.Prompt += p.Tokens
+		w.PromptContext += pairs(p.Start+p.Tokens) - pairs(p.Start)
+		if p.Last {
+			w.Seqs++
+		}
+	}
+	r.r.Prompted += w.Prompt
+	blocks, tokens := r.ample.Used()
+	r.requests.emptySlots = blocks*r.config.Server.BlockSize - tokens
+	seconds := r.config.Cost.Iteration(r.r.Iterations, w)
+	r.r.Iterations++
+	r.measure(seconds)
+	r.now += seconds
+	r.r.Generated += w.Seqs
+	for _, p := range s.Prefills {
+		if q := &r.requests.all[p.ID]; p.Last {
+			q.first = r.now
+			if r.config.First != nil {
+				r.config.First(int(q.index), r.delivered())
+			}
+		}
+	}
+	r.ended = r.ample.Finish(r.ended[:0])
+	for _, at := range r.ended {
+		r.answer(at)
+	}
+	return nil
+}
+
+// usage returns how full the memory is.
+func (r *run) usage() serve.Usage {
+	if r.ample == nil {
+		return r.scheduler.Usage()
+	}
+	used, _ := r.ample.Used()
+	return serve.Usage{Blocks: r.config.Server.NumGPUBlocks, Used: used, Logical: used}
+}

@@ -1,0 +1,273 @@
+package sim
+
+import (
+	"fmt"
+
+	"llmmemory/internal/scheduling/serve"
+	"llmmemory/internal/simulation/cost"
+)
+
+// iterate runs one iteration.
+func (r *run) iterate() error {
+	seconds, err := r.begin()
+	if err != nil {
+		return err
+	}
+	r.now += seconds
+	return r.end()
+}
+
+// begin schedules an iteration and returns how long it takes.
+func (r *run) begin() (seconds float64, err error) {
+	if err := r.scheduler.Step(&r.it); err != nil {
+		return 0, fmt.Errorf("%s at %.3f s: %w", r.kind.Name, r.now, err)
+	}
+	if r.observer != nil {
+		if err := r.observer.Observe(r.now, &r.it); err != nil {
+			return 0, err
+		}
+	}
+	if r.it.Idle() {
+		return 0, fmt.Errorf("%w: %d prompts wait forever in %s at %.3f s", ErrStuck, r.requests.live, r.kind.Name, r.now)
+	}
+	for _, id := range r.it.Ignored {
+		r.drop(int32(id))
+	}
+	seconds = r.config.Cost.Iteration(r.r.Iterations, r.work())
+	if r.drafts != nil && len(r.it.Decodes) > 0 {
+		seconds += r.config.Decoding.DraftTime
+	}
+	r.r.Iterations++
+	r.measure(seconds)
+	return seconds, nil
+}
+
+// end generates the tokens of the iteration and ends the requests that are complete.
+func (r *run) end() error {
+	if err := r.generate(); err != nil {
+		return err
+	}
+	if r.beams != nil {
+		if err := r.refork(); err != nil {
+			return err
+		}
+	}
+	return r.finish()
+}
+
+// work returns what the iteration computes and moves, and updates what is in memory.
+func (r *run) work() cost.Work {
+	it := &r.it
+	var w cost.Work
+	for _, p := range it.Preempted {
+		r.requests.setResident(&r.requests.all[p.ID], false)
+		if p.Swapped {
+			r.r.Swapped++
+		} else {
+			r.r.Recomputed++
+		}
+	}
+	for i := range it.Prefills {
+		p := &it.Prefills[i]
+		q := &r.requests.all[p.ID]
+		end := p.Start + p.Tokens
+		r.requests.setResident(q, true)
+		r.requests.setLength(q, min(end, q.prompt+q.output))
+		computed := p.Tokens - p.Cached
+		w.Prompt += computed
+		w.PromptContext += pairs(end) - pairs(end-computed)
+		r.r.Hits += p.Cached
+		if p.Last {
+			w.Seqs += p.Seqs
+		}
+	}
+	r.r.Prompted += w.Prompt
+	for i := range it.Decodes {
+		d := &it.Decodes[i]
+		q := &r.requests.all[d.ID]
+		r.requests.setResident(q, true)
+		r.requests.setLength(q, min(d.Context, q.prompt+q.output))
+		w.Seqs += d.Seqs
+		w.Context += d.Context * d.Seqs
+		w.Prompt += d.Drafts
+		w.PromptContext += pairs(d.Context+d.Drafts) - pairs(d.Context)
+	}
+	w.SwapBlocks = len(it.SwapOut) + len(it.SwapIn)
+	w.Swaps = w.SwapBlocks // vLLM makes a transfer of each block, neighbours or not
+	w.CopyBlocks = len(it.Copies) + len(r.reforks.Copies)
+	r.reforks.Copies = r.reforks.Copies[:0]
+	r.r.SwapBlocks += w.SwapBlocks
+	r.r.CopyBlocks += w.CopyBlocks
+	return w
+}
+
+// pairs returns how many tokens the first n tokens of a sequence attend to, together.
+func pairs(n int) int64 { return int64(n) * int64(n+1) / 2 }
+
+// measure adds the iteration to the window.
+func (r *run) measure(seconds float64) {
+	w, l := &r.window, &r.requests
+	if !w.within(r.now) {
+		return
+	}
+	a := &w.sum
+	a.Iterations++
+	a.Milli += seconds
+	a.Requests += float64(l.requests)
+	a.Sequences += float64(l.sequences)
+	a.Waiting += float64(l.live - l.requests)
+	slots := float64(r.config.Server.NumGPUBlocks * r.config.Server.BlockSize)
+	switch r.kind.Memory {
+	case Reserved:
+		a.Tokens += float64(l.tokens) / slots
+		a.Reservation += float64(l.reserved) / slots
+		a.Internal += float64(l.neverUsed) / slots
+	case Paged:
+		u := r.usage()
+		used := u.Used * r.config.Server.BlockSize
+		empty := min(l.emptySlots, used)
+		a.Tokens += float64(used-empty) / slots
+		a.Internal += float64(empty) / slots
+		if u.Used > 0 {
+			w.sharing += float64(u.Logical) / float64(u.Used)
+			w.shared++
+		}
+	}
+}
+
+// generate gives every sequence its token, and notes which requests are complete.
+func (r *run) generate() error {
+	r.done = r.done[:0]
+	before := r.r.Generated
+	for i := range r.it.Prefills {
+		if p := &r.it.Prefills[i]; p.Last {
+			r.token(p.ID, 1)
+		}
+	}
+	for i := range r.it.Decodes {
+		d := &r.it.Decodes[i]
+		n := 1
+		if d.Drafts > 0 {
+			n += r.accepted(d)
+		}
+		r.token(d.ID, n)
+	}
+	return r.advance(r.r.Generated > before || len(r.it.Ignored) > 0)
+}
+
+// advance notices requests that preempt each other forever, as V0's chunked
+// prompts do when each takes all blocks and needs one more (scheduling/vllm/v0/RULES.md §8). A prompt
+// that is computed token by token gets to its end before.
+func (r *run) advance(further bool) error {
+	if r.stepsWithoutToken++; further {
+		r.stepsWithoutToken = 0
+	}
+	if r.stepsWithoutToken > 4*(r.config.Server.MaxModelLen+1024) {
+		return fmt.Errorf("%w: %d prompts take memory from each other forever in %s at %.3f s: %d iterations without a "+
+			"token; give it more blocks",
+			ErrStuck, r.requests.live, r.kind.Name, r.now, r.stepsWithoutToken)
+	}
+	return nil
+}
+
+// accepted returns how many drafts of a decode are right, up to the answer's end.
+func (r *run) accepted(d *serve.Decode) int {
+	q := &r.requests.all[d.ID]
+	n := 0
+	for n < d.Drafts && q.generated+1+n < q.output && r.rng.Float64() < r.config.Decoding.Accept {
+		n++
+	}
+	if n > 0 {
+		if err := r.drafts.Generated(d.ID, n+1); err != nil {
+			panic("sim: " + err.Error()) // it is in the step
+		}
+	}
+	return n
+}
+
+func (r *run) token(id, n int) {
+	q := &r.requests.all[id]
+	if q.generated == 0 {
+		q.first = r.now
+		if r.config.First != nil {
+			r.config.First(int(q.index), r.delivered())
+		}
+	}
+	q.generated += n
+	r.r.Generated += n * q.seqs
+	if q.generated == q.output {
+		r.done = append(r.done, id)
+	}
+}
+
+// finish reports those that are complete.
+func (r *run) finish() error {
+	if len(r.done) == 0 {
+		return nil
+	}
+	var err error
+	if r.answered, err = r.scheduler.Finish(r.answered[:0], r.done...); err != nil {
+		return err
+	}
+	for _, id := range r.answered {
+		r.answer(int32(id))
+	}
+	if r.observer != nil {
+		return r.observer.Finished(r.now, r.answered...)
+	}
+	return nil
+}
+
+// answer removes a request that has left the system, and
+// measures it if it was the last one of its group.
+func (r *run) answer(at int32) {
+	q := r.requests.all[at]
+	dropped := r.requests.all[q.group].dropped
+	if !r.requests.remove(at) {
+		return
+	}
+	if dropped {
+		r.dropped(&q)
+		return
+	}
+	r.sent(q.session)
+	r.r.Answered++
+	r.latencies.Add(r.depart(&q, true))
+}
+
+// dropped counts a request that its system has dropped.
+func (r *run) dropped(q *request) {
+	r.sent(0)
+	r.r.Dropped++
+	r.depart(q, false)
+}
+
+// sent reports to the clients, if there are any, that a request left.
+func (r *run) sent(session int64) {
+	if r.clients != nil {
+		r.clients.Answered(session, r.delivered(), r.requests.live)
+	}
+}
+
+// delivered returns when a client receives the tokens of the iteration that ends now. The server's own work delays
+// every token of an answer equally.
+func (r *run) delivered() float64 { return r.now + r.config.Cost.FirstToken() }
+
+// drop removes a request that its system will never run.
+func (r *run) drop(at int32) {
+	r.requests.all[r.requests.all[at].group].dropped = true
+	q := r.requests.all[at]
+	if r.requests.remove(at) {
+		r.dropped(&q)
+	}
+}
+
+// depart reports that a request has left.
+func (r *run) depart(q *request, answered bool) Departure {
+	d := Departure{Index: int(q.index), Session: q.session, Arrival: q.arrival,
+		First: q.first + r.config.Cost.FirstToken(), Done: r.delivered(), Output: q.output, Answered: answered}
+	if r.config.Left != nil {
+		r.config.Left(d)
+	}
+	return d
+}

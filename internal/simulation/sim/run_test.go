@@ -1,0 +1,655 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"llmmemory/internal/scheduling/device"
+	"llmmemory/internal/scheduling/reqtable"
+	"llmmemory/internal/scheduling/serve"
+	"llmmemory/internal/simulation/cost"
+	"llmmemory/internal/simulation/workload"
+)
+
+// list is a source of these requests.
+type list []workload.Request
+
+func (l *list) Next(r *workload.Request) error {
+	if len(*l) == 0 {
+		return io.EOF
+	}
+	*r = (*l)[0]
+	*l = (*l)[1:]
+	return nil
+}
+
+func paperCost(t require.TestingT) *cost.Model {
+	setup, err := cost.Open("paper-opt-13b")
+	require.NoError(t, err)
+	m, err := setup.Model(16)
+	require.NoError(t, err)
+	return m
+}
+
+func poisson(t testing.TB, name string, rate, until float64, count int, seed uint64) workload.Source {
+	lengths, _, err := workload.Named(name)
+	require.NoError(t, err)
+	source, err := workload.Gamma(lengths, rate, 1, seed, until, count)
+	require.NoError(t, err)
+	return source
+}
+
+// served runs requests with the paper's times, if the configuration has none.
+func served(t require.TestingT, c Config, requests ...workload.Request) *Result {
+	return ran(t, c, (*list)(&requests))
+}
+
+// ran is served for a source.
+func ran(t require.TestingT, c Config, source workload.Source) *Result {
+	if c.Cost == nil {
+		c.Cost = paperCost(t)
+	}
+	r, err := Run(context.Background(), c, source)
+	require.NoError(t, err)
+	return r
+}
+
+// Ensure that a result keeps nothing else of its run in memory.
+func TestAResultDoesNotKeepItsRun(t *testing.T) {
+	freed := make(chan struct{})
+	source := &list{{Prompt: 100, Output: 3}}
+	runtime.AddCleanup(source, func(freed chan struct{}) { close(freed) }, freed)
+	r := ran(t, Config{Server: Server{System: "sosp"}}, source)
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		select {
+		case <-freed:
+			return true
+		default:
+			return false
+		}
+	}, 10*time.Second, time.Millisecond)
+	require.Equal(t, 1, r.Answered)
+}
+
+// Ensure that the server's own work adds to first tokens and to whole answers alone, and that a client that waits
+// for an answer sends its next request when it has it.
+func TestTheWayThroughAServerComesOnce(t *testing.T) {
+	const way = 0.5
+	r := served(t, Config{Server: Server{System: "sosp"}, Cost: paperCost(t).Within(1, way),
+		MaxConcurrency: 1}, workload.Request{Prompt: 100, Output: 3}, workload.Request{Prompt: 100, Output: 3})
+	first := 0.0363
+	whole := first + 2*0.0223 + 0.0007e-3*(101+102)
+	require.InDelta(t, first+way, r.TTFT.Max, 1e-12)
+	require.InDelta(t, whole+way, r.EndToEnd.Max, 1e-12)
+	require.InDelta(t, (whole-first)/2, r.TPOT.Mean, 1e-12)
+	require.InDelta(t, whole+way+whole, r.Seconds, 1e-12)
+}
+
+// Ensure that times are those that can be added up by hand: a prompt of 100
+// tokens takes 22 + 0.3 + 14 ms, a decode 22 + 0.3 + 0.0007 for each token that
+// it attends to.
+func TestOneRequestTakesWhatTheModelSays(t *testing.T) {
+	r := served(t, Config{Server: Server{System: "sosp"}}, workload.Request{Arrival: 5, Prompt: 100, Output: 3})
+	first := 0.0363
+	whole := first + 2*0.0223 + 0.0007e-3*(101+102)
+	require.InDelta(t, 5+whole, r.Seconds, 1e-12)
+	require.InDelta(t, first, r.TTFT.Mean, 1e-12)
+	require.InDelta(t, whole, r.EndToEnd.Mean, 1e-12)
+	require.InDelta(t, whole/3, r.Normalized.Mean, 1e-12)
+	require.InDelta(t, (whole-first)/2, r.TPOT.Mean, 1e-12)
+	require.Equal(t, 3, r.Iterations)
+	require.Equal(t, 3, r.Generated)
+	require.Equal(t, 100, r.Prompted)
+	require.Equal(t, 1, r.Answered)
+	// 7 blocks for 100 to 102 tokens: 983 × 16 slots.
+	require.InDelta(t, (100+101+102)/3.0/15728, r.Window.Tokens, 1e-12)
+	require.InDelta(t, (7*16-101)/15728.0, r.Window.Internal, 1e-12)
+	require.InDelta(t, 1-7*16/15728.0, r.Window.External, 1e-12)
+}
+
+// Ensure that what Orca has in memory is divided as in the paper: 100 + 3 tokens
+// in a chunk of 2,048.
+func TestOrcasMemoryIsDividedAsInThePaper(t *testing.T) {
+	for system, never := range map[string]float64{"orca-max": 2048 - 103, "orca-pow2": 1, "orca-oracle": 0} {
+		for _, n := range []float64{1, 2} {
+			config := Config{Server: Server{System: system}, Cost: paperCost(t), Decoding: Decoding{Samples: int(n)}}
+			r := served(t, config, workload.Request{Prompt: 100, Output: 3})
+			require.InDelta(t, n*101/15728, r.Window.Tokens, 1e-12)
+			require.InDelta(t, n*2/15728, r.Window.Reservation, 1e-12)
+			require.InDelta(t, n*never/15728, r.Window.Internal, 1e-12, system)
+		}
+	}
+}
+
+// Ensure that equal configurations give equal results, to the byte, and other
+// seeds others.
+func TestEqualConfigurationsGiveEqualResults(t *testing.T) {
+	for _, system := range Systems() {
+		t.Run(system, func(t *testing.T) {
+			run := func(seed uint64) string {
+				config := Config{Server: Server{System: system}, Cost: paperCost(t), From: 10, Until: 60}
+				if system == "sosp" {
+					config.Decoding = Decoding{Samples: 3, Beam: true, Replace: 0.1}
+				}
+				if system == "vllm-v1" {
+					config.Decoding = Decoding{Drafts: 3, Accept: 0.6}
+				}
+				config.Seed = seed
+				r := ran(t, config, poisson(t, "sharegpt", 1, 60, 0, 3))
+				text, err := json.Marshal(r)
+				require.NoError(t, err)
+				return string(text)
+			}
+			require.Equal(t, run(1), run(1))
+			if system == "sosp" || system == "vllm-v1" {
+				require.NotEqual(t, run(1), run(2))
+			}
+		})
+	}
+}
+
+// A witness compares what the run says with what the scheduler has, after each
+// step.
+type witness struct {
+	t       *rapid.T
+	r       *run
+	fastest float64
+}
+
+func (w *witness) Finished(float64, ...int) error         { return nil }
+func (w *witness) Reforked(int, int, int, ...device.Pair) {}
+func (w *witness) Observe(now float64, _ *serve.Iteration) error {
+	require.GreaterOrEqual(w.t, now, w.fastest)
+	w.fastest = now
+	if c, ok := w.r.scheduler.(interface{ Check() error }); ok {
+		require.NoError(w.t, c.Check())
+	}
+	return nil
+}
+
+// checkSums adds up again what the run counts.
+func checkSums(t *rapid.T, r *run) {
+	l := &r.requests
+	again := requestTable{server: l.server, kind: l.kind, all: l.all}
+	spare := map[int32]bool{}
+	for _, at := range l.free {
+		require.False(t, spare[at])
+		spare[at] = true
+	}
+	families := map[int32]bool{}
+	for at := range l.all {
+		q := &l.all[at]
+		if spare[int32(at)] {
+			require.False(t, q.resident)
+			continue
+		}
+		if q.resident {
+			again.count(q, 1)
+			families[q.group] = true
+		}
+	}
+	require.Equal(t, len(families), l.requests)
+	if q, ok := r.scheduler.(interface {
+		Queues() (waiting, running, swapped []int)
+	}); ok {
+		_, running, _ := q.Queues()
+		inMemory := []int{}
+		for at := range l.all {
+			if l.all[at].resident {
+				inMemory = append(inMemory, at)
+			}
+		}
+		require.ElementsMatch(t, running, inMemory)
+	}
+	require.Equal(t, again.sequences, l.sequences)
+	require.Equal(t, again.tokens, l.tokens)
+	require.Equal(t, again.reserved, l.reserved)
+	require.Equal(t, again.neverUsed, l.neverUsed)
+	require.Equal(t, again.emptySlots, l.emptySlots)
+}
+
+// Ensure that with any requests in any memory the sums are right after every
+// iteration, that memory adds up to 1, and that all that arrives is accounted for.
+func TestMemoryAndRequestsAddUpAfterEveryIteration(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		config := Config{
+			Server: Server{
+				System:    rapid.SampledFrom(Systems()).Draw(t, "system"),
+				BlockSize: 4, MaxModelLen: 64,
+				NumGPUBlocks: rapid.IntRange(4, 60).Draw(t, "blocks"),
+				NumCPUBlocks: 400, MaxNumBatchedTokens: 80, MaxNumSeqs: rapid.IntRange(4, 12).Draw(t, "seqs"),
+				Swap: rapid.Bool().Draw(t, "swap"), NoCaching: rapid.Bool().Draw(t, "caching"),
+			},
+			Cost: paperCost(t),
+			Seed: 1,
+		}
+		kind, err := Lookup(config.Server.System)
+		require.NoError(t, err)
+		config.Decoding.Samples = rapid.IntRange(1, 3).Draw(t, "samples")
+		if kind.Beams {
+			config.Decoding.Beam = rapid.Bool().Draw(t, "beam")
+			config.Decoding.Replace = rapid.Float64Range(0, 1).Draw(t, "replace")
+		}
+		if kind.Drafts {
+			config.Decoding.Drafts = rapid.IntRange(0, 3).Draw(t, "drafts")
+			config.Decoding.Accept = 0.5
+		}
+		var source list
+		at := 0.0
+		for range rapid.IntRange(0, 25).Draw(t, "requests") {
+			at += rapid.Float64Range(0, 0.3).Draw(t, "gap")
+			source = append(source, workload.Request{
+				Arrival: at,
+				Prompt:  rapid.IntRange(1, 50).Draw(t, "prompt"), Output: rapid.IntRange(1, 30).Draw(t, "output"),
+			})
+		}
+		n := len(source)
+		r, err := newRun(config, &source)
+		require.NoError(t, err)
+		r.observer = &witness{t: t, r: r}
+		for {
+			require.NoError(t, r.arrive())
+			if r.requests.live == 0 && r.clients.Done() {
+				break
+			}
+			if r.requests.live == 0 {
+				r.now = r.clients.Arrival()
+				continue
+			}
+			require.NoError(t, r.iterate())
+			checkSums(t, r)
+		}
+		result := r.result()
+		require.Equal(t, n, result.Arrived)
+		require.Equal(t, n, result.Answered+result.Refused+result.Dropped)
+		require.Zero(t, r.requests.sequences)
+		w := result.Window
+		for _, part := range []float64{w.Tokens, w.Reservation, w.Internal, w.External} {
+			require.True(t, part >= -1e-9 && part <= 1+1e-9, "%+v", w)
+		}
+		if used := r.scheduler.Usage().Used; !r.readsTokens {
+			require.Zero(t, used)
+		}
+	})
+}
+
+// Ensure Little's law: requests in the system are their rate times their time
+// there, if the window is the whole run.
+func TestLittlesLawHolds(t *testing.T) {
+	r := ran(t, Config{Server: Server{System: "sosp"}}, poisson(t, "sharegpt", 1, 2000, 0, 1))
+	require.Equal(t, r.Arrived, r.Answered)
+	// Iterations are weighted by their time only nearly, so 5 %.
+	inside := float64(r.Answered) * r.EndToEnd.Mean / r.Seconds
+	require.InEpsilon(t, inside, r.Window.Requests+r.Window.Waiting, 0.05)
+}
+
+// Ensure that answers to one prompt are one request to the user, in systems with
+// groups and in those that make a request of each.
+func TestSamplesOfAPromptAreOneRequestToTheUser(t *testing.T) {
+	for _, system := range []string{"sosp", "orca-oracle", "vllm-v0", "vllm-v1"} {
+		r := served(t, Config{Server: Server{System: system},
+			Decoding: Decoding{Samples: 4}}, workload.Request{Prompt: 64, Output: 10})
+		require.Equal(t, 1, r.Answered, system)
+		require.Equal(t, 40, r.Generated)
+		require.InDelta(t, 1, r.Window.Requests, 1e-12, system)
+		require.InDelta(t, 4, r.Window.Sequences, 1e-12)
+		switch system {
+		case "sosp":
+			require.Equal(t, 64, r.Prompted)
+			require.InDelta(t, 1-1/4.0, r.Window.Saving, 0.3)
+		case "vllm-v1":
+			require.Equal(t, 3*48, r.Hits, "whole blocks before the last token")
+		case "vllm-v0":
+			require.Equal(t, 4*64, r.Prompted)
+			require.Zero(t, r.Window.Saving)
+		}
+	}
+}
+
+// Ensure that a shared prefix is computed once, or never.
+func TestASharedPrefixIsComputedOnce(t *testing.T) {
+	source := func() *list {
+		return &list{{Prompt: 100, Output: 2, Shared: 80}, {Arrival: 1, Prompt: 90, Output: 2, Shared: 80}}
+	}
+	r := ran(t, Config{Server: Server{System: "sosp", Prefix: 80}}, source())
+	require.Equal(t, 160, r.Hits)
+	require.Equal(t, 30, r.Prompted)
+	r = ran(t, Config{Server: Server{System: "vllm-v1"}}, source())
+	require.Equal(t, 80, r.Hits)
+	require.Equal(t, 110, r.Prompted)
+}
+
+// Ensure that drafts that are always right are always used: a prefill and 2
+// decodes of 4 tokens each.
+func TestRightDraftsAreAlwaysUsed(t *testing.T) {
+	run := func(accept float64) *Result {
+		r := served(t, Config{
+			Server:   Server{System: "vllm-v1"},
+			Decoding: Decoding{Drafts: 3, Accept: accept, DraftTime: 0.001},
+		}, workload.Request{Prompt: 10, Output: 9})
+		return r
+	}
+	require.Equal(t, 3, run(1).Iterations)
+	require.Equal(t, 9, run(0).Iterations)
+	// A prompt of 10, a decode and 3 drafts with 11 tokens to attend to, one with 15,
+	// of which V1 verifies all 3 again; a millisecond to guess each time.
+	require.InDelta(t, 3*0.0223+0.14e-3*(10+3+3)+0.0007e-3*(11+15)+2*0.001, run(1).Seconds, 1e-12)
+}
+
+// Ensure that a run can be stopped at a time, and by its context.
+func TestARunCanBeStopped(t *testing.T) {
+	config := Config{Server: Server{System: "orca-max"}, Cost: paperCost(t), From: 50, Until: 100, Stop: true}
+	r := ran(t, config, poisson(t, "sharegpt", 2, 0, 0, 1))
+	require.InDelta(t, 100, r.Seconds, 0.1)
+	require.Less(t, r.Answered, r.Arrived)
+	require.InDelta(t, 7, r.Window.Requests, 1e-9, "the paper's Orca (Max) has 7 requests (Fig. 13)")
+	require.InDelta(t, 1-7*128/983.0, r.Window.External, 1e-9)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	config = Config{Server: Server{System: "orca-max"}, Cost: paperCost(t), Progress: func(now float64, _, _ int) {
+		if now > 30 {
+			cancel()
+		}
+	}}
+	r, err := Run(ctx, config, poisson(t, "sharegpt", 2, 0, 0, 1))
+	require.ErrorIs(t, err, context.Canceled)
+	require.Positive(t, r.Answered)
+}
+
+// Ensure that a run of which no request is served can be stopped too.
+func TestEndsWhereAllIsRefused(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	calls := 0
+	config := Config{Server: Server{System: "sosp", MaxNumBatchedTokens: 1}, Cost: paperCost(t),
+		Progress: func(float64, int, int) {
+			if calls++; calls == 3 {
+				cancel()
+			}
+		}}
+	r, err := Run(ctx, config, poisson(t, "alpaca", 2, 0, 0, 1))
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, r.Arrived, r.Refused)
+}
+
+func TestImpossibleConfigurationsAreRefused(t *testing.T) {
+	for _, tc := range []struct {
+		name, wantErr string
+		config        Config
+	}{
+		{"an unknown system", `no system "orca": want fastertransformer, orca-max`, Config{Server: Server{System: "orca"}}},
+		{"beams in a system without them", "vllm-v1 runs no beam search", Config{Server: Server{System: "vllm-v1"},
+			Decoding: Decoding{Beam: true, Samples: 2}}},
+		{"drafts in a system without them", "sosp verifies no drafts",
+			Config{Server: Server{System: "sosp"}, Decoding: Decoding{Drafts: 2}}},
+		{"a share of replaced beams that is not a number", "want 0 to 1",
+			Config{Server: Server{System: "sosp"}, Decoding: Decoding{Replace: math.NaN()}}},
+		{"a negative end", "until -1 s", Config{Server: Server{System: "sosp"}, Stop: true, Until: -1}},
+		{"a length that is no multiple of the block size", "sequences of at most 2000 tokens",
+			Config{Server: Server{System: "orca-max", MaxModelLen: 2000, BlockSize: 24}}},
+		{"a negative number of answers", "-2 answers",
+			Config{Server: Server{System: "sosp"}, Decoding: Decoding{Samples: -2}}},
+		{"too many answers", "1025 answers to a prompt: want 1 to 1024", Config{Server: Server{System: "vllm-v1"},
+			Decoding: Decoding{Samples: 1025}}},
+		{"too many drafts", "1025 drafts: want 0 to 1024", Config{Server: Server{System: "vllm-v1"},
+			Decoding: Decoding{Drafts: 1025}}},
+		{"a draft time that is not a number", "drafts take NaN s", Config{Server: Server{System: "vllm-v1"},
+			Decoding: Decoding{Drafts: 2, DraftTime: math.NaN()}}},
+		{"an endless draft time", "drafts take +Inf s", Config{Server: Server{System: "vllm-v1"},
+			Decoding: Decoding{Drafts: 2, DraftTime: math.Inf(1)}}},
+		{"too many GPU blocks", "33554433 blocks and 1638 on the CPU: want at most",
+			Config{Server: Server{System: "sosp", NumGPUBlocks: 1<<25 + 1}}},
+		{"too many CPU blocks", "983 blocks and 33554433 on the CPU: want at most",
+			Config{Server: Server{System: "vllm-v0", NumCPUBlocks: 1<<25 + 1}}},
+	} {
+		tc.config.Cost = paperCost(t)
+		_, err := Run(context.Background(), tc.config, &list{})
+		require.ErrorIs(t, err, ErrConfig, tc.name)
+		require.ErrorContains(t, err, tc.wantErr, tc.name)
+	}
+	bad := errors.New("line 7")
+	_, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t)}, failing{bad})
+	require.ErrorIs(t, err, bad)
+}
+
+type failing struct{ err error }
+
+func (f failing) Next(*workload.Request) error { return f.err }
+
+// Ensure that requests that are too long are counted, with the first reason.
+func TestRequestsThatAreTooLongAreCounted(t *testing.T) {
+	r := served(t, Config{Server: Server{System: "orca-oracle"}}, workload.Request{Prompt: 2000, Output: 100},
+		workload.Request{Prompt: 10, Output: 10})
+	require.Equal(t, 1, r.Refused)
+	require.Equal(t, 1, r.Answered)
+	require.Contains(t, r.Refusal, "no sequence has more than 2048")
+}
+
+// Ensure that requests that take all memory from each other in turn end a run, and
+// that one whose prompt takes long does not.
+func TestRequestsThatOnlyPreemptEachOtherEndARun(t *testing.T) {
+	config := Config{Server: Server{System: "vllm-v0", Chunked: true, MaxNumBatchedTokens: 1, MaxModelLen: 640,
+		NumGPUBlocks: 40}, Cost: paperCost(t)}
+	_, err := Run(context.Background(), config, &list{{Prompt: 630, Output: 10}, {Prompt: 630, Output: 10}})
+	require.ErrorIs(t, err, ErrStuck)
+	require.ErrorContains(t, err, "2 prompts take memory from each other forever in vllm-v0")
+	config.Server.NumGPUBlocks = 41
+	r := served(t, config, workload.Request{Prompt: 630, Output: 10}, workload.Request{Prompt: 630, Output: 10})
+	require.Equal(t, 2, r.Answered)
+	require.Equal(t, 2*(630+9), r.Iterations)
+}
+
+func TestMemoryDoesNotGrowWithTheRequests(t *testing.T) {
+	heap := func(n int) uint64 {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		r := ran(t, Config{Server: Server{System: "sosp"}}, poisson(t, "alpaca", 25, 0, n, 1))
+		require.Equal(t, n, r.Answered)
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	short, long := heap(2000), heap(12_000)
+	require.Less(t, long, short+short/2+100_000, "bytes allocated in all for 2,000 and for 12,000 requests")
+}
+
+// BenchmarkThousandSeconds is 1,000 simulated seconds of ShareGPT at 2 requests
+// a second with the paper's 983 blocks.
+func BenchmarkThousandSeconds(b *testing.B) {
+	for _, system := range Systems() {
+		b.Run(system, func(b *testing.B) {
+			b.ReportAllocs()
+			for range b.N {
+				_, err := Run(context.Background(), Config{Server: Server{System: system}, Cost: paperCost(b), Until: 1000,
+					Stop: true},
+					poisson(b, "sharegpt", 2, 0, 0, 1))
+				require.NoError(b, err)
+			}
+		})
+	}
+}
+
+func Example() {
+	lengths, _, _ := workload.Named("sharegpt")
+	source, _ := workload.Gamma(lengths, 2, 1, 1, 100, 0)
+	setup, _ := cost.Open("paper-opt-13b")
+	model, _ := setup.Model(16)
+	r, err := Run(context.Background(), Config{Server: Server{System: "orca-max"}, Cost: model, Until: 100}, source)
+	fmt.Println(r.Arrived, r.Answered, err)
+	// Output: 216 216 <nil>
+}
+
+// endless is a source of ShareGPT's lengths whose next request has never come
+// yet.
+type endless struct {
+	lengths workload.Lengths
+	rng     *rand.Rand
+}
+
+func (e *endless) Next(r *workload.Request) error {
+	prompt, output := e.lengths.Draw(e.rng)
+	*r = workload.Request{Arrival: math.Inf(1), Prompt: prompt, Output: output}
+	return nil
+}
+
+// Ensure that iterations allocate nothing once arrays have grown, under traffic
+// that preempts where memory is paged.
+func TestIterationsDoNotAllocate(t *testing.T) {
+	lengths, _, err := workload.Named("sharegpt")
+	require.NoError(t, err)
+	for _, system := range Systems() {
+		t.Run(system, func(t *testing.T) {
+			r, err := newRun(Config{Server: Server{System: system}, Cost: paperCost(t)},
+				&endless{lengths, rand.New(rand.NewPCG(1, 1))})
+			require.NoError(t, err)
+			iterate := func(n int) {
+				for range n {
+					for r.requests.live < 80 {
+						r.clients.next.Arrival = 0
+						if err := r.arrive(); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if err := r.iterate(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			iterate(20_000)
+			before := r.r
+			// Maps and arrays may still grow now and then.
+			require.LessOrEqual(t, testing.AllocsPerRun(1, func() { iterate(3000) }), 30.0, "in 3,000 iterations")
+			require.Greater(t, r.r.Answered, before.Answered+30)
+			if r.kind.Memory == Paged {
+				require.Greater(t, r.r.Recomputed, before.Recomputed+5)
+			}
+		})
+	}
+}
+
+func TestAnIterationCostsWhatIsInIt(t *testing.T) {
+	r, err := newRun(Config{Server: Server{System: "sosp"}, Cost: paperCost(t)}, &list{})
+	require.NoError(t, err)
+	for range 6 {
+		r.requests.insert(&workload.Request{Prompt: 100, Output: 100}, 3, reqtable.None)
+	}
+	r.requests.setResident(&r.requests.all[5], true)
+	r.reforks.Copies = make([]device.Pair, 2)
+	r.it = serve.Iteration{
+		Prefills: []serve.Prefill{
+			{ID: 0, Tokens: 30, Seqs: 3},
+			{ID: 1, Start: 10, Tokens: 20, Cached: 4, Seqs: 3, Last: true},
+		},
+		Decodes:   []serve.Decode{{ID: 2, Context: 50, Seqs: 3}, {ID: 3, Context: 20, Seqs: 1, Drafts: 2}},
+		Preempted: []serve.Preemption{{ID: 4}, {ID: 5, Swapped: true}},
+		SwapOut:   make([]device.Pair, 2), SwapIn: make([]device.Pair, 3), Copies: make([]device.Pair, 4),
+	}
+	sum := func(from, to int64) (n int64) {
+		for i := from; i <= to; i++ {
+			n += i
+		}
+		return n
+	}
+	require.Equal(t, cost.Work{
+		Seqs: 3 + 3 + 1, Context: 3*50 + 20, Prompt: 30 + 16 + 2,
+		PromptContext: sum(1, 30) + sum(15, 30) + sum(21, 22),
+		SwapBlocks:    5, Swaps: 5, CopyBlocks: 6,
+	}, r.work())
+	require.Equal(t, 5, r.r.SwapBlocks)
+	require.Equal(t, 6, r.r.CopyBlocks)
+	require.Equal(t, 4, r.r.Hits)
+	require.Equal(t, 1, r.r.Recomputed)
+	require.Equal(t, 1, r.r.Swapped)
+	require.False(t, r.requests.all[5].resident)
+	require.Equal(t, 4, r.requests.requests)
+	require.Zero(t, r.work().CopyBlocks-4, "copies of beams are made once")
+}
+
+func TestAnswersToAPromptDifferFromTheirFirstToken(t *testing.T) {
+	r, err := newRun(Config{Server: Server{System: "vllm-v1"}, Cost: paperCost(t)}, &list{{Prompt: 5, Output: 4}})
+	require.NoError(t, err)
+	r.clients.Take(&r.incoming)
+	a, b := r.tokens(nil, 3, 0), r.tokens(nil, 3, 1)
+	require.Equal(t, a[:5], b[:5])
+	for i := 5; i < 9; i++ {
+		require.NotEqual(t, a[i], b[i])
+	}
+}
+
+func TestBeamsAreReplacedAsOftenAsAskedFor(t *testing.T) {
+	run := func(replace float64) *Result {
+		r := served(t, Config{
+			Server: Server{System: "sosp"}, Decoding: Decoding{Samples: 4, Beam: true, Replace: replace},
+		}, workload.Request{Prompt: 100, Output: 200})
+		return r
+	}
+	never, seldom, often := run(0), run(0.01), run(0.5)
+	require.Equal(t, 3, never.CopyBlocks, "of the prompt's last block")
+	require.Greater(t, seldom.CopyBlocks, never.CopyBlocks)
+	require.Greater(t, often.CopyBlocks, 5*seldom.CopyBlocks)
+	require.Greater(t, often.Window.Saving, seldom.Window.Saving)
+}
+
+// Ensure that averages are of the window, whether the run ends with it or not.
+func TestAveragesAreOfTheWindow(t *testing.T) {
+	run := func(from, until float64) int {
+		r := ran(t, Config{Server: Server{System: "sosp"}, From: from,
+			Until: until}, poisson(t, "sharegpt", 1, 100, 0, 1))
+		require.Equal(t, r.Arrived, r.Answered)
+		return r.Window.Iterations
+	}
+	all := run(0, 0)
+	require.Equal(t, all, run(0, 50)+run(50, 0))
+	require.Equal(t, all, run(0, 50)+run(50, 70)+run(70, 0))
+}
+
+func TestAServersFieldsReachItsSystem(t *testing.T) {
+	run := func(s Server, n int, r workload.Request) *Result {
+		var source list
+		for range n {
+			source = append(source, r)
+		}
+		result, err := Run(context.Background(), Config{Server: s, Cost: paperCost(t)}, &source)
+		require.NoError(t, err)
+		return result
+	}
+	crowd := workload.Request{Prompt: 100, Output: 100}
+	for _, system := range []string{"sosp", "vllm-v0"} {
+		r := run(Server{System: system, NumGPUBlocks: 100}, 30, crowd)
+		require.True(t, r.Recomputed > 0 && r.Swapped == 0, "%+v", r)
+		r = run(Server{System: system, NumGPUBlocks: 100, Swap: true}, 30, crowd)
+		require.True(t, r.Recomputed == 0 && r.Swapped > 0, "%+v", r)
+		require.Positive(t, r.SwapBlocks)
+	}
+	shared := workload.Request{Prompt: 100, Output: 10, Shared: 96}
+	require.Positive(t, run(Server{System: "vllm-v1", MaxNumSeqs: 1}, 2, shared).Hits)
+	require.Zero(t, run(Server{System: "vllm-v1", MaxNumSeqs: 1, NoCaching: true}, 2, shared).Hits)
+	require.Zero(t, run(Server{System: "vllm-v0", MaxNumSeqs: 1}, 2, shared).Hits)
+	require.Positive(t, run(Server{System: "vllm-v0", MaxNumSeqs: 1, Caching: true}, 2, shared).Hits)
+
+	long := workload.Request{Prompt: 600, Output: 10}
+	require.Equal(t, 1, run(Server{System: "vllm-v0", MaxNumBatchedTokens: 512}, 1, long).Dropped)
+	require.Equal(t, 1, run(Server{System: "vllm-v0", MaxNumBatchedTokens: 512, Chunked: true}, 1, long).Answered)
+	require.Equal(t, 1, run(Server{System: "fastertransformer"}, 1, workload.Request{Prompt: 2000, Output: 41}).Refused)
+	require.Equal(t, 1, run(Server{System: "fastertransformer"}, 1, workload.Request{Prompt: 2000, Output: 40}).Answered)
+	for _, system := range Systems() {
+		s, err := NewScheduler(Server{System: system}, 0)
+		require.NoError(t, err)
+		want := 983
+		if system == "fastertransformer" {
+			want = 5
+		}
+		require.Equal(t, want, s.Usage().Blocks, system)
+	}
+}

@@ -1,0 +1,78 @@
+package sweep
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"llmmemory/internal/simulation/sim"
+)
+
+// writeConcurrencies writes a row for each number of clients: throughput, and latencies as medians and 95th and 99th
+// percentiles. Throughput and medians have their ranges. Each is the mean over the seeds.
+func (st *State) writeConcurrencies(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "system\tblock\tclients\trequests/s\ttokens/s of answers\tfirst token p50, p95, p99\t"+
+		"per token p50, p95, p99\twhole answer p50\n")
+	part, ranges := false, false
+	for next := 0; next < len(st.Outcomes); next += len(st.Grid.Seeds) {
+		seeds := st.Outcomes[next : next+len(st.Grid.Seeds)]
+		j := seeds[0].Job
+		fmt.Fprintf(w, "%s\t%d\t%d", j.System, j.BlockSize, j.MaxConcurrency)
+		c := summarize(seeds)
+		if c.failed || c.latency.Seeds == 0 {
+			fmt.Fprintf(w, "\t%s\n", c)
+			continue
+		}
+		part = part || c.part
+		ranges = ranges || len(seeds[0].Range) > 0
+		spread := func(of func(r *sim.Result) sim.Spread) string {
+			milli := func(at func(sim.Spread) float64) func(r *sim.Result) float64 {
+				return func(r *sim.Result) float64 { return 1000 * at(of(r)) }
+			}
+			return withRange(seeds, "%.3g", milli(func(s sim.Spread) float64 { return s.P50 })) +
+				fmt.Sprintf(", %.3g, %.3g ms", mean(seeds, milli(func(s sim.Spread) float64 { return s.P95 })),
+					mean(seeds, milli(func(s sim.Spread) float64 { return s.P99 })))
+		}
+		fmt.Fprintf(w, "\t%s\t%s\t%s\t%s\t%.3g s\n", withRange(seeds, "%.3g", requestRate),
+			withRange(seeds, "%.0f", tokenRate), spread(func(r *sim.Result) sim.Spread { return r.TTFT }),
+			spread(func(r *sim.Result) sim.Spread { return r.TPOT }),
+			mean(seeds, func(r *sim.Result) float64 { return r.EndToEnd.P50 }))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	note := "Each client sends its next request when it has an answer, " + st.Grid.seeds()
+	if part {
+		note += "; not all requests were answered, as some are too long"
+	}
+	if ranges {
+		note += "; in parentheses: the range of throughput and p50"
+	}
+	_, err := fmt.Fprintln(out, note+".\n"+st.About)
+	return err
+}
+
+// mean returns the mean of a quantity over the seeds.
+func mean(seeds []*Outcome, of func(r *sim.Result) float64) float64 {
+	sum := 0.0
+	for _, o := range seeds {
+		sum += of(o.Result)
+	}
+	return sum / float64(len(seeds))
+}
+
+// withRange formats the mean of a quantity, with its range if there is one.
+func withRange(seeds []*Outcome, format string, of func(r *sim.Result) float64) string {
+	text := fmt.Sprintf(format, mean(seeds, of))
+	least, most := 0.0, 0.0
+	for _, o := range seeds {
+		if len(o.Range) == 0 {
+			return text
+		}
+		a, b := o.within(of)
+		least += a / float64(len(seeds))
+		most += b / float64(len(seeds))
+	}
+	return text + fmt.Sprintf(" ("+format+" to "+format+")", least, most)
+}

@@ -1,0 +1,46 @@
+package sweep
+
+import (
+	"fmt"
+
+	"llmmemory/internal/simulation/chart"
+)
+
+// figures returns the latency against the rate, one for each block size, cut at twice
+// the SLO.
+func (st *State) figures(slo float64) []chart.Figure {
+	if st.Grid.closed() {
+		return nil
+	}
+	var all []chart.Figure
+	for _, size := range st.Grid.BlockSizes {
+		var data chart.Lines
+		for _, r := range st.rows() {
+			line := chart.Line{Name: r.system}
+			for i, c := range r.cells {
+				if r.size == size && c.latency.Seeds > 0 {
+					line.Points = append(line.Points, chart.Point{X: st.Grid.Rates[i], Value: c.latency})
+				}
+			}
+			if line.Points != nil {
+				data.Lines = append(data.Lines, line)
+			}
+		}
+		if data.Lines == nil {
+			continue // nothing was answered
+		}
+		all = append(all, chart.Figure{
+			Name:  fmt.Sprintf("latency-block-%d", size),
+			Title: fmt.Sprintf("Normalized latency against request rate, blocks of %d tokens", size),
+			Kind:  chart.Simulated,
+			Seeds: st.Grid.seeds(),
+			Note:  st.About,
+			Panels: []chart.Panel{{
+				X:    chart.XAxis{Title: "request rate (requests/s)"},
+				Y:    chart.YAxis{Title: "normalized latency (s/token)", Max: 2 * slo},
+				Data: data,
+			}},
+		})
+	}
+	return all
+}

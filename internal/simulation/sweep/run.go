@@ -1,0 +1,133 @@
+package sweep
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+
+	"llmmemory/internal/simulation/cost"
+	"llmmemory/internal/simulation/runs"
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/sim"
+)
+
+// An Outcome is the result of a job.
+type Outcome struct {
+	Job
+	measured
+	Error string // why there is no result
+}
+
+// measured is what a job measures.
+type measured struct {
+	Result *sim.Result
+	// of the fastest and of the slowest server that the margin of the times leaves open, if the load is a
+	// concurrency; empty without a margin
+	Range []*sim.Result
+}
+
+// A State has the outcomes of a sweep, one for each job.
+type State struct {
+	*Sweep
+	Outcomes []*Outcome
+}
+
+// Run runs the jobs that the store does not have, the longest first, at most atOnce at a time (0: one for each
+// processor), and calls done for each outcome, one at a time. A job that fails is an outcome. The error is the
+// context's, or that of a result that cannot be kept.
+func (s *Sweep) Run(ctx context.Context, store *runs.Store, atOnce int, done func(o *Outcome, ran bool)) (*State, error) {
+	if atOnce < 1 {
+		atOnce = runtime.GOMAXPROCS(0)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	st := &State{Sweep: s, Outcomes: make([]*Outcome, len(s.Jobs))}
+	next := make(chan int)
+	var telling sync.Mutex
+	var workers sync.WaitGroup
+	for range min(atOnce, len(s.Jobs)) {
+		workers.Go(func() {
+			for i := range next {
+				o, ran, err := s.outcome(ctx, store, s.Jobs[i])
+				if err != nil {
+					cancel(err) // the first one counts
+					continue
+				}
+				st.Outcomes[i] = o
+				telling.Lock()
+				done(o, ran)
+				telling.Unlock()
+			}
+		})
+	}
+	for _, i := range s.costly() {
+		select {
+		case next <- i:
+		case <-ctx.Done():
+		}
+	}
+	close(next)
+	workers.Wait()
+	return st, context.Cause(ctx)
+}
+
+// costly returns the indices of the jobs, the longest first: begun last, one of them
+// would keep a single processor busy while the others wait.
+func (s *Sweep) costly() []int {
+	all := make([]int, len(s.Jobs))
+	for i := range all {
+		all[i] = i
+	}
+	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(s.Jobs[b].cost(), s.Jobs[a].cost()) })
+	return all
+}
+
+// A key is what the result of a job depends on.
+type key struct {
+	Scenario scenario.Scenario
+	Cost     string
+	Margin   *cost.Margin
+	Within   bool // with a range
+}
+
+// outcome runs a job, or takes its result from the store. The error is for what is not the job's.
+func (s *Sweep) outcome(ctx context.Context, store *runs.Store, j Job) (o *Outcome, ran bool, err error) {
+	o = &Outcome{Job: j}
+	plan, err := s.plan.Vary(s.Grid.scenario(j))
+	if err != nil {
+		o.Error = err.Error()
+		return o, true, nil
+	}
+	of := plan.Scenario
+	of.Trace, of.Setup, of.Model, of.GPU = "", "", "", "" // names of contents that the store and the model know
+	var failed error
+	o.measured, err = runs.Do(store, key{of, fmt.Sprintf("%+v", *plan.Model), plan.Setup.Margin(), s.Grid.closed()},
+		func() (m measured, _ error) {
+			ran = true
+			if m.Result, failed = plan.Run(ctx, nil, nil); failed == nil && s.Grid.closed() {
+				m.Range, failed = plan.RunWithin(ctx)
+			}
+			return m, failed
+		})
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return nil, ran, ctx.Err()
+	case failed != nil:
+		return &Outcome{Job: j, Error: failed.Error()}, ran, nil
+	}
+	return o, ran, err
+}
+
+// Failed returns the jobs without a result.
+func (st *State) Failed() (all []*Outcome) {
+	for _, o := range st.Outcomes {
+		if o.Result == nil {
+			all = append(all, o)
+		}
+	}
+	return all
+}

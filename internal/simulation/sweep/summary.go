@@ -1,0 +1,147 @@
+package sweep
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"llmmemory/internal/simulation/chart"
+)
+
+// DefaultSLO is the normalized latency up to which a system keeps up, in seconds
+// a token: half of what the axes of the paper's Fig. 12 and 14 show.
+const DefaultSLO = 0.5
+
+// A cell is the runs of all seeds at one rate.
+type cell struct {
+	latency chart.Value // the seeds' mean normalized latency, s/token; Seeds answered anything
+	failed  bool        // a seed's run
+	part    bool        // not all that arrived was answered
+}
+
+// A row is a system with one block size, over the rates.
+type row struct {
+	system string
+	size   int
+	cells  []cell
+}
+
+func (st *State) rows() []row {
+	var all []row
+	next := 0
+	for _, system := range st.Grid.Systems {
+		for _, size := range st.Grid.BlockSizes {
+			r := row{system: system, size: size}
+			for range st.Grid.loads() {
+				seeds := len(st.Grid.Seeds)
+				r.cells = append(r.cells, summarize(st.Outcomes[next:next+seeds]))
+				next += seeds
+			}
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+func summarize(seeds []*Outcome) cell {
+	var c cell
+	var values []float64
+	for _, o := range seeds {
+		if o.Result == nil {
+			c.failed = true
+			continue
+		}
+		c.part = c.part || o.Result.Answered < o.Result.Arrived
+		if o.Result.Answered > 0 {
+			values = append(values, o.Result.Normalized.Mean)
+		}
+	}
+	c.latency = chart.Average(values)
+	return c
+}
+
+func (c cell) under(slo float64) bool {
+	return !c.failed && c.latency.Seeds > 0 && c.latency.Mean <= slo
+}
+
+// sustained returns how many of the lowest rates are under the SLO.
+func (r row) sustained(slo float64) int {
+	for n, c := range r.cells {
+		if !c.under(slo) {
+			return n
+		}
+	}
+	return len(r.cells)
+}
+
+// WriteSummary writes, for each system and block size, the mean normalized latency at each
+// rate, and the highest rate such that this and all lower rates of the grid meet slo, which
+// is in seconds a token. For concurrencies it writes throughput and latencies.
+func (st *State) WriteSummary(out io.Writer, slo float64) error {
+	if st.Grid.closed() {
+		return st.writeConcurrencies(out)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "system\tblock\t")
+	for _, rate := range st.Grid.Rates {
+		fmt.Fprintf(w, "%v/s\t", rate)
+	}
+	fmt.Fprintf(w, "up to %v s/token\n", slo)
+	part := false
+	for _, r := range st.rows() {
+		fmt.Fprintf(w, "%s\t%d\t", r.system, r.size)
+		for _, c := range r.cells {
+			part = part || c.part
+			fmt.Fprintf(w, "%s\t", c)
+		}
+		fmt.Fprintf(w, "%s\n", st.highest(r.sustained(slo)))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	note := "Mean normalized latency in s/token, " + st.Grid.seeds()
+	if part {
+		note += "; *: of what was answered, which is not all that arrived"
+	}
+	_, err := fmt.Fprintln(out, note+".")
+	return err
+}
+
+// highest describes where the n lowest rates end.
+func (st *State) highest(n int) string {
+	rates := st.Grid.Rates
+	switch n {
+	case 0:
+		return fmt.Sprintf("below %v/s", rates[0])
+	case len(rates):
+		return fmt.Sprintf("%v/s or more", rates[n-1])
+	}
+	return fmt.Sprintf("%v/s", rates[n-1])
+}
+
+func (c cell) String() string {
+	text := "-"
+	switch {
+	case c.failed:
+		text = "failed"
+	case c.latency.Seeds > 0:
+		text = fmt.Sprintf("%.3g", c.latency.Mean)
+	}
+	if c.part {
+		text += "*"
+	}
+	return text
+}
+
+// seeds describes the seeds of the grid.
+func (g Grid) seeds() string {
+	n := len(g.Seeds)
+	first, last := g.Seeds[0], g.Seeds[n-1]
+	switch {
+	case n == 1:
+		return fmt.Sprintf("seed %d", first)
+	case last-first == uint64(n-1):
+		return fmt.Sprintf("seeds %d-%d", first, last)
+	}
+	return fmt.Sprintf("%d seeds from %d to %d", n, first, last)
+}

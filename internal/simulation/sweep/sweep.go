@@ -1,0 +1,74 @@
+package sweep
+
+import (
+	"fmt"
+
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/sim"
+)
+
+// A Job is one run of a sweep.
+type Job struct {
+	System         string
+	BlockSize      int
+	Rate           float64
+	MaxConcurrency int // of Grid.Concurrencies
+	Seed           uint64
+	Requests       int // expected number of arrivals
+}
+
+func (j Job) String() string {
+	return fmt.Sprintf("%s, blocks of %d, %s, seed %d", j.System, j.BlockSize, j.load(), j.Seed)
+}
+
+// cost returns about how long a job takes, in no unit. A system that caches prefixes
+// computes hashes of blocks (internal/simulation/README.md, speed).
+func (j Job) cost() int64 {
+	n := int64(j.Requests) + 1
+	if kind, err := sim.Lookup(j.System); err == nil && kind.CachesPrefixes {
+		n *= 4
+	}
+	return n
+}
+
+// A Sweep is a grid, and the jobs that it is.
+type Sweep struct {
+	Grid  Grid
+	About string // model and requests
+	Jobs  []Job
+
+	plan *scenario.Plan // of any of the jobs; it has read the trace
+}
+
+// Open looks up all names of a grid, and checks every job before any is run.
+func Open(g Grid) (*Sweep, error) {
+	g, err := g.ordered()
+	if err != nil {
+		return nil, err
+	}
+	s := &Sweep{Grid: g, plan: new(scenario.Plan), Jobs: g.jobs()}
+	for i := range s.Jobs {
+		if err := s.open(&s.Jobs[i]); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Jobs[i], err)
+		}
+	}
+	s.About = fmt.Sprintf("Model: %s. Requests: %s.", s.plan.Setup.Name, s.plan.About)
+	if m := s.plan.Setup.Margin(); m != nil {
+		s.About += fmt.Sprintf(" Times: %s.", m)
+	}
+	return s, nil
+}
+
+// open checks a job, and finds the number of its requests.
+func (s *Sweep) open(j *Job) error {
+	plan, err := s.plan.Vary(s.Grid.scenario(*j))
+	if err != nil {
+		return err
+	}
+	if err := plan.Scenario.Decoding.Check(j.System); err != nil {
+		return err
+	}
+	s.plan = plan
+	j.Requests = plan.Expected()
+	return nil
+}

@@ -1,0 +1,83 @@
+package workload
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+)
+
+// Gamma returns requests, rate of them a second on average, with gaps from a gamma distribution, as vLLM's
+// "bench serve --burstiness" draws them: with shape 1 they arrive independently of each other (Poisson), less comes
+// in bursts, more is more even. The variance of a gap is its mean squared by shape. They end before until, in
+// seconds, and after count; 0 means no such end. The error wraps ErrSetting.
+//
+// The paper's artifact draws Poisson counts for every 10 ms
+// instead, which is the same process on a coarser clock (simulation/PAPER.md §1).
+func Gamma(l Lengths, rate, shape float64, seed uint64, until float64, count int) (Source, error) {
+	switch {
+	case !(rate > 0) || math.IsInf(rate, 0) || !(shape >= leastShape) || math.IsInf(shape, 0):
+		return nil, fmt.Errorf("%w: %v requests a second with a burstiness of %v; the rate must be a number above 0, the "+
+			"burstiness at least %v", ErrSetting, rate, shape, leastShape)
+	case !(until >= 0) || math.IsInf(until, 0):
+		return nil, fmt.Errorf("%w: an end after %v s; it must be a number above 0, or 0 for none", ErrSetting, until)
+	case count < 0:
+		return nil, fmt.Errorf("%w: %d requests; it must be a number above 0, or 0 for no end", ErrSetting, count)
+	}
+	gaps := rand.New(rand.NewPCG(seed, 1))
+	gap := func() float64 { return gamma(gaps, shape) / (shape * rate) }
+	if shape == 1 {
+		gap = func() float64 { return gaps.ExpFloat64() / rate }
+	}
+	// Lengths have their own random stream, so that another rate brings the same requests.
+	return &drawn{lengths: l, rng: rand.New(rand.NewPCG(seed, 2)), gap: gap, until: until, left: count,
+		endless: count == 0}, nil
+}
+
+// leastShape is where nearly all requests come at once.
+const leastShape = 0.01
+
+// gamma draws with a scale of 1: Marsaglia and Tsang's method (2000).
+func gamma(r *rand.Rand, shape float64) float64 {
+	if shape < 1 {
+		return gamma(r, shape+1) * math.Pow(1-r.Float64(), 1/shape)
+	}
+	d := shape - 1./3
+	c := 1 / math.Sqrt(9*d)
+	for {
+		x := r.NormFloat64()
+		v := 1 + c*x
+		if v <= 0 {
+			continue
+		}
+		v *= v * v
+		if u := 1 - r.Float64(); math.Log(u) < 0.5*x*x+d-d*v+d*math.Log(v) {
+			return d * v
+		}
+	}
+}
+
+// A drawn source has requests whose lengths and gaps are random.
+type drawn struct {
+	lengths Lengths
+	rng     *rand.Rand
+	gap     func() float64
+	now     float64
+	until   float64
+	left    int
+	endless bool
+}
+
+func (d *drawn) Next(r *Request) error {
+	if !d.endless && d.left == 0 {
+		return io.EOF
+	}
+	d.now += d.gap()
+	if d.until > 0 && d.now >= d.until {
+		return io.EOF
+	}
+	d.left--
+	prompt, output := d.lengths.Draw(d.rng)
+	*r = Request{Arrival: d.now, Prompt: prompt, Output: output, Shared: sharedBy(d.lengths)}
+	return nil
+}

@@ -1,0 +1,65 @@
+package workload
+
+import (
+	"math"
+	"sort"
+)
+
+// A marginal is one length's distribution: values[i] is its quantile at
+// levels[i]. Levels run from 0 to 1, values start above 0 and do not fall.
+//
+// Between two quantiles the logarithm of the value is linear in the level.
+// Above the last but one the excess over it is exponential and cut at the
+// maximum, which is reached at a level as far from 1 as one of the rows that
+// the table was made from.
+//
+// This was chosen by looking at these figures of ShareGPT (1,000,000 draws):
+// mean and sd of prompts and outputs, sd of sums.
+//
+//	simulation/PAPER.md §1  161.18 299.3   338.00 283.9   420.8
+//	this      160.47 295.4   338.65 285.1   422.3
+type marginal struct {
+	levels, values []float64
+	tail           float64 // logarithm of the rows above the last but one quantile
+}
+
+// at returns the quantile at level u.
+func (m *marginal) at(u float64) float64 {
+	i := sort.SearchFloat64s(m.levels, u) - 1
+	i = min(max(i, 0), len(m.levels)-2)
+	return m.between(i, (u-m.levels[i])/(m.levels[i+1]-m.levels[i]))
+}
+
+// between returns the value at the share t of segment i.
+func (m *marginal) between(i int, t float64) float64 {
+	low, high := m.values[i], m.values[i+1]
+	if i == len(m.values)-2 {
+		return low + (high-low)*math.Min(1, -math.Log1p(-t)/m.tail)
+	}
+	return low * math.Pow(high/low, t)
+}
+
+// level returns the share of values below x.
+func (m *marginal) level(x float64) float64 {
+	last := len(m.values) - 1
+	if x <= m.values[0] {
+		return 0
+	}
+	if x > m.values[last] {
+		return 1
+	}
+	i := sort.SearchFloat64s(m.values, x) - 1
+	low, high := m.values[i], m.values[i+1]
+	t := math.Log(x/low) / math.Log(high/low)
+	if i == last-1 {
+		t = -math.Expm1(-(x - low) / (high - low) * m.tail)
+	}
+	return m.levels[i] + t*(m.levels[i+1]-m.levels[i])
+}
+
+// normal returns the standard normal distribution, and score its inverse.
+func normal(z float64) float64 { return 0.5 * math.Erfc(-z/math.Sqrt2) }
+func score(u float64) float64  { return -math.Sqrt2 * math.Erfcinv(2*u) }
+
+// whole rounds a length to tokens.
+func whole(x float64) int { return max(1, int(math.Floor(x+0.5))) }

@@ -1,0 +1,117 @@
+package workload
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+)
+
+// alpaca is the shape inferred from maxima of batches of 14 requests (simulation/PAPER.md
+// §1): outputs 1 + floor(Exp(57.95)), at most 2,000, so that their mean is
+// 58.45; prompts round(LogNormal) of mean 19.31 and sigma 0.6, at least 3,
+// independent of each other.
+type alpaca struct{}
+
+func (alpaca) Draw(r *rand.Rand) (prompt, output int) {
+	const mean, sigma = 19.31, 0.6
+	prompt = max(3, whole(logNormal(mean, sigma, r.NormFloat64())))
+	return prompt, min(2000, 1+int(57.95*r.ExpFloat64()))
+}
+
+// alpacaInputs is another shape that agrees with what is known of Alpaca: the
+// same mean, and 49.1 tokens in the longest prompt of 14 on average, where that
+// of alpaca is 47.9 and the artifact's batches 50.8. Its prompts have two humps,
+// because about 40 % of Alpaca's instructions have an input (its README), the
+// others being short: normal with mean 13 and sd 3. With an input they are
+// log-normal with mean 28.8 and sigma 0.5. Only the 40 % have a source.
+type alpacaInputs struct{ alpaca }
+
+func (a alpacaInputs) Draw(r *rand.Rand) (prompt, output int) {
+	_, output = a.alpaca.Draw(r)
+	if r.Float64() < 0.4 {
+		return max(3, whole(logNormal(28.8, 0.5, r.NormFloat64()))), output
+	}
+	return max(3, whole(13+float64(3*r.NormFloat64()))), output
+}
+
+// logNormal returns the value at normal score z of a log-normal variable.
+func logNormal(mean, sigma, z float64) float64 {
+	return mean * math.Exp(float64(sigma*z)-sigma*sigma/2)
+}
+
+// wmt16 are sentences of WMT16 English to German. Nothing of their lengths was
+// found in a source; that they are log-normal, 30 tokens of LLaMA on average in
+// English and 35 in German, with a sigma of 0.5 and scores correlated by 0.9,
+// is an assumption.
+type wmt16 struct{}
+
+func (wmt16) Draw(r *rand.Rand) (prompt, output int) {
+	const english, german, sigma, rho = 30, 35, 0.5, 0.9
+	a := r.NormFloat64()
+	b := float64(rho*a) + float64(math.Sqrt(1-rho*rho)*r.NormFloat64())
+	return whole(logNormal(english, sigma, a)), whole(logNormal(german, sigma, b))
+}
+
+// chat are the paper's chatbot requests (Fig. 17): a conversation so far and a
+// query, cut to their last 1,024 tokens, and at most 1,024 tokens of answer.
+//
+// Only first rounds of ShareGPT are at hand. So each round is drawn from these,
+// and the number of rounds before the query is geometric with mean 4, at least
+// 1; both are assumptions, made because prompts are said to have about 1,024
+// tokens (simulation/PAPER.md §2, Fig. 17): here 66 % have exactly that, and the mean is 862.
+type chat struct{ rounds Lengths }
+
+func (c chat) Draw(r *rand.Rand) (prompt, output int) {
+	const longest, meanRounds = 1024, 4
+	for more := true; more; more = r.Float64() >= 1.0/meanRounds {
+		p, o := c.rounds.Draw(r)
+		prompt += p + o
+	}
+	query, answer := c.rounds.Draw(r)
+	return min(longest, prompt+query), min(longest, answer)
+}
+
+// random are lengths as those of vLLM's "bench serve --dataset-name random": whole numbers, each as likely as
+// the others, from floor(mean (1 - ratio)) to ceil(mean (1 + ratio)).
+type random struct {
+	prompt, output int
+	ratio          float64
+}
+
+// Random returns lengths around two means, whose ratio is vLLM's random_range_ratio: 0 means that all are equally
+// long. The error wraps ErrSetting.
+func Random(prompt, output int, ratio float64) (Lengths, error) {
+	if prompt < 1 || output < 1 || max(prompt, output) > longest || !(ratio >= 0 && ratio < 1) {
+		return nil, fmt.Errorf("%w: prompts of %d tokens, answers of %d, a range ratio of %v; want lengths from 1 to %d and "+
+			"a ratio of at least 0 and less than 1", ErrSetting, prompt, output, ratio, longest)
+	}
+	return random{prompt, output, ratio}, nil
+}
+
+// longest is more than any model takes.
+const longest = 1 << 24
+
+func (l random) Draw(r *rand.Rand) (prompt, output int) {
+	return l.draw(r, l.prompt), l.draw(r, l.output)
+}
+
+func (l random) draw(r *rand.Rand, mean int) int {
+	if l.ratio == 0 {
+		return mean
+	}
+	low := max(1, int(math.Floor(float64(mean)*(1-l.ratio))))
+	return low + r.IntN(int(math.Ceil(float64(mean)*(1+l.ratio)))-low+1)
+}
+
+// prefixed are lengths with the same tokens in front of every prompt.
+type prefixed struct {
+	Lengths
+	tokens int // in front of every prompt; Request.Shared counts them
+}
+
+func (p prefixed) Draw(r *rand.Rand) (prompt, output int) {
+	prompt, output = p.Lengths.Draw(r)
+	return prompt + p.tokens, output
+}
+
+func (p prefixed) shared() int { return p.tokens }
