@@ -43,25 +43,20 @@ func lasting() int { return level.Pick(1800, 3600) }
 // servers and objectives of TestAPlanLastsForAnHour; the first of each are for make test.
 var (
 	planned = []struct {
-		name     string
-		scenario scenario.Scenario
+		name    string
+		machine scenario.Machine
+		load    scenario.Load
 	}{
-		{"llama-3-8b on an L4", scenario.Scenario{Machine: scenario.Machine{Model: "llama-3-8b", GPU: "l4"},
-			Load: scenario.Load{Requests: 300}}},
-		{"llama-3-8b on an H100", scenario.Scenario{Machine: scenario.Machine{Model: "llama-3-8b", GPU: "h100-80gb"},
-			Load: scenario.Load{Requests: 300}}},
-		{"opt-13b on an A100", scenario.Scenario{Machine: scenario.Machine{Model: "opt-13b", GPU: "a100-40gb"}}},
-		{"opt-13b on two L4", scenario.Scenario{Machine: scenario.Machine{Model: "opt-13b", GPU: "l4", Workers: 2}}},
-		{"llama-2-70b on four A100", scenario.Scenario{Machine: scenario.Machine{Model: "llama-2-70b",
-			GPU: "a100-80gb", Workers: 4}}},
-		{"llama-2-70b on four H100", scenario.Scenario{Machine: scenario.Machine{Model: "llama-2-70b",
-			GPU: "h100-80gb", Workers: 4}}},
-		{"qwen2.5-7b on an L40S, in bursts", scenario.Scenario{Machine: scenario.Machine{Model: "qwen2.5-7b",
-			GPU: "l40s"},
-			Load: scenario.Load{Burstiness: 0.5}}},
-		{"mistral-7b on an RTX 4090, Alpaca", scenario.Scenario{Machine: scenario.Machine{Model: "mistral-7b",
-			GPU: "rtx-4090"},
-			Load: scenario.Load{Workload: "alpaca"}}},
+		{"llama-3-8b on an L4", scenario.Machine{Model: "llama-3-8b", GPU: "l4"}, scenario.Load{Requests: 300}},
+		{"llama-3-8b on an H100", scenario.Machine{Model: "llama-3-8b", GPU: "h100-80gb"}, scenario.Load{Requests: 300}},
+		{"opt-13b on an A100", scenario.Machine{Model: "opt-13b", GPU: "a100-40gb"}, scenario.Load{}},
+		{"opt-13b on two L4", scenario.Machine{Model: "opt-13b", GPU: "l4", Workers: 2}, scenario.Load{}},
+		{"llama-2-70b on four A100", scenario.Machine{Model: "llama-2-70b", GPU: "a100-80gb", Workers: 4}, scenario.Load{}},
+		{"llama-2-70b on four H100", scenario.Machine{Model: "llama-2-70b", GPU: "h100-80gb", Workers: 4}, scenario.Load{}},
+		{"qwen2.5-7b on an L40S, in bursts", scenario.Machine{Model: "qwen2.5-7b", GPU: "l40s"},
+			scenario.Load{Burstiness: 0.5}},
+		{"mistral-7b on an RTX 4090, Alpaca", scenario.Machine{Model: "mistral-7b", GPU: "rtx-4090"},
+			scenario.Load{Workload: "alpaca"}},
 	}
 	objectives = []string{"ttft<2s@p99,tpot<150ms@p99", "0.1s/token", "e2e<60s@p90,ttft<1s@p90"}
 )
@@ -82,9 +77,10 @@ func TestAPlanLastsForAnHour(t *testing.T) {
 		servers, slos = planned, objectives
 	}
 	for _, c := range servers {
-		c.scenario.MemoryUtilization = plannedMemory
+		s := scenario.Scenario{Machine: c.machine, Load: c.load}
+		s.MemoryUtilization = plannedMemory
 		for _, text := range slos {
-			t.Run(c.name+", "+text, func(t *testing.T) { requireThatAPlanLasts(t, c.scenario, slo(t, text)) })
+			t.Run(c.name+", "+text, func(t *testing.T) { requireThatAPlanLasts(t, s, slo(t, text)) })
 		}
 	}
 }
