@@ -124,8 +124,8 @@
 
 /*
  * The version of this interface, and the number in the name of the shared library.
- * 3: llm_cache_load_failed also says which rows are void; a copy of a request that the step
- * preempts has the index -1; no residency_sample.
+ * 3: llm_cache_load_failed also says which rows are void; nothing is copied for a request that the step
+ * preempts or, with LLM_CACHE_AS_VLLM, with the index -1; no residency_sample.
  */
 #define LLM_CACHE_VERSION 3
 
