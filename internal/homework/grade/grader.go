@@ -149,7 +149,7 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 		if d == nil || err != nil {
 			return err
 		}
-		f := Finding{Name: "replay", Task: d.Op.Task(), Stage: Directed, Sentence: sentence(d, handout.WhiteBox), Ops: ops[:d.Step+1], Difference: d}
+		f := Finding{Name: "replay", Task: d.Op.Task(), Stage: Directed, Sentence: d.Sentence(handout.WhiteBox), Ops: ops[:d.Step+1], Difference: d}
 		if f.Scene, err = compare.Look(g.program.Native(), f.Ops, d); err == nil {
 			g.report.Findings = append(g.report.Findings, f)
 		}

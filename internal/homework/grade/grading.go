@@ -176,7 +176,7 @@ func (c candidate) broken() string {
 	if c.difference.Channel == compare.Death && !c.difference.Hangs && slices.ContainsFunc(c.ops, trace.Op.Large) {
 		return c.sentence // only a large pool has such an address
 	}
-	return sentence(c.difference, c.sentence)
+	return c.difference.Sentence(c.sentence)
 }
 
 // mostFindings is the limit for each task and stage.
@@ -220,7 +220,7 @@ func (g *grading) addFinding(part Part, c candidate) error {
 // like returns the first difference that shows the same mistake as d. If alone is set, no other may be before it.
 func like(r compare.Result, d *compare.Difference, alone bool) *compare.Difference {
 	for _, o := range r.All {
-		if o.Same(d) && sentence(o, "") == sentence(d, "") {
+		if o.Same(d) && o.Sentence("") == d.Sentence("") {
 			return o
 		}
 		if alone {

@@ -160,7 +160,7 @@ func (c candidate) clarity() (n int) {
 	if strings.Contains(c.broken(), c.sentence) && !slices.ContainsFunc(c.ops, trace.Op.Large) { // a crash there breaks whatever it tests
 		n += 2
 	}
-	if mustFail || !slices.ContainsFunc(refused, func(r clause) bool { return r.sentence == c.sentence }) {
+	if mustFail || !compare.TellsRefusals(c.sentence) {
 		n++
 	}
 	return n

@@ -24,6 +24,23 @@ const (
 	Allocations Channel = "allocations" // two things share one allocation
 )
 
+// hang stands for the channel of a call that did not come back.
+const hang Channel = "time"
+
+// seen is the channel by which mistakes are told apart.
+func (d *Difference) seen() Channel {
+	if d.Hangs {
+		return hang
+	}
+	return d.Channel
+}
+
+// Fields of differences: a program that does not start, and the end of the field of a write outside the pool.
+const (
+	theProgram  = "the program"
+	outsidePool = "outside the pool"
+)
+
 // Allocates is the Field of a difference of the heap: a call that has to fail allocates.
 const Allocates = "an allocation in a call that has to fail"
 

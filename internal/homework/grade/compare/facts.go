@@ -11,7 +11,7 @@ import (
 )
 
 // A Fact is something about the call that showed a difference. The broken sentence of the
-// handout follows from the difference and its facts (grade.sentence).
+// handout follows from the difference and its facts (mistakes).
 type Fact string
 
 // Facts about the state before the call.
@@ -65,9 +65,28 @@ const (
 	DummyHead      Fact = "it is the dummy head"
 )
 
-// Has reports whether all the given facts were seen.
+// Facts that follow from the difference.
+const (
+	noEngine     Fact = "the engine is NULL"
+	severalCalls Fact = "the step is several calls"
+	mustFail     Fact = "the call must fail"
+)
+
+// Has reports whether all the given facts hold.
 func (d *Difference) Has(facts ...Fact) bool {
-	return !slices.ContainsFunc(facts, func(f Fact) bool { return !slices.Contains(d.Facts, f) })
+	return !slices.ContainsFunc(facts, func(f Fact) bool { return !d.has(f) })
+}
+
+func (d *Difference) has(f Fact) bool {
+	switch f {
+	case noEngine:
+		return d.Op.Engine == trace.None
+	case severalCalls:
+		return d.Op.Kind.Many()
+	case mustFail:
+		return d.why() != ""
+	}
+	return slices.Contains(d.Facts, f)
 }
 
 // A refusal is a reason to refuse a call, with its fact.

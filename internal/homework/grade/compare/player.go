@@ -90,7 +90,7 @@ func play(program string, ops []trace.Op, open bool) (Result, error) {
 	defer expected.Close()
 	process, err := runner.Start(program, PatienceWith(ops))
 	if errors.Is(err, runner.ErrStart) && len(ops) > 0 {
-		d := differs(Death, "the program", "to start", err)
+		d := differs(Death, theProgram, "to start", err)
 		d.Op = ops[0]
 		return Result{All: []*Difference{d}}, nil
 	}

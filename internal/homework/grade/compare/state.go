@@ -192,7 +192,7 @@ func (p *player) poolBytes(i int, from uint64, want []byte, size int64) *Differe
 	at := int64(from-p.pools[i]) - oracle.Slack + int64(n)
 	field := fmt.Sprintf("byte %d of the pool (block %d, record %d)", at, at/course.BlockSize, at%course.BlockSize/course.KVSize)
 	if at < 0 || at >= size {
-		field = fmt.Sprintf("byte %d, outside the pool", at)
+		field = fmt.Sprintf("byte %d, %s", at, outsidePool)
 	}
 	d := differs(Pool, field, fmt.Sprintf("%#02x", want[n]), fmt.Sprintf("%#02x", got[n]))
 	d.byteAt = at
