@@ -41,7 +41,12 @@ var wings = map[string][]string{
 var packages = map[string][]string{
 	"internal/homework/course": {},
 	"internal/homework/ctree":  {},
-	"internal/homework/grade":  {"course", "ctree"},
+
+	// The floors of the grader: what runs a submission shut in, what finds its mistakes, the grade, what tells people.
+	"internal/homework/grade/isolation": {"course"},
+	"internal/homework/grade/judging":   {"course", "ctree", "grade/isolation"},
+	"internal/homework/grade":           {"course", "grade/isolation", "grade/judging"},
+	"internal/homework/grade/reporting": {"course", "grade", "grade/isolation", "grade/judging"},
 
 	"internal/scheduling/blockhash": {},
 	"internal/scheduling/device":    {},

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmmemory/internal/homework/grade"
-	"llmmemory/internal/homework/grade/build"
-	"llmmemory/internal/homework/grade/reproduce"
+	"llmmemory/internal/homework/grade/isolation/build"
+	"llmmemory/internal/homework/grade/reporting/reproduce"
 	"llmmemory/internal/terminal"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/homework/course/trace"
-	"llmmemory/internal/homework/grade/class"
+	"llmmemory/internal/homework/grade/reporting/class"
 )
 
 // blocks returns the indented blocks of a document, without the indentation.

@@ -18,10 +18,10 @@ import (
 
 	"llmmemory/internal/homework/course/trace"
 	"llmmemory/internal/homework/grade"
-	"llmmemory/internal/homework/grade/build"
-	"llmmemory/internal/homework/grade/class"
-	"llmmemory/internal/homework/grade/report"
-	"llmmemory/internal/homework/grade/reproduce"
+	"llmmemory/internal/homework/grade/isolation/build"
+	"llmmemory/internal/homework/grade/reporting/class"
+	"llmmemory/internal/homework/grade/reporting/report"
+	"llmmemory/internal/homework/grade/reporting/reproduce"
 	"llmmemory/internal/jobs"
 )
 

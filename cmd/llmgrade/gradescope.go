@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmmemory/internal/homework/grade/gradescope"
+	"llmmemory/internal/homework/grade/reporting/gradescope"
 	"llmmemory/internal/jobs"
 )
 

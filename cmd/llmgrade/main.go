@@ -8,7 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"llmmemory/internal/homework/grade/rules"
+	"llmmemory/internal/homework/grade/judging/rules"
 	"llmmemory/internal/terminal"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/homework/grade/rules"
+	"llmmemory/internal/homework/grade/judging/rules"
 	"llmmemory/internal/testkit/corpus"
 	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"

@@ -11,8 +11,8 @@ import (
 	"sync"
 
 	"llmmemory/internal/homework/grade"
-	"llmmemory/internal/homework/grade/class"
-	"llmmemory/internal/homework/grade/report"
+	"llmmemory/internal/homework/grade/reporting/class"
+	"llmmemory/internal/homework/grade/reporting/report"
 	"llmmemory/internal/jobs"
 	"llmmemory/internal/terminal"
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/homework/grade"
-	"llmmemory/internal/homework/grade/class"
+	"llmmemory/internal/homework/grade/reporting/class"
 )
 
 // Ensure that every line and row has the version of the rules, also for files that could not be

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/homework/course/trace"
-	"llmmemory/internal/homework/grade/traces"
+	"llmmemory/internal/homework/grade/judging/traces"
 	"llmmemory/internal/testkit/level"
 )
 

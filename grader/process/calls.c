@@ -34,7 +34,7 @@ static struct told {
 
 static int attack_fd; /* where the grader reads replies */
 
-enum { ATTACK_CALL = 0x61747461 /* internal/homework/grade/runner has the same */, END_CALL = 0xffffff };
+enum { ATTACK_CALL = 0x61747461 /* internal/homework/grade/isolation/runner has the same */, END_CALL = 0xffffff };
 
 #ifdef HERE
 

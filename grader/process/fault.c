@@ -12,7 +12,7 @@
 #define REGISTERS(u) (u)->uc_mcontext.regs
 #endif
 
-/* After the calls that were refused. internal/homework/grade/runner has the same. */
+/* After the calls that were refused. internal/homework/grade/isolation/runner has the same. */
 static struct fault {
     uint64_t faults;  /* 0 or 1 */
     uint64_t address;

@@ -37,7 +37,7 @@
 
 #include "bare.c"
 
-enum { FAILED = 125 /* as in internal/homework/grade/sandbox */, NOBODY = 65534 };
+enum { FAILED = 125 /* as in internal/homework/grade/isolation/sandbox */, NOBODY = 65534 };
 
 static const char *without;
 static int landlock_abi;
@@ -93,7 +93,7 @@ static void set_limits(int box, rlim_t memory) {
     limit(RLIMIT_AS, memory != 0 ? memory : RLIM_INFINITY);
     limit(RLIMIT_FSIZE, box ? 1 << 20 : 0);
     limit(RLIMIT_NOFILE, box ? 256 : 16);
-    limit(RLIMIT_CPU, 3600); /* the grader is there before (internal/homework/grade/cputime) */
+    limit(RLIMIT_CPU, 3600); /* the grader is there before (internal/homework/grade/isolation/cputime) */
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_STACK, 8 << 20);
     limit(RLIMIT_NPROC, 1); /* counts all of the uid's: no fork, whoever else there is */

@@ -29,7 +29,7 @@
 #include "calls.c"
 #include "fault.c"
 
-/* internal/homework/grade/runner has the same; its protocol_test.go compares them. */
+/* internal/homework/grade/isolation/runner has the same; its protocol_test.go compares them. */
 #define POOLS ((char *)0x200000000000)
 #define POOLS_SIZE (UINT64_C(64) << 20)
 #define HEAP ((char *)0x210000000000)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/homework/grade/build"
+	"llmmemory/internal/homework/grade/isolation/build"
 	"llmmemory/internal/testkit/level"
 )
 

@@ -3,7 +3,7 @@ package grade
 import (
 	"slices"
 
-	"llmmemory/internal/homework/grade/traces"
+	"llmmemory/internal/homework/grade/judging/traces"
 )
 
 // LeaveOutSweeps lets a grader play no sweeps, which take a third of the time, in tests about

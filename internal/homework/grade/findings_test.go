@@ -9,7 +9,7 @@ import (
 
 	"llmmemory/internal/homework/course/handout"
 	"llmmemory/internal/homework/grade"
-	"llmmemory/internal/homework/grade/compare"
+	"llmmemory/internal/homework/grade/judging/compare"
 	"llmmemory/internal/testkit/corpus"
 	"llmmemory/internal/testkit/level"
 )

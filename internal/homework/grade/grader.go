@@ -1,13 +1,13 @@
 // Package grade takes a submission through the stages and computes its points.
 //
-//	build      gate of the text and the object file, compiler, link
-//	traces     directed traces for sentences of the handout, and random ones
-//	compare    plays a trace on the submission (runner, in a sandbox) and on the
-//	           oracle, writes what the tester writes, finds differences, and
-//	           makes the trace of a difference short
-//	watch      the same traces under Memcheck and with the sanitizers (supervise)
-//	rules      static rules over the text
-//	report, reproduce, gradescope, class   output for people
+//	isolation/build     gate of the text and the object file, compiler, link
+//	judging/traces      directed traces for sentences of the handout, and random ones
+//	judging/compare     plays a trace on the submission (isolation/runner, in a
+//	                    sandbox) and on the oracle, writes what the tester writes,
+//	                    finds differences, and makes the trace of a difference short
+//	isolation/watch     the same traces under Memcheck and with the sanitizers (supervise)
+//	judging/rules       static rules over the text
+//	reporting           output for people
 //
 // A directed trace tests some functions; the tester does the work of the others
 // (grading.isolate). Points are computed in points.go from the tests of a report;
@@ -26,10 +26,10 @@ import (
 
 	"llmmemory/internal/homework/course/handout"
 	"llmmemory/internal/homework/course/trace"
-	"llmmemory/internal/homework/grade/build"
-	"llmmemory/internal/homework/grade/compare"
-	"llmmemory/internal/homework/grade/runner"
-	"llmmemory/internal/homework/grade/traces"
+	"llmmemory/internal/homework/grade/isolation/build"
+	"llmmemory/internal/homework/grade/isolation/runner"
+	"llmmemory/internal/homework/grade/judging/compare"
+	"llmmemory/internal/homework/grade/judging/traces"
 	"llmmemory/internal/jobs"
 )
 

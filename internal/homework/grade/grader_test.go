@@ -20,8 +20,8 @@ import (
 
 	"llmmemory/internal/homework/course/handout"
 	"llmmemory/internal/homework/grade"
-	"llmmemory/internal/homework/grade/compare"
-	"llmmemory/internal/homework/grade/rules"
+	"llmmemory/internal/homework/grade/judging/compare"
+	"llmmemory/internal/homework/grade/judging/rules"
 	"llmmemory/internal/testkit/corpus"
 	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"

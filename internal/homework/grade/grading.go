@@ -9,10 +9,10 @@ import (
 
 	"llmmemory/internal/homework/course/handout"
 	"llmmemory/internal/homework/course/trace"
-	"llmmemory/internal/homework/grade/build"
-	"llmmemory/internal/homework/grade/compare"
-	"llmmemory/internal/homework/grade/runner"
-	"llmmemory/internal/homework/grade/traces"
+	"llmmemory/internal/homework/grade/isolation/build"
+	"llmmemory/internal/homework/grade/isolation/runner"
+	"llmmemory/internal/homework/grade/judging/compare"
+	"llmmemory/internal/homework/grade/judging/traces"
 )
 
 // mostHangs is how many calls of a function are waited for that do not come back.

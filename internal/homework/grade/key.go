@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 
-	"llmmemory/internal/homework/grade/build"
+	"llmmemory/internal/homework/grade/isolation/build"
 )
 
 // Key is a hash of everything that the report of a file depends on: the file's text, this

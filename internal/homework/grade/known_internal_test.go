@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/homework/course/trace"
-	"llmmemory/internal/homework/grade/build"
+	"llmmemory/internal/homework/grade/isolation/build"
 	"llmmemory/internal/testkit/corpus"
 	"llmmemory/internal/testkit/level"
 )

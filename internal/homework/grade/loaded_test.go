@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/homework/grade/compare"
+	"llmmemory/internal/homework/grade/judging/compare"
 	"llmmemory/internal/testkit/corpus"
 )
 

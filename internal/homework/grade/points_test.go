@@ -67,7 +67,7 @@ func TestPointsAreAwarded(t *testing.T) {
 // storedReports are those of package report; make test-long grades them anew.
 func storedReports(t *testing.T) (all map[string]*Report) {
 	t.Helper()
-	f, err := os.Open("report/testdata/reports.json.gz")
+	f, err := os.Open("reporting/report/testdata/reports.json.gz")
 	require.NoError(t, err)
 	defer f.Close()
 	z, err := gzip.NewReader(f)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"llmmemory/internal/homework/course/trace"
-	"llmmemory/internal/homework/grade/compare"
+	"llmmemory/internal/homework/grade/judging/compare"
 )
 
 // A Report is everything known about one submission. It can be stored as JSON and read back.

@@ -6,7 +6,7 @@ import (
 	"os/exec"
 	"strings"
 
-	"llmmemory/internal/homework/grade/sandbox"
+	"llmmemory/internal/homework/grade/isolation/sandbox"
 )
 
 // A Setting lists the versions that a result depends on: the same file and seed with the same

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"llmmemory/internal/homework/grade/compare"
-	"llmmemory/internal/homework/grade/rules"
+	"llmmemory/internal/homework/grade/judging/compare"
+	"llmmemory/internal/homework/grade/judging/rules"
 )
 
 // rules checks the source text against the sentences of the handout that can be checked there.

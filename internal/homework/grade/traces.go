@@ -9,8 +9,8 @@ import (
 
 	"llmmemory/internal/homework/course/handout"
 	"llmmemory/internal/homework/course/trace"
-	"llmmemory/internal/homework/grade/compare"
-	"llmmemory/internal/homework/grade/traces"
+	"llmmemory/internal/homework/grade/judging/compare"
+	"llmmemory/internal/homework/grade/judging/traces"
 )
 
 // ErrOnly is wrapped if no trace has the name that Grader.Only asks for.

@@ -9,10 +9,10 @@ import (
 
 	"llmmemory/internal/homework/course/handout"
 	"llmmemory/internal/homework/course/trace"
-	"llmmemory/internal/homework/grade/build"
-	"llmmemory/internal/homework/grade/compare"
-	"llmmemory/internal/homework/grade/supervise"
-	"llmmemory/internal/homework/grade/watch"
+	"llmmemory/internal/homework/grade/isolation/build"
+	"llmmemory/internal/homework/grade/isolation/supervise"
+	"llmmemory/internal/homework/grade/isolation/watch"
+	"llmmemory/internal/homework/grade/judging/compare"
 )
 
 // steps are traces for a program that is watched.

@@ -1,0 +1,140 @@
+package build
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"llmmemory/internal/homework/grade/isolation/cputime"
+	"llmmemory/internal/homework/grade/isolation/sandbox"
+)
+
+// limits restricts a tool, because it reads hostile files: processor time, 1 GiB of memory, and
+// files of 64 MiB (sh counts KiB, and blocks of 512 bytes).
+const limits = `ulimit -c 0; ulimit -t "$0"; ulimit -v 1048576; ulimit -f 131072; exec "$@"`
+
+// cpu is the processor time of a tool on a machine whose slowness is 1 (package cputime). An
+// emulated machine slows a compiler far more than the work that measures the slowness: there the
+// correct submission took 3.6 s.
+const cpu = time.Minute
+
+// patience limits a tool by the clock. It is many times the processor time, so that it runs out
+// only on a machine that is too busy, which is not the submission's fault.
+const patience = time.Hour
+
+// How much of a tool's output is kept.
+const (
+	mostOutput = 64 << 20
+	mostLines  = 50
+	mostLine   = 300
+	mostSaid   = 64 << 10
+)
+
+// errSlow is wrapped if the machine is too busy to compile.
+var errSlow = errors.New("did not finish")
+
+// A complaint is a tool's message about a file.
+type complaint struct{ text string }
+
+func (c *complaint) Error() string { return c.text }
+
+func (k *Kit) gcc(args ...string) error { return k.run("gcc", args...) }
+
+func (k *Kit) run(tool string, args ...string) error {
+	_, err := k.output(tool, args...)
+	return err
+}
+
+// output runs a tool and returns what it prints. A *complaint is about the file; any other error
+// is the grader's.
+func (k *Kit) output(tool string, args ...string) ([]byte, error) {
+	for seconds := int(cpu / time.Second); ; seconds *= 2 {
+		out, used, err := k.within(seconds, tool, args...)
+		if c := (*complaint)(nil); err != nil && !errors.As(err, &c) || used.CPU < cpu/4 {
+			return out, err
+		}
+		slowness, slowErr := cputime.Slowness()
+		if slowErr != nil {
+			return nil, slowErr
+		}
+		all := time.Duration(float64(cpu) * slowness)
+		switch work := used.CPU; {
+		case err == nil && work >= all/4:
+			return nil, fmt.Errorf("%s: %w: it took %v of processor time", tool, cputime.ErrSlow, used.CPU)
+		case err == nil:
+			return out, nil
+		case used.CPU < time.Duration(seconds)*time.Second*9/10: // it did not reach the limit
+			return nil, err
+		case work >= all/2:
+			return nil, &complaint{fmt.Sprintf("%s needs more than %v for it: is there a macro that grows without end?", tool, used.CPU.Round(time.Second))}
+		}
+	}
+}
+
+// within runs a tool with a limit of processor time.
+func (k *Kit) within(seconds int, tool string, args ...string) ([]byte, cputime.Usage, error) {
+	program, err := exec.LookPath(tool)
+	if err != nil {
+		return nil, cputime.Usage{}, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), k.patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", limits, strconv.Itoa(seconds), program}, args...)...)
+	cmd.Dir = k.dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + k.dir}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	out, said := &sandbox.Head{Most: mostOutput}, &sandbox.Head{Most: mostSaid}
+	cmd.Stdout, cmd.Stderr = out, said
+	err = cmd.Run()
+	if ctx.Err() != nil && err != nil {
+		return nil, cputime.Usage{}, fmt.Errorf("%s %w within %v: is the machine busy?", tool, errSlow, k.patience)
+	}
+	exit := (*exec.ExitError)(nil)
+	if err != nil && !errors.As(err, &exit) {
+		return nil, cputime.Usage{}, fmt.Errorf("%s: %w", tool, err)
+	}
+	used := cputime.Ended(cmd.ProcessState)
+	if err != nil {
+		return nil, used, &complaint{explain(tool, readable(said.Bytes()), err)}
+	}
+	return out.Bytes(), used, nil
+}
+
+// explain adds why a tool gave up, if its message does not say so.
+func explain(tool, said string, err error) string {
+	switch {
+	case strings.Contains(said, "out of memory") || strings.Contains(said, "memory exhausted"):
+		return fmt.Sprintf("%s needs more than 1 GiB of memory for it:\n%s", tool, said)
+	case strings.Contains(said, "internal compiler error") || strings.Contains(said, "signal terminated program"):
+		return fmt.Sprintf("%s gives up on it, which it does on code that is too long or too deep:\n%s", tool, said)
+	case said == "":
+		return fmt.Sprintf("%s: %v", tool, err)
+	}
+	return said
+}
+
+// readable cuts a tool's message to a readable length and replaces control characters.
+func readable(said []byte) string {
+	var b strings.Builder
+	lines := bytes.Split(bytes.TrimSpace(said), []byte("\n"))
+	for i, line := range lines {
+		if i == mostLines {
+			fmt.Fprintf(&b, "(and %d lines more)\n", len(lines)-i)
+			break
+		}
+		b.WriteString(sandbox.Printable(line[:min(len(line), mostLine)]))
+		if len(line) > mostLine {
+			b.WriteString("...")
+		}
+		b.WriteByte('\n')
+	}
+	return strings.TrimSpace(b.String())
+}

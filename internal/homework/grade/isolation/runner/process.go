@@ -1,0 +1,317 @@
+// Package runner controls the process that a submission runs in:
+// it makes one call at a time there (grader/process/runner.c) and looks at the memory of
+// the submission through a file that both processes have mapped (internal/README.md,
+// decision 4).
+//
+// Nothing here judges, and nothing that comes from the process is
+// trusted: only addresses inside the file are read.
+package runner
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"llmmemory/internal/homework/grade/isolation/cputime"
+	"llmmemory/internal/homework/grade/isolation/sandbox"
+)
+
+// A Call is one of the six, or an allocation that the grader wants for itself.
+type Call uint32
+
+// In the order of enum call of grader/process/runner.c.
+const (
+	Init Call = iota
+	Create
+	Fork
+	Append
+	Free
+	Destroy
+	Forks    // Size of them, to the ids B, B + 1, ...
+	Creates  // Size of them, with the ids A, A + 1, ...
+	Appends  // Size of them, of the records B, B + 1, ...
+	Frees    // Size of them, of the ids A, A + 1, ...
+	Open     // the pool at Engine, of Size bytes, may be used
+	Allocate // A chunks of Size bytes
+	GiveBack // the Size chunks whose addresses lie where events do
+	alias    // see Process.Alias
+)
+
+// ReadOnly is added to a Call that must not write a pool: one that does dies.
+const ReadOnly Call = 256
+
+// A Request is struct request of grader/process/runner.c.
+type Request struct {
+	Call   Call
+	A, B   int32
+	Fail   uint32 // the allocation of this call that fails, from 1; 0: none
+	Engine uint64 // or the pool
+	Size   uint64 // of the pool, or how many forks
+}
+
+// An Event is one allocation or release that a call made: struct event.
+type Event struct {
+	What uint64
+	At   uint64
+	Size uint64
+}
+
+// What an Event can be: enum what.
+const (
+	Malloc     uint64 = iota + 1
+	Calloc            //
+	Realloc           //
+	Release           //
+	Refused           // an allocation that failed, as requested or because no memory is left
+	BadRelease        // of an address that is no live chunk; Size 1: it was one once
+)
+
+// A Reply is what a call returned and did to the heap. The events lie where the
+// process can write, and hold until the next call.
+type Reply struct {
+	Returned int64
+	Events   []Event
+}
+
+// ErrStart is wrapped when the system cannot start the program, which is then too
+// big for the address space that sandbox.Command gives.
+var ErrStart = errors.New("the program does not start: it is too big")
+
+// ErrKilled is wrapped when the system has ended the process, which it does where it has
+// too little memory. The sandbox lets no submission do so.
+var ErrKilled = errors.New("the system ended the process: is there too little memory?")
+
+// Patience is how much processor time a process may take (cputime.Meter): no measure of
+// speed, but a bound.
+type Patience struct {
+	Call    time.Duration // for one call
+	Process time.Duration // for all calls together, and what lies between them
+}
+
+// ErrAlias is wrapped when there is no address space for the end of a large pool.
+var ErrAlias = errors.New("the end of a large pool cannot be mapped")
+
+// ErrDied is wrapped when the process ends during a call, by a signal or not.
+var ErrDied = errors.New("the process ended")
+
+// A Process runs a submission.
+type Process struct {
+	*memory
+	pipes
+	cmd      *exec.Cmd
+	patience Patience
+	said     sandbox.Tail // of its standard error
+	meter    *cputime.Meter
+}
+
+// mostSaid is the number of bytes that are kept of the end of its standard error.
+const mostSaid = 2 << 10
+
+// Start runs a linked runner, shut in (package sandbox). Its standard output goes
+// nowhere, and of its standard error the end is kept.
+func Start(program string, patience Patience) (*Process, error) {
+	m, err := newMemory()
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{memory: m, patience: patience, said: sandbox.Tail{Most: mostSaid}}
+	if err := p.start(program); err != nil {
+		m.close()
+		return nil, fmt.Errorf("start the submission: %w", err)
+	}
+	// Before any code of the submission's runs: from here on, trouble is its own.
+	if _, err := p.Do(Request{Call: GiveBack}); err != nil {
+		p.Close()
+		if errors.Is(err, ErrDied) && p.cmd.ProcessState.ExitCode() == -1 { // by a signal, of which ours has none
+			return nil, fmt.Errorf("%w (%w)", ErrStart, err)
+		}
+		return nil, fmt.Errorf("start the submission: %w; it said: %s", err, p.Said())
+	}
+	return p, nil
+}
+
+func (p *Process) start(program string) error {
+	path, argv, err := sandbox.Command(program, "3", "4", "5")
+	if err != nil {
+		return err
+	}
+	ours, requests, replies, err := newPipes()
+	if err != nil {
+		return err
+	}
+	defer requests.Close()
+	defer replies.Close()
+	p.pipes = ours
+	p.cmd = &exec.Cmd{Path: path, Args: argv, Env: []string{}}
+	p.cmd.Stderr, p.cmd.WaitDelay = &p.said, 10*time.Second
+	p.cmd.ExtraFiles = []*os.File{p.file, requests, replies}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		p.pipes.close()
+		return err
+	}
+	p.meter = cputime.NewMeter(p.cmd.Process.Pid, p.patience.Process)
+	return nil
+}
+
+// Close ends the process and everything it started.
+func (p *Process) Close() {
+	p.end()
+	p.pipes.close()
+	p.memory.close()
+}
+
+// Said ends the process, and returns the end of its standard error without the submission's folder.
+func (p *Process) Said() string {
+	p.end()
+	return strings.TrimSpace(sourcePath.ReplaceAllString(sandbox.Printable(p.said.Bytes()), "$1"))
+}
+
+var sourcePath = regexp.MustCompile(`[^ "'(]*/(llm_memory\.c)`)
+
+func (p *Process) end() {
+	if p.cmd.ProcessState == nil {
+		p.kill()
+		_ = p.cmd.Wait()
+	}
+}
+
+func (p *Process) kill() { _ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
+
+// Do makes one call. After an error the process is gone.
+func (p *Process) Do(r Request) (Reply, error) {
+	p.meter.Begin(p.patience.Call)
+	request := unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r))
+	if _, err := p.transfer(request, len(request), p.write); err != nil {
+		return Reply{}, err
+	}
+	var text [2 * replySize]byte
+	n, err := p.transfer(text[:], replySize, p.read)
+	if err != nil {
+		return Reply{}, err
+	}
+	if n > replySize { // it was asked once
+		p.end()
+		return Reply{}, fmt.Errorf("%w: it writes to the pipe that carries the answers to the grader (write)", ErrAttack)
+	}
+	returned, events := int64(binary.NativeEndian.Uint64(text[:])), binary.NativeEndian.Uint64(text[8:])
+	if returned == attackCall {
+		return Reply{}, p.attacked(events)
+	}
+	if err := p.meter.End(); err != nil {
+		p.end()
+		return Reply{}, err
+	}
+	return Reply{Returned: returned, Events: p.events(events)}, nil
+}
+
+// replySize is the size of struct reply of grader/process/runner.c: what the call
+// returned, and how many events there are.
+const replySize = 16
+
+// GiveBack frees chunks of the process's heap.
+func (p *Process) GiveBack(addresses []uint64) error {
+	for len(addresses) > 0 {
+		n := min(len(addresses), mostEvents)
+		events := p.events(uint64(n))
+		for i := range events {
+			events[i].At = addresses[i]
+		}
+		if _, err := p.Do(Request{Call: GiveBack, Size: uint64(n)}); err != nil {
+			return err
+		}
+		addresses = addresses[n:]
+	}
+	return nil
+}
+
+// Alias maps size bytes of the pools a second time at another address, that of the end of
+// a large pool. The error wraps ErrAlias where the system refuses.
+func (p *Process) Alias(from, to, size uint64) error {
+	r, err := p.Do(Request{Call: alias, Engine: from, A: int32(uint32(to)), B: int32(uint32(to >> 32)), Size: size})
+	if err == nil && r.Returned != 1 {
+		err = ErrAlias
+	}
+	if err == nil {
+		p.aliasFrom, p.aliasTo, p.aliasSize = from, to, size
+	}
+	return err
+}
+
+// transfer moves the least number of bytes or more, and looks at the process whenever
+// it has waited.
+func (p *Process) transfer(bytes []byte, least int, move func([]byte, time.Time) (int, error)) (done int, err error) {
+	for done < least {
+		n, err := move(bytes[done:], time.Now().Add(cputime.LookEvery))
+		done += n
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			if err := p.meter.Look(); err != nil {
+				p.end()
+				return done, err
+			}
+		case err != nil:
+			return done, p.why(err)
+		}
+	}
+	return done, nil
+}
+
+// Slow is an error that wraps cputime.ErrSlow where all calls together were too slow to be
+// judged. It is for a process that is not over its limit.
+func (p *Process) Slow() error { return p.meter.Close() }
+
+// why says how the process came to its end, and ends it if it has not.
+func (p *Process) why(err error) error {
+	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.EPIPE) {
+		p.end()
+		return fmt.Errorf("talk to the submission: %w", err)
+	}
+	if err := p.wait(); err != nil {
+		return fmt.Errorf("%w, after it closed its pipe", err)
+	}
+	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		if status.Signal() == syscall.SIGSYS {
+			return fmt.Errorf("%w: a system call that the sandbox does not let pass", ErrAttack)
+		}
+		if status.Signal() == syscall.SIGKILL {
+			p.memory.empty()
+			return ErrKilled
+		}
+		return fmt.Errorf("%w by %v", ErrDied, status.Signal())
+	}
+	return fmt.Errorf("%w with exit status %d", ErrDied, p.cmd.ProcessState.ExitCode())
+}
+
+// wait waits for the end of a process that may have closed the pipe and go on.
+func (p *Process) wait() error {
+	gone := make(chan struct{})
+	go func() {
+		_ = p.cmd.Wait()
+		close(gone)
+	}()
+	for {
+		select {
+		case <-gone:
+			return nil
+		case <-time.After(cputime.LookEvery):
+		}
+		if err := p.meter.Look(); err != nil {
+			p.kill()
+			<-gone
+			return err
+		}
+	}
+}
+
+// At views size bytes at an address of the process; nil if any of them lies
+// outside the pools and the heap.
+func (p *Process) At(address, size uint64) []byte { return p.at(address, size) }

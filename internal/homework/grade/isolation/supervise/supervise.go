@@ -1,0 +1,108 @@
+// Package supervise runs a program on a file of steps, under Memcheck or with the
+// sanitizers, and collects what they report. Package watch interprets it.
+package supervise
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"llmmemory/internal/homework/grade/isolation/cputime"
+	"llmmemory/internal/homework/grade/isolation/sandbox"
+)
+
+// An End is how a program ended.
+type End struct {
+	Said   []byte // what is kept of what it wrote into the pipe
+	Over   error  // wraps cputime.ErrTime where it was ended because its time was over
+	Exit   int    // status; -1: by a signal
+	Signal syscall.Signal
+}
+
+// Patience is the processor time of a program (cputime.Meter): thirty times what all
+// traces of a correct submission take under Memcheck.
+const Patience = 10 * time.Second
+
+// ErrKilled is wrapped where the system has ended the program, as it does where it has too
+// little memory.
+var ErrKilled = errors.New("the system ended the program: is there too little memory?")
+
+// A Keep reads what a program writes, and returns what is kept of it.
+type Keep func(io.Reader) ([]byte, error)
+
+// Head keeps the first bytes. A program that writes more is ended.
+func Head(most int64) Keep {
+	return func(from io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(from, most)) }
+}
+
+// Tail keeps the last bytes, of however many.
+func Tail(most int) Keep {
+	return func(from io.Reader) ([]byte, error) {
+		last := sandbox.Tail{Most: most}
+		_, err := io.Copy(&last, from)
+		return last.Bytes(), err
+	}
+}
+
+// Run starts a program, whose arguments are a sandbox's, in a process group of its
+// own, with a pipe that attach gives it, and waits for its end, which comes when its
+// patience is over or keep reads no more. The error is that it could not be run, or that
+// nothing can be said of it.
+func Run(cmd *exec.Cmd, attach func(pipe *os.File), patience time.Duration, keep Keep) (e End, err error) {
+	ours, theirs, err := os.Pipe()
+	if err != nil {
+		return e, err
+	}
+	defer ours.Close()
+	attach(theirs)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	err = cmd.Start()
+	_ = theirs.Close()
+	if err != nil {
+		return e, err
+	}
+	watch := cputime.Start(cmd.Process.Pid, patience, func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = ours.SetReadDeadline(time.Now()) // somebody else may have the pipe
+	})
+	e.Said, _ = keep(ours)
+	if n, _ := ours.Read(make([]byte, 1)); n > 0 {
+		watch.Kill()
+	}
+	waitErr := cmd.Wait()
+	killed, over := watch.Stop(cmd.ProcessState)
+	e.Exit = cmd.ProcessState.ExitCode()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		e.Signal = status.Signal()
+	}
+	switch exit := (*exec.ExitError)(nil); {
+	case errors.Is(over, cputime.ErrTime):
+		e.Over = over
+	case over != nil && e.Signal == 0: // one that dies late has not finished either
+		return e, over
+	case killed && over != nil:
+		return e, over
+	case e.Signal == syscall.SIGKILL && !killed:
+		return e, ErrKilled
+	case waitErr != nil && !errors.As(waitErr, &exit) || e.Exit == sandbox.Failed:
+		return e, waitErr
+	}
+	return e, nil
+}
+
+// PlayedAll says whether the whole file of steps was read. The program has the
+// file open as ours is, so the offset is its.
+func PlayedAll(steps *os.File) (bool, error) {
+	played, err := steps.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return false, err
+	}
+	info, err := steps.Stat()
+	if err != nil {
+		return false, err
+	}
+	return played == info.Size(), nil
+}

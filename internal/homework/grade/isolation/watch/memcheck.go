@@ -1,0 +1,202 @@
+package watch
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"llmmemory/internal/homework/grade/isolation/cputime"
+	"llmmemory/internal/homework/grade/isolation/sandbox"
+	"llmmemory/internal/homework/grade/isolation/supervise"
+)
+
+// A Stuck is the error of a submission whose time was over in a call. It wraps ErrUnfinished.
+type Stuck struct {
+	Function string
+	err      error
+}
+
+func (s *Stuck) Error() string { return s.Function + " " + s.err.Error() }
+func (s *Stuck) Unwrap() error { return s.err }
+
+// memory is the address space of Valgrind with the submission, in bytes. They need a quarter of it.
+const memory = 640 << 20
+
+// mostReport is more than Valgrind writes before it gives up (1000 complaints).
+const mostReport = 8 << 20
+
+// complained is Valgrind's exit status when it has, whatever the submission's.
+const complained = 99
+
+// Memcheck plays the traces, each on new engines, but not their writes from outside.
+// program is linked with grader/process/watched.c. There is one finding per line and kind. The use of a value that was
+// never set is a finding of the function that allocated its memory, which a second run, twice as slow, finds out.
+func Memcheck(program string, steps supervise.Steps) ([]Finding, error) {
+	file, err := steps.File(filepath.Dir(program))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	box, err := os.MkdirTemp(filepath.Dir(program), "box-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(box, 0o777); err != nil { // another uid writes there
+		return nil, err
+	}
+	found, err := played(program, box, file)
+	if errors.Is(err, ErrUnfinished) {
+		until, untilErr := steps.Until(file)
+		if untilErr != nil {
+			return nil, untilErr
+		}
+		for i := range found {
+			found[i].after(until)
+		}
+	}
+	if slices.ContainsFunc(found, func(f Finding) bool { return strings.HasPrefix(f.Kind, "Uninit") }) {
+		if _, seekErr := file.Seek(0, io.SeekStart); seekErr != nil {
+			return nil, seekErr
+		}
+		if origins, err := played(program, box, file, "--track-origins=yes"); err == nil {
+			return causes(origins), nil
+		}
+	}
+	return causes(found), err
+}
+
+// causes leaves out what follows from other complaints: where the submission has accessed memory that it must not, leaks
+// and what goes wrong in the tester's own code.
+func causes(found []Finding) []Finding {
+	cause := func(f Finding) bool { return f.Function != "" && !f.Leak() }
+	if !slices.ContainsFunc(found, cause) {
+		return found
+	}
+	return slices.DeleteFunc(found, func(f Finding) bool { return !cause(f) })
+}
+
+// played runs Valgrind once.
+func played(program, box string, file *os.File, flags ...string) ([]Finding, error) {
+	report, exit, err := runValgrind(program, box, file, flags...)
+	if err != nil && !errors.Is(err, ErrUnfinished) {
+		return nil, err
+	}
+	if function := supervise.Last(file); errors.Is(err, cputime.ErrTime) && function != "" {
+		err = &Stuck{function, err}
+	}
+	found, parseErr := parseXML(report)
+	if err == nil {
+		err = agree(found, parseErr, exit, file)
+	}
+	return found, err
+}
+
+// agree returns an error unless Memcheck has seen the whole run. The submission can write
+// to the report if it finds out where, and can end the run at any time; but the exit
+// status is Valgrind's, and the offset of steps shows how many were played.
+func agree(found []Finding, parseErr error, exit int, steps *os.File) error {
+	if parseErr != nil {
+		return valgrind.unfinished("%w", parseErr)
+	}
+	if exit != 0 && exit != complained {
+		return valgrind.unfinished("it ended with exit status %d", exit)
+	}
+	if err := valgrind.playedAll(steps, ""); err != nil {
+		return err
+	}
+	if (exit == complained) != (len(found) > 0) {
+		return valgrind.unfinished("the report has %d complaints, but Valgrind's exit status is %d", len(found), exit)
+	}
+	return nil
+}
+
+// runValgrind returns Valgrind's report and exit status. The report comes through a pipe, so that
+// it cannot be rewritten.
+func runValgrind(program, box string, steps *os.File, flags ...string) (report []byte, exit int, err error) {
+	// A distribution may have a script in front of it, for which the submission
+	// would have to be allowed a shell.
+	binary, err := exec.LookPath("valgrind.bin")
+	if err != nil {
+		if binary, err = exec.LookPath("valgrind"); err != nil {
+			return nil, 0, fmt.Errorf("memcheck: %w", err)
+		}
+	}
+	libraries, err := filepath.Glob(filepath.Join(filepath.Dir(program), "..", "lib?.so.6")) // its own C library: package build
+	if err != nil {
+		return nil, 0, err
+	}
+	allowed := sandbox.Box{Folder: box, Read: append(libraries, program), Memory: memory}
+	flags = append(flags, "--xml=yes", "--xml-fd=4", "--child-silent-after-fork=yes", "--vgdb=no",
+		"--read-inline-info=no", // a fifth of its start; the line of an inlined function is told all the same
+		"--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all",
+		"--error-exitcode="+strconv.Itoa(complained), program, "3")
+	path, argv, err := allowed.Command(binary, flags...)
+	if err != nil {
+		return nil, 0, err
+	}
+	cmd := &exec.Cmd{Path: path, Args: argv, Dir: box, Env: []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + box}}
+	end, err := supervise.Run(cmd, func(pipe *os.File) { cmd.ExtraFiles = []*os.File{steps, pipe} }, supervise.Patience, supervise.Head(mostReport))
+	switch {
+	case err != nil:
+		return nil, 0, fmt.Errorf("memcheck: %w", err)
+	case end.Over != nil:
+		return end.Said, 0, valgrind.unfinished("%w", end.Over)
+	case end.Signal != 0:
+		return end.Said, 0, valgrind.unfinished("it ended by %v", end.Signal)
+	}
+	return end.Said, end.Exit, nil
+}
+
+// parseXML reads Valgrind's XML, protocol 4: one element that says at its end that
+// it is finished, and nothing after it.
+func parseXML(text []byte) ([]Finding, error) {
+	var report struct {
+		States []string `xml:"status>state"`
+		Errors []struct {
+			Kind  string `xml:"kind"`
+			What  string `xml:"what"`
+			XWhat string `xml:"xwhat>text"`
+			Stack []struct {
+				Frames []frame `xml:"frame"`
+			} `xml:"stack"`
+		} `xml:"error"`
+	}
+	decoder := xml.NewDecoder(bytes.NewReader(text))
+	err := decoder.Decode(&report)
+	if err == nil && !slices.Equal(report.States, []string{"RUNNING", "FINISHED"}) {
+		err = fmt.Errorf("the report ends in the state %q", report.States)
+	}
+	if rest := bytes.TrimSpace(text[decoder.InputOffset():]); err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%d bytes after the end of the report", len(rest))
+	}
+	var found []Finding
+	for _, e := range report.Errors {
+		f := Finding{Kind: e.Kind, What: e.What + e.XWhat}
+		if len(e.Stack) > 0 {
+			f.Function, f.Line = place(e.Stack[0].Frames)
+		}
+		if strings.HasPrefix(f.Kind, "Uninit") && len(e.Stack) > 1 {
+			f.origin(place(e.Stack[1].Frames))
+		}
+		if !slices.ContainsFunc(found, func(o Finding) bool { return o.Kind == f.Kind && o.Line == f.Line && o.Function == f.Function }) {
+			found = append(found, f)
+		}
+	}
+	return found, err
+}
+
+// origin charges the use of a value that was never set to the function that allocated its memory.
+func (f *Finding) origin(function string, line int) {
+	if function != "" && function != f.Function {
+		f.What += fmt.Sprintf(" (%s allocates the memory in line %d and does not set it)", function, line)
+		f.Function = function
+	}
+}

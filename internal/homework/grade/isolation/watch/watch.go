@@ -1,0 +1,93 @@
+// Package watch plays traces on a submission under Valgrind's Memcheck, and on a second
+// build with AddressSanitizer and UndefinedBehaviorSanitizer. It says which lines of the
+// submission they complain of. The sanitizers see what Memcheck cannot: accesses outside
+// of arrays on the stack and of static ones, and arithmetic that C does not define.
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/homework/course/trace"
+	"llmmemory/internal/homework/grade/isolation/supervise"
+)
+
+// A Finding is one complaint.
+type Finding struct {
+	Kind     string // Valgrind's word: InvalidRead, Leak_DefinitelyLost, ...; empty for the sanitizers
+	What     string // the complaint in the tool's words
+	Function string // the call of the six that was running; empty if there was none
+	Line     int    // of llm_memory.c; 0: unknown
+}
+
+// String is the finding as a student reads it.
+func (f Finding) String() string {
+	if f.Line == 0 {
+		return f.What
+	}
+	return fmt.Sprintf("llm_memory.c:%d: %s", f.Line, f.What)
+}
+
+// Leak reports whether it is about memory that was not freed.
+func (f Finding) Leak() bool { return strings.HasPrefix(f.Kind, "Leak_") }
+
+// after charges what ended the program in the tester's own code to the call before.
+func (f *Finding) after(until []trace.Op) {
+	for _, op := range slices.Backward(until) {
+		if f.Function == "" && !f.Leak() && !op.Given && !op.Kind.Outside() {
+			f.Function = op.Kind.Function()
+		}
+	}
+}
+
+// ErrUnfinished is wrapped when the submission did not play all traces: the complaints
+// may be incomplete.
+var ErrUnfinished = errors.New("did not finish")
+
+// A tool is one of the two.
+type tool string
+
+const (
+	valgrind   tool = "under Memcheck"
+	sanitizers tool = "with the sanitizers"
+)
+
+// unfinished wraps ErrUnfinished with what has happened.
+func (t tool) unfinished(format string, values ...any) error {
+	return fmt.Errorf("%w %s: %w", ErrUnfinished, t, fmt.Errorf(format, values...))
+}
+
+// playedAll returns an error if the program did not read all steps.
+func (t tool) playedAll(steps *os.File, exit string) error {
+	all, err := supervise.PlayedAll(steps)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", t, err)
+	case !all:
+		return t.unfinished("it ended in the middle of a call%s", exit)
+	}
+	return nil
+}
+
+// A frame is a function on the stack of a complaint.
+type frame struct {
+	Function string `xml:"fn"`
+	File     string `xml:"file"`
+	Line     int    `xml:"line"`
+}
+
+// place is the innermost line of the submission, and the outermost of the six calls.
+func place(frames []frame) (function string, line int) {
+	for _, f := range frames {
+		if line == 0 && f.File == "llm_memory.c" {
+			line = f.Line
+		}
+		if trace.TaskOf(f.Function) != 0 {
+			function = f.Function
+		}
+	}
+	return function, line
+}

@@ -1,0 +1,175 @@
+package compare
+
+import (
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/homework/course"
+	"llmmemory/internal/homework/course/oracle"
+	"llmmemory/internal/homework/course/trace"
+	"llmmemory/internal/homework/grade/isolation/runner"
+)
+
+// fault adds to the difference of a call that has ended the process what the call did, if that follows from the
+// address and the memory.
+func (p *player) fault(d *Difference, op trace.Op, m *moment) {
+	f, found := p.subject.Fault()
+	if !found || d.Hangs || p.trouble != nil {
+		return
+	}
+	fresh := p.soFar(f.Events)
+	does, fact := p.does(op, m, f.Address, d, fresh)
+	if does == "" {
+		return
+	}
+	d.Actual = fmt.Sprintf("it %s (%s)", does, d.Actual)
+	if fact != "" {
+		d.Facts = append(slices.Clip(d.Facts), fact)
+	}
+}
+
+// soFar accounts for the allocations of a call that has ended the process. It returns those that are left.
+func (p *player) soFar(events []runner.Event) (fresh []uint64) {
+	for i := range events[:min(len(events), mostAllocations)] {
+		switch e := events[i]; e.What {
+		case runner.Release:
+			delete(p.live, e.At)
+		case runner.Malloc, runner.Calloc, runner.Realloc:
+			p.add(e.At, e.Size)
+			fresh = append(fresh, e.At)
+		}
+	}
+	return slices.DeleteFunc(fresh, func(at uint64) bool { _, live := p.live[at]; return !live })
+}
+
+// does says what uses an address that no memory has.
+func (p *player) does(op trace.Op, m *moment, address uint64, d *Difference, fresh []uint64) (string, Fact) {
+	const near = 4096
+	b, _ := fillOf(address)
+	switch {
+	case b == unwrittenByte:
+		what, fact := p.neverWritten(op, fresh)
+		return "uses " + what + ", which was " + Unwritten, fact
+	case b == freedByte:
+		return "uses a pointer that it reads from " + Freed, UsesFreed
+	case address < near && op.Engine == trace.None:
+		return "uses the engine, which is NULL", ""
+	case address < near && op.Fail > 0:
+		return "uses what malloc has returned, which is NULL", ""
+	case address < near:
+		return p.null(op, m, address, d, fresh)
+	case -address < near:
+		return "uses a list node that is NULL", ""
+	case op.Engine == trace.None || p.engines[op.Engine] == 0:
+		return "", ""
+	}
+	return p.index(op, m, address)
+}
+
+// null names the NULL pointer that a call used.
+func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fresh []uint64) (string, Fact) {
+	if d.Has(UnknownID) && offset < sequenceSize {
+		return "uses a sequence that it has not found: NULL", ""
+	}
+	slot := -1
+	switch {
+	case op.Kind == trace.Create && offset < l2Size:
+		for _, at := range fresh {
+			if slot := slices.Index(view[l1Table](p, at)[:], 0); p.live[at] == l1Size && slot >= 0 {
+				return fmt.Sprintf("uses block_table[%d] of the new sequence, which is NULL", slot), NullTable
+			}
+		}
+	case op.Kind == trace.Append && m.tables != [course.L1Size]*course.L2Table{}:
+		if at := m.logical / course.L2Size; at < course.L1Size && m.tables[at] == nil && offset == uint64(m.logical%course.L2Size)*4 {
+			slot = int(at)
+		}
+	case op.Kind == trace.Free || op.Kind == trace.Fork:
+		if p.address(op.Engine, op.A) != 0 && offset < l2Size {
+			slot = slices.Index(m.tables[:], nil)
+		}
+	}
+	if slot >= 0 {
+		return fmt.Sprintf("uses block_table[%d] of %s, which is NULL", slot, SequenceName(op.A)), NullTable
+	}
+	return "uses a pointer that is NULL", NullPointer
+}
+
+// neverWritten names the pointer that a call has used without writing it: in what the call has allocated, or in an
+// engine and its sequences.
+func (p *player) neverWritten(op trace.Op, fresh []uint64) (string, Fact) {
+	for _, at := range fresh {
+		if slot := slices.Index(view[l1Table](p, at)[:], fill[uint64](unwrittenByte)); p.live[at] == l1Size && slot >= 0 {
+			return fmt.Sprintf("block_table[%d] of the new sequence", slot), UnwrittenTable
+		}
+	}
+	for _, at := range fresh {
+		if what := p.unwrittenField(op.Kind == trace.Init, at); what != "" {
+			return what, ""
+		}
+	}
+	if op.Engine == trace.None || p.engines[op.Engine] == 0 {
+		return "a pointer", ""
+	}
+	if what := p.unwrittenField(true, p.engines[op.Engine]); what != "" {
+		return what, ""
+	}
+	for at, s := range p.sequences(op.Engine) {
+		what := p.unwrittenField(false, at)
+		if slot := slices.Index(view[l1Table](p, s.blockTable)[:], fill[uint64](unwrittenByte)); what == "" && slot >= 0 {
+			what = fmt.Sprintf("block_table[%d]", slot)
+		}
+		if what != "" {
+			return fmt.Sprintf("%s of %s", what, SequenceName(s.id)), ""
+		}
+	}
+	return "a pointer", ""
+}
+
+// unwrittenField names the first pointer in the struct of an engine or a sequence that was never written.
+func (p *player) unwrittenField(engine bool, at uint64) string {
+	pointers, names := []uint64{}, []string{}
+	switch {
+	case p.live[at] != sequenceSize: // which is that of an engine
+		return ""
+	case engine:
+		e := view[engineStruct](p, at)
+		pointers, names = []uint64{e.refCount, e.active.prev, e.active.next}, []string{"engine->ref_count", "engine->active_seqs.prev", "engine->active_seqs.next"}
+	default:
+		s := view[sequenceStruct](p, at)
+		pointers, names = []uint64{s.blockTable, s.node.prev, s.node.next}, []string{"block_table", "node.prev", "node.next"}
+	}
+	if i := slices.Index(pointers, fill[uint64](unwrittenByte)); i >= 0 {
+		return names[i]
+	}
+	return ""
+}
+
+// index names an index that leads outside an array, or overflows.
+func (p *player) index(op trace.Op, m *moment, address uint64) (string, Fact) {
+	counts := view[engineStruct](p, p.engines[op.Engine]).refCount
+	if i := int64(address-counts) / 4; int64(int32(i)) == i {
+		if b, _ := fillOf(uint32(i)); b != 0 {
+			return fmt.Sprintf("uses ref_count[i], where i is %s", map[byte]string{unwrittenByte: "a table entry that was " + Unwritten, freedByte: Freed}[b]), ""
+		}
+	}
+	e := p.expected.Engines[op.Engine]
+	if e == nil || p.pools[op.Engine] == 0 {
+		return "", ""
+	}
+	blocks := []int32{m.block}
+	if s := oracle.Find(e, op.A); s != nil {
+		for _, table := range s.BlockTable {
+			if table != nil {
+				blocks = append(blocks, table[:]...)
+			}
+		}
+	}
+	pool := p.pools[op.Engine] + oracle.Slack
+	for _, block := range blocks {
+		wrong := int64(block * course.BlockSize)
+		if block >= 0 && wrong != int64(block)*course.BlockSize && address-(pool+uint64(wrong)) < course.BlockSize {
+			return fmt.Sprintf("computes the address of block %d in int, where block * BLOCK_SIZE overflows", block), IntOverflow
+		}
+	}
+	return "", ""
+}

@@ -1,0 +1,322 @@
+package compare
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/homework/course"
+	"llmmemory/internal/homework/course/oracle"
+	"llmmemory/internal/homework/course/trace"
+	"llmmemory/internal/homework/grade/isolation/runner"
+)
+
+// A heap is the submission's live allocations.
+type heap struct {
+	live    map[uint64]uint64 // address to size
+	ordered []uint64          // sorted addresses; some are freed
+	shapes  map[trace.Kind]*Difference
+	// Chunks that the tester allocates and frees (allocate, release).
+	stock    map[uint64][]uint64 // by size: unused chunks
+	asked    map[uint64]int      // by size: how many were needed so far
+	released []uint64            // chunks to be freed before the next call
+}
+
+func newHeap() heap {
+	return heap{live: map[uint64]uint64{}, shapes: map[trace.Kind]*Difference{}, stock: map[uint64][]uint64{}, asked: map[uint64]int{}}
+}
+
+// edge fills the space between two allocations.
+const edge = 0xfd
+
+// mostAllocations is far more than any call needs, and few enough for the grader to keep.
+const mostAllocations = 1 << 16
+
+// account updates the live chunks. It returns the operations of the call on the heap that are an error in
+// any call.
+func (p *player) account(op trace.Op, want oracle.Outcome, events []runner.Event) []*Difference {
+	var bad *Difference
+	allocations := 0
+	for _, e := range events {
+		if e.What != runner.Release {
+			allocations++
+		}
+		if allocations > mostAllocations+18*int(want.Made) {
+			bad = cmp.Or(bad, differs(Heap, "the allocations of one call", "at most 18", fmt.Sprintf("more than %d", mostAllocations)))
+			break
+		}
+		switch e.What {
+		case runner.Release:
+			delete(p.live, e.At)
+		case runner.BadRelease:
+			what := "an address that is no allocation"
+			if e.Size != 0 {
+				what = "an allocation that was freed already"
+			} else if p.isPool(e.At) {
+				what = ThePool
+			}
+			d := differs(Heap, Frees, "a live allocation", what)
+			if op.Engine != trace.None && e.At == p.engines[op.Engine]+activeOffset {
+				d.Actual, d.Facts = "&engine->active_seqs, the dummy head", []Fact{DummyHead}
+			}
+			bad = cmp.Or(bad, d)
+		case runner.Malloc, runner.Calloc, runner.Realloc:
+			p.add(e.At, e.Size)
+			fallthrough
+		default:
+			if want.Refused() && !want.OutOfMemory() {
+				bad = cmp.Or(bad, differs(Heap, Allocates, "none", fmt.Sprintf("%d bytes", e.Size)))
+			}
+		}
+	}
+	if d := p.edges(op); d != nil {
+		bad = cmp.Or(bad, d)
+	}
+	if bad == nil {
+		return nil
+	}
+	return []*Difference{bad}
+}
+
+func (p *player) isPool(address uint64) bool {
+	return slices.Contains(p.pools[:], address-oracle.Slack)
+}
+
+func (h *heap) add(at, size uint64) {
+	h.live[at] = size
+	if n := len(h.ordered); n > 2*len(h.live)+64 {
+		h.ordered = slices.DeleteFunc(h.ordered, func(at uint64) bool { _, live := h.live[at]; return !live })
+	}
+	if n := len(h.ordered); n == 0 || h.ordered[n-1] < at {
+		h.ordered = append(h.ordered, at)
+	} else if i, found := slices.BinarySearch(h.ordered, at); !found { // from the stock, or a forged event
+		h.ordered = slices.Insert(h.ordered, i, at)
+	}
+}
+
+// home returns the live chunk that contains an address.
+func (h *heap) home(address uint64) (at, size uint64, found bool) {
+	if size, found := h.live[address]; found {
+		return address, size, true
+	}
+	i, _ := slices.BinarySearch(h.ordered, address)
+	for i--; i >= 0; i-- {
+		if size, live := h.live[h.ordered[i]]; live {
+			return h.ordered[i], size, address-h.ordered[i] < size
+		}
+	}
+	return 0, 0, false
+}
+
+// chunk returns size bytes at an address, or nil if they are not in one live chunk.
+func (p *player) chunk(address, size uint64) []byte {
+	at, have, found := p.home(address)
+	if !found || address-at+size > have {
+		return nil
+	}
+	return p.subject.At(address, size)
+}
+
+// mostEdges limits how many edges are checked after every call; the newest ones are.
+const mostEdges = 1 << 15
+
+// edges checks the unused bytes after each live allocation, and returns the first difference.
+func (p *player) edges(op trace.Op) (first *Difference) {
+	from := max(0, len(p.ordered)-mostEdges)
+	if op.Kind == trace.Destroy || op.Kind.Many() {
+		from = 0
+	}
+	for _, at := range p.ordered[from:] {
+		size, live := p.live[at]
+		if !live {
+			continue
+		}
+		if n, b := p.edge(at, size); n >= 0 && first == nil {
+			first = p.outside(at, size, uint64(n), b)
+		}
+	}
+	return first
+}
+
+// edge returns which of the unused bytes after an allocation was written first, with the byte, and repairs them; -1 if
+// none was.
+func (p *player) edge(at, size uint64) (n int, b byte) {
+	room := (size+15)/16*16 + 16 // as get_aligned in grader/process/runner.c
+	for i, b := range p.subject.At(at+size, room-size) {
+		if b != edge {
+			p.repair(at+size, room-size)
+			return i, b
+		}
+	}
+	return -1, 0
+}
+
+// repair fills an edge again, so that a write there is reported once.
+func (p *player) repair(at, size uint64) {
+	bytes := p.subject.At(at, size)
+	for i := range bytes {
+		bytes[i] = edge
+	}
+}
+
+// leaks is the Field of a difference of the heap: a call frees too little.
+const leaks = "what the call had to free and did not"
+
+// Keeps is the Field of a difference of the heap: after a call the number of allocations is
+// wrong.
+const Keeps = "the allocations after the call"
+
+// change says in words how many allocations a call makes or frees.
+func change(n int) string {
+	word := "more"
+	if n < 0 {
+		n, word = -n, "fewer"
+	}
+	switch n {
+	case 0:
+		return "as many allocations as before"
+	case 1:
+		return fmt.Sprintf("1 allocation %s than before", word)
+	}
+	return fmt.Sprintf("%d allocations %s than before", n, word)
+}
+
+// A part is a chunk of an engine or a sequence.
+type part struct {
+	at       uint64
+	what     piece
+	sequence int32 // id of the sequence
+}
+
+// A piece is the role of a chunk: an L2 table, by its slot of the L1 table, or one of these.
+type piece int
+
+const (
+	theEngine piece = iota + course.L1Size
+	theCounts
+	theStruct
+	theL1
+)
+
+func (c part) isTable() bool   { return c.what < course.L1Size }
+func (c part) isEngines() bool { return c.what == theEngine || c.what == theCounts }
+
+func (c part) String() string {
+	switch c.what {
+	case theEngine:
+		return "the engine"
+	case theCounts:
+		return "engine->ref_count"
+	case theStruct:
+		return "the struct of " + SequenceName(c.sequence)
+	case theL1:
+		return "block_table of " + SequenceName(c.sequence)
+	}
+	return fmt.Sprintf("block_table[%d] of %s", c.what, SequenceName(c.sequence))
+}
+
+// going returns the chunks that a free_sequence or llm_destroy has to free.
+func (p *player) going(op trace.Op) []part {
+	if op.Engine == trace.None || p.engines[op.Engine] == 0 {
+		return nil
+	}
+	var all []part
+	seen := map[uint64]bool{}
+	add := func(address uint64, what piece, sequence int32) {
+		if at, _, found := p.home(address); found && !seen[at] {
+			seen[at] = true
+			all = append(all, part{at, what, sequence})
+		}
+	}
+	switch op.Kind {
+	case trace.Free:
+		p.parts(p.address(op.Engine, op.A), add)
+	case trace.Destroy:
+		add(p.engines[op.Engine], theEngine, 0)
+		add(view[engineStruct](p, p.engines[op.Engine]).refCount, theCounts, 0)
+		for sequence := range p.sequences(op.Engine) {
+			p.parts(sequence, add)
+		}
+	}
+	return all
+}
+
+// parts adds the addresses of the chunks of a sequence.
+func (p *player) parts(sequence uint64, add func(address uint64, what piece, sequence int32)) {
+	if sequence == 0 {
+		return
+	}
+	s := view[sequenceStruct](p, sequence)
+	add(sequence, theStruct, s.id)
+	add(s.blockTable, theL1, s.id)
+	for slot, l2 := range view[l1Table](p, s.blockTable) {
+		if l2 != 0 {
+			add(l2, piece(slot), s.id)
+		}
+	}
+}
+
+// balance compares how many allocations a call has left with how many it had to leave.
+func (p *player) balance(op trace.Op, going []part, want, got int) *Difference {
+	if op.Kind == trace.Free || op.Kind == trace.Destroy {
+		if d := p.leaked(going); d != nil && want != 0 {
+			return d
+		}
+		switch {
+		case len(p.shapes) == 0 && got != want:
+			return differs(Heap, Keeps, change(want), change(got))
+		}
+		return nil
+	}
+	if _, deviates := p.shapes[op.Kind.Single()]; deviates || got == want || op.Kind == trace.Frees && len(p.shapes) > 0 {
+		return nil
+	}
+	return differs(Heap, Keeps, change(want), change(got))
+}
+
+// leaked returns a difference if a chunk that had to be freed is still allocated.
+func (p *player) leaked(going []part) *Difference {
+	var left []part
+	tables, bytes := 0, uint64(0) // tables that were freed, bytes that were not
+	for _, c := range going {
+		size, live := p.live[c.at]
+		switch {
+		case live:
+			left, bytes = append(left, c), bytes+size
+		case c.isTable():
+			tables++
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	what := fmt.Sprintf("%s: an allocation of %d bytes", left[0], bytes)
+	if len(left) > 1 {
+		what = fmt.Sprintf("%s and others: %d allocations of %d bytes in all", left[0], len(left), bytes)
+	}
+	d := differs(Heap, leaks, "nothing", what)
+	if !slices.ContainsFunc(left, func(c part) bool { return !c.isEngines() }) {
+		d.Facts = append(d.Facts, OfEngine)
+	}
+	if !slices.ContainsFunc(left, func(c part) bool { return !c.isTable() }) && tables > 0 {
+		d.Facts = append(d.Facts, WholeTable)
+	}
+	return d
+}
+
+// shape notes that something is not a separate allocation.
+func (p *player) shape(kind trace.Kind, what string, address uint64) {
+	if _, exact := p.live[address]; !exact && p.shapes[kind] == nil {
+		p.shapes[kind] = differs(Allocations, what, "an allocation of its own", "part of another")
+	}
+}
+
+func (p *player) tablesShape(kind trace.Kind, sequence uint64) {
+	l1 := view[sequenceStruct](p, sequence).blockTable
+	p.shape(kind, "block_table", l1)
+	for slot, l2 := range view[l1Table](p, l1) {
+		if l2 != 0 {
+			p.shape(kind, fmt.Sprintf("block_table[%d]", slot), l2)
+		}
+	}
+}

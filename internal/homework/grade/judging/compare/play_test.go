@@ -1,0 +1,115 @@
+package compare_test
+
+import (
+	"os"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/homework/course/trace"
+	"llmmemory/internal/homework/grade/isolation/build"
+	"llmmemory/internal/homework/grade/judging/compare"
+	"llmmemory/internal/testkit/corpus"
+	"llmmemory/internal/testkit/level"
+)
+
+func TestMain(m *testing.M) {
+	remove := level.CheapCompiler("-O0")
+	status := m.Run()
+	remove()
+	os.Exit(status)
+}
+
+// A large pool is compared at its ends, and a write to the rest ends the process. So does a
+// write behind the bytes that are compared around a small pool. A pointer may lead anywhere.
+func TestAWriteAnywhereIsSeen(t *testing.T) {
+	level.SkipQuick(t)
+	kit, err := build.NewKit()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, kit.Close()) })
+	const (
+		store = "    records[offset] = kv_data;\n"
+		free  = "    drop_blocks(engine, seq);\n    free_tables(seq);\n"
+		small = "init e0 640\ncreate e0 1 1\nappend e0 1 7\n"
+		frees = "init e0 640\ncreate e0 1 1\nfree e0 1\n"
+		large = "init e0 64 3072\ncreate e0 1 20\nappend e0 1 7\nplace e0 1 2 50331648\ncount e0 1 40\nappend e0 1 8\n"
+	)
+	for _, c := range []struct {
+		name, ops, place, more string
+		channel                compare.Channel // empty: nothing differs
+		says                   string
+	}{
+		{"right", large, store, "", "", ""},
+		{"it writes into the middle", large, store, "    ((int *)engine->pool_base_ptr)[1 << 28] = 1;\n", compare.Death, ""},
+		{"it writes beside its record", large, store, "    records[offset - 2] = 1;\n", compare.Pool, ""},
+		{"it writes far behind a small pool", small, store, "    records[5000] = 1;\n", compare.Death, ""},
+		{"it leaves no counts", frees, free, "    engine->ref_count = NULL;\n", compare.Counts, "engine->ref_count is NULL, but has to be an allocation of 40 bytes"},
+		{"it leaves counts that cannot be read", frees, free, "    engine->ref_count = (int *)16;\n", compare.Counts, "engine->ref_count is 0x10, which is no allocation, but has to be an allocation of 40 bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			program, err := kit.Build(c.name, []byte(corpus.Changed(t, c.place, c.place+c.more)))
+			require.NoError(t, err)
+			ops, err := trace.Parse(c.ops)
+			require.NoError(t, err)
+			r, err := compare.Play(program.Native(), ops)
+			require.NoError(t, err)
+			if c.channel == "" {
+				require.Nil(t, r.First())
+				return
+			}
+			require.NotNil(t, r.First())
+			require.Equal(t, c.channel, r.First().Channel)
+			require.Contains(t, r.First().Headline(), c.says)
+			require.Equal(t, 2, r.First().Step)
+		})
+	}
+}
+
+// Ensure that a list without an end is told from a pointer that leads nowhere, and that it takes little of the grader's
+// memory, however many allocations there are.
+func TestAListWithoutAnEndCanBeRead(t *testing.T) {
+	level.SkipQuick(t)
+	kit, err := build.NewKit()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, kit.Close()) })
+	ops, err := trace.Parse("init e0 640\ncreate e0 1 1\n")
+	require.NoError(t, err)
+	for next, broken := range map[string]string{"&seq->node": "", "NULL": "engine->active_seqs"} {
+		const last = "    seq->node.next = "
+		const many = "    for (int i = 0; i < 60000; i++) {\n        void *volatile kept = malloc(1);\n        (void)kept;\n    }\n" +
+			"    for (int i = 1; i < 16; i++) {\n        seq->block_table[i] = seq->block_table[0];\n    }\n"
+		program, err := kit.Build(next, []byte(corpus.Changed(t, last+"head;\n", last+next+";\n"+many)))
+		require.NoError(t, err)
+		r, err := compare.Play(program.Native(), ops)
+		require.NoError(t, err)
+		require.Len(t, r.All, 1, "there is no state to go on from")
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		scene, err := compare.Look(program.Native(), ops, r.First())
+		require.NoError(t, err)
+		runtime.ReadMemStats(&after)
+		require.Equal(t, broken, scene.Actual.Broken)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(50<<20))
+	}
+}
+
+// Ensure that of a destroyed engine as many counts are read as it had, whatever the process says.
+func TestTheCountsOfADestroyedEngineAreBounded(t *testing.T) {
+	level.SkipQuick(t)
+	kit, err := build.NewKit()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, kit.Close()) })
+	ops, err := trace.Parse("init e0 640\ndestroy e0\n")
+	require.NoError(t, err)
+	const frees = "    free(engine->ref_count);\n"
+	program, err := kit.Build("more", []byte(corpus.Changed(t, frees, "    engine->total_local_blocks = 1000000;\n"+
+		"    engine->ref_count = calloc(1000000, sizeof(int));\n    return -1;\n"+frees)))
+	require.NoError(t, err)
+	r, err := compare.Play(program.Native(), ops)
+	require.NoError(t, err)
+	scene, err := compare.Look(program.Native(), ops, r.First())
+	require.NoError(t, err)
+	require.EqualValues(t, 1000000, scene.Actual.Total)
+	require.Equal(t, 10, len(scene.Actual.RefCount))
+}

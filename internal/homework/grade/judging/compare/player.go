@@ -1,0 +1,316 @@
+// Package compare plays a trace on a submission and on the oracle, and reports the first
+// difference.
+//
+// The submission's memory is read by following its pointers, each of which may lead anywhere. If
+// one leads outside a chunk that the submission has allocated, that is the difference.
+package compare
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"llmmemory/internal/homework/course"
+	"llmmemory/internal/homework/course/oracle"
+	"llmmemory/internal/homework/course/trace"
+	"llmmemory/internal/homework/grade/isolation/cputime"
+	"llmmemory/internal/homework/grade/isolation/runner"
+)
+
+// Patience limits one process; it does not measure speed. Tests with calls that never return
+// make it shorter before they play anything.
+var Patience = runner.Patience{Call: 2 * time.Second, Process: 8 * time.Second}
+
+// PatienceWith returns the Patience for a trace. A step that is many calls may take longer,
+// because each call walks a list.
+func PatienceWith(ops []trace.Op) runner.Patience {
+	p := Patience
+	for _, op := range ops {
+		if op.Kind.Many() {
+			n := time.Duration(max(op.B, op.C))
+			walks := n * n * 100 * time.Nanosecond
+			p.Call, p.Process = p.Call+walks, p.Process+walks
+		}
+	}
+	return p
+}
+
+// A player plays a trace on both sides.
+type player struct {
+	expected *oracle.World
+	subject  *runner.Process
+	engines  [trace.Engines]uint64 // addresses, 0: none
+	pools    [trace.Engines]uint64 // addresses, including the slack in front
+	used     uint64                // bytes used of the pools' region
+	heap                           // the submission's allocations
+	ends     [trace.Engines]uint64 // addresses of the end of a large pool that can be touched; 0: none
+	open     bool                  // every call can write to the pools
+	made     made                  // the sequence that the tester made last
+	trouble  error                 // an error of the grader
+}
+
+// Play plays a trace on a linked runner. An error means that the grader failed.
+//
+// A difference does not end a trace if the submission's state is sound enough to go on: then it
+// becomes the expected state of the next call.
+//
+// Only append_kv can write to the pools (handout.WriteOnlyOnAppend). A submission that dies is
+// run again without that protection, to see what it wrote.
+func Play(program string, ops []trace.Op) (Result, error) {
+	r, err := play(program, ops, false)
+	if errors.Is(err, cputime.ErrStarved) || errors.Is(err, cputime.ErrSlow) {
+		r, err = play(program, ops, false)
+	}
+	if errors.Is(err, runner.ErrKilled) {
+		return r, fmt.Errorf("%w: %w", ErrMemory, err)
+	}
+	d := r.last()
+	if err == nil && d != nil && d.Channel == Death && hasLarge(ops) && memoryLeft("/") < mostForLarge {
+		return r, ErrMemory
+	}
+	if err != nil || d == nil || d.Channel != Death || d.Hangs || d.Op.Kind.Single() == trace.Append {
+		return r, err
+	}
+	open, err := play(program, ops, true)
+	if err != nil || slices.ContainsFunc(open.All, func(o *Difference) bool { return o.Step == d.Step }) {
+		return open, err
+	}
+	wrote := differs(Pool, "the pool", "not written in this call", "written, with the bytes it had")
+	wrote.Step, wrote.Op, wrote.Engine = d.Step, d.Op, max(0, d.Op.Engine)
+	r.All[len(r.All)-1] = wrote
+	return r, nil
+}
+
+func play(program string, ops []trace.Op, open bool) (Result, error) {
+	expected, err := oracle.New()
+	if err != nil {
+		return Result{}, err
+	}
+	defer expected.Close()
+	process, err := runner.Start(program, PatienceWith(ops))
+	if errors.Is(err, runner.ErrStart) && len(ops) > 0 {
+		d := differs(Death, theProgram, "to start", err)
+		d.Op = ops[0]
+		return Result{All: []*Difference{d}}, nil
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	defer process.Close()
+	p := &player{expected: expected, subject: process, heap: newHeap(), open: open}
+	var r Result
+	for i, op := range ops {
+		found := p.step(op)
+		if p.trouble != nil {
+			return Result{}, fmt.Errorf("step %d, %s: %w", i+1, op, p.trouble)
+		}
+		goOn := true
+		for _, d := range found {
+			d.Step, d.Op = i, op
+			r.All = append(r.All, d)
+			goOn = goOn && d.Channel != Death
+		}
+		if len(found) > 0 && (!goOn || len(r.All) >= mostDifferences || !p.adopt()) {
+			break
+		}
+	}
+	r.Shapes, r.Calls = p.shapes, process.Refused()
+	d := r.last()
+	if d == nil || !d.Hangs {
+		if err := process.Slow(); err != nil {
+			return Result{}, err
+		}
+	}
+	if d != nil {
+		d.Said = process.Said()
+	}
+	return r, nil
+}
+
+// mostDifferences is the limit for one trace.
+const mostDifferences = 8
+
+// step plays one step on both sides and compares them.
+func (p *player) step(op trace.Op) []*Difference {
+	if op.Given || op.Kind.Outside() {
+		if err := p.write(p.expected.Write(op)); err != nil {
+			return []*Difference{p.death(err)}
+		}
+		p.reserved(op)
+		return nil
+	}
+	if err := p.settle(); err != nil {
+		return []*Difference{p.death(err)}
+	}
+	pools, ends := p.pools, p.ends
+	request, err := p.request(op)
+	if err != nil {
+		return []*Difference{p.death(err)}
+	}
+	going := p.going(op)
+	live, m := p.expected.Live(), p.moment(op)
+	outcome := p.expected.Play(op)
+	if !p.reserved(op) {
+		return nil
+	}
+	reply, err := p.subject.Do(request)
+	if err != nil {
+		d := p.death(err)
+		d.Facts = outcomeFacts(m.facts, outcome)
+		p.fault(d, op, &m)
+		return []*Difference{d}
+	}
+	before := len(p.live)
+	found := p.account(op, outcome, reply.Events)
+	if op.Kind == trace.Init && outcome.Refused() {
+		p.pools, p.ends = pools, ends
+	}
+	state := p.state(op, outcome, reply.Returned)
+	if state != nil && state.Channel == Returned { // it does what it has to refuse: its allocations are no other mistake
+		found = slices.DeleteFunc(found, func(d *Difference) bool { return d.Field == Allocates })
+	}
+	if d := p.balance(op, going, p.expected.Live()-live, len(p.live)-before); d != nil && state == nil {
+		found = append(found, d)
+	}
+	if state != nil {
+		found = append(found, state)
+	}
+	for _, d := range found {
+		d.Op = op
+		d.Facts = p.facts(d, &m, outcome)
+	}
+	return found
+}
+
+// state compares everything except the heap.
+func (p *player) state(op trace.Op, outcome oracle.Outcome, returned int64) *Difference {
+	if d := p.returned(op, outcome, returned); d != nil {
+		return d
+	}
+	for i := range p.engines {
+		if d := p.engine(i); d != nil {
+			d.Engine = i
+			return d
+		}
+	}
+	if returned == 0 {
+		return nil
+	}
+	switch op.Kind {
+	case trace.Creates, trace.Forks:
+		p.shape(op.Kind.Single(), "the sequence", p.last(op.Engine))
+		p.tablesShape(op.Kind.Single(), p.last(op.Engine))
+	case trace.Create, trace.Fork:
+		if uint64(returned) != p.last(op.Engine) {
+			return differs(Returned, "the returned pointer", "the new sequence, the last of the list", "another")
+		}
+		p.shape(op.Kind, "the sequence", uint64(returned))
+		p.tablesShape(op.Kind, uint64(returned))
+	case trace.Init:
+		p.shape(op.Kind, "engine->ref_count", view[engineStruct](p, uint64(returned)).refCount)
+	}
+	return nil
+}
+
+// death turns an error of the process into a difference, or keeps it as trouble of the grader.
+func (p *player) death(err error) *Difference {
+	if !errors.Is(err, cputime.ErrTime) && !errors.Is(err, runner.ErrDied) {
+		p.trouble = err
+	}
+	d := differs(Death, "the call", "a return", err)
+	d.Hangs = errors.Is(err, cputime.ErrTime)
+	return d
+}
+
+// request returns the request to the process. Pools are far enough apart that no byte is watched
+// twice.
+func (p *player) request(op trace.Op) (r runner.Request, err error) {
+	r = runner.Request{Call: calls[op.Kind], A: op.A, B: op.B, Fail: uint32(op.Fail)}
+	if op.Kind.Single() != trace.Append && !p.open {
+		r.Call |= runner.ReadOnly
+	}
+	switch op.Kind {
+	case trace.Forks, trace.Creates, trace.Appends:
+		r.Size = uint64(op.C)
+	case trace.Frees:
+		r.Size = uint64(op.B)
+	}
+	if op.Kind != trace.Init {
+		if op.Engine != trace.None {
+			r.Engine = p.engines[op.Engine]
+		}
+		return r, nil
+	}
+	r.Size = 10 * course.BlockSize
+	if op.A >= 0 {
+		r.Size = uint64(op.Pool())
+		r.Engine, err = p.newPool(op)
+	}
+	return r, err
+}
+
+// poolOffset makes a pool's address a multiple of 16 only, as malloc does; intOffset makes it a
+// multiple of 4 only (trace.Op.ForInts).
+const (
+	poolOffset = 16
+	intOffset  = 4
+)
+
+// newPool returns the address of the new pool of an Init, filled.
+func (p *player) newPool(init trace.Op) (uint64, error) {
+	size := uint64(init.Pool())
+	if init.Large() {
+		return p.newLargePool(init.Engine, size)
+	}
+	offset := uint64(poolOffset)
+	if init.ForInts() {
+		offset = intOffset
+	}
+	at := runner.Pools + p.used + offset
+	p.used += (offset + size + 2*oracle.Slack + 4095) &^ 4095
+	p.pools[init.Engine], p.ends[init.Engine] = at, 0
+	oracle.Fill(p.subject.At(at, size+2*oracle.Slack))
+	return at + oracle.Slack, nil
+}
+
+var calls = map[trace.Kind]runner.Call{trace.Init: runner.Init, trace.Create: runner.Create, trace.Fork: runner.Fork,
+	trace.Append: runner.Append, trace.Free: runner.Free, trace.Destroy: runner.Destroy,
+	trace.Forks: runner.Forks, trace.Creates: runner.Creates, trace.Appends: runner.Appends, trace.Frees: runner.Frees}
+
+// returned compares what the call returned. The address of a sequence is compared later, with
+// the list.
+func (p *player) returned(op trace.Op, want oracle.Outcome, got int64) *Difference {
+	switch op.Kind {
+	case trace.Init, trace.Create, trace.Fork:
+		if want.Refused() != (got == 0) {
+			return differs(Returned, "the returned pointer", pointer(!want.Refused()), pointer(got != 0))
+		}
+		if op.Kind == trace.Init && got != 0 {
+			p.engines[op.Engine] = uint64(got)
+		}
+	case trace.Forks, trace.Creates, trace.Appends, trace.Frees:
+		if got != want.Made {
+			return differs(Returned, "the number of calls that succeed", want.Made, got)
+		}
+	default:
+		expected := int64(0)
+		if want.Refused() {
+			expected = -1
+		}
+		if got != expected {
+			return differs(Returned, "the returned value", expected, got)
+		}
+		if op.Kind == trace.Destroy && got == 0 {
+			p.engines[op.Engine] = 0
+		}
+	}
+	return nil
+}
+
+func pointer(is bool) string {
+	if is {
+		return "not NULL"
+	}
+	return "NULL"
+}

@@ -1,0 +1,131 @@
+package compare
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/homework/course"
+	"llmmemory/internal/homework/course/oracle"
+	"llmmemory/internal/homework/course/trace"
+	"llmmemory/internal/homework/grade/isolation/runner"
+)
+
+// A Scene is the memory of one engine around the step that differs: before it, as expected after
+// it, and as it is. A State is nil if there is no engine.
+type Scene struct {
+	Before, Expected, Actual *State
+	Block                    int // the block whose records the States have; -1: none
+}
+
+// UnmarshalJSON leaves out a scene that an earlier version has stored in another form: the report around it is of use.
+func (s *Scene) UnmarshalJSON(text []byte) error {
+	type plain Scene
+	if json.Unmarshal(text, (*plain)(s)) != nil {
+		*s = Scene{}
+	}
+	return nil
+}
+
+// A State is the state of one engine.
+type State struct {
+	Total, Free int32
+	RefCount    []int32
+	Sequences   []oracle.SequenceState // in the order of the list
+	Records     []int32                `json:",omitempty"` // of the Scene's Block
+	Broken      string                 `json:",omitempty"` // the pointer behind which nothing could be read
+}
+
+// most is how many sequences a State has besides those that the call names.
+const most = 64
+
+// Look plays a trace again up to the step of a difference, to read the memory around it.
+func Look(program string, ops []trace.Op, d *Difference) (*Scene, error) {
+	if d.Op.Engine == trace.None || d.Hangs || hasLarge(ops) {
+		return nil, nil
+	}
+	expected, err := oracle.New()
+	if err != nil {
+		return nil, err
+	}
+	defer expected.Close()
+	process, err := runner.Start(program, PatienceWith(ops))
+	if err != nil {
+		return nil, err
+	}
+	defer process.Close()
+	p := &player{expected: expected, subject: process, heap: newHeap(), open: d.Channel == Pool}
+	for _, op := range ops[:d.Step] {
+		if found := p.step(op); p.trouble != nil || len(found) > 0 && !p.adopt() {
+			return nil, p.trouble // it behaved differently this time
+		}
+	}
+	s := &Scene{Block: -1}
+	if d.Channel == Pool {
+		if n, err := fmt.Sscanf(d.Field, "byte %d of", &s.Block); n != 1 || err != nil {
+			s.Block = -1
+		} else {
+			s.Block /= course.BlockSize
+		}
+	}
+	s.Before = p.want(d.Op, s.Block)
+	_ = p.step(d.Op)
+	s.Expected, s.Actual = p.want(d.Op, s.Block), p.have(d.Op, s.Block)
+	return s, p.trouble
+}
+
+func (p *player) want(op trace.Op, block int) *State {
+	e := p.expected.Engines[op.Engine]
+	if e == nil {
+		return nil
+	}
+	state := oracle.EngineState{Total: e.Total, Free: e.Free, RefCount: slices.Clone(oracle.Counts(e)), Pool: p.expected.Pools[op.Engine]}
+	for n := e.Active.Next; n != &e.Active; n = n.Next {
+		from := oracle.SequenceOf(n)
+		s := oracle.SequenceState{ID: from.ID, KVCount: from.KVCount}
+		for slot, l2 := range from.BlockTable {
+			if l2 != nil {
+				table := [course.L2Size]int32(*l2)
+				s.Tables[slot] = &table
+			}
+		}
+		state.Sequences = append(state.Sequences, s)
+	}
+	return newState(state, op, block)
+}
+
+// have returns the State of the submission, as far as it can be read.
+func (p *player) have(op trace.Op, block int) *State {
+	state, broken := p.read(op.Engine, kept(op))
+	if broken == "engine" {
+		return nil
+	}
+	s := newState(state, op, block)
+	s.Broken = broken
+	return s
+}
+
+// newState returns the State with the first sequences and those that a call names.
+func newState(from oracle.EngineState, op trace.Op, block int) *State {
+	s := &State{Total: from.Total, Free: from.Free, RefCount: from.RefCount}
+	keep := kept(op)
+	for _, q := range from.Sequences {
+		if keep(s.Sequences, q.ID) {
+			s.Sequences = append(s.Sequences, q)
+		}
+	}
+	at := oracle.Slack + block*course.BlockSize
+	if block >= 0 && at+course.BlockSize <= len(from.Pool)-oracle.Slack {
+		s.Records = slices.Clone(ints(from.Pool[at:][:course.BlockSize]))
+	}
+	return s
+}
+
+// kept returns whether a State of these sequences also has the next one, by its id.
+func kept(op trace.Op) func([]oracle.SequenceState, int32) bool {
+	return func(all []oracle.SequenceState, id int32) bool {
+		named := id == op.A || op.Kind == trace.Fork && id == op.B
+		has := func(s oracle.SequenceState) bool { return s.ID == id } // a broken list may repeat an id
+		return len(all) < most || named && !slices.ContainsFunc(all, has)
+	}
+}

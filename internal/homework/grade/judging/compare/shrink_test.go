@@ -1,0 +1,117 @@
+package compare_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/homework/course/trace"
+	"llmmemory/internal/homework/grade/judging/compare"
+)
+
+// faulty differs at the first append to id 3 that comes after a fork, and, in
+// another way, at the first free of id 1.
+func faulty(ops []trace.Op) (*compare.Difference, error) {
+	forked := false
+	for i, op := range ops {
+		forked = forked || op.Kind == trace.Fork
+		switch {
+		case op.Kind == trace.Append && op.A == 3 && forked:
+			return &compare.Difference{Step: i, Op: op, Channel: compare.Pool, Shape: "byte N"}, nil
+		case op.Kind == trace.Free && op.A == 1:
+			return &compare.Difference{Step: i, Op: op, Channel: compare.Heap, Shape: "count"}, nil
+		}
+	}
+	return nil, nil
+}
+
+func steps(t *testing.T, text string) []trace.Op {
+	t.Helper()
+	ops, err := trace.Parse(text)
+	require.NoError(t, err)
+	return ops
+}
+
+func TestOnlyWhatTheDifferenceNeedsIsLeft(t *testing.T) {
+	ops := steps(t, "init e0 6400\ncreate e0 1 9\ncreate e0 3 9\nappend e0 3 1\nfork e0 3 4\nappend e0 4 2\nappend e0 3 2\nfree e0 3")
+	d, err := faulty(ops)
+	require.NoError(t, err)
+	short, last, err := compare.Shrink(ops, d, faulty, 1000)
+	require.NoError(t, err)
+	require.Equal(t, steps(t, "init e0 64\nfork e0 1 1\nappend e0 3 1"), short)
+	require.Equal(t, 2, last.Step)
+}
+
+func TestItDoesNotSlipToAnotherMistake(t *testing.T) {
+	ops := steps(t, "init e0 640\nfork e0 2 4\nappend e0 3 1")
+	d, err := faulty(ops)
+	require.NoError(t, err)
+	play := func(ops []trace.Op) (*compare.Difference, error) {
+		if len(ops) < 3 { // whatever is shorter shows something else
+			return &compare.Difference{Step: len(ops) - 1, Op: ops[len(ops)-1], Channel: compare.List}, nil
+		}
+		return faulty(ops)
+	}
+	short, last, err := compare.Shrink(ops, d, play, 1000)
+	require.NoError(t, err)
+	require.Len(t, short, 3)
+	require.Equal(t, compare.Pool, last.Channel)
+}
+
+func TestWithoutATryTheFirstFindingStands(t *testing.T) {
+	ops := steps(t, "init e0 640\nfork e0 2 4\nappend e0 3 1\nfree e0 1")
+	d, err := faulty(ops)
+	require.NoError(t, err)
+	short, last, err := compare.Shrink(ops, d, faulty, 0)
+	require.NoError(t, err)
+	require.Equal(t, ops[:3], short)
+	require.Equal(t, d, last)
+}
+
+func TestAShortTraceCallsOnlyEnginesThatItHasMade(t *testing.T) {
+	for _, last := range []string{"append e1 1 1", "append null 1 1"} {
+		ops := steps(t, "init e0 640\ninit e1 640\ncreate e1 3 9\ninit e2 640\ndestroy e1\ninit e1 640\n"+last)
+		play := func(ops []trace.Op) (*compare.Difference, error) { // whatever comes before the call
+			last := ops[len(ops)-1]
+			return &compare.Difference{Step: len(ops) - 1, Op: last, Channel: compare.Pool, Engine: last.Engine}, nil
+		}
+		d, err := play(ops)
+		require.NoError(t, err)
+		short, _, err := compare.Shrink(ops, d, play, 1000)
+		require.NoError(t, err)
+		want := "init e1 64\n" + last
+		if ops[6].Engine == trace.None {
+			want = last
+		}
+		require.Equal(t, steps(t, want), short)
+	}
+}
+
+// Ensure that ids become small and that many calls which are one become one, where the difference stays.
+func TestATraceNamesItsSequencesPlainly(t *testing.T) {
+	for _, c := range []struct{ name, ops, want string }{
+		{"the smallest ids", "init e0 1\ncreate e0 -3 1\nfork e0 -3 -100\nappend e0 -100 1", "init e0 1\ncreate e0 1 1\nfork e0 1 2\nappend e0 2 1"},
+		{"in order", "init e0 1\ncreate e0 2 1\nfork e0 2 1\nappend e0 1 1", "init e0 1\ncreate e0 1 1\nfork e0 1 2\nappend e0 2 1"},
+		{"one call", "init e0 1\ncreates e0 1 1 1\nforks e0 1 2 1\nappends e0 1 1 1\nfrees e0 1 1\nappend e0 1 1", "init e0 1\ncreate e0 1 1\nfork e0 1 2\nappend e0 1 1\nfree e0 1\nappend e0 1 1"},
+		{"two calls stay", "init e0 1\ncreates e0 -7 1 2\nappend e0 -7 1", "init e0 1\ncreates e0 -7 1 2\nappend e0 -7 1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ops := steps(t, c.ops)
+			last := len(ops) - 1
+			play := func(ops []trace.Op) (*compare.Difference, error) {
+				if len(ops) != last+1 || ops[1].Kind == trace.Creates && ops[1].C < 2 && c.name != "one call" {
+					return nil, nil
+				}
+				if ops[2].Kind.Single() == trace.Fork && (ops[2].A != ops[1].A || ops[2].A == ops[2].B || c.name != "one call" && ops[3].A != ops[2].B) {
+					return nil, nil
+				}
+				return &compare.Difference{Step: last, Op: ops[last], Channel: compare.Pool}, nil
+			}
+			d, err := play(ops)
+			require.NoError(t, err)
+			short, _, err := compare.Shrink(ops, d, play, 1000)
+			require.NoError(t, err)
+			require.Equal(t, steps(t, c.want), short)
+		})
+	}
+}

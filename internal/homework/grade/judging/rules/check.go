@@ -1,0 +1,107 @@
+// Package rules checks the text of a submission for what the handout requires (MUST) or forbids,
+// and for nothing else: other stages check what a submission does. A rule reports nothing about
+// code that it does not understand.
+//
+// Breaking a rule costs points only if it contradicts a sentence of the handout whatever the
+// program does. If the program may still be right, it is advice.
+//
+// The text is parsed in a separate process (Serve), because it can be written so that
+// it exhausts the memory and stack of the parser.
+package rules
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"llmmemory/grader"
+	"llmmemory/internal/homework/ctree"
+	"llmmemory/internal/homework/grade/isolation/sandbox"
+	"llmmemory/internal/homework/grade/isolation/supervise"
+)
+
+// A Breach is a contradiction to a sentence of the handout.
+type Breach struct {
+	Rule     string // null_check_first, memset_pool, l1_break, l2_break, l1_all_slots, free_pool, node_cast
+	Sentence string // of the handout
+	Function string // the function that contains the line
+	Line     int    // of llm_memory.c
+	Message  string
+	Advice   bool // it costs nothing
+	Task     int  // of the handout, 1 to 5
+}
+
+// ErrUnread is wrapped if a text could not be analysed because of the parser or the limits. That
+// is no fault of the submission.
+var ErrUnread = errors.New("llm_memory.c was not read for the static rules")
+
+// patience limits the processor time of the reader (cputime.Meter): a hundred times what a
+// submission takes.
+var patience = 10 * time.Second
+
+const (
+	mostAnswer = 1 << 20
+	mostSaid   = 4 << 10
+)
+
+// A request is sent to the child process, and an answer is its reply.
+type request struct {
+	Compiler ctree.Compiler
+	Header   []byte
+	Source   []byte
+}
+
+type answer struct {
+	Breaches []Breach
+	Error    string
+}
+
+// courseC describes C as compiled with the flags of the course.
+var courseC = sync.OnceValues(func() (ctree.Compiler, error) { return ctree.AskCompiler("-std=c11", "-O2") })
+
+// Check checks a submission that the compiler has accepted. The program must call Serve first.
+func Check(source []byte) ([]Breach, error) {
+	compiler, err := courseC()
+	if err != nil {
+		return nil, err
+	}
+	asked, err := json.Marshal(request{compiler, grader.Header, source})
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	child := exec.Command(self)
+	child.Args = []string{word}
+	child.Env = []string{}
+	child.Dir = "/"
+	child.Stdin = bytes.NewReader(asked)
+	complaint := &sandbox.Head{Most: mostSaid}
+	child.Stderr = complaint
+	end, err := supervise.Run(child, func(pipe *os.File) { child.Stdout = pipe }, patience, supervise.Head(mostAnswer))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the reader of static rules: %w", err)
+	case end.Over != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnread, end.Over)
+	case end.Exit != 0:
+		first, _, _ := strings.Cut(complaint.String(), "\n")
+		return nil, fmt.Errorf("%w: the parser ended with %v: %.200q", ErrUnread, child.ProcessState, first)
+	}
+	var a answer
+	if err := json.Unmarshal(end.Said, &a); err != nil {
+		return nil, fmt.Errorf("%w: the parser's answer: %w", ErrUnread, err)
+	}
+	if a.Error != "" {
+		return nil, fmt.Errorf("%w: %.500s", ErrUnread, a.Error)
+	}
+	return a.Breaches, nil
+}

@@ -1,0 +1,144 @@
+package gradescope
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/homework/grade"
+	"llmmemory/internal/homework/grade/judging/compare"
+)
+
+// A sheet converts a report to the tests of the results.
+type sheet struct {
+	*grade.Report
+	numbers map[string]string // number of each test, by its name: task and place
+}
+
+func tests(r *grade.Report) []Test {
+	if r.Rejected != nil {
+		return []Test{whole("compile", r.Rejected.Text, r.MaxScore)}
+	}
+	s := sheet{r, map[string]string{}}
+	sorted := slices.Clone(r.Tests)
+	slices.SortStableFunc(sorted, func(a, b grade.Test) int { return a.Task - b.Task })
+	place := map[int]int{}
+	for _, t := range sorted {
+		place[t.Task]++
+		s.numbers[t.Name] = fmt.Sprintf("%d.%d", t.Task, place[t.Task])
+	}
+	all := make([]Test, 0, len(sorted))
+	for _, t := range sorted {
+		all = append(all, s.test(t))
+	}
+	return all
+}
+
+// whole returns the only test of a submission that was not run: it loses all points.
+func whole(name, output string, points float64) Test {
+	return Test{Score: new(float64), MaxScore: points, Status: Failed, Name: name, Output: short(output), OutputFormat: Text, Visibility: Visible}
+}
+
+func (s *sheet) test(t grade.Test) Test {
+	out := Test{
+		MaxScore: t.MaxScore, Name: t.Name, Number: s.numbers[t.Name],
+		OutputFormat: Text, Visibility: Visible, Output: s.output(t),
+	}
+	if t.Part == grade.PartHidden {
+		out.Visibility = AfterDueDate
+	}
+	switch {
+	case t.Status == grade.Failed:
+		out.Status, out.Score = Failed, &t.Score
+	case t.Status == grade.Passed || s.secret(t):
+		out.Status, out.Score = Passed, &t.Score
+	case t.Score > 0: // not run, but the directed traces earned points
+		out.Score = &t.Score
+	}
+	return out
+}
+
+// secret reports whether a visible test was not run for a reason that only a hidden test may
+// show. Such a test is shown as passed: the visible tests that ran found nothing wrong.
+func (s *sheet) secret(t grade.Test) bool {
+	if t.Part != grade.PartMemory || t.Status != grade.NotRun {
+		return false
+	}
+	for _, o := range s.Tests {
+		if o.Task == t.Task && o.Part == grade.PartDirected && o.Status != grade.Passed {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(s.Findings, func(f grade.Finding) bool {
+		return !hidden(f) && f.Stage == grade.Directed && (f.Task == t.Task || f.Difference != nil && f.Channel == compare.Death)
+	})
+}
+
+// hidden reports whether a finding is of a hidden trace.
+func hidden(f grade.Finding) bool {
+	return f.Stage == grade.OwnCalls || f.Stage == grade.Random || f.Stage == grade.Outside || hiddenTrace(f.Name)
+}
+
+// hiddenTrace decides by the name, because other stages also play hidden traces.
+func hiddenTrace(name string) bool { return strings.Contains(name, "_random_") }
+
+func (s *sheet) output(t grade.Test) string {
+	var b strings.Builder
+	if t.Sentence != "" {
+		fmt.Fprintf(&b, "The handout: %s\n", t.Sentence)
+	}
+	switch {
+	case t.Status == grade.Passed && t.Why != "":
+		fmt.Fprintf(&b, "\nPassed as far as it got: %s.\n", t.Why)
+	case t.Status == grade.NotRun && !s.secret(t):
+		fmt.Fprintf(&b, "\nNeither passed nor failed: %s.\n", t.Why)
+		if t.Part != grade.PartDirected {
+			b.WriteString("It gives as large a part of its points as the directed tests of the task give of theirs.\n")
+		}
+	}
+	before := b.Len()
+	for i := range s.Findings {
+		s.addFinding(&b, t, &s.Findings[i])
+	}
+	if t.Status == grade.Failed && b.Len() == before && t.Why != "" {
+		fmt.Fprintf(&b, "\n%s\n", t.Why)
+	}
+	if t.Status == grade.Passed && t.Score < t.MaxScore {
+		b.WriteString("\nPassed. It gives as large a part of its points as the directed tests of the task give of theirs.\n")
+	}
+	return short(b.String())
+}
+
+// addFinding adds a finding to the output of a test that it belongs to.
+func (s *sheet) addFinding(b *strings.Builder, t grade.Test, f *grade.Finding) {
+	sameTask := f.Task == t.Task
+	switch t.Part {
+	case grade.PartDirected:
+		switch {
+		case hidden(*f):
+		case f.Name == t.Name:
+			s.finding(b, f, t.Sentence)
+		case slices.Contains(f.Same, t.Name):
+			fmt.Fprintf(b, "\n%s\nThe same mistake as in %s %s.\n", t.Why, s.numbers[f.Name], f.Name)
+		}
+	case grade.PartHidden:
+		if sameTask && hidden(*f) {
+			s.finding(b, f, t.Sentence)
+		}
+	case grade.PartMemory:
+		if !sameTask || f.Stage == grade.Directed || f.Stage == grade.OwnCalls || f.Stage == grade.Random || f.Stage == grade.Outside {
+			return
+		}
+		if hidden(*f) {
+			// Only the call and the complaints of Memcheck, which plays no hidden trace, are shown.
+			fmt.Fprintf(b, "\n%s\nA hidden test shows what is wrong with the heap", f.Sentence)
+			if f.Difference != nil {
+				fmt.Fprintf(b, " in %s", f.Op.Kind.Function())
+			}
+			b.WriteString("; its steps are shown after the due date.\n")
+			lines(b, f)
+			return
+		}
+		s.finding(b, f, t.Sentence)
+	}
+}

@@ -1,0 +1,151 @@
+package report_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/homework/grade/reporting/report"
+	"llmmemory/internal/testkit/browsertest"
+	"llmmemory/internal/testkit/level"
+)
+
+const (
+	phone, desktop = 375, 1280
+	hostileFile    = "a#b %41?c:d.html"
+)
+
+// put writes the pages of a class, one with a hostile name, and returns the folder.
+func put(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	var entries []report.Entry
+	for id, r := range reports(t) {
+		name, file := id, id+".html"
+		if id == hostile {
+			name, file = hostileName, hostileFile
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(student(t, r, name)), 0o644))
+		entries = append(entries, entry(name, file, r))
+	}
+	entries = append(entries, entry("nobody", "", nil))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "class.html"), []byte(classPage(t, entries)), 0o644))
+	return dir
+}
+
+// contrast lists the texts with less than 4.5 : 1 (WCAG, AA).
+const contrast = `(() => {
+  const rgba = s => { const n = s.match(/[\d.]+/g).map(Number); return n.length < 4 ? [...n, 1] : n }
+  const over = (a, b) => [0, 1, 2].map(i => a[i] * a[3] + b[i] * (1 - a[3])).concat(1)
+  const light = c => { const [r, g, b] = c.slice(0, 3).map(x => (x /= 255) <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b }
+  const ground = e => { const layers = []; for (; e; e = e.parentElement) layers.push(rgba(getComputedStyle(e).backgroundColor)); return layers.reverse().reduce((below, c) => over(c, below), [255, 255, 255, 1]) }
+  const bad = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
+  let seen = 0
+  for (let n; n = walk.nextNode();) {
+    const e = n.parentElement
+    if (!n.data.trim() || !e.getClientRects().length || ['title', 'desc', 'style'].includes(e.localName)) continue
+    const style = getComputedStyle(e), drawn = e.namespaceURI.endsWith('svg')
+    const colour = rgba(drawn ? style.fill : style.color)
+    let below = ground(e)
+    if (drawn) below = over([...rgba(style.color).slice(0, 3), 0.1], below)
+    const [a, b] = [light(over(colour, below)), light(below)]
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)
+    seen++
+    if (ratio < 4.5) bad.push(n.data.trim() + ': ' + ratio.toFixed(2))
+  }
+  return seen ? bad : ['no text']
+})()`
+
+func TestPagesInABrowser(t *testing.T) {
+	ctx := browsertest.Start(t) // which says what to install
+	dir := put(t)
+	for i, name := range level.Pick([]string{"A1.html", "class.html", hostileFile}, []string{"A1.html", "class.html", "A8.html", "R14.html", "correct.html", "C38.html", hostileFile}) {
+		views := []browsertest.Look{{Width: phone, Dark: true}, {Width: desktop}, {Width: phone}, {Width: desktop, Dark: true}}
+		switch {
+		case level.Long():
+		case i == 0:
+			views = views[:2]
+		default:
+			views = views[i%2 : i%2+1]
+		}
+		for j, v := range views {
+			t.Run(fmt.Sprintf("%s at %d, dark %v", name, v.Width, v.Dark), func(t *testing.T) {
+				v.NoScript = true
+				tab := browsertest.Open(t, ctx, filepath.Join(dir, name), v)
+				browsertest.RequireFits(t, tab, v)
+				require.NotEqual(t, "caught", browsertest.Evaluate[string](t, tab, `document.title`), "a script of a submission has run")
+				require.Empty(t, browsertest.Evaluate[[]string](t, tab, `[...document.querySelectorAll('figure pre')].filter(e => e.scrollWidth > e.clientWidth || e.clientHeight < 40).map(e => e.innerText)`), "a drawing is cut off")
+				require.Empty(t, browsertest.Evaluate[[]string](t, tab, `[...document.querySelectorAll('.scroll tbody th')].filter(e => e.getBoundingClientRect().width < 120).map(e => e.innerText)`), "a name has no room")
+				if browsertest.Evaluate[bool](t, tab, `!!document.querySelector('details')`) {
+					requireKeyboardOpens(t, tab)
+				}
+				browsertest.Shoot(t, tab, fmt.Sprintf("%s-%d-dark-%v", strings.TrimSuffix(name, ".html"), v.Width, v.Dark))
+				require.True(t, browsertest.Evaluate[bool](t, tab, `document.querySelectorAll('details').forEach(d => d.open = true), true`))
+				browsertest.RequireFits(t, tab, v)
+				require.Empty(t, browsertest.Evaluate[[]string](t, tab, contrast))
+				require.True(t, browsertest.Evaluate[bool](t, tab, `document.querySelectorAll('details').forEach(d => d.open = false), true`))
+				if j == 0 { // paper has one width and is white
+					requirePrints(t, tab, strings.TrimSuffix(name, ".html")+".pdf")
+				}
+			})
+		}
+	}
+}
+
+// requireKeyboardOpens reaches the first summary with Tab and opens it.
+func requireKeyboardOpens(t *testing.T, tab context.Context) {
+	t.Helper()
+	for range 60 {
+		require.NoError(t, chromedp.Do(tab, chromedp.KeyEvent(kb.Tab)))
+		if browsertest.Evaluate[bool](t, tab, `document.activeElement.localName == 'summary'`) {
+			require.NotEqual(t, "none", browsertest.Evaluate[string](t, tab, `getComputedStyle(document.activeElement).outlineStyle`), "focus cannot be seen")
+			require.NoError(t, chromedp.Do(tab, chromedp.KeyEvent(kb.Enter)))
+			require.True(t, browsertest.Evaluate[bool](t, tab, `document.activeElement.parentElement.open`))
+			require.Positive(t, browsertest.Evaluate[float64](t, tab, `document.activeElement.nextElementSibling.getBoundingClientRect().height`))
+			return
+		}
+	}
+	t.Fatal("Tab leads to no summary")
+}
+
+var pdfPage = regexp.MustCompile(`/Type\s*/Page\b`)
+
+// requirePrints checks that folded parts are printed.
+func requirePrints(t *testing.T, tab context.Context, name string) {
+	t.Helper()
+	pdf := browsertest.Run(t, tab, chromedp.PrintToPDF(chromedp.PDFPaper(chromedp.PaperA4)))
+	require.NotEmpty(t, pdfPage.FindAll(pdf, -1))
+	browsertest.Print(t, tab)
+	require.Empty(t, browsertest.Evaluate[[]string](t, tab, `[...document.querySelectorAll('details > :not(summary)')].filter(e => !e.getBoundingClientRect().height || !e.checkVisibility({contentVisibilityAuto: true})).map(e => e.innerText)`), "it is folded in print")
+	require.Empty(t, browsertest.Evaluate[[]string](t, tab, contrast))
+	browsertest.Keep(t, name, pdf)
+}
+
+func TestEveryLinkOfTheClassLeadsSomewhere(t *testing.T) {
+	ctx := browsertest.Start(t)
+	dir := put(t)
+	tab := browsertest.Open(t, ctx, filepath.Join(dir, "class.html"), browsertest.Look{Width: desktop, NoScript: true}, filepath.Join(dir, hostileFile))
+	links := browsertest.Evaluate[[]string](t, tab, `[...document.querySelectorAll('a')].map(a => a.href)`)
+	require.Greater(t, len(links), 20)
+	for _, link := range links {
+		to, err := url.Parse(link)
+		require.NoError(t, err)
+		require.Equal(t, "file", to.Scheme, link)
+		text, err := os.ReadFile(to.Path)
+		require.NoError(t, err, link)
+		if to.Fragment != "" {
+			require.Contains(t, parse(t, string(text)).ids, to.Fragment, link)
+		}
+	}
+	require.NoError(t, chromedp.Do(tab, chromedp.Click(`//a[contains(., "Zoë")]`), chromedp.WaitVisible("#rejected")))
+	require.Equal(t, hostileName+": 0 of 100 points", browsertest.Run(t, tab, chromedp.Title()))
+}

@@ -1,0 +1,180 @@
+package report_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/homework/grade"
+	"llmmemory/internal/homework/grade/reporting/class"
+	"llmmemory/internal/homework/grade/reporting/report"
+	"llmmemory/internal/testkit/browsertest"
+)
+
+// everything is a class with something in every section.
+func everything(t *testing.T) report.Class {
+	t.Helper()
+	all := reports(t)
+	points := 90.0
+	rejected := func(stage grade.StageName, text string) *grade.Report {
+		return &grade.Report{MaxScore: 100, Rejected: &grade.Rejection{Stage: stage, Text: text}}
+	}
+	c := report.Class{
+		Entries: []report.Entry{
+			entry("ada", "ada.html", all["correct"]),
+			entry("bob", "bob.html", all["F1"]),
+			entry("cy", "cy.html", all["F1"]),
+			entry("dan", "dan.html", all["A1"]),
+			entry("eve", "eve.html", rejected(grade.Gate, "eve.c is not run: llm_memory.c:11: __asm__ is assembly code: write C")),
+			entry("flo", "flo.html", rejected(grade.Compile, "flo.c does not compile:\nllm_memory.c: In function 'f':\nllm_memory.c:9:9: error: expected expression\n   9 |")),
+			entry("gus", "gus.html", rejected(grade.NoFile, "it is an archive: unpack it")),
+			entry("hal", "", nil),
+		},
+		Unknown: []string{"ghost"}, Gone: []string{"ivy"},
+	}
+	c.Entries[3].Override = &class.Override{Student: "dan", Points: &points, Comment: "a typo, agreed"}
+	c.Entries[1].Before = &class.Outcome{Score: 10.5, MaxScore: 100, Failed: append(all["F1"].Failed(), "task9_old"), Rules: "1.old"}
+	c.Entries[1].Graded = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	c.Entries[0].Before = class.OutcomeOf(all["correct"]) // graded again, the same
+	return c
+}
+
+func writtenClass(t *testing.T, c report.Class) string {
+	t.Helper()
+	var b strings.Builder
+	require.NoError(t, c.Write(&b))
+	return b.String()
+}
+
+func words(text string) string {
+	return strings.Join(strings.Fields(text), " ")
+}
+
+func TestTheClassPageTellsEverything(t *testing.T) {
+	d := parse(t, writtenClass(t, everything(t)))
+	text := words(d.text)
+	for _, says := range []string{
+		"8 submissions, half of those graded", "4 to look at",
+		"Refused: attacks, or what looks like one (1)", "eve: llm_memory.c:11: __asm__ is assembly code: write C",
+		"Could not be graded (1)", "hal: read the submission: no such file",
+		"Does not compile (1)", "flo: llm_memory.c:9:9: error: expected expression",
+		"Nothing to grade (1)", "gus: it is an archive: unpack it",
+		"staff decided: a typo, agreed",
+		"90graded " + fmt.Sprint(reports(t)["A1"].Score),
+		"overrides.csv names 1 student of no submission: ghost.",
+		"bob: 10.5 → " + fmt.Sprint(reports(t)["F1"].Score), "on 2026-11-21 12:00 UTC, by other rules", "now passes: task9_old",
+		"Graded before, and not in the class any more: ivy.",
+		"2 students, task 2: ", "free e0",
+	} {
+		require.Contains(t, text, words(says), says)
+	}
+	require.Less(t, strings.Index(text, "Refused: attacks"), strings.Index(text, "Could not be graded"))
+	require.NotContains(t, text, "ada: 100 →", "nothing changed")
+}
+
+func TestPassRatesAreOfTheSubmissionsThatWereRun(t *testing.T) {
+	test := func(name string, s grade.Status) grade.Test {
+		return grade.Test{Task: 1, Name: name, Part: grade.PartDirected, Status: s}
+	}
+	d := parse(t, writtenClass(t, report.Class{Entries: []report.Entry{
+		entry("a", "", &grade.Report{Tests: []grade.Test{test("easy", grade.Passed), test("hard", grade.Failed)}}),
+		entry("b", "", &grade.Report{Tests: []grade.Test{test("easy", grade.Passed), test("hard", grade.NotRun)}}),
+		entry("c", "", &grade.Report{Tests: []grade.Test{test("easy", grade.Passed), test("hard", grade.Passed)}}),
+		entry("d", "", &grade.Report{Rejected: &grade.Rejection{Stage: grade.Compile}}),
+	}}))
+	require.Regexp(t, `hard1 of 3\s+easy3 of 3`, d.text)
+}
+
+func TestOnlyTheSameMistakeOfSeveralStudentsIsGrouped(t *testing.T) {
+	all := reports(t)
+	d := parse(t, writtenClass(t, report.Class{Entries: []report.Entry{
+		entry("a", "a.html", all["F1"]), entry("b", "b.html", all["A8"]), entry("c", "c.html", all["A1"]),
+	}}))
+	require.NotContains(t, d.ids, "mistakes")
+	require.Contains(t, parse(t, writtenClass(t, everything(t))).ids, "mistakes")
+}
+
+func TestControlCharactersNeverReachAPage(t *testing.T) {
+	const name = "a\x1b[31m\x00\r\u202e\u009b\xffb"
+	r := *reports(t)["A1"]
+	r.Notes = []string{name}
+	e := entry(name, "", &r)
+	e.Override = &class.Override{Comment: name}
+	trouble := entry("x", "", nil)
+	trouble.Err = errors.New(name)
+	for _, text := range []string{student(t, &r, name), writtenClass(t, report.Class{Entries: []report.Entry{e, trouble}, Gone: []string{name}})} {
+		require.NotRegexp(t, `[\x00-\x08\x0b-\x1f\x7f\x{80}-\x{9f}\x{202e}]`, text)
+		require.Contains(t, text, `a\x1b[31m`)
+	}
+}
+
+func TestWhatStaffDecidedIsToldToTheStudent(t *testing.T) {
+	points := 90.5
+	var b strings.Builder
+	r := reports(t)["A1"]
+	e := entry("dan", "", r)
+	e.Override = &class.Override{Points: &points, Comment: "agreed <b>"}
+	require.NoError(t, e.Write(&b))
+	text := words(parse(t, b.String()).text)
+	require.Contains(t, text, "90.5 of 100 points Staff: agreed <b> (llmgrade gave "+fmt.Sprint(r.Score)+".)")
+}
+
+func TestTheTableOfTheClassSortsAndFilters(t *testing.T) {
+	ctx := browsertest.Start(t)
+	file := filepath.Join(t.TempDir(), "index.html")
+	require.NoError(t, os.WriteFile(file, []byte(writtenClass(t, everything(t))), 0o644))
+	tab := browsertest.Open(t, ctx, file, browsertest.Look{Width: desktop})
+	names := func() string {
+		return browsertest.Evaluate[string](t, tab, `[...document.querySelectorAll('#table tbody tr:not([hidden])')].map(r => r.cells[0].dataset.v).join(' ')`)
+	}
+	column := func(n int) {
+		require.NoError(t, chromedp.Do(tab, chromedp.Click(`//table[@id="table"]/thead/tr/th[`+string(rune('0'+n))+`]/button`)))
+	}
+	require.Equal(t, "ada bob cy dan eve flo gus hal", names())
+	column(1)
+	require.Equal(t, "ada bob cy dan eve flo gus hal", names())
+	column(1)
+	require.Equal(t, "hal gus flo eve dan cy bob ada", names())
+	column(2) // points, the fewest first; who has none comes before
+	require.Regexp(t, "^hal .* ada$", names())
+	require.Equal(t, "ascending", browsertest.Evaluate[string](t, tab, `document.querySelector('#table th:nth-child(2)').getAttribute('aria-sort')`))
+	column(2)
+	require.Regexp(t, "^ada .* hal$", names())
+	browsertest.Evaluate[bool](t, tab, `(() => { const s = document.querySelector('#search'); s.value = 'ASSEMBLY'; return s.dispatchEvent(new Event('input')) })()`)
+	require.Equal(t, "eve", names())
+	require.Equal(t, "1 of 8 students", browsertest.Evaluate[string](t, tab, `document.querySelector('#count').textContent`))
+	browsertest.Evaluate[bool](t, tab, `(() => { document.querySelector('#search').value = ''; const s = document.querySelector('#show'); s.value = 'override'; return s.dispatchEvent(new Event('change')) })()`)
+	require.Equal(t, "dan", names())
+	browsertest.Shoot(t, tab, "class-sorted")
+}
+
+// Ensure that a submission which could not be graded has a page that says why, and no points
+// except those that staff gave.
+func TestAnEntryThatWasNotGradedHasAPage(t *testing.T) {
+	points := 12.5
+	for _, c := range []struct {
+		name     string
+		override *class.Override
+		says     string
+	}{
+		{"nobody has decided", nil, "was not graded, because the grader failed"},
+		{"staff gave points", &class.Override{Points: &points, Comment: "by hand"}, "<strong>12.5</strong> points"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var b strings.Builder
+			e := report.Entry{Result: &class.Result{Submission: class.Submission{Name: "ada\x1b"}, Err: errors.New("no <memory>\x1b left"), Override: c.override}}
+			require.NoError(t, e.Write(&b))
+			require.Contains(t, b.String(), c.says)
+			require.Contains(t, b.String(), "no &lt;memory&gt;")
+			require.NotContains(t, b.String(), "\x1b")
+			require.Equal(t, c.override != nil, strings.Contains(b.String(), "</strong> points"))
+		})
+	}
+}

@@ -1,0 +1,245 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/homework/course"
+	"llmmemory/internal/homework/course/oracle"
+	"llmmemory/internal/homework/grade/judging/compare"
+)
+
+// seqs finds each sequence at all moments.
+func (v *view) seqs() []sequence {
+	var all []sequence
+	for i, s := range v.states {
+		if s == nil {
+			continue
+		}
+		seen := map[int32]int{}
+		for j := range s.Sequences {
+			q := &s.Sequences[j]
+			nth := seen[q.ID]
+			seen[q.ID]++
+			at := slices.IndexFunc(all, func(o sequence) bool { return o.id == q.ID && o.nth == nth })
+			if at < 0 {
+				at = len(all)
+				all = append(all, sequence{id: q.ID, nth: nth})
+			}
+			all[at].found[i] = q
+			all[at].count.cells[i].value = compare.Value(q.KVCount)
+		}
+	}
+	for n := range all {
+		s := &all[n]
+		s.missing = v.both(expected, actual) && s.in(expected) && !s.in(actual) && v.states[actual].Broken == ""
+		s.strange = v.both(expected, actual) && !s.in(expected) && s.in(actual)
+		s.tables = tables(s.found)
+		if s.in(before) && s.in(expected) {
+			v.change(&s.count)
+		}
+		if s.in(expected) && s.in(actual) {
+			v.fault(&s.count)
+		}
+		for i := range s.tables {
+			v.compareTable(&s.tables[i], s)
+		}
+	}
+	return all
+}
+
+// compareTable marks the differences in a table. If the whole table is new or unexpected, its
+// entries are not marked.
+func (v *view) compareTable(t *table, of *sequence) {
+	was, want, is := t.cells[before].value, &t.cells[expected], &t.cells[actual]
+	if of.in(before) && of.in(expected) && was != want.value {
+		want.mark = changed
+	}
+	if of.in(expected) && of.in(actual) && want.value != is.value {
+		is.mark, is.want = wrong, want.value
+	}
+	for i := range t.entries {
+		if was == aTable && want.value == aTable {
+			v.change(&t.entries[i])
+		}
+		if want.value == aTable && is.value == aTable {
+			v.fault(&t.entries[i])
+		}
+	}
+}
+
+// written returns the records of a block that are not equal at all moments.
+func (v *view) written() strip {
+	var all strip
+	for n := range course.KVPerBlock {
+		c := v.each(func(s *compare.State) string {
+			if n < len(s.Records) {
+				return record(s.Records[n])
+			}
+			return ""
+		})
+		if c.mark() != plain {
+			c.label = fmt.Sprint(n)
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// record formats a record: an appended one is a small decimal number, the bytes that fill the
+// pool are hexadecimal.
+func record(n int32) string {
+	if -1_000_000 < n && n < 1_000_000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("0x%08x", uint32(n))
+}
+
+// The values of a table's pointer.
+const (
+	null   = "NULL"
+	aTable = "a table"
+)
+
+// tables returns the L2 tables that a sequence has at any moment. Consecutive tables that form
+// one run share a line.
+func tables(find [moments]*oracle.SequenceState) []table {
+	var all []table
+	var lines []run // the run of each line, if it is one run
+	for slot := range course.L1Size {
+		var at [moments]*[course.L2Size]int32
+		found := false
+		for i, q := range find {
+			if q != nil && q.Tables[slot] != nil {
+				at[i], found = q.Tables[slot], true
+			}
+		}
+		if !found {
+			continue
+		}
+		runs := runsOf(at)
+		if len(runs) == 1 && len(lines) > 0 {
+			if last := &lines[len(lines)-1]; last.full && last.slot+last.slots == slot && last.follows(runs[0]) {
+				last.slots++
+				for i := range last.last {
+					last.last[i] = runs[0].last[i]
+				}
+				t := &all[len(all)-1]
+				t.label = fmt.Sprintf("block_table[%d–%d]", last.slot, slot)
+				if !last.unmapped {
+					t.entries = strip{last.column()}
+					t.entries[0].label = "all"
+				}
+				continue
+			}
+		}
+		t := table{label: fmt.Sprintf("block_table[%d]", slot)}
+		for i, q := range find {
+			if q != nil {
+				t.cells[i].value = null
+				if at[i] != nil {
+					t.cells[i].value = aTable
+				}
+			}
+		}
+		for _, r := range runs {
+			if !r.unmapped {
+				t.entries = append(t.entries, r.column())
+			}
+		}
+		line := run{}
+		if len(runs) == 1 {
+			line = runs[0]
+			line.full, line.slot, line.slots = true, slot, 1
+		}
+		all, lines = append(all, t), append(lines, line)
+	}
+	return all
+}
+
+// A run is consecutive entries of a table that are alike at every moment: all of them -1, or
+// blocks with consecutive numbers.
+type run struct {
+	from, to    int // entries from, ..., to-1
+	first, last [moments]int32
+	there       [moments]bool
+	unmapped    bool // at all moments
+	full        bool // it is whole tables: how many, from which slot
+	slot, slots int
+}
+
+// follows reports whether r continues the run.
+func (a *run) follows(r run) bool {
+	if a.there != r.there || a.unmapped != r.unmapped {
+		return false
+	}
+	for i := range a.last {
+		switch {
+		case !a.there[i]:
+		case a.last[i] < 0:
+			if r.first[i] != a.last[i] {
+				return false
+			}
+		case r.first[i] != a.last[i]+1:
+			return false
+		}
+	}
+	return true
+}
+
+func runsOf(at [moments]*[course.L2Size]int32) []run {
+	var runs []run
+	for j := range course.L2Size {
+		one := run{from: j, to: j + 1, unmapped: true}
+		for i, t := range at {
+			if t != nil {
+				one.there[i] = true
+				one.first[i], one.last[i] = t[j], t[j]
+				one.unmapped = one.unmapped && t[j] == -1
+			}
+		}
+		if n := len(runs); n > 0 && runs[n-1].follows(one) {
+			runs[n-1].to, runs[n-1].last = j+1, one.last
+			continue
+		}
+		runs = append(runs, one)
+	}
+	return split(runs)
+}
+
+// split splits a run that is too short to be worth it.
+func split(runs []run) []run {
+	var all []run
+	for _, r := range runs {
+		if r.unmapped || r.to-r.from > 3 {
+			all = append(all, r)
+			continue
+		}
+		for j := r.from; j < r.to; j++ {
+			one := r
+			one.from, one.to = j, j+1
+			for i := range one.first {
+				if r.first[i] >= 0 {
+					one.first[i] = r.first[i] + int32(j-r.from)
+				}
+				one.last[i] = one.first[i]
+			}
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+func (a *run) column() column {
+	c := column{label: "[" + span(a.from, a.to) + "]"}
+	for i := range moments {
+		switch {
+		case !a.there[i]:
+		case a.first[i] == a.last[i]:
+			c.cells[i].value = compare.Value(a.first[i])
+		default:
+			c.cells[i].value = fmt.Sprintf("%d–%d", a.first[i], a.last[i])
+		}
+	}
+	return c
+}

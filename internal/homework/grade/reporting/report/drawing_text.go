@@ -1,0 +1,336 @@
+package report
+
+import (
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"llmmemory/internal/homework/grade/judging/compare"
+)
+
+const (
+	narrowest = 40 // columns that a drawing needs
+	narrow    = 60 // below, tables stand under their sequence
+	mostRows  = 4  // lines of sequences for each moment
+	mostWords = 4  // lines of what is wrong
+	indent    = 2
+)
+
+// Drawing draws a scene for a terminal of width columns, at least 40; 0 means 80.
+// The difference, which may be nil, names the call. The result is empty if the scene
+// is nil or has no engine at any moment. Lines end in "\n".
+func Drawing(s *compare.Scene, d *compare.Difference, width int, colour bool) string {
+	if width == 0 {
+		width = 80
+	}
+	paint := func(p piece) string { return p.text }
+	if colour {
+		paint = paintTerminal
+	}
+	moments := draw(s, d, width, paint)
+	if moments == nil {
+		return ""
+	}
+	return strings.Join(moments, "\n") + legend + "\n"
+}
+
+// pictures are the three moments of a scene as the contents of <pre>, as narrow as a phone.
+func pictures(s *compare.Scene, d *compare.Difference) (all []template.HTML) {
+	for _, text := range draw(s, d, narrowest, paintPage) {
+		all = append(all, template.HTML(text)) // escaped by paintPage
+	}
+	return all
+}
+
+// legend explains the shades of the boxes.
+const legend = "  [ 0 ] free  [░1░] used  [▓2▓] shared"
+
+func paintTerminal(p piece) string {
+	if p.mark == plain || p.text == "" {
+		return p.text
+	}
+	return [...]string{changed: "\x1b[1;36m", wrong: "\x1b[1;31m"}[p.mark] + p.text + "\x1b[0m"
+}
+
+func paintPage(p piece) string {
+	text := template.HTMLEscapeString(p.text)
+	if p.mark == plain || p.text == "" {
+		return text
+	}
+	return fmt.Sprintf(`<b class="%s">%s</b>`, [...]string{changed: "changed", wrong: "failed"}[p.mark], text)
+}
+
+// draw returns the three moments, or nil if there is nothing to draw.
+func draw(s *compare.Scene, d *compare.Difference, width int, paint func(piece) string) (all []string) {
+	v := newView(s, d)
+	if v == nil {
+		return nil
+	}
+	for moment := range moments {
+		c := &canvas{view: v, moment: moment, width: max(width, narrowest), paint: paint}
+		c.draw()
+		all = append(all, c.b.String())
+	}
+	return all
+}
+
+// A canvas is one moment as text, which grows line by line.
+type canvas struct {
+	*view
+	moment int
+	width  int
+	paint  func(piece) string
+	b      strings.Builder
+}
+
+// A piece is a part of a line, with the mark that colours it.
+type piece struct {
+	text string
+	mark mark
+}
+
+func text(format string, values ...any) piece { return piece{text: fmt.Sprintf(format, values...)} }
+
+// line writes a line, cut to the width.
+func (c *canvas) line(pieces ...piece) {
+	limit := c.width
+	for _, p := range pieces {
+		if n := utf8.RuneCountInString(p.text); n > limit {
+			p.text = cut(p.text, limit)
+		}
+		limit -= utf8.RuneCountInString(p.text)
+		c.b.WriteString(c.paint(p))
+	}
+	c.b.WriteByte('\n')
+}
+
+func cut(s string, limit int) string {
+	if limit < 1 {
+		return ""
+	}
+	return string([]rune(s)[:limit-1]) + "…"
+}
+
+func (c *canvas) draw() {
+	if why := c.absent(c.moment); why != "" {
+		c.line(text("%s: %s", c.titles[c.moment], why))
+	} else {
+		c.line(text("%s: ", c.titles[c.moment]), c.at(&c.free), text(" free of "), c.at(&c.total))
+		c.counts()
+		c.order()
+		c.rows()
+		c.written()
+	}
+	c.words()
+}
+
+// at is a column's value at the moment.
+func (c *canvas) at(col *column) piece {
+	cell := col.cells[c.moment]
+	return piece{cell.value, cell.mark}
+}
+
+// counts draws the pool: a box with the count for each block or run of blocks.
+func (c *canvas) counts() {
+	if len(c.pool) == 0 {
+		return
+	}
+	const label = "ref_count "
+	w := c.boxWidth()
+	margin := strings.Repeat(" ", indent+len(label))
+	top, bottom := margin+"┌", margin+"└"
+	middle := []piece{text("%*s%s│", indent, "", label)}
+	columns := pick(c.pool, c.width-len(margin)-1, func(int) int { return w + 1 }, 2)
+	for n, i := range columns {
+		right := [3]string{"┬", "│", "┴"}
+		if n == len(columns)-1 {
+			right = [3]string{"┐", "│", "┘"}
+		}
+		if i == gap {
+			top, bottom, middle = top+"…", bottom+"…", append(middle, text("…"))
+		} else {
+			cell := c.pool[i].cells[c.moment]
+			top += centre(c.pool[i].label, w, "─")
+			middle = append(middle, piece{centre(cell.value, w, shade(cell.value)), cell.mark})
+			bottom += strings.Repeat("─", w)
+		}
+		top, middle, bottom = top+right[0], append(middle, text("%s", right[1])), bottom+right[2]
+	}
+	c.line(text("%s", top))
+	c.line(middle...)
+	c.line(text("%s", bottom))
+}
+
+// shade fills the box of a block with a count; there is no block without one.
+func shade(count string) string {
+	switch count {
+	case "", "0":
+		return " "
+	case "1":
+		return "░"
+	default:
+		return "▓"
+	}
+}
+
+// boxWidth is the width of every box.
+func (c *canvas) boxWidth() int {
+	w := 0
+	for i := range c.pool {
+		w = max(w, utf8.RuneCountInString(c.pool[i].label))
+		for _, at := range c.pool[i].cells {
+			w = max(w, len(at.value))
+		}
+	}
+	return w + 2
+}
+
+func centre(s string, width int, with string) string {
+	left := width - utf8.RuneCountInString(s)
+	return strings.Repeat(with, left/2) + s + strings.Repeat(with, left-left/2)
+}
+
+// picked lists as much of a strip as fits in limit characters. Every value is written in the
+// format, which may use the column's label.
+func (c *canvas) picked(s strip, limit int, format, left string) (pieces []piece) {
+	show := func(i, moment int) piece {
+		cell := s[i].cells[moment]
+		return piece{fmt.Sprintf(format, strings.TrimPrefix(s[i].label, "all"), cell.value), cell.mark}
+	}
+	width := func(i int) int {
+		w := 0
+		for moment := range moments {
+			w = max(w, utf8.RuneCountInString(show(i, moment).text))
+		}
+		return w
+	}
+	for _, i := range pick(s, limit, width, utf8.RuneCountInString(left)) {
+		switch {
+		case i == gap:
+			pieces = append(pieces, text("%s", left))
+		case s[i].cells[c.moment].value != "":
+			pieces = append(pieces, show(i, c.moment))
+		}
+	}
+	return pieces
+}
+
+func (c *canvas) order() {
+	head := text("%*sactive_seqs: head", indent, "")
+	limit := c.width - length(head) - length(text(" → head"))
+	pieces := c.picked(c.list, limit, " → %[2]s", " → …")
+	c.line(slices.Concat([]piece{head}, pieces, []piece{c.closing(c.moment)})...)
+}
+
+// rows draws the sequences, a line for each table. Where the drawing is narrow, a table has
+// a line without the sequence in front of it.
+func (c *canvas) rows() {
+	chosen, left := c.view.rows(mostRows)
+	for n, r := range chosen {
+		s := &c.sequences[r.sequence]
+		if !s.in(c.moment) {
+			if s.missing && c.moment == actual && r.table == 0 {
+				c.line(piece{fmt.Sprintf("%*sno %s", indent, "", compare.SequenceName(s.id)), wrong})
+			}
+			continue
+		}
+		if r.table > 0 && s.tables[r.table].hidden(c.moment) {
+			continue
+		}
+		head := []piece{text("%*s", indent, ""), c.name(s, c.moment), text("  kv_count "), c.at(&s.count)}
+		first := n == 0 || chosen[n-1].sequence != r.sequence
+		if c.width < narrow {
+			if first {
+				c.line(head...)
+			}
+			head = []piece{text("  ")}
+		} else if !first {
+			head = []piece{text("%*s", length(head...), "")}
+		}
+		var table []piece
+		if len(s.tables) > 0 {
+			table = c.table(&s.tables[r.table], c.width-length(head...))
+		}
+		if c.width >= narrow || table != nil {
+			c.line(append(head, table...)...)
+		}
+	}
+	if left > 0 {
+		c.line(text("%*s(%s)", indent, "", moreLines(left)))
+	}
+}
+
+func length(pieces ...piece) (n int) {
+	for _, p := range pieces {
+		n += utf8.RuneCountInString(p.text)
+	}
+	return n
+}
+
+// table is one L2 table: index in it, block.
+func (c *canvas) table(l2 *table, limit int) []piece {
+	at := l2.cells[c.moment]
+	if l2.hidden(c.moment) {
+		return nil
+	}
+	if at.value == null {
+		return []piece{text("  "), {l2.label + " NULL", at.mark}}
+	}
+	pieces := []piece{text("  "), {l2.label, at.mark}}
+	if len(l2.entries) == 0 {
+		return append(pieces, text(" all -1"))
+	}
+	return append(pieces, c.picked(l2.entries, limit-length(pieces...), " %s→%s", " …")...)
+}
+
+func (c *canvas) written() {
+	if len(c.records) > 0 {
+		head := text("%*srecords of block %d:", indent, "", c.block)
+		c.line(append([]piece{head}, c.picked(c.records, c.width-length(head), " [%s] %s", " …")...)...)
+	}
+}
+
+// words lists the marks in words, for readers who do not see colours.
+func (c *canvas) words() {
+	switch c.moment {
+	case expected:
+		for n := min(len(c.changes), 40); n > 0; n-- { // as many as fit
+			said := strings.Join(c.changes[:n], "; ")
+			if n < len(c.changes) {
+				said += fmt.Sprintf("; and %d more", len(c.changes)-n)
+			}
+			if lines := wrap("changed: "+said, c.width-indent); len(lines) <= mostWords || n == 1 {
+				c.say(lines, changed)
+				return
+			}
+		}
+	case actual:
+		for i, what := range c.wrong {
+			if i == mostWords && len(c.wrong) > mostWords+1 {
+				c.say([]string{fmt.Sprintf("wrong: %d more", len(c.wrong)-i)}, wrong)
+				return
+			}
+			c.say(wrap("wrong: "+what, c.width-indent), wrong)
+		}
+	}
+}
+
+func (c *canvas) say(lines []string, m mark) {
+	for _, line := range lines {
+		c.line(piece{fmt.Sprintf("%*s%s", indent, "", line), m})
+	}
+}
+
+func wrap(s string, limit int) []string {
+	var lines []string
+	for word := range strings.FieldsSeq(s) {
+		if n := len(lines); n > 0 && utf8.RuneCountInString(lines[n-1]+" "+word) <= limit {
+			lines[n-1] += " " + word
+			continue
+		}
+		lines = append(lines, word)
+	}
+	return lines
+}

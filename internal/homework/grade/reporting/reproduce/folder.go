@@ -1,0 +1,68 @@
+package reproduce
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"llmmemory/grader"
+	"llmmemory/internal/homework/grade/judging/traces"
+)
+
+//go:embed README.txt
+var readme []byte
+
+//go:embed Makefile.in
+var makefile []byte
+
+// ErrNotEmpty is wrapped if the folder has files already.
+var ErrNotEmpty = errors.New("the folder is not empty: name another")
+
+// WriteFolder writes the folder that staff hand out to students: the visible traces, as text
+// and as C programs that check themselves, with instructions. Nothing of the hidden traces is
+// in it. WriteFolder returns how many traces and programs there are.
+func WriteFolder(dir string) (lists, programs int, err error) {
+	cases, err := traces.Directed()
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, folder := range []string{dir, filepath.Join(dir, "programs"), filepath.Join(dir, "traces")} {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return 0, 0, err
+		}
+		if there, err := os.ReadDir(folder); err != nil || len(there) > 0 {
+			return 0, 0, errors.Join(err, fmt.Errorf("%s: %w", folder, ErrNotEmpty))
+		}
+	}
+	files := map[string][]byte{"README.txt": readme, "Makefile": makefile, "llm_memory.h": grader.Header}
+	for _, c := range cases {
+		if c.Advice { // advice gives no points
+			continue
+		}
+		files[filepath.Join("traces", c.Name+".trace")] = listed(c)
+		lists++
+		if program := checks(c.Name, c.Sentence, c.Ops); program != "" {
+			files[filepath.Join("programs", c.Name+".c")] = []byte(program)
+			programs++
+		}
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+			return 0, 0, err
+		}
+	}
+	return lists, programs, nil
+}
+
+// listed returns a trace as llmgrade --replay reads it.
+func listed(c traces.Case) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s: %s\n", c.Name, c.Sentence)
+	for _, op := range c.Ops {
+		fmt.Fprintln(&b, op)
+	}
+	return []byte(b.String())
+}

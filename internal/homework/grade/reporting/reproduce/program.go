@@ -1,0 +1,147 @@
+// Package reproduce writes a trace as a C program that checks itself: compiled with llm_memory.c
+// it prints the expected and the actual value, and its exit status is 1 until they are equal. It
+// also writes the folder of tests for students.
+package reproduce
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/homework/course/oracle"
+	"llmmemory/internal/homework/course/trace"
+	"llmmemory/internal/homework/grade/isolation/build"
+	"llmmemory/internal/homework/grade/judging/compare"
+)
+
+// A world is the expected state at one point of a trace.
+type world struct{ *oracle.World }
+
+// ids returns the sequence ids of an engine in the order of the list, as C literals.
+func (w *world) ids(engine int) []string {
+	var all []string
+	e := w.Engines[engine]
+	if e == nil {
+		return nil
+	}
+	for n := e.Active.Next; n != &e.Active; n = n.Next {
+		all = append(all, literal(oracle.SequenceOf(n).ID))
+	}
+	return all
+}
+
+// Program returns a program whose last call shows the difference. It is "" if there is no memory
+// to compute the expected state.
+func Program(name string, ops []trace.Op, d *compare.Difference) string {
+	expected, err := oracle.New()
+	if err != nil {
+		return ""
+	}
+	defer expected.Close()
+	w := &world{expected}
+	ops = ops[:d.Step+1]
+	var body strings.Builder
+	for _, op := range ops[:d.Step] {
+		body.WriteString(w.statements(op))
+	}
+	last, before := ops[d.Step], w.Live()
+	w.Play(last)
+	c := checkOf(last, d, w, before)
+	if c.before != "" {
+		fmt.Fprintf(&body, "    %s\n", c.before)
+	}
+	fmt.Fprintf(&body, "\n    /* %s: expected %s, was %s. */\n", comment(d.Field), comment(d.Expected), comment(d.Actual))
+	if last.Fail > 0 {
+		fmt.Fprintf(&body, "    /* Here the allocation number %d of the call fails. */\n", last.Fail)
+	}
+	fmt.Fprintf(&body, "    %s\n", c.call)
+	body.WriteString(c.text(d))
+	watched := d.Channel == compare.Pool
+	text := fills(ops, watched) + body.String()
+	return head(name, ops) + pools(ops, watched) + heap + helpers(text) + deaths + "\nint main(void) {\n" + watching + text + "}\n"
+}
+
+// text is the end of main.
+func (c check) text(d *compare.Difference) string {
+	if c.actual == "" {
+		return "    puts(\"every call returned; valgrind may show more\");\n    return overruns() + (int)bad_frees == 0 ? 0 : 1;\n"
+	}
+	field := strings.NewReplacer("%", "%%", "\"", "'", "\\", "/").Replace(cmp.Or(c.field, d.Field))
+	return fmt.Sprintf("    int actual = %s, expected = %s;\n    printf(\"%s: expected %s, is %s\\n\", expected, actual);\n    return actual == expected ? 0 : 1;\n",
+		c.actual, c.expected, field, c.format, c.format)
+}
+
+func head(name string, ops []trace.Op) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "/*\n * %s\n *   gcc %s llm_memory.c this.c -o this && ./this\n */\n", comment(name), build.CourseFlags)
+	b.WriteString("#include \"llm_memory.h\"\n\n#include <signal.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <sys/mman.h>\n\n")
+	for _, op := range ops {
+		if op.Engine != trace.None && !(op.Kind == trace.Init && op.A < 0) {
+			fmt.Fprintf(&b, "static LLMEngine *e[%d];\n", trace.Engines)
+			break
+		}
+	}
+	return b.String()
+}
+
+// comment removes the end of a comment from a text.
+func comment(text string) string { return strings.ReplaceAll(text, "*/", "* /") }
+
+func sizes(ops []trace.Op) (most [trace.Engines]int32) {
+	for _, op := range ops {
+		if op.Kind == trace.Init && op.A >= 0 && !op.Large() {
+			most[op.Engine] = max(most[op.Engine], op.A, 1)
+		}
+	}
+	return most
+}
+
+// slack is how many ints there are on both sides of a pool that is watched.
+const slack = oracle.Slack / 4
+
+// pools declares the pools. If they are watched, there is slack around each.
+func pools(ops []trace.Op, watched bool) string {
+	var b strings.Builder
+	for engine, size := range sizes(ops) {
+		before := 0
+		if watched {
+			before = slack
+		}
+		ints := before + int(size+3)/4 + before
+		if slices.ContainsFunc(ops, func(op trace.Op) bool { return op.Engine == engine && op.ForInts() }) {
+			before++ // aligned for ints and no more
+		}
+		switch {
+		case size > 0 && before > 0:
+			fmt.Fprintf(&b, "static _Alignas(4096) int space%d[%d]; /* whole pages */\n#define pool%d (space%d + %d)\n", engine, (ints+before%4+1023)/1024*1024, engine, engine, before)
+		case size > 0:
+			fmt.Fprintf(&b, "static int pool%d[%d];\n", engine, ints)
+		}
+	}
+	return b.String()
+}
+
+// fills sets the bytes of the pools and of the slack around them if they are watched, as the grader does.
+func fills(ops []trace.Op, watched bool) string {
+	var b strings.Builder
+	for engine, size := range sizes(ops) {
+		if size > 0 && watched {
+			fmt.Fprintf(&b, "    fill(pool%d - %d, %d);\n", engine, slack, (int(size)+3)/4*4+2*oracle.Slack)
+		}
+	}
+	return b.String()
+}
+
+// statements plays a step in the expected world and returns it in C.
+func (w *world) statements(op trace.Op) string {
+	if !op.Given && !op.Kind.Outside() {
+		w.Play(op)
+		return "    " + Statement(op) + "\n"
+	}
+	var b strings.Builder
+	for _, c := range w.Write(op) {
+		fmt.Fprintf(&b, "    %s\n", changed(c))
+	}
+	return b.String()
+}
