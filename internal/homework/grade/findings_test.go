@@ -290,3 +290,47 @@ func TestACacheIsToldThatTheTesterChangesTheList(t *testing.T) {
 		})
 	}
 }
+
+// Ensure that a global variable that llm_init sets is not taken for a table, and that the report says that llm_init was
+// not called; a table is named where llm_init was called.
+func TestAGlobalVariableOfLLMInitIsToldFromATable(t *testing.T) {
+	level.SkipQuick(t)
+	g := newGrader(t)
+	global := strings.ReplaceAll(corpus.Correct(t), "engine->ref_count", "refs")
+	global = strings.Replace(global, "static Sequence *sequence_of", "static int *refs;\n\nstatic Sequence *sequence_of", 1)
+	global = strings.Replace(global, "    engine->active_seqs.prev = &engine->active_seqs;\n", "    engine->ref_count = refs;\n    engine->active_seqs.prev = &engine->active_seqs;\n", 1)
+	global = strings.ReplaceAll(global, "sizeof *refs", "sizeof(int)")
+	noTable := func(before, after string) string { return corpus.Changed(t, before, after) }
+	for _, c := range []struct {
+		name, only, source string
+		says               string
+		remark             bool
+	}{
+		{"create_sequence", "task2_needs", global, "it uses a pointer that is NULL", true},
+		{"free_sequence", "task2_free_releases", global, "it uses a pointer that is NULL", true},
+		{"fork_sequence", "task3_copies_the_mapped", global, "it uses a pointer that is NULL", true},
+		{"append_kv", "task4_full_block", global, "it uses a pointer that is NULL", true},
+		{"llm_destroy", "task5_frees_an_empty", global, "engine->ref_count: an allocation of 4 bytes", true},
+		{"fork_sequence without a table of the child", "task3_copies_the_mapped", noTable("        child->block_table[i] = new_l2();\n        if (child->block_table[i] == NULL) {\n            free_tables(child);\n            return NULL;\n        }\n", ""),
+			"it uses a pointer that is NULL", false},
+		{"free_sequence with a table that is NULL", "task2_free_releases", noTable("        if (seq->block_table[i] == NULL) {\n            continue;\n        }\n        for (int j = 0; j < L2_PT_SIZE; j++) {\n            int id = seq->block", "        for (int j = 0; j < L2_PT_SIZE; j++) {\n            int id = seq->block"),
+			"it uses block_table[1] of sequence 1, which is NULL", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			g := *g
+			g.Only = c.only
+			r := gradedBy(t, &g, putText(t, c.source))
+			require.NotEmpty(t, r.Findings)
+			f := r.Findings[0]
+			require.Contains(t, f.Actual, c.says)
+			lines := strings.Join(f.Lines, "\n")
+			if c.remark {
+				require.Contains(t, lines, "llm_init was not called in this process")
+				require.Contains(t, lines, "After a call of llm_init this call works")
+			} else {
+				require.NotContains(t, lines, "llm_init")
+			}
+		})
+	}
+}

@@ -220,8 +220,8 @@ func (g *grading) addFinding(part Part, c candidate) error {
 // like returns the first difference that shows the same mistake as d. If alone is set, no other may be before it.
 func like(r compare.Result, d *compare.Difference, alone bool) *compare.Difference {
 	for _, o := range r.All {
-		if o.Same(d) && o.Sentence("") == d.Sentence("") {
-			return o
+		if o.Same(d) && (o.Sentence("") == d.Sentence("") || d.Has(compare.NullPointer) && o.Has(compare.NullTable)) {
+			return o // where llm_init was called, the pointer has a name
 		}
 		if alone {
 			break
@@ -237,10 +237,12 @@ func (g *grading) finding(c candidate) (Finding, error) {
 	if d.Hangs || d.Channel == compare.Allocations { // would be waited for each time
 		return f, nil
 	}
-	ops, alone, err := g.start(&f)
+	ops, alone, own, err := g.start(&f)
 	if err != nil {
 		return f, err
 	}
+	d = f.Difference
+	f.Sentence = candidate{c.name, c.stage, c.sentence, c.ops, d}.broken()
 	play := func(ops []trace.Op) (*compare.Difference, error) {
 		if g.exhausted(d.Op.Kind.Single()) {
 			return nil, nil
@@ -256,25 +258,31 @@ func (g *grading) finding(c candidate) (Finding, error) {
 			return op.Engine == last.Engine && (op.Kind == trace.Destroy || op.A == last.A || op.A == last.B && last.Kind.Single() == trace.Fork)
 		})
 	}
+	if own || d.Channel == compare.Death {
+		f.Lines = append(f.Lines, remarkOnInit(f.Steps(), own)...)
+	}
 	f.Scene, err = compare.Look(g.program.Native(), f.Ops, f.Difference)
 	return f, err
 }
 
 // start returns the trace that is to be shortened, and sets the finding's difference to what it shows: the first of
 // these that shows the finding before all else, which alone reports. The submission makes all calls, those of the
-// function, or those of the candidate's trace.
-func (g *grading) start(f *Finding) (ops []trace.Op, alone bool, err error) {
-	for _, ops := range [][]trace.Op{trace.Isolate(f.Ops, six...), g.isolate(f.Ops, f.Op.Kind.Single()), f.Ops} {
+// function and llm_init, those of the function, or those of the candidate's trace. own reports that nothing is wrong
+// where it makes the calls of llm_init.
+func (g *grading) start(f *Finding) (ops []trace.Op, alone, own bool, err error) {
+	kind := f.Op.Kind.Single()
+	for i, ops := range [][]trace.Op{trace.Isolate(f.Ops, six...), g.isolate(f.Ops, kind, trace.Init), g.isolate(f.Ops, kind), f.Ops} {
 		r, err := g.play(ops)
 		if err != nil {
-			return nil, false, err
+			return nil, false, false, err
 		}
 		if first := like(r, f.Difference, true); first != nil {
 			f.Difference = first
-			return ops[:first.Step+1], true, nil
+			return ops[:first.Step+1], true, own, nil
 		}
+		own = own || i == 1 && len(r.All) == 0
 	}
-	return f.Ops, false, nil
+	return f.Ops, false, own, nil
 }
 
 // A hang is a trace whose last call did not come back, with what it showed.

@@ -252,6 +252,21 @@ func remarkOn(ops []trace.Op, is func(op trace.Op) bool) []string {
 		strings.Join(steps[max(0, len(steps)-most):], "; "))}
 }
 
+// remarkOnInit says that a call dies on an engine that the tester has made itself; own: and does not on one that the
+// submission's llm_init has made.
+func remarkOnInit(ops []trace.Op, own bool) []string {
+	given := func(op trace.Op) bool { return op.Kind == trace.Init && op.Given }
+	called := func(op trace.Op) bool { return op.Kind == trace.Init && !op.Given }
+	if !slices.ContainsFunc(ops, given) || slices.ContainsFunc(ops, called) {
+		return nil
+	}
+	line := `the tester itself made the engine ("given init"): llm_init was not called in this process, so global variables that it sets are not set`
+	if own {
+		line += ". After a call of llm_init this call works: it has to find everything in the engine that it is given, not in global variables"
+	}
+	return []string{line}
+}
+
 // sanitizerSentence returns the sentence that a complaint breaks: for a member of a NULL engine,
 // the rule about NULL.
 func sanitizerSentence(f *watch.Finding) string {

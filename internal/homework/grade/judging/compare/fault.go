@@ -66,32 +66,59 @@ func (p *player) does(op trace.Op, m *moment, address uint64, d *Difference, fre
 	return p.index(op, m, address)
 }
 
-// null names the NULL pointer that a call used.
+// null names the NULL pointer that a call used, as far as only that pointer has this address. Where the tester has made
+// the engine, data that llm_init keeps in a global variable is NULL, too.
 func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fresh []uint64) (string, Fact) {
 	if d.Has(UnknownID) && offset < sequenceSize {
 		return "uses a sequence that it has not found: NULL", ""
 	}
-	slot := -1
+	slot, name := -1, SequenceName(op.A)
 	switch {
-	case op.Kind == trace.Create && offset < l2Size:
-		for _, at := range fresh {
-			if slot := slices.Index(view[l1Table](p, at)[:], 0); p.live[at] == l1Size && slot >= 0 {
-				return fmt.Sprintf("uses block_table[%d] of the new sequence, which is NULL", slot), NullTable
-			}
+	case !p.inited:
+	case op.Kind == trace.Create:
+		if offset == 0 {
+			slot, name = p.nullOfNew(fresh), "the new sequence"
 		}
 	case op.Kind == trace.Append && m.tables != [course.L1Size]*course.L2Table{}:
 		if at := m.logical / course.L2Size; at < course.L1Size && m.tables[at] == nil && offset == uint64(m.logical%course.L2Size)*4 {
 			slot = int(at)
 		}
-	case op.Kind == trace.Free || op.Kind == trace.Fork:
-		if p.address(op.Engine, op.A) != 0 && offset < l2Size {
-			slot = slices.Index(m.tables[:], nil)
+	case (op.Kind == trace.Free || op.Kind == trace.Fork) && !d.Has(UnknownID):
+		if first := slices.Index(m.tables[:], nil); p.passed(op, m, first, fresh) && (offset == 0 || offset == l2Size-4) {
+			slot = first
 		}
 	}
 	if slot >= 0 {
-		return fmt.Sprintf("uses block_table[%d] of %s, which is NULL", slot, SequenceName(op.A)), NullTable
+		return fmt.Sprintf("uses block_table[%d] of %s, which is NULL", slot, name), NullTable
 	}
 	return "uses a pointer that is NULL", NullPointer
+}
+
+// nullOfNew returns the first slot of the L1 table that a call has made whose table is NULL; -1 if there is none.
+func (p *player) nullOfNew(fresh []uint64) int {
+	for _, at := range fresh {
+		if p.live[at] == l1Size {
+			return slices.Index(view[l1Table](p, at)[:], 0)
+		}
+	}
+	return -1
+}
+
+// passed reports whether a free_sequence or fork_sequence has done the work for the tables before a slot.
+func (p *player) passed(op trace.Op, m *moment, slot int, fresh []uint64) bool {
+	if slot <= 0 {
+		return slot == 0
+	}
+	if op.Kind == trace.Free {
+		_, counts := p.countsOf(p.expected.Engines[op.Engine], op.Engine)
+		return counts != nil && !slices.Equal(counts, m.counts)
+	}
+	for _, at := range fresh {
+		if p.live[at] == l1Size {
+			return view[l1Table](p, at)[slot-1] != 0
+		}
+	}
+	return false
 }
 
 // neverWritten names the pointer that a call has used without writing it: in what the call has allocated, or in an

@@ -47,6 +47,7 @@ type player struct {
 	ends     [trace.Engines]uint64 // addresses of the end of a large pool that can be touched; 0: none
 	open     bool                  // every call can write to the pools
 	made     made                  // the sequence that the tester made last
+	inited   bool                  // the submission's llm_init has made an engine
 	trouble  error                 // an error of the grader
 }
 
@@ -288,6 +289,7 @@ func (p *player) returned(op trace.Op, want oracle.Outcome, got int64) *Differen
 		}
 		if op.Kind == trace.Init && got != 0 {
 			p.engines[op.Engine] = uint64(got)
+			p.inited = true
 		}
 	case trace.Forks, trace.Creates, trace.Appends, trace.Frees:
 		if got != want.Made {
