@@ -18,26 +18,28 @@ import (
 
 var patient = runner.Patience{Call: time.Minute, Process: time.Minute}
 
+// started is the correct submission with something in front of llm_init's first statement.
+func started(t *testing.T, kit *build.Kit, before string, patience runner.Patience) *runner.Process {
+	t.Helper()
+	const first = "    if (pool_addr == NULL ||"
+	program, err := kit.Build("a test's", []byte(corpus.Changed(t, first, before+first)))
+	require.NoError(t, err)
+	p, err := runner.Start(program.Native(), patience)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
 // Ensure that a process makes calls, and that what it does otherwise is named.
 func TestAProcessMakesCalls(t *testing.T) {
 	level.SkipQuick(t)
 	kit, err := build.NewKit()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, kit.Close()) })
-	// start starts the correct submission with something in front of llm_init's first statement.
-	start := func(t *testing.T, before string, patience runner.Patience) *runner.Process {
-		const first = "    if (pool_addr == NULL ||"
-		program, err := kit.Build("a test's", []byte(corpus.Changed(t, first, before+first)))
-		require.NoError(t, err)
-		p, err := runner.Start(program.Native(), patience)
-		require.NoError(t, err)
-		t.Cleanup(p.Close)
-		return p
-	}
 	init := runner.Request{Call: runner.Init, Engine: runner.Pools, Size: 640}
 
 	t.Run("a call returns what it allocated", func(t *testing.T) {
-		p := start(t, "", patient)
+		p := started(t, kit, "", patient)
 		r, err := p.Do(init)
 		require.NoError(t, err)
 		require.NotZero(t, r.Returned)
@@ -66,7 +68,7 @@ func TestAProcessMakesCalls(t *testing.T) {
 	})
 	t.Run("all calls together are limited", func(t *testing.T) {
 		const slow = "    for (volatile int i = 0; i < 20000000; i++) {\n    }\n" // some tens of milliseconds
-		p := start(t, slow, runner.Patience{Call: time.Minute, Process: time.Second / 2})
+		p := started(t, kit, slow, runner.Patience{Call: time.Minute, Process: time.Second / 2})
 		var err error
 		for err == nil {
 			_, err = p.Do(init)
@@ -76,7 +78,7 @@ func TestAProcessMakesCalls(t *testing.T) {
 	})
 	t.Run("what is written to the grader's pipe is an attack", func(t *testing.T) {
 		const noise = "    extern long write(int, const void *, unsigned long);\n    for (int fd = 0; fd < 16; fd++) {\n        (void)!write(fd, \"twenty bytes of noise\", 20);\n    }\n"
-		_, err := start(t, noise, patient).Do(init)
+		_, err := started(t, kit, noise, patient).Do(init)
 		require.ErrorIs(t, err, runner.ErrAttack)
 		require.ErrorContains(t, err, "it writes to the pipe")
 	})

@@ -42,61 +42,64 @@ func TestTheSameMistakeHasOtherNumbers(t *testing.T) {
 	}
 }
 
+const perBlock, perTable = course.KVPerBlock, course.L2Size
+
+var callsWithFacts = []struct {
+	name   string
+	blocks int32 // of the pool
+	before []trace.Op
+	op     trace.Op
+	facts  []Fact // that it has,
+	not    []Fact // and has not
+}{
+	{
+		"create with as many blocks as there are", 3, nil,
+		trace.Op{Kind: trace.Create, A: 1, B: 2*perBlock + 1}, []Fact{LastFree}, []Fact{NoneFree, FullLength, Long},
+	},
+	{"create with fewer", 3, nil, trace.Op{Kind: trace.Create, A: 1, B: 2 * perBlock}, nil, []Fact{LastFree}},
+	{"create with 16 blocks", 20, nil, trace.Op{Kind: trace.Create, A: 1, B: perTable * perBlock}, nil, []Fact{Long, LastFree}},
+	{"create with 17 blocks", 20, nil, trace.Op{Kind: trace.Create, A: 1, B: perTable*perBlock + 1}, []Fact{Long}, []Fact{LastFree}},
+	{
+		"an append into a block of its own", 2, []trace.Op{{Kind: trace.Create, A: 1, B: 1}},
+		trace.Op{Kind: trace.Append, A: 1}, []Fact{OwnBlock}, []Fact{SharedBlock, NewPage, NewTable, LastFree, NearLimit},
+	},
+	{
+		"an append into a shared block", 2, []trace.Op{{Kind: trace.Create, A: 1, B: 1}, {Kind: trace.Fork, A: 1, B: 2}},
+		trace.Op{Kind: trace.Append, A: 1}, []Fact{SharedBlock, LastFree}, []Fact{OwnBlock, NewPage},
+	},
+	{
+		"an append to the last free block", 2, []trace.Op{{Kind: trace.Create, A: 1, B: perBlock}},
+		trace.Op{Kind: trace.Append, A: 1}, []Fact{NewPage, LastFree}, []Fact{OwnBlock, SharedBlock, NewTable},
+	},
+	{
+		"an append without a free block", 1, []trace.Op{{Kind: trace.Create, A: 1, B: perBlock}},
+		trace.Op{Kind: trace.Append, A: 1}, []Fact{NewPage, NoneFree}, []Fact{LastFree},
+	},
+	{
+		"an append that needs a table", 20, []trace.Op{{Kind: trace.Create, A: 1, B: perTable * perBlock}},
+		trace.Op{Kind: trace.Append, A: 1}, []Fact{NewPage, NewTable}, []Fact{NearLimit},
+	},
+	{
+		"an append in logical block 239", 245, []trace.Op{{Kind: trace.Create, A: 1, B: 240*perBlock - 1}},
+		trace.Op{Kind: trace.Append, A: 1}, []Fact{OwnBlock}, []Fact{NearLimit},
+	},
+	{
+		"an append in logical block 240", 245, []trace.Op{{Kind: trace.Create, A: 1, B: 240 * perBlock}},
+		trace.Op{Kind: trace.Append, A: 1}, []Fact{NewPage, NearLimit}, nil,
+	},
+	{
+		"one of three sequences", 5, []trace.Op{{Kind: trace.Create, A: 1, B: 1}, {Kind: trace.Create, A: 2, B: 1}, {Kind: trace.Create, A: 3, B: 1}},
+		trace.Op{Kind: trace.Free, A: 1}, []Fact{HardToFind}, []Fact{NoneFree},
+	},
+	{
+		"one of two", 5, []trace.Op{{Kind: trace.Create, A: 1, B: 1}, {Kind: trace.Create, A: 2, B: 1}},
+		trace.Op{Kind: trace.Free, A: 1}, nil, []Fact{HardToFind},
+	},
+}
+
 // Ensure that the facts of a call are those of the state before it.
 func TestTheFactsOfACallAreThoseOfTheStateBefore(t *testing.T) {
-	const block, last = course.KVPerBlock, course.L2Size
-	for _, tc := range []struct {
-		name   string
-		blocks int32 // of the pool
-		before []trace.Op
-		op     trace.Op
-		facts  []Fact // that it has,
-		not    []Fact // and has not
-	}{
-		{
-			"create with as many blocks as there are", 3, nil,
-			trace.Op{Kind: trace.Create, A: 1, B: 2*block + 1}, []Fact{LastFree}, []Fact{NoneFree, FullLength, Long},
-		},
-		{"create with fewer", 3, nil, trace.Op{Kind: trace.Create, A: 1, B: 2 * block}, nil, []Fact{LastFree}},
-		{"create with 16 blocks", 20, nil, trace.Op{Kind: trace.Create, A: 1, B: last * block}, nil, []Fact{Long, LastFree}},
-		{"create with 17 blocks", 20, nil, trace.Op{Kind: trace.Create, A: 1, B: last*block + 1}, []Fact{Long}, []Fact{LastFree}},
-		{
-			"an append into a block of its own", 2, []trace.Op{{Kind: trace.Create, A: 1, B: 1}},
-			trace.Op{Kind: trace.Append, A: 1}, []Fact{OwnBlock}, []Fact{SharedBlock, NewPage, NewTable, LastFree, NearLimit},
-		},
-		{
-			"an append into a shared block", 2, []trace.Op{{Kind: trace.Create, A: 1, B: 1}, {Kind: trace.Fork, A: 1, B: 2}},
-			trace.Op{Kind: trace.Append, A: 1}, []Fact{SharedBlock, LastFree}, []Fact{OwnBlock, NewPage},
-		},
-		{
-			"an append to the last free block", 2, []trace.Op{{Kind: trace.Create, A: 1, B: block}},
-			trace.Op{Kind: trace.Append, A: 1}, []Fact{NewPage, LastFree}, []Fact{OwnBlock, SharedBlock, NewTable},
-		},
-		{
-			"an append without a free block", 1, []trace.Op{{Kind: trace.Create, A: 1, B: block}},
-			trace.Op{Kind: trace.Append, A: 1}, []Fact{NewPage, NoneFree}, []Fact{LastFree},
-		},
-		{
-			"an append that needs a table", 20, []trace.Op{{Kind: trace.Create, A: 1, B: last * block}},
-			trace.Op{Kind: trace.Append, A: 1}, []Fact{NewPage, NewTable}, []Fact{NearLimit},
-		},
-		{
-			"an append in logical block 239", 245, []trace.Op{{Kind: trace.Create, A: 1, B: 240*block - 1}},
-			trace.Op{Kind: trace.Append, A: 1}, []Fact{OwnBlock}, []Fact{NearLimit},
-		},
-		{
-			"an append in logical block 240", 245, []trace.Op{{Kind: trace.Create, A: 1, B: 240 * block}},
-			trace.Op{Kind: trace.Append, A: 1}, []Fact{NewPage, NearLimit}, nil,
-		},
-		{
-			"one of three sequences", 5, []trace.Op{{Kind: trace.Create, A: 1, B: 1}, {Kind: trace.Create, A: 2, B: 1}, {Kind: trace.Create, A: 3, B: 1}},
-			trace.Op{Kind: trace.Free, A: 1}, []Fact{HardToFind}, []Fact{NoneFree},
-		},
-		{
-			"one of two", 5, []trace.Op{{Kind: trace.Create, A: 1, B: 1}, {Kind: trace.Create, A: 2, B: 1}},
-			trace.Op{Kind: trace.Free, A: 1}, nil, []Fact{HardToFind},
-		},
-	} {
+	for _, tc := range callsWithFacts {
 		t.Run(tc.name, func(t *testing.T) {
 			world, err := oracle.New()
 			require.NoError(t, err)

@@ -122,29 +122,35 @@ func TestAProgramChecksItself(t *testing.T) {
 	}
 	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) {
-			p, err := kit.Build("wrong", []byte(c.source))
-			require.NoError(t, err)
-			ops, err := trace.Parse(c.ops)
-			require.NoError(t, err)
-			r, err := compare.Play(p.Native(), ops)
-			require.NoError(t, err)
-			require.NotNil(t, r.First())
-			dir := t.TempDir()
-			file, object, wrong := filepath.Join(dir, "this.c"), filepath.Join(dir, "this.o"), filepath.Join(dir, "wrong.c")
-			require.NoError(t, os.WriteFile(file, []byte(reproduce.Program(c.name, ops, r.First())), 0o644))
-			require.NoError(t, os.WriteFile(wrong, []byte(c.source), 0o644))
-			gcc(t, "-c", file, "-o", object)
-			gcc(t, object, right, "-o", filepath.Join(dir, "right"))
-			gcc(t, object, wrong, "-o", filepath.Join(dir, "wrong"))
-			out, err := exec.Command(filepath.Join(dir, "right")).CombinedOutput()
-			require.NoError(t, err, "%s", out)
-			out, err = exec.Command(filepath.Join(dir, "wrong")).CombinedOutput()
-			exit := (*exec.ExitError)(nil)
-			require.ErrorAs(t, err, &exit, "%s", out)
-			require.Equal(t, 1, exit.ExitCode(), "%s", out)
-			require.NotEmpty(t, out)
+			c.requireCaught(t, kit, right)
 		})
 	}
+}
+
+// requireCaught requires that the program for what a wrong submission shows accepts the right one, and not the wrong one.
+func (c wrong) requireCaught(t *testing.T, kit *build.Kit, right string) {
+	t.Helper()
+	p, err := kit.Build("wrong", []byte(c.source))
+	require.NoError(t, err)
+	ops, err := trace.Parse(c.ops)
+	require.NoError(t, err)
+	r, err := compare.Play(p.Native(), ops)
+	require.NoError(t, err)
+	require.NotNil(t, r.First())
+	dir := t.TempDir()
+	file, object, wrong := filepath.Join(dir, "this.c"), filepath.Join(dir, "this.o"), filepath.Join(dir, "wrong.c")
+	require.NoError(t, os.WriteFile(file, []byte(reproduce.Program(c.name, ops, r.First())), 0o644))
+	require.NoError(t, os.WriteFile(wrong, []byte(c.source), 0o644))
+	gcc(t, "-c", file, "-o", object)
+	gcc(t, object, right, "-o", filepath.Join(dir, "right"))
+	gcc(t, object, wrong, "-o", filepath.Join(dir, "wrong"))
+	out, err := exec.Command(filepath.Join(dir, "right")).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	out, err = exec.Command(filepath.Join(dir, "wrong")).CombinedOutput()
+	exit := (*exec.ExitError)(nil)
+	require.ErrorAs(t, err, &exit, "%s", out)
+	require.Equal(t, 1, exit.ExitCode(), "%s", out)
+	require.NotEmpty(t, out)
 }
 
 func gcc(t *testing.T, args ...string) {
