@@ -25,9 +25,9 @@ type switches struct {
 	copies map[string]map[string][]string // by file and function, the changed bodies
 }
 
-// add makes a change number: text of one function of a file below internal, which occurs once.
+// add makes a change number: text of one function of a file below internal/scheduling, which occurs once.
 func (s *switches) add(number int, m *mutant) error {
-	path := filepath.Join(s.root, "internal", m.file)
+	path := filepath.Join(s.root, "internal/scheduling", m.file)
 	source, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (s *switches) write(t *testing.T) string {
 		put(path, clause.ReplaceAllString(source, "$0\n\nimport \"llmmemory/internal/rulechanged\"\n"))
 	}
 	put(filepath.Join(s.root, "internal", "rulechanged", "number.go"), "package rulechanged\n\nvar Number int\n")
-	put(filepath.Join(s.root, "internal", "replay", "testdata", "verify", "rule_changed.go"), `package main
+	put(filepath.Join(s.root, "internal", "scheduling", "replay", "testdata", "verify", "rule_changed.go"), `package main
 
 import "llmmemory/internal/rulechanged"
 

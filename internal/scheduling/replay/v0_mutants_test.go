@@ -2,7 +2,7 @@ package replay
 
 // oldMutants are those of vLLM V0 and of what the paper compares.
 var oldMutants = []mutant{
-	{"the block freed last is taken first", "vllm/device/device.go",
+	{"the block freed last is taken first", "device/device.go",
 		"d.free = append(d.free, id)\n", "d.free = append([]int32{id}, d.free...)\n", "v0_naive_small"},
 	{"V0 begins with block 0", "vllm/v0/manager.go",
 		"device.Ascending(0, config.NumGPUBlocks)", "device.Descending(0, config.NumGPUBlocks)", "v0_naive_oom0"},

@@ -39,11 +39,11 @@ func (s *Scheduler) admitWaiting() {
 	s.aside = s.aside[:0]
 }
 
-// nextWaiting is the head of the two queues. Skipped requests come first, unless the other one has
-// the higher priority.
+// nextWaiting is the head of the two queues. Skipped requests come first, unless the order of waiting
+// requests says otherwise.
 func (s *Scheduler) nextWaiting() *request {
 	w, k := s.waiting.head(), s.skipped.head()
-	if k == nil || w != nil && s.config.Policy == Priority && w.before(k) {
+	if k == nil || w != nil && s.order.before(w, k) {
 		return w
 	}
 	return k

@@ -48,7 +48,7 @@ func (s *Scheduler) Check() error {
 		}
 	}
 	for _, q := range []*queue{&s.waiting, &s.skipped} {
-		if q.policy == Priority && !slices.IsSortedFunc(q.all(), compare) {
+		if !slices.IsSortedFunc(q.all(), s.order.compare) {
 			return invariants.Broken("a queue is out of order")
 		}
 	}

@@ -91,7 +91,7 @@ const maxBatches = 64
 
 func (c *Config) check() error {
 	switch {
-	case c.Policy > Priority:
+	case int(c.Policy) >= len(orders):
 		return fmt.Errorf("%w: policy %d", ErrConfig, c.Policy)
 	case c.Cache.MaxModelLen == 1:
 		return fmt.Errorf("%w: max_model_len is 1: want at least 2, for a token of the prompt and a generated one", ErrConfig)

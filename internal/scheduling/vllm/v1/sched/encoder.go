@@ -240,7 +240,7 @@ func (e *encoder) unblock() bool {
 	if !e.blocked || s.flight.n > 0 || s.pause == PauseAll || len(s.running) < 2 {
 		return false
 	}
-	victim := s.victim()
+	victim := s.order.victim(s)
 	r := s.running[victim]
 	s.running = slices.Delete(s.running, victim, victim+1)
 	s.preempt(r)

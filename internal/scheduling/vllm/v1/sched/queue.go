@@ -1,18 +1,18 @@
 package sched
 
 import (
-	"cmp"
 	"slices"
+	"sort"
 )
 
-// A queue has waiting requests in the order in which they are admitted: FCFS as they were pushed, with
-// priorities the most important one first. Places before first are free, so requests leave and return
-// at the front without moving the others. With FCFS, a request that leaves from the middle leaves its place free.
+// A queue has waiting requests in the order in which they are admitted. Places before first are free, so requests
+// leave and return at the front without moving the others. If no request overtakes another one (order.less is nil), one
+// that leaves from the middle leaves its place free.
 type queue struct {
-	policy Policy
-	list   []*request // nil: a free place
-	first  int
-	free   int
+	order *order
+	list  []*request // nil: a free place
+	first int
+	free  int
 }
 
 // all returns the requests in order.
@@ -30,12 +30,22 @@ func (q *queue) head() *request {
 	return q.list[q.first]
 }
 
-// push adds r at the end; with priorities, at its place.
+// push adds r behind the requests that do not run after it.
 func (q *queue) push(r *request) {
-	at := len(q.list)
-	if q.policy == Priority {
-		at = q.search(r)
-	}
+	q.insert(r, q.search(func(o *request) bool { return q.order.before(r, o) }))
+}
+
+// pushFront adds r, which was preempted or skipped, in front of the requests that do not run before it.
+func (q *queue) pushFront(r *request) {
+	q.insert(r, q.search(func(o *request) bool { return !q.order.before(o, r) }))
+}
+
+// search returns the place of the first request for which f is true; it must be true for all requests behind that one.
+func (q *queue) search(f func(*request) bool) int {
+	return q.first + sort.Search(len(q.list)-q.first, func(i int) bool { return f(q.list[q.first+i]) })
+}
+
+func (q *queue) insert(r *request, at int) {
 	if at == q.first && len(q.list) > 0 {
 		q.putFirst(r)
 		return
@@ -47,15 +57,6 @@ func (q *queue) push(r *request) {
 	}
 	q.list = slices.Insert(q.list, at, r)
 	r.in, r.place = q, at
-}
-
-// pushFront adds r, which was preempted or skipped, at the front. With priorities that is push.
-func (q *queue) pushFront(r *request) {
-	if q.policy == Priority || len(q.list) == 0 {
-		q.push(r)
-	} else {
-		q.putFirst(r)
-	}
 }
 
 func (q *queue) putFirst(r *request) {
@@ -83,8 +84,12 @@ func (q *queue) number() {
 func (q *queue) remove(r *request) {
 	r.in = nil
 	at := r.place
-	if q.policy == Priority {
-		if at = q.search(r); at > q.first {
+	if q.order.less != nil { // requests were inserted in front of r
+		at = q.search(func(o *request) bool { return !q.order.before(o, r) })
+		for q.list[at] != r {
+			at++
+		}
+		if at > q.first {
 			q.list = slices.Delete(q.list, at, at+1)
 			return
 		}
@@ -95,20 +100,3 @@ func (q *queue) remove(r *request) {
 		q.first++
 	}
 }
-
-// search returns the place of r in a queue with priorities.
-func (q *queue) search(r *request) int {
-	at, _ := slices.BinarySearchFunc(q.list[q.first:], r, compare)
-	return q.first + at
-}
-
-// compare orders by priority, arrival and name (vllm/v1/RULES.md §14); requests without
-// different names by the order in which they were added.
-func compare(r, o *request) int {
-	return cmp.Or(
-		cmp.Compare(r.priority, o.priority), cmp.Compare(r.arrival, o.arrival),
-		cmp.Compare(r.name, o.name), cmp.Compare(r.seq, o.seq),
-	)
-}
-
-func (r *request) before(o *request) bool { return compare(r, o) < 0 }

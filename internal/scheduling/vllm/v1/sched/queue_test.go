@@ -10,8 +10,8 @@ import (
 
 // Ensure that a queue takes memory for the requests that are in it, not for those that were.
 func TestAQueueForgetsRequestsThatLeft(t *testing.T) {
-	for _, policy := range []Policy{FCFS, Priority} {
-		q := queue{policy: policy}
+	for i := range orders {
+		q := queue{order: &orders[i]}
 		for i := range 10_000 {
 			q.push(&request{seq: uint64(i)})
 			if i >= 3 {
@@ -25,8 +25,8 @@ func TestAQueueForgetsRequestsThatLeft(t *testing.T) {
 
 // Ensure that a request which returns to the front takes its old place, so that the others need not move.
 func TestTheOthersStayWhenARequestReturnsToTheFront(t *testing.T) {
-	for _, policy := range []Policy{FCFS, Priority} {
-		q := queue{policy: policy}
+	for i := range orders {
+		q := queue{order: &orders[i]}
 		for i := range 3 {
 			q.push(&request{seq: uint64(i)})
 		}
@@ -42,7 +42,7 @@ func TestTheOthersStayWhenARequestReturnsToTheFront(t *testing.T) {
 
 // Ensure that requests which are put at the front one after the other do not move all others each time.
 func TestManyRequestsAtTheFrontMoveTheOthersSeldom(t *testing.T) {
-	q := queue{policy: FCFS}
+	q := queue{order: &orders[FCFS]}
 	last := &request{}
 	q.push(last)
 	moves, at := 0, 0
@@ -59,7 +59,7 @@ func TestManyRequestsAtTheFrontMoveTheOthersSeldom(t *testing.T) {
 
 // Ensure that requests leave a long queue in any order without moving the others: clients end many that wait.
 func TestARequestThatLeavesMovesNoOther(t *testing.T) {
-	q := queue{policy: FCFS}
+	q := queue{order: &orders[FCFS]}
 	var all []*request
 	for i := range 1000 {
 		r := &request{seq: uint64(i)}
@@ -77,11 +77,12 @@ func TestARequestThatLeavesMovesNoOther(t *testing.T) {
 	require.Same(t, all[999], q.head())
 }
 
-// Ensure that the order is right whatever enters and leaves where.
-func TestAQueueHasTheOrderOfItsPolicy(t *testing.T) {
-	for _, policy := range []Policy{FCFS, Priority} {
+// Ensure that the order is right whatever enters and leaves where, also if requests are equal in it.
+func TestAQueueKeepsItsOrder(t *testing.T) {
+	byPriorityOnly := order{less: func(r, o *request) bool { return r.priority < o.priority }}
+	for _, o := range append(orders[:], byPriorityOnly) {
 		r := rand.New(rand.NewPCG(1, 2))
-		q, want := queue{policy: policy}, []*request{}
+		q, want := queue{order: &o}, []*request{}
 		for i := range 20_000 {
 			x := &request{seq: uint64(i), priority: r.IntN(5), arrival: float64(r.IntN(3))}
 			switch n := r.IntN(9); {
@@ -96,9 +97,7 @@ func TestAQueueHasTheOrderOfItsPolicy(t *testing.T) {
 				q.pushFront(x)
 				want = slices.Insert(want, 0, x)
 			}
-			if policy == Priority {
-				slices.SortFunc(want, compare)
-			}
+			slices.SortStableFunc(want, o.compare)
 			if len(want) > 0 {
 				require.Same(t, want[0], q.head())
 			}

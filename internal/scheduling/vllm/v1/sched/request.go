@@ -86,7 +86,7 @@ type request struct {
 	queued   int64 // ns; when it began to wait
 
 	in    *queue // nil: it runs
-	place int    // there, with FCFS
+	place int    // there, if its order lets none overtake another one
 
 	transfers transfers
 	inputs    *encodercache.Request // nil: nothing to encode

@@ -162,7 +162,7 @@ func (s *Scheduler) makeRoom(r *request, n, at int) (int, outcome) {
 			s.batch.waits = true // blocks come with an update; vLLM would preempt all others
 			return at, noRoom
 		}
-		victim := s.victim()
+		victim := s.order.victim(s)
 		v := s.running[victim]
 		if v == r && s.differs.loads && s.unloadLast() {
 			continue // rather than r, which would find the same blocks taken again
@@ -199,26 +199,6 @@ func (s *Scheduler) lengths(r *request) int {
 		s.batch.from = append(s.batch.from, len(r.kv.Table(g)))
 	}
 	return from
-}
-
-// victim is the running request that loses its blocks: the last one, or the
-// least important one. Of equally important ones it is the one that would be
-// admitted last, so that the most important request always gets on; vLLM takes
-// the first in the list.
-func (s *Scheduler) victim() int {
-	worst := len(s.running) - 1
-	if s.config.Policy == FCFS {
-		return worst
-	}
-	worst = 0
-	for i, r := range s.running {
-		w := s.running[worst]
-		if r.priority > w.priority || r.priority == w.priority && r.arrival > w.arrival ||
-			s.differs.victims && w.before(r) {
-			worst = i
-		}
-	}
-	return worst
 }
 
 // unschedule takes a victim out of the batch, if it is there, and returns its

@@ -20,6 +20,7 @@ type Scheduler struct {
 	config     Config
 	cache      *kvcache.Cache
 	differs    differences
+	order      *order // of waiting requests
 	extensions extensions
 	encoder    *encoder // one of the extensions; nil: there is no encoder
 	zero       *zeroing // the same; nil: nothing is zeroed
@@ -72,7 +73,8 @@ func New(config Config) (*Scheduler, error) {
 	}
 	s := &Scheduler{config: config, cache: cache, longest: config.Cache.MaxModelLen, differs: differs}
 	s.Monitor, s.Transfers = Monitor{s}, Transfers{s}
-	s.waiting.policy, s.skipped.policy = config.Policy, config.Policy
+	s.order = &orders[config.Policy]
+	s.waiting.order, s.skipped.order = s.order, s.order
 	if err := s.extend(); err != nil {
 		return nil, err
 	}
@@ -177,9 +179,7 @@ func now() int64 { return int64(time.Since(started)) }
 
 func (s *Scheduler) allWaiting() []*request {
 	all := slices.Concat(s.skipped.all(), s.waiting.all())
-	if s.config.Policy == Priority {
-		slices.SortFunc(all, compare)
-	}
+	slices.SortStableFunc(all, s.order.compare)
 	return all
 }
 

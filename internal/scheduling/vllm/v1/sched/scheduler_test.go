@@ -276,10 +276,14 @@ func TestTheOrderOfPriorities(t *testing.T) {
 	for i, spec := range []Spec{
 		{Priority: 1, Arrival: 1}, {Arrival: 7, Name: "b"}, {Arrival: 7, Name: "a"}, {Arrival: 7, Name: "a"}, {Arrival: 5, Name: "c"}, {Priority: -1, Arrival: 9},
 	} {
-		spec.Tokens = tokens(3, i)
+		spec.Tokens, spec.Hold = tokens(3, i), i%2 == 0 // those that are held wait in a queue of their own
 		want[[]int{5, 4, 2, 3, 1, 0}[i]] = add(t, s, spec)
 	}
 	require.Equal(t, want[:], s.Monitor.Waiting(nil))
+	s.Release(want[:]...)
+	step := Step{}
+	require.NoError(t, s.Schedule(&step))
+	require.Equal(t, want[:4], s.Monitor.Running(nil), "as many as may run")
 }
 
 // A prompt is admitted if the whole of it fits into the blocks, or with AdmitChunks its first chunk; without chunks, if the

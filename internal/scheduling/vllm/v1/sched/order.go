@@ -1,0 +1,57 @@
+package sched
+
+import "cmp"
+
+// An order says which of two waiting requests runs first, and which running request loses its blocks first. It is what
+// a Policy means: a new policy is a row of orders.
+type order struct {
+	// less reports whether r runs before o, whenever the two came. If neither runs before the other, the one that was
+	// queued first does. nil: that holds for all requests.
+	less func(r, o *request) bool
+
+	// victim is the index of the running request that is preempted if blocks run out.
+	victim func(s *Scheduler) int
+}
+
+var orders = [...]order{
+	FCFS:     {victim: lastAdmitted},
+	Priority: {less: moreImportant, victim: leastImportant},
+}
+
+func (o *order) before(r, other *request) bool { return o.less != nil && o.less(r, other) }
+
+// compare is before, for package slices.
+func (o *order) compare(r, other *request) int {
+	switch {
+	case o.before(r, other):
+		return -1
+	case o.before(other, r):
+		return 1
+	}
+	return 0
+}
+
+func lastAdmitted(s *Scheduler) int { return len(s.running) - 1 }
+
+// moreImportant orders by priority, arrival and name (vllm/v1/RULES.md §14); requests without
+// different names by the order in which they were added.
+func moreImportant(r, o *request) bool {
+	return cmp.Or(
+		cmp.Compare(r.priority, o.priority), cmp.Compare(r.arrival, o.arrival),
+		cmp.Compare(r.name, o.name), cmp.Compare(r.seq, o.seq),
+	) < 0
+}
+
+// leastImportant is the request that would be admitted last, so that the most important request always gets on. Of
+// requests with equal priority and arrival, vLLM takes the first one of the list.
+func leastImportant(s *Scheduler) int {
+	worst := 0
+	for i, r := range s.running {
+		w := s.running[worst]
+		if r.priority > w.priority || r.priority == w.priority && r.arrival > w.arrival ||
+			s.differs.victims && moreImportant(w, r) {
+			worst = i
+		}
+	}
+	return worst
+}
