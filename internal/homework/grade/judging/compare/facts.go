@@ -112,67 +112,88 @@ func (d *Difference) Refused() bool {
 
 // A moment is the part of the state before a call that facts reads.
 type moment struct {
+	op              trace.Op
+	engine          *course.Engine
+	sequence        *course.Sequence // the one that the call names; nil if there is none
 	facts           []Fact
-	tables          [course.L1Size]*course.L2Table // copies of the tables of the sequence that the call names
+	tables          [course.L1Size]*course.L2Table // copies of the sequence's
 	counts          []int32                        // of free_sequence only
 	block           int32                          // the block that append_kv writes to or copies; -1: none
 	logical, offset int32
 }
 
+// factsBefore are the facts about the state before a call: of which calls, and when they hold.
+var factsBefore = []struct {
+	fact      Fact
+	of, holds func(m *moment) bool
+}{
+	{NoSequences, everyCall, func(m *moment) bool { return m.engine.Active.Next == &m.engine.Active }},
+	{NoneFree, oneSequence, func(m *moment) bool { return m.engine.Free == 0 }},
+	{LastFree, create, func(m *moment) bool { return m.needs() == int64(m.engine.Free) }},
+	{FullLength, create, func(m *moment) bool { return m.needs() == course.MaxLogicalBlocks }},
+	{Long, create, func(m *moment) bool { return m.needs() > course.L2Size }},
+	{Scattered, named, func(m *moment) bool {
+		first := slices.Index(m.tables[:], nil)
+		return first >= 0 && slices.ContainsFunc(m.tables[first:], func(t *course.L2Table) bool { return t != nil })
+	}},
+	{HardToFind, named, func(m *moment) bool {
+		first := m.engine.Active.Next
+		return m.op.A <= 0 || first.Next != &m.engine.Active && first.Next.Next != &m.engine.Active
+	}},
+	{NewTable, writes, func(m *moment) bool { return m.tables[m.logical/course.L2Size] == nil }},
+	{NewPage, writes, func(m *moment) bool { return m.block < 0 }},
+	{SharedBlock, writes, (*moment).shared},
+	{OwnBlock, writes, func(m *moment) bool { return m.block >= 0 && !m.shared() }},
+	{LastFree, writes, func(m *moment) bool { return m.engine.Free == 1 && (m.block < 0 || m.shared()) }},
+	{NearLimit, writes, func(m *moment) bool { return m.logical >= 240 }},
+}
+
+func everyCall(*moment) bool     { return true }
+func oneSequence(m *moment) bool { return m.op.Kind <= trace.Free }
+func create(m *moment) bool      { return m.op.Kind == trace.Create }
+func named(m *moment) bool       { return m.sequence != nil }
+func writes(m *moment) bool {
+	return named(m) && m.op.Kind == trace.Append && m.logical < course.MaxLogicalBlocks
+}
+
+// needs is how many blocks create_sequence takes.
+func (m *moment) needs() int64 {
+	return int64(m.op.B)/course.KVPerBlock + min(1, int64(m.op.B)%course.KVPerBlock)
+}
+
+// shared reports whether the block that append_kv writes to is another sequence's, too.
+func (m *moment) shared() bool { return m.block >= 0 && oracle.Counts(m.engine)[m.block] > 1 }
+
 // moment reads the expected state before a call.
-func (p *player) moment(op trace.Op) (m moment) {
-	m.block = -1
+func (p *player) moment(op trace.Op) moment {
+	m := moment{op: op, block: -1}
 	if op.Kind == trace.Init || op.Engine == trace.None || p.expected.Engines[op.Engine] == nil {
 		return m
 	}
-	e := p.expected.Engines[op.Engine]
-	is := func(fact Fact, holds bool) {
-		if holds {
-			m.facts = append(m.facts, fact)
+	m.engine = p.expected.Engines[op.Engine]
+	if oneSequence(&m) && !create(&m) {
+		m.sequence = oracle.Find(m.engine, op.A)
+	}
+	if m.sequence != nil {
+		m.logical, m.offset = m.sequence.KVCount/course.KVPerBlock, m.sequence.KVCount%course.KVPerBlock
+		for i, l2 := range m.sequence.BlockTable {
+			if l2 != nil {
+				table := *l2
+				m.tables[i] = &table
+			}
+		}
+		if op.Kind == trace.Free {
+			m.counts = slices.Clone(oracle.Counts(m.engine))
 		}
 	}
-	is(NoSequences, e.Active.Next == &e.Active)
-	if op.Kind > trace.Free {
-		return m
+	if writes(&m) && m.tables[m.logical/course.L2Size] != nil {
+		m.block = m.tables[m.logical/course.L2Size][m.logical%course.L2Size]
 	}
-	is(NoneFree, e.Free == 0)
-	if op.Kind == trace.Create {
-		blocks := int64(op.B)/course.KVPerBlock + min(1, int64(op.B)%course.KVPerBlock)
-		is(LastFree, blocks == int64(e.Free))
-		is(FullLength, blocks == course.L1Size*course.L2Size)
-		is(Long, blocks > course.L2Size)
-		return m
-	}
-	s := oracle.Find(e, op.A)
-	if s == nil {
-		return m
-	}
-	for i, l2 := range s.BlockTable {
-		if l2 != nil {
-			table := *l2
-			m.tables[i] = &table
+	for _, f := range factsBefore {
+		if f.of(&m) && f.holds(&m) {
+			m.facts = append(m.facts, f.fact)
 		}
-		is(Scattered, l2 != nil && i > 0 && m.tables[i-1] == nil && !slices.Contains(m.facts, Scattered))
 	}
-	if op.Kind == trace.Free {
-		m.counts = slices.Clone(oracle.Counts(e))
-	}
-	is(HardToFind, op.A <= 0 || e.Active.Next.Next.Next != &e.Active && e.Active.Next.Next != &e.Active)
-	m.logical, m.offset = s.KVCount/course.KVPerBlock, s.KVCount%course.KVPerBlock
-	if op.Kind != trace.Append || m.logical >= course.L1Size*course.L2Size {
-		return m
-	}
-	if table := m.tables[m.logical/course.L2Size]; table != nil {
-		m.block = table[m.logical%course.L2Size]
-	} else {
-		is(NewTable, true)
-	}
-	is(NewPage, m.block < 0)
-	shared := m.block >= 0 && oracle.Counts(e)[m.block] > 1
-	is(SharedBlock, shared)
-	is(OwnBlock, m.block >= 0 && !shared)
-	is(LastFree, e.Free == 1 && (m.block < 0 || shared))
-	is(NearLimit, m.logical >= 240)
 	return m
 }
 
@@ -192,7 +213,7 @@ func (p *player) facts(d *Difference, m *moment, outcome oracle.Outcome) []Fact 
 	if d.Op.Engine == trace.None || d.Op.Kind.Many() {
 		return facts
 	}
-	is := func(fact Fact, holds bool) {
+	add := func(fact Fact, holds bool) {
 		if holds {
 			facts = append(slices.Clip(facts), fact)
 		}
@@ -202,27 +223,27 @@ func (p *player) facts(d *Difference, m *moment, outcome oracle.Outcome) []Fact 
 		return facts
 	}
 	took := p.took(e, d.Op.Engine)
-	is(took, took != "")
+	add(took, took != "")
 	switch {
 	case d.Channel == Returned:
-		is(Done, p.engine(d.Op.Engine) == nil)
+		add(Done, p.engine(d.Op.Engine) == nil)
 	case d.Channel == Pool && d.Op.Kind == trace.Append:
-		p.stored(d, e, m, is)
+		p.stored(d, e, m, add)
 	case d.Op.Kind == trace.Fork && (d.Channel == Counts || d.Field == Keeps):
 		child, parent := p.address(d.Op.Engine, d.Op.B), p.address(d.Op.Engine, d.Op.A)
 		l1 := func(sequence uint64) uint64 { return view[sequenceStruct](p, sequence).blockTable }
-		is(SharedL1, child != 0 && parent != 0 && l1(child) == l1(parent))
+		add(SharedL1, child != 0 && parent != 0 && l1(child) == l1(parent))
 		if table := p.sharedTable(parent, child); table != "" && d.Field == Keeps {
-			is(SharedTable, true)
+			add(SharedTable, true)
 			d.Expected, d.Actual = "an allocation of its own", fmt.Sprintf("%s of %s is that of %s", table, SequenceName(d.Op.B), SequenceName(d.Op.A))
 		}
 		want := oracle.Find(e, d.Op.B)
-		is(OtherTable, want != nil && child != 0 && p.sequence(want, view[sequenceStruct](p, child), 0) != nil)
+		add(OtherTable, want != nil && child != 0 && p.sequence(want, view[sequenceStruct](p, child), 0) != nil)
 	case d.Op.Kind == trace.Append:
-		is(Elsewhere, d.Channel == Sequence && d.sequence != d.Op.A)
-		p.entries(e, d.Op, m, is)
+		add(Elsewhere, d.Channel == Sequence && d.sequence != d.Op.A)
+		p.entries(e, d.Op, m, add)
 	case d.Channel == Counts && d.Op.Kind == trace.Free:
-		is(WholeTable, p.leftOut(e, d.Op.Engine, m))
+		add(WholeTable, p.leftOut(e, d.Op.Engine, m))
 	}
 	return facts
 }
@@ -264,13 +285,13 @@ func (p *player) took(e *course.Engine, engine int) Fact {
 	used, wanted, missing := 0, 0, false
 	for _, some := range looked(e.Total) {
 		for block := some[0]; block < some[1]; block++ {
-			is := have[block] != 0
-			if is {
+			inUse := have[block] != 0
+			if inUse {
 				used++
 			}
 			if counts[block] != 0 {
 				wanted++
-				missing = missing || !is
+				missing = missing || !inUse
 			}
 		}
 	}
@@ -288,21 +309,21 @@ func (p *player) took(e *course.Engine, engine int) Fact {
 }
 
 // stored finds out where append_kv has written.
-func (p *player) stored(d *Difference, e *course.Engine, m *moment, is func(Fact, bool)) {
+func (p *player) stored(d *Difference, e *course.Engine, m *moment, add func(Fact, bool)) {
 	s := oracle.Find(e, d.Op.A)
 	if s == nil || p.isLarge(d.Op.Engine) || s.BlockTable[m.logical/course.L2Size] == nil {
 		return
 	}
 	target := int64(s.BlockTable[m.logical/course.L2Size][m.logical%course.L2Size])
 	at := p.pools[d.Op.Engine] + oracle.Slack + uint64(target)*course.BlockSize + uint64(m.offset)*course.KVSize
-	is(Stored, p.subject.At(at, course.KVSize) != nil && *view[int32](p, at) == d.Op.B)
-	is(InCopy, d.byteAt/course.BlockSize == target)
+	add(Stored, p.subject.At(at, course.KVSize) != nil && *view[int32](p, at) == d.Op.B)
+	add(InCopy, d.byteAt/course.BlockSize == target)
 	old := int64(m.block)*course.KVPerBlock + int64(m.offset) // the record's place without a copy
-	is(OldBlock, m.block >= 0 && int64(m.block) != target && d.byteAt/course.KVSize == old)
+	add(OldBlock, m.block >= 0 && int64(m.block) != target && d.byteAt/course.KVSize == old)
 }
 
 // entries compares the table entries of the sequence that append_kv names.
-func (p *player) entries(e *course.Engine, op trace.Op, m *moment, is func(Fact, bool)) {
+func (p *player) entries(e *course.Engine, op trace.Op, m *moment, add func(Fact, bool)) {
 	s, address := oracle.Find(e, op.A), p.address(op.Engine, op.A)
 	if s == nil || address == 0 || m.logical >= course.MaxLogicalBlocks {
 		return
@@ -331,8 +352,8 @@ func (p *player) entries(e *course.Engine, op trace.Op, m *moment, is func(Fact,
 			others = true
 		}
 	}
-	is(OtherSlot, others && (!target || slices.Contains(m.facts, OwnBlock)))
-	is(LostEntry, lost)
+	add(OtherSlot, others && (!target || slices.Contains(m.facts, OwnBlock)))
+	add(LostEntry, lost)
 }
 
 // leftOut reports whether free_sequence has released no block of some L2 table after the first

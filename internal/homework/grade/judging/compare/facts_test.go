@@ -92,6 +92,15 @@ var callsWithFacts = []struct {
 		trace.Op{Kind: trace.Free, A: 1}, []Fact{HardToFind}, []Fact{NoneFree},
 	},
 	{
+		"tables behind a slot that is NULL", 20, []trace.Op{{Kind: trace.Create, A: 1, B: perTable*perBlock + 1}, {Kind: trace.Move, A: 1, B: 1, C: 2}},
+		trace.Op{Kind: trace.Fork, A: 1, B: 2}, []Fact{Scattered}, []Fact{HardToFind},
+	},
+	{
+		"tables without a gap", 20, []trace.Op{{Kind: trace.Create, A: 1, B: perTable*perBlock + 1}},
+		trace.Op{Kind: trace.Free, A: 1}, nil, []Fact{Scattered},
+	},
+	{"a call without any sequence", 3, nil, trace.Op{Kind: trace.Destroy}, []Fact{NoSequences}, []Fact{NoneFree}},
+	{
 		"one of two", 5, []trace.Op{{Kind: trace.Create, A: 1, B: 1}, {Kind: trace.Create, A: 2, B: 1}},
 		trace.Op{Kind: trace.Free, A: 1}, nil, []Fact{HardToFind},
 	},
@@ -105,6 +114,10 @@ func TestTheFactsOfACallAreThoseOfTheStateBefore(t *testing.T) {
 			require.NoError(t, err)
 			defer world.Close()
 			for _, op := range append([]trace.Op{{Kind: trace.Init, A: tc.blocks * course.BlockSize}}, tc.before...) {
+				if op.Kind.Outside() {
+					require.NotEmpty(t, world.Write(op))
+					continue
+				}
 				require.NoError(t, world.Play(op).Err)
 			}
 			p := &player{expected: world}
