@@ -124,8 +124,8 @@ type moment struct {
 
 // factsBefore are the facts about the state before a call: of which calls, and when they hold.
 var factsBefore = []struct {
-	fact      Fact
-	of, holds func(m *moment) bool
+	fact         Fact
+	calls, holds func(m *moment) bool
 }{
 	{NoSequences, everyCall, func(m *moment) bool { return m.engine.Active.Next == &m.engine.Active }},
 	{NoneFree, oneSequence, func(m *moment) bool { return m.engine.Free == 0 }},
@@ -190,7 +190,7 @@ func (p *player) moment(op trace.Op) moment {
 		m.block = m.tables[m.logical/course.L2Size][m.logical%course.L2Size]
 	}
 	for _, f := range factsBefore {
-		if f.of(&m) && f.holds(&m) {
+		if f.calls(&m) && f.holds(&m) {
 			m.facts = append(m.facts, f.fact)
 		}
 	}

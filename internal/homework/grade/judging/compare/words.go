@@ -11,7 +11,7 @@ import (
 
 // says fills the words of a mistake with what a difference has.
 func (d *Difference) says(words string) string {
-	made, known, is := "a sequence", "", "is"
+	made, known, verb := "a sequence", "", "is"
 	if d.Op.Kind == trace.Init {
 		made = "an engine"
 	}
@@ -20,12 +20,12 @@ func (d *Difference) says(words string) string {
 	}
 	switch {
 	case strings.HasPrefix(d.Actual, Unwritten):
-		is = "was"
+		verb = "was"
 	case d.Actual == Freed && d.Channel == List:
-		is = "leads to"
+		verb = "leads to"
 	}
 	return strings.NewReplacer("{call}", d.Op.Kind.Function(), "{field}", d.Field, "{expected}", d.Expected, "{actual}", d.Actual,
-		"{why}", d.why(), "{where}", d.where(), "{several}", d.several(), "{made}", made, "{known}", known, "{is}", is).Replace(words)
+		"{why}", d.why(), "{where}", d.where(), "{several}", d.several(), "{made}", made, "{known}", known, "{is}", verb).Replace(words)
 }
 
 // why says that the call has to fail, and why; it is empty if the call has to succeed.
