@@ -134,6 +134,9 @@ func (s *Server) countValues(data []byte) error {
 	if others > maxValues {
 		return invalid("", "The body has more than %d values; leave some out.", maxValues)
 	}
+	if tokens <= maxCounted {
+		return nil
+	}
 	if most := max(maxCounted, s.config.MaxTexts*s.config.Engine.Config().MaxModelLen); tokens > most {
 		return invalid("", "The body has more than %d tokens; leave some out.", most)
 	}

@@ -73,6 +73,32 @@ func TestAnAnswerThatIsNotReadIsGivenUp(t *testing.T) {
 	}
 }
 
+// An answer that is not read does not keep other bodies from being decoded.
+func TestAnAnswerThatIsNotReadHoldsNobodyUp(t *testing.T) {
+	s := start(t, nil)
+	server := httptest.NewUnstartedServer(openai.New(openai.Config{Engine: s.engine, Name: "demo",
+		Metrics: openai.NewMetrics("demo"), WriteTimeout: time.Hour}))
+	server.Listener = tight{server.Listener}
+	server.Start()
+	t.Cleanup(server.CloseClientConnections)
+	for path, body := range map[string]string{
+		"/tokenize":   demo + `"return_token_strs": true, "prompt": "` + strings.Repeat("x", 100_000) + `"}`,
+		"/detokenize": `{"tokens": [120` + strings.Repeat(",120", 100_000) + `]}`,
+	} {
+		for range 32 { // at least as many as are decoded at a time
+			c, err := net.Dial("tcp", server.Listener.Addr().String())
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.(*net.TCPConn).SetReadBuffer(4<<10))
+			_, err = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+				path, len(body), body)
+			require.NoError(t, err)
+			_, err = io.ReadFull(c, make([]byte, 1))
+			require.NoError(t, err)
+		}
+	}
+}
+
 // A client that reads has the time that it needs, piece by piece: an answer of many pieces may take longer than one.
 func TestAnAnswerThatIsReadIsWhole(t *testing.T) {
 	s := start(t, nil)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"reflect"
 	"runtime"
@@ -162,6 +163,49 @@ func TestLargeBodiesWaitForMemory(t *testing.T) {
 	m.giveBack(1)
 	require.True(t, <-taken)
 	require.Len(t, m.parts, cap(m.parts))
+}
+
+// A large body is not read before there is memory for it. One that waits too long is refused, and a short one does not
+// wait.
+func TestALargeBodyIsReadWhenThereIsMemory(t *testing.T) {
+	s := &Server{config: Config{MaxBody: 1 << 20}, bodies: newBodyMemory(), turns: newTurns()}
+	require.True(t, s.bodies.take(t.Context(), largeBodies*bodyParts))
+	read := func(ctx context.Context, size int, known bool) (int, error) {
+		r, err := http.NewRequestWithContext(ctx, "POST", "/v1/completions", strings.NewReader(strings.Repeat(" ", size)))
+		require.NoError(t, err)
+		if !known {
+			r.ContentLength = -1
+		}
+		r = s.holding(r)
+		data, err := s.read(httptest.NewRecorder(), r)
+		parts := holdOf(r).parts
+		free(r)
+		require.Empty(t, s.turns.long)
+		require.Empty(t, s.turns.short)
+		if err == nil {
+			require.Len(t, data, size)
+		}
+		return parts, err
+	}
+	late, end := context.WithCancel(t.Context())
+	end()
+	for _, known := range []bool{true, false} {
+		_, err := read(late, shortBody+1, known)
+		require.ErrorIs(t, err, errBodies)
+		parts, err := read(t.Context(), shortBody-1, known)
+		require.NoError(t, err)
+		require.Zero(t, parts)
+	}
+	s.bodies.giveBack(largeBodies * bodyParts)
+	for size, want := range map[int]int{shortBody + 1: 1, 1<<17 + 1: 2, 1 << 20: bodyParts} {
+		parts, err := read(t.Context(), size, true)
+		require.NoError(t, err)
+		require.Equal(t, want, parts)
+		parts, err = read(t.Context(), size, false)
+		require.NoError(t, err)
+		require.Equal(t, bodyParts, parts, "as if it were the largest")
+	}
+	require.Empty(t, s.bodies.parts)
 }
 
 func TestTheValuesOfABodyAreCounted(t *testing.T) {
