@@ -51,35 +51,11 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	var make func(ctx context.Context) ([]prompt, error)
-	switch {
-	case body.Prompt != nil && body.Messages != nil:
-		return invalid("messages", "The body has both prompt and messages; give one of them.")
-	case body.Prompt != nil && len(body.Tools) > 0:
-		return invalid("tools", "tools are only shown to the model in a chat; give messages.")
-	case body.Prompt != nil:
-		special := body.AddSpecialTokens == nil || *body.AddSpecialTokens
-		make = func(ctx context.Context) ([]prompt, error) {
-			tokens, err := s.encode(ctx, *body.Prompt, special, most)
-			return []prompt{{tokens: tokens}}, err
-		}
-	case body.Messages != nil:
-		chat := chatRequest{
-			Messages: body.Messages, AddGenerationPrompt: body.AddGenerationPrompt, ChatTemplateKwargs: body.ChatTemplateKwargs,
-			ReasoningEffort: body.ReasoningEffort, AddSpecialTokens: body.AddSpecialTokens != nil && *body.AddSpecialTokens,
-			Tools: body.Tools, ContinueFinalMessage: body.ContinueFinalMessage,
-		}
-		if err := s.canChat(&chat); err != nil {
-			return err
-		}
-		make = func(ctx context.Context) ([]prompt, error) {
-			tokens, err := s.chatTokens(ctx, &chat, most)
-			return []prompt{{tokens: tokens}}, err
-		}
-	default:
-		return invalid("prompt", "prompt is missing; give a string, or messages.")
+	from, err := s.counted(&body, most)
+	if err != nil {
+		return err
 	}
-	prompts, err := s.prompts(r, source{1, make})
+	prompts, err := s.prompts(r, from)
 	if err != nil {
 		return err
 	}
@@ -93,6 +69,36 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 	}
 	writeJSON(w, http.StatusOK, answer)
 	return nil
+}
+
+// counted makes the prompt of a body of /tokenize.
+func (s *Server) counted(body *tokenizeRequest, most limit) (source, error) {
+	switch {
+	case body.Prompt != nil && body.Messages != nil:
+		return source{}, invalid("messages", "The body has both prompt and messages; give one of them.")
+	case body.Prompt != nil && len(body.Tools) > 0:
+		return source{}, invalid("tools", "tools are only shown to the model in a chat; give messages.")
+	case body.Prompt != nil:
+		special := body.AddSpecialTokens == nil || *body.AddSpecialTokens
+		return source{1, func(ctx context.Context) ([]prompt, error) {
+			tokens, err := s.encode(ctx, *body.Prompt, special, most)
+			return []prompt{{tokens: tokens}}, err
+		}}, nil
+	case body.Messages != nil:
+		chat := chatRequest{
+			Messages: body.Messages, AddGenerationPrompt: body.AddGenerationPrompt, ChatTemplateKwargs: body.ChatTemplateKwargs,
+			ReasoningEffort: body.ReasoningEffort, AddSpecialTokens: body.AddSpecialTokens != nil && *body.AddSpecialTokens,
+			Tools: body.Tools, ContinueFinalMessage: body.ContinueFinalMessage,
+		}
+		if err := s.canChat(&chat); err != nil {
+			return source{}, err
+		}
+		return source{1, func(ctx context.Context) ([]prompt, error) {
+			tokens, err := s.chatTokens(ctx, &chat, most)
+			return []prompt{{tokens: tokens}}, err
+		}}, nil
+	}
+	return source{}, invalid("prompt", "prompt is missing; give a string, or messages.")
 }
 
 // detokenize answers /detokenize.
