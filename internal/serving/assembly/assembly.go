@@ -1,4 +1,4 @@
-// Package assembly is what the generators of attention's and matrix's assembly share.
+// Package assembly has the code that the assembly generators of packages attention and matrix share.
 package assembly
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Main is the main function of a generator: it writes generated files to the folder of flag -o.
+// Main is the main function of a generator. It writes the generated files to the folder given by flag -o.
 func Main(generate func() (map[string][]byte, error)) {
 	out := flag.String("o", ".", "`folder` of the package")
 	flag.Parse()
@@ -34,8 +34,8 @@ func Main(generate func() (map[string][]byte, error)) {
 	}
 }
 
-// Outdated returns the names of the generated files that differ from those in folder, and of the
-// assembly there that is not generated.
+// Outdated returns the names of the generated files that differ from those in folder, and of the assembly files in
+// folder that are not generated.
 func Outdated(files map[string][]byte, folder string) (names []string, err error) {
 	for name, want := range files {
 		have, err := os.ReadFile(filepath.Join(folder, name))
@@ -55,8 +55,8 @@ func Outdated(files map[string][]byte, folder string) (names []string, err error
 	return names, err
 }
 
-// Compile returns the functions of a context as assembly of a package, and their declarations in Go.
-// command is the generator, which the files name.
+// Compile returns the functions of a context as assembly for package pkg, and their Go declarations. The files name
+// command as their generator.
 func Compile(asm *build.Context, command, pkg string) (text, declarations []byte, err error) {
 	file, err := asm.Result()
 	if err != nil {
@@ -88,13 +88,14 @@ func declare(file *ir.File, config printer.Config) ([]byte, error) {
 	return format.Source(text)
 }
 
-// Rows addresses rows that lie the same distance apart.
+// Rows computes the addresses of rows at equal distances.
 type Rows struct {
 	Base, base6         reg.Register // of row 0 and, from seven rows on, of row 6
 	stride, three, five reg.Register // one, three and five times the distance
 }
 
-// NewRows addresses n rows, at most 12, from base on. stride loads their distance in bytes; it is called if n > 1.
+// NewRows addresses n rows, at most 12, the first at base. stride loads the distance between rows in bytes; it is
+// called only if n > 1.
 func NewRows(asm *build.Context, base reg.Register, stride func() reg.Register, n int) *Rows {
 	r := &Rows{Base: base}
 	if n > 1 {
@@ -115,7 +116,7 @@ func NewRows(asm *build.Context, base reg.Register, stride func() reg.Register, 
 	return r
 }
 
-// At is the address of a byte of a row.
+// At returns the address of a byte of a row.
 func (r *Rows) At(row, byte int) operand.Mem {
 	m := operand.Mem{Base: r.Base, Disp: byte}
 	if row >= 6 {
@@ -132,12 +133,12 @@ func (r *Rows) At(row, byte int) operand.Mem {
 	return m
 }
 
-// From addresses rows from another base on: six rows at most.
+// From addresses at most six rows at the same distance, the first at base.
 func (r *Rows) From(base reg.Register) *Rows {
 	return &Rows{Base: base, stride: r.stride, three: r.three, five: r.five}
 }
 
-// Advance moves all rows by some bytes.
+// Advance adds bytes to the address of every row.
 func (r *Rows) Advance(asm *build.Context, bytes operand.Op) {
 	asm.ADDQ(bytes, r.Base)
 	if r.base6 != nil {
@@ -145,7 +146,7 @@ func (r *Rows) Advance(asm *build.Context, bytes operand.Op) {
 	}
 }
 
-// LoadFloats reads a register of numbers as float32. Types are named as in Go: F32, F16, BF16 or Int8.
+// LoadFloats loads numbers of type dtype (F32, F16, BF16 or Int8) from m and converts them to float32 in r.
 func LoadFloats(asm *build.Context, dtype string, m operand.Mem, r reg.Register) {
 	switch dtype {
 	case "F32":

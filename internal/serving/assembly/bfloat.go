@@ -14,15 +14,16 @@ import (
 
 const dotBF16 = "VDPBF16PS"
 
-// DotBF16 is VDPBF16PS: it adds products of pairs of BF16 to 16 sums, first those of the high halves of x and w, then
-// those of the low halves, each with one rounding. x is a register, or a pair in memory for all sums.
+// DotBF16 emits VDPBF16PS, which adds products of pairs of BF16 to 16 sums: first the products of the high halves of x
+// and w, then those of the low halves, each with one rounding. x is a register, or a pair in memory that is used for
+// all sums.
 func DotBF16(asm *build.Context, x operand.Op, w, sum reg.Register) {
 	operands := []operand.Op{x, w, sum}
 	asm.Instruction(&ir.Instruction{Opcode: dotBF16, Operands: operands, Inputs: operands, Outputs: operands[2:],
 		ISA: []string{"AVX512F", "AVX512BF16"}})
 }
 
-// encode replaces instructions that Go's assembler does not have by their bytes.
+// encode replaces the instructions that Go's assembler lacks by their bytes.
 func encode(i *ir.Instruction) error {
 	if i.Opcode == dotBF16 {
 		i.Opcode, i.Operands = "BYTE", []operand.Op{encodeDot(i.Operands)}
@@ -30,13 +31,13 @@ func encode(i *ir.Instruction) error {
 	return nil
 }
 
-// encoded is an instruction as bytes and as text.
+// An encoded instruction is an operand of the BYTE directive.
 type encoded struct {
 	bytes []byte
 	text  string
 }
 
-// Asm returns the operand of a BYTE, more BYTEs for the rest of the instruction, and the text as a comment.
+// Asm returns the first byte, a BYTE directive for each further byte, and the instruction's text as a comment.
 func (e encoded) Asm() string {
 	var all []string
 	for _, b := range e.bytes {
@@ -48,7 +49,7 @@ func (e encoded) Asm() string {
 // encodeDot encodes EVEX.512.F3.0F38.W0 52 /r, with x in the field r/m, w in vvvv and sum in reg.
 func encodeDot(operands []operand.Op) encoded {
 	w, sum := number(operands[1]), number(operands[2])
-	// The bits of registers in the prefix are inverted; that of the broadcast is not.
+		// The prefix has register bits inverted. The broadcast bit is not inverted.
 	prefix := []byte{0x62, 0xf2, 0x7e, 0x48}
 	clear := func(i int, bit, value byte) { prefix[i] &^= value << bit }
 	clear(1, 7, sum>>3&1)
@@ -74,14 +75,14 @@ func encodeDot(operands []operand.Op) encoded {
 	if m.Index == nil && base&7 != 4 {
 		e.bytes = append(prefix, 0x52, sum&7<<3|base&7)
 	} else {
-		index, scale := byte(4), byte(0) // none
+		index, scale := byte(4), byte(0) // no index
 		if m.Index != nil {
 			index, scale = number(m.Index), byte(bits.TrailingZeros8(m.Scale))
 			clear(1, 6, index>>3)
 		}
 		e.bytes = append(prefix, 0x52, sum&7<<3|4, scale<<6|index&7<<3|base&7)
 	}
-	if d := m.Disp / 4; m.Disp%4 == 0 && d >= -128 && d < 128 { // a displacement of 1 byte counts values of 4 bytes
+	if d := m.Disp / 4; m.Disp%4 == 0 && d >= -128 && d < 128 { // a displacement of 1 byte is in units of 4 bytes
 		e.bytes[5] |= 0x40
 		e.bytes = append(e.bytes, byte(d))
 	} else {
@@ -91,5 +92,5 @@ func encodeDot(operands []operand.Op) encoded {
 	return e
 }
 
-// number returns a register's number in encodings.
+// number returns the number by which encodings name a register.
 func number(o operand.Op) byte { return byte(reg.ToPhysical(o.(reg.Register)).PhysicalIndex()) }

@@ -1,5 +1,5 @@
-// Package half converts between float32 and the two formats of 16 bits. A NaN becomes a quiet NaN with the upper bits
-// of its payload, as instructions of processors convert it.
+// Package half converts between float32 and the 16-bit formats binary16 and bfloat16. A NaN becomes a quiet NaN that
+// keeps the upper bits of its payload, as in the processors' conversion instructions.
 package half
 
 import "math"
@@ -19,7 +19,7 @@ func FromF16(h uint16) float32 {
 	return math.Float32frombits(sign | (exponent+112)<<23 | fraction<<13)
 }
 
-// ToF16 rounds to the nearest binary16, ties to even. What rounds to 65536 or more becomes infinite.
+// ToF16 rounds to the nearest binary16, ties to even. Values that round to 65536 or more become infinite.
 func ToF16(f float32) uint16 {
 	b := math.Float32bits(f)
 	sign, abs := uint16(b>>16&0x8000), b&0x7fffffff
@@ -35,7 +35,7 @@ func ToF16(f float32) uint16 {
 	return sign | uint16((abs-0x38000000)>>13)
 }
 
-// FromBF16 converts a bfloat16, the upper half of a float32. It keeps all bits, those of a NaN too.
+// FromBF16 converts a bfloat16, the upper half of a float32. It keeps all bits, also those of a NaN.
 func FromBF16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
 // ToBF16 rounds to the nearest bfloat16, ties to even.

@@ -13,32 +13,30 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// A Tier stores blocks of one Space. Its methods are safe for concurrent use, and return soon after the
-// context is done.
+// A Tier stores blocks of one Space. Its methods are safe for concurrent use and return soon after the context is done.
 type Tier interface {
-	// Count returns how many of the blocks the tier has, from the first one on.
+	// Count returns the number of leading blocks that the tier has.
 	Count(ctx context.Context, blocks []blockhash.Hash) (int, error)
 
-	// Load reads blocks into memory of their size and returns how many came whole, from the first one
-	// on. A block that is damaged is removed. After an error, or when the context is done, a
-	// read may still write to the memory, so it must not be used for anything else.
+	// Load reads blocks into to, whose slices have their size, and returns the number of leading blocks that it has
+	// read whole. It removes a damaged block. After an error, or when the context is done, a read may still write to
+	// the memory, so the memory must not be reused.
 	Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (int, error)
 
-	// Store keeps the block in m, unless the tier has it. When the context is done, it may still use the memory.
+	// Store stores the block in m, unless the tier has it. It may use the memory even after the context is done.
 	Store(ctx context.Context, block blockhash.Hash, m Memory) error
 
 	Close() error
 }
 
-// ErrDamaged is wrapped when a block is not what was stored.
+// ErrDamaged is wrapped when the bytes read differ from the block that was stored.
 var ErrDamaged = errors.New("the block is damaged")
 
-// A Space stands for everything that the bytes of a block depend on beside its tokens: the weights, the
-// shape and type of keys and values, and the arithmetic that computes them. Blocks of different
-// spaces never meet.
+// A Space identifies everything except its tokens that a block's bytes depend on: the weights, the shape and type of
+// keys and values, and the arithmetic that computes them. A tier of one space never returns blocks of another.
 type Space [16]byte
 
-// NewSpace is the space of a description, whose parts are in a fixed order.
+// NewSpace returns the space with the given description. The order of its parts matters.
 func NewSpace(description ...string) Space {
 	h := xxh3.New()
 	for _, part := range description {
@@ -57,16 +55,16 @@ const (
 	headerSize = sumOffset + 8
 )
 
-// A Memory has a block that is to be stored, and room for the header before it, so that a tier copies nothing.
+// A Memory holds a block to store, with space for the header before it, so that a tier need not copy the block.
 type Memory struct {
 	whole []byte // whole pages
-	size  int    // of the block
+	size  int    // bytes of the block
 }
 
-// alignment is that of memory, offsets and lengths of writes past the page cache. No disk's sectors are larger.
+// alignment is the alignment of memory, offsets and lengths that writes past the page cache need. No disk has larger
+// sectors.
 const alignment = 4096
 
-// NewMemory returns memory for a block of size bytes.
 func NewMemory(size int) Memory {
 	n := (headerSize + size + alignment - 1) &^ (alignment - 1)
 	b := make([]byte, n+alignment)
@@ -77,14 +75,14 @@ func NewMemory(size int) Memory {
 // Block returns the memory of the block.
 func (m Memory) Block() []byte { return m.whole[headerSize : headerSize+m.size] }
 
-// stored returns the header and the block.
+// stored writes the header and returns the header and the block.
 func (m Memory) stored(s *Space, block *blockhash.Hash) []byte {
 	header := s.encode(block, m.Block())
 	copy(m.whole, header[:])
 	return m.whole[:headerSize+m.size]
 }
 
-// encode writes the header of a block.
+// encode returns the header of a block with the given data.
 func (s *Space) encode(block *blockhash.Hash, data []byte) (header [headerSize]byte) {
 	n := copy(header[:], magic)
 	n += copy(header[n:], s[:])
@@ -93,7 +91,7 @@ func (s *Space) encode(block *blockhash.Hash, data []byte) (header [headerSize]b
 	return header
 }
 
-// intact reports whether a header is that of the block with this data.
+// intact reports whether header is the header of the block with the given data.
 func (s *Space) intact(header []byte, block *blockhash.Hash, data []byte) bool {
 	want := s.encode(block, data)
 	return bytes.Equal(header, want[:])

@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// A Chain is several tiers, the fastest first. Blocks are stored in all of them, and each block is
-// loaded from the first that has it and all blocks before it.
+// A Chain combines tiers, the fastest first. Blocks are stored in all of them. Each tier loads the blocks that follow
+// those found in the tiers before it.
 type Chain []Tier
 
 // Count implements Tier.
@@ -23,7 +23,7 @@ func (c Chain) Count(ctx context.Context, blocks []blockhash.Hash) (n int, err e
 // Load implements Tier.
 func (c Chain) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (n int, err error) {
 	for _, t := range c {
-		if ctx.Err() != nil { // a read of a tier before may still write to the memory
+		if ctx.Err() != nil { // an earlier tier's read may still write to the memory
 			break
 		}
 		more, e := t.Load(ctx, blocks[n:], to[n:])

@@ -21,47 +21,48 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// ErrFolder is wrapped when a folder cannot hold blocks.
+// ErrFolder is wrapped by errors of NewFolder.
 var ErrFolder = errors.New("the folder for keys and values cannot be used")
 
-// A Folder is a Tier of files, one for each block. Several processes of a host can share it: a file is
-// written under another name and renamed, and is removed by whoever finds the folder too large. The files of all
-// spaces count; those that were not used for the longest time go first.
+// A Folder is a Tier with one file for each block. Several processes of a host can share it: a file is written under
+// another name and then renamed, and the process that finds the folder too large removes files. The size limit counts
+// the files of all spaces; the least recently used files are removed first.
 type Folder struct {
-	path  string // of all spaces
-	own   string // of this one
-	space Space
-	most  int64 // bytes of all files
+	path     string // the folder with all spaces
+	own      string // the folder of this space
+	space    Space
+	maxBytes int64 // of all files
 
-	left   atomic.Int64            // bytes that are stored before the folder is measured again
-	places chan struct{}           // one for each call that is under way
+	budget atomic.Int64            // bytes that may be stored before the folder is measured again
+	calls  chan struct{}           // one element for each call in progress
 	remove func(name string) error // os.Remove
 
 	evicting sync.Mutex
-	full     error     // why not enough files could be removed; nil: they could
-	retry    time.Time // when that is tried again
+	full     error     // why not enough files could be removed, or nil
+	retry    time.Time // when to try again to remove files
 }
 
 const (
-	spacePrefix   = "llmkv-1-" // of the folder of each space; the number is that of the format
+	spacePrefix   = "llmkv-1-" // of the names of folders of spaces; 1 is the number of the format
 	partialPrefix = "partial-"
 
-	// A file that was written longer ago under another name is of a process that is gone.
+	// The age from which a partial file counts as left behind by a process that has ended.
 	abandonedAfter = 10 * time.Minute
-	// When files are removed again after too few could be.
+	// The time until files are removed again after too few could be removed.
 	removedAgainAfter = time.Minute
-	// Uses within this time are not noted, to save writes.
+	// A use within this time after the last is not noted, to save writes.
 	useNotedEvery = time.Minute
-	// Calls under way, including those that were given up because the disk does not answer: each occupies a thread.
+	// The limit of calls in progress, each of which occupies a thread. It includes calls whose callers gave up
+	// because the disk does not answer.
 	concurrentCalls = 16
 )
 
-// NewFolder opens a folder, makes it if it is not there, and removes what older formats and
-// processes that were killed have left. The error wraps ErrFolder.
-func NewFolder(path string, space Space, most int64) (*Folder, error) {
+// NewFolder opens a folder, creating it if necessary, and removes blocks of older formats and partial files of ended
+// processes. The error wraps ErrFolder.
+func NewFolder(path string, space Space, maxBytes int64) (*Folder, error) {
 	f := &Folder{
-		path: path, own: filepath.Join(path, spacePrefix+space.String()), space: space, most: most,
-		places: make(chan struct{}, concurrentCalls), remove: os.Remove,
+		path: path, own: filepath.Join(path, spacePrefix+space.String()), space: space, maxBytes: maxBytes,
+		calls: make(chan struct{}, concurrentCalls), remove: os.Remove,
 	}
 	if err := f.open(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFolder, err)
@@ -70,8 +71,8 @@ func NewFolder(path string, space Space, most int64) (*Folder, error) {
 }
 
 func (f *Folder) open() error {
-	if f.most < 1 {
-		return fmt.Errorf("%s may hold %d bytes", f.path, f.most)
+	if f.maxBytes < 1 {
+		return fmt.Errorf("%s may hold %d bytes", f.path, f.maxBytes)
 	}
 	if err := os.MkdirAll(f.path, 0o700); err != nil {
 		return err
@@ -93,12 +94,12 @@ func (f *Folder) open() error {
 		return err
 	}
 	f.clean()
-	_ = f.evict(0) // if files cannot be removed, what is stored next says so
+	_ = f.evict(0) // if files cannot be removed, the next Store returns the error
 	return nil
 }
 
-// checkOwner refuses a folder that another user can change, who would decide what is read from it, and, by
-// links, which files of this user are removed. The superuser can change all of them.
+// checkOwner returns an error for a folder that another user can change: that user would decide what is read from it
+// and, through links, which files of this user are removed. Folders of the superuser are allowed.
 func checkOwner(path string, stat func(string) (fs.FileInfo, error)) error {
 	info, err := stat(path)
 	if err != nil {
@@ -116,10 +117,10 @@ func checkOwner(path string, stat func(string) (fs.FileInfo, error)) error {
 	return nil
 }
 
-// Close does nothing: the files stay.
+// Close does nothing. The files stay.
 func (f *Folder) Close() error { return nil }
 
-// name is the file of a block.
+// name returns the path of a block's file.
 func (f *Folder) name(block *blockhash.Hash) string {
 	text := hex.EncodeToString(block[:])
 	return filepath.Join(f.own, text[:2], text)
@@ -154,18 +155,18 @@ func (f *Folder) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte)
 	})
 }
 
-// inTime runs work, which counts what it has done, and returns the count when it ends or
-// the context is done: a call for a file cannot be interrupted.
+// inTime runs work, which counts what it has done, and returns the count when work ends or the context is done. A call
+// for a file cannot be interrupted, so work may go on.
 func (f *Folder) inTime(ctx context.Context, work func(done *atomic.Int64) error) (int, error) {
 	select {
-	case f.places <- struct{}{}:
+	case f.calls <- struct{}{}:
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
 	var done atomic.Int64
 	ended := make(chan error, 1)
 	go func() {
-		defer func() { <-f.places }()
+		defer func() { <-f.calls }()
 		if ctx.Err() == nil {
 			ended <- work(&done)
 		}
@@ -215,10 +216,10 @@ func (f *Folder) load(block *blockhash.Hash, to []byte) error {
 	return nil
 }
 
-// noteUse makes a file one that was used lately.
+// noteUse marks a file as used now.
 func (f *Folder) noteUse(name string, info fs.FileInfo) {
 	if now := time.Now(); now.Sub(info.ModTime()) > useNotedEvery {
-		_ = os.Chtimes(name, now, now) // of another user: it goes earlier, and nothing else
+		_ = os.Chtimes(name, now, now) // fails on another user's file, which is then only removed earlier
 	}
 }
 
@@ -258,10 +259,10 @@ func (f *Folder) write(name string, block *blockhash.Hash, m Memory) error {
 	return err
 }
 
-// ours is what a folder of this or another format is called.
+// ours matches the names of folders of spaces, in any format.
 var ours = regexp.MustCompile(`^llmkv-[0-9]+-[0-9a-f]{32}$`)
 
-// clean removes folders of other formats, and abandoned partial files.
+// clean removes folders of other formats and abandoned partial files.
 func (f *Folder) clean() {
 	spaces, err := os.ReadDir(f.path)
 	if err != nil {
@@ -279,9 +280,9 @@ func (f *Folder) clean() {
 	}
 }
 
-// glob is the files of all spaces whose paths inside the folder match.
+// glob returns the files whose paths inside the folder match.
 func (f *Folder) glob(pattern string) []string {
-	files, _ := fs.Glob(os.DirFS(f.path), pattern) // unlike filepath.Glob, it takes the folder's path as it is
+	files, _ := fs.Glob(os.DirFS(f.path), pattern) // unlike filepath.Glob, it does not interpret the folder's path
 	for i, name := range files {
 		files[i] = filepath.Join(f.path, name)
 	}
@@ -306,21 +307,21 @@ func (f *Folder) measure() (all []file, total int64) {
 	return all, total
 }
 
-// makeRoom returns nil if another size bytes may be stored.
+// makeRoom makes space for size bytes, or returns an error.
 func (f *Folder) makeRoom(size int64) error {
 	switch {
-	case size > f.most:
-		return fmt.Errorf("%s may hold %d bytes, and a block has %d", f.path, f.most, size)
-	case f.left.Add(-size) >= 0:
+	case size > f.maxBytes:
+		return fmt.Errorf("%s may hold %d bytes, and a block has %d", f.path, f.maxBytes, size)
+	case f.budget.Add(-size) >= 0:
 		return nil
 	}
 	return f.evict(size)
 }
 
-// evict measures the folder and, if it has no room for size bytes, removes the files that were used least recently until
-// a tenth of it is free. What another process removes meanwhile is gone all the same. What others store is not known, so
-// the folder is measured again when a tenth of it was stored. If too few files can be removed, that is tried
-// again after a minute; until then only the room that there is gets used.
+// evict measures the folder. If size more bytes exceed the limit, it removes the least recently used files until a
+// tenth of the limit is free. A file that another process removes meanwhile counts as removed. Bytes that other
+// processes store are unknown, so the folder is measured again after a tenth of the limit has been stored. If too few
+// files can be removed, evict tries again after a minute; until then, only the free space is used.
 func (f *Folder) evict(size int64) error {
 	f.evicting.Lock()
 	defer f.evicting.Unlock()
@@ -329,24 +330,25 @@ func (f *Folder) evict(size int64) error {
 	}
 	f.full, f.retry = nil, time.Time{}
 	all, total := f.measure()
-	if total+size > f.most {
+	if total+size > f.maxBytes {
 		total = f.removeOldest(all, total, size)
 	}
-	f.left.Store(min(f.most-total, f.most/10) - size)
-	if total+size > f.most {
+	f.budget.Store(min(f.maxBytes-total, f.maxBytes/10) - size)
+	if total+size > f.maxBytes {
 		return f.full
 	}
 	return nil
 }
 
-// removeOldest removes files until a tenth of the folder is free, and size bytes. It returns how many bytes are left.
+// removeOldest removes files until a tenth of the limit and at least size bytes are free. It returns the bytes that
+// remain.
 func (f *Folder) removeOldest(all []file, total, size int64) int64 {
 	slices.SortFunc(all, func(a, b file) int {
 		return cmp.Or(a.used.Compare(b.used), strings.Compare(a.name, b.name))
 	})
 	var failed error
 	for _, e := range all {
-		if total <= f.most-max(f.most/10, size) {
+		if total <= f.maxBytes-max(f.maxBytes/10, size) {
 			return total
 		}
 		if err := f.remove(e.name); err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -356,7 +358,7 @@ func (f *Folder) removeOldest(all []file, total, size int64) int64 {
 		}
 	}
 	if failed != nil {
-		f.full = fmt.Errorf("%s may hold %d bytes and holds %d, and files cannot be removed: %w", f.path, f.most, total, failed)
+		f.full = fmt.Errorf("%s may hold %d bytes and holds %d, and files cannot be removed: %w", f.path, f.maxBytes, total, failed)
 		f.retry = time.Now().Add(removedAgainAfter)
 	}
 	return total

@@ -13,17 +13,17 @@ import (
 // Config says how an Offloader works.
 type Config struct {
 	Tier       Tier
-	BlockBytes int // of a block over all layers and workers
+	BlockBytes int // bytes of a block over all layers and workers
 
 	Stores bool // blocks are stored (vLLM's kv_role producer or both)
 	Loads  bool // blocks are loaded (consumer or both)
 
-	// KnownFor is how long a block counts as stored. After that a request that uses the block stores it again
-	// if the tier has removed it: tiers remove unused blocks. At most 10 minutes; 0 means 10 minutes.
+	// KnownFor is how long a block counts as stored. Tiers remove unused blocks, so a request that uses the block after
+	// this time offers it again. At most 10 minutes; 0 means 10 minutes.
 	KnownFor time.Duration
 
-	QueueBytes int         // blocks that wait to be stored, at most; 0: 256 MB
-	Log        *log.Logger // of failures and of what is not worth loading, each once a minute at most; nil: nowhere
+	QueueBytes int         // limit of the blocks that wait to be stored; 0 means 256 MB
+	Log        *log.Logger // if not nil, logs failures and declined loads, each at most once a minute
 }
 
 // An Offloader stores and loads blocks in the background. Its methods are safe for concurrent use.
@@ -31,54 +31,54 @@ type Offloader struct {
 	config Config
 	ctx    context.Context
 	cancel context.CancelFunc
-	close  func() error // once
+	close  func() error // finish, which runs once
 
 	queue chan stored
-	free  chan Memory // memory of blocks to be stored
-	made  int         // how many there are
-	most  int
-	loads chan struct{} // a place for each load that reads
+	free  chan Memory   // memory for blocks to store
+	made  int           // memories made, in free or in use
+	limit int           // of made
+	loads chan struct{} // one element for each load in progress
 	tasks sync.WaitGroup
 
 	mu     sync.Mutex
-	recent map[blockhash.Hash]bool // stored or loaded lately
-	older  map[blockhash.Hash]bool // before that
-	since  time.Time               // of recent
+	recent map[blockhash.Hash]bool // blocks stored or loaded since the time since
+	older  map[blockhash.Hash]bool // blocks stored or loaded in the period before
+	since  time.Time
 	rate   rate
-	logged map[string]time.Time // when something was logged last, by what was being done
-	broken map[string]time.Time // when that failed last
+	logged map[string]time.Time // the last message about storing, looking for, loading or declining
+	broken map[string]time.Time // the last failure of the same
 	stats  Stats
 }
 
-// stored is a block to be stored.
+// stored is a block in the queue.
 type stored struct {
 	block  blockhash.Hash
 	memory Memory
 }
 
-// Stats are counted from the beginning, except Queued.
+// Stats are totals since New, except Queued and LoadRate.
 type Stats struct {
 	StoredBytes, LoadedBytes int64
 	StoreTime, LoadTime      time.Duration
-	Dropped                  int64 // blocks that were not stored, because the tier was too slow
+	Dropped                  int64 // blocks not stored because the tier was too slow
 	Failures                 int64 // stores and loads that failed
 	Queued                   int   // blocks that wait to be stored
-	Computed                 int64 // blocks that were found, and not loaded because computing them is faster
+	Computed                 int64 // blocks found but not loaded, because computing them is faster
 
-	LoadRate float64 // blocks a second, lately; 0: not known
+	LoadRate float64 // recent blocks per second, or 0 if unknown
 }
 
 const (
 	defaultQueueBytes = 256 << 20
 	maxKnownFor       = 10 * time.Minute
 	minQueuedBlocks   = 4
-	maxRecent         = 1 << 16 // names of blocks that are known to be stored
+	maxRecent         = 1 << 16 // blocks known to be stored
 	concurrentLoads   = 2
 	logEvery          = time.Minute
 	storeTimeout      = 10 * time.Second
-	pauseAfterFailure = time.Second // in which a tier is not asked for the same
+	pauseAfterFailure = time.Second // in which the failed operation is not tried again
 
-	// Draining waits at most this long until the queue is stored.
+	// How long Close waits for the queue to be stored.
 	flushTimeout = 10 * time.Second
 )
 
@@ -92,11 +92,11 @@ func New(c Config) *Offloader {
 	}
 	c.KnownFor = min(c.KnownFor, maxKnownFor)
 	o := &Offloader{
-		config: c, most: max(minQueuedBlocks, c.QueueBytes/max(1, c.BlockBytes)), loads: make(chan struct{}, concurrentLoads),
+		config: c, limit: max(minQueuedBlocks, c.QueueBytes/max(1, c.BlockBytes)), loads: make(chan struct{}, concurrentLoads),
 		recent: map[blockhash.Hash]bool{}, older: map[blockhash.Hash]bool{}, broken: map[string]time.Time{}, logged: map[string]time.Time{},
 	}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
-	o.queue, o.free = make(chan stored, o.most), make(chan Memory, o.most)
+	o.queue, o.free = make(chan stored, o.limit), make(chan Memory, o.limit)
 	o.close = sync.OnceValue(o.finish)
 	o.tasks.Go(o.store)
 	return o
@@ -111,11 +111,11 @@ func (o *Offloader) finish() error {
 	return o.config.Tier.Close()
 }
 
-// Close waits some seconds for the blocks in the queue to be stored, gives loads up, and closes the tier.
-// Nothing may be offered any more.
+// Close waits up to 10 seconds for the blocks in the queue to be stored, cancels loads, and closes the tier. Offer must
+// not be called afterwards.
 func (o *Offloader) Close() error { return o.close() }
 
-// Stats returns the present figures.
+// Stats returns the current statistics.
 func (o *Offloader) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -127,14 +127,14 @@ func (o *Offloader) Stats() Stats {
 	return s
 }
 
-// Stores reports whether blocks are stored, Loads whether they are loaded.
+// Stores reports whether blocks are stored.
 func (o *Offloader) Stores() bool { return o.config.Stores }
 
 // Loads reports whether blocks are loaded.
 func (o *Offloader) Loads() bool { return o.config.Loads }
 
-// Offer stores a block in the background, unless that was done lately or the tier is too slow. read fills
-// memory with the block before Offer returns.
+// Offer stores a block in the background, unless it was stored recently or the tier is too slow. Offer calls read to
+// fill memory with the block before it returns.
 func (o *Offloader) Offer(block blockhash.Hash, read func(to []byte)) {
 	if !o.config.Stores || o.known(block) {
 		return
@@ -148,7 +148,7 @@ func (o *Offloader) Offer(block blockhash.Hash, read func(to []byte)) {
 	}
 	read(m.Block())
 	o.remember(block)
-	o.queue <- stored{block, m} // has room for all memory there is
+	o.queue <- stored{block, m} // never blocks: its capacity is the limit of memory
 }
 
 // memory returns memory for a block, unless too many blocks wait to be stored.
@@ -160,14 +160,15 @@ func (o *Offloader) memory() (m Memory, ok bool) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.made == o.most || time.Since(o.broken[storing]) < pauseAfterFailure {
+	if o.made == o.limit || time.Since(o.broken[storing]) < pauseAfterFailure {
 		return Memory{}, false
 	}
 	o.made++
 	return NewMemory(o.config.BlockBytes), true
 }
 
-// giveBack takes memory back from the tier, which still uses it if storing was given up.
+// giveBack makes memory free again after a store. If the store timed out, the tier may still use the memory, which is
+// then dropped.
 func (o *Offloader) giveBack(m Memory, unused bool) {
 	if unused {
 		o.free <- m
@@ -185,7 +186,7 @@ func (o *Offloader) known(block blockhash.Hash) bool {
 	return o.recent[block] || o.older[block]
 }
 
-// remember notes that the tier has blocks, or will.
+// remember notes that the tier has the blocks or will soon have them.
 func (o *Offloader) remember(blocks ...blockhash.Hash) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -195,14 +196,14 @@ func (o *Offloader) remember(blocks ...blockhash.Hash) {
 	}
 }
 
-// forgetOld forgets the older half of what is remembered when there is too much, or it was too long ago.
+// forgetOld drops the older half of the known blocks when there are too many or the recent half has lasted KnownFor.
 func (o *Offloader) forgetOld() {
 	if now := time.Now(); len(o.recent) >= maxRecent || now.Sub(o.since) >= o.config.KnownFor {
 		o.recent, o.older, o.since = map[blockhash.Hash]bool{}, o.recent, now
 	}
 }
 
-// forget notes that the tier does not have blocks.
+// forget notes that the tier does not have the blocks.
 func (o *Offloader) forget(blocks ...blockhash.Hash) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -232,7 +233,7 @@ func (o *Offloader) store() {
 	}
 }
 
-// What an Offloader does with blocks, for messages.
+// What an Offloader does with blocks, as messages name it.
 const (
 	storing   = "storing"
 	looking   = "looking for"
@@ -240,8 +241,8 @@ const (
 	declining = "declining"
 )
 
-// paused reports whether looking or loading has failed a moment ago. A tier that is gone costs a request
-// its deadline, and not every request.
+// paused reports whether looking or loading has failed within the last second. A tier that does not answer then delays
+// one request, not every request.
 func (o *Offloader) paused() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -262,8 +263,8 @@ func (o *Offloader) failed(doing string, err error) {
 	o.logf(doing, "%s keys and values: %v; they are computed instead", doing, err)
 }
 
-// Find returns how many of the blocks can be loaded, from the first one on, and are faster to load than to
-// compute. compute is how long computing all of them takes; 0: not known.
+// Find returns the number of leading blocks that a tier has, or 0 if loading them takes longer than computing them.
+// compute is the time to compute all of the blocks, or 0 if unknown.
 func (o *Offloader) Find(blocks []blockhash.Hash, compute time.Duration) int {
 	if !o.config.Loads || len(blocks) == 0 || o.paused() {
 		return 0
@@ -285,7 +286,7 @@ func (o *Offloader) Find(blocks []blockhash.Hash, compute time.Duration) int {
 	return n
 }
 
-// decline counts and logs that blocks are computed, though a tier has them.
+// decline counts and logs n blocks that are computed although a tier has them.
 func (o *Offloader) decline(n int, loading, computing time.Duration) {
 	o.mu.Lock()
 	o.stats.Computed += int64(n)
@@ -293,7 +294,7 @@ func (o *Offloader) decline(n int, loading, computing time.Duration) {
 	o.logf(declining, "%d blocks are computed, in about %v: loading them would take about %v", n, computing, loading)
 }
 
-// logf logs what happened in doing something, once a minute at most.
+// logf logs a message about doing, at most once a minute.
 func (o *Offloader) logf(doing, format string, args ...any) {
 	o.mu.Lock()
 	quiet := o.config.Log == nil || time.Since(o.logged[doing]) < logEvery
@@ -306,9 +307,9 @@ func (o *Offloader) logf(doing, format string, args ...any) {
 	}
 }
 
-// Load reads blocks, in the background and some at a time. It calls write with those that came, the first of which
-// is block i, and then done with how many came, from the first one on. compute is as in Find: a load that takes longer
-// than computing is given up.
+// Load reads blocks in the background. It calls write with each group of blocks as they arrive, i being the index of
+// the first, and finally done with the number of leading blocks that it has read. compute is as in Find: a load that
+// takes longer than computing is cancelled.
 func (o *Offloader) Load(
 	blocks []blockhash.Hash, compute time.Duration, write func(i int, data [][]byte), done func(n int),
 ) {
@@ -324,9 +325,9 @@ func (o *Offloader) Load(
 			return
 		}
 		begin := time.Now()
-		for n < len(blocks) { // in pieces, which need little memory
+		for n < len(blocks) { // in pieces, to use little memory
 			piece := blocks[n:min(len(blocks), n+1+bytesPerMGet/max(1, o.config.BlockBytes))]
-			to := make([][]byte, len(piece)) // not used again: a read that is given up may still write there
+			to := make([][]byte, len(piece)) // not reused: a cancelled read may still write there
 			for i := range to {
 				to[i] = make([]byte, o.config.BlockBytes)
 			}
@@ -347,7 +348,7 @@ func (o *Offloader) Load(
 	})
 }
 
-// loaded counts blocks that came in a time.
+// loaded counts blocks that were loaded in the time took.
 func (o *Offloader) loaded(blocks []blockhash.Hash, took time.Duration) {
 	if len(blocks) == 0 {
 		return
@@ -360,7 +361,7 @@ func (o *Offloader) loaded(blocks []blockhash.Hash, took time.Duration) {
 	o.rate.add(float64(len(blocks)), took)
 }
 
-// deadline is how long to wait for a tier: as long as computing takes.
+// deadline returns how long to wait for a tier: the time that computing takes.
 func deadline(compute time.Duration) time.Duration {
 	if compute <= 0 {
 		return unknownDeadline
@@ -371,10 +372,10 @@ func deadline(compute time.Duration) time.Duration {
 const (
 	unknownDeadline = 2 * time.Second
 	minDeadline     = 20 * time.Millisecond
-	lookDeadline    = 2 * time.Second // a tier that takes longer to say what it has is not asked for it
+	lookDeadline    = 2 * time.Second // for Count, also if computing takes longer
 )
 
-// loadTime is how long loading n blocks takes, as far as is known.
+// loadTime estimates the time to load n blocks, or returns 0 if the rate is unknown.
 func (o *Offloader) loadTime(n int) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -2,7 +2,7 @@ package kvoffload
 
 import "time"
 
-// A rate is amounts by time, of which later ones count more.
+// A rate is an average of amounts by time, with more weight on later ones.
 type rate struct {
 	amount, seconds float64
 	last            time.Time
@@ -18,7 +18,7 @@ func (r *rate) add(amount float64, took time.Duration) {
 	r.last = time.Now()
 }
 
-// duration is how long an amount takes; 0: not known.
+// duration returns the time that an amount takes, or 0 if the rate is unknown.
 func (r *rate) duration(amount float64) time.Duration {
 	if r.seconds == 0 || time.Since(r.last) > rateForgets {
 		return 0

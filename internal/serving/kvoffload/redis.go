@@ -15,16 +15,16 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// ErrRedis is wrapped when a server cannot be used as a tier.
+// ErrRedis is wrapped by errors of NewRedis and RedisConfig.Check.
 var ErrRedis = errors.New("the Redis server for keys and values cannot be used")
 
-// RedisConfig says where a Redis server is.
+// RedisConfig describes how to reach a Redis server.
 type RedisConfig struct {
-	URL      string // redis://HOST:PORT/NUMBER or rediss://, without a password: others see the command line
+	URL      string // redis://HOST:PORT/NUMBER or rediss://, without a password: other users see the command line
 	Username string
 	Password string
-	CAFile   string        // certificates that a rediss:// server is checked against; "": the system's
-	TTL      time.Duration // how long a block is kept after it was stored; 0: until the server evicts it
+	CAFile   string        // certificates to verify a rediss:// server with; "" means the system's
+	TTL      time.Duration // how long a block is kept after its last Store; 0 means until the server evicts it
 }
 
 // Redis is a Tier in a Redis or Valkey server, which evicts by its own maxmemory-policy.
@@ -34,10 +34,10 @@ type Redis struct {
 	ttl    time.Duration
 }
 
-// bytesPerMGet is how many bytes a load asks for at a time, few enough that a deadline ends it soon.
+// bytesPerMGet limits the bytes of one request, so that a load ends soon after its deadline.
 const bytesPerMGet = 8 << 20
 
-// NewRedis makes a tier, and asks the server whether it is one. The error wraps ErrRedis.
+// NewRedis connects to a server. The error wraps ErrRedis.
 func NewRedis(ctx context.Context, c RedisConfig, space Space) (*Redis, error) {
 	options, err := c.options()
 	if err != nil {
@@ -51,12 +51,12 @@ func NewRedis(ctx context.Context, c RedisConfig, space Space) (*Redis, error) {
 	return r, nil
 }
 
-// silent keeps the client from logging errors, which it also returns.
+// silent discards the client's log, which repeats the errors it returns.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// Check returns an error if the configuration is wrong. It does not ask the server.
+// Check returns an error if the configuration is wrong. It does not connect to the server.
 func (c *RedisConfig) Check() error {
 	_, err := c.options()
 	if err != nil {
@@ -68,24 +68,24 @@ func (c *RedisConfig) Check() error {
 func (c *RedisConfig) options() (*redis.Options, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil {
-		return nil, errors.New("its URL cannot be read; it has the form redis://HOST:PORT") // the error would show a password
+		return nil, errors.New("its URL cannot be read; it has the form redis://HOST:PORT") // err could contain a password
 	}
 	switch {
 	case u.Scheme != "redis" && u.Scheme != "rediss":
 		return nil, fmt.Errorf("its URL begins with %q; redis:// and, with TLS, rediss:// are possible", u.Scheme+":")
 	case u.User != nil:
-		return nil, errors.New("its URL contains a user or password, which everybody sees who lists the processes")
+		return nil, errors.New("its URL contains a user or password, which every user who lists processes can see")
 	case u.Hostname() == "":
 		return nil, errors.New("its URL has no host; it has the form redis://HOST:PORT")
 	case c.TTL < 0:
-		return nil, fmt.Errorf("blocks are to be kept for %v", c.TTL)
+		return nil, fmt.Errorf("the time to keep blocks is %v; it must not be negative", c.TTL)
 	}
 	options, err := redis.ParseURL(c.URL)
 	if err != nil {
 		return nil, err
 	}
 	options.Username, options.Password = c.Username, c.Password
-	options.MaxRetries = -1 // a block that does not come is computed
+	options.MaxRetries = -1 // a block that cannot be loaded is computed
 	options.DialerRetries = 1
 	options.DisableIdentity = true
 	options.ContextTimeoutEnabled = true
@@ -94,7 +94,7 @@ func (c *RedisConfig) options() (*redis.Options, error) {
 		return options, nil
 	}
 	if options.TLSConfig == nil {
-		return nil, errors.New("a CA file is given, but its URL is not one of TLS, rediss://")
+		return nil, errors.New("a CA file is given, but its URL does not begin with rediss://")
 	}
 	options.TLSConfig.RootCAs, err = certificates(c.CAFile)
 	options.TLSConfig.MinVersion = tls.VersionTLS12
@@ -183,7 +183,7 @@ func (r *Redis) Store(ctx context.Context, block blockhash.Hash, m Memory) error
 	return r.client.Set(ctx, key, m.stored(&r.space, &block), r.ttl).Err()
 }
 
-// noteUse makes a block one that was used lately, and reports whether it is there.
+// noteUse marks a block as used now and reports whether the server has it.
 func (r *Redis) noteUse(ctx context.Context, key string) (bool, error) {
 	if r.ttl > 0 {
 		return r.client.Expire(ctx, key, r.ttl).Result()

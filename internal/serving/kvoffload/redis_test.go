@@ -88,7 +88,7 @@ func TestARedisConfigurationThatCannotWorkIsRefused(t *testing.T) {
 		{kvoffload.RedisConfig{URL: "redis://host", CAFile: pem}, "rediss://"},
 		{kvoffload.RedisConfig{URL: "rediss://host", CAFile: pem}, "no certificate"},
 		{kvoffload.RedisConfig{URL: "rediss://host", CAFile: pem + "x"}, "no such file"},
-		{kvoffload.RedisConfig{URL: "redis://host", TTL: -1}, "kept for"},
+		{kvoffload.RedisConfig{URL: "redis://host", TTL: -1}, "must not be negative"},
 	} {
 		err := c.config.Check()
 		require.ErrorIs(t, err, kvoffload.ErrRedis, c.config.URL)

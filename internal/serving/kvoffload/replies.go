@@ -14,13 +14,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// replies is a connection to a Redis server whose replies are checked before the client reads them: the client
-// allocates what a reply announces, however much that is.
+// replies is a connection to a Redis server that checks replies before the client reads them: the client allocates as
+// much memory as a reply announces, without a limit.
 type replies struct {
 	net.Conn
-	line []byte // of a reply, its beginning
-	skip int    // bytes of a string to come, with the end of its line
-	open []int  // elements to come of each array that has begun
+	line []byte // the bytes read of an incomplete line
+	skip int    // remaining bytes of a string and its line end
+	open []int  // remaining elements of each array that is not complete
 	err  error
 }
 
@@ -33,7 +33,7 @@ const (
 	maxReplyDepth    = 8
 )
 
-var errTooLarge = errors.New("the reply is larger than replies of a Redis server are")
+var errTooLarge = errors.New("the reply is larger than any reply of a Redis server")
 
 // dialer makes connections that check replies.
 func dialer(options *redis.Options) func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -48,7 +48,7 @@ func dialer(options *redis.Options) func(ctx context.Context, network, address s
 			return nil, err
 		}
 		r := &replies{Conn: c}
-		if raw, ok := c.(syscall.Conn); ok { // the client uses it to see whether an idle connection is still good
+		if raw, ok := c.(syscall.Conn); ok { // the client uses it to check idle connections
 			return struct {
 				*replies
 				syscall.Conn
@@ -98,8 +98,8 @@ func (r *replies) follow(text []byte) error {
 	return nil
 }
 
-// begin checks the line that begins a reply or an element of one. It passes other types: the client does
-// not know them either, and ends the connection.
+// begin checks the first line of a reply or of an element. It accepts unknown types: the client does not know them
+// either, and closes the connection.
 func (r *replies) begin(line []byte) error {
 	n, err := strconv.Atoi(string(bytes.TrimSpace(line[1:])))
 	if err != nil {
@@ -118,7 +118,7 @@ func (r *replies) begin(line []byte) error {
 		elements = n
 	case '%':
 		elements = 2 * min(n, maxReplyElements)
-	case '|': // attributes of the reply after them
+	case '|': // attributes, which the reply itself follows
 		elements = 2*min(n, maxReplyElements) + 1
 	}
 	if elements <= 0 {
@@ -132,7 +132,7 @@ func (r *replies) begin(line []byte) error {
 	return nil
 }
 
-// end notes that an element is complete, and with it the arrays of which it is the last.
+// end records that an element is complete, and with it every array that it completes.
 func (r *replies) end() {
 	for last := len(r.open) - 1; last >= 0; last-- {
 		if r.open[last]--; r.open[last] > 0 {

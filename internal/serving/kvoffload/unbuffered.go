@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writeUnbuffered writes the first size bytes of pages to an empty file, past the page cache where the file system
-// can do that: the cache would take processor time from a step, for its copy, its pages, and writing them back.
+// writeUnbuffered writes the first size bytes of pages to an empty file. It bypasses the page cache where the file
+// system can: copying to the cache, allocating its pages and writing them back would take processor time from a step.
 func writeUnbuffered(file *os.File, pages []byte, size int) error {
 	if setUnbuffered(file, true) == nil {
 		_, err := file.Write(pages)
@@ -26,7 +26,7 @@ func writeUnbuffered(file *os.File, pages []byte, size int) error {
 	return err
 }
 
-// setUnbuffered says whether writes bypass the page cache.
+// setUnbuffered sets whether writes to file bypass the page cache.
 func setUnbuffered(file *os.File, on bool) error {
 	flags := 0
 	if on {

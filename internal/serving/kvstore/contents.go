@@ -5,8 +5,8 @@ import (
 	"llmmemory/internal/serving/attention"
 )
 
-// ReadBlock copies a device block of all layers to memory of Config.BlockBytes bytes. It may be called while
-// the store is used, as long as nothing writes to the block.
+// ReadBlock copies a device block of all layers into to, which has Config.BlockBytes bytes. It may be called while the
+// store is in use, as long as nothing writes to the block.
 func (s *Store) ReadBlock(id int32, to []byte) {
 	for i := range s.device.layers {
 		for _, piece := range pieces(&s.device.layers[i], id) {
@@ -15,8 +15,8 @@ func (s *Store) ReadBlock(id int32, to []byte) {
 	}
 }
 
-// WriteBlock copies memory that ReadBlock has filled to a device block. It may be called while the store is
-// used, as long as nothing else reads or writes the block.
+// WriteBlock copies memory filled by ReadBlock to a device block. It may be called while the store is in use, as long
+// as nothing else reads or writes the block.
 func (s *Store) WriteBlock(id int32, from []byte) {
 	for i := range s.device.layers {
 		for _, piece := range pieces(&s.device.layers[i], id) {
@@ -25,10 +25,9 @@ func (s *Store) WriteBlock(id int32, from []byte) {
 	}
 }
 
-// Poison overwrites blocks of the device in all layers with the byte 0xff, which
-// is NaN in every floating-point type and in the scales of Int8. A result computed
-// from a freed block is then NaN. Poison does nothing without the build tag
-// invariants, and skips numbers that are no blocks.
+// Poison overwrites device blocks in all layers with the byte 0xff, which is NaN in every floating-point type and in
+// the scales of Int8. A result computed from a freed block is then NaN. Without the build tag invariants, Poison does
+// nothing. It skips invalid block numbers.
 func (s *Store) Poison(blocks []int32) {
 	if !invariants.Enabled {
 		return
@@ -51,16 +50,16 @@ func fill(piece []byte) {
 	}
 }
 
-// pieces are the memory of a block of one of the store's layers.
+// pieces returns the memory of a block in one of the store's layers.
 func pieces(c *attention.Cache, id int32) (p [4][]byte) {
-	of := func(all []byte, size int) []byte { return all[int(id)*size:][:size] }
-	p[0] = of(c.Key, c.BlockStride)
+	block := func(all []byte, size int) []byte { return all[int(id)*size:][:size] }
+	p[0] = block(c.Key, c.BlockStride)
 	if c.Layout == attention.LayoutTile {
 		return p // values and scales lie between the keys
 	}
-	p[1] = of(c.Value, c.BlockStride)
+	p[1] = block(c.Value, c.BlockStride)
 	if c.DType == attention.Int8 {
-		p[2], p[3] = of(c.KeyScales, c.ScaleBlockStride), of(c.ValueScales, c.ScaleBlockStride)
+		p[2], p[3] = block(c.KeyScales, c.ScaleBlockStride), block(c.ValueScales, c.ScaleBlockStride)
 	}
 	return p
 }

@@ -8,11 +8,11 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A Pair is a block to be copied, and the block that becomes its copy.
+// A Pair is a block to copy, Src, and the block to copy it to, Dst.
 type Pair struct{ Src, Dst int32 }
 
-// CopyBlocks copies blocks of the device in all layers, pair after pair (vLLM's
-// copy_blocks): a later pair sees what an earlier one has written.
+// CopyBlocks copies device blocks in all layers (vLLM's copy_blocks). It copies the pairs in order: a later pair reads
+// what an earlier one has written.
 func (s *Store) CopyBlocks(pairs []Pair) error { return s.move(s.device, s.device, pairs) }
 
 // SwapOut copies blocks of the device (Src) to the host (Dst) in all layers.
@@ -42,8 +42,8 @@ func checkPairs(pairs []Pair, to, from int) error {
 	return nil
 }
 
-// A mover copies blocks on the workers of a pool. Each of them copies the same part of
-// every block, so that it sees what earlier pairs have written.
+// A mover copies blocks on the workers of a pool. A task copies the same part of every block, so that it reads what
+// earlier pairs have written.
 type mover struct {
 	to, from []attention.Cache
 	pairs    []Pair
@@ -62,21 +62,20 @@ func (m *mover) Do(_, i int) {
 	}
 }
 
-// A Copier copies blocks of one layer between caches in any memory, on the workers of a
-// pool. It is for one goroutine at a time.
+// A Copier copies blocks of one layer between caches in any memory, on the workers of a pool. One goroutine may use it
+// at a time.
 type Copier struct {
 	pool     *parallel.Pool
 	to, from *attention.Cache
 	pairs    []Pair
 }
 
-// NewCopier makes a Copier on a pool.
+// NewCopier returns a Copier that copies on pool.
 func NewCopier(pool *parallel.Pool) *Copier { return &Copier{pool: pool} }
 
-// Copy copies blocks, pair after pair: a later pair sees what an earlier one has written.
-// The caches are the same (vLLM's copy_blocks), or do not overlap (swap_blocks). Their shapes
-// and scales are equal; strides and numbers of blocks can differ. If Copy returns an error,
-// which wraps attention.ErrArgument, it has copied nothing.
+// Copy copies the pairs in order: a later pair reads what an earlier one has written. The caches are the same (vLLM's
+// copy_blocks) or do not overlap (swap_blocks). Their shapes and scales must be equal; strides and numbers of blocks
+// may differ. If Copy returns an error, which wraps attention.ErrArgument, it has copied nothing.
 func (c *Copier) Copy(to, from *attention.Cache, pairs []Pair) error {
 	if err := checkCopy(to, from); err != nil {
 		return err
@@ -109,7 +108,7 @@ func checkCopy(to, from *attention.Cache) error {
 	return nil
 }
 
-// sameMemory reports whether each block of one cache is the same block of the other.
+// sameMemory reports whether a and b are the same blocks in the same memory.
 func sameMemory(a, b *attention.Cache) bool {
 	return unsafe.SliceData(a.Key) == unsafe.SliceData(b.Key) && unsafe.SliceData(a.Value) == unsafe.SliceData(b.Value) &&
 		unsafe.SliceData(a.KeyScales) == unsafe.SliceData(b.KeyScales) &&
@@ -121,7 +120,7 @@ func sameMemory(a, b *attention.Cache) bool {
 // Do copies a KV head of all pairs; see parallel.Task.
 func (c *Copier) Do(_, head int) {
 	to, from := c.to, c.from
-	rows, size := 1, to.BlockSize*to.HeadSize*to.DType.Size() // pieces without gaps, and their bytes
+	rows, size := 1, to.BlockSize*to.HeadSize*to.DType.Size() // contiguous pieces of a head, and their bytes
 	if to.Layout == attention.LayoutFlash {
 		rows, size = to.BlockSize, to.HeadSize*to.DType.Size()
 	}

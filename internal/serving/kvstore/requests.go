@@ -12,17 +12,17 @@ import (
 // ErrRequest is wrapped when a step continues a request that no earlier step has begun.
 var ErrRequest = errors.New("unknown request")
 
-// Requests keeps the block tables of requests, which the steps of a scheduler change.
-// It lays out the tables of the scheduled requests for attention.
+// Requests keeps the block tables of requests, which the scheduler changes from step to step. It lays out the tables of
+// the scheduled requests for attention.
 type Requests struct {
 	groups    int
 	blockSize int
 	blocks    int
 	tables    map[uint64][][]int32 // by request and group
-	seen      map[uint64]struct{}  // requests of the step that was checked last
-	checked   [][][]int32          // tables of the rows of the step that was checked last; nil: a new table
+	seen      map[uint64]struct{}  // requests of the last step passed to Check
+	checked   [][][]int32          // the tables of that step's rows before it; nil for a row that begins a table
 
-	// Of the step that was begun last.
+	// The last step passed to Begin.
 	Starts, Lens []int32 // attention's QueryStart and SeqLens
 	flat         [][]int32
 	stride       int
@@ -31,19 +31,18 @@ type Requests struct {
 // A Row is a scheduled request.
 type Row struct {
 	ID       uint64
-	Fresh    bool // the step has the whole table
+	Fresh    bool // the step brings the whole table
 	Computed int  // tokens before this step
 	Tokens   int  // to compute now
 }
 
-// NewRequests makes tables for groups of layers over a store with the given number of blocks.
+// NewRequests makes tables for groups of layers (KV cache groups) of a store with the given number of blocks.
 func NewRequests(groups, blockSize, blocks int) *Requests {
 	return &Requests{groups: groups, blockSize: blockSize, blocks: blocks, tables: map[uint64][][]int32{},
 		seen: map[uint64]struct{}{}}
 }
 
-// Tables returns the block tables of a group, one for each row of the step, and the number of
-// entries of each.
+// Tables returns the block tables of a group, one for each row of the step, and the number of entries in each.
 func (q *Requests) Tables(group int) (tables []int32, stride int) { return q.flat[group], q.stride }
 
 // Forget drops the tables of a request that has lost its blocks.
@@ -56,10 +55,9 @@ func (q *Requests) Point(id uint64, group, index int, block int32) {
 	}
 }
 
-// Check refuses a step that Begin could not begin. Blocks are those of row 0 and
-// group 0, of row 0 and group 1, and so on: those of row i and group g end at
-// ends[i·groups+g], and go into its table from entry starts[i·groups+g] on. The tables of
-// the requests gone will be dropped before.
+// Check returns an error if Begin cannot begin the step. blocks lists the blocks of row 0 and group 0, then of row 0
+// and group 1, and so on. Those of row i and group g end at ends[i·groups+g] and become the entries of its table from
+// starts[i·groups+g] on. gone lists requests whose tables are dropped before the step.
 func (q *Requests) Check(gone []uint64, rows []Row, blocks []int32, starts, ends []int64) error {
 	if len(starts) != len(rows)*q.groups || len(ends) != len(starts) {
 		return fmt.Errorf("%w: %d starts and %d ends of blocks for %d rows of %d groups", attention.ErrArgument,
@@ -85,8 +83,7 @@ func (q *Requests) Check(gone []uint64, rows []Row, blocks []int32, starts, ends
 			end := ends[i*q.groups+g]
 			if end < at || end > int64(len(blocks)) {
 				return fmt.Errorf("%w: the blocks of row %d, group %d end at %d: they begin at %d, and there are %d",
-					attention.ErrArgument,
-					i, g, end, at, len(blocks))
+					attention.ErrArgument, i, g, end, at, len(blocks))
 			}
 			had := 0
 			if tables != nil {
@@ -101,7 +98,7 @@ func (q *Requests) Check(gone []uint64, rows []Row, blocks []int32, starts, ends
 	return nil
 }
 
-// CheckSlots refuses slots that no block has; -1 is none.
+// CheckSlots returns an error if a slot is neither in a block nor -1, which means no slot.
 func (q *Requests) CheckSlots(slots []int64) error {
 	return checkSlots(slots, int64(q.blocks)*int64(q.blockSize))
 }
@@ -115,7 +112,7 @@ func checkSlots(slots []int64, n int64) error {
 	return nil
 }
 
-// tablesBefore is the tables to which the blocks of a row are added; nil if there are none yet.
+// tablesBefore returns the tables to which a row adds blocks, or nil if the row begins new ones.
 func (q *Requests) tablesBefore(r *Row, gone []uint64) ([][]int32, error) {
 	if r.Computed < 0 || r.Tokens < 1 || r.Computed > math.MaxInt32-r.Tokens {
 		return nil, fmt.Errorf("%w: request %#x has %d tokens computed and %d to compute", attention.ErrArgument, r.ID,
@@ -131,7 +128,8 @@ func (q *Requests) tablesBefore(r *Row, gone []uint64) ([][]int32, error) {
 	return tables, nil
 }
 
-// checkBlocks refuses blocks that leave a gap in a table of had entries, or are too few.
+// checkBlocks returns an error if the blocks leave a gap in a table of had entries, or are too few for the row's
+// tokens.
 func (q *Requests) checkBlocks(r *Row, had int, start int64, blocks []int32) error {
 	if start < 0 || start > int64(had) {
 		return fmt.Errorf("%w: blocks of request %#x go from entry %d on, but its table has %d", attention.ErrArgument, r.ID,
@@ -150,8 +148,8 @@ func (q *Requests) checkBlocks(r *Row, had int, start int64, blocks []int32) err
 	return nil
 }
 
-// Begin enters the blocks of a step into the tables; they replace the entries from starts on. Check
-// must have accepted the same step last.
+// Begin enters the blocks of a step into the tables, where they replace the entries from starts on. The last call of
+// Check must have accepted the same step.
 func (q *Requests) Begin(rows []Row, blocks []int32, starts, ends []int64) {
 	q.Starts, q.Lens, q.stride = append(q.Starts[:0], 0), q.Lens[:0], 1
 	at := int64(0)

@@ -15,11 +15,11 @@ const (
 	maxBlocks = 1 << 24
 )
 
-// ErrMemory is wrapped if the machine has less memory than a store takes.
+// ErrMemory is wrapped by errors about a store that needs more memory than the machine has.
 var ErrMemory = errors.New("not enough memory")
 
-// Config says how large a store is. Errors about it wrap attention.ErrArgument, as all
-// errors about arguments in this package do; nothing has been changed then.
+// Config describes the size of a store. Every error about an argument in this package wraps attention.ErrArgument; the
+// call has then changed nothing.
 type Config struct {
 	attention.Shape
 	Layers     int
@@ -27,12 +27,11 @@ type Config struct {
 	HostBlocks int // vLLM's num_cpu_blocks, for swapping; may be 0
 }
 
-// BlockBytes is the memory of a block over all layers (vLLM's
-// get_cache_block_size).
+// BlockBytes returns the bytes of a block over all layers (vLLM's get_cache_block_size).
 func (c *Config) BlockBytes() int { return c.Layers * c.Shape.BlockBytes() }
 
-// BlocksIn is the number of blocks that fit into the given bytes (vLLM's
-// determine_num_available_blocks), at most as many as a store can have.
+// BlocksIn returns how many blocks fit into the given bytes (vLLM's determine_num_available_blocks), at most the
+// largest number a store can have.
 func (c *Config) BlocksIn(bytes int64) int {
 	if bytes <= 0 || c.BlockBytes() <= 0 {
 		return 0
@@ -56,7 +55,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// A Store is the blocks of all layers. It is for one goroutine at a time.
+// A Store holds the blocks of all layers. One goroutine may use it at a time.
 type Store struct {
 	config Config
 	pool   *parallel.Pool
@@ -73,9 +72,9 @@ type tier struct {
 	blocks int
 }
 
-// New maps the memory of a store, zeroed. The system provides it page by page on first use, so New
-// cannot know whether it is free. It returns ErrMemory for more memory than the whole machine has. The
-// store writes and copies on pool.
+// New maps zeroed memory for a store, which writes and copies on pool. The system provides the memory page by page on
+// first use, so New cannot know whether enough is free. It returns ErrMemory if the store needs more than the whole
+// machine has.
 func New(c Config, pool *parallel.Pool) (*Store, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -116,24 +115,24 @@ func newTier(c *Config, blocks int) (tier, error) {
 	return t, nil
 }
 
-// Close unmaps the memory. The caches that Layer has returned must not be used any more.
+// Close unmaps the memory. Caches returned by Layer must not be used afterwards.
 func (s *Store) Close() error {
 	err := errors.Join(unmapMemory(s.device.memory), unmapMemory(s.host.memory))
 	s.device, s.host = tier{}, tier{}
 	return err
 }
 
-// Memory is the memory of all blocks, on the device and on the host.
+// Memory returns the memory of all blocks of the device and of the host.
 func (s *Store) Memory() (device, host []byte) { return s.device.memory, s.host.memory }
 
-// Config is the configuration that New was given.
+// Config returns the configuration passed to New.
 func (s *Store) Config() Config { return s.config }
 
-// Layer is the device's blocks of a layer, valid until Close. Its KeyScale and
-// ValueScale may be set before the first Write.
+// Layer returns the device blocks of a layer, valid until Close. Its KeyScale and ValueScale may be set before the
+// first Write.
 func (s *Store) Layer(i int) *attention.Cache { return &s.device.layers[i] }
 
-// Write writes keys and values of tokens into a layer; see Writer.Write.
+// Write writes the keys and values of tokens into a layer; see Writer.Write.
 func (s *Store) Write(layer int, t *Tokens) error {
 	if uint(layer) >= uint(len(s.device.layers)) {
 		return fmt.Errorf("%w: no layer %d; there are %d", attention.ErrArgument, layer, len(s.device.layers))

@@ -8,11 +8,11 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// Tokens are keys and values to be written.
+// Tokens are keys and values to write.
 type Tokens struct {
 	Key, Value attention.Tensor // [tokens, KV heads, head size]
-	Slots      []int64          // of each token: block × block size + place; -1: it is not written
-	Rotation   *Rotation        // of the keys before they are written; nil: none
+	Slots      []int64          // for each token block × block size + place, or -1 if it is not written
+	Rotation   *Rotation        // applied to the keys before they are written, unless nil
 }
 
 // A Rotation is rotary position embedding.
@@ -21,15 +21,13 @@ type Rotation struct {
 
 	// Cos and Sin are [positions][Size/2], as in vLLM's cos_sin_cache.
 	Cos, Sin []float32
-	Size     int // elements of a head that are rotated: even, at most the head size
+	Size     int // rotated elements of a head: even, at most the head size
 
-	// Interleaved pairs elements 2i and 2i+1 (GPT-J); otherwise i and i+Size/2
-	// are a pair (GPT-NeoX, Llama).
+	// If Interleaved, elements 2i and 2i+1 form a pair (GPT-J), otherwise i and i+Size/2 (GPT-NeoX, Llama).
 	Interleaved bool
 }
 
-// A Writer writes keys and values into caches, by the workers of a pool. It is
-// for one goroutine at a time.
+// A Writer writes keys and values into caches, on the workers of a pool. One goroutine may use it at a time.
 type Writer struct {
 	pool    *parallel.Pool
 	workers []scratch
@@ -37,8 +35,8 @@ type Writer struct {
 	cache      *attention.Cache
 	slots      []int64
 	key, value side
-	parts      int  // of the heads
-	past       bool // written past the processor's caches
+	parts      int  // tasks into which the heads are divided
+	past       bool // bypass the processor's caches
 }
 
 // A side is the keys or the values of a call of Write.
@@ -47,30 +45,29 @@ type side struct {
 	values   bool
 	data     []byte    // of the cache
 	scales   []byte    // of the cache, with Int8
-	factor   float32   // of stored numbers; 0: 1
-	rotation *Rotation // of keys; nil: none
+	factor   float32   // by which stored numbers are multiplied when read; 0 means 1
+	rotation *Rotation // of keys, or nil
 	asIs     bool      // numbers are stored unchanged
-	together int       // elements that lie side by side
+	together int       // contiguous elements
 }
 
-// large is a size in bytes above that of the caches of a core. Keys and values of that size or
-// more are written past the processor's caches, which saves reading the memory first.
+// large is a size in bytes above that of a core's caches. Writes of this size or more bypass the caches, which saves
+// reading the memory first.
 const large = 4 << 20
 
-// A scratch is memory of a worker for 16 keys or values, twice.
+// A scratch is a worker's memory for 16 keys or values, before and after they are transposed or converted.
 type scratch struct {
 	rows, turned [attention.TileTokens * attention.MaxHeadSize]float32
 }
 
-// NewWriter makes a Writer on a pool.
+// NewWriter returns a Writer that writes on pool.
 func NewWriter(pool *parallel.Pool) *Writer {
 	return &Writer{pool: pool, workers: make([]scratch, pool.Size())}
 }
 
-// Write writes each token's key and value into its slot (vLLM's
-// reshape_and_cache). If tokens have the same slot, it keeps the last one. Keys are
-// rotated first, then divided by their scale and rounded. The error wraps
-// attention.ErrArgument; nothing has been written then.
+// Write writes each token's key and value into its slot (vLLM's reshape_and_cache). If several tokens have the same
+// slot, the last one stays. Keys are rotated first, then divided by their scale and rounded. If Write returns an error,
+// which wraps attention.ErrArgument, it has written nothing.
 func (w *Writer) Write(c *attention.Cache, t *Tokens) error {
 	if err := t.check(c); err != nil {
 		return err
@@ -137,8 +134,8 @@ func (r *Rotation) check(tokens, headSize int) error {
 	return nil
 }
 
-// Do writes all tokens of some heads; see parallel.Task. A head is written by one
-// worker, so tokens with the same slot are written in order.
+// Do writes all tokens of some heads; see parallel.Task. One task writes a head, so tokens with the same slot are
+// written in order.
 func (w *Writer) Do(worker, part int) {
 	s, heads := &w.workers[worker], w.cache.NumKVHeads
 	h0, h1 := heads*part/w.parts, heads*(part+1)/w.parts
@@ -160,7 +157,7 @@ func (w *Writer) Do(worker, part int) {
 	}
 }
 
-// wholeTile reports whether the next tokens fill a tile.
+// wholeTile reports whether the first tokens of slots fill a tile.
 func wholeTile(slots []int64) bool {
 	const n = attention.TileTokens
 	if len(slots) < n || slots[0] < 0 || slots[0]%n != 0 {
@@ -174,7 +171,7 @@ func wholeTile(slots []int64) bool {
 	return true
 }
 
-// putTile writes 16 tokens from token i on, which fill a tile.
+// putTile writes tokens i to i+15, which fill a tile.
 func (w *Writer) putTile(s *scratch, head, i, block, place int) {
 	const n = attention.TileTokens
 	c, size := w.cache, w.cache.HeadSize
@@ -214,7 +211,7 @@ func (w *Writer) put(s *scratch, x *side, head, i, block, place int) {
 	spread(x.data[at:], w.offset(x, block, head, place, x.together)-at, bytes, x.together*size)
 }
 
-// offset is the offset of an element in the memory of keys or values.
+// offset returns the offset of an element in the memory of keys or values.
 func (w *Writer) offset(x *side, block, head, place, element int) int {
 	if x.values {
 		return w.cache.ValueOffset(block, head, place, element)
@@ -222,7 +219,7 @@ func (w *Writer) offset(x *side, block, head, place, element int) int {
 	return w.cache.KeyOffset(block, head, place, element)
 }
 
-// spread copies pieces of 16, 4, 2 or 1 bytes to places that are step bytes apart.
+// spread copies pieces of 16, 4, 2 or 1 bytes to addresses that are step bytes apart.
 func spread(to []byte, step int, from []byte, size int) {
 	for j, at := 0, 0; j < len(from); j, at = j+size, at+step {
 		switch size {
@@ -253,9 +250,9 @@ func (w *Writer) load(row []float32, x *side, head, i, block, place int) {
 	}
 }
 
-// storedScale returns the factor by which the numbers of a head are multiplied before they are
-// stored. With Int8 it is computed from the largest of them, and its inverse is stored. If all
-// are below 2^-120, where it would be infinite, they become 0.
+// storedScale returns the factor by which the numbers of a head are multiplied before they are stored. With Int8, it
+// computes the factor from their largest magnitude, and stores its inverse. If all magnitudes are below 2^-120, where
+// the factor would be infinite, it returns 0.
 func storedScale(c *attention.Cache, x []float32, factor float32, scales []byte, block, head, place int) float32 {
 	if c.DType != attention.Int8 {
 		if factor == 0 {

@@ -6,37 +6,37 @@ import (
 	"time"
 )
 
-// A Barrier makes several goroutines wait for each other. They poll for a while before they sleep, as the workers of a
-// pool do.
+// A Barrier makes several goroutines wait for each other. Like the workers of a pool, they poll for a while before they
+// sleep.
 //
-// Two of them may have woken on one processor (see placement), where they compute in turns while another processor
-// has nothing to do. A goroutine that waits on the processor where another one was last moves to another.
+// Two goroutines may have woken on the same processor (see placement), where they take turns while another processor is
+// idle. A waiting goroutine therefore moves to another processor if a second goroutine was last seen on its own.
 type Barrier struct {
 	size     int64
 	patience time.Duration
-	seats    []seat
-	leave    func()       // moves the calling thread to another processor
-	arrived  atomic.Int64 // calls of Wait since the beginning
+	members  []member
+	move     func()       // moves the calling thread to another processor
+	arrived  atomic.Int64 // calls of Wait so far
 
 	mu  sync.Mutex
 	all sync.Cond
 }
 
-// A seat is the place of a goroutine.
-type seat struct {
-	processor atomic.Int64 // on which it called Wait last; less than 0: not known
+// A member is one of the goroutines.
+type member struct {
+	processor atomic.Int64 // where it last called Wait; negative if unknown
 	moved     time.Time
-	_         [64]byte // others write to other cache lines
+	_         [64]byte // each member has its own cache line
 }
 
 // NewBarrier makes a barrier for size goroutines.
 func NewBarrier(size int) *Barrier {
-	b := &Barrier{size: int64(size), patience: patience, seats: make([]seat, size), leave: leaveProcessor}
+	b := &Barrier{size: int64(size), patience: patience, members: make([]member, size), move: leaveProcessor}
 	if size > processors() {
 		b.patience = lessPatience
 	}
-	for i := range b.seats {
-		b.seats[i].processor.Store(-1)
+	for i := range b.members {
+		b.members[i].processor.Store(-1)
 	}
 	b.all.L = &b.mu
 	return b
@@ -44,17 +44,17 @@ func NewBarrier(size int) *Barrier {
 
 // Wait returns when all goroutines have called it, each with its number, from 0.
 func (b *Barrier) Wait(number int) {
-	b.sit(number)
+	b.noteProcessor(number)
 	n := b.arrived.Add(1)
 	last := (n + b.size - 1) / b.size * b.size
 	if n == last {
-		b.mu.Lock() // no goroutine is between its last look and its sleep
+		b.mu.Lock() // no goroutine is between its last check and its sleep
 		b.all.Broadcast()
 		b.mu.Unlock()
 		return
 	}
-	for begin := time.Now(); polls(begin, b.patience, true); b.spread(number) {
-		for range looks {
+	for begin := time.Now(); polls(begin, b.patience, true); b.separate(number) {
+		for range pollsPerCheck {
 			if b.arrived.Load() >= last {
 				return
 			}
@@ -67,26 +67,29 @@ func (b *Barrier) Wait(number int) {
 	}
 }
 
-// sit notes on which processor a goroutine is.
-func (b *Barrier) sit(number int) {
+// noteProcessor records which processor the goroutine runs on.
+func (b *Barrier) noteProcessor(number int) {
 	here, err := processor()
 	if err != nil {
 		here = -1
 	}
-	b.seats[number].processor.Store(int64(here))
+	b.members[number].processor.Store(int64(here))
 }
 
-// spread moves a goroutine to another processor if another one was on its own.
-func (b *Barrier) spread(number int) {
-	own := &b.seats[number]
+// separate moves the goroutine to another processor if a second goroutine was last seen on its processor.
+func (b *Barrier) separate(number int) {
+	own := &b.members[number]
 	here := own.processor.Load()
-	for i := range b.seats {
-		if i == number || here < 0 || b.seats[i].processor.Load() != here || time.Since(own.moved) < betweenMoves {
+	if here < 0 || time.Since(own.moved) < betweenMoves {
+		return
+	}
+	for i := range b.members {
+		if i == number || b.members[i].processor.Load() != here {
 			continue
 		}
-		b.leave()
+		b.move()
 		own.moved = time.Now()
-		b.sit(number)
+		b.noteProcessor(number)
 		return
 	}
 }

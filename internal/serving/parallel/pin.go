@@ -18,7 +18,7 @@ func pin(cpu int) error {
 	return nil
 }
 
-// leaveProcessor moves the calling thread to another processor, if it may run on any other.
+// leaveProcessor moves the calling thread to another processor, if it may run on one.
 func leaveProcessor() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -33,7 +33,7 @@ func leaveProcessor() {
 	others := allowed
 	others.Clear(here)
 	if unix.SchedSetaffinity(0, &others) == nil {
-		_ = unix.SchedSetaffinity(0, &allowed) // was allowed before
+		_ = unix.SchedSetaffinity(0, &allowed) // cannot fail: it was the mask before
 	}
 }
 

@@ -4,12 +4,12 @@ import "time"
 
 // A placement moves the thread that calls Run off the processor of a worker's thread.
 //
-// In a virtual machine, the host takes back a processor that has nothing to do, and Linux then does not
-// consider it idle (vcpu_is_preempted). So a thread that wakes after a long sleep is often placed on the
-// processor of the thread that woke it. It waits there, and Linux may take 10 ms to move one of the two.
+// In a virtual machine, the host takes back an idle processor, and Linux then does not consider it idle
+// (vcpu_is_preempted). A thread that wakes after a long sleep is therefore often placed on the processor of the thread
+// that woke it. It waits there, and Linux may take 10 ms to move one of the two.
 type placement struct {
-	moves   int       // that are left, until a worker has slept for long again
-	missing time.Time // the first Run since the last long sleep to which not all workers came; zero: they come
+	moves   int       // moves that remain until a worker wakes from a long sleep again
+	missing time.Time // when a Run first lacked workers; zero if the last Run had all of them
 	moved   time.Time
 }
 
@@ -17,18 +17,18 @@ const (
 	longSleep    = 2 * time.Millisecond
 	missingFor   = 100 * time.Microsecond // waking takes 20 to 100 µs
 	betweenMoves = time.Millisecond
-	mostMoves    = 3 // another program may have the processors: then moving gains nothing, and takes up to 100 µs
+	maxMoves     = 3 // if another program occupies the processors, a move gains nothing and takes up to 100 µs
 )
 
-// woke notes that a worker that has slept since the given time is woken.
+// woke records that a worker that has slept since the given time is being woken.
 func (p *placement) woke(since time.Time) {
 	if time.Since(since) >= longSleep {
-		p.moves, p.missing = mostMoves, time.Time{}
+		p.moves, p.missing = maxMoves, time.Time{}
 	}
 }
 
-// check moves the calling thread to another processor after a Run, if workers that were called
-// have been missing for a while.
+// check is called after each Run. It moves the calling thread to another processor if Runs have lacked workers that
+// were called for missingFor.
 func (p *placement) check(missing bool) {
 	if !missing || p.moves == 0 {
 		p.missing = time.Time{}

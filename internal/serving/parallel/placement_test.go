@@ -110,7 +110,7 @@ func TestTheCallerOfAPoolBesideThreadsStays(t *testing.T) {
 		p.foreign = beside
 		late := &worker{pool: p, number: 1, cpu: -1, wake: make(chan struct{}, 1)}
 		p.size, p.workers = 2, []*worker{late}
-		p.caller = placement{moves: mostMoves, missing: time.Now().Add(-time.Second)}
+		p.caller = placement{moves: maxMoves, missing: time.Now().Add(-time.Second)}
 		p.Run(10, &count{})
 		require.Equal(t, beside, p.caller.moved.IsZero())
 	}
@@ -131,7 +131,7 @@ func TestTheCallerMovesAFewTimesAtMost(t *testing.T) {
 			}
 			time.Sleep(betweenMoves / 4)
 		}
-		require.Len(t, moves, mostMoves)
+		require.Len(t, moves, maxMoves)
 		for i := range moves[1:] {
 			require.GreaterOrEqual(t, moves[i+1].Sub(moves[i]), betweenMoves)
 		}

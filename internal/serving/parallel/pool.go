@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// A Task is n pieces of work. Do is called once for each i, by several
-// goroutines at the same time, each with a different worker number from 0 to
-// Size()-1. If a Task is a pointer that is used for many Runs, passing it to Run
+// A Task is work in n parts. Do is called once for each part i, by several goroutines at the same time, each with a
+// different worker number from 0 to Size()-1. If a Task is a pointer that is used for many Runs, passing it to Run
 // allocates nothing.
 type Task interface {
 	Do(worker, i int)
@@ -24,8 +23,8 @@ type Pool struct {
 	bound    bool // workers are bound to processors
 	foreign  bool // the threads that call Run are another program's
 	patience time.Duration
-	yields   bool       // to other goroutines, after lessPatience
-	mu       sync.Mutex // held by a Run
+	yields   bool       // polling lets other goroutines run after lessPatience
+	mu       sync.Mutex // held during Run
 
 	task   Task
 	n      int64
@@ -41,19 +40,18 @@ type Pool struct {
 
 type failure struct{ value any }
 
-// patience is how long a worker polls for the next Run before it sleeps, and the caller for the end
-// of a Run: waking a sleeper takes 20 to 100 µs, and a step of a model consists of a hundred Runs, with
-// little work between them. It is less where polling takes a processor from other work: if the pool has
-// more workers than there are processors, or as many in a program that computes with other threads as
-// well. In a pool that takes all of Go's processors, workers that poll longer than lessPatience let other
-// goroutines run.
+// patience is how long a worker polls for the next Run before it sleeps, and how long the caller polls for the end of a
+// Run. Waking a sleeper takes 20 to 100 µs, and a step of a model consists of a hundred Runs with little work between
+// them. The time is lessPatience where polling takes a processor from other work: if the pool has more workers than
+// there are processors, or as many in a program that also computes with other threads. In a pool that takes all of Go's
+// processors, workers that poll longer than lessPatience let other goroutines run.
 const (
 	patience     = 100 * time.Microsecond
 	lessPatience = 10 * time.Microsecond
 )
 
-// looks is the number of times a worker polls before it looks at the clock.
-const looks = 500
+// pollsPerCheck is the number of times a worker polls between two looks at the clock.
+const pollsPerCheck = 500
 
 // New makes a pool of size workers, at least 1. With cpus, worker i is pinned to
 // processor cpus[i], except worker 0, which is the goroutine that calls Run.
@@ -61,9 +59,9 @@ func New(size int, cpus ...int) (*Pool, error) {
 	return newPool(size, size > processors(), cpus)
 }
 
-// NewBesideThreads makes a pool for a program that computes with threads of another runtime between
-// Runs, as programs in C do, and calls Run on them. The pool does not move these threads: the program
-// may set the processors they run on at the same time, and its sandbox may forbid it.
+// NewBesideThreads makes a pool for a program that calls Run on its own threads and computes with them between Runs, as
+// C programs do. The pool does not move these threads: the program may be setting their processors itself, and a
+// sandbox may forbid it.
 func NewBesideThreads(size int) (*Pool, error) {
 	p, err := newPool(size, size >= processors(), nil)
 	if err == nil {
@@ -77,7 +75,7 @@ func processors() int { return min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) }
 
 func newPool(size int, impatient bool, cpus []int) (*Pool, error) {
 	if size < 1 {
-		return nil, fmt.Errorf("a pool of %d workers; it takes at least 1", size)
+		return nil, fmt.Errorf("a pool of %d workers; it needs at least 1", size)
 	}
 	if len(cpus) != 0 && len(cpus) < size {
 		return nil, fmt.Errorf("%d processors for %d workers; name at least one for each, or none", len(cpus), size)
@@ -112,8 +110,8 @@ func newPool(size int, impatient bool, cpus []int) (*Pool, error) {
 // Size is the number of workers.
 func (p *Pool) Size() int { return p.size }
 
-// Run does the tasks 0 to n-1 and returns when all are done. If a task panics,
-// Run panics with the same value in the caller, after all workers have stopped.
+// Run does the tasks 0 to n-1 and returns when all are done. If a task panics, Run panics with the same value in the
+// calling goroutine after all workers have stopped.
 func (p *Pool) Run(n int, t Task) {
 	if n <= 0 {
 		return
@@ -150,10 +148,10 @@ func (p *Pool) Run(n int, t Task) {
 	}
 }
 
-// withdraw calls back the workers that have not begun, and returns their number: no task is left for
-// them, and a worker whose processor does other work may begin milliseconds later. Run waits for workers
-// that are bound to processors instead: otherwise they miss many short Runs whenever they were asleep or the
-// caller is on their processor (a step of one sequence took 1.3 ms in place of 0.8).
+// withdraw takes back the calls of workers that have not begun, and returns their number: no task is left for them, and
+// a worker whose processor does other work may begin milliseconds later. Run waits for workers that are bound to
+// processors instead. Without that wait, they miss many short Runs whenever they were asleep or the caller is on their
+// processor (a step of one sequence took 1.3 ms instead of 0.8).
 func (p *Pool) withdraw(helpers int) (n int) {
 	for _, w := range p.workers[:helpers] {
 		if w.state.CompareAndSwap(called, waiting) {
@@ -185,7 +183,7 @@ func (p *Pool) keepPanic() {
 // wait returns when all workers have left.
 func (p *Pool) wait() {
 	for begin := time.Now(); p.polls(begin); {
-		for range looks {
+		for range pollsPerCheck {
 			if p.busy.Load() == 0 {
 				<-p.done
 				return
@@ -195,7 +193,7 @@ func (p *Pool) wait() {
 	<-p.done
 }
 
-// polls reports whether polling that began at begin goes on.
+// polls reports whether a goroutine that has polled since begin goes on polling.
 func (p *Pool) polls(begin time.Time) bool { return polls(begin, p.patience, p.yields) }
 
 func polls(begin time.Time, patience time.Duration, yields bool) bool {
@@ -224,17 +222,17 @@ func (p *Pool) Close() {
 type worker struct {
 	pool   *Pool
 	number int
-	cpu    int          // to which it is pinned, or -1
+	cpu    int          // the processor it is pinned to, or -1
 	state  atomic.Int32 // waiting, asleep, called or working
 	wake   chan struct{}
-	slept  time.Time // since when it is asleep
+	slept  time.Time // when it fell asleep
 	closed atomic.Bool
 }
 
 const (
 	waiting = iota // polls
 	asleep         // must be woken
-	called         // is to take part in a Run, or to end; a Run may take it back
+	called         // must take part in a Run, or end; a Run may withdraw the call
 	working
 )
 
@@ -269,11 +267,11 @@ func (w *worker) loop(started chan<- error) {
 	}
 }
 
-// await waits for a call of start that is not withdrawn.
+// await returns when start has called the worker and the call was not withdrawn.
 func (w *worker) await() {
 	for {
 		for begin := time.Now(); w.pool.polls(begin); {
-			for range looks {
+			for range pollsPerCheck {
 				if w.state.Load() == called && w.state.CompareAndSwap(called, working) {
 					return
 				}
