@@ -5,46 +5,45 @@ import (
 	"math"
 )
 
-// Version is how the work on a sequence's context is divided. It changes no bit of the output.
+// Version determines how the work on a sequence's context is divided. The output is the same bit for bit.
 type Version uint8
 
 const (
-	// Auto is V1 or V2 by vLLM's rule, and cuts a long sequence into partitions
-	// also where cores would be idle otherwise.
+	// Auto chooses V1 or V2 by vLLM's rule. It also cuts a long sequence into partitions where cores would otherwise be
+	// idle.
 	Auto Version = iota
-	V1           // a sequence and KV head is one piece of work (paged_attention_v1)
+	V1           // one piece of work for each sequence and KV head (paged_attention_v1)
 
-	// V2 computes partitions apart and merges their results in a reduction
-	// (paged_attention_v2), as far as mostKept allows for the results.
+	// V2 computes partitions separately and merges their results in a reduction (paged_attention_v2), unless the
+	// results need more than maxKept bytes.
 	V2
 )
 
-// A Batch is one step's attention in one layer: query tokens of some sequences,
-// each over its own context. Sequence s has SeqLens[s] tokens. The last of them are its
-// query tokens, numbers QueryStart[s] to QueryStart[s+1]-1 of the batch; their keys and
-// values must have been written. A query token attends to itself and to the tokens
-// before it.
+// A Batch describes one step's attention in one layer: query tokens of some sequences, each over its own context.
+// Sequence s has SeqLens[s] tokens. The last of them are its query tokens, which are tokens QueryStart[s] to
+// QueryStart[s+1]-1 of the batch; their keys and values must have been written. A query token attends to itself and to
+// the tokens before it.
 type Batch struct {
 	NumHeads   int    // query heads: a multiple of the KV heads
-	Query, Out Tensor // [query tokens, NumHeads, head size]; they may be the same memory
+	Query, Out Tensor // [query tokens, NumHeads, head size]; may be the same memory
 
 	QueryStart []int32 // vLLM's query_start_loc: sequences + 1 entries, from 0 on
 	SeqLens    []int32
 
-	// Block of token t of sequence s: BlockTables[s·TableStride + t / block size].
-	// Entries after the last token, and of tokens before all windows, are not looked at.
+	// The block of token t of sequence s is BlockTables[s·TableStride + t / block size]. Entries after the last token,
+	// and entries of tokens before all windows, are ignored.
 	BlockTables []int32
 	TableStride int
 
 	Scale         float32   // of q·k, usually 1/sqrt(head size)
-	AlibiSlopes   []float32 // [NumHeads]: adds slope · (token - query token); nil: none
-	SlidingWindow int       // how many tokens a query token attends to, itself included; 0: all
-	SoftCap       float32   // logits become cap · tanh(logit / cap); 0: none
-	Sinks         []float32 // [NumHeads]: the logit of a token without a value; nil: none
+	AlibiSlopes   []float32 // [NumHeads], or nil: slope · (token - query token) is added to logits
+	SlidingWindow int       // how many tokens a query token attends to, itself included; 0 means all
+	SoftCap       float32   // if not 0, logits become cap · tanh(logit / cap)
+	Sinks         []float32 // [NumHeads], or nil: the logit of an extra token without a value
 
-	// CommonPrefix is the number of tokens of context that all sequences with query tokens
-	// share, in the same blocks (vLLM's num_common_prefix_blocks × block size). They
-	// are read once for all of them; the output has the same bits.
+	// CommonPrefix is the number of context tokens that all sequences with query tokens share, in the same blocks
+	// (vLLM's num_common_prefix_blocks × block size). They are read once for all sequences. The output is the same bit
+	// for bit.
 	CommonPrefix int
 
 	Version Version
@@ -52,8 +51,7 @@ type Batch struct {
 
 func (b *Batch) seqs() int { return len(b.SeqLens) }
 
-// table is a sequence's row of BlockTables. A sequence that is alone has all of them, whatever
-// the stride.
+// table returns a sequence's row of BlockTables. A single sequence has all of them, whatever the stride.
 func (b *Batch) table(seq int) []int32 {
 	switch {
 	case b.seqs() == 1:
@@ -65,8 +63,8 @@ func (b *Batch) table(seq int) []int32 {
 	return rest[:min(len(rest), b.TableStride)]
 }
 
-// queries are the first query token of a sequence, how many there are, and the
-// position of the first in its context.
+// queries returns a sequence's first query token, the number of its query tokens, and the position of the first in its
+// context.
 func (b *Batch) queries(seq int) (first, n, position int) {
 	first = int(b.QueryStart[seq])
 	n = int(b.QueryStart[seq+1]) - first
@@ -124,8 +122,8 @@ func (b *Batch) check(c *Cache) error {
 	return b.checkOverlap(c)
 }
 
-// checkOverlap refuses outputs that overlap with memory that is read. Outputs may lie exactly
-// in the place of the queries: no query is read after its output was written.
+// checkOverlap returns an error if outputs overlap with memory that is read. Outputs may replace the queries: no query
+// is read after its output was written.
 func (b *Batch) checkOverlap(c *Cache) error {
 	q, o := &b.Query, &b.Out
 	if overlap(q.Data, o.Data) && (&q.Data[0] != &o.Data[0] || q.DType != o.DType || q.Stride != o.Stride) {
@@ -163,7 +161,6 @@ func (b *Batch) checkSequence(c *Cache, seq int) error {
 	return nil
 }
 
-// checkShared checks the common prefix.
 func (b *Batch) checkShared(c *Cache) error {
 	if b.CommonPrefix < 0 {
 		return fmt.Errorf("%w: a common prefix of %d tokens", ErrArgument, b.CommonPrefix)
@@ -191,8 +188,8 @@ func (b *Batch) checkShared(c *Cache) error {
 	return nil
 }
 
-// checkCommon refuses a sequence that reaches other blocks of the common prefix than those
-// of the first sequence, through whose table all of them are read.
+// checkCommon returns an error if a sequence has other blocks in the common prefix than the first sequence, through
+// whose table the prefix is read.
 func (b *Batch) checkCommon(c *Cache, first, seq int) error {
 	_, _, position := b.queries(seq)
 	from, _ := b.reach(position)
@@ -211,7 +208,7 @@ func (b *Batch) checkCommon(c *Cache, first, seq int) error {
 	return nil
 }
 
-// blockOf is the block of a token of a sequence.
+// blockOf returns the block of a sequence's token.
 func (b *Batch) blockOf(c *Cache, seq, token int) int {
 	return int(b.BlockTables[seq*b.TableStride+token/c.BlockSize])
 }

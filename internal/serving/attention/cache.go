@@ -7,12 +7,11 @@ import (
 	"unsafe"
 )
 
-// ErrArgument is wrapped by every error about a cache, a batch or a slot. A call that returns
-// one has computed and written nothing.
+// ErrArgument is wrapped by every error about a cache, a batch or a slot. A call that returns such an error has
+// computed and written nothing.
 var ErrArgument = errors.New("bad argument")
 
-// ErrOverlap is wrapped, together with ErrArgument, if memory that is written overlaps
-// with other memory of the call.
+// ErrOverlap is wrapped, together with ErrArgument, if memory to write overlaps with other memory of the call.
 var ErrOverlap = errors.New("memory overlaps")
 
 // Limits of a shape. They keep every product of sizes far from overflow.
@@ -24,20 +23,20 @@ const (
 
 // A Shape describes the keys and values of one layer.
 type Shape struct {
-	BlockSize  int // tokens of a block
+	BlockSize  int // tokens per block
 	NumKVHeads int
 	HeadSize   int // elements; 8 to 256, a multiple of 8
 	DType      DType
 	Layout     Layout
 }
 
-// A Cache is the blocks of one layer, in the caller's memory. Strides are in bytes.
+// A Cache describes the blocks of one layer in the caller's memory. Strides are in bytes.
 type Cache struct {
 	Shape
 	NumBlocks int
 
-	// Block b and KV head h start at b·BlockStride + h·HeadStride in Key and in
-	// Value. Inside, elements lie as Layout says.
+	// Block b and KV head h start at b·BlockStride + h·HeadStride in Key and in Value. Layout determines the order of
+	// the elements from there.
 	Key, Value              []byte
 	BlockStride, HeadStride int
 
@@ -50,7 +49,7 @@ type Cache struct {
 	KeyScale, ValueScale float32
 }
 
-// Check refuses a shape with which this package cannot compute.
+// Check returns an error if this package cannot compute with the shape.
 func (s *Shape) Check() error {
 	switch {
 	case s.BlockSize < 1 || s.BlockSize > MaxBlockSize:
@@ -71,7 +70,7 @@ func (s *Shape) Check() error {
 	return nil
 }
 
-// Check refuses memory in which blocks of the shape do not lie at the given strides.
+// Check returns an error if the shape is invalid or the blocks do not fit into the memory with the given strides.
 func (c *Cache) Check() error {
 	if err := c.Shape.Check(); err != nil {
 		return err
@@ -105,10 +104,10 @@ func (c *Cache) Check() error {
 }
 
 func (c *Cache) checkPart(name string, data []byte, block, head, span, align int) error {
-	const most = 1 << 40
-	if block < 0 || head < 0 || block > most || head > most || block%align != 0 || head%align != 0 {
+	const maxStride = 1 << 40
+	if block < 0 || head < 0 || block > maxStride || head > maxStride || block%align != 0 || head%align != 0 {
 		return fmt.Errorf("%w: the %s have strides of %d and %d bytes; multiples of %d up to %d are possible", ErrArgument,
-			name, block, head, align, most)
+			name, block, head, align, maxStride)
 	}
 	if block > 0 && c.NumBlocks-1 > 1<<60/block {
 		return fmt.Errorf("%w: %d blocks of %d bytes", ErrArgument, c.NumBlocks, block)
@@ -124,8 +123,8 @@ func (c *Cache) checkPart(name string, data []byte, block, head, span, align int
 	return nil
 }
 
-// CheckScales refuses factors of keys and values that are NaN or infinite, or whose inverse
-// is: numbers are multiplied by it when they are stored.
+// CheckScales returns an error if a scale of keys or values, or its inverse, is NaN or infinite. Numbers are multiplied
+// by the inverse when they are stored.
 func CheckScales(key, value float32) error {
 	for _, x := range [...]float32{key, value} {
 		if !isFinite(x) || x != 0 && !isFinite(1/x) {
@@ -136,9 +135,9 @@ func CheckScales(key, value float32) error {
 	return nil
 }
 
-// CheckStrides refuses blocks or heads that share memory with each other. Check comes first.
+// CheckStrides returns an error if blocks or heads share memory with each other. Check must have succeeded.
 func (c *Cache) CheckStrides() error {
-	row, pitch := c.headSpan(), 0 // of a head in a block; what lies between the rows of LayoutFlash
+	row, pitch := c.headSpan(), 0 // bytes of a row, and from one row to the next in LayoutFlash
 	if c.Layout == LayoutFlash {
 		row, pitch = c.HeadSize*c.DType.Size(), c.NumKVHeads*c.HeadSize*c.DType.Size()
 	}
@@ -154,8 +153,8 @@ func (c *Cache) CheckStrides() error {
 	return nil
 }
 
-// disjoint reports whether pieces of span bytes at i·a + j·b, for i below n and j below m, do not
-// overlap. With a pitch, a piece is rows of that distance, and those of other j can lie between them.
+// disjoint reports whether the pieces of span bytes at i·a + j·b, with i < n and j < m, do not overlap. If pitch is not
+// 0, a piece is rows of row bytes at that distance, and rows with other j may lie between them.
 func disjoint(a, n, b, m, row, span, pitch int) bool {
 	if pitch > 0 && b < span {
 		fits := m == 1 || b >= row && (m-1)*b+row <= pitch
@@ -166,11 +165,11 @@ func disjoint(a, n, b, m, row, span, pitch int) bool {
 	return inner || outer
 }
 
-// CheckApart refuses keys that share memory with values, and scales of keys that share
-// memory with those of values. CheckStrides comes first.
+// CheckApart returns an error if keys share memory with values, or scales of keys with scales of values. CheckStrides
+// must have succeeded.
 func (c *Cache) CheckApart() error {
 	heads, span := c.NumKVHeads, c.headSpan()
-	if c.Layout == LayoutFlash { // the heads of a block are one piece
+	if c.Layout == LayoutFlash { // treat the heads of a block as one piece
 		heads, span = 1, span+(heads-1)*c.HeadStride
 	}
 	if c.meet(c.Key, c.Value, c.BlockStride, c.HeadStride, heads, span) {
@@ -183,14 +182,14 @@ func (c *Cache) CheckApart() error {
 	return nil
 }
 
-// meet reports whether the pieces of a and of b, which have span bytes for each block and head and the same
-// strides, share memory. The distance from a piece of a to one of b depends only on how many heads and blocks
-// lie between them: for each number of heads, meet looks at the one or two numbers of blocks that bring
-// them closest.
+// meet reports whether the pieces of a and of b share memory. A piece has span bytes; there is one for each block and
+// head, at the same strides in a and b. The distance from a piece of a to a piece of b depends only on how many heads
+// and blocks lie between them. For each number of heads, meet checks the one or two numbers of blocks for which they
+// are closest.
 func (c *Cache) meet(a, b []byte, block, head, heads, span int) bool {
 	distance := int(uintptr(unsafe.Pointer(&b[0])) - uintptr(unsafe.Pointer(&a[0])))
 	if distance >= span && distance+span <= head && block >= heads*head {
-		return false // side by side in each head, as LayoutTile has them
+		return false // alternating in each head, as in LayoutTile
 	}
 	for h := 1 - heads; h < heads; h++ {
 		apart := distance + h*head
@@ -220,7 +219,6 @@ func (c *Cache) Factors() (key, value float32) {
 	return key, value
 }
 
-// parts are the memory of the blocks.
 func (c *Cache) parts() [4][]byte { return [...][]byte{c.Key, c.Value, c.KeyScales, c.ValueScales} }
 
 // Overlaps reports whether a tensor's memory overlaps with that of the blocks.

@@ -18,7 +18,7 @@ func TestTheAssemblyKnowsTheFieldsOfACall(t *testing.T) {
 		"atOut": unsafe.Offsetof(c.out), "atOutStride": unsafe.Offsetof(c.outStride), "atN": unsafe.Offsetof(c.n),
 		"atSize": unsafe.Offsetof(c.size), "atGroups": unsafe.Offsetof(c.groups), "atFirst": unsafe.Offsetof(c.first),
 		"atFlag": unsafe.Offsetof(c.flag), "atX": unsafe.Offsetof(c.x), "atY": unsafe.Offsetof(c.y),
-		"atZ": unsafe.Offsetof(c.z), "atCount": unsafe.Offsetof(c.count), "atRoom": unsafe.Offsetof(c.room),
+		"atZ": unsafe.Offsetof(c.z), "atCount": unsafe.Offsetof(c.count), "atBuffer": unsafe.Offsetof(c.buffer),
 		"atAhead": unsafe.Offsetof(c.ahead), "atLow": unsafe.Offsetof(c.low), "atLeft": unsafe.Offsetof(c.left),
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "gen/main.go", nil, 0)

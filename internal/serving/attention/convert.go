@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// Convert copies all blocks of a cache to another one with the same block size, heads and
-// head size, in any layout and type. Numbers are rounded to nearest; those of the same type and
-// scale keep all their bits. Int8 is only converted to Int8: the scales are copied too.
+// Convert copies all blocks of a cache to another one with the same block size, heads and head size, in any layout and
+// type. It rounds numbers to nearest; if type and scale are the same, the bits are too. Int8 can be converted only to
+// Int8, with its scales.
 func Convert(to, from *Cache) error {
 	if err := from.Check(); err != nil {
 		return err

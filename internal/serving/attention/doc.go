@@ -18,51 +18,39 @@
 //	o = the sum of p·v over the tokens in order; with values in float32, from one
 //		multiple of 16 to the next, and then these sums in order
 //
-// and (m, l, o) of the partitions are merged in the order of their index. Every
-// path through the package does exactly these operations for a row: decoding
-// and prefill, partitions one after the other (V1) or separately (V2), alone or in
-// a batch, with or without a shared prefix, on any number of cores. So none of
-// these changes a bit of a row's output. AVX2 and AVX-512, with or without VNNI,
-// also give the same bits. Only sums of E4M3 values below 2^-118 may not: where blocks are read in
-// place, they are 2^-8 times as large, so that float32 rounds them as denormals. The portable code,
-// which has no fused multiply-add, rounds differently.
-//
-// Some rows with keys in float32 also keep the rounding errors of their logits in float32 and of
-// the differences of the logits from m: rows that have a logit computed in float64, ALiBi, a soft
-// cap, or a scale that is not positive. A float32 near 30 is rounded by up to 0.95e-6. Without the
-// kept error, its weight would have the same relative error.
+// and (m, l, o) of the partitions are merged in the order of their index. Every path through the package does exactly
+// these operations for a row: decoding and prefill, partitions one after the other (V1) or separately (V2), alone or in
+// a batch, with or without a shared prefix, on any number of cores. A row's output is therefore always the same bit for
+// bit. AVX2 and AVX-512, with or without VNNI, also give the same bits, with one exception: where E4M3 blocks are read
+// in place, sums are kept as 2^-8 of their value, so that float32 rounds sums below 2^-118 as denormals. The portable
+// code, which has no fused multiply-add, rounds differently. Some rows with keys in float32 also keep the rounding
+// errors of their logits and of the differences of the logits from m: rows with a logit computed in float64, with
+// ALiBi, with a soft cap, or with a scale that is not positive. A float32 near 30 is rounded by up to 0.95e-6. If this
+// error were not kept, the weight would have the same relative error.
 //
 // With keys in float32 and logits up to 30 whose products do not cancel, the error against float64
 // is below 2e-6 of the sum of |p·v|. The largest errors in the tests are
 //
 //	normally distributed numbers                          0.9e-6 (in 200 problems 1.5e-6)
 //	logits that are equal, or nearly so                   0.9e-6
-//	one huge logit, or one element that makes the logit   0.9e-6
+//	one huge logit, or one element dominates the logit    0.9e-6
 //	outputs that cancel                                   0.9e-6
 //	ALiBi, sinks and soft caps                            1.4e-6
 //
-// Let S be the largest scale · sum of |q·k|. Where products cancel, the error is below 1.5e-7·S,
-// thus below 2e-6 for S up to 13. These are measurements. Proved bounds are: a logit above 8 is
-// within 2^-45·S of the exact value; one below 8 is within (32 + head size/32)·2^-24·S, which it
-// reaches only if all its roundings go the same way.
+// Let S be the largest scale · sum of |q·k|. Where products cancel, the error is below 1.5e-7·S, thus below 2e-6 for S
+// up to 13. These are measurements. Proved bounds are: a logit above 8 is within 2^-45·S of the exact value; one below
+// 8 is within (32 + head size/32)·2^-24·S, which it reaches only if all roundings have the same direction.
 //
-// Narrower types sum a product in one pass and have logits in float32. For normally distributed
-// numbers with logits up to 27 their error stays below 4e-6, apart from the error of rounding keys
-// and values to the type. With keys in int8, rounding q adds an error of up to 4.4e-5. Rounding the
-// keys adds far more: its steps are about 250 times as large.
-//
-// Tokens that a row does not reach (after it, before its window) are left
-// out, not multiplied by 0. So what is stored there has no
-// effect, even if it is NaN. Tokens with a logit of -inf have no weight; a row
-// without any weight is 0.
-//
-// The interface of the inner loops is in kernels.go. There is portable Go, and assembly for
-// AVX2, AVX-512, and AVX-512 with VNNI, which gen generates. A set has its own functions
-// only where they are faster: AVX-512 uses AVX2's for int8 keys, unless the processor has VNNI.
-//
-// A call allocates nothing once its Runner has grown to the batch. Package kvstore has
-// the memory of the blocks and writes to it. The scheduler decides which request has which
-// block.
+// Narrower types sum a product in one pass and have logits in float32. For normally distributed numbers with logits up
+// to 27 their error stays below 4e-6, apart from the error of rounding keys and values to the type. With keys in int8,
+// rounding q adds an error of up to 4.4e-5. Rounding the keys adds far more: its steps are about 250 times as large.
+// Tokens that a row does not reach (after it, or before its window) are skipped, not multiplied by 0, so that numbers
+// stored there have no effect, even NaN. Tokens with a logit of -inf have no weight. A row without any weight is 0. The
+// interface of the inner loops is in kernels.go. Its implementations are portable Go, and assembly for AVX2, AVX-512,
+// and AVX-512 with VNNI, which gen generates. An instruction set has its own functions only where they are faster:
+// AVX-512 uses AVX2's for int8 keys, unless the processor has VNNI. A call allocates nothing once its Runner has grown
+// to the size of the batch. Package kvstore has the memory of the blocks and writes to it. The scheduler decides which
+// request has which block.
 package attention
 
 //go:generate go run ./gen -o .

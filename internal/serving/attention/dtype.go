@@ -22,7 +22,7 @@ const (
 
 var dtypeNames = [...]string{"f32", "f16", "bf16", "e4m3", "e5m2", "int8"}
 
-// String is the name as in file formats: f32, f16, bf16, e4m3, e5m2 or int8.
+// String returns the type's name in file formats: f32, f16, bf16, e4m3, e5m2 or int8.
 func (d DType) String() string {
 	if d >= dtypes {
 		return "unknown type"
@@ -41,7 +41,7 @@ func (d DType) Size() int {
 	return 1
 }
 
-// e4m3ToF32 is exact: 2^-9 is the smallest number, 448 the largest, 0x7f NaN.
+// e4m3ToF32 is exact. The smallest E4M3 number is 2^-9, the largest 448; 0x7f is NaN.
 func e4m3ToF32(b uint8) float32 {
 	if b&0x7f == 0x7f {
 		return math.Float32frombits(0x7fc00000 | uint32(b&0x80)<<24)
@@ -57,12 +57,12 @@ func e5m2ToF32(b uint8) float32 { return half.FromF16(uint16(b) << 8) }
 // f32ToE5M2 rounds to nearest, ties to even, and saturates at 57344, as vLLM does.
 func f32ToE5M2(f float32) uint8 { return toFP8(f, 2, 15, 0x7b) }
 
-// toFP8 rounds f to 8 bits, with the given bits of fraction and bias of the exponent. largest is
-// the largest number, as 8 bits; a NaN becomes 0x7f.
+// toFP8 rounds f to an 8-bit format with the given number of fraction bits and exponent bias. largest is the encoding
+// of its largest number. A NaN becomes 0x7f.
 func toFP8(f float32, fraction, bias uint32, largest uint8) uint8 {
 	b := math.Float32bits(f)
 	sign, abs := uint8(b>>24&0x80), b&0x7fffffff
-	drop, least := 23-fraction, (127-bias)<<23 // bits that are rounded off; the bits of 2^-bias
+	drop, least := 23-fraction, (127-bias)<<23 // the number of bits rounded off; the bits of 2^-bias
 	switch {
 	case abs > 0x7f800000:
 		return sign | 0x7f
@@ -76,7 +76,7 @@ func toFP8(f float32, fraction, bias uint32, largest uint8) uint8 {
 	return sign | uint8((abs-least)>>drop)
 }
 
-// Load reads a number of the type, without any scale.
+// Load reads a number of the type, without applying a scale.
 func (d DType) Load(p unsafe.Pointer) float32 {
 	switch d {
 	case F32:
@@ -93,8 +93,7 @@ func (d DType) Load(p unsafe.Pointer) float32 {
 	return float32(*(*int8)(p))
 }
 
-// Store writes a number, rounded to nearest, ties to even. The 8-bit types
-// saturate; Int8 has no NaN and stores 0 for it.
+// Store writes v, rounded to nearest, ties to even. The 8-bit types saturate. Int8 stores NaN as 0.
 func (d DType) Store(p unsafe.Pointer, v float32) {
 	switch d {
 	case F32:
@@ -115,7 +114,7 @@ func (d DType) Store(p unsafe.Pointer, v float32) {
 	}
 }
 
-// loadAll reads len(x) numbers of the type from p on, without any scale.
+// loadAll reads len(x) numbers of the type from p on, without applying a scale.
 func (d DType) loadAll(x []float32, p unsafe.Pointer) {
 	if d == F32 {
 		copy(x, unsafe.Slice((*float32)(p), len(x)))
@@ -127,7 +126,7 @@ func (d DType) loadAll(x []float32, p unsafe.Pointer) {
 	}
 }
 
-// StoreAll writes numbers from p on, each as Store does.
+// StoreAll writes the numbers of x from p on, as Store does.
 func (d DType) StoreAll(p unsafe.Pointer, x []float32) {
 	if d == F32 {
 		copy(unsafe.Slice((*float32)(p), len(x)), x)

@@ -27,15 +27,16 @@ func hasVNNI() bool { return hasAVX512() && cpuid.CPU.Supports(cpuid.AVX512VNNI)
 
 func hasAVX2() bool { return cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F16C) }
 
-// An assembly has the functions that instruction sets do not share. Its methods call the others, AVX2's, by name.
+// An assembly has the functions in which instruction sets differ. For the rest, its methods call AVX2's functions by
+// name.
 type assembly struct {
 	name                                    string
 	scoresPanel, integersPanel, valuesPanel []sized // the most rows first
 	refined, soften, softenPairs            func(*call)
-	scoresTile, valuesTile                  [dtypes][]sized // the most rows first; nil: the type becomes F16 first
+	scoresTile, valuesTile                  [dtypes][]sized // the most rows first; nil if the type is converted to F16
 }
 
-// A sized is a function for a number of rows. It takes fewer, too, but then computes and writes spare rows after them.
+// A sized is a function for a number of rows. With fewer rows, it also computes and writes the spare rows after them.
 type sized struct {
 	rows int
 	run  func(*call)
@@ -131,18 +132,19 @@ func (a *assembly) values(k *call, p []float32, rows, n int, values []float32, c
 	})
 }
 
-// eachGroups calls do for the first function of a list on all its whole groups of rows and, if no more rows are
-// left than the last function takes, for that one; else the first one has a group more.
+// eachGroups divides rows into groups. It calls do for the first function of list with all whole groups of its size,
+// and for the last function with the remaining rows if it takes that many; otherwise the first function gets one more
+// group.
 func eachGroups(list []sized, rows int, do func(f *sized, at, groups int)) {
 	first, last := &list[0], &list[len(list)-1]
-	groups, left := rows/first.rows, rows%first.rows
-	if left > last.rows {
-		groups, left = groups+1, 0
+	groups, rest := rows/first.rows, rows%first.rows
+	if rest > last.rows {
+		groups, rest = groups+1, 0
 	}
 	if groups > 0 {
 		do(first, 0, groups)
 	}
-	if left > 0 {
+	if rest > 0 {
 		do(last, groups*first.rows, 1)
 	}
 }
@@ -274,7 +276,7 @@ func (a *assembly) copyRows(out, in unsafe.Pointer, stride, n, size int, past bo
 	copyRowsAVX2(&call{in: in, inStride: stride, out: out, n: n, size: size})
 }
 
-func (a *assembly) ask(k *call, lines []unsafe.Pointer) {
+func (a *assembly) prefetch(k *call, lines []unsafe.Pointer) {
 	k.data, k.n = unsafe.Pointer(&lines[0]), len(lines)
 	askAVX2(k)
 }
@@ -289,19 +291,19 @@ func (a *assembly) tileScores(k *call, d DType, q []float32, rows, size int, til
 		return k.flag == 0
 	}
 	list := unsafe.Slice(tiles, n+tilesAhead)
-	for i := 0; i < n; i += roomTiles {
-		room := k.halved(size, list[i:])
-		for j, tile := range list[i:min(i+roomTiles, n)] {
-			if !a.halve(k, d, tile, tileTokens*size, room[j]) {
+	for i := 0; i < n; i += halfTiles {
+		half := k.halved(size, list[i:])
+		for j, tile := range list[i:min(i+halfTiles, n)] {
+			if !a.halve(k, d, tile, tileTokens*size, half[j]) {
 				return false
 			}
 		}
-		a.scoreTiles(k, F16, q, rows, size, &room[0], roomTiles, out[i*tileTokens:])
+		a.scoreTiles(k, F16, q, rows, size, &half[0], halfTiles, out[i*tileTokens:])
 	}
 	return true
 }
 
-// scoreTiles is tileScores on an even number of tiles.
+// scoreTiles is tileScores for the types that its functions read, on an even number of tiles.
 func (a *assembly) scoreTiles(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int,
 	out []float32) {
 	width := size
@@ -326,17 +328,17 @@ func (a *assembly) tileValues(k *call, d DType, p []float32, rows, n, place int,
 		return k.flag == 0
 	}
 	list := unsafe.Slice(tiles, (place+n+tileTokens-1)/tileTokens+tilesAhead)
-	for done := 0; done < n; list = list[roomTiles:] {
-		end := min(place+n-done, roomTiles*tileTokens)
-		room := k.halved(size, list)
+	for done := 0; done < n; list = list[halfTiles:] {
+		end := min(place+n-done, halfTiles*tileTokens)
+		half := k.halved(size, list)
 		for from := place; from < end; from = from&^15 + tileTokens {
 			to := min(from&^15+tileTokens, end)
 			in := unsafe.Add(list[from/tileTokens], from%tileTokens*size)
-			if !a.halve(k, d, in, (to-from)*size, unsafe.Add(room[0], 2*from*size)) {
+			if !a.halve(k, d, in, (to-from)*size, unsafe.Add(half[0], 2*from*size)) {
 				return false
 			}
 		}
-		a.valueTiles(k, F16, p[done:], rows, end-place, place, &room[0], size, out, stride)
+		a.valueTiles(k, F16, p[done:], rows, end-place, place, &half[0], size, out, stride)
 		done, place = done+end-place, 0
 	}
 	return true
@@ -355,7 +357,7 @@ func (a *assembly) valueTiles(k *call, d DType, p []float32, rows, n, place int,
 	}
 }
 
-// fitting is the function for the smallest number of rows that is not below rows, or else for the largest.
+// fitting returns the function with the smallest number of rows that is at least rows, or else the one with the most.
 func fitting(list []sized, rows int) sized {
 	best := list[0]
 	for _, f := range list {

@@ -5,25 +5,23 @@ import (
 	"unsafe"
 )
 
-// Layout is how the elements of a block lie in memory.
+// Layout is the order of a block's elements in memory.
 type Layout uint8
 
 const (
-	// LayoutTile is what this package reads fastest. A block is
+	// LayoutTile is the layout that this package reads fastest. A block is
 	//
 	//	[kv heads] of keys [block size / w, head size, w], then values [block size, head size]
-	//
-	// where w is 16, or the largest power of 2 that divides the block size if 16 does
-	// not. A vector holds the same element of w keys, so the logits of w tokens are
-	// summed side by side, and nothing is summed across a vector. With Int8, the values
-	// of each head are followed by the float32 scales of its keys, then of its values.
+	// where w is 16, or the largest power of 2 that divides the block size if 16 does not. A vector holds the same
+	// element of w keys, so the logits of w tokens are summed side by side, without sums across a vector. With Int8,
+	// the values of each head are followed by the float32 scales of its keys, then of its values.
 	LayoutTile Layout = iota
 
-	// LayoutVLLM is vLLM's: keys [blocks, kv heads, head size / x, block size, x]
-	// with vectors of 16 bytes, values [blocks, kv heads, head size, block size].
+	// LayoutVLLM is vLLM's layout: keys [blocks, kv heads, head size / x, block size, x] with vectors of 16 bytes,
+	// values [blocks, kv heads, head size, block size].
 	LayoutVLLM
 
-	// LayoutFlash is FlashAttention's: [2, blocks, block size, kv heads, head size].
+	// LayoutFlash is FlashAttention's layout: [2, blocks, block size, kv heads, head size].
 	LayoutFlash
 
 	layouts
@@ -31,7 +29,7 @@ const (
 
 var layoutNames = [...]string{"tile", "vllm", "flash"}
 
-// String is "tile", "vllm" or "flash".
+// String returns "tile", "vllm" or "flash".
 func (l Layout) String() string {
 	if l >= layouts {
 		return "unknown layout"
@@ -42,13 +40,12 @@ func (l Layout) String() string {
 // tileTokens is the number of tokens of a tile of LayoutTile.
 const tileTokens = 16
 
-// tile is the number of tokens that lie side by side in LayoutTile.
+// tile returns w of LayoutTile.
 func (s *Shape) tile() int {
 	return min(tileTokens, s.BlockSize&-s.BlockSize)
 }
 
-// keyIndex is the offset of an element of a key from the start of its block and
-// head, in elements.
+// keyIndex returns the offset of a key's element from the start of its block and head, in elements.
 func (s *Shape) keyIndex(token, element int) int {
 	switch s.Layout {
 	case LayoutVLLM:
@@ -61,7 +58,7 @@ func (s *Shape) keyIndex(token, element int) int {
 	return (token/w*s.HeadSize+element)*w + token%w
 }
 
-// valueIndex is the same for a value.
+// valueIndex does the same for a value.
 func (s *Shape) valueIndex(token, element int) int {
 	switch s.Layout {
 	case LayoutVLLM:
@@ -72,8 +69,7 @@ func (s *Shape) valueIndex(token, element int) int {
 	return token*s.HeadSize + element
 }
 
-// headSpan is the bytes from the first element of a block and head to the end of the
-// last, in Key and likewise in Value.
+// headSpan returns the bytes from the first element of a block and head to the end of the last, in Key or in Value.
 func (c *Cache) headSpan() int {
 	elements := c.BlockSize * c.HeadSize
 	if c.Layout == LayoutFlash {
@@ -82,7 +78,7 @@ func (c *Cache) headSpan() int {
 	return elements * c.DType.Size()
 }
 
-// BlockBytes is the bytes of a block in one layer: keys, values and, with Int8, scales.
+// BlockBytes returns the bytes of a block in one layer: keys, values and, with Int8, scales.
 func (s *Shape) BlockBytes() int {
 	n := 2 * s.BlockSize * s.NumKVHeads * s.HeadSize * s.DType.Size()
 	if s.DType == Int8 {
@@ -91,9 +87,8 @@ func (s *Shape) BlockBytes() int {
 	return n
 }
 
-// NewCache describes the blocks that fit into memory, without gaps. LayoutTile
-// keeps all of a block together; the others have all keys, then all values, then
-// the scales.
+// NewCache returns a Cache of the blocks that fit into memory, without gaps. LayoutTile keeps all of a block together;
+// the other layouts have all keys, then all values, then the scales.
 func NewCache(s Shape, memory []byte) (Cache, error) {
 	c := Cache{Shape: s}
 	if err := s.Check(); err != nil {
@@ -136,22 +131,21 @@ func (c *Cache) split(memory []byte) {
 	}
 }
 
-// KeyOffset is the offset of an element in Key, in bytes.
+// KeyOffset returns the offset of an element in Key, in bytes.
 func (c *Cache) KeyOffset(block, head, token, element int) int {
 	return c.start(block, head) + c.keyIndex(token, element)*c.DType.Size()
 }
 
-// ValueOffset is the offset of an element in Value, in bytes.
+// ValueOffset returns the offset of an element in Value, in bytes.
 func (c *Cache) ValueOffset(block, head, token, element int) int {
 	return c.start(block, head) + c.valueIndex(token, element)*c.DType.Size()
 }
 
-// Scales are the scales of the tokens of a block and head in data, which is KeyScales or
-// ValueScales; with Int8 only.
+// Scales returns the scales of the tokens of a block and head. data is KeyScales or ValueScales; the type must be Int8.
 func (c *Cache) Scales(data []byte, block, head int) []float32 {
 	at := block*c.ScaleBlockStride + head*c.ScaleHeadStride
 	return unsafe.Slice((*float32)(unsafe.Pointer(&data[at])), c.BlockSize)
 }
 
-// start is the offset of a block and head in Key and Value.
+// start returns the offset of a block and head in Key and Value.
 func (c *Cache) start(block, head int) int { return block*c.BlockStride + head*c.HeadStride }

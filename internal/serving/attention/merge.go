@@ -2,12 +2,10 @@ package attention
 
 import "math"
 
-// A record is a row's result over some tokens; see recordSize.
-
 var negInf = float32(math.Inf(-1))
 
-// initial is the state of a row before its first partition: nothing, or what
-// the common prefix gave, or the sink, a token with a logit and without a value.
+// initial sets state, a record (see recordSize), to a row's state before its first partition: the result of the common
+// prefix if there is one, else the sink, a token with a logit but without a value, else nothing.
 func (r *Runner) initial(state []float32, row *row, it *item) {
 	if it.kind == itemWhole && r.plan.prefixParts > 0 {
 		copy(state, r.prefixRecord(row, len(state)))
@@ -32,8 +30,7 @@ func (r *Runner) merge(w *scratch) {
 	}
 }
 
-// mergeRecord adds the result of the next partition to a state. A partition of
-// which nothing has weight changes nothing.
+// mergeRecord adds the result of the next partition to a state. A partition without weight changes nothing.
 func (r *Runner) mergeRecord(w *scratch, state, part []float32) {
 	m, l := part[0], part[1]
 	if l == 0 {
@@ -49,7 +46,7 @@ func (r *Runner) mergeRecord(w *scratch, state, part []float32) {
 	r.kernels.combine(&w.call, state[recordHead:], part[recordHead:], a, b)
 }
 
-// exp is e^(x-y), rounded to float32.
+// exp returns e^(x-y), rounded to float32.
 func exp(x, y float32) float32 { return float32(math.Exp(float64(x) - float64(y))) }
 
 // save keeps the results of a partition for the reduction.
@@ -69,7 +66,7 @@ func (r *Runner) savePrefix(w *scratch) {
 	}
 }
 
-// reduce merges the partitions that runs have kept.
+// reduce merges the partition results that runs have saved.
 func (r *Runner) reduce(w *scratch, red *reduction) {
 	r.setRows(w, &item{kind: itemWhole, seq: red.seq, kvHead: red.kvHead, heads: red.heads, token0: red.token0,
 		token1: red.token1})

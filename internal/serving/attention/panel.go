@@ -2,8 +2,8 @@ package attention
 
 import "unsafe"
 
-// attendPanel computes the results of the rows r0 to r1-1 for any layout, type and number of
-// rows: the partition is unpacked to float32 once, and then read for 48 rows at a time.
+// attendPanel computes the results of rows r0 to r1-1 for any layout, type and number of rows. It unpacks the partition
+// to float32 once, and then reads it for 48 rows at a time.
 func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 	r.unpack(w, seq, kvHead, part)
 	for at := r0; at < r1; at += rowBlock {
@@ -11,9 +11,8 @@ func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 	}
 }
 
-// expect lists the blocks of an item's next partition for prefetching, one piece for each time
-// that the kernels go through the queries of some rows: prefetching all at once would
-// delay other reads.
+// expect lists addresses in the blocks of an item's next partition, which the kernels prefetch: one piece each time
+// they go through the queries of some rows, because prefetching everything at once would delay other reads.
 func (r *Runner) expect(w *scratch, it *item, head, part int) {
 	c, n := r.cache, 0
 	piece, bytes := tileTokens*r.queryWidth(), tileTokens*c.HeadSize*c.DType.Size()
@@ -62,7 +61,7 @@ func (r *Runner) attendRows(w *scratch, r0, r1, part int) {
 	r.panelValues(w, r0, r1, part, from, to)
 }
 
-// panelScores are the products of rows with tiles of keys.
+// panelScores computes the products of rows with tiles of keys.
 func (r *Runner) panelScores(w *scratch, r0, r1, tile0, tile1 int) {
 	size, width := r.cache.HeadSize, r.queryWidth()
 	q, scores := w.q[r0*width:], w.scores[tile0*16:]
@@ -73,7 +72,7 @@ func (r *Runner) panelScores(w *scratch, r0, r1, tile0, tile1 int) {
 	}
 }
 
-// panelValues are the sums of p·v of rows.
+// panelValues computes the sums of p·v of rows.
 func (r *Runner) panelValues(w *scratch, r0, r1, part, from, to int) {
 	size, record := r.cache.HeadSize, recordSize(r.cache)
 	if !w.finite {
@@ -90,9 +89,8 @@ func (r *Runner) panelValues(w *scratch, r0, r1, part, from, to int) {
 		w.part[r0*record+recordHead:r1*record], record, apart)
 }
 
-// sumEnd is the end of the tokens that are summed up together with the given one, at most
-// to: with float32 those of its tile, otherwise all. A single sum of equal numbers over
-// a partition can lose 1e-5 of it.
+// sumEnd returns the end of the tokens that are summed together with the given one, at most to: with float32 the end of
+// its tile, otherwise to. A single float32 sum of equal numbers over a partition can have a relative error of 1e-5.
 func (r *Runner) sumEnd(token, to int) int {
 	if r.cache.DType == F32 {
 		return min(to, token/tileTokens*tileTokens+tileTokens)
@@ -100,8 +98,8 @@ func (r *Runner) sumEnd(token, to int) int {
 	return to
 }
 
-// addReached sums p·v of a row in a partition with NaN or infinite values, only over the
-// tokens that the row reaches.
+// addReached sums p·v of a row in a partition that has NaN or infinite values. It reads only the tokens that the row
+// reaches.
 func (r *Runner) addReached(w *scratch, row *row, p []float32, part int, sums []float32) {
 	from, to := row.within(part)
 	together := w.row[:len(sums)]

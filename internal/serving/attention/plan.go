@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// A plan divides a batch into pieces of work. It decides the order and the core of a
-// computation, never its result.
+// A plan divides a batch into items of work. It determines the order and the core of a computation, but not its result.
 type plan struct {
-	prefixParts int // partitions of the common prefix that are read once
-	records     int // results that are kept for the reductions
+	prefixParts int // partitions of the common prefix that are read once for all sequences
+	records     int // results to save for the reductions
 
 	prefix     []item // run before items
 	items      []item
@@ -17,32 +16,31 @@ type plan struct {
 	running    []item
 }
 
-// An item is a piece of work: some partitions of the context for some query tokens and
-// the query heads of some KV heads. With many query tokens it has one KV head. With one
-// it has several, partition after partition, so that one core reads a whole block
-// at about the same time.
+// An item is a piece of work: some partitions of the context for some query tokens and the query heads of some KV
+// heads. An item of many query tokens has one KV head. An item of one query token has several, which it computes
+// partition after partition, so that one core reads a whole block at about the same time.
 type item struct {
 	kind         itemKind
-	seq          int // -1: the query tokens are of any sequences
-	kvHead       int // the first
+	seq          int // or -1 if the query tokens belong to several sequences
+	kvHead       int // the first KV head
 	heads        int // KV heads
-	token0       int // query tokens, in the batch
+	token0       int // query tokens token0 to token1-1 of the batch
 	token1       int
 	part0, part1 int
 	first        int // itemRun: the record of row 0, partition part0
 	stride       int // itemRun: records from one row to the next
-	cost         int // bytes of keys and values, or bytes that take as long
+	cost         int // see cost
 }
 
 type itemKind uint8
 
 const (
 	itemWhole  itemKind = iota // the whole context after the common prefix: computes the output
-	itemRun                    // some partitions, whose results are kept for a reduction
+	itemRun                    // some partitions, whose results are saved for a reduction
 	itemPrefix                 // all partitions of the common prefix, merged
 )
 
-// A reduction merges the results that runs have kept, in the order of partitions.
+// A reduction merges the results that runs have saved, in the order of partitions.
 type reduction struct {
 	seq            int
 	kvHead, heads  int
@@ -51,19 +49,19 @@ type reduction struct {
 	first          int
 }
 
-// rowsOfItem is the largest number of rows of an item; an item of one token can have more. It is large
-// enough that unpacking keys and values takes little time compared with computing with them.
+// rowsOfItem is the largest number of rows of an item with several tokens. It is large enough that unpacking keys and
+// values takes little time compared with computing with them.
 const rowsOfItem = 512
 
-// mostKept is the most bytes of results that are kept for reductions. Items whose results do not fit
-// are not cut into runs.
-const mostKept = 1 << 28
+// maxKept limits the bytes of results that are saved for reductions. Items whose results do not fit are not cut into
+// runs.
+const maxKept = 1 << 28
 
 func (p *plan) make(c *Cache, b *Batch, workers int) {
 	p.prefix, p.items, p.reductions = p.prefix[:0], p.items[:0], p.reductions[:0]
 	p.records, p.prefixParts = 0, 0
 	tokens := max(1, rowsOfItem/(b.NumHeads/c.NumKVHeads))
-	// The prefix is read through the table of sequence 0, which is checked only if it has queries.
+	// The prefix is read through the table of sequence 0, which is valid only if the sequence has queries.
 	if b.CommonPrefix >= partitionSize && b.seqs() > 1 && b.QueryStart[1] > 0 {
 		p.prefixParts = b.CommonPrefix / partitionSize
 		p.addPrefix(c, b, tokens)
@@ -72,7 +70,7 @@ func (p *plan) make(c *Cache, b *Batch, workers int) {
 	for seq := range b.seqs() {
 		total += p.addSequence(c, b, seq, tokens)
 	}
-	p.split(b, b.NumHeads/c.NumKVHeads, total, workers, mostKept/(4*recordSize(c)))
+	p.split(b, b.NumHeads/c.NumKVHeads, total, workers, maxKept/(4*recordSize(c)))
 	slices.SortStableFunc(p.items, func(a, b item) int { return cmp.Compare(b.cost, a.cost) })
 }
 
@@ -116,18 +114,16 @@ func (p *plan) addSequence(c *Cache, b *Batch, seq, tokens int) int {
 	return total
 }
 
-// cost estimates the work of an item in bytes: the bytes of its context or, if there are enough
-// rows that multiplying takes longer than reading, the bytes that could be read meanwhile,
-// about one for eight multiplications.
+// cost estimates the work of an item in bytes: the bytes of its context or, if there are so many rows that multiplying
+// takes longer than reading, the bytes that could be read in that time, about one byte for eight multiplications.
 func cost(c *Cache, tokens, rows int) int {
 	return 2 * tokens * c.HeadSize * max(c.DType.Size(), rows/8)
 }
 
-// split cuts items where cores would be idle otherwise, or the version asks for it: into
-// runs of partitions, and into fewer heads where V1 keeps the partitions together or
-// they are few: a context of 513 tokens has two, of 512 and 1. At most most results
-// are kept.
-func (p *plan) split(b *Batch, group, total, workers, most int) {
+// split cuts items if cores would otherwise be idle or the version requires it. It cuts them into runs of partitions,
+// and into fewer heads where V1 keeps the partitions together or there are few of them (a context of 513 tokens has
+// two, of 512 tokens and 1). At most maxRecords results are saved.
+func (p *plan) split(b *Batch, group, total, workers, maxRecords int) {
 	share := total/(4*workers) + 1
 	whole := b.Version == V1 || b.Version == Auto && ruleV1(b)
 	for i := 0; i < len(p.items); i++ {
@@ -138,7 +134,7 @@ func (p *plan) split(b *Batch, group, total, workers, most int) {
 		parts := it.part1 - it.part0
 		large := it.cost > share && workers > 1
 		if large {
-			runs := max(1, parts) // of partitions, into which the item is cut as well
+			runs := max(1, parts) // runs into which the item is cut as well
 			if whole {
 				runs = 1
 			}
@@ -149,7 +145,7 @@ func (p *plan) split(b *Batch, group, total, workers, most int) {
 			continue
 		}
 		if !whole || it.heads == 1 && it.cost > 2*share {
-			p.cut(i, group, max(1, parts*share/max(1, it.cost)), most)
+			p.cut(i, group, max(1, parts*share/max(1, it.cost)), maxRecords)
 		}
 	}
 }
@@ -169,12 +165,12 @@ func (p *plan) cutHeads(i, heads int) {
 	}
 }
 
-// cut cuts an item into runs of step partitions, unless there would be more than most records.
-func (p *plan) cut(i, group, step, most int) {
+// cut cuts an item into runs of step partitions, unless there would be more than maxRecords records.
+func (p *plan) cut(i, group, step, maxRecords int) {
 	all := p.items[i]
 	parts := all.part1 - all.part0
 	records := parts * (all.token1 - all.token0) * all.heads * group
-	if p.records+records > most {
+	if p.records+records > maxRecords {
 		return
 	}
 	red := reduction{all.seq, all.kvHead, all.heads, all.token0, all.token1, parts, p.records}
@@ -193,9 +189,9 @@ func (p *plan) cut(i, group, step, most int) {
 	}
 }
 
-// ruleV1 is vLLM's choice between its kernels (use_v1 in PagedAttention.forward_decode):
-// one partition needs no reduction, and with many sequences and heads all cores have
-// work; but its V1 kernel takes at most 8,192 tokens of context.
+// ruleV1 reports whether vLLM would choose V1 (use_v1 in PagedAttention.forward_decode): with one partition, which
+// needs no reduction, or with so many sequences and heads that all cores have work. Its V1 kernel takes at most 8,192
+// tokens of context.
 func ruleV1(b *Batch) bool {
 	longest := int32(0)
 	for _, n := range b.SeqLens {

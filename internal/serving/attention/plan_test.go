@@ -27,7 +27,7 @@ func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 }
 
 // V2 keeps a result of each row and partition for its reductions: 4.4 GB for a prompt's 4,096 tokens on
-// 32,768. What does not fit into mostKept is not cut.
+// 32,768. What does not fit into maxKept is not cut.
 func TestThePlanKeepsNoMoreResultsThanItMay(t *testing.T) {
 	c := &Cache{Shape: Shape{BlockSize: 16, NumKVHeads: 8, HeadSize: 128, DType: F16}}
 	for _, tc := range []struct {
@@ -42,7 +42,7 @@ func TestThePlanKeepsNoMoreResultsThanItMay(t *testing.T) {
 			b := &Batch{NumHeads: 32, QueryStart: []int32{0, tc.queries}, SeqLens: []int32{tc.tokens}, Version: V2}
 			var p plan
 			p.make(c, b, 2)
-			require.LessOrEqual(t, 4*p.records*recordSize(c), mostKept)
+			require.LessOrEqual(t, 4*p.records*recordSize(c), maxKept)
 			require.Equal(t, tc.cut, p.records > 0)
 			require.Equal(t, int(tc.queries)*8, rowsOf(p.items, p.reductions), "each token and KV head has one output")
 		})

@@ -10,8 +10,7 @@ type portable struct{}
 
 func (portable) String() string { return "portable" }
 
-// scores sums in float64, which costs plain Go nothing, so that a logit is rounded
-// once whatever sum is.
+// scores sums in float64, which is as fast in plain Go, so that a logit is rounded only once.
 func (portable) scores(_ *call, q []float32, rows, size, _ int, keys []float32, n int, out []float32) {
 	for i := range rows {
 		q := q[i*size:][:size]
@@ -52,7 +51,7 @@ func (portable) integerScores(_ *call, q []float32, rows, pairs int, keys []floa
 	}
 }
 
-// pairOf is the two integers of a pair.
+// pairOf returns the two integers of a pair.
 func pairOf(x float32) (a, b int32) {
 	bits := math.Float32bits(x)
 	return int32(int16(bits)), int32(int16(bits >> 16))
@@ -106,9 +105,9 @@ func (portable) softmaxPairs(_ *call, x, low []float32, factor float32) (m, l fl
 	for i, s := range x {
 		rounded := float32(factor * s)
 		difference := float64(rounded) - float64(base)
-		if difference >= minExponent { // else the rest may be no number
+		if difference >= minExponent { // otherwise rest may be NaN
 			rest := float64(factor)*(float64(s)+float64(low[i])) - float64(rounded)
-			difference += max(-1, min(1, rest)) // it is more only where logits are too large for float32
+			difference += max(-1, min(1, rest)) // rest is larger only if logits are too large for float32
 		}
 		p := weight(difference)
 		x[i] = p
@@ -117,7 +116,7 @@ func (portable) softmaxPairs(_ *call, x, low []float32, factor float32) (m, l fl
 	return m, sumOfLanes(&lanes)
 }
 
-// largestLogit returns the largest of the logits factor·x, and the number to subtract from them.
+// largestLogit returns the largest of the logits factor·x, and the number to subtract from all of them.
 func largestLogit(x []float32, factor float32) (m, base float32) {
 	m = negInf
 	for _, s := range x {
@@ -163,7 +162,7 @@ func (portable) refine(_ *call, q []float32, tiles *unsafe.Pointer, x, low []flo
 
 func abs(x float32) float32 { return float32(math.Abs(float64(x))) }
 
-// pairOfFloats is a number as the sum of two float32.
+// pairOfFloats splits x into the sum of two float32.
 func pairOfFloats(x float64) (high, low float32) {
 	high = float32(x)
 	return high, float32(x - float64(high))
@@ -176,10 +175,10 @@ func (portable) scalePair(_ *call, x, low []float32, factor, slope, offset float
 	}
 }
 
-// minExponent is where weights end: e^x below is no normal number and becomes 0.
+// minExponent is the smallest exponent of a weight: below it, e^x is not a normal number and becomes 0.
 const minExponent = -87.336544
 
-// weight is e^x.
+// weight returns e^x, or 0 below minExponent.
 func weight(x float64) float32 {
 	if x < minExponent {
 		return 0
@@ -257,7 +256,7 @@ func (portable) copyRows(out, in unsafe.Pointer, stride, n, size int, _ bool) {
 	}
 }
 
-func (portable) ask(*call, []unsafe.Pointer) {}
+func (portable) prefetch(*call, []unsafe.Pointer) {}
 
 func (portable) tileRows() int { return 0 }
 

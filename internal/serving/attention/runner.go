@@ -10,36 +10,35 @@ import (
 // paged_attention_v2. Partitions start at multiples of it.
 const partitionSize = 512
 
-// A Runner computes attention on the workers of a pool. Its scratch memory grows
-// with the largest batch and is reused. It is for one goroutine at a time.
+// A Runner computes attention on the workers of a pool. Its scratch memory grows to the largest batch and is reused.
+// One goroutine may use it at a time.
 type Runner struct {
 	pool    *parallel.Pool
 	kernels kernels
 	workers []scratch
 
-	// Of the call that runs.
+	// The current call of Forward.
 	cache    *Cache
 	batch    *Batch
-	group    int // query heads of a KV head
+	group    int // query heads per KV head
 	plan     plan
-	partials []float32 // records of partitions, to be merged by a reduction
+	partials []float32 // records of partitions for the reductions
 	prefix   []float32 // records of the common prefix, by query token and head
 	reducing bool
 }
 
-// NewRunner makes a Runner on a pool, which may be shared with others.
+// NewRunner returns a Runner that computes on pool, which it may share with others.
 func NewRunner(pool *parallel.Pool) *Runner {
 	r := &Runner{pool: pool, kernels: fastest, workers: make([]scratch, pool.Size())}
 	for i := range r.workers {
 		w := &r.workers[i]
 		w.call.ahead = unsafe.Pointer(&w.ahead[0])
-		w.call.room = unsafe.Pointer(&w.room[-uintptr(unsafe.Pointer(&w.room))&63])
+		w.call.buffer = unsafe.Pointer(&w.buffer[-uintptr(unsafe.Pointer(&w.buffer))&63])
 	}
 	return r
 }
 
-// Forward computes b.Out. The error wraps ErrArgument; nothing has been computed
-// then.
+// Forward computes b.Out. If it returns an error, which wraps ErrArgument, it has computed nothing.
 func (r *Runner) Forward(c *Cache, b *Batch) error {
 	if err := c.Check(); err != nil {
 		return err
@@ -48,7 +47,7 @@ func (r *Runner) Forward(c *Cache, b *Batch) error {
 		return err
 	}
 	r.cache, r.batch, r.group = c, b, b.NumHeads/c.NumKVHeads
-	r.reducing = false // also after a call that panicked
+	r.reducing = false // an earlier call may have panicked
 	r.plan.make(c, b, r.pool.Size())
 	record := recordSize(c)
 	r.partials = grow(r.partials, r.plan.records*record)
@@ -81,7 +80,7 @@ func (r *Runner) run(w *scratch, it *item) {
 	r.setRows(w, it)
 	for part := it.part0; part < it.part1; part++ {
 		if !w.reaches(part) {
-			continue // a partition of the common prefix, before all windows
+			continue // no row's window reaches this partition of the common prefix
 		}
 		r.attend(w, it, part)
 		if it.kind == itemRun {
@@ -112,17 +111,16 @@ func (r *Runner) attend(w *scratch, it *item, part int) {
 	}
 }
 
-// recordSize is the number of floats of a result: m, l, and from recordHead on o, which shares no
-// cache line with another. The kernels write to a multiple of 64 floats of o.
+// recordSize returns the number of floats of a record, a row's result over some tokens: m, l, and from recordHead on o.
+// o shares no cache line with another record, and has a multiple of 64 floats, which the kernels write.
 func recordSize(c *Cache) int { return recordHead + (c.HeadSize+63)&^63 }
 
 const recordHead = 16
 
-// padded is the length of a value in scratch memory: whole chunks.
+// padded returns the length of a value in scratch memory, a multiple of chunk.
 func padded(headSize int) int { return (headSize + chunk - 1) / chunk * chunk }
 
-// grow returns a slice of n elements, in the memory of s if that is large enough. Their
-// contents are undefined.
+// grow returns a slice of n elements, in the memory of s if that is large enough. The contents are undefined.
 func grow[E any](s []E, n int) []E {
 	if cap(s) >= n {
 		return s[:n]

@@ -7,16 +7,15 @@ import (
 
 const (
 	chunk       = 32                    // floats of a value that are accumulated together
-	tiles       = partitionSize / 16    // of a partition
-	scoreStride = partitionSize + 16    // floats from the logits of a row to the next: rows in other cache sets
+	tiles       = partitionSize / 16    // tiles of a partition
+	scoreStride = partitionSize + 16    // floats from one row's logits to the next row's, which uses other cache sets
 	rowBlock    = 48                    // rows whose logits are kept at a time
-	spareRows   = 11                    // rows after the last one, which kernels for more rows may write
-	tilesAhead  = 8                     // the largest distance at which tiles are prefetched
-	panelValues = partitionSize * chunk // floats of a chunk of all values of a partition
+	spareRows   = 11                    // padding: a kernel writes its full number of rows, also where fewer remain
+	tilesAhead  = 8                     // how many tiles ahead tiles are prefetched, at most
+	panelValues = partitionSize * chunk // floats of one chunk of all values of a partition
 )
 
-// A scratch is the memory of a worker: the rows that it computes, the partition that it reads,
-// and results.
+// A scratch is a worker's memory: the rows it computes, the partition it reads, and results.
 type scratch struct {
 	rows  []row
 	q     []float32 // [rows][head size]; with Int8 [rows][head size / 2] of pairs of integers
@@ -26,36 +25,36 @@ type scratch struct {
 	scores []float32              // [rowBlock][scoreStride]
 	low    [partitionSize]float32 // the rounding errors of the logits of a row
 
-	// A partition, as float32.
+	// The partition as float32.
 	keys        []float32 // [tiles][head size][16]; with Int8 [tiles][head size / 2][16] of pairs
 	values      []float32 // [chunks][partitionSize][chunk]
 	keyScales   []float32 // [partitionSize], Int8 only
 	valueScales []float32
 
-	finite   bool                              // all values are numbers
+	finite   bool                              // no value is NaN or infinite
 	from, to int                               // tokens of the partition that some row reaches
-	row      [tileTokens * MaxHeadSize]float32 // on its way
+	row      [tileTokens * MaxHeadSize]float32 // a temporary copy
 
-	// Addresses of a partition's tiles in the order in which they are read: keys,
-	// an even number, values from firstValue on, and what comes after them.
+	// Addresses of the partition's tiles in the order in which they are read: an even number of keys, values from
+	// firstValue on, and then the tiles read after them.
 	tiles      [2*tiles + tilesAhead]unsafe.Pointer
 	firstValue int
 
-	// ahead has addresses in the next partition, which the kernels prefetch while they multiply
-	// with the keys of this one, and then nil.
+	// ahead lists addresses in the next partition, which the kernels prefetch while they multiply with the keys of
+	// this one. It ends with nil.
 	ahead  [2*tiles*4 + 1]unsafe.Pointer
-	scales [2 * tiles]unsafe.Pointer // of the keys and the values of each tile, Int8 only
+	scales [2 * tiles]unsafe.Pointer // for each tile the scales of its keys and values, Int8 only
 	call   call
-	room   [roomTiles*tileTokens*MaxHeadSize*2 + 64]byte // for the call's, which is aligned
+	buffer [halfTiles*tileTokens*MaxHeadSize*2 + 64]byte // call.buffer is its aligned part
 }
 
 // A row is one query head of one query token.
 type row struct {
 	token, head int     // in the batch
-	query       int     // where its query begins in scratch memory
-	position    int     // of the token in its sequence
-	from, to    int     // tokens that it reaches
-	unit        float32 // Int8: what the numbers of its query are multiples of
+	query       int     // offset of its query in scratch.q
+	position    int     // position of the token in its sequence
+	from, to    int     // tokens that it attends to
+	unit        float32 // Int8: the factor from the integers of its query to numbers
 }
 
 // setRows makes the rows of an item and loads their queries and states.
@@ -90,7 +89,7 @@ func (r *Runner) setRows(w *scratch, it *item) {
 	}
 }
 
-// queryWidth is the floats of a row's query in scratch memory.
+// queryWidth returns the number of floats of a row's query in scratch memory.
 func (r *Runner) queryWidth() int {
 	if r.cache.DType == Int8 {
 		return r.cache.HeadSize / 2
@@ -98,7 +97,6 @@ func (r *Runner) queryWidth() int {
 	return r.cache.HeadSize
 }
 
-// loadQuery loads the query of a row.
 func (r *Runner) loadQuery(w *scratch, i int) {
 	row, size, width := &w.rows[i], r.cache.HeadSize, r.queryWidth()
 	q := w.q[i*width:][:width]
@@ -111,11 +109,10 @@ func (r *Runner) loadQuery(w *scratch, i int) {
 	row.unit = r.quantize(w, x, q)
 }
 
-// largestInteger is the largest integer of a query for int8 keys. The sum of 256 products
-// fits into 32 bits.
+// largestInteger is the largest integer of a query for int8 keys. With it, the sum of 256 products fits into 32 bits.
 const largestInteger = 32512
 
-// quantize makes pairs of integers of a query and returns the number of which they are multiples:
+// quantize converts a query to pairs of integers in q and returns the factor from integers to numbers. The factor is
 // NaN if a number is NaN or infinite.
 func (r *Runner) quantize(w *scratch, x, q []float32) (unit float32) {
 	top := math.Float32frombits(r.kernels.largest(&w.call, x))
@@ -131,7 +128,7 @@ func (r *Runner) quantize(w *scratch, x, q []float32) (unit float32) {
 	return top / largestInteger
 }
 
-// reaches reports whether any row reaches a partition.
+// reaches sets w.from and w.to for a partition and reports whether any row reaches it.
 func (w *scratch) reaches(part int) bool {
 	w.from, w.to = partitionSize, 0
 	for i := range w.rows {
@@ -143,7 +140,7 @@ func (w *scratch) reaches(part int) bool {
 	return w.from < w.to
 }
 
-// within returns the tokens of a partition that a row attends to, counted from its first token.
+// within returns the tokens of a partition that a row attends to, counted from the partition's first token.
 func (r *row) within(part int) (from, to int) {
 	start := part * partitionSize
 	return max(0, r.from-start), min(partitionSize, r.to-start)

@@ -6,16 +6,15 @@ import (
 	"unsafe"
 )
 
-// A Tensor is rows of elements in the caller's memory: queries, outputs, and keys
-// and values to be written. Row i starts at element i × Stride of Data and holds
-// [heads, head size] without gaps.
+// A Tensor is rows of elements in the caller's memory: queries, outputs, or keys and values to write. Row i starts at
+// element i × Stride of Data and holds [heads, head size] without gaps.
 type Tensor struct {
 	DType  DType
 	Data   []byte // aligned for the type
 	Stride int    // elements from one row to the next
 }
 
-// Float32s is a tensor over a slice.
+// Float32s returns a tensor that uses the memory of x.
 func Float32s(x []float32, stride int) Tensor {
 	if len(x) == 0 {
 		return Tensor{Stride: stride}
@@ -23,8 +22,7 @@ func Float32s(x []float32, stride int) Tensor {
 	return Tensor{F32, unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x)), stride}
 }
 
-// Check refuses a tensor if rows of width elements do not lie inside Data. The error
-// calls it name.
+// Check returns an error if rows of width elements do not fit into Data. The error names the tensor by name.
 func (t *Tensor) Check(name string, rows, width int) error {
 	size := t.DType.Size()
 	switch {
@@ -44,19 +42,19 @@ func (t *Tensor) Check(name string, rows, width int) error {
 	return nil
 }
 
-// At is the address of an element of a row.
+// At returns the address of an element of a row.
 func (t *Tensor) At(row, element int) unsafe.Pointer {
 	return unsafe.Pointer(&t.Data[(row*t.Stride+element)*t.DType.Size()])
 }
 
-// Load reads len(dst) elements.
+// Load reads len(dst) elements from the given element of a row on.
 func (t *Tensor) Load(dst []float32, row, element int) {
 	if len(dst) > 0 {
 		t.DType.loadAll(dst, t.At(row, element))
 	}
 }
 
-// Store writes src, rounded to nearest.
+// Store writes src from the given element of a row on, rounded to nearest.
 func (t *Tensor) Store(src []float32, row, element int) {
 	if len(src) > 0 {
 		t.DType.StoreAll(t.At(row, element), src)

@@ -2,20 +2,19 @@ package attention
 
 import "unsafe"
 
-// fused reports whether an item's rows of one KV head can read the blocks where they
-// lie: they are the heads of one query token, and the layout has whole tiles.
+// fused reports whether an item's rows of one KV head can read the blocks in place: they are the heads of one query
+// token, and the layout has whole tiles.
 func (r *Runner) fused(it *item, rows int) bool {
 	return it.token1-it.token0 == 1 && rows <= r.kernels.tileRows() && tiled(r.cache)
 }
 
-// tiled reports whether blocks are whole tiles of whole registers.
+// tiled reports whether blocks consist of whole tiles of whole registers.
 func tiled(c *Cache) bool {
 	return c.Layout == LayoutTile && c.BlockSize%tileTokens == 0 && c.HeadSize%16 == 0
 }
 
-// attendTiles computes the results of a partition for the rows of one of an item's
-// KV heads, reading each key and value once. It returns false if there is a NaN of E4M3,
-// which the kernels do not see as one.
+// attendTiles computes the results of a partition for the rows of one of an item's KV heads, reading each key and value
+// once. It returns false if E4M3 has a NaN, which the kernels do not treat as NaN.
 func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 	c, record := r.cache, recordSize(r.cache)
 	each := len(w.rows) / it.heads
@@ -54,8 +53,8 @@ func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 	return true
 }
 
-// findTiles looks up the addresses of n tiles of a partition, and of the first keys that
-// are read after them: those of the next head, or of the item's next partition.
+// findTiles sets the addresses of n tiles of a partition, and of the first keys that are read after them: those of the
+// next head, or of the item's next partition.
 func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 	seq, kvHead := max(0, it.seq), it.kvHead+head
 	w.firstValue = (n + 1) &^ 1
@@ -66,7 +65,7 @@ func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 		w.tiles[n] = w.tiles[n-1]
 	}
 	if r.cache.DType == Int8 {
-		r.kernels.ask(&w.call, w.scales[:2*n]) // fetched while the keys are read
+		r.kernels.prefetch(&w.call, w.scales[:2*n]) // fetched while the keys are read
 	}
 	kvHead, next := kvHead+1, part*partitionSize+tile0*tileTokens
 	if head == it.heads-1 {
@@ -81,14 +80,14 @@ func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 	}
 }
 
-// tileAt is the addresses of the keys and values of 16 tokens, from a multiple of 16 on.
+// tileAt returns the addresses of the keys and values of 16 tokens from token on, a multiple of 16.
 func (r *Runner) tileAt(seq, kvHead, token int) (key, value unsafe.Pointer) {
 	c := r.cache
 	at := c.start(r.batch.blockOf(c, seq, token), kvHead) + token%c.BlockSize*c.HeadSize*c.DType.Size()
 	return unsafe.Pointer(&c.Key[at]), unsafe.Pointer(&c.Value[at])
 }
 
-// tile is tileAt, and keeps the addresses of the scales as those of tile i.
+// tile does the same, and stores the addresses of the scales as those of tile i.
 func (r *Runner) tile(w *scratch, i, seq, kvHead, token int) (key, value unsafe.Pointer) {
 	c := r.cache
 	if c.DType == Int8 {
@@ -99,7 +98,7 @@ func (r *Runner) tile(w *scratch, i, seq, kvHead, token int) (key, value unsafe.
 	return r.tileAt(seq, kvHead, token)
 }
 
-// copyScales puts the scales of n tiles side by side, from tile0 on.
+// copyScales copies the scales of n tiles from tile0 on to keyScales and valueScales.
 func (w *scratch) copyScales(tile0, n int) {
 	for i := range n {
 		at := (tile0 + i) * tileTokens

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// unpack reads the tokens w.from to w.to-1 of a partition into w as float32. Keys
-// of other tokens of the same tiles may be anything.
+// unpack reads tokens w.from to w.to-1 of a partition into w as float32. Keys of other tokens in the same tiles are
+// undefined.
 func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 	c := r.cache
 	w.keys = grow(w.keys, partitionSize*c.HeadSize)
@@ -26,9 +26,8 @@ func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 	}
 }
 
-// unpackTile unpacks the keys of the tile of a token, and the values of the tokens
-// from to to-1 of the partition. It returns false if there is a NaN of E4M3, which the
-// kernels do not see as one.
+// unpackTile unpacks the keys of the tile of a token, and the values of tokens from to to-1 of the partition. It
+// returns false if E4M3 has a NaN, which the kernels do not treat as NaN.
 func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) bool {
 	c := r.cache
 	size, d, bytes := c.HeadSize, c.DType, c.DType.Size()
@@ -43,19 +42,19 @@ func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) boo
 	narrow := d == E4M3 || d == E5M2
 	if narrow {
 		bytes = F16.Size()
-		if !r.kernels.halve(&w.call, d, key, size*tileTokens, w.call.room) {
+		if !r.kernels.halve(&w.call, d, key, size*tileTokens, w.call.buffer) {
 			return false
 		}
-		key = w.call.room
+		key = w.call.buffer
 	}
 	keys := w.keys[t*size:][:size*tileTokens]
 	r.kernels.convert(&w.call, d, key, chunk*bytes, len(keys)/chunk, keys)
 	readable := value // by convert
 	if narrow {
-		if !r.kernels.halve(&w.call, d, value, size*(to-from), w.call.room) {
+		if !r.kernels.halve(&w.call, d, value, size*(to-from), w.call.buffer) {
 			return false
 		}
-		readable = w.call.room
+		readable = w.call.buffer
 	}
 	for i := 0; i+chunk <= size; i += chunk {
 		values := w.values[i/chunk*panelValues:][from*chunk : to*chunk]
@@ -68,9 +67,9 @@ func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) boo
 	return true
 }
 
-// unpackTails unpacks the last half chunk of the values of the tokens from to to-1. The other half is left as it
-// is: its sums are no part of the output. Two values side by side are whole chunks, which the kernels take from
-// readable, where numbers have the given bytes.
+// unpackTails unpacks the last half chunk of the values of tokens from to to-1. The other half of the chunk is left
+// unchanged: its sums are not part of the output. The kernels read pairs of values, which are whole chunks, from
+// readable, whose numbers have the given bytes.
 func (r *Runner) unpackTails(w *scratch, value, readable unsafe.Pointer, bytes, from, to int) {
 	c := r.cache
 	size, n := c.HeadSize, to-from
@@ -92,8 +91,8 @@ func (r *Runner) unpackTails(w *scratch, value, readable unsafe.Pointer, bytes, 
 	}
 }
 
-// unpackTokens unpacks one of the next n tokens of any layout to the place t, or several
-// if they are side by side in LayoutTile. It returns how many.
+// unpackTokens unpacks the next token of any layout to place t, or a whole tile of at most n tokens in LayoutTile. It
+// returns the number of tokens.
 func (r *Runner) unpackTokens(w *scratch, seq, kvHead, token, t, n int) int {
 	c := r.cache
 	block, place := r.batch.blockOf(c, seq, token), token%c.BlockSize
@@ -131,7 +130,7 @@ func (r *Runner) unpackKeys(w *scratch, block, kvHead, place, t, width int) {
 	}
 }
 
-// unpackValue unpacks a value, and zeros after it up to a whole chunk.
+// unpackValue unpacks a value and pads it with zeros to a whole chunk.
 func (r *Runner) unpackValue(w *scratch, block, kvHead, place, t int) {
 	c := r.cache
 	row := w.row[:padded(c.HeadSize)]

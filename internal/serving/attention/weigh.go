@@ -5,10 +5,10 @@ import (
 	"unsafe"
 )
 
-// sumElements is the number of products of q·k that are added up before their sum is added
-// to those of the elements before. With one sum over a head of 256, float32 logits up to
-// refineAbove make errors of 3e-6, with sums of 32 of 0.8e-6; sums of 16 take 3 % more
-// time and are no better. The rounding of narrower types is coarser than that.
+// sumElements returns the number of products of q·k that are summed before their sum is added to that of the elements
+// before. With a single sum over a head of 256, float32 logits up to refineAbove have errors of 3e-6; with sums of 32,
+// of 0.8e-6. Sums of 16 take 3 % more time and are no better. The rounding of narrower types is coarser than these
+// errors.
 func sumElements(c *Cache) int {
 	if c.DType == F32 {
 		return 32
@@ -16,9 +16,8 @@ func sumElements(c *Cache) int {
 	return c.HeadSize
 }
 
-// weigh turns products q·k, times a factor, into weights p, and returns m and l.
-// Weights of tokens between lo and hi that the row does not reach become 0; lo
-// and hi are multiples of 16.
+// weigh replaces products q·k by weights p, and returns m and l; logits are factor times products. Weights of tokens
+// between lo and hi that the row does not reach become 0; lo and hi are multiples of 16.
 func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int, factor float32) (m, l float32) {
 	from, to := row.within(part)
 	if from >= to {
@@ -50,13 +49,13 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 	return m, l
 }
 
-// refineAbove is the magnitude above which logits are computed again in float64 if keys are
-// float32: a float32 below 8 is rounded by up to 0.24e-6, one below 32 by four times as
-// much. Such logits should be rare: this takes 2.5 times as long as everything else.
+// refineAbove is the magnitude above which logits are computed again in float64 if keys are float32: a float32 below 8
+// is rounded by up to 0.24e-6, one below 32 by four times as much. Such logits should be rare, because computing them
+// again takes 2.5 times as long as everything else.
 const refineAbove = 8
 
-// weighPairs is weigh for keys in float32. tiles are the addresses of the tiles that the
-// row reaches. How a row is computed depends only on the tokens that it reaches.
+// weighPairs does what weigh does for keys in float32. tiles has the addresses of the tiles that the row reaches. How a
+// row is computed depends only on the tokens that it reaches.
 func (r *Runner) weighPairs(w *scratch, row *row, scores []float32, part int, tiles *unsafe.Pointer,
 	factor float32) (m, l float32) {
 	from, to := row.within(part)
@@ -79,7 +78,7 @@ func (r *Runner) weighPairs(w *scratch, row *row, scores []float32, part int, ti
 	return r.kernels.softmax(&w.call, x, factor)
 }
 
-// leaveOut sets the score of the tokens that a row does not reach: those of its first and last tile.
+// leaveOut sets the scores of the tokens in a row's first and last tile that it does not reach.
 func (r *Runner) leaveOut(row *row, scores []float32, part int, score float32) {
 	from, to := row.within(part)
 	fill(scores[from&^15:from], score)
@@ -107,7 +106,7 @@ func (r *Runner) modifyPairs(w *scratch, row *row, x, low []float32, factor floa
 	}
 }
 
-// bias returns a row's ALiBi slope, and the factor of the slope for a token.
+// bias returns a row's ALiBi slope and a token's offset, by which the slope is multiplied.
 func (r *Runner) bias(row *row, token int) (slope, offset float32) {
 	if r.batch.AlibiSlopes == nil {
 		return 0, 0
@@ -115,7 +114,7 @@ func (r *Runner) bias(row *row, token int) (slope, offset float32) {
 	return r.batch.AlibiSlopes[row.head], float32(token - row.position)
 }
 
-// modify turns products, of tokens from one on, into logits.
+// modify replaces the products of the tokens from token on by logits.
 func (r *Runner) modify(w *scratch, row *row, x []float32, factor float32, token int) {
 	b := r.batch
 	slope, offset := r.bias(row, token)
@@ -135,7 +134,7 @@ func fill(x []float32, v float32) {
 	}
 }
 
-// capLogits turns logits into cap·tanh(logit / cap).
+// capLogits replaces logits by cap·tanh(logit / cap).
 func capLogits(x []float32, softCap float32) {
 	for i, s := range x {
 		x[i] = softCap * float32(math.Tanh(float64(s)/float64(softCap)))

@@ -14,7 +14,8 @@ type dtype struct {
 }
 
 var (
-	// wholes are the types that become float32 in one step, eights those that become float16 first.
+	// wholes are the types that are converted to float32 in one step, eights those that are converted to float16
+	// first.
 	wholes = []dtype{{"F32", 4}, {"F16", 2}, {"BF16", 2}, int8s}
 	eights = []dtype{{"E4M3", 1}, {"E5M2", 1}}
 	int8s  = dtype{"Int8", 1}
@@ -28,7 +29,7 @@ func (g *gen) and(mask, r reg.VecPhysical) {
 	g.asm.VPAND(mask, r, r)
 }
 
-// converts are the kernels that unpack numbers.
+// converts generates the kernels that unpack numbers.
 func converts(g *gen) {
 	for _, d := range wholes {
 		convert(g, d)
@@ -37,12 +38,13 @@ func converts(g *gen) {
 	halve(g, "E5M2")
 }
 
-// convert unpacks n rows of a chunk of numbers to float32, from inStride bytes apart to rows without
-// gaps; those of float16 are multiplied by x. flag becomes the bits of a NaN if a number is NaN or infinite, else of 0.
+// convert generates the kernel that unpacks n rows of a chunk of numbers, inStride bytes apart, to float32 without
+// gaps; numbers of float16 are multiplied by x. It sets flag to the bits of a NaN if a number is NaN or infinite, else
+// to 0.
 func convert(g *gen, d dtype) {
 	g.begin("convert" + d.name)
 	in, stride, out, n := g.arg(atIn), g.arg(atInStride), g.arg(atOut), g.arg(atN)
-	const sum, zero = 8, 12 // a sum for each register of a row: one alone would wait for itself
+	const sum, zero = 8, 12 // one sum for each register of a row: additions to a single sum would wait for each other
 	for i := sum; i <= zero; i++ {
 		g.zero(i)
 	}
@@ -75,16 +77,17 @@ func convert(g *gen, d dtype) {
 	g.end()
 }
 
-// A halveKernel knows its registers by number.
+// A halveKernel has the numbers of its registers.
 type halveKernel struct {
 	*gen
 	e4m3                bool
 	x, bits             int // numbers, and their bits without the sign
-	mask, nan, sevenths int // of E4M3 only
+	mask, nan, sevenths int // E4M3 only
 }
 
-// halve makes float16 of n numbers of 8 bits, a multiple of 16. in: numbers; out: float16, times 2^-8 for
-// E4M3. For E4M3, flag is not 0 if there is a NaN, which becomes a number.
+// halve generates the kernel that converts n numbers of 8 bits, a multiple of 16, to float16. in: numbers; out:
+// float16, times 2^-8 for E4M3. For E4M3, it sets flag to a value other than 0 if there is a NaN, which it converts to
+// a number.
 func halve(g *gen, name string) {
 	g.begin("halve" + name)
 	k := halveKernel{gen: g, e4m3: name == "E4M3", x: 0, bits: 1, mask: 2, nan: 3, sevenths: 4}
@@ -123,7 +126,7 @@ func halve(g *gen, name string) {
 	g.end()
 }
 
-// halve converts numbers to words of a register; half has its lower half.
+// halve converts numbers to 16-bit words of a register. half has the lower halves of the registers in whole.
 func (k *halveKernel) halve(in, out operand.Mem, whole, half []reg.VecPhysical) {
 	g, x := k.gen, whole[k.x]
 	if k.e4m3 {

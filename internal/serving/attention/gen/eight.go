@@ -7,15 +7,15 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// An eightBits is how AVX-512 reads E4M3 and E5M2, which become float16 first. It has registers for constants, and
-// for the largest magnitudes of E4M3.
+// An eightBits reads E4M3 and E5M2 with AVX-512, by way of float16. It has registers for constants and for the largest
+// magnitudes of E4M3, by which it finds NaN.
 type eightBits struct {
 	*gen
 	e4m3                 bool
 	mask, nan, magnitude int
 }
 
-// eightBits loads constants for E4M3 and E5M2; of other types it is nil.
+// eightBits loads the constants for E4M3 or E5M2. For other types it returns nil.
 func (g *gen) eightBits(d dtype) *eightBits {
 	if !slices.Contains(eights, d) {
 		return nil
@@ -30,7 +30,7 @@ func (g *gen) eightBits(d dtype) *eightBits {
 	return k
 }
 
-// load reads 32 numbers into two registers, zeros where a mask is 0. Those of E4M3 are 2^-8 times the number.
+// load reads 32 numbers into registers i and j, with zeros where mask is 0. Numbers of E4M3 are multiplied by 2^-8.
 func (k *eightBits) load(m operand.Mem, i, j int, mask reg.Register) {
 	asm, words := k.asm, k.regs[j]
 	extend, masked := asm.VPMOVZXBW, asm.VPMOVZXBW_Z
@@ -53,7 +53,7 @@ func (k *eightBits) load(m operand.Mem, i, j int, mask reg.Register) {
 	asm.VCVTPH2PS(k.half[j], words)
 }
 
-// check looks for NaN of E4M3 in the next 64 numbers or, with a mask, in up to 32 of them.
+// check looks for NaN of E4M3 in the next 64 numbers or, with a mask, in up to 32.
 func (k *eightBits) check(m operand.Mem, spare int, mask reg.Register) {
 	switch {
 	case !k.e4m3:

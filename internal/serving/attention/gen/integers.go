@@ -8,9 +8,8 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// integers are the kernels of int8 keys, whose products with queries of 16 bits
-// are summed as integers. Keys and queries come in pairs of elements: two numbers
-// of 16 bits in 32.
+// integers generates the kernels for int8 keys, whose products with 16-bit queries are summed as integers. Keys and
+// queries are pairs of elements: two numbers of 16 bits in 32.
 func integers(g *gen) {
 	panelScores(g, g.rows, true)
 	for _, n := range g.tileRows {
@@ -23,8 +22,7 @@ func integers(g *gen) {
 	}
 }
 
-// dot adds the products of pairs a and b to the sum of each. Without VNNI it
-// overwrites spare.
+// dot multiplies the pairs in a and b and adds both products of each pair to sum. Without VNNI, it overwrites spare.
 func (g *gen) dot(a, b, sum, spare reg.VecPhysical) {
 	if g.vnni {
 		g.asm.VPDPWSSD(a, b, sum)
@@ -34,14 +32,14 @@ func (g *gen) dot(a, b, sum, spare reg.VecPhysical) {
 	g.asm.VPADDD(spare, sum, sum)
 }
 
-// toFloat rounds the first n registers of integers.
+// toFloat converts the first n registers from integers to float32.
 func (g *gen) toFloat(n int) {
 	for i := range n {
 		g.asm.VCVTDQ2PS(g.regs[i], g.regs[i])
 	}
 }
 
-// pairing loads into register k how tilePairs orders the words of two elements.
+// pairing loads the permutation that pairs the words of two elements into register k.
 func (g *gen) pairing(k int) {
 	if !g.wide() {
 		return
@@ -56,7 +54,7 @@ func (g *gen) pairing(k int) {
 	g.asm.VMOVDQU64(g.known["pairing"], g.regs[k])
 }
 
-// tilePairs multiplies the next four elements, two pairs of them.
+// tilePairs multiplies the next four elements, as two pairs.
 func (g *gen) tilePairs(k *scoreKernel, q *assembly.Rows) {
 	for pair := range 2 {
 		for v := range 2 {
@@ -74,8 +72,7 @@ func (g *gen) tilePairs(k *scoreKernel, q *assembly.Rows) {
 	g.asm.ADDQ(operand.I32(4*k.line), k.at)
 }
 
-// loadPairs reads a pair of elements of the keys of tile v, or with AVX2 of half v
-// of a tile.
+// loadPairs reads a pair of elements of the keys of tile v or, with AVX2, of half v of a tile.
 func (g *gen) loadPairs(k *scoreKernel, v, pair int) {
 	r := g.regs[k.keys+v]
 	m := operand.Mem{Base: k.key[0], Index: k.at, Scale: 1, Disp: 2 * pair * k.line}
@@ -94,8 +91,8 @@ func (g *gen) loadPairs(k *scoreKernel, v, pair int) {
 	g.asm.VPBLENDW(operand.U8(0xaa), high, r, r)
 }
 
-// magnitude finds the largest of 8·n numbers in size. in: numbers. It leaves the
-// bits of it in flag; those of NaN are larger than any other.
+// magnitude generates the kernel that finds the largest magnitude of 8·n numbers. in: numbers. It sets flag to its
+// bits; those of a NaN are larger than those of any number.
 func magnitude(g *gen) {
 	g.begin("magnitude")
 	in, n := g.arg(atIn), g.arg(atN)
@@ -119,8 +116,7 @@ func magnitude(g *gen) {
 	g.end()
 }
 
-// quantize rounds 8·n numbers, times x, to integers of 16 bits. in: numbers; out:
-// integers.
+// quantize generates the kernel that rounds 8·n numbers, times x, to 16-bit integers. in: numbers; out: integers.
 func quantize(g *gen) {
 	g.begin("quantize")
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
@@ -138,8 +134,8 @@ func quantize(g *gen) {
 	g.end()
 }
 
-// pack makes pairs of integers of n pairs of rows of 16 of them in float32. in:
-// numbers; out: pairs, which may begin where the numbers do.
+// pack generates the kernel that pairs the integers of two rows, for n pairs of rows of 16 integers stored as float32.
+// in: numbers; out: pairs, which may begin where the numbers begin.
 func pack(g *gen) {
 	g.begin("pack")
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)

@@ -5,8 +5,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// logits are the kernels that keep more of a logit than a float32 does: as the sum of
-// two of them, on one row.
+// logits generates the kernels that keep a logit of one row as the sum of two float32, more precisely than one float32.
 func logits(g *gen) {
 	refine(g)
 	softmax(g, true)
@@ -15,22 +14,21 @@ func logits(g *gen) {
 	}
 }
 
-// A refineKernel knows its registers by number. A tile, or with AVX2 half of one, takes
-// two registers in float64.
+// A refineKernel has the numbers of its registers. The products of a tile, or with AVX2 of half a tile, take two
+// registers in float64.
 type refineKernel struct {
 	*gen
 	limit, abs, infinite       int
-	sums                       int // 4: of even elements and of odd ones
-	keys                       int // 2
+	sums                       int // the first of 4: sums of even elements, then of odd elements
+	keys                       int // the first of 2
 	bcast, products, high, low int
 	large                      int // AVX2 only: which products are large
 }
 
-// refine replaces products that are larger than x in size, and finite, by those of
-// float64: the sum of even elements plus that of odd ones, as high + low. in: queries of
-// one row; data: addresses of tiles of keys in float32; out: products; n: tiles, size:
-// elements of a head. Where no product is large, low is not written; flag is 1 if one
-// is. Room is used up.
+// refine generates the kernel that replaces products whose magnitude is finite and larger than x by those of float64,
+// the sum of even elements plus the sum of odd elements, as high + low. in: the query of one row; data: addresses of
+// tiles of keys in float32; out: products; n: tiles; size: elements of a head; buffer: temporary memory. If no product
+// is large, it does not write low; otherwise it sets flag to 1.
 func refine(g *gen) {
 	g.begin("refine")
 	k := refineKernel{gen: g, limit: 11, abs: 12, infinite: 13, sums: 0, keys: 4, bcast: 6, products: 7, high: 8, low: 9,
@@ -55,8 +53,8 @@ func refine(g *gen) {
 	g.end()
 }
 
-// anyLarge jumps to none if no product is larger than the limit, as integers, which
-// include infinity and NaN.
+// anyLarge jumps to none if no product is larger than the limit. It compares bits as integers, so that infinity and NaN
+// count as larger.
 func (k *refineKernel) anyLarge(none string) {
 	g := k.gen
 	tops := []int{0, 1}
@@ -91,20 +89,20 @@ func (k *refineKernel) jumpIfNone(greater func(...operand.Op), none string) {
 	g.asm.JEQ(operand.LabelRef(none))
 }
 
-// widen makes float64 of the query, in room.
+// widen converts the query to float64 in buffer.
 func (k *refineKernel) widen() {
 	g := k.gen
-	in, room, n := g.arg(atIn), g.arg(atRoom), g.arg(atSize)
+	in, query, n := g.arg(atIn), g.arg(atBuffer), g.arg(atSize)
 	g.asm.SHRQ(operand.U8(2), n)
 	g.loop(n, func() {
 		g.asm.VCVTPS2PD(mem(in, 0), halves[0])
-		g.asm.VMOVUPD(halves[0], mem(room, 0))
+		g.asm.VMOVUPD(halves[0], mem(query, 0))
 		g.asm.ADDQ(operand.I32(16), in)
-		g.asm.ADDQ(operand.I32(32), room)
+		g.asm.ADDQ(operand.I32(32), query)
 	})
 }
 
-// refine replaces the products of a register, v of a tile.
+// refine replaces the products of register v of a tile.
 func (k *refineKernel) refine(out, low, list reg.Register, v int) {
 	g, at := k.gen, v*k.bytes()
 	s, size := g.regs[k.products], g.regs[k.high]
@@ -141,13 +139,13 @@ func (k *refineKernel) refine(out, low, list reg.Register, v int) {
 	g.asm.VMOVUPS(g.regs[k.low], mem(low, at))
 }
 
-// multiply sums the products with a tile, from some bytes of its rows on.
+// multiply sums the products with one register of a tile's keys, which starts at byte at of its rows.
 func (k *refineKernel) multiply(list reg.Register, at int) {
 	g := k.gen
 	for i := range 4 {
 		g.zero(k.sums + i)
 	}
-	key, q, pairs := g.asm.GP64(), g.arg(atRoom), g.arg(atSize)
+	key, q, pairs := g.asm.GP64(), g.arg(atBuffer), g.arg(atSize)
 	g.asm.MOVQ(mem(list, 0), key)
 	g.asm.SHRQ(operand.U8(1), pairs)
 	g.loop(pairs, func() {
@@ -163,7 +161,7 @@ func (k *refineKernel) multiply(list reg.Register, at int) {
 	})
 }
 
-// split makes the sums into high and low.
+// split splits the sums into high and low.
 func (k *refineKernel) split() {
 	g := k.gen
 	for half := range 2 {
@@ -183,7 +181,7 @@ func (k *refineKernel) split() {
 	g.asm.VINSERTF128(operand.U8(1), g.half[k.sums+1], g.regs[k.sums], g.regs[k.low])
 }
 
-// round makes float32 of float64.
+// round converts float64 to float32.
 func (g *gen) round(from, to reg.VecPhysical) {
 	if g.wide() {
 		g.asm.VCVTPD2PS(from, to)
@@ -192,8 +190,8 @@ func (g *gen) round(from, to reg.VecPhysical) {
 	}
 }
 
-// scalePairs makes products into logits, x·product + y·(z + index), each as the sum of
-// two numbers, in and low. n: tiles.
+// scalePairs generates the kernel that replaces products by logits, x·product + y·(z + index), each the sum of two
+// numbers, in and low. n: tiles.
 func scalePairs(g *gen) {
 	g.begin("scalePairs")
 	in, low, n := g.arg(atIn), g.arg(atLow), g.arg(atN)
@@ -212,12 +210,12 @@ func scalePairs(g *gen) {
 			g.asm.VFMADD231PS(mem(low, v*g.bytes()), factor, rest)
 			g.asm.VMULPS(index, slope, bias)
 			g.asm.VMOVAPS(bias, a)
-			g.asm.VFMSUB231PS(index, slope, a) // what rounding takes off the bias
+			g.asm.VFMSUB231PS(index, slope, a) // the negative rounding error of the bias
 			g.asm.VADDPS(a, rest, rest)
 			g.asm.VADDPS(bias, product, a)
 			g.asm.VMOVUPS(a, mem(in, v*g.bytes()))
-			g.asm.VSUBPS(product, a, b) // bias as it was added
-			g.asm.VSUBPS(b, a, a)       // product as it was
+			g.asm.VSUBPS(product, a, b) // the part of bias that was added
+			g.asm.VSUBPS(b, a, a)       // the part of product that was added
 			g.asm.VSUBPS(b, bias, b)
 			g.asm.VSUBPS(a, product, a)
 			g.asm.VADDPS(a, b, b)

@@ -5,7 +5,7 @@ import (
 	"github.com/mmcloughlin/avo/operand"
 )
 
-// loops are the references of package testkit/benchtest: one only reads, the others only multiply.
+// loops generates the reference loops of package testkit/benchtest: one only reads, the other only multiplies.
 func loops(g *gen) {
 	// n is a multiple of 512 bytes.
 	g.asm.Function("read" + g.suffix)
@@ -27,7 +27,7 @@ func loops(g *gen) {
 	})
 	g.end()
 
-	// n rounds of 24 multiplications, in 12 sums.
+	// n rounds of 24 multiplications, added to 12 sums.
 	g.asm.Function("multiply" + g.suffix)
 	g.functions = append(g.functions, "multiply"+g.suffix)
 	g.asm.Attributes(attr.NOSPLIT)

@@ -2,7 +2,7 @@ package main
 
 import "github.com/mmcloughlin/avo/operand"
 
-// narrows are the kernels that round float32 to 16 bits.
+// narrows generates the kernels that round float32 to 16 bits.
 func narrows(g *gen) {
 	narrow(g, "F16", func(i int) {
 		g.asm.VCVTPS2PH(operand.U8(0), g.regs[i], g.half[i])
@@ -10,8 +10,7 @@ func narrows(g *gen) {
 	narrow(g, "BF16", func(i int) { g.roundBF16(i) })
 }
 
-// narrow rounds 16·n numbers of in, to nearest and ties to even, and writes them
-// to out.
+// narrow generates the kernel that rounds 16·n numbers of in to nearest, ties to even, and writes them to out.
 func narrow(g *gen, name string, round func(i int)) {
 	g.begin("narrow" + name)
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
@@ -36,8 +35,7 @@ func (g *gen) broadcast(name string, bits uint32, i int) {
 	g.asm.VPBROADCASTD(g.constant(name, bits), g.regs[i])
 }
 
-// roundBF16 leaves the rounded numbers in the lower half of a register. NaN
-// becomes quiet and is not rounded.
+// roundBF16 leaves the rounded numbers in the lower half of a register. It does not round NaN, but makes it quiet.
 func (g *gen) roundBF16(i int) {
 	x, up, nan := g.regs[i], g.regs[1], g.regs[2]
 	g.asm.VPSRLD(operand.U8(16), x, nan)

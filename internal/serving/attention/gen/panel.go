@@ -9,23 +9,22 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// newRows addresses n rows from base on; their distance is in the field stride of the call.
+// newRows addresses n rows, the first at base. The field of the call at offset stride has their distance.
 func (g *gen) newRows(base reg.Register, stride, n int) *assembly.Rows {
 	return assembly.NewRows(g.asm, g.copyOf(base), func() reg.Register { return g.arg(stride) }, n)
 }
 
-// panels are the kernels that read a partition which was unpacked to float32.
+// panels generates the kernels that read a partition that was unpacked to float32.
 func panels(g *gen) {
 	panelScores(g, g.rows, false)
 	panelValues(g, g.rows)
 }
 
-// panelScores computes products of groups × n rows with some tiles of keys, two
-// registers of tokens at a time. in: queries; data: keys; out: products; n: tiles;
-// size: elements of a head; first: elements of a sum, a multiple of 4; ahead: addresses of
-// 16·size bytes to prefetch, then 0. It changes n, and advances ahead. With integers an
-// element is a pair of them, and all products are one sum. AVX-512 takes two tiles: of an odd number
-// of tiles, the last one twice.
+// panelScores generates the kernel that computes products of groups × n rows with tiles of keys, two registers of
+// tokens at a time. in: queries; data: keys; out: products; n: tiles; size: elements of a head; first: elements of a
+// sum, a multiple of 4; ahead: addresses of 16·size bytes to prefetch, then 0. It changes n and advances ahead. With
+// integers, an element is a pair of integers, and all products are one sum. AVX-512 takes two tiles at a time; if the
+// number of tiles is odd, it takes the last one twice.
 func panelScores(g *gen, n int, integers bool) {
 	name := "scoresPanel%d"
 	if integers {
@@ -53,8 +52,8 @@ func (g *gen) nextTile(keys reg.Register) {
 	g.asm.ADDQ(step, keys)
 }
 
-// panelTiles computes products of all groups of n rows with two registers of
-// tokens: two tiles, or with AVX2 the halves of one.
+// panelTiles computes products of all groups of n rows with two registers of tokens: two tiles or, with AVX2, the
+// halves of one.
 func (g *gen) panelTiles(n int, integers bool, keys, out reg.Register) {
 	in, groups, to := g.arg(atIn), g.arg(atGroups), g.copyOf(out)
 	g.loop(groups, func() {
@@ -82,8 +81,8 @@ func (g *gen) panelTiles(n int, integers bool, keys, out reg.Register) {
 	})
 }
 
-// nextAhead takes the next address from the list ahead, which 0 ends; after the
-// end it is another address, which is in the cache.
+// nextAhead returns the next address of the list ahead, which ends with 0. After the end it returns other, an address
+// in the cache.
 func (g *gen) nextAhead(other reg.Register) reg.GPVirtual {
 	list, after, ahead := g.arg(atAhead), g.asm.GP64(), g.asm.GP64()
 	g.asm.LEAQ(mem(list, 8), after)
@@ -95,8 +94,8 @@ func (g *gen) nextAhead(other reg.Register) reg.GPVirtual {
 	return ahead
 }
 
-// panelSum sums products over the next elements of a sum, or over those that are
-// left, and asks for a cache line after each four of them.
+// panelSum sums products over the next elements of a sum, or over the remaining ones, and prefetches one cache line for
+// every four.
 func (g *gen) panelSum(n int, integers bool, k [2]reg.GPVirtual, in reg.Register, ahead reg.GPVirtual) {
 	for i := range 2 * n {
 		g.zero(i)
@@ -118,8 +117,7 @@ func (g *gen) panelSum(n int, integers bool, k [2]reg.GPVirtual, in reg.Register
 	}
 }
 
-// addSums adds n rows of sums to those at an address. They are stored there
-// instead if done is at most first.
+// addSums adds n rows of sums to those at an address. If done is at most first, it stores them there instead.
 func (g *gen) addSums(n int, to reg.Register, done operand.Op, first int) {
 	store := g.label("store")
 	g.asm.CMPQ(done, operand.I32(first))
@@ -140,7 +138,6 @@ func (g *gen) addRows(n int, to reg.Register) {
 	}
 }
 
-// panelElements multiplies the next four elements.
 func (g *gen) panelElements(n int, integers bool, k [2]reg.GPVirtual, q *assembly.Rows) {
 	half := 0 // where the second register of a tile begins
 	if !g.wide() {
@@ -176,10 +173,10 @@ func (g *gen) nextGroup(p reg.Register, stride, n int) {
 	g.asm.ADDQ(s, p)
 }
 
-// panelValues adds p·v over n tokens to groups × n rows, two registers of a chunk after the other. in:
-// weights; data: values; out: sums; n: tokens; size: chunks. If first is 0, the tokens go
-// on with the sums, else they are summed apart and then added: first of them, and then
-// those of a tile at a time.
+// panelValues generates the kernel that adds p·v over n tokens to groups × n rows, two registers of a chunk at a time.
+// in: weights; data: values; out: sums; n: tokens; size: chunks. If first is 0, tokens are added to the sums directly.
+// Otherwise they are summed separately and then added: the first tokens, as many as first says, and then those of a
+// tile at a time.
 func panelValues(g *gen, n int) {
 	g.begin(fmt.Sprintf("valuesPanel%d", n))
 	parts := g.arg(atSize)
@@ -204,7 +201,7 @@ func panelValues(g *gen, n int) {
 	g.end()
 }
 
-// panelPart adds the elements of two registers.
+// panelPart adds p·v for the elements of two registers.
 func (g *gen) panelPart(n int, data, out reg.Register) {
 	in, to, groups := g.arg(atIn), g.copyOf(out), g.arg(atGroups)
 	g.loop(groups, func() {
@@ -234,8 +231,8 @@ func (g *gen) panelPart(n int, data, out reg.Register) {
 	})
 }
 
-// panelTokens sums p·v over the next tokens, or over those that are left, and moves the
-// pointers to values and weights after them. next is used up.
+// panelTokens sums p·v over the next tokens, or over the remaining ones, and advances the pointers to values and
+// weights. It changes next.
 func (g *gen) panelTokens(n int, values, at, next reg.GPVirtual) {
 	g.asm.CMPQ(next, g.argMem(atLeft))
 	g.asm.CMOVQGT(g.argMem(atLeft), next)

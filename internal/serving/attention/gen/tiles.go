@@ -10,14 +10,13 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// ahead is the distance, in tiles, at which a tile is prefetched: about 8 KB.
+// ahead returns how many tiles ahead a tile is prefetched: about 8 KB.
 func (d dtype) ahead() int { return max(2, 4/d.bytes) }
 
-// far is the distance, in tiles, at which a tile is first prefetched, into a cache that is
-// further away.
+// far returns how many tiles ahead a tile is prefetched into an outer cache.
 func (d dtype) far() int { return 2 * d.ahead() }
 
-// tileTypes are the types that the tile kernels of an instruction set read. AVX2 reads E4M3 and E5M2 as float16.
+// tileTypes returns the types that the tile kernels of an instruction set read. AVX2 reads E4M3 and E5M2 as float16.
 func tileTypes(w width) []dtype {
 	if w.wide() {
 		return append(slices.Clone(wholes), eights...)
@@ -25,8 +24,8 @@ func tileTypes(w width) []dtype {
 	return wholes
 }
 
-// tileScores are the kernels that multiply a few rows with keys where they lie.
-// Those of Int8 are integers'.
+// tileScores generates the kernels that multiply a few rows with keys in their blocks. integers generates those for
+// Int8.
 func tileScores(g *gen) {
 	for _, d := range tileTypes(g.width) {
 		if d == int8s {
@@ -38,31 +37,28 @@ func tileScores(g *gen) {
 	}
 }
 
-// sumElements is the number of products of float32 keys that are summed up before the sum is
-// added to those before it. For narrower types all products are one sum: their
-// rounding hides its error.
+// sumElements is the number of products of float32 keys that are summed before the sum is added to those before it. For
+// narrower types all products are one sum, whose error is small compared with their rounding.
 const sumElements = 32
 
-// unroll is the number of elements of 16 or 32 bits that tileScore multiplies in a turn.
+// unroll is the number of elements of 16 or 32 bits that tileScore multiplies in one iteration.
 const unroll = 2
 
 // A scoreKernel multiplies n rows with tiles of keys.
 type scoreKernel struct {
 	d              dtype
-	n, perStep     int // rows, and tiles at a time
+	n, perStep     int // rows; tiles at a time
 	keys, bcast    int // registers
 	pairing        int // register; Int8 in AVX-512 only
 	eight          *eightBits
-	line           int // bytes of an element of all keys of a tile
+	line           int // bytes of one element of all keys of a tile
 	key, next, far [2]reg.GPVirtual
 	list, at       reg.GPVirtual
 }
 
-// tileScore computes products of n rows with tiles of keys, and asks for the
-// tiles that come next. in: queries; data: addresses of tiles, and of those that
-// are read after them;
-// out: products; n: tiles, an even number; size: elements of a head, a multiple of
-// 16. out and n are used up.
+// tileScore generates the kernel that computes products of n rows with tiles of keys and prefetches the tiles that are
+// read next. in: queries; data: addresses of tiles, and of those that are read after them; out: products; n: tiles, an
+// even number; size: elements of a head, a multiple of 16. It changes out and n.
 func tileScore(g *gen, d dtype, n int) {
 	g.begin(fmt.Sprintf("scores%sx%d", d.name, n))
 	k := scoreKernel{d: d, n: n, perStep: 1, keys: 2 * n, bcast: 2*n + 2, pairing: len(g.regs) - 1,
@@ -118,13 +114,13 @@ func (g *gen) tileStep(k *scoreKernel) {
 	g.asm.Label(again)
 	switch {
 	case k.d == int8s:
-		g.tileAsk(k, 4)
+		g.tilePrefetch(k, 4)
 		g.tilePairs(k, q)
 	case k.d.bytes == 1:
-		g.tileAsk(k, 4)
+		g.tilePrefetch(k, 4)
 		g.tileEights(k, q)
 	default:
-		g.tileAsk(k, unroll)
+		g.tilePrefetch(k, unroll)
 		for e := range unroll {
 			g.tileElement(k, e, q)
 		}
@@ -151,8 +147,8 @@ func (g *gen) tileStep(k *scoreKernel) {
 	g.sums(k.n, g.arg(atOut), false)
 }
 
-// tileAsk asks for what is read next: as many bytes as the next elements have.
-func (g *gen) tileAsk(k *scoreKernel, elements int) {
+// tilePrefetch prefetches the next tiles' bytes at the offsets of the next elements.
+func (g *gen) tilePrefetch(k *scoreKernel, elements int) {
 	for v := range k.perStep {
 		for disp := 0; disp < elements*k.line; disp += 64 {
 			g.asm.PREFETCHT0(operand.Mem{Base: k.next[v], Index: k.at, Scale: 1, Disp: disp})
@@ -179,7 +175,7 @@ func (g *gen) tileElement(k *scoreKernel, e int, q *assembly.Rows) {
 	}
 }
 
-// tileEights multiplies the next four elements, of 8 bits.
+// tileEights multiplies the next four 8-bit elements.
 func (g *gen) tileEights(k *scoreKernel, q *assembly.Rows) {
 	for v := range 2 {
 		k.eight.check(operand.Mem{Base: k.key[v], Index: k.at, Scale: 1}, k.bcast, nil)

@@ -7,16 +7,15 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// transposes turn 16 rows of size numbers into size rows of 16, inStride bytes from
-// one row to the next; size is a multiple of 8. If first is not 0, they write past the
-// caches, to memory that is aligned to 32 bytes.
+// transposes generates the kernels that transpose 16 rows of size numbers, inStride bytes apart, to size rows of 16.
+// size is a multiple of 8. If first is not 0, they bypass the caches; the memory is then aligned to 32 bytes.
 func transposes(g *gen) {
 	transpose32(g)
 	transpose16(g)
 	copyRows(g)
 }
 
-// store writes registers to memory, step bytes apart, past the caches if stream is not 0.
+// store writes registers to memory, step bytes apart. If stream is not 0, it bypasses the caches.
 func (g *gen) store(registers []reg.VecPhysical, out reg.Register, disp, step int, stream reg.Register) {
 	plain, stored := g.label("plain"), g.label("stored")
 	g.asm.TESTQ(stream, stream)
@@ -32,13 +31,13 @@ func (g *gen) store(registers []reg.VecPhysical, out reg.Register, disp, step in
 	g.asm.Label(stored)
 }
 
-// fourRows addresses four rows at a time, inStride bytes apart.
+// fourRows addresses four rows, inStride bytes apart.
 func (g *gen) fourRows(in reg.Register) (rows *assembly.Rows, stride reg.Register) {
 	stride = g.arg(atInStride)
 	return assembly.NewRows(g.asm, in, func() reg.Register { return stride }, 4), stride
 }
 
-// transpose32 is for numbers of 32 bits.
+// transpose32 generates the kernel for numbers of 32 bits.
 func transpose32(g *gen) {
 	g.begin("transpose32")
 	in, out, n, stream := g.arg(atIn), g.arg(atOut), g.arg(atSize), g.arg(atFirst)
@@ -57,7 +56,7 @@ func transpose32(g *gen) {
 	g.endStream(stream)
 }
 
-// transpose8 turns an 8 by 8 corner around, in registers of 8 numbers.
+// transpose8 transposes 8 by 8 numbers, in registers of 8.
 func (g *gen) transpose8(rows *assembly.Rows, stride, out reg.Register, disp int, stream reg.Register) {
 	y := halves
 	four := g.asm.GP64()
@@ -86,8 +85,8 @@ func (g *gen) transpose8(rows *assembly.Rows, stride, out reg.Register, disp int
 	g.store(y[8:16], out, disp, 64, stream)
 }
 
-// transpose16 is for numbers of 16 bits: 8 of each row at a time, rows 0 to 7 in
-// the lower halves of registers and 8 to 15 in the upper ones.
+// transpose16 generates the kernel for numbers of 16 bits. It takes 8 of each row at a time, with rows 0 to 7 in the
+// lower halves of registers and rows 8 to 15 in the upper halves.
 func transpose16(g *gen) {
 	g.begin("transpose16")
 	in, out, n, stream := g.arg(atIn), g.arg(atOut), g.arg(atSize), g.arg(atFirst)
@@ -127,8 +126,8 @@ func transpose16(g *gen) {
 	g.endStream(stream)
 }
 
-// copyRows copies n rows of size bytes, a multiple of 32, inStride bytes apart, to
-// memory without gaps that is aligned to 32 bytes, past the caches.
+// copyRows generates the kernel that copies n rows of size bytes, a multiple of 32, inStride bytes apart, to memory
+// without gaps, aligned to 32 bytes. It bypasses the caches.
 func copyRows(g *gen) {
 	g.begin("copyRows")
 	in, out, n, stride := g.arg(atIn), g.arg(atOut), g.arg(atN), g.arg(atInStride)
@@ -148,7 +147,7 @@ func copyRows(g *gen) {
 	g.end()
 }
 
-// endStream does what end does, and makes stores past the caches visible in order.
+// endStream ends the function with a fence if it bypassed the caches, so that its stores become visible in order.
 func (g *gen) endStream(stream reg.Register) {
 	plain := g.label("plain")
 	g.asm.TESTQ(stream, stream)

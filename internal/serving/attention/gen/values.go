@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// tileValues are the kernels that sum p·v over values where they lie.
+// tileValues generates the kernels that sum p·v over values in their blocks.
 func tileValues(g *gen) {
 	for _, d := range tileTypes(g.width) {
 		for _, n := range g.tileRows {
@@ -22,16 +22,16 @@ func tileValues(g *gen) {
 type valueKernel struct {
 	*gen
 	d                      dtype
-	n, vecs                int            // rows, and registers of elements at a time
-	masks                  []reg.Register // of each register of elements but the first, in AVX-512
+	n, vecs                int            // rows; registers of elements at a time
+	masks                  []reg.Register // AVX-512 only: for each register of elements but the first
 	eight                  *eightBits
-	values, next, far, row reg.GPVirtual // row is the bytes of a value
+	values, next, far, row reg.GPVirtual // row: bytes of a value
 }
 
-// tileValue adds p·v to n rows, and asks for the tiles that come next. in:
-// weights of the first token; data: addresses of tiles, and of those after them;
-// out: sums, up to a multiple of 64; n: tokens; first: place of the first token in its tile; size:
-// elements of a head, a multiple of 16. in, data, n and first are used up.
+// tileValue generates the kernel that adds p·v to n rows and prefetches the tiles that are read next. in: weights, from
+// the first token on; data: addresses of tiles, and of those after them; out: sums, of which a multiple of 64 is
+// written; n: tokens; first: place of the first token in its tile; size: elements of a head, a multiple of 16. It
+// changes in, data, n and first.
 func tileValue(g *gen, d dtype, n int) {
 	g.begin(fmt.Sprintf("values%sx%d", d.name, n))
 	k := valueKernel{gen: g, d: d, n: n, vecs: 2, row: g.arg(atSize), eight: g.eightBits(d)}
@@ -63,7 +63,7 @@ func tileValue(g *gen, d dtype, n int) {
 	g.end()
 }
 
-// nextValueTile moves the arguments on to the next tile and its weights, and jumps to tile.
+// nextValueTile advances the arguments to the next tile and its weights, and jumps to tile.
 func (g *gen) nextValueTile(tile string) {
 	in := g.arg(atCount)
 	g.asm.SHLQ(operand.U8(2), in)
@@ -73,8 +73,8 @@ func (g *gen) nextValueTile(tile string) {
 	g.asm.JMP(operand.LabelRef(tile))
 }
 
-// tileCount sets count to the tokens of the next tile and takes them off n. It
-// jumps if none is left.
+// tileCount sets count to the number of tokens in the next tile and subtracts it from n. It jumps to done if no tokens
+// remain.
 func (g *gen) tileCount(done string) {
 	left, count := g.arg(atN), g.asm.GP64()
 	g.asm.TESTQ(left, left)
@@ -88,7 +88,7 @@ func (g *gen) tileCount(done string) {
 	g.asm.MOVQ(count, g.argMem(atCount))
 }
 
-// passes goes over the elements of a tile, some registers at a time.
+// passes computes all elements of a tile, some registers at a time.
 func (k *valueKernel) passes() {
 	g, elements, to := k.gen, k.arg(atSize), k.arg(atOut)
 	pass := g.label("pass")
@@ -106,7 +106,7 @@ func (k *valueKernel) passes() {
 	g.asm.JGT(operand.LabelRef(pass))
 }
 
-// setMasks makes the masks of the next elements, of which there are at least 16.
+// setMasks sets the masks for the remaining elements, at least 16.
 func (k *valueKernel) setMasks(elements reg.Register) {
 	g, bits, left := k.gen, k.asm.GP64(), k.asm.GP64()
 	g.asm.MOVQ(operand.I32(64), left)
@@ -125,11 +125,11 @@ func (k *valueKernel) setMasks(elements reg.Register) {
 	}
 }
 
-// pass adds some registers of elements over all tokens of a tile. It skips the upper half of four registers if there
-// are no such elements.
+// pass adds p·v for some registers of elements, over all tokens of a tile. It skips the upper half of four registers if
+// there are no such elements.
 func (k *valueKernel) pass(to, elements reg.Register) {
 	g, n := k.gen, k.n
-	if k.d.name == "F32" { // summed apart and then added
+	if k.d.name == "F32" { // summed separately and then added
 		for i := range k.vecs * n {
 			g.zero(i)
 		}
@@ -162,10 +162,10 @@ func (k *valueKernel) pass(to, elements reg.Register) {
 	k.eachSum(to, func(operands ...operand.Op) { g.asm.VMOVUPS(operands[1], operands[0]) })
 }
 
-// multiply adds two registers of elements, from the given one on, of the next token.
+// multiply adds p·v of the next token for registers first and first+1 of its elements.
 func (k *valueKernel) multiply(first int, p *assembly.Rows, at reg.Register) {
 	values := k.vecs * k.n
-	bcast := values + k.vecs // the first of one, or of one for each row
+	bcast := values + k.vecs // one register, or the first of one for each row
 	spare := bcast + k.n
 	for v := first; v < first+2; v++ {
 		m := operand.Mem{Base: k.values, Index: at, Scale: 1, Disp: v * k.lanes * k.d.bytes}
@@ -192,7 +192,7 @@ func (k *valueKernel) multiply(first int, p *assembly.Rows, at reg.Register) {
 	}
 }
 
-// eachSum does something with each of the sums in memory and their registers.
+// eachSum calls do with the address and the register of each sum.
 func (k *valueKernel) eachSum(to reg.Register, do func(...operand.Op)) {
 	o := k.newRows(to, atOutStride, k.n)
 	for row := range k.n {
@@ -202,7 +202,7 @@ func (k *valueKernel) eachSum(to reg.Register, do func(...operand.Op)) {
 	}
 }
 
-// loadFloats reads register v of the elements, zeros where it is masked.
+// loadFloats reads register v of the elements, with zeros where its mask is 0.
 func (k *valueKernel) loadFloats(d dtype, m operand.Mem, v int, r reg.Register) {
 	if v == 0 || !k.wide() {
 		assembly.LoadFloats(k.asm, d.name, m, r)

@@ -10,7 +10,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// weights are the kernels of the softmax, on one row.
+// weights generates the kernels of the softmax of one row.
 func weights(g *gen) {
 	softmax(g, false)
 	if !g.wide() {
@@ -21,7 +21,7 @@ func weights(g *gen) {
 	}
 }
 
-// ask asks for the cache lines at n addresses, which are in data.
+// ask generates the kernel that prefetches the cache lines at n addresses, listed at data.
 func ask(g *gen) {
 	g.begin("ask")
 	data, n, line := g.arg(atData), g.arg(atN), g.asm.GP64()
@@ -33,13 +33,12 @@ func ask(g *gen) {
 	g.end()
 }
 
-// float puts the float32 constant v into the file under a name, and returns its address.
+// float returns the address of the float32 constant v in the file.
 func (g *gen) float(name string, v float32) operand.Mem {
 	return g.constant(name, math.Float32bits(v))
 }
 
-// scale makes products into logits: x·product + y·(z + index). in: products; n:
-// tiles.
+// scale generates the kernel that replaces products by logits, x·product + y·(z + index). in: products; n: tiles.
 func scale(g *gen) {
 	g.begin("scale")
 	in, n := g.arg(atIn), g.arg(atN)
@@ -63,7 +62,7 @@ func scale(g *gen) {
 	g.end()
 }
 
-// counting is the numbers 0 to n-1 in memory.
+// counting returns the address of the numbers 0 to n-1.
 func (g *gen) counting(name string, n int) operand.Mem {
 	m := g.asm.StaticGlobal(name + g.suffix)
 	g.asm.DataAttributes(attr.RODATA | attr.NOPTR)
@@ -73,24 +72,23 @@ func (g *gen) counting(name string, n int) operand.Mem {
 	return m
 }
 
-// Coefficients of e^x on ±ln 2 / 2, after 1 + x: from that of x^6 to that of x^2.
-// With exact arithmetic the relative error would be 3e-9, a tenth of the error of rounding
-// the sum. 1.5·2^23 rounds to an integer, whose bits are then the lowest.
+// Coefficients of e^x on ±ln 2 / 2, after 1 + x, from that of x^6 to that of x^2. In exact arithmetic the relative
+// error would be 3e-9, a tenth of the error of rounding the sum. Adding 1.5·2^23 to a number rounds it to an integer,
+// which is then in the lowest bits.
 const (
 	log2e      = 1.44269504088896341
-	ln2        = 0.693147180559945309 // as float32 too large by ln2Rest, for each power of 2
+	ln2        = 0.693147180559945309 // as float32, too large by ln2Rest
 	ln2Rest    = 1.904654299957771e-9
 	roundMagic = 12582912
-	minimum    = -87.336544 // e^x below is no normal number
+	minimum    = -87.336544 // for smaller x, e^x is not a normal number
 )
 
 var expCoefficients = []float32{1.3814611726e-3, 8.3687105284e-3, 4.1668387431e-2, 1.6666520684e-1, 4.9999993451e-1, 1,
 	1}
 
-// softmax makes products into weights, exp(x·product - the largest logit). in:
-// products; n: tiles; x: a positive factor. It leaves the largest logit in x and
-// the sum of weights in y. With pairs, each product is the sum of a number at in and one
-// at low, and the rounding errors of the logit and of the difference are kept.
+// softmax generates the kernel that replaces products by weights, exp(x·product - the largest logit). in: products; n:
+// tiles; x: a positive factor. It sets x to the largest logit and y to the sum of weights. With pairs, each product is
+// the sum of a number at in and one at low, and the rounding errors of the logit and of the difference are kept.
 func softmax(g *gen, pairs bool) {
 	name := "softmax"
 	if pairs {
@@ -126,7 +124,7 @@ func softmax(g *gen, pairs bool) {
 	g.end()
 }
 
-// A softmaxKernel knows its registers by number.
+// A softmaxKernel has the numbers of its registers.
 type softmaxKernel struct {
 	*gen
 	vecs              int // registers of a tile
@@ -136,13 +134,12 @@ type softmaxKernel struct {
 	none              int // 0
 	pairs             bool
 	low               reg.GPVirtual
-	rest              int // of three registers: what rounding takes off a logit
-	spare             int // the first of the rest: coefficients and the minimum
+	rest              int // the first of three: rounding errors of logits
+	spare             int // the first of the remaining ones: coefficients and the minimum
 	constants         []operand.Mem
 }
 
-// largest finds the largest logit. Several registers look for it, so that none
-// waits for the one before.
+// largest finds the largest logit. It uses several registers, so that an instruction does not wait for the one before.
 func (k *softmaxKernel) largest() {
 	g, tops := k.gen, []int{k.top, k.x, k.t, k.y}
 	infinite := g.float("negInf", float32(math.Inf(-1)))
@@ -179,7 +176,7 @@ func (k *softmaxKernel) largest() {
 	g.asm.VMULSS(quarters[k.factor], quarters[k.top], quarters[k.top])
 	g.asm.VMOVSS(quarters[k.top], g.argMem(atX))
 	g.asm.VBROADCASTSS(quarters[k.top], g.regs[k.top])
-	// Where all logits are -inf, subtract 0: the weights are 0 then.
+	// If all logits are -inf, subtract 0, so that the weights become 0.
 	some := g.label("some")
 	g.asm.VUCOMISS(infinite, quarters[k.top])
 	g.asm.JNE(operand.LabelRef(some))
@@ -188,7 +185,7 @@ func (k *softmaxKernel) largest() {
 	g.asm.Label(some)
 }
 
-// load puts constants into registers: some in AVX2, all in AVX-512.
+// load loads constants into registers: some with AVX2, all with AVX-512.
 func (k *softmaxKernel) load() {
 	g := k.gen
 	g.asm.VBROADCASTSS(g.float("magic", roundMagic), g.regs[k.magic])
@@ -206,7 +203,7 @@ func (k *softmaxKernel) load() {
 	}
 }
 
-// constant is a register with a constant.
+// constant returns a register with constant i.
 func (k *softmaxKernel) constant(i int) reg.VecPhysical {
 	if k.wide() {
 		return k.regs[k.spare+i]
@@ -215,11 +212,11 @@ func (k *softmaxKernel) constant(i int) reg.VecPhysical {
 	return k.regs[k.spare]
 }
 
-// exp makes a register of products into weights and adds them to their sum. A
-// weight is 0 where the logit is less than the minimum; where it is NaN, so is the weight.
+// exp replaces a register of products by weights and adds them to their sum. A weight is 0 if the logit is less than
+// the minimum, and NaN if the logit is NaN.
 func (k *softmaxKernel) exp(in reg.Register, v int) {
 	g, x, t, y := k.gen, k.regs[k.x], k.regs[k.t], k.regs[k.y]
-	not := k.regs[k.spare+1] // where the logit is not less
+	enough := k.regs[k.spare+1] // mask of the logits that are not less than the minimum
 	if k.pairs {
 		k.difference(in, v)
 	} else {
@@ -229,9 +226,9 @@ func (k *softmaxKernel) exp(in reg.Register, v int) {
 	if g.wide() {
 		g.asm.VCMPPS(operand.U8(5), k.constant(len(expCoefficients)), x, reg.K1)
 	} else {
-		g.asm.VCMPPS(operand.U8(5), k.constant(len(expCoefficients)), x, not)
+		g.asm.VCMPPS(operand.U8(5), k.constant(len(expCoefficients)), x, enough)
 	}
-	g.asm.VMINPS(g.regs[k.none], x, t)                     // 0 for NaN, whose bits are not to be added to those of y
+	g.asm.VMINPS(g.regs[k.none], x, t)                     // 0 for NaN, whose bits must not be added to those of y
 	g.asm.VFMADD213PS(g.regs[k.magic], g.regs[k.log2e], t) // t = x·log2e + magic
 	g.asm.VSUBPS(g.regs[k.magic], t, y)                    // y = the power of 2
 	g.asm.VFMADD231PS(y, g.regs[k.ln2], x)                 // x = the rest
@@ -251,14 +248,14 @@ func (k *softmaxKernel) exp(in reg.Register, v int) {
 		g.asm.VPADDD_Z(t, y, reg.K1, y)
 	} else {
 		g.asm.VPADDD(t, y, y)
-		g.asm.VANDPS(not, y, y)
+		g.asm.VANDPS(enough, y, y)
 	}
 	g.asm.VMOVUPS(y, mem(in, v*g.bytes()))
 	g.asm.VADDPS(y, g.regs[k.sum+v], g.regs[k.sum+v])
 }
 
-// difference computes a logit less the largest one into x, and the rounding error of that
-// into rest. The error is above 1 only if logits are too large for float32.
+// difference sets x to a logit minus the largest one, and rest to the rounding error. The error exceeds 1 only if
+// logits are too large for float32.
 func (k *softmaxKernel) difference(in reg.Register, v int) {
 	g, x, product, top := k.gen, k.regs[k.x], k.regs[k.y], k.regs[k.top]
 	rest, a, b := k.regs[k.rest], k.regs[k.rest+1], k.regs[k.rest+2]
@@ -267,16 +264,15 @@ func (k *softmaxKernel) difference(in reg.Register, v int) {
 	g.asm.VFMSUB213PS(product, g.regs[k.factor], rest)
 	g.asm.VFMADD231PS(mem(k.low, v*g.bytes()), g.regs[k.factor], rest)
 	g.asm.VSUBPS(top, product, x)
-	g.asm.VSUBPS(x, product, a) // top as it was subtracted
-	g.asm.VADDPS(a, x, b)       // product as it was
+	g.asm.VSUBPS(x, product, a) // the part of top that was subtracted
+	g.asm.VADDPS(a, x, b)       // the part of product it was subtracted from
 	g.asm.VSUBPS(b, product, b)
 	g.asm.VSUBPS(top, a, a)
 	g.asm.VADDPS(a, b, b)
 	g.asm.VADDPS(b, rest, rest)
 }
 
-// horizontal combines the lanes of a register into its first: lane i with i+8,
-// then i+4, i+2, i+1.
+// horizontal combines the lanes of a register into lane 0 by op: lane i with i+8, then i+4, i+2, i+1.
 func (g *gen) horizontal(r, spare int, op func(...operand.Op)) {
 	if g.wide() {
 		g.asm.VEXTRACTF64X4(operand.U8(1), g.regs[r], halves[spare])
@@ -290,7 +286,7 @@ func (g *gen) horizontal(r, spare int, op func(...operand.Op)) {
 	op(quarters[spare], quarters[r], quarters[r])
 }
 
-// multiply is in *= data over n tiles.
+// multiply generates the kernel of in *= data over n tiles.
 func multiply(g *gen) {
 	g.begin("multiply")
 	in, data, n := g.arg(atIn), g.arg(atData), g.arg(atN)
@@ -306,7 +302,7 @@ func multiply(g *gen) {
 	g.end()
 }
 
-// combine is in = in·x + data·y over n tiles.
+// combine generates the kernel of in = in·x + data·y over n tiles.
 func combine(g *gen) {
 	g.begin("combine")
 	in, data, n := g.arg(atIn), g.arg(atData), g.arg(atN)

@@ -2,16 +2,16 @@ package main
 
 import "github.com/mmcloughlin/avo/reg"
 
-// A width is an instruction set with its registers. They are named by hand, for
-// avo may give a register above 15 to an instruction that cannot have it.
+// A width is an instruction set with its registers. The generators name vector registers themselves, because avo may
+// assign a register above 15 to an instruction that cannot use it.
 type width struct {
 	name, suffix string
-	lanes        int // float32 of a register
+	lanes        int // float32 per register
 	regs         []reg.VecPhysical
 	half         []reg.VecPhysical // the lower halves of regs
 	rows         int               // of a panel kernel
-	tileRows     []int             // of a tile kernel
-	vnni         bool              // sums of products of integers in one instruction
+	tileRows     []int             // of the tile kernels
+	vnni         bool              // one instruction sums products of integers
 }
 
 var avx512 = width{
@@ -58,7 +58,7 @@ var quarters = []reg.VecPhysical{
 
 func (w width) wide() bool { return w.lanes == 16 }
 
-// bytes of a register.
+// bytes returns the bytes of a register.
 func (w width) bytes() int { return 4 * w.lanes }
 
 // zero clears a register.
