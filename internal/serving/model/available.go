@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AvailableMemory is the memory that can be used without swapping, of the machine and of the control groups
-// that limit this process (a container, or a systemd unit with MemoryMax). ok is false where that is not
-// known.
+// AvailableMemory returns the memory that can be used without swapping: the least of what the machine and the control
+// groups that limit this process (a container, or a systemd unit with MemoryMax) have available. ok is false if that is
+// unknown.
 func AvailableMemory() (bytes int, ok bool) {
 	root := os.DirFS("/")
 	bytes, ok = machineMemory(root)
@@ -23,8 +23,8 @@ func AvailableMemory() (bytes int, ok bool) {
 			bytes, ok = int(uint64(info.Freeram)*uint64(info.Unit)), true
 		}
 	}
-	if left, limited := groupMemory(root); limited && (!ok || left < bytes) {
-		return left, true
+	if group, limited := groupMemory(root); limited && (!ok || group < bytes) {
+		return group, true
 	}
 	return bytes, ok
 }
@@ -40,10 +40,10 @@ func machineMemory(root fs.FS) (bytes int, ok bool) {
 	return 0, false
 }
 
-// groupFiles are the files in which a version of control groups has its limits.
+// groupFiles names the files with the limits of a version of control groups.
 type groupFiles struct {
 	mount, limit, used string
-	cached             []string // lines of memory.stat: pages of files, which the system takes back before it kills
+	cached             []string // lines of memory.stat: pages of files, which the system frees before it kills a process
 }
 
 var (
@@ -52,8 +52,8 @@ var (
 	groupsV2 = groupFiles{"sys/fs/cgroup", "memory.max", "memory.current", []string{"inactive_file", "active_file"}}
 )
 
-// groupMemory is the least that is left in a control group of this process or in one around it; ok is false
-// if none has a limit.
+// groupMemory returns the least memory available in a control group of this process or in one that contains it. ok is
+// false if none has a limit.
 func groupMemory(root fs.FS) (bytes int, ok bool) {
 	text, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for line := range strings.Lines(string(text)) {
@@ -68,8 +68,8 @@ func groupMemory(root fs.FS) (bytes int, ok bool) {
 			continue
 		}
 		for dir := path.Clean("/" + parts[2]); ; dir = path.Dir(dir) {
-			if left, limited := files.left(root, path.Join(files.mount, dir)); limited && (!ok || left < bytes) {
-				bytes, ok = left, true
+			if n, limited := files.available(root, path.Join(files.mount, dir)); limited && (!ok || n < bytes) {
+				bytes, ok = n, true
 			}
 			if dir == "/" {
 				break
@@ -79,11 +79,12 @@ func groupMemory(root fs.FS) (bytes int, ok bool) {
 	return bytes, ok
 }
 
-// left is what a group may still take; ok is false if it has no limit, or is not visible in this container.
-func (g *groupFiles) left(root fs.FS, dir string) (bytes int, ok bool) {
+// available returns the memory that a group can still take. ok is false if it has no limit or is not visible in this
+// container.
+func (g *groupFiles) available(root fs.FS, dir string) (bytes int, ok bool) {
 	number := func(name string) (int, bool) {
 		text, err := fs.ReadFile(root, path.Join(dir, name))
-		n, notNumber := strconv.Atoi(strings.TrimSpace(string(text))) // "max" is no limit
+		n, notNumber := strconv.Atoi(strings.TrimSpace(string(text))) // "max" means no limit
 		return n, err == nil && notNumber == nil
 	}
 	limit, limited := number(g.limit)

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Norm is how activations are normalized.
+// Norm is the kind of normalization of activations.
 type Norm uint8
 
 const (
@@ -13,23 +13,23 @@ const (
 	LayerNorm
 )
 
-// Activation is the function between the two matrices of a layer's second half.
+// Activation is the function between the matrices of an MLP.
 type Activation uint8
 
 const (
 	SiLU Activation = iota // gated: silu(gate) × up
-	GELU                   // in the approximation by tanh
+	GELU                   // approximated by tanh
 	ReLU
 	GatedGELU     // gelu(gate) × up (Gemma)
-	ClampedSwiGLU // gate × sigmoid(1.702·gate) × (up + 1), of gates up to 7 and ups of -7 to 7 (gpt-oss)
+	ClampedSwiGLU // gate × sigmoid(1.702·gate) × (up + 1), with gate clamped to 7 and up to ±7 (gpt-oss)
 )
 
-// NormPlace is where the norms of a layer stand.
+// NormPlace is where a layer has its norms.
 type NormPlace uint8
 
 const (
-	NormBefore NormPlace = iota // before attention, and before the second half
-	NormAfter                   // of what these give, before it is added (OLMo 2)
+	NormBefore NormPlace = iota // before attention and before the MLP
+	NormAfter                   // after attention and after the MLP, before their results are added (OLMo 2)
 	NormAround                  // both (Gemma)
 )
 
@@ -38,13 +38,13 @@ type QKNorm uint8
 
 const (
 	NoQKNorm  QKNorm = iota
-	HeadNorm         // of each head (Qwen3, Gemma 3)
-	WidthNorm        // of all heads together (OLMo 2)
+	HeadNorm         // over each head (Qwen3, Gemma 3)
+	WidthNorm        // over all heads together (OLMo 2)
 )
 
-// Config is a model's shape and rules. Names are those of vLLM and Hugging Face.
+// Config describes the shape and the computation of a model. Names are those of vLLM and Hugging Face.
 type Config struct {
-	Family           string // as config.json or GGUF calls it
+	Family           string // its name in config.json or GGUF
 	VocabSize        int
 	HiddenSize       int
 	NumLayers        int
@@ -52,62 +52,60 @@ type Config struct {
 	NumKVHeads       int
 	HeadDim          int
 	IntermediateSize int
-	MaxModelLen      int // positions that the model knows
+	MaxModelLen      int // number of positions
 
 	Norm       Norm
 	NormEps    float64
-	NormOffset float32 // is added to the weights of norms as the file has them (Gemma's folders: 1)
+	NormOffset float32 // added to the weights of norms in the file (1 in Gemma's folders)
 	NormPlace  NormPlace
 	QKNorm     QKNorm
 	Activation Activation
-	Experts    *Experts // nil: no mixture
+	Experts    *Experts // nil if no layer has experts
 
-	Rope           *Rope  // nil: positions are learned
-	LocalRope      *Rope  // of layers with the window; nil: as of the others
-	PositionOffset int    // learned: position p is in row p + PositionOffset (OPT: 2)
-	SlidingWindow  int    // tokens that a token attends to; 0: all
-	Full           []bool // layers without the window; nil: all have it
-	NoRope         []bool // layers without rotations (SmolLM3); nil: none
-	UnusedWindow   int    // tokens of a GGUF file's window that is not used, as in llama.cpp; 0: none
-	Sinks          bool   // each head has a logit of its own in the softmax, without a value (gpt-oss)
-	TieEmbeddings  bool   // the output matrix is that of the embeddings
+	Rope           *Rope  // nil if positions are learned
+	LocalRope      *Rope  // of layers with the window; if nil, Rope
+	PositionOffset int    // learned position p is in row p + PositionOffset (2 in OPT)
+	SlidingWindow  int    // tokens that a token attends to; 0 means all
+	Full           []bool // layers without the window; if nil, all have it
+	NoRope         []bool // layers without rotations (SmolLM3); if nil, all have them
+	UnusedWindow   int    // tokens of a GGUF file's window that is ignored, as in llama.cpp, or 0
+	Sinks          bool   // the softmax of each head has an extra logit without a value (gpt-oss)
+	TieEmbeddings  bool   // the output matrix is the embeddings
 
-	AttentionScale float64 // products of queries and keys are multiplied by it; 0: 1 / sqrt(HeadDim)
-	AttentionCap   float64 // logits of attention become cap · tanh(logit / cap); 0: none
-	LogitCap       float64 // the same of the model's logits
-	LogitScale     float64 // the model's logits are multiplied by it, before the cap; 0: 1
-	EmbeddingScale float64 // embeddings are multiplied by it; 0: 1
-	ResidualScale  float64 // what each half of a layer adds is multiplied by it; 0: 1
+	AttentionScale float64 // factor of the products of queries and keys; 0 means 1 / sqrt(HeadDim)
+	AttentionCap   float64 // if not 0, logits of attention become cap · tanh(logit / cap)
+	LogitCap       float64 // the same for the model's logits
+	LogitScale     float64 // factor of the model's logits, before the cap; 0 means 1
+	EmbeddingScale float64 // factor of the embeddings; 0 means 1
+	ResidualScale  float64 // factor of what attention and the MLP add; 0 means 1
 
 	QKVBias, OutBias, MLPBias bool
 
 	End []int32 // tokens that end a sequence
 }
 
-// Experts describe a mixture of experts in the second half of a layer. A router computes a logit for each expert;
-// a token uses the experts with the largest logits.
+// Experts describes a mixture of experts in place of a layer's MLP. A router computes a logit for each expert; a token
+// uses the experts with the largest logits.
 type Experts struct {
 	Count, PerToken  int
-	IntermediateSize int  // of each
-	SharedSize       int  // IntermediateSize of an expert that all tokens take; 0: none
+	IntermediateSize int  // of each expert
+	SharedSize       int  // IntermediateSize of an expert that all tokens use, or 0
 	SharedGate       bool // the shared expert is multiplied by the sigmoid of a product (Qwen2)
-
-	// Normalize: the weights are a softmax over the logits of the chosen experts only, not of all.
-	Normalize  bool
-	Bias       bool
-	RouterBias bool
-	Dense      []bool // layers with an MLP instead; nil: none
+	Normalize        bool // weights are a softmax over the logits of the chosen experts, not of all
+	Bias             bool
+	RouterBias       bool
+	Dense            []bool // layers with an MLP; if nil, all have experts
 }
 
 // gated reports whether the activation has a gate.
 func (c *Config) gated() bool { return c.Activation != GELU && c.Activation != ReLU }
 
-// mixture reports whether the second half of a layer is a mixture of experts.
+// mixture reports whether a layer has experts.
 func (c *Config) mixture(layer int) bool {
 	return c.Experts != nil && (c.Experts.Dense == nil || !c.Experts.Dense[layer])
 }
 
-// Window is how many tokens a token attends to in a layer; 0: all.
+// Window returns the number of tokens that a token attends to in a layer, or 0 for all.
 func (c *Config) Window(layer int) int {
 	if c.Full != nil && c.Full[layer] {
 		return 0
@@ -126,7 +124,7 @@ func (c *Config) rope(layer int) *Rope {
 	return c.Rope
 }
 
-// scale is what products of queries and keys are multiplied with.
+// scale returns the factor of the products of queries and keys.
 func (c *Config) scale() float32 {
 	if c.AttentionScale != 0 {
 		return float32(c.AttentionScale)
@@ -134,9 +132,9 @@ func (c *Config) scale() float32 {
 	return float32(1 / math.Sqrt(float64(c.HeadDim)))
 }
 
-// check refuses what the forward pass cannot compute, and sizes that are certainly wrong.
+// check returns an error if the forward pass cannot compute the model or a size is implausible.
 func (c *Config) check() error {
-	const most = 1 << 24
+	const limit = 1 << 24
 	for _, n := range []struct {
 		name  string
 		value int
@@ -145,7 +143,7 @@ func (c *Config) check() error {
 		{"num_attention_heads", c.NumHeads}, {"num_key_value_heads", c.NumKVHeads}, {"head_dim", c.HeadDim},
 		{"intermediate_size", c.IntermediateSize}, {"max_position_embeddings", c.MaxModelLen},
 	} {
-		if n.value < 1 || n.value > most {
+		if n.value < 1 || n.value > limit {
 			return fmt.Errorf("%w: %s is %d", ErrModel, n.name, n.value)
 		}
 	}
@@ -167,7 +165,7 @@ func (c *Config) check() error {
 		{"the soft cap of logits", c.LogitCap}, {"the scale of logits", c.LogitScale},
 		{"the scale of embeddings", c.EmbeddingScale}, {"the scale of residuals", c.ResidualScale},
 	} {
-		if !(v.value >= 0 && v.value <= most) {
+		if !(v.value >= 0 && v.value <= limit) {
 			return fmt.Errorf("%w: %s is %v", ErrModel, v.name, v.value)
 		}
 	}
@@ -200,9 +198,8 @@ func (c *Config) checkLayers() error {
 			return fmt.Errorf("%w: %d layers are described, there are %d", ErrModel, len(list), c.NumLayers)
 		}
 	}
-	const most = 1 << 16
 	switch {
-	case e.Count < 1 || e.Count > most || e.PerToken < 1 || e.PerToken > e.Count:
+	case e.Count < 1 || e.Count > 1<<16 || e.PerToken < 1 || e.PerToken > e.Count:
 		return fmt.Errorf("%w: %d of %d experts for each token", ErrModel, e.PerToken, e.Count)
 	case e.IntermediateSize < 1 || e.IntermediateSize > 1<<24 || e.SharedSize < 0 || e.SharedSize > 1<<24:
 		return fmt.Errorf("%w: experts of %d and %d columns", ErrModel, e.IntermediateSize, e.SharedSize)

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// A published config.json. Families call the same thing by different names.
+// published is a config.json. Some settings have different names in different families.
 type published struct {
 	ModelType     string   `json:"model_type"`
 	Architectures []string `json:"architectures"`
@@ -60,7 +60,7 @@ type published struct {
 	LocalTheta    float64 `json:"rope_local_base_freq"`
 	Partial       float64 `json:"partial_rotary_factor"`
 	Original      float64 `json:"original_max_position_embeddings"`
-	RopeLayers    []int   `json:"no_rope_layers"` // 1: with rope
+	RopeLayers    []int   `json:"no_rope_layers"` // 1 for a layer with rope
 	NoRopeEvery   int     `json:"no_rope_layer_interval"`
 
 	AttentionScalar     float64         `json:"query_pre_attn_scalar"`
@@ -83,10 +83,10 @@ type published struct {
 	SwigluLimit *float64 `json:"swiglu_limit"`
 	SwigluAlpha *float64 `json:"swiglu_alpha"`
 
-	Text json.RawMessage `json:"text_config"` // of a model that also sees images
+	Text json.RawMessage `json:"text_config"` // in models that also read images
 }
 
-// scaling is rope_scaling, or rope_parameters of newer files, which has theta too.
+// scaling is rope_scaling or, in newer files, rope_parameters, which also has theta.
 type scaling struct {
 	Type   string   `json:"type"`
 	Rope   string   `json:"rope_type"`
@@ -110,8 +110,8 @@ type scaling struct {
 	Sliding *scaling `json:"sliding_attention"`
 }
 
-// ReadConfig reads config.json of a folder, and the tokens that end a sequence from
-// generation_config.json where it has them.
+// ReadConfig reads the config.json of a folder. The tokens that end a sequence come from generation_config.json if it
+// has them.
 func ReadConfig(dir string) (*Config, error) {
 	if err := refuseAdapter(dir); err != nil {
 		return nil, err
@@ -140,8 +140,8 @@ func ReadConfig(dir string) (*Config, error) {
 	return c, c.check()
 }
 
-// refuseAdapter refuses a folder with an adapter. If a model is beside it, transformers applies the adapter and vLLM
-// does not, so neither answer is what everybody expects.
+// refuseAdapter returns an error for a folder with an adapter. If the folder also has a model, transformers applies the
+// adapter and vLLM does not, so either choice would surprise somebody.
 func refuseAdapter(dir string) error {
 	data, err := os.ReadFile(filepath.Join(dir, adapterConfig))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -154,16 +154,16 @@ func refuseAdapter(dir string) error {
 		Base string `json:"base_model_name_or_path"`
 	}
 	_ = json.Unmarshal(data, &adapter) // the name is only for the message
-	of := "its base model"
+	base := "its base model"
 	if adapter.Base != "" {
-		of = fmt.Sprintf("its base model (%q)", adapter.Base)
+		base = fmt.Sprintf("its base model (%q)", adapter.Base)
 	}
 	beside := ""
 	if _, err := os.Stat(filepath.Join(dir, "config.json")); err == nil {
 		beside = "; to serve the model of this folder without the adapter, remove " + adapterConfig
 	}
 	return fmt.Errorf("%w: %s has %s: adapters (LoRA) are not applied; merge the adapter into %s and give the folder of "+
-		"the merged model (peft's merge_and_unload and save_pretrained)%s", ErrModel, dir, adapterConfig, of, beside)
+		"the merged model (peft's merge_and_unload and save_pretrained)%s", ErrModel, dir, adapterConfig, base, beside)
 }
 
 const adapterConfig = "adapter_config.json"
@@ -217,7 +217,7 @@ func parsePublished(data []byte) (*published, error) {
 	return p, nil
 }
 
-// family finds the family. Of a model that also sees images, it reads the settings of the text part.
+// family finds the family. For a model that also reads images, it reads the settings of the text part.
 func (p *published) family() (*family, error) {
 	var known []string
 	for _, f := range families {
@@ -236,9 +236,9 @@ func (p *published) family() (*family, error) {
 	return nil, fmt.Errorf("%w: model_type is %q; supported are %s", ErrModel, p.ModelType, strings.Join(known, ", "))
 }
 
-// readText reads text_config over the settings of the whole.
+// readText reads text_config, which overrides the outer settings except eos_token_id.
 func (p *published) readText(f *family) error {
-	end := slices.Clone(p.End) // decoding writes over it
+	end := slices.Clone(p.End) // Unmarshal would overwrite it
 	if err := json.Unmarshal(p.Text, p); err != nil {
 		return fmt.Errorf("%w: config.json: text_config: %w", ErrModel, err)
 	}
@@ -300,7 +300,7 @@ func (p *published) config(f *family) (*Config, error) {
 	return c, nil
 }
 
-// checkActivation refuses another activation than the family's.
+// checkActivation returns an error if the activation is not the family's.
 func (p *published) checkActivation(c *Config) error {
 	want := "silu"
 	if c.Activation == GatedGELU {

@@ -12,13 +12,13 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// ggufIdle are keys that change no logits, in architectures for which they are not read below. llama.cpp does not
+// ggufIdle lists keys that do not affect logits in architectures for which they are not read below. llama.cpp does not
 // read them there either.
 var ggufIdle = []string{
 	"vocab_size", "tensor_data_layout", "pooling_type", "attention.layer_norm_epsilon", "rope.scaling.finetuned",
 }
 
-// ggufNeutral are the values with which other keys of an architecture change nothing.
+// ggufNeutral has the values with which other keys of an architecture have no effect.
 var ggufNeutral = map[string]float64{
 	"expert_count": 0, "expert_used_count": 0, "expert_shared_count": 0, "expert_group_count": 0,
 	"expert_group_used_count": 0, "leading_dense_block_count": 0, "nextn_predict_layers": 0,
@@ -27,7 +27,7 @@ var ggufNeutral = map[string]float64{
 	"rope.scaling.yarn_beta_fast": 32, "rope.scaling.yarn_beta_slow": 1,
 }
 
-// ggufKeys reads the keys of an architecture. err says which value was the first of a wrong type.
+// ggufKeys reads the keys of an architecture. err is the first error: a missing key or a value of the wrong type.
 type ggufKeys struct {
 	family string
 	meta   map[string]weights.Value
@@ -42,7 +42,7 @@ func (k *ggufKeys) look(key string) (weights.Value, bool) {
 	return v, ok
 }
 
-// need returns key. A file without it is refused.
+// need returns key, and sets err if the file lacks it.
 func (k *ggufKeys) need(key string) string {
 	if _, given := k.look(key); !given && k.err == nil {
 		k.err = fmt.Errorf("%w: the key %s.%s is missing", ErrModel, k.family, key)
@@ -88,14 +88,14 @@ func (k *ggufKeys) text(key string) string {
 	return v.String()
 }
 
-// check refuses keys that were not read and may change the logits.
+// check returns an error for a key that was not read and may affect the logits.
 func (k *ggufKeys) check() error {
 	if k.err != nil {
 		return k.err
 	}
 	for _, full := range slices.Sorted(maps.Keys(k.meta)) {
-		key, of := strings.CutPrefix(full, k.family+".")
-		if !of || slices.Contains(k.read, key) || slices.Contains(ggufIdle, key) {
+		key, ok := strings.CutPrefix(full, k.family+".")
+		if !ok || slices.Contains(k.read, key) || slices.Contains(ggufIdle, key) {
 			continue
 		}
 		neutral, known := ggufNeutral[key]
@@ -151,7 +151,7 @@ func ggufFamily(g *weights.GGUF) (*family, error) {
 		strings.Join(known, ", "))
 }
 
-// fromGGUF reads the settings of a family. Which biases there are shows in the tensors.
+// fromGGUF reads the settings of a family. It looks for biases among the tensors.
 func (f *family) fromGGUF(k *ggufKeys, g *weights.GGUF) (*Config, error) {
 	c := f.config()
 	c.Family = f.gguf.name
@@ -188,7 +188,7 @@ func (f *family) fromGGUF(k *ggufKeys, g *weights.GGUF) (*Config, error) {
 	return c, nil
 }
 
-// layersFromGGUF reads which layers have windows and rotations, their experts, and what only the family has.
+// layersFromGGUF reads which layers have windows and rotations, their experts, and the family's own keys.
 func (f *family) layersFromGGUF(c *Config, k *ggufKeys) {
 	if f.noRopeEvery > 0 {
 		c.NoRope = everyFrom(c.NumLayers, f.noRopeEvery)
@@ -216,7 +216,7 @@ func (f *family) layersFromGGUF(c *Config, k *ggufKeys) {
 	}
 }
 
-// expertsFromGGUF reads the keys of a mixture of experts, which a file need not be.
+// expertsFromGGUF reads the keys of a mixture of experts. A file without experts has none of them.
 func (f *family) expertsFromGGUF(c *Config, k *ggufKeys) {
 	e := c.Experts
 	if e.SharedGate {
@@ -231,18 +231,18 @@ func (f *family) expertsFromGGUF(c *Config, k *ggufKeys) {
 	if e.IntermediateSize == 0 && e.PerToken > 0 {
 		e.IntermediateSize = c.IntermediateSize / e.PerToken
 	}
-	c.IntermediateSize = e.IntermediateSize // there is no other
+	c.IntermediateSize = e.IntermediateSize // no layer has a dense MLP
 }
 
-// ropeFactors is the tensor by which Llama 3.1 stretches frequencies; the others are those of longrope.
+// Tensors with factors of frequencies: Llama 3.1's, and those of longrope.
 const (
 	ropeFactors = "rope_freqs.weight"
 	ropeShort   = "rope_factors_short.weight"
 	ropeLong    = "rope_factors_long.weight"
 )
 
-// ropeFromGGUF reads rope scaling as llama.cpp does: without a type it is linear, and scale_linear is an
-// older name of the factor, where 0 is 1.
+// ropeFromGGUF reads rope scaling as llama.cpp does: the default type is linear, and scale_linear is an older name of
+// the factor, in which 0 means 1.
 func (f *family) ropeFromGGUF(c *Config, k *ggufKeys, g *weights.GGUF) error {
 	r := &Rope{Theta: k.float("rope.freq_base", 10000), Attention: k.float("rope.scaling.attn_factor", 0),
 		Interleaved: f.gguf.interleaved}
@@ -266,7 +266,7 @@ func (f *family) ropeFromGGUF(c *Config, k *ggufKeys, g *weights.GGUF) error {
 	default:
 		return fmt.Errorf("%w: rope scaling of type %q; linear, yarn and longrope are supported", ErrModel, kind)
 	}
-	if t := g.Get(ropeFactors); t != nil && f.gguf.factors { // else it is not used
+	if t := g.Get(ropeFactors); t != nil && f.gguf.factors { // otherwise llama.cpp ignores it
 		r.Factors = factorsOf(t)
 	}
 	if !f.gguf.longFactors {

@@ -9,14 +9,14 @@ import (
 // experts are the matrices of a mixture.
 type experts struct {
 	router       linear // a logit for each expert
-	sharedRouter linear // a logit for the expert that all tokens take; without matrices: it is taken whole
+	sharedRouter linear // a logit for the shared expert; empty if the expert has no gate
 	all          []mlp
 }
 
-// mixture loads the second half of a layer that is a mixture.
+// mixture loads the experts of a layer.
 func (l *loader) mixture(to *layer, i int) (err error) {
 	c, e, n := l.config, l.config.Experts, l.names
-	at := func(name string) string { return called(name, i) }
+	at := func(name string) string { return tensorName(name, i) }
 	x := &experts{}
 	to.experts = x
 	s := shape{in: c.HiddenSize, outs: []int{e.Count}, bias: e.RouterBias}
@@ -38,7 +38,7 @@ func (l *loader) mixture(to *layer, i int) (err error) {
 		s, at := mlpShape{e.Count, k, e.IntermediateSize, e.Bias}, at
 		if strings.Count(n.expertUp, "%d") == 2 {
 			s.experts, s.expert = 1, 0
-			at = func(name string) string { return called(name, i, k) }
+			at = func(name string) string { return tensorName(name, i, k) }
 		}
 		one, err := l.mlp(s, at(n.expertGate), at(n.expertUp), at(n.expertDown))
 		if err != nil {
@@ -49,21 +49,24 @@ func (l *loader) mixture(to *layer, i int) (err error) {
 	return nil
 }
 
-// A routing says which rows use which experts. Rows that use the same expert are computed together.
+// A routing records which rows use which experts. Rows that use the same expert are computed together.
 type routing struct {
 	logits  []float32 // [rows][experts]
-	chosen  []int32   // [rows][experts per token]
-	weights []float32 // of them
-	places  []int32   // of them in the order of experts
-	starts  []int     // of each expert in this order
-	rows    []int32   // in this order
-	in      []float32 // rows of one expert
-	out     []float32 // in this order
-	gates   []float32 // logits of the shared expert
-	shared  []float32 // what it gives
+	chosen  []int32   // [rows][experts per token]: the experts of a row
+	weights []float32 // their weights
+	places  []int32   // their indices in the order of experts
+
+	// In the order of experts.
+	starts []int     // the first index of each expert
+	rows   []int32   // the rows that use an expert
+	out    []float32 // the results
+
+	in     []float32 // the input rows of one expert
+	gates  []float32 // logits of the shared expert
+	shared []float32 // results of the shared expert
 }
 
-// choose picks the experts with the largest logits for a row; of equal ones, the first.
+// choose selects the experts with the largest logits of a row, the first among equal ones.
 func (g *routing) choose(e *Experts, row int) {
 	logits := g.logits[row*e.Count:][:e.Count]
 	top, sum := float64(slices.Max(logits)), 0.0
@@ -91,7 +94,7 @@ func (g *routing) choose(e *Experts, row int) {
 	}
 }
 
-// order sorts the choices of all rows by expert.
+// order sorts the chosen experts of all rows by expert.
 func (g *routing) order(e *Experts, rows int) {
 	g.starts = append(g.starts[:0], make([]int, e.Count+1)...)
 	for _, expert := range g.chosen[:rows*e.PerToken] {
@@ -109,8 +112,9 @@ func (g *routing) order(e *Experts, rows int) {
 	g.starts[0] = 0
 }
 
-// mixture computes the experts of some rows and sets sums to their weighted sum. The weights of an expert are read
-// once for all rows. A row is summed in the order of its own experts, so it does not depend on other rows.
+// mixture computes the experts of some rows and sets sums to their weighted sum. It reads the weights of an expert once
+// for all rows. A row is summed in the order in which its experts were chosen, so the result does not depend on other
+// rows.
 func (r *Runner) mixture(l *layer, x []float32, rows int) error {
 	e, g, hidden := r.model.Experts, &r.routing, r.model.HiddenSize
 	n := rows * e.PerToken
@@ -122,7 +126,6 @@ func (r *Runner) mixture(l *layer, x []float32, rows int) error {
 	r.multiply(&l.experts.router, g.logits, x, rows)
 	r.each(rows, rowJob{op: opRoute})
 	g.order(e, rows)
-	r.product.residual, r.product.bias = nil, nil
 	for i := range l.experts.all {
 		from, to := g.starts[i], g.starts[i+1]
 		if from == to {

@@ -16,7 +16,7 @@ func (m *Model) PackedWeights() [][]byte {
 }
 
 // SetMLPRows sets how many rows go through the MLP of a layer together.
-func (r *Runner) SetMLPRows(n int) { r.mlpMost = n }
+func (r *Runner) SetMLPRows(n int) { r.maxMLPRows = n }
 
 // MLPRows is the number of rows for which there is memory.
 func (r *Runner) MLPRows() int { return cap(r.act) / r.local.IntermediateSize }

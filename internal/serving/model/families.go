@@ -2,58 +2,58 @@ package model
 
 import "slices"
 
-// A family is a kind of models: what all its models share, and how the rest is read from their files. A new family is
-// one entry of families.
+// A family describes a family of models: what they have in common, and how to read the rest from their files. A new
+// family is a new entry of families.
 type family struct {
-	rules         Config  // settings that all models of the family have, and defaults of others
+	rules         Config  // settings common to the family, and defaults for others
 	learned       bool    // positions are learned, not rotations
 	rootEmbedding bool    // embeddings are multiplied by the square root of their size
-	noRopeEvery   int     // the last of every so many layers has no rotations; 0: all have them
-	window        *window // nil: there is none
-	localRope     bool    // layers with a window have a rotation of their own, without scaling
-	localTheta    float64 // the theta of that; 0: that of the other layers
+	noRopeEvery   int     // if not 0, every n-th layer has no rotations
+	window        *window // nil if no layer has a window
+	localRope     bool    // layers with a window have a different rotation, without scaling
+	localTheta    float64 // its theta; 0 means that of the other layers
 
 	folder inFolder
 	gguf   inGGUF
 }
 
-// A window is the sliding window of some layers, or of all.
+// A window is the sliding window of some or all layers.
 type window struct {
-	every    int  // the last of every so many layers has none; 0: all have it, but none in GGUF, as in llama.cpp
-	size     int  // tokens, where config.json does not state it; 0: there is none
+	every    int  // every n-th layer has none; if 0, all layers have it, but none in GGUF, as in llama.cpp
+	size     int  // tokens if config.json does not state them; 0 means no window
 	ggufSize int  // the same for GGUF
-	optional bool // config.json: only with use_sliding_window
-	upper    bool // config.json: layers from max_window_layers on have it
+	optional bool // in config.json, only use_sliding_window enables it
+	upper    bool // in config.json, the layers from max_window_layers on have it
 }
 
-// inFolder is how a family is read from a folder as Hugging Face publishes it.
+// inFolder describes how to read a family from a folder in Hugging Face's format.
 type inFolder struct {
 	name  string // model_type
-	outer string // model_type of models that also see images, whose text_config is a config.json of this family
+	outer string // model_type of models that also read images, whose text_config is a config.json of this family
 
-	// What is used where config.json does not state it.
+	// Defaults of config.json.
 	eps, theta float64
 	headDim    int
 	tied       bool
 
 	fixedBiases bool     // attention_bias is ignored
 	normOffset  float32  // Config.NormOffset
-	longRope    []string // other names of the rope_type longrope
+	longRope    []string // other names of rope_type longrope
 
 	names  func(n *names)                      // changes the names of Llama's tensors
 	before func(p *published) error            // checks and changes config.json before it is read
-	after  func(c *Config, p *published) error // reads what only this family has
+	after  func(c *Config, p *published) error // reads settings that only this family has
 }
 
-// inGGUF is how a family is read from GGUF, where Llama, Mistral and Mixtral have one name, and so have OLMo 2 and 3. The
-// family with the name is the one that can have what any of them has.
+// inGGUF describes how to read a family from GGUF. Llama, Mistral and Mixtral have one name in GGUF, as do OLMo 2 and
+// 3. The name belongs to the family that can represent the others.
 type inGGUF struct {
-	name        string // general.architecture; "": the family is not read
+	name        string // general.architecture; "" if the family is not read
 	interleaved bool   // Rope.Interleaved
-	wholeHeads  bool   // all elements of a head are rotated
+	wholeHeads  bool   // all elements of a head must be rotated
 	factors     bool   // the tensor ropeFactors is used, as in llama.cpp
-	longFactors bool   // so are ropeShort and ropeLong
-	longScaled  bool   // which must be there if cosines are scaled
+	longFactors bool   // the tensors ropeShort and ropeLong are used
+	longScaled  bool   // they must be present if cosines are scaled
 	expertSize  string // the key of Experts.IntermediateSize
 
 	names func(n *names) // changes the names of GGUF's tensors
@@ -101,7 +101,7 @@ func familyOf(matches func(f *family) bool) *family {
 	return families[i]
 }
 
-// config returns the settings that do not depend on a file.
+// config returns the family's settings, for a file to complete.
 func (f *family) config() *Config {
 	c := f.rules
 	if c.Experts != nil {
@@ -111,7 +111,7 @@ func (f *family) config() *Config {
 	return &c
 }
 
-// everyFrom marks the last of every n layers.
+// everyFrom marks every n-th layer.
 func everyFrom(layers, n int) []bool {
 	marks := make([]bool, max(0, min(layers, 1<<24)))
 	for i := n - 1; i >= 0 && i < len(marks); i += n {

@@ -49,7 +49,7 @@ func readQwenExperts(c *Config, p *published) error {
 	return nil
 }
 
-// gptOSS has the defaults of transformers' configuration.
+// gptOSS uses the defaults of transformers' configuration.
 var gptOSS = family{
 	rules: Config{Activation: ClampedSwiGLU, Sinks: true, QKVBias: true, OutBias: true,
 		Experts: &Experts{Normalize: true, Bias: true, RouterBias: true}},

@@ -29,7 +29,7 @@ var gemma3 = family{
 	}},
 }
 
-// gemma3Sizes sets the sizes that the text_config of Gemma 3 need not state.
+// gemma3Sizes sets the sizes that the text_config of Gemma 3 may omit.
 func gemma3Sizes(p *published) error {
 	if p.Text == nil {
 		return nil
@@ -49,7 +49,7 @@ func readGemma(c *Config, p *published) (err error) {
 	return err
 }
 
-// softCap reads a number or null, which is no cap.
+// softCap reads a number, or null for no cap.
 func softCap(name string, raw json.RawMessage, otherwise float64) (float64, error) {
 	if len(raw) == 0 {
 		return otherwise, nil
@@ -64,7 +64,8 @@ func softCap(name string, raw json.RawMessage, otherwise float64) (float64, erro
 	return *v, nil
 }
 
-// scaleLargestGemma sets the scale of attention of the largest model of a family, which is another one and not in GGUF.
+// scaleLargestGemma sets the attention scale of the largest model of a family, which differs from that of the others
+// and is not in GGUF.
 func (c *Config) scaleLargestGemma(layers int) {
 	if c.NumLayers == layers && c.NumHeads > 0 {
 		c.AttentionScale = 1 / math.Sqrt(float64(c.HiddenSize/c.NumHeads))

@@ -2,7 +2,7 @@ package model
 
 import "fmt"
 
-// gpt2 and opt have names of their own in config.json; before gives them Llama's.
+// gpt2 and opt have different names in config.json, which before maps to Llama's.
 
 var gpt2 = family{
 	rules: Config{Norm: LayerNorm, Activation: GELU, QKVBias: true, OutBias: true, MLPBias: true}, learned: true,

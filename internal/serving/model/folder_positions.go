@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// positions reads how the layers know positions, and which layers have a window.
+// positions reads the rotations and windows of the layers.
 func (p *published) positions(c *Config, f *family) (err error) {
 	if f.learned {
 		return nil
@@ -77,8 +77,7 @@ func (p *published) windows(c *Config, f *family) error {
 	return nil
 }
 
-// noRope returns the layers without rotations: those with a 0 in no_rope_layers, or without that field the last of every
-// few.
+// noRope returns the layers without rotations: those with a 0 in no_rope_layers or, without that field, every n-th.
 func (p *published) noRope(f *family) []bool {
 	if p.RopeLayers == nil {
 		return everyFrom(p.Layers, orElse(p.NoRopeEvery, f.noRopeEvery))
@@ -90,7 +89,7 @@ func (p *published) noRope(f *family) []bool {
 	return none[:min(len(none), max(p.Layers, 0))]
 }
 
-// rope reads the rotation of layers without a window of their own, and how long it makes a sequence.
+// rope reads the rotation of layers without a LocalRope, and sets MaxModelLen to the length that its scaling allows.
 func (p *published) rope(c *Config, f *family) (*Rope, error) {
 	s := cmp.Or(p.RopeParams, p.Scaling, &scaling{})
 	if s.Full != nil {
@@ -130,7 +129,7 @@ func (p *published) rope(c *Config, f *family) (*Rope, error) {
 	return r, nil
 }
 
-// dynamic scales as vLLM does: for all lengths what it is for the longest.
+// dynamic scales as vLLM does: all lengths have the scaling of the longest.
 func (s *scaling) dynamic(c *Config, r *Rope) error {
 	size := float64(r.size(c.HeadDim))
 	if !(s.Factor >= 1) || size <= 2 {
@@ -157,7 +156,7 @@ func (s *scaling) yarn(c *Config, r *Rope, original float64) {
 	}
 }
 
-// long reads longrope. stated says that original is in config.json itself, not in rope_scaling.
+// long reads longrope. stated reports that config.json itself has original, not rope_scaling.
 func (s *scaling) long(c *Config, r *Rope, original float64, stated bool) {
 	r.Long = &LongRope{Short: s.Short, Long: s.Long, OriginalLength: int(original)}
 	factor := s.Factor

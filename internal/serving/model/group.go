@@ -2,23 +2,23 @@ package model
 
 import "llmmemory/internal/serving/parallel"
 
-// A Group joins the workers of a step, each of which has a part of the model. They call
-// the same methods in the same order; a call returns when its result is there. After an error
-// the group cannot be used: a worker is lost. Package mpi joins workers of several processes.
+// A Group connects the workers of a step, each of which has a part of the model. They call the same methods in the same
+// order; a call returns when its result is complete. After an error a worker is lost, and the group cannot be used.
+// Package mpi connects workers of several processes.
 type Group interface {
-	// AllReduce replaces x, in all workers, by its sum over them: with 4 the
-	// sum of the first two plus the sum of the last two, in this order.
+	// AllReduce replaces x in all workers by the sum over the workers. With 4 workers, it adds the sum of the first two
+	// and the sum of the last two, in this order.
 	AllReduce(rank int, x []float32) error
 
-	// Gather puts the rows of each worker's part into the columns of dst, of worker 0, that are the
-	// worker's. Rows of dst are stride values apart.
+	// Gather copies the rows of each worker's part into that worker's columns of dst in worker 0. Rows of dst are
+	// stride values apart.
 	Gather(rank int, dst []float32, stride int, part []float32, columns []Columns) error
 }
 
-// Columns are those of a matrix from From up to To.
+// Columns are columns From to To-1 of a matrix.
 type Columns struct{ From, To int }
 
-// CopyFrom copies rows of the columns, which stand in part one after the other, to their place in dst.
+// CopyFrom copies rows of the columns, which are contiguous in part, to dst.
 func (c Columns) CopyFrom(part, dst []float32, stride int) {
 	width := c.To - c.From
 	for r := 0; r*width < len(part); r++ {
@@ -26,7 +26,7 @@ func (c Columns) CopyFrom(part, dst []float32, stride int) {
 	}
 }
 
-// Workers join workers of this process.
+// Workers is a Group in one process.
 type Workers struct {
 	size  int
 	share [][]float32
@@ -35,12 +35,12 @@ type Workers struct {
 	all   *parallel.Barrier
 }
 
-// NewWorkers joins n workers: 1, 2 or 4.
+// NewWorkers returns a Group of n workers: 1, 2 or 4.
 func NewWorkers(n int) *Workers {
 	return &Workers{size: n, share: make([][]float32, n), all: parallel.NewBarrier(n)}
 }
 
-// AllReduce implements Group. Each worker adds up its share of the values.
+// AllReduce implements Group. Each worker sums its share of the values.
 func (w *Workers) AllReduce(rank int, x []float32) error {
 	w.share[rank] = x
 	if rank == 0 {

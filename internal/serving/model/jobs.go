@@ -9,14 +9,14 @@ type productJob struct {
 	lin      *linear
 	dst      []float32
 	x        matrix.Input
-	bias     []float32 // nil: none
-	residual []float32 // the result is added to it, too; nil: not
+	bias     []float32 // or nil
+	residual []float32 // if not nil, the result is added to it
 	rows     int
-	first    int // panels
+	first    int // panels first to last-1
 	last     int
-	large    int      // panels of the first task of each worker
-	small    int      // panels of the others
-	largest  *largest // of the outputs of each row, which are logits; nil: not looked for
+	large    int      // panels of each worker's first task
+	small    int      // panels of the other tasks
+	largest  *largest // if not nil, the outputs are logits, of which it finds the largest of each row
 	config   *Config
 	scratch  []*matrix.Scratch
 }
@@ -27,9 +27,9 @@ func (r *Runner) multiply(lin *linear, dst, x []float32, rows int) {
 	r.multiplyPanels(lin, dst, x, rows, 0, lin.panels())
 }
 
-// addProduct adds the product of x and a matrix, plus its bias, to rows of the residual stream.
-// A worker of a group has a part of the inputs, and the product is the sum over all. A norm after it, if it has
-// weights, comes before that.
+// addProduct adds the product of x and a matrix, plus its bias, to rows of the residual stream. In a group, a worker
+// has a part of the inputs, and the product is the sum over all workers. If after has weights, the product is
+// normalized before it is added.
 func (r *Runner) addProduct(lin *linear, after *norm, residual, x []float32, rows int) error {
 	if r.group == nil && after.weight == nil && r.model.ResidualScale == 0 {
 		r.product.residual, r.product.bias = residual, lin.bias
@@ -53,7 +53,7 @@ func (r *Runner) sumProduct(lin *linear, dst, x []float32, rows int) error {
 	return r.group.AllReduce(r.model.part.Rank, dst[:rows*lin.out])
 }
 
-// multiplyPanels computes the outputs of panels from up to to.
+// multiplyPanels computes the outputs of panels from to to-1.
 func (r *Runner) multiplyPanels(lin *linear, dst, x []float32, rows, from, to int) {
 	if rows == 0 {
 		return
@@ -68,8 +68,8 @@ func (r *Runner) multiplyPanels(lin *linear, dst, x []float32, rows, from, to in
 	r.pool.Run(tasks, j)
 }
 
-// share cuts n panels into tasks and returns their number. Each worker first has a large one, whose
-// weights it reads as one stretch of memory, and then small ones, so that all end together.
+// share divides n panels into tasks and returns their number. Each worker first gets a large task, whose weights are
+// contiguous in memory, and then small ones, so that all workers end at about the same time.
 func (j *productJob) share(n, workers int) int {
 	j.large = n * 5 / 8 / workers
 	rest := n - j.large*workers
@@ -77,13 +77,14 @@ func (j *productJob) share(n, workers int) int {
 	return workers + (rest+j.small-1)/j.small
 }
 
-// A packJob packs the rows of a product.
+// A packJob packs the input rows of a product.
 type packJob struct{ product *productJob }
 
-// Do packs some of them.
+// Do packs some rows; see parallel.Task.
 func (j *packJob) Do(_, call int) { j.product.x.Pack(call) }
 
-// pack packs the product's rows in some calls. One worker packs a few rows before others would wake up.
+// pack packs the product's input rows in the given number of calls of Pack. With few calls, one worker is done before
+// others would wake up.
 func (r *Runner) pack(calls int) {
 	if calls > 2 {
 		r.packing.product = &r.product
@@ -118,7 +119,7 @@ func (j *productJob) Do(worker, i int) {
 	}
 }
 
-// panels multiplies panels from up to to.
+// panels multiplies panels from to to-1.
 func (j *productJob) panels(worker, from, to int) {
 	if from == to {
 		return
@@ -144,7 +145,7 @@ func (j *productJob) panels(worker, from, to int) {
 	}
 }
 
-// columns are the outputs of panels from up to to.
+// columns returns the outputs first to last-1 of panels from to to-1.
 func (l *linear) columns(from, to int) (first, last int) {
 	column := 0
 	first = -1
@@ -165,16 +166,16 @@ type rowOp uint8
 
 const (
 	opNorm     rowOp = iota // x to normed
-	opSquares               // of queries and keys
-	opRotate                // queries; with QKNorm, queries and keys are normalized before
+	opSquares               // sums the squares of queries and keys
+	opRotate                // normalizes queries and keys with QKNorm, and rotates queries
 	opActivate              // up to act
-	opRoute                 // logits of experts to the experts that are taken
-	opCombine               // what experts give to sums
-	opAdd                   // sums, plus a bias, normalized if there is a norm, to the residual stream
-	opLogits                // finishes them
+	opRoute                 // logits of experts to chosen experts
+	opCombine               // results of experts to sums
+	opAdd                   // adds sums, with bias and norm if given, to the residual stream
+	opLogits                // scales and caps logits
 )
 
-// A rowJob does something to each row by itself.
+// A rowJob applies an operation to each row separately.
 type rowJob struct {
 	r         *Runner
 	op        rowOp
@@ -189,7 +190,7 @@ type rowJob struct {
 	chunk     int
 }
 
-// each does a job for n rows.
+// each runs a job on n rows.
 func (r *Runner) each(n int, j rowJob) {
 	r.rows = j
 	r.rows.r, r.rows.rows = r, n
@@ -225,7 +226,7 @@ func (j *rowJob) Do(_, i int) {
 	}
 }
 
-// queryAndKey are the queries and the keys of a row.
+// queryAndKey returns the queries and the keys of a row.
 func (r *Runner) queryAndKey(row int) (query, key []float32) {
 	q, kv := r.local.NumHeads*r.model.HeadDim, r.local.NumKVHeads*r.model.HeadDim
 	qkv := r.qkv[row*(q+2*kv):][:q+kv]
@@ -268,7 +269,7 @@ func (r *Runner) rotateRow(j *rowJob, row int) {
 	}
 }
 
-// addRow adds a product to the residual stream, in the order in which one worker alone does.
+// addRow adds a product to the residual stream, with the operations in the same order as with one worker.
 func (r *Runner) addRow(j *rowJob, row int) {
 	m := r.model
 	x, sums := j.residual[row*m.HiddenSize:][:m.HiddenSize], r.sums[row*m.HiddenSize:][:m.HiddenSize]

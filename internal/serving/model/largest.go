@@ -6,14 +6,14 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// comparedPanels is the number of panels of the head after which their logits are compared, while they are
-// still in the second-level cache.
+// comparedPanels is the number of panels of the head after which their logits are compared, while they are in the
+// second-level cache.
 const comparedPanels = 16
 
-// largest finds the largest logit of each row while the head is multiplied.
+// largest finds the largest logit of each row during the product with the head.
 type largest struct {
-	tasks  []logit // of each task and row
-	tokens []int32 // of each row
+	tasks  []logit // the largest of each task and row
+	tokens []int32 // the result for each row
 }
 
 type logit struct {
@@ -21,7 +21,7 @@ type logit struct {
 	token int32
 }
 
-// reset grows the memory to the number of tasks and rows, of which nothing is known yet.
+// reset begins a search with this number of tasks and rows.
 func (l *largest) reset(tasks, rows int) {
 	if cap(l.tasks) < tasks*rows {
 		l.tasks = make([]logit, tasks*rows)
@@ -36,21 +36,21 @@ func (l *largest) reset(tasks, rows int) {
 	l.tokens = l.tokens[:rows]
 }
 
-// compare looks at some logits of a row, of which the first is that of token.
+// compare compares logits of a row, the first of which is that of token.
 func (l *largest) compare(task, row int, logits []float32, token int) {
 	i, value := matrix.ArgMax(logits)
 	l.tasks[task*len(l.tokens)+row].take(logit{value, int32(token + i)})
 }
 
-// take keeps the larger one, of equal ones the first. A NaN stays.
+// take keeps the larger logit, or the first of equal ones. A NaN is larger than any number.
 func (l *logit) take(other logit) {
 	if other.value > l.value || l.token < 0 && other.value == l.value || other.value != other.value {
 		*l = other
 	}
 }
 
-// merge goes through the tasks, which are in the order of the tokens. The token of a row whose largest logit is NaN or
-// infinite is -1.
+// merge combines the tasks, which are in the order of tokens. The token of a row whose largest logit is NaN or infinite
+// is -1.
 func (l *largest) merge() {
 	rows := len(l.tokens)
 	for row := range rows {

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// load fills m in; what is there when it fails can be closed.
+// load fills in m. After an error, m can be closed.
 func (l *loader) load(m *Model) (err error) {
 	c := l.config
 	if m.norm, err = l.norm(l.names.norm); err != nil {
@@ -54,7 +54,7 @@ func (l *loader) head(m *Model) (err error) {
 	n := l.part.size()
 	for rank := range n {
 		columns := Columns{c.VocabSize * rank / n, c.VocabSize * (rank + 1) / n}
-		if c.TieEmbeddings { // they are whole in each part, which multiplies by some of their panels
+		if c.TieEmbeddings { // each part has all embeddings and multiplies by some of their panels
 			panels := (c.VocabSize + matrix.Panel - 1) / matrix.Panel
 			columns = Columns{panels * rank / n * matrix.Panel, min(panels*(rank+1)/n*matrix.Panel, c.VocabSize)}
 		}
@@ -80,7 +80,7 @@ func (l *loader) head(m *Model) (err error) {
 
 func (l *loader) layer(i int) (layer layer, err error) {
 	c, n := l.config, l.names
-	at := func(name string) string { return called(name, i) }
+	at := func(name string) string { return tensorName(name, i) }
 	for _, norm := range []struct {
 		to    *norm
 		name  string
@@ -127,15 +127,15 @@ func (l *loader) layer(i int) (layer layer, err error) {
 	return layer, err
 }
 
-// called is the name of a tensor of a layer, or of one of its experts; "" stays "".
-func called(name string, numbers ...any) string {
+// tensor of a layer, or of one of its experts. "" stays "".
+func tensorName(name string, numbers ...any) string {
 	if name == "" {
 		return ""
 	}
 	return fmt.Sprintf(name, numbers...)
 }
 
-// qkNorm loads the weights of the norm of queries or keys. width is that of all heads together.
+// qkNorm loads the weights of the norm of queries or keys. width is the number of elements of all heads.
 func (l *loader) qkNorm(name string, width int) ([]float32, error) {
 	switch l.config.QKNorm {
 	case HeadNorm:
@@ -150,14 +150,13 @@ func (l *loader) qkNorm(name string, width int) ([]float32, error) {
 	return nil, nil
 }
 
-// An mlpShape says which of the experts of a tensor is loaded, and its size. A tensor has them one after the other.
+// An mlpShape is the size of an MLP, and which expert it is of those stacked in a tensor.
 type mlpShape struct {
 	experts, expert, inter int
 	bias                   bool
 }
 
-// mlp loads the second half of a layer, or an expert. If gate is empty, the tensor called up has the gate's rows
-// first.
+// mlp loads an MLP or an expert. If gate is empty, the tensor up has the rows of the gate first.
 func (l *loader) mlp(m mlpShape, gate, up, down string) (both mlp, err error) {
 	c, inner := l.config, l.part.span(m.inter)
 	rows := func(from int) span { return span{from + inner.from, from + inner.to} }
@@ -183,7 +182,7 @@ func (l *loader) mlp(m mlpShape, gate, up, down string) (both mlp, err error) {
 	return both, err
 }
 
-// A table is rows that are looked up, kept as the file has them.
+// A table is a matrix whose rows are looked up. It keeps the format of the file.
 type table struct {
 	memory *matrix.Memory
 	tensor *weights.Tensor

@@ -8,12 +8,11 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// A linear is matrices with the same inputs, whose outputs stand one after the
-// other, and a bias.
+// A linear is a bias and matrices with the same inputs, whose outputs are concatenated.
 type linear struct {
 	parts []*matrix.Matrix
 	out   int
-	bias  []float32 // nil: none
+	bias  []float32 // or nil
 }
 
 func (l *linear) panels() int {
@@ -24,7 +23,7 @@ func (l *linear) panels() int {
 	return n
 }
 
-// forms are those of activations that the matrices read.
+// forms returns the forms of activations that the matrices read.
 func (l *linear) forms() matrix.Form {
 	var forms matrix.Form
 	for _, m := range l.parts {
@@ -33,8 +32,7 @@ func (l *linear) forms() matrix.Form {
 	return forms
 }
 
-// product computes panels from up to to, counted over all parts, without the
-// bias.
+// product computes panels from to to-1, counted over all parts, without the bias.
 func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix.Scratch) {
 	column := 0
 	for _, m := range l.parts {
@@ -46,8 +44,8 @@ func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix
 	}
 }
 
-// packedType returns the type and the block size of a matrix of t's weights. in is its number of inputs, those of all
-// workers together.
+// packedType returns the type and the block size of a matrix of t's weights. in is the number of inputs of all workers
+// together.
 func (l *loader) packedType(t *weights.Tensor, in int) (kind matrix.Type, block int) {
 	switch l.rounding {
 	case matrix.Rounded:
@@ -63,29 +61,29 @@ func (l *loader) packedType(t *weights.Tensor, in int) (kind matrix.Type, block 
 	return t.Packed(), t.Block()
 }
 
-// A turned is the columns of a matrix as rows.
-type turned struct {
+// A transposed is a matrix whose rows are the columns of the one in the file.
+type transposed struct {
 	values     []float32
 	rows, cols int // of the matrix in the file
 }
 
-func (t turned) Row(i int, dst []float32) {
+func (t transposed) Row(i int, dst []float32) {
 	for k := range t.rows {
 		dst[k] = t.values[k*t.cols+i]
 	}
 }
 
-// A paired is a matrix of experts whose rows alternate between the gate and the up projection. It is read with the
-// gate's rows of an expert first.
+// A paired is a matrix of experts whose rows in the file alternate between gate and up projection. Its rows are, for
+// each expert, first those of the gate.
 type paired struct {
 	*weights.Tensor
-	inter int // rows of the gate of an expert
+	inter int // rows of an expert's gate
 }
 
-// row returns the place of row i in the tensor.
+// row returns the index of row i in the tensor.
 func (p paired) row(i int) int {
-	of := i % (2 * p.inter)
-	return i - of + of%p.inter*2 + of/p.inter
+	k := i % (2 * p.inter)
+	return i - k + k%p.inter*2 + k/p.inter
 }
 
 func (p paired) Row(i int, dst []float32) { p.Tensor.Row(p.row(i), dst) }
@@ -94,7 +92,8 @@ func (p paired) Quantized(i int, q []int8, scales []matrix.Scale) {
 	p.Tensor.Quantized(p.row(i), q, scales)
 }
 
-// pack packs a source in parallel.
+// pack packs a source, in parallel. It releases the source pages of a large matrix wave by wave, because all of them
+// would take as much memory again.
 func (l *loader) pack(kind matrix.Type, out, in, block int, src *stack) (*matrix.Matrix, error) {
 	if l.shapes {
 		return &matrix.Matrix{Type: kind, Out: out, In: in, Block: block}, nil
@@ -104,11 +103,9 @@ func (l *loader) pack(kind matrix.Type, out, in, block int, src *stack) (*matrix
 		return nil, err
 	}
 	job := &packing{m: m, src: src, errs: make([]error, m.Panels())}
-	// Some panels at a time, whose source pages are released: of a large matrix they would
-	// be as much again.
-	some := max(1, waveBytes/(matrix.Panel*in*4))
-	for job.first = 0; job.first < m.Panels(); job.first += some {
-		n := min(some, m.Panels()-job.first)
+	wave := max(1, waveBytes/(matrix.Panel*in*4))
+	for job.first = 0; job.first < m.Panels(); job.first += wave {
+		n := min(wave, m.Panels()-job.first)
 		l.pool.Run(n, job)
 		src.release(job.first*matrix.Panel, min((job.first+n)*matrix.Panel, out))
 	}
@@ -118,7 +115,7 @@ func (l *loader) pack(kind matrix.Type, out, in, block int, src *stack) (*matrix
 	return m, nil
 }
 
-// waveBytes is the part of a matrix, as f32, that is packed before its source is released.
+// waveBytes is the number of bytes of a matrix, as f32, that are packed before their source is released.
 const waveBytes = 32 << 20
 
 type packing struct {
@@ -133,17 +130,17 @@ func (p *packing) Do(_, i int) {
 	p.errs[i] = p.m.Pack(p.src, i, i+1)
 }
 
-// A shape is what a linear takes of its tensors, which have in inputs and outs outputs.
+// A shape describes what part of its tensors a linear has. The tensors have in inputs and outs outputs.
 type shape struct {
 	in     int
 	outs   []int
-	rows   [][]span // of each tensor; nil: all
-	cols   span     // inputs; empty: all
+	rows   [][]span // of each tensor; nil means all
+	cols   span     // inputs; empty means all
 	bias   bool
-	paired int // rows of the gate of an expert, if they alternate with those of the up projection; 0: they do not
+	paired int // rows of an expert's gate if they alternate with those of the up projection, else 0
 }
 
-// linear loads matrices. Those of the same type are packed as one.
+// linear loads matrices. Consecutive matrices of the same type are packed as one.
 func (l *loader) linear(s shape, tensors ...string) (linear, error) {
 	var lin linear
 	if s.cols.len() == 0 {
@@ -183,7 +180,7 @@ func (l *loader) linear(s shape, tensors ...string) (linear, error) {
 		}
 		c := &cut{source: t, rows: rows, width: s.in, cols: s.cols, block: t.Block()}
 		if l.names.transposed && !l.shapes {
-			c.source = turned{t.Vector(), t.Rows, t.Cols}
+			c.source = transposed{t.Vector(), t.Rows, t.Cols}
 		}
 		if s.paired > 0 {
 			c.source = paired{t, s.paired}
@@ -215,10 +212,10 @@ func (l *loader) biases(lin *linear, s *shape, tensors []string) error {
 		}
 		v := t.Vector()
 		if s.paired > 0 {
-			turns, p := v, paired{inter: s.paired}
+			file, p := v, paired{inter: s.paired}
 			v = make([]float32, len(v))
 			for i := range v {
-				v[i] = turns[p.row(i)]
+				v[i] = file[p.row(i)]
 			}
 		}
 		if s.rows != nil {
@@ -229,8 +226,8 @@ func (l *loader) biases(lin *linear, s *shape, tensors []string) error {
 	return nil
 }
 
-// second loads the second matrix of a half of a layer, of which each worker has some
-// inputs: its products are sums over slices, whatever the number of workers.
+// second loads the second matrix of attention or of an MLP, of which each worker has some inputs. Its products are sums
+// over slices of the inputs, whatever the number of workers.
 func (l *loader) second(s shape, tensor string) (linear, error) {
 	n := l.part.size()
 	s.cols = l.part.span(s.in)

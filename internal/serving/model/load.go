@@ -12,14 +12,13 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A Model is a configuration with packed weights. It does not change after it
-// was loaded.
+// A Model is a configuration with packed weights. It does not change after loading.
 type Model struct {
 	Config
 	part      Part
-	vocab     []Columns // whose logits each part computes
-	embed     *table    // nil: rows of the head
-	positions *table    // nil: positions are rotations
+	vocab     []Columns // the tokens whose logits each part computes
+	embed     *table    // nil if embeddings are the rows of head
+	positions *table    // nil if positions are rotations
 	layers    []layer
 	norm      norm
 	head      linear
@@ -28,25 +27,25 @@ type Model struct {
 }
 
 // Unused returns the sorted names of the tensors of a folder that the model does not use, except frequencies, masks,
-// scales, and what reads images.
+// scales, and tensors for images.
 func (m *Model) Unused() []string { return m.unused }
 
 type norm struct{ weight, bias []float32 }
 
 type layer struct {
-	attnNorm, attnPost norm // without weights: there is none
+	attnNorm, attnPost norm // without weights if the layer has no such norm
 	qkv                linear
 	qNorm, kNorm       []float32
 	sinks              []float32
 	out                linear
 	mlpNorm, mlpPost   norm
-	mlp                mlp      // of a mixture, the expert that all tokens take; without matrices: there is none
-	experts            *experts // nil: no mixture
+	mlp                mlp      // beside experts, the shared expert, empty if there is none
+	experts            *experts // or nil
 }
 
-// An mlp is the second half of a layer, or an expert.
+// An mlp is an MLP of a layer, or an expert.
 type mlp struct {
-	up   linear // with a gate, it comes first
+	up   linear // preceded by the gate if there is one
 	down linear
 }
 
@@ -67,7 +66,7 @@ func (l *layer) matrices(f func(*linear)) {
 	}
 }
 
-// Part is the part of the model that this is; the whole is part 0 of 1.
+// Part returns which part of the model m is. The whole model is part 0 of 1.
 func (m *Model) Part() Part { return Part{m.part.Rank, m.part.size()} }
 
 // Close releases the weights' memory.
@@ -75,7 +74,7 @@ func (m *Model) Close() error {
 	return errors.Join(m.weights.Close(), m.embed.close(), m.positions.close())
 }
 
-// WeightBytes is the size of the packed weights.
+// WeightBytes returns the size of the packed weights.
 func (m *Model) WeightBytes() int {
 	n := 0
 	add := func(l *linear) {
@@ -90,8 +89,8 @@ func (m *Model) WeightBytes() int {
 	return n + m.embed.bytes() + m.positions.bytes()
 }
 
-// OpenFolder loads a part of a folder as Hugging Face publishes it. Names and shapes of tensors, and
-// memory, are checked before any memory is taken.
+// OpenFolder loads a part of a model from a folder in Hugging Face's format. It checks the names and shapes of tensors
+// and the available memory before it allocates memory.
 func OpenFolder(dir string, pool *parallel.Pool, part Part, opts ...Option) (*Model, error) {
 	c, err := ReadConfig(dir)
 	if err != nil {
@@ -105,7 +104,7 @@ func OpenFolder(dir string, pool *parallel.Pool, part Part, opts ...Option) (*Mo
 	return m, errors.Join(err, files.Close())
 }
 
-// OpenGGUF loads a part of a GGUF file that is open.
+// OpenGGUF loads a part of a model from an open GGUF file.
 func OpenGGUF(g *weights.GGUF, pool *parallel.Pool, part Part, opts ...Option) (*Model, error) {
 	c, err := ConfigFromGGUF(g)
 	if err != nil {
@@ -127,7 +126,7 @@ type loader struct {
 
 	used map[string]bool // tensors that were found
 
-	shapes  bool // only names and shapes are compared with the configuration
+	shapes  bool // only compare names and shapes with the configuration
 	weights *matrix.Arena
 }
 
@@ -155,7 +154,7 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 	if err := l.enoughMemory(); err != nil {
 		return nil, err
 	}
-	// Missing tensors and wrong shapes are reported before anything is packed.
+	// Report missing tensors and wrong shapes before anything is packed.
 	l.shapes = true
 	shape := &Model{}
 	if err := l.load(shape); err != nil {
@@ -189,22 +188,21 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 // An Option changes how a model is loaded.
 type Option func(*loader)
 
-// ErrNotQuantized is wrapped when Int8Activations is asked for with a model that has no weights for it.
+// ErrNotQuantized is wrapped when Int8Activations is used with a model without quantized weights.
 var ErrNotQuantized = fmt.Errorf(
 	"%w: its weights are not of a quantized type of GGUF, which are multiplied by 8-bit activations", ErrModel)
 
-// Int8Activations rounds the inputs of products with quantized weights to 8 bits, in blocks of 32
-// with a scale each, so that products are of integers, as in llama.cpp. vLLM calls that W8A8 and W4A8.
-// Weights that are not quantized are multiplied as without it; a model that has no others is refused with
-// ErrNotQuantized.
+// Int8Activations rounds the inputs of products with quantized weights to 8 bits, in blocks of 32 with a scale each, so
+// that products are of integers, as in llama.cpp. vLLM calls that W8A8 and W4A8. Other weights are multiplied as
+// without it. A model without quantized weights is refused with ErrNotQuantized.
 func Int8Activations(l *loader) { l.rounding = matrix.Rounded }
 
-// ErrNotHalves is wrapped when BF16Activations is asked for with a model that has no weights for it.
+// ErrNotHalves is wrapped when BF16Activations is used with a model without F16 or BF16 weights.
 var ErrNotHalves = fmt.Errorf("%w: its weights are not F16 or BF16, which are multiplied by BF16 activations", ErrModel)
 
 // BF16Activations rounds F16 weights and the inputs of products with F16 and BF16 weights to BF16, so that products are
-// of BF16, summed in float32. Other weights, and those of inputs that 8 does not divide, are multiplied as
-// without it; a model that has no others is refused with ErrNotHalves.
+// of BF16, summed in float32. Other weights, and those whose number of inputs is not a multiple of 8, are multiplied as
+// without it. A model without weights that it applies to is refused with ErrNotHalves.
 func BF16Activations(l *loader) { l.rounding = matrix.Shorts }
 
 // forms returns the forms of activations that the model's matrices read.
@@ -216,7 +214,7 @@ func (m *Model) forms() matrix.Form {
 	return forms
 }
 
-// PackedBytes is about what the weights of a model take, all parts together.
+// PackedBytes estimates the size of a model's packed weights, all parts together.
 func PackedBytes(files *weights.Tensors) int {
 	bytes := 0
 	for _, name := range files.Names() {
@@ -226,7 +224,7 @@ func PackedBytes(files *weights.Tensors) int {
 	return bytes
 }
 
-// enoughMemory compares the memory that the weights of the part take with what is available.
+// enoughMemory returns an error if the weights of the part need more memory than is available.
 func (l *loader) enoughMemory() error {
 	need := PackedBytes(l.files) / l.part.size()
 	have, ok := AvailableMemory()
@@ -254,9 +252,9 @@ func (l *loader) tensor(name string) (*weights.Tensor, error) {
 	return nil, fmt.Errorf("%w: the tensor %q is missing", ErrModel, name)
 }
 
-// allUsed refuses a GGUF file with a tensor that was not used: llama.cpp may compute with it.
+// allUsed returns an error if a tensor of a GGUF file was not used: llama.cpp may compute with it.
 func (l *loader) allUsed() error {
-	l.used[ropeFactors] = l.config.Rope.Factors != nil // by ropeFromGGUF
+	l.used[ropeFactors] = l.config.Rope.Factors != nil // read by ropeFromGGUF
 	l.used[ropeShort], l.used[ropeLong] = l.config.Rope.Long != nil, l.config.Rope.Long != nil
 	for _, name := range l.files.Names() {
 		var layer int
@@ -272,11 +270,11 @@ func (l *loader) allUsed() error {
 	return nil
 }
 
-// idle matches the names of tensors that need not be reported as unused: frequencies and masks, which are computed,
-// scales, which are read with their weights or not used, and the part that reads images.
+// idle matches the names of tensors that are not reported as unused: frequencies and masks, which are computed; scales,
+// which are read with their weights or not used; and tensors for images.
 var idle = regexp.MustCompile(`(inv_freq|masked_bias|_scale|_scale_inv|\.scales)$|vision_tower\.|multi_modal_projector\.`)
 
-// unused returns the names for Model.Unused. A bias that would change answers is refused.
+// unused returns the names for Model.Unused. It returns an error for a bias that would affect the logits.
 func (l *loader) unused() (names []string, err error) {
 	for _, name := range l.files.Names() {
 		base, bias := strings.CutSuffix(name, ".bias")
@@ -335,8 +333,8 @@ func (l *loader) normWeights(name string, n int) ([]float32, error) {
 	return v, err
 }
 
-// Build makes a part of a model from tensors that have the names of Hugging Face's checkpoints of the family.
-// The weights are packed on pool; a missing tensor or a wrong shape is an error.
+// Build makes a part of a model from tensors named as in the family's Hugging Face checkpoints. It packs the weights on
+// pool and returns an error for a missing tensor or a wrong shape.
 func Build(c Config, tensors *weights.Tensors, pool *parallel.Pool, part Part, opts ...Option) (*Model, error) {
 	if err := c.check(); err != nil {
 		return nil, err

@@ -1,22 +1,22 @@
 package model
 
-// names say how the tensors of a family are called in its files. A %d stands for
-// the layer. Where q, k and v are one tensor, q has its name; where a gate and what it multiplies are one, up has it.
+// names has the names of a family's tensors in its files. %d stands for the layer. A fused q/k/v tensor is named by q,
+// a fused gate/up tensor by up.
 type names struct {
 	embed, positions, norm, head         string
 	attnNorm, q, k, v, out, qNorm, kNorm string
-	sinks                                string // the whole name, with .weight if it ends so
-	attnPost, mlpPost                    string // norms of the results of the halves
+	sinks                                string // the complete name, including .weight if it has it
+	attnPost, mlpPost                    string // norms after attention and after the MLP
 	mlpNorm, gate, up, down              string
 	router                               string
-	expertGate, expertUp, expertDown     string // a second %d stands for the expert; without it, a tensor has all
+	expertGate, expertUp, expertDown     string // a second %d stands for the expert; without it, a tensor has all experts
 	sharedGate, sharedUp, sharedDown     string
 	sharedRouter                         string
 	transposed                           bool // matrices are [inputs, outputs] (GPT-2)
-	paired                               bool // rows of gate and up projection alternate in one tensor (gpt-oss)
+	paired                               bool // rows of gate and up projection alternate in a tensor (gpt-oss)
 }
 
-// folderNames are the names of a model in a folder.
+// folderNames returns the names in a folder.
 func folderNames(c *Config) *names {
 	n := llamaNames
 	if f := familyOf(func(f *family) bool { return f.folder.name == c.Family }); f != nil && f.folder.names != nil {
@@ -29,8 +29,8 @@ func folderNames(c *Config) *names {
 	return &n
 }
 
-// namesInGGUF are the names of a model in a GGUF file, which may have queries, keys and values as one tensor, and a
-// tensor for each expert.
+// namesInGGUF returns the names in a GGUF file, which may have queries, keys and values in one tensor, and a tensor for
+// each expert.
 func namesInGGUF(c *Config, has func(tensor string) bool) *names {
 	n := ggufNames
 	if has("blk.0.attn_qkv.weight") {
@@ -71,6 +71,6 @@ var ggufNames = names{
 	sharedDown: "blk.%d.ffn_down_shexp", sharedRouter: "blk.%d.ffn_gate_inp_shexp",
 }
 
-// prefixes may stand before all names but the head's: a model may have been saved with or without what was built on it.
-// In a folder without embeddings, errors name tensors with the first one.
+// prefixes lists the prefixes of all names but the head's, which depend on the class that saved the model. In a folder
+// without embeddings, errors name tensors with the first one.
 var prefixes = []string{"model.", "transformer.", "language_model.model.", "model.language_model.", ""}

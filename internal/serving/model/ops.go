@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// normalize writes a row of x, normalized, into dst.
+// normalize sets dst to the normalized x.
 func (m *Model) normalize(dst, x []float32, n *norm) {
 	if m.Norm == LayerNorm {
 		layerNorm(dst, x, n.weight, n.bias, m.NormEps)
@@ -32,7 +32,7 @@ func rmsNorm(dst, x, weight []float32, eps float64) {
 	}
 }
 
-// scaleBy is rmsNorm of some of width values whose squares have a sum.
+// scaleBy computes rmsNorm for some of width values; squares is the sum of the squares of all of them.
 func scaleBy(x, weight []float32, squares float32, width int, eps float64) {
 	scale := float32(1 / math.Sqrt(float64(squares)/float64(width)+eps))
 	for i, v := range x {
@@ -64,11 +64,11 @@ func gelu(dst, x []float32) {
 	}
 }
 
-// prepareGate changes gates and ups so that silu(gate) × up is the activation.
+// prepareGate changes gate and up so that silu(gate) × up is the activation.
 func prepareGate(a Activation, gate, up []float32) {
 	switch a {
-	case GatedGELU: // gelu(x) = x · sigmoid(x·t), in the approximation by tanh
-		const c, d = 1.5957691216057308, 0.044715 // 2·sqrt(2/π)
+	case GatedGELU: // gelu(x) = x · sigmoid(x·t), approximated by tanh
+		const c, d = 1.5957691216057308, 0.044715 // c = 2·sqrt(2/π)
 		for i, x := range gate {
 			t := c * (1 + d*x*x)
 			gate[i], up[i] = x*t, up[i]/t
@@ -113,7 +113,7 @@ func (c *Config) finishLogits(x []float32) {
 	}
 }
 
-// rotate turns the heads of a row by the angles of a position.
+// rotate rotates the heads of a row by the angles of a position.
 func (m *Model) rotate(heads []float32, position int32, r *Rope, t *tables) {
 	half := r.size(m.HeadDim) / 2
 	cos := t.cos[int(position)*half:][:half]

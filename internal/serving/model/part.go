@@ -8,22 +8,21 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// A Part is one worker's share of a model, as in vLLM's tensor parallelism: heads,
-// columns of the first matrix of each half of a layer, and rows of the second one.
-// The embeddings are whole in each part.
+// A Part is one worker's share of a model, as in vLLM's tensor parallelism: heads, columns of the first matrix of
+// attention and of each MLP, and rows of the second one. Each part has all embeddings.
 type Part struct {
 	Rank int // from 0
-	Size int // workers: 0 or 1, 2, 4
+	Size int // number of workers: 1, 2 or 4; 0 means 1
 }
 
 func (p Part) size() int { return max(1, p.Size) }
 
-// span is the share of n things.
+// span returns the part's share of n rows or columns.
 func (p Part) span(n int) span {
 	return span{n / p.size() * p.Rank, n / p.size() * (p.Rank + 1)}
 }
 
-// Check refuses what cannot be shared out.
+// Check returns an error if the model cannot be divided into such parts.
 func (p Part) Check(c *Config) error {
 	n := p.size()
 	if n != 1 && n != 2 && n != 4 || p.Rank < 0 || p.Rank >= n {
@@ -35,7 +34,7 @@ func (p Part) Check(c *Config) error {
 	return nil
 }
 
-// local is the configuration as the part has it.
+// local returns the configuration with the sizes of the part.
 func (c *Config) local(p Part) Config {
 	l := *c
 	l.NumHeads, l.NumKVHeads, l.IntermediateSize = c.NumHeads/p.size(), c.NumKVHeads/p.size(), c.IntermediateSize/p.size()
@@ -49,7 +48,7 @@ func (s span) len() int { return s.to - s.from }
 
 func all(n int) []span { return []span{{0, n}} }
 
-// fused is the rows of a matrix of queries, keys and values.
+// fused returns the part's rows of a fused matrix of queries, keys and values.
 func (p Part) fused(query, kv int) []span {
 	q, k := p.span(query), p.span(kv)
 	return []span{q, {query + k.from, query + k.to}, {query + kv + k.from, query + kv + k.to}}
@@ -72,13 +71,13 @@ func pick(v []float32, spans []span) []float32 {
 	return some
 }
 
-// A cut is some rows of a source, and of these some columns.
+// A cut is some columns of some rows of a source.
 type cut struct {
 	source matrix.Source
 	rows   []span
 	width  int // of a row of the source
 	cols   span
-	block  int // columns that share a scale; 0: none
+	block  int // columns that share a scale, or 0
 }
 
 func (c *cut) row(i int) int {
@@ -127,7 +126,7 @@ func (c *cut) Quantized(i int, q []int8, scales []matrix.Scale) {
 	rowBuffers.Put(b)
 }
 
-// A stack is the rows of several cuts, one after the other.
+// A stack is the concatenation of the rows of several cuts.
 type stack struct {
 	cuts    []*cut
 	tensors []*weights.Tensor
@@ -150,7 +149,7 @@ func (s *stack) at(i int) (*cut, int) {
 	return s.cuts[c], i
 }
 
-// release allows the system to drop the memory of rows: they will not be read again.
+// release allows the system to drop the memory of rows that will not be read again.
 func (s *stack) release(from, to int) {
 	for i := from; i < to; i++ {
 		c, row := s.at(i)
@@ -158,7 +157,7 @@ func (s *stack) release(from, to int) {
 		if !ok || c.cols.len() < c.width {
 			continue // another part will read the rest
 		}
-		// As many rows as follow each other in the tensor.
+		// All rows that are consecutive in the tensor.
 		first, n := c.row(row), 1
 		for i+n < to && row+n < count(c.rows) && c.row(row+n) == first+n {
 			n++

@@ -10,32 +10,32 @@ import (
 type Rope struct {
 	Theta       float64
 	Interleaved bool      // pairs are elements 2i and 2i+1 (GGUF's Llama), not i and i + half
-	Linear      float64   // positions are divided by it; 0 or 1: not
-	Llama3      *Llama3   // frequencies are stretched as Llama 3.1 does
-	Factors     []float64 // each frequency is divided by its own (GGUF); nil: not
-	Yarn        *Yarn     // frequencies are stretched as YaRN does
-	Long        *LongRope // Factors depend on the longest sequence
-	Dim         int       // elements of a head that are rotated; 0: all
-	Attention   float64   // cosines and sines are multiplied by it; 0: 1
+	Linear      float64   // if not 0, positions are divided by it
+	Llama3      *Llama3   // if not nil, Llama 3.1's scaling of frequencies
+	Factors     []float64 // if not nil, each frequency is divided by its factor (GGUF)
+	Yarn        *Yarn     // if not nil, YaRN's scaling of frequencies
+	Long        *LongRope // if not nil, Factors depend on the longest sequence
+	Dim         int       // rotated elements of a head; 0 means all
+	Attention   float64   // factor of cosines and sines; 0 means 1
 }
 
-// Yarn are the settings of rope_type "yarn".
+// Yarn has the settings of rope_type "yarn".
 type Yarn struct {
 	Factor, OriginalLength float64
-	// Pairs that make more than BetaFast turns over the original length keep their frequency; those that make fewer
-	// than BetaSlow are stretched fully.
+	// Pairs that make more than BetaFast turns over the original length keep their frequency. The frequencies of
+	// pairs that make fewer than BetaSlow turns are divided by Factor.
 	BetaFast, BetaSlow float64
-	Exact              bool // the places of the pairs with BetaFast and BetaSlow turns are not rounded to integers
+	Exact              bool // the indices of the pairs with BetaFast and BetaSlow turns are not rounded to integers
 }
 
-// LongRope are the settings of rope_type "longrope": the factors of servers for sequences up to the original length, and
-// of servers for longer ones.
+// LongRope has the settings of rope_type "longrope": the factors of servers whose longest sequence is at most
+// OriginalLength, and those of servers with longer ones.
 type LongRope struct {
 	Short, Long    []float64
 	OriginalLength int
 }
 
-// size is the number of elements of a head that are rotated.
+// size returns the number of rotated elements of a head.
 func (r *Rope) size(headDim int) int {
 	if r.Dim != 0 {
 		return r.Dim
@@ -43,7 +43,7 @@ func (r *Rope) size(headDim int) int {
 	return headDim
 }
 
-// Llama3 are the settings of rope_type "llama3".
+// Llama3 has the settings of rope_type "llama3".
 type Llama3 struct {
 	Factor         float64 `json:"factor"`
 	LowFreqFactor  float64 `json:"low_freq_factor"`
@@ -85,7 +85,8 @@ func (r *Rope) check(headDim int) error {
 	return nil
 }
 
-// RopeFor names the rope factors of a server that was asked for this longest sequence; "" if they do not depend on it.
+// RopeFor names the rope factors of a server with this maximum sequence length. It returns "" if they do not depend on
+// it.
 func (c *Config) RopeFor(maxModelLen int) string {
 	switch {
 	case c.Rope == nil || c.Rope.Long == nil:
@@ -96,7 +97,7 @@ func (c *Config) RopeFor(maxModelLen int) string {
 	return "short factors"
 }
 
-// forLength is the rope for sequences up to a length.
+// forLength returns the rope of a server for sequences of up to n tokens.
 func (r *Rope) forLength(n int) *Rope {
 	if r.Long == nil {
 		return r
@@ -109,7 +110,7 @@ func (r *Rope) forLength(n int) *Rope {
 	return &chosen
 }
 
-// frequencies are the angles per position of a head's pairs.
+// frequencies returns the angle per position of each pair of a head.
 func (r *Rope) frequencies(headDim int) []float64 {
 	size := r.size(headDim)
 	f := make([]float64, size/2)
@@ -131,8 +132,8 @@ func (r *Rope) frequencies(headDim int) []float64 {
 	return f
 }
 
-// stretch leaves waves that are short against the original length as they are,
-// makes long ones longer by the factor, and those between in between.
+// stretch keeps frequencies with many turns over the original length, divides those with few turns by the factor, and
+// interpolates between them.
 func (l *Llama3) stretch(f float64) float64 {
 	turns := l.OriginalLength * f / (2 * math.Pi)
 	switch {
@@ -145,10 +146,10 @@ func (l *Llama3) stretch(f float64) float64 {
 	return (1-smooth)*f/l.Factor + smooth*f
 }
 
-// stretch is what the frequency of pair i is multiplied by: 1 for pairs that turn often over the original length,
-// 1 / factor for those that turn seldom, and between in between.
+// stretch returns the factor of the frequency of pair i: 1 for pairs with many turns over the original length, 1 /
+// Factor for pairs with few turns, and an interpolation between them.
 func (y *Yarn) stretch(i, size int, theta float64) float64 {
-	pair := func(turns float64) float64 { // the one that makes this many turns over the original length
+	pair := func(turns float64) float64 { // the index of the pair with this many turns
 		return float64(size) * math.Log(y.OriginalLength/(turns*2*math.Pi)) / (2 * math.Log(theta))
 	}
 	low, high := pair(y.BetaFast), pair(y.BetaSlow)
@@ -160,7 +161,7 @@ func (y *Yarn) stretch(i, size int, theta float64) float64 {
 	return ramp/y.Factor + 1 - ramp
 }
 
-// yarnAttention returns YaRN's attention factor for a scaling factor.
+// yarnAttention returns YaRN's factor of cosines and sines for a scaling factor.
 func yarnAttention(factor, scale float64) float64 {
 	if factor <= 1 {
 		return 1
@@ -171,14 +172,14 @@ func yarnAttention(factor, scale float64) float64 {
 // tables are cosines and sines: [positions][rotated elements/2].
 type tables struct{ cos, sin []float32 }
 
-// reach extends the tables to position n-1. They grow by half or more.
-func (t *tables) reach(r *Rope, n, most, headDim int) {
+// extend extends the tables to position n-1 or further, by at least half, but not beyond limit positions.
+func (t *tables) extend(r *Rope, n, limit, headDim int) {
 	half := r.size(headDim) / 2
 	have := len(t.cos) / half
 	if n <= have {
 		return
 	}
-	n = min(most, max(n, have+have/2, 2048))
+	n = min(limit, max(n, have+have/2, 2048))
 	cos, sin := make([]float32, n*half), make([]float32, n*half)
 	copy(cos, t.cos)
 	copy(sin, t.sin)

@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A Batch is the tokens of one step. Sequence s has SeqLens[s] tokens, of which the last
-// ones, Tokens[QueryStart[s]:QueryStart[s+1]], are computed now.
+// A Batch has the tokens of one step. Sequence s has SeqLens[s] tokens. Forward computes the last of them,
+// Tokens[QueryStart[s]:QueryStart[s+1]].
 type Batch struct {
 	Tokens     []int32
 	Positions  []int32
@@ -19,15 +19,15 @@ type Batch struct {
 	SeqLens    []int32
 
 	Blocks
-	Others []Blocks // of the groups of layers from 1 on
+	Others []Blocks // blocks of groups 1, 2, ... of layers
 
-	Logits []int32 // tokens of the batch whose logits are wanted
+	Logits []int32 // tokens of the batch whose logits are computed
 }
 
-// Blocks are where a group of layers has the keys and values of a batch. The block table of sequence s is
+// Blocks locates the keys and values of a batch for a group of layers. The block table of sequence s is
 // BlockTables[s*TableStride:(s+1)*TableStride]; unused entries are ignored.
 type Blocks struct {
-	Slots        []int64 // of each token: block × block size + place; -1: its keys and values are not kept
+	Slots        []int64 // for each token block × block size + place, or -1 to drop its keys and values
 	BlockTables  []int32
 	TableStride  int
 	CommonPrefix int // tokens of context that all sequences share, in the same blocks
@@ -41,18 +41,18 @@ func (b *Batch) blocks(group int) *Blocks {
 	return &b.Others[group-1]
 }
 
-// A Place says where the keys and values of a layer are: the group whose blocks it uses, and the layer of the store,
-// which it may share with layers of other groups.
+// A Place locates the keys and values of a layer: the group whose blocks it uses, and the layer of the store, which
+// layers of several groups may share.
 type Place struct{ Group, Layer int }
 
-// A Runner computes batches of a model over a store. It is for one goroutine at a
-// time, and allocates nothing once it has seen its largest batch.
+// A Runner computes batches of a model over a store. One goroutine may use it at a time. It allocates nothing once it
+// has seen its largest batch.
 type Runner struct {
 	model   *Model
 	local   Config // the shape of the part
-	group   Group  // nil: the part is the whole
+	group   Group  // nil if the part is the whole model
 	store   *kvstore.Store
-	places  []Place // of each layer
+	places  []Place // the place of each layer
 	groups  int
 	pool    *parallel.Pool
 	attend  *attention.Runner
@@ -61,10 +61,10 @@ type Runner struct {
 	x, normed, qkv, attended, sums, up, act, logits, part []float32
 	squares                                               []float32 // of queries and keys of each row
 
-	mlpMost  int // rows of up and act
-	upWidth  int // the largest of all layers
-	actWidth int
-	routing  routing
+	maxMLPRows int // limit of the rows of up and act
+	upWidth    int // widths of up and act, the largest of all layers
+	actWidth   int
+	routing    routing
 
 	angles map[*Rope]*rotary
 
@@ -83,23 +83,23 @@ type rotary struct {
 	rotation kvstore.Rotation
 }
 
-// mlpMost is the largest number of rows that go through the MLP of a layer together. Their values there are a
-// model's widest. With 256, a prompt of 512 tokens took 1 to 2 % longer.
-const mlpMost = 512
+// maxMLPRows limits the rows that go through an MLP together, because its activations are the widest of a model. With
+// 256, a prompt of 512 tokens took 1 to 2 % longer.
+const maxMLPRows = 512
 
-// KVShape is the shape of the keys and values that the part has of one layer.
+// KVShape returns the shape of the keys and values of one layer in m.
 func (m *Model) KVShape(blockSize int, dtype attention.DType) attention.Shape {
 	return m.KVShapeOf(m.part, blockSize, dtype)
 }
 
-// KVShapeOf is the shape of the keys and values that a part would have of one layer.
+// KVShapeOf returns the shape of the keys and values of one layer in part p.
 func (c *Config) KVShapeOf(p Part, blockSize int, dtype attention.DType) attention.Shape {
 	return attention.Shape{BlockSize: blockSize, NumKVHeads: c.local(p).NumKVHeads, HeadSize: c.HeadDim, DType: dtype}
 }
 
-// NewRunner makes a Runner. The store must have the shape of the model's part, and a
-// part that is not the whole needs a group, whose other workers compute the same batches
-// at the same time. Without places, layers are one group, and each has its own layer of the store.
+// NewRunner makes a Runner. The store must have the shape of the model's part. A part that is not the whole model needs
+// a group, whose other workers compute the same batches at the same time. Without places, all layers are in group 0,
+// and each has its own layer of the store.
 func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group, places ...Place) (*Runner, error) {
 	s, local := store.Config(), m.local(m.part)
 	if places == nil && s.Layers == m.NumLayers {
@@ -116,8 +116,7 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group,
 	}
 	if len(places) != m.NumLayers || s.NumKVHeads != local.NumKVHeads || s.HeadSize != m.HeadDim {
 		return nil, fmt.Errorf("%w: a store of %d layers of %d heads of %d for a model of %d layers of %d heads of %d",
-			ErrBatch,
-			s.Layers, s.NumKVHeads, s.HeadSize, m.NumLayers, local.NumKVHeads, m.HeadDim)
+			ErrBatch, s.Layers, s.NumKVHeads, s.HeadSize, m.NumLayers, local.NumKVHeads, m.HeadDim)
 	}
 	if m.part.size() == 1 {
 		group = nil
@@ -125,7 +124,7 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group,
 		return nil, fmt.Errorf("%w: a part of a model without the group of the others", ErrBatch)
 	}
 	r := &Runner{model: m, local: local, group: group, store: store, pool: pool, attend: attention.NewRunner(pool),
-		mlpMost: mlpMost, places: places, groups: groups}
+		maxMLPRows: maxMLPRows, places: places, groups: groups}
 	for range pool.Size() {
 		r.scratch = append(r.scratch, matrix.NewScratch())
 	}
@@ -146,7 +145,7 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group,
 	return r, nil
 }
 
-// Limit sets the length on which LongRope's factors depend. Without it, that is the model's.
+// Limit sets the maximum sequence length, on which LongRope's factors depend. The default is the model's.
 func (r *Runner) Limit(maxModelLen int) {
 	r.angles = map[*Rope]*rotary{}
 	for i := range r.model.layers {
@@ -158,9 +157,8 @@ func (r *Runner) Limit(maxModelLen int) {
 	}
 }
 
-// Forward computes the layers of a batch and writes the keys and values of all tokens. ComputeLogits may
-// follow. An error wraps ErrBatch or one of attention's and kvstore's; blocks may have been written then,
-// at the slots of the batch only.
+// Forward computes the layers of a batch and writes the keys and values of all tokens. ComputeLogits may follow. The
+// error wraps ErrBatch or an error of attention or kvstore; Forward may then have written to the slots of the batch.
 func (r *Runner) Forward(b *Batch) error {
 	if err := r.check(b); err != nil {
 		return err
@@ -207,7 +205,7 @@ func (r *Runner) check(b *Batch) error {
 	return nil
 }
 
-// prepare sets up what is the same in all layers.
+// prepare sets the arguments that are the same in all layers.
 func (r *Runner) prepare(b *Batch, query, width int) {
 	m := r.model
 	kv := r.local.NumKVHeads * m.HeadDim
@@ -216,7 +214,7 @@ func (r *Runner) prepare(b *Batch, query, width int) {
 		Value: attention.Float32s(r.qkv[query+kv:], width),
 	}
 	for _, a := range r.angles {
-		a.reach(a.rope, int(slices.Max(b.Positions))+1, m.MaxModelLen, m.HeadDim)
+		a.extend(a.rope, int(slices.Max(b.Positions))+1, m.MaxModelLen, m.HeadDim)
 		a.rotation.Positions, a.rotation.Cos, a.rotation.Sin = b.Positions, a.cos, a.sin
 	}
 	r.batch = attention.Batch{
@@ -300,7 +298,7 @@ func (r *Runner) layer(i int, b *Batch) error {
 	return nil
 }
 
-// normalized returns the residual stream, normalized if there is a norm.
+// normalized returns the residual stream, normalized if norm has weights.
 func (r *Runner) normalized(norm *norm, n int) []float32 {
 	if norm.weight == nil {
 		return r.x
@@ -309,13 +307,13 @@ func (r *Runner) normalized(norm *norm, n int) []float32 {
 	return r.normed
 }
 
-// firstHalf computes r.act, which down takes.
+// firstHalf computes r.act, the input of down.
 func (r *Runner) firstHalf(m *mlp, x []float32, rows int) {
 	r.multiply(&m.up, r.up, x, rows)
 	r.each(rows, rowJob{op: opActivate, width: m.up.out})
 }
 
-// sumSquares sums the squares of each row's queries and keys, in four sums of which each worker has some.
+// sumSquares sums the squares of each row's queries and keys, in four sums that are divided among the workers.
 func (r *Runner) sumSquares(n int) error {
 	r.squares = grow(r.squares, 2*n)
 	r.each(n, rowJob{op: opSquares})
@@ -325,20 +323,19 @@ func (r *Runner) sumSquares(n int) error {
 	return r.group.AllReduce(r.model.part.Rank, r.squares)
 }
 
-// mlpRows is the number of rows, of n, that go through the MLP of a layer next.
+// mlpRows returns how many of the remaining n rows go through an MLP next.
 func (r *Runner) mlpRows(n int) int {
-	pieces := (n + r.mlpMost - 1) / r.mlpMost
+	pieces := (n + r.maxMLPRows - 1) / r.maxMLPRows
 	return (n + pieces - 1) / pieces
 }
 
-// Largest are the tokens with the largest logits, of each row that the last ComputeLogits returned; of several
-// the first. They were found while the logits were in a core's cache. Of a row with a NaN, with +Inf or of nothing but
-// -Inf it is -1. nil for a part of a model.
+// Largest returns, for each row of the last ComputeLogits, the token with the largest logit, the first of equal ones.
+// It is -1 if the row has a NaN or +Inf or has only -Inf. The logits were compared while they were in a core's cache.
+// For a part of a model, Largest returns nil.
 func (r *Runner) Largest() []int32 { return r.largest.tokens }
 
-// ComputeLogits returns the logits of tokens b.Logits[from:to] of the batch of the last Forward, one row of
-// VocabSize after the other, which stay until the next call. Their memory grows with the largest number of
-// rows of a call. Of a group, worker 0 returns them, the others nil.
+// ComputeLogits returns the logits of tokens b.Logits[from:to] of the batch of the last Forward, one row of VocabSize
+// after the other. They are valid until the next call. In a group, worker 0 returns them and the others nil.
 func (r *Runner) ComputeLogits(b *Batch, from, to int) ([]float32, error) {
 	m := r.model
 	hidden := m.HiddenSize
@@ -378,7 +375,7 @@ func (r *Runner) ComputeLogits(b *Batch, from, to int) ([]float32, error) {
 	return r.logits, err
 }
 
-// grow returns a slice of n values, s itself if it is large enough.
+// grow returns a slice of n values, in the memory of s if that is large enough.
 func grow(s []float32, n int) []float32 {
 	if cap(s) >= n {
 		return s[:n]
