@@ -8,7 +8,7 @@ import "C"
 import (
 	"sync"
 
-	"llmmemory/internal/scheduling/vllm/v1/handle"
+	"llmmemory/internal/scheduling/reqtable"
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 	"llmmemory/internal/scheduling/vllm/v1/sched"
@@ -18,7 +18,7 @@ import (
 type objects[T any] struct {
 	what string // in errors
 	sync.RWMutex
-	table handle.Table[object[T]]
+	table reqtable.Handles[object[T]]
 }
 
 type object[T any] struct {

@@ -1,7 +1,7 @@
-// Package reqtable is the request table of a scheduler: a slab of requests,
-// found by the ids that their owner gave them, and queues of the slab's places.
-// A place is in at most one queue, so a queue's links are two numbers for each
-// place, and moving a request from one queue to another allocates nothing.
+// Package reqtable finds requests by number. A Table is a slab of requests, found by the ids that their
+// owner gave them, with queues of the slab's places. A place is in at most one queue, so a queue's links
+// are two numbers for each place, and moving a request from one queue to another allocates nothing.
+// Handles gives requests, and other values, numbers of its own.
 //
 // The scheduler defines what a request is, and decides when it moves.
 package reqtable

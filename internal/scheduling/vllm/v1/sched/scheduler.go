@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"llmmemory/internal/invariants"
-	"llmmemory/internal/scheduling/vllm/v1/handle"
+	"llmmemory/internal/scheduling/reqtable"
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
@@ -26,7 +26,7 @@ type Scheduler struct {
 	zero       *zeroing // the same; nil: nothing is zeroed
 
 	longest  int // tokens of a sequence
-	requests handle.Table[request]
+	requests reqtable.Handles[request]
 	spare    []*request
 	added    uint64
 

@@ -1,10 +1,8 @@
-// Package handle gives values numbers that are never used twice, so that the handle of
-// a removed value finds nothing, even if its place holds another one.
-package handle
+package reqtable
 
-// A Table maps handles to values. The zero Table is empty. It is not safe for
-// concurrent use.
-type Table[T any] struct {
+// Handles gives values numbers that are never used twice, so that the handle of a removed value finds nothing,
+// even if its place holds another one. The zero Handles is empty. It is not safe for concurrent use.
+type Handles[T any] struct {
 	places []place[T]
 	free   []uint32
 	n      int
@@ -16,7 +14,7 @@ type place[T any] struct {
 }
 
 // Add returns a handle for value. No handle is 0.
-func (t *Table[T]) Add(value *T) uint64 {
+func (t *Handles[T]) Add(value *T) uint64 {
 	var at uint32
 	if n := len(t.free); n > 0 {
 		at, t.free = t.free[n-1], t.free[:n-1]
@@ -31,7 +29,7 @@ func (t *Table[T]) Add(value *T) uint64 {
 }
 
 // Get returns the value of h, or nil if there is none or none any more.
-func (t *Table[T]) Get(h uint64) *T {
+func (t *Handles[T]) Get(h uint64) *T {
 	at := uint32(h)
 	if uint64(at) >= uint64(len(t.places)) || t.places[at].generation != uint32(h>>32) {
 		return nil
@@ -41,7 +39,7 @@ func (t *Table[T]) Get(h uint64) *T {
 
 // Remove forgets h. Its generation is over; a place whose generations are used
 // up is left alone for good.
-func (t *Table[T]) Remove(h uint64) {
+func (t *Handles[T]) Remove(h uint64) {
 	if t.Get(h) == nil {
 		return
 	}
@@ -55,4 +53,4 @@ func (t *Table[T]) Remove(h uint64) {
 }
 
 // Len is the number of values.
-func (t *Table[T]) Len() int { return t.n }
+func (t *Handles[T]) Len() int { return t.n }

@@ -1,4 +1,4 @@
-package handle
+package reqtable
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 
 // Ensure that a handle does not name what came after it in the same place.
 func TestHandlesDoNotComeBack(t *testing.T) {
-	var table Table[string]
+	var table Handles[string]
 	a, b, c := "a", "b", "c"
 	ha, hb := table.Add(&a), table.Add(&b)
 	require.Equal(t, &a, table.Get(ha))
@@ -27,7 +27,7 @@ func TestHandlesDoNotComeBack(t *testing.T) {
 }
 
 func TestAPlaceWhoseGenerationsAreUsedUpIsLeftAlone(t *testing.T) {
-	var table Table[int]
+	var table Handles[int]
 	v := 1
 	h := table.Add(&v)
 	table.places[0].generation = ^uint32(0)
