@@ -16,12 +16,7 @@ type batch struct {
 	dropped   []int
 	evicted   []string // outputs of the encoder, as in the Step
 	zero      []int32  // blocks, as in the Step
-
-	// For LoadFailed: what rows from number firstTouch on read and write.
-	loads      bool // it has a row that loads
-	firstTouch int  // -1: none
-	touches    []touch
-	touched    []int32
+	touched   touched
 
 	budget  int  // tokens left
 	starved bool // a request was preempted, or waits for blocks
@@ -46,30 +41,13 @@ type entry struct {
 }
 
 func (b *batch) reset() {
+	b.touched.reset()
 	*b = batch{
 		rows: b.rows[:0], drafts: b.drafts[:0], from: b.from[:0], copies: b.copies[:0],
 		preempted: b.preempted[:0], finished: b.finished[:0],
 		encode: b.encode[:0], moved: b.moved[:0], dropped: b.dropped[:0], evicted: b.evicted[:0], zero: b.zero[:0],
-		firstTouch: -1, touches: b.touches[:0], touched: b.touched[:0],
+		touched: b.touched,
 	}
-}
-
-// A touch holds the ends of two parts of batch.touched: the blocks that an admitted row reads,
-// and the blocks that the row writes.
-type touch struct{ reads, writes int }
-
-// touchedBy returns the blocks that row i reads and writes.
-func (b *batch) touchedBy(i int) (reads, writes []int32) {
-	if b.firstTouch < 0 || i < b.firstTouch {
-		return nil, nil
-	}
-	i -= b.firstTouch
-	start := 0
-	if i > 0 {
-		start = b.touches[i-1].writes
-	}
-	t := b.touches[i]
-	return b.touched[start:t.reads], b.touched[t.reads:t.writes]
 }
 
 // add returns a new row, to be filled in place: copying rows was most of a decode's time.

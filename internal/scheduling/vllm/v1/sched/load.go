@@ -87,7 +87,7 @@ func (s *Scheduler) promote(r *request) {
 	t := &r.transfers
 	computed := r.kv.NumComputedTokens
 	switch {
-	case t.failed && (computed == 0 || s.differs.loads && s.cache.Transfers.SharedFrom(r.kv, computed)):
+	case t.failed && !s.keepsLoad(r, computed):
 		if s.differs.loads {
 			s.unreserve(r) // vLLM keeps the reservation, and the request can wait for itself
 		}
@@ -143,6 +143,11 @@ func (s *Scheduler) unloadLast() bool {
 		}
 	}
 	return false
+}
+
+// hasHit reports whether r has blocks that it hit in step since or later.
+func (s *Scheduler) hasHit(r *request, since uint64) bool {
+	return r.transfers.hitIn >= since && (r.transfers.loading || r.kv.NumComputedTokens > 0)
 }
 
 // checkTransfers counts loads and reservations again and compares.

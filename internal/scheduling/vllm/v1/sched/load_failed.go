@@ -28,24 +28,13 @@ func (x Transfers) LoadFailed(out *FailedLoad, blocks ...int32) error {
 	s.mu.Lock()
 	defer s.unlock()
 	f, err := s.findFailure(out, blocks)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	for i := range f.again {
-		a := &f.again[i]
-		switch {
-		case a.r.status == running && !s.differs.loads:
-			s.failAsVLLM(a)
-		case a.r.status == running:
-			s.failLoad(a)
-		case a.stale:
-			a.r.dropStale = true
-		default:
-			s.cutLoad(a.r, a.at)
-		}
-	}
-	for _, id := range f.order {
-		s.cache.Transfers.Evict(id)
+	case s.differs.loads:
+		s.fail(f)
+	default:
+		s.failAsVLLM(f)
 	}
 	return nil
 }
@@ -63,8 +52,9 @@ func (x Transfers) Affected(out *FailedLoad, blocks ...int32) error {
 type failure struct {
 	missing map[int32]bool // blocks that did not get their contents
 	bad     map[int32]bool // missing blocks that others may have read, and blocks computed from such
-	order   []int32        // bad, in the order of discovery; nil with AsVLLM, because vLLM keeps all keys
+	order   []int32        // bad, in the order of discovery
 	void    map[ID]bool    // whether the newest row in flight of a request is void
+	taken   map[int32]bool // blocks that a request of again computes again
 	again   []setback
 }
 
@@ -78,41 +68,31 @@ type setback struct {
 
 func (f *failure) has(id int32) bool { return f.missing[id] || f.bad[id] }
 
-func (f *failure) spoil(id int32) {
-	if !f.bad[id] && id != pool.Null {
-		f.bad[id] = true
-		f.order = append(f.order, id)
+func (f *failure) spoil(ids ...int32) {
+	for _, id := range ids {
+		if !f.bad[id] && id != pool.Null {
+			f.bad[id] = true
+			f.order = append(f.order, id)
+		}
 	}
 }
 
 // findFailure returns what LoadFailed has to change, and fills out.
 func (s *Scheduler) findFailure(out *FailedLoad, blocks []int32) (*failure, error) {
 	out.Affected, out.Void = out.Affected[:0], out.Void[:0]
-	f := &failure{missing: map[int32]bool{}, bad: map[int32]bool{}, void: map[ID]bool{}}
+	f := &failure{missing: map[int32]bool{}, bad: map[int32]bool{}, void: map[ID]bool{}, taken: map[int32]bool{}}
 	if err := s.noteMissing(f, blocks); err != nil {
 		return nil, err
 	}
-	s.findVoidRows(f, out)
-	waiting := s.allWaiting()
-	for _, r := range waiting {
-		at := s.firstFailed(r, f, r.kv.NumComputedTokens)
-		stale := r.stale > 0 && !r.dropStale && f.void[r.id] && s.differs.loads
-		if at >= 0 || stale {
-			f.again = append(f.again, setback{r: r, at: at, stale: stale})
-		}
-	}
-	taken := map[int32]bool{}
-	for _, r := range s.running {
-		at := s.firstFailed(r, f, s.notInFlight(r, s.oldestEntry(r)))
-		if at >= 0 || f.void[r.id] {
-			f.again = append(f.again, setback{r: r, at: at, first: s.take(r, f, taken)})
-		}
+	if s.differs.loads {
+		s.findVoidRows(f, out)
+		s.findAgain(f, s.notInFlight)
+	} else {
+		s.findVoidRowsAsVLLM(f, out)
+		s.findAgain(f, s.notInFlightAsVLLM)
 	}
 	for i := range f.again {
 		out.Affected = append(out.Affected, f.again[i].r.id)
-	}
-	if !s.differs.loads {
-		f.order = nil
 	}
 	return f, nil
 }
@@ -147,81 +127,79 @@ func (s *Scheduler) noteMissing(f *failure, blocks []int32) error {
 
 // findVoidRows follows the bad blocks through the steps in flight. A row that was admitted with a
 // bad block is void, and so are the later rows of its request. Blocks that a void row writes are
-// bad. A row stands after the rows whose blocks it has hit, so one pass is enough.
+// bad, as are copies of bad blocks. A row stands after the rows whose blocks it has hit, so one pass is enough.
 func (s *Scheduler) findVoidRows(f *failure, out *FailedLoad) {
-	for _, r := range s.running { // admitted in an earlier step
-		if e := s.oldestEntry(r); e != nil && !e.admitted {
-			f.void[r.id] = s.firstFailed(r, f, s.notInFlight(r, e)) >= 0
-		}
-	}
+	s.findVoidRunning(f, s.notInFlight)
 	for k := range s.flight.n {
 		b := s.flight.at(k)
 		for _, c := range b.copies {
-			if f.bad[c.Src] && s.differs.loads {
+			if f.bad[c.Src] {
 				f.spoil(c.Dst)
 			}
 		}
 		for i := range b.rows {
 			e := &b.rows[i]
-			reads, writes := b.touchedBy(i)
 			if e.id == voided {
 				continue // void since an earlier call
 			}
+			reads, writes := b.touched.row(i)
 			if e.admitted {
-				f.void[e.id] = slices.ContainsFunc(reads, func(id int32) bool { return f.bad[id] })
+				f.void[e.id] = f.anyBad(reads)
 			}
-			if !f.void[e.id] {
-				continue
+			if f.void[e.id] {
+				out.Void = append(out.Void, VoidRow{k, i})
+				f.spoil(writes...)
 			}
-			if !s.differs.loads && e.r.id == e.id && e.r.status != running {
-				continue // vLLM delivers what it samples
-			}
-			out.Void = append(out.Void, VoidRow{k, i})
-			for _, id := range writes {
-				if s.differs.loads {
-					f.spoil(id)
+		}
+	}
+}
+
+func (f *failure) anyBad(blocks []int32) bool {
+	return slices.ContainsFunc(blocks, func(id int32) bool { return f.bad[id] })
+}
+
+// findVoidRunning finds the running requests that were admitted in an earlier step and have a row in the oldest step
+// in flight which reads a failed block.
+func (s *Scheduler) findVoidRunning(f *failure, notInFlight func(*request, *entry) int) {
+	for _, r := range s.running {
+		if e := s.oldestEntry(r); e != nil && !e.admitted {
+			f.void[r.id] = s.firstFailed(r, f, notInFlight(r, e)) >= 0
+		}
+	}
+}
+
+// findAgain lists the requests that have to compute again.
+func (s *Scheduler) findAgain(f *failure, notInFlight func(*request, *entry) int) {
+	for _, r := range s.allWaiting() {
+		at := s.firstFailed(r, f, r.kv.NumComputedTokens)
+		stale := s.differs.loads && r.stale > 0 && !r.dropStale && f.void[r.id]
+		if at >= 0 || stale {
+			f.again = append(f.again, setback{r: r, at: at, stale: stale})
+		}
+	}
+	for _, r := range s.running {
+		at := s.firstFailed(r, f, notInFlight(r, s.oldestEntry(r)))
+		if at >= 0 || f.void[r.id] {
+			f.again = append(f.again, setback{r: r, at: at, first: s.take(r, f)})
+		}
+	}
+}
+
+// take marks the missing and bad blocks of r as computed again by r. It returns the index of the
+// first one that no earlier request has marked, or -1.
+func (s *Scheduler) take(r *request, f *failure) int {
+	first := -1
+	for g := range s.groups {
+		for i, id := range r.kv.Table(g) {
+			if f.has(id) && !f.taken[id] {
+				f.taken[id] = true
+				if first < 0 || i < first {
+					first = i
 				}
 			}
 		}
 	}
-}
-
-// touch records which blocks the rows of the batch read and write, from the first row that loads
-// until the step of that row is updated: only then can a load fail.
-func (s *Scheduler) touch(b *batch) {
-	if !s.config.Connector.Consumer {
-		return
-	}
-	notes := false
-	for k := range s.flight.n {
-		notes = notes || s.flight.at(k).loads
-	}
-	for i := range b.rows {
-		e := &b.rows[i]
-		b.loads = b.loads || e.admitted && e.r.transfers.unsettled > 0
-		if notes = notes || b.loads; !notes {
-			continue
-		}
-		if b.firstTouch < 0 {
-			b.firstTouch = i
-		}
-		for g, size := range s.blockSizes {
-			if table := e.r.kv.Table(g); e.admitted {
-				b.touched = append(b.touched, table[:min((int(e.computed)+size-1)/size, len(table))]...)
-			}
-		}
-		reads := len(b.touched)
-		for g, size := range s.blockSizes {
-			table := e.r.kv.Table(g)
-			b.touched = append(b.touched, table[min(int(e.computed)/size, len(table)):]...)
-		}
-		b.touches = append(b.touches, touch{reads, len(b.touched)})
-	}
-}
-
-// hasHit reports whether r has blocks that it hit in step since or later.
-func (s *Scheduler) hasHit(r *request, since uint64) bool {
-	return r.transfers.hitIn >= since && (r.transfers.loading || r.kv.NumComputedTokens > 0)
+	return first
 }
 
 // firstFailed is the index of the first block that is missing or bad and holds some of the
@@ -250,50 +228,33 @@ func (s *Scheduler) oldestEntry(r *request) *entry {
 }
 
 // notInFlight returns how many computed tokens of r are not computed by rows in flight. Stale
-// rows are not among the computed tokens. vLLM subtracts the row in the oldest step in any
-// case, and treats a negative number as 0.
-func (s *Scheduler) notInFlight(r *request, e *entry) int {
-	computed := r.kv.NumComputedTokens
-	switch {
-	case s.differs.loads:
-		computed -= r.inFlight - r.stale
-	case e != nil:
-		computed = max(computed-int(e.tokens), 0)
-	}
-	return computed
+// rows are not among the computed tokens.
+func (s *Scheduler) notInFlight(r *request, _ *entry) int {
+	return r.kv.NumComputedTokens - (r.inFlight - r.stale)
 }
 
-// cutLoad shortens what r, which waits, has loaded to the blocks before block
-// number at.
-func (s *Scheduler) cutLoad(r *request, at int) {
-	computed := max(s.cutAt(at), 0)
-	r.kv.NumComputedTokens = computed
-	switch t := &r.transfers; {
-	case t.loading:
-		t.failed = true
-	case computed > 0 && (!s.differs.loads || !s.cache.Transfers.SharedFrom(r.kv, computed)):
-		s.cache.Rewind(r.kv, computed)
-		s.noteUnwritten(r, computed)
-	default:
-		r.kv.EvictFrom(computed)
-		s.unload(r)
+// fail carries a failure out. No bad block can be hit then.
+func (s *Scheduler) fail(f *failure) {
+	for i := range f.again {
+		switch a := &f.again[i]; {
+		case a.r.status == running:
+			s.failRunning(a)
+		case a.stale:
+			a.r.dropStale = true
+		default:
+			s.cutLoad(a.r, a.at)
+		}
+	}
+	for _, id := range f.order {
+		s.cache.Transfers.Evict(id)
 	}
 }
 
-// cutAt returns how many tokens are whole before block number at, or -1 if that is not
-// known: with several groups, and where windows have left blocks that are needed then.
-func (s *Scheduler) cutAt(at int) int {
-	if s.groups > 1 || s.cache.View.Recycles() {
-		return -1
-	}
-	return at * s.blockSizes[0]
-}
-
-// failLoad makes a running request compute again. Of requests that share the first failed block
+// failRunning makes a running request compute again. Of requests that share the first failed block
 // only the first goes back. In vLLM the others go on as if the block were whole, because the first
 // computes it in the next step; if that does not happen, they read what is not there. So here they
 // lose their blocks and wait.
-func (s *Scheduler) failLoad(a *setback) {
+func (s *Scheduler) failRunning(a *setback) {
 	r := a.r
 	if e := s.oldestEntry(r); e != nil {
 		s.void(e)
@@ -312,36 +273,36 @@ func (s *Scheduler) failLoad(a *setback) {
 	r.dropStale = true
 }
 
-// take marks the missing and bad blocks of r as computed again by r. It returns the index of the
-// first one that no earlier request has marked, or -1.
-func (s *Scheduler) take(r *request, f *failure, taken map[int32]bool) int {
-	first := -1
-	for g := range s.groups {
-		for i, id := range r.kv.Table(g) {
-			if f.has(id) && !taken[id] {
-				taken[id] = true
-				if first < 0 || i < first {
-					first = i
-				}
-			}
-		}
+// cutLoad shortens what r, which waits, has loaded to the blocks before block
+// number at.
+func (s *Scheduler) cutLoad(r *request, at int) {
+	computed := max(s.cutAt(at), 0)
+	r.kv.NumComputedTokens = computed
+	switch t := &r.transfers; {
+	case t.loading:
+		t.failed = true
+	case s.keepsLoad(r, computed):
+		s.cache.Rewind(r.kv, computed)
+		s.noteUnwritten(r, computed)
+	default:
+		r.kv.EvictFrom(computed)
+		s.unload(r)
 	}
-	return first
 }
 
-// failAsVLLM is vLLM's answer: keys stay, and one request computes a shared
-// block for all.
-func (s *Scheduler) failAsVLLM(a *setback) {
-	e := s.oldestEntry(a.r)
-	computed := s.notInFlight(a.r, e)
-	if a.first >= 0 {
-		computed = a.first * s.blockSizes[0]
+// keepsLoad reports whether r can keep its blocks if only its first computed tokens were loaded: it then writes to the
+// blocks after them, which others must not have.
+func (s *Scheduler) keepsLoad(r *request, computed int) bool {
+	return computed > 0 && !(s.differs.loads && s.cache.Transfers.SharedFrom(r.kv, computed))
+}
+
+// cutAt returns how many tokens are whole before block number at, or -1 if that is not
+// known: with several groups, and where windows have left blocks that are needed then.
+func (s *Scheduler) cutAt(at int) int {
+	if s.groups > 1 || s.cache.View.Recycles() {
+		return -1
 	}
-	if e != nil {
-		s.void(e)
-	}
-	a.r.kv.NumComputedTokens = computed
-	s.restart(a.r)
+	return at * s.blockSizes[0]
 }
 
 // voided is the ID of a row that was taken out of its step.

@@ -1,0 +1,61 @@
+package sched
+
+// touched has the blocks that rows of a batch read and write, for LoadFailed. Rows are recorded from the first one
+// that loads until the step of that row is updated: only then can a load fail.
+type touched struct {
+	loads  bool // the batch has a row that loads
+	first  int  // the row of rows[0]
+	rows   []touchedRow
+	blocks []int32
+}
+
+// A touchedRow has the ends of two parts of touched.blocks: those that a row which was admitted reads, and those that
+// the row writes.
+type touchedRow struct{ reads, writes int }
+
+func (t *touched) reset() { *t = touched{rows: t.rows[:0], blocks: t.blocks[:0]} }
+
+// row returns the blocks that row i reads and writes.
+func (t *touched) row(i int) (reads, writes []int32) {
+	if i -= t.first; i < 0 || i >= len(t.rows) {
+		return nil, nil
+	}
+	start := 0
+	if i > 0 {
+		start = t.rows[i-1].writes
+	}
+	r := t.rows[i]
+	return t.blocks[start:r.reads], t.blocks[r.reads:r.writes]
+}
+
+// touch records the rows of the batch.
+func (s *Scheduler) touch(b *batch) {
+	if !s.config.Connector.Consumer {
+		return
+	}
+	records, t := false, &b.touched
+	for k := range s.flight.n {
+		records = records || s.flight.at(k).touched.loads
+	}
+	for i := range b.rows {
+		e := &b.rows[i]
+		t.loads = t.loads || e.admitted && e.r.transfers.unsettled > 0
+		if records = records || t.loads; !records {
+			continue
+		}
+		if len(t.rows) == 0 {
+			t.first = i
+		}
+		for g, size := range s.blockSizes {
+			if table := e.r.kv.Table(g); e.admitted {
+				t.blocks = append(t.blocks, table[:min((int(e.computed)+size-1)/size, len(table))]...)
+			}
+		}
+		reads := len(t.blocks)
+		for g, size := range s.blockSizes {
+			table := e.r.kv.Table(g)
+			t.blocks = append(t.blocks, table[min(int(e.computed)/size, len(table)):]...)
+		}
+		t.rows = append(t.rows, touchedRow{reads, len(t.blocks)})
+	}
+}
