@@ -20,7 +20,13 @@ func TestAFindingHelps(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
 	g.Tries = 20
-	const position = "    int logical = seq->kv_count / KV_PER_BLOCK;\n"
+	const (
+		position = "    int logical = seq->kv_count / KV_PER_BLOCK;\n"
+		fits     = "    for (int id = 0; id < engine->total_local_blocks; id++) {\n"
+		takes    = "        int fresh = take_block(engine);\n"
+		fromHere = "        from = id + 1;\n" + takes + "        from = 0;\n"
+		from     = "static int first_fit(LLMEngine *engine) {\n"
+	)
 	for _, c := range []struct {
 		name     string
 		only     string // part of the names of the traces to play; all, if empty
@@ -42,6 +48,12 @@ func TestAFindingHelps(t *testing.T) {
 		{"what is not freed is told with its size", "task2_free_releases",
 			corpus.Changed(t, "    free(seq->block_table);\n    free(seq);\n}\n\nstatic void drop", "    free(seq->block_table);\n}\n\nstatic void drop"),
 			compare.Heap, handout.FreeTables, "an allocation of 40 bytes"},
+		{"a copy that looks for a free block behind the old one only", "task4_takes_the_first",
+			corpus.Changed(t, from, "static int from;\n\n"+from, takes, fromHere, fits, "    for (int id = from; id < engine->total_local_blocks; id++) {\n"),
+			compare.Counts, handout.FirstFit, "0"},
+		{"a copy that looks for a free block behind the old one first", "task4_takes_the_first",
+			corpus.Changed(t, from, "static int from;\n\n"+from, takes, fromHere, fits, "    for (int n = 0; n < engine->total_local_blocks; n++) {\n        int id = (from + n) % engine->total_local_blocks;\n"),
+			compare.Counts, handout.FirstFit, "0"},
 		{"a failed assert is told with its text and its line", "task4_fills",
 			corpus.Changed(t, "#include <limits.h>", "#include <assert.h>\n#include <limits.h>", position, position+"    assert(logical != 3 && \"three\");\n"),
 			compare.Death, handout.Valgrind, "append_kv: Assertion `logical != 3 && \"three\"' failed."},
