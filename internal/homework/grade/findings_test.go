@@ -225,8 +225,9 @@ func TestAFunctionThatIsRightIsNotCharged(t *testing.T) {
 	}
 }
 
-// Ensure that a stage has failed that complains of a call which dies, and has not passed a task of which it saw nothing.
-func TestWhatMemcheckSaysOfADeathFailsIt(t *testing.T) {
+// Ensure that a stage has failed that complains of a call which dies or makes an error with memory, and has not passed a
+// task of which it saw nothing.
+func TestWhatMemcheckSaysOfAFindingFailsIt(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
 	g.Tries = 20
@@ -244,6 +245,10 @@ func TestWhatMemcheckSaysOfADeathFailsIt(t *testing.T) {
 		{"what is not initialised", corpus.Changed(t, "        seq->block_table[i] = NULL;\n", "        (void)i;\n",
 			"        seq->block_table[i] = new_l2();\n", "        if (seq->block_table[i] == NULL) {\n            seq->block_table[i] = new_l2();\n        }\n"), 2, grade.Failed, grade.Failed, 0},
 		{"a task that does not work", corpus.Changed(t, "    Sequence *parent = find(engine, parent_seq_id);\n", "    return NULL;\n    Sequence *parent = find(engine, parent_seq_id);\n"), 3, grade.NotRun, grade.NotRun, 0},
+		{"a leak", corpus.Changed(t, "    free(seq->block_table);\n    free(seq);\n}\n\nstatic void drop", "    free(seq);\n}\n\nstatic void drop"), 2, grade.Failed, grade.NotRun, 0},
+		{"a table is freed twice", corpus.Changed(t, "    free(engine->ref_count);\n    free(engine);\n    return 0;", "    free(engine->ref_count);\n    free(engine->ref_count);\n    free(engine);\n    return 0;"), 5, grade.Failed, grade.Failed, 0},
+		{"a write before an array", corpus.Changed(t, "            child->block_table[i][j] = id;\n            if (id != -1) {\n                engine->ref_count[id]++;\n            }\n",
+			"            child->block_table[i][j] = id;\n            engine->ref_count[id]++;\n"), 3, grade.Failed, grade.Failed, 0},
 		{"a failed assert is no access", corpus.Changed(t, "#include <limits.h>", "#include <assert.h>\n#include <limits.h>", "    int offset = seq->kv_count", "    assert(seq->kv_count < 256);\n    int offset = seq->kv_count"), 4, grade.Passed, grade.Passed, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -105,7 +105,7 @@ func list(cases []traces.Case) (text []byte) {
 }
 
 // edition is incremented with each change of the rules that is not a change of the traces.
-const edition = 8
+const edition = 9
 
 // SetGate replaces the rules of the gate.
 func (g *Grader) SetGate(gate build.Gate) { g.kit.Gate = gate }

@@ -112,6 +112,11 @@ func (r *Report) AllStages() []Stage {
 	return all
 }
 
+// Calls reports whether a stage plays traces for what the calls do.
+func (n StageName) Calls() bool {
+	return n == Directed || n == OwnCalls || n == Random || n == Outside
+}
+
 // plays reports whether a stage calls the submission.
 func (n StageName) plays() bool { return n != Gate && n != Compile && n != Rules }
 

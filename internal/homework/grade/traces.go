@@ -241,9 +241,12 @@ func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
 	return nil
 }
 
-// keepHeap keeps the differences of the heap for the stage Heap.
+// keepHeap keeps the differences of the heap for the stage Heap, and takes the memory points of a task that leaks.
 func (g *grading) keepHeap(name string, ops []trace.Op, r compare.Result) {
 	for _, d := range r.All {
+		if d.MemoryError() {
+			g.lost[PartMemory][d.Op.Task()] = true
+		}
 		if d.Memory() {
 			g.heap = append(g.heap, candidate{name, Heap, handout.Valgrind, ops, d})
 		}

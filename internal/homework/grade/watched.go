@@ -57,7 +57,7 @@ func (g *grading) without(function string, traces [][]trace.Op) (left [][]trace.
 // memcheck plays the directed traces under Memcheck, except those that already show a
 // difference.
 func (g *grading) memcheck() error {
-	if err := g.deaths(Memcheck, g.underMemcheck); err != nil {
+	if err := g.again(Memcheck, g.underMemcheck); err != nil {
 		return err
 	}
 	if len(g.short) == 0 {
@@ -117,12 +117,14 @@ func (g *grading) memcheck() error {
 	return nil
 }
 
-// deaths plays the traces of the findings in which a call dies, which are short by now, up to its death. What a tool
-// says of them is a line of the finding, and its stage has failed.
-func (g *grading) deaths(stage StageName, play func(supervise.Steps) ([]watch.Finding, error)) error {
+// again plays the traces of the findings in which a call dies, or makes an error with memory, which are short by now, up
+// to that call. What a tool says of them is a line of the finding, and its stage has failed. It has not passed a task
+// with such an error of which it says nothing.
+func (g *grading) again(stage StageName, play func(supervise.Steps) ([]watch.Finding, error)) error {
 	for i := range g.report.Findings {
 		f := &g.report.Findings[i]
-		if f.Channel != compare.Death || f.Hangs || len(f.Steps()) == 0 {
+		dies := f.Channel == compare.Death && !f.Hangs
+		if !dies && !f.MemoryError() || len(f.Steps()) == 0 {
 			continue
 		}
 		found, err := play(g.steps(f.Steps()))
@@ -130,15 +132,22 @@ func (g *grading) deaths(stage StageName, play func(supervise.Steps) ([]watch.Fi
 			return err
 		}
 		for _, m := range found {
-			if m.Leak() { // nothing could be freed any more
+			if m.Leak() && dies { // nothing could be freed any more
 				continue
 			}
-			task := cmp.Or(trace.TaskOf(m.Function), f.Task)
+			task := f.Task
+			if dies {
+				task = cmp.Or(trace.TaskOf(m.Function), f.Task)
+			}
 			g.lost[PartMemory][task] = true
 			g.report.Stages.fail(stage, task)
 			if m.Line != 0 && !slices.ContainsFunc(f.Lines, func(line string) bool { return strings.HasPrefix(line, "llm_memory.c:") }) {
 				f.Lines = append(f.Lines, m.String())
 			}
+		}
+		if f.MemoryError() && g.report.Stages.open(stage, f.Task) && g.report.Stages.at(stage).Tasks[f.Task-1] != Failed {
+			g.report.Stages.drop(stage, f.Task)
+			g.note("%s: not run for task %d: what is found above is an error with memory", stage, f.Task)
 		}
 	}
 	return nil
@@ -204,7 +213,7 @@ func (g *grading) sanitizers() error {
 	if err != nil {
 		return err
 	}
-	if err := g.deaths(Sanitizers, func(steps supervise.Steps) ([]watch.Finding, error) {
+	if err := g.again(Sanitizers, func(steps supervise.Steps) ([]watch.Finding, error) {
 		f, _, err := watch.Sanitizers(program, steps)
 		if f == nil {
 			return nil, err

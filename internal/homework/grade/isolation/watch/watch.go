@@ -25,8 +25,12 @@ type Finding struct {
 
 // String is the finding as a student reads it.
 func (f Finding) String() string {
-	if f.Line == 0 {
+	switch {
+	case f.Line == 0:
 		return f.What
+	case f.Leak():
+		lost, _, _ := strings.Cut(f.What, " in loss record")
+		return fmt.Sprintf("llm_memory.c:%d: what is allocated here is not freed: %s", f.Line, lost)
 	}
 	return fmt.Sprintf("llm_memory.c:%d: %s", f.Line, f.What)
 }

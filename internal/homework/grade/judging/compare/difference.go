@@ -111,6 +111,10 @@ const (
 // a free of something that is not allocated.
 func (d *Difference) Memory() bool { return d.Channel == Heap && (d.Field == Frees || d.Overrun()) }
 
+// MemoryError reports whether a tool that watches the heap would complain, too: of a write outside an allocation, of a
+// free of something that is not allocated, of a leak.
+func (d *Difference) MemoryError() bool { return d.Memory() || d.Channel == Heap && d.Field == Leaks }
+
 // Overrun reports whether something was written outside an allocation.
 func (d *Difference) Overrun() bool { return d.Channel == Heap && strings.HasPrefix(d.Field, "byte ") }
 

@@ -159,8 +159,8 @@ func (p *player) repair(at, size uint64) {
 	}
 }
 
-// leaks is the Field of a difference of the heap: a call frees too little.
-const leaks = "what the call had to free and did not"
+// Leaks is the Field of a difference of the heap: a call frees too little.
+const Leaks = "what the call had to free and did not"
 
 // Keeps is the Field of a difference of the heap: after a call the number of allocations is
 // wrong.
@@ -294,7 +294,7 @@ func (p *player) leaked(going []part) *Difference {
 	if len(left) > 1 {
 		what = fmt.Sprintf("%s and others: %d allocations of %d bytes in all", left[0], len(left), bytes)
 	}
-	d := differs(Heap, leaks, "nothing", what)
+	d := differs(Heap, Leaks, "nothing", what)
 	if !slices.ContainsFunc(left, func(c part) bool { return !c.isEngines() }) {
 		d.Facts = append(d.Facts, OfEngine)
 	}

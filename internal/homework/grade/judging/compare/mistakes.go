@@ -183,7 +183,7 @@ var mistakes = []mistake{
 	{seen: Returned, words: "{call} returns {actual}, but this call has to succeed and return {expected}"},
 	{seen: Pool, sentence: handout.WriteOnlyOnAppend, words: "{call} writes to {where}, but only append_kv may write to the pool"},
 	{seen: Heap, field: Frees, sentence: handout.Valgrind, words: "{call} frees {actual}{why}"},
-	{seen: Heap, field: leaks, sentence: handout.NoLeaks, words: "{call} does not free {actual}"},
+	{seen: Heap, field: Leaks, sentence: handout.NoLeaks, words: "{call} does not free {actual}"},
 	{seen: Heap, field: "byte ", sentence: handout.Valgrind, words: "{call} writes outside an allocation: {field}"},
 	{seen: Heap, field: Keeps, facts: when(SharedTable), sentence: handout.NoLeaks, words: "After {call}, {actual}, but has to be {expected}"},
 	{seen: Heap, field: Keeps, sentence: handout.NoLeaks, words: "After {call} there are {actual}, but there have to be {expected}"},

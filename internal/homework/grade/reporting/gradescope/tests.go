@@ -93,7 +93,7 @@ func (s *sheet) output(t grade.Test) string {
 	case t.Status == grade.NotRun && !s.secret(t):
 		fmt.Fprintf(&b, "\nNeither passed nor failed: %s.\n", t.Why)
 		if t.Part != grade.PartDirected {
-			b.WriteString("It gives as large a part of its points as the directed tests of the task give of theirs.\n")
+			b.WriteString("It gives no points.\n")
 		}
 	}
 	before := b.Len()
@@ -126,7 +126,11 @@ func (s *sheet) addFinding(b *strings.Builder, t grade.Test, f *grade.Finding) {
 			s.finding(b, f, t.Sentence)
 		}
 	case grade.PartMemory:
-		if !sameTask || f.Stage == grade.Directed || f.Stage == grade.OwnCalls || f.Stage == grade.Random || f.Stage == grade.Outside {
+		if !sameTask || f.Stage.Calls() && (f.Difference == nil || !f.MemoryError()) {
+			return
+		}
+		if f.Stage == grade.Directed {
+			fmt.Fprintf(b, "\n%s\nThe same mistake as in %s %s.\n", f.Headline(), s.numbers[f.Name], f.Name)
 			return
 		}
 		if hidden(*f) {

@@ -92,6 +92,27 @@ func TestTestsAreNumberedByTask(t *testing.T) {
 	}, got)
 }
 
+// Ensure that a test which was not run says what it gives.
+func TestATestThatWasNotRunSaysWhatItGives(t *testing.T) {
+	r := passing()
+	set(r, "task1_hidden_traces", grade.NotRun, 0)
+	test := named(t, tests(r), "task1_hidden_traces")
+	require.Nil(t, test.Score)
+	require.Contains(t, test.Output, "fix something first.\nIt gives no points.\n")
+}
+
+// Ensure that a leak which a directed trace shows is told in the test of the task's memory, too.
+func TestALeakIsToldInTheTestOfTheMemory(t *testing.T) {
+	r := passing()
+	set(r, "task1_a", grade.Failed, 0)
+	set(r, "task1_memory", grade.Failed, 0)
+	f := finding("task1_a", 1, grade.Directed, 77)
+	f.Channel, f.Field = compare.Heap, compare.Leaks
+	r.Findings = []grade.Finding{f, finding("task1_b", 1, grade.Directed, 78)}
+	require.Contains(t, named(t, tests(r), "task1_memory").Output, "The same mistake as in 1.1 task1_a.")
+	require.NotContains(t, named(t, tests(r), "task1_memory").Output, "task1_b")
+}
+
 func TestAFindingIsToldInItsTest(t *testing.T) {
 	r := passing()
 	set(r, "task1_a", grade.Failed, 0).Why = "the first difference"
