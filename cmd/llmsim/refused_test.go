@@ -72,7 +72,7 @@ var refused = []struct{ args, says string }{
 	{"figures --check --seeds -1", "--seeds -1"},
 
 	// Flags that do not go together, or do nothing.
-	{"run --trace x.csv --workload alpaca", "not of both"},
+	{"run --trace x.csv --workload alpaca", "not from both"},
 	{"run --rate inf", "need a number"},
 	{"run --think 3", "--turns"},
 	{"run --trace ../../internal/simulation/workload/testdata/traces/own.csv --turns 1", "hash_ids"},

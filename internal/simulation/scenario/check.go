@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Check returns an error if settings contradict each other, or if none of the systems looks at one of them: the result
-// would be taken for what was asked. "" is the default system. Open does not call it, because a setting may be for one
-// of several systems.
+// Check returns an error if settings contradict each other, or if none of the systems uses one of them. "" means the
+// default system. Open does not call Check, because a scenario may be run with several systems and a setting may apply
+// to only one of them.
 func (s *Scenario) Check(systems ...string) error {
 	v := &s.Server
 	if v.Caching && v.NoCaching {
@@ -23,7 +23,7 @@ func (s *Scenario) Check(systems ...string) error {
 		return bad("--memory-utilization does nothing with --blocks: take one of them")
 	}
 	if s.Decoding.Beam && s.Decoding.Samples < 2 {
-		return bad("--beam: a beam of %d is none: add --samples 2 or more", s.Decoding.Samples)
+		return bad("--beam needs at least 2 sequences, not %d: add --samples 2 or more", s.Decoding.Samples)
 	}
 	for _, f := range []struct {
 		set  bool
@@ -50,40 +50,40 @@ func (s *Scenario) Check(systems ...string) error {
 	return nil
 }
 
-// checkFlag refuses a flag that only systems in by look at, if none of them runs.
-func checkFlag(flag string, by, systems []string) error {
+// checkFlag returns an error if none of the systems is among the users of the flag.
+func checkFlag(flag string, users, systems []string) error {
 	for _, system := range systems {
 		if system == "" {
 			system = sim.DefaultSystem
 		}
-		if slices.Contains(by, system) || !slices.Contains(sim.Systems(), system) { // an unknown one is refused later
+		if slices.Contains(users, system) || !slices.Contains(sim.Systems(), system) { // Open reports unknown systems
 			return nil
 		}
 	}
 	system := strings.Join(systems, ", ")
-	if system == "" { // as run and plan have it without --system
+	if system == "" { // run and plan without --system
 		system = sim.DefaultSystem + ", the default"
 	}
-	return bad("%s does nothing with %s: it is for %s", flag, system, strings.Join(by, ", "))
+	return bad("%s does nothing with %s: it is for %s", flag, system, strings.Join(users, ", "))
 }
 
-// More than these is no server's, and would end for want of memory or time.
+// A run with larger values would exhaust memory or time.
 const (
-	mostRate   = 1e6
-	mostAmount = 1e9 // seconds, requests and others
+	maxRate   = 1e6 // requests/s
+	maxAmount = 1e9 // seconds, requests and others
 )
 
-// An amount is a number with the text that names it in an error.
+// An amount is a number from 0 to max, and the format that shows it in an error.
 type amount struct {
-	what        string
-	value, most float64
+	format     string
+	value, max float64
 }
 
-// checkAmounts refuses numbers that no run has.
+// checkAmounts returns an error if a number is out of its range.
 func checkAmounts(all ...amount) error {
 	for _, n := range all {
-		if !(n.value >= 0 && n.value <= n.most) {
-			return bad(n.what+": want 0 to %.0f", n.value, n.most)
+		if !(n.value >= 0 && n.value <= n.max) {
+			return bad(n.format+": want 0 to %.0f", n.value, n.max)
 		}
 	}
 	return nil

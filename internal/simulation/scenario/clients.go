@@ -6,51 +6,53 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Clients say how requests wait for answers, as those of vLLM's "bench serve" do. Requests of a conversation count as
-// others do for the number and the rate of a load.
+// Clients describes when clients wait for answers, with the settings of vLLM's "bench serve". Each turn of a
+// conversation counts as one request in the number and the rate of a load.
 type Clients struct {
-	MaxConcurrency int `json:"maxConcurrency,omitempty"` // sent and not answered; any number
+	// MaxConcurrency limits the requests that are sent and not yet answered. If 0, there is no limit.
+	MaxConcurrency int `json:"maxConcurrency,omitempty"`
 
-	// Turns is the mean number of turns of a conversation; none. With a trace that has hashes 1 finds the turns.
+	// Turns is the mean number of turns of a conversation. If 0, there are no conversations. With a trace, any value
+	// of 1 or more takes the conversations from the hashes of the trace.
 	Turns float64 `json:"turns,omitempty"`
-	// Think is how many seconds pass from an answer to the next turn: the mean, of a trace the least.
+	// Think is the mean time from an answer to the next turn, in seconds. With a trace it is the least time.
 	Think float64 `json:"think,omitempty"`
 
 	Goodput sim.Goodput `json:"goodput,omitzero"`
 }
 
 func (c *Clients) check() error {
-	if err := checkAmounts(amount{"requests at once: %v", float64(c.MaxConcurrency), mostAmount},
-		amount{"turns of a conversation: %v", c.Turns, mostAmount},
-		amount{"seconds between turns: %v", c.Think, mostAmount}); err != nil {
+	if err := checkAmounts(amount{"requests at once: %v", float64(c.MaxConcurrency), maxAmount},
+		amount{"turns of a conversation: %v", c.Turns, maxAmount},
+		amount{"seconds between turns: %v", c.Think, maxAmount}); err != nil {
 		return err
 	}
 	switch {
 	case c.Turns > 0 && c.Turns < 1:
 		return bad("conversations of %v turns: want at least 1", c.Turns)
 	case c.Think > 0 && c.Turns == 0:
-		return bad("pauses of %v s are between turns of a conversation: say how many there are (--turns)", c.Think)
+		return bad("pauses of %v s need conversations: set the number of turns (--turns)", c.Think)
 	}
 	return nil
 }
 
-// A Window is the time that averages are of.
+// A Window is the part of a run over which averages are taken.
 type Window struct {
 	From  float64 `json:"from,omitempty"`  // s
-	Until float64 `json:"until,omitempty"` // s; the end of the arrivals
-	Stop  bool    `json:"stop,omitempty"`  // the run at the end of the window, whatever is not answered
+	Until float64 `json:"until,omitempty"` // s; if 0, the end of the arrivals
+	Stop  bool    `json:"stop,omitempty"`  // stops the run at the end of the window, even with requests unanswered
 }
 
 func (w *Window) check(duration float64) error {
-	if err := checkAmounts(amount{"averages from %v s", w.From, mostAmount},
-		amount{"averages until %v s", w.Until, mostAmount}); err != nil {
+	if err := checkAmounts(amount{"averages from %v s", w.From, maxAmount},
+		amount{"averages until %v s", w.Until, maxAmount}); err != nil {
 		return err
 	}
 	if end := w.end(duration); end > 0 && w.From >= end {
-		return bad("averages from %v s until %v s are of nothing: begin earlier, or end later", w.From, end)
+		return bad("averages from %v s until %v s cover no time: begin earlier, or end later", w.From, end)
 	}
 	return nil
 }
 
-// end returns where the window ends if requests arrive for a duration, 0 if that is where the run does.
+// end returns the time at which the window ends if requests arrive for a duration, or 0 if it ends with the run.
 func (w *Window) end(duration float64) float64 { return cmp.Or(w.Until, duration) }

@@ -6,13 +6,13 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// largeGPU is the memory from which on vllm serve has larger limits, except on an A100
+// largeGPU is the GPU memory at or above which vllm serve has larger limits, except on an A100
 // (vllm-project/vllm#17073, #17885; EngineArgs.get_batch_defaults).
 const largeGPU = 70 << 30
 
-// useDefaults completes the limits of an iteration as vllm serve does for a model on a GPU, for a system that is a
-// vLLM, and has the memory profiled by them. V1 has its defaults since 0.8.5: 256 sequences and 2,048 tokens, or 1,024
-// and 8,192 on a large GPU. V0 takes whole prompts.
+// useDefaults sets the limits of an iteration to the defaults of vllm serve, if the system is vLLM and the scenario
+// names a model and a GPU. V1's defaults, unchanged since 0.8.5, are 256 sequences and 2,048 tokens, or 1,024 and 8,192
+// on a large GPU; they also determine the memory that activations take. V0 processes whole prompts.
 func (p *Plan) useDefaults(v *sim.Server) {
 	if p.Scenario.Model == "" {
 		return

@@ -7,15 +7,15 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// DataSheet is the engine whose constants were chosen by hand for vLLM of 2023, and compared with
-// no measurement of the GPU.
+// DataSheet is the engine whose constants were chosen by hand for vLLM of 2023. They were not compared with
+// measurements on the GPU.
 const DataSheet = "data-sheet"
 
-// Engines returns the names that Scenario.Engine takes.
+// Engines returns the valid names for Machine.Engine.
 func Engines() []string { return []string{cost.VLLM, DataSheet} }
 
-// chooseEngine gives a model on a GPU the times of an engine: the one that is named, or else vLLM V1's if it has
-// constants for the GPU, or else DataSheet's. The scenario of the plan names which one it is.
+// chooseEngine sets the times of the engine that the scenario names. By default that is vLLM V1 if there are constants
+// for the GPU, otherwise DataSheet. The name of the chosen engine is stored in the plan's scenario.
 func (p *Plan) chooseEngine() error {
 	s := &p.Scenario
 	switch s.Engine {
@@ -23,10 +23,10 @@ func (p *Plan) chooseEngine() error {
 		return nil
 	case "", cost.VLLM:
 	default:
-		return fmt.Errorf("engine %q: %w: there are %s (V1) and %s; measure other engines and releases, and use llmsim "+
-			"calibrate", s.Engine, cost.ErrUnknown, cost.VLLM, DataSheet)
+		return fmt.Errorf("engine %q: %w: there are %s (V1) and %s; for other engines and releases, use llmsim calibrate "+
+			"with your measurements", s.Engine, cost.ErrUnknown, cost.VLLM, DataSheet)
 	}
-	if s.Engine == "" && s.Cost != "" { // a cost file has its own times
+	if s.Engine == "" && s.Cost != "" { // the cost file has the times
 		return nil
 	}
 	fitted, err := cost.OpenVLLM(p.Setup.GPU.Name)

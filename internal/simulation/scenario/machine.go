@@ -7,32 +7,32 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// A Machine is a model on GPUs, with the times of iterations: a setup, or Model on GPU with the fields below them. Names
-// are of llmsim list, or files.
+// A Machine is a model on GPUs, with the times of iterations. It is a named setup, or Model on GPU with the fields that
+// follow. Names are those that llmsim list shows, or files.
 type Machine struct {
-	Setup string `json:"setup,omitempty"` // PaperSetup
+	Setup string `json:"setup,omitempty"` // default PaperSetup
 	Model string `json:"model,omitempty"`
 	GPU   string `json:"gpu,omitempty"`
 
-	Workers int    `json:"workers,omitempty"`      // that share each layer; 1
-	Stages  int    `json:"stages,omitempty"`       // each with Workers (pipeline parallelism); 1
-	Weights string `json:"weights,omitempty"`      // the numbers they are in; the model's
-	KV      string `json:"kv,omitempty"`           // the same of keys and values
-	Apart   bool   `json:"expertsApart,omitempty"` // experts are whole on one worker each
+	Workers int    `json:"workers,omitempty"`      // tensor parallelism; default 1
+	Stages  int    `json:"stages,omitempty"`       // pipeline parallelism, each stage with Workers; default 1
+	Weights string `json:"weights,omitempty"`      // number format of the weights; default the model's
+	KV      string `json:"kv,omitempty"`           // number format of keys and values; default the model's
+	Apart   bool   `json:"expertsApart,omitempty"` // expert parallelism: each expert is whole on one worker
 
-	SwapGB float64 `json:"swapGB,omitempty"` // GB/s to what blocks are swapped to, at most; the link to the CPU
-	Engine string  `json:"engine,omitempty"` // of Model on GPU: one of Engines; see chooseEngine
-	Cost   string  `json:"cost,omitempty"`   // a file of llmsim calibrate, whose times stand instead of the setup's
+	SwapGB float64 `json:"swapGB,omitempty"` // GB/s, upper limit of swapping; default the speed of the link to the CPU
+	Engine string  `json:"engine,omitempty"` // for Model on GPU, one of Engines; default: see chooseEngine
+	Cost   string  `json:"cost,omitempty"`   // a file from llmsim calibrate; its times replace the setup's
 
-	// MemoryUtilization is the part of each GPU's memory that may be used, vLLM's gpu_memory_utilization; the setup's,
-	// and DefaultMemoryUtilization for Model on GPU.
+	// MemoryUtilization is the fraction of each GPU's memory that may be used, vLLM's gpu_memory_utilization. The default
+	// is the setup's, or DefaultMemoryUtilization for Model on GPU.
 	MemoryUtilization float64 `json:"memoryUtilization,omitempty"`
 }
 
 func (m *Machine) check() error {
 	switch {
 	case m.Engine != "" && m.Cost != "":
-		return bad("times are those of the engine %q or of the cost file %q, not of both", m.Engine, m.Cost)
+		return bad("times come from the engine %q or from the cost file %q, not from both", m.Engine, m.Cost)
 	case m.Setup != "" && (m.Model != "" || m.GPU != ""):
 		return bad("the setup %q has a model and a GPU already: leave out %s", m.Setup,
 			strings.Join(slices.DeleteFunc([]string{m.Model, m.GPU}, func(n string) bool { return n == "" }), " and "))

@@ -1,11 +1,10 @@
 package scenario
 
-// DefaultMemoryUtilization is vLLM's default (EngineArgs.gpu_memory_utilization). The paper's setups have
-// 0.95, as its artifact.
+// DefaultMemoryUtilization is vLLM's default (EngineArgs.gpu_memory_utilization). The paper's setups have 0.95, as the
+// paper's artifact does.
 const DefaultMemoryUtilization = 0.9
 
-// PoolShare returns the part of each GPU's memory that the pool was sized by; 0 if the number of blocks was
-// given instead.
+// PoolShare returns the memory utilization by which the number of blocks was computed, or 0 if that number was given.
 func (p *Plan) PoolShare() float64 {
 	v := &p.Scenario.Server
 	if gpu, _, err := p.Setup.Pool(v.BlockSize); err != nil || gpu != v.NumGPUBlocks {
@@ -14,8 +13,8 @@ func (p *Plan) PoolShare() float64 {
 	return p.Setup.Memory.Utilization
 }
 
-// SortingPool returns how many blocks there would be with a sampler that sorts all logits (cost.Setup); 0 if the
-// number of blocks was given, or is the same with it.
+// SortingPool returns how many blocks there would be with a sampler that sorts all logits (see cost.Setup). It returns
+// 0 if the number of blocks was given or if sorting does not reduce it.
 func (p *Plan) SortingPool() int {
 	if p.PoolShare() == 0 {
 		return 0

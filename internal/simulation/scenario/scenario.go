@@ -1,9 +1,8 @@
-// Package scenario puts a run together from what a user can write down: names of
-// a workload, a model, a GPU and a system, and numbers. One value says all that a
-// run depends on, so it can be kept beside the result, sent to another machine,
-// and run again with the same outcome to the byte.
+// Package scenario describes a simulation run as one value, with names of a
+// workload, a model, a GPU and a system, and numbers. A run depends on nothing
+// else: the same scenario gives the same result to the byte on every machine.
 //
-// No experiment may live here, and nothing of how a run goes.
+// Experiments and the simulation itself are in other packages.
 package scenario
 
 import (
@@ -20,11 +19,11 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// ErrScenario is wrapped by complaints about a Scenario that are not a system's,
-// a workload's or a model's.
+// ErrScenario is wrapped by errors about a Scenario, except those from a system,
+// a workload or a model.
 var ErrScenario = errors.New("bad scenario")
 
-// A Scenario is one run, in parts. A zero field has the default that its comment names; Open fills it in.
+// A Scenario describes one run. Open replaces zero fields by the defaults that their comments name.
 type Scenario struct {
 	Load
 	Clients
@@ -34,32 +33,32 @@ type Scenario struct {
 	Window
 }
 
-// PaperSetup is OPT-13B on one A100 with 40 GB, with times that are
-// fitted to two numbers of the paper (simulation/PAPER.md §3).
+// PaperSetup is OPT-13B on one A100 with 40 GB. Its times are fitted to two
+// numbers of the paper (simulation/PAPER.md §3).
 const PaperSetup = "paper-opt-13b"
 
-// A Plan is a scenario with everything it names looked up.
+// A Plan is a complete scenario and everything that its names stand for.
 type Plan struct {
-	Scenario Scenario // complete
+	Scenario Scenario // with defaults filled in
 	System   *sim.System
 	Setup    cost.Setup
-	Timing   cost.Setup // whose times the system has: Setup's, but for FasterTransformer on the paper's machine
+	Timing   cost.Setup // the setup whose times are used: Setup, except for FasterTransformer on the paper's machine
 	Model    *cost.Model
 	Trust    workload.Trust    // of a named workload
-	About    string            // the workload in a line
-	Trace    *workload.Summary // nil: a named workload
-	lengths  workload.Lengths
-	factor   float64 // by which the arrival rate of a trace is multiplied
+	About    string            // description of the workload in one line
+	Trace    *workload.Summary // nil without a trace
+	lengths  workload.Lengths  // nil with a trace
+	factor   float64           // by which the arrival rate of a trace is multiplied
 }
 
-// Open completes a scenario and looks up all it names. A trace is read to its
-// end once, so a bad row is found before anything runs.
+// Open completes a scenario and looks up its names. It reads a trace to the
+// end, so that a bad row is reported before the run.
 func Open(s Scenario) (*Plan, error) {
 	return new(Plan).Vary(s)
 }
 
-// Vary is Open for another scenario. If it takes as much of the same trace, that
-// is not read again. The plan stays as it is.
+// Vary opens another scenario. It does not read the trace again if s has the
+// same trace and the same number of requests. It does not change p.
 func (p *Plan) Vary(s Scenario) (*Plan, error) {
 	summary := p.Trace
 	if s.Trace != p.Scenario.Trace || s.Requests != p.Scenario.Requests {
@@ -74,8 +73,7 @@ func (p *Plan) Vary(s Scenario) (*Plan, error) {
 	return p, nil
 }
 
-// With returns the plan with another setup or server, whose zero fields are completed.
-// Requests are the same; a trace is not read again.
+// With returns a plan for the same requests with another setup and server. Zero fields of the server get defaults.
 func (p *Plan) With(setup cost.Setup, server sim.Server) (*Plan, error) {
 	q := *p
 	q.Setup, q.Scenario.Server = setup, server
@@ -149,14 +147,13 @@ func (p *Plan) openRequests() (err error) {
 			p.About += fmt.Sprintf("; %d rows with 0 tokens of prompt or answer are left out", summary.Skipped)
 		}
 		if s.Turns > 0 && summary.Hashed == 0 {
-			return fmt.Errorf("%w: %s has no hash_ids, by which turns of a conversation are found", ErrScenario, s.Trace)
+			return bad("%s has no hash_ids, by which turns of a conversation are found", s.Trace)
 		}
 		if s.Rate == 0 {
 			return nil
 		}
 		if summary.Rate() == 0 {
-			return fmt.Errorf("%w: all requests that are taken of %s come at once, so they have no rate to change", ErrScenario,
-				s.Trace)
+			return bad("all requests taken from %s arrive at once, so they have no rate to change", s.Trace)
 		}
 		p.factor = s.Rate / summary.Rate()
 		return nil
@@ -176,7 +173,7 @@ func (p *Plan) openRequests() (err error) {
 	return err
 }
 
-// openServer sizes the memory, and finds how long iterations take.
+// openServer computes the number of blocks and the model of iteration times.
 func (p *Plan) openServer() (err error) {
 	v := &p.Scenario.Server
 	asked := *v
@@ -211,7 +208,7 @@ func (p *Plan) openServer() (err error) {
 	}
 	p.System, p.Timing = kind, p.Setup
 	if kind.Memory == sim.Static && p.Scenario.Setup == PaperSetup && p.Setup.Name == PaperSetup && p.Scenario.Cost == "" {
-		// FasterTransformer's own times were logged on the same machine.
+		// FasterTransformer's times were measured on the paper's machine too.
 		if p.Timing, err = cost.Open("fastertransformer-opt-13b"); err != nil {
 			return err
 		}
@@ -223,8 +220,8 @@ func (p *Plan) openServer() (err error) {
 	return err
 }
 
-// staticBatch returns FasterTransformer's largest batch: what the artifact found to
-// fit on its GPUs (simulation/PAPER.md §1), and for others how many of the longest sequences fit.
+// staticBatch returns FasterTransformer's largest batch: on the paper's GPUs the size in the paper's artifact
+// (simulation/PAPER.md §1), on others the number of sequences of the greatest length that fit.
 func (p *Plan) staticBatch() int {
 	alpaca := strings.HasPrefix(p.Scenario.Workload, "alpaca")
 	pick := func(a, b int) int {
@@ -236,7 +233,7 @@ func (p *Plan) staticBatch() int {
 	v := &p.Scenario.Server
 	machine := fmt.Sprintf("%s on %d x %s", p.Setup.LLM.Name, p.Setup.GPUs(), p.Setup.GPU.Name)
 	if all, _, err := p.Setup.Pool(v.BlockSize); err != nil || v.NumGPUBlocks != all {
-		machine = "" // with other memory
+		machine = "" // the number of blocks was given
 	}
 	switch machine {
 	case "opt-13b on 1 x a100-40gb":
@@ -249,10 +246,11 @@ func (p *Plan) staticBatch() int {
 	return max(1, v.NumGPUBlocks*v.BlockSize/v.MaxModelLen)
 }
 
-// prefix returns how many tokens all prompts have in common.
+// prefix returns the number of tokens that all prompts of the workload share, or 0 with a trace, whose requests have
+// their own numbers.
 func (p *Plan) prefix() (int, error) {
 	if p.lengths == nil {
-		return 0, nil // a trace says so request by request
+		return 0, nil
 	}
 	source, err := workload.Gamma(p.lengths, 1, 1, 0, 0, 1)
 	if err != nil {
@@ -263,7 +261,7 @@ func (p *Plan) prefix() (int, error) {
 	return r.Shared, err
 }
 
-// Expected returns about how many requests will arrive, for a progress bar.
+// Expected returns the approximate number of requests that will arrive, for a progress bar.
 func (p *Plan) Expected() int {
 	s := &p.Scenario
 	n := math.MaxInt
@@ -299,16 +297,16 @@ func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Obser
 	}, source)
 }
 
-// Within returns the plan with iterations that take times as long, and with first seconds of the server's own work in
-// the time to the first token: what a cost.Margin leaves open.
-func (p *Plan) Within(times, first float64) *Plan {
+// Within returns the plan with iteration times multiplied by factor, and with first seconds added to the time to the
+// first token. The ends of a cost.Margin are such values.
+func (p *Plan) Within(factor, first float64) *Plan {
 	q := *p
-	q.Model = p.Model.Within(times, first)
+	q.Model = p.Model.Within(factor, first)
 	return &q
 }
 
-// RunWithin runs the fastest and the slowest server that the margin of the setup's times leaves open. Without a margin
-// it runs none.
+// RunWithin runs the fastest and the slowest server within the margin of the setup's times. If the setup has no margin,
+// RunWithin returns nil.
 func (p *Plan) RunWithin(ctx context.Context) (ends []*sim.Result, err error) {
 	m := p.Setup.Margin()
 	if m == nil {

@@ -155,7 +155,7 @@ func TestContradictoryScenariosAreRefused(t *testing.T) {
 		name, wantErr string
 		scenario      Scenario
 	}{
-		{"an engine and a cost file", `engine "vllm" or of the cost file "x.json", not of both`,
+		{"an engine and a cost file", `engine "vllm" or from the cost file "x.json", not from both`,
 			Scenario{Machine: Machine{Model: "opt-13b", GPU: "l4", Engine: "vllm", Cost: "x.json"}}},
 		{"an end before the start", "until -1 s", Scenario{Window: Window{Until: -1}}},
 		{"a start after the end", "from 50 s until 20 s", Scenario{Window: Window{From: 50, Until: 20},
@@ -169,7 +169,7 @@ func TestContradictoryScenariosAreRefused(t *testing.T) {
 			Scenario{Machine: Machine{MemoryUtilization: -0.1}}},
 		{"more than all memory", "a memory utilization of 90: want more than 0, and at most 1",
 			Scenario{Machine: Machine{MemoryUtilization: 90}}},
-		{"a rate for requests at one time", "come at once", Scenario{Load: Load{Trace: atOnce, Requests: 2, Rate: 3}}},
+		{"a rate for requests at one time", "arrive at once", Scenario{Load: Load{Trace: atOnce, Requests: 2, Rate: 3}}},
 	} {
 		_, err := Open(tc.scenario)
 		require.ErrorIs(t, err, ErrScenario, tc.name)
@@ -254,8 +254,8 @@ func TestTheEngineWithDataIsTheDefault(t *testing.T) {
 	for _, name := range []string{"tensorrt-llm", "vllm-0.7.3", "sglang"} {
 		_, err := Open(Scenario{Machine: Machine{Model: "llama-3-8b", GPU: "h100-80gb", Engine: name}})
 		require.ErrorIs(t, err, cost.ErrUnknown)
-		require.ErrorContains(t, err, "there are vllm (V1) and data-sheet; measure other engines and releases, and use "+
-			"llmsim calibrate")
+		require.ErrorContains(t, err, "there are vllm (V1) and data-sheet; for other engines and releases, use llmsim "+
+			"calibrate")
 	}
 }
 

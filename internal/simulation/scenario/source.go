@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// Source opens the requests; done closes them.
+// Source opens the requests. The caller calls done after the last request.
 func (p *Plan) Source() (source workload.Source, done func(), err error) {
 	if p.lengths != nil {
 		source, err = p.drawn()
@@ -29,7 +29,7 @@ func (p *Plan) Source() (source workload.Source, done func(), err error) {
 func (p *Plan) drawn() (source workload.Source, err error) {
 	s := &p.Scenario
 	turns := max(1, s.Turns)
-	// A session begins once for all of its turns, so that requests have the rate.
+	// Sessions begin at the rate of requests divided by the turns of each.
 	requests := int(math.Ceil(float64(s.Requests) / turns))
 	rate, shape := s.Rate/turns, cmp.Or(s.Burstiness, 1)
 	if s.AtOnce {
@@ -48,7 +48,7 @@ func (p *Plan) drawn() (source workload.Source, err error) {
 		s.Server.MaxModelLen)
 }
 
-// traced returns the requests of a trace.
+// traced applies the scenario's settings to the requests of a trace.
 func (p *Plan) traced(source workload.Source) (_ workload.Source, err error) {
 	s := &p.Scenario
 	switch {
@@ -71,7 +71,7 @@ func (p *Plan) traced(source workload.Source) (_ workload.Source, err error) {
 	return source, nil
 }
 
-// seconds has three digits that count, and all of a larger whole number.
+// seconds formats v with three significant digits, or as a whole number if it is 1,000 or more.
 func seconds(v float64) string {
 	if v >= 1000 {
 		return fmt.Sprintf("%.0f", v)
