@@ -67,7 +67,7 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 		stop() // a second interruption ends the process at once
 		fmt.Fprintln(c.ErrOrStderr(), "llmgrade: interrupted: what is being graded is finished first; interrupt again to stop at once")
 	})
-	failed := o.all(ctx, c.OutOrStdout(), all, g.Version(), grader, pages, status)
+	failed := o.all(ctx, c.OutOrStdout(), c.ErrOrStderr(), all, g.Version(), grader, pages, status)
 	if pages != nil {
 		if err := pages.report(c.ErrOrStderr()); err != nil {
 			return errors.Join(failed, err)
@@ -78,7 +78,7 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 
 // all grades all submissions by the rules of that version. One that cannot be graded does not
 // stop the rest.
-func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, rules string, grader func(class.Submission) (*grade.Report, error), pages *pages, status *int) error {
+func (o *options) all(ctx context.Context, w, said io.Writer, all []class.Submission, rules string, grader func(class.Submission) (*grade.Report, error), pages *pages, status *int) error {
 	bar := progress(len(all))
 	var failed error
 	before := "" // the first submission that was not graded because of an interruption
@@ -109,7 +109,7 @@ func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, 
 			*status = less
 		}
 		_ = bar.Clear()
-		if err := o.write(w, r.Report, pages != nil); err != nil {
+		if err := o.write(w, said, r.Report, pages != nil); err != nil {
 			return err
 		}
 		pages.add(r)
@@ -190,9 +190,9 @@ func given(g *grade.Grader, grader func(class.Submission) (*grade.Report, error)
 }
 
 // write prints a report: in one line if there are pages.
-func (o *options) write(w io.Writer, r *grade.Report, brief bool) error {
+func (o *options) write(w, said io.Writer, r *grade.Report, brief bool) error {
 	if o.trace != "" || o.main != "" {
-		if err := o.writeFinding(r); err != nil {
+		if err := o.writeFinding(said, r); err != nil {
 			return errors.Join(err, report.WriteText(w, r))
 		}
 	}
@@ -206,8 +206,9 @@ func (o *options) write(w io.Writer, r *grade.Report, brief bool) error {
 	}
 }
 
-// writeFinding writes the first finding that has a trace to the files of --trace and --main.
-func (o *options) writeFinding(r *grade.Report) error {
+// writeFinding writes the first finding that has a trace to the files of --trace and --main. Without one, it says that
+// nothing was written, and which files are of an earlier run.
+func (o *options) writeFinding(said io.Writer, r *grade.Report) error {
 	for _, f := range r.Findings {
 		if len(f.Ops) == 0 {
 			continue
@@ -222,7 +223,19 @@ func (o *options) writeFinding(r *grade.Report) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("%s shows no difference in a trace: there is nothing to write", r.File)
+	for _, file := range []string{o.trace, o.main} {
+		if file == "" {
+			continue
+		}
+		line := fmt.Sprintf("llmgrade: %s shows no difference in a trace: %s was not written", r.File, file)
+		if _, err := os.Lstat(file); err == nil {
+			line += "; the file of that name is from before"
+		}
+		if _, err := fmt.Fprintln(said, line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A line is what --json prints for one submission.

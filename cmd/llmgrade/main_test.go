@@ -122,6 +122,18 @@ func TestAFindingIsPrintedAndCanBeReplayed(t *testing.T) {
 	require.Zero(t, status)
 	require.NotContains(t, out, `"score"`)
 
+	fresh := filepath.Join(dir, "fresh.c")
+	for file, says := range map[string]string{program: "was not written; the file of that name is from before\n", fresh: fresh + " was not written\n"} {
+		status, out, said = run(t, "--main", file, "--only", "task4_copies_once", right)
+		require.Zero(t, status, said)
+		require.Contains(t, out, "14.0 of 14 points")
+		require.Contains(t, said, says)
+	}
+	require.NoFileExists(t, fresh)
+	again, err := os.ReadFile(program)
+	require.NoError(t, err)
+	require.Equal(t, inC, again)
+
 	require.NoError(t, os.WriteFile(saved, []byte("init e0 64\ngrow e0\n"), 0o644))
 	status, _, said = run(t, "--replay", saved, right)
 	require.Equal(t, 2, status)

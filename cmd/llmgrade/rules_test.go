@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"slices"
 	"testing"
 
@@ -33,7 +34,7 @@ func TestEveryLineAndRowNamesTheRules(t *testing.T) {
 	var out bytes.Buffer
 	status := 0
 	o := options{json: true, jobs: 2}
-	require.ErrorContains(t, o.all(t.Context(), &out, all, "3.test", grader, pages, &status), "no gcc")
+	require.ErrorContains(t, o.all(t.Context(), &out, io.Discard, all, "3.test", grader, pages, &status), "no gcc")
 	lines := 0
 	for text := range bytes.Lines(out.Bytes()) {
 		var l line

@@ -48,6 +48,16 @@ func TestAFindingHelps(t *testing.T) {
 		{"what is not freed is told with its size", "task2_free_releases",
 			corpus.Changed(t, "    free(seq->block_table);\n    free(seq);\n}\n\nstatic void drop", "    free(seq->block_table);\n}\n\nstatic void drop"),
 			compare.Heap, handout.FreeTables, "an allocation of 40 bytes"},
+		{"what is freed twice by one call is named", "task5_frees_every_s",
+			corpus.Changed(t, "    free(engine->ref_count);\n    free(engine);\n    return 0;", "    free(engine->ref_count);\n    free(engine->ref_count);\n    free(engine);\n    return 0;"),
+			compare.Heap, handout.DestroyAll, "engine->ref_count, which this call has freed before"},
+		{"what is freed by two calls is named", "task2_free_releases",
+			corpus.Changed(t, "static Sequence *find", "static void *tables;\n\nstatic Sequence *find",
+				"    drop_blocks(engine, seq);\n    free_tables(seq);\n", "    drop_blocks(engine, seq);\n    free(tables);\n    tables = seq->block_table;\n    free_tables(seq);\n"),
+			compare.Heap, handout.FreeTables, "block_table of sequence 1, which free_sequence has freed before"},
+		{"one allocation more is told in the singular", "task4_stores",
+			corpus.Changed(t, "    seq->kv_count++;\n", "    seq->kv_count++;\n    void *volatile more = malloc(8);\n    (void)more;\n"),
+			compare.Heap, handout.AppendL2, "After append_kv there is 1 allocation more than before; there must be as many as before"},
 		{"a copy that looks for a free block behind the old one only", "task4_takes_the_first",
 			corpus.Changed(t, from, "static int from;\n\n"+from, takes, fromHere, fits, "    for (int id = from; id < engine->total_local_blocks; id++) {\n"),
 			compare.Counts, handout.FirstFit, "0"},
@@ -70,7 +80,7 @@ func TestAFindingHelps(t *testing.T) {
 			f := r.Findings[0]
 			require.Equal(t, c.channel, f.Channel, f.Difference)
 			require.Equal(t, c.sentence, f.Sentence)
-			require.Contains(t, f.Said+f.Actual, c.says)
+			require.Contains(t, f.Said+f.Actual+f.Headline(), c.says)
 			if strings.Contains(c.says, "Assertion") {
 				require.Regexp(t, `^llm_memory\.c:\d+: append_kv: Assertion`, f.Lines[0])
 			}

@@ -137,7 +137,7 @@ func (g *Grader) max() float64 {
 // None returns the report of a student who has handed in nothing that could be graded, for the
 // reason given.
 func (g *Grader) None(path, why string) *Report {
-	return &Report{File: path, MaxScore: g.max(), Setting: g.setting, Rules: g.Version(), Rejected: &Rejection{NoFile, why}}
+	return &Report{File: path, MaxScore: g.max(), Setting: g.setting, Rules: g.Version(), Rejected: &Rejection{Stage: NoFile, Text: why}}
 }
 
 // Replay plays one trace on a submission and gives no points.
@@ -181,7 +181,7 @@ func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, e
 	r := &Report{File: path, MaxScore: g.max(), Seed: g.Seed, Setting: g.setting, Rules: g.Version()}
 	source, err := ReadSource(path)
 	if errors.Is(err, errNoSource) {
-		r.Rejected = &Rejection{NoFile, err.Error()}
+		r.Rejected = &Rejection{Stage: NoFile, Text: err.Error()}
 		return r, nil
 	}
 	if err != nil {
@@ -197,7 +197,8 @@ func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, e
 	}
 	program, err := g.kit.Build(filepath.Base(path), source)
 	if stage := rejectedBy(err); stage != "" {
-		r.Rejected = &Rejection{stage, err.Error()}
+		refusal := (*build.Refusal)(nil)
+		r.Rejected = &Rejection{Stage: stage, Text: err.Error(), Form: errors.As(err, &refusal) && refusal.Form()}
 		r.Time = time.Since(begin)
 		return r, nil
 	}

@@ -206,7 +206,7 @@ func (g *grading) addFinding(part Part, c candidate) error {
 		}
 	}
 	if told >= mostFindings {
-		g.note("%s shows yet another mistake of task %d: fix those above first", c.name, task)
+		g.note("%s shows a difference, too; it may come from the mistakes of task %d above", c.name, task)
 		return nil
 	}
 	f, err := g.finding(c)

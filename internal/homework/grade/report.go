@@ -35,6 +35,7 @@ type Report struct {
 type Rejection struct {
 	Stage StageName // NoFile, Gate, Compile or Attack
 	Text  string
+	Form  bool `json:",omitempty"` // a rule of the gate about the form of the file, which is no attack
 }
 
 // Reason returns the most informative line of the text: the compiler's first error, or the first
@@ -222,7 +223,7 @@ type Advice struct {
 
 // reject rejects the submission, and removes all findings and points from the report.
 func (r *Report) reject(stage StageName, text string) {
-	r.Rejected = &Rejection{stage, text}
+	r.Rejected = &Rejection{Stage: stage, Text: text}
 	r.Score, r.Stages, r.Tests, r.Findings, r.Advice, r.Notes = 0, nil, nil, nil, nil, nil
 }
 

@@ -39,6 +39,15 @@ func (r *Refusal) Error() string {
 
 func (r *Refusal) Unwrap() error { return ErrGate }
 
+// Form reports whether the rule is about the form of the file. What breaks it is rarely an attack: line ends of old
+// systems, another encoding, a header of the student's own.
+func (r *Refusal) Form() bool {
+	if r.Rule == "include" {
+		return strings.HasPrefix(r.Why, "#include of ") && !strings.Contains(r.Why, "/") // not of another folder
+	}
+	return slices.Contains([]string{"size", "nul", "return", "nesting"}, r.Rule)
+}
+
 // A text is what the later checks need to know about a source.
 type text struct {
 	words      map[string]int // the first line of each

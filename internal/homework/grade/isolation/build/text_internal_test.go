@@ -207,3 +207,21 @@ func FuzzReadText(f *testing.F) {
 		_ = readExpanded(text, strict())
 	})
 }
+
+// Ensure that what a student does by mistake is told from what looks like an attack.
+func TestTheFormOfAFileIsNoAttack(t *testing.T) {
+	for text, form := range map[string]bool{
+		"int x;\rint y;\n":           true,
+		"#include \"my.h\"\n":        true,
+		"int x;\x00\n":               true,
+		"#include \"/etc/passwd\"\n": false,
+		"#include \"../other.c\"\n":  false,
+		"__asm__(\"nop\");\n":        false,
+		"#line 7\n":                  false,
+	} {
+		_, err := readText([]byte(text), strict())
+		r := (*Refusal)(nil)
+		require.ErrorAs(t, err, &r, text)
+		require.Equal(t, form, r.Form(), text)
+	}
+}

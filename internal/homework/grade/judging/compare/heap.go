@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"llmmemory/internal/homework/course"
 	"llmmemory/internal/homework/course/oracle"
@@ -16,6 +17,7 @@ type heap struct {
 	live    map[uint64]uint64 // address to size
 	ordered []uint64          // sorted addresses; some are freed
 	shapes  map[trace.Kind]*Difference
+	gone    map[uint64]string // what the submission has freed, by address, with the call
 	// Chunks that the tester allocates and frees (allocate, release).
 	stock    map[uint64][]uint64 // by size: unused chunks
 	asked    map[uint64]int      // by size: how many were needed so far
@@ -23,7 +25,7 @@ type heap struct {
 }
 
 func newHeap() heap {
-	return heap{live: map[uint64]uint64{}, shapes: map[trace.Kind]*Difference{}, stock: map[uint64][]uint64{}, asked: map[uint64]int{}}
+	return heap{live: map[uint64]uint64{}, shapes: map[trace.Kind]*Difference{}, gone: map[uint64]string{}, stock: map[uint64][]uint64{}, asked: map[uint64]int{}}
 }
 
 // edge fills the space between two allocations.
@@ -34,8 +36,9 @@ const mostAllocations = 1 << 16
 
 // account updates the live chunks. It returns the operations of the call on the heap that are an error in
 // any call.
-func (p *player) account(op trace.Op, want oracle.Outcome, events []runner.Event) []*Difference {
+func (p *player) account(op trace.Op, want oracle.Outcome, going []part, events []runner.Event) []*Difference {
 	var bad *Difference
+	here := map[uint64]bool{} // freed by this call
 	allocations := 0
 	for _, e := range events {
 		if e.What != runner.Release {
@@ -47,11 +50,15 @@ func (p *player) account(op trace.Op, want oracle.Outcome, events []runner.Event
 		}
 		switch e.What {
 		case runner.Release:
+			p.gone[e.At], here[e.At] = p.freed(op, going, e), true
 			delete(p.live, e.At)
 		case runner.BadRelease:
 			what := "an address that is no allocation"
 			if e.Size != 0 {
-				what = "an allocation that was freed already"
+				what = cmp.Or(p.gone[e.At], "an allocation that was freed already")
+				if here[e.At] {
+					what = strings.Replace(what, op.Kind.Function(), "this call", 1)
+				}
 			} else if p.isPool(e.At) {
 				what = ThePool
 			}
@@ -76,6 +83,15 @@ func (p *player) account(op trace.Op, want oracle.Outcome, events []runner.Event
 		return nil
 	}
 	return []*Difference{bad}
+}
+
+// freed says what a call frees.
+func (p *player) freed(op trace.Op, going []part, e runner.Event) string {
+	what := fmt.Sprintf("an allocation of %d bytes", e.Size)
+	if i := slices.IndexFunc(going, func(c part) bool { return c.at == e.At }); i >= 0 {
+		what = going[i].String()
+	}
+	return fmt.Sprintf("%s, which %s has freed before", what, op.Kind.Function())
 }
 
 func (p *player) isPool(address uint64) bool {
@@ -165,6 +181,15 @@ const Leaks = "what the call had to free and did not"
 // Keeps is the Field of a difference of the heap: after a call the number of allocations is
 // wrong.
 const Keeps = "the allocations after the call"
+
+// keeps returns the difference for a call after which there are more or fewer allocations than there must be.
+func keeps(want, got int) *Difference {
+	d := differs(Heap, Keeps, change(want), change(got))
+	if want == 0 {
+		d.Expected = "as many as before"
+	}
+	return d
+}
 
 // change says in words how many allocations a call makes or frees.
 func change(n int) string {
@@ -264,14 +289,14 @@ func (p *player) balance(op trace.Op, going []part, want, got int) *Difference {
 		}
 		switch {
 		case len(p.shapes) == 0 && got != want:
-			return differs(Heap, Keeps, change(want), change(got))
+			return keeps(want, got)
 		}
 		return nil
 	}
 	if _, deviates := p.shapes[op.Kind.Single()]; deviates || got == want || op.Kind == trace.Frees && len(p.shapes) > 0 {
 		return nil
 	}
-	return differs(Heap, Keeps, change(want), change(got))
+	return keeps(want, got)
 }
 
 // leaked returns a difference if a chunk that had to be freed is still allocated.

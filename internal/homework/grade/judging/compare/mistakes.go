@@ -186,7 +186,7 @@ var mistakes = []mistake{
 	{seen: Heap, field: Leaks, sentence: handout.NoLeaks, words: "{call} does not free {actual}"},
 	{seen: Heap, field: "byte ", sentence: handout.Valgrind, words: "{call} writes outside an allocation: {field}"},
 	{seen: Heap, field: Keeps, facts: when(SharedTable), sentence: handout.NoLeaks, words: "After {call}, {actual}, but has to be {expected}"},
-	{seen: Heap, field: Keeps, sentence: handout.NoLeaks, words: "After {call} there are {actual}, but there have to be {expected}"},
+	{seen: Heap, field: Keeps, sentence: handout.NoLeaks, words: "After {call} there {are} {actual}; there must be {expected}"},
 	{seen: Heap, sentence: handout.NoLeaks, words: "{call} makes {actual} allocations, but a call needs {expected}"},
 	{seen: Engine, sentence: handout.FreeCount},
 	{seen: Allocations, words: "{call}: {field} is part of another allocation, but has to be one of its own"},

@@ -163,7 +163,7 @@ func (p *player) step(op trace.Op) []*Difference {
 		return []*Difference{d}
 	}
 	before := len(p.live)
-	found := p.account(op, outcome, reply.Events)
+	found := p.account(op, outcome, going, reply.Events)
 	if op.Kind == trace.Init && outcome.Refused() {
 		p.pools, p.ends = pools, ends
 	}

@@ -24,8 +24,12 @@ func (d *Difference) says(words string) string {
 	case d.Actual == Freed && d.Channel == List:
 		verb = "leads to"
 	}
+	are := "are"
+	if strings.HasPrefix(d.Actual, "1 allocation ") {
+		are = "is"
+	}
 	return strings.NewReplacer("{call}", d.Op.Kind.Function(), "{field}", d.Field, "{expected}", d.Expected, "{actual}", d.Actual,
-		"{why}", d.why(), "{where}", d.where(), "{several}", d.several(), "{made}", made, "{known}", known, "{is}", verb).Replace(words)
+		"{why}", d.why(), "{where}", d.where(), "{several}", d.several(), "{made}", made, "{known}", known, "{is}", verb, "{are}", are).Replace(words)
 }
 
 // why says that the call has to fail, and why; it is empty if the call has to succeed.

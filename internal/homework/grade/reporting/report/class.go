@@ -135,7 +135,7 @@ func newStudentRow(e *Entry) studentRow {
 		return r
 	case e.Report.Rejected != nil:
 		text := e.Report.Rejected.Text
-		r.Kind, r.Reason = kindOf(e.Report.Rejected.Stage), e.Report.Rejected.Reason()
+		r.Kind, r.Reason = kindOf(e.Report.Rejected), e.Report.Rejected.Reason()
 		r.Said = longer(text)
 		r.URL = link(e.File, "rejected")
 	}

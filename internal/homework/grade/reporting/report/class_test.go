@@ -36,9 +36,11 @@ func everything(t *testing.T) report.Class {
 			entry("flo", "flo.html", rejected(grade.Compile, "flo.c does not compile:\nllm_memory.c: In function 'f':\nllm_memory.c:9:9: error: expected expression\n   9 |")),
 			entry("gus", "gus.html", rejected(grade.NoFile, "it is an archive: unpack it")),
 			entry("hal", "", nil),
+			entry("ian", "ian.html", rejected(grade.Gate, "ian.c is not run: llm_memory.c:1: a carriage return within a line")),
 		},
 		Unknown: []string{"ghost"}, Gone: []string{"ivy"},
 	}
+	c.Entries[8].Report.Rejected.Form = true
 	c.Entries[3].Override = &class.Override{Student: "dan", Points: &points, Comment: "a typo, agreed"}
 	c.Entries[1].Before = &class.Outcome{Score: 10.5, MaxScore: 100, Failed: append(all["F1"].Failed(), "task9_old"), Rules: "1.old"}
 	c.Entries[1].Graded = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -61,8 +63,9 @@ func TestTheClassPageTellsEverything(t *testing.T) {
 	d := parse(t, writtenClass(t, everything(t)))
 	text := words(d.text)
 	for _, says := range []string{
-		"8 submissions, half of those graded", "4 to look at",
+		"9 submissions, half of those graded", "5 to look at",
 		"Refused: attacks, or what looks like one (1)", "eve: llm_memory.c:11: __asm__ is assembly code: write C",
+		"Refused: the form of the file (1)", "ian: llm_memory.c:1: a carriage return",
 		"Could not be graded (1)", "hal: read the submission: no such file",
 		"Does not compile (1)", "flo: llm_memory.c:9:9: error: expected expression",
 		"Nothing to grade (1)", "gus: it is an archive: unpack it",
@@ -137,11 +140,11 @@ func TestTheTableOfTheClassSortsAndFilters(t *testing.T) {
 	column := func(n int) {
 		require.NoError(t, chromedp.Do(tab, chromedp.Click(`//table[@id="table"]/thead/tr/th[`+string(rune('0'+n))+`]/button`)))
 	}
-	require.Equal(t, "ada bob cy dan eve flo gus hal", names())
+	require.Equal(t, "ada bob cy dan eve flo gus hal ian", names())
 	column(1)
-	require.Equal(t, "ada bob cy dan eve flo gus hal", names())
+	require.Equal(t, "ada bob cy dan eve flo gus hal ian", names())
 	column(1)
-	require.Equal(t, "hal gus flo eve dan cy bob ada", names())
+	require.Equal(t, "ian hal gus flo eve dan cy bob ada", names())
 	column(2) // points, the fewest first; who has none comes before
 	require.Regexp(t, "^hal .* ada$", names())
 	require.Equal(t, "ascending", browsertest.Evaluate[string](t, tab, `document.querySelector('#table th:nth-child(2)').getAttribute('aria-sort')`))
@@ -149,7 +152,7 @@ func TestTheTableOfTheClassSortsAndFilters(t *testing.T) {
 	require.Regexp(t, "^ada .* hal$", names())
 	browsertest.Evaluate[bool](t, tab, `(() => { const s = document.querySelector('#search'); s.value = 'ASSEMBLY'; return s.dispatchEvent(new Event('input')) })()`)
 	require.Equal(t, "eve", names())
-	require.Equal(t, "1 of 8 students", browsertest.Evaluate[string](t, tab, `document.querySelector('#count').textContent`))
+	require.Equal(t, "1 of 9 students", browsertest.Evaluate[string](t, tab, `document.querySelector('#count').textContent`))
 	browsertest.Evaluate[bool](t, tab, `(() => { document.querySelector('#search').value = ''; const s = document.querySelector('#show'); s.value = 'override'; return s.dispatchEvent(new Event('change')) })()`)
 	require.Equal(t, "dan", names())
 	browsertest.Shoot(t, tab, "class-sorted")

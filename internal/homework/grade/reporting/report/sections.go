@@ -171,18 +171,21 @@ type kind string
 
 const (
 	attack  kind = "refused"
+	form    kind = "refused for its form"
 	trouble kind = "could not be graded"
 	broke   kind = "does not compile"
 	noFile  kind = "nothing to grade"
 	pending kind = "not graded yet" // not among the flags
 )
 
-func kindOf(s grade.StageName) kind {
-	switch s {
-	case grade.NoFile:
+func kindOf(r *grade.Rejection) kind {
+	switch {
+	case r.Stage == grade.NoFile:
 		return noFile
-	case grade.Compile:
+	case r.Stage == grade.Compile:
 		return broke
+	case r.Form:
+		return form
 	default:
 		return attack
 	}
@@ -201,6 +204,8 @@ type flag struct {
 var flags = []flag{
 	{attack, true, "Refused: attacks, or what looks like one",
 		"The file has what the gate refuses because it can attack the grader or hide from it. Read it before you decide.", nil},
+	{form, true, "Refused: the form of the file",
+		"The file includes another file of the student's, has line ends or characters that the gate refuses, or is too large. That is rarely an attack: the student can correct it.", nil},
 	{trouble, true, "Could not be graded", "This is the grader's trouble, not the student's. The next run tries again.", nil},
 	{broke, false, "Does not compile", "The compiler refuses the file with the flags of the course.", nil},
 	{noFile, false, "Nothing to grade", "There is no C file that could be graded.", nil},
