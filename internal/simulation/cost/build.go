@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Units of the figures in files.
+// Units of the numbers in files.
 const (
 	milli = 1e-3
 	micro = 1e-6
@@ -15,8 +15,7 @@ const (
 	tera  = 1e12
 )
 
-// Model returns how long iterations of the setup take with blocks of blockSize tokens.
-// The error wraps ErrFile.
+// Model returns the model of iteration times for blocks of block tokens. The error wraps ErrFile.
 func (s Setup) Model(block int) (*Model, error) {
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrFile, s.Name, err)
@@ -32,7 +31,7 @@ func (s Setup) Model(block int) (*Model, error) {
 	return m, nil
 }
 
-// times returns the model of Model without its descriptions.
+// times returns the model without its descriptions.
 func (s Setup) times(block int) *Model {
 	m := &Model{}
 	if s.Linear != nil {
@@ -52,15 +51,15 @@ func (s Setup) times(block int) *Model {
 	return m
 }
 
-// roofline: every part is bytes over bandwidth or operations over FLOPS. All
-// workers do the same at the same time, each with its share of the heads.
+// roofline sets the times of m, each as bytes over bandwidth or operations over FLOPS. All workers do the same work at
+// the same time, each for its share of the heads.
 func (s Setup) roofline(m *Model) {
 	l, e := s.LLM, s.Engine
 	bandwidth, flops, attention := giga*s.GPU.Bandwidth, tera*s.GPU.rate(l.Computed), tera*s.GPU.FP16
 
-	// Linear layers: all weights are read once, and each multiplies and adds for
-	// each token; those of the head only where a token is generated. Of an
-	// embedding that is not also the head only some rows are read.
+	// Linear layers: all weights are read once. Each weight takes a multiplication and an addition for every token; a
+	// weight of the head takes them only for generated tokens. Reading an untied embedding takes no time here, because
+	// only a few of its rows are read.
 	layers, head := l.sharedMatrices(s.Workers), l.headMatrix(s.Workers)
 	reading := bandwidth * e.Weights
 	if limit := giga * e.Processor * s.GPU.Processors; limit > 0 {
@@ -73,9 +72,8 @@ func (s Setup) roofline(m *Model) {
 		m.experts = s.experts(reading, flops*cmp.Or(e.ExpertCompute, e.Compute))
 	}
 
-	// Attention: a token that attends to another reads its key and its value, and
-	// each head multiplies and adds its elements with both. A prompt at least
-	// writes its keys and values and reads them once.
+	// Attention: a token that attends to another reads its key and value, and each head multiplies and adds all elements
+	// of both. A prompt writes its keys and values and reads them at least once.
 	kv := float64(l.kvBytes(s.Workers, 1))
 	pair := 4 * float64(l.Layers) * float64(l.Heads/s.Workers) * float64(l.HeadSize)
 	reads := 1 + e.Reread*(float64(l.Heads)/float64(l.KVHeads)-1)
@@ -83,7 +81,7 @@ func (s Setup) roofline(m *Model) {
 	m.promptPair = pair / (attention * e.PromptAttention)
 	m.promptKV = 2 * kv / (bandwidth * e.Attention)
 
-	// Norms, sums and activation functions read and write the states of each token.
+	// Norms, sums and activation functions read and write the states of every token.
 	m.state = e.Activations * activationBytes * l.activations(s.Workers) / bandwidth
 
 	m.base = milli * (e.Base + e.Layer*float64(l.Layers))
@@ -92,11 +90,10 @@ func (s Setup) roofline(m *Model) {
 	m.rounded = e.Rounded
 }
 
-// allReduce: with tensor parallelism the workers add up their parts of every
-// token's state twice in a layer, after attention and after the feed-forward
-// part, or once, if these are parallel. In a ring a worker sends 2(w-1)/w of it. Workers
-// without access to each other's memory send it through the CPU's, and share the way there:
-// two have the link's rate each, more have their part of that.
+// allReduce adds the times of all-reduces to m. With tensor parallelism, the workers add their parts of each token's
+// state twice in a layer, after attention and after the feed-forward part, or once if these are parallel. In a ring of
+// w workers each sends 2(w-1)/w of the state. Workers that cannot access each other's memory send it through the CPU's
+// memory and share the link: two workers have its full rate each, w workers 2/w of it.
 func (s Setup) allReduce(m *Model) {
 	if s.Workers == 1 {
 		return
@@ -110,7 +107,7 @@ func (s Setup) allReduce(m *Model) {
 	m.state += times * state * 2 * (w - 1) / w / (giga * s.GPU.WorkerLink * s.Engine.WorkerLink)
 }
 
-// transfers: each worker moves its part of a block, over its own link.
+// transfers sets the times of swaps and copies. Each worker moves its part of a block over its own link.
 func (s Setup) transfers(m *Model, block int) {
 	bytes := float64(s.blockBytes(block))
 	m.swapBlock = bytes / (giga * s.swapLink())
@@ -118,7 +115,7 @@ func (s Setup) transfers(m *Model, block int) {
 	m.copyBlock = 2 * bytes / (giga * s.GPU.Bandwidth * s.Engine.Weights) // read and written
 }
 
-// describe returns what the times of a setup rest on.
+// describe returns one line that names the model, the GPUs, and the source of the times.
 func (s Setup) describe() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %d x %s, ", s.LLM.Name, s.GPUs(), s.GPU.Name)
@@ -144,7 +141,7 @@ func (s Setup) describe() string {
 	return b.String()
 }
 
-// constants returns the terms of a model's times.
+// constants returns one line with the terms of the model's times.
 func (s Setup) constants(m *Model, block int) string {
 	var b strings.Builder
 	if s.Linear != nil {

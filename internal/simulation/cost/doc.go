@@ -1,16 +1,15 @@
-// Package cost says how long an iteration of a model takes and how many blocks
-// of its keys and values fit, for a simulator that has no GPU.
+// Package cost computes how long an iteration of a model takes and how many blocks
+// of keys and values fit, without a GPU.
 //
 //	setup, err := cost.Open("paper-opt-13b") // or a JSON file; README.md has the format
 //	gpu, cpu, err := setup.Pool(16)
 //	model, err := setup.Model(16)
 //	clock += model.Seconds(work)
 //
-// A setup is a language model on a number of GPUs. The time comes from a line fitted
-// to measurements, where there are some, or from a roofline: each part of an
-// iteration takes as long as its bytes or its operations, whichever is slower.
+// A setup is a language model on a number of GPUs. Times come from a line fitted
+// to measurements or from a roofline, in which each part of an iteration takes as
+// long as its memory traffic or its operations, whichever is slower.
 //
-// The block size changes the time of swaps and copies, not of attention: what
-// small blocks cost a kernel is not known here. Schedulers, clocks and workloads
-// may not live here.
+// The block size affects the time of swaps and copies, not of attention, although
+// kernels may be slower with small blocks.
 package cost

@@ -13,18 +13,18 @@ import (
 // VLLM names the engine whose constants are fitted to published measurements: vLLM V1.
 const VLLM = "vllm"
 
-// A Fitted is vLLM V1 on a GPU: constants that were fitted to one half of what is published, and the errors on the
+// A Fitted is vLLM V1 on a GPU: constants that were fitted to one half of the published points, and the errors on the
 // other half.
 type Fitted struct {
-	Name    string // of the engine, and its releases
+	Name    string // the engine and its releases
 	GPU     string
 	Engine  Engine
-	HeldOut Fit // whose Points are those of both halves
-	Worst   Published
+	HeldOut Fit       // errors on the other half; Points counts both halves
+	Worst   Published // the point with the largest error
 
-	types     []string // of the weights of the points
-	smallKV   bool     // some have keys and values in 8 bits
-	elsewhere []string // the GPUs that its constants are from, if nothing is published on GPU
+	types     []string // number formats of the weights in the points
+	smallKV   bool     // some points have keys and values in 8 bits
+	elsewhere []string // the GPUs to which the constants were fitted, if nothing is published on GPU
 }
 
 // engineFile is the format of vllm.json.
@@ -37,9 +37,9 @@ type engineFile struct {
 
 // elsewhere has the constants for GPUs without published measurements.
 type elsewhere struct {
-	Constants Engine                     `json:"constants"` // which the measured GPUs have in common
-	GPUs      map[string]json.RawMessage `json:"gpus"`      // what differs from Constants
-	// LeftOut is how far off all points of a GPU were when the constants were fitted without it.
+	Constants Engine                     `json:"constants"` // common to the measured GPUs
+	GPUs      map[string]json.RawMessage `json:"gpus"`      // fields of Engine that differ from Constants
+	// LeftOut has the errors on each measured GPU, with constants fitted to the other GPUs.
 	LeftOut map[string]Fit `json:"left_out"`
 }
 
@@ -61,36 +61,36 @@ func OtherGPUs() []string { return slices.Sorted(maps.Keys(openVLLM().Elsewhere.
 func OpenVLLM(gpu string) (Fitted, error) {
 	f := openVLLM()
 	if e, ok := f.GPUs[gpu]; ok {
-		of := Fitted{Name: f.Name, GPU: gpu, Engine: e}
+		fitted := Fitted{Name: f.Name, GPU: gpu, Engine: e}
 		points := pointsOn(gpu)
-		of.HeldOut, of.Worst = errorsOf(points.HeldOut)
-		of.HeldOut.Points = points.Points
-		of.learn(points)
-		return of, nil
+		fitted.HeldOut, fitted.Worst = errorsOf(points.HeldOut)
+		fitted.HeldOut.Points = points.Points
+		fitted.addFormats(points)
+		return fitted, nil
 	}
-	own, ok := f.Elsewhere.GPUs[gpu]
+	changes, ok := f.Elsewhere.GPUs[gpu]
 	if !ok {
-		return Fitted{}, fmt.Errorf("engine %q: %w: it has no constants for %q, but for %s; measure, and use llmsim calibrate",
-			VLLM, ErrUnknown, gpu, strings.Join(slices.Concat(MeasuredGPUs(), OtherGPUs()), ", "))
+		return Fitted{}, fmt.Errorf("engine %q: %w: it has constants for %s, not for %q; use llmsim calibrate with your "+
+			"measurements", VLLM, ErrUnknown, strings.Join(slices.Concat(MeasuredGPUs(), OtherGPUs()), ", "), gpu)
 	}
-	of := Fitted{Name: f.Name, GPU: gpu, Engine: f.Elsewhere.Constants}
-	embedded(own, &of.Engine)
-	for _, on := range slices.Sorted(maps.Keys(f.Elsewhere.LeftOut)) {
-		of.elsewhere = append(of.elsewhere, on)
-		of.HeldOut.Worst = max(of.HeldOut.Worst, f.Elsewhere.LeftOut[on].Worst)
-		of.HeldOut.Median = max(of.HeldOut.Median, f.Elsewhere.LeftOut[on].Median)
-		of.learn(pointsOn(on))
+	fitted := Fitted{Name: f.Name, GPU: gpu, Engine: f.Elsewhere.Constants}
+	embedded(changes, &fitted.Engine)
+	for _, other := range slices.Sorted(maps.Keys(f.Elsewhere.LeftOut)) {
+		fitted.elsewhere = append(fitted.elsewhere, other)
+		fitted.HeldOut.Worst = max(fitted.HeldOut.Worst, f.Elsewhere.LeftOut[other].Worst)
+		fitted.HeldOut.Median = max(fitted.HeldOut.Median, f.Elsewhere.LeftOut[other].Median)
+		fitted.addFormats(pointsOn(other))
 	}
-	return of, nil
+	return fitted, nil
 }
 
-// learn adds what published points are of.
-func (f *Fitted) learn(p gpuPoints) {
+// addFormats adds the number formats of published points.
+func (f *Fitted) addFormats(p gpuPoints) {
 	f.types = append(f.types, p.Types...)
 	f.smallKV = f.smallKV || p.SmallKV
 }
 
-// On returns the setup with the times of an engine.
+// On returns the setup with the constants of f.
 func (s Setup) On(f Fitted) Setup {
 	s.Engine, s.Fitted = f.Engine, &f
 	return s
@@ -107,7 +107,7 @@ func (f Fitted) String() string {
 		f.Name, f.GPU, f.HeldOut.Points, 100*f.HeldOut.Median, f.worst(), f.Worst, f.Worst.measured())
 }
 
-// worst returns the largest error, and in which direction.
+// worst returns the size and the direction of the largest error.
 func (f Fitted) worst() string {
 	direction := "too fast"
 	if f.Worst.Error() > 0 {

@@ -2,26 +2,25 @@ package cost
 
 import "fmt"
 
-// A GPU is what the data sheet says, or the driver where it is named. GB are
-// 10^9 bytes. Rates are peaks; the Engine says how much of them is reached.
+// A GPU has the numbers of a data sheet. A GB is 10^9 bytes. Rates are peaks; an Engine says which fraction of them is
+// reached.
 type GPU struct {
 	Name   string `json:"name"`
-	Source string `json:"source"` // of the figures; for readers
+	Source string `json:"source"` // of the numbers; not interpreted
 
-	MemoryBytes int64   `json:"memory_bytes"`              // as the driver reports it, which is less than the name says
+	MemoryBytes int64   `json:"memory_bytes"`              // as the driver reports it, less than in the GPU's name
 	Bandwidth   float64 `json:"memory_gb_s"`               // of its memory
-	Processors  float64 `json:"multiprocessors,omitempty"` // or compute units; 0: not known
-	FP16        float64 `json:"fp16_tflops"`               // dense, sums in fp32; bf16 is the same
-	FP8         float64 `json:"fp8_tflops"`                // 0: it has none, nor of the three below
+	Processors  float64 `json:"multiprocessors,omitempty"` // or compute units; 0 if not known
+	FP16        float64 `json:"fp16_tflops"`               // dense, with sums in fp32; bf16 is the same
+	FP8         float64 `json:"fp8_tflops"`                // this and the next three are 0 if the GPU cannot do them
 	INT8        float64 `json:"int8_tops"`
 	INT4        float64 `json:"int4_tops"`
 	FP4         float64 `json:"fp4_tflops,omitempty"`
-	HostLink    float64 `json:"host_link_gb_s"`    // to the CPU's memory, one direction
-	WorkerLink  float64 `json:"worker_link_gb_s"`  // to another GPU, one direction
-	LinkLatency float64 `json:"worker_latency_us"` // of one all-reduce of few bytes
+	HostLink    float64 `json:"host_link_gb_s"`    // to the CPU's memory, in one direction
+	WorkerLink  float64 `json:"worker_link_gb_s"`  // to another GPU, in one direction
+	LinkLatency float64 `json:"worker_latency_us"` // of one small all-reduce
 
-	// ThroughHost means that GPUs cannot access each other's memory (peer-to-peer), so what
-	// they send goes through the CPU's.
+	// ThroughHost means that GPUs cannot access each other's memory (peer-to-peer) and transfer through the CPU's memory.
 	ThroughHost bool `json:"worker_link_through_host,omitempty"`
 }
 
@@ -41,7 +40,7 @@ func (g GPU) check() error {
 	)
 }
 
-// rate returns the TFLOPS with which linear layers are computed; 0: the GPU has none.
+// rate returns the TFLOPS of linear layers in a number format, or 0 if the GPU cannot compute in it.
 func (g GPU) rate(number string) float64 {
 	switch number {
 	case "", "fp16", "bf16":
@@ -58,13 +57,13 @@ func (g GPU) rate(number string) float64 {
 	return 0
 }
 
-// A figure is a number of a file, and what it may be.
+// A figure is a number in a file, and its range.
 type figure struct {
 	name               string
 	value, least, most float64
 }
 
-// within refuses a figure that is missing, negative or no sensible number.
+// within returns an error if a figure is out of its range.
 func within(figures ...figure) error {
 	for _, f := range figures {
 		if !(f.value >= f.least && f.value <= f.most) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// huggingFace is what is read of a model's config.json on Hugging Face.
+// huggingFace has the fields that are read from a model's config.json on Hugging Face.
 type huggingFace struct {
 	Architectures []string `json:"architectures"`
 
@@ -25,8 +25,8 @@ type huggingFace struct {
 	Tied       *bool `json:"tie_word_embeddings"`
 	Bias       bool  `json:"attention_bias"`
 
-	Experts         int   `json:"num_local_experts"` // of Mixtral
-	NumExperts      int   `json:"num_experts"`       // of Qwen
+	Experts         int   `json:"num_local_experts"` // in Mixtral
+	NumExperts      int   `json:"num_experts"`       // in Qwen
 	ExpertsPerToken int   `json:"num_experts_per_tok"`
 	ExpertFFN       int   `json:"moe_intermediate_size"`
 	DenseLayers     []int `json:"mlp_only_layers"`
@@ -37,7 +37,7 @@ type huggingFace struct {
 	Quantization     json.RawMessage `json:"quantization_config"`
 }
 
-// refused returns why a model of a family that no LLM describes is not simulated, by its name; "" for others.
+// refused returns why the named model is not simulated, or "" if its family is not among the unsupported ones.
 func refused(name string) string {
 	name = strings.ToLower(filepath.Base(name))
 	for _, family := range [][2]string{
@@ -47,19 +47,19 @@ func refused(name string) string {
 		{"qwen3.5", "Qwen3_5ForConditionalGeneration"},
 	} {
 		if strings.HasPrefix(name, family[0]) {
-			return unlike[family[1]]
+			return unsupported[family[1]]
 		}
 	}
 	return ""
 }
 
-// An architecture is what the config.json of its models does not say.
+// An architecture has the properties that config.json does not contain.
 type architecture struct {
-	queryBias bool // of queries, keys and values
-	headNorms bool // of queries and keys, over the elements of a head
+	queryBias bool // queries, keys and values have biases
+	headNorms bool // queries and keys are normalized over the elements of a head
 }
 
-// architectures are those whose layers are all alike and keep the keys and values of all tokens.
+// architectures are the supported ones. All their layers are equal and keep the keys and values of all tokens.
 var architectures = map[string]architecture{
 	"LlamaForCausalLM":    {},
 	"MistralForCausalLM":  {},
@@ -69,8 +69,8 @@ var architectures = map[string]architecture{
 	"Qwen3MoeForCausalLM": {headNorms: true},
 }
 
-// unlike are architectures that were asked for, and why no LLM describes them.
-var unlike = map[string]string{
+// unsupported architectures, with the reasons.
+var unsupported = map[string]string{
 	"GptOssForCausalLM":                  alternates,
 	"Gemma2ForCausalLM":                  alternates,
 	"Gemma3ForCausalLM":                  alternates,
@@ -89,7 +89,7 @@ var unlike = map[string]string{
 	"NemotronHForCausalLM":               linear,
 	"GraniteMoeHybridForCausalLM":        linear,
 	"Phi3ForCausalLM":                    "its matrices are joined",
-	"ChatGLMModel":                       "its config.json has other names",
+	"ChatGLMModel":                       "its config.json has other field names",
 	"Glm4MoeForCausalLM":                 "its first layers have no experts, and others have one that all tokens use",
 	"BailingMoeV2ForCausalLM":            "its first layers have no experts, and others have one that all tokens use",
 	"Qwen2MoeForCausalLM":                "its layers have an expert that all tokens use",
@@ -101,14 +101,14 @@ const (
 	linear     = "only some of its layers have attention"
 )
 
-// llm returns the model with its parameters counted.
+// llm returns the model and the number of its parameters.
 func (h huggingFace) llm(path string) (LLM, error) {
 	name := "model"
 	if len(h.Architectures) == 1 {
 		name = h.Architectures[0]
 	}
 	a, known := architectures[name]
-	switch why := unlike[name]; {
+	switch why := unsupported[name]; {
 	case why != "":
 		return LLM{}, fmt.Errorf("%s is not simulated: %s", name, why)
 	case !known:
@@ -148,7 +148,7 @@ func (h huggingFace) llm(path string) (LLM, error) {
 	return l, nil
 }
 
-// modelName returns the name of the folder that a config.json is in, or that of another file.
+// modelName returns the name of the folder that contains a config.json, or the name of another file.
 func modelName(path string) string {
 	if filepath.Base(path) != "config.json" {
 		return filepath.Base(path)

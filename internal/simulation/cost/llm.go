@@ -6,11 +6,10 @@ import (
 	"slices"
 )
 
-// An LLM is a decoder-only transformer, all of whose layers are alike. Figures
-// are those of the whole model, however many workers share it.
+// An LLM is a decoder-only transformer with equal layers. The numbers are those of the whole model, not of one worker.
 type LLM struct {
 	Name   string `json:"name"`
-	Source string `json:"source"` // of the figures; for readers
+	Source string `json:"source"` // of the numbers; not interpreted
 
 	Layers     int  `json:"layers"`
 	Hidden     int  `json:"hidden"` // elements of a token's state
@@ -18,55 +17,56 @@ type LLM struct {
 	KVHeads    int  `json:"kv_heads"`  // fewer than heads if groups of them share keys and values
 	HeadSize   int  `json:"head_size"` // elements
 	FFN        int  `json:"ffn"`       // elements between the matrices of the feed-forward part
-	Gated      bool `json:"gated"`     // the feed-forward part has three matrices (SwiGLU), not two
+	Gated      bool `json:"gated"`     // the feed-forward part has three matrices (SwiGLU) instead of two
 	Vocabulary int  `json:"vocabulary"`
 
-	// Parallel means that attention and the feed-forward part have the same input and are
-	// added up, so that workers add up their parts once in a layer, not twice.
+	// Parallel means that attention and the feed-forward part have the same input and their results are added, so that a
+	// layer needs one all-reduce instead of two.
 	Parallel bool `json:"parallel,omitempty"`
 
-	// Of a mixture of experts the feed-forward part is there Experts times, and a token
-	// goes through ExpertsPerToken of them. 0: there is one, for all tokens.
+	// A mixture of experts has Experts feed-forward parts in each layer, and a token goes through ExpertsPerToken of
+	// them. If Experts is 0, there is one feed-forward part for all tokens.
 	Experts         int `json:"experts,omitempty"`
 	ExpertsPerToken int `json:"experts_per_token,omitempty"`
 
 	Tied       bool  `json:"tied"`       // one matrix is both the embedding and the head
-	Parameters int64 `json:"parameters"` // all of them, norms, biases and positions included
+	Parameters int64 `json:"parameters"` // including norms, biases and positions
 
 	ParameterBytes float64 `json:"bytes_per_parameter"` // 2 for fp16, 0.5 for 4 bits
-	// of what is not in the matrices of layers: embedding, head, norms; 0: ParameterBytes
+	// bytes of a parameter outside the matrices of layers: embedding, head, norms; default ParameterBytes
 	OuterBytes float64 `json:"bytes_per_outer_parameter,omitempty"`
-	// fp16 (default), bf16, fp8, int8, int4 or fp4: in what linear layers are computed
+	// number format in which linear layers are computed: fp16 (default), bf16, fp8, int8, int4 or fp4
 	Computed  string `json:"computed_in,omitempty"`
 	KVBytes   int    `json:"bytes_per_kv_element"` // 2 for fp16, 1 for fp8
 	MaxLength int    `json:"max_length"`           // tokens of a sequence
 }
 
-// What dimensions may be, so that no product of them overflows.
+// Upper limits of dimensions, so that products do not overflow.
 const (
 	maxHeads     = 1 << 12 // also layers and elements of a head
 	maxDimension = 1 << 24
 	maxBlock     = 1 << 20
 )
 
-// KVBytesPerToken returns the keys and values of a token over all layers. The copies
-// that workers keep who share a head are not counted.
+// KVBytesPerToken returns the bytes of a token's keys and values in all layers. Copies of a head on several workers are
+// not counted.
 func (l LLM) KVBytesPerToken() int64 { return l.kvBytes(1, 1) }
 
-// kvBytes returns one worker's keys and values of tokens over all layers (scheduling/vllm/v0/RULES.md §7).
+// kvBytes returns the bytes of keys and values of tokens in all layers of one worker (scheduling/vllm/v0/RULES.md §7).
 func (l LLM) kvBytes(workers, tokens int) int64 {
 	return 2 * int64(l.Layers) * int64(tokens) * int64(l.workerKVHeads(workers)*l.HeadSize*l.KVBytes)
 }
 
-// workerKVHeads returns the KV heads of a worker: an equal share, or one if there are more workers.
+// workerKVHeads returns the number of KV heads of a worker: an equal share, or one if there are more workers than
+// heads.
 func (l LLM) workerKVHeads(workers int) int { return max(1, l.KVHeads/workers) }
 
-// splits reports whether the heads can be shared out evenly: a worker has whole
-// heads, and those of a worker read keys and values that it has.
+// splits returns an error if the heads cannot be divided evenly. A worker has whole heads, and it has the keys and
+// values that they read.
 func (l LLM) splits(workers int) error {
 	switch {
 	case workers < 1:
-		return fmt.Errorf("%d workers: it takes at least 1", workers)
+		return fmt.Errorf("%d workers: want at least 1", workers)
 	case l.Heads%workers != 0:
 		return fmt.Errorf("%d workers cannot share the %d heads of %s evenly", workers, l.Heads, l.Name)
 	case l.KVHeads%workers != 0 && workers%l.KVHeads != 0:
@@ -76,14 +76,14 @@ func (l LLM) splits(workers int) error {
 	return nil
 }
 
-// layerMatrices returns one worker's parameters in all layers, of all experts.
+// layerMatrices returns one worker's parameters in the matrices of all layers, with all experts.
 func (l LLM) layerMatrices(workers int) float64 {
 	return l.sharedMatrices(workers) + float64(l.Experts)*l.expertMatrices(workers)
 }
 
-// sharedMatrices returns one worker's parameters that multiply every token.
+// sharedMatrices returns one worker's parameters in the matrices of layers that every token is multiplied by.
 func (l LLM) sharedMatrices(workers int) float64 {
-	query := float64(l.Heads*l.HeadSize) / float64(workers) // and output
+	query := float64(l.Heads*l.HeadSize) / float64(workers) // the output has as many
 	keys := float64(l.workerKVHeads(workers) * l.HeadSize)
 	attention := float64(l.Layers) * float64(l.Hidden) * (2*query + 2*keys)
 	if l.Experts > 0 {
@@ -92,8 +92,7 @@ func (l LLM) sharedMatrices(workers int) float64 {
 	return attention + l.expertMatrices(workers)
 }
 
-// expertMatrices returns the parameters of one feed-forward part in all layers, by the number
-// of workers: they share each one, or have whole ones.
+// expertMatrices returns the parameters of one feed-forward part in all layers, divided by the number of workers.
 func (l LLM) expertMatrices(workers int) float64 {
 	return l.feedForward() * float64(l.Layers) * float64(l.Hidden) * float64(l.FFN) / float64(workers)
 }
@@ -106,12 +105,12 @@ func (l LLM) feedForward() float64 {
 	return 2
 }
 
-// headMatrix returns one worker's parameters that make logits.
+// headMatrix returns one worker's parameters in the matrix that computes logits.
 func (l LLM) headMatrix(workers int) float64 {
 	return float64(l.Vocabulary) * float64(l.Hidden) / float64(workers)
 }
 
-// matrices returns the parameters of one worker that are shared out.
+// matrices returns one worker's parameters in the matrices of layers, the embedding and the head.
 func (l LLM) matrices(workers int) float64 {
 	if l.Tied {
 		return l.layerMatrices(workers) + l.headMatrix(workers)
@@ -119,9 +118,8 @@ func (l LLM) matrices(workers int) float64 {
 	return l.layerMatrices(workers) + 2*l.headMatrix(workers)
 }
 
-// activations returns the elements of a token's states that one worker writes and reads in all
-// layers if each goes through memory once: input, norm and sum of both parts of a layer, and
-// what is between the matrices of the feed-forward part.
+// activations returns how many elements of a token's states one worker writes and reads in all layers if each is in
+// memory once: input, norm and sum of both parts of a layer, and the states between the feed-forward matrices.
 func (l LLM) activations(workers int) float64 {
 	wide := l.feedForward() * float64(max(1, l.ExpertsPerToken)) * float64(l.FFN) / float64(workers)
 	return float64(l.Layers) * (8*float64(l.Hidden) + wide)
@@ -135,8 +133,8 @@ func (l LLM) allReduces() float64 {
 	return 2
 }
 
-// weightBytes returns what the parameters of one worker take. Matrices are shared
-// out; each worker has its own copy of the rest, as in the paper's artifact.
+// weightBytes returns the bytes of one worker's parameters. Matrices are divided among workers; each worker has a copy
+// of the other parameters, as in the paper's artifact.
 func (l LLM) weightBytes(workers int) float64 {
 	layers := l.layerMatrices(workers)
 	return l.ParameterBytes*layers + l.outerBytes()*(l.matrices(workers)-layers+float64(l.Parameters)-l.matrices(1))
@@ -145,9 +143,8 @@ func (l LLM) weightBytes(workers int) float64 {
 // outerBytes returns the bytes of a parameter outside the matrices of layers.
 func (l LLM) outerBytes() float64 { return cmp.Or(l.OuterBytes, l.ParameterBytes) }
 
-// activationElements returns the most that n tokens need at once: logits and
-// their normalized form, or input, output and residual of a layer's widest
-// matrix (the artifact's estimate).
+// activationElements returns the artifact's estimate of the elements that tokens need at once. It is the larger of two
+// numbers: the logits and their normalized form, or the input, output and residual of a layer's widest matrix.
 func (l LLM) activationElements(tokens, workers int) float64 {
 	n, wide := float64(tokens), float64(l.FFN)
 	if l.Gated {
@@ -157,9 +154,9 @@ func (l LLM) activationElements(tokens, workers int) float64 {
 	return max(2*n*float64(l.Vocabulary), 2*n*(wide/float64(workers)+float64(l.Hidden)))
 }
 
-// activationsV1 returns the bytes that vLLM V1's profiling run finds in use besides weights: in a layer's feed-forward
-// part what is before and after the activation function, and the states, residuals and norms; and the logits of all
-// sequences in fp32.
+// activationsV1 returns the bytes that vLLM V1's profiling run finds in use besides weights: the input and output of
+// the activation function in a feed-forward part, the states, residuals and norms, and the logits of seqs sequences in
+// fp32.
 func (l LLM) activationsV1(tokens, seqs, workers int) float64 {
 	wide := 1.5 * float64(l.FFN) / float64(workers)
 	if l.Gated {
@@ -201,15 +198,16 @@ func (l LLM) check() error {
 	}
 	if l.Experts < 0 || l.Experts > maxHeads || l.ExpertsPerToken < 0 || l.ExpertsPerToken > l.Experts || l.Experts > 0 &&
 		l.ExpertsPerToken == 0 {
-		return fmt.Errorf("experts is %d, of which experts_per_token, %d, has to be a part", l.Experts, l.ExpertsPerToken)
+		return fmt.Errorf("experts is %d and experts_per_token is %d, must be from 1 to experts", l.Experts,
+			l.ExpertsPerToken)
 	}
 	if l.Heads%l.KVHeads != 0 {
-		return fmt.Errorf("heads is %d, which kv_heads, %d, does not divide", l.Heads, l.KVHeads)
+		return fmt.Errorf("heads is %d, must be a multiple of kv_heads, which is %d", l.Heads, l.KVHeads)
 	}
-	// Norms, biases and positions are far below 5 % of anything that is served.
+	// Norms, biases and positions are far below 5 % of the parameters of any model.
 	if all := l.matrices(1); float64(l.Parameters) < all || float64(l.Parameters) > 1.05*all {
-		return fmt.Errorf("parameters is %d, but the matrices of these dimensions have %.0f, and little can be added to "+
-			"them; are gated and tied right?", l.Parameters, all)
+		return fmt.Errorf("parameters is %d, must be at most 5 %% more than the %.0f in the matrices of these dimensions; "+
+			"are gated and tied right?", l.Parameters, all)
 	}
 	return nil
 }

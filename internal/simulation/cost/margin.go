@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// A Margin is how far off answers were for servers of publishers to whose points nothing was fitted.
+// A Margin is the range of prediction errors on servers of publishers whose points were not used in the fit.
 type Margin struct {
-	// the time that iterations took, as a multiple of what is simulated: at least and at most
+	// Least and Most bound the measured time of iterations, as a multiple of the simulated time.
 	Least float64 `json:"least"`
 	Most  float64 `json:"most"`
 
@@ -17,11 +17,11 @@ type Margin struct {
 	Publishers []string `json:"publishers"`
 
 	First FirstToken `json:"-"`
-	gpu   string     // "": of all GPUs, as nobody else published anything on this one
+	gpu   string     // "" if the margin is that of all GPUs, because only one publisher measured this one
 }
 
-// FirstToken is the part of a first token's time that no iteration accounts for, in ms: HTTP, tokenizing, and the
-// way of the token to the client. Servers differ by more than GPUs do.
+// FirstToken is the part of the time to the first token that is outside iterations, in ms: HTTP, tokenizing, and
+// sending the token to the client. It differs more between servers than between GPUs.
 type FirstToken struct {
 	Least      float64  `json:"least_ms"`
 	Likely     float64  `json:"likely_ms"`
@@ -30,7 +30,7 @@ type FirstToken struct {
 	Publishers []string `json:"publishers"`
 }
 
-// margins is the format of published/margins.json, which the program scenario/testdata/margins writes.
+// margins is the format of published/margins.json, written by the program scenario/testdata/margins.
 type margins struct {
 	First     FirstToken        `json:"first_token"`
 	GPUs      map[string]Margin `json:"gpus"`
@@ -45,8 +45,8 @@ var readMargins = sync.OnceValue(func() (m margins) {
 	return m
 })
 
-// Margin returns how far off the answers of a setup may be, nil if nothing is known: its times are measured, or chosen
-// by hand.
+// Margin returns the range of prediction errors for the setup. It returns nil if times are measured or chosen by hand,
+// for which the range is not known.
 func (s Setup) Margin() *Margin {
 	if s.Fitted == nil || s.Linear != nil {
 		return nil
@@ -61,7 +61,7 @@ func (s Setup) Margin() *Margin {
 	return &m
 }
 
-// String says what the margin rests on.
+// String describes the margin and its source in one line.
 func (m *Margin) String() string {
 	on := "any GPU, as nobody else published anything on this one"
 	if m.gpu != "" {
@@ -73,16 +73,16 @@ func (m *Margin) String() string {
 		strings.Join(m.First.Publishers, ", "))
 }
 
-// FirstToken returns the seconds that a model adds to the time of each first token, and so of each whole answer.
+// FirstToken returns the seconds outside iterations that are added to the time to each first token.
 func (m *Model) FirstToken() float64 { return m.first }
 
-// Within returns the model with iterations that take a number of times as long, and other seconds for FirstToken.
-func (m *Model) Within(times, first float64) *Model {
+// Within returns the model with iteration times multiplied by factor, and with FirstToken set to first seconds.
+func (m *Model) Within(factor, first float64) *Model {
 	c := *m
 	for _, part := range []*float64{&c.base, &c.seq, &c.context, &c.prompt, &c.launches, &c.reduce, &c.state,
 		&c.weights, &c.token, &c.logits, &c.promptPair, &c.promptKV, &c.swapBlock, &c.swapEach, &c.copyBlock,
 		&c.experts.all, &c.experts.token} {
-		*part *= times
+		*part *= factor
 	}
 	c.first = first
 	return &c

@@ -2,18 +2,17 @@ package cost
 
 import "fmt"
 
-// A Fit is how well a line fits what it was fitted to, as errors of measurements
-// that were left out. Relative: 0.1 is 10 %.
+// A Fit has the errors of a fit on measurements that were left out of it. Errors are relative: 0.1 is 10 %.
 type Fit struct {
 	Points   int     `json:"points"`
-	Measured int     `json:"measurements,omitempty"` // that the points are merged of; 0: one each
+	Measured int     `json:"measurements,omitempty"` // that were merged into the points; 0 if they were not merged
 	Median   float64 `json:"median_error"`
 	Worst    float64 `json:"worst_error"`
-	Range    *Range  `json:"range,omitempty"` // nil: not known
+	Range    *Range  `json:"range,omitempty"` // nil if not known
 }
 
-// A Range is what the measured iterations computed. Contexts are tokens of each sequence, and like the
-// sequences those of iterations with decodes; without any they are 0.
+// A Range says how large the measured iterations were. Sequences and contexts (tokens of each sequence) are those of
+// iterations with decodes, and 0 if there were none.
 type Range struct {
 	LeastSeqs    float64 `json:"least_sequences"`
 	MostSeqs     float64 `json:"most_sequences"`
@@ -22,7 +21,7 @@ type Range struct {
 	MostPrompt   float64 `json:"most_prompt_tokens"`
 }
 
-// String is empty where nothing is known.
+// String returns "" if r is nil.
 func (r *Range) String() string {
 	if r == nil {
 		return ""
@@ -41,28 +40,27 @@ func (r *Range) String() string {
 	return text
 }
 
-// alike is the factor by which a quantity has to vary so that its time can be separated from that of others.
-const alike = 2
+// minVariation is the factor by which a quantity must vary for its time to be separable from other times.
+const minVariation = 2
 
-// doubts returns what such measurements cannot show, however small the errors are.
+// doubts returns what the measurements cannot show, even if the errors are small.
 func (r *Range) doubts() (all []string) {
-	if r.MostSeqs < alike*r.LeastSeqs {
+	if r.MostSeqs < minVariation*r.LeastSeqs {
 		all = append(all, "all batches have about the same size, so times of other sizes are a guess")
 	}
-	if r.MostContext < alike*r.LeastContext {
+	if r.MostContext < minVariation*r.LeastContext {
 		all = append(all, "all sequences are about equally long, so times of other lengths are a guess")
 	}
 	if r.MostPrompt == 0 {
-		all = append(all, "without prompts, so these cost nothing")
+		all = append(all, "without prompts, so prompts take no time")
 	}
 	return all
 }
 
-// leastPoints is how many measurements it takes for a fit to say anything about
-// what was not measured.
+// leastPoints is the least number of points for which errors on other points are stated.
 const leastPoints = 8
 
-// Enough reports whether there are enough points to state errors of other points.
+// Enough reports whether there are enough points to state errors on other points.
 func (f Fit) Enough() bool { return f.Points >= leastPoints }
 
 func (f Fit) String() string {
@@ -85,18 +83,18 @@ func (f Fit) errors() string {
 		100*f.Worst)
 }
 
-// Measured is a cost file, as llmsim calibrate writes it: a line through times
-// that were measured on one model and machine.
+// Measured is a cost file, written by llmsim calibrate: a line fitted to times that were measured with one model on one
+// machine.
 type Measured struct {
 	Name   string  `json:"name"`
 	Source string  `json:"source"`
-	LLM    string  `json:"model,omitempty"` // that was served, as the measurements name it; "": not known
+	LLM    string  `json:"model,omitempty"` // name of the model in the measurements; "" if not known
 	Linear Linear  `json:"linear_ms"`
 	Spread *Spread `json:"spread,omitempty"`
 	Fit    Fit     `json:"fit"`
 }
 
-// String says what was measured, and with which errors.
+// String describes the measurements and the errors of the fit.
 func (m *Measured) String() string {
 	name := m.Name
 	if m.LLM != "" {
@@ -123,7 +121,7 @@ func OpenMeasured(path string) (Measured, error) {
 	return m, nil
 }
 
-// Timed returns the setup with the times of a cost file in place of its own.
+// Timed returns the setup with the times of a cost file.
 func (s Setup) Timed(m Measured) Setup {
 	line := m.Linear
 	s.Linear, s.Measured = &line, &m

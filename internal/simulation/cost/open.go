@@ -17,24 +17,24 @@ import (
 )
 
 var (
-	// ErrUnknown is wrapped when nothing built in has the name.
+	// ErrUnknown is wrapped when a name is not built in.
 	ErrUnknown = errors.New("unknown name")
-	// ErrFile is wrapped when a file, or a figure, cannot be used.
+	// ErrFile is wrapped when a file or one of its numbers cannot be used.
 	ErrFile = errors.New("bad setup")
 )
 
-// What is built in: files like the user's, named by kind and name.
+// Built-in files, in the format of users' files.
 //
 //go:embed setups llms gpus
 var builtIn embed.FS
 
-// Setups, LLMs and GPUs are the names of what is built in, sorted.
+// Setups returns the names of the built-in setups, sorted.
 func Setups() []string { return names("setups") }
 
-// LLMs: see Setups.
+// LLMs returns the names of the built-in models, sorted.
 func LLMs() []string { return names("llms") }
 
-// GPUs: see Setups.
+// GPUs returns the names of the built-in GPUs, sorted.
 func GPUs() []string { return names("gpus") }
 
 func names(kind string) []string {
@@ -49,8 +49,8 @@ func names(kind string) []string {
 	return all
 }
 
-// OpenLLM reads a built-in model, a file like one, or the config.json of a model on Hugging Face. The error wraps
-// ErrUnknown or ErrFile.
+// OpenLLM reads a built-in model, a file in the same format, or the config.json of a model on Hugging Face. The error
+// wraps ErrUnknown or ErrFile.
 func OpenLLM(name string) (LLM, error) {
 	l, err := readLLM(name)
 	if err != nil {
@@ -95,8 +95,8 @@ func OpenGPU(name string) (GPU, error) {
 	return g, nil
 }
 
-// Open reads a built-in setup or a file, and the model and GPU it names. A file
-// in a file is looked for beside it. The error wraps ErrUnknown or ErrFile.
+// Open reads a built-in setup or a file, and the model and GPU that it names. Relative paths in a file start at its
+// folder. The error wraps ErrUnknown or ErrFile.
 func Open(name string) (Setup, error) {
 	file := struct {
 		Name    string  `json:"name"`
@@ -131,8 +131,8 @@ func Open(name string) (Setup, error) {
 	return s, nil
 }
 
-// meant asks for the known names that begin as one does, or the one that it is nearest to.
-func meant(name string, known []string) string {
+// suggestion returns a question that names the known names with the prefix name, or else the most similar one.
+func suggestion(name string, known []string) string {
 	name = strings.ToLower(name)
 	var all []string
 	for _, k := range known {
@@ -146,25 +146,24 @@ func meant(name string, known []string) string {
 	return ""
 }
 
-// isFile reports whether a name is of a file and not of something built in.
+// isFile reports whether name is a file's, not a built-in name.
 func isFile(name string) bool {
 	return strings.HasSuffix(name, ".json") || strings.ContainsRune(name, filepath.Separator)
 }
 
-// read decodes what is built in, or a file, without accepting fields that mean
-// nothing: a figure under a misspelt name would be lost.
+// read decodes a built-in file of a kind, or the user's file. Unknown fields are errors.
 func read(kind, name string, into any) error {
 	if isFile(name) {
 		return readFile(name, into)
 	}
 	text, err := builtIn.ReadFile(kind + "/" + name + ".json")
 	if err != nil {
-		like := ""
+		example := ""
 		if kind == "llms" {
-			like = ", such as the model's config.json on Hugging Face"
+			example = ", such as the model's config.json on Hugging Face"
 		}
-		return fmt.Errorf("%w%s; known are %s, or give a .json file%s", ErrUnknown, meant(name, names(kind)),
-			strings.Join(names(kind), ", "), like)
+		return fmt.Errorf("%w%s; known are %s, or give a .json file%s", ErrUnknown, suggestion(name, names(kind)),
+			strings.Join(names(kind), ", "), example)
 	}
 	return decode(text, into)
 }
@@ -177,7 +176,7 @@ func readFile(path string, into any) error {
 	return decode(text, into)
 }
 
-// embedded decodes a file that is embedded, and so is valid.
+// embedded decodes an embedded file and panics if it is not valid.
 func embedded(text []byte, into any) {
 	if err := json.Unmarshal(text, into); err != nil {
 		panic(err)

@@ -199,7 +199,7 @@ func TestHeadsThatCannotBeSharedOutAreRefused(t *testing.T) {
 	}
 	s.Workers, s.LLM.KVHeads = 1, 5
 	_, err = s.Model(16)
-	require.ErrorContains(t, err, "heads is 28, which kv_heads, 5, does not divide")
+	require.ErrorContains(t, err, "heads is 28, must be a multiple of kv_heads, which is 5")
 }
 
 // Ensure that a number of parameters that the dimensions cannot have is refused:

@@ -19,7 +19,7 @@ func (s Setup) checkParallel() error {
 	case s.Stages < 0 || s.LLM.Layers%s.stages() != 0:
 		return fmt.Errorf("%d stages cannot share the %d layers of %s evenly", s.Stages, s.LLM.Layers, s.LLM.Name)
 	case s.ExpertsApart && s.LLM.Experts == 0:
-		return fmt.Errorf("%s is no mixture of experts, so its experts cannot be apart", s.LLM.Name)
+		return fmt.Errorf("--experts-apart: %s is no mixture of experts", s.LLM.Name)
 	case s.ExpertsApart && s.LLM.Experts%s.Workers != 0:
 		return fmt.Errorf("%d workers cannot share the %d experts of %s evenly", s.Workers, s.LLM.Experts, s.LLM.Name)
 	case s.Linear != nil && (s.stages() > 1 || s.ExpertsApart):
@@ -28,7 +28,7 @@ func (s Setup) checkParallel() error {
 	return within(figure{"swap_gb_s", s.SwapGigabytes, 0, 1e9})
 }
 
-// unmeasured names what no measurement that is built in has to do with.
+// unmeasured names the properties of the setup that no built-in measurement has.
 func (s Setup) unmeasured() string {
 	var all []string
 	if s.stages() > 1 {
@@ -62,13 +62,13 @@ func (l LLM) numbers() string {
 	return cmp.Or(l.Computed, "fp16")
 }
 
-// blockBytes returns what a GPU holds of a block: the layers of its stage.
+// blockBytes returns the bytes of a block on one GPU, for the layers of its stage.
 func (s Setup) blockBytes(tokens int) int64 {
 	return s.LLM.kvBytes(s.Workers, tokens) / int64(s.stages())
 }
 
-// stageWeights returns the bytes of weights on the fullest GPU: with several stages the first
-// has the embedding and the last the head, so that none has both.
+// stageWeights returns the bytes of weights on the fullest GPU. With several stages, no GPU has both the embedding,
+// which is on the first stage, and the head, which is on the last.
 func (s Setup) stageWeights() float64 {
 	n, l := float64(s.stages()), s.LLM
 	if n == 1 {
@@ -78,19 +78,19 @@ func (s Setup) stageWeights() float64 {
 	return l.ParameterBytes*l.layerMatrices(s.Workers)/n + l.outerBytes()*(l.headMatrix(s.Workers)+rest)
 }
 
-// pipeline: as many batches are under way as there are stages (vLLM's
-// max_concurrent_batches), each with its part of the sequences, so a sequence has its
-// next token after every stage has computed every batch. Each batch reads all weights, as
-// without stages; what grows with the tokens of a batch is divided by the stages. Between
-// stages the state of each token is sent to the next one. All stages are equally slow,
-// and no stage waits: a bound from below. So is the head divided by the stages, although it
-// is on the last one alone and every token passes it.
+// pipeline changes the times of m for pipeline parallelism. There are as many concurrent batches as stages (vLLM's
+// max_concurrent_batches), each with its share of the sequences, so a sequence gets its next token after every stage
+// has computed every batch. Each batch reads all weights, as without stages. Times that grow with the tokens of a batch
+// are divided by the number of stages. Each stage sends the state of each token to the next.
+//
+// The times are a lower bound: all stages take equally long, no stage waits, and the time of the head is divided by the
+// number of stages, although it is on the last one only.
 func (s Setup) pipeline(m *Model) {
 	if s.stages() == 1 {
 		return
 	}
 	n := float64(s.stages())
-	m.base += (n - 1) * milli * s.Engine.Base // of each stage
+	m.base += (n - 1) * milli * s.Engine.Base // roofline added one
 	for _, part := range []*float64{&m.seq, &m.context, &m.prompt, &m.state, &m.token, &m.logits, &m.promptPair,
 		&m.promptKV, &m.experts.token} {
 		*part /= n
@@ -102,14 +102,14 @@ func (s Setup) pipeline(m *Model) {
 	m.prompt += hop
 }
 
-// experts is what those of a mixture cost, in seconds, on one worker.
+// experts has the costs of a mixture of experts on one worker.
 type experts struct {
-	all     float64 // to read all of them
-	unused  float64 // the probability that a token does not go through a given one
-	token   float64 // to compute a token
+	all     float64 // seconds to read all experts
+	unused  float64 // the probability that a token does not use a given expert
+	token   float64 // seconds to compute a token
 	picks   float64 // experts of a token
-	workers float64 // that experts are divided among; 1: all workers share each one
-	batches float64 // that a step is divided into, by stages
+	workers float64 // with expert parallelism, the number of workers; otherwise 1
+	batches float64 // of an iteration: the number of stages
 }
 
 func (s Setup) experts(bandwidth, flops float64) experts {
@@ -128,11 +128,10 @@ func (s Setup) experts(bandwidth, flops float64) experts {
 	return x
 }
 
-// seconds returns how long n tokens take to read the experts that they go through, and to be
-// computed there. Tokens choose each expert equally often and independently: then an
-// expert is read with the probability 1 - unused^n. Where experts are apart, all wait for
-// the worker with the most tokens: of n picks thrown at w workers the fullest has about
-// n/w + √(2 n/w ln w) (Raab and Steger, "Balls into bins", 1998).
+// seconds returns how long it takes to read the experts that n tokens use, and to compute the tokens. Tokens choose all
+// experts with the same probability and independently, so the probability that an expert is read is 1 - unused^n. With
+// expert parallelism, all workers wait for the one with the most tokens. If n tokens are divided among w workers at
+// random, it has about n/w + √(2 n/w ln w) of them (Raab and Steger, "Balls into bins", 1998).
 func (x experts) seconds(n float64) (read, compute float64) {
 	batch := n / x.batches
 	read = x.all * (1 - math.Pow(x.unused, batch))
@@ -153,11 +152,11 @@ func (s Setup) swapLink() float64 {
 	return link
 }
 
-// int4Bytes are those of a weight in 4 bits with a scale of 16 and a zero of 4 bits for
-// each 128, as AWQ and GPTQ store it (group size 128).
+// int4Bytes is the size of a weight in 4 bits, with a 16-bit scale and a 4-bit zero point for each group of 128
+// weights, as AWQ and GPTQ store it.
 const int4Bytes = (4 + 20.0/128) / 8
 
-// fp4Bytes are those of a weight in 4 bits with a scale of 8 for each 16 (NVFP4).
+// fp4Bytes is the size of a weight in 4 bits, with an 8-bit scale for each group of 16 weights (NVFP4).
 const fp4Bytes = (4 + 8.0/16) / 8
 
 // Quantised returns the setup with weights, and with keys and values, stored in the given types;
@@ -191,8 +190,8 @@ func (s Setup) Quantised(weights, kv string) (Setup, error) {
 		return s, fmt.Errorf("%w: keys and values in %q: want fp16, bf16, fp8 or int8", ErrFile, kv)
 	}
 	if s.Linear != nil && weights+kv != "" {
-		return s, fmt.Errorf("%w: %s: times measured with other numbers say nothing of weights in %q, keys and values in %q",
-			ErrFile, s.Name, weights, kv)
+		return s, fmt.Errorf("%w: %s: the times were measured with other number formats than weights in %q, keys and values "+
+			"in %q", ErrFile, s.Name, weights, kv)
 	}
 	if err := s.check(); err != nil {
 		return s, fmt.Errorf("%w: %s: %w", ErrFile, s.Name, err)

@@ -6,39 +6,38 @@ import (
 	"math"
 )
 
-// ErrMemory is wrapped when a model and one block do not fit on its GPUs.
+// ErrMemory is wrapped when a model and one block do not fit on the GPUs.
 var ErrMemory = errors.New("does not fit")
 
-// Memory is how much of a GPU is for blocks.
+// Memory says how the memory for blocks is computed.
 type Memory struct {
-	Utilization float64 `json:"utilization"`     // part of the GPU's memory that may be used
-	Tokens      int     `json:"batched_tokens"`  // most in one iteration: what activations are made for
+	Utilization float64 `json:"utilization"`     // fraction of the GPU's memory that may be used
+	Tokens      int     `json:"batched_tokens"`  // largest number in one iteration; determines the size of activations
 	Workspace   int64   `json:"workspace_bytes"` // of libraries
-	Swap        int64   `json:"swap_bytes"`      // of CPU memory for each GPU
+	Swap        int64   `json:"swap_bytes"`      // CPU memory for the blocks of each GPU
 }
 
-// DefaultMemory is that of the paper's artifact (simulation/PAPER.md §1). vLLM's own defaults
-// are a utilization of 0.9 and 4 GiB to swap to (scheduling/vllm/v0/RULES.md §7).
+// DefaultMemory has the values of the paper's artifact (simulation/PAPER.md §1). vLLM's defaults are a utilization of
+// 0.9 and 4 GiB for swapping (scheduling/vllm/v0/RULES.md §7).
 var DefaultMemory = Memory{Utilization: 0.95, Tokens: 2560, Workspace: 1 << 30, Swap: 20 << 30}
 
 const (
-	activationBytes = 2  // fp16, however weights are stored
-	paperBlock      = 16 // tokens; the pool is counted in these
+	activationBytes = 2  // fp16, for all formats of weights
+	paperBlock      = 16 // tokens; Pool computes the memory of whole blocks of this size
 )
 
-// Of vLLM V1, from the medians of what the fitted half of published pools leaves besides weights
-// (published/memory.json, TestPoolsOfVLLMV1).
+// Constants of vLLM V1: medians over the fitted half of published pool sizes (published/memory.json,
+// TestPoolsOfVLLMV1).
 const (
-	workspaceV1  = 348 << 20 // bytes that libraries use besides activationsV1
-	sortedLogits = 9.4       // copies of all logits in fp32 that a sampler holds that sorts them
+	workspaceV1  = 348 << 20 // bytes of libraries, in addition to activationsV1
+	sortedLogits = 9.4       // copies of all logits in fp32 that a sorting sampler needs
 )
 
-// Pool returns how many blocks of blockSize tokens fit, on the GPUs and on the CPU.
-// Workers hold their part of every block, so it is the number for each of them.
+// Pool returns how many blocks of block tokens fit on the GPUs and in the CPU's memory. Each worker holds its part of
+// every block.
 //
-// The memory is what whole blocks of 16 take, whatever the block size, so that
-// systems with different blocks have the same bytes. The error wraps ErrMemory
-// if not one block fits, or ErrFile.
+// The memory is rounded down to whole blocks of 16 tokens for every block size, so that systems with different block
+// sizes have the same memory. The error wraps ErrMemory if no block fits, or ErrFile.
 func (s Setup) Pool(block int) (gpu, cpu int, err error) {
 	if err := s.check(); err != nil {
 		return 0, 0, fmt.Errorf("%w: %s: %w", ErrFile, s.Name, err)
@@ -54,16 +53,16 @@ func (s Setup) Pool(block int) (gpu, cpu int, err error) {
 	return gpu, cpu, nil
 }
 
-// paperBlocks returns how many blocks of 16 tokens fit, on each GPU and on the CPU; 0 if none does.
+// paperBlocks returns how many blocks of 16 tokens fit on each GPU and in the CPU's memory.
 func (s Setup) paperBlocks() (gpu, cpu int) {
 	bytes := s.blockBytes(paperBlock)
-	left := float64(s.GPU.MemoryBytes)*s.Memory.Utilization - float64(s.besides())
-	return max(0, int(math.Floor(left/float64(bytes)))), int(s.Memory.Swap / bytes)
+	free := float64(s.GPU.MemoryBytes)*s.Memory.Utilization - float64(s.used())
+	return max(0, int(math.Floor(free/float64(bytes)))), int(s.Memory.Swap / bytes)
 }
 
-// besides returns the bytes of each GPU that a profiling run would find in use besides blocks: the weights,
-// activations and the workspace of libraries.
-func (s Setup) besides() int64 {
+// used returns the bytes of each GPU that a profiling run finds in use without blocks: the weights, activations and the
+// workspace of libraries.
+func (s Setup) used() int64 {
 	activations := activationBytes * s.LLM.activationElements(s.Memory.Tokens, s.Workers)
 	workspace := s.Memory.Workspace
 	if s.Sequences > 0 {
@@ -76,22 +75,20 @@ func (s Setup) besides() int64 {
 }
 
 func (s Setup) tooLarge(block int) error {
-	need := s.besides() + s.blockBytes(max(block, paperBlock))
+	need := s.used() + s.blockBytes(max(block, paperBlock))
 	missing := need - int64(float64(s.GPU.MemoryBytes)*s.Memory.Utilization)
 	advice := "no number of workers would do"
-	if w := s.enough(block); w > 0 {
+	if w := s.leastWorkers(block); w > 0 {
 		advice = fmt.Sprintf("%d workers would do", w)
 	}
 	return fmt.Errorf("%w: %s and one block of %d tokens need %.1f GB (%d bytes) more than %g of the %.1f GB of each "+
-		"%s; %s",
-		ErrMemory, s.LLM.Name, block, float64(missing)/1e9, missing, s.Memory.Utilization,
-		float64(s.GPU.MemoryBytes)/1e9,
-		s.GPU.Name, advice)
+		"%s; %s", ErrMemory, s.LLM.Name, block, float64(missing)/1e9, missing, s.Memory.Utilization,
+		float64(s.GPU.MemoryBytes)/1e9, s.GPU.Name, advice)
 }
 
-// enough returns the least number of workers that hold a sequence of the model's full
-// length, and a block; 0 if there is none.
-func (s Setup) enough(block int) int {
+// leastWorkers returns the least number of workers, more than the setup's, whose memory holds a block and a sequence of
+// the model's greatest length. It returns 0 if there is none.
+func (s Setup) leastWorkers(block int) int {
 	for s.Workers++; s.Workers <= s.LLM.Heads; s.Workers++ {
 		if s.LLM.splits(s.Workers) != nil {
 			continue

@@ -91,7 +91,7 @@ func TestEachWorkersMemoryAddsUp(t *testing.T) {
 	const logits = 2 * 2560 * 50272 * 2
 	// The artifact counts 2 positions and the last norm less: 20,480 parameters.
 	require.EqualValues(t, 25_706_905_600+2*20_480, s.LLM.weightBytes(1))
-	require.EqualValues(t, 25_706_905_600+2*20_480+logits+(1<<30), s.besides())
+	require.EqualValues(t, 25_706_905_600+2*20_480+logits+(1<<30), s.used())
 	require.EqualValues(t, 514_785_280, logits)
 
 	big := setup(t, "paper-opt-66b")

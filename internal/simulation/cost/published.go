@@ -8,33 +8,33 @@ import (
 	"sync"
 )
 
-// gpuPoints has the points of vLLM V1 on a GPU that were held out, with what was predicted of them, as
-// TestHeldOutPointsHaveTheirPredictions writes them.
+// gpuPoints has the points of vLLM V1 on a GPU that were held out of the fit, and their predictions.
+// TestHeldOutPointsHaveTheirPredictions writes the file.
 type gpuPoints struct {
 	GPU     string      `json:"gpu"`
-	Points  int         `json:"points"`   // of both halves
-	Types   []string    `json:"types"`    // of the weights of these
-	SmallKV bool        `json:"small_kv"` // some have keys and values in 8 bits
+	Points  int         `json:"points"`   // in both halves
+	Types   []string    `json:"types"`    // number formats of the weights in all points
+	SmallKV bool        `json:"small_kv"` // some points have keys and values in 8 bits
 	HeldOut []Published `json:"held_out"`
 }
 
-// A Published is a published measurement of batches whose size and lengths are known.
+// A Published is a published measurement of batches of known sizes and lengths.
 type Published struct {
 	Version string `json:"version"`
 	GPU     string `json:"gpu,omitempty"`
 	DType   string `json:"dtype"`        // of weights and linear layers
-	KV      string `json:"kv,omitempty"` // of keys and values; absent: 16 bits
+	KV      string `json:"kv,omitempty"` // of keys and values; default 16 bits
 
 	Model   string  `json:"model"`
 	Workers int     `json:"workers"`
-	Batch   int     `json:"batch"`  // sequences at once
-	Prompt  int     `json:"prompt"` // tokens of each sequence
-	Output  int     `json:"output"` // tokens of each answer, the mean
+	Batch   int     `json:"batch"`  // concurrent sequences
+	Prompt  int     `json:"prompt"` // tokens of each prompt
+	Output  int     `json:"output"` // mean tokens of an answer
 	Metric  string  `json:"metric"` // see Seconds
 	Value   float64 `json:"value"`
-	Budget  int     `json:"max_num_batched_tokens"` // tokens in an iteration
+	Budget  int     `json:"max_num_batched_tokens"`
 
-	Predicted float64 `json:"predicted_s,omitempty"` // s, with the constants of the GPU
+	Predicted float64 `json:"predicted_s,omitempty"` // with the constants of the GPU
 }
 
 //go:embed published/held-out.json
@@ -51,10 +51,10 @@ var heldOut = sync.OnceValue(func() []gpuPoints {
 	return all
 })
 
-// HeldOut returns the points of vLLM V1 on a GPU that nothing was fitted to.
+// HeldOut returns the points of vLLM V1 on a GPU that were not used in the fit.
 func HeldOut(gpu string) []Published { return slices.Clone(pointsOn(gpu).HeldOut) }
 
-// pointsOn returns the points on a GPU, none if nothing is published on it.
+// pointsOn returns the points on a GPU, or none if nothing is published on it.
 func pointsOn(gpu string) gpuPoints {
 	for _, p := range heldOut() {
 		if p.GPU == gpu {
@@ -64,11 +64,11 @@ func pointsOn(gpu string) gpuPoints {
 	return gpuPoints{}
 }
 
-// Seconds returns what the point took. What is published is tokens of answers a second over all
-// workers of a batch that is prefilled at once (tokens_per_s) or of clients that send
-// their next prompt when they have an answer (closed_tokens_per_s), ms to the first token
-// (first_token_ms) or from token to token (token_ms), or ms
-// from a client's prompt to the end of its answer (closed_request_ms).
+// Seconds returns the measured time in seconds, computed from the published metric:
+//   - tokens_per_s: generated tokens per second of all workers, for a batch that is prefilled at once
+//   - closed_tokens_per_s: the same, for clients that send the next prompt when they have an answer
+//   - first_token_ms, token_ms: time to the first token, and between tokens
+//   - closed_request_ms: time from a client's prompt to the end of its answer
 func (p Published) Seconds() float64 {
 	switch p.Metric {
 	case "first_token_ms", "token_ms", "closed_request_ms":
@@ -77,10 +77,10 @@ func (p Published) Seconds() float64 {
 	return float64(p.Batch*p.Output) / p.Value
 }
 
-// Error returns how far the prediction is off, relative: 0.1 is 10 % too slow.
+// Error returns the relative error of the prediction: 0.1 is 10 % too slow.
 func (p Published) Error() float64 { return p.Predicted/p.Seconds() - 1 }
 
-// String says what was measured, but for the GPU.
+// String describes the measured batch, without the GPU.
 func (p Published) String() string {
 	return fmt.Sprintf("%s %s on %d, batch %d, %d + %d tokens", p.Model, p.DType, p.Workers, p.Batch, p.Prompt, p.Output)
 }
@@ -98,7 +98,7 @@ func (p Published) measured() string {
 	return "one batch"
 }
 
-// errorsOf returns the median and the worst error of predictions, and which point that is.
+// errorsOf returns the median and the worst error of the predictions, and the point with the worst.
 func errorsOf(points []Published) (f Fit, worst Published) {
 	var all []float64
 	for _, p := range points {

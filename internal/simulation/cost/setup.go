@@ -2,28 +2,28 @@ package cost
 
 import "fmt"
 
-// A Setup is a language model on GPUs: what decides time and memory.
+// A Setup is a language model on GPUs, with the constants for its times and its memory.
 type Setup struct {
 	Name    string
 	LLM     LLM
 	GPU     GPU
-	Workers int // GPUs that share each layer (tensor parallelism) under one block table
+	Workers int // tensor parallelism: GPUs that share each layer, with one block table
 
-	Stages        int     // that have a part of the layers each, on Workers GPUs (pipeline parallelism); 0: 1
-	ExpertsApart  bool    // each expert is whole on one worker (expert parallelism), not shared by all
-	SwapGigabytes float64 // GB/s at which blocks are swapped, at most, as to a disk; 0: as the link to the CPU
+	Stages        int     // pipeline parallelism: each stage has a part of the layers, on Workers GPUs; 0 means 1
+	ExpertsApart  bool    // expert parallelism: each expert is whole on one worker
+	SwapGigabytes float64 // upper limit of swapping in GB/s, for example a disk's; if 0, the link to the CPU is the limit
 
-	Linear   *Linear   // nil: a roofline
-	Measured *Measured // where Linear is from; nil: not a cost file
+	Linear   *Linear   // nil if times come from a roofline
+	Measured *Measured // source of Linear; nil if it is not a cost file
 	Engine   Engine
-	Fitted   *Fitted // where Engine is from; nil: chosen by hand
+	Fitted   *Fitted // source of Engine; nil if it was chosen by hand
 	Memory   Memory
 
-	// Sequences is the largest number of sequences of an iteration of vLLM V1, whose profiling run reserves memory as
-	// activationsV1 says; 0: Memory's is reserved, as in the paper's artifact.
+	// Sequences is the largest number of sequences in an iteration of vLLM V1, whose profiling run reserves memory for
+	// activationsV1. If 0, memory is reserved as in the paper's artifact.
 	Sequences int
 	// Sorts means that vLLM V1's sampler sorts the logits of all sequences, which takes more memory. PyTorch's sampler
-	// does, which vLLM until 0.15 uses without FlashInfer.
+	// sorts; vLLM up to 0.15 uses it if FlashInfer is not installed.
 	Sorts bool
 }
 
@@ -35,42 +35,39 @@ type Linear struct {
 	Prompt  float64 `json:"per_prompt_token"`
 }
 
-// Engine is the software, and how much of a GPU's peaks it reaches.
+// Engine has the constants of the software, and the fractions of a GPU's peak rates that it reaches.
 type Engine struct {
-	Weights       float64 `json:"weights"`        // of the memory's bandwidth, when weights are read
-	Compute       float64 `json:"compute"`        // of the FLOPS, in the linear layers
-	ExpertCompute float64 `json:"expert_compute"` // the same, in the experts of a mixture; 0: Compute
-	// rate at which one multiprocessor reads weights at most; 0: no limit
+	Weights       float64 `json:"weights"`        // fraction of the memory's bandwidth when weights are read
+	Compute       float64 `json:"compute"`        // fraction of the FLOPS in linear layers
+	ExpertCompute float64 `json:"expert_compute"` // the same in the experts of a mixture; default Compute
+	// greatest rate at which one multiprocessor reads weights; 0 means no limit
 	Processor       float64 `json:"multiprocessor_gb_s"`
-	Attention       float64 `json:"attention"`        // of the memory's bandwidth, when keys and values are read
-	PromptAttention float64 `json:"prompt_attention"` // of the FLOPS, in attention
-	// how often the states between the matrices of a layer go through memory
+	Attention       float64 `json:"attention"`        // fraction of the memory's bandwidth when keys and values are read
+	PromptAttention float64 `json:"prompt_attention"` // fraction of the FLOPS in attention
+	// how often the states between the matrices of a layer are written and read
 	Activations float64 `json:"activations"`
-	// 0: a key is read once for all query heads that share it; 1: once for each
+	// if 0, a key is read once for all query heads that share it; if 1, once for each
 	Reread     float64 `json:"kv_reread"`
-	HostLink   float64 `json:"host_link"`     // of the link to the CPU
-	WorkerLink float64 `json:"worker_link"`   // of the link between workers
-	AllReduce  float64 `json:"all_reduce_us"` // of few bytes; 0: what is assumed of the GPU
-	Base       float64 `json:"base_ms"`       // an iteration
-	Layer      float64 `json:"per_layer_ms"`  // what is neither bytes nor operations: launches, norms, gaps
-	// launches of a layer where prompts are computed, without CUDA graphs; the GPU computes meanwhile
+	HostLink   float64 `json:"host_link"`     // fraction of the link to the CPU
+	WorkerLink float64 `json:"worker_link"`   // fraction of the link between workers
+	AllReduce  float64 `json:"all_reduce_us"` // latency of a small one; default the GPU's
+	Base       float64 `json:"base_ms"`       // per iteration
+	Layer      float64 `json:"per_layer_ms"`  // launches, norms, gaps
+	// launches of a layer that computes prompts, without CUDA graphs; they overlap the GPU's work
 	PromptLayer float64 `json:"prompt_layer_ms"`
-	Seq         float64 `json:"per_seq_ms"` // scheduling, sampling, decoding of text
-	// 0: two things done at once take as long as the longer one; 1: up to 19 % more, see Model.larger
+	Seq         float64 `json:"per_seq_ms"` // scheduling, sampling, detokenizing
+	// if 0, two simultaneous activities take as long as the longer one; if 1, up to 19 % more (see Model.larger)
 	Rounded float64 `json:"rounded"`
 	Copy    float64 `json:"per_copy_us"` // of one copy between GPU and CPU
 }
 
-// DefaultEngine is vLLM of the paper's time. One set serves all models. It is
-// compared with what is known of OPT-13B on an A100 with 40 GB (simulation/PAPER.md §1, §3: the
-// calibrated line, FasterTransformer's logs) and of OPT-13B and OPT-66B with
-// 80 GB (the profiles of vLLM and of its own engine that DistServe publishes).
+// DefaultEngine has constants for vLLM of 2023 and all models, chosen by hand. They are compared with times of OPT-13B
+// on an A100 with 40 GB (simulation/PAPER.md §1, §3: the calibrated line, FasterTransformer's logs), and of OPT-13B and
+// OPT-66B with 80 GB (the profiles of vLLM and of DistServe's engine that DistServe publishes). README.md has the
+// errors.
 //
-// The figures were chosen by hand. Layer and Seq lie between sources that
-// contradict each other: for a sequence the calibrated line has 0.30 ms, vLLM in
-// DistServe 0.06 to 0.12. README.md says how far off the result is.
-//
-// HostLink, WorkerLink, Base and Copy are assumptions.
+// Layer and Seq are between sources that contradict each other: the time of a sequence is 0.30 ms in the calibrated
+// line, 0.06 to 0.12 ms in DistServe's profile of vLLM. HostLink, WorkerLink, Base and Copy are assumptions.
 var DefaultEngine = Engine{
 	Weights:         0.90,
 	Compute:         0.60,
@@ -84,8 +81,8 @@ var DefaultEngine = Engine{
 	Copy:            5,
 }
 
-// New is a roofline of a model on a number of GPUs, both by name or file.
-// The error wraps ErrUnknown or ErrFile.
+// New returns a setup with a model on a number of GPUs, with times from a roofline. Model and GPU are built-in names or
+// files. The error wraps ErrUnknown or ErrFile.
 func New(llm, gpu string, workers int) (Setup, error) {
 	s := Setup{Workers: workers, Engine: DefaultEngine, Memory: DefaultMemory}
 	var err error
@@ -126,7 +123,7 @@ func (s Setup) check() error {
 	return nil
 }
 
-// A clock that stands still would never end a simulation: base is positive.
+// check requires a positive base, because a simulation with iterations of zero time would not end.
 func (l Linear) check() error {
 	return within(figure{"base", l.Base, 1e-6, 1e9}, figure{"per_seq", l.Seq, 0, 1e9},
 		figure{"per_context_token", l.Context, 0, 1e9}, figure{"per_prompt_token", l.Prompt, 0, 1e9})

@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// A Spread is how much the times of iterations that compute the same differ on the machine that was
-// measured. Each factor is as likely as the others and multiplies the time of the line. Their mean is 1.
-// Without factors, all iterations that compute the same take the same time.
+// A Spread says how much the times of iterations with the same work differ on the measured machine. The time of the
+// line is multiplied by one of the factors; all are equally likely, and their mean is 1. Without factors, iterations
+// with the same work take the same time.
 type Spread struct {
 	Decodes []float64 `json:"decodes,omitempty"` // of iterations without prompts
-	Prompts []float64 `json:"prompts,omitempty"` // of those with
+	Prompts []float64 `json:"prompts,omitempty"` // of iterations with prompts
 }
 
-// mostFactors is far more than make a difference in a simulation.
-const mostFactors = 1000
+// maxFactors is far more than a simulation needs.
+const maxFactors = 1000
 
 func (s *Spread) check() error {
 	if s == nil {
 		return nil
 	}
 	for _, factors := range [][]float64{s.Decodes, s.Prompts} {
-		if len(factors) > mostFactors {
-			return fmt.Errorf("spread: %d factors, must be at most %d", len(factors), mostFactors)
+		if len(factors) > maxFactors {
+			return fmt.Errorf("spread: %d factors, must be at most %d", len(factors), maxFactors)
 		}
 		sum := 0.0
 		for _, f := range factors {
@@ -41,7 +41,7 @@ func (s *Spread) check() error {
 	return nil
 }
 
-// String says within which factors nine of ten iterations are; "" without any.
+// String returns the range of factors of nine in ten iterations, or "" without factors.
 func (s *Spread) String() string {
 	if s == nil {
 		return ""
@@ -62,8 +62,8 @@ func (s *Spread) String() string {
 	return "nine of ten iterations take " + strings.Join(parts, ", ")
 }
 
-// Iteration returns how long the nth iteration of a run takes: Seconds, times a factor of the spread that n and
-// the work choose. So a run that is repeated takes the same times.
+// Iteration returns how long the nth iteration of a run takes: Seconds, multiplied by a factor of the spread that n and
+// w determine. A repeated run has the same times.
 func (m *Model) Iteration(n int, w Work) float64 {
 	seconds := m.Seconds(w)
 	factors := m.spread.Decodes
@@ -76,11 +76,11 @@ func (m *Model) Iteration(n int, w Work) float64 {
 	return seconds * factors[choose(uint64(n), uint64(w.Seqs)<<40^uint64(w.Context)<<20^uint64(w.Prompt), len(factors))]
 }
 
-// choose picks one of many, each as likely, by two numbers (the finalizer of SplitMix64).
-func choose(a, b uint64, many int) int {
+// choose returns a number in [0,n) that a and b determine, uniformly distributed (the finalizer of SplitMix64).
+func choose(a, b uint64, n int) int {
 	x := a*0x9e3779b97f4a7c15 ^ b*0xd1342543de82ef95
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
-	high, _ := bits.Mul64(x^x>>31, uint64(many))
+	high, _ := bits.Mul64(x^x>>31, uint64(n))
 	return int(high)
 }
