@@ -17,8 +17,8 @@ type check struct {
 	call     string // the call, which keeps its result if needed
 	actual   string // an expression
 	expected string // an expression
-	format   string // printf format of both
-	field    string // what is compared, if it is not the field of the difference
+	format   string // printf format of both; empty: the numbers mean nothing to a student
+	heap     bool   // only a heap that this program has itself shows it
 }
 
 var (
@@ -42,7 +42,7 @@ func checkOf(op trace.Op, d *compare.Difference, after *world, liveBefore int) c
 		} else if field, found := strings.CutPrefix(d.Field, "engine->"); found && field != "pool_base_ptr" && field != "ref_count" {
 			c.actual, c.expected = engine+"->"+field, d.Expected
 		} else if field == "pool_base_ptr" && !op.Large() {
-			c.actual, c.expected = fmt.Sprintf("%s->pool_base_ptr == pool%d", engine, d.Engine), "1"
+			c.actual, c.expected, c.format = fmt.Sprintf("%s->pool_base_ptr == pool%d", engine, d.Engine), "1", ""
 		}
 	case compare.Sequence:
 		c.sequence(engine, d)
@@ -55,14 +55,16 @@ func checkOf(op trace.Op, d *compare.Difference, after *world, liveBefore int) c
 			c.actual, c.expected, c.format = fmt.Sprintf("((unsigned char *)pool%d)[%s]", d.Engine, m[1]), d.Expected, "%#04x"
 		}
 	case compare.List:
+		c.format = ""
 		c.before = "static const int ids[] = {" + strings.Join(append(after.ids(d.Engine), "0"), ", ") + "};"
 		c.actual, c.expected = fmt.Sprintf("list_is(%s, ids, %d)", engine, len(after.ids(d.Engine))), "1"
 	case compare.Heap, compare.Allocations:
+		c.format, c.heap = "", true
 		switch {
 		case d.Overrun():
-			c.actual, c.expected, c.field = "overruns()", "0", "allocations with a write outside them"
+			c.actual, c.expected = "overruns()", "0"
 		case d.Field == compare.Frees:
-			c.actual, c.expected, c.field = "(int)bad_frees", "0", "calls of free for what is not allocated"
+			c.actual, c.expected = "(int)bad_frees", "0"
 		case d.Field == compare.Allocates:
 			c.before, c.actual, c.expected = "long before = allocations;", "(int)(allocations - before)", "0"
 		default:
@@ -70,7 +72,7 @@ func checkOf(op trace.Op, d *compare.Difference, after *world, liveBefore int) c
 		}
 	}
 	if op.Engine == trace.None && op.Kind != trace.Init && c.actual == "" {
-		c.actual, c.expected = "1", "1" // the call only has to return
+		c.actual, c.expected, c.format = "1", "1", "" // the call only has to return
 	}
 	return c
 }
@@ -78,6 +80,7 @@ func checkOf(op trace.Op, d *compare.Difference, after *world, liveBefore int) c
 // allocated checks that a pointer leads to an allocation of so many bytes.
 func (c *check) allocated(pointer, size string) {
 	c.actual, c.expected = fmt.Sprintf("allocated(%s, %s)", pointer, size), "1"
+	c.format, c.heap = "", true
 }
 
 func (c *check) returned(op trace.Op, d *compare.Difference) {
@@ -93,8 +96,9 @@ func (c *check) returned(op trace.Op, d *compare.Difference) {
 		} else {
 			c.call, c.actual = "void *returned = "+c.call, "returned != NULL"
 		}
-		c.expected = map[bool]string{true: "0", false: "1"}[d.Expected == "NULL"]
+		c.expected, c.format = map[bool]string{true: "0", false: "1"}[d.Expected == "NULL"], ""
 	default:
+		c.format = ""
 		c.call = "Sequence *returned = " + c.call
 		c.actual = fmt.Sprintf("returned != NULL && &returned->node == e[%d]->active_seqs.prev", op.Engine)
 		c.expected = "1"
@@ -114,7 +118,7 @@ func (c *check) sequence(engine string, d *compare.Difference) {
 	} else if m := entry.FindStringSubmatch(d.Field); m != nil {
 		c.actual, c.expected = fmt.Sprintf("%s->block_table[%s][%s]", find(m[1]), m[2], m[3]), d.Expected
 	} else if m := table.FindStringSubmatch(d.Field); m != nil && (d.Expected == "NULL" || d.Expected == "not NULL") {
-		c.actual = fmt.Sprintf("%s->block_table[%s] != NULL", find(m[1]), m[2])
+		c.actual, c.format = fmt.Sprintf("%s->block_table[%s] != NULL", find(m[1]), m[2]), ""
 		c.expected = map[bool]string{true: "0", false: "1"}[d.Expected == "NULL"]
 	}
 }

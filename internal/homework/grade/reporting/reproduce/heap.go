@@ -75,6 +75,12 @@ void *realloc(void *old, size_t size) {
 #endif
 `
 
+// probe is the beginning of main where the heap shows the difference: Valgrind and AddressSanitizer have their own.
+const probe = `    void *volatile one = malloc(1);
+    free(one);
+    int counted = allocations > 0;
+`
+
 // heapHelpers are the helpers that read the heap.
 const heapHelpers = `
 /* How many allocations have been left: the bytes around them are written. */

@@ -38,6 +38,15 @@ static void expect_counts(int step, LLMEngine *engine, const int *counts, int n)
     }
 }
 
+/* A number as a report says it: memory is filled where malloc returns it, and where it is freed. */
+static const char *shown(int value, char *number) {
+    if ((unsigned)value == 0xa5a5a5a5 || (unsigned)value == 0xdddddddd) {
+        return (unsigned)value == 0xa5a5a5a5 ? "never written" : "freed memory";
+    }
+    sprintf(number, "%d", value);
+    return number;
+}
+
 /* Bytes of which no two blocks have the same. */
 static void fill(void *pool, size_t size) {
     for (size_t i = 0; i < size; i++) {

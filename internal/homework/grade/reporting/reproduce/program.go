@@ -1,10 +1,9 @@
 // Package reproduce writes a trace as a C program that checks itself: compiled with llm_memory.c
-// it prints the expected and the actual value, and its exit status is 1 until they are equal. It
+// it says what is wrong, and its exit status is 1 until it is right. It
 // also writes the folder of tests for students.
 package reproduce
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,6 +58,9 @@ func Program(name string, ops []trace.Op, d *compare.Difference) string {
 	body.WriteString(c.text(d))
 	watched := d.Channel == compare.Pool
 	text := fills(ops, watched) + body.String()
+	if c.heap {
+		text = probe + text
+	}
 	return head(name, ops) + pools(ops, watched) + heap + helpers(text) + deaths + "\nint main(void) {\n" + watching + text + "}\n"
 }
 
@@ -67,9 +69,21 @@ func (c check) text(d *compare.Difference) string {
 	if c.actual == "" {
 		return "    puts(\"every call returned; valgrind may show more\");\n    return overruns() + (int)bad_frees == 0 ? 0 : 1;\n"
 	}
-	field := strings.NewReplacer("%", "%%", "\"", "'", "\\", "/").Replace(cmp.Or(c.field, d.Field))
-	return fmt.Sprintf("    int actual = %s, expected = %s;\n    printf(\"%s: expected %s, is %s\\n\", expected, actual);\n    return actual == expected ? 0 : 1;\n",
-		c.actual, c.expected, field, c.format, c.format)
+	said := strings.NewReplacer("%", "%%", "\"", "'", "\\", "/", "\n", " ")
+	text := fmt.Sprintf("    int actual = %s, expected = %s;\n", c.actual, c.expected)
+	if c.heap {
+		text += "    if (!counted) {\n        puts(\"under Valgrind and AddressSanitizer this program counts no allocations: read what they say\");\n        return 0;\n    }\n"
+	}
+	switch field := said.Replace(d.Field); c.format {
+	case "":
+		wrong := said.Replace(d.Headline())
+		text += fmt.Sprintf("    printf(actual == expected ? \"now right: %s\\n\" : \"%s\\n\");\n", field, wrong)
+	case "%d":
+		text += fmt.Sprintf("    char number[16];\n    printf(\"%s: expected %%d, is %%s\\n\", expected, shown(actual, number));\n", field)
+	default:
+		text += fmt.Sprintf("    printf(\"%s: expected %s, is %s\\n\", expected, actual);\n", field, c.format, c.format)
+	}
+	return text + "    return actual == expected ? 0 : 1;\n"
 }
 
 func head(name string, ops []trace.Op) string {
