@@ -1,6 +1,7 @@
 package grade
 
 import (
+	"archive/zip"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
@@ -23,8 +24,8 @@ var errNoSource = errors.New("is not run")
 // mostSource is more than the gate allows.
 const mostSource = 1 << 20
 
-// ReadSource reads a submission. It must be a regular file: a link may lead to another user's
-// file, and a pipe may have no end.
+// ReadSource reads a submission. It must be a regular file, or one in a zip file (hw.zip/llm_memory.c): a link may lead
+// to another user's file, and a pipe may have no end.
 func ReadSource(path string) ([]byte, error) {
 	none := func(why string) ([]byte, error) {
 		return nil, fmt.Errorf("%s %w: %s", filepath.Base(path), errNoSource, why)
@@ -33,6 +34,12 @@ func ReadSource(path string) ([]byte, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return none("there is no such file")
+	case errors.Is(err, syscall.ENOTDIR):
+		source, err := inZip(path)
+		if err != nil {
+			return none(err.Error())
+		}
+		return source, nil
 	case errors.Is(err, syscall.ELOOP):
 		return none("it is a link, not a file")
 	case err != nil:
@@ -51,6 +58,34 @@ func ReadSource(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read the submission: %w", err)
 	}
 	return source, nil
+}
+
+// inZip reads a file of a zip file.
+func inZip(path string) ([]byte, error) {
+	archive := filepath.Dir(path)
+	info, err := os.Lstat(archive)
+	for errors.Is(err, syscall.ENOTDIR) {
+		archive = filepath.Dir(archive)
+		info, err = os.Lstat(archive)
+	}
+	if err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, fs.ErrInvalid)
+	}
+	z, err := zip.OpenReader(archive)
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	name, err := filepath.Rel(archive, path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := z.Open(filepath.ToSlash(name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, mostSource))
 }
 
 // otherHeader reports whether the llm_memory.h beside a submission differs from the course's in

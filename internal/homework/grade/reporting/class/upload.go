@@ -32,7 +32,7 @@ type Upload struct {
 	Text []byte
 }
 
-// findFile returns the name of the file to grade in a folder. It reads no archives.
+// findFile returns the name of the file to grade in a folder, outside of archives.
 func findFile(dir string) (string, error) {
 	names, err := files(os.DirFS(dir))
 	if err != nil {
@@ -40,7 +40,7 @@ func findFile(dir string) (string, error) {
 	}
 	name, err := pick(names, "")
 	if archives := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !isArchive(n) }); err != nil && len(archives) > 0 {
-		err = fmt.Errorf("%w: unpack the archive", err)
+		err = fmt.Errorf("%w: unpack the archive; only one zip file alone is read", err)
 	}
 	return name, err
 }

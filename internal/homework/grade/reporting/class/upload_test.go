@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/homework/grade"
 	"llmmemory/internal/homework/grade/reporting/class"
 )
 
@@ -105,4 +106,29 @@ func TestManyFilesAreNotAllNamed(t *testing.T) {
 	lay(t, dir, files)
 	_, err := class.ReadUpload(dir)
 	require.ErrorContains(t, err, ", 20 more")
+}
+
+// Ensure that a class and Gradescope grade the same file of an upload that is a zip file.
+func TestAClassReadsTheZipThatGradescopeReads(t *testing.T) {
+	for name, upload := range map[string]map[string]string{
+		"at the root":  {"llm_memory.c": "int x;\n"},
+		"in a folder":  {"hw/src/llm_memory.c": "int x;\n", "hw/readme": "text"},
+		"another name": {"hw3.c": "int x;\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			students := t.TempDir()
+			dir := filepath.Join(students, "ada")
+			require.NoError(t, os.Mkdir(dir, 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "hw3.zip"), []byte(zipped(t, upload)), 0o644))
+			u, err := class.ReadUpload(dir)
+			require.NoError(t, err)
+			all, err := class.Find([]string{students})
+			require.NoError(t, err)
+			require.Len(t, all, 1)
+			require.Empty(t, all[0].Why)
+			text, err := grade.ReadSource(all[0].File)
+			require.NoError(t, err)
+			require.Equal(t, u.Text, text)
+		})
+	}
 }
