@@ -49,15 +49,9 @@ func (s *Scheduler) nextWaiting() *request {
 	return k
 }
 
-// ready reports whether a waiting request may run: it is not held back, its keys and values are not
-// being loaded, no step in flight will deliver tokens for it, and the extensions admit it.
+// ready reports whether a waiting request may run: it is not held back, no step in flight will deliver tokens for it,
+// and the extensions admit it.
 func (s *Scheduler) ready(r *request) bool {
-	if t := &r.transfers; t.loading {
-		if !t.received {
-			return false
-		}
-		s.promote(r)
-	}
 	return !r.held && (r.stale == 0 || r.dropStale) && s.extensions.admits(r)
 }
 
@@ -70,25 +64,20 @@ const (
 	runs
 )
 
-// admit lets r run if it fits. It adopts what the cache has of r, loads what a connector has,
-// before or in the first step, and computes the rest. A request whose load is over has its blocks
-// already.
+// admit lets r run if it fits. It adopts what the cache has of r, and computes what extensions do not load. A request
+// that was loaded before has its blocks already.
 func (s *Scheduler) admit(r *request, padding bool) verdict {
-	loaded := r.kv.NumComputedTokens
-	external, known := 0, true
+	loaded, external := r.kv.NumComputedTokens, 0
 	if loaded > 0 {
 		s.hit.Clear()
 	} else {
-		external, known = s.match(r)
+		s.cache.Lookup(r.kv, &s.hit)
+		v := runs
+		if external, v = s.extensions.match(r); v != runs {
+			return v
+		}
 	}
-	switch {
-	case !known:
-		return skipped
-	case external > 0 && r.transfers.match.Async:
-		return s.load(r, external)
-	}
-	local := s.hit.NumTokens
-	computed := loaded + local + external
+	computed := loaded + s.hit.NumTokens + external
 	n, padded, ok := s.waitingTokens(r, computed, padding)
 	if !ok {
 		return doesNotFit
@@ -98,17 +87,11 @@ func (s *Scheduler) admit(r *request, padding bool) verdict {
 		NumLookaheadTokens: s.config.NumLookaheadTokens, NumInFlightTokens: r.inFlight,
 		FullSequenceMustFit: !s.config.AdmitChunks, NothingScheduled: len(s.running) == 0, Record: loaded == 0,
 	}
-	again := r.kv.Readmitted()
 	if !s.allocate(r, &a) {
 		s.extensions.released(r)
 		return doesNotFit
 	}
-	if loaded == 0 {
-		s.noteHit(r, local)
-		s.count(r, local, external, again)
-	}
 	s.run(r, computed, n, padded)
-	r.transfers.unsettled = external
 	return runs
 }
 
@@ -125,9 +108,6 @@ func (s *Scheduler) run(r *request, computed, n int, padded bool) {
 	r.status = running
 	r.kv.NumComputedTokens = computed
 	s.reserveTokens(r)
-	if computed+n < r.kv.NumTokens() {
-		s.reserve(r)
-	}
 	if padded {
 		s.pad(&e)
 	}

@@ -36,11 +36,8 @@ func (s *Scheduler) Check() error {
 			}
 		}
 	}
-	if n := s.requests.Len(); n != len(seen)+s.transfer.parked {
-		return invariants.Broken("there are %d requests, %d in the queues and %d parked", n, len(seen), s.transfer.parked)
-	}
-	if err := s.checkTransfers(); err != nil {
-		return err
+	if _, parked := s.connector.counts(); s.requests.Len() != len(seen)+parked {
+		return invariants.Broken("there are %d requests, %d in the queues and %d parked", s.requests.Len(), len(seen), parked)
 	}
 	for _, x := range s.extensions {
 		if err := x.check(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
@@ -47,29 +48,6 @@ type Query struct {
 	NumComputedTokens int // hit in the cache at present, without a part of a block
 }
 
-// transfers is the state of a request's loads and sends.
-type transfers struct {
-	match      Match
-	asks       bool // wants an answer each time it waits without blocks
-	unanswered bool
-	send       bool
-	unsettled  int    // external tokens that a row in flight loads
-	loading    bool   // has blocks and waits for their contents (WAITING_FOR_REMOTE_KVS)
-	hitIn      uint64 // the step in which it hit the cache last: blocks that steps in flight then compute, perhaps; 0: it hit nothing
-	received   bool   // that is over, and the queue has not noticed yet
-	failed     bool   // a part of it did not come
-	reserving  bool   // the blocks that it still needs are taken into account (vLLM: _inflight_prefills)
-}
-
-// transfer is the state of a scheduler's loads and sends.
-type transfer struct {
-	loads    []Loading // of the step that is being scheduled
-	queries  []Query
-	prefills []*request // that are reserving
-	loading  int        // requests
-	parked   int
-}
-
 func (c *Connector) checkSpec(spec *Spec) error {
 	switch n := spec.External.NumTokens; {
 	case n < 0 || n > len(spec.Tokens):
@@ -82,172 +60,216 @@ func (c *Connector) checkSpec(spec *Spec) error {
 	return nil
 }
 
-// Transfers is what the host of a connector calls. Each method is atomic, as those of the Scheduler are.
-type Transfers struct{ s *Scheduler }
+// transfers is the state of a request's loads and sends.
+type transfers struct {
+	match      Match
+	asks       bool   // wants an answer each time it waits without blocks
+	unanswered bool   // waits for SetMatch
+	send       bool   // its blocks are sent when it has finished
+	unsettled  int    // external tokens that a row in flight loads
+	loading    bool   // has blocks and waits for their contents (WAITING_FOR_REMOTE_KVS)
+	received   bool   // its load is over, and it has not been looked at since
+	failed     bool   // a part of its load did not come
+	hitIn      uint64 // the step in which it hit the cache last: steps in flight may still compute what it hit; 0: it hit nothing
+	reserving  bool   // the blocks that it still needs are taken into account (vLLM: _inflight_prefills)
+}
 
-// SetMatch says what can be loaded for a request. The answer is used once, when the request is next
-// admitted without blocks. If it has blocks, SetMatch changes nothing.
-func (x Transfers) SetMatch(id ID, m Match) error {
-	s := x.s
-	s.mu.Lock()
-	defer s.unlock()
-	r := s.live(id)
+// A connector is the extension for loads and sends (RULES.md §19).
+type connector struct {
+	noExtension
+	s        *Scheduler
+	prefills []*request // those that are reserving
+	loading  int        // requests
+	parked   int        // requests
+
+	// Of the step that is being scheduled.
+	loads   []Loading
+	queries []Query
+
+	// Of the request that is being admitted.
+	asked           bool // match was called: it had no blocks
+	again           bool // it was admitted before
+	local, external int  // tokens that are hit in the cache, and that are loaded with its row
+}
+
+// counts returns how many requests wait for their load, and how many have finished with blocks in transfer.
+func (c *connector) counts() (loading, parked int) {
+	if c == nil {
+		return 0, 0
+	}
+	return c.loading, c.parked
+}
+
+func (c *connector) startPass() { c.queries = c.queries[:0] }
+
+func (c *connector) admits(r *request) bool {
+	c.asked, c.external = false, 0
+	if t := &r.transfers; t.loading {
+		if !t.received {
+			return false
+		}
+		c.promote(r)
+	}
+	return true
+}
+
+func (c *connector) match(r *request) (external int, v verdict) {
+	n, known := c.find(r)
 	switch {
-	case r == nil:
-		return unknown(id)
-	case !s.config.Connector.Consumer:
-		return fmt.Errorf("%w: the scheduler's connector is no consumer", ErrOrder)
-	case m.NumTokens < 0 || m.NumTokens > r.kv.NumTokens():
-		return fmt.Errorf("%w: %d tokens to load of %d", ErrRequest, m.NumTokens, r.kv.NumTokens())
+	case !known:
+		return 0, skipped
+	case n > 0 && r.transfers.match.Async:
+		return 0, c.load(r, n)
 	}
-	if r.status != running && r.kv.NumComputedTokens == 0 {
-		r.transfers.match, r.transfers.unanswered = m, false
-	}
-	return nil
+	c.asked, c.again, c.local, c.external = true, r.kv.Readmitted(), c.s.hit.NumTokens, n
+	return n, runs
 }
 
-// forgetMatch drops the answer of SetMatch: it was used, or the request has lost its blocks and may
-// find something else.
-func (s *Scheduler) forgetMatch(r *request) {
-	t := &r.transfers
-	t.match, t.unanswered, t.unsettled = Match{}, t.asks, 0
-}
-
-// match finds what a waiting request need not compute: s.hit, and external tokens after it. known
-// is false while SetMatch has not said how many.
-func (s *Scheduler) match(r *request) (external int, known bool) {
-	s.cache.Lookup(r.kv, &s.hit)
-	t := &r.transfers
-	local := s.hit.NumTokens
-	part := local % s.cache.View.Config().SchedulerBlockSize
-	if t.unanswered {
-		s.transfer.queries = append(s.transfer.queries, Query{r.id, r.userData, local - part})
-		return 0, false
-	}
-	most := r.kv.NumTokens()
-	if !t.match.Async || most == 1 || s.differs.loads && s.cache.View.Recycles() {
-		most-- // the last token is computed in any case, and windows leave what it attends to
-	}
-	external = max(min(t.match.NumTokens, most)-(local-part), 0)
-	switch {
-	case part == 0:
-	case external > part: // what is loaded covers the part of a block, too
-		s.hit.Truncate(s.cache, local-part)
-	default:
-		external = 0
-	}
-	return external, true
-}
-
-// load gives r blocks for its match and makes it wait for the contents.
-func (s *Scheduler) load(r *request, external int) verdict {
-	local := s.hit.NumTokens
-	again := r.kv.Readmitted()
-	ok := s.allocate(r, &kvcache.Alloc{
-		Hit: &s.hit, NumExternalTokens: external, DelayCacheBlocks: true, NumInFlightTokens: r.inFlight,
-		ReservedBlocks: s.reservedBlocks(), FullSequenceMustFit: !s.config.AdmitChunks, NothingScheduled: len(s.running) == 0,
-		Record: true,
-	})
-	if !ok {
-		return doesNotFit
-	}
-	s.cache.Transfers.SetWaiting(r.kv)
-	s.count(r, local, external, again)
-	r.kv.NumComputedTokens = local + external
-	r.transfers.loading = true
-	s.noteHit(r, local)
-	if s.zero != nil {
-		s.zero.loading(r, local, local+external)
-	}
-	s.transfer.loading++
-	s.reserve(r)
-	s.transfer.loads = append(s.transfer.loads, Loading{r.id, r.userData, local, external})
-	return skipped
-}
-
-// noteHit remembers when r hit the cache.
-func (s *Scheduler) noteHit(r *request, local int) {
-	if r.transfers.hitIn = 0; local > 0 {
-		r.transfers.hitIn = s.batch.seq
-	}
-}
-
-// count counts an admission in which a connector was asked.
-func (s *Scheduler) count(r *request, local, external int, again bool) {
-	if !s.config.Connector.Consumer || r.kv.NumTokens() == local {
+// scheduled notes what was found for a request that is admitted.
+func (c *connector) scheduled(r *request) {
+	rows := c.s.batch.rows
+	e := &rows[len(rows)-1]
+	if !e.admitted {
 		return
 	}
-	c := &s.counters.External
-	if again {
-		c = &s.counters.ExternalPreempted
+	if c.asked {
+		c.noteHit(r, c.local)
+		c.count(r, c.local, c.external, c.again)
 	}
-	c.Requests++
-	c.Queries += r.kv.NumTokens() - local
-	c.Hits += external
-}
-
-// reserve counts the blocks that r still needs for its prompt as reserved: others may load only
-// into what is left, because a request that loads cannot be preempted.
-func (s *Scheduler) reserve(r *request) {
-	if s.config.Connector.used() && !r.transfers.reserving {
-		r.transfers.reserving = true
-		s.transfer.prefills = append(s.transfer.prefills, r)
+	r.transfers.unsettled = c.external
+	if int(e.computed+e.tokens) < r.kv.NumTokens() {
+		c.reserve(r)
 	}
 }
 
-func (s *Scheduler) unreserve(r *request) {
-	if r.transfers.reserving {
-		r.transfers.reserving = false
-		s.transfer.prefills = slices.DeleteFunc(s.transfer.prefills, func(o *request) bool { return o == r })
+func (c *connector) landed(r *request) { c.forgetMatch(r) }
+
+func (c *connector) lost(r *request, why kvcache.Release) {
+	c.unreserve(r)
+	if why == kvcache.UndoAdmit {
+		r.transfers.unsettled = 0 // its match is used again
+	} else {
+		c.forgetMatch(r)
 	}
 }
 
-func (s *Scheduler) reservedBlocks() int {
-	n := 0
-	for _, r := range s.transfer.prefills {
-		n += s.cache.Transfers.RemainingBlocks(r.kv)
+// aborted removes the keys of the tokens that a row in flight loads, too. Steps in flight may have had to compute what r
+// has hit, so no token of r counts as loaded or computed.
+func (c *connector) aborted(r *request) {
+	t := &r.transfers
+	if fresh := r.inFlight - r.stale; r.status == running && fresh > 0 {
+		c.s.evictFrom(r, r.kv.NumComputedTokens-fresh-t.unsettled)
 	}
-	return max(n, 0) // as vLLM, groups can need fewer than none
+	if c.s.flight.n > 0 {
+		t.unsettled = r.kv.NumComputedTokens
+	}
 }
 
-// release frees the blocks of r. If a step in flight may still write to them,
-// and a load could get them, they are freed when the step is over.
-func (s *Scheduler) release(r *request, why kvcache.Release) {
-	s.unreserve(r)
-	after := uint64(0)
-	if r.inFlight > 0 && s.defersFrees() {
-		after = s.flight.at(s.flight.n - 1).seq
+// keeps parks a finished request while its blocks are being loaded or sent.
+func (c *connector) keeps(r *request) bool {
+	c.s.cache.Transfers.LeaveWindows(r.kv, max(0, r.kv.NumComputedTokens-r.inFlight))
+	if t := &r.transfers; !t.send && (!t.loading || t.received) {
+		return false
 	}
-	s.cache.Release(r.kv, why, after)
+	c.unreserve(r)
+	computed := min(max(0, r.kv.NumComputedTokens-r.inFlight-r.transfers.unsettled), r.kv.NumTokens())
+	if r.transfers.loading && !r.transfers.received {
+		computed = 0 // it is not known what will come
+	}
+	r.kv.NumComputedTokens = computed
+	r.status = parked
+	c.parked++
+	return true
 }
 
-func (s *Scheduler) defersFrees() bool {
-	return s.config.Connector.Consumer && s.config.MaxConcurrentBatches > 1
-}
-
-// copyFence is the step that must be processed before the blocks of its copies
-// can be free; 0: none.
-func (s *Scheduler) copyFence() uint64 {
-	if s.defersFrees() {
-		return s.batch.seq
+// settled drops a parked request if none of its blocks are being loaded or sent.
+func (c *connector) settled(r *request) {
+	if t := &r.transfers; t.send || t.loading && !t.received {
+		return
 	}
-	return 0
+	c.parked--
+	c.s.drop(r)
 }
 
 // holdsBlocks reports whether blocks would stay in use if all running requests were preempted.
-func (s *Scheduler) holdsBlocks() bool {
-	if s.transfer.parked > 0 || s.transfer.loading > 0 || s.cache.View.NumDeferred() > 0 {
+func (c *connector) holdsBlocks() bool {
+	if c.parked > 0 || c.loading > 0 || c.s.cache.View.NumDeferred() > 0 {
 		return true
 	}
-	for _, r := range s.allWaiting() { // loaded, and not admitted
+	for _, r := range c.s.allWaiting() { // loaded, and not admitted
 		if r.transfers.loading || r.kv.NumComputedTokens > 0 {
 			return true
 		}
 	}
-	for _, r := range s.running {
-		if r.inFlight > 0 && s.defersFrees() {
+	for _, r := range c.s.running {
+		if r.inFlight > 0 && c.s.defersFrees() {
 			return true
 		}
 	}
 	return false
+}
+
+// failing gives up loads that follow a hit of blocks which the failed steps, from step on, should
+// have computed: the request would keep these blocks.
+func (c *connector) failing(step uint64) {
+	for _, r := range c.s.allWaiting() {
+		if c.hasHit(r, step) {
+			c.cutLoad(r, 0)
+		}
+	}
+}
+
+// hasHit reports whether r has blocks that it hit in step since or later.
+func (c *connector) hasHit(r *request, since uint64) bool {
+	return r.transfers.hitIn >= since && (r.transfers.loading || r.kv.NumComputedTokens > 0)
+}
+
+func (c *connector) write(step *Step) {
+	s := c.s
+	for i := range s.batch.rows {
+		e := &s.batch.rows[i]
+		if e.admitted {
+			step.Rows[i].NumExternalTokens = e.r.transfers.unsettled
+		}
+		if e.samples {
+			c.unreserve(e.r)
+		}
+	}
+	c.touch(s.batch)
+	step.Loads = append(step.Loads, c.loads...)
+	step.Queries = append(step.Queries, c.queries...)
+	c.loads = c.loads[:0]
+	if !s.config.Connector.Producer {
+		return
+	}
+	for _, t := range s.pending.Tails {
+		id := ID(t.Request.Tag)
+		step.Tails = append(step.Tails, Tail{id, s.requests.Get(uint64(id)).userData, t.Group, t.Block, t.NumTokens})
+	}
+}
+
+// check counts loads and reservations again and compares.
+func (c *connector) check() error {
+	loading, reserving := 0, 0
+	for _, r := range append(c.s.allWaiting(), c.s.running...) {
+		t := &r.transfers
+		if t.loading && !t.received {
+			loading++
+		}
+		if t.reserving {
+			reserving++
+		}
+		switch {
+		case t.loading && (r.status == running || r.kv.NumComputedTokens == 0 && !t.failed):
+			return invariants.Broken("request %#x is being loaded, with status %d and %d tokens", uint64(r.id), r.status, r.kv.NumComputedTokens)
+		case t.reserving != slices.Contains(c.prefills, r):
+			return invariants.Broken("request %#x reserves blocks: %v, and is not in the list", uint64(r.id), t.reserving)
+		case r.status != running && t.unsettled > 0:
+			return invariants.Broken("request %#x waits with %d unsettled tokens", uint64(r.id), t.unsettled)
+		}
+	}
+	if loading > c.loading || reserving != len(c.prefills) {
+		return invariants.Broken("%d requests are being loaded of %d, %d reserve blocks of %d", loading, c.loading, reserving, len(c.prefills))
+	}
+	return nil
 }

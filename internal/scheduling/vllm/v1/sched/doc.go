@@ -12,8 +12,8 @@
 // what it sampled, and SetDrafts. Several steps can be in flight, between Schedule and Update, for
 // pipelines and for asynchronous scheduling (vllm/v1/RULES.md §15); if they fail, StepFailed takes
 // them back. Blocks that were not computed cannot be hit, unless Config.AsVLLM is set (RULES.md
-// §17; vllm.go lists all differences). The extensions (extension.go) of Mamba states, encoder
-// outputs, adapters and zeroing change a step.
+// §17; vllm.go lists all differences). The extensions (extension.go) for loads from a connector, Mamba states,
+// encoder outputs, adapters and zeroing change a step.
 //
 // A Scheduler is safe for concurrent use: each method
 // is atomic, under one lock. Add, Abort, Fork and the others may be called

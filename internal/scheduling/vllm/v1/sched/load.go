@@ -1,177 +1,176 @@
 package sched
 
 import (
-	"fmt"
 	"slices"
 
-	"llmmemory/internal/invariants"
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// Received reports that the loads of requests are over: all tokens have come except those of
-// LoadFailed. The requests can run from the next step on; blocks of aborted ones are free now. If
-// one of them is not being loaded, Received returns an error and changes nothing.
-func (x Transfers) Received(ids ...ID) error {
-	s := x.s
-	s.mu.Lock()
-	defer s.unlock()
-	loading := func(r *request) bool { return r.transfers.loading && !r.transfers.received }
-	return s.each(ids, loading, "is not being loaded", func(r *request) {
-		r.transfers.received = true
-		s.transfer.loading--
-		if r.status == parked {
-			s.settled(r)
-		}
+// find returns how many tokens after s.hit a waiting request can load. known is false while SetMatch has not said how
+// many.
+func (c *connector) find(r *request) (external int, known bool) {
+	t := &r.transfers
+	local := c.s.hit.NumTokens
+	part := local % c.s.cache.View.Config().SchedulerBlockSize
+	if t.unanswered {
+		c.queries = append(c.queries, Query{r.id, r.userData, local - part})
+		return 0, false
+	}
+	most := r.kv.NumTokens()
+	if !t.match.Async || most == 1 || c.s.differs.loads && c.s.cache.View.Recycles() {
+		most-- // the last token is computed in any case, and windows leave what it attends to
+	}
+	external = max(min(t.match.NumTokens, most)-(local-part), 0)
+	switch {
+	case part == 0:
+	case external > part: // what is loaded covers the part of a block, too
+		c.s.hit.Truncate(c.s.cache, local-part)
+	default:
+		external = 0
+	}
+	return external, true
+}
+
+// load gives r blocks for its match and makes it wait for the contents.
+func (c *connector) load(r *request, external int) verdict {
+	local := c.s.hit.NumTokens
+	again := r.kv.Readmitted()
+	ok := c.s.allocate(r, &kvcache.Alloc{
+		Hit: &c.s.hit, NumExternalTokens: external, DelayCacheBlocks: true, NumInFlightTokens: r.inFlight,
+		ReservedBlocks: c.reservedBlocks(), FullSequenceMustFit: !c.s.config.AdmitChunks, NothingScheduled: len(c.s.running) == 0,
+		Record: true,
 	})
+	if !ok {
+		return doesNotFit
+	}
+	c.s.cache.Transfers.SetWaiting(r.kv)
+	c.count(r, local, external, again)
+	r.kv.NumComputedTokens = local + external
+	r.transfers.loading = true
+	c.noteHit(r, local)
+	if c.s.zero != nil {
+		c.s.zero.loading(r, local, local+external)
+	}
+	c.loading++
+	c.reserve(r)
+	c.loads = append(c.loads, Loading{r.id, r.userData, local, external})
+	return skipped
 }
 
-// each applies a change to requests. If one of them does not exist, does not allow it, or is
-// given twice, each changes nothing and returns an error that contains not.
-func (s *Scheduler) each(ids []ID, allows func(*request) bool, not string, change func(*request)) error {
-	for i, id := range ids {
-		if r := s.requests.Get(uint64(id)); r == nil || !allows(r) || slices.Contains(ids[:i], id) {
-			return fmt.Errorf("%w: request %#x %s", ErrRequest, uint64(id), not)
-		}
+// noteHit records in which step r hit the cache.
+func (c *connector) noteHit(r *request, local int) {
+	if r.transfers.hitIn = 0; local > 0 {
+		r.transfers.hitIn = c.s.batch.seq
 	}
-	for _, id := range ids {
-		change(s.requests.Get(uint64(id)))
-	}
-	return nil
 }
 
-// Sent reports that the blocks of finished requests were sent, or will not be; they are free now.
-// If one of them does not wait for that, Sent returns an error and changes nothing.
-func (x Transfers) Sent(ids ...ID) error {
-	s := x.s
-	s.mu.Lock()
-	defer s.unlock()
-	sending := func(r *request) bool { return r.status == parked && r.transfers.send }
-	return s.each(ids, sending, "is not one that has finished and whose blocks are kept to be sent", func(r *request) {
-		r.transfers.send = false
-		s.settled(r)
-	})
-}
-
-// park keeps the blocks of a finished request while they are being loaded or sent, and reports
-// whether they are.
-func (s *Scheduler) park(r *request) bool {
-	if s.config.Connector.used() {
-		s.cache.Transfers.LeaveWindows(r.kv, max(0, r.kv.NumComputedTokens-r.inFlight))
-	}
-	if t := &r.transfers; !t.send && (!t.loading || t.received) {
-		return false
-	}
-	s.unreserve(r)
-	computed := min(max(0, r.kv.NumComputedTokens-r.inFlight-r.transfers.unsettled), r.kv.NumTokens())
-	if r.transfers.loading && !r.transfers.received {
-		computed = 0 // it is not known what will come
-	}
-	r.kv.NumComputedTokens = computed
-	r.status = parked
-	s.transfer.parked++
-	return true
-}
-
-// settled drops a parked request when no transfer of it is under way.
-func (s *Scheduler) settled(r *request) {
-	if t := &r.transfers; t.send || t.loading && !t.received {
+// count counts an admission in which a connector was asked.
+func (c *connector) count(r *request, local, external int, again bool) {
+	if !c.s.config.Connector.Consumer || r.kv.NumTokens() == local {
 		return
 	}
-	s.transfer.parked--
-	s.drop(r)
+	n := &c.s.counters.External
+	if again {
+		n = &c.s.counters.ExternalPreempted
+	}
+	n.Requests++
+	n.Queries += r.kv.NumTokens() - local
+	n.Hits += external
+}
+
+// reserve counts the blocks that r still needs for its prompt as reserved: others may load only
+// into what is left, because a request that loads cannot be preempted.
+func (c *connector) reserve(r *request) {
+	if !r.transfers.reserving {
+		r.transfers.reserving = true
+		c.prefills = append(c.prefills, r)
+	}
+}
+
+func (c *connector) unreserve(r *request) {
+	if r.transfers.reserving {
+		r.transfers.reserving = false
+		c.prefills = slices.DeleteFunc(c.prefills, func(o *request) bool { return o == r })
+	}
+}
+
+func (c *connector) reservedBlocks() int {
+	n := 0
+	for _, r := range c.prefills {
+		n += c.s.cache.Transfers.RemainingBlocks(r.kv)
+	}
+	return max(n, 0) // as vLLM, groups can need fewer than none
 }
 
 // promote lets a request whose load is over run (vLLM: _update_waiting_for_remote_kv). What was
 // loaded can be hit from now on.
-func (s *Scheduler) promote(r *request) {
+func (c *connector) promote(r *request) {
 	t := &r.transfers
 	computed := r.kv.NumComputedTokens
 	switch {
-	case t.failed && !s.keepsLoad(r, computed):
-		if s.differs.loads {
-			s.unreserve(r) // vLLM keeps the reservation, and the request can wait for itself
+	case t.failed && !c.keepsLoad(r, computed):
+		if c.s.differs.loads {
+			c.unreserve(r) // vLLM keeps the reservation, and the request can wait for itself
 		}
-		s.cache.Release(r.kv, kvcache.UndoAdmit, 0)
+		c.s.cache.Release(r.kv, kvcache.UndoAdmit, 0)
 	default:
-		if err := s.cache.Store(r.kv, computed); err != nil {
+		if err := c.s.cache.Store(r.kv, computed); err != nil {
 			panic("sched: " + err.Error())
 		}
 		if t.failed {
-			s.noteUnwritten(r, computed)
+			c.noteUnwritten(r, computed)
 		}
 		if computed == r.kv.NumTokens() { // the last token is computed, to be sampled from
 			r.kv.NumComputedTokens = computed - 1
 		}
 	}
-	s.loadIsOver(r)
+	c.loadIsOver(r)
 }
 
 // unload frees what r, which waits, has loaded.
-func (s *Scheduler) unload(r *request) {
-	s.unreserve(r)
-	s.cache.Release(r.kv, kvcache.UndoAdmit, 0)
-	s.loadIsOver(r)
+func (c *connector) unload(r *request) {
+	c.unreserve(r)
+	c.s.cache.Release(r.kv, kvcache.UndoAdmit, 0)
+	c.loadIsOver(r)
 }
 
 // loadIsOver makes r an ordinary waiting request.
-func (s *Scheduler) loadIsOver(r *request) {
+func (c *connector) loadIsOver(r *request) {
 	t := &r.transfers
 	t.loading, t.received, t.failed = false, false, false
-	s.forgetMatch(r)
+	c.forgetMatch(r)
 	r.status = waiting
 	if r.kv.NumPreemptions() > 0 {
 		r.status = preempted
 	}
 }
 
-// freeLoaded takes the blocks of one waiting request whose load is over if nothing can run without
+// forgetMatch drops the answer of SetMatch: it was used, or the request has lost its blocks and may
+// find something else.
+func (c *connector) forgetMatch(r *request) {
+	t := &r.transfers
+	t.match, t.unanswered, t.unsettled = Match{}, t.asks, 0
+}
+
+// unblock takes the blocks of one waiting request whose load is over if nothing can run without
 // them, and reports whether it did. vLLM would wait for ever.
-func (s *Scheduler) freeLoaded() bool {
-	if len(s.running) > 0 || s.flight.n > 0 || s.pause != PauseNone || s.transfer.loading > 0 || s.transfer.parked > 0 {
+func (c *connector) unblock() bool {
+	if len(c.s.running) > 0 || c.s.flight.n > 0 || c.s.pause != PauseNone || c.loading > 0 || c.parked > 0 {
 		return false
 	}
-	return s.unloadLast()
+	return c.unloadLast()
 }
+
+func (c *connector) freeBlocks() bool { return c.s.differs.loads && c.unloadLast() }
 
 // unloadLast takes the blocks of one waiting request whose load is over, if
 // there is one.
-func (s *Scheduler) unloadLast() bool {
-	for _, r := range slices.Backward(s.transfer.prefills) {
+func (c *connector) unloadLast() bool {
+	for _, r := range slices.Backward(c.prefills) {
 		if t := &r.transfers; r.status != running && (t.received || !t.loading && r.kv.NumComputedTokens > 0) {
-			s.unload(r)
+			c.unload(r)
 			return true
 		}
 	}
 	return false
-}
-
-// hasHit reports whether r has blocks that it hit in step since or later.
-func (s *Scheduler) hasHit(r *request, since uint64) bool {
-	return r.transfers.hitIn >= since && (r.transfers.loading || r.kv.NumComputedTokens > 0)
-}
-
-// checkTransfers counts loads and reservations again and compares.
-func (s *Scheduler) checkTransfers() error {
-	loading, reserving := 0, 0
-	for _, r := range append(s.allWaiting(), s.running...) {
-		t := &r.transfers
-		if t.loading && !t.received {
-			loading++
-		}
-		if t.reserving {
-			reserving++
-		}
-		switch {
-		case t.loading && (r.status == running || r.kv.NumComputedTokens == 0 && !t.failed):
-			return invariants.Broken("request %#x is being loaded, with status %d and %d tokens", uint64(r.id), r.status, r.kv.NumComputedTokens)
-		case t.reserving != slices.Contains(s.transfer.prefills, r):
-			return invariants.Broken("request %#x reserves blocks: %v, and is not in the list", uint64(r.id), t.reserving)
-		case r.status != running && t.unsettled > 0:
-			return invariants.Broken("request %#x waits with %d unsettled tokens", uint64(r.id), t.unsettled)
-		}
-	}
-	if loading > s.transfer.loading || reserving != len(s.transfer.prefills) {
-		return invariants.Broken("%d requests are being loaded of %d, %d reserve blocks of %d", loading, s.transfer.loading, reserving, len(s.transfer.prefills))
-	}
-	return nil
 }

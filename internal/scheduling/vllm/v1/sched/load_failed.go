@@ -32,9 +32,9 @@ func (x Transfers) LoadFailed(out *FailedLoad, blocks ...int32) error {
 	case err != nil:
 		return err
 	case s.differs.loads:
-		s.fail(f)
+		s.connector.fail(f)
 	default:
-		s.failAsVLLM(f)
+		s.connector.failAsVLLM(f)
 	}
 	return nil
 }
@@ -80,16 +80,20 @@ func (f *failure) spoil(ids ...int32) {
 // findFailure returns what LoadFailed has to change, and fills out.
 func (s *Scheduler) findFailure(out *FailedLoad, blocks []int32) (*failure, error) {
 	out.Affected, out.Void = out.Affected[:0], out.Void[:0]
+	if !s.config.Connector.Consumer {
+		return nil, fmt.Errorf("%w: the scheduler's connector is no consumer", ErrOrder)
+	}
+	c := s.connector
 	f := &failure{missing: map[int32]bool{}, bad: map[int32]bool{}, void: map[ID]bool{}, taken: map[int32]bool{}}
-	if err := s.noteMissing(f, blocks); err != nil {
+	if err := c.noteMissing(f, blocks); err != nil {
 		return nil, err
 	}
 	if s.differs.loads {
-		s.findVoidRows(f, out)
-		s.findAgain(f, s.notInFlight)
+		c.findVoidRows(f, out)
+		c.findAgain(f, c.notInFlight)
 	} else {
-		s.findVoidRowsAsVLLM(f, out)
-		s.findAgain(f, s.notInFlightAsVLLM)
+		c.findVoidRowsAsVLLM(f, out)
+		c.findAgain(f, c.notInFlightAsVLLM)
 	}
 	for i := range f.again {
 		out.Affected = append(out.Affected, f.again[i].r.id)
@@ -99,21 +103,18 @@ func (s *Scheduler) findFailure(out *FailedLoad, blocks []int32) (*failure, erro
 
 // noteMissing adds blocks to f. A block that only one request has, and that it loads while it
 // waits, cannot have been read.
-func (s *Scheduler) noteMissing(f *failure, blocks []int32) error {
-	if !s.config.Connector.Consumer {
-		return fmt.Errorf("%w: the scheduler's connector is no consumer", ErrOrder)
-	}
+func (c *connector) noteMissing(f *failure, blocks []int32) error {
 	for i, id := range blocks {
-		if id < 1 || int(id) >= s.cache.View.Pool().NumBlocks() {
-			return fmt.Errorf("%w: blocks[%d] is %d: want 1 to %d", ErrRequest, i, id, s.cache.View.Pool().NumBlocks()-1)
+		if id < 1 || int(id) >= c.s.cache.View.Pool().NumBlocks() {
+			return fmt.Errorf("%w: blocks[%d] is %d: want 1 to %d", ErrRequest, i, id, c.s.cache.View.Pool().NumBlocks()-1)
 		}
 		f.missing[id] = true
 	}
 	own := map[int32]bool{}
-	for _, r := range s.allWaiting() {
-		for g := range s.groups {
+	for _, r := range c.s.allWaiting() {
+		for g := range c.s.groups {
 			for _, id := range r.kv.Table(g) {
-				own[id] = own[id] || r.transfers.loading && s.cache.View.Pool().Count(id) == 1
+				own[id] = own[id] || r.transfers.loading && c.s.cache.View.Pool().Count(id) == 1
 			}
 		}
 	}
@@ -128,13 +129,13 @@ func (s *Scheduler) noteMissing(f *failure, blocks []int32) error {
 // findVoidRows follows the bad blocks through the steps in flight. A row that was admitted with a
 // bad block is void, and so are the later rows of its request. Blocks that a void row writes are
 // bad, as are copies of bad blocks. A row stands after the rows whose blocks it has hit, so one pass is enough.
-func (s *Scheduler) findVoidRows(f *failure, out *FailedLoad) {
-	s.findVoidRunning(f, s.notInFlight)
-	for k := range s.flight.n {
-		b := s.flight.at(k)
-		for _, c := range b.copies {
-			if f.bad[c.Src] {
-				f.spoil(c.Dst)
+func (c *connector) findVoidRows(f *failure, out *FailedLoad) {
+	c.findVoidRunning(f, c.notInFlight)
+	for k := range c.s.flight.n {
+		b := c.s.flight.at(k)
+		for _, p := range b.copies {
+			if f.bad[p.Src] {
+				f.spoil(p.Dst)
 			}
 		}
 		for i := range b.rows {
@@ -160,36 +161,36 @@ func (f *failure) anyBad(blocks []int32) bool {
 
 // findVoidRunning finds the running requests that were admitted in an earlier step and have a row in the oldest step
 // in flight which reads a failed block.
-func (s *Scheduler) findVoidRunning(f *failure, notInFlight func(*request, *entry) int) {
-	for _, r := range s.running {
-		if e := s.oldestEntry(r); e != nil && !e.admitted {
-			f.void[r.id] = s.firstFailed(r, f, notInFlight(r, e)) >= 0
+func (c *connector) findVoidRunning(f *failure, notInFlight func(*request, *entry) int) {
+	for _, r := range c.s.running {
+		if e := c.oldestEntry(r); e != nil && !e.admitted {
+			f.void[r.id] = c.firstFailed(r, f, notInFlight(r, e)) >= 0
 		}
 	}
 }
 
 // findAgain lists the requests that have to compute again.
-func (s *Scheduler) findAgain(f *failure, notInFlight func(*request, *entry) int) {
-	for _, r := range s.allWaiting() {
-		at := s.firstFailed(r, f, r.kv.NumComputedTokens)
-		stale := s.differs.loads && r.stale > 0 && !r.dropStale && f.void[r.id]
+func (c *connector) findAgain(f *failure, notInFlight func(*request, *entry) int) {
+	for _, r := range c.s.allWaiting() {
+		at := c.firstFailed(r, f, r.kv.NumComputedTokens)
+		stale := c.s.differs.loads && r.stale > 0 && !r.dropStale && f.void[r.id]
 		if at >= 0 || stale {
 			f.again = append(f.again, setback{r: r, at: at, stale: stale})
 		}
 	}
-	for _, r := range s.running {
-		at := s.firstFailed(r, f, notInFlight(r, s.oldestEntry(r)))
+	for _, r := range c.s.running {
+		at := c.firstFailed(r, f, notInFlight(r, c.oldestEntry(r)))
 		if at >= 0 || f.void[r.id] {
-			f.again = append(f.again, setback{r: r, at: at, first: s.take(r, f)})
+			f.again = append(f.again, setback{r: r, at: at, first: c.take(r, f)})
 		}
 	}
 }
 
 // take marks the missing and bad blocks of r as computed again by r. It returns the index of the
 // first one that no earlier request has marked, or -1.
-func (s *Scheduler) take(r *request, f *failure) int {
+func (c *connector) take(r *request, f *failure) int {
 	first := -1
-	for g := range s.groups {
+	for g := range c.s.groups {
 		for i, id := range r.kv.Table(g) {
 			if f.has(id) && !f.taken[id] {
 				f.taken[id] = true
@@ -204,9 +205,9 @@ func (s *Scheduler) take(r *request, f *failure) int {
 
 // firstFailed is the index of the first block that is missing or bad and holds some of the
 // first tokens of r, or -1.
-func (s *Scheduler) firstFailed(r *request, f *failure, tokens int) int {
+func (c *connector) firstFailed(r *request, f *failure, tokens int) int {
 	first := -1
-	for g, size := range s.blockSizes {
+	for g, size := range c.s.blockSizes {
 		table := r.kv.Table(g)
 		at := slices.IndexFunc(table[:min((tokens+size-1)/size, len(table))], f.has)
 		if at >= 0 && (first < 0 || at < first) {
@@ -217,9 +218,9 @@ func (s *Scheduler) firstFailed(r *request, f *failure, tokens int) int {
 }
 
 // oldestEntry is the row of r in the oldest step in flight, or nil.
-func (s *Scheduler) oldestEntry(r *request) *entry {
-	if s.flight.n > 0 {
-		rows := s.flight.at(0).rows
+func (c *connector) oldestEntry(r *request) *entry {
+	if c.s.flight.n > 0 {
+		rows := c.s.flight.at(0).rows
 		if i := slices.IndexFunc(rows, func(e entry) bool { return e.r == r && e.id == r.id }); i >= 0 {
 			return &rows[i]
 		}
@@ -229,24 +230,24 @@ func (s *Scheduler) oldestEntry(r *request) *entry {
 
 // notInFlight returns how many computed tokens of r are not computed by rows in flight. Stale
 // rows are not among the computed tokens.
-func (s *Scheduler) notInFlight(r *request, _ *entry) int {
+func (c *connector) notInFlight(r *request, _ *entry) int {
 	return r.kv.NumComputedTokens - (r.inFlight - r.stale)
 }
 
 // fail carries a failure out. No bad block can be hit then.
-func (s *Scheduler) fail(f *failure) {
+func (c *connector) fail(f *failure) {
 	for i := range f.again {
 		switch a := &f.again[i]; {
 		case a.r.status == running:
-			s.failRunning(a)
+			c.failRunning(a)
 		case a.stale:
 			a.r.dropStale = true
 		default:
-			s.cutLoad(a.r, a.at)
+			c.cutLoad(a.r, a.at)
 		}
 	}
 	for _, id := range f.order {
-		s.cache.Transfers.Evict(id)
+		c.s.cache.Transfers.Evict(id)
 	}
 }
 
@@ -254,55 +255,55 @@ func (s *Scheduler) fail(f *failure) {
 // only the first goes back. In vLLM the others go on as if the block were whole, because the first
 // computes it in the next step; if that does not happen, they read what is not there. So here they
 // lose their blocks and wait.
-func (s *Scheduler) failRunning(a *setback) {
+func (c *connector) failRunning(a *setback) {
 	r := a.r
-	if e := s.oldestEntry(r); e != nil {
-		s.void(e)
+	if e := c.oldestEntry(r); e != nil {
+		c.s.void(e)
 	}
 	first := -1
 	if a.at >= 0 {
-		first = s.cutAt(a.at)
+		first = c.cutAt(a.at)
 	}
-	if a.first == a.at && first >= 0 && s.cache.Rewind(r.kv, first) {
-		s.restart(r)
+	if a.first == a.at && first >= 0 && c.s.cache.Rewind(r.kv, first) {
+		c.s.restart(r)
 		return
 	}
 	r.kv.EvictFrom(max(first, 0))
-	s.removeRunning(r)
-	s.preempt(r)
+	c.s.removeRunning(r)
+	c.s.preempt(r)
 	r.dropStale = true
 }
 
 // cutLoad shortens what r, which waits, has loaded to the blocks before block
 // number at.
-func (s *Scheduler) cutLoad(r *request, at int) {
-	computed := max(s.cutAt(at), 0)
+func (c *connector) cutLoad(r *request, at int) {
+	computed := max(c.cutAt(at), 0)
 	r.kv.NumComputedTokens = computed
 	switch t := &r.transfers; {
 	case t.loading:
 		t.failed = true
-	case s.keepsLoad(r, computed):
-		s.cache.Rewind(r.kv, computed)
-		s.noteUnwritten(r, computed)
+	case c.keepsLoad(r, computed):
+		c.s.cache.Rewind(r.kv, computed)
+		c.noteUnwritten(r, computed)
 	default:
 		r.kv.EvictFrom(computed)
-		s.unload(r)
+		c.unload(r)
 	}
 }
 
 // keepsLoad reports whether r can keep its blocks if only its first computed tokens were loaded: it then writes to the
 // blocks after them, which others must not have.
-func (s *Scheduler) keepsLoad(r *request, computed int) bool {
-	return computed > 0 && !(s.differs.loads && s.cache.Transfers.SharedFrom(r.kv, computed))
+func (c *connector) keepsLoad(r *request, computed int) bool {
+	return computed > 0 && !(c.s.differs.loads && c.s.cache.Transfers.SharedFrom(r.kv, computed))
 }
 
 // cutAt returns how many tokens are whole before block number at, or -1 if that is not
 // known: with several groups, and where windows have left blocks that are needed then.
-func (s *Scheduler) cutAt(at int) int {
-	if s.groups > 1 || s.cache.View.Recycles() {
+func (c *connector) cutAt(at int) int {
+	if c.s.groups > 1 || c.s.cache.View.Recycles() {
 		return -1
 	}
-	return at * s.blockSizes[0]
+	return at * c.s.blockSizes[0]
 }
 
 // voided is the ID of a row that was taken out of its step.

@@ -5,10 +5,10 @@ package sched
 
 // findVoidRowsAsVLLM is findVoidRows where only missing blocks are bad. What is sampled for a request that no longer
 // runs is delivered.
-func (s *Scheduler) findVoidRowsAsVLLM(f *failure, out *FailedLoad) {
-	s.findVoidRunning(f, s.notInFlightAsVLLM)
-	for k := range s.flight.n {
-		b := s.flight.at(k)
+func (c *connector) findVoidRowsAsVLLM(f *failure, out *FailedLoad) {
+	c.findVoidRunning(f, c.notInFlightAsVLLM)
+	for k := range c.s.flight.n {
+		b := c.s.flight.at(k)
 		for i := range b.rows {
 			e := &b.rows[i]
 			if e.id == voided {
@@ -25,33 +25,33 @@ func (s *Scheduler) findVoidRowsAsVLLM(f *failure, out *FailedLoad) {
 }
 
 // notInFlightAsVLLM subtracts e, the row in the oldest step, in any case, and treats a negative number as 0.
-func (s *Scheduler) notInFlightAsVLLM(r *request, e *entry) int {
+func (c *connector) notInFlightAsVLLM(r *request, e *entry) int {
 	if e == nil {
 		return r.kv.NumComputedTokens
 	}
 	return max(r.kv.NumComputedTokens-int(e.tokens), 0)
 }
 
-func (s *Scheduler) failAsVLLM(f *failure) {
+func (c *connector) failAsVLLM(f *failure) {
 	for i := range f.again {
 		if a := &f.again[i]; a.r.status == running {
-			s.failRunningAsVLLM(a)
+			c.failRunningAsVLLM(a)
 		} else {
-			s.cutLoad(a.r, a.at)
+			c.cutLoad(a.r, a.at)
 		}
 	}
 }
 
 // failRunningAsVLLM makes a running request go on from the first failed block that no other request computes again.
-func (s *Scheduler) failRunningAsVLLM(a *setback) {
-	e := s.oldestEntry(a.r)
-	computed := s.notInFlightAsVLLM(a.r, e)
+func (c *connector) failRunningAsVLLM(a *setback) {
+	e := c.oldestEntry(a.r)
+	computed := c.notInFlightAsVLLM(a.r, e)
 	if a.first >= 0 {
-		computed = a.first * s.blockSizes[0]
+		computed = a.first * c.s.blockSizes[0]
 	}
 	if e != nil {
-		s.void(e)
+		c.s.void(e)
 	}
 	a.r.kv.NumComputedTokens = computed
-	s.restart(a.r)
+	c.s.restart(a.r)
 }

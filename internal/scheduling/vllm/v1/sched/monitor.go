@@ -36,10 +36,11 @@ func (m Monitor) Load() Load {
 	if s.encoder != nil {
 		encoder.Taken, encoder.Referenced = s.encoder.cache.Usage()
 	}
+	loading, parked := s.connector.counts()
 	return Load{
 		Encoder: encoder,
-		Running: len(s.running), Waiting: s.requests.Len() - len(s.running) - s.transfer.parked,
-		Loading: s.transfer.loading, Parked: s.transfer.parked, InFlight: s.flight.n,
+		Running: len(s.running), Waiting: s.requests.Len() - len(s.running) - parked,
+		Loading: loading, Parked: parked, InFlight: s.flight.n,
 		FreeBlocks: p.NumFree(), Blocks: p.NumBlocks() - 1, Deferred: s.cache.View.NumDeferred(),
 	}
 }

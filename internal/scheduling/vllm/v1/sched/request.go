@@ -69,7 +69,7 @@ type request struct {
 
 	status    status
 	prefill   bool // the last step left tokens to compute
-	resend    Kind // of its next row: KindRunning unless the worker does not know its table
+	resend    Kind // Kind of its next row. It is not KindRunning only while the worker lacks the block table
 	dropStale bool // tokens sampled by stale rows do not count
 	held      bool // waits until Release
 	encodes   bool // inputs is not nil; kept here because each step asks
@@ -220,16 +220,16 @@ func (s *Scheduler) Abort(ids ...ID) int {
 			continue
 		}
 		n++
+		for _, x := range s.extensions {
+			x.aborted(r)
+		}
 		if r.status == running {
 			if fresh := r.inFlight - r.stale; fresh > 0 { // they may never be computed
-				s.evictFrom(r, r.kv.NumComputedTokens-fresh-r.transfers.unsettled)
+				s.evictFrom(r, r.kv.NumComputedTokens-fresh)
 			}
 			s.removeRunning(r)
 		} else {
 			r.in.remove(r)
-		}
-		if s.flight.n > 0 { // nor may what it hit
-			r.transfers.unsettled = r.kv.NumComputedTokens
 		}
 		s.finish(r)
 	}
@@ -266,7 +266,7 @@ func (s *Scheduler) live(id ID) *request {
 func (s *Scheduler) finish(r *request) {
 	s.finished = append(s.finished, r.id)
 	s.extensions.released(r)
-	if !s.park(r) {
+	if !slices.ContainsFunc(s.extensions, func(x extension) bool { return x.keeps(r) }) {
 		s.drop(r)
 	}
 }

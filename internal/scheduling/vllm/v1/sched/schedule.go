@@ -22,7 +22,6 @@ func (s *Scheduler) Schedule(step *Step) error {
 	b.reset()
 	s.steps++
 	s.batch, b.seq = b, s.steps
-	s.transfer.loads = s.transfer.loads[:0]
 	s.cache.StartStep(b.seq)
 	s.fill(b)
 	for i := range b.rows {
@@ -45,7 +44,6 @@ func (s *Scheduler) fill(b *batch) {
 	admits := s.pause == PauseNone
 	for {
 		b.budget, b.starved = s.config.MaxNumBatchedTokens, false
-		s.transfer.queries = s.transfer.queries[:0]
 		s.extensions.startPass()
 		if s.pause == PauseAll {
 			b.budget = 0
@@ -57,9 +55,9 @@ func (s *Scheduler) fill(b *batch) {
 		switch {
 		case len(b.rows) > 0 || !s.differs.steps || b.waits:
 			return
-		case b.starved || s.freeLoaded():
-		case s.extensions.unblock():
-			admits = false // or the one that was preempted comes back, in place of those that waited for it
+		case b.starved:
+		case slices.ContainsFunc(s.extensions, extension.unblock):
+			admits = admits && len(s.running) == 0 // or one that was preempted comes back, in place of those that waited for it
 		default:
 			return
 		}
@@ -77,9 +75,6 @@ func (s *Scheduler) advance(e *entry) {
 	r.inFlight += int(e.tokens)
 	r.prefill = computed < r.kv.NumTokens()+r.placeholders
 	e.samples = !r.prefill
-	if e.samples && len(s.transfer.prefills) > 0 {
-		s.unreserve(r)
-	}
 	if !s.config.AsyncScheduling || r.prefill {
 		return
 	}
@@ -164,8 +159,8 @@ func (s *Scheduler) makeRoom(r *request, n, at int) (int, outcome) {
 		}
 		victim := s.order.victim(s)
 		v := s.running[victim]
-		if v == r && s.differs.loads && s.unloadLast() {
-			continue // rather than r, which would find the same blocks taken again
+		if v == r && slices.ContainsFunc(s.extensions, extension.freeBlocks) {
+			continue
 		}
 		if victim < at {
 			at--

@@ -22,8 +22,9 @@ type Scheduler struct {
 	differs    differences
 	order      *order // of waiting requests
 	extensions extensions
-	encoder    *encoder // one of the extensions; nil: there is no encoder
-	zero       *zeroing // the same; nil: nothing is zeroed
+	connector  *connector // one of the extensions; nil: nothing is loaded or sent
+	encoder    *encoder   // the same; nil: there is no encoder
+	zero       *zeroing   // the same; nil: nothing is zeroed
 
 	longest  int // tokens of a sequence
 	requests reqtable.Handles[request]
@@ -37,7 +38,6 @@ type Scheduler struct {
 	pause     Pause
 	preempted []ID // since the last step
 	finished  []ID
-	transfer  transfer
 
 	counters Counters
 
@@ -91,6 +91,10 @@ func New(config Config) (*Scheduler, error) {
 // extend makes the extensions that the configuration asks for.
 func (s *Scheduler) extend() error {
 	c := &s.config
+	if c.Connector.used() {
+		s.connector = &connector{s: s}
+		s.extensions = append(s.extensions, s.connector)
+	}
 	if m := newMambaSplit(c, s.cache); m.block > 0 {
 		switch {
 		case c.AsVLLM && c.NumSpeculativeTokens > 0 && m.clipsDecodes():
@@ -138,7 +142,7 @@ func (s *Scheduler) SetPause(p Pause) {
 func (s *Scheduler) Reset(preempt bool) (bool, error) {
 	s.mu.Lock()
 	defer s.unlock()
-	if s.holdsBlocks() {
+	if slices.ContainsFunc(s.extensions, extension.holdsBlocks) {
 		return false, nil
 	}
 	for preempt && len(s.running) > 0 {
@@ -160,7 +164,6 @@ func (s *Scheduler) Reset(preempt bool) (bool, error) {
 func (s *Scheduler) preempt(r *request) {
 	s.release(r, kvcache.Preempt)
 	s.extensions.released(r)
-	s.forgetMatch(r)
 	r.status = preempted
 	r.drafts = r.drafts[:0]
 	r.resend = KindRunning
@@ -170,6 +173,30 @@ func (s *Scheduler) preempt(r *request) {
 	s.preempted = append(s.preempted, r.id)
 	s.counters.Preemptions++
 	r.queued = now()
+}
+
+// release frees the blocks of r. If a step in flight may still write to them,
+// and a load could get them, they are freed when the step is over.
+func (s *Scheduler) release(r *request, why kvcache.Release) {
+	s.extensions.lost(r, why)
+	after := uint64(0)
+	if r.inFlight > 0 && s.defersFrees() {
+		after = s.flight.at(s.flight.n - 1).seq
+	}
+	s.cache.Release(r.kv, why, after)
+}
+
+func (s *Scheduler) defersFrees() bool {
+	return s.config.Connector.Consumer && s.config.MaxConcurrentBatches > 1
+}
+
+// copyFence is the step that must be processed before the blocks of its copies
+// can be free; 0: none.
+func (s *Scheduler) copyFence() uint64 {
+	if s.defersFrees() {
+		return s.batch.seq
+	}
+	return 0
 }
 
 var started = time.Now()

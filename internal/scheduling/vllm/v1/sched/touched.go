@@ -29,13 +29,13 @@ func (t *touched) row(i int) (reads, writes []int32) {
 }
 
 // touch records the rows of the batch.
-func (s *Scheduler) touch(b *batch) {
-	if !s.config.Connector.Consumer {
+func (c *connector) touch(b *batch) {
+	if !c.s.config.Connector.Consumer {
 		return
 	}
 	records, t := false, &b.touched
-	for k := range s.flight.n {
-		records = records || s.flight.at(k).touched.loads
+	for k := range c.s.flight.n {
+		records = records || c.s.flight.at(k).touched.loads
 	}
 	for i := range b.rows {
 		e := &b.rows[i]
@@ -46,13 +46,13 @@ func (s *Scheduler) touch(b *batch) {
 		if len(t.rows) == 0 {
 			t.first = i
 		}
-		for g, size := range s.blockSizes {
+		for g, size := range c.s.blockSizes {
 			if table := e.r.kv.Table(g); e.admitted {
 				t.blocks = append(t.blocks, table[:min((int(e.computed)+size-1)/size, len(table))]...)
 			}
 		}
 		reads := len(t.blocks)
-		for g, size := range s.blockSizes {
+		for g, size := range c.s.blockSizes {
 			table := e.r.kv.Table(g)
 			t.blocks = append(t.blocks, table[min(int(e.computed)/size, len(table)):]...)
 		}

@@ -18,7 +18,9 @@ func (s *Scheduler) StepFailed() error {
 	if s.flight.n == 0 {
 		return fmt.Errorf("%w: no step is in flight", ErrOrder)
 	}
-	s.cutHits(s.flight.at(0).seq)
+	for _, x := range s.extensions {
+		x.failing(s.flight.at(0).seq)
+	}
 	s.cache.EvictSince(uint32(s.flight.at(0).seq))
 	var batches []*batch
 	for ; s.flight.n > 0; s.flight.n-- {
@@ -44,16 +46,6 @@ func (s *Scheduler) StepFailed() error {
 	}
 	s.cache.EndStep(s.steps)
 	return nil
-}
-
-// cutHits gives up loads that follow a hit of blocks which the failed steps, from step on, should
-// have computed: the request would keep these blocks.
-func (s *Scheduler) cutHits(step uint64) {
-	for _, r := range s.allWaiting() {
-		if s.hasHit(r, step) {
-			s.cutLoad(r, 0)
-		}
-	}
 }
 
 // undo takes back one row of a failed step, the newest of its request. Stale rows are the oldest;
@@ -98,10 +90,9 @@ func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 // not been admitted.
 func (s *Scheduler) undoAdmit(r *request, e *entry) {
 	s.removeRunning(r)
-	s.unreserve(r)
+	s.extensions.lost(r, kvcache.UndoAdmit)
 	s.extensions.released(r)
 	s.cache.Release(r.kv, kvcache.UndoAdmit, 0)
-	r.transfers.unsettled = 0
 	r.status = waiting
 	if e.kind == KindResumed {
 		r.status = preempted

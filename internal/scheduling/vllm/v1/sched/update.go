@@ -137,7 +137,9 @@ func (s *Scheduler) land(r *request, e *entry) (stale bool) {
 	r.inFlight -= int(e.tokens)
 	if r.stale == 0 {
 		if e.admitted {
-			s.forgetMatch(r)
+			for _, x := range s.extensions {
+				x.landed(r)
+			}
 		}
 		return false
 	}

@@ -24,10 +24,8 @@ func (s *Scheduler) write(step *Step) {
 	for i := range b.rows {
 		s.writeRow(step, i, &b.rows[i])
 	}
-	s.touch(b)
 	s.cache.Take(&s.pending, s.copyFence())
 	b.copies = append(b.copies[:0], s.pending.Copies...)
-	s.writeTails(step)
 	s.writeCopies(step)
 	b.preempted = append(b.preempted, s.preempted...)
 	b.finished = append(b.finished, s.finished...)
@@ -36,8 +34,6 @@ func (s *Scheduler) write(step *Step) {
 	for _, x := range s.extensions {
 		x.write(step)
 	}
-	step.Loads = append(step.Loads, s.transfer.loads...)
-	step.Queries = append(step.Queries, s.transfer.queries...)
 	s.preempted, s.finished = s.preempted[:0], s.finished[:0]
 }
 
@@ -49,9 +45,6 @@ func (s *Scheduler) writeRow(step *Step, i int, e *entry) {
 	}
 	if e.drafts > 0 {
 		step.Drafts = append(step.Drafts, b.drafts[e.draft:e.draft+e.drafts]...)
-	}
-	if e.admitted {
-		step.Rows[i].NumExternalTokens = e.r.transfers.unsettled
 	}
 	step.NumScheduledTokens += int(e.tokens)
 	for g := range s.groups {
@@ -118,15 +111,4 @@ func (s *Scheduler) sendsWhole(id ID) bool {
 		}
 	}
 	return false
-}
-
-// writeTails lists the states at the ends of prompts that a connector can send.
-func (s *Scheduler) writeTails(step *Step) {
-	if !s.config.Connector.Producer {
-		return
-	}
-	for _, t := range s.pending.Tails {
-		id := ID(t.Request.Tag)
-		step.Tails = append(step.Tails, Tail{id, s.requests.Get(uint64(id)).userData, t.Group, t.Block, t.NumTokens})
-	}
 }

@@ -104,9 +104,9 @@ func (z *zeroing) released(*request) { z.loose = true }
 
 // noteUnwritten has the blocks of r zeroed that hold tokens from computed on: what should
 // have been loaded into them has not come.
-func (s *Scheduler) noteUnwritten(r *request, computed int) {
-	s.cache.Transfers.NoteUnwritten(r.kv, computed)
-	if s.zero != nil {
-		s.zero.loose = true
+func (c *connector) noteUnwritten(r *request, computed int) {
+	c.s.cache.Transfers.NoteUnwritten(r.kv, computed)
+	if c.s.zero != nil {
+		c.s.zero.loose = true
 	}
 }

@@ -1,0 +1,74 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Transfers is what the host of a connector calls. Each method is atomic, as those of the Scheduler are.
+type Transfers struct{ s *Scheduler }
+
+// SetMatch says what can be loaded for a request. The answer is used once, when the request is next
+// admitted without blocks. If it has blocks, SetMatch changes nothing.
+func (x Transfers) SetMatch(id ID, m Match) error {
+	s := x.s
+	s.mu.Lock()
+	defer s.unlock()
+	r := s.live(id)
+	switch {
+	case r == nil:
+		return unknown(id)
+	case !s.config.Connector.Consumer:
+		return fmt.Errorf("%w: the scheduler's connector is no consumer", ErrOrder)
+	case m.NumTokens < 0 || m.NumTokens > r.kv.NumTokens():
+		return fmt.Errorf("%w: %d tokens to load of %d", ErrRequest, m.NumTokens, r.kv.NumTokens())
+	}
+	if r.status != running && r.kv.NumComputedTokens == 0 {
+		r.transfers.match, r.transfers.unanswered = m, false
+	}
+	return nil
+}
+
+// Received reports that the loads of requests are over: all tokens have come except those of
+// LoadFailed. The requests can run from the next step on; blocks of aborted ones are free now. If
+// one of them is not being loaded, Received returns an error and changes nothing.
+func (x Transfers) Received(ids ...ID) error {
+	s := x.s
+	s.mu.Lock()
+	defer s.unlock()
+	loading := func(r *request) bool { return r.transfers.loading && !r.transfers.received }
+	return s.each(ids, loading, "is not being loaded", func(r *request) {
+		r.transfers.received = true
+		s.connector.loading--
+		if r.status == parked {
+			s.connector.settled(r)
+		}
+	})
+}
+
+// Sent reports that the blocks of finished requests were sent, or will not be; they are free now.
+// If one of them does not wait for that, Sent returns an error and changes nothing.
+func (x Transfers) Sent(ids ...ID) error {
+	s := x.s
+	s.mu.Lock()
+	defer s.unlock()
+	sending := func(r *request) bool { return r.status == parked && r.transfers.send }
+	return s.each(ids, sending, "is not one that has finished and whose blocks are kept to be sent", func(r *request) {
+		r.transfers.send = false
+		s.connector.settled(r)
+	})
+}
+
+// each applies a change to requests. If one of them does not exist, does not allow it, or is
+// given twice, each changes nothing and returns an error whose text ends in problem.
+func (s *Scheduler) each(ids []ID, allows func(*request) bool, problem string, change func(*request)) error {
+	for i, id := range ids {
+		if r := s.requests.Get(uint64(id)); r == nil || !allows(r) || slices.Contains(ids[:i], id) {
+			return fmt.Errorf("%w: request %#x %s", ErrRequest, uint64(id), problem)
+		}
+	}
+	for _, id := range ids {
+		change(s.requests.Get(uint64(id)))
+	}
+	return nil
+}
