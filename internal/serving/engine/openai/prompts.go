@@ -133,7 +133,7 @@ func (s *Server) chatTokens(ctx context.Context, body *chatRequest, most limit) 
 		options.Marked = vocabulary.Edges()
 	}
 	var text strings.Builder
-	fits := vocabulary.Room(most.tokens)
+	fits := vocabulary.Fits(most.tokens)
 	marked, err := s.config.Template.RenderTo(func(piece string, m *marks.Marks) error {
 		switch {
 		case ctx.Err() != nil:

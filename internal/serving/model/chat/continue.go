@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// endOfMessage is put after the last message, to find its end in the prompt. It ends with a space, which is gone if the
-// template removes spaces around messages.
+// endOfMessage is appended to the last message, to find its end in the prompt. It ends with a space, which is missing
+// if the template strips messages.
 const endOfMessage = "\uE03A\uE03B "
 
-// Continue returns messages whose last one is to be continued, and a function that cuts what the template makes of
-// them after the last message. Messages must have one. The result is that of continue_final_message in Hugging Face's
-// transformers.
+// Continue marks the end of the last message, which the model is to continue. The function cut removes everything after
+// this end from a rendered prompt. messages must not be empty. The result is that of continue_final_message in Hugging
+// Face's transformers.
 func Continue(messages []Message) (marked []Message, cut func(prompt string) (string, error)) {
 	marked = append(marked, messages...)
 	marked[len(marked)-1].Content += endOfMessage

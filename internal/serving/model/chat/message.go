@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/model/marks"
 )
 
-// variables is a message as a template sees it.
+// variables returns a message as the template reads it.
 func (m *Message) variables() map[string]any {
 	all := map[string]any{"role": m.Role, "content": m.Content}
 	for name, text := range map[string]string{"name": m.Name, "tool_call_id": m.ToolCallID, "reasoning": m.Reasoning,
@@ -24,7 +24,7 @@ func (m *Message) variables() map[string]any {
 	return all
 }
 
-// each is a message of which f has replaced each text but the role.
+// each returns the message with each text except the role replaced by f.
 func (m Message) each(f func(string) string) Message {
 	m.Content, m.Name, m.ToolCallID, m.Reasoning = f(m.Content), f(m.Name), f(m.ToolCallID), f(m.Reasoning)
 	m.ToolCalls = slices.Clone(m.ToolCalls)
@@ -34,7 +34,7 @@ func (m Message) each(f func(string) string) Message {
 	return m
 }
 
-// marked marks what comes from the client.
+// marked marks the texts that come from the client.
 func (t *Template) marked(messages []Message, o Options) ([]Message, map[string]any, *marks.Marks, error) {
 	m, err := marks.New(o.Marked, func(yield func(string) bool) {
 		more := true

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// layouts are the directives of Python's strftime that templates use, as layouts of package time.
+// layouts maps the directives of Python's strftime that templates use to layouts of package time.
 var layouts = map[byte]string{
 	'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'j': "002", 'B': "January", 'b': "Jan", 'A': "Monday", 'a': "Mon",
 	'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM",
 }
 
-// strftime formats a time as Python does that of datetime.now(), which has no time zone.
+// strftime formats a time as Python formats datetime.now(), which has no time zone.
 func strftime(t time.Time, format string) (string, error) {
 	var out strings.Builder
 	for i := 0; i < len(format); i++ {
@@ -28,8 +28,8 @@ func strftime(t time.Time, format string) (string, error) {
 		case i < len(format) && layouts[format[i]] != "":
 			out.WriteString(t.Format(layouts[format[i]]))
 		default:
-			return "", fmt.Errorf("%w: strftime_now has the format %q; of its directives %%Y, %%m, %%d and other common "+
-				"ones are known", ErrTemplate, format)
+			return "", fmt.Errorf("%w: strftime_now has the format %q; it supports only %%Y, %%m, %%d and other common directives",
+				ErrTemplate, format)
 		}
 	}
 	return out.String(), nil

@@ -1,8 +1,7 @@
-// Package chat turns the messages of a chat into a prompt by the model's own
-// template, which is written in Jinja.
+// Package chat renders the messages of a chat to a prompt with the model's own template, which is written in Jinja.
 //
-// A template comes with a model and is not trusted with more than that: it can
-// read no files, and its work is bounded. What it makes of special tokens is the tokenizer's business.
+// A template comes with a model but is not trusted: it can read no files, and its work is bounded. The tokenizer
+// decides which special tokens the prompt contains.
 package chat
 
 import (
@@ -19,20 +18,21 @@ import (
 // ErrTemplate is wrapped when a template cannot be read, or refuses messages.
 var ErrTemplate = errors.New("chat template")
 
-// ErrKwargs is wrapped when a variable has the name of one that Render or New sets.
+// ErrKwargs is wrapped when Kwargs has a variable that Render or New sets.
 var ErrKwargs = errors.New("chat_template_kwargs")
 
-// A Message is one message of a chat. Of the fields after Content, the template sees those that are not empty.
+// A Message is one message of a chat. The template gets the fields after Content only if they are not empty.
 type Message struct {
 	Role, Content string
 	Name          string
-	ToolCallID    string // of the call that the message answers
-	Reasoning     string // of an assistant; also called reasoning_content in the template, as in vLLM
-	ToolCalls     []any  // of an assistant, each read by ToolCall
+	ToolCallID    string // the call that the message answers
+	Reasoning     string // of an assistant; also named reasoning_content in the template, as in vLLM
+	ToolCalls     []any  // of an assistant; results of ToolCall
 }
 
-// ToolCall reads a tool call in OpenAI's form, whose arguments are JSON in a string. As in vLLM, they become a value, and
-// none an empty object. A string that is not JSON stays a string, which some templates can write.
+// ToolCall reads a tool call in OpenAI's form, whose arguments are JSON in a string. As in vLLM, the arguments are
+// decoded, and missing arguments become an empty object. A string that is not JSON stays a string, which some templates
+// accept.
 func ToolCall(text []byte) (any, error) {
 	call, function := named(text)
 	if function == nil {
@@ -58,7 +58,7 @@ func ToolCall(text []byte) (any, error) {
 	return call, nil
 }
 
-// IsText reports whether the arguments of a call that ToolCall has read are a string.
+// IsText reports whether the arguments of a result of ToolCall are a string.
 func IsText(call any) bool {
 	_, ok := call.(*jinja.Dict).Get("function").(*jinja.Dict).Get("arguments").(string)
 	return ok
@@ -70,7 +70,7 @@ func Tool(text []byte) (tool any, ok bool) {
 	return tool, function != nil
 }
 
-// named reads an object that has a function with a name; function is nil if it has none.
+// named reads an object and its function, which must have a name. function is nil if there is none.
 func named(text []byte) (object any, function *jinja.Dict) {
 	object, _ = jinja.FromJSON(text)
 	fields, ok := object.(*jinja.Dict)
@@ -87,15 +87,14 @@ func named(text []byte) (object any, function *jinja.Dict) {
 	return object, function
 }
 
-// A Template makes prompts. It is safe for concurrent use.
+// A Template renders prompts. It is safe for concurrent use.
 type Template struct {
 	source   string
 	template *jinja.Template
 	tokens   map[string]string // bos_token, eos_token and so on
 }
 
-// New reads a template. tokens are the names of special tokens as the template
-// uses them.
+// New parses a template. tokens has the texts of special tokens by the variables that hold them in the template.
 func New(source string, tokens map[string]string) (*Template, error) {
 	t, err := jinja.Parse(source)
 	if err != nil {
@@ -104,11 +103,11 @@ func New(source string, tokens map[string]string) (*Template, error) {
 	return &Template{source, t, tokens}, nil
 }
 
-// Mentions reports whether a name is in the text of the template.
+// Mentions reports whether the template's source contains name.
 func (t *Template) Mentions(name string) bool { return strings.Contains(t.source, name) }
 
-// Render makes the prompt of messages. With answer it ends where the answer of the
-// assistant begins. kwargs are further variables of the template (vLLM's chat_template_kwargs).
+// Render returns the prompt for messages. With answer, it ends where the assistant's answer begins. kwargs has
+// additional variables for the template (vLLM's chat_template_kwargs).
 func (t *Template) Render(messages []Message, answer bool, kwargs map[string]any) (string, error) {
 	var text strings.Builder
 	_, err := t.RenderTo(func(piece string, _ *marks.Marks) error {
@@ -121,18 +120,18 @@ func (t *Template) Render(messages []Message, answer bool, kwargs map[string]any
 	return text.String(), nil
 }
 
-// Options are what RenderTo makes of messages.
+// Options are options of RenderTo.
 type Options struct {
 	Answer bool           // see Render
 	Kwargs map[string]any // see Render
 
-	// Marked are characters that are marked in the text if they come from messages or from Kwargs. Roles are not marked:
-	// templates make special tokens of them.
+	// Marked lists characters to mark in the prompt if they come from messages or from Kwargs. Roles are not marked,
+	// because templates make special tokens from them.
 	Marked []rune
 }
 
-// RenderTo is Render that gives the text to write piece by piece. It calls write also while the template works and
-// writes nothing, with "". An error of write ends it, and is wrapped. It returns the marks that the text has.
+// RenderTo passes the prompt to write piece by piece. It also calls write with "" while the template computes without
+// output. It stops at an error of write, and wraps it. It returns the marks used in the prompt, or nil.
 func (t *Template) RenderTo(
 	write func(piece string, m *marks.Marks) error, messages []Message, o Options,
 ) (*marks.Marks, error) {
@@ -147,7 +146,6 @@ func (t *Template) RenderTo(
 	var refusal error
 	variables := map[string]any{
 		"messages": list, "add_generation_prompt": o.Answer,
-		// as in Hugging Face's library
 		"raise_exception": jinja.Function(func(message []any) (any, error) {
 			refusal = fmt.Errorf("%w: %s", ErrTemplate, m.Plain(fmt.Sprint(message...)))
 			return nil, refusal
@@ -165,7 +163,7 @@ func (t *Template) RenderTo(
 		}
 		variables[name] = value
 	}
-	for _, name := range []string{"tools", "documents"} { // None as in Hugging Face's library
+	for _, name := range []string{"tools", "documents"} { // None, as in Hugging Face's library
 		if _, set := variables[name]; !set {
 			variables[name] = nil
 		}

@@ -1,10 +1,9 @@
-// Package induction builds a transformer by hand whose answer is known: it finds the
-// last earlier occurrence of the last three tokens and continues as the text did there. Its
-// tokens are bytes. Two layers do it, as in the induction heads that trained
-// models grow:
+// Package induction builds a transformer by hand whose answer is known: it finds the last earlier occurrence of the
+// last three tokens and continues as the text did there. Its tokens are bytes. It has two layers, which work like the
+// induction heads of trained models:
 //
-//	layer 0: head h attends to the token h+1 places back and writes it down beside the current one
-//	layer 1: attends to the places whose earlier tokens are the last tokens here, and copies the token there
+//	layer 0: head h attends to the token h+1 positions back and stores its code beside the current one
+//	layer 1: attends to positions whose preceding tokens equal the last tokens, and copies the token there
 //
 // It needs no download, and one wrong key or value changes the answer.
 package induction
@@ -20,35 +19,33 @@ import (
 
 const (
 	code    = 128 // elements of a token's code
-	lags    = 3   // tokens that are written down beside the current one
+	lags    = 3   // earlier tokens stored beside the current one
 	headDim = 256
-	hidden  = code * (lags + 2) // the token, the ones before it, the answer
-	answer  = code * (lags + 1) // where the answer stands
+	hidden  = code * (lags + 2) // the token, the earlier tokens, the answer
+	answer  = code * (lags + 1) // index of the answer
 
-	// Positions turn pair i of a head by theta^(-i/128) a token. The pairs from
-	// 64 on stand still over any text, so codes go there; the ones before tell
-	// distances.
+	// Pair i of a head rotates by theta^(-i/128) per token. The pairs from 64 on do not rotate noticeably over any
+	// text, so they hold codes; the pairs before encode distances.
 	theta = 1e30
 	still = 64
 
-	// Start stands before a text: the first token has none before it and is
-	// taken for its own, so it should be one that no text contains. Begin and End
-	// stand around a message of a chat; End ends a sequence.
+	// Start begins a text. The first token has no token before it and attends to itself instead, so it should be a
+	// token that no text contains. Begin and End enclose a message of a chat; End ends a sequence.
 	Start = 1
 	Begin = 2
 	End   = 3
 )
 
-// MaxModelLen is how long a sequence can be.
+// MaxModelLen is the maximum length of a sequence.
 const MaxModelLen = 4096
 
-// New builds the model, or the part of it that one of several workers has.
+// New builds the model, or one worker's part of it.
 func New(pool *parallel.Pool, part model.Part) (*model.Model, error) {
 	c := Config(part.Size)
 	return model.Build(c, tensors(c.NumHeads), pool, part)
 }
 
-// Config is the model's for a number of workers: several have a fourth head, which does nothing.
+// Config returns the model's configuration. With several workers, it has a fourth head, which does nothing.
 func Config(workers int) model.Config {
 	heads := lags
 	if workers > 1 {
@@ -61,11 +58,11 @@ func Config(workers int) model.Config {
 	}
 }
 
-// Tokenizer is the model's: tokens are bytes.
+// Tokenizer returns the model's tokenizer, whose tokens are bytes.
 func Tokenizer() *tokenizer.Tokenizer { return tokenizer.Bytes(Start, Begin, End) }
 
-// Template makes a chat repeat the last message: each stands between Begin and
-// End, and the answer starts after a Begin.
+// Template makes the model repeat the last message of a chat: messages are enclosed by Begin and End, and the answer
+// follows a Begin.
 const Template = "\x01{% for message in messages %}\x02{{ message['content'] }}\x03{% endfor %}{% if " +
 	"add_generation_prompt %}\x02{% endif %}"
 
@@ -100,8 +97,8 @@ func tensors(heads int) *weights.Tensors {
 	return weights.Collect(all...)
 }
 
-// sign is element i of the code of a byte: the codes are the 128 rows of a
-// Hadamard matrix and their opposites, so the product of two is 128, 0 or −128.
+// sign returns element i of the code of a byte. The codes are the 128 rows of a Hadamard matrix and their opposites, so
+// the product of two is 128, 0 or −128.
 func sign(b, i int) float32 {
 	odd := b >> 7
 	for bits := b & i & 127; bits > 0; bits &= bits - 1 {
@@ -110,8 +107,8 @@ func sign(b, i int) float32 {
 	return float32(1 - 2*odd)
 }
 
-// place is the element of a head where element i of a code goes: the pairs that
-// stand still are (64, 192), (65, 193), and so on.
+// place returns the element of a head that holds element i of a code. The pairs that do not rotate are (64, 192), (65,
+// 193), and so on.
 func place(i int) int {
 	if i < code/2 {
 		return still + i
@@ -127,7 +124,7 @@ func ones(name string) *weights.Tensor {
 	return m.tensor()
 }
 
-// An attention is the parts of a layer that are not zero.
+// An attention has the matrices of a layer that are not zero.
 type attention struct {
 	q, k, v, out        *matrix
 	qBias, kBias, vBias *matrix
@@ -152,21 +149,21 @@ func layer(name string, heads int, fill func(*attention)) []*weights.Tensor {
 	}
 }
 
-// normed is a norm's output: norms divide by the root of the mean square: of a vector with n codes of 128 ±1
-// in it, by the root of n × 128 / hidden.
+// normed returns the factor by which a norm multiplies a vector with n codes of 128 elements of ±1: the inverse of the
+// root mean square, which is the root of n × 128 / hidden.
 func normed(codes float64) float64 { return math.Sqrt(hidden / (codes * code)) }
 
 // Settings of the heads, as differences of logits.
 const (
-	distance  = 60.0 // between a distance that is looked for and the ones beside it, about
-	unit      = 40.0 // for each earlier token that is the same
-	nearest   = 1.5  // times as much for the nearest one
-	recency   = 0.5  // for each pair of elements that tells distances
-	sharpness = 0.12 // of the answer: makes 15.4 of the product of equal codes
+	distance  = 60.0 // between the distance sought and adjacent distances, approximately
+	unit      = 40.0 // for each equal earlier token
+	nearest   = 1.5  // factor of unit for the nearest token
+	recency   = 0.5  // for each pair of elements that encodes distances
+	sharpness = 0.12 // factor of the answer: the product of equal codes becomes 15.4
 )
 
-// lookBack fills layer 0: queries and keys do not depend on the token, but are
-// turned so that head h finds the one h+1 places back.
+// lookBack fills layer 0. Queries and keys do not depend on the token, but are rotated so that head h attends to the
+// token h+1 positions back.
 func lookBack(a *attention) {
 	amplitude := math.Sqrt(distance * math.Sqrt(headDim))
 	for h := range lags {
@@ -185,9 +182,8 @@ func lookBack(a *attention) {
 	}
 }
 
-// match fills the first head of layer 1. The codes of the last tokens are summed
-// in the query, those of the tokens before a place in its key, each with signs
-// different from the others, so that only codes of the same lag match.
+// match fills the first head of layer 1. The query is the sum of the codes of the last tokens; the key of a position is
+// the sum of the codes of the tokens before it. Each lag has its own signs, so that only codes of the same lag match.
 func match(a *attention) {
 	scale := math.Sqrt(unit*math.Sqrt(headDim)/code) / normed(lags+1)
 	for lag := range lags {
@@ -212,8 +208,7 @@ func match(a *attention) {
 	}
 }
 
-// scramble is ±1, the same in each run: the lowest bit of a number that was
-// mixed by multiplication.
+// scramble returns a pseudorandom ±1 for a lag and an element.
 func scramble(lag, i int) float32 {
 	x := uint64(lag*code+i+1) * 0x9e3779b97f4a7c15
 	x ^= x >> 29

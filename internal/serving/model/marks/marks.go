@@ -1,7 +1,7 @@
-// Package marks keeps characters that come from a client apart from those of a chat template, while the template makes
-// one text of both. Of a client's texts, the characters that special tokens need are replaced by private-use
-// characters, their marks. In the text that the template makes, a special token with a mark is not one: the client
-// wrote a part of it.
+// Package marks distinguishes characters that come from a client from those of a chat template, which combines both
+// into one text. In the client's texts, the characters that special tokens need are replaced by private-use characters,
+// their marks. If a special token in the rendered text contains a mark, the client wrote a part of it, and it is not a
+// special token.
 package marks
 
 import (
@@ -10,26 +10,26 @@ import (
 	"strings"
 )
 
-// Marks replace characters, each by one that none of the texts has. Without marks, as nil, texts stay as they are. Marks
-// do not change and are safe for concurrent use.
+// Marks maps characters to marks that none of the texts contains. A nil *Marks changes no text. Marks does not change
+// and is safe for concurrent use.
 type Marks struct {
 	marks map[rune]rune
-	plain []rune // of the marks from first on
+	plain []rune // the characters of the marks first, first+1, ...
 	first rune
 }
 
-// ErrNoRoom is the error of texts that have nearly all private-use characters.
+// ErrNoRoom is the error for texts that use nearly all private-use characters.
 var ErrNoRoom = errors.New("the texts have too many private-use characters")
 
-// The private-use characters of plane 16, in UTF-8 the only characters that begin with the byte lead.
+// The private-use characters of plane 16. In UTF-8, only they begin with the byte lead.
 const (
 	lowest  = 0x100000
 	highest = 0x10fffd
 	lead    = 0xf4
 )
 
-// New returns marks for some characters. None of the texts has them, and neither has beside, a text that is not marked.
-// It returns nil if none of the texts has one of the characters.
+// New returns marks for chars that appear neither in texts nor in beside, a text that will not be marked. It returns
+// nil if no text contains one of chars.
 func New(chars []rune, texts iter.Seq[string], beside string) (*Marks, error) {
 	if len(chars) == 0 {
 		return nil, nil
@@ -83,7 +83,7 @@ func (m *Marks) Mark(text string) string {
 	}, text)
 }
 
-// Char is the character that a mark stands for, or r if that is no mark.
+// Char returns the character of a mark, or r if r is not a mark.
 func (m *Marks) Char(r rune) rune {
 	if m == nil || r < m.first || r >= m.first+rune(len(m.plain)) {
 		return r
@@ -91,10 +91,10 @@ func (m *Marks) Char(r rune) rune {
 	return m.plain[r-m.first]
 }
 
-// In reports whether a text may have marks.
+// In reports whether a text may contain marks.
 func (m *Marks) In(text string) bool { return m != nil && strings.IndexByte(text, lead) >= 0 }
 
-// Plain is a text with characters in the place of their marks.
+// Plain replaces the marks of a text by their characters.
 func (m *Marks) Plain(text string) string {
 	if !m.In(text) {
 		return text
@@ -102,8 +102,8 @@ func (m *Marks) Plain(text string) string {
 	return strings.Map(m.Char, text)
 }
 
-// Split returns the plain text, and where in it characters stand that were marked, in bytes.
-func (m *Marks) Split(text string) (plain string, places []int) {
+// Split returns the plain text, and the byte offsets in it of the characters that were marked.
+func (m *Marks) Split(text string) (plain string, marked []int) {
 	if !m.In(text) {
 		return text, nil
 	}
@@ -111,15 +111,14 @@ func (m *Marks) Split(text string) (plain string, places []int) {
 	for _, r := range text {
 		char := m.Char(r)
 		if char != r {
-			places = append(places, b.Len())
+			marked = append(marked, b.Len())
 		}
 		b.WriteRune(char)
 	}
-	return b.String(), places
+	return b.String(), marked
 }
 
-// Index is where the plain text of sub stands first in that of a text, or last: its bytes of the text itself, both -1 if
-// there is none.
+// Index returns the byte range of the first or last occurrence of sub in text, comparing them without marks, or -1, -1.
 func (m *Marks) Index(text, sub string, last bool) (from, to int) {
 	find := strings.Index
 	if last {
@@ -140,7 +139,7 @@ func (m *Marks) Index(text, sub string, last bool) (from, to int) {
 	return from, from + m.offset(text[from:], len(sub))
 }
 
-// offset is the place in a text of byte n of its plain text.
+// offset returns the offset in a text of byte n of its plain text.
 func (m *Marks) offset(text string, n int) int {
 	for at, r := range text {
 		if n <= 0 {

@@ -1,10 +1,8 @@
-// Package mpi joins processes that mpirun or srun has started, on one machine or several, which have a part of
-// a model each. It is built with the tag mpi, cgo, and an MPI library of version 3; without the tag it is empty.
-//
-// Sums do not use MPI_Allreduce, whose order depends on the library, the sizes and the network. They are made
-// by recursive doubling from messages between two processes: (a+b)+(c+d) in every process.
-//
-// A process that dies or stops gives no error, and MPI has no limits of time. So every wait of this package has
-// one. When it is over, the processes that are left tell each other that they are there, and the first of them
-// says which one is not and ends all (MPI_Abort).
+// Package mpi connects processes that mpirun or srun has started, on one or several machines, each of which has a part
+// of a model. It needs the build tag mpi, cgo, and an MPI library of version 3. Without the tag it is empty. Sums do
+// not use MPI_Allreduce, whose order depends on the library, the sizes and the network. They use recursive doubling
+// with messages between two processes, so that every process computes (a+b)+(c+d). MPI reports no error when a process
+// dies or stops, and has no timeouts. Every wait of this package therefore has a time limit. When it is exceeded, the
+// remaining processes tell each other that they are alive, and the one with the lowest rank reports the missing ones
+// and ends all (MPI_Abort).
 package mpi

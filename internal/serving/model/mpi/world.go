@@ -18,7 +18,7 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// A World is the processes that were started together. It is a model.Group. One goroutine at a time uses it.
+// A World is the processes that were started together. It implements model.Group. One goroutine may use it at a time.
 type World struct {
 	rank, size int
 	host       string
@@ -27,14 +27,14 @@ type World struct {
 	message    []byte
 }
 
-// ErrMPI is wrapped when processes cannot be joined.
+// ErrMPI is wrapped when processes cannot be connected.
 var ErrMPI = errors.New("MPI")
 
-// A Lost is the error of processes that have not answered in time.
+// A Lost is the error about processes that have not answered in time.
 type Lost struct {
 	Ranks []int
 	After time.Duration
-	first bool // of the processes that are left
+	first bool // this process has the lowest rank of the remaining ones
 }
 
 func (l *Lost) Error() string {
@@ -48,7 +48,7 @@ func (l *Lost) Error() string {
 	return fmt.Sprintf("%s %s %s lost: no answer for %v", ranks, strings.Trim(fmt.Sprint(l.Ranks), "[]"), are, l.After)
 }
 
-// Start joins the processes that were started with this one. No wait is longer than limit.
+// Start connects the processes that were started together. limit bounds every wait.
 func Start(limit time.Duration) (*World, error) {
 	var rank, size C.int
 	if C.world_start(&rank, &size) != C.DONE {
@@ -59,28 +59,28 @@ func Start(limit time.Duration) (*World, error) {
 	return &World{rank: int(rank), size: int(size), host: C.GoString(&host[0]), limit: limit}, nil
 }
 
-// Rank is the number of this process, from 0.
+// Rank returns the number of this process, from 0.
 func (w *World) Rank() int { return w.rank }
 
-// Size is the number of processes.
+// Size returns the number of processes.
 func (w *World) Size() int { return w.size }
 
-// Host is the name of this process's machine.
+// Host returns the name of this process's machine.
 func (w *World) Host() string { return w.host }
 
 // SetLimit sets how long another process may take to answer.
 func (w *World) SetLimit(limit time.Duration) { w.limit = limit }
 
-// End leaves the world, as all processes must.
+// End ends MPI. All processes must call it.
 func (w *World) End() { C.world_end() }
 
-// Abort ends all processes with status 1. The first of those that are left says why.
+// Abort ends all processes with status 1. The remaining process with the lowest rank reports the cause.
 func (w *World) Abort(cause error) {
 	var lost *Lost
 	if errors.As(cause, &lost) {
 		cause = lost
 		if !lost.first || len(lost.Ranks) == 0 {
-			time.Sleep(2 * time.Second) // another one ends all; perhaps this one was late itself
+			time.Sleep(2 * time.Second) // let the reporting process end all: this one may have been late itself
 		}
 	}
 	fmt.Fprintf(os.Stderr, "llmserve: rank %d on %s: %v\n", w.rank, w.host, cause)
@@ -93,7 +93,7 @@ func (w *World) AllReduce(_ int, x []float32) error {
 	if len(x) == 0 {
 		return nil
 	}
-	other := w.room(len(x))
+	other := w.buffer(len(x))
 	return w.check(C.world_reduce((*C.float)(&x[0]), (*C.float)(&other[0]), C.int(len(x)), w.seconds()))
 }
 
@@ -108,7 +108,7 @@ func (w *World) Gather(_ int, dst []float32, stride int, part []float32, columns
 	rows := len(part) / (own.To - own.From)
 	for from := 1; from < w.size; from++ {
 		c := columns[from]
-		other := w.room(rows * (c.To - c.From))
+		other := w.buffer(rows * (c.To - c.From))
 		if err := w.receive(from, bytes(other)); err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (w *World) Gather(_ int, dst []float32, stride int, part []float32, columns
 	return nil
 }
 
-// Broadcast sends a message to all others, which Receive it.
+// Broadcast sends a message to all other processes, which must call Receive.
 func (w *World) Broadcast(message []byte) error {
 	for to := range w.size {
 		if to != w.rank {
@@ -142,7 +142,7 @@ func (w *World) Receive(from int) ([]byte, error) {
 	return w.message, w.receive(from, w.message)
 }
 
-// Exchange returns what each process has passed to it, by rank.
+// Exchange returns the arguments of all processes, by rank.
 func (w *World) Exchange(own []byte) (all [][]byte, err error) {
 	for from := range w.size {
 		if from == w.rank {
@@ -174,14 +174,14 @@ func (w *World) receive(from int, data []byte) error {
 
 func (w *World) seconds() C.double { return C.double(w.limit.Seconds()) }
 
-func (w *World) room(n int) []float32 {
+func (w *World) buffer(n int) []float32 {
 	if cap(w.values) < n {
 		w.values = make([]float32, n)
 	}
 	return w.values[:n]
 }
 
-// check turns the end of a wait into an error. If it was late, the other processes are asked who is there.
+// check returns the error for the result of a wait. After a timeout or a failure it finds out which processes answer.
 func (w *World) check(result C.int) error {
 	if result == C.DONE {
 		return nil

@@ -6,15 +6,14 @@ import (
 	"unicode"
 )
 
-// A matcher finds added tokens in text: the leftmost, and of several there the
-// longest.
+// A matcher finds the leftmost added token in a text, and the longest of those that begin there.
 type matcher struct {
 	ids    map[string]int32
 	strips map[string]strip
 	starts [256][]string // by first byte, longest first
 }
 
-// strip says which white space beside an added token belongs to it.
+// strip reports on which sides an added token includes adjacent white space.
 type strip struct{ left, right bool }
 
 func (m *matcher) add(text string, id int32, s strip) {
@@ -32,7 +31,7 @@ func (m *matcher) add(text string, id int32, s strip) {
 	m.ids[text], m.strips[text] = id, s
 }
 
-// next cuts a text at the first added token that is allowed where it stands. It is -1 if there is none.
+// next splits text at the first added token for which allowed returns true. If there is none, id is -1.
 func (m *matcher) next(text string, allowed func(from, to int, id int32) bool) (before string, id int32, after string) {
 	for i := range len(text) {
 		for _, token := range m.starts[text[i]] {

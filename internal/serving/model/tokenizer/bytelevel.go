@@ -1,7 +1,7 @@
 package tokenizer
 
-// GPT-2 writes each byte as a character that can be seen: those of Latin-1 that
-// can, as themselves, and the others, in order, from U+0100 on.
+// byteOf maps GPT-2's characters to bytes. GPT-2 writes each byte as a printable character: printable characters of
+// Latin-1 as themselves, and the other bytes, in order, from U+0100 on.
 var byteOf = func() map[rune]byte {
 	m, next := map[rune]byte{}, rune(256)
 	for b := range 256 {
@@ -15,8 +15,7 @@ var byteOf = func() map[rune]byte {
 	return m
 }()
 
-// unmap returns the bytes that GPT-2's characters stand for; ok is false if one
-// stands for none.
+// unmap returns the bytes that GPT-2's characters stand for. ok is false if a character stands for no byte.
 func unmap(piece string) (b []byte, ok bool) {
 	for _, r := range piece {
 		v, known := byteOf[r]

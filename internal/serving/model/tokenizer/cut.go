@@ -10,43 +10,41 @@ type pair struct{ left, right int32 }
 
 type merge struct{ rank, id int32 }
 
-// A cutter cuts words by merging neighbours, the best pair first, and of equal
-// ones the leftmost.
+// A cutter cuts words into tokens by merging adjacent symbols, the best pair first, and the leftmost of equal pairs.
 type cutter struct {
-	t    *Tokenizer
-	ctx  context.Context
-	most int // tokens
-	out  []int32
-	err  error // why it has stopped
+	t     *Tokenizer
+	ctx   context.Context
+	limit int // of tokens
+	out   []int32
+	err   error // why it has stopped
 
-	window  int    // bytes
-	text    string // what is left of a word
-	unknown bool   // the last token of the word is the unknown one
+	window  int    // see the constant window
+	text    string // the rest of a word
+	unknown bool   // the last token of the word is the unknown token
 	symbols []symbol
 	queue   candidates
 }
 
-// A symbol is a range of the word. Merging makes the left one longer and
-// the right one empty.
+// A symbol is a range of the word. Merging two symbols extends the left one and empties the right one.
 type symbol struct {
 	start, end int
-	id         int32 // -1: not in the vocabulary
+	id         int32 // -1 if it is not in the vocabulary
 	prev, next int
 }
 
-// A candidate is a pair that can be merged, if both are still as they were.
+// A candidate is a pair that can be merged if neither symbol has changed since.
 type candidate struct {
 	order       float64 // smaller is merged first
 	left, right int
 	id          int32
-	end         int // of the right one
+	end         int // of the right symbol
 }
 
 func (c *candidate) before(d *candidate) bool {
 	return c.order < d.order || c.order == d.order && c.left < d.left
 }
 
-// candidates are a heap, as of container/heap, which would allocate memory for each.
+// candidates is a heap. container/heap would allocate memory for each element.
 type candidates []candidate
 
 func (q *candidates) push(c candidate) {
@@ -74,7 +72,7 @@ func (q *candidates) pop() candidate {
 	return first
 }
 
-// window is how many bytes of a long word are merged at a time. Memory is in proportion to it.
+// window is the number of bytes of a long word that are merged at a time. Memory is proportional to it.
 const window = 1 << 12
 
 // word appends the tokens of a word.
@@ -88,7 +86,7 @@ func (c *cutter) word(text string) {
 	c.text, c.unknown = text, false
 	for size := c.window; c.text != "" && !c.stopped(); {
 		n := c.merge(size)
-		if n == 0 { // what follows can change all of it
+		if n == 0 { // the text that follows can change all of it
 			size *= 2
 			continue
 		}
@@ -96,13 +94,13 @@ func (c *cutter) word(text string) {
 	}
 }
 
-// merge appends the tokens of the beginning of the text, and returns the length of this beginning. It looks at size
-// bytes, and leaves out the end of them: symbols that may be merged with what follows. Such a merge can come before
-// one within the text, which then depends on what follows, too.
+// merge appends the tokens of the beginning of the text and returns its length. It merges size bytes, and leaves out
+// the symbols at their end that may be merged with the text that follows. Such a merge can precede a merge inside the
+// text, which then depends on the following text as well.
 func (c *cutter) merge(size int) int {
 	c.symbols, c.queue = c.symbols[:0], c.queue[:0]
 	c.begin(size)
-	last := len(c.symbols) - 1 // symbols after it may be merged with what follows
+	last := len(c.symbols) - 1 // symbols after it may be merged with the following text
 	for i := range last {
 		c.offer(i, i+1)
 	}
@@ -118,7 +116,7 @@ func (c *cutter) merge(size int) int {
 		best := c.queue.pop()
 		l, r := &c.symbols[best.left], &c.symbols[best.right]
 		if best.right > last || l.next != best.right || r.end != best.end || l.end != r.start || l.start == l.end {
-			continue // one of them was merged since
+			continue // one of them has been merged
 		}
 		l.end, l.id, l.next = r.end, best.id, r.next
 		r.start = r.end
@@ -141,8 +139,8 @@ func (c *cutter) merge(size int) int {
 	return c.symbols[last].end
 }
 
-// outside is the order of the first merge of a symbol with what follows it, if that can become any token that the
-// text has there. It is +Inf if there is no such merge.
+// outside returns the smallest order of a merge of symbol i with a token that the text may have after it, or +Inf if
+// there is no such merge.
 func (c *cutter) outside(i int) float64 {
 	first := math.Inf(1)
 	if i < 0 {
@@ -158,7 +156,7 @@ func (c *cutter) outside(i int) float64 {
 	return first
 }
 
-// begin makes a symbol of each character or byte of the first size bytes.
+// begin makes a symbol for each character or byte of the first size bytes.
 func (c *cutter) begin(size int) {
 	for at := 0; at < min(len(c.text), size); {
 		end := at + 1
@@ -175,7 +173,7 @@ func (c *cutter) begin(size int) {
 	}
 }
 
-// id is the token of a text that is in the vocabulary, or -1.
+// id returns the token of a text, or -1 if the vocabulary does not have it.
 func (t *Tokenizer) id(text string) int32 {
 	if id, ok := t.ids[text]; ok {
 		return id
@@ -183,7 +181,7 @@ func (t *Tokenizer) id(text string) int32 {
 	return -1
 }
 
-// merged is the token that two neighbours become, and when.
+// merged returns the token that two adjacent symbols merge to, and the order of the merge.
 func (c *cutter) merged(l, r *symbol) (order float64, id int32, ok bool) {
 	if c.t.merges == nil {
 		id, ok = c.t.ids[c.text[l.start:r.end]]
@@ -203,8 +201,8 @@ func (c *cutter) offer(left, right int) {
 	}
 }
 
-// tokens appends the tokens of the symbols to the last one. What is not in the
-// vocabulary becomes bytes, or the unknown token, once for neighbours.
+// tokens appends the tokens of the symbols up to last. A symbol that is not in the vocabulary becomes bytes or, once
+// for adjacent symbols, the unknown token.
 func (c *cutter) tokens(last int) {
 	for i := 0; i >= 0 && i <= last; i = c.symbols[i].next {
 		s := c.symbols[i]

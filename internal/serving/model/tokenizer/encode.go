@@ -11,44 +11,43 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// ErrTooMany is the error of a text that has more tokens than EncodeUpTo may return.
+// ErrTooMany is the error for a text with more tokens than EncodeUpTo may return.
 var ErrTooMany = errors.New("the text has too many tokens")
 
-// Encode cuts a text into tokens. Names of added tokens in the text become
-// these tokens. With around, the tokens that begin and end a text are put
-// around it, but not a second time if the text itself begins or ends with them.
+// Encode cuts a text into tokens. Names of added tokens in the text become these tokens. With around, Encode adds the
+// tokens that begin and end a text, unless the text itself begins or ends with them.
 func (t *Tokenizer) Encode(text string, around bool) []int32 {
 	out, _ := t.EncodeUpTo(context.Background(), text, around, math.MaxInt)
 	return out
 }
 
-// EncodeUpTo is Encode for a text of at most the given number of tokens. It stops as soon as the text has more, at
-// once if its length says so, and when ctx ends. The error is ErrTooMany or that of ctx.
-func (t *Tokenizer) EncodeUpTo(ctx context.Context, text string, around bool, most int) ([]int32, error) {
-	return t.encode(ctx, strings.ToValidUTF8(text, "\uFFFD"), nil, around, most)
+// EncodeUpTo does the same for a text of at most limit tokens. It stops when ctx ends or when the text has more tokens,
+// which its length may show at once. The error is ErrTooMany or that of ctx.
+func (t *Tokenizer) EncodeUpTo(ctx context.Context, text string, around bool, limit int) ([]int32, error) {
+	return t.encode(ctx, strings.ToValidUTF8(text, "\uFFFD"), nil, around, limit)
 }
 
-// encode cuts a text. Bytes at the given places belong to no token that is protected.
-func (t *Tokenizer) encode(ctx context.Context, text string, places []int, around bool, most int) ([]int32, error) {
-	if !t.Room(most)(text) {
+// encode cuts a text. Protected tokens include no byte whose index is in marked, which is sorted.
+func (t *Tokenizer) encode(ctx context.Context, text string, marked []int, around bool, limit int) ([]int32, error) {
+	if !t.Fits(limit)(text) {
 		return nil, ErrTooMany
 	}
-	c := cutter{t: t, ctx: ctx, most: most, window: window}
+	c := cutter{t: t, ctx: ctx, limit: limit, window: window}
 	if around {
 		c.out = append(c.out, t.first...)
 	}
 	whole := len(text)
-	allowed := func(from, to int, id int32) bool { // of the text that is left
-		gone := whole - len(text)
-		i, _ := slices.BinarySearch(places, gone+from)
-		return i == len(places) || places[i] >= gone+to || !t.protected(id)
+	allowed := func(from, to int, id int32) bool { // indices in the rest of the text
+		done := whole - len(text)
+		i, _ := slices.BinarySearch(marked, done+from)
+		return i == len(marked) || marked[i] >= done+to || !t.protected(id)
 	}
 	for begin := true; text != ""; begin = false {
 		before, id, after := t.added.next(text, allowed)
 		if before != "" {
 			c.part(before, begin)
 		}
-		twice := around && (begin && before == "" && is(t.first, id) || after == "" && is(t.last, id))
+		twice := around && (begin && before == "" && only(t.first, id) || after == "" && only(t.last, id))
 		if id >= 0 && !twice {
 			c.out = append(c.out, id)
 		}
@@ -66,10 +65,10 @@ func (t *Tokenizer) encode(ctx context.Context, text string, places []int, aroun
 	return c.out, nil
 }
 
-// is reports whether a token is all that stands before or after a text.
-func is(around []int32, id int32) bool { return len(around) == 1 && around[0] == id }
+// only reports whether id is the only token before or after a text.
+func only(around []int32, id int32) bool { return len(around) == 1 && around[0] == id }
 
-// part cuts what stands between added tokens.
+// part cuts the text between added tokens.
 func (c *cutter) part(text string, begin bool) {
 	t := c.t
 	if t.composed {
@@ -91,8 +90,8 @@ func (c *cutter) part(text string, begin bool) {
 	})
 }
 
-// isolate makes each match of the first pattern and each gap between matches a word, which the next pattern cuts. It
-// ends when a call of word returns false, and returns false then.
+// isolate cuts text into the matches of the first pattern and the gaps between them, cuts these by the next patterns,
+// and calls word with the results. It stops when a call returns false, and then returns false.
 func isolate(text []rune, patterns []*regexp2.Regexp, word func(string) bool) bool {
 	if len(patterns) == 0 {
 		return word(string(text))
@@ -113,11 +112,11 @@ func isolate(text []rune, patterns []*regexp2.Regexp, word func(string) bool) bo
 	return at == len(text) || isolate(text[at:], patterns[1:], word)
 }
 
-// stopped reports whether there is nothing more to do: c.err says why.
+// stopped reports whether cutting must stop, and sets c.err to the reason.
 func (c *cutter) stopped() bool {
 	switch {
 	case c.err != nil:
-	case len(c.out) > c.most:
+	case len(c.out) > c.limit:
 		c.err = ErrTooMany
 	default:
 		c.err = c.ctx.Err()

@@ -56,7 +56,7 @@ func TestALongWordHasTheTokensOfTheWholeWord(t *testing.T) {
 			text = strings.Repeat(text[:min(n, len(text))], 60)[:len(text)] // chains of merges
 		}
 		cut := func(window int) []int32 {
-			c := cutter{t: tok, ctx: context.Background(), most: math.MaxInt, window: window}
+			c := cutter{t: tok, ctx: context.Background(), limit: math.MaxInt, window: window}
 			c.word(text)
 			return c.out
 		}

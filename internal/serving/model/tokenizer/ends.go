@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// endTexts are the tokens at which llama.cpp ends an answer, whatever the file says (special_eog_ids in
+// endTexts lists the tokens at which llama.cpp ends an answer, whatever the file says (special_eog_ids in
 // llama-vocab.cpp), without those of families that are not supported here.
 var endTexts = []string{
 	"<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<|endoftext|>", endOfText,
@@ -15,11 +15,10 @@ var endTexts = []string{
 	"<｜end▁of▁sentence｜>",
 }
 
-// endOfText ends a text of Llama 2, where it is a control token. In Gemma, where it is an added token, it is a tag of
-// HTML.
+// endOfText is a control token that ends a text in Llama 2. In Gemma it is an added token, the HTML tag.
 const endOfText = "</s>"
 
-// Ends are the tokens that end a text, or an assistant's turn. They must not be changed.
+// Ends returns the tokens that end a text or an assistant's turn. The caller must not change them.
 func (t *Tokenizer) Ends() []int32 { return t.ends }
 
 // isEnd reports whether a token of GGUF ends an answer by its text.
@@ -27,8 +26,8 @@ func isEnd(text string, kind int) bool {
 	return slices.Contains(endTexts, text) && (text != endOfText || kind == ggufControl)
 }
 
-// setEnds finds the tokens that end an answer: by the file's keys, of which eos_token_ids is ollama's, and by their
-// texts. Harmony (gpt-oss) ends a message with <|end|> where the answer goes on.
+// setEnds finds the tokens that end an answer, by the file's keys, of which eos_token_ids is ollama's, and by the
+// tokens' texts. In Harmony (gpt-oss), <|end|> ends a message but not the answer.
 func (t *Tokenizer) setEnds(meta map[string]weights.Value, tokens []string, kinds []float64) error {
 	for _, key := range []string{"eos_token_id", "eot_token_id", "eom_token_id", "eos_token_ids"} {
 		value := meta["tokenizer.ggml."+key]

@@ -51,9 +51,9 @@ func kindOf(kinds []float64, i int) int {
 	return int(kinds[i])
 }
 
-// fromGPT2 is byte-level BPE.
+// fromGPT2 reads a byte-level BPE vocabulary.
 func (t *Tokenizer) fromGPT2(meta map[string]weights.Value, tokens []string, kinds []float64) error {
-	c, err := cutOf(meta["tokenizer.ggml.pre"].String())
+	c, err := preTokenizerFor(meta["tokenizer.ggml.pre"].String())
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (t *Tokenizer) fromGPT2(meta map[string]weights.Value, tokens []string, kin
 	return t.aroundGGUF(meta, len(tokens), c.begin)
 }
 
-// fromLlama is SentencePiece's BPE, which merges by the scores of the results.
+// fromLlama reads a vocabulary of SentencePiece's BPE, which merges by the scores of the merged tokens.
 func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, kinds []float64) error {
 	scores := meta["tokenizer.ggml.scores"].Floats()
 	if len(scores) != len(tokens) {
@@ -105,7 +105,7 @@ func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, ki
 			}
 		case kind == ggufControl || kind == ggufUnknown || kind == ggufAdded:
 			t.addGGUF(i, text, kind)
-			if kind == ggufAdded { // Gemma's runs of spaces and line breaks are found by merging, too
+			if kind == ggufAdded { // merging also finds Gemma's runs of spaces and line breaks
 				t.ids[string(t.piece(text))] = int32(i)
 				t.pieces[i] = t.piece(text)
 			}
@@ -121,8 +121,8 @@ func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, ki
 	return t.aroundGGUF(meta, len(tokens), true)
 }
 
-// addText adds a token that is text. One that ends an answer by its text is a control token with the wrong kind, and
-// found in text as those are.
+// addText adds a token of text. If its text is one that ends an answer, the file gives a control token the wrong kind,
+// and the token is found in text as control tokens are.
 func (t *Tokenizer) addText(i int, text string) error {
 	p := t.piece(text)
 	if err := t.enter(i, p, false); err != nil {
@@ -137,7 +137,7 @@ func (t *Tokenizer) addText(i int, text string) error {
 }
 
 func (t *Tokenizer) addGGUF(i int, text string, kind int) {
-	_ = t.enter(i, []byte(text), kind != ggufAdded) // i is below maxTokens
+	_ = t.enter(i, []byte(text), kind != ggufAdded) // cannot fail: i is below maxTokens
 	t.added.add(text, int32(i), strip{})
 }
 

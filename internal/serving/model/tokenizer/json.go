@@ -62,8 +62,8 @@ type (
 	}
 )
 
-// Open reads the tokenizer of a model's folder: tokenizer.json, or vocab.json
-// and merges.txt. Its eos_token ends an answer.
+// Open reads the tokenizer of a model's folder from tokenizer.json, or from vocab.json and merges.txt. The folder's
+// eos_token ends an answer.
 func Open(dir string) (*Tokenizer, error) {
 	t, err := openVocabulary(dir)
 	if err != nil {
@@ -133,7 +133,7 @@ func flatten(s *step) []step {
 	return all
 }
 
-// setRules decides by the steps which of the two kinds it is.
+// setRules reads from the steps whether the tokenizer starts from bytes or characters, and how it prepares text.
 func (t *Tokenizer) setRules(d *document) error {
 	t.characters = true
 	spaces := true // the text has spaces
@@ -180,7 +180,7 @@ func (t *Tokenizer) setPreTokenizer(s *step, spaces bool) error {
 		return t.usePattern(`[` + punctuation + `]+`)
 	case s.Type == "Punctuation" && (s.Behavior == "" || s.Behavior == "Isolated"):
 		return t.usePattern(`[` + punctuation + `]`)
-	case s.Type == "Split" && s.Pattern.String != nil && *s.Pattern.String == " " && !spaces: // Gemma: it cuts nothing
+	case s.Type == "Split" && s.Pattern.String != nil && *s.Pattern.String == " " && !spaces: // Gemma's, which cuts nothing
 	case s.Type == "Metaspace" && (s.Split == nil || !*s.Split):
 		t.prefix = map[string]prefixing{"": prefixAlways, "always": prefixAlways, "first": prefixFirst}[s.Scheme]
 	default:
@@ -189,14 +189,14 @@ func (t *Tokenizer) setPreTokenizer(s *step, spaces bool) error {
 	return nil
 }
 
-// matchesAll says that each character is in a match of a pattern, so that Hugging Face's library removes none: white
-// space, letters, numbers and the others are parts of it by themselves.
+// matchesAll reports whether every character is in a match of the pattern, so that Hugging Face's library removes none:
+// the pattern has alternatives for white space, letters, numbers and all other characters.
 func matchesAll(pattern string) bool {
 	return strings.HasSuffix(pattern, `|\s+`) && strings.Contains(pattern, `?\p{L}+|`) &&
 		strings.Contains(pattern, `|\p{N}`) && strings.Contains(pattern, `| ?[^\s\p{L}\p{N}]+`)
 }
 
-// piece is the bytes of an entry of the vocabulary.
+// piece returns the bytes of an entry of the vocabulary.
 func (t *Tokenizer) piece(text string) []byte {
 	if t.characters {
 		return []byte(strings.ReplaceAll(text, "▁", " "))
@@ -251,7 +251,7 @@ func (t *Tokenizer) setMerges(d *document) error {
 
 func (t *Tokenizer) merge(rank int, parts []string) error {
 	if len(parts) != 2 {
-		return fmt.Errorf("%w: merge %d has %d parts; it takes two", ErrFormat, rank, len(parts))
+		return fmt.Errorf("%w: merge %d has %d parts; two are expected", ErrFormat, rank, len(parts))
 	}
 	left, right := t.piece(parts[0]), t.piece(parts[1])
 	l, ok1 := t.ids[string(left)]
@@ -276,7 +276,7 @@ func (t *Tokenizer) setAdded(d *document) error {
 	return nil
 }
 
-// setAround reads the tokens around a text from the template for one text.
+// setAround reads the tokens around a text from the template for a single text.
 func (t *Tokenizer) setAround(d *document) error {
 	for _, s := range flatten(d.PostProcessor) {
 		if s.Type != "TemplateProcessing" {
@@ -291,7 +291,7 @@ func (t *Tokenizer) setAround(d *document) error {
 			name := item["SpecialToken"].ID
 			id, ok := t.Token(name)
 			if !ok {
-				return fmt.Errorf("%w: the template names %q, which is no token", ErrFormat, name)
+				return fmt.Errorf("%w: the template names %q, which is not a token", ErrFormat, name)
 			}
 			if before {
 				t.first = append(t.first, id)

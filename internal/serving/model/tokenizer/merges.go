@@ -13,7 +13,7 @@ func openMerges(dir string) (*Tokenizer, error) {
 	vocab, err := os.ReadFile(filepath.Join(dir, "vocab.json"))
 	if err != nil {
 		if _, err := os.Stat(filepath.Join(dir, "tokenizer.model")); err == nil {
-			return nil, fmt.Errorf("%w: of the tokenizer, %s has only tokenizer.model, which is not read; transformers' "+
+			return nil, fmt.Errorf("%w: the only tokenizer file in %s is tokenizer.model, which is not read; transformers' "+
 				"AutoTokenizer writes tokenizer.json (save_pretrained)", ErrFormat, dir)
 		}
 		return nil, fmt.Errorf("%w: neither tokenizer.json nor vocab.json is in %s", ErrFormat, dir)
@@ -39,7 +39,7 @@ func openMerges(dir string) (*Tokenizer, error) {
 			t.added.add(name, int32(id), strip{})
 		}
 	}
-	// OPT's configuration has its end of text at the beginning, too.
+	// OPT also begins a text with its end-of-text token.
 	if id, ok := ids["</s>"]; ok {
 		t.first = []int32{int32(id)}
 	}

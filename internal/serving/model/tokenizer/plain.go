@@ -1,13 +1,12 @@
 package tokenizer
 
-// Bytes is a tokenizer whose 256 tokens are the bytes. The first of the special
-// ones begins a text.
+// Bytes returns a tokenizer whose 256 tokens are the bytes. The first of the special tokens begins a text.
 func Bytes(special ...byte) *Tokenizer {
 	t := blank()
 	t.merges = map[pair]merge{}
 	for b := range 256 {
 		piece := []byte{byte(b)}
-		_ = t.enter(b, piece, false) // 255 is not too many
+		_ = t.enter(b, piece, false) // cannot fail
 		t.ids[string(piece)], t.bytes[b] = int32(b), int32(b)
 	}
 	for _, b := range special {

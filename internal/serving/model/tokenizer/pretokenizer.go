@@ -8,7 +8,7 @@ import (
 	"github.com/dlclark/regexp2"
 )
 
-// The patterns by which models cut text into words, as their tokenizer.json has them.
+// The patterns by which models cut text into words, from their tokenizer.json.
 const (
 	patternGPT2   = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 	patternLlama3 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*` + lines
@@ -28,7 +28,7 @@ const (
 	capitals = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`
 	smalls   = `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`
 
-	// letters are those of deepseek-llm's tokenizer.json.
+	// letters are from deepseek-llm's tokenizer.json.
 	letters = `A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af\u0370-\u0373` +
 		`\u0376\u0377\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481` +
 		`\u048a-\u052f\u0531-\u0556\u10a0-\u10c5\u13a0-\u13f5\u13f8-\u13fd\u1c90-\u1cba\u1cbd-\u1cbf\u1d00-\u1d2b` +
@@ -42,19 +42,19 @@ const (
 	punctuation = "\\p{P}\\$\\+<=>\\^~\\|`"
 )
 
-// A cut is how GGUF says that a byte-level vocabulary cuts text: by patterns, each of which cuts the words of the one
-// before.
-type cut struct {
-	names    string // of tokenizer.ggml.pre
+// A preTokenizer describes how a byte-level vocabulary of GGUF cuts text: by patterns, each of which cuts the words of
+// the one before.
+type preTokenizer struct {
+	names    string // values of tokenizer.ggml.pre
 	patterns []string
 	whole    bool // a word that is in the vocabulary is not cut
 	begin    bool // a text begins with bos_token unless the file says otherwise
 	composed bool // text is normalized to NFC
 }
 
-// cuts are those of llama.cpp (llama-vocab.cpp) whose rules are known here.
-var cuts = []cut{
-	// GGUF without a name has a pattern of llama.cpp's own.
+// preTokenizers lists those of llama.cpp (llama-vocab.cpp) that are supported here.
+var preTokenizers = []preTokenizer{
+	// For GGUF without a name, llama.cpp has its own pattern.
 	{names: "default", patterns: []string{`[\p{P}\$\+<=>\^~\|]+`, patternGPT2, `\p{N}+`, `[0-9][0-9][0-9]`}},
 	{names: "gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert mpt olmo jais " +
 		"trillion granite-docling exaone4", patterns: []string{patternGPT2}},
@@ -76,21 +76,21 @@ var cuts = []cut{
 	{names: "deepseek-v3 hunyuan-dense joyai-llm", patterns: []string{`\p{N}{1,3}`, `[一-龥぀-ゟ゠-ヿ]+`, patternDeepseek3}},
 }
 
-// cutOf finds how a vocabulary cuts text by the name that GGUF has for it.
-func cutOf(name string) (cut, error) {
+// preTokenizerFor returns the pre-tokenizer with a name in GGUF.
+func preTokenizerFor(name string) (preTokenizer, error) {
 	if name == "" {
 		name = "default"
 	}
 	var known []string
-	for _, c := range cuts {
+	for _, c := range preTokenizers {
 		names := strings.Fields(c.names)
 		if slices.Contains(names, name) {
 			return c, nil
 		}
 		known = append(known, names[0])
 	}
-	return cut{}, fmt.Errorf("%w: tokenizer.ggml.pre is %q, a way to cut words that is not known; known are %s and the "+
-		"like", ErrFormat, name, strings.Join(known, ", "))
+	return preTokenizer{}, fmt.Errorf("%w: tokenizer.ggml.pre is %q, which is not supported; supported are %s and their "+
+		"variants", ErrFormat, name, strings.Join(known, ", "))
 }
 
 // usePattern adds a pattern that cuts text into words.

@@ -10,17 +10,18 @@ import (
 	"llmmemory/internal/serving/model/marks"
 )
 
-// EncodeMarked is EncodeUpTo for a text that a chat template has made, in which what comes from a client is marked.
-// Special tokens, and those that end an answer, are found only where nothing is marked; elsewhere they are text.
+// EncodeMarked does what EncodeUpTo does for a text made by a chat template, in which text from clients is marked.
+// Special tokens, and tokens that end an answer, are found only in unmarked text. In marked text, their names are
+// ordinary text.
 func (t *Tokenizer) EncodeMarked(
-	ctx context.Context, text string, m *marks.Marks, around bool, most int,
+	ctx context.Context, text string, m *marks.Marks, around bool, limit int,
 ) ([]int32, error) {
-	plain, places := m.Split(strings.ToValidUTF8(text, "\uFFFD"))
-	return t.encode(ctx, plain, places, around, most)
+	plain, marked := m.Split(strings.ToValidUTF8(text, "\uFFFD"))
+	return t.encode(ctx, plain, marked, around, limit)
 }
 
-// Edges are the characters to mark in the texts of clients for EncodeMarked: of each special token, the first and the
-// last that are neither letters nor digits nor spaces, or the first character if it has no other ones.
+// Edges returns the characters to mark in clients' texts for EncodeMarked: of each special token, the first and the
+// last character that is not a letter, digit or space, or the first character if it has no others.
 func (t *Tokenizer) Edges() []rune { return t.edges() }
 
 func (t *Tokenizer) findEdges() []rune {
@@ -41,14 +42,14 @@ func (t *Tokenizer) findEdges() []rune {
 	return slices.Sorted(maps.Keys(edges))
 }
 
-// protected reports whether a client's text must not become a token.
+// protected reports whether text from a client must not become the token.
 func (t *Tokenizer) protected(id int32) bool { return t.Special(id) || slices.Contains(t.ends, id) }
 
-// seal makes special tokens unreachable for text that is cut into words: only their names become them.
+// seal prevents ordinary text from being merged into special tokens: only their names in the text become these tokens.
 func (t *Tokenizer) seal() {
 	hidden := map[int32]bool{}
 	for text, id := range t.added.ids {
-		if of, ok := t.ids[text]; ok && of == id && t.protected(id) {
+		if found, ok := t.ids[text]; ok && found == id && t.protected(id) {
 			hidden[id] = true
 			delete(t.ids, text)
 		}

@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 )
 
-// SpecialTokens reads the texts of bos_token, eos_token, unk_token and pad_token of a folder, as far as it has them:
-// from tokenizer_config.json, or else from special_tokens_map.json, which older versions of transformers write.
+// SpecialTokens reads the texts of those of bos_token, eos_token, unk_token and pad_token that a folder has. It reads
+// tokenizer_config.json, and special_tokens_map.json, which older versions of transformers write, for those that are
+// missing there.
 func SpecialTokens(dir string) (map[string]string, error) {
 	tokens := map[string]string{}
 	for _, file := range []string{"tokenizer_config.json", "special_tokens_map.json"} {
@@ -34,7 +35,7 @@ func SpecialTokens(dir string) (map[string]string, error) {
 	return tokens, nil
 }
 
-// tokenText reads a token's text, or an object that has it.
+// tokenText reads a token's text from a string or from an object with content.
 func tokenText(raw json.RawMessage) (text string) {
 	var object struct {
 		Content string `json:"content"`

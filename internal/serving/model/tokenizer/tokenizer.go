@@ -9,7 +9,7 @@ import (
 	"github.com/dlclark/regexp2"
 )
 
-// prefixing says where a space is put before the text (SentencePiece).
+// prefixing is where SentencePiece puts a space before the text.
 type prefixing uint8
 
 const (
@@ -18,18 +18,18 @@ const (
 	prefixAlways           // before each part between added tokens
 )
 
-// A Tokenizer has a vocabulary and the rules to cut text.
+// A Tokenizer has a vocabulary and the rules for cutting text into tokens.
 type Tokenizer struct {
-	pieces  [][]byte         // what each token stands for; nil: no such token
-	ids     map[string]int32 // of the tokens that text can be cut into
-	special []bool           // tokens that are no text
+	pieces  [][]byte         // the bytes of each token, or nil
+	ids     map[string]int32 // the tokens that text can be cut into
+	special []bool           // tokens that are not text
 	bytes   [256]int32       // the token of a byte, or -1
-	unknown int32            // the token of what cannot be cut, or -1
+	unknown int32            // the token for text that cannot be cut, or -1
 
-	merges      map[pair]merge // in order of rank; nil: by scores
+	merges      map[pair]merge // by rank; if nil, merging is by scores
 	scores      []float32
 	whole       bool // a part that is in the vocabulary is not cut (ignore_merges)
-	characters  bool // cutting begins with characters, not with bytes
+	characters  bool // words are first cut into characters, not into bytes
 	prefix      prefixing
 	composed    bool // text is normalized to NFC
 	patterns    []*regexp2.Regexp
@@ -37,7 +37,7 @@ type Tokenizer struct {
 	first, last []int32 // tokens around a text
 	ends        []int32 // tokens that end an answer
 
-	sizes func() sizes // measured once
+	sizes func() sizes // measure, computed once
 	edges func() []rune
 }
 
@@ -50,13 +50,12 @@ func blank() *Tokenizer {
 	return t
 }
 
-// Special reports whether a token is no text, but begins or ends something.
+// Special reports whether a token is not text but marks the beginning or the end of something.
 func (t *Tokenizer) Special(id int32) bool {
 	return id >= 0 && int(id) < len(t.special) && t.special[id]
 }
 
-// Piece is the bytes that a token stands for, which may be a part of a
-// character. It must not be changed.
+// Piece returns the bytes that a token stands for, which may be a part of a character. The caller must not change them.
 func (t *Tokenizer) Piece(id int32) []byte {
 	if id < 0 || int(id) >= len(t.pieces) {
 		return nil
@@ -64,14 +63,13 @@ func (t *Tokenizer) Piece(id int32) []byte {
 	return t.pieces[id]
 }
 
-// Text is Piece as a string, in the same memory.
+// Text returns Piece as a string, in the same memory.
 func (t *Tokenizer) Text(id int32) string {
 	piece := t.Piece(id)
 	return unsafe.String(unsafe.SliceData(piece), len(piece))
 }
 
-// Token returns the token that stands for exactly this text, added tokens
-// included.
+// Token returns the token that stands for exactly this text. It may be an added token.
 func (t *Tokenizer) Token(text string) (int32, bool) {
 	if id, ok := t.added.ids[text]; ok {
 		return id, true
@@ -80,7 +78,7 @@ func (t *Tokenizer) Token(text string) (int32, bool) {
 	return id, ok
 }
 
-// Decode is the text of tokens, without those that are special.
+// Decode returns the text of tokens, without special tokens.
 func (t *Tokenizer) Decode(ids []int32) string {
 	var b strings.Builder
 	for _, id := range ids {
@@ -91,7 +89,7 @@ func (t *Tokenizer) Decode(ids []int32) string {
 	return b.String()
 }
 
-// enter gives a token its text.
+// enter sets the text of a token.
 func (t *Tokenizer) enter(id int, piece []byte, special bool) error {
 	if id < 0 || id >= maxTokens {
 		return fmt.Errorf("%w: token %d", ErrFormat, id)
@@ -103,5 +101,5 @@ func (t *Tokenizer) enter(id int, piece []byte, special bool) error {
 	return nil
 }
 
-// maxTokens limits what a number in a damaged file can allocate.
+// maxTokens limits how much a number in a damaged file can allocate.
 const maxTokens = 4 << 20

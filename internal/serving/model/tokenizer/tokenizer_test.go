@@ -332,7 +332,7 @@ func TestWordsAreCutAsTheNameInGGUFSays(t *testing.T) {
 		{"deepseek-v3", "I¦'LL¦ don¦'t¦ camelCASE¦ HTTPServer¦ ¦123¦45¦ ¦½Ⅻ¦ ¦3¦.¦14¦!!/¦ ...\n\n¦  \t¦ x¦==¦y¦  ¦日本語カナ¦ 한국¦\r\n¦ $¦5¦ `¦a¦`_¦b¦ [¦c¦]\n¦   "},
 	} {
 		t.Run(test.pre, func(t *testing.T) {
-			c, err := cutOf(test.pre)
+			c, err := preTokenizerFor(test.pre)
 			require.NoError(t, err)
 			tok := blank()
 			for _, pattern := range c.patterns {
@@ -352,7 +352,7 @@ func TestWordsAreCutAsTheModelsTokenizerJSONSays(t *testing.T) {
 		{"deepseek-v3", "a ~b", "a¦ ~¦b"},
 		{"deepseek-coder", "a\u2028b", "a¦\u2028¦b"},
 	} {
-		c, err := cutOf(test.pre)
+		c, err := preTokenizerFor(test.pre)
 		require.NoError(t, err)
 		tok := blank()
 		for _, pattern := range c.patterns {
@@ -418,7 +418,7 @@ func TestAWayToCutWordsThatIsNotKnownIsRefused(t *testing.T) {
 		_, err := FromGGUF(meta(t, map[string]any{"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": []string{"a"},
 			"tokenizer.ggml.pre": pre}))
 		require.ErrorIs(t, err, ErrFormat)
-		require.ErrorContains(t, err, fmt.Sprintf("tokenizer.ggml.pre is %q, a way to cut words that is not known; known are default, gpt-2, llama-bpe,", pre))
+		require.ErrorContains(t, err, fmt.Sprintf("tokenizer.ggml.pre is %q, which is not supported; supported are default, gpt-2, llama-bpe,", pre))
 	}
 }
 
@@ -450,7 +450,7 @@ func TestTokenizersThatCannotBeUsedAreRefused(t *testing.T) {
 		{"a negative token", `{"model": {"type": "BPE", "vocab": {"a": -1}}}`, "token -1"},
 		{"a huge token", `{"model": {"type": "BPE", "vocab": {"a": 1000000000}}}`, "token 1000000000"},
 		{"a template with what is no token",
-			`{"model": {"type": "BPE", "vocab": {"a": 0}}, "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}]}}`, `"<s>", which is no token`},
+			`{"model": {"type": "BPE", "vocab": {"a": 0}}, "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}]}}`, `"<s>", which is not a token`},
 		{"a pattern that is none", `{"model": {"type": "BPE", "vocab": {"a": 0}}, "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated"}}`, `the pattern "("`},
 	}
 	for _, test := range tests {

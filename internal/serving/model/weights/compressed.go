@@ -13,17 +13,17 @@ import (
 	"strings"
 )
 
-// A scheme is quantization_config of config.json, as far as it says how weights are read.
+// A scheme has the fields of quantization_config in config.json that determine how weights are read.
 type scheme struct {
 	Method    string `json:"quant_method"`
 	Bits      int    `json:"bits"`
 	GroupSize int    `json:"group_size"`
 	DescAct   bool   `json:"desc_act"`
 
-	CheckpointFormat string `json:"checkpoint_format"` // GPTQ: in gptq, zeros are stored less 1, in gptq_v2 as they are
-	Version          string `json:"version"`           // AWQ: in gemm, integers of 8 outputs lie in a word
+	CheckpointFormat string `json:"checkpoint_format"` // GPTQ: gptq stores zeros minus 1, gptq_v2 stores zeros
+	Version          string `json:"version"`           // AWQ: in gemm, a word has the integers of 8 outputs
 	Fmt              string `json:"fmt"`               // FP8
-	BlockSize        []int  `json:"weight_block_size"` // FP8: outputs and inputs that share a scale
+	BlockSize        []int  `json:"weight_block_size"` // FP8: numbers of outputs and inputs that share a scale
 
 	Format string                      `json:"format"` // compressed-tensors
 	Groups map[string]compressedGroups `json:"config_groups"`
@@ -42,8 +42,9 @@ type compressedGroups struct {
 	} `json:"weights"`
 }
 
-// combine makes matrices of the tensors that config.json of a folder says are quantized: NAME.weight of NAME.qweight
-// and its scales and zeros, or of its own numbers and scales. Which of the matrices are quantized shows in the tensors.
+// combine combines the tensors of quantized matrices, if config.json of a folder describes a quantization. NAME.weight
+// is made from NAME.qweight with its scales and zeros, or from NAME.weight with its scales. The tensors show which
+// matrices are quantized.
 func (t *Tensors) combine(dir string) error {
 	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,7 +52,7 @@ func (t *Tensors) combine(dir string) error {
 	}
 	var config struct {
 		Quantization *scheme `json:"quantization_config"`
-		Older        *scheme `json:"compression_config"` // of compressed-tensors
+		Older        *scheme `json:"compression_config"` // in older files of compressed-tensors
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &config)
@@ -85,10 +86,10 @@ func (t *Tensors) combine(dir string) error {
 	return nil
 }
 
-// A combiner makes the matrix of a name.
+// A combiner returns the matrix with the name base.
 type combiner func(t *Tensors, base string) (*Tensor, error)
 
-// reader says how matrices are read, and by which end of its name one of the tensors of a matrix is found.
+// reader returns how to read a matrix, and the suffix of one of its tensors, by which it is found.
 func (s *scheme) reader() (read combiner, suffix string, err error) {
 	refuse := func(format string, args ...any) (combiner, string, error) {
 		return nil, "", fmt.Errorf("%w: quantization_config: "+format, append([]any{ErrUnsupported}, args...)...)
@@ -124,7 +125,7 @@ func (s *scheme) reader() (read combiner, suffix string, err error) {
 		s.Method)
 }
 
-// compressed reads a config of compressed-tensors, of which all groups must have the same kind of weights.
+// compressed reads a configuration of compressed-tensors. All groups must have the same kind of weights.
 func (s *scheme) compressed() (read combiner, suffix string, err error) {
 	refuse := func(format string, args ...any) (combiner, string, error) {
 		return nil, "", fmt.Errorf("%w: quantization_config: compressed-tensors "+format,
@@ -132,18 +133,14 @@ func (s *scheme) compressed() (read combiner, suffix string, err error) {
 	}
 	for _, name := range sortedKeys(s.Groups) {
 		g := s.Groups[name]
-		format := g.Format
-		if format == "" {
-			format = s.Format
-		}
-		w := g.Weights
+		format, w := cmp.Or(g.Format, s.Format), g.Weights
 		var this string
 		switch {
 		case (format == "float-quantized" || format == "naive-quantized") && w.Type == "float" && w.Bits == 8:
 			this, s.BlockSize = ".weight", w.Block
 			read = s.readFP8
 		case format == "pack-quantized" && w.Type == "int" && w.Bits == 4:
-			switch order := string(w.ActOrder); order { // weight, once static, leaves inputs where they are
+			switch order := string(w.ActOrder); order { // weight, formerly static, keeps the order of inputs
 			case "", "null", "false", `"static"`, `"weight"`:
 			default:
 				return refuse("with actorder %s is not read", order)

@@ -10,13 +10,13 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// Experts of gpt-oss are parameters, not modules. A parameter NAME of all experts of a layer is NAME_blocks with
-// NAME_scales in MXFP4, or NAME of the shape [experts, inputs, outputs], and its bias is NAME_bias. They are read as
-// NAME.weight, a matrix for each expert one after the other, and NAME.bias.
+// The experts of gpt-oss are parameters, not modules. A parameter NAME of all experts of a layer is either NAME_blocks
+// with NAME_scales in MXFP4, or NAME with the shape [experts, inputs, outputs]; its bias is NAME_bias. They are read as
+// NAME.weight, the concatenation of the experts' matrices, and NAME.bias.
 
 // readMXFP4 reads blocks of the shape [..., outputs, groups, 16] and scales of the shape [..., outputs, groups]. The 16
-// bytes of a group are 32 numbers of 4 bits, those of even inputs in the low halves; its scale is an exponent with a
-// bias of 127.
+// bytes of a group are 32 numbers of 4 bits, with even inputs in the low halves. The scale of a group is an exponent
+// with a bias of 127.
 func (s *scheme) readMXFP4(t *Tensors, base string) (*Tensor, error) {
 	blocks, scales := t.leftOut[base+"_blocks"], t.leftOut[base+"_scales"]
 	n := len(blocks.Shape) - 1
@@ -50,7 +50,7 @@ func (s *scheme) readMXFP4(t *Tensors, base string) (*Tensor, error) {
 	return m.tensor(base+".weight", blocks.data), nil
 }
 
-// parameters renames experts that are parameters as if they were modules.
+// parameters gives experts that are parameters the names of modules.
 func (t *Tensors) parameters() error {
 	for _, name := range sortedKeys(t.leftOut) {
 		l := t.leftOut[name]
@@ -63,7 +63,7 @@ func (t *Tensors) parameters() error {
 		if err != nil {
 			return err
 		}
-		e := &turnedExperts{file, int(l.Shape[1]), int(l.Shape[2])}
+		e := &transposedExperts{file, int(l.Shape[1]), int(l.Shape[2])}
 		t.byName[name+".weight"] = &Tensor{Name: name, DType: d, Rows: file.Rows / e.in * e.out, Cols: e.in, data: l.data,
 			mapped: true, source: e}
 	}
@@ -77,13 +77,13 @@ func (t *Tensors) parameters() error {
 	return nil
 }
 
-// turnedExperts are matrices of in × out in a file, one after the other, read as rows of in.
-type turnedExperts struct {
+// transposedExperts are consecutive in × out matrices in a file. Their rows are the columns in the file.
+type transposedExperts struct {
 	file    *Tensor
 	in, out int
 }
 
-func (e *turnedExperts) Row(i int, dst []float32) {
+func (e *transposedExperts) Row(i int, dst []float32) {
 	first := i / e.out * e.in
 	for k := range e.in {
 		dst[k] = e.file.at(first+k, i%e.out)

@@ -8,8 +8,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Fingerprint is equal for tensors with the same names, types, shapes and contents, in whatever files they
-// are. It reads all of them, on several goroutines.
+// Fingerprint returns a hash of the names, types, shapes and contents of the tensors, which does not depend on the
+// files they are in. It reads all tensors, on several goroutines.
 func (t *Tensors) Fingerprint() string {
 	names := t.Names()
 	for _, name := range sortedKeys(t.leftOut) {
@@ -19,11 +19,11 @@ func (t *Tensors) Fingerprint() string {
 	}
 	sums := make([]xxh3.Uint128, len(names))
 	var wait sync.WaitGroup
-	turns := make(chan struct{}, 4)
+	running := make(chan struct{}, 4)
 	for i, name := range names {
-		turns <- struct{}{}
+		running <- struct{}{}
 		wait.Go(func() {
-			defer func() { <-turns }()
+			defer func() { <-running }()
 			data := t.leftOut[name].data
 			if one := t.byName[name]; one != nil {
 				data = one.data

@@ -7,10 +7,10 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// largestScale is what a scale of FP8 must be below.
+// largestScale is the bound that the magnitude of an FP8 scale must be below.
 const largestScale = 256
 
-// readFP8 reads numbers of 8 bits with one scale, one of each output, or one of each block of outputs and inputs.
+// readFP8 reads 8-bit numbers with one scale for all, for each output, or for each block of outputs and inputs.
 func (s *scheme) readFP8(t *Tensors, base string) (*Tensor, error) {
 	l := t.leftOut[base+".weight"]
 	if len(l.Shape) != 2 || l.Shape[0] == 0 || l.Shape[0] > 1<<31 || l.Shape[1] > 1<<31 ||
@@ -27,7 +27,7 @@ func (s *scheme) readFP8(t *Tensors, base string) (*Tensor, error) {
 	}
 	m := &quantized{rows: int(l.Shape[0]), cols: int(l.Shape[1]), dtype: FP8}
 	m.group = m.cols
-	outs := 1 // that share a scale
+	outs := 1 // outputs that share a scale
 	switch n := len(scales.values); {
 	case len(s.BlockSize) == 2 && s.BlockSize[0] > 0 && s.BlockSize[1] > 0:
 		outs, m.group = s.BlockSize[0], s.BlockSize[1]

@@ -19,7 +19,7 @@ type GGUF struct {
 	Meta map[string]Value
 }
 
-// OpenGGUF maps a file. Of a model in several files it is the first one, and the others lie beside it.
+// OpenGGUF maps a file. If a model consists of several files, path is the first, and the others are in the same folder.
 func OpenGGUF(path string) (*GGUF, error) {
 	g, err := openGGUF(path)
 	if err != nil {
@@ -46,13 +46,13 @@ func openGGUF(path string) (*GGUF, error) {
 	return g, nil
 }
 
-// ggufTypes are the numbers of the element types.
+// ggufTypes maps GGUF's numbers (ggml_type) to element types.
 var ggufTypes = map[uint32]DType{
 	0: F32, 1: F16, 2: Q4_0, 3: Q4_1, 6: Q5_0, 7: Q5_1, 8: Q8_0, 10: Q2_K, 11: Q3_K, 12: Q4_K, 13: Q5_K, 14: Q6_K,
 	20: IQ4_NL, 23: IQ4_XS, 30: BF16, 39: MXFP4,
 }
 
-// otherTypes are the numbers of types that are not read (ggml_type).
+// otherTypes names the types that are not read.
 var otherTypes = map[uint32]string{
 	9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S",
 	24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4",
@@ -68,8 +68,8 @@ func typesRead() string {
 	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
-// parseGGUF reads a file of version 2 or 3: counts, metadata, descriptions of
-// the tensors, and from the next aligned byte on their data.
+// parseGGUF reads a file of version 2 or 3: counts, metadata, descriptions of the tensors and, from the next aligned
+// byte on, their data.
 func parseGGUF(file []byte) (*GGUF, error) {
 	if err := checkPointer(file); err != nil {
 		return nil, err
@@ -179,11 +179,10 @@ func (g *GGUF) place(infos []info, data []byte) error {
 	return nil
 }
 
-// shown shortens a name for a message: a damaged file may have a huge one.
+// shown shortens a name for a message, because a damaged file may have a huge one.
 func shown(name string) string { return name[:min(len(name), 80)] }
 
-// A reader takes values from the front of a file. After the first error it
-// returns zeros.
+// A reader reads values from the front of a file. After the first error it returns zeros.
 type reader struct {
 	rest []byte
 	size int
@@ -193,7 +192,7 @@ type reader struct {
 func (r *reader) bytes(n uint64) []byte {
 	if r.err != nil || n > uint64(len(r.rest)) {
 		if r.err == nil {
-			r.err = fmt.Errorf("%w: %d bytes are wanted at %d, the file has %d", ErrFormat, n, r.size-len(r.rest), r.size)
+			r.err = fmt.Errorf("%w: %d bytes are expected at %d; the file has %d", ErrFormat, n, r.size-len(r.rest), r.size)
 		}
 		return nil
 	}

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// addParts maps the other files of a model in n files, of which g is the first. They are named as llama-gguf-split
-// names them.
+// addParts maps the other files of a model in n files, of which g is the first. Their names are those that
+// llama-gguf-split gives them.
 func (g *GGUF) addParts(path string, n int64) error {
 	name := func(part int64) string { return fmt.Sprintf("-%05d-of-%05d.gguf", part, n) }
 	if no, _ := g.Meta["split.no"].Int(); no != 0 { // counted from 0
@@ -34,7 +34,7 @@ func (g *GGUF) addParts(path string, n int64) error {
 	return nil
 }
 
-// join adds the tensors of part no, counted from 0, of n.
+// join adds the tensors of part number no, counted from 0, of n.
 func (g *GGUF) join(part *GGUF, no, n int64) error {
 	haveNo, _ := part.Meta["split.no"].Int()
 	haveN, _ := part.Meta["split.count"].Int()

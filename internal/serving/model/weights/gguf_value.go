@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// The numbers of the types of metadata.
+// GGUF's numbers of the types of metadata.
 const (
 	typeUint8 = iota
 	typeInt8
@@ -23,19 +23,18 @@ const (
 	typeFloat64
 )
 
-// sizes has the bytes of the types that have a fixed size.
+// sizes has the bytes of the types of fixed size.
 var sizes = map[uint32]uint64{
 	typeUint8: 1, typeInt8: 1, typeUint16: 2, typeInt16: 2, typeUint32: 4, typeInt32: 4, typeFloat32: 4,
 	typeBool: 1, typeUint64: 8, typeInt64: 8, typeFloat64: 8,
 }
 
-// A Value is an entry of the metadata, as bytes of the file. The zero Value is of
-// no type.
+// A Value is an entry of the metadata, as bytes of the file. The zero Value has no type.
 type Value struct {
 	kind  uint32
 	known bool
-	raw   []byte // of a string without its length; of an array the elements
-	inner uint32 // of an array
+	raw   []byte // the bytes of a number, of a string, or of the elements of an array
+	inner uint32 // the type of an array's elements
 	n     int    // elements of an array
 }
 
@@ -74,7 +73,7 @@ func (r *reader) array(v *Value, n uint64) {
 			r.bytes(r.uint64())
 		}
 	case sizes[v.inner] == 0:
-		r.fail(v.inner) // arrays of arrays are in no model
+		r.fail(v.inner) // no model has arrays of arrays
 	case n > uint64(len(r.rest)):
 		r.bytes(n)
 	default:
@@ -85,7 +84,7 @@ func (r *reader) array(v *Value, n uint64) {
 	}
 }
 
-// Int returns an integer or a truth value.
+// Int returns the value of an integer or a boolean.
 func (v Value) Int() (int64, bool) {
 	if !v.known {
 		return 0, false
@@ -113,7 +112,7 @@ func integer(kind uint32, b []byte) (int64, bool) {
 	return 0, false
 }
 
-// Float returns a number.
+// Float returns the value of a number.
 func (v Value) Float() (float64, bool) {
 	switch {
 	case !v.known:
@@ -127,7 +126,7 @@ func (v Value) Float() (float64, bool) {
 	return float64(i), ok
 }
 
-// String returns a string, "" if it is none.
+// String returns the value of a string, or "" for other types.
 func (v Value) String() string {
 	if v.known && v.kind == typeString {
 		return string(v.raw)
@@ -135,7 +134,7 @@ func (v Value) String() string {
 	return ""
 }
 
-// Strings returns an array of strings, nil if it is none.
+// Strings returns the value of an array of strings, or nil for other types.
 func (v Value) Strings() []string {
 	if v.kind != typeArray || v.inner != typeString {
 		return nil
@@ -148,7 +147,7 @@ func (v Value) Strings() []string {
 	return all
 }
 
-// Floats returns an array of numbers, nil if it is none.
+// Floats returns the value of an array of numbers, or nil for other types.
 func (v Value) Floats() []float64 {
 	size := int(sizes[v.inner])
 	if v.kind != typeArray || size == 0 {

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// readGPTQ reads words of 8 inputs of an output, and of the zeros of 8 outputs.
+// readGPTQ reads weights of 8 inputs per word, and zeros of 8 outputs per word.
 func (s *scheme) readGPTQ(t *Tensors, base string) (*Tensor, error) {
 	q, zeros, scales, err := t.parts(base)
 	if err != nil {
@@ -29,9 +29,9 @@ func (s *scheme) readGPTQ(t *Tensors, base string) (*Tensor, error) {
 			return nil, fmt.Errorf("%w: g_idx orders inputs by their size (desc_act), which is not read", ErrUnsupported)
 		}
 	}
-	less := 1
+	offset := 1
 	if s.CheckpointFormat == "gptq_v2" {
-		less = 0
+		offset = 0
 	}
 	m.integers = func(row int, to []int8) {
 		for k := range to {
@@ -39,12 +39,12 @@ func (s *scheme) readGPTQ(t *Tensors, base string) (*Tensor, error) {
 		}
 	}
 	m.scale = func(row, group int) matrix.Scale {
-		return scaleOf(scales.values[group*scales.cols+row], int(zeros.at(group, row/8)>>(row%8*4)&15)+less)
+		return scaleOf(scales.values[group*scales.cols+row], int(zeros.at(group, row/8)>>(row%8*4)&15)+offset)
 	}
 	return m.tensor(base+".weight", q.data), nil
 }
 
-// parts are the tensors of GPTQ and AWQ.
+// parts returns the tensors of a matrix of GPTQ or AWQ.
 func (t *Tensors) parts(base string) (q, zeros words, scales *table, err error) {
 	if q, _, err = t.words(base + ".qweight"); err != nil {
 		return q, zeros, nil, err
@@ -60,10 +60,10 @@ func (t *Tensors) parts(base string) (q, zeros words, scales *table, err error) 
 	return q, zeros, scales, err
 }
 
-// awqShifts are where a word of AWQ has its 8 outputs.
+// awqShifts are the bit positions of the 8 outputs in a word of AWQ.
 var awqShifts = [8]int{0, 16, 4, 20, 8, 24, 12, 28}
 
-// readAWQ reads words of 8 outputs of an input, and of their zeros.
+// readAWQ reads weights of 8 outputs per word, and zeros of 8 outputs per word.
 func (s *scheme) readAWQ(t *Tensors, base string) (*Tensor, error) {
 	q, zeros, scales, err := t.parts(base)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *scheme) readAWQ(t *Tensors, base string) (*Tensor, error) {
 	return m.tensor(base+".weight", q.data), nil
 }
 
-// readPacked reads words of 8 inputs of an output, less 8, and of the zeros of 8 outputs; without zeros they are 8.
+// readPacked reads weights of 8 inputs per word, and zeros of 8 outputs per word. Without zeros, all zeros are 8.
 func (s *scheme) readPacked(t *Tensors, base string) (*Tensor, error) {
 	q, _, err := t.words(base + ".weight_packed")
 	if err != nil {

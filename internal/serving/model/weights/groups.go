@@ -18,7 +18,7 @@ func (w *words) at(row, col int) uint32 {
 	return binary.LittleEndian.Uint32(w.data[(row*w.cols+col)*4:])
 }
 
-// words finds a matrix of words; ok is false if it is missing.
+// words returns a matrix of words. ok is false if it is missing.
 func (t *Tensors) words(name string) (w words, ok bool, err error) {
 	l, ok := t.leftOut[name]
 	if !ok {
@@ -31,7 +31,7 @@ func (t *Tensors) words(name string) (w words, ok bool, err error) {
 	return words{l.data, int(l.Shape[0]), int(l.Shape[1])}, true, nil
 }
 
-// numbers finds a matrix of numbers as a table; a tensor of one number has one row and one column.
+// numbers returns a matrix of numbers as a table. A scalar becomes one row and one column.
 func (t *Tensors) numbers(name string) (*table, error) {
 	if v := t.byName[name]; v != nil {
 		return &table{v.Vector(), v.Rows, v.Cols}, nil
@@ -57,7 +57,7 @@ type table struct {
 	rows, cols int
 }
 
-// A quantized matrix writes the integers of a row, and the scale and zero of an output's group.
+// A quantized matrix has functions that return the integers of a row and the scale, with the zero, of a row's group.
 type quantized struct {
 	rows, cols int
 	dtype      DType
@@ -89,7 +89,7 @@ func (m *quantized) tensor(name string, data []byte) *Tensor {
 	return &Tensor{Name: name, DType: m.dtype, Rows: m.rows, Cols: m.cols, data: data, mapped: true, source: m}
 }
 
-// check refuses what no matrix keeps.
+// check returns an error if package matrix cannot keep the groups.
 func (t *Tensor) check(name string) error {
 	unit := layouts[t.DType].scaled
 	if m := t.source.(*quantized); t.Cols%unit != 0 || m.group%unit != 0 && m.group < t.Cols {
@@ -98,8 +98,7 @@ func (t *Tensor) check(name string) error {
 	return nil
 }
 
-// groups4 checks scales, which are of rows × cols weights, and decides how groups are kept: exactly, whatever their
-// scales are.
+// groups4 checks the number of scales for rows × cols weights and selects a type that keeps the groups exactly.
 func (s *scheme) groups4(rows, cols int, scales *table, groups, outputs int) (*quantized, error) {
 	m := &quantized{rows: rows, cols: cols, group: s.GroupSize, dtype: Groups4}
 	if m.group <= 0 {
@@ -120,7 +119,7 @@ func (s *scheme) groups4(rows, cols int, scales *table, groups, outputs int) (*q
 	return m, nil
 }
 
-// scaleOf is the scale of integers less zero.
+// scaleOf returns the scale of integers from which zero is subtracted.
 func scaleOf(d float32, zero int) matrix.Scale {
 	return matrix.Scale{D: d, By: 1, Min: d, MinBy: int8(-zero)}
 }

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A mapped file stays in memory until it is no longer read. It must not be made
-// shorter meanwhile: the system ends a process that reads beyond the end.
+// A mapped file must not be truncated before it is closed: the system kills a process that reads beyond the end.
 type mapped struct{ data []byte }
 
 func mapFile(path string) (*mapped, error) {
@@ -35,7 +34,7 @@ func mapFile(path string) (*mapped, error) {
 	return &mapped{data}, nil
 }
 
-// checkPointer refuses what Git keeps in place of a large file.
+// checkPointer returns an error for a pointer of Git LFS, which stands in for a large file.
 func checkPointer(file []byte) error {
 	if bytes.HasPrefix(file, []byte("version https://git-lfs.github.com/spec/")) {
 		return fmt.Errorf("%w: it is a pointer of Git LFS; git lfs pull fetches the file", ErrFormat)

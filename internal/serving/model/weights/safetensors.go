@@ -11,24 +11,25 @@ import (
 	"slices"
 )
 
-// Tensors are the tensors of a model by name, over one or more mapped files.
+// Tensors has the tensors of a model by name. They are in one or more mapped files.
 type Tensors struct {
 	byName  map[string]*Tensor
 	leftOut map[string]leftOut
-	scheme  *scheme // nil: nothing is quantized
+	scheme  *scheme // nil if nothing is quantized
 	files   []*mapped
 }
 
-// Get returns the tensor of a name, or nil.
+// Get returns the tensor with a name, or nil.
 func (t *Tensors) Get(name string) *Tensor { return t.byName[name] }
 
-// A leftOut is a tensor that is neither a vector nor a matrix of numbers. It may be a part of a quantized one.
+// A leftOut is a tensor that is neither a vector nor a matrix of floating-point numbers. It may be part of a quantized
+// matrix.
 type leftOut struct {
 	entry
 	data []byte
 }
 
-// LeftOut is the type and the shape of a tensor that is in a file and cannot be read, or "".
+// LeftOut describes the type and the shape of a tensor that cannot be read. It returns "" for other names.
 func (t *Tensors) LeftOut(name string) string {
 	l, ok := t.leftOut[name]
 	if !ok {
@@ -38,16 +39,9 @@ func (t *Tensors) LeftOut(name string) string {
 }
 
 // Names returns all names in order.
-func (t *Tensors) Names() []string {
-	names := make([]string, 0, len(t.byName))
-	for name := range t.byName {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func (t *Tensors) Names() []string { return sortedKeys(t.byName) }
 
-// Close ends the mapping; the tensors must not be read after that.
+// Close unmaps the files. The tensors must not be read afterwards.
 func (t *Tensors) Close() error {
 	var err error
 	for _, f := range t.files {
@@ -56,8 +50,8 @@ func (t *Tensors) Close() error {
 	return err
 }
 
-// OpenSafetensors maps model.safetensors of a folder, or the shards that
-// model.safetensors.index.json names. Tensors that config.json says are quantized are read as one with their scales.
+// OpenSafetensors maps model.safetensors of a folder, or the shards that model.safetensors.index.json names. The
+// tensors of a quantized matrix are read as one tensor.
 func OpenSafetensors(dir string) (*Tensors, error) {
 	names := []string{"model.safetensors"}
 	index, err := os.ReadFile(filepath.Join(dir, "model.safetensors.index.json"))
@@ -88,7 +82,7 @@ func OpenSafetensors(dir string) (*Tensors, error) {
 	return t, nil
 }
 
-// noSafetensors is the error for a folder without safetensors. It names what is there instead.
+// noSafetensors returns the error for a folder without safetensors. It names a file of another format if there is one.
 func noSafetensors(dir string) error {
 	torch, _ := filepath.Glob(filepath.Join(dir, "pytorch_model*.bin")) // the pattern is well-formed
 	if len(torch) > 0 {
@@ -97,7 +91,7 @@ func noSafetensors(dir string) error {
 	return fmt.Errorf("neither model.safetensors nor model.safetensors.index.json is in %s", dir)
 }
 
-// shards are the files that an index names, which must lie beside it.
+// shards returns the files that an index names, which must be in the same folder.
 func shards(index []byte) ([]string, error) {
 	var parsed struct {
 		WeightMap map[string]string `json:"weight_map"`
@@ -128,15 +122,14 @@ func (t *Tensors) addSafetensors(path string) error {
 	return t.parseSafetensors(f.data)
 }
 
-// An entry is what the header says of a tensor.
+// An entry describes a tensor in the header.
 type entry struct {
 	DType   string   `json:"dtype"`
 	Shape   []uint64 `json:"shape"`
 	Offsets []uint64 `json:"data_offsets"`
 }
 
-// parseSafetensors reads a file: eight bytes with the length of the header, the
-// header in JSON, and the data that its offsets point into.
+// parseSafetensors reads a file: eight bytes with the length of the header, the header in JSON, and the data.
 func (t *Tensors) parseSafetensors(file []byte) error {
 	if err := checkPointer(file); err != nil {
 		return err
@@ -146,7 +139,7 @@ func (t *Tensors) parseSafetensors(file []byte) error {
 	}
 	size := binary.LittleEndian.Uint64(file)
 	if size > uint64(len(file)-8) {
-		return fmt.Errorf("%w: the header is to have %d bytes, the file has %d", ErrFormat, size, len(file))
+		return fmt.Errorf("%w: the header has %d bytes by its length field; the file has %d", ErrFormat, size, len(file))
 	}
 	var header map[string]json.RawMessage
 	if err := json.Unmarshal(file[8:8+size], &header); err != nil {
@@ -173,8 +166,7 @@ func (t *Tensors) parseSafetensors(file []byte) error {
 
 var floatTypes = map[string]DType{"F32": F32, "F16": F16, "BF16": BF16}
 
-// enter leaves out tensors of other types or shapes than weights have: masks and counters. LeftOut knows them, for
-// a model that needs one.
+// enter adds a tensor. Tensors whose types or shapes weights do not have, such as masks and counters, go to leftOut.
 func (t *Tensors) enter(name string, e entry, data []byte) error {
 	if len(e.Offsets) == 2 && e.Offsets[1] > uint64(len(data)) {
 		return fmt.Errorf("%w: the file, which has %d bytes of data, ends before tensor %q does: was it downloaded in full?",

@@ -21,40 +21,40 @@ const (
 	F16
 	BF16
 
-	// GGUF: blocks of 32 integers of 4, 5 or 8 bits. Those of _0 and of IQ4_NL have a scale, those of _1 a minimum too.
+	// GGUF: blocks of 32 integers of 4, 5 or 8 bits with a scale. Types with _1 also have a minimum.
 	Q8_0
 	Q4_0
 	Q4_1
 	Q5_0
 	Q5_1
-	IQ4_NL // integers are places in a table
-	MXFP4  // numbers of 4 bits, and a scale that is a power of 2
+	IQ4_NL // integers are indices of a table
+	MXFP4  // 4-bit numbers, with a scale that is a power of 2
 
-	// GGUF: blocks of 256 integers of 2 to 6 bits. Each 16 or 32 have a scale; those of Q2_K, Q4_K and Q5_K have a
-	// minimum too.
+	// GGUF: blocks of 256 integers of 2 to 6 bits. Groups of 16 or 32 have a scale; in Q2_K, Q4_K and Q5_K they
+	// also have a minimum.
 	Q2_K
 	Q3_K
 	Q4_K
 	Q5_K
 	Q6_K
-	IQ4_XS // integers are places in a table
+	IQ4_XS // integers are indices of a table
 
-	// Folders: a matrix of several tensors.
-	Groups4     // integers of 4 bits; at least 64 of a row share a scale, which is exact in F16, and a zero
-	Groups4Free // integers of 4 bits; at least 32 of a row share a scale and a zero
-	FP8         // numbers of 8 bits (E4M3); at least 32 of a row share a scale
+	// Folders: matrices made from several tensors.
+	Groups4     // 4-bit integers; at least 64 of a row share a zero and a scale that is exact in F16
+	Groups4Free // 4-bit integers; at least 32 of a row share a scale and a zero
+	FP8         // 8-bit numbers (E4M3); at least 32 of a row share a scale
 )
 
 func (d DType) String() string { return layouts[d].name }
 
-// A layout describes the blocks of a type, and the matrices that are packed from them.
+// A layout describes the blocks of a type, and the types of matrices packed from them.
 type layout struct {
 	name            string
 	elements, bytes int // of a block
-	scaled          int // elements that share a scale; 0: there are no scales
+	scaled          int // elements that share a scale, or 0 without scales
 	read            func(block []byte, q []int8, s []matrix.Scale)
 	packed          matrix.Type // for activations that are not rounded to 8 bits
-	rounds          matrix.Type // for activations that are; F32: there is none
+	rounds          matrix.Type // for activations that are rounded; F32 if there is none
 }
 
 var layouts = [...]layout{
@@ -78,17 +78,17 @@ var layouts = [...]layout{
 	FP8:         {name: "F8_E4M3", scaled: 32, packed: matrix.E4M3},
 }
 
-// A Tensor is a vector, a matrix, or matrices one after the other in a file. It is gone when the file is closed.
+// A Tensor is a vector, a matrix, or consecutive matrices in a file. It must not be used after the file is closed.
 type Tensor struct {
 	Name       string
 	DType      DType
-	Rows, Cols int // Rows is 1 for a vector; of several matrices it is that of all together
+	Rows, Cols int // a vector has one row; Rows counts the rows of all matrices
 	data       []byte
-	mapped     bool          // data is of a mapped file
-	source     matrix.Source // reads rows that do not lie one after the other in data; nil: they do
+	mapped     bool          // data is in a mapped file
+	source     matrix.Source // reads the rows if they are not consecutive in data, else nil
 }
 
-// makeTensor checks that the shape fits the bytes.
+// makeTensor returns a tensor, or an error if the shape does not match the bytes.
 func makeTensor(name string, d DType, shape []uint64, data []byte) (*Tensor, error) {
 	if len(shape) < 1 || len(shape) > 3 {
 		return nil, fmt.Errorf("%w: tensor %q has %d dimensions; vectors, matrices and lists of matrices are read",
@@ -114,19 +114,18 @@ func makeTensor(name string, d DType, shape []uint64, data []byte) (*Tensor, err
 	return &Tensor{Name: name, DType: d, Rows: int(rows), Cols: int(cols), data: data, mapped: true}, nil
 }
 
-// Bytes is the size in the file.
+// Bytes returns the size of the tensor's data.
 func (t *Tensor) Bytes() int { return len(t.data) }
 
-// Block is the number of elements of a row that share a scale; 0 for a type without
-// scales.
+// Block returns the number of elements of a row that share a scale, or 0 for a type without scales.
 func (t *Tensor) Block() int { return layouts[t.DType].scaled }
 
-// Packed is how a matrix of the tensor's weights keeps them without rounding. Those of a type with scales are in
-// blocks of Block.
+// Packed returns the type of a matrix that keeps the tensor's weights without rounding. If the type has scales, they
+// are in blocks of Block.
 func (t *Tensor) Packed() matrix.Type { return layouts[t.DType].packed }
 
-// Rounds is the type of a matrix of the tensor's weights, in blocks of Block, for activations that are rounded to
-// 8 bits; F32 if there is none.
+// Rounds returns the type of a matrix of the tensor's weights, in blocks of Block, for activations that are rounded to
+// 8 bits. It returns F32 if there is none.
 func (t *Tensor) Rounds() matrix.Type { return layouts[t.DType].rounds }
 
 func (t *Tensor) row(i int) []byte {
@@ -134,7 +133,7 @@ func (t *Tensor) row(i int) []byte {
 	return t.data[i*size : (i+1)*size]
 }
 
-// Row writes row i as f32. It makes a Tensor a matrix.Source.
+// Row writes row i to dst as float32. It implements matrix.Source.
 func (t *Tensor) Row(i int, dst []float32) {
 	dst = dst[:t.Cols]
 	if t.source != nil {
@@ -181,14 +180,14 @@ func (t *Tensor) Vector() []float32 {
 	return v
 }
 
-// Release allows the system to drop the pages that lie wholly in t: they will not be read
-// again. They are read from the file again if they are.
+// Release allows the system to drop the pages that are completely in t. If they are read again, they come from the
+// file.
 func (t *Tensor) Release() { t.release(t.data) }
 
-// ReleaseRows is Release for some rows.
+// ReleaseRows does the same for rows from to to-1.
 func (t *Tensor) ReleaseRows(from, to int) {
 	if t.source != nil {
-		return // what a row is made of may lie everywhere
+		return // the parts of a row may be anywhere in data
 	}
 	size := len(t.data) / t.Rows
 	t.release(t.data[from*size : to*size])
@@ -202,7 +201,7 @@ func (t *Tensor) release(data []byte) {
 	start := uintptr(unsafe.Pointer(&data[0]))
 	skip := (page - start%page) % page
 	if size := uintptr(len(data)); size > skip+page {
-		// A hint: nothing is wrong if it is not taken.
+		// Only a hint, so errors are ignored.
 		_ = unix.Madvise(data[skip:skip+(size-skip)/page*page], unix.MADV_DONTNEED)
 	}
 }
@@ -210,7 +209,7 @@ func (t *Tensor) release(data []byte) {
 // Combined reports whether the tensor is read from several tensors of its files, or from one with another shape.
 func (t *Tensor) Combined() bool { return t.source != nil }
 
-// CopyTo is the tensor, which is not Combined, in other memory of the same size. The pages it was in are released.
+// CopyTo returns a copy of the tensor in memory of the same size, and releases its pages. It must not be Combined.
 func (t *Tensor) CopyTo(memory []byte) *Tensor {
 	const piece = 16 << 20
 	for at := 0; at < len(t.data); at += piece {
@@ -223,13 +222,13 @@ func (t *Tensor) CopyTo(memory []byte) *Tensor {
 	return &moved
 }
 
-// FromFloats makes a tensor that is in no file.
+// FromFloats returns a tensor that uses the memory of values.
 func FromFloats(name string, rows, cols int, values []float32) *Tensor {
 	data := unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), rows*cols*4)
 	return &Tensor{Name: name, DType: F32, Rows: rows, Cols: cols, data: data}
 }
 
-// Collect makes a Tensors that finds tensors by their names. Of equal names the last one counts.
+// Collect returns a Tensors with the given tensors. If two have the same name, it keeps the last one.
 func Collect(tensors ...*Tensor) *Tensors {
 	t := &Tensors{byName: map[string]*Tensor{}}
 	for _, one := range tensors {

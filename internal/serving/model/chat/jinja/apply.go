@@ -2,7 +2,7 @@ package jinja
 
 import "slices"
 
-// postfix reads attributes, items, slices and calls.
+// postfix parses attributes, items, slices and calls.
 func (p *parser) postfix(e expr) expr {
 	for n := 0; ; n++ {
 		p.bounded(n)
@@ -76,7 +76,7 @@ func (p *parser) called(of expr) expr {
 	}
 }
 
-// filters reads filters and tests. first says that the name of a filter follows at once.
+// filters parses filters and tests. If first, the name of a filter comes next.
 func (p *parser) filters(e expr, first bool) expr {
 	for n := 0; ; n++ {
 		p.bounded(n)
@@ -115,7 +115,7 @@ func (p *parser) dotted() string {
 	return title
 }
 
-// applied reads the arguments of a filter or a test, if they are not given, and applies it to a value.
+// applied returns a filter or a test applied to e. It parses the arguments if read is nil.
 func (p *parser) applied(what, title string, known map[string]builtin, e expr, read func(*scope) arguments) expr {
 	if read == nil {
 		read = func(*scope) arguments { return arguments{named: newDict()} }
@@ -129,7 +129,7 @@ func (p *parser) applied(what, title string, known map[string]builtin, e expr, r
 		fail("the %s %q is not supported in a chat template", what, title)
 	case !ok && p.optional == 0:
 		fail("there is no %s %q", what, title)
-	case !ok: // jinja2 refuses it if it is reached
+	case !ok: // an error only if it is evaluated, as in jinja2
 		return func(*scope) any { fail("there is no %s %q", what, title); return nil }
 	}
 	apply := f.apply

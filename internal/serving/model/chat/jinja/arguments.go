@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// arguments are those of a call.
+// arguments are the arguments of a call.
 type arguments struct {
 	list  []any
 	named *Dict
 }
 
-// rest are the arguments without the first positional one.
+// rest returns the arguments without the first positional one.
 func (a arguments) rest() arguments {
 	named := newDict()
 	for _, k := range a.named.keys {
@@ -35,7 +35,7 @@ func (a arguments) bind(parameters string) []any {
 	return bound
 }
 
-// missing is an argument that is not given.
+// missing stands for an argument that is not given.
 type missing struct{}
 
 func given(v any) bool { return v != missing{} }
@@ -47,7 +47,7 @@ func or(v, other any) any {
 	return other
 }
 
-// arguments reads those of a call, with their brackets.
+// arguments parses the arguments of a call, with their parentheses.
 func (p *parser) arguments() func(*scope) arguments {
 	var items, values, spread []expr
 	var titles []string

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// attribute is v.name.
+// attribute returns v.name.
 func (m *machine) attribute(v any, name string) any {
 	defined(v)
 	var methods map[string]builtin
@@ -37,7 +37,7 @@ func (m *machine) attribute(v any, name string) any {
 	return undefined{fmt.Sprintf("%s has no attribute %q that a template may use", describe(v), name)}
 }
 
-// entry is the value of a key, which may be marked where that of the dict is not.
+// entry returns the value of a key. If k is marked, it also looks for the unmarked key.
 func (m *machine) entry(d *Dict, k any) (v any, ok bool) {
 	if !d.has(k) && isText(k) {
 		k = m.plain(textOf(k))
@@ -45,7 +45,7 @@ func (m *machine) entry(d *Dict, k any) (v any, ok bool) {
 	return d.values[key(k)], d.has(k)
 }
 
-// item is v[k].
+// item returns v[k].
 func (m *machine) item(v, k any) any {
 	defined(v)
 	if d, ok := v.(*Dict); ok && (k == nil || isNumber(k) || isText(k)) {
@@ -87,7 +87,7 @@ func (m *machine) call(v any, a arguments) any {
 	return nil
 }
 
-// path is an attribute of a value, or one of its attribute, as in a.b.
+// path returns an attribute of a value, or of its attributes, as in a.b.
 func (m *machine) path(v, attribute any) any {
 	if !isText(attribute) {
 		return m.item(v, attribute)
@@ -102,7 +102,7 @@ func (m *machine) path(v, attribute any) any {
 	return v
 }
 
-// by is the attribute of an item, or the item if no attribute is given.
+// by returns a function that returns an attribute of an item, or the item if no attribute is given.
 func (m *machine) by(attribute any) func(any) any {
 	if !given(attribute) || attribute == nil {
 		return func(v any) any { return v }

@@ -8,20 +8,20 @@ type builtin struct {
 	call       code
 }
 
-// code gets the value that it is applied to and the arguments in the order of the parameters. If parameters is raw, it
-// gets the arguments as they were given, as the only element.
+// code implements a builtin. v is the value it is applied to; a has the arguments in the order of the parameters. If
+// parameters is raw, a has one element, the arguments as they were given.
 type code func(m *machine, v any, a []any) any
 
 const raw = "*"
 
-// apply calls a filter or a method, and counts what it reads and makes.
+// apply calls a filter or a method, and counts the work of reading its value.
 func (b builtin) apply(m *machine, v any, a arguments) any {
 	m.spend(size(v) / 16)
 	return b.invoke(m, v, a)
 }
 
-// invoke calls a test, or a builtin whose value has been counted. Most tests read only the kind of a value, so a long
-// text costs them nothing.
+// invoke calls a builtin and counts its result. It does not count the value: most tests read only its type, so that a
+// long text costs them nothing.
 func (b builtin) invoke(m *machine, v any, a arguments) any {
 	m.spend(1)
 	bound := []any{a}
@@ -31,7 +31,7 @@ func (b builtin) invoke(m *machine, v any, a arguments) any {
 	return m.made(b.call(m, v, bound))
 }
 
-// What jinja2 and Python have and this package does not: filters and tests, functions and variables, and methods.
+// Filters and tests, functions and variables, and methods of jinja2 and Python that this package does not support.
 var (
 	leftOut = strings.Fields("abs attr batch center filesizeformat forceescape groupby max min pprint random round slice " +
 		"striptags sum truncate urlencode urlize wordcount wordwrap xmlattr escaped filter sameas test")

@@ -56,7 +56,7 @@ func (m *machine) equal(a, b any) (same bool) {
 	return a == b
 }
 
-// order compares values that have an order.
+// order compares a and b. It fails if they have no order.
 func order(m *machine, a, b any) int {
 	m.spend(1)
 	x, ok := a.(*list)

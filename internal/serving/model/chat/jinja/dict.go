@@ -4,7 +4,7 @@ import "slices"
 
 func newDict() *Dict { return &Dict{values: map[any]any{}} }
 
-// key is what a key of a dict is equal to.
+// key returns the same value for all keys that are equal in Python.
 func key(k any) any {
 	switch k := k.(type) {
 	case markup:
@@ -29,15 +29,15 @@ func (d *Dict) put(k, v any) {
 	d.values[key(k)] = v
 }
 
-// Get returns the value of a key that is a text, or nil.
+// Get returns the value of a key, or nil.
 func (d *Dict) Get(k string) any { return d.values[k] }
 
-// Set sets the value of a key that is a text to what FromJSON returned.
+// Set sets the value of a key. v is of a type that FromJSON returns.
 func (d *Dict) Set(k string, v any) { d.put(k, v) }
 
 func (d *Dict) has(k any) bool { _, ok := d.values[key(k)]; return ok }
 
-// pop takes a value out, or returns other.
+// pop removes a key and returns its value, or returns other if there is none.
 func (d *Dict) pop(k string, other any) any {
 	if !d.has(k) {
 		return other
@@ -55,7 +55,7 @@ func (d *Dict) pairs() (items []any) {
 	return items
 }
 
-// all are the values.
+// all returns the values.
 func (d *Dict) all() (values []any) {
 	for _, k := range d.keys {
 		values = append(values, d.values[key(k)])
@@ -75,7 +75,7 @@ func dictOf(m *machine, a arguments) *Dict {
 		for _, pair := range m.items(from) {
 			both := m.items(pair)
 			if len(both) != 2 {
-				fail("dict is made of what is no pair")
+				fail("dict takes pairs only")
 			}
 			d.put(both[0], both[1])
 		}

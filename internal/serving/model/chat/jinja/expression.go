@@ -2,7 +2,7 @@ package jinja
 
 import "slices"
 
-// tuple reads an expression, or several as a tuple; its tokens count as work.
+// tuple parses an expression, or several as a tuple. Evaluating it counts its tokens as work.
 func (p *parser) tuple(conditional bool) expr {
 	before := len(p.tokens)
 	one := p.or
@@ -61,7 +61,7 @@ func (p *parser) or() expr { return p.logical("or", true, p.and) }
 
 func (p *parser) and() expr { return p.logical("and", false, p.not) }
 
-// logical reads operands of and, or of or, whose value is the first with the truth that decides, or the last.
+// logical parses operands of "and" or "or". The value is the first operand whose truth is decides, or else the last.
 func (p *parser) logical(word string, decides bool, operand func() expr) expr {
 	operands := []expr{operand()}
 	for p.skip(name, word) {
@@ -133,7 +133,7 @@ func (p *parser) product() expr { return p.binary(p.power, "*", "/", "//", "%") 
 
 func (p *parser) power() expr { return p.binary(func() expr { return p.unary(true) }, "**") }
 
-// binary reads operands of operators that bind from the left.
+// binary parses operands of left-associative operators.
 func (p *parser) binary(operand func() expr, symbols ...string) expr {
 	e := operand()
 	for n := 0; p.peek().kind == operator && slices.Contains(symbols, p.peek().text); n++ {
@@ -175,17 +175,17 @@ func (p *parser) unary(filtered bool) expr {
 	var e expr
 	switch {
 	case p.skip(operator, "-"):
-		of := p.unary(false)
+		operand := p.unary(false)
 		e = func(s *scope) any {
-			v := of(s)
+			v := operand(s)
 			if !isNumber(v) {
-				fail("%s has no negative", describe(v))
+				fail("%s cannot be negated", describe(v))
 			}
 			return subtract(s.m, int64(0), v)
 		}
 	case p.skip(operator, "+"):
-		of := p.unary(false)
-		e = func(s *scope) any { return subtract(s.m, of(s), int64(0)) }
+		operand := p.unary(false)
+		e = func(s *scope) any { return subtract(s.m, operand(s), int64(0)) }
 	default:
 		e = p.primary()
 	}
@@ -249,7 +249,7 @@ func (p *parser) primary() expr {
 	return nil
 }
 
-// several reads values with commas between them, to the bracket that closes them.
+// several parses comma-separated values up to the closing bracket.
 func (p *parser) several(closes string, one func() expr) (items []expr) {
 	for !p.skip(operator, closes) {
 		if len(items) > 0 {

@@ -188,7 +188,7 @@ func unique(m *machine, v any, a []any) any {
 	return result
 }
 
-// mapped applies a filter to items, or takes an attribute of each.
+// mapped applies a filter to each item, or returns an attribute of each.
 func (m *machine) mapped(v any, a arguments) any {
 	result := &list{kind: generator}
 	if !m.truth(v) {
@@ -220,7 +220,8 @@ func (m *machine) mapped(v any, a arguments) any {
 	return result
 }
 
-// chosen makes select and reject, or those of an attribute. keeps is what the test says of items that stay.
+// chosen returns the code of select and reject or, if byAttribute, of selectattr and rejectattr. Items for which the
+// test returns keeps stay.
 func chosen(byAttribute, keeps bool) code {
 	return func(m *machine, v any, given []any) any {
 		result, a := &list{kind: generator}, given[0].(arguments)

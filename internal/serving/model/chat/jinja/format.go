@@ -7,7 +7,7 @@ import (
 
 var verbs = regexp.MustCompile(`%[-+ 0#]*\d*(?:\.\d*)?.?`)
 
-// format is Python's format % values with the conversions %s, %r, %d, %c and %%.
+// format computes Python's format % values with the conversions %s, %r, %d, %c and %%.
 func (m *machine) format(format string, values []any) string {
 	result := verbs.ReplaceAllStringFunc(format, func(verb string) string {
 		if verb == "%%" {
@@ -39,7 +39,7 @@ func (m *machine) format(format string, values []any) string {
 
 var fields = regexp.MustCompile(`\{\{|\}\}|\{[^{}.\[:!]*\}|[{}]`)
 
-// filled is Python's str.format with fields such as {}, {0} and {name}.
+// filled computes Python's str.format with fields such as {}, {0} and {name}.
 func (m *machine) filled(format string, a arguments) string {
 	next := 0
 	return fields.ReplaceAllStringFunc(format, func(field string) string {

@@ -127,7 +127,7 @@ func TestTheWorkOfATemplateIsBounded(t *testing.T) {
 		{"JSON with long separators", "{{ ([0] * 10**4) | tojson(separators=('x' * 10**5, ':')) }}", work},
 		{"JSON with a long key", used + "{{ ([{'x' * 10**5: 0}] * 10**4) | tojson }}", work},
 		{"what is unique of long texts", used + "{{ (['x' * 10**5] * 10**4) | unique }}", work},
-		{"a power", "{{ 10 ** 10 ** 10 }}", "larger than is supported"},
+		{"a power", "{{ 10 ** 10 ** 10 }}", "is too large"},
 		{"many brackets", "{{ " + strings.Repeat("(", 10000) + "1" + strings.Repeat(")", 10000) + " }}", deep},
 		{"many ifs", strings.Repeat("{% if 1 %}", 10000) + strings.Repeat("{% endif %}", 10000), deep},
 		{"many operators", "{{ 1" + strings.Repeat(" + 1", 10000) + " }}", "more than 500 operators in a row"},

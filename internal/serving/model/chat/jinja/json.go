@@ -10,8 +10,8 @@ import (
 	"unicode/utf16"
 )
 
-// FromJSON reads a value for Render. Unlike encoding/json's maps, its objects keep the order of their keys, and its
-// integers are integers.
+// FromJSON decodes a value for Render. Unlike with encoding/json's maps, objects keep the order of their keys, and
+// integers stay integers.
 func FromJSON(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -62,7 +62,7 @@ func decode(d *json.Decoder) (any, error) {
 	return t, nil
 }
 
-// A style is how tojson writes.
+// A style has the settings of tojson.
 type style struct {
 	item, colon, indent  string
 	ascii, sorted, lines bool
@@ -80,7 +80,7 @@ func tojson(m *machine, v any, a []any) any {
 	if given(a[2]) && a[2] != nil {
 		both := m.items(a[2])
 		if len(both) != 2 {
-			fail("tojson's separators are not 2")
+			fail("tojson takes two separators")
 		}
 		st.item, st.colon = asText(both[0]), asText(both[1])
 	}
@@ -89,7 +89,7 @@ func tojson(m *machine, v any, a []any) any {
 	return b.String()
 }
 
-// json writes a value; line is the end of a line with the indentation of the value.
+// json writes a value. line is a line break followed by the value's indentation.
 func (m *machine) json(b *strings.Builder, v any, st style, line string) {
 	m.spend(4)
 	switch v := v.(type) {
@@ -181,7 +181,7 @@ func (m *machine) jsonText(b *strings.Builder, s string, ascii bool) {
 	b.WriteByte('"')
 }
 
-// EachText replaces each text in a value of FromJSON, keys included, by what f returns.
+// EachText returns a copy of v, a value of FromJSON, with each text replaced by f, including keys.
 func EachText(v any, f func(string) string) any {
 	switch v := v.(type) {
 	case string:

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// indexed reports whether a list has elements by number: generators and views of a dict have none.
+// indexed reports whether a list can be indexed. Generators and views of a dict cannot.
 func (l *list) indexed() bool { return l.kind == "" || l.kind == tuple || l.shown != "" }
 
-// copied are items that may be changed.
+// copied returns a copy of the items of v.
 func (m *machine) copied(v any) []any {
 	items := slices.Clone(m.items(v))
 	m.spend(len(items))
 	return items
 }
 
-// slice is v[from:to:step].
+// slice returns v[at[0]:at[1]:at[2]].
 func (m *machine) slice(v any, at [3]any) any {
 	l, ok := v.(*list)
 	if !isText(v) && (!ok || l.kind != "" && l.kind != tuple) {
@@ -34,7 +34,7 @@ func (m *machine) slice(v any, at [3]any) any {
 	if step == 0 {
 		fail("the step of a slice is 0")
 	}
-	low, high := int64(0), n // where from and to may be
+	low, high := int64(0), n // bounds of from and to
 	if step < 0 {
 		low, high = -1, n-1
 	}
@@ -98,7 +98,7 @@ func rangeOf(m *machine, a arguments) any {
 	return m.made(l)
 }
 
-// loopAttributes are those of the variable loop.
+// loopAttributes has the attributes of the variable loop.
 var loopAttributes = map[string]func(l *loop) any{
 	"index":     func(l *loop) any { return int64(l.index + 1) },
 	"index0":    func(l *loop) any { return int64(l.index) },

@@ -29,8 +29,8 @@ var textMethods = map[string]builtin{
 	"format": {raw, func(m *machine, v any, a []any) any { return m.filled(asText(v), a[0].(arguments)) }},
 }
 
-// dictMethods are those of a dict. The ones that change it are undefined in jinja2's sandbox, even if the dict has a key
-// of that name.
+// dictMethods has the methods of a dict. Those that change it are undefined in jinja2's sandbox, even if the dict has a
+// key with the same name.
 var dictMethods = map[string]builtin{
 	"items":  {"", dictView("dict_items", (*Dict).pairs)},
 	"keys":   {"", dictView("dict_keys", func(d *Dict) []any { return d.keys })},
@@ -44,7 +44,7 @@ var dictMethods = map[string]builtin{
 	"clear": {}, "fromkeys": {}, "pop": {}, "popitem": {}, "setdefault": {}, "update": {},
 }
 
-// onText makes a method or a filter of a function of text.
+// onText returns a method or a filter that applies f to a text.
 func onText(f func(s string) string) code {
 	return func(m *machine, v any, _ []any) any { return f(m.str(v)) }
 }
@@ -94,7 +94,7 @@ func splitLines(m *machine, v any, _ []any) any {
 	return l
 }
 
-// findText counts characters, as Python does.
+// findText returns an index in characters, as Python does.
 func findText(m *machine, v any, a []any) any {
 	at, _ := m.index(asText(v), asText(a[0]), false)
 	return int64(utf8.RuneCountInString(asText(v)[:max(at, 0)]) + min(at, 0))

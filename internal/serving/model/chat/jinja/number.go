@@ -13,7 +13,7 @@ func isNumber(v any) bool {
 	return false
 }
 
-// asInt is a bool or an integer.
+// asInt returns the value of a bool or an integer.
 func asInt(v any) int64 {
 	switch v := v.(type) {
 	case bool:
@@ -40,7 +40,7 @@ var arithmetic = map[string]func(m *machine, a, b any) any{
 	"+": add, "-": subtract, "*": multiply, "/": divide, "//": floorDivide, "%": remainder, "**": raise,
 }
 
-// numbers computes with integers, or with floats.
+// numbers applies ints to two integers, or floats if one operand is a float or ints is nil.
 func numbers(symbol string, a, b any, ints func(x, y int64) (int64, bool), floats func(x, y float64) float64) any {
 	if !isNumber(a) || !isNumber(b) {
 		defined(a)
@@ -54,7 +54,7 @@ func numbers(symbol string, a, b any, ints func(x, y int64) (int64, bool), float
 	}
 	z, ok := ints(asInt(a), asInt(b))
 	if !ok {
-		fail("the result of %s is larger than is supported", symbol)
+		fail("the result of %s is too large", symbol)
 	}
 	return z
 }
@@ -116,7 +116,7 @@ func floorDivide(_ *machine, a, b any) any {
 		func(x, y float64) float64 { return math.Floor(x / y) })
 }
 
-// modulo is x % y with the sign of y.
+// modulo returns x modulo y with the sign of y.
 func modulo(x, y int64) int64 {
 	z := x % y
 	if z != 0 && z < 0 != (y < 0) {

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// A parser turns tokens into functions that run them.
+// A parser compiles tokens to functions.
 type parser struct {
 	tokens   []token
 	line     int
-	depth    int             // of expressions and statements
-	loops    int             // around the statement
-	optional int             // ifs around the expression: what does not run may be unknown, as in jinja2
-	used     map[string]bool // names that were read, for what a macro takes
-	last     *bool           // set if a call block calls: the call that was read last
+	depth    int             // nesting of expressions and statements
+	loops    int             // loops around the statement
+	optional int             // ifs around the expression, in which unknown filters and tests are allowed, as in jinja2
+	used     map[string]bool // names that the template or the macro reads
+	last     *bool           // for a call block: belongs to the last call parsed, and tells it to pass the block
 }
 
 func (p *parser) peek() token { return p.tokens[0] }
@@ -64,7 +64,8 @@ func (p *parser) deeper() {
 	}
 }
 
-// until reads statements to a tag of one of the names, and takes the name. The name "" is the end of the template.
+// until parses statements up to a tag with one of the names, which the caller takes. The name "" stands for the end of
+// the template.
 func (p *parser) until(ends ...string) (b block) {
 	p.deeper()
 	defer func() { p.depth-- }()
@@ -89,7 +90,7 @@ func (p *parser) until(ends ...string) (b block) {
 	}
 }
 
-// at makes a statement that says its line and counts as work.
+// at returns a statement that sets the machine's line and counts as work.
 func (t token) at(st stmt) stmt {
 	return func(s *scope) flow {
 		s.m.line = t.line
@@ -134,7 +135,7 @@ func (p *parser) statement() stmt {
 	}
 }
 
-// ended reads a body whose loops are its own.
+// ended parses a body in which break and continue cannot refer to outer loops.
 func (p *parser) ended(name string) block {
 	outer := p.loops
 	p.loops = 0
@@ -231,7 +232,7 @@ func (p *parser) loop() stmt {
 	}
 }
 
-// target reads what is assigned to: a name, an attribute of a namespace, or several.
+// target parses the target of an assignment: names and, unless names is set, attributes of namespaces.
 func (p *parser) target(names bool) func(*scope, any) {
 	var targets []func(*scope, any)
 	several := false
@@ -249,7 +250,7 @@ func (p *parser) target(names bool) func(*scope, any) {
 				set = func(s *scope, v any) {
 					n, ok := s.lookup(variable).(*namespace)
 					if !ok {
-						fail("%s.%s is set, and %s is no namespace", variable, attribute, variable)
+						fail("%s.%s cannot be set: %s is not a namespace", variable, attribute, variable)
 					}
 					n.put(attribute, v)
 				}
@@ -290,7 +291,7 @@ func (p *parser) set() stmt {
 	return func(s *scope) flow { target(s, filtered(body.captured(s))); return next }
 }
 
-// theBody is the variable of a scope that holds what the body of a tag wrote; no template can read it.
+// theBody is the variable that holds the output of a tag's body. A template cannot read it.
 const theBody = "{% set %}"
 
 func bodyOf(s *scope) any { return s.vars[theBody] }
@@ -301,10 +302,10 @@ func (b block) captured(s *scope) *scope {
 	return at
 }
 
-// A parameter is one of a macro; without a default it is undefined if it is not given.
+// A parameter is a parameter of a macro.
 type parameter struct {
 	name     string
-	standard expr
+	standard expr // the default, or nil
 }
 
 func (p *parser) parameters() (list []parameter) {
@@ -322,7 +323,7 @@ func (p *parser) parameters() (list []parameter) {
 	return list
 }
 
-// macro reads the body of a macro, and returns what makes the macro in a scope.
+// macro parses the body of a macro. It returns a function that defines the macro in a scope.
 func (p *parser) macro(title string, parameters []parameter, ends string) func(*scope) *function {
 	p.closed()
 	outer := p.used
@@ -360,7 +361,7 @@ func (p *parser) macro(title string, parameters []parameter, ends string) func(*
 	}
 }
 
-// theCaller is the variable of the scope of a call block that holds its body; no template can read it.
+// theCaller is the variable that holds the body of a call block. A template cannot read it.
 const theCaller = "{% call %}"
 
 func (p *parser) call() stmt {
@@ -368,7 +369,7 @@ func (p *parser) call() stmt {
 	p.last = nil
 	called := p.expression()
 	if p.last == nil {
-		fail("the tag call calls nothing")
+		fail("the tag call contains no call")
 	}
 	*p.last = true
 	caller := p.macro("caller", parameters, "endcall")

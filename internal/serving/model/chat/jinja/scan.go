@@ -22,7 +22,7 @@ const (
 	operator
 )
 
-// A token has its text, or for a string or a number its value.
+// A token has a text; strings and numbers also have a value.
 type token struct {
 	kind  kind
 	text  string
@@ -44,13 +44,13 @@ var (
 	operators = regexp.MustCompile(`^(?://|\*\*|==|!=|>=|<=|[-+/*%~\[\](){}<>=.:|,])`)
 )
 
-// isSpace is Python's str.isspace of one character.
+// isSpace reports whether Python's str.isspace is true for the character.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
-// blanks counts the bytes of white space that s begins with.
+// blanks returns the number of bytes of leading white space.
 func blanks(s string) int { return len(s) - len(strings.TrimLeftFunc(s, isSpace)) }
 
-// ended is how many bytes the end of a tag takes, with the white space that it removes.
+// ended returns the number of bytes of the end of a tag, with the white space that it removes.
 func ended(end, rest string) int {
 	if strings.Contains(end, "-%}") || strings.Contains(end, "-}}") {
 		return len(end) + blanks(rest[len(end):])
@@ -61,12 +61,12 @@ func ended(end, rest string) int {
 // A scanner splits a template into tokens.
 type scanner struct {
 	rest   string
-	line   *int // of rest
-	starts bool // rest begins a line
+	line   *int // the line of rest
+	starts bool // rest is at the start of a line
 	tokens []token
 }
 
-// scan splits a template into tokens. line says where it is.
+// scan splits a template into tokens. It sets line to the current line, for errors.
 func scan(source string, line *int) []token {
 	s := &scanner{rest: strings.TrimSuffix(newlines.ReplaceAllString(source, "\n"), "\n"), line: line, starts: true}
 	for s.rest != "" {
@@ -107,8 +107,8 @@ func (s *scanner) skip(n int) {
 	s.rest = s.rest[n:]
 }
 
-// data emits the n bytes of text before a tag, without the blanks that the tag removes: all of them if its sign is '-',
-// those between the start of its line and a tag that strips.
+// data emits n bytes of text before a tag, without the white space that the tag removes: all white space if its sign is
+// '-', or, if strips, that between the start of the line and the tag.
 func (s *scanner) data(n int, sign byte, strips bool) {
 	before := s.rest[:n]
 	kept := before
@@ -124,7 +124,7 @@ func (s *scanner) data(n int, sign byte, strips bool) {
 	s.rest = s.rest[n:]
 }
 
-// raw takes a raw block, if one begins here.
+// raw scans a raw block if one begins here.
 func (s *scanner) raw() bool {
 	begin := rawBegin.FindString(s.rest)
 	if begin == "" {
@@ -144,7 +144,7 @@ func (s *scanner) raw() bool {
 	return true
 }
 
-// comment takes a comment whose opening is n bytes long.
+// comment skips a comment whose opening is n bytes long.
 func (s *scanner) comment(n int) {
 	length := strings.Index(s.rest[n:], "#}")
 	if length < 0 {
@@ -160,7 +160,7 @@ func (s *scanner) comment(n int) {
 	s.skip(stop)
 }
 
-// inside splits what is inside a tag, to its end.
+// inside scans the inside of a tag up to its end.
 func (s *scanner) inside(ends *regexp.Regexp) {
 	open := ""
 	for {
@@ -204,7 +204,7 @@ func integer(s string) int64 {
 	return i
 }
 
-// brackets returns the brackets that are open after an operator.
+// brackets returns the open brackets after an operator.
 func brackets(open, operator string) string {
 	switch operator {
 	case "(", "[", "{":
@@ -224,7 +224,7 @@ var (
 		'a': "\a", 'b': "\b", 'f': "\f", 'v': "\v"}
 )
 
-// unescape reads the escapes of Python's strings.
+// unescape replaces the escapes of a Python string.
 func unescape(s string) string {
 	return escapes.ReplaceAllStringFunc(s, func(e string) string {
 		if plain, ok := letters[e[1]]; ok {

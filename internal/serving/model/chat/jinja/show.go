@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// str is str() of a value.
+// str returns Python's str(v).
 func (m *machine) str(v any) string {
 	switch v := v.(type) {
 	case undefined:
@@ -63,7 +63,7 @@ func (m *machine) repr(v any) string {
 	return ""
 }
 
-// shown shows items between brackets.
+// shown returns the items between brackets.
 func (m *machine) shown(begin, end string, items []any, show func(any) string) string {
 	var b strings.Builder
 	b.WriteString(begin)
@@ -96,7 +96,7 @@ func showFloat(f float64) string {
 	return s
 }
 
-// quote is repr() of a string.
+// quote returns Python's repr(s).
 func (m *machine) quote(s string) string {
 	mark := '\''
 	if plain := m.plain(s); strings.Contains(plain, "'") && !strings.Contains(plain, `"`) {

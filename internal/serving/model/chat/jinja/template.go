@@ -1,9 +1,7 @@
 // Package jinja renders chat templates as Python's jinja2 does in Hugging Face's transformers: with trim_blocks and
-// lstrip_blocks, in its immutable sandbox, with its tojson, its loop controls and its generation tag.
-//
-// It is the part of the language that chat templates use. What it leaves out is refused by name when a template is
-// read: templates that load others, autoescape, and a few filters. A template is not trusted: it reads no files, and
-// the work it can do is bounded.
+// lstrip_blocks, in its immutable sandbox, with its tojson, its loop controls and its generation tag. It implements the
+// part of the language that chat templates use. Parse refuses the rest, naming it: templates that load others,
+// autoescape, and a few filters. A template is not trusted: it reads no files, and its work is bounded.
 package jinja
 
 import (
@@ -16,11 +14,11 @@ import (
 )
 
 const (
-	maxSteps  = 1 << 23 // of one Render: tokens evaluated, elements made, and every 16 bytes of text made
-	round     = 32      // steps of a round of a loop, or a call of a macro: it makes a scope
-	maxDepth  = 200     // of macros that call macros, of nested values and of nested expressions
+	maxSteps  = 1 << 23 // steps of one Render: one for each token evaluated, element made, and 16 bytes of text made
+	round     = 32      // steps of an iteration of a loop or a call of a macro, each of which makes a scope
+	maxDepth  = 200     // nesting of calls of macros, of values and of expressions
 	maxChain  = 500     // operators, attributes or filters in a row
-	callEvery = 1 << 14 // steps, at most, after which the function that takes the text is called
+	callEvery = 1 << 14 // the most steps between two calls of write
 	maxRange  = 100000  // elements of a range, as in jinja2's sandbox
 )
 
@@ -30,7 +28,7 @@ type Template struct{ body block }
 // A Function is a variable that a template can call.
 type Function func(args []any) (any, error)
 
-// failure is what Parse and Render recover from.
+// A failure is the value of a panic from which Parse and Render recover.
 type failure struct{ err error }
 
 func fail(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
@@ -45,7 +43,7 @@ func caught(err *error, line *int) {
 	}
 }
 
-// Parse reads a template.
+// Parse parses a template.
 func Parse(source string) (t *Template, err error) {
 	p := &parser{line: 1, used: map[string]bool{}}
 	defer caught(&err, &p.line)
@@ -54,8 +52,8 @@ func Parse(source string) (t *Template, err error) {
 	return &Template{p.until("")}, nil
 }
 
-// Render returns the text that a template makes of variables: nil, bool, integers, float64, string, []any,
-// map[string]any, Function, and what FromJSON returns.
+// Render renders a template. Variables have the types nil, bool, int, int64, float64, string, []any, map[string]any,
+// Function, and those that FromJSON returns.
 func (t *Template) Render(variables map[string]any) (string, error) {
 	var text strings.Builder
 	err := t.RenderTo(func(piece string) error {
@@ -65,14 +63,14 @@ func (t *Template) Render(variables map[string]any) (string, error) {
 	return text.String(), err
 }
 
-// RenderTo is Render that gives the text to write piece by piece. It calls write also while the template works and
-// writes nothing, with "". An error of write ends it, and is wrapped.
+// RenderTo passes the rendered text to write piece by piece. It also calls write with "" while the template computes
+// without output. It stops at an error of write, and wraps it.
 func (t *Template) RenderTo(write func(piece string) error, variables map[string]any) error {
 	return t.RenderMarked(write, variables, nil)
 }
 
-// RenderMarked is RenderTo for variables whose texts are marked in part. A template that looks at them sees the
-// characters; in the text that it makes they are marked as they were.
+// RenderMarked does the same for variables in whose texts some characters are marked. Operations of the template treat
+// a mark as its character; the rendered text keeps the marks.
 func (t *Template) RenderMarked(write func(piece string) error, variables map[string]any, mk *marks.Marks) (err error) {
 	m := &machine{line: 1, steps: maxSteps, to: write, marks: mk, filters: filters}
 	defer caught(&err, &m.line)
@@ -87,9 +85,9 @@ func (t *Template) RenderMarked(write func(piece string) error, variables map[st
 // A machine is the state of one Render.
 type machine struct {
 	line, steps, depth int
-	filters            map[string]builtin // for the filter map: the table cannot refer to itself
+	filters            map[string]builtin // for the filter map, because the table cannot refer to itself
 	to                 func(piece string) error
-	out                *strings.Builder // what is captured; nil: the text goes to to
+	out                *strings.Builder // captures the output; if nil, it goes to to
 	marks              *marks.Marks
 }
 
@@ -106,14 +104,14 @@ func (m *machine) spend(n int) {
 	}
 }
 
-// give gives a piece of the text away.
+// give passes a piece of the text on.
 func (m *machine) give(piece string) {
 	if err := m.to(piece); err != nil {
 		panic(failure{err})
 	}
 }
 
-// made counts a value that was made, and returns it.
+// made counts a new value, and returns it.
 func (m *machine) made(v any) any {
 	n := size(v)
 	if isText(v) {
@@ -123,7 +121,7 @@ func (m *machine) made(v any) any {
 	return v
 }
 
-// size is the number of bytes of a text, or of elements.
+// size returns the number of bytes of a text, or of elements of another value.
 func size(v any) int {
 	switch v := v.(type) {
 	case string:
@@ -147,7 +145,7 @@ func (m *machine) nested(f func()) {
 	m.depth--
 }
 
-// captured returns what f writes.
+// captured returns the output of f.
 func (m *machine) captured(f func()) string {
 	outer := m.out
 	m.out = new(strings.Builder)
@@ -157,7 +155,7 @@ func (m *machine) captured(f func()) string {
 	return text
 }
 
-// A scope holds the variables of a template, a macro or a round of a loop.
+// A scope holds the variables of a template, a macro or an iteration of a loop.
 type scope struct {
 	m    *machine
 	vars map[string]any

@@ -1,6 +1,6 @@
 package jinja
 
-// tests are what can follow the word is.
+// tests has the tests, which follow the word is.
 var tests = map[string]builtin{
 	"defined":   {"", ofKind(func(v any) bool { return !isUndefined(v) })},
 	"undefined": {"", ofKind(isUndefined)},
@@ -32,7 +32,7 @@ var tests = map[string]builtin{
 	">=": {"other", compared(">=")}, "ge": {"other", compared(">=")},
 }
 
-// ofKind makes a test that only looks at the kind of a value.
+// ofKind returns a test that reads only the type of a value.
 func ofKind(f func(v any) bool) code { return func(_ *machine, v any, _ []any) any { return f(v) } }
 
 func compared(symbol string) code {

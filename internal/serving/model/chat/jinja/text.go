@@ -10,7 +10,7 @@ import (
 	"golang.org/x/text/language"
 )
 
-// plain is a text without marks.
+// plain returns the text without marks.
 func (m *machine) plain(s string) string {
 	if !m.marks.In(s) {
 		return s
@@ -19,7 +19,7 @@ func (m *machine) plain(s string) string {
 	return m.marks.Plain(s)
 }
 
-// index is where a text has another one first, or last, both -1 if nowhere: marks count as their characters.
+// index returns the range of the first or last sub in s, or -1, -1. Marks count as their characters.
 func (m *machine) index(s, sub string, last bool) (from, to int) {
 	if m.marks.In(s) {
 		m.spend(1 + len(s)/16)
@@ -35,7 +35,7 @@ func isText(v any) bool {
 	return false
 }
 
-// asText is a string.
+// asText returns a text as a string, and fails for other values.
 func asText(v any) string {
 	if !isText(v) {
 		defined(v)
@@ -44,7 +44,7 @@ func asText(v any) string {
 	return textOf(v)
 }
 
-// textOf is a string, or "".
+// textOf returns a text as a string, or "" for other values.
 func textOf(v any) string {
 	if s, ok := v.(markup); ok {
 		return string(s)
@@ -61,7 +61,7 @@ func keepMarkup(v any, s string) any {
 	return s
 }
 
-// letters are those of a text.
+// letters returns the characters of a text.
 func (m *machine) letters(v any) []rune {
 	if !isText(v) {
 		return nil
@@ -70,7 +70,7 @@ func (m *machine) letters(v any) []rune {
 	return []rune(textOf(v))
 }
 
-// repeat makes n times s.
+// repeat returns n copies of s.
 func (m *machine) repeat(s string, n int64) string {
 	n = max(n, 0)
 	m.spend(int(min(n, maxSteps)) * (1 + len(s)/16))
@@ -106,7 +106,7 @@ func (m *machine) replaced(s, from, to string, count any) string {
 	return strings.Replace(s, from, to, int(n))
 }
 
-// cut says which characters a strip removes.
+// cut returns a function that reports whether strip removes a character.
 func (m *machine) cut(chars any) func(rune) bool {
 	if !given(chars) || chars == nil {
 		return isSpace
@@ -161,7 +161,7 @@ func (m *machine) split(s string, separator any, n int64, fromRight bool) (items
 	return items
 }
 
-// upper and lower are Python's, which map some letters to several.
+// upper does what Python does: some letters become several.
 func upper(s string) string { return cases.Upper(language.Und).String(s) }
 
 func lower(s string) string { return cases.Lower(language.Und).String(s) }
@@ -171,7 +171,7 @@ func capitalize(s string) string {
 	return upper(s[:n]) + lower(s[n:])
 }
 
-// titled is Python's str.title: a letter after what is no letter is a capital.
+// titled implements Python's str.title: a letter that does not follow a letter is capitalized.
 func titled(s string) string {
 	before := ' '
 	return strings.Map(func(r rune) rune {
@@ -202,7 +202,7 @@ func (m *machine) capitals(s string) string {
 
 var entities = map[rune]string{'&': "&amp;", '<': "&lt;", '>': "&gt;", '\'': "&#39;", '"': "&#34;"}
 
-// escape is the text of a value in HTML.
+// escape returns a text with HTML's special characters escaped.
 func (m *machine) escape(v any) markup {
 	if s, ok := v.(markup); ok {
 		return s

@@ -9,7 +9,7 @@ import (
 // Values are nil (None), bool, int64, float64, string, and these.
 type (
 	undefined struct{ why string }
-	markup    string // text that the filters safe and escape made, to which + adds escaped text
+	markup    string // a result of safe or escape; + escapes text that it adds to it
 	// A list is a Python list, tuple, view of a dict, range or generator.
 	list struct {
 		kind  string // "" is a list
@@ -97,7 +97,7 @@ func describe(v any) string {
 
 func isUndefined(v any) bool { _, ok := v.(undefined); return ok }
 
-// defined fails for what is not defined.
+// defined fails if v is undefined.
 func defined(v any) {
 	if u, ok := v.(undefined); ok {
 		fail("%s", u.why)
@@ -124,13 +124,13 @@ func (m *machine) truth(v any) bool {
 	return true
 }
 
-// items are what a loop over a value gives.
+// items returns the items of a loop over a value.
 func (m *machine) items(v any) (items []any) {
 	switch v := v.(type) {
 	case undefined:
 	case *list:
 		items = v.items
-		if v.kind == generator { // it gives them once
+		if v.kind == generator { // it can be read only once
 			v.items = nil
 		}
 	case *Dict:
@@ -148,7 +148,7 @@ func (m *machine) items(v any) (items []any) {
 	return items
 }
 
-// length is len().
+// length returns Python's len(v).
 func (m *machine) length(v any) int {
 	switch v := v.(type) {
 	case undefined:
