@@ -17,7 +17,7 @@ var (
 	avx2   = cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3)
 )
 
-// Read adds up memory as float32, a multiple of 512 bytes.
+// Read sums memory as float32. Its length must be a multiple of 512 bytes.
 func Read(p []byte) {
 	switch {
 	case avx512:
@@ -29,8 +29,7 @@ func Read(p []byte) {
 	}
 }
 
-// Multiply does rounds of multiplications and additions, and returns how many
-// floating-point operations they are.
+// Multiply does rounds of multiplications and additions, and returns the number of floating-point operations.
 func Multiply(rounds int) (operations int) {
 	switch {
 	case avx512:

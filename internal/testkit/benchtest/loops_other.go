@@ -5,6 +5,5 @@ package benchtest
 // Read reads memory.
 func Read(p []byte) { readPortable(p) }
 
-// Multiply does rounds of multiplications and additions, and returns how many
-// floating-point operations they are.
+// Multiply does rounds of multiplications and additions, and returns the number of floating-point operations.
 func Multiply(rounds int) (operations int) { return multiplyPortable(rounds) }

@@ -2,13 +2,13 @@ package benchtest
 
 import "runtime"
 
-// readPortable looks at every cache line.
+// readPortable reads a byte of every cache line.
 func readPortable(p []byte) {
 	sum := byte(0)
 	for i := 0; i < len(p); i += 64 {
 		sum += p[i]
 	}
-	runtime.KeepAlive(sum) // else the compiler could leave the loop out
+	runtime.KeepAlive(sum) // keeps the compiler from removing the loop
 }
 
 func multiplyPortable(rounds int) (operations int) {

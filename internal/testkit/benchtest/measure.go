@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Work is done once by each call; i counts the calls, so that each can take other memory.
+// A Work does the work once. i counts the calls, so that each can use different memory.
 type Work func(i int)
 
-// least is how long a measurement takes at least; shorter work is repeated.
+// least is the minimum time of a measurement. Shorter work is repeated.
 const least = 4 * time.Millisecond
 
-// ByTurns does works alternately, in as many rounds as b has iterations, and returns for each work how long one
-// call took in each round: the processor time of the process if one thread works, else elapsed time.
+// ByTurns runs works alternately, in as many rounds as b has iterations. For each work and round, it returns the time
+// of one call: the processor time of the process if threads is 1, else elapsed time.
 func ByTurns(b *testing.B, threads int, works ...Work) [][]time.Duration {
 	clock := int32(unix.CLOCK_MONOTONIC)
 	if threads == 1 {
@@ -43,11 +43,11 @@ func ByTurns(b *testing.B, threads int, works ...Work) [][]time.Duration {
 			times[i] = append(times[i], (now()-start)/time.Duration(calls[i]))
 		}
 	}
-	b.ReportMetric(0, "ns/op") // that of a round says nothing
+	b.ReportMetric(0, "ns/op") // the time of a round is meaningless
 	return times
 }
 
-// repeat returns the number of calls that take long enough.
+// repeat returns the number of calls that take about least.
 func repeat(w Work) int {
 	w(0)
 	start := time.Now()

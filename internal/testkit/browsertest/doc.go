@@ -1,4 +1,3 @@
-// Package browsertest shows pages in headless Chromium: it starts the browser, opens tabs, and
-// records what a page requests and complains about. Only tests import it. How a page has to look
-// is decided in the tests of that page.
+// Package browsertest opens pages in headless Chromium: it starts the browser, opens tabs, and records a page's
+// requests and error messages. Only tests import it. The tests of a page decide how it must look.
 package browsertest

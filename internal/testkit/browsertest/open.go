@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Look is how a page is viewed.
+// A Look has the settings with which a page is viewed.
 type Look struct {
 	Width    int64 // CSS pixels; less than 600 is a phone
 	Dark     bool
@@ -27,9 +27,8 @@ type Look struct {
 	Fragment string
 }
 
-// Open shows a file in a new tab. At the end of the test Open checks that the tab has requested
-// nothing but the file and next, which are files that the test visits later, and has complained
-// about nothing.
+// Open opens a file in a new tab. At the end of the test, it checks that the tab has requested only the file and next,
+// files that the test visits later, and has reported no errors.
 func Open(t testing.TB, in context.Context, file string, l Look, next ...string) context.Context {
 	t.Helper()
 	address := url.URL{Scheme: "file", Path: file}
@@ -38,12 +37,12 @@ func Open(t testing.TB, in context.Context, file string, l Look, next ...string)
 		expected = append(expected, (&url.URL{Scheme: "file", Path: file}).String())
 	}
 	return visit(t, in, address, l, func(asked []string) {
-		assert.Equal(t, expected, asked, "a page asks for nothing but itself")
+		assert.Equal(t, expected, asked, "a page requests only itself")
 	})
 }
 
-// OpenLive shows the page of a server in a new tab. At the end of the test it checks that the
-// tab has requested nothing from others and has complained about nothing.
+// OpenLive opens the page of a server in a new tab. At the end of the test, it checks that the tab has requested
+// nothing from other servers and has reported no errors.
 func OpenLive(t testing.TB, in context.Context, address string, l Look) context.Context {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -52,12 +51,12 @@ func OpenLive(t testing.TB, in context.Context, address string, l Look) context.
 		for _, a := range asked {
 			to, err := url.Parse(a)
 			require.NoError(t, err)
-			assert.Equal(t, u.Host, to.Host, "a page asks nobody but its server")
+			assert.Equal(t, u.Host, to.Host, "a page requests only from its server")
 		}
 	})
 }
 
-// visit shows an address; check gets the requests when the test ends.
+// visit opens an address. When the test ends, it passes the requests to check.
 func visit(t testing.TB, in context.Context, address url.URL, l Look, check func(asked []string)) context.Context {
 	t.Helper()
 	tab, cancel := chromedp.NewContext(in)
@@ -74,8 +73,8 @@ func visit(t testing.TB, in context.Context, address url.URL, l Look, check func
 	t.Cleanup(func() {
 		seen.lock.Lock()
 		defer seen.lock.Unlock()
-		check(seen.asked)
-		assert.Empty(t, seen.problems, "the page complains")
+		check(seen.requests)
+		assert.Empty(t, seen.problems, "the page reports errors")
 	})
 	address.Fragment = l.Fragment
 	require.NoError(t, chromedp.Do(tab, chromedp.Navigate(address.String())))
@@ -98,10 +97,10 @@ func Change(t testing.TB, tab context.Context, l Look) {
 	}})
 }
 
-// events are the requests and complaints of a tab.
+// events records the requests and errors of a tab.
 type events struct {
-	lock            sync.Mutex
-	asked, problems []string
+	lock               sync.Mutex
+	requests, problems []string
 }
 
 func (s *events) note(event any) {
@@ -109,7 +108,7 @@ func (s *events) note(event any) {
 	defer s.lock.Unlock()
 	switch e := event.(type) {
 	case *network.EventRequestWillBeSent:
-		s.asked = append(s.asked, e.Request.URL)
+		s.requests = append(s.requests, e.Request.URL)
 	case *runtime.EventExceptionThrown:
 		s.problems = append(s.problems, e.ExceptionDetails.Text+" "+fmt.Sprint(e.ExceptionDetails.Exception))
 	case *runtime.EventConsoleAPICalled:

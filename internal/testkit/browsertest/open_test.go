@@ -29,7 +29,7 @@ func TestAPageThatComplainsFailsItsTest(t *testing.T) {
 		{"console", `<script>console.error("no")</script>`, "console: error"},
 		{"exception", `<script>missing()</script>`, "missing is not defined"},
 		{"log", `<script type=module src=missing.js></script>`, "log: "},
-		{"request", `<link rel=stylesheet href=style.css>`, "asks for nothing but itself"},
+		{"request", `<link rel=stylesheet href=style.css>`, "requests only itself"},
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			dir := t.TempDir()

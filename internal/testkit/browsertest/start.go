@@ -17,7 +17,7 @@ import (
 // browser is shared by all tests of a package, because starting it takes longer than a test.
 var browser struct {
 	sync.Mutex
-	tabs context.Context // the context of new tabs; nil: the browser does not run
+	tabs context.Context // the context of new tabs, or nil if the browser does not run
 	stop func()
 }
 
@@ -30,8 +30,8 @@ func Main(m *testing.M) (status int) {
 	return status
 }
 
-// Start returns headless Chromium, which itself requests nothing from the network. It runs until
-// the tests of the package have ended. A quick run has no browser.
+// Start starts headless Chromium if necessary and returns the context for new tabs. The browser itself requests nothing
+// from the network. It runs until the tests of the package have ended. Start skips the test in a quick run.
 func Start(t testing.TB) context.Context {
 	t.Helper()
 	level.SkipQuick(t)

@@ -24,7 +24,7 @@ func Run[T any](t testing.TB, tab context.Context, action chromedp.Action[T]) T 
 	return result
 }
 
-// Print shows the page as it will be printed.
+// Print shows the page as it is printed.
 func Print(t testing.TB, tab context.Context) {
 	t.Helper()
 	command(t, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
@@ -35,7 +35,7 @@ func RequireFits(t testing.TB, tab context.Context, l Look) {
 	require.LessOrEqual(t, Evaluate[int64](t, tab, `document.documentElement.scrollWidth`), l.Width, "it has to be scrolled sideways")
 }
 
-// Shoot and Keep write files for a person to look at, if PICTURES names a folder.
+// Shoot writes a screenshot if PICTURES names a folder.
 func Shoot(t testing.TB, tab context.Context, name string) {
 	t.Helper()
 	if os.Getenv("PICTURES") != "" {
@@ -43,6 +43,7 @@ func Shoot(t testing.TB, tab context.Context, name string) {
 	}
 }
 
+// Keep writes a file if PICTURES names a folder.
 func Keep(t testing.TB, name string, bytes []byte) {
 	t.Helper()
 	if dir := os.Getenv("PICTURES"); dir != "" {

@@ -1,6 +1,5 @@
-// Package corpus has wrong submissions, and some that are equivalent to the correct one, for
-// tests of graders. Each is the correct one of testdata/submissions with one named change
-// (mutants.txt there explains the format).
+// Package corpus has wrong submissions, and some that are equivalent to the correct one, for tests of graders. Each is
+// the correct submission in testdata/submissions with one named change (mutants.txt there explains the format).
 package corpus
 
 import (
@@ -23,16 +22,16 @@ type Kind string
 
 // The kinds.
 const (
-	Wrong      Kind = ""           // its behaviour shows it
-	Memcheck   Kind = "memcheck"   // only Memcheck detects it
-	Rejected   Kind = "rejected"   // the compiler rejects it
-	Unseen     Kind = "llmgrade"   // only llmgrade detects it
-	Equivalent Kind = "equivalent" // nothing: it is right
+	Wrong      Kind = ""           // any grader, by its behaviour
+	Memcheck   Kind = "memcheck"   // only Memcheck
+	Rejected   Kind = "rejected"   // the compiler
+	Unseen     Kind = "llmgrade"   // only llmgrade
+	Equivalent Kind = "equivalent" // nothing, because it is correct
 )
 
 type hunk struct{ before, after string }
 
-// ErrFormat is wrapped by errors in the table, and ErrPlace if a change does not fit its
+// ErrFormat is wrapped by errors about the table, and ErrPlace by errors about a change that does not fit the
 // submission.
 var (
 	ErrFormat = errors.New("not a table of mutants")
@@ -49,7 +48,7 @@ func Parse(text string) ([]Mutant, error) {
 		if title, found := strings.CutPrefix(line, "== "); found {
 			id, what, found := strings.Cut(title, "  ")
 			if !found || slices.ContainsFunc(all, func(m Mutant) bool { return m.ID == id }) {
-				return nil, fmt.Errorf("%w: line %d: an ID of its own, two spaces, what is wrong", ErrFormat, n+1)
+				return nil, fmt.Errorf("%w: line %d: expected a unique ID, two spaces and what is wrong", ErrFormat, n+1)
 			}
 			all = append(all, Mutant{ID: id, What: what, hunks: make([]hunk, 1)})
 			continue
@@ -61,8 +60,8 @@ func Parse(text string) ([]Mutant, error) {
 	return all, nil
 }
 
-// Typical returns the mutants of an ordinary test run: the first of those that the same test
-// must detect, every fourth equivalent one, and all others.
+// Typical returns the mutants of an ordinary test run: for each test, the first wrong mutant that it must detect, every
+// fourth equivalent mutant, and all others.
 func Typical(all []Mutant) (typical []Mutant) {
 	expected, equivalent := map[string]bool{}, 0
 	for _, m := range all {
@@ -112,7 +111,7 @@ func (m *Mutant) add(line string) bool {
 	return true
 }
 
-// Apply makes the change. Each place must occur exactly once.
+// Apply makes the change. The lines of each hunk must occur exactly once.
 func (m *Mutant) Apply(source string) (string, error) {
 	for _, h := range m.hunks {
 		if n := strings.Count("\n"+source, "\n"+h.before); h.before == "" || h.before == h.after || n != 1 {

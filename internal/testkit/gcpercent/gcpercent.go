@@ -1,6 +1,6 @@
-// Package gcpercent makes a test process collect garbage seldom: when the heap has grown to five times what is in
-// use, as by GOGC=400. A test file imports it for that alone, in packages whose tests allocate much and hold little,
-// and ask for the bytes that are allocated or in use, not for how large the heap becomes.
+// Package gcpercent makes a test process collect garbage less often, only when the heap has grown to five times the
+// memory in use, as with GOGC=400. Test files import it in packages whose tests allocate much, keep little, and do not
+// measure the size of the heap.
 package gcpercent
 
 import (

@@ -1,5 +1,5 @@
-// Package hangs runs programs for tests and ends those that hang. It measures processor time,
-// because a test must not fail on a busy machine.
+// Package hangs runs programs for tests and kills those that hang. It measures processor time, because a test must not
+// fail on a busy machine.
 package hangs
 
 import (
@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// A program hangs when none of its processes has used the processor for idle, or all
-// together have used it for more than busy.
+// A program hangs if none of its processes has used the processor for idle, or if all of them together have used it for
+// more than busy.
 const (
 	idle = time.Minute
 	busy = 15 * time.Minute
 )
 
-// Err is wrapped if a program was ended because it hangs.
+// Err is wrapped if a program was killed because it hangs.
 var Err = errors.New("it hangs")
 
-// Run is cmd.Run for a program that may hang. The program is in a new process group, with
-// everything that it starts, which ends with it.
+// Run does what cmd.Run does for a program that may hang. The program runs in a new process group, which is killed if
+// it hangs.
 func Run(cmd *exec.Cmd) error { return run(cmd, idle, busy) }
 
 func run(cmd *exec.Cmd, idle, busy time.Duration) error {
@@ -58,8 +58,7 @@ func run(cmd *exec.Cmd, idle, busy time.Duration) error {
 	}
 }
 
-// processorTime returns the processor time of the processes of a group and of their children
-// that have ended.
+// processorTime returns the processor time of a process group's processes and of their ended children.
 func processorTime(group int) time.Duration {
 	const tick = 10 * time.Millisecond // USER_HZ is 100 wherever Go runs
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")

@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// compiler is the script that CheapCompiler calls gcc. The values of its variables come before it.
+// compiler is a shell script that CheapCompiler installs under the name gcc, preceded by the values of its variables.
 const compiler = `
 case "$*" in
-*' -c runner.c -o runner.o' | *' -c watched.c -o watched.o' | *'/launch.c -o '*) # the grader's own
+*' -c runner.c -o runner.o' | *' -c watched.c -o watched.o' | *'/launch.c -o '*) # the grader's own programs
     for made; do :; done
     kept=$dir/${made##*/}
     cp "$kept" "$made" 2>/dev/null && exit
     "$gcc" "$@" && { ln "$made" "$kept" 2>/dev/null || :; }
     exit
     ;;
-*' -O2 -ggdb -fno-var-tracking '*) # a submission, where no other flags are the subject
+*' -O2 -ggdb -fno-var-tracking '*) # a submission with the course's flags
     for word; do
         shift
         [ "$word" != -O2 ] || word=$level
@@ -30,13 +30,13 @@ esac
 exec "$gcc" "$@"
 `
 
-// CheapCompiler makes the graders of this process and of its children compile submissions with a
-// level of optimization such as -O0 instead of the course's, and compile their own programs once
-// for all of them. A grader with flags of its own (grade.NewGrader) compiles with the course's. It
-// is for TestMain, and does nothing in make test-long. The function that it returns removes its files.
+// CheapCompiler makes the graders of this process and of its children compile submissions with an optimization level
+// such as -O0 instead of the course's, and compile the graders' own programs only once. A grader with its own flags
+// (grade.NewGrader) is not affected. CheapCompiler is meant for TestMain; in make test-long it does nothing. The
+// function that it returns removes its files.
 func CheapCompiler(optimization string) (remove func()) {
 	gcc, err := exec.LookPath("gcc")
-	if Long() || err != nil { // tests that need it say so
+	if Long() || err != nil { // tests that need gcc report that it is missing
 		return func() {}
 	}
 	quoted := func(path string) string { return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'" }

@@ -1,9 +1,9 @@
-// Package level says how much a test run may cost. There are three levels:
+// Package level determines how much a test run may cost. There are three levels:
 //
 //	make quick      go test -short: no compiler of submissions, no Valgrind, no browser,
 //	                and no test that takes many seconds of processor time
-//	make test       everything that a change has to pass
-//	make test-long  LLM_TEST_LONG=1: the full matrices, soaks and exhaustive runs, too
+//	make test       everything that a change must pass
+//	make test-long  LLM_TEST_LONG=1: also the full matrices, soaks and exhaustive runs
 package level
 
 import (

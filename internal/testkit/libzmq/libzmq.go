@@ -1,4 +1,4 @@
-// Package libzmq provides sockets of libzmq to tests, through Python.
+// Package libzmq gives tests sockets of libzmq, through Python.
 package libzmq
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// python is Debian's: the one that has python3-zmq.
+// python is Debian's Python, which python3-zmq belongs to.
 const python = "/usr/bin/python3"
 
 //go:embed peer.py

@@ -1,5 +1,5 @@
-// Package rapidtest makes random tests cheap, and lets packages whose random tests are cheap run
-// more of them. Only tests import it.
+// Package rapidtest makes random tests cheaper, and runs more of them in packages where they are cheap. Only tests
+// import it.
 package rapidtest
 
 import (
@@ -20,9 +20,9 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Check is rapid.Check for tests that assert often. testing.T.Helper, which each assertion calls
-// twice, looks its caller up, which takes longer than most assertions. A failed one prints where it
-// was called all the same.
+// Check does what rapid.Check does, for tests with many assertions. Each assertion calls testing.T.Helper twice, which
+// looks up its caller and takes longer than most assertions; Check disables it. A failed assertion still prints where
+// it was called.
 func Check(t *testing.T, prop func(*rapid.T)) {
 	t.Helper()
 	rapid.Check(withoutHelper{t}, prop)

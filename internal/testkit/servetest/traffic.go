@@ -15,23 +15,23 @@ import (
 type System struct {
 	serve.Scheduler
 	Check func() error
-	Table func(id, sequence int) []int32 // nil: there is no memory to check
+	Table func(id, sequence int) []int32 // nil if there is no memory to check
 
 	BlockSize int
 	MaxTokens int
-	Window    int // tokens that are attended to; 0: all
-	Prompts   int // tokens of the longest prompt
-	Seqs      int // sequences of a request
-	Shared    bool
-	Prefix    []int32 // blocks with the beginning
+	Window    int     // tokens that are attended to; 0 means all
+	Prompts   int     // tokens of the longest prompt
+	Seqs      int     // the most sequences of a request
+	Shared    bool    // requests have common beginnings
+	Prefix    []int32 // blocks of a prefix of all requests
 	Stuck     error   // Step may fail with this error
 
-	Refork func(it *serve.Iteration, id, child, parent int) error // nil: no beams
-	Live   bool                                                   // every accepted request
-	Worker Worker                                                 // nil: a Memory
+	Refork func(it *serve.Iteration, id, child, parent int) error // nil without beams
+	Live   bool                                                   // every accepted request must finish
+	Worker Worker                                                 // nil means a Memory
 }
 
-// traffic is a System with the model's knowledge of its requests.
+// traffic is a System with the state of its requests in the model.
 type traffic struct {
 	*System
 	memory Worker
@@ -43,17 +43,17 @@ type traffic struct {
 type answer struct {
 	prompt, output int
 	seqs           []*sample
-	finished       bool // perhaps not answered yet
+	finished       bool // but perhaps not yet answered
 }
 
 type sample struct {
 	*Sequence
-	length int // tokens generated so far, and the prompt
+	length int // tokens of the prompt and generated so far
 }
 
-const answerTokens = 12 // of the longest answer
+const answerTokens = 12 // tokens of the longest answer
 
-// Run plays random traffic and checks after each operation.
+// Run sends random requests to the system and checks it after each operation.
 func Run(t *rapid.T, s *System) {
 	x := &traffic{System: s, memory: s.Worker, live: map[int]*answer{}}
 	if s.Worker == nil {
@@ -100,8 +100,8 @@ func (x *traffic) add(t *rapid.T) {
 	x.next++
 }
 
-// content returns the tokens of a request and its answer: unique ones, or, for prefix hits, one
-// of two beginnings.
+// content returns the tokens of a request and its answer: unique tokens, preceded, for prefix hits, by one of two
+// beginnings.
 func (x *traffic) content(t *rapid.T, n int) []int32 {
 	tokens := make([]int32, n)
 	same := 0
@@ -146,7 +146,7 @@ func (x *traffic) step(t *rapid.T) {
 	x.generate(t)
 }
 
-// write does the model's part: keys and values of all scheduled tokens.
+// write writes the keys and values of all scheduled tokens, as the model does.
 func (x *traffic) write(t *rapid.T) {
 	seen := map[int]bool{}
 	for _, p := range x.it.Prefills {
@@ -178,7 +178,7 @@ func (x *traffic) write(t *rapid.T) {
 	}
 }
 
-// read does the model's attention after everything is written.
+// read checks what attention reads after everything is written.
 func (x *traffic) read(t *rapid.T) {
 	if x.Table == nil {
 		return
@@ -200,7 +200,7 @@ func (x *traffic) read(t *rapid.T) {
 	}
 }
 
-// generate gives each sequence its token, and finishes what is complete.
+// generate appends a token to each sequence, and finishes complete requests.
 func (x *traffic) generate(t *rapid.T) {
 	var done []int
 	token := func(id int) {
@@ -263,7 +263,7 @@ func (x *traffic) pick(t *rapid.T) (int, *answer) {
 	return id, x.live[id]
 }
 
-// refork makes a beam of a running request a copy of another one.
+// refork replaces a beam of a running request by a copy of another.
 func (x *traffic) refork(t *rapid.T) {
 	if x.Refork == nil || len(x.it.Decodes) == 0 {
 		return
@@ -289,7 +289,7 @@ func (x *traffic) drain(t *rapid.T) {
 		x.step(t)
 		require.NoError(t, x.Check())
 		if x.it.Idle() {
-			break // the rest waits for ever
+			break // the rest waits forever
 		}
 	}
 	if x.Live {

@@ -11,7 +11,7 @@ import (
 	"slices"
 )
 
-// A Llama is the shape of a model. Weights are random; tokens are the bytes and pairs of them.
+// A Llama is the shape of a model with random weights, whose tokens are the bytes and pairs of bytes.
 type Llama struct {
 	Hidden, Layers, Heads, KVHeads, Inter, Vocab, Context int
 	Type                                                  string // F16, Q8_0 or Q4_0
@@ -60,8 +60,8 @@ func LlamaFile(path string, l Llama) error {
 	return f.Close()
 }
 
-// LlamaHole writes a file whose weights are a hole, which takes no space on disk. Without a type they are F16. The
-// tensor called without is left out.
+// LlamaHole writes a file whose weights are a hole, which takes no space on disk. The default type is F16. The file
+// lacks the tensor named without.
 func LlamaHole(path string, l Llama, without string) error {
 	kind := llamaTypes[cmp.Or(l.Type, "F16")]
 	tensors := slices.DeleteFunc(l.tensors(kind), func(t *Tensor) bool { return t.Name == without })
@@ -72,7 +72,7 @@ func LlamaHole(path string, l Llama, without string) error {
 	return os.Truncate(path, int64(header.Len()+size))
 }
 
-// header returns what comes before the data, which has size bytes.
+// header returns the part of the file before the data, and the size of the data.
 func (l *Llama) header(tensors []*Tensor) (header *writer, size int) {
 	header = &writer{}
 	header.begin(l.meta(), len(tensors))
@@ -95,7 +95,7 @@ func (t *Tensor) bytes() int {
 // appendRow appends random weights around ±0.02, or a norm of ones.
 func appendRow(to *bytes.Buffer, rnd *rand.Rand, kind uint32, n, dimensions int) {
 	b := to.AvailableBuffer()
-	halves := func(bits uint64) []byte { // sign and mantissa; the exponent is that of 0.0156 to 0.0312
+	halves := func(bits uint64) []byte { // random sign and mantissa, with the exponent of 0.0156 to 0.0312
 		h := uint16(bits)&0x83ff | 9<<10
 		return append(b, byte(h), byte(h>>8))
 	}
@@ -159,7 +159,7 @@ func (l *Llama) meta() map[string]any {
 	}
 }
 
-// byteTokens returns the 256 bytes as byte-level BPE writes them, and pairs of them.
+// byteTokens returns n tokens, the 256 bytes as byte-level BPE writes them and pairs of bytes, and the merges.
 func byteTokens(n int) (tokens, merges []string) {
 	other := rune(256)
 	for b := range 256 {

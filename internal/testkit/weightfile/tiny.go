@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// A Tiny is a GGUF model of a few thousand random weights in F32, whose architecture is a family of models.
+// A Tiny is a GGUF model of one of the supported families, with a few thousand random weights in F32.
 type Tiny struct {
 	Name    string
 	Meta    map[string]any
 	Tensors []Tensor
 }
 
-// The shape of all of them. Layers in windows and experts make a difference within some 50 tokens.
+// The shape of all Tinies. It is chosen so that windows and experts affect the results within some 50 tokens.
 const (
 	TinyHidden, TinyHeads, TinyKVHeads, TinyDim   = 64, 4, 2, 16
 	TinyInter, TinyVocab, TinyLayers, TinyContext = 96, 300, 4, 256
 	TinyExperts, TinyUsed, TinyShared, TinyWindow = 5, 2, 32, 9
 )
 
-// Tinies are the families, and kinds of rope scaling.
+// Tinies returns models of all families that GGUF files can have, and with several kinds of rope scaling.
 func Tinies() []Tiny {
 	mixture := map[string]any{"expert_count": uint32(TinyExperts), "expert_used_count": uint32(TinyUsed)}
 	experts := maps.Clone(mixture)
@@ -54,7 +54,7 @@ func Tinies() []Tiny {
 	}
 }
 
-// GGUF is the file.
+// GGUF returns the model as a file.
 func (t *Tiny) GGUF() []byte { return GGUF(t.Meta, t.Tensors...) }
 
 func tiny(name, arch string, more map[string]any) Tiny {
@@ -62,7 +62,7 @@ func tiny(name, arch string, more map[string]any) Tiny {
 		Vocab: TinyVocab, Context: TinyContext}
 	t := Tiny{Name: name, Meta: map[string]any{}}
 	for key, value := range l.meta() {
-		if rest, of := strings.CutPrefix(key, "llama."); of {
+		if rest, ok := strings.CutPrefix(key, "llama."); ok {
 			key = arch + "." + rest
 		}
 		t.Meta[key] = value
@@ -171,7 +171,7 @@ func tiny(name, arch string, more map[string]any) Tiny {
 	return t
 }
 
-// mxfp4 is blocks of 32 numbers of 4 bits with an exponent, whose bias is 127.
+// mxfp4 returns a tensor of random MXFP4: blocks of 32 numbers of 4 bits, with an exponent whose bias is 127.
 func mxfp4(rnd *rand.Rand, name string, shape ...int) Tensor {
 	t := Tensor{Name: name, Type: 39, Shape: shape}
 	for range shape[0] * shape[1] * shape[2] / 32 {

@@ -11,8 +11,7 @@ import (
 	"slices"
 )
 
-// A Tensor is written unchanged: Data are the bytes of the file, and Type or DType says what
-// they mean.
+// A Tensor is written unchanged. Data is its bytes in the file; Type or DType is the type of its elements.
 type Tensor struct {
 	Name  string
 	Type  uint32 // GGUF
@@ -21,7 +20,7 @@ type Tensor struct {
 	Data  []byte
 }
 
-// F32 returns a tensor for both formats.
+// F32 returns a tensor of float32 for both formats.
 func F32(name string, values []float32, shape ...int) Tensor {
 	data := make([]byte, 0, len(values)*4)
 	for _, v := range values {
@@ -30,7 +29,7 @@ func F32(name string, values []float32, shape ...int) Tensor {
 	return Tensor{Name: name, DType: "F32", Shape: shape, Data: data}
 }
 
-// Safetensors returns a file.
+// Safetensors returns a safetensors file.
 func Safetensors(tensors ...Tensor) []byte {
 	header, data := map[string]any{"__metadata__": map[string]string{"format": "pt"}}, []byte{}
 	for _, t := range tensors {
@@ -47,8 +46,8 @@ func Safetensors(tensors ...Tensor) []byte {
 	return append(append(file, text...), data...)
 }
 
-// GGUF returns a file of version 3. Values of meta are uint32, float32, string, bool, []string,
-// []float32 and []int32.
+// GGUF returns a GGUF file of version 3. Values of meta are uint32, float32, string, bool, []string, []float32 and
+// []int32.
 func GGUF(meta map[string]any, tensors ...Tensor) []byte {
 	w := &writer{}
 	w.begin(meta, len(tensors))

@@ -2,20 +2,20 @@ package matrix
 
 import "errors"
 
-// An Arena shares huge pages out among matrices: one that is smaller than a huge page would have none
-// for itself. The zero Arena is ready. It is for one goroutine at a time.
+// An Arena allocates matrices in shared huge pages, of which a matrix smaller than a huge page would get none. The zero
+// Arena is ready for use. One goroutine may use it at a time.
 type Arena struct {
 	all  []*Memory
 	free []byte
 }
 
-// arenaBytes is what is mapped at a time. What is not used of it takes no memory.
+// arenaBytes is the number of bytes mapped at a time. Unused pages take no memory.
 const arenaBytes = 64 << 20
 
-// line is the size of a cache line, at which each piece begins.
+// line is the size of a cache line. Each piece begins at a multiple of it.
 const line = 64
 
-// take returns n zeros, until Close.
+// take returns n zeroed bytes, valid until Close.
 func (a *Arena) take(n int) ([]byte, error) {
 	if n > len(a.free) {
 		memory, err := Allocate(max(n, arenaBytes))
@@ -30,7 +30,7 @@ func (a *Arena) take(n int) ([]byte, error) {
 	return piece, nil
 }
 
-// Close gives the memory of all matrices back.
+// Close releases the memory of all matrices.
 func (a *Arena) Close() error {
 	var err error
 	for _, m := range a.all {

@@ -17,14 +17,14 @@ const (
 	avx512
 )
 
-// isa is the best instruction set that the processor has; tests lower it.
+// isa is the best instruction set of the processor. Tests lower it.
 var isa = best()
 
 func best() instructions {
 	switch {
 	case cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL && cpu.X86.HasFMA:
 		return avx512
-	case cpu.X86.HasAVX2 && cpu.X86.HasFMA: // F16C is in every processor with AVX2
+	case cpu.X86.HasAVX2 && cpu.X86.HasFMA: // every processor with AVX2 has F16C
 		return avx2
 	}
 	return portable
@@ -33,7 +33,7 @@ func best() instructions {
 // Kernels names the instruction set in use.
 func Kernels() string { return [...]string{"portable", "AVX2", "AVX-512"}[isa] }
 
-// pairs means that AVX-512 multiplies pairs of BF16; tests turn it off.
+// pairs reports whether AVX-512 multiplies pairs of BF16. Tests turn it off.
 var pairs = cpu.X86.HasAVX512BF16
 
 // paired reports whether weights of W16A16 are packed in pairs.
@@ -45,8 +45,8 @@ const direct512 = 4
 // tileRows is the largest number of rows of a tile.
 const tileRows = 6
 
-// direct is the largest number of rows that a kernel multiplies by weights as they are kept; for more,
-// decoding a slab pays.
+// direct returns the largest number of rows that a kernel multiplies by packed weights. For more rows, decoding a slab
+// first is faster.
 func direct(t Type) int {
 	switch {
 	case isa == avx512:
@@ -116,7 +116,7 @@ func (m *Matrix) multiply(dst *float32, dstStride int, x *float32, rows int, w *
 	}
 }
 
-// decode turns n inputs of a panel from k on into f32.
+// decode converts n inputs of a panel from k on to f32.
 func (m *Matrix) decode(dst *float32, p, k, n int) {
 	w, blocks, block := &m.data[p*m.panelBytes+m.bytesOf(k)], uintptr(n/m.Unit()), uintptr(m.Block)
 	kind := m.kernels()
@@ -143,22 +143,22 @@ func (m *Matrix) decode(dst *float32, p, k, n int) {
 	}
 }
 
-// tile adds rows of x times a slab of f32 weights to dst, and asks for k lines from
-// ahead on, which may lie after the end of the weights.
+// tile adds rows of x times a slab of f32 weights to dst, and prefetches k lines from ahead on, which may be beyond the
+// end of the weights.
 func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, ahead uintptr, k, rows int) {
 	switch isa {
 	case avx2:
 		for c := 0; c < Panel; c += 16 {
 			tiles2[rows-1](add(dst, c), uintptr(dstStride*4), x, uintptr(xStride*4),
 				(*byte)(unsafe.Add(unsafe.Pointer(w), c*4)), ahead, uintptr(k))
-			ahead += uintptr(k * askedFor)
+			ahead += uintptr(k * prefetchBytes)
 		}
 	default:
 		portableTile(dst, dstStride, x, xStride, w, k, rows)
 	}
 }
 
-// shortsOf and pairsOf round the first values of x, as many as kernels can, and return how many.
+// shortsOf and pairsOf round as many of the first values of x as kernels can, and return their number.
 func shortsOf(dst, x []float32) int {
 	n := len(x) &^ 15
 	if isa == portable || n == 0 {
@@ -177,7 +177,7 @@ func pairsOf(dst, x []float32) int {
 	return n
 }
 
-// addPanels adds all values of x to sums, if it can, and returns how many.
+// addPanels adds x to sums if there is a kernel, and returns the number of values added: all or none.
 func addPanels(sums, x []float32) int {
 	if isa == portable || len(sums) == 0 {
 		return 0
@@ -186,7 +186,7 @@ func addPanels(sums, x []float32) int {
 	return len(sums)
 }
 
-// exp does as many values as it can and returns how many.
+// exp computes as many of the first values as the kernel can, and returns their number.
 func exp(x []float32, top, scale float32) int {
 	n := len(x) &^ 15
 	if isa != avx512 || n == 0 {
@@ -196,8 +196,8 @@ func exp(x []float32, top, scale float32) int {
 	return n
 }
 
-// largest compares as many values as it can, and returns how many and the largest of them.
-func largest(x []float32) (n int, most float32) {
+// largest compares as many of the first values as the kernel can, and returns their number and the largest of them.
+func largest(x []float32) (n int, top float32) {
 	n = len(x) &^ 63
 	if isa != avx512 || n == 0 {
 		return 0, float32(math.Inf(-1))
@@ -205,8 +205,8 @@ func largest(x []float32) (n int, most float32) {
 	return n, largestAVX512(&x[0], uintptr(n))
 }
 
-// siluMul does as many values as it can and returns how many: all or none, so that a
-// value's bits do not depend on its place.
+// siluMul computes all values if there is a kernel, and returns their number: all or none, so that a value's bits do
+// not depend on its index.
 func siluMul(dst, gate, up []float32) int {
 	n := len(gate) &^ 15
 	if isa != avx512 {

@@ -9,10 +9,11 @@ import (
 // rounds reports whether a product with weights of the type rounds activations to 8 bits.
 func (t Type) rounds() bool { return t >= W8A8 && t <= FP4A8 }
 
-// dotInputs is the number of k that are multiplied at a time: 256 × 64 bytes stay in the first cache for all rows.
+// dotInputs is the number of k that are multiplied at a time: 256 × 64 bytes stay in the first-level cache for all
+// rows.
 const dotInputs = 256
 
-// offset is what is added to the weights to make them unsigned, as kernels need them.
+// offset returns the number that is added to weights to make them unsigned, as kernels require.
 func (t Type) offset() int32 {
 	switch t {
 	case W8A8, NL4A8, FP4A8:
@@ -27,15 +28,14 @@ func (t Type) offset() int32 {
 	return 0
 }
 
-// dot adds the product of the rounded rows of x and the inputs from up to to of a panel to sums, 64 values
-// a row.
+// dot adds the product of the rounded rows of x and inputs from to to-1 of a panel to sums, which have 64 values a row.
 func (m *Matrix) dot(sums []float32, x *Input, p, from, to int, s *Scratch) {
 	for k := from; k < to; k += dotInputs {
 		m.dotSlab(sums, x, p, k, min(dotInputs, to-k), s)
 	}
 }
 
-// group is the number of k whose bits lie together. Kernels for one row take weights of 8 bits in groups, too.
+// group returns the number of k whose bits are stored together. Kernels for one row also read 8-bit weights in groups.
 func (t Type) group() int {
 	if t.bits() == 5 {
 		return 32
@@ -43,11 +43,12 @@ func (t Type) group() int {
 	return 16
 }
 
-// place is where a block of a panel has the low bits of an output's weight k, and by how many bits they are shifted
-// there; then the same of its high bits. After the scales in F16, and minima, the bytes of 4 k of an output lie side by
-// side, as an instruction takes them, then those of the next output. Of weights of less than 8 bits, a byte has the low
-// 4 bits of k and of k + 4. The bytes with the other bits of a group precede those with the low bits.
-func (m *Matrix) place(c, k int) (low, lowShift, high, highShift int) {
+// locate returns the offset in a panel's block of the byte with the low bits of output c's weight k, and their shift in
+// it, and the same for its high bits. A block begins with the scales in F16, and minima. Then, for every 4 k, the 4
+// bytes of an output are adjacent, as an instruction reads them, followed by those of the next output. For weights of
+// less than 8 bits, a byte has the low 4 bits of k and of k + 4. The bytes with the other bits of a group precede those
+// with the low bits.
+func (m *Matrix) locate(c, k int) (low, lowShift, high, highShift int) {
 	at, bits, group := m.Type.scaleBytes()+c*4+k%4, m.Type.bits(), m.Type.group()
 	if bits == 8 {
 		return at + k/4*4*Panel, 0, 0, 0
@@ -57,25 +58,25 @@ func (m *Matrix) place(c, k int) (low, lowShift, high, highShift int) {
 	return at + (k/8+min(bits-4, 1))*4*Panel, k % 8 / 4 * 4, at, k / 4 * (bits - 4)
 }
 
-// setQuads packs weights of an output.
+// setQuads packs the weights of an output.
 func (m *Matrix) setQuads(p, c int, q []int8, scales []Scale) {
 	size, bits := m.bytesOf(m.Block), m.Type.bits()
 	for b := range scales {
 		block := m.data[p*m.panelBytes+b*size:][:size]
-		scale, least := scales[b].values()
+		scale, minimum := scales[b].values()
 		binary.LittleEndian.PutUint16(block[c*2:], half.ToF16(scale))
 		bias := byte(m.Type.offset())
 		switch {
-		case m.Type.least():
-			binary.LittleEndian.PutUint16(block[Panel*2+c*2:], half.ToF16(least))
+		case m.Type.hasMinimum():
+			binary.LittleEndian.PutUint16(block[Panel*2+c*2:], half.ToF16(minimum))
 		case m.Type.Table() != nil:
 			bias = 0
 		case scale != 0:
-			bias += byte(int8(least / scale))
+			bias += byte(int8(minimum / scale))
 		}
 		for k, v := range q[b*m.Block:][:m.Block] {
 			unsigned := byte(v) + bias
-			low, shift, high, highShift := m.place(c, k)
+			low, shift, high, highShift := m.locate(c, k)
 			if bits == 8 {
 				block[low] = unsigned
 				continue
@@ -89,9 +90,9 @@ func (m *Matrix) setQuads(p, c int, q []int8, scales []Scale) {
 	}
 }
 
-// weight is an output's integer of k in a block.
+// weight returns an output's integer of k in a block.
 func (m *Matrix) weight(block []byte, c, k int) int32 {
-	low, shift, high, highShift := m.place(c, k)
+	low, shift, high, highShift := m.locate(c, k)
 	bits, integer := m.Type.bits(), int32(block[low])
 	if bits < 8 {
 		integer = integer >> shift & 15
@@ -105,31 +106,31 @@ func (m *Matrix) weight(block []byte, c, k int) int32 {
 	return integer - m.Type.offset()
 }
 
-// scaleOf is an output's scale and minimum in a block.
-func (m *Matrix) scaleOf(block []byte, c int) (scale, least float32) {
+// scaleOf returns an output's scale and minimum in a block.
+func (m *Matrix) scaleOf(block []byte, c int) (scale, minimum float32) {
 	scale = half.FromF16(binary.LittleEndian.Uint16(block[c*2:]))
-	if m.Type.least() {
-		least = half.FromF16(binary.LittleEndian.Uint16(block[Panel*2+c*2:]))
+	if m.Type.hasMinimum() {
+		minimum = half.FromF16(binary.LittleEndian.Uint16(block[Panel*2+c*2:]))
 	}
-	return scale, least
+	return scale, minimum
 }
 
-// quadsRow writes the weights of an output as numbers.
+// quadsRow writes the weights of an output as f32.
 func (m *Matrix) quadsRow(p, c int, dst []float32) {
 	size := m.bytesOf(m.Block)
 	for b := range m.In / m.Block {
 		block := m.data[p*m.panelBytes+b*size:][:size]
-		scale, least := m.scaleOf(block, c)
+		scale, minimum := m.scaleOf(block, c)
 		for k := range m.Block {
-			dst[b*m.Block+k] = fma(float32(m.weight(block, c, k)), scale, least)
+			dst[b*m.Block+k] = fma(float32(m.weight(block, c, k)), scale, minimum)
 		}
 	}
 }
 
-// portableDot does what the kernels do with n inputs from k on. Sums may differ from theirs in the last
-// bit: fma rounds twice where they round once.
+// portableDot does what the kernels do, with n inputs from k on. Its sums may differ in the last bit: fma rounds twice,
+// the kernels once.
 func (m *Matrix) portableDot(sums []float32, x *Input, p, k, n int) {
-	size, steps := m.bytesOf(m.Block), x.rounded.of(m.Block)
+	size, steps := m.bytesOf(m.Block), x.rounded.steps(m.Block)
 	var weights [inputBlock]int32
 	for b := k / m.Block; b < (k+n)/m.Block; b++ {
 		block := m.data[p*m.panelBytes+b*size:][:size]
@@ -137,7 +138,7 @@ func (m *Matrix) portableDot(sums []float32, x *Input, p, k, n int) {
 			for i := range m.Block {
 				weights[i] = m.weight(block, c, i)
 			}
-			scale, least := m.scaleOf(block, c)
+			scale, minimum := m.scaleOf(block, c)
 			for r := range x.rows {
 				sum, step := int32(0), steps[r*m.In/m.Block+b]
 				for i, q := range x.rounded.q[r*m.In+b*m.Block:][:m.Block] {
@@ -145,8 +146,8 @@ func (m *Matrix) portableDot(sums []float32, x *Input, p, k, n int) {
 				}
 				to := &sums[r*Panel+c]
 				*to = fma(float32(sum)*scale, step.scale, *to)
-				if m.Type.least() {
-					*to = fma(-step.times, least, *to)
+				if m.Type.hasMinimum() {
+					*to = fma(-step.times, minimum, *to)
 				}
 			}
 		}

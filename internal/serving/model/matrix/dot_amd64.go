@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// vnni means that AVX-512 multiplies bytes; tests turn it off.
+// vnni reports whether AVX-512 multiplies bytes. Tests turn it off.
 var vnni = cpu.X86.HasAVX512VNNI
 
 // quantize rounds a row to 8 bits and reports whether it did.
@@ -50,17 +50,17 @@ var (
 	int4x2  = [...]dotKernel{dotInt4AVX2x1, dotInt4AVX2x2, dotInt4AVX2x3, dotInt4AVX2x4}
 )
 
-// A dotPart is a slab of a panel for kernels: n inputs from k on, of which the weights are bytes.
+// A dotPart is a slab of a panel as kernels read it: n inputs from k on, with weights as bytes.
 type dotPart struct {
 	m          *Matrix
 	x          *Input
 	k, n       int
 	w, scales  *byte
-	skip, size int // bytes from the end of a block's weights to the next, and from scales to the next
+	skip, size int // bytes from the end of a block's weights to the next block's weights; bytes from scales to scales
 }
 
-// dotPart returns n inputs of a panel from k on. The bytes of weights of less than 8 bits are in s.bytes from at on,
-// where they are written if unpack is set.
+// dotPart returns n inputs of a panel from k on. Weights of less than 8 bits are in s.bytes, from index at on, where
+// dotPart writes them if unpack is set.
 func (m *Matrix) dotPart(x *Input, p, k, n int, s *Scratch, at int, unpack bool) dotPart {
 	d := dotPart{m: m, x: x, k: k, n: n, size: m.bytesOf(m.Block), skip: m.Type.scaleBytes()}
 	weights := m.data[p*m.panelBytes+m.bytesOf(k):]
@@ -92,7 +92,7 @@ func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, s *Scratch) {
 	part.multiply2(sums)
 }
 
-// packing is the index of a type's kernels: for places in a table, 4, 5, 6 and 8 bits.
+// packing returns the index of a type's kernels, which are for indices of a table, 4, 5, 6 and 8 bits.
 func (t Type) packing() int {
 	switch {
 	case t.Table() != nil:
@@ -113,22 +113,22 @@ func unsigned(t Type) (bytes [16]byte) {
 	return bytes
 }
 
-// rows has the activations of row r, and their steps with the bytes from one row to the next.
+// rows returns the activations of row r, their steps, and the bytes from one row's steps to the next.
 func (d *dotPart) rows(r int) (q *int8, steps *uint64, stride uintptr) {
 	blocks, x := d.m.In/d.m.Block, &d.x.rounded
-	return &x.q[r*d.m.In+d.k], word(&x.of(d.m.Block)[r*blocks+d.k/d.m.Block]), uintptr(blocks) * unsafe.Sizeof(step{})
+	return &x.q[r*d.m.In+d.k], word(&x.steps(d.m.Block)[r*blocks+d.k/d.m.Block]), uintptr(blocks) * unsafe.Sizeof(step{})
 }
 
-// offset is what was added to the weights, as a power of 2, and whether they have minima instead: then
-// the power is one that shifts everything out of 32 bits.
+// offset returns the offset of the weights as a power of 2. If they have minima instead, minima is 1, and shift moves
+// everything out of 32 bits.
 func (d *dotPart) offset() (shift, minima uintptr) {
-	if d.m.Type.least() {
+	if d.m.Type.hasMinimum() {
 		return 32, 1
 	}
 	return uintptr(bits.TrailingZeros32(uint32(d.m.Type.offset()))), 0
 }
 
-// dot512 sets sums of the group to its products with n inputs from k on.
+// dot512 sets sums to the group's products with n inputs from k on.
 func (g *rowGroup) dot512(sums placed, k, n int) {
 	m, at := g.m, 0
 	if g.all > 1 {
@@ -146,7 +146,7 @@ func (g *rowGroup) dot512(sums placed, k, n int) {
 	})
 }
 
-// dotRow sets sums of one row to its products with n inputs from k on.
+// dotRow sets sums to one row's products with n inputs from k on.
 func (g *rowGroup) dotRow(sums placed, k, n int) {
 	m := g.m
 	d := dotPart{m: m, x: g.x, k: k}

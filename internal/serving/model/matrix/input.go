@@ -2,8 +2,8 @@ package matrix
 
 import "unsafe"
 
-// An Input is rows of activations that products read, by many threads if need be. The zero Input is
-// ready for Set. It keeps memory for the largest rows that it has had.
+// An Input is rows of activations that products read, from several threads if needed. The zero Input is ready for Set.
+// It reuses its memory, which grows to the largest rows it has had.
 type Input struct {
 	x        []float32
 	rows, in int
@@ -14,7 +14,7 @@ type Input struct {
 	rounded rounded // Rounded
 }
 
-// A Form is how a product reads activations. Forms can be combined, except Shorts with Pairs.
+// A Form is a representation of activations. Forms can be combined, except Shorts with Pairs.
 type Form uint8
 
 const (
@@ -24,7 +24,7 @@ const (
 	Pairs        // rounded to BF16, two in 32 bits
 )
 
-// Form is what a product with the matrix reads.
+// Form returns the form that a product with the matrix reads.
 func (m *Matrix) Form() Form {
 	switch {
 	case m.Type.rounds():
@@ -37,12 +37,11 @@ func (m *Matrix) Form() Form {
 	return Floats
 }
 
-// roundedTogether is the number of rows that one call of Pack rounds, unless it packs a group of rows.
+// roundedTogether is the number of rows that a call of Pack rounds, unless it packs a group of rows.
 const roundedTogether = 8
 
-// Set makes the input rows of in values each, which stay where they are, and returns the number of
-// calls of Pack, from 0 on and by any thread, that it takes before a product. forms are those that the
-// matrices to come read.
+// Set sets the input to rows of in values each, which it does not copy. forms are the forms that the following products
+// read. Before a product, Pack must be called for each call from 0 to calls-1, by any threads.
 func (x *Input) Set(values []float32, rows, in int, forms Form) (calls int) {
 	x.x, x.rows, x.in, x.forms = values[:rows*in], rows, in, forms
 	x.floats.rows, x.shorts.rows = 0, 0
@@ -59,13 +58,13 @@ func (x *Input) Set(values []float32, rows, in int, forms Form) (calls int) {
 		calls += x.shortCalls()
 	}
 	if forms&Rounded != 0 {
-		x.rounded.reach(rows * x.in)
+		x.rounded.resize(rows * x.in)
 		calls += (rows + roundedTogether - 1) / roundedTogether
 	}
 	return calls
 }
 
-// shortCalls is the number of calls of Pack that round to BF16.
+// shortCalls returns the number of calls of Pack that round to BF16.
 func (x *Input) shortCalls() int {
 	if x.shorts.group != 0 {
 		return x.shorts.groups()
@@ -73,7 +72,7 @@ func (x *Input) shortCalls() int {
 	return (x.shorts.rows + roundedTogether - 1) / roundedTogether
 }
 
-// Pack does one of the calls that Set asked for.
+// Pack does a part of the packing; see Set.
 func (x *Input) Pack(call int) {
 	if call < x.floats.groups() {
 		x.floats.pack(call)
@@ -90,7 +89,7 @@ func (x *Input) Pack(call int) {
 	}
 }
 
-// shorten rounds some rows to BF16, and packs them if they are a group.
+// shorten rounds some rows to BF16, and packs them if there are groups.
 func (x *Input) shorten(call int) {
 	s, n := &x.shorts, roundedTogether
 	if s.group != 0 {
@@ -109,7 +108,7 @@ func (x *Input) shorten(call int) {
 	}
 }
 
-// words returns the rows that a product with the matrix reads, unless it rounds them to 8 bits.
+// words returns the rows that a product with the matrix reads if they are not rounded to 8 bits.
 func (m *Matrix) words(x *Input) *words {
 	if m.Type == W16A16 {
 		return &x.shorts
@@ -117,14 +116,14 @@ func (m *Matrix) words(x *Input) *words {
 	return &x.floats
 }
 
-// words are rows of values of 32 bits, for kernels of floats: a value is an f32, or a pair of BF16.
+// words has rows of 32-bit values for kernels of floats. A value is an f32 or a pair of BF16.
 type words struct {
 	x                []float32
-	rows, in, stride int // stride is from one row of x to the next
+	rows, in, stride int // stride: values from one row of x to the next
 
-	// Kernels for many rows take them in groups of group, a multiple of 4, in which the values of
-	// each k lie side by side. The last group is filled up with zeros.
-	group  int // 0: kernels read x itself
+	// Kernels for many rows read groups of group rows, a multiple of 4, in which the values of each k are adjacent.
+	// The last group is padded with zeros.
+	group  int // 0 if kernels read x itself
 	packed []float32
 	zeros  []float32
 }
@@ -138,14 +137,14 @@ func (w *words) set(x []float32, rows, in int) {
 	}
 }
 
-// setPairs makes room for rows of in BF16. A line lies between rows: reading several that lie a multiple of 4 KB apart
-// takes a quarter longer.
+// setPairs allocates rows of in BF16. Rows are separated by a cache line: reading several rows whose distance is a
+// multiple of 4 KB takes a quarter longer.
 func (w *words) setPairs(rows, in int) {
 	w.rows, w.in, w.stride, w.group = rows, in/2, in/2+line/4, 0
 	w.x = grow(w.x, rows*w.stride)
 }
 
-// groups is the number of groups, 0 if kernels read x itself.
+// groups returns the number of groups, or 0 if kernels read x itself.
 func (w *words) groups() int {
 	if w.group == 0 {
 		return 0
@@ -153,10 +152,10 @@ func (w *words) groups() int {
 	return (w.rows + w.group - 1) / w.group
 }
 
-// size is the number of rows of a group with those that fill it up.
+// size returns the number of rows of a group, including padding.
 func (w *words) size(group int) int { return fillUp(min(w.group, w.rows-group*w.group)) }
 
-// at is the values of a group from k on.
+// at returns the address of a group's values from k on.
 func (w *words) at(group, k int) *float32 {
 	return &w.packed[group*w.group*w.in+k*w.size(group)]
 }
@@ -184,7 +183,7 @@ func add(p *float32, n int) *float32 {
 	return (*float32)(unsafe.Add(unsafe.Pointer(p), n*4))
 }
 
-// grow returns s, or if it has less than n values, a copy with n.
+// grow returns s, or a copy with n values if s has fewer.
 func grow[T any](s []T, n int) []T {
 	if len(s) < n {
 		return append(s, make([]T, n-len(s))...)

@@ -47,6 +47,6 @@ func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, _ *Scratch) {
 	m.portableDot(sums, x, p, k, n)
 }
 
-func (m *Matrix) places() bool { return false }
+func (m *Matrix) placed() bool { return false }
 
 func (m *Matrix) compute([]float32, int, *Input, int, *Scratch) {}

@@ -15,7 +15,7 @@ import (
 type quantized struct {
 	in, block int
 	low, high int
-	least     bool
+	minimum   bool
 	factors   bool
 }
 
@@ -28,7 +28,7 @@ func (s quantized) Quantized(i int, q []int8, scales []Scale) {
 	}
 	for b := range scales {
 		scales[b] = Scale{D: rnd.Float32() * 0.02, By: 1, MinBy: 1}
-		if s.least {
+		if s.minimum {
 			scales[b].Min = -rnd.Float32() * 0.2
 		}
 		if s.factors {
@@ -77,7 +77,7 @@ func packed(t testing.TB, kind Type, out, in, block int) *Matrix {
 	m := zeros(t, kind, out, in, block)
 	var src Source = random{}
 	if low, high := kind.integers(); high != 0 {
-		src = quantized{in: in, block: block, low: low, high: high, least: kind.least(), factors: kind.units()}
+		src = quantized{in: in, block: block, low: low, high: high, minimum: kind.hasMinimum(), factors: kind.units()}
 	}
 	require.NoError(t, m.Pack(src, 0, m.Panels()))
 	return m

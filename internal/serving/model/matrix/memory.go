@@ -6,12 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hugePage is what the kernel is asked for: reading 256 MB in pages of 4 KB
-// takes four times as long.
+// hugePage is the size of a huge page. Reading 256 MB in pages of 4 KB takes four times as long as in huge pages.
 const hugePage = 2 << 20
 
-// A Memory is a range of zeros outside the Go heap, in huge pages where the
-// system has them.
+// A Memory is zeroed memory outside the Go heap, in huge pages where the system has them.
 type Memory struct{ mapped []byte }
 
 // Allocate maps n bytes.
@@ -25,16 +23,16 @@ func Allocate(n int) (*Memory, error) {
 		return nil, fmt.Errorf("%d bytes of memory: %w", n, err)
 	}
 	if n >= hugePage {
-		// A hint: without it everything works, and is slower.
+		// If this fails, the memory is only slower.
 		_ = unix.Madvise(mapped, unix.MADV_HUGEPAGE)
 	}
 	return &Memory{mapped[:n]}, nil
 }
 
-// Bytes is the memory, until Close.
+// Bytes returns the memory, valid until Close.
 func (m *Memory) Bytes() []byte { return m.mapped }
 
-// Close gives the memory back.
+// Close releases the memory.
 func (m *Memory) Close() error {
 	if m.mapped == nil {
 		return nil

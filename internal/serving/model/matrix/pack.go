@@ -8,28 +8,30 @@ import (
 	"llmmemory/internal/serving/half"
 )
 
-// A Source has the rows of a matrix: row i are the weights of output i.
+// A Source has the rows of a matrix. Row i has the weights of output i.
 type Source interface {
 	// Row writes row i as f32.
 	Row(i int, dst []float32)
 }
 
-// A Scale says which weights the integers q of a block are: q × D × By + Min × MinBy.
+// A Scale converts the integers q of a block to weights q × D × By + Min × MinBy.
 type Scale struct {
 	D, Min    float32
 	By, MinBy int8
 }
 
-// values are the scale and the minimum as numbers.
-func (s Scale) values() (scale, least float32) { return s.D * float32(s.By), s.Min * float32(s.MinBy) }
+// values returns the scale and the minimum as numbers.
+func (s Scale) values() (scale, minimum float32) {
+	return s.D * float32(s.By), s.Min * float32(s.MinBy)
+}
 
-// Weight is the weight of an integer, with the table of its type if it has one.
+// Weight returns the weight of an integer. table is that of its type, or nil.
 func (s Scale) Weight(q int8, table []float32) float32 {
-	scale, least := s.values()
+	scale, minimum := s.values()
 	if table != nil {
 		return table[uint8(q)] * scale
 	}
-	return float32(float32(q)*scale) + least
+	return float32(float32(q)*scale) + minimum
 }
 
 // A Quantized source has rows of integers and the scales of their blocks.
@@ -38,11 +40,11 @@ type Quantized interface {
 	Quantized(i int, q []int8, scales []Scale)
 }
 
-// Pack fills panels from up to to. The rows of a matrix of blocks must come from a Quantized source of
-// its block: with 0 ≤ q < 16 for 4 bits and 0 ≤ q < 32 for W5A8Min, and with Min = 0 for types without minima. For
-// W4A8, W5A8 and W6A8, Min may also be a whole multiple of D: it is added to the integers, which must then fit into
-// the type. D and Min are rounded to F16, and products of them for types that are not of units of 64 inputs. Blocks of
-// a unit must have the same D and the same Min.
+// Pack fills panels from to to-1. A matrix with blocks needs a Quantized source with the same blocks. Integers must
+// satisfy 0 ≤ q < 16 for 4 bits and 0 ≤ q < 32 for W5A8Min, and Min must be 0 for types without minima. For W4A8, W5A8
+// and W6A8, Min may also be an integer multiple of D: it is added to the integers, which must then fit into the type. D
+// and Min are rounded to F16; for types without units of 64 inputs, their products with By and MinBy are. Blocks of a
+// unit must have the same D and the same Min.
 func (m *Matrix) Pack(src Source, from, to int) error {
 	quantized, ok := src.(Quantized)
 	if m.Block != 0 && !ok {
@@ -119,21 +121,21 @@ func (m *Matrix) setQuantized(p, c int, q []int8, scales []Scale) {
 // setScale writes the scale of an output's block.
 func (m *Matrix) setScale(p, c, b int, s Scale) {
 	head, factors := m.scalesAt(p, b)
-	scale, least := s.values()
+	scale, minimum := s.values()
 	if m.Type.units() {
-		scale, least = s.D, s.Min
+		scale, minimum = s.D, s.Min
 		factors[c] = byte(s.By)
 	}
 	if m.Type.single() {
 		binary.LittleEndian.PutUint32(head[c*4:], math.Float32bits(scale))
-		if m.Type.least() {
-			binary.LittleEndian.PutUint32(head[Panel*4+c*4:], math.Float32bits(least))
+		if m.Type.hasMinimum() {
+			binary.LittleEndian.PutUint32(head[Panel*4+c*4:], math.Float32bits(minimum))
 		}
 		return
 	}
 	binary.LittleEndian.PutUint16(head[c*2:], half.ToF16(scale))
-	if m.Type.least() {
-		binary.LittleEndian.PutUint16(head[Panel*2+c*2:], half.ToF16(least))
+	if m.Type.hasMinimum() {
+		binary.LittleEndian.PutUint16(head[Panel*2+c*2:], half.ToF16(minimum))
 		if m.Type.units() {
 			factors[Panel+c] = byte(s.MinBy)
 		}
@@ -149,13 +151,13 @@ func (m *Matrix) scale(p, c, b int) Scale {
 	}
 	if m.Type.single() {
 		s.D = math.Float32frombits(binary.LittleEndian.Uint32(head[c*4:]))
-		if m.Type.least() {
+		if m.Type.hasMinimum() {
 			s.Min = math.Float32frombits(binary.LittleEndian.Uint32(head[Panel*4+c*4:]))
 		}
 		return s
 	}
 	s.D = half.FromF16(binary.LittleEndian.Uint16(head[c*2:]))
-	if m.Type.least() {
+	if m.Type.hasMinimum() {
 		s.Min = half.FromF16(binary.LittleEndian.Uint16(head[Panel*2+c*2:]))
 		if m.Type.units() {
 			s.MinBy = int8(factors[Panel+c])
@@ -164,7 +166,7 @@ func (m *Matrix) scale(p, c, b int) Scale {
 	return s
 }
 
-// scalesAt is where a block has its scales and minima, and factors.
+// scalesAt returns a block's scales and minima, and its factors.
 func (m *Matrix) scalesAt(p, b int) (head, factors []byte) {
 	if !m.Type.units() {
 		return m.data[p*m.panelBytes+m.bytesOf(b*m.Block):], nil
@@ -174,7 +176,7 @@ func (m *Matrix) scalesAt(p, b int) (head, factors []byte) {
 	return at, at[m.Type.scaleBytes()+k%unit/m.Block*(m.Type.factorBytes()+m.Block*Panel*m.Type.bits()/8):]
 }
 
-// integers is where a block has its integers.
+// integers returns a block's integers.
 func (m *Matrix) integers(p, b int) []byte {
 	head, factors := m.scalesAt(p, b)
 	if factors != nil {
@@ -183,7 +185,7 @@ func (m *Matrix) integers(p, b int) []byte {
 	return head[m.Type.scaleBytes():]
 }
 
-// Row writes the weights of output i as they are multiplied with.
+// Row writes the weights of output i, as products use them, to dst.
 func (m *Matrix) Row(i int, dst []float32) {
 	p, c := i/Panel, i%Panel
 	switch m.Type {
@@ -216,6 +218,6 @@ func (m *Matrix) Row(i int, dst []float32) {
 	}
 }
 
-// fma is a×b + c, rounded once to float64 and once to float32: for products of
-// small integers with halves that is exact enough to equal the instruction.
+// fma returns a×b + c, rounded once to float64 and once to float32. For products of small integers and halves, that
+// equals the instruction.
 func fma(a, b, c float32) float32 { return float32(math.FMA(float64(a), float64(b), float64(c))) }

@@ -4,32 +4,32 @@ package matrix
 
 import "unsafe"
 
-// together is the most rows that are multiplied by a slab of weights before the next slab: their sums stay in the first
-// cache.
+// together is the largest number of rows that are multiplied by a slab of weights before the next slab. Their sums stay
+// in the first-level cache.
 const together = 48
 
-// pairInputs is the number of k of W16A16 that are multiplied at a time: 32 KB of weights stay in the first cache of a
-// Zen 5. With 512, decoding 16 sequences takes 8 % longer.
+// pairInputs is the number of k of W16A16 that are multiplied at a time: 32 KB of weights stay in the first-level cache
+// of a Zen 5. With 512, decoding 16 sequences takes 8 % longer.
 const pairInputs = 256
 
-// places reports whether there are kernels that write products to their place.
-func (m *Matrix) places() bool { return m.pairs || m.Type.rounds() && isa == avx512 && vnni }
+// placed reports whether there are kernels that write products to the result themselves.
+func (m *Matrix) placed() bool { return m.pairs || m.Type.rounds() && isa == avx512 && vnni }
 
-// A rowGroup is some rows that are multiplied by a panel.
+// A rowGroup is a group of rows that are multiplied by a panel.
 type rowGroup struct {
 	m          *Matrix
 	x          *Input
 	s          *Scratch
 	p          int // panel
-	index, all int // of groups
+	index, all int // the index of the group, and the number of groups
 	from, to   int // rows
 }
 
-// placed says where kernels find and write sums. Those at from, plus and plus2 are 64 a row.
+// placed has the addresses of sums that kernels read and write. Rows at from, plus and plus2 have 64 sums.
 type placed struct {
 	to                *float32
 	stride            uintptr  // bytes from one row to the next
-	from, plus, plus2 *float32 // the sums of the inputs before, and of other slices; nil if there are none
+	from, plus, plus2 *float32 // sums of earlier inputs and of other slices, or nil
 }
 
 // compute sets a panel of dst to its product with x.
@@ -52,7 +52,7 @@ func (m *Matrix) compute(dst []float32, stride int, x *Input, p int, s *Scratch)
 	}
 }
 
-// slices sets rows of dst to the sums of slices, added as Matrix.sliced adds them.
+// slices sets rows of dst to the sums over the slices, added in the same order as in Matrix.sliced.
 func (g *rowGroup) slices(dst *float32, stride int) {
 	first, second, all := &g.s.sums[0][0], &g.s.sums[1][0], max(1, g.m.slices)
 	n, to := g.m.In/all, placed{to: dst, stride: uintptr(stride * 4)}
@@ -70,35 +70,35 @@ func (g *rowGroup) slices(dst *float32, stride int) {
 	g.slice(to, (all-1)*n, n)
 }
 
-// slice sets sums of the group to its products with n inputs from k on.
+// slice sets sums to the group's products with n inputs from k on.
 func (g *rowGroup) slice(sums placed, k, n int) {
-	multiply, most := g.dot512, dotInputs
+	multiply, limit := g.dot512, dotInputs
 	switch {
 	case g.m.pairs && g.x.rows <= len(pairs512):
-		multiply, most = g.pairs512, n
+		multiply, limit = g.pairs512, n
 	case g.m.pairs:
-		multiply, most = g.pairs512, pairInputs
+		multiply, limit = g.pairs512, pairInputs
 	case g.x.rows == 1:
-		multiply, most = g.dotRow, n
+		multiply, limit = g.dotRow, n
 	}
 	end, before := k+n, &g.s.sums[2][0]
-	for ; end-k > most; k += most {
-		multiply(placed{to: before, stride: Panel * 4, from: sums.from}, k, most)
+	for ; end-k > limit; k += limit {
+		multiply(placed{to: before, stride: Panel * 4, from: sums.from}, k, limit)
 		sums.from = before
 	}
 	multiply(sums, k, end-k)
 }
 
-// tiles calls kernel for about equally many rows each time, at most most.
-func (g *rowGroup) tiles(most int, sums placed, kernel func(r, rows int, sums placed)) {
-	for r, left := g.from, g.tilesOf(most); left > 0; left-- {
-		rows := (g.to - r) / left
+// tiles divides the rows about equally into tiles of at most limit rows, and calls kernel for each.
+func (g *rowGroup) tiles(limit int, sums placed, kernel func(r, rows int, sums placed)) {
+	for r, n := g.from, g.tilesOf(limit); n > 0; n-- {
+		rows := (g.to - r) / n
 		kernel(r, rows, sums.row(r-g.from))
 		r += rows
 	}
 }
 
-// row is where the sums of row r and those after it are.
+// row returns the addresses of the sums from row r on.
 func (s placed) row(r int) placed {
 	s.to = add(s.to, r*int(s.stride)/4)
 	for _, other := range []**float32{&s.from, &s.plus, &s.plus2} {
@@ -109,10 +109,10 @@ func (s placed) row(r int) placed {
 	return s
 }
 
-func (g *rowGroup) tilesOf(most int) int { return (g.to - g.from + most - 1) / most }
+func (g *rowGroup) tilesOf(limit int) int { return (g.to - g.from + limit - 1) / limit }
 
-// ahead returns the address of what to prefetch while n inputs from k on are multiplied, and the bytes of it for each
-// tile: the inputs that come next, or if there are many groups, a part of the next panel.
+// ahead returns the address to prefetch while n inputs from k on are multiplied, and the bytes to prefetch for each
+// tile. With one group, these are the next inputs; with several, a part of the next panel.
 func (g *rowGroup) ahead(k, n int) (address, share uintptr) {
 	m, bytes := g.m, g.m.bytesOf(n)
 	address = uintptr(unsafe.Pointer(&m.data[g.p*m.panelBytes+m.bytesOf(k)]))
@@ -127,7 +127,7 @@ type pairsKernel func(to *float32, toStride uintptr, from, plus, plus2 *float32,
 
 var pairs512 = [...]pairsKernel{pairsAVX512x1, pairsAVX512x2, pairsAVX512x3, pairsAVX512x4, pairsAVX512x5, pairsAVX512x6}
 
-// pairs512 sets sums of the group to its products with n inputs from k on.
+// pairs512 sets sums to the group's products with n inputs from k on.
 func (g *rowGroup) pairs512(sums placed, k, n int) {
 	m, x := g.m, &g.x.shorts
 	w, words := &m.data[g.p*m.panelBytes+m.bytesOf(k)], uintptr(n/2)
@@ -142,5 +142,5 @@ func (g *rowGroup) pairs512(sums placed, k, n int) {
 	})
 }
 
-// pairsAhead is the distance at which weights are prefetched that are read once: see prefetch in ./asm.
+// pairsAhead is the distance at which weights that are read once are prefetched; see prefetch in ./asm.
 const pairsAhead = 4096

@@ -7,9 +7,8 @@ import (
 	"llmmemory/internal/serving/half"
 )
 
-// portableTile adds rows of x times a slab of f32 weights to dst. Sums are
-// rounded after each product, so their last bits are not those of the kernels
-// that fuse.
+// portableTile adds rows of x times a slab of f32 weights to dst. It rounds after each product, so its last bits differ
+// from those of kernels with fused multiply-add.
 func portableTile(dst *float32, dstStride int, x *float32, xStride int, w *byte, k, rows int) {
 	weights := unsafe.Slice((*float32)(unsafe.Pointer(w)), k*Panel)
 	for r := range rows {
@@ -24,7 +23,7 @@ func portableTile(dst *float32, dstStride int, x *float32, xStride int, w *byte,
 	}
 }
 
-// portableDecode turns n inputs of a panel from k on into f32.
+// portableDecode converts n inputs of a panel from k on to f32.
 func (m *Matrix) portableDecode(dst *float32, p, k, n int) {
 	to := unsafe.Slice(dst, n*Panel)
 	switch m.kernels() {

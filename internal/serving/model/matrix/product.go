@@ -6,26 +6,26 @@ import (
 	"unsafe"
 )
 
-// A Scratch is memory that one thread needs for products.
+// A Scratch is memory for the products of one thread.
 type Scratch struct {
 	slab  []float32
 	bytes []byte
 	sums  [4][]float32
 }
 
-// NewScratch makes one.
+// NewScratch returns a new Scratch.
 func NewScratch() *Scratch {
 	return &Scratch{slab: make([]float32, slab*Panel)}
 }
 
-// Product sets the outputs of panels from up to to, for each row of x: row r of dst,
-// which begins at dst[r×stride], to row r of x, which has m.In values, times the matrix. It
-// panics if x has rows of another width, or was set for other forms only.
+// Product sets outputs of dst to the product of x and the matrix: the outputs of panels from to to-1, for each row of
+// x. Row r of dst begins at dst[r×stride]. Product panics if the rows of x do not have m.In values, or if x was not set
+// for m.Form.
 func (m *Matrix) Product(dst []float32, stride int, x *Input, from, to int, s *Scratch) {
 	if x.rows == 0 || from >= to {
 		return
 	}
-	_ = dst[:(x.rows-1)*stride+m.Out] // the kernels check nothing
+	_ = dst[:(x.rows-1)*stride+m.Out] // the kernels do not check bounds
 	if x.in != m.In {
 		panic(fmt.Sprintf("matrix: rows of %d values for a matrix of %d inputs", x.in, m.In))
 	}
@@ -37,7 +37,7 @@ func (m *Matrix) Product(dst []float32, stride int, x *Input, from, to int, s *S
 		return
 	}
 	for p := from; p < to; p++ {
-		if m.places() {
+		if m.placed() {
 			m.compute(dst, stride, x, p, s)
 			continue
 		}
@@ -49,7 +49,7 @@ func (m *Matrix) Product(dst []float32, stride int, x *Input, from, to int, s *S
 	}
 }
 
-// direct computes panels without going through sums of slices.
+// direct computes panels without sums of slices.
 func (m *Matrix) direct(dst []float32, stride int, x *Input, from, to int, s *Scratch) {
 	for p := from; p < to; p++ {
 		if m.Out-p*Panel >= Panel {
@@ -63,9 +63,8 @@ func (m *Matrix) direct(dst []float32, stride int, x *Input, from, to int, s *Sc
 	}
 }
 
-// sliced computes a panel, 64 values a row: a sum for each slice of the inputs, and the sums of these, two
-// and two, so that a matrix of the first or the second half of the slices computes a
-// part of the sum.
+// sliced computes a panel, with 64 values a row. It computes a sum for each slice of the inputs and adds them in pairs,
+// so that a matrix of the first or the second half of the slices computes a part of the same sum.
 func (m *Matrix) sliced(x *Input, p int, s *Scratch) []float32 {
 	rows, slices, in := x.rows, max(1, m.slices), m.words(x)
 	if in.group != 0 && !m.Type.rounds() {
@@ -106,8 +105,7 @@ func addTo(sums, x []float32) {
 	}
 }
 
-// product multiplies panel p by the inputs [from, to) into dst, whose rows are stride
-// values apart.
+// product sets dst, whose rows are stride values apart, to the product of the input and inputs from to to-1 of panel p.
 func (m *Matrix) product(dst *float32, stride int, input *words, p, from, to int, s *Scratch) {
 	x, rows := &input.x[0], input.rows
 	if rows <= direct(m.kernels()) {
@@ -129,7 +127,7 @@ func (m *Matrix) product(dst *float32, stride int, input *words, p, from, to int
 		ahead := uintptr(at) + uintptr(m.bytesOf(n))
 		for r := 0; r < rows; r += tileRows {
 			tile(add(dst, r*stride), stride, add(x, r*m.In+k), m.In, w, ahead, n, min(tileRows, rows-r))
-			ahead += uintptr(n * askedFor)
+			ahead += uintptr(n * prefetchBytes)
 		}
 	}
 }
@@ -142,11 +140,12 @@ func Exp(x []float32, top, scale float32) {
 	}
 }
 
-// compared is the number of values that are compared with each other before the place of the largest is searched.
+// compared is the number of values of which the largest is computed at a time, before its index is searched.
 const compared = 1024
 
-// ArgMax is the place of the largest x, of several the first, and its value. If one of x is NaN, so is the value.
-func ArgMax(x []float32) (place int, value float32) {
+// ArgMax returns the index of the largest x, the first of equal ones, and its value. If one of x is NaN, the value is
+// NaN.
+func ArgMax(x []float32) (index int, value float32) {
 	value = float32(math.Inf(-1))
 	for at := 0; at < len(x); at += compared {
 		v := largestOf(x[at:min(at+compared, len(x))])
@@ -154,32 +153,32 @@ func ArgMax(x []float32) (place int, value float32) {
 			return 0, v
 		}
 		if v > value {
-			place, value = at, v
+			index, value = at, v
 		}
 	}
-	for i := place; i < len(x); i++ {
+	for i := index; i < len(x); i++ {
 		if x[i] == value {
 			return i, value
 		}
 	}
-	return place, value
+	return index, value
 }
 
-// largestOf is the largest x, NaN if one of x is.
+// largestOf returns the largest x, or NaN if one of x is NaN.
 func largestOf(x []float32) float32 {
-	n, most := largest(x)
-	if most != most {
-		return most
+	n, top := largest(x)
+	if top != top {
+		return top
 	}
 	for _, v := range x[n:] {
-		if !(v <= most) { // larger, or NaN
+		if !(v <= top) { // larger, or NaN
 			if v != v {
 				return v
 			}
-			most = v
+			top = v
 		}
 	}
-	return most
+	return top
 }
 
 // SiLUMul sets dst to gate/(1+exp(-gate)) × up.

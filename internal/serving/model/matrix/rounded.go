@@ -2,14 +2,14 @@ package matrix
 
 import "math"
 
-// inputBlock is the number of activations that share a scale when they are rounded to 8 bits.
+// inputBlock is the number of activations that share a scale after rounding to 8 bits.
 const inputBlock = 32
 
-// tiny is the magnitude below which activations count as zeros, so that 127/magnitude is finite.
+// tiny is the magnitude below which activations count as 0, so that 127/magnitude is finite.
 const tiny = 1.0 / (1 << 100)
 
-// A step is the scale of a block of rounded activations, and the sum of the integers, which is kept
-// negative: with it, kernels take away what was added to the weights. times is minus times scale.
+// A step has the scale of a block of rounded activations, and minus, the negative sum of its integers, with which
+// kernels correct for the offset of weights. times is minus times scale.
 type step struct {
 	scale float32
 	minus int32
@@ -18,17 +18,17 @@ type step struct {
 
 func newStep(scale float32, minus int32) step { return step{scale, minus, float32(minus) * scale} }
 
-// A rounded has activations that are integers from -127 to 127 times the scale of their block of 32: its largest
-// magnitude divided by 127. A block whose magnitudes are all below tiny becomes zeros. The scale of a
-// block with an infinity or a NaN is NaN, and so is each product with it, whatever its integers are.
+// A rounded has activations as integers from -127 to 127 times the scale of their block of 32, which is its largest
+// magnitude divided by 127. A block whose magnitudes are all below tiny becomes zeros. If a block has an infinity or a
+// NaN, its scale is NaN, and so is each product with it.
 type rounded struct {
 	q       []int8
 	steps32 []step // of blocks of 32
-	steps16 []step // of their halves, for weights whose scales are of 16
+	steps16 []step // of their halves, for weights with a scale for each 16
 }
 
-// reach grows all rows to a number of values.
-func (r *rounded) reach(values int) {
+// resize makes space for a number of values in all rows.
+func (r *rounded) resize(values int) {
 	if len(r.q) < values {
 		r.q, r.steps32, r.steps16 = make([]int8, values), make([]step, values/32), make([]step, values/16)
 	}
@@ -46,15 +46,15 @@ func (r *rounded) row(row int, x []float32) {
 	}
 }
 
-// of has the steps of blocks of 32 or 16.
-func (r *rounded) of(block int) []step {
+// steps returns the steps of blocks of 32 or 16.
+func (r *rounded) steps(block int) []step {
 	if block == 16 {
 		return r.steps16
 	}
 	return r.steps32
 }
 
-// quantizeBlock does the same operations as the kernels do.
+// quantizeBlock does the same operations as the kernels.
 func quantizeBlock(q []int8, whole *step, halves []step, x []float32) {
 	var top uint32 // magnitudes compare as integers, of which a NaN is the largest
 	for _, v := range x {

@@ -145,7 +145,7 @@ func TestActivationsAreRoundedToTheNearestStep(t *testing.T) {
 		for _, test := range tests {
 			t.Run(level+"/"+test.name, func(t *testing.T) {
 				var r rounded
-				r.reach(32)
+				r.resize(32)
 				r.row(0, test.in)
 				sum := [2]int32{}
 				for i, q := range r.q {
@@ -230,14 +230,14 @@ func TestRowsOfQuadsAreTheSourcesWeights(t *testing.T) {
 	for _, s := range dotShapes {
 		m, w := packed(t, s.kind, s.out, s.in, s.block), make([]float32, s.in)
 		low, high := s.kind.integers()
-		src := quantized{in: s.in, block: s.block, low: low, high: high, least: s.kind.least()}
+		src := quantized{in: s.in, block: s.block, low: low, high: high, minimum: s.kind.hasMinimum()}
 		q, scales := make([]int8, s.in), make([]Scale, s.in/s.block)
 		for i := range s.out {
 			m.Row(i, w)
 			src.Quantized(i, q, scales)
 			for k, have := range w {
-				scale, least := scales[k/s.block].values()
-				f, l, v := half.FromF16(half.ToF16(scale)), half.FromF16(half.ToF16(least)), float32(q[k])
+				scale, minimum := scales[k/s.block].values()
+				f, l, v := half.FromF16(half.ToF16(scale)), half.FromF16(half.ToF16(minimum)), float32(q[k])
 				if table := s.kind.Table(); table != nil {
 					v = table[q[k]]
 				}

@@ -6,11 +6,11 @@ import (
 	"llmmemory/internal/serving/half"
 )
 
-// leastShort is the magnitude below which weights and activations of W16A16 count as zeros. Then all products and their
-// sums are multiples of 2^-126, so none is a denormal: VDPBF16PS takes denormals for zeros, other instructions do not.
+// leastShort is the magnitude below which weights and activations of W16A16 count as 0. All products and their sums are
+// then multiples of 2^-126, so that none is a denormal: VDPBF16PS treats denormals as 0, other instructions do not.
 const leastShort = 1.0 / (1 << 56)
 
-// short rounds to BF16, as kernels do: to nearest, ties to even, and to 0 below leastShort.
+// short rounds to BF16 as the kernels do: to nearest, ties to even, and to 0 below leastShort.
 func short(v float32) uint16 {
 	if v > -leastShort && v < leastShort {
 		return 0
@@ -26,8 +26,8 @@ func roundShorts(dst, x []float32) {
 	}
 }
 
-// roundPairs sets each value of dst to two values of x, rounded to BF16. That of the even k is in the high half, which
-// VDPBF16PS multiplies first.
+// roundPairs sets each value of dst to two values of x, rounded to BF16. The value of the even k is in the high half,
+// which VDPBF16PS multiplies first.
 func roundPairs(dst, x []float32) {
 	n := pairsOf(dst, x) / 2
 	for i := range dst[n:] {
@@ -35,7 +35,7 @@ func roundPairs(dst, x []float32) {
 	}
 }
 
-// half is where a panel of W16A16 has an output's weight k.
+// half returns the index of an output's weight k in a panel of W16A16.
 func (m *Matrix) half(c, k int) int {
 	if m.pairs {
 		return k/2*2*Panel + c*2 + 1 - k%2

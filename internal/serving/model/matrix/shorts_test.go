@@ -107,11 +107,11 @@ func TestRowsOfShortsAreTheSourcesWeights(t *testing.T) {
 }
 
 func TestActivationsAreRoundedToTheNearestBF16(t *testing.T) {
-	inf, nan, least := float32(math.Inf(1)), float32(math.NaN()), float32(leastShort)
+	inf, nan, minimum := float32(math.Inf(1)), float32(math.NaN()), float32(leastShort)
 	tests := []struct{ in, want float32 }{
 		{0, 0}, {1, 1}, {-3, -3},
 		{1 + 1.0/256, 1}, {1 + 3.0/256, 1 + 4.0/256}, {1 + 1.0/256 + 1.0/(1<<20), 1 + 2.0/256}, {-1 - 1.0/256, -1},
-		{least, least}, {-least, -least}, {math.Nextafter32(least, 0), 0}, {math.Nextafter32(-least, 0), 0},
+		{minimum, minimum}, {-minimum, -minimum}, {math.Nextafter32(minimum, 0), 0}, {math.Nextafter32(-minimum, 0), 0},
 		{math.SmallestNonzeroFloat32, 0}, {-1e-40, 0},
 		{math.MaxFloat32, inf}, {inf, inf}, {-inf, -inf}, {nan, nan}, {math.Float32frombits(0xffffffff), nan},
 		{math.Float32frombits(0x7f800001), nan},

@@ -4,14 +4,14 @@ package matrix
 
 import "unsafe"
 
-// widest is the rows of the largest kernel of a group.
+// widest is the number of rows of the largest kernel for a group.
 const widest = 24
 
-// widestBlocks is the rows of the largest kernel of blocks. With 24 rows, it gained less than 5 % over decoding
-// first.
+// widestBlocks is the number of rows of the largest kernel for blocks. A kernel for 24 rows gained less than 5 % over
+// decoding first.
 const widestBlocks = 20
 
-// groupOf is the number of rows of a group: 0 if kernels read the rows as they are.
+// groupOf returns the number of rows of a group, or 0 if kernels read the rows directly.
 func groupOf(rows int) int {
 	if isa != avx512 || rows <= direct512 {
 		return 0
@@ -20,7 +20,7 @@ func groupOf(rows int) int {
 	return fillUp((rows + groups - 1) / groups)
 }
 
-// fillUp is the number of rows of the smallest kernel for the given number of rows.
+// fillUp returns the number of rows of the smallest kernel for at least the given number of rows.
 func fillUp(rows int) int { return max(8, (rows+3)&^3) }
 
 type wideKernel func(sums, x *float32, w *byte, ahead, step, k uintptr)
@@ -29,7 +29,7 @@ type wideBlocksKernel func(sums, x *float32, w *byte, ahead, step, blocks, block
 
 type wideTableKernel func(sums, x *float32, w *byte, ahead, step, blocks, block uintptr, table *float32)
 
-// For 8, 12, 16, 20 and 24 rows, those of blocks up to widestBlocks.
+// Kernels for 8, 12, 16, 20 and 24 rows; those for blocks only up to widestBlocks.
 var (
 	wideKernels = [...][5]wideKernel{
 		F32:  {wideF32AVX512x8, wideF32AVX512x12, wideF32AVX512x16, wideF32AVX512x20, wideF32AVX512x24},
@@ -50,9 +50,9 @@ var (
 	}
 )
 
-// wide adds the product of the packed rows of x and the inputs from up to to of a panel to sums, 64
-// values a row. A slab of the weights stays in the first cache for all rows. Weights are decoded
-// first where there are so many groups that decoding in each of them takes longer.
+// wide adds the product of the packed rows of x and inputs from to to-1 of a panel to sums, which have 64 values a row.
+// A slab of the weights stays in the first-level cache for all rows. Weights are decoded first if there are so many
+// groups that decoding in each group takes longer.
 func (m *Matrix) wide(sums []float32, x *words, p, from, to int, s *Scratch) {
 	groups := x.groups()
 	for k := from; k < to; k += m.slab() {
@@ -79,10 +79,10 @@ func (m *Matrix) wide(sums []float32, x *words, p, from, to int, s *Scratch) {
 	}
 }
 
-// ahead returns the address that a kernel prefetches while it computes n values of k for group g, and the
-// number of bytes by which the address advances per k and pass. With at most two groups, each prefetches its
-// share of the next weights. With more, each prefetches the values of the next group: the weights are few
-// beside them, and are decoded as a stream.
+// ahead returns the address that a kernel prefetches while it computes n values of k for group g, and the number of
+// bytes by which the address advances per k and pass. With at most two groups, each prefetches its share of the next
+// weights. With more, each prefetches the values of the next group: the weights are few in comparison, and are decoded
+// sequentially.
 func (m *Matrix) ahead(x *words, next uintptr, g, k, n int) (ahead, step uintptr) {
 	size, groups := x.size(g), x.groups()
 	if groups > 2 {
@@ -95,7 +95,7 @@ func (m *Matrix) ahead(x *words, next uintptr, g, k, n int) (ahead, step uintptr
 	return next + uintptr(g*share), uintptr(share/times + 1)
 }
 
-// passes is how often a kernel goes over the weights.
+// passes returns how many times a kernel reads the weights.
 func passes(rows int) int {
 	if rows <= 12 {
 		return 2
@@ -103,7 +103,7 @@ func passes(rows int) int {
 	return 4
 }
 
-// gather packs as many values of 4 rows as it can and returns how many.
+// gather packs as many of the first values of 4 rows as the kernel can, and returns their number.
 func gather(dst []float32, stride int, rows *[4][]float32) int {
 	n := len(rows[0]) &^ 15
 	if n > 0 {

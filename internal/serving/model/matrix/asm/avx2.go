@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// tile2 is tile512 for 16 of the 64 outputs, which are all that fit.
+// tile2 generates the kernel of a tile of f32 weights: 16 of the 64 outputs, as many as fit into registers.
 func tile2(rows int) {
 	begin(fmt.Sprintf("tileAVX2x%d", rows), tileProduct,
 		fmt.Sprintf("adds %d rows of x times 16 outputs of a panel of f32 weights to dst.", rows))
@@ -43,7 +43,7 @@ func tile2(rows int) {
 	end()
 }
 
-// half2 multiplies one row by f16 or bf16 weights.
+// half2 generates the kernel that multiplies one row by f16 or bf16 weights.
 func half2(kind string) {
 	begin("mul"+kind+"AVX2", "func(dst *float32, x *float32, w *byte, k uintptr)",
 		"sets dst to a row of x times a panel of "+kind+" weights.")

@@ -11,7 +11,7 @@ import (
 
 const (
 	product = "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)"
-	// of AVX2
+	// for AVX2
 	tileProduct = "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead, k uintptr)"
 )
 
@@ -54,7 +54,7 @@ func (s sums512) add(x *assembly.Rows, w []VecVirtual) {
 	}
 }
 
-// half512 multiplies by f32, f16 or bf16 weights.
+// half512 generates the kernel that multiplies rows by f32, f16 or bf16 weights.
 func half512(rows int, kind string) {
 	begin(fmt.Sprintf("mul%sAVX512x%d", kind, rows), product,
 		fmt.Sprintf("sets dst to %d rows of x times a panel of %s weights.", rows, kind))
@@ -77,14 +77,13 @@ func half512(rows int, kind string) {
 	sums.store(dst)
 }
 
-// prefetch is the distance, in bytes, at which weights are prefetched: the processor's own
-// prefetcher stops at each page of 4 KB. They are asked into the second cache:
-// from there to the first they come in time by themselves, and requests for the
-// first cache occupy its few line buffers for as long as memory takes. That read 6 %
-// more slowly on one core, 8 % on two.
+// prefetch is the distance in bytes at which weights are prefetched, because the processor's own prefetcher stops at
+// each page of 4 KB. They are prefetched to the second-level cache, from which they reach the first in time. Prefetches
+// to the first-level cache occupy its few line buffers while they wait for memory; with them, reading was 6 % slower on
+// one core and 8 % on two.
 const prefetch = 4096
 
-// blocks512 multiplies by blocks of integers.
+// blocks512 generates the kernel that multiplies rows by blocks of integers.
 func blocks512(rows int, kind kind) {
 	begin(fmt.Sprintf("mul%sAVX512x%d", kind.name, rows),
 		"func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks, block uintptr"+kind.table()+")",

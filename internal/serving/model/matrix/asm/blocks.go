@@ -5,33 +5,33 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// unit is the number of k that share a scale of scales.
+// unit is the number of k that share a factor of scales.
 const unit = 64
 
 // A kind is a type of weights that are integers in blocks.
 type kind struct {
 	name       string
 	bits       int
-	scaleBytes int  // of a scale: 2 is f16, 4 is f32
-	least      bool // scales are followed by minima
-	units      bool // scales are of units; before the integers of a block are 8-bit factors of its scale and minimum
-	values     bool // the integers are places in a table of 16 values
-	e4m3       bool // the integers are bits of numbers with 4 bits of exponent and 3 of fraction
+	scaleBytes int  // bytes of a scale: 2 for f16, 4 for f32
+	minima     bool // scales are followed by minima
+	units      bool // scales belong to units; 8-bit factors of a block's scale and minimum precede its integers
+	values     bool // the integers are indices of a table of 16 values
+	e4m3       bool // the integers are the bits of E4M3 numbers
 }
 
 var blockKinds = []kind{
 	{name: "Int8", bits: 8, scaleBytes: 2},
-	{name: "Int4", bits: 4, scaleBytes: 2, least: true},
-	{name: "Int8Min", bits: 8, scaleBytes: 2, least: true},
+	{name: "Int4", bits: 4, scaleBytes: 2, minima: true},
+	{name: "Int8Min", bits: 8, scaleBytes: 2, minima: true},
 	{name: "Int8K", bits: 8, scaleBytes: 2, units: true},
-	{name: "Int8KMin", bits: 8, scaleBytes: 2, units: true, least: true},
-	{name: "Int4K", bits: 4, scaleBytes: 2, units: true, least: true},
-	{name: "Int4F", bits: 4, scaleBytes: 4, least: true},
+	{name: "Int8KMin", bits: 8, scaleBytes: 2, units: true, minima: true},
+	{name: "Int4K", bits: 4, scaleBytes: 2, units: true, minima: true},
+	{name: "Int4F", bits: 4, scaleBytes: 4, minima: true},
 	{name: "E4M3", bits: 8, scaleBytes: 4, e4m3: true},
 	{name: "Table4", bits: 4, scaleBytes: 4, values: true},
 }
 
-// table is the parameter that kernels of a table have.
+// table returns the additional parameter of kernels with a table.
 func (k kind) table() string {
 	if k.values {
 		return ", table *float32"
@@ -39,33 +39,33 @@ func (k kind) table() string {
 	return ""
 }
 
-// twice is n, or two times n with minima.
+// twice returns 2·n for types with minima, else n.
 func (k kind) twice(n int) int {
-	if k.least {
+	if k.minima {
 		return 2 * n
 	}
 	return n
 }
 
-// head is the size of the scales and minima that begin a unit, or a block if there are no units.
+// head returns the size of the scales and minima at the beginning of a unit, or of a block if there are no units.
 func (k kind) head() int { return k.twice(panel * k.scaleBytes) }
 
-// together is the number of k in a byte.
+// together returns the number of k in a byte.
 func (k kind) together() int { return 8 / k.bits }
 
-// A block has the scales and minima of some vectors of outputs in registers.
+// A block holds the scales and minima of some vectors of outputs in registers.
 type block struct {
 	kind
 	width
 	scales, mins []VecVirtual
 	mask         VecVirtual
-	power        VecVirtual // what the scales of E4M3 are multiplied by
+	power        VecVirtual // factor of the scales of E4M3
 	tables       []VecVirtual
 }
 
 func newBlock(w width, k kind, vectors int) *block {
 	b := &block{kind: k, width: w, scales: w.regs(vectors)}
-	if k.least {
+	if k.minima {
 		b.mins = w.regs(vectors)
 	}
 	switch {
@@ -83,7 +83,7 @@ func newBlock(w width, k kind, vectors int) *block {
 	return b
 }
 
-// constant is a register with the same 32 bits in each place.
+// constant returns a register with the same 32 bits in each lane.
 func (w width) constant(bits uint32) VecVirtual {
 	z, x, value := w.reg(), asm.XMM(), asm.GP32()
 	asm.MOVL(U32(bits), value)
@@ -92,7 +92,7 @@ func (w width) constant(bits uint32) VecVirtual {
 	return z
 }
 
-// and takes the bits that are in the mask.
+// and sets to to the bits of from that are in the mask.
 func (b *block) and(from, to VecVirtual) {
 	if b.bytes == 64 {
 		asm.VPANDD(b.mask, from, to)
@@ -101,14 +101,14 @@ func (b *block) and(from, to VecVirtual) {
 	}
 }
 
-// all goes over all blocks of a panel, which begins at w, as pass does.
+// all iterates over all blocks of the panel at w, as pass does.
 func (b *block) all(w Register, body func(w, n Register)) {
 	asm.ADDQ(U32(uint32(b.head())), w)
 	b.pass(w, nil, body)
 }
 
-// pass goes over blocks with their scales and minima in registers. w is where the first unit's or block's
-// head ends, and with diff, what is read of the head begins. body goes over n k, from w on.
+// pass iterates over blocks, with their scales and minima in registers. from is the end of the head of the first unit
+// or block; if diff is given, from + diff is the part of the head to read. body processes n k, starting at w.
 func (b *block) pass(from, diff Register, body func(w, n Register)) {
 	w, head, n, rest, count := asm.GP64(), asm.GP64(), asm.GP64(), asm.GP64(), asm.GP64()
 	asm.MOVQ(from, w)
@@ -134,11 +134,11 @@ func (b *block) pass(from, diff Register, body func(w, n Register)) {
 	})
 }
 
-// load loads scales and minima.
+// load loads the scales and minima of a block.
 func (b *block) load(head, w Register) {
 	for i := range b.scales {
 		b.loadOne(b.scales[i], head, w, i, 0)
-		if b.least {
+		if b.minima {
 			b.loadOne(b.mins[i], head, w, i, 1)
 		}
 	}
@@ -165,31 +165,31 @@ func (b *block) loadOne(z VecVirtual, head, w Register, i, second int) {
 	}
 }
 
-// weights makes numbers of integers.
+// weights converts integers to weights.
 func (b *block) weights(z VecVirtual, i int) {
 	if b.values || b.e4m3 {
 		asm.VMULPS(b.scales[i], z, z)
 		return
 	}
 	asm.VCVTDQ2PS(z, z)
-	if b.least {
+	if b.minima {
 		asm.VFMADD213PS(b.mins[i], b.scales[i], z)
 	} else {
 		asm.VMULPS(b.scales[i], z, z)
 	}
 }
 
-// load8 makes the weights of k for the outputs of vector i.
+// load8 loads the weights of k for the outputs of vector i.
 func (b *block) load8(w Register, i int, z VecVirtual) {
 	asm.VPMOVSXBD(Mem{Base: w, Disp: i * b.bytes / 4}, z)
-	if b.e4m3 { // as f32, the bits are a number divided by 2^120
+	if b.e4m3 { // as f32, the bits are the number divided by 2^120
 		asm.VPSLLD(Imm(20), z, z)
 		b.and(z, z)
 	}
 	b.weights(z, i)
 }
 
-// load4 makes the weights of k and k + 1.
+// load4 loads the weights of k and k + 1 for the outputs of vector i.
 func (b *block) load4(w Register, i int) (low, high VecVirtual) {
 	low, high = b.reg(), b.reg()
 	if b.values {
@@ -208,19 +208,20 @@ func (b *block) load4(w Register, i int) (low, high VecVirtual) {
 	return low, high
 }
 
-// lookUp takes values of the table: the place of each is in the last 4 bits.
-func (b *block) lookUp(places, to VecVirtual) {
-	asm.VPERMPS(b.tables[0], places, to)
+// lookUp looks up values of the table. The lowest 4 bits of each lane are the index.
+func (b *block) lookUp(indices, to VecVirtual) {
+	asm.VPERMPS(b.tables[0], indices, to)
 	if b.bytes == 64 {
 		return
 	}
 	second, fourth := b.reg(), b.reg()
-	asm.VPERMPS(b.tables[1], places, second)
-	asm.VPSLLD(Imm(28), places, fourth)
+	asm.VPERMPS(b.tables[1], indices, second)
+	asm.VPSLLD(Imm(28), indices, fourth)
 	asm.VBLENDVPS(fourth, second, to, to)
 }
 
-// decodeBlocks turns blocks into f32: with AVX-512 all outputs, with AVX2 one half and then the other.
+// decodeBlocks generates the kernel that converts blocks to f32: with AVX-512 all outputs at once, with AVX2 one half
+// and then the other.
 func decodeBlocks(wide width, kind kind) {
 	begin("decode"+kind.name+wide.name, "func(dst *float32, w *byte, blocks, block uintptr"+kind.table()+")",
 		"writes blocks of "+kind.name+" weights as f32.")

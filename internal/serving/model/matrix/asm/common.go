@@ -15,11 +15,10 @@ const (
 	bf16 = "BF16"
 )
 
-// sizes are the bytes of a weight.
+// sizes has the bytes of a weight.
 var sizes = map[string]int{f32: 4, f16: 2, bf16: 2}
 
-// panel is the number of outputs that are interleaved: panel values of k = 0, then of
-// k = 1, and so on.
+// panel is the number of interleaved outputs: panel values of k = 0, then of k = 1, and so on.
 const panel = 64
 
 // A width is an instruction set with the size of its registers in bytes.
@@ -47,12 +46,12 @@ func ymms(n int) []VecVirtual { return avx2.regs(n) }
 
 func zmms(n int) []VecVirtual { return avx512.regs(n) }
 
-// begin starts a function. what says what it does.
-func begin(name, signature, what string) {
+// begin begins a function. doc describes what it does.
+func begin(name, signature, doc string) {
 	asm.Function(name)
 	asm.Attributes(attr.NOSPLIT)
 	asm.SignatureExpr(signature)
-	asm.Doc(name + " " + what)
+	asm.Doc(name + " " + doc)
 	asm.Pragma("noescape")
 }
 
@@ -64,12 +63,13 @@ func end() {
 // arg loads an argument.
 func arg(name string) Register { return asm.Load(asm.Param(name), asm.GP64()) }
 
-// rowsOf addresses n rows at a pointer that is an argument; another is the distance of the rows in bytes.
+// rowsOf addresses n rows. The argument named pointer is the address of the first, and the argument named stride the
+// distance in bytes.
 func rowsOf(pointer, stride string, n int) *assembly.Rows {
 	return assembly.NewRows(asm, arg(pointer), func() Register { return arg(stride) }, n)
 }
 
-// address is where an argument is in memory.
+// address returns the address of an argument.
 func address(name string) Mem {
 	b, err := asm.Param(name).Resolve()
 	if err != nil {
@@ -78,7 +78,7 @@ func address(name string) Mem {
 	return b.Addr
 }
 
-// loop runs body while count is not 0; body is entered at least once.
+// loop subtracts step from count after each run of body until count is 0.
 func loop(label string, count Register, step int, body func()) {
 	asm.Label(label)
 	body()

@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// decodeHalf turns a panel of k × 64 weights into f32.
+// decodeHalf generates the kernel that converts a panel of k × 64 weights to f32.
 func decodeHalf(w width, kind string) {
 	begin("decode"+kind+w.name, "func(dst *float32, w *byte, k uintptr)", "writes k × 64 weights as f32.")
 	dst, from, k := arg("dst"), arg("w"), arg("k")

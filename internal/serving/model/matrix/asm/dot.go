@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// quads is the size of the weights of 4 k of a panel, when each is a byte.
+// quads is the size of 4 k of a panel's weights when each is a byte.
 const quads = panel * 4
 
 // stepBytes is the size of a step of activations.
@@ -19,16 +19,16 @@ const dotProduct = "func(sums *float32, x *int8, xStride uintptr, steps *uint64,
 	"wStride uintptr, " +
 	"scales *byte, scalesStride uintptr, blocks, quads, shift, minima uintptr)"
 
-// A dot kernel of AVX2 adds rows of 8-bit activations times blocks of 8-bit weights to the sums of 16 outputs of a
-// panel, which are 64 values a row. Weights are unsigned: 2 to the power of shift was added to each, and the sums of
-// activations in steps, which are negative, take that away again. The sum of a block is exact; it becomes a float, is
-// multiplied by the weights' scale, and added, times the activations' scale, with one rounding. Where minima is not
-// 0, the minima of the weights follow their scales, and are added times the sums of activations.
+// A dot is an AVX2 kernel that adds rows of 8-bit activations times blocks of 8-bit weights to the sums of 16 outputs
+// of a panel, whose rows are 64 values apart. Weights are unsigned: 2 to the power of shift was added to each. The
+// negative sums of activations in steps correct for that. The sum of a block is exact; it is converted to a float,
+// multiplied by the weights' scale, and added, times the activations' scale, with one rounding. If minima is not 0, the
+// minima of the weights follow their scales and are added times the sums of activations.
 type dot struct {
 	width
 	x, steps     *assembly.Rows
 	sums, scales Register
-	acc          [][]VecVirtual // of each row
+	acc          [][]VecVirtual // the accumulators of each row
 }
 
 func newDot(w width, name string, rows, vectors int) *dot {
@@ -43,7 +43,7 @@ func newDot(w width, name string, rows, vectors int) *dot {
 	return d
 }
 
-// blocks goes over all blocks: it calls first, then quad for each 4 k, then last.
+// blocks iterates over all blocks. For each it calls first, then quad for every 4 k, then last.
 func (d *dot) blocks(w Register, first, quad, last func()) {
 	blocks, n := arg("blocks"), asm.GP64()
 	loop("block", blocks, 1, func() {
@@ -62,7 +62,7 @@ func (d *dot) blocks(w Register, first, quad, last func()) {
 	end()
 }
 
-// scale is where the scales, or the minima, of some outputs are.
+// scale returns the address of the scales, or the minima, of vector v of outputs.
 func (d *dot) scale(v int, minima bool) Mem {
 	m := Mem{Base: d.scales, Disp: v * d.bytes / 2}
 	if minima {
@@ -73,7 +73,7 @@ func (d *dot) scale(v int, minima bool) Mem {
 
 func (d *dot) sum(r, v int) Mem { return Mem{Base: d.sums, Disp: r*panel*4 + v*d.bytes} }
 
-// add adds the sums of a block to those of all blocks.
+// add adds the sums of a block to the sums of all blocks.
 func (d *dot) add() {
 	scales := d.regs(len(d.acc[0]))
 	for v, z := range scales {
@@ -99,22 +99,22 @@ func (d *dot) add() {
 	}
 }
 
-// minima subtracts the minima of a block times the negative sum of its activations.
-func (d *dot) minima(least []VecVirtual) {
-	for v, z := range least {
+// minima subtracts the products of a block's minima and the negative sum of its activations.
+func (d *dot) minima(mins []VecVirtual) {
+	for v, z := range mins {
 		asm.VCVTPH2PS(d.scale(v, true), z)
 	}
 	for r := range d.acc {
 		b := d.reg()
 		asm.VBROADCASTSS(d.steps.At(r, 8), b)
 		for v, acc := range d.acc[r] {
-			asm.VFNMADD231PS(least[v], b, acc)
+			asm.VFNMADD231PS(mins[v], b, acc)
 		}
 	}
 }
 
-// dotInt8x2 takes the offset of weights off and gives their signs to the activations, because pairs
-// of products are added in 16 bits, in which those of unsigned weights may not fit.
+// dotInt8x2 generates the kernel for 8-bit weights. It removes the offset of weights and transfers their signs to the
+// activations, because pairs of products are added in 16 bits, into which those of unsigned weights may not fit.
 func dotInt8x2(rows int) {
 	d := newDot(avx2, "dotInt8", rows, 2)
 	w, ones, offset, shift := arg("w"), asm.YMM(), d.constant(0x01010101), asm.XMM()
@@ -140,7 +140,8 @@ func dotInt8x2(rows int) {
 	}, d.add)
 }
 
-// dotInt4x2 adds all products of a block in 16 bits, in pairs: 8 × 2 × 15 × 127 fits.
+// dotInt4x2 generates the kernel for 4-bit weights. It adds the products of a block in 16 bits, in pairs: 8 × 2 × 15 ×
+// 127 fits.
 func dotInt4x2(rows int) {
 	d := newDot(avx2, "dotInt4", rows, 2)
 	w, ones, shift := arg("w"), asm.YMM(), asm.XMM()

@@ -9,9 +9,9 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// dot512 keeps the sums of 32 outputs of all rows in registers, those of a block and those of all blocks: loading and
-// storing the latter for each block would be a third of the time. It computes one half of the outputs, and then the
-// other.
+// dot512 generates the kernel for several rows. It keeps the sums of 32 outputs of all rows in registers, those of a
+// block and those of all blocks: loading and storing the latter for each block would take a third of the time. It
+// computes one half of the outputs and then the other.
 func dot512(rows int) {
 	begin(fmt.Sprintf("dotAVX512x%d", rows), "func("+sumsOf+", x *int8, xStride uintptr, steps *uint64, "+
 		"stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, "+
@@ -64,12 +64,11 @@ func dot512(rows int) {
 	end()
 }
 
-// together is the number of groups of 4 k that dot512 multiplies in a round of its loop. The smallest block has 4
-// groups.
+// together is the number of groups of 4 k that dot512 multiplies in one iteration. The smallest block has 4 groups.
 const together = 4
 
-// blockSums has sums of rows and outputs in registers: those of a block in acc, and those of all blocks, as dot describes
-// them, in placed.
+// A blockSums holds sums of rows and outputs in registers: the sums of a block in acc, and the sums of all blocks,
+// which dot describes, in placed.
 type blockSums struct {
 	placed
 	steps *assembly.Rows
@@ -86,8 +85,7 @@ func newBlockSums(steps *assembly.Rows, rows, vectors int) *blockSums {
 	return s
 }
 
-// begin sets the sums of a block to 0. Starting from the correction for shift, instead of adding it in add, takes
-// longer.
+// begin sets the sums of a block to 0. Starting from the correction for shift, instead of adding it in add, is slower.
 func (s *blockSums) begin() {
 	for r := range s.acc {
 		for _, acc := range s.acc[r] {
@@ -96,7 +94,7 @@ func (s *blockSums) begin() {
 	}
 }
 
-// add adds the sums of a block to those of all blocks. compare compares whether there are no minima.
+// add adds the sums of a block to the sums of all blocks. compare sets the zero flag if there are no minima.
 func (s *blockSums) add(scales Mem, compare func()) {
 	compare()
 	asm.JNE(LabelRef("multiply"))

@@ -7,22 +7,22 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// largest512 compares sixty-four values at a time. VMAXPS returns its second source, in Go's
-// order the first, if one of the two is NaN, so a mask tells whether there was one: VCMPPS sets a bit
-// if one of two values is NaN.
+// largest512 generates the kernel that finds the largest value, comparing 64 at a time. VMAXPS returns its second
+// source (the first in Go's order) if one of the two is NaN. VCMPPS therefore sets bits of a mask where one of two
+// values is NaN.
 func largest512() {
 	begin("largestAVX512", "func(x *float32, n uintptr) float32",
 		"is the largest of n values, a multiple of 64, and NaN if one of them is.")
 	x, n := arg("x"), arg("n")
-	var most [4]VecVirtual
-	for i := range most {
-		most[i] = constant(math.Inf(-1))
+	var tops [4]VecVirtual
+	for i := range tops {
+		tops[i] = constant(math.Inf(-1))
 	}
 	nan := asm.K()
 	asm.KXORW(nan, nan, nan)
 	loop("step", n, 64, func() {
 		var v [4]VecVirtual
-		for i, m := range most {
+		for i, m := range tops {
 			v[i] = asm.ZMM()
 			asm.VMOVUPS(Mem{Base: x, Disp: 64 * i}, v[i])
 			asm.VMAXPS(m, v[i], m)
@@ -35,12 +35,12 @@ func largest512() {
 		}
 		asm.ADDQ(U32(256), x)
 	})
-	asm.VMAXPS(most[1], most[0], most[0])
-	asm.VMAXPS(most[3], most[2], most[2])
-	asm.VMAXPS(most[2], most[0], most[0])
+	asm.VMAXPS(tops[1], tops[0], tops[0])
+	asm.VMAXPS(tops[3], tops[2], tops[2])
+	asm.VMAXPS(tops[2], tops[0], tops[0])
 	half := asm.YMM()
-	asm.VEXTRACTF64X4(Imm(1), most[0], half)
-	all, one := most[0].AsY(), most[0].AsX()
+	asm.VEXTRACTF64X4(Imm(1), tops[0], half)
+	all, one := tops[0].AsY(), tops[0].AsX()
 	asm.VMAXPS(half, all, all)
 	asm.VEXTRACTF128(Imm(1), all, half.AsX())
 	asm.VMAXPS(half.AsX(), one, one)

@@ -2,10 +2,9 @@
 //
 //	go run ./internal/serving/model/matrix/asm -o internal/serving/model/matrix
 //
-// Every kernel adds the products of one output in the order of k, with one
-// fused multiply-add each, so that all of them give the same bits; those for pairs of BF16 do
-// two in an instruction, that of the high halves first. Kernels for
-// 8-bit activations do so with the exact sums of blocks.
+// Every kernel adds the products of an output in the order of k, with one fused multiply-add each, so that all kernels
+// give the same bits. Those for pairs of BF16 do two multiply-adds in an instruction, that of the high halves first.
+// Those for 8-bit activations add the exact sums of blocks.
 package main
 
 import (

@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// placed are the sums of rows × outputs of a kernel that writes them to their place.
+// placed holds the sums of rows × outputs of a kernel that writes them to the result itself.
 type placed [][]VecVirtual
 
 func newPlaced(rows, vectors int) placed {
@@ -20,9 +20,9 @@ func newPlaced(rows, vectors int) placed {
 	return s
 }
 
-// sumsOf are the parameters of kernels with placed sums. Sums start from those at from, or from zeros if it is nil.
-// At the end, those at plus and then those at plus2 are added, unless these are nil, and the result is stored at to.
-// Rows at from, plus and plus2 have 64 sums. offset is added to all addresses.
+// sumsOf has the parameters of kernels with placed sums. Sums start from the values at from, or from 0 if from is nil.
+// At the end, the values at plus and then at plus2 are added, unless nil, and the results are stored at to. Rows at
+// from, plus and plus2 have 64 sums. offset is added to all addresses.
 const sumsOf = "to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr"
 
 // each calls f for each vector of sums at an argument, unless it is nil.
@@ -63,7 +63,8 @@ func (s placed) store() {
 	}
 }
 
-// pairs512 multiplies pairs of BF16. With each pair it asks for 4 lines from ahead on, which moves on by step bytes.
+// pairs512 generates the kernel that multiplies pairs of BF16. With each pair, it prefetches 4 lines at ahead and
+// advances ahead by step bytes.
 func pairs512(rows int) {
 	begin(fmt.Sprintf("pairsAVX512x%d", rows), "func("+sumsOf+", x *float32, xStride uintptr, w *byte, "+
 		"ahead, step, k uintptr)",
@@ -92,7 +93,8 @@ func pairs512(rows int) {
 	end()
 }
 
-// addSums adds the sums of slices, which kernels of floats do not: it takes an eighth of the time of a loop in Go.
+// addSums generates the kernel that adds sums of slices, which the kernels of floats do not. It takes an eighth of the
+// time of a loop in Go.
 func addSums() {
 	begin("addAVX2", "func(sums, x *float32, n uintptr)", "adds n values of x to sums; n is a multiple of 16.")
 	sums, x, n := arg("sums"), arg("x"), arg("n")

@@ -9,11 +9,11 @@ import (
 
 const quantizeBlocks = "func(q *int8, steps32, steps16 *uint64, x *float32, blocks uintptr)"
 
-// A quantizer rounds blocks of 32 activations to 8 bits, with the operations of quantizeBlock. Sums of
-// its two halves are kept beside those of the block.
+// A quantizer generates a kernel that rounds blocks of 32 activations to 8 bits, with the operations of quantizeBlock.
+// It stores the sums of the block and of its two halves.
 type quantizer struct {
 	q, x, blocks, steps32, steps16 Register
-	most                           VecVirtual // 127
+	limit                          VecVirtual // 127
 	total                          GPVirtual  // the sum of the block
 }
 
@@ -21,7 +21,7 @@ func newQuantizer(name string) *quantizer {
 	begin(name, quantizeBlocks, "rounds blocks of 32 activations to 8 bits.")
 	k := &quantizer{q: arg("q"), x: arg("x"), blocks: arg("blocks"), total: asm.GP32()}
 	k.steps32, k.steps16 = arg("steps32"), arg("steps16")
-	k.most = broadcastX(math.Float32bits(127))
+	k.limit = broadcastX(math.Float32bits(127))
 	return k
 }
 
@@ -33,14 +33,14 @@ func broadcastX(bits uint32) VecVirtual {
 	return x
 }
 
-// factors makes the scale of a block, and what its values are multiplied by, from its largest magnitude.
+// factors computes the scale of a block, and the factor of its values, from its largest magnitude.
 func (k *quantizer) factors(largest Register) (scale, inverse VecVirtual) {
 	finite, size := asm.XMM(), asm.GP32()
 	scale, inverse = asm.XMM(), asm.XMM()
-	asm.VDIVSS(k.most, largest, scale)
-	asm.VSUBSS(largest, largest, finite) // 0, or not a number
+	asm.VDIVSS(k.limit, largest, scale)
+	asm.VSUBSS(largest, largest, finite) // 0 or NaN
 	asm.VADDSS(finite, scale, scale)
-	asm.VDIVSS(largest, k.most, inverse)
+	asm.VDIVSS(largest, k.limit, inverse)
 	asm.VMOVD(largest, size)
 	asm.CMPL(size, U32(math.Float32bits(1.0/(1<<100))))
 	asm.JGE(LabelRef("large"))
@@ -50,7 +50,7 @@ func (k *quantizer) factors(largest Register) (scale, inverse VecVirtual) {
 	return scale, inverse
 }
 
-// half keeps the sum of 16 values, which are 4 in x.
+// half stores the sum of 16 values, which x holds as 4 sums.
 func (k *quantizer) half(i int, scale VecVirtual, x, other Register) {
 	sum := asm.GP32()
 	asm.VPADDD(other, x, x)
@@ -76,7 +76,7 @@ func (k *quantizer) next(scale VecVirtual) {
 	asm.ADDQ(Imm(2*stepBytes), k.steps16)
 }
 
-// step writes a step of a scale and a sum.
+// step writes a step with a scale and a sum.
 func (k *quantizer) step(to Mem, scale, sum Register) {
 	product := asm.XMM()
 	asm.VPXOR(product, product, product)
@@ -87,8 +87,8 @@ func (k *quantizer) step(to Mem, scale, sum Register) {
 	asm.VMOVSS(product, to.Offset(8))
 }
 
-// largest4 leaves the largest of 4 magnitudes, and those of other, in the first lane of top. They are compared as
-// integers, of which a NaN is the largest.
+// largest4 leaves the largest of the 4 magnitudes in top and the 4 in other in the first lane of top. It compares them
+// as integers, so that a NaN is the largest.
 func largest4(top, other Register) {
 	asm.VPMAXUD(other, top, top)
 	asm.VPSHUFD(Imm(0x4e), top, other)

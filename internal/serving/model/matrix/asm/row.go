@@ -5,8 +5,8 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// dotRow multiplies one row by all outputs of a panel. It unpacks weights as unpack does, but into registers, and their
-// sums stay in registers, too. Blocks begin with their scales. Without a packing weights are bytes.
+// dotRow generates the kernel that multiplies one row by all outputs of a panel. It unpacks weights as unpack does, but
+// into registers, where it also keeps the sums. Blocks begin with their scales. Without a packing, weights are bytes.
 func dotRow(p *packing) {
 	r := newRowDot(p)
 	r.sums.load()
@@ -14,10 +14,10 @@ func dotRow(p *packing) {
 	loop("block", r.blocks, 1, func() {
 		r.sums.begin()
 		asm.MOVQ(r.w, scales)
-		r.askScales(scales)
+		r.fetchScales(scales)
 		asm.TESTQ(r.minima, r.minima)
 		asm.JEQ(LabelRef("weights"))
-		r.askScales(r.w)
+		r.fetchScales(r.w)
 		asm.Label("weights")
 		asm.Load(asm.Param("groups"), groups)
 		loop("group", groups, 1, r.group)
@@ -31,23 +31,23 @@ func dotRow(p *packing) {
 // A rowDot has the registers of dotRow.
 type rowDot struct {
 	packing              *packing
-	unpacking            *unpacking // nil: weights are bytes
+	unpacking            *unpacking // nil if weights are bytes
 	sums                 *blockSums
-	pairs                int          // of a group
-	ask                  func(at Mem) // a prefetch
+	pairs                int          // pairs of a group
+	fetch                func(at Mem) // prefetches a line
 	x, w, blocks, minima Register
 	groups, scales       Register
 }
 
-// rowVectors are the registers with the outputs of a panel.
+// rowVectors is the number of registers for the outputs of a panel.
 const rowVectors = panel / 16
 
 func newRowDot(p *packing) *rowDot {
 	name := "Int8"
-	r := &rowDot{packing: p, pairs: 2, ask: func(at Mem) { asm.PREFETCHT1(at) }} // 33 to 35 GB/s on a Zen 4, with PREFETCHT0 24 to 27
+	r := &rowDot{packing: p, pairs: 2, fetch: func(at Mem) { asm.PREFETCHT1(at) }} // 33 to 35 GB/s on a Zen 4, with PREFETCHT0 24 to 27
 	if p != nil {
 		name = p.name
-		r.pairs, r.ask = p.pairs(), func(at Mem) { asm.PREFETCHT0(at) }
+		r.pairs, r.fetch = p.pairs(), func(at Mem) { asm.PREFETCHT0(at) }
 	}
 	begin("dotRow"+name+"AVX512",
 		"func("+sumsOf+", x *int8, steps *uint64, w *byte, blocks, groups, shift, minima uintptr, table *byte)",
@@ -61,17 +61,17 @@ func newRowDot(p *packing) *rowDot {
 	return r
 }
 
-// askScales prefetches the scales, or the minima, of a later block, and moves w behind those of this one.
-func (r *rowDot) askScales(at Register) {
+// fetchScales prefetches the scales, or the minima, of a later block, and advances w past those of this block.
+func (r *rowDot) fetchScales(at Register) {
 	for line := range panel * 2 / 64 {
-		r.ask(Mem{Base: at, Disp: prefetch + line*64})
+		r.fetch(Mem{Base: at, Disp: prefetch + line*64})
 	}
 	asm.ADDQ(U32(panel*2), r.w)
 }
 
 // load loads weights, and prefetches later ones.
 func (r *rowDot) load(at int, z VecVirtual) {
-	r.ask(Mem{Base: r.w, Disp: prefetch + at})
+	r.fetch(Mem{Base: r.w, Disp: prefetch + at})
 	asm.VMOVUPS(Mem{Base: r.w, Disp: at}, z)
 }
 

@@ -6,8 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-// shorten rounds values to BF16, with the operations of package matrix's short: as f32, or in pairs. It takes
-// less than 1 % of the time of a prompt, so AVX2 is enough.
+// shorten generates the kernel that rounds values to BF16, with the operations of package matrix's short, and writes
+// them as f32 or in pairs. It takes less than 1 % of the time of a prompt, so AVX2 is enough.
 func shorten(name string, paired bool) {
 	what := "as f32"
 	if paired {

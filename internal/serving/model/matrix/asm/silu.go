@@ -7,10 +7,9 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// An exponential computes exp(x) as 2^n × p(r) with n = round(x/ln 2) and r = x − n
-// ln 2, p the Taylor polynomial of degree 7, whose error for |r| ≤ ln 2/2 is below
-// the rounding of f32. ln 2 is subtracted in two parts, the first of them with few
-// bits.
+// An exponential computes exp(x) as 2^n × p(r), with n = round(x/ln 2) and r = x − n ln 2. p is the Taylor polynomial
+// of degree 7, whose error for |r| ≤ ln 2/2 is below the rounding of f32. ln 2 is subtracted in two parts, the first of
+// which has few bits.
 type exponential struct {
 	log2e, high, low VecVirtual
 	coefficients     [8]VecVirtual
@@ -28,8 +27,8 @@ func newExponential() *exponential {
 	return e
 }
 
-// of returns exp(x) and destroys x.
-func (e *exponential) of(x VecVirtual) VecVirtual {
+// exp returns exp(x) and changes x.
+func (e *exponential) exp(x VecVirtual) VecVirtual {
 	q, p := asm.ZMM(), asm.ZMM()
 	asm.VMULPS(e.log2e, x, q)
 	asm.VRNDSCALEPS(Imm(0), q, q)
@@ -43,8 +42,8 @@ func (e *exponential) of(x VecVirtual) VecVirtual {
 	return p
 }
 
-// exp512 computes exp((x − top) × scale), sixteen at a time. What is below −1,000
-// counts as that, which is 0, so that −∞ gives no NaN.
+// exp512 generates the kernel that computes exp((x − top) × scale), sixteen at a time. Arguments below −1,000 count as
+// −1,000, for which the result is 0, so that −∞ gives no NaN.
 func exp512() {
 	begin("expAVX512", "func(x *float32, n uintptr, top float32, scale float32)",
 		"replaces x by exp((x − top) × scale); n is a multiple of 16.")
@@ -52,20 +51,20 @@ func exp512() {
 	top, scale := asm.ZMM(), asm.ZMM()
 	asm.VBROADCASTSS(address("top"), top)
 	asm.VBROADCASTSS(address("scale"), scale)
-	least, e := constant(-1000), newExponential()
+	lowest, e := constant(-1000), newExponential()
 	loop("step", n, 16, func() {
 		v := asm.ZMM()
 		asm.VMOVUPS(Mem{Base: x}, v)
 		asm.VSUBPS(top, v, v)
 		asm.VMULPS(scale, v, v)
-		asm.VMAXPS(least, v, v)
-		asm.VMOVUPS(e.of(v), Mem{Base: x})
+		asm.VMAXPS(lowest, v, v)
+		asm.VMOVUPS(e.exp(v), Mem{Base: x})
 		asm.ADDQ(U32(64), x)
 	})
 	end()
 }
 
-// siluMul512 computes gate/(1+exp(-gate)) × up, sixteen at a time.
+// siluMul512 generates the kernel that computes gate/(1+exp(-gate)) × up, sixteen at a time.
 func siluMul512() {
 	begin("siluMulAVX512", "func(dst *float32, gate *float32, up *float32, n uintptr)",
 		"sets dst to silu(gate) × up; n is a multiple of 16.")
@@ -77,7 +76,7 @@ func siluMul512() {
 		asm.VMOVUPS(Mem{Base: gate}, g)
 		asm.VPXORD(x, x, x)
 		asm.VSUBPS(g, x, x) // −gate
-		p := e.of(x)
+		p := e.exp(x)
 		asm.VADDPS(one, p, p)
 		asm.VDIVPS(p, g, g)
 		asm.VMULPS(Mem{Base: up}, g, g)

@@ -5,17 +5,17 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// A packing is how weights of less than a byte are kept: a group of k has 256 bytes with the bits above the low 4, if
-// there are any, and then the low 4 bits in pairs of 4 k, 256 bytes each.
+// A packing is the layout of weights of less than a byte. A group of k has 256 bytes with the bits above the low 4, if
+// there are any, and then pairs of 4 k with the low 4 bits, 256 bytes for each pair.
 type packing struct {
 	name  string
 	high  int  // bits above the low 4
-	table bool // the integers are places in a table
+	table bool // the integers are indices of a table
 }
 
 var packings = []packing{{name: "Int4"}, {name: "Int5", high: 1}, {name: "Int6", high: 2}, {name: "Table4", table: true}}
 
-// pairs is the number of pairs of a group.
+// pairs returns the number of pairs of a group.
 func (p packing) pairs() int {
 	if p.high == 1 {
 		return 4
@@ -23,7 +23,7 @@ func (p packing) pairs() int {
 	return 2
 }
 
-// first is where the pairs of a group begin.
+// first returns the offset of the pairs in a group.
 func (p packing) first() int { return min(p.high, 1) * quads }
 
 // unpack generates the kernel that expands weights to bytes. In a pair, the low half of a byte is a weight of the first
@@ -67,7 +67,7 @@ func unpack(width width, p packing) {
 	end()
 }
 
-// An unpacking has what unpack keeps in registers.
+// An unpacking holds constants in registers.
 type unpacking struct {
 	packing
 	width
@@ -90,7 +90,7 @@ func newUnpacking(p packing, width width) *unpacking {
 	return u
 }
 
-// number makes weights of the low 4 bits of the bytes of z. high has the bits above.
+// number replaces the low 4 bits of the bytes of z by weights. high has the bits above.
 func (u *unpacking) number(z, high VecVirtual, quad int) {
 	wide := u.bytes == 64
 	and := func(mask, z VecVirtual) {
@@ -108,11 +108,11 @@ func (u *unpacking) number(z, high VecVirtual, quad int) {
 		return
 	}
 	bits := u.reg()
-	switch left := 4 - u.packing.high*quad; {
-	case left > 0:
-		asm.VPSLLD(Imm(uint64(left)), high, bits)
-	case left < 0:
-		asm.VPSRLD(Imm(uint64(-left)), high, bits)
+	switch shift := 4 - u.packing.high*quad; {
+	case shift > 0:
+		asm.VPSLLD(Imm(uint64(shift)), high, bits)
+	case shift < 0:
+		asm.VPSRLD(Imm(uint64(-shift)), high, bits)
 	default:
 		bits = high
 	}

@@ -11,19 +11,17 @@ import (
 
 const wideProduct = "func(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)"
 
-// A wide kernel adds rows of x, of which the values of each k lie side by side, times a panel to
-// sums, which are 64 values a row. It goes over the weights once for each 16 or 32 of the 64
-// outputs, as many as leave registers for all rows: a weight is made a float once in a pass, and
-// each product takes the value of x from memory. With each k it asks for the memory at ahead,
-// which moves on by step bytes: what is read next.
+// A wide is a kernel that adds rows of x times a panel to sums, which have 64 values a row. The values of all rows for
+// one k are adjacent in x. The kernel passes over the weights once for every 16 or 32 of the 64 outputs, as many as
+// leave registers for all rows. In a pass, a weight is converted to a float once, and each product reads the value of x
+// from memory. With each k, the kernel prefetches the memory at ahead and advances ahead by step bytes.
 type wide struct {
 	rows, vectors           int
 	sums, x, w, ahead, step Register
-	at                      Register // in x
+	at                      Register // the current values of x
 	acc                     []VecVirtual
 }
 
-// newWide begins a kernel.
 func newWide(rows int, kind, signature string) *wide {
 	begin(fmt.Sprintf("wide%sAVX512x%d", kind, rows), signature,
 		fmt.Sprintf("adds %d rows of x times a panel of %s weights to sums.", rows, kind))
@@ -37,7 +35,7 @@ func newWide(rows int, kind, signature string) *wide {
 	return k
 }
 
-// passes runs body for each of the passes, with the sums in registers.
+// passes runs body for each pass, with the sums in registers.
 func (k *wide) passes(body func()) {
 	count := asm.GP64()
 	asm.MOVQ(U32(uint32(panel/16/k.vectors)), count)
@@ -59,21 +57,21 @@ func (k *wide) sum(i int) Mem {
 	return Mem{Base: k.sums, Disp: i/k.vectors*panel*4 + i%k.vectors*64}
 }
 
-// add adds weights of outputs times the values of x that are i times k further on.
+// add adds the products of a vector of weights and the values of x of the i-th next k.
 func (k *wide) add(w VecVirtual, vector, i int) {
 	for r := range k.rows {
 		asm.VFMADD231PS_BCST(Mem{Base: k.at, Disp: (i*k.rows + r) * 4}, w, k.acc[r*k.vectors+vector])
 	}
 }
 
-// next asks for memory and goes on by n times k.
+// next prefetches memory and advances by n k.
 func (k *wide) next(n int) {
 	asm.PREFETCHT0(Mem{Base: k.ahead})
 	asm.ADDQ(k.step, k.ahead)
 	asm.ADDQ(U32(uint32(n*k.rows*4)), k.at)
 }
 
-// wideHalf512 multiplies by f32, f16 or bf16 weights.
+// wideHalf512 generates the kernel that multiplies by f32, f16 or bf16 weights.
 func wideHalf512(rows int, kind string) {
 	k := newWide(rows, kind, wideProduct)
 	from, n := asm.GP64(), asm.GP64()
@@ -93,12 +91,12 @@ func wideHalf512(rows int, kind string) {
 	})
 }
 
-// wideBlocks512 multiplies by blocks of integers.
+// wideBlocks512 generates the kernel that multiplies by blocks of integers.
 func wideBlocks512(rows int, kind kind) {
 	k := newWide(rows, kind.name, "func(sums *float32, x *float32, w *byte, ahead, step, blocks, block uintptr"+
 		kind.table()+")")
 	block := newBlock(avx512, kind, k.vectors)
-	// In each pass the scales lie further on by their size, and the integers by 16 bytes for each vector.
+	// With each pass, the scales advance by their size, and the integers by 16 bytes for each vector.
 	head, values, diff := asm.GP64(), asm.GP64(), asm.GP64()
 	asm.MOVQ(k.w, head)
 	asm.LEAQ(Mem{Base: k.w, Disp: kind.head()}, values)
@@ -127,7 +125,7 @@ func wideBlocks512(rows int, kind kind) {
 	})
 }
 
-// gather4 puts the values of four rows side by side: those of k at dst + k × stride.
+// gather4 generates the kernel that interleaves the values of four rows: those of k are at dst + k × stride.
 func gather4() {
 	begin("gather4AVX512", "func(dst *float32, stride uintptr, a, b, c, d *float32, n uintptr)",
 		"puts n values of 4 rows side by side, stride bytes from one k to the next; n is a multiple of 16.")
