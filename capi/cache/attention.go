@@ -144,7 +144,7 @@ func tensorOf(s *spans, what string, p *C.llm_tensor, width int) (t attention.Te
 		return t, 0, fail(C.LLM_CACHE_E_RANGE, "the dtype of %s is %d; it must be LLM_F32 (0), LLM_F16 (1) or LLM_BF16 (2)", what, p.dtype)
 	case p.reserved != 0:
 		return t, 0, fail(C.LLM_CACHE_E_RANGE, "reserved of %s is %d: want 0", what, p.reserved)
-	case p.rows < 0 || p.rows > mostEntries || p.stride < 0 || p.stride > mostEntries || p.rows > 0 && p.stride > (1<<50)/p.rows:
+	case p.rows < 0 || p.rows > maxEntries || p.stride < 0 || p.stride > maxEntries || p.rows > 0 && p.stride > (1<<50)/p.rows:
 		return t, 0, fail(C.LLM_CACHE_E_RANGE, "%s has %d rows, %d elements apart", what, p.rows, p.stride)
 	case p.rows == 0:
 		return t, 0, nil

@@ -24,12 +24,12 @@ type computer struct {
 	pool   *parallel.Pool
 }
 
-const mostThreads = 256
+const maxThreads = 256
 
 // computers are by number of threads. Calls that ask for the same number use the same one, in turn.
 var computers struct {
 	sync.Mutex
-	of [mostThreads + 1]*computer
+	byThreads [maxThreads + 1]*computer
 }
 
 // compute runs f on the computer with that many threads. It recovers from a panic; the next call
@@ -61,7 +61,7 @@ func (c *computer) run(threads int, f func(c *computer) error) (err error) {
 // close ends the threads of c, so that no call uses it any more.
 func (c *computer) close(threads int) {
 	computers.Lock()
-	computers.of[threads] = nil
+	computers.byThreads[threads] = nil
 	computers.Unlock()
 	c.closed = true
 	c.pool.Close()
@@ -95,14 +95,14 @@ func lockComputer(threads int) (*computer, error) {
 func computerOf(threads int) (*computer, error) {
 	computers.Lock()
 	defer computers.Unlock()
-	if computers.of[threads] == nil {
+	if computers.byThreads[threads] == nil {
 		made, err := newComputer(threads)
 		if err != nil {
 			return nil, err
 		}
-		computers.of[threads] = made
+		computers.byThreads[threads] = made
 	}
-	return computers.of[threads], nil
+	return computers.byThreads[threads], nil
 }
 
 func newComputer(threads int) (*computer, error) {
@@ -115,11 +115,11 @@ func newComputer(threads int) (*computer, error) {
 
 // threadCount is how many threads C asks for: 0 means one for each processor.
 func threadCount(threads C.int32_t) (int, error) {
-	if threads < 0 || threads > mostThreads {
-		return 0, fail(C.LLM_CACHE_E_RANGE, "%d threads: want 0 to %d", threads, mostThreads)
+	if threads < 0 || threads > maxThreads {
+		return 0, fail(C.LLM_CACHE_E_RANGE, "%d threads: want 0 to %d", threads, maxThreads)
 	}
 	if threads == 0 {
-		return min(runtime.NumCPU(), mostThreads), nil
+		return min(runtime.NumCPU(), maxThreads), nil
 	}
 	return int(threads), nil
 }

@@ -86,8 +86,8 @@ func (c *cache) putEvents(o *outputs, t *C.llm_cache_events) {
 		h += len(c.events.Hashes(e))
 		n += len(c.events.Tokens(e))
 	}
-	hashes := room[blockhash.Hash](o, "hashes", &t.hashes.at, h)
-	tokens := room[int32](o, "tokens", &t.tokens.at, n)
+	hashes := reserve[blockhash.Hash](o, "hashes", &t.hashes.at, h)
+	tokens := reserve[int32](o, "tokens", &t.tokens.at, n)
 	h, n = 0, 0
 	put(o, "events.events", &t.events.at, c.events.List, func(e *pool.Event) C.llm_cache_event {
 		h += copy(hashes[h:], c.events.Hashes(e))

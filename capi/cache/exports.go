@@ -292,22 +292,22 @@ func llm_cache_statistics(h C.llm_cache, stats *C.llm_cache_stats) C.int {
 		if err != nil {
 			return err
 		}
-		var ours C.llm_cache_stats
+		var out C.llm_cache_stats
 		load, taken, counters := c.s.Monitor.Load(), c.s.Monitor.TakeStats(), c.s.Monitor.TakeCounters()
-		ours.size = C.uint32_t(n)
-		ours.reset = flag(taken.Reset)
-		ours.running, ours.waiting = C.int64_t(load.Running), C.int64_t(load.Waiting)
-		ours.free_blocks, ours.blocks = C.int64_t(load.FreeBlocks), C.int64_t(load.Blocks)
-		ours.requests, ours.queries, ours.hits = C.int64_t(taken.Requests), C.int64_t(taken.Queries), C.int64_t(taken.Hits)
-		ours.resumed, ours.resumed_queries, ours.resumed_hits =
+		out.size = C.uint32_t(n)
+		out.reset = flag(taken.Reset)
+		out.running, out.waiting = C.int64_t(load.Running), C.int64_t(load.Waiting)
+		out.free_blocks, out.blocks = C.int64_t(load.FreeBlocks), C.int64_t(load.Blocks)
+		out.requests, out.queries, out.hits = C.int64_t(taken.Requests), C.int64_t(taken.Queries), C.int64_t(taken.Hits)
+		out.resumed, out.resumed_queries, out.resumed_hits =
 			C.int64_t(taken.Preempted), C.int64_t(taken.PreemptedQueries), C.int64_t(taken.Rehits)
-		ours.in_flight, ours.preemptions = C.int64_t(load.InFlight), C.int64_t(counters.Preemptions)
-		ours.sampled, ours.drafts, ours.drafts_accepted = C.int64_t(counters.Tokens), C.int64_t(counters.Drafts), C.int64_t(counters.DraftsAccepted)
-		ours.admitted, ours.queue_ns = C.int64_t(counters.Admitted), C.int64_t(counters.QueueTime)
-		externalStats(&ours, &load, &counters)
-		ours.encoder_taken, ours.encoder_referenced = C.int64_t(load.Encoder.Taken), C.int64_t(load.Encoder.Referenced)
+		out.in_flight, out.preemptions = C.int64_t(load.InFlight), C.int64_t(counters.Preemptions)
+		out.sampled, out.drafts, out.drafts_accepted = C.int64_t(counters.Tokens), C.int64_t(counters.Drafts), C.int64_t(counters.DraftsAccepted)
+		out.admitted, out.queue_ns = C.int64_t(counters.Admitted), C.int64_t(counters.QueueTime)
+		externalStats(&out, &load, &counters)
+		out.encoder_taken, out.encoder_referenced = C.int64_t(load.Encoder.Taken), C.int64_t(load.Encoder.Referenced)
 		to := unsafe.Slice((*byte)(unsafe.Pointer(stats)), n)
-		from := unsafe.Slice((*byte)(unsafe.Pointer(&ours)), C.sizeof_llm_cache_stats)
+		from := unsafe.Slice((*byte)(unsafe.Pointer(&out)), C.sizeof_llm_cache_stats)
 		clear(to[copy(to, from):])
 		return nil
 	})

@@ -97,7 +97,7 @@ func (k *store) copy(copies []C.llm_cache_copy) error {
 // rowsOf keeps the rows of a step, which must have all of its tokens.
 func (k *store) rowsOf(rows []C.llm_cache_row, tokens int) error {
 	k.rows = k.rows[:0]
-	left := tokens
+	remaining := tokens
 	for _, r := range rows {
 		if r.kind < C.LLM_CACHE_ROW_RUNNING || r.kind > C.LLM_CACHE_ROW_RESUMED {
 			return fail(C.LLM_CACHE_E_RANGE, "the row of request %#x has the kind %d, which is none", uint64(r.id), r.kind)
@@ -105,10 +105,10 @@ func (k *store) rowsOf(rows []C.llm_cache_row, tokens int) error {
 		k.rows = append(k.rows, kvstore.Row{
 			ID: uint64(r.id), Fresh: r.kind != C.LLM_CACHE_ROW_RUNNING, Computed: int(r.computed), Tokens: int(r.tokens),
 		})
-		left -= int(r.tokens)
+		remaining -= int(r.tokens)
 	}
-	if left != 0 {
-		return fail(C.LLM_CACHE_E_RANGE, "the rows have %d tokens, the step %d", tokens-left, tokens)
+	if remaining != 0 {
+		return fail(C.LLM_CACHE_E_RANGE, "the rows have %d tokens, the step %d", tokens-remaining, tokens)
 	}
 	return nil
 }

@@ -13,9 +13,9 @@ import (
 // The memory of a call: every pointer of C is checked before it is used.
 
 const (
-	fewSpans    = 20      // of most calls, a step among them; they need no allocation
-	mostEntries = 1 << 40 // of an array: no process has more memory
-	mostStruct  = 4096    // bytes of a struct of any version
+	fewSpans   = 20      // of most calls, a step among them; they need no allocation
+	maxEntries = 1 << 40 // of an array: no process has more memory
+	maxStruct  = 4096    // bytes of a struct of any version
 )
 
 // A span is memory from one address to another, and its name in errors.
@@ -55,7 +55,7 @@ func (s *spans) note(what string, p unsafe.Pointer, n int64, size, align uintptr
 		return
 	}
 	switch {
-	case n < 0 || n > mostEntries:
+	case n < 0 || n > maxEntries:
 		s.err = fail(C.LLM_CACHE_E_RANGE, "%s has %d entries", what, n)
 	case p == nil:
 		s.err = fail(C.LLM_CACHE_E_NULL, "%s is NULL", what)
@@ -129,8 +129,8 @@ func size[T any](s *spans, name string, p *T, least uintptr) (uintptr, error) {
 		return 0, s.err
 	}
 	n := uintptr(*(*uint32)(unsafe.Pointer(p)))
-	if n < least || n > mostStruct {
-		return 0, fail(C.LLM_CACHE_E_SIZE, "%s says it has %d bytes: want %d to %d", name, n, least, mostStruct)
+	if n < least || n > maxStruct {
+		return 0, fail(C.LLM_CACHE_E_SIZE, "%s says it has %d bytes: want %d to %d", name, n, least, maxStruct)
 	}
 	if n < unsafe.Sizeof(*p) { // of an older header
 		if what, inside := insideField(reflect.TypeFor[T](), n); inside {
@@ -144,14 +144,14 @@ func size[T any](s *spans, name string, p *T, least uintptr) (uintptr, error) {
 
 // sized copies into ours the fields that both the caller and this library know. The other
 // fields of ours stay 0. It fails if a field that only the caller knows is not 0.
-func sized[T any](s *spans, what string, p *T, least uintptr, ours *T) error {
+func sized[T any](s *spans, what string, p *T, least uintptr, out *T) error {
 	n, err := size(s, what, p, least)
 	if err != nil {
 		return err
 	}
 	theirs := unsafe.Slice((*byte)(unsafe.Pointer(p)), n)
 	known := min(n, unsafe.Sizeof(*p))
-	copy(unsafe.Slice((*byte)(unsafe.Pointer(ours)), known), theirs)
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(out)), known), theirs)
 	for i, b := range theirs[known:] {
 		if b != 0 {
 			return fail(C.LLM_CACHE_E_SIZE, "%s asks at byte %d for what this library does not know", what, int(known)+i)
@@ -208,11 +208,11 @@ const (
 )
 
 // filled does what sized does, for a struct that the call also writes.
-func filled[T any](o *outputs, what string, p *T, least uintptr, ours *T) error {
-	at := o.n
-	err := sized(&o.spans, what, p, least, ours)
+func filled[T any](o *outputs, what string, p *T, least uintptr, out *T) error {
+	i := o.n
+	err := sized(&o.spans, what, p, least, out)
 	if err == nil {
-		o.at(at).written, o.end = true, o.at(at).to
+		o.at(i).written, o.end = true, o.at(i).to
 	}
 	return err
 }
@@ -233,9 +233,9 @@ func (o *outputs) fill(put func()) error {
 	return nil
 }
 
-// room lists one of C's arrays, {T *at; int64_t cap, len;}, which needs n entries. It returns the entries
+// reserve lists one of C's arrays, {T *at; int64_t cap, len;}, which needs n entries. It returns the entries
 // if they are to be written now, and else none.
-func room[T, E any](o *outputs, name string, at **E, n int) []T {
+func reserve[T, E any](o *outputs, name string, at **E, n int) []T {
 	a := (*struct {
 		at       *T
 		cap, len C.int64_t
@@ -259,12 +259,12 @@ func room[T, E any](o *outputs, name string, at **E, n int) []T {
 
 // give lists an array that gets the entries of list.
 func give[T, E any](o *outputs, name string, at **E, list []T) {
-	copy(room[T](o, name, at, len(list)), list)
+	copy(reserve[T](o, name, at, len(list)), list)
 }
 
 // put lists an array that gets the entries of list, converted.
 func put[From, To any](o *outputs, name string, at **To, list []From, convert func(*From) To) {
-	to := room[To](o, name, at, len(list))
+	to := reserve[To](o, name, at, len(list))
 	for i := range to {
 		to[i] = convert(&list[i])
 	}

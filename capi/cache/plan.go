@@ -39,13 +39,13 @@ func llm_cache_plan_workers(layers *C.llm_cache_layer_in, n C.int64_t, workers *
 	return status(guarded(func() error { return planWorkers(layers, n, workers, most, blocks, plans) }))
 }
 
-func planWorkers(layers *C.llm_cache_layer_in, n C.int64_t, workers *C.llm_cache_worker_in, most C.int64_t, blocks C.int32_t, plans *C.llm_cache_plan_in) error {
-	if most < 1 || most > C.LLM_CACHE_MAX_WORKERS {
-		return fail(C.LLM_CACHE_E_RANGE, "%d workers: want 1 to %d", most, C.LLM_CACHE_MAX_WORKERS)
+func planWorkers(layers *C.llm_cache_layer_in, n C.int64_t, workers *C.llm_cache_worker_in, count C.int64_t, blocks C.int32_t, plans *C.llm_cache_plan_in) error {
+	if count < 1 || count > C.LLM_CACHE_MAX_WORKERS {
+		return fail(C.LLM_CACHE_E_RANGE, "%d workers: want 1 to %d", count, C.LLM_CACHE_MAX_WORKERS)
 	}
 	p := planner{blocks: blocks}
-	given := slice(&p.spans, "workers", workers, most)
-	for _, t := range slice(&p.spans, "plans", (**C.llm_cache_plan)(unsafe.Pointer(plans)), most) {
+	given := slice(&p.spans, "workers", workers, count)
+	for _, t := range slice(&p.spans, "plans", (**C.llm_cache_plan)(unsafe.Pointer(plans)), count) {
 		p.plans = append(p.plans, plan{to: t})
 	}
 	if p.err != nil {
@@ -163,24 +163,24 @@ func (p *planner) checkLongest() error {
 	var small error
 	for i := range p.plans {
 		t := &p.plans[i]
-		most, inFlight := int(t.in.max_model_len), int(t.in.max_in_flight_tokens)
+		maxModelLen, inFlight := int(t.in.max_model_len), int(t.in.max_in_flight_tokens)
 		switch {
 		case t.in.size < C.LLM_PLAN_PACKED:
 			continue
-		case most < 0 || most > C.LLM_CACHE_MAX_MODEL_LEN || inFlight < 0 || inFlight > 1<<30:
+		case maxModelLen < 0 || maxModelLen > C.LLM_CACHE_MAX_MODEL_LEN || inFlight < 0 || inFlight > 1<<30:
 			return fail(C.LLM_CACHE_E_RANGE, "max_model_len is %d and max_in_flight_tokens %d: want 0 to %d and 0 to %d",
-				most, inFlight, C.LLM_CACHE_MAX_MODEL_LEN, 1<<30)
-		case most == 0:
+				maxModelLen, inFlight, C.LLM_CACHE_MAX_MODEL_LEN, 1<<30)
+		case maxModelLen == 0:
 			continue
 		case inFlight == 0:
-			inFlight = most
+			inFlight = maxModelLen
 		}
 		var err error
-		if t.longest, err = t.made.LongestModelLen(most, inFlight, max(int(t.in.max_concurrent_batches), 1)); err != nil {
+		if t.longest, err = t.made.LongestModelLen(maxModelLen, inFlight, max(int(t.in.max_concurrent_batches), 1)); err != nil {
 			return err
 		}
-		t.requestBytes = t.made.BytesFor(most, inFlight)
-		if err := t.made.CheckModelLen(most, inFlight, t.longest); err != nil && small == nil {
+		t.requestBytes = t.made.BytesFor(maxModelLen, inFlight)
+		if err := t.made.CheckModelLen(maxModelLen, inFlight, t.longest); err != nil && small == nil {
 			small = fail(C.LLM_CACHE_E_MEMORY, "plan %d: %v", i, err)
 		}
 	}
@@ -247,7 +247,7 @@ func (p *planner) put() {
 
 // layersOf keeps numbers so small that no product of them overflows.
 func layersOf(given []C.llm_cache_layer_in) ([]memplan.Layer, error) {
-	const most, bytes, state = 1 << 14, 16, 1 << 44
+	const maxNumber, maxElement, maxState = 1 << 14, 16, 1 << 44
 	var list []memplan.Layer
 	for i := range given {
 		l := &given[i]
@@ -258,11 +258,11 @@ func layersOf(given []C.llm_cache_layer_in) ([]memplan.Layer, error) {
 			return nil, fail(C.LLM_CACHE_E_RANGE, "layer %d has the kind %d: want 0 to %d", i, l.kind, C.LLM_CACHE_MAMBA)
 		case l.block_size < 1 || l.block_size > C.LLM_CACHE_MAX_BLOCK_SIZE:
 			return nil, fail(C.LLM_CACHE_E_RANGE, "layer %d has blocks of %d tokens: want 1 to %d", i, l.block_size, C.LLM_CACHE_MAX_BLOCK_SIZE)
-		case l.kv_heads < 0 || l.kv_heads > most || l.head_size < 0 || l.head_size > most || l.element_bytes < 0 || l.element_bytes > bytes:
+		case l.kv_heads < 0 || l.kv_heads > maxNumber || l.head_size < 0 || l.head_size > maxNumber || l.element_bytes < 0 || l.element_bytes > maxElement:
 			return nil, fail(C.LLM_CACHE_E_RANGE, "layer %d has %d heads of %d numbers of %d bytes: want at most %d, %d and %d",
-				i, l.kv_heads, l.head_size, l.element_bytes, most, most, bytes)
-		case l.state_bytes < 0 || l.state_bytes > state:
-			return nil, fail(C.LLM_CACHE_E_RANGE, "layer %d has states of %d bytes: want at most %d", i, l.state_bytes, state)
+				i, l.kv_heads, l.head_size, l.element_bytes, maxNumber, maxNumber, maxElement)
+		case l.state_bytes < 0 || l.state_bytes > maxState:
+			return nil, fail(C.LLM_CACHE_E_RANGE, "layer %d has states of %d bytes: want at most %d", i, l.state_bytes, maxState)
 		case l.num_speculative_blocks > C.LLM_CACHE_MAX_BLOCK_SIZE:
 			return nil, fail(C.LLM_CACHE_E_RANGE, "layer %d has %d speculative blocks: want at most %d", i, l.num_speculative_blocks, C.LLM_CACHE_MAX_BLOCK_SIZE)
 		case l.flags&C.LLM_CACHE_LAYER_PAGE != 0 && l.state_bytes == 0:

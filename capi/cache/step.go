@@ -59,7 +59,7 @@ func (c *cache) putStep(o *outputs, t *C.llm_cache_step, size C.uint32_t) {
 	give(o, "blocks", &t.blocks.at, s.Blocks)
 	give(o, "block_starts", &t.block_starts.at, s.BlockStarts)
 	give(o, "block_ends", &t.block_ends.at, s.BlockEnds)
-	slots := room[int64](o, "slots", &t.slots.at, s.NumScheduledTokens*c.groups)
+	slots := reserve[int64](o, "slots", &t.slots.at, s.NumScheduledTokens*c.groups)
 	for g := range s.Slots {
 		slots = slots[copy(slots, s.Slots[g]):]
 	}
@@ -162,15 +162,15 @@ func (c *cache) putOutcome(o *outputs, t *C.llm_cache_outcome) {
 }
 
 func (c *cache) update(counts, tokens []int32, t *C.llm_cache_outcome) error {
-	switch most := C.int64_t(len(counts)); {
+	switch rows := C.int64_t(len(counts)); {
 	case len(c.rows) == 0:
 		return fail(C.LLM_CACHE_E_ORDER, "no step is in flight")
 	case c.kept && len(c.rows) == 1 && len(c.step.Rows) > 0:
 		return fail(C.LLM_CACHE_E_ORDER, "the step has not been handed out: call llm_cache_schedule with larger arrays")
 	case len(counts) != c.rows[0]:
 		return fail(C.LLM_CACHE_E_RANGE, "counts for %d rows, the oldest step in flight has %d", len(counts), c.rows[0])
-	case t.kept.cap < most || t.done.cap < most:
-		t.kept.len, t.done.len = most, most
+	case t.kept.cap < rows || t.done.cap < rows:
+		t.kept.len, t.done.len = rows, rows
 		return errSmall
 	}
 	if err := c.s.Update(counts, tokens, &c.out); err != nil {

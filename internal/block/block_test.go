@@ -157,8 +157,8 @@ func TestConservedFindsEveryWrongCount(t *testing.T) {
 		{"a count above its entries", "block 0 has the count 2, but 1 table", Conserved([]int32{2, 0}, 1, entries(0))},
 		{"a count below its entries", "block 1 has the count 0, but 1 table", Conserved([]int32{1, 0}, 1, entries(0, 1))},
 		{"a block outside the pool", "a table names block 2 of a pool of 2", Conserved([]int32{1, 0}, 1, entries(0, 2))},
-		{"too many free blocks", "2 blocks are said to be free, 1 are", Conserved([]int32{1, 0}, 2, entries(0))},
-		{"a negative number of free blocks", "-1 blocks are said to be free, 0 are,", Conserved(nil, -1, entries())},
+		{"too many free blocks", "the free count is 2, but 1 of 2 blocks are free", Conserved([]int32{1, 0}, 2, entries(0))},
+		{"a negative number of free blocks", "the free count is -1, but 0 of 0 blocks are free", Conserved(nil, -1, entries())},
 	} {
 		require.ErrorIs(t, tc.err, ErrNotConserved, tc.name)
 		require.ErrorContains(t, tc.err, tc.wantErr, tc.name)

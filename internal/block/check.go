@@ -9,17 +9,17 @@ import (
 // ErrNotConserved is wrapped by every finding of Conserved.
 var ErrNotConserved = errors.New("blocks not conserved")
 
-// A violation is spelled with strconv, because this package is linked into the
-// C library and fmt would double that.
+// A violation is formatted with strconv, because this package is linked into the
+// C library and fmt would double the library's size.
 type violation string
 
 func (v violation) Error() string { return ErrNotConserved.Error() + ": " + string(v) }
 func (v violation) Unwrap() error { return ErrNotConserved }
 
-// Conserved checks the law that holds between any two operations: each count
-// equals the number of table entries that name the block, and free of the
-// blocks have the count 0. entries yields every mapped entry of every table.
-// The error names the first block, or the count, that breaks it.
+// Conserved checks that each count equals the number of table entries that name the
+// block, and that free is the number of blocks with the count 0. entries yields every
+// mapped entry of every table. The error names the first block that breaks the law, or
+// the wrong number of free blocks.
 func Conserved(counts []int32, free int, entries iter.Seq[int32]) error {
 	named := make([]int32, len(counts))
 	for id := range entries {
@@ -40,8 +40,8 @@ func Conserved(counts []int32, free int, entries iter.Seq[int32]) error {
 		}
 	}
 	if free != unused {
-		return violation(strconv.Itoa(free) + " blocks are said to be free, " + strconv.Itoa(unused) +
-			" are, of " + strconv.Itoa(len(counts)))
+		return violation("the free count is " + strconv.Itoa(free) + ", but " + strconv.Itoa(unused) +
+			" of " + strconv.Itoa(len(counts)) + " blocks are free")
 	}
 	return nil
 }

@@ -1,15 +1,14 @@
 package block
 
-// FirstFit hands out free blocks in ascending order of id, which is what the
-// handout's loop from 0 to total-1 finds when it is run again for each block.
-// It reads the counts themselves, each at most once: a caller that gives the
-// blocks it got a count leaves the counts before the cursor free of zeros.
+// FirstFit returns free blocks in ascending order of id: the same blocks as the
+// handout's loop from 0 to total-1, run again for each block. It reads each count
+// at most once. The caller must set the counts of the blocks that it takes.
 type FirstFit struct {
 	counts []int32
 	next   int
 }
 
-// FirstFitOver starts at block 0 of counts.
+// FirstFitOver returns a FirstFit that starts at block 0.
 func FirstFitOver(counts []int32) FirstFit { return FirstFit{counts: counts} }
 
 // Next returns the next free block, or None when there is none left.
@@ -29,8 +28,8 @@ func (f *FirstFit) Next() int32 {
 	return int32(i)
 }
 
-// Fill puts the next len(out) free blocks into out and returns how many there
-// were.
+// Fill puts the next free blocks into out and returns their number, which is below
+// len(out) if too few are free.
 func (f *FirstFit) Fill(out []int32) int {
 	for n := range out {
 		id := f.Next()

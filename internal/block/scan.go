@@ -3,8 +3,8 @@ package block
 import "unsafe"
 
 // firstZeroPortable returns the index of the first 0 in counts, or len(counts).
-// It loads two counts at a time, which is what a compiler does not do by itself
-// to a loop with an early exit.
+// It loads two counts at a time: the compiler does not vectorize a loop with an
+// early exit.
 func firstZeroPortable(counts []int32) int {
 	n := len(counts)
 	if n == 0 {

@@ -1,9 +1,9 @@
 package block
 
-// lane is how many counts one round of a wide scan looks at.
+// lane is the number of counts that one iteration of a wide scan reads.
 const lane = 64
 
-// width is the widest scan that processor and kernel allow.
+// width is the widest scan that the processor and the kernel support.
 var width = detectWidth()
 
 const (
@@ -13,7 +13,7 @@ const (
 )
 
 // firstZero returns the index of the first 0 in counts, or len(counts). It
-// never reads past the last count, so Memcheck has nothing to say about it.
+// never reads past the last count, so Memcheck does not report it.
 func firstZero(counts []int32) int {
 	whole := len(counts) &^ (lane - 1)
 	if whole == 0 || width == portable {
@@ -46,8 +46,8 @@ func cpuid(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)
 
 func xgetbv() (eax, edx uint32)
 
-// detectWidth asks the processor for its instructions, and whether the kernel
-// saves their registers (Intel SDM vol. 1, 14.7.1 and 15.3).
+// detectWidth asks which instructions the processor has, and whether the kernel
+// saves the registers that they use (Intel SDM vol. 1, 14.7.1 and 15.3).
 func detectWidth() int {
 	const (
 		osxsave, avx  = 1 << 27, 1 << 28

@@ -3,7 +3,7 @@ package block
 // None is the table entry of a logical block that has no physical block.
 const None int32 = -1
 
-// A Need is what it takes before a record may be written through a table entry.
+// A Need is what a table entry needs before a record can be written through it.
 type Need uint8
 
 const (
@@ -28,14 +28,12 @@ func NeedOf(counts []int32, entry int32) Need {
 	return Outside
 }
 
-// Shared reports whether a block that count table entries name must be copied
-// before a write.
+// Shared reports whether a block with this count must be copied before a write.
 func Shared(count int32) bool { return count > 1 }
 
-// Assign points slot, whose entry needs Map or Copy, at the free block fresh,
-// and returns what it named before. The caller copies the bytes if that is a
-// block. The old block keeps at least one reference, so it never becomes free
-// here.
+// Assign sets slot, whose entry needs Map or Copy, to the free block fresh and
+// returns the old entry. If that is a block, the caller must copy its bytes; it
+// keeps at least one reference, so it does not become free.
 func Assign(counts []int32, slot *int32, fresh int32) (old int32) {
 	old = *slot
 	if old != None {
@@ -55,8 +53,8 @@ func Revoke(counts []int32, slot *int32, old int32) {
 	*slot = old
 }
 
-// Release takes one reference from the block that entry names and reports
-// whether that made it free. An entry that names no block is skipped.
+// Release drops one reference to the block that entry names and reports whether
+// the block became free. It ignores an entry that names no block.
 func Release(counts []int32, entry int32) (freed bool) {
 	if uint(entry) >= uint(len(counts)) {
 		return false
@@ -65,8 +63,8 @@ func Release(counts []int32, entry int32) (freed bool) {
 	return counts[entry] == 0
 }
 
-// Share adds a reference to every block that entries name. If one of them is
-// outside the pool it changes nothing and returns false.
+// Share adds a reference to every block that entries name. If an entry is outside
+// the pool, Share changes nothing and returns false.
 func Share(counts []int32, entries []int32) bool {
 	for i, entry := range entries {
 		if uint(entry) < uint(len(counts)) {

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// Replace writes a file as a whole: all of it or, if the machine stops, nothing. What a link
-// points to is replaced, and a device or a pipe is written to.
+// Replace replaces a file atomically: if the machine stops, the file has either the old or the new
+// contents. Replace follows links, and writes directly to a device or a pipe.
 func Replace(path string, text []byte) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
@@ -42,7 +42,7 @@ func writeTo(path string, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// named returns an error of a temporary file in the name of what it was to become.
+// named replaces the temporary file's path in an error with path.
 func named(path string, err error) error {
 	var inner *os.PathError
 	var link *os.LinkError
@@ -55,8 +55,8 @@ func named(path string, err error) error {
 	return err
 }
 
-// CheckFolder returns an error if files cannot be written to a folder that exists or can be made. It
-// leaves nothing behind.
+// CheckFolder returns an error if files cannot be written to a folder. It creates the folder if
+// necessary, and removes what it has created.
 func CheckFolder(dir string) error {
 	_, before := os.Stat(dir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -75,8 +75,7 @@ func CheckFolder(dir string) error {
 	return nil
 }
 
-// Program returns the SHA-256 of this program: what another build did need not be
-// what this one does.
+// Program returns the SHA-256 of this program's executable file, which identifies the build.
 func Program() ([]byte, error) {
 	path, err := os.Executable()
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// A Shard is the part of all jobs that one machine of several does.
+// A Shard is the part of all jobs that one of several machines runs.
 type Shard struct{ Index, Of int }
 
-// ErrShard is wrapped by what ParseShard finds wrong.
+// ErrShard is wrapped by ParseShard's errors.
 var ErrShard = errors.New("not a shard")
 
-// ParseShard reads "i/n", i from 1 to n.
+// ParseShard parses "i/n", with i from 1 to n.
 func ParseShard(text string) (Shard, error) {
 	index, of, found := strings.Cut(text, "/")
 	i, err1 := strconv.Atoi(index)
@@ -31,8 +31,7 @@ func ParseShard(text string) (Shard, error) {
 // String returns the form that ParseShard reads: "2/3".
 func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Of) }
 
-// Part returns every n-th element, beginning with the shard's own index: shard 2/3
-// gets the 2nd, 5th, 8th.
+// Part returns every n-th element, beginning with the i-th: shard 2/3 gets the 2nd, 5th and 8th.
 func Part[T any](s Shard, all []T) []T {
 	var part []T
 	for i := s.Index - 1; i < len(all); i += s.Of {

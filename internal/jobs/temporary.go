@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// A Temporary is a folder for temporary files. It is locked as long as its process
-// lives, so that the next run finds what a killed one has left.
+// A Temporary is a folder for temporary files. It is locked while its process lives, so
+// that a later run can recognise and remove the folder of a killed process.
 type Temporary struct {
 	Path string
 	lock *os.File
 }
 
-// NewTemporary makes a folder whose name begins with prefix, and removes those of
-// that prefix that killed processes of this user have left. The prefix has to be
-// used for nothing else.
+// NewTemporary makes a folder whose name begins with prefix, and removes the folders with
+// that prefix that killed processes of this user have left. The prefix must not be used
+// for anything else.
 func NewTemporary(prefix string) (*Temporary, error) {
 	sweep(prefix)
-	// It gets its name when it is locked: one that has the name and no lock was left.
+	// The folder gets its name after it is locked, so a named folder without a lock was abandoned.
 	unlocked, err := os.MkdirTemp("", "."+prefix)
 	if err != nil {
 		return nil, err
@@ -46,11 +46,11 @@ func NewTemporary(prefix string) (*Temporary, error) {
 // Remove removes the folder with everything in it.
 func (t *Temporary) Remove() error { return errors.Join(os.RemoveAll(t.Path), t.lock.Close()) }
 
-// newest is the least age of a folder that is removed without having got its name: a
-// younger one is being made.
+// newest is the age from which a folder that is not yet named is removed. A younger one may
+// still be under construction.
 const newest = time.Minute
 
-// sweep removes the folders that no process has locked. What cannot be removed stays.
+// sweep removes the folders that no process has locked. It ignores errors.
 func sweep(prefix string) {
 	entries, _ := os.ReadDir(os.TempDir())
 	for _, e := range entries {

@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// RefuseUnknownNames makes completion and help fail for an unknown name, for which cobra prints
-// help and succeeds. Call it after SetOut: the completion command keeps the output it begins
-// with.
+// RefuseUnknownNames makes the commands completion and help fail for an unknown name; cobra's own
+// print help and succeed. Call it after SetOut, because the completion command keeps the output that
+// is set when it is created.
 func RefuseUnknownNames(c *cobra.Command) {
 	c.InitDefaultHelpCmd()
 	c.InitDefaultCompletionCmd()
@@ -29,7 +29,7 @@ func RefuseUnknownNames(c *cobra.Command) {
 	}
 }
 
-// help is cobra's help, with an error for unknown names.
+// help runs cobra's help and returns an error for unknown names.
 func help(c *cobra.Command, args []string) error {
 	root := c.Root()
 	about, rest, err := root.Find(args)

@@ -11,8 +11,8 @@ import (
 // version is set by the Makefile when it links a program.
 var version string
 
-// Program sets what the main command of every program has: --version, a suggestion for a flag
-// that does not exist, and help that fits a terminal.
+// Program gives the main command of a program --version, suggestions for misspelt flags, and help
+// that fits a terminal.
 func Program(c *cobra.Command) {
 	c.Version = Version()
 	c.SetFlagErrorFunc(SuggestFlag)
@@ -22,8 +22,8 @@ func Program(c *cobra.Command) {
 	).Replace(c.UsageTemplate()))
 }
 
-// Version returns the project's version and the commit that the program was built from. A
-// program that was not built by make has what Go's build recorded, which may be nothing.
+// Version returns the project's version and the commit that the program was built from. In a
+// program that was not built by make, it returns what Go's build recorded.
 func Version() string {
 	if version != "" {
 		return version

@@ -7,12 +7,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Removed says what takes the place of commands and flags that a program had. A flag stands behind the
-// name of its command.
+// Removed maps the names of removed commands ("command") and flags ("command --flag") to a text that says what
+// to use instead.
 type Removed map[string]string
 
-// Explain makes a program answer the names of removed commands and flags with what takes their place. It is
-// called after Program.
+// Explain makes removed commands and flags fail with an error that says what to use instead. Call it after
+// Program.
 func (r Removed) Explain(program *cobra.Command) {
 	for name, instead := range r {
 		if strings.Contains(name, " ") {

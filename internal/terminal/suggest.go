@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// SuggestFlag suggests the flag that is nearest to an unknown one. It says in plain words that a value is no number.
-// It is a command's FlagErrorFunc.
+// SuggestFlag adds the nearest flag to an error about an unknown one, and rewrites errors about values that are not
+// numbers. It is a FlagErrorFunc for a command.
 func SuggestFlag(c *cobra.Command, err error) error {
 	if text, kind, number := strings.Cut(err.Error(), ": strconv.Parse"); number {
 		switch {
@@ -34,8 +34,8 @@ func SuggestFlag(c *cobra.Command, err error) error {
 	return fmt.Errorf("%w; did you mean --%s?", err, best)
 }
 
-// Nearest returns the first of the names that differ least from name, by at most two letters, or
-// "".
+// Nearest returns the name that differs least from the given one, or "" if all differ by more than
+// two letters.
 func Nearest(name string, names []string) string {
 	best, least := "", 3
 	for _, other := range names {
@@ -46,7 +46,7 @@ func Nearest(name string, names []string) string {
 	return best
 }
 
-// distance is how many letters have to be inserted, removed or changed.
+// distance returns how many bytes must be inserted, removed or changed to turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

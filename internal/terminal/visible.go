@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// Visible writes characters that move a cursor, change colors or reorder a line, and bytes that
-// are not UTF-8, as escapes. Line ends and tabs stay.
+// Visible replaces characters that move the cursor, change colors or reorder a line, and bytes that
+// are not UTF-8, with escapes. It keeps line ends and tabs.
 func Visible(text string) string {
 	return visible(text, func(r rune) bool { return r == '\n' || r == '\t' })
 }
 
-// VisibleName is Visible for a text that has to stay on one line, such as a file's name.
+// VisibleName is like Visible, but also escapes line ends and tabs.
 func VisibleName(name string) string {
 	return visible(name, func(rune) bool { return false })
 }

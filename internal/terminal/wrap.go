@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// Columns is the width of what commands print.
+// Columns is the width of the text that commands print.
 const Columns = 100
 
-// Wrap breaks a text at its spaces, for lines that begin after indent columns. A word that is
-// too long gets a separate line.
+// Wrap breaks a text at its spaces into lines that fit behind indent columns. A word that is too long
+// gets its own line.
 func Wrap(text string, indent int) []string {
 	var all []string
 	line := ""

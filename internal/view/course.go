@@ -18,14 +18,13 @@ import (
 )
 
 const (
-	mostShown = 64  // blocks of a pool whose records are shown
-	mostLive  = 256 // sequences at a time: each frame has all of them
+	maxShown = 64  // records are shown for pools of up to this many blocks
+	maxLive  = 256 // sequences at a time; every frame lists all of them
 )
 
-// Course plays a trace (package trace) on package course. A comment behind a call, or in lines
-// above it, is shown with it; a line "# title:" names the recording. An error wraps
-// trace.ErrSyntax and names the line; writes from outside are errors too, because a map shows
-// calls only.
+// Course plays a trace (package trace) on package course. The comment after a call, and comment
+// lines above it, are shown with the call; a line "# title:" sets the recording's title. Errors in
+// the trace wrap trace.ErrSyntax and name the line. Writes from outside are errors.
 func Course(r io.Reader) (*Recording, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -46,9 +45,9 @@ func Course(r io.Reader) (*Recording, error) {
 	}}
 	for _, c := range calls {
 		p.play(c)
-		if n := len(p.last[max(0, c.Engine)].Sequences); n > mostLive {
+		if n := len(p.last[max(0, c.Engine)].Sequences); n > maxLive {
 			return nil, fmt.Errorf("%w: line %d: %d sequences at a time: a map shows at most %d", trace.ErrSyntax, c.line, n,
-				mostLive)
+				maxLive)
 		}
 	}
 	return p.recording, nil
@@ -61,7 +60,7 @@ type call struct {
 	said []string
 }
 
-// script splits a trace into calls.
+// script parses a trace into calls with their comments.
 func script(text string) (calls []call, title string, err error) {
 	ops, err := trace.Parse(text)
 	if err != nil {
@@ -75,8 +74,8 @@ func script(text string) (calls []call, title string, err error) {
 	for i, line := range strings.Split(text, "\n") {
 		code, comment, _ := strings.Cut(line, "#")
 		comment = strings.TrimSpace(comment)
-		if named, is := strings.CutPrefix(comment, "title:"); is {
-			title, comment = strings.TrimSpace(named), ""
+		if text, found := strings.CutPrefix(comment, "title:"); found {
+			title, comment = strings.TrimSpace(text), ""
 		}
 		if comment != "" {
 			said = append(said, comment)
@@ -100,7 +99,7 @@ type player struct {
 	world     *oracle.World
 	recording *Recording
 	last      [trace.Engines]Frame
-	appended  [trace.Engines]map[int]bool // places in the pool with a record of append_kv, or a copy of one
+	appended  [trace.Engines]map[int]bool // positions in the pool that append_kv wrote, or copies of them
 }
 
 func (p *player) play(c call) {
@@ -109,17 +108,17 @@ func (p *player) play(c call) {
 	f := look(p.world.Engines[engine])
 	f.Engine, f.Call, f.Refused = engine, statement(c.Op), out.Refused()
 	f.Records = records(p.world.Pools[engine], f.Blocks)
-	was := &p.last[engine]
-	f.Copies = copies(c.Op, was, &f)
+	before := &p.last[engine]
+	f.Copies = copies(c.Op, before, &f)
 	p.onlyAppended(engine, c.Op, &f)
-	share(was, &f)
-	f.Said = append([]string{outcome(c.Op, out, was, &f)}, c.said...)
+	share(before, &f)
+	f.Said = append([]string{outcome(c.Op, out, before, &f)}, c.said...)
 	p.recording.NumGPUBlocks = max(p.recording.NumGPUBlocks, f.Blocks)
 	p.recording.Frames = append(p.recording.Frames, f)
 	p.last[engine] = f
 }
 
-// unwritten replaces a record that append_kv has not written, whatever is in memory.
+// unwritten is shown in place of a record that append_kv has not written.
 const unwritten = math.MinInt32
 
 // onlyAppended hides the records that append_kv has not written.
@@ -135,8 +134,8 @@ func (p *player) onlyAppended(engine int, op trace.Op, f *Frame) {
 	}
 	if op.Kind == trace.Append && !f.Refused {
 		q := find(f, int(op.A))
-		at := q.Tokens - 1
-		known[int(q.Table[at/course.KVPerBlock])*course.KVPerBlock+at%course.KVPerBlock] = true
+		position := q.Tokens - 1
+		known[int(q.Table[position/course.KVPerBlock])*course.KVPerBlock+position%course.KVPerBlock] = true
 	}
 	for i := range f.Records {
 		if !known[i] {
@@ -145,7 +144,7 @@ func (p *player) onlyAppended(engine int, op trace.Op, f *Frame) {
 	}
 }
 
-// look reads the state of an engine.
+// look returns the state of an engine as a frame.
 func look(e *course.Engine) Frame {
 	if e == nil {
 		return Frame{}
@@ -174,9 +173,9 @@ func look(e *course.Engine) Frame {
 	return f
 }
 
-// records reads a pool, which has slack on both sides.
+// records returns the records of a pool that has slack on both sides.
 func records(pool []byte, blocks int) []int32 {
-	if blocks == 0 || blocks > mostShown {
+	if blocks == 0 || blocks > maxShown {
 		return nil
 	}
 	all := make([]int32, blocks*course.KVPerBlock)
@@ -186,11 +185,11 @@ func records(pool []byte, blocks int) []int32 {
 	return all
 }
 
-// share makes unchanged tables share memory.
-func share(was, is *Frame) {
-	for i := range is.Sequences {
-		q := &is.Sequences[i]
-		if old := find(was, q.Request); old != nil && slices.Equal(old.Table, q.Table) {
+// share reuses the memory of tables that have not changed.
+func share(before, after *Frame) {
+	for i := range after.Sequences {
+		q := &after.Sequences[i]
+		if old := find(before, q.Request); old != nil && slices.Equal(old.Table, q.Table) {
 			q.Table = old.Table
 		}
 	}
@@ -205,12 +204,12 @@ func find(f *Frame, id int) *Sequence {
 	return nil
 }
 
-// copies returns the blocks that a call has replaced by copies.
-func copies(op trace.Op, was, is *Frame) []device.Pair {
+// copies returns the block copies that a call made.
+func copies(op trace.Op, before, after *Frame) []device.Pair {
 	if op.Kind != trace.Append {
 		return nil
 	}
-	old, now := find(was, int(op.A)), find(is, int(op.A))
+	old, now := find(before, int(op.A)), find(after, int(op.A))
 	if old == nil || now == nil {
 		return nil
 	}
@@ -246,15 +245,15 @@ func statement(op trace.Op) string {
 	}
 }
 
-// outcome says in words what a call did.
-func outcome(op trace.Op, out oracle.Outcome, was, is *Frame) string {
+// outcome describes in a sentence what a call did.
+func outcome(op trace.Op, out oracle.Outcome, before, after *Frame) string {
 	if out.Err != nil {
 		return fmt.Sprintf("Refused: %s. Nothing has changed.", reason(out.Err))
 	}
-	q := find(is, int(op.A))
+	q := find(after, int(op.A))
 	switch op.Kind {
 	case trace.Init:
-		return fmt.Sprintf("The engine has %s, all free.", plural(is.Blocks, "block", "blocks"))
+		return fmt.Sprintf("The engine has %s, all free.", plural(after.Blocks, "block", "blocks"))
 	case trace.Create:
 		return fmt.Sprintf("Sequence %d has %s → %s.", op.A, plural(int(op.B), "record", "records"), blocks(q.Table))
 	case trace.Fork:
@@ -265,15 +264,15 @@ func outcome(op trace.Op, out oracle.Outcome, was, is *Frame) string {
 	case trace.Forks:
 		return fmt.Sprintf("%s of sequence %d, of %d: no block is taken.", plural(int(out.Made), "fork", "forks"), op.A, op.C)
 	case trace.Append:
-		return appended(q, was, is)
+		return appended(q, before, after)
 	case trace.Free:
-		return freed(find(was, int(op.A)), is)
+		return freed(find(before, int(op.A)), after)
 	default:
 		return "Every sequence, every table and the engine are freed. The pool stays with its owner."
 	}
 }
 
-// reason returns an error in words, including the handout's.
+// reason returns the text of an error. It adds the handout's words for a lack of blocks.
 func reason(err error) string {
 	if errors.Is(err, course.ErrNoBlocks) {
 		return err.Error() + " (out of blocks)"
@@ -285,30 +284,30 @@ func mapped(table []int32) []int32 {
 	return slices.DeleteFunc(slices.Clone(table), func(id int32) bool { return id == block.None })
 }
 
-func appended(q *Sequence, was, is *Frame) string {
-	at := q.Tokens - 1
-	logical, slot := at/course.KVPerBlock, at%course.KVPerBlock
+func appended(q *Sequence, before, after *Frame) string {
+	position := q.Tokens - 1
+	logical, slot := position/course.KVPerBlock, position%course.KVPerBlock
 	id := q.Table[logical]
-	before := block.None
-	if old := find(was, q.Request); old != nil && logical < len(old.Table) {
-		before = old.Table[logical]
+	oldID := block.None
+	if old := find(before, q.Request); old != nil && logical < len(old.Table) {
+		oldID = old.Table[logical]
 	}
 	switch {
-	case len(is.Copies) > 0:
-		return fmt.Sprintf("Sequence %d writes record %d into block %d, which is shared: copy-on-write %d → %d.", q.Request, at, before, before, id)
-	case before == block.None:
-		return fmt.Sprintf("Sequence %d writes record %d: block %d is the first free one, and now its logical block %d.", q.Request, at, id, logical)
+	case len(after.Copies) > 0:
+		return fmt.Sprintf("Sequence %d writes record %d into block %d, which is shared: copy-on-write %d → %d.", q.Request, position, oldID, oldID, id)
+	case oldID == block.None:
+		return fmt.Sprintf("Sequence %d writes record %d: block %d is the first free one, and now its logical block %d.", q.Request, position, id, logical)
 	default:
-		return fmt.Sprintf("Sequence %d writes record %d into block %d, slot %d: the block is its own.", q.Request, at, id, slot)
+		return fmt.Sprintf("Sequence %d writes record %d into block %d, slot %d: the block is its own.", q.Request, position, id, slot)
 	}
 }
 
-// freed says which blocks became free with a sequence, and which did not.
-func freed(q *Sequence, is *Frame) string {
-	left := byRequest(is.Sequences).used(false)
+// freed describes which blocks became free with a sequence, and which did not.
+func freed(q *Sequence, after *Frame) string {
+	used := byRequest(after.Sequences).used(false)
 	var free, kept []int32
 	for _, id := range mapped(q.Table) {
-		if left[id] == 0 {
+		if used[id] == 0 {
 			free = append(free, id)
 		} else {
 			kept = append(kept, id)

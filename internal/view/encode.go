@@ -8,10 +8,10 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// A packedPage is the JSON in the page: the scenes, and for each recording the names of all
-// sequences once, and each frame as its difference from the one before. A changed list is
-// spliced: how many entries stay at its beginning, how many at its end, and the entries between
-// them. script/frames.js decodes it.
+// A packedPage is the JSON in the page. A recording has the names of its sequences once, and each
+// frame as its difference from the previous one. A changed list is spliced: the number of entries
+// kept at its beginning, the number kept at its end, and the new entries between them.
+// script/frames.js decodes it.
 type packedPage struct {
 	Scenes []packedScene `json:"scenes"`
 	Live   *liveness     `json:"live,omitempty"`
@@ -37,7 +37,7 @@ type packed struct {
 	Live *liveness `json:"live,omitempty"`
 }
 
-// A delta is a frame. Absent fields are unchanged, or empty if they say what a step did.
+// A delta is a frame. An absent field has not changed or, if it describes the step, is empty.
 type delta struct {
 	Now     float64  `json:"t,omitempty"`
 	Call    string   `json:"x,omitempty"`
@@ -60,17 +60,16 @@ type delta struct {
 	Copies  []int `json:"cp,omitempty"`
 	Hits    []int `json:"h,omitempty"`
 	Counts  []int `json:"k,omitempty"` // device, block, count, device, ...
-	Records []int `json:"m,omitempty"` // place in the pool, record, place, ...
+	Records []int `json:"m,omitempty"` // position in the pool, record, position, ...
 }
 
-// An entry is a sequence that is new or has changed: its name, tokens, device, and its spliced
-// table.
+// An entry is a new or changed sequence: its name, tokens, device, and its spliced table.
 type entry []int
 
-// mostBytes is the limit for the JSON of a page.
-const mostBytes = 24 << 20
+// maxBytes is the limit for the JSON of a page.
+const maxBytes = 24 << 20
 
-// encode returns the page's JSON, in which < and > are escaped.
+// encode returns the page's JSON, with < and > escaped.
 func encode(scenes []*Scene, live *liveness) ([]byte, error) {
 	page, frames := packedPage{Live: live}, 0
 	for _, s := range scenes {
@@ -87,8 +86,8 @@ func encode(scenes []*Scene, live *liveness) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > mostBytes {
-		return nil, fmt.Errorf("%w: %d frames are %d MB, a page holds %d: record fewer", ErrRecording, frames, len(text)>>20, mostBytes>>20)
+	if len(text) > maxBytes {
+		return nil, fmt.Errorf("%w: %d frames are %d MB, a page holds %d: record fewer", ErrRecording, frames, len(text)>>20, maxBytes>>20)
 	}
 	return text, nil
 }
@@ -105,9 +104,9 @@ func pack(r *Recording) *packed {
 // A packer encodes frames one after the other.
 type packer struct {
 	packed
-	names map[[2]int]int    // indexes in Names
-	live  map[int]*Sequence // sequences of the last frame, by name
-	was   Frame             // the last frame
+	names  map[[2]int]int    // indexes in Names
+	live   map[int]*Sequence // sequences of the last frame, by name
+	before Frame             // the last frame
 }
 
 // name returns the index of a sequence's name.
@@ -123,36 +122,36 @@ func (p *packer) name(s *Sequence) int {
 }
 
 // add encodes the next frame.
-func (p *packer) add(is *Frame) {
-	d := delta{Now: is.Now, Call: is.Call, Said: is.Said, Engine: is.Engine}
-	if is.Refused {
+func (p *packer) add(after *Frame) {
+	d := delta{Now: after.Now, Call: after.Call, Said: after.Said, Engine: after.Engine}
+	if after.Refused {
 		d.Refused = 1
 	}
-	if len(p.Frames) == 0 || is.Blocks != p.was.Blocks {
-		d.Blocks = &is.Blocks
+	if len(p.Frames) == 0 || after.Blocks != p.before.Blocks {
+		d.Blocks = &after.Blocks
 	}
-	p.sequences(&d, is)
-	was := &p.was
-	d.Waiting, d.Running = splice(was.Waiting, is.Waiting), splice(was.Running, is.Running)
-	d.Swapped, d.Cached = splice(was.Swapped, is.Swapped), splice(was.Cached, is.Cached)
-	d.SwapOut, d.SwapIn, d.Copies = flat(is.SwapOut), flat(is.SwapIn), flat(is.Copies)
-	for _, id := range is.Hits {
+	p.sequences(&d, after)
+	before := &p.before
+	d.Waiting, d.Running = splice(before.Waiting, after.Waiting), splice(before.Running, after.Running)
+	d.Swapped, d.Cached = splice(before.Swapped, after.Swapped), splice(before.Cached, after.Cached)
+	d.SwapOut, d.SwapIn, d.Copies = flat(after.SwapOut), flat(after.SwapIn), flat(after.Copies)
+	for _, id := range after.Hits {
 		d.Hits = append(d.Hits, int(id))
 	}
-	for _, c := range is.Counts {
+	for _, c := range after.Counts {
 		d.Counts = append(d.Counts, deviceIndex(c.CPU), int(c.Block), int(c.Count))
 	}
-	d.Records = written(was.Records, is.Records)
+	d.Records = written(before.Records, after.Records)
 	p.Frames = append(p.Frames, d)
-	p.was = *is
+	p.before = *after
 }
 
-// sequences encodes the sequences of a frame: those with one more token, those otherwise
-// changed, and those that are gone.
-func (p *packer) sequences(d *delta, is *Frame) {
+// sequences encodes the sequences of a frame that have one more token, that changed in another
+// way, and that are gone.
+func (p *packer) sequences(d *delta, after *Frame) {
 	next := map[int]*Sequence{}
-	for j := range is.Sequences {
-		s := &is.Sequences[j]
+	for j := range after.Sequences {
+		s := &after.Sequences[j]
 		n := p.name(s)
 		next[n] = s
 		old := p.live[n]
@@ -187,14 +186,14 @@ func change(name int, old, s *Sequence) entry {
 	return e
 }
 
-// small is larger than the records that are appended, and smaller than the bytes that fill the pool.
+// small is above the records that traces append and below the numbers that fill a new pool.
 const small = 1_000_000
 
-// written lists the records that have changed; of a new pool, those that may have been appended.
-func written(was, is []int32) []int {
+// written lists the records that have changed. In a new pool, these are the small ones.
+func written(before, after []int32) []int {
 	var list []int
-	for i, n := range is {
-		if i < len(was) && len(was) == len(is) && was[i] == n || len(was) != len(is) && (n <= -small || n >= small) {
+	for i, n := range after {
+		if i < len(before) && len(before) == len(after) && before[i] == n || len(before) != len(after) && (n <= -small || n >= small) {
 			continue
 		}
 		list = append(list, i, int(n))
@@ -211,11 +210,11 @@ func deviceIndex(cpu bool) int {
 }
 
 // splice returns nil if nothing has changed.
-func splice[T int | int32](was, is []T) []int {
-	if slices.Equal(was, is) {
+func splice[T int | int32](before, after []T) []int {
+	if slices.Equal(before, after) {
 		return nil
 	}
-	front, back, between := difference(was, is)
+	front, back, between := difference(before, after)
 	list := []int{front, back}
 	for _, v := range between {
 		list = append(list, int(v))
@@ -223,16 +222,16 @@ func splice[T int | int32](was, is []T) []int {
 	return list
 }
 
-// difference returns how many entries stay at the beginning and at the end, and the entries
-// between.
-func difference[T int | int32](was, is []T) (front, back int, between []T) {
-	for front < len(was) && front < len(is) && was[front] == is[front] {
+// difference returns how many entries are kept at the beginning and at the end, and the new
+// entries between them.
+func difference[T int | int32](before, after []T) (front, back int, between []T) {
+	for front < len(before) && front < len(after) && before[front] == after[front] {
 		front++
 	}
-	for back < len(was)-front && back < len(is)-front && was[len(was)-1-back] == is[len(is)-1-back] {
+	for back < len(before)-front && back < len(after)-front && before[len(before)-1-back] == after[len(after)-1-back] {
 		back++
 	}
-	return front, back, is[front : len(is)-back]
+	return front, back, after[front : len(after)-back]
 }
 
 func flat(pairs []device.Pair) []int {

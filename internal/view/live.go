@@ -18,20 +18,20 @@ type Live struct {
 	head    Recording // has no frames
 	frames  []Frame   // the last frames
 	first   int       // number of the first frame
-	most    int
+	limit   int
 	changed chan struct{} // closed when a frame is added
 }
 
-// NewLive returns a recording that keeps at most the given number of frames, the last ones. The
-// error wraps ErrRecording.
-func NewLive(head Recording, most int) (*Live, error) {
+// NewLive returns a recording that keeps the last frames, at most limit. The error wraps
+// ErrRecording.
+func NewLive(head Recording, limit int) (*Live, error) {
 	if err := head.checkPool(); err != nil {
 		return nil, err
 	}
-	if most < 2 {
-		return nil, fmt.Errorf("%w: %d frames: want at least 2", ErrRecording, most)
+	if limit < 2 {
+		return nil, fmt.Errorf("%w: %d frames: want at least 2", ErrRecording, limit)
 	}
-	return &Live{head: head, most: most, changed: make(chan struct{})}, nil
+	return &Live{head: head, limit: limit, changed: make(chan struct{})}, nil
 }
 
 // Add adds a frame, which must not change afterwards.
@@ -39,7 +39,7 @@ func (l *Live) Add(f Frame) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.frames = append(l.frames, f)
-	if n := len(l.frames) - l.most; n > 0 {
+	if n := len(l.frames) - l.limit; n > 0 {
 		clear(l.frames[:n])
 		l.frames, l.first = l.frames[n:], l.first+n
 	}
@@ -47,7 +47,7 @@ func (l *Live) Add(f Frame) {
 	l.changed = make(chan struct{})
 }
 
-// Restart drops all frames, for a time in which steps were not recorded.
+// Restart drops all frames. It is called after a time in which no steps were recorded.
 func (l *Live) Restart() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,8 +64,8 @@ func (l *Live) Last() (Frame, bool) {
 	return l.frames[len(l.frames)-1], true
 }
 
-// Write writes the page. For new frames the page asks source followed by a frame's number. There
-// must be a frame.
+// Write writes the page. The page requests new frames from the URL source + the number of a frame.
+// The recording must have a frame.
 func (l *Live) Write(w io.Writer, source string) error {
 	l.mu.Lock()
 	r, first := l.head, l.first
@@ -80,13 +80,13 @@ type liveness struct {
 	First  int    `json:"first"` // number of the first frame
 }
 
-// Since waits for a frame with this number or a higher one, and returns the frames from there
-// on, encoded for the page's script. It returns nil if ctx ends before.
+// Since waits until there is a frame with this number or a higher one, and returns the frames from
+// there on, encoded for the page's script. It returns nil if ctx ends first.
 func (l *Live) Since(ctx context.Context, number int) ([]byte, error) {
 	for {
 		l.mu.Lock()
 		r, first, changed := l.head, l.first, l.changed
-		// A page with a higher number is from an earlier run.
+		// A page that asks for a higher number was loaded in an earlier run.
 		if number > first+len(l.frames) {
 			number = first
 		}
@@ -108,12 +108,12 @@ func (l *Live) Since(ctx context.Context, number int) ([]byte, error) {
 	}
 }
 
-// Describe says in sentences what happened between two frames: what the scheduler did, and which
-// requests left. again has the requests that had lost their blocks before.
-func (r *Recording) Describe(was, is *Frame, it *serve.Iteration, left []int, again map[int]bool) []string {
-	w := words{was: byRequest(was.Sequences), is: byRequest(is.Sequences), block: r.BlockSize, again: again}
-	if !it.Idle() || len(left) == 0 {
+// Describe returns sentences that say what happened between two frames: what the scheduler did,
+// and which requests finished. again has the requests that had lost their blocks before.
+func (r *Recording) Describe(before, after *Frame, it *serve.Iteration, finished []int, again map[int]bool) []string {
+	w := words{before: byRequest(before.Sequences), after: byRequest(after.Sequences), block: r.BlockSize, again: again}
+	if !it.Idle() || len(finished) == 0 {
 		w.iteration(it)
 	}
-	return slices.Concat(w.finished(left), evictions(was.Cached, is), arrivals(was, is))
+	return slices.Concat(w.finished(finished), evictions(before.Cached, after), arrivals(before, after))
 }

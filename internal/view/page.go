@@ -13,7 +13,7 @@ import (
 //go:embed page.html page.css script
 var files embed.FS
 
-// scripts are the script's files; each may use what those before it define.
+// scripts are the files of the script. Each may use what earlier files define.
 var scripts = []string{
 	"script/frames.js", "script/past.js", "script/grids.js", "script/groups.js", "script/tables.js", "script/light.js",
 	"script/boards.js", "script/steps.js", "script/scenes.js",
@@ -26,11 +26,11 @@ var layout = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"lastStep": func(r *Recording) int { return len(r.Frames) - 1 },
 }).ParseFS(files, "page.html"))
 
-// Write writes a page that plays scenes back, with a choice if there are several: one file that works from the disk. If
-// a recording is at fault, the error wraps ErrRecording and nothing is written.
+// Write writes a page that plays scenes back; if there are several, the reader chooses one. The page is one file that
+// needs no server. If a recording cannot be shown, the error wraps ErrRecording and nothing is written.
 func Write(w io.Writer, scenes ...*Scene) error { return write(w, scenes, nil) }
 
-// write writes the page. With live, the page asks its server for further frames.
+// write writes the page. If live is not nil, the page requests further frames from its server.
 func write(w io.Writer, scenes []*Scene, live *liveness) error {
 	if len(scenes) == 0 {
 		return fmt.Errorf("%w: there is nothing to show", ErrRecording)
@@ -67,7 +67,7 @@ func write(w io.Writer, scenes []*Scene, live *liveness) error {
 	return err
 }
 
-// program returns the script as one function, so that its names are local.
+// program returns the script, wrapped in a function so that its names are local.
 func program() string {
 	var b strings.Builder
 	b.WriteString("(() => {\n'use strict'\n\n")
@@ -86,7 +86,7 @@ func file(name string) string {
 	return string(text)
 }
 
-// sum is the hash of a style or script in the page's Content-Security-Policy.
+// sum returns the hash of a style or script for the page's Content-Security-Policy.
 func sum(text string) string {
 	s := sha256.Sum256([]byte(text))
 	return base64.StdEncoding.EncodeToString(s[:])

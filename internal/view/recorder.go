@@ -14,13 +14,11 @@ import (
 // Limits limit what a Recorder keeps.
 type Limits struct {
 	From   float64 // seconds; earlier frames are not kept
-	Frames int     // number of frames, at most
+	Frames int     // maximum number of frames
 }
 
-// A Recorder records a scheduler. Its driver calls Observe after each Step and Finished after
-// each Finish, also before the recording begins.
-//
-// The Recorder keeps copies: the scheduler may continue.
+// A Recorder records a scheduler. The caller must call Observe after each Step and Finished after
+// each Finish, even before Limits.From. The Recorder copies what it keeps.
 type Recorder struct {
 	recording *Recording
 	limits    Limits
@@ -32,18 +30,18 @@ type Recorder struct {
 	cached    []int32       // those of the last frame
 }
 
-// progress is the state of a request that may have blocks, as far as the iterations show it.
+// progress is the state of a request that may have blocks, as seen in the iterations.
 type progress struct {
 	tokens    int // tokens of each sequence that have a slot
-	seqs      int // sequences that are not finished
-	numbers   int // bound of the sequences' numbers; 0: unknown
+	seqs      int // unfinished sequences
+	numbers   int // all sequence numbers are below this; 0 if not known yet
 	preempted bool
 }
 
-// mostSeqs limits the search for the sequences of a request.
-const mostSeqs = 1 << 10
+// maxSeqs limits the search for the sequences of a request.
+const maxSeqs = 1 << 10
 
-// NewRecorder starts recording s, which must have no requests. The caller has set the numbers of
+// NewRecorder starts recording s, which must have no requests. The caller sets the numbers of
 // blocks and the block size in r; the Recorder appends frames to r. NewRecorder fails if s does
 // not expose its block tables.
 func NewRecorder(r *Recording, s serve.Scheduler, limits Limits) (*Recorder, error) {
@@ -61,7 +59,7 @@ func NewRecorder(r *Recording, s serve.Scheduler, limits Limits) (*Recorder, err
 	return rec, nil
 }
 
-// Full reports whether no more frames will be kept.
+// Full reports whether the recording has all the frames that Limits allow.
 func (r *Recorder) Full() bool { return len(r.recording.Frames) >= r.limits.Frames }
 
 // ErrFull is Observe's error when no more frames are kept.
@@ -82,8 +80,8 @@ func (r *Recorder) Observe(now float64, it *serve.Iteration) error {
 	if !r.keeps(now) {
 		return nil
 	}
-	r.keep(now, it, func(is state) []string {
-		w := words{was: r.last, is: is, block: r.recording.BlockSize, again: again, first: len(r.recording.Frames) == 0}
+	r.keep(now, it, func(after state) []string {
+		w := words{before: r.last, after: after, block: r.recording.BlockSize, again: again, first: len(r.recording.Frames) == 0}
 		return w.iteration(it)
 	})
 	return nil
@@ -97,15 +95,15 @@ func (r *Recorder) Finished(now float64, ids ...int) error {
 	if len(ids) == 0 || !r.keeps(now) {
 		return nil
 	}
-	r.keep(now, nil, func(is state) []string {
-		w := words{was: r.last, is: is, first: len(r.recording.Frames) == 0}
+	r.keep(now, nil, func(after state) []string {
+		w := words{before: r.last, after: after, first: len(r.recording.Frames) == 0}
 		return w.finished(ids)
 	})
 	return nil
 }
 
-// Reforked notes that a beam became a copy of another one, with the copies that were made for
-// it. The next frame says so.
+// Reforked records that a beam became a copy of another one, and the block copies that this took.
+// They are shown in the next frame.
 func (r *Recorder) Reforked(id, child, parent int, copies ...device.Pair) {
 	r.pending = append(r.pending, fmt.Sprintf("Beam %d%s becomes a copy of beam %d%s.", id, letter(child), id, letter(parent)))
 	r.copies = append(r.copies, copies...)
@@ -144,20 +142,20 @@ func (r *Recorder) request(id int) *progress {
 	return r.requests[id]
 }
 
-// keep adds a frame with the present state.
+// keep adds a frame with the current state. say returns the frame's sentences.
 func (r *Recorder) keep(now float64, it *serve.Iteration, say func(state) []string) {
 	f := Frame{Now: now, Blocks: r.recording.NumGPUBlocks}
 	f.Waiting, f.Running, f.Swapped = r.from.Queues()
 	f.Sequences = r.sequences(f.Swapped)
-	is := byRequest(f.Sequences)
-	f.Said, f.Copies = append(r.pending, say(is)...), r.copies
+	after := byRequest(f.Sequences)
+	f.Said, f.Copies = append(r.pending, say(after)...), r.copies
 	r.pending, r.copies = nil, nil
 	if it != nil {
 		f.SwapOut, f.SwapIn = slices.Clone(it.SwapOut), slices.Clone(it.SwapIn)
 		f.Copies = append(f.Copies, it.Copies...)
 		f.Hits = r.hits(it)
 	}
-	if c, is := r.from.(cacher); is {
+	if c, ok := r.from.(cacher); ok {
 		f.Cached = slices.Clone(c.Cached())
 		f.Said = append(f.Said, evictions(r.cached, &f)...)
 		r.cached = f.Cached
@@ -165,16 +163,16 @@ func (r *Recorder) keep(now float64, it *serve.Iteration, say func(state) []stri
 	if n := len(r.recording.Frames); n > 0 {
 		f.Said = append(f.Said, arrivals(&r.recording.Frames[n-1], &f)...)
 	}
-	if c, is := r.from.(counter); is {
+	if c, ok := r.from.(counter); ok {
 		gpu, cpu := c.Counts()
 		f.Counts = append(unexplained(gpu, f.Sequences, false), unexplained(cpu, f.Sequences, true)...)
 	}
 	r.recording.Frames = append(r.recording.Frames, f)
-	r.last = is
+	r.last = after
 }
 
-// sequences returns the sequences with blocks, by request and number. A table that has not
-// changed is shared with the last frame.
+// sequences returns the sequences with blocks, sorted by request and number. A table that has not
+// changed is shared with the previous frame.
 func (r *Recorder) sequences(swapped []int) []Sequence {
 	cpu := map[int]bool{}
 	for _, id := range swapped {
@@ -196,11 +194,11 @@ func (r *Recorder) sequences(swapped []int) []Sequence {
 	return all
 }
 
-// tables yields the block tables of a request. The bound of its sequences' numbers is found
-// once, when all unfinished ones have a table.
+// tables yields the block tables of a request, by sequence number. It sets q.numbers as soon as
+// every unfinished sequence has a table.
 func (r *Recorder) tables(id int, q *progress) func(func(int, []int32) bool) {
 	return func(yield func(int, []int32) bool) {
-		end, found := mostSeqs, 0
+		end, found := maxSeqs, 0
 		if q.numbers > 0 {
 			end = q.numbers
 		}

@@ -1,7 +1,7 @@
 // Package view is the memory map: it records what a scheduler or the course's
 // engine does to the blocks, step by step, and writes a page that plays it back.
-// The page is one file, with its script and style inside; it asks for nothing,
-// except one of a Live recording, which asks its server for the steps that come.
+// The page is one file that contains its script and style. Only the page of a Live
+// recording makes requests: it asks its server for new steps.
 //
 // A Recorder watches a serve.Scheduler:
 //
@@ -16,9 +16,8 @@
 //	view.Write(file, view.Alone(r))
 //
 // Course plays a trace of the course's calls on package course. Story plays a built-in Scene:
-// one recording, or two side by side on one clock. Write puts them into a page. The
-// package decides nothing about memory: a frame shows the block tables, and reference counts and
-// filled slots follow from those.
+// one recording, or two side by side on one clock. Write puts them into a page. A frame has the
+// block tables; the page derives reference counts and filled slots from them.
 package view
 
 import (
@@ -28,11 +27,11 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// ErrRecording is wrapped if a page cannot show a recording, or a scheduler does not show its tables.
+// ErrRecording is wrapped if a page cannot show a recording, or a scheduler does not expose its tables.
 var ErrRecording = errors.New("bad recording")
 
 // NullBlock is a value of Recording.Held.
-const NullBlock = "vLLM's null block: a place holder in block tables, which no request gets"
+const NullBlock = "vLLM's null block: a placeholder in block tables, which no request gets"
 
 // A Recording is a run that can be played back.
 type Recording struct {
@@ -42,7 +41,7 @@ type Recording struct {
 	BlockSize    int    // tokens in a block
 	NumGPUBlocks int    // blocks; for the course's engine, of the largest pool
 	NumCPUBlocks int
-	Held         string // what a block is that has a reference but is in no table
+	Held         string // the name of blocks that have a reference but are in no table
 
 	// Course is set for the course's engine: sequences have tables, a token is a record, and a
 	// table has two levels.
@@ -93,13 +92,13 @@ type Count struct {
 	Count int32
 }
 
-// mostCells is how many blocks a browser can draw in seconds; each is an element of the page.
-const mostCells = 1 << 16
+// maxCells is the number of blocks that a browser can draw in seconds. Each is an element of the page.
+const maxCells = 1 << 16
 
-// checkPool returns an error if a page cannot show so many blocks.
+// checkPool returns an error if there are too many blocks for a page.
 func (r *Recording) checkPool() error {
-	if r.NumGPUBlocks > mostCells || r.NumCPUBlocks > mostCells-r.NumGPUBlocks {
-		return fmt.Errorf("%w: %d blocks on the GPU and %d on the CPU, a page shows %d: record with fewer, or larger ones", ErrRecording, r.NumGPUBlocks, r.NumCPUBlocks, mostCells)
+	if r.NumGPUBlocks > maxCells || r.NumCPUBlocks > maxCells-r.NumGPUBlocks {
+		return fmt.Errorf("%w: %d blocks on the GPU and %d on the CPU, a page shows %d: record with fewer, or larger ones", ErrRecording, r.NumGPUBlocks, r.NumCPUBlocks, maxCells)
 	}
 	return nil
 }

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// A Scene is what is shown at a time: a recording, or two side by side.
+// A Scene is what the page shows at one time: a recording, or two side by side.
 type Scene struct {
 	Name       string // name in the page's address, if a page has several scenes
 	Title      string
 	Note       string       // description for the reader, a sentence or two
-	Recordings []*Recording // if there are two, frames with equal numbers are at the same time
+	Recordings []*Recording // if there are two, frames with the same index have the same time
 }
 
 // Alone returns the scene of one recording.
@@ -36,17 +36,18 @@ func (s *Scene) check() error {
 	return nil
 }
 
-// A clocked recording has the time of each frame. Times never decrease.
+// A clocked recording has the time of each frame, in ascending order.
 type clocked struct {
 	*Recording
-	at []int
+	times []int
 }
 
-// beside puts recordings on one clock: at each time of one of them, the others keep their state.
+// beside puts recordings on one clock: each gets a frame for every time of any of them. If nothing
+// happens in a recording at that time, its frame repeats the state.
 func beside(all ...clocked) []*Recording {
 	var times []int
 	for _, c := range all {
-		times = append(times, c.at...)
+		times = append(times, c.times...)
 	}
 	slices.Sort(times)
 	times = slices.Compact(times)
@@ -56,7 +57,7 @@ func beside(all ...clocked) []*Recording {
 		r.Frames = nil
 		next := 0
 		for _, now := range times {
-			if next < len(c.at) && c.at[next] == now {
+			if next < len(c.times) && c.times[next] == now {
 				r.Frames = append(r.Frames, c.Frames[next])
 				next++
 				continue
@@ -68,7 +69,7 @@ func beside(all ...clocked) []*Recording {
 	return list
 }
 
-// still returns a frame with the same state in which nothing happens.
+// still returns a frame with the state of f in which nothing happens.
 func still(f Frame) Frame {
 	f.Call, f.Said, f.Refused = "", nil, false
 	f.SwapOut, f.SwapIn, f.Copies, f.Hits = nil, nil, nil, nil

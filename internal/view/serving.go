@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// A servingStory is a few requests in a small pool. Two schedulers serve them, or one does,
+// A servingStory is a few requests in a small pool, served by two schedulers, or by one scheduler
 // beside equivalent calls of the homework's engine.
 type servingStory struct {
 	name, title, note string
@@ -26,16 +26,17 @@ type servingStory struct {
 type storySystem struct {
 	name, note string
 	scheduler  func() (serve.Scheduler, error)
-	null       int // number of blocks that are never used
+	null       int // number of null blocks
 }
 
-// A storyRequest arrives before a step. Requests whose tokens begin alike make prefix hits.
+// A storyRequest is a request that arrives before a step. Requests whose tokens begin alike make
+// prefix hits.
 type storyRequest struct {
 	step           int
 	prompt, output int
 	seqs           int
 	family         int32 // requests of one family have the same first tokens
-	same           int   // how many tokens
+	same           int   // number of these tokens
 }
 
 // A storyRefork makes a beam a copy of another one after a step.
@@ -61,7 +62,7 @@ func storyOrca() (serve.Scheduler, error) {
 	return paper.NewOrca(paper.OrcaConfig{BlockSize: storyBlock, NumGPUBlocks: storyBlocks, MaxModelLen: 16, Policy: paper.Max}, paper.Limits{MaxNumBatchedTokens: 64, MaxNumSeqs: 8})
 }
 
-// underV1 is vLLM V1 with a note of its story.
+// underV1 returns vLLM V1 as the only scheduler of a story, with a note.
 func underV1(note string) []storySystem {
 	return []storySystem{{name: "vLLM V1", note: note, scheduler: storyV1, null: 1}}
 }
@@ -165,10 +166,10 @@ func (s *servingStory) under(system *storySystem) (clocked, error) {
 	if err != nil {
 		return clocked{}, err
 	}
-	p := storyteller{story: s, scheduler: scheduler, rec: rec, left: map[int]int{}, times: []int{-1}}
+	p := storyteller{story: s, scheduler: scheduler, rec: rec, remaining: map[int]int{}, times: []int{-1}}
 	for !p.ended() {
 		if err := p.step(); err != nil {
-			return clocked{}, fmt.Errorf("step %d: %w", p.at, err)
+			return clocked{}, fmt.Errorf("step %d: %w", p.iteration, err)
 		}
 	}
 	return clocked{r, p.times}, nil
@@ -176,45 +177,45 @@ func (s *servingStory) under(system *storySystem) (clocked, error) {
 
 // A storyteller plays a servingStory on one system.
 type storyteller struct {
-	story     *servingStory
-	scheduler serve.Scheduler
-	rec       *Recorder
-	it        serve.Iteration
-	at, next  int
-	left      map[int]int // tokens still to generate, by request
-	times     []int       // times of the frames
+	story           *servingStory
+	scheduler       serve.Scheduler
+	rec             *Recorder
+	it              serve.Iteration
+	iteration, next int
+	remaining       map[int]int // tokens still to generate, by request
+	times           []int       // times of the frames
 }
 
 func (p *storyteller) ended() bool {
-	return p.next == len(p.story.requests) && len(p.left) == 0 || p.at == 90
+	return p.next == len(p.story.requests) && len(p.remaining) == 0 || p.iteration == 90
 }
 
-// now returns the time on the story's clock: -1 at first, 10 n in iteration n, and 10 n + 5 when
-// requests leave after it. Calls of the homework's engine are between these.
-func (p *storyteller) now(left bool) int {
-	if left {
-		return 10*p.at + 5
+// now returns the time of a frame on the story's clock: 10 n in iteration n, and 10 n + 5 when
+// requests finish after it. The first frame is at -1. Calls of the homework's engine are in between.
+func (p *storyteller) now(afterFinish bool) int {
+	if afterFinish {
+		return 10*p.iteration + 5
 	}
-	return 10 * p.at
+	return 10 * p.iteration
 }
 
-// seconds returns the time that is shown: an iteration takes 30 ms.
-func (p *storyteller) seconds() float64 { return 0.03 * float64(p.at) }
+// seconds returns the time that the page shows. An iteration takes 30 ms.
+func (p *storyteller) seconds() float64 { return 0.03 * float64(p.iteration) }
 
 func (p *storyteller) step() error {
-	for ; p.next < len(p.story.requests) && p.story.requests[p.next].step <= p.at; p.next++ {
+	for ; p.next < len(p.story.requests) && p.story.requests[p.next].step <= p.iteration; p.next++ {
 		q, id := p.story.requests[p.next], p.next+1
 		err := p.scheduler.Add(serve.Request{ID: id, Prompt: q.prompt, Output: q.output, Seqs: max(1, q.seqs), Tokens: q.tokens(id)})
 		if err != nil {
 			return err
 		}
-		p.left[id] = q.output
+		p.remaining[id] = q.output
 	}
 	if err := p.scheduler.Step(&p.it); err != nil {
 		return err
 	}
 	if p.it.Idle() { // nothing runs between requests
-		p.at++
+		p.iteration++
 		return nil
 	}
 	if err := p.rec.Observe(p.seconds(), &p.it); err != nil {
@@ -223,7 +224,7 @@ func (p *storyteller) step() error {
 	p.times = append(p.times, p.now(false))
 	var done []int
 	token := func(id int) {
-		if p.left[id]--; p.left[id] == 0 {
+		if p.remaining[id]--; p.remaining[id] == 0 {
 			done = append(done, id)
 		}
 	}
@@ -243,19 +244,19 @@ func (p *storyteller) step() error {
 		return err
 	}
 	for _, id := range answered {
-		delete(p.left, id)
+		delete(p.remaining, id)
 	}
 	if len(answered) > 0 {
 		p.times = append(p.times, p.now(true))
 	}
 	err = p.rec.Finished(p.seconds(), answered...)
-	p.at++
+	p.iteration++
 	return err
 }
 
 func (p *storyteller) refork() error {
 	for _, f := range p.story.reforks {
-		if f.step != p.at {
+		if f.step != p.iteration {
 			continue
 		}
 		var it serve.Iteration

@@ -7,10 +7,10 @@ import (
 	"llmmemory/internal/scheduling/vllm/v0"
 )
 
-// A Tabler is a scheduler that shows its tables.
+// A Tabler is a scheduler that exposes its block tables.
 type Tabler interface {
-	// Table returns the block table of a sequence of a request, nil if it has none. Ids count
-	// from 0 on the device that the request is on.
+	// Table returns the block table of a sequence of a request, or nil if it has none. The ids
+	// are relative to the first block of the device that the request is on.
 	Table(id, sequence int) []int32
 
 	// Queues returns the ids of the requests in each queue, in order. Swapped requests have their
@@ -18,7 +18,7 @@ type Tabler interface {
 	Queues() (waiting, running, swapped []int)
 }
 
-// A counter is a Tabler that shows its reference counts.
+// A counter is a Tabler that exposes its reference counts.
 type counter interface {
 	// Counts returns the counts of all blocks, by id.
 	Counts() (gpu, cpu []int32)
@@ -30,7 +30,7 @@ type cacher interface {
 	Cached() []int32
 }
 
-// tabler returns how a scheduler shows its tables.
+// tabler returns s as a Tabler.
 func tabler(s serve.Scheduler) (Tabler, error) {
 	switch s := s.(type) {
 	case *v0.Scheduler:
@@ -42,7 +42,7 @@ func tabler(s serve.Scheduler) (Tabler, error) {
 	}
 }
 
-// vllmV0 adapts V0: CPU blocks count from 0, and each request has one sequence.
+// vllmV0 makes a Tabler of V0's scheduler, whose requests have one sequence.
 type vllmV0 struct{ *v0.Scheduler }
 
 func (s vllmV0) Table(id, sequence int) []int32 {

@@ -63,20 +63,20 @@ func (s state) used(cpu bool) map[int32]int {
 	return counts
 }
 
-// words says what happened between two states.
+// words describes what happened between two states.
 type words struct {
-	was, is state
-	block   int          // block size in tokens
-	again   map[int]bool // requests that had lost their blocks
-	first   bool         // the state before is unknown
-	said    []string
+	before, after state
+	block         int          // block size in tokens
+	again         map[int]bool // requests that had lost their blocks
+	first         bool         // there is no earlier frame
+	said          []string
 }
 
 func (w *words) say(format string, args ...any) {
 	w.said = append(w.said, fmt.Sprintf(format, args...))
 }
 
-// iteration says what a scheduler did; rare events come first.
+// iteration describes what a scheduler did. Rare events come first.
 func (w *words) iteration(it *serve.Iteration) []string {
 	if w.first {
 		w.say("The recording begins here.")
@@ -103,27 +103,27 @@ func (w *words) iteration(it *serve.Iteration) []string {
 
 func (w *words) preempted(p serve.Preemption) {
 	if p.Swapped {
-		ids := w.is.blocks(p.ID)
+		ids := w.after.blocks(p.ID)
 		w.say("Preempts request %d (swap): its %s to %s of the CPU.", p.ID, plural(len(ids), "block goes", "blocks go"), blocks(ids))
 		return
 	}
-	if len(w.was[p.ID]) == 0 {
+	if len(w.before[p.ID]) == 0 {
 		w.say("Preempts request %d (recompute).", p.ID)
 		return
 	}
 	w.say("Preempts request %d (recompute): %s.", p.ID, w.lost(p.ID))
 }
 
-// lost returns, in words, the number of blocks that only that request named.
+// lost describes how many blocks became free with a request, and how many others still share.
 func (w *words) lost(request int) string {
-	counts := w.was.used(w.was[request][0].CPU)
-	for _, q := range w.was[request] {
+	counts := w.before.used(w.before[request][0].CPU)
+	for _, q := range w.before[request] {
 		for _, id := range q.Table {
 			counts[id]--
 		}
 	}
 	free, kept := 0, 0
-	for _, id := range w.was.blocks(request) {
+	for _, id := range w.before.blocks(request) {
 		if counts[id] == 0 {
 			free++
 		} else {
@@ -137,33 +137,33 @@ func (w *words) lost(request int) string {
 	return text
 }
 
-// swappedIn says which requests came back from the CPU.
+// swappedIn describes which requests came back from the CPU.
 func (w *words) swappedIn(it *serve.Iteration) {
 	if len(it.SwapIn) == 0 {
 		return
 	}
-	for _, id := range slices.Sorted(maps.Keys(w.was)) {
-		list, now := w.was[id], w.is[id]
+	for _, id := range slices.Sorted(maps.Keys(w.before)) {
+		list, now := w.before[id], w.after[id]
 		if len(now) == 0 || !list[0].CPU || now[0].CPU {
 			continue
 		}
-		ids := slices.DeleteFunc(w.is.blocks(id), func(id int32) bool { // without blocks taken since
+		ids := slices.DeleteFunc(w.after.blocks(id), func(id int32) bool { // without blocks taken since
 			return !slices.ContainsFunc(it.SwapIn, func(p device.Pair) bool { return p.Dst == id })
 		})
 		w.say("Swaps request %d in: its %s to %s.", id, plural(len(ids), "block goes", "blocks go"), blocks(ids))
 	}
 }
 
-// copied says which sequence had to copy a block.
+// copied describes a copied block and the sequence that wrote to it.
 func (w *words) copied(p device.Pair) {
-	for id, list := range w.is {
+	for id, list := range w.after {
 		for _, q := range list {
-			at := slices.Index(q.Table, p.Dst)
-			if q.CPU || at < 0 {
+			i := slices.Index(q.Table, p.Dst)
+			if q.CPU || i < 0 {
 				continue
 			}
-			if was := w.was.sequence(id, q.Number); was != nil && (at >= len(was.Table) || was.Table[at] != p.Src) {
-				break // it is not a write to a shared block
+			if before := w.before.sequence(id, q.Number); before != nil && (i >= len(before.Table) || before.Table[i] != p.Src) {
+				break // the copy was not made for a write to a shared block
 			}
 			w.say("%s writes token %d into block %d, which is shared: copy-on-write %d → %d.",
 				upper(w.name(q)), q.Tokens-1, p.Src, p.Src, p.Dst)
@@ -175,13 +175,13 @@ func (w *words) copied(p device.Pair) {
 
 // name returns the name of a sequence.
 func (w *words) name(q *Sequence) string {
-	if len(w.is[q.Request]) == 1 && q.Number == 0 {
+	if len(w.after[q.Request]) == 1 && q.Number == 0 {
 		return fmt.Sprintf("request %d", q.Request)
 	}
 	return fmt.Sprintf("request %d%s", q.Request, letter(q.Number))
 }
 
-// letter returns the letter of a sequence of a request: a to z, then aa.
+// letter returns the name of a sequence within its request: a to z, then aa.
 func letter(n int) string {
 	if n < 26 {
 		return string(rune('a' + n))
@@ -203,8 +203,8 @@ func (w *words) prefill(p *serve.Prefill) {
 	if p.Start == 0 && p.Seqs > 1 {
 		fmt.Fprintf(&b, ", %d sequences", p.Seqs)
 	}
-	ids := w.is.blocks(p.ID)
-	if list := w.is[p.ID]; len(ids) > 0 && (p.Start == 0 || len(w.was.blocks(p.ID)) != len(ids)) {
+	ids := w.after.blocks(p.ID)
+	if list := w.after[p.ID]; len(ids) > 0 && (p.Start == 0 || len(w.before.blocks(p.ID)) != len(ids)) {
 		fmt.Fprintf(&b, " → %s", blocks(ids))
 		if q := list[0]; w.block > 0 && len(q.Table)*w.block >= q.Tokens+w.block {
 			needed := (q.Tokens + w.block - 1) / w.block
@@ -217,7 +217,7 @@ func (w *words) prefill(p *serve.Prefill) {
 	w.said = append(w.said, b.String()+".")
 }
 
-// decodes says which requests write a token, and which begin a block for it.
+// decodes describes which requests write a token, and which of them begin a block.
 func (w *words) decodes(it *serve.Iteration) {
 	if len(it.Decodes) == 0 {
 		return
@@ -228,8 +228,8 @@ func (w *words) decodes(it *serve.Iteration) {
 	for _, d := range it.Decodes {
 		who = append(who, strconv.Itoa(d.ID))
 		sequences += d.Seqs
-		for _, q := range w.is[d.ID] {
-			if was := w.was.sequence(d.ID, q.Number); was != nil && !was.CPU && len(q.Table) > len(was.Table) {
+		for _, q := range w.after[d.ID] {
+			if before := w.before.sequence(d.ID, q.Number); before != nil && !before.CPU && len(q.Table) > len(before.Table) {
 				begun = append(begun, fmt.Sprintf("%d (%s)", q.Table[len(q.Table)-1], w.name(q)))
 			}
 		}
@@ -250,11 +250,11 @@ func (w *words) decodes(it *serve.Iteration) {
 	w.said = append(w.said, text+".")
 }
 
-// arrivals says which requests have arrived and were not admitted.
-func arrivals(was, is *Frame) []string {
+// arrivals describes which requests have arrived and wait.
+func arrivals(before, after *Frame) []string {
 	var who []string
-	for _, id := range is.Waiting {
-		if !slices.Contains(was.Waiting, id) && !slices.Contains(was.Running, id) && !slices.Contains(was.Swapped, id) {
+	for _, id := range after.Waiting {
+		if !slices.Contains(before.Waiting, id) && !slices.Contains(before.Running, id) && !slices.Contains(before.Swapped, id) {
 			who = append(who, strconv.Itoa(id))
 		}
 	}
@@ -268,12 +268,12 @@ func arrivals(was, is *Frame) []string {
 	}
 }
 
-// evictions says which blocks were reused that a hit could find one step before.
-func evictions(cached []int32, is *Frame) []string {
-	used := byRequest(is.Sequences).used(false)
+// evictions describes which cached blocks were reused since the previous step.
+func evictions(cached []int32, after *Frame) []string {
+	used := byRequest(after.Sequences).used(false)
 	var gone []int32
 	for _, id := range cached {
-		if used[id] > 0 && !slices.Contains(is.Hits, id) {
+		if used[id] > 0 && !slices.Contains(after.Hits, id) {
 			gone = append(gone, id)
 		}
 	}
@@ -284,34 +284,34 @@ func evictions(cached []int32, is *Frame) []string {
 	return []string{fmt.Sprintf("Evicts from the cache: %s.", blocks(gone))}
 }
 
-// finished says which requests have left.
+// finished describes which requests have left.
 func (w *words) finished(ids []int) []string {
 	for _, id := range ids {
-		if w.first || len(w.was[id]) == 0 {
+		if w.first || len(w.before[id]) == 0 {
 			w.say("Request %d leaves.", id)
 			continue
 		}
-		w.say("Request %d leaves after %s: %s.", id, plural(w.was[id][0].Tokens, "token", "tokens"), w.lost(id))
+		w.say("Request %d leaves after %s: %s.", id, plural(w.before[id][0].Tokens, "token", "tokens"), w.lost(id))
 	}
 	return w.said
 }
 
-// most is how many things a sentence lists.
-const most = 10
+// maxListed is the number of things that a sentence lists.
+const maxListed = 10
 
-// listed joins a few words, and counts the rest.
+// listed joins up to maxListed words and counts the rest.
 func listed(words []string) string {
-	if len(words) <= most {
+	if len(words) <= maxListed {
 		return strings.Join(words, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(words[:most-1], ", "), len(words)-most+1)
+	return fmt.Sprintf("%s and %d more", strings.Join(words[:maxListed-1], ", "), len(words)-maxListed+1)
 }
 
-// blocks names blocks, with runs of ids in either direction shortened.
+// blocks lists block ids. Runs of three or more consecutive ids are shortened.
 func blocks(ids []int32) string {
 	var parts []string
-	for at := 0; at < len(ids); {
-		end, step := at+1, int32(0)
+	for start := 0; start < len(ids); {
+		end, step := start+1, int32(0)
 		for end < len(ids) {
 			d := ids[end] - ids[end-1]
 			if d != 1 && d != -1 || step != 0 && d != step {
@@ -320,13 +320,13 @@ func blocks(ids []int32) string {
 			step = d
 			end++
 		}
-		if end-at < 3 {
-			end = at + 1
-			parts = append(parts, strconv.Itoa(int(ids[at])))
+		if end-start < 3 {
+			end = start + 1
+			parts = append(parts, strconv.Itoa(int(ids[start])))
 		} else {
-			parts = append(parts, fmt.Sprintf("%d–%d", ids[at], ids[end-1]))
+			parts = append(parts, fmt.Sprintf("%d–%d", ids[start], ids[end-1]))
 		}
-		at = end
+		start = end
 	}
 	if len(ids) == 1 {
 		return "block " + parts[0]

@@ -80,7 +80,7 @@ func (c *lookupCache) insert(h entry) {
 func (c *lookupCache) insertLast(e *Engine, s *Sequence, last *Node) {
 	c.index.mu.Lock()
 	defer c.index.mu.Unlock()
-	if h := c.of(e, last); h != nil && h.next == &e.Active {
+	if h := c.entryOf(e, last); h != nil && h.next == &e.Active {
 		c.renext(h, &s.Node)
 	}
 	c.put(entry{engine: e, id: s.ID, seq: s, prev: last, next: &e.Active})
@@ -97,10 +97,10 @@ func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
 	c.removeOf(s)
 	// Only addresses are compared: a link need not lead to a sequence.
 	prev, next := s.Node.Prev, s.Node.Next
-	if h := c.of(e, prev); h != nil && h.next == &s.Node {
+	if h := c.entryOf(e, prev); h != nil && h.next == &s.Node {
 		c.renext(h, next)
 	}
-	if h := c.of(e, next); h != nil && h.prev == &s.Node {
+	if h := c.entryOf(e, next); h != nil && h.prev == &s.Node {
 		c.reprev(h, prev)
 	}
 	c.giveUp(s)
@@ -143,8 +143,8 @@ func (c *lookupCache) giveUp(s *Sequence) {
 	}
 }
 
-// of returns the entry of the sequence that n is part of, if it is one of e's.
-func (c *lookupCache) of(e *Engine, n *Node) *entry {
+// entryOf returns the entry of the sequence that n is part of, if it is one of e's.
+func (c *lookupCache) entryOf(e *Engine, n *Node) *entry {
 	if n == &e.Active {
 		return nil
 	}

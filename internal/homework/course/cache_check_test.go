@@ -146,7 +146,7 @@ func TestAnOrderIsOnlyAGuess(t *testing.T) {
 			want := walk{engine: e, id: id, next: e.Active.Next}
 			got := want
 			want.plain()
-			got.guided(c.order.of(e))
+			got.guided(c.order.forEngine(e))
 			require.Equal(t, want, got)
 			met := c.order.nodes
 			require.GreaterOrEqual(t, len(met), got.steps)
@@ -173,19 +173,19 @@ func TestAnOrderSkipsWhatIsGone(t *testing.T) {
 	c := &core{lib: &Library{}}
 	defer func() { c.order.release() }()
 	nodes := make([]Sequence, 20)
-	o := c.order.of(&Engine{})
+	o := c.order.forEngine(&Engine{})
 	for i := range nodes {
 		require.Equal(t, i+1, o.met(i, i, &nodes[i].Node))
 	}
 	require.Equal(t, 0, o.ahead(3, &nodes[3].Node))
 	require.Equal(t, 1, o.ahead(3, &nodes[4].Node))
-	require.Equal(t, mostAhead-1, o.ahead(3, &nodes[3+mostAhead-1].Node))
-	require.Equal(t, 0, o.ahead(3, &nodes[3+mostAhead].Node))
+	require.Equal(t, maxAhead-1, o.ahead(3, &nodes[3+maxAhead-1].Node))
+	require.Equal(t, 0, o.ahead(3, &nodes[3+maxAhead].Node))
 	require.Equal(t, 0, o.ahead(20, &nodes[3].Node))
 	o.close(2, 5)
 	require.Len(t, o.nodes, 17)
 	require.Same(t, &nodes[5].Node, o.nodes[2])
-	require.Empty(t, c.order.of(&Engine{}).nodes, "another engine has another order")
+	require.Empty(t, c.order.forEngine(&Engine{}).nodes, "another engine has another order")
 }
 
 func TestAWalkWithoutPagesIsPlain(t *testing.T) {
@@ -202,7 +202,7 @@ func TestAWalkWithoutPagesIsPlain(t *testing.T) {
 	n.Next = &e.Active
 	walkTo := func(id int32) walk {
 		w := walk{engine: e, id: id, next: e.Active.Next}
-		w.guided(c.order.of(e))
+		w.guided(c.order.forEngine(e))
 		return w
 	}
 	require.True(t, walkTo(firstOrder-1).found)

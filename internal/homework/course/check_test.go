@@ -56,7 +56,7 @@ func TestCheckSaysWhatIsBroken(t *testing.T) {
 		{"a block outside the pool", "sequence 0, block_table[0][3] is 256", func(_ *Engine, s *Sequence) { s.BlockTable[0][3] = 256 }},
 		{"a count above its entries", "block 0 has the count 2, but 1 table entries", func(e *Engine, _ *Sequence) { *e.count(0) = 2 }},
 		{"an entry that was dropped", "block 0 has the count 1, but 0 table entries", func(_ *Engine, s *Sequence) { s.BlockTable[0][0] = -1 }},
-		{"a wrong number of free blocks", "253 blocks are said to be free, 254 are, of 2", func(e *Engine, _ *Sequence) { e.Free-- }},
+		{"a wrong number of free blocks", "the free count is 253, but 254 of 2", func(e *Engine, _ *Sequence) { e.Free-- }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t)

@@ -64,7 +64,7 @@ func (c *core) walkRest(e *Engine, n *Node, id int32) (s *Sequence, last *Node) 
 	if c.lib.Strict {
 		w.plain()
 	} else {
-		w.guided(c.order.of(e))
+		w.guided(c.order.forEngine(e))
 	}
 	if w.found {
 		s = sequenceOf(w.next)

@@ -127,7 +127,7 @@ func TestPagesAreGivenBack(t *testing.T) {
 		{"an order that grows", func() {
 			var o order
 			w := walk{engine: e, id: -1, next: e.Active.Next}
-			w.guided(o.of(e))
+			w.guided(o.forEngine(e))
 			require.Len(t, o.nodes, len(seqs))
 			require.Same(t, &seqs[0].Node, o.nodes[0])
 			require.Same(t, &seqs[len(seqs)-1].Node, o.nodes[len(seqs)-1])

@@ -18,24 +18,24 @@ type order struct {
 
 const (
 	firstOrder = 512 // nodes in one page
-	mostAhead  = 8   // at most this many sequences freed in a row are skipped
+	maxAhead   = 8   // at most this many sequences freed in a row are skipped
 )
 
-// of makes o an order of e. A core with several engines that take turns guesses
+// forEngine makes o an order of e. A core with several engines that take turns guesses
 // nothing.
-func (o *order) of(e *Engine) *order {
+func (o *order) forEngine(e *Engine) *order {
 	if o.engine != e {
 		o.engine, o.nodes = e, o.nodes[:0]
 	}
 	return o
 }
 
-// ahead returns how far after from the guess has n, 0 if not within mostAhead.
+// ahead returns how far after from the guess has n, 0 if not within maxAhead.
 func (o *order) ahead(from int, n *Node) int {
 	if from >= len(o.nodes) {
 		return 0
 	}
-	return max(0, slices.Index(o.nodes[from:min(len(o.nodes), from+mostAhead)], n))
+	return max(0, slices.Index(o.nodes[from:min(len(o.nodes), from+maxAhead)], n))
 }
 
 // met writes down that n comes after nodes[:to], and returns where the guess goes

@@ -6,12 +6,11 @@ import (
 )
 
 // CBOR is vLLM's sha256_cbor: SHA-256 over the canonical CBOR of the array
-// [parent, tokens, extra keys or null]. Its value is the seed: the value of
-// PYTHONHASHSEED with which vLLM was started. Without that variable vLLM draws 32 random
-// bytes, and no two processes agree.
+// [parent, tokens, extra keys or null]. Its value is the seed, which is PYTHONHASHSEED in
+// vLLM. Without that variable each vLLM process draws 32 random bytes.
 type CBOR string
 
-// Root is the hash of the seed as a CBOR text string.
+// Root returns the hash of the seed as a CBOR text string.
 func (c CBOR) Root() Hash {
 	return sha256.Sum256(appendText(nil, string(c)))
 }
@@ -43,7 +42,7 @@ const (
 	cborNull    = 0xf6
 )
 
-// appendHead writes a type and its argument in the shortest form.
+// appendHead appends a major type and its argument in the shortest form.
 func appendHead(b []byte, major byte, n uint64) []byte {
 	be := binary.BigEndian
 	switch {

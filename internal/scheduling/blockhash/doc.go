@@ -1,15 +1,13 @@
-// Package blockhash names the contents of a block of tokens by a hash that
-// covers everything before it as well: the hash of the previous block, the
-// token ids, and the extra keys that make equal tokens mean different things
-// (LoRA adapter, multimodal items, cache salt, prompt embeddings; vllm/v1/RULES.md §3).
+// Package blockhash hashes blocks of tokens. The hash of a block covers the hash of the previous
+// block, the token ids, and the extra keys that give equal tokens a different meaning (LoRA adapter,
+// multimodal items, cache salt; vllm/v1/RULES.md §3). So it identifies the block and all
+// blocks before it.
 //
-// Three functions have one interface. LE is the one that the recorded traces use, CBOR is vLLM's
-// sha256_cbor. Both are SHA-256: two different prompts that collide cannot be found, so a prefix
-// hit is as good as a comparison of the tokens. Fast is XXH3 with 128 bits under a secret of this
-// process: among billions of blocks, the probability that two different prompts have equal hashes is
-// about 2^-64. But XXH3 promises nothing against an attacker who chooses the prompts and can observe
-// hits by their timing. A collision would hand one user the keys and values of another's prompt: use
-// Fast only where all users of a cache may see each other's data, or give each tenant its own salt.
-//
-// This package knows no pools, requests or tables.
+// There are three functions. LE is used in the recorded traces; CBOR is vLLM's sha256_cbor. Both are
+// SHA-256, whose collisions nobody can find, so a prefix hit is as reliable as a comparison of the
+// tokens. Fast is XXH3-128 with a secret seed of this process: among billions of blocks, the
+// probability that two different prompts have equal hashes is about 2^-64. But XXH3 gives no
+// guarantee against an attacker who chooses prompts and observes hits by their timing. A collision
+// would give one user the keys and values of another user's prompt. Use Fast only if all users of a
+// cache may see each other's data, or give each tenant its own salt.
 package blockhash

@@ -8,18 +8,17 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Fast is XXH3-128 under a secret seed. The package comment says what it risks.
+// Fast is XXH3-128 with a secret seed. The package comment describes its risk.
 type Fast struct{ seed uint64 }
 
-// NewFast draws a seed from the operating system, so hashes are good for this
-// process only.
+// NewFast returns a Fast with a random seed. Its hashes are valid in this process only.
 func NewFast() Fast {
 	var b [8]byte
 	rand.Read(b[:]) // never fails (crypto/rand, since Go 1.24)
 	return Fast{binary.LittleEndian.Uint64(b[:])}
 }
 
-// Root is 32 zero bytes.
+// Root returns 32 zero bytes.
 func (Fast) Root() Hash { return Hash{} }
 
 // Sum implements Function.

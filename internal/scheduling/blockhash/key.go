@@ -2,7 +2,7 @@ package blockhash
 
 import "fmt"
 
-// A Key is one extra key of a block. Exactly one kind of value is set.
+// A Key is one extra key of a block. Kind says which of the other fields is its value.
 type Key struct {
 	Kind  Kind
 	Text  string
@@ -10,7 +10,7 @@ type Key struct {
 	Tuple []Key
 }
 
-// Kind is which field of a Key is used.
+// Kind is the kind of a Key's value.
 type Kind uint8
 
 const (
@@ -19,8 +19,8 @@ const (
 	Tuple
 )
 
-// An Item is one multimodal input: an image, say, that stands in the place of
-// Length tokens from Offset on.
+// An Item is a multimodal input, for example an image, in place of Length tokens from
+// Offset on.
 type Item struct {
 	Identifier     string
 	Offset, Length int
@@ -38,8 +38,7 @@ func (e *Extras) none() bool {
 	return e.LoRA == "" && len(e.Items) == 0 && e.Salt == ""
 }
 
-// Check refuses extras with which a block's hash would not cover all that is in
-// the block.
+// Check returns an error if items are empty, overlap, or are not in ascending order.
 func (e *Extras) Check() error {
 	end := 0
 	for i, item := range e.Items {
@@ -52,18 +51,18 @@ func (e *Extras) Check() error {
 	return nil
 }
 
-// Last starts a Cursor at the last multimodal item, which is where a run that does not begin at
-// token 0 starts (vllm/v1/RULES.md §3). So a block that generated tokens complete is named after
-// the last item in it only. vLLM does the same. A host that needs more must give requests with
-// several items at the end of the prompt a salt that covers them.
+// Last starts a Cursor at the last multimodal item, as vLLM does for a run of blocks that does not
+// begin at token 0 (vllm/v1/RULES.md §3). So the hash of a block that generated tokens complete
+// covers only the last item in the block. If a request has several items at the end of the prompt
+// and this matters, the host must give it a salt that covers the items.
 const Last Cursor = -1
 
-// A Cursor is the next multimodal item of a run of blocks.
+// A Cursor is the index of the next multimodal item of a run of blocks.
 type Cursor int
 
-// Block returns the extra keys of the block [start, end) in vLLM's order: LoRA,
-// multimodal, salt; nil if there are none. It moves the cursor.
-func (e *Extras) Block(start, end int, at *Cursor) []Key {
+// Block returns the extra keys of the block [start, end) in vLLM's order (LoRA,
+// multimodal, salt), or nil if there are none. It advances the cursor.
+func (e *Extras) Block(start, end int, cursor *Cursor) []Key {
 	if e.none() {
 		return nil
 	}
@@ -71,25 +70,25 @@ func (e *Extras) Block(start, end int, at *Cursor) []Key {
 	if e.LoRA != "" {
 		keys = append(keys, Key{Text: e.LoRA})
 	}
-	keys = e.items(keys, start, end, at)
+	keys = e.items(keys, start, end, cursor)
 	if e.Salt != "" && start == 0 {
 		keys = append(keys, Key{Text: e.Salt})
 	}
 	return keys
 }
 
-// items adds the multimodal keys. An item's offset counts from the start of the
-// block, so it is negative when the item began earlier.
-func (e *Extras) items(keys []Key, start, end int, at *Cursor) []Key {
+// items appends the multimodal keys. The offset in a key is relative to the start of the
+// block, so it is negative if the item begins before the block.
+func (e *Extras) items(keys []Key, start, end int, cursor *Cursor) []Key {
 	n := len(e.Items)
 	if n == 0 || e.Items[n-1].end() <= start {
 		return keys
 	}
-	if *at < 0 {
-		*at = Cursor(n - 1)
+	if *cursor < 0 {
+		*cursor = Cursor(n - 1)
 	}
-	for ; int(*at) < n; *at++ {
-		item := &e.Items[*at]
+	for ; int(*cursor) < n; *cursor++ {
+		item := &e.Items[*cursor]
 		if item.Offset >= end {
 			break
 		}

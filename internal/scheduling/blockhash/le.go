@@ -5,15 +5,15 @@ import (
 	"encoding/binary"
 )
 
-// LE is SHA-256 over parent, count of tokens, tokens and extra keys, all
-// numbers little endian (trace format, "Hash functions").
+// LE is SHA-256 over the parent, the number of tokens, the tokens and the extra keys.
+// Numbers are little endian (replay/format.md, "Hash functions").
 type LE struct{}
 
-// Root is 32 zero bytes.
+// Root returns 32 zero bytes.
 func (LE) Root() Hash { return Hash{} }
 
-// stackBytes is enough for a block of 32 tokens, which is the usual most: the
-// buffer is cleared for each block, and that costs. Larger blocks go to the heap.
+// stackBytes suffices for a block of 32 tokens, the usual maximum. A larger buffer would
+// cost time, because it is cleared for each block. Larger blocks use the heap.
 const stackBytes = 32 + 4 + 32*5 + 1
 
 // Sum implements Function.
@@ -34,13 +34,13 @@ func (LE) Sum(out, parent *Hash, tokens []int32, extra []Key) {
 	*out = sha256.Sum256(b)
 }
 
-// appendTokens adds the count and the tokens, u32le each.
+// appendTokens appends the number of tokens and the tokens, 4 bytes each.
 func appendTokens(b []byte, tokens []int32) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(tokens)))
-	at := len(b)
-	b = b[:at+4*len(tokens)]
+	n := len(b)
+	b = b[:n+4*len(tokens)]
 	for i, t := range tokens {
-		binary.LittleEndian.PutUint32(b[at+4*i:], uint32(t))
+		binary.LittleEndian.PutUint32(b[n+4*i:], uint32(t))
 	}
 	return b
 }

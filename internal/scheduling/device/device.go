@@ -11,18 +11,18 @@ import (
 // A Pair is a copy to be made: of block Src to block Dst.
 type Pair struct{ Src, Dst int32 }
 
-// A Device is the blocks of one memory, whose ids are consecutive, with their
-// reference counts and a stack of the free ones: the block that was freed last is
-// taken first. This is the free order of vLLM V0 and of the paper's system, which
-// start from opposite ends of the pool (vllm/v0/RULES.md §1, §9).
+// A Device is the blocks of one memory, with consecutive ids, their reference counts,
+// and a stack of free blocks: the block freed last is taken first. This is the free
+// order of vLLM V0 and of the paper's system, which start from opposite ends of the
+// pool (vllm/v0/RULES.md §1, §9).
 type Device struct {
 	first  int32
 	counts []int32
 	free   []int32 // top at the end
 }
 
-// Descending makes a device of n blocks from id first on, which hands out blocks never used by
-// descending id.
+// Descending makes a device of n blocks with ids from first on. Take returns blocks that were never
+// used in descending order.
 func Descending(first int32, n int) Device {
 	d := Device{first, make([]int32, n), make([]int32, n)}
 	for i := range d.free {
@@ -31,14 +31,15 @@ func Descending(first int32, n int) Device {
 	return d
 }
 
-// Ascending is like Descending, but hands out blocks never used by ascending id.
+// Ascending is like Descending, but in ascending order.
 func Ascending(first int32, n int) Device {
 	d := Descending(first, n)
 	slices.Reverse(d.free)
 	return d
 }
 
-// Take hands out a block with the count 1, or None if the stack is empty.
+// Take removes a block from the stack and sets its count to 1. It returns block.None if the stack
+// is empty.
 func (d *Device) Take() int32 {
 	top := len(d.free) - 1
 	if top < 0 {
@@ -60,7 +61,7 @@ func (d *Device) Drop(id int32) (freed bool) {
 	return true
 }
 
-// Unref does what Drop does, except for the stack: the caller keeps a block that is no longer named.
+// Unref is like Drop, but does not put the block on the stack: the caller keeps an unused block.
 func (d *Device) Unref(id int32) (unused bool) {
 	if d.counts[id-d.first] <= 0 {
 		panic(fmt.Sprintf("block %d is freed, but it is free already", id))
@@ -68,16 +69,15 @@ func (d *Device) Unref(id int32) (unused bool) {
 	return block.Release(d.counts, id-d.first)
 }
 
-// Ref adds a reference to a block, and reports whether it was the first one. A block without
-// references must be one that Unref left outside the stack.
+// Ref adds a reference to a block and reports whether it is the only one. The block must not be
+// on the stack.
 func (d *Device) Ref(id int32) (first bool) {
 	d.counts[id-d.first]++
 	return d.counts[id-d.first] == 1
 }
 
-// CopyOnWrite makes slot name the block fresh, which Take returned, and drops slot's reference
-// to the shared block that it named. It returns the two blocks: the second becomes a copy of
-// the first.
+// CopyOnWrite sets slot, which names a shared block, to the block fresh, which Take returned, and
+// drops the reference to the shared block. It returns the copy that the caller must make.
 func (d *Device) CopyOnWrite(slot *int32, fresh int32) Pair {
 	local := *slot - d.first
 	old := block.Assign(d.counts, &local, fresh-d.first)
@@ -91,7 +91,7 @@ func (d *Device) Shared(id int32) bool { return block.Shared(d.counts[id-d.first
 // Count is the number of table entries that name the block.
 func (d *Device) Count(id int32) int32 { return d.counts[id-d.first] }
 
-// Counts are the counts from the first id on, for reading.
+// Counts returns the counts of all blocks, by id - First. The caller must not change them.
 func (d *Device) Counts() []int32 { return d.counts }
 
 // First is the lowest id.
@@ -103,7 +103,7 @@ func (d *Device) Has(id int32) bool { return uint(id-d.first) < uint(len(d.count
 // NumFree is the number of blocks in the stack.
 func (d *Device) NumFree() int { return len(d.free) }
 
-// Free yields the stack from its top: the block that Take returns next comes first.
+// Free yields the stack from its top, in the order in which Take returns the blocks.
 func (d *Device) Free() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		for _, id := range slices.Backward(d.free) {
@@ -114,10 +114,10 @@ func (d *Device) Free() iter.Seq[int32] {
 	}
 }
 
-// Check walks over the whole device: the stack holds blocks with the count 0,
-// each once, and every count is the number of entries that name the block.
-// kept blocks have the count 0 and are not in the stack. entries yields every
-// mapped entry of every table.
+// Check checks that the stack has only blocks with the count 0, each once, and that
+// every count is the number of table entries that name the block. kept is the number
+// of blocks with the count 0 that are not on the stack. entries yields every mapped
+// entry of every table.
 func (d *Device) Check(kept int, entries iter.Seq[int32]) error {
 	stacked := make([]bool, len(d.counts))
 	for _, id := range d.free {

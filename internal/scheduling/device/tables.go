@@ -1,7 +1,7 @@
 package device
 
-// Tables recycles the arrays of block tables. So there are never more arrays than sequences
-// that had blocks at the same time, and they stop growing.
+// Tables recycles the arrays of block tables, so that there are never more arrays than sequences
+// that had blocks at the same time.
 type Tables struct{ spare [][]int32 }
 
 // Take returns an empty table.
@@ -15,7 +15,7 @@ func (t *Tables) Take() []int32 {
 	return table
 }
 
-// Give hands back the array of a table. The caller must not use it any more.
+// Give returns the array of a table for reuse. The caller must not use it afterwards.
 func (t *Tables) Give(table []int32) {
 	if cap(table) > 0 {
 		t.spare = append(t.spare, table[:0])

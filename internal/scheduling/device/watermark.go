@@ -1,4 +1,4 @@
 package device
 
-// Watermark is the number of blocks of a pool that new requests must leave free, rounded down.
+// Watermark returns how many blocks of a pool new requests must leave free: part of them, rounded down.
 func Watermark(part float64, blocks int) int { return int(part * float64(blocks)) }

@@ -31,10 +31,10 @@ func newBuddy(blocks, largest int) (*Buddy, error) {
 		return nil, fmt.Errorf("%w: %d blocks in chunks of at most %d: want a power of two", ErrConfig, blocks, largest)
 	}
 	b := &Buddy{chunks: make([]chunk, blocks), lists: reqtable.NewQueues(blocks, bits.Len(uint(largest)))}
-	at := 0
+	start := 0
 	for k := len(b.lists) - 1; k >= 0; k-- {
-		for ; at+1<<k <= blocks; at += 1 << k {
-			b.push(int32(at), k)
+		for ; start+1<<k <= blocks; start += 1 << k {
+			b.push(int32(start), k)
 		}
 	}
 	return b, nil
@@ -63,14 +63,14 @@ func (b *Buddy) take(n int) (start int32, size int, ok bool) {
 	if j >= len(b.lists) {
 		return 0, 0, false
 	}
-	at := b.lists[j].Tail()
-	b.remove(at, j)
+	start = b.lists[j].Tail()
+	b.remove(start, j)
 	for j > k {
 		j--
-		b.push(at+1<<j, j)
+		b.push(start+1<<j, j)
 	}
-	b.chunks[at].used = int8(k + 1)
-	return at, 1 << k, true
+	b.chunks[start].used = int8(k + 1)
+	return start, 1 << k, true
 }
 
 // release gives back the chunk that begins at start.
@@ -92,15 +92,15 @@ func (b *Buddy) release(start int32) {
 	b.push(start, k)
 }
 
-func (b *Buddy) push(at int32, k int) {
-	b.lists[k].PushBack(at)
-	b.chunks[at] = chunk{free: int8(k + 1)}
+func (b *Buddy) push(start int32, k int) {
+	b.lists[k].PushBack(start)
+	b.chunks[start] = chunk{free: int8(k + 1)}
 	b.free += 1 << k
 }
 
-func (b *Buddy) remove(at int32, k int) {
-	b.lists[k].Remove(at)
-	b.chunks[at] = chunk{}
+func (b *Buddy) remove(start int32, k int) {
+	b.lists[k].Remove(start)
+	b.chunks[start] = chunk{}
 	b.free -= 1 << k
 }
 

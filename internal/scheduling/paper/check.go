@@ -73,38 +73,38 @@ func (b *Buddy) Check() error {
 	free := 0
 	listed := map[int32]int{}
 	for size, starts := range b.Lists() {
-		for _, at := range starts {
-			listed[at] = size
+		for _, start := range starts {
+			listed[start] = size
 		}
 	}
-	at := int32(0)
-	for int(at) < len(b.chunks) {
-		c := b.chunks[at]
+	start := int32(0)
+	for int(start) < len(b.chunks) {
+		c := b.chunks[start]
 		k := max(c.free, c.used) - 1
 		if (c.free > 0) == (c.used > 0) {
-			return invariants.Broken("block %d begins a free chunk: %t, one in use: %t", at, c.free > 0, c.used > 0)
+			return invariants.Broken("block %d begins a free chunk: %t, one in use: %t", start, c.free > 0, c.used > 0)
 		}
 		size := 1 << k
-		if int(at)%size != 0 || int(at)+size > len(b.chunks) {
-			return invariants.Broken("a chunk of %d blocks begins at %d of %d", size, at, len(b.chunks))
+		if int(start)%size != 0 || int(start)+size > len(b.chunks) {
+			return invariants.Broken("a chunk of %d blocks begins at %d of %d", size, start, len(b.chunks))
 		}
-		for i := at + 1; i < at+int32(size); i++ {
+		for i := start + 1; i < start+int32(size); i++ {
 			if b.chunks[i].free > 0 || b.chunks[i].used > 0 {
-				return invariants.Broken("block %d is inside the chunk of %d at %d, and begins one", i, size, at)
+				return invariants.Broken("block %d is inside the chunk of %d at %d, and begins one", i, size, start)
 			}
 		}
 		if c.free > 0 {
 			free += size
-			if listed[at] != size {
-				return invariants.Broken("the free chunk of %d at %d is in the list of %d", size, at, listed[at])
+			if listed[start] != size {
+				return invariants.Broken("the free chunk of %d at %d is in the list of %d", size, start, listed[start])
 			}
-			delete(listed, at)
-			buddy := at ^ int32(size)
+			delete(listed, start)
+			buddy := start ^ int32(size)
 			if int(k) < len(b.lists)-1 && int(buddy) < len(b.chunks) && b.chunks[buddy].free == c.free {
-				return invariants.Broken("the buddies of %d at %d and %d are both free", size, at, buddy)
+				return invariants.Broken("the buddies of %d at %d and %d are both free", size, start, buddy)
 			}
 		}
-		at += int32(size)
+		start += int32(size)
 	}
 	if free != b.free || len(listed) > 0 {
 		return invariants.Broken("%d blocks are free, %d are said to be, %d chunks are listed that are not", free, b.free, len(listed))

@@ -38,11 +38,11 @@ func (s *Scheduler) Refork(it *serve.Iteration, id, child, parent int) error {
 
 // sequence finds the request of a sequence.
 func (s *Scheduler) sequence(id, sequence int) (*request, error) {
-	at := s.requests.Find(id)
-	if at == reqtable.None {
+	place := s.requests.Find(id)
+	if place == reqtable.None {
 		return nil, fmt.Errorf("%w: there is no request %d", serve.ErrRequest, id)
 	}
-	q := s.requests.At(at)
+	q := s.requests.At(place)
 	if sequence < 0 || sequence >= len(q.Seqs) {
 		return nil, fmt.Errorf("%w %d: there is no sequence %d", serve.ErrRequest, id, sequence)
 	}
@@ -50,8 +50,8 @@ func (s *Scheduler) sequence(id, sequence int) (*request, error) {
 }
 
 // forget frees a request that has left its queue.
-func (s *Scheduler) forget(at int32) {
-	q := s.requests.At(at)
+func (s *Scheduler) forget(place int32) {
+	q := s.requests.At(place)
 	for i := range q.Seqs {
 		s.memory.free(q, i)
 	}
@@ -76,7 +76,7 @@ func (s *Scheduler) Counts() (gpu, cpu []int32) { return s.memory.counts() }
 
 // Queues returns the ids of the requests in each queue, in order.
 func (s *Scheduler) Queues() (waiting, running, swapped []int) {
-	id := func(at int32) int { return s.requests.At(at).id }
+	id := func(place int32) int { return s.requests.At(place).id }
 	return s.waiting.IDs(id), s.running.IDs(id), s.swapped.IDs(id)
 }
 
@@ -86,17 +86,17 @@ func (s *Scheduler) Check() error {
 	if n := s.waiting.Len() + s.running.Len() + s.swapped.Len(); n != s.requests.Len() {
 		return invariants.Broken("%d requests are in queues, there are %d", n, s.requests.Len())
 	}
-	for id, at := range s.requests.All() {
-		q := s.requests.At(at)
-		if q.id != id || q.running() == 0 || q.swapped != s.swapped.Has(at) {
+	for id, place := range s.requests.All() {
+		q := s.requests.At(place)
+		if q.id != id || q.running() == 0 || q.swapped != s.swapped.Has(place) {
 			return invariants.Broken("request %d in the place of %d has %d sequences, swapped out: %t, in that queue: %t",
-				q.id, id, q.running(), q.swapped, s.swapped.Has(at))
+				q.id, id, q.running(), q.swapped, s.swapped.Has(place))
 		}
 	}
 	for _, q := range []*reqtable.Queue{s.waiting, s.swapped} {
-		for at := range q.All() {
-			if next := q.Next(at); next != reqtable.None && s.requests.At(next).arrival < s.requests.At(at).arrival {
-				return invariants.Broken("request %d is in front of one that came before", s.requests.At(at).id)
+		for place := range q.All() {
+			if next := q.Next(place); next != reqtable.None && s.requests.At(next).arrival < s.requests.At(place).arrival {
+				return invariants.Broken("request %d is in front of one that came before", s.requests.At(place).id)
 			}
 		}
 	}

@@ -99,11 +99,11 @@ func (s *Scheduler) Add(r serve.Request) error {
 		return fmt.Errorf("%w %d: a prompt of %d tokens for %d sequences: an iteration has at most %d and %d",
 			serve.ErrRequest, r.ID, r.Prompt, n, s.limits.MaxNumBatchedTokens, s.limits.MaxNumSeqs)
 	}
-	at := s.requests.Add(r.ID)
-	if at == reqtable.None {
+	place := s.requests.Add(r.ID)
+	if place == reqtable.None {
 		return fmt.Errorf("%w %d: there is one with this id", serve.ErrRequest, r.ID)
 	}
-	q := s.requests.At(at)
+	q := s.requests.At(place)
 	q.begin(r, n)
 	q.arrival = s.arrivals
 	if err := s.memory.accept(q); err != nil {
@@ -111,7 +111,7 @@ func (s *Scheduler) Add(r serve.Request) error {
 		return fmt.Errorf("%w %d: %w", serve.ErrRequest, r.ID, err)
 	}
 	s.arrivals++
-	s.waiting.PushBack(at)
+	s.waiting.PushBack(place)
 	return nil
 }
 
@@ -145,8 +145,8 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 	if err != nil {
 		return err
 	}
-	for at := range s.running.All() {
-		it.Tokens += s.requests.At(at).running()
+	for place := range s.running.All() {
+		it.Tokens += s.requests.At(place).running()
 	}
 	if s.swapped.Len() == 0 {
 		if err := s.admit(it); err != nil {
@@ -159,22 +159,22 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 
 // resort moves the requests that joined in the last step to their places by arrival.
 func (s *Scheduler) resort() {
-	for _, at := range s.joined {
-		if s.running.Has(at) {
-			s.running.Remove(at)
-			s.insert(s.running, at)
+	for _, place := range s.joined {
+		if s.running.Has(place) {
+			s.running.Remove(place)
+			s.insert(s.running, place)
 		}
 	}
 	s.joined = s.joined[:0]
 }
 
 // insert adds a request to a queue that is sorted by arrival.
-func (s *Scheduler) insert(q *reqtable.Queue, at int32) {
+func (s *Scheduler) insert(q *reqtable.Queue, place int32) {
 	before := q.Tail()
-	for before != reqtable.None && s.requests.At(before).arrival > s.requests.At(at).arrival {
+	for before != reqtable.None && s.requests.At(before).arrival > s.requests.At(place).arrival {
 		before = q.Prev(before)
 	}
-	q.InsertAfter(at, before)
+	q.InsertAfter(place, before)
 }
 
 // runRunning gives the running requests a slot for each sequence, by arrival,
@@ -183,66 +183,66 @@ func (s *Scheduler) runRunning(it *serve.Iteration) error {
 	if s.growing == nil {
 		return nil
 	}
-	for at := s.running.Head(); at != reqtable.None; {
-		q := s.requests.At(at)
+	for place := s.running.Head(); place != reqtable.None; {
+		q := s.requests.At(place)
 		for !s.growing.canAppend(q) {
 			victim := s.running.Tail()
 			if err := s.preempt(it, victim); err != nil {
 				return err
 			}
-			if victim == at {
+			if victim == place {
 				return nil
 			}
 		}
 		if err := s.growing.append(it, q); err != nil {
 			return err
 		}
-		at = s.running.Next(at)
+		place = s.running.Next(place)
 	}
 	return nil
 }
 
 // preempt takes the blocks of a running request away. Its place among the waiting or swapped
 // requests is by arrival.
-func (s *Scheduler) preempt(it *serve.Iteration, at int32) error {
-	q := s.requests.At(at)
+func (s *Scheduler) preempt(it *serve.Iteration, place int32) error {
+	q := s.requests.At(place)
 	swapped, err := s.growing.preempt(it, q)
 	if err != nil {
 		return fmt.Errorf("request %d: %w", q.id, err)
 	}
 	q.preempted = s.steps
-	s.running.Remove(at)
+	s.running.Remove(place)
 	if swapped {
-		s.insert(s.swapped, at)
+		s.insert(s.swapped, place)
 	} else {
-		s.insertFront(s.waiting, at)
+		s.insertFront(s.waiting, place)
 	}
 	it.Preempted = append(it.Preempted, serve.Preemption{ID: q.id, Swapped: swapped})
 	return nil
 }
 
 // insertFront is insert from the other end, where a preempted request belongs.
-func (s *Scheduler) insertFront(q *reqtable.Queue, at int32) {
+func (s *Scheduler) insertFront(q *reqtable.Queue, place int32) {
 	before := reqtable.None
 	for next := range q.All() {
-		if s.requests.At(next).arrival > s.requests.At(at).arrival {
+		if s.requests.At(next).arrival > s.requests.At(place).arrival {
 			break
 		}
 		before = next
 	}
-	q.InsertAfter(at, before)
+	q.InsertAfter(place, before)
 }
 
 // swapIn swaps requests in, by arrival, while they fit.
 func (s *Scheduler) swapIn(it *serve.Iteration) error {
-	for at := s.swapped.Head(); at != reqtable.None; at = s.swapped.Head() {
-		q := s.requests.At(at)
+	for place := s.swapped.Head(); place != reqtable.None; place = s.swapped.Head() {
+		q := s.requests.At(place)
 		if !s.growing.canSwapIn(q) {
 			if s.growing.canEverSwapIn(q) {
 				return nil
 			}
-			s.swapped.Remove(at)
-			s.ignore(it, at)
+			s.swapped.Remove(place)
+			s.ignore(it, place)
 			continue
 		}
 		if s.running.Len()+q.running() > s.limits.MaxNumSeqs {
@@ -251,9 +251,9 @@ func (s *Scheduler) swapIn(it *serve.Iteration) error {
 		if err := s.growing.swapIn(it, q); err != nil {
 			return err
 		}
-		s.swapped.Remove(at)
-		s.running.PushBack(at)
-		s.joined = append(s.joined, at)
+		s.swapped.Remove(place)
+		s.running.PushBack(place)
+		s.joined = append(s.joined, place)
 		if err := s.growing.append(it, q); err != nil {
 			return err
 		}
@@ -264,14 +264,14 @@ func (s *Scheduler) swapIn(it *serve.Iteration) error {
 // admit admits waiting requests, by arrival, while they fit. It stops at one that was preempted in
 // this step.
 func (s *Scheduler) admit(it *serve.Iteration) error {
-	for at := s.waiting.Head(); at != reqtable.None; at = s.waiting.Head() {
-		q := s.requests.At(at)
+	for place := s.waiting.Head(); place != reqtable.None; place = s.waiting.Head() {
+		q := s.requests.At(place)
 		if q.preempted == s.steps {
 			return nil
 		}
 		if !s.memory.possible(q) || q.length() > s.limits.MaxNumBatchedTokens {
-			s.waiting.Remove(at)
-			s.ignore(it, at)
+			s.waiting.Remove(place)
+			s.ignore(it, place)
 			continue
 		}
 		if !s.memory.canAdmit(q) || it.Tokens+q.length()-s.cached > s.limits.MaxNumBatchedTokens || s.running.Len()+q.running() > s.limits.MaxNumSeqs {
@@ -280,34 +280,34 @@ func (s *Scheduler) admit(it *serve.Iteration) error {
 		if err := s.memory.admit(q); err != nil {
 			return err
 		}
-		s.waiting.Remove(at)
-		s.running.PushBack(at)
+		s.waiting.Remove(place)
+		s.running.PushBack(place)
 		it.Tokens += q.length() - s.cached
-		s.admitted = append(s.admitted, at)
-		s.joined = append(s.joined, at)
+		s.admitted = append(s.admitted, place)
+		s.joined = append(s.joined, place)
 	}
 	return nil
 }
 
 // ignore drops a request that can never run and is in no queue. The artifact would wait for ever.
-func (s *Scheduler) ignore(it *serve.Iteration, at int32) {
-	it.Ignored = append(it.Ignored, s.requests.At(at).id)
-	s.forget(at)
+func (s *Scheduler) ignore(it *serve.Iteration, place int32) {
+	it.Ignored = append(it.Ignored, s.requests.At(place).id)
+	s.forget(place)
 }
 
 // batch lists the requests that run in this iteration; each sequence gets a token.
 func (s *Scheduler) batch(it *serve.Iteration) {
-	for _, at := range s.admitted {
-		q := s.requests.At(at)
+	for _, place := range s.admitted {
+		q := s.requests.At(place)
 		it.Prefills = append(it.Prefills, serve.Prefill{ID: q.id, Tokens: q.length(), Cached: s.cached, Seqs: q.running(), Last: true})
 		q.grow()
 	}
-	left := s.running.Len() - len(s.admitted) // the admitted are at the end
-	for at := s.running.Head(); left > 0; at = s.running.Next(at) {
-		q := s.requests.At(at)
+	remaining := s.running.Len() - len(s.admitted) // the admitted are at the end
+	for place := s.running.Head(); remaining > 0; place = s.running.Next(place) {
+		q := s.requests.At(place)
 		it.Decodes = append(it.Decodes, serve.Decode{ID: q.id, Context: q.length(), Seqs: q.running()})
 		q.grow()
-		left--
+		remaining--
 	}
 }
 

@@ -55,12 +55,12 @@ func (s *Static) Add(r serve.Request) error {
 		return fmt.Errorf("%w %d: %d and %d tokens: want at least 1 each, at most %d together",
 			serve.ErrRequest, r.ID, r.Prompt, r.Output, s.config.MaxModelLen)
 	}
-	at := s.requests.Add(r.ID)
-	if at == reqtable.None {
+	place := s.requests.Add(r.ID)
+	if place == reqtable.None {
 		return fmt.Errorf("%w %d: there is one with this id", serve.ErrRequest, r.ID)
 	}
-	*s.requests.At(at) = padded{id: r.ID, prompt: r.Prompt, output: r.Output, seqs: max(1, r.Seqs)}
-	s.waiting.PushBack(at)
+	*s.requests.At(place) = padded{id: r.ID, prompt: r.Prompt, output: r.Output, seqs: max(1, r.Seqs)}
+	s.waiting.PushBack(place)
 	return nil
 }
 
@@ -74,8 +74,8 @@ func (s *Static) Step(it *serve.Iteration) error {
 		s.form(it)
 		return nil
 	}
-	for at := range s.running.All() {
-		q := s.requests.At(at)
+	for place := range s.running.All() {
+		q := s.requests.At(place)
 		it.Decodes = append(it.Decodes, serve.Decode{ID: q.id, Context: s.prompt + s.iterations, Seqs: q.seqs})
 		it.Tokens += q.seqs
 	}
@@ -88,20 +88,20 @@ func (s *Static) Step(it *serve.Iteration) error {
 func (s *Static) form(it *serve.Iteration) {
 	s.prompt, s.iterations = 0, 1
 	output := 0
-	for at := s.waiting.Head(); at != reqtable.None && s.running.Len() < s.config.BatchSize; at = s.waiting.Head() {
-		q := s.requests.At(at)
+	for place := s.waiting.Head(); place != reqtable.None && s.running.Len() < s.config.BatchSize; place = s.waiting.Head() {
+		q := s.requests.At(place)
 		prompt := max(s.prompt, q.prompt)
 		output = max(output, q.output)
 		if prompt+output > s.config.MaxModelLen || s.running.Len() > 0 && q.seqs != s.requests.At(s.running.Tail()).seqs {
 			break
 		}
 		s.prompt = prompt
-		s.waiting.Remove(at)
-		s.running.PushBack(at)
+		s.waiting.Remove(place)
+		s.running.PushBack(place)
 	}
 	s.unfinished = s.running.Len()
-	for at := range s.running.All() {
-		q := s.requests.At(at)
+	for place := range s.running.All() {
+		q := s.requests.At(place)
 		it.Prefills = append(it.Prefills, serve.Prefill{ID: q.id, Tokens: s.prompt, Seqs: q.seqs, Last: true})
 		it.Tokens += s.prompt
 	}
@@ -122,14 +122,14 @@ func (s *Static) Finish(answered []int, ids ...int) ([]int, error) {
 		}
 	}
 	for _, id := range ids {
-		if at := s.requests.Find(id); s.running.Has(at) {
-			s.requests.At(at).finished = true
+		if place := s.requests.Find(id); s.running.Has(place) {
+			s.requests.At(place).finished = true
 			s.unfinished--
 		}
 	}
-	err := s.requests.TakeAll(ids, []*reqtable.Queue{s.waiting}, func(at int32) {
-		answered = append(answered, s.requests.At(at).id)
-		s.requests.Remove(s.requests.At(at).id)
+	err := s.requests.TakeAll(ids, []*reqtable.Queue{s.waiting}, func(place int32) {
+		answered = append(answered, s.requests.At(place).id)
+		s.requests.Remove(s.requests.At(place).id)
 	})
 	if err != nil {
 		return answered, err
@@ -137,9 +137,9 @@ func (s *Static) Finish(answered []int, ids ...int) ([]int, error) {
 	if s.unfinished > 0 {
 		return answered, nil
 	}
-	for at := range s.running.All() {
-		id := s.requests.At(at).id
-		s.running.Remove(at)
+	for place := range s.running.All() {
+		id := s.requests.At(place).id
+		s.running.Remove(place)
 		s.requests.Remove(id)
 		answered = append(answered, id)
 	}
@@ -154,12 +154,12 @@ func (s *Static) Usage() serve.Usage {
 // Table has one entry, the place in the batch, which all sequences of a request share. It is nil
 // for a request that waits.
 func (s *Static) Table(id, sequence int) []int32 {
-	place := int32(0)
-	for at := range s.running.All() {
-		if q := s.requests.At(at); q.id == id && sequence >= 0 && sequence < q.seqs {
-			return []int32{place}
+	index := int32(0)
+	for place := range s.running.All() {
+		if q := s.requests.At(place); q.id == id && sequence >= 0 && sequence < q.seqs {
+			return []int32{index}
 		}
-		place++
+		index++
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (s *Static) Table(id, sequence int) []int32 {
 // Queues returns the ids of the requests in each queue, in order. Nothing is
 // swapped out.
 func (s *Static) Queues() (waiting, running, swapped []int) {
-	id := func(at int32) int { return s.requests.At(at).id }
+	id := func(place int32) int { return s.requests.At(place).id }
 	return s.waiting.IDs(id), s.running.IDs(id), nil
 }
 
@@ -175,8 +175,8 @@ func (s *Static) Queues() (waiting, running, swapped []int) {
 // limits.
 func (s *Static) Check() error {
 	unfinished := 0
-	for at := range s.running.All() {
-		if !s.requests.At(at).finished {
+	for place := range s.running.All() {
+		if !s.requests.At(place).finished {
 			unfinished++
 		}
 	}

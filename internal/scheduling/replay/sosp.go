@@ -21,7 +21,7 @@ type sospGroup struct {
 
 type place struct {
 	group *sospGroup
-	at    int
+	index int
 }
 
 func newSospManager(c *Init) (*sospManager, error) {
@@ -122,15 +122,15 @@ func (p *sospManager) playSeq(op *Op, r result) error {
 	if op.Name == "refork" {
 		id = op.Child
 	}
-	at, ok := p.seqs[id]
+	seq, ok := p.seqs[id]
 	if !ok {
 		return fmt.Errorf("%s names sequence %d, which does not exist", op.Name, id)
 	}
-	s := &at.group.Seqs[at.at]
+	s := &seq.group.Seqs[seq.index]
 	switch op.Name {
 	case "append":
 		s.Len++
-		pair, copied, err := p.m.Append(&at.group.Group, at.at)
+		pair, copied, err := p.m.Append(&seq.group.Group, seq.index)
 		if err != nil {
 			return err
 		}
@@ -139,15 +139,15 @@ func (p *sospManager) playSeq(op *Op, r result) error {
 			r["cow"] = row{pair.Src, pair.Dst}
 		}
 	case "free":
-		p.m.Free(&at.group.Group, at.at)
+		p.m.Free(&seq.group.Group, seq.index)
 		s.Finished = true
 		delete(p.seqs, id)
 	case "refork":
 		parent, ok := p.seqs[op.Parent]
-		if !ok || parent.group != at.group {
+		if !ok || parent.group != seq.group {
 			return fmt.Errorf("refork names sequence %d, which is not in the group of %d", op.Parent, id)
 		}
-		if err := p.m.Refork(&at.group.Group, at.at, parent.at); err != nil {
+		if err := p.m.Refork(&seq.group.Group, seq.index, parent.index); err != nil {
 			return err
 		}
 		r["table"] = tableOf(s.Table())

@@ -182,8 +182,8 @@ func (w *watcher) around(blocks []int32) string {
 		if key, tokens, ok := w.pool.Primary(id); ok {
 			fmt.Fprintf(&b, ", hash %s of group %d for %d tokens", key.Hash.Short(), key.Group, tokens)
 		}
-		if at := slices.Index(queue, id); at >= 0 {
-			fmt.Fprintf(&b, ", place %d in the queue", at)
+		if i := slices.Index(queue, id); i >= 0 {
+			fmt.Fprintf(&b, ", place %d in the queue", i)
 		}
 		b.WriteByte('\n')
 	}

@@ -199,26 +199,26 @@ func (p *v0Manager) swap(op *Op, r result, list []*v0Seq, bare []*v0.Seq) error 
 // sequence frees the blocks of its table before it takes new ones.
 func (p *v0Manager) halfSwapped(out bool, list []*v0Seq) []int {
 	from, _ := p.m.View.Devices()
-	left, room := p.m.View.FreeGPU(), p.m.View.FreeCPU()
+	freeFrom, freeTo := p.m.View.FreeGPU(), p.m.View.FreeCPU()
 	if !out {
 		_, from = p.m.View.Devices()
-		left, room = room, left
+		freeFrom, freeTo = freeTo, freeFrom
 	}
 	gone := map[int32]int32{}
 	for _, s := range list {
 		for _, id := range s.Table() {
 			if gone[id]++; gone[id] == from.Count(id) {
-				left++
+				freeFrom++
 			}
 		}
-		if room -= len(s.Table()); room < 0 {
+		if freeTo -= len(s.Table()); freeTo < 0 {
 			break
 		}
 	}
 	if out {
-		return []int{left, max(0, room)}
+		return []int{freeFrom, max(0, freeTo)}
 	}
-	return []int{max(0, room), left}
+	return []int{max(0, freeTo), freeFrom}
 }
 
 func mapping(pairs []device.Pair) []row {

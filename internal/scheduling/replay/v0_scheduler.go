@@ -11,9 +11,9 @@ import (
 // v0Scheduler plays the recordings of vLLM V0's scheduler. It is the model, too:
 // a request is finished when it has got as many tokens as it was recorded with.
 type v0Scheduler struct {
-	s    *v0.Scheduler
-	it   serve.Iteration
-	left map[int]int // tokens to generate, by request
+	s         *v0.Scheduler
+	it        serve.Iteration
+	remaining map[int]int // tokens to generate, by request
 }
 
 func newV0Scheduler(c *Init) (*v0Scheduler, error) {
@@ -32,7 +32,7 @@ func newV0Scheduler(c *Init) (*v0Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &v0Scheduler{s: s, left: map[int]int{}}, c.sameWatermark(s.Manager().View.Watermark())
+	return &v0Scheduler{s: s, remaining: map[int]int{}}, c.sameWatermark(s.Manager().View.Watermark())
 }
 
 func (p *v0Scheduler) free() any {
@@ -48,7 +48,7 @@ func (p *v0Scheduler) play(op *Op, r result) error {
 		if err != nil {
 			return err
 		}
-		p.left[id] = op.Output
+		p.remaining[id] = op.Output
 		return p.s.Add(serve.Request{ID: id, Prompt: op.Prompt})
 	case "step":
 		return p.step(r)
@@ -84,7 +84,7 @@ func (p *v0Scheduler) step(r result) error {
 	r["free"] = p.free()
 	finished := []int{}
 	for _, id := range running {
-		if p.left[id] <= 0 {
+		if p.remaining[id] <= 0 {
 			finished = append(finished, id)
 		}
 	}
@@ -98,6 +98,6 @@ func (p *v0Scheduler) step(r result) error {
 // generate is the model's answer: one more token.
 func (p *v0Scheduler) generate(id int, token bool) {
 	if token {
-		p.left[id]--
+		p.remaining[id]--
 	}
 }

@@ -1,9 +1,8 @@
-// Package reqtable finds requests by number. A Table is a slab of requests, found by the ids that their
-// owner gave them, with queues of the slab's places. A place is in at most one queue, so a queue's links
-// are two numbers for each place, and moving a request from one queue to another allocates nothing.
-// Handles gives requests, and other values, numbers of its own.
-//
-// The scheduler defines what a request is, and decides when it moves.
+// Package reqtable finds requests by number. A Table is an array of requests with a
+// map from the ids that its owner chose, and queues of requests. A request's place is
+// its index in the array. A place is in at most one queue, so a queue's links are two
+// numbers for each place, and moving a request from one queue to another allocates
+// nothing. Handles chooses the numbers of its values itself.
 package reqtable
 
 import (
@@ -13,11 +12,11 @@ import (
 	"slices"
 )
 
-// None is no place.
+// None means that there is no such place.
 const None int32 = -1
 
-// A Table holds one T for each id. It stays in its place until Remove; pointers
-// to it are valid until the next Add.
+// A Table has one T for each id. A T keeps its place until Remove; a pointer to it
+// is valid until the next Add.
 type Table[T any] struct {
 	items  []T
 	links  []link
@@ -28,12 +27,12 @@ type Table[T any] struct {
 
 type link struct {
 	next, prev int32
-	in         int32 // the queue's number; 0: in none
+	in         int32 // number of the queue; 0 if the place is in no queue
 	marked     bool
 }
 
-// Add makes a place for id and returns it, or None if id has one. The place has its earlier
-// contents, so that the arrays in it can be used again.
+// Add makes a place for id and returns it, or None if id has one already. The place has its
+// earlier contents, so that the caller can reuse the arrays in it.
 func (t *Table[T]) Add(id int) int32 {
 	if t.byID == nil {
 		t.byID = map[int]int32{}
@@ -41,43 +40,43 @@ func (t *Table[T]) Add(id int) int32 {
 	if _, taken := t.byID[id]; taken {
 		return None
 	}
-	var at int32
+	var place int32
 	if n := len(t.free); n > 0 {
-		at, t.free = t.free[n-1], t.free[:n-1]
+		place, t.free = t.free[n-1], t.free[:n-1]
 	} else {
-		at = int32(len(t.items))
+		place = int32(len(t.items))
 		t.items = append(t.items, *new(T))
 		t.links = append(t.links, link{})
 	}
-	t.byID[id] = at
-	return at
+	t.byID[id] = place
+	return place
 }
 
 // Find returns the place of id, or None.
 func (t *Table[T]) Find(id int) int32 {
-	if at, ok := t.byID[id]; ok {
-		return at
+	if place, ok := t.byID[id]; ok {
+		return place
 	}
 	return None
 }
 
 // At returns the contents of a place.
-func (t *Table[T]) At(at int32) *T { return &t.items[at] }
+func (t *Table[T]) At(place int32) *T { return &t.items[place] }
 
 // Remove frees the place of id, which must be in no queue.
 func (t *Table[T]) Remove(id int) {
-	at, ok := t.byID[id]
-	if !ok || t.links[at].in != 0 {
-		panic(fmt.Sprintf("place %d of %d is removed, but it is in a queue or there is none", at, id))
+	place, ok := t.byID[id]
+	if !ok || t.links[place].in != 0 {
+		panic(fmt.Sprintf("place %d of id %d is removed, but it is in a queue or does not exist", place, id))
 	}
 	delete(t.byID, id)
-	t.free = append(t.free, at)
+	t.free = append(t.free, place)
 }
 
 // Len is the number of ids in the table.
 func (t *Table[T]) Len() int { return len(t.byID) }
 
-// Check reports an id that is not in the table, or that is named twice.
+// Check returns an error if an id is not in the table or comes twice.
 func (t *Table[T]) Check(ids ...int) error {
 	err := t.mark(ids)
 	if err == nil {
@@ -86,29 +85,29 @@ func (t *Table[T]) Check(ids ...int) error {
 	return err
 }
 
-// TakeAll takes the places of ids out of the queues, queue by queue from the
-// head, whatever the order of ids, and calls f for each. An id that is in none
-// of the queues is passed over. The error is Check's; nothing has changed then.
-func (t *Table[T]) TakeAll(ids []int, queues []*Queue, f func(at int32)) error {
+// TakeAll removes the places of ids from the queues and calls f for each, in the
+// order of the queues and of the places in them. It ignores ids that are in none of
+// the queues. If Check would return an error, TakeAll returns it and changes nothing.
+func (t *Table[T]) TakeAll(ids []int, queues []*Queue, f func(place int32)) error {
 	if err := t.mark(ids); err != nil {
 		return err
 	}
-	left := len(ids)
+	remaining := len(ids)
 	for _, id := range ids {
-		if at := t.byID[id]; t.links[at].in == 0 || !slices.ContainsFunc(queues, func(q *Queue) bool { return q.Has(at) }) {
-			t.links[at].marked = false
-			left--
+		if place := t.byID[id]; t.links[place].in == 0 || !slices.ContainsFunc(queues, func(q *Queue) bool { return q.Has(place) }) {
+			t.links[place].marked = false
+			remaining--
 		}
 	}
 	for _, q := range queues {
-		for at := q.Head(); at != None && left > 0; {
-			next := q.Next(at)
-			if t.links[at].marked {
-				q.Remove(at)
-				f(at)
-				left--
+		for place := q.Head(); place != None && remaining > 0; {
+			next := q.Next(place)
+			if t.links[place].marked {
+				q.Remove(place)
+				f(place)
+				remaining--
 			}
-			at = next
+			place = next
 		}
 	}
 	return nil
@@ -116,12 +115,12 @@ func (t *Table[T]) TakeAll(ids []int, queues []*Queue, f func(at int32)) error {
 
 func (t *Table[T]) mark(ids []int) error {
 	for i, id := range ids {
-		at := t.Find(id)
-		if at == None || t.links[at].marked {
+		place := t.Find(id)
+		if place == None || t.links[place].marked {
 			t.unmark(ids[:i])
-			return fmt.Errorf("there is no %d, or it is named twice", id)
+			return fmt.Errorf("there is no request %d, or it is named twice", id)
 		}
-		t.links[at].marked = true
+		t.links[place].marked = true
 	}
 	return nil
 }
@@ -166,60 +165,59 @@ func (q *Queue) Len() int { return q.n }
 func (q *Queue) Head() int32 { return q.head }
 func (q *Queue) Tail() int32 { return q.tail }
 
-// IDs are the ids of the places from head to tail, as id says them.
-func (q *Queue) IDs(id func(at int32) int) []int {
+// IDs returns id(place) for the places from head to tail.
+func (q *Queue) IDs(id func(place int32) int) []int {
 	ids := []int{}
-	for at := range q.All() {
-		ids = append(ids, id(at))
+	for place := range q.All() {
+		ids = append(ids, id(place))
 	}
 	return ids
 }
 
 // Next and Prev are the neighbours of a place in the queue, or None.
-func (q *Queue) Next(at int32) int32 { return (*q.links)[at].next }
-func (q *Queue) Prev(at int32) int32 { return (*q.links)[at].prev }
+func (q *Queue) Next(place int32) int32 { return (*q.links)[place].next }
+func (q *Queue) Prev(place int32) int32 { return (*q.links)[place].prev }
 
 // PushBack adds a place at the tail. It panics if the place is in a queue already.
-func (q *Queue) PushBack(at int32) { q.insert(at, q.tail, None) }
+func (q *Queue) PushBack(place int32) { q.insert(place, q.tail, None) }
 
 // PushFront adds a place at the head.
-func (q *Queue) PushFront(at int32) { q.insert(at, None, q.head) }
+func (q *Queue) PushFront(place int32) { q.insert(place, None, q.head) }
 
-// InsertAfter adds a place after another one of the queue, or at the head if
-// that is None.
-func (q *Queue) InsertAfter(at, before int32) {
+// InsertAfter adds a place after the place before, or at the head if before is None.
+func (q *Queue) InsertAfter(place, before int32) {
 	if before == None {
-		q.PushFront(at)
+		q.PushFront(place)
 		return
 	}
-	q.insert(at, before, q.Next(before))
+	q.insert(place, before, q.Next(before))
 }
 
-func (q *Queue) insert(at, prev, next int32) {
+func (q *Queue) insert(place, prev, next int32) {
 	links := *q.links
-	if links[at].in != 0 {
-		panic(fmt.Sprintf("place %d is queued twice", at))
+	if links[place].in != 0 {
+		panic(fmt.Sprintf("place %d is queued twice", place))
 	}
-	links[at] = link{next: next, prev: prev, in: q.number}
+	links[place] = link{next: next, prev: prev, in: q.number}
 	if prev == None {
-		q.head = at
+		q.head = place
 	} else {
-		links[prev].next = at
+		links[prev].next = place
 	}
 	if next == None {
-		q.tail = at
+		q.tail = place
 	} else {
-		links[next].prev = at
+		links[next].prev = place
 	}
 	q.n++
 }
 
 // Remove takes a place out of the queue.
-func (q *Queue) Remove(at int32) {
+func (q *Queue) Remove(place int32) {
 	links := *q.links
-	l := links[at]
+	l := links[place]
 	if l.in != q.number {
-		panic(fmt.Sprintf("place %d is taken out of a queue that it is not in", at))
+		panic(fmt.Sprintf("place %d is taken out of a queue that it is not in", place))
 	}
 	if l.prev == None {
 		q.head = l.next
@@ -231,22 +229,22 @@ func (q *Queue) Remove(at int32) {
 	} else {
 		links[l.next].prev = l.prev
 	}
-	links[at] = link{}
+	links[place] = link{}
 	q.n--
 }
 
 // Has reports whether a place is in the queue.
-func (q *Queue) Has(at int32) bool { return (*q.links)[at].in == q.number }
+func (q *Queue) Has(place int32) bool { return (*q.links)[place].in == q.number }
 
-// All yields the places from head to tail; the one it is at may be removed.
+// All yields the places from head to tail. The caller may remove the place that it was given.
 func (q *Queue) All() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
-		for at := q.head; at != None; {
-			next := q.Next(at)
-			if !yield(at) {
+		for place := q.head; place != None; {
+			next := q.Next(place)
+			if !yield(place) {
 				return
 			}
-			at = next
+			place = next
 		}
 	}
 }

@@ -1,7 +1,6 @@
-// Package serve is the interface that a scheduler of an LLM server offers to whatever
-// runs its iterations: requests go in, an iteration comes out, is run, and
-// answers that are complete are reported. A simulator drives any of them
-// through it, or a worker with a model.
+// Package serve is the common interface of the schedulers of an LLM server. The caller,
+// which can be a simulator or a worker with a model, adds requests, runs the iterations
+// that the scheduler returns, and reports which answers are complete.
 //
 //	for {
 //		add what has arrived
@@ -11,8 +10,8 @@
 //		answered = scheduler.Finish(answered[:0], the requests whose last token that was)
 //	}
 //
-// A scheduler may rely on this order; tokens are counted by Step. Rules of
-// scheduling may not live here.
+// A scheduler may rely on this order. Step counts the tokens. No scheduling rules belong
+// into this package.
 package serve
 
 import (
@@ -26,37 +25,36 @@ var ErrRequest = errors.New("bad request")
 
 // A Request is a prompt that waits for an answer.
 type Request struct {
-	ID     int // the caller's, one for each request that is not finished
+	ID     int // chosen by the caller; unfinished requests have different ids
 	Prompt int // tokens, at least 1
 	Seqs   int // answers to one prompt: parallel samples or beams; 0 means 1
 
-	// Output is how many tokens the answer will have. Only schedulers that
-	// reserve memory for it read it: Orca's, and FasterTransformer's.
+	// Output is the number of tokens of the answer. Orca's and FasterTransformer's
+	// schedulers reserve memory for it; V1's ends the request after as many.
 	Output int
 
-	// Tokens is the prompt and, after it, what the model is going to answer.
-	// Only schedulers that cache prefixes read it, each token not before it is
-	// generated; others need none. The caller leaves it unchanged until the
-	// request is finished.
+	// Tokens is the prompt, followed by the answer that the model will generate.
+	// Only schedulers that cache prefixes need it; they read no token before it is
+	// generated. The caller must not change it before the request is finished.
 	Tokens []int32
 }
 
 // A Scheduler decides what runs in the next iteration.
 type Scheduler interface {
-	// Add puts a request at the end of the waiting ones. The error wraps
-	// ErrRequest, and nothing has changed.
+	// Add puts a request at the end of the waiting queue. If it returns an error,
+	// which wraps ErrRequest, nothing has changed.
 	Add(Request) error
 
-	// Step schedules the next iteration and reuses its arrays. When it returns,
-	// everything in the iteration counts as computed.
+	// Step schedules the next iteration into its argument and reuses its arrays.
+	// Afterwards everything in the iteration counts as computed.
 	Step(*Iteration) error
 
 	// Finish ends requests whose answers are complete or that were aborted, in any
-	// order. It appends the requests that leave the system now: all of them, except
-	// where a batch ends as a whole.
+	// order. It appends the requests that leave the system to answered: all of ids,
+	// unless the scheduler ends a batch as a whole.
 	Finish(answered []int, ids ...int) ([]int, error)
 
-	// Usage is how full the memory is.
+	// Usage returns how much of the memory is in use.
 	Usage() Usage
 }
 
@@ -64,8 +62,8 @@ type Scheduler interface {
 type GroupScheduler interface {
 	Scheduler
 
-	// Refork replaces the beam child by a copy of the beam parent, between two
-	// steps. It appends the copies that must be made at once to it.Copies.
+	// Refork replaces beam child with a copy of beam parent. It is called between
+	// two steps, and appends the block copies that must be made now to it.Copies.
 	Refork(it *Iteration, id, child, parent int) error
 }
 
@@ -73,8 +71,8 @@ type GroupScheduler interface {
 type Speculator interface {
 	Scheduler
 
-	// Generated says that a decode of the last step has generated n tokens: the
-	// accepted drafts and one more. Without it that was one.
+	// Generated reports that a decode of the last step has generated n tokens: the
+	// accepted drafts and one more. If it is not called, n is 1.
 	Generated(id, n int) error
 }
 
@@ -83,45 +81,45 @@ type Iteration struct {
 	Prefills []Prefill
 	Decodes  []Decode
 
-	// What the worker has to move before the model runs: first SwapOut from GPU
-	// to CPU, then SwapIn from CPU to GPU, then Copies on the GPU. Ids are
-	// counted on each device from 0.
+	// Blocks that the worker must copy before the model runs: first SwapOut from
+	// GPU to CPU, then SwapIn from CPU to GPU, then Copies on the GPU. On each
+	// device ids count from 0.
 	SwapOut, SwapIn, Copies []device.Pair
 
 	Preempted []Preemption
-	Ignored   []int // requests that were dropped because they can never run
-	Tokens    int   // of the batch, as the scheduler counts them against its budget
+	Ignored   []int // ids of requests that were dropped because they can never run
+	Tokens    int   // tokens of the batch, as counted against the scheduler's budget
 }
 
 // A Prefill is a prompt, or a chunk of one.
 type Prefill struct {
 	ID     int
-	Start  int // tokens of the sequence that were computed before
-	Tokens int // the chunk, cached ones included
-	Cached int // tokens of the chunk that a prefix hit saves
+	Start  int // number of tokens computed before
+	Tokens int // tokens of the chunk, cached ones included
+	Cached int // tokens of the chunk that a prefix hit found
 	Seqs   int
-	Last   bool // the prompt is complete: it generates a token
+	Last   bool // the prompt becomes complete, so the request generates a token
 }
 
 // A Decode is a request that generates one token for each of its sequences.
 type Decode struct {
 	ID      int
-	Context int // tokens that each sequence attends to, the new one included
-	Seqs    int // those that are not finished
-	Drafts  int // tokens that are computed with it, to be accepted or not; Context is without them
+	Context int // tokens that each sequence attends to, including the new one but no drafts
+	Seqs    int // unfinished sequences
+	Drafts  int // draft tokens to verify
 }
 
 // A Preemption takes the blocks of a running request away.
 type Preemption struct {
 	ID      int
-	Swapped bool // to the CPU; else they are lost and computed again
+	Swapped bool // the blocks go to the CPU; otherwise they are computed again
 }
 
 // Usage is a manager's memory in blocks.
 type Usage struct {
 	Blocks  int // of the GPU
 	Used    int // of these
-	Logical int // entries of tables on the GPU: more than Used where blocks are shared
+	Logical int // table entries on the GPU: more than Used if blocks are shared
 }
 
 // Reset empties the iteration, for a scheduler's Step.
@@ -134,8 +132,8 @@ func (it *Iteration) Reset() {
 // Empty reports whether the model has nothing to do.
 func (it *Iteration) Empty() bool { return len(it.Prefills) == 0 && len(it.Decodes) == 0 }
 
-// Idle reports whether nothing happened. Then nothing will happen before the next Add or
-// Finish, and requests that wait will wait for ever.
+// Idle reports whether the step did nothing. Then no later step does anything before the next
+// Add or Finish.
 func (it *Iteration) Idle() bool {
 	return it.Empty() && len(it.SwapOut) == 0 && len(it.SwapIn) == 0 && len(it.Preempted) == 0 && len(it.Ignored) == 0
 }

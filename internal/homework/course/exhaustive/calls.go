@@ -56,7 +56,7 @@ func (s *State) create(op trace.Op) bool {
 		return false
 	}
 	required := (int64(length) + perBlock - 1) / perBlock
-	if required > mostBlocks || required > int64(s.Free) {
+	if required > maxBlocks || required > int64(s.Free) {
 		return false
 	}
 	if !mallocs(op, 2+int(required+tableSize-1)/tableSize) {
@@ -102,7 +102,7 @@ func (s *State) fork(op trace.Op) bool {
 // and only then any change.
 func (s *State) append(op trace.Op) bool {
 	q := s.find(op.A)
-	if q == nil || q.KVCount/perBlock >= mostBlocks {
+	if q == nil || q.KVCount/perBlock >= maxBlocks {
 		return false
 	}
 	block, offset := q.KVCount/perBlock, q.KVCount%perBlock

@@ -58,16 +58,16 @@ func (b Bounds) Cases() iter.Seq[Case] {
 	return func(yield func(Case) bool) {
 		s := search{Bounds: b, seen: map[[16]byte]bool{}}
 		s.add(-1, trace.Op{}, b.start())
-		for at, end := 0, 1; at < len(s.nodes) && s.depth < b.Calls; s.depth++ {
-			for ; at < end; at++ {
-				c := s.expand(int32(at))
+		for node, end := 0, 1; node < len(s.nodes) && s.depth < b.Calls; s.depth++ {
+			for ; node < end; node++ {
+				c := s.expand(int32(node))
 				if !yield(c) {
 					return
 				}
 				for _, op := range c.Changes {
 					next := c.State.Clone()
 					next.Play(op)
-					s.add(int32(at), op, next)
+					s.add(int32(node), op, next)
 				}
 			}
 			end = len(s.nodes)
@@ -105,17 +105,17 @@ func (s *search) add(parent int32, op trace.Op, to State) {
 	}
 }
 
-func (s *search) path(at int32) []trace.Op {
+func (s *search) path(node int32) []trace.Op {
 	var path []trace.Op
-	for ; at > 0; at = s.nodes[at].parent {
-		path = append(path, s.nodes[at].op)
+	for ; node > 0; node = s.nodes[node].parent {
+		path = append(path, s.nodes[node].op)
 	}
 	slices.Reverse(path)
 	return append(slices.Clone(s.Start), path...)
 }
 
-func (s *search) expand(at int32) Case {
-	c := Case{Path: s.path(at)}
+func (s *search) expand(node int32) Case {
+	c := Case{Path: s.path(node)}
 	for _, op := range c.Path {
 		c.State.Play(op)
 	}

@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	perBlock   = 16 // records in a block
-	tableSize  = 16 // entries of an L1 and of an L2 table
-	mostBlocks = tableSize * tableSize
-	blockSize  = 64
-	unmapped   = -1
+	perBlock  = 16 // records in a block
+	tableSize = 16 // entries of an L1 and of an L2 table
+	maxBlocks = tableSize * tableSize
+	blockSize = 64
+	unmapped  = -1
 )
 
 // A State is all that llm_memory.h shows of one engine and its pool. The zero

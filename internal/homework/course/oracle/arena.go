@@ -13,7 +13,7 @@ import (
 type arena struct {
 	space []byte
 	used  int
-	most  int // that was used at any time: World.Adopt takes some back
+	peak  int // the highest used; World.Adopt can lower used
 	live  int // chunks
 	fail  int // the chunk that fails, from 1; 0: none
 }
@@ -24,9 +24,9 @@ const arenaSize = 1 << 30
 // one causes no page faults.
 var spaces = make(chan []byte, 4)
 
-// mostKept is the size of the largest mapping that is used again: a larger one would keep memory
+// maxKept is the size of the largest mapping that is used again: a larger one would keep memory
 // for nothing.
-const mostKept = 16 << 20
+const maxKept = 16 << 20
 
 func newArena() (*arena, error) {
 	select {
@@ -43,8 +43,8 @@ func newArena() (*arena, error) {
 }
 
 func (a *arena) close() {
-	if a.most <= mostKept {
-		clear(a.space[:a.most])
+	if a.peak <= maxKept {
+		clear(a.space[:a.peak])
 		select {
 		case spaces <- a.space:
 			return
@@ -75,7 +75,7 @@ func (a *arena) take(size int) unsafe.Pointer {
 	}
 	p := unsafe.Pointer(&a.space[a.used])
 	a.used += (size + 15) &^ 15
-	a.most = max(a.most, a.used)
+	a.peak = max(a.peak, a.used)
 	return p
 }
 

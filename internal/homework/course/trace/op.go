@@ -129,11 +129,11 @@ func (o Op) ForInts() bool { return o.Kind == Init && !o.Large() && o.A > 0 && o
 // between the first and the last End bytes of it cannot be touched.
 func (o Op) Large() bool { return o.Kind == Init && o.B != 0 }
 
-// End is how much of a large pool can be touched at either end. MostLarge is the
+// End is how much of a large pool can be touched at either end. MaxLarge is the
 // most MiB of one: its ref_count has to fit into the heap of a submission.
 const (
-	End       = 64 << 10
-	MostLarge = 3 << 10
+	End      = 64 << 10
+	MaxLarge = 3 << 10
 )
 
 // Task is the task of the handout that an Op belongs to, 1 to 5. A write from
@@ -156,13 +156,13 @@ func (o Op) Task() int {
 // ErrSyntax is wrapped by the errors of Parse, which name the line.
 var ErrSyntax = errors.New("not a trace")
 
-// A trace has at most mostSteps steps, and its pools, each with room bytes around
-// it, at most mostPools bytes in all: what the memory of a submission holds.
+// A trace has at most maxSteps steps, and its pools, each with slackPerPool bytes around
+// it, at most maxPools bytes in all: what the memory of a submission holds.
 const (
-	mostSteps = 100_000
-	mostForks = 100_000 // of one step: children, sequences, records
-	mostPools = 60 << 20
-	room      = 8192
+	maxSteps     = 100_000
+	maxForks     = 100_000 // of one step: children, sequences, records
+	maxPools     = 60 << 20
+	slackPerPool = 8192
 )
 
 // Parse reads a trace: an Op a line, and comments from # on.
@@ -180,10 +180,10 @@ func Parse(text string) ([]Op, error) {
 			return nil, fmt.Errorf("%w: line %d: %s", ErrSyntax, i+1, err)
 		}
 		if op.Kind == Init {
-			pools += int64(max(0, op.A)) + room
+			pools += int64(max(0, op.A)) + slackPerPool
 		}
-		if pools > mostPools || len(ops) == mostSteps {
-			return nil, fmt.Errorf("%w: line %d: a trace has at most %d steps, and pools of %d MiB in all", ErrSyntax, i+1, mostSteps, mostPools>>20)
+		if pools > maxPools || len(ops) == maxSteps {
+			return nil, fmt.Errorf("%w: line %d: a trace has at most %d steps, and pools of %d MiB in all", ErrSyntax, i+1, maxSteps, maxPools>>20)
 		}
 		ops = append(ops, op)
 	}
@@ -243,12 +243,12 @@ func (o Op) check() error {
 	if o.Given && (o.Kind.Outside() || o.Fail > 0) {
 		return fmt.Errorf("given stands before one of the calls, and its allocations do not fail")
 	}
-	if o.Large() && (o.A < 0 || o.A > 1<<20 || o.B < 1 || o.B > MostLarge) {
-		return fmt.Errorf("a large pool has 1 to %d MiB, and at most 1 MiB in bytes", MostLarge)
+	if o.Large() && (o.A < 0 || o.A > 1<<20 || o.B < 1 || o.B > MaxLarge) {
+		return fmt.Errorf("a large pool has 1 to %d MiB, and at most 1 MiB in bytes", MaxLarge)
 	}
 	first, n := o.several()
-	if n < 0 || n > mostForks || first > math.MaxInt32-n {
-		return fmt.Errorf("%s makes 1 to %d calls, whose numbers are ints", o.Kind, mostForks)
+	if n < 0 || n > maxForks || first > math.MaxInt32-n {
+		return fmt.Errorf("%s makes 1 to %d calls, whose numbers are ints", o.Kind, maxForks)
 	}
 	return nil
 }

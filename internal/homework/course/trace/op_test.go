@@ -27,14 +27,14 @@ func TestWhatIsPrintedCanBeParsed(t *testing.T) {
 			case Init:
 				op.A = min(op.A, 1<<20)
 				if op.A >= 0 && rapid.Bool().Draw(t, "large") {
-					op.B = rapid.Int32Range(1, MostLarge).Draw(t, "MiB")
+					op.B = rapid.Int32Range(1, MaxLarge).Draw(t, "MiB")
 				}
 			case Forks, Appends:
-				op.B, op.C = min(op.B, 1<<30), rapid.Int32Range(1, mostForks).Draw(t, "calls")
+				op.B, op.C = min(op.B, 1<<30), rapid.Int32Range(1, maxForks).Draw(t, "calls")
 			case Creates:
-				op.A, op.C = min(op.A, 1<<30), rapid.Int32Range(1, mostForks).Draw(t, "calls")
+				op.A, op.C = min(op.A, 1<<30), rapid.Int32Range(1, maxForks).Draw(t, "calls")
 			case Frees:
-				op.A, op.B = min(op.A, 1<<30), rapid.Int32Range(1, mostForks).Draw(t, "calls")
+				op.A, op.B = min(op.A, 1<<30), rapid.Int32Range(1, maxForks).Draw(t, "calls")
 			}
 			op.Given = !op.Kind.Outside() && op.Engine != None && op.Fail == 0 && rapid.Bool().Draw(t, "given")
 			ops = append(ops, op)
@@ -72,9 +72,9 @@ func TestWhatIsWrongWithATraceIsSaid(t *testing.T) {
 }
 
 func TestATraceThatIsTooLongIsRefused(t *testing.T) {
-	_, err := Parse(strings.Repeat("free e0 1\n", mostSteps))
+	_, err := Parse(strings.Repeat("free e0 1\n", maxSteps))
 	require.NoError(t, err)
-	_, err = Parse(strings.Repeat("free e0 1\n", mostSteps+1))
+	_, err = Parse(strings.Repeat("free e0 1\n", maxSteps+1))
 	require.ErrorIs(t, err, ErrSyntax)
 }
 

@@ -37,13 +37,13 @@ func (m *Manager) append(dst []device.Pair, s *Seq, lookahead, computed int) []d
 		m.logical++
 	}
 	size := m.config.BlockSize
-	for at := s.full / size; s.full < s.Len; at++ {
-		s.full = min(s.Len, (at+1)*size)
-		if m.gpu.Shared(s.table[at]) {
-			dst = append(dst, m.gpu.CopyOnWrite(&s.table[at], m.take()))
+	for i := s.full / size; s.full < s.Len; i++ {
+		s.full = min(s.Len, (i+1)*size)
+		if m.gpu.Shared(s.table[i]) {
+			dst = append(dst, m.gpu.CopyOnWrite(&s.table[i], m.take()))
 		}
-		if m.prefix != nil && s.full == (at+1)*size {
-			m.promote(s, at)
+		if m.prefix != nil && s.full == (i+1)*size {
+			m.promote(s, i)
 		}
 	}
 	return dst
@@ -86,8 +86,8 @@ func (m *Manager) checkAppend(s *Seq, lookahead, computed int) error {
 func (m *Manager) copies(s *Seq) int {
 	n := 0
 	size := m.config.BlockSize
-	for at := s.full / size; s.Unseen() > 0 && at < len(s.table) && at*size < s.Len; at++ {
-		if m.gpu.Shared(s.table[at]) {
+	for i := s.full / size; s.Unseen() > 0 && i < len(s.table) && i*size < s.Len; i++ {
+		if m.gpu.Shared(s.table[i]) {
 			n++
 		}
 	}

@@ -132,8 +132,8 @@ func (m *Manager) inUse(s *Seq) int {
 // token end, after parent.
 func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func(key *blockhash.Hash) bool) {
 	size := m.config.BlockSize
-	for at := (first + 1) * size; at <= end; at += size {
-		m.prefix.hash.Sum(&parent, &parent, s.Tokens[at-size:at], nil)
+	for start := first * size; start+size <= end; start += size {
+		m.prefix.hash.Sum(&parent, &parent, s.Tokens[start:start+size], nil)
 		if !f(&parent) {
 			return
 		}
@@ -144,21 +144,21 @@ func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func
 // promotion to a block in use frees one in time.
 func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 	size := m.config.BlockSize
-	at := s.full / size
+	i := s.full / size
 	parent := blockhash.Hash{}
-	if at > 0 {
-		parent = m.prefix.blocks[s.table[at-1]].key
+	if i > 0 {
+		parent = m.prefix.blocks[s.table[i-1]].key
 	}
 	take := func() {
-		if at < len(s.table) && m.gpu.Shared(s.table[at]) {
+		if i < len(s.table) && m.gpu.Shared(s.table[i]) {
 			free--
 		}
-		at++
+		i++
 	}
 	if free < 0 || s.Unseen() == 0 {
 		return free >= 0
 	}
-	m.walkKeys(s, at, s.Len, parent, func(key *blockhash.Hash) bool {
+	m.walkKeys(s, i, s.Len, parent, func(key *blockhash.Hash) bool {
 		take()
 		if free < 0 {
 			return false
@@ -168,7 +168,7 @@ func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 		}
 		return true
 	})
-	if at*size < s.Len {
+	if i*size < s.Len {
 		take()
 	}
 	return free >= 0

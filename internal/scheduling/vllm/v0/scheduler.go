@@ -109,15 +109,15 @@ func (s *Scheduler) Add(r serve.Request) error {
 	case s.config.Manager.EnablePrefixCaching && len(r.Tokens) < r.Prompt:
 		return fmt.Errorf("%w %d: %d of %d tokens are given, and prefix caching needs them", serve.ErrRequest, r.ID, len(r.Tokens), r.Prompt)
 	}
-	at := s.requests.Add(r.ID)
-	if at == reqtable.None {
+	place := s.requests.Add(r.ID)
+	if place == reqtable.None {
 		return fmt.Errorf("%w %d: there is one with this id", serve.ErrRequest, r.ID)
 	}
-	q := s.requests.At(at)
+	q := s.requests.At(place)
 	q.Seq.reset()
 	q.Len, q.Tokens = r.Prompt, r.Tokens
 	*q = request{Seq: q.Seq, id: r.ID}
-	s.waiting.PushBack(at)
+	s.waiting.PushBack(place)
 	return nil
 }
 
@@ -134,8 +134,8 @@ func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 }
 
 // forget frees a request that is in no queue any more.
-func (s *Scheduler) forget(at int32) {
-	q := s.requests.At(at)
+func (s *Scheduler) forget(place int32) {
+	q := s.requests.At(place)
 	s.manager.Free(&q.Seq)
 	q.Tokens = nil
 	s.requests.Remove(q.id)
@@ -153,14 +153,14 @@ func (s *Scheduler) Manager() *Manager { return s.manager }
 // Table is the block table of a request, for reading until the next Step; nil
 // if there is no such request.
 func (s *Scheduler) Table(id int) []int32 {
-	if at := s.requests.Find(id); at != reqtable.None {
-		return s.requests.At(at).Table()
+	if place := s.requests.Find(id); place != reqtable.None {
+		return s.requests.At(place).Table()
 	}
 	return nil
 }
 
 // Queues returns the ids of the requests in each queue, in order.
 func (s *Scheduler) Queues() (waiting, running, swapped []int) {
-	id := func(at int32) int { return s.requests.At(at).id }
+	id := func(place int32) int { return s.requests.At(place).id }
 	return s.waiting.IDs(id), s.running.IDs(id), s.swapped.IDs(id)
 }

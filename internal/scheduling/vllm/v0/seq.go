@@ -37,8 +37,8 @@ func (s *Seq) reset() { *s = Seq{computed: s.computed[:0]} }
 // touched counts the blocks that the unseen tokens and lookahead more would
 // write to, each as if it had to be a new one (vllm/v0/RULES.md §2).
 func (s *Seq) touched(blockSize, lookahead int) int {
-	room := blockSize - s.full%blockSize
-	return 1 + ceil(s.Unseen()+lookahead-room, blockSize)
+	space := blockSize - s.full%blockSize
+	return 1 + ceil(s.Unseen()+lookahead-space, blockSize)
 }
 
 // fullBlocks counts the blocks without room (vllm/v0/RULES.md §4).

@@ -26,8 +26,8 @@ func AppendSlots(dst []int64, table []int32, blockSize, context, length, start i
 		dst = append(dst, PadSlotID)
 	}
 	size := int64(blockSize)
-	for at := max(start, context); at < length; at++ {
-		dst = append(dst, int64(table[at/blockSize])*size+int64(at%blockSize))
+	for position := max(start, context); position < length; position++ {
+		dst = append(dst, int64(table[position/blockSize])*size+int64(position%blockSize))
 	}
 	return dst
 }

@@ -28,8 +28,8 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 	} else {
 		s.stepWhole()
 	}
-	for _, at := range t.preempted {
-		s.waiting.PushFront(at) // so the last victim, which came first, is in front
+	for _, place := range t.preempted {
+		s.waiting.PushFront(place) // so the last victim, which came first, is in front
 	}
 	it.Ignored = append(it.Ignored, t.abandoned...)
 	if t.failed != nil {
@@ -81,8 +81,8 @@ func (s *Scheduler) stepChunked() {
 // queueRunning adds to the running ones, which are those that had no turn.
 func (s *Scheduler) queueRunning(parts ...[]int32) {
 	for _, part := range parts {
-		for _, at := range part {
-			s.running.PushBack(at)
+		for _, place := range part {
+			s.running.PushBack(place)
 		}
 	}
 }
@@ -115,8 +115,8 @@ func (s *Scheduler) admit() {
 	if !s.config.Chunked {
 		longest = min(longest, s.config.MaxNumBatchedTokens)
 	}
-	for at := s.waiting.Head(); at != reqtable.None; at = s.waiting.Head() {
-		q := s.requests.At(at)
+	for place := s.waiting.Head(); place != reqtable.None; place = s.waiting.Head() {
+		q := s.requests.At(place)
 		n := s.chunked(q.remaining())
 		status := Never
 		if n <= longest {
@@ -131,14 +131,14 @@ func (s *Scheduler) admit() {
 		if status == Later {
 			return
 		}
-		s.waiting.Remove(at)
+		s.waiting.Remove(place)
 		if status == Never {
 			t.it.Ignored = append(t.it.Ignored, q.id)
-			s.forget(at)
+			s.forget(place)
 			continue
 		}
 		q.chunk = n
-		t.admitted = append(t.admitted, at)
+		t.admitted = append(t.admitted, place)
 		t.tokens += n
 		t.seqs++
 	}
@@ -157,14 +157,14 @@ func (s *Scheduler) overAdmitted(q *request) Status {
 // from the end of the queue for those that have none.
 func (s *Scheduler) runRunning() {
 	t := &s.step
-	for at := s.running.Head(); at != reqtable.None; at = s.running.Head() {
-		q := s.requests.At(at)
+	for place := s.running.Head(); place != reqtable.None; place = s.running.Head() {
+		q := s.requests.At(place)
 		n := s.chunked(q.remaining())
 		if n == 0 {
 			return
 		}
-		s.running.Remove(at)
-		if !s.makeRoom(at) {
+		s.running.Remove(place)
+		if !s.makeRoom(place) {
 			if t.failed != nil {
 				return
 			}
@@ -172,7 +172,7 @@ func (s *Scheduler) runRunning() {
 		}
 		s.append(q)
 		if t.failed != nil {
-			s.running.PushFront(at)
+			s.running.PushFront(place)
 			return
 		}
 		q.chunk = n
@@ -181,33 +181,33 @@ func (s *Scheduler) runRunning() {
 			t.seqs++ // the other policy has counted them
 		}
 		if q.decoding {
-			t.decodes = append(t.decodes, at)
+			t.decodes = append(t.decodes, place)
 		} else {
-			t.prefills = append(t.prefills, at)
+			t.prefills = append(t.prefills, place)
 		}
 	}
 }
 
 // makeRoom preempts until the request can append, and reports whether it can:
 // it is its own victim if nothing else is left to run.
-func (s *Scheduler) makeRoom(at int32) bool {
-	q := s.requests.At(at)
+func (s *Scheduler) makeRoom(place int32) bool {
+	q := s.requests.At(place)
 	for !s.canAppend(q) {
 		victim := s.running.Tail()
 		if victim == reqtable.None {
-			victim = at
+			victim = place
 		} else {
 			s.running.Remove(victim)
 		}
 		if err := s.preempt(victim); err != nil {
 			s.step.failed = err
-			s.running.PushFront(at)
-			if victim != at {
+			s.running.PushFront(place)
+			if victim != place {
 				s.running.PushBack(victim)
 			}
 			return false
 		}
-		if victim == at {
+		if victim == place {
 			return false
 		}
 	}
@@ -232,13 +232,13 @@ func (s *Scheduler) append(q *request) {
 }
 
 // preempt takes the blocks of a request that is in no queue away.
-func (s *Scheduler) preempt(at int32) error {
-	q, t := s.requests.At(at), &s.step
+func (s *Scheduler) preempt(place int32) error {
+	q, t := s.requests.At(place), &s.step
 	if s.config.Mode == Recompute {
 		length, tokens := q.Len, q.Tokens
 		s.manager.Free(&q.Seq)
 		q.Len, q.Tokens, q.computed, q.decoding = length, tokens, 0, false
-		t.preempted = append(t.preempted, at)
+		t.preempted = append(t.preempted, place)
 	} else {
 		if !s.manager.CanSwapOut(&q.Seq) {
 			return fmt.Errorf("%w: request %d cannot be swapped out: give the CPU more than %d blocks", ErrNoFreeBlocks, q.id, s.config.Manager.NumCPUBlocks)
@@ -247,7 +247,7 @@ func (s *Scheduler) preempt(at int32) error {
 		if t.it.SwapOut, err = s.manager.SwapOut(t.it.SwapOut, &q.Seq); err != nil {
 			return err
 		}
-		s.swapped.PushBack(at)
+		s.swapped.PushBack(place)
 	}
 	t.it.Preempted = append(t.it.Preempted, serve.Preemption{ID: q.id, Swapped: s.config.Mode == Swap})
 	return nil
@@ -261,20 +261,20 @@ func (s *Scheduler) swapIn() {
 	if t.failed != nil || len(t.it.Preempted) > 0 {
 		return
 	}
-	for at := s.swapped.Head(); at != reqtable.None; at = s.swapped.Head() {
-		q := s.requests.At(at)
+	for place := s.swapped.Head(); place != reqtable.None; place = s.swapped.Head() {
+		q := s.requests.At(place)
 		switch s.manager.CanSwapIn(0, &q.Seq) {
 		case Later:
 			return
 		case Never:
-			s.abandon(at)
+			s.abandon(place)
 			continue
 		}
 		n := q.remaining()
 		if !s.fits(n) {
 			return
 		}
-		s.swapped.Remove(at)
+		s.swapped.Remove(place)
 		var err error
 		if t.it.SwapIn, err = s.manager.SwapIn(t.it.SwapIn, &q.Seq); err != nil {
 			panic(err) // CanSwapIn counted at least as many blocks
@@ -283,9 +283,9 @@ func (s *Scheduler) swapIn() {
 		t.tokens += n
 		t.seqs++
 		if q.decoding {
-			t.swappedDecodes = append(t.swappedDecodes, at)
+			t.swappedDecodes = append(t.swappedDecodes, place)
 		} else {
-			t.swappedFills = append(t.swappedFills, at)
+			t.swappedFills = append(t.swappedFills, place)
 		}
 		if s.append(q); t.failed != nil {
 			return
@@ -295,12 +295,12 @@ func (s *Scheduler) swapIn() {
 
 // abandon ignores a request that can never be swapped in. vLLM only frees requests in the
 // running queue, so the CPU blocks of this one are lost.
-func (s *Scheduler) abandon(at int32) {
-	q := s.requests.At(at)
-	s.swapped.Remove(at)
+func (s *Scheduler) abandon(place int32) {
+	q := s.requests.At(place)
+	s.swapped.Remove(place)
 	s.step.abandoned = append(s.step.abandoned, q.id)
 	lost := q.Seq
 	s.lost = append(s.lost, &lost)
 	q.Seq = Seq{}
-	s.forget(at)
+	s.forget(place)
 }

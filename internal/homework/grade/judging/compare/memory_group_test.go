@@ -47,7 +47,7 @@ func memoryGroup(t *testing.T, limit string) string {
 // of a pool of 3 GiB is trouble, not a difference. (With enough memory, it gets its points: the row
 // "engine and ref_count in one allocation" of package grade.)
 func TestTooLittleMemoryIsTroubleAndNoFailure(t *testing.T) {
-	ops, err := trace.Parse(fmt.Sprintf("init e0 127 %d\n", trace.MostLarge))
+	ops, err := trace.Parse(fmt.Sprintf("init e0 127 %d\n", trace.MaxLarge))
 	require.NoError(t, err)
 	if program := os.Getenv("LLMGRADE_TEST_PROGRAM"); program != "" { // in the group
 		_, err := compare.Play(program, ops)

@@ -23,9 +23,9 @@ func sizes(s *sweep) {
 
 // large starts an engine over a pool of 3 GiB, of which only the ends can be
 // touched.
-func (s *sweep) large() { s.add(trace.Init, 0, 64+63, trace.MostLarge) }
+func (s *sweep) large() { s.add(trace.Init, 0, 64+63, trace.MaxLarge) }
 
-const largeBlocks = trace.MostLarge<<20/64 + 1
+const largeBlocks = trace.MaxLarge<<20/64 + 1
 
 func initLarge(s *sweep) {
 	s.large()

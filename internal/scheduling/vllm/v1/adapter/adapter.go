@@ -85,18 +85,18 @@ func (s *Scheduler) Add(r serve.Request) error {
 		}
 		prompt = s.prompt
 	}
-	most := r.Output
-	if most < 1 {
-		most = s.config.Cache.MaxModelLen
+	maxTokens := r.Output
+	if maxTokens < 1 {
+		maxTokens = s.config.Cache.MaxModelLen
 	}
-	at := s.requests.Add(r.ID)
-	key, err := s.s.Add(sched.Spec{Tokens: prompt[:r.Prompt], MaxTokens: most, UserData: uint64(at)})
+	place := s.requests.Add(r.ID)
+	key, err := s.s.Add(sched.Spec{Tokens: prompt[:r.Prompt], MaxTokens: maxTokens, UserData: uint64(place)})
 	if err != nil {
 		s.requests.Remove(r.ID)
 		return bad("%w", err)
 	}
-	*s.requests.At(at) = request{id: r.ID, key: key, tokens: r.Tokens, length: r.Prompt}
-	s.ids[key] = at
+	*s.requests.At(place) = request{id: r.ID, key: key, tokens: r.Tokens, length: r.Prompt}
+	s.ids[key] = place
 	return nil
 }
 
@@ -154,14 +154,14 @@ func (s *Scheduler) row(it *serve.Iteration, i int) {
 
 // Generated implements serve.Speculator.
 func (s *Scheduler) Generated(id, n int) error {
-	at := s.requests.Find(id)
-	if at == reqtable.None || s.requests.At(at).yields == 0 {
+	place := s.requests.Find(id)
+	if place == reqtable.None || s.requests.At(place).yields == 0 {
 		return fmt.Errorf("%w %d: it generates nothing in this step, or there is none", serve.ErrRequest, id)
 	}
 	if n < 1 || n > 1+s.config.NumSpeculativeTokens {
 		return fmt.Errorf("%w %d: it generates %d tokens: want 1 to %d", serve.ErrRequest, id, n, 1+s.config.NumSpeculativeTokens)
 	}
-	s.requests.At(at).yields = n
+	s.requests.At(place).yields = n
 	return nil
 }
 
@@ -175,7 +175,7 @@ func (s *Scheduler) update() error {
 	}
 	s.counts, s.tokens = s.counts[:0], s.tokens[:0]
 	for i := range s.step.Rows {
-		q := s.of(&s.step.Rows[i])
+		q := s.requestOf(&s.step.Rows[i])
 		if q == nil { // aborted
 			s.counts = append(s.counts, 0)
 			continue
@@ -194,7 +194,7 @@ func (s *Scheduler) update() error {
 	}
 	s.open = false
 	for i := range s.step.Rows {
-		if q := s.of(&s.step.Rows[i]); q != nil {
+		if q := s.requestOf(&s.step.Rows[i]); q != nil {
 			q.length += int(s.out.Kept[i])
 			q.yields = 0
 		}
@@ -205,8 +205,8 @@ func (s *Scheduler) update() error {
 	return nil
 }
 
-// of returns the request of a row of the last step, or nil if V1 has ended it since.
-func (s *Scheduler) of(row *sched.Row) *request {
+// requestOf returns the request of a row of the last step, or nil if V1 has ended it since.
+func (s *Scheduler) requestOf(row *sched.Row) *request {
 	if q := s.requests.At(int32(row.UserData)); q.key == row.ID && !q.ended {
 		return q
 	}
@@ -233,7 +233,7 @@ func (s *Scheduler) draft() error {
 	}
 	s.drafted, s.perID, s.drafts = s.drafted[:0], s.perID[:0], s.drafts[:0]
 	for i := range s.step.Rows {
-		if q := s.of(&s.step.Rows[i]); q == nil || q.filling {
+		if q := s.requestOf(&s.step.Rows[i]); q == nil || q.filling {
 			continue
 		}
 		s.drafted = append(s.drafted, s.step.Rows[i].ID)
@@ -282,11 +282,11 @@ func (s *Scheduler) Usage() serve.Usage {
 // Table is the block table of a request, whose only sequence is 0; nil if there
 // is no such request.
 func (s *Scheduler) Table(id, sequence int) []int32 {
-	at := s.requests.Find(id)
-	if sequence != 0 || at == reqtable.None || s.requests.At(at).ended {
+	place := s.requests.Find(id)
+	if sequence != 0 || place == reqtable.None || s.requests.At(place).ended {
 		return nil
 	}
-	table, _ := s.s.Monitor.Table(nil, s.requests.At(at).key, 0)
+	table, _ := s.s.Monitor.Table(nil, s.requests.At(place).key, 0)
 	return table
 }
 

@@ -198,8 +198,8 @@ func (s *Scheduler) Check() error {
 	for i, ends := range s.ends {
 		for _, id := range ends {
 			r := &s.requests[id]
-			left := ((i-s.now)%len(s.ends) + len(s.ends)) % len(s.ends) // steps
-			length := r.prompt + r.output - 1 - left
+			remaining := ((i-s.now)%len(s.ends) + len(s.ends)) % len(s.ends) // steps
+			length := r.prompt + r.output - 1 - remaining
 			count(length)
 			decodes, context = decodes+1, context+length
 		}

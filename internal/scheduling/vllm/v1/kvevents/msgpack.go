@@ -47,9 +47,9 @@ func appendInt(b []byte, v int64) []byte {
 
 // appendLength writes a type and a length: fixed is the type for lengths below
 // most, wide the one with 16 bits, followed by the one with 32.
-func appendLength(b []byte, n, most int, fixed, wide byte) []byte {
+func appendLength(b []byte, n, limit int, fixed, wide byte) []byte {
 	switch {
-	case n < most:
+	case n < limit:
 		return append(b, fixed|byte(n))
 	case n < 1<<16:
 		return binary.BigEndian.AppendUint16(append(b, wide), uint16(n))

@@ -68,8 +68,8 @@ func alike(layers []Layer) (grouping, error) {
 	}
 	for _, i := range hidden {
 		l := &layers[i]
-		most := max(pages/(l.content()/l.BlockSize), 1)
-		l.BlockSize = largestDivisor(blocks, most)
+		limit := max(pages/(l.content()/l.BlockSize), 1)
+		l.BlockSize = largestDivisor(blocks, limit)
 		if l.content() > pages {
 			return grouping{}, fmt.Errorf("%w: a hidden state of layer %d takes %d bytes, and a block %d", ErrLayers, i, l.content(), pages)
 		}
@@ -140,24 +140,24 @@ func unifyPages(layers []Layer, list []int) (int, error) {
 func split(layers []Layer, list []int) []Group {
 	var kinds []Group
 	for _, i := range list {
-		at := slices.IndexFunc(kinds, func(g Group) bool { return equal(layers[g.Layers[0]], layers[i]) })
-		if at < 0 {
+		k := slices.IndexFunc(kinds, func(g Group) bool { return equal(layers[g.Layers[0]], layers[i]) })
+		if k < 0 {
 			kinds = append(kinds, Group{Group: layers[i].Group})
-			at = len(kinds) - 1
+			k = len(kinds) - 1
 		}
-		kinds[at].Layers = append(kinds[at].Layers, i)
+		kinds[k].Layers = append(kinds[k].Layers, i)
 	}
 	fewest, most := len(layers), 0
-	for _, k := range kinds {
-		fewest, most = min(fewest, len(k.Layers)), max(most, len(k.Layers))
+	for _, kind := range kinds {
+		fewest, most = min(fewest, len(kind.Layers)), max(most, len(kind.Layers))
 	}
 	size := fewest
 	if 2*most < 3*fewest {
 		size = most
 	}
 	var groups []Group
-	for _, k := range kinds {
-		groups = append(groups, deal(layers, k.Layers, ceil(len(k.Layers), size))...)
+	for _, kind := range kinds {
+		groups = append(groups, deal(layers, kind.Layers, ceil(len(kind.Layers), size))...)
 	}
 	return groups
 }
@@ -169,9 +169,9 @@ func deal(layers []Layer, list []int, n int) []Group {
 	for first := range n {
 		g := Group{Group: layers[list[0]].Group}
 		g.Eagle = false
-		for at := first; at < len(list); at += n {
-			g.Layers = append(g.Layers, list[at])
-			g.Eagle = g.Eagle || layers[list[at]].Eagle
+		for k := first; k < len(list); k += n {
+			g.Layers = append(g.Layers, list[k])
+			g.Eagle = g.Eagle || layers[list[k]].Eagle
 		}
 		groups = append(groups, g)
 	}
@@ -184,9 +184,9 @@ func equal(a, b Layer) bool {
 	return a == b
 }
 
-func largestDivisor(of, most int) int {
-	for d := min(of, most); d > 1; d-- {
-		if of%d == 0 {
+func largestDivisor(n, limit int) int {
+	for d := min(n, limit); d > 1; d-- {
+		if n%d == 0 {
 			return d
 		}
 	}

@@ -41,12 +41,12 @@ func (p *Plan) BytesFor(tokens, inFlight int) int {
 // LongestModelLen is the longest request, of at most most tokens, that the plan's
 // blocks hold and that a scheduler with the given steps in flight takes; 0 if there is none.
 // vLLM's bound counts the null block as one that a request can have; this does not.
-func (p *Plan) LongestModelLen(most, inFlight, steps int) (int, error) {
-	c, err := p.cache(most, inFlight)
+func (p *Plan) LongestModelLen(limit, inFlight, steps int) (int, error) {
+	c, err := p.cache(limit, inFlight)
 	if err != nil {
 		return 0, err
 	}
-	n := sort.Search(most, func(i int) bool {
+	n := sort.Search(limit, func(i int) bool {
 		return p.BytesFor(i+1, inFlight) > p.available() || c.View.PeakBlocks(i+1, steps) > p.NumGPUBlocks-1
 	})
 	if n < 2 {
@@ -56,9 +56,9 @@ func (p *Plan) LongestModelLen(most, inFlight, steps int) (int, error) {
 }
 
 // cache is one with the plan's groups and hardly any blocks.
-func (p *Plan) cache(most, inFlight int) (*kvcache.Cache, error) {
+func (p *Plan) cache(limit, inFlight int) (*kvcache.Cache, error) {
 	config := kvcache.Config{
-		NumGPUBlocks: 2, MaxModelLen: most, MaxInFlightTokens: inFlight, EnablePrefixCaching: true, Hash: blockhash.LE{},
+		NumGPUBlocks: 2, MaxModelLen: limit, MaxInFlightTokens: inFlight, EnablePrefixCaching: true, Hash: blockhash.LE{},
 	}
 	for i := range p.Groups {
 		config.Groups = append(config.Groups, p.Groups[i].Group)

@@ -29,10 +29,10 @@ func splitPacked(layers []Layer) ([]Group, error) {
 		if !l.KeysOnly && !l.Hidden || l.Kind != kvcache.Full && l.Kind != kvcache.SlidingWindow {
 			return nil, fmt.Errorf("%w: layer %d is not of keys only, beside windows of keys only with pages of other sizes", ErrLayers, i)
 		}
-		at := slices.IndexFunc(kinds, func(g Group) bool { return sameSlots(g.Group, l.Group) })
+		k := slices.IndexFunc(kinds, func(g Group) bool { return sameSlots(g.Group, l.Group) })
 		switch {
-		case at >= 0:
-			kinds[at].Layers = append(kinds[at].Layers, i)
+		case k >= 0:
+			kinds[k].Layers = append(kinds[k].Layers, i)
 		case l.Kind == kvcache.Full && len(kinds) > 0 && kinds[0].Kind == kvcache.Full:
 			return nil, fmt.Errorf("%w: layer %d has blocks of %d tokens, and one before it of %d: want the same for all full attention",
 				ErrLayers, i, l.BlockSize, kinds[0].BlockSize)
@@ -47,7 +47,7 @@ func splitPacked(layers []Layer) ([]Group, error) {
 	}
 	tuples := make([]int, len(kinds))
 	for k := range kinds {
-		tuples[k] = mostOfOneSize(layers, kinds[k].Layers)
+		tuples[k] = maxOfOneSize(layers, kinds[k].Layers)
 	}
 	size := leastPadding(tuples, tuples[0])
 	groups := deal(layers, kinds[0].Layers, 1)
@@ -66,11 +66,11 @@ func splitPacked(layers []Layer) ([]Group, error) {
 func dealTuples(layers []Layer, list []int, each, n int) []Group {
 	var groups []Group
 	for first := range n {
-		var mine []int
-		for at := first * each; at < len(list); at += n * each {
-			mine = append(mine, list[at:at+each]...)
+		var own []int
+		for k := first * each; k < len(list); k += n * each {
+			own = append(own, list[k:k+each]...)
 		}
-		groups = append(groups, deal(layers, mine, 1)...)
+		groups = append(groups, deal(layers, own, 1)...)
 	}
 	return groups
 }
@@ -79,12 +79,12 @@ func dealTuples(layers []Layer, list []int, each, n int) []Group {
 func interleave(layers []Layer, list []int) ([]int, error) {
 	var sizes [][]int
 	for _, i := range list {
-		at := slices.IndexFunc(sizes, func(same []int) bool { return layers[same[0]].pageBytes() == layers[i].pageBytes() })
-		if at < 0 {
+		k := slices.IndexFunc(sizes, func(same []int) bool { return layers[same[0]].pageBytes() == layers[i].pageBytes() })
+		if k < 0 {
 			sizes = append(sizes, []int{i})
 			continue
 		}
-		sizes[at] = append(sizes[at], i)
+		sizes[k] = append(sizes[k], i)
 	}
 	var mixed []int
 	for k := range sizes[0] {
@@ -99,8 +99,8 @@ func interleave(layers []Layer, list []int) ([]int, error) {
 	return mixed, nil
 }
 
-// mostOfOneSize is the number of layers that have the commonest page size.
-func mostOfOneSize(layers []Layer, list []int) int {
+// maxOfOneSize is the number of layers that have the commonest page size.
+func maxOfOneSize(layers []Layer, list []int) int {
 	count, most := map[int]int{}, 0
 	for _, i := range list {
 		count[layers[i].pageBytes()]++
@@ -132,11 +132,11 @@ func pack(groups []Group, sizes []int) (tensors []Tensor, stride int) {
 	for _, g := range groups {
 		offset := 0
 		for _, l := range g.Layers {
-			at, found := slices.BinarySearchFunc(tensors, offset, func(t Tensor, offset int) int { return t.Offset - offset })
+			k, found := slices.BinarySearchFunc(tensors, offset, func(t Tensor, offset int) int { return t.Offset - offset })
 			if !found {
-				tensors = slices.Insert(tensors, at, Tensor{Offset: offset})
+				tensors = slices.Insert(tensors, k, Tensor{Offset: offset})
 			}
-			tensors[at].Layers = append(tensors[at].Layers, l)
+			tensors[k].Layers = append(tensors[k].Layers, l)
 			offset += sizes[l]
 		}
 		stride = max(stride, offset)

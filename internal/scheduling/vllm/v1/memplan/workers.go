@@ -92,14 +92,14 @@ func project(groups []Group, w Worker, sizes []int, packed bool, blocks int) (*P
 	}
 	p := &Plan{}
 	for _, g := range groups {
-		mine := Group{Group: g.Group}
+		own := Group{Group: g.Group}
 		for _, l := range g.Layers {
 			if _, found := slices.BinarySearch(w.Layers, l); found {
-				mine.Layers = append(mine.Layers, l)
+				own.Layers = append(own.Layers, l)
 			}
 		}
-		mine.Eagle = g.Eagle && len(mine.Layers) > 0
-		p.Groups = append(p.Groups, mine)
+		own.Eagle = g.Eagle && len(own.Layers) > 0
+		p.Groups = append(p.Groups, own)
 	}
 	perBlock := 0
 	if packed {
@@ -125,11 +125,11 @@ func project(groups []Group, w Worker, sizes []int, packed bool, blocks int) (*P
 
 // share gives the i-th layers of all groups a tensor; its Bytes are those of a block.
 func share(groups []Group, sizes []int) (tensors []Tensor, perBlock int) {
-	most := 0
+	largest := 0
 	for _, g := range groups {
-		most = max(most, len(g.Layers))
+		largest = max(largest, len(g.Layers))
 	}
-	for i := range most {
+	for i := range largest {
 		t := Tensor{}
 		for _, g := range groups {
 			if i < len(g.Layers) {

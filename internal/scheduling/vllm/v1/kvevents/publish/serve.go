@@ -16,7 +16,7 @@ const stalled = 30 * time.Second
 // lock guards it.
 type subscriber struct {
 	topics map[string]bool // subscriptions that match the topic
-	at     uint64          // the next batch to send, if there are any
+	next   uint64          // the next batch to send, if there are any
 	gone   bool
 }
 
@@ -55,8 +55,8 @@ func (p *Publisher) toSend(s *subscriber) (batch []byte, seq uint64) {
 	defer p.mu.Unlock()
 	for !s.gone {
 		if len(s.topics) > 0 {
-			if batch, seq = p.kept(s.at); batch != nil {
-				s.at = seq + 1
+			if batch, seq = p.kept(s.next); batch != nil {
+				s.next = seq + 1
 				return batch, seq
 			}
 		}
@@ -100,7 +100,7 @@ func (p *Publisher) subscribe(s *subscriber, topic string, on bool) {
 		delete(s.topics, topic)
 	default:
 		if len(s.topics) == 0 {
-			s.at = p.next
+			s.next = p.next
 		}
 		s.topics[topic] = true
 	}
@@ -137,9 +137,9 @@ func (p *Publisher) sendAgain(c *zmtp.Conn, seq uint64) error {
 	p.mu.Unlock()
 	for ; seq < end; seq++ {
 		p.mu.Lock()
-		batch, at := p.kept(seq)
+		batch, first := p.kept(seq)
 		p.mu.Unlock()
-		if seq = at; seq >= end {
+		if seq = first; seq >= end {
 			break
 		}
 		if err := c.Send(nil, []byte(p.config.Topic), number(seq), batch); err != nil {
