@@ -2,9 +2,9 @@ package course
 
 import "llmmemory/internal/block"
 
-// append follows handout, task 4. The position decides everything: its logical
-// block is position/16, found in L2 table block/16 at block%16, and the record
-// goes to position%16 of the physical block.
+// append follows handout, task 4. The logical block of a position is position/16. It
+// is entry block%16 of L2 table block/16, and the record goes to position%16 of the
+// physical block.
 func (c *core) append(e *Engine, id, data int32) error {
 	s := c.find(e, id)
 	if s == nil {
@@ -31,7 +31,7 @@ func (c *core) append(e *Engine, id, data int32) error {
 	return nil
 }
 
-// writableAt refuses a sequence whose next position is not one.
+// writableAt returns an error if s has no next position to write to.
 func writableAt(e *Engine, s *Sequence) error {
 	if uint32(s.KVCount) >= maxRecords {
 		if s.KVCount < 0 {
@@ -45,8 +45,8 @@ func writableAt(e *Engine, s *Sequence) error {
 	return nil
 }
 
-// place maps a fresh block for the logical block, or a copy of the one that is
-// mapped.
+// place maps the logical block to a free block. If it was mapped, the free block
+// becomes a copy of the old one.
 func (c *core) place(e *Engine, home **L2Table, logical uint32) (int32, error) {
 	if e.Free == 0 { // handout, task 4, OOM interception
 		return 0, ErrNoBlocks

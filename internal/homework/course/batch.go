@@ -1,9 +1,9 @@
 package course
 
-// appendBatch gives one record to each sequence, in order. The same sequence
-// may come twice, and two may share a block, so what one append needs depends
-// on those before it: the journal makes each writable in turn, and the records
-// are written once all are.
+// appendBatch appends one record to each sequence, in order. A sequence may come
+// twice, and two sequences may share a block, so the need of an append depends on the
+// earlier ones. Therefore the journal makes one position after the other writable,
+// and the records are written after that.
 func (c *core) appendBatch(e *Engine, seqs []*Sequence, data []int32) error {
 	j := &c.batch
 	if !j.open(e, len(seqs)) {
@@ -35,7 +35,7 @@ func (c *core) appendBatch(e *Engine, seqs []*Sequence, data []int32) error {
 	return nil
 }
 
-// abort takes the first done appends back, last first.
+// abort undoes the first done appends, last first.
 func (c *core) abort(seqs []*Sequence, done int, err error) error {
 	for i := done - 1; i >= 0; i-- {
 		s := seqs[i]
@@ -45,8 +45,8 @@ func (c *core) abort(seqs []*Sequence, done int, err error) error {
 	return err
 }
 
-// appendRun gives all the records to one sequence, a step for each block they
-// touch.
+// appendRun appends all the records to one sequence, with a step of the journal for
+// each block that they touch.
 func (c *core) appendRun(e *Engine, s *Sequence, data []int32) error {
 	if err := writableAt(e, s); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (c *core) appendRun(e *Engine, s *Sequence, data []int32) error {
 	return nil
 }
 
-// reachAll makes steps logical blocks of s writable, from first on, or none.
+// reachAll makes all or none of the logical blocks first to first+steps-1 writable.
 func (c *core) reachAll(s *Sequence, first, steps int) error {
 	j := &c.batch
 	for i := range steps {

@@ -1,21 +1,20 @@
 package course
 
-// A lookupCache answers "which sequence has this id" beyond the first nodes of a
-// list. There is one for each core.
+// A lookupCache finds sequences by id, beyond the first nodes of a list. There is one
+// for each core.
 //
-// An entry says where a sequence was when it was linked or found: between which
-// two neighbours. It is believed only if the visible memory still says so: the
-// sequence has the id, sits between the same two, and they point back at it.
-// One node that an outside writer renames, unlinks, or links in elsewhere, even
-// into another engine's list, fails that check. What the check cannot see is
-// written in llm_memory.h.
+// An entry has a sequence and the two neighbours that it had when it was linked or
+// found. It is used only if it still agrees with the visible memory: the sequence has
+// the id, and it and its two neighbours are linked to each other. This check fails
+// for a node that an outside writer renames, unlinks, or links in elsewhere, even
+// into another engine's list. llm_memory.h says what the check cannot detect.
 //
-// Checking an entry reads three sequences, and none may have been freed. The
-// index knows which entries name a sequence (index.go).
+// The check reads three sequences, none of which may have been freed. The index
+// knows which entries name a sequence (index.go).
 type lookupCache struct {
-	core    uint64 // the number of the core
+	core    uint64 // number of the core
 	entries table[entry]
-	epoch   uint32 // of the entries (index.go)
+	epoch   uint32 // the index's epoch when the entries were added
 	index   *index
 }
 
@@ -30,19 +29,19 @@ func (h entry) empty() bool       { return h.seq == nil }
 func (h entry) same(o entry) bool { return h.engine == o.engine && h.id == o.id }
 func (h entry) hash() uint64      { return hashID(h.engine, h.id) }
 
-// hashID mixes with an odd constant; consecutive ids end up far apart.
+// hashID multiplies by an odd constant, which moves consecutive ids far apart.
 func hashID(e *Engine, id int32) uint64 {
 	return (uint64(uint32(id)) ^ address(e)<<17) * 0x9e3779b97f4a7c15
 }
 
-// holds reports whether the visible memory still says what the entry does.
+// holds reports whether the entry agrees with the visible memory.
 func (h *entry) holds() bool {
 	n := &h.seq.Node
 	return h.seq.ID == h.id && n.Prev == h.prev && n.Next == h.next && h.prev.Next == n && h.next.Prev == n
 }
 
-// lookup returns the sequence with the id if there is an entry for it that
-// holds. One that does not is removed.
+// lookup returns the sequence with the id if an entry for it holds. It removes an
+// entry that does not hold.
 func (c *lookupCache) lookup(e *Engine, id int32) *Sequence {
 	slots := c.entries.slots
 	if len(slots) == 0 {
@@ -68,8 +67,8 @@ func (c *lookupCache) lookup(e *Engine, id int32) *Sequence {
 	}
 }
 
-// insert adds h and replaces the entry of its sequence, if there is one. lookup has found
-// no entry for its id.
+// insert adds h and replaces the entry of its sequence, if there is one. There must be no
+// entry for its id.
 func (c *lookupCache) insert(h entry) {
 	c.index.mu.Lock()
 	defer c.index.mu.Unlock()
@@ -86,8 +85,8 @@ func (c *lookupCache) insertLast(e *Engine, s *Sequence, last *Node) {
 	c.put(entry{engine: e, id: s.ID, seq: s, prev: last, next: &e.Active})
 }
 
-// unlinking removes what names s, which is about to be unlinked from e's list and
-// freed. The entries of its neighbours become each other's.
+// unlinking removes the entry of s, which is about to be unlinked from e's list and
+// freed, and updates the entries of its two neighbours, which become neighbours.
 func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
 	if !c.index.any() {
 		return
@@ -95,7 +94,7 @@ func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
 	c.index.mu.Lock()
 	defer c.index.mu.Unlock()
 	c.removeOf(s)
-	// Only addresses are compared: a link need not lead to a sequence.
+	// The links need not point at sequences, so only their addresses are used.
 	prev, next := s.Node.Prev, s.Node.Next
 	if h := c.entryOf(e, prev); h != nil && h.next == &s.Node {
 		c.renext(h, next)
@@ -106,8 +105,8 @@ func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
 	c.giveUp(s)
 }
 
-// invalidate is for s that is about to be freed with its engine, which has no entries
-// any more.
+// invalidate is called before s is freed together with its engine, whose entries have been
+// removed.
 func (c *lookupCache) invalidate(s *Sequence) {
 	if !c.index.any() {
 		return
@@ -117,7 +116,7 @@ func (c *lookupCache) invalidate(s *Sequence) {
 	c.giveUp(s)
 }
 
-// removeEngine removes every entry for e, whose address may soon be another's.
+// removeEngine removes every entry for e, whose address may soon be reused.
 func (c *lookupCache) removeEngine(e *Engine) {
 	if !c.index.any() {
 		return
@@ -126,24 +125,23 @@ func (c *lookupCache) removeEngine(e *Engine) {
 	defer c.index.mu.Unlock()
 	for i := 0; i < len(c.entries.slots); {
 		if h := &c.entries.slots[i]; !h.empty() && h.engine == e {
-			c.remove(h) // pulls a later one into this place
+			c.remove(h) // may move a later entry into this slot
 		} else {
 			i++
 		}
 	}
 }
 
-// The rest is called with the index locked.
+// The methods below are called with the index locked.
 
-// giveUp forgets everything if an entry names s still: an outside writer has been at
-// work.
+// giveUp resets the index if an entry still names s, which happens after outside writes.
 func (c *lookupCache) giveUp(s *Sequence) {
 	if c.index.names(s) {
 		c.index.reset()
 	}
 }
 
-// entryOf returns the entry of the sequence that n is part of, if it is one of e's.
+// entryOf returns the entry of the sequence that n is part of, or nil if it has none for e.
 func (c *lookupCache) entryOf(e *Engine, n *Node) *entry {
 	if n == &e.Active {
 		return nil
@@ -155,8 +153,8 @@ func (c *lookupCache) entryOf(e *Engine, n *Node) *entry {
 	return c.entries.get(entry{engine: e, id: id})
 }
 
-// renext and reprev change one neighbour in an entry. If the index has no memory for that
-// the entry keeps the one it has, and no longer holds.
+// renext and reprev change one neighbour in an entry. If there is no memory for that, the
+// entry keeps the old neighbour and no longer holds.
 func (c *lookupCache) renext(h *entry, next *Node) {
 	if c.index.mention(h.engine, next, +1) {
 		c.index.mention(h.engine, h.next, -1)
@@ -171,8 +169,8 @@ func (c *lookupCache) reprev(h *entry, prev *Node) {
 	}
 }
 
-// put adds h; lookup has just found no entry for its id. Only put drops entries older than the
-// last reset, so the index never has one.
+// put adds h. There must be no entry for its id. put is also where entries older than the last
+// reset are dropped, so the index never has one.
 func (c *lookupCache) put(h entry) {
 	c.removeOf(h.seq)
 	if epoch := c.index.epoch.Load(); c.epoch != epoch {
@@ -184,7 +182,7 @@ func (c *lookupCache) put(h entry) {
 	}
 }
 
-// remove takes out h, which is in the table.
+// remove removes h, which is in the table.
 func (c *lookupCache) remove(h *entry) {
 	if c.epoch == c.index.epoch.Load() {
 		c.index.remove(h)
@@ -192,8 +190,8 @@ func (c *lookupCache) remove(h *entry) {
 	c.entries.remove(*h)
 }
 
-// removeOf takes out the entry of s, if there is one. Another core's cannot be
-// touched from here; then all are given up.
+// removeOf removes the entry of s, if there is one. If it is another core's, which
+// cannot be changed from here, removeOf resets the index.
 func (c *lookupCache) removeOf(s *Sequence) {
 	e, id, ok := c.index.keyOf(s)
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/block"
 )
 
-// ErrInconsistent is wrapped by the error of Check, together with
-// block.ErrNotConserved where the counts are wrong.
+// ErrInconsistent is wrapped by the errors of Check, together with
+// block.ErrNotConserved if counts are wrong.
 var ErrInconsistent = errors.New("engine is inconsistent")
 
 type finding struct {
@@ -21,14 +21,14 @@ func (f finding) Unwrap() []error { return []error{ErrInconsistent, f.cause} }
 
 func found(what string, cause error) error { return finding{what, cause} }
 
-// Check walks the whole engine and says what is broken first: the list both
-// ways, ids, positions, every table entry, and the conservation of blocks. It is
-// for tests and graders; no call depends on it. A state that an outside writer
-// edited may well be inconsistent and still be served.
+// Check walks the whole engine and returns the first thing that is broken: the list
+// in both directions, ids, positions, table entries, or the conservation of blocks.
+// Tests and graders use it; no call depends on it, and an inconsistent state may
+// still be served.
 func (e *Engine) Check() error {
 	head := &e.Active
 	seen := map[int32]bool{}
-	for n := head; ; n = n.Next { // no loop: its first node would have two that lead to it, and one link back
+	for n := head; ; n = n.Next { // cannot loop: two nodes would lead to the first node of a loop, which links back to only one
 		if n.Next == nil || n.Prev == nil {
 			return found("a link of the list is NULL", nil)
 		}

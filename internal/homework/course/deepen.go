@@ -1,8 +1,7 @@
 package course
 
-// Deepen makes sure that the goroutine it runs on has 64 KiB of stack left: it
-// has a frame of that size and does nothing. A call from C runs on a stack of
-// 4 KiB that grows as Go needs it; but a signal handler that the host installed
-// without SA_ONSTACK runs there too when it interrupts the call, and cannot make
-// it grow.
+// Deepen ensures that the current goroutine has 64 KiB of stack left: it has a frame
+// of that size and does nothing. A call from C begins on a stack of 4 KiB, which Go
+// code grows as needed. But a signal handler that the host installed without
+// SA_ONSTACK runs on this stack if it interrupts the call, and cannot grow it.
 func Deepen()

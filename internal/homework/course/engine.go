@@ -26,8 +26,8 @@ func (c *core) init(pool unsafe.Pointer, size uintptr) (*Engine, error) {
 	return e, nil
 }
 
-// destroy follows handout, task 5. The counts are not taken down first: their
-// array goes too. The pool stays.
+// destroy follows handout, task 5. It does not decrement the counts, because it frees
+// their array. It does not free the pool.
 func (c *core) destroy(e *Engine) {
 	c.cache.removeEngine(e)
 	var gone chain
@@ -43,8 +43,7 @@ func (c *core) destroy(e *Engine) {
 	c.lib.Memory.Put(gone.first, unsafe.Pointer(counts))
 }
 
-// addSequence collects s and all its tables. A tester may have taken tables out of it:
-// those are left alone.
+// addSequence adds s and all its tables to the chain.
 func (c *chain) addSequence(s *Sequence) {
 	if l1 := s.BlockTable; l1 != nil {
 		for _, l2 := range l1 {

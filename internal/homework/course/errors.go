@@ -2,8 +2,8 @@ package course
 
 import "errors"
 
-// Why a call was refused. Whatever the reason, nothing has changed. The C face
-// turns each into NULL or -1.
+// The reasons why a call is refused. A refused call has changed nothing. Package capi
+// returns NULL or -1 for each of them.
 var (
 	ErrNilEngine = errors.New("engine is NULL")                                 // handout, Pointer Safety
 	ErrPool      = errors.New("pool is NULL, below one block or above INT_MAX") // handout, task 1

@@ -1,15 +1,15 @@
 package course
 
-// plainNodes is how many nodes from the head are always walked, so that what
-// they decide never depends on the cache.
+// plainNodes is the number of nodes from the head that are always walked, so that a
+// sequence among them is found without the cache.
 const plainNodes = 16
 
-// nearNodes more are walked, too, though the cache is asked first: to walk so few
-// costs less than a cache entry.
+// nearNodes is the number of nodes after these for which no cache entry is made: to
+// walk so few costs less than an entry.
 const nearNodes = 8
 
-// find returns the first sequence of the list with the id, or nil. A list that
-// ends in NULL instead of its head ends there.
+// find returns the first sequence of the list with the id, or nil. A NULL link ends
+// the list, as the head does.
 func (c *core) find(e *Engine, id int32) *Sequence {
 	n, found := walkFirst(e, id)
 	if found || n == nil {
@@ -22,8 +22,8 @@ func (c *core) find(e *Engine, id int32) *Sequence {
 	return s
 }
 
-// absent reports whether no sequence of the list has the id. If so, last is the
-// last node, or nil where a sequence linked after it needs no cache entry.
+// absent reports whether no sequence of the list has the id. If so, last is the last
+// node of the list, or nil if a sequence linked after it needs no cache entry.
 func (c *core) absent(e *Engine, id int32) (last *Node, ok bool) {
 	n, found := walkFirst(e, id)
 	if found || n == nil {
@@ -36,8 +36,8 @@ func (c *core) absent(e *Engine, id int32) (last *Node, ok bool) {
 	return last, s == nil
 }
 
-// walkFirst walks the first nodes. It returns the one with the id, or else the
-// node after them, nil if there is none.
+// walkFirst walks the first plainNodes nodes. It returns the node with the id, or else
+// the node after these, or nil if there is none.
 func walkFirst(e *Engine, id int32) (n *Node, found bool) {
 	head := &e.Active
 	n = head.Next
@@ -56,9 +56,8 @@ func walkFirst(e *Engine, id int32) (n *Node, found bool) {
 	return n, false
 }
 
-// walkRest continues the walk at n; none of the nodes before n has the id. It returns the
-// sequence with the id and enters it into the cache. If there is none, it returns what absent
-// returns.
+// walkRest continues the walk at n. It returns the sequence with the id and adds it to the
+// cache. If there is none, last is what absent returns.
 func (c *core) walkRest(e *Engine, n *Node, id int32) (s *Sequence, last *Node) {
 	w := walk{engine: e, id: id, next: n}
 	if c.lib.Strict {
@@ -75,7 +74,7 @@ func (c *core) walkRest(e *Engine, n *Node, id int32) (s *Sequence, last *Node) 
 	switch {
 	case !w.found:
 		last = w.prev
-	case w.next.Prev == w.prev && w.next.Next != nil: // a list need not lead back
+	case w.next.Prev == w.prev && w.next.Next != nil: // outside writes may have broken these links
 		c.cache.insert(entry{engine: e, id: id, seq: s, prev: w.prev, next: w.next.Next})
 	}
 	return s, last

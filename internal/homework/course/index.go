@@ -5,27 +5,27 @@ import (
 	"sync/atomic"
 )
 
-// An index is the way back from a sequence to the cache entries that name it, so
-// that no entry is followed into freed memory: whoever frees a sequence asks
-// here first. It serves the caches of all cores, because an outside writer can
-// move a sequence from one engine's list to another's.
+// An index finds the cache entries that name a sequence. Before a sequence is freed,
+// the entries that name it are removed, so that no entry leads to freed memory. There
+// is one index for the caches of all cores, because an outside writer can move a
+// sequence from one engine's list to another's.
 //
-// Of a sequence there is at most one entry at a time, whatever ids and engines
-// it goes through, but it may be mentioned as a neighbour by any number. Where an
-// entry turns out to be out of reach, everything is forgotten: reset starts a
-// new epoch, and a cache drops its entries when it sees one. That takes an
-// outside write, so it is rare, and costs each core a few walks.
+// A sequence has at most one entry at a time, even if its id or engine changes, but
+// any number of entries may name it as a neighbour. If an entry must be removed that
+// the caller cannot reach, reset starts a new epoch; a cache drops all its entries
+// when it sees a new epoch. This happens only after outside writes, so it is rare,
+// and it costs each core a few walks.
 //
-// Only lookupCache uses it. All but any and epoch need mu.
+// Only lookupCache uses it. All methods but any need mu.
 type index struct {
 	mu    sync.Mutex
 	table table[named]
-	used  atomic.Int64  // table.used, for those who do not hold mu
-	epoch atomic.Uint32 // of the entries that are indexed here
+	used  atomic.Int64  // table.used; can be read without mu
+	epoch atomic.Uint32 // number of resets; can be read without mu
 }
 
-// A named is what entries say about one sequence. engine is nil if the sequence has no
-// entry itself.
+// A named is a sequence that entries name. engine and id are the key of its own entry;
+// engine is nil if it has none.
 type named struct {
 	seq      *Sequence
 	engine   *Engine
@@ -37,8 +37,7 @@ func (n named) empty() bool       { return n.seq == nil }
 func (n named) same(o named) bool { return n.seq == o.seq }
 func (n named) hash() uint64      { return address(n.seq) * 0x9e3779b97f4a7c15 }
 
-// any reports whether there is an entry. A program with few sequences never has one,
-// and pays nothing.
+// any reports whether there is an entry. In a program with few sequences there never is.
 func (x *index) any() bool { return x.used.Load() != 0 }
 
 // keyOf returns the key of the entry for s, if there is one.
@@ -52,29 +51,29 @@ func (x *index) keyOf(s *Sequence) (e *Engine, id int32, ok bool) {
 // names reports whether any entry names s.
 func (x *index) names(s *Sequence) bool { return x.table.get(named{seq: s}) != nil }
 
-// add indexes h. Everything is forgotten if there is no memory for that.
+// add indexes h. If there is no memory for that, it resets the index.
 func (x *index) add(h *entry) {
 	if !x.change(h.seq, func(n *named) { n.engine, n.id = h.engine, h.id }) ||
 		!x.mention(h.engine, h.prev, +1) || !x.mention(h.engine, h.next, +1) {
-		x.reset() // half-indexed: too rare to take apart
+		x.reset() // part of h may be indexed; this is too rare to undo it
 	}
 }
 
-// remove takes h out.
+// remove removes h from the index.
 func (x *index) remove(h *entry) {
 	x.change(h.seq, func(n *named) { n.engine, n.id = nil, 0 })
 	x.mention(h.engine, h.prev, -1)
 	x.mention(h.engine, h.next, -1)
 }
 
-// mention counts an entry of e that names n as a neighbour, or no longer does.
-// The head is no sequence. False if there is no memory.
+// mention adds by to the number of entries that name n, a node of e's list, as a
+// neighbour. The head is not counted. mention returns false if there is no memory.
 func (x *index) mention(e *Engine, n *Node, by int32) bool {
 	return n == &e.Active || x.change(sequenceOf(n), func(n *named) { n.mentions += by })
 }
 
-// change edits the named of s. It adds or removes it as needed, and returns false if there is
-// no memory for it.
+// change edits the named of s, which it adds or removes as needed. It returns false if there is
+// no memory.
 func (x *index) change(s *Sequence, edit func(*named)) bool {
 	n := x.table.add(named{seq: s})
 	if n == nil {
@@ -87,7 +86,7 @@ func (x *index) change(s *Sequence, edit func(*named)) bool {
 	return true
 }
 
-// reset forgets everything.
+// reset removes everything and starts a new epoch.
 func (x *index) reset() {
 	x.table.clear()
 	x.used.Store(0)

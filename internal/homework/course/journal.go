@@ -6,11 +6,11 @@ import (
 	"llmmemory/internal/block"
 )
 
-// A journal lets a batch be all or nothing. It is filled in the order of the
-// single appends: each step changes tables and counts as append would, but
-// leaves the pool alone, takes its blocks from one scan, and puts a missing L2
-// table into scratch memory. Then either every scratch table is exchanged for
-// an allocation and the pool is written, or the steps are revoked, last first.
+// A journal makes a batch of appends all or nothing. Each step changes tables and
+// counts as append does, in the order of the single appends, but does not write the
+// pool, takes its blocks from one scan of the counts, and puts a missing L2 table
+// into scratch memory. Afterwards either an allocation replaces every scratch table
+// and the pool is written, or the steps are revoked, last first.
 type journal struct {
 	engine *Engine
 	fit    block.FirstFit
@@ -28,19 +28,20 @@ const inPlace int32 = -2
 type step struct {
 	home   **L2Table // the L1 entry of the block, if the step needed one
 	block  int32     // where the records go
-	old    int32     // what the entry named before: a block to copy, None, or inPlace
-	offset uint32    // of the record in the block
-	table  int32     // the scratch table this step began, or -1
+	old    int32     // the old entry (a block to copy, or None), or inPlace
+	offset uint32    // position of the record in the block
+	table  int32     // index of the scratch table that this step added, or -1
 }
 
-// keptBytes is the size that a journal keeps mapped between calls, enough for a batch of
-// 37,000. Only the part that steps have used is in memory, 24 bytes for each step. Memory
-// above keptBytes goes back to the kernel at once.
+// keptBytes is how much a journal keeps mapped between calls, enough for a batch of
+// 37,000. Only pages that steps have used take memory, 24 bytes for each step. A larger
+// mapping is unmapped at the end of the call.
 const keptBytes = 4 << 20
 
 const bytesPerStep = unsafe.Sizeof(step{}) + unsafe.Sizeof(L2Table{}) + unsafe.Sizeof(Chunk{})
 
-// open makes room for n steps. False when the kernel gives no memory.
+// open prepares the journal for n steps of a batch on e. It returns false if there is no
+// memory.
 func (j *journal) open(e *Engine, n int) bool {
 	if size := uintptr(n) * bytesPerStep; size > j.size {
 		j.release()
@@ -74,7 +75,8 @@ func (j *journal) release() {
 	}
 }
 
-// place is append's rule for a logical block of s, with the copy and the allocation put off.
+// place makes a logical block of s writable as append does, but delays the copy of the block
+// and the allocation of a table.
 func (j *journal) place(st *step, s *Sequence, logical uint32) error {
 	e := j.engine
 	home, entry := s.at(logical)
@@ -95,7 +97,7 @@ func (j *journal) place(st *step, s *Sequence, logical uint32) error {
 	*st = step{home: home, block: fresh, table: -1}
 	if *home == nil {
 		st.table = int32(len(j.tables))
-		j.tables = append(j.tables, unmapped) // never past what open made room for
+		j.tables = append(j.tables, unmapped) // within the capacity that open has mapped
 		*home = &j.tables[st.table]
 	}
 	st.old = block.Assign(e.counts(), &(*home)[logical%L2Size], fresh)
@@ -103,7 +105,7 @@ func (j *journal) place(st *step, s *Sequence, logical uint32) error {
 	return nil
 }
 
-// settle exchanges the scratch tables for allocations, all in one crossing.
+// settle replaces the scratch tables with allocations, in one call of memory.
 func (j *journal) settle(memory Memory) bool {
 	if len(j.tables) == 0 {
 		return true
@@ -127,14 +129,14 @@ func (j *journal) settle(memory Memory) bool {
 	return true
 }
 
-// copyOld is the copy of copy-on-write: all 64 bytes.
+// copyOld copies the old block of a step, if it had one, to the new block: all 64 bytes.
 func (j *journal) copyOld(st *step) {
 	if st.old >= 0 {
 		*j.engine.records(st.block) = *j.engine.records(st.old)
 	}
 }
 
-// revoke takes back one step, made for the logical block.
+// revoke undoes one step, which was made for the logical block.
 func (j *journal) revoke(st *step, logical uint32) {
 	if st.old == inPlace {
 		return
@@ -147,8 +149,7 @@ func (j *journal) revoke(st *step, logical uint32) {
 	}
 }
 
-// revokeRun takes back the first done steps of a run that began at the logical
-// block first.
+// revokeRun undoes the first done steps of a run that began at the logical block first.
 func (j *journal) revokeRun(first, done int) {
 	for i := done - 1; i >= 0; i-- {
 		j.revoke(&j.steps[i], uint32(first+i))

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/block"
 )
 
-// The constants of llm_memory.h; package ctree proves them equal to it.
+// The constants of llm_memory.h. A test with package ctree shows that they are equal.
 const (
 	BlockSize        = 64                            // bytes in a physical block
 	KVSize           = 4                             // bytes in a record
@@ -25,7 +25,7 @@ type Node struct {
 	Next *Node
 }
 
-// L1Table is the table that Sequence.block_table points at. Its entries point at an L2Table each.
+// L1Table is the table that Sequence.block_table points at. Each entry points at an L2Table.
 type (
 	L1Table [L1Size]*L2Table
 	L2Table [L2Size]int32
@@ -50,8 +50,7 @@ type Engine struct {
 	Active   Node
 }
 
-// sequenceOf is the handout's container_of: the sequence that n is part of, nil
-// for nil.
+// sequenceOf is the handout's container_of: it returns the sequence that n is part of.
 func sequenceOf(n *Node) *Sequence {
 	if n == nil {
 		return nil
@@ -64,7 +63,7 @@ func idOf(n *Node) int32 {
 	return *(*int32)(unsafe.Add(unsafe.Pointer(n), int(unsafe.Offsetof(Sequence{}.ID))-int(unsafe.Offsetof(Sequence{}.Node))))
 }
 
-// counts views ref_count; empty where the engine has none.
+// counts returns ref_count as a slice, or nil if the engine has none.
 func (e *Engine) counts() []int32 {
 	if e.RefCount == nil || e.Total <= 0 {
 		return nil
@@ -72,14 +71,14 @@ func (e *Engine) counts() []int32 {
 	return unsafe.Slice(e.RefCount, int(e.Total))
 }
 
-// records views the block id, which is inside the pool. The offset is computed
-// in 64 bits: block 2^25 lies 2 GiB after the base.
+// records returns the records of a block, which must be inside the pool. The offset
+// needs 64 bits: block 2^25 begins 2 GiB after the base.
 func (e *Engine) records(id int32) *[KVPerBlock]int32 {
 	return (*[KVPerBlock]int32)(unsafe.Add(e.Pool, int(id)*BlockSize))
 }
 
-// at returns the L1 entry that a logical block, below MaxLogicalBlocks, goes
-// through, and the block mapped there.
+// at returns the L1 entry of a logical block, which must be below MaxLogicalBlocks,
+// and the block that it is mapped to.
 func (s *Sequence) at(logical uint32) (home **L2Table, entry int32) {
 	home = &s.BlockTable[logical/L2Size%L1Size]
 	if *home == nil {

@@ -4,44 +4,42 @@ import (
 	"unsafe"
 )
 
-// A Library is the six calls of llm_memory.h and the two of llm_memory_ext.h
-// for any number of engines, made from any number of threads. The zero value
-// with a Memory is ready.
+// A Library has the six calls of llm_memory.h and the two of llm_memory_ext.h, for
+// any number of engines and threads. It is ready for use once Memory is set.
 //
-// Calls on one engine are serialised by a lock that its address picks, so that
-// engines in different threads rarely meet.
+// Calls on one engine are serialised by one of 64 locks, chosen by the engine's
+// address, so that calls on different engines rarely wait for each other.
 type Library struct {
 	Memory Memory
-	Strict bool // always walk the list, remember nothing (LLM_MEMORY_STRICT=1)
-	Tidy   bool // leave no copy of the host's pointers behind, for leak checkers
+	Strict bool // always walk the list, without a cache (LLM_MEMORY_STRICT=1)
+	Tidy   bool // keep no copies of the host's pointers after a call, for leak checkers
 
 	cores [cores]core
 	index index
 }
 
-// cores is the number of locks: that any two of 8 engines share one has a
-// probability of 0.37, and the whole table is 104 KiB, touched only where it is
-// used.
+// cores is the number of locks. The probability that some two of 8 engines share a
+// lock is 0.37. The whole table has 104 KiB, of which only used parts take memory.
 const (
 	coreBits = 6
 	cores    = 1 << coreBits
 )
 
-// A core runs one call at a time, for the engines whose addresses pick it.
+// A core runs one call at a time, on the engines that are assigned to it (coreOf).
 type core struct {
 	mu    lock
 	lib   *Library
 	cache lookupCache
 	order order
 
-	// What one call collects before it changes anything; here, not on the
-	// stack, so that passing it to Memory does not allocate.
+	// What one call collects before it changes anything. It is not on the stack,
+	// because passing it to Memory would then allocate.
 	chunks [2 + L1Size]Chunk
 	fresh  [MaxLogicalBlocks]int32
 	batch  journal
 }
 
-// lock returns the core of e, locked.
+// lock locks the core of e and returns it.
 func (l *Library) lock(e *Engine) *core {
 	number := coreOf(e)
 	c := &l.cores[number]
@@ -53,7 +51,6 @@ func (l *Library) lock(e *Engine) *core {
 	return c
 }
 
-// unlock ends what lock began.
 func (c *core) unlock() {
 	if c.lib.Tidy {
 		c.tidy()
@@ -61,8 +58,8 @@ func (c *core) unlock() {
 	c.mu.Unlock()
 }
 
-// tidy wipes what a conservative leak check would take for a reference: a chunk
-// that the host has lost must not look as if we held it.
+// tidy clears what a conservative leak checker would take for a reference, so that it
+// reports chunks that the host has lost.
 func (c *core) tidy() {
 	clear(c.chunks[:])
 	c.batch.release()
@@ -70,7 +67,7 @@ func (c *core) tidy() {
 	wipeStack()
 }
 
-// wipeStack overwrites the part of the stack that the call has used.
+// wipeStack overwrites the stack that the call has used.
 //
 //go:noinline
 func wipeStack() {
@@ -81,7 +78,7 @@ func wipeStack() {
 //go:noinline
 func keep(*[1024]byte) {}
 
-// coreOf spreads malloc's addresses, whose low bits say nothing.
+// coreOf returns the number of e's core, a hash of its address.
 func coreOf(e *Engine) uint64 {
 	return uint64(uintptr(unsafe.Pointer(e))) * 0x9e3779b97f4a7c15 >> (64 - coreBits)
 }
@@ -92,7 +89,7 @@ func (l *Library) Init(pool unsafe.Pointer, size uintptr) (*Engine, error) {
 	e, err := c.init(pool, size)
 	c.unlock()
 	if err == nil && l.index.any() {
-		// An engine that its owner freed by hand may have left its address.
+		// The new engine may have the address of one that its owner freed by hand.
 		c = l.lock(e)
 		c.cache.removeEngine(e)
 		c.unlock()
@@ -133,7 +130,7 @@ func (l *Library) Append(e *Engine, id, data int32) error {
 	return err
 }
 
-// AppendBatch writes data[i] to seqs[i], for n of them, or nothing
+// AppendBatch writes data[i] to seqs[i] for each i below n, or nothing
 // (llm_memory_ext.h).
 func (l *Library) AppendBatch(e *Engine, seqs **Sequence, data *int32, n int32) error {
 	if e == nil {

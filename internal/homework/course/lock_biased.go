@@ -9,18 +9,18 @@ import (
 	"syscall"
 )
 
-// A lock belongs to the first thread that takes it, which from then on enters
-// and leaves with plain stores, which cost less than two atomic instructions.
-// When a second thread comes, the lock becomes an ordinary mutex for good.
+// A lock is a mutex that is biased to the first thread that takes it: this thread, the
+// owner, locks and unlocks with plain stores, which cost less than two atomic
+// instructions. When a second thread comes, the lock becomes an ordinary mutex for good.
 //
-// The owner says busy and then looks whether it still is the owner; a newcomer
-// takes the ownership away and then looks whether the owner is busy. Stores may
-// become visible after later loads, so between its two steps the newcomer has
-// the kernel put a memory barrier into every thread (membarrier(2)).
+// The owner sets busy and then checks that it is still the owner. A second thread
+// revokes the ownership and then checks whether the owner is busy. A store may become
+// visible after later loads, so between its two steps the second thread asks the kernel
+// to execute a memory barrier on every thread (membarrier(2)).
 type lock struct {
 	owner  atomic.Uintptr // the g that owns the lock, none, or revoked
-	busy   uint32         // the owner is inside; written by the owner only
-	shared bool           // the mutex decides; written inside the lock
+	busy   uint32         // 1 while the owner holds the lock; written by the owner only
+	shared bool           // the lock is an ordinary mutex; written while it is held
 	mu     sync.Mutex
 }
 
@@ -41,8 +41,8 @@ func (l *lock) Lock() {
 	l.lockSlow(me)
 }
 
-// Unlock checks shared, not owner: an owner that is revoked while it holds the lock unlocks as it
-// locked, and shared is set only after that.
+// Unlock checks shared, not owner: if the ownership is revoked while the owner holds the lock, the
+// owner must unlock as it locked, and shared is set only after that.
 func (l *lock) Unlock() {
 	if !l.shared {
 		l.busy = 0
@@ -71,7 +71,7 @@ func (l *lock) lockSlow(me uintptr) {
 	l.shared = true
 }
 
-// self is the running g: of one C thread as long as it lives.
+// self returns the current g. A C thread keeps the same g as long as it lives.
 func self() uintptr
 
 // From linux/membarrier.h.
@@ -81,11 +81,11 @@ const (
 	registerPrivateExpedited = 1 << 4
 )
 
-// barriers says whether the kernel has the call: 0 unknown, 1 yes, 2 no.
+// barriers is 1 if membarrier can be called, 2 if not, and 0 if that is not known yet.
 var barriers atomic.Uint32
 
-// canBar registers the process, as the kernel wants before the first use. A
-// sandbox may forbid it; then every lock is a mutex from the start.
+// canBar registers the process for membarrier, as the kernel requires, and reports
+// whether that worked. If a sandbox forbids it, every lock is a mutex from the start.
 func canBar() bool {
 	if barriers.Load() == 0 {
 		answer := uint32(2)
@@ -97,9 +97,8 @@ func canBar() bool {
 	return barriers.Load() == 1
 }
 
-// bar returns when every thread has passed a memory barrier. A sandbox that was
-// closed after canBar leaves waiting: stores leave the processor in
-// nanoseconds.
+// bar returns when every thread has executed a memory barrier. If a sandbox forbids
+// the call since canBar, bar waits 20 ms: a store becomes visible within nanoseconds.
 func bar() {
 	if !membarrier(privateExpedited) {
 		wait := syscall.Timespec{Nsec: 20e6}

@@ -5,12 +5,11 @@ import (
 	"unsafe"
 )
 
-// An order is a guess at the list of one engine: the nodes after the first ones,
-// as the last walk met them. It may be wrong, and may name memory that was freed long
-// ago: a node of it is read only after the node before it, in the list itself, was seen
-// to point there.
+// An order is a guess at the order of one engine's list: the nodes after the first ones,
+// as the last walk found them. It may be wrong, and may name freed memory, so a node is
+// read only after the list itself was seen to lead to it.
 //
-// It lies in pages from the kernel, for the reasons that a table does.
+// Like a table, it is in pages from the kernel.
 type order struct {
 	engine *Engine
 	nodes  []*Node
@@ -18,11 +17,10 @@ type order struct {
 
 const (
 	firstOrder = 512 // nodes in one page
-	maxAhead   = 8   // at most this many sequences freed in a row are skipped
+	maxAhead   = 8   // how far ahead a node is searched for in the guess
 )
 
-// forEngine makes o an order of e. A core with several engines that take turns guesses
-// nothing.
+// forEngine makes o an order of e. If it was another engine's, it becomes empty.
 func (o *order) forEngine(e *Engine) *order {
 	if o.engine != e {
 		o.engine, o.nodes = e, o.nodes[:0]
@@ -30,7 +28,8 @@ func (o *order) forEngine(e *Engine) *order {
 	return o
 }
 
-// ahead returns how far after from the guess has n, 0 if not within maxAhead.
+// ahead returns the distance of n from index from in the guess, or 0 if it is not below
+// maxAhead.
 func (o *order) ahead(from int, n *Node) int {
 	if from >= len(o.nodes) {
 		return 0
@@ -38,8 +37,8 @@ func (o *order) ahead(from int, n *Node) int {
 	return max(0, slices.Index(o.nodes[from:min(len(o.nodes), from+maxAhead)], n))
 }
 
-// met writes down that n comes after nodes[:to], and returns where the guess goes
-// on: after what it has overwritten, or -1 if there is no memory.
+// met sets nodes[to] to n. It returns the index at which the guess continues, which is
+// after the overwritten node, or -1 if there is no memory.
 func (o *order) met(to, from int, n *Node) int {
 	if to == len(o.nodes) {
 		if to == cap(o.nodes) && !o.grow() {
@@ -51,7 +50,7 @@ func (o *order) met(to, from int, n *Node) int {
 	return max(from, to+1)
 }
 
-// close removes the entries of the guess between to and from.
+// close removes nodes[to:from].
 func (o *order) close(to, from int) {
 	if to < from {
 		o.nodes = o.nodes[:to+copy(o.nodes[to:], o.nodes[from:])]

@@ -20,7 +20,7 @@ func mapPages(size uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&p)) // fresh memory, not a Go object
 }
 
-// pagesFail lets a test run out of pages.
+// pagesFail makes mapPages fail, for tests.
 var pagesFail bool
 
 func unmap(p unsafe.Pointer, size uintptr) {

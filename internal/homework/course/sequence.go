@@ -6,13 +6,13 @@ import (
 	"llmmemory/internal/block"
 )
 
-// unmapped is an L2 table before its first block.
+// unmapped is an L2 table without blocks.
 var unmapped = L2Table{
 	block.None, block.None, block.None, block.None, block.None, block.None, block.None, block.None,
 	block.None, block.None, block.None, block.None, block.None, block.None, block.None, block.None,
 }
 
-// create follows handout, task 2: validate, probe, and only then allocate.
+// create follows handout, task 2: it allocates only after all checks.
 func (c *core) create(e *Engine, id, length int32) (*Sequence, error) {
 	if length <= 0 {
 		return nil, ErrLength
@@ -57,9 +57,9 @@ func (c *core) create(e *Engine, id, length int32) (*Sequence, error) {
 	return s, nil
 }
 
-// fork follows handout, task 3. The references are taken before the tables are
-// allocated, and given back if that fails: one pass over the parent says both
-// whether it can be shared and shares it.
+// fork follows handout, task 3. It adds the references before it allocates the tables,
+// and drops them again if that fails, so that one pass over the parent's tables both
+// checks and shares the blocks.
 func (c *core) fork(e *Engine, parentID, id int32) (*Sequence, error) {
 	parent := c.find(e, parentID)
 	if parent == nil {
@@ -113,8 +113,8 @@ func unshare(counts []int32, tables []*L2Table) {
 	}
 }
 
-// free follows handout, task 2: all 16 slots of L1 and all 16 of each L2,
-// whatever lies between them.
+// free follows handout, task 2: it visits all 16 slots of the L1 table and of each L2
+// table, even after empty ones.
 func (c *core) free(e *Engine, id int32) error {
 	s := c.find(e, id)
 	if s == nil {
@@ -146,8 +146,8 @@ func (c *core) free(e *Engine, id int32) error {
 	return nil
 }
 
-// allocate gets a sequence, its L1 table, all NULL, and the given number of L2 tables,
-// which it leaves in chunks[2:]. Nothing is linked or counted yet.
+// allocate allocates a sequence, its L1 table, which it fills with NULL, and the given
+// number of L2 tables, which are in chunks[2:] afterwards.
 func (c *core) allocate(tables int) (*Sequence, bool) {
 	chunks := c.chunks[:2+tables]
 	chunks[0] = Chunk{Size: sequenceSize}
@@ -168,12 +168,12 @@ func (c *core) allocate(tables int) (*Sequence, bool) {
 // of active_seqs"). last is what absent returned.
 func (c *core) link(e *Engine, s *Sequence, last *Node) {
 	linkTail(&e.Active, &s.Node)
-	if last == s.Node.Prev { // else there is no last, or the list backward is another
+	if last == s.Node.Prev { // last can be nil, or differ if the backward links are broken
 		c.cache.insertLast(e, s, last)
 	}
 }
 
-// linkTail puts n in front of head, which is the end of the list.
+// linkTail adds n at the end of the list, which is before head.
 func linkTail(head, n *Node) {
 	tail := head.Prev
 	n.Prev, n.Next = tail, head

@@ -5,13 +5,13 @@ import (
 	"unsafe"
 )
 
-// A table is a hash table with open addressing and linear probing, at most half
-// full, in pages that it takes from and gives back to the kernel. It is not on
-// the Go heap, which has no collector here, nor on C's, where a tester counts.
+// A table is a hash table with open addressing and linear probing, at most half full,
+// in pages from the kernel. It cannot be on the Go heap, which is not collected in the
+// library, nor on C's, where a tester counts allocations.
 type table[R record[R]] struct {
-	slots []R // a power of two of them, or none
+	slots []R // a power of two, or none
 	used  int
-	shift uint8 // 64 - log2(len(slots)): a hash's high bits are the home slot
+	shift uint8 // 64 - log2(len(slots)): the high bits of a hash are the index of its home slot
 }
 
 type record[R any] interface {
@@ -22,7 +22,7 @@ type record[R any] interface {
 
 const (
 	firstSlots = 64
-	keptSlots  = 1024 // an empty table of this size keeps its pages: it will be used again
+	keptSlots  = 1024 // an empty table of at most this size keeps its pages
 )
 
 func address[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
@@ -47,8 +47,8 @@ func (t *table[R]) get(key R) *R {
 	return nil
 }
 
-// add returns the like of r, which is r itself if there was none; nil when the
-// table would have to grow and the kernel gives no memory.
+// add returns the record that equals r. If there is none, it adds r. It returns nil if
+// there is no memory for a larger table.
 func (t *table[R]) add(r R) *R {
 	if 2*(t.used+1) > len(t.slots) && !t.grow() {
 		return nil
@@ -61,8 +61,8 @@ func (t *table[R]) add(r R) *R {
 	return slot
 }
 
-// remove takes the like of key out and closes the gap: every record after it
-// moves up unless that would put it before its home.
+// remove removes the record that equals key and closes the gap: each record after it
+// moves into the gap unless it would then be before its home slot.
 func (t *table[R]) remove(key R) {
 	if t.used == 0 {
 		return
@@ -86,7 +86,7 @@ func (t *table[R]) remove(key R) {
 	}
 }
 
-// clear gives all memory back.
+// clear removes all records and unmaps the memory.
 func (t *table[R]) clear() {
 	if t.slots != nil {
 		unmap(unsafe.Pointer(&t.slots[0]), t.bytes(len(t.slots)))

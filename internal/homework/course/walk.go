@@ -1,12 +1,12 @@
 package course
 
-// A walk goes along a list until it meets an id or the end: the head, or NULL.
+// A walk follows a list until it finds an id or the end, which is the head or NULL.
 type walk struct {
 	engine *Engine
 	id     int32
 	prev   *Node // the node before next; nil at the first step
-	next   *Node // where the walk stands, not yet looked at
-	steps  int   // nodes passed
+	next   *Node // the next node to read
+	steps  int   // nodes read
 	found  bool  // next has the id
 }
 
@@ -22,14 +22,13 @@ func (w *walk) plain() {
 	}
 }
 
-// guided follows the links, too, but each node is read at the address that the
-// order has for it, once the link before has been seen to lead there. So the
-// processor need not wait for one node to know the address of the next. Where
-// the order is wrong, it is corrected.
+// guided follows the links, but takes the address of each node from the order, and
+// only compares it with the link. So the processor can load a node before it knows
+// the link that leads there. guided corrects the order where it is wrong.
 func (w *walk) guided(o *order) {
 	head, id := &w.engine.Active, w.id
 	prev, next := w.prev, w.next
-	from, to := 0, 0 // nodes[from:] is the guess, nodes[:to] what was met
+	from, to := 0, 0 // nodes[:to] were found, nodes[from:] is the guess for the rest
 	for {
 		start := from
 		for nodes := o.nodes; from < len(nodes); from++ {
@@ -58,7 +57,7 @@ func (w *walk) guided(o *order) {
 			continue
 		}
 		if from = o.met(to, from, next); from < 0 {
-			// No memory: the rest is not remembered.
+			// Without memory the order ends here.
 			o.nodes = o.nodes[:to]
 			w.prev, w.next = prev, next
 			w.plain()

@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// The handout's tasks, one function each. Quotes are the handout's.
+// One function for each call of the handout, with its sentences.
 
 // init: "Return NULL if pool_addr == NULL or pool_size < BLOCK_SIZE."
 func (s *State) init(op trace.Op) bool {
@@ -98,8 +98,8 @@ func (s *State) fork(op trace.Op) bool {
 	return true
 }
 
-// append: task 4, in its order: the sequence, the position, the block it needs,
-// and only then any change.
+// append follows task 4: it finds the sequence, the position and the block that it
+// needs before it changes anything.
 func (s *State) append(op trace.Op) bool {
 	q := s.find(op.A)
 	if q == nil || q.KVCount/perBlock >= maxBlocks {

@@ -9,23 +9,22 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// Bounds say what is enumerated.
+// Bounds limit the enumeration.
 type Bounds struct {
-	// Start leads to the state that the enumeration begins in. It is llm_init of
-	// engine 0, and more calls where the interesting states are far from there.
+	// Start has the calls before the enumeration begins: llm_init of engine 0, and
+	// more calls if the interesting states are far from there.
 	Start []trace.Op
-	// IDs are those that sequences may have, besides those of Start. Which of
-	// them a call uses makes no difference, only whether it lives.
+	// IDs are the ids of new sequences. Which of the unused ones a call takes makes
+	// no difference.
 	IDs []int32
-	// Lengths are those of create_sequence.
+	// Lengths are the arguments of create_sequence.
 	Lengths []int32
-	// Calls is how many calls follow Start at most.
+	// Calls is the maximum number of calls after Start.
 	Calls int
 }
 
-// Small are the bounds of an engine with the given blocks, from llm_init on: three
-// ids, and the lengths at which the number of blocks changes. ids are any three
-// that differ.
+// Small returns the bounds of an engine with the given number of blocks, from llm_init
+// on, with three different ids and the lengths at which the number of blocks changes.
 func Small(blocks int, ids [3]int32, calls int) Bounds {
 	return Bounds{
 		Start:   []trace.Op{{Kind: trace.Init, A: int32(blocks) * blockSize}},
@@ -37,23 +36,23 @@ func Small(blocks int, ids [3]int32, calls int) Bounds {
 
 // A Case is a state, and every call that can be made in it.
 type Case struct {
-	// Path leads to State: Start, and then the fewest calls.
+	// Path leads to State: Start, followed by as few calls as possible.
 	Path  []trace.Op
 	State State
-	// Refused are the calls that fail, each single allocation of the others
-	// failing among them. They change nothing, so all of them can be played one
-	// after the other when Path has been.
+	// Refused are the calls that fail, including the calls of Changes with one of
+	// their allocations failing. They change nothing, so all of them can be played
+	// one after the other after Path.
 	Refused []trace.Op
-	// Changes are the calls that succeed. Each is to be played after Path alone,
-	// or after Path and Refused.
+	// Changes are the calls that succeed. Each must be played after Path alone, or
+	// after Path and Refused.
 	Changes []trace.Op
 }
 
-// Cases yields every distinct state that fewer than Calls calls reach, those
-// with shorter paths first. So the first call of a subject that goes wrong is
-// the last of a shortest sequence of calls that shows a mistake.
+// Cases yields every distinct state that fewer than Calls calls reach, shorter paths
+// first. So the first wrong call of a subject ends a shortest sequence of calls that
+// shows a mistake.
 //
-// Of a Case nothing may be changed, and nothing kept but copies.
+// The caller must not change a Case, and must copy what it keeps.
 func (b Bounds) Cases() iter.Seq[Case] {
 	return func(yield func(Case) bool) {
 		s := search{Bounds: b, seen: map[[16]byte]bool{}}
@@ -83,7 +82,7 @@ func (b Bounds) start() State {
 	return s
 }
 
-// A search is breadth-first. It keeps how each state was reached, not the state.
+// A search is breadth-first. It keeps the path to each state, not the state.
 type search struct {
 	Bounds
 	nodes []node
@@ -96,8 +95,7 @@ type node struct {
 	op     trace.Op
 }
 
-// add notes a state unless it is known, or has no engine, in which nothing more
-// can be called.
+// add adds a state unless it is known or has no engine.
 func (s *search) add(parent int32, op trace.Op, to State) {
 	if key := to.key(); to.Exists && !s.seen[key] {
 		s.seen[key] = true
@@ -138,8 +136,8 @@ func (s *search) expand(node int32) Case {
 	return c
 }
 
-// calls returns all calls that can be made in a state, up to the names of ids that
-// do not live. A record is the position that it is written to.
+// calls returns all calls that can be made in a state. For ids that are not in use it
+// takes the first unused ones. A record is the position that it is written to.
 func (s *search) calls(state *State) []trace.Op {
 	var live, dead []int32
 	for _, q := range state.Sequences {
@@ -171,8 +169,8 @@ func (s *search) calls(state *State) []trace.Op {
 	return append(ops, trace.Op{Kind: trace.Destroy})
 }
 
-// key is equal for two states that differ in the names of ids only. The counts
-// and the free count follow from the tables.
+// key returns a hash that is equal for states that differ only in ids. It leaves out
+// the counts, which follow from the tables.
 func (s *State) key() [16]byte {
 	var to []byte
 	put := func(n int32) { to = binary.LittleEndian.AppendUint32(to, uint32(n)) }

@@ -14,8 +14,8 @@ const (
 	unmapped  = -1
 )
 
-// A State is all that llm_memory.h shows of one engine and its pool. The zero
-// State has no engine.
+// A State is everything that is visible of one engine and its pool through
+// llm_memory.h. The zero State has no engine.
 type State struct {
 	Exists    bool
 	Free      int32      // free_local_blocks
@@ -24,27 +24,27 @@ type State struct {
 	Sequences []Sequence // active_seqs, in list order
 }
 
-// A Record is one int of the pool. In a Case append_kv writes only numbers from 0 up; the negative
-// untouched(i) stands for what word i held before llm_init.
+// A Record is one int of the pool. In a Case append_kv never writes a negative number; untouched(i),
+// which is negative, stands for the content of word i before llm_init.
 type Record int32
 
-// untouched is the Record of a word that was never written, or of its copy.
+// untouched returns the Record of a word that was never written, or of its copy.
 func untouched(word int) Record { return Record(-1 - word) }
 
-// Word is the word whose first content r is, or false if append_kv wrote r.
+// Word returns the word whose content before llm_init was r, or false if append_kv wrote r.
 func (r Record) Word() (word int, untouched bool) { return int(-1 - r), r < 0 }
 
-// A Sequence is one element of active_seqs. A table that is nil is NULL.
+// A Sequence is one element of active_seqs. A nil table stands for NULL.
 type Sequence struct {
 	ID      int32
 	KVCount int32
 	Tables  [tableSize]*Table
 }
 
-// A Table is an L2 table. It is replaced, never changed.
+// A Table is an L2 table. It is never changed, only replaced.
 type Table [tableSize]int32
 
-// Allocations is how many live malloc allocations the state is made of.
+// Allocations returns the number of live malloc allocations in the state.
 func (s *State) Allocations() int {
 	if !s.Exists {
 		return 0
@@ -56,7 +56,7 @@ func (s *State) Allocations() int {
 	return n
 }
 
-// Clone returns a copy that shares only tables with s, which no call changes.
+// Clone returns a copy of s. They share the tables, which no call changes.
 func (s *State) Clone() State {
 	c := *s
 	c.Counts = slices.Clone(s.Counts)
@@ -65,8 +65,8 @@ func (s *State) Clone() State {
 	return c
 }
 
-// Play makes one call and returns whether it succeeded: a pointer other than
-// NULL, or 0. op is a call of llm_memory.h, not a write from outside. A call
+// Play makes one call and reports whether it succeeds, that is, returns 0 or a pointer
+// other than NULL. op must be a call of llm_memory.h, not a write from outside. A call
 // that fails changes nothing.
 func (s *State) Play(op trace.Op) bool {
 	if op.Kind == trace.Init {
@@ -96,7 +96,7 @@ func (s *State) Play(op trace.Op) bool {
 	panic("exhaustive: not a call: " + op.Kind.String())
 }
 
-// mallocs reports whether n allocations succeed when the op.Fail-th fails.
+// mallocs reports whether n allocations succeed if allocation number op.Fail fails.
 func mallocs(op trace.Op, n int) bool { return op.Fail == 0 || op.Fail > n }
 
 func (s *State) find(id int32) *Sequence {

@@ -1,6 +1,6 @@
 package handout
 
-// Elided joins sentences of the handout between which others stand.
+// Elided joins sentences of the handout that are not adjacent.
 const Elided = " [...] "
 
 // How a submission is judged.

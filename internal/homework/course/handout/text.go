@@ -9,8 +9,8 @@ import (
 //go:embed handout.txt
 var text string
 
-// Quotes reports whether sentence is in the handout word for word, apart
-// from white space. The text after an Elided may be further on.
+// Quotes reports whether sentence is in the handout word for word, apart from white
+// space. The parts that Elided joins need not be adjacent.
 func Quotes(sentence string) bool {
 	rest := withoutSpace(text)
 	for part := range strings.SplitSeq(sentence, strings.TrimSpace(Elided)) {

@@ -9,23 +9,23 @@ import (
 	"llmmemory/internal/homework/course"
 )
 
-// arena is course.Memory over one mapping. Nothing is handed out twice.
+// arena is a course.Memory over one mapping. It never reuses memory.
 type arena struct {
 	space []byte
 	used  int
 	peak  int // the highest used; World.Adopt can lower used
 	live  int // chunks
-	fail  int // the chunk that fails, from 1; 0: none
+	fail  int // number of the chunk that fails, from 1; if 0, none fails
 }
 
 const arenaSize = 1 << 30
 
-// spaces has zeroed mappings to be used again. Their pages are in memory, so a world that uses
-// one causes no page faults.
+// spaces has zeroed mappings for reuse. Their pages are in memory already, which saves page
+// faults.
 var spaces = make(chan []byte, 4)
 
-// maxKept is the size of the largest mapping that is used again: a larger one would keep memory
-// for nothing.
+// maxKept is the largest use with which a mapping is kept for reuse. More would occupy too much
+// memory.
 const maxKept = 16 << 20
 
 func newArena() (*arena, error) {

@@ -8,34 +8,34 @@ import (
 // A ChangeKind is what a Change does.
 type ChangeKind int
 
-// The changes, each consistent by itself: mapping a block raises its count, and
-// lowers the free count where it was free; unmapping does the reverse.
+// The changes. Each keeps the state consistent: mapping a block increments its count,
+// and decrements the free count if the block was free; unmapping does the reverse.
 const (
 	NewEngine    ChangeKind = iota // over a pool of A bytes and B MiB (trace.Op.Pool)
 	DropEngine                     // and all its sequences
 	NewSequence                    // id A, kv_count B, no tables; the last of the list
 	DropSequence                   // id A: its blocks are unmapped, its tables freed
-	Unlinked                       // id A leaves the list, and is kept
+	Unlinked                       // id A leaves the list and is not freed
 	Renamed                        // id A becomes B
 	Counted                        // kv_count of id A becomes B
 	NewTable                       // id A, slot B: a table without a mapped entry
 	Moved                          // id A: the tables in slots B and C change places
-	Relocated                      // id A: what B names goes to another address (trace.Relocate)
+	Relocated                      // id A: the table that B names moves to another address (trace.Relocate)
 	Mapped                         // id A: logical blocks B, B+1, ... to blocks C, C+1, ..., N of them
 	Unmapped                       // id A: logical block B
 	Recorded                       // block A, record B becomes C
 )
 
-// A Change is one write of the tester's to an engine.
+// A Change is one write by the tester to an engine.
 type Change struct {
 	Kind       ChangeKind
 	Engine     int
 	A, B, C, N int32
 }
 
-// Write makes a step that the tester does itself, a given call or a write from
-// outside, and returns its changes. There are none if a correct submission would
-// refuse the step, or if nothing is to be done for it.
+// Write makes a step that the tester makes itself, which is a given call or a write
+// from outside, and returns its changes. There are none if a correct submission would
+// refuse the step or the step has no effect.
 func (w *World) Write(op trace.Op) []Change {
 	if op.Given {
 		var all []Change
@@ -113,7 +113,7 @@ func (w *World) table(op trace.Op, e *course.Engine, s *course.Sequence) []Chang
 	return nil
 }
 
-// remap maps a logical block to a block, whatever was mapped before.
+// remap maps a logical block to a block. If it was mapped before, remap unmaps it first.
 func (w *World) remap(engine int, e *course.Engine, s *course.Sequence, logical, block int32) []Change {
 	if l2 := s.BlockTable[logical/course.L2Size]; l2 != nil && l2[logical%course.L2Size] == block {
 		return nil

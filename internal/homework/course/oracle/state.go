@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/homework/course"
 )
 
-// Find returns the sequence with an id, nil if there is none.
+// Find returns the sequence with the id, or nil if there is none.
 func Find(e *course.Engine, id int32) *course.Sequence {
 	for n := e.Active.Next; n != &e.Active; n = n.Next {
 		if s := SequenceOf(n); s.ID == id {
@@ -17,18 +17,18 @@ func Find(e *course.Engine, id int32) *course.Sequence {
 	return nil
 }
 
-// SequenceOf is the sequence that a node of the list is part of.
+// SequenceOf returns the sequence that a node of the list is part of.
 func SequenceOf(n *course.Node) *course.Sequence {
 	return (*course.Sequence)(unsafe.Add(unsafe.Pointer(n), -int(unsafe.Offsetof(course.Sequence{}.Node))))
 }
 
-// Counts views the reference counts of an engine.
+// Counts returns the reference counts of an engine, as a slice of its memory.
 func Counts(e *course.Engine) []int32 { return unsafe.Slice(e.RefCount, e.Total) }
 
 // A SequenceState is one sequence as values.
 type SequenceState struct {
 	ID, KVCount int32
-	Tables      [course.L1Size]*[course.L2Size]int32 // nil where there is none
+	Tables      [course.L1Size]*[course.L2Size]int32 // nil for a NULL table
 }
 
 // An EngineState is one engine as values.
@@ -42,9 +42,8 @@ type EngineState struct {
 // ErrState is wrapped if calls cannot continue from an EngineState.
 var ErrState = errors.New("not a state to go on from")
 
-// Adopt gives engine i a state. The state must be consistent: the law of conservation
-// holds, ids are different, positions and blocks exist. Otherwise Adopt returns an error and
-// changes nothing.
+// Adopt sets the state of engine i. If the state is not consistent (course.Engine.Check) or
+// does not fit the engine's pool, Adopt returns an error and changes nothing.
 func (w *World) Adopt(i int, state EngineState) error {
 	pool := w.Pools[i]
 	if state.Total != int32((len(pool)-2*Slack)/course.BlockSize) || len(state.RefCount) != int(state.Total) || len(state.Pool) != len(pool) {

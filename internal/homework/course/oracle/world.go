@@ -16,15 +16,15 @@ type World struct {
 	library course.Library
 	Engines [trace.Engines]*course.Engine
 	Pools   [trace.Engines][]byte    // with Slack bytes on both sides, which no call may touch; nil if large
-	Ends    [trace.Engines][2][]byte // of a large pool: its first trace.End bytes with Slack before, its last with Slack after
-	large   [][]byte                 // what is mapped for large pools
+	Ends    [trace.Engines][2][]byte // of a large pool: Slack and the first trace.End bytes; the last trace.End bytes and Slack
+	large   [][]byte                 // mappings of large pools
 }
 
 // Slack is the number of bytes on either side of a pool that are watched.
 const Slack = 256
 
-// Fill writes the contents that a pool and its slack have before a trace. No two blocks are
-// the same, so that a missing copy shows.
+// Fill writes the contents that a pool and its slack have before a trace. Any 256 consecutive
+// blocks differ, so that a missing copy is detected.
 func Fill(bytes []byte) {
 	for len(bytes) > 0 {
 		bytes = bytes[copy(bytes, filling[:]):]
@@ -39,17 +39,17 @@ var filling = func() (bytes [256 * course.BlockSize]byte) {
 	return bytes
 }()
 
-// An Outcome is what World.Play returned: Err is nil or one of package course's errors; Made is
-// how many of the calls of a multiple step (Creates, Forks, Appends, Frees) succeeded.
+// An Outcome is what a step returned. Err is nil or an error of package course. Made is the
+// number of successful calls of a multiple step (Creates, Forks, Appends, Frees).
 type Outcome struct {
 	Err  error
-	Made int64 // of several
+	Made int64
 }
 
-// Refused reports whether a call that was to change something did not.
+// Refused reports whether the call failed and changed nothing.
 func (o Outcome) Refused() bool { return o.Err != nil }
 
-// OutOfMemory reports whether the call failed because malloc did.
+// OutOfMemory reports whether the call failed because malloc failed.
 func (o Outcome) OutOfMemory() bool { return errors.Is(o.Err, course.ErrNoMemory) }
 
 // New returns an empty world.
@@ -64,7 +64,7 @@ func New() (*World, error) {
 	return w, nil
 }
 
-// Close gives the memory back.
+// Close frees the memory of the world.
 func (w *World) Close() {
 	w.arena.close()
 	for _, space := range w.large {

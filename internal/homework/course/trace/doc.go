@@ -1,5 +1,4 @@
-// Package trace describes what a submission is asked to do: a list of calls, and of
-// writes from outside between them, as text that a student can edit and replay.
-//
-// Nothing here runs a trace or judges it.
+// Package trace defines traces: lists of calls, and of writes from outside between
+// them, that a submission is tested with. A trace has a text form that a student can
+// edit and replay.
 package trace

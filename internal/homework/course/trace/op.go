@@ -12,7 +12,8 @@ import (
 // A Kind is what an Op does.
 type Kind uint8
 
-// The six calls of llm_memory.h, and what a white-box tester does between them.
+// The six calls of llm_memory.h, calls made several times, and the writes of a
+// white-box tester.
 const (
 	Init     Kind = iota // an engine over a pool of A bytes, and B MiB if it is large (Large); A < 0: NULL
 	Create               // id A, length B
@@ -20,15 +21,15 @@ const (
 	Append               // id A, record B
 	Free                 // id A
 	Destroy              //
-	Forks                // parent A, ids B to B + C - 1; compared when all are done
-	Creates              // ids A to A + C - 1, length B; the same
-	Appends              // id A, records B to B + C - 1; the same
-	Frees                // ids A to A + B - 1; the same
+	Forks                // parent A, ids B to B + C - 1; the states are compared after the last call
+	Creates              // ids A to A + C - 1, length B; likewise
+	Appends              // id A, records B to B + C - 1; likewise
+	Frees                // ids A to A + B - 1; likewise
 	Hole                 // sequence A loses logical block B; counts stay consistent
 	Move                 // sequence A's L2 tables in slots B and C of block_table change places
 	Relocate             // sequence A's L2 table in slot B goes to another address; B = 16: its L1 table, 17: ref_count
 	Rename               // sequence A becomes B
-	Unlink               // sequence A is taken out of the list, and kept
+	Unlink               // sequence A is taken out of the list and not freed
 	Count                // kv_count of sequence A becomes B
 	Share                // sequence B maps logical block C to the block that sequence A maps there
 	Table                // sequence A gets an L2 table without a mapped entry in slot B
@@ -49,7 +50,8 @@ var arguments = [kinds]int{1, 2, 2, 2, 1, 0, 3, 3, 3, 2, 2, 3, 2, 2, 1, 2, 3, 2,
 // Outside reports whether k is a write by the tester, not a call.
 func (k Kind) Outside() bool { return k >= Hole }
 
-// Function is what llm_memory.h calls it, or what it is.
+// Function returns the name of the function in llm_memory.h, or String for a write
+// from outside.
 func (k Kind) Function() string {
 	if k.Outside() {
 		return k.String()
@@ -57,7 +59,7 @@ func (k Kind) Function() string {
 	return functions[k]
 }
 
-// TaskOf is the task of the handout that asks for a function, 0 if none does.
+// TaskOf returns the task of the handout that asks for a function, or 0 if none does.
 func TaskOf(function string) int {
 	for kind := Init; !kind.Outside(); kind++ {
 		if functions[kind] == function {
@@ -73,20 +75,20 @@ func (k Kind) String() string { return words[k] }
 // An Op is one step of a trace.
 type Op struct {
 	Kind    Kind
-	Engine  int   // which one of Engines; None: the call gets NULL
+	Engine  int   // 0 to Engines-1, or None
 	A, B, C int32 // see Kind
-	Fail    int   // which allocation of the call fails, from 1; 0: none
-	Given   bool  // the tester does the work of the call, in place of the submission
+	Fail    int   // number of the allocation that fails, from 1; if 0, none fails
+	Given   bool  // the tester makes the changes of the call in place of the submission
 }
 
-// Engines is the most engines that a trace can have at a time.
+// Engines is the maximum number of engines at a time.
 const Engines = 4
 
-// None is the engine that is NULL.
+// None is the Engine of calls that get NULL.
 const None = -1
 
-// String is one line of a trace: "given" where the tester does it, the word, the
-// engine, the numbers, and oom=N.
+// String returns the op as a line of a trace: "given" if it is, the word of the kind,
+// the engine, the numbers, and oom=N.
 func (o Op) String() string {
 	var b strings.Builder
 	if o.Given {
@@ -109,35 +111,36 @@ func (o Op) String() string {
 	return b.String()
 }
 
-// MarshalText is String, so that stored reports read like traces.
+// MarshalText returns String, so that stored reports have the text form.
 func (o Op) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// UnmarshalText reads one line of a trace.
+// UnmarshalText parses one line of a trace.
 func (o *Op) UnmarshalText(text []byte) (err error) {
 	*o, err = parse(strings.Fields(string(text)))
 	return err
 }
 
-// Pool is the size of the pool of an Init in bytes.
+// Pool returns the size of the pool of an Init in bytes.
 func (o Op) Pool() int64 { return int64(o.A) + int64(o.B)<<20 }
 
-// ForInts reports whether the pool of an Init begins at an address that is a multiple of 4
-// and of no more, as an array of int in a struct does: one whose size is no multiple of 16.
+// ForInts reports whether the address of the pool of an Init is only a multiple of 4, as that
+// of an array of int in a struct can be. This is so if the pool's size is no multiple of 16.
 func (o Op) ForInts() bool { return o.Kind == Init && !o.Large() && o.A > 0 && o.A%16 != 0 }
 
-// Large reports whether an Init is over a pool that is only reserved: what lies
-// between the first and the last End bytes of it cannot be touched.
+// Large reports whether an Init has a large pool, of which only address space is
+// reserved: only the first and the last End bytes can be touched.
 func (o Op) Large() bool { return o.Kind == Init && o.B != 0 }
 
-// End is how much of a large pool can be touched at either end. MaxLarge is the
-// most MiB of one: its ref_count has to fit into the heap of a submission.
+// End is the number of bytes at each end of a large pool that can be touched. MaxLarge
+// is the maximum size of a large pool in MiB: its ref_count must fit into the heap of
+// a submission.
 const (
 	End      = 64 << 10
 	MaxLarge = 3 << 10
 )
 
-// Task is the task of the handout that an Op belongs to, 1 to 5. A write from
-// outside belongs to the last one that can have made what is written to.
+// Task returns the task of the handout that an Op belongs to, 1 to 5. A write from
+// outside belongs to task 4.
 func (o Op) Task() int {
 	switch o.Kind {
 	case Init:
@@ -156,16 +159,16 @@ func (o Op) Task() int {
 // ErrSyntax is wrapped by the errors of Parse, which name the line.
 var ErrSyntax = errors.New("not a trace")
 
-// A trace has at most maxSteps steps, and its pools, each with slackPerPool bytes around
-// it, at most maxPools bytes in all: what the memory of a submission holds.
+// Limits of a trace. Its pools, each with slackPerPool bytes around it, have at most
+// maxPools bytes in all, because they must fit into the memory of a submission.
 const (
 	maxSteps     = 100_000
-	maxForks     = 100_000 // of one step: children, sequences, records
+	maxForks     = 100_000 // calls of one step
 	maxPools     = 60 << 20
 	slackPerPool = 8192
 )
 
-// Parse reads a trace: an Op a line, and comments from # on.
+// Parse parses a trace, which has one Op on each line. Comments begin with #.
 func Parse(text string) ([]Op, error) {
 	var ops []Op
 	pools := int64(0)
@@ -235,10 +238,10 @@ func parse(fields []string) (Op, error) {
 	return op, op.check()
 }
 
-// check returns an error if a step makes no sense.
+// check returns an error if the numbers of a step are not valid.
 func (o Op) check() error {
 	if o.Engine == None && (o.Kind == Init || o.Kind.Outside() || o.Given) {
-		return fmt.Errorf("%s has to name an engine: e0 to e%d", o.Kind, Engines-1)
+		return fmt.Errorf("%s must name an engine: e0 to e%d", o.Kind, Engines-1)
 	}
 	if o.Given && (o.Kind.Outside() || o.Fail > 0) {
 		return fmt.Errorf("given stands before one of the calls, and its allocations do not fail")
@@ -253,8 +256,8 @@ func (o Op) check() error {
 	return nil
 }
 
-// several is the first number and how many there are where a step is many calls;
-// 0 and 0 where it is one, and -1 calls where it would be none.
+// several returns the first number and the number of calls of a multiple step. It
+// returns 0 and 0 for a single call, and -1 calls if the number is not positive.
 func (o Op) several() (first, n int32) {
 	switch o.Kind {
 	case Forks, Appends:
@@ -272,7 +275,7 @@ func (o Op) several() (first, n int32) {
 	return first, n
 }
 
-// Each is the single calls of a step that is many, or the step.
+// Each yields the calls of a multiple step, or the step itself.
 func (o Op) Each(yield func(Op) bool) {
 	_, n := o.several()
 	if n <= 0 {
@@ -298,10 +301,10 @@ func (o Op) Each(yield func(Op) bool) {
 	}
 }
 
-// Many reports whether the step is many calls.
+// Many reports whether steps of this kind are multiple.
 func (k Kind) Many() bool { return k >= Forks && k <= Frees }
 
-// Single is the call that a step makes, once or many times.
+// Single returns the kind of the calls that a multiple step makes, or k itself.
 func (k Kind) Single() Kind {
 	switch k {
 	case Forks:
@@ -316,8 +319,8 @@ func (k Kind) Single() Kind {
 	return k
 }
 
-// Isolate gives a trace to the tester to play, but for the calls of some
-// functions, named by their single Kinds, and those that get a NULL engine.
+// Isolate returns a copy of a trace in which the tester makes all calls except those of
+// the kinds in real, calls that must fail to allocate, and calls with a NULL argument.
 func Isolate(ops []Op, real ...Kind) []Op {
 	isolated := slices.Clone(ops)
 	for i, op := range isolated {

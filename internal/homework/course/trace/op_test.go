@@ -50,7 +50,7 @@ func TestWhatIsWrongWithATraceIsSaid(t *testing.T) {
 	for line, says := range map[string]string{
 		"grow e0 1":              `line 2: "grow" is none of init, create`,
 		"given hole e0 1 1":      "given stands before one of the calls",
-		"given free null 1":      "free has to name an engine",
+		"given free null 1":      "free must name an engine",
 		"given":                  "an empty line",
 		"create e0 1":            "line 2: create wants an engine and 2 numbers",
 		"create 1 2 3":           `line 2: "1" is no engine: e0 to e3, or null`,
@@ -61,8 +61,8 @@ func TestWhatIsWrongWithATraceIsSaid(t *testing.T) {
 		"init e0 64 3073":        "a large pool has 1 to 3072 MiB",
 		"init e0 -1 2":           "a large pool has 1 to 3072 MiB",
 		"init e0 2097152 2":      "at most 1 MiB in bytes",
-		"init null 64":           "init has to name an engine",
-		"hole null 1 1":          "hole has to name an engine",
+		"init null 64":           "init must name an engine",
+		"hole null 1 1":          "hole must name an engine",
 		"init e0 2147483647":     "line 2: a trace has at most 100000 steps, and pools of 60 MiB in all",
 	} {
 		_, err := Parse("init e0 64\n" + line)
