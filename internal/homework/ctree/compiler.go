@@ -14,14 +14,14 @@ import (
 	"modernc.org/cc/v4"
 )
 
-// A Compiler is what the C compiler of this machine reports about itself: enough to read C as it
-// does, also in another process.
+// A Compiler has what is needed to parse C as the C compiler of this machine does. It can be passed
+// to another process.
 type Compiler struct {
 	Predefined  string   // its built-in macros, as #define lines
 	IncludePath []string // folders of #include <...>
 }
 
-// AskCompiler runs the C compiler, which must be installed, with the given flags.
+// AskCompiler asks the installed C compiler, run with the given flags.
 func AskCompiler(flags ...string) (Compiler, error) {
 	config, err := cc.NewConfig(runtime.GOOS, runtime.GOARCH, flags...)
 	if err != nil {
@@ -30,8 +30,8 @@ func AskCompiler(flags ...string) (Compiler, error) {
 	return Compiler{config.Predefined, config.SysIncludePaths}, nil
 }
 
-// config configures cc. #include "..." is looked for beside the including file, then in the
-// folders given, then where <...> is.
+// config configures cc. An #include "..." is searched beside the including file, then in the
+// folders of include, then in the folders of #include <...>.
 func (c Compiler) config(include ...string) (*cc.Config, error) {
 	abi, err := cc.NewABI(runtime.GOOS, runtime.GOARCH)
 	if err != nil {
@@ -48,7 +48,7 @@ func (c Compiler) config(include ...string) (*cc.Config, error) {
 // translate parses and type-checks one file.
 func translate(config *cc.Config, name string, text []byte) (*cc.AST, error) {
 	ast, err := cc.Translate(config, []cc.Source{
-		{Name: "<predefined>", Value: config.Predefined}, // cc knows these two by their names
+		{Name: "<predefined>", Value: config.Predefined}, // cc requires these two names
 		{Name: "<builtin>", Value: cc.Builtin},
 		{Name: name, Value: text},
 	})
@@ -58,8 +58,8 @@ func translate(config *cc.Config, name string, text []byte) (*cc.AST, error) {
 	return ast, nil
 }
 
-// headers is the file system for an untrusted source: the files given, and the files in the
-// folders of #include <...>.
+// headers is the file system for an untrusted source. It has only the given files and the folders
+// of #include <...>.
 type headers struct {
 	files   map[string][]byte
 	folders []string

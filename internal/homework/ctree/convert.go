@@ -2,8 +2,8 @@ package ctree
 
 import "modernc.org/cc/v4"
 
-// A converter makes trees of this package from cc's, which have a node for every level of the
-// grammar.
+// A converter converts cc's trees, which have a node for every level of the grammar, to trees of
+// this package.
 type converter struct {
 	vars map[*cc.Declarator]*Var
 }
@@ -101,7 +101,7 @@ func (c *converter) declaration(d *cc.Declaration) (all []*Stmt) {
 		return []*Stmt{c.declare(d.Declarator, d.Initializer)}
 	}
 	for l := d.InitDeclaratorList; l != nil; l = l.InitDeclaratorList {
-		if i := l.InitDeclarator; i != nil && !i.Declarator.IsSynthetic() { // each body begins with a __func__
+		if i := l.InitDeclarator; i != nil && !i.Declarator.IsSynthetic() { // cc adds __func__ to each body
 			all = append(all, c.declare(i.Declarator, i.Initializer))
 		}
 	}

@@ -2,7 +2,7 @@ package ctree
 
 import "modernc.org/cc/v4"
 
-// expr converts the expressions that it knows; others become Other. Nil stays nil.
+// expr converts an expression. Unknown ones become Other, nil becomes nil.
 func (c *converter) expr(n cc.ExpressionNode) *Expr {
 	if n == nil {
 		return nil
@@ -65,7 +65,7 @@ func (c *converter) operation(n cc.ExpressionNode) *Expr {
 	return &Expr{Op: Other}
 }
 
-// binary converts a level of C's grammar of operators. Without an operator, the level is just
+// binary converts a level of the grammar that has a binary operator or, if absent is set, only
 // its right operand.
 func (c *converter) binary(absent bool, op Op, t cc.Token, left, right cc.ExpressionNode) *Expr {
 	if absent {
@@ -168,7 +168,7 @@ func (c *converter) primary(n *cc.PrimaryExpression) *Expr {
 			}
 		case *cc.Enumerator:
 			return constant(n)
-		case nil: // it is built into the compiler
+		case nil: // built into the compiler
 			return &Expr{Op: Name, Func: n.Token.SrcStr()}
 		}
 	case cc.PrimaryExpressionInt, cc.PrimaryExpressionChar, cc.PrimaryExpressionFloat, cc.PrimaryExpressionString:
@@ -185,7 +185,7 @@ func (c *converter) primary(n *cc.PrimaryExpression) *Expr {
 	return &Expr{Op: Other}
 }
 
-// constant converts a number, or something else whose value no rule needs.
+// constant converts an integer constant. Other constants get the value -1 << 63.
 func constant(n cc.ExpressionNode) *Expr {
 	e := &Expr{Op: Const, Value: -1 << 63}
 	switch v := n.Value().(type) {

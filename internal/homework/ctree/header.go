@@ -17,22 +17,22 @@ type Header struct {
 	ast  *cc.AST
 }
 
-// A Field is a member of a struct; its place is in bytes.
+// A Field is a member of a struct. Offset and Size are in bytes.
 type Field struct {
 	Name   string
 	Offset int64
 	Size   int64
 }
 
-// A Struct is the layout of a struct type in bytes.
+// A Struct is the layout of a struct type. Size and Align are in bytes.
 type Struct struct {
 	Fields []Field
 	Size   int64
 	Align  int
 }
 
-// ParseHeader reads the header at path as the C compiler of this machine would, which must be
-// installed. #include "..." is also looked for in the folders given.
+// ParseHeader parses the header at path as the installed C compiler would. An #include "..." is
+// also searched in the folders of include.
 func ParseHeader(path string, include ...string) (*Header, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -54,7 +54,7 @@ func ParseHeader(path string, include ...string) (*Header, error) {
 	return &Header{path: path, ast: ast}, nil
 }
 
-// Struct returns the layout of the struct with a tag or typedef name.
+// Struct returns the layout of the struct with the given tag or typedef name.
 func (h *Header) Struct(name string) (Struct, error) {
 	for _, node := range h.ast.Scope.Nodes[name] {
 		var typ cc.Type
@@ -105,8 +105,8 @@ func integer(v cc.Value, path, name string) (int64, error) {
 	return 0, fmt.Errorf("%s: constant %s: %w", path, name, ErrUnknown)
 }
 
-// Prototypes returns name and type of the functions that the header itself declares, without
-// those of its includes.
+// Prototypes returns the types of the functions that the header itself declares, by name. It
+// leaves out those of its includes.
 func (h *Header) Prototypes() map[string]string {
 	found := map[string]string{}
 	for name, nodes := range h.ast.Scope.Nodes {

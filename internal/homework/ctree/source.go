@@ -5,8 +5,8 @@ import (
 	"path"
 )
 
-// expansions limits the work of macros, in tokens; an ordinary submission with its headers needs
-// less than a hundredth of it.
+// expansions is the maximum number of tokens that macros may expand to. An ordinary submission with
+// its headers needs less than a hundredth of it.
 const expansions = 20_000_000
 
 // A Function is a function that a source defines.
@@ -23,17 +23,17 @@ type Var struct {
 	Type Type
 }
 
-// A Type is the part of a C type that readers of code need.
+// A Type is a simplified C type.
 type Type struct {
-	Stars int    // levels of pointers
-	Base  string // the type that they lead to: the tag
-	Array bool   // an array of what the rest says
+	Stars int    // number of pointer levels
+	Base  string // the type that they point at; for a struct or union, its tag
+	Array bool   // an array of the type that Stars and Base describe
 }
 
 // A Kind is the kind of a statement.
 type Kind int
 
-// The statements. Do differs from Loop in that the condition comes last.
+// The kinds of statements. A Do evaluates its condition after the body, a Loop before it.
 const (
 	Do Kind = iota + 1
 	Loop
@@ -67,12 +67,12 @@ type Stmt struct {
 // An Op is the kind of an expression.
 type Op int
 
-// The expressions. Parentheses are left out, sizeof is a constant.
+// The kinds of expressions. Parentheses are left out; sizeof is a Const.
 const (
 	Other Op = iota
 	Const
 	Name
-	Call       // Args; Func, or empty and Args[0] is what is called
+	Call       // Func(Args...); if Func is empty, Args[0] is the called expression
 	Member     // Args[0].Field
 	Arrow      // Args[0]->Field
 	Index      // Args[0][Args[1]]
@@ -88,7 +88,7 @@ const (
 	Assign     // Args[0] Operator Args[1]
 	Count      // ++ or -- (Operator) of Args[0]
 	Cast       // to Type
-	Comma      // Args in their order; also an initialiser's list
+	Comma      // Args in their order; also an initializer list
 	Statements // ({ Body })
 )
 
@@ -99,15 +99,15 @@ type Expr struct {
 	Line     int
 	Type     Type
 	Args     []*Expr
-	Var      *Var   // of a Name; nil: a function
+	Var      *Var   // of a Name that is a variable
 	Func     string // of a Call, and of a Name that is a function
 	Field    string
 	Value    int64 // of a Const
 	Body     []*Stmt
 }
 
-// ParseSource reads a source that the compiler has accepted. Its #include "..." finds only the
-// files given. ParseSource returns the functions of the source itself, in order.
+// ParseSource parses a source that the compiler has accepted, and returns the functions of the
+// source itself, in order. An #include "..." finds only the given files.
 func ParseSource(c Compiler, name string, text []byte, files map[string][]byte) (functions []*Function, err error) {
 	config, err := c.config()
 	if err != nil {

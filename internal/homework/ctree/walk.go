@@ -1,7 +1,7 @@
 package ctree
 
-// Exprs visits every expression in the statements, each before its parts. If visit returns
-// false, the parts are left out.
+// Exprs calls visit for every expression in the statements, and for the parts of an expression
+// after the expression if visit returned true.
 func Exprs(body []*Stmt, visit func(*Expr) bool) {
 	Stmts(body, func(s *Stmt) bool {
 		for _, e := range []*Expr{s.Cond, s.Step, s.Expr} {
@@ -22,8 +22,8 @@ func (e *Expr) Visit(visit func(*Expr) bool) {
 	Exprs(e.Body, visit)
 }
 
-// Stmts visits every statement, each before those inside it, which are left out if visit returns
-// false. It does not visit expressions.
+// Stmts calls visit for every statement, and for the statements inside it if visit returned true.
+// It does not visit expressions.
 func Stmts(body []*Stmt, visit func(*Stmt) bool) {
 	for _, s := range body {
 		if !visit(s) {
@@ -49,5 +49,5 @@ func (e *Expr) IsZero() bool {
 	return e != nil && e.Op == Const && e.Value == 0
 }
 
-// Is reports whether the type is a pointer with the given number of stars to base.
+// Is reports whether the type is base with the given number of stars, and not an array.
 func (t Type) Is(stars int, base string) bool { return t.Stars == stars && t.Base == base && !t.Array }

@@ -10,22 +10,22 @@ import (
 	"llmmemory/internal/scheduling/reqtable"
 )
 
-// A Buddy hands out chunks of 2^k blocks. A free chunk is in the list of its
-// size; when its buddy, which begins at its address xor its size, is free with
-// the same size, they are one chunk (vllm/v0/RULES.md §11).
+// A Buddy is a buddy allocator of chunks of 2^k blocks. The buddy of a chunk begins
+// at the chunk's start xor its size. Two free buddies of the same size are merged
+// (vllm/v0/RULES.md §11).
 type Buddy struct {
 	chunks []chunk           // by first block
-	lists  []*reqtable.Queue // by k
+	lists  []*reqtable.Queue // free chunks of 2^k blocks, by k
 	free   int               // blocks
 }
 
 type chunk struct {
-	free int8 // k+1 if a free chunk begins here
-	used int8 // k+1 if a chunk that was handed out begins here
+	free int8 // k+1 if a free chunk begins here, otherwise 0
+	used int8 // k+1 if a used chunk begins here, otherwise 0
 }
 
-// newBuddy carves the blocks into chunks, the largest first, none larger
-// than largest, which must be a power of two.
+// newBuddy splits the blocks into free chunks, the largest first. largest, which must
+// be a power of two, is the maximum size.
 func newBuddy(blocks, largest int) (*Buddy, error) {
 	if largest < 1 || largest&(largest-1) != 0 || blocks < 0 || blocks >= math.MaxInt32 {
 		return nil, fmt.Errorf("%w: %d blocks in chunks of at most %d: want a power of two", ErrConfig, blocks, largest)
@@ -40,7 +40,7 @@ func newBuddy(blocks, largest int) (*Buddy, error) {
 	return b, nil
 }
 
-// order is the k of the smallest chunk with n blocks.
+// order returns the k of the smallest chunk with at least n blocks.
 func order(n int) int { return bits.Len(uint(max(n, 1) - 1)) }
 
 // fits reports whether count chunks of at least n blocks can be taken together.
@@ -52,8 +52,8 @@ func (b *Buddy) fits(n, count int) bool {
 	return count <= 0
 }
 
-// take returns a chunk of at least n blocks: the one that was pushed last of the smallest
-// sufficient size. It splits the chunk until it is small enough and frees each upper half.
+// take returns a chunk of at least n blocks. It takes the chunk that was freed last among those of
+// the smallest sufficient size, and halves it until it is small enough. The upper halves are free.
 func (b *Buddy) take(n int) (start int32, size int, ok bool) {
 	k := order(n)
 	j := k
@@ -73,7 +73,7 @@ func (b *Buddy) take(n int) (start int32, size int, ok bool) {
 	return start, 1 << k, true
 }
 
-// release gives back the chunk that begins at start.
+// release frees the chunk that begins at start.
 func (b *Buddy) release(start int32) {
 	if uint(start) >= uint(len(b.chunks)) || b.chunks[start].used == 0 {
 		panic(fmt.Sprintf("a chunk at %d is freed, but none was handed out there", start))
@@ -107,8 +107,8 @@ func (b *Buddy) remove(start int32, k int) {
 // NumFree is the number of free blocks.
 func (b *Buddy) NumFree() int { return b.free }
 
-// Lists yields the sizes of free chunks, and for each size where its chunks begin, in the order in
-// which they became free.
+// Lists yields each size of free chunks with the first blocks of its chunks, in the order in which
+// these became free.
 func (b *Buddy) Lists() iter.Seq2[int, []int32] {
 	return func(yield func(int, []int32) bool) {
 		for k, l := range b.lists {

@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// Check examines the whole state. groups yields every group with blocks. Blocks are conserved on
-// both devices, and tables cover their tokens except one that was just generated.
+// Check checks the whole state: blocks are conserved on both devices, and tables cover all tokens
+// except one that was just generated. groups yields every group with blocks.
 func (m *Manager) Check(groups iter.Seq[*Group]) error {
 	for _, d := range []*device.Device{&m.gpu, &m.cpu} {
 		if err := d.Check(0, m.entries(d, groups)); err != nil {
@@ -29,13 +29,13 @@ func (m *Manager) Check(groups iter.Seq[*Group]) error {
 		}
 	}
 	if logical != m.logical {
-		return invariants.Broken("%d entries of tables are on the GPU, %d are said to be", logical, m.logical)
+		return invariants.Broken("%d table entries are on the GPU, but %d are counted", logical, m.logical)
 	}
 	return nil
 }
 
-// entries yields each table entry that names a block of the device, and the blocks
-// of the prefix.
+// entries yields the table entries that name a block of the device, and on the GPU the
+// blocks of the prefix.
 func (m *Manager) entries(d *device.Device, groups iter.Seq[*Group]) iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		var ids []int32
@@ -53,7 +53,7 @@ func (m *Manager) entries(d *device.Device, groups iter.Seq[*Group]) iter.Seq[in
 	}
 }
 
-// checkTable compares the length of a table with that of its sequence.
+// checkTable checks the length of a table, and that it begins with the prefix.
 func (m *Manager) checkTable(g *Group, s *Seq) error {
 	n := m.blocks(s.Len)
 	if g.swapped {
@@ -67,8 +67,8 @@ func (m *Manager) checkTable(g *Group, s *Seq) error {
 	return nil
 }
 
-// Check walks over the whole state: every block is in exactly one chunk, free
-// or not; free chunks are in the list of their size and have no free buddy.
+// Check checks the whole state: every block is in exactly one chunk; free chunks are
+// in the list of their size, and have no free buddy of the same size.
 func (b *Buddy) Check() error {
 	free := 0
 	listed := map[int32]int{}
@@ -107,7 +107,7 @@ func (b *Buddy) Check() error {
 		start += int32(size)
 	}
 	if free != b.free || len(listed) > 0 {
-		return invariants.Broken("%d blocks are free, %d are said to be, %d chunks are listed that are not", free, b.free, len(listed))
+		return invariants.Broken("%d blocks are free, but %d are counted; %d listed chunks are not free", free, b.free, len(listed))
 	}
 	return nil
 }

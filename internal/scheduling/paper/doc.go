@@ -1,16 +1,17 @@
-// Package paper has the systems that the PagedAttention paper (SOSP '23) compares: the paper's
-// block manager and scheduler, as in the authors' artifact, and the systems it measures
-// against, as the authors rebuilt them: Orca, which reserves
-// a power of two of contiguous blocks for each sequence from a buddy allocator
-// and knows the output's length exactly (Oracle), up to a power of two (Pow2) or
-// not at all (Max); and FasterTransformer, whose batches run until their longest
-// answer is complete (vllm/v0/RULES.md §9 to §11, simulation/PAPER.md §1).
+// Package paper has the systems that the PagedAttention paper (SOSP '23) compares (vllm/v0/RULES.md
+// §9 to §11, simulation/PAPER.md §1):
 //
-// A request is a group of sequences with one prompt. The paper's system shares the
-// prompt among them; Orca copies it for each. Each device counts its blocks
-// from 0, and hands out the block that became free last, the highest first.
+//   - the paper's own block manager and scheduler, as in the authors' artifact;
+//   - Orca as the authors rebuilt it. It reserves a power of two of contiguous blocks for each
+//     sequence from a buddy allocator. It knows the output's length exactly (Oracle), up to a power
+//     of two (Pow2), or not at all (Max);
+//   - FasterTransformer, whose batches run until their longest answer is complete.
 //
-// All of them have the same scheduler over different memory managers. Where the artifact
-// waits for ever for a request that can never fit, this package drops it and reports that.
-// Not safe for concurrent use.
+// A request is a group of sequences with one prompt. The paper's system shares the prompt's blocks
+// among them; Orca copies them. Block ids count from 0 on each device. Never used blocks are taken
+// from the highest id down, but the block that became free last comes first.
+//
+// The paper's system and Orca have the same scheduler over different memory managers. The artifact
+// waits for ever for a request that can never fit; this package drops it and reports it. Nothing
+// here is safe for concurrent use.
 package paper

@@ -20,8 +20,8 @@ func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	return append(answered, ids...), nil
 }
 
-// Refork implements serve.GroupScheduler. Orca copies all blocks, the paper's
-// system none before they are written.
+// Refork implements serve.GroupScheduler. Orca copies all blocks; the paper's system
+// copies a block only when it is written.
 func (s *Scheduler) Refork(it *serve.Iteration, id, child, parent int) error {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -36,7 +36,7 @@ func (s *Scheduler) Refork(it *serve.Iteration, id, child, parent int) error {
 	return s.memory.refork(it, q, child, parent)
 }
 
-// sequence finds the request of a sequence.
+// sequence returns the request with the id, which must have the sequence.
 func (s *Scheduler) sequence(id, sequence int) (*request, error) {
 	place := s.requests.Find(id)
 	if place == reqtable.None {
@@ -61,8 +61,8 @@ func (s *Scheduler) forget(place int32) {
 // Usage implements serve.Scheduler.
 func (s *Scheduler) Usage() serve.Usage { return s.memory.usage() }
 
-// Table is the block table of a sequence, for reading until the next call; nil
-// if it has none.
+// Table returns the block table of a sequence, or nil if it has none. It is valid
+// until the next call, and must not be changed.
 func (s *Scheduler) Table(id, sequence int) []int32 {
 	q, err := s.sequence(id, sequence)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Scheduler) Table(id, sequence int) []int32 {
 	return s.memory.table(q, sequence)
 }
 
-// Counts are the reference counts of all blocks, for reading; Orca has none.
+// Counts returns the reference counts of all blocks, which must not be changed. Orca has none.
 func (s *Scheduler) Counts() (gpu, cpu []int32) { return s.memory.counts() }
 
 // Queues returns the ids of the requests in each queue, in order.
@@ -80,8 +80,8 @@ func (s *Scheduler) Queues() (waiting, running, swapped []int) {
 	return s.waiting.IDs(id), s.running.IDs(id), s.swapped.IDs(id)
 }
 
-// Check examines the whole state: the memory is sound, every request is in exactly one queue, and
-// its blocks are on the device that its queue implies.
+// Check checks the whole state: the memory is consistent, every request is in exactly one queue,
+// and its blocks are on the device that its queue implies.
 func (s *Scheduler) Check() error {
 	if n := s.waiting.Len() + s.running.Len() + s.swapped.Len(); n != s.requests.Len() {
 		return invariants.Broken("%d requests are in queues, there are %d", n, s.requests.Len())

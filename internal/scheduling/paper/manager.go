@@ -22,8 +22,8 @@ type Config struct {
 	NumGPUBlocks, NumCPUBlocks int // blocks
 	Watermark                  float64
 
-	// Prefix is the length of a prefix that all prompts share. Its full blocks are computed before the
-	// first request and stay (the paper's shared prefix).
+	// Prefix is the length in tokens of a prefix that all prompts share. Its full blocks are computed
+	// before the first request and never freed (the paper's shared prefix).
 	Prefix int
 }
 
@@ -36,8 +36,8 @@ type Manager struct {
 	logical   int     // entries of tables on the GPU
 	tables    device.Tables
 
-	// moved says where each source block of the current swap or count goes. An entry is valid if its
-	// mark is the current one.
+	// moved has the destination of each block that the current swap has moved, by source block. An
+	// entry is valid if its mark equals Manager.mark.
 	moved []move
 	mark  uint32
 }
@@ -47,8 +47,7 @@ type move struct {
 	to   int32
 }
 
-// A Group is the sequences of one request. All that are not finished are on the
-// same device.
+// A Group has the sequences of one request. The unfinished ones are on the same device.
 type Group struct {
 	Seqs    []Seq
 	swapped bool
@@ -56,12 +55,13 @@ type Group struct {
 
 // A Seq is a sequence of tokens and its block table.
 type Seq struct {
-	Len      int // tokens, the last generated one included
+	Len      int // tokens, including the last generated one
 	Finished bool
 	table    []int32
 }
 
-// Table is the block table, for reading until the next call for its group.
+// Table returns the block table. It is valid until the next call for its group, and must not be
+// changed.
 func (s *Seq) Table() []int32 { return s.table }
 
 // running counts the sequences that are not finished.
@@ -101,20 +101,20 @@ func NewManager(config Config) (*Manager, error) {
 	return m, nil
 }
 
-// Prefix is the blocks that every table on the GPU begins with, for reading.
+// Prefix returns the blocks that every table on the GPU begins with.
 func (m *Manager) Prefix() []int32 { return m.prefix }
 
-// prefixTokens is the number of tokens in these blocks. The rest of the prefix, which fills no
-// block, is computed with each prompt.
+// prefixTokens returns the number of tokens in these blocks. The rest of the prefix, which does not
+// fill a block, is computed with each prompt.
 func (m *Manager) prefixTokens() int { return len(m.prefix) * m.config.BlockSize }
 
-// Devices are the blocks of the GPU and the CPU, for reading.
+// Devices returns the blocks of the GPU and the CPU, which must not be changed.
 func (m *Manager) Devices() (gpu, cpu *device.Device) { return &m.gpu, &m.cpu }
 
 // Watermark is the number of GPU blocks that admission leaves free.
 func (m *Manager) Watermark() int { return m.watermark }
 
-// blocks is the number of blocks of a sequence with n tokens.
+// blocks returns the number of blocks of a sequence with the given number of tokens.
 func (m *Manager) blocks(tokens int) int {
 	return (tokens + m.config.BlockSize - 1) / m.config.BlockSize
 }
@@ -124,11 +124,11 @@ func (m *Manager) CanAllocate(tokens int) bool {
 	return m.gpu.NumFree()-m.fresh(tokens) >= m.watermark
 }
 
-// fresh is how many blocks a prompt takes.
+// fresh returns the number of free blocks that a prompt takes.
 func (m *Manager) fresh(tokens int) int { return m.blocks(tokens) - len(m.prefix) }
 
-// Allocate gives the unfinished sequences of a group a common table. They must be equally long and
-// have no blocks.
+// Allocate gives the unfinished sequences of a group tables with the same blocks. They must be
+// equally long and have no blocks.
 func (m *Manager) Allocate(g *Group) error {
 	first := -1
 	for i := range g.Seqs {
@@ -176,8 +176,8 @@ func (m *Manager) withPrefix(table []int32) []int32 {
 	return append(table, m.prefix...)
 }
 
-// CanAppend reports whether each unfinished sequence of a group can have one more token. It counts
-// a block for each.
+// CanAppend reports whether each unfinished sequence of a group can have one more token, if each
+// takes a block.
 func (m *Manager) CanAppend(g *Group) bool { return g.running() <= m.gpu.NumFree() }
 
 // Append gives sequence i, whose Len has grown by one, a block for the last
@@ -238,7 +238,7 @@ func (m *Manager) deviceOf(g *Group) *device.Device {
 	return &m.gpu
 }
 
-// Free gives the blocks of sequence i back in logical order.
+// Free drops the references of sequence i to its blocks, in logical order.
 func (m *Manager) Free(g *Group, i int) { m.release(g, &g.Seqs[i]) }
 
 func (m *Manager) release(g *Group, s *Seq) {

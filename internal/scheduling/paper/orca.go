@@ -2,17 +2,17 @@ package paper
 
 import "fmt"
 
-// A Policy says for how much output Orca reserves memory.
+// A Policy is the length of the output for which Orca reserves memory.
 type Policy uint8
 
 const (
-	Oracle Policy = iota // what it will be
+	Oracle Policy = iota // the true length
 	Pow2                 // the next power of two
-	Max                  // the longest sequence
+	Max                  // the length of the longest sequence
 )
 
-// Tokens is the number of tokens that Orca reserves for a prompt and an output, if no sequence is
-// longer than longest (vllm/v0/RULES.md §11).
+// Tokens returns the number of tokens that Orca reserves for a prompt and an output. longest is the
+// maximum length of a sequence (vllm/v0/RULES.md §11).
 func (p Policy) Tokens(prompt, output, longest int) int {
 	switch p {
 	case Pow2:
@@ -27,7 +27,7 @@ func (p Policy) Tokens(prompt, output, longest int) int {
 type OrcaConfig struct {
 	BlockSize    int // tokens in a block
 	NumGPUBlocks int
-	MaxModelLen  int // tokens of a sequence: a power of two of blocks
+	MaxModelLen  int // maximum tokens of a sequence; the number of their blocks must be a power of two
 	Policy       Policy
 }
 
@@ -36,7 +36,7 @@ type OrcaConfig struct {
 type Reservation struct {
 	config OrcaConfig
 	buddy  *Buddy
-	used   int // blocks in chunks that were handed out
+	used   int // blocks in used chunks
 }
 
 // NewReservation makes a memory whose blocks are all free.
@@ -51,7 +51,7 @@ func NewReservation(config OrcaConfig) (*Reservation, error) {
 	return &Reservation{config: config, buddy: buddy}, nil
 }
 
-// Blocks is the number of blocks that a sequence asks for; it gets the next power of two.
+// Blocks returns the number of blocks that a sequence asks for. It gets the next power of two.
 func (r *Reservation) Blocks(prompt, output int) int {
 	size := r.config.BlockSize
 	return (r.config.Policy.Tokens(prompt, output, r.config.MaxModelLen) + size - 1) / size
@@ -85,5 +85,5 @@ func (r *Reservation) Free(c Chunk) {
 	r.used -= int(c.Size)
 }
 
-// Buddy is the allocator underneath, for reading.
+// Buddy returns the allocator, which must not be changed.
 func (r *Reservation) Buddy() *Buddy { return r.buddy }

@@ -8,14 +8,14 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// Limits bound an iteration. The artifact's are 2,560 tokens (2,048 for its own
+// Limits bound an iteration. In the artifact they are 2,560 tokens (2,048 for its own
 // system) and 256 sequences (vllm/v0/RULES.md §10).
 type Limits struct {
-	MaxNumBatchedTokens int // prompts, and one for each decoding sequence
+	MaxNumBatchedTokens int // tokens of prompts, and one for each decoding sequence
 
-	// MaxNumSeqs is compared with the running requests, each counted once, plus the
-	// sequences of the one that is to join, as in vLLM 0.1.1 (its issue 257). With
-	// several sequences to a request more than MaxNumSeqs run at once.
+	// MaxNumSeqs limits the number of running requests plus the sequences of the
+	// request that joins, as in vLLM 0.1.1 (its issue 257). So more than MaxNumSeqs
+	// sequences can run at once if requests have several.
 	MaxNumSeqs int
 }
 
@@ -24,16 +24,16 @@ type Limits struct {
 type Scheduler struct {
 	limits   Limits
 	memory   memory
-	growing  growing // the same memory; nil if it does not grow
+	growing  growing // memory, or nil if it does not implement growing
 	prefix   []int32 // blocks that every table begins with
 	cached   int     // tokens in them
 	requests reqtable.Table[request]
 
-	waiting, running, swapped *reqtable.Queue    // by arrival, except those that joined
-	queues                    [3]*reqtable.Queue // the order in which memory is freed
+	waiting, running, swapped *reqtable.Queue    // by arrival, except joined
+	queues                    [3]*reqtable.Queue // in the order in which memory is freed
 
-	joined   []int32 // running by the last Step: at the end of the queue until the next one
-	admitted []int32 // by the present Step
+	joined   []int32 // requests that the last Step has added at the end of running
+	admitted []int32 // requests that the current Step has admitted
 	arrivals uint64
 	steps    uint64
 }
@@ -44,14 +44,14 @@ type request struct {
 	output    int
 	prompt    int
 	arrival   uint64
-	preempted uint64 // the step that did it
+	preempted uint64 // number of the step that preempted it last
 	chunks    []Chunk
 }
 
 // memory is the part in which the two systems differ.
 type memory interface {
-	accept(q *request) error  // why it cannot be added, if so
-	possible(q *request) bool // could be admitted if nothing else were there
+	accept(q *request) error  // returns an error if the request cannot be added
+	possible(q *request) bool // reports whether the request could be admitted to an empty memory
 	canAdmit(q *request) bool
 	admit(q *request) error
 	free(q *request, sequence int)
@@ -62,10 +62,10 @@ type memory interface {
 	check(s *Scheduler) error
 }
 
-// growing is memory that requests get while they run. When it runs out, some are preempted. Orca
-// reserves everything at admission and does not need it.
+// growing is a memory from which requests take blocks while they run. When it runs out, requests are
+// preempted. Orca reserves everything at admission, so its memory does not implement it.
 type growing interface {
-	canAppend(q *request) bool // one token to each sequence
+	canAppend(q *request) bool // one token for each sequence
 	append(it *serve.Iteration, q *request) error
 	preempt(it *serve.Iteration, q *request) (swapped bool, err error)
 	canSwapIn(q *request) bool
@@ -86,7 +86,7 @@ func newScheduler(limits Limits, m memory) (*Scheduler, error) {
 	return s, nil
 }
 
-// Prefix is the blocks of the prefix that all prompts share, for reading.
+// Prefix returns the blocks of the prefix that all prompts share.
 func (s *Scheduler) Prefix() []int32 { return s.prefix }
 
 // Add implements serve.Scheduler.
@@ -115,7 +115,7 @@ func (s *Scheduler) Add(r serve.Request) error {
 	return nil
 }
 
-// begin makes q a request with n sequences, in the arrays of an old one.
+// begin makes q a new request with n sequences. It reuses the arrays in q.
 func (q *request) begin(r serve.Request, n int) {
 	seqs, chunks := q.Seqs[:0], q.chunks[:0]
 	for range n {
@@ -127,9 +127,9 @@ func (q *request) begin(r serve.Request, n int) {
 // length is the number of tokens of each sequence.
 func (q *request) length() int { return q.Seqs[0].Len }
 
-// Step implements serve.Scheduler. The only error wraps ErrNoFreeBlocks: a
-// victim does not fit on the CPU, which ends the artifact. Then nothing runs,
-// every request is in its queue, and what is in the iteration has happened.
+// Step implements serve.Scheduler. The only error wraps ErrNoFreeBlocks: a preempted
+// request does not fit on the CPU, which ends the artifact. Then nothing runs and
+// every request is in its queue, but what is in the iteration has happened.
 func (s *Scheduler) Step(it *serve.Iteration) error {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -177,8 +177,8 @@ func (s *Scheduler) insert(q *reqtable.Queue, place int32) {
 	q.InsertAfter(place, before)
 }
 
-// runRunning gives the running requests a slot for each sequence, by arrival,
-// and preempts from the end for those that have none.
+// runRunning gives the running requests, by arrival, a slot for each sequence. If there
+// is none left, it preempts requests from the end of the queue.
 func (s *Scheduler) runRunning(it *serve.Iteration) error {
 	if s.growing == nil {
 		return nil
@@ -202,8 +202,8 @@ func (s *Scheduler) runRunning(it *serve.Iteration) error {
 	return nil
 }
 
-// preempt takes the blocks of a running request away. Its place among the waiting or swapped
-// requests is by arrival.
+// preempt takes the blocks of a running request away and moves it to the waiting or swapped
+// requests, by arrival.
 func (s *Scheduler) preempt(it *serve.Iteration, place int32) error {
 	q := s.requests.At(place)
 	swapped, err := s.growing.preempt(it, q)
@@ -221,7 +221,7 @@ func (s *Scheduler) preempt(it *serve.Iteration, place int32) error {
 	return nil
 }
 
-// insertFront is insert from the other end, where a preempted request belongs.
+// insertFront is like insert, but searches from the head, near which a preempted request belongs.
 func (s *Scheduler) insertFront(q *reqtable.Queue, place int32) {
 	before := reqtable.None
 	for next := range q.All() {
@@ -261,8 +261,8 @@ func (s *Scheduler) swapIn(it *serve.Iteration) error {
 	return nil
 }
 
-// admit admits waiting requests, by arrival, while they fit. It stops at one that was preempted in
-// this step.
+// admit admits waiting requests, by arrival, while they fit. It stops at a request that was
+// preempted in this step.
 func (s *Scheduler) admit(it *serve.Iteration) error {
 	for place := s.waiting.Head(); place != reqtable.None; place = s.waiting.Head() {
 		q := s.requests.At(place)
@@ -289,13 +289,13 @@ func (s *Scheduler) admit(it *serve.Iteration) error {
 	return nil
 }
 
-// ignore drops a request that can never run and is in no queue. The artifact would wait for ever.
+// ignore drops a request that can never run and is in no queue. The artifact waits for ever.
 func (s *Scheduler) ignore(it *serve.Iteration, place int32) {
 	it.Ignored = append(it.Ignored, s.requests.At(place).id)
 	s.forget(place)
 }
 
-// batch lists the requests that run in this iteration; each sequence gets a token.
+// batch lists the requests that run in this iteration and adds a token to each of their sequences.
 func (s *Scheduler) batch(it *serve.Iteration) {
 	for _, place := range s.admitted {
 		q := s.requests.At(place)

@@ -8,16 +8,16 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// StaticConfig describes FasterTransformer's server. The artifact's batches of
-// OPT-13B have 5 requests of ShareGPT or 14 of Alpaca, and 2,040 tokens
+// StaticConfig describes FasterTransformer's server. In the artifact, a batch for
+// OPT-13B has 5 requests of ShareGPT or 14 of Alpaca, and 2,040 tokens
 // (simulation/PAPER.md §1).
 type StaticConfig struct {
 	BatchSize   int // requests
 	MaxModelLen int // tokens of the longest prompt and the longest output together
 }
 
-// A Static runs closed batches: no request joins or leaves one. Prompts are padded to the longest
-// one, and all requests are answered when the longest output is complete. It implements
+// A Static runs static batches: no request joins or leaves a running batch. Prompts are padded to
+// the longest one, and all requests are answered when the longest output is complete. It implements
 // serve.Scheduler.
 type Static struct {
 	config           StaticConfig
@@ -25,8 +25,8 @@ type Static struct {
 	waiting, running *reqtable.Queue
 
 	prompt     int // tokens of the batch's longest prompt
-	iterations int // that the batch has run
-	unfinished int // requests of the batch
+	iterations int // number of iterations that the batch has run
+	unfinished int // number of unfinished requests of the batch
 }
 
 type padded struct {
@@ -83,8 +83,8 @@ func (s *Static) Step(it *serve.Iteration) error {
 	return nil
 }
 
-// form makes a batch of the requests that came first: as many as have the same
-// number of sequences and, padded, do not get too long.
+// form makes a batch of the first waiting requests. It stops before a request with
+// another number of sequences, or with which the padded batch would be too long.
 func (s *Static) form(it *serve.Iteration) {
 	s.prompt, s.iterations = 0, 1
 	output := 0
@@ -107,8 +107,8 @@ func (s *Static) form(it *serve.Iteration) {
 	}
 }
 
-// Finish implements serve.Scheduler. Requests of the batch are answered when the
-// last of them is finished, in the order of arrival.
+// Finish implements serve.Scheduler. When the last request of the batch has finished,
+// all of them are answered, in the order of arrival.
 func (s *Static) Finish(answered []int, ids ...int) ([]int, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -146,13 +146,13 @@ func (s *Static) Finish(answered []int, ids ...int) ([]int, error) {
 	return answered, nil
 }
 
-// Usage implements serve.Scheduler. A block is a place in the batch.
+// Usage implements serve.Scheduler. A block stands for a place in the batch.
 func (s *Static) Usage() serve.Usage {
 	return serve.Usage{Blocks: s.config.BatchSize, Used: s.running.Len(), Logical: s.running.Len()}
 }
 
-// Table has one entry, the place in the batch, which all sequences of a request share. It is nil
-// for a request that waits.
+// Table returns a table with one entry, the request's place in the batch, which its sequences share.
+// It returns nil for a waiting request.
 func (s *Static) Table(id, sequence int) []int32 {
 	index := int32(0)
 	for place := range s.running.All() {
@@ -171,8 +171,7 @@ func (s *Static) Queues() (waiting, running, swapped []int) {
 	return s.waiting.IDs(id), s.running.IDs(id), nil
 }
 
-// Check examines the whole state: every request is in one queue, and the batch is within its
-// limits.
+// Check checks the whole state: every request is in one queue, and the batch is within its limits.
 func (s *Static) Check() error {
 	unfinished := 0
 	for place := range s.running.All() {
@@ -182,7 +181,7 @@ func (s *Static) Check() error {
 	}
 	if s.waiting.Len()+s.running.Len() != s.requests.Len() || s.running.Len() > s.config.BatchSize ||
 		unfinished != s.unfinished || s.running.Len() > 0 && unfinished == 0 {
-		return invariants.Broken("%d requests wait and %d run of %d; %d of these are not finished, %d are said to be",
+		return invariants.Broken("%d requests wait and %d run of %d; %d of the running ones are not finished, but %d are counted",
 			s.waiting.Len(), s.running.Len(), s.requests.Len(), unfinished, s.unfinished)
 	}
 	return nil

@@ -9,8 +9,8 @@ import (
 // CanSwapOut reports whether the distinct blocks of a group fit on the CPU.
 func (m *Manager) CanSwapOut(g *Group) bool { return m.distinct(g) <= m.cpu.NumFree() }
 
-// CanSwapIn reports whether the distinct blocks of a group, a new one for each sequence, and the
-// watermark fit on the GPU.
+// CanSwapIn reports whether the distinct blocks of a group, and a new one for each sequence, fit on
+// the GPU above the watermark.
 func (m *Manager) CanSwapIn(g *Group) bool {
 	return m.gpu.NumFree()-(m.distinct(g)+g.running()) >= m.watermark
 }
@@ -30,8 +30,8 @@ func (m *Manager) distinct(g *Group) int {
 	return n
 }
 
-// movable is the table of a sequence without the prefix, which stays on the GPU:
-// a table on the CPU does not have it.
+// movable returns the table of a sequence without the blocks of the prefix, which
+// stay on the GPU. A table on the CPU does not have them.
 func (m *Manager) movable(g *Group, i int) []int32 {
 	table := g.Seqs[i].table
 	if g.swapped || len(table) == 0 {
@@ -40,7 +40,7 @@ func (m *Manager) movable(g *Group, i int) []int32 {
 	return table[len(m.prefix):]
 }
 
-// newMark makes all entries of moved invalid.
+// newMark invalidates all entries of moved.
 func (m *Manager) newMark() {
 	if m.mark++; m.mark == 0 {
 		clear(m.moved)
@@ -48,13 +48,13 @@ func (m *Manager) newMark() {
 	}
 }
 
-// SwapOut moves a group to the CPU and appends the copies to be made to dst,
-// one for each block: shared blocks stay shared.
+// SwapOut moves a group to the CPU and appends the copies that must be made to dst.
+// Shared blocks are copied once and stay shared.
 func (m *Manager) SwapOut(dst []device.Pair, g *Group) ([]device.Pair, error) {
 	return m.swap(dst, g, &m.gpu, &m.cpu)
 }
 
-// SwapIn is SwapOut in the other direction.
+// SwapIn moves a group back to the GPU, likewise.
 func (m *Manager) SwapIn(dst []device.Pair, g *Group) ([]device.Pair, error) {
 	return m.swap(dst, g, &m.cpu, &m.gpu)
 }
@@ -91,9 +91,8 @@ func (m *Manager) swap(dst []device.Pair, g *Group, from, to *device.Device) ([]
 	return dst, nil
 }
 
-// movePrefix takes the prefix from a table that is going to the CPU, or puts it
-// in front of one that is going to the GPU, and returns the entries of the table
-// that is or was on the GPU.
+// movePrefix removes the prefix from a table that moves to the CPU, or adds it to one
+// that moves to the GPU. It returns the length that the table has, or had, on the GPU.
 func (m *Manager) movePrefix(s *Seq, to *device.Device) int {
 	if len(m.prefix) == 0 || len(s.table) == 0 {
 		return len(s.table)

@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// NewSOSP makes the paper's own system. A request with one running sequence is
-// preempted by recomputation, others, and with alwaysSwap all, by swapping.
+// NewSOSP makes the paper's own system. It preempts a request with one running
+// sequence by recomputation, unless alwaysSwap is set, and others by swapping.
 func NewSOSP(config Config, limits Limits, alwaysSwap bool) (*Scheduler, error) {
 	m, err := NewManager(config)
 	if err != nil {
@@ -22,7 +22,7 @@ func NewSOSP(config Config, limits Limits, alwaysSwap bool) (*Scheduler, error) 
 	return s, err
 }
 
-// NewOrca makes Orca. It never preempts: a running request has all its memory.
+// NewOrca makes Orca. It never preempts, because a running request has all its memory.
 func NewOrca(config OrcaConfig, limits Limits) (*Scheduler, error) {
 	r, err := NewReservation(config)
 	if err != nil {
@@ -126,7 +126,7 @@ type reserved struct{ *Reservation }
 func (r *reserved) accept(q *request) error {
 	switch {
 	case q.output < 1:
-		return fmt.Errorf("the output is said to have %d tokens, and Orca reserves memory by that", q.output)
+		return fmt.Errorf("an output of %d tokens: want at least 1, because Orca reserves memory for it", q.output)
 	case q.prompt+q.output > r.config.MaxModelLen:
 		return fmt.Errorf("%d and %d tokens: no sequence has more than %d", q.prompt, q.output, r.config.MaxModelLen)
 	case !r.possible(q):
@@ -135,8 +135,8 @@ func (r *reserved) accept(q *request) error {
 	return nil
 }
 
-// possible carves the pool as newBuddy does: chunks of 2^k are its blocks
-// without the last ones, below 2^k.
+// possible counts the chunks of 2^k blocks as newBuddy makes them: the pool's blocks
+// divided by 2^k, rounded down.
 func (r *reserved) possible(q *request) bool {
 	return r.config.NumGPUBlocks>>order(r.Blocks(q.prompt, q.output)) >= q.running()
 }
@@ -155,7 +155,7 @@ func (r *reserved) free(q *request, sequence int) {
 	}
 }
 
-// refork copies the parent's blocks, because chunks are not shared.
+// refork copies the parent's blocks, because chunks cannot be shared.
 func (r *reserved) refork(it *serve.Iteration, q *request, child, parent int) error {
 	if child == parent || len(q.chunks) == 0 {
 		return fmt.Errorf("%w: sequence %d cannot become a copy of %d", ErrGroup, child, parent)
@@ -168,7 +168,7 @@ func (r *reserved) refork(it *serve.Iteration, q *request, child, parent int) er
 	return nil
 }
 
-// table is made up: a chunk has none.
+// table returns the blocks of the sequence's chunk, in order.
 func (r *reserved) table(q *request, sequence int) []int32 {
 	if len(q.chunks) == 0 {
 		return nil
@@ -195,7 +195,7 @@ func (r *reserved) check(s *Scheduler) error {
 		}
 	}
 	if used != r.used || used+r.buddy.free != r.config.NumGPUBlocks {
-		return invariants.Broken("%d blocks are reserved, %d are said to be, %d are free of %d", used, r.used, r.buddy.free, r.config.NumGPUBlocks)
+		return invariants.Broken("%d blocks are reserved, but %d are counted; %d are free of %d", used, r.used, r.buddy.free, r.config.NumGPUBlocks)
 	}
 	return r.buddy.Check()
 }

@@ -8,6 +8,6 @@
 // calls within the bounds.
 //
 // State computes the expected states: it is the handout's text as a program over plain
-// Go values, without pointers or a list, and independent of package course, whose tests
-// play the cases against its engine.
+// Go values, without pointers or a list, and independent of package course. The tests of
+// course play the cases against its engine, the C suite against a submission.
 package exhaustive

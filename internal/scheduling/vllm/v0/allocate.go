@@ -10,15 +10,15 @@ import (
 type Status uint8
 
 const (
-	OK    Status = iota // now
-	Later               // not now; enough blocks exist, but others use them
+	OK    Status = iota // it can be admitted now
+	Later               // others use the blocks that it needs
 	Never               // the pool is too small
 )
 
 func (s Status) String() string { return [...]string{"OK", "LATER", "NEVER"}[s] }
 
-// CanAllocate reports whether a prompt of n tokens can be admitted. The number of its sequences and
-// cached blocks do not matter (vllm/v0/RULES.md §3).
+// CanAllocate returns whether a prompt can be admitted. It ignores how many sequences the request
+// has, and which blocks are cached (vllm/v0/RULES.md §3).
 func (m *Manager) CanAllocate(tokens, lookahead int) Status {
 	need := ceil(tokens+lookahead, m.config.BlockSize)
 	if m.config.SlidingWindow > 0 {
@@ -37,8 +37,8 @@ func okOrLater(need, free, watermark int) Status {
 	return Later
 }
 
-// Allocate makes a table for all tokens of first, which must be new, and gives each other sequence
-// of its group a fork (vllm/v0/RULES.md §2). They must be equally long.
+// Allocate makes a table for all tokens of first, and a fork of it for each of the other sequences
+// of its group (vllm/v0/RULES.md §2). All must be equally long and have no table.
 func (m *Manager) Allocate(first *Seq, others ...*Seq) error {
 	if err := m.checkAllocate(first, others); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (m *Manager) Fork(parent, child *Seq) error {
 	return nil
 }
 
-// share copies the table of parent, block for block.
+// share gives child a copy of parent's table and adds a reference to each block.
 func (m *Manager) share(parent, child *Seq) {
 	child.table = append(m.tables.Take(), parent.table...)
 	child.full, child.known = parent.full, true
@@ -121,7 +121,7 @@ func (m *Manager) share(parent, child *Seq) {
 	}
 }
 
-// deviceOf is where the blocks of s are.
+// deviceOf returns the device that has the blocks of s.
 func (m *Manager) deviceOf(s *Seq) *device.Device {
 	if len(s.table) > 0 && m.cpu.Has(s.table[0]) {
 		return &m.cpu
@@ -129,8 +129,8 @@ func (m *Manager) deviceOf(s *Seq) *device.Device {
 	return &m.gpu
 }
 
-// Free gives the blocks of s back in logical order, wherever they are, and
-// forgets it. An unknown sequence is left alone (vllm/v0/RULES.md §2).
+// Free drops the references of s to its blocks, in logical order, and removes its table.
+// It does nothing if s has no table (vllm/v0/RULES.md §2).
 func (m *Manager) Free(s *Seq) {
 	if !s.known {
 		return
@@ -148,8 +148,7 @@ func (m *Manager) Free(s *Seq) {
 	s.reset()
 }
 
-// drop takes a reference from each block in this order, except for the null
-// block.
+// drop drops a reference to each block, in this order, except the null block.
 func (m *Manager) drop(d *device.Device, ids []int32) {
 	for _, id := range ids {
 		if id != m.null {

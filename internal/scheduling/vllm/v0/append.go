@@ -7,8 +7,9 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// CanAppend reports whether the unseen tokens of the running sequences of a group fit. It counts
-// every touched block as a new one and leaves no watermark (vllm/v0/RULES.md §3).
+// CanAppend reports whether there are enough free blocks for the unseen tokens of a group's running
+// sequences. It counts every touched block as a new one, and ignores the watermark
+// (vllm/v0/RULES.md §3).
 func (m *Manager) CanAppend(lookahead int, group ...*Seq) bool {
 	touched := 0
 	for _, s := range group {
@@ -17,9 +18,10 @@ func (m *Manager) CanAppend(lookahead int, group ...*Seq) bool {
 	return touched <= m.View.FreeGPU()
 }
 
-// Append adds the unseen tokens of s to its table, and empty blocks for lookahead more, and appends
-// the pairs of blocks to copy to dst (vllm/v0/RULES.md §2). computed is how many tokens of s are
-// computed, for the window. Too few free blocks is ErrNoFreeBlocks.
+// Append adds the unseen tokens of s to its table, and empty blocks for lookahead more tokens, and
+// appends the block copies that must be made to dst (vllm/v0/RULES.md §2). computed is the number of
+// computed tokens of s, which the window follows. If too few blocks are free, the error wraps
+// ErrNoFreeBlocks.
 func (m *Manager) Append(dst []device.Pair, s *Seq, lookahead, computed int) ([]device.Pair, error) {
 	if err := m.checkAppend(s, lookahead, computed); err != nil {
 		return dst, err
@@ -49,7 +51,7 @@ func (m *Manager) append(dst []device.Pair, s *Seq, lookahead, computed int) []d
 	return dst
 }
 
-// freshBlocks counts the blocks that the table lacks.
+// freshBlocks returns how many blocks the table lacks.
 func (m *Manager) freshBlocks(s *Seq, lookahead int) int {
 	return max(0, ceil(s.Len+lookahead, m.config.BlockSize)-len(s.table))
 }
@@ -71,7 +73,7 @@ func (m *Manager) checkAppend(s *Seq, lookahead, computed int) error {
 			free--
 		}
 		if free < 0 {
-			return fmt.Errorf("%w: none for what is outside the window", ErrNoFreeBlocks)
+			return fmt.Errorf("%w: none for the null block, which entries outside the window name", ErrNoFreeBlocks)
 		}
 		free += m.leaving(s, computed)
 	}
@@ -82,7 +84,7 @@ func (m *Manager) checkAppend(s *Seq, lookahead, computed int) error {
 	return fmt.Errorf("%w: %d needed for %d more tokens, %d free", ErrNoFreeBlocks, need, s.Unseen(), free)
 }
 
-// copies counts the shared blocks that the unseen tokens are written to.
+// copies returns how many shared blocks the unseen tokens are written to.
 func (m *Manager) copies(s *Seq) int {
 	n := 0
 	size := m.config.BlockSize
@@ -94,8 +96,8 @@ func (m *Manager) copies(s *Seq) int {
 	return n
 }
 
-// slide replaces the blocks outside the window by the null block, which it takes from the GPU the
-// first time (vllm/v0/RULES.md §5).
+// slide replaces the blocks before the window with the null block, which it takes from the GPU when
+// it is first needed (vllm/v0/RULES.md §5).
 func (m *Manager) slide(s *Seq, computed int) {
 	if m.null == block.None {
 		m.null = m.take()
@@ -109,12 +111,12 @@ func (m *Manager) slide(s *Seq, computed int) {
 	}
 }
 
-// outside counts the entries in front of the window.
+// outside returns the number of entries before the window.
 func (m *Manager) outside(s *Seq, computed int) int {
 	return min(max(0, computed/m.config.BlockSize-m.View.WindowBlocks()), len(s.table))
 }
 
-// leaving counts the blocks that slide is going to free.
+// leaving returns how many blocks slide will free.
 func (m *Manager) leaving(s *Seq, computed int) int {
 	n := 0
 	for _, id := range s.table[:m.outside(s, computed)] {

@@ -38,8 +38,8 @@ func (s *Scheduler) prefill(q *request) {
 	s.step.it.Prefills = append(s.step.it.Prefills, p)
 }
 
-// saved is how many tokens of a chunk the worker finds in computed blocks. The
-// last one is computed in any case.
+// saved returns how many tokens of a chunk are in computed blocks. The last token of
+// the chunk is computed in any case.
 func (s *Scheduler) saved(q *request) int {
 	if s.manager.prefix == nil {
 		return 0

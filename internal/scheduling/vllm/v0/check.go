@@ -11,9 +11,9 @@ import (
 	"llmmemory/internal/scheduling/reqtable"
 )
 
-// Check examines the whole state. seqs yields every sequence of the manager. Blocks are conserved
-// on both devices: each is free, evictable, or named by as many entries as its count says. Tables
-// cover their tokens; cached blocks are found under their own keys.
+// Check checks the whole state. On both devices each block is free, evictable, or named by as many
+// table entries as its count; tables cover their tokens; cached blocks are found by their keys. seqs
+// yields every sequence of the manager.
 func (m *Manager) Check(seqs iter.Seq[*Seq]) error {
 	entries := func(d *device.Device) iter.Seq[int32] {
 		return func(yield func(int32) bool) {
@@ -49,7 +49,7 @@ func (m *Manager) Check(seqs iter.Seq[*Seq]) error {
 		}
 	}
 	if logical != m.logical {
-		return invariants.Broken("%d entries of tables are on the GPU, %d are said to be", logical, m.logical)
+		return invariants.Broken("%d table entries are on the GPU, but %d are counted", logical, m.logical)
 	}
 	if m.prefix != nil {
 		return m.checkPrefix()
@@ -103,7 +103,7 @@ func (m *Manager) checkPrefix() error {
 		before = id
 	}
 	if n != p.evictor.Len() {
-		return invariants.Broken("%d blocks are evictable, %d are said to be", n, p.evictor.Len())
+		return invariants.Broken("%d blocks are evictable, but %d are counted", n, p.evictor.Len())
 	}
 	for id := range m.gpu.Free() {
 		if p.blocks[id].tokens != 0 {
@@ -127,7 +127,7 @@ func (m *Manager) checkPrefix() error {
 	return nil
 }
 
-// Check examines the whole state: the manager is sound; every request is in exactly one queue;
+// Check checks the whole state: the manager's state is consistent; every request is in exactly one queue;
 // running requests have their blocks on the GPU, swapped ones on the CPU, and waiting ones have
 // none; computed tokens are in the table.
 func (s *Scheduler) Check() error {

@@ -21,8 +21,8 @@ type Config struct {
 	BlockSize                  int // tokens in a block
 	NumGPUBlocks, NumCPUBlocks int // blocks
 	Watermark                  float64
-	SlidingWindow              int  // tokens a sequence attends to; 0: all
-	EnablePrefixCaching        bool // keep the blocks of finished prefixes
+	SlidingWindow              int  // tokens that a sequence attends to; if 0, all
+	EnablePrefixCaching        bool // keep full blocks for later requests with the same prefix
 }
 
 // A Manager keeps the block tables of sequences (SelfAttnBlockSpaceManager).
@@ -31,8 +31,8 @@ type Manager struct {
 	config    Config
 	watermark int // GPU blocks that admission leaves free
 	gpu, cpu  device.Device
-	prefix    *prefix // nil: no caching
-	null      int32   // filler for entries outside the window; None until it is needed
+	prefix    *prefix // nil without prefix caching
+	null      int32   // null block, for entries outside the window; None until it is needed
 	logical   int     // entries of tables on the GPU
 	tables    device.Tables
 }
@@ -49,7 +49,7 @@ func New(config Config) (*Manager, error) {
 	case config.SlidingWindow < 0:
 		return nil, fmt.Errorf("%w: a window of %d tokens", ErrConfig, config.SlidingWindow)
 	case config.SlidingWindow > 0 && config.EnablePrefixCaching:
-		return nil, fmt.Errorf("%w: prefix caching cannot be had with a sliding window", ErrConfig)
+		return nil, fmt.Errorf("%w: prefix caching does not work with a sliding window", ErrConfig)
 	}
 	m := &Manager{
 		config:    config,
@@ -65,13 +65,13 @@ func New(config Config) (*Manager, error) {
 	return m, nil
 }
 
-// take returns a GPU block. If no unused one is left, it evicts a cached one (vllm/v0/RULES.md §1,
-// §6). The caller has counted: there is one.
+// take returns a GPU block. If no unused block is left, it evicts a cached one (vllm/v0/RULES.md §1,
+// §6). The caller must have checked that there is one.
 func (m *Manager) take() int32 {
 	id := m.gpu.Take()
 	if m.prefix == nil {
 		if id == block.None {
-			panic(fmt.Sprintf("a block is taken from the GPU, of whose %d blocks none is free", m.config.NumGPUBlocks))
+			panic(fmt.Sprintf("none of the %d GPU blocks is free", m.config.NumGPUBlocks))
 		}
 		return id
 	}
@@ -83,7 +83,7 @@ func (m *Manager) take() int32 {
 	return id
 }
 
-// ceil is the integer not below a/b, also of a negative a.
+// ceil returns a/b, rounded up, also for a negative a.
 func ceil(a, b int) int {
 	q := a / b
 	if a%b > 0 {

@@ -8,20 +8,20 @@ import (
 )
 
 // A prefix is the state of prefix caching on the GPU: which block holds which prefix, and
-// the evictor, a queue of the cached blocks that no table names. The block that no table
-// has named for the longest time comes first (vllm/v0/RULES.md §6).
+// the evictor, a queue of the cached blocks that no table names. The block that has been
+// unreferenced longest comes first (vllm/v0/RULES.md §6).
 type prefix struct {
 	hash    blockhash.Fast
 	cached  map[blockhash.Hash]int32
 	blocks  []cachedBlock // one for each id
 	evictor *reqtable.Queue
-	touched []int32 // blocks promoted since the last MarkComputed
+	touched []int32 // blocks registered since the last MarkComputed
 }
 
 type cachedBlock struct {
 	key      blockhash.Hash
-	tokens   int     // of the prefix the key stands for; 0: no key
-	access   float64 // last time; -1: never
+	tokens   int     // length of the prefix that ends with the block; 0 if the block is not cached
+	access   float64 // time of the last access, or -1
 	computed bool
 	touched  bool
 }
@@ -33,13 +33,13 @@ func newPrefix(blocks int) *prefix {
 	}
 }
 
-// track starts the tracker of a block that is now in use.
+// track starts recording the state of a block that is now in use (vLLM's BlockTracker).
 func (p *prefix) track(id int32, computed bool) {
 	p.blocks[id].access, p.blocks[id].computed = -1, computed
 }
 
-// evict removes one block from the evictor. It walks from the beginning, stops at a block that was
-// accessed later than the best one so far, and prefers the block at the end of the longest prefix.
+// evict removes a block from the evictor and returns it: of the blocks at the head that were
+// accessed no later than the best one so far, the one with the longest prefix.
 func (p *prefix) evict() int32 {
 	best := p.evictor.Head()
 	if best == reqtable.None {
@@ -59,7 +59,7 @@ func (p *prefix) evict() int32 {
 	return best
 }
 
-// register makes id the block that holds the prefix of n tokens.
+// register records that block id holds the end of a prefix with the given number of tokens.
 func (p *prefix) register(id int32, key *blockhash.Hash, tokens int) {
 	b := &p.blocks[id]
 	b.key, b.tokens = *key, tokens
@@ -70,7 +70,7 @@ func (p *prefix) register(id int32, key *blockhash.Hash, tokens int) {
 	}
 }
 
-// key is the key of the full block i of s, whose predecessors have theirs.
+// key returns the key of the full block i of s. The block before it must have its key.
 func (m *Manager) key(s *Seq, i int) (key blockhash.Hash) {
 	parent := blockhash.Hash{}
 	if i > 0 {
@@ -80,8 +80,8 @@ func (m *Manager) key(s *Seq, i int) (key blockhash.Hash) {
 	return key
 }
 
-// allocateChunk returns the block for the full block i of a prompt: the cached
-// one, or a new one that is cached from now on.
+// allocateChunk returns a block for the full logical block i of a prompt: the cached
+// block, or a new one, which it caches.
 func (m *Manager) allocateChunk(s *Seq, i int) int32 {
 	p := m.prefix
 	key := m.key(s, i)
@@ -102,8 +102,8 @@ func (m *Manager) adopt(id int32) {
 	}
 }
 
-// promote caches block i of s, which has just become full; if another block
-// holds the same prefix, s gets that one.
+// promote caches block i of s, which has just become full. If another block holds the
+// same prefix, that block replaces it in the table.
 func (m *Manager) promote(s *Seq, i int) {
 	key := m.key(s, i)
 	if id, hit := m.prefix.cached[key]; hit {
@@ -115,8 +115,9 @@ func (m *Manager) promote(s *Seq, i int) {
 	m.prefix.register(s.table[i], &key, (i+1)*m.config.BlockSize)
 }
 
-// inUse counts the full blocks of a prompt that are in use by other tables, so that Allocate takes
-// no free block for them. Other hits take a free block as misses do, and may be evicted first.
+// inUse returns how many full blocks of a prompt are cached and in use by other tables. Allocate
+// takes no free block for these. Other hits count like misses, because their blocks may be evicted
+// before they are reached.
 func (m *Manager) inUse(s *Seq) int {
 	n := 0
 	m.walkKeys(s, 0, s.Len, blockhash.Hash{}, func(key *blockhash.Hash) bool {
@@ -128,8 +129,8 @@ func (m *Manager) inUse(s *Seq) int {
 	return n
 }
 
-// walkKeys computes the keys of the full blocks from block first on, up to the
-// token end, after parent.
+// walkKeys calls f with the keys of the full blocks from block first on, up to token
+// end, until f returns false. parent is the key of the block before.
 func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func(key *blockhash.Hash) bool) {
 	size := m.config.BlockSize
 	for start := first * size; start+size <= end; start += size {
@@ -140,8 +141,8 @@ func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func
 	}
 }
 
-// promotionsHelp reports whether an append needs fewer free blocks than it makes copies, because a
-// promotion to a block in use frees one in time.
+// promotionsHelp reports whether free blocks suffice for the copies of an append if promotions are
+// counted: one that finds the same prefix in a block in use frees a block.
 func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 	size := m.config.BlockSize
 	i := s.full / size
@@ -174,8 +175,8 @@ func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 	return free >= 0
 }
 
-// freeCached is Free for a table whose full blocks have keys: they stay cached,
-// as old as the last access.
+// freeCached drops the references to the blocks of s. Full blocks stay cached, with the
+// time of the sequence's last access.
 func (m *Manager) freeCached(s *Seq) {
 	p := m.prefix
 	if s.accessed {
@@ -192,16 +193,16 @@ func (m *Manager) freeCached(s *Seq) {
 	}
 }
 
-// Access records that the blocks of the sequences are accessed at time now. That takes effect when
-// they are freed (vllm/v0/RULES.md §6).
+// Access records an access to the blocks of the sequences. It takes effect when they are freed
+// (vllm/v0/RULES.md §6).
 func (m *Manager) Access(now float64, group ...*Seq) {
 	for _, s := range group {
 		s.access, s.accessed = now, true
 	}
 }
 
-// MarkComputed says that the blocks promoted so far hold their keys and values. The
-// scheduler calls it when it has made a batch (vllm/v0/RULES.md §6).
+// MarkComputed marks the blocks that were cached so far as computed. The scheduler calls
+// it when it has made a batch (vllm/v0/RULES.md §6).
 func (m *Manager) MarkComputed() {
 	if m.prefix == nil {
 		return
@@ -212,9 +213,9 @@ func (m *Manager) MarkComputed() {
 	m.prefix.touched = m.prefix.touched[:0]
 }
 
-// Computed appends the blocks at the beginning of a group's sequences that need
-// not be computed: of one sequence its own, of several the longest common
-// beginning of those that have any (vllm/v0/RULES.md §6).
+// Computed appends the computed blocks at the beginning of a group's sequences to dst:
+// the blocks of the only sequence, or else the longest common beginning of the
+// sequences that have any (vllm/v0/RULES.md §6).
 func (m *Manager) Computed(dst []int32, group ...*Seq) []int32 {
 	if m.prefix == nil {
 		return dst
@@ -239,9 +240,10 @@ func (m *Manager) Computed(dst []int32, group ...*Seq) []int32 {
 	return dst
 }
 
-// computedOf extends the list of s by the blocks computed since. It omits the last block.
-// The first call that finds a block that is not computed skips it, adds the computed blocks
-// after it, and is the last one that changes the list.
+// computedOf adds the blocks that were computed since the last call to the list of s, and
+// returns the list, which never has the last block of the table. A call that finds a block
+// that is not computed skips it, adds the computed blocks after it, and is the last call that
+// changes the list.
 func (m *Manager) computedOf(s *Seq) []int32 {
 	last := len(s.table) - 1
 	if s.gap || last < 0 {

@@ -12,8 +12,8 @@ import (
 type Mode uint8
 
 const (
-	// Recompute loses them. It is vLLM's own choice for a request with one
-	// sequence, which all are here: v0.6.4 makes n requests of n samples.
+	// Recompute frees them. It is vLLM's default for requests with one sequence.
+	// All requests here have one, because v0.6.4 makes n requests of n samples.
 	Recompute Mode = iota
 	Swap           // moves them to the CPU
 )
@@ -27,7 +27,7 @@ type SchedulerConfig struct {
 	MaxNumSeqs          int // running at once
 	MaxModelLen         int // tokens of a sequence
 	Mode                Mode
-	Chunked             bool // long prompts are computed in chunks, decodes go first
+	Chunked             bool // compute long prompts in chunks, after the decodes
 }
 
 func (c *SchedulerConfig) check() error {
@@ -51,9 +51,9 @@ type Scheduler struct {
 	requests reqtable.Table[request]
 
 	waiting, running, swapped *reqtable.Queue
-	queues                    [3]*reqtable.Queue // the order in which blocks are freed
+	queues                    [3]*reqtable.Queue // in the order in which blocks are freed
 
-	lost []*Seq // of requests that were ignored while swapped out; vLLM never frees them
+	lost []*Seq // requests that were ignored while swapped out; vLLM never frees their blocks
 	now  float64
 	step step
 }
@@ -62,20 +62,20 @@ type request struct {
 	Seq
 	id       int
 	computed int
-	decoding bool // the prompt is computed; false again after a recomputation
+	decoding bool // the prompt is computed; false after a preemption by recomputation
 	chunk    int  // tokens in this iteration
 }
 
-// A step is the state of one call of Step. Its arrays are used again.
+// A step is the state of one call of Step. Its arrays are reused.
 type step struct {
 	it           *serve.Iteration
-	tokens, seqs int // of the budget
+	tokens, seqs int // used from the budget
 
-	decodes, prefills            []int32 // of those that were running
-	swappedDecodes, swappedFills []int32
+	decodes, prefills            []int32 // running requests
+	swappedDecodes, swappedFills []int32 // requests that were swapped in
 	admitted                     []int32
-	preempted                    []int32 // lost their blocks
-	abandoned                    []int   // ids; ignored after those that waited
+	preempted                    []int32 // requests that lost their blocks
+	abandoned                    []int   // ids of swapped requests that are ignored
 	failed                       error
 }
 
@@ -121,8 +121,8 @@ func (s *Scheduler) Add(r serve.Request) error {
 	return nil
 }
 
-// Finish implements serve.Scheduler. Running requests are freed in the order of
-// the running queue, whatever the order of ids (vllm/v0/RULES.md §8).
+// Finish implements serve.Scheduler. Running requests are freed in the order of the
+// running queue, not of ids (vllm/v0/RULES.md §8).
 func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -133,7 +133,7 @@ func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	return append(answered, ids...), nil
 }
 
-// forget frees a request that is in no queue any more.
+// forget frees a request that is in no queue.
 func (s *Scheduler) forget(place int32) {
 	q := s.requests.At(place)
 	s.manager.Free(&q.Seq)
@@ -147,11 +147,11 @@ func (s *Scheduler) Usage() serve.Usage {
 	return serve.Usage{Blocks: blocks, Used: blocks - s.manager.View.FreeGPU(), Logical: s.manager.logical}
 }
 
-// Manager is the manager underneath, for reading.
+// Manager returns the scheduler's manager, which must not be changed.
 func (s *Scheduler) Manager() *Manager { return s.manager }
 
-// Table is the block table of a request, for reading until the next Step; nil
-// if there is no such request.
+// Table returns the block table of a request, or nil if there is no such request. It is
+// valid until the next Step, and must not be changed.
 func (s *Scheduler) Table(id int) []int32 {
 	if place := s.requests.Find(id); place != reqtable.None {
 		return s.requests.At(place).Table()

@@ -1,10 +1,9 @@
 package v0
 
-// A Seq is a sequence of tokens and its block table. The zero Seq is a sequence
-// that the manager does not know.
+// A Seq is a sequence of tokens and its block table. The zero Seq has no table.
 type Seq struct {
-	// Len is how many tokens the sequence has. The table may lag behind: the next
-	// Append adds the unseen tokens.
+	// Len is the number of tokens. The next Append adds the tokens that are not yet
+	// in the table, which are called unseen.
 	Len int
 
 	// Tokens are the ids of at least Len tokens. Only a manager that caches
@@ -12,34 +11,34 @@ type Seq struct {
 	Tokens []int32
 
 	table []int32
-	full  int // tokens recorded in the table
-	known bool
+	full  int  // tokens recorded in the table
+	known bool // the sequence has a table
 
-	moved bool // the window has left entries behind
+	moved bool // entries were replaced with the null block
 
 	// With prefix caching.
-	access   float64 // last time, applied when the blocks are freed
+	access   float64 // time of the last access, applied when the blocks are freed
 	accessed bool
-	computed []int32 // blocks known to be computed when the prompt was scheduled
-	gap      bool    // a block in front of them was not
+	computed []int32 // blocks that computedOf has found
+	gap      bool    // computedOf has skipped a block, so computed does not change any more
 }
 
-// Table is the block table, for reading until the next call for this sequence.
+// Table returns the block table. It is valid until the next call for this sequence, and
+// must not be changed.
 func (s *Seq) Table() []int32 { return s.table }
 
-// Unseen is how many tokens the table does not know.
+// Unseen returns the number of tokens that are not in the table.
 func (s *Seq) Unseen() int { return s.Len - s.full }
 
-// reset makes it a sequence that the manager does not know and that has no
-// table.
+// reset makes s a sequence without a table.
 func (s *Seq) reset() { *s = Seq{computed: s.computed[:0]} }
 
-// touched counts the blocks that the unseen tokens and lookahead more would
-// write to, each as if it had to be a new one (vllm/v0/RULES.md §2).
+// touched returns how many blocks the unseen tokens and lookahead more would write to
+// (vllm/v0/RULES.md §2).
 func (s *Seq) touched(blockSize, lookahead int) int {
 	space := blockSize - s.full%blockSize
 	return 1 + ceil(s.Unseen()+lookahead-space, blockSize)
 }
 
-// fullBlocks counts the blocks without room (vllm/v0/RULES.md §4).
+// fullBlocks returns the number of full blocks (vllm/v0/RULES.md §4).
 func (s *Seq) fullBlocks(blockSize int) int { return s.full / blockSize }

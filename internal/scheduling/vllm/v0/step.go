@@ -8,10 +8,10 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// Step implements serve.Scheduler (vllm/v0/RULES.md §8). An error wraps ErrNoFreeBlocks if a
-// victim does not fit on the CPU, which ends vLLM, or ErrSequence if tokens are
-// missing that prefix caching needs. Then nothing runs, every request is in a
-// queue again, and what else is in the iteration has happened.
+// Step implements serve.Scheduler (vllm/v0/RULES.md §8). The error wraps ErrNoFreeBlocks if a
+// preempted request does not fit on the CPU, which ends vLLM, or ErrSequence if tokens
+// are missing that prefix caching needs. Then nothing runs and every request is in a
+// queue again, but preemptions, swaps and copies in the iteration have happened.
 func (s *Scheduler) Step(it *serve.Iteration) error {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -29,7 +29,7 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 		s.stepWhole()
 	}
 	for _, place := range t.preempted {
-		s.waiting.PushFront(place) // so the last victim, which came first, is in front
+		s.waiting.PushFront(place) // the last preempted request, which came first, ends up in front
 	}
 	it.Ignored = append(it.Ignored, t.abandoned...)
 	if t.failed != nil {
@@ -42,15 +42,14 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 	return nil
 }
 
-// requeue puts requests back in front of the running ones.
+// requeue puts requests back at the head of the running queue.
 func (s *Scheduler) requeue(list []int32) {
 	for i := len(list) - 1; i >= 0; i-- {
 		s.running.PushFront(list[i])
 	}
 }
 
-// stepWhole is the policy without chunks: an iteration is either prefills or
-// decodes.
+// stepWhole schedules without chunks: an iteration has either prefills or decodes.
 func (s *Scheduler) stepWhole() {
 	t := &s.step
 	t.seqs = s.running.Len()
@@ -66,7 +65,7 @@ func (s *Scheduler) stepWhole() {
 	}
 }
 
-// stepChunked fills the budget with running requests, and then with chunks of prompts.
+// stepChunked schedules running requests first, and then fills the budget with chunks of prompts.
 func (s *Scheduler) stepChunked() {
 	t := &s.step
 	s.runRunning()
@@ -78,7 +77,7 @@ func (s *Scheduler) stepChunked() {
 	s.queueRunning(t.swappedDecodes, t.swappedFills, t.decodes, t.prefills, t.admitted)
 }
 
-// queueRunning adds to the running ones, which are those that had no turn.
+// queueRunning adds scheduled requests to the running queue, behind those that were not scheduled.
 func (s *Scheduler) queueRunning(parts ...[]int32) {
 	for _, part := range parts {
 		for _, place := range part {
@@ -87,7 +86,7 @@ func (s *Scheduler) queueRunning(parts ...[]int32) {
 	}
 }
 
-// remaining is how many tokens of q are to be computed: one, when it decodes.
+// remaining returns how many tokens of q must be computed: 1 if it decodes.
 func (q *request) remaining() int {
 	if q.decoding {
 		return 1
@@ -95,7 +94,7 @@ func (q *request) remaining() int {
 	return q.Len - q.computed
 }
 
-// chunked cuts n down to the budget, if chunks are allowed.
+// chunked limits n to the rest of the budget if chunks are allowed.
 func (s *Scheduler) chunked(n int) int {
 	if s.config.Chunked {
 		return min(n, s.config.MaxNumBatchedTokens-s.step.tokens)
@@ -103,12 +102,12 @@ func (s *Scheduler) chunked(n int) int {
 	return n
 }
 
-// fits says whether the budget has room for one more sequence with n tokens.
+// fits reports whether the budget suffices for one more sequence with n tokens.
 func (s *Scheduler) fits(n int) bool {
 	return n > 0 && s.step.tokens+n <= s.config.MaxNumBatchedTokens && s.step.seqs+1 <= s.config.MaxNumSeqs
 }
 
-// admit takes waiting requests from the head of the queue while there is room.
+// admit admits waiting requests from the head of the queue while they fit.
 func (s *Scheduler) admit() {
 	t := &s.step
 	longest := s.config.MaxModelLen
@@ -144,8 +143,9 @@ func (s *Scheduler) admit() {
 	}
 }
 
-// overAdmitted is for a prompt that a window's cap admits although its blocks
-// are not there (vllm/v0/RULES.md §5), where vLLM ends.
+// overAdmitted returns the status of a prompt that CanAllocate has admitted, because it
+// counts only a window's blocks, but for which there are too few blocks. vLLM crashes
+// in this case (vllm/v0/RULES.md §5).
 func (s *Scheduler) overAdmitted(q *request) Status {
 	if ceil(q.Len, s.config.Manager.BlockSize) > s.config.Manager.NumGPUBlocks {
 		return Never
@@ -153,8 +153,8 @@ func (s *Scheduler) overAdmitted(q *request) Status {
 	return Later
 }
 
-// runRunning gives the running requests their slots, in order, and preempts
-// from the end of the queue for those that have none.
+// runRunning gives the running requests their slots, in order. If there are none left,
+// it preempts requests from the end of the queue.
 func (s *Scheduler) runRunning() {
 	t := &s.step
 	for place := s.running.Head(); place != reqtable.None; place = s.running.Head() {
@@ -178,7 +178,7 @@ func (s *Scheduler) runRunning() {
 		q.chunk = n
 		t.tokens += n
 		if s.config.Chunked {
-			t.seqs++ // the other policy has counted them
+			t.seqs++ // stepWhole has counted them already
 		}
 		if q.decoding {
 			t.decodes = append(t.decodes, place)
@@ -188,8 +188,8 @@ func (s *Scheduler) runRunning() {
 	}
 }
 
-// makeRoom preempts until the request can append, and reports whether it can:
-// it is its own victim if nothing else is left to run.
+// makeRoom preempts requests until the given one can append, and reports whether it
+// can. If no other request is left, it preempts the request itself.
 func (s *Scheduler) makeRoom(place int32) bool {
 	q := s.requests.At(place)
 	for !s.canAppend(q) {
@@ -231,7 +231,7 @@ func (s *Scheduler) append(q *request) {
 	}
 }
 
-// preempt takes the blocks of a request that is in no queue away.
+// preempt takes the blocks away from a request that is in no queue.
 func (s *Scheduler) preempt(place int32) error {
 	q, t := s.requests.At(place), &s.step
 	if s.config.Mode == Recompute {
@@ -253,9 +253,9 @@ func (s *Scheduler) preempt(place int32) error {
 	return nil
 }
 
-// swapIn brings swapped requests back from the head of the queue, while GPU and budget have space,
-// unless a request has just been preempted. A prompt that was swapped out half-way needs room for
-// the whole rest of it.
+// swapIn swaps requests in from the head of the queue while they fit on the GPU and into the budget.
+// It does nothing if the step has preempted a request. A partly computed prompt needs budget for all
+// of its remaining tokens.
 func (s *Scheduler) swapIn() {
 	t := &s.step
 	if t.failed != nil || len(t.it.Preempted) > 0 {
@@ -294,7 +294,7 @@ func (s *Scheduler) swapIn() {
 }
 
 // abandon ignores a request that can never be swapped in. vLLM only frees requests in the
-// running queue, so the CPU blocks of this one are lost.
+// running queue, so the CPU blocks of this request are lost.
 func (s *Scheduler) abandon(place int32) {
 	q := s.requests.At(place)
 	s.swapped.Remove(place)

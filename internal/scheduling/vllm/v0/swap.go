@@ -6,15 +6,15 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// CanSwapOut says whether the CPU has room for the running sequences of a
-// group (vllm/v0/RULES.md §4).
+// CanSwapOut reports whether the running sequences of a group fit on the CPU
+// (vllm/v0/RULES.md §4).
 func (m *Manager) CanSwapOut(group ...*Seq) bool {
 	return okOrLater(m.swapNeed(group, 0), m.cpu.NumFree(), 0) == OK
 }
 
-// CanSwapIn says whether the GPU has room for the swapped sequences of a group and its watermark,
-// which does not count for Never: vLLM waits for ever for a group that fits only without it
-// (vllm/v0/RULES.md §4).
+// CanSwapIn returns whether the swapped sequences of a group fit on the GPU above the watermark. It
+// returns Never only if they do not fit on an empty GPU; like vLLM, it returns Later for ever for a
+// group that fits only below the watermark (vllm/v0/RULES.md §4).
 func (m *Manager) CanSwapIn(lookahead int, group ...*Seq) Status {
 	need := m.swapNeed(group, lookahead)
 	if m.config.NumGPUBlocks < need {
@@ -23,8 +23,9 @@ func (m *Manager) CanSwapIn(lookahead int, group ...*Seq) Status {
 	return okOrLater(need, m.View.FreeGPU(), m.watermark)
 }
 
-// swapNeed counts touched and full blocks. A shared block counts for each
-// sequence; empty lookahead blocks do not, though they are swapped.
+// swapNeed returns the number of touched and full blocks of a group. A shared block
+// counts once for each sequence; empty lookahead blocks do not count, though they are
+// swapped.
 func (m *Manager) swapNeed(group []*Seq, lookahead int) int {
 	n := 0
 	for _, s := range group {
@@ -33,14 +34,14 @@ func (m *Manager) swapNeed(group []*Seq, lookahead int) int {
 	return n
 }
 
-// SwapOut moves the tables of a group to the CPU and appends the copies to be
-// made to dst, in ids that count from 0 on each device. Afterwards no block is
+// SwapOut moves the tables of a group to the CPU and appends the copies that must be
+// made to dst, with ids that count from 0 on each device. Afterwards no block is
 // shared: a shared block is copied for each of its sequences (vllm/v0/RULES.md §4).
 func (m *Manager) SwapOut(dst []device.Pair, group ...*Seq) ([]device.Pair, error) {
 	return m.swap(dst, group, &m.gpu, &m.cpu)
 }
 
-// SwapIn is SwapOut in the other direction.
+// SwapIn moves the tables of a group back to the GPU, likewise.
 func (m *Manager) SwapIn(dst []device.Pair, group ...*Seq) ([]device.Pair, error) {
 	return m.swap(dst, group, &m.cpu, &m.gpu)
 }

@@ -9,7 +9,7 @@ import (
 // A View reads the state of a Manager.
 type View struct{ m *Manager }
 
-// FreeGPU is the number of GPU blocks that can be taken, evictable ones included.
+// FreeGPU returns the number of free GPU blocks, including evictable ones.
 func (v View) FreeGPU() int {
 	n := v.m.gpu.NumFree()
 	if v.m.prefix != nil {
@@ -18,26 +18,26 @@ func (v View) FreeGPU() int {
 	return n
 }
 
-// FreeCPU is the number of CPU blocks that can be taken.
+// FreeCPU returns the number of free CPU blocks.
 func (v View) FreeCPU() int { return v.m.cpu.NumFree() }
 
-// Watermark is the number of GPU blocks that admission leaves free.
+// Watermark returns the number of GPU blocks that admission leaves free.
 func (v View) Watermark() int { return v.m.watermark }
 
-// Config is the configuration that New was given.
+// Config returns the manager's configuration.
 func (v View) Config() Config { return v.m.config }
 
-// Devices returns the blocks of the GPU and of the CPU, for reading.
+// Devices returns the blocks of the GPU and of the CPU, which must not be changed.
 func (v View) Devices() (gpu, cpu *device.Device) { return &v.m.gpu, &v.m.cpu }
 
-// WindowBlocks is the largest number of blocks of a sequence with a window (vllm/v0/RULES.md §5).
+// WindowBlocks returns the maximum number of blocks of a sequence with a window (vllm/v0/RULES.md §5).
 func (v View) WindowBlocks() int { return v.m.config.SlidingWindow/v.m.config.BlockSize + 2 }
 
 // An Evictable is a cached block that no table names.
 type Evictable struct {
 	ID     int32
-	Tokens int     // of its prefix
-	Access float64 // -1: never
+	Tokens int     // length of its prefix
+	Access float64 // time of the last access, or -1
 }
 
 // Evictor lists the evictable blocks in the order of insertion.
