@@ -15,7 +15,7 @@ type Difference struct {
 	Op        string // the operation as JSON, shortened
 	Field     string
 	Want, Got string // as JSON; "(absent)" if the field is missing
-	Around    string // the pool around it, in lines
+	Around    string // lines about the pool and the blocks that may be concerned
 }
 
 func (d *Difference) Error() string {
@@ -23,13 +23,13 @@ func (d *Difference) Error() string {
 		d.Trace, d.Line, d.Op, d.Field, d.Want, d.Got, d.Around)
 }
 
-// A result has the fields of the answer of an operation in the replay.
+// A result has the fields of an operation's result in the replay.
 type result map[string]any
 
 const absent = "(absent)"
 
-// differs compares got with the recorded fields and returns the first
-// difference by name, common fields last.
+// differs compares got with the recorded fields and returns the first difference, in
+// the order of rank and name.
 func differs(want map[string]json.RawMessage, got result) (field, wantText, gotText string, found bool) {
 	names := make([]string, 0, len(want))
 	for name := range want {
@@ -75,7 +75,7 @@ func text(value any) string {
 	return string(b)
 }
 
-// sameValue compares JSON that is written differently, like 0 and 0.0.
+// sameValue reports whether two JSON texts have the same value, for example 0 and 0.0.
 func sameValue(a, b string) bool {
 	if a == absent || b == absent {
 		return false

@@ -1,8 +1,8 @@
-// Package replay plays recordings of vLLM V1's block pool, KV-cache manager and
+// Package replay replays recordings of vLLM V1's block pool, KV-cache manager and
 // scheduler on those of this project, and compares every field of every result:
 // block ids, counts, the order of the free queue, events. The recordings are in
-// testdata/traces/v1 and v1-more; format.md beside this file describes them.
+// testdata/traces/v1 and v1-more; format.md describes them.
 //
-// It also plays recordings of vLLM V0, of the paper's system and of Orca
+// It also replays recordings of vLLM V0, of the paper's system and of Orca
 // (testdata/traces/v0, described in v0.md).
 package replay

@@ -122,7 +122,7 @@ func (p *managerPlayer) applyTo(q *kvcache.Request, op *Op, r result) error {
 	case "preempt":
 		p.cache.Release(q, kvcache.Preempt, 0)
 	case "free":
-		p.cache.Release(q, kvcache.UndoAdmit, 0) // the request stays: a recording may still ask for it
+		p.cache.Release(q, kvcache.UndoAdmit, 0) // keeps the request: later operations may name it
 	case "common":
 		r["n"] = p.cache.View.NumCommonPrefixBlocks([]int32{}, q)
 	default:
@@ -142,7 +142,7 @@ func (p *managerPlayer) alloc(q *kvcache.Request, op *Op, r result) error {
 	}
 	if op.Use {
 		if op.Hit != p.hit.NumTokens {
-			return fmt.Errorf("alloc: a hit of %d tokens, the lookup before found %d", op.Hit, p.hit.NumTokens)
+			return fmt.Errorf("alloc: a hit of %d tokens, but the last lookup found %d", op.Hit, p.hit.NumTokens)
 		}
 		a.Hit = &p.hit
 	} else if op.Hit != 0 {

@@ -12,7 +12,7 @@ import (
 type orca struct {
 	memory *paper.Reservation
 	chunks map[int]paper.Chunk
-	asked  *Op // the last can_allocate, which has the lengths for an allocate
+	asked  *Op // the last can_allocate, which has the lengths for the next allocate
 }
 
 func newOrca(c *Init, policy paper.Policy) (*orca, error) {
@@ -62,7 +62,7 @@ func (p *orca) play(op *Op, r result) error {
 
 func (p *orca) allocate(op *Op, r result) error {
 	if p.asked == nil || !slices.Equal(p.asked.Seqs, op.Seqs) {
-		return fmt.Errorf("allocate for the sequences %d, for which there is no can_allocate just before", op.Seqs)
+		return fmt.Errorf("allocate for the sequences %d without a can_allocate for them before it", op.Seqs)
 	}
 	chunks, err := p.memory.Reserve(nil, p.asked.Prompt, p.asked.Output, len(op.Seqs))
 	if err != nil {

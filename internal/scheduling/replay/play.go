@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// A player plays operations. apply fills the result with the fields that belong
-// to the operation; common adds those that all results have.
+// A player plays operations. apply sets the fields of the operation's result; common
+// adds the fields that all results have. around describes the pool and the given blocks.
 type player interface {
 	apply(op *Op, r result) error
 	common(op *Op, r result) error
@@ -30,9 +30,9 @@ func newPlayer(t *Trace, hash blockhash.Function) (player, error) {
 	return nil, fmt.Errorf("the type is %q: want pool, manager or scheduler", t.header.Type)
 }
 
-// Verify plays t and compares every field. It returns how many lines were compared: all, unless an
-// operation of V0 failed, after which the state of vLLM is another one (v0.md). The error
-// is a *Difference, or wraps ErrTrace if the recording asks for something impossible.
+// Verify plays t and compares every field. It returns the number of compared lines. It stops
+// after an operation of V0 that failed, because V0's state differs from then on (v0.md). The error
+// is a *Difference, or wraps ErrTrace if an operation of the recording is not possible.
 func Verify(t *Trace) (compared int, err error) {
 	hash, ok := blockhash.ByName(t.header.Config.Hash)
 	if t.v1 && !ok {
@@ -61,8 +61,8 @@ func Verify(t *Trace) (compared int, err error) {
 	return len(t.Ops) + 1, nil
 }
 
-// safely plays one operation. It turns a panic, which is how broken invariants show, into an error: only a
-// recording that cannot have happened leads there.
+// safely plays one operation. It turns a panic into an error, because an impossible recording can break an
+// invariant.
 func safely(p player, op *Op, r result) (err error) {
 	defer func() {
 		if why := recover(); why != nil {
@@ -77,7 +77,7 @@ func safely(p player, op *Op, r result) (err error) {
 
 var number = regexp.MustCompile(`\b\d{1,9}\b`)
 
-// numbersIn lists what may be block ids in a text.
+// numbersIn returns the numbers in a text that may be block ids, at most 12.
 func numbersIn(s string) (ids []int32) {
 	for _, n := range number.FindAllString(s, 12) {
 		if v, err := strconv.Atoi(n); err == nil {

@@ -50,7 +50,7 @@ func (p *poolPlayer) apply(op *Op, r result) error {
 		}
 	case "pfree":
 		p.ids = append(p.ids[:0], op.IDs...)
-		slices.Reverse(p.ids) // Free begins at the end
+		slices.Reverse(p.ids) // Free frees the last id first
 		p.p.Free(p.ids)
 	case "ptouch":
 		p.p.Touch(op.IDs)
@@ -115,7 +115,7 @@ func (p *poolPlayer) applyContent(op *Op, r result) error {
 	return nil
 }
 
-// look needs a hit in all groups.
+// look returns the blocks of a hash in all groups, or nil if a group has none.
 func (p *poolPlayer) look(h *blockhash.Hash, groups []uint32) any {
 	ids := []int32{}
 	for _, g := range groups {
@@ -128,7 +128,7 @@ func (p *poolPlayer) look(h *blockhash.Hash, groups []uint32) any {
 	return ids
 }
 
-// hashes records how many hashes a request has, and the last one.
+// hashes sets the fields with the number of a request's hashes and the last one.
 func (r result) hashes(all []blockhash.Hash) {
 	r["nh"], r["lh"] = len(all), nil
 	if n := len(all); n > 0 {

@@ -35,7 +35,7 @@ func newSchedulerPlayer(c *Config, hash blockhash.Function) (*schedulerPlayer, e
 		DisableChunkedPrefill: !orTrue(c.Chunked), AdmitChunks: !orTrue(c.ReserveFull),
 	}
 	if c.Eagle {
-		config.NumLookaheadTokens = c.Spec // a draft model has keys and values, an n-gram has none
+		config.NumLookaheadTokens = c.Spec // unlike n-grams, a draft model needs slots for keys and values
 	}
 	switch c.Policy {
 	case "fcfs":
@@ -72,7 +72,7 @@ func (p *schedulerPlayer) apply(op *Op, r result) error {
 	return p.draft(op)
 }
 
-// arrive adds, aborts and resets.
+// arrive plays the additions, aborts and resets before a step.
 func (p *schedulerPlayer) arrive(op *Op, r result) error {
 	for i := range op.Add {
 		a := &op.Add[i]
@@ -100,8 +100,8 @@ func (p *schedulerPlayer) arrive(op *Op, r result) error {
 	return nil
 }
 
-// update feeds the sampled tokens of each row. Those of requests that are not
-// in the step are an error of the recording.
+// update passes the sampled tokens of each row to the scheduler. It returns an error if
+// tokens are recorded for a request that is not in the step.
 func (p *schedulerPlayer) update(op *Op) error {
 	p.counts, p.tokens = p.counts[:0], p.tokens[:0]
 	used := 0
@@ -132,7 +132,7 @@ func (p *schedulerPlayer) draft(op *Op) error {
 	return p.sched.SetDrafts(p.who, p.counts, p.tokens)
 }
 
-// stepFields are known when the step is scheduled.
+// stepFields sets the fields that are known when the step is scheduled.
 func (p *schedulerPlayer) stepFields(r result) {
 	tokens, fresh, running, resumed, drafts := []row{}, []row{}, []row{}, []row{}, map[string][]int32{}
 	from := 0
@@ -174,7 +174,7 @@ func (p *schedulerPlayer) blocks(i int) [][]int32 {
 	return groups
 }
 
-// blocksOrNull is null if no group has a new block.
+// blocksOrNull returns blocks, or nil if no group has a new block.
 func (p *schedulerPlayer) blocksOrNull(i int) any {
 	groups := p.blocks(i)
 	if slices.ContainsFunc(groups, func(ids []int32) bool { return len(ids) > 0 }) {
@@ -183,7 +183,7 @@ func (p *schedulerPlayer) blocksOrNull(i int) any {
 	return nil
 }
 
-// afterFields are known when the step is updated.
+// afterFields sets the fields that are known after the update.
 func (p *schedulerPlayer) afterFields(r result) {
 	done := []sched.ID{}
 	for _, d := range p.outcome.Done {

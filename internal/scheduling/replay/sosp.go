@@ -81,7 +81,7 @@ func (p *sospManager) play(op *Op, r result) error {
 	return nil
 }
 
-// bottomUp is how the recordings show a stack.
+// bottomUp reverses a stack: recordings list its bottom first.
 func bottomUp(ids []int32) []int32 {
 	slices.Reverse(ids)
 	return append([]int32{}, ids...)
@@ -106,7 +106,7 @@ func (p *sospManager) allocate(op *Op, r result) error {
 	return nil
 }
 
-// tables are those of the sequences that are not finished.
+// tables returns the tables of the unfinished sequences.
 func (g *sospGroup) tables() map[int][]int32 {
 	all := map[int][]int32{}
 	for i, id := range g.ids {

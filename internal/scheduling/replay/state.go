@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// A watcher derives the fields that all results have from a pool.
+// A watcher computes the fields that all results have from a pool.
 type watcher struct {
 	pool   pool.View
 	take   func(*pool.Events)
@@ -27,7 +27,7 @@ func (w *watcher) common(op *Op, r result) error {
 	r["free"] = w.pool.NumFree()
 	r["hm"] = w.pool.NumKeys()
 	r["fqh"] = w.queueDigest()
-	// These two are recorded from time to time.
+	// Only some results have these two.
 	if _, asked := op.Result["st"]; asked {
 		r["st"] = w.stateDigest()
 	}
@@ -129,7 +129,7 @@ func (w *watcher) storedRow(e *pool.Event) row {
 	return row{"S", e.Group, parent, hashes, e.BlockSize, len(w.events.Tokens(e)), lora, extraColumn(len(hashes), e.Extra)}
 }
 
-// extraColumn is null without hashes, "none" if none of n hashes has a key.
+// extraColumn returns the recorded form of extra keys: nil if there are no hashes, "none" if no hash has keys.
 func extraColumn(n int, extra [][]blockhash.Key) any {
 	if n == 0 {
 		return nil
@@ -163,8 +163,8 @@ func keyRow(keys []blockhash.Key) row {
 	return r
 }
 
-// around describes the pool for a report: its figures, both ends of the queue,
-// and the state of the given blocks.
+// around describes the pool in lines: its counts, both ends of the queue, and the
+// given blocks.
 func (w *watcher) around(blocks []int32) string {
 	var b strings.Builder
 	queue := collect(w.pool)

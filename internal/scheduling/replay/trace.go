@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// ErrTrace is wrapped by every complaint about a recording itself.
+// ErrTrace is wrapped by errors about the recording itself.
 var ErrTrace = errors.New("bad trace")
 
 // A Trace is a decoded recording.
 type Trace struct {
 	Name string
 	Ops  []Op
-	v1   bool // of vLLM V1 (format.md); else of V0, the paper's system or Orca (v0.md)
+	v1   bool // a recording of vLLM V1 (format.md), not of V0, the paper's system or Orca (v0.md)
 
 	header Header
 	init   Init
@@ -33,7 +33,7 @@ type Header struct {
 	Config Config `json:"config"`
 }
 
-// Config is how the recorded program was set up.
+// Config is the configuration of the recorded program.
 type Config struct {
 	Hash           string  `json:"hash"`
 	Caching        bool    `json:"caching"`
@@ -57,7 +57,7 @@ type Config struct {
 	LongPrefill int    `json:"long_prefill"`
 	Chunked     *bool  `json:"chunked"`          // absent: true
 	ReserveFull *bool  `json:"reserve_full_isl"` // absent: true
-	Spec        int    `json:"spec"`             // drafts for each request
+	Spec        int    `json:"spec"`             // draft tokens of each request
 	MambaMode   string `json:"mamba_mode"`
 }
 
@@ -70,11 +70,11 @@ type Group struct {
 	Mode   string `json:"mode"`
 }
 
-// An Op is one operation, and what the recorded program answered.
+// An Op is one operation with its recorded result.
 type Op struct {
 	Line   int                        `json:"-"`
-	text   string                     // of the line, shortened
-	answer map[string]json.RawMessage // V1's is r; of other recordings it is a part of all fields
+	text   string                     // the line, shortened
+	answer map[string]json.RawMessage // for V1, Result; otherwise all fields of the line
 
 	Name   string                     `json:"op"`
 	Result map[string]json.RawMessage `json:"r"`
@@ -90,8 +90,8 @@ type Op struct {
 
 	// alloc
 	Computed    int   `json:"comp"`
-	New         int   `json:"nt"` // tokens; also those of a partial entry
-	Hit         int   `json:"nc"` // tokens; also the cached blocks of pcache
+	New         int   `json:"nt"` // tokens; in ppart, those of the partial block
+	Hit         int   `json:"nc"` // tokens; in pcache, the number of blocks cached before
 	Use         bool  `json:"use"`
 	Lookahead   int   `json:"la"`
 	External    int   `json:"ext"`
@@ -122,7 +122,7 @@ type Op struct {
 	old
 }
 
-// old is what operations of V0, of the paper's system and of Orca are given.
+// old has the arguments of operations of V0, of the paper's system and of Orca.
 type old struct {
 	GroupName      name        `json:"group"`
 	Seqs           []int       `json:"seqs"`
@@ -142,7 +142,7 @@ type old struct {
 	Output         int         `json:"output"`
 }
 
-// A name is a text or a number.
+// A name is a JSON string or number.
 type name string
 
 func (n *name) UnmarshalJSON(b []byte) error {
@@ -176,7 +176,7 @@ func (i *item) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &[]any{&i.Identifier, &i.Offset, &i.Length})
 }
 
-// Load reads the recording in file, packed by gzip or not.
+// Load reads the recording in file, which may be compressed by gzip.
 func Load(file string) (*Trace, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -216,7 +216,7 @@ func read(r io.Reader) (*Trace, error) {
 	return t, nil
 }
 
-// unpacked reads through gzip, if r is packed by it.
+// unpacked decompresses r if it is compressed by gzip.
 func unpacked(r io.Reader) (io.Reader, error) {
 	buffered := bufio.NewReaderSize(r, 1<<16)
 	if magic, _ := buffered.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {

@@ -15,7 +15,7 @@ type Init struct {
 	GPU       int     `json:"num_gpu_blocks"`
 	CPU       int     `json:"num_cpu_blocks"`
 	Watermark float64 `json:"watermark"`
-	Reserved  *int    `json:"watermark_blocks"` // null: not said
+	Reserved  *int    `json:"watermark_blocks"` // null: not recorded
 	Window    *int    `json:"sliding_window"`   // null: none
 	WindowCap *int    `json:"max_block_sliding_window"`
 	Caching   bool    `json:"enable_caching"`
@@ -33,8 +33,8 @@ type Init struct {
 	Chunked   bool    `json:"chunked_prefill"`
 }
 
-// given are the fields that an operation is given. They are compared only where
-// a player knows them, too.
+// given are the fields that are arguments of operations. They are compared only if the
+// replay's result has them, too.
 var given = map[string]bool{
 	"op": true, "group": true, "seqs": true, "seq": true, "parent": true, "child": true,
 	"n": true, "tokens": true, "lookahead": true, "computed": true, "unseen": true,
@@ -42,7 +42,7 @@ var given = map[string]bool{
 	"now": true, "id": true, "prompt": true, "output": true,
 }
 
-// tokens is how many an operation is given, as a number or one by one.
+// tokens returns the number of tokens that an operation has as n or as a list.
 func (op *Op) tokens() int {
 	if op.TokenIDs != nil {
 		return len(op.TokenIDs)
@@ -50,8 +50,8 @@ func (op *Op) tokens() int {
 	return op.N
 }
 
-// answerTo returns the recorded fields of the answer r. Of V0, these are the fields that are no arguments, and those
-// that r has.
+// answerTo returns the recorded fields to compare with r. Unless the recording is V1's, these are the fields that are
+// not arguments, and those that r has.
 func (op *Op) answerTo(r result) map[string]json.RawMessage {
 	if op.Result != nil {
 		return op.Result
@@ -65,8 +65,8 @@ func (op *Op) answerTo(r result) map[string]json.RawMessage {
 	return want
 }
 
-// An oldPlayer plays the operations of one flavour. play fills the result with everything the
-// operation answers but the free blocks, which are common to all.
+// An oldPlayer plays the operations of one flavour. play sets the fields of the operation's result.
+// free returns the numbers of free blocks, which all results have.
 type oldPlayer interface {
 	play(op *Op, r result) error
 	free() any

@@ -62,8 +62,8 @@ func (p *v0Manager) check() error {
 	})
 }
 
-// raised turns a refusal into the recorded error. free is the number of blocks that vLLM
-// has left when it stops half-way.
+// raised records ErrNoFreeBlocks as vLLM's exception. free has the numbers of free blocks that
+// vLLM has left after it.
 func (p *v0Manager) raised(err error, r result, free []int) error {
 	if errors.Is(err, v0.ErrNoFreeBlocks) {
 		r["error"], r["free"] = "NoFreeBlocks", free
@@ -125,7 +125,7 @@ func (p *v0Manager) allocate(op *Op, r result) error {
 		return errors.New("allocate for no sequence")
 	}
 	if err := p.m.Allocate(bare[0], bare[1:]...); err != nil {
-		return p.raised(err, r, []int{0, p.m.View.FreeCPU()}) // vLLM takes all there are
+		return p.raised(err, r, []int{0, p.m.View.FreeCPU()}) // vLLM has taken all free blocks
 	}
 	for _, s := range list {
 		p.seqs[s.id] = s
@@ -143,7 +143,7 @@ func tables(list []*v0Seq) map[int][]int32 {
 	return all
 }
 
-// tableOf is a copy that JSON shows as a list even if it is empty.
+// tableOf returns a copy that is not nil, so that JSON shows a list.
 func tableOf(ids []int32) []int32 { return append([]int32{}, ids...) }
 
 // playGroup plays an operation on the running or the swapped sequences of a group.
@@ -195,8 +195,8 @@ func (p *v0Manager) swap(op *Op, r result, list []*v0Seq, bare []*v0.Seq) error 
 	return nil
 }
 
-// halfSwapped returns the free blocks that vLLM has left when a swap runs out of blocks: each
-// sequence frees the blocks of its table before it takes new ones.
+// halfSwapped returns the numbers of free blocks that vLLM has left when a swap runs out of blocks.
+// vLLM frees the blocks of a sequence before it takes new ones for it.
 func (p *v0Manager) halfSwapped(out bool, list []*v0Seq) []int {
 	from, _ := p.m.View.Devices()
 	freeFrom, freeTo := p.m.View.FreeGPU(), p.m.View.FreeCPU()
@@ -293,7 +293,7 @@ func (p *v0Manager) fork(parent *v0Seq, op *Op, r result) error {
 	return nil
 }
 
-// state is everything about both devices.
+// state returns the fields of a state operation for both devices.
 func (p *v0Manager) state() (gpu, cpu result) {
 	g, c := p.m.View.Devices()
 	gpu, cpu = deviceState(g), deviceState(c)

@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v0"
 )
 
-// v0Scheduler plays the recordings of vLLM V0's scheduler. It is the model, too:
-// a request is finished when it has got as many tokens as it was recorded with.
+// v0Scheduler plays the recordings of vLLM V0's scheduler. It also generates tokens in
+// place of the model: a request is finished when it has the recorded number of tokens.
 type v0Scheduler struct {
 	s         *v0.Scheduler
 	it        serve.Iteration
@@ -95,7 +95,7 @@ func (p *v0Scheduler) step(r result) error {
 	return nil
 }
 
-// generate is the model's answer: one more token.
+// generate counts a generated token of a request.
 func (p *v0Scheduler) generate(id int, token bool) {
 	if token {
 		p.remaining[id]--

@@ -1,8 +1,6 @@
-// Package adapter is vLLM V1's scheduler as a serve.Scheduler, so that one simulator runs all
-// schedulers of the project. In the simulator a request and its answer are numbers of tokens; V1 needs
-// the tokens themselves and the sampled tokens, which come from serve.Request.
-//
-// The rules of V1 are in package sched.
+// Package adapter makes vLLM V1's scheduler (package sched) a serve.Scheduler, so that the simulator
+// can run it like the other schedulers. V1 needs the tokens of prompts and answers, which it takes from
+// serve.Request; if a request has none, they are zeros.
 package adapter
 
 import (
@@ -15,12 +13,12 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// A Scheduler is sched.Scheduler behind serve.Speculator.
+// A Scheduler implements serve.Speculator with a sched.Scheduler.
 type Scheduler struct {
 	config   sched.Config
 	s        *sched.Scheduler
 	requests reqtable.Table[request]
-	ids      map[sched.ID]int32 // to places, which V1 also has as UserData
+	ids      map[sched.ID]int32 // places in requests, which are also the UserData in V1
 
 	step    sched.Step
 	open    bool // the step has not been updated
@@ -29,20 +27,20 @@ type Scheduler struct {
 	tokens  []int32
 	drafts  []int32
 	drafted []sched.ID
-	perID   []int32 // drafts of each of drafted
-	logical int     // entries of tables
+	perID   []int32 // number of drafts of each request in drafted
+	logical int     // table entries
 	prompt  []int32 // zeros, for prompts without tokens
 }
 
 type request struct {
 	id      int
 	key     sched.ID
-	tokens  []int32 // the caller's; nil: zeros
-	length  int     // tokens, generated ones included
-	blocks  int     // entries of the table
+	tokens  []int32 // the caller's; if nil, all are zeros
+	length  int     // tokens, including generated ones
+	blocks  int     // table entries
 	filling bool    // the prompt, or what is computed again, is not complete
 	yields  int     // tokens that the open step generates
-	ended   bool    // V1 has said so; it stays until Finish
+	ended   bool    // V1 has ended it, but Finish was not called yet
 }
 
 var _ serve.Speculator = (*Scheduler)(nil)
@@ -59,9 +57,9 @@ func New(config sched.Config) (*Scheduler, error) {
 	return &Scheduler{config: config, s: s, ids: map[sched.ID]int32{}}, nil
 }
 
-// Add implements serve.Scheduler. Requests have one sequence. V1 ends a request
-// with Output tokens by itself; Finish must then say the same. It refuses a
-// request that can grow beyond the pool or the longest sequence.
+// Add implements serve.Scheduler. Requests have one sequence. If Output is above 0, V1
+// ends the request after as many tokens, and the caller must call Finish then. Add
+// refuses a request that can become longer than the pool or MaxModelLen allows.
 func (s *Scheduler) Add(r serve.Request) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w %d: %w", serve.ErrRequest, r.ID, fmt.Errorf(format, args...))
@@ -126,7 +124,7 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 	return nil
 }
 
-// row writes down row i of V1's step.
+// row adds row i of V1's step to the iteration.
 func (s *Scheduler) row(it *serve.Iteration, i int) {
 	row := &s.step.Rows[i]
 	q := s.requests.At(int32(row.UserData))
@@ -168,7 +166,7 @@ func (s *Scheduler) Generated(id, n int) error {
 // TakeEvents moves the events of the prefix cache to dst, if the cache records them.
 func (s *Scheduler) TakeEvents(dst *pool.Events) { s.s.Monitor.TakeEvents(dst) }
 
-// update passes the tokens that the last step has sampled to V1.
+// update passes the tokens that the last step has sampled to V1, unless it has done so.
 func (s *Scheduler) update() error {
 	if !s.open {
 		return nil
@@ -213,7 +211,7 @@ func (s *Scheduler) requestOf(row *sched.Row) *request {
 	return nil
 }
 
-// sampled is token i of a request, which the model has just generated.
+// sampled returns token i of a request, which the model has just generated.
 func (s *Scheduler) sampled(q *request, i int) (int32, error) {
 	switch {
 	case q.tokens == nil:
@@ -224,8 +222,8 @@ func (s *Scheduler) sampled(q *request, i int) (int32, error) {
 	return 0, fmt.Errorf("%w %d: token %d was generated, %d are given", serve.ErrRequest, q.id, i, len(q.tokens))
 }
 
-// draft gives every decode its drafts. Whether they are right is the caller's
-// to say, so they are zeros.
+// draft gives every decode its drafts. They are zeros, because the caller decides how
+// many of them are accepted (Generated).
 func (s *Scheduler) draft() error {
 	n := s.config.NumSpeculativeTokens
 	if n == 0 {
@@ -272,14 +270,14 @@ func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	return append(answered, ids...), nil
 }
 
-// Usage implements serve.Scheduler. Blocks that only the prefix cache knows are
+// Usage implements serve.Scheduler. Blocks that are only in the prefix cache count as
 // free.
 func (s *Scheduler) Usage() serve.Usage {
 	l := s.s.Monitor.Load()
 	return serve.Usage{Blocks: l.Blocks, Used: l.Blocks - l.FreeBlocks, Logical: s.logical}
 }
 
-// Table is the block table of a request, whose only sequence is 0; nil if there
+// Table returns the block table of a request, whose only sequence is 0, or nil if there
 // is no such request.
 func (s *Scheduler) Table(id, sequence int) []int32 {
 	place := s.requests.Find(id)
@@ -290,8 +288,8 @@ func (s *Scheduler) Table(id, sequence int) []int32 {
 	return table
 }
 
-// Counts are the reference counts of all blocks. Block 0 is the null block, which
-// is never free. V1 has no CPU blocks.
+// Counts returns the reference counts of all GPU blocks; V1 has no others. The null
+// block, 0, has at least the count 1.
 func (s *Scheduler) Counts() (gpu, cpu []int32) {
 	s.s.Monitor.Inspect(func(c *kvcache.Cache) {
 		for id := range int32(c.View.Pool().NumBlocks()) {
@@ -302,7 +300,7 @@ func (s *Scheduler) Counts() (gpu, cpu []int32) {
 	return gpu, nil
 }
 
-// Cached are the free blocks that a prefix hit can still find.
+// Cached returns the free blocks that a prefix hit can still find.
 func (s *Scheduler) Cached() (ids []int32) {
 	s.s.Monitor.Inspect(func(c *kvcache.Cache) {
 		for id := range int32(c.View.Pool().NumBlocks()) {

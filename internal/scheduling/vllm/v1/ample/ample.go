@@ -1,9 +1,8 @@
-// Package ample schedules as vLLM V1 does while memory is never short and no two requests
-// share a block. Then a step follows from few numbers, and takes the same time for any
-// batch: decoding requests are only counted, and the end of a request is known when its
-// prompt is complete. ErrAmple says that memory is short; then package sched has to
-// schedule from the beginning. Nothing here depends on prefix hits or on which blocks
-// are free.
+// Package ample schedules as vLLM V1 does as long as memory suffices and no two requests
+// share a block. It is faster than package sched, because the time of a step does not grow
+// with the batch: decoding requests are only counted, and the last step of a request is
+// known when its prompt is complete. If a call fails with ErrAmple, memory does not
+// suffice, and the run must be repeated from the beginning with package sched.
 package ample
 
 import (
@@ -11,10 +10,10 @@ import (
 	"fmt"
 )
 
-// ErrAmple is wrapped when memory is short, or a request is none that this package knows.
+// ErrAmple is wrapped if memory does not suffice, or a config or request is not possible here.
 var ErrAmple = errors.New("memory is not ample")
 
-// A Config has vLLM's names. NumGPUBlocks is without the null block.
+// A Config has vLLM's names. NumGPUBlocks does not include the null block.
 type Config struct {
 	NumGPUBlocks, BlockSize         int
 	MaxNumBatchedTokens, MaxNumSeqs int
@@ -29,11 +28,11 @@ type Prefill struct {
 	Last          bool // the prompt is complete: it generates a token
 }
 
-// A Step lists the requests that run together. Its arrays are used again.
+// A Step lists the requests that run together. Its arrays are reused.
 type Step struct {
 	Prefills []Prefill // in the order of admission
-	Decodes  int       // requests
-	Context  int       // tokens that these attend to, together
+	Decodes  int       // number of decoding requests
+	Context  int       // sum of the tokens that these attend to
 }
 
 // A Scheduler takes requests first come, first served. It is not safe for concurrent use.
@@ -43,17 +42,17 @@ type Scheduler struct {
 	now       int // number of the step
 
 	requests []request // by id
-	waiting  []int32   // from head on, in the order of arrival
+	waiting  []int32   // waiting[head:] wait, in the order of arrival
 	head     int
-	partial  int32 // the request whose prompt is not complete, the last of those that run; -1: none
+	partial  int32 // the running request whose prompt is not complete, or -1
 
-	running int       // requests
-	decodes int       // of these, past their prompts
+	running int       // running requests
+	decodes int       // running requests whose prompt is complete
 	context int       // tokens of decodes
-	tokens  int       // in blocks
-	used    int       // blocks
-	ends    [][]int32 // requests whose last token comes with step number i modulo the length
-	grow    []int     // decodes that need a block in step number i modulo the block size
+	tokens  int       // tokens in blocks
+	used    int       // used blocks
+	ends    [][]int32 // ends[i]: requests that end with step i, modulo len(ends)
+	grow    []int     // grow[i]: decodes that need a block in step i, modulo the block size
 	done    []int32   // requests of this step that end with their first token
 }
 
@@ -71,8 +70,8 @@ func New(c Config) (*Scheduler, error) {
 	}, nil
 }
 
-// Add puts a request at the end of the waiting ones. Ids of requests that have ended may be
-// used again.
+// Add puts a request at the end of the waiting ones. The id of a request that has ended may be
+// reused.
 func (s *Scheduler) Add(id int32, prompt, output int) error {
 	if prompt < 1 || output < 1 || prompt > s.config.MaxModelLen-output ||
 		s.blocks(prompt+output) > s.config.NumGPUBlocks {
@@ -113,7 +112,7 @@ func (s *Scheduler) Step(step *Step) error {
 	}
 	for budget > 0 && s.running < s.config.MaxNumSeqs && s.head < len(s.waiting) {
 		id := s.waiting[s.head]
-		need := s.blocks(s.requests[id].prompt) // the whole prompt has to fit, whatever of it is computed now
+		need := s.blocks(s.requests[id].prompt) // the whole prompt must fit, even if only a part is computed now
 		if s.running > 0 {
 			need += s.watermark
 		}
@@ -153,16 +152,16 @@ func (s *Scheduler) prefill(step *Step, id int32, budget int) int {
 	return n
 }
 
-// grows returns in which steps, modulo the block size, a request that ends with a step needs a
-// block: when it has filled those it has.
+// grows returns the number, modulo the block size, of the steps in which a request needs another
+// block. end is the number of the step with which it ends.
 func (s *Scheduler) grows(r *request, end int) int {
 	first := end - r.output + 2 // with the first token of the answer as input
 	size := s.config.BlockSize
 	return ((first-r.prompt)%size + size) % size
 }
 
-// Finish ends the requests whose last token comes with the step, and appends them to done,
-// in the order of the rows: prompts, then decodes.
+// Finish ends the requests whose last token the step generates, and appends their ids to done:
+// first those of prefills, then decodes.
 func (s *Scheduler) Finish(done []int32) []int32 {
 	ends := &s.ends[s.now%len(s.ends)]
 	done = append(done, s.done...)
@@ -191,7 +190,7 @@ func (s *Scheduler) free(length int) {
 // Used returns how many blocks are in use, and how many tokens they have.
 func (s *Scheduler) Used() (blocks, tokens int) { return s.used, s.tokens }
 
-// Check reports a sum that is not that of the requests.
+// Check recomputes the counters from the requests and returns an error if one is wrong.
 func (s *Scheduler) Check() error {
 	decodes, used, tokens, context := 0, 0, 0, 0
 	count := func(length int) { used, tokens = used+s.blocks(length), tokens+length }

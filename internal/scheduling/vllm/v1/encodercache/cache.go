@@ -2,31 +2,32 @@ package encodercache
 
 import "slices"
 
-// A Cache is the outputs that a worker has, or will have after the steps in flight.
+// A Cache records the outputs that a worker has, or will have after the steps in flight.
+// Sizes are numbers of embeddings.
 type Cache struct {
-	size         int // embeddings, as are the next two
+	size         int
 	free         int
-	unreferenced int // taken by outputs without references
+	unreferenced int // embeddings of outputs without references
 	entries      map[string]*entry
 	oldest       []*entry // outputs without references, the longest unreferenced first
-	evicted      []string // hashes since TakeEvicted
+	evicted      []string // hashes evicted since the last TakeEvicted
 }
 
 // An entry is one output.
 type entry struct {
 	hash   string
 	embeds int
-	step   uint64     // that computes it
-	users  []*Request // that refer to it
+	step   uint64     // number of the step that computes it
+	users  []*Request // requests that refer to it
 }
 
-// New makes a cache for size embeddings.
+// New makes an empty cache for size embeddings.
 func New(size int) *Cache {
 	return &Cache{size: size, free: size, entries: map[string]*entry{}}
 }
 
-// Use makes r refer to the output of its input i and reports whether there is one
-// (vLLM: check_and_update_cache).
+// Use adds a reference of r to the output of its input i. It returns false if there is no
+// such output (vLLM: check_and_update_cache).
 func (c *Cache) Use(r *Request, i int) bool {
 	e := c.entries[r.inputs[i].Hash]
 	if e == nil {
@@ -40,8 +41,8 @@ func (c *Cache) Use(r *Request, i int) bool {
 	return true
 }
 
-// Reserve reports whether the output of input i of r can be kept beside planned
-// embeddings for which there is no entry yet. It evicts outputs to make room
+// Reserve reports whether there is space for the output of input i of r, and for planned
+// more embeddings that are not allocated yet. It evicts outputs for that
 // (vLLM: can_allocate).
 func (c *Cache) Reserve(r *Request, i, planned int) bool {
 	need := r.inputs[i].NumEmbeds + planned
@@ -56,7 +57,7 @@ func (c *Cache) Reserve(r *Request, i, planned int) bool {
 	return true
 }
 
-// Allocate enters the output of input i of r, which step computes. Reserve must have returned true.
+// Allocate adds the output of input i of r, which step will compute. Reserve must have returned true.
 func (c *Cache) Allocate(r *Request, i int, step uint64) {
 	in := &r.inputs[i]
 	e := c.entries[in.Hash]
@@ -77,7 +78,7 @@ func (e *entry) refer(r *Request, i int) {
 	}
 }
 
-// freeInput ends the reference of r to the output of its input i.
+// freeInput drops the reference of r to the output of its input i.
 func (c *Cache) freeInput(r *Request, i int) {
 	r.held = slices.DeleteFunc(r.held, func(h int) bool { return h == i })
 	e := c.entries[r.inputs[i].Hash]
@@ -91,7 +92,7 @@ func (c *Cache) freeInput(r *Request, i int) {
 	}
 }
 
-// Free ends all references of r, in the order of its inputs.
+// Free drops all references of r, in the order of its inputs.
 func (c *Cache) Free(r *Request) {
 	slices.Sort(r.held)
 	for len(r.held) > 0 {
@@ -99,7 +100,7 @@ func (c *Cache) Free(r *Request) {
 	}
 }
 
-// FreePassed is freeInput for the inputs that end at or before token end.
+// FreePassed drops the references of r to the outputs of inputs that end at or before token end.
 func (c *Cache) FreePassed(r *Request, end int) {
 	slices.Sort(r.held)
 	for k := 0; k < len(r.held); {
@@ -114,8 +115,8 @@ func (c *Cache) FreePassed(r *Request, end int) {
 // Forget removes the output of input i of r, which will not be computed.
 func (c *Cache) Forget(r *Request, i int) { c.forget(c.entries[r.inputs[i].Hash]) }
 
-// EvictSince removes the outputs that step and later ones compute, which failed.
-// The worker may have them: they count as evicted.
+// EvictSince removes the outputs of step and later steps, which have failed. They count as
+// evicted, because the worker may have computed them.
 func (c *Cache) EvictSince(step uint64) {
 	var gone []string
 	for hash, e := range c.entries {
@@ -130,8 +131,7 @@ func (c *Cache) EvictSince(step uint64) {
 	c.evicted = append(c.evicted, gone...)
 }
 
-// Evicted adds hashes to those of TakeEvicted again, because the steps that listed them have
-// failed.
+// Evicted makes TakeEvicted return hashes again, because the steps that listed them have failed.
 func (c *Cache) Evicted(hashes []string) { c.evicted = append(c.evicted, hashes...) }
 
 // forget removes e and all references to it.
@@ -151,7 +151,7 @@ func (c *Cache) forget(e *entry) {
 	c.remove(e)
 }
 
-// remove takes an unreferenced e out.
+// remove removes e, which must have no references.
 func (c *Cache) remove(e *entry) {
 	c.unlist(e)
 	c.unreferenced -= e.embeds
@@ -164,8 +164,8 @@ func (c *Cache) unlist(e *entry) {
 	c.oldest = slices.Delete(c.oldest, i, i+1)
 }
 
-// TakeEvicted appends the hashes evicted since the last call to dst, without those
-// that have an entry again (vLLM: get_freed_mm_hashes).
+// TakeEvicted appends the hashes evicted since the last call to dst, except those
+// that are in the cache again (vLLM: get_freed_mm_hashes).
 func (c *Cache) TakeEvicted(dst []string) []string {
 	for _, hash := range c.evicted {
 		if c.entries[hash] == nil && !slices.Contains(dst, hash) {
@@ -184,7 +184,7 @@ func (c *Cache) Reset() {
 	c.evicted = c.evicted[:0]
 }
 
-// Usage is how many embeddings the entries take, and how many of these belong to outputs with
+// Usage returns the number of embeddings in the cache, and how many of them belong to outputs with
 // references.
 func (c *Cache) Usage() (taken, referenced int) {
 	return c.size - c.free, c.size - c.free - c.unreferenced

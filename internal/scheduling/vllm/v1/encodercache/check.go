@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/invariants"
 )
 
-// Check counts everything again and compares.
+// Check recomputes the counters and the lists and returns an error if one is wrong.
 func (c *Cache) Check() error {
 	taken, unreferenced := 0, 0
 	for hash, e := range c.entries {
@@ -20,12 +20,12 @@ func (c *Cache) Check() error {
 		}
 		for _, r := range e.users {
 			if !slices.ContainsFunc(r.held, func(i int) bool { return r.inputs[i].Hash == hash }) {
-				return invariants.Broken("%q has a user that does not know", hash)
+				return invariants.Broken("%q has a user that does not hold it", hash)
 			}
 		}
 	}
 	if taken != c.size-c.free || unreferenced != c.unreferenced || c.free < 0 {
-		return invariants.Broken("the entries take %d of %d, %d unreferenced; counted are %d free and %d", taken, c.size, unreferenced, c.free, c.unreferenced)
+		return invariants.Broken("the entries take %d of %d, %d unreferenced; the counters are %d free, %d unreferenced", taken, c.size, unreferenced, c.free, c.unreferenced)
 	}
 	return nil
 }

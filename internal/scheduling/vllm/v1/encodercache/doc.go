@@ -2,9 +2,9 @@
 // audio and the like) a worker keeps: vLLM's EncoderCacheManager
 // (vllm/v1/RULES.md §20).
 //
-// An output is known by the hash of its input, and its size is a number of embeddings. Requests
-// refer to the outputs they still read. An output without references stays until its space is
-// needed; then the one that has been unreferenced longest is evicted, and the next step lists it.
+// An output is identified by the hash of its input, and its size is a number of embeddings. A
+// request has references to the outputs that it still reads. When space is needed, the output
+// that has been unreferenced longest is evicted, and the next step lists it.
 //
-// The scheduler decides when an input is encoded. The worker has the embeddings.
+// The scheduler decides when an input is encoded. The worker stores the embeddings.
 package encodercache
