@@ -33,7 +33,7 @@ func newPrefix(blocks int) *prefix {
 	}
 }
 
-// track starts recording the state of a block that is now in use (vLLM's BlockTracker).
+// track starts recording the state of a block that is now in use.
 func (p *prefix) track(id int32, computed bool) {
 	p.blocks[id].access, p.blocks[id].computed = -1, computed
 }

@@ -62,7 +62,7 @@ type request struct{ prompt, output, computed int }
 func New(c Config) (*Scheduler, error) {
 	if c.NumGPUBlocks < 1 || c.BlockSize < 1 || c.MaxNumSeqs < 1 || c.MaxModelLen < 2 ||
 		c.MaxNumBatchedTokens < c.MaxNumSeqs || !(c.Watermark >= 0) {
-		return nil, fmt.Errorf("%w: %+v", ErrAmple, c)
+		return nil, fmt.Errorf("%w: the config is not possible: %+v", ErrAmple, c)
 	}
 	return &Scheduler{
 		config: c, partial: -1, watermark: int(min(c.Watermark, 1) * float64(c.NumGPUBlocks+1)),

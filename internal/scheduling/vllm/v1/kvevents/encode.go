@@ -2,7 +2,7 @@
 // routers and indexers: MessagePack, byte for byte as vLLM's msgspec encoder
 // (vllm/distributed/kv_events.py; RULES.md §12).
 //
-// How the bytes travel is publish's business; which events there are is pool's.
+// Package publish sends the bytes; package pool records the events.
 package kvevents
 
 import (
@@ -13,20 +13,20 @@ import (
 
 // An Encoder writes batches of events. It is safe for concurrent use.
 type Encoder struct {
-	Groups           []kvcache.Group // of the cache: events name what their group attends to
+	Groups           []kvcache.Group // the cache's groups, for the kind of attention in events
 	DataParallelRank int
 	IntHashes        bool // hashes as numbers (VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES)
 
-	// Arrays writes events as arrays of their type and their fields, without those at the
-	// end that have a default, and have it. vLLM sent arrays before #42892 (2026), and
-	// llm-d's indexer reads them.
+	// Arrays writes an event as an array of its type and fields, in place of a map. Fields
+	// at the end are left out if they have their default. vLLM sent arrays before #42892
+	// (2026), and llm-d's indexer reads them.
 	Arrays bool
 }
 
-// medium is where the blocks are: vLLM's MEDIUM_GPU.
+// medium is the memory that has the blocks (vLLM's MEDIUM_GPU).
 const medium = "GPU"
 
-// AppendBatch adds a KVEventBatch to dst: an array of the time in seconds, the
+// AppendBatch appends a KVEventBatch to dst: an array of the time in seconds, the
 // events and the rank.
 func (e *Encoder) AppendBatch(dst []byte, seconds float64, events *pool.Events) []byte {
 	dst = appendArray(dst, 3)
@@ -38,8 +38,8 @@ func (e *Encoder) AppendBatch(dst []byte, seconds float64, events *pool.Events) 
 	return appendInt(dst, int64(e.DataParallelRank))
 }
 
-// appendEvent adds a map, in which fields that have a default, and have it, are
-// left out, or an array.
+// appendEvent appends an event as a map or an array. Optional fields are left out of a
+// map if they have their default.
 func (e *Encoder) appendEvent(dst []byte, all *pool.Events, v *pool.Event) []byte {
 	switch v.Kind {
 	case pool.Stored:
@@ -53,7 +53,7 @@ func (e *Encoder) appendEvent(dst []byte, all *pool.Events, v *pool.Event) []byt
 	return e.begin(dst, 1, "AllBlocksCleared")
 }
 
-// begin starts an event of the given number of fields, its type included.
+// begin starts an event with the given number of fields, including its type.
 func (e *Encoder) begin(dst []byte, fields int, kind string) []byte {
 	if e.Arrays {
 		return appendText(appendArray(dst, fields), kind)
@@ -61,7 +61,7 @@ func (e *Encoder) begin(dst []byte, fields int, kind string) []byte {
 	return appendText(e.name(appendMap(dst, fields), "type"), kind)
 }
 
-// name adds the name of a field; an array has none.
+// name appends the name of a field, unless events are arrays.
 func (e *Encoder) name(dst []byte, field string) []byte {
 	if e.Arrays {
 		return dst
@@ -108,7 +108,7 @@ func (e *Encoder) appendStored(dst []byte, all *pool.Events, v *pool.Event) []by
 	return e.appendOptional(dst, v, len(hashes), kind, window)
 }
 
-// appendOptional adds the fields of BlockStored that have defaults.
+// appendOptional appends the fields of BlockStored that have defaults.
 func (e *Encoder) appendOptional(dst []byte, v *pool.Event, hashes int, kind string, window int) []byte {
 	switch {
 	case hashes > 0:
@@ -124,7 +124,7 @@ func (e *Encoder) appendOptional(dst []byte, v *pool.Event, hashes int, kind str
 	return dst
 }
 
-// spec is vLLM's KVCacheSpecKind of a group, and its window.
+// spec returns vLLM's KVCacheSpecKind of a group, and its window.
 func (e *Encoder) spec(group uint32) (kind string, window int) {
 	if int(group) >= len(e.Groups) {
 		return "unknown", 0
@@ -155,7 +155,7 @@ func (e *Encoder) appendHash(dst []byte, h *blockhash.Hash) []byte {
 	return appendBytes(dst, h[:])
 }
 
-// appendExtras adds one entry for each hash: the extra keys of its block, or nil.
+// appendExtras appends one entry for each hash: the extra keys of its block, or nil.
 func appendExtras(dst []byte, extras [][]blockhash.Key, n int) []byte {
 	dst = appendArray(dst, n)
 	for i := range n {

@@ -45,8 +45,8 @@ func appendInt(b []byte, v int64) []byte {
 	return be.AppendUint64(append(b, 0xd3), uint64(v))
 }
 
-// appendLength writes a type and a length: fixed is the type for lengths below
-// most, wide the one with 16 bits, followed by the one with 32.
+// appendLength appends a type with a length: fixed for lengths below limit, wide for
+// lengths of 16 bits, wide+1 for lengths of 32 bits.
 func appendLength(b []byte, n, limit int, fixed, wide byte) []byte {
 	switch {
 	case n < limit:

@@ -8,15 +8,15 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// A grouping is the groups of a model, with its layers as they became: their
-// blocks may be larger and their pages padded.
+// A grouping has the groups of a model, and its layers with the block sizes and pages
+// that the plan has given them.
 type grouping struct {
 	groups []Group
 	layers []Layer
-	packed bool // groups whose pages differ lie over each other in one block
+	packed bool // pages of the groups differ; the groups use the same bytes of different blocks
 }
 
-// errPages says that the pages of layers cannot be made alike.
+// errPages is returned if the pages of layers cannot be made equally large.
 var errPages = errors.New("pages cannot be made alike")
 
 // group makes the groups of a model (vLLM's get_kv_cache_groups).
@@ -45,8 +45,8 @@ func group(layers []Layer, fullAllocation bool) (g grouping, err error) {
 	return g, err
 }
 
-// alike groups layers whose pages can be made alike. Hidden states have groups of
-// their own, after the others.
+// alike groups layers whose pages can be made equally large. Each layer of hidden states
+// has a separate group, after the others.
 func alike(layers []Layer) (grouping, error) {
 	var rest, hidden []int
 	for i := range layers {
@@ -79,7 +79,7 @@ func alike(layers []Layer) (grouping, error) {
 	return grouping{groups: groups, layers: layers}, nil
 }
 
-// together is all layers as one group.
+// together returns one group with all layers.
 func together(layers []Layer) []Group {
 	all := Group{Group: layers[0].Group}
 	for i := range layers {
@@ -89,8 +89,8 @@ func together(layers []Layer) []Group {
 	return []Group{all}
 }
 
-// oneType reports whether all layers need the same slots, so that one block table
-// does for all (UniformTypeKVCacheSpecs).
+// oneType reports whether all layers need the same slots, so that they can share one
+// block table (vLLM's UniformTypeKVCacheSpecs).
 func oneType(layers []Layer) bool {
 	for i := range layers {
 		if !sameSlots(layers[i].Group, layers[0].Group) {
@@ -105,8 +105,8 @@ func sameSlots(a, b kvcache.Group) bool {
 	return a == b
 }
 
-// unifyPages makes the pages of the layers of list as large as the largest: by more
-// tokens in a block, or by padding.
+// unifyPages makes the pages of the layers in list as large as the largest page, with
+// more tokens in a block or by padding. It returns that size.
 func unifyPages(layers []Layer, list []int) (int, error) {
 	largest := 0
 	for _, i := range list {
@@ -135,8 +135,9 @@ func unifyPages(layers []Layer, list []int) (int, error) {
 	return largest, nil
 }
 
-// split makes groups of equal layers from list. All groups have the same number of layers except for
-// padding: that of the smallest kind, or of the largest if it has less than 1.5 times as many.
+// split makes groups of equal layers from list. Each group has at most as many layers as the kind
+// with the fewest layers has or, if the kind with the most has less than 1.5 times as many, as that
+// one has.
 func split(layers []Layer, list []int) []Group {
 	var kinds []Group
 	for _, i := range list {
@@ -162,8 +163,8 @@ func split(layers []Layer, list []int) []Group {
 	return groups
 }
 
-// deal makes n groups, each of every n-th layer, so that each stage of a pipeline gets layers of
-// each group. A group with a layer of the draft model is an EAGLE group.
+// deal makes n groups. Each gets every n-th layer of list, so that each stage of a pipeline has
+// layers of each group. A group with a layer of the draft model is an EAGLE group.
 func deal(layers []Layer, list []int, n int) []Group {
 	var groups []Group
 	for first := range n {
@@ -178,7 +179,7 @@ func deal(layers []Layer, list []int, n int) []Group {
 	return groups
 }
 
-// equal reports whether two layers store the same; one of them may be the draft model's.
+// equal reports whether two layers are equal, apart from belonging to the draft model.
 func equal(a, b Layer) bool {
 	a.Eagle, b.Eagle = false, false
 	return a == b

@@ -10,10 +10,10 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// ErrMemory is wrapped when not even one request of the longest length fits.
+// ErrMemory is wrapped if a request of the maximum length does not fit.
 var ErrMemory = errors.New("not enough memory")
 
-// bytesPerBlock is what one block of every tensor takes.
+// bytesPerBlock returns the size of one block in all tensors together.
 func (p *Plan) bytesPerBlock() int {
 	n := 0
 	for i := range p.Tensors {
@@ -25,8 +25,8 @@ func (p *Plan) bytesPerBlock() int {
 	return n
 }
 
-// BytesFor is what one request of the given tokens takes, with inFlight tokens
-// scheduled and not settled; at most math.MaxInt.
+// BytesFor returns how many bytes a request with the given number of tokens takes, of
+// which inFlight are scheduled and not settled. It returns at most math.MaxInt.
 func (p *Plan) BytesFor(tokens, inFlight int) int {
 	blocks := 0
 	for i := range p.Groups {
@@ -38,9 +38,9 @@ func (p *Plan) BytesFor(tokens, inFlight int) int {
 	return math.MaxInt
 }
 
-// LongestModelLen is the longest request, of at most most tokens, that the plan's
-// blocks hold and that a scheduler with the given steps in flight takes; 0 if there is none.
-// vLLM's bound counts the null block as one that a request can have; this does not.
+// LongestModelLen returns the length of the longest request, at most limit, that fits into
+// the plan's blocks and that a scheduler with the given steps in flight accepts, or 0 if
+// there is none. Unlike vLLM, it does not count the null block.
 func (p *Plan) LongestModelLen(limit, inFlight, steps int) (int, error) {
 	c, err := p.cache(limit, inFlight)
 	if err != nil {
@@ -50,12 +50,12 @@ func (p *Plan) LongestModelLen(limit, inFlight, steps int) (int, error) {
 		return p.BytesFor(i+1, inFlight) > p.available() || c.View.PeakBlocks(i+1, steps) > p.NumGPUBlocks-1
 	})
 	if n < 2 {
-		return 0, nil // a prompt and a generated token
+		return 0, nil // a request has at least a prompt token and a generated token
 	}
 	return n, nil
 }
 
-// cache is one with the plan's groups and hardly any blocks.
+// cache returns a cache with the plan's groups and two blocks.
 func (p *Plan) cache(limit, inFlight int) (*kvcache.Cache, error) {
 	config := kvcache.Config{
 		NumGPUBlocks: 2, MaxModelLen: limit, MaxInFlightTokens: inFlight, EnablePrefixCaching: true, Hash: blockhash.LE{},
@@ -64,7 +64,7 @@ func (p *Plan) cache(limit, inFlight int) (*kvcache.Cache, error) {
 		config.Groups = append(config.Groups, p.Groups[i].Group)
 	}
 	c, err := kvcache.New(config)
-	if err != nil { // there are groups without prefix caching
+	if err != nil { // some groups do not support prefix caching
 		config.EnablePrefixCaching = false
 		c, err = kvcache.New(config)
 	}
@@ -76,7 +76,8 @@ func (p *Plan) cache(limit, inFlight int) (*kvcache.Cache, error) {
 
 func (p *Plan) available() int { return (p.NumGPUBlocks - 1) * p.bytesPerBlock() }
 
-// CheckModelLen wraps ErrMemory if longest, of LongestModelLen, is below maxModelLen.
+// CheckModelLen returns an error that wraps ErrMemory if longest, which LongestModelLen returned, is
+// below maxModelLen.
 func (p *Plan) CheckModelLen(maxModelLen, inFlight, longest int) error {
 	if longest >= maxModelLen {
 		return nil

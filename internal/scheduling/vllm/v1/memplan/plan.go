@@ -3,7 +3,7 @@
 // (vllm/v1/core/kv_cache_utils.py): from bytes to blocks, groups of layers and
 // tensors (RULES.md §18).
 //
-// What is done with the blocks is kvcache's business.
+// Package kvcache assigns the blocks.
 package memplan
 
 import (
@@ -16,35 +16,36 @@ import (
 // ErrLayers is wrapped by every error about layers.
 var ErrLayers = errors.New("no plan for these layers")
 
-// maxBlockSize is the most tokens of a block that a plan has made larger. (vLLM has no bound.)
+// maxBlockSize is the maximum number of tokens of a block that a plan has enlarged. (vLLM has no limit.)
 const maxBlockSize = 1 << 16
 
-// A Layer is what one layer keeps. BlockSize is in tokens.
+// A Layer describes what one layer stores. BlockSize is in tokens.
 type Layer struct {
 	kvcache.Group
 
 	KVHeads      int
-	HeadSize     int  // numbers of a head
-	ElementBytes int  // of a number
+	HeadSize     int  // numbers in a head
+	ElementBytes int  // bytes of a number
 	KeysOnly     bool // keys and values are the same numbers (MLA)
-	StateBytes   int  // Mamba: of a state, in place of the four above
+	StateBytes   int  // Mamba: bytes of a state; the four fields above are not used
 
-	// Page above 0 is what a block takes, in place of what the product of the
-	// four says: more if it is padded (vLLM's page_size_padded, alignment), less
-	// or more if tokens are compressed or quantized (compress_ratio,
-	// state_content_bytes).
+	// Page, if above 0, is the number of bytes of a block, in place of the product
+	// of the fields above. It can be larger because of padding (vLLM's
+	// page_size_padded, alignment), and smaller or larger if tokens are compressed
+	// or quantized (compress_ratio, state_content_bytes).
 	Page int
 
-	// Strided says that the layer's kernel finds a block by a stride, so that its
+	// Strided means that the layer's kernel finds a block by a stride, so that its
 	// page can be padded (vLLM's indexes_kv_by_block_stride).
 	Strided bool
 
-	// Hidden says that the layer keeps hidden states, one vector a token, and no
-	// keys and values (vLLM's HiddenStateCacheSpec). Its kind is full attention.
+	// Hidden means that the layer stores hidden states, one vector for each token,
+	// in place of keys and values (vLLM's HiddenStateCacheSpec). Its kind is full
+	// attention.
 	Hidden bool
 }
 
-// pageBytes is what a block of the layer takes.
+// pageBytes returns the bytes of a block of the layer.
 func (l *Layer) pageBytes() int {
 	switch {
 	case l.Kind == kvcache.Mamba:
@@ -64,20 +65,20 @@ func (l *Layer) content() int {
 	return 2 * n
 }
 
-// A Plan is how the memory is divided. Layers are numbers of the list given.
+// A Plan describes how the memory is divided. A layer is given as its index in Make's list.
 type Plan struct {
-	NumGPUBlocks int // the null block included
+	NumGPUBlocks int // including the null block
 	Groups       []Group
 	Tensors      []Tensor
 }
 
-// A Group is layers that share a block table.
+// A Group has the layers that share a block table.
 type Group struct {
 	kvcache.Group
 	Layers []int
 }
 
-// A Tensor is memory that one layer of each group shares: layers of different
+// A Tensor is memory that at most one layer of each group uses. Layers of different
 // groups use different blocks of it.
 //
 // In a packed plan all tensors are views of the same Bytes: block b of a tensor begins
@@ -86,19 +87,19 @@ type Tensor struct {
 	Bytes  int
 	Layers []int
 	Offset int
-	Stride int // from one block to the next; 0: not packed
+	Stride int // from one block to the next; 0 if the plan is not packed
 }
 
 // Options change a plan.
 type Options struct {
-	Blocks int // above 0: the number of blocks to use, whatever the bytes (vLLM's num_gpu_blocks_override)
+	Blocks int // if above 0, the number of blocks, in place of what the bytes suffice for (vLLM's num_gpu_blocks_override)
 
-	// CrossLayers puts the blocks of all layers of a group side by side, so that a
-	// connector moves one piece a block (vLLM's enable_cross_layers_blocks). It has no effect
-	// on a plan of one group.
+	// CrossLayers puts the blocks of all layers of a group next to each other, so that a
+	// connector moves one piece of memory for each block (vLLM's
+	// enable_cross_layers_blocks). It has no effect if there is one group.
 	CrossLayers bool
 
-	// FullAllocation keeps all tokens of windows and chunks, so that all layers
+	// FullAllocation keeps all tokens of windows and chunks, so that all layers can
 	// share a block table (vLLM's disable_hybrid_kv_cache_manager).
 	FullAllocation bool
 }

@@ -156,7 +156,7 @@ func TestLayersThatCannotBePlannedAreRefused(t *testing.T) {
 		{"a window of keys and values among those of keys only", []Layer{keyed(full(2)), keyed(odd), window(2)}, no, "layer 2 is not of keys only"},
 		{"windows of keys only without full attention", []Layer{keyed(odd), keyed(longer)}, no, "and no full attention"},
 		{"full attention with blocks of two sizes", []Layer{keyed(full(2)), keyed(odd), keyed(wide)}, no, "layer 2 has blocks of 32 tokens, and one before it of 16"},
-		{"more bytes than a number holds", []Layer{{Group: f, Page: 1 << 40}}, Options{Blocks: 1 << 24}, "16777216 blocks of 1099511627776 bytes are more than there can be"},
+		{"more bytes than a number holds", []Layer{{Group: f, Page: 1 << 40}}, Options{Blocks: 1 << 24}, "16777216 blocks of 1099511627776 bytes do not fit into the address space"},
 		{"one layer more of one page size", []Layer{keyed(full(2)), keyed(odd), keyed(odd), keyed(odd), keyed(window(1))}, no,
 			"3 layers like layer 1 have pages of 12288 bytes, and 1 like layer 4 of 4096"},
 	} {

@@ -8,14 +8,14 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// promote gives windows and chunks blocks for all tokens, as full attention has, so
-// that one block table does for all layers. What the layers compute does not change
-// (vLLM's _promote_local_kv_cache_specs).
+// promote gives layers with windows and chunks blocks for all tokens, as full attention
+// has, so that all layers can share one block table. What the layers compute does not
+// change (vLLM's _promote_local_kv_cache_specs).
 func promote(layers []Layer) ([]Layer, error) {
 	if oneType(layers) {
 		return layers, nil
 	}
-	blockSize, full := 0, false // of full attention, if it is the same for all
+	blockSize, full := 0, false // blockSize is that of all full attention, or 0 if it differs
 	for i := range layers {
 		switch l := &layers[i]; {
 		case l.Kind != kvcache.Full:
@@ -39,7 +39,7 @@ func promote(layers []Layer) ([]Layer, error) {
 	return layers, nil
 }
 
-// resize gives a layer blocks of n tokens. A padded page stays as it is if the numbers fit.
+// resize gives a layer blocks of n tokens. A padded page grows only if the content does not fit.
 func (l *Layer) resize(n int) {
 	padded := l.Page > 0 && l.content() > 0 && l.content() <= l.Page
 	page := l.Page * n / l.BlockSize
@@ -52,9 +52,9 @@ func (l *Layer) resize(n int) {
 	}
 }
 
-// canPromote reports whether layers whose pages cannot be made alike may be promoted
-// unasked: full attention of keys only with windows of keys and values, as a draft
-// model has them (vLLM's _try_get_full_allocation_fallback_groups).
+// canPromote reports whether layers whose pages cannot be made equally large are promoted
+// even without FullAllocation: full attention of keys only beside windows of keys and
+// values, as a draft model has (vLLM's _try_get_full_allocation_fallback_groups).
 func canPromote(layers []Layer) bool {
 	keys, window := false, false
 	for i := range layers {

@@ -9,14 +9,14 @@ import (
 // A Worker is a process that holds some layers of a model: a stage of a pipeline, or
 // one of several that share the heads of the same layers.
 type Worker struct {
-	Bytes  int   // for keys and values
-	Layers []int // numbers of the model's layers, ascending
+	Bytes  int   // memory for keys and values
+	Layers []int // indexes of the model's layers, ascending
 }
 
-// Make plans for all workers, which use the same block tables: layers are
-// grouped over the whole model, each worker has its layers of each group, and all have as
-// many blocks as the one with the fewest (vLLM's get_kv_cache_configs). Plans
-// name layers by their numbers in the model; a group of a plan can be empty.
+// Make returns a plan for each worker. The workers use the same block tables: layers
+// are grouped over the whole model, each worker has its layers of each group, and all
+// have as many blocks as the worker with the fewest (vLLM's get_kv_cache_configs).
+// Plans name layers by their index in the model. A group of a plan can be empty.
 func Make(layers []Layer, workers []Worker, options Options) ([]*Plan, error) {
 	order, err := modelOrder(layers, workers)
 	if err != nil {
@@ -58,7 +58,7 @@ func Make(layers []Layer, workers []Worker, options Options) ([]*Plan, error) {
 	return plans, nil
 }
 
-// modelOrder is the layers that workers hold, in the order in which they come first.
+// modelOrder returns the layers that workers hold, in the order in which they first occur.
 func modelOrder(layers []Layer, workers []Worker) ([]int, error) {
 	if len(workers) == 0 {
 		return nil, fmt.Errorf("%w: there are no workers", ErrLayers)
@@ -84,7 +84,7 @@ func modelOrder(layers []Layer, workers []Worker) ([]int, error) {
 	return order, nil
 }
 
-// project is the plan of one worker with its layers of each group (vLLM's
+// project returns the plan of one worker, with its layers of each group (vLLM's
 // _project_kv_cache_groups_to_worker and get_kv_cache_config_from_groups).
 func project(groups []Group, w Worker, sizes []int, packed bool, blocks int) (*Plan, error) {
 	if len(groups) == 0 {
@@ -111,7 +111,7 @@ func project(groups []Group, w Worker, sizes []int, packed bool, blocks int) (*P
 		p.Tensors, perBlock = share(p.Groups, sizes)
 	}
 	if blocks > math.MaxInt/perBlock {
-		return nil, fmt.Errorf("%w: %d blocks of %d bytes are more than there can be", ErrLayers, blocks, perBlock)
+		return nil, fmt.Errorf("%w: %d blocks of %d bytes do not fit into the address space", ErrLayers, blocks, perBlock)
 	}
 	p.NumGPUBlocks = blocks
 	if blocks <= 0 {
@@ -123,7 +123,8 @@ func project(groups []Group, w Worker, sizes []int, packed bool, blocks int) (*P
 	return p, nil
 }
 
-// share gives the i-th layers of all groups a tensor; its Bytes are those of a block.
+// share makes a tensor for the i-th layers of all groups, for each i. Its Bytes are those of one
+// block.
 func share(groups []Group, sizes []int) (tensors []Tensor, perBlock int) {
 	largest := 0
 	for _, g := range groups {
@@ -143,7 +144,7 @@ func share(groups []Group, sizes []int) (tensors []Tensor, perBlock int) {
 	return tensors, perBlock
 }
 
-// shrink leaves n blocks of a plan.
+// shrink reduces a plan to n blocks.
 func (p *Plan) shrink(n int) {
 	for i := range p.Tensors {
 		if p.NumGPUBlocks > 0 {

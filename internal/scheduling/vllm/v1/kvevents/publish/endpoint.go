@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// bound reports whether the endpoint is bound; others are connected. The rule is vLLM's.
+// bound reports whether the socket is bound to the endpoint, as in vLLM. Others are connected.
 func bound(endpoint string) bool {
 	return strings.Contains(endpoint, "*") || strings.Contains(endpoint, "::") || strings.HasPrefix(endpoint, "ipc://")
 }
 
-// wildcards of libzmq: all interfaces, any free port.
+// wildcards replaces libzmq's wildcards with those of package net: all interfaces, any free port.
 var wildcards = strings.NewReplacer("//*", "//0.0.0.0", ":*", ":0")
 
-// split returns what package net calls the endpoint.
+// split returns the network and the address of an endpoint, as in package net.
 func split(endpoint string) (network, address string, err error) {
 	switch scheme, address, _ := strings.Cut(endpoint, "://"); {
 	case scheme == "tcp" && address != "":
@@ -30,7 +30,7 @@ func split(endpoint string) (network, address string, err error) {
 	return "", "", errors.New("want tcp://HOST:PORT or ipc://PATH")
 }
 
-// A service talks to the peer of a connection until one of them ends.
+// A service serves a connection until the peer or the publisher closes it.
 type service func(net.Conn)
 
 // listen listens at the endpoint and serves each connection.
@@ -63,7 +63,7 @@ func (p *Publisher) listen(endpoint string, serve service) (net.Listener, error)
 	return l, nil
 }
 
-// abandoned reports whether no process listens at the socket file path.
+// abandoned reports whether no process listens on the socket file path.
 func abandoned(path string) bool {
 	c, err := net.Dial("unix", path)
 	if err == nil {
@@ -75,12 +75,12 @@ func abandoned(path string) bool {
 const (
 	retryAccept  = 100 * time.Millisecond
 	retryConnect = 250 * time.Millisecond
-	firstConnect = 3 * time.Second // after which New fails if no subscriber accepts
+	firstConnect = 3 * time.Second // New fails if it cannot connect for this long
 	dialTimeout  = 30 * time.Second
 )
 
-// connect connects to the endpoint and serves the connection. It connects again whenever that
-// ends.
+// connect connects to the endpoint and serves the connection. When the connection ends, it connects
+// again.
 func (p *Publisher) connect(endpoint string, serve service) error {
 	network, address, err := split(endpoint)
 	if err != nil {
@@ -113,7 +113,7 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	}
 }
 
-// sleep returns false as soon as ctx ends.
+// sleep waits for d and returns true. If ctx ends first, it returns false at once.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -136,8 +136,8 @@ func (p *Publisher) run(c net.Conn, serve service) {
 	}
 }
 
-// wait sets whether Close waits for what is sent over c. It returns false if the
-// publisher is closed.
+// wait sets whether Close waits until c has ended. It returns false if the publisher is
+// closed.
 func (p *Publisher) wait(c net.Conn, busy bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -2,12 +2,10 @@
 // ZmqEventPublisher does: a PUB socket with messages of topic, sequence number
 // and batch, and a ROUTER socket that sends past batches again.
 //
-// The last batches are kept once, for all connections. Each connection has a goroutine that sends
-// from there at the pace of its peer, so a slow peer costs no memory and delays no other: it misses
-// the oldest batches, as if a high-water mark had dropped them, and sees that by the sequence
+// All connections share one buffer of the last batches. Each connection has a goroutine that sends
+// from the buffer as fast as its peer reads. So a slow peer takes no memory and does not delay
+// others: it misses the oldest batches, as with a high-water mark, and can tell that by the sequence
 // numbers.
-//
-// The encoding belongs to kvevents, the protocol to zmtp.
 package publish
 
 import (
@@ -29,11 +27,11 @@ var ErrClosed = errors.New("the publisher is closed")
 
 // Config describes a publisher.
 type Config struct {
-	Endpoint       string // of the PUB socket, "tcp://*:5557"; bound if it contains *, :: or ipc://, else connected
-	ReplayEndpoint string // of the ROUTER socket; "": none
+	Endpoint       string // PUB socket, for example "tcp://*:5557"; bound if it contains * or :: or begins with ipc://, else connected
+	ReplayEndpoint string // ROUTER socket; if "", there is none
 	Topic          string
-	BufferSteps    int           // number of batches kept for subscribers and replays; 0: 10,000
-	Linger         time.Duration // how long Close may take; 0: 5 seconds
+	BufferSteps    int           // number of batches kept for subscribers and replays; if 0, 10,000
+	Linger         time.Duration // maximum time that Close takes; if 0, 5 seconds
 	Encoder        kvevents.Encoder
 }
 
@@ -41,17 +39,17 @@ type Config struct {
 // use.
 type Publisher struct {
 	config      Config
-	pub, replay net.Listener // nil: no such endpoint, or one that was connected
+	pub, replay net.Listener // nil if there is no such socket or it was connected
 	running     sync.WaitGroup
 	ctx         context.Context // canceled by Close
 	cancel      context.CancelFunc
 
-	mu      sync.Mutex // of all below
-	changed *sync.Cond // a batch, a subscription, the end of a connection, Close
+	mu      sync.Mutex // guards the fields below
+	changed *sync.Cond // signalled after a batch, a subscription, the end of a connection, Close
 	closed  bool
-	conns   map[net.Conn]bool // true: Close waits for it
-	past    [][]byte          // a ring: batch number seq is at seq mod its length
-	next    uint64            // sequence number
+	conns   map[net.Conn]bool // whether Close waits for the connection
+	past    [][]byte          // ring buffer: batch number seq is at seq mod len(past)
+	next    uint64            // sequence number of the next batch
 }
 
 // New opens the sockets.
@@ -87,8 +85,8 @@ func (p *Publisher) open() (err error) {
 	return err
 }
 
-// Addr returns the addresses of the PUB socket and of the ROUTER socket, for example to learn
-// which port 0 became.
+// Addr returns the addresses of the PUB socket and of the ROUTER socket, for example with the port
+// that was chosen for port 0.
 func (p *Publisher) Addr() (pub, replay string) {
 	if p.replay != nil {
 		replay = p.replay.Addr().String()
@@ -102,8 +100,8 @@ func (p *Publisher) Addr() (pub, replay string) {
 // SetGroups sets Config.Encoder.Groups. It must be called before Publish.
 func (p *Publisher) SetGroups(groups []kvcache.Group) { p.config.Encoder.Groups = groups }
 
-// Publish adds a batch of events to those that are sent. It does not wait.
-// Without events it does nothing.
+// Publish adds a batch of events to the buffer. It does not wait. If there are no
+// events, it does nothing.
 func (p *Publisher) Publish(at time.Time, events *pool.Events) error {
 	if len(events.List) == 0 {
 		return nil
@@ -154,8 +152,8 @@ func (p *Publisher) Close() error {
 	return nil
 }
 
-// kept returns the first batch from seq on that is kept, and its number, or nil.
-// p.mu is held.
+// kept returns the first batch from seq on that is in the buffer, and its number, or
+// nil if there is none. p.mu must be held.
 func (p *Publisher) kept(seq uint64) ([]byte, uint64) {
 	if n := uint64(len(p.past)); p.next > n {
 		seq = max(seq, p.next-n)

@@ -9,18 +9,19 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvevents/zmtp"
 )
 
-// stalled is how long a handshake or sending one batch may take before the connection is closed.
+// stalled is the maximum time of a handshake, or for sending one batch, before the connection is
+// closed.
 const stalled = 30 * time.Second
 
-// A subscriber is what a connection of the PUB socket has asked for. The publisher's
-// lock guards it.
+// A subscriber is the peer of a connection of the PUB socket. Publisher.mu guards it.
 type subscriber struct {
 	topics map[string]bool // subscriptions that match the topic
-	next   uint64          // the next batch to send, if there are any
+	next   uint64          // number of the next batch to send
 	gone   bool
 }
 
-// serveSubscriber serves a connection of the PUB socket: it sends what the peer subscribed to.
+// serveSubscriber sends batches over a connection of the PUB socket while the peer subscribes to
+// the topic.
 func (p *Publisher) serveSubscriber(conn net.Conn) {
 	c, err := zmtp.Open(conn, "PUB", []string{"SUB", "XSUB"}, stalled)
 	if err != nil || !p.wait(conn, true) {
@@ -38,8 +39,8 @@ func (p *Publisher) serveSubscriber(conn net.Conn) {
 			return
 		}
 	}
-	// If the peer sent anything to a closed socket, data that it has not read yet would be
-	// lost. So the peer closes first.
+	// If the peer sends anything to a closed socket, it loses the data that it has not read
+	// yet. So the peer must close first.
 	if half, ok := conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -49,7 +50,7 @@ func (p *Publisher) serveSubscriber(conn net.Conn) {
 	}
 }
 
-// toSend waits for the next batch for s. It returns nil if there will be none.
+// toSend waits for the next batch for s. It returns nil if there is no further one.
 func (p *Publisher) toSend(s *subscriber) (batch []byte, seq uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,7 +69,7 @@ func (p *Publisher) toSend(s *subscriber) (batch []byte, seq uint64) {
 	return nil, 0
 }
 
-// readSubscriptions reads what the peer sends until it is gone.
+// readSubscriptions reads the peer's messages until the connection ends.
 func (p *Publisher) readSubscriptions(c *zmtp.Conn, s *subscriber) {
 	for {
 		name, frames, err := c.Receive()
@@ -81,7 +82,7 @@ func (p *Publisher) readSubscriptions(c *zmtp.Conn, s *subscriber) {
 		case name == "CANCEL":
 			p.subscribe(s, string(frames[0]), false)
 		case len(frames) == 1 && len(frames[0]) > 0 && frames[0][0] < 2:
-			// Peers of ZMTP 3.0 send messages that begin with 1 or 0.
+			// In ZMTP 3.0, subscriptions are messages that begin with 1 or 0.
 			p.subscribe(s, string(frames[0][1:]), frames[0][0] == 1)
 		}
 		p.changed.Broadcast()
@@ -92,7 +93,7 @@ func (p *Publisher) readSubscriptions(c *zmtp.Conn, s *subscriber) {
 	}
 }
 
-// subscribe begins or cancels a subscription. p.mu is held.
+// subscribe begins or cancels a subscription. p.mu must be held.
 func (p *Publisher) subscribe(s *subscriber, topic string, on bool) {
 	switch {
 	case !strings.HasPrefix(p.config.Topic, topic):
@@ -106,11 +107,11 @@ func (p *Publisher) subscribe(s *subscriber, topic string, on bool) {
 	}
 }
 
-// endOfReplay is the sequence number after the last batch of a replay: -1.
+// endOfReplay is the sequence number, -1, of the message after the last batch of a replay.
 const endOfReplay = ^uint64(0)
 
-// serveReplays serves a connection of the ROUTER socket. A request is a sequence number; the answer
-// is all batches from that number on that are kept, and an end.
+// serveReplays serves a connection of the ROUTER socket. A request is a sequence number. The answer
+// has the batches in the buffer from that number on, and a final message.
 func (p *Publisher) serveReplays(conn net.Conn) {
 	c, err := zmtp.Open(conn, "ROUTER", []string{"REQ", "DEALER", "ROUTER"}, stalled)
 	if err != nil {
@@ -130,7 +131,7 @@ func (p *Publisher) serveReplays(conn net.Conn) {
 	}
 }
 
-// sendAgain sends the batches from number seq on that were published until now.
+// sendAgain sends the batches from number seq on that have been published so far.
 func (p *Publisher) sendAgain(c *zmtp.Conn, seq uint64) error {
 	p.mu.Lock()
 	end := p.next

@@ -1,11 +1,11 @@
-// Package zmtp speaks ZMTP 3.1, the protocol of ZeroMQ, over one connection with the
-// security mechanism NULL (https://rfc.zeromq.org/spec/37). Peers of ZMTP 3.0 are
-// understood, older ones refused.
+// Package zmtp implements ZMTP 3.1, the protocol of ZeroMQ, over one connection with the
+// security mechanism NULL (https://rfc.zeromq.org/spec/37). It accepts peers of ZMTP 3.0
+// and refuses older ones.
 //
-// What a socket does with its connections, for example which messages it drops, is
-// the caller's part. A peer cannot make this package allocate more than maxMessage,
-// or a write last longer than the caller says. (github.com/go-zeromq/zmq4 allocates
-// what the header of a frame asks for, and its sockets send to one peer after the other.)
+// The caller implements the socket's behaviour, for example which messages it drops. A
+// peer cannot make this package allocate more than maxMessage, or make a write last
+// longer than the caller's timeout. (github.com/go-zeromq/zmq4 allocates what the header
+// of a frame asks for, and its sockets send to one peer after the other.)
 package zmtp
 
 import (
@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// ErrProtocol is wrapped by errors that say that the peer violates the protocol, or a
-// limit of this package. The connection is of no more use.
+// ErrProtocol is wrapped if the peer violates the protocol or a limit of this package. The
+// connection cannot be used afterwards.
 var ErrProtocol = errors.New("not as ZMTP 3.1 says")
 
 // The bits of a frame's flags.
@@ -31,8 +31,8 @@ const (
 )
 
 const (
-	maxMessage = 1 << 16 // bytes of a message or command that is received
-	maxFrames  = 16      // of a message that is received
+	maxMessage = 1 << 16 // bytes of a received message or command
+	maxFrames  = 16      // frames of a received message
 	maxContext = 16      // bytes of a PING that a PONG returns
 )
 
@@ -41,15 +41,15 @@ const (
 type Conn struct {
 	net net.Conn
 	r   *bufio.Reader
-	ttl time.Duration // the peer is gone if nothing comes for this long; 0: it did not say
+	ttl time.Duration // the peer counts as gone if nothing comes for this long; if 0, never
 
-	mu      sync.Mutex // of writes
+	mu      sync.Mutex // held while writing
 	timeout time.Duration
 }
 
-// Open shakes hands as a socket of the given type, for example PUB, with a socket
-// of one of the types that peers lists. The handshake and each later write may take
-// as long as timeout.
+// Open performs the handshake as a socket of the given type, for example PUB, with a
+// socket of one of the types in peers. The handshake, and each later write, fails
+// after timeout.
 func Open(conn net.Conn, socketType string, peers []string, timeout time.Duration) (*Conn, error) {
 	c := &Conn{net: conn, r: bufio.NewReader(conn), timeout: timeout}
 	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
@@ -61,7 +61,7 @@ func Open(conn net.Conn, socketType string, peers []string, timeout time.Duratio
 	return c, conn.SetDeadline(time.Time{})
 }
 
-// Send writes one message. After an error the connection is of no more use.
+// Send writes one message. After an error the connection cannot be used.
 func (c *Conn) Send(frames ...[]byte) error {
 	buffers := make(net.Buffers, 0, 2*len(frames))
 	for i, f := range frames {
@@ -90,7 +90,7 @@ func (c *Conn) write(b net.Buffers) error {
 	return err
 }
 
-// header is what precedes a frame of the given size.
+// header returns the header of a frame of the given size.
 func header(flags byte, size int) []byte {
 	if size < 1<<8 {
 		return []byte{flags, byte(size)}
@@ -98,9 +98,9 @@ func header(flags byte, size int) []byte {
 	return binary.BigEndian.AppendUint64([]byte{flags | flagLong}, uint64(size))
 }
 
-// Receive returns the next message, or the next command of another layer: name is
-// SUBSCRIBE or CANCEL then, and frames has its data. It answers PING itself, and
-// drops commands that it does not know.
+// Receive returns the frames of the next message, with an empty name, or the next
+// SUBSCRIBE or CANCEL command: name is the command, and frames has its data. Receive
+// answers PING and drops other commands.
 func (c *Conn) Receive() (name string, frames [][]byte, err error) {
 	size := 0
 	for {
@@ -136,8 +136,8 @@ func (c *Conn) Receive() (name string, frames [][]byte, err error) {
 	}
 }
 
-// pong answers a PING: a time in tenths of a second, after which a silent peer is
-// gone, and what to send back.
+// pong answers a PING. Its data is the peer's time to live in tenths of a second, and
+// a context that the PONG returns.
 func (c *Conn) pong(data []byte) error {
 	if len(data) < 2 {
 		return fmt.Errorf("%w: a PING of %d bytes", ErrProtocol, len(data))

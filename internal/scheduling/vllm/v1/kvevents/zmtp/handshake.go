@@ -13,7 +13,7 @@ import (
 // security mechanism, whether the peer is a server, and a filler.
 const greetingSize = 64
 
-// greeting is that of ZMTP 3.1 with the security mechanism NULL.
+// greeting returns the greeting of ZMTP 3.1 with the security mechanism NULL.
 func greeting() []byte {
 	g := make([]byte, greetingSize)
 	g[0], g[9] = 0xff, 0x7f
@@ -79,13 +79,13 @@ func (c *Conn) readGreeting() error {
 	return nil
 }
 
-// property is one of READY's metadata: the lengths, the name and the value.
+// property encodes a metadata property of READY.
 func property(name, value string) []byte {
 	b := append([]byte{byte(len(name))}, name...)
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(value))), value...)
 }
 
-// socketTypeOf reads READY's metadata.
+// socketTypeOf returns the socket type in READY's metadata.
 func socketTypeOf(data []byte) (socketType string, err error) {
 	for len(data) > 0 {
 		n := 1 + int(data[0])
