@@ -1,12 +1,12 @@
 /*
- * Every call passes here on its way in and out: at the two places where each
- * exported function asks the runtime whether it has started and releases a
- * context that no_record set. The linker's --wrap puts this file there.
+ * Runs at the beginning and at the end of every call. Each exported function calls
+ * _cgo_wait_runtime_init_done and _cgo_release_context; the linker's --wrap replaces
+ * both with the functions of this file.
  *
- * On the way in, a thread's first call gets it a deep stack (course.Deepen), for
- * the host's signal handlers. And a thread says that it is inside, so that a
- * fork can wait until none is: a child that is forked while another thread runs
- * Go code inherits locks that no_record opens again.
+ * At its beginning, the first call of a thread grows the thread's Go stack
+ * (course.Deepen), for the host's signal handlers. Each call marks its thread as
+ * inside, so that a fork can wait until no thread is: a child that is forked while
+ * another thread runs Go code inherits locks that nobody releases.
  */
 #define _GNU_SOURCE
 #include <linux/membarrier.h>
@@ -23,13 +23,13 @@
 #include "guest.h"
 
 /*
- * A thread that has called. Not in its thread-local storage: a call in the last
- * round of the destructors of a thread that ends is seen by no destructor. The
- * record of such a thread stays taken, and says that it is not inside.
+ * A thread that has called. The record is not in thread-local storage: if a thread
+ * calls in the last round of its destructors, no destructor runs after the call. The
+ * record of such a thread stays taken, with inside 0.
  */
 struct caller {
     struct caller *next;
-    _Atomic int inside; /* calls that it is in; more than one in a signal handler */
+    _Atomic int inside; /* number of calls that the thread is in; above 1 if a signal handler calls */
     int taken;
     int pausing;        /* this thread paused the others */
     long tid;           /* the kernel's id of the thread */
@@ -39,16 +39,16 @@ struct caller {
 static __thread struct caller *me __attribute__((tls_model("initial-exec")));
 
 /*
- * Held while records are given out and back, and from pause to resume. With
- * signals blocked, or a handler that forks would wait for its own thread.
+ * Held while records are taken or released, and from pause to resume. Signals are
+ * blocked meanwhile, because a handler that forks would wait for its own thread.
  */
 static pthread_mutex_t callers_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct caller *all; /* records are never unmapped */
-static struct caller no_record; /* of threads that got none, for want of memory: a fork does not see them */
+static struct caller no_record; /* for threads without a record, for want of memory; a fork ignores them */
 static pthread_key_t thread_exit;
 static enum { NO_KEY, KEY, NO_KEYS_LEFT } key;
 static _Atomic int paused;
-static int deep_stacks; /* not before the runtime has started, nor under Valgrind */
+static int deep_stacks; /* 0 until the runtime has started, and under Valgrind */
 
 static void lock(sigset_t *before) {
     sigset_t every;
@@ -104,12 +104,12 @@ static void add_caller(void) {
         me->error = NULL;
         me->tid = syscall(SYS_gettid);
         if (key == KEY) {
-            pthread_setspecific(thread_exit, me); /* without, the record stays taken */
+            pthread_setspecific(thread_exit, me); /* if there is no key, the record stays taken */
         }
     }
     pthread_mutex_unlock(&callers_lock);
     if (deep_stacks) {
-        llm_deepen(); /* comes through here again, with a record */
+        llm_deepen(); /* this is a call too, but the thread has a record now */
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
@@ -129,9 +129,9 @@ out_fn __wrap__cgo_release_context;
 in_fn __real__cgo_wait_runtime_init_done __attribute__((weak));
 
 /*
- * First the thread says that it is inside, then it looks whether it may be. The
- * processor may do the second before the others see the first; it is for the
- * one who pauses them to put a barrier in between.
+ * The thread first marks itself as inside and then checks whether calls are paused.
+ * The check may happen before other threads see the mark, so the thread that pauses
+ * them executes a memory barrier on all threads.
  */
 uintptr_t __wrap__cgo_wait_runtime_init_done(void) {
     if (__builtin_expect(me == NULL, 0)) {
@@ -164,7 +164,7 @@ const char *llm_last_error(void) { return me != NULL ? me->error : NULL; }
 
 static int membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
 
-/* Where a sandbox forbids the call, waiting does it: stores leave a processor in nanoseconds. */
+/* If a sandbox forbids the system call, waiting suffices: a store becomes visible within nanoseconds. */
 static void barrier(void) {
     const struct timespec ample = {.tv_nsec = 1000000};
     if (!membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) &&
@@ -190,9 +190,8 @@ int llm_calls_alone(void) {
 }
 
 /*
- * Waits until the other is not inside. A call comes to its end while its thread gets
- * the processor, however late: only one that has not run for stuck_ms is given up,
- * because it may be waiting for this thread.
+ * Waits until the other thread is not inside, and returns 1. Returns 0 if the other has
+ * slept for stuck_ms, because it may be waiting for this thread, or after most_ms.
  */
 static int wait_outside(struct caller *other, int stuck_ms, int most_ms) {
     const struct timespec a_little = {.tv_nsec = 20000};

@@ -2,8 +2,8 @@
 // llm_memory_ext.h over package course. It is built as a C shared library and
 // as a C archive (see the Makefile), never as a program.
 //
-// This package only translates: pointer in, call, result out. guest.c has the code
-// that makes the library a good guest in a C process.
+// The Go files only translate arguments and results. guest.c has the code that makes the
+// library a good guest in a C process.
 package main
 
 /*
@@ -97,7 +97,7 @@ func append_kv_run(e *C.LLMEngine, s *C.Sequence, data *C.llm_record_in, n C.int
 
 func engine(e *C.LLMEngine) *course.Engine { return (*course.Engine)(unsafe.Pointer(e)) }
 
-// refuse notes why a call was refused, with the call's arguments, and returns -1.
+// refuse records why a call was refused, with the call's arguments, and returns -1.
 func refuse(err error, function C.int, first, second unsafe.Pointer, a, b C.long) C.int {
 	C.llm_refused(function, reason(err), first, second, a, b)
 	return -1

@@ -1,10 +1,10 @@
 /*
  * What it takes to be a good guest in a C process (internal/README.md, decision 3).
  *
- * The runtime starts its threads while the program's main already runs, and a
- * child forked in that moment would inherit locks that are never released. So
- * the constructor returns only when the runtime has come to rest, and a fork
- * brings it to rest again.
+ * The runtime still starts threads after its constructor has returned, and a child
+ * forked in that moment would inherit locks that are never released. So the
+ * constructor here returns only when all threads of the runtime sleep, and a fork
+ * waits until they sleep again.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -23,29 +23,29 @@
 #include "guest.h"
 
 /*
- * Limits of waiting, for what never comes: what does come is waited for on a busy
- * machine, too. STUCK_MS is for a thread in a call that sleeps.
+ * Limits of waiting for threads that never answer. They are long enough for a busy
+ * machine. STUCK_MS applies to a thread that sleeps inside a call.
  */
 enum { STUCK_MS = 200, REST_MS = 5000, MOST_MS = 30000 };
 
-static int watched; /* by Memcheck */
+static int watched; /* the program runs under Memcheck */
 static int left;    /* the program exits, and the runtime's threads have ended */
 
-/* What a fork restores, written by the one that has paused the others. */
+/* What is restored after a fork. Written by the thread that forks, after it has paused the others. */
 static struct {
     int cancel;
     sigset_t mask;
 } forker;
 
 /*
- * The child has no threads but this one. So no other may be inside a call; this
- * one must own a processor of the runtime, and nobody may have asked it to make
- * way for others. It is the monitor that asks, and that takes processors from
- * one thread for another. So, with the others paused, a first call gets a
- * processor, the monitor is stopped, a second call honours what it has asked
- * for, and whoever that woke goes back to sleep.
+ * The child has only this thread. So no other thread may be inside a call, and this
+ * thread must own a processor (P) of the runtime and must not have been asked to
+ * yield it. The runtime's monitor asks for that, and moves processors between
+ * threads. Therefore the other callers are paused; a first call gets a processor; the
+ * monitor is stopped; a second call handles a pending request to yield; and the
+ * threads that this has woken go back to sleep.
  *
- * What cannot be paused in time is left as it is: the parent must not hang.
+ * If the others cannot be paused in time, the fork goes on: the parent must not hang.
  */
 static void before_fork(void) {
     int cancel;
@@ -82,19 +82,19 @@ static void in_child(void) {
     after_fork();
 }
 
-/* There when the program has LeakSanitizer in it. */
+/* Defined if the program contains LeakSanitizer. */
 extern void __lsan_enable(void) __attribute__((weak));
 
-/* Memcheck preloads a library of its own; it is looked for by name. */
+/* Recognises the library that Valgrind preloads by its name. */
 static int is_valgrind(struct dl_phdr_info *info, size_t size, void *unused) {
     (void)size, (void)unused;
     return info->dlpi_name != NULL && strstr(info->dlpi_name, "/vgpreload_") != NULL;
 }
 
 /*
- * Keeps the library in memory when the program closes it: the runtime's threads
- * go on running. Under Memcheck they end, and to unload the library is the way
- * to free what the dynamic loader allocated for it.
+ * Keeps the library in memory after dlclose, because the runtime's threads continue to
+ * run. It is not called under Memcheck, where they end, and where unloading the
+ * library frees what the dynamic loader has allocated for it.
  */
 static void stay_loaded(void) {
     Dl_info info;
@@ -105,11 +105,12 @@ static void stay_loaded(void) {
 }
 
 /*
- * A process ends with its last thread, and the runtime's threads do not end. So when
- * main leaves by pthread_exit, its last destructor starts a thread that waits until no
- * other thread of the program is left, and exits then as glibc would. The kernel goes on
- * counting a main thread that has left. Under Memcheck the main thread waits itself,
- * since the exit ends the runtime's threads and that one would be among them.
+ * A process ends with its last thread, but the runtime's threads do not end. So when
+ * the main thread ends by pthread_exit, its last destructor starts a thread that waits
+ * until the program has no other thread, and then exits as glibc would. (The kernel
+ * still counts a main thread that has ended.) Under Memcheck the main thread itself
+ * waits, because the exit ends all threads of the runtime, and a started thread would
+ * count as one of them.
  */
 static pthread_key_t main_thread;
 static sigset_t mask_of_main;
@@ -129,7 +130,7 @@ static void *await_others(void *unused) {
 
 static void main_leaves(void *round) {
     pthread_t waits;
-    if ((intptr_t)round < PTHREAD_DESTRUCTOR_ITERATIONS) { /* the program's own come first */
+    if ((intptr_t)round < PTHREAD_DESTRUCTOR_ITERATIONS) { /* the program's destructors run first */
         pthread_setspecific(main_thread, (char *)round + 1);
         return;
     }
@@ -158,7 +159,7 @@ __attribute__((constructor)) static void enter(void) {
     watched = dl_iterate_phdr(is_valgrind, NULL);
     if (!watched) { /* Memcheck reports the copying of stacks */
         stay_loaded();
-        llm_calls_deepen(); /* before this thread's first call, which is the next line */
+        llm_calls_deepen(); /* before this thread's first call, llm_start */
     }
     llm_refusals_start();
     llm_start(strict != NULL && strcmp(strict, "1") == 0, watched, watched || __lsan_enable != NULL);
@@ -173,10 +174,10 @@ __attribute__((constructor)) static void enter(void) {
 }
 
 /*
- * Memcheck looks at the heap when the program has exited, and what glibc allocated
- * for threads that still run is there then. So under Memcheck the runtime's threads
- * end first. This thread may call afterwards; others that call are held where they
- * wait for a fork, too.
+ * Memcheck checks the heap when the program has exited, and would report what glibc has
+ * allocated for threads that still run. So under Memcheck the runtime's threads end
+ * first. Afterwards only this thread may call; other threads that call wait for ever,
+ * in the loop where they wait for a fork.
  */
 static void end_threads(void) {
     sigset_t mask;
@@ -194,14 +195,14 @@ static void end_threads(void) {
     llm_calls_stay_paused(&mask);
 }
 
-/* Before the destructors, so that the drop-in can unload the library, which it cannot in a destructor. */
+/* Runs before the destructors, because the drop-in cannot unload the library in a destructor. */
 static void at_exit(void) {
     if (llm_calls_alone()) {
         end_threads();
     }
 }
 
-/* The last destructor: those of the program may call. */
+/* The last destructor, because those of the program may call. */
 __attribute__((destructor(101))) static void leave(void) {
     end_threads();
     if (watched) {

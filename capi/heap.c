@@ -1,6 +1,6 @@
 /*
- * C's heap for course.Memory, one crossing whatever a call needs. C.malloc
- * would kill the process when memory is out; this says so.
+ * C's heap for course.Memory. It allocates everything that a call needs at once.
+ * Unlike cgo's C.malloc, it does not end the process when memory runs out.
  */
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 package main
 
-// The pointers that cross here point at C memory or at the library's own
-// static data, and C neither keeps them nor calls back: the two directives
-// save an allocation and a stack check per crossing.
+// The pointers that are passed to C point at C memory or at the library's static
+// data, and C neither keeps them nor calls Go. Therefore the directives below are
+// correct; they save an allocation and a stack check for each call.
 
 /*
 #cgo noescape llm_heap_get

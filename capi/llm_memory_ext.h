@@ -17,15 +17,15 @@ extern "C" {
 #endif
 
 /*
- * One record to each of n sequences: kv_data[i] goes to seqs[i]. The sequences
- * are given by pointer, so nothing is looked up; each must be alive and belong
- * to engine. The same one may come more than once. 0, or -1 when a pointer is
- * NULL, n <= 0, or one of the n appends would have failed.
+ * Appends kv_data[i] to seqs[i], for each i below n. The sequences are given by
+ * pointer, so nothing is looked up; each must be alive and belong to engine. A sequence
+ * may come more than once. Returns 0, or -1 if a pointer is NULL, n <= 0, or one of the
+ * n appends would have failed.
  */
 int append_kv_batch(LLMEngine *engine, Sequence *const *seqs, const int *kv_data, int n);
 
 /*
- * n records, kv_data[0] first, to one sequence. 0, or -1 when a pointer is
+ * Appends n records to one sequence, kv_data[0] first. Returns 0, or -1 if a pointer is
  * NULL, n <= 0, or one of the n appends would have failed.
  */
 int append_kv_run(LLMEngine *engine, Sequence *seq, const int *kv_data, int n);

@@ -64,7 +64,7 @@ void llm_refusals_start(void) {
     debug = value != NULL && strcmp(value, "1") == 0;
 }
 
-/* One write, so that lines of several threads do not mix. */
+/* Writes the line with one system call, so that lines of several threads do not mix. */
 static void write_line(const char *format, ...) {
     char line[512];
     va_list arguments;
@@ -72,7 +72,7 @@ static void write_line(const char *format, ...) {
     int n = vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
     if (n > 0 && write(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1) < 0) {
-        return; /* stderr is closed: the reason is kept all the same */
+        return; /* stderr is closed, but llm_last_error has the reason */
     }
 }
 

@@ -11,9 +11,9 @@ import (
 	"llmmemory/internal/homework/course"
 )
 
-// llm_start is called once, by the constructor in guest.c, before the program's
-// main. If tidy is set, the library keeps nothing that looks like a pointer to the
-// host's memory, because a leak check would take it for one.
+// llm_start is called once, by the constructor in guest.c, before the program's main.
+// strict and tidy set the fields of course.Library; watched, which means that the
+// program runs under Memcheck, also sets Strict.
 //
 //export llm_start
 func llm_start(strict, watched, tidy C.int) {
@@ -24,21 +24,19 @@ func llm_start(strict, watched, tidy C.int) {
 	library.Tidy = tidy != 0
 }
 
-// llm_rest is called before a fork. It does nothing: entering and leaving Go is what
-// the caller needs.
+// llm_rest does nothing. The caller, which prepares a fork, only needs to enter and leave Go.
 //
 //export llm_rest
 func llm_rest() {}
 
-// llm_deepen is called before a thread's first call (calls.c).
+// llm_deepen is called before the first call of a thread (calls.c).
 //
 //export llm_deepen
 func llm_deepen() { course.Deepen() }
 
-// setGCPercent is debug.SetGCPercent's half in the runtime. The other half,
-// package runtime/debug, brings fmt, os and internal/godebug, whose init grows
-// the main goroutine's stack; Memcheck reports that in every program that links
-// the library.
+// setGCPercent is the part of debug.SetGCPercent that is in the runtime. Package
+// runtime/debug itself imports fmt, os and internal/godebug, whose init grows the main
+// goroutine's stack, which Memcheck reports in every program that links the library.
 //
 //go:linkname setGCPercent runtime/debug.setGCPercent
 func setGCPercent(percent int32) (before int32)

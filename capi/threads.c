@@ -1,15 +1,15 @@
 /*
  * Every thread of the Go runtime is created through __wrap_pthread_create (the
- * linker's --wrap): it notes two things that the runtime does not.
+ * linker's --wrap), which records two things.
  *
- * Its kernel id, so that it can be asked whether it sleeps, and be visited by a
- * signal (visit.c).
+ * The kernel's id of the thread is needed to check whether the thread sleeps, and to
+ * send it a signal (visit.c).
  *
- * Where its dynamic thread vector begins. glibc callocs the vector and keeps
- * only a pointer to its second entry, so Memcheck calls the block possibly lost
- * although the thread lives; a pointer to its begin makes it reachable.
+ * The address of its dynamic thread vector keeps Memcheck from reporting the vector:
+ * glibc callocs it and keeps only a pointer to its second entry, so that Memcheck
+ * would call the block possibly lost although the thread lives.
  *
- * __wrap_pthread_key_create notes the keys of the library and of the runtime.
+ * __wrap_pthread_key_create records the keys of the library and of the runtime.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -31,7 +31,7 @@
 #include "guest.h"
 #include "threads.h"
 
-/* More threads than the runtime ever had here (5); those beyond are not noted. */
+/* More than the threads of the runtime (at most 5 were observed). Further ones are not recorded. */
 enum { MOST_THREADS = 64 };
 
 static struct runtime_thread {
@@ -39,7 +39,7 @@ static struct runtime_thread {
     void *arg;
     void *vector;     /* begin of its dynamic thread vector */
     _Atomic long tid; /* 0 until it runs */
-    sigjmp_buf way_out; /* to the end of begin */
+    sigjmp_buf way_out; /* jumps to the end of begin */
 } threads[MOST_THREADS];
 
 static _Atomic int used;
@@ -95,7 +95,7 @@ static void *begin(void *arg) {
     struct runtime_thread *self = arg;
     report_errors(STOP);
     sigset_t all;
-    sigfillset(&all); /* the runtime unblocks what it needs itself */
+    sigfillset(&all); /* the runtime unblocks the signals that it needs */
     sigdelset(&all, LLM_VISIT);
     pthread_sigmask(SIG_SETMASK, &all, NULL);
     self->vector = vector_begin();
@@ -116,9 +116,9 @@ void llm_thread_leave(long tid) {
 }
 
 /*
- * glibc gives every thread that calls free an arena: 64 MB of address space, 128 MB while it
- * is made. Under a limit (ulimit -v) of 1 GiB these sometimes took what the Go heap needs, and
- * the program was ended. So there is only one arena then.
+ * glibc gives every thread that calls free an arena of 64 MB of address space, and 128 MB while it
+ * is created. Under a limit (ulimit -v) of 1 GiB, too little was sometimes left for the Go heap, and
+ * the program ended. So under a limit there is only one arena.
  */
 static void spare_address_space(void) {
 #ifdef M_ARENA_MAX
@@ -150,7 +150,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
     threads[slot].arg = arg;
     atomic_store(&threads[slot].tid, 0);
     int failed = create(thread, attr, begin, &threads[slot]);
-    if (failed) { /* the runtime tries again: the slot is the next one's */
+    if (failed) { /* the runtime tries again and uses the same slot */
         int next = slot + 1;
         atomic_compare_exchange_strong(&used, &next, slot);
     }
@@ -162,7 +162,7 @@ typedef int key_fn(pthread_key_t *, void (*)(void *));
 key_fn __real_pthread_key_create __attribute__((weak));
 key_fn __wrap_pthread_key_create;
 
-static pthread_key_t keys[4]; /* more than the runtime, calls.c and guest.c have (3) */
+static pthread_key_t keys[4]; /* the runtime, calls.c and guest.c have 3 */
 static _Atomic int keys_used;
 
 int __wrap_pthread_key_create(pthread_key_t *key, void (*destructor)(void *)) {
@@ -199,14 +199,14 @@ static int read_task(long tid, const char *name, char *to, size_t size) {
     return n > 0;
 }
 
-/* 1 if the thread sleeps; adds how often it has run to *runs. */
+/* 1 if the thread sleeps. Then it adds the number of times that the thread has run to *runs. */
 static int asleep(long tid, unsigned long *runs) {
     char text[512];
     if (tid == 0) {
         return 0;
     }
     if (!read_task(tid, "stat", text, sizeof text)) {
-        return 1; /* it is gone, or there is no /proc: nothing to wait for */
+        return 1; /* the thread has ended, or there is no /proc */
     }
     const char *state = strrchr(text, ')');
     if (state == NULL || strncmp(state, ") S", 3) != 0) {
@@ -237,8 +237,8 @@ static int all_asleep(unsigned long *runs) {
 }
 
 /*
- * Two looks in a row at sleeping threads that have not run in between: then none
- * of them was awake while another was looked at.
+ * Returns when two checks in a row find all threads asleep and none has run in
+ * between. So none was awake while another was checked.
  */
 void llm_threads_settle(int most_ms) {
     const struct timespec pause = {.tv_nsec = 100000};

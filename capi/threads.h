@@ -1,12 +1,12 @@
-/* Between threads.c, which knows the runtime's threads, and visit.c. */
+/* What visit.c uses of threads.c. */
 #ifndef LLM_THREADS_H
 #define LLM_THREADS_H
 
 #include <signal.h>
 
 /*
- * What visits a thread: a signal that few programs use, that is ignored by
- * default, and at which debuggers do not stop.
+ * The signal of a visit (visit.c): few programs use it, it is ignored by default, and
+ * debuggers do not stop at it.
  */
 enum { LLM_VISIT = SIGURG };
 
@@ -14,9 +14,9 @@ enum { LLM_VISIT = SIGURG };
 long llm_thread_id(int i);
 
 /*
- * Ends the calling thread, which is that of the runtime with the id, as if its
- * first function had returned; glibc can free what it has for it then. Does
- * nothing for another thread.
+ * Ends the calling thread as if its first function had returned, so that glibc frees
+ * the thread's memory. tid is the thread's id. Does nothing if the runtime has no such
+ * thread.
  */
 void llm_thread_leave(long tid);
 

@@ -1,10 +1,10 @@
-/* What exports.go and heap.go say to C, beyond the public headers. */
+/* Declarations for the Go files, besides the public headers. */
 #ifndef LLM_TRANSLATE_H
 #define LLM_TRANSLATE_H
 
 #include "llm_memory_ext.h"
 
-/* cgo has no const: these make its prototypes equal those of llm_memory_ext.h. */
+/* cgo has no const: with these types its prototypes equal those of llm_memory_ext.h. */
 typedef Sequence *const llm_sequence_in;
 typedef const int llm_record_in;
 
@@ -37,10 +37,10 @@ enum llm_reason {
  */
 void llm_refused(int function, int reason, const void *first, const void *second, long a, long b);
 
-/* All n chunks or none: 0, with every at NULL. */
+/* Allocates n chunks. If one fails, allocates none, sets each at to NULL, and returns 0. */
 int llm_heap_get(struct llm_chunk *chunks, size_t n);
 
-/* Frees a chain linked by first words, and then single. */
+/* Frees the chain of chunks that starts at first, linked by their first words, and then single. */
 void llm_heap_put(void *first, void *single);
 
 #endif

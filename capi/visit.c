@@ -1,16 +1,17 @@
 /*
- * Three things that only a thread itself can do, done by a signal that visits it.
+ * Sends a signal to a thread of the runtime, whose handler does one of three things
+ * that only the thread itself can do. This is called a visit.
  *
- * Signals: threads.c has them all blocked before a thread starts, but the
- * runtime unblocks some again, SIGCHLD and SIGPROF among them, and a host that
- * blocks one of those and waits for it would wait in vain. The visit blocks them.
+ * Block signals. threads.c blocks all signals before a thread starts, but the runtime
+ * unblocks some again, SIGCHLD and SIGPROF among them. A host that blocks one of those
+ * and waits for it would wait in vain.
  *
- * The monitor: the runtime's second thread wakes up by itself and looks after
- * the others, under locks. A child that is forked meanwhile would inherit the
- * locks. The visit stops it in its sleep until the fork is done.
+ * Stop the monitor. The runtime's second thread wakes up regularly and manages the
+ * other threads, under locks that a child forked meanwhile would inherit. The visit
+ * keeps it asleep until the fork is done.
  *
- * The end: a thread of the runtime never ends by itself, and what glibc allocated
- * for it is still there when Memcheck looks. The visit ends it.
+ * End the thread. The runtime's threads never end, and Memcheck would report what glibc
+ * has allocated for them.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,16 +27,16 @@
 #include "guest.h"
 #include "threads.h"
 
-enum { MONITOR = 1 }; /* runtime.main starts it first, after the thread that runtime.main itself is on */
+enum { MONITOR = 1 }; /* index of the monitor: runtime.main starts it, so thread 0 is that of runtime.main */
 
-static _Atomic long visited; /* whom the signal is for */
+static _Atomic long visited; /* id of the thread that is visited */
 static enum { BLOCK, STOP, END } purpose;
-static int stay_open; /* every thread can be visited again, not the monitor alone */
-static _Atomic int answer; /* 0: none yet, 1: done, 2: not in its sleep */
+static int stay_open; /* every thread can be visited again, not only the monitor */
+static _Atomic int answer; /* 0: none yet, 1: done, 2: the thread did not sleep */
 static _Atomic int monitor;
-enum { RUNS, ASKED, STOPPED }; /* monitor */
-static struct sigaction previous; /* what the program has for the signal */
-static pid_t home; /* where the threads are: not in a forked child */
+enum { RUNS, ASKED, STOPPED }; /* values of monitor */
+static struct sigaction previous; /* the program's action for the signal */
+static pid_t home; /* the process of the threads; a forked child does not have them */
 
 static void sleep_us(long us) {
     const struct timespec pause = {.tv_nsec = us * 1000};
@@ -43,9 +44,9 @@ static void sleep_us(long us) {
 }
 
 /*
- * Where a visit has interrupted the thread. A system call that a signal ends returns
- * -EINTR; one that goes on after the signal is at its instruction again, with its number
- * and arguments in their registers.
+ * Reads where a visit has interrupted the thread. If the signal ends a system call, the call
+ * returns -EINTR. If the call restarts after the signal, the next instruction is the system
+ * call again, with its number and arguments in their registers.
  */
 #if defined(__x86_64__)
 static long long reg(const ucontext_t *context, int number) { return context->uc_mcontext.gregs[number]; }
@@ -70,22 +71,22 @@ static const uint8_t *next_instruction(const ucontext_t *context) { return (cons
 
 static int is_syscall(const uint8_t *instruction) { return (void)instruction, 0; }
 
-enum { KNOWS = 0, SYSCALL_SIZE = 0, RESULT = 0, NUMBER = 0, FIRST = 0, SECOND = 0, THIRD = 0 }; /* no thread is found asleep */
+enum { KNOWS = 0, SYSCALL_SIZE = 0, RESULT = 0, NUMBER = 0, FIRST = 0, SECOND = 0, THIRD = 0 }; /* no thread counts as asleep */
 #endif
 
 /*
- * True if the visit has interrupted a sleep that ends at a set time, as all of
- * the monitor's do: nothing else in the runtime returns EINTR. To be at any other
- * system call is not enough. Before FUTEX_WAKE, for instance, the monitor has given
- * a processor away to a thread that it has not woken yet.
+ * True if the visit has interrupted a sleep with a timeout. All of the monitor's sleeps
+ * have one, and nothing else in the runtime returns EINTR. The monitor must not be
+ * stopped at another system call: before FUTEX_WAKE, for example, it has given a
+ * processor to a thread that it has not woken yet.
  */
 static int was_in_timed_sleep(const ucontext_t *context) {
     return is_syscall(next_instruction(context) - SYSCALL_SIZE) && reg(context, RESULT) == -EINTR;
 }
 
 /*
- * True if the thread is parked: in a timed sleep, or waiting for a futex that has
- * not been woken, so that it would wait again.
+ * True if the thread is parked: in a sleep with a timeout, or waiting for a futex whose
+ * value has not changed.
  */
 static int was_parked(const ucontext_t *context) {
     if (was_in_timed_sleep(context)) {
@@ -104,11 +105,11 @@ static void block_all_but_faults(sigset_t *mask) {
     }
 }
 
-/* The monitor stays until it is released. By sleeping, not by polling: llm_threads_settle must see it sleep. */
+/* Holds the monitor until it is released. It must sleep, not poll, for llm_threads_settle to return. */
 static void hold_monitor(void) {
     int state = ASKED;
     if (!atomic_compare_exchange_strong(&monitor, &state, STOPPED)) {
-        return; /* too late */
+        return; /* it was released before the signal came */
     }
     atomic_store(&answer, 1);
     while (atomic_load(&monitor) == STOPPED) {
@@ -117,7 +118,7 @@ static void hold_monitor(void) {
 }
 
 static void on_visit(int signal, siginfo_t *info, void *context) {
-    if (syscall(SYS_gettid) != atomic_load(&visited)) { /* a signal of the program's own, for one of its threads */
+    if (syscall(SYS_gettid) != atomic_load(&visited)) { /* the program has sent this signal to one of its threads */
         if (previous.sa_flags & SA_SIGINFO) {
             previous.sa_sigaction(signal, info, context);
         } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
@@ -144,7 +145,7 @@ static void on_visit(int signal, siginfo_t *info, void *context) {
     errno = saved;
 }
 
-/* Sends one thread the signal and waits for the answer; 0 if there is none in time. */
+/* Sends the signal to a thread and returns the answer, or 0 if there is none within most_ms. */
 static int visit(long tid, int what, int most_ms) {
     struct sigaction ours = {.sa_sigaction = on_visit, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
     sigfillset(&ours.sa_mask);
@@ -160,7 +161,7 @@ static int visit(long tid, int what, int most_ms) {
         }
     }
     struct sigaction now;
-    if (sigaction(LLM_VISIT, NULL, &now) == 0 && now.sa_sigaction == on_visit) { /* else the host has set one meanwhile */
+    if (sigaction(LLM_VISIT, NULL, &now) == 0 && now.sa_sigaction == on_visit) { /* not if the host has set its own meanwhile */
         sigaction(LLM_VISIT, &previous, NULL);
     }
     return atomic_load(&answer);
@@ -205,7 +206,7 @@ void llm_monitor_stop(int most_ms) {
     }
 }
 
-/* Also when it never stopped, so that it will not when the signal reaches it later. */
+/* Must be called even if the monitor did not stop, so that a signal that reaches it later does not stop it. */
 void llm_monitor_release(void) {
     atomic_store(&monitor, RUNS);
     syscall(SYS_futex, &monitor, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);

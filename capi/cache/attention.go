@@ -60,7 +60,7 @@ func describe(cache *C.llm_attention_cache, memory unsafe.Pointer, bytes C.int64
 	return nil
 }
 
-// shapeOf makes a shape, and checks it.
+// shapeOf returns a shape, or an error if it is not possible.
 func shapeOf(dtype, layout, blockSize, kvHeads, headSize C.int32_t) (attention.Shape, error) {
 	if dtype < 0 || dtype > C.LLM_INT8 || layout < 0 || layout > C.LLM_LAYOUT_FLASH {
 		return attention.Shape{}, fail(C.LLM_CACHE_E_RANGE, "dtype is %d, layout %d; want at most LLM_INT8 (%d) and LLM_LAYOUT_FLASH (%d)",
@@ -73,7 +73,7 @@ func shapeOf(dtype, layout, blockSize, kvHeads, headSize C.int32_t) (attention.S
 	return s, s.Check()
 }
 
-// fillIn writes the number of blocks, pointers, bytes and strides of a cache for C.
+// fillIn sets the number of blocks, the pointers, bytes and strides of a cache of C.
 func fillIn(out *C.llm_attention_cache, c *attention.Cache) {
 	out.blocks, out.block_stride, out.head_stride = C.int32_t(c.NumBlocks), C.int64_t(c.BlockStride), C.int64_t(c.HeadStride)
 	out.scale_block_stride, out.scale_head_stride = C.int64_t(c.ScaleBlockStride), C.int64_t(c.ScaleHeadStride)
@@ -87,7 +87,7 @@ func address(data []byte) (unsafe.Pointer, C.int64_t) {
 	return unsafe.Pointer(unsafe.SliceData(data)), C.int64_t(len(data))
 }
 
-// cacheOf is the cache that C describes.
+// cacheOf returns the cache that C describes.
 func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) {
 	var in C.llm_attention_cache
 	if err := sized(s, "cache", p, C.sizeof_llm_attention_cache, &in); err != nil {
@@ -102,7 +102,7 @@ func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) 
 	c.NumBlocks, c.BlockStride, c.HeadStride = int(in.blocks), int(in.block_stride), int(in.head_stride)
 	c.ScaleBlockStride, c.ScaleHeadStride = int(in.scale_block_stride), int(in.scale_head_stride)
 	c.KeyScale, c.ValueScale = float32(in.key_scale), float32(in.value_scale)
-	// These may alternate in the same memory, so each has its own spans.
+	// The parts may alternate in the same memory, so each has its own spans.
 	parts := [...]struct {
 		name  string
 		at    unsafe.Pointer
@@ -133,7 +133,7 @@ func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) 
 	return c, c.CheckStrides()
 }
 
-// tensorOf is C's tensor with rows of width elements, and how many rows it has.
+// tensorOf returns a tensor of C, whose rows have width elements, and its number of rows.
 func tensorOf(s *spans, what string, p *C.llm_tensor, width int) (t attention.Tensor, rows int, err error) {
 	if slice(s, what, p, 1); s.err != nil {
 		return t, 0, s.err
@@ -181,7 +181,7 @@ func llm_attention_write(cache *C.llm_attention_cache_in, keys, values *C.llm_te
 	})
 }
 
-// tokensOf is the keys and values that C wants to write.
+// tokensOf returns the keys and values that C wants to write.
 func tokensOf(s *spans, c *attention.Cache, keys, values *C.llm_tensor, slots []int64, rotation *C.llm_rotation) (*kvstore.Tokens, error) {
 	width := c.NumKVHeads * c.HeadSize
 	t := &kvstore.Tokens{Slots: slots}
@@ -209,7 +209,7 @@ func tokensOf(s *spans, c *attention.Cache, keys, values *C.llm_tensor, slots []
 	return t, s.apart()
 }
 
-// avoidBlocks is avoid for the blocks of a cache.
+// avoidBlocks calls avoid for the memory of a cache.
 func (s *spans) avoidBlocks(c *attention.Cache) {
 	for _, part := range [...]struct {
 		name string
@@ -247,7 +247,8 @@ func llm_attention_convert(to, from *C.llm_attention_cache_in) C.int {
 	}))
 }
 
-// cachesOf is a cache that is written and one that is read. What else the call reads must have been noted.
+// cachesOf returns a cache that is written and one that is read. Other memory that the call reads must have been
+// noted before.
 func cachesOf(s *spans, to, from *C.llm_attention_cache_in) (dst, src attention.Cache, err error) {
 	if dst, err = cacheOf(s, to); err != nil {
 		return dst, src, err
@@ -309,7 +310,7 @@ func batchOf(s *spans, c *attention.Cache, p *C.llm_attention_batch) (*attention
 	if s.err != nil {
 		return nil, s.err
 	}
-	// in, with the structs of the tensors, is our copy: outputs cannot overlap with it.
+	// in, with the structs of the tensors, is a copy, so outputs cannot overlap with it.
 	var own spans
 	if err := queriesOf(&own, c, b, int(in.heads), &in.queries, &in.outputs); err != nil {
 		return nil, err
@@ -321,7 +322,7 @@ func batchOf(s *spans, c *attention.Cache, p *C.llm_attention_batch) (*attention
 	return b, s.apart()
 }
 
-// queriesOf sets the queries and outputs of a batch, which have a row for each query token.
+// queriesOf sets the queries and outputs of a batch. Both must have a row for each query token.
 func queriesOf(s *spans, c *attention.Cache, b *attention.Batch, heads int, queries, outputs *C.llm_tensor) error {
 	if heads < 1 || heads > attention.MaxHeads {
 		return fail(C.LLM_CACHE_E_RANGE, "%d query heads: want 1 to %d", heads, attention.MaxHeads)
@@ -342,7 +343,7 @@ func queriesOf(s *spans, c *attention.Cache, b *attention.Batch, heads int, quer
 	return nil
 }
 
-// optionsOf sets what changes the logits.
+// optionsOf sets the fields of a batch that change the logits.
 func optionsOf(s *spans, c *attention.Cache, b *attention.Batch, p *C.llm_attention_options) error {
 	b.Scale = defaultScale(c.HeadSize)
 	if p == nil {

@@ -14,9 +14,9 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// objects are what handles name: open caches, or open stores.
+// objects are the open caches or the open stores, by handle.
 type objects[T any] struct {
-	what string // in errors
+	what string // their name in errors
 	sync.RWMutex
 	table reqtable.Handles[object[T]]
 }
@@ -28,7 +28,8 @@ type object[T any] struct {
 	broken     bool // a call panicked
 }
 
-// with runs f on the object of a handle, alone. A panic ends here.
+// with runs f on the object of a handle, while no other call uses it, and returns f's error as a code. If f panics,
+// the object can only be closed.
 func (o *objects[T]) with(h C.uint64_t, f func(*T) error) C.int {
 	return status(o.find(h, f))
 }
@@ -61,14 +62,14 @@ func (o *objects[T]) unknown(h C.uint64_t) error {
 	return fail(C.LLM_CACHE_E_HANDLE, "no open %s has the handle %#x", o.what, uint64(h))
 }
 
-// add gives an object a handle.
+// add returns a new handle for an object.
 func (o *objects[T]) add(value *T) C.uint64_t {
 	o.Lock()
 	defer o.Unlock()
 	return C.uint64_t(o.table.Add(&object[T]{value: value}))
 }
 
-// remove ends a handle, once no call uses its object.
+// remove removes a handle and returns its object when no call uses it.
 func (o *objects[T]) remove(h C.uint64_t) (*T, error) {
 	o.Lock()
 	x := o.table.Get(uint64(h))
@@ -80,7 +81,7 @@ func (o *objects[T]) remove(h C.uint64_t) (*T, error) {
 	x.Lock()
 	defer x.Unlock()
 	value := x.value
-	x.value, x.closed = nil, true // a caller that waits for the lock still has x
+	x.value, x.closed = nil, true // a call that waits for the lock still has x
 	return value, nil
 }
 
@@ -92,9 +93,9 @@ type cache struct {
 	blocks int
 
 	step  sched.Step
-	rows  []int           // of the steps in flight, the oldest first
-	kept  bool            // step, the newest, has not been handed out
-	loads []sched.Loading // of a step that failed before it was handed out
+	rows  []int           // number of rows of the steps in flight, the oldest first
+	kept  bool            // step, the newest, has not been returned to the caller
+	loads []sched.Loading // loads of a step that failed before it was returned
 	freed []byte          // hashes of outputs to drop, each with a final 0
 	ids   []sched.ID
 	out   sched.Outcome
@@ -110,7 +111,7 @@ type cache struct {
 
 var caches = objects[cache]{what: "cache"}
 
-// tags are those of open caches; 0 is never used.
+// tags has the tags of open caches. 0 is never used.
 var tags struct {
 	sync.Mutex
 	used [C.LLM_CACHE_MAX_OPEN + 1]bool
@@ -118,8 +119,8 @@ var tags struct {
 	last int
 }
 
-// enter gives c a handle, and a tag that no other open cache has and that was
-// given to another cache as long ago as possible.
+// enter gives c a handle and a tag. Of the tags that no open cache has, it takes the
+// one that was used longest ago.
 func enter(c *cache) (C.llm_cache, error) {
 	tags.Lock()
 	defer tags.Unlock()
@@ -150,14 +151,14 @@ func leave(h C.llm_cache) (*cache, error) {
 	return c, err
 }
 
-// tagShift is the place of a cache's tag in the ids of its requests; the lower bits are the place of
-// the request, below LLM_CACHE_MAX_REQUESTS. So requests of different open caches have different ids.
+// tagShift is the position of a cache's tag in the ids of its requests. The lower bits are the place
+// of the request, below LLM_CACHE_MAX_REQUESTS. So requests of different open caches have different ids.
 const tagShift = 20
 
-// public is the id that C knows a request by.
+// public returns the id by which C knows a request.
 func (c *cache) public(id sched.ID) C.llm_request { return C.llm_request(id | c.tag<<tagShift) }
 
-// private is the scheduler's id of a request, if the id can belong to this cache.
+// private returns the scheduler's id of a request, or an error if the id has the tag of another cache.
 func (c *cache) private(id C.llm_request) (sched.ID, error) {
 	if sched.ID(uint32(id)>>tagShift) != c.tag {
 		return 0, fail(C.LLM_CACHE_E_REQUEST, "the id %#x is not of this cache", uint64(id))
@@ -165,7 +166,7 @@ func (c *cache) private(id C.llm_request) (sched.ID, error) {
 	return sched.ID(id) &^ (C.LLM_CACHE_MAX_OPEN << tagShift), nil
 }
 
-// live is private for a request that has not finished.
+// live is like private, but returns an error if the request has finished.
 func (c *cache) live(id C.llm_request) (sched.ID, error) {
 	inside, err := c.private(id)
 	if err == nil && !c.s.Monitor.Live(inside) {
@@ -178,7 +179,7 @@ func finished(id C.llm_request) error {
 	return fail(C.LLM_CACHE_E_REQUEST, "the request %#x has finished", uint64(id))
 }
 
-// checkLimit returns an error if there is no id for one more request.
+// checkLimit returns an error if the cache cannot have one more request.
 func (c *cache) checkLimit() error {
 	load := c.s.Monitor.Load()
 	if n := load.Running + load.Waiting + load.Parked; n >= C.LLM_CACHE_MAX_REQUESTS {

@@ -14,9 +14,9 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A computer is a thread pool, and what computes attention and writes keys and values on it.
+// A computer has a thread pool, and computes attention and writes keys and values on it.
 type computer struct {
-	mu     sync.Mutex // held by every call that uses it without a store
+	mu     sync.Mutex // held by every call that uses the computer without a store
 	closed bool       // a call panicked
 	runner *attention.Runner
 	writer *kvstore.Writer
@@ -26,7 +26,8 @@ type computer struct {
 
 const maxThreads = 256
 
-// computers are by number of threads. Calls that ask for the same number use the same one, in turn.
+// computers has a computer for each number of threads. Calls with the same number use the same one, one after the
+// other.
 var computers struct {
 	sync.Mutex
 	byThreads [maxThreads + 1]*computer
@@ -47,7 +48,7 @@ func compute(threads C.int32_t, f func(c *computer) error) C.int {
 	return status(c.run(n, f))
 }
 
-// run runs f, alone.
+// run runs f. c must be locked.
 func (c *computer) run(threads int, f func(c *computer) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -58,7 +59,7 @@ func (c *computer) run(threads int, f func(c *computer) error) (err error) {
 	return f(c)
 }
 
-// close ends the threads of c, so that no call uses it any more.
+// close ends the threads of c. Later calls get a new computer.
 func (c *computer) close(threads int) {
 	computers.Lock()
 	computers.byThreads[threads] = nil
@@ -77,7 +78,7 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// lockComputer returns the computer with so many threads when no other call uses it.
+// lockComputer locks the computer with the given number of threads and returns it.
 func lockComputer(threads int) (*computer, error) {
 	for {
 		c, err := computerOf(threads)
@@ -113,7 +114,7 @@ func newComputer(threads int) (*computer, error) {
 	return &computer{runner: attention.NewRunner(pool), writer: kvstore.NewWriter(pool), copier: kvstore.NewCopier(pool), pool: pool}, nil
 }
 
-// threadCount is how many threads C asks for: 0 means one for each processor.
+// threadCount returns the number of threads that C asks for. 0 means one for each processor.
 func threadCount(threads C.int32_t) (int, error) {
 	if threads < 0 || threads > maxThreads {
 		return 0, fail(C.LLM_CACHE_E_RANGE, "%d threads: want 0 to %d", threads, maxThreads)

@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// configuration translates a config, and keeps numbers within what a process
-// can have.
+// configuration translates a config. It returns an error for numbers that a process
+// cannot handle.
 func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 	var none sched.Config
 	groups, err := groupsOf(in, s)
@@ -55,7 +55,7 @@ func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 	}, nil
 }
 
-// checkNumbers refuses numbers that a config cannot have, and flags that are not known.
+// checkNumbers returns an error if a number is out of range or a flag is not known.
 func checkNumbers(in *C.llm_cache_config) error {
 	limits := []struct {
 		name     string
@@ -131,7 +131,7 @@ func groupsOf(in *C.llm_cache_config, s *spans) ([]kvcache.Group, error) {
 	return groups, nil
 }
 
-// hashOf is nil without prefix caching.
+// hashOf returns the hash function, or nil without prefix caching.
 func hashOf(in *C.llm_cache_config) (blockhash.Function, error) {
 	seed, err := text("hash_seed", in.hash_seed)
 	if err != nil {
@@ -152,11 +152,11 @@ func hashOf(in *C.llm_cache_config) (blockhash.Function, error) {
 	return blockhash.CBOR(seed), nil
 }
 
-// affordable asks the system for as much memory as a pool takes, and gives it
-// back: the runtime ends the process when it gets none.
+// affordable returns an error if the system does not have the memory for a pool. It
+// maps and unmaps as much, because the runtime ends the process if it gets no memory.
 func affordable(blocks int) error {
-	const perBlock = 96 + 4 // the pool's, and tables
-	const arena = 64 << 20  // the runtime asks for whole ones
+	const perBlock = 96 + 4 // bytes of the pool and of tables
+	const arena = 64 << 20  // the runtime maps multiples of this
 	size := (blocks*perBlock + arena - 1) / arena * arena
 	memory, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	if err == nil {

@@ -1,4 +1,4 @@
-/* Texts of errors, in memory that needs no runtime. */
+/* Texts of errors. They need no Go runtime. */
 #include <pthread.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 static _Thread_local char detail[512];
 
-/* The hook and its argument change together. */
+/* Guards the hook and its argument, which change together. */
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 static llm_cache_log log_hook;
 static void *log_user;

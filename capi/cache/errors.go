@@ -31,7 +31,7 @@ func fail(code C.int, format string, args ...any) error {
 	return &fault{code, fmt.Sprintf(format, args...)}
 }
 
-// status is the code that C gets for err. The thread keeps the detail.
+// status returns the code for err, and keeps the detail for this thread.
 func status(err error) C.int {
 	if err == nil {
 		return C.LLM_CACHE_OK
@@ -41,12 +41,12 @@ func status(err error) C.int {
 	return code
 }
 
-// classes are the errors that say no more than the text of their code does.
+// classes are the errors whose text only repeats the text of the code.
 var classes = []error{
 	sched.ErrOrder, sched.ErrRequest, sched.ErrConfig, kvcache.ErrConfig, kvcache.ErrRequest, attention.ErrArgument, attention.ErrOverlap,
 }
 
-// detail is an error's text without the classes in front.
+// detail returns an error's text without the texts of classes at its beginning.
 func detail(err error) string {
 	text := err.Error()
 	for i := 0; i < len(classes); i++ {
@@ -77,5 +77,5 @@ func codeOf(err error) C.int {
 	return C.LLM_CACHE_E_INTERNAL
 }
 
-// internal is the fault of a panic.
+// internal returns the error for a panic.
 func internal(p any) error { return fail(C.LLM_CACHE_E_INTERNAL, "a mistake in the library: %v", p) }

@@ -36,13 +36,13 @@ func (c *cache) drain(t *C.llm_cache_events) error {
 	return c.drained(o.fill(put))
 }
 
-// drained keeps the events if they could not be written.
+// drained keeps the events for the next call if err, which it returns, is not nil.
 func (c *cache) drained(err error) error {
 	c.keptEvents = err != nil
 	return err
 }
 
-// takeEvents fetches events unless there are some that did not fit the last time.
+// takeEvents fetches events, unless those of the last call were kept.
 func (c *cache) takeEvents() {
 	if !c.keptEvents {
 		c.s.Monitor.TakeEvents(&c.events)

@@ -3,7 +3,7 @@
 // never as a program.
 //
 // The package only translates: it checks what C passes, makes one call, and copies the result into
-// C's arrays. It also has the handles, one lock for each cache, and recovers from panics.
+// C's arrays. It also manages handles, locks each cache during a call, and recovers from panics.
 package main
 
 /*
@@ -61,7 +61,7 @@ func llm_cache_close(h C.llm_cache) C.int {
 	if err != nil {
 		return status(err)
 	}
-	const large = 1 << 16 // blocks: the garbage of a large pool is collected at once
+	const large = 1 << 16 // blocks; the memory of a large pool is collected at once
 	if c.blocks >= large {
 		collect()
 	}
@@ -193,7 +193,7 @@ func llm_cache_release(h C.llm_cache, ids *C.llm_request_in, n C.int64_t) C.int 
 	})
 }
 
-// withAll runs f on a cache and the scheduler's ids of an array.
+// withAll runs f on a cache and the scheduler's ids for an array of C.
 func withAll(h C.llm_cache, ids *C.llm_request_in, n C.int64_t, f func(c *cache, inside []sched.ID) error) C.int {
 	return caches.with(h, func(c *cache) error {
 		var s spans
@@ -205,7 +205,7 @@ func withAll(h C.llm_cache, ids *C.llm_request_in, n C.int64_t, f func(c *cache,
 	})
 }
 
-// allPrivate is private for an array, once its memory was checked.
+// allPrivate returns the scheduler's ids for an array, after it has checked the memory of the call.
 func (c *cache) allPrivate(given []C.llm_request_in, s *spans) ([]sched.ID, error) {
 	if err := s.apart(); err != nil {
 		return nil, err

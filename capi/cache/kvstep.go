@@ -59,7 +59,7 @@ func (k *store) begin(p *C.llm_cache_step) error {
 	if err := k.requests.Check(k.gone, k.rows, blocks, starts, ends); err != nil {
 		return err
 	}
-	// Nothing fails after the copies, so a step that is refused has changed no table.
+	// Nothing fails after the copies, so a refused step has not changed a table.
 	if err := k.copy(copies); err != nil {
 		return err
 	}
@@ -68,15 +68,15 @@ func (k *store) begin(p *C.llm_cache_step) error {
 	return nil
 }
 
-// avoided refuses what was noted and lies in the memory of the store.
+// avoided records an error if noted memory overlaps with the memory of the store.
 func (k *store) avoided(s *spans) {
 	device, host := k.s.Memory()
 	s.avoid("the store", device)
 	s.avoid("the host blocks of the store", host)
 }
 
-// copy copies blocks, drops the tables of requests that are gone, and lets those of the
-// others name the copies.
+// copy copies blocks, drops the tables of requests that are gone, and enters the copies
+// into the tables of the others.
 func (k *store) copy(copies []C.llm_cache_copy) error {
 	k.pairs = k.pairs[:0]
 	for _, c := range copies {
@@ -94,7 +94,7 @@ func (k *store) copy(copies []C.llm_cache_copy) error {
 	return nil
 }
 
-// rowsOf keeps the rows of a step, which must have all of its tokens.
+// rowsOf stores the rows of a step in k.rows. The sum of their tokens must be tokens.
 func (k *store) rowsOf(rows []C.llm_cache_row, tokens int) error {
 	k.rows = k.rows[:0]
 	remaining := tokens
@@ -113,7 +113,7 @@ func (k *store) rowsOf(rows []C.llm_cache_row, tokens int) error {
 	return nil
 }
 
-// slotsOf are the slots of the step's tokens in a layer.
+// slotsOf returns the slots of the step's tokens in a layer.
 func (k *store) slotsOf(layer C.int32_t) ([]int64, error) {
 	if !k.begun {
 		return nil, fail(C.LLM_CACHE_E_ORDER, "no step has begun")

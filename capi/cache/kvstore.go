@@ -24,7 +24,7 @@ type store struct {
 
 	rows  []kvstore.Row
 	gone  []uint64 // requests that have lost their blocks
-	slots []int64  // of the step, group by group
+	slots []int64  // slots of the step's tokens, group by group
 	pairs []kvstore.Pair
 	begun bool // a step has begun
 }
@@ -80,7 +80,7 @@ func openStore(p *C.llm_kvstore_config, h *C.llm_kvstore) error {
 	return nil
 }
 
-// storeConfig is the configuration that C asks for.
+// storeConfig translates the configuration of a store.
 func storeConfig(in *C.llm_kvstore_config) (c kvstore.Config, err error) {
 	if c.Shape, err = shapeOf(in.dtype, in.layout, in.block_size, in.kv_heads, in.head_size); err != nil {
 		return c, err
@@ -102,7 +102,7 @@ func storeConfig(in *C.llm_kvstore_config) (c kvstore.Config, err error) {
 	return c, nil
 }
 
-// layerScales is a scale for each layer, 0 where there are none.
+// layerScales returns the scales of all layers, which are 0 if at is NULL.
 func layerScales(s *spans, what string, at *C.float, layers C.int32_t) []float32 {
 	scales := make([]float32, layers)
 	if at != nil {
@@ -111,7 +111,7 @@ func layerScales(s *spans, what string, at *C.float, layers C.int32_t) []float32
 	return scales
 }
 
-// mapped starts the threads and maps the memory.
+// mapped starts the threads of the store and maps its memory.
 func (k *store) mapped(config kvstore.Config, threads int) error {
 	machine, err := newComputer(threads)
 	if err != nil {
@@ -152,7 +152,7 @@ func llm_kvstore_blocks(h C.llm_kvstore, blocks *C.int32_t) C.int {
 	})
 }
 
-// layer is the device's blocks of a layer.
+// layer returns the device's blocks of a layer.
 func (k *store) layer(i C.int32_t) (*attention.Cache, error) {
 	if i < 0 || int(i) >= len(k.groupOf) {
 		return nil, fail(C.LLM_CACHE_E_RANGE, "no layer %d: the store has %d", i, len(k.groupOf))
@@ -203,7 +203,7 @@ func (k *store) move(p *C.llm_kvstore_pair, n C.int64_t, do func([]kvstore.Pair)
 	return do(k.pairs)
 }
 
-// pairsOf appends C's pairs to a list.
+// pairsOf appends the pairs of an array of C to list.
 func pairsOf(s *spans, p *C.llm_kvstore_pair, n C.int64_t, list []kvstore.Pair) ([]kvstore.Pair, error) {
 	pairs := slice(s, "pairs", p, n)
 	if err := s.apart(); err != nil {

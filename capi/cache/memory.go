@@ -10,11 +10,11 @@ import (
 	"unsafe"
 )
 
-// The memory of a call: every pointer of C is checked before it is used.
+// Checks of C's memory. Every pointer of C is checked before it is used.
 
 const (
 	fewSpans   = 20      // of most calls, a step among them; they need no allocation
-	maxEntries = 1 << 40 // of an array: no process has more memory
+	maxEntries = 1 << 40 // entries of an array; no process has more memory
 	maxStruct  = 4096    // bytes of a struct of any version
 )
 
@@ -25,8 +25,8 @@ type span struct {
 	written  bool
 }
 
-// spans is the memory that a call reads and writes. The first error is kept until apart returns it;
-// nothing is read or written before that.
+// spans has the memory that a call reads and writes. It keeps the first error until apart returns it.
+// The call must not read or write before that.
 type spans struct {
 	n    int
 	few  [fewSpans]span
@@ -68,7 +68,7 @@ func (s *spans) note(what string, p unsafe.Pointer, n int64, size, align uintptr
 	}
 }
 
-// apart returns the first error, or an error if something overlaps with memory that is written.
+// apart returns the first error, or an error if noted memory overlaps with memory that is written.
 func (s *spans) apart() error {
 	if s.err != nil {
 		return s.err
@@ -99,10 +99,10 @@ func (s *spans) avoid(what string, data []byte) {
 	}
 }
 
-// noteOne notes what p points at, which the call writes.
+// noteOne notes the value that p points at, which the call writes.
 func noteOne[T any](s *spans, what string, p *T) { output(s, what, p, 1) }
 
-// output is slice for an array that the call writes.
+// output is like slice, for an array that the call writes.
 func output[T any](s *spans, what string, p *T, n C.int64_t) []T {
 	before := s.n
 	array := slice(s, what, p, n)
@@ -112,8 +112,8 @@ func output[T any](s *spans, what string, p *T, n C.int64_t) []T {
 	return array
 }
 
-// slice is C's array of n entries for the length of a call, for reading; nil after
-// an error.
+// slice notes an array of C that the call reads, and returns it, or nil after an error.
+// The slice is valid during the call.
 func slice[T any](s *spans, what string, p *T, n C.int64_t) []T {
 	var zero T
 	s.note(what, unsafe.Pointer(p), int64(n), unsafe.Sizeof(zero), unsafe.Alignof(zero))
@@ -123,7 +123,7 @@ func slice[T any](s *spans, what string, p *T, n C.int64_t) []T {
 	return unsafe.Slice(p, int(n))
 }
 
-// size returns the size that a struct of C states in its first field.
+// size returns the size that a struct of C has in its first field. It must be at least least.
 func size[T any](s *spans, name string, p *T, least uintptr) (uintptr, error) {
 	if s.note(name, unsafe.Pointer(p), 1, least, unsafe.Alignof(*p)); s.err != nil {
 		return 0, s.err
@@ -176,7 +176,7 @@ func insideField(t reflect.Type, n uintptr) (name string, inside bool) {
 	return "", false
 }
 
-// text is a C string of at most LLM_CACHE_MAX_TEXT bytes; NULL is "".
+// text returns a C string of at most LLM_CACHE_MAX_TEXT bytes, or "" for NULL.
 func text(what string, p *C.char) (string, error) {
 	if p == nil {
 		return "", nil
@@ -189,12 +189,12 @@ func text(what string, p *C.char) (string, error) {
 	return "", fail(C.LLM_CACHE_E_RANGE, "%s has more than %d bytes", what, C.LLM_CACHE_MAX_TEXT)
 }
 
-// outputs is the memory of a call that fills arrays of C. The call lists them in a function that
-// runs three times: to note their memory before anything happens, to see whether they are
+// outputs has the memory of a call that fills arrays of C. The call lists the arrays in a function
+// that runs three times: to note their memory before anything happens, to check that they are
 // large enough, and to write them.
 type outputs struct {
 	spans
-	end   uintptr // of C's struct, which may be older than this library; 0: it has all fields
+	end   uintptr // end of C's struct, which may be of an older header; if 0, it has all fields
 	pass  pass
 	small bool // some array is too small
 }
@@ -207,7 +207,7 @@ const (
 	writing
 )
 
-// filled does what sized does, for a struct that the call also writes.
+// filled is like sized, for a struct that the call also writes.
 func filled[T any](o *outputs, what string, p *T, least uintptr, out *T) error {
 	i := o.n
 	err := sized(&o.spans, what, p, least, out)
@@ -219,8 +219,8 @@ func filled[T any](o *outputs, what string, p *T, least uintptr, out *T) error {
 
 var errSmall = fail(C.LLM_CACHE_E_SMALL, "an output array is too small: each len is what is needed")
 
-// fill writes all arrays that put lists, and sets their lengths. If one is too small, it sets
-// the lengths only.
+// fill writes all arrays that put lists, and sets their lengths. If an array is too small, it only
+// sets the lengths.
 func (o *outputs) fill(put func()) error {
 	o.pass = counting
 	if put(); o.err != nil {
@@ -233,8 +233,8 @@ func (o *outputs) fill(put func()) error {
 	return nil
 }
 
-// reserve lists one of C's arrays, {T *at; int64_t cap, len;}, which needs n entries. It returns the entries
-// if they are to be written now, and else none.
+// reserve lists an array of C, {T *at; int64_t cap, len;}, that needs n entries. It returns the entries
+// if they must be written now, otherwise nil.
 func reserve[T, E any](o *outputs, name string, at **E, n int) []T {
 	a := (*struct {
 		at       *T

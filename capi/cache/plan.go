@@ -73,16 +73,16 @@ func planWorkers(layers *C.llm_cache_layer_in, n C.int64_t, workers *C.llm_cache
 // A planner is a call that plans memory.
 type planner struct {
 	outputs
-	blocks  C.int32_t // to use instead of what the bytes suffice for; 0: none
+	blocks  C.int32_t // number of blocks; if 0, as many as the bytes suffice for
 	layers  []memplan.Layer
 	workers []memplan.Worker
 	plans   []plan
 }
 
-// A plan is a plan of C, and what is written to it.
+// A plan is a plan of C, with what is written to it.
 type plan struct {
 	to   *C.llm_cache_plan
-	in   C.llm_cache_plan // what it said before
+	in   C.llm_cache_plan // its contents before the call
 	made *memplan.Plan
 
 	groups                []memplan.Group
@@ -157,8 +157,8 @@ func (p *planner) make() error {
 	return nil
 }
 
-// checkLongest refuses plans in which one request of the longest length does not fit. Then it
-// says in all of them what does.
+// checkLongest computes the longest request of each plan. If a request of max_model_len does not
+// fit into one of them, it writes the results to all plans and returns an error.
 func (p *planner) checkLongest() error {
 	var small error
 	for i := range p.plans {
@@ -198,7 +198,7 @@ func (p *planner) writeLongest() {
 	}
 }
 
-// list makes the arrays of a plan for n layers. Layers of other workers have -1.
+// list computes the arrays of a plan for n layers. Layers of other workers have -1.
 func (t *plan) list(made *memplan.Plan, n int) {
 	t.made, t.groups = made, made.Groups
 	t.layerGroups, t.tensors = slices.Repeat([]int32{-1}, n), slices.Repeat([]int32{-1}, n)
@@ -213,7 +213,7 @@ func (t *plan) list(made *memplan.Plan, n int) {
 	}
 	for i, tensor := range made.Tensors {
 		if t.stride > 0 && i > 0 {
-			i = 0 // all are views of one
+			i = 0 // all are views of one tensor
 		} else {
 			t.tensorBytes = append(t.tensorBytes, int64(tensor.Bytes))
 		}
@@ -245,7 +245,7 @@ func (p *planner) put() {
 	}
 }
 
-// layersOf keeps numbers so small that no product of them overflows.
+// layersOf translates layers. It limits their numbers so that no product of them overflows.
 func layersOf(given []C.llm_cache_layer_in) ([]memplan.Layer, error) {
 	const maxNumber, maxElement, maxState = 1 << 14, 16, 1 << 44
 	var list []memplan.Layer

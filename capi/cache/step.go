@@ -45,7 +45,7 @@ func (c *cache) schedule(t *C.llm_cache_step) error {
 	return nil
 }
 
-// putStep lists the arrays of a step, of a struct of size bytes.
+// putStep lists the arrays of a step. size is the size of C's struct.
 func (c *cache) putStep(o *outputs, t *C.llm_cache_step, size C.uint32_t) {
 	s := &c.step
 	put(o, "rows", &t.rows.at, s.Rows, func(r *sched.Row) C.llm_cache_row {
@@ -92,7 +92,7 @@ func (c *cache) putStep(o *outputs, t *C.llm_cache_step, size C.uint32_t) {
 	give(o, "freed_encoder_outputs", &t.freed_encoder_outputs.at, c.freed)
 	give(o, "zero", &t.zero.at, s.ZeroBlocks)
 	if uintptr(size) < unsafe.Sizeof(*t) {
-		return // a struct may lack tails
+		return // the struct of an older header has no tails
 	}
 	put(o, "tails", &t.tails.at, s.Tails, func(l *sched.Tail) C.llm_cache_tail {
 		return C.llm_cache_tail{
@@ -120,7 +120,7 @@ func llm_cache_step_failed(h C.llm_cache) C.int {
 		if err := c.s.StepFailed(); err != nil {
 			return err
 		}
-		if c.kept && len(c.step.Rows) > 0 { // the caller has not seen it
+		if c.kept && len(c.step.Rows) > 0 { // the caller did not get the step
 			c.loads = append(c.loads, c.step.Loads...)
 			c.kept = false
 		}

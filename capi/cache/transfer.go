@@ -33,7 +33,7 @@ func llm_cache_sent(h C.llm_cache, ids *C.llm_request_in, n C.int64_t) C.int {
 	return withAll(h, ids, n, func(c *cache, inside []sched.ID) error { return asRequest(c.s.Transfers.Sent(inside...)) })
 }
 
-// asRequest is for errors that say that a request is not in the state for a call.
+// asRequest gives an error the code LLM_CACHE_E_REQUEST.
 func asRequest(err error) error {
 	if err != nil {
 		return fail(C.LLM_CACHE_E_REQUEST, "%v", err)

@@ -1,4 +1,4 @@
-/* What the Go files say to C, beyond the public header. */
+/* Declarations for the Go files, besides the public headers. */
 #ifndef LLM_TRANSLATE_H
 #define LLM_TRANSLATE_H
 
@@ -7,7 +7,7 @@
 #include "llm_attention.h"
 #include "llm_cache.h"
 
-/* cgo has no const: these make its prototypes equal those of the public headers. */
+/* cgo has no const: with these types its prototypes equal those of the public headers. */
 typedef const llm_cache_config llm_cache_config_in;
 typedef const llm_cache_spec llm_cache_spec_in;
 typedef const int32_t llm_i32_in;
@@ -25,7 +25,7 @@ typedef const llm_rotation llm_rotation_in;
 typedef const llm_kvstore_config llm_kvstore_config_in;
 typedef const llm_kvstore_pair llm_kvstore_pair_in;
 
-/* The first fields, without which a struct is none. */
+/* The minimum sizes of structs. */
 enum {
     LLM_CONFIG_LEAST = offsetof(llm_cache_config, policy),
     LLM_SPEC_LEAST = offsetof(llm_cache_spec, stop),
@@ -36,7 +36,7 @@ enum {
     LLM_STATS_LEAST = offsetof(llm_cache_stats, running)
 };
 
-/* Keeps a message for llm_cache_error_detail of this thread, and gives it to the log. */
+/* Keeps a message for llm_cache_error_detail on this thread, and passes it to the log's hook. */
 void llm_note(int error, const char *text, size_t n);
 
 /* 1 under Valgrind. */

@@ -1,7 +1,4 @@
-/*
- * Whether Valgrind runs the process: looks for the library that Valgrind preloads,
- * by name.
- */
+/* Finds out whether Valgrind runs the process, by the name of the library that it preloads. */
 #define _GNU_SOURCE
 #include <link.h>
 #include <string.h>

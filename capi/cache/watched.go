@@ -10,9 +10,8 @@ import (
 	"runtime/debug"
 )
 
-// watched is whether Valgrind runs the process. Then garbage stays: Memcheck's
-// search for leaks fails on memory that the collector has used again, because
-// the runtime does not tell it of every object that is gone.
+// watched reports whether Valgrind runs the process. If so, garbage is not collected,
+// because Memcheck's search for leaks fails on memory that the collector has reused.
 var watched = C.llm_watched() != 0
 
 func init() {
@@ -22,7 +21,7 @@ func init() {
 	}
 }
 
-// collect is for garbage so large that it must not wait.
+// collect runs the garbage collector, unless Valgrind runs the process.
 func collect() {
 	if !watched {
 		runtime.GC()
