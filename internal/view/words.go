@@ -114,7 +114,8 @@ func (w *words) preempted(p serve.Preemption) {
 	w.say("Preempts request %d (recompute): %s.", p.ID, w.lost(p.ID))
 }
 
-// lost describes how many blocks became free with a request, and how many others still share.
+// lost describes how many blocks of a removed request became free, and how many are still in use
+// by other requests.
 func (w *words) lost(request int) string {
 	counts := w.before.used(w.before[request][0].CPU)
 	for _, q := range w.before[request] {

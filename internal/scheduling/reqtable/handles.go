@@ -1,7 +1,7 @@
 package reqtable
 
-// Handles gives values numbers that are never used twice, so that the handle of a removed value finds nothing,
-// even if its place holds another one. The zero Handles is empty. It is not safe for concurrent use.
+// Handles assigns a number, called handle, to each value. Handles are never reused, so the handle of a removed
+// value finds nothing. The zero Handles is empty. It is not safe for concurrent use.
 type Handles[T any] struct {
 	places []place[T]
 	free   []uint32
@@ -9,48 +9,48 @@ type Handles[T any] struct {
 }
 
 type place[T any] struct {
-	value      *T // nil: free
-	generation uint32
+	value      *T     // nil if the place is free
+	generation uint32 // high half of the value's handle; incremented by Remove
 }
 
 // Add returns a handle for value. No handle is 0.
 func (t *Handles[T]) Add(value *T) uint64 {
-	var at uint32
+	var index uint32
 	if n := len(t.free); n > 0 {
-		at, t.free = t.free[n-1], t.free[:n-1]
+		index, t.free = t.free[n-1], t.free[:n-1]
 	} else {
-		at = uint32(len(t.places))
+		index = uint32(len(t.places))
 		t.places = append(t.places, place[T]{generation: 1})
 	}
-	p := &t.places[at]
+	p := &t.places[index]
 	p.value = value
 	t.n++
-	return uint64(p.generation)<<32 | uint64(at)
+	return uint64(p.generation)<<32 | uint64(index)
 }
 
-// Get returns the value of h, or nil if there is none or none any more.
+// Get returns the value with the handle h, or nil if there is none.
 func (t *Handles[T]) Get(h uint64) *T {
-	at := uint32(h)
-	if uint64(at) >= uint64(len(t.places)) || t.places[at].generation != uint32(h>>32) {
+	index := uint32(h)
+	if uint64(index) >= uint64(len(t.places)) || t.places[index].generation != uint32(h>>32) {
 		return nil
 	}
-	return t.places[at].value
+	return t.places[index].value
 }
 
-// Remove forgets h. Its generation is over; a place whose generations are used
-// up is left alone for good.
+// Remove removes the value with the handle h. It does not reuse a place whose
+// generations are used up.
 func (t *Handles[T]) Remove(h uint64) {
 	if t.Get(h) == nil {
 		return
 	}
-	at := uint32(h)
-	t.places[at].value = nil
+	index := uint32(h)
+	t.places[index].value = nil
 	t.n--
-	t.places[at].generation++
-	if t.places[at].generation != 0 {
-		t.free = append(t.free, at)
+	t.places[index].generation++
+	if t.places[index].generation != 0 {
+		t.free = append(t.free, index)
 	}
 }
 
-// Len is the number of values.
+// Len returns the number of values.
 func (t *Handles[T]) Len() int { return t.n }

@@ -2,7 +2,7 @@
 // map from the ids that its owner chose, and queues of requests. A request's place is
 // its index in the array. A place is in at most one queue, so a queue's links are two
 // numbers for each place, and moving a request from one queue to another allocates
-// nothing. Handles chooses the numbers of its values itself.
+// nothing. Handles is a table without queues that chooses the numbers itself.
 package reqtable
 
 import (

@@ -13,7 +13,7 @@ import (
 type grouping struct {
 	groups []Group
 	layers []Layer
-	packed bool // pages of the groups differ; the groups use the same bytes of different blocks
+	packed bool // groups have pages of different sizes (see Tensor)
 }
 
 // errPages is returned if the pages of layers cannot be made equally large.
