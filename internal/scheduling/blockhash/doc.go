@@ -4,7 +4,7 @@
 // blocks before it.
 //
 // There are three functions. LE is used in the recorded traces; CBOR is vLLM's sha256_cbor. Both are
-// SHA-256, whose collisions nobody can find, so a prefix hit is as reliable as a comparison of the
+// SHA-256, for which no collision can be found, so a prefix hit is as reliable as a comparison of the
 // tokens. Fast is XXH3-128 with a secret seed of this process: among billions of blocks, the
 // probability that two different prompts have equal hashes is about 2^-64. But XXH3 gives no
 // guarantee against an attacker who chooses prompts and observes hits by their timing. A collision

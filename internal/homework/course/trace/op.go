@@ -15,7 +15,7 @@ type Kind uint8
 // The six calls of llm_memory.h, calls made several times, and the writes of a
 // white-box tester.
 const (
-	Init     Kind = iota // an engine over a pool of A bytes, and B MiB if it is large (Large); A < 0: NULL
+	Init     Kind = iota // a pool of A bytes and, if it is large (Large), B MiB; if A is below 0, NULL
 	Create               // id A, length B
 	Fork                 // parent A, id B
 	Append               // id A, record B

@@ -1,6 +1,6 @@
-// Command verify plays recordings with rules changed. Each line of its input has the number of
-// a change and the names of recordings. It says in a line what the first difference
-// is, if there is one. The tests of mutants build it.
+// Command verify plays recordings with changed rules. Each line of its input has the number
+// of a change and the names of recordings. For each it prints a line with the first
+// difference, if there is one. The tests of mutants build it.
 package main
 
 import (
@@ -14,11 +14,12 @@ import (
 	"llmmemory/internal/scheduling/replay"
 )
 
-// change makes the change of a number; 0: none. What the tests add to the build sets it.
+// change activates the change with the given number, or none if it is 0. Files that the tests
+// add to the build set it.
 var change = func(number int) {}
 
 func main() {
-	debug.SetGCPercent(400) // the recordings are kept; what a play allocates is soon garbage
+	debug.SetGCPercent(400) // recordings stay in memory, so a collection frees little
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
 		number, err := strconv.Atoi(fields[0])
@@ -35,7 +36,7 @@ func main() {
 	}
 }
 
-// loaded has the recordings that were asked for.
+// loaded has the recordings that have been loaded, by file.
 var loaded = map[string]*replay.Trace{}
 
 func verify(number int, file string) error {
