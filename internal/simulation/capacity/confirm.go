@@ -8,30 +8,29 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// confirmStep is how far the rates that are confirmed are apart, fineStep how far those
-// are that not all seeds hold.
+// Rates of the grid differ by the factor confirmStep; lasting lowers the rate by the factor fineStep.
 const (
 	confirmStep = 1.03
 	fineStep    = 1.015
-	mostUp      = 20
-	mostDown    = 40
+	maxUp       = 20 // steps
+	maxDown     = 40
 )
 
-// confirmRequests is how many requests the hours of all seeds should have together, with at least leastOthers and
-// at most mostOthers seeds other than those of the search. The fewer requests arrive in an hour, the more the seeds
-// differ, and the more of them are needed to find the middle.
+// confirmRequests is the number of requests that should arrive in an hour under all seeds together, with at least
+// leastOthers and at most mostOthers seeds in addition to the search's. The fewer requests arrive in an hour, the more
+// seeds differ, and the more of them are needed for the median.
 const (
 	confirmRequests = 30_000
 	leastOthers     = 4
 	mostOthers      = 16
 )
 
-// Confirm turns the result of Find into a rate that lasts for a horizon (zero: DefaultHorizon), or longer if the
-// scenario asks for it. It finds the rate that lasts under most seeds, those
-// of the search and some others, with whole runs on a grid of rates; and answers a step
-// below, or more, if it takes that for all seeds to hold, or of many for all but one in
-// 16. Seeds differ by what chance does in an hour: where bursts decide, the answer is
-// further below.
+// Confirm replaces the rate of c, a result of Find, by one that lasts for the horizon h (default DefaultHorizon), or
+// for the scenario's Duration or Requests if that is longer.
+//
+// It finds the highest rate of a grid that lasts under most seeds: those of the search and some others. From a step
+// below it lowers the rate until all seeds hold, except at most one in 16. The more seeds differ, for example because
+// of bursts, the lower the rate is.
 func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon, pool Pool, c *Capacity) error {
 	if h == (Horizon{}) {
 		h = DefaultHorizon
@@ -53,7 +52,7 @@ func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon
 		return err
 	}
 	c.Most = rate
-	if len(k.held) > 1 { // a trace has no other seed
+	if len(k.held) > 1 { // not a trace
 		rate /= confirmStep
 	}
 	if c.Rate, c.Confirmed, err = k.lasting(rate); err != nil {
@@ -64,25 +63,25 @@ func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon
 	return nil
 }
 
-// A confirmation is whole runs under several seeds. A seed that held at a rate is
-// not tried below it, nor one that failed above it.
+// A confirmation has the results of whole runs under several seeds. A seed that held at a rate is not run at lower
+// rates, and one that failed is not run at higher rates.
 type confirmation struct {
-	at      func(i int, rate float64, e effort) (Point, error) // a run under the i-th seed
-	own     int                                                // the last seeds, of the search: they are run at the answer in any case
+	at      func(i int, rate float64, e effort) (Point, error) // runs a rate under the i-th seed
+	own     int                                                // the last own seeds are those of the search
 	seconds float64                                            // of a run
-	held    []Point                                            // of each seed, at the highest rate that held
-	failed  []Point                                            // at the lowest rate that failed
+	held    []Point                                            // for each seed, the highest rate that held
+	failed  []Point                                            // for each seed, the lowest rate that failed
 }
 
 func newConfirmation(seeds, own int, at func(int, float64, effort) (Point, error)) *confirmation {
 	return &confirmation{at: at, own: own, held: make([]Point, seeds), failed: make([]Point, seeds)}
 }
 
-// lasting returns the highest rate, in steps down from begin, that lasts under nearly all seeds, and the
-// runs at this rate under the seeds of the search.
+// lasting returns the first rate, in steps down from begin, that lasts under nearly all seeds, and the runs at this
+// rate under the seeds of the search.
 func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err error) {
 	rate = begin
-	for range mostDown {
+	for range maxDown {
 		lasts, err := k.nearlyAll(rate)
 		if err != nil {
 			return 0, nil, err
@@ -123,8 +122,8 @@ func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err erro
 	return runs, hold, nil
 }
 
-// threshold returns the highest rate of the grid that lasts under most seeds. An hour is
-// rarely better than the shorter runs from which rate is, so it begins a step below.
+// threshold returns the highest rate of the grid that lasts under most seeds. The given rate comes from shorter runs,
+// and longer runs rarely hold a higher one, so the grid begins a step below it.
 func (k *confirmation) threshold(rate float64) (float64, error) {
 	begin := rate
 	if len(k.held) > 1 {
@@ -134,7 +133,7 @@ func (k *confirmation) threshold(rate float64) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for up := 0; lasts && up < mostUp; up++ {
+	for up := 0; lasts && up < maxUp; up++ {
 		higher, err := k.most(rate * confirmStep)
 		if err != nil || !higher {
 			return rate, err
@@ -142,7 +141,7 @@ func (k *confirmation) threshold(rate float64) (float64, error) {
 		rate *= confirmStep
 	}
 	for down := 0; !lasts; down++ {
-		if down == mostDown {
+		if down == maxDown {
 			return 0, k.short(begin)
 		}
 		rate /= confirmStep
@@ -158,7 +157,7 @@ func (k *confirmation) short(rate float64) error {
 		k.seconds)
 }
 
-// most reports whether more than half of the seeds hold at a rate. It runs only as many as that needs.
+// most reports whether more than half of the seeds hold at a rate. It runs no more seeds than necessary.
 func (k *confirmation) most(rate float64) (bool, error) {
 	n := len(k.held)
 	for {
@@ -176,8 +175,8 @@ func (k *confirmation) most(rate float64) (bool, error) {
 	}
 }
 
-// nearlyAll reports whether every seed holds at a rate, except one in 16. Those of the search, whose runs
-// are reported, must all hold.
+// nearlyAll reports whether all seeds hold at a rate, except at most one in 16. The seeds of the search, whose runs are
+// reported, must all hold.
 func (k *confirmation) nearlyAll(rate float64) (bool, error) {
 	lasts := func() bool {
 		_, failed, _ := k.known(rate)
@@ -198,8 +197,7 @@ func (k *confirmation) nearlyAll(rate float64) (bool, error) {
 	return lasts(), nil
 }
 
-// known returns how many seeds are known to hold at a rate and how many to fail, and the indexes of the
-// others.
+// known returns how many seeds are known to hold at a rate, how many are known to fail, and the indexes of the others.
 func (k *confirmation) known(rate float64) (held, failed int, open []int) {
 	for i := range k.held {
 		switch {
@@ -214,7 +212,7 @@ func (k *confirmation) known(rate float64) (held, failed int, open []int) {
 	return held, failed, open
 }
 
-// run runs a rate under some seeds.
+// run runs a rate under the seeds with the given indexes.
 func (k *confirmation) run(rate float64, which []int) error {
 	return each(len(which), func(n int) error {
 		i := which[n]

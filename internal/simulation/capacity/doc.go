@@ -7,11 +7,12 @@
 //	c, err := load.Find(ctx, plan, slo, capacity.Options{Precision: 0.02, Horizon: capacity.SearchHorizon})
 //	fmt.Println(c.Rate, c.Low, c.High)
 //
-// Every rate is tried with the same requests: only their arrivals move closer
-// together. The search starts at a rate that the cost model suggests, doubles it
-// until the objective fails, and bisects. It assumes that a higher
-// rate is never better. Near the knee this is not true: there, small changes change a result
-// much. So the lowest rate that failed is the limit, even if a higher one held.
+// Every rate is tried with the same requests; only the times between arrivals
+// change. The search starts at a rate that the cost model suggests, doubles it
+// until the objective fails, and bisects. It assumes that a higher rate is never
+// better. Near the highest rate this is not always true, because small changes
+// affect results much there. So the lowest rate that failed is the limit, even if
+// a higher one held.
 //
 // Package plans finds what limits a capacity and how to raise it.
 package capacity

@@ -10,25 +10,25 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// Options are how a capacity is looked for.
+// Options are the options of Find.
 type Options struct {
 	Precision float64 // of a seed's capacity, relative
-	Pool      Pool    // nil: one run at a time for each seed
+	Pool      Pool    // if nil, each seed has one run at a time
 	Horizon   Horizon // how long runs are
 
-	// Near are capacities of the same load in a similar scenario, one for each
-	// seed, where the search begins. Nil: at what the cost model lets expect.
+	// Near has a rate for each seed at which the search begins, such as the capacities of a similar scenario. If nil, the
+	// search begins at an estimate from the cost model.
 	Near []float64
 }
 
-// A Pool bounds how many runs go on at the same time, in any number of searches.
+// A Pool limits the number of concurrent runs, in any number of searches.
 type Pool chan struct{}
 
-// NewPool lets n runs go on.
+// NewPool returns a pool for n concurrent runs.
 func NewPool(n int) Pool { return make(Pool, max(1, n)) }
 
-// Take waits until fewer than n runs are going on, or returns ctx's error. After Take
-// returns nil the caller must call Give. A nil Pool never waits.
+// Take waits until fewer than n runs are in progress, or returns ctx's error. After Take returns nil, the caller must
+// call Give. A nil Pool never waits.
 func (p Pool) Take(ctx context.Context) error {
 	if p == nil || ctx.Err() != nil {
 		return ctx.Err()
@@ -50,17 +50,16 @@ func (p Pool) Give() {
 
 // A Capacity is the highest rate that holds, in requests a second.
 type Capacity struct {
-	// Rate is the median of the seeds'. After Confirm, it is a rate that lasts under
-	// all seeds, of many under all but one in 16, and of a workload at least
-	// 3 % below Most. 0: even requests that are alone miss the objective.
+	// Rate is the median over the seeds. After Confirm, it is a rate that lasts under all seeds except at most one in 16,
+	// for a workload at least 3 % below Most. It is 0 if even single requests miss the objective.
 	Rate      float64 `json:"rate"`
-	Low       float64 `json:"low"` // of the seeds
-	High      float64 `json:"high"`
+	Low       float64 `json:"low"`  // least of the seeds
+	High      float64 `json:"high"` // greatest of the seeds
 	Precision float64 `json:"precision"`
 	Seeds     []Seed  `json:"seeds"`
 	Confirmed []Point `json:"confirmed,omitempty"` // whole runs at Rate, under the seeds of the search
-	Most      float64 `json:"most,omitempty"`      // requests/s that last under most of the seeds; 3 % more do not
-	// seeds under which Rate, or a higher one, lasts, of those Tried: the search's and others
+	Most      float64 `json:"most,omitempty"`      // lasts under most of the seeds; 3 % more does not
+	// of Tried seeds, those of the search and others, the number that hold at Rate or at a higher rate
 	Held  int    `json:"held,omitempty"`
 	Tried int    `json:"tried,omitempty"`
 	Curve []Step `json:"curve,omitempty"`
@@ -72,7 +71,7 @@ type Seed struct {
 	Rate     float64 `json:"rate"`
 	Fails    float64 `json:"fails"` // the lowest rate that failed
 	Monotone bool    `json:"monotone"`
-	Points   []Point `json:"points"` // all that were tried, by rate
+	Points   []Point `json:"points"` // all runs, by rate
 }
 
 // A Step of the curve is one rate under all seeds, in their order.
@@ -81,7 +80,7 @@ type Step struct {
 	Points []Point `json:"points"`
 }
 
-// At returns the point at the capacity; of a capacity of 0 the lowest rate tried.
+// At returns the point at the capacity, or at the lowest rate that was run if the capacity is 0.
 func (s Seed) At() Point {
 	i := slices.IndexFunc(s.Points, func(p Point) bool { return p.Rate == s.Rate })
 	return s.Points[max(0, i)]
@@ -96,8 +95,8 @@ func (c Capacity) Rates() []float64 {
 	return all
 }
 
-// Find returns the capacity of a plan that has this load. Rate, From, Until and Stop of the plan's scenario do not
-// count. The result does not depend on how many runs go on at the same time.
+// Find returns the capacity of a plan that has this load. It ignores Rate, From, Until and Stop of the plan's scenario.
+// The result does not depend on the number of concurrent runs.
 func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (Capacity, error) {
 	some, err := l.sets[0].first(1)
 	if err == nil {
@@ -110,7 +109,7 @@ func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (
 	err = each(len(searches), func(i int) error {
 		s := searches[i]
 		if i < len(o.Near) && o.Near[i] > 0 {
-			return s.settle(ctx, o.Near[i], 1+o.Precision) // most changes change nothing: two runs
+			return s.settle(ctx, o.Near[i], 1+o.Precision) // two runs if the capacity is the same
 		}
 		return s.settle(ctx, s.estimate, 1.5)
 	})
@@ -120,7 +119,7 @@ func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (
 	return collect(searches, o.Precision), nil
 }
 
-// each calls do for n indices at the same time. It returns the error of the lowest index.
+// each calls do for n indexes concurrently. It returns the error of the lowest index.
 func each(n int, do func(i int) error) error {
 	errs := make([]error, n)
 	var wait sync.WaitGroup
@@ -164,11 +163,11 @@ func (l *Load) Holds(ctx context.Context, p *scenario.Plan, slo SLO, rate float6
 	return true, nil
 }
 
-// curveParts are the parts and multiples of a capacity that show a curve's flat part and its knee.
+// curveParts are the multiples of a capacity that show the flat part of a latency curve and its rise.
 var curveParts = []float64{0.25, 0.5, 0.75, 0.9, 0.95, 1, 1.05, 1.1, 1.25}
 
-// Curve measures what the scenario does at parts of the capacity, with every seed of the search. Runs end
-// at the search's horizon, or where the queue grows without end.
+// Curve runs the scenario at multiples of the capacity with every seed of the search, and sets c.Curve. Runs end at the
+// search's horizon, or when the queue grows without end.
 func (l *Load) Curve(ctx context.Context, p *scenario.Plan, slo SLO, pool Pool, c *Capacity) error {
 	runs := l.runners(p, slo, SearchHorizon, pool, l.sets)
 	c.Curve = make([]Step, len(curveParts))
@@ -184,8 +183,7 @@ func (l *Load) Curve(ctx context.Context, p *scenario.Plan, slo SLO, pool Pool, 
 	})
 }
 
-// estimate returns the rate of a full batch: as many sequences of mean length as fit in
-// memory, each of which gets its tokens one by one.
+// estimate returns the rate that a full batch sustains: as many sequences of mean length as fit in memory.
 func (l *Load) estimate(p *scenario.Plan) float64 {
 	v := &p.Scenario.Server
 	prompt, output := l.Means()

@@ -9,7 +9,7 @@ import (
 type Interval struct {
 	Low   Seconds `json:"low"`
 	High  Seconds `json:"high"`
-	Rough bool    `json:"rough,omitempty"` // too few independent values: it may miss more often than that
+	Rough bool    `json:"rough,omitempty"` // too few independent values for 95 %
 }
 
 // An estimated value is a mean or a quantile with its 95 % confidence interval, in s.
@@ -19,8 +19,8 @@ type estimated struct {
 	count           int
 }
 
-// leastRequests returns how many values it takes for an interval of each objective: for
-// a quantile q, as many as exceed it at least once with 97.5 %, 1 - qⁿ.
+// leastRequests returns the least number of values for which all objectives have intervals. For a quantile q it is the
+// least n for which at least one value exceeds the quantile with a probability of 97.5 %, which is 1 - qⁿ.
 func (s SLO) leastRequests() int {
 	n := 100
 	for _, o := range s {
@@ -29,7 +29,7 @@ func (s SLO) leastRequests() int {
 	return n
 }
 
-// rank returns which of n values, from the least up, is the quantile: the nearest rank.
+// rank returns the nearest rank of a quantile among n sorted values, starting at 1.
 func rank(level float64, n int) int { return max(1, int(math.Ceil(level*float64(n)-1e-9))) }
 
 func leastOf(level float64) int {
@@ -39,13 +39,13 @@ func leastOf(level float64) int {
 	return int(math.Ceil(math.Log(0.025) / math.Log(level)))
 }
 
-// estimateOf returns the mean (level 0) or the quantile of values in the order of time, which
-// depend on their neighbours.
+// estimateOf returns the mean (level 0) or a quantile of values, which are in the order of time and correlated with
+// their neighbours.
 //
-// The interval of a quantile is that of the part of the values which exceed it, taken back
-// to values (Woodruff, Confidence intervals for medians and other position measures, JASA
-// 47, 1952). Its centre is the quantile of all values: quantiles of parts of a run are
-// biased. The test of this file counts how often it contains the true value.
+// The interval of a quantile is the confidence interval of the fraction of values above it, converted back to values
+// (Woodruff, Confidence intervals for medians and other position measures, JASA 47, 1952). It is centred on the
+// quantile of all values, because quantiles of parts of a run are biased. The tests count how often it contains the
+// true value.
 func estimateOf(values []float64, level float64) estimated {
 	n := len(values)
 	if n == 0 {
@@ -60,19 +60,19 @@ func estimateOf(values []float64, level float64) estimated {
 	}
 	sorted := slices.Clone(values)
 	slices.Sort(sorted)
-	at := sorted[rank(level, n)-1]
+	quantile := sorted[rank(level, n)-1]
 	if level == 1 {
-		return estimated{Mean: at, Low: at, High: at, count: n}
+		return estimated{Mean: quantile, Low: quantile, High: quantile, count: n}
 	}
 	above := make([]float64, n)
 	for i, v := range values {
-		if v > at {
+		if v > quantile {
 			above[i] = 1
 		}
 	}
 	half, rough := halfWidth(above, mean(above), max(leastIndependent, leastAbove/min(level, 1-level)))
 	half = max(half, 1.96*math.Sqrt(level*(1-level)/float64(n)))
-	e := estimated{Mean: at, Low: math.Inf(-1), High: math.Inf(1), rough: rough, count: n}
+	e := estimated{Mean: quantile, Low: math.Inf(-1), High: math.Inf(1), rough: rough, count: n}
 	if level > half {
 		e.Low = sorted[rank(level-half, n)-1]
 	}
@@ -82,27 +82,26 @@ func estimateOf(values []float64, level float64) estimated {
 	return e
 }
 
-// An interval that is not rough has at least this many independent values, and this many beyond
-// its quantile, on the side with fewer. The numbers are chosen so that in at most 5 % of all runs
-// there is such an interval and the true value is outside.
+// An interval that is not rough has at least leastIndependent independent values, and leastAbove of them on the side of
+// the quantile with fewer values. With these numbers, at most 5 % of all runs have an interval that is not rough and
+// does not contain the true value.
 const (
 	leastIndependent = 40
 	leastAbove       = 5
-	leastOfMean      = 200 // of a mean, which a few large values move
+	leastOfMean      = 200 // independent values for a mean, which a few large values affect
 )
 
-// batchings are numbers of batches and the 97.5 % quantiles of Student's t with one degree
-// of freedom less. Long batches depend less on each other, many say more of the variance:
-// the widest interval counts. That choice is ours.
+// batchings are numbers of batches, and the 97.5 % quantiles of Student's t with one degree of freedom less. Long
+// batches are less correlated, more batches give a better estimate of the variance. The widest interval is used; that
+// choice has no source.
 var batchings = []struct {
 	n       int
 	student float64
 }{{5, 2.776}, {10, 2.262}, {20, 2.093}}
 
-// halfWidth is half of the confidence interval of the mean of values, by batch means. The
-// variance is raised for the dependence r of each batch on the one before, by (1+r)/(1-r)
-// (Tafazzoli and Wilson, Skart, IIE Transactions 43, 2011). It is rough where the values
-// say no more than least independent ones.
+// halfWidth returns half the width of the confidence interval of the mean, by batch means. The variance is multiplied
+// by (1+r)/(1-r), where r is the correlation of consecutive batches (Tafazzoli and Wilson, Skart, IIE Transactions 43,
+// 2011). The result is rough if the values are worth fewer than least independent ones.
 func halfWidth(values []float64, mean, least float64) (half float64, rough bool) {
 	if len(values) < 2*batchings[len(batchings)-1].n {
 		return math.Inf(1), true
@@ -113,15 +112,15 @@ func halfWidth(values []float64, mean, least float64) (half float64, rough bool)
 	}
 	n := float64(len(values))
 	single /= n * n
-	most := single
+	largest := single
 	for _, b := range batchings {
 		variance := batchVariance(values, mean, b.n)
-		half, most = max(half, b.student*math.Sqrt(variance)), max(most, variance)
+		half, largest = max(half, b.student*math.Sqrt(variance)), max(largest, variance)
 	}
-	return half, n*single < least*most
+	return half, n*single < least*largest
 }
 
-// batchVariance returns the variance of the mean of values by that of n batches.
+// batchVariance estimates the variance of the mean from the means of n batches.
 func batchVariance(values []float64, mean float64, n int) float64 {
 	square, product, last := 0.0, 0.0, 0.0
 	for b := range n {
@@ -138,7 +137,7 @@ func batchVariance(values []float64, mean float64, n int) float64 {
 	if square == 0 {
 		return 0
 	}
-	r := min(0.8, max(0, product/square+1/float64(n))) // of independent batches the estimate is -1/n
+	r := min(0.8, max(0, product/square+1/float64(n))) // product/square is about -1/n for independent batches
 	return square / float64(n-1) / float64(n) * (1 + r) / (1 - r)
 }
 
@@ -150,8 +149,7 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// trend returns the slope of a line through values, for each of them, and how many
-// standard deviations of its error it is away from none.
+// trend returns the slope of a fitted line, per value, and its size in standard errors.
 func trend(values []float64) (slope, deviations float64) {
 	n := float64(len(values))
 	if n < 4 {

@@ -9,16 +9,15 @@ import (
 )
 
 const (
-	leastAnswers = 8   // mean answer times of arrivals below which nothing is judged
-	warmUp       = 0.1 // share of the arrivals that is not measured
-	warmAnswers  = 2.0 // mean answer times that are not measured
+	leastAnswers = 8   // least duration of arrivals before a verdict, as a multiple of the mean answer time
+	warmUp       = 0.1 // fraction of the arrivals that is not measured
+	warmAnswers  = 2.0 // the least duration that is not measured, as a multiple of the mean answer time
 )
 
-// ErrShort is wrapped when a trace is too short for its latencies to be those of
-// a server that runs on.
+// ErrShort is wrapped when a trace is too short to show the latencies of a server that runs permanently.
 var ErrShort = errors.New("too few requests to plan from")
 
-// errDecided ends a run whose outcome is known.
+// errDecided ends a run with a verdict.
 var errDecided = errors.New("the outcome is clear")
 
 const overload = "more requests come than are served: the queue grows"
@@ -31,7 +30,7 @@ const (
 	fails
 )
 
-// judgeEarly returns the verdict on a run whose outcome is known before its end.
+// judgeEarly returns the verdict on a run that has not ended, or open if there is none yet.
 func (w *run) judgeEarly(now float64) verdict {
 	if w.fixed() {
 		if w.effort == brief && w.missed(now) {
@@ -74,8 +73,8 @@ func (w *run) judgeEarly(now float64) verdict {
 	return open
 }
 
-// lost reports whether a quantile will be above its limit however the run goes on: more requests
-// are above it already than may be at the end.
+// lost reports whether a quantile is certain to end above its limit: more requests are already above the limit than the
+// quantile allows at the end.
 func (w *run) lost(o Objective, from, to int) bool {
 	if !w.set.steady() || o.Level == 0 {
 		return false
@@ -91,8 +90,8 @@ func (w *run) lost(o Objective, from, to int) bool {
 	return above > may
 }
 
-// overloaded reports whether more requests wait than chance explains. The number of independent
-// arrivals varies by its square root, that of bursts by more.
+// overloaded reports whether more requests wait than chance explains. The standard deviation of the number of
+// independent arrivals is its square root; bursts vary more.
 func (w *run) overloaded() bool {
 	if !w.set.steady() || w.fixed() {
 		return false
@@ -113,7 +112,7 @@ func (w *run) judge(p *Point) {
 	}
 	end := w.requests[w.next-1].Arrival / w.rate
 	from := w.warm(end)
-	measured := w.next - from // or fewer, of which an objective has a value
+	measured := w.next - from // fewer if an objective has no value for some
 	p.Holds = true
 	for _, o := range w.slo {
 		v := w.value(o, from, w.next)
@@ -129,7 +128,7 @@ func (w *run) judge(p *Point) {
 	case !p.Holds:
 	case w.grows(end):
 		p.Holds, p.Grows, p.Reason = false, true, "the queue grows to the end"
-	case w.set.steady() && end < mostSeconds/2 && end < 2*leastAnswers*mean && w.answered > 0:
+	case w.set.steady() && end < maxSeconds/2 && end < 2*leastAnswers*mean && w.answered > 0:
 		p.Holds, p.Reason = false, "answers take longer the longer requests come"
 	case measured < w.slo.leastRequests() || end < 2*leastAnswers*mean && w.answered > 0:
 		p.Holds, p.Short = false, true
@@ -137,10 +136,9 @@ func (w *run) judge(p *Point) {
 	}
 }
 
-// tooShort says how many requests a run has, of which some were measured of those after the
-// warm-up, and about how many it takes at least and at most. Arrivals over 16 answers are 16 times as
-// many as there are in the system (Little); how many that are depends on the rate that holds: a full
-// server's sequences, and some that wait.
+// tooShort says how many requests a run has and about how many it needs. Of the requests after the warm-up, measured
+// have values. By Little's law, 16 times as many requests arrive in 16 answer times as are in the system at once. The
+// upper estimate assumes a full server.
 func (w *run) tooShort(end, answer float64, measured, after int) string {
 	least := w.slo.leastRequests()
 	text := fmt.Sprintf("%d requests come within %.3g s at %.3g requests/s; it takes arrivals over %d answers of %.3g s",
@@ -163,13 +161,13 @@ func (w *run) tooShort(end, answer float64, measured, after int) string {
 	return text
 }
 
-// rounded returns a little more than n, a number with two digits that are not zero.
+// rounded returns n plus 2 %, rounded up to two significant digits.
 func rounded(n float64) float64 {
 	unit := math.Pow(10, math.Floor(math.Log10(n))-1)
 	return unit * math.Ceil(1.02*n/unit)
 }
 
-// fit returns how many sequences of mean length run at once, at most.
+// fit returns how many sequences of mean length can run at once.
 func (d *requestSet) fit(p *scenario.Plan) int {
 	d.lock.Lock()
 	defer d.lock.Unlock()
@@ -182,14 +180,14 @@ func (d *requestSet) fit(p *scenario.Plan) int {
 	return max(1, min(v.MaxNumSeqs, int(float64(v.NumGPUBlocks)*float64(v.BlockSize)/max(1, tokens))))
 }
 
-// A sample is how many requests wait at a time, in seconds.
+// A sample is the number of waiting requests at a time.
 type sample struct {
-	Now     float64
+	Now     float64 // s
 	Waiting int
 }
 
-// queueGrows reports whether the queue grows for as long as requests arrive: its trend from begin to end, while
-// arrived requests come, is not chance and is more than 1 % of the arrivals.
+// queueGrows reports whether the queue grows for as long as requests arrive: from begin to end, its trend is
+// significant, and the growth is more than 1 % of the requests that arrived.
 func queueGrows(queue []sample, begin, end float64, arrived int) bool {
 	const parts = 10
 	var sums, counts [parts]float64
@@ -210,7 +208,7 @@ func queueGrows(queue []sample, begin, end float64, arrived int) bool {
 	return deviations > 3 && slope*float64(len(means)) > 0.01*float64(arrived)
 }
 
-// grows is queueGrows after the warm-up, for requests that wait for their first token.
+// grows reports whether, after the warm-up, the queue of requests without a first token grows.
 func (w *run) grows(end float64) bool {
 	begin := warmUp * end
 	arrived := 0
@@ -220,12 +218,11 @@ func (w *run) grows(end float64) bool {
 	return queueGrows(w.queue, begin, end, arrived)
 }
 
-// growsFor is how often in a row the queue has to be seen growing, at the times of judgeEarly, which are
-// a third apart or less.
+// growsFor is how many consecutive calls of judgeEarly must see the queue grow.
 const growsFor = 3
 
-// keepsGrowing reports whether the queue of an extended run still grows. Such a run would not end before
-// mostSeconds, because its latencies keep rising.
+// keepsGrowing reports whether the queue of an extended run still grows. Such a run would not end before maxSeconds,
+// because its latencies keep rising.
 func (w *run) keepsGrowing(now float64) bool {
 	if !w.set.steady() || now < w.atLeast() || !w.grows(now) {
 		w.grew = 0

@@ -12,8 +12,9 @@ import (
 
 const kneePrecision = 0.01
 
-// Knee finds the highest rate at which the requests that arrive in the scenario's Duration hold the objective, as
-// the paper's figures compare systems, and measures parts of that rate. That the rate lasts is not asked: see Find.
+// Knee finds the highest rate at which the requests that arrive in the scenario's Duration hold the objective, and runs
+// the given fractions of that rate, as in the paper's comparison of systems. Unlike Find, it does not check that the
+// rate would last longer.
 func (l *Load) Knee(ctx context.Context, p *scenario.Plan, slo SLO, parts []float64, pool Pool) (Capacity, error) {
 	if !l.sets[0].steady() {
 		return Capacity{}, fmt.Errorf("%w: a trace may end before the time of a run does; name a workload", ErrLoad)
@@ -42,8 +43,8 @@ func (l *Load) Knee(ctx context.Context, p *scenario.Plan, slo SLO, parts []floa
 	}
 	for i, step := range curve {
 		for _, s := range searches {
-			at := slices.IndexFunc(s.points, func(p Point) bool { return p.Rate == step.Rate })
-			curve[i].Points = append(curve[i].Points, s.points[at])
+			j := slices.IndexFunc(s.points, func(p Point) bool { return p.Rate == step.Rate })
+			curve[i].Points = append(curve[i].Points, s.points[j])
 		}
 	}
 	c := collect(searches, kneePrecision)
@@ -64,8 +65,8 @@ func (d *requestSet) before(end float64) ([]workload.Request, error) {
 	return requests[:max(1, n)], nil
 }
 
-// missed reports whether a mean normalized latency will be above its limit whatever comes after now: requests
-// without an answer have waited at least until now.
+// missed reports whether a mean normalized latency is certain to end above its limit: requests without an answer have
+// waited at least until now.
 func (w *run) missed(now float64) bool {
 	for _, o := range w.slo {
 		if o.Metric != Normalized || o.Level != 0 {
@@ -95,10 +96,9 @@ func (w *run) judgeFixed(p *Point) {
 	}
 }
 
-// growsInQuarters reports whether the server serves less than 95 % of what comes: first tokens of those requests
-// that come in the last quarter take longer than those of the second quarter by more than 5 % of the time
-// between the two, on average. That matters where runs are short: a limit of seconds can be kept for a
-// while at any rate.
+// growsInQuarters reports whether the server serves less than 95 % of the arriving requests: the mean time to the first
+// token is longer in the last quarter of the requests than in the second quarter, by more than 5 % of the time between
+// the two quarters. This matters for short runs, in which any rate can hold a limit of seconds for a while.
 func (w *run) growsInQuarters() bool {
 	mean := func(from, to int) (seconds, at float64) {
 		count := 0.0

@@ -12,54 +12,53 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// ErrLoad is wrapped when requests have no rate that could be changed.
+// ErrLoad is wrapped when the rate of requests cannot be changed, or when no request fits the model.
 var ErrLoad = errors.New("no capacity of these requests")
 
-// A Load is the requests of a plan, drawn or read once, for runs at any rate.
-// It is safe for concurrent use.
+// A Load has the requests of a plan, drawn or read once, for runs at any rate. It is safe for concurrent use.
 type Load struct {
 	Seeds   []uint64 // of searches
-	Own     float64  // requests/s of a trace as it is; 0: a named workload
-	TooLong int      // requests of a trace that are longer than sequences may be, and left out
-	Longest int      // tokens of the longest one, of the first seed
-	LeftOut float64  // part of a workload's requests that is longer, and left out; the rate is that of the others
+	Own     float64  // requests/s of a trace as recorded; 0 for a workload
+	TooLong int      // requests of a trace that are left out because they are longer than sequences may be
+	Longest int      // tokens of the longest request of the first seed
+	LeftOut float64  // fraction of a workload's requests that are too long; they are not in the rate
 
 	prompt, output float64 // see Means
 
 	sets []*requestSet // one for each seed
-	runs *runs.Store   // nil: nothing is kept
+	runs *runs.Store   // nil if results are not kept
 
 	lock   sync.Mutex
-	others []*requestSet                          // to confirm with
-	draw   func(seed uint64) (*requestSet, error) // more of them; nil: a trace
+	others []*requestSet                          // for Confirm
+	draw   func(seed uint64) (*requestSet, error) // nil for a trace
 }
 
-// A requestSet is requests that arrive at a rate of one a second.
+// A requestSet has the requests of one seed, which arrive at a rate of one a second.
 type requestSet struct {
 	seed     uint64
-	shape    float64 // of the gaps between arrivals, of which there are as many as a run needs; 0: a trace
+	shape    float64 // of the gamma distribution of gaps between arrivals; 0 for a trace
 	lock     sync.Mutex
 	requests []workload.Request
-	source   workload.Source // of more; nil: these are all
+	source   workload.Source // of more requests; nil if there are no more
 }
 
 func (d *requestSet) steady() bool { return d.shape > 0 }
 
-// Keep makes searches use the results in a store, and add theirs to it.
+// Keep makes searches read results from a store and add their results to it.
 func (l *Load) Keep(store *runs.Store) { l.runs = store }
 
 // firstDrawn is how many requests are drawn at first.
 const firstDrawn = 2000
 
-// MostSeeds is how many seeds a search has at most: each keeps its requests in memory.
+// MostSeeds limits the seeds of a search, because each keeps its requests in memory.
 const MostSeeds = 100
 
-// NewLoad draws the requests of a plan, as long as a run needs more, with the given number of seeds from the
-// scenario's on. Plans with the same requests can share it. A trace has no randomness: it is read once, and its first Duration
-// seconds as it is, or its first Requests ones, or else all rows, are the load.
+// NewLoad returns the load of a plan, with the given number of seeds starting at the scenario's. Requests of a workload
+// are drawn when a run needs them. A trace is read once, up to the scenario's Duration and Requests, and has one seed.
+// Plans with the same requests can share a load.
 func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
 	s := p.Scenario
-	// Requests that wait for answers say nothing of what the server could do.
+	// If requests wait for answers, the server determines the rate.
 	if s.MaxConcurrency > 0 || s.Turns > 0 || s.AtOnce {
 		return nil, fmt.Errorf("%w: requests that wait for answers (at most %d at once, %v turns) arrive as fast as they are "+
 			"served; a plan needs requests that arrive independently of answers", ErrLoad, s.MaxConcurrency, s.Turns)
@@ -102,7 +101,7 @@ func fitting(source workload.Source, p *scenario.Plan) *workload.Fitted {
 	return workload.WithoutLonger(source, p.Scenario.Server.MaxModelLen)
 }
 
-// readLoad is NewLoad for a trace.
+// readLoad returns the load of a trace.
 func readLoad(p *scenario.Plan) (*Load, error) {
 	s := p.Scenario
 	t, err := workload.Open(s.Trace)
@@ -153,8 +152,8 @@ func (l *Load) check(p *scenario.Plan) error {
 	return nil
 }
 
-// Means returns the mean lengths in tokens, of the first seed and of what was drawn at first:
-// they are the same however many requests runs have drawn since.
+// Means returns the mean lengths in tokens of the requests that NewLoad drew for the first seed. Requests that runs
+// draw later do not change them.
 func (l *Load) Means() (prompt, output float64) { return l.prompt, l.output }
 
 // Requests returns the number of requests of a trace, or 0 if the number depends on the rate.
@@ -165,7 +164,7 @@ func (l *Load) Requests() int {
 	return len(l.sets[0].requests)
 }
 
-// confirming returns n sets to confirm with, but none of a trace.
+// confirming returns n sets for Confirm, or none for a trace.
 func (l *Load) confirming(n int) ([]*requestSet, error) {
 	l.lock.Lock()
 	defer l.lock.Unlock()

@@ -15,15 +15,14 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// A Point is a run at one rate.
+// A Point is the outcome of a run at one rate.
 type Point struct {
 	Rate  float64 `json:"rate"` // requests/s
 	Holds bool    `json:"holds"`
-	Grows bool    `json:"grows,omitempty"` // the queue does, so the rate does not hold
+	Grows bool    `json:"grows,omitempty"` // the queue grows, so the rate does not hold
 
-	// Cut is set where the run ended as soon as its outcome was clear, Stuck where
-	// some request waits forever: then there is no result. Short is set where the
-	// requests are too few for the run to tell what lasts.
+	// Cut means that the run ended as soon as its outcome was clear, Stuck that a request waits forever. Both have no
+	// Result. Short means that there are too few requests to show whether the rate lasts.
 	Cut    bool   `json:"cut,omitempty"`
 	Stuck  bool   `json:"stuck,omitempty"`
 	Short  bool   `json:"short,omitempty"`
@@ -32,14 +31,13 @@ type Point struct {
 	Intervals []Interval `json:"intervals,omitempty"` // confidence interval of each value
 	Span      float64    `json:"span,omitempty"`      // s of arrivals
 
-	// Values are those of the objectives, in the SLO's order, in seconds: over all
-	// requests after the warm-up. Up to 1 % refused do not count. +Inf, written as -1: one that counts had no
-	// answer.
+	// Values has the value of each objective of the SLO, over all requests after the warm-up. Refused requests do not
+	// count if they are at most 1 %. A value is +Inf, -1 in JSON, if a request that counts had no answer.
 	Values []Seconds   `json:"values,omitempty"`
 	Result *sim.Result `json:"result,omitempty"`
 }
 
-// Seconds can be infinite, which JSON cannot.
+// Seconds is a time that may be infinite, which JSON has no number for.
 type Seconds float64
 
 // MarshalJSON writes -1 for infinity.
@@ -59,18 +57,17 @@ func (s *Seconds) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// A Horizon is how long requests arrive in a run whose latencies stand for a server that runs
-// permanently. A run is lengthened until all of its limits are reached.
+// A Horizon says how long requests must arrive in a run, so that its latencies are those of a server that runs
+// permanently. All fields are minimums.
 type Horizon struct {
 	Seconds  float64 // of arrivals
-	Answers  float64 // times as long as a mean answer takes
+	Answers  float64 // of arrivals, as a multiple of the mean time of an answer
 	Requests int     // after the warm-up
 }
 
-// DefaultHorizon is what a rate is confirmed with, SearchHorizon what the search
-// for it takes, whose result is confirmed. An overload of 1 % makes requests wait
-// for 36 s at the end of an hour, for 6 s after ten minutes. CompareHorizon is
-// for capacities that are only compared with each other.
+// SearchHorizon is for Find if Confirm follows, DefaultHorizon for Confirm. CompareHorizon is for capacities that are
+// only compared with each other. With an overload of 1 %, requests wait for 36 s after an hour, for 6 s after ten
+// minutes.
 var (
 	DefaultHorizon = Horizon{Seconds: 3600, Answers: 40}
 	SearchHorizon  = Horizon{Seconds: 600, Answers: 20}
@@ -83,13 +80,13 @@ type effort int
 const (
 	brief   effort = iota // when the outcome is clear
 	whole                 // at the horizon, or earlier if the rate fails
-	patient               // at the horizon, or earlier if the queue grows without end: an objective may be missed
+	patient               // at the horizon, or earlier if the queue grows without end
 )
 
 const (
-	mostSeconds  = 20 * 3600 // of arrivals, unless fewer requests come in them than have to
-	mostRequests = 5 << 20   // of a run
-	margin       = 1.25      // by which answers may take longer in the end than while requests come
+	maxSeconds  = 20 * 3600 // of arrivals, unless more time is needed for the least number of requests
+	maxRequests = 5 << 20   // of a run
+	margin      = 1.25      // allows for mean answers that become longer during the run
 )
 
 // A runner runs the requests of one seed at any rate.
@@ -97,9 +94,9 @@ type runner struct {
 	plan    *scenario.Plan
 	set     *requestSet
 	slo     SLO
-	horizon Horizon // zero: requests arrive for the scenario's Duration, see Knee
+	horizon Horizon // if zero, requests arrive for the scenario's Duration, see Knee
 	pool    Pool
-	runs    *runs.Store // nil: nothing is kept
+	runs    *runs.Store // nil if results are not kept
 }
 
 func (r *runner) fixed() bool { return r.horizon == Horizon{} }
@@ -113,7 +110,7 @@ func (l *Load) runners(p *scenario.Plan, slo SLO, h Horizon, pool Pool, sets []*
 	return all
 }
 
-// at runs a rate when the pool allows it, or takes the point from those that were kept.
+// at waits for the pool and runs a rate, or returns a result that was kept.
 func (r *runner) at(ctx context.Context, rate float64, e effort) (Point, error) {
 	if err := r.pool.Take(ctx); err != nil {
 		return Point{}, err
@@ -128,7 +125,7 @@ func (r *runner) at(ctx context.Context, rate float64, e effort) (Point, error) 
 		Effort    effort
 	}{r.plan.Scenario, fmt.Sprintf("%+v", *r.plan.Model), fmt.Sprintf("%+v", []Objective(r.slo)), r.horizon, r.set.seed, rate, e}
 	return runs.Do(r.runs, key, func() (Point, error) {
-		// Counting on memory takes a small part of the time.
+		// Simulating ample memory takes much less time, so it is tried first.
 		point, err := r.newRun(rate, e).simulate(ctx, true)
 		if errors.Is(err, sim.ErrAmple) {
 			return r.newRun(rate, e).simulate(ctx, false)
@@ -137,7 +134,7 @@ func (r *runner) at(ctx context.Context, rate float64, e effort) (Point, error) 
 	})
 }
 
-// A run is the source of its requests and judges itself while it goes on.
+// A run is one run at a rate. It is the source of its requests, and decides when it ends.
 type run struct {
 	*runner
 	rate   float64
@@ -145,20 +142,20 @@ type run struct {
 
 	requests []workload.Request // drawn so far
 	next     int
-	several  int     // of these, those with answers of more than one token
-	fit      int     // sequences of mean length that run at once, at most
-	until    float64 // s; the end of arrivals so far
-	ended    bool    // all requests of a trace have come
+	several  int     // requests so far with answers of more than one token
+	fit      int     // sequences of mean length that can run at once
+	until    float64 // s; the end of arrivals, which enough may raise
+	ended    bool    // all requests of a trace have arrived
 
-	first, done []float64 // s, by request; +Inf: not yet
+	first, done []float64 // s, by request; +Inf if not yet
 	refused     []bool
-	left        int
+	departed    int
 	waiting     int     // arrived, without a first token
-	answered    int     // and the time that took, together
-	answering   float64 // s
+	answered    int     // number of answers
+	answering   float64 // s; total time of the answers
 	queue       []sample
-	check       float64 // s; when the run is judged next
-	grew        int     // how often in a row the queue was seen to grow after the least arrivals
+	check       float64 // s; time of the next call of judgeEarly that may decide
+	grew        int     // see keepsGrowing
 	verdict     verdict
 	reason      string
 }
@@ -173,7 +170,7 @@ func (r *runner) newRun(rate float64, e effort) *run {
 	return w
 }
 
-// simulate runs the rate. Where memory is not ample the error of a run that counts on that is sim.ErrAmple.
+// simulate runs the rate. If ample is set and memory turns out not to be ample, the error is sim.ErrAmple.
 func (w *run) simulate(ctx context.Context, ample bool) (Point, error) {
 	if w.fixed() {
 		var err error
@@ -210,15 +207,15 @@ func (w *run) simulate(ctx context.Context, ample bool) (Point, error) {
 	return point, nil
 }
 
-// atLeast returns the seconds of arrivals that a run has even if answers are short.
+// atLeast returns the least duration of arrivals in seconds, for short answers.
 func (w *run) atLeast() float64 {
 	return max(w.horizon.Seconds, float64(w.measured())/(1-warmUp)/w.rate)
 }
 
-// measured returns how many requests have to be measured.
+// measured returns the least number of requests to measure.
 func (w *run) measured() int { return max(w.horizon.Requests, w.slo.leastRequests()) }
 
-// Next implements workload.Source: it decides how long the run is.
+// Next implements workload.Source. It ends the arrivals when there are enough.
 func (w *run) Next(r *workload.Request) error {
 	if w.next == len(w.requests) && !w.fixed() {
 		var err error
@@ -231,7 +228,7 @@ func (w *run) Next(r *workload.Request) error {
 	}
 	*r = w.requests[w.next]
 	r.Arrival /= w.rate
-	if w.set.steady() && !w.fixed() && r.Arrival >= w.until && w.enough(r.Arrival) { // a trace comes as a whole
+	if w.set.steady() && !w.fixed() && r.Arrival >= w.until && w.enough(r.Arrival) { // a trace is never cut
 		return io.EOF
 	}
 	w.next++
@@ -248,26 +245,27 @@ func (w *run) Next(r *workload.Request) error {
 	return nil
 }
 
-// enough reports whether requests have arrived for long enough, and, if not, sets how long they have to. Enough
-// have to be measured after the warm-up for a confidence interval: fewer may arrive than the rate predicts.
+// enough reports whether enough requests have arrived for the horizon and for confidence intervals. It raises w.until
+// if answers take longer than before. The number is checked too, because fewer requests may arrive than the rate
+// predicts.
 func (w *run) enough(arrival float64) bool {
-	w.until = max(w.until, min(margin*w.horizon.Answers*w.answer(arrival), max(mostSeconds, w.atLeast())))
+	w.until = max(w.until, min(margin*w.horizon.Answers*w.answer(arrival), max(maxSeconds, w.atLeast())))
 	count := w.next
 	if w.slo.has(TPOT) {
 		count = w.several
 	}
-	return arrival >= w.until && float64(count)*(1-warmUp) > 1.05*float64(w.measured())+10 || w.next >= mostRequests
+	return arrival >= w.until && float64(count)*(1-warmUp) > 1.05*float64(w.measured())+10 || w.next >= maxRequests
 }
 
 func (w *run) token(index int, now float64) {
 	if math.IsInf(w.first[index], 1) {
 		w.waiting--
 	}
-	w.first[index] = now // of several answers that of the last one
+	w.first[index] = now // with several sequences, that of the last one
 }
 
 func (w *run) leave(a sim.Departure) {
-	w.left++
+	w.departed++
 	if math.IsInf(w.first[a.Index], 1) {
 		w.waiting--
 	}
@@ -280,7 +278,7 @@ func (w *run) leave(a sim.Departure) {
 	w.answering += a.Done - a.Arrival
 }
 
-// meanAnswer returns how long the finished answers took on average; 0: there are none.
+// meanAnswer returns the mean time of the answers in seconds, or 0 if there are none.
 func (w *run) meanAnswer() float64 {
 	if w.answered == 0 {
 		return 0
@@ -288,10 +286,10 @@ func (w *run) meanAnswer() float64 {
 	return w.answering / float64(w.answered)
 }
 
-// answer returns how long a mean answer takes: that of the finished ones or, if it is longer, the
-// time that requests stay in the system by Little's law.
+// answer returns the mean time of answers in seconds: that of the finished ones or, by Little's law, the mean time that
+// requests stay in the system, whichever is longer.
 func (w *run) answer(now float64) float64 {
-	return max(w.meanAnswer(), float64(w.next-w.left)/max(float64(w.next), 1)*now)
+	return max(w.meanAnswer(), float64(w.next-w.departed)/max(float64(w.next), 1)*now)
 }
 
 // known returns the index of the first request that has not left.
@@ -304,7 +302,7 @@ func (w *run) known() int {
 	return len(w.done)
 }
 
-// warm returns the index of the first request that is measured, of those that arrive by end.
+// warm returns the index of the first request after the warm-up, for a run whose arrivals end at end.
 func (w *run) warm(end float64) int {
 	from := max(warmUp*end, warmAnswers*w.meanAnswer())
 	if i := slices.IndexFunc(w.requests[:w.next], func(r workload.Request) bool { return r.Arrival/w.rate >= from }); i >= 0 {
@@ -313,8 +311,8 @@ func (w *run) warm(end float64) int {
 	return w.next
 }
 
-// value returns the value of an objective over the requests [from, to). More than 1 % refused have
-// waited forever; fewer, which are too long for the system, do not count.
+// value returns the value of an objective over the requests [from, to). If more than 1 % are refused, the value is
+// +Inf. Otherwise refused requests, which are too long for the system, do not count.
 func (w *run) value(o Objective, from, to int) estimated {
 	var values []float64
 	lost := 0
@@ -333,8 +331,8 @@ func (w *run) value(o Objective, from, to int) estimated {
 	return e
 }
 
-// latency returns the latency of a request that was not refused, in s; +Inf: it has not left yet. An
-// answer of one token has none from token to token.
+// latency returns a latency of a request that was not refused in seconds, +Inf if it is not finished. It reports
+// whether the request has this latency: an answer of one token has no TPOT.
 func (w *run) latency(m Metric, i int) (seconds float64, counts bool) {
 	r := &w.requests[i]
 	arrival := r.Arrival / w.rate

@@ -11,11 +11,10 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// ErrUnbounded is wrapped when the objective holds at any rate, because there are
-// too few requests to fill the server.
+// ErrUnbounded is wrapped when the objective holds at all rates, because there are too few requests to fill the server.
 var ErrUnbounded = errors.New("no rate is too high")
 
-// A search is for the capacity under one seed.
+// A search finds the capacity under one seed.
 type search struct {
 	runner
 	precision float64
@@ -33,8 +32,8 @@ func (l *Load) searches(p *scenario.Plan, slo SLO, o Options) []*search {
 	return all
 }
 
-// try runs one rate, unless it was run already. A run that held and was cut short of a horizon is run again if
-// the effort is to be greater, and without a horizon also one that did not hold.
+// try runs a rate if it was not run before. If the effort is not brief, it also repeats a run that was cut, unless the
+// run failed and has a horizon.
 func (s *search) try(ctx context.Context, rate float64, e effort) error {
 	i, found := slices.BinarySearchFunc(s.points, rate, func(p Point, rate float64) int { return cmp.Compare(p.Rate, rate) })
 	if found && (e == brief || !s.points[i].Cut || !s.points[i].Holds && !s.fixed()) {
@@ -52,8 +51,8 @@ func (s *search) try(ctx context.Context, rate float64, e effort) error {
 	return nil
 }
 
-// bracket returns the lowest rate that failed, +Inf if none did, and the highest
-// below it, 0 if there is none.
+// bracket returns as high the lowest rate that failed, +Inf if none did, and as low the highest rate below it, 0 if
+// there is none.
 func (s *search) bracket() (low, high float64) {
 	for _, p := range s.points {
 		if !p.Holds {
@@ -64,13 +63,13 @@ func (s *search) bracket() (low, high float64) {
 	return low, math.Inf(1)
 }
 
-// monotone reports whether nothing held above the lowest rate that failed.
+// monotone reports whether no rate held above the lowest rate that failed.
 func (s *search) monotone() bool {
 	_, high := s.bracket()
 	return !slices.ContainsFunc(s.points, func(p Point) bool { return p.Holds && p.Rate > high })
 }
 
-// alone returns a rate at which requests are alone, but for those that a trace has at once.
+// alone returns a rate at which requests do not overlap, except those that arrive at once in a trace.
 func (s *search) alone() float64 { return s.estimate * 1e-6 }
 
 // cut reports whether the run at a rate ended before its horizon.
@@ -78,8 +77,8 @@ func (s *search) cut(rate float64) bool {
 	return slices.ContainsFunc(s.points, func(p Point) bool { return p.Rate == rate && p.Cut })
 }
 
-// short returns an error if the rate above the capacity failed only because the
-// requests are too few: then more might hold.
+// short returns an error if the rate above the capacity failed only because there are too few requests. With more
+// requests it might hold.
 func (s *search) short(high float64) error {
 	i := slices.IndexFunc(s.points, func(p Point) bool { return p.Rate == high && p.Short })
 	if i < 0 {
@@ -88,17 +87,16 @@ func (s *search) short(high float64) error {
 	return s.points[i].tooShort()
 }
 
-// settle narrows the bracket to the precision. If nothing was tried it begins at
-// a rate and goes on from it by a step that is squared each time, up to doubling.
-// A capacity of 0 is when even requests that are alone miss the objective.
+// settle narrows the bracket to the precision. If no rate was run, it begins at start and multiplies or divides the
+// rate by step, which is squared each time, up to 2. The capacity is 0 if the objective fails at the rate of alone.
 func (s *search) settle(ctx context.Context, start, step float64) error {
-	alone, most := s.alone(), s.estimate*1e5
+	alone, limit := s.alone(), s.estimate*1e5
 	for range 200 {
 		low, high := s.bracket()
 		next := 0.0
 		switch {
 		case low > 0 && high <= low*(1+s.precision) && s.cut(low):
-			if err := s.try(ctx, low, whole); err != nil { // it seemed to hold: does it until the horizon?
+			if err := s.try(ctx, low, whole); err != nil { // the run was cut before its horizon
 				return err
 			}
 			continue
@@ -107,7 +105,7 @@ func (s *search) settle(ctx context.Context, start, step float64) error {
 		case low == 0 && math.IsInf(high, 1):
 			next = start
 		case math.IsInf(high, 1):
-			if low > most {
+			if low > limit {
 				return fmt.Errorf("%w: %v holds at %.4g requests/s; take more requests or a stricter objective", ErrUnbounded,
 					s.slo, low)
 			}

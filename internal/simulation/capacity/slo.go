@@ -16,35 +16,33 @@ import (
 var ErrSLO = errors.New("bad objective")
 
 const sloForms = "want 0.5s/token (normalized latency), ttft<2s (first token), tpot<100ms (each further token) or " +
-	"e2e<30s (whole answer), " +
-	"each followed by @mean, @p50, @p99.9, @max and so on (default @mean); several with commas between them"
+	"e2e<30s (whole answer), each followed by @mean, @p50, @p99.9, @max and so on (default @mean); several with commas between them"
 
-// mostPercent is the highest percentile: an interval of one above it takes more requests than a search
-// has time for.
-const mostPercent = 99.99
+// maxPercent is the highest percentile. Confidence intervals of higher ones need too many requests.
+const maxPercent = 99.99
 
 // A Metric is one latency of a request.
 type Metric int
 
 const (
-	Normalized Metric = iota // from arrival to end, by tokens of the answer
-	TTFT                     // to the first token
-	TPOT                     // from token to token after the first, of answers with more than one
-	E2E                      // from arrival to end
+	Normalized Metric = iota // time from arrival to end, divided by the tokens of the answer
+	TTFT                     // time from arrival to the first token
+	TPOT                     // mean time between tokens, for answers with more than one
+	E2E                      // time from arrival to end
 )
 
 var metricNames = []string{"normalized", "ttft", "tpot", "e2e"}
 
 func (m Metric) String() string { return metricNames[m] }
 
-// An Objective is a limit for a statistic of a latency over all requests.
+// An Objective limits the mean or a quantile of a latency over all requests.
 type Objective struct {
 	Metric Metric
-	Level  float64 // the quantile, in 0..1; 0: the mean
+	Level  float64 // the quantile, at most 1; 0 means the mean
 	Limit  float64 // s, above 0
 }
 
-// An SLO is a service level objective: all of these hold.
+// An SLO is a service level objective. It holds if all of its objectives hold.
 type SLO []Objective
 
 // ParseSLO reads objectives, as in "0.5s/token, ttft<2s@p99". The error wraps
@@ -75,11 +73,11 @@ func parseObjective(item string) (o Objective, err error) {
 			return o, errors.New("neither metric<time nor time/token")
 		}
 	} else {
-		at := slices.Index(metricNames, strings.TrimSpace(name))
-		if at <= int(Normalized) {
+		i := slices.Index(metricNames, strings.TrimSpace(name))
+		if i <= int(Normalized) {
 			return o, fmt.Errorf("no metric %q", strings.TrimSpace(name))
 		}
-		o.Metric = Metric(at)
+		o.Metric = Metric(i)
 	}
 	d, err := time.ParseDuration(strings.ReplaceAll(limit, " ", ""))
 	if err != nil {
@@ -101,9 +99,9 @@ func parseLevel(text string) (float64, error) {
 		p, err := strconv.ParseFloat(digits, 64)
 		switch {
 		case err != nil || !(p > 0 && p <= 100):
-		case p > mostPercent && p < 100:
+		case p > maxPercent && p < 100:
 			return 0, fmt.Errorf("%s takes %d requests in every run: want at most p%v, or max", text, leastOf(p/100),
-				mostPercent)
+				maxPercent)
 		default:
 			return p / 100, nil
 		}
@@ -122,10 +120,10 @@ func (o Objective) Of() string {
 	return o.Metric.String() + " p" + number(o.percent())
 }
 
-// above says that the objective is missed.
+// above returns the reason for a missed objective.
 func (o Objective) above() string { return o.Of() + " is above its limit" }
 
-// percent has no digits that a division by 100 left behind.
+// percent returns the level in percent, without errors of a division by 100.
 func (o Objective) percent() float64 { return math.Round(o.Level*1e8) / 1e6 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
@@ -151,13 +149,13 @@ func (s SLO) String() string {
 	return strings.Join(all, ", ")
 }
 
-// has reports whether one of the objectives is of a metric.
+// has reports whether an objective limits the metric.
 func (s SLO) has(m Metric) bool {
 	return slices.ContainsFunc(s, func(o Objective) bool { return o.Metric == m })
 }
 
-// judgeable returns an error that wraps ErrLoad if an objective has no value for these requests: times
-// from token to token where every answer has one token.
+// judgeable returns an error that wraps ErrLoad if an objective has no value for these requests: TPOT, if every answer
+// has one token.
 func (s SLO) judgeable(requests []workload.Request) error {
 	if !s.has(TPOT) || slices.ContainsFunc(requests, func(r workload.Request) bool { return r.Output > 1 }) {
 		return nil

@@ -22,7 +22,7 @@ const (
 	Budget    Kind = "tokens of an iteration"
 	Time      Kind = "iteration time"
 
-	// These two always help, or say something else, and so are never the limit.
+	// These two are for comparison and never the limit.
 	Whole     Kind = "whole server"
 	Objective Kind = "objective"
 
@@ -30,19 +30,19 @@ const (
 	System    Kind = "system"
 )
 
-// A trial is a change that is to be tried.
+// A trial is a change to try.
 type trial struct {
 	Change
 	setup  cost.Setup
 	server sim.Server
 	slo    capacity.SLO
-	times  float64 // what the rate found counts
+	times  float64 // factor for the rate that is found
 
-	iterations float64 // the times of the cost model are multiplied by it, and first replaces its own; 0: they stay
-	first      float64 // the server's own part of the time to the first token, s
+	// If iterations is not 0, it multiplies the times of the cost model, and first (in s) replaces its FirstToken.
+	iterations, first float64
 }
 
-// trial returns one that changes nothing yet.
+// trial returns a trial without changes.
 func (s *sizer) trial(name string, kind Kind) trial {
 	return trial{Change: Change{Name: name, Is: kind}, setup: s.plan.Setup, server: s.plan.Scenario.Server, slo: s.SLO,
 		times: 1}
@@ -101,7 +101,7 @@ func (s *sizer) limits() (all []trial) {
 		}
 	}
 	add("objectives twice as lax", Objective, func(t *trial) { t.slo = s.SLO.Times(2) })
-	// A clock that runs at half the speed for all but arrivals and limits.
+	// Equivalent to twice the limits and, for each rate found, twice the rate.
 	add("everything twice as fast", Whole, func(t *trial) { t.slo, t.times = s.SLO.Times(2), 2 })
 	return all
 }
@@ -112,16 +112,15 @@ func ranked(all []Change) []Change {
 	return all
 }
 
-// limiting returns the change with the greatest gain, if it is one for every seed;
-// else -1.
+// limiting returns the index of the change with the greatest gain among those that gain more than precision under every
+// seed, or -1.
 func limiting(ranked []Change, precision float64) int {
 	return slices.IndexFunc(ranked, func(c Change) bool {
 		return c.Is != Whole && c.Is != Objective && c.Trouble == "" && c.GainLow > precision
 	})
 }
 
-// changes finds the capacities of trials, all at the same time. Their rates are those of
-// the runs that are compared; see scale.
+// changes finds the capacities of trials concurrently. The rates are those of shorter runs; see scale.
 func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
 	all := make([]Change, len(trials))
 	do := make([]func(context.Context) error, len(trials))
@@ -135,7 +134,7 @@ func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
 	return all, together(ctx, do...)
 }
 
-// change finds the capacity of one trial. That it cannot be is no error.
+// change finds the capacity of one trial. If the trial is impossible, it sets Trouble and returns no error.
 func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 	c := t.Change
 	found := s.near
@@ -175,12 +174,12 @@ func doesNotFit(err error) bool {
 	return errors.Is(err, cost.ErrMemory) || errors.Is(err, cost.ErrFile)
 }
 
-// unanswered reports whether a search found no rate, for want of requests.
+// unanswered reports whether a search found no rate because there are too few requests.
 func unanswered(err error) bool {
 	return errors.Is(err, capacity.ErrUnbounded) || errors.Is(err, capacity.ErrShort)
 }
 
-// scale gives a change the rates that it has relative to what is answered.
+// scale converts the rates of a change from shorter runs to the report's capacity.
 func (s *sizer) scale(c *Change) {
 	if c.Trouble != "" {
 		return
@@ -189,7 +188,7 @@ func (s *sizer) scale(c *Change) {
 	c.Rate, c.Low, c.High = s.base.Rate*(1+c.Gain), s.base.Rate*(1+c.GainLow), s.base.Rate*(1+c.GainHigh)
 }
 
-// scaled returns rates of the runs that are compared as they are to what is answered.
+// scaled returns rates of shorter runs multiplied by the ratio of the report's capacity to that of shorter runs.
 func (s *sizer) scaled(rates []float64) []float64 {
 	all := make([]float64, len(rates))
 	for i := range rates {
@@ -198,7 +197,8 @@ func (s *sizer) scaled(rates []float64) []float64 {
 	return all
 }
 
-// gains compare rates seed by seed, where there is something to compare with.
+// gains returns the median, least and greatest gain of rates over base, seed by seed. Seeds with a base of 0 are left
+// out.
 func gains(rates, base []float64) (median, low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	var all []float64

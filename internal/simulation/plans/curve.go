@@ -9,30 +9,30 @@ import (
 	"llmmemory/internal/simulation/capacity"
 )
 
-// median returns the median of a number over a step's points. Points whose queue grew without end count as
-// +Inf: without them a rate that most seeds do not hold would look better than a lower one.
-func median(s capacity.Step, of func(capacity.Point) float64) float64 {
+// median returns the median of a value over a step's points. Points without a result, because the queue grew without
+// end, count as +Inf: without them, a rate that most seeds do not hold could look better than a lower one.
+func median(s capacity.Step, value func(capacity.Point) float64) float64 {
 	var all []float64
 	for _, p := range s.Points {
 		if p.Result == nil {
 			all = append(all, math.Inf(1))
 			continue
 		}
-		all = append(all, of(p))
+		all = append(all, value(p))
 	}
 	return capacity.Median(all)
 }
 
-// columns returns the metrics of the curve: the paper's first.
+// columns returns the metrics of the curve, starting with the paper's.
 func (r *Report) columns() []column {
 	all := []column{{"normalized mean", 0, func(p capacity.Point) float64 { return p.Result.Normalized.Mean }}}
 	for i, o := range r.slo {
 		c := column{o.Of(), o.Limit, func(p capacity.Point) float64 { return float64(p.Values[i]) }}
-		at := slices.IndexFunc(all, func(other column) bool { return other.name == c.name })
-		if at < 0 {
+		j := slices.IndexFunc(all, func(other column) bool { return other.name == c.name })
+		if j < 0 {
 			all = append(all, c)
-		} else if all[at].limit == 0 || c.limit < all[at].limit {
-			all[at].limit = c.limit
+		} else if all[j].limit == 0 || c.limit < all[j].limit {
+			all[j].limit = c.limit
 		}
 	}
 	return all
@@ -40,8 +40,8 @@ func (r *Report) columns() []column {
 
 type column struct {
 	name  string
-	limit float64 // s; 0: none
-	of    func(capacity.Point) float64
+	limit float64 // s; 0 if there is none
+	value func(capacity.Point) float64
 }
 
 func (r *Report) writeCurve(w io.Writer) {
@@ -65,9 +65,9 @@ func (r *Report) writeCurve(w io.Writer) {
 		}
 		fmt.Fprintf(w, "%s\t%s", rate(s.Rate), holds)
 		for _, c := range columns {
-			fmt.Fprintf(w, "\t%s", seconds(median(s, c.of)))
+			fmt.Fprintf(w, "\t%s", seconds(median(s, c.value)))
 		}
-		window := func(of func(capacity.Point) float64) float64 { return median(s, of) }
+		window := func(value func(capacity.Point) float64) float64 { return median(s, value) }
 		if math.IsInf(window(func(capacity.Point) float64 { return 0 }), 1) {
 			fmt.Fprint(w, "\tthe queue grows\n")
 			continue

@@ -6,11 +6,10 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// A Range is where the answer lies if times are as far off as they were for servers of other publishers. Rates are
-// requests/s.
+// A Range bounds the capacity if the errors of the times are those of a cost.Margin. Rates are requests/s.
 type Range struct {
 	Low   float64 `json:"low"`
-	High  float64 `json:"high"` // 0: not known, as a trace is too short to show it
+	High  float64 `json:"high"` // 0 if not known, because a trace is too short
 	Rests string  `json:"restsOn"`
 
 	margin *cost.Margin
@@ -22,15 +21,15 @@ func (s *sizer) bounds() []trial {
 	if m == nil {
 		return nil
 	}
-	as := func(name string, iterations, first float64) trial {
+	bound := func(name string, iterations, first float64) trial {
 		t := s.trial(name, Whole)
 		t.iterations, t.first = iterations, first/1000
 		return t
 	}
-	return []trial{as("as slow as others' servers", m.Most, m.First.Most), as("as fast", m.Least, m.First.Least)}
+	return []trial{bound("slowest", m.Most, m.First.Most), bound("fastest", m.Least, m.First.Least)}
 }
 
-// rangeOf returns the range that the two trials of bounds leave open; nil without them.
+// rangeOf returns the range between the results of the two trials of bounds, or nil if there are none.
 func (s *sizer) rangeOf(bounds []Change) *Range {
 	if len(bounds) == 0 {
 		return nil
@@ -43,7 +42,7 @@ func (s *sizer) rangeOf(bounds []Change) *Range {
 	return r
 }
 
-// with describes the range of rates with the likely one.
+// with returns a text with the range of rates and the likely one.
 func (r *Range) with(likely float64) string {
 	if r.High == 0 {
 		return fmt.Sprintf("%s requests/s or more, most likely %s,", rate(r.Low), rate(likely))

@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/simulation/chart"
 )
 
-// Save writes the figures, their page and plan.json to a folder, which is made if
-// need be. Each file is whole or not there; plan.json comes last.
+// Save writes the figures, their page and plan.json to a folder, which it creates if necessary. No file is ever
+// incomplete; plan.json is written last.
 func (r *Report) Save(dir string) error {
 	text, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {
@@ -28,7 +28,7 @@ func (r *Report) Save(dir string) error {
 	return nil
 }
 
-// pageFacts returns what the page says below its answer.
+// pageFacts returns the facts below the answer of the page.
 func (r *Report) pageFacts() []chart.Fact {
 	all := []chart.Fact{{Name: "Requests", Text: r.Load.About}, {Name: "Iterations", Text: r.Cost},
 		{Name: "Memory", Text: r.Memory.String()}}
@@ -48,7 +48,7 @@ func (r *Report) pageFacts() []chart.Fact {
 	return all
 }
 
-// figures returns no figures at a capacity of 0.
+// figures returns the report's figures, or none if the capacity is 0.
 func (r *Report) figures() []chart.Figure {
 	if r.Capacity.Rate == 0 {
 		return nil
@@ -67,7 +67,7 @@ func (r *Report) figures() []chart.Figure {
 	return []chart.Figure{latency, limits, sizes, systems}
 }
 
-// runs returns what a figure's numbers are from.
+// runs describes the runs from which a figure is made.
 func (r *Report) runs() string {
 	if r.Load.Requests == 0 {
 		return r.Load.seeds()
@@ -75,7 +75,7 @@ func (r *Report) runs() string {
 	return fmt.Sprintf("%s, %d requests", r.Load.seeds(), r.Load.Requests)
 }
 
-// over names a series: an average over the seeds, if there are some.
+// over returns the name of a series: an average over the seeds, or the only seed.
 func (r *Report) over(average string) string {
 	if len(r.Load.Seeds) == 1 {
 		return r.Load.seeds()
@@ -83,7 +83,7 @@ func (r *Report) over(average string) string {
 	return average + " of the seeds"
 }
 
-// latency returns the curve: a panel for each metric.
+// latency returns the figure of the curve, with a panel for each metric.
 func (r *Report) latency() chart.Figure {
 	f := chart.Figure{Name: "plan-latency", Title: "Latency against request rate: " + r.Setup, Kind: chart.Simulated,
 		Seeds: r.runs()}
@@ -91,7 +91,7 @@ func (r *Report) latency() chart.Figure {
 		var line chart.Line
 		line.Name = r.over("median")
 		for _, s := range r.Capacity.Curve {
-			if v, ok := value(s, c.of); ok {
+			if v, ok := value(s, c.value); ok {
 				line.Points = append(line.Points, chart.Point{X: s.Rate, Value: v})
 			}
 		}
@@ -100,9 +100,9 @@ func (r *Report) latency() chart.Figure {
 		}
 		first, last := line.Points[0].X, line.Points[len(line.Points)-1].X
 		lines := []chart.Line{line}
-		most := 0.0
+		top := 0.0
 		if c.limit > 0 {
-			most = 2 * c.limit
+			top = 2 * c.limit
 			limit := chart.Value{Mean: c.limit, Seeds: 1}
 			lines = append(lines, chart.Line{Name: "objective", Points: []chart.Point{{X: first, Value: limit},
 				{X: last, Value: limit}}})
@@ -113,21 +113,21 @@ func (r *Report) latency() chart.Figure {
 		}
 		f.Panels = append(f.Panels, chart.Panel{
 			Title: c.name, X: chart.XAxis{Title: "request rate (requests/s)"},
-			Y: chart.YAxis{Title: fmt.Sprintf("%s (%s)", c.name, unit), Max: most}, Data: chart.Lines{Lines: lines},
+			Y: chart.YAxis{Title: fmt.Sprintf("%s (%s)", c.name, unit), Max: top}, Data: chart.Lines{Lines: lines},
 		})
 	}
 	return f
 }
 
-// value returns the median over the seeds, as in the table: at the knee one seed is far
-// away from the others. Not ok: it is not finite.
-func value(s capacity.Step, of func(capacity.Point) float64) (chart.Value, bool) {
-	v := chart.Value{Mean: median(s, of), Seeds: len(s.Points)}
+// value returns the median over the seeds, as in the table, and reports whether it is finite. It is not the mean,
+// because near the highest rate one seed may differ much from the others.
+func value(s capacity.Step, number func(capacity.Point) float64) (chart.Value, bool) {
+	v := chart.Value{Mean: median(s, number), Seeds: len(s.Points)}
 	return v, !math.IsInf(v.Mean, 0)
 }
 
-// bars returns capacities; base names a bar of the scenario's own, if there is none
-// among them.
+// bars returns a figure of the capacities of changes. If base is not "", a bar with that name for the unchanged server
+// comes first.
 func (r *Report) bars(name, title, x string, changes []Change, base string) chart.Figure {
 	var groups []string
 	var values []chart.Value

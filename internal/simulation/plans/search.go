@@ -21,8 +21,7 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 	}
 	r.Capacity = s.base
 	if s.base.Rate == 0 {
-		// Nothing is gained over nothing: another block or policy does not make a
-		// request that is alone faster.
+		// No other block size or system makes a single request faster.
 		r.Verdict = r.verdict()
 		if s.Question.Target > 0 {
 			r.Verdict += fmt.Sprintf("; no number of such servers holds it at %s requests/s", rate(s.Question.Target))
@@ -54,9 +53,8 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 	return r, nil
 }
 
-// searches finds what is promised, the gains of all changes, and what other servers
-// sustain: all at the same time, after the search has found where to look. Changes are those of limits, blockSizes and
-// systems, not scaled.
+// searches finds the capacity and then, concurrently, confirms it and finds the gains of all changes and the capacities
+// of other servers. The changes are those of limits, blockSizes, systems and bounds, in this order and not scaled.
 func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 	trials := slices.Concat(s.limits(), s.blockSizes(), s.systems(), s.bounds())
 	s.total = 1 + len(trials)
@@ -77,7 +75,7 @@ func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 			return err
 		},
 		func(ctx context.Context) (err error) {
-			if s.near = s.found; s.load.Own == 0 { // a trace comes as a whole in every run
+			if s.near = s.found; s.load.Own == 0 { // runs of a trace have one length
 				near := s.options(capacity.CompareHorizon, s.found.Rates())
 				if s.near, err = s.load.Find(ctx, s.plan, s.SLO, near); err != nil {
 					return err
@@ -87,7 +85,7 @@ func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 			return err
 		},
 		func(ctx context.Context) (err error) {
-			// It is nearly sure that the server does not do it alone.
+			// One server will almost certainly not sustain the target.
 			if s.Question.Target > 1.05*s.found.Rate {
 				s.others, err = s.otherServers(ctx)
 			}
@@ -96,8 +94,7 @@ func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 	)
 }
 
-// together calls functions at the same time. After an error the others are stopped; it is
-// the first one.
+// together calls functions concurrently. It returns the first error, after which it cancels the context of the others.
 func together(ctx context.Context, do ...func(ctx context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -116,7 +113,7 @@ func together(ctx context.Context, do ...func(ctx context.Context) error) error 
 	return first
 }
 
-// options returns those of a search that begins near other rates, if there are any.
+// options returns the options of a search that begins near the given rates, if there are any.
 func (s *sizer) options(h capacity.Horizon, near []float64) capacity.Options {
 	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: h, Near: near}
 }

@@ -14,60 +14,60 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// A Question is what is to be found out.
+// A Question is what Size answers.
 type Question struct {
 	Scenario  scenario.Scenario
 	SLO       capacity.SLO
-	Seeds     int              // 3
-	Precision float64          // of a capacity; 0.02
-	Target    float64          // requests/s that are wanted; 0: none
-	Lasts     capacity.Horizon // for how long the answer has to hold; zero: capacity.DefaultHorizon
+	Seeds     int              // default 3
+	Precision float64          // of a capacity, relative; default 0.02
+	Target    float64          // requests/s; 0 if there is no target
+	Lasts     capacity.Horizon // how long a rate must hold; default capacity.DefaultHorizon
 
-	Folder string // keeps what was run, so that the same question resumes; empty: nothing is kept
+	// Folder keeps the results of runs, so that Size can resume. If "", nothing is kept.
+	Folder string
 
-	Runs     int                   // at the same time; 0: one for each processor. Results do not depend on it
-	Progress func(done, total int) // nil; searches. Called by one goroutine at a time
+	Runs     int                   // concurrent runs; default one for each processor. Results do not depend on it
+	Progress func(done, total int) // counts searches; may be nil. Called by one goroutine at a time
 }
 
-// mostTarget is more requests a second than all servers of the world get.
-const mostTarget = 1e6
+const maxTarget = 1e6 // requests/s
 
-// A Report is the answer. Rates are requests a second.
+// A Report is the answer to a Question. Rates are requests/s.
 type Report struct {
 	Verdict  string            `json:"verdict"` // one line
 	Scenario scenario.Scenario `json:"scenario"`
 	Setup    string            `json:"setup"`
 	SLO      string            `json:"slo"`
 	Load     Load              `json:"load"`
-	Cost     string            `json:"cost"` // what the times of iterations rest on
-	// what makes up these times
-	Constants string            `json:"constants"`
+	Cost     string            `json:"cost"` // source of the times of iterations
+
+	Constants string            `json:"constants"` // terms of these times
 	Memory    Memory            `json:"memory"`
 	Capacity  capacity.Capacity `json:"capacity"`
-	Range     *Range            `json:"range,omitempty"` // nil: not known, or no rate holds
+	Range     *Range            `json:"range,omitempty"` // nil if not known, or if no rate holds
 
-	Limit      string   `json:"limit"`  // one of Limits' names; empty: none of them raises the capacity
-	Limits     []Change `json:"limits"` // from the greatest gain to the least; empty at a capacity of 0
+	Limit      string   `json:"limit"`  // a name in Limits, or "" if no change raises the capacity
+	Limits     []Change `json:"limits"` // in order of decreasing gain; empty if the capacity is 0
 	BlockSizes []Change `json:"blockSizes"`
 	Systems    []Change `json:"systems"`
 	Take       Take     `json:"take"`
 	Target     *Target  `json:"target,omitempty"`
 
-	Kept string `json:"-"` // what was taken from Question.Folder; not part of the answer
+	Kept string `json:"-"` // describes the results that were read from Question.Folder; not part of the answer
 
 	slo    capacity.SLO
 	system *sim.System
-	asIs   []float64 // requests/s of the server as it is, by seed, to draw beside changes
+	asIs   []float64 // requests/s of the unchanged server, by seed, for figures
 }
 
-// Load is what arrives.
+// Load describes the requests.
 type Load struct {
 	About    string   `json:"about"`
 	Seeds    []uint64 `json:"seeds"`
-	Requests int      `json:"requests"`         // of a run; 0: what comes in the scenario's duration
-	Own      float64  `json:"ownRate"`          // of a trace as it is
-	TooLong  int      `json:"tooLong"`          // of a trace, left out
-	LeftOut  float64  `json:"leftOut"`          // the part of a workload that is too long; rates are those of the others
+	Requests int      `json:"requests"`         // of a run; 0 if their number depends on the rate
+	Own      float64  `json:"ownRate"`          // the rate of a trace as recorded; 0 for a workload
+	TooLong  int      `json:"tooLong"`          // requests of a trace that are left out because they are too long
+	LeftOut  float64  `json:"leftOut"`          // fraction of a workload's requests that are too long; not in rates
 	Prompt   float64  `json:"meanPromptTokens"` // tokens
 	Output   float64  `json:"meanOutputTokens"`
 }
@@ -79,13 +79,13 @@ type Memory struct {
 	Blocks     int   `json:"blocks"`
 	Slots      int   `json:"slots"`
 	Bytes      int64 `json:"bytes"`
-	Fit        int   `json:"sequencesThatFit"` // of the mean length, at their ends
+	Fit        int   `json:"sequencesThatFit"` // complete sequences of the mean length
 
-	// part of each GPU's memory that may be used; 0: the blocks were given
+	// fraction of each GPU's memory that may be used; 0 if the number of blocks was given
 	Utilization float64 `json:"utilization,omitempty"`
 }
 
-// A Change is the capacity when one thing is different.
+// A Change is the capacity with one thing changed.
 type Change struct {
 	Name string `json:"name"`
 	Is   Kind   `json:"kind"`
@@ -99,35 +99,34 @@ type Change struct {
 	GainLow  float64 `json:"gainLow"`
 	GainHigh float64 `json:"gainHigh"`
 
-	Base    bool   `json:"base,omitempty"`    // it is the scenario itself
+	Base    bool   `json:"base,omitempty"`    // nothing is changed
 	Trouble string `json:"trouble,omitempty"` // why there is no rate
 
-	rates []float64
-	size  int    // block size
-	sys   policy // system
+	rates []float64 // by seed
+	size  int       // block size
+	sys   policy    // system
 }
 
-// sizer is a question under way.
+// sizer is the state of Size.
 type sizer struct {
 	Question
 	plan   *scenario.Plan
 	load   *capacity.Load
 	pool   capacity.Pool
-	found  capacity.Capacity // of the search, whose runs are shorter than what is promised
-	near   capacity.Capacity // the same with the horizon of changes, to compare them with
-	base   capacity.Capacity // what is answered: found, confirmed
-	others []otherServer     // with more GPUs or fewer; nil: not looked for
+	found  capacity.Capacity // result of the search, with runs of capacity.SearchHorizon
+	near   capacity.Capacity // the same with capacity.CompareHorizon, with which changes are compared
+	base   capacity.Capacity // found, confirmed by long runs: the report's capacity
+	others []otherServer     // with other numbers of GPUs; nil before otherServers
 	lock   sync.Mutex
 	done   int
 	total  int
 }
 
-// Size answers a question. The error is that of a name, a trace or a setting, or
-// the context's; nothing is answered then.
+// Size answers a question. It returns an error if a name, a trace or a setting is bad, or if ctx is done.
 func Size(ctx context.Context, q Question) (*Report, error) {
-	if !(q.Target >= 0 && q.Target <= mostTarget) {
+	if !(q.Target >= 0 && q.Target <= maxTarget) {
 		return nil, fmt.Errorf("%w: a target of %v requests a second: want more than 0, and at most %.0f",
-			scenario.ErrScenario, q.Target, float64(mostTarget))
+			scenario.ErrScenario, q.Target, float64(maxTarget))
 	}
 	s, err := newSizer(q)
 	if err != nil {
@@ -154,13 +153,13 @@ func Size(ctx context.Context, q Question) (*Report, error) {
 	return report, errors.Join(err, store.Close())
 }
 
-// newSizer checks a question and fills in what is zero.
+// newSizer checks a question and sets its defaults.
 func newSizer(q Question) (*sizer, error) {
 	if len(q.SLO) == 0 {
 		return nil, fmt.Errorf("%w: there is none", capacity.ErrSLO)
 	}
 	if q.Seeds < 0 || q.Seeds > capacity.MostSeeds || !(q.Precision >= 0) || q.Precision > 1 {
-		return nil, fmt.Errorf("%w: %d seeds, rates to a part of %v: want 1 to %d seeds and a part of 0 to 1",
+		return nil, fmt.Errorf("%w: %d seeds, a precision of %v: want 1 to %d seeds and a precision of 0 to 1",
 			scenario.ErrScenario, q.Seeds, q.Precision, capacity.MostSeeds)
 	}
 	if q.Precision == 0 {

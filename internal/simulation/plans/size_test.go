@@ -255,7 +255,7 @@ func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			z.Question.Target = c.of * z.base.Rate
 			found := &Target{Rate: z.Question.Target, Holds: c.holds,
-				MostBlocks: mostMemory * z.plan.Scenario.Server.NumGPUBlocks}
+				MostBlocks: maxMemory * z.plan.Scenario.Server.NumGPUBlocks}
 			var err error
 			found.Blocks, err = z.blocks(context.Background(), found)
 			require.NoError(t, err)
@@ -346,10 +346,10 @@ func TestImpossibleQuestionsAreRefused(t *testing.T) {
 	_, err = Size(ctx, q)
 	require.ErrorIs(t, err, scenario.ErrScenario)
 	for says, change := range map[string]func(*Question){
-		"-5 seeds":      func(q *Question) { q.Seeds = -5 },
-		"a part of NaN": func(q *Question) { q.Precision = math.NaN() },
-		"a part of -1":  func(q *Question) { q.Precision = -1 },
-		"a part of 2":   func(q *Question) { q.Precision = 2 },
+		"-5 seeds":           func(q *Question) { q.Seeds = -5 },
+		"a precision of NaN": func(q *Question) { q.Precision = math.NaN() },
+		"a precision of -1":  func(q *Question) { q.Precision = -1 },
+		"a precision of 2":   func(q *Question) { q.Precision = 2 },
 	} {
 		q := question(t, "0.1s/token", scenario.Scenario{})
 		change(&q)

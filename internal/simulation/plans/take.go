@@ -8,12 +8,11 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Take is what to take. What is not better than vLLM's defaults by more than the
-// spread is not worth a change.
+// Take is the recommended block size and system. They differ from vLLM's defaults only if every seed gains.
 type Take struct {
 	BlockSize int    `json:"blockSize"`
 	System    string `json:"system"` // with its flags
-	Both      Change `json:"both"`   // the two together
+	Both      Change `json:"both"`   // the capacity with both
 	Reason    string `json:"reason"`
 }
 
@@ -21,7 +20,7 @@ const defaultBlock = 16
 
 var blockSizes = []int{8, 16, 32, 64, 128}
 
-// A policy is a system with the flags that make it another one.
+// A policy is a system and the flags that change how it schedules.
 type policy struct {
 	system                           string
 	swap, chunked, caching, uncached bool
@@ -44,8 +43,8 @@ func policyOf(v sim.Server) policy {
 	return policy{v.System, v.Swap, v.Chunked, v.Caching, v.NoCaching}
 }
 
-// with returns the scenario's server with another policy or block size, the same
-// bytes of memory, and the defaults of that system where nothing was asked for.
+// with returns the scenario's server with another policy and block size and the same bytes of memory. Settings that the
+// user did not choose get the defaults of that system.
 func (s *sizer) with(p policy, block int) sim.Server {
 	v, asked := s.plan.Scenario.Server, s.Scenario.Server
 	v.Watermark, v.BatchSize = asked.Watermark, asked.BatchSize
@@ -75,15 +74,14 @@ func (s *sizer) blockSizes() []trial {
 
 // insert adds a size to sorted ones, unless it is among them.
 func insert(sizes []int, size int) []int {
-	at, found := slices.BinarySearch(sizes, size)
+	i, found := slices.BinarySearch(sizes, size)
 	if found {
 		return sizes
 	}
-	return slices.Insert(slices.Clone(sizes), at, size)
+	return slices.Insert(slices.Clone(sizes), i, size)
 }
 
-// systems returns trials of vLLM's current one, with and without prefix caching, and the scenario's, with its block
-// size.
+// systems returns trials of the default system, with and without prefix caching, and of the scenario's system.
 func (s *sizer) systems() []trial {
 	base := s.plan.Scenario.Server
 	list := []policy{{system: sim.DefaultSystem}, {system: sim.DefaultSystem, uncached: true}}
@@ -97,7 +95,7 @@ func (s *sizer) systems() []trial {
 	return all
 }
 
-// take chooses a block size and a system, and tries the two together.
+// take chooses a block size and a system, and finds the capacity with both.
 func (s *sizer) take(ctx context.Context, sizes, systems []Change) (Take, error) {
 	size, sizeReason := s.choose(sizes, func(c Change) bool { return c.size == defaultBlock })
 	system, systemReason := s.choose(systems, func(c Change) bool { return c.sys == policy{system: sim.DefaultSystem} })
@@ -110,8 +108,8 @@ func (s *sizer) take(ctx context.Context, sizes, systems []Change) (Take, error)
 	return t, err
 }
 
-// Rates under one or two seeds differ by up to 5 % for changes that make no difference, because a percentile
-// near the highest rate depends on a few requests. Under three seeds such a change is not better each time.
+// With one or two seeds, rates differ by up to 5 % for changes without effect, because a percentile near the highest
+// rate depends on a few requests. With three seeds, such a change does not gain under every seed.
 const (
 	enoughSeeds   = 3
 	fewSeedsWorth = 0.07
@@ -125,7 +123,8 @@ func (s *sizer) worth(seeds int) float64 {
 	return s.Precision
 }
 
-// choose returns the default, or the best of those that are better under every seed.
+// choose returns the change with the greatest median gain over the default, among those that gain under every seed, or
+// the default if there is none. If the default has no rate, it returns the change with the greatest rate.
 func (s *sizer) choose(all []Change, isDefault func(Change) bool) (best Change, reason string) {
 	for _, c := range all {
 		if isDefault(c) {

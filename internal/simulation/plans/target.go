@@ -12,42 +12,40 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// A Target is what a given rate takes. All seeds have to hold.
+// A Target says what a given rate needs.
 type Target struct {
 	Rate  float64 `json:"rate"`
-	Holds bool    `json:"holds"` // as the server is
+	Holds bool    `json:"holds"` // with the unchanged server
 
-	// Blocks is the smallest number that holds, to 2 %; 0: none up to MostBlocks
-	// does, it is not memory that is missing, or the target is too near to the capacity
-	// to tell. It is that of shorter runs, which are not confirmed, at a rate that is to
-	// theirs what the target is to the answer. That more blocks are never worse is taken
-	// for granted.
+	// Blocks is the smallest number of blocks with which all seeds hold, to 2 %. It is 0 if MostBlocks are not enough, if
+	// more memory does not help, or if Near is set. It comes from shorter runs without confirmation, at the target scaled
+	// by the ratio of their capacity to the report's, and assumes that more blocks are never worse.
 	Blocks     int   `json:"blocks"`
 	Bytes      int64 `json:"bytes"`
 	MostBlocks int   `json:"mostBlocks"`
-	Near       bool  `json:"near,omitempty"` // to the capacity: shorter runs hold with the server's own blocks
+	Near       bool  `json:"near,omitempty"` // the target is so near the capacity that shorter runs hold it
 
-	// Servers are ways to have it with more GPUs, the scenario's own first.
+	// Servers are the ways to sustain the rate with more GPUs. The first has the scenario's server.
 	Servers []Server `json:"servers"`
 	Note    string   `json:"note,omitempty"`
 }
 
-// A Server is a number of GPUs that share each layer.
+// A Server is a server with a number of GPUs, and how many of them the target needs.
 type Server struct {
 	Workers   int     `json:"workers"`
-	Rate      float64 `json:"rate"`      // that lasts, where it is confirmed
-	Confirmed bool    `json:"confirmed"` // as the answer of a plan is; else the rate is that of shorter runs
+	Rate      float64 `json:"rate"`      // capacity of one server
+	Confirmed bool    `json:"confirmed"` // Rate was confirmed by long runs
 	Replicas  int     `json:"replicas"`
 	GPUs      int     `json:"gpus"` // of all replicas
 }
 
-// String returns the server in a line.
+// String describes the server in one line.
 func (s Server) String() string {
-	most := "at most"
+	qualifier := "at most"
 	if !s.Confirmed {
-		most = "by shorter runs about"
+		qualifier = "by shorter runs about"
 	}
-	return fmt.Sprintf("%s to a server, each %s %s/s: %s, %s", number(s.GPUs/max(1, s.Replicas), "GPU"), most,
+	return fmt.Sprintf("%s to a server, each %s %s/s: %s, %s", number(s.GPUs/max(1, s.Replicas), "GPU"), qualifier,
 		rate(s.Rate), number(s.Replicas, "server"), number(s.GPUs, "GPU"))
 }
 
@@ -59,14 +57,14 @@ func number(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// mostWorkers are what shares a fast link, in one machine.
-const mostWorkers = 8
+// maxWorkers is the number of GPUs that share a fast link in one machine.
+const maxWorkers = 8
 
-// mostMemory is how many times the server's blocks are looked at.
-const mostMemory = 64
+// maxMemory limits the search for enough memory to a multiple of the server's blocks.
+const maxMemory = 64
 
 func (s *sizer) target(ctx context.Context) (*Target, error) {
-	t := &Target{Rate: s.Question.Target, MostBlocks: mostMemory * s.plan.Scenario.Server.NumGPUBlocks}
+	t := &Target{Rate: s.Question.Target, MostBlocks: maxMemory * s.plan.Scenario.Server.NumGPUBlocks}
 	t.Holds = s.base.Rate >= t.Rate
 	var err error
 	if t.Blocks, err = s.blocks(ctx, t); err != nil {
@@ -89,7 +87,7 @@ func (s *sizer) target(ctx context.Context) (*Target, error) {
 	return t, s.fewest(ctx, t)
 }
 
-// fixed says why other numbers of GPUs in a server are not looked at, if they are not.
+// fixed returns why other numbers of GPUs in a server are not tried, or "" if they are.
 func (s *sizer) fixed() string {
 	switch {
 	case s.plan.Setup.Linear != nil:
@@ -100,21 +98,21 @@ func (s *sizer) fixed() string {
 	return ""
 }
 
-// An otherServer is one with another number of GPUs.
+// An otherServer is a server with another number of GPUs than the scenario's.
 type otherServer struct {
 	workers int
 	plan    *scenario.Plan
 	found   capacity.Capacity
 }
 
-// otherServers returns those that fit and hold the objective at some rate, up to the first that
-// does at the target, by shorter runs.
+// otherServers returns the servers that fit and hold the objective at some rate in shorter runs, up to the first that
+// holds it at the target.
 func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
 	all := []otherServer{}
 	if s.fixed() != "" {
 		return all, nil
 	}
-	for w := 1; w <= max(mostWorkers, s.plan.Setup.Workers); w *= 2 {
+	for w := 1; w <= max(maxWorkers, s.plan.Setup.Workers); w *= 2 {
 		if w == s.plan.Setup.Workers {
 			continue
 		}
@@ -143,8 +141,8 @@ func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
 	return all, nil
 }
 
-// fewest adds the other servers, and confirms them as long as one that is not confirmed
-// would take the fewest GPUs.
+// fewest adds the other servers to the target. It confirms the one that needs the fewest GPUs, until the one that needs
+// the fewest is confirmed.
 func (s *sizer) fewest(ctx context.Context, t *Target) error {
 	for _, o := range s.others {
 		t.Servers = append(t.Servers, s.server(o.workers, o.found, false))
@@ -162,7 +160,7 @@ func (s *sizer) fewest(ctx context.Context, t *Target) error {
 		o := &s.others[best-1]
 		err := s.load.Confirm(ctx, o.plan, s.SLO, s.Lasts, s.pool, &o.found)
 		switch {
-		case errors.Is(err, capacity.ErrShort): // nothing lasts
+		case errors.Is(err, capacity.ErrShort): // no rate lasts
 			t.Servers = slices.Delete(t.Servers, best, best+1)
 			s.others = slices.Delete(s.others, best-1, best)
 		case err != nil:
@@ -182,14 +180,14 @@ func (s *sizer) server(workers int, c capacity.Capacity, confirmed bool) Server 
 	return v
 }
 
-// holds reports whether a number of blocks suffices for the target, by shorter runs. These hold at
-// higher rates than those of an hour, so the target is scaled by what they make of the server.
+// holds reports whether a number of blocks is enough for the target in shorter runs. They hold at higher rates than
+// runs of an hour, so the target is scaled by the ratio of the two capacities.
 func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 	v := s.plan.Scenario.Server
 	v.NumGPUBlocks = blocks
 	plan, err := s.plan.With(s.plan.Setup, v)
 	if errors.Is(err, sim.ErrConfig) {
-		return false, nil // too few for the system
+		return false, nil // too few blocks for the system
 	}
 	if err != nil {
 		return false, err
@@ -197,8 +195,8 @@ func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 	return s.load.Holds(ctx, plan, s.SLO, s.Question.Target*s.near.Low/s.base.Rate, s.pool)
 }
 
-// blocks bisects between the blocks that the longest request needs and those of the server, or
-// the most that are considered.
+// blocks returns Target.Blocks. It bisects between the blocks that the longest request needs and the server's blocks,
+// or between these and MostBlocks if the target does not hold.
 func (s *sizer) blocks(ctx context.Context, t *Target) (int, error) {
 	v := s.plan.Scenario.Server
 	if s.plan.System.Memory == sim.Static {

@@ -19,7 +19,7 @@ func percent(gain float64) string {
 	return fmt.Sprintf("%+.0f %%", math.Round(100*gain)+0) // +0: no minus before a zero
 }
 
-// rate has three digits that count.
+// rate formats requests/s with three significant digits.
 func rate(v float64) string {
 	if v <= 0 {
 		return "0"
@@ -27,7 +27,7 @@ func rate(v float64) string {
 	return strconv.FormatFloat(v, 'f', max(0, 2-int(math.Floor(math.Log10(v)))), 64)
 }
 
-// seeds returns "seeds 1-3", or nothing for a trace without chance.
+// seeds describes the seeds, as in "seeds 1-3", or returns "one trace".
 func (l Load) seeds() string {
 	switch n := len(l.Seeds); {
 	case n == 1 && l.Own > 0:
@@ -39,13 +39,13 @@ func (l Load) seeds() string {
 	}
 }
 
-// change returns the change of a kind with the greatest gain.
+// change returns the change with the greatest gain of its kind.
 func (r *Report) change(kind Kind) Change {
 	i := slices.IndexFunc(r.Limits, func(c Change) bool { return c.Is == kind })
 	return r.Limits[i]
 }
 
-// verdict returns the answer in a line.
+// verdict returns the answer in one line.
 func (r *Report) verdict() string {
 	c := r.Capacity
 	if c.Rate == 0 {
@@ -71,7 +71,7 @@ func (r *Report) verdict() string {
 	return fmt.Sprintf("%s: %s under %s (%s%s); %s", r.Setup, answer, r.SLO, spread, trace, r.limited())
 }
 
-// limited returns the text about the limit, and about the gain of more memory.
+// limited describes the limit and the gain of more memory.
 func (r *Report) limited() string {
 	memory := r.change(KVMemory)
 	also := ""
@@ -84,14 +84,14 @@ func (r *Report) limited() string {
 	}
 	i := slices.IndexFunc(r.Limits, func(c Change) bool { return c.Name == r.Limit })
 	limit := r.Limits[i]
-	not := ""
+	contrast := ""
 	if limit.Is == Time && memory.GainLow <= r.Capacity.Precision {
-		not = ", not memory"
+		contrast = ", not memory"
 	}
-	return fmt.Sprintf("limited by %s%s: %s gives %s%s", limit.Is, not, limit.Name, percent(limit.Gain), also)
+	return fmt.Sprintf("limited by %s%s: %s gives %s%s", limit.Is, contrast, limit.Name, percent(limit.Gain), also)
 }
 
-// settings returns which settings gain besides the limit, so that no GPU is bought for what a flag gives.
+// settings lists the settings that raise the capacity, other than the limit: changing one needs no new hardware.
 func (r *Report) settings() (text string) {
 	for _, c := range r.Limits {
 		if (c.Is == Sequences || c.Is == Budget) && c.Name != r.Limit && c.Trouble == "" && c.GainLow > r.Capacity.Precision {
@@ -120,7 +120,7 @@ func seconds(v float64) string {
 	}
 }
 
-// writeAnswer writes the first screen: the rate and latency, then what limits it and what that rests on.
+// writeAnswer writes the rate, its latency, its limit, and the source of the times.
 func (r *Report) writeAnswer(w io.Writer) {
 	answer, limits, _ := strings.Cut(r.Verdict, "; ")
 	fmt.Fprintf(w, "%s\n", strings.Join(terminal.Wrap(answer, 2), "\n  "))
@@ -159,12 +159,11 @@ func (r *Report) Write(out io.Writer, verbose bool) error {
 	return w.Flush()
 }
 
-// rooflines is how far to believe computed times: the bounds of cost's README.
+// rooflines states the errors of computed times, from cost/README.md.
 const rooflines = "computed from data sheets: where there were measurements to compare with, up to a third off for " +
-	"decodes " +
-	"and up to half for prompts (internal/simulation/cost/README.md)"
+	"decodes and up to half for prompts (internal/simulation/cost/README.md)"
 
-// fact writes a named text, wrapped for a terminal.
+// fact writes a name and a text, wrapped for a terminal.
 func fact(w io.Writer, name, text string) {
 	for _, line := range terminal.Wrap(text, len("iterations  ")) {
 		fmt.Fprintf(w, "%s\t%s\n", name, line)
@@ -172,7 +171,7 @@ func fact(w io.Writer, name, text string) {
 	}
 }
 
-// String returns the memory in a line, with units.
+// String describes the memory in one line.
 func (m Memory) String() string {
 	text := fmt.Sprintf("%.4g KiB a token, %d blocks of %d tokens, %d slots, %.1f GB; %d sequences of mean length fit",
 		float64(m.TokenBytes)/1024, m.Blocks, m.BlockSize, m.Slots, float64(m.Bytes)/1e9, m.Fit)
@@ -206,7 +205,7 @@ func (r *Report) writeFacts(w io.Writer, verbose bool) {
 	}
 	fact(w, "memory", m.String())
 	cost := r.Cost
-	if r.Range != nil { // stands above
+	if r.Range != nil { // writeAnswer wrote it
 		cost = strings.Replace(cost, r.Range.Rests+"; ", "", 1)
 	}
 	fact(w, "iterations", cost)
@@ -239,13 +238,13 @@ func (r *Report) writeFacts(w io.Writer, verbose bool) {
 	fact(w, "search", r.searched())
 }
 
-// atCapacity returns the run at the capacity, of the first seed that did not fail.
+// atCapacity returns the confirming run of the first seed that has a result.
 func (r *Report) atCapacity() capacity.Point {
 	i := slices.IndexFunc(r.Capacity.Confirmed, func(p capacity.Point) bool { return p.Result != nil })
 	return r.Capacity.Confirmed[max(0, i)]
 }
 
-// lasts returns for how long the rate was tried, and with which values.
+// lasts says for how long the rate held, and under how many seeds.
 func (r *Report) lasts() string {
 	c := r.Capacity
 	p := r.atCapacity()
@@ -260,18 +259,18 @@ func (r *Report) lasts() string {
 		"do not hold 3 %% more", p.Span, seeds, rate(c.Most))
 }
 
-// intervals returns the objectives' values with what chance leaves open.
+// intervals returns the values of the objectives with their confidence intervals.
 func (r *Report) intervals() string {
 	p := r.atCapacity()
 	var all []string
 	rough := ""
 	for i, o := range r.slo {
 		v := p.Intervals[i]
-		by := interval(v)
+		uncertainty := interval(v)
 		if r.Range != nil {
-			by = r.Range.latency(float64(p.Values[i]), o.Metric == capacity.TTFT) + "; by chance alone " + by
+			uncertainty = r.Range.latency(float64(p.Values[i]), o.Metric == capacity.TTFT) + "; by chance alone " + uncertainty
 		}
-		all = append(all, fmt.Sprintf("%s %s (%s)", o.Of(), seconds(float64(p.Values[i])), by))
+		all = append(all, fmt.Sprintf("%s %s (%s)", o.Of(), seconds(float64(p.Values[i])), uncertainty))
 		if v.Rough {
 			rough = ". Rough: too few independent answers for 95 %, the true value may be farther away"
 		}
@@ -290,7 +289,7 @@ func interval(v capacity.Interval) string {
 	return fmt.Sprintf("%s: %s to %s", level, seconds(float64(v.Low)), seconds(float64(v.High)))
 }
 
-// searched returns how many rates were tried, and whether a rate above a failed one held.
+// searched says how many rates were tried, and whether a rate above a failed one held.
 func (r *Report) searched() string {
 	n, above := 0, 0
 	for _, s := range r.Capacity.Seeds {
@@ -307,7 +306,7 @@ func (r *Report) searched() string {
 		len(r.Capacity.Seeds))
 }
 
-// writeChanges is a table of what was changed, which is named by title.
+// writeChanges writes a table of changes. The title heads its first column.
 func (r *Report) writeChanges(w io.Writer, title string, all []Change) {
 	fmt.Fprintf(w, "\n%s\trequests/s\tgain", title)
 	if len(r.Load.Seeds) > 1 {
@@ -341,11 +340,11 @@ func (r *Report) writeTake(w io.Writer) {
 	}
 }
 
-// kernels is what every reader of block sizes has to know.
+// kernels qualifies the comparison of block sizes.
 const kernels = "small blocks cost an attention kernel time, which is not modelled: sizes below 16 show only what " +
 	"memory gains"
 
-// memory describes the memory that the target needs.
+// memory says how much memory the target needs.
 func (t *Target) memory(m Memory) string {
 	blocks := fmt.Sprintf("%d blocks of %d (%.1f GB)", t.Blocks, m.BlockSize, float64(t.Bytes)/1e9)
 	switch {
