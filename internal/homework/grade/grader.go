@@ -24,7 +24,6 @@ import (
 	"sync"
 	"time"
 
-	"llmmemory/internal/homework/course/handout"
 	"llmmemory/internal/homework/course/trace"
 	"llmmemory/internal/homework/grade/isolation/build"
 	"llmmemory/internal/homework/grade/isolation/runner"
@@ -149,7 +148,7 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 		if d == nil || err != nil {
 			return err
 		}
-		f := Finding{Name: "replay", Task: d.Op.Task(), Stage: Directed, Sentence: d.Sentence(handout.WhiteBox), Ops: ops[:d.Step+1], Difference: d}
+		f := Finding{Name: "replay", Task: d.Op.Task(), Stage: Directed, Sentence: d.Sentence(""), Ops: ops[:d.Step+1], Difference: d}
 		if f.Scene, err = compare.Look(g.program.Native(), f.Ops, d); err == nil {
 			g.report.Findings = append(g.report.Findings, f)
 		}

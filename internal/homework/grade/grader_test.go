@@ -18,7 +18,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/homework/course/handout"
 	"llmmemory/internal/homework/grade"
 	"llmmemory/internal/homework/grade/judging/compare"
 	"llmmemory/internal/homework/grade/judging/rules"
@@ -121,7 +120,7 @@ func (f firsts) add(name string, r *grade.Report) {
 	if len(r.Findings) == 0 {
 		return
 	}
-	s := stored{Finding: r.Findings[0], Fallback: handout.WhiteBox}
+	s := stored{Finding: r.Findings[0]}
 	for _, test := range r.Tests {
 		if test.Name == s.Name {
 			s.Fallback = test.Sentence
@@ -268,7 +267,9 @@ func requireQuotes(t *testing.T, words []string, r *grade.Report) {
 	}
 	require.NotEmpty(t, r.Findings)
 	f := r.Findings[0]
-	require.True(t, slices.ContainsFunc(words, func(words string) bool { return strings.Contains(f.Sentence, words) }),
+	require.True(t, slices.ContainsFunc(words, func(words string) bool {
+		return words == "none" && f.Sentence == "" || strings.Contains(f.Sentence, words)
+	}),
 		"it quotes %q: %s, %s", f.Sentence, f.Difference.Error(), f.Facts)
 }
 
@@ -302,9 +303,6 @@ func requireDeserved(t *testing.T, m corpus.Mutant, r *grade.Report) {
 	default:
 		require.Less(t, r.Score, r.MaxScore, m.What)
 		require.NotEmpty(t, r.Findings)
-		for _, f := range r.Findings {
-			require.NotEmpty(t, f.Sentence, f.Name)
-		}
 		if task := taskOf(m); task != 0 {
 			require.True(t, failsIn(r, task), "%s belongs to task %d, but these failed: %v", m.What, task, r.Failed())
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"llmmemory/internal/homework/course/handout"
 	"llmmemory/internal/homework/course/trace"
 	"llmmemory/internal/homework/grade/judging/compare"
 	"llmmemory/internal/homework/grade/judging/traces"
@@ -48,7 +47,7 @@ func (g *grading) directed() error {
 	g.refusals()
 	for _, name := range g.program.Missing {
 		task := trace.TaskOf(name)
-		g.found(PartDirected, Finding{Name: fmt.Sprintf("task%d_missing", task), Task: task, Stage: Directed, Sentence: handout.WhiteBox,
+		g.found(PartDirected, Finding{Name: fmt.Sprintf("task%d_missing", task), Task: task, Stage: Directed,
 			Difference: &compare.Difference{Step: -1, Field: name, Expected: "defined", Actual: "not defined"}})
 	}
 	for i, c := range candidates {
@@ -157,7 +156,7 @@ func (c candidate) clarity() (n int) {
 	if c.difference.Channel == compare.Death && !mustFail {
 		n += 4
 	}
-	if strings.Contains(c.broken(), c.sentence) && !slices.ContainsFunc(c.ops, trace.Op.Large) { // a crash there breaks whatever it tests
+	if c.sentence != "" && strings.Contains(c.broken(), c.sentence) && !slices.ContainsFunc(c.ops, trace.Op.Large) { // a crash there breaks whatever it tests
 		n += 2
 	}
 	if mustFail || !compare.TellsRefusals(c.sentence) {
@@ -224,7 +223,7 @@ func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
 			if stage != OwnCalls {
 				label = fmt.Sprintf("task%d_%s", d.Op.Task(), strings.ReplaceAll(string(stage), " ", "_"))
 			}
-			if err := g.addFinding(PartHidden, candidate{label, stage, handout.WhiteBox, played, d}); err != nil {
+			if err := g.addFinding(PartHidden, candidate{label, stage, "", played, d}); err != nil {
 				return err
 			}
 		}
@@ -248,7 +247,7 @@ func (g *grading) keepHeap(name string, ops []trace.Op, r compare.Result) {
 			g.lost[PartMemory][d.Op.Task()] = true
 		}
 		if d.Memory() {
-			g.heap = append(g.heap, candidate{name, Heap, handout.Valgrind, ops, d})
+			g.heap = append(g.heap, candidate{name, Heap, "", ops, d})
 		}
 	}
 }

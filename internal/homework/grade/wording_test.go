@@ -35,7 +35,7 @@ func TestTheFirstFindingSaysWhatTheMistakeIs(t *testing.T) {
 		{"C15b", "task2_", "create_sequence does not return: it uses block_table[0] of the new sequence, which was never written (the process ended by segmentation fault)", "Initialize all 16 pointers to NULL", "init e0 64; create e0 1 1"},
 		{"C18", "task2_", "After create_sequence, sequence 1: block_table[0][1] was never written, but has to be -1", "initialize all 16 entries to -1", "init e0 64; create e0 1 1"},
 		{"R67", "task4_", "append_kv does not return: it uses block_table[1] of sequence 1, which is NULL (the process ended by segmentation fault)", "Allocate an L2 table if it is NULL", "init e0 1984; create e0 1 256; append e0 1 1"},
-		{"U6", "task4_", "append_kv does not return: it uses a pointer that is NULL (the process ended by segmentation fault)", "rigorously tested with Valgrind", ""},
+		{"U6", "task4_", "append_kv does not return: it uses a pointer that is NULL (the process ended by segmentation fault)", "none", ""},
 		{"C20", "task2_", "create_sequence does not return: it uses block_table[1] of the new sequence, which is NULL (the process ended by segmentation fault)", "map its ID into the L2 table", "init e0 192; create e0 1 17"},
 		{"C20b", "task2_", "After create_sequence, sequence 1: block_table[0][1] is -1 (block 1 is in block_table[1][0]), but has to be 1", "Go to block_table[2][6]", "init e0 192; create e0 1 17"},
 	} {
@@ -50,7 +50,11 @@ func TestTheFirstFindingSaysWhatTheMistakeIs(t *testing.T) {
 			if !f.Refused() {
 				require.NotContains(t, f.Name, "_refuses_")
 			}
-			require.Contains(t, f.Sentence, c.sentence)
+			if c.sentence == "none" {
+				require.Empty(t, f.Sentence)
+			} else {
+				require.Contains(t, f.Sentence, c.sentence)
+			}
 			if c.steps != "" {
 				var steps []string
 				for _, op := range f.Steps() {

@@ -155,3 +155,17 @@ func TestAStateHasFewSequences(t *testing.T) {
 	require.Len(t, s.Sequences, most+1)
 	require.EqualValues(t, 3, s.Sequences[most].ID)
 }
+
+// Ensure that a difference of which the handout says nothing quotes no sentence.
+func TestWhatTheHandoutDoesNotSayQuotesNoSentence(t *testing.T) {
+	for name, d := range map[string]*Difference{
+		"a call that does not come back": {Channel: Death, Hangs: true, Op: trace.Op{Kind: trace.Append}},
+		"a crash":                        {Channel: Death, Op: trace.Op{Kind: trace.Append}},
+		"a write outside":                {Channel: Heap, Field: "byte 1 after the engine", Op: trace.Op{Kind: trace.Append}},
+		"a double free":                  {Channel: Heap, Field: Frees, Op: trace.Op{Kind: trace.Append}},
+	} {
+		require.Empty(t, d.Sentence("Find the sequence."), name)
+	}
+	d := &Difference{Channel: List, Op: trace.Op{Kind: trace.Append}}
+	require.Equal(t, "Find the sequence.", d.Sentence("Find the sequence."))
+}

@@ -15,12 +15,15 @@ type mistake struct {
 	seen                    Channel
 	field, expected, actual string
 	facts                   []Fact
-	sentence                string // empty: a later mistake that matches has it
+	sentence                string // empty: a later mistake that matches has it; noSentence: the handout has none
 	words                   string // the same; its {names} are those of Difference.says
 }
 
 // when lists the facts of a mistake.
 func when(facts ...Fact) []Fact { return facts }
+
+// noSentence is the sentence of a mistake about which the handout says nothing that helps.
+const noSentence = "none"
 
 const writesMore = "{call} writes its record where it belongs, but also to {where}, which must not change"
 
@@ -47,7 +50,7 @@ var mistakes = []mistake{
 
 	// Calls that do not come back.
 	{call: "create_sequence", seen: hang, facts: when(NoSequences), sentence: handout.InitList},
-	{seen: hang, sentence: handout.WhiteBox, words: "{call} does not come back{known}{why}"},
+	{seen: hang, sentence: noSentence, words: "{call} does not come back{known}{why}"},
 
 	// Calls that end the process, where the sentence follows from the state before the call.
 	{call: "create_sequence", seen: Death, facts: when(UnwrittenTable), sentence: handout.CreateL1},
@@ -56,12 +59,12 @@ var mistakes = []mistake{
 	{call: "fork_sequence", seen: Death, facts: when(NullTable), sentence: handout.ForkCopies},
 	{call: "free_sequence", seen: Death, facts: when(NullTable), sentence: handout.FreeAllSlots},
 	{call: "append_kv", seen: Death, facts: when(UsesFreed), sentence: handout.AppendFinds}, // it frees nothing itself
-	{call: "append_kv", seen: Death, facts: when(NullPointer), sentence: handout.Valgrind},
+	{call: "append_kv", seen: Death, facts: when(NullPointer), sentence: noSentence},
 	{call: "append_kv", seen: Death, facts: when(NewTable), sentence: handout.AppendL2},
 	{call: "llm_destroy", seen: Death, facts: when(NoSequences), sentence: handout.DestroyDummy},
 	{call: "llm_destroy", seen: Death, sentence: handout.DestroyAll},
-	{seen: Death, field: theProgram, sentence: handout.Valgrind, words: "The program does not start: {actual}"},
-	{seen: Death, sentence: handout.Valgrind, words: "{call} does not return: {actual}{why}"},
+	{seen: Death, field: theProgram, sentence: noSentence, words: "The program does not start: {actual}"},
+	{seen: Death, sentence: noSentence, words: "{call} does not return: {actual}{why}"},
 
 	// Calls that must succeed.
 	{call: "llm_init", seen: Returned, sentence: handout.InitRefuses},
@@ -182,9 +185,9 @@ var mistakes = []mistake{
 	{seen: Returned, facts: when(Done), words: "{call} does its work, but returns {actual} instead of {expected}"},
 	{seen: Returned, words: "{call} returns {actual}, but this call has to succeed and return {expected}"},
 	{seen: Pool, sentence: handout.WriteOnlyOnAppend, words: "{call} writes to {where}, but only append_kv may write to the pool"},
-	{seen: Heap, field: Frees, sentence: handout.Valgrind, words: "{call} frees {actual}{why}"},
+	{seen: Heap, field: Frees, sentence: noSentence, words: "{call} frees {actual}{why}"},
 	{seen: Heap, field: Leaks, sentence: handout.NoLeaks, words: "{call} does not free {actual}"},
-	{seen: Heap, field: "byte ", sentence: handout.Valgrind, words: "{call} writes outside an allocation: {field}"},
+	{seen: Heap, field: "byte ", sentence: noSentence, words: "{call} writes outside an allocation: {field}"},
 	{seen: Heap, field: Keeps, facts: when(SharedTable), sentence: handout.NoLeaks, words: "After {call}, {actual}, but has to be {expected}"},
 	{seen: Heap, field: Keeps, sentence: handout.NoLeaks, words: "After {call} there {are} {actual}; there must be {expected}"},
 	{seen: Heap, sentence: handout.NoLeaks, words: "{call} makes {actual} allocations, but a call needs {expected}"},
@@ -206,7 +209,7 @@ func (m *mistake) matches(d *Difference) bool {
 func (d *Difference) Sentence(fallback string) string {
 	for _, m := range mistakes {
 		if m.sentence != "" && m.matches(d) {
-			return m.sentence
+			return strings.TrimPrefix(m.sentence, noSentence)
 		}
 	}
 	return fallback

@@ -135,7 +135,11 @@ func (s *sheet) addFinding(b *strings.Builder, t grade.Test, f *grade.Finding) {
 		}
 		if hidden(*f) {
 			// Only the call and the complaints of Memcheck, which plays no hidden trace, are shown.
-			fmt.Fprintf(b, "\n%s\nA hidden test shows what is wrong with the heap", f.Sentence)
+			b.WriteString("\n")
+			if f.Sentence != "" {
+				fmt.Fprintf(b, "%s\n", f.Sentence)
+			}
+			b.WriteString("A hidden test shows what is wrong with the heap")
 			if f.Difference != nil {
 				fmt.Fprintf(b, " in %s", f.Op.Kind.Function())
 			}

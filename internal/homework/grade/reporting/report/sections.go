@@ -83,6 +83,7 @@ func mistakes(entries []Entry) []group {
 // broken returns the sentences of the handout that students broke, the commonest first.
 func broken(entries []Entry) []group {
 	all := groups(entries, func(f *grade.Finding) (string, group) { return f.Sentence, group{Sentence: f.Sentence} })
+	all = slices.DeleteFunc(all, func(g group) bool { return g.Sentence == "" })
 	slices.SortFunc(all, func(a, b group) int { return cmp.Or(b.Count()-a.Count(), cmp.Compare(a.Sentence, b.Sentence)) })
 	return all
 }
