@@ -154,7 +154,7 @@ func (c *Cache) CheckStrides() error {
 }
 
 // disjoint reports whether the pieces of span bytes at i·a + j·b, with i < n and j < m, do not overlap. If pitch is not
-// 0, a piece is rows of row bytes at that distance, and rows with other j may lie between them.
+// 0, a piece consists of rows of row bytes, pitch bytes apart, between which pieces with other j may have their rows.
 func disjoint(a, n, b, m, row, span, pitch int) bool {
 	if pitch > 0 && b < span {
 		fits := m == 1 || b >= row && (m-1)*b+row <= pitch

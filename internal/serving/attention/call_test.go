@@ -19,7 +19,7 @@ func TestTheAssemblyKnowsTheFieldsOfACall(t *testing.T) {
 		"atSize": unsafe.Offsetof(c.size), "atGroups": unsafe.Offsetof(c.groups), "atFirst": unsafe.Offsetof(c.first),
 		"atFlag": unsafe.Offsetof(c.flag), "atX": unsafe.Offsetof(c.x), "atY": unsafe.Offsetof(c.y),
 		"atZ": unsafe.Offsetof(c.z), "atCount": unsafe.Offsetof(c.count), "atBuffer": unsafe.Offsetof(c.buffer),
-		"atAhead": unsafe.Offsetof(c.ahead), "atLow": unsafe.Offsetof(c.low), "atLeft": unsafe.Offsetof(c.left),
+		"atAhead": unsafe.Offsetof(c.ahead), "atLow": unsafe.Offsetof(c.low), "atRemaining": unsafe.Offsetof(c.remaining),
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "gen/main.go", nil, 0)
 	require.NoError(t, err)

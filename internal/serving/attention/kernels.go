@@ -108,7 +108,7 @@ type call struct {
 	buffer    unsafe.Pointer // memory for halfTiles tiles of float16 or a query in float64, aligned to 64 bytes
 	ahead     unsafe.Pointer // addresses to prefetch
 	low       unsafe.Pointer // the rounding errors of logits in float32
-	left      int
+	remaining int
 
 	halves [3 * halfTiles]unsafe.Pointer
 }

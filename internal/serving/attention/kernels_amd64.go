@@ -36,7 +36,7 @@ type assembly struct {
 	scoresTile, valuesTile                  [dtypes][]sized // the most rows first; nil if the type is converted to F16
 }
 
-// A sized is a function for a number of rows. With fewer rows, it also computes and writes the spare rows after them.
+// A sized is a function for a fixed number of rows. If fewer remain, it also computes and writes the rows after them.
 type sized struct {
 	rows int
 	run  func(*call)

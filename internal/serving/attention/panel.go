@@ -11,8 +11,8 @@ func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 	}
 }
 
-// expect lists addresses in the blocks of an item's next partition, which the kernels prefetch: one piece each time
-// they go through the queries of some rows, because prefetching everything at once would delay other reads.
+// expect lists addresses in the blocks of an item's next partition. The kernels prefetch one piece with each pass over
+// the queries of some rows: prefetching everything at once would delay other reads.
 func (r *Runner) expect(w *scratch, it *item, head, part int) {
 	c, n := r.cache, 0
 	piece, bytes := tileTokens*r.queryWidth(), tileTokens*c.HeadSize*c.DType.Size()

@@ -8,7 +8,7 @@ import (
 const (
 	chunk       = 32                    // floats of a value that are accumulated together
 	tiles       = partitionSize / 16    // tiles of a partition
-	scoreStride = partitionSize + 16    // floats from one row's logits to the next row's, which uses other cache sets
+	scoreStride = partitionSize + 16    // floats from one row's logits to the next; the 16 keep rows in different cache sets
 	rowBlock    = 48                    // rows whose logits are kept at a time
 	spareRows   = 11                    // padding: a kernel writes its full number of rows, also where fewer remain
 	tilesAhead  = 8                     // how many tiles ahead tiles are prefetched, at most

@@ -32,7 +32,7 @@ type Tier interface {
 // ErrDamaged is wrapped when the bytes read differ from the block that was stored.
 var ErrDamaged = errors.New("the block is damaged")
 
-// A Space identifies everything except its tokens that a block's bytes depend on: the weights, the shape and type of
+// A Space identifies everything that a block's bytes depend on, except its tokens: the weights, the shape and type of
 // keys and values, and the arithmetic that computes them. A tier of one space never returns blocks of another.
 type Space [16]byte
 

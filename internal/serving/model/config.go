@@ -21,7 +21,7 @@ const (
 	GELU                   // approximated by tanh
 	ReLU
 	GatedGELU     // gelu(gate) × up (Gemma)
-	ClampedSwiGLU // gate × sigmoid(1.702·gate) × (up + 1), with gate clamped to 7 and up to ±7 (gpt-oss)
+	ClampedSwiGLU // gate × sigmoid(1.702·gate) × (up + 1), with gate limited to at most 7 and up to ±7 (gpt-oss)
 )
 
 // NormPlace is where a layer has its norms.

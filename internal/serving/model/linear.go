@@ -53,7 +53,7 @@ func (l *loader) packedType(t *weights.Tensor, in int) (kind matrix.Type, block 
 			return rounds, t.Block()
 		}
 	case matrix.Shorts:
-		// A multiple of 8 inputs can be divided among 4 workers in pairs, as without rounding.
+		// Up to 4 workers each have whole pairs of inputs, so the number of inputs must be a multiple of 8.
 		if (t.DType == weights.F16 || t.DType == weights.BF16) && in%8 == 0 {
 			return matrix.W16A16, 0
 		}

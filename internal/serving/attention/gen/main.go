@@ -38,7 +38,7 @@ const (
 	atBuffer    = 104
 	atAhead     = 112
 	atLow       = 120
-	atLeft      = 128
+	atRemaining = 128
 )
 
 // Sizes that attention and its assembly share, in bytes.
@@ -83,7 +83,7 @@ type part struct {
 	write func(*gen)
 }
 
-// partsOf lists the files of an instruction set. For its other functions, it uses those of a narrower set.
+// partsOf lists the files of an instruction set, which uses the functions of a narrower set for the rest.
 func partsOf(w width) []part {
 	if w.vnni {
 		return []part{{"integers", integers}}

@@ -208,14 +208,14 @@ func (g *gen) panelPart(n int, data, out reg.Register) {
 		for i := range 2 * n {
 			g.zero(i)
 		}
-		left, next := g.arg(atN), g.arg(atFirst)
+		rest, next := g.arg(atN), g.arg(atFirst)
 		apart, start := g.label("apart"), g.label("tokens")
 		g.asm.TESTQ(next, next)
 		g.asm.JNE(operand.LabelRef(apart))
 		g.sums(n, to, true)
-		g.asm.MOVQ(left, next)
+		g.asm.MOVQ(rest, next)
 		g.asm.Label(apart)
-		g.asm.MOVQ(left, g.argMem(atLeft))
+		g.asm.MOVQ(rest, g.argMem(atRemaining))
 		values, at := g.copyOf(data), g.copyOf(in)
 		g.asm.Label(start)
 		g.panelTokens(n, values, at, next)
@@ -224,7 +224,7 @@ func (g *gen) panelPart(n int, data, out reg.Register) {
 			g.zero(i)
 		}
 		g.asm.MOVQ(operand.I32(tileTokens), next)
-		g.asm.CMPQ(g.argMem(atLeft), operand.I32(0))
+		g.asm.CMPQ(g.argMem(atRemaining), operand.I32(0))
 		g.asm.JNE(operand.LabelRef(start))
 		g.nextGroup(in, atInStride, n)
 		g.nextGroup(to, atOutStride, n)
@@ -234,9 +234,9 @@ func (g *gen) panelPart(n int, data, out reg.Register) {
 // panelTokens sums p·v over the next tokens, or over the remaining ones, and advances the pointers to values and
 // weights. It changes next.
 func (g *gen) panelTokens(n int, values, at, next reg.GPVirtual) {
-	g.asm.CMPQ(next, g.argMem(atLeft))
-	g.asm.CMOVQGT(g.argMem(atLeft), next)
-	g.asm.SUBQ(next, g.argMem(atLeft))
+	g.asm.CMPQ(next, g.argMem(atRemaining))
+	g.asm.CMOVQGT(g.argMem(atRemaining), next)
+	g.asm.SUBQ(next, g.argMem(atRemaining))
 	p := g.newRows(at, atInStride, n)
 	g.asm.LEAQ(operand.Mem{Base: at, Index: next, Scale: 4}, at)
 	g.loop(next, func() {

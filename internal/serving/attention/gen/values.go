@@ -76,15 +76,15 @@ func (g *gen) nextValueTile(tile string) {
 // tileCount sets count to the number of tokens in the next tile and subtracts it from n. It jumps to done if no tokens
 // remain.
 func (g *gen) tileCount(done string) {
-	left, count := g.arg(atN), g.asm.GP64()
-	g.asm.TESTQ(left, left)
+	rest, count := g.arg(atN), g.asm.GP64()
+	g.asm.TESTQ(rest, rest)
 	g.asm.JZ(operand.LabelRef(done))
 	g.asm.MOVQ(operand.I32(tileTokens), count)
 	g.asm.SUBQ(g.argMem(atFirst), count)
-	g.asm.CMPQ(left, count)
-	g.asm.CMOVQLT(left, count)
-	g.asm.SUBQ(count, left)
-	g.asm.MOVQ(left, g.argMem(atN))
+	g.asm.CMPQ(rest, count)
+	g.asm.CMOVQLT(rest, count)
+	g.asm.SUBQ(count, rest)
+	g.asm.MOVQ(rest, g.argMem(atN))
 	g.asm.MOVQ(count, g.argMem(atCount))
 }
 
@@ -108,13 +108,13 @@ func (k *valueKernel) passes() {
 
 // setMasks sets the masks for the remaining elements, at least 16.
 func (k *valueKernel) setMasks(elements reg.Register) {
-	g, bits, left := k.gen, k.asm.GP64(), k.asm.GP64()
-	g.asm.MOVQ(operand.I32(64), left)
-	g.asm.CMPQ(elements, left)
-	g.asm.CMOVQLT(elements, left)
+	g, bits, rest := k.gen, k.asm.GP64(), k.asm.GP64()
+	g.asm.MOVQ(operand.I32(64), rest)
+	g.asm.CMPQ(elements, rest)
+	g.asm.CMOVQLT(elements, rest)
 	g.asm.XORQ(bits, bits)
 	g.asm.NOTQ(bits)
-	g.asm.BZHIQ(left, bits, bits)
+	g.asm.BZHIQ(rest, bits, bits)
 	if k.eight != nil {
 		g.asm.KMOVQ(bits, reg.K4)
 		g.asm.KSHIFTRQ(operand.U8(32), reg.K4, reg.K5)

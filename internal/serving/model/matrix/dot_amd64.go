@@ -82,7 +82,7 @@ func (m *Matrix) dotPart(x *Input, p, k, n int, s *Scratch, at int, unpack bool)
 	return d
 }
 
-// dotSlab adds the product of the rounded rows of x and n inputs of a panel from k on to sums.
+// dotSlab multiplies the rounded rows of x by n inputs of a panel from k on, and adds the products to sums.
 func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, s *Scratch) {
 	if isa == portable {
 		m.portableDot(sums, x, p, k, n)

@@ -220,7 +220,7 @@ func (m *Matrix) Panels() int { return (m.Out + Panel - 1) / Panel }
 // Bytes returns the size of the packed weights.
 func (m *Matrix) Bytes() int { return len(m.data) }
 
-// Data returns the packed weights, to measure how fast they can be read.
+// Data returns the packed weights. Benchmarks measure how fast they can be read.
 func (m *Matrix) Data() []byte { return m.data }
 
 // Size estimates the bytes of the packed weights of a matrix.

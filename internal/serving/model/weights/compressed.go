@@ -91,9 +91,6 @@ type combiner func(t *Tensors, base string) (*Tensor, error)
 
 // reader returns how to read a matrix, and the suffix of one of its tensors, by which it is found.
 func (s *scheme) reader() (read combiner, suffix string, err error) {
-	refuse := func(format string, args ...any) (combiner, string, error) {
-		return nil, "", fmt.Errorf("%w: quantization_config: "+format, append([]any{ErrUnsupported}, args...)...)
-	}
 	switch s.Method {
 	case "fp8":
 		if s.Fmt != "" && s.Fmt != "e4m3" {
@@ -127,10 +124,6 @@ func (s *scheme) reader() (read combiner, suffix string, err error) {
 
 // compressed reads a configuration of compressed-tensors. All groups must have the same kind of weights.
 func (s *scheme) compressed() (read combiner, suffix string, err error) {
-	refuse := func(format string, args ...any) (combiner, string, error) {
-		return nil, "", fmt.Errorf("%w: quantization_config: compressed-tensors "+format,
-			append([]any{ErrUnsupported}, args...)...)
-	}
 	for _, name := range sortedKeys(s.Groups) {
 		g := s.Groups[name]
 		format, w := cmp.Or(g.Format, s.Format), g.Weights
@@ -143,23 +136,28 @@ func (s *scheme) compressed() (read combiner, suffix string, err error) {
 			switch order := string(w.ActOrder); order { // weight, formerly static, keeps the order of inputs
 			case "", "null", "false", `"static"`, `"weight"`:
 			default:
-				return refuse("with actorder %s is not read", order)
+				return refuse("compressed-tensors with actorder %s is not read", order)
 			}
 			this, s.GroupSize = ".weight_packed", w.GroupSize
 			read = s.readPacked
 		default:
-			return refuse("with format %q and weights of type %q of %d bits; float-quantized with 8 bits and pack-quantized "+
-				"integers of 4 bits are read", format, w.Type, w.Bits)
+			return refuse("compressed-tensors with format %q and weights of type %q of %d bits; float-quantized with 8 bits and "+
+				"pack-quantized integers of 4 bits are read", format, w.Type, w.Bits)
 		}
 		if suffix != "" && suffix != this {
-			return refuse("with groups of different formats is not read")
+			return refuse("compressed-tensors with groups of different formats is not read")
 		}
 		suffix = this
 	}
 	if suffix == "" {
-		return refuse("without config_groups")
+		return refuse("compressed-tensors without config_groups")
 	}
 	return read, suffix, nil
+}
+
+// refuse returns an error about quantization_config.
+func refuse(format string, args ...any) (combiner, string, error) {
+	return nil, "", fmt.Errorf("%w: quantization_config: "+format, append([]any{ErrUnsupported}, args...)...)
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

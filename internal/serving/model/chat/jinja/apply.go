@@ -6,40 +6,40 @@ import "slices"
 func (p *parser) postfix(e expr) expr {
 	for n := 0; ; n++ {
 		p.bounded(n)
-		of := e
+		base := e
 		switch {
 		case p.skip(operator, "."):
 			if t := p.take(); t.kind == number {
-				e = func(s *scope) any { return s.m.item(of(s), t.value) }
+				e = func(s *scope) any { return s.m.item(base(s), t.value) }
 			} else if t.kind == name {
-				if slices.Contains(methodsLeftOut, t.text) && p.is(operator, "(") {
+				if slices.Contains(methodsLeftOut, t.text) && p.matches(operator, "(") {
 					fail("the method %q is not supported in a chat template", t.text)
 				}
-				e = func(s *scope) any { return s.m.attribute(of(s), t.text) }
+				e = func(s *scope) any { return s.m.attribute(base(s), t.text) }
 			} else {
 				fail("%s is found where the name of an attribute is expected", t.text)
 			}
 		case p.skip(operator, "["):
-			e = p.subscript(of)
-		case p.is(operator, "("):
-			e = p.called(of)
+			e = p.subscript(base)
+		case p.matches(operator, "("):
+			e = p.called(base)
 		default:
 			return e
 		}
 	}
 }
 
-func (p *parser) subscript(of expr) expr {
+func (p *parser) subscript(base expr) expr {
 	var bounds [3]expr
 	i, sliced := 0, false
 	for ; !p.skip(operator, "]"); i++ {
 		if i == len(bounds) {
 			fail("a slice has more than 3 parts")
 		}
-		if !p.is(operator, ":") && !p.is(operator, "]") {
+		if !p.matches(operator, ":") && !p.matches(operator, "]") {
 			bounds[i] = p.expression()
 		}
-		if !p.is(operator, "]") {
+		if !p.matches(operator, "]") {
 			p.expect(operator, ":")
 			sliced = true
 		}
@@ -47,7 +47,7 @@ func (p *parser) subscript(of expr) expr {
 	if sliced {
 		return func(s *scope) any {
 			var at [3]any
-			v := of(s)
+			v := base(s)
 			for i, b := range bounds {
 				if b != nil {
 					at[i] = b(s)
@@ -59,16 +59,16 @@ func (p *parser) subscript(of expr) expr {
 	if bounds[0] == nil {
 		fail("an index is missing")
 	}
-	return func(s *scope) any { v := of(s); return s.m.item(v, bounds[0](s)) }
+	return func(s *scope) any { v := base(s); return s.m.item(v, bounds[0](s)) }
 }
 
-func (p *parser) called(of expr) expr {
+func (p *parser) called(base expr) expr {
 	p.expect(operator, "(")
 	read := p.arguments()
 	blocked := new(bool)
 	p.last = blocked
 	return func(s *scope) any {
-		v, a := of(s), read(s)
+		v, a := base(s), read(s)
 		if *blocked {
 			a.named.put("caller", s.vars[theCaller])
 		}
@@ -90,16 +90,16 @@ func (p *parser) filters(e expr, first bool) expr {
 			var argument func(*scope) arguments
 			next := p.peek()
 			switch value := next.kind == name || next.kind == text || next.kind == number; {
-			case p.is(name, "is"):
+			case p.matches(name, "is"):
 				fail("tests follow each other; write them with and")
 			case value && !slices.Contains([]string{"else", "or", "and"}, next.text) ||
-				p.is(operator, "[") || p.is(operator, "{"):
+				p.matches(operator, "[") || p.matches(operator, "{"):
 				one := p.postfix(p.primary())
 				argument = func(s *scope) arguments { return arguments{list: []any{one(s)}, named: newDict()} }
 			}
 			test := p.applied("test", title, tests, e, argument)
 			e = func(s *scope) any { return test(s) == true != negated }
-		case p.is(operator, "("):
+		case p.matches(operator, "("):
 			e = p.called(e)
 		default:
 			return e

@@ -55,7 +55,7 @@ func (p *parser) arguments() func(*scope) arguments {
 		switch {
 		case p.skip(operator, "*"):
 			spread = append(spread, p.expression())
-		case p.is(operator, "**"):
+		case p.matches(operator, "**"):
 			fail("** before an argument is not supported")
 		case p.peek().kind == name && p.tokens[1].kind == operator && p.tokens[1].text == "=":
 			titles = append(titles, p.name())

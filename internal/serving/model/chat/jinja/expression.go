@@ -13,7 +13,7 @@ func (p *parser) tuple(conditional bool) expr {
 	several := false
 	for p.skip(operator, ",") {
 		several = true
-		if p.is(operator, ")") || p.peek().kind == closing {
+		if p.matches(operator, ")") || p.peek().kind == closing {
 			break
 		}
 		items = append(items, one())
@@ -102,7 +102,7 @@ func (p *parser) comparison() expr {
 			p.take()
 		case p.skip(name, "in"):
 			compare = contains
-		case p.is(name, "not") && p.tokens[1].kind == name && p.tokens[1].text == "in":
+		case p.matches(name, "not") && p.tokens[1].kind == name && p.tokens[1].text == "in":
 			p.take()
 			p.take()
 			compare = func(m *machine, a, b any) bool { return !contains(m, a, b) }

@@ -29,12 +29,12 @@ func (p *parser) take() token {
 	return t
 }
 
-func (p *parser) is(k kind, text string) bool {
+func (p *parser) matches(k kind, text string) bool {
 	return p.tokens[0].kind == k && p.tokens[0].text == text
 }
 
 func (p *parser) skip(k kind, text string) bool {
-	if p.is(k, text) {
+	if p.matches(k, text) {
 		p.take()
 		return true
 	}
@@ -260,7 +260,7 @@ func (p *parser) target(names bool) func(*scope, any) {
 		if !p.skip(operator, ",") {
 			break
 		}
-		if several = true; p.peek().kind != name && !p.is(operator, "(") {
+		if several = true; p.peek().kind != name && !p.matches(operator, "(") {
 			break
 		}
 	}

@@ -90,7 +90,8 @@ func newUnpacking(p packing, width width) *unpacking {
 	return u
 }
 
-// number replaces the low 4 bits of the bytes of z by weights. high has the bits above.
+// number replaces each byte of z by the weight whose low 4 bits it contains. high has the other bits of the weights;
+// quad is the index of the 4 k in the group.
 func (u *unpacking) number(z, high VecVirtual, quad int) {
 	wide := u.bytes == 64
 	and := func(mask, z VecVirtual) {
