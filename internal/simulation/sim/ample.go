@@ -12,7 +12,7 @@ import (
 // ErrAmple is wrapped if a run with Config.Ample finds that memory is not ample.
 var ErrAmple = ample.ErrAmple
 
-// countOnMemory makes the scheduler of Config.Ample, if the run can use it.
+// countOnMemory creates the scheduler for Config.Ample, or returns an error if the run cannot use it.
 func (r *run) countOnMemory() (err error) {
 	c := &r.config
 	if r.kind.ample == nil || c.Decoding.Samples > 1 || c.Decoding.Drafts > 0 || c.Observe != nil || c.Server.Events {
@@ -22,15 +22,15 @@ func (r *run) countOnMemory() (err error) {
 	return err
 }
 
-// addAmple gives a request of the table to the scheduler.
-func (r *run) addAmple(at int32) error {
+// addAmple adds the request at index i of the table to the scheduler.
+func (r *run) addAmple(i int32) error {
 	if workload.Common(&r.incoming) > 0 && r.config.Server.readsTokens(r.kind) {
 		return fmt.Errorf("%w: requests share a prefix", ErrAmple)
 	}
-	return r.ample.Add(at, r.incoming.Prompt, r.incoming.Output)
+	return r.ample.Add(i, r.incoming.Prompt, r.incoming.Output)
 }
 
-// iterateAmple is iterate for a scheduler that only counts.
+// iterateAmple runs one iteration of the scheduler for Config.Ample.
 func (r *run) iterateAmple() error {
 	s := &r.step
 	if err := r.ample.Step(s); err != nil {
@@ -62,8 +62,8 @@ func (r *run) iterateAmple() error {
 		}
 	}
 	r.ended = r.ample.Finish(r.ended[:0])
-	for _, at := range r.ended {
-		r.answer(at)
+	for _, i := range r.ended {
+		r.answer(i)
 	}
 	return nil
 }

@@ -9,28 +9,28 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// Clients send the requests: those of a source, next turns of its sessions, and no more
-// at once than MaxConcurrency, as the clients of vLLM's "bench serve" do. Latency counts
-// from when a request is sent.
+// Clients send the requests of a source and the next turns of its sessions, with a limit on unanswered requests, as the
+// clients of vLLM's "bench serve" do. Latency counts from when a request is sent.
 type Clients struct {
 	source   workload.Source
-	sessions workload.Sessions // nil: no request follows another
-	most     int               // sent and not answered; 0: any number
+	sessions workload.Sessions // nil if requests are independent
+	limit    int               // of unanswered requests; 0 means no limit
 
 	next  workload.Request // of the source
-	ended bool             // the source
-	turns byArrival        // turns that come later
-	freed float64          // s; when the last of the most was answered
+	ended bool             // the source has no more requests
+	turns byArrival        // turns that are not due yet
+	freed float64          // s; when the number of unanswered requests last fell below limit
 }
 
-// NewClients returns the clients of a source, which send at most most requests at once; 0: any number.
-func NewClients(source workload.Source, most int) (*Clients, error) {
-	c := &Clients{source: source, most: most}
+// NewClients returns the clients of a source, which have at most limit unanswered requests. If limit is 0, there is no
+// limit.
+func NewClients(source workload.Source, limit int) (*Clients, error) {
+	c := &Clients{source: source, limit: limit}
 	c.sessions, _ = source.(workload.Sessions)
 	return c, c.Pull()
 }
 
-// Pull gets the next request of the source, after Take has taken one of it.
+// Pull reads the next request of the source. Call it after Take has returned a request of the source.
 func (c *Clients) Pull() error {
 	switch err := c.source.Next(&c.next); {
 	case errors.Is(err, io.EOF):
@@ -41,33 +41,33 @@ func (c *Clients) Pull() error {
 	return nil
 }
 
-// Done reports whether no client sends a request before another one is answered.
+// Done reports whether every client is waiting for an answer or has no more requests.
 func (c *Clients) Done() bool { return c.ended && len(c.turns) == 0 }
 
-// Waits reports whether answers decide when requests are sent.
-func (c *Clients) Waits() bool { return c.sessions != nil || c.most > 0 }
+// Waits reports whether the times of requests depend on answers.
+func (c *Clients) Waits() bool { return c.sessions != nil || c.limit > 0 }
 
-// Arrival returns when the next request is due. There must be one.
+// Arrival returns when the next request is due. It must not be called if Done.
 func (c *Clients) Arrival() float64 {
-	at := c.next.Arrival
+	due := c.next.Arrival
 	switch {
 	case len(c.turns) == 0:
 	case c.ended:
-		at = c.turns[0].Arrival
+		due = c.turns[0].Arrival
 	default:
-		at = min(at, c.turns[0].Arrival)
+		due = min(due, c.turns[0].Arrival)
 	}
-	if c.most > 0 { // a client that waits for an answer sends when it has that
-		return max(at, c.freed)
+	if c.limit > 0 {
+		return max(due, c.freed)
 	}
-	return at
+	return due
 }
 
-// Full reports whether no request can be sent while live ones are unanswered.
-func (c *Clients) Full(live int) bool { return c.most > 0 && live >= c.most }
+// Full reports whether no request can be sent while live requests are unanswered.
+func (c *Clients) Full(live int) bool { return c.limit > 0 && live >= c.limit }
 
-// Take returns the next request at the time when it is sent. If it is the source's, call Pull
-// next; the request's hashes are invalid after that.
+// Take returns the next request, and reports whether it is from the source. If it is, the caller must call Pull; the
+// request's hashes are invalid after that.
 func (c *Clients) Take(r *workload.Request) (ofSource bool) {
 	turn := len(c.turns) > 0 && (c.ended || c.turns[0].Arrival <= c.next.Arrival)
 	if turn {
@@ -75,15 +75,16 @@ func (c *Clients) Take(r *workload.Request) (ofSource bool) {
 	} else {
 		*r = c.next
 	}
-	if c.most > 0 {
+	if c.limit > 0 {
 		r.Arrival = max(r.Arrival, c.freed)
 	}
 	return !turn
 }
 
-// Answered records that a request of a session (0: none) has left, and that live requests remain.
+// Answered records that a request has left and that live requests remain. A session of 0 means that the request has no
+// next turn.
 func (c *Clients) Answered(session int64, now float64, live int) {
-	if live == c.most-1 {
+	if live == c.limit-1 {
 		c.freed = now
 	}
 	if c.sessions == nil || session == 0 {

@@ -6,28 +6,25 @@ import (
 	"strings"
 )
 
-// Decoding is how answers are generated.
+// Decoding says how answers are generated.
 type Decoding struct {
-	// Samples is how many answers a prompt gets at once (parallel sampling), or
-	// the width of its beam, at most 1,024. 0 means 1.
+	// Samples is the number of answers to a prompt (parallel sampling), or the width of its beam, at most 1,024. 0 means
+	// 1.
 	Samples int `json:"samples"`
 
-	// Beam makes the samples a beam: after each token, each of them is replaced
-	// by a copy of a surviving one with the probability Replace. Which beams
-	// survive depends on a model's probabilities, and there is none here: Replace
-	// is a parameter, not a result.
+	// Beam makes the samples a beam: after each token, each of them is replaced by a copy of a surviving one with the
+	// probability Replace. It is a parameter, because there is no model whose probabilities decide which beams survive.
 	Beam    bool    `json:"beam,omitempty"`
 	Replace float64 `json:"replace,omitempty"`
 
-	// Drafts is how many tokens are guessed for each decode (speculative
-	// decoding), of which the first is right with the probability Accept, the
-	// next one if that was, and so on, at most 1,024. See System.Drafts.
+	// Drafts is the number of draft tokens for each decode (speculative decoding), at most 1,024. The first is right with
+	// the probability Accept, and so is each further one if the one before is right. See System.Drafts.
 	Drafts    int     `json:"drafts,omitempty"`
 	Accept    float64 `json:"accept,omitempty"`
-	DraftTime float64 `json:"draftTime,omitempty"` // s, of an iteration: to guess
+	DraftTime float64 `json:"draftTime,omitempty"` // s; time to draft, added to an iteration
 }
 
-// String says what answers assume beyond one token after the other; "" if nothing.
+// String describes the assumptions about drafts, beams or samples, or returns "" if there are none.
 func (d Decoding) String() string {
 	switch {
 	case d.Drafts > 0:
@@ -45,14 +42,14 @@ func (d Decoding) String() string {
 	return ""
 }
 
-// DefaultReplace makes a beam of width 2 save the memory that the paper prints
-// for Alpaca (Fig. 15b, 37.56 %); the other widths follow from it.
+// DefaultReplace is chosen so that a beam of width 2 saves as much memory as the paper reports for Alpaca (Fig. 15b,
+// 37.56 %). No other width was fitted.
 const DefaultReplace = 0.075
 
-// most limits answers and drafts: run.tokens distinguishes answers by ten bits.
-const most = 1 << 10
+// maxSamples limits answers and drafts, because run.tokens distinguishes answers by ten bits.
+const maxSamples = 1 << 10
 
-// Check returns an error if a system cannot do it, as Run does. The error wraps ErrConfig.
+// Check returns the error that Run would return for the decoding with a system. The error wraps ErrConfig.
 func (d Decoding) Check(system string) error {
 	s, err := Lookup(system)
 	if err != nil {
@@ -70,8 +67,8 @@ func (d *Decoding) check(s *System) error {
 	}
 	probability := func(p float64) bool { return p >= 0 && p <= 1 }
 	switch {
-	case d.Samples < 1 || d.Samples > most:
-		return bad("%d answers to a prompt: want 1 to %d", d.Samples, most)
+	case d.Samples < 1 || d.Samples > maxSamples:
+		return bad("%d answers to a prompt: want 1 to %d", d.Samples, maxSamples)
 	case d.Beam && !s.Beams:
 		return bad("%s runs no beam search: take one of %s", s.Name,
 			strings.Join(SystemsThat(func(s *System) bool { return s.Beams }), ", "))
@@ -79,8 +76,8 @@ func (d *Decoding) check(s *System) error {
 		return bad("a beam is replaced with the probability %v: want 0 to 1", d.Replace)
 	case !probability(d.Accept):
 		return bad("a draft is accepted with the probability %v: want 0 to 1", d.Accept)
-	case d.Drafts < 0 || d.Drafts > most:
-		return bad("%d drafts: want 0 to %d", d.Drafts, most)
+	case d.Drafts < 0 || d.Drafts > maxSamples:
+		return bad("%d drafts: want 0 to %d", d.Drafts, maxSamples)
 	case !(d.DraftTime >= 0) || math.IsInf(d.DraftTime, 0):
 		return bad("drafts take %v s: want a number of at least 0", d.DraftTime)
 	case d.Drafts > 0 && !s.Drafts:

@@ -55,7 +55,7 @@ func (r *run) end() error {
 	return r.finish()
 }
 
-// work returns what the iteration computes and moves, and updates what is in memory.
+// work returns the work of the iteration, and updates the counts of what is in memory.
 func (r *run) work() cost.Work {
 	it := &r.it
 	var w cost.Work
@@ -93,7 +93,7 @@ func (r *run) work() cost.Work {
 		w.PromptContext += pairs(d.Context+d.Drafts) - pairs(d.Context)
 	}
 	w.SwapBlocks = len(it.SwapOut) + len(it.SwapIn)
-	w.Swaps = w.SwapBlocks // vLLM makes a transfer of each block, neighbours or not
+	w.Swaps = w.SwapBlocks // vLLM transfers each block separately, even if they are adjacent
 	w.CopyBlocks = len(it.Copies) + len(r.reforks.Copies)
 	r.reforks.Copies = r.reforks.Copies[:0]
 	r.r.SwapBlocks += w.SwapBlocks
@@ -101,7 +101,7 @@ func (r *run) work() cost.Work {
 	return w
 }
 
-// pairs returns how many tokens the first n tokens of a sequence attend to, together.
+// pairs returns the total number of tokens that the first n tokens of a sequence attend to.
 func pairs(n int) int64 { return int64(n) * int64(n+1) / 2 }
 
 // measure adds the iteration to the window.
@@ -135,7 +135,7 @@ func (r *run) measure(seconds float64) {
 	}
 }
 
-// generate gives every sequence its token, and notes which requests are complete.
+// generate adds the tokens of the iteration, and collects the complete requests in r.done.
 func (r *run) generate() error {
 	r.done = r.done[:0]
 	before := r.r.Generated
@@ -155,9 +155,8 @@ func (r *run) generate() error {
 	return r.advance(r.r.Generated > before || len(r.it.Ignored) > 0)
 }
 
-// advance notices requests that preempt each other forever, as V0's chunked
-// prompts do when each takes all blocks and needs one more (scheduling/vllm/v0/RULES.md §8). A prompt
-// that is computed token by token gets to its end before.
+// advance returns an error if requests preempt each other forever, as V0's chunked prompts do if each takes all blocks
+// and needs one more (scheduling/vllm/v0/RULES.md §8). The limit allows for a prompt that is computed token by token.
 func (r *run) advance(further bool) error {
 	if r.stepsWithoutToken++; further {
 		r.stepsWithoutToken = 0
@@ -179,7 +178,7 @@ func (r *run) accepted(d *serve.Decode) int {
 	}
 	if n > 0 {
 		if err := r.drafts.Generated(d.ID, n+1); err != nil {
-			panic("sim: " + err.Error()) // it is in the step
+			panic("sim: " + err.Error()) // impossible: the request is in the step
 		}
 	}
 	return n
@@ -200,7 +199,7 @@ func (r *run) token(id, n int) {
 	}
 }
 
-// finish reports those that are complete.
+// finish passes the complete requests to the scheduler and the observer, and removes those that it answers.
 func (r *run) finish() error {
 	if len(r.done) == 0 {
 		return nil
@@ -218,46 +217,45 @@ func (r *run) finish() error {
 	return nil
 }
 
-// answer removes a request that has left the system, and
-// measures it if it was the last one of its group.
-func (r *run) answer(at int32) {
-	q := r.requests.all[at]
+// answer removes the request at index i, which has left the scheduler, and measures it if it was the last of its group.
+func (r *run) answer(i int32) {
+	q := r.requests.all[i]
 	dropped := r.requests.all[q.group].dropped
-	if !r.requests.remove(at) {
+	if !r.requests.remove(i) {
 		return
 	}
 	if dropped {
 		r.dropped(&q)
 		return
 	}
-	r.sent(q.session)
+	r.notify(q.session)
 	r.r.Answered++
 	r.latencies.Add(r.depart(&q, true))
 }
 
-// dropped counts a request that its system has dropped.
+// dropped counts a request that the scheduler has dropped.
 func (r *run) dropped(q *request) {
-	r.sent(0)
+	r.notify(0)
 	r.r.Dropped++
 	r.depart(q, false)
 }
 
-// sent reports to the clients, if there are any, that a request left.
-func (r *run) sent(session int64) {
+// notify reports to the clients, if there are any, that a request has left.
+func (r *run) notify(session int64) {
 	if r.clients != nil {
 		r.clients.Answered(session, r.delivered(), r.requests.live)
 	}
 }
 
-// delivered returns when a client receives the tokens of the iteration that ends now. The server's own work delays
-// every token of an answer equally.
+// delivered returns when clients receive the tokens of the iteration that ends now. The time outside iterations delays
+// all tokens of an answer equally.
 func (r *run) delivered() float64 { return r.now + r.config.Cost.FirstToken() }
 
-// drop removes a request that its system will never run.
-func (r *run) drop(at int32) {
-	r.requests.all[r.requests.all[at].group].dropped = true
-	q := r.requests.all[at]
-	if r.requests.remove(at) {
+// drop removes the request at index i, which the scheduler will never run.
+func (r *run) drop(i int32) {
+	r.requests.all[r.requests.all[i].group].dropped = true
+	q := r.requests.all[i]
+	if r.requests.remove(i) {
 		r.dropped(&q)
 	}
 }

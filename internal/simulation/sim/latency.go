@@ -2,7 +2,7 @@ package sim
 
 import "math"
 
-// Spread is what a sample of durations looks like, in seconds.
+// Spread has statistics of durations, in seconds.
 type Spread struct {
 	Mean float64 `json:"mean"`
 	P50  float64 `json:"p50"`
@@ -12,17 +12,17 @@ type Spread struct {
 	Max  float64 `json:"max"`
 }
 
-// Latencies sum up what users see of requests.
+// Latencies collects statistics of answered requests.
 type Latencies struct {
 	goodput                                         Goodput
 	answered, good                                  int
 	normalized, endToEnd, firstToken, betweenTokens durations
 }
 
-// NewLatencies also counts the answers that keep the limits.
+// NewLatencies returns empty statistics. They count the answers within the limits of g.
 func NewLatencies(g Goodput) *Latencies { return &Latencies{goodput: g} }
 
-// Add counts a request that was answered.
+// Add adds an answered request.
 func (l *Latencies) Add(d Departure) {
 	seconds, between := d.Done-d.Arrival, 0.0
 	l.answered++
@@ -38,7 +38,7 @@ func (l *Latencies) Add(d Departure) {
 	}
 }
 
-// Fill writes the latencies into a result that has its seconds.
+// Fill sets the latencies and the goodput of a result, whose Seconds must be set.
 func (l *Latencies) Fill(r *Result) {
 	r.Answered = l.answered
 	r.Normalized, r.EndToEnd = l.normalized.spread(), l.endToEnd.spread()
@@ -48,17 +48,16 @@ func (l *Latencies) Fill(r *Result) {
 	}
 }
 
-// A durations sums up any number of durations in constant memory: buckets that
-// are 2 % wide, from a microsecond up.
+// A durations is a histogram of durations, with buckets 2 % wide from a microsecond upwards.
 type durations struct {
 	n        int
 	sum, max float64
-	buckets  [1100]int // up to 2,800 s; what is longer is in the last one
+	buckets  [1100]int // up to 2,800 s; the last one also has all longer durations
 }
 
 const (
 	shortest = 1e-6
-	bucket   = 0.02 // ln of a bucket's width
+	bucket   = 0.02 // natural logarithm of the ratio of a bucket's bounds
 )
 
 func (d *durations) add(s float64) {
@@ -80,7 +79,7 @@ func (d *durations) spread() Spread {
 		P95: d.quantile(0.95), P99: d.quantile(0.99), Max: d.max}
 }
 
-// quantile is within 1 % of the sample's.
+// quantile returns a quantile with an error of at most 1 %.
 func (d *durations) quantile(p float64) float64 {
 	rank := int(math.Ceil(p * float64(d.n)))
 	seen := 0

@@ -7,15 +7,14 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// A Replica is one server of several, which is given its requests while time goes on.
-// The caller has the clock.
+// A Replica is one of several servers. The caller advances its time and adds its requests.
 type Replica struct {
 	r       *run
 	running bool
-	end     float64 // s; of the iteration under way
+	end     float64 // s; of the current iteration
 }
 
-// NewReplica makes one. What a Config says of windows, clients and Ample does not count.
+// NewReplica returns a replica. It ignores the fields of config for windows and clients, and Ample.
 func NewReplica(config Config) (*Replica, error) {
 	config.From, config.Until, config.Stop, config.MaxConcurrency, config.Ample = 0, 0, false, 0, false
 	r, err := newRun(config, nil)
@@ -25,8 +24,8 @@ func NewReplica(config Config) (*Replica, error) {
 	return &Replica{r: r}, nil
 }
 
-// Start begins an iteration if none is under way and there is something to do. It comes
-// after all requests of a time were added.
+// Start begins an iteration if none is running and there are requests. Call it after all requests that arrive at the
+// same time were added.
 func (p *Replica) Start() error {
 	if p.running || p.r.requests.live == 0 {
 		return nil
@@ -39,7 +38,7 @@ func (p *Replica) Start() error {
 	return nil
 }
 
-// Advance runs all iterations that end by a time. None begins at that time itself.
+// Advance runs all iterations that end by the given time. It begins none at that time.
 func (p *Replica) Advance(until float64) error {
 	for p.running && p.end <= until {
 		p.running, p.r.now = false, p.end
@@ -55,7 +54,7 @@ func (p *Replica) Advance(until float64) error {
 	return nil
 }
 
-// Next returns when the current iteration ends, +Inf if there is none.
+// Next returns when the current iteration ends, or +Inf if there is none.
 func (p *Replica) Next() float64 {
 	if !p.running {
 		return math.Inf(1)
@@ -66,9 +65,8 @@ func (p *Replica) Next() float64 {
 // Now returns when the last iteration ended.
 func (p *Replica) Now() float64 { return p.r.now }
 
-// Add gives it a request at a time up to which it was advanced. It takes part in the
-// first iteration after the one under way. Latency counts from r.Arrival. The request
-// has the next number of the replica in Departures, from 0.
+// Add adds a request at the time now, up to which the replica was advanced. The scheduler sees it after the current
+// iteration. Latency counts from r.Arrival. The Index of a request in Departures is its number in the order of Add.
 func (p *Replica) Add(r *workload.Request, now float64) error {
 	if !p.running && p.r.requests.live == 0 {
 		p.r.now = now
@@ -80,8 +78,8 @@ func (p *Replica) Add(r *workload.Request, now float64) error {
 // Live returns the number of requests that are not answered.
 func (p *Replica) Live() int { return p.r.requests.live }
 
-// TakeEvents moves to dst what its prefix cache stored and removed since the last call,
-// and reports whether it records that: see Server.Events.
+// TakeEvents moves to dst the events of the prefix cache since the last call, and reports whether the scheduler can
+// record them. See Server.Events.
 func (p *Replica) TakeEvents(dst *pool.Events) bool {
 	s, ok := p.r.scheduler.(interface{ TakeEvents(*pool.Events) })
 	if ok {

@@ -5,9 +5,8 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// A request is one that has arrived and is not answered, in a place that is used
-// again. Where the scheduler takes one sequence at a time there is one for each
-// answer, and group names the first of them.
+// A request has arrived and is not answered. If the scheduler takes one sequence at a time, there is a request for each
+// answer to a prompt, and these form a group. Entries of the table are reused.
 type request struct {
 	prompt, output int
 	seqs           int   // of this request
@@ -15,19 +14,20 @@ type request struct {
 	arrival        float64
 	first          float64 // time of the first token
 	generated      int     // tokens of each sequence
-	session        int64   // of a turn; 0: none follows
+	session        int64   // 0 if no turn follows
 	tokens         []int32
 
-	group           int32 // place of the request that stands for all answers to the prompt
-	members         int   // of the group that have not left; of that request only
-	membersResident int   // of the group that have memory; of that request only
-	dropped         bool  // one of the group was dropped; of that request only
+	// group is the index of the first request of the group. The next three fields are used in that request only.
+	group           int32
+	members         int  // requests of the group that have not left
+	membersResident int  // requests of the group that have memory
+	dropped         bool // a request of the group was dropped
 
 	resident bool // has memory
 	length   int  // tokens of each sequence with keys and values in memory
 }
 
-// A requestTable is all requests and what they have in memory together.
+// A requestTable has all requests and the totals of their memory.
 type requestTable struct {
 	server *Server
 	kind   *System
@@ -35,42 +35,42 @@ type requestTable struct {
 	free   []int32
 	live   int // prompts that are not answered
 
-	// Of those with memory:
+	// Totals over the requests with memory:
 	requests, sequences int
-	tokens              int // with keys and values; for the paged ones with sharing ignored
-	reserved            int // tokens that are going to be
-	neverUsed           int // slots that were reserved and never will be used
-	emptySlots          int // empty slots in last blocks
+	tokens              int // with keys and values; shared tokens count several times
+	reserved            int // slots for tokens that will be generated
+	neverUsed           int // reserved slots that will never be used
+	emptySlots          int // in last blocks
 }
 
-// insert takes a place for one request of a group; group None begins one.
+// insert adds a request to a group, or to a new group if group is None. It returns the index of the request.
 func (l *requestTable) insert(r *workload.Request, seqs int, group int32) int32 {
-	var at int32
+	var i int32
 	if n := len(l.free); n > 0 {
-		at, l.free = l.free[n-1], l.free[:n-1]
+		i, l.free = l.free[n-1], l.free[:n-1]
 	} else {
-		at = int32(len(l.all))
+		i = int32(len(l.all))
 		l.all = append(l.all, request{})
 	}
-	q := &l.all[at]
+	q := &l.all[i]
 	*q = request{prompt: r.Prompt, output: r.Output, seqs: seqs, arrival: r.Arrival, session: r.Session,
 		tokens: q.tokens[:0], group: group}
 	if group == reqtable.None {
-		q.group = at
+		q.group = i
 		l.live++
 	}
 	l.all[q.group].members++
-	return at
+	return i
 }
 
-// remove takes a request out, and reports whether it was the last one of its
-// group. The place of the first one stays until then.
-func (l *requestTable) remove(at int32) bool {
-	group := l.all[at].group
-	l.setResident(&l.all[at], false)
+// remove removes a request, and reports whether it was the last of its group. The entry of the group's first request is
+// freed with the last.
+func (l *requestTable) remove(i int32) bool {
+	group := l.all[i].group
+	l.setResident(&l.all[i], false)
 	l.all[group].members--
-	if at != group {
-		l.free = append(l.free, at)
+	if i != group {
+		l.free = append(l.free, i)
 	}
 	if l.all[group].members > 0 {
 		return false
@@ -80,7 +80,7 @@ func (l *requestTable) remove(at int32) bool {
 	return true
 }
 
-// setResident notes that a request has got or lost its memory.
+// setResident records that a request has got or lost its memory.
 func (l *requestTable) setResident(q *request, resident bool) {
 	if q.resident == resident {
 		return
@@ -102,7 +102,7 @@ func (l *requestTable) setResident(q *request, resident bool) {
 	}
 }
 
-// setLength notes how many tokens a request with memory has there.
+// setLength records how many tokens each sequence of a request has in memory.
 func (l *requestTable) setLength(q *request, length int) {
 	more := q.seqs * (length - q.length)
 	l.tokens += more
@@ -115,7 +115,7 @@ func (l *requestTable) setLength(q *request, length int) {
 	q.length = length
 }
 
-// empty returns the slots that a sequence leaves empty in its last block.
+// empty returns the number of empty slots in the last block of a sequence.
 func (l *requestTable) empty(length int) int {
 	b := l.server.BlockSize
 	if over := length % b; over > 0 {
@@ -124,7 +124,7 @@ func (l *requestTable) empty(length int) int {
 	return 0
 }
 
-// count adds what a request has in memory, or takes it away.
+// count adds a request's memory to the totals if sign is 1, and subtracts it if sign is -1.
 func (l *requestTable) count(q *request, sign int) {
 	n := sign * q.seqs
 	l.sequences += n

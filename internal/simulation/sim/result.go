@@ -5,44 +5,42 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// A Result is what a run measured: counts of requests and tokens, latencies in seconds and
-// memory in blocks, over the whole run; Window covers only Config.From to Config.Until.
+// A Result has the measurements of a whole run. Only Window is limited to the time from Config.From to Config.Until.
 type Result struct {
 	Seconds    float64 `json:"seconds"` // simulated
 	Iterations int     `json:"iterations"`
 
 	Arrived  int    `json:"arrived"`  // requests
-	Answered int    `json:"answered"` // of these
+	Answered int    `json:"answered"` // of the arrived
 	Refused  int    `json:"refused"`  // too long for the system, or for its memory
-	Dropped  int    `json:"dropped"`  // accepted, and then found never to fit
+	Dropped  int    `json:"dropped"`  // accepted, but too large to ever run
 	Refusal  string `json:"refusal,omitempty"`
 
-	// Per request, in seconds. Normalized is the end-to-end latency by the
-	// tokens of the answer, the paper's metric; TTFT is to the first token; TPOT is the
-	// mean from token to token after it, of answers with more than one.
+	// Latencies of requests in seconds. Normalized, the paper's metric, is the end-to-end latency divided by the tokens
+	// of the answer. TTFT is the time to the first token, TPOT the mean time between tokens of answers with more than one.
 	Normalized Spread `json:"normalized"`
 	EndToEnd   Spread `json:"endToEnd"`
 	TTFT       Spread `json:"first"`
 	TPOT       Spread `json:"between"`
 
-	// Of Config.Goodput: requests that keep every limit, and how many of them a second.
+	// requests within all limits of Config.Goodput, and their number per second
 	Good    int     `json:"good,omitempty"`
 	Goodput float64 `json:"goodput,omitempty"`
 
 	Generated  int `json:"generated"`  // tokens of answers
-	Prompted   int `json:"prompted"`   // tokens of prompts that were computed, those computed again included
-	Hits       int `json:"hits"`       // tokens of prompts that were found in a cache
-	Recomputed int `json:"recomputed"` // preemptions that lost their blocks
+	Prompted   int `json:"prompted"`   // computed prompt tokens, including those computed again
+	Hits       int `json:"hits"`       // prompt tokens that were found in a cache
+	Recomputed int `json:"recomputed"` // preemptions by recomputation
 	Swapped    int `json:"swapped"`    // preemptions to the CPU
 	SwapBlocks int `json:"swapBlocks"` // moved, in both directions
 	CopyBlocks int `json:"copyBlocks"` // copy-on-write
 
-	// In the window, averages over iterations as in the artifact's scripts.
+	// averages over iterations, as in the artifact's scripts
 	Window Window `json:"window"`
 }
 
-// Goodput are limits of one request's latencies in seconds, as of vLLM's "bench serve
-// --goodput": to the first token, from token to token, and of the whole answer. 0: none.
+// Goodput has limits of a request's latencies in seconds, as vLLM's "bench serve --goodput": the time to the first
+// token, between tokens, and of the whole answer. 0 means no limit.
 type Goodput struct {
 	TTFT float64 `json:"first,omitempty"`
 	TPOT float64 `json:"between,omitempty"`
@@ -55,42 +53,40 @@ func (g Goodput) keeps(first, between, whole float64) bool {
 	return within(first, g.TTFT) && within(between, g.TPOT) && within(whole, g.E2E)
 }
 
-// A Departure is a request that has left, its times in seconds.
+// A Departure is a request that has left. Times are in seconds.
 type Departure struct {
-	Index                int   // of the request, in the order of arrival, from 0
-	Session              int64 // of a turn
+	Index                int   // in the order of arrival, from 0
+	Session              int64 // 0 if no turn follows
 	Arrival, First, Done float64
 	Output               int  // tokens
-	Answered             bool // else it was refused or dropped, and First means nothing
+	Answered             bool // if false, the request was refused or dropped, and First is not valid
 }
 
-// A Window is averages over the iterations between two times.
+// A Window has averages over the iterations between two times.
 type Window struct {
 	Iterations int     `json:"iterations"`
-	Requests   float64 `json:"requests"` // that have memory: Fig. 13's batched requests
+	Requests   float64 `json:"requests"` // requests with memory: the batched requests of Fig. 13
 	Sequences  float64 `json:"sequences"`
 	Waiting    float64 `json:"waiting"`      // requests
 	Milli      float64 `json:"milliseconds"` // of an iteration
 
-	// Parts of the memory, which add up to 1 (paper Fig. 2): slots with tokens;
-	// slots that tokens will come to; slots that a sequence has and never uses;
-	// the rest, which is free or lost to rounding.
+	// Fractions of the memory, which add up to 1 (paper Fig. 2): slots with tokens, slots reserved for future tokens,
+	// slots that a sequence has but never uses, and the rest, which is free or lost to rounding.
 	Tokens      float64 `json:"tokens"`
 	Reservation float64 `json:"reservation"`
 	Internal    float64 `json:"internal"`
 	External    float64 `json:"external"`
 
-	// Saving is the part of the block table entries that needs no block of its
-	// own because it is shared: 1 - 1/mean(entries/blocks) (paper Fig. 15).
+	// Saving is the fraction of blocks saved by sharing: 1 - 1/mean(block table entries/blocks) (paper Fig. 15).
 	Saving float64 `json:"saving"`
 }
 
-// A window sums up iterations.
+// A window has sums over iterations.
 type window struct {
 	from, until float64
 	sum         Window  // with seconds in place of milliseconds
-	sharing     float64 // entries by blocks, where there are blocks
-	shared      int
+	sharing     float64 // sum of block table entries divided by blocks, over iterations with blocks
+	shared      int     // number of these iterations
 }
 
 func (w *window) within(now float64) bool { return now >= w.from && (w.until == 0 || now < w.until) }
@@ -111,13 +107,13 @@ func (w *window) average() Window {
 	return a
 }
 
-// An Observer sees a run from inside. Errors end the run.
+// An Observer is called during a run. Errors end the run.
 type Observer interface {
-	// Observe is called after each step of the scheduler, before its tokens are
-	// there. It may read the scheduler and must not keep the iteration.
+	// Observe is called after each step of the scheduler, before its tokens are generated. It may read the scheduler and
+	// must not retain the iteration.
 	Observe(now float64, it *serve.Iteration) error
-	// Reforked is called when a beam has become a copy of another one.
+	// Reforked is called after a beam was replaced by a copy of another.
 	Reforked(id, child, parent int, copies ...device.Pair)
-	// Finished is called after requests have left. Their ids are used again.
+	// Finished is called after requests have left. Their ids are reused.
 	Finished(now float64, ids ...int) error
 }

@@ -21,37 +21,33 @@ type Config struct {
 	Cost     *cost.Model
 	Seed     uint64 // of beams and drafts
 
-	// From and Until are the window of Result.Window, in seconds; an Until of 0
-	// is the end. With Stop the run ends at Until, and what is not answered then
-	// never is; else it goes on until all that arrives is answered.
+	// From and Until limit Result.Window, in seconds. If Until is 0, the window ends with the run. With Stop the run ends
+	// at Until, even if requests are not answered; otherwise it ends when all requests are.
 	From, Until float64
 	Stop        bool
 
-	// MaxConcurrency is how many requests are sent and not answered at most; others wait
-	// with the clients, and their latency begins when they are sent. 0: any number.
+	// MaxConcurrency limits the requests that are sent and not answered. Others wait at the clients, and their latency
+	// begins when they are sent. 0 means no limit.
 	MaxConcurrency int
 
 	Goodput Goodput
 
-	// Ample takes for granted that memory is never short and that requests share nothing,
-	// which makes a run many times as fast and changes nothing in what is reported. Where
-	// that is not so, Run ends with ErrAmple: what it has reported by then is void, and
-	// the run has to be made without Ample.
+	// Ample assumes that memory is never short and that requests share no blocks. The run is then many times as fast,
+	// with the same results. If the assumption turns out wrong, Run returns ErrAmple; all results are invalid then, and
+	// the caller has to run again without Ample.
 	Ample bool
 
-	// Observe, if not nil, is called with the scheduler before the first request.
+	// Each of these functions may be nil. Observe is called with the scheduler before the first request.
 	Observe  func(serve.Scheduler) (Observer, error)
-	Left     func(Departure)                          // nil; called for each request that leaves
-	First    func(index int, now float64)             // nil; called for the first token of each answer
-	Progress func(now float64, arrived, answered int) // nil; called now and then
+	Left     func(Departure)                          // called for each request that leaves
+	First    func(index int, now float64)             // called for the first token of each answer
+	Progress func(now float64, arrived, answered int) // called from time to time
 }
 
-// ErrStuck is wrapped when requests wait and nothing will ever run, or when what
-// runs never gets to a token.
+// ErrStuck is wrapped when requests wait and none can ever run, or when running requests never generate a token.
 var ErrStuck = errors.New("nothing can run")
 
-// Run serves the requests of a source. It ends with the context's error if that
-// is done; the result is then of what has been run.
+// Run serves the requests of a source. If ctx is done, it returns ctx's error and the result so far.
 func Run(ctx context.Context, config Config, source workload.Source) (*Result, error) {
 	r, err := newRun(config, source)
 	if err != nil {
@@ -61,7 +57,7 @@ func Run(ctx context.Context, config Config, source workload.Source) (*Result, e
 	return r.result(), err
 }
 
-// NewScheduler makes the scheduler of a server, as Run does.
+// NewScheduler returns the scheduler that Run uses for a server.
 func NewScheduler(s Server, drafts int) (serve.Scheduler, error) {
 	kind, err := Lookup(s.System)
 	if err != nil {
@@ -71,9 +67,9 @@ func NewScheduler(s Server, drafts int) (serve.Scheduler, error) {
 }
 
 func (kind *System) new(s Server, drafts int) (serve.Scheduler, error) {
-	if max(s.NumGPUBlocks, s.NumCPUBlocks) > mostBlocks {
+	if max(s.NumGPUBlocks, s.NumCPUBlocks) > maxBlocks {
 		return nil, fmt.Errorf("%w: %d blocks and %d on the CPU: want at most %d", ErrConfig, s.NumGPUBlocks, s.NumCPUBlocks,
-			mostBlocks)
+			maxBlocks)
 	}
 	if w := s.Watermark; w != -1 && !(w >= 0 && w < 1) {
 		return nil, fmt.Errorf("%w: a watermark of %v: want a part of the blocks, more than 0 and less than 1, or -1 for "+
@@ -86,40 +82,40 @@ func (kind *System) new(s Server, drafts int) (serve.Scheduler, error) {
 	return scheduler, nil
 }
 
-// mostWaiting is how many prompts may be unanswered; these take about 1 GB.
-const mostWaiting = 1 << 22
+// maxWaiting limits the unanswered prompts to about 1 GB.
+const maxWaiting = 1 << 22
 
-// mostBlocks is more than any GPU has, and not too many to count.
-const mostBlocks = 1 << 25
+// maxBlocks is more than any GPU has.
+const maxBlocks = 1 << 25
 
 // A run is a simulation in progress.
 type run struct {
 	config      Config
 	kind        *System
 	scheduler   serve.Scheduler
-	beams       serve.GroupScheduler // nil: no beams
-	drafts      serve.Speculator     // nil: no drafts
-	observer    Observer             // nil: none
+	beams       serve.GroupScheduler // nil without beams
+	drafts      serve.Speculator     // nil without drafts
+	observer    Observer             // may be nil
 	clients     *Clients
 	rng         *rand.Rand
 	requests    requestTable
 	readsTokens bool
 
 	now               float64
-	stepsWithoutToken int              // iterations since the last token, or since a request left
-	incoming          workload.Request // the one that arrives
+	stepsWithoutToken int              // iterations since a token was generated or a request was ignored
+	incoming          workload.Request // the request that add adds
 
-	ample *ample.Scheduler // with Config.Ample, in place of scheduler
+	ample *ample.Scheduler // with Config.Ample, instead of scheduler
 	step  ample.Step
 	ended []int32
 
 	it       serve.Iteration
-	reforks  serve.Iteration // copies that beams make after an iteration
+	reforks  serve.Iteration // block copies of beams after an iteration
 	done     []int
 	answered []int
 
-	replaced  []bool // beams of a request
-	survivors []int  // those that are not
+	replaced  []bool // by beam of a request
+	survivors []int  // beams that are not replaced
 
 	window    window
 	latencies Latencies
@@ -157,14 +153,14 @@ func newRun(config Config, source workload.Source) (*run, error) {
 	if config.Ample {
 		makeScheduler = r.countOnMemory
 	}
-	if err := makeScheduler(); err != nil || source == nil { // nil: a Replica, which is given its requests
+	if err := makeScheduler(); err != nil || source == nil { // a Replica has no source
 		return r, err
 	}
 	r.clients, err = NewClients(source, config.MaxConcurrency)
 	return r, err
 }
 
-// schedule makes the scheduler.
+// schedule creates the scheduler.
 func (r *run) schedule() (err error) {
 	c := &r.config
 	if r.scheduler, err = r.kind.new(c.Server, c.Decoding.Drafts); err != nil {
@@ -235,13 +231,13 @@ func (r *run) arrive() error {
 	return nil
 }
 
-// add gives the scheduler the incoming request: one, or one for each answer.
+// add adds the incoming request to the scheduler: once, or once for each answer.
 func (r *run) add() error {
 	each, requests := r.config.Decoding.Samples, 1
 	if !r.kind.Groups {
 		each, requests = 1, each
 	}
-	if r.requests.live >= mostWaiting {
+	if r.requests.live >= maxWaiting {
 		return fmt.Errorf("%w: %d requests wait at %.3f s, far more than are served: take a lower rate", ErrConfig,
 			r.requests.live, r.now)
 	}
@@ -249,19 +245,19 @@ func (r *run) add() error {
 	r.r.Arrived++
 	group := reqtable.None
 	for sample := range requests {
-		at := r.requests.insert(&r.incoming, each, group)
-		q := &r.requests.all[at]
+		i := r.requests.insert(&r.incoming, each, group)
+		q := &r.requests.all[i]
 		q.index = int32(index)
 		if r.ample != nil {
-			return r.addAmple(at)
+			return r.addAmple(i)
 		}
 		if r.readsTokens {
 			q.tokens = r.tokens(q.tokens, index, sample)
 		}
-		err := r.scheduler.Add(serve.Request{ID: int(at), Prompt: q.prompt, Output: q.output, Seqs: each, Tokens: q.tokens})
+		err := r.scheduler.Add(serve.Request{ID: int(i), Prompt: q.prompt, Output: q.output, Seqs: each, Tokens: q.tokens})
 		if err != nil {
 			refused := *q
-			r.requests.remove(at)
+			r.requests.remove(i)
 			if !errors.Is(err, serve.ErrRequest) || sample > 0 {
 				return err
 			}
@@ -271,13 +267,12 @@ func (r *run) add() error {
 			}
 			return nil
 		}
-		group = r.requests.all[at].group
+		group = r.requests.all[i].group
 	}
 	return nil
 }
 
-// tokens returns the tokens of a prompt and of one of its answers. Answers differ from their
-// first token on.
+// tokens returns the tokens of a prompt and one of its answers. The answers to a prompt differ from the first token.
 func (r *run) tokens(dst []int32, index, sample int) []int32 {
 	dst = workload.Tokens(dst, &r.incoming, index)
 	for i := r.incoming.Prompt; i < len(dst) && sample > 0; i++ {
@@ -286,7 +281,7 @@ func (r *run) tokens(dst []int32, index, sample int) []int32 {
 	return dst
 }
 
-// result returns a copy, which does not keep the run in memory.
+// result returns a copy of the result, so that the run can be freed.
 func (r *run) result() *Result {
 	result := r.r
 	result.Seconds = r.now

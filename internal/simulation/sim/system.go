@@ -15,44 +15,44 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// Memory is how a system manages the memory of keys and values.
+// Memory says how a system manages the memory of keys and values.
 type Memory int
 
 const (
-	Paged    Memory = iota // blocks of any place, through block tables
-	Reserved               // one chunk of blocks for each sequence, for all of its life
-	Static                 // a place in a batch
+	Paged    Memory = iota // blocks anywhere in memory, with block tables
+	Reserved               // contiguous blocks for the whole life of each sequence
+	Static                 // one slot of a batch for each sequence
 )
 
-// A System is a scheduler with its memory manager, and what it can do. A setting
-// of a Server that it cannot use has no effect on it.
+// A System is a scheduler with its memory manager, and its capabilities. Settings of a Server that it cannot use have
+// no effect.
 type System struct {
 	Name   string
 	Label  string // in figures
-	About  string // in a few words
+	About  string // short description
 	Memory Memory
 
-	Groups bool // a request may have several sequences; without it, each answer is a request
+	Groups bool // a request may have several sequences; otherwise each answer is a request
 	Beams  bool // beam search
 	Drafts bool // verifies draft tokens
 
 	CanSwap          bool // preempts by swapping, if Server.Swap is set
 	UsesCPUBlocks    bool // has a swap space
 	CanChunk         bool // computes prompts in chunks, if Server.Chunked is set
-	Chunks           bool // always does
+	Chunks           bool // always computes prompts in chunks
 	CanCachePrefixes bool // caches prefixes, if Server.Caching is set
-	CachesPrefixes   bool // does, unless Server.NoCaching is set
-	KeepsPrefix      bool // keeps the blocks of Server.Prefix for good
-	UsesWatermark    bool // admission leaves Server.Watermark of the blocks free
-	UsesLimits       bool // MaxNumBatchedTokens and MaxNumSeqs bound an iteration
+	CachesPrefixes   bool // caches prefixes, unless Server.NoCaching is set
+	KeepsPrefix      bool // never frees the blocks of Server.Prefix
+	UsesWatermark    bool // admission leaves the fraction Server.Watermark of the blocks free
+	UsesLimits       bool // MaxNumBatchedTokens and MaxNumSeqs limit an iteration
 	UsesBatchSize    bool
 	NullBlock        bool // block 0 is never used
 
-	DefaultWatermark float64 // 0: none
+	DefaultWatermark float64 // 0 means none
 
-	policy paper.Policy // of Reserved
+	policy paper.Policy // for Reserved
 	build  func(s Server, drafts int) (serve.Scheduler, error)
-	ample  func(s Server) (*ample.Scheduler, error) // nil: there is none that counts on memory; see Config.Ample
+	ample  func(s Server) (*ample.Scheduler, error) // nil if Config.Ample is not supported
 }
 
 var systems = []System{
@@ -92,7 +92,7 @@ func orca(name, label, about string, policy paper.Policy) System {
 // Systems returns the names of all systems, from the oldest idea to the newest.
 func Systems() []string { return SystemsThat(func(*System) bool { return true }) }
 
-// SystemsThat returns the names of those for which can reports true.
+// SystemsThat returns the names of the systems for which can returns true.
 func SystemsThat(can func(*System) bool) []string {
 	var names []string
 	for i := range systems {
@@ -103,8 +103,7 @@ func SystemsThat(can func(*System) bool) []string {
 	return names
 }
 
-// Lookup finds a system by its name; "" is DefaultSystem. The error wraps
-// ErrConfig and lists the names.
+// Lookup returns the system with a name; "" means DefaultSystem. The error wraps ErrConfig and lists the names.
 func Lookup(name string) (*System, error) {
 	if name == "" {
 		name = DefaultSystem
@@ -117,7 +116,7 @@ func Lookup(name string) (*System, error) {
 }
 
 func buildStatic(s Server, _ int) (serve.Scheduler, error) {
-	// the artifact's 2,040
+	// The artifact's limit is 2,040 for models with 2,048.
 	return paper.NewStatic(paper.StaticConfig{BatchSize: s.BatchSize, MaxModelLen: s.MaxModelLen - 8})
 }
 
@@ -151,8 +150,7 @@ func buildV0(s Server, _ int) (serve.Scheduler, error) {
 	return v0.NewScheduler(config)
 }
 
-// BlockHash names the contents of blocks in all prefix caches of this process, so that a
-// router can compare them.
+// BlockHash is the block hash of all prefix caches in this process, so that a router can compare their contents.
 var BlockHash = blockhash.NewFast()
 
 func buildV1(s Server, drafts int) (serve.Scheduler, error) {

@@ -7,13 +7,13 @@ import (
 	"math/rand/v2"
 )
 
-// Gamma returns requests, rate of them a second on average, with gaps from a gamma distribution, as vLLM's
-// "bench serve --burstiness" draws them: with shape 1 they arrive independently of each other (Poisson), less comes
-// in bursts, more is more even. The variance of a gap is its mean squared by shape. They end before until, in
-// seconds, and after count; 0 means no such end. The error wraps ErrSetting.
+// Gamma returns requests that arrive at a mean rate per second, with gaps from a gamma distribution, as in vLLM's
+// "bench serve --burstiness". With shape 1 they arrive independently (Poisson), with a smaller one in bursts, with a
+// larger one more evenly: the variance of a gap is its squared mean divided by shape. The source ends at the time
+// until, in seconds, and after count requests; 0 means no such limit. The error wraps ErrSetting.
 //
-// The paper's artifact draws Poisson counts for every 10 ms
-// instead, which is the same process on a coarser clock (simulation/PAPER.md §1).
+// The paper's artifact draws Poisson counts for every 10 ms, the same process with a coarser clock
+// (simulation/PAPER.md §1).
 func Gamma(l Lengths, rate, shape float64, seed uint64, until float64, count int) (Source, error) {
 	switch {
 	case !(rate > 0) || math.IsInf(rate, 0) || !(shape >= leastShape) || math.IsInf(shape, 0):
@@ -29,15 +29,15 @@ func Gamma(l Lengths, rate, shape float64, seed uint64, until float64, count int
 	if shape == 1 {
 		gap = func() float64 { return gaps.ExpFloat64() / rate }
 	}
-	// Lengths have their own random stream, so that another rate brings the same requests.
+	// Lengths have their own random stream, so that requests do not depend on the rate.
 	return &drawn{lengths: l, rng: rand.New(rand.NewPCG(seed, 2)), gap: gap, until: until, left: count,
 		endless: count == 0}, nil
 }
 
-// leastShape is where nearly all requests come at once.
+// leastShape is the least shape; with it, nearly all requests arrive at once.
 const leastShape = 0.01
 
-// gamma draws with a scale of 1: Marsaglia and Tsang's method (2000).
+// gamma draws a gamma variable with scale 1, by the method of Marsaglia and Tsang (2000).
 func gamma(r *rand.Rand, shape float64) float64 {
 	if shape < 1 {
 		return gamma(r, shape+1) * math.Pow(1-r.Float64(), 1/shape)
@@ -57,7 +57,7 @@ func gamma(r *rand.Rand, shape float64) float64 {
 	}
 }
 
-// A drawn source has requests whose lengths and gaps are random.
+// A drawn is a Source of requests with random lengths and gaps.
 type drawn struct {
 	lengths Lengths
 	rng     *rand.Rand

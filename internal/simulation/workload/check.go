@@ -6,15 +6,15 @@ import (
 	"io"
 )
 
-// A Summary is what a whole trace has in it.
+// A Summary describes a trace.
 type Summary struct {
 	Format   string
 	Requests int
 	Skipped  int     // rows without prompt or answer
-	Hashed   int     // requests that say which prompts they share
+	Hashed   int     // requests with hashes
 	Span     float64 // s from the first arrival to the last
 
-	Taken     int     // requests from the first on, as many as were asked for
+	Taken     int     // number of first requests that will be run
 	TakenSpan float64 // s from the first of these to the last
 
 	MeanPrompt, MeanOutput       float64 // tokens
@@ -22,8 +22,7 @@ type Summary struct {
 	Longest                      int // prompt and output of one request
 }
 
-// Rate returns the average of arrivals a second of what is taken, 0 if all of that
-// comes at once.
+// Rate returns the mean rate of the taken requests per second, or 0 if all arrive at once.
 func (s *Summary) Rate() float64 {
 	if s.TakenSpan == 0 {
 		return 0
@@ -31,8 +30,8 @@ func (s *Summary) Rate() float64 {
 	return float64(s.Taken-1) / s.TakenSpan
 }
 
-// Check reads a whole trace before a run begins, so that a bad row cannot end it later. The error is
-// that of the first bad row; a trace without requests is an error, too. Take is how many requests will be run, 0: all.
+// Check reads a whole trace, so that a bad row is found before a run. It returns the error of the first bad row, or an
+// error if there are no requests. The first take requests will be run; 0 means all.
 func Check(path string, take int) (Summary, error) {
 	t, err := Open(path)
 	if err != nil {

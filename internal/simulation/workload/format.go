@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// A format is how a trace writes its rows. Columns are found by their names,
-// in any order and in any case; others are passed over.
+// A format describes the rows of a trace. Columns are found by their names, in any order and case; others are ignored.
 type format struct {
 	name    string
 	json    bool
 	columns [3]string // time, prompt, output
 	clock   clock
-	log     bool // of a real server: rows with 0 tokens are skipped, not refused
+	log     bool // from a real server: rows with 0 tokens are skipped, not errors
 }
 
 // The clock of a trace.
@@ -28,7 +27,7 @@ const (
 	dateClock // 2023-11-16 18:15:46.6805900, perhaps with +00:00
 )
 
-// formats are those that traces are published in, and two for the user's own.
+// formats are those of published traces, and two for users' traces.
 //
 // BurstGPT: failed requests have 0 response tokens (README of HPMLL/BurstGPT);
 // six columns, with Session ID and Elapsed time eight (second hand: its files
@@ -58,21 +57,21 @@ var wanted = func() string {
 	return "one of\n  " + strings.Join(known, "\n  ")
 }()
 
-// fields are the columns of a row that matter, as they are written.
+// fields has the values of a row as text.
 type fields struct {
 	values [3][]byte // time, prompt, output
-	hashes []byte    // JSON; nil: none
+	hashes []byte    // JSON; nil if there are none
 }
 
-// A parser takes rows of one trace apart.
+// A parser splits the rows of a trace.
 type parser struct {
 	format
-	count int    // fields of a CSV row,
-	index [3]int // of which these are the format's
+	count int    // fields of a CSV row
+	index [3]int // fields of the format's columns
 	row   jsonRow
 }
 
-// detect finds the format by the first line: the one with the most columns in it.
+// detect finds the format with the most columns in the first line.
 func detect(line []byte) (parser, error) {
 	names, isJSON, err := columns(line)
 	if err != nil {
@@ -122,7 +121,7 @@ func (p *parser) header(names []string) error {
 	return nil
 }
 
-// split takes a row apart.
+// split returns the fields of a row.
 func (p *parser) split(line []byte) (f fields, err error) {
 	if p.json {
 		return p.splitJSON(line)
@@ -151,7 +150,7 @@ func unquote(field []byte) []byte {
 	return field
 }
 
-// A jsonRow keeps values as they are written, so that the same rules and complaints hold for them as for CSV.
+// A jsonRow keeps values as text, so that they have the same rules and errors as in CSV.
 type jsonRow struct {
 	Arrival   json.RawMessage `json:"arrival"`
 	Prompt    json.RawMessage `json:"prompt"`
@@ -162,7 +161,7 @@ type jsonRow struct {
 	Hashes    json.RawMessage `json:"hash_ids"`
 }
 
-// splitJSON uses the memory of the last row again.
+// splitJSON returns the fields of a JSON row, which are valid until the next call.
 func (p *parser) splitJSON(line []byte) (f fields, err error) {
 	r := &p.row
 	for _, v := range []*json.RawMessage{&r.Arrival, &r.Prompt, &r.Output, &r.Timestamp, &r.Input, &r.Answer, &r.Hashes} {

@@ -10,21 +10,20 @@ import (
 	"io"
 )
 
-// longestLine is far above any row: Mooncake's longest has 2.7 kB, and a prompt
-// of ten million tokens would have 20,000 hashes.
+// longestLine is far more than any row needs: Mooncake's longest has 2.7 kB, and a prompt of ten million tokens would
+// have 20,000 hashes.
 const longestLine = 1 << 20
 
-// lines reads a file line by line, in memory for the longest one. Ends of lines
-// may be Windows', a byte order mark and blank lines are passed over.
+// lines reads a file line by line. It accepts Windows line ends, and skips a byte order mark and blank lines.
 type lines struct {
 	name   string
 	r      *bufio.Reader
 	number int // of the last line read, from 1
 	line   []byte
-	again  bool // next returns the last line again
+	again  bool // the next call of next returns the last line again
 }
 
-// open unpacks what starts like a gzip file.
+// open decompresses the file if it starts as a gzip file.
 func (l *lines) open(r io.Reader, name string) error {
 	l.name = name
 	l.r = bufio.NewReaderSize(r, longestLine)
@@ -42,8 +41,7 @@ func (l *lines) open(r io.Reader, name string) error {
 	return nil
 }
 
-// next returns the next line that is not blank, without its end; it is valid until
-// the next call. io.EOF is the end.
+// next returns the next line that is not blank, without its line end, or io.EOF. The line is valid until the next call.
 func (l *lines) next() ([]byte, error) {
 	if l.again {
 		l.again = false
@@ -71,13 +69,12 @@ func (l *lines) next() ([]byte, error) {
 	}
 }
 
-// errorf returns a complaint about the last line.
+// errorf returns an error about the last line.
 func (l *lines) errorf(text string, args ...any) error {
 	return fmt.Errorf("%w: %s:%d: %w", ErrTrace, l.name, max(1, l.number), fmt.Errorf(text, args...))
 }
 
-// readError returns a file that cannot be read; if that is because it is damaged, it
-// is the trace's fault.
+// readError returns an error about reading the file. It wraps ErrTrace if the file is damaged.
 func (l *lines) readError(err error) error {
 	var corrupt flate.CorruptInputError
 	if errors.As(err, &corrupt) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) ||

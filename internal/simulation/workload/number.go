@@ -7,9 +7,8 @@ import (
 	"strconv"
 )
 
-// mostTokens is as much as a model file may say that a sequence has. What a
-// request says is made before a scheduler can refuse it, so more would cost
-// gigabytes.
+// mostTokens is the greatest length that a model file can have. It limits memory, because the tokens of a request are
+// created before a scheduler can refuse it.
 const mostTokens = 1 << 24
 
 // seconds returns a row's time in seconds on the trace's clock.
@@ -21,8 +20,7 @@ func (f *format) seconds(text []byte) (float64, error) {
 		if err != nil {
 			return 0, bad(column, text, "is not a time", "one like 2023-11-16 18:15:46.6805900")
 		}
-		// Since the start of 2020: the floats there are 60 ns apart or closer
-		// until 2036, and Azure's ticks 100 ns.
+		// Seconds since 2020, so that floats have a precision of 60 ns until 2036. Azure's ticks are 100 ns.
 		return float64(at.Unix()-epoch2020) + float64(at.Nanosecond())/1e9, nil
 	case millisecondsClock:
 		want = "milliseconds, at least 0"
@@ -43,13 +41,13 @@ func (f *format) seconds(text []byte) (float64, error) {
 
 const epoch2020 = 1577836800
 
-// tokens returns the length in column i. Only a server's log may have 0.
+// tokens returns the length in column i. It may be 0 in a server's log only.
 func (f *format) tokens(i int, text []byte) (int, error) {
 	least := 1
 	if f.log {
 		least = 0
 	}
-	n, err := strconv.Atoi(string(text)) // the nearest int, if the number is beyond all
+	n, err := strconv.Atoi(string(text)) // returns the nearest int if the number is out of range
 	if err == nil && least <= n && n <= mostTokens {
 		return n, nil
 	}

@@ -9,14 +9,13 @@ import (
 	"sync"
 )
 
-// pipes keeps what was read of files that can be read only once: a trace is
-// checked as a whole before it is run.
+// pipes keeps the contents of files that can be read only once, because a trace is checked before it is run.
 var pipes = struct {
 	sync.Mutex
 	text map[string][]byte
 }{text: map[string][]byte{}}
 
-// open is os.Open, of a pipe as often as it is asked for.
+// open opens a file as os.Open does. A pipe can be opened repeatedly.
 func open(path string) (io.ReadCloser, error) {
 	if path != "-" {
 		info, err := os.Stat(path)
@@ -45,10 +44,10 @@ func open(path string) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(text)), nil
 }
 
-// mostPiped is how many bytes of a file that can be read only once are kept.
+// mostPiped limits the size of a file that can be read only once.
 const mostPiped = 1 << 30
 
-// readAtMost is io.ReadAll, but fails after most bytes.
+// readAtMost reads all of a file as io.ReadAll does, and returns an error after most bytes.
 func readAtMost(r io.Reader, most int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, most+1))
 	if err == nil && int64(len(text)) > most {

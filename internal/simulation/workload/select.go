@@ -7,12 +7,12 @@ import (
 	"math"
 )
 
-// A next is a Source that is a function.
+// A next is a function that implements Source.
 type next func(*Request) error
 
 func (n next) Next(r *Request) error { return n(r) }
 
-// FirstRequests returns a source of the first n requests of s; then Next returns io.EOF.
+// FirstRequests returns a source of the first n requests of s.
 func FirstRequests(s Source, n int) Source {
 	return next(func(r *Request) error {
 		if n <= 0 {
@@ -32,8 +32,7 @@ func AtOnce(s Source) Source {
 	})
 }
 
-// AtMultiple returns a source whose requests arrive factor times as often: arrivals are
-// divided by it. The error wraps ErrSetting.
+// AtMultiple returns a source whose arrivals are divided by factor. The error wraps ErrSetting.
 func AtMultiple(s Source, factor float64) (Source, error) {
 	if !(factor > 0) || math.IsInf(factor, 0) {
 		return nil, fmt.Errorf("%w: arrivals %v times as often; the factor must be a number above 0", ErrSetting, factor)
@@ -59,16 +58,15 @@ func ArrivingBefore(s Source, until float64) Source {
 // ErrNoneFits is wrapped when almost all requests of a workload are too long.
 var ErrNoneFits = errors.New("almost no request fits")
 
-// Of a workload without an end, which could be read forever, one request in leastFitting
-// has to fit, after manyDropped that do not.
+// In an endless workload, one request in leastFitting must fit after manyDropped that do not; otherwise reading it
+// might not end.
 const (
 	leastFitting = 1000
 	manyDropped  = 10_000
 )
 
-// WithoutLonger drops requests that are longer than a model takes, prompt and output
-// together, and counts them. Of a workload without an end others arrive in their place: its rate is
-// that of the requests that fit.
+// WithoutLonger returns a source without the requests whose prompt and output together are too long. In an endless
+// workload others arrive in their place, so its rate is that of the requests that fit.
 func WithoutLonger(s Source, longest int) *Fitted {
 	f := &Fitted{source: s, longest: longest}
 	if d, ok := s.(*drawn); ok && d.endless && d.until == 0 {
@@ -77,20 +75,19 @@ func WithoutLonger(s Source, longest int) *Fitted {
 	return f
 }
 
-// Fitted is a source without what is too long.
+// Fitted is a source without requests that are too long.
 type Fitted struct {
 	Dropped int // so far
 	taken   int
 	source  Source
 	longest int
-	endless *drawn // the source, if it has no end
+	endless *drawn // the source, if it is endless
 }
 
-// LeftOut returns the part of the requests so far that was too long.
+// LeftOut returns the fraction of the requests so far that was too long.
 func (f *Fitted) LeftOut() float64 { return float64(f.Dropped) / float64(max(1, f.Dropped+f.taken)) }
 
-// Next implements Source. The error wraps ErrNoneFits if a workload without an end has
-// almost none that fit.
+// Next implements Source. The error wraps ErrNoneFits if almost no request of an endless workload fits.
 func (f *Fitted) Next(r *Request) error {
 	err := f.source.Next(r)
 	for err == nil && r.Prompt+r.Output > f.longest {

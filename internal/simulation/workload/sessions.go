@@ -8,17 +8,16 @@ import (
 	"math/rand/v2"
 )
 
-// Talk is how conversations go on: Turns of them on average, geometrically distributed,
-// with exponential pauses of Think seconds on average from an answer to the next turn.
+// Talk describes conversations. The number of turns is geometrically distributed, with mean Turns. Pauses from an
+// answer to the next turn are exponentially distributed, with mean Think.
 type Talk struct {
 	Turns float64 // at least 1
 	Think float64 // s
 }
 
-// Conversations returns sessions whose first turns come from a source, one session for each
-// of its requests. Every turn adds a drawn text to what was said before, and has a drawn
-// answer. A session ends before a turn that would be longer than longest tokens with its
-// answer. The error wraps ErrSetting.
+// Conversations returns one session for each request of a source, which is its first turn. The prompt of a turn is the
+// conversation so far and a new text; the lengths of the text and of the answer are drawn. A session ends before a turn
+// that would be longer, with its answer, than longest tokens. The error wraps ErrSetting.
 func Conversations(first Source, l Lengths, t Talk, seed uint64, longest int) (Sessions, error) {
 	if !(t.Turns >= 1) || math.IsInf(t.Turns, 0) || !(t.Think >= 0) || math.IsInf(t.Think, 0) {
 		return nil, fmt.Errorf("%w: conversations of %v turns with pauses of %v s: want at least 1 turn and 0 s", ErrSetting,
@@ -72,7 +71,7 @@ func SessionsOf(s Source, think float64) (Sessions, error) {
 		return nil, fmt.Errorf("%w: a pause of %v s: want at least 0", ErrSetting, think)
 	}
 	t := &traced{think: think}
-	tails := map[int64]int{} // rows that nothing continues, by the hash of their last whole block
+	tails := map[int64]int{} // rows that are not continued so far, by the hash of their last whole block
 	for {
 		var r Request
 		err := s.Next(&r)
@@ -101,8 +100,8 @@ func SessionsOf(s Source, think float64) (Sessions, error) {
 
 type traced struct {
 	rows  []Request
-	after []int  // the row that continues a row, -1: none
-	first []bool // rows that continue none
+	after []int  // the row that continues a row, or -1
+	first []bool // by row: it continues no other row
 	next  int
 	think float64
 }

@@ -71,15 +71,15 @@ func (c chat) Draw(r *rand.Rand) (prompt, output int) {
 	return min(longest, prompt+query), min(longest, answer)
 }
 
-// random are lengths as those of vLLM's "bench serve --dataset-name random": whole numbers, each as likely as
-// the others, from floor(mean (1 - ratio)) to ceil(mean (1 + ratio)).
+// random has the lengths of vLLM's "bench serve --dataset-name random": uniformly distributed integers from
+// floor(mean (1 - ratio)) to ceil(mean (1 + ratio)).
 type random struct {
 	prompt, output int
 	ratio          float64
 }
 
-// Random returns lengths around two means, whose ratio is vLLM's random_range_ratio: 0 means that all are equally
-// long. The error wraps ErrSetting.
+// Random returns lengths around two means. The ratio is vLLM's random_range_ratio; if 0, all lengths are the means. The
+// error wraps ErrSetting.
 func Random(prompt, output int, ratio float64) (Lengths, error) {
 	if prompt < 1 || output < 1 || max(prompt, output) > longest || !(ratio >= 0 && ratio < 1) {
 		return nil, fmt.Errorf("%w: prompts of %d tokens, answers of %d, a range ratio of %v; want lengths from 1 to %d and "+
@@ -88,7 +88,7 @@ func Random(prompt, output int, ratio float64) (Lengths, error) {
 	return random{prompt, output, ratio}, nil
 }
 
-// longest is more than any model takes.
+// longest is more than any model supports.
 const longest = 1 << 24
 
 func (l random) Draw(r *rand.Rand) (prompt, output int) {
@@ -103,7 +103,7 @@ func (l random) draw(r *rand.Rand, mean int) int {
 	return low + r.IntN(int(math.Ceil(float64(mean)*(1+l.ratio)))-low+1)
 }
 
-// prefixed are lengths with the same tokens in front of every prompt.
+// prefixed has lengths with a prefix that all prompts share.
 type prefixed struct {
 	Lengths
 	tokens int // in front of every prompt; Request.Shared counts them

@@ -1,14 +1,12 @@
 package workload
 
-// Tokens appends the ids of a request's prompt and, after it, those of its
-// output to dst. Index is the request's number in its workload, below 2^30.
+// Tokens appends the ids of a request's prompt and output to dst. Index is the request's number in its workload, below
+// 2^30.
 //
-// Ids are at least 0 and below 2^31. Two requests have the first Shared tokens
-// in common or, where there are hashes, those of their first hashes as far as
-// these are equal; turns of a session without hashes have all of the turn before in
-// common. The id behind the hashes differs for certain, if hashes lie in
-// 0..2^30-1, as Mooncake's do. What no hash covers, and the output, no other
-// request has.
+// Ids are at least 0 and below 2^31. Two requests share the first Shared tokens or, with hashes, the tokens of their
+// equal first hashes. A turn of a session without hashes shares all tokens of the turn before. The first id after the
+// shared hashes differs if hashes are in 0..2^30-1, as Mooncake's are. Tokens without a hash, and the output, are not
+// shared.
 func Tokens(dst []int32, r *Request, index int) []int32 {
 	at := 0
 	if r.Session > 0 && len(r.Hashes) == 0 {
@@ -40,7 +38,7 @@ func Tokens(dst []int32, r *Request, index int) []int32 {
 	return dst
 }
 
-// Common returns how many tokens at the start of a prompt another request may have, too.
+// Common returns how many tokens at the start of a prompt other requests may share.
 func Common(r *Request) int {
 	if len(r.Hashes) > 0 || r.Session > 0 {
 		return r.Prompt

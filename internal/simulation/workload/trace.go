@@ -6,14 +6,11 @@ import (
 	"io"
 )
 
-// A Trace is a Source that reads a file row by row. Arrivals are shifted so
-// that the first request comes at 0, whatever the format's clock; rows must be
-// in the order of arrival.
+// A Trace is a Source that reads a file row by row. Arrivals are shifted so that the first request arrives at 0. Rows
+// must be in the order of arrival.
 type Trace struct {
-	// Skipped is how many rows so far had no tokens of prompt or answer. In
-	// BurstGPT these are requests that failed; what they would mean in Azure's
-	// and Mooncake's traces is not documented. The user's own have none: there
-	// they are an error.
+	// Skipped is the number of rows so far with 0 tokens of prompt or answer. In BurstGPT these are failed requests;
+	// their meaning in Azure's and Mooncake's traces is not documented. In users' traces they are errors.
 	Skipped int
 
 	lines  lines
@@ -28,8 +25,8 @@ type Trace struct {
 	ids    []int64 // of the last row
 }
 
-// Open reads a trace, gzipped or not; "-" is standard input. The first
-// line determines the format. The error wraps ErrTrace if the file can be read and is not a trace.
+// Open opens a trace, which may be gzipped; "-" is standard input. The first line determines the format. The error
+// wraps ErrTrace if the file can be read but is not a trace.
 func Open(path string) (*Trace, error) {
 	f, err := open(path)
 	if err != nil {
@@ -44,7 +41,7 @@ func Open(path string) (*Trace, error) {
 	return t, nil
 }
 
-// read is Open for an open file, which errors call name.
+// read reads a trace from an open file, which errors call name.
 func read(r io.Reader, name string) (*Trace, error) {
 	t := &Trace{}
 	if err := t.lines.open(r, name); err != nil {
@@ -77,8 +74,7 @@ func (t *Trace) Close() error {
 	return t.closer.Close()
 }
 
-// Next implements Source. Errors of a row wrap ErrTrace and name file, line and
-// column.
+// Next implements Source. Errors wrap ErrTrace and name the file, line and column.
 func (t *Trace) Next(r *Request) error {
 	for t.err == nil {
 		var line []byte
@@ -98,7 +94,7 @@ func (t *Trace) Next(r *Request) error {
 	return t.err
 }
 
-// row turns a row into a request, and reports whether the request was served.
+// row sets r to the request of a row, and reports whether the row was not skipped.
 func (t *Trace) row(line []byte, r *Request) (served bool, err error) {
 	f, err := t.parser.split(line)
 	if err != nil {
