@@ -167,11 +167,11 @@ int llm_attention_convert(const llm_attention_cache *to, const llm_attention_cac
 /* What changes the logits. NULL means none of it, and a scale of 1/sqrt(head size). */
 typedef struct llm_attention_options {
     uint32_t size;
-    float scale;          /* of q x k; 0: 1/sqrt(head size) */
+    float scale;          /* of q x k; 0 means 1/sqrt(head size) */
     const float *alibi;   /* a slope for each query head, or NULL */
     const float *sinks;   /* for each query head a logit without a value, or NULL */
-    float soft_cap;       /* 0: none */
-    int32_t window;       /* tokens that a query attends to, itself included; 0: all */
+    float soft_cap;       /* 0 means none */
+    int32_t window;       /* tokens that a query attends to, itself included; 0 means all */
     int32_t common_prefix; /* first tokens that all sequences share, in the same blocks: they are read once for all, and
                               the output is the same. No sequence may have fewer tokens before its queries. For a step:
                               common.at[group] x block_size, but 0 if a row has fewer `computed`. LLM_CACHE_E_RANGE if
@@ -205,17 +205,17 @@ typedef struct llm_kvstore_config {
     uint32_t size;
     int32_t layers;
     int32_t dtype, layout;
-    int32_t blocks;      /* of the device, with the null block: num_gpu_blocks of the cache; 0: as many as fit into
+    int32_t blocks;      /* of the device, with the null block: num_gpu_blocks of the cache; 0 means as many as fit into
                             `bytes` */
-    int32_t host_blocks; /* for swapping; 0: none */
+    int32_t host_blocks; /* for swapping; 0 means none */
     int32_t block_size, kv_heads, head_size;
     int32_t threads;
     int64_t bytes;
-    int32_t groups;      /* of layers, as in the cache's configuration; 0: one */
+    int32_t groups;      /* of layers, as in the cache's configuration; 0 means one */
     int32_t reserved;    /* 0 */
-    const int32_t *layer_group; /* [layers]: the group of each; NULL: 0 */
+    const int32_t *layer_group; /* [layers]: the group of each; NULL means 0 */
     /* A caller's struct may end here. */
-    const float *key_scales, *value_scales; /* [layers]: key_scale and value_scale of each; NULL: 1 */
+    const float *key_scales, *value_scales; /* [layers]: key_scale and value_scale of each; NULL means 1 */
 } llm_kvstore_config;
 
 /*

@@ -275,27 +275,27 @@ typedef struct llm_cache_config {
     /* A caller's struct may end here, or after any field below. */
     int32_t policy;        /* LLM_CACHE_FCFS or LLM_CACHE_PRIORITY */
     int32_t hash;          /* LLM_CACHE_HASH_... */
-    const char *hash_seed; /* SHA-256: as vLLM's PYTHONHASHSEED; NULL: random, so hashes differ from those of other
+    const char *hash_seed; /* SHA-256: as vLLM's PYTHONHASHSEED; NULL means random, so hashes differ from those of other
                               processes */
     uint32_t flags;        /* LLM_CACHE_EVENTS and others */
-    int32_t long_prefill_token_threshold; /* most tokens of one request in a step; 0: no limit */
+    int32_t long_prefill_token_threshold; /* most tokens of one request in a step; 0 means no limit */
     int32_t num_lookahead_tokens;   /* slots for the draft model of each request */
-    int32_t num_speculative_tokens; /* most draft tokens of each request and step; 0: no speculation */
+    int32_t num_speculative_tokens; /* most draft tokens of each request and step; 0 means no speculation */
     double watermark;      /* part of the blocks kept free when a request is admitted, 0 to 1 */
-    const llm_cache_group *groups; /* NULL: one group of full attention */
+    const llm_cache_group *groups; /* NULL means one group of full attention */
     int64_t groups_len;
     int32_t retention_interval; /* of window and Mamba blocks that stay in the cache: 0 those at the end of the
                                    prompt and of prefixes that requests share, which is vLLM's default; n > 0 also
                                    every n tokens, a multiple of scheduler_block_size; -1 every block. n > 0 is
                                    LLM_CACHE_E_RANGE without a window or Mamba group */
-    int32_t scheduler_block_size; /* granularity of hits; 0: least common multiple of the blocks */
-    int32_t pipeline_parallel_size; /* stages that compute a step one after the other; 0: one */
-    int32_t max_concurrent_batches; /* steps in flight; 0: pipeline_parallel_size, and one more with LLM_CACHE_ASYNC */
+    int32_t scheduler_block_size; /* granularity of hits; 0 means least common multiple of the blocks */
+    int32_t pipeline_parallel_size; /* stages that compute a step one after the other; 0 means one */
+    int32_t max_concurrent_batches; /* steps in flight; 0 means pipeline_parallel_size, plus one with LLM_CACHE_ASYNC */
     int32_t max_in_flight_tokens;   /* bounds what windows hold back (vLLM: the product of batches and tokens of a
-                                       step); 0: max_model_len */
-    int32_t max_loras;              /* adapters that run at a time: requests with lora_id above 0; 0: no limit */
-    int32_t encoder_cache_size;     /* embeddings that the worker keeps; 0: no encoder, items only count in hashes */
-    int32_t max_num_encoder_input_tokens; /* embeddings to compute in a step; 0: encoder_cache_size */
+                                       step); 0 means max_model_len */
+    int32_t max_loras;              /* adapters that run at a time: requests with lora_id above 0; 0 means no limit */
+    int32_t encoder_cache_size;     /* embeddings that the worker keeps; 0 means no encoder: items are only hashed */
+    int32_t max_num_encoder_input_tokens; /* embeddings to compute in a step; 0 means encoder_cache_size */
 } llm_cache_config;
 
 /* Makes a cache. */
@@ -342,10 +342,10 @@ typedef struct llm_cache_spec {
                                 leaves */
     /* A caller's struct may end here, or after any field below. */
     llm_cache_tokens stop; /* tokens after which it stops, end of sequence among them */
-    const char *salt;      /* requests share blocks only under equal salts; NULL or "": none. No salt may be the name of
-                              an adapter: see llm_cache_add */
-    const char *lora;      /* name of the adapter; NULL or "": the base model */
-    int64_t lora_id;       /* for events and max_loras; 0: the base model */
+    const char *salt;      /* requests share blocks only under equal salts; NULL or "" means none. No salt may be the
+                              name of an adapter: see llm_cache_add */
+    const char *lora;      /* name of the adapter; NULL or "" means the base model */
+    int64_t lora_id;       /* for events and max_loras; 0 means the base model */
     double arrival;        /* time in any unit; smaller comes first among equal priorities */
     int32_t priority;      /* smaller is more important */
     int32_t external;      /* tokens from the first one on that can be loaded from elsewhere */
@@ -353,7 +353,7 @@ typedef struct llm_cache_spec {
     const llm_cache_item *items; /* by ascending offset, without overlaps; part of the hashes of the blocks that hold
                                     them */
     int64_t items_len;     /* at most LLM_CACHE_MAX_ITEMS */
-    const uint8_t *is_embed; /* tokens.len bytes: 0 for tokens of items that take no embedding; NULL: all of them do */
+    const uint8_t *is_embed; /* tokens.len bytes: 0 for tokens of items that take no embedding; NULL means all do */
 } llm_cache_spec;
 
 /*
@@ -368,9 +368,9 @@ typedef struct llm_cache_spec {
 int llm_cache_add(llm_cache cache, const llm_cache_spec *spec, llm_request *id);
 
 /*
- * Ends requests wherever they are; also between schedule and update. Those that
- * have finished already are skipped; *aborted is how many had not; aborted must not be
- * NULL. An id that cannot be of this cache is LLM_CACHE_E_REQUEST, and none is aborted.
+ * Ends requests in any state, also between schedule and update. Requests that have
+ * finished already are skipped; *aborted is the number of the others; aborted must not be
+ * NULL. If an id cannot be of this cache, the call returns LLM_CACHE_E_REQUEST and ends none.
  */
 int llm_cache_abort(llm_cache cache, const llm_request *ids, int64_t n, int64_t *aborted);
 
@@ -690,11 +690,11 @@ typedef struct llm_cache_plan {
     /* A caller's struct may end here. */
     int32_t max_model_len;        /* in: LLM_CACHE_E_MEMORY unless request_bytes fit without the null block (vLLM
                                      counts it) and llm_cache_add accepts a request of this length; 0: not checked */
-    int32_t max_in_flight_tokens; /* in: as in llm_cache_config; 0: max_model_len */
+    int32_t max_in_flight_tokens; /* in: as in llm_cache_config; 0 means max_model_len */
     int64_t request_bytes;        /* out: what one request of max_model_len takes; what num_gpu_blocks blocks take,
                                      divided by it, is vLLM's "maximum concurrency". Also with LLM_CACHE_E_MEMORY, as
                                      is longest; both are 0 if max_model_len is 0 */
-    int32_t longest;              /* out: the longest request of at most max_model_len that fits; 0: none */
+    int32_t longest;              /* out: the longest request of at most max_model_len that fits; 0 means none */
     uint32_t flags;               /* in: LLM_CACHE_PLAN_...; the same for all workers */
     /* A caller's struct may end here; a packed plan is then LLM_CACHE_E_SIZE. */
     int64_t block_stride;         /* out: packed, there is one tensor, and block b of a layer begins at b x
@@ -704,7 +704,7 @@ typedef struct llm_cache_plan {
                                      packed */
     llm_cache_i64s layer_offsets; /* out: of each layer, -1 if another worker's; without entries if not packed */
     int32_t max_concurrent_batches; /* in: steps in flight, as in llm_cache_config: with more than one, a request of a
-                                       Mamba group with LLM_CACHE_GROUP_ALIGN can take more blocks. 0: 1 */
+                                       Mamba group with LLM_CACHE_GROUP_ALIGN can take more blocks. 0 means 1 */
     int32_t reserved;             /* 0 */
 } llm_cache_plan;
 
@@ -862,7 +862,7 @@ typedef struct llm_cache_event {
     int32_t kind;
     int32_t group;
     int32_t block_size;
-    int32_t has_parent;    /* 0: the blocks start at token 0 */
+    int32_t has_parent;    /* 0 means the blocks start at token 0 */
     llm_cache_hash parent; /* of the block in front */
     int64_t lora_id;
     int64_t hashes_end; /* in the array of hashes, where those of the next event begin */
