@@ -11,15 +11,14 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// A checkedWriter remembers the first error, so that no write to a full disk goes
-// unnoticed.
+// A checkedWriter keeps the first error, so that a full disk is reported.
 type checkedWriter struct {
 	to  io.Writer
 	err error
 }
 
 func (w *checkedWriter) Write(text []byte) (int, error) {
-	if w.err != nil { // said once: the rest would fail for the same reason
+	if w.err != nil {
 		return 0, w.err
 	}
 	var n int
@@ -42,7 +41,7 @@ func writeFact(w io.Writer, name, text string, column int) {
 	}
 }
 
-// onlyFlags refuses arguments, and says which flags take files: an argument may be meant for one.
+// onlyFlags returns an error if there are arguments. It names the flags that take files.
 func onlyFlags(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -51,7 +51,7 @@ func figuresCommand() *cobra.Command {
 	return c
 }
 
-// figuresMemory is what several searches at once are to stay below, in bytes: the garbage of each is large.
+// figuresMemory is the memory limit of concurrent searches in bytes; each produces much garbage.
 const figuresMemory = 800 << 20
 
 // run runs the experiments, and draws or checks them.

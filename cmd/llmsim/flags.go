@@ -16,7 +16,7 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// addRun adds the flags that say what one run is.
+// addRun adds the flags of a run.
 func addRun(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Server.System, "system", "", "system that serves: "+
 		strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
@@ -29,7 +29,7 @@ func addRun(f *pflag.FlagSet, s *scenario.Scenario) {
 	addMemory(f, &s.Server)
 }
 
-// A rateFlag is a scenario's rate, or that all requests come at once.
+// A rateFlag sets the rate of a scenario, or AtOnce for "inf".
 type rateFlag scenario.Scenario
 
 func (r *rateFlag) String() string {
@@ -56,8 +56,7 @@ func (r *rateFlag) Set(text string) error {
 	return nil
 }
 
-// addClients adds the flags that say how clients wait for answers, as in vLLM's "bench
-// serve".
+// addClients adds the flags of scenario.Clients, as in vLLM's "bench serve".
 func addClients(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.IntVar(&s.MaxConcurrency, "max-concurrency", s.MaxConcurrency, maxConcurrency)
 	addSessions(f, s)
@@ -66,7 +65,7 @@ func addClients(f *pflag.FlagSet, s *scenario.Scenario) {
 const maxConcurrency = "largest number of requests sent and not answered; others wait with the clients, and their " +
 	"latency begins when they are sent (default: no limit)"
 
-// addSessions adds those of addClients besides their number.
+// addSessions adds the flags of addClients except --max-concurrency.
 func addSessions(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.Float64Var(&s.Turns, "turns", s.Turns,
 		"mean number of turns of a conversation, each sent after the previous answer; with a trace that has hash_ids: 1, "+
@@ -76,7 +75,7 @@ func addSessions(f *pflag.FlagSet, s *scenario.Scenario) {
 		"count the requests that keep all of these limits, such as 'ttft<1s,tpot<50ms,e2e<30s'")
 }
 
-// A goodput is limits that each request keeps or not.
+// A goodput is a flag with limits for each request.
 type goodput sim.Goodput
 
 func (g *goodput) String() string { return "" }
@@ -104,7 +103,7 @@ func addBlockSize(f *pflag.FlagSet, v *sim.Server) {
 	f.Var(positive[int]{&v.BlockSize}, "block-size", "tokens in a block")
 }
 
-// positive is a flag of a number above 0. In a scenario a zero stands for its default, so nobody can mean one.
+// positive is a flag with a number above 0. A zero is refused, because it means the default in a scenario.
 type positive[T int | float64] struct{ number *T }
 
 func (p positive[T]) String() string {
@@ -135,16 +134,16 @@ func (p positive[T]) Set(text string) error {
 
 var errNotPositive = errors.New("want more than 0, or leave the flag out for its default")
 
-// addRequests adds the flags that say what arrives.
+// addRequests adds the flags of the load.
 func addRequests(f *pflag.FlagSet, s *scenario.Scenario) {
 	addArrivals(f, s)
 	f.Uint64Var(&s.Seed, "seed", s.Seed, "seed of the random numbers")
 	if s.Seed == 0 {
-		f.Lookup("seed").Usage += " (default 0)" // pflag does not say a zero
+		f.Lookup("seed").Usage += " (default 0)" // pflag does not print a default of 0
 	}
 }
 
-// addArrivals adds those of addRequests that do not differ between runs.
+// addArrivals adds the flags of addRequests that are the same for all runs of a sweep.
 func addArrivals(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Workload, "workload", s.Workload, "requests: "+
 		strings.Join(workload.Names(), ", ")+" (default sharegpt)")
@@ -163,7 +162,7 @@ func addArrivals(f *pflag.FlagSet, s *scenario.Scenario) {
 			"Poisson)")
 }
 
-// addModel adds the flags that say what runs where.
+// addModel adds the flags of scenario.Machine.
 func addModel(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Setup, "setup", s.Setup,
 		"model, GPU and times of iterations: a name of llmsim list, or a .json file (default "+scenario.PaperSetup+")")
@@ -228,7 +227,7 @@ func addDecoding(f *pflag.FlagSet, d *sim.Decoding) {
 	f.Float64Var(&d.DraftTime, "draft-time", d.DraftTime, "seconds that drafting adds to an iteration")
 }
 
-// addWindow adds the flags of the time that averages are of.
+// addWindow adds the flags of the window of averages.
 func addWindow(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.Float64Var(&s.From, "from", s.From, "seconds at which the window of averages begins")
 	f.Float64Var(&s.Until, "until", s.Until, "seconds at which it ends (default: with the arrivals)")

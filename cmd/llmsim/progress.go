@@ -10,8 +10,8 @@ import (
 	"golang.org/x/term"
 )
 
-// counted shows how much is done: with a bar on a terminal, otherwise with a line
-// now and then. It is not safe for concurrent use; stop ends the bar.
+// counted shows progress: with a bar on a terminal, otherwise with a line from time to time. It is not safe for
+// concurrent use; stop ends the bar.
 func counted(what string) (show func(done, total int), stop func()) {
 	if !onTerminal() {
 		return said(os.Stderr, what, 10*time.Second), func() {}
@@ -19,7 +19,7 @@ func counted(what string) (show func(done, total int), stop func()) {
 	return drawn(os.Stderr, what, often)
 }
 
-// often is the time between two pictures of a bar.
+// often is the time between two updates of a bar.
 const often = 100 * time.Millisecond
 
 func onTerminal() bool { return term.IsTerminal(int(os.Stderr.Fd())) }
@@ -36,7 +36,7 @@ func drawn(w io.Writer, what string, every time.Duration) (show func(done, total
 	}, func() { _ = bar.Finish() }
 }
 
-// said writes a line if the last one, or the start, is longer ago than a period.
+// said writes a line if a period has passed since the last line or the start.
 func said(w io.Writer, what string, every time.Duration) func(done, total int) {
 	last := time.Now()
 	return func(done, total int) {

@@ -2,7 +2,7 @@ package main
 
 import "llmmemory/internal/terminal"
 
-// removed says what takes the place of commands and flags that llmsim had.
+// removed has the replacements of commands and flags that llmsim no longer has.
 var removed = terminal.Removed{
 	"cheapest":       "run llmsim plan for each --gpu, and divide what a server costs by the rate that it holds",
 	"plan --prices":  withoutMoney,

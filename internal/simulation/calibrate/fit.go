@@ -9,11 +9,10 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// leastPoints is how many measurements it takes for a fit to say anything about
-// what was not measured.
+// leastPoints is the least number of points for which errors on other points are stated.
 const leastPoints = 8
 
-// A Residual is a point and what the line makes of it.
+// A Residual has a point and the times that lines predict for it.
 type Residual struct {
 	Label    string  `json:"label"`
 	Measured float64 `json:"measured_ms"`
@@ -21,7 +20,7 @@ type Residual struct {
 	LeftOut  float64 `json:"left_out_ms"` // by a line fitted to all other points
 }
 
-// A Calibration is a line, in ms, and how well it fits.
+// A Calibration has a line in ms and its errors.
 type Calibration struct {
 	Model     string // that was served; "": not known
 	Linear    cost.Linear
@@ -30,12 +29,11 @@ type Calibration struct {
 	Residuals []Residual
 }
 
-// mostParts is how many parts the points are divided into at most; each of them is left out of a
-// fit once. Fewer points are left out one at a time.
+// mostParts limits the number of parts into which the points are divided. Each part is left out of a fit once.
 const mostParts = 40
 
-// Fit finds the line with the least relative errors whose parts are not negative.
-// The errors it states are of measurements whose points were left out of the fit. The error wraps ErrInput.
+// Fit returns the line with the least relative errors and without negative coefficients. Its stated errors are those of
+// points that were left out of a fit. The error wraps ErrInput.
 func Fit(points []Point) (*Calibration, error) {
 	for _, p := range points {
 		if !(p.Seconds > 0) || math.IsInf(p.Seconds, 0) || !(p.Steps > 0) || !(p.Seqs >= 0) || !(p.Context >= 0) ||
@@ -153,7 +151,7 @@ func solve(points []Point) (best [4]float64, ok bool) {
 	return best, ok
 }
 
-// rounds are enough for three digits.
+// rounds of iteration give three correct digits.
 const rounds = 4
 
 // nearest tries every set of parts that has the base: of those without a negative

@@ -5,11 +5,11 @@ import (
 	"math"
 )
 
-// ErrInput is wrapped by what is wrong with measurements.
+// ErrInput is wrapped by errors about measurements.
 var ErrInput = errors.New("bad measurements")
 
-// A Point is a measured time and the iterations that it was spent on, which a
-// line makes base × Steps + seq × Seqs + context × Context + prompt × Prompt.
+// A Point is the measured time of some iterations. A line predicts base × Steps + seq × Seqs + context × Context +
+// prompt × Prompt.
 type Point struct {
 	Label   string  // for people
 	Model   string  // that was served; "": not known

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// Lengths are what the JSON of vllm bench latency does not say.
+// Lengths has the settings that the JSON of vllm bench latency does not contain.
 type Lengths struct{ Batch, Prompt, Output int }
 
 // Read reads the points of a file, gzipped or not; "-" is standard input. The format is recognized by
@@ -51,7 +51,7 @@ func parse(text []byte, lengths Lengths) ([]Point, error) {
 	return parseCSV(bytes.Trim(text, " \r\n")) // tabs are between empty cells
 }
 
-// mostUnpacked is how many bytes of a gzipped file are read.
+// mostUnpacked limits the decompressed size of a file.
 const mostUnpacked = 1 << 30
 
 // unpack returns the text of a gzip file, and other text as it is.
@@ -163,9 +163,9 @@ func (r record) llama() ([]Point, error) {
 		Prompt: prompt, Seconds: r.TPP}, tokens}, nil
 }
 
-// serve returns a mean iteration of a server under load: as many sequences as are in
-// it by Little's law, and the prompt tokens that come for each token generated.
-// Alone, the first token is a point, too; else it has waited.
+// serve returns the mean iteration of a server under load. By Little's law it has as many sequences as the server;
+// prompt tokens are in proportion to generated tokens. If requests hardly overlap, the first token is a second point;
+// otherwise its time includes waiting.
 func (r record) serve() ([]Point, error) {
 	if r.Completed < 1 || r.Duration <= 0 || r.TotalInput < 1 || r.TotalOutput <= r.Completed || *r.MeanTPOT <= 0 {
 		return nil, fmt.Errorf("vllm bench serve: %v completed in %v s, %v and %v tokens: want numbers above 0", r.Completed,

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A Figure is what a chart shows and what is to be said about it.
+// A Figure is a chart with its texts.
 type Figure struct {
 	Name   string // of its files: "fig13-batched-requests"
 	Title  string
@@ -16,22 +16,22 @@ type Figure struct {
 	// figure with the same Fixed, whichever of them it shows.
 	Fixed []string
 
-	Reference string // what it is compared with where that is not the paper, as Check.Reference
+	Reference string // what it is compared with if not the paper, as Check.Reference
 
 	Note  string // what a reader must know: spread, known misses; may be empty
 	Seeds string // "seeds 1-8, 3,600 s"
 }
 
-// Kind is how far a figure's numbers are to be believed.
+// Kind says how a figure's numbers were obtained.
 type Kind string
 
 const (
-	Predicted  Kind = "predicted"  // nothing was fitted to what is compared
-	Calibrated Kind = "calibrated" // a constant was fitted to what is compared
-	OrderOnly  Kind = "order only" // only which is more counts, not by how much
-	Explained  Kind = "explained"  // made after the comparison was known: shows a cause, proves nothing
+	Predicted  Kind = "predicted"  // nothing was fitted to the compared values
+	Calibrated Kind = "calibrated" // a constant was fitted to the compared values
+	OrderOnly  Kind = "order only" // only which value is larger counts
+	Explained  Kind = "explained"  // chosen after the comparison was known: shows a cause, is no evidence
 	KnownMiss  Kind = "known miss" // outside the tolerance, with its cause
-	Simulated  Kind = "simulated"  // there is nothing that it is compared with
+	Simulated  Kind = "simulated"  // not compared with anything
 	Measured   Kind = "measured"   // on one machine, which the note names
 )
 
@@ -77,7 +77,7 @@ type XAxis struct {
 type YAxis struct {
 	Title string // with its unit
 	Log   bool
-	Max   float64 // what is beyond is cut; 0: nothing is
+	Max   float64 // larger values are cut; 0 means no limit
 }
 
 // Data is what a panel shows: Lines, Bars or Stacks.
@@ -95,7 +95,7 @@ type Value struct {
 	Mean  float64
 	SD    float64 // standard deviation over the seeds
 	Seeds int     // how many: at least 1
-	Paper *Range  // nil where the paper prints none
+	Paper *Range  // nil if the paper prints none
 }
 
 // Average returns the mean and the standard deviation of the seeds' values.
@@ -121,7 +121,7 @@ func Average(values []float64) Value {
 	return Value{Mean: sum / n, SD: sd, Seeds: len(values)}
 }
 
-// A Range is what the paper prints: one number or from where to where.
+// A Range is a value in the paper: a number or a range.
 type Range struct{ Low, High float64 }
 
 // Printed returns a value that the paper states as one number.

@@ -26,8 +26,8 @@ var pageLayout = template.Must(template.New("index.html").Funcs(template.FuncMap
 // A Page is what index.html shows, from the top.
 type Page struct {
 	Title   string // "Figures of the simulator" if empty
-	Answer  string // what a reader came for, in a sentence or two; may be empty
-	Facts   []Fact // what the answer rests on
+	Answer  string // one or two sentences; may be empty
+	Facts   []Fact // on which the answer is based
 	Figures []Figure
 	Checks  []Check
 }

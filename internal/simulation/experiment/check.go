@@ -47,9 +47,8 @@ func (b *bench) checkNearRange(kind chart.Kind, item string, paper [2]float64, o
 		math.Abs(off) <= percent)
 }
 
-// checkKnownMiss states a number that is farther from the paper's than any tolerance,
-// and why. It is not counted; but it must stay between low and high: another value
-// means that the cause is another one.
+// checkKnownMiss states a number that is outside any tolerance, and its cause. It is not counted as a pass. It must be
+// between low and high, because another value would have another cause.
 func (b *bench) checkKnownMiss(item, paper string, ours chart.Value, low, high float64, cause string) {
 	b.check(chart.KnownMiss, item, paper, meanAndSD(ours), "", cause, ours.Mean >= low && ours.Mean <= high)
 }

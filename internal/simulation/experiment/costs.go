@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// worstError is how far off a prediction may be, typicalError how far the median.
+// worstError limits the error of a prediction, typicalError the median error.
 const (
 	worstError   = 0.35
 	typicalError = 0.15

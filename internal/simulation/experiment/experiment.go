@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// ErrUnknown is wrapped when there is no figure of a name.
+// ErrUnknown is wrapped when no figure has the name.
 var ErrUnknown = errors.New("unknown figure")
 
 // Options of a set of figures.
@@ -29,7 +29,7 @@ type Options struct {
 	Drawn    func(chart.Figure) error // nil; called for each figure when it is done
 }
 
-// A Report is what was found.
+// A Report has the figures and the comparisons.
 type Report struct {
 	Figures []chart.Figure
 	Checks  []chart.Check

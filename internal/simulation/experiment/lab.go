@@ -13,8 +13,7 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// A lab runs scenarios, each once however often it is asked for, a few at the
-// same time. Which one ends first changes nothing.
+// A lab runs scenarios concurrently, and each only once. Results do not depend on the order in which runs end.
 type lab struct {
 	ctx      context.Context
 	pool     capacity.Pool

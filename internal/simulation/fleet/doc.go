@@ -1,5 +1,3 @@
-// Package fleet runs many replicas of a server behind a router, which sends each request to one of
-// them. Replicas may have different GPUs. Each replica is a sim.Replica; all share one simulated clock.
-//
-// Rules of a scheduler, and how a replica runs, do not belong here.
+// Package fleet simulates several replicas of a server behind a router, which sends each request to one of them.
+// Replicas may have different GPUs. Each is a sim.Replica; all share one simulated clock.
 package fleet

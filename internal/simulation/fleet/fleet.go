@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// A Kind is replicas that are alike.
+// A Kind describes equal replicas.
 type Kind struct {
 	Name   string // for results
 	Count  int
@@ -24,9 +24,9 @@ type Kind struct {
 type Config struct {
 	Kinds          []Kind
 	Router         Router
-	EventDelay     float64 // s, until the router of PrefixAware knows what a replica has cached
+	EventDelay     float64 // s until the router of PrefixAware knows what a replica has cached
 	Seed           uint64  // of the router
-	MaxConcurrency int     // of all clients together; 0: any number
+	MaxConcurrency int     // of all clients together; 0 means no limit
 	Goodput        sim.Goodput
 }
 
@@ -39,10 +39,10 @@ type fleet struct {
 	now       float64
 	latencies *sim.Latencies
 	result    Result
-	live      int // sent and not answered
+	live      int // requests that are sent and not answered
 }
 
-// Run serves the requests of a source. It ends with the context's error if that is done.
+// Run serves the requests of a source. If ctx is done, it returns ctx's error.
 func Run(ctx context.Context, config Config, source workload.Source) (*Result, error) {
 	f, err := newFleet(config)
 	if err != nil {
@@ -97,7 +97,7 @@ func newFleet(config Config) (*fleet, error) {
 	return f, nil
 }
 
-// step advances to the next event: a request arrives, or an iteration ends on whose answers requests depend.
+// step advances to the next event: the arrival of a request, or the end of an iteration if requests depend on answers.
 func (f *fleet) step() (more bool, err error) {
 	send := !f.clients.Done() && !f.clients.Full(f.live)
 	if !send && f.live == 0 {
@@ -161,7 +161,7 @@ func (f *fleet) send(q *workload.Request) error {
 	return p.Add(q, f.now)
 }
 
-// left counts a request that has left a replica.
+// left records that a request has left a replica.
 func (f *fleet) left(d sim.Departure) {
 	f.live--
 	session := d.Session

@@ -7,16 +7,15 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// An index says which replicas have which blocks cached, as far as their events have
-// arrived.
+// An index records which replicas have which blocks cached, according to the events that have arrived.
 type index struct {
-	delay   float64           // s, that an event is under way
-	holders map[uint64]uint64 // bits of replicas, by hash
+	delay   float64           // s until an event arrives
+	holders map[uint64]uint64 // sets of replicas as bits, by hash
 	queues  [][]event         // by replica, in the order of time
 	events  pool.Events       // scratch
 }
 
-// mostReplicas is how many an index can distinguish.
+// mostReplicas is the number of bits in a set of replicas.
 const mostReplicas = 64
 
 type event struct {
@@ -25,14 +24,14 @@ type event struct {
 	kind pool.EventKind
 }
 
-// short returns a part of a hash. Among a billion blocks, two are alike with a probability of 3 %.
+// short returns a part of a hash. Among a billion blocks, two have the same part with a probability of 3 %.
 func short(h *blockhash.Hash) uint64 { return binary.LittleEndian.Uint64(h[:8]) }
 
 func newIndex(delay float64, replicas int) index {
 	return index{delay: delay, holders: map[uint64]uint64{}, queues: make([][]event, replicas)}
 }
 
-// note queues what a replica recorded until now.
+// note queues the events that a replica has recorded.
 func (x *index) note(replica int, now float64) {
 	q := &x.queues[replica]
 	for i := range x.events.List {
@@ -48,7 +47,7 @@ func (x *index) note(replica int, now float64) {
 	}
 }
 
-// arrive applies the events that have arrived by a time.
+// arrive applies the events that arrive by the given time.
 func (x *index) arrive(now float64) {
 	for replica, q := range x.queues {
 		for len(q) > 0 && q[0].at+x.delay <= now {
@@ -81,7 +80,7 @@ func (x *index) drop(hash, bit uint64) {
 	}
 }
 
-// matches returns how many of the first hashes a replica has.
+// matches returns how many hashes, from the first on, a replica has.
 func (x *index) matches(hashes []uint64, replica int) int {
 	bit := uint64(1) << replica
 	for i, h := range hashes {

@@ -7,9 +7,9 @@ type replica struct {
 	*sim.Replica
 	kind    *Kind
 	number  int
-	pending int         // blocks of prompts of requests that are not answered
-	count   int         // requests that it was given
-	blocks  map[int]int // of the prompt of each unanswered request
+	pending int         // prompt blocks of unanswered requests
+	count   int         // requests so far
+	blocks  map[int]int // prompt blocks of each unanswered request
 }
 
 // addReplica adds a replica of a kind.

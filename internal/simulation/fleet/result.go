@@ -2,14 +2,14 @@ package fleet
 
 import "llmmemory/internal/simulation/sim"
 
-// A Result is what users and the fleet saw.
+// A Result has the measurements of a run.
 type Result struct {
 	sim.Result
 	GPUSeconds float64         `json:"gpuSeconds"`
 	Replicas   []ReplicaResult `json:"replicas"`
 }
 
-// A ReplicaResult is the part of one replica.
+// A ReplicaResult has the measurements of one replica.
 type ReplicaResult struct {
 	Kind       string  `json:"kind"`
 	Answered   int     `json:"answered"`
@@ -21,7 +21,7 @@ type ReplicaResult struct {
 	GPUSeconds float64 `json:"gpuSeconds"`
 }
 
-// HitRate returns the part of the prompts' tokens that caches saved.
+// HitRate returns the fraction of prompt tokens that were found in caches.
 func (r *Result) HitRate() float64 {
 	if r.Hits+r.Prompted == 0 {
 		return 0
@@ -29,7 +29,7 @@ func (r *Result) HitRate() float64 {
 	return float64(r.Hits) / float64(r.Hits+r.Prompted)
 }
 
-// Imbalance returns the answers of the busiest replica against the mean.
+// Imbalance returns the answers of the busiest replica divided by the mean.
 func (r *Result) Imbalance() float64 {
 	most := 0
 	for _, p := range r.Replicas {
@@ -41,7 +41,7 @@ func (r *Result) Imbalance() float64 {
 	return float64(most*len(r.Replicas)) / float64(r.Answered)
 }
 
-// finish returns a copy of the result, which does not keep the fleet in memory.
+// finish returns a copy of the result, so that the fleet can be freed.
 func (f *fleet) finish() *Result {
 	r := f.result
 	f.latencies.Fill(&r.Result)

@@ -10,10 +10,10 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// Router is how a replica is chosen for a request.
+// Router names a rule that chooses a replica for a request.
 type Router string
 
-// The routers. Load is the number of requests sent and not answered.
+// The routers. The load of a replica is its number of unanswered requests.
 const (
 	Random      Router = "random"
 	RoundRobin  Router = "round-robin"
@@ -50,7 +50,7 @@ type router struct {
 	hashes []uint64
 }
 
-// choose returns the number of the replica that a request goes to.
+// choose returns the number of the replica for a request.
 func (r *router) choose(replicas []*replica, q *workload.Request) int {
 	n := len(replicas)
 	switch r.kind {
@@ -71,8 +71,8 @@ func (r *router) choose(replicas []*replica, q *workload.Request) int {
 	return r.least(replicas)
 }
 
-// least returns the replica with the fewest requests. Ties go to the next in turn; otherwise the
-// first replicas would get all requests of an idle fleet.
+// least returns the replica with the fewest requests. Replicas with the same number take turns; otherwise the first
+// would get all requests of an idle fleet.
 func (r *router) least(replicas []*replica) int {
 	r.turn++
 	best := r.turn % len(replicas)
@@ -84,9 +84,8 @@ func (r *router) least(replicas []*replica) int {
 	return best
 }
 
-// prefix returns the replica with the least work after the request: the blocks of its
-// prompt that the replica has not cached, and the blocks of prompts that it has not
-// answered yet. (NVIDIA Dynamo's KV router adds the same two.)
+// prefix returns the replica with the least work: the blocks of the prompt that it has not cached plus the prompt
+// blocks of its unanswered requests. NVIDIA Dynamo's KV router adds the same two numbers.
 func (r *router) prefix(replicas []*replica, q *workload.Request) int {
 	r.hash(q)
 	r.turn++
@@ -101,8 +100,8 @@ func (r *router) prefix(replicas []*replica, q *workload.Request) int {
 	return best
 }
 
-// hash computes the hashes of the whole blocks that other requests may have, too, with
-// the function of the prefix caches. Behind these every prompt is different.
+// hash computes the hashes of the whole blocks that other requests may share, with the hash function of the prefix
+// caches.
 func (r *router) hash(q *workload.Request) {
 	r.hashes = r.hashes[:0]
 	common := workload.Common(q)

@@ -1,4 +1,4 @@
-// Package runs keeps the results of runs in a folder, so that a command that was interrupted does not run them again.
+// Package runs keeps the results of runs in a folder, so that an interrupted command does not repeat them.
 package runs
 
 import (
@@ -22,7 +22,7 @@ import (
 var (
 	// ErrBusy is wrapped when another process uses a folder.
 	ErrBusy = errors.New("another process works in it")
-	// ErrChanged is wrapped when a trace is not what it was when the store was opened.
+	// ErrChanged is wrapped when a trace has changed since the store was opened.
 	ErrChanged = errors.New("changed while it was used")
 )
 
@@ -37,8 +37,8 @@ type Store struct {
 	lock  sync.Mutex
 	file  *os.File
 	known map[string]json.RawMessage
-	left  map[string]bool // results that were there and have not been taken yet
-	kept  int             // results that were there, also those of other questions and programs
+	left  map[string]bool // results that the file had and that Do has not returned yet
+	kept  int             // results that the file had, including those of other questions and programs
 	added int
 }
 
@@ -48,8 +48,8 @@ type line struct {
 	Result json.RawMessage `json:"result"`
 }
 
-// Open opens the store of a folder, which is made if necessary. Results belong to this program and to the text of a
-// trace, if one is named. The caller closes the store.
+// Open opens the store of a folder, which it creates if necessary. Results are valid for this program, and for the
+// contents of the trace if trace is not "". The caller must close the store.
 func Open(dir, trace string) (*Store, error) {
 	s := &Store{dir: dir, trace: trace, known: map[string]json.RawMessage{}, left: map[string]bool{}}
 	var err error
@@ -111,8 +111,8 @@ func (s *Store) Close() error {
 	return errors.Join(syscall.Flock(int(s.file.Fd()), syscall.LOCK_UN), s.file.Close())
 }
 
-// Do returns the result of a run, or the one that the store has. The key is what the result depends on besides the
-// program and the trace; it and the result are written as JSON, so equal bytes are equal runs.
+// Do returns the result that the store has for a key, or otherwise runs and stores it. The key, which is compared as
+// JSON, must have everything that the result depends on besides the program and the trace.
 func Do[T any](s *Store, key any, run func() (T, error)) (result T, err error) {
 	if s == nil {
 		return run()
@@ -135,7 +135,7 @@ func Do[T any](s *Store, key any, run func() (T, error)) (result T, err error) {
 	return result, s.add(name, result)
 }
 
-// take returns a result that is known, else nil.
+// take returns the stored result for a key, or nil.
 func (s *Store) take(name string) json.RawMessage {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -171,14 +171,14 @@ func (s *Store) add(name string, result any) error {
 	return nil
 }
 
-// String says how many results were there, taken and added.
+// String says how many results the store had, how many were used and how many were added.
 func (s *Store) String() string {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	return fmt.Sprintf("%d of the %d runs kept in %s were taken, %d were added", s.kept-len(s.left), s.kept, s.dir, s.added)
 }
 
-// modified returns when a file was changed, zero if it is none.
+// modified returns a file's modification time, or the zero time if there is no such file.
 func modified(path string) time.Time {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -86,8 +86,7 @@ func perSecond(n int, r *sim.Result) float64 {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// columns returns the names of a struct's figures, as JSON has them:
-// normalized.p50 is normalized_p50.
+// columns returns the names of a struct's numbers, from their JSON names: normalized.p50 becomes normalized_p50.
 func columns(prefix string, t reflect.Type) []string {
 	var all []string
 	for i := range t.NumField() {
@@ -114,7 +113,7 @@ func snake(name string) string {
 	return b.String()
 }
 
-// cells returns the figures of a struct, in the order of columns.
+// cells returns the numbers of a struct, in the order of columns.
 func cells(row []string, v reflect.Value) []string {
 	for i := range v.NumField() {
 		switch f := v.Field(i); f.Kind() {

@@ -11,24 +11,24 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// ErrGrid is wrapped by complaints about a Grid.
+// ErrGrid is wrapped by errors about a Grid.
 var ErrGrid = errors.New("bad grid")
 
-// A Grid is every combination of these. A job is one of them.
+// A Grid stands for all combinations of its values. A job is one of them.
 type Grid struct {
-	Base       scenario.Scenario // whose system, block size, rate and seed do not count
+	Base       scenario.Scenario // its system, block size, rate and seed are not used
 	Systems    []string
 	BlockSizes []int     // tokens
 	Rates      []float64 // requests/s
-	// Concurrencies stand instead of Rates: clients that each send their next request when they have an answer.
+	// Concurrencies replace Rates: numbers of clients that each send the next request when they have an answer.
 	Concurrencies []int
 	Seeds         []uint64
 }
 
 const mostJobs = 100_000
 
-// ordered returns the grid in the one order that it is run and written in, so
-// that who writes it down in another order has the same sweep.
+// ordered returns the grid in the order in which it is run and written, so that the order of the user's lists does not
+// matter.
 func (g Grid) ordered() (Grid, error) {
 	var err error
 	known := sim.Systems()
@@ -83,7 +83,7 @@ func (g Grid) ordered() (Grid, error) {
 	return g, nil
 }
 
-// sorted returns a copy in order, in which nothing may be missing or twice.
+// sorted returns a sorted copy, or an error if it is empty or has duplicates.
 func sorted[T comparable](what string, all []T, order func(a, b T) int) ([]T, error) {
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%w: no %s: want at least one", ErrGrid, what)
@@ -114,7 +114,7 @@ func (g Grid) jobs() []Job {
 	return all
 }
 
-// scenario returns what a job runs.
+// scenario returns the scenario of a job.
 func (g Grid) scenario(j Job) scenario.Scenario {
 	s := g.Base
 	s.Server.System, s.Server.BlockSize, s.Rate, s.Seed = j.System, j.BlockSize, j.Rate, j.Seed
@@ -124,7 +124,7 @@ func (g Grid) scenario(j Job) scenario.Scenario {
 	return s
 }
 
-// load describes how the requests of a job come.
+// load describes the rate or the concurrency of a job.
 func (j Job) load() string {
 	if j.MaxConcurrency > 0 {
 		return fmt.Sprintf("%d requests at once", j.MaxConcurrency)
@@ -135,7 +135,7 @@ func (j Job) load() string {
 // closed reports whether the loads are concurrencies.
 func (g Grid) closed() bool { return g.Concurrencies != nil }
 
-// loads returns a job for each rate or concurrency, without what else a job has.
+// loads returns a job for each rate or concurrency, without the other fields.
 func (g Grid) loads() []Job {
 	var all []Job
 	for _, n := range g.Concurrencies {

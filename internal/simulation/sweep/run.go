@@ -21,11 +21,10 @@ type Outcome struct {
 	Error string // why there is no result
 }
 
-// measured is what a job measures.
+// measured has the results of a job.
 type measured struct {
 	Result *sim.Result
-	// of the fastest and of the slowest server that the margin of the times leaves open, if the load is a
-	// concurrency; empty without a margin
+	// results of the fastest and the slowest server within the margin of the times, for a concurrency; may be empty
 	Range []*sim.Result
 }
 
@@ -74,8 +73,7 @@ func (s *Sweep) Run(ctx context.Context, store *runs.Store, atOnce int, done fun
 	return st, context.Cause(ctx)
 }
 
-// costly returns the indices of the jobs, the longest first: begun last, one of them
-// would keep a single processor busy while the others wait.
+// costly returns the indexes of the jobs, the longest first, so that no long job runs alone at the end.
 func (s *Sweep) costly() []int {
 	all := make([]int, len(s.Jobs))
 	for i := range all {
@@ -85,7 +83,7 @@ func (s *Sweep) costly() []int {
 	return all
 }
 
-// A key is what the result of a job depends on.
+// A key has everything that the result of a job depends on.
 type key struct {
 	Scenario scenario.Scenario
 	Cost     string
@@ -93,7 +91,7 @@ type key struct {
 	Within   bool // with a range
 }
 
-// outcome runs a job, or takes its result from the store. The error is for what is not the job's.
+// outcome runs a job, or reads its result from the store. Errors of the job are in its Outcome, others are returned.
 func (s *Sweep) outcome(ctx context.Context, store *runs.Store, j Job) (o *Outcome, ran bool, err error) {
 	o = &Outcome{Job: j}
 	plan, err := s.plan.Vary(s.Grid.scenario(j))

@@ -8,18 +8,18 @@ import (
 	"llmmemory/internal/simulation/chart"
 )
 
-// DefaultSLO is the normalized latency up to which a system keeps up, in seconds
-// a token: half of what the axes of the paper's Fig. 12 and 14 show.
+// DefaultSLO is the greatest normalized latency of a sustained rate, in seconds per token: half of the axes of the
+// paper's Fig. 12 and 14.
 const DefaultSLO = 0.5
 
-// A cell is the runs of all seeds at one rate.
+// A cell has the results of all seeds at one rate.
 type cell struct {
 	latency chart.Value // the seeds' mean normalized latency, s/token; Seeds answered anything
-	failed  bool        // a seed's run
-	part    bool        // not all that arrived was answered
+	failed  bool        // a run failed
+	part    bool        // not all requests were answered
 }
 
-// A row is a system with one block size, over the rates.
+// A row has the results of a system with one block size at all rates.
 type row struct {
 	system string
 	size   int

@@ -21,8 +21,8 @@ func (j Job) String() string {
 	return fmt.Sprintf("%s, blocks of %d, %s, seed %d", j.System, j.BlockSize, j.load(), j.Seed)
 }
 
-// cost returns about how long a job takes, in no unit. A system that caches prefixes
-// computes hashes of blocks (internal/simulation/README.md, speed).
+// cost estimates how long a job takes, without a unit. Systems that cache prefixes take longer, because they compute
+// hashes of blocks (internal/simulation/README.md, Speed).
 func (j Job) cost() int64 {
 	n := int64(j.Requests) + 1
 	if kind, err := sim.Lookup(j.System); err == nil && kind.CachesPrefixes {
@@ -31,16 +31,16 @@ func (j Job) cost() int64 {
 	return n
 }
 
-// A Sweep is a grid, and the jobs that it is.
+// A Sweep has a grid and its jobs.
 type Sweep struct {
 	Grid  Grid
 	About string // model and requests
 	Jobs  []Job
 
-	plan *scenario.Plan // of any of the jobs; it has read the trace
+	plan *scenario.Plan // of one of the jobs; it has read the trace
 }
 
-// Open looks up all names of a grid, and checks every job before any is run.
+// Open looks up all names of a grid and checks all jobs.
 func Open(g Grid) (*Sweep, error) {
 	g, err := g.ordered()
 	if err != nil {
