@@ -89,7 +89,7 @@ func TestForwardEqualsTheReference(t *testing.T) {
 	}
 }
 
-// change changes the options of a batch: those of heads are as many as it has.
+// change changes the options of a batch. Options of heads have one value for each head.
 func (p *problem) change(change func(b *Batch)) {
 	change(&p.batch)
 	for _, list := range []*[]float32{&p.batch.AlibiSlopes, &p.batch.Sinks} {

@@ -346,7 +346,7 @@ func TestReadsThatDoNotEndAreFew(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	storeAll(t, f, named(1)) // the reads have removed what is no block
+	storeAll(t, f, named(1)) // the reads have removed files that are not blocks
 	requireLoads(t, f, named(1), 1)
 }
 

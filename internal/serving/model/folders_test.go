@@ -18,7 +18,7 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// A quantizer writes random weights of a matrix as a format has them, and sets weights to what they stand for.
+// A quantizer writes random weights of a matrix in a format, and sets weights to the dequantized values.
 type quantizer func(rnd *rand.Rand, name string, rows, cols int, weights []float32) []weightfile.Tensor
 
 func randomFP8(rnd *rand.Rand, name string, rows, cols int, weights []float32) []weightfile.Tensor {
@@ -51,8 +51,8 @@ func randomPacked(rnd *rand.Rand, name string, rows, cols int, weights []float32
 		weightfile.F32(name+".weight_scale", scales, rows, cols/32)}
 }
 
-// A folder with quantized weights has the logits of the reference over the weights that they stand for, with one worker
-// and with shares of two; embeddings that are quantized are refused.
+// A folder with quantized weights has the logits of the reference with the dequantized weights, with one worker and
+// with shares of two; embeddings that are quantized are refused.
 func TestQuantizedFoldersLogitsAreThoseOfTheReference(t *testing.T) {
 	config := func(format, kind string, bits int) map[string]any {
 		return map[string]any{"quant_method": "compressed-tensors", "format": format, "config_groups": map[string]any{

@@ -141,8 +141,7 @@ func ggufReference(g *weights.GGUF, family string) *reference {
 	}
 }
 
-// A model with matrices of all the types of GGUF has the logits of the reference
-// over the weights that the types stand for.
+// A model with matrices of all the types of GGUF has the logits of the reference with the dequantized weights.
 func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	tests := []struct {
 		family string

@@ -79,7 +79,7 @@ func (r *reference) separate() {
 }
 
 // randomMXFP4 writes random experts of the shape [experts, inputs, outputs] as [experts, outputs, groups of inputs, 16]
-// and sets weights to what they stand for.
+// and sets weights to the dequantized values.
 func randomMXFP4(rnd *rand.Rand, name string, shape []int, weights []float32) []weightfile.Tensor {
 	numbers := []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
 	n, in, out := shape[0], shape[1], shape[2]
@@ -127,8 +127,8 @@ func writeMXFP4(t *testing.T, change func([]weightfile.Tensor) []weightfile.Tens
 	return dir, &f.ref
 }
 
-// A folder of gpt-oss with experts in MXFP4 has the logits of the reference over the weights that they stand for, with
-// one worker and with shares of two.
+// A folder of gpt-oss with experts in MXFP4 has the logits of the reference with the dequantized weights, with one
+// worker and with shares of two.
 func TestGPTOSSInMXFP4HasTheLogitsOfTheReference(t *testing.T) {
 	dir, ref := writeMXFP4(t, nil)
 	b := newBench(t, dir, 2)

@@ -23,7 +23,7 @@ import (
 
 type makeFamily func(name, kind string, heads, kvHeads, dim int, more map[string]any) family
 
-// newerFamilies are those that do more than Llama.
+// newerFamilies are the families with more features than Llama.
 func newerFamilies(llama makeFamily) []family {
 	make := func(name, kind string, heads, kvHeads, dim int, shape layerShape, more map[string]any) family {
 		f := llama(name, kind, heads, kvHeads, dim, more)
@@ -291,8 +291,8 @@ func TestTinyGGUFWithMoreOrLessIsRefused(t *testing.T) {
 	}
 }
 
-// Experts of quantized types are those of the reference over the weights that the types stand for; with rounded
-// activations they are close to them.
+// Quantized experts give the results of the reference with the dequantized weights; with rounded activations they are
+// close to them.
 func TestQuantizedExperts(t *testing.T) {
 	for _, kind := range []string{"Q8_0", "Q4_0", "BF16"} {
 		t.Run(kind, func(t *testing.T) {

@@ -27,7 +27,7 @@ type reference struct {
 	keys, values                [][][]float64                        // layer, token
 }
 
-// A layerShape is what families do besides what Llama does.
+// A layerShape has the features of families that Llama lacks.
 type layerShape struct {
 	offset, embed, residual, attention, cap, logits, logitCap float64 // 0: none
 	after, before, headNorm, widthNorm, gelu, clamped         bool

@@ -19,7 +19,7 @@ type quantized struct {
 	factors   bool
 }
 
-func (s quantized) Row(int, []float32) { panic("rows of integers were asked for as numbers") }
+func (s quantized) Row(int, []float32) { panic("Row was called for a matrix of integers") }
 
 func (s quantized) Quantized(i int, q []int8, scales []Scale) {
 	rnd := rand.New(rand.NewPCG(uint64(i), 7))
@@ -48,7 +48,7 @@ func (random) Row(i int, dst []float32) {
 	}
 }
 
-// zeros is a matrix whose memory the end of the test gives back.
+// zeros returns a matrix, whose memory is released at the end of the test.
 func zeros(t testing.TB, kind Type, out, in, block int) *Matrix {
 	var a Arena
 	t.Cleanup(func() { require.NoError(t, a.Close()) })

@@ -187,7 +187,7 @@ func TestAnInfinityMakesItsRowNaNAndNoOther(t *testing.T) {
 // fixed is a source of one integer.
 type fixed struct{ q int8 }
 
-func (fixed) Row(int, []float32) { panic("rows of integers were asked for as numbers") }
+func (fixed) Row(int, []float32) { panic("Row was called for a matrix of integers") }
 
 func (f fixed) Quantized(_ int, q []int8, scales []Scale) {
 	for k := range q {

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawn is a vocabulary of random texts of a and b with random merges or scores; c is no token.
+// drawn is a vocabulary of random texts of a and b with random merges or scores; c is not a token.
 func drawn(t *rapid.T) *Tokenizer {
 	tok := blank()
 	add := func(text string) {

@@ -449,7 +449,7 @@ func TestTokenizersThatCannotBeUsedAreRefused(t *testing.T) {
 			"merge 0 has 3 parts"},
 		{"a negative token", `{"model": {"type": "BPE", "vocab": {"a": -1}}}`, "token -1"},
 		{"a huge token", `{"model": {"type": "BPE", "vocab": {"a": 1000000000}}}`, "token 1000000000"},
-		{"a template with what is no token",
+		{"a template with an unknown token",
 			`{"model": {"type": "BPE", "vocab": {"a": 0}}, "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}]}}`, `"<s>", which is not a token`},
 		{"a pattern that is none", `{"model": {"type": "BPE", "vocab": {"a": 0}}, "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated"}}`, `the pattern "("`},
 	}

@@ -31,7 +31,7 @@ func TestAModelInSeveralFilesIsReadAsOne(t *testing.T) {
 		{"a file of another model", first, map[string][]byte{third: part(2, 4, "c", 3)},
 			third + ": damaged file of weights: it says that it is file 3 of 4; is it of another model?"},
 		{"two files are the same", first, map[string][]byte{third: part(1, 3, "b", 3)}, "it says that it is file 2 of 3"},
-		{"a file that is no part", first, map[string][]byte{second: weightfile.GGUF(nil)}, "it says that it is file 1 of 0"},
+		{"a file that is not a part", first, map[string][]byte{second: weightfile.GGUF(nil)}, "it says that it is file 1 of 0"},
 		{"a tensor twice", first, map[string][]byte{third: part(2, 3, "a", 3)}, `tensor "a" is in two files`},
 		{"a tensor is missing", first, map[string][]byte{third: weightfile.GGUF(map[string]any{
 			"split.no": uint32(2), "split.count": uint32(3)})}, "have 2 tensors, the first one says 3"},

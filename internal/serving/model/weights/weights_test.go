@@ -63,7 +63,7 @@ func TestSafetensorsThatLieAreRefused(t *testing.T) {
 	}{
 		{"empty", nil, ErrFormat},
 		{"header longer than the file", file(1<<62, "{}", 0), ErrFormat},
-		{"header that is no JSON", whole("{", 8), ErrFormat},
+		{"header that is not JSON", whole("{", 8), ErrFormat},
 		{"offsets outside", whole(`{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 4), ErrFormat},
 		{"offsets reversed", whole(`{"x":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}}`, 8), ErrFormat},
 		{"one offset", whole(`{"x":{"dtype":"F32","shape":[2],"data_offsets":[8]}}`, 8), ErrFormat},
