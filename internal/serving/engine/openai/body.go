@@ -8,65 +8,19 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"time"
 )
 
-// The body of a request is bounded before it is decoded. A large one waits until there is memory for it. A few at a time
-// are decoded and become tokens. Their values are counted before: each takes many times the bytes that it is written
-// with.
+// The body of a request is bounded before it is decoded. What has arrived of a large one is in memory, which bodies
+// share. A few that are complete are decoded at a time and become tokens. Their values are counted before: each takes
+// many times the bytes that it is written with.
 
-const (
-	largeBodies = 8                // of the largest size, that are in memory at a time
-	bodyParts   = 8                // of the largest size, which are counted
-	bodyWait    = 30 * time.Second // for this memory
-	bodyTime    = 10 * time.Second // in which a large body arrives, and
-	bodyRate    = 256 << 10        // its bytes in a second beyond that, at least
-	maxValues   = 1 << 16          // in a body, without those of prompt and tokens
-)
-
-// errBodies is for a body that waited too long for memory.
-var errBodies = failure(http.StatusServiceUnavailable, "server_error", "overloaded",
-	"The server has as many large requests in memory as it may; try again later.")
-
-// A bodyMemory bounds the memory of bodies.
-type bodyMemory struct {
-	parts chan struct{} // in use
-	turn  chan struct{} // of the request that takes parts, so that two do not wait for each other
-}
-
-func newBodyMemory() *bodyMemory {
-	return &bodyMemory{make(chan struct{}, largeBodies*bodyParts), make(chan struct{}, 1)}
-}
-
-// take waits for n parts, and reports false if ctx ends before.
-func (m *bodyMemory) take(ctx context.Context, n int) bool {
-	select {
-	case m.turn <- struct{}{}:
-	case <-ctx.Done():
-		return false
-	}
-	defer func() { <-m.turn }()
-	for i := range n {
-		select {
-		case m.parts <- struct{}{}:
-		case <-ctx.Done():
-			m.giveBack(i)
-			return false
-		}
-	}
-	return true
-}
-
-func (m *bodyMemory) giveBack(n int) {
-	for range n {
-		<-m.parts
-	}
-}
+// maxValues is how many values a body may have, without those of prompt and tokens.
+const maxValues = 1 << 16
 
 // A hold is what the body of a request has until its prompts are made: memory, and a turn to become tokens.
 type hold struct {
 	memory *bodyMemory
-	parts  int
+	share  share
 	end    func() // of the turn; nil: there is none
 }
 
@@ -85,11 +39,11 @@ func holdOf(r *http.Request) *hold {
 // free gives back what the body of a request has. It is called before anything is written: a client may read slowly.
 func free(r *http.Request) {
 	h := holdOf(r)
-	h.memory.giveBack(h.parts)
+	h.memory.giveBack(&h.share)
 	if h.end != nil {
 		h.end()
 	}
-	h.parts, h.end = 0, nil
+	h.end = nil
 }
 
 // read reads a body of at most MaxBody bytes.
@@ -101,31 +55,57 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > limit { // also before a client sends it that waits for "100 Continue"
 		return nil, bodyTooLarge(limit)
 	}
-	body := http.MaxBytesReader(w, r.Body, limit)
-	var data bytes.Buffer
-	_, err := data.ReadFrom(io.LimitReader(body, shortBody))
-	if err == nil && data.Len() == shortBody {
-		if err := s.makeRoom(w, r); err != nil {
-			return nil, err
-		}
-		data.Grow(int(max(r.ContentLength-shortBody, 0)) + bytes.MinRead)
-		_, err = data.ReadFrom(body)
-	}
+	h := holdOf(r)
+	h.share = newShare(w, r, limit)
+	pieces, n, err := s.receive(w, r, &h.share)
+	slow := s.bodies.complete(&h.share)
 	var tooLarge *http.MaxBytesError
+	var known *apiError
 	switch {
+	case errors.As(err, &known):
+		return nil, err
 	case errors.As(err, &tooLarge):
 		return nil, bodyTooLarge(limit)
+	case slow && (err == nil || errors.Is(err, os.ErrDeadlineExceeded)):
+		return nil, errSlow
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		e := invalid("", "The body did not arrive in time.")
-		e.status = http.StatusRequestTimeout
-		return nil, e
+		return nil, errLate
 	case err != nil:
 		return nil, invalid("", "The body is not valid JSON: %v.", err)
 	}
-	if holdOf(r).end, err = s.turns.take(r.Context(), data.Len()); err != nil {
+	if h.end, err = s.turns.take(r.Context(), n); err != nil {
 		return nil, err
 	}
-	return data.Bytes(), s.countValues(data.Bytes())
+	data := bytes.Join(pieces, nil)
+	return data, s.countValues(data)
+}
+
+// receive reads a body of n bytes in pieces. Those after the first 32 KB are in the memory that bodies share.
+func (s *Server) receive(w http.ResponseWriter, r *http.Request, h *share) (pieces [][]byte, n int, err error) {
+	body := http.MaxBytesReader(w, r.Body, s.config.MaxBody)
+	for n = 0; err == nil; {
+		if n >= shortBody {
+			if err := s.bodies.take(r.Context(), h); err != nil {
+				return nil, 0, err
+			}
+		}
+		size := min(max(n, firstPiece), shortBody)
+		if left := int(r.ContentLength) - n; left > 0 {
+			size = min(size, left+1) // the end is read as well
+		}
+		piece := make([]byte, size)
+		at := 0
+		for at < size && err == nil {
+			var k int
+			k, err = body.Read(piece[at:])
+			at += k
+		}
+		pieces, n = append(pieces, piece[:at]), n+at
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return pieces, n, err
 }
 
 // countValues refuses a body with too many values.
@@ -140,25 +120,6 @@ func (s *Server) countValues(data []byte) error {
 	if most := max(maxCounted, s.config.MaxTexts*s.config.Engine.Config().MaxModelLen); tokens > most {
 		return invalid("", "The body has more than %d tokens; leave some out.", most)
 	}
-	return nil
-}
-
-// makeRoom waits for memory for a large body, which then has to arrive in time.
-func (s *Server) makeRoom(w http.ResponseWriter, r *http.Request) error {
-	size := r.ContentLength
-	if size < 0 {
-		size = s.config.MaxBody
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), bodyWait)
-	defer cancel()
-	h := holdOf(r)
-	n := int(1 + (size-1)*bodyParts/s.config.MaxBody)
-	if !h.memory.take(ctx, n) {
-		return errBodies
-	}
-	h.parts = n
-	end := time.Now().Add(bodyTime + time.Duration(size)*time.Second/bodyRate)
-	_ = http.NewResponseController(w).SetReadDeadline(end) // fails where connections have no deadlines, as in a test
 	return nil
 }
 

@@ -40,7 +40,7 @@ func (late) Read([]byte) (int, error) { return 0, fmt.Errorf("read tcp: %w", os.
 func TestABodyThatComesTooSlowlyIsNotCalledBadJSON(t *testing.T) {
 	r, err := http.NewRequest("POST", "/v1/completions", io.MultiReader(strings.NewReader(`{"model": `), late{}))
 	require.NoError(t, err)
-	s := &Server{config: Config{MaxBody: 100}}
+	s := &Server{config: Config{MaxBody: 100}, bodies: newBodyMemory(100)}
 	_, err = s.read(nil, s.holding(r))
 	var e *apiError
 	require.ErrorAs(t, err, &e)
@@ -147,29 +147,11 @@ func TestBodiesBecomeTokensAFewAtATime(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Large bodies wait until there is memory for them, and one that waits too long takes none.
-func TestLargeBodiesWaitForMemory(t *testing.T) {
-	m := newBodyMemory()
-	for range largeBodies - 1 {
-		require.True(t, m.take(t.Context(), bodyParts))
-	}
-	require.True(t, m.take(t.Context(), 1))
-	gone, leave := context.WithCancel(t.Context())
-	leave()
-	require.False(t, m.take(gone, bodyParts))
-	require.Len(t, m.parts, cap(m.parts)-bodyParts+1)
-	taken := make(chan bool)
-	go func() { taken <- m.take(t.Context(), bodyParts) }()
-	m.giveBack(1)
-	require.True(t, <-taken)
-	require.Len(t, m.parts, cap(m.parts))
-}
-
-// A large body is not read before there is memory for it. One that waits too long is refused, and a short one does not
-// wait.
+// A large body is read when there is memory for it. One that waits too long is refused, and a short one does not wait.
 func TestALargeBodyIsReadWhenThereIsMemory(t *testing.T) {
-	s := &Server{config: Config{MaxBody: 1 << 20}, bodies: newBodyMemory(), turns: newTurns()}
-	require.True(t, s.bodies.take(t.Context(), largeBodies*bodyParts))
+	const maxBody = 1 << 20
+	s := &Server{config: Config{MaxBody: maxBody}, bodies: newBodyMemory(maxBody), turns: newTurns()}
+	complete := s.bodies.sent(t, "unknown", largeBodies*maxBody/2/shortBody)
 	read := func(ctx context.Context, size int, known bool) (int, error) {
 		r, err := http.NewRequestWithContext(ctx, "POST", "/v1/completions", strings.NewReader(strings.Repeat(" ", size)))
 		require.NoError(t, err)
@@ -178,34 +160,33 @@ func TestALargeBodyIsReadWhenThereIsMemory(t *testing.T) {
 		}
 		r = s.holding(r)
 		data, err := s.read(httptest.NewRecorder(), r)
-		parts := holdOf(r).parts
+		pieces := holdOf(r).share.pieces
 		free(r)
 		require.Empty(t, s.turns.long)
 		require.Empty(t, s.turns.short)
 		if err == nil {
 			require.Len(t, data, size)
 		}
-		return parts, err
+		return pieces, err
 	}
 	late, end := context.WithCancel(t.Context())
 	end()
 	for _, known := range []bool{true, false} {
 		_, err := read(late, shortBody+1, known)
-		require.ErrorIs(t, err, errBodies)
-		parts, err := read(t.Context(), shortBody-1, known)
+		require.ErrorIs(t, err, errGone)
+		pieces, err := read(t.Context(), shortBody-1, known)
 		require.NoError(t, err)
-		require.Zero(t, parts)
+		require.Zero(t, pieces)
 	}
-	s.bodies.giveBack(largeBodies * bodyParts)
-	for size, want := range map[int]int{shortBody + 1: 1, 1<<17 + 1: 2, 1 << 20: bodyParts} {
-		parts, err := read(t.Context(), size, true)
-		require.NoError(t, err)
-		require.Equal(t, want, parts)
-		parts, err = read(t.Context(), size, false)
-		require.NoError(t, err)
-		require.Equal(t, bodyParts, parts, "as if it were the largest")
+	s.bodies.giveBack(&complete.share)
+	for size, want := range map[int]int{shortBody + 1: 1, 1<<17 + 1: 4, 1<<20 - 1: 31} {
+		for _, known := range []bool{true, false} {
+			pieces, err := read(t.Context(), size, known)
+			require.NoError(t, err)
+			require.Equal(t, want, pieces)
+		}
 	}
-	require.Empty(t, s.bodies.parts)
+	require.Zero(t, s.bodies.used)
 }
 
 func TestTheValuesOfABodyAreCounted(t *testing.T) {

@@ -73,7 +73,7 @@ func New(c Config) *Server {
 	if c.IterationTimeout == 0 {
 		c.IterationTimeout = time.Minute
 	}
-	s := &Server{config: c, started: time.Now().Unix(), mux: http.NewServeMux(), turns: newTurns(), bodies: newBodyMemory()}
+	s := &Server{config: c, started: time.Now().Unix(), mux: http.NewServeMux(), turns: newTurns(), bodies: newBodyMemory(c.MaxBody)}
 	for _, key := range c.APIKeys {
 		s.keys = append(s.keys, sha256.Sum256([]byte(key)))
 	}

@@ -1,0 +1,205 @@
+package openai
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	largeBodies = 8                // of the largest size, that are in memory at a time
+	firstPiece  = 4 << 10          // bytes of a body that are read first
+	bodyWait    = 30 * time.Second // for memory, in all
+	bodyTime    = 10 * time.Second // in which a large body arrives, and
+	bodyRate    = 256 << 10        // its bytes in a second beyond that, at least
+	pieceTime   = 5 * time.Second  // in which a piece arrives, if others wait for memory
+)
+
+var (
+	// errBodies is for a body that waited too long for memory.
+	errBodies = failure(http.StatusServiceUnavailable, "server_error", "overloaded",
+		"The server has as many large requests in memory as it may; try again later.")
+	errLate = failure(http.StatusRequestTimeout, "invalid_request_error", "", "The body did not arrive in time.")
+	errSlow = failure(http.StatusRequestTimeout, "invalid_request_error", "",
+		"The body arrived too slowly while other requests waited for memory; try again later.")
+)
+
+// A bodyMemory bounds the memory of bodies, in pieces of shortBody bytes. A body takes a piece when it arrives, so that
+// one that stops arriving has no more than what was sent. All bodies of a client have at most half. If there is none
+// left, the slow ones are ended, and others wait; of these one at a time may have more, so that bodies that wait for
+// each other become complete.
+type bodyMemory struct {
+	mu       sync.Mutex
+	most     int // pieces
+	used     int
+	clients  map[string]int // what each of them uses of it
+	more     *share         // the one that may have more
+	waiting  []*share       // the first has waited longest
+	arriving map[*share]bool
+}
+
+// A share is the memory of a body.
+type share struct {
+	client   string
+	time     time.Duration   // in which it has to arrive once it is large
+	deadline func(time.Time) // sets until when it may be read
+	by       time.Time       // until then
+	pieces   int
+	since    time.Time     // when it took the last piece
+	granted  chan struct{} // nil: it does not wait
+	waited   time.Duration
+	slow     bool // it was ended
+}
+
+func newBodyMemory(maxBody int64) *bodyMemory {
+	return &bodyMemory{most: int((largeBodies - 1) * maxBody / shortBody), clients: map[string]int{},
+		arriving: map[*share]bool{}}
+}
+
+// newShare is for the body of a request.
+func newShare(w http.ResponseWriter, r *http.Request, maxBody int64) share {
+	size := r.ContentLength
+	if size < 0 {
+		size = maxBody
+	}
+	control := http.NewResponseController(w)
+	return share{client: clientOf(r), time: bodyTime + time.Duration(size)*time.Second/bodyRate,
+		deadline: func(t time.Time) { _ = control.SetReadDeadline(t) }} // fails where connections have none, as in a test
+}
+
+// take takes a piece, for which it may wait.
+func (m *bodyMemory) take(ctx context.Context, h *share) error {
+	granted, err := m.ask(h)
+	if granted == nil {
+		return err
+	}
+	begin := time.Now()
+	end, look := time.NewTimer(bodyWait-h.waited), time.NewTicker(pieceTime/10)
+	defer end.Stop()
+	defer look.Stop()
+	for {
+		m.endSlow(h)
+		select {
+		case <-granted:
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			waited := time.Since(begin)
+			h.waited += waited
+			h.by = h.by.Add(waited)
+			if !h.slow {
+				h.deadline(h.by)
+			}
+			return nil
+		case <-look.C:
+		case <-end.C:
+			return errBodies
+		case <-ctx.Done():
+			return errGone
+		}
+	}
+}
+
+// ask takes a piece, or returns what tells when it is granted.
+func (m *bodyMemory) ask(h *share) (granted <-chan struct{}, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h.by.IsZero() {
+		h.by = time.Now().Add(h.time)
+		h.deadline(h.by)
+	}
+	switch {
+	case h.slow:
+		return nil, errSlow
+	case m.grant(h):
+		return nil, nil
+	}
+	h.granted = make(chan struct{})
+	m.waiting = append(m.waiting, h)
+	return h.granted, nil
+}
+
+// grant gives a piece if there is one for the client.
+func (m *bodyMemory) grant(h *share) bool {
+	switch {
+	case m.used < m.most && m.clients[h.client] < m.most/2:
+		m.used++
+		m.clients[h.client]++
+		h.pieces++
+	case m.more == nil || m.more == h:
+		m.more = h
+	default:
+		return false
+	}
+	m.arriving[h] = true
+	h.since = time.Now()
+	return true
+}
+
+// endSlow ends the slowest body whose memory one that waits could have.
+func (m *bodyMemory) endSlow(waits *share) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	own := m.clients[waits.client] >= m.most/2 // only what is its client's
+	var slowest *share
+	for h := range m.arriving {
+		switch {
+		case h.granted != nil, h.slow, time.Since(h.since) < pieceTime:
+		case own && h.client != waits.client && h != m.more:
+		case slowest == nil || h.since.Before(slowest.since):
+			slowest = h
+		}
+	}
+	if slowest != nil {
+		slowest.slow = true
+		slowest.deadline(time.Now())
+	}
+}
+
+// complete is for a body that is no longer read. It reports whether the body was ended.
+func (m *bodyMemory) complete(h *share) (slow bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.arriving, h)
+	return h.slow
+}
+
+// giveBack gives back all that a body has or waits for, to those that wait.
+func (m *bodyMemory) giveBack(h *share) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.arriving, h)
+	m.waiting = slices.DeleteFunc(m.waiting, func(w *share) bool { return w == h })
+	m.used -= h.pieces
+	if m.clients[h.client] -= h.pieces; m.clients[h.client] <= 0 {
+		delete(m.clients, h.client)
+	}
+	h.pieces = 0
+	if m.more == h {
+		m.more = nil
+	}
+	m.waiting = slices.DeleteFunc(m.waiting, func(w *share) bool {
+		if !m.grant(w) {
+			return false
+		}
+		close(w.granted)
+		w.granted = nil
+		return true
+	})
+}
+
+// clientOf is the address of a client, of IPv6 its network.
+func clientOf(r *http.Request) string {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return "unknown"
+	}
+	addr := at.Addr().Unmap().WithZone("")
+	if addr.Is4() {
+		return addr.String()
+	}
+	network, _ := addr.Prefix(64) // never fails
+	return network.String()
+}
