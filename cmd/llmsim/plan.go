@@ -80,7 +80,7 @@ func planCommand() *cobra.Command {
 	return c
 }
 
-// run checks all that can be wrong before the search.
+// run checks all settings before the search.
 func (o *planOptions) run(c *cobra.Command) (err error) {
 	q := &o.q
 	if q.SLO, err = capacity.ParseSLO(o.slo); err != nil {
@@ -117,7 +117,7 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 	return errors.Join(report.Write(c.OutOrStdout(), o.verbose), err)
 }
 
-// checkSearch refuses a search that cannot be meant.
+// checkSearch returns an error if the settings of the search are out of range.
 func checkSearch(q *plans.Question) error {
 	if q.Seeds < 1 || q.Seeds > capacity.MostSeeds || !(q.Precision > 0 && q.Precision < 1) {
 		return fmt.Errorf("--seeds %d, --precision %g: want 1 to %d seeds and a precision between 0 and 1", q.Seeds,

@@ -93,7 +93,7 @@ func (l *latency) Set(text string) error {
 	return nil
 }
 
-// run checks all that can be wrong before anything is written.
+// run checks all settings before it writes anything.
 func (o *sweepOptions) run(c *cobra.Command) (err error) {
 	if o.jobs < 0 {
 		return fmt.Errorf("--jobs: %d runs at a time: want at least 1", o.jobs)
@@ -109,7 +109,7 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 		return err
 	}
 	if o.base.Trace != "" && !c.Flags().Changed("seeds") {
-		o.seeds = "1" // other seeds bring the same requests
+		o.seeds = "1" // a trace does not depend on the seed
 	}
 	if grid.Seeds, err = sweep.ParseInts[uint64]("seeds", o.seeds); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	var store *runs.Store // nil: only the table is wanted
+	var store *runs.Store // nil if only the table is written
 	if o.out != "" {
 		if store, err = runs.Open(o.out, o.base.Trace); err != nil {
 			return err

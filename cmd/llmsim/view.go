@@ -61,7 +61,7 @@ func viewCommand() *cobra.Command {
 	return c
 }
 
-// run records what is asked for and writes the page.
+// run records the scenes and writes the page.
 func (o *viewOptions) run(c *cobra.Command) error {
 	given := 0
 	for _, name := range []string{"story", "course", "system"} {

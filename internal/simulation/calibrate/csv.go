@@ -87,12 +87,12 @@ func number(text string, separator rune) (float64, error) {
 	return v, nil
 }
 
-// leastTrace is how many iterations are a server's trace and not a table.
+// leastTrace is the number of iterations from which on a file is taken for a server's trace, not a table.
 const leastTrace = 200
 
-// merge makes one point of the iterations of a trace that compute about the same: as many sequences,
-// and as many context tokens and prompt tokens within a factor of √2. There are thousands of those of
-// small batches, and a line through all iterations would be one through these.
+// merge makes one point of the iterations of a trace with about the same work: the same number of sequences, and
+// numbers of context tokens and prompt tokens within a factor of √2. A trace has thousands of small batches, which
+// otherwise would determine the line.
 func merge(points []Point) []Point {
 	if len(points) < leastTrace {
 		return points

@@ -107,7 +107,7 @@ func names(points []Point) (all []string) {
 	return all
 }
 
-// extent returns the range of the measurements, outside which the line is a guess.
+// extent returns the range of the measurements. Outside it, the line is a guess.
 func extent(points []Point) *cost.Range {
 	r := cost.Range{LeastSeqs: math.Inf(1), LeastContext: math.Inf(1)}
 	for _, p := range points {
@@ -132,10 +132,9 @@ func at(x [4]float64, p Point) float64 {
 	return x[0]*t[0] + x[1]*t[1] + x[2]*t[2] + x[3]*t[3]
 }
 
-// solve finds the line with the least relative errors, relative to the line: relative to what was
-// measured, a time that something else made long would count for less than one that is as
-// much too short, and the line would be below the mean. Each round takes the errors relative to the
-// line of the one before.
+// solve finds the line with the least squares of errors relative to the line. With errors relative to the measured
+// times, times that are too long would count for less than times that are too short, and the line would be too low.
+// Each round uses the line of the round before for the relative errors.
 func solve(points []Point) (best [4]float64, ok bool) {
 	scaled := slices.Clone(points)
 	for range rounds {
@@ -154,9 +153,9 @@ func solve(points []Point) (best [4]float64, ok bool) {
 // rounds of iteration give three correct digits.
 const rounds = 4
 
-// nearest tries every set of parts that has the base: of those without a negative
-// part the one with the least squares of errors relative to scaled. With four parts that is
-// quicker than an active-set method, and exact.
+// nearest fits every subset of the four coefficients that has the base, and returns the line without negative
+// coefficients that has the least squares of errors relative to scaled. This is exact, and faster than an active-set
+// method.
 func nearest(points, scaled []Point) (best [4]float64, ok bool) {
 	least := math.Inf(1)
 	for set := 1; set < 16; set += 2 {
@@ -188,7 +187,7 @@ func leastSquares(points, scaled []Point, parts []int) (x [4]float64, ok bool) {
 	if n > len(points) {
 		return x, false
 	}
-	var scale [4]float64 // the parts are of different sizes
+	var scale [4]float64 // because the coefficients differ in size
 	for _, k := range parts {
 		for _, p := range scaled {
 			scale[k] = max(scale[k], p.terms()[k]/p.Seconds)
@@ -219,7 +218,7 @@ func leastSquares(points, scaled []Point, parts []int) (x [4]float64, ok bool) {
 			}
 		}
 		if math.Abs(a[pivot][i]) < 1e-9*float64(len(points)) {
-			return x, false // the points do not tell these parts apart
+			return x, false // the points do not determine these coefficients
 		}
 		a[i], a[pivot] = a[pivot], a[i]
 		for r := range n {

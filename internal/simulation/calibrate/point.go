@@ -19,7 +19,7 @@ type Point struct {
 	Prompt  float64 // prompt tokens that are computed
 	Seconds float64
 
-	lines []Point // measurements of about the same work whose sum this point is; nil: it is one itself
+	lines []Point // the measurements of about the same work that are added in this point; nil for a single measurement
 }
 
 // run returns a point of a batch that is prefilled and then decodes: n sequences with
@@ -40,8 +40,8 @@ func decodes(n, context, steps float64) Point {
 	return Point{Steps: steps, Seqs: n * steps, Context: n * steps * (context + (steps-1)/2)}
 }
 
-// weight returns how much a point counts: more if it is the mean of many measurements, but not as much more,
-// because the line itself is off at some points.
+// weight returns the weight of a point. It grows with the number of measurements, but more slowly than the number,
+// because the line has errors too.
 func (p Point) weight() float64 { return math.Sqrt(float64(max(1, len(p.lines)))) }
 
 // measured returns the measurements of a point.

@@ -7,12 +7,11 @@ import (
 )
 
 const (
-	factors   = 20 // equally likely ones; what is beyond the 95th percentile becomes its mean
-	leastSame = 8  // measurements of the same work, fewer of which do not tell their mean
+	factors   = 20 // number of equally likely factors; those above the 95th percentile become their mean
+	leastSame = 8  // least number of measurements of the same work for which their mean is used
 )
 
-// spread returns how much measurements of the same work differ from their mean. How far that mean is from the
-// line does not count.
+// spread returns how much measurements of the same work differ from their mean, regardless of the line.
 func spread(points []Point, line [4]float64) *cost.Spread {
 	var decodes, prompts []float64
 	for _, p := range points {
@@ -37,8 +36,8 @@ func spread(points []Point, line [4]float64) *cost.Spread {
 	return &s
 }
 
-// means returns those of the sorted factors in parts of equal size, over the mean of all parts; nil if there
-// are too few factors.
+// means divides the sorted factors into parts of equal size and returns their means, divided by the mean of these. It
+// returns nil if there are too few factors.
 func means(all []float64) (parts []float64) {
 	if len(all) < factors*leastSame/2 {
 		return nil

@@ -128,7 +128,7 @@ func (p *picture) png() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// words describe the figure for readers who cannot see it; its numbers are in the table below it.
+// words describes the figure for readers who cannot see it. The numbers are in the table below the figure.
 func (f Figure) words() string {
 	var b strings.Builder
 	for _, p := range f.Panels {
@@ -184,7 +184,7 @@ func (p *picture) explain(name string, samples ...plot.Thumbnailer) {
 	}
 }
 
-// addSpread adds the whiskers from low to high around values. Those of a logarithmic axis end in its first decade.
+// addSpread adds whiskers from low to high around values. On a logarithmic axis they end in its first decade.
 func (f *frame) addSpread(at plotter.XYs, low, high []float64) {
 	bars := &plotter.YErrorBars{XYs: at, LineStyle: plotter.DefaultLineStyle, CapWidth: plotter.DefaultCapWidth}
 	for i, p := range at {

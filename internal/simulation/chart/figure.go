@@ -12,8 +12,7 @@ type Figure struct {
 	Kind   Kind
 	Panels []Panel // side by side
 
-	// Fixed are names of series and bars that have the same colour and marker in every
-	// figure with the same Fixed, whichever of them it shows.
+	// Fixed has names of series and bars. All figures with the same Fixed show a name with the same colour and marker.
 	Fixed []string
 
 	Reference string // what it is compared with if not the paper, as Check.Reference

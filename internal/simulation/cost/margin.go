@@ -17,7 +17,7 @@ type Margin struct {
 	Publishers []string `json:"publishers"`
 
 	First FirstToken `json:"-"`
-	gpu   string     // "" if the margin is that of all GPUs, because only one publisher measured this one
+	gpu   string     // "" if the margin is that of all GPUs, because there are too few points on this one
 }
 
 // FirstToken is the part of the time to the first token that is outside iterations, in ms: HTTP, tokenizing, and

@@ -18,12 +18,10 @@ func (alpaca) Draw(r *rand.Rand) (prompt, output int) {
 	return prompt, min(2000, 1+int(57.95*r.ExpFloat64()))
 }
 
-// alpacaInputs is another shape that agrees with what is known of Alpaca: the
-// same mean, and 49.1 tokens in the longest prompt of 14 on average, where that
-// of alpaca is 47.9 and the artifact's batches 50.8. Its prompts have two humps,
-// because about 40 % of Alpaca's instructions have an input (its README), the
-// others being short: normal with mean 13 and sd 3. With an input they are
-// log-normal with mean 28.8 and sigma 0.5. Only the 40 % have a source.
+// alpacaInputs is another distribution that agrees with the known values of Alpaca. It has the same mean, and the
+// longest of 14 prompts has 49.1 tokens on average (47.9 with alpaca, 50.8 in the artifact's batches). About 40 % of
+// Alpaca's instructions have an input (its README): their prompts are log-normal with mean 28.8 and sigma 0.5. The
+// others are short: normal with mean 13 and standard deviation 3. Only the 40 % have a source.
 type alpacaInputs struct{ alpaca }
 
 func (a alpacaInputs) Draw(r *rand.Rand) (prompt, output int) {
@@ -39,10 +37,8 @@ func logNormal(mean, sigma, z float64) float64 {
 	return mean * math.Exp(float64(sigma*z)-sigma*sigma/2)
 }
 
-// wmt16 are sentences of WMT16 English to German. Nothing of their lengths was
-// found in a source; that they are log-normal, 30 tokens of LLaMA on average in
-// English and 35 in German, with a sigma of 0.5 and scores correlated by 0.9,
-// is an assumption.
+// wmt16 has sentences of WMT16 English to German. No source for their lengths was found. The assumption is: log-normal
+// lengths with sigma 0.5, means of 30 (English) and 35 (German) tokens of LLaMA, and scores correlated by 0.9.
 type wmt16 struct{}
 
 func (wmt16) Draw(r *rand.Rand) (prompt, output int) {
@@ -52,13 +48,12 @@ func (wmt16) Draw(r *rand.Rand) (prompt, output int) {
 	return whole(logNormal(english, sigma, a)), whole(logNormal(german, sigma, b))
 }
 
-// chat are the paper's chatbot requests (Fig. 17): a conversation so far and a
-// query, cut to their last 1,024 tokens, and at most 1,024 tokens of answer.
+// chat has the paper's chatbot requests (Fig. 17): the last 1,024 tokens of a conversation and a query, and answers of
+// at most 1,024 tokens.
 //
-// Only first rounds of ShareGPT are at hand. So each round is drawn from these,
-// and the number of rounds before the query is geometric with mean 4, at least
-// 1; both are assumptions, made because prompts are said to have about 1,024
-// tokens (simulation/PAPER.md §2, Fig. 17): here 66 % have exactly that, and the mean is 862.
+// Two assumptions are made, because only the lengths of first rounds of ShareGPT are known. Each round is drawn from
+// these, and the number of rounds before the query is geometric with mean 4 and at least 1. The paper says that prompts
+// have about 1,024 tokens (simulation/PAPER.md §2, Fig. 17): here 66 % have exactly 1,024, and the mean is 862.
 type chat struct{ rounds Lengths }
 
 func (c chat) Draw(r *rand.Rand) (prompt, output int) {

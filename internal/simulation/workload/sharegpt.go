@@ -21,8 +21,7 @@ const (
 	shareGPTBelow = 2048 // prompt + output
 )
 
-// A copula is two marginals that a Gaussian copula joins. Pairs that are
-// together limit or longer are drawn again, both lengths.
+// A copula joins two marginals by a Gaussian copula. Pairs with a sum of at least limit are drawn again.
 type copula struct {
 	prompt, output marginal
 	rho            float64 // correlation of the normal scores before any pair is dropped
@@ -32,8 +31,7 @@ type copula struct {
 // Draw implements Lengths.
 func (c *copula) Draw(r *rand.Rand) (prompt, output int) {
 	for {
-		// Conversions keep a compiler from fusing product and sum, which would
-		// give other machines other requests.
+		// The conversions prevent fused multiply-add, with which other machines would have other requests.
 		a := r.NormFloat64()
 		b := float64(c.rho*a) + float64(math.Sqrt(1-c.rho*c.rho)*r.NormFloat64())
 		prompt, output = whole(c.prompt.at(normal(a))), whole(c.output.at(normal(b)))
@@ -45,15 +43,13 @@ func (c *copula) Draw(r *rand.Rand) (prompt, output int) {
 
 // shareGPT is the workload of the paper's evaluation.
 //
-// Its table describes pairs that were kept. Drawn from as it stands, it would
-// lose the long ones twice: measured, prompts would average 148 instead of
-// 161. So levels are fitted (see fit) until what is kept has the table's
-// quantiles.
+// Its table has the quantiles of pairs that the filter kept. If lengths were drawn from the table and filtered again,
+// the mean prompt would be 148 instead of 161 tokens. So the levels are fitted until the kept pairs have the table's
+// quantiles (see fit).
 //
-// Rho is taken as that of all 84,226 pairs, before the filter. The standard
-// deviation of sums then comes out at 423 (simulation/PAPER.md §1: 420.8); if rho were the
-// kept pairs', it would be 428. The normal scores of kept pairs correlate
-// by 0.17, because the filter drops what is long twice.
+// Rho is assumed to be the correlation of all 84,226 pairs, before the filter. The standard deviation of sums is then
+// 423 (simulation/PAPER.md §1: 420.8); if rho were that of the kept pairs, it would be 428. The normal scores of kept
+// pairs correlate by 0.17, because the filter drops pairs of two long lengths.
 var shareGPT = sync.OnceValue(func() Lengths {
 	table, err := quantiles()
 	if err != nil {
@@ -79,10 +75,9 @@ func quantiles() (q quantileTable, err error) {
 	return q, json.Unmarshal(shareGPTQuantiles, &q)
 }
 
-// fit moves the levels of both marginals so that the pairs that are kept have
-// their quantiles at the levels of want. It alternates between the two
-// (iterative proportional fitting): a segment's share grows by what the filter
-// takes from it. Changes are below 1e-9 after 12 rounds.
+// fit changes the levels of both marginals so that the kept pairs have their quantiles at the levels of want. It
+// alternates between the two (iterative proportional fitting) and enlarges each segment by what the filter removes from
+// it. Changes are below 1e-9 after 12 rounds.
 func (c *copula) fit(want []float64) {
 	for range 12 {
 		c.prompt.levels = c.fitted(want, &c.prompt, &c.output)
@@ -90,8 +85,7 @@ func (c *copula) fit(want []float64) {
 	}
 }
 
-// fitted returns m's levels such that its kept values have their quantiles at want,
-// while the other length is as it is.
+// fitted returns the levels of m with which kept values have their quantiles at want, for the current other marginal.
 func (c *copula) fitted(want []float64, m, other *marginal) []float64 {
 	const points = 16 // of a segment, where the share that is kept is measured
 	levels := make([]float64, len(want))
