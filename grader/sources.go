@@ -27,6 +27,11 @@ var Calls []byte
 //go:embed process/fault.c
 var Fault []byte
 
+// Prints limits what a submission prints; Runner and Watched include it.
+//
+//go:embed process/prints.c
+var Prints []byte
+
 // Watched is the program that plays a whole trace under Valgrind or a sanitizer.
 //
 //go:embed process/watched.c

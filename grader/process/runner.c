@@ -28,6 +28,7 @@
 
 #include "calls.c"
 #include "fault.c"
+#include "prints.c"
 
 /* internal/homework/grade/isolation/runner has the same; its protocol_test.go compares them. */
 #define POOLS ((char *)0x200000000000)

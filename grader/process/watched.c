@@ -25,6 +25,7 @@
 
 #include "llm_memory.h"
 
+#include "prints.c"
 #include "tester.c"
 
 enum call { INIT, CREATE, FORK, APPEND, FREE, DESTROY, END, OVER, CHANGE };

@@ -361,3 +361,15 @@ func TestAGlobalVariableOfLLMInitIsToldFromATable(t *testing.T) {
 		})
 	}
 }
+
+// Ensure that a right submission which prints a lot in every call gets its points.
+func TestARightSubmissionMayPrint(t *testing.T) {
+	level.SkipQuick(t)
+	g := newGrader(t)
+	const stores = "    records[offset] = kv_data;\n"
+	r := gradedBy(t, g, putText(t, corpus.Changed(t, "#include <limits.h>", "#include <limits.h>\n#include <stdio.h>",
+		stores, stores+"    for (int i = 0; i < 2000; i++) {\n        printf(\"append %d\\n\", i);\n        fprintf(stderr, \"append %d\\n\", i);\n        puts(\"text\");\n"+
+			"        fputs(\"text\\n\", stderr);\n        putchar('x');\n    }\n")))
+	require.Nil(t, r.Rejected)
+	require.Equal(t, r.MaxScore, r.Score, "%v", r.Failed())
+}

@@ -104,7 +104,7 @@ func list(cases []traces.Case) (text []byte) {
 }
 
 // edition is incremented with each change of the rules that is not a change of the traces.
-const edition = 9
+const edition = 10
 
 // SetGate replaces the rules of the gate.
 func (g *Grader) SetGate(gate build.Gate) { g.kit.Gate = gate }

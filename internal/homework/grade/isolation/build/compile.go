@@ -68,7 +68,7 @@ func NewKit(flags ...string) (*Kit, error) {
 		k.linker = []string{"-fuse-ld=gold"} // takes half of ld's time, and a third of it with sanitizers
 	}
 	for name, text := range map[string][]byte{
-		"llm_memory.h": grader.Header, "runner.c": grader.Runner, "calls.c": grader.Calls, "fault.c": grader.Fault, "watched.c": grader.Watched, "tester.c": grader.Tester,
+		"llm_memory.h": grader.Header, "runner.c": grader.Runner, "calls.c": grader.Calls, "fault.c": grader.Fault, "prints.c": grader.Prints, "watched.c": grader.Watched, "tester.c": grader.Tester,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			_ = k.Close()
@@ -199,7 +199,7 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 	if len(found.defined) == 0 {
 		local = append(local, "--keep-global-symbol=llm_init") // without any, objcopy keeps all names
 	}
-	if err := k.run("objcopy", local...); err != nil {
+	if err := k.run("objcopy", append(local, redirected(prints, found.needed)...)...); err != nil {
 		return err
 	}
 	for _, name := range public {
@@ -213,13 +213,7 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 		return err
 	}
 	native := p.file("native.o")
-	redirect := []string{p.object, native}
-	for _, f := range heap {
-		if slices.Contains(found.needed, f) { // not if the submission defines it
-			redirect = append(redirect, "--redefine-sym", f+"=submission_"+f)
-		}
-	}
-	if err := k.run("objcopy", redirect...); err != nil {
+	if err := k.run("objcopy", append([]string{p.object, native}, redirected(heap, found.needed)...)...); err != nil {
 		return err
 	}
 	return k.ld(p.file("native"), append([]string{"-static", "runner.o", native}, p.stubs...)...)
@@ -245,6 +239,19 @@ func (k *Kit) ld(program string, args ...string) error {
 	}
 	return os.Chmod(filepath.Join(k.dir, program), 0o755)
 }
+
+// redirected returns the flags of objcopy for those functions that a submission calls, and does not define.
+func redirected(functions, needed []string) (flags []string) {
+	for _, f := range functions {
+		if slices.Contains(needed, f) {
+			flags = append(flags, "--redefine-sym", f+"=submission_"+f)
+		}
+	}
+	return flags
+}
+
+// prints lists the functions of grader/process/prints.c that replace the C library's.
+var prints = strings.Fields("printf fprintf vprintf vfprintf puts fputs putchar putc fputc fwrite")
 
 // heap lists the functions of grader/process/runner.c that replace the C library's.
 var heap = strings.Fields("malloc calloc realloc free aligned_alloc posix_memalign memalign reallocarray strdup strndup malloc_usable_size")
