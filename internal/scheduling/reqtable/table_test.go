@@ -10,108 +10,125 @@ import (
 
 // Ensure that two queues over the same places are two lists, under all
 // operations, and that places keep what is in them until it is removed.
+// twoQueues compares two queues over one table with two lists. Its methods are rapid's actions.
+type twoQueues struct {
+	table  Table[int]
+	queues []*Queue
+	lists  [2][]int32
+	idle   []int32 // places in no queue
+	next   int
+}
+
 func TestTwoQueuesOverOneTableStayTwoLists(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var p Table[int]
-		queues := []*Queue{p.Queue(), p.Queue()}
-		lists := [2][]int32{}
-		idle := []int32{} // in no queue
-		next := 0
-		which := func(t *rapid.T) int { return rapid.IntRange(0, 1).Draw(t, "queue") }
-		enter := func(f func(q *Queue, list []int32, at int32) []int32) func(*rapid.T) {
-			return func(t *rapid.T) {
-				if len(idle) == 0 {
-					return
-				}
-				w := which(t)
-				at := idle[0]
-				idle = idle[1:]
-				lists[w] = f(queues[w], lists[w], at)
-			}
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"add": func(*rapid.T) {
-				at := p.Add(next)
-				*p.At(at) = next
-				require.Equal(t, None, p.Add(next))
-				idle = append(idle, at)
-				next++
-			},
-			"back":  enter(func(q *Queue, l []int32, at int32) []int32 { q.PushBack(at); return append(l, at) }),
-			"front": enter(func(q *Queue, l []int32, at int32) []int32 { q.PushFront(at); return slices.Insert(l, 0, at) }),
-			"after": enter(func(q *Queue, l []int32, at int32) []int32 {
-				i := rapid.IntRange(0, len(l)).Draw(t, "position")
-				if i == 0 {
-					q.InsertAfter(at, None)
-				} else {
-					q.InsertAfter(at, l[i-1])
-				}
-				return slices.Insert(l, i, at)
-			}),
-			"remove": func(t *rapid.T) {
-				w := which(t)
-				if len(lists[w]) == 0 {
-					return
-				}
-				i := rapid.IntRange(0, len(lists[w])-1).Draw(t, "position")
-				at := lists[w][i]
-				queues[w].Remove(at)
-				lists[w] = slices.Delete(lists[w], i, i+1)
-				p.Remove(*p.At(at))
-			},
-			"marked": func(t *rapid.T) {
-				all := slices.Concat(lists[0], lists[1])
-				var ids []int
-				var want []int32
-				for _, at := range all {
-					if rapid.Bool().Draw(t, "mark") {
-						ids, want = append(ids, *p.At(at)), append(want, at)
-					}
-				}
-				var got []int32
-				collect := func(at int32) { got = append(got, at) }
-				require.Error(t, p.Check(append(slices.Clone(ids), -1)...))
-				require.Error(t, p.TakeAll(append(slices.Clone(ids), -1), queues, collect))
-				if len(ids) > 0 {
-					require.Error(t, p.Check(append(slices.Clone(ids), ids[0])...))
-				}
-				require.Empty(t, got)
-				slices.Reverse(ids)
-				require.NoError(t, p.Check(ids...))
-				require.NoError(t, p.TakeAll(ids, queues, collect))
-				require.Equal(t, want, got)
-				for w := range lists {
-					lists[w] = slices.DeleteFunc(lists[w], func(at int32) bool { return slices.Contains(want, at) })
-				}
-				idle = append(idle, want...)
-				// What is in no queue is passed over, and no mark stays.
-				if len(idle) > 0 {
-					require.NoError(t, p.TakeAll([]int{*p.At(idle[0])}, queues, func(int32) { t.Fatal("taken") }))
-					require.NoError(t, p.Check(*p.At(idle[0])))
-				}
-			},
-			"": func(t *rapid.T) {
-				n := len(idle)
-				for w, q := range queues {
-					n += q.Len()
-					require.Equal(t, len(lists[w]), q.Len())
-					require.Equal(t, lists[w], append(lists[w][:0:0], slices.Collect(q.All())...))
-					before, end := None, None
-					for at := range q.All() {
-						require.True(t, q.Has(at) && !queues[1-w].Has(at))
-						require.Equal(t, before, q.Prev(at))
-						before, end = at, at
-					}
-					require.Equal(t, end, q.Tail())
-				}
-				require.Equal(t, n, p.Len())
-				for id, at := range p.All() {
-					require.Equal(t, id, *p.At(at))
-					require.Equal(t, at, p.Find(id))
-				}
-			},
-		})
+		m := &twoQueues{}
+		m.queues = []*Queue{m.table.Queue(), m.table.Queue()}
+		t.Repeat(rapid.StateMachineActions(m))
 	})
+}
+
+func (m *twoQueues) Add(t *rapid.T) {
+	place := m.table.Add(m.next)
+	*m.table.At(place) = m.next
+	require.Equal(t, None, m.table.Add(m.next))
+	m.idle = append(m.idle, place)
+	m.next++
+}
+
+func (m *twoQueues) which(t *rapid.T) int { return rapid.IntRange(0, 1).Draw(t, "queue") }
+
+// enter puts an idle place into one of the queues.
+func (m *twoQueues) enter(t *rapid.T, f func(q *Queue, list []int32, place int32) []int32) {
+	if len(m.idle) == 0 {
+		return
+	}
+	w, place := m.which(t), m.idle[0]
+	m.idle = m.idle[1:]
+	m.lists[w] = f(m.queues[w], m.lists[w], place)
+}
+
+func (m *twoQueues) Back(t *rapid.T) {
+	m.enter(t, func(q *Queue, l []int32, place int32) []int32 { q.PushBack(place); return append(l, place) })
+}
+
+func (m *twoQueues) Front(t *rapid.T) {
+	m.enter(t, func(q *Queue, l []int32, place int32) []int32 { q.PushFront(place); return slices.Insert(l, 0, place) })
+}
+
+func (m *twoQueues) After(t *rapid.T) {
+	m.enter(t, func(q *Queue, l []int32, place int32) []int32 {
+		i := rapid.IntRange(0, len(l)).Draw(t, "position")
+		if i == 0 {
+			q.InsertAfter(place, None)
+		} else {
+			q.InsertAfter(place, l[i-1])
+		}
+		return slices.Insert(l, i, place)
+	})
+}
+
+func (m *twoQueues) Remove(t *rapid.T) {
+	w := m.which(t)
+	if len(m.lists[w]) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(m.lists[w])-1).Draw(t, "position")
+	place := m.lists[w][i]
+	m.queues[w].Remove(place)
+	m.lists[w] = slices.Delete(m.lists[w], i, i+1)
+	m.table.Remove(*m.table.At(place))
+}
+
+func (m *twoQueues) TakeAll(t *rapid.T) {
+	var ids []int
+	var want []int32
+	for _, place := range slices.Concat(m.lists[0], m.lists[1]) {
+		if rapid.Bool().Draw(t, "mark") {
+			ids, want = append(ids, *m.table.At(place)), append(want, place)
+		}
+	}
+	var got []int32
+	collect := func(place int32) { got = append(got, place) }
+	require.Error(t, m.table.Check(append(slices.Clone(ids), -1)...))
+	require.Error(t, m.table.TakeAll(append(slices.Clone(ids), -1), m.queues, collect))
+	if len(ids) > 0 {
+		require.Error(t, m.table.Check(append(slices.Clone(ids), ids[0])...))
+	}
+	require.Empty(t, got)
+	slices.Reverse(ids)
+	require.NoError(t, m.table.Check(ids...))
+	require.NoError(t, m.table.TakeAll(ids, m.queues, collect))
+	require.Equal(t, want, got)
+	for w := range m.lists {
+		m.lists[w] = slices.DeleteFunc(m.lists[w], func(place int32) bool { return slices.Contains(want, place) })
+	}
+	m.idle = append(m.idle, want...)
+	if len(m.idle) > 0 { // ids in no queue are ignored, and no mark remains
+		id := *m.table.At(m.idle[0])
+		require.NoError(t, m.table.TakeAll([]int{id}, m.queues, func(int32) { t.Fatal("taken") }))
+		require.NoError(t, m.table.Check(id))
+	}
+}
+
+func (m *twoQueues) Check(t *rapid.T) {
+	n := len(m.idle)
+	for w, q := range m.queues {
+		n += q.Len()
+		require.Equal(t, len(m.lists[w]), q.Len())
+		require.Equal(t, m.lists[w], append(m.lists[w][:0:0], slices.Collect(q.All())...))
+		before := None
+		for place := range q.All() {
+			require.True(t, q.Has(place) && !m.queues[1-w].Has(place))
+			require.Equal(t, before, q.Prev(place))
+			before = place
+		}
+		require.Equal(t, before, q.Tail())
+	}
+	require.Equal(t, n, m.table.Len())
+	for id, place := range m.table.All() {
+		require.Equal(t, id, *m.table.At(place))
+		require.Equal(t, place, m.table.Find(id))
+	}
 }
 
 // Ensure that a place in two queues, and one that is taken from the wrong one,
