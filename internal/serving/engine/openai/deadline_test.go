@@ -27,15 +27,21 @@ func (l tight) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// Any answer that the client does not read ends with the connection.
+// Any answer that the client does not read ends with the connection, and its record says so.
 func TestAnAnswerThatIsNotReadIsGivenUp(t *testing.T) {
 	s := start(t, nil)
 	page := func(w http.ResponseWriter, _ *http.Request) error {
 		_, _ = io.WriteString(w, strings.Repeat("page ", 1<<16))
 		return nil
 	}
+	failed := make(chan openai.Record, 8) // more than there are connections
 	server := httptest.NewUnstartedServer(openai.New(openai.Config{
 		Engine: s.engine, Name: "demo", Metrics: openai.NewMetrics("demo"), WriteTimeout: 20 * time.Millisecond,
+		Record: func(r openai.Record) {
+			if r.Refused() {
+				failed <- r
+			}
+		},
 		Pages: map[string]func(http.ResponseWriter, *http.Request) error{"GET /page": page},
 	}))
 	server.Listener = tight{server.Listener}
@@ -69,6 +75,10 @@ func TestAnAnswerThatIsNotReadIsGivenUp(t *testing.T) {
 			}
 			go func() { _, _ = io.WriteString(c, request) }() // fails when the server has closed the connection
 			<-closed
+			r := <-failed
+			require.Equal(t, test.path, r.Path)
+			require.Equal(t, 200, r.Status)
+			require.Equal(t, "The client did not read the answer in time.", r.Reason)
 		})
 	}
 }

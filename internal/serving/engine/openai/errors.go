@@ -63,6 +63,9 @@ func failure(status int, kind, code, message string) *apiError {
 var errGone = failure(499, "invalid_request_error", "client_closed_request",
 	"The client closed the connection before the answer was complete.")
 
+// errUnread is for a client that did not accept a piece of the answer in WriteTimeout. Only the record has it.
+var errUnread = failure(499, "invalid_request_error", "", "The client did not read the answer in time.")
+
 // translate gives an error its form.
 func translate(err error) *apiError {
 	var known *apiError
@@ -111,7 +114,9 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)+1)) // an answer ends there, also if the connection does not
 	w.WriteHeader(status)
-	_, _ = w.Write(append(data, '\n')) // the client may be gone
+	if _, err := w.Write(append(data, '\n')); err == nil { // else the client is gone, which is recorded
+		_ = http.NewResponseController(w).Flush() // before the record is made
+	}
 }
 
 // errNoNumber means that logits are NaN or infinite, or that a log probability is, which JSON cannot represent.

@@ -1,7 +1,9 @@
 package openai
 
 import (
+	"errors"
 	"net/http"
+	"os"
 	"time"
 )
 
@@ -31,6 +33,28 @@ func (r *recorder) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
+func (r *recorder) Write(data []byte) (int, error) {
+	n, err := r.ResponseWriter.Write(data)
+	return n, r.written(err)
+}
+
+// FlushError is for http.ResponseController.
+func (r *recorder) FlushError() error {
+	return r.written(http.NewResponseController(r.ResponseWriter).Flush())
+}
+
+// written records the error of writing to the client.
+func (r *recorder) written(err error) error {
+	switch {
+	case err == nil, errors.Is(err, http.ErrNotSupported):
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		recordError(r, errUnread)
+	default:
+		recordError(r, errGone)
+	}
+	return err
+}
+
 // Unwrap is for http.ResponseController.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
@@ -51,9 +75,9 @@ func (s *Server) recorded(w http.ResponseWriter, r *http.Request, answer http.Ha
 	answer(rec, r)
 }
 
-// recordError records why a request is refused or fails.
+// recordError records why a request is refused or fails: the first reason.
 func recordError(w http.ResponseWriter, e *apiError) {
-	if rec, ok := w.(*recorder); ok {
+	if rec, ok := w.(*recorder); ok && rec.record.Reason == "" {
 		rec.record.Reason = e.Message
 	}
 }
