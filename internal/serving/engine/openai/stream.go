@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"llmmemory/internal/serving/engine"
@@ -112,7 +113,7 @@ func (s *sender) send(body any) {
 		s.failed = true
 		return
 	}
-	s.raw(string(data))
+	s.raw(strings.ReplaceAll(string(data), "\u0085", `\u0085`)) // JSON may have it, but it ends a line for some clients
 }
 
 func (s *sender) raw(data string) { s.write("data: " + data + "\n\n") }

@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"bufio"
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -104,4 +105,20 @@ func (w *watched) Read(into []byte) (int, error) {
 		w.seen()
 	}
 	return n, err
+}
+
+// A client that also takes Unicode's line breaks for the end of a line reads whole events, as Python's splitlines does.
+func TestAnEventIsOneLineForAllClients(t *testing.T) {
+	const breaks = "a\u0085b\u2028c\u2029d\ve\ff\x1cg\x1dh\x1ei\rj"
+	s := start(t, nil)
+	content, err := json.Marshal(breaks)
+	require.NoError(t, err)
+	a := s.ask(t, chats, demo+`"messages": [{"role": "user", "content": `+string(content)+`}], "temperature": 0, "stream": true}`)
+	require.Equal(t, 200, a.Status, a.Text)
+	require.NotRegexp(t, "[\u0085\u2028\u2029\v\f\x1c\x1d\x1e\r]", a.Text)
+	var answer string
+	for _, c := range a.Choices {
+		answer += c.Delta.Content
+	}
+	require.Equal(t, breaks, answer)
 }
