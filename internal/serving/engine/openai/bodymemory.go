@@ -22,8 +22,8 @@ var (
 	// errBodies is for a body that waited too long for memory.
 	errBodies = failure(http.StatusServiceUnavailable, "server_error", "overloaded",
 		"The server has as many large requests in memory as it may; try again later.")
-	errLate = failure(http.StatusRequestTimeout, "invalid_request_error", "", "The body did not arrive in time.")
-	errSlow = failure(http.StatusRequestTimeout, "invalid_request_error", "",
+	errLate = refused(http.StatusRequestTimeout, "", "The body did not arrive in time.")
+	errSlow = refused(http.StatusRequestTimeout, "",
 		"The body arrived too slowly while other requests waited for memory; try again later.")
 )
 

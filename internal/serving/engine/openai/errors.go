@@ -33,19 +33,38 @@ type errorBody struct {
 	Error *apiError `json:"error"`
 }
 
-// maxShown is the most bytes of a text of the client's that an error shows.
-const maxShown = 1000
+// shown is a text of the client's as errors show it: its beginning.
+func shown(text string) string {
+	const most = 1000 // bytes
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
 
-// invalid is a request that cannot be served as it is.
+// invalid is a request that cannot be served as it is. Each argument is shown.
 func invalid(param, format string, args ...any) *apiError {
 	for i, a := range args {
-		if text, ok := a.(string); ok && len(text) > maxShown {
-			args[i] = strings.ToValidUTF8(text[:maxShown], "") + "..."
+		switch a := a.(type) {
+		case string:
+			args[i] = shown(a)
+		case error:
+			args[i] = shown(a.Error())
 		}
 	}
 	e := &apiError{status: http.StatusBadRequest, Type: "invalid_request_error", Message: fmt.Sprintf(format, args...)}
-	if param != "" {
+	if param = shown(param); param != "" {
 		e.Param = &param
+	}
+	return e
+}
+
+// refused is an invalid request with another status, and a code or "".
+func refused(status int, code, format string, args ...any) *apiError {
+	e := invalid("", format, args...)
+	e.status = status
+	if code != "" {
+		e.Code = &code
 	}
 	return e
 }
@@ -60,11 +79,11 @@ func failure(status int, kind, code, message string) *apiError {
 
 // errGone is for a client that has closed its side of the connection: most have gone, and some still read. The
 // status is nginx's.
-var errGone = failure(499, "invalid_request_error", "client_closed_request",
+var errGone = refused(499, "client_closed_request",
 	"The client closed the connection before the answer was complete.")
 
 // errUnread is for a client that did not accept a piece of the answer in WriteTimeout. Only the record has it.
-var errUnread = failure(499, "invalid_request_error", "", "The client did not read the answer in time.")
+var errUnread = refused(499, "", "The client did not read the answer in time.")
 
 // translate gives an error its form.
 func translate(err error) *apiError {
@@ -128,9 +147,7 @@ var errNoNumber = failure(http.StatusInternalServerError, "server_error", "",
 // Content-Type it is taken for JSON.
 func isJSON(r *http.Request) error {
 	unsupported := func(format, value string) error {
-		e := invalid("", format, value)
-		e.status = http.StatusUnsupportedMediaType
-		return e
+		return refused(http.StatusUnsupportedMediaType, "", format, value)
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return unsupported("The body's Content-Encoding is %q; send it as it is, without the header.", coding)
@@ -175,9 +192,7 @@ func unmarshal(data []byte, into any) error {
 }
 
 func bodyTooLarge(limit int64) error {
-	e := invalid("", "The body is larger than %d bytes, the server's limit (--max-body).", limit)
-	e.status = http.StatusRequestEntityTooLarge
-	return e
+	return refused(http.StatusRequestEntityTooLarge, "", "The body is larger than %d bytes, the server's limit (--max-body).", limit)
 }
 
 // How long the rest of a body that is too large is read after the answer, in all and without a byte: nginx's

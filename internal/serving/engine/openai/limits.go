@@ -50,8 +50,8 @@ func (a *allowance) check(h http.Header, now time.Time) error {
 func (a *allowance) take(h http.Header, tokens int, now time.Time) error {
 	defer a.report(h, now)
 	if a.tokens != nil && tokens > a.tokens.Burst() {
-		return failure(http.StatusBadRequest, "invalid_request_error", "rate_limit_exceeded",
-			fmt.Sprintf("The request is of up to %d tokens; the limit is %d in a minute.", tokens, a.tokens.Burst()))
+		return refused(http.StatusBadRequest, "rate_limit_exceeded",
+			"The request is of up to %d tokens; the limit is %d in a minute.", tokens, a.tokens.Burst())
 	}
 	if err := take(a.requests, "requests", h, now, 1); err != nil {
 		return err

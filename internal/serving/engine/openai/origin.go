@@ -67,12 +67,12 @@ func preflight(w http.ResponseWriter, r *http.Request) {
 // whose host is a name that was made to resolve to this machine (DNS rebinding).
 func (s *Server) trusted(r *http.Request, allowed bool) error {
 	if !allowed && (isPreflight(r) || s.config.Origins.check.Check(r) != nil) {
-		return failure(http.StatusForbidden, "invalid_request_error", "cross_origin",
+		return refused(http.StatusForbidden, "cross_origin",
 			"A web page of another origin may not use this server (--allowed-origins).")
 	}
 	if s.config.Local && len(s.keys) == 0 && !thisMachine(r.Host) {
-		return failure(http.StatusForbidden, "invalid_request_error", "unknown_host",
-			fmt.Sprintf("This server is not %q: call it localhost or by its address, or start it with an API key.", r.Host))
+		return refused(http.StatusForbidden, "unknown_host",
+			"This server is not %q: call it localhost or by its address, or start it with an API key.", r.Host)
 	}
 	return nil
 }

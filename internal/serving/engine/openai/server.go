@@ -96,13 +96,11 @@ func New(c Config) *Server {
 		"/v1/models": "GET", "/tokenize": "POST", "/detokenize": "POST", "/version": "GET"} {
 		s.mux.HandleFunc(path, s.guarded(func(w http.ResponseWriter, r *http.Request) error {
 			w.Header().Set("Allow", method)
-			return failure(http.StatusMethodNotAllowed, "invalid_request_error", "method_not_supported",
-				fmt.Sprintf("%s takes %s, not %s.", path, method, r.Method))
+			return refused(http.StatusMethodNotAllowed, "method_not_supported", "%s takes %s, not %s.", path, method, r.Method)
 		}))
 	}
 	s.mux.HandleFunc("/", s.guarded(func(_ http.ResponseWriter, r *http.Request) error {
-		return failure(http.StatusNotFound, "invalid_request_error", "", fmt.Sprintf("There is no %s %s here. %s", r.Method,
-			r.URL.Path, served))
+		return refused(http.StatusNotFound, "", "There is no %s %s here. %s", r.Method, r.URL.Path, served)
 	}))
 	return s
 }

@@ -179,7 +179,6 @@ func knownNames(served map[string]bool) map[string]bool {
 
 // unknownField refuses a field that nobody knows: it may be a misspelt one.
 func unknownField(name string, known map[string]bool) error {
-	name = name[:min(len(name), 64)] // a body can have a name of megabytes
 	for k := range known {
 		if strings.EqualFold(k, name) {
 			return invalid(name, "%q is not a field of this request; %q is.", name, k)
