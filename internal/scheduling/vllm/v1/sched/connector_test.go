@@ -304,3 +304,30 @@ func TestNothingIsSentOfARequestAbortedInFlight(t *testing.T) {
 	require.NoError(t, h.Transfers.Sent(id))
 	h.empty()
 }
+
+// Ensure that blocks that were loaded are sent, too, once the step that loaded them is over.
+func TestWhatWasLoadedIsSent(t *testing.T) {
+	c := small(10)
+	c.Connector = Connector{Consumer: true, Producer: true}
+	h := newHost(t, c)
+	id := h.add(13, 1, Spec{External: Match{8, false}, Send: true, MaxTokens: 3})
+	require.Equal(t, 8, h.schedule()[0].NumExternalTokens)
+	h.finish(1)
+	require.Equal(t, 15, h.computed(id), "the last token is sampled only")
+	require.Len(t, h.table(id), 4)
+	require.NoError(t, h.Transfers.Sent(id))
+	h.empty()
+}
+
+// Ensure that what the row of an aborted request should have loaded cannot be hit: it may never come.
+func TestWhatAnAbortedRowLoadsCannotBeHit(t *testing.T) {
+	c := small(20)
+	c.Connector.Consumer = true
+	h := newHost(t, c)
+	id := h.add(13, 1, Spec{External: Match{8, false}})
+	require.Equal(t, 8, h.schedule()[0].NumExternalTokens)
+	h.Abort(id)
+	h.update(1)
+	h.add(13, 1, Spec{})
+	require.Zero(t, h.schedule()[0].NumComputedTokens)
+}

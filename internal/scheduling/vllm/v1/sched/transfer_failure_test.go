@@ -380,9 +380,17 @@ func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 // Ensure that a request that has loaded and waits loses its blocks if another has one of those that it would compute
 // again: here the load is said to have failed after it was over (vllm/v1/RULES.md §19).
 func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
-	for _, shared := range []bool{false, true} {
+	for _, tc := range []struct {
+		shared, asVLLM bool
+		computed       int
+		blocks         int
+	}{
+		{computed: 4, blocks: 2},
+		{shared: true},
+		{shared: true, asVLLM: true, computed: 4, blocks: 2},
+	} {
 		c := small(8)
-		c.Policy, c.Connector.Consumer = Priority, true
+		c.Policy, c.AsVLLM, c.Connector.Consumer = Priority, tc.asVLLM, true
 		h := newHost(t, c)
 		loaded := h.add(20, 1, Spec{External: Match{8, true}, Priority: 5})
 		require.Empty(t, h.schedule())
@@ -392,13 +400,13 @@ func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
 		require.NoError(t, h.Transfers.Received(loaded))
 		require.Len(t, h.schedule(), 1, "3 more blocks are not free")
 		h.update(1)
-		if shared {
+		if tc.shared {
 			h.add(9, 1, Spec{})
 			require.Equal(t, 8, h.schedule()[1].NumComputedTokens)
 		}
 		h.loadFailed(h.table(loaded)[1])
-		require.Equal(t, map[bool]int{false: 4, true: 0}[shared], h.computed(loaded))
-		require.Len(t, h.table(loaded), map[bool]int{false: 2, true: 0}[shared])
+		require.Equal(t, tc.computed, h.computed(loaded))
+		require.Len(t, h.table(loaded), tc.blocks)
 	}
 }
 
