@@ -58,7 +58,7 @@ func newManagerPlayer(c *Config, hash blockhash.Function) (*managerPlayer, error
 		return nil, err
 	}
 	return &managerPlayer{
-		watcher: watcher{pool: cache.View.Pool(), take: cache.View.TakeEvents, config: c},
+		watcher: watcher{pool: cache.Pool, take: cache.Pool.TakeEvents, config: c},
 		cache:   cache, requests: map[name]*kvcache.Request{},
 	}, nil
 }
@@ -68,12 +68,13 @@ func (p *managerPlayer) apply(op *Op, r result) error {
 	case "new":
 		return p.add(op, r)
 	case "evict":
-		return p.cache.Transfers.Evict(op.Block)
+		return p.cache.Evict(op.Block)
 	case "reset":
 		r["ok"] = p.cache.Reset()
 		return nil
 	case "stats":
-		s := p.cache.View.TakeStats()
+		s := p.cache.Stats
+		p.cache.Stats = kvcache.Stats{}
 		r["s"] = row{s.Reset, s.Requests, s.Queries, s.Hits, s.Preempted, s.PreemptedQueries, s.Rehits}
 		return nil
 	}
@@ -97,7 +98,7 @@ func (p *managerPlayer) add(op *Op, r result) error {
 		return err
 	}
 	p.requests[op.ID] = q
-	r.hashes(q.Hashes())
+	r.hashes(kvcache.Hashes(q))
 	return nil
 }
 
@@ -109,12 +110,12 @@ func (p *managerPlayer) applyTo(q *kvcache.Request, op *Op, r result) error {
 		for _, ids := range p.hit.Blocks {
 			blocks = append(blocks, append([]int32{}, ids...))
 		}
-		r["hit"], r["blk"], r["spb"] = p.hit.NumTokens, blocks, q.Junction()
+		r["hit"], r["blk"], r["spb"] = p.hit.NumTokens, blocks, q.Junction
 	case "alloc":
 		return p.alloc(q, op, r)
 	case "append":
 		q.Append(op.Tokens...)
-		r.hashes(q.Hashes())
+		r.hashes(kvcache.Hashes(q))
 	case "setcomp":
 		q.NumComputedTokens = op.N
 	case "cache":
@@ -124,7 +125,7 @@ func (p *managerPlayer) applyTo(q *kvcache.Request, op *Op, r result) error {
 	case "free":
 		p.cache.Release(q, kvcache.UndoAdmit, 0) // keeps the request: later operations may name it
 	case "common":
-		r["n"] = p.cache.View.NumCommonPrefixBlocks([]int32{}, q)
+		r["n"] = q.NumCommonPrefixBlocks([]int32{})
 	default:
 		return fmt.Errorf("there is no operation %q in a recording of a manager", op.Name)
 	}
@@ -171,7 +172,7 @@ func (p *managerPlayer) allocFields(q *kvcache.Request, op *Op, r result, ok boo
 		}
 		named = append(named, 0xff, 0xff, 0xff, 0xff)
 		if ok {
-			fresh = append(fresh, p.cache.View.NewBlocks([]int32{}, q, g))
+			fresh = append(fresh, kvcache.NewBlocks([]int32{}, q, g))
 		}
 	}
 	sum := sha256.Sum256(named)

@@ -26,7 +26,7 @@ func newPoolPlayer(c *Config, hash blockhash.Function) (*poolPlayer, error) {
 		return nil, err
 	}
 	return &poolPlayer{
-		watcher:  watcher{pool: p.View, take: p.TakeEvents, config: c},
+		watcher:  watcher{pool: p.View, take: p.View.TakeEvents, config: c},
 		p:        p,
 		hash:     hash,
 		contents: map[name]*pool.Content{},

@@ -94,8 +94,8 @@ func (e *Engine) memoryState() *MemoryState {
 		}
 	}
 	e.sched.Monitor.Inspect(func(c *kvcache.Cache) {
-		for id := range int32(c.View.Pool().NumBlocks()) {
-			if _, _, cached := c.View.Pool().Primary(id); cached && c.View.Pool().Count(id) == 0 {
+		for id := range int32(c.Pool.NumBlocks()) {
+			if _, _, cached := c.Pool.Primary(id); cached && c.Pool.Count(id) == 0 {
 				m.Cached = append(m.Cached, id)
 			}
 		}

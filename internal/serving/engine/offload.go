@@ -142,7 +142,7 @@ func (o *offload) look(blocks []blockhash.Hash) (have int, waitFor *claim, compu
 	e := o.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.sched.Monitor.Inspect(func(c *kvcache.Cache) { have = c.View.CachedPrefix(blocks) })
+	e.sched.Monitor.Inspect(func(c *kvcache.Cache) { have = kvcache.CachedPrefix(c, blocks) })
 	for i := len(blocks) - 1; i >= have && waitFor == nil; i-- {
 		waitFor = o.coming[blocks[i]]
 	}

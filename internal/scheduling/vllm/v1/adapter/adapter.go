@@ -292,8 +292,8 @@ func (s *Scheduler) Table(id, sequence int) []int32 {
 // block, 0, has at least the count 1.
 func (s *Scheduler) Counts() (gpu, cpu []int32) {
 	s.s.Monitor.Inspect(func(c *kvcache.Cache) {
-		for id := range int32(c.View.Pool().NumBlocks()) {
-			gpu = append(gpu, c.View.Pool().Count(id))
+		for id := range int32(c.Pool.NumBlocks()) {
+			gpu = append(gpu, c.Pool.Count(id))
 		}
 		gpu[0] = max(1, gpu[0])
 	})
@@ -303,8 +303,8 @@ func (s *Scheduler) Counts() (gpu, cpu []int32) {
 // Cached returns the free blocks that a prefix hit can still find.
 func (s *Scheduler) Cached() (ids []int32) {
 	s.s.Monitor.Inspect(func(c *kvcache.Cache) {
-		for id := range int32(c.View.Pool().NumBlocks()) {
-			if _, _, cached := c.View.Pool().Primary(id); cached && c.View.Pool().Count(id) == 0 {
+		for id := range int32(c.Pool.NumBlocks()) {
+			if _, _, cached := c.Pool.Primary(id); cached && c.Pool.Count(id) == 0 {
 				ids = append(ids, id)
 			}
 		}

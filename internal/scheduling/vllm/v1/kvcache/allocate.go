@@ -21,6 +21,7 @@ type Alloc struct {
 	FullSequenceMustFit bool // refuse unless the whole sequence would fit
 	ReservedBlocks      int  // free blocks that must be left to others
 	NothingScheduled    bool // nothing else is scheduled, so the watermark does not count
+	Waits               bool // the request does not run yet: the watermark counts for it again
 	NumInFlightTokens   int  // tokens scheduled and not settled, whose windows still read
 	Record              bool // count the hit in the statistics, if the blocks are there
 }
@@ -30,7 +31,7 @@ type Alloc struct {
 // caller advances r's computed tokens. Errors are misuse and wrap ErrRequest.
 func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	if invariants.Enabled {
-		defer invariants.Hold(c.View.Check)
+		defer invariants.Hold(c.Check)
 	}
 	if a.Hit == nil && a.NumExternalTokens == 0 && a.NumNewTokens > 0 && c.grow(r, a) {
 		return true, nil
@@ -44,32 +45,32 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	}
 	d := demand{Alloc: a, local: r.NumComputedTokens + hit}
 	d.all = d.local + a.NumExternalTokens
-	d.total = min(d.all, c.config.MaxModelLen)
+	d.total = min(d.all, c.Config.MaxModelLen)
 	watermark := 0
 	if !r.running && !a.NothingScheduled {
 		watermark = c.watermark
 	}
 	if a.FullSequenceMustFit {
-		whole := min(r.NumTokens(), c.config.MaxModelLen)
+		whole := min(r.NumTokens(), c.Config.MaxModelLen)
 		d.slots, d.main, d.computed, d.capped = whole, whole, d.total, true
-		if c.need(r, &d)+watermark > c.pool.View.NumFree() {
+		if c.need(r, &d)+watermark > c.Pool.NumFree() {
 			return false, nil
 		}
 	}
 	d.main = d.total + a.NumNewTokens
-	d.slots, d.computed, d.capped = min(d.main+a.NumLookaheadTokens, c.config.MaxModelLen), d.all, false
+	d.slots, d.computed, d.capped = min(d.main+a.NumLookaheadTokens, c.Config.MaxModelLen), d.all, false
 	c.leaveWindows(r, max(0, d.total-a.NumInFlightTokens))
-	if c.need(r, &d)+watermark > c.pool.View.NumFree()-a.ReservedBlocks {
+	if c.need(r, &d)+watermark > c.Pool.NumFree()-a.ReservedBlocks {
 		return false, nil
 	}
 	if !c.plan(r, &d) {
 		return false, nil
 	}
 	c.commit(r, &d)
-	if c.config.EnablePrefixCaching && !a.DelayCacheBlocks {
+	if c.Config.EnablePrefixCaching && !a.DelayCacheBlocks {
 		c.register(r, min(d.main, r.NumTokens()), d.main)
 	}
-	r.running = true
+	r.running = !a.Waits
 	if a.Record {
 		c.record(r, hit)
 	}
@@ -79,12 +80,12 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 // grow is Allocate for the usual case: a running request whose new tokens fit into its tables.
 // Otherwise it returns false and changes nothing.
 func (c *Cache) grow(r *Request, a *Alloc) bool {
-	if !c.plain || r.forked || !r.running || a.FullSequenceMustFit || a.NumLookaheadTokens < 0 || a.ReservedBlocks < 0 || a.ReservedBlocks > c.pool.View.NumFree() {
+	if !c.plain || r.forked || !r.running || a.FullSequenceMustFit || a.NumLookaheadTokens < 0 || a.ReservedBlocks < 0 || a.ReservedBlocks > c.Pool.NumFree() {
 		return false
 	}
-	total := min(r.NumComputedTokens, c.config.MaxModelLen)
+	total := min(r.NumComputedTokens, c.Config.MaxModelLen)
 	main := total + a.NumNewTokens
-	slots := min(main+a.NumLookaheadTokens, c.config.MaxModelLen)
+	slots := min(main+a.NumLookaheadTokens, c.Config.MaxModelLen)
 	for i := range r.tables {
 		if slots > len(r.tables[i].ids)*c.groups[i].BlockSize {
 			return false
@@ -94,7 +95,7 @@ func (c *Cache) grow(r *Request, a *Alloc) bool {
 	for i := range c.plans {
 		c.plans[i] = plan{from: len(r.tables[i].ids), copied: -1}
 	}
-	if c.config.EnablePrefixCaching && !a.DelayCacheBlocks {
+	if c.Config.EnablePrefixCaching && !a.DelayCacheBlocks {
 		c.register(r, min(main, r.NumTokens()), main)
 	}
 	return true
@@ -153,7 +154,7 @@ func (c *Cache) checkAlloc(r *Request, a *Alloc) error {
 	if a.Hit != nil && len(a.Hit.Blocks) != len(c.groups) {
 		return fmt.Errorf("%w: the hit has %d groups of %d", ErrRequest, len(a.Hit.Blocks), len(c.groups))
 	}
-	if d.anyHit() && (a.Hit.of != r || a.Hit.version != c.pool.View.Version()) {
+	if d.anyHit() && (a.Hit.request != r || a.Hit.version != c.Pool.Version()) {
 		return fmt.Errorf("%w: keys were removed since the lookup: look up again", ErrStale)
 	}
 	if r.hasBlocks() {

@@ -28,7 +28,7 @@ func benchPrompt(n, seed int) []int32 {
 func admit(b *testing.B, c *Cache, tokens []int32, reserve int, hit *Hit) *Request {
 	r, err := c.Add(Spec{Tokens: tokens})
 	require.NoError(b, err)
-	c.Reserve(r, len(tokens)+reserve)
+	r.Reserve(len(tokens) + reserve)
 	c.Lookup(r, hit)
 	ok, err := c.Allocate(r, &Alloc{NumNewTokens: r.NumTokens() - hit.NumTokens, Hit: hit})
 	require.NoError(b, err)

@@ -9,11 +9,11 @@ import (
 
 // A Cache manages the blocks of requests. It is for one goroutine.
 type Cache struct {
-	View      View
-	Transfers Transfers
+	Config Config    // with its defaults; for reading
+	Pool   pool.View // the blocks
+	Stats  Stats     // counts of lookups; who takes them sets them to zero
 
-	config Config
-	pool   *pool.Pool
+	pool *pool.Pool
 
 	groups []group
 	sets   []set // full attention first
@@ -31,10 +31,9 @@ type Cache struct {
 	pins     map[int32]int32 // references that copies hold, by block
 	held     map[int32]int32 // references that deferrals and requests' tails hold, by block
 	deferred []deferral      // the oldest first
-	stats    Stats
-	hybrid   []hitState // scratch of a lookup, by group
-	plans    []plan     // scratch of an allocation, by group
-	fresh    []int32    // scratch: blocks of an allocation
+	hybrid   []hitState      // scratch of a lookup, by group
+	plans    []plan          // scratch of an allocation, by group
+	fresh    []int32         // scratch: blocks of an allocation
 
 	newBlocks [][]int32 // by group: since they were taken; see Take
 	mask      []bool    // scratch of a registration
@@ -56,7 +55,8 @@ func New(config Config) (*Cache, error) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	c := &Cache{
-		config: config,
+		Config: config,
+		Pool:   p.View,
 		pool:   p,
 
 		watermark: int(min(config.Watermark, 1) * float64(config.NumGPUBlocks)), // 1 admits no request
@@ -66,13 +66,12 @@ func New(config Config) (*Cache, error) {
 		pins:      map[int32]int32{},
 		held:      map[int32]int32{},
 	}
-	c.View, c.Transfers = View{c}, Transfers{c}
 	c.plain = true
 	for i := range config.Groups {
 		c.groups = append(c.groups, newGroup(config.Groups[i], i, &config))
-		c.recycles = c.recycles || config.Groups[i].Kind != Full
 		c.plain = c.plain && config.Groups[i].Kind != Mamba
 	}
+	c.recycles = config.Recycles()
 	c.setFineness()
 	c.makeSets()
 	if err := c.checkSets(); err != nil {
@@ -82,23 +81,16 @@ func New(config Config) (*Cache, error) {
 }
 
 // setFineness decides where hits can end: with one group at its blocks, with
-// several at the scheduler's blocks, or at each hash if a Mamba group has
-// coarser blocks and every other group can follow it there (vllm/v1/RULES.md §10).
+// several at the scheduler's blocks or at each hash (vllm/v1/RULES.md §10).
 func (c *Cache) setFineness() {
-	if len(c.groups) == 1 {
+	c.finest = c.Config.PartialBlockHits()
+	switch {
+	case len(c.groups) == 1:
 		c.hitUnit = c.groups[0].BlockSize
-		return
-	}
-	coarse, follow := false, true
-	for i := range c.groups {
-		g := &c.groups[i]
-		coarse = coarse || g.aligned() && g.BlockSize > c.config.HashBlockSize
-		follow = follow && (g.fine() || g.BlockSize == c.config.HashBlockSize)
-	}
-	c.finest = c.config.EnablePrefixCaching && coarse && follow
-	c.hitUnit = c.config.SchedulerBlockSize
-	if c.finest {
-		c.hitUnit = c.config.HashBlockSize
+	case c.finest:
+		c.hitUnit = c.Config.HashBlockSize
+	default:
+		c.hitUnit = c.Config.SchedulerBlockSize
 	}
 }
 
@@ -108,7 +100,7 @@ func (c *Cache) makeSets() {
 	marked := slices.ContainsFunc(c.groups, func(g group) bool { return g.Eagle })
 	for i := range c.groups {
 		g := &c.groups[i]
-		eagle := g.Eagle || c.config.Eagle && !marked
+		eagle := g.Eagle || c.Config.Eagle && !marked
 		spec := g.Group
 		spec.Eagle = false
 		at := slices.IndexFunc(c.sets, func(s set) bool {
@@ -126,7 +118,7 @@ func (c *Cache) makeSets() {
 	slices.SortStableFunc(c.sets, func(a, b set) int {
 		return notFull(a.spec) - notFull(b.spec)
 	})
-	if !c.config.EnablePrefixCaching {
+	if !c.Config.EnablePrefixCaching {
 		return
 	}
 	for _, s := range c.sets {
@@ -146,7 +138,7 @@ func notFull(g *group) int {
 // checkSets refuses groups for which V1 has no lookup.
 func (c *Cache) checkSets() error {
 	for _, s := range c.sets {
-		if s.spec.Kind != ChunkedLocal || !c.config.EnablePrefixCaching {
+		if s.spec.Kind != ChunkedLocal || !c.Config.EnablePrefixCaching {
 			continue
 		}
 		if s.eagle {
@@ -181,4 +173,13 @@ func (c *Cache) EndStep(seq uint64) {
 		}
 		c.pool.Free(ids)
 	}
+}
+
+// NumDeferred is how many blocks wait for a step to end.
+func (c *Cache) NumDeferred() int {
+	n := 0
+	for _, d := range c.deferred {
+		n += len(d.ids)
+	}
+	return n
 }

@@ -82,9 +82,9 @@ func TestMisuseOfTheCacheIsRefused(t *testing.T) {
 	_, err = c.Allocate(r, &Alloc{NumNewTokens: 1, Hit: &hit})
 	require.ErrorContains(t, err, "has blocks already")
 	require.ErrorIs(t, c.Store(r, 7), ErrRequest)
-	require.ErrorIs(t, c.Transfers.Evict(-1), ErrRequest)
-	require.ErrorIs(t, c.Transfers.Evict(12), ErrRequest)
-	require.NoError(t, c.View.Check())
+	require.ErrorIs(t, c.Evict(-1), ErrRequest)
+	require.ErrorIs(t, c.Evict(12), ErrRequest)
+	require.NoError(t, c.Check())
 }
 
 // lookedUp returns a request that hits the first 8 of its 9 tokens.
@@ -103,7 +103,7 @@ func TestAStaleHitIsRefused(t *testing.T) {
 	other := added(t, c, counting(9))
 	_, err := c.Allocate(other, &Alloc{NumNewTokens: 1, Hit: &hit})
 	require.ErrorIs(t, err, ErrStale, "it is of another request")
-	require.NoError(t, c.Transfers.Evict(hit.Blocks[0][1]))
+	require.NoError(t, c.Evict(hit.Blocks[0][1]))
 	_, err = c.Allocate(r, &Alloc{NumNewTokens: 1, Hit: &hit})
 	require.ErrorIs(t, err, ErrStale)
 	c.Lookup(r, &hit)
@@ -142,7 +142,7 @@ func TestEagleDropsOnceForEachLength(t *testing.T) {
 	var hit Hit
 	c.Lookup(r, &hit)
 	require.Equal(t, 20, hit.NumTokens)
-	require.Equal(t, 28, r.Junction(), "full attention had more")
+	require.Equal(t, 28, r.Junction, "full attention had more")
 	require.Equal(t, r.Table(0)[:5], hit.Blocks[0])
 	require.Equal(t, []int32{0, 0, 0, 0, r.Table(1)[4]}, hit.Blocks[1])
 	require.Equal(t, []int32{0, 0, 0, r.Table(2)[3], r.Table(2)[4]}, hit.Blocks[2])
@@ -158,7 +158,7 @@ func TestARequestThatDoesNotReadTheCacheStillWritesIt(t *testing.T) {
 	require.Zero(t, hit.NumTokens)
 	allocate(t, c, r, Alloc{NumNewTokens: 9, Hit: &hit})
 	c.record(r, 0)
-	require.Zero(t, c.View.TakeStats())
+	require.Zero(t, c.Stats)
 	c.Lookup(r, &hit)
 	require.Zero(t, hit.NumTokens)
 	_, hit = found(t, c, counting(9))
@@ -170,14 +170,14 @@ func TestAReportOfHitsSaysWhatWasReused(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.EnableEvents = true }, Group{Kind: Full, BlockSize: 4})
 	computed(t, c, counting(9))
 	var events pool.Events
-	c.View.TakeEvents(&events)
+	c.Pool.TakeEvents(&events)
 	r, err := c.Add(Spec{Tokens: counting(9), Report: true})
 	require.NoError(t, err)
 	var hit Hit
 	c.Lookup(r, &hit)
-	c.View.TakeEvents(&events)
+	c.Pool.TakeEvents(&events)
 	require.Len(t, events.List, 1)
-	require.Equal(t, r.Hashes(), events.Hashes(&events.List[0]))
+	require.Equal(t, Hashes(r), events.Hashes(&events.List[0]))
 }
 
 func TestCheckSeesDamage(t *testing.T) {
@@ -197,8 +197,8 @@ func TestCheckSeesDamage(t *testing.T) {
 	} {
 		c := newFull(t, 12)
 		r := computed(t, c, counting(9))
-		require.NoError(t, c.View.Check())
+		require.NoError(t, c.Check())
 		damage(c, r)
-		require.ErrorContains(t, c.View.Check(), name)
+		require.ErrorContains(t, c.Check(), name)
 	}
 }

@@ -11,19 +11,18 @@ import (
 // Check examines the whole state: the pool is sound; each count equals the table entries and
 // pending copies that name the block; no block is twice in a table or in tables of two groups; keys
 // are those of the tokens in the block.
-func (v View) Check() error {
-	c := v.c
-	if err := c.pool.View.Check(); err != nil {
+func (c *Cache) Check() error {
+	if err := c.Pool.Check(); err != nil {
 		return err
 	}
-	counts := make([]int32, c.pool.View.NumBlocks())
+	counts := make([]int32, c.Pool.NumBlocks())
 	for id := range counts {
-		counts[id] = c.pool.View.Count(int32(id))
+		counts[id] = c.Pool.Count(int32(id))
 	}
-	if err := block.Conserved(counts, c.pool.View.NumFree()+1, c.references); err != nil {
+	if err := block.Conserved(counts, c.Pool.NumFree()+1, c.references); err != nil {
 		return err
 	}
-	groupOf := make([]int, c.pool.View.NumBlocks())
+	groupOf := make([]int, c.Pool.NumBlocks())
 	owners := make([]int, len(c.groups))
 	for _, r := range c.live {
 		if err := c.checkRequest(r); err != nil {
@@ -69,19 +68,19 @@ func (c *Cache) references(yield func(int32) bool) {
 }
 
 func (c *Cache) checkRequest(r *Request) error {
-	if n := len(r.content.Hashes); c.config.Hash != nil {
-		if n != r.NumTokens()/c.config.HashBlockSize {
-			return invariants.Broken("a request of %d tokens has %d hashes of %d", r.NumTokens(), n, c.config.HashBlockSize)
+	if n := len(r.content.Hashes); c.Config.Hash != nil {
+		if n != r.NumTokens()/c.Config.HashBlockSize {
+			return invariants.Broken("a request of %d tokens has %d hashes of %d", r.NumTokens(), n, c.Config.HashBlockSize)
 		}
 		again := r.content
 		again.Hashes = nil
-		again.Extend(c.config.Hash, c.config.HashBlockSize)
+		again.Extend(c.Config.Hash, c.Config.HashBlockSize)
 		if !slices.Equal(again.Hashes, r.content.Hashes) && len(r.content.Extras.Items) == 0 {
 			return invariants.Broken("the hashes are not those of the tokens")
 		}
 	}
-	if r.NumComputedTokens < 0 || r.prompt < 1 || r.prompt > r.NumTokens() {
-		return invariants.Broken("a request has %d tokens, %d computed and %d of the prompt", r.NumTokens(), r.NumComputedTokens, r.prompt)
+	if r.NumComputedTokens < 0 || r.NumPromptTokens < 1 || r.NumPromptTokens > r.NumTokens() {
+		return invariants.Broken("a request has %d tokens, %d computed and %d of the prompt", r.NumTokens(), r.NumComputedTokens, r.NumPromptTokens)
 	}
 	return nil
 }
@@ -113,14 +112,14 @@ func (c *Cache) checkTable(r *Request, i int, groupOf []int) error {
 
 // checkKey compares the key of a block in a table with the tokens in it.
 func (c *Cache) checkKey(r *Request, g *group, at int, id int32) error {
-	key, tokens, ok := c.pool.View.Primary(id)
+	key, tokens, ok := c.Pool.Primary(id)
 	if !ok {
 		return nil
 	}
 	if key.Group != g.id || tokens <= at*g.BlockSize || tokens > (at+1)*g.BlockSize {
 		return invariants.Broken("block %d in slot %d of group %d has a key of group %d for %d tokens", id, at, g.id, key.Group, tokens)
 	}
-	if n := tokens / c.config.HashBlockSize; n <= len(r.content.Hashes) && r.content.Hashes[n-1] != key.Hash {
+	if n := tokens / c.Config.HashBlockSize; n <= len(r.content.Hashes) && r.content.Hashes[n-1] != key.Hash {
 		return invariants.Broken("block %d in slot %d of group %d has the key of other tokens", id, at, g.id)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"llmmemory/internal/scheduling/blockhash"
 )
@@ -154,6 +155,45 @@ func (g *Group) Check() error {
 		return fmt.Errorf("%d speculative blocks and align %t, which only a group of kind %d (Mamba) can have", g.NumSpeculativeBlocks, g.Align, Mamba)
 	}
 	return nil
+}
+
+// PartialBlockHits reports whether hits can end inside a block, at any hash: a Mamba group in align mode has coarser
+// blocks, and every other group can be hit there (vllm/v1/RULES.md §10).
+func (c *Config) PartialBlockHits() bool {
+	coarse, follow := false, len(c.Groups) > 1
+	for i := range c.Groups {
+		g := &c.Groups[i]
+		coarse = coarse || g.aligned() && g.BlockSize > c.HashBlockSize
+		follow = follow && (g.fine() || g.BlockSize == c.HashBlockSize)
+	}
+	return c.EnablePrefixCaching && coarse && follow
+}
+
+// Recycles reports whether some group gives blocks back before a request ends.
+func (c *Config) Recycles() bool {
+	return slices.ContainsFunc(c.Groups, func(g Group) bool { return g.Kind != Full })
+}
+
+// PeakBlocks is the most blocks that a request of n tokens holds at a time when it is alone, with
+// the given number of steps in flight. In a cache with fewer it may never run.
+func (c *Config) PeakBlocks(tokens, steps int) int {
+	n := 0
+	finest := c.PartialBlockHits()
+	for i := range c.Groups {
+		g := &c.Groups[i]
+		blocks := ceil(tokens, g.BlockSize)
+		if most := g.mostAdmitted(c); most > 0 {
+			blocks = min(blocks, most)
+		}
+		if g.aligned() && steps == 1 {
+			blocks = min(blocks, 2) // the running state and the one before
+		} // else states of steps in flight can stay until the request ends (RULES.md §13)
+		if finest && g.fine() {
+			blocks++ // the copy of a block that a hit ends in
+		}
+		n += blocks + g.NumSpeculativeBlocks
+	}
+	return n
 }
 
 // Divisor is the greatest common divisor of two numbers.

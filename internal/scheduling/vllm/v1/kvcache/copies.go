@@ -99,7 +99,7 @@ func (c *Cache) copyOnWrite(r *Request, i, at int, private int32) {
 // (internal/README.md, decision 6). References of pending copies do not count: these are made
 // before the write.
 func (c *Cache) shared(id int32) bool {
-	return id != pool.Null && block.Shared(c.pool.View.Count(id)-c.pins[id]-c.held[id])
+	return id != pool.Null && block.Shared(c.Pool.Count(id)-c.pins[id]-c.held[id])
 }
 
 // sharedSlots counts the blocks of r that tokens from start up to slots will be

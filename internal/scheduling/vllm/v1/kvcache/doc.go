@@ -11,7 +11,7 @@
 // a shared block that is partly filled adds a pair of blocks to copy; Rollback frees the blocks of
 // rejected drafts.
 //
-// A Cache is for one goroutine; readers use its View. An allocation is planned as a whole before
+// A Cache is for one goroutine; what only reads it gets its Config and its Pool. An allocation is planned as a whole before
 // anything changes, so a call that is refused leaves everything as it was, except that blocks
 // outside a window stay freed (vllm/v1/RULES.md §6, step 5).
 //

@@ -18,14 +18,14 @@ var ErrFork = errors.New("cannot fork")
 // whether the blocks are shared.
 func (c *Cache) Fork(r *Request, share bool) (child *Request, shares bool) {
 	if invariants.Enabled {
-		defer invariants.Hold(c.View.Check)
+		defer invariants.Hold(c.Check)
 	}
 	shares = share && c.plain
 	child = c.clone(r, shares)
 	if !shares {
 		return child, false
 	}
-	child.NumComputedTokens, child.running, child.junction = r.NumComputedTokens, r.running, r.junction
+	child.NumComputedTokens, child.running, child.Junction = r.NumComputedTokens, r.running, r.Junction
 	for i := range r.tables {
 		from, to := &r.tables[i], &child.tables[i]
 		to.ids = append(to.ids, from.ids...)
@@ -51,7 +51,7 @@ func (c *Cache) clone(r *Request, runs bool) *Request {
 		r.lent, child.lent = true, true
 	}
 	child.content.Extras, child.content.LoRAID = r.content.Extras, r.content.LoRAID
-	child.prompt, child.noRead, child.report = r.prompt, r.noRead, r.report
+	child.NumPromptTokens, child.noRead, child.report = r.NumPromptTokens, r.noRead, r.report
 	return child
 }
 
@@ -60,10 +60,10 @@ func (c *Cache) clone(r *Request, runs bool) *Request {
 func (r *Request) ReplaceLast(token int32) error {
 	c := r.cache
 	if invariants.Enabled {
-		defer invariants.Hold(c.View.Check)
+		defer invariants.Hold(c.Check)
 	}
 	last := r.NumTokens() - 1
-	if r.NumComputedTokens > last || last < r.prompt {
+	if r.NumComputedTokens > last || last < r.NumPromptTokens {
 		return fmt.Errorf("%w: token %d is computed already, or of the prompt", ErrFork, last)
 	}
 	for i := range r.tables {
@@ -76,8 +76,8 @@ func (r *Request) ReplaceLast(token int32) error {
 		r.lent = false
 	}
 	r.content.Tokens[last] = token
-	if c.config.Hash != nil {
-		r.content.Hashes = r.content.Hashes[:last/c.config.HashBlockSize]
+	if c.Config.Hash != nil {
+		r.content.Hashes = r.content.Hashes[:last/c.Config.HashBlockSize]
 		r.hash()
 	}
 	return nil
@@ -89,7 +89,7 @@ func (r *Request) ReplaceLast(token int32) error {
 func (r *Request) Rollback(computed int) error {
 	c := r.cache
 	if invariants.Enabled {
-		defer invariants.Hold(c.View.Check)
+		defer invariants.Hold(c.Check)
 	}
 	if computed < 0 || computed > r.NumComputedTokens {
 		return fmt.Errorf("%w: roll back to %d tokens from %d", ErrRequest, computed, r.NumComputedTokens)

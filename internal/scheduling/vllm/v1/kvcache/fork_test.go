@@ -51,7 +51,7 @@ func fits(t *testing.T, c *Cache, r *Request, a Alloc) bool {
 	t.Helper()
 	ok, err := c.Allocate(r, &a)
 	require.NoError(t, err)
-	require.NoError(t, c.View.Check())
+	require.NoError(t, c.Check())
 	return ok
 }
 
@@ -77,11 +77,11 @@ func TestForkAndCopyOnWrite(t *testing.T) {
 	for i := range children {
 		child := forked(t, c, parent)
 		require.Equal(t, parent.Tokens(), child.Tokens())
-		require.Equal(t, parent.Hashes(), child.Hashes())
+		require.Equal(t, Hashes(parent), Hashes(child))
 		require.Equal(t, []int32{1, 2}, child.Table(0))
 		children[i] = child
 	}
-	require.EqualValues(t, 3, c.View.Pool().Count(2))
+	require.EqualValues(t, 3, c.Pool.Count(2))
 	for _, r := range []*Request{parent, children[0], children[1]} {
 		r.Append(7)
 		allocate(t, c, r, Alloc{NumNewTokens: 1})
@@ -94,15 +94,15 @@ func TestForkAndCopyOnWrite(t *testing.T) {
 	require.Equal(t, []int32{1, 3}, parent.Table(0))
 	require.Equal(t, []int32{1, 4}, children[0].Table(0))
 	require.Equal(t, []int32{1, 2}, children[1].Table(0))
-	require.NoError(t, c.View.Check())
+	require.NoError(t, c.Check())
 	parent.Append(8)
 	allocate(t, c, parent, Alloc{NumNewTokens: 1})
 	require.Empty(t, taken(c, 0).Copies, "everybody is alone")
 	for _, r := range []*Request{parent, children[0], children[1]} {
 		c.Release(r, Drop, 0)
 	}
-	require.NoError(t, c.View.Check())
-	require.Equal(t, 11, c.View.Pool().NumFree())
+	require.NoError(t, c.Check())
+	require.Equal(t, 11, c.Pool.NumFree())
 }
 
 // Both blocks of a copy are kept until it is taken, even if the request goes.
@@ -114,11 +114,11 @@ func TestAPendingCopyKeepsItsBlocks(t *testing.T) {
 	allocate(t, c, child, Alloc{NumNewTokens: 1})
 	c.Release(child, Drop, 0)
 	c.Release(parent, Drop, 0)
-	require.NoError(t, c.View.Check())
-	require.Equal(t, 9, c.View.Pool().NumFree())
+	require.NoError(t, c.Check())
+	require.Equal(t, 9, c.Pool.NumFree())
 	require.Equal(t, []Copy{{Src: 2, Dst: 3, Index: 1}}, taken(c, 0).Copies)
-	require.Equal(t, 11, c.View.Pool().NumFree())
-	require.NoError(t, c.View.Check())
+	require.Equal(t, 11, c.Pool.NumFree())
+	require.NoError(t, c.Check())
 }
 
 func TestReplaceLastNamesOtherTokens(t *testing.T) {
@@ -128,9 +128,9 @@ func TestReplaceLastNamesOtherTokens(t *testing.T) {
 	child := forked(t, c, parent)
 	require.NoError(t, child.ReplaceLast(99))
 	other := computed(t, c, []int32{0, 1, 2, 3, 4, 5, 6, 99})
-	require.Equal(t, other.Hashes(), child.Hashes(), "it names other tokens now")
-	require.NotEqual(t, parent.Hashes(), child.Hashes())
-	require.NoError(t, c.View.Check())
+	require.Equal(t, Hashes(other), Hashes(child), "it names other tokens now")
+	require.NotEqual(t, Hashes(parent), Hashes(child))
+	require.NoError(t, c.Check())
 	allocate(t, c, child, Alloc{NumNewTokens: 1})
 	child.NumComputedTokens = 8
 	require.ErrorIs(t, child.ReplaceLast(5), ErrFork, "it is computed")
@@ -151,12 +151,12 @@ func TestRejectedDraftsGiveTheirBlocksBack(t *testing.T) {
 	require.NoError(t, r.Rollback(8))
 	require.Equal(t, []int32{1, 2}, r.Table(0))
 	require.Equal(t, 8, r.NumComputedTokens)
-	require.NoError(t, c.View.Check())
+	require.NoError(t, c.Check())
 	require.Equal(t, []int32{4, 3}, collect(c)[:2], "from the end, to the head of the queue")
 }
 
 func collect(c *Cache) (ids []int32) {
-	for id := range c.View.Pool().Queue() {
+	for id := range c.Pool.Queue() {
 		ids = append(ids, id)
 	}
 	return ids
@@ -213,7 +213,7 @@ func TestForksThatWaitKeepTheirTokens(t *testing.T) {
 				c := newFull(t, 12)
 				parent := added(t, c, counting(7))
 				parent.Append(7)
-				c.Reserve(parent, 100)
+				parent.Reserve(100)
 				child, shares := c.Fork(parent, false)
 				require.False(t, shares)
 				r, other := child, parent
@@ -222,7 +222,7 @@ func TestForksThatWaitKeepTheirTokens(t *testing.T) {
 				}
 				test.change(t, c, r, other)
 				require.Equal(t, test.want, other.Tokens())
-				require.NoError(t, c.View.Check())
+				require.NoError(t, c.Check())
 			})
 		}
 	}

@@ -20,13 +20,13 @@ const (
 // they are free when EndStep says that it is over.
 func (c *Cache) Release(r *Request, why Release, after uint64) {
 	if invariants.Enabled {
-		defer invariants.Hold(c.View.Check)
+		defer invariants.Hold(c.Check)
 	}
 	c.free(r, after)
 	r.NumComputedTokens, r.running = 0, false
 	switch why {
 	case Preempt:
-		r.preemptions++
+		r.NumPreemptions++
 	case Drop:
 		c.drop(r)
 	}
@@ -115,7 +115,8 @@ func (r *Request) EvictFrom(computed int) {
 // Rewind moves r back to its first computed tokens, because the following ones were scheduled and
 // not computed. Its blocks stay; those that hold later tokens lose their keys. A Mamba group
 // overwrites its state and cannot go back: then Rewind changes nothing and returns false.
-func (c *Cache) Rewind(r *Request, computed int) bool {
+func (r *Request) Rewind(computed int) bool {
+	c := r.cache
 	if !c.plain {
 		return false
 	}
@@ -131,8 +132,8 @@ func (c *Cache) Rewind(r *Request, computed int) bool {
 // EvictSince removes all keys that were inserted in step number step or later: these steps have
 // failed.
 func (c *Cache) EvictSince(step uint32) {
-	for id := range int32(c.pool.View.NumBlocks()) {
-		if c.pool.View.InsertedSince(id, step) {
+	for id := range int32(c.Pool.NumBlocks()) {
+		if c.Pool.InsertedSince(id, step) {
 			c.pool.Evict(id)
 		}
 	}
@@ -143,7 +144,7 @@ func (c *Cache) Reset() bool {
 	if !c.pool.Reset() {
 		return false
 	}
-	c.stats.Reset = true
+	c.Stats.Reset = true
 	return true
 }
 

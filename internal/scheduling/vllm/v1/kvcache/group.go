@@ -6,7 +6,7 @@ import "llmmemory/internal/scheduling/vllm/v1/pool"
 type group struct {
 	Group
 	id     uint32
-	cap    int  // most blocks a request is admitted for; 0: no cap
+	cap    int  // mostAdmitted
 	eagle  bool // see Group.Eagle
 	owners int  // requests that own a table here
 
@@ -17,11 +17,15 @@ type group struct {
 }
 
 func newGroup(g Group, id int, c *Config) group {
-	most := 0
+	return group{Group: g, id: uint32(id), cap: g.mostAdmitted(c)}
+}
+
+// mostAdmitted is the most blocks that a request is admitted for; 0: no limit.
+func (g *Group) mostAdmitted(c *Config) int {
 	if g.Kind == SlidingWindow || g.Kind == ChunkedLocal {
-		most = g.MostBlocks(c.MaxModelLen, c.MaxInFlightTokens)
+		return g.MostBlocks(c.MaxModelLen, c.MaxInFlightTokens)
 	}
-	return group{Group: g, id: uint32(id), cap: most}
+	return 0
 }
 
 // MostBlocks is the most blocks that one request of the given tokens holds at a time, with inFlight of them

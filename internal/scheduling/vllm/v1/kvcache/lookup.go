@@ -8,7 +8,7 @@ type Hit struct {
 	NumTokens int
 	Blocks    [][]int32 // by group; null blocks for tokens outside windows
 
-	of      *Request
+	request *Request
 	version uint64
 }
 
@@ -39,15 +39,15 @@ type hitState struct {
 // whose logits must be computed (vllm/v1/RULES.md §5). It sets the request's junction.
 // The arrays of hit are used again.
 func (c *Cache) Lookup(r *Request, hit *Hit) {
-	hit.of, hit.version, hit.NumTokens = r, c.pool.View.Version(), 0
+	hit.request, hit.version, hit.NumTokens = r, c.Pool.Version(), 0
 	for len(hit.Blocks) < len(c.groups) {
 		hit.Blocks = append(hit.Blocks, nil)
 	}
 	for i := range hit.Blocks {
 		hit.Blocks[i] = hit.Blocks[i][:0]
 	}
-	r.junction = 0
-	if !c.config.EnablePrefixCaching || r.noRead {
+	r.Junction = 0
+	if !c.Config.EnablePrefixCaching || r.noRead {
 		return
 	}
 	limit := r.NumTokens() - 1
@@ -56,7 +56,7 @@ func (c *Cache) Lookup(r *Request, hit *Hit) {
 	} else {
 		longest := c.reconcile(r, hit, limit)
 		if longest > hit.NumTokens {
-			r.junction = longest
+			r.Junction = longest
 		}
 	}
 	if r.report && hit.NumTokens > 0 {
@@ -105,7 +105,7 @@ func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 		}
 	}
 	for i := range c.sets {
-		if s := &c.sets[i]; s.spec.Kind == Full && (i == 0 || c.config.Exact) {
+		if s := &c.sets[i]; s.spec.Kind == Full && (i == 0 || c.Config.Exact) {
 			c.trimFull(s, hit)
 		}
 	}
@@ -119,8 +119,8 @@ func (c *Cache) withMargin(s *set, length, limit int, drop bool) int {
 		return length
 	}
 	margin := s.spec.BlockSize
-	if c.finest && s.spec.fine() && s.spec.BlockSize > c.config.HashBlockSize {
-		margin = c.config.HashBlockSize
+	if c.finest && s.spec.fine() && s.spec.BlockSize > c.Config.HashBlockSize {
+		margin = c.Config.HashBlockSize
 	}
 	return min(length+margin, limit)
 }

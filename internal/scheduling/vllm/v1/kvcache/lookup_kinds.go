@@ -5,7 +5,7 @@ package kvcache
 // first (vllm/v1/RULES.md §5, §10).
 func (c *Cache) lookupFull(s *set, r *Request, hit *Hit, limit int, drop bool) int {
 	size, unit := s.spec.BlockSize, c.hitUnit
-	scale := size / c.config.HashBlockSize
+	scale := size / c.Config.HashBlockSize
 	n := 0
 	for n < limit/size && c.appendHit(s, r, hit, (n+1)*scale-1) {
 		n++
@@ -34,7 +34,7 @@ func (c *Cache) lookupFull(s *set, r *Request, hit *Hit, limit int, drop bool) i
 // that reaches block 0 is the hit, however short (vllm/v1/RULES.md §8).
 func (c *Cache) lookupWindow(s *set, r *Request, hit *Hit, limit int, drop bool) int {
 	size, unit := s.spec.BlockSize, c.hitUnit
-	scale := size / c.config.HashBlockSize
+	scale := size / c.Config.HashBlockSize
 	need := windowBlocks(&s.spec.Group, drop)
 	n := limit / size
 	run, end := 0, 0 // blocks in a row, and where they end
@@ -105,7 +105,7 @@ func (c *Cache) cached(s *set, r *Request, n int) bool {
 // there, and walks from the chunk's start (vllm/v1/RULES.md §8).
 func (c *Cache) lookupChunk(s *set, r *Request, hit *Hit, limit int) int {
 	size := s.spec.BlockSize
-	scale := size / c.config.HashBlockSize
+	scale := size / c.Config.HashBlockSize
 	n := floorTo(max(limit, 0), s.spec.Chunk) / size
 	appendNull(s, hit, n)
 	for n < limit/size && c.appendHit(s, r, hit, (n+1)*scale-1) {
@@ -121,7 +121,7 @@ func (c *Cache) lookupMamba(s *set, r *Request, hit *Hit, limit int) int {
 	if unit < size {
 		step = unit
 	}
-	scale := step / c.config.HashBlockSize
+	scale := step / c.Config.HashBlockSize
 	for n := min(limit/step, len(r.content.Hashes)/scale); n > 0; n-- {
 		tokens := n * step
 		if tokens%unit != 0 || !c.cached(s, r, n*scale-1) {

@@ -18,7 +18,7 @@ import (
 func (c *Cache) needAligned(g *group, t *table, d *demand) int {
 	hits := d.hits(int(g.id))
 	if n := len(hits); n > 0 && c.justStored(g, hits[n-1]) {
-		return c.pool.View.NumBlocks() + 1 // not in this step
+		return c.Pool.NumBlocks() + 1 // too many: the state is there after this step
 	}
 	partial := d.partial(g, hits) || t.partial >= 0
 	n := ceil(d.main, g.BlockSize) + g.NumSpeculativeBlocks - len(hits) - len(t.ids)
@@ -33,7 +33,7 @@ func (c *Cache) needAligned(g *group, t *table, d *demand) int {
 			n += g.NumSpeculativeBlocks
 		}
 	}
-	if c.config.Exact {
+	if c.Config.Exact {
 		n = max(n, 0) // drafts can have got more blocks than the tokens need
 	}
 	return n + c.evictable(hits)
@@ -41,7 +41,7 @@ func (c *Cache) needAligned(g *group, t *table, d *demand) int {
 
 // justStored reports whether the state in the block will only be there after this step.
 func (c *Cache) justStored(g *group, id int32) bool {
-	key, _, ok := c.pool.View.Primary(id)
+	key, _, ok := c.Pool.Primary(id)
 	if !ok {
 		return false
 	}
@@ -123,10 +123,10 @@ func (c *Cache) settlePartial(r *Request, i int, private int32, first bool) {
 		c.pins[private]++
 		c.pool.Touch(t.ids[t.partial : t.partial+1])
 		c.copies = append(c.copies, Copy{Src: own, Dst: private, Group: i, Index: -1, Request: r})
-		if c.config.HandOffTails {
+		if c.Config.HandOffTails {
 			c.tails = append(c.tails, Tail{Request: r, Group: i, Block: private, NumTokens: t.tail})
 		}
-		if key, _, ok := c.pool.View.Primary(private); ok {
+		if key, _, ok := c.Pool.Primary(private); ok {
 			g.justStored = append(g.justStored, key)
 		}
 	}
@@ -135,7 +135,7 @@ func (c *Cache) settlePartial(r *Request, i int, private int32, first bool) {
 
 // unsettle undoes what settlePartial did for the cache.
 func (c *Cache) unsettle(p Copy) {
-	if key, _, ok := c.pool.View.Primary(p.Dst); ok {
+	if key, _, ok := c.Pool.Primary(p.Dst); ok {
 		g := &c.groups[p.Group]
 		g.justStored = slices.DeleteFunc(g.justStored, func(k pool.Key) bool { return k == key })
 	}
@@ -166,7 +166,7 @@ func (c *Cache) registerStates(r *Request, i, before, tokens, end int) {
 		}
 	}
 	for _, id := range t.ids[min(before, after):after] {
-		if key, _, ok := c.pool.View.Primary(id); ok {
+		if key, _, ok := c.Pool.Primary(id); ok {
 			g.justStored = append(g.justStored, key)
 		}
 	}
@@ -176,8 +176,8 @@ func (c *Cache) registerStates(r *Request, i, before, tokens, end int) {
 // prompt up to its last hash; the next allocation moves the key to a copy.
 func (c *Cache) registerPromptState(r *Request, i, tokens int) (key pool.Key, ok bool) {
 	g, t := &c.groups[i], &r.tables[i]
-	unit := c.config.HashBlockSize
-	if g.BlockSize == unit || tokens%g.BlockSize == 0 || tokens != floorTo(r.prompt, unit) {
+	unit := c.Config.HashBlockSize
+	if g.BlockSize == unit || tokens%g.BlockSize == 0 || tokens != floorTo(r.NumPromptTokens, unit) {
 		return key, false
 	}
 	at := tokens / g.BlockSize

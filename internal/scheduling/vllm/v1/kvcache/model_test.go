@@ -80,10 +80,10 @@ func (w *world) draw(t *rapid.T, keep func(*Request) bool) *Request {
 
 // snapshot is everything that a refused call must not change.
 func (w *world) snapshot() []any {
-	all := []any{slices.Collect(w.pool.View.Queue()), w.pool.View.NumKeys(), fmt.Sprint(w.copies, w.pins, w.stats)}
-	for id := range w.pool.View.NumBlocks() {
-		key, tokens, ok := w.pool.View.Primary(int32(id))
-		all = append(all, w.pool.View.Count(int32(id)), key, tokens, ok)
+	all := []any{slices.Collect(w.Pool.Queue()), w.Pool.NumKeys(), fmt.Sprint(w.copies, w.pins, w.Stats)}
+	for id := range w.Pool.NumBlocks() {
+		key, tokens, ok := w.Pool.Primary(int32(id))
+		all = append(all, w.Pool.Count(int32(id)), key, tokens, ok)
 	}
 	for _, r := range w.live {
 		all = append(all, slices.Clone(r.content.Tokens), r.NumComputedTokens, r.running, r.forked)
@@ -104,7 +104,7 @@ func (w *world) allocate(t *rapid.T, r *Request, a Alloc) bool {
 		hit = a.Hit.NumTokens
 	}
 	from := r.NumComputedTokens + hit + a.NumExternalTokens
-	w.leaveWindows(r, max(0, min(from, w.config.MaxModelLen)-a.NumInFlightTokens))
+	w.leaveWindows(r, max(0, min(from, w.Config.MaxModelLen)-a.NumInFlightTokens))
 	before := w.snapshot()
 	if group := rapid.IntRange(-2, len(w.groups)-1).Draw(t, "failing group"); group >= 0 {
 		w.refuse = func(g int) bool { return g == group }
@@ -151,8 +151,8 @@ func (w *world) admit(t *rapid.T) {
 		NothingScheduled:    rapid.Bool().Draw(t, "alone"),
 		DelayCacheBlocks:    rapid.IntRange(0, 4).Draw(t, "delay") == 0,
 	}
-	if !w.hasMamba() && w.hit.NumTokens%w.config.SchedulerBlockSize == 0 {
-		a.NumExternalTokens = rapid.SampledFrom([]int{0, 0, 1}).Draw(t, "external") * min(w.config.SchedulerBlockSize, r.NumTokens()-w.hit.NumTokens-a.NumNewTokens)
+	if !w.hasMamba() && w.hit.NumTokens%w.Config.SchedulerBlockSize == 0 {
+		a.NumExternalTokens = rapid.SampledFrom([]int{0, 0, 1}).Draw(t, "external") * min(w.Config.SchedulerBlockSize, r.NumTokens()-w.hit.NumTokens-a.NumNewTokens)
 	}
 	w.allocate(t, r, a)
 }
@@ -164,7 +164,7 @@ func (w *world) hasMamba() bool {
 func (w *world) extend(t *rapid.T) {
 	r := w.draw(t, working)
 	drafts := rapid.IntRange(0, 2).Draw(t, "drafts")
-	room := w.config.MaxModelLen - r.NumComputedTokens
+	room := w.Config.MaxModelLen - r.NumComputedTokens
 	if room < 1 {
 		t.Skip("the sequence is full")
 	}
@@ -196,7 +196,7 @@ func TestCacheStaysSound(t *testing.T) {
 			"extend": w.extend,
 			"append": func(t *rapid.T) {
 				r := w.draw(t, func(r *Request) bool {
-					return r.NumComputedTokens == r.NumTokens() && r.NumComputedTokens < w.config.MaxModelLen
+					return r.NumComputedTokens == r.NumTokens() && r.NumComputedTokens < w.Config.MaxModelLen
 				})
 				r.Append(rapid.Int32Range(0, 1).Draw(t, "token"))
 			},
@@ -209,7 +209,7 @@ func TestCacheStaysSound(t *testing.T) {
 				child, shares := w.Fork(r, true)
 				require.Equal(t, !w.hasMamba(), shares)
 				w.all = append(w.all, child)
-				if child.NumComputedTokens < child.NumTokens() && child.NumTokens() > child.prompt && rapid.Bool().Draw(t, "another token") {
+				if child.NumComputedTokens < child.NumTokens() && child.NumTokens() > child.NumPromptTokens && rapid.Bool().Draw(t, "another token") {
 					require.NoError(t, child.ReplaceLast(1-child.content.Tokens[child.NumTokens()-1]))
 				}
 			},
@@ -220,15 +220,15 @@ func TestCacheStaysSound(t *testing.T) {
 				w.Release(r, Drop, 0)
 			},
 			"evict": func(t *rapid.T) {
-				require.NoError(t, w.Transfers.Evict(rapid.Int32Range(0, int32(w.config.NumGPUBlocks-1)).Draw(t, "block")))
+				require.NoError(t, w.Evict(rapid.Int32Range(0, int32(w.Config.NumGPUBlocks-1)).Draw(t, "block")))
 			},
 			"reset": func(t *rapid.T) { w.Reset() },
 			"common": func(t *rapid.T) {
 				r := w.draw(t, func(*Request) bool { return true })
-				require.Len(t, w.View.NumCommonPrefixBlocks(nil, r), len(w.groups))
+				require.Len(t, r.NumCommonPrefixBlocks(nil), len(w.groups))
 			},
 			"": func(t *rapid.T) {
-				require.NoError(t, w.View.Check())
+				require.NoError(t, w.Check())
 				for _, r := range w.all {
 					require.NoError(t, w.memory.verify(w.Cache, r))
 				}

@@ -35,8 +35,8 @@ func (c *Cache) needBlocks(g *group, t *table, d *demand, slots int) int {
 	outside := g.skipped(d.computed) / g.BlockSize
 	n := max(required-max(outside, len(hits)+len(t.ids)), 0)
 	if d.partial(g, hits) {
-		if c.config.CopyWritten && c.pool.View.InsertedNow(hits[len(hits)-1]) {
-			return c.pool.View.NumBlocks() + 1 // not in this step, whose copies are made before its rows
+		if c.Config.CopyWritten && c.Pool.InsertedNow(hits[len(hits)-1]) {
+			return c.Pool.NumBlocks() + 1 // too many: this step writes the block after its copies are made
 		}
 		n++ // the copy of the block that the hit ends in
 	}
@@ -47,7 +47,7 @@ func (c *Cache) needBlocks(g *group, t *table, d *demand, slots int) int {
 func (c *Cache) evictable(ids []int32) int {
 	n := 0
 	for _, id := range ids {
-		if id != pool.Null && c.pool.View.Count(id) == 0 {
+		if id != pool.Null && c.Pool.Count(id) == 0 {
 			n++
 		}
 	}

@@ -90,13 +90,13 @@ func TestTheCommonPrefixIsOfAllRequests(t *testing.T) {
 	first := prefilled(t, c, 9)
 	second, hit := found(t, c, counting(9))
 	allocate(t, c, second, Alloc{NumNewTokens: 1, Hit: &hit})
-	require.Equal(t, []int32{2, 0}, c.View.NumCommonPrefixBlocks(nil, first))
+	require.Equal(t, []int32{2, 0}, first.NumCommonPrefixBlocks(nil))
 	third := added(t, c, []int32{7, 7, 7})
 	allocate(t, c, third, Alloc{NumNewTokens: 3})
-	require.Equal(t, []int32{0, 0}, c.View.NumCommonPrefixBlocks(nil, first), "another request shares nothing")
+	require.Equal(t, []int32{0, 0}, first.NumCommonPrefixBlocks(nil), "another request shares nothing")
 	c.Release(third, Drop, 0)
 	c.Release(second, Drop, 0)
-	require.Equal(t, []int32{3, 0}, c.View.NumCommonPrefixBlocks(nil, first), "it is alone, and its last block counts as well")
+	require.Equal(t, []int32{3, 0}, first.NumCommonPrefixBlocks(nil), "it is alone, and its last block counts as well")
 }
 
 // A request that is admitted again counts apart (vllm/v1/RULES.md §12).
@@ -106,14 +106,13 @@ func TestAdmissionsAreCountedOnce(t *testing.T) {
 	c.record(r, 4)
 	c.Release(r, Preempt, 0)
 	c.record(r, 8)
-	require.Equal(t, Stats{Requests: 1, Queries: 9, Hits: 4, Preempted: 1, PreemptedQueries: 9, Rehits: 8}, c.View.TakeStats())
-	require.Zero(t, c.View.TakeStats())
+	require.Equal(t, Stats{Requests: 1, Queries: 9, Hits: 4, Preempted: 1, PreemptedQueries: 9, Rehits: 8}, c.Stats)
 }
 
 // kept are the blocks of a table that can be hit, by slot.
 func kept(c *Cache, r *Request, group int) (slots []int) {
 	for slot, id := range r.Table(group) {
-		if _, _, ok := c.View.Pool().Primary(id); ok {
+		if _, _, ok := c.Pool.Primary(id); ok {
 			slots = append(slots, slot)
 		}
 	}
@@ -127,7 +126,7 @@ func TestTokensThatGoBackCannotBeHit(t *testing.T) {
 		c := newFull(t, 12)
 		r := computed(t, c, counting(12))
 		require.Equal(t, []int{0, 1, 2}, kept(c, r, 0))
-		require.True(t, c.Rewind(r, tokens))
+		require.True(t, r.Rewind(tokens))
 		want := []int{0, 1}[:tokens/4]
 		require.Equal(t, want, kept(c, r, 0), "the block of token %d", tokens)
 		allocate(t, c, r, Alloc{NumNewTokens: 12 - tokens})
@@ -183,16 +182,16 @@ func TestABlockThatWaitsForAStepIsNotShared(t *testing.T) {
 	require.Equal(t, []int32{1, 2}, child.Table(0))
 	require.Empty(t, taken(c, 0).Copies)
 	c.EndStep(2)
-	require.Equal(t, 2, c.View.NumDeferred(), "the step before")
+	require.Equal(t, 2, c.NumDeferred(), "the step before")
 	c.EndStep(3)
-	require.Zero(t, c.View.NumDeferred())
-	require.NoError(t, c.View.Check())
+	require.Zero(t, c.NumDeferred())
+	require.NoError(t, c.Check())
 }
 
 // requireNeed ensures that a request takes n blocks, and so is refused if one less may be taken (vllm/v1/RULES.md §6).
 func requireNeed(t *testing.T, c *Cache, r *Request, a Alloc, n int) {
 	t.Helper()
-	free := c.View.Pool().NumFree()
+	free := c.Pool.NumFree()
 	for _, reserved := range []int{free - n + 1, free - n} {
 		a.ReservedBlocks = reserved
 		require.Equal(t, reserved == free-n, fits(t, c, r, a), "%d of %d blocks are left", free-reserved, free)

@@ -56,7 +56,7 @@ func (c *Cache) plan(r *Request, d *demand) bool {
 		}
 		total += p.external + p.private + p.fresh
 	}
-	return total <= c.pool.View.NumFree()
+	return total <= c.Pool.NumFree()
 }
 
 // externalBlocks is how many blocks the tokens of a connector take after
@@ -146,4 +146,26 @@ func (c *Cache) own(g *group, t *table) {
 		t.owns = true
 		g.owners++
 	}
+}
+
+// NumCommonPrefixBlocks appends, for each group, how many blocks at the beginning of r's table
+// all requests with blocks share; 0 for groups without full attention
+// (vllm/v1/RULES.md §11). As in vLLM, asking makes r an owner of a table.
+func (r *Request) NumCommonPrefixBlocks(dst []int32) []int32 {
+	c := r.cache
+	for i := range c.groups {
+		g, t := &c.groups[i], &r.tables[i]
+		n := int32(0)
+		if g.Kind == Full && c.Config.EnablePrefixCaching {
+			c.own(g, t)
+			for _, id := range t.ids {
+				if c.Pool.Count(id) != int32(g.owners) {
+					break
+				}
+				n++
+			}
+		}
+		dst = append(dst, n)
+	}
+	return dst
 }

@@ -26,7 +26,7 @@ func (c *Cache) hittable(tokens int) int {
 	if c.finest {
 		return tokens
 	}
-	return floorTo(tokens, c.config.SchedulerBlockSize)
+	return floorTo(tokens, c.Config.SchedulerBlockSize)
 }
 
 func (c *Cache) registerGroup(r *Request, i, tokens, end int) {
@@ -41,7 +41,7 @@ func (c *Cache) registerGroup(r *Request, i, tokens, end int) {
 	}
 	if g.Kind == Mamba {
 		c.registerStates(r, i, before, tokens, end)
-	} else if g.Kind == Full && g.BlockSize != c.config.HashBlockSize {
+	} else if g.Kind == Full && g.BlockSize != c.Config.HashBlockSize {
 		c.registerTail(r, i, tokens)
 	}
 }
@@ -50,7 +50,7 @@ func (c *Cache) registerGroup(r *Request, i, tokens, end int) {
 // there, even if no lookup is that fine (vllm/v1/RULES.md §10).
 func (c *Cache) registerTail(r *Request, i, tokens int) {
 	g, t := &c.groups[i], &r.tables[i]
-	end := floorTo(r.prompt, c.config.HashBlockSize)
+	end := floorTo(r.NumPromptTokens, c.Config.HashBlockSize)
 	if end == 0 || end > tokens || end%g.BlockSize == 0 || end/g.BlockSize >= len(t.ids) {
 		return
 	}
@@ -60,7 +60,7 @@ func (c *Cache) registerTail(r *Request, i, tokens int) {
 // Store registers the blocks of the first tokens tokens, after an allocation
 // with DelayCacheBlocks.
 func (c *Cache) Store(r *Request, tokens int) error {
-	if !c.config.EnablePrefixCaching {
+	if !c.Config.EnablePrefixCaching {
 		return nil
 	}
 	if tokens < 0 || tokens > r.NumTokens() {

@@ -33,20 +33,22 @@ type Request struct {
 	// (vllm/v1/RULES.md §6). Rollback gives them back instead.
 	NumComputedTokens int
 
-	cache       *Cache
-	content     pool.Content
-	prompt      int  // tokens
-	recorded    bool // its admission was counted
-	preemptions int
-	running     bool // has been allocated for since it began to wait
-	noRead      bool
-	report      bool
-	forked      bool    // shares blocks that it may write to
-	lent        bool    // another request reads the arrays of content
-	junction    int     // end of a prefix shared with others that no sparse group holds; 0: none
-	kept        []int32 // blocks of tails that were taken
-	tables      []table
-	place       int // in Cache.live
+	// For reading:
+	NumPromptTokens int
+	NumPreemptions  int // how often the request has lost its blocks
+	Junction        int // end of a prefix that it shares with others and that a group with sparse retention does not hold yet; 0: none (vllm/v1/RULES.md §9)
+
+	cache    *Cache
+	content  pool.Content
+	recorded bool // its admission was counted
+	running  bool // has been allocated for since it began to wait
+	noRead   bool
+	report   bool
+	forked   bool    // shares blocks that it may write to
+	lent     bool    // another request reads the arrays of content
+	kept     []int32 // blocks of tails that were taken
+	tables   []table
+	place    int // in Cache.live
 }
 
 // A table is the block table of one group.
@@ -69,7 +71,7 @@ type table struct {
 // Add makes a request.
 func (c *Cache) Add(s Spec) (*Request, error) {
 	if invariants.Enabled {
-		defer invariants.Hold(c.View.Check)
+		defer invariants.Hold(c.Check)
 	}
 	if len(s.Tokens) == 0 {
 		return nil, fmt.Errorf("%w: it has no tokens", ErrRequest)
@@ -80,17 +82,18 @@ func (c *Cache) Add(s Spec) (*Request, error) {
 	r := c.blank()
 	r.content.Tokens = append(r.content.Tokens, s.Tokens...)
 	r.content.Extras, r.content.LoRAID = s.Extras, s.LoRAID
-	r.prompt, r.noRead, r.report = len(s.Tokens), s.NoRead, s.Report
+	r.NumPromptTokens, r.noRead, r.report = len(s.Tokens), s.NoRead, s.Report
 	r.hash()
 	return r, nil
 }
 
-// Reserve allocates memory for a request of so many tokens, so that steps need not. It is for requests that
+// Reserve allocates memory for so many tokens, so that steps need not. It is for requests that
 // run: one that waits takes memory for the tokens that it has.
-func (c *Cache) Reserve(r *Request, tokens int) {
+func (r *Request) Reserve(tokens int) {
+	c := r.cache
 	reserve(&r.content.Tokens, tokens)
-	if c.config.Hash != nil {
-		reserve(&r.content.Hashes, tokens/c.config.HashBlockSize)
+	if c.Config.Hash != nil {
+		reserve(&r.content.Hashes, tokens/c.Config.HashBlockSize)
 	}
 	for i := range r.tables {
 		reserve(&r.tables[i].ids, ceil(tokens, c.groups[i].BlockSize)+c.groups[i].NumSpeculativeBlocks+1)
@@ -124,8 +127,8 @@ func (r *Request) Append(tokens ...int32) {
 }
 
 func (r *Request) hash() {
-	if c := r.cache; c.config.Hash != nil && len(r.content.Tokens) >= (len(r.content.Hashes)+1)*c.config.HashBlockSize {
-		r.content.Extend(c.config.Hash, c.config.HashBlockSize)
+	if c := r.cache; c.Config.Hash != nil && len(r.content.Tokens) >= (len(r.content.Hashes)+1)*c.Config.HashBlockSize {
+		r.content.Extend(c.Config.Hash, c.Config.HashBlockSize)
 	}
 }
 
@@ -135,22 +138,9 @@ func (r *Request) Tokens() []int32 { return r.content.Tokens }
 // NumTokens is the length of Tokens.
 func (r *Request) NumTokens() int { return len(r.content.Tokens) }
 
-// NumPromptTokens is the length of the prompt.
-func (r *Request) NumPromptTokens() int { return r.prompt }
-
-// NumPreemptions is how often the request has lost its blocks.
-func (r *Request) NumPreemptions() int { return r.preemptions }
-
-// Junction is the end of a prefix that r shares with other requests and that a
-// group with sparse retention does not hold yet; 0 for none (vllm/v1/RULES.md §9).
-func (r *Request) Junction() int { return r.junction }
-
 // Table is the block table of a group, for reading: it changes with the next
 // call for this request.
 func (r *Request) Table(group int) []int32 { return r.tables[group].ids }
-
-// Hashes are the hashes of the request's complete blocks, for reading.
-func (r *Request) Hashes() []blockhash.Hash { return r.content.Hashes }
 
 func (t *table) forget() {
 	*t = table{ids: t.ids[:0], partial: -1, lastState: -1}

@@ -17,9 +17,9 @@ func (c *Cache) retained(r *Request, g *group, from, to int) []bool {
 // EAGLE hit looks one block past the boundary, so everything moves by one.
 func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
 	need, shift := windowBlocks(&g.Group, g.eagle), eagleBlock(g.eagle)
-	segment := c.config.RetentionInterval
+	segment := c.Config.RetentionInterval
 	if segment == RetainAll {
-		segment = c.config.SchedulerBlockSize
+		segment = c.Config.SchedulerBlockSize
 	}
 	per := segment / g.BlockSize
 	if segment > 0 && need >= per {
@@ -31,9 +31,9 @@ func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
 			mask[i-from] = (i-shift)%per >= per-need
 		}
 	}
-	if c.config.RetentionInterval != RetainAll {
+	if c.Config.RetentionInterval != RetainAll {
 		for _, boundary := range r.boundaries() {
-			end := floorTo(boundary, c.config.SchedulerBlockSize)/g.BlockSize + shift
+			end := floorTo(boundary, c.Config.SchedulerBlockSize)/g.BlockSize + shift
 			for i := max(from, end-need); i < min(to, end); i++ {
 				mask[i-from] = true
 			}
@@ -45,7 +45,7 @@ func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
 // retainedStates keeps the state at the end of each segment: a Mamba hit needs
 // one block.
 func (c *Cache) retainedStates(r *Request, g *group, from, to int) []bool {
-	segment := c.config.RetentionInterval
+	segment := c.Config.RetentionInterval
 	if segment == RetainAll {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (c *Cache) retainedStates(r *Request, g *group, from, to int) []bool {
 		mask[i-from] = segment > 0 && (i+1)%per == 0
 	}
 	for _, boundary := range r.boundaries() {
-		i := floorTo(boundary, c.config.SchedulerBlockSize)/g.BlockSize - 1
+		i := floorTo(boundary, c.Config.SchedulerBlockSize)/g.BlockSize - 1
 		if from <= i && i < to {
 			mask[i-from] = true
 		}
@@ -69,11 +69,11 @@ func (c *Cache) retainedStates(r *Request, g *group, from, to int) []bool {
 // boundaries are the ends of prefixes that will be asked for again: the prompt
 // without its last token, and the junction if there is one.
 func (r *Request) boundaries() [2]int {
-	replay := r.prompt - 1
-	if r.junction == 0 {
+	replay := r.NumPromptTokens - 1
+	if r.Junction == 0 {
 		return [2]int{replay, replay}
 	}
-	return [2]int{replay, r.junction}
+	return [2]int{replay, r.Junction}
 }
 
 func (c *Cache) clearMask(n int) []bool {

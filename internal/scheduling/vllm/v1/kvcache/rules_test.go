@@ -29,7 +29,7 @@ func prefilled(t *testing.T, c *Cache, n int) *Request {
 
 func evict(t *testing.T, c *Cache, r *Request, group int, slots ...int) {
 	for _, slot := range slots {
-		require.NoError(t, c.Transfers.Evict(r.Table(group)[slot]))
+		require.NoError(t, c.Evict(r.Table(group)[slot]))
 	}
 }
 
@@ -42,7 +42,7 @@ func TestTheEagleDropIsTrimmedAgain(t *testing.T) {
 	var hit Hit
 	c.Lookup(r, &hit)
 	require.Zero(t, hit.NumTokens)
-	require.Equal(t, 32, r.Junction(), "full attention has 40 and drops 8")
+	require.Equal(t, 32, r.Junction, "full attention has 40 and drops 8")
 }
 
 // With EAGLE a window's run may end one block past a boundary, because it loses that block, which is
@@ -79,7 +79,7 @@ func TestSpeculativeStatesMoveOn(t *testing.T) {
 	step(8, 1, 0, 3, 2, 4)              // the state in slot 2: slot 1 is in front of it
 	step(4, 0, 0, 3, 2, 4, 1)           // the state in slot 3; that of slot 0 is freed, and taken again
 	step(12, 0, 0, 0, 2, 0, 0, 4, 1, 3) // the state in slot 6; that of slot 2 is freed
-	require.Equal(t, 4, c.View.PeakBlocks(40, 1), "two states and two speculative blocks")
+	require.Equal(t, 4, c.Config.PeakBlocks(40, 1), "two states and two speculative blocks")
 }
 
 // A state that this step stores is not there yet: a request that hits it must wait.
@@ -112,7 +112,7 @@ func TestExternalTokensGetBlocksAfterTheHit(t *testing.T) {
 	r.NumComputedTokens = 18
 	require.Equal(t, []int32{1, 2, 3, 4, 6}, r.Table(0))
 	require.Equal(t, []int32{0, 0, 0, 5, 7}, r.Table(1), "12 tokens are outside the window")
-	require.Zero(t, c.View.Pool().NumKeys(), "they are not loaded yet")
+	require.Zero(t, c.Pool.NumKeys(), "they are not loaded yet")
 	require.NoError(t, c.Store(r, 16))
-	require.Equal(t, 4+1, c.View.Pool().NumKeys())
+	require.Equal(t, 4+1, c.Pool.NumKeys())
 }

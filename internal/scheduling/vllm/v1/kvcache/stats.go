@@ -10,17 +10,17 @@ type Stats struct {
 }
 
 // Readmitted reports whether r was admitted before and then preempted, or its admission undone.
-func (r *Request) Readmitted() bool { return r.preemptions > 0 || r.recorded }
+func (r *Request) Readmitted() bool { return r.NumPreemptions > 0 || r.recorded }
 
 // record counts an admitted request and the tokens it hit. One whose admission was undone counts
 // as a preempted one when it is admitted again.
 func (c *Cache) record(r *Request, hit int) {
 	again := r.Readmitted()
 	r.recorded = true
-	if !c.config.EnablePrefixCaching || r.noRead {
+	if !c.Config.EnablePrefixCaching || r.noRead {
 		return
 	}
-	s := &c.stats
+	s := &c.Stats
 	if again {
 		s.Preempted++
 		s.PreemptedQueries += r.NumTokens()

@@ -37,7 +37,7 @@ func (c *Cache) release(id int32) {
 
 // noteNew records the blocks that group i got from the pool, if they may have to be zeroed.
 func (c *Cache) noteNew(i int, blocks []int32) {
-	if c.config.RecordNewBlocks && c.groups[i].Kind != Mamba {
+	if c.Config.RecordNewBlocks && c.groups[i].Kind != Mamba {
 		c.newBlocks[i] = append(c.newBlocks[i], blocks...)
 	}
 }

@@ -36,13 +36,13 @@ func TestTheStateAtTheEndOfAPromptIsHandedOff(t *testing.T) {
 	require.Equal(t, copies[0].Src, r.Table(1)[1], "the request goes on in its block")
 	require.Empty(t, taken(c, 0).Tails)
 
-	require.EqualValues(t, 1, c.pool.View.Count(copies[0].Dst), "the request keeps it")
-	require.NoError(t, c.View.Check())
+	require.EqualValues(t, 1, c.Pool.Count(copies[0].Dst), "the request keeps it")
+	require.NoError(t, c.Check())
 	c.Release(r, UndoAdmit, 0)
 	c.Release(r, UndoAdmit, 0)
-	require.NoError(t, c.View.Check())
-	require.Zero(t, c.pool.View.Count(copies[0].Dst))
-	require.Equal(t, 23, c.pool.View.NumFree())
+	require.NoError(t, c.Check())
+	require.Zero(t, c.Pool.Count(copies[0].Dst))
+	require.Equal(t, 23, c.Pool.NumFree())
 }
 
 // test_partial_tail_offload_dropped_when_request_freed_before_drain
@@ -60,7 +60,7 @@ func TestAStateOfARequestThatIsGoneIsNotHandedOff(t *testing.T) {
 			c := withTail(t)
 			tc.end(c, continued(t, c, 6))
 			require.Empty(t, taken(c, 0).Tails)
-			require.NoError(t, c.View.Check())
+			require.NoError(t, c.Check())
 		})
 	}
 }
@@ -85,12 +85,12 @@ func TestAHandedOffStateIsFreedWithItsRequestsBlocks(t *testing.T) {
 	r := continued(t, c, 6)
 	tail := taken(c, 0).Tails[0].Block
 	c.Release(r, UndoAdmit, 5)
-	require.NoError(t, c.View.Check())
-	require.EqualValues(t, 1, c.pool.View.Count(tail))
+	require.NoError(t, c.Check())
+	require.EqualValues(t, 1, c.Pool.Count(tail))
 	require.Equal(t, tail, c.deferred[0].ids[0])
 	c.EndStep(5)
-	require.Equal(t, 23, c.pool.View.NumFree())
-	require.NoError(t, c.View.Check())
+	require.Equal(t, 23, c.Pool.NumFree())
+	require.NoError(t, c.Check())
 }
 
 // Ensure that new blocks of groups with keys and values are reported once, also the copy of a
@@ -113,16 +113,8 @@ func TestNewBlocksAreTold(t *testing.T) {
 			again, hit := found(t, c, append(counting(6), 9, 9, 9))
 			allocate(t, c, again, Alloc{Hit: &hit, NumNewTokens: 9 - hit.NumTokens})
 			require.Equal(t, again.Table(0)[hit.NumTokens/4:], taken(c, 0).NewBlocks)
-			c.Transfers.NoteUnwritten(again, 4)
+			again.NoteUnwritten(4)
 			require.Equal(t, again.Table(0)[1:], taken(c, 0).NewBlocks)
 		})
 	}
-}
-
-// test_zeroing_block_ids_cover_only_loaded_attention_blocks of
-// tests/v1/kv_connector/unit/test_nixl_connector_hma.py
-func TestOnlyAttentionBlocksOfTheTokensAreListed(t *testing.T) {
-	c := newHybrid(t, func(c *Config) { c.MaxModelLen = 128 }, Group{Kind: Full, BlockSize: 16}, Group{Kind: Mamba, BlockSize: 16})
-	r := prefilled(t, c, 96)
-	require.Equal(t, r.Table(0)[1:4], c.Transfers.BlocksIn(nil, r, 16, 56))
 }

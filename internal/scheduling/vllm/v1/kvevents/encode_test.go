@@ -32,7 +32,7 @@ func events(t *testing.T, extras blockhash.Extras, group uint32) *pool.Events {
 	p.Free(ids)
 	require.True(t, p.Reset())
 	var v pool.Events
-	p.TakeEvents(&v)
+	p.View.TakeEvents(&v)
 	return &v
 }
 

@@ -46,22 +46,22 @@ func TestBlocksThatWouldBeTooLargeAreRefused(t *testing.T) {
 
 // anyLayer has numbers at and near the limits of llm_cache.h.
 func anyLayer(t *rapid.T) Layer {
-	of := func(name string, values ...int) int { return rapid.SampledFrom(values).Draw(t, name) }
+	draw := func(name string, values ...int) int { return rapid.SampledFrom(values).Draw(t, name) }
 	l := Layer{
-		Group:   kvcache.Group{Kind: kvcache.Kind(of("kind", 0, 0, 1, 2, 3)), BlockSize: of("block", 1, 16, 1024, 65521, 65535, 65536), Eagle: of("eagle", 0, 0, 1) == 1},
-		KVHeads: of("heads", 1, 8, 1<<14), HeadSize: of("head", 1, 64, 1<<14), ElementBytes: of("element", 1, 2, 16),
-		KeysOnly: rapid.Bool().Draw(t, "keys only"), Strided: rapid.Bool().Draw(t, "strided"), Page: of("page", 0, 0, 1, 3, 1<<44-1, 1<<44),
+		Group:   kvcache.Group{Kind: kvcache.Kind(draw("kind", 0, 0, 1, 2, 3)), BlockSize: draw("block", 1, 16, 1024, 65521, 65535, 65536), Eagle: draw("eagle", 0, 0, 1) == 1},
+		KVHeads: draw("heads", 1, 8, 1<<14), HeadSize: draw("head", 1, 64, 1<<14), ElementBytes: draw("element", 1, 2, 16),
+		KeysOnly: rapid.Bool().Draw(t, "keys only"), Strided: rapid.Bool().Draw(t, "strided"), Page: draw("page", 0, 0, 1, 3, 1<<44-1, 1<<44),
 	}
 	switch l.Kind {
 	case kvcache.Full:
-		l.Hidden = of("hidden", 0, 0, 1) == 1 && l.Page == 0 && !l.Eagle
+		l.Hidden = draw("hidden", 0, 0, 1) == 1 && l.Page == 0 && !l.Eagle
 	case kvcache.SlidingWindow:
-		l.Window, l.Retained = of("window", 1, 4096, math.MaxInt32), of("retained", 0, 1, math.MaxInt32)
+		l.Window, l.Retained = draw("window", 1, 4096, math.MaxInt32), draw("retained", 0, 1, math.MaxInt32)
 	case kvcache.ChunkedLocal:
-		l.Chunk = of("chunk", 1, 8192, math.MaxInt32)
+		l.Chunk = draw("chunk", 1, 8192, math.MaxInt32)
 	case kvcache.Mamba:
-		l.Page, l.StateBytes = 0, of("state", 1, 4096, 1<<44)
-		l.NumSpeculativeBlocks, l.Align = of("speculative", 0, 1, 1<<16), rapid.Bool().Draw(t, "align")
+		l.Page, l.StateBytes = 0, draw("state", 1, 4096, 1<<44)
+		l.NumSpeculativeBlocks, l.Align = draw("speculative", 0, 1, 1<<16), rapid.Bool().Draw(t, "align")
 	}
 	return l
 }

@@ -47,7 +47,7 @@ func (p *Plan) LongestModelLen(limit, inFlight, steps int) (int, error) {
 		return 0, err
 	}
 	n := sort.Search(limit, func(i int) bool {
-		return p.BytesFor(i+1, inFlight) > p.available() || c.View.PeakBlocks(i+1, steps) > p.NumGPUBlocks-1
+		return p.BytesFor(i+1, inFlight) > p.available() || c.Config.PeakBlocks(i+1, steps) > p.NumGPUBlocks-1
 	})
 	if n < 2 {
 		return 0, nil // a request has at least a prompt token and a generated token

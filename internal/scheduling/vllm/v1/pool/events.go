@@ -46,7 +46,8 @@ func (v *Events) Hashes(e *Event) []blockhash.Hash { return v.hashes[e.hashes.fr
 func (v *Events) Tokens(e *Event) []int32 { return v.tokens[e.tokens.from:e.tokens.to] }
 
 // TakeEvents moves the recorded events to dst and starts anew.
-func (p *Pool) TakeEvents(dst *Events) {
+func (v View) TakeEvents(dst *Events) {
+	p := v.p
 	clear(dst.List) // lets go of extra keys
 	dst.List, dst.hashes, dst.tokens = dst.List[:0], dst.hashes[:0], dst.tokens[:0]
 	*dst, p.events = p.events, *dst

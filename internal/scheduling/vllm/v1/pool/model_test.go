@@ -263,7 +263,7 @@ func compare(t *rapid.T, p *Pool, m *model) {
 	}
 	require.Equal(t, len(m.many)-countFalse(m.many), rings)
 	var events Events
-	p.TakeEvents(&events)
+	p.View.TakeEvents(&events)
 	got := []string{}
 	for i := range events.List {
 		e := &events.List[i]

@@ -145,7 +145,7 @@ func TestAStoredEventTellsEverything(t *testing.T) {
 	p.Register(c, ids, 0, 1, 4, 0, nil)
 	p.Register(c, ids, 1, 3, 4, 0, []bool{false, true})
 	var events Events
-	p.TakeEvents(&events)
+	p.View.TakeEvents(&events)
 	require.Len(t, events.List, 2)
 	first, second := &events.List[0], &events.List[1]
 	require.False(t, first.HasParent)
@@ -160,10 +160,10 @@ func TestAStoredEventTellsEverything(t *testing.T) {
 	require.Equal(t, [][]blockhash.Key{{{Text: "ada"}}}, second.Extra)
 
 	p.ReportHit(c, 2, 4, 0)
-	p.TakeEvents(&events)
+	p.View.TakeEvents(&events)
 	require.Len(t, events.List, 1)
 	require.Equal(t, c.Hashes[:2], events.Hashes(&events.List[0]))
 	require.Equal(t, c.Tokens[:8], events.Tokens(&events.List[0]))
-	p.TakeEvents(&events)
+	p.View.TakeEvents(&events)
 	require.Empty(t, events.List)
 }

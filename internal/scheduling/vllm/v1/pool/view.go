@@ -2,7 +2,7 @@ package pool
 
 import "iter"
 
-// A View reads the state of a Pool. Readers need nothing else of it.
+// A View reads the state of a Pool, and takes its events. Readers need nothing else of it.
 type View struct{ p *Pool }
 
 // Count is how many references a block has: table entries and others. A free block has none.

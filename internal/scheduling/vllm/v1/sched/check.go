@@ -11,7 +11,7 @@ import (
 func (s *Scheduler) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.cache.View.Check(); err != nil {
+	if err := s.cache.Check(); err != nil {
 		return err
 	}
 	if len(s.running) > s.config.MaxNumSeqs {

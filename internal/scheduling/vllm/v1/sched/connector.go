@@ -167,7 +167,7 @@ func (c *connector) aborted(r *request) {
 
 // keeps parks a finished request while its blocks are being loaded or sent.
 func (c *connector) keeps(r *request) bool {
-	c.s.cache.Transfers.LeaveWindows(r.kv, max(0, r.kv.NumComputedTokens-r.inFlight))
+	r.kv.LeaveWindows(max(0, r.kv.NumComputedTokens-r.inFlight))
 	if t := &r.transfers; !t.send && (!t.loading || t.received) {
 		return false
 	}
@@ -193,7 +193,7 @@ func (c *connector) settled(r *request) {
 
 // holdsBlocks reports whether blocks would stay in use if all running requests were preempted.
 func (c *connector) holdsBlocks() bool {
-	if c.parked > 0 || c.loading > 0 || c.s.cache.View.NumDeferred() > 0 {
+	if c.parked > 0 || c.loading > 0 || c.s.cache.NumDeferred() > 0 {
 		return true
 	}
 	for _, r := range c.s.allWaiting() { // loaded, and not admitted

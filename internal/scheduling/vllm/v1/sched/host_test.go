@@ -96,7 +96,7 @@ func (h *host) computed(id ID) int {
 func (h *host) hashed(id ID) int {
 	n := 0
 	for _, block := range h.table(id) {
-		if _, _, ok := h.cache.View.Pool().Primary(block); ok {
+		if _, _, ok := h.cache.Pool.Primary(block); ok {
 			n++
 		}
 	}
@@ -114,5 +114,5 @@ func (h *host) loadFailed(blocks ...int32) []ID {
 
 func (h *host) empty() {
 	h.schedule()
-	require.Equal(h.t, Load{FreeBlocks: h.cache.View.Pool().NumBlocks() - 1, Blocks: h.cache.View.Pool().NumBlocks() - 1}, h.Monitor.Load())
+	require.Equal(h.t, Load{FreeBlocks: h.cache.Pool.NumBlocks() - 1, Blocks: h.cache.Pool.NumBlocks() - 1}, h.Monitor.Load())
 }

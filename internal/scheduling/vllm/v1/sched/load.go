@@ -11,13 +11,13 @@ import (
 func (c *connector) find(r *request) (external int, known bool) {
 	t := &r.transfers
 	local := c.s.hit.NumTokens
-	part := local % c.s.cache.View.Config().SchedulerBlockSize
+	part := local % c.s.cache.Config.SchedulerBlockSize
 	if t.unanswered {
 		c.queries = append(c.queries, Query{r.id, r.userData, local - part})
 		return 0, false
 	}
 	most := r.kv.NumTokens()
-	if !t.match.Async || most == 1 || c.s.differs.loads && c.s.cache.View.Recycles() {
+	if !t.match.Async || most == 1 || c.s.differs.loads && c.s.cache.Config.Recycles() {
 		most-- // the last token is computed in any case, and windows leave what it attends to
 	}
 	external = max(min(t.match.NumTokens, most)-(local-part), 0)
@@ -36,14 +36,13 @@ func (c *connector) load(r *request, external int) verdict {
 	local := c.s.hit.NumTokens
 	again := r.kv.Readmitted()
 	ok := c.s.allocate(r, &kvcache.Alloc{
-		Hit: &c.s.hit, NumExternalTokens: external, DelayCacheBlocks: true, NumInFlightTokens: r.inFlight,
+		Hit: &c.s.hit, NumExternalTokens: external, DelayCacheBlocks: true, Waits: true, NumInFlightTokens: r.inFlight,
 		ReservedBlocks: c.reservedBlocks(), FullSequenceMustFit: !c.s.config.AdmitChunks, NothingScheduled: len(c.s.running) == 0,
 		Record: true,
 	})
 	if !ok {
 		return doesNotFit
 	}
-	c.s.cache.Transfers.SetWaiting(r.kv)
 	c.count(r, local, external, again)
 	r.kv.NumComputedTokens = local + external
 	r.transfers.loading = true
@@ -97,7 +96,7 @@ func (c *connector) unreserve(r *request) {
 func (c *connector) reservedBlocks() int {
 	n := 0
 	for _, r := range c.prefills {
-		n += c.s.cache.Transfers.RemainingBlocks(r.kv)
+		n += r.kv.RemainingBlocks()
 	}
 	return max(n, 0) // as vLLM, groups can need fewer than none
 }
@@ -140,7 +139,7 @@ func (c *connector) loadIsOver(r *request) {
 	t.loading, t.received, t.failed = false, false, false
 	c.forgetMatch(r)
 	r.status = waiting
-	if r.kv.NumPreemptions() > 0 {
+	if r.kv.NumPreemptions > 0 {
 		r.status = preempted
 	}
 }

@@ -105,8 +105,8 @@ func (s *Scheduler) findFailure(out *FailedLoad, blocks []int32) (*failure, erro
 // waits, cannot have been read.
 func (c *connector) noteMissing(f *failure, blocks []int32) error {
 	for i, id := range blocks {
-		if id < 1 || int(id) >= c.s.cache.View.Pool().NumBlocks() {
-			return fmt.Errorf("%w: blocks[%d] is %d: want 1 to %d", ErrRequest, i, id, c.s.cache.View.Pool().NumBlocks()-1)
+		if id < 1 || int(id) >= c.s.cache.Pool.NumBlocks() {
+			return fmt.Errorf("%w: blocks[%d] is %d: want 1 to %d", ErrRequest, i, id, c.s.cache.Pool.NumBlocks()-1)
 		}
 		f.missing[id] = true
 	}
@@ -114,7 +114,7 @@ func (c *connector) noteMissing(f *failure, blocks []int32) error {
 	for _, r := range c.s.allWaiting() {
 		for g := range c.s.groups {
 			for _, id := range r.kv.Table(g) {
-				own[id] = own[id] || r.transfers.loading && c.s.cache.View.Pool().Count(id) == 1
+				own[id] = own[id] || r.transfers.loading && c.s.cache.Pool.Count(id) == 1
 			}
 		}
 	}
@@ -247,7 +247,7 @@ func (c *connector) fail(f *failure) {
 		}
 	}
 	for _, id := range f.order {
-		c.s.cache.Transfers.Evict(id)
+		c.s.cache.Evict(id)
 	}
 }
 
@@ -264,7 +264,7 @@ func (c *connector) failRunning(a *setback) {
 	if a.at >= 0 {
 		first = c.cutAt(a.at)
 	}
-	if a.first == a.at && first >= 0 && c.s.cache.Rewind(r.kv, first) {
+	if a.first == a.at && first >= 0 && r.kv.Rewind(first) {
 		c.s.restart(r)
 		return
 	}
@@ -283,7 +283,7 @@ func (c *connector) cutLoad(r *request, at int) {
 	case t.loading:
 		t.failed = true
 	case c.keepsLoad(r, computed):
-		c.s.cache.Rewind(r.kv, computed)
+		r.kv.Rewind(computed)
 		c.noteUnwritten(r, computed)
 	default:
 		r.kv.EvictFrom(computed)
@@ -294,13 +294,13 @@ func (c *connector) cutLoad(r *request, at int) {
 // keepsLoad reports whether r can keep its blocks if only its first computed tokens were loaded: it then writes to the
 // blocks after them, which others must not have.
 func (c *connector) keepsLoad(r *request, computed int) bool {
-	return computed > 0 && !(c.s.differs.loads && c.s.cache.Transfers.SharedFrom(r.kv, computed))
+	return computed > 0 && !(c.s.differs.loads && r.kv.SharedFrom(computed))
 }
 
 // cutAt returns how many tokens are whole before block number at, or -1 if that is not
 // known: with several groups, and where windows have left blocks that are needed then.
 func (c *connector) cutAt(at int) int {
-	if c.s.groups > 1 || c.s.cache.View.Recycles() {
+	if c.s.groups > 1 || c.s.cache.Config.Recycles() {
 		return -1
 	}
 	return at * c.s.blockSizes[0]

@@ -16,7 +16,7 @@ type mambaSplit struct {
 
 func newMambaSplit(c *Config, cache *kvcache.Cache) *mambaSplit {
 	m := &mambaSplit{}
-	config := cache.View.Config()
+	config := &cache.Config
 	for i := range config.Groups {
 		g := &config.Groups[i]
 		if g.Kind == kvcache.Mamba && g.Align {
@@ -26,7 +26,7 @@ func newMambaSplit(c *Config, cache *kvcache.Cache) *mambaSplit {
 		m.eagle = m.eagle || g.Eagle
 	}
 	m.eagle = m.eagle || config.Eagle
-	if cache.View.PartialBlockHits() {
+	if cache.Config.PartialBlockHits() {
 		m.hash = config.HashBlockSize
 	}
 	m.budget = c.MaxNumBatchedTokens
@@ -43,7 +43,7 @@ func (m *mambaSplit) clipsDecodes() bool { return m.block == 1 || m.hash == 1 }
 // clip returns how many of n tokens after the first start ones to compute.
 func (m *mambaSplit) clip(q *request, start, n int) int {
 	r := q.kv
-	prefill := max(r.NumPromptTokens(), r.NumTokens()-1) // a resumed request computes outputs again
+	prefill := max(r.NumPromptTokens, r.NumTokens()-1) // a resumed request computes outputs again
 	if start >= prefill || n <= 0 {
 		return n
 	}
@@ -79,12 +79,12 @@ func (m *mambaSplit) stops(r *kvcache.Request, start, end int) [4]int {
 	}
 	stops[1] = last
 	if m.hash > 0 {
-		tail := r.NumPromptTokens() - r.NumPromptTokens()%m.hash
-		if last < tail && tail < r.NumPromptTokens() {
+		tail := r.NumPromptTokens - r.NumPromptTokens%m.hash
+		if last < tail && tail < r.NumPromptTokens {
 			stops[2] = tail
 		}
 	}
-	if j := r.Junction(); start < j && j < end {
+	if j := r.Junction; start < j && j < end {
 		stops[3] = start + (j-start)/m.block*m.block
 	}
 	return stops

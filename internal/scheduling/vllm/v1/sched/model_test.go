@@ -292,7 +292,7 @@ func (e *engine) fork(t *rapid.T) {
 		t.Skip("enough requests")
 	}
 	last := int32(-1)
-	if r := e.requests.Get(uint64(parent)); r.kv.NumTokens() > r.kv.NumPromptTokens() && r.kv.NumComputedTokens < r.kv.NumTokens() {
+	if r := e.requests.Get(uint64(parent)); r.kv.NumTokens() > r.kv.NumPromptTokens && r.kv.NumComputedTokens < r.kv.NumTokens() {
 		last = rapid.Int32Range(-1, 1).Draw(t, "last")
 	}
 	child, err := e.Fork(parent, Child{Last: last, Arrival: e.arrival()})

@@ -56,11 +56,11 @@ func (e *engine) drawExtras(t *rapid.T, spec *Spec) {
 	spec.IsEmbed = make([]byte, len(spec.Tokens))
 	at := rapid.IntRange(0, 1).Draw(t, "offset")
 	for n := rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "items"); n > 0 && at+1 < len(spec.Tokens); n-- {
-		of := rapid.SampledFrom([]string{"cat", "dog"}).Draw(t, "of")
+		item := rapid.SampledFrom([]string{"cat", "dog"}).Draw(t, "item")
 		length := rapid.IntRange(1, min(14, len(spec.Tokens)-at-1)).Draw(t, "length")
-		spec.Extras.Items = append(spec.Extras.Items, blockhash.Item{Identifier: fmt.Sprint(of, length), Offset: at, Length: length})
+		spec.Extras.Items = append(spec.Extras.Items, blockhash.Item{Identifier: fmt.Sprint(item, length), Offset: at, Length: length})
 		for k := range length {
-			if of == "cat" || k%2 == 0 {
+			if item == "cat" || k%2 == 0 {
 				spec.IsEmbed[at+k] = 1
 			}
 		}

@@ -31,7 +31,7 @@ type Load struct {
 func (m Monitor) Load() Load {
 	s := m.lock()
 	defer s.mu.Unlock()
-	p := s.cache.View.Pool()
+	p := s.cache.Pool
 	var encoder EncoderUsage
 	if s.encoder != nil {
 		encoder.Taken, encoder.Referenced = s.encoder.cache.Usage()
@@ -41,7 +41,7 @@ func (m Monitor) Load() Load {
 		Encoder: encoder,
 		Running: len(s.running), Waiting: s.requests.Len() - len(s.running) - parked,
 		Loading: loading, Parked: parked, InFlight: s.flight.n,
-		FreeBlocks: p.NumFree(), Blocks: p.NumBlocks() - 1, Deferred: s.cache.View.NumDeferred(),
+		FreeBlocks: p.NumFree(), Blocks: p.NumBlocks() - 1, Deferred: s.cache.NumDeferred(),
 	}
 }
 
@@ -75,14 +75,16 @@ func (m Monitor) TakeCounters() Counters {
 func (m Monitor) TakeEvents(dst *pool.Events) {
 	s := m.lock()
 	defer s.mu.Unlock()
-	s.cache.View.TakeEvents(dst)
+	s.cache.Pool.TakeEvents(dst)
 }
 
 // TakeStats returns the statistics of the cache since the last call.
 func (m Monitor) TakeStats() kvcache.Stats {
 	s := m.lock()
 	defer s.mu.Unlock()
-	return s.cache.View.TakeStats()
+	stats := s.cache.Stats
+	s.cache.Stats = kvcache.Stats{}
+	return stats
 }
 
 // Live reports whether an ID names a request that has not finished.
@@ -138,9 +140,19 @@ func (m Monitor) Table(dst []int32, id ID, group int) ([]int32, error) {
 		return dst, fmt.Errorf("%w: group %d of %d", ErrRequest, group, s.groups)
 	}
 	if r.status == parked {
-		return append(dst, s.cache.Transfers.ComputedTable(r.kv, group)...), nil
+		return append(dst, s.computedTable(r, group)...), nil
 	}
 	return append(dst, r.kv.Table(group)...), nil
+}
+
+// computedTable is the part of the block table of a group that holds computed tokens; the states of a Mamba group are
+// not counted in tokens.
+func (s *Scheduler) computedTable(r *request, group int) []int32 {
+	table, size := r.kv.Table(group), s.blockSizes[group]
+	if s.cache.Config.Groups[group].Kind == kvcache.Mamba {
+		return table
+	}
+	return table[:min((r.kv.NumComputedTokens+size-1)/size, len(table))]
 }
 
 // Inspect calls f with the cache under the lock. f must not call the scheduler

@@ -100,9 +100,9 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 	if err := s.checkSpec(&spec); err != nil {
 		return 0, err
 	}
-	longest := s.cache.View.Config().MaxModelLen
+	longest := s.cache.Config.MaxModelLen
 	most := min(len(spec.Tokens)+min(spec.MaxTokens, longest)+s.config.NumLookaheadTokens+s.config.NumSpeculativeTokens, longest)
-	if need, have := s.cache.View.PeakBlocks(most, s.config.MaxConcurrentBatches), s.cache.View.Pool().NumBlocks()-1; need > have {
+	if need, have := s.cache.Config.PeakBlocks(most, s.config.MaxConcurrentBatches), s.cache.Pool.NumBlocks()-1; need > have {
 		return 0, fmt.Errorf("%w: %d tokens can take %d blocks, the pool has %d", ErrRequest, most, need, have)
 	}
 	inputs, err := s.encoder.newRequest(spec.Extras.Items, spec.IsEmbed)
@@ -135,7 +135,7 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 
 // checkSpec returns an error if no request can be as spec says.
 func (s *Scheduler) checkSpec(spec *Spec) error {
-	longest := s.cache.View.Config().MaxModelLen
+	longest := s.cache.Config.MaxModelLen
 	switch {
 	case len(spec.Tokens) == 0 || len(spec.Tokens) >= longest:
 		return fmt.Errorf("%w: a prompt of %d tokens: want 1 to %d", ErrRequest, len(spec.Tokens), longest-1)
@@ -204,8 +204,8 @@ const mostSpare = 256
 // after these makes the arrays grow.
 func (s *Scheduler) reserveTokens(r *request) {
 	const next = 1 << 12
-	most := r.kv.NumPromptTokens() + min(r.maxTokens, s.longest) + s.config.NumLookaheadTokens + s.config.NumSpeculativeTokens
-	s.cache.Reserve(r.kv, min(most, s.longest, r.kv.NumTokens()+next))
+	most := r.kv.NumPromptTokens + min(r.maxTokens, s.longest) + s.config.NumLookaheadTokens + s.config.NumSpeculativeTokens
+	r.kv.Reserve(min(most, s.longest, r.kv.NumTokens()+next))
 }
 
 // Abort ends requests, whether they run or wait. It skips IDs of finished requests and returns how
@@ -281,7 +281,7 @@ func (s *Scheduler) drop(r *request) {
 // stopped reports whether r ends with its last token (vllm/v1/RULES.md §14).
 func (s *Scheduler) stopped(r *request) (Reason, bool) {
 	tokens := r.kv.Tokens()
-	output := len(tokens) - r.kv.NumPromptTokens()
+	output := len(tokens) - r.kv.NumPromptTokens
 	switch {
 	case output < r.minTokens:
 		return 0, false

@@ -118,7 +118,7 @@ func (s *Scheduler) scheduleRunning() {
 // runningTokens is how many tokens a running request computes in this step.
 func (s *Scheduler) runningTokens(r *request) int {
 	computed := r.kv.NumComputedTokens
-	if r.placeholders > 0 && computed+2-r.placeholders >= r.kv.NumPromptTokens()+r.maxTokens {
+	if r.placeholders > 0 && computed+2-r.placeholders >= r.kv.NumPromptTokens+r.maxTokens {
 		return 0 // it ends with a step in flight, even if all drafts of that are rejected
 	}
 	if s.steps < r.eligible && (s.flight.n > 0 || !s.differs.steps) {
@@ -153,7 +153,7 @@ func (s *Scheduler) makeRoom(r *request, n, at int) (int, outcome) {
 		}
 		s.batch.from = s.batch.from[:from]
 		s.batch.starved = true
-		if s.differs.deferred && s.cache.View.NumDeferred() > 0 {
+		if s.differs.deferred && s.cache.NumDeferred() > 0 {
 			s.batch.waits = true // blocks come with an update; vLLM would preempt all others
 			return at, noRoom
 		}

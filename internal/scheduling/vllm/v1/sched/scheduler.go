@@ -78,8 +78,8 @@ func New(config Config) (*Scheduler, error) {
 	if err := s.extend(); err != nil {
 		return nil, err
 	}
-	s.groups = len(cache.View.Config().Groups)
-	for _, g := range cache.View.Config().Groups {
+	s.groups = len(cache.Config.Groups)
+	for _, g := range cache.Config.Groups {
 		s.blockSizes = append(s.blockSizes, g.BlockSize)
 	}
 	for range s.config.MaxConcurrentBatches {

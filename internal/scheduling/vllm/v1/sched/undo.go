@@ -75,7 +75,7 @@ func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 	case e.admitted:
 		s.undoAdmit(r, e)
 		return
-	case copied || !s.cache.Rewind(r.kv, computed):
+	case copied || !r.kv.Rewind(computed):
 		s.removeRunning(r)
 		s.preempt(r)
 		return
@@ -107,7 +107,7 @@ func (s *Scheduler) undoAdmit(r *request, e *entry) {
 // it was before the step. What later steps in flight sample for it is void.
 func (s *Scheduler) undoRow(r *request, e *entry) {
 	computed := r.kv.NumComputedTokens - r.inFlight - int(e.tokens)
-	if s.cache.Rewind(r.kv, computed) {
+	if r.kv.Rewind(computed) {
 		r.drafts = r.drafts[:0]
 		r.prefill = e.prefill
 		r.placeholders, r.eligible = 0, 0

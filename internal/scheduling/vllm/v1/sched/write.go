@@ -11,7 +11,7 @@ func (s *Scheduler) write(step *Step) {
 	b := s.batch
 	step.reset(s.groups)
 	if len(s.running) > 0 {
-		step.NumCommonPrefixBlocks = s.cache.View.NumCommonPrefixBlocks(step.NumCommonPrefixBlocks, s.running[0].kv)
+		step.NumCommonPrefixBlocks = s.running[0].kv.NumCommonPrefixBlocks(step.NumCommonPrefixBlocks)
 	} else {
 		for range s.groups {
 			step.NumCommonPrefixBlocks = append(step.NumCommonPrefixBlocks, 0)

@@ -70,14 +70,13 @@ func (z *zeroing) note(r *request, row bool) {
 // loading leaves the blocks out that a load of r writes: those of tokens from start to end, and states. Blocks of
 // states are never new, but a failed step can have listed one as a block of keys and values. vLLM has no steps that fail.
 func (z *zeroing) loading(r *request, start, end int) {
-	s := z.s
-	z.skip = s.cache.Transfers.BlocksIn(z.skip, r.kv, start, end)
-	if !s.differs.zeroing {
-		return
-	}
-	for g := range s.groups {
-		if s.config.Cache.Groups[g].Kind == kvcache.Mamba {
-			z.skip = append(z.skip, r.kv.Table(g)...)
+	for g, size := range z.s.blockSizes {
+		table := r.kv.Table(g)
+		switch {
+		case z.s.cache.Config.Groups[g].Kind != kvcache.Mamba:
+			z.skip = append(z.skip, table[min(start/size, len(table)):min((end+size-1)/size, len(table))]...)
+		case z.s.differs.zeroing:
+			z.skip = append(z.skip, table...)
 		}
 	}
 }
@@ -105,7 +104,7 @@ func (z *zeroing) released(*request) { z.loose = true }
 // noteUnwritten has the blocks of r zeroed that hold tokens from computed on: what should
 // have been loaded into them has not come.
 func (c *connector) noteUnwritten(r *request, computed int) {
-	c.s.cache.Transfers.NoteUnwritten(r.kv, computed)
+	r.kv.NoteUnwritten(computed)
 	if c.s.zero != nil {
 		c.s.zero.loose = true
 	}

@@ -212,7 +212,7 @@ func TestAProducerIsToldOfTheStateAtTheEndOfAPrompt(t *testing.T) {
 			}
 			require.Equal(t, []Tail{{ID: id, UserData: 7, Group: 1, Block: copied[0], NumTokens: 6}}, tails)
 			require.Equal(t, 1, h.Monitor.Load().Parked)
-			h.Monitor.Inspect(func(c *kvcache.Cache) { require.EqualValues(t, 1, c.View.Pool().Count(copied[0])) })
+			h.Monitor.Inspect(func(c *kvcache.Cache) { require.EqualValues(t, 1, c.Pool.Count(copied[0])) })
 			require.NoError(t, h.Transfers.Sent(id))
 			h.empty()
 		})

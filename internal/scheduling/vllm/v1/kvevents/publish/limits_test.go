@@ -28,7 +28,7 @@ func large(t *testing.T, n int) *pool.Events {
 	require.NoError(t, err)
 	p.Register(content, ids, 0, 1, n, 0, nil)
 	var v pool.Events
-	p.TakeEvents(&v)
+	p.View.TakeEvents(&v)
 	return &v
 }
 

@@ -22,7 +22,7 @@ func cleared(t *testing.T) *pool.Events {
 	require.NoError(t, err)
 	require.True(t, p.Reset())
 	var v pool.Events
-	p.TakeEvents(&v)
+	p.View.TakeEvents(&v)
 	return &v
 }
 
