@@ -266,6 +266,8 @@ func (c *connector) check() error {
 			return invariants.Broken("request %#x reserves blocks: %v, and is not in the list", uint64(r.id), t.reserving)
 		case r.status != running && t.unsettled > 0:
 			return invariants.Broken("request %#x waits with %d unsettled tokens", uint64(r.id), t.unsettled)
+		case t.reserving && r.status == running && !r.prefill:
+			return invariants.Broken("request %#x reserves blocks for a prompt that is computed", uint64(r.id))
 		}
 	}
 	if loading > c.loading || reserving != len(c.prefills) {

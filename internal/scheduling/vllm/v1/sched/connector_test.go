@@ -331,3 +331,15 @@ func TestWhatAnAbortedRowLoadsCannotBeHit(t *testing.T) {
 	h.add(13, 1, Spec{})
 	require.Zero(t, h.schedule()[0].NumComputedTokens)
 }
+
+// Ensure that all states of a request that has finished are there to be sent: they are not counted in tokens.
+func TestStatesAreSentWhole(t *testing.T) {
+	c := small(20)
+	c.Connector.Producer = true
+	c.Cache.Groups = append(c.Cache.Groups, kvcache.Group{Kind: kvcache.Mamba, BlockSize: 4, Align: true, NumSpeculativeBlocks: 2})
+	h := newHost(t, c)
+	id := h.add(6, 1, Spec{Send: true, MaxTokens: 2})
+	h.finish(1)
+	require.Len(t, h.tableOf(id, 0), 2)
+	require.Len(t, h.tableOf(id, 1), 2+2)
+}

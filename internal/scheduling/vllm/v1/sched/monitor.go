@@ -148,11 +148,11 @@ func (m Monitor) Table(dst []int32, id ID, group int) ([]int32, error) {
 // computedTable is the part of the block table of a group that holds computed tokens; the states of a Mamba group are
 // not counted in tokens.
 func (s *Scheduler) computedTable(r *request, group int) []int32 {
-	table, size := r.kv.Table(group), s.blockSizes[group]
+	table := r.kv.Table(group)
 	if s.cache.Config.Groups[group].Kind == kvcache.Mamba {
 		return table
 	}
-	return table[:min((r.kv.NumComputedTokens+size-1)/size, len(table))]
+	return blocksOf(table, s.blockSizes[group], 0, r.kv.NumComputedTokens)
 }
 
 // Inspect calls f with the cache under the lock. f must not call the scheduler

@@ -74,11 +74,16 @@ func (z *zeroing) loading(r *request, start, end int) {
 		table := r.kv.Table(g)
 		switch {
 		case z.s.cache.Config.Groups[g].Kind != kvcache.Mamba:
-			z.skip = append(z.skip, table[min(start/size, len(table)):min((end+size-1)/size, len(table))]...)
+			z.skip = append(z.skip, blocksOf(table, size, start, end)...)
 		case z.s.differs.zeroing:
 			z.skip = append(z.skip, table...)
 		}
 	}
+}
+
+// blocksOf returns the blocks of a table that hold tokens from start to end (vLLM's get_zeroing_block_ids_in_range).
+func blocksOf(table []int32, size, start, end int) []int32 {
+	return table[min(start/size, len(table)):min((end+size-1)/size, len(table))]
 }
 
 // failed lists again the blocks that failed steps had listed, except blocks loaded since then.

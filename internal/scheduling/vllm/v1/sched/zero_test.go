@@ -242,3 +242,12 @@ func TestAStateThatIsLoadedIsNotZeroedForAFailedStep(t *testing.T) {
 	require.Equal(t, asks, h.schedule()[0].ID)
 	require.NotContains(t, h.step.ZeroBlocks, told)
 }
+
+// test_zeroing_block_ids_cover_only_loaded_attention_blocks of tests/v1/kv_connector/unit/test_nixl_connector_hma.py
+func TestTheBlocksOfTokens(t *testing.T) {
+	table := []int32{1, 2, 3, 4, 5, 6}
+	require.Equal(t, table[1:4], blocksOf(table, 16, 16, 56))
+	require.Equal(t, table[1:4], blocksOf(table, 16, 20, 64), "parts of blocks count")
+	require.Equal(t, table[5:], blocksOf(table, 16, 80, 200))
+	require.Empty(t, blocksOf(table, 16, 96, 200))
+}
