@@ -138,6 +138,9 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, body any, others
 	if err := unsupported(fields, append(others, reflect.TypeOf(body).Elem())...); err != nil {
 		return err
 	}
+	if err := checkMessages(fields["messages"]); err != nil {
+		return err
+	}
 	return unmarshal(exactObject(data, fields, reflect.TypeOf(body).Elem()), body)
 }
 

@@ -68,21 +68,26 @@ func TestKeysAreAskedFor(t *testing.T) {
 	require.Equal(t, 200, r.StatusCode)
 }
 
-func TestAPathMayEndWithASlash(t *testing.T) {
+func TestAPathMayHaveMoreSlashes(t *testing.T) {
 	s := start(t, nil)
 	for path, method := range map[string]string{
 		"/v1/models/": "GET", "/v1/models/demo/": "GET", "/health/": "GET", "/metrics/": "GET", "/v1/completions/": "POST",
-		"/v1/chat/completions/": "POST",
+		"/v1/chat/completions/": "POST", "/v1//chat/completions": "POST", "//v1/completions": "POST", "/v1/./models": "GET",
+		"/v1/x/../completions": "POST", "/v1//models//demo": "GET", "//": "", "/": "",
 	} {
 		body := text + `"n": 1}`
 		if strings.Contains(path, "chat") {
 			body = talk + `"n": 1}`
 		}
+		if method == "" { // there is nothing
+			r, a := s.do(t, "GET", path, "")
+			require.Equal(t, 404, r.StatusCode, path)
+			require.Contains(t, a.Error.Message, "There is no GET / here.")
+			continue
+		}
 		r, a := s.do(t, method, path, body)
 		require.Equal(t, 200, r.StatusCode, "%s: %s", path, a.Text)
 	}
-	r, _ := s.do(t, "GET", "/", "")
-	require.Equal(t, 404, r.StatusCode)
 }
 
 // Web pages of the origins that are allowed may use the server and read its answers and errors. A browser asks before,

@@ -116,7 +116,6 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{texts, text + `"logit_bias": {"3": 101}}`, "logit_bias", "from -100 to 100"},
 		{texts, text + `"top_k": -2}`, "top_k", "it must be from 0 to 2147483647."},
 		{texts, text + `"top_p": 0}`, "top_p", "it must be above 0 and at most 1."},
-		{texts, text + `"stop": ""}`, "stop", "empty"},
 		{texts, text + `"stop": ` + many(17) + "}", "stop", "at most 16"},
 		{texts, text + `"stop_token_ids": [-1]}`, "stop_token_ids", "Token -1 is not in the vocabulary"},
 		{texts, text + `"stop_token_ids": [1` + strings.Repeat(", 1", 128) + `]}`, "stop_token_ids", "at most 128"},
@@ -135,8 +134,21 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{chats, `{"model": "demo", "messages": [{"content": "x"}]}`, "messages", "Message 0 has no role."},
 		{chats, `{"model": "demo", "messages": [{"role": "User", "content": "x"}]}`, "messages",
 			`Message 0 has the role "User"; system, developer, user, assistant and tool are known.`},
+		{chats, `{"model": "demo", "messages": [{"role": "user"}]}`, "messages", "Message 0 has no content."},
 		{chats, `{"model": "demo", "messages": [{"role": "user", "contents": "x"}]}`, "messages",
-			"Message 0 has no content."},
+			`Message 0 has the field "contents", which is not known; check its name, or leave it out.`},
+		{chats, `{"model": "demo", "messages": [{"role": "user", "content": "x"}, {"role": "user", "Content": "x"}]}`, "messages",
+			`Message 1 has the field "Content", which is not known; "content" is.`},
+		{chats, `{"model": "demo", "messages": [{"role": "assistant", "content": "x", "prefix": true}]}`, "messages",
+			`Message 0 has the field "prefix", which is not supported by this server: use continue_final_message.`},
+		{chats, `{"model": "demo", "messages": [{"role": "assistant", "content": "x", "partial": true}]}`, "messages",
+			"use continue_final_message"},
+		{chats, `{"model": "demo", "messages": [{"role": "assistant", "thinking": "x"}]}`, "messages", "use reasoning"},
+		{chats, `{"model": "demo", "messages": [{"role": "assistant", "refusal": "x"}]}`, "messages", "use content"},
+		{chats, `{"model": "demo", "messages": [{"role": "assistant", "audio": {"id": "x"}}]}`, "messages",
+			`Message 0 has the field "audio", which is not supported by this server.`},
+		{chats, `{"model": "demo", "messages": [{"role": "user", "content": "x", "images": ["x"]}]}`, "messages", "images"},
+		{"/tokenize", `{"messages": [{"role": "user", "content": "x", "prefix": true}]}`, "messages", "prefix"},
 		{chats, `{"model": "demo", "messages": [{"role": "user", "content": "x"}, {"role": "system", "content": null}]}`,
 			"messages", "Message 1 has no content."},
 		{chats, `{"model": "demo", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]}`, "messages",
@@ -260,6 +272,7 @@ func TestFieldsThatChangeNothingAreAccepted(t *testing.T) {
 		`"user": "u", "store": true, "service_tier": "auto", "safety_identifier": "i", "prompt_cache_key": "k",
 			"prompt_cache_retention": "24h", "parallel_tool_calls": false, "prediction": {"type": "content", "content": "x"}`,
 		`"request_id": "r", "provider": {"order": ["a"]}, "usage": {"include": true}`,
+		`"stop": ""`, `"stop": [""]`, `"stop": []`, `"stop": null`, `"stop": ["", ""]`,
 		`"nobody_knows": null, "MAX_TOKENS": null, "nor_this": "", "nor_these": [], "nor_those": {}`,
 		`"top_k": -1`,
 		`"n": 1.0, "top_k": 5.0, "seed": 7.0, "min_tokens": 1.0`,
@@ -288,6 +301,29 @@ func TestFieldsThatChangeNothingAreAccepted(t *testing.T) {
 	for _, body := range []string{text + `"echo": true, `, talk + `"max_completion_tokens": 5, `} { // the tokens of a prompt that is sent elsewhere
 		a := s.ask(t, "/tokenize", body+`"stream": true, "temperature": 0.5, "logprobs": null, "store": true}`)
 		require.Equal(t, 200, a.Status, a.Text)
+	}
+}
+
+// What clients send back of earlier answers, and notes of their own, change nothing in a message.
+func TestFieldsOfMessagesThatChangeNothingAreAccepted(t *testing.T) {
+	s := start(t, nil)
+	const plain = `{"role": "assistant", "content": "Hi"`
+	ask := func(fields string) *reply {
+		body := demo + `"messages": [{"role": "user", "content": "x"}, ` + plain + fields + `}, {"role": "user", "content": "abc"}], `
+		a := s.ask(t, chats, body+`"max_tokens": 4, "temperature": 0}`)
+		require.Equal(t, 200, a.Status, "%s: %s", fields, a.Text)
+		require.Equal(t, 200, s.ask(t, "/tokenize", body+`"stream": false}`).Status)
+		return a
+	}
+	want := ask("").Usage
+	for _, fields := range []string{
+		`"refusal": null, "annotations": [], "audio": null, "function_call": null, "tool_calls": null`, // OpenAI's model_dump
+		`"annotations": [{"type": "url_citation"}], "parsed": {"a": 1}, "tool_calls": []`,
+		`"provider_specific_fields": {"refusal": null}, "reasoning_details": [], "images": []`,
+		`"id": "m1", "created_at": 5, "metadata": {"a": 1}, "cache_control": {"type": "ephemeral"}, "type": "message"`,
+		`"prefix": false, "partial": false, "nobody_knows": null`,
+	} {
+		require.Equal(t, want, ask(", "+fields).Usage)
 	}
 }
 

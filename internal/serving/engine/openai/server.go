@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
 	"strings"
 	"time"
 
@@ -92,11 +93,11 @@ func New(c Config) *Server {
 	for pattern, page := range c.Pages {
 		s.mux.HandleFunc(pattern, s.page(page))
 	}
-	for path, method := range map[string]string{"/v1/completions": "POST", "/v1/chat/completions": "POST",
+	for at, method := range map[string]string{"/v1/completions": "POST", "/v1/chat/completions": "POST",
 		"/v1/models": "GET", "/tokenize": "POST", "/detokenize": "POST", "/version": "GET"} {
-		s.mux.HandleFunc(path, s.guarded(func(w http.ResponseWriter, r *http.Request) error {
+		s.mux.HandleFunc(at, s.guarded(func(w http.ResponseWriter, r *http.Request) error {
 			w.Header().Set("Allow", method)
-			return refused(http.StatusMethodNotAllowed, "method_not_supported", "%s takes %s, not %s.", path, method, r.Method)
+			return refused(http.StatusMethodNotAllowed, "method_not_supported", "%s takes %s, not %s.", at, method, r.Method)
 		}))
 	}
 	s.mux.HandleFunc("/", s.guarded(func(_ http.ResponseWriter, r *http.Request) error {
@@ -116,21 +117,25 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			preflight(w, r)
 			return
 		}
-		s.mux.ServeHTTP(w, withoutSlash(r))
+		s.mux.ServeHTTP(w, clean(r))
 	})
 }
 
-// withoutSlash is a request whose path does not end with a slash, which some clients add.
-func withoutSlash(r *http.Request) *http.Request {
-	path, ok := strings.CutSuffix(r.URL.Path, "/")
-	if !ok || path == "" {
+// clean is a request whose path has no slash at its end and not two in a row, which some clients add. The mux would
+// redirect it, which many clients do not follow.
+func clean(r *http.Request) *http.Request {
+	to := path.Clean("/" + r.URL.Path)
+	if to == r.URL.Path {
 		return r
 	}
 	u := *r.URL
-	u.Path, u.RawPath = path, strings.TrimSuffix(u.RawPath, "/")
-	to := r.Clone(r.Context())
-	to.URL = &u
-	return to
+	u.Path = to
+	if u.RawPath != "" {
+		u.RawPath = path.Clean("/" + u.RawPath)
+	}
+	cleaned := r.Clone(r.Context())
+	cleaned.URL = &u
+	return cleaned
 }
 
 // served lists the server's paths.

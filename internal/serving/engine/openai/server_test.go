@@ -107,6 +107,9 @@ type (
 	}
 )
 
+// direct follows no redirects, as many clients do not for POST.
+var direct = http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
 // send sends a request with headers, of which each name is followed by the value, and returns the answer unread.
 func (s *served) send(t testing.TB, method, path, body string, headers ...string) *http.Response {
 	r, err := http.NewRequest(method, s.url+path, strings.NewReader(body))
@@ -120,7 +123,7 @@ func (s *served) send(t testing.TB, method, path, body string, headers ...string
 			r.Header.Set(name, value)
 		}
 	}
-	got, err := http.DefaultClient.Do(r)
+	got, err := direct.Do(r)
 	require.NoError(t, err)
 	return got
 }

@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 
 	"llmmemory/internal/serving/engine"
@@ -47,22 +48,18 @@ type streamOptions struct {
 	ContinuousUsageStats bool `json:"continuous_usage_stats"` // vLLM's
 }
 
-// texts is a string or a list of strings.
+// texts is a string or a list of strings, without those that are empty.
 type texts []string
 
 func (t *texts) UnmarshalJSON(data []byte) error {
-	var one *string
-	if json.Unmarshal(data, &one) == nil {
-		if one != nil {
-			*t = texts{*one}
-		}
-		return nil
-	}
+	var one string
 	var list []string
-	if json.Unmarshal(data, &list) != nil {
+	if json.Unmarshal(data, &one) == nil { // also null
+		list = []string{one}
+	} else if json.Unmarshal(data, &list) != nil {
 		return invalid("stop", "stop must be a string or a list of strings.")
 	}
-	*t = list
+	*t = slices.DeleteFunc(list, func(text string) bool { return text == "" })
 	return nil
 }
 
