@@ -94,7 +94,7 @@ func TestWhatCannotWorkIsRefusedInOneLine(t *testing.T) {
 		{in("nothing"), "MODEL is a folder or a .gguf file"},
 		{in("x.gguf"), "it is not a GGUF file"},
 		{in("moe.gguf"), `general.architecture is "dbrx"; supported in GGUF are gemma2`},
-		{in("spm"), "only tokenizer.model, which is not read"},
+		{in("spm"), "the only tokenizer file in"},
 		{in("none"), "neither tokenizer.json nor vocab.json"},
 		{in("mamba"), `model_type is "mamba"; supported are gemma2, gemma3, `},
 		{in("bare"), "neither model.safetensors nor model.safetensors.index.json is in"},
