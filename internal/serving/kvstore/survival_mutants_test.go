@@ -26,7 +26,7 @@ var mutants = []mutant{
 	{"a shared block is not written in place", "scheduling/vllm/v1/kvcache/copies.go", "return id != pool.Null && block.Shared",
 		"return id == pool.Null && block.Shared"},
 	{"another last token has another hash", "scheduling/vllm/v1/kvcache/fork.go",
-		"r.content.Hashes = r.content.Hashes[:last/c.config.HashBlockSize]", ""},
+		"r.content.Hashes = r.content.Hashes[:last/c.Config.HashBlockSize]", ""},
 	{"a worker writes where its table points", "scheduling/vllm/v1/sched/write.go", "slot = int64(id)*int64(size) + int64(place)",
 		"slot = int64(id)*int64(size)"},
 	{"a child is new to the worker", "scheduling/vllm/v1/sched/fork.go", "p.prefill, KindNew\n", "p.prefill, KindRunning\n"},
