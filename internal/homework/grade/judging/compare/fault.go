@@ -154,7 +154,8 @@ func (p *player) neverWritten(op trace.Op, fresh []uint64) (string, Fact) {
 
 // unwrittenField names the first pointer in the struct of an engine or a sequence that was never written.
 func (p *player) unwrittenField(engine bool, at uint64) string {
-	pointers, names := []uint64{}, []string{}
+	var pointers []uint64
+	var names []string
 	switch {
 	case p.live[at] != sequenceSize: // which is that of an engine
 		return ""
