@@ -63,7 +63,7 @@ func (s Setup) Margin() *Margin {
 
 // String describes the margin and its source in one line.
 func (m *Margin) String() string {
-	on := "any GPU, as nobody else published anything on this one"
+	on := "any GPU, because too little is published for this one"
 	if m.gpu != "" {
 		on = m.gpu
 	}

@@ -27,7 +27,7 @@ func TestTheMarginIsWiderWhereNobodyElsePublished(t *testing.T) {
 	of := func(gpu string) *Margin { return roofline(t, "llama-3-8b", gpu, 1).On(engineOn(t, gpu)).Margin() }
 	own, none := of("h100-80gb"), of("b200-180gb")
 	require.Contains(t, own.String(), "on h100-80gb")
-	require.Contains(t, none.String(), "nobody else published anything on this one")
+	require.Contains(t, none.String(), "too little is published for this one")
 	require.Less(t, own.Most/own.Least, none.Most/none.Least)
 	require.Positive(t, own.First.Likely)
 	require.Nil(t, roofline(t, "llama-3-8b", "h100-80gb", 1).Margin(), "constants by hand")

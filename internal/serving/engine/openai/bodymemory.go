@@ -27,16 +27,16 @@ var (
 		"The body arrived too slowly while other requests waited for memory; try again later.")
 )
 
-// A bodyMemory bounds the memory of bodies, in pieces of shortBody bytes. A body takes a piece when it arrives, so that
-// one that stops arriving has no more than what was sent. All bodies of a client have at most half. If there is none
-// left, the slow ones are ended, and others wait; of these one at a time may have more, so that bodies that wait for
-// each other become complete.
+// A bodyMemory bounds the memory that large bodies take, in pieces of shortBody bytes. A body takes a piece before it
+// reads one, so a client that stops sending holds only the memory of what it has sent. The bodies of one client take at
+// most half of the memory. When no piece is free, bodies that arrive slowly are refused and the others wait. One of
+// those that wait may exceed the limit, so that bodies never wait for each other without end.
 type bodyMemory struct {
 	mu       sync.Mutex
 	most     int // pieces
 	used     int
-	clients  map[string]int // what each of them uses of it
-	more     *share         // the one that may have more
+	clients  map[string]int // pieces that each client uses
+	more     *share         // the one that may exceed the limit
 	waiting  []*share       // the first has waited longest
 	arriving map[*share]bool
 }
@@ -51,7 +51,7 @@ type share struct {
 	since    time.Time     // when it took the last piece
 	granted  chan struct{} // nil: it does not wait
 	waited   time.Duration
-	slow     bool // it was ended
+	slow     bool // it was ended because it arrived slowly
 }
 
 func newBodyMemory(maxBody int64) *bodyMemory {
@@ -59,7 +59,7 @@ func newBodyMemory(maxBody int64) *bodyMemory {
 		arriving: map[*share]bool{}}
 }
 
-// newShare is for the body of a request.
+// newShare returns the share of the body of a request. It has no pieces yet.
 func newShare(w http.ResponseWriter, r *http.Request, maxBody int64) share {
 	size := r.ContentLength
 	if size < 0 {
@@ -102,7 +102,7 @@ func (m *bodyMemory) take(ctx context.Context, h *share) error {
 	}
 }
 
-// ask takes a piece, or returns what tells when it is granted.
+// ask takes a piece, or returns a channel that is closed when the piece is granted.
 func (m *bodyMemory) ask(h *share) (granted <-chan struct{}, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,7 +121,7 @@ func (m *bodyMemory) ask(h *share) (granted <-chan struct{}, err error) {
 	return h.granted, nil
 }
 
-// grant gives a piece if there is one for the client.
+// grant gives h a piece if one is free for its client, and reports whether it did.
 func (m *bodyMemory) grant(h *share) bool {
 	switch {
 	case m.used < m.most && m.clients[h.client] < m.most/2:
@@ -138,7 +138,7 @@ func (m *bodyMemory) grant(h *share) bool {
 	return true
 }
 
-// endSlow ends the slowest body whose memory one that waits could have.
+// endSlow ends the slowest body whose memory the waiting body could take.
 func (m *bodyMemory) endSlow(waits *share) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -158,7 +158,7 @@ func (m *bodyMemory) endSlow(waits *share) {
 	}
 }
 
-// complete is for a body that is no longer read. It reports whether the body was ended.
+// complete notes that a body is no longer read, and reports whether it was ended for being slow.
 func (m *bodyMemory) complete(h *share) (slow bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,7 +166,7 @@ func (m *bodyMemory) complete(h *share) (slow bool) {
 	return h.slow
 }
 
-// giveBack gives back all that a body has or waits for, to those that wait.
+// giveBack returns all pieces of a body, and grants them to bodies that wait.
 func (m *bodyMemory) giveBack(h *share) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -190,7 +190,7 @@ func (m *bodyMemory) giveBack(h *share) {
 	})
 }
 
-// clientOf is the address of a client, of IPv6 its network.
+// clientOf returns the address of a client: for IPv6 its /64 network.
 func clientOf(r *http.Request) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

@@ -71,7 +71,7 @@ func (l *limit) cut(tokens []int32) []int32 {
 // as many as are counted, of which the last ones are kept. -1 keeps what leaves room for maxTokens, if anything does.
 func (s *Server) limit(truncate *int, maxTokens int) (limit, error) {
 	if truncate == nil {
-		return s.room(), nil
+		return s.promptLimit(), nil
 	}
 	l, most := s.countable(), s.config.Engine.Config().MaxModelLen
 	switch l.keep = *truncate; {
@@ -85,8 +85,8 @@ func (s *Server) limit(truncate *int, maxTokens int) (limit, error) {
 	return l, nil
 }
 
-// room is the limit of a prompt, which leaves room for an answer.
-func (s *Server) room() limit {
+// promptLimit returns the most tokens that a prompt may have, so that one token of an answer fits after it.
+func (s *Server) promptLimit() limit {
 	most := s.config.Engine.Config().MaxModelLen
 	return limit{tokens: most - 1, err: &engine.TooLong{Field: "prompt", Tokens: most, AtLeast: true, MaxModelLen: most}}
 }

@@ -291,14 +291,14 @@ func (p *parser) set() stmt {
 	return func(s *scope) flow { target(s, filtered(body.captured(s))); return next }
 }
 
-// theBody is the variable that holds the output of a tag's body. A template cannot read it.
-const theBody = "{% set %}"
+// bodyVariable is the variable that holds the output of a tag's body. A template cannot read it.
+const bodyVariable = "{% set %}"
 
-func bodyOf(s *scope) any { return s.vars[theBody] }
+func bodyOf(s *scope) any { return s.vars[bodyVariable] }
 
 func (b block) captured(s *scope) *scope {
 	at := s.inner()
-	at.vars[theBody] = s.m.captured(func() { b.run(s.inner()) })
+	at.vars[bodyVariable] = s.m.captured(func() { b.run(s.inner()) })
 	return at
 }
 
