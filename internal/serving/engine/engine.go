@@ -196,8 +196,8 @@ func (e *Engine) Close() error {
 // Load is how full the engine is.
 func (e *Engine) Load() sched.Load { return e.sched.Monitor.Load() }
 
-// SinceStep is for how long the engine has had work without finishing a step; 0 if it has none. It does not wait for
-// the engine.
+// SinceStep returns how long the engine has had work without finishing a step, or 0 if it has no work. It does not
+// take the engine's lock.
 func (e *Engine) SinceStep() time.Duration {
 	since := e.waits.Load()
 	if since == 0 {

@@ -144,7 +144,7 @@ func (s *Server) search(c *common, r *engine.Request) (*search, error) {
 	return f, nil
 }
 
-// stopReason is that of an answer that has ended.
+// stopReason returns the stop_reason of an answer that has ended.
 func (f *search) stopReason(answer []int32) any {
 	if last := answer[len(answer)-1]; !slices.Contains(f.own, last) {
 		return last

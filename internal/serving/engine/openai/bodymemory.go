@@ -19,7 +19,7 @@ const (
 )
 
 var (
-	// errBodies is for a body that waited too long for memory.
+	// errBodies answers a body that waited too long for memory.
 	errBodies = failure(http.StatusServiceUnavailable, "server_error", "overloaded",
 		"The server has as many large requests in memory as it may; try again later.")
 	errLate = refused(http.StatusRequestTimeout, "", "The body did not arrive in time.")

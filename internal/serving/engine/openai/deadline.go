@@ -43,11 +43,11 @@ func (w *deadlined) Write(data []byte) (n int, err error) {
 	return n, err
 }
 
-// FlushError is for http.ResponseController.
+// FlushError implements what http.ResponseController calls.
 func (w *deadlined) FlushError() error {
 	w.extend()
 	return w.control.Flush()
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the writer below, as http.ResponseController asks.
 func (w *deadlined) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -77,12 +77,12 @@ func failure(status int, kind, code, message string) *apiError {
 	return e
 }
 
-// errGone is for a client that has closed its side of the connection: most have gone, and some still read. The
-// status is nginx's.
+// errGone answers a client that has closed its side of the connection. Most such clients do not read the answer.
+// The status is nginx's.
 var errGone = refused(499, "client_closed_request",
 	"The client closed the connection before the answer was complete.")
 
-// errUnread is for a client that did not accept a piece of the answer in WriteTimeout. Only the record has it.
+// errUnread is logged when a client did not read a piece of the answer within WriteTimeout. It is never sent.
 var errUnread = refused(499, "", "The client did not read the answer in time.")
 
 // translate gives an error its form.

@@ -67,8 +67,9 @@ func (l *limit) cut(tokens []int32) []int32 {
 	return slices.Clone(tokens[len(tokens)-l.keep:])
 }
 
-// limit is that of the prompts of a request: as many tokens as leave room for an answer or, with truncate_prompt_tokens,
-// as many as are counted, of which the last ones are kept. -1 keeps what leaves room for maxTokens, if anything does.
+// limit returns the most tokens that each prompt of a request may have. Without truncate_prompt_tokens this is
+// promptLimit. With it, longer prompts are accepted and their last tokens are kept; -1 keeps as many as fit before
+// maxTokens tokens of an answer.
 func (s *Server) limit(truncate *int, maxTokens int) (limit, error) {
 	if truncate == nil {
 		return s.promptLimit(), nil

@@ -38,7 +38,7 @@ func (r *recorder) Write(data []byte) (int, error) {
 	return n, r.written(err)
 }
 
-// FlushError is for http.ResponseController.
+// FlushError implements what http.ResponseController calls.
 func (r *recorder) FlushError() error {
 	return r.written(http.NewResponseController(r.ResponseWriter).Flush())
 }
@@ -55,7 +55,7 @@ func (r *recorder) written(err error) error {
 	return err
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the writer below, as http.ResponseController asks.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // recorded answers a request, and passes its record on.

@@ -18,8 +18,8 @@ type timings struct {
 	PredictedPerSecond  float64 `json:"predicted_per_second"`
 }
 
-// timingsOf are those of a job with so many tokens of answers; nil if the client did not ask for them. Of several
-// prompts, the time is that of all.
+// timingsOf returns the timings of a job that has generated made tokens, or nil if the client did not ask for them.
+// A job with several prompts has one time for all of them.
 func (j *job) timingsOf(made int) *timings {
 	if !j.timings {
 		return nil

@@ -94,7 +94,7 @@ var foreignFields = slices.Concat(
 )
 
 // harmlessFields are fields that are not served and do not change the answer, whatever their value: names and notes
-// of the client, where and how soon the answer is to be computed, and tools and images, of which there are none.
+// of the client, hints on where and when to compute the answer, and settings of tools and images, which are not served.
 var harmlessFields = []string{
 	// OpenAI
 	"metadata", "parallel_tool_calls", "prediction", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention",
@@ -129,7 +129,7 @@ var dependentFields = []struct{ name, of string }{
 }
 
 // unsupported returns an error for the first field of a body that would be ignored in silence: one of foreignFields
-// that its types do not have, or one that nobody knows.
+// that its types do not have, or one that is unknown.
 func unsupported(fields map[string]json.RawMessage, types ...reflect.Type) error {
 	served := map[string]bool{}
 	for _, t := range types {
@@ -177,7 +177,7 @@ func knownNames(served map[string]bool) map[string]bool {
 	return known
 }
 
-// unknownField refuses a field that nobody knows: it may be a misspelt one.
+// unknownField refuses an unknown field, which may be a misspelt one.
 func unknownField(name string, known map[string]bool) error {
 	for k := range known {
 		if strings.EqualFold(k, name) {
