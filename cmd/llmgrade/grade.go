@@ -12,9 +12,7 @@ import (
 	"syscall"
 	"unicode"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"llmmemory/internal/homework/course/trace"
 	"llmmemory/internal/homework/grade"
@@ -23,6 +21,7 @@ import (
 	"llmmemory/internal/homework/grade/reporting/report"
 	"llmmemory/internal/homework/grade/reporting/reproduce"
 	"llmmemory/internal/jobs"
+	"llmmemory/internal/terminal"
 )
 
 func (o *options) run(c *cobra.Command, args []string, status *int) error {
@@ -79,11 +78,14 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 // all grades all submissions by the rules of that version. One that cannot be graded does not
 // stop the rest.
 func (o *options) all(ctx context.Context, w, said io.Writer, all []class.Submission, rules string, grader func(class.Submission) (*grade.Report, error), pages *pages, status *int) error {
-	bar := progress(len(all))
+	progress, done := terminal.NewProgress("files graded"), 0
+	shown := len(all) > 1 && terminal.StderrIsTerminal()
 	var failed error
 	before := "" // the first submission that was not graded because of an interruption
 	for r := range class.Run(ctx, all, o.jobs, rules, grader) {
-		_ = bar.Add(1)
+		if done++; shown {
+			progress.Show(done, len(all))
+		}
 		if errors.Is(r.Err, context.Canceled) { // finished submissions still get their pages
 			if before == "" {
 				before = r.Name
@@ -108,26 +110,17 @@ func (o *options) all(ctx context.Context, w, said io.Writer, all []class.Submis
 		if r.Report.Score < r.Report.MaxScore || r.Report.Replay && len(r.Report.Findings) > 0 {
 			*status = less
 		}
-		_ = bar.Clear()
+		progress.Clear()
 		if err := o.write(w, said, r.Report, pages != nil); err != nil {
 			return err
 		}
 		pages.add(r)
 	}
-	_ = bar.Exit()
+	progress.Clear()
 	if before != "" {
 		failed = errors.Join(failed, fmt.Errorf("interrupted before %s; with --html, the same command goes on from there", before))
 	}
 	return failed
-}
-
-// progress returns a progress bar for a class, if there is a terminal.
-func progress(n int) *progressbar.ProgressBar {
-	if n < 2 || !term.IsTerminal(int(os.Stderr.Fd())) {
-		return progressbar.DefaultSilent(int64(n))
-	}
-	return progressbar.NewOptions(n, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowCount(),
-		progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish(), progressbar.OptionSetDescription("grading"))
 }
 
 // grader returns the grader and what to do with each submission.

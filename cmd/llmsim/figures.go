@@ -68,14 +68,14 @@ func (o *figuresOptions) run(c *cobra.Command) (err error) {
 		}
 		defer func() { err = errors.Join(err, o.Runs.Close()) }()
 	}
-	var stop func()
-	o.Progress, stop = counted("figures")
+	progress := terminal.NewProgress("figures")
+	o.Progress = progress.Show
 	if o.dir != "" {
 		o.Drawn = func(f chart.Figure) error { return chart.WriteFigure(o.dir, f) }
 	}
 	debug.SetMemoryLimit(figuresMemory)
 	report, err := experiment.Run(c.Context(), o.Options)
-	stop()
+	progress.Clear()
 	if errors.Is(err, context.Canceled) && o.dir != "" {
 		return fmt.Errorf("interrupted; what was run is kept in %s: the same command resumes", o.dir)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
@@ -42,27 +41,4 @@ func TestTheExamplesOfHelpParse(t *testing.T) {
 		}
 	}
 	require.Greater(t, examples, 20)
-}
-
-func TestProgressElsewhereThanOnATerminal(t *testing.T) {
-	var often, never strings.Builder
-	tell, quiet := said(&often, "runs", 0), said(&never, "runs", time.Hour)
-	for _, f := range []func(int, int){tell, quiet} {
-		f(1, 3)
-		f(2, 4)
-		f(4, 4)
-	}
-	require.Equal(t, "1 of 3 runs so far\n2 of 4 runs so far\n", often.String())
-	require.Empty(t, never.String())
-}
-
-// Ensure that a bar goes on when all that was asked for is done and more is asked for.
-func TestABarThatWasFullGoesOn(t *testing.T) {
-	var b strings.Builder
-	tell, stop := drawn(&b, "runs", 0)
-	tell(1, 1)
-	tell(2, 4)
-	require.Contains(t, b.String(), "2 of 4 runs")
-	require.Contains(t, b.String(), "40%")
-	stop()
 }

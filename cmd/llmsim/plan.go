@@ -13,6 +13,7 @@ import (
 	"llmmemory/internal/simulation/plans"
 	"llmmemory/internal/simulation/scenario"
 	"llmmemory/internal/simulation/sim"
+	"llmmemory/internal/terminal"
 )
 
 const planHelp = `plan finds the highest rate of requests that holds a service level objective, finds what limits
@@ -97,10 +98,10 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 			return err
 		}
 	}
-	var stop func()
-	q.Progress, stop = counted("searches")
+	progress := terminal.NewProgress("searches")
+	q.Progress = progress.Show
 	report, err := plans.Size(c.Context(), *q)
-	stop()
+	progress.Clear()
 	if errors.Is(err, context.Canceled) && q.Folder != "" {
 		fmt.Fprintf(c.ErrOrStderr(), "what was run is kept in %s: the same command resumes\n", q.Folder)
 	}

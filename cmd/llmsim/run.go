@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"llmmemory/internal/simulation/scenario"
 	"llmmemory/internal/simulation/sim"
+	"llmmemory/internal/terminal"
 )
 
 func runCommand() *cobra.Command {
@@ -41,7 +41,7 @@ func runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			result, err := runWithBar(c.Context(), plan)
+			result, err := runWithProgress(c.Context(), plan)
 			if err != nil && (result == nil || !errors.Is(err, context.Canceled)) {
 				return err
 			}
@@ -81,15 +81,15 @@ func nothingServed(r *sim.Result) error {
 	return fmt.Errorf("none of %d requests was served", r.Arrived)
 }
 
-// runWithBar runs with a bar of answered requests on a terminal.
-func runWithBar(ctx context.Context, plan *scenario.Plan) (*sim.Result, error) {
-	if !onTerminal() {
+// runWithProgress runs and shows on a terminal how many requests are answered.
+func runWithProgress(ctx context.Context, plan *scenario.Plan) (*sim.Result, error) {
+	if !terminal.StderrIsTerminal() {
 		return plan.Run(ctx, nil, nil)
 	}
-	show, stop := drawn(os.Stderr, "answers", often)
-	defer stop()
+	progress := terminal.NewProgress("answers")
+	defer progress.Clear()
 	expected := plan.Expected()
-	return plan.Run(ctx, nil, func(_ float64, arrived, answered int) { show(answered, max(expected, arrived)) })
+	return plan.Run(ctx, nil, func(_ float64, arrived, answered int) { progress.Show(answered, max(expected, arrived)) })
 }
 
 // digits formats a number with three digits, or all of a larger whole number.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"llmmemory/internal/simulation/scenario"
 	"llmmemory/internal/simulation/sim"
 	"llmmemory/internal/simulation/sweep"
+	"llmmemory/internal/terminal"
 )
 
 // sweepOptions are the flags of llmsim sweep that are not a scenario's.
@@ -186,13 +186,14 @@ func (o *sweepOptions) needFolder() error {
 	return nil
 }
 
-// runJobs runs the jobs, with a bar on a terminal and else a line for each that is run.
+// runJobs runs the jobs. It shows progress on a terminal, and elsewhere a line for each job that is run.
 func (o *sweepOptions) runJobs(c *cobra.Command, s *sweep.Sweep, store *runs.Store) (*sweep.State, error) {
 	done, total := 0, len(s.Jobs)
-	w, show, stop := c.ErrOrStderr(), func(int, int) {}, func() {}
-	if onTerminal() {
-		w = io.Discard
-		show, stop = drawn(os.Stderr, "jobs", often)
+	w, show := c.ErrOrStderr(), func(int, int) {}
+	if terminal.StderrIsTerminal() {
+		progress := terminal.NewProgress("jobs")
+		defer progress.Clear()
+		w, show = io.Discard, progress.Show
 	}
 	st, err := s.Run(c.Context(), store, o.jobs, func(o *sweep.Outcome, ran bool) {
 		done++
@@ -205,7 +206,6 @@ func (o *sweepOptions) runJobs(c *cobra.Command, s *sweep.Sweep, store *runs.Sto
 				o.Result.Answered, o.Result.Arrived)
 		}
 	})
-	stop()
 	if errors.Is(err, context.Canceled) && store != nil {
 		return nil, fmt.Errorf("interrupted; what is finished is kept in %s: the same command resumes", o.out)
 	}
