@@ -1,0 +1,173 @@
+package automaton
+
+import "slices"
+
+// trim removes the states that cannot reach an accepting one, and makes one of the classes that no state tells apart.
+func (d *DFA) trim() {
+	n := len(d.tags)
+	before := make([][]int32, n)
+	for state := range n {
+		for _, to := range d.next[state*d.width : (state+1)*d.width] {
+			if to != None {
+				before[to] = append(before[to], int32(state))
+			}
+		}
+	}
+	alive := make([]bool, n)
+	var work []int32
+	for state, tag := range d.tags {
+		if tag != None {
+			alive[state] = true
+			work = append(work, int32(state))
+		}
+	}
+	for len(work) > 0 {
+		state := work[len(work)-1]
+		work = work[:len(work)-1]
+		for _, from := range before[state] {
+			if !alive[from] {
+				alive[from] = true
+				work = append(work, from)
+			}
+		}
+	}
+	if n == 0 || !alive[0] {
+		d.next, d.tags = nil, nil
+		return
+	}
+	if slices.Contains(alive, false) {
+		d.keep(alive)
+	}
+}
+
+// keep renumbers the states that are kept.
+func (d *DFA) keep(alive []bool) {
+	ids := make([]int32, len(alive))
+	count := int32(0)
+	for state, keep := range alive {
+		ids[state] = None
+		if keep {
+			ids[state] = count
+			count++
+		}
+	}
+	next, tags := make([]int32, 0, int(count)*d.width), make([]int32, 0, count)
+	for state, keep := range alive {
+		if !keep {
+			continue
+		}
+		tags = append(tags, d.tags[state])
+		for _, to := range d.next[state*d.width : (state+1)*d.width] {
+			if to != None {
+				to = ids[to]
+			}
+			next = append(next, to)
+		}
+	}
+	d.next, d.tags = next, tags
+}
+
+// Explore returns the automaton whose states are values of S. Step returns the state after a character of alphabet
+// and whether there is one; accept returns a state's tag, or None. Each character of the alphabet is a class.
+func Explore[S comparable](alphabet []rune, start S, step func(S, rune) (S, bool), accept func(S) int32, budget *Budget) (*DFA, error) {
+	d := asciiClasses(alphabet)
+	ids := map[S]int32{start: 0}
+	states := []S{start}
+	for i := 0; i < len(states); i++ {
+		if err := budget.Spend(d.width); err != nil {
+			return nil, err
+		}
+		d.tags = append(d.tags, accept(states[i]))
+		for _, r := range alphabet {
+			to, ok := step(states[i], r)
+			if !ok {
+				d.next = append(d.next, None)
+				continue
+			}
+			id, ok := ids[to]
+			if !ok {
+				id = int32(len(states))
+				ids[to] = id
+				states = append(states, to)
+			}
+			d.next = append(d.next, id)
+		}
+		d.next = append(d.next, None)
+	}
+	d.trim()
+	return d, nil
+}
+
+// asciiClasses returns an automaton without states in which each character of alphabet has a class of its own, and
+// all others the last one.
+func asciiClasses(alphabet []rune) *DFA {
+	d := &DFA{width: len(alphabet) + 1}
+	other := int32(len(alphabet))
+	sorted := slices.Sorted(slices.Values(alphabet))
+	next := rune(0)
+	for _, r := range sorted {
+		if r > next {
+			d.starts, d.class = append(d.starts, next), append(d.class, other)
+		}
+		d.starts, d.class = append(d.starts, r), append(d.class, int32(slices.Index(alphabet, r)))
+		next = r + 1
+	}
+	d.starts, d.class = append(d.starts, next), append(d.class, other)
+	return d
+}
+
+// Lengths returns the automaton of all texts of min to max characters. There is no upper limit if max is below 0.
+func Lengths(minimum, maximum int, budget *Budget) (*DFA, error) {
+	last := maximum
+	if maximum < 0 {
+		last = minimum
+	}
+	if err := budget.Spend(last + 1); err != nil {
+		return nil, err
+	}
+	d := &DFA{starts: []rune{0}, class: []int32{0}, width: 1}
+	if maximum >= 0 && maximum < minimum {
+		return d, nil
+	}
+	for i := range last + 1 {
+		next, tag := int32(i+1), int32(None)
+		if i == last {
+			next = None
+			if maximum < 0 {
+				next = int32(last)
+			}
+		}
+		if i >= minimum {
+			tag = 0
+		}
+		d.next, d.tags = append(d.next, next), append(d.tags, tag)
+	}
+	return d, nil
+}
+
+// Texts returns the automaton of some texts. The tag of each is its place in the slice; of equal ones, the first.
+func Texts(texts []string, budget *Budget) (*DFA, error) {
+	var b Builder
+	root := b.State()
+	type step struct {
+		from int32
+		r    rune
+	}
+	children := map[step]int32{}
+	for i, text := range texts {
+		at := root
+		for _, r := range text {
+			to, ok := children[step{at, r}]
+			if !ok {
+				to = b.State()
+				children[step{at, r}] = to
+				b.Edge(at, Set{{r, r}}, to)
+			}
+			at = to
+		}
+		if b.tags[at] == None {
+			b.Accept(at, int32(i))
+		}
+	}
+	return b.Build(budget)
+}

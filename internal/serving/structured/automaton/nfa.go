@@ -1,0 +1,303 @@
+package automaton
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// Builder makes a DFA from a nondeterministic automaton. The zero Builder is empty.
+type Builder struct {
+	edges   [][]edge
+	empties [][]int32
+	begins  [][2]int32 // from, to
+	ends    [][2]int32
+	tags    []int32
+	sets    []Set
+	ids     map[string]int32
+}
+
+type edge struct{ set, to int32 }
+
+// State adds a state. The first one is the start.
+func (b *Builder) State() int32 {
+	b.edges = append(b.edges, nil)
+	b.empties = append(b.empties, nil)
+	b.tags = append(b.tags, None)
+	return int32(len(b.edges) - 1)
+}
+
+// States returns the number of states.
+func (b *Builder) States() int { return len(b.edges) }
+
+// Edge leads from one state to another with any character of a set.
+func (b *Builder) Edge(from int32, set Set, to int32) {
+	if len(set) > 0 {
+		b.edges[from] = append(b.edges[from], edge{b.setID(set), to})
+	}
+}
+
+// Empty leads from one state to another without a character.
+func (b *Builder) Empty(from, to int32) { b.empties[from] = append(b.empties[from], to) }
+
+// Begin leads from one state to another without a character, but only before the first character of the text.
+func (b *Builder) Begin(from, to int32) { b.begins = append(b.begins, [2]int32{from, to}) }
+
+// End leads from one state to another without a character, but only after the last character of the text.
+func (b *Builder) End(from, to int32) { b.ends = append(b.ends, [2]int32{from, to}) }
+
+// Embed adds the states of d, which are entered from one state and left to another where d accepts.
+func (b *Builder) Embed(d *DFA, from, to int32) {
+	if d.Empty() {
+		return
+	}
+	sets := make([][]Range, d.width)
+	d.Segments(0, MaxRune, func(lo, hi rune, class int32) bool {
+		sets[class] = append(sets[class], Range{lo, hi})
+		return true
+	})
+	first := int32(len(b.edges))
+	for range d.tags {
+		b.State()
+	}
+	b.Empty(from, first)
+	classes := make([]Set, d.width)
+	for class, ranges := range sets {
+		classes[class] = NewSet(ranges...)
+	}
+	for state, tag := range d.tags {
+		for class, set := range classes {
+			if next := d.Next(int32(state), int32(class)); next != None {
+				b.Edge(first+int32(state), set, first+next)
+			}
+		}
+		if tag != None {
+			b.Empty(first+int32(state), to)
+		}
+	}
+}
+
+// Accept lets a state accept with a tag of 0 or more.
+func (b *Builder) Accept(state, tag int32) { b.tags[state] = tag }
+
+func (b *Builder) setID(set Set) int32 {
+	key := make([]byte, 0, 8*len(set))
+	for _, r := range set {
+		key = binary.LittleEndian.AppendUint32(key, uint32(r.Lo))
+		key = binary.LittleEndian.AppendUint32(key, uint32(r.Hi))
+	}
+	if id, ok := b.ids[string(key)]; ok {
+		return id
+	}
+	if b.ids == nil {
+		b.ids = map[string]int32{}
+	}
+	id := int32(len(b.sets))
+	b.ids[string(key)] = id
+	b.sets = append(b.sets, set)
+	return id
+}
+
+// Build returns the automaton. A text that leads to accepting states of several tags has the smallest.
+func (b *Builder) Build(budget *Budget) (*DFA, error) {
+	d := &DFA{}
+	members, err := b.alphabet(d, budget)
+	if err != nil {
+		return nil, err
+	}
+	if len(b.edges) == 0 {
+		return d, nil
+	}
+	s := subsets{b: b, d: d, members: members, ids: map[string]int32{}, mark: make([]int32, len(b.edges)), budget: budget}
+	if err := s.start(); err != nil {
+		return nil, err
+	}
+	for state := 0; state < len(s.states); state++ {
+		if err := s.expand(int32(state)); err != nil {
+			return nil, err
+		}
+	}
+	d.trim()
+	return d, nil
+}
+
+// alphabet cuts the characters into classes, and returns the classes of each set.
+func (b *Builder) alphabet(d *DFA, budget *Budget) ([][]int32, error) {
+	type event struct {
+		at  rune
+		set int32
+	}
+	var events []event
+	for id, set := range b.sets {
+		for _, r := range set {
+			events = append(events, event{r.Lo, int32(id)}, event{r.Hi + 1, int32(id)})
+		}
+	}
+	if err := budget.Spend(len(events)); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(events, func(a, b event) int { return int(a.at) - int(b.at) })
+	inside := make([]byte, (len(b.sets)+7)/8)
+	ids := map[string]int32{}
+	members := make([][]int32, len(b.sets))
+	add := func(at rune) {
+		class, ok := ids[string(inside)]
+		if !ok {
+			class = int32(len(ids))
+			ids[string(inside)] = class
+			for set := range b.sets {
+				if inside[set/8]>>(set%8)&1 == 1 {
+					members[set] = append(members[set], class)
+				}
+			}
+		}
+		d.starts = append(d.starts, at)
+		d.class = append(d.class, class)
+	}
+	if len(events) == 0 || events[0].at > 0 {
+		add(0)
+	}
+	for i := 0; i < len(events); {
+		at := events[i].at
+		for ; i < len(events) && events[i].at == at; i++ {
+			inside[events[i].set/8] ^= 1 << (events[i].set % 8)
+		}
+		if at <= MaxRune {
+			add(at)
+		}
+	}
+	d.width = len(ids)
+	return members, budget.Spend(len(d.starts) * (1 + len(inside)/8))
+}
+
+// subsets makes a state of d from each reachable set of states of b.
+type subsets struct {
+	b       *Builder
+	d       *DFA
+	members [][]int32
+	ids     map[string]int32
+	tags    []int32   // of the states of b, if the text ends there
+	states  [][]int32 // the states of b in each state of d
+	mark    []int32
+	round   int32
+	current []int32
+	key     []byte
+	budget  *Budget
+}
+
+// start makes the first state, and resolves what holds only at the begin or the end of a text.
+func (s *subsets) start() error {
+	b := s.b
+	s.tags = s.endTags(b.ends)
+	if len(b.begins) == 0 {
+		s.closeOver([]int32{0})
+		s.intern()
+		return nil
+	}
+	s.tags = s.endTags(slices.Concat(b.ends, b.begins))
+	plain := b.empties
+	b.empties = slices.Clone(plain)
+	for _, e := range b.begins {
+		b.empties[e[0]] = append(slices.Clone(b.empties[e[0]]), e[1])
+	}
+	s.closeOver([]int32{0})
+	b.empties = plain
+	s.intern()
+	s.tags = s.endTags(b.ends)
+	return s.budget.Spend(len(b.begins) + len(b.edges))
+}
+
+// endTags returns the tag with which each state accepts if the text ends there: its own, or that of a state which is
+// reached without a character, by empties too.
+func (s *subsets) endTags(empties [][2]int32) []int32 {
+	tags := slices.Clone(s.b.tags)
+	if len(empties) == 0 {
+		return tags
+	}
+	for changed := true; changed; {
+		changed = false
+		lower := func(from, to int32) {
+			if t := tags[to]; t != None && (tags[from] == None || t < tags[from]) {
+				tags[from], changed = t, true
+			}
+		}
+		for from, to := range s.b.empties {
+			for _, to := range to {
+				lower(int32(from), to)
+			}
+		}
+		for _, e := range empties {
+			lower(e[0], e[1])
+		}
+	}
+	return tags
+}
+
+// closeOver sets current to the states that are reached from some without a character, in ascending order.
+func (s *subsets) closeOver(from []int32) {
+	s.round++
+	s.current = s.current[:0]
+	for _, state := range from {
+		if s.mark[state] != s.round {
+			s.mark[state] = s.round
+			s.current = append(s.current, state)
+		}
+	}
+	for i := 0; i < len(s.current); i++ {
+		for _, to := range s.b.empties[s.current[i]] {
+			if s.mark[to] != s.round {
+				s.mark[to] = s.round
+				s.current = append(s.current, to)
+			}
+		}
+	}
+	slices.Sort(s.current)
+}
+
+// intern returns the state of d for current.
+func (s *subsets) intern() int32 {
+	s.key = s.key[:0]
+	tag := int32(None)
+	kept := s.current[:0]
+	for _, state := range s.current {
+		if t := s.tags[state]; t != None && (tag == None || t < tag) {
+			tag = t
+		}
+		if len(s.b.edges[state]) > 0 {
+			kept = append(kept, state)
+			s.key = binary.LittleEndian.AppendUint32(s.key, uint32(state))
+		}
+	}
+	s.key = binary.LittleEndian.AppendUint32(s.key, uint32(tag))
+	if id, ok := s.ids[string(s.key)]; ok {
+		return id
+	}
+	id := int32(len(s.states))
+	s.ids[string(s.key)] = id
+	s.states = append(s.states, slices.Clone(kept))
+	s.d.tags = append(s.d.tags, tag)
+	return id
+}
+
+// expand sets the transitions of a state of d.
+func (s *subsets) expand(state int32) error {
+	targets := make([][]int32, s.d.width)
+	work := s.d.width
+	for _, from := range s.states[state] {
+		for _, e := range s.b.edges[from] {
+			for _, class := range s.members[e.set] {
+				targets[class] = append(targets[class], e.to)
+				work++
+			}
+		}
+	}
+	for _, to := range targets {
+		if len(to) == 0 {
+			s.d.next = append(s.d.next, None)
+			continue
+		}
+		s.closeOver(to)
+		work += len(s.current)
+		s.d.next = append(s.d.next, s.intern())
+	}
+	return s.budget.Spend(work)
+}

@@ -1,0 +1,157 @@
+package structured
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"llmmemory/internal/serving/structured/automaton"
+	"llmmemory/internal/serving/structured/grammar"
+	"llmmemory/internal/serving/structured/lexeme"
+	"llmmemory/internal/serving/structured/regex"
+)
+
+// Form is the form of an answer. Exactly one field is set.
+type Form struct {
+	Regex  string   // the whole answer matches it
+	Choice []string // the answer is one of them
+}
+
+// compileWork limits the work of one compilation; see automaton.Budget.
+const compileWork = 4_000_000
+
+// Constraint is a form that is ready for use with a vocabulary. It is safe for concurrent use.
+type Constraint struct {
+	vocabulary *Vocabulary
+
+	mutex  sync.Mutex // guards the runner, its lexemes and the rest
+	runner *grammar.Runner
+	fits   map[fitKey]*fit
+	masks  int // configs that hold a mask
+	states []*grammar.Config
+}
+
+type fitKey struct {
+	lexeme *lexeme.Lexeme
+	state  int32
+}
+
+// Compile makes a form ready for use.
+func Compile(v *Vocabulary, form Form) (*Constraint, error) {
+	g, err := form.grammar()
+	if err != nil {
+		return nil, err
+	}
+	if !g.Trim() {
+		return nil, errors.New("no answer has this form")
+	}
+	return &Constraint{vocabulary: v, runner: grammar.NewRunner(g), fits: map[fitKey]*fit{}}, nil
+}
+
+func (f Form) grammar() (*grammar.Grammar, error) {
+	budget := automaton.NewBudget(compileWork)
+	switch {
+	case f.Regex != "":
+		d, err := regex.Full(f.Regex, budget)
+		if err != nil {
+			return nil, err
+		}
+		return single(d)
+	case len(f.Choice) > 0:
+		d, err := automaton.Texts(f.Choice, budget)
+		if err != nil {
+			return nil, fmt.Errorf("choices: %w", err)
+		}
+		return single(d)
+	}
+	return nil, errors.New("a form of answers without content")
+}
+
+// single returns the grammar of one lexeme.
+func single(d *automaton.DFA) (*grammar.Grammar, error) {
+	if d.Empty() {
+		return nil, errors.New("no answer has this form")
+	}
+	g := grammar.New()
+	end := g.Node()
+	g.Final(end)
+	l := lexeme.Text("", d.Untagged(), lexeme.Raw, false)
+	g.Read(0, g.Terminal(l), end)
+	return g, nil
+}
+
+// maxMasks is how many masks of a constraint are kept.
+const maxMasks = 1024
+
+// mask returns the tokens that may follow a config. The caller holds the mutex.
+func (c *Constraint) mask(config *grammar.Config) tokenSet {
+	if s, ok := config.Memo.(tokenSet); ok {
+		return s
+	}
+	mask := make([]uint64, c.vocabulary.Words())
+	for _, item := range config.Items {
+		f := c.fit(item)
+		f.inside.addTo(mask)
+		for i := range f.crossings {
+			c.cross(&f.crossings[i].rest, c.runner.After(item, f.crossings[i].tag), mask)
+		}
+	}
+	if config.Accept {
+		for _, t := range c.vocabulary.stop {
+			mask[t>>6] |= 1 << (t & 63)
+		}
+	}
+	s := tokenSet{mask: mask}
+	config.Memo = s
+	return s
+}
+
+// cross adds the tokens whose rest after the end of a lexeme may follow.
+func (c *Constraint) cross(rest *trie, after *grammar.Config, mask []uint64) {
+	states := append(c.states[:0], after)
+	for i := int32(1); i < int32(len(rest.nodes)); {
+		n := &rest.nodes[i]
+		to := c.runner.Step(states[n.depth-1], n.b)
+		if to == nil {
+			i = n.end
+			continue
+		}
+		states = append(states[:n.depth], to)
+		for _, t := range rest.here(n) {
+			mask[t>>6] |= 1 << (t & 63)
+		}
+		i++
+	}
+	c.states = states
+}
+
+// maxFits is how many fits a vocabulary keeps for all constraints.
+const maxFits = 2048
+
+func (c *Constraint) fit(item grammar.Item) *fit {
+	key := fitKey{item.Lexeme, item.State}
+	if f, ok := c.fits[key]; ok {
+		return f
+	}
+	identity := item.Lexeme.Identity(item.State)
+	v := c.vocabulary
+	if identity.Key == "" {
+		f := v.fit(item.Lexeme, item.State)
+		c.fits[key] = f
+		return f
+	}
+	v.mutex.Lock()
+	f, ok := v.fits[identity]
+	v.mutex.Unlock()
+	if !ok {
+		f = v.fit(item.Lexeme, item.State)
+		v.mutex.Lock()
+		if len(v.fits) >= maxFits {
+			clear(v.fits)
+		}
+		v.fits[identity] = f
+		v.mutex.Unlock()
+	}
+	c.fits[key] = f
+	return f
+}

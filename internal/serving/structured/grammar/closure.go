@@ -1,0 +1,207 @@
+package grammar
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+)
+
+// frame is a call of a rule: where it may return to. It does not change once the closure that made it is done.
+type frame struct {
+	id      int32
+	rule    Node
+	returns []kernel
+	ended   bool // whether the rule can end where it begins; used while the closure is made
+	fresh   bool // made by the closure under way
+}
+
+// kernel is a place in a rule, and the call.
+type kernel struct {
+	node  Node
+	frame *frame
+}
+
+func compareKernels(a, b kernel) int {
+	return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.frame.id, b.frame.id))
+}
+
+// closed is what follows some kernels.
+type closed struct {
+	items  []Item
+	accept bool
+}
+
+// closing is the work of one closure.
+type closing struct {
+	work   []kernel
+	seen   map[kernel]bool
+	frames map[Node]*frame
+	fresh  []*frame
+	closed *closed
+}
+
+// close returns what follows r.kernels.
+func (r *Runner) close() *closed {
+	if len(r.kernels) > 1 {
+		slices.SortFunc(r.kernels, compareKernels)
+		r.kernels = slices.CompactFunc(r.kernels, func(a, b kernel) bool { return compareKernels(a, b) == 0 })
+	}
+	key := r.key[:0]
+	for _, k := range r.kernels {
+		key = binary.LittleEndian.AppendUint32(key, uint32(k.node))
+		key = binary.LittleEndian.AppendUint32(key, uint32(k.frame.id))
+	}
+	r.key = key
+	if c, ok := r.closures[string(key)]; ok {
+		return c
+	}
+	stored := string(key)
+	w := &r.closing
+	w.work, w.closed, w.fresh = w.work[:0], &closed{}, w.fresh[:0]
+	if w.seen == nil {
+		w.seen, w.frames = map[kernel]bool{}, map[Node]*frame{}
+	}
+	clear(w.seen)
+	clear(w.frames)
+	for _, k := range r.kernels {
+		w.push(k)
+	}
+	for len(w.work) > 0 {
+		k := w.work[len(w.work)-1]
+		w.work = w.work[:len(w.work)-1]
+		r.visit(w, k)
+	}
+	r.share(w)
+	r.closures[stored] = w.closed
+	return w.closed
+}
+
+func (w *closing) push(k kernel) {
+	if !w.seen[k] {
+		w.seen[k] = true
+		w.work = append(w.work, k)
+	}
+}
+
+// visit adds what can come at a place.
+func (r *Runner) visit(w *closing, k kernel) {
+	node := &r.grammar.nodes[k.node]
+	if node.final {
+		if k.frame == r.root {
+			w.closed.accept = true
+		}
+		k.frame.ended = k.frame.ended || k.frame.fresh
+		for _, back := range k.frame.returns {
+			w.push(back)
+		}
+	}
+	for _, e := range node.edges {
+		edge := &r.grammar.edges[e]
+		switch {
+		case edge.terminal != nil:
+			l := edge.terminal.get()
+			w.closed.items = append(w.closed.items, Item{l, 0, e, k.frame})
+			if tag := l.Tag(0); tag >= 0 {
+				w.push(kernel{edge.to[tag], k.frame})
+			}
+		case edge.call == noCall:
+			w.push(kernel{edge.to[0], k.frame})
+		default:
+			r.call(w, edge, k.frame)
+		}
+	}
+}
+
+// call enters a rule. If nothing is left of the caller after it, the rule returns to where the caller would: the stack
+// of a list that is written as a right-recursive rule does not grow.
+func (r *Runner) call(w *closing, e *edge, caller *frame) {
+	f := w.frames[e.call]
+	if f == nil {
+		r.count++
+		f = &frame{id: r.count, rule: e.call, fresh: true}
+		w.frames[e.call] = f
+		w.fresh = append(w.fresh, f)
+		w.push(kernel{e.call, f})
+	}
+	back := kernel{e.to[0], caller}
+	if to := &r.grammar.nodes[back.node]; to.final && len(to.edges) == 0 && !caller.fresh && caller != r.root {
+		for _, back := range caller.returns {
+			w.returnTo(f, back)
+		}
+		return
+	}
+	w.returnTo(f, back)
+}
+
+func (w *closing) returnTo(f *frame, back kernel) {
+	if slices.Contains(f.returns, back) {
+		return
+	}
+	f.returns = append(f.returns, back)
+	if f.ended {
+		w.push(back)
+	}
+}
+
+// share replaces the new frames by equal ones that exist, so that equal texts lead to equal configs. Frames of calls
+// that contain themselves are left.
+func (r *Runner) share(w *closing) {
+	if len(w.fresh) == 0 {
+		return
+	}
+	shared := map[*frame]*frame{}
+	open := map[*frame]bool{}
+	var visit func(f *frame) *frame
+	visit = func(f *frame) *frame {
+		if !f.fresh {
+			return f
+		}
+		if s, ok := shared[f]; ok {
+			return s
+		}
+		if open[f] {
+			return nil
+		}
+		open[f] = true
+		defer delete(open, f)
+		returns := make([]kernel, len(f.returns))
+		for i, back := range f.returns {
+			to := visit(back.frame)
+			if to == nil {
+				return nil
+			}
+			returns[i] = kernel{back.node, to}
+		}
+		slices.SortFunc(returns, compareKernels)
+		key := binary.LittleEndian.AppendUint32(nil, uint32(f.rule))
+		for _, back := range returns {
+			key = binary.LittleEndian.AppendUint32(key, uint32(back.node))
+			key = binary.LittleEndian.AppendUint32(key, uint32(back.frame.id))
+		}
+		s, ok := r.frames[string(key)]
+		if !ok {
+			s = &frame{id: f.id, rule: f.rule, returns: returns}
+			r.frames[string(key)] = s
+		}
+		shared[f] = s
+		return s
+	}
+	for _, f := range w.fresh {
+		visit(f)
+	}
+	for i, item := range w.closed.items {
+		if s, ok := shared[item.frame]; ok {
+			w.closed.items[i].frame = s
+		}
+	}
+	for _, f := range w.fresh { // those that are left
+		for i, back := range f.returns {
+			if s, ok := shared[back.frame]; ok {
+				f.returns[i].frame = s
+			}
+		}
+	}
+	for _, f := range w.fresh {
+		f.fresh = false
+	}
+}

@@ -1,0 +1,203 @@
+package grammar
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"llmmemory/internal/serving/structured/lexeme"
+)
+
+// Item is a lexeme under way.
+type Item struct {
+	Lexeme *lexeme.Lexeme
+	State  int32 // of the lexeme
+	edge   int32
+	frame  *frame
+}
+
+// Config is what a text so far can be. It does not change, except for what it remembers.
+type Config struct {
+	Items  []Item
+	Accept bool // whether the text may end here
+	Memo   any  // for the user of the package
+
+	epoch int
+	bytes []byte // the bytes of which the next config is known
+	next  []*Config
+	table *[256]*Config // instead of both if there are many
+}
+
+var dead = &Config{}
+
+func (c *Config) known(b byte) *Config {
+	if c.table != nil {
+		return c.table[b]
+	}
+	for i, known := range c.bytes {
+		if known == b {
+			return c.next[i]
+		}
+	}
+	return nil
+}
+
+func (c *Config) remember(b byte, to *Config) {
+	i := bytes.IndexByte(c.bytes, b)
+	switch {
+	case c.table != nil:
+		c.table[b] = to
+	case i >= 0: // forgotten by the runner
+		c.next[i] = to
+	case len(c.bytes) < 12:
+		c.bytes, c.next = append(c.bytes, b), append(c.next, to)
+	default:
+		c.table = new([256]*Config)
+		for i, known := range c.bytes {
+			c.table[known] = c.next[i]
+		}
+		c.table[b] = to
+		c.bytes, c.next = nil, nil
+	}
+}
+
+// maxConfigs is how many configs a runner remembers before it forgets all.
+const maxConfigs = 20000
+
+// Runner runs a grammar. It is not safe for concurrent use.
+type Runner struct {
+	grammar  *Grammar
+	configs  map[string]*Config
+	closures map[string]*closed
+	frames   map[string]*frame
+	count    int32
+	epoch    int
+	root     *frame
+	key      []byte
+	items    []Item
+	kernels  []kernel
+	closing  closing
+}
+
+// NewRunner returns a runner of a grammar, which must have been trimmed and not be empty.
+func NewRunner(g *Grammar) *Runner {
+	r := &Runner{grammar: g, root: &frame{}}
+	r.forget()
+	return r
+}
+
+func (r *Runner) forget() {
+	r.epoch++
+	r.configs, r.closures, r.frames = map[string]*Config{}, map[string]*closed{}, map[string]*frame{}
+}
+
+// Start returns the config of the empty text.
+func (r *Runner) Start() *Config {
+	r.kernels = append(r.kernels[:0], kernel{0, r.root})
+	return r.intern(r.items[:0])
+}
+
+// Step returns the config after a byte, or nil if it cannot come.
+func (r *Runner) Step(c *Config, b byte) *Config {
+	to := c.known(b)
+	if to == nil || to.epoch != r.epoch && to != dead {
+		to = r.step(c, b)
+		c.remember(b, to)
+	}
+	if to == dead {
+		return nil
+	}
+	return to
+}
+
+// Current returns a config equal to c that the runner still remembers, so that c and what it leads to can be freed.
+func (r *Runner) Current(c *Config) *Config {
+	if c.epoch == r.epoch {
+		return c
+	}
+	fresh := &Config{Items: c.Items, Accept: c.Accept, epoch: r.epoch}
+	return fresh
+}
+
+func (r *Runner) step(c *Config, b byte) *Config {
+	if len(r.configs) > maxConfigs {
+		r.forget()
+	}
+	items := r.items[:0]
+	r.kernels = r.kernels[:0]
+	for _, item := range c.Items {
+		to := item.Lexeme.Next(item.State, b)
+		if to == lexeme.None {
+			continue
+		}
+		if item.Lexeme.Open(to) {
+			items = append(items, Item{item.Lexeme, to, item.edge, item.frame})
+		}
+		if tag := item.Lexeme.Tag(to); tag != lexeme.None {
+			r.kernels = append(r.kernels, kernel{r.grammar.edges[item.edge].to[tag], item.frame})
+		}
+	}
+	r.items = items
+	if len(items) == 0 && len(r.kernels) == 0 {
+		return dead
+	}
+	return r.intern(items)
+}
+
+// After returns the config after the lexeme of an item has ended with a tag.
+func (r *Runner) After(item Item, tag int32) *Config {
+	r.kernels = append(r.kernels[:0], kernel{r.grammar.edges[item.edge].to[tag], item.frame})
+	return r.intern(r.items[:0])
+}
+
+// intern returns the config of some items and of what follows r.kernels.
+func (r *Runner) intern(items []Item) *Config {
+	accept := false
+	if len(r.kernels) > 0 {
+		c := r.close()
+		items = append(items, c.items...)
+		accept = c.accept
+	}
+	r.items = items
+	if len(items) > 1 {
+		slices.SortFunc(items, compareItems)
+		items = slices.CompactFunc(items, func(a, b Item) bool { return compareItems(a, b) == 0 })
+	}
+	r.key = r.key[:0]
+	for _, i := range items {
+		r.key = binary.LittleEndian.AppendUint32(r.key, uint32(i.edge))
+		r.key = binary.LittleEndian.AppendUint32(r.key, uint32(i.State))
+		r.key = binary.LittleEndian.AppendUint32(r.key, uint32(i.frame.id))
+	}
+	if accept {
+		r.key = append(r.key, 1)
+	}
+	if c, ok := r.configs[string(r.key)]; ok {
+		return c
+	}
+	c := &Config{Items: slices.Clone(items), Accept: accept, epoch: r.epoch}
+	r.configs[string(r.key)] = c
+	return c
+}
+
+func compareItems(a, b Item) int {
+	return cmp.Or(cmp.Compare(a.edge, b.edge), cmp.Compare(a.State, b.State), cmp.Compare(a.frame.id, b.frame.id))
+}
+
+// Only returns the byte that must come next, if it is the only one.
+func (c *Config) Only() (byte, bool) {
+	only, found := byte(0), false
+	for _, item := range c.Items {
+		for b := range 256 {
+			if item.Lexeme.Next(item.State, byte(b)) == lexeme.None || found && byte(b) == only {
+				continue
+			}
+			if found {
+				return 0, false
+			}
+			only, found = byte(b), true
+		}
+	}
+	return only, found
+}

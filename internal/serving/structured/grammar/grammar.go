@@ -1,0 +1,163 @@
+package grammar
+
+import "llmmemory/internal/serving/structured/lexeme"
+
+// Node is a place in a rule. The rule is named by its first node.
+type Node int32
+
+// Terminal is a lexeme, made when it is first needed.
+type Terminal struct {
+	make   func(alive func(tag int32) bool) *lexeme.Lexeme
+	lexeme *lexeme.Lexeme
+	id     int32
+}
+
+// Grammar is a graph of nodes. Node 0 is where the text begins.
+type Grammar struct {
+	nodes     []node
+	edges     []edge
+	terminals []*Terminal
+}
+
+type node struct {
+	final bool
+	edges []int32
+}
+
+type edge struct {
+	terminal *Terminal
+	call     Node // if there is no terminal; itself or a rule, or noCall
+	to       []Node
+}
+
+const noCall = -1
+
+// New returns a grammar with node 0.
+func New() *Grammar {
+	g := &Grammar{}
+	g.Node()
+	return g
+}
+
+// Node adds a node.
+func (g *Grammar) Node() Node {
+	g.nodes = append(g.nodes, node{})
+	return Node(len(g.nodes) - 1)
+}
+
+// Size returns the number of nodes and edges.
+func (g *Grammar) Size() int { return len(g.nodes) + len(g.edges) }
+
+// Final lets a rule end at a node.
+func (g *Grammar) Final(n Node) { g.nodes[n].final = true }
+
+func (g *Grammar) add(from Node, e edge) {
+	g.nodes[from].edges = append(g.nodes[from].edges, int32(len(g.edges)))
+	g.edges = append(g.edges, e)
+}
+
+// Read leads from a node to another with a lexeme. A lexeme with several tags leads to a node for each tag.
+func (g *Grammar) Read(from Node, t *Terminal, to ...Node) { g.add(from, edge{terminal: t, to: to}) }
+
+// Call leads from a node to another with a rule.
+func (g *Grammar) Call(from, rule, to Node) { g.add(from, edge{call: rule, to: []Node{to}}) }
+
+// Jump leads from a node to another with nothing.
+func (g *Grammar) Jump(from, to Node) { g.add(from, edge{call: noCall, to: []Node{to}}) }
+
+// Terminal adds a lexeme.
+func (g *Grammar) Terminal(l *lexeme.Lexeme) *Terminal {
+	t := g.Lazy(nil)
+	t.lexeme = l
+	return t
+}
+
+// Lazy adds a lexeme that is made when it is first needed. Its make is told which of the tags lead to a node from
+// which the rule can end, of which there is at least one. It must be read by one edge only.
+func (g *Grammar) Lazy(make func(alive func(tag int32) bool) *lexeme.Lexeme) *Terminal {
+	t := &Terminal{make: make, id: int32(len(g.terminals))}
+	g.terminals = append(g.terminals, t)
+	return t
+}
+
+// Trim removes the edges after which a rule cannot end, and reports whether any text is left.
+func (g *Grammar) Trim() bool {
+	users := make([][]int32, len(g.nodes)) // the edges that need each node
+	from := make([]Node, len(g.edges))
+	for n, node := range g.nodes {
+		for _, e := range node.edges {
+			from[e] = Node(n)
+			for _, to := range g.edges[e].to {
+				users[to] = append(users[to], e)
+			}
+			if g.edges[e].terminal == nil && g.edges[e].call != noCall {
+				users[g.edges[e].call] = append(users[g.edges[e].call], e)
+			}
+		}
+	}
+	alive := make([]bool, len(g.nodes))
+	var work []Node
+	mark := func(n Node) {
+		if !alive[n] {
+			alive[n] = true
+			work = append(work, n)
+		}
+	}
+	for n, node := range g.nodes {
+		if node.final {
+			mark(Node(n))
+		}
+	}
+	for len(work) > 0 {
+		n := work[len(work)-1]
+		work = work[:len(work)-1]
+		for _, e := range users[n] {
+			if g.usable(e, alive) {
+				mark(from[e])
+			}
+		}
+	}
+	for n := range g.nodes {
+		kept := g.nodes[n].edges[:0]
+		for _, e := range g.nodes[n].edges {
+			if g.usable(e, alive) {
+				kept = append(kept, e)
+				g.drop(e, alive)
+			}
+		}
+		g.nodes[n].edges = kept
+	}
+	return alive[0]
+}
+
+func (g *Grammar) usable(e int32, alive []bool) bool {
+	edge := &g.edges[e]
+	if edge.terminal == nil && edge.call != noCall && !alive[edge.call] {
+		return false
+	}
+	for _, to := range edge.to {
+		if alive[to] {
+			return true
+		}
+	}
+	return false
+}
+
+// drop lets the terminal of an edge be made with the tags that lead to nodes alive.
+func (g *Grammar) drop(e int32, alive []bool) {
+	edge := &g.edges[e]
+	if edge.terminal == nil || edge.terminal.make == nil {
+		return
+	}
+	make := edge.terminal.make
+	edge.terminal.make = func(func(int32) bool) *lexeme.Lexeme {
+		return make(func(tag int32) bool { return alive[edge.to[tag]] })
+	}
+}
+
+func (t *Terminal) get() *lexeme.Lexeme {
+	if t.lexeme == nil {
+		t.lexeme = t.make(nil)
+	}
+	return t.lexeme
+}

@@ -1,0 +1,201 @@
+package lexeme
+
+import "llmmemory/internal/serving/structured/automaton"
+
+// The code of a state says what is known of a character whose bytes or digits are not complete. Its highest four bits
+// are the kind. Characters that the automaton does not tell apart share a code, so that there are few states.
+const (
+	utf8Code    = 1 << 28 // bytes of the character at 24, missing ones at 22, the bits so far
+	utf8Class   = 2 << 28 // missing bytes at 24, the class
+	escape      = 3 << 28 // after a backslash
+	hexCode     = 4 << 28 // digits so far at 24, their value
+	hexClass    = 5 << 28 // missing digits at 24, the class
+	pairCode    = 6 << 28 // what is read of a second \u at 24, the first's low 10 bits at 12, the second's digits so far
+	kindOfCode  = 15 << 28
+	valueOfCode = 1<<22 - 1
+)
+
+// lead reads the first byte of a character.
+func (t *text) lead(s State, b byte) (State, bool) {
+	switch {
+	case b < 0x80:
+		return t.after(s, rune(b))
+	case b < 0xC2 || b > 0xF4:
+		return s, false
+	case b < 0xE0:
+		return t.bytes(s, 2, 1, rune(b&0x1F))
+	case b < 0xF0:
+		return t.bytes(s, 3, 2, rune(b&0x0F))
+	}
+	return t.bytes(s, 4, 3, rune(b&0x07))
+}
+
+// bytes sets the code after some bytes of a character.
+func (t *text) bytes(s State, total, missing uint32, bits rune) (State, bool) {
+	lo, hi := bits<<(6*missing), (bits+1)<<(6*missing)-1
+	least := [5]rune{0, 0, 0x80, 0x800, 0x10000}[total]
+	whole := lo >= least && hi <= automaton.MaxRune && (hi < 0xD800 || lo > 0xDFFF)
+	lo, hi = max(lo, least), min(hi, automaton.MaxRune)
+	if lo > hi || !t.some(s.at, lo, hi) {
+		return s, false
+	}
+	if class, same := t.uniform(lo, hi); same && whole {
+		s.code = utf8Class | missing<<24 | uint32(class)
+		return s, true
+	}
+	s.code = utf8Code | total<<24 | missing<<22 | uint32(bits)
+	return s, true
+}
+
+// partial reads the next byte of a character or of an escape.
+func (t *text) partial(s State, b byte) (State, bool) {
+	switch s.code & kindOfCode {
+	case utf8Code:
+		if b&0xC0 != 0x80 {
+			return s, false
+		}
+		total, missing := s.code>>24&15, s.code>>22&3-1
+		bits := rune(s.code&valueOfCode)<<6 | rune(b&0x3F)
+		if missing == 0 {
+			return t.after(s, bits)
+		}
+		return t.bytes(s, total, missing, bits)
+	case utf8Class:
+		if b&0xC0 != 0x80 {
+			return s, false
+		}
+		if missing := s.code >> 24 & 15; missing > 1 {
+			s.code -= 1 << 24
+			return s, true
+		}
+		return t.afterClass(s, int32(s.code&valueOfCode))
+	case escape:
+		return t.escaped(s, b)
+	case hexCode, hexClass:
+		return t.digit(s, b)
+	}
+	return t.pair(s, b)
+}
+
+var short = [256]rune{'"': '"', '\\': '\\', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+// needsHex reports whether a character has no other escape and no form without one.
+func needsHex(r rune) bool { return r < 0x20 && !(r >= '\b' && r <= '\r' && r != '\v') }
+
+// canEscape reports whether a character that may come can be written with an escape.
+func (t *text) canEscape(at int32) bool {
+	if t.form == Free {
+		return t.some(at, 0, automaton.MaxRune)
+	}
+	for r := range rune(0x20) {
+		if t.some(at, r, r) {
+			return true
+		}
+	}
+	return t.some(at, '"', '"') || t.some(at, '\\', '\\')
+}
+
+// escaped reads what follows a backslash.
+func (t *text) escaped(s State, b byte) (State, bool) {
+	switch {
+	case b == 'u':
+		return t.digits(s, 0, 0)
+	case b == '/' && t.form == Free:
+		return t.after(s, '/')
+	case short[b] == 0:
+		return s, false
+	}
+	return t.after(s, short[b])
+}
+
+// digits sets the code after some digits of \u.
+func (t *text) digits(s State, count, value uint32) (State, bool) {
+	missing := 4 - count
+	lo, hi := rune(value)<<(4*missing), rune(value+1)<<(4*missing)-1
+	s.code = hexCode | count<<24 | value
+	if t.form == Quoted {
+		for r := lo; r <= hi && r < 0x20; r++ {
+			if needsHex(r) && t.some(s.at, r, r) {
+				return s, true
+			}
+		}
+		return s, false
+	}
+	if hi < 0xD800 || lo > 0xDFFF {
+		class, same := t.uniform(lo, hi)
+		if same {
+			s.code = hexClass | missing<<24 | uint32(class)
+		}
+		return s, t.some(s.at, lo, hi)
+	}
+	pairs := max(lo, 0xD800) <= min(hi, 0xDBFF) && t.some(s.at, firstOf(max(lo, 0xD800)), firstOf(min(hi, 0xDBFF))+0x3FF)
+	return s, pairs || t.some(s.at, lo, hi)
+}
+
+// firstOf returns the first character whose pair of surrogates begins with high.
+func firstOf(high rune) rune { return 0x10000 + (high-0xD800)<<10 }
+
+func hexValue(b byte) (uint32, bool) {
+	switch {
+	case b >= '0' && b <= '9':
+		return uint32(b - '0'), true
+	case b|0x20 >= 'a' && b|0x20 <= 'f':
+		return uint32(b|0x20-'a') + 10, true
+	}
+	return 0, false
+}
+
+// digit reads a digit of \u.
+func (t *text) digit(s State, b byte) (State, bool) {
+	v, ok := hexValue(b)
+	if !ok || t.form == Quoted && b >= 'A' && b <= 'F' {
+		return s, false
+	}
+	if s.code&kindOfCode == hexClass {
+		if missing := s.code >> 24 & 15; missing > 1 {
+			s.code -= 1 << 24
+			return s, true
+		}
+		return t.afterClass(s, int32(s.code&valueOfCode))
+	}
+	count, value := s.code>>24&15+1, s.code&valueOfCode<<4|v
+	if count < 4 {
+		return t.digits(s, count, value)
+	}
+	r := rune(value)
+	switch {
+	case t.form == Quoted && !needsHex(r):
+		return s, false
+	case r >= 0xD800 && r <= 0xDBFF:
+		s.code = pairCode | (value-0xD800)<<12
+		return s, t.some(s.at, firstOf(r), firstOf(r)+0x3FF)
+	case r >= 0xDC00 && r <= 0xDFFF:
+		return s, false
+	}
+	return t.after(s, r)
+}
+
+// pair reads the second \u of a pair of surrogates.
+func (t *text) pair(s State, b byte) (State, bool) {
+	read, high, low := s.code>>24&15, s.code>>12&0x3FF, s.code&0xFFF
+	if read < 2 {
+		s.code += 1 << 24
+		return s, b == `\u`[read]
+	}
+	v, ok := hexValue(b)
+	if !ok {
+		return s, false
+	}
+	low = low<<4 | v
+	missing := 5 - read
+	lo, hi := max(low<<(4*missing), 0xDC00), min((low+1)<<(4*missing)-1, 0xDFFF)
+	if lo > hi {
+		return s, false
+	}
+	first := rune(0x10000 + high<<10)
+	if missing == 0 {
+		return t.after(s, first+rune(low-0xDC00))
+	}
+	s.code = pairCode | (read+1)<<24 | high<<12 | low
+	return s, t.some(s.at, first+rune(lo-0xDC00), first+rune(hi-0xDC00))
+}

@@ -1,0 +1,133 @@
+package lexeme
+
+import "llmmemory/internal/serving/structured/automaton"
+
+// None is the state after a byte that cannot come, and the tag of a state in which the lexeme has not ended.
+const None = automaton.None
+
+// State describes a state of a lexeme independently of the order in which states are reached: lexemes with the same
+// Key have the same States.
+type State struct {
+	phase phase
+	space uint8  // characters of white space so far
+	at    int32  // state of the automaton, node of the names, or tag
+	code  uint32 // what is known of an incomplete character
+}
+
+type phase uint8
+
+const (
+	before phase = iota // white space, then the first byte
+	inside
+	other // inside a name that is not listed
+	named // after a name, before its colon
+	ended
+)
+
+// machine is what a lexeme consists of. Every state that step returns can reach one with a tag.
+type machine interface {
+	step(s State, b byte) (State, bool)
+	tag(s State) int32
+}
+
+// Lexeme is an automaton over bytes. It is not safe for concurrent use.
+type Lexeme struct {
+	machine machine
+	key     string
+	shape   func(s State) (string, State)
+	ids     map[State]int32
+	states  []State
+	rows    []*row
+}
+
+type row struct {
+	next [256]int32
+	tag  int32
+	open int8 // whether a byte can follow: 0 unknown, 1 yes, -1 no
+}
+
+const unknown = -2
+
+func newLexeme(key string, m machine) *Lexeme {
+	l := &Lexeme{machine: m, key: key, ids: map[State]int32{}}
+	l.intern(State{})
+	return l
+}
+
+func (l *Lexeme) intern(s State) int32 {
+	if id, ok := l.ids[s]; ok {
+		return id
+	}
+	id := int32(len(l.states))
+	l.ids[s] = id
+	l.states = append(l.states, s)
+	l.rows = append(l.rows, nil)
+	return id
+}
+
+func (l *Lexeme) row(state int32) *row {
+	if r := l.rows[state]; r != nil {
+		return r
+	}
+	r := &row{tag: l.machine.tag(l.states[state])}
+	for b := range r.next {
+		r.next[b] = unknown
+	}
+	l.rows[state] = r
+	return r
+}
+
+// Next returns the state after a byte, or None. State 0 is the start.
+func (l *Lexeme) Next(state int32, b byte) int32 {
+	r := l.rows[state]
+	if r == nil {
+		r = l.row(state)
+	}
+	if to := r.next[b]; to != unknown {
+		return to
+	}
+	to := int32(None)
+	if s, ok := l.machine.step(l.states[state], b); ok {
+		to = l.intern(s)
+	}
+	r.next[b] = to
+	return to
+}
+
+// Tag returns which of the lexeme's texts ends in a state, or None.
+func (l *Lexeme) Tag(state int32) int32 {
+	if r := l.rows[state]; r != nil {
+		return r.tag
+	}
+	return l.row(state).tag
+}
+
+// Open reports whether a byte can follow in a state.
+func (l *Lexeme) Open(state int32) bool {
+	r := l.row(state)
+	if r.open == 0 {
+		r.open = -1
+		for b := range 256 {
+			if l.Next(state, byte(b)) != None {
+				r.open = 1
+				break
+			}
+		}
+	}
+	return r.open == 1
+}
+
+// Identity is what the tokens that fit a state depend on. Key is empty for a lexeme that others do not share.
+type Identity struct {
+	Key   string
+	State State
+}
+
+// Identity returns the identity of a state.
+func (l *Lexeme) Identity(state int32) Identity {
+	if l.shape != nil {
+		key, s := l.shape(l.states[state])
+		return Identity{key, s}
+	}
+	return Identity{l.key, l.states[state]}
+}

@@ -1,0 +1,131 @@
+package lexeme
+
+import "llmmemory/internal/serving/structured/automaton"
+
+// Names returns the lexeme of the names of members, each with its tag, or None for one that must not come. If
+// additional is not None, it is the tag of every other name.
+func Names(names []string, tags []int32, additional int32) *Lexeme {
+	m := &members{additional: additional, rest: text{dfa: automaton.All(), form: Quoted, colon: true}}
+	m.nodes = []node{{tag: None, extra: State{phase: inside}}}
+	for i, name := range names {
+		if tags[i] == None && additional == None {
+			continue
+		}
+		m.add(name, tags[i])
+	}
+	return newLexeme("", m)
+}
+
+// members is a trie of the bytes of names, in which a name that is not listed leaves the trie.
+type members struct {
+	nodes      []node
+	additional int32
+	rest       text
+}
+
+type node struct {
+	b              byte
+	child, sibling int32
+	listed         bool
+	tag            int32
+	extra          State // of rest, after the same bytes
+}
+
+func (m *members) add(name string, tag int32) {
+	at := int32(0)
+	for _, b := range Encode(nil, name) {
+		to := m.child(at, b)
+		if to == 0 {
+			to = int32(len(m.nodes))
+			extra, _ := m.rest.step(m.nodes[at].extra, b)
+			m.nodes = append(m.nodes, node{b: b, sibling: m.nodes[at].child, tag: None, extra: extra})
+			m.nodes[at].child = to
+		}
+		at = to
+	}
+	m.nodes[at].listed, m.nodes[at].tag = true, tag
+}
+
+func (m *members) child(at int32, b byte) int32 {
+	for to := m.nodes[at].child; to != 0; to = m.nodes[to].sibling {
+		if m.nodes[to].b == b {
+			return to
+		}
+	}
+	return 0
+}
+
+func (m *members) step(s State, b byte) (State, bool) {
+	switch s.phase {
+	case before:
+		if s.space < MaxSpace && isSpace(b) {
+			s.space++
+			return s, true
+		}
+		return State{phase: inside}, b == '"'
+	case named:
+		return afterName(s, b)
+	case other:
+		s.phase = inside
+		return m.unlisted(s, b)
+	case ended:
+		return s, false
+	}
+	n := m.nodes[s.at]
+	if b == '"' && n.listed && n.extra.code == 0 {
+		return State{phase: named, at: n.tag}, n.tag != None
+	}
+	if to := m.child(s.at, b); to != 0 {
+		return State{phase: inside, at: to}, true
+	}
+	if m.additional == None {
+		return s, false
+	}
+	return m.unlisted(n.extra, b)
+}
+
+// unlisted reads a byte of a name that is in no list.
+func (m *members) unlisted(s State, b byte) (State, bool) {
+	s, ok := m.rest.step(s, b)
+	switch {
+	case !ok:
+		return s, false
+	case s.phase == named:
+		return State{phase: named, at: m.additional}, true
+	}
+	s.phase = other
+	return s, true
+}
+
+func (m *members) tag(s State) int32 {
+	if s.phase == ended {
+		return s.at
+	}
+	return None
+}
+
+// Encode appends a text as Quoted has it, without the quotes.
+func Encode(dst []byte, text string) []byte {
+	const digits = "0123456789abcdef"
+	for _, r := range text {
+		switch {
+		case r == '"' || r == '\\':
+			dst = append(dst, '\\', byte(r))
+		case r == '\b':
+			dst = append(dst, `\b`...)
+		case r == '\f':
+			dst = append(dst, `\f`...)
+		case r == '\n':
+			dst = append(dst, `\n`...)
+		case r == '\r':
+			dst = append(dst, `\r`...)
+		case r == '\t':
+			dst = append(dst, `\t`...)
+		case r < 0x20:
+			dst = append(dst, '\\', 'u', '0', '0', digits[r>>4], digits[r&15])
+		default:
+			dst = append(dst, string(r)...)
+		}
+	}
+	return dst
+}

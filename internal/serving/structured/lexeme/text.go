@@ -1,0 +1,162 @@
+package lexeme
+
+import (
+	"fmt"
+
+	"llmmemory/internal/serving/structured/automaton"
+)
+
+// Form is how the characters of a text are written.
+type Form int
+
+const (
+	Raw    Form = iota // as UTF-8
+	Quoted             // as a JSON string: an escape only where a character needs one, and its shortest
+	Free               // as a JSON string, with any escapes
+)
+
+// MaxSpace is the most characters of white space before a lexeme.
+const MaxSpace = 64
+
+// Text returns the lexeme of the texts that d accepts. White space may stand before it if space is set. Lexemes with
+// the same key, if it is not empty, must be made of the same arguments.
+func Text(key string, d *automaton.DFA, form Form, space bool) *Lexeme {
+	m := &text{dfa: d, form: form}
+	if space {
+		m.space = MaxSpace
+	}
+	return newLexeme(key, m)
+}
+
+// Name returns the lexeme of names of members, which are written as Quoted and end with a colon.
+func Name(key string, d *automaton.DFA) *Lexeme {
+	return newLexeme(key, &text{dfa: d, form: Quoted, space: MaxSpace, colon: true})
+}
+
+// Length returns the lexeme of JSON strings of least to most characters, of any number if most is below 0. A token
+// has at most longest characters: states that differ only in what is beyond share their identity.
+func Length(least, most, longest int, budget *automaton.Budget) (*Lexeme, error) {
+	d, err := automaton.Lengths(least, most, budget)
+	if err != nil {
+		return nil, err
+	}
+	l := Text("", d, Free, true)
+	l.shape = func(s State) (string, State) {
+		more := min(max(0, least-int(s.at)), longest+1)
+		room := most - int(s.at)
+		if most < 0 || room > longest {
+			room = -1
+		}
+		if s.phase == ended || s.phase == before {
+			more, room = min(least, longest+1), most
+			if most > longest {
+				room = -1
+			}
+		}
+		s.at = 0
+		return fmt.Sprintf("length %d %d", more, room), s
+	}
+	return l, nil
+}
+
+type text struct {
+	dfa   *automaton.DFA
+	form  Form
+	space uint8
+	colon bool
+}
+
+func isSpace(b byte) bool { return b == ' ' || b == '\n' || b == '\t' || b == '\r' }
+
+func (t *text) step(s State, b byte) (State, bool) {
+	switch s.phase {
+	case before:
+		if s.space < t.space && isSpace(b) {
+			s.space++
+			return s, true
+		}
+		if t.form == Raw {
+			return t.inside(State{phase: inside}, b)
+		}
+		return State{phase: inside}, b == '"'
+	case inside:
+		return t.inside(s, b)
+	case named:
+		return afterName(s, b)
+	}
+	return s, false
+}
+
+// afterName reads the white space and the colon after a name.
+func afterName(s State, b byte) (State, bool) {
+	if b == ':' {
+		return State{phase: ended, at: s.at}, true
+	}
+	s.space++
+	return s, isSpace(b) && s.space <= MaxSpace
+}
+
+func (t *text) tag(s State) int32 {
+	switch {
+	case s.phase == ended:
+		return s.at
+	case s.phase == inside && t.form == Raw && s.code == 0:
+		return t.dfa.Tag(s.at)
+	case s.phase == before && t.form == Raw && s.space == 0 && t.space == 0:
+		return t.dfa.Tag(0)
+	}
+	return None
+}
+
+func (t *text) inside(s State, b byte) (State, bool) {
+	if s.code != 0 {
+		return t.partial(s, b)
+	}
+	if t.form != Raw {
+		switch {
+		case b == '"':
+			tag := t.dfa.Tag(s.at)
+			if t.colon {
+				return State{phase: named, at: tag}, tag != None
+			}
+			return State{phase: ended, at: tag}, tag != None
+		case b == '\\':
+			s.code = escape
+			return s, t.canEscape(s.at)
+		case b < 0x20:
+			return s, false
+		}
+	}
+	return t.lead(s, b)
+}
+
+// after returns the state after a whole character.
+func (t *text) after(s State, r rune) (State, bool) {
+	return t.afterClass(s, t.dfa.Class(r))
+}
+
+func (t *text) afterClass(s State, class int32) (State, bool) {
+	s.at, s.code = t.dfa.Next(s.at, class), 0
+	return s, s.at != None
+}
+
+// some reports whether a character from lo to hi, but no surrogate, can follow.
+func (t *text) some(at int32, lo, hi rune) bool {
+	found := false
+	t.dfa.Segments(lo, hi, func(lo, hi rune, class int32) bool {
+		found = t.dfa.Next(at, class) != None && (lo < 0xD800 || hi > 0xDFFF)
+		return !found
+	})
+	return found
+}
+
+// uniform returns the class of all characters from lo to hi, if it is one.
+func (t *text) uniform(lo, hi rune) (int32, bool) {
+	first, same := int32(None), true
+	t.dfa.Segments(lo, hi, func(_, _ rune, class int32) bool {
+		same = first == None || first == class
+		first = class
+		return same
+	})
+	return first, same
+}

@@ -1,0 +1,176 @@
+package structured
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// vocabularyOf returns a vocabulary of tokens, the last of which ends an answer.
+func vocabularyOf(t require.TestingT, tokens ...string) *Vocabulary {
+	all := make([][]byte, 0, len(tokens)+1)
+	for _, token := range tokens {
+		all = append(all, []byte(token))
+	}
+	v, err := NewVocabulary(append(all, nil), []int{len(tokens)})
+	require.NoError(t, err)
+	return v
+}
+
+// allowed returns the tokens of a mask.
+func allowed(m *Matcher) []string {
+	v := m.constraint.vocabulary
+	mask := make([]uint64, v.Words())
+	m.Mask(mask)
+	var out []string
+	for id, token := range v.tokens {
+		if mask[id/64]>>(id%64)&1 == 1 {
+			if len(token) == 0 {
+				token = []byte("END")
+			}
+			out = append(out, string(token))
+		}
+	}
+	return out
+}
+
+func compiled(t require.TestingT, v *Vocabulary, form Form) *Constraint {
+	c, err := Compile(v, form)
+	require.NoError(t, err)
+	return c
+}
+
+// Ensure what a mask is at each step of a short answer.
+func TestMasksOfAShortAnswer(t *testing.T) {
+	v := vocabularyOf(t, "a", "b", "ab", "abc", "c", "ca", "", "d")
+	m := compiled(t, v, Form{Regex: "(ab)+c?"}).NewMatcher()
+	require.Equal(t, []string{"a", "ab", "abc"}, allowed(m))
+	require.NoError(t, m.Accept(0))
+	require.Equal(t, []string{"b"}, allowed(m))
+	require.Equal(t, []byte("b"), m.ForcedBytes(10))
+	require.ErrorContains(t, m.Accept(0), `token 0 ("a") is not allowed here`)
+	require.NoError(t, m.Accept(1))
+	require.Equal(t, []string{"a", "ab", "abc", "c", "END"}, allowed(m))
+	require.True(t, m.CanStop())
+	require.False(t, m.Done())
+	require.NoError(t, m.Accept(3))
+	require.Equal(t, []string{"END"}, allowed(m))
+	require.True(t, m.Done())
+	require.NoError(t, m.Accept(8))
+	require.Empty(t, allowed(m))
+	require.ErrorContains(t, m.Accept(0), "after the end")
+	require.NoError(t, m.Rollback(2))
+	require.Equal(t, []string{"a", "ab", "abc", "c", "END"}, allowed(m))
+	require.ErrorContains(t, m.Rollback(9), "cannot take back 9 of 2 tokens")
+	require.ErrorContains(t, m.Accept(6), "has no bytes")
+	require.ErrorContains(t, m.Accept(9), "not in the vocabulary")
+}
+
+// Ensure that a token may end inside a character.
+func TestATokenMayEndInsideACharacter(t *testing.T) {
+	v := vocabularyOf(t, "\xc3", "\xa9", "\xaa", "é", "\xe2\x82", "\xac")
+	m := compiled(t, v, Form{Choice: []string{"é", "€"}}).NewMatcher()
+	require.Equal(t, []string{"\xc3", "é", "\xe2\x82"}, allowed(m))
+	require.NoError(t, m.Accept(0))
+	require.Equal(t, []string{"\xa9"}, allowed(m))
+}
+
+// Ensure that a form that no answer has is refused.
+func TestFormsWithoutAnswersAreRefused(t *testing.T) {
+	v := vocabularyOf(t, "a")
+	for _, form := range []Form{{}, {Regex: "a^b"}} {
+		_, err := Compile(v, form)
+		require.Error(t, err)
+	}
+}
+
+// slowMask returns the tokens that the definition allows after some text: those that begin one of the answers.
+func slowMask(v *Vocabulary, answers []string, text string) []string {
+	var out []string
+	for _, token := range v.tokens {
+		switch {
+		case len(token) == 0 && slices.Contains(answers, text):
+			out = append(out, "END")
+		case len(token) > 0 && slices.ContainsFunc(answers, func(a string) bool { return strings.HasPrefix(a, text+string(token)) }):
+			out = append(out, string(token))
+		}
+	}
+	return out
+}
+
+// checkMasks draws a walk through a form, and compares each mask with the slow one.
+func checkMasks(t *rapid.T, form Form, answers []string) {
+	alphabet := map[byte]bool{}
+	for _, a := range answers {
+		for i := range len(a) {
+			alphabet[a[i]] = true
+		}
+	}
+	tokens := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {
+		a := rapid.SampledFrom(answers).Draw(t, "answer")
+		from := rapid.IntRange(0, len(a)).Draw(t, "from")
+		return a[from:rapid.IntRange(from, min(len(a), from+4)).Draw(t, "to")]
+	}), 1, 20).Draw(t, "tokens")
+	for b := range alphabet {
+		tokens = append(tokens, string([]byte{b}))
+	}
+	slices.Sort(tokens)
+	tokens = slices.DeleteFunc(slices.Compact(tokens), func(s string) bool { return s == "" })
+	v := vocabularyOf(t, tokens...)
+	m := compiled(t, v, form).NewMatcher()
+	text := ""
+	for range 30 {
+		want := slowMask(v, answers, text)
+		require.Equal(t, want, allowed(m), "after %q of %v", text, form)
+		next := rapid.SampledFrom(want).Draw(t, "next")
+		if next == "END" {
+			break
+		}
+		require.NoError(t, m.Accept(slices.IndexFunc(v.tokens, func(b []byte) bool { return string(b) == next })))
+		text += next
+	}
+}
+
+// Ensure that masks equal the definition for random choices and for the expression that has the same answers.
+func TestMasksEqualTheDefinition(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		answers := rapid.SliceOfN(rapid.StringMatching(`[ab]{1,6}|a{0,3}éb?`), 1, 8).Draw(t, "answers")
+		checkMasks(t, Form{Choice: answers}, answers)
+		checkMasks(t, Form{Regex: strings.Join(answers, "|")}, answers)
+	})
+}
+
+// Ensure that a matcher that was rolled back or cloned is as one that never had the tokens.
+func TestRollbackAndCloneEqualAFreshMatcher(t *testing.T) {
+	v := vocabularyOf(t, "a", "b", "c", "ab", "bc", "abc", "cab")
+	c := compiled(t, v, Form{Regex: "(a|bc?|cab){1,40}"})
+	rapid.Check(t, func(t *rapid.T) {
+		m := c.NewMatcher()
+		var tokens []int
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			if rapid.IntRange(0, 3).Draw(t, "back") == 0 {
+				n := rapid.IntRange(0, len(tokens)).Draw(t, "n")
+				clone := m.Clone()
+				require.NoError(t, m.Rollback(n))
+				require.Equal(t, len(tokens), clone.Len())
+				tokens = tokens[:len(tokens)-n]
+			} else {
+				token := rapid.IntRange(0, len(v.tokens)-1).Draw(t, "token")
+				if m.Accept(token) == nil {
+					tokens = append(tokens, token)
+				}
+			}
+			fresh := c.NewMatcher()
+			for _, token := range tokens {
+				require.NoError(t, fresh.Accept(token))
+			}
+			require.Equal(t, allowed(fresh), allowed(m), fmt.Sprint(tokens))
+			require.Equal(t, allowed(fresh), allowed(m.Clone()))
+			require.Equal(t, fresh.Done(), m.Done())
+		}
+	})
+}

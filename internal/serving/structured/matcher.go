@@ -1,0 +1,131 @@
+package structured
+
+import (
+	"fmt"
+
+	"llmmemory/internal/serving/structured/grammar"
+)
+
+// Matcher follows one sequence. It is not safe for concurrent use, but matchers of one constraint are.
+type Matcher struct {
+	constraint *Constraint
+	configs    []*grammar.Config // after each token; the first is the start
+	stopped    bool              // the last token ended the answer
+}
+
+// NewMatcher returns a matcher for an answer that has not begun.
+func (c *Constraint) NewMatcher() *Matcher {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return &Matcher{constraint: c, configs: []*grammar.Config{c.runner.Start()}}
+}
+
+func (m *Matcher) last() *grammar.Config { return m.configs[len(m.configs)-1] }
+
+// Mask sets into to the tokens that may come next: token t is bit t%64 of word t/64. The tokens that end an answer are
+// among them if the answer may end.
+func (m *Matcher) Mask(into []uint64) {
+	if m.stopped {
+		clear(into)
+		return
+	}
+	c := m.constraint
+	c.mutex.Lock()
+	s := c.mask(m.current())
+	c.mutex.Unlock()
+	if s.mask == nil {
+		clear(into)
+		s.addTo(into)
+		return
+	}
+	clear(into[copy(into, s.mask):])
+}
+
+// current returns the last config, as the runner knows it. The caller holds the mutex.
+func (m *Matcher) current() *grammar.Config {
+	at := m.constraint.runner.Current(m.last())
+	m.configs[len(m.configs)-1] = at
+	return at
+}
+
+// Accept adds a token. A token that is not allowed is an error, and changes nothing.
+func (m *Matcher) Accept(token int) error {
+	v := m.constraint.vocabulary
+	if token < 0 || token >= len(v.tokens) {
+		return fmt.Errorf("token %d is not in the vocabulary, which has %d tokens", token, len(v.tokens))
+	}
+	if m.stopped {
+		return fmt.Errorf("token %d comes after the end of the answer", token)
+	}
+	for _, stop := range v.stop {
+		if int(stop) == token {
+			if !m.last().Accept {
+				return fmt.Errorf("token %d ends the answer before it is complete", token)
+			}
+			m.configs = append(m.configs, m.last())
+			m.stopped = true
+			return nil
+		}
+	}
+	if len(v.tokens[token]) == 0 {
+		return fmt.Errorf("token %d has no bytes", token)
+	}
+	m.constraint.mutex.Lock()
+	defer m.constraint.mutex.Unlock()
+	at := m.current()
+	for _, b := range v.tokens[token] {
+		if at = m.constraint.runner.Step(at, b); at == nil {
+			return fmt.Errorf("token %d (%q) is not allowed here", token, v.tokens[token])
+		}
+	}
+	m.configs = append(m.configs, at)
+	return nil
+}
+
+// Rollback takes back the last n tokens.
+func (m *Matcher) Rollback(n int) error {
+	if n < 0 || n >= len(m.configs) {
+		return fmt.Errorf("cannot take back %d of %d tokens", n, len(m.configs)-1)
+	}
+	if n > 0 {
+		m.configs = m.configs[:len(m.configs)-n]
+		m.stopped = false
+	}
+	return nil
+}
+
+// Clone returns a matcher that is where m is.
+func (m *Matcher) Clone() *Matcher {
+	clone := *m
+	clone.configs = append([]*grammar.Config(nil), m.configs...)
+	return &clone
+}
+
+// Len returns the number of accepted tokens.
+func (m *Matcher) Len() int { return len(m.configs) - 1 }
+
+// CanStop reports whether the answer so far is complete.
+func (m *Matcher) CanStop() bool { return m.last().Accept }
+
+// Done reports whether the answer is complete and nothing but its end can follow.
+func (m *Matcher) Done() bool { return m.stopped || m.last().Accept && len(m.last().Items) == 0 }
+
+// ForcedBytes returns the bytes that must come next, at most limit: as long as the answer cannot end and only one byte
+// is possible.
+func (m *Matcher) ForcedBytes(limit int) []byte {
+	if m.stopped {
+		return nil
+	}
+	m.constraint.mutex.Lock()
+	defer m.constraint.mutex.Unlock()
+	var forced []byte
+	for at := m.current(); len(forced) < limit && !at.Accept; {
+		b, ok := at.Only()
+		if !ok {
+			break
+		}
+		forced = append(forced, b)
+		at = m.constraint.runner.Step(at, b)
+	}
+	return forced
+}

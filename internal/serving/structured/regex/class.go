@@ -1,0 +1,274 @@
+package regex
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+
+	"llmmemory/internal/serving/structured/automaton"
+)
+
+func ranges(bounds ...rune) automaton.Set {
+	var out []automaton.Range
+	for i := 0; i < len(bounds); i += 2 {
+		out = append(out, automaton.Range{Lo: bounds[i], Hi: bounds[i+1]})
+	}
+	return automaton.NewSet(out...)
+}
+
+// The classes of ECMA 262: digits and word characters are ASCII, white space is Unicode's.
+var (
+	digits = ranges('0', '9')
+	words  = ranges('0', '9', 'A', 'Z', '_', '_', 'a', 'z')
+	spaces = ranges('\t', '\r', ' ', ' ', 0xA0, 0xA0, 0x1680, 0x1680, 0x2000, 0x200A, 0x2028, 0x2029, 0x202F, 0x202F,
+		0x205F, 0x205F, 0x3000, 0x3000, 0xFEFF, 0xFEFF)
+)
+
+var posix = map[string]automaton.Set{
+	"alpha": ranges('A', 'Z', 'a', 'z'), "digit": digits, "alnum": ranges('0', '9', 'A', 'Z', 'a', 'z'),
+	"upper": ranges('A', 'Z'), "lower": ranges('a', 'z'), "space": ranges('\t', '\r', ' ', ' '), "blank": ranges('\t', '\t', ' ', ' '),
+	"punct": ranges('!', '/', ':', '@', '[', '`', '{', '~'), "xdigit": ranges('0', '9', 'A', 'F', 'a', 'f'), "word": words,
+	"cntrl": ranges(0, 0x1F, 0x7F, 0x7F), "print": ranges(' ', '~'), "graph": ranges('!', '~'), "ascii": ranges(0, 0x7F),
+}
+
+// class reads what follows an opening bracket.
+func (p *parser) class() (automaton.Set, error) {
+	negative := p.accept("^")
+	var all automaton.Set
+	for !p.accept("]") {
+		if p.at == len(p.text) {
+			return nil, p.problem("a [ without its ]")
+		}
+		low, one, err := p.member()
+		if err != nil {
+			return nil, err
+		}
+		if one && p.peek("-") && !p.peek("-]") {
+			p.at++
+			high, oneHigh, err := p.member()
+			if err != nil {
+				return nil, err
+			}
+			if oneHigh {
+				if high[0].Lo < low[0].Lo {
+					return nil, p.problem("a range of characters whose end is before its begin")
+				}
+				low = ranges(low[0].Lo, high[0].Lo)
+			} else { // a class is no end of a range: the - is a character
+				low = automaton.Union(low, single('-'), high)
+			}
+		}
+		all = automaton.Union(all, low)
+	}
+	if p.fold {
+		all = folded(all)
+	}
+	if negative {
+		all = all.Negate()
+	}
+	return all, nil
+}
+
+// member reads one character or class between brackets, and reports whether it is one character.
+func (p *parser) member() (automaton.Set, bool, error) {
+	if p.accept("[:") {
+		end := strings.Index(p.text[p.at:], ":]")
+		if end >= 0 {
+			name := p.text[p.at : p.at+end]
+			s, ok := posix[strings.TrimPrefix(name, "^")]
+			if !ok {
+				return nil, false, p.problem("the class [:%s:] is not known", name)
+			}
+			p.at += end + 2
+			if strings.HasPrefix(name, "^") {
+				s = s.Negate()
+			}
+			return s, false, nil
+		}
+		p.at--
+		return single('['), true, nil
+	}
+	if p.accept(`\`) {
+		s, err := p.escape(true)
+		if err != nil {
+			return nil, false, err
+		}
+		return s, len(s) == 1 && s[0].Lo == s[0].Hi, nil
+	}
+	if p.at == len(p.text) {
+		return nil, false, p.problem("a [ without its ]")
+	}
+	s := single(p.rune())
+	return s, len(s) == 1, nil
+}
+
+var controls = map[rune]rune{'t': '\t', 'n': '\n', 'r': '\r', 'f': '\f', 'v': '\v', 'a': '\a', 'e': 0x1B, '0': 0}
+
+// escape reads what follows a backslash.
+func (p *parser) escape(inClass bool) (automaton.Set, error) {
+	if p.at == len(p.text) {
+		return nil, p.problem("nothing after the last \\")
+	}
+	switch r := p.rune(); r {
+	case 'd':
+		return digits, nil
+	case 'D':
+		return digits.Negate(), nil
+	case 'w':
+		return words, nil
+	case 'W':
+		return words.Negate(), nil
+	case 's':
+		return spaces, nil
+	case 'S':
+		return spaces.Negate(), nil
+	case 'p', 'P':
+		return p.property(r == 'P')
+	case 'x', 'u', 'U':
+		r, err := p.hex(r)
+		return single(r), err
+	case 'c':
+		if p.at < len(p.text) {
+			if c := p.text[p.at] | 0x20; c >= 'a' && c <= 'z' {
+				p.at++
+				return single(rune(c - 'a' + 1)), nil
+			}
+		}
+		return nil, p.problem("\\c without a letter")
+	default:
+		if c, ok := controls[r]; ok {
+			return single(c), nil
+		}
+		switch {
+		case r == 'b' && inClass:
+			return single('\b'), nil
+		case r >= '1' && r <= '9' || r == 'k':
+			return nil, p.problem("a reference to a group is not supported")
+		case r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z':
+			return nil, p.problem("the escape \\%c is not known", r)
+		}
+		return single(r), nil
+	}
+}
+
+// hex reads the digits of \x, \u or \U, and a second \u if they are a pair of surrogates.
+func (p *parser) hex(escape rune) (rune, error) {
+	if p.accept("{") {
+		end := strings.IndexByte(p.text[p.at:], '}')
+		if end < 0 {
+			return 0, p.problem("\\%c{ without its }", escape)
+		}
+		n, err := strconv.ParseUint(p.text[p.at:p.at+end], 16, 32)
+		if err != nil || n > automaton.MaxRune {
+			return 0, p.problem("\\%c{%s} is no character", escape, p.text[p.at:p.at+end])
+		}
+		p.at += end + 1
+		return rune(n), nil
+	}
+	count := map[rune]int{'x': 2, 'u': 4, 'U': 8}[escape]
+	read := func() (rune, bool) {
+		if len(p.text)-p.at < count {
+			return 0, false
+		}
+		n, err := strconv.ParseUint(p.text[p.at:p.at+count], 16, 32)
+		if err != nil || n > automaton.MaxRune {
+			return 0, false
+		}
+		p.at += count
+		return rune(n), true
+	}
+	r, ok := read()
+	if !ok {
+		return 0, p.problem("\\%c needs %d hexadecimal digits", escape, count)
+	}
+	if r >= 0xD800 && r <= 0xDBFF && p.accept(`\u`) {
+		if low, ok := read(); ok && low >= 0xDC00 && low <= 0xDFFF {
+			return (r-0xD800)<<10 + (low - 0xDC00) + 0x10000, nil
+		}
+		return 0, p.problem("half of a pair of surrogates")
+	}
+	return r, nil
+}
+
+// property reads the name of a Unicode category or script.
+func (p *parser) property(negative bool) (automaton.Set, error) {
+	name := ""
+	if p.accept("{") {
+		end := strings.IndexByte(p.text[p.at:], '}')
+		if end < 0 {
+			return nil, p.problem("\\p{ without its }")
+		}
+		name = p.text[p.at : p.at+end]
+		p.at += end + 1
+	} else if p.at < len(p.text) {
+		name = string(p.rune())
+	}
+	if strings.HasPrefix(name, "^") {
+		name, negative = name[1:], !negative
+	}
+	if _, value, ok := strings.Cut(name, "="); ok {
+		name = value
+	}
+	table := unicode.Categories[shortCategory(name)]
+	if table == nil {
+		table = unicode.Scripts[name]
+	}
+	if table == nil {
+		table = unicode.Properties[name]
+	}
+	if table == nil {
+		return nil, p.problem("the property \\p{%s} is not known", name)
+	}
+	s := fromTable(table)
+	if negative {
+		s = s.Negate()
+	}
+	return s, nil
+}
+
+func shortCategory(name string) string {
+	long := map[string]string{"Letter": "L", "Lowercase_Letter": "Ll", "Uppercase_Letter": "Lu", "Mark": "M", "Number": "N",
+		"Decimal_Number": "Nd", "Punctuation": "P", "Symbol": "S", "Separator": "Z", "Other": "C", "digit": "Nd"}
+	if short, ok := long[name]; ok {
+		return short
+	}
+	return name
+}
+
+func fromTable(t *unicode.RangeTable) automaton.Set {
+	var out []automaton.Range
+	add := func(lo, hi, stride rune) {
+		if stride == 1 {
+			out = append(out, automaton.Range{Lo: lo, Hi: hi})
+			return
+		}
+		for r := lo; r <= hi; r += stride {
+			out = append(out, automaton.Range{Lo: r, Hi: r})
+		}
+	}
+	for _, r := range t.R16 {
+		add(rune(r.Lo), rune(r.Hi), rune(r.Stride))
+	}
+	for _, r := range t.R32 {
+		add(rune(r.Lo), rune(r.Hi), rune(r.Stride))
+	}
+	return automaton.NewSet(out...)
+}
+
+// folded returns s with the other cases of its characters, for sets of up to some thousand characters; of larger ones
+// only for the letters of ASCII.
+func folded(s automaton.Set) automaton.Set {
+	out := append([]automaton.Range(nil), s...)
+	for _, r := range s {
+		hi := r.Hi
+		if hi-r.Lo > 5000 {
+			hi = min(hi, 0x7F)
+		}
+		for c := r.Lo; c <= hi; c++ {
+			for f := unicode.SimpleFold(c); f != c; f = unicode.SimpleFold(f) {
+				out = append(out, automaton.Range{Lo: f, Hi: f})
+			}
+		}
+	}
+	return automaton.NewSet(out...)
+}

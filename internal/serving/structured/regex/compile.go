@@ -1,0 +1,175 @@
+package regex
+
+import (
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/serving/structured/automaton"
+)
+
+// Full returns the automaton of the texts that an expression matches from begin to end.
+func Full(pattern string, budget *automaton.Budget) (*automaton.DFA, error) {
+	return compile(pattern, false, budget)
+}
+
+// Search returns the automaton of the texts in which an expression matches somewhere, as JSON Schema's pattern means it.
+func Search(pattern string, budget *automaton.Budget) (*automaton.DFA, error) {
+	return compile(pattern, true, budget)
+}
+
+func compile(pattern string, search bool, budget *automaton.Budget) (*automaton.DFA, error) {
+	n, err := parse(pattern)
+	if err != nil {
+		return nil, err
+	}
+	if search {
+		around := &node{kind: repeat, parts: []*node{{kind: set, set: automaton.Any}}, max: -1}
+		n = &node{kind: sequence, parts: []*node{around, n, around}}
+	}
+	c := compiler{budget: budget}
+	d, err := c.automaton(n)
+	if err != nil {
+		return nil, fmt.Errorf("regular expression %q: %w", pattern, err)
+	}
+	return d, nil
+}
+
+type compiler struct{ budget *automaton.Budget }
+
+// automaton returns the texts that n matches from begin to end.
+func (c *compiler) automaton(n *node) (*automaton.DFA, error) {
+	parts := flat(n)
+	for i, part := range parts {
+		if part.kind == look {
+			return c.looking(parts[:i], part, parts[i+1:])
+		}
+	}
+	var b automaton.Builder
+	from, to := b.State(), b.State()
+	b.Accept(to, 0)
+	if err := c.add(&b, n, from, to); err != nil {
+		return nil, err
+	}
+	return b.Build(c.budget)
+}
+
+// looking returns the texts of before, and then of after that also begin as the part of ahead does, or do not.
+func (c *compiler) looking(before []*node, ahead *node, after []*node) (*automaton.DFA, error) {
+	// A begin in after or ahead is met only if before matches nothing, which is so for begins before them.
+	if !slices.ContainsFunc(before, func(n *node) bool { return n.kind != begin }) {
+		before = nil
+	} else if contains(ahead, begin) || slices.ContainsFunc(after, func(n *node) bool { return contains(n, begin) }) {
+		return nil, fmt.Errorf("a ^ after something and a group that looks ahead is not supported")
+	}
+	if slices.ContainsFunc(before, func(n *node) bool { return contains(n, end) }) {
+		return nil, fmt.Errorf("a $ before a group that looks ahead is not supported")
+	}
+	rest, err := c.automaton(&node{kind: sequence, parts: after})
+	if err != nil {
+		return nil, err
+	}
+	around := &node{kind: repeat, parts: []*node{{kind: set, set: automaton.Any}}, max: -1}
+	begins, err := c.automaton(&node{kind: sequence, parts: []*node{ahead.parts[0], around}})
+	if err != nil {
+		return nil, err
+	}
+	combine := automaton.Intersect
+	if ahead.negative {
+		combine = automaton.Subtract
+	}
+	if rest, err = combine(rest, begins, c.budget); err != nil || len(before) == 0 {
+		return rest, err
+	}
+	var b automaton.Builder
+	from, middle, to := b.State(), b.State(), b.State()
+	b.Accept(to, 0)
+	if err := c.add(&b, &node{kind: sequence, parts: before}, from, middle); err != nil {
+		return nil, err
+	}
+	b.Embed(rest, middle, to)
+	return b.Build(c.budget)
+}
+
+// flat returns the parts of a sequence, and of the sequences in it.
+func flat(n *node) []*node {
+	if n.kind != sequence {
+		return []*node{n}
+	}
+	var out []*node
+	for _, part := range n.parts {
+		out = append(out, flat(part)...)
+	}
+	return out
+}
+
+func contains(n *node, k kind) bool {
+	return n.kind == k || slices.ContainsFunc(n.parts, func(part *node) bool { return contains(part, k) })
+}
+
+// add leads from one state of b to another with what n matches.
+func (c *compiler) add(b *automaton.Builder, n *node, from, to int32) error {
+	if err := c.budget.Spend(1); err != nil {
+		return err
+	}
+	switch n.kind {
+	case set:
+		b.Edge(from, n.set, to)
+	case begin:
+		b.Begin(from, to)
+	case end:
+		b.End(from, to)
+	case look:
+		return fmt.Errorf("a group that looks ahead inside a repeat or an alternative is not supported")
+	case alternatives:
+		for _, part := range n.parts {
+			if err := c.add(b, part, from, to); err != nil {
+				return err
+			}
+		}
+	case sequence:
+		for i, part := range n.parts {
+			next := to
+			if i < len(n.parts)-1 {
+				next = b.State()
+			}
+			if err := c.add(b, part, from, next); err != nil {
+				return err
+			}
+			from = next
+		}
+		if len(n.parts) == 0 {
+			b.Empty(from, to)
+		}
+	case repeat:
+		return c.addRepeat(b, n, from, to)
+	}
+	return nil
+}
+
+func (c *compiler) addRepeat(b *automaton.Builder, n *node, from, to int32) error {
+	for range n.min {
+		next := b.State()
+		if err := c.add(b, n.parts[0], from, next); err != nil {
+			return err
+		}
+		from = next
+	}
+	if n.max < 0 {
+		loop := b.State()
+		b.Empty(from, loop)
+		b.Empty(loop, to)
+		back := b.State()
+		b.Empty(back, loop)
+		return c.add(b, n.parts[0], loop, back)
+	}
+	for range n.max - n.min {
+		b.Empty(from, to)
+		next := b.State()
+		if err := c.add(b, n.parts[0], from, next); err != nil {
+			return err
+		}
+		from = next
+	}
+	b.Empty(from, to)
+	return nil
+}

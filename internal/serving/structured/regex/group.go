@@ -1,0 +1,68 @@
+package regex
+
+import "strings"
+
+// group reads what follows an opening parenthesis. It returns nil for flags alone.
+func (p *parser) group() (*node, error) {
+	fold, dotAll := p.fold, p.dotAll
+	n := &node{kind: sequence}
+	switch {
+	case !p.accept("?"):
+	case p.accept(":"):
+	case p.accept("="):
+		n.kind = look
+	case p.accept("!"):
+		n.kind, n.negative = look, true
+	case p.peek("<="), p.peek("<!"):
+		return nil, p.problem("looking behind is not supported")
+	case p.peek(">"):
+		return nil, p.problem("atomic groups are not supported")
+	case p.peek("P="), p.peek("("), p.peek("R"):
+		return nil, p.problem("a reference to a group is not supported")
+	case p.accept("P<"), p.accept("<"):
+		name := strings.IndexByte(p.text[p.at:], '>')
+		if name < 0 {
+			return nil, p.problem("the name of a group has no end")
+		}
+		p.at += name + 1
+	default:
+		alone, err := p.flags()
+		if err != nil || alone {
+			return nil, err
+		}
+	}
+	part, err := p.alternatives()
+	if err != nil {
+		return nil, err
+	}
+	if !p.accept(")") {
+		return nil, p.problem("a ( without its )")
+	}
+	p.fold, p.dotAll = fold, dotAll
+	n.parts = []*node{part}
+	return n, nil
+}
+
+// flags reads the flags of a group and what ends them, and reports whether they stand alone: for the rest of the
+// group around them.
+func (p *parser) flags() (alone bool, err error) {
+	on := true
+	for p.at < len(p.text) {
+		switch c := p.text[p.at]; c {
+		case '-':
+			on = false
+		case 'i':
+			p.fold = on
+		case 's':
+			p.dotAll = on
+		case 'u', 'U', 'a':
+		case ':', ')':
+			p.at++
+			return c == ')', nil
+		default:
+			return false, p.problem("the flag or group (?%c is not supported", c)
+		}
+		p.at++
+	}
+	return false, p.problem("a ( without its )")
+}

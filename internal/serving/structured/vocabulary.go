@@ -1,0 +1,108 @@
+package structured
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"llmmemory/internal/serving/structured/lexeme"
+)
+
+// maxTokenBytes is the longest token that a vocabulary may have.
+const maxTokenBytes = 1024
+
+// Vocabulary is the tokens of a model. It is safe for concurrent use.
+type Vocabulary struct {
+	tokens  [][]byte
+	stop    []int32
+	trie    trie
+	longest int
+
+	mutex sync.Mutex
+	fits  map[lexeme.Identity]*fit
+}
+
+// NewVocabulary returns the vocabulary of a model: the bytes that each token stands for, and the tokens that end an
+// answer. A token without bytes, as special ones are, is allowed nowhere but as the end.
+func NewVocabulary(tokens [][]byte, stop []int) (*Vocabulary, error) {
+	if len(tokens) == 0 {
+		return nil, errors.New("a vocabulary without tokens")
+	}
+	v := &Vocabulary{tokens: tokens, fits: map[lexeme.Identity]*fit{}}
+	for _, token := range stop {
+		if token < 0 || token >= len(tokens) {
+			return nil, fmt.Errorf("the end token %d is not in the vocabulary, which has %d tokens", token, len(tokens))
+		}
+		v.stop = append(v.stop, int32(token))
+	}
+	ids := make([]int32, 0, len(tokens))
+	for id, token := range tokens {
+		if len(token) > maxTokenBytes {
+			return nil, fmt.Errorf("token %d has %d bytes, more than %d", id, len(token), maxTokenBytes)
+		}
+		if len(token) > 0 && !slices.Contains(v.stop, int32(id)) {
+			ids = append(ids, int32(id))
+			v.longest = max(v.longest, len(token))
+		}
+	}
+	slices.SortFunc(ids, func(a, b int32) int { return cmp.Or(bytes.Compare(tokens[a], tokens[b]), cmp.Compare(a, b)) })
+	v.trie.build(tokens, ids)
+	return v, nil
+}
+
+// Words returns the length of a mask.
+func (v *Vocabulary) Words() int { return (len(v.tokens) + 63) / 64 }
+
+// trie is a tree of the bytes of texts. Its nodes are in the order of a walk that visits a node before its children.
+type trie struct {
+	nodes  []trieNode
+	tokens []int32 // of the nodes, one after another
+}
+
+type trieNode struct {
+	end    int32 // of the node's descendants
+	first  int32 // of the tokens that end here
+	count  int32
+	depth  uint16
+	b      byte
+	parent bool // has children
+}
+
+// build makes the trie of some tokens, which are sorted.
+func (t *trie) build(tokens [][]byte, ids []int32) {
+	t.tokens = ids
+	t.nodes = append(t.nodes, trieNode{})
+	var path []int32 // nodes on the way to the last token
+	path = append(path, 0)
+	var last []byte
+	for i, id := range ids {
+		token := tokens[id]
+		same := 0
+		for same < len(last) && same < len(token) && last[same] == token[same] {
+			same++
+		}
+		t.leave(&path, same)
+		for depth := same; depth < len(token); depth++ {
+			t.nodes[path[depth]].parent = true
+			path = append(path, int32(len(t.nodes)))
+			t.nodes = append(t.nodes, trieNode{first: int32(i), depth: uint16(depth + 1), b: token[depth]})
+		}
+		t.nodes[path[len(token)]].count++
+		last = token
+	}
+	t.leave(&path, -1)
+}
+
+// leave sets the end of the nodes of a path that are deeper than depth.
+func (t *trie) leave(path *[]int32, depth int) {
+	for len(*path) > depth+1 {
+		t.nodes[(*path)[len(*path)-1]].end = int32(len(t.nodes))
+		*path = (*path)[:len(*path)-1]
+	}
+}
+
+// here returns the tokens that end at a node.
+func (t *trie) here(n *trieNode) []int32 { return t.tokens[n.first : n.first+n.count] }
