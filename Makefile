@@ -12,6 +12,7 @@
 # make loaded               grade every third submission alone and beside 20 busy programs, with the same result
 # make llmsim               build/llmsim, which simulates serving
 # make llmserve             build/llmserve, which serves models on the CPU (build/llmserve demo needs no model)
+# make kernels              compile the GPU kernels (.cu) to PTX, with clang-19
 # make figures              the paper's experiments in build/figures, compared with the paper
 # make bench                the speed tables of the README, and the time of llmgrade
 # make lib                  build/libllm_memory.so and build/libllm_memory.a, nothing else
@@ -95,7 +96,7 @@ TEST := $(CHEAP) test -buildvcs=false -vet=off -timeout 6h
 # With a Check that the tag calls, or with tests of what has one.
 CHECKED := ./internal/scheduling/vllm/v0 ./internal/scheduling/vllm/v1/... ./internal/scheduling/paper ./internal/serving/kvstore/... ./internal/serving/engine
 
-.PHONY: all lib cache grade llmgrade llmsim llmserve llmserve-mpi quick test test-long test-tiers test-mpi race invariants mutants exhaustive repeat loaded figures bench dropin install uninstall vet check clean
+.PHONY: all lib cache kernels grade llmgrade llmsim llmserve llmserve-mpi quick test test-long test-tiers test-mpi race invariants mutants exhaustive repeat loaded figures bench dropin install uninstall vet check clean
 .DELETE_ON_ERROR:
 
 all: grade
@@ -173,6 +174,10 @@ llmserve-mpi:
 	@command -v $(MPICC) >/dev/null || { echo "llmserve-mpi needs $(MPICC): apt-get install libopenmpi-dev openmpi-bin" >&2; exit 1; }
 	@mkdir -p $(B)
 	@CC=$(MPICC) CGO_ENABLED=1 $(GO) build -buildvcs=false -trimpath -tags mpi -ldflags="$(STAMP)" -o $(B)/llmserve-mpi ./cmd/llmserve
+
+# The PTX is in the repository, so that building needs no clang.
+kernels:
+	@internal/serving/cuda/kernels/compile internal/serving/cuda/kernels
 
 figures: llmsim
 	@$(B)/llmsim figures --check -o $(B)/figures

@@ -58,6 +58,7 @@ var packages = map[string][]string{
 
 	"internal/serving/assembly":   {},
 	"internal/serving/half":       {},
+	"internal/serving/cuda":       {},
 	"internal/serving/parallel":   {},
 	"internal/serving/attention":  {"assembly", "half", "parallel"},
 	"internal/serving/kvstore":    {"attention", "parallel"},

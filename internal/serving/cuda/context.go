@@ -1,0 +1,94 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"syscall"
+	"unsafe"
+)
+
+// A Context is the use of one GPU. The driver binds a context to a thread: calls from another thread fail. So each
+// Context has a goroutine that is locked to a thread. The methods of a Context and of everything made from it send
+// their calls there and wait. They may be called from any goroutine. A caller that makes many calls runs them
+// inside Do, where each costs no change of threads.
+//
+// Everything made from a context must be closed before the context.
+type Context struct {
+	driver *Driver
+	device Device
+	work   chan func()
+	thread int // its number in Linux
+}
+
+// NewContext begins to use a GPU. Close ends it.
+func (d *Driver) NewContext(ordinal int) (*Context, error) {
+	device, err := d.find(ordinal)
+	if err != nil {
+		return nil, err
+	}
+	c := &Context{driver: d, device: device, work: make(chan func())}
+	ready := make(chan error)
+	go c.run(ready)
+	if err := <-ready; err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// run is the locked goroutine. The thread ends with it, so that no other goroutine finds the context there.
+func (c *Context) run(ready chan<- error) {
+	runtime.LockOSThread()
+	c.thread = syscall.Gettid()
+	doing := fmt.Sprintf("use GPU %d (%s)", c.device.Ordinal, c.device.Name)
+	var handle uintptr
+	err := c.driver.call(doing, cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&handle)), uintptr(c.device.handle))
+	if err == nil {
+		if err = c.driver.call(doing, cuCtxSetCurrent, handle); err != nil {
+			err = errors.Join(err, c.driver.call(doing, cuDevicePrimaryCtxRelease, uintptr(c.device.handle)))
+		}
+	}
+	ready <- err
+	if err != nil {
+		return
+	}
+	for f := range c.work {
+		f()
+	}
+}
+
+// Close ends the use of the GPU. What was made from the context must be closed before.
+func (c *Context) Close() error {
+	err := c.Do(func() error {
+		doing := fmt.Sprintf("end the use of GPU %d", c.device.Ordinal)
+		return errors.Join(c.driver.call(doing, cuCtxSetCurrent, 0), c.driver.call(doing, cuDevicePrimaryCtxRelease, uintptr(c.device.handle)))
+	})
+	close(c.work)
+	return err
+}
+
+// Device returns the GPU.
+func (c *Context) Device() Device { return c.device }
+
+// Do runs f on the context's thread and returns its error. f may call Do.
+func (c *Context) Do(f func() error) error {
+	if syscall.Gettid() == c.thread {
+		return f()
+	}
+	done := make(chan error)
+	c.work <- func() { done <- f() }
+	return <-done
+}
+
+// call calls the driver on the context's thread.
+//
+//go:uintptrescapes
+func (c *Context) call(doing string, f function, arguments ...uintptr) error {
+	if syscall.Gettid() == c.thread {
+		return c.driver.call(doing, f, arguments...)
+	}
+	return c.Do(func() error { return c.driver.call(doing, f, arguments...) })
+}
+
+// Synchronize waits for all work of the GPU.
+func (c *Context) Synchronize() error { return c.call("wait for the GPU", cuCtxSynchronize) }

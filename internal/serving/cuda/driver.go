@@ -1,0 +1,106 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// Library is the name of NVIDIA's driver on Linux.
+const Library = "libcuda.so.1"
+
+// What can be wrong with a machine. The error that wraps one of these says what to do.
+var (
+	ErrNoDriver    = errors.New("no NVIDIA driver")
+	ErrNoGPU       = errors.New("no GPU")
+	ErrOldGPU      = errors.New("the GPU is too old")
+	ErrOldDriver   = errors.New("the NVIDIA driver is too old")
+	ErrOutOfMemory = errors.New("out of GPU memory")
+)
+
+// A Driver is the loaded and initialized driver.
+type Driver struct {
+	at      [functions]uintptr
+	version int
+}
+
+// Open loads the driver from a library, usually Library, and initializes it.
+func Open(library string) (*Driver, error) {
+	handle, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return nil, fmt.Errorf("%w: cannot load %s: install NVIDIA's driver; in a container, start it with access to the GPUs (%v)", ErrNoDriver, library, err)
+	}
+	d := &Driver{}
+	for f, symbol := range symbols {
+		if d.at[f], err = purego.Dlsym(handle, symbol); err != nil {
+			return nil, fmt.Errorf("%w: %s has no %s: install release %s or newer", ErrOldDriver, library, symbol, oldestDriverOfRelease)
+		}
+	}
+	var version int32
+	if err := d.call("read the driver's version", cuDriverGetVersion, uintptr(unsafe.Pointer(&version))); err != nil {
+		return nil, err
+	}
+	if d.version = int(version); d.version < oldestDriver {
+		return nil, fmt.Errorf("%w: it supports CUDA %d.%d: install release %s (CUDA 11.4) or newer", ErrOldDriver, version/1000, version%1000/10, oldestDriverOfRelease)
+	}
+	if err := d.call("initialize the driver", cuInit, 0); err != nil {
+		if e := (*Error)(nil); errors.As(err, &e) && e.Status == statusNoDevice {
+			return nil, fmt.Errorf("%w: %w: nvidia-smi lists the GPUs that the driver sees; CUDA_VISIBLE_DEVICES may hide some", ErrNoGPU, err)
+		}
+		return nil, err
+	}
+	return d, nil
+}
+
+// Version returns the version of CUDA that the driver supports: 12040 is 12.4.
+func (d *Driver) Version() int { return d.version }
+
+// call calls a function of the driver; doing completes the sentence "cannot ...". Pointers may be passed as
+// uintptr(unsafe.Pointer(p)) in the call's arguments.
+//
+//go:uintptrescapes
+func (d *Driver) call(doing string, f function, arguments ...uintptr) error {
+	status, _, _ := purego.SyscallN(d.at[f], arguments...)
+	if int32(status) == 0 {
+		return nil
+	}
+	return d.failed(doing, f, int32(status))
+}
+
+// An Error is a call of the driver that failed.
+type Error struct {
+	Doing    string // what the call was for
+	Function string
+	Status   int
+	Name     string // the driver's, as CUDA_ERROR_INVALID_VALUE
+	Text     string // the driver's
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("cannot %s: %s returned %s (%d): %s", e.Doing, e.Function, e.Name, e.Status, e.Text)
+}
+
+// Is makes errors.Is find ErrOutOfMemory, ErrOldDriver and ErrOldGPU.
+func (e *Error) Is(target error) bool {
+	return target == ErrOutOfMemory && e.Status == statusOutOfMemory || target == ErrOldDriver && e.Status == statusUnsupportedPTX ||
+		target == ErrOldGPU && e.Status == statusNoBinaryForGPU
+}
+
+func (d *Driver) failed(doing string, f function, status int32) error {
+	text := func(f function, unknown string) string {
+		var at *byte
+		result, _, _ := purego.SyscallN(d.at[f], uintptr(status), uintptr(unsafe.Pointer(&at)))
+		if int32(result) != 0 || at == nil {
+			return unknown
+		}
+		end := 0
+		for *(*byte)(unsafe.Add(unsafe.Pointer(at), end)) != 0 {
+			end++
+		}
+		return string(unsafe.Slice(at, end))
+	}
+	return &Error{Doing: doing, Function: symbols[f], Status: int(status), Name: text(cuGetErrorName, "an unknown error"),
+		Text: text(cuGetErrorString, "the driver does not describe it")}
+}

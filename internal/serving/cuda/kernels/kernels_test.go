@@ -1,0 +1,115 @@
+package kernels_test
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/cuda/kernels"
+	"llmmemory/internal/serving/half"
+	"llmmemory/internal/testkit/cudatest"
+)
+
+// A gpu is the emulated one, with all kernels.
+type gpu struct {
+	*cudatest.Driver
+	t       *testing.T
+	context *cuda.Context
+	set     *kernels.Set
+	stream  *cuda.Stream
+}
+
+func newGPU(t *testing.T) *gpu {
+	t.Helper()
+	g := &gpu{Driver: cudatest.Open(t), t: t}
+	driver, err := cuda.Open(g.Path)
+	require.NoError(t, err)
+	g.context, err = driver.NewContext(0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, g.context.Close()) })
+	g.set, err = kernels.Load(g.context)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, g.set.Close()) })
+	g.stream, err = g.context.NewStream()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, g.stream.Close()) })
+	return g
+}
+
+// bytes returns new memory with contents.
+func (g *gpu) bytes(contents []byte) *cuda.Memory {
+	g.t.Helper()
+	m, err := g.context.Alloc(len(contents))
+	require.NoError(g.t, err)
+	g.t.Cleanup(func() { require.NoError(g.t, m.Close()) })
+	require.NoError(g.t, m.Write(0, contents))
+	return m
+}
+
+// empty returns memory in which every number is NaN.
+func (g *gpu) empty(size int) *cuda.Memory {
+	g.t.Helper()
+	m, err := g.context.Alloc(size)
+	require.NoError(g.t, err)
+	g.t.Cleanup(func() { require.NoError(g.t, m.Close()) })
+	return m
+}
+
+func (g *gpu) read(m *cuda.Memory) []byte {
+	g.t.Helper()
+	require.NoError(g.t, g.stream.Synchronize())
+	contents := make([]byte, m.Size())
+	require.NoError(g.t, m.Read(0, contents))
+	return contents
+}
+
+// encode rounds numbers to a type.
+func encode(kind kernels.Type, numbers []float64) []byte {
+	contents := make([]byte, 0, 2*len(numbers))
+	for _, x := range numbers {
+		bits := half.ToF16(float32(x))
+		if kind == kernels.BF16 {
+			bits = half.ToBF16(float32(x))
+		}
+		contents = binary.LittleEndian.AppendUint16(contents, bits)
+	}
+	return contents
+}
+
+func decode(kind kernels.Type, contents []byte) []float64 {
+	numbers := make([]float64, len(contents)/2)
+	for i := range numbers {
+		bits := binary.LittleEndian.Uint16(contents[2*i:])
+		numbers[i] = float64(half.FromF16(bits))
+		if kind == kernels.BF16 {
+			numbers[i] = float64(half.FromBF16(bits))
+		}
+	}
+	return numbers
+}
+
+// random returns numbers of a normal distribution, rounded to the type.
+func random(kind kernels.Type, seed uint64, n int) []float64 {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	numbers := make([]float64, n)
+	for i := range numbers {
+		numbers[i] = rng.NormFloat64()
+	}
+	return decode(kind, encode(kind, numbers))
+}
+
+// requireClose requires that got is want rounded to the type, or one of the neighbours, for what float32 rounds before.
+func requireClose(t *testing.T, kind kernels.Type, want, got []float64) {
+	t.Helper()
+	bits := map[kernels.Type]float64{kernels.F16: 11, kernels.BF16: 8}[kind]
+	require.Len(t, got, len(want))
+	for i := range want {
+		allowed := math.Abs(want[i])*math.Exp2(-bits)*1.01 + 1e-7
+		if !(math.Abs(got[i]-want[i]) <= allowed) {
+			t.Fatalf("element %d is %v, want %v", i, got[i], want[i])
+		}
+	}
+}

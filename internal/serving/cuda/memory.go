@@ -1,0 +1,118 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+)
+
+// Memory is memory of the GPU. Kernels get its Pointer.
+type Memory struct {
+	context *Context
+	pointer Pointer
+	size    int
+}
+
+// A Pointer is an address in the GPU's memory, or of pinned memory as the GPU sees it.
+type Pointer uintptr
+
+// MemoryLeft returns how much of the GPU's memory is free, and all of it, in bytes.
+func (c *Context) MemoryLeft() (free, total int, err error) {
+	var f, t uintptr
+	err = c.call("read how much GPU memory is free", cuMemGetInfo, uintptr(unsafe.Pointer(&f)), uintptr(unsafe.Pointer(&t)))
+	return int(f), int(t), err
+}
+
+// Alloc allocates GPU memory, whose contents are undefined. The error says how much was free if there is not enough.
+func (c *Context) Alloc(size int) (*Memory, error) {
+	if size <= 0 {
+		return nil, fmt.Errorf("cannot allocate %d bytes of GPU memory: a size is positive", size)
+	}
+	m := &Memory{context: c, size: size}
+	err := c.call(fmt.Sprintf("allocate %s of GPU memory", bytesText(size)), cuMemAlloc, uintptr(unsafe.Pointer(&m.pointer)), uintptr(size))
+	if errors.Is(err, ErrOutOfMemory) {
+		free, total, _ := c.MemoryLeft()
+		return nil, fmt.Errorf("%w (%s of %s are free: use less memory for keys and values, a smaller model, or end other programs on this GPU)",
+			err, bytesText(free), bytesText(total))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Pointer returns the first address.
+func (m *Memory) Pointer() Pointer { return m.pointer }
+
+// Size returns the number of bytes.
+func (m *Memory) Size() int { return m.size }
+
+// Close frees the memory, after the work that was begun before.
+func (m *Memory) Close() error {
+	return m.context.call("free GPU memory", cuMemFree, uintptr(m.pointer))
+}
+
+// within returns an error unless size bytes from offset on lie in the memory.
+func (m *Memory) within(offset, size int) error {
+	if offset < 0 || size < 0 || size > m.size-offset {
+		return fmt.Errorf("bytes %d to %d are not in GPU memory of %d bytes", offset, offset+size, m.size)
+	}
+	return nil
+}
+
+// Write copies data to the memory and returns when it is there. It does not wait for work in streams.
+func (m *Memory) Write(offset int, data []byte) error {
+	if err := m.within(offset, len(data)); err != nil || len(data) == 0 {
+		return err
+	}
+	return m.context.call("copy to the GPU", cuMemcpyHtoD, uintptr(m.pointer)+uintptr(offset), uintptr(unsafe.Pointer(&data[0])), uintptr(len(data)))
+}
+
+// Read copies from the memory to data. It does not wait for work in streams.
+func (m *Memory) Read(offset int, data []byte) error {
+	if err := m.within(offset, len(data)); err != nil || len(data) == 0 {
+		return err
+	}
+	return m.context.call("copy from the GPU", cuMemcpyDtoH, uintptr(unsafe.Pointer(&data[0])), uintptr(m.pointer)+uintptr(offset), uintptr(len(data)))
+}
+
+// Pinned is memory of the host that is never swapped out: streams copy from and to it while the host works, and kernels
+// access it at its Pointer.
+type Pinned struct {
+	context *Context
+	bytes   []byte
+}
+
+// AllocPinned allocates pinned memory, whose contents are undefined.
+func (c *Context) AllocPinned(size int) (*Pinned, error) {
+	if size <= 0 {
+		return nil, fmt.Errorf("cannot allocate %d bytes of pinned memory: a size is positive", size)
+	}
+	var at unsafe.Pointer
+	err := c.call(fmt.Sprintf("allocate %s of pinned memory", bytesText(size)), cuMemHostAlloc, uintptr(unsafe.Pointer(&at)), uintptr(size), hostAllocPortable)
+	if err != nil {
+		return nil, err
+	}
+	return &Pinned{context: c, bytes: unsafe.Slice((*byte)(at), size)}, nil
+}
+
+// Bytes returns the memory, which is valid until Close.
+func (p *Pinned) Bytes() []byte { return p.bytes }
+
+// Pointer returns the address for kernels.
+func (p *Pinned) Pointer() Pointer { return Pointer(unsafe.Pointer(&p.bytes[0])) }
+
+// Close frees the memory.
+func (p *Pinned) Close() error {
+	return p.context.call("free pinned memory", cuMemFreeHost, uintptr(p.Pointer()))
+}
+
+func bytesText(n int) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

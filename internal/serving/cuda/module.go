@@ -1,0 +1,138 @@
+package cuda
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+	"unsafe"
+)
+
+// A Module is PTX that the driver has compiled for the GPU. The first time this takes the driver up to a second; it
+// keeps the result in ~/.nv.
+type Module struct {
+	context *Context
+	handle  uintptr
+	ptx     string
+}
+
+// LoadModule compiles PTX.
+func (c *Context) LoadModule(name, ptx string) (*Module, error) {
+	m := &Module{context: c, ptx: ptx}
+	text := append([]byte(ptx), 0)
+	err := c.call("load the kernels of "+name, cuModuleLoadDataEx, uintptr(unsafe.Pointer(&m.handle)), uintptr(unsafe.Pointer(&text[0])), 0, 0, 0)
+	if e, ok := err.(*Error); ok && e.Status == statusUnsupportedPTX {
+		return nil, fmt.Errorf("%w: install NVIDIA's driver of release %s or newer", err, oldestDriverOfRelease)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Close removes the module and its kernels.
+func (m *Module) Close() error { return m.context.call("close a module", cuModuleUnload, m.handle) }
+
+var entries = regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`)
+
+// Names returns the names of the module's kernels.
+func (m *Module) Names() []string {
+	var names []string
+	for _, found := range entries.FindAllStringSubmatch(m.ptx, -1) {
+		names = append(names, found[1])
+	}
+	return names
+}
+
+// A Kernel is a function of a module that runs on the GPU.
+type Kernel struct {
+	context    *Context
+	name       string
+	handle     uintptr
+	parameters []int // their sizes in bytes
+}
+
+var parameter = regexp.MustCompile(`\.param (?:\.align \d+ )?\.[a-z](\d+) \w+(?:\[(\d+)\])?`)
+
+// Kernel returns a kernel of the module.
+func (m *Module) Kernel(name string) (*Kernel, error) {
+	k := &Kernel{context: m.context, name: name}
+	_, after, found := strings.Cut(m.ptx, ".entry "+name+"(")
+	if !found {
+		return nil, fmt.Errorf("the PTX has no kernel %s", name)
+	}
+	list, _, _ := strings.Cut(after, ")")
+	for _, p := range parameter.FindAllStringSubmatch(list, -1) {
+		var bits, elements int
+		_, _ = fmt.Sscan(p[1], &bits)
+		if _, err := fmt.Sscan(p[2], &elements); err != nil {
+			elements = 1
+		}
+		k.parameters = append(k.parameters, bits/8*elements)
+	}
+	text := append([]byte(name), 0)
+	if err := m.context.call("find the kernel "+name, cuModuleGetFunction, uintptr(unsafe.Pointer(&k.handle)), m.handle, uintptr(unsafe.Pointer(&text[0]))); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// Needs are resources that a thread or block of a kernel uses. Local is memory for registers that did not fit: 0 in a good kernel.
+type Needs struct {
+	Registers, Local, Shared, MaxThreads int
+}
+
+// Needs returns what the compiled kernel uses.
+func (k *Kernel) Needs() (Needs, error) {
+	var n Needs
+	for attribute, to := range map[int]*int{kernelRegisters: &n.Registers, kernelLocalBytes: &n.Local, kernelSharedBytes: &n.Shared, kernelMaxThreads: &n.MaxThreads} {
+		var value int32
+		if err := k.context.call("describe the kernel "+k.name, cuFuncGetAttribute, uintptr(unsafe.Pointer(&value)), uintptr(attribute), k.handle); err != nil {
+			return n, err
+		}
+		*to = int(value)
+	}
+	return n, nil
+}
+
+// AllowShared allows launches with so much dynamic shared memory, which more than 48 KiB need.
+func (k *Kernel) AllowShared(size int) error {
+	return k.context.call(fmt.Sprintf("allow the kernel %s %d bytes of shared memory", k.name, size), cuFuncSetAttribute, k.handle, kernelDynamicShared, uintptr(size))
+}
+
+// A Shape says how many threads run a kernel: Threads for each of the blocks of a grid. A dimension of 0 is 1.
+type Shape struct {
+	X, Y, Z int // blocks
+	Threads int // of a block, a multiple of 32
+	Shared  int // bytes of dynamic shared memory of a block
+}
+
+// Launch puts a run of the kernel into a stream. Arguments are what the kernel's parameters are: Pointer, int32, uint32,
+// uint64 or float32, or structs of these. They are copied.
+func (k *Kernel) Launch(s *Stream, shape Shape, arguments ...any) error {
+	values, err := k.pack(arguments)
+	if err != nil {
+		return err
+	}
+	dimension := func(n int) uintptr { return uintptr(max(n, 1)) }
+	return k.context.call("launch the kernel "+k.name, cuLaunchKernel, k.handle, dimension(shape.X), dimension(shape.Y), dimension(shape.Z),
+		uintptr(shape.Threads), 1, 1, uintptr(shape.Shared), s.handle, uintptr(unsafe.Pointer(unsafe.SliceData(values))), 0)
+}
+
+// pack returns pointers to copies of the arguments, whose sizes it compares with the parameters.
+func (k *Kernel) pack(arguments []any) ([]unsafe.Pointer, error) {
+	if len(arguments) != len(k.parameters) {
+		return nil, fmt.Errorf("the kernel %s has %d parameters, not %d", k.name, len(k.parameters), len(arguments))
+	}
+	values := make([]unsafe.Pointer, len(arguments))
+	for i, a := range arguments {
+		v := reflect.ValueOf(a)
+		if size := int(v.Type().Size()); size != k.parameters[i] || v.Kind() == reflect.Pointer {
+			return nil, fmt.Errorf("argument %d of the kernel %s is of type %T with %d bytes, the parameter has %d", i, k.name, a, size, k.parameters[i])
+		}
+		p := reflect.New(v.Type())
+		p.Elem().Set(v)
+		values[i] = p.UnsafePointer()
+	}
+	return values, nil
+}

@@ -1,0 +1,123 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+)
+
+// A Stream is a queue of work for the GPU: copies and kernels run one after the other, and independently of other
+// streams and of Memory.Write and Memory.Read.
+type Stream struct {
+	context *Context
+	handle  uintptr
+}
+
+// NewStream makes an empty stream.
+func (c *Context) NewStream() (*Stream, error) {
+	s := &Stream{context: c}
+	if err := c.call("make a stream", cuStreamCreate, uintptr(unsafe.Pointer(&s.handle)), streamNonBlocking); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close removes the stream. Its work is still done.
+func (s *Stream) Close() error { return s.context.call("close a stream", cuStreamDestroy, s.handle) }
+
+// Synchronize waits until the stream's work is done, and returns its error if it failed.
+func (s *Stream) Synchronize() error {
+	return s.context.call("wait for a stream", cuStreamSynchronize, s.handle)
+}
+
+// Upload begins a copy of bytes of pinned memory to the GPU. The bytes must not change before it is done.
+func (s *Stream) Upload(to *Memory, offset int, from *Pinned, fromOffset, size int) error {
+	if err := errors.Join(to.within(offset, size), from.within(fromOffset, size)); err != nil || size == 0 {
+		return err
+	}
+	return s.context.call("copy to the GPU", cuMemcpyHtoDAsync, uintptr(to.pointer)+uintptr(offset), uintptr(from.Pointer())+uintptr(fromOffset), uintptr(size), s.handle)
+}
+
+// Download begins a copy from the GPU to pinned memory.
+func (s *Stream) Download(to *Pinned, offset int, from *Memory, fromOffset, size int) error {
+	if err := errors.Join(to.within(offset, size), from.within(fromOffset, size)); err != nil || size == 0 {
+		return err
+	}
+	return s.context.call("copy from the GPU", cuMemcpyDtoHAsync, uintptr(to.Pointer())+uintptr(offset), uintptr(from.pointer)+uintptr(fromOffset), uintptr(size), s.handle)
+}
+
+// Copy begins a copy inside the GPU.
+func (s *Stream) Copy(to *Memory, offset int, from *Memory, fromOffset, size int) error {
+	if err := errors.Join(to.within(offset, size), from.within(fromOffset, size)); err != nil || size == 0 {
+		return err
+	}
+	return s.context.call("copy inside the GPU", cuMemcpyDtoDAsync, uintptr(to.pointer)+uintptr(offset), uintptr(from.pointer)+uintptr(fromOffset), uintptr(size), s.handle)
+}
+
+// Fill begins to set bytes of the GPU's memory to a value.
+func (s *Stream) Fill(to *Memory, offset, size int, value byte) error {
+	if err := to.within(offset, size); err != nil || size == 0 {
+		return err
+	}
+	return s.context.call("fill GPU memory", cuMemsetD8Async, uintptr(to.pointer)+uintptr(offset), uintptr(value), uintptr(size), s.handle)
+}
+
+func (p *Pinned) within(offset, size int) error {
+	if offset < 0 || size < 0 || size > len(p.bytes)-offset {
+		return fmt.Errorf("bytes %d to %d are not in pinned memory of %d bytes", offset, offset+size, len(p.bytes))
+	}
+	return nil
+}
+
+// An Event marks a place in a stream.
+type Event struct {
+	context *Context
+	handle  uintptr
+}
+
+// NewEvent makes an event. timed makes Elapsed possible and the event slower.
+func (c *Context) NewEvent(timed bool) (*Event, error) {
+	e := &Event{context: c}
+	flags := uintptr(eventDisableTiming)
+	if timed {
+		flags = 0
+	}
+	if err := c.call("make an event", cuEventCreate, uintptr(unsafe.Pointer(&e.handle)), flags); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Close removes the event.
+func (e *Event) Close() error { return e.context.call("close an event", cuEventDestroy, e.handle) }
+
+// Record puts the event behind the stream's work so far.
+func (s *Stream) Record(e *Event) error {
+	return s.context.call("record an event", cuEventRecord, e.handle, s.handle)
+}
+
+// Wait makes the stream's later work wait for the event. The host does not wait.
+func (s *Stream) Wait(e *Event) error {
+	return s.context.call("make a stream wait for an event", cuStreamWaitEvent, s.handle, e.handle, 0)
+}
+
+// Synchronize waits until the work before the event is done.
+func (e *Event) Synchronize() error {
+	return e.context.call("wait for an event", cuEventSynchronize, e.handle)
+}
+
+// Done reports whether the work before the event is done.
+func (e *Event) Done() (bool, error) {
+	err := e.context.call("ask for an event", cuEventQuery, e.handle)
+	if failed := (*Error)(nil); errors.As(err, &failed) && failed.Status == statusNotReady {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Elapsed returns the milliseconds between two events whose work is done.
+func (e *Event) Elapsed(since *Event) (float32, error) {
+	var ms float32
+	err := e.context.call("measure the time between events", cuEventElapsedTime, uintptr(unsafe.Pointer(&ms)), since.handle, e.handle)
+	return ms, err
+}

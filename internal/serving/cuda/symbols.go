@@ -1,0 +1,137 @@
+package cuda
+
+// A function of the driver is an index of symbols.
+type function int
+
+const (
+	cuInit function = iota
+	cuDriverGetVersion
+	cuGetErrorName
+	cuGetErrorString
+	cuDeviceGetCount
+	cuDeviceGet
+	cuDeviceGetName
+	cuDeviceTotalMem
+	cuDeviceGetAttribute
+	cuDevicePrimaryCtxRetain
+	cuDevicePrimaryCtxRelease
+	cuCtxSetCurrent
+	cuCtxSynchronize
+	cuMemGetInfo
+	cuMemAlloc
+	cuMemFree
+	cuMemHostAlloc
+	cuMemFreeHost
+	cuMemcpyHtoD
+	cuMemcpyDtoH
+	cuMemcpyHtoDAsync
+	cuMemcpyDtoHAsync
+	cuMemcpyDtoDAsync
+	cuMemsetD8Async
+	cuStreamCreate
+	cuStreamDestroy
+	cuStreamSynchronize
+	cuStreamWaitEvent
+	cuStreamBeginCapture
+	cuStreamEndCapture
+	cuEventCreate
+	cuEventDestroy
+	cuEventRecord
+	cuEventSynchronize
+	cuEventQuery
+	cuEventElapsedTime
+	cuGraphInstantiateWithFlags
+	cuGraphLaunch
+	cuGraphExecDestroy
+	cuGraphDestroy
+	cuModuleLoadDataEx
+	cuModuleUnload
+	cuModuleGetFunction
+	cuFuncGetAttribute
+	cuFuncSetAttribute
+	cuLaunchKernel
+	functions
+)
+
+// symbols are the names that the library exports. A function whose parameters changed has a version at the end; cuda.h
+// defines the plain name as the newest one.
+var symbols = [functions]string{
+	cuInit:                      "cuInit",
+	cuDriverGetVersion:          "cuDriverGetVersion",
+	cuGetErrorName:              "cuGetErrorName",
+	cuGetErrorString:            "cuGetErrorString",
+	cuDeviceGetCount:            "cuDeviceGetCount",
+	cuDeviceGet:                 "cuDeviceGet",
+	cuDeviceGetName:             "cuDeviceGetName",
+	cuDeviceTotalMem:            "cuDeviceTotalMem_v2",
+	cuDeviceGetAttribute:        "cuDeviceGetAttribute",
+	cuDevicePrimaryCtxRetain:    "cuDevicePrimaryCtxRetain",
+	cuDevicePrimaryCtxRelease:   "cuDevicePrimaryCtxRelease_v2",
+	cuCtxSetCurrent:             "cuCtxSetCurrent",
+	cuCtxSynchronize:            "cuCtxSynchronize",
+	cuMemGetInfo:                "cuMemGetInfo_v2",
+	cuMemAlloc:                  "cuMemAlloc_v2",
+	cuMemFree:                   "cuMemFree_v2",
+	cuMemHostAlloc:              "cuMemHostAlloc",
+	cuMemFreeHost:               "cuMemFreeHost",
+	cuMemcpyHtoD:                "cuMemcpyHtoD_v2",
+	cuMemcpyDtoH:                "cuMemcpyDtoH_v2",
+	cuMemcpyHtoDAsync:           "cuMemcpyHtoDAsync_v2",
+	cuMemcpyDtoHAsync:           "cuMemcpyDtoHAsync_v2",
+	cuMemcpyDtoDAsync:           "cuMemcpyDtoDAsync_v2",
+	cuMemsetD8Async:             "cuMemsetD8Async",
+	cuStreamCreate:              "cuStreamCreate",
+	cuStreamDestroy:             "cuStreamDestroy_v2",
+	cuStreamSynchronize:         "cuStreamSynchronize",
+	cuStreamWaitEvent:           "cuStreamWaitEvent",
+	cuStreamBeginCapture:        "cuStreamBeginCapture_v2",
+	cuStreamEndCapture:          "cuStreamEndCapture",
+	cuEventCreate:               "cuEventCreate",
+	cuEventDestroy:              "cuEventDestroy_v2",
+	cuEventRecord:               "cuEventRecord",
+	cuEventSynchronize:          "cuEventSynchronize",
+	cuEventQuery:                "cuEventQuery",
+	cuEventElapsedTime:          "cuEventElapsedTime",
+	cuGraphInstantiateWithFlags: "cuGraphInstantiateWithFlags",
+	cuGraphLaunch:               "cuGraphLaunch",
+	cuGraphExecDestroy:          "cuGraphExecDestroy",
+	cuGraphDestroy:              "cuGraphDestroy",
+	cuModuleLoadDataEx:          "cuModuleLoadDataEx",
+	cuModuleUnload:              "cuModuleUnload",
+	cuModuleGetFunction:         "cuModuleGetFunction",
+	cuFuncGetAttribute:          "cuFuncGetAttribute",
+	cuFuncSetAttribute:          "cuFuncSetAttribute",
+	cuLaunchKernel:              "cuLaunchKernel",
+}
+
+// Attributes of a device (CUdevice_attribute of cuda.h).
+const (
+	attributeMultiprocessors = 16
+	attributeMajor           = 75
+	attributeMinor           = 76
+	attributeSharedMemory    = 97 // the most that a block may have, if the kernel asks for it
+)
+
+// Attributes of a kernel (CUfunction_attribute).
+const (
+	kernelMaxThreads    = 0
+	kernelSharedBytes   = 1
+	kernelLocalBytes    = 3
+	kernelRegisters     = 4
+	kernelDynamicShared = 8
+)
+
+const (
+	streamNonBlocking     = 1 // does not wait for the default stream
+	eventDisableTiming    = 2
+	hostAllocPortable     = 1
+	captureThreadLocal    = 1 // other threads may allocate meanwhile
+	statusOutOfMemory     = 2
+	statusNoDevice        = 100
+	statusNoBinaryForGPU  = 209
+	statusUnsupportedPTX  = 222
+	statusNotReady        = 600
+	oldestComputeMajor    = 8
+	oldestDriver          = 11040 // reads PTX 7.4
+	oldestDriverOfRelease = "470" // NVIDIA's name for the first driver with CUDA 11.4
+)

@@ -1,0 +1,64 @@
+package cudatest
+
+import (
+	"testing"
+
+	"github.com/ebitengine/purego"
+	"github.com/stretchr/testify/require"
+)
+
+// A Driver is the loaded library. It has one GPU of compute capability 9.0 with 1 GiB unless a test says otherwise.
+type Driver struct {
+	Path string
+
+	set     func(name string, value int) int32
+	fail    func(function string, status int32) int32
+	calls   func(function string) int32
+	failure func() string
+	reset   func() int32
+	memory  func() int32
+}
+
+// Open loads the library, and resets it now and after the test. Tests that use it cannot run in parallel.
+func Open(t testing.TB) *Driver {
+	t.Helper()
+	d := &Driver{Path: Library(t)}
+	library, err := purego.Dlopen(d.Path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	require.NoError(t, err)
+	for name, function := range map[string]any{"cudatest_set": &d.set, "cudatest_fail": &d.fail, "cudatest_calls": &d.calls,
+		"cudatest_failure": &d.failure, "cudatest_reset": &d.reset, "cudatest_allocated": &d.memory} {
+		purego.RegisterLibFunc(function, library, name)
+	}
+	d.reset()
+	t.Cleanup(func() {
+		if failure := d.failure(); failure != "" && !t.Failed() {
+			t.Error("the emulator:", failure)
+		}
+		d.reset()
+	})
+	return d
+}
+
+// Set configures the machine: "devices", "compute_capability" (80 is 8.0), "driver_version" (12040 is CUDA 12.4) and "memory" (bytes).
+func (d *Driver) Set(t testing.TB, name string, value int) {
+	t.Helper()
+	require.Zero(t, d.set(name, value), "%s is not configurable", name)
+}
+
+// Order chooses the order in which blocks, warps and lanes run: 0 ascending, 1 descending, others shuffled.
+func (d *Driver) Order(order int) { d.set("order", order) }
+
+// Fail makes the next call of a function return a status.
+func (d *Driver) Fail(function string, status int) { d.fail(function, int32(status)) }
+
+// Calls returns how often a function was called.
+func (d *Driver) Calls(function string) int { return int(d.calls(function)) }
+
+// Failure returns what was wrong first, or "". Unless Forget is called, it fails the test.
+func (d *Driver) Failure() string { return d.failure() }
+
+// Forget resets the library: memory and handles are gone.
+func (d *Driver) Forget() { d.reset() }
+
+// Allocated returns the bytes of device memory in use.
+func (d *Driver) Allocated() int { return int(d.memory()) }

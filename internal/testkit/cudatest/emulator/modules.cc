@@ -1,0 +1,112 @@
+// The driver's functions for modules and launches. The PTX of a module says which kernels it has and their limits; the
+// code that runs is the host's.
+#include "driver.h"
+#include "registry.h"
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+emulator::Kernel *emulator::kernels;
+emulator::Kernel::Kernel(const char *name, void (*copy)(Arguments &, void **), void (*call)(const Arguments &))
+    : name(name), copy(copy), call(call), next(kernels) {
+  kernels = this;
+}
+
+namespace {
+struct Function {
+  const emulator::Kernel *kernel;
+  int most_threads = 1024;
+  size_t most_dynamic = 48 << 10;
+};
+struct Module {
+  std::string ptx;
+  std::vector<std::unique_ptr<Function>> functions;
+};
+std::map<void *, std::unique_ptr<Module>> modules;
+
+Function *find(Module &m, const std::string &name) {
+  size_t entry = m.ptx.find(".entry " + name + "(");
+  if (entry == std::string::npos) return nullptr;
+  for (const emulator::Kernel *k = emulator::kernels; k; k = k->next) {
+    if (name != k->name) continue;
+    auto f = std::make_unique<Function>();
+    f->kernel = k;
+    std::string head = m.ptx.substr(entry, m.ptx.find("\n{", entry) - entry);
+    size_t most = head.find(".maxntid ");
+    if (most != std::string::npos) sscanf(head.c_str() + most, ".maxntid %d", &f->most_threads);
+    m.functions.push_back(std::move(f));
+    return m.functions.back().get();
+  }
+  emulator::record("%s is in the PTX, but the test library was not built with it", name.c_str());
+  return nullptr;
+}
+} // namespace
+
+API cuModuleLoadDataEx(void **module, const char *ptx, unsigned, int *, void **) {
+  BEGIN(context);
+  if (capturing()) return CAPTURE_UNSUPPORTED;
+  const char *version = strstr(ptx, ".version "), *target = strstr(ptx, ".target sm_");
+  int major, minor, sm;
+  if (!version || !target || sscanf(version, ".version %d.%d", &major, &minor) != 2 || sscanf(target, ".target sm_%d", &sm) != 1) return INVALID_PTX;
+  int cuda = state.config.driver_version; // CUDA 11.4 reads PTX 7.4, 12.0 reads 8.0
+  if (major * 10 + minor > (cuda / 1000 - 4) * 10 + cuda % 1000 / 10) return UNSUPPORTED_PTX_VERSION;
+  if (sm > state.config.compute_capability) return NO_BINARY_FOR_GPU;
+  auto made = std::make_unique<Module>();
+  made->ptx = ptx;
+  *module = made.get();
+  modules[made.get()] = std::move(made);
+  return OK;
+}
+API cuModuleUnload(void *module) {
+  BEGIN(context);
+  return modules.erase(module) ? OK : INVALID_HANDLE;
+}
+API cuModuleGetFunction(void **function, void *module, const char *name) {
+  BEGIN(context);
+  auto m = modules.find(module);
+  if (m == modules.end()) return INVALID_HANDLE;
+  *function = find(*m->second, name);
+  return *function ? OK : NOT_FOUND;
+}
+API cuFuncGetAttribute(int *value, int attribute, void *function) {
+  BEGIN(context);
+  auto *f = (Function *)function;
+  switch (attribute) {
+  case 0: return *value = f->most_threads, OK;
+  case 1: case 3: return *value = 0, OK; // static shared memory and local memory: the host's code does not say
+  case 4: return *value = 32, OK;        // registers
+  case 8: return *value = f->most_dynamic, OK;
+  }
+  return INVALID_VALUE;
+}
+API cuFuncSetAttribute(void *function, int attribute, int value) {
+  BEGIN(context);
+  int most = state.config.compute_capability == 80 ? 163 << 10 : 227 << 10;
+  if (attribute != 8 || value < 0 || value > most) return INVALID_VALUE;
+  ((Function *)function)->most_dynamic = value;
+  return OK;
+}
+API cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned tx, unsigned ty, unsigned tz, unsigned shared, void *stream,
+                   void **arguments, void **) {
+  BEGIN(context);
+  auto *f = (Function *)function;
+  if (!x || !y || !z || y > 65535 || z > 65535 || !tx || ty != 1 || tz != 1) return INVALID_VALUE;
+  if (shared > f->most_dynamic || tx > 1024) return INVALID_VALUE;
+  if (tx > unsigned(f->most_threads)) return LAUNCH_OUT_OF_RESOURCES;
+  if (tx % 32) {
+    emulator::record("%s: %u threads are not a multiple of 32, which the emulator needs", f->kernel->name, tx);
+    return INVALID_VALUE;
+  }
+  emulator::Launch l = {{int(x), int(y), int(z)}, int(tx), shared, 0};
+  auto values = std::make_shared<emulator::Arguments>();
+  f->kernel->copy(*values, arguments);
+  const emulator::Kernel *k = f->kernel;
+  return push(stream, [=]() mutable {
+    emulator::Guarded guarded;
+    l.order = state.config.order;
+    std::string before = state.failure;
+    bool right = emulator::run(l, [&] { k->call(*values); }) && emulator::zones_intact();
+    if (!right && before.empty()) state.failure = std::string(k->name) + ": " + state.failure;
+    return right ? int(OK) : int(ILLEGAL_ADDRESS);
+  });
+}

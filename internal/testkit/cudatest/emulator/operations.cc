@@ -1,0 +1,105 @@
+// What the lanes of a warp compute together, copies to shared memory, and conversions.
+#include "launch.h"
+#include <device.h>
+#include <vector>
+
+namespace emulator {
+float half_to_float(uint16_t h) {
+  uint32_t sign = uint32_t(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
+  if (exponent == 31) return float_of(sign | 0x7f800000 | fraction << 13);
+  if (exponent) return float_of(sign | (exponent + 112) << 23 | fraction << 13);
+  float x = fraction * 0x1p-24f;
+  return sign ? -x : x;
+}
+
+uint16_t float_to_half(float x) {
+  uint32_t bits = bits_of(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return 0x7fff;
+  if (magnitude >= 0x47800000) return sign | 0x7c00;                                // 65536 and more
+  if (magnitude < 0x38800000) return sign | uint16_t(lrintf(fabsf(x) * 0x1p24f)); // denormal
+  magnitude += 0xfff + (magnitude >> 13 & 1);
+  return sign | (magnitude - 0x38000000) >> 13;
+}
+
+uint16_t float_to_bfloat(float x) {
+  uint32_t bits = bits_of(x);
+  if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fff;
+  return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+// The places of elements are those of "Matrix Fragments for mma.m16n8k16" in the PTX manual.
+void multiply(const A *in, D *out, float (*convert)(uint16_t)) {
+  float a[16][16], b[16][8];
+  for (int lane = 0; lane < WARP; lane++) {
+    int group = lane / 4, in_group = lane % 4;
+    for (int i = 0; i < 8; i++) {
+      int row = group + i / 2 % 2 * 8, column = in_group * 2 + i % 2 + i / 4 * 8;
+      a[row][column] = convert(in[lane].a[i / 2] >> 16 * (i % 2));
+    }
+    for (int i = 0; i < 4; i++) b[in_group * 2 + i % 2 + i / 2 * 8][group] = convert(in[lane].b[i / 2] >> 16 * (i % 2));
+  }
+  for (int lane = 0; lane < WARP; lane++) {
+    for (int i = 0; i < 4; i++) {
+      int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+      double sum = 0;
+      for (int k = 0; k < 16; k++) sum += double(a[row][k]) * b[k][column];
+      out[lane].d[i] = float(sum + in[lane].c[i]);
+    }
+  }
+}
+
+Rows load_matrices(uint32_t address, bool transposed) {
+  return together<Rows>(transposed ? "ldmatrix_x4_trans" : "ldmatrix_x4", address, [=](uint32_t *row, Rows *out) {
+    uint16_t m[4][8][8];
+    for (int i = 0; i < WARP; i++) memcpy(m[i / 8][i % 8], shared_at(row[i], 16, 16, "ldmatrix_x4"), 16);
+    for (int lane = 0; lane < WARP; lane++) {
+      for (int i = 0; i < 4; i++) {
+        int r = lane / 4, c = lane % 4 * 2;
+        uint16_t low = transposed ? m[i][c][r] : m[i][r][c], high = transposed ? m[i][c + 1][r] : m[i][r][c + 1];
+        out[lane].r[i] = low | uint32_t(high) << 16;
+      }
+    }
+  });
+}
+} // namespace emulator
+
+namespace emulator {
+namespace {
+struct Copy {
+  char *to;
+  const char *from;
+  int bytes;
+};
+std::vector<std::vector<Copy>> groups[1024]; // of each thread; the last one is not committed yet
+} // namespace
+
+void forget_copies(const Thread *t) { groups[t->thread].assign(1, {}); }
+bool all_copies_waited(const Thread *t) {
+  for (const auto &g : groups[t->thread]) {
+    if (!g.empty()) return false;
+  }
+  return true;
+}
+} // namespace emulator
+
+// The 16 bytes are NaN until the thread waits for the copy.
+void cp_async16(u32 to, const void *from, int bytes) {
+  if (bytes < 0 || bytes > 16) emulator::fail("cp_async16 of %d bytes", bytes);
+  if (bytes) emulated_aligned(from);
+  char *at = emulator::shared_at(to, 16, 16, "cp_async16");
+  memset(at, 0xff, 16);
+  emulator::groups[thread()].back().push_back({at, (const char *)from, bytes});
+}
+
+void cp_async_commit() { emulator::groups[thread()].emplace_back(); }
+
+void emulated_cp_async_wait(int groups) {
+  auto &all = emulator::groups[thread()];
+  while (int(all.size()) - 1 > groups) {
+    for (const emulator::Copy &c : all.front()) {
+      memset(c.to, 0, 16);
+      memcpy(c.to, c.from, c.bytes);
+    }
+    all.erase(all.begin());
+  }
+}

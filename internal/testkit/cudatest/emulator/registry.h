@@ -1,0 +1,32 @@
+// EMULATED_KERNEL(name) makes a kernel known to cuModuleGetFunction. The builder writes one for each entry of the PTX.
+#pragma once
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+namespace emulator {
+const int MOST_ARGUMENTS = 48, LARGEST_ARGUMENT = 256;
+struct Arguments { alignas(16) char at[MOST_ARGUMENTS][LARGEST_ARGUMENT]; };
+
+struct Kernel {
+  const char *name;
+  void (*copy)(Arguments &to, void **arguments);
+  void (*call)(const Arguments &);
+  Kernel *next;
+  Kernel(const char *name, void (*copy)(Arguments &, void **), void (*call)(const Arguments &));
+};
+extern Kernel *kernels;
+
+template <auto F> struct Bound;
+template <class... T, void (*F)(T...)> struct Bound<F> {
+  static_assert(sizeof...(T) <= MOST_ARGUMENTS && (... && (sizeof(T) <= LARGEST_ARGUMENT)));
+  static void copy(Arguments &to, void **arguments) {
+    int i = 0;
+    ((memcpy(to.at[i], arguments[i], sizeof(T)), i++), ...);
+  }
+  template <size_t... I> static void spread(const Arguments &from, std::index_sequence<I...>) { F(*(T *)from.at[I]...); }
+  static void call(const Arguments &from) { spread(from, std::index_sequence_for<T...>{}); }
+};
+} // namespace emulator
+
+#define EMULATED_KERNEL(name) static emulator::Kernel emulated_##name(#name, emulator::Bound<name>::copy, emulator::Bound<name>::call);
