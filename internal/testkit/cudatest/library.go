@@ -26,13 +26,29 @@ import (
 
 var flags = []string{"-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off"}
 
-// emulator is the folder of the emulator's sources, kernels that of the product's kernels.
-func emulator() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "emulator")
-}
+// root is the folder of the module: the first one with a go.mod from the working directory of the test upwards.
+var root = sync.OnceValues(func() (string, error) {
+	at, err := os.Getwd()
+	for ; err == nil; at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
+			return at, nil
+		}
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("there is no go.mod above the working directory")
+		}
+	}
+	return "", err
+})
 
-func kernels() string { return filepath.Join(emulator(), "../../../serving/cuda/kernels") }
+// The folders of the emulator's sources, of the product's kernels, and of those that test the emulator.
+func emulator() string { return inModule("internal/testkit/cudatest/emulator") }
+func kernels() string  { return inModule("internal/serving/cuda/kernels") }
+func faults() string   { return inModule("internal/testkit/cudatest/testdata/faults.cu") }
+
+func inModule(name string) string {
+	at, _ := root() // buildOnce has checked it
+	return filepath.Join(at, name)
+}
 
 var entry = regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`)
 
@@ -41,17 +57,25 @@ type unit struct {
 	name, source string
 }
 
-// units are the emulator, with all of its files, and each kernel's file with the names of its kernels.
+var kernel = regexp.MustCompile(`(?m)^KERNEL void (\w+)\(`)
+
+// units are the emulator, with all of its files, each kernel's file with the names of its kernels, and the kernels
+// that test the emulator.
 func units() ([]unit, error) {
 	files, err := filepath.Glob(filepath.Join(emulator(), "*.cc"))
 	if err != nil {
 		return nil, err
 	}
-	text := ""
+	sources := ""
 	for _, file := range files {
-		text += fmt.Sprintf("#include %q\n", file)
+		sources += fmt.Sprintf("#include %q\n", file)
 	}
-	all := []unit{{"emulator", text}}
+	all := []unit{{"emulator", sources}}
+	text, err := os.ReadFile(faults())
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, unit{"faults", string(text) + registered(kernel.FindAllSubmatch(text, -1))})
 	files, err = filepath.Glob(filepath.Join(kernels(), "*.ptx"))
 	if err != nil {
 		return nil, err
@@ -62,13 +86,18 @@ func units() ([]unit, error) {
 			return nil, err
 		}
 		name := filepath.Base(file[:len(file)-len(".ptx")])
-		source := fmt.Sprintf("#include \"%s.cu\"\n#include \"registry.h\"\n", name)
-		for _, found := range entry.FindAllSubmatch(ptx, -1) {
-			source += fmt.Sprintf("EMULATED_KERNEL(%s)\n", found[1])
-		}
-		all = append(all, unit{name, source})
+		all = append(all, unit{name, fmt.Sprintf("#include \"%s.cu\"\n", name) + registered(entry.FindAllSubmatch(ptx, -1))})
 	}
 	return all, nil
+}
+
+// registered makes kernels known to the emulator.
+func registered(names [][][]byte) string {
+	text := "#include \"registry.h\"\n"
+	for _, name := range names {
+		text += fmt.Sprintf("EMULATED_KERNEL(%s)\n", name[1])
+	}
+	return text
 }
 
 // headers are what a unit includes, as text, so that it is compiled again when one of them changes.
@@ -132,6 +161,9 @@ func build(output, input string, arguments []string) error {
 }
 
 var buildOnce = sync.OnceValues(func() (string, error) {
+	if _, err := root(); err != nil {
+		return "", err
+	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
