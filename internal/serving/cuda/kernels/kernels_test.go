@@ -113,3 +113,35 @@ func requireClose(t *testing.T, kind kernels.Type, want, got []float64) {
 		}
 	}
 }
+
+// encoded returns memory with numbers of a type.
+func (g *gpu) encoded(kind kernels.Type, numbers []float64) *cuda.Memory {
+	g.t.Helper()
+	return g.bytes(encode(kind, numbers))
+}
+
+// pointer returns 0 for no memory.
+func pointer(m *cuda.Memory) cuda.Pointer {
+	if m == nil {
+		return 0
+	}
+	return m.Pointer()
+}
+
+func words(numbers ...int32) []byte {
+	var b []byte
+	for _, x := range numbers {
+		b = binary.LittleEndian.AppendUint32(b, uint32(x))
+	}
+	return b
+}
+
+func floats(numbers ...float64) []byte {
+	var b []byte
+	for _, x := range numbers {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(x)))
+	}
+	return b
+}
+
+func int32At(b []byte, i int) int32 { return int32(binary.LittleEndian.Uint32(b[4*i:])) }

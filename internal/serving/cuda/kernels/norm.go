@@ -6,28 +6,61 @@ import (
 	"llmmemory/internal/serving/cuda"
 )
 
-// RMSNorm is Out = In / sqrt(mean of squares + Epsilon) * (Weight + WeightOffset), for each of Rows rows of N elements. With a
-// Residual, Residual += In comes first, and its rows are normalized. Out may be In.
+// RMSNorm is Out = In / sqrt(mean of squares + Epsilon) * (Weight + WeightOffset), for each row of N elements. With a Residual,
+// Residual += In comes first, and its rows are normalized. Out may be In.
 type RMSNorm struct {
 	Type                      Type
 	Out, In, Residual, Weight cuda.Pointer // Residual may be 0
-	Rows, N                   int
-	Epsilon, WeightOffset     float32 // an offset of 1 for Gemma
+	Tokens, Heads, N          int          // Heads rows of N elements for each token; 0 means 1
+	Stride                    int          // elements from a token to the next in Out, In and Residual; 0 means Heads*N
+	Epsilon, WeightOffset     float32      // an offset of 1 for Gemma
 }
 
 // Launch puts the kernel into a stream.
 func (a RMSNorm) Launch(set *Set, s *cuda.Stream) error {
-	size := a.Type.in16()
-	if a.N <= 0 || a.N%size != 0 {
-		return fmt.Errorf("rms_norm of rows of %d elements: the length must be a multiple of %d", a.N, size)
+	if err := a.Type.checkRow("rms_norm", a.N); err != nil {
+		return err
 	}
-	if a.Rows == 0 {
+	if a.Stride%a.Type.in16() != 0 {
+		return fmt.Errorf("rms_norm with %d elements from a token to the next: the number must be a multiple of %d", a.Stride, a.Type.in16())
+	}
+	if a.Tokens == 0 {
 		return nil
 	}
-	// A thread's part depends on N alone, so that a row has the same bits in every batch.
-	shape := cuda.Shape{X: a.Rows, Threads: min(1024, (a.N/size+31)/32*32)}
-	if a.Residual == 0 {
-		return set.launch(s, "rms_norm_"+a.Type.String(), shape, a.Out, a.In, a.Weight, int32(a.N), a.Epsilon, a.WeightOffset)
+	heads := max(a.Heads, 1)
+	stride := a.Stride
+	if stride == 0 {
+		stride = heads * a.N
 	}
-	return set.launch(s, "fused_add_rms_norm_"+a.Type.String(), shape, a.Out, a.In, a.Residual, a.Weight, int32(a.N), a.Epsilon, a.WeightOffset)
+	return set.launch(s, "fused_add_rms_norm_"+a.Type.String(), cuda.Shape{X: a.Tokens * heads, Threads: a.Type.rowThreads(a.N)},
+		a.Out, a.In, a.Residual, a.Weight, int32(heads), uint64(stride), int32(a.N), a.Epsilon, a.WeightOffset)
 }
+
+// LayerNorm is Out = (In - mean) / sqrt(variance + Epsilon) * Weight + Bias, for each row of N elements. With a Residual,
+// Residual += In comes first, and its rows are normalized. Out may be In.
+type LayerNorm struct {
+	Type                            Type
+	Out, In, Residual, Weight, Bias cuda.Pointer // Residual may be 0
+	Rows, N                         int
+	Epsilon                         float32
+}
+
+// Launch puts the kernel into a stream.
+func (a LayerNorm) Launch(set *Set, s *cuda.Stream) error {
+	if err := a.Type.checkRow("layer_norm", a.N); err != nil || a.Rows == 0 {
+		return err
+	}
+	return set.launch(s, "layer_norm_"+a.Type.String(), cuda.Shape{X: a.Rows, Threads: a.Type.rowThreads(a.N)},
+		a.Out, a.In, a.Residual, a.Weight, a.Bias, int32(a.N), a.Epsilon)
+}
+
+// checkRow returns an error unless rows of n elements are whole vectors.
+func (t Type) checkRow(kernel string, n int) error {
+	if n <= 0 || n%t.in16() != 0 {
+		return fmt.Errorf("%s of rows of %d elements: the length must be a multiple of %d", kernel, n, t.in16())
+	}
+	return nil
+}
+
+// rowThreads returns how many threads share a row. It depends on the row alone, so that a row has the same bits in every batch.
+func (t Type) rowThreads(n int) int { return min(1024, (n/t.in16()+31)/32*32) }

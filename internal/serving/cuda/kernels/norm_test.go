@@ -12,8 +12,9 @@ import (
 
 var types = []kernels.Type{kernels.F16, kernels.BF16}
 
-// normalized is the reference, in float64.
-func normalized(rows, weight []float64, n int, offset float64) []float64 {
+// rms is the reference of RMSNorm, in float64.
+func rms(rows, weight, _ []float64, offset float64) []float64 {
+	n := len(weight)
 	out := make([]float64, len(rows))
 	for begin := 0; begin < len(rows); begin += n {
 		squares := 0.0
@@ -27,58 +28,87 @@ func normalized(rows, weight []float64, n int, offset float64) []float64 {
 	return out
 }
 
-// Ensure that rows are normalized as in float64, with and without a residual, whatever the order in which threads run.
-func TestRMSNormMatchesFloat64(t *testing.T) {
-	g := newGPU(t)
-	for _, c := range []struct {
-		rows, n int
-		offset  float64
-	}{{1, 8, 0}, {3, 64, 1}, {2, 1000, 0}, {5, 4096, 0}, {1, 8200, 0}} {
-		for _, kind := range types {
-			for order := range 3 {
-				t.Run(fmt.Sprintf("%d rows of %d in %v, order %d", c.rows, c.n, kind, order), func(t *testing.T) {
-					g.Order(order)
-					in, residual, weight := random(kind, 1, c.rows*c.n), random(kind, 2, c.rows*c.n), random(kind, 3, c.n)
-					a := kernels.RMSNorm{Type: kind, Rows: c.rows, N: c.n, Epsilon: 1e-6, WeightOffset: float32(c.offset),
-						In: g.bytes(encode(kind, in)).Pointer(), Weight: g.bytes(encode(kind, weight)).Pointer()}
-					out := g.empty(2 * c.rows * c.n)
-					a.Out = out.Pointer()
-					require.NoError(t, a.Launch(g.set, g.stream))
-					requireClose(t, kind, normalized(in, weight, c.n, c.offset), decode(kind, g.read(out)))
+// layer is the reference of LayerNorm.
+func layer(rows, weight, bias []float64, _ float64) []float64 {
+	n := len(weight)
+	out := make([]float64, len(rows))
+	for begin := 0; begin < len(rows); begin += n {
+		sum, squares := 0.0, 0.0
+		for _, x := range rows[begin : begin+n] {
+			sum += x
+		}
+		mean := sum / float64(n)
+		for _, x := range rows[begin : begin+n] {
+			squares += (x - mean) * (x - mean)
+		}
+		for i := range n {
+			out[begin+i] = (rows[begin+i]-mean)/math.Sqrt(squares/float64(n)+1e-6)*weight[i] + bias[i]
+		}
+	}
+	return out
+}
 
-					sum := make([]float64, len(in))
-					for i := range in {
-						sum[i] = in[i] + residual[i]
-					}
-					sum = decode(kind, encode(kind, sum))
-					r := g.bytes(encode(kind, residual))
-					a.Residual = r.Pointer()
-					require.NoError(t, a.Launch(g.set, g.stream))
-					requireClose(t, kind, normalized(sum, weight, c.n, c.offset), decode(kind, g.read(out)))
-					require.Equal(t, sum, decode(kind, g.read(r)))
-				})
-			}
+// Ensure that rows are normalized as in float64, with and without a residual, whatever the order in which threads run.
+func TestNormsMatchFloat64(t *testing.T) {
+	g := newGPU(t)
+	for _, norm := range []struct {
+		name   string
+		want   func(rows, weight, bias []float64, offset float64) []float64
+		launch func(kind kernels.Type, out, in, residual, weight, bias *cuda.Memory, rows, n int, offset float64) error
+	}{
+		{"rms_norm", rms, func(kind kernels.Type, out, in, residual, weight, _ *cuda.Memory, rows, n int, offset float64) error {
+			return kernels.RMSNorm{Type: kind, Tokens: rows, N: n, Epsilon: 1e-6, WeightOffset: float32(offset),
+				Out: out.Pointer(), In: in.Pointer(), Residual: pointer(residual), Weight: weight.Pointer()}.Launch(g.set, g.stream)
+		}},
+		{"layer_norm", layer, func(kind kernels.Type, out, in, residual, weight, bias *cuda.Memory, rows, n int, _ float64) error {
+			return kernels.LayerNorm{Type: kind, Rows: rows, N: n, Epsilon: 1e-6,
+				Out: out.Pointer(), In: in.Pointer(), Residual: pointer(residual), Weight: weight.Pointer(), Bias: bias.Pointer()}.Launch(g.set, g.stream)
+		}},
+	} {
+		for i, c := range []struct {
+			rows, n int
+			offset  float64
+		}{{1, 8, 0}, {3, 64, 1}, {2, 1000, 0}, {2, 4096, 0}, {1, 8200, 0}} {
+			kind := types[i%2]
+			t.Run(fmt.Sprintf("%s of %d rows of %d in %v", norm.name, c.rows, c.n, kind), func(t *testing.T) {
+				g.Order(i % 3)
+				in, residual := random(kind, 1, c.rows*c.n), random(kind, 2, c.rows*c.n)
+				weight, bias := random(kind, 3, c.n), random(kind, 4, c.n)
+				x, w, b, out := g.encoded(kind, in), g.encoded(kind, weight), g.encoded(kind, bias), g.empty(2*len(in))
+				require.NoError(t, norm.launch(kind, out, x, nil, w, b, c.rows, c.n, c.offset))
+				requireClose(t, kind, norm.want(in, weight, bias, c.offset), decode(kind, g.read(out)))
+
+				sum := make([]float64, len(in))
+				for i := range in {
+					sum[i] = in[i] + residual[i]
+				}
+				sum = decode(kind, encode(kind, sum))
+				r := g.encoded(kind, residual)
+				require.NoError(t, norm.launch(kind, out, x, r, w, b, c.rows, c.n, c.offset))
+				requireClose(t, kind, norm.want(sum, weight, bias, c.offset), decode(kind, g.read(out)))
+				require.Equal(t, sum, decode(kind, g.read(r)))
+			})
 		}
 	}
 }
 
-// Ensure that a row has the same bits alone and among others.
+// Ensure that a row has the same bits alone and among others, also where heads lie between other parts of a token, which do not change.
 func TestRMSNormOfARowDoesNotDependOnTheBatch(t *testing.T) {
 	g := newGPU(t)
-	const rows, n = 7, 1024
-	in, weight := g.bytes(encode(kernels.F16, random(kernels.F16, 4, rows*n))), g.bytes(encode(kernels.F16, random(kernels.F16, 5, n)))
-	all, alone := g.empty(2*rows*n), g.empty(2*rows*n)
-	a := kernels.RMSNorm{Rows: rows, N: n, Epsilon: 1e-6, In: in.Pointer(), Weight: weight.Pointer(), Out: all.Pointer()}
+	const tokens, heads, n, stride = 5, 3, 128, 4 * 128
+	in := random(kernels.F16, 4, tokens*stride)
+	weight := g.encoded(kernels.F16, random(kernels.F16, 5, n))
+	all, alone := g.encoded(kernels.F16, in), g.encoded(kernels.F16, in)
+	a := kernels.RMSNorm{Tokens: tokens, Heads: heads, Stride: stride, N: n, Epsilon: 1e-6, In: all.Pointer(), Weight: weight.Pointer(), Out: all.Pointer()}
 	require.NoError(t, a.Launch(g.set, g.stream))
-	for row := range rows {
-		a.Rows, a.In, a.Out = 1, in.Pointer()+cuda.Pointer(2*n*row), alone.Pointer()+cuda.Pointer(2*n*row)
-		require.NoError(t, a.Launch(g.set, g.stream))
+	for token := range tokens {
+		for head := range heads {
+			at := alone.Pointer() + cuda.Pointer(2*(token*stride+head*n))
+			a = kernels.RMSNorm{Tokens: 1, N: n, Epsilon: 1e-6, In: at, Weight: weight.Pointer(), Out: at}
+			require.NoError(t, a.Launch(g.set, g.stream))
+		}
 	}
-	require.Equal(t, g.read(all), g.read(alone))
-}
-
-func TestRMSNormRefusesRowsThatAreNotWholeVectors(t *testing.T) {
-	g := newGPU(t)
-	err := kernels.RMSNorm{Rows: 1, N: 12}.Launch(g.set, g.stream)
-	require.EqualError(t, err, "rms_norm of rows of 12 elements: the length must be a multiple of 8")
+	got := g.read(all)
+	require.Equal(t, got, g.read(alone))
+	require.Equal(t, in[heads*n:stride], decode(kernels.F16, got[2*heads*n:2*stride]))
 }

@@ -123,6 +123,7 @@ static inline float add_rn(float a, float b) { return a + b; }
 static inline float div_rn(float a, float b) { return a / b; }
 static inline float sqrt_rn(float a) { return sqrtf(a); }
 static inline float max_of(float a, float b) { return fmaxf(a, b); }
+static inline float min_of(float a, float b) { return fminf(a, b); }
 static inline float exp2_approx(float x) {
   float r = exp2f(x);
   return fabsf(r) < 0x1p-126f ? copysignf(0, r) : r; // ftz

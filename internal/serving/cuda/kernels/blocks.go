@@ -1,0 +1,93 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+
+	"llmmemory/internal/serving/cuda"
+)
+
+// ReshapeAndCache writes keys and values of tokens to their slots. device.h describes the layout of blocks. Slots are int64; a token with a negative
+// slot is not written. Two tokens must not have the same slot.
+type ReshapeAndCache struct {
+	KeyCache, ValueCache, Key, Value, Slots cuda.Pointer
+	Tokens                                  int
+	KeyHeads, HeadSize, BlockSize           int
+	KeyStride, ValueStride                  int // elements from a token to the next
+}
+
+// Launch puts the kernel into a stream.
+func (a ReshapeAndCache) Launch(set *Set, s *cuda.Stream) error {
+	switch {
+	case a.HeadSize <= 0 || a.HeadSize%8 != 0:
+		return fmt.Errorf("reshape_and_cache of heads of %d elements: the size must be a multiple of 8", a.HeadSize)
+	case a.KeyHeads <= 0 || a.BlockSize <= 0:
+		return fmt.Errorf("reshape_and_cache with %d key heads and blocks of %d tokens", a.KeyHeads, a.BlockSize)
+	case a.KeyStride%8 != 0 || a.ValueStride%8 != 0:
+		return fmt.Errorf("reshape_and_cache with %d and %d elements from a token to the next: the numbers must be multiples of 8", a.KeyStride, a.ValueStride)
+	case a.Tokens == 0:
+		return nil
+	}
+	threads := min(256, (a.KeyHeads*a.HeadSize/8+31)/32*32)
+	return set.launch(s, "reshape_and_cache_16", cuda.Shape{X: a.Tokens, Threads: threads}, a.KeyCache, a.ValueCache, a.Key, a.Value, a.Slots,
+		int32(a.KeyHeads), int32(a.HeadSize), int32(a.BlockSize), uint64(a.KeyStride), uint64(a.ValueStride))
+}
+
+// Blocks are what CopyBlocks and SwapBlocks move: the arrays of keys and values of all layers.
+type Blocks struct {
+	Arrays     cuda.Pointer // a pointer (8 bytes) for each array
+	Count      int          // of arrays
+	BlockBytes int          // of a block in one array, a multiple of 16
+}
+
+func (b Blocks) check(kernel string) error {
+	if b.BlockBytes <= 0 || b.BlockBytes%16 != 0 {
+		return fmt.Errorf("%s of blocks of %d bytes: the number must be a multiple of 16", kernel, b.BlockBytes)
+	}
+	if b.Count <= 0 || b.Count > 65535 {
+		return fmt.Errorf("%s in %d arrays: there may be 1 to 65535", kernel, b.Count)
+	}
+	return nil
+}
+
+func (b Blocks) shape(pairs int) cuda.Shape { return cuda.Shape{X: pairs, Y: b.Count, Threads: 256} }
+
+// CopyBlocks copies blocks of the GPU. Mapping has Pairs pairs of int32, from and to. No block may be written twice, or both read and written.
+type CopyBlocks struct {
+	Blocks
+	Mapping cuda.Pointer
+	Pairs   int
+}
+
+// Launch puts the kernel into a stream.
+func (a CopyBlocks) Launch(set *Set, s *cuda.Stream) error {
+	if err := a.check("copy_blocks"); err != nil || a.Pairs == 0 {
+		return err
+	}
+	return set.launch(s, "copy_blocks", a.shape(a.Pairs), a.Arrays, a.Mapping, uint64(a.BlockBytes))
+}
+
+// SwapBlocks copies blocks between the GPU and pinned memory. A block of the host has the block of each array, one behind the other. Mapping has Pairs
+// pairs of int32: from and to. A kernel gathers the blocks, because many small copies use a third of the bus.
+type SwapBlocks struct {
+	Blocks
+	Host    *cuda.Pinned
+	Mapping cuda.Pointer
+	Pairs   int
+	In      bool // from the host to the GPU
+}
+
+// Launch puts the kernel into a stream.
+func (a SwapBlocks) Launch(set *Set, s *cuda.Stream) error {
+	if err := a.check("swap_blocks"); err != nil || a.Pairs == 0 {
+		return err
+	}
+	if a.Host == nil {
+		return errors.New("swap_blocks without memory of the host")
+	}
+	name := "swap_blocks_out"
+	if a.In {
+		name = "swap_blocks_in"
+	}
+	return set.launch(s, name, a.shape(a.Pairs), a.Arrays, a.Host.Pointer(), a.Mapping, uint64(a.BlockBytes))
+}

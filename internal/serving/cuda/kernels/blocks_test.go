@@ -1,0 +1,124 @@
+package kernels_test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/cuda/kernels"
+)
+
+// numbered returns bytes of n elements of 16 bits that count from first.
+func numbered(first, n int) []byte {
+	var b []byte
+	for i := range n {
+		b = binary.LittleEndian.AppendUint16(b, uint16(first+i))
+	}
+	return b
+}
+
+// Ensure that keys and values come to the slots, and that nothing else changes.
+func TestReshapeAndCacheWritesTheSlots(t *testing.T) {
+	g := newGPU(t)
+	const heads, size, block, blocks, stride = 3, 24, 16, 4, 5 * 24
+	slots := []int64{17, -1, 0, 63}
+	key, value := numbered(1000, len(slots)*stride), numbered(2000, len(slots)*stride)
+	caches := [2]*cuda.Memory{g.empty(2 * blocks * block * heads * size), g.empty(2 * blocks * block * heads * size)}
+	var text []byte
+	for _, s := range slots {
+		text = binary.LittleEndian.AppendUint64(text, uint64(s))
+	}
+	require.NoError(t, kernels.ReshapeAndCache{KeyCache: caches[0].Pointer(), ValueCache: caches[1].Pointer(), Key: g.bytes(key).Pointer(), Value: g.bytes(value).Pointer(),
+		Slots: g.bytes(text).Pointer(), Tokens: len(slots), KeyHeads: heads, HeadSize: size, BlockSize: block, KeyStride: stride, ValueStride: stride}.Launch(g.set, g.stream))
+	for side, source := range [][]byte{key, value} {
+		want := make([]byte, 2*blocks*block*heads*size)
+		for i := range want {
+			want[i] = 0xff
+		}
+		for token, slot := range slots {
+			for head := range heads {
+				if slot >= 0 {
+					at := 2 * ((int(slot)/block*heads+head)*block + int(slot)%block) * size
+					copy(want[at:at+2*size], source[2*(token*stride+head*size):])
+				}
+			}
+		}
+		require.Equal(t, want, g.read(caches[side]))
+	}
+}
+
+// layers are two arrays of blocks, and what CopyBlocks and SwapBlocks need to know of them.
+func layers(g *gpu, blocks, bytes int) (arrays [2]*cuda.Memory, all kernels.Blocks) {
+	var pointers []byte
+	for i := range arrays {
+		arrays[i] = g.bytes(numbered(10000*i, blocks*bytes/2))
+		pointers = binary.LittleEndian.AppendUint64(pointers, uint64(arrays[i].Pointer()))
+	}
+	return arrays, kernels.Blocks{Arrays: g.bytes(pointers).Pointer(), Count: len(arrays), BlockBytes: bytes}
+}
+
+func TestCopyBlocks(t *testing.T) {
+	g := newGPU(t)
+	for _, bytes := range []int{16, 4096, 20000} { // less and more than a round of the threads
+		arrays, all := layers(g, 5, bytes)
+		require.NoError(t, kernels.CopyBlocks{Blocks: all, Mapping: g.bytes(words(1, 3, 0, 4)).Pointer(), Pairs: 2}.Launch(g.set, g.stream))
+		for i, a := range arrays {
+			want := numbered(10000*i, 5*bytes/2)
+			copy(want[3*bytes:], want[bytes:2*bytes])
+			copy(want[4*bytes:], want[:bytes])
+			require.Equal(t, want, g.read(a))
+		}
+	}
+}
+
+// Ensure that blocks come back from the host to other places, and that blocks which are not named stay.
+func TestSwapBlocksOutAndIn(t *testing.T) {
+	g := newGPU(t)
+	const bytes = 4112
+	arrays, all := layers(g, 5, bytes)
+	host, err := g.context.AllocPinned(3 * 2 * bytes)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, host.Close()) })
+	require.NoError(t, kernels.SwapBlocks{Blocks: all, Host: host, Mapping: g.bytes(words(1, 2, 4, 0)).Pointer(), Pairs: 2}.Launch(g.set, g.stream))
+	require.NoError(t, g.stream.Synchronize())
+	for i := range arrays {
+		was := numbered(10000*i, 5*bytes/2)
+		require.Equal(t, was[bytes:2*bytes], host.Bytes()[(2*2+i)*bytes:][:bytes])
+		require.Equal(t, was[4*bytes:], host.Bytes()[i*bytes:][:bytes])
+		require.Equal(t, byte(0xff), host.Bytes()[(1*2+i)*bytes], "a block of the host that nothing was copied to")
+	}
+	require.NoError(t, kernels.SwapBlocks{Blocks: all, Host: host, Mapping: g.bytes(words(2, 0, 0, 3)).Pointer(), Pairs: 2, In: true}.Launch(g.set, g.stream))
+	for i, a := range arrays {
+		want := numbered(10000*i, 5*bytes/2)
+		copy(want, want[bytes:2*bytes])
+		copy(want[3*bytes:], want[4*bytes:])
+		require.Equal(t, want, g.read(a))
+	}
+}
+
+func TestKernelsRefuseShapesThatTheyCannotHave(t *testing.T) {
+	g := newGPU(t)
+	for _, c := range []struct {
+		launch interface {
+			Launch(*kernels.Set, *cuda.Stream) error
+		}
+		says string
+	}{
+		{kernels.RMSNorm{Tokens: 1, N: 12}, "rms_norm of rows of 12 elements: the length must be a multiple of 8"},
+		{kernels.RMSNorm{Tokens: 1, N: 16, Stride: 20}, "rms_norm with 20 elements from a token to the next: the number must be a multiple of 8"},
+		{kernels.LayerNorm{Rows: 1, N: 0}, "layer_norm of rows of 0 elements: the length must be a multiple of 8"},
+		{kernels.Activation{Function: kernels.ReLU, Rows: 1, N: 3}, "relu of rows of 3 elements: the length must be a multiple of 8"},
+		{kernels.Activation{Function: "tanh", Rows: 1, N: 8}, "there is no kernel tanh_f16"},
+		{kernels.RotaryEmbedding{Tokens: 1, Heads: 1, HeadSize: 64, Rotated: 65}, "rotary_embedding of 65 of the 64 elements of a head: the number must be even and not more than the head has"},
+		{kernels.Embedding{Rows: 1, N: 4}, "embedding of rows of 4 elements: the length must be a multiple of 8"},
+		{kernels.ArgMax{Rows: 1}, "argmax of rows of 0 logits"},
+		{kernels.ReshapeAndCache{Tokens: 1, HeadSize: 20}, "reshape_and_cache of heads of 20 elements: the size must be a multiple of 8"},
+		{kernels.ReshapeAndCache{Tokens: 1, HeadSize: 64}, "reshape_and_cache with 0 key heads and blocks of 0 tokens"},
+		{kernels.CopyBlocks{Blocks: kernels.Blocks{Count: 1, BlockBytes: 8}, Pairs: 1}, "copy_blocks of blocks of 8 bytes: the number must be a multiple of 16"},
+		{kernels.SwapBlocks{Blocks: kernels.Blocks{Count: 70000, BlockBytes: 16}, Pairs: 1}, "swap_blocks in 70000 arrays: there may be 1 to 65535"},
+		{kernels.SwapBlocks{Blocks: kernels.Blocks{Count: 1, BlockBytes: 16}, Pairs: 1}, "swap_blocks without memory of the host"},
+	} {
+		require.EqualError(t, c.launch.Launch(g.set, g.stream), c.says)
+	}
+}

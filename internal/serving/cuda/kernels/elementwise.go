@@ -1,0 +1,105 @@
+package kernels
+
+import (
+	"fmt"
+
+	"llmmemory/internal/serving/cuda"
+)
+
+// A Function is what an MLP computes between its products.
+type Function string
+
+// The functions, by vLLM's names. Those with _and_mul multiply the function of the first half of a row by the second half.
+const (
+	SiLUAndMul      Function = "silu_and_mul"
+	GELUTanhAndMul  Function = "gelu_tanh_and_mul"
+	SwiGLUOAIAndMul Function = "swigluoai_and_mul" // GPT-OSS's, with both halves limited
+	GELUNew         Function = "gelu_new"
+	ReLU            Function = "relu"
+)
+
+// Activation applies a function to Rows rows: Out has N elements a row, In N or, for _and_mul, 2 N.
+type Activation struct {
+	Type     Type
+	Function Function
+	Out, In  cuda.Pointer
+	Rows, N  int
+}
+
+// Launch puts the kernel into a stream.
+func (a Activation) Launch(set *Set, s *cuda.Stream) error {
+	if err := a.Type.checkRow(string(a.Function), a.N); err != nil || a.Rows == 0 {
+		return err
+	}
+	const threads = 256
+	perBlock := threads * a.Type.in16()
+	return set.launch(s, string(a.Function)+"_"+a.Type.String(), cuda.Shape{X: a.Rows, Y: (a.N + perBlock - 1) / perBlock, Threads: threads}, a.Out, a.In, int32(a.N))
+}
+
+// RotaryEmbedding rotates queries and keys in place. Table has float32 for each position: the cosines of the Rotated / 2 pairs of a head,
+// then their sines. Heads of a token are contiguous; strides are elements from a token to the next.
+type RotaryEmbedding struct {
+	Type                   Type
+	Query, Key             cuda.Pointer
+	Positions              cuda.Pointer // int32 of each token
+	Table                  cuda.Pointer
+	Tokens                 int
+	Heads, KeyHeads        int
+	HeadSize, Rotated      int
+	QueryStride, KeyStride int
+	Interleaved            bool // pairs are elements 2i and 2i+1, not i and i + Rotated/2
+}
+
+// Launch puts the kernel into a stream.
+func (a RotaryEmbedding) Launch(set *Set, s *cuda.Stream) error {
+	if a.Rotated < 2 || a.Rotated%2 != 0 || a.Rotated > a.HeadSize {
+		return fmt.Errorf("rotary_embedding of %d of the %d elements of a head: the number must be even and not more than the head has", a.Rotated, a.HeadSize)
+	}
+	if a.Tokens == 0 {
+		return nil
+	}
+	interleaved := int32(0)
+	if a.Interleaved {
+		interleaved = 1
+	}
+	return set.launch(s, "rotary_embedding_"+a.Type.String(), cuda.Shape{X: a.Tokens, Threads: min(256, ((a.Heads+a.KeyHeads)*a.Rotated/2+31)/32*32)},
+		a.Query, a.Key, a.Positions, a.Table, int32(a.Heads), int32(a.KeyHeads), int32(a.HeadSize), int32(a.Rotated),
+		uint64(a.QueryStride), uint64(a.KeyStride), interleaved)
+}
+
+// Embedding is Out = row of Table of each token, times Scale, plus the row of PositionTable of its position. Tokens must be
+// in the table.
+type Embedding struct {
+	Type                     Type
+	Out, Table, Tokens       cuda.Pointer // Tokens: int32
+	PositionTable, Positions cuda.Pointer // may be 0
+	Rows, N                  int
+	Scale                    float32
+}
+
+// Launch puts the kernel into a stream.
+func (a Embedding) Launch(set *Set, s *cuda.Stream) error {
+	if err := a.Type.checkRow("embedding", a.N); err != nil || a.Rows == 0 {
+		return err
+	}
+	return set.launch(s, "embedding_"+a.Type.String(), cuda.Shape{X: a.Rows, Threads: min(256, a.Type.rowThreads(a.N))},
+		a.Out, a.Table, a.Tokens, a.PositionTable, a.Positions, int32(a.N), a.Scale)
+}
+
+// ArgMax finds the largest of N logits (float32) of each row: its index (int32; the first one of equal logits) and its
+// value. A row with NaN has index 0 and the value NaN.
+type ArgMax struct {
+	Indices, Values, Logits cuda.Pointer
+	Rows, N                 int
+}
+
+// Launch puts the kernel into a stream.
+func (a ArgMax) Launch(set *Set, s *cuda.Stream) error {
+	if a.N <= 0 {
+		return fmt.Errorf("argmax of rows of %d logits", a.N)
+	}
+	if a.Rows == 0 {
+		return nil
+	}
+	return set.launch(s, "argmax_f32", cuda.Shape{X: a.Rows, Threads: min(1024, (a.N+31)/32*32)}, a.Indices, a.Values, a.Logits, int32(a.N))
+}

@@ -1,0 +1,174 @@
+package kernels_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"llmmemory/internal/serving/cuda/kernels"
+	"llmmemory/internal/serving/model/matrix"
+)
+
+func TestActivationsMatchFloat64(t *testing.T) {
+	g := newGPU(t)
+	sigmoid := func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+	gelu := func(x float64) float64 { return x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))) }
+	for _, c := range []struct {
+		function kernels.Function
+		gated    bool
+		of       func(x, up float64) float64
+	}{
+		{kernels.SiLUAndMul, true, func(x, up float64) float64 { return x * sigmoid(x) * up }},
+		{kernels.GELUTanhAndMul, true, func(x, up float64) float64 { return gelu(x) * up }},
+		{kernels.SwiGLUOAIAndMul, true, func(x, up float64) float64 {
+			x, up = min(x, 7), max(-7, min(up, 7))
+			return x * sigmoid(1.702*x) * (up + 1)
+		}},
+		{kernels.GELUNew, false, func(x, _ float64) float64 { return gelu(x) }},
+		{kernels.ReLU, false, func(x, _ float64) float64 { return max(x, 0) }},
+	} {
+		for _, kind := range types {
+			t.Run(fmt.Sprintf("%s in %v", c.function, kind), func(t *testing.T) {
+				const rows, n = 2, 2056 // more than the elements of a block
+				width := n
+				if c.gated {
+					width = 2 * n
+				}
+				in := random(kind, 1, rows*width)
+				for i, x := range []float64{0, -20, 20, 60, -60} { // and where the function is flat
+					in[i] = x
+				}
+				in = decode(kind, encode(kind, in))
+				want := make([]float64, rows*n)
+				for i := range want {
+					row, column := i/n, i%n
+					want[i] = c.of(in[row*width+column], in[row*width+(column+n)%width])
+				}
+				out := g.empty(2 * rows * n)
+				require.NoError(t, kernels.Activation{Type: kind, Function: c.function, Out: out.Pointer(), In: g.encoded(kind, in).Pointer(), Rows: rows, N: n}.Launch(g.set, g.stream))
+				requireClose(t, kind, want, decode(kind, g.read(out)))
+			})
+		}
+	}
+}
+
+func TestRotaryEmbeddingMatchesFloat64(t *testing.T) {
+	g := newGPU(t)
+	const tokens, heads, keyHeads, size = 3, 5, 2, 24
+	const stride = (heads + 2*keyHeads) * size // queries, keys and values of a token
+	positions := []int32{7, 0, 2}
+	for _, rotated := range []int{size, 16} {
+		for _, interleaved := range []bool{false, true} {
+			for _, kind := range types {
+				t.Run(fmt.Sprintf("%d of %d, interleaved %v, %v", rotated, size, interleaved, kind), func(t *testing.T) {
+					var table []float64 // rounded to float32
+					for p := range 8 {
+						for _, f := range []func(float64) float64{math.Cos, math.Sin} {
+							for i := range rotated / 2 {
+								table = append(table, float64(float32(f(float64(p)/math.Pow(100, float64(2*i)/float64(rotated))))))
+							}
+						}
+					}
+					in := random(kind, 1, tokens*stride)
+					want := append([]float64{}, in...)
+					for token, p := range positions {
+						cos, sin := table[int(p)*rotated:][:rotated/2], table[int(p)*rotated+rotated/2:][:rotated/2]
+						for head := range heads + keyHeads {
+							at := token*stride + head*size
+							for i := range rotated / 2 {
+								first, second := at+i, at+i+rotated/2
+								if interleaved {
+									first, second = at+2*i, at+2*i+1
+								}
+								want[first] = in[first]*cos[i] - in[second]*sin[i]
+								want[second] = in[second]*cos[i] + in[first]*sin[i]
+							}
+						}
+					}
+					x := g.encoded(kind, in)
+					require.NoError(t, kernels.RotaryEmbedding{Type: kind, Query: x.Pointer(), Key: x.Pointer() + 2*heads*size, Positions: g.bytes(words(positions...)).Pointer(),
+						Table: g.bytes(floats(table...)).Pointer(), Tokens: tokens, Heads: heads, KeyHeads: keyHeads, HeadSize: size, Rotated: rotated,
+						QueryStride: stride, KeyStride: stride, Interleaved: interleaved}.Launch(g.set, g.stream))
+					got := decode(kind, g.read(x))
+					requireClose(t, kind, want, got)
+					require.Equal(t, in[(heads+keyHeads)*size:stride], got[(heads+keyHeads)*size:stride], "values")
+				})
+			}
+		}
+	}
+}
+
+func TestEmbeddingTakesTheRowsOfTokens(t *testing.T) {
+	g := newGPU(t)
+	const n, vocabulary = 264, 10
+	tokens, positions := []int32{3, 9, 0, 3}, []int32{0, 1, 2, 3}
+	for _, kind := range types {
+		table, learned := random(kind, 1, vocabulary*n), random(kind, 2, 4*n)
+		for _, add := range []bool{false, true} {
+			want := make([]float64, len(tokens)*n)
+			for i := range want {
+				want[i] = table[int(tokens[i/n])*n+i%n] * 4
+				if add {
+					want[i] += learned[int(positions[i/n])*n+i%n]
+				}
+			}
+			out := g.empty(2 * len(want))
+			a := kernels.Embedding{Type: kind, Out: out.Pointer(), Table: g.encoded(kind, table).Pointer(), Tokens: g.bytes(words(tokens...)).Pointer(), Rows: len(tokens), N: n, Scale: 4}
+			if add {
+				a.PositionTable, a.Positions = g.encoded(kind, learned).Pointer(), g.bytes(words(positions...)).Pointer()
+			}
+			require.NoError(t, a.Launch(g.set, g.stream))
+			requireClose(t, kind, want, decode(kind, g.read(out)))
+		}
+	}
+}
+
+// Ensure that argmax chooses as the CPU does: the first of equal logits, and index 0 where one is NaN.
+func TestArgMaxChoosesAsTheCPU(t *testing.T) {
+	g := newGPU(t)
+	const n = 3000
+	inf := math.Inf(1)
+	rows := map[string]func(row []float64){
+		"random":             func([]float64) {},
+		"equal ones":         func(row []float64) { row[1700], row[40], row[2999] = 50, 50, 50 },
+		"the last one":       func(row []float64) { row[n-1] = 50 },
+		"NaN after the best": func(row []float64) { row[5], row[n-1] = 50, math.NaN() },
+		"NaN at 0":           func(row []float64) { row[0], row[1] = math.NaN(), 50 },
+		"infinite":           func(row []float64) { row[77], row[78] = inf, inf },
+		"all minus infinity": func(row []float64) {
+			for i := range row {
+				row[i] = -inf
+			}
+		},
+		"zeros of both signs": func(row []float64) {
+			for i := range row {
+				row[i] = -1
+			}
+			row[9], row[8] = 0, math.Copysign(0, -1)
+		},
+	}
+	var all []float64
+	var names []string
+	for name, change := range rows {
+		row := random(kernels.F16, uint64(len(all)), n)
+		change(row)
+		all, names = append(all, row...), append(names, name)
+	}
+	logits := g.bytes(floats(all...))
+	for order := range 2 {
+		g.Order(order)
+		indices, values := g.empty(4*len(names)), g.empty(4*len(names))
+		require.NoError(t, kernels.ArgMax{Indices: indices.Pointer(), Values: values.Pointer(), Logits: logits.Pointer(), Rows: len(names), N: n}.Launch(g.set, g.stream))
+		for i, name := range names {
+			row := make([]float32, n)
+			for j := range row {
+				row[j] = float32(all[i*n+j])
+			}
+			index, value := matrix.ArgMax(row)
+			require.Equal(t, int32(index), int32At(g.read(indices), i), name)
+			got := math.Float32frombits(uint32(int32At(g.read(values), i)))
+			require.True(t, got == value || got != got && value != value, "%s: %v, want %v", name, got, value)
+		}
+	}
+}
