@@ -177,8 +177,8 @@ func TestNamesInCommentsExist(t *testing.T) {
 var otherNames = []string{
 	// vLLM's.
 	"AllocStatus", "AsyncLLMEngine", "CacheDType", "EncoderCacheManager", "EngineArgs.get_batch_defaults", "EngineArgs.gpu_memory_utilization",
-	"KVCacheSpecKind", "KVTransferConfig", "MambaManager", "ModelDType", "PlaceholderRange.is_embed", "SamplingParams",
-	"SelfAttnBlockSpaceManager", "TokenizeChatRequest", "TokenizeCompletionRequest", "UniformTypeKVCacheSpecs", "ZmqEventPublisher",
+	"KVCacheSpecKind", "KVTransferConfig", "MambaManager", "ModelDType", "ModelRunnerOutput", "PlaceholderRange.is_embed", "SamplingParams",
+	"SchedulerOutput", "SelfAttnBlockSpaceManager", "TokenizeChatRequest", "TokenizeCompletionRequest", "UniformTypeKVCacheSpecs", "ZmqEventPublisher",
 	"_AsyncLLMEngine.step_async",
 	// Modules' and runtimes'.
 	"DevTools", "FlagErrorFunc", "JavaScript", "UndefinedBehaviorSanitizer", "decoderMaskedMultiheadAttention", "plot.DefaultTicks",

@@ -14,6 +14,7 @@ import (
 
 // stepTimes adds up the times of steps. It observes an engine.
 type stepTimes struct {
+	engine.NoObserver
 	keep bool
 
 	mu           sync.Mutex
@@ -31,10 +32,6 @@ func (s *stepTimes) Step(r engine.StepReport) {
 		s.each = append(s.each, r)
 	}
 }
-
-func (s *stepTimes) FirstToken(time.Duration)      {}
-func (s *stepTimes) NextToken(time.Duration)       {}
-func (s *stepTimes) Finished(engine.RequestReport) {}
 
 // overhead is what scheduling, sampling and delivering add to the model's time, in percent of it.
 func (s *stepTimes) overhead() float64 {

@@ -60,6 +60,7 @@ const window = 60
 // allocations reads a stream after each step, and counts what the process allocates in steps
 // that follow each other.
 type allocations struct {
+	engine.NoObserver
 	stream  atomic.Pointer[engine.Stream]
 	steps   int // of the stream
 	first   uint64
@@ -85,9 +86,6 @@ func (a *allocations) Step(r engine.StepReport) {
 	}
 	a.first = m.Mallocs
 }
-func (a *allocations) FirstToken(time.Duration)      {}
-func (a *allocations) NextToken(time.Duration)       {}
-func (a *allocations) Finished(engine.RequestReport) {}
 
 // over is a context that has ended.
 var over = func() context.Context {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"llmmemory/internal/invariants"
@@ -10,14 +11,14 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// buildBatch turns the scheduler's step into the model's batch.
+// buildBatch fills the input of the model, s.input, from the scheduler's plan, s.plan.
 func (e *Engine) buildBatch(s *step) {
 	now := time.Now()
-	b := &s.message.batch
+	b := &s.input.batch
 	b.Tokens, b.Positions, b.SeqLens, b.Logits = b.Tokens[:0], b.Positions[:0], b.SeqLens[:0], b.Logits[:0]
 	b.QueryStart = append(b.QueryStart[:0], 0)
-	s.rows, s.message.copies, s.message.fresh, s.drafts = s.rows[:0], s.message.copies[:0], s.message.fresh[:0], 0
-	s.draws, s.last, s.message.to = s.draws[:0], 0, 0
+	s.rows, s.input.copies, s.input.fresh, s.drafts = s.rows[:0], s.input.copies[:0], s.input.fresh[:0], 0
+	s.draws, s.last, s.input.to = s.draws[:0], 0, 0
 	for _, id := range s.plan.Preempted {
 		if q := e.live[id]; q != nil {
 			for g := range q.tables {
@@ -26,7 +27,7 @@ func (e *Engine) buildBatch(s *step) {
 		}
 	}
 	for _, c := range s.plan.Copies {
-		s.message.copies = append(s.message.copies, kvstore.Pair{Src: c.Src, Dst: c.Dst})
+		s.input.copies = append(s.input.copies, kvstore.Pair{Src: c.Src, Dst: c.Dst})
 		if q := e.live[c.ID]; q != nil && c.Index >= 0 && c.Index < len(q.tables[c.Group]) {
 			q.tables[c.Group][c.Index] = c.Dst
 		}
@@ -44,7 +45,7 @@ func (e *Engine) buildBatch(s *step) {
 	}
 }
 
-// layOut lays out the block tables of a group.
+// layOut fills the block tables of a group.
 func (e *Engine) layOut(s *step, b *model.Blocks, group int) {
 	b.Slots, b.CommonPrefix = s.plan.Slots[group], e.commonPrefix(s.rows, group)
 	b.BlockTables, b.TableStride = b.BlockTables[:0], 0
@@ -60,14 +61,13 @@ func (e *Engine) layOut(s *step, b *model.Blocks, group int) {
 		}
 		if invariants.Enabled {
 			size := e.config.BlockSize
-			s.message.fresh = append(s.message.fresh, table[min(len(table), (r.from+size-1)/size):]...)
+			s.input.fresh = append(s.input.fresh, table[min(len(table), (r.from+size-1)/size):]...)
 		}
 	}
 }
 
-// commonPrefix is how many tokens all rows have in the same blocks, before what they
-// compute now: attention reads these once for all. (vLLM's num_common_prefix_blocks asks all
-// running requests, of which some may not be in this step.)
+// commonPrefix returns how many computed tokens all rows have in the same blocks. Attention reads these once for all
+// rows. (vLLM's num_common_prefix_blocks considers all running requests, also those without a row in the step.)
 func (e *Engine) commonPrefix(rows []row, group int) int {
 	size := e.config.BlockSize
 	if len(rows) < 2 || e.config.groups[group].Kind != kvcache.Full {
@@ -75,11 +75,10 @@ func (e *Engine) commonPrefix(rows []row, group int) int {
 	}
 	first := rows[0].q.tables[group]
 	n := rows[0].from / size
-	for i := 1; i < len(rows) && n > 0; i++ {
-		table := rows[i].q.tables[group]
-		n = min(n, rows[i].from/size)
-		for k := range n {
-			if table[k] != first[k] {
+	for _, r := range rows[1:] {
+		n = min(n, r.from/size)
+		for k, id := range r.q.tables[group][:n] {
+			if id != first[k] {
 				n = k
 				break
 			}
@@ -88,9 +87,9 @@ func (e *Engine) commonPrefix(rows []row, group int) int {
 	return n * size
 }
 
-// addRow adds row i. All requests of a step that was just scheduled are live: both happen under the lock.
+// addRow adds row i of the plan. Its request is live, because the engine's lock is held since it was scheduled.
 func (e *Engine) addRow(s *step, i int, now time.Time) {
-	b, planned := &s.message.batch, &s.plan.Rows[i]
+	b, planned := &s.input.batch, &s.plan.Rows[i]
 	q := e.live[planned.ID]
 	from, n := planned.NumComputedTokens, planned.NumScheduledTokens
 	for g, table := range q.tables {
@@ -116,7 +115,7 @@ func (e *Engine) addRow(s *step, i int, now time.Time) {
 	placeholder := -1
 	if end := from + n - len(drafts); end <= len(q.tokens) {
 		b.Tokens = append(b.Tokens, q.tokens[from:end]...)
-	} else { // the step before samples the last one
+	} else { // the step before samples the last token
 		b.Tokens = append(append(b.Tokens, q.tokens[from:]...), 0)
 		placeholder = len(b.Tokens) - 1
 	}
@@ -126,15 +125,10 @@ func (e *Engine) addRow(s *step, i int, now time.Time) {
 	for p := from; p < from+n; p++ {
 		b.Positions = append(b.Positions, int32(p))
 	}
-	if len(s.rows) == cap(s.rows) {
-		s.rows = append(s.rows, row{})[:len(s.rows)]
-	}
+	s.rows = slices.Grow(s.rows, 1)
 	unused := s.rows[:len(s.rows)+1][len(s.rows)].tokens
-	r := row{
-		tokens: unused[:0],
-		q:      q, from: from, last: planned.Samples, placeholder: placeholder, drafts: drafts,
-	}
-	s.wantLogits(&r, first, n)
+	r := row{tokens: unused[:0], q: q, from: from, last: planned.Samples, placeholder: placeholder, drafts: drafts}
+	s.requestLogits(&r, first, n)
 	s.rows = append(s.rows, r)
 	b.QueryStart = append(b.QueryStart, int32(len(b.Tokens)))
 	b.SeqLens = append(b.SeqLens, int32(from+n))
@@ -147,12 +141,11 @@ func (e *Engine) addRow(s *step, i int, now time.Time) {
 	}
 }
 
-// wantLogits asks for the logits of a row that is about to be added, whose n tokens stand in the batch from
-// first on. Log probabilities of the prompt that are known, from before a preemption, are not
-// computed again.
-func (s *step) wantLogits(r *row, first, n int) {
-	b, q := &s.message.batch, r.q
-	want := func(from, to, place int) {
+// requestLogits adds the draws of a row, whose n tokens are in the batch from index first on, and the logits they need.
+// Log probabilities of the prompt that are known from before a preemption are not computed again.
+func (s *step) requestLogits(r *row, first, n int) {
+	b, q := &s.input.batch, r.q
+	add := func(from, to, place int) {
 		at := len(b.Logits)
 		for k := from; k < to; k++ {
 			b.Logits = append(b.Logits, int32(first+k))
@@ -166,10 +159,10 @@ func (s *step) wantLogits(r *row, first, n int) {
 		}
 		r.scored = min(r.from+n+1, q.prompt)
 		for place := max(r.from+1, q.stream.scored); place < r.scored; place++ {
-			want(place-1-r.from, place-r.from, place)
+			add(place-1-r.from, place-r.from, place)
 		}
 	}
 	if r.last {
-		want(n-1-len(r.drafts), n, 0)
+		add(n-1-len(r.drafts), n, 0)
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -20,65 +21,60 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// ErrConfig is wrapped when an engine cannot be made.
+// ErrConfig is wrapped by errors of New about its configuration.
 var ErrConfig = errors.New("bad configuration")
 
-// Config says what an engine serves and with which limits. Names are vLLM's.
+// Config describes an engine. The names are vLLM's.
 type Config struct {
 	Model     *model.Model
 	Tokenizer *tokenizer.Tokenizer
 	Pool      *parallel.Pool
-	Peers     []Peer // workers that have the other parts of the model, by rank
-	Remote    Remote // processes that have the other parts; nil: none
+	Peers     []Peer // workers with the other parts of the model, by rank
+	Remote    Remote // processes with the other parts of the model; nil if there are none
 
-	BlockSize           int   // tokens; 0: 16
+	BlockSize           int   // tokens; 0 means 16
 	KVCacheBytes        int64 // memory for keys and values
 	KVCacheDType        attention.DType
-	MaxModelLen         int // 0: what the model knows, or the memory holds if that is less
-	MaxNumSeqs          int // 0: 64
-	MaxNumBatchedTokens int // 0: 512
+	MaxModelLen         int // 0 means the model's longest sequence, or what fits into memory if that is less
+	MaxNumSeqs          int // 0 means 64
+	MaxNumBatchedTokens int // 0 means 512
 	NoPrefixCaching     bool
 
-	// NumSpeculativeTokens is how many tokens are proposed for a sequence by
-	// looking up its last ones in what it has; 0: none.
-	NumSpeculativeTokens int
+	NumSpeculativeTokens int // drafts for each sequence in a step, by prompt lookup
 
-	// NoAsyncScheduling schedules a step only when the one before has been delivered. With
-	// speculation this is always so: proposals need the tokens of the step before.
+	// NoAsyncScheduling delivers a step before the next one is scheduled. Speculation implies it, because drafts depend
+	// on the tokens of the step before.
 	NoAsyncScheduling bool
 
-	// KVEvents gets the events of the prefix cache after each step; nil: nobody.
-	KVEvents EventPublisher
+	KVEvents EventPublisher // gets the events of the prefix cache after each step, unless nil
 
-	// Hash names the contents of blocks; nil: SHA-256 under a random seed.
-	Hash blockhash.Function
+	Hash blockhash.Function // of the contents of blocks; nil means SHA-256 with a random seed
 
-	// Offload says how blocks are kept outside the process; nil: they are not. The engine fills in
-	// BlockBytes, and closes the tier. Hash must be stable then.
+	// Offload keeps blocks outside the process, unless nil. The engine sets its BlockBytes and closes its tier. Hash must
+	// then be the same in all processes that use the tier.
 	Offload *kvoffload.Config
 
-	MaxWaiting int // requests that may wait when MaxNumSeqs run, each as often as it has answers; 0: 1,024
+	MaxWaiting int // answers that may wait while MaxNumSeqs run; 0 means 1,024
 
-	// End are the tokens that end an answer. New adds those of the model and of the tokenizer.
-	End []int32
+	End []int32 // tokens that end an answer; New adds those of the model and of the tokenizer
 
-	fit    bool // MaxModelLen is what fits
-	asked  int  // MaxModelLen as it was given, or else what the model knows
+	fit    bool // MaxModelLen was not given, so it becomes what fits
+	asked  int  // MaxModelLen before that
 	groups []kvcache.Group
 	places []model.Place // of each layer
 }
 
-// An EventPublisher takes the events of a step, which it must not keep. Before that it gets the groups
-// that events name.
+// An EventPublisher publishes the events of each step. SetGroups is called once, before Publish. Publish must not keep
+// the events.
 type EventPublisher interface {
 	SetGroups(groups []kvcache.Group)
 	Publish(at time.Time, events *pool.Events) error
 }
 
-// maxSpeculative keeps the logits of a step small.
+// maxSpeculative limits NumSpeculativeTokens, and so the logits of a step.
 const maxSpeculative = 16
 
-// workers is how many have a part of the model.
+// workers returns the number of parts of the model.
 func (c *Config) workers() int {
 	if c.Remote != nil {
 		return c.Remote.Size()
@@ -86,8 +82,8 @@ func (c *Config) workers() int {
 	return 1 + len(c.Peers)
 }
 
-// Check tells whether the engine could serve a model of the given shape, without the model:
-// Model, Tokenizer, Pool and Peers are not looked at. It returns the longest sequence.
+// Check returns the longest sequence of an engine for a model with the given configuration, or an error if there can be
+// no such engine. It ignores Model, Tokenizer, Pool and Peers.
 func (c Config) Check(m *model.Config, workers int) (maxModelLen int, err error) {
 	if err := (model.Part{Size: workers}).Check(m); err != nil {
 		return 0, err
@@ -96,30 +92,27 @@ func (c Config) Check(m *model.Config, workers int) (maxModelLen int, err error)
 	return c.MaxModelLen, err
 }
 
-// complete fills in defaults, refuses what cannot work, and sizes the memory for keys and values.
+// complete fills in defaults, checks the values, and returns the configuration of each worker's store.
 func (c *Config) complete(m *model.Config, workers int) (kvstore.Config, error) {
 	if err := c.defaults(m); err != nil {
 		return kvstore.Config{}, err
 	}
-	return c.stores(m, workers)
+	return c.store(m, workers)
 }
 
 func (c *Config) defaults(m *model.Config) error {
 	c.fit = c.MaxModelLen == 0
 	for _, d := range []struct {
 		value     *int
-		otherwise int
+		byDefault int
 		name      string
 	}{
 		{&c.BlockSize, 16, "block size"}, {&c.MaxModelLen, m.MaxModelLen, "longest sequence"},
 		{&c.MaxNumSeqs, 64, "number of sequences"}, {&c.MaxNumBatchedTokens, 512, "number of tokens in a step"},
 		{&c.MaxWaiting, 1024, "number of waiting requests"},
 	} {
-		if *d.value == 0 {
-			*d.value = d.otherwise
-		}
-		if *d.value < 1 {
-			return fmt.Errorf("%w: the %s is %d", ErrConfig, d.name, *d.value)
+		if *d.value = cmp.Or(*d.value, d.byDefault); *d.value < 1 {
+			return fmt.Errorf("%w: the %s is %d; it must be at least 1", ErrConfig, d.name, *d.value)
 		}
 	}
 	c.asked = c.MaxModelLen
@@ -135,16 +128,15 @@ func (c *Config) defaults(m *model.Config) error {
 	return nil
 }
 
-// setEnd adds the tokens that end an answer by the model's configuration and by its tokenizer, as vLLM does.
+// setEnd adds the end tokens of the model's configuration and of its tokenizer, as vLLM does.
 func (c *Config) setEnd() {
 	all := slices.Concat(c.End, c.Model.End, c.Tokenizer.Ends())
 	slices.Sort(all)
 	c.End = slices.DeleteFunc(slices.Compact(all), func(id int32) bool { return int(id) >= c.Model.VocabSize })
 }
 
-// stores sizes the memory for keys and values of each worker. The scheduler keeps one
-// block, the null block, for itself.
-func (c *Config) stores(m *model.Config, workers int) (kvstore.Config, error) {
+// store sizes the store of each worker. One block is the scheduler's null block.
+func (c *Config) store(m *model.Config, workers int) (kvstore.Config, error) {
 	k := kvstore.Config{Shape: m.KVShapeOf(model.Part{Size: workers}, c.BlockSize, c.KVCacheDType), Layers: m.NumLayers}
 	if err := k.Shape.Check(); err != nil {
 		return k, fmt.Errorf("%w: %w", ErrConfig, err)
@@ -169,7 +161,7 @@ func (c *Config) stores(m *model.Config, workers int) (kvstore.Config, error) {
 	return k, nil
 }
 
-// share decides which layers share a block table and which a layer of the store, as vLLM does.
+// share decides, as vLLM does, which layers share a block table and which share a layer of the store.
 func (c *Config) share(m *model.Config, page int, bytes int64) (*memplan.Plan, error) {
 	layers, numbers := make([]memplan.Layer, m.NumLayers), make([]int, m.NumLayers)
 	for i := range layers {
@@ -202,7 +194,7 @@ func (c *Config) share(m *model.Config, page int, bytes int64) (*memplan.Plan, e
 	return plan, nil
 }
 
-// inFlight is how many tokens are scheduled and not delivered, at most, in how many steps.
+// inFlight returns the largest number of tokens that are scheduled and not delivered, and of steps that have them.
 func (c *Config) inFlight() (tokens, steps int) {
 	if c.asyncScheduling() {
 		return 2 * c.MaxNumBatchedTokens, 2
@@ -210,7 +202,8 @@ func (c *Config) inFlight() (tokens, steps int) {
 	return c.MaxNumBatchedTokens, 1
 }
 
-// fits refuses a longest sequence that the blocks of several groups cannot hold, or makes it what they hold.
+// fits returns an error if a model with several groups cannot hold a sequence of MaxModelLen tokens. If MaxModelLen was
+// not given, fits sets it to what the model can hold.
 func (c *Config) fits(plan *memplan.Plan) error {
 	tokens, steps := c.inFlight()
 	longest, err := plan.LongestModelLen(c.MaxModelLen, tokens, steps)

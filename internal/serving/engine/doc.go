@@ -1,12 +1,18 @@
-// Package engine serves a model in real time: one loop over vLLM V1's scheduler,
-// the blocks of a kvstore, a model and samplers. A step schedules tokens of many
-// requests, copies shared blocks before they are written, computes the batch, samples, and
-// reports the sampled tokens to the scheduler. Each step sends one message to the workers,
-// which divide the model among them. While they compute it, the tokens of the previous step
-// are delivered and the next step is scheduled.
+// Package engine serves a model in real time. It combines vLLM V1's scheduler, a kvstore, a model and samplers. Submit
+// adds a request, and a Stream returns its answers. Package openai serves an engine over HTTP.
 //
-// The answer to a request depends on the request alone: not on what runs beside
-// it, on prefix hits, chunks or preemption, nor on the number of workers.
+// A loop runs one step after the other: schedule tokens of many requests, copy shared blocks before they are written,
+// compute the batch, sample, and report the sampled tokens to the scheduler and the streams. While the workers compute
+// a step, the loop delivers the tokens of the step before and schedules the step after it.
 //
-// Submit adds a request, and a Stream returns its answer. HTTP is in package openai.
+// An answer depends only on its request, not on other requests, prefix hits, chunks, preemption or the number of
+// workers.
+//
+// Where to extend the engine:
+//   - A step sends each worker a modelInput (workers.go), which buildBatch fills (batch.go). Worker 0 returns a
+//     modelOutput.
+//   - What changes logits before a token is chosen is an entry of adjustments in package sampling. It reads the
+//     parameters and State of the sequence.
+//   - The text of an answer leaves in deliverToken (update.go), as an Event. sequence.outputAfter decides the text and
+//     whether the answer ends. Package openai writes events as JSON in answer.whole and answer.chunk.
 package engine

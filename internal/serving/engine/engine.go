@@ -20,31 +20,32 @@ type Engine struct {
 	workers workers
 	sched   *sched.Scheduler
 
-	mu       sync.Mutex // of what follows; not held while the model computes
-	changed  sync.Cond  // there is work, or the engine closes
+	mu       sync.Mutex // protects the fields up to offload; not held while the model computes
+	changed  sync.Cond  // signalled when there may be work, and when the engine closes
 	live     map[sched.ID]*sequence
-	closed   bool // no new requests
-	cut      bool // nor those of series that have begun
-	series   int  // that have begun and not ended
-	unforked int  // answers to requests whose prompts are not computed, besides one of each
+	closed   bool // Submit refuses requests
+	cut      bool // Series.Submit refuses them, too
+	series   int  // series that have begun and not ended
+	unforked int  // answers that will be forked from the first answer to their request
 	observer Observer
-	memory   MemoryObserver // nil: none
+	memory   MemoryObserver // may be nil
 	change   MemoryChange
 	events   pool.Events
-	number   int      // of requests that came
-	offload  *offload // nil: none
+	number   int      // requests submitted so far
+	offload  *offload // nil without tiers
 
-	waits atomic.Int64 // when the last step ended, or the first one became possible, in Unix nanoseconds; 0: no work
+	// lastStep is when the last step ended or, after an idle time, when work came, in Unix nanoseconds; 0 means no work.
+	lastStep atomic.Int64
 
-	stopped  chan struct{} // closed when the loop has ended
-	giveBack func() error  // what the workers have; once
+	stopped chan struct{} // closed when the loop has ended
+	release func() error  // closes the tiers and workers; runs once
 
-	// The loop's, which alone uses them.
-	async     bool // two steps in flight
+	// Only the loop uses these fields.
+	async     bool // two steps are in flight
 	steps     [2]step
 	sampling  sampleJob
 	proposal  proposal
-	preempted int // in steps without rows
+	preempted int // requests preempted in steps without rows
 }
 
 // New makes an engine and starts its loop. observer may be nil.
@@ -53,7 +54,7 @@ func New(config Config, observer Observer) (*Engine, error) {
 		return nil, fmt.Errorf("%w: a model of %d parts for %d workers", ErrConfig, want, config.workers())
 	}
 	if config.Remote != nil && len(config.Peers) > 0 {
-		return nil, fmt.Errorf("%w: several processes have one worker each", ErrConfig)
+		return nil, fmt.Errorf("%w: with a Remote, each process has one worker, so there can be no Peers", ErrConfig)
 	}
 	store, err := config.complete(&config.Model.Config, config.workers())
 	if err != nil {
@@ -63,7 +64,7 @@ func New(config Config, observer Observer) (*Engine, error) {
 	e := &Engine{config: config, live: map[sched.ID]*sequence{}, observer: observer, stopped: make(chan struct{})}
 	e.changed.L = &e.mu
 	if observer == nil {
-		e.observer = silent{}
+		e.observer = NoObserver{}
 	}
 	if e.sched, err = config.scheduler(store.NumBlocks); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
@@ -73,20 +74,20 @@ func New(config Config, observer Observer) (*Engine, error) {
 	}
 	e.offload = e.newOffload(store.BlockBytes() * config.workers())
 	e.sampling.init(config.Pool)
-	e.giveBack = sync.OnceValue(func() error { return errors.Join(e.offload.close(), e.workers.close()) })
+	e.release = sync.OnceValue(func() error { return errors.Join(e.offload.close(), e.workers.close()) })
 	e.async = config.asyncScheduling()
 	go e.loop()
 	return e, nil
 }
 
-// Config is what the engine was made with, defaults filled in.
+// Config returns the configuration with defaults filled in.
 func (e *Engine) Config() Config { return e.config }
 
-// Submit takes a request in. The error is one of Request.Check, ErrBusy or ErrClosed.
+// Submit adds a request. The error is one of Request.Check, ErrBusy or ErrClosed.
 func (e *Engine) Submit(r Request) (*Stream, error) { return e.submit(r, nil) }
 
-// submit takes in a request of a series, or one by itself.
-func (e *Engine) submit(r Request, of *Series) (*Stream, error) {
+// submit adds a request, which belongs to series unless series is nil.
+func (e *Engine) submit(r Request, series *Series) (*Stream, error) {
 	r.N = max(r.N, 1)
 	if err := r.Check(e.config.MaxModelLen, e.config.Model.VocabSize); err != nil {
 		return nil, err
@@ -108,7 +109,7 @@ func (e *Engine) submit(r Request, of *Series) (*Stream, error) {
 	external := e.offload.find(q)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.refuses(of); err != nil {
+	if err := e.refuses(series); err != nil {
 		e.offload.release(q)
 		return nil, err
 	}
@@ -130,7 +131,7 @@ func (e *Engine) submit(r Request, of *Series) (*Stream, error) {
 	return s, nil
 }
 
-// Seed draws a seed for a request that has none.
+// Seed returns a random seed.
 func Seed() uint64 { return rand.Uint64() }
 
 // cancel ends all answers of a stream.
@@ -146,11 +147,11 @@ func (e *Engine) cancel(s *Stream) {
 	}
 }
 
-// ErrCanceled is the error of answers that Cancel ended.
+// ErrCanceled is the error of answers that Stream.Cancel has ended.
 var ErrCanceled = errors.New("canceled")
 
-// drop frees what a sequence has. Its blocks go back at once: blocks that a step in flight
-// writes to are not handed out before the step ends.
+// drop ends a sequence and frees its blocks. The scheduler does not give blocks that a step in flight writes to another
+// request before the step ends.
 func (e *Engine) drop(q *sequence) {
 	q.done = true
 	e.offload.release(q)
@@ -164,8 +165,8 @@ func (e *Engine) drop(q *sequence) {
 	}
 }
 
-// Drain refuses new requests and returns when the ones there are answered, or
-// with done closed, which cancels them. Then everything is given back.
+// Drain refuses new requests and waits until the others are answered. If done is closed first, it cancels them. Then it
+// closes the tiers and frees the workers' memory.
 func (e *Engine) Drain(done <-chan struct{}) error {
 	e.mu.Lock()
 	e.closed = true
@@ -183,23 +184,23 @@ func (e *Engine) Drain(done <-chan struct{}) error {
 		e.mu.Unlock()
 		<-e.stopped
 	}
-	return e.giveBack()
+	return e.release()
 }
 
-// Close cancels all requests and gives everything back.
+// Close cancels all requests; otherwise it is like Drain.
 func (e *Engine) Close() error {
 	now := make(chan struct{})
 	close(now)
 	return e.Drain(now)
 }
 
-// Load is how full the engine is.
+// Load returns the numbers of requests and blocks in use.
 func (e *Engine) Load() sched.Load { return e.sched.Monitor.Load() }
 
 // SinceStep returns how long the engine has had work without finishing a step, or 0 if it has no work. It does not
 // take the engine's lock.
 func (e *Engine) SinceStep() time.Duration {
-	since := e.waits.Load()
+	since := e.lastStep.Load()
 	if since == 0 {
 		return 0
 	}

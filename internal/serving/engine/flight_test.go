@@ -20,8 +20,8 @@ import (
 // A relay stands between an engine and its worker, and can look at each step.
 type relay struct {
 	steps    int
-	nearEnd  func(step int, m *message) // before the engine learns that the step is near its end
-	computed func(step int, m *message) error
+	nearEnd  func(step int, m *modelInput) // before the engine learns that the step is near its end
+	computed func(step int, m *modelInput) error
 }
 
 // startRelayed makes an engine over the hand-built model, whose steps go through r.
@@ -39,7 +39,7 @@ func startRelayed(t *testing.T, r *relay, change func(*Config)) *Engine {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	real := e.workers[0]
-	w := &worker{in: make(chan *message), out: make(chan computed), nearEnd: make(chan struct{}, 1), store: real.store}
+	w := &worker{in: make(chan *modelInput), out: make(chan workerResult), nearEnd: make(chan struct{}, 1), store: real.store}
 	e.workers = workers{w}
 	go func() {
 		defer close(real.in)
@@ -56,7 +56,7 @@ func startRelayed(t *testing.T, r *relay, change func(*Config)) *Engine {
 			c := <-real.out
 			if r.computed != nil {
 				if err := r.computed(r.steps, m); err != nil {
-					c = computed{output{}, err, time.Now()}
+					c = workerResult{modelOutput{}, err, time.Now()}
 				}
 			}
 			w.out <- c
@@ -106,7 +106,7 @@ func TestTheNextStepIsScheduledWhileOneIsComputed(t *testing.T) {
 	var e *Engine
 	r := &relay{}
 	together := 0
-	r.computed = func(step int, _ *message) error {
+	r.computed = func(step int, _ *modelInput) error {
 		if step < 10 {
 			inFlight(e, 2)
 			together++
@@ -122,7 +122,7 @@ func TestTheNextStepIsScheduledWhileOneIsComputed(t *testing.T) {
 
 	r = &relay{}
 	most := 0
-	r.computed = func(int, *message) error {
+	r.computed = func(int, *modelInput) error {
 		most = max(most, e.sched.Monitor.Load().InFlight)
 		return nil
 	}
@@ -138,7 +138,7 @@ func TestARequestIsInTheNextStepIfItComesBeforeTheLogits(t *testing.T) {
 	var late *Stream
 	r := &relay{}
 	tokens := map[int]int{}
-	r.nearEnd = func(step int, m *message) {
+	r.nearEnd = func(step int, m *modelInput) {
 		tokens[step] = len(m.batch.Tokens)
 		if step == 3 {
 			late = ask(t, e, knowledge+"The code", 3)
@@ -158,7 +158,7 @@ func TestARequestIsInTheNextStepIfItComesBeforeTheLogits(t *testing.T) {
 // void row in the step in flight and nothing else of it.
 func TestAStopStringVoidsTheRowInFlight(t *testing.T) {
 	var e *Engine
-	r := &relay{computed: func(step int, _ *message) error {
+	r := &relay{computed: func(step int, _ *modelInput) error {
 		if step < 4 {
 			inFlight(e, 2)
 		}
@@ -186,12 +186,12 @@ func TestAFailedStepVoidsTheNextOne(t *testing.T) {
 	var late *Stream
 	broken := errors.New("broken")
 	r := &relay{}
-	r.nearEnd = func(step int, _ *message) {
+	r.nearEnd = func(step int, _ *modelInput) {
 		if step == 3 {
 			late = ask(t, e, knowledge+"The code", 11)
 		}
 	}
-	r.computed = func(step int, _ *message) error {
+	r.computed = func(step int, _ *modelInput) error {
 		if step == 3 {
 			inFlight(e, 2)
 			return broken
@@ -250,7 +250,7 @@ func TestTheBlocksOfAFailedStepAreRemovedAtOnce(t *testing.T) {
 	b := &blackboard{hashes: map[blockhash.Hash]int{}}
 	var e *Engine
 	broken := errors.New("broken")
-	r := &relay{computed: func(step int, _ *message) error {
+	r := &relay{computed: func(step int, _ *modelInput) error {
 		if step == 1 {
 			e.mu.Lock()
 			defer e.mu.Unlock()

@@ -7,47 +7,44 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// A MemoryObserver is shown what steps do to the blocks.
+// A MemoryObserver observes the blocks.
 type MemoryObserver interface {
-	// Active reports whether anything reads the states; if not, none are collected. It is
-	// called often.
+	// Active reports whether changes are needed. If not, the engine collects none. It is called often.
 	Active() bool
 
-	// Memory shows what has happened since it last returned true. It is called at
-	// the end of a step, and when the engine has nothing to do, under the engine's
-	// lock; it must return soon and keep nothing of it.
+	// Memory receives the changes since it last returned true. It is called at the end of a step and when the engine
+	// becomes idle, with the engine's lock held. It must return soon and keep nothing of the change.
 	Memory(*MemoryChange) bool
 }
 
-// A MemoryChange is what one or more steps did. Requests are numbered from 1 as
-// they came.
+// A MemoryChange describes one or more steps. Requests are numbered from 1 in the order of submission.
 type MemoryChange struct {
-	serve.Iteration       // what was scheduled; chunks of one prompt stand one after the other
+	serve.Iteration       // the scheduled work; chunks of a prompt are separate entries
 	Left            []int // requests that have ended
 	Hits            []int32
 	Steps           int
-	Idle            bool // the engine has nothing to do now
+	Idle            bool // the engine has no work now
 
 	engine *Engine
-	begun  map[int]int // places in Decodes
+	begun  map[int]int // indices in Decodes by request
 }
 
-// A MemoryState says which requests have which blocks.
+// A MemoryState describes which requests have which blocks.
 type MemoryState struct {
 	Answers          []AnswerBlocks // those with blocks
 	Waiting, Running []int          // requests
-	Cached           []int32        // free blocks that a prefix hit can still find
+	Cached           []int32        // free blocks that are in the prefix cache
 }
 
-// AnswerBlocks are the blocks of an answer to a request. Of a model with several groups of layers each has its own:
-// Index is the number of the answer times that of groups, plus the group.
+// AnswerBlocks are the blocks of an answer in a group of layers. Index is the answer's index times the number of groups,
+// plus the group.
 type AnswerBlocks struct {
 	Request, Index int
-	Tokens         int     // that are computed
-	Table          []int32 // the null block, 0, stands for what has left a sliding window
+	Tokens         int     // computed tokens
+	Table          []int32 // the null block, 0, replaces blocks that have left a sliding window
 }
 
-// State is the present state.
+// State returns the current state.
 func (c *MemoryChange) State() *MemoryState { return c.engine.memoryState() }
 
 // WatchMemory sets the observer of the blocks.
@@ -58,7 +55,7 @@ func (e *Engine) WatchMemory(o MemoryObserver) {
 	e.change = MemoryChange{engine: e, begun: map[int]int{}}
 }
 
-// MemoryState is the present state.
+// MemoryState returns the current state.
 func (e *Engine) MemoryState() *MemoryState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -103,8 +100,7 @@ func (e *Engine) memoryState() *MemoryState {
 	return m
 }
 
-// watched reports whether steps are to be noted. It discards earlier notes when the
-// observer becomes inactive.
+// watched reports whether changes are collected. It discards collected changes when the observer becomes inactive.
 func (e *Engine) watched() bool {
 	if e.memory == nil {
 		return false
@@ -118,9 +114,9 @@ func (e *Engine) watched() bool {
 	return false
 }
 
-// noteSchedule notes what was scheduled, if anything.
+// noteSchedule adds a scheduled step to the change, unless nothing was scheduled.
 func (e *Engine) noteSchedule(s *step) {
-	if !e.watched() || len(s.rows)+len(s.plan.Preempted)+len(s.message.copies) == 0 {
+	if !e.watched() || len(s.rows)+len(s.plan.Preempted)+len(s.input.copies) == 0 {
 		return
 	}
 	c := &e.change
@@ -130,7 +126,7 @@ func (e *Engine) noteSchedule(s *step) {
 			c.Preempted = append(c.Preempted, serve.Preemption{ID: q.stream.number})
 		}
 	}
-	for _, p := range s.message.copies {
+	for _, p := range s.input.copies {
 		c.Copies = append(c.Copies, device.Pair{Src: p.Src, Dst: p.Dst})
 	}
 	for i := range s.rows {
@@ -162,14 +158,14 @@ func (e *Engine) noteRow(r *row, planned *sched.Row) {
 	c.Decodes[at].Context = max(c.Decodes[at].Context, r.from+n)
 }
 
-// noteLeft notes that the last answer of a request has ended.
+// noteLeft adds a request to the change if all its answers have ended.
 func (e *Engine) noteLeft(s *Stream) {
 	if e.watched() && s.unfinished() == 0 {
 		e.change.Left = append(e.change.Left, s.number)
 	}
 }
 
-// showMemory shows what was noted.
+// showMemory passes the collected change to the observer.
 func (e *Engine) showMemory(idle bool) {
 	if !e.watched() || e.change.Steps == 0 && len(e.change.Left) == 0 {
 		return

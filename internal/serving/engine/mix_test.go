@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -223,7 +222,10 @@ func writeEvent(to *strings.Builder, e engine.Event) {
 }
 
 // A counter adds up what steps report, the last of which may come just after the last answer.
-type counter struct{ preempted, hits, drafts, accepted atomic.Int64 }
+type counter struct {
+	engine.NoObserver
+	preempted, hits, drafts, accepted atomic.Int64
+}
 
 func (c *counter) Step(r engine.StepReport) {
 	c.preempted.Add(int64(r.Preempted))
@@ -233,6 +235,3 @@ func (c *counter) Step(r engine.StepReport) {
 		c.accepted.Add(int64(n))
 	}
 }
-func (c *counter) FirstToken(time.Duration)      {}
-func (c *counter) NextToken(time.Duration)       {}
-func (c *counter) Finished(engine.RequestReport) {}

@@ -2,8 +2,8 @@ package engine
 
 import "time"
 
-// An Observer receives reports of what the engine does. Its methods must return at once;
-// they are called under the engine's lock.
+// An Observer receives reports from an engine. Its methods must return at once; they are called with the engine's lock
+// held.
 type Observer interface {
 	Step(StepReport)
 	FirstToken(sinceArrival time.Duration)
@@ -11,47 +11,48 @@ type Observer interface {
 	Finished(RequestReport)
 }
 
-// A StepReport is about one step.
+// A StepReport describes a step.
 type StepReport struct {
 	Tokens                     int // computed
 	GenerationTokens           int
-	PromptTokens, CachedTokens int // of prompts that are through, and of these the part that was found in the cache
-	Sampled                    int // sequences that get a token
-	Decodes, Context           int // sequences that generate after their prompt; tokens that they attend to, in all
+	PromptTokens, CachedTokens int // tokens of the prompts that were completed; CachedTokens of these were not computed
+	Sampled                    int // sequences that sampled a token
+	Decodes, Context           int // sequences that have computed their prompt, and the tokens they attend to
 	Preempted                  int
-	Drafts, DraftTokens        int                 // sequences with speculative tokens, and these tokens
-	Accepted                   [maxSpeculative]int // of these tokens, by place: the first of each sequence, ...
+	Drafts, DraftTokens        int                 // sequences with drafts, and their drafts
+	Accepted                   [maxSpeculative]int // accepted drafts, by their index in the proposal
 	CacheQueries, CacheHits    int                 // tokens
 
-	// Tokens that were not in the cache and were looked up in tiers outside, those of them that were
-	// loaded, and the part of CachedTokens that was loaded.
+	// Tokens that were looked up in tiers because they were not in the cache, the loaded ones of these, and the loaded
+	// ones of CachedTokens.
 	ExternalQueries, ExternalHits, ExternalTokens int
 
-	Model time.Duration // computing logits
+	Model time.Duration // to compute the logits
 
-	// Elapsed is the time that the step took in all. Scheduling and delivering count only as far
-	// as they did not overlap the model.
+	// Elapsed is the time of the whole step. Scheduling and delivering count only as far as they did not overlap the
+	// model.
 	Elapsed time.Duration
 }
 
-// A RequestReport is about one answer that has ended.
+// A RequestReport describes a finished answer.
 type RequestReport struct {
 	Reason                         string // finish_reason, or abort
 	PromptTokens, GenerationTokens int
 	CachedTokens                   int // of the prompt
 	N, MaxTokens                   int
-	Longest                        int  // tokens of the longest of N answers, if this is the last one to end; else 0
-	NotFinite                      bool // the request failed with ErrNotFinite, and this is the last of its answers to end
+	Longest                        int  // tokens of the longest of the N answers if this is the last to end, else 0
+	NotFinite                      bool // the request failed with ErrNotFinite, and this is its last answer to end
 	EndToEnd, Queue, Inference     time.Duration
 	Prefill, Decode                time.Duration // until the first token, and from it to the last
 }
 
-type silent struct{}
+// NoObserver is an Observer that ignores all reports. An observer of some reports embeds it.
+type NoObserver struct{}
 
-func (silent) Step(StepReport)          {}
-func (silent) FirstToken(time.Duration) {}
-func (silent) NextToken(time.Duration)  {}
-func (silent) Finished(RequestReport)   {}
+func (NoObserver) Step(StepReport)          {}
+func (NoObserver) FirstToken(time.Duration) {}
+func (NoObserver) NextToken(time.Duration)  {}
+func (NoObserver) Finished(RequestReport)   {}
 
 func (q *sequence) report(reason string) RequestReport {
 	now := time.Now()

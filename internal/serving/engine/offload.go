@@ -12,48 +12,49 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// An offload moves blocks between the workers' stores and tiers outside the process. A nil one does nothing.
+// An offload moves blocks between the workers' stores and tiers outside the process. A nil offload does nothing.
 //
-// A full block is copied when its step has succeeded, before the scheduler learns of that: its request
-// still has it then, unless the step scheduled meanwhile has preempted it. A request that comes is looked up
-// outside before the scheduler gets it. The scheduler decides whether it loads (scheduling/vllm/v1/RULES.md §19), and
-// keeps its blocks for it until Received, so what comes is written to them at any time. What comes
-// after the load was given up is written nowhere.
+// A full block is copied when its step has succeeded, before the scheduler learns of that. The request still has the
+// block then, unless the step scheduled meanwhile has preempted it.
+//
+// The tiers are searched for the prompt of a request before the scheduler gets the request. The scheduler decides
+// whether blocks are loaded (scheduling/vllm/v1/RULES.md §19). It keeps the blocks of the request until Received, so
+// loaded blocks can be written to them at any time. After a load has been given up, nothing is written.
 type offload struct {
 	*kvoffload.Offloader
 	engine *Engine
 
-	// The loop's, which alone uses them:
-	full []fullBlock                 // to be copied
-	read func(id int32, data []byte) // copies a block of the workers' stores
+	// Only the loop uses these fields.
+	full []fullBlock                 // blocks to store
+	read func(id int32, data []byte) // copies a block from the workers' stores
 
-	// Under the engine's lock:
-	coming   map[blockhash.Hash]*claim // blocks that are being loaded, or are about to be
-	loads    int                       // under way
+	// The engine's lock protects these fields.
+	coming   map[blockhash.Hash]*claim // blocks that are being loaded or soon will be
+	loads    int                       // loads in progress
 	idle     bool                      // the last step had no rows, and nothing has happened since
-	perToken time.Duration             // computing a token of a prompt; 0: not known
+	perToken time.Duration             // time to compute a token of a prompt; 0 if unknown
 }
 
-// A fullBlock is a block that is to be stored.
+// A fullBlock is a block to store.
 type fullBlock struct {
 	hash blockhash.Hash
 	id   int32
 }
 
-// outside is what a sequence has to do with tiers.
+// outside is the state of a sequence that concerns tiers.
 type outside struct {
 	content pool.Content // hashes of its full blocks
-	offered int          // blocks that were stored, or seen to be
-	claim   *claim       // nil: none
+	offered int          // leading blocks that were offered to the tiers
+	claim   *claim       // may be nil
 	loaded  int          // tokens of the prompt
 }
 
-// A claim is on blocks that a request loads or is about to load. Others wait for it, and find the blocks
-// in the cache.
+// A claim marks blocks that a request loads or is about to load. Other requests wait for it, and then find the blocks in
+// the prefix cache.
 type claim struct {
 	blocks []blockhash.Hash
 	over   chan struct{}
-	until  time.Time // when others no longer wait for it
+	until  time.Time // after which other requests do not wait
 }
 
 func (e *Engine) newOffload(blockBytes int) *offload {
@@ -64,7 +65,7 @@ func (e *Engine) newOffload(blockBytes int) *offload {
 	c.BlockBytes = blockBytes
 	return &offload{
 		Offloader: kvoffload.New(c), engine: e, coming: map[blockhash.Hash]*claim{},
-		read: func(id int32, data []byte) { e.workers.move(messageRead, []int32{id}, [][]byte{data}) },
+		read: func(id int32, data []byte) { e.workers.move(readBlocks, []int32{id}, [][]byte{data}) },
 	}
 }
 
@@ -75,14 +76,13 @@ func (o *offload) close() error {
 	return o.Close()
 }
 
-// OffloadStats are what was stored and loaded, and how many tokens of a prompt are computed in a second, lately;
-// 0: not known.
+// OffloadStats are statistics of the tiers.
 type OffloadStats struct {
 	kvoffload.Stats
-	ComputeRate float64
+	ComputeRate float64 // tokens of prompts computed in a second recently; 0 if unknown
 }
 
-// OffloadStats returns them; ok is false without tiers.
+// OffloadStats returns the statistics of the tiers. ok is false if there are no tiers.
 func (e *Engine) OffloadStats() (stats OffloadStats, ok bool) {
 	if e.offload == nil {
 		return stats, false
@@ -96,7 +96,7 @@ func (e *Engine) OffloadStats() (stats OffloadStats, ok bool) {
 	return stats, true
 }
 
-// hashes returns the hashes of the full blocks of the tokens known so far.
+// hashes returns the hashes of the full blocks of a sequence.
 func (o *offload) hashes(q *sequence) []blockhash.Hash {
 	c := &q.outside.content
 	c.Tokens, c.Extras.Salt = q.tokens, q.stream.request.CacheSalt
@@ -106,8 +106,8 @@ func (o *offload) hashes(q *sequence) []blockhash.Hash {
 	return c.Hashes
 }
 
-// find returns the prefix of a prompt that can be loaded. It waits while another request loads the same blocks. The last
-// token is not loaded: it is computed in any case.
+// find returns the prefix of a prompt that can be loaded. The last token must be computed, so it is never part of the
+// prefix. If another request loads some of the blocks, find waits for it, at most for the time patience.
 func (o *offload) find(q *sequence) sched.Match {
 	if o == nil || !o.Loads() || q.params.PromptLogprobs >= 0 {
 		return sched.Match{}
@@ -119,7 +119,7 @@ func (o *offload) find(q *sequence) sched.Match {
 			select {
 			case <-waitFor.over:
 				continue
-			case <-time.After(time.Until(waitFor.until)): // the other one waits for its turn, perhaps
+			case <-time.After(time.Until(waitFor.until)): // the other request may wait for its turn
 				return sched.Match{}
 			}
 		}
@@ -133,11 +133,11 @@ func (o *offload) find(q *sequence) sched.Match {
 	}
 }
 
-// patience is how long a claim makes others wait.
+// patience is how long other requests wait for a claim.
 const patience = 2 * time.Second
 
-// look returns how many of the blocks are in the cache, from the first one on, a claim on one of the others,
-// and how long computing the others takes.
+// look returns the number of leading blocks that are in the prefix cache, a claim on one of the other blocks or nil, and
+// the time to compute the other blocks.
 func (o *offload) look(blocks []blockhash.Hash) (have int, waitFor *claim, compute time.Duration) {
 	e := o.engine
 	e.mu.Lock()
@@ -149,7 +149,7 @@ func (o *offload) look(blocks []blockhash.Hash) (have int, waitFor *claim, compu
 	return have, waitFor, o.perToken * time.Duration((len(blocks)-have)*e.config.BlockSize)
 }
 
-// claim claims blocks for q, and reports false if another request was faster.
+// claim claims blocks for q. It returns false if another request has a claim on one of them.
 func (o *offload) claim(q *sequence, blocks []blockhash.Hash) bool {
 	o.engine.mu.Lock()
 	defer o.engine.mu.Unlock()
@@ -164,7 +164,7 @@ func (o *offload) claim(q *sequence, blocks []blockhash.Hash) bool {
 	return true
 }
 
-// release ends the claim of q, which needs it no more.
+// release ends the claim of q.
 func (o *offload) release(q *sequence) {
 	if o == nil || q.outside.claim == nil {
 		return
@@ -187,25 +187,23 @@ func (o *offload) start(plan *sched.Step) {
 	}
 }
 
-// wake notes that something has happened, so that the next step may have rows.
+// wake records that the next step may have rows again.
 func (o *offload) wake() {
 	if o != nil {
 		o.idle = false
 	}
 }
 
-// nothingToDo reports whether everything that lives waits for loads.
+// nothingToDo reports whether all requests wait for loads.
 func (o *offload) nothingToDo() bool { return o != nil && o.idle && o.loads > 0 }
 
-// load loads blocks that are already in a request's table. They are kept until Received even if the
-// request is aborted meanwhile.
+// load loads blocks into those of a request's table. The scheduler keeps them until Received, even if the request is
+// aborted meanwhile.
 func (o *offload) load(l sched.Loading) {
 	e, size := o.engine, o.engine.config.BlockSize
 	q := e.live[l.ID]
 	table, err := e.sched.Monitor.Table(nil, l.ID, 0)
-	if err != nil {
-		panic("engine: " + err.Error()) // only this package's own mistakes lead there
-	}
+	must(err)
 	from, to := l.NumComputedTokens/size, (l.NumComputedTokens+l.NumExternalTokens)/size
 	table = table[from:to]
 	blocks := slices.Clone(o.hashes(q)[from:to])
@@ -216,12 +214,12 @@ func (o *offload) load(l sched.Loading) {
 	var writes sync.WaitGroup
 	o.Load(blocks, o.perToken*time.Duration(l.NumExternalTokens),
 		func(i int, data [][]byte) {
-			write := func() { e.workers.move(messageWrite, table[i:][:len(data)], data) }
+			write := func() { e.workers.move(writeBlocks, table[i:][:len(data)], data) }
 			if e.config.Remote == nil {
 				write()
 				return
 			}
-			writes.Go(write) // when a step has ended; the tier is read on meanwhile
+			writes.Go(write) // it waits for the end of a step, while the tier reads the next blocks
 		},
 		func(n int) {
 			writes.Wait()
@@ -229,7 +227,7 @@ func (o *offload) load(l sched.Loading) {
 		})
 }
 
-// end ends a load, of which some tokens came and some blocks did not.
+// end ends a load of tokens tokens. missing are the blocks that were not loaded.
 func (o *offload) end(id sched.ID, q *sequence, tokens int, missing []int32) {
 	e := o.engine
 	e.mu.Lock()
@@ -237,23 +235,19 @@ func (o *offload) end(id sched.ID, q *sequence, tokens int, missing []int32) {
 	q.outside.loaded = tokens
 	if len(missing) > 0 {
 		var failed sched.FailedLoad
-		if err := e.sched.Transfers.LoadFailed(&failed, missing...); err != nil {
-			panic("engine: " + err.Error()) // only this package's own mistakes lead there
-		}
+		must(e.sched.Transfers.LoadFailed(&failed, missing...))
 	}
-	if err := e.sched.Transfers.Received(id); err != nil {
-		panic("engine: " + err.Error()) // only this package's own mistakes lead there
-	}
+	must(e.sched.Transfers.Received(id))
 	o.loads--
 	o.wake()
 	o.release(q)
 	e.changed.Signal()
 }
 
-// store offers the blocks that are full after s. next is the step that was scheduled meanwhile, or nil. The loop calls
-// it, without the engine's lock: a request that is cancelled while its blocks are copied gives them back, but only the
-// loop schedules, so no other request gets them before. If there are other processes, no step may be in flight (see
-// workers.move).
+// store offers the blocks that are full after s to the tiers. next is the step that was scheduled meanwhile, or nil. The
+// loop calls store without the engine's lock. If a request is cancelled while its blocks are copied, they become free,
+// but no other request gets them meanwhile, because only the loop schedules. With a Remote, no step may be in flight
+// (see workers.move).
 func (o *offload) store(s, next *step) {
 	if o == nil || !o.Stores() {
 		return
@@ -265,7 +259,7 @@ func (o *offload) store(s, next *step) {
 	o.full = o.full[:0]
 }
 
-// findFull lists the blocks that are full after s and were not listed before.
+// findFull collects the blocks that are full after s and were not offered before.
 func (o *offload) findFull(s, next *step) {
 	e := o.engine
 	e.mu.Lock()
@@ -276,7 +270,7 @@ func (o *offload) findFull(s, next *step) {
 		if q.id == 0 || next != nil && slices.Contains(next.plan.Preempted, q.id) {
 			continue
 		}
-		computed := int(s.message.batch.SeqLens[i]) - len(r.drafts)
+		computed := int(s.input.batch.SeqLens[i]) - len(r.drafts)
 		hashes := o.hashes(q)
 		table := q.tables[0]
 		full := min(computed/e.config.BlockSize, len(hashes), len(table))
@@ -288,9 +282,9 @@ func (o *offload) findFull(s, next *step) {
 	}
 }
 
-// measure notes how long computing takes.
+// measure updates perToken by a step.
 func (o *offload) measure(r *StepReport) {
-	const fewTokens = 32 // of which a step takes as long as of one
+	const fewTokens = 32 // a step of fewer tokens takes as long as a step of one
 	if o == nil || r.Tokens < fewTokens || r.Elapsed <= 0 {
 		return
 	}

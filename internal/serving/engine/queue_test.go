@@ -28,7 +28,7 @@ func TestAsManyRequestsWaitAsMay(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			held, release := make(chan struct{}), make(chan struct{})
-			e := startRelayed(t, &relay{computed: func(step int, _ *message) error {
+			e := startRelayed(t, &relay{computed: func(step int, _ *modelInput) error {
 				if step == test.hold {
 					close(held)
 					<-release
@@ -68,7 +68,7 @@ func TestAsManyRequestsWaitAsMay(t *testing.T) {
 // Ensure that a fork takes memory for what it will generate only once it runs.
 func TestForksThatWaitTakeMemoryForTheirPrompts(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
-	e := startRelayed(t, &relay{computed: func(step int, _ *message) error {
+	e := startRelayed(t, &relay{computed: func(step int, _ *modelInput) error {
 		if step == 2 { // the first one has computed the prompt
 			close(held)
 			<-release

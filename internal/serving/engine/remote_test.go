@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"bytes"
+	"encoding/gob"
 	"math/rand/v2"
 	"reflect"
 	"testing"
@@ -22,32 +24,38 @@ func fill(t *testing.T, rnd *rand.Rand, v reflect.Value) {
 		}
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		v.SetInt(int64(rnd.Uint64()) >> (64 - v.Type().Bits()))
+	case reflect.Uint8:
+		v.SetUint(rnd.Uint64() >> 56)
 	default:
 		require.Fail(t, "a field of a type that no message has had", v.Type().String())
 	}
 }
 
-// Ensure that a message arrives with every field, whatever was in the one before.
+// Ensure that messages arrive whole, one after the other, and that a part of a message is refused.
 func TestMessagesArriveWhole(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 2))
-	var got message
+	var data bytes.Buffer
+	encoder, decoder := gob.NewEncoder(&data), gob.NewDecoder(&data)
 	for range 200 {
-		want := message{from: rnd.IntN(5), to: rnd.IntN(1000)}
-		fill(t, rnd, reflect.ValueOf(&want.copies).Elem())
-		fill(t, rnd, reflect.ValueOf(&want.fresh).Elem())
-		fill(t, rnd, reflect.ValueOf(&want.batch).Elem())
-		out := codec{}
-		want.visit(&out)
-		in := codec{data: out.data, reading: true}
-		got.visit(&in)
-		require.False(t, in.bad)
-		require.Empty(t, in.data)
+		var want, got message
+		fill(t, rnd, reflect.ValueOf(&want).Elem())
+		require.NoError(t, encoder.Encode(want))
+		require.NoError(t, decoder.Decode(&got))
+		require.Zero(t, data.Len())
 		require.Equal(t, want, got)
-		for cut := range out.data {
-			broken := codec{data: out.data[:cut], reading: true}
-			new(message).visit(&broken)
-			require.True(t, broken.bad, "%d of %d bytes", cut, len(out.data))
-		}
 	}
-	require.Equal(t, 5, reflect.TypeFor[message]().NumField(), "those that are filled above")
+	var whole bytes.Buffer
+	require.NoError(t, gob.NewEncoder(&whole).Encode(message{Kind: computeStep, Blocks: []int32{1, 2}}))
+	for cut := range whole.Len() {
+		w, l := &worker{}, &oneMessage{message: whole.Bytes()[:cut]}
+		require.ErrorIs(t, w.follow(1, 8, l), errMessage, "%d of %d bytes", cut, whole.Len())
+	}
 }
+
+// A oneMessage is a Leader that sends one message.
+type oneMessage struct {
+	Leader
+	message []byte
+}
+
+func (p *oneMessage) Receive(int) ([]byte, error) { return p.message, nil }

@@ -8,52 +8,50 @@ import (
 	"llmmemory/internal/serving/engine/sampling"
 )
 
-// A Request is what a user wants.
+// A Request asks for answers to a prompt.
 type Request struct {
 	Prompt    []int32
-	N         int // answers; 0: 1
-	MaxTokens int // most tokens of an answer; what does not fit into the model is left out
-	MinTokens int
+	N         int // number of answers; 0 means 1
+	MaxTokens int // limit of an answer's tokens; the longest sequence of the model limits them, too
+	MinTokens int // no end token, stop token or stop string ends an answer with fewer tokens
 	sampling.Params
 
 	Stop         []string // an answer ends before one of these
 	StopTokenIDs []int32  // an answer ends after one of these
-	IgnoreEOS    bool     // the model's own end of a sequence does not end an answer
+	IgnoreEOS    bool     // the model's own end tokens do not end an answer
 
-	IncludeStop   bool // the text has the stop sequence or the token that ends it (vLLM's include_stop_str_in_output)
-	SpecialTokens bool // the text has the names of special tokens (vLLM's skip_special_tokens is false)
+	IncludeStop   bool // the text includes the stop string or token that ends it (vLLM's include_stop_str_in_output)
+	SpecialTokens bool // the text includes the names of special tokens (vLLM's skip_special_tokens is false)
 
-	// CacheSalt keeps prefix hits among requests with the same salt.
+	// CacheSalt limits prefix hits to requests with the same salt.
 	CacheSalt string
 }
 
-// Errors of Submit. Those of Request.Check are others.
+// Errors of Submit, besides those of Request.Check.
 var (
 	ErrBusy   = errors.New("too many requests are waiting")
 	ErrClosed = errors.New("the server is shutting down")
 )
 
-// MaxN is how many answers a request can ask for.
+// MaxN is the largest N.
 const MaxN = 128
 
-// maxStopTokens is vLLM's MAX_NUM_STOP_TOKEN_IDS. Each token of an answer is compared with all of them.
-const maxStopTokens = 128
-
-// What a request keeps while it waits: each token of an answer is compared with the stop sequences.
+// Limits of what is compared with each token of an answer, and of what a waiting request holds.
 const (
-	maxStopBytes = 1 << 10
-	maxSaltBytes = 1 << 10
+	maxStopTokens = 128 // vLLM's MAX_NUM_STOP_TOKEN_IDS
+	maxStopBytes  = 1 << 10
+	maxSaltBytes  = 1 << 10
 )
 
-// A TooLong is the error of a prompt that leaves no room for an answer.
+// TooLong is the error for a prompt after which not even one token fits.
 type TooLong struct {
-	Field       string // that has the prompt: prompt or messages
+	Field       string // of the request: prompt or messages
 	Tokens      int    // of the prompt
-	AtLeast     bool   // the prompt has this many tokens or more: it was not tokenized to its end
+	AtLeast     bool   // the prompt was only tokenized up to Tokens
 	MaxModelLen int
 }
 
-// Error begins with OpenAI's sentence, which clients search for.
+// Error begins with OpenAI's sentence, for which clients search.
 func (e *TooLong) Error() string {
 	number := strconv.Itoa(e.Tokens)
 	if e.AtLeast {
@@ -63,8 +61,8 @@ func (e *TooLong) Error() string {
 		"and an answer needs at least 1. Please reduce the length of the %s.", e.MaxModelLen, e.Field, number, e.Field)
 }
 
-// Check refuses what an engine cannot answer whose longest sequence has maxModelLen tokens of a vocabulary.
-// The error is a *sampling.Invalid or a *TooLong.
+// Check returns an error if an engine with the given longest sequence and vocabulary size cannot answer the request. It
+// is a *sampling.Invalid or a *TooLong.
 func (r *Request) Check(maxModelLen, vocab int) error {
 	switch {
 	case len(r.Prompt) == 0:
@@ -80,7 +78,7 @@ func (r *Request) Check(maxModelLen, vocab int) error {
 	return r.CheckSettings(vocab)
 }
 
-// CheckSettings is Check without the prompt. The error is a *sampling.Invalid.
+// CheckSettings is like Check but ignores the prompt.
 func (r *Request) CheckSettings(vocab int) error {
 	switch {
 	case r.N < 0 || r.N > MaxN:
@@ -127,28 +125,28 @@ type Finish string
 
 const (
 	FinishStop   Finish = "stop"   // a token or a string that ends it
-	FinishLength Finish = "length" // no room for more, or max_tokens
-	FinishError  Finish = "error"  // the engine failed; see Event.Err
+	FinishLength Finish = "length" // MaxTokens, or the longest sequence of the model
+	FinishError  Finish = "error"  // see Event.Err
 )
 
-// A Token is a token of an answer or, with PromptLogprobs ≥ 0, of the prompt.
+// A Token is a token of an answer or, with PromptLogprobs >= 0, of the prompt.
 type Token struct {
 	ID      int32
-	Logprob sampling.Logprob   // with Logprobs ≥ 0; of the first token of a prompt there is none
-	Top     []sampling.Logprob // the most likely ones, with Logprobs > 0
+	Logprob sampling.Logprob   // with Logprobs >= 0; the first token of a prompt has none
+	Top     []sampling.Logprob // the most likely tokens, with Logprobs > 0
 	Rank    int                // of a token of the prompt; see sampling.Rank
 }
 
-// An Event is news of one answer.
+// An Event reports new tokens of an answer, its end, or both.
 type Event struct {
 	Index  int    // of the answer, from 0 to N-1
-	Text   string // to be appended; it may lag behind Tokens
+	Text   string // new text; it may lag behind Tokens
 	Tokens []Token
-	Prompt []Token // with PromptLogprobs ≥ 0: all tokens of the prompt, once, with answer 0
-	Finish Finish  // "" as long as it goes on
+	Prompt []Token // the tokens of the prompt, in the first event of answer 0, with PromptLogprobs >= 0
+	Finish Finish  // "" while the answer continues
 
-	// StopReason is vLLM's: with FinishStop the stop sequence, or the token of StopTokenIDs (an int32), that ended the
-	// answer; nil if the model's own end did.
+	// StopReason is vLLM's: the stop string or the token of StopTokenIDs (an int32) that ended the answer. It is nil if
+	// a token of the model did.
 	StopReason any
 	Err        error // with FinishError
 }

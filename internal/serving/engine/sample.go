@@ -5,14 +5,14 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A sampleJob does draws of a step on the pool.
+// A sampleJob runs draws of a step on the pool.
 type sampleJob struct {
 	pool     *parallel.Pool
-	samplers []sampling.Sampler
+	samplers []sampling.Sampler // one for each worker of the pool
 	rows     []row
 	draws    []draw
-	first    int // of the step's logits that are in output
-	output   output
+	first    int // index of output's first logits among those of the step
+	output   modelOutput
 	vocab    int
 }
 
@@ -21,16 +21,15 @@ func (j *sampleJob) init(pool *parallel.Pool) {
 	j.pool = pool
 }
 
-// sample takes from the logits that were computed last. It chooses the next token of every row that is
-// through its prompt, and of one that has just come through, one for each answer.
-func (e *Engine) sample(s *step, o output) {
+// sample runs the draws whose logits are in o.
+func (e *Engine) sample(s *step, o modelOutput) {
 	j := &e.sampling
 	j.rows, j.output, j.vocab = s.rows, o, e.config.Model.VocabSize
-	j.draws, j.first = s.draws[s.first:s.last], s.message.from
+	j.draws, j.first = s.draws[s.first:s.last], s.input.from
 	j.pool.Run(len(j.draws), j)
 }
 
-// Do does a draw; see parallel.Task.
+// Do runs draw i; see parallel.Task.
 func (j *sampleJob) Do(worker, i int) {
 	d, s := &j.draws[i], &j.samplers[worker]
 	r := &j.rows[d.row]
@@ -50,15 +49,15 @@ func (j *sampleJob) Do(worker, i int) {
 		}
 	default:
 		d.finite = j.verify(r, s, d.from)
-		r.q.sampled = 0 // if there is none, the row of the next step counts for nothing
+		r.q.sampled = 0 // without a token the request fails, and the next step may compute anything
 		if n := len(r.tokens); n > 0 {
 			r.q.sampled = r.tokens[n-1].ID
 		}
 	}
 }
 
-// verify samples while the samples equal the proposed tokens, and one token after them. If logits after a proposed
-// token are not finite, it leaves them to the next step: the answer may end before.
+// verify samples tokens as long as they equal the drafts, and one more. If logits after a draft are not finite, it
+// leaves them to the next step, because the answer may have ended by then.
 func (j *sampleJob) verify(r *row, s *sampling.Sampler, at int) (finite bool) {
 	tokens := r.q.tokens
 	for i := range len(r.drafts) + 1 {
@@ -70,18 +69,17 @@ func (j *sampleJob) verify(r *row, s *sampling.Sampler, at int) (finite bool) {
 		if i == len(r.drafts) || t.ID != r.drafts[i] {
 			break
 		}
-		// What is written after the tokens of the sequence is what update will
-		// append there.
+		// This may write behind the end of q.tokens. update appends the same tokens there.
 		tokens = append(tokens, t.ID)
 	}
 	return true
 }
 
-// logits are row i of the logits of the step.
+// logits returns the logits with index i in the step.
 func (j *sampleJob) logits(i int) []float32 { return j.output.logits[(i-j.first)*j.vocab:][:j.vocab] }
 
-// choose samples the next token of an answer after tokens, which include its
-// prompt, from row i of the logits. finite is false if they are no numbers to choose from.
+// choose samples the token of q that follows tokens, its prompt and answer so far, from logits i. finite is false if
+// they are not finite.
 func (j *sampleJob) choose(q *sequence, tokens []int32, s *sampling.Sampler, i int) (t Token, finite bool) {
 	state, logits := q.state(tokens), j.logits(i)
 	if j.output.largest != nil && (j.output.largest[i-j.first] < 0 || q.params.TakesLargest(state)) {

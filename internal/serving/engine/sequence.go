@@ -8,35 +8,35 @@ import (
 	"llmmemory/internal/serving/engine/sampling"
 )
 
-// A sequence is one answer with its prompt.
+// A sequence is an answer with its prompt.
 type sequence struct {
 	stream *Stream
 	index  int
-	id     sched.ID // 0: not scheduled by itself, or finished
+	id     sched.ID // 0 if it has no request of the scheduler: not forked yet, or finished
 	params sampling.Params
-	tokens []int32 // prompt and answer
-	prompt int
-	most   int       // tokens of the answer
-	ends   []int32   // tokens that end it: those of the request, then the model's own
+	tokens []int32   // prompt and answer
+	prompt int       // tokens of the prompt
+	most   int       // limit of the answer's tokens
+	ends   []int32   // tokens that end the answer: those of the request, then the model's own
 	tables [][]int32 // blocks, by group of layers
 	text   text
 	done   bool
 
-	sampled int32 // the last token that was sampled, which is not in tokens before it is delivered
+	sampled int32 // the token sampled last; not in tokens until it is delivered
 
-	outside outside // what it has to do with tiers
+	outside outside
 
-	waiting int // forks to be made when the prompt is computed (answer 0)
+	waiting int // answers to fork when the prompt is computed (only in answer 0)
 	arrived time.Time
 	started time.Time // when it was first scheduled
-	first   time.Time // when its first token came
-	last    time.Time // when its last one came
+	first   time.Time // when its first token was sampled
+	last    time.Time // when its last token was sampled
 }
 
-// output is the answer so far.
+// output returns the tokens of the answer so far.
 func (q *sequence) output() []int32 { return q.tokens[q.prompt:] }
 
-// state is what sampling looks at when the sequence has these tokens.
+// state returns the state for sampling the token after the given ones.
 func (q *sequence) state(tokens []int32) sampling.State {
 	st := sampling.State{Prompt: tokens[:q.prompt], Output: tokens[q.prompt:]}
 	if len(st.Output) < q.stream.request.MinTokens {
@@ -45,14 +45,15 @@ func (q *sequence) state(tokens []int32) sampling.State {
 	return st
 }
 
-// take appends a token and returns the text that it completes, whether the answer has ended, and its StopReason.
-func (q *sequence) take(id int32) (text string, finish Finish, reason any) {
+// appendToken appends a token and returns what outputAfter returns for it.
+func (q *sequence) appendToken(id int32) (text string, finish Finish, reason any) {
 	q.tokens = append(q.tokens, id)
-	return q.say(id, len(q.tokens))
+	return q.outputAfter(id, len(q.tokens))
 }
 
-// say is take when the token is the last one of so many.
-func (q *sequence) say(id int32, tokens int) (text string, finish Finish, reason any) {
+// outputAfter returns the text that a token completes, why the answer ends with it ("" if it does not), and the
+// Event.StopReason. tokens is the length of the sequence with the token.
+func (q *sequence) outputAfter(id int32, tokens int) (text string, finish Finish, reason any) {
 	r := q.stream.request
 	n := tokens - q.prompt
 	e := q.stream.engine
@@ -76,8 +77,8 @@ func (q *sequence) say(id int32, tokens int) (text string, finish Finish, reason
 	return text, "", nil
 }
 
-// grow reserves memory for the tokens and blocks of the finished answer, so that most answers never
-// reallocate. It is called when the answer is first scheduled; waiting requests and answers hold no such memory.
+// grow reserves memory for the tokens and blocks of the finished answer. It is called when the sequence is first
+// scheduled, so that waiting requests do not hold such memory.
 func (q *sequence) grow(blockSize int) {
 	const most = 1 << 12
 	q.tokens = slices.Grow(q.tokens, min(q.most, most))
@@ -86,7 +87,7 @@ func (q *sequence) grow(blockSize int) {
 	}
 }
 
-// fork is another answer that starts as q does. It shares the tokens of the prompt until grow or its first token.
+// fork returns answer index to the same request. It shares the memory of the prompt until grow or its first token.
 func (q *sequence) fork(index int) *sequence {
 	f := &sequence{
 		stream: q.stream, index: index, params: q.params, tokens: slices.Clip(q.tokens[:q.prompt]), prompt: q.prompt,

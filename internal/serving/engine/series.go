@@ -1,10 +1,10 @@
 package engine
 
-// A Series is a request that is made of several, one after the other, as a beam search is. Once it has begun,
-// its requests are taken in even if the queue is full or the engine drains.
+// A Series is a sequence of requests that make up one, such as the steps of a beam search. Once it has begun, its
+// requests are accepted even if the queue is full or the engine drains.
 type Series struct{ engine *Engine }
 
-// Series begins a series, which End must end. The error is ErrBusy or ErrClosed.
+// Series begins a series, which the caller must End. The error is ErrBusy or ErrClosed.
 func (e *Engine) Series() (*Series, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -15,11 +15,11 @@ func (e *Engine) Series() (*Series, error) {
 	return &Series{e}, nil
 }
 
-// Submit is Engine.Submit for the next request of the series. The error is a *sampling.Invalid, or ErrClosed
-// when the time to drain is over.
+// Submit adds the next request of the series. The error is one of Request.Check, or ErrClosed when the time to drain is
+// over.
 func (s *Series) Submit(r Request) (*Stream, error) { return s.engine.submit(r, s) }
 
-// End lets an engine that drains stop.
+// End ends the series.
 func (s *Series) End() {
 	s.engine.mu.Lock()
 	defer s.engine.mu.Unlock()
@@ -34,7 +34,7 @@ func (e *Engine) Refuses() error {
 	return e.refuses(nil)
 }
 
-// refuses returns why the engine accepts no more of series s or, if s is nil, no requests; nil if it accepts them.
+// refuses returns why the engine refuses the next request of s or, if s is nil, a new request or series.
 func (e *Engine) refuses(s *Series) error {
 	switch {
 	case e.cut, e.closed && s == nil:
@@ -45,15 +45,15 @@ func (e *Engine) refuses(s *Series) error {
 	return nil
 }
 
-// full reports whether as many answers wait as may. Those for which there is a place in the next
-// step do not count as waiting; those that are not forked yet do. Series count even between two of their requests.
+// full reports whether MaxWaiting answers wait. Answers that can run in the next step do not count; answers that are not
+// forked yet do. Series also count between two of their requests.
 func (e *Engine) full() bool {
 	load := e.sched.Monitor.Load()
 	return load.Waiting+e.unforked >= e.config.MaxWaiting+max(0, e.config.MaxNumSeqs-load.Running) ||
 		e.series >= e.config.MaxWaiting+e.config.MaxNumSeqs
 }
 
-// over reports whether the engine has nothing left to do and gets nothing more.
+// over reports whether the loop can end.
 func (e *Engine) over() bool {
 	return e.closed && len(e.live) == 0 && (e.series == 0 || e.cut)
 }

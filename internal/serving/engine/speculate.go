@@ -6,19 +6,18 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// Prompt-lookup speculation: what followed the last tokens of a sequence where they
-// stood before is proposed as its next tokens, and the model checks all of them in
-// one step (vLLM's ngram proposer). The random number of a token depends on its
-// place alone, so an answer has the same tokens with speculation and without.
+// Prompt-lookup speculation (vLLM's ngram proposer): if the last tokens of a sequence occur earlier in it, the tokens
+// that followed there are proposed as drafts, and the model verifies all of them in one step. The random number of a
+// token depends only on its position, so an answer has the same tokens with and without speculation.
 
-// The longest and the shortest row of tokens that is looked up.
+// The numbers of last tokens that are looked up.
 const (
 	longestLookup  = 4
 	shortestLookup = 2
 )
 
-// lookup returns at most n tokens that followed the last tokens before, at the most
-// recent place where the most of them stood.
+// lookup returns at most n tokens that followed an earlier occurrence of the last tokens: the longest that occurs, at its
+// most recent place.
 func lookup(tokens []int32, n int) []int32 {
 	for size := min(longestLookup, len(tokens)-1); size >= shortestLookup; size-- {
 		end := tokens[len(tokens)-size:]
@@ -31,14 +30,14 @@ func lookup(tokens []int32, n int) []int32 {
 	return nil
 }
 
-// A proposal is the drafts of all sequences of a step.
+// A proposal holds the drafts of all sequences of a step.
 type proposal struct {
 	ids    []sched.ID
 	counts []int32
 	tokens []int32
 }
 
-// propose gives the scheduler drafts for the sequences of a step that go on.
+// propose passes the scheduler drafts for the unfinished sequences of a step.
 func (e *Engine) propose(s *step) {
 	n := e.config.NumSpeculativeTokens
 	if n == 0 {
@@ -54,7 +53,5 @@ func (e *Engine) propose(s *step) {
 		drafts := lookup(q.tokens, n)
 		p.ids, p.counts, p.tokens = append(p.ids, q.id), append(p.counts, int32(len(drafts))), append(p.tokens, drafts...)
 	}
-	if err := e.sched.SetDrafts(p.ids, p.counts, p.tokens); err != nil {
-		panic("engine: " + err.Error()) // only this package's own mistakes lead there
-	}
+	must(e.sched.SetDrafts(p.ids, p.counts, p.tokens))
 }

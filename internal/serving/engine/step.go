@@ -7,45 +7,42 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// A step is the arrays of a step, which are used again by a later one.
+// A step holds the arrays of a step. Later steps reuse them.
 type step struct {
 	plan    sched.Step
 	rows    []row
-	message message
+	input   modelInput
 	draws   []draw
-	first   int // of the draws whose logits were asked for last
+	first   int // the draws whose logits are in input.from to input.to: first to last-1
 	last    int
 	counts  []int32
 	sampled []int32
 	outcome sched.Outcome
-	drafts  int // of plan.Drafts that belong to rows so far
+	drafts  int // elements of plan.Drafts that rows have used
 
 	begun    time.Time // its launch, or its scheduling if no other step was running
-	launched time.Time // when the workers got it
+	launched time.Time
 	report   StepReport
 }
 
 // A row is a sequence in a step.
 type row struct {
 	q           *sequence
-	from        int     // tokens that were computed before
-	scored      int     // tokens of the prompt whose log probabilities are known after the step; 0: not wanted
-	last        bool    // its last token is followed by the next one
-	placeholder int     // place in the batch of a token that the step before samples, or -1
-	drafts      []int32 // that stand after its tokens
-	tokens      []Token // what was sampled: one for each answer, or several with drafts
+	from        int     // tokens computed before the step
+	scored      int     // tokens of the prompt whose log probabilities are known after the step; 0 if not requested
+	last        bool    // the step computes the sequence's last token, so it samples the next one
+	placeholder int     // index in the batch of a token that the step before samples, or -1
+	drafts      []int32 // speculative tokens, the last of the row
+	tokens      []Token // sampled tokens: one for each answer, or for one answer several with drafts
 }
 
-// The loop has up to two steps in flight (vLLM's asynchronous scheduling). While the
-// workers compute step k, it delivers what step k-1 sampled and schedules step k+1, with
-// placeholders for the tokens that step k will sample. When step k is computed it is sampled,
-// its tokens take the place of the placeholders, and step k+1 starts. A sequence that turns
-// out to have ended has a row in the step that was scheduled before that was known, which counts
-// for nothing.
+// loop runs steps until the engine is closed. Up to two steps are in flight (vLLM's asynchronous scheduling). While the
+// workers compute step k, the loop delivers the tokens of step k-1 and schedules step k+1, with placeholders for the
+// tokens that step k will sample. When these are sampled, they replace the placeholders, and step k+1 starts. If a
+// sequence has ended meanwhile, the result of its row in step k+1 is discarded.
 //
-// A step on a CPU takes much longer than scheduling the next one, so step k+1 is scheduled
-// late: when the workers have computed all layers of step k and begin the logits. A request that
-// comes before that is in the next step.
+// A step on a CPU takes much longer than scheduling the next one. Step k+1 is therefore scheduled late: when the workers
+// have computed all layers of step k and begin the logits. Requests that arrive before then are in step k+1.
 func (e *Engine) loop() {
 	defer close(e.stopped)
 	var current *step
@@ -65,25 +62,25 @@ func (e *Engine) loop() {
 	}
 }
 
-// awaitWork returns when there are requests, or false when the engine is closed and gets none.
+// awaitWork waits for requests. It returns false if the engine is closed and has none.
 func (e *Engine) awaitWork() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for (len(e.live) == 0 || e.offload.nothingToDo()) && !e.over() {
 		e.showMemory(true)
-		e.waits.Store(0)
+		e.lastStep.Store(0)
 		e.changed.Wait()
 	}
 	if len(e.live) == 0 {
-		e.waits.Store(0)
+		e.lastStep.Store(0)
 		return false
 	}
-	e.waits.CompareAndSwap(0, time.Now().UnixNano())
+	e.lastStep.CompareAndSwap(0, time.Now().UnixNano())
 	return true
 }
 
-// schedule makes the next step while the workers compute current, which may be nil. It
-// returns nil if nothing can run.
+// schedule makes the next step while the workers compute current, unless that is nil. It returns nil if nothing can
+// run.
 func (e *Engine) schedule(current *step) *step {
 	s := &e.steps[0]
 	if s == current {
@@ -92,9 +89,7 @@ func (e *Engine) schedule(current *step) *step {
 	s.report = StepReport{}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.sched.Schedule(&s.plan); err != nil {
-		panic("engine: " + err.Error()) // only this package's own mistakes lead there
-	}
+	must(e.sched.Schedule(&s.plan))
 	e.offload.start(&s.plan)
 	e.buildBatch(s)
 	e.noteSchedule(s)
@@ -107,29 +102,35 @@ func (e *Engine) schedule(current *step) *step {
 	return s
 }
 
-// launch gives a step to the workers.
+// must panics if the scheduler refuses a call, which only a defect of this package can cause.
+func must(err error) {
+	if err != nil {
+		panic("engine: " + err.Error())
+	}
+}
+
 func (e *Engine) launch(s *step) {
 	s.launched = time.Now()
 	s.begun = s.launched
-	e.workers.start(&s.message)
+	e.workers.start(&s.input)
 }
 
-// A draw is what is taken from a few rows of logits: the next token of a row, or several with
-// drafts, or the log probability of a token of its prompt.
+// A draw is what is taken from consecutive logits: the next token of a row, or several tokens with drafts, or the log
+// probability of a token of its prompt.
 type draw struct {
 	row      int
 	from, to int // logits of the step
-	place    int // in the prompt; 0: the next token
+	place    int // of the token in the prompt; 0 for the next token
 	finite   bool
 }
 
-// maxLogits is how many rows of logits are held at a time. It is at least what a draw takes, and large
-// enough that multiplying, not reading the matrix, takes the time.
+// maxLogits is how many logits are held at a time. A draw needs at most maxSpeculative+1. With 64, computing logits is
+// limited by arithmetic and not by reading the matrix.
 const maxLogits = 64
 
-// nextLogits moves on to the next logits to compute, and reports whether there are any.
+// nextLogits selects the next logits to compute, and reports whether there are any.
 func (s *step) nextLogits() bool {
-	m := &s.message
+	m := &s.input
 	m.from, s.first = m.to, s.last
 	for s.last < len(s.draws) && s.draws[s.last].to-m.from <= maxLogits {
 		m.to = s.draws[s.last].to
@@ -138,8 +139,8 @@ func (s *step) nextLogits() bool {
 	return s.last > s.first
 }
 
-// advance waits for s, samples it, and starts the step after it if that could be scheduled
-// meanwhile; then it delivers what was sampled.
+// advance waits for s, samples its tokens, starts the next step if one could be scheduled meanwhile, and delivers the
+// tokens.
 func (e *Engine) advance(s *step) (next *step) {
 	e.workers.awaitNearEnd()
 	if e.async && !s.forks() {
@@ -161,7 +162,7 @@ func (e *Engine) advance(s *step) (next *step) {
 	return next
 }
 
-// sampleAll waits for s, and samples it some logits at a time, whose memory the next ones get.
+// sampleAll waits for the logits of s and samples from them, at most maxLogits at a time.
 func (e *Engine) sampleAll(s *step) error {
 	for asked := s.launched; ; {
 		output, computedAt, err := e.workers.wait()
@@ -174,7 +175,7 @@ func (e *Engine) sampleAll(s *step) error {
 		if !s.nextLogits() {
 			break
 		}
-		e.workers.start(&s.message)
+		e.workers.start(&s.input)
 	}
 	for i := range s.rows {
 		r := &s.rows[i]
@@ -183,8 +184,7 @@ func (e *Engine) sampleAll(s *step) error {
 	return nil
 }
 
-// forks reports whether answers will be forked after s, which they can be with no other step in
-// flight.
+// forks reports whether answers will be forked after s. A fork needs that no other step is in flight.
 func (s *step) forks() bool {
 	for i := range s.rows {
 		if r := &s.rows[i]; r.last && r.q.waiting > 0 {
@@ -194,16 +194,16 @@ func (s *step) forks() bool {
 	return false
 }
 
-// fill puts the tokens that were sampled since in the place of placeholders.
+// fill replaces placeholders by the tokens sampled meanwhile.
 func (s *step) fill() {
 	for i := range s.rows {
 		if r := &s.rows[i]; r.placeholder >= 0 {
-			s.message.batch.Tokens[r.placeholder] = r.q.sampled
+			s.input.batch.Tokens[r.placeholder] = r.q.sampled
 		}
 	}
 }
 
-// finish tells the scheduler and the users what came out of s.
+// finish reports the tokens of s to the scheduler, the streams and the observer.
 func (e *Engine) finish(s, next *step) {
 	if next == nil || e.config.Remote == nil {
 		e.offload.store(s, next)
@@ -225,30 +225,27 @@ func (e *Engine) finish(s, next *step) {
 	e.observer.Step(*report)
 	e.publish()
 	e.showMemory(false)
-	e.waits.Store(time.Now().UnixNano())
+	e.lastStep.Store(time.Now().UnixNano())
 }
 
-// publish gives the events of the cache away.
+// publish publishes the events of the prefix cache.
 func (e *Engine) publish() {
 	if to := e.config.KVEvents; to != nil {
 		e.sched.Monitor.TakeEvents(&e.events)
-		// An error means that the publisher is closed; then the events are not needed.
-		_ = to.Publish(time.Now(), &e.events)
+		_ = to.Publish(time.Now(), &e.events) // fails only if the publisher is closed, when nobody needs the events
 	}
 }
 
-// fail ends all requests of a step that could not be computed. Blocks that it should have
-// written, or a step scheduled after it, cannot be hit.
+// fail ends all requests of a step that could not be computed. Blocks that this step, or the one scheduled after it,
+// should have written leave the prefix cache.
 func (e *Engine) fail(s *step, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range s.rows {
 		e.failAnswers(s.rows[i].q.stream, fmt.Errorf("the model failed: %w", cause))
 	}
-	if err := e.sched.StepFailed(); err != nil {
-		panic("engine: " + err.Error()) // only this package's own mistakes lead there
-	}
+	must(e.sched.StepFailed())
 	e.offload.wake()
-	e.publish() // what the step should have written is not in the cache
-	e.waits.Store(time.Now().UnixNano())
+	e.publish()
+	e.lastStep.Store(time.Now().UnixNano())
 }

@@ -6,33 +6,32 @@ import (
 	"time"
 )
 
-// A Stream delivers the answers to a request. Events are kept until they are
-// read, so that a slow reader never holds the engine up.
+// A Stream delivers the answers to a request. It keeps events until they are read, so a slow reader does not delay the
+// engine.
 type Stream struct {
-	engine  *Engine
-	number  int // among all requests, from 1
-	request *Request
-	answers []*sequence
-	prompt  []Token // with logprobs
-	scored  int     // tokens of prompt that are complete
-	through bool    // the prompt is computed
+	engine    *Engine
+	number    int // among all requests, from 1
+	request   *Request
+	answers   []*sequence
+	prompt    []Token // with PromptLogprobs >= 0
+	scored    int     // leading tokens of prompt that are complete
+	prefilled bool    // the prompt is computed
 
 	mu     sync.Mutex
 	events []Event
-	tokens []Token // of events
-	read   struct {
+	tokens []Token  // memory of Event.Tokens of events
+	read   struct { // returned by the last call of Next; the next call reuses their memory
 		events []Event
 		tokens []Token
-	} // what Next returned last
+	}
 	open   int // answers that have not finished
 	cached int
 	times  Times
 	wake   chan struct{}
 }
 
-// Next returns what has happened since the last call, at least one event. It
-// returns nil once all answers have finished and were read, and an error if ctx
-// ends before. The events are good until the next call.
+// Next waits for events and returns those since the last call. After the last event of the last answer it returns nil.
+// It returns an error if ctx is done first. The events are valid until the next call.
 func (s *Stream) Next(ctx context.Context) ([]Event, error) {
 	for {
 		s.mu.Lock()
@@ -56,19 +55,18 @@ func (s *Stream) Next(ctx context.Context) ([]Event, error) {
 	}
 }
 
-// Cancel ends all answers and frees their blocks at once. It may be called at any
-// time, and more than once.
+// Cancel ends all answers and frees their blocks at once. It may be called at any time and several times.
 func (s *Stream) Cancel() { s.engine.cancel(s) }
 
-// CachedTokens is how many tokens of the prompt were found in the cache when the
-// request was first scheduled.
+// CachedTokens returns the number of the prompt's tokens that were in the prefix cache or were loaded when the request
+// was first scheduled.
 func (s *Stream) CachedTokens() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cached
 }
 
-// send keeps an event, with copies of its tokens.
+// send adds an event, with a copy of its tokens.
 func (s *Stream) send(e Event) {
 	s.mu.Lock()
 	if first := len(s.tokens); len(e.Tokens) > 0 {
@@ -86,7 +84,7 @@ func (s *Stream) send(e Event) {
 	}
 }
 
-// unfinished is how many answers go on. The engine's lock is held.
+// unfinished returns the number of unfinished answers. The caller holds the engine's lock.
 func (s *Stream) unfinished() int {
 	n := 0
 	for _, q := range s.answers {
@@ -97,8 +95,8 @@ func (s *Stream) unfinished() int {
 	return n
 }
 
-// Times are when a request was first scheduled, and when the first and the last token of its answers came; zero if that
-// has not happened.
+// Times are when a request was first scheduled and when the first and the last token of its answers were sampled, or
+// zero.
 type Times struct{ Started, First, Last time.Time }
 
 // Times returns the request's times so far.
@@ -108,14 +106,14 @@ func (s *Stream) Times() Times {
 	return s.times
 }
 
-// begin notes that the request is scheduled, with so many tokens of its prompt found in the cache.
+// begin records that the request is scheduled, with a number of cached tokens.
 func (s *Stream) begin(now time.Time, cached int) {
 	s.mu.Lock()
 	s.times.Started, s.cached = now, cached
 	s.mu.Unlock()
 }
 
-// noteToken notes that an answer has a token.
+// noteToken records the time of a token.
 func (s *Stream) noteToken(now time.Time) {
 	s.mu.Lock()
 	if s.times.First.IsZero() {

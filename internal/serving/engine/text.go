@@ -5,21 +5,20 @@ import (
 	"unicode/utf8"
 )
 
-// A text is the text of an answer as it grows. It gives out whole characters only, and holds back
-// what may be the beginning of a stop string.
+// A text is the text of a growing answer. It releases only complete characters, and none that may begin a stop string.
 type text struct {
 	stops   []string
-	include bool // a stop is text, too
+	include bool // the text includes the stop string that ends it
 
-	bytes []byte // of a character that is not yet complete
-	held  string // whole characters that may begin a stop
+	bytes []byte // of an incomplete character
+	held  string // complete characters that may begin a stop string
 }
 
-// empty is a text with the same stops.
+// empty returns an empty text with the same stop strings.
 func (t *text) empty() text { return text{stops: t.stops, include: t.include} }
 
-// add appends the text of a token and returns what can be given out, and the stop that was found, or "". What comes
-// after a stop is not given out. With mayStop false stops are text.
+// add appends the text of a token. It returns the text that can be released, and the stop string that was found or "".
+// Text after a stop string is dropped. If mayStop is false, stop strings do not end the text.
 func (t *text) add(piece string, mayStop bool) (out, stop string) {
 	if len(t.stops) == 0 && len(t.bytes) == 0 && t.held == "" && utf8.ValidString(piece) {
 		return piece, ""
@@ -49,7 +48,7 @@ func (t *text) add(piece string, mayStop bool) (out, stop string) {
 	return out, ""
 }
 
-// mayBegin is how many bytes at the end of held may be the beginning of a stop.
+// mayBegin returns the number of bytes at the end of held that may begin a stop string.
 func (t *text) mayBegin() int {
 	most := 0
 	for _, s := range t.stops {
@@ -62,14 +61,14 @@ func (t *text) mayBegin() int {
 	return most
 }
 
-// rest is what was held back.
+// rest releases the text that was held back.
 func (t *text) rest() string {
 	out := t.held + strings.ToValidUTF8(string(t.bytes), "\uFFFD")
 	t.held, t.bytes = "", nil
 	return out
 }
 
-// wholeRunes is how many bytes come before a character that is not yet complete.
+// wholeRunes returns the number of bytes before an incomplete character at the end of b.
 func wholeRunes(b []byte) int {
 	for n := 1; n <= min(utf8.UTFMax-1, len(b)); n++ {
 		if c := b[len(b)-n]; utf8.RuneStart(c) {

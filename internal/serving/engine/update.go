@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// update tells the scheduler and the users what was sampled. Rows that were
-// cancelled while the model computed count for nothing.
+// update reports sampled tokens to the scheduler and delivers them. It discards those of sequences that were cancelled
+// while the model computed.
 func (e *Engine) update(s *step) {
 	e.failNotFinite(s)
 	now := time.Now()
@@ -18,7 +18,7 @@ func (e *Engine) update(s *step) {
 		r := &s.rows[i]
 		before := len(s.sampled)
 		if len(r.tokens) > 0 && r.q.id != 0 {
-			s.sampled = r.scheduled(s.sampled)
+			s.sampled = r.appendSampled(s.sampled)
 		}
 		s.counts = append(s.counts, int32(len(s.sampled)-before))
 		if len(r.drafts) > 0 {
@@ -26,12 +26,10 @@ func (e *Engine) update(s *step) {
 			s.report.DraftTokens += len(r.drafts)
 		}
 	}
-	if err := e.sched.Update(s.counts, s.sampled, &s.outcome); err != nil {
-		panic("engine: " + err.Error()) // only this package's own mistakes lead there
-	}
+	must(e.sched.Update(s.counts, s.sampled, &s.outcome))
 	for i := range s.rows {
 		if r := &s.rows[i]; s.counts[i] > 0 {
-			e.deliver(r, &s.report, now)
+			e.deliverRow(r, &s.report, now)
 		}
 	}
 }
@@ -39,7 +37,7 @@ func (e *Engine) update(s *step) {
 // ErrNotFinite is the error of a request for which the model computed logits that are NaN or +Inf, or all -Inf.
 var ErrNotFinite = errors.New("the model's logits are not finite numbers")
 
-// failNotFinite ends the requests from whose logits no token can be chosen. Others in the batch go on.
+// failNotFinite ends the requests whose logits are not finite.
 func (e *Engine) failNotFinite(s *step) {
 	for _, d := range s.draws {
 		if !d.finite {
@@ -48,7 +46,7 @@ func (e *Engine) failNotFinite(s *step) {
 	}
 }
 
-// failAnswers ends the answers of a request that go on with an error.
+// failAnswers ends the unfinished answers to a request with an error.
 func (e *Engine) failAnswers(s *Stream, err error) {
 	for _, q := range s.answers {
 		if !q.done {
@@ -61,8 +59,8 @@ func (e *Engine) failAnswers(s *Stream, err error) {
 	}
 }
 
-// scheduled appends the tokens that the scheduler gets for a row.
-func (r *row) scheduled(to []int32) []int32 {
+// appendSampled appends the tokens of a row that the scheduler learns of.
+func (r *row) appendSampled(to []int32) []int32 {
 	if r.q.waiting > 0 {
 		return append(to, r.first())
 	}
@@ -72,8 +70,8 @@ func (r *row) scheduled(to []int32) []int32 {
 	return to
 }
 
-// first is, of the first tokens of several answers, one that goes on, so that the
-// others can be forked from it.
+// first returns the first token of an answer that the other answers can be forked from: one that does not end with it.
+// If all answers end, it returns that of answer 0.
 func (r *row) first() int32 {
 	for i, a := range r.q.stream.answers {
 		if !a.done && !a.endsWith(r.tokens[i].ID) {
@@ -83,11 +81,11 @@ func (r *row) first() int32 {
 	return r.tokens[0].ID
 }
 
-// deliver gives the tokens of a row to their answers.
-func (e *Engine) deliver(r *row, report *StepReport, now time.Time) {
+// deliverRow delivers the tokens of a row.
+func (e *Engine) deliverRow(r *row, report *StepReport, now time.Time) {
 	q := r.q
-	if !q.stream.through {
-		q.stream.through = true
+	if !q.stream.prefilled {
+		q.stream.prefilled = true
 		report.PromptTokens += q.prompt
 		report.CachedTokens += q.stream.CachedTokens()
 		report.ExternalTokens += q.outside.loaded
@@ -97,57 +95,60 @@ func (e *Engine) deliver(r *row, report *StepReport, now time.Time) {
 			report.Accepted[i]++
 		}
 		for i := 0; i < len(r.tokens) && !q.done; i++ {
-			e.give(q, r.tokens[i:i+1], now)
+			e.deliverToken(q, r.tokens[i:i+1], now)
 			report.GenerationTokens++
 		}
 		return
 	}
-	// The row has come through the prompt of several answers. It goes on as the
-	// first one that does not end at once, and the others are forked from it.
-	e.unforked -= q.waiting
-	q.waiting = 0
-	parent := q.id
-	token := r.first()
-	delete(e.live, parent)
-	q.id = 0
-	var owner *sequence
-	for i, a := range q.stream.answers {
-		if a.done {
-			continue
-		}
-		ends := a.endsWith(r.tokens[i].ID)
-		if !ends && owner == nil && r.tokens[i].ID == token {
-			owner, a.id = a, parent
-			for g, table := range q.tables {
-				a.tables[g] = append(a.tables[g][:0], table...)
-			}
-			e.live[parent] = a
-		} else if !ends {
-			e.fork(a, parent, r.tokens[i].ID)
-		}
-	}
+	parent, owned := e.forkAnswers(r)
 	for i, a := range q.stream.answers {
 		if !a.done {
-			e.give(a, r.tokens[i:i+1], now)
+			e.deliverToken(a, r.tokens[i:i+1], now)
 			report.GenerationTokens++
 		}
 	}
-	if owner == nil {
+	if !owned {
 		e.sched.Abort(parent)
 	}
 }
 
-// endsWith reports whether an answer that has said nothing yet ends with this
-// token.
+// forkAnswers splits a row that has computed the prompt of several answers. The row's request, parent, becomes that of
+// the first answer that does not end with its first token; the others are forked from it. owned is false if all answers
+// end.
+func (e *Engine) forkAnswers(r *row) (parent sched.ID, owned bool) {
+	q := r.q
+	e.unforked -= q.waiting
+	q.waiting = 0
+	parent = q.id
+	token := r.first()
+	delete(e.live, parent)
+	q.id = 0
+	for i, a := range q.stream.answers {
+		if a.done || a.endsWith(r.tokens[i].ID) {
+			continue
+		}
+		if owned || r.tokens[i].ID != token {
+			e.fork(a, parent, r.tokens[i].ID)
+			continue
+		}
+		owned, a.id = true, parent
+		for g, table := range q.tables {
+			a.tables[g] = append(a.tables[g][:0], table...)
+		}
+		e.live[parent] = a
+	}
+	return parent, owned
+}
+
+// endsWith reports whether an answer without tokens ends with the given token.
 func (q *sequence) endsWith(id int32) bool {
 	probe := *q
 	probe.text = q.text.empty()
-	_, finish, _ := probe.say(id, len(q.tokens)+1)
+	_, finish, _ := probe.outputAfter(id, len(q.tokens)+1)
 	return finish != ""
 }
 
-// fork has the scheduler share the blocks of the parent with an answer that went
-// another way.
+// fork makes the scheduler share the blocks of parent with an answer whose first token is token.
 func (e *Engine) fork(a *sequence, parent sched.ID, token int32) {
 	id, err := e.sched.Fork(parent, sched.Child{Last: token})
 	if err != nil {
@@ -160,9 +161,9 @@ func (e *Engine) fork(a *sequence, parent sched.ID, token int32) {
 	e.live[id] = a
 }
 
-// give appends one token to an answer and tells the user.
-func (e *Engine) give(q *sequence, token []Token, now time.Time) {
-	text, finish, reason := q.take(token[0].ID)
+// deliverToken appends a token to an answer and sends it, with the text that it completes, to the answer's stream.
+func (e *Engine) deliverToken(q *sequence, token []Token, now time.Time) {
+	text, finish, reason := q.appendToken(token[0].ID)
 	event := Event{Index: q.index, Text: text, Tokens: token, Finish: finish, StopReason: reason}
 	if q.last.IsZero() {
 		q.first = now

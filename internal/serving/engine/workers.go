@@ -10,54 +10,54 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A Peer is a worker beside the first one: its part of the model, and its threads.
+// A Peer is a worker after the first one: its part of the model, and its threads.
 type Peer struct {
 	Model *model.Model
 	Pool  *parallel.Pool
 }
 
-// A message is all that a worker receives about a step. It does not change until all workers
-// have answered. A step with many logits is sent several times, for some of them each time.
-type message struct {
-	from, to int // logits to compute; from 0 on, the layers are computed before
+// A modelInput is what a step hands to each worker (vLLM's SchedulerOutput). It does not change until all workers have
+// returned a result. A step with more than maxLogits logits is sent several times, each time with other logits to
+// compute.
+type modelInput struct {
+	from, to int // logits to compute; if from is 0, the copies are made and the layers computed first
 
 	copies []kvstore.Pair
-	fresh  []int32     // with the tag invariants: blocks of which nothing was computed before
-	batch  model.Batch // tokens, block tables, slot mapping
+	fresh  []int32 // only with the build tag invariants: blocks that contain nothing yet
+	batch  model.Batch
 }
 
-// A worker computes its part of the model over the blocks of its heads. All workers
-// have the same block table.
+// A worker computes its part of the model. All workers have the same block tables, and the blocks of their own heads.
 type worker struct {
-	remote    Remote // nil: no other process follows
+	remote    Remote // processes that this one leads, or nil
 	runner    *model.Runner
 	store     *kvstore.Store
-	in        chan *message
-	out       chan computed
-	transfers chan *transfer // if there is a remote
+	in        chan *modelInput
+	out       chan workerResult
+	transfers chan *transfer // only with a Remote
 
-	// The first worker says here, once in each step, that only the logits are left to compute.
+	// The first worker sends here once in each step, when only the logits are left to compute.
 	nearEnd chan struct{}
 }
 
-// computed is what a worker has when it has computed a step.
-type computed struct {
-	output output // the first worker's
+// A workerResult is the result of a modelInput.
+type workerResult struct {
+	output modelOutput // only of the first worker
 	err    error
 	at     time.Time
 }
 
-// An output is logits of a step and, if it was computed, the token with the largest logit of each
-// row. It is valid until the next start.
-type output struct {
+// A modelOutput holds the logits that were asked for (vLLM's ModelRunnerOutput holds sampled tokens instead). It is valid
+// until the next start.
+type modelOutput struct {
 	logits  []float32
-	largest []int32 // nil: not known
+	largest []int32 // the token with the largest logit of each row; nil if unknown
 }
 
-// workers are in lockstep.
+// workers compute the same steps at the same time.
 type workers []*worker
 
-// newWorkers gives each worker its store and starts it.
+// newWorkers maps the workers' stores and starts the workers.
 func newWorkers(c *Config, store kvstore.Config) (workers, error) {
 	var all workers
 	var group model.Group = c.Remote
@@ -74,7 +74,7 @@ func newWorkers(c *Config, store kvstore.Config) (workers, error) {
 		if i == 0 {
 			w.nearEnd = make(chan struct{}, 1)
 		}
-		w.in, w.out = make(chan *message), make(chan computed)
+		w.in, w.out = make(chan *modelInput), make(chan workerResult)
 		go w.loop()
 	}
 	return all, nil
@@ -97,11 +97,11 @@ func (w *worker) loop() {
 		w.lead()
 	}
 	for m := range w.in {
-		w.out <- w.answer(m)
+		w.out <- w.execute(m)
 	}
 }
 
-func (w *worker) answer(m *message) (c computed) {
+func (w *worker) execute(m *modelInput) (c workerResult) {
 	if m.from == 0 {
 		c.err = w.compute(m)
 		if w.nearEnd != nil {
@@ -116,9 +116,9 @@ func (w *worker) answer(m *message) (c computed) {
 	return c
 }
 
-// compute copies blocks and computes the layers of the model. With the tag invariants, what it reads
-// of a fresh block before it has written there is NaN.
-func (w *worker) compute(m *message) error {
+// compute copies blocks and computes the layers of the model. With the build tag invariants, unwritten parts of fresh
+// blocks are NaN.
+func (w *worker) compute(m *modelInput) error {
 	if err := w.store.CopyBlocks(m.copies); err != nil {
 		return err
 	}
@@ -126,20 +126,18 @@ func (w *worker) compute(m *message) error {
 	return w.runner.Forward(&m.batch)
 }
 
-// start has all workers compute a step, or more of its logits. wait must follow; awaitNearEnd before it,
-// if the layers are computed.
-func (all workers) start(m *message) {
+// start sends an input to all workers. The caller must then call wait and, if m.from is 0, awaitNearEnd before it.
+func (all workers) start(m *modelInput) {
 	for _, w := range all {
 		w.in <- m
 	}
 }
 
-// awaitNearEnd returns when the first worker has computed all layers, and not the logits.
+// awaitNearEnd waits until the first worker has computed all layers.
 func (all workers) awaitNearEnd() { <-all[0].nearEnd }
 
-// wait returns the first worker's output when all have computed what was asked for, and when the last
-// one had. An error is about the message, so all have it.
-func (all workers) wait() (first output, at time.Time, err error) {
+// wait waits for the results of all workers. It returns the first worker's output and when the last worker was ready.
+func (all workers) wait() (first modelOutput, at time.Time, err error) {
 	for i, w := range all {
 		c := <-w.out
 		if i == 0 {
@@ -153,18 +151,18 @@ func (all workers) wait() (first output, at time.Time, err error) {
 	return first, at, err
 }
 
-// A transfer copies blocks between the stores of all workers and memory. The parts of a block follow each other,
-// worker after worker, and have the same size.
+// A transfer copies blocks between the stores of all workers and memory. A block consists of the parts of all workers,
+// in order and of the same size.
 type transfer struct {
-	kind   byte // messageRead: from the stores, or messageWrite
+	kind   messageKind // readBlocks or writeBlocks
 	blocks []int32
 	data   [][]byte // of each block
 	done   chan struct{}
 }
 
 // move copies blocks. Parts of other processes are copied between two steps, so the goroutine that waits for steps must
-// not call it while one is in flight.
-func (all workers) move(kind byte, blocks []int32, data [][]byte) {
+// not call it while a step is in flight.
+func (all workers) move(kind messageKind, blocks []int32, data [][]byte) {
 	if first := all[0]; first.remote != nil {
 		t := transfer{kind, blocks, data, make(chan struct{})}
 		first.transfers <- &t
@@ -182,15 +180,15 @@ func (all workers) move(kind byte, blocks []int32, data [][]byte) {
 func part(data []byte, i, n int) []byte { return data[i*len(data)/n : (i+1)*len(data)/n] }
 
 // copyBlock copies this worker's part of a block.
-func (w *worker) copyBlock(kind byte, id int32, data []byte) {
-	if kind == messageRead {
+func (w *worker) copyBlock(kind messageKind, id int32, data []byte) {
+	if kind == readBlocks {
 		w.store.ReadBlock(id, data)
 	} else {
 		w.store.WriteBlock(id, data)
 	}
 }
 
-// close ends the workers and gives their stores' memory back.
+// close ends the workers and unmaps their stores.
 func (all workers) close() error {
 	var err error
 	for _, w := range all {
