@@ -2,6 +2,7 @@ package kvcache
 
 import (
 	"fmt"
+	"slices"
 
 	"llmmemory/internal/invariants"
 )
@@ -13,22 +14,22 @@ import (
 //	| to be registered, up to the request's tokens |
 type Alloc struct {
 	NumNewTokens       int  // tokens to compute in this step, drafts included
-	Hit                *Hit // of a Lookup just before; nil for a running request
+	Hit                *Hit // result of a Lookup just before; nil for a running request
 	NumLookaheadTokens int  // slots for the draft model
 	NumExternalTokens  int  // tokens that a connector will load
 
-	DelayCacheBlocks    bool // do not register blocks yet: Store does when they are loaded
-	FullSequenceMustFit bool // refuse unless the whole sequence would fit
-	ReservedBlocks      int  // free blocks that must be left to others
-	NothingScheduled    bool // nothing else is scheduled, so the watermark does not count
-	Waits               bool // the request does not run yet: the watermark counts for it again
-	NumInFlightTokens   int  // tokens scheduled and not settled, whose windows still read
-	Record              bool // count the hit in the statistics, if the blocks are there
+	DelayCacheBlocks    bool // do not register blocks: the caller calls Store when they are loaded
+	FullSequenceMustFit bool // fail unless there are blocks for the whole sequence
+	ReservedBlocks      int  // number of free blocks that must be left
+	NothingScheduled    bool // no other request is scheduled, so the watermark does not apply
+	Waits               bool // the request goes on waiting, so the watermark applies to its next Alloc, too
+	NumInFlightTokens   int  // tokens of steps that may still read the windows before them
+	Record              bool // on success, count the hit in the statistics
 }
 
 // Allocate extends the tables of r and reports whether there were enough blocks. If not, nothing
-// has changed, except that blocks outside a window are free (vllm/v1/RULES.md §6, step 5). The
-// caller advances r's computed tokens. Errors are misuse and wrap ErrRequest.
+// has changed, except that blocks outside windows are free (vllm/v1/RULES.md §6, step 5). The
+// caller advances r's computed tokens. An error means misuse and wraps ErrRequest or ErrStale.
 func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(c.Check)
@@ -77,8 +78,8 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	return true, nil
 }
 
-// grow is Allocate for the usual case: a running request whose new tokens fit into its tables.
-// Otherwise it returns false and changes nothing.
+// grow does the work of Allocate in the usual case, in which the new tokens of a running request
+// fit into its tables. In other cases it returns false and changes nothing.
 func (c *Cache) grow(r *Request, a *Alloc) bool {
 	if !c.plain || r.forked || !r.running || a.FullSequenceMustFit || a.NumLookaheadTokens < 0 || a.ReservedBlocks < 0 || a.ReservedBlocks > c.Pool.NumFree() {
 		return false
@@ -101,20 +102,21 @@ func (c *Cache) grow(r *Request, a *Alloc) bool {
 	return true
 }
 
-// A demand is an Alloc with the sums that several rules use.
+// A demand is an Alloc with sums of tokens that several rules use.
 type demand struct {
 	*Alloc
 	local int // computed and hit
-	all   int // and external
-	total int // the same, at most the longest sequence
-	main  int // and new
-	slots int // and lookahead, at most the longest sequence
+	all   int // local and external
+	total int // all, at most MaxModelLen
+	main  int // total and new
+	slots int // main and lookahead, at most MaxModelLen
 
-	computed int  // what a window is measured from: total or all
-	capped   bool // count no more than a window can hold
+	computed int  // total or all: windows end here
+	capped   bool // a group needs at most group.cap blocks
 }
 
-func (d *demand) hits(group int) []int32 {
+// hit returns the blocks of the hit in a group.
+func (d *demand) hit(group int) []int32 {
 	if d.Hit == nil || group >= len(d.Hit.Blocks) {
 		return nil
 	}
@@ -126,17 +128,12 @@ func (d *demand) partial(g *group, hits []int32) bool {
 	return len(hits) > 0 && d.local%g.BlockSize != 0
 }
 
-// anyHit reports whether there is a block to adopt, null blocks included.
-func (d *demand) anyHit() bool {
-	if d.Hit == nil {
-		return false
-	}
-	for _, ids := range d.Hit.Blocks {
-		if len(ids) > 0 {
-			return true
-		}
-	}
-	return false
+// adopts reports whether a request without blocks gets some that it does not compute: those of the
+// hit, null blocks included, or those for external tokens.
+func (a *Alloc) adopts() bool { return a.NumExternalTokens > 0 || a.hits() }
+
+func (a *Alloc) hits() bool {
+	return a.Hit != nil && slices.ContainsFunc(a.Hit.Blocks, func(ids []int32) bool { return len(ids) > 0 })
 }
 
 func (c *Cache) checkAlloc(r *Request, a *Alloc) error {
@@ -145,29 +142,14 @@ func (c *Cache) checkAlloc(r *Request, a *Alloc) error {
 		return fmt.Errorf("%w: a negative number in %+v", ErrRequest, *a)
 	case a.NumNewTokens == 0 && a.NumExternalTokens == 0:
 		return fmt.Errorf("%w: nothing to allocate for: no new and no external tokens", ErrRequest)
-	}
-	d := demand{Alloc: a}
-	adopts := d.anyHit() || a.NumExternalTokens > 0
-	if !adopts {
+	case !a.adopts():
 		return nil
-	}
-	if a.Hit != nil && len(a.Hit.Blocks) != len(c.groups) {
-		return fmt.Errorf("%w: the hit has %d groups of %d", ErrRequest, len(a.Hit.Blocks), len(c.groups))
-	}
-	if d.anyHit() && (a.Hit.request != r || a.Hit.version != c.Pool.Version()) {
+	case a.Hit != nil && len(a.Hit.Blocks) != len(c.groups):
+		return fmt.Errorf("%w: the hit has %d groups, the cache %d", ErrRequest, len(a.Hit.Blocks), len(c.groups))
+	case a.hits() && (a.Hit.request != r || a.Hit.version != c.Pool.Version()):
 		return fmt.Errorf("%w: keys were removed since the lookup: look up again", ErrStale)
-	}
-	if r.hasBlocks() {
+	case slices.ContainsFunc(r.tables, func(t table) bool { return t.tracked || len(t.ids) > 0 }):
 		return fmt.Errorf("%w: it has blocks already, so it cannot adopt a hit or external tokens", ErrRequest)
 	}
 	return nil
-}
-
-func (r *Request) hasBlocks() bool {
-	for i := range r.tables {
-		if r.tables[i].tracked || len(r.tables[i].ids) > 0 {
-			return true
-		}
-	}
-	return false
 }

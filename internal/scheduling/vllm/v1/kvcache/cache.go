@@ -3,15 +3,16 @@ package kvcache
 import (
 	"fmt"
 	"slices"
+	"sort"
 
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// A Cache manages the blocks of requests. It is for one goroutine.
+// A Cache manages the blocks of requests. It is not safe for concurrent use.
 type Cache struct {
-	Config Config    // with its defaults; for reading
+	Config Config    // with its defaults; must not be changed
 	Pool   pool.View // the blocks
-	Stats  Stats     // counts of lookups; who takes them sets them to zero
+	Stats  Stats     // counts of lookups; the caller may reset them
 
 	pool *pool.Pool
 
@@ -19,26 +20,29 @@ type Cache struct {
 	sets   []set // full attention first
 
 	watermark int  // blocks
-	finest    bool // hits may end inside a block (Mamba align with coarse blocks)
-	hitUnit   int  // every hit is a multiple of it
-	recycles  bool // some group gives blocks back early
-	plain     bool // no Mamba group
+	finest    bool // Config.PartialBlockHits
+	hitUnit   int  // the length of each hit is a multiple of it, in tokens
+	recycles  bool // Config.Recycles
+	plain     bool // no group is Mamba
 
 	live     []*Request // in no order
 	spare    []*Request
-	copies   []Copy
-	tails    []Tail          // that were not taken yet
-	pins     map[int32]int32 // references that copies hold, by block
-	held     map[int32]int32 // references that deferrals and requests' tails hold, by block
+	pins     map[int32]int32 // by block: references of copies
+	held     map[int32]int32 // by block: references of deferred and of Request.kept
 	deferred []deferral      // the oldest first
-	hybrid   []hitState      // scratch of a lookup, by group
-	plans    []plan          // scratch of an allocation, by group
-	fresh    []int32         // scratch: blocks of an allocation
 
-	newBlocks [][]int32 // by group: since they were taken; see Take
-	mask      []bool    // scratch of a registration
+	// Work for Take.
+	copies    []Copy
+	tails     []Tail
+	newBlocks [][]int32 // by group
 
-	refuse func(group int) bool // tests only: a group for which there are no blocks
+	// Memory that calls use again.
+	hybrid []hitState // of Lookup, by group
+	plans  []plan     // of Allocate, by group
+	fresh  []int32    // of Allocate
+	mask   []bool     // of register
+
+	refuse func(group int) bool // only set by tests: reports that there are no blocks for a group
 }
 
 // New makes a cache.
@@ -68,7 +72,7 @@ func New(config Config) (*Cache, error) {
 	}
 	c.plain = true
 	for i := range config.Groups {
-		c.groups = append(c.groups, newGroup(config.Groups[i], i, &config))
+		c.groups = append(c.groups, group{Group: config.Groups[i], id: uint32(i), cap: config.Groups[i].mostAdmitted(&config)})
 		c.plain = c.plain && config.Groups[i].Kind != Mamba
 	}
 	c.recycles = config.Recycles()
@@ -80,8 +84,8 @@ func New(config Config) (*Cache, error) {
 	return c, nil
 }
 
-// setFineness decides where hits can end: with one group at its blocks, with
-// several at the scheduler's blocks or at each hash (vllm/v1/RULES.md §10).
+// setFineness sets where hits can end: at blocks of the only group, or, with several groups, at
+// blocks of the scheduler or at any hash (vllm/v1/RULES.md §10).
 func (c *Cache) setFineness() {
 	c.finest = c.Config.PartialBlockHits()
 	switch {
@@ -94,8 +98,8 @@ func (c *Cache) setFineness() {
 	}
 }
 
-// makeSets puts equal groups together, and sets of full attention first: they
-// are looked up from the left, which bounds the others (vllm/v1/RULES.md §10).
+// makeSets makes sets of equal groups. Sets of full attention come first, because the length of
+// their hit bounds that of the others (vllm/v1/RULES.md §10).
 func (c *Cache) makeSets() {
 	marked := slices.ContainsFunc(c.groups, func(g group) bool { return g.Eagle })
 	for i := range c.groups {
@@ -115,9 +119,7 @@ func (c *Cache) makeSets() {
 		c.sets[at].groups = append(c.sets[at].groups, i)
 		c.sets[at].eagle = c.sets[at].eagle || eagle
 	}
-	slices.SortStableFunc(c.sets, func(a, b set) int {
-		return notFull(a.spec) - notFull(b.spec)
-	})
+	sort.SliceStable(c.sets, func(i, j int) bool { return c.sets[i].spec.Kind == Full && c.sets[j].spec.Kind != Full })
 	if !c.Config.EnablePrefixCaching {
 		return
 	}
@@ -128,14 +130,7 @@ func (c *Cache) makeSets() {
 	}
 }
 
-func notFull(g *group) int {
-	if g.Kind == Full {
-		return 0
-	}
-	return 1
-}
-
-// checkSets refuses groups for which V1 has no lookup.
+// checkSets returns an error if vLLM has no lookup for a set.
 func (c *Cache) checkSets() error {
 	for _, s := range c.sets {
 		if s.spec.Kind != ChunkedLocal || !c.Config.EnablePrefixCaching {
@@ -152,8 +147,8 @@ func (c *Cache) checkSets() error {
 	return nil
 }
 
-// StartStep begins scheduling step number seq. From now on the states that Mamba groups stored
-// in the last step can be hit.
+// StartStep begins scheduling step number seq. The states that Mamba groups have stored before can
+// be hit from now on.
 func (c *Cache) StartStep(seq uint64) {
 	c.pool.SetStamp(uint32(seq))
 	for i := range c.groups {
@@ -161,8 +156,8 @@ func (c *Cache) StartStep(seq uint64) {
 	}
 }
 
-// EndStep says that the steps up to number seq are over, and frees the blocks that waited for
-// them. It stops at the first that wait for a later step, as vLLM does.
+// EndStep reports that the steps up to number seq are over. It frees the blocks that were kept for
+// them, up to the first ones that are kept for a later step, as vLLM does.
 func (c *Cache) EndStep(seq uint64) {
 	c.pool.SetStamp(uint32(seq))
 	for len(c.deferred) > 0 && c.deferred[0].step <= seq {
@@ -175,7 +170,7 @@ func (c *Cache) EndStep(seq uint64) {
 	}
 }
 
-// NumDeferred is how many blocks wait for a step to end.
+// NumDeferred is the number of blocks that are freed when a step is over.
 func (c *Cache) NumDeferred() int {
 	n := 0
 	for _, d := range c.deferred {

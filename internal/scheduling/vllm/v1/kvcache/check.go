@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// Check examines the whole state: the pool is sound; each count equals the table entries and
-// pending copies that name the block; no block is twice in a table or in tables of two groups; keys
-// are those of the tokens in the block.
+// Check returns an error if the pool is inconsistent, the count of a block is not its number of
+// references, a block is twice in a table or in tables of two groups, or a block has the key of
+// other tokens.
 func (c *Cache) Check() error {
 	if err := c.Pool.Check(); err != nil {
 		return err
@@ -39,13 +39,13 @@ func (c *Cache) Check() error {
 	}
 	for i := range c.groups {
 		if c.groups[i].owners != owners[i] {
-			return invariants.Broken("group %d has %d owners, %d are said to be", i, owners[i], c.groups[i].owners)
+			return invariants.Broken("group %d has %d owners, recorded are %d", i, owners[i], c.groups[i].owners)
 		}
 	}
 	return nil
 }
 
-// references yields every use of a block but the null block's.
+// references yields a block once for each of its references, the null block left out.
 func (c *Cache) references(yield func(int32) bool) {
 	for _, r := range c.live {
 		for i := range r.tables {
@@ -110,7 +110,6 @@ func (c *Cache) checkTable(r *Request, i int, groupOf []int) error {
 	return nil
 }
 
-// checkKey compares the key of a block in a table with the tokens in it.
 func (c *Cache) checkKey(r *Request, g *group, at int, id int32) error {
 	key, tokens, ok := c.Pool.Primary(id)
 	if !ok {

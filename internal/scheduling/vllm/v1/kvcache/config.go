@@ -31,46 +31,47 @@ type Group struct {
 	Retained int // SlidingWindow: tokens below the window that are kept, too
 	Chunk    int // ChunkedLocal
 
-	// Align keeps one running state and the states at ends of blocks (vLLM's
-	// mamba_cache_mode "align"). Without it a Mamba group holds a block for
-	// each BlockSize tokens.
+	// With Align a Mamba group keeps the running state and the states at ends of blocks (vLLM's
+	// mamba_cache_mode "align"). Without it the group has a block for each BlockSize tokens.
 	Align                bool
-	NumSpeculativeBlocks int // Mamba: more state blocks, for draft tokens
+	NumSpeculativeBlocks int // Mamba: additional blocks for the states after draft tokens
 
-	Eagle bool // hits lose their last block, which the draft model must compute
+	Eagle bool // a draft model computes the last block of each hit again
 }
 
-// RetainAll, as Config.RetentionInterval, gives a key to every block of a window that a hit can use
+// RetainAll is the Config.RetentionInterval with which every block that a hit can use gets a key
 // (vllm/v1/RULES.md §9).
 const RetainAll = -1
 
 // Config describes a cache. Lengths are tokens unless said otherwise.
 type Config struct {
-	NumGPUBlocks int // with the null block, so one less can be used
+	NumGPUBlocks int // the null block included
 	Groups       []Group
 
 	EnablePrefixCaching bool
-	Hash                blockhash.Function // may be nil without caching: no request gets hashes
-	EnableEvents        bool               // record what is stored and removed, until it is taken
+	Hash                blockhash.Function // nil: requests get no hashes; only without EnablePrefixCaching
+	EnableEvents        bool               // record events for Pool.TakeEvents
 	RecordNewBlocks     bool               // see Pending
 	HandOffTails        bool               // see Pending
 
-	// These two are of vllm/v1/RULES.md §17.
+	// Differences from vLLM (vllm/v1/RULES.md §17).
 	CopyWritten bool // no hit ends inside a block that got a key since StartStep
-	Exact       bool // no group adopts a block behind the hit, or needs fewer than no blocks
+	Exact       bool // no group adopts a block behind the hit or needs a negative number of blocks
 
 	MaxModelLen       int
-	MaxInFlightTokens int     // most tokens scheduled and not yet settled; 0: MaxModelLen
-	Watermark         float64 // part of the blocks kept free when a waiting request is admitted
+	MaxInFlightTokens int     // most tokens of a request in steps in flight; 0: MaxModelLen
+	Watermark         float64 // fraction of the blocks that stays free when a waiting request is admitted
 
 	SchedulerBlockSize int // granularity of hits; 0: least common multiple of the blocks
 	HashBlockSize      int // tokens of one hash; 0: greatest common divisor of the blocks
 
-	RetentionInterval int  // of window blocks: RetainAll, 0: only at boundaries, or the tokens between two that are kept
+	// RetentionInterval is the distance at which blocks of windows and states get keys; 0: they
+	// get keys at boundaries only; RetainAll: all that a hit can use do.
+	RetentionInterval int
 	Eagle             bool // all groups are Eagle if none is marked
 }
 
-// maxGroups is the most groups: a lookup has a bit of one word for each.
+// maxGroups is the highest number of groups: a lookup has a bit of one word for each.
 const maxGroups = 64
 
 // complete fills in defaults and checks the configuration.
@@ -119,12 +120,8 @@ func (c *Config) complete() error {
 	return c.checkRetention(bad)
 }
 
-// checkRetention refuses values that are not boundaries where hits can end.
 func (c *Config) checkRetention(bad func(string, ...any) error) error {
-	sparse := false
-	for i := range c.Groups {
-		sparse = sparse || c.Groups[i].Kind == SlidingWindow || c.Groups[i].Kind == Mamba
-	}
+	sparse := slices.ContainsFunc(c.Groups, func(g Group) bool { return g.Kind == SlidingWindow || g.Kind == Mamba })
 	switch {
 	case c.RetentionInterval > 0 && !sparse:
 		return bad("retention_interval %d has no effect: no group has a window or is Mamba", c.RetentionInterval)
@@ -134,7 +131,7 @@ func (c *Config) checkRetention(bad func(string, ...any) error) error {
 	return nil
 }
 
-// Check returns an error if no cache can have the group, or if it sets options of another kind.
+// Check returns an error if a field is out of range or belongs to another kind of group.
 func (g *Group) Check() error {
 	switch {
 	case g.BlockSize < 1:
@@ -157,8 +154,9 @@ func (g *Group) Check() error {
 	return nil
 }
 
-// PartialBlockHits reports whether hits can end inside a block, at any hash: a Mamba group in align mode has coarser
-// blocks, and every other group can be hit there (vllm/v1/RULES.md §10).
+// PartialBlockHits reports whether hits can end inside a block, at any hash: if the blocks of a
+// Mamba group in align mode are longer than a hash, and the other groups can be hit at any hash
+// (vllm/v1/RULES.md §10).
 func (c *Config) PartialBlockHits() bool {
 	coarse, follow := false, len(c.Groups) > 1
 	for i := range c.Groups {
@@ -169,13 +167,13 @@ func (c *Config) PartialBlockHits() bool {
 	return c.EnablePrefixCaching && coarse && follow
 }
 
-// Recycles reports whether some group gives blocks back before a request ends.
+// Recycles reports whether some group frees blocks before a request ends.
 func (c *Config) Recycles() bool {
 	return slices.ContainsFunc(c.Groups, func(g Group) bool { return g.Kind != Full })
 }
 
-// PeakBlocks is the most blocks that a request of n tokens holds at a time when it is alone, with
-// the given number of steps in flight. In a cache with fewer it may never run.
+// PeakBlocks returns how many blocks a request of the given tokens can hold at a time, with the
+// given number of steps in flight. With fewer blocks in the cache it may never run.
 func (c *Config) PeakBlocks(tokens, steps int) int {
 	n := 0
 	finest := c.PartialBlockHits()
@@ -187,7 +185,7 @@ func (c *Config) PeakBlocks(tokens, steps int) int {
 		}
 		if g.aligned() && steps == 1 {
 			blocks = min(blocks, 2) // the running state and the one before
-		} // else states of steps in flight can stay until the request ends (RULES.md §13)
+		} // with more steps, states can stay until the request ends (RULES.md §13)
 		if finest && g.fine() {
 			blocks++ // the copy of a block that a hit ends in
 		}

@@ -7,26 +7,25 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// A Copy is a pair of blocks whose bytes the worker must copy at the beginning
-// of the step, before anything is written.
+// A Copy is a pair of blocks whose bytes the worker must copy at the beginning of the step, before
+// it writes to any block.
 type Copy struct {
 	Src, Dst int32
 	Group    int
-	Request  *Request // nil if it was dropped since
-	Index    int      // slot of the request's table that names Dst now; -1: none does
+	Request  *Request // nil: it has ended
+	Index    int      // slot of the request's table that has Dst; -1: none has
 }
 
-// A Pending lists the work that the worker must do before it computes the rows of a step. Its arrays are used
-// again.
+// A Pending lists the work that the worker must do before it computes the rows of a step.
 type Pending struct {
-	NewBlocks []int32 // with Config.RecordNewBlocks: that groups with keys and values have got, group by group
+	NewBlocks []int32 // with Config.RecordNewBlocks: blocks that groups other than Mamba took from the pool, group by group
 	Tails     []Tail  // with Config.HandOffTails
 	Copies    []Copy
 }
 
-// Take moves the work that has become pending since the last call to dst, and adds to its NewBlocks (vLLM's
-// take_new_block_ids). The blocks of copies are kept until then, so that they cannot be used again before the
-// copy is known; if fence is not 0, they are kept until step number fence is over.
+// Take moves the work since the last call to dst; it appends to dst.NewBlocks and replaces the
+// others (vLLM: take_new_block_ids). The blocks of a copy are not free before Take, or, if fence is
+// not 0, before step number fence is over.
 func (c *Cache) Take(dst *Pending, fence uint64) {
 	for i := range c.newBlocks {
 		dst.NewBlocks = append(dst.NewBlocks, c.newBlocks[i]...)
@@ -36,7 +35,6 @@ func (c *Cache) Take(dst *Pending, fence uint64) {
 	dst.Copies = c.takeCopies(dst.Copies[:0], fence)
 }
 
-// takeCopies appends the copies to dst, group by group.
 func (c *Cache) takeCopies(dst []Copy, step uint64) []Copy {
 	if len(c.copies) == 0 {
 		return dst
@@ -50,7 +48,7 @@ func (c *Cache) takeCopies(dst []Copy, step uint64) []Copy {
 			}
 		}
 	}
-	slices.Reverse(ends) // they are freed from the last one
+	slices.Reverse(ends) // Free begins with the last one
 	clear(c.copies)
 	c.copies = c.copies[:0]
 	clear(c.pins)
@@ -63,8 +61,8 @@ func (c *Cache) takeCopies(dst []Copy, step uint64) []Copy {
 	return dst
 }
 
-// Withdraw takes back the copies of r that were not taken: r loses its blocks before it writes to them, so Release must
-// follow. What was to be copied to the cache stays in the block of r, which gets its key back.
+// Withdraw removes the copies of r that were not taken. Release must follow before r writes to its
+// blocks. A block that was to be copied for the cache gets its key back.
 func (c *Cache) Withdraw(r *Request) {
 	c.copies = slices.DeleteFunc(c.copies, func(p Copy) bool {
 		if p.Request != r {
@@ -83,27 +81,25 @@ func (c *Cache) Withdraw(r *Request) {
 	})
 }
 
-// copyOnWrite points slot at of a table to the block private and adds the pair to the pending
-// copies. Both blocks are kept until the copy is taken.
+// copyOnWrite puts the block private into slot at of a table and adds the copy.
 func (c *Cache) copyOnWrite(r *Request, i, at int, private int32) {
 	slot := &r.tables[i].ids[at]
 	old := *slot
 	*slot = private
-	c.pool.Touch(r.tables[i].ids[at : at+1]) // the copy takes over the table's reference to old
+	c.pool.Touch([]int32{private}) // the copy refers to both; it takes over the table's reference to old
 	c.pins[old]++
 	c.pins[private]++
 	c.copies = append(c.copies, Copy{Src: old, Dst: private, Group: i, Index: at, Request: r})
 }
 
-// shared reports whether another table names the block, so that a write needs a copy
-// (internal/README.md, decision 6). References of pending copies do not count: these are made
-// before the write.
+// shared reports whether another table has the block, so that a write needs a copy
+// (internal/README.md, decision 6). Copies are made before the write, so their references do not
+// count.
 func (c *Cache) shared(id int32) bool {
 	return id != pool.Null && block.Shared(c.Pool.Count(id)-c.pins[id]-c.held[id])
 }
 
-// sharedSlots counts the blocks of r that tokens from start up to slots will be
-// written to and that others share.
+// sharedSlots returns how many blocks that hold tokens from start to slots are shared.
 func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
 	n := 0
 	ids := r.tables[g.id].ids
@@ -116,7 +112,7 @@ func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
 }
 
 // unshare replaces the blocks that sharedSlots counts. Only the first one holds tokens of r, but
-// each pair also tells the worker that the slot has changed.
+// the worker needs all pairs to know which slots of the table have changed.
 func (c *Cache) unshare(r *Request, i int, d *demand, private []int32) {
 	g := &c.groups[i]
 	ids := r.tables[i].ids

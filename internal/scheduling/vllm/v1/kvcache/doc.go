@@ -1,19 +1,16 @@
 // Package kvcache is vLLM V1's KV-cache manager: it maps the tokens of requests
-// to blocks of a pool, one block table for each group of layers, and finds the
-// longest prefix that is cached already (vllm/v1/RULES.md §5 to §11).
+// to blocks of a pool, with one block table for each group of layers, and finds the
+// longest prefix that is cached (vllm/v1/RULES.md §5 to §11).
 //
 // Groups of layers differ in what they attend to (full, sliding window, chunked
-// local, Mamba) and in their block sizes, so a hit must be reconciled among
-// them, and blocks outside a window go back to the pool early; in a table the
-// null block stands for them.
+// local, Mamba) and in their block sizes, so the lengths of their hits must be reconciled.
+// Blocks outside a window are freed early; the null block replaces them in the table.
 //
-// The package also has what V1 dropped: Fork shares all blocks of a request, and the first write to
-// a shared block that is partly filled adds a pair of blocks to copy; Rollback frees the blocks of
-// rejected drafts.
+// Two operations are not in V1: Fork shares all blocks of a request, and the first write to
+// a shared block that is partly filled adds a Copy; Rollback frees the blocks of rejected drafts.
 //
-// A Cache is for one goroutine; what only reads it gets its Config and its Pool. An allocation is planned as a whole before
-// anything changes, so a call that is refused leaves everything as it was, except that blocks
-// outside a window stay freed (vllm/v1/RULES.md §6, step 5).
+// An allocation is planned as a whole before anything changes, so an allocation that fails changes
+// nothing, except that blocks outside windows are free (vllm/v1/RULES.md §6, step 5).
 //
-// Queues of requests and the choice of which to run belong to sched.
+// Package sched has the queues and decides which requests run.
 package kvcache

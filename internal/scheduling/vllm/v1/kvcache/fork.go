@@ -12,10 +12,9 @@ import (
 var ErrFork = errors.New("cannot fork")
 
 // Fork makes a request with the tokens of r, for parallel sampling and beam search.
-// If share is set, it shares all blocks of r: the first of the two to write to a block that is
-// shared and partly filled gets a copy of it (see Pending), the last one writes in place.
-// Mamba groups overwrite their state in every step, so with them nothing is shared. Fork reports
-// whether the blocks are shared.
+// If share is set, it shares all blocks of r: the first of the two that writes to a shared, partly
+// filled block gets a copy of it (see Pending). Mamba groups overwrite their state in every step,
+// so with them nothing is shared. Fork reports whether the blocks are shared.
 func (c *Cache) Fork(r *Request, share bool) (child *Request, shares bool) {
 	if invariants.Enabled {
 		defer invariants.Hold(c.Check)
@@ -39,8 +38,8 @@ func (c *Cache) Fork(r *Request, share bool) (child *Request, shares bool) {
 	return child, true
 }
 
-// clone makes a request with the same tokens and no blocks. One that runs gets its own arrays of tokens and hashes; one
-// that waits reads those of r until it needs longer ones.
+// clone makes a request with the tokens of r and no blocks. If it does not run, it reads the arrays
+// of r until it needs longer ones.
 func (c *Cache) clone(r *Request, runs bool) *Request {
 	child := c.blank()
 	if runs {
@@ -55,8 +54,7 @@ func (c *Cache) clone(r *Request, runs bool) *Request {
 	return child
 }
 
-// ReplaceLast changes the last token, which must not be computed yet: the
-// children of a beam differ there.
+// ReplaceLast changes the last token, which must be generated and not computed yet.
 func (r *Request) ReplaceLast(token int32) error {
 	c := r.cache
 	if invariants.Enabled {
@@ -83,9 +81,10 @@ func (r *Request) ReplaceLast(token int32) error {
 	return nil
 }
 
-// Rollback moves the computed tokens of r back, over drafts that were rejected,
-// and frees the blocks after them (vLLM keeps them). Mamba groups keep all their blocks. The error wraps ErrRequest if computed
-// is out of range or a block after it is registered; nothing has changed then.
+// Rollback sets the number of computed tokens of r to a lower one, because drafts were rejected,
+// and frees the blocks after them, which vLLM keeps. Mamba groups keep all their blocks. If
+// computed is out of range or a block after it is registered, Rollback returns an error that wraps
+// ErrRequest and changes nothing.
 func (r *Request) Rollback(computed int) error {
 	c := r.cache
 	if invariants.Enabled {

@@ -11,13 +11,13 @@ import (
 type Release uint8
 
 const (
-	Preempt   Release = iota // it waits again; its tokens stay, so it hits its own blocks if they survive (vllm/v1/RULES.md §7)
+	Preempt   Release = iota // it waits again, and can hit its own blocks (vllm/v1/RULES.md §7)
 	UndoAdmit                // it waits as if it had not been admitted
 	Drop                     // it has ended and must not be used any more
 )
 
-// Release frees the blocks of r. If after is not 0, step number after may still write to them, and
-// they are free when EndStep says that it is over.
+// Release frees the blocks of r. If after is not 0, it frees them when EndStep reports that step
+// number after, which may write to them, is over.
 func (c *Cache) Release(r *Request, why Release, after uint64) {
 	if invariants.Enabled {
 		defer invariants.Hold(c.Check)
@@ -32,9 +32,9 @@ func (c *Cache) Release(r *Request, why Release, after uint64) {
 	}
 }
 
-// free gives the blocks of r back: its tails, and then each group's table from its end
-// (vllm/v1/RULES.md §2.4, §7). If after is not 0, they are free when that step is over, in one call: all
-// tables from the last block to the first, and then the tails (§2.6).
+// free frees the blocks of r: its tails, and then each group's table from its end
+// (vllm/v1/RULES.md §2.4, §7). If after is not 0, it frees all of them in one call when that step
+// is over: the tables from the last block to the first, and then the tails (§2.6).
 func (c *Cache) free(r *Request, after uint64) {
 	kept := c.forgetTails(r)
 	var deferred []int32
@@ -59,13 +59,14 @@ func (c *Cache) free(r *Request, after uint64) {
 	c.deferFree(deferred, after)
 }
 
-// What is kept of requests that have ended, for later ones: the memory of so many, and of each no array that is longer.
+// The memory of requests that have ended is used again: of so many requests, and of arrays up to
+// this length.
 const (
 	mostSpare     = 256
 	longestSpared = 8192
 )
 
-// Emptied returns a without its elements, or nil if it is so long that its memory is to be given back.
+// Emptied returns a without its elements, or nil if the array is too long to be kept.
 func Emptied[T any](a []T) []T {
 	if cap(a) > longestSpared {
 		return nil
@@ -73,7 +74,6 @@ func Emptied[T any](a []T) []T {
 	return a[:0]
 }
 
-// drop ends r. The cache may use its memory again.
 func (c *Cache) drop(r *Request) {
 	for i := range c.copies {
 		if c.copies[i].Request == r {
@@ -98,8 +98,7 @@ func (c *Cache) drop(r *Request) {
 	}
 }
 
-// EvictFrom removes the keys of r's blocks that hold tokens from computed on:
-// they will not be computed.
+// EvictFrom removes the keys of the blocks of r that hold tokens from computed on.
 func (r *Request) EvictFrom(computed int) {
 	c := r.cache
 	for i := range r.tables {
@@ -112,8 +111,8 @@ func (r *Request) EvictFrom(computed int) {
 	}
 }
 
-// Rewind moves r back to its first computed tokens, because the following ones were scheduled and
-// not computed. Its blocks stay; those that hold later tokens lose their keys. A Mamba group
+// Rewind sets the number of computed tokens of r to a lower one, because the others were scheduled
+// and not computed. r keeps its blocks; those that hold the others lose their keys. A Mamba group
 // overwrites its state and cannot go back: then Rewind changes nothing and returns false.
 func (r *Request) Rewind(computed int) bool {
 	c := r.cache
@@ -129,8 +128,7 @@ func (r *Request) Rewind(computed int) bool {
 	return true
 }
 
-// EvictSince removes all keys that were inserted in step number step or later: these steps have
-// failed.
+// EvictSince removes all keys of blocks that got one in step number step or later.
 func (c *Cache) EvictSince(step uint32) {
 	for id := range int32(c.Pool.NumBlocks()) {
 		if c.Pool.InsertedSince(id, step) {
@@ -148,11 +146,11 @@ func (c *Cache) Reset() bool {
 	return true
 }
 
-// A deferral is blocks that are freed when a step is over. Until then the step may write to them,
-// and a load into them would not be ordered with that write (vllm/v1/RULES.md §19).
+// A deferral is blocks that are freed when a step is over. The step may write to them, and a load
+// into them could come before that write (vllm/v1/RULES.md §19).
 type deferral struct {
 	step uint64
-	ids  []int32 // of all groups, one after the other
+	ids  []int32
 }
 
 func (c *Cache) deferFree(ids []int32, step uint64) {
@@ -166,9 +164,8 @@ func (c *Cache) deferFree(ids []int32, step uint64) {
 	c.deferred = append(c.deferred, deferral{step, ids})
 }
 
-// leaveWindows frees the blocks that are outside windows once settled tokens are there: from the
-// last one down to the first that was freed before, in one call for each group (vllm/v1/RULES.md
-// §8).
+// leaveWindows frees the blocks that are outside the windows when settled tokens are computed, in
+// one call for each group, from the last one to the first (vllm/v1/RULES.md §8).
 func (c *Cache) leaveWindows(r *Request, settled int) {
 	if !c.recycles {
 		return
@@ -176,19 +173,16 @@ func (c *Cache) leaveWindows(r *Request, settled int) {
 	for i := range c.groups {
 		g, t := &c.groups[i], &r.tables[i]
 		if outside := g.skipped(settled); outside > 0 {
-			c.leave(t, min(outside/g.BlockSize, len(t.ids)))
+			end := min(outside/g.BlockSize, len(t.ids))
+			start := end
+			for start > 0 && t.ids[start-1] != pool.Null { // those before were freed already
+				start--
+			}
+			c.pool.Free(t.ids[start:end])
+			clear(t.ids[start:end])
 		}
 		if g.aligned() {
 			c.leaveState(g, t, settled)
 		}
 	}
-}
-
-func (c *Cache) leave(t *table, end int) {
-	start := end
-	for start > 0 && t.ids[start-1] != pool.Null {
-		start--
-	}
-	c.pool.Free(t.ids[start:end])
-	clear(t.ids[start:end])
 }

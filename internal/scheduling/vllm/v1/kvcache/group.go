@@ -2,25 +2,20 @@ package kvcache
 
 import "llmmemory/internal/scheduling/vllm/v1/pool"
 
-// A group is a Group at work.
+// A group is a Group with its state.
 type group struct {
 	Group
 	id     uint32
 	cap    int  // mostAdmitted
-	eagle  bool // see Group.Eagle
-	owners int  // requests that own a table here
+	eagle  bool // hits lose their last block: some group of the set is Eagle
+	owners int  // requests with a table that owns
 
-	// justStored are the keys that a Mamba group stored in this step: their
-	// states are only there when the step has run, so no request may hit them
-	// (vllm/v1/RULES.md §13).
+	// justStored has the keys of the states that a Mamba group stores in this step. They are
+	// computed when the step has run, so no request may hit them (vllm/v1/RULES.md §13).
 	justStored []pool.Key
 }
 
-func newGroup(g Group, id int, c *Config) group {
-	return group{Group: g, id: uint32(id), cap: g.mostAdmitted(c)}
-}
-
-// mostAdmitted is the most blocks that a request is admitted for; 0: no limit.
+// mostAdmitted is the number of blocks that admission counts at most; 0: no limit.
 func (g *Group) mostAdmitted(c *Config) int {
 	if g.Kind == SlidingWindow || g.Kind == ChunkedLocal {
 		return g.MostBlocks(c.MaxModelLen, c.MaxInFlightTokens)
@@ -28,12 +23,11 @@ func (g *Group) mostAdmitted(c *Config) int {
 	return 0
 }
 
-// MostBlocks is the most blocks that one request of the given tokens holds at a time, with inFlight of them
-// scheduled and not settled (vLLM: max_memory_usage_bytes, divided by the page). Of windows and
-// chunks, others have left by then (vllm/v1/RULES.md §6).
+// MostBlocks returns how many blocks a request of the given tokens holds at most, with inFlight of
+// them in steps in flight (vLLM: max_memory_usage_bytes, divided by the page; vllm/v1/RULES.md §6).
 func (g *Group) MostBlocks(tokens, inFlight int) int {
 	switch {
-	case g.Kind == SlidingWindow: // plus one, because a window need not start at a block
+	case g.Kind == SlidingWindow: // plus one, because a window can begin inside a block
 		return ceil(min(g.Window-1+g.Retained+inFlight, tokens), g.BlockSize) + 1
 	case g.Kind == ChunkedLocal:
 		return ceil(min(g.Chunk+inFlight, tokens), g.BlockSize)
@@ -43,7 +37,7 @@ func (g *Group) MostBlocks(tokens, inFlight int) int {
 	return ceil(tokens, g.BlockSize) + g.NumSpeculativeBlocks
 }
 
-// skipped is how many of the first tokens are outside the window once computed tokens are there
+// skipped returns how many of the first tokens are outside the window after computed tokens
 // (vllm/v1/RULES.md §8).
 func (g *Group) skipped(computed int) int {
 	switch g.Kind {
@@ -63,10 +57,9 @@ func (g *Group) aligned() bool { return g.Kind == Mamba && g.Align }
 // fine reports whether the group can be hit inside a block.
 func (g *Group) fine() bool { return g.Kind == Full || g.Kind == Mamba }
 
-// A set is groups with the same layout, which are looked up together: a hit is
-// a hit in all of them.
+// A set is groups with the same layout. A hit is a hit in all of them.
 type set struct {
 	groups []int
-	spec   *group // of the first one
-	eagle  bool
+	spec   *group // the first one
+	eagle  bool   // some group is Eagle
 }

@@ -2,9 +2,9 @@ package kvcache
 
 import "llmmemory/internal/scheduling/blockhash"
 
-// What tests, recordings and llmserve's offloading read, and a scheduler does not.
+// Package sched does not need these functions; tests, replay and llmserve's offloading do.
 
-// CachedPrefix is how many of the blocks of group 0 with these hashes are in the cache, from the first one on.
+// CachedPrefix returns how many of the given hashes, from the first one on, have a block in group 0.
 func CachedPrefix(c *Cache, blocks []blockhash.Hash) int {
 	for i := range blocks {
 		if _, cached := c.pool.Lookup(&blocks[i], 0); !cached {
@@ -14,12 +14,11 @@ func CachedPrefix(c *Cache, blocks []blockhash.Hash) int {
 	return len(blocks)
 }
 
-// Hashes are the hashes of the request's complete blocks, for reading.
+// Hashes returns the hashes of the complete blocks of r, which must not be changed.
 func Hashes(r *Request) []blockhash.Hash { return r.content.Hashes }
 
-// NewBlocks returns the blocks of a group that the last allocation of r gave it: the
-// copy of a block that its hit ended in, and those at the end of the table.
-// They are appended to dst.
+// NewBlocks appends the blocks of a group that r got in its last allocation: the copy of the block
+// that its hit ended in, and the blocks at the end of its table.
 func NewBlocks(dst []int32, r *Request, group int) []int32 {
 	p := &r.cache.plans[group]
 	if p.copied >= 0 {

@@ -2,8 +2,8 @@ package kvcache
 
 import "llmmemory/internal/scheduling/vllm/v1/pool"
 
-// A Hit is the prefix of a request that the cache holds. It does not protect the blocks: if a key
-// was removed since, it is stale (vllm/v1/RULES.md §2.5).
+// A Hit is the cached prefix of a request. It has no references to the blocks, so it is stale
+// when a key has been removed (vllm/v1/RULES.md §2.5).
 type Hit struct {
 	NumTokens int
 	Blocks    [][]int32 // by group; null blocks for tokens outside windows
@@ -12,8 +12,7 @@ type Hit struct {
 	version uint64
 }
 
-// Truncate shortens a hit to tokens, a multiple of every block. Of a Mamba group
-// fewer blocks can be left.
+// Truncate shortens a hit to a multiple of every block size. A Mamba group can have fewer blocks.
 func (h *Hit) Truncate(c *Cache, tokens int) {
 	h.NumTokens = tokens
 	for i := range h.Blocks {
@@ -29,23 +28,20 @@ func (h *Hit) Clear() {
 	}
 }
 
-// hitState is the result of a set so far; it is kept at the set's first group.
+// A hitState is the last result of a set.
 type hitState struct {
 	known  bool
 	tokens int
 }
 
-// Lookup finds the longest cached prefix of r and leaves out the last token,
-// whose logits must be computed (vllm/v1/RULES.md §5). It sets the request's junction.
-// The arrays of hit are used again.
+// Lookup sets hit to the longest cached prefix of r without its last token, whose logits must be
+// computed (vllm/v1/RULES.md §5). It also sets r.Junction.
 func (c *Cache) Lookup(r *Request, hit *Hit) {
-	hit.request, hit.version, hit.NumTokens = r, c.Pool.Version(), 0
 	for len(hit.Blocks) < len(c.groups) {
 		hit.Blocks = append(hit.Blocks, nil)
 	}
-	for i := range hit.Blocks {
-		hit.Blocks[i] = hit.Blocks[i][:0]
-	}
+	hit.Clear()
+	hit.request, hit.version = r, c.Pool.Version()
 	r.Junction = 0
 	if !c.Config.EnablePrefixCaching || r.noRead {
 		return
@@ -66,9 +62,8 @@ func (c *Cache) Lookup(r *Request, hit *Hit) {
 	}
 }
 
-// reconcile shrinks a limit until every set has a hit of that length, and
-// returns the longest hit that one set had (vllm/v1/RULES.md §10). Limits only shrink,
-// so it ends.
+// reconcile sets hit to the longest one that all sets have, and returns the longest hit that one
+// set had on the way (vllm/v1/RULES.md §10). The length only decreases, so the loop ends.
 func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 	clear(c.hybrid)
 	// One full set and one other agree after one pass.
@@ -81,7 +76,7 @@ func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 			s := &c.sets[i]
 			state := &c.hybrid[s.groups[0]]
 			if s.spec.Kind == Full && state.known {
-				// A prefix of a hit is a hit: only to be trimmed, below.
+				// A prefix of a hit is a hit; it is trimmed below.
 				length = min(length, state.tokens)
 				continue
 			}
@@ -106,14 +101,14 @@ func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 	}
 	for i := range c.sets {
 		if s := &c.sets[i]; s.spec.Kind == Full && (i == 0 || c.Config.Exact) {
-			c.trimFull(s, hit)
+			trim(s, hit, ceil(hit.NumTokens, s.spec.BlockSize))
 		}
 	}
 	return longest
 }
 
-// withMargin returns how far a set looks: an EAGLE set looks one unit further, which it then drops.
-// Mamba drops nothing.
+// withMargin returns the limit of a set. An EAGLE set, unless it is Mamba, looks one unit further,
+// which it then drops.
 func (c *Cache) withMargin(s *set, length, limit int, drop bool) int {
 	if !drop || s.spec.Kind == Mamba {
 		return length
@@ -125,20 +120,10 @@ func (c *Cache) withMargin(s *set, length, limit int, drop bool) int {
 	return min(length+margin, limit)
 }
 
-// trimFull cuts the blocks of a set of full attention to the reconciled length.
-func (c *Cache) trimFull(s *set, hit *Hit) {
-	n := ceil(hit.NumTokens, s.spec.BlockSize)
-	for _, g := range s.groups {
-		hit.Blocks[g] = hit.Blocks[g][:min(n, len(hit.Blocks[g]))]
-	}
-}
-
-// lookupSet finds the longest hit of at most limit tokens, writes its blocks to
-// hit and returns its length. drop asks it to give up the last block.
+// lookupSet finds the longest hit of at most limit tokens, puts its blocks into hit and returns its
+// length. If drop is set, it leaves out the last block.
 func (c *Cache) lookupSet(s *set, r *Request, hit *Hit, limit int, drop bool) int {
-	for _, g := range s.groups {
-		hit.Blocks[g] = hit.Blocks[g][:0]
-	}
+	trim(s, hit, 0)
 	switch s.spec.Kind {
 	case SlidingWindow:
 		return c.lookupWindow(s, r, hit, limit, drop)
@@ -150,8 +135,8 @@ func (c *Cache) lookupSet(s *set, r *Request, hit *Hit, limit int, drop bool) in
 	return c.lookupFull(s, r, hit, limit, drop)
 }
 
-// appendHit adds the block of hash n, counted in hashes, to every group of the
-// set, or to none if one group has no such block.
+// appendHit appends the blocks of hash n in the groups of the set, or none if one group has no such
+// block.
 func (c *Cache) appendHit(s *set, r *Request, hit *Hit, n int) bool {
 	if n >= len(r.content.Hashes) {
 		return false
@@ -170,7 +155,7 @@ func (c *Cache) appendHit(s *set, r *Request, hit *Hit, n int) bool {
 	return true
 }
 
-// appendNull adds n null blocks to every group of the set.
+// appendNull appends n null blocks in each group of the set.
 func appendNull(s *set, hit *Hit, n int) {
 	for _, g := range s.groups {
 		for range n {
@@ -179,8 +164,9 @@ func appendNull(s *set, hit *Hit, n int) {
 	}
 }
 
+// trim leaves at most n blocks in each group of the set.
 func trim(s *set, hit *Hit, n int) {
 	for _, g := range s.groups {
-		hit.Blocks[g] = hit.Blocks[g][:n]
+		hit.Blocks[g] = hit.Blocks[g][:min(n, len(hit.Blocks[g]))]
 	}
 }

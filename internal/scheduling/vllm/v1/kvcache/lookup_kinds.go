@@ -1,8 +1,7 @@
 package kvcache
 
-// lookupFull walks from the first block to the first miss. If hits may end
-// inside a block, it then tries the boundaries inside the next one, the longest
-// first (vllm/v1/RULES.md §5, §10).
+// lookupFull walks from the first block to the first miss. If hits may end inside a block, it then
+// looks for the longest part of the next block (vllm/v1/RULES.md §5, §10).
 func (c *Cache) lookupFull(s *set, r *Request, hit *Hit, limit int, drop bool) int {
 	size, unit := s.spec.BlockSize, c.hitUnit
 	scale := size / c.Config.HashBlockSize
@@ -29,9 +28,9 @@ func (c *Cache) lookupFull(s *set, r *Request, hit *Hit, limit int, drop bool) i
 	return tokens
 }
 
-// lookupWindow looks from the right for as many blocks in a row as a window needs, and takes null
-// blocks in front of them: those tokens are outside the window. If there is no such run, the one
-// that reaches block 0 is the hit, however short (vllm/v1/RULES.md §8).
+// lookupWindow looks from the right for as many blocks in a row as a window needs. The tokens
+// before them are outside the window and have null blocks. If there is no such run, the hit is the
+// run that begins with block 0, however short (vllm/v1/RULES.md §8).
 func (c *Cache) lookupWindow(s *set, r *Request, hit *Hit, limit int, drop bool) int {
 	size, unit := s.spec.BlockSize, c.hitUnit
 	scale := size / c.Config.HashBlockSize
@@ -54,8 +53,7 @@ func (c *Cache) lookupWindow(s *set, r *Request, hit *Hit, limit int, drop bool)
 		full = run >= need
 	}
 	if !full {
-		// A run that reached block 0 ends at its own length.
-		end = run
+		end = run // it begins with block 0
 		for end*size%unit != 0 {
 			end--
 		}
@@ -75,12 +73,12 @@ func (c *Cache) lookupWindow(s *set, r *Request, hit *Hit, limit int, drop bool)
 	return end * size
 }
 
-// windowBlocks is how many blocks in a row a hit in a window needs, and one
-// more to drop.
+// windowBlocks returns how many blocks in a row a hit in a window needs.
 func windowBlocks(g *Group, eagle bool) int {
 	return ceil(g.Window-1, g.BlockSize) + eagleBlock(eagle)
 }
 
+// eagleBlock is the number of blocks that a hit of an EAGLE group loses.
 func eagleBlock(eagle bool) int {
 	if eagle {
 		return 1
@@ -101,8 +99,8 @@ func (c *Cache) cached(s *set, r *Request, n int) bool {
 	return true
 }
 
-// lookupChunk takes null blocks for everything before the chunk of token limit, without looking
-// there, and walks from the chunk's start (vllm/v1/RULES.md §8).
+// lookupChunk walks from the start of the chunk of token limit to the first miss. All blocks before
+// that are null blocks (vllm/v1/RULES.md §8).
 func (c *Cache) lookupChunk(s *set, r *Request, hit *Hit, limit int) int {
 	size := s.spec.BlockSize
 	scale := size / c.Config.HashBlockSize
@@ -114,13 +112,10 @@ func (c *Cache) lookupChunk(s *set, r *Request, hit *Hit, limit int) int {
 	return n * size
 }
 
-// lookupMamba needs one state only, the last one that is cached (vllm/v1/RULES.md §13).
+// lookupMamba looks for the last cached state; earlier ones are not needed (vllm/v1/RULES.md §13).
 func (c *Cache) lookupMamba(s *set, r *Request, hit *Hit, limit int) int {
 	size, unit := s.spec.BlockSize, c.hitUnit
-	step := size
-	if unit < size {
-		step = unit
-	}
+	step := min(size, unit)
 	scale := step / c.Config.HashBlockSize
 	for n := min(limit/step, len(r.content.Hashes)/scale); n > 0; n-- {
 		tokens := n * step

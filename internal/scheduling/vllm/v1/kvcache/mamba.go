@@ -6,19 +6,18 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// Mamba layers have a state instead of keys and values. In align mode a request
-// keeps one running state, in the last block of its table or, with speculative
-// blocks after it, in the last but that many. Slots in front are null, or hold
-// the state after (slot+1)×block tokens. A step that begins a new block copies
-// the state from the block it was in, which therefore lives one step longer
+// Mamba layers have a state instead of keys and values. In align mode the running state of a
+// request is in the last block of its table before the speculative blocks. The slots before it
+// are null or hold the state after (slot+1)×block tokens. A step that begins a new block copies
+// the state from the block before, which is therefore kept for one more step
 // (vllm/v1/RULES.md §13, and vLLM's MambaManager at the commit named there).
 
 // needAligned counts at most one new running state, the speculative blocks of a
 // first allocation, and the copy of a state that a hit ends in.
 func (c *Cache) needAligned(g *group, t *table, d *demand) int {
-	hits := d.hits(int(g.id))
+	hits := d.hit(int(g.id))
 	if n := len(hits); n > 0 && c.justStored(g, hits[n-1]) {
-		return c.Pool.NumBlocks() + 1 // too many: the state is there after this step
+		return c.Pool.NumBlocks() + 1 // never enough: this step computes the state
 	}
 	partial := d.partial(g, hits) || t.partial >= 0
 	n := ceil(d.main, g.BlockSize) + g.NumSpeculativeBlocks - len(hits) - len(t.ids)
@@ -39,21 +38,13 @@ func (c *Cache) needAligned(g *group, t *table, d *demand) int {
 	return n + c.evictable(hits)
 }
 
-// justStored reports whether the state in the block will only be there after this step.
+// justStored reports whether this step computes the state in the block.
 func (c *Cache) justStored(g *group, id int32) bool {
 	key, _, ok := c.Pool.Primary(id)
-	if !ok {
-		return false
-	}
-	for i := range g.justStored {
-		if g.justStored[i] == key {
-			return true
-		}
-	}
-	return false
+	return ok && slices.Contains(g.justStored, key)
 }
 
-// planAligned mirrors extendAligned for a table that will have length blocks.
+// planAligned plans what extendAligned does with a table that will have length blocks.
 func (p *plan) planAligned(g *group, t *table, d *demand, length int, partial bool) {
 	required := ceil(d.main, g.BlockSize) + g.NumSpeculativeBlocks
 	if required <= length && !partial {
@@ -70,8 +61,8 @@ func (p *plan) planAligned(g *group, t *table, d *demand, length int, partial bo
 	}
 }
 
-// reused is how many speculative blocks are in front of the new running state:
-// they move to the end of the table.
+// reused returns how many speculative blocks are before the new running state. They move to the end
+// of the table.
 func reused(g *group, length, running int) int {
 	return min(g.NumSpeculativeBlocks, max(0, running-(length-g.NumSpeculativeBlocks)))
 }
@@ -107,10 +98,10 @@ func (c *Cache) extendAligned(r *Request, i int, d *demand, blocks []int32) {
 	t.ids = append(t.ids, blocks...)
 }
 
-// settlePartial uses the block private for a copy of the state in slot partial. In a first
-// allocation that is the state that was hit, and the request gets the copy. Later it is the
-// request's own state at the end of its prompt: the cache gets the copy, because a worker's table
-// only grows.
+// settlePartial adds a copy of the state in slot partial to the block private. In a first
+// allocation that is the state of the hit, and the request gets the copy. Later it is the
+// request's own state at the end of its prompt, and the cache gets the copy, because the worker's
+// table cannot change.
 func (c *Cache) settlePartial(r *Request, i int, private int32, first bool) {
 	g, t := &c.groups[i], &r.tables[i]
 	if first {
@@ -139,11 +130,11 @@ func (c *Cache) unsettle(p Copy) {
 		g := &c.groups[p.Group]
 		g.justStored = slices.DeleteFunc(g.justStored, func(k pool.Key) bool { return k == key })
 	}
-	c.pool.Evict(p.Src) // a later state that was to be written there
+	c.pool.Evict(p.Src) // it can have got the key of a later state
 	c.pool.Move(p.Dst, p.Src)
 }
 
-// leaveState frees the block whose state was copied to the running one.
+// leaveState frees the block of the state before the running one, when it has been copied.
 func (c *Cache) leaveState(g *group, t *table, settled int) {
 	if t.lastState < 0 || t.lastState >= ceil(settled, g.BlockSize)-1 {
 		return
@@ -154,9 +145,9 @@ func (c *Cache) leaveState(g *group, t *table, settled int) {
 	}
 }
 
-// registerStates remembers the states that were stored from block number
-// before on, and stores the state at the prompt's last hash if it is in a
-// block and the request is computed no further: then the block has a later state.
+// registerStates adds the states in blocks from number before on to justStored. If the step ends at
+// the last hash of the prompt, inside a block, it registers that state, too: a later step would
+// overwrite it.
 func (c *Cache) registerStates(r *Request, i, before, tokens, end int) {
 	g, t := &c.groups[i], &r.tables[i]
 	after := t.registered
@@ -172,8 +163,8 @@ func (c *Cache) registerStates(r *Request, i, before, tokens, end int) {
 	}
 }
 
-// registerPromptState makes the running state findable if it is that of the
-// prompt up to its last hash; the next allocation moves the key to a copy.
+// registerPromptState gives the running state a key if it is that of the prompt up to its last
+// hash. The next allocation moves the key to a copy.
 func (c *Cache) registerPromptState(r *Request, i, tokens int) (key pool.Key, ok bool) {
 	g, t := &c.groups[i], &r.tables[i]
 	unit := c.Config.HashBlockSize

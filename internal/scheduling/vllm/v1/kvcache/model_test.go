@@ -121,7 +121,9 @@ func (w *world) allocate(t *rapid.T, r *Request, a Alloc) bool {
 	return true
 }
 
-func waiting(r *Request) bool { return !r.hasBlocks() && r.NumComputedTokens == 0 }
+func waiting(r *Request) bool {
+	return !slices.ContainsFunc(r.tables, func(t table) bool { return t.tracked || len(t.ids) > 0 }) && r.NumComputedTokens == 0
+}
 
 func working(r *Request) bool { return r.NumComputedTokens > 0 && r.NumComputedTokens < r.NumTokens() }
 

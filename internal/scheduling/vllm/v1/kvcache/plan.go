@@ -5,19 +5,19 @@ import "llmmemory/internal/scheduling/vllm/v1/pool"
 // A plan is what an allocation will do to one table. All plans are made before anything changes, so
 // an allocation cannot fail after some groups have taken their blocks.
 type plan struct {
-	adopt    bool // take over the hit, from block number skip on
-	skip     int  // leading blocks that are outside the window: null
+	adopt    bool // the table begins with the hit
+	skip     int  // null blocks at its beginning, outside the window
 	external int  // blocks for external tokens
 	private  int  // blocks that replace shared ones
 	fresh    int  // blocks at the end
 
 	from   int   // length of the table before the fresh blocks
-	copied int32 // block given instead of one that a hit ends in; -1: none
+	copied int32 // the copy of the block that the hit ends in; -1: none
 }
 
-// plan fills c.plans, and reports whether the blocks for them are there.
+// plan sets c.plans and reports whether there are enough blocks.
 func (c *Cache) plan(r *Request, d *demand) bool {
-	adopt := d.anyHit() || d.NumExternalTokens > 0
+	adopt := d.adopts()
 	for i := range r.tables {
 		adopt = adopt && !r.tables[i].tracked
 	}
@@ -30,7 +30,7 @@ func (c *Cache) plan(r *Request, d *demand) bool {
 		*p = plan{copied: -1}
 		length, partial := len(r.tables[i].ids), r.tables[i].partial >= 0
 		if adopt {
-			hits := d.hits(i)
+			hits := d.hit(i)
 			p.adopt = true
 			p.skip = g.skipped(d.all) / g.BlockSize
 			hits = hits[min(p.skip, len(hits)):]
@@ -43,11 +43,7 @@ func (c *Cache) plan(r *Request, d *demand) bool {
 		if g.aligned() {
 			p.planAligned(g, &r.tables[i], d, length, partial)
 		} else {
-			slots := d.slots
-			if g.Kind == Mamba {
-				slots += g.BlockSize * g.NumSpeculativeBlocks
-			}
-			p.fresh = max(ceil(slots, g.BlockSize)-length, 0)
+			p.fresh = max(d.blocks(g)-length, 0)
 			if partial {
 				p.private = 1
 			} else if r.forked {
@@ -59,8 +55,8 @@ func (c *Cache) plan(r *Request, d *demand) bool {
 	return total <= c.Pool.NumFree()
 }
 
-// externalBlocks is how many blocks the tokens of a connector take after
-// length blocks, unless the window skips all of them.
+// externalBlocks returns how many blocks the external tokens take after the first length blocks; 0 if
+// the window skips all these tokens.
 func (g *group) externalBlocks(d *demand, length int) int {
 	if min(d.all-g.skipped(d.all), d.NumExternalTokens) <= 0 {
 		return 0
@@ -68,8 +64,8 @@ func (g *group) externalBlocks(d *demand, length int) int {
 	return max(ceil(d.all, g.BlockSize)-length, 0)
 }
 
-// commit carries the plans out. Every group adopts its hit before any block is
-// taken, so that no group evicts another's hit (vllm/v1/RULES.md §6, step 7).
+// commit carries out the plans. All groups adopt their hits before a block is taken from the pool,
+// so that no group evicts the hit of another one (vllm/v1/RULES.md §6, step 7).
 func (c *Cache) commit(r *Request, d *demand) {
 	take := 0
 	for i := range c.plans {
@@ -97,10 +93,9 @@ func (c *Cache) commit(r *Request, d *demand) {
 	}
 }
 
-// adopt makes the hit the beginning of the table.
 func (c *Cache) adopt(r *Request, i int, d *demand) {
 	g, t, p := &c.groups[i], &r.tables[i], &c.plans[i]
-	hits := d.hits(i)
+	hits := d.hit(i)
 	hits = hits[min(p.skip, len(hits)):]
 	c.pool.Touch(hits)
 	for range p.skip {
@@ -116,8 +111,8 @@ func (c *Cache) adopt(r *Request, i int, d *demand) {
 	}
 }
 
-// extend adds the blocks of one group's plan: first those that replace shared
-// ones, then those at the end.
+// extend adds the blocks of a plan to a table: first those that replace shared ones, then those at
+// the end.
 func (c *Cache) extend(r *Request, i int, d *demand, blocks []int32) {
 	g, t, p := &c.groups[i], &r.tables[i], &c.plans[i]
 	c.own(g, t)
@@ -140,7 +135,7 @@ func (c *Cache) extend(r *Request, i int, d *demand, blocks []int32) {
 	c.noteNew(i, blocks)
 }
 
-// own counts the table's owner, for the common prefix.
+// own counts the table as one of its group, for NumCommonPrefixBlocks.
 func (c *Cache) own(g *group, t *table) {
 	if !t.owns {
 		t.owns = true
@@ -149,8 +144,8 @@ func (c *Cache) own(g *group, t *table) {
 }
 
 // NumCommonPrefixBlocks appends, for each group, how many blocks at the beginning of r's table
-// all requests with blocks share; 0 for groups without full attention
-// (vllm/v1/RULES.md §11). As in vLLM, asking makes r an owner of a table.
+// are in all tables; 0 for groups without full attention (vllm/v1/RULES.md §11). As in vLLM, the
+// table of r counts from then on even if it is empty.
 func (r *Request) NumCommonPrefixBlocks(dst []int32) []int32 {
 	c := r.cache
 	for i := range c.groups {

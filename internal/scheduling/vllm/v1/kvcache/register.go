@@ -2,16 +2,15 @@ package kvcache
 
 import "fmt"
 
-// register gives the blocks of the first tokens tokens their keys. In hybrid
-// mode that is rounded down to where a hit can end, plus one block for EAGLE
-// groups, which look one block further (vllm/v1/RULES.md §10). end is the token up to
-// which the request is computed, which is more than tokens if steps in flight sample.
+// register gives the blocks of the first tokens their keys. With several groups, tokens is rounded
+// down to where a hit can end; EAGLE groups, which look one block further, register one block more
+// (vllm/v1/RULES.md §10). end is the number of computed tokens, which is higher if steps in flight
+// sample.
 func (c *Cache) register(r *Request, tokens, end int) {
-	if len(c.groups) == 1 {
-		c.registerGroup(r, 0, tokens, end)
-		return
+	whole := tokens
+	if len(c.groups) > 1 && !c.finest {
+		whole = floorTo(tokens, c.Config.SchedulerBlockSize)
 	}
-	whole := c.hittable(tokens)
 	for i := range c.groups {
 		n := whole
 		if c.groups[i].eagle && whole > 0 {
@@ -19,14 +18,6 @@ func (c *Cache) register(r *Request, tokens, end int) {
 		}
 		c.registerGroup(r, i, n, end)
 	}
-}
-
-// hittable is the longest prefix that a hit can cover.
-func (c *Cache) hittable(tokens int) int {
-	if c.finest {
-		return tokens
-	}
-	return floorTo(tokens, c.Config.SchedulerBlockSize)
 }
 
 func (c *Cache) registerGroup(r *Request, i, tokens, end int) {
@@ -46,8 +37,8 @@ func (c *Cache) registerGroup(r *Request, i, tokens, end int) {
 	}
 }
 
-// registerTail makes the block in which the prompt's last hash ends findable
-// there, even if no lookup is that fine (vllm/v1/RULES.md §10).
+// registerTail gives the block in which the last hash of the prompt ends a key for that part, even
+// if no lookup ends inside a block (vllm/v1/RULES.md §10).
 func (c *Cache) registerTail(r *Request, i, tokens int) {
 	g, t := &c.groups[i], &r.tables[i]
 	end := floorTo(r.NumPromptTokens, c.Config.HashBlockSize)
@@ -57,8 +48,7 @@ func (c *Cache) registerTail(r *Request, i, tokens int) {
 	c.pool.RegisterPart(&r.content, t.ids[end/g.BlockSize], end, g.id)
 }
 
-// Store registers the blocks of the first tokens tokens, after an allocation
-// with DelayCacheBlocks.
+// Store registers the blocks of the first tokens, after an allocation with DelayCacheBlocks.
 func (c *Cache) Store(r *Request, tokens int) error {
 	if !c.Config.EnablePrefixCaching {
 		return nil

@@ -13,38 +13,39 @@ import (
 // ErrRequest is wrapped by errors about a request, or about how it is used.
 var ErrRequest = errors.New("bad request")
 
+// ErrStale is wrapped if a Hit may name blocks that have been evicted since the lookup.
+var ErrStale = errors.New("stale hit")
+
 // A Spec describes a request.
 type Spec struct {
 	Tokens []int32 // the prompt; copied
 	Extras blockhash.Extras
 	LoRAID int64
-	NoRead bool // do not hit the cache (prompt logprobs); the blocks are stored all the same
+	NoRead bool // lookups find nothing (prompt logprobs); blocks get keys all the same
 	Report bool // record events for hits, too
 }
 
-// A Request is a sequence of tokens and its block tables. It belongs to the
-// Cache that made it.
+// A Request is a sequence of tokens with its block tables.
 type Request struct {
 	Tag uint64 // the caller's
 
-	// NumComputedTokens is how many tokens have their keys and values in blocks, or will after
-	// the steps in flight. The caller advances it after an allocation, and moves it back when
-	// drafts are rejected: their blocks stay in the table and are used later
-	// (vllm/v1/RULES.md §6). Rollback gives them back instead.
+	// NumComputedTokens is how many tokens have keys and values in blocks, once the steps in flight
+	// are over. The caller increases it after an allocation, and decreases it when drafts are
+	// rejected; the blocks stay in the table (vllm/v1/RULES.md §6). See also Rollback.
 	NumComputedTokens int
 
-	// For reading:
+	// The caller must not change these.
 	NumPromptTokens int
-	NumPreemptions  int // how often the request has lost its blocks
-	Junction        int // end of a prefix that it shares with others and that a group with sparse retention does not hold yet; 0: none (vllm/v1/RULES.md §9)
+	NumPreemptions  int // calls of Release with Preempt
+	Junction        int // end of a prefix that other requests have and a group with sparse retention has not kept; 0: none (vllm/v1/RULES.md §9)
 
 	cache    *Cache
 	content  pool.Content
 	recorded bool // its admission was counted
-	running  bool // has been allocated for since it began to wait
+	running  bool // it has had an allocation since it began to wait
 	noRead   bool
 	report   bool
-	forked   bool    // shares blocks that it may write to
+	forked   bool    // it may write to shared blocks
 	lent     bool    // another request reads the arrays of content
 	kept     []int32 // blocks of tails that were taken
 	tables   []table
@@ -54,18 +55,17 @@ type Request struct {
 // A table is the block table of one group.
 type table struct {
 	ids        []int32
-	registered int  // blocks that were offered for registration
-	tracked    bool // adopted a hit, or registered a block
-	owns       bool // counts as an owner for the common prefix
+	registered int  // blocks that were passed to pool.Register
+	tracked    bool // it has adopted a hit or registered a block
+	owns       bool // it counts in group.owners
 
-	// partial is the index of a block that a hit ends inside, or that holds
-	// the end of the prompt's state (Mamba): the next allocation gives the
-	// request a copy, or the cache. -1: none.
+	// partial is the index of the block that a hit ends inside, or, for Mamba, of the running state
+	// if it has the key of the prompt. The next allocation adds a copy of it. -1: none.
 	partial int
 
-	allocated bool // Mamba: had an allocation
-	lastState int  // Mamba: index of the block with the state before the running one; -1: none
-	tail      int  // Mamba: tokens before the state in block number partial, which is the request's own
+	allocated bool // Mamba: it has had an allocation
+	lastState int  // Mamba: index of the state before the running one; -1: none
+	tail      int  // Mamba: number of tokens before the state in slot partial
 }
 
 // Add makes a request.
@@ -87,8 +87,8 @@ func (c *Cache) Add(s Spec) (*Request, error) {
 	return r, nil
 }
 
-// Reserve allocates memory for so many tokens, so that steps need not. It is for requests that
-// run: one that waits takes memory for the tokens that it has.
+// Reserve allocates memory for a request of so many tokens that begins to run, so that steps need
+// not.
 func (r *Request) Reserve(tokens int) {
 	c := r.cache
 	reserve(&r.content.Tokens, tokens)
@@ -100,10 +100,9 @@ func (r *Request) Reserve(tokens int) {
 	}
 }
 
-// reserve gives an array room for n elements.
 func reserve[T any](to *[]T, n int) { *to = slices.Grow(*to, max(0, n-len(*to))) }
 
-// blank returns an empty request, whose arrays may be those of a former one.
+// blank returns an empty request, perhaps with the memory of one that has ended.
 func (c *Cache) blank() *Request {
 	var r *Request
 	if n := len(c.spare) - 1; n >= 0 {
@@ -132,19 +131,16 @@ func (r *Request) hash() {
 	}
 }
 
-// Tokens are the prompt and what was generated, for reading.
+// Tokens returns the prompt and the generated tokens, which must not be changed.
 func (r *Request) Tokens() []int32 { return r.content.Tokens }
 
 // NumTokens is the length of Tokens.
 func (r *Request) NumTokens() int { return len(r.content.Tokens) }
 
-// Table is the block table of a group, for reading: it changes with the next
+// Table returns the block table of a group. It must not be changed, and it is valid until the next
 // call for this request.
 func (r *Request) Table(group int) []int32 { return r.tables[group].ids }
 
 func (t *table) forget() {
 	*t = table{ids: t.ids[:0], partial: -1, lastState: -1}
 }
-
-// ErrStale is wrapped if a Hit may name blocks that have been evicted since the lookup.
-var ErrStale = errors.New("stale hit")

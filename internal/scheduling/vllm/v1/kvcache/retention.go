@@ -1,8 +1,7 @@
 package kvcache
 
-// retained says which of the blocks from to to-1 get a key, as a mask; nil for
-// all. Groups whose hits need only the last blocks in front of a boundary keep
-// no others (vllm/v1/RULES.md §9).
+// retained returns a mask of the blocks from to to-1 that get a key; nil: all do. In groups whose
+// hits need only the last blocks before a boundary, the others get none (vllm/v1/RULES.md §9).
 func (c *Cache) retained(r *Request, g *group, from, to int) []bool {
 	switch g.Kind {
 	case SlidingWindow:
@@ -13,8 +12,8 @@ func (c *Cache) retained(r *Request, g *group, from, to int) []bool {
 	return nil
 }
 
-// retainedWindow keeps the need blocks in front of the end of each segment. An
-// EAGLE hit looks one block past the boundary, so everything moves by one.
+// retainedWindow keeps the last blocks of each segment that a hit needs. An EAGLE hit looks one
+// block past the boundary, so all moves by one block.
 func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
 	need, shift := windowBlocks(&g.Group, g.eagle), eagleBlock(g.eagle)
 	segment := c.Config.RetentionInterval
@@ -42,8 +41,7 @@ func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
 	return mask
 }
 
-// retainedStates keeps the state at the end of each segment: a Mamba hit needs
-// one block.
+// retainedStates keeps the state at the end of each segment.
 func (c *Cache) retainedStates(r *Request, g *group, from, to int) []bool {
 	segment := c.Config.RetentionInterval
 	if segment == RetainAll {
@@ -66,8 +64,8 @@ func (c *Cache) retainedStates(r *Request, g *group, from, to int) []bool {
 	return mask
 }
 
-// boundaries are the ends of prefixes that will be asked for again: the prompt
-// without its last token, and the junction if there is one.
+// boundaries returns the ends of prefixes that later lookups are likely to need: the prompt without
+// its last token, and the junction if there is one.
 func (r *Request) boundaries() [2]int {
 	replay := r.NumPromptTokens - 1
 	if r.Junction == 0 {

@@ -1,19 +1,18 @@
 package kvcache
 
-// Stats counts the lookups of admitted requests (vllm/v1/RULES.md §12), in tokens unless it says
-// requests. Requests that were preempted or admitted before count apart; those that may not read
-// the cache do not count.
+// Stats counts the lookups of admitted requests (vllm/v1/RULES.md §12). Requests and Preempted are
+// numbers of requests, the others numbers of tokens. Requests that may not read the cache do not
+// count.
 type Stats struct {
 	Reset                               bool // the cache was reset
 	Requests, Queries, Hits             int
-	Preempted, PreemptedQueries, Rehits int
+	Preempted, PreemptedQueries, Rehits int // of requests that are admitted again
 }
 
-// Readmitted reports whether r was admitted before and then preempted, or its admission undone.
+// Readmitted reports whether r has been admitted before.
 func (r *Request) Readmitted() bool { return r.NumPreemptions > 0 || r.recorded }
 
-// record counts an admitted request and the tokens it hit. One whose admission was undone counts
-// as a preempted one when it is admitted again.
+// record counts an admitted request and the tokens of its hit.
 func (c *Cache) record(r *Request, hit int) {
 	again := r.Readmitted()
 	r.recorded = true

@@ -1,12 +1,10 @@
 package kvcache
 
-import (
-	"slices"
-)
+import "slices"
 
-// A Tail is a block with the state of a Mamba group at the last hash of a prompt, inside a
-// block of the group. No table names it: the request's own state has gone on. A connector
-// can send it, so that elsewhere a prompt can be hit up to there (vLLM's
+// A Tail is a block with the state of a Mamba group after the last hash of a prompt, inside a
+// block of the group. It is in no table, because the request has overwritten its own state. A
+// connector can send it, so that elsewhere a prompt can be hit up to there (vLLM's
 // partial_tail_offloads; vllm/v1/RULES.md §19).
 type Tail struct {
 	Request   *Request
@@ -15,8 +13,8 @@ type Tail struct {
 	NumTokens int // before the state
 }
 
-// forgetTails drops the tails of r that were not taken. It returns the blocks of the others, which
-// r no longer keeps.
+// forgetTails removes the tails of r that were not taken, and returns the blocks of the others for
+// the caller to free.
 func (c *Cache) forgetTails(r *Request) []int32 {
 	if len(c.tails) > 0 {
 		c.tails = slices.DeleteFunc(c.tails, func(t Tail) bool { return t.Request == r })
@@ -35,15 +33,15 @@ func (c *Cache) release(id int32) {
 	}
 }
 
-// noteNew records the blocks that group i got from the pool, if they may have to be zeroed.
+// noteNew records blocks of group i that may have to be zeroed.
 func (c *Cache) noteNew(i int, blocks []int32) {
 	if c.Config.RecordNewBlocks && c.groups[i].Kind != Mamba {
 		c.newBlocks[i] = append(c.newBlocks[i], blocks...)
 	}
 }
 
-// takeTails appends the tails to dst, group by group. Each keeps its block until the blocks
-// of its request are free.
+// takeTails appends the tails to dst, group by group. Their blocks are kept until those of their
+// requests are freed.
 func (c *Cache) takeTails(dst []Tail) []Tail {
 	for g := range c.groups {
 		for i := range c.tails {

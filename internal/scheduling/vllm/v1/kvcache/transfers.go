@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// What a scheduler needs besides if the contents of blocks come from elsewhere, or go there (vllm/v1/RULES.md §19, §21).
+// This file has what a scheduler with a connector needs besides (vllm/v1/RULES.md §19, §21).
 
 // Evict removes the keys of a block, which may be in use.
 func (c *Cache) Evict(id int32) error {
@@ -16,10 +16,10 @@ func (c *Cache) Evict(id int32) error {
 	return nil
 }
 
-// LeaveWindows frees the blocks that nothing attends to once settled tokens are there.
+// LeaveWindows frees the blocks outside the windows when settled tokens are computed.
 func (r *Request) LeaveWindows(settled int) { r.cache.leaveWindows(r, settled) }
 
-// SharedFrom reports whether another table names a block of r that holds tokens from computed on.
+// SharedFrom reports whether a block of r that holds tokens from computed on is shared.
 func (r *Request) SharedFrom(computed int) bool {
 	c := r.cache
 	for i := range r.tables {
@@ -31,8 +31,8 @@ func (r *Request) SharedFrom(computed int) bool {
 	return false
 }
 
-// NoteUnwritten adds the blocks of r that hold tokens from computed on to the new blocks again: a
-// load that should have written them has failed (vLLM's record_blocks_for_zeroing).
+// NoteUnwritten adds the blocks of r that hold tokens from computed on to Pending.NewBlocks again:
+// a load that should have written them has failed (vLLM: record_blocks_for_zeroing).
 func (r *Request) NoteUnwritten(computed int) {
 	c := r.cache
 	for i := range r.tables {
@@ -41,7 +41,7 @@ func (r *Request) NoteUnwritten(computed int) {
 	}
 }
 
-// RemainingBlocks is how many blocks r still needs to hold its whole sequence.
+// RemainingBlocks returns how many more blocks r needs for its whole sequence.
 func (r *Request) RemainingBlocks() int {
 	c := r.cache
 	whole := min(r.NumTokens(), c.Config.MaxModelLen)

@@ -2,8 +2,8 @@ package pool
 
 import "llmmemory/internal/invariants"
 
-// Check examines the whole pool: the queue has the blocks with the count 0, each once; the hash map
-// has the blocks' keys, each under its own; the null block is in neither.
+// Check returns an error unless the queue has exactly the blocks with the count 0, each once, and
+// the hash map exactly the keys of the blocks. The null block is in neither.
 func (v View) Check() error {
 	p := v.p
 	if err := v.checkQueue(); err != nil {
@@ -35,14 +35,14 @@ func (v View) checkQueue() error {
 		case p.recs[id].count != 0:
 			return invariants.Broken("block %d is in the queue with the count %d", id, p.recs[id].count)
 		case p.recs[id].prev != before:
-			return invariants.Broken("block %d follows %d, and says %d", id, before, p.recs[id].prev)
+			return invariants.Broken("block %d follows block %d in the queue, but its link is to %d", id, before, p.recs[id].prev)
 		}
 		queued[id] = true
 		before = id
 		n++
 	}
 	if n != p.free || p.recs[p.end()].prev != before {
-		return invariants.Broken("%d blocks are in the queue up to %d, %d are said to be up to %d", n, before, p.free, p.recs[p.end()].prev)
+		return invariants.Broken("the queue has %d blocks and ends with %d, recorded are %d and %d", n, before, p.free, p.recs[p.end()].prev)
 	}
 	for id := range queued {
 		if count := p.recs[id].count; id != int(Null) && (count < 0 || count == 0 != queued[id]) {
@@ -52,7 +52,7 @@ func (v View) checkQueue() error {
 	return nil
 }
 
-// checkRings walks over the map and returns the number of nodes it holds.
+// checkRings walks over the map and returns the number of its nodes.
 func (p *Pool) checkRings() (nodes int, err error) {
 	used := 0
 	for i := range p.slots {
@@ -91,7 +91,7 @@ func (p *Pool) checkRings() (nodes int, err error) {
 		nodes += size
 	}
 	if used != p.used {
-		return 0, invariants.Broken("%d keys are in the map, %d are said to be", used, p.used)
+		return 0, invariants.Broken("%d keys are in the map, recorded are %d", used, p.used)
 	}
 	return nodes, nil
 }

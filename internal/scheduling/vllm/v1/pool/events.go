@@ -6,18 +6,18 @@ import "llmmemory/internal/scheduling/blockhash"
 type EventKind uint8
 
 const (
-	Stored  EventKind = iota // blocks can be hit from now on
-	Removed                  // one block, with one hash, cannot be hit any more; another one with this hash may be
-	Cleared                  // no hash can: a reset
+	Stored  EventKind = iota // blocks got keys
+	Removed                  // one block lost one key; another block may have it still
+	Cleared                  // all blocks lost their keys
 )
 
-// An Event is one change. Group and the hashes are those of Stored and Removed,
-// the rest belongs to Stored.
+// An Event is one change of the prefix cache. Removed events have only a group and one hash,
+// Cleared events neither.
 type Event struct {
 	Kind      EventKind
 	Group     uint32
-	HasParent bool           // false: the range starts at token 0
-	Parent    blockhash.Hash // of the block in front of the range
+	HasParent bool           // false: the blocks start at token 0
+	Parent    blockhash.Hash // of the block before the first one
 	BlockSize int
 	LoRA      string
 	LoRAID    int64
@@ -26,45 +26,73 @@ type Event struct {
 	hashes, tokens span
 }
 
-// A span is a part of one of the arrays that all events share.
+// A span is the part of Events.hashes or Events.tokens that belongs to an event.
 type span struct{ from, to int }
 
-// Events are what a pool recorded since they were taken last. The arrays are
-// used again, so an Events filled by TakeEvents is good until the next call
-// that fills it.
+// Events are the events between two calls of TakeEvents. What its methods return is valid until it
+// is passed to TakeEvents again.
 type Events struct {
 	List   []Event
 	hashes []blockhash.Hash
 	tokens []int32
 }
 
-// Hashes are the blocks that e is about. A Stored event can have none.
+// Hashes returns the hashes of the blocks of e. A Stored event can have none.
 func (v *Events) Hashes(e *Event) []blockhash.Hash { return v.hashes[e.hashes.from:e.hashes.to] }
 
-// Tokens are those of the whole range of a Stored event, with the blocks that
-// were skipped.
+// Tokens returns the tokens of a Stored event, with those of blocks that got no key.
 func (v *Events) Tokens(e *Event) []int32 { return v.tokens[e.tokens.from:e.tokens.to] }
 
-// TakeEvents moves the recorded events to dst and starts anew.
+// TakeEvents replaces dst by the events since the last call.
 func (v View) TakeEvents(dst *Events) {
 	p := v.p
-	clear(dst.List) // lets go of extra keys
+	clear(dst.List) // so that their extra keys can be collected
 	dst.List, dst.hashes, dst.tokens = dst.List[:0], dst.hashes[:0], dst.tokens[:0]
 	*dst, p.events = p.events, *dst
 }
 
 func (v *Events) removed(h *blockhash.Hash, group uint32) {
-	v.List = append(v.List, Event{Kind: Removed, Group: group, hashes: v.addHash(h)})
-}
-
-func (v *Events) cleared() { v.List = append(v.List, Event{Kind: Cleared}) }
-
-func (v *Events) addHash(h *blockhash.Hash) span {
 	v.hashes = append(v.hashes, *h)
-	return span{len(v.hashes) - 1, len(v.hashes)}
+	v.List = append(v.List, Event{Kind: Removed, Group: group, hashes: span{len(v.hashes) - 1, len(v.hashes)}})
 }
 
-func (v *Events) addTokens(tokens []int32) span {
-	v.tokens = append(v.tokens, tokens...)
-	return span{len(v.tokens) - len(tokens), len(v.tokens)}
+// recordStored adds a Stored event for the blocks that Register takes, or for all from from to to-1
+// if table is nil. The first block looks for its items from items on.
+func (p *Pool) recordStored(c *Content, table []int32, from, to, blockSize int, group uint32, mask []bool, items blockhash.Cursor) {
+	v := &p.events
+	scale := blockSize / p.config.HashBlockSize
+	e := Event{Kind: Stored, Group: group, BlockSize: blockSize, LoRA: c.Extras.LoRA, LoRAID: c.LoRAID}
+	if from > 0 {
+		e.HasParent, e.Parent = true, c.Hashes[from*scale-1]
+	}
+	e.tokens = span{len(v.tokens), len(v.tokens) + (to-from)*blockSize}
+	v.tokens = append(v.tokens, c.Tokens[from*blockSize:to*blockSize]...)
+	e.hashes = span{len(v.hashes), len(v.hashes)}
+	for i := from; i < to; i++ {
+		if table != nil && table[i] == Null || mask != nil && !mask[i-from] {
+			continue
+		}
+		v.addBlock(&e, &c.Hashes[(i+1)*scale-1], c.Extras.Block(i*blockSize, (i+1)*blockSize, &items))
+	}
+	v.List = append(v.List, e)
+}
+
+// ReportHit adds a Stored event for the first blocks of a request, which a lookup has found
+// (vllm/v1/RULES.md §12, report mode "full"). It leaves out a last block that is found only in part.
+func (p *Pool) ReportHit(c *Content, blocks, blockSize int, group uint32) {
+	blocks = min(blocks, len(c.Hashes)/(blockSize/p.config.HashBlockSize))
+	if p.config.EnableEvents && blocks > 0 {
+		p.recordStored(c, nil, 0, blocks, blockSize, group, nil, 0)
+	}
+}
+
+func (v *Events) addBlock(e *Event, h *blockhash.Hash, extra []blockhash.Key) {
+	v.hashes = append(v.hashes, *h)
+	if e.hashes.to++; extra == nil && e.Extra == nil {
+		return
+	}
+	for len(e.Extra) < e.hashes.to-e.hashes.from-1 {
+		e.Extra = append(e.Extra, nil) // of the blocks before the first with extra keys
+	}
+	e.Extra = append(e.Extra, extra)
 }

@@ -8,30 +8,30 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// A Key is a hash of one group of layers: groups never share entries, even for
-// equal hashes (vllm/v1/RULES.md §1).
+// A Key is what a block is found by. The same tokens in two groups of layers have two keys
+// (vllm/v1/RULES.md §1).
 type Key struct {
 	Hash  blockhash.Hash
 	Group uint32
 }
 
-// An entry is a node that carries a key: a block, or an additional key of a
-// block. Nodes with the same key form a ring in the order they were inserted.
+// An entry is a node of the hash map: a key of a block. Nodes with the same key form a ring in the
+// order of their insertion.
 type entry struct {
 	hash           blockhash.Hash
 	group          uint32
 	younger, older int32 // neighbours in the ring
 }
 
-// A slot of the hash map. Slots are found from the tag, by linear probing, and
-// closed up when one is removed, so there are no tombstones.
+// A slot is a place of the hash map, which uses linear probing from the tag. Removal closes the
+// gap, so there are no tombstones.
 type slot struct {
-	tag  uint32 // 31 bits of the key; see many
+	tag  uint32 // 31 bits of the key, and many
 	head int32  // first node of the ring, plus 1; 0: empty slot
 }
 
-// many is set once a key has had two nodes, until it has none: vLLM's map then
-// holds a dict, and the recordings show that.
+// many is set from the time when a key has two nodes until it has none. vLLM's map has a dict of
+// blocks then, which recordings show.
 const many = 1 << 31
 
 // slotsFor leaves at least half of the slots empty when every block has a key.
@@ -59,7 +59,8 @@ func (p *Pool) find(h *blockhash.Hash, group, tag uint32) (i uint32, found bool)
 	}
 }
 
-// entry returns the node: a block's primary key, or after those one of more.
+// entry returns a node by number. The first are the primary keys of the blocks, the others are in
+// more.
 func (p *Pool) entry(node int32) *entry {
 	if int(node) < p.config.NumGPUBlocks {
 		return &p.recs[node].entry
@@ -67,8 +68,8 @@ func (p *Pool) entry(node int32) *entry {
 	return &p.more[int(node)-p.config.NumGPUBlocks].entry
 }
 
-// Lookup returns the block that was registered first under the key and still
-// is. It has no effect on the order of eviction (vllm/v1/RULES.md §2.5).
+// Lookup returns the block that has had the key for the longest time. It does not change the order
+// of eviction (vllm/v1/RULES.md §2.5).
 func (p *Pool) Lookup(h *blockhash.Hash, group uint32) (id int32, ok bool) {
 	if p.used == 0 {
 		return Null, false
@@ -80,7 +81,7 @@ func (p *Pool) Lookup(h *blockhash.Hash, group uint32) (id int32, ok bool) {
 	return p.owner(p.slots[i].head - 1), true
 }
 
-// enter puts a node, whose key is set, at the end of its key's ring.
+// enter puts a node at the end of the ring of its key.
 func (p *Pool) enter(node int32) {
 	e := p.entry(node)
 	tag := tagOf(&e.hash, e.group)
@@ -97,13 +98,13 @@ func (p *Pool) enter(node int32) {
 	e.younger, e.older = node, node
 	p.slots[i] = slot{tag, node + 1}
 	p.used++
-	if 4*p.used > 3*len(p.slots) { // additional keys only: see slotsFor
+	if 4*p.used > 3*len(p.slots) { // only with additional keys: see slotsFor
 		p.grow()
 	}
 }
 
-// leave takes a node out of its key's ring, and the key out of the map if this
-// was the last one.
+// leave takes a node out of the ring of its key, and removes the key from the map with its last
+// node.
 func (p *Pool) leave(node int32) {
 	e := p.entry(node)
 	i, found := p.find(&e.hash, e.group, tagOf(&e.hash, e.group))
@@ -122,7 +123,7 @@ func (p *Pool) leave(node int32) {
 	}
 }
 
-// closeUp empties slot i and moves those back that had to go past it.
+// closeUp empties slot i and moves back the slots that were probed past it.
 func (p *Pool) closeUp(i uint32) {
 	mask := uint32(len(p.slots) - 1)
 	for j := (i + 1) & mask; p.slots[j].head != 0; j = (j + 1) & mask {

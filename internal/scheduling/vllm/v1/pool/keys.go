@@ -9,7 +9,7 @@ type moreKey struct {
 	next  int32 // index of the block's next additional key, or -1
 }
 
-// owner is the block that a node leads to.
+// owner returns the block that has the key of a node.
 func (p *Pool) owner(node int32) int32 {
 	if int(node) < p.config.NumGPUBlocks {
 		return node
@@ -17,8 +17,8 @@ func (p *Pool) owner(node int32) int32 {
 	return p.more[int(node)-p.config.NumGPUBlocks].block
 }
 
-// insert registers id under the key, as its primary key if it has none. A key
-// that the block has already is left where it is.
+// insert gives block id a key, as its primary key if it has none. It does nothing if the block has
+// the key already.
 func (p *Pool) insert(id int32, h *blockhash.Hash, group uint32, tokens int) {
 	if p.has(id, h, group) {
 		return
@@ -33,7 +33,7 @@ func (p *Pool) insert(id int32, h *blockhash.Hash, group uint32, tokens int) {
 	p.enter(id)
 }
 
-// has reports whether id is registered under the key.
+// has reports whether block id has the key.
 func (p *Pool) has(id int32, h *blockhash.Hash, group uint32) bool {
 	if p.recs[id].tokens == 0 {
 		return false
@@ -83,8 +83,7 @@ func (p *Pool) insertMore(id int32, h *blockhash.Hash, group uint32) {
 	p.enter(int32(p.config.NumGPUBlocks) + i)
 }
 
-// forget removes every key of id, the primary one first, and records each as removed if record is
-// set.
+// forget removes all keys of id, the primary one first. If record is set, it adds an event for each.
 func (p *Pool) forget(id int32, record bool) {
 	if p.recs[id].tokens == 0 {
 		return
@@ -108,12 +107,11 @@ func (p *Pool) forget(id int32, record bool) {
 	}
 }
 
-// SetStamp sets the step in which keys are inserted from now on, for View.InsertedSince.
+// SetStamp sets the number of the present step, for View.InsertedSince.
 func (p *Pool) SetStamp(step uint32) { p.stamp = step }
 
-// Move gives all keys of src to dst, which has none: the owner of src goes on
-// writing to it, and dst holds what the keys stand for. The keys stay valid, so
-// there is no event (vLLM, move_block_hashes).
+// Move gives all keys of src to dst, which has none: dst is a copy of src, and src will be
+// overwritten. There is no event, because lookups go on finding the keys (vLLM: move_block_hashes).
 func (p *Pool) Move(src, dst int32) {
 	tokens := int(p.recs[src].tokens)
 	if tokens == 0 {
@@ -126,7 +124,7 @@ func (p *Pool) Move(src, dst int32) {
 	}
 }
 
-// keysOf lists the keys of id, the primary one first.
+// keysOf returns the keys of id, the primary one first.
 func (p *Pool) keysOf(id int32) []Key {
 	keys := []Key{{p.recs[id].hash, p.recs[id].group}}
 	for i := p.firstMore(id); i >= 0; i = p.more[i].next {
@@ -140,8 +138,8 @@ func (p *Pool) Evict(id int32) {
 	p.forget(id, p.config.EnableEvents)
 }
 
-// Reset forgets all keys if no block is in use, and reports whether that was
-// so. The order of the queue stays (vllm/v1/RULES.md §7).
+// Reset removes all keys if no block is in use, and reports whether it did. The order of the queue
+// stays the same (vllm/v1/RULES.md §7).
 func (p *Pool) Reset() bool {
 	if p.config.NumGPUBlocks-p.free != 1 {
 		return false
@@ -154,7 +152,7 @@ func (p *Pool) Reset() bool {
 	p.more, p.spare, p.used = p.more[:0], p.spare[:0], 0
 	p.version++
 	if p.config.EnableEvents {
-		p.events.cleared()
+		p.events.List = append(p.events.List, Event{Kind: Cleared})
 	}
 	return true
 }

@@ -8,9 +8,8 @@ import (
 
 const hugePage = 2 << 20
 
-// large makes an array, and asks for huge pages if it is so long that its
-// accesses would miss the processor's table of small ones. The advice is about
-// speed only, so its failure does not matter.
+// large makes an array. It asks the kernel for huge pages if the array is so long that random
+// accesses would miss the TLB. A refusal only costs time, so it is ignored.
 func large[T any](n int) []T {
 	s := make([]T, n)
 	size := uintptr(n) * unsafe.Sizeof(*new(T))

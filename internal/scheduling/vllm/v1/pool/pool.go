@@ -39,17 +39,16 @@ type Pool struct {
 	config  Config
 	events  Events
 	version uint64 // counts removals of keys
-	stamp   uint32 // of the keys that are inserted now; see SetStamp
+	stamp   uint32 // see SetStamp
 }
 
-// A record is the whole state of a block, in one line of the processor's cache: in a large pool
-// each line is a miss.
+// A record is the state of a block.
 type record struct {
-	entry             // primary key, if there is one
-	count      int32  // table entries that name the block, and pins
+	entry             // the primary key
+	count      int32  // references
 	next, prev int32  // neighbours in the queue
-	tokens     uint32 // of the prefix that the primary key stands for; 0: no key
-	stamp      uint32 // of its last key
+	tokens     uint32 // length of the prefix whose key entry is; 0: the block has no key
+	stamp      uint32 // step in which it got its last key
 }
 
 // New makes a pool in which blocks 1, 2, ... are free in this order.
@@ -124,10 +123,10 @@ func (p *Pool) Touch(ids []int32) {
 	}
 }
 
-// Free takes a reference from each block, from the last one to the first: so a request
-// gives its table back, and the tail of a chain is evicted before its head
-// (vllm/v1/RULES.md §2.4). Of the blocks that become free, those without a key go to the head
-// of the queue, first freed first reused, and those with one to the tail (§2.3).
+// Free takes a reference from each block of a table, from the last one to the first, so that the
+// end of a sequence is evicted before its beginning (vllm/v1/RULES.md §2.4). Of the blocks that
+// become free, those without a key go to the head of the queue, in this order, and those with a key
+// to its tail (§2.3).
 func (p *Pool) Free(table []int32) {
 	if invariants.Enabled {
 		defer invariants.Hold(p.View.Check)
@@ -138,8 +137,8 @@ func (p *Pool) Free(table []int32) {
 	}
 }
 
-// release takes one reference of id. An unhashed block that becomes free goes
-// after at, the last one of this call to go to the head, or the sentinel.
+// release takes one reference from id. If id becomes free and has no key, it goes after block at of
+// the queue: the last such block of this call, or the sentinel. release returns the next at.
 func (p *Pool) release(id, at int32) int32 {
 	if id == Null {
 		return at
@@ -152,7 +151,7 @@ func (p *Pool) release(id, at int32) int32 {
 	case count < 0:
 		panic(fmt.Sprintf("block %d is freed, but it is free already", id))
 	}
-	if rec.tokens == 0 { // also if caching is off: nothing is hashed
+	if rec.tokens == 0 {
 		p.link(id, at)
 		return id
 	}
@@ -160,10 +159,8 @@ func (p *Pool) release(id, at int32) int32 {
 	return at
 }
 
-// The queue of free blocks is a ring of links inside the records, closed by a
-// sentinel after the last block: the block to be reused next is after the
-// sentinel, the one to be kept longest in front of it.
-
+// end is the sentinel of the queue, which is a ring of records: the block after it is taken next,
+// the block before it last.
 func (p *Pool) end() int32 { return int32(len(p.recs) - 1) }
 
 // link puts the free block id after at.

@@ -100,7 +100,7 @@ func TestCheckSeesDamage(t *testing.T) {
 		{"count of a queued block", "is in the queue with the count 1", func(p *Pool) { p.recs[7].count = 1 }},
 		{"a block without users outside the queue", "in the queue: false", func(p *Pool) { p.recs[1].count = 0 }},
 		{"a negative count", "has the count -1", func(p *Pool) { p.recs[1].count = -1 }},
-		{"a wrong number of free blocks", "are said to be up to", func(p *Pool) { p.free-- }},
+		{"a wrong number of free blocks", "recorded are", func(p *Pool) { p.free-- }},
 		{"a wrong link", "follows", func(p *Pool) { p.recs[8].prev = 5 }},
 		{"a count of the null block", "the null block has", func(p *Pool) { p.recs[0].count = 3 }},
 		{"a map entry without a key", "is in the map without a key", func(p *Pool) { p.recs[1].tokens = 0 }},

@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// Content is everything that the keys of a request's blocks depend on.
+// Content is what the keys of a request's blocks depend on.
 type Content struct {
 	Tokens []int32
 	Hashes []blockhash.Hash // one for each complete block of Config.HashBlockSize tokens
@@ -14,16 +14,15 @@ type Content struct {
 	LoRAID int64
 }
 
-// Register gives blocks from to to-1 of a table their keys; they are full
-// blocks of blockSize tokens (vllm/v1/RULES.md §4). Null blocks and those that mask,
-// which starts at from, leaves out are skipped; a nil mask leaves none out.
-// A partial entry that a block had before is removed. There is one event for
-// the whole range, even if nothing is stored (vllm/v1/RULES.md §12).
+// Register gives the full blocks table[from:to], of blockSize tokens each, their keys
+// (vllm/v1/RULES.md §4). It skips null blocks and, unless mask is nil, block from+i if mask[i] is
+// false. A block loses the keys that it had for a part of it. There is one event for all blocks,
+// even if all are skipped (vllm/v1/RULES.md §12).
 func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, group uint32, mask []bool) {
 	if from >= to {
 		return
 	}
-	scale := blockSize / p.config.HashBlockSize // a coarse block has its last fine hash
+	scale := blockSize / p.config.HashBlockSize // the key of a block has the last of its hashes
 	for i := from; i < to; i++ {
 		id := table[i]
 		if id == Null || mask != nil && !mask[i-from] {
@@ -31,7 +30,7 @@ func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, grou
 		}
 		tokens := (i + 1) * blockSize
 		h := &c.Hashes[(i+1)*scale-1]
-		if had := int(p.recs[id].tokens); had != 0 && !p.has(id, h, group) { // a fork may have been here
+		if had := int(p.recs[id].tokens); had != 0 && !p.has(id, h, group) { // a fork may have registered it
 			if had >= tokens {
 				panic(fmt.Sprintf("block %d has a key for %d tokens, and is full with %d", id, had, tokens))
 			}
@@ -44,9 +43,9 @@ func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, grou
 	}
 }
 
-// RegisterPart gives block a key for a boundary inside it: the prefix of that many tokens, a
-// multiple of the hash size and not of the block size (vllm/v1/RULES.md §10, "Partial entry
-// rules"). It returns the key, or ok = false for the null block.
+// RegisterPart gives a block the key of a prefix that ends inside it: tokens is a multiple of the
+// hash size and not of the block size (vllm/v1/RULES.md §10, "Partial entry rules"). ok is false
+// for the null block.
 func (p *Pool) RegisterPart(c *Content, block int32, tokens int, group uint32) (key Key, ok bool) {
 	if block == Null {
 		return Key{}, false
@@ -59,19 +58,23 @@ func (p *Pool) RegisterPart(c *Content, block int32, tokens int, group uint32) (
 	}
 	p.insert(block, h, group, tokens)
 	if p.config.EnableEvents && !known {
-		p.recordPart(c, n, group)
+		items := blockhash.Last
+		if n == 1 {
+			items = 0
+		}
+		p.recordStored(c, nil, n-1, n, p.config.HashBlockSize, group, nil, items)
 	}
 	return Key{*h, group}, true
 }
 
-// Extend adds the hashes of the blocks that are complete now (vllm/v1/RULES.md §3).
+// Extend adds the hashes of complete blocks that have none yet (vllm/v1/RULES.md §3).
 func (c *Content) Extend(f blockhash.Function, size int) {
 	n := len(c.Hashes)
 	at := blockhash.Last
 	if n == 0 {
 		at = 0
 	}
-	// Hashes are written where they stay: a variable would move to the heap.
+	// Sum writes into the array, because a local variable would be allocated on the heap.
 	for ; (n+1)*size <= len(c.Tokens); n++ {
 		c.Hashes = append(c.Hashes, blockhash.Hash{})
 		h := &c.Hashes[n]

@@ -2,19 +2,19 @@ package pool
 
 import "iter"
 
-// A View reads the state of a Pool, and takes its events. Readers need nothing else of it.
+// A View reads the state of a Pool and takes its events.
 type View struct{ p *Pool }
 
-// Count is how many references a block has: table entries and others. A free block has none.
+// Count is the number of references to a block.
 func (v View) Count(id int32) int32 { return v.p.recs[id].count }
 
 // NumFree is the length of the free queue.
 func (v View) NumFree() int { return v.p.free }
 
-// NumBlocks is the size of the pool, with the null block.
+// NumBlocks is the number of blocks, the null block included.
 func (v View) NumBlocks() int { return v.p.config.NumGPUBlocks }
 
-// Usage is the part of the usable blocks that is in use, from 0 to 1.
+// Usage is the fraction of blocks in use, the null block left out.
 func (v View) Usage() float64 {
 	if v.p.config.NumGPUBlocks == 1 {
 		return 0
@@ -22,8 +22,8 @@ func (v View) Usage() float64 {
 	return 1 - float64(v.p.free)/float64(v.p.config.NumGPUBlocks-1)
 }
 
-// Version changes whenever a key is removed: a lookup made under the same
-// version still names the same blocks.
+// Version changes whenever a key is removed. The result of a lookup is valid as long as it stays
+// the same.
 func (v View) Version() uint64 { return v.p.version }
 
 // Primary returns the primary key of id and the length of its prefix; ok is false if id has no key.
@@ -35,14 +35,14 @@ func (v View) Primary(id int32) (key Key, tokens int, ok bool) {
 	return Key{rec.hash, rec.group}, int(rec.tokens), true
 }
 
-// InsertedSince reports whether id has keys and got the last one in this step or
-// a later one. After 2^31 steps it may report true for an older key.
+// InsertedSince reports whether id has keys and got the last one in the given step or later.
+// It can be wrong about keys that are older than 2^31 steps.
 func (v View) InsertedSince(id int32, step uint32) bool {
 	rec := &v.p.recs[id]
 	return rec.tokens != 0 && int32(rec.stamp-step) >= 0
 }
 
-// InsertedNow is InsertedSince the step of SetStamp.
+// InsertedNow is InsertedSince for the present step.
 func (v View) InsertedNow(id int32) bool { return v.InsertedSince(id, v.p.stamp) }
 
 // NumKeys is the number of different keys in the map.
@@ -60,14 +60,14 @@ func (v View) Queue() iter.Seq[int32] {
 	}
 }
 
-// A Ring is a key that several blocks have, or had since it came into the
-// map, with its blocks in the order in which lookups prefer them.
+// A Ring is a key with its blocks, in the order in which lookups prefer them.
 type Ring struct {
 	Key    Key
 	Blocks []int32
 }
 
-// Rings lists the rings in no particular order.
+// Rings returns the keys that had several blocks at a time since they came into the map, in no
+// particular order.
 func (v View) Rings() []Ring {
 	p := v.p
 	var rings []Ring
