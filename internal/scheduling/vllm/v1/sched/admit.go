@@ -1,46 +1,44 @@
 package sched
 
 import (
+	"slices"
 	"time"
 
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// admitWaiting is the second pass: requests from the head of the queue run as long as they fit. The
-// first one that does not fit ends the pass, so that others do not overtake it; no running request
-// is preempted for it. Requests that cannot run yet are skipped, and come first the next time.
+// admitWaiting is the second pass: it admits requests from the head of the queue. The first one that
+// does not fit ends the pass, so that others do not overtake it; no running request is preempted
+// for it. Requests that may not run yet are skipped and come first in the next pass.
 func (s *Scheduler) admitWaiting() {
 	b := s.batch
-	padding := len(b.rows) > 0 && !b.prefill // only decodes are in the batch so far
+	padding := len(b.rows) > 0 && !b.prefill // the batch has only decodes
 	for b.budget > 0 && len(s.running) < s.config.MaxNumSeqs {
 		r := s.nextWaiting()
 		if r == nil {
 			break
 		}
-		if !s.ready(r) {
+		v := skipped
+		if s.ready(r) {
+			v = s.admit(r, padding)
+		}
+		if v == doesNotFit {
+			break
+		}
+		if v == skipped {
 			r.in.remove(r)
 			s.aside = append(s.aside, r)
-			continue
 		}
-		switch s.admit(r, padding) {
-		case skipped:
-			r.in.remove(r)
-			s.aside = append(s.aside, r)
-			continue
-		case runs:
-			continue
-		}
-		break
 	}
-	for i := len(s.aside) - 1; i >= 0; i-- {
-		s.skipped.pushFront(s.aside[i])
+	for _, r := range slices.Backward(s.aside) {
+		s.skipped.pushFront(r)
 	}
 	clear(s.aside)
 	s.aside = s.aside[:0]
 }
 
-// nextWaiting is the head of the two queues. Skipped requests come first, unless the order of waiting
-// requests says otherwise.
+// nextWaiting returns the next request to admit, or nil. Skipped requests come first, unless the
+// policy says otherwise.
 func (s *Scheduler) nextWaiting() *request {
 	w, k := s.waiting.head(), s.skipped.head()
 	if k == nil || w != nil && s.order.before(w, k) {
@@ -49,10 +47,11 @@ func (s *Scheduler) nextWaiting() *request {
 	return k
 }
 
-// ready reports whether a waiting request may run: it is not held back, no step in flight will deliver tokens for it,
-// and the extensions admit it.
+// ready reports whether a waiting request may run: it is not held, no step in flight will deliver
+// tokens for it, and the extensions admit it.
 func (s *Scheduler) ready(r *request) bool {
-	return !r.held && (r.stale == 0 || r.dropStale) && s.extensions.admits(r)
+	return !r.held && (r.stale == 0 || r.dropStale) &&
+		!slices.ContainsFunc(s.extensions, func(x extension) bool { return !x.admits(r) })
 }
 
 // A verdict is the result of an attempt to admit a request.
@@ -60,21 +59,23 @@ type verdict uint8
 
 const (
 	doesNotFit verdict = iota // the pass ends
-	skipped
+	skipped                   // the request waits; the pass goes on
 	runs
 )
 
-// admit lets r run if it fits. It adopts what the cache has of r, and computes what extensions do not load. A request
-// that was loaded before has its blocks already.
+// admit lets r run if it fits. r adopts its hit unless it has loaded blocks already.
 func (s *Scheduler) admit(r *request, padding bool) verdict {
 	loaded, external := r.kv.NumComputedTokens, 0
 	if loaded > 0 {
 		s.hit.Clear()
 	} else {
 		s.cache.Lookup(r.kv, &s.hit)
-		v := runs
-		if external, v = s.extensions.match(r); v != runs {
-			return v
+		for _, x := range s.extensions {
+			n, v := x.match(r)
+			if v != runs {
+				return v
+			}
+			external += n
 		}
 	}
 	computed := loaded + s.hit.NumTokens + external
@@ -111,14 +112,15 @@ func (s *Scheduler) run(r *request, computed, n int, padded bool) {
 	if padded {
 		s.pad(&e)
 	}
-	s.lengths(r)
-	s.schedule(e)
+	e.from = int32(s.lengths(r))
+	*s.batch.add() = e
+	s.batch.budget -= int(e.tokens)
 	s.extensions.scheduled(r)
 }
 
-// waitingTokens is how many tokens after the computed ones a waiting request computes in
-// its first step; ok is false if it cannot be in this one. A decode is padded
-// to as many drafts as the other decodes have, so that all rows are alike.
+// waitingTokens returns how many tokens after the computed ones a waiting request computes in
+// its first step; ok is false if it cannot be in this step. A decode is padded to as many drafts
+// as the other decodes have, so that all rows have the same length.
 func (s *Scheduler) waitingTokens(r *request, computed int, padding bool) (n int, padded, ok bool) {
 	n = r.kv.NumTokens() - computed
 	if padding && s.config.NumSpeculativeTokens > 0 && n == 1 {
@@ -136,13 +138,13 @@ func (s *Scheduler) waitingTokens(r *request, computed int, padding bool) (n int
 	}
 	n = s.extensions.clip(r, computed, min(n, s.batch.budget))
 	if n == 0 && s.differs.encoder {
-		s.extensions.released(r) // vLLM lets it refer to outputs while it waits
+		s.extensions.released(r) // in vLLM it keeps its references to outputs while it waits
 	}
 	return n, padded, n > 0
 }
 
-// pad gives e placeholder drafts, one fewer than its tokens at most. Where vLLM would schedule more
-// drafts than tokens, New refuses the Config.
+// pad gives e placeholder drafts, at most one fewer than its tokens. New refuses a Config with which
+// vLLM schedules more drafts than tokens.
 func (s *Scheduler) pad(e *entry) {
 	e.draft, e.drafts = int32(len(s.batch.drafts)), min(int32(s.config.NumSpeculativeTokens), e.tokens-1)
 	for range e.drafts {

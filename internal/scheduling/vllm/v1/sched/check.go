@@ -6,8 +6,8 @@ import (
 	"llmmemory/internal/invariants"
 )
 
-// Check examines the whole state: the cache is sound, every request is in exactly one queue, and
-// only running ones have blocks.
+// Check returns an error if the cache is inconsistent, a request is not in exactly one list, or one
+// has blocks although it neither runs nor loads.
 func (s *Scheduler) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,24 +52,24 @@ func (s *Scheduler) Check() error {
 	return s.checkFlight()
 }
 
-// checkStep examines a step that was just scheduled: what it copies belongs to its rows.
+// checkStep returns an error if a step copies blocks of a request that has no row in it.
 func (s *Scheduler) checkStep(step *Step) error {
 	if !s.differs.copies {
 		return nil
 	}
 	for _, c := range step.Copies {
 		if !slices.ContainsFunc(step.Rows, func(r Row) bool { return r.ID == c.ID }) {
-			return invariants.Broken("the step of %d rows copies a block of request %#x, which has none", len(step.Rows), uint64(c.ID))
+			return invariants.Broken("the step copies a block of request %#x, which has none of its %d rows", uint64(c.ID), len(step.Rows))
 		}
 	}
 	return nil
 }
 
-// checkFlight counts the tokens in flight of each request again and compares.
+// checkFlight compares the counts of requests with the steps in flight.
 func (s *Scheduler) checkFlight() error {
 	tokens, samples := map[ID]int{}, map[ID]int{}
 	for i := range s.flight.n {
-		for _, e := range s.flight.at(i).rows {
+		for _, e := range s.flight.batches[i].rows {
 			tokens[e.id] += int(e.tokens)
 			if e.samples {
 				samples[e.id] += 1 + int(e.drafts)

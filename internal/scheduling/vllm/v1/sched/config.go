@@ -15,7 +15,7 @@ var ErrConfig = errors.New("bad scheduler configuration")
 type Policy uint8
 
 const (
-	FCFS     Policy = iota // in the order of Add; preempted ones in front
+	FCFS     Policy = iota // in the order of Add; preempted ones first
 	Priority               // by priority, arrival and name, smaller first
 )
 
@@ -30,44 +30,40 @@ type Config struct {
 	NumLookaheadTokens        int // slots for the draft model of each request
 	NumSpeculativeTokens      int // draft tokens of each request and step; 0: no speculation
 
-	DisableChunkedPrefill bool // no chunked prefill: a prompt is computed in one step
-	AdmitChunks           bool // admit a request if its first chunk fits, not its whole sequence
-	ReturnDrafts          bool // give blocks of rejected drafts back at once; vLLM keeps them
+	DisableChunkedPrefill bool // a prompt is computed in one step
+	AdmitChunks           bool // a request is admitted if its first chunk fits; otherwise its whole sequence must fit
+	ReturnDrafts          bool // blocks of rejected drafts are freed at once; vLLM keeps them
 
-	// AsVLLM answers bit for bit as vLLM does, also where that is unsafe: blocks and encoder outputs
-	// that were scheduled or loaded and never written can be read, requests can wait for
-	// each other or preempt each other for ever, and a step can be empty although something can run.
-	// The list is in vllm/v1/RULES.md §17.
+	// With AsVLLM the scheduler does exactly what vLLM does, also where that is unsafe: requests can
+	// read blocks and encoder outputs that were never written, they can wait for each other or preempt
+	// each other for ever, and a step can be empty although a request could run. vllm/v1/RULES.md §17
+	// has the list.
 	AsVLLM bool
 
-	// EncoderCacheSize is how many embeddings of multimodal items the worker keeps;
-	// 0: there is no encoder, and items only name blocks. MaxNumEncoderInputTokens is how
-	// many it computes in a step; 0: EncoderCacheSize (RULES.md §20).
+	// EncoderCacheSize is how many embeddings of multimodal items the worker keeps; with 0 there is no
+	// encoder, and items only change the hashes of blocks. MaxNumEncoderInputTokens is how many
+	// embeddings it computes in a step; 0: EncoderCacheSize (RULES.md §20).
 	EncoderCacheSize         int
 	MaxNumEncoderInputTokens int
-	DisableChunkedMMInput    bool // no chunk of a prompt ends inside an item that was not begun before
+	DisableChunkedMMInput    bool // a chunk that reaches an item contains the whole item
 
-	// MaxLoRAs is how many adapters (Spec.LoRAID above 0) may run at a time; 0: no limit.
-	MaxLoRAs int
+	MaxLoRAs int // adapters (Spec.LoRAID above 0) that may run at a time; 0: no limit
 
-	// Connector says whether keys and values come from elsewhere or go there (RULES.md §19).
-	Connector Connector
+	Connector Connector // transfers of keys and values (RULES.md §19)
 
-	// With ZeroNewBlocks steps list blocks to zero. It is needed if what one layer leaves in a block
-	// can be NaN to another, as with Mamba groups and layers of different precision (vLLM's
+	// With ZeroNewBlocks steps list blocks to zero. That is needed if the data of one layer can be
+	// NaN when another layer reads it, as with Mamba groups and layers of different precision (vLLM's
 	// needs_kv_cache_zeroing).
 	ZeroNewBlocks bool
 
-	// AsyncScheduling schedules the next step of a request before the tokens
-	// of the last one are known: placeholders stand for them (RULES.md §15).
+	// With AsyncScheduling the next step of a request is scheduled before the tokens of the last one
+	// are known. Placeholders stand for them (RULES.md §15).
 	AsyncScheduling bool
 
-	// PipelineParallelSize is how many stages compute a step one after the
-	// other; 0: one.
-	PipelineParallelSize int
+	PipelineParallelSize int // stages that compute a step one after the other; 0: one
 
-	// MaxConcurrentBatches is how many steps may be scheduled and not updated;
-	// 0: PipelineParallelSize, and one more with AsyncScheduling.
+	// MaxConcurrentBatches is how many steps may be in flight; 0: PipelineParallelSize, plus one with
+	// AsyncScheduling.
 	MaxConcurrentBatches int
 }
 
@@ -86,7 +82,7 @@ func (c *Config) complete() error {
 	return c.check()
 }
 
-// maxBatches is the most steps that may be in flight.
+// maxBatches is the highest MaxConcurrentBatches.
 const maxBatches = 64
 
 func (c *Config) check() error {

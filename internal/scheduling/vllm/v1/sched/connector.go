@@ -8,17 +8,17 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// A Connector moves keys and values between this cache and other machines or memory (vLLM's
-// KVTransferConfig). There are no callbacks: the host says what can be loaded (Spec.External,
-// SetMatch), a step says what to load (Row.NumExternalTokens, Step.Loads), and the host reports the
-// result (Received, LoadFailed, Sent).
+// A Connector configures transfers of keys and values between this cache and other machines or
+// memory (vLLM's KVTransferConfig). The host tells the scheduler what can be loaded (Spec.External,
+// SetMatch), steps list what to load (Row.NumExternalTokens, Step.Loads), and the host reports the
+// results (Received, LoadFailed, Sent).
 type Connector struct {
 	Consumer bool // requests can load; with several steps in flight blocks are freed late (RULES.md §19)
 	Producer bool // blocks of finished requests can be sent
 
-	// BestEffort says that a producer sends to a cache, which can miss. Otherwise a consumer waits for
-	// the blocks, so a preempted request does not finish with what steps in flight sample: it computes
-	// again, and has blocks to send when it finishes (vLLM: requires_kv_delivery).
+	// With BestEffort a producer sends to a cache, which can miss. Without it a consumer waits for the
+	// blocks. So tokens that steps in flight sample for a preempted request are discarded: it must have
+	// blocks to send when it finishes (vLLM: requires_kv_delivery).
 	BestEffort bool
 }
 
@@ -28,24 +28,24 @@ func (c *Connector) used() bool { return c.Consumer || c.Producer }
 
 // A Match is a prefix of a request that can be loaded from elsewhere.
 type Match struct {
-	NumTokens int  // from the first one on; what is hit in the cache is not loaded
-	Async     bool // the request waits while it is loaded, and others run
+	NumTokens int  // length of the prefix; what is hit in the cache is not loaded
+	Async     bool // the request waits while it is loaded; otherwise its first row loads
 }
 
-// Loading is a request whose keys and values are to be loaded: those of the
-// tokens from NumComputedTokens on, into its block table. It runs after Received.
+// A Loading is a request that waits while keys and values are loaded into the blocks of its table.
+// It runs after Received.
 type Loading struct {
 	ID                ID
 	UserData          uint64
-	NumComputedTokens int // hit in the cache, they need no loading
-	NumExternalTokens int
+	NumComputedTokens int // hit in the cache
+	NumExternalTokens int // to load, after those
 }
 
 // A Query is a request that waits for SetMatch.
 type Query struct {
 	ID                ID
 	UserData          uint64
-	NumComputedTokens int // hit in the cache at present, without a part of a block
+	NumComputedTokens int // hit in the cache at present, in whole blocks
 }
 
 func (c *Connector) checkSpec(spec *Spec) error {
@@ -63,36 +63,36 @@ func (c *Connector) checkSpec(spec *Spec) error {
 // transfers is the state of a request's loads and sends.
 type transfers struct {
 	match      Match
-	asks       bool   // wants an answer each time it waits without blocks
-	unanswered bool   // waits for SetMatch
-	send       bool   // its blocks are sent when it has finished
+	asks       bool   // Spec.Ask
+	unanswered bool   // it waits for SetMatch
+	send       bool   // its blocks are to be sent when it has finished
 	unsettled  int    // external tokens that a row in flight loads
-	loading    bool   // has blocks and waits for their contents (WAITING_FOR_REMOTE_KVS)
-	received   bool   // its load is over, and it has not been looked at since
-	failed     bool   // a part of its load did not come
-	hitIn      uint64 // the step in which it hit the cache last: steps in flight may still compute what it hit; 0: it hit nothing
-	reserving  bool   // the blocks that it still needs are taken into account (vLLM: _inflight_prefills)
+	loading    bool   // it has blocks and waits for their contents (WAITING_FOR_REMOTE_KVS)
+	received   bool   // loading, and Received was called
+	failed     bool   // loading, and LoadFailed was called
+	hitIn      uint64 // step in which it hit the cache last, and whose hit steps in flight may compute; 0: none
+	reserving  bool   // it is in connector.prefills
 }
 
 // A connector is the extension for loads and sends (RULES.md §19).
 type connector struct {
 	noExtension
 	s        *Scheduler
-	prefills []*request // those that are reserving
-	loading  int        // requests
-	parked   int        // requests
+	prefills []*request // whose missing blocks are reserved (vLLM: _inflight_prefills)
+	loading  int        // number of requests that load
+	parked   int        // number of finished requests with blocks in transfer
 
 	// Of the step that is being scheduled.
 	loads   []Loading
 	queries []Query
 
 	// Of the request that is being admitted.
-	asked           bool // match was called: it had no blocks
+	asked           bool // match was called
 	again           bool // it was admitted before
-	local, external int  // tokens that are hit in the cache, and that are loaded with its row
+	local, external int  // tokens of its hit, and those that its row loads
 }
 
-// counts returns how many requests wait for their load, and how many have finished with blocks in transfer.
+// counts returns the fields loading and parked of a connector that can be nil.
 func (c *connector) counts() (loading, parked int) {
 	if c == nil {
 		return 0, 0
@@ -125,7 +125,6 @@ func (c *connector) match(r *request) (external int, v verdict) {
 	return n, runs
 }
 
-// scheduled notes what was found for a request that is admitted.
 func (c *connector) scheduled(r *request) {
 	rows := c.s.batch.rows
 	e := &rows[len(rows)-1]
@@ -153,8 +152,8 @@ func (c *connector) lost(r *request, why kvcache.Release) {
 	}
 }
 
-// aborted removes the keys of the tokens that a row in flight loads, too. Steps in flight may have had to compute what r
-// has hit, so no token of r counts as loaded or computed.
+// aborted also removes the keys of tokens that a row in flight loads. Steps in flight may compute
+// what r has hit, so no token of r counts as computed or loaded.
 func (c *connector) aborted(r *request) {
 	t := &r.transfers
 	if fresh := r.inFlight - r.stale; r.status == running && fresh > 0 {
@@ -165,7 +164,6 @@ func (c *connector) aborted(r *request) {
 	}
 }
 
-// keeps parks a finished request while its blocks are being loaded or sent.
 func (c *connector) keeps(r *request) bool {
 	r.kv.LeaveWindows(max(0, r.kv.NumComputedTokens-r.inFlight))
 	if t := &r.transfers; !t.send && (!t.loading || t.received) {
@@ -174,7 +172,7 @@ func (c *connector) keeps(r *request) bool {
 	c.unreserve(r)
 	computed := min(max(0, r.kv.NumComputedTokens-r.inFlight-r.transfers.unsettled), r.kv.NumTokens())
 	if r.transfers.loading && !r.transfers.received {
-		computed = 0 // it is not known what will come
+		computed = 0 // what will be loaded is not known
 	}
 	r.kv.NumComputedTokens = computed
 	r.status = parked
@@ -182,7 +180,7 @@ func (c *connector) keeps(r *request) bool {
 	return true
 }
 
-// settled drops a parked request if none of its blocks are being loaded or sent.
+// settled drops a parked request unless its blocks are being loaded or sent.
 func (c *connector) settled(r *request) {
 	if t := &r.transfers; t.send || t.loading && !t.received {
 		return
@@ -191,7 +189,6 @@ func (c *connector) settled(r *request) {
 	c.s.drop(r)
 }
 
-// holdsBlocks reports whether blocks would stay in use if all running requests were preempted.
 func (c *connector) holdsBlocks() bool {
 	if c.parked > 0 || c.loading > 0 || c.s.cache.NumDeferred() > 0 {
 		return true
@@ -201,27 +198,16 @@ func (c *connector) holdsBlocks() bool {
 			return true
 		}
 	}
-	for _, r := range c.s.running {
-		if r.inFlight > 0 && c.s.defersFrees() {
-			return true
-		}
-	}
-	return false
+	return c.s.defersFrees() && slices.ContainsFunc(c.s.running, func(r *request) bool { return r.inFlight > 0 })
 }
 
-// failing gives up loads that follow a hit of blocks which the failed steps, from step on, should
-// have computed: the request would keep these blocks.
+// failing undoes loads of requests that hit blocks which the failed steps should have computed.
 func (c *connector) failing(step uint64) {
 	for _, r := range c.s.allWaiting() {
-		if c.hasHit(r, step) {
+		if r.transfers.hitIn >= step && (r.transfers.loading || r.kv.NumComputedTokens > 0) {
 			c.cutLoad(r, 0)
 		}
 	}
-}
-
-// hasHit reports whether r has blocks that it hit in step since or later.
-func (c *connector) hasHit(r *request, since uint64) bool {
-	return r.transfers.hitIn >= since && (r.transfers.loading || r.kv.NumComputedTokens > 0)
 }
 
 func (c *connector) write(step *Step) {
@@ -248,7 +234,6 @@ func (c *connector) write(step *Step) {
 	}
 }
 
-// check counts loads and reservations again and compares.
 func (c *connector) check() error {
 	loading, reserving := 0, 0
 	for _, r := range append(c.s.allWaiting(), c.s.running...) {

@@ -9,8 +9,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// An EncoderInput is a multimodal item to encode in a step, before its rows are
-// computed.
+// An EncoderInput is a multimodal item to encode before the rows of a step are computed.
 type EncoderInput struct {
 	ID       ID
 	UserData uint64
@@ -18,29 +17,30 @@ type EncoderInput struct {
 	Item     int // index in Spec.Extras.Items
 }
 
-// EncoderUsage is how many embeddings of EncoderCacheSize are taken.
+// EncoderUsage counts embeddings in the cache of the encoder.
 type EncoderUsage struct {
-	Taken      int // by outputs that the worker keeps
-	Referenced int // of Taken: by outputs that requests still read
+	Taken      int // of outputs that the worker keeps
+	Referenced int // those of outputs that requests will read
 }
 
-// An encoder plans when the encoder of a multimodal model runs (vllm/v1/RULES.md §20).
+// An encoder is the extension that plans when the encoder of a multimodal model runs
+// (vllm/v1/RULES.md §20).
 type encoder struct {
 	noExtension
 	s      *Scheduler
 	cache  *encodercache.Cache
-	ahead  int // tokens that the draft model reads past the computed ones: 1 for EAGLE
+	ahead  int // tokens after the computed ones that the draft model reads: 1 for EAGLE
 	budget int // embeddings that this step may still compute
 
 	// Of the request that is being scheduled.
 	planned []int // items to encode
 	left    int   // budget after them
 
-	// Of the step that is being scheduled.
-	blocked bool // some request waits for space or budget
+	blocked bool // some request of this step waits for space or budget
 
-	// gaveUp is set when a running request preempts itself, until a running request has a row. Until then none is
-	// admitted while running requests are blocked: it would preempt itself again.
+	// gaveUp is set when a running request has preempted itself, and reset when a running request
+	// gets a row. While it is set and running requests are blocked, no request is admitted, because
+	// the same request would come back and preempt itself again.
 	gaveUp bool
 }
 
@@ -52,7 +52,7 @@ func newEncoder(s *Scheduler) *encoder {
 	return e
 }
 
-// readsAhead reports whether a draft model reads a token past the computed ones.
+// readsAhead reports whether a draft model reads a token after the computed ones.
 func (c *Config) readsAhead() bool {
 	return c.Cache.Eagle || slices.ContainsFunc(c.Cache.Groups, func(g kvcache.Group) bool { return g.Eagle })
 }
@@ -68,7 +68,7 @@ func (e *encoder) startAdmission() bool {
 
 func (e *encoder) yielded() { e.gaveUp = e.s.differs.encoder }
 
-// newRequest returns nil if a request has nothing to encode.
+// newRequest returns nil for a request with nothing to encode.
 func (e *encoder) newRequest(items []blockhash.Item, isEmbed []byte) (*encodercache.Request, error) {
 	if e == nil || len(items) == 0 {
 		return nil, nil
@@ -87,8 +87,8 @@ func (e *encoder) newRequest(items []blockhash.Item, isEmbed []byte) (*encoderca
 	return encodercache.NewRequest(inputs), nil
 }
 
-// checkInput returns an error if the last of inputs could never be encoded: the inputs that are
-// needed together with it must fit into the cache and into a step.
+// checkInput returns an error if the last of the inputs can never be encoded, because it does not
+// fit into the cache or a step together with those before it that are needed at the same time.
 func (e *encoder) checkInput(inputs []encodercache.Input) error {
 	c := &e.s.config
 	last := &inputs[len(inputs)-1]
@@ -117,9 +117,8 @@ func (e *encoder) checkInput(inputs []encodercache.Input) error {
 	return nil
 }
 
-// clip plans which items of r are encoded so that n tokens after the computed ones can run, and
-// returns how many can (vLLM: _try_schedule_encoder_inputs): an item must be encoded before its
-// first token is computed, so an item without space or budget ends the chunk before it.
+// clip plans which items of r to encode for n tokens after the computed ones. If there is no space
+// or budget for an item, the chunk ends before it (vLLM: _try_schedule_encoder_inputs).
 func (e *encoder) clip(r *request, computed, n int) int {
 	e.planned, e.left = e.planned[:0], e.budget
 	if n <= 0 || !r.encodes {
@@ -151,7 +150,7 @@ func (e *encoder) clip(r *request, computed, n int) int {
 	return n
 }
 
-// scheduled puts the items that clip has planned for r into the step.
+// scheduled puts the items that clip has planned into the batch.
 func (e *encoder) scheduled(r *request) {
 	b := e.s.batch
 	for _, i := range e.planned {
@@ -167,9 +166,9 @@ type encodeEntry struct {
 	item int
 }
 
-// unscheduled takes the items of r out of the batch and reports whether an output is gone that
-// others may need. Outputs that other rows of the batch read are encoded for these. vLLM keeps all
-// entries, so later requests read outputs that were never computed.
+// unscheduled takes the items of r out of the batch, except those that other rows of the batch
+// read, too. It reports whether an output is gone that requests without a row may need. vLLM keeps
+// the entries in its cache, so later requests read outputs that were never computed.
 func (e *encoder) unscheduled(r *request) (gone bool) {
 	if !r.encodes {
 		return false
@@ -196,7 +195,8 @@ func (e *encoder) unscheduled(r *request) (gone bool) {
 	return gone
 }
 
-// encodeForOther notes who else in the batch reads the output of an item of r.
+// encodeForOther reports whether another request of the batch reads the output of an item of r, and
+// adds the item to moved for it, or to dropped.
 func (e *encoder) encodeForOther(r *request, item int) bool {
 	b := e.s.batch
 	for i := range b.rows {
@@ -218,23 +218,23 @@ func (e *encoder) released(r *request) {
 	}
 }
 
-// wentBack ends them, too: r must not keep later outputs while it waits for space for earlier ones.
+// wentBack also ends them: r must not keep later outputs while it waits for space for earlier ones.
 func (e *encoder) wentBack(r *request) {
 	if e.s.differs.encoder {
 		e.released(r)
 	}
 }
 
-// computed ends references to items that r has passed and that neither a rejected draft nor the
-// draft model reads again.
+// computed ends references to items that neither r nor its draft model reads again, even if drafts
+// are rejected.
 func (e *encoder) computed(r *request) {
 	if r.encodes {
 		e.cache.FreePassed(r.inputs, r.kv.NumComputedTokens-r.placeholders-e.ahead)
 	}
 }
 
-// unblock preempts one request if nothing could be scheduled because
-// requests keep outputs and wait for space for more. In vLLM they wait for ever.
+// unblock preempts one request if nothing could be scheduled because requests keep outputs and wait
+// for space for more. In vLLM they wait for ever.
 func (e *encoder) unblock() bool {
 	s := e.s
 	if !e.blocked || s.flight.n > 0 || s.pause == PauseAll || len(s.running) < 2 {
@@ -257,7 +257,8 @@ func (e *encoder) write(step *Step) {
 	step.FreedEncoderOutputs = append(step.FreedEncoderOutputs, b.evicted...)
 }
 
-// failed forgets outputs that were not computed, and lists again what the worker may not have dropped.
+// failed forgets outputs that were not computed, and lists the freed outputs again, because the
+// worker may not have dropped them.
 func (e *encoder) failed(batches []*batch) {
 	e.cache.EvictSince(batches[len(batches)-1].seq)
 	for _, b := range batches {
@@ -267,8 +268,8 @@ func (e *encoder) failed(batches []*batch) {
 
 func (e *encoder) check() error { return e.cache.Check() }
 
-// ResetEncoderCache forgets all outputs of the encoder, for example after its weights have changed.
-// The worker must drop them, too. No step may be in flight.
+// ResetEncoderCache forgets all outputs of the encoder, for example because its weights have
+// changed. The worker must drop them, too. No step may be in flight.
 func (s *Scheduler) ResetEncoderCache() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,12 +2,12 @@ package sched
 
 import "llmmemory/internal/scheduling/vllm/v1/kvcache"
 
-// A batch is a step that is being scheduled, and then waits for its update.
+// A batch is a step that is being scheduled or in flight.
 type batch struct {
 	seq       uint64 // of the step, from 1
 	rows      []entry
 	drafts    []int32
-	from      []int // lengths of tables before the new blocks, row by row
+	from      []int // lengths of tables before this step, row by row and group by group
 	copies    []kvcache.Copy
 	preempted []ID // as in the Step
 	finished  []ID
@@ -21,18 +21,17 @@ type batch struct {
 	budget  int  // tokens left
 	starved bool // a request was preempted, or waits for blocks
 	waits   bool // a request waits for blocks that an update will free
-	prefill bool // a running request that is not through its prompt is in it
+	prefill bool // a running request computes its prompt
 }
 
-// An entry is a request in a batch. There are as many as rows in a step, so it is
-// kept small.
+// An entry is a row of a batch.
 type entry struct {
 	r        *request
-	id       ID // r may be used again when the update comes
+	id       ID // of r when it was scheduled; differs from r.id if r has ended since
 	kind     Kind
-	admitted bool  // from the waiting queue
-	prefill  bool  // the request was not through its prompt before
-	samples  bool  // it has no more tokens to compute after this step
+	admitted bool  // r waited before
+	prefill  bool  // r.prefill before the step
+	samples  bool  // r has no more tokens to compute after the step
 	computed int32 // tokens before this step
 	tokens   int32
 	draft    int32 // first one in batch.drafts
@@ -50,7 +49,7 @@ func (b *batch) reset() {
 	}
 }
 
-// add returns a new row, to be filled in place: copying rows was most of a decode's time.
+// add returns a new row for the caller to fill. Copying an entry took most of the time of a decode.
 func (b *batch) add() *entry {
 	n := len(b.rows)
 	if n == cap(b.rows) {
@@ -64,16 +63,11 @@ func (b *batch) add() *entry {
 	return e
 }
 
-// A flight is the steps that are scheduled and not updated, the oldest first.
+// A flight has the steps in flight, the oldest first.
 type flight struct {
-	batches []*batch // number n is the one being scheduled, others after it are free
+	batches []*batch // the first n are in flight; number n is being scheduled; the others are not used
 	n       int
 }
-
-func (f *flight) full() bool { return f.n == len(f.batches) }
-
-// at returns step number i in flight; number n is the one being scheduled.
-func (f *flight) at(i int) *batch { return f.batches[i] }
 
 func (f *flight) pop() {
 	oldest := f.batches[0]

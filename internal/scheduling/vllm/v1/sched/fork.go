@@ -9,8 +9,8 @@ import (
 
 // A Child is how a fork differs from its parent.
 type Child struct {
-	// Last replaces the last generated token, in which the children of a beam differ; it is not checked
-	// as a possible stop. Negative: keep it.
+	// Last replaces the last generated token, for beam search. It does not stop the child. Negative:
+	// the token stays.
 	Last int32
 
 	// Arrival should differ from that of other requests of the same priority: with Config.AsVLLM two
@@ -19,9 +19,9 @@ type Child struct {
 }
 
 // Fork makes a request with the tokens of another one, for parallel sampling and beam search. If
-// the parent runs and one more request may run, the child runs too and shares its blocks until one
-// of them writes; it is a new row in the next step. Otherwise it waits, and will hit the registered
-// blocks. No step may be in flight.
+// the parent runs and one more request may run, the child runs too: it shares the blocks until one
+// of the two writes, and is a new row in the next step. Otherwise it waits, and can hit the
+// registered blocks. No step may be in flight.
 func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	s.mu.Lock()
 	defer s.unlock()

@@ -111,7 +111,7 @@ func TestNoSequenceOfCallsPanics(t *testing.T) {
 						return
 					}
 					var counts, tokens []int32
-					for _, e := range s.flight.at(0).rows {
+					for _, e := range s.flight.batches[0].rows {
 						n := int32(0)
 						if e.samples {
 							n = 1
@@ -126,7 +126,7 @@ func TestNoSequenceOfCallsPanics(t *testing.T) {
 					t.Skip("no step")
 				}
 				var counts, tokens []int32
-				for _, e := range s.flight.at(0).rows {
+				for _, e := range s.flight.batches[0].rows {
 					n := 0
 					if e.samples {
 						n = rapid.IntRange(0, 1+int(e.drafts)).Draw(t, "count")

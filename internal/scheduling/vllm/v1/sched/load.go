@@ -6,8 +6,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// find returns how many tokens after s.hit a waiting request can load. known is false while SetMatch has not said how
-// many.
+// find returns how many tokens after the hit a waiting request can load. known is false if r waits
+// for SetMatch.
 func (c *connector) find(r *request) (external int, known bool) {
 	t := &r.transfers
 	local := c.s.hit.NumTokens
@@ -18,12 +18,12 @@ func (c *connector) find(r *request) (external int, known bool) {
 	}
 	most := r.kv.NumTokens()
 	if !t.match.Async || most == 1 || c.s.differs.loads && c.s.cache.Config.Recycles() {
-		most-- // the last token is computed in any case, and windows leave what it attends to
+		most-- // the last token is computed in any case, and needs tokens that windows would have left
 	}
 	external = max(min(t.match.NumTokens, most)-(local-part), 0)
 	switch {
 	case part == 0:
-	case external > part: // what is loaded covers the part of a block, too
+	case external > part: // the load includes the part of a block
 		c.s.hit.Truncate(c.s.cache, local-part)
 	default:
 		external = 0
@@ -31,7 +31,7 @@ func (c *connector) find(r *request) (external int, known bool) {
 	return external, true
 }
 
-// load gives r blocks for its match and makes it wait for the contents.
+// load gives r blocks for its match and makes it wait for their contents.
 func (c *connector) load(r *request, external int) verdict {
 	local := c.s.hit.NumTokens
 	again := r.kv.Readmitted()
@@ -56,14 +56,12 @@ func (c *connector) load(r *request, external int) verdict {
 	return skipped
 }
 
-// noteHit records in which step r hit the cache.
 func (c *connector) noteHit(r *request, local int) {
 	if r.transfers.hitIn = 0; local > 0 {
 		r.transfers.hitIn = c.s.batch.seq
 	}
 }
 
-// count counts an admission in which a connector was asked.
 func (c *connector) count(r *request, local, external int, again bool) {
 	if !c.s.config.Connector.Consumer || r.kv.NumTokens() == local {
 		return
@@ -77,8 +75,8 @@ func (c *connector) count(r *request, local, external int, again bool) {
 	n.Hits += external
 }
 
-// reserve counts the blocks that r still needs for its prompt as reserved: others may load only
-// into what is left, because a request that loads cannot be preempted.
+// reserve reserves the blocks that r still needs for its prompt. Others may not load into them,
+// because a request that loads cannot be preempted.
 func (c *connector) reserve(r *request) {
 	if !r.transfers.reserving {
 		r.transfers.reserving = true
@@ -98,42 +96,38 @@ func (c *connector) reservedBlocks() int {
 	for _, r := range c.prefills {
 		n += r.kv.RemainingBlocks()
 	}
-	return max(n, 0) // as vLLM, groups can need fewer than none
+	return max(n, 0) // with Config.AsVLLM a group can need a negative number
 }
 
-// promote lets a request whose load is over run (vLLM: _update_waiting_for_remote_kv). What was
-// loaded can be hit from now on.
+// promote prepares a request whose load is over for admission, and registers what was loaded
+// (vLLM: _update_waiting_for_remote_kv).
 func (c *connector) promote(r *request) {
 	t := &r.transfers
 	computed := r.kv.NumComputedTokens
-	switch {
-	case t.failed && !c.keepsLoad(r, computed):
+	if t.failed && !c.keepsLoad(r, computed) {
 		if c.s.differs.loads {
-			c.unreserve(r) // vLLM keeps the reservation, and the request can wait for itself
+			c.unreserve(r) // vLLM keeps the reservation, so the request can wait for its own blocks
 		}
 		c.s.cache.Release(r.kv, kvcache.UndoAdmit, 0)
-	default:
-		if err := c.s.cache.Store(r.kv, computed); err != nil {
-			panic("sched: " + err.Error())
-		}
+	} else {
+		c.s.store(r, computed)
 		if t.failed {
 			c.noteUnwritten(r, computed)
 		}
-		if computed == r.kv.NumTokens() { // the last token is computed, to be sampled from
+		if computed == r.kv.NumTokens() { // the last token is computed in any case, for its logits
 			r.kv.NumComputedTokens = computed - 1
 		}
 	}
 	c.loadIsOver(r)
 }
 
-// unload frees what r, which waits, has loaded.
+// unload frees the blocks of a waiting request.
 func (c *connector) unload(r *request) {
 	c.unreserve(r)
 	c.s.cache.Release(r.kv, kvcache.UndoAdmit, 0)
 	c.loadIsOver(r)
 }
 
-// loadIsOver makes r an ordinary waiting request.
 func (c *connector) loadIsOver(r *request) {
 	t := &r.transfers
 	t.loading, t.received, t.failed = false, false, false
@@ -144,15 +138,14 @@ func (c *connector) loadIsOver(r *request) {
 	}
 }
 
-// forgetMatch drops the answer of SetMatch: it was used, or the request has lost its blocks and may
-// find something else.
+// forgetMatch drops the answer of SetMatch. r asks again when it waits without blocks.
 func (c *connector) forgetMatch(r *request) {
 	t := &r.transfers
 	t.match, t.unanswered, t.unsettled = Match{}, t.asks, 0
 }
 
-// unblock takes the blocks of one waiting request whose load is over if nothing can run without
-// them, and reports whether it did. vLLM would wait for ever.
+// unblock frees the blocks of a waiting request whose load is over if no request can run otherwise.
+// vLLM waits for ever.
 func (c *connector) unblock() bool {
 	if len(c.s.running) > 0 || c.s.flight.n > 0 || c.s.pause != PauseNone || c.loading > 0 || c.parked > 0 {
 		return false
@@ -162,8 +155,7 @@ func (c *connector) unblock() bool {
 
 func (c *connector) freeBlocks() bool { return c.s.differs.loads && c.unloadLast() }
 
-// unloadLast takes the blocks of one waiting request whose load is over, if
-// there is one.
+// unloadLast frees the blocks of the last waiting request whose load is over, if there is one.
 func (c *connector) unloadLast() bool {
 	for _, r := range slices.Backward(c.prefills) {
 		if t := &r.transfers; r.status != running && (t.received || !t.loading && r.kv.NumComputedTokens > 0) {

@@ -7,22 +7,22 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// A FailedLoad lists the requests and rows that blocks without their contents affect.
+// A FailedLoad lists what a failed load affects.
 type FailedLoad struct {
-	Affected []ID      // requests that run or wait, and compute again what did not come
-	Void     []VoidRow // rows in flight that read what did not come, or what such a row wrote
+	Affected []ID      // requests that have to compute tokens again
+	Void     []VoidRow // rows in flight that read a block without its contents, or one that a void row wrote
 }
 
-// A VoidRow is a row of a step in flight. What is sampled for it does not count.
+// A VoidRow is a row of a step in flight whose sampled tokens do not count.
 type VoidRow struct {
 	Step int // 0 is the oldest
 	Row  int
 }
 
-// LoadFailed reports the blocks that did not get their contents, of loads that are under way or
-// that the oldest step in flight should have done. It must be called before Received and before the
-// update of that step. It fills out. Affected requests compute again from their first such block
-// on. Blocks that no request uses are skipped.
+// LoadFailed reports blocks whose contents were not loaded, by a load for a waiting request or by a
+// row of the oldest step in flight. It must be called before Received and before the update of that
+// step. Affected requests compute again from their first such block on. LoadFailed skips blocks that
+// no request uses.
 func (x Transfers) LoadFailed(out *FailedLoad, blocks ...int32) error {
 	s := x.s
 	s.mu.Lock()
@@ -39,7 +39,7 @@ func (x Transfers) LoadFailed(out *FailedLoad, blocks ...int32) error {
 	return nil
 }
 
-// Affected fills out as LoadFailed would, and changes nothing.
+// Affected sets out as LoadFailed does, and changes nothing else.
 func (x Transfers) Affected(out *FailedLoad, blocks ...int32) error {
 	s := x.s
 	s.mu.Lock()
@@ -48,26 +48,28 @@ func (x Transfers) Affected(out *FailedLoad, blocks ...int32) error {
 	return err
 }
 
-// A failure is what LoadFailed is about to do.
+// A failure is what LoadFailed has to do.
 type failure struct {
-	missing map[int32]bool // blocks that did not get their contents
-	bad     map[int32]bool // missing blocks that others may have read, and blocks computed from such
+	missing map[int32]bool // blocks that were not loaded
+	bad     map[int32]bool // missing blocks that others may have read, and blocks computed from bad ones
 	order   []int32        // bad, in the order of discovery
 	void    map[ID]bool    // whether the newest row in flight of a request is void
 	taken   map[int32]bool // blocks that a request of again computes again
 	again   []setback
 }
 
-// A setback is a request that has to compute again.
+// A setback is a request that has to compute tokens again.
 type setback struct {
 	r     *request
-	at    int  // its first block that is missing or bad; -1: its table has none
-	first int  // running: its first failed block that no earlier setback computes again; -1: none
+	at    int  // slot of its first failed block; -1: none
+	first int  // if it runs: slot of its first failed block that no earlier setback computes again; -1: none
 	stale bool // it waits without blocks, and its rows in flight are void
 }
 
-func (f *failure) has(id int32) bool { return f.missing[id] || f.bad[id] }
+// failed reports whether a block is missing or bad.
+func (f *failure) failed(id int32) bool { return f.missing[id] || f.bad[id] }
 
+// spoil makes blocks bad.
 func (f *failure) spoil(ids ...int32) {
 	for _, id := range ids {
 		if !f.bad[id] && id != pool.Null {
@@ -77,7 +79,6 @@ func (f *failure) spoil(ids ...int32) {
 	}
 }
 
-// findFailure returns what LoadFailed has to change, and fills out.
 func (s *Scheduler) findFailure(out *FailedLoad, blocks []int32) (*failure, error) {
 	out.Affected, out.Void = out.Affected[:0], out.Void[:0]
 	if !s.config.Connector.Consumer {
@@ -101,8 +102,8 @@ func (s *Scheduler) findFailure(out *FailedLoad, blocks []int32) (*failure, erro
 	return f, nil
 }
 
-// noteMissing adds blocks to f. A block that only one request has, and that it loads while it
-// waits, cannot have been read.
+// noteMissing sets missing, and bad for blocks that others may have read: all but those that one
+// waiting request loads and no other request has.
 func (c *connector) noteMissing(f *failure, blocks []int32) error {
 	for i, id := range blocks {
 		if id < 1 || int(id) >= c.s.cache.Pool.NumBlocks() {
@@ -128,11 +129,12 @@ func (c *connector) noteMissing(f *failure, blocks []int32) error {
 
 // findVoidRows follows the bad blocks through the steps in flight. A row that was admitted with a
 // bad block is void, and so are the later rows of its request. Blocks that a void row writes are
-// bad, as are copies of bad blocks. A row stands after the rows whose blocks it has hit, so one pass is enough.
+// bad, as are copies of bad blocks. A row comes after the rows whose blocks it has hit, so one pass
+// is enough.
 func (c *connector) findVoidRows(f *failure, out *FailedLoad) {
 	c.findVoidRunning(f, c.notInFlight)
 	for k := range c.s.flight.n {
-		b := c.s.flight.at(k)
+		b := c.s.flight.batches[k]
 		for _, p := range b.copies {
 			if f.bad[p.Src] {
 				f.spoil(p.Dst)
@@ -141,7 +143,7 @@ func (c *connector) findVoidRows(f *failure, out *FailedLoad) {
 		for i := range b.rows {
 			e := &b.rows[i]
 			if e.id == voided {
-				continue // void since an earlier call
+				continue
 			}
 			reads, writes := b.touched.row(i)
 			if e.admitted {
@@ -159,8 +161,8 @@ func (f *failure) anyBad(blocks []int32) bool {
 	return slices.ContainsFunc(blocks, func(id int32) bool { return f.bad[id] })
 }
 
-// findVoidRunning finds the running requests that were admitted in an earlier step and have a row in the oldest step
-// in flight which reads a failed block.
+// findVoidRunning sets void for running requests that were admitted before the oldest step in
+// flight: whether their rows in it read a failed block.
 func (c *connector) findVoidRunning(f *failure, notInFlight func(*request, *entry) int) {
 	for _, r := range c.s.running {
 		if e := c.oldestEntry(r); e != nil && !e.admitted {
@@ -169,7 +171,6 @@ func (c *connector) findVoidRunning(f *failure, notInFlight func(*request, *entr
 	}
 }
 
-// findAgain lists the requests that have to compute again.
 func (c *connector) findAgain(f *failure, notInFlight func(*request, *entry) int) {
 	for _, r := range c.s.allWaiting() {
 		at := c.firstFailed(r, f, r.kv.NumComputedTokens)
@@ -186,13 +187,13 @@ func (c *connector) findAgain(f *failure, notInFlight func(*request, *entry) int
 	}
 }
 
-// take marks the missing and bad blocks of r as computed again by r. It returns the index of the
-// first one that no earlier request has marked, or -1.
+// take marks the failed blocks of r as computed again. It returns the slot of the first one that
+// no earlier request has marked, or -1.
 func (c *connector) take(r *request, f *failure) int {
 	first := -1
 	for g := range c.s.groups {
 		for i, id := range r.kv.Table(g) {
-			if f.has(id) && !f.taken[id] {
+			if f.failed(id) && !f.taken[id] {
 				f.taken[id] = true
 				if first < 0 || i < first {
 					first = i
@@ -203,13 +204,12 @@ func (c *connector) take(r *request, f *failure) int {
 	return first
 }
 
-// firstFailed is the index of the first block that is missing or bad and holds some of the
-// first tokens of r, or -1.
+// firstFailed returns the slot of the first failed block with some of the first tokens of r, or -1.
 func (c *connector) firstFailed(r *request, f *failure, tokens int) int {
 	first := -1
 	for g, size := range c.s.blockSizes {
 		table := r.kv.Table(g)
-		at := slices.IndexFunc(table[:min((tokens+size-1)/size, len(table))], f.has)
+		at := slices.IndexFunc(table[:min((tokens+size-1)/size, len(table))], f.failed)
 		if at >= 0 && (first < 0 || at < first) {
 			first = at
 		}
@@ -217,10 +217,10 @@ func (c *connector) firstFailed(r *request, f *failure, tokens int) int {
 	return first
 }
 
-// oldestEntry is the row of r in the oldest step in flight, or nil.
+// oldestEntry returns the row of r in the oldest step in flight, or nil.
 func (c *connector) oldestEntry(r *request) *entry {
 	if c.s.flight.n > 0 {
-		rows := c.s.flight.at(0).rows
+		rows := c.s.flight.batches[0].rows
 		if i := slices.IndexFunc(rows, func(e entry) bool { return e.r == r && e.id == r.id }); i >= 0 {
 			return &rows[i]
 		}
@@ -228,13 +228,13 @@ func (c *connector) oldestEntry(r *request) *entry {
 	return nil
 }
 
-// notInFlight returns how many computed tokens of r are not computed by rows in flight. Stale
-// rows are not among the computed tokens.
+// notInFlight returns the number of computed tokens of r without those of rows in flight. Stale
+// tokens are not among the computed ones.
 func (c *connector) notInFlight(r *request, _ *entry) int {
 	return r.kv.NumComputedTokens - (r.inFlight - r.stale)
 }
 
-// fail carries a failure out. No bad block can be hit then.
+// fail carries out a failure. Afterwards no bad block can be hit.
 func (c *connector) fail(f *failure) {
 	for i := range f.again {
 		switch a := &f.again[i]; {
@@ -251,10 +251,10 @@ func (c *connector) fail(f *failure) {
 	}
 }
 
-// failRunning makes a running request compute again. Of requests that share the first failed block
-// only the first goes back. In vLLM the others go on as if the block were whole, because the first
-// computes it in the next step; if that does not happen, they read what is not there. So here they
-// lose their blocks and wait.
+// failRunning makes a running request compute tokens again. Of requests that share a failed block,
+// the first one goes back and computes it. In vLLM the others go on, because the first one computes
+// the block in the next step; if it does not, they read a block without its contents. So here they
+// are preempted.
 func (c *connector) failRunning(a *setback) {
 	r := a.r
 	if e := c.oldestEntry(r); e != nil {
@@ -274,8 +274,7 @@ func (c *connector) failRunning(a *setback) {
 	r.dropStale = true
 }
 
-// cutLoad shortens what r, which waits, has loaded to the blocks before block
-// number at.
+// cutLoad makes a waiting request compute tokens again from slot at on.
 func (c *connector) cutLoad(r *request, at int) {
 	computed := max(c.cutAt(at), 0)
 	r.kv.NumComputedTokens = computed
@@ -291,14 +290,14 @@ func (c *connector) cutLoad(r *request, at int) {
 	}
 }
 
-// keepsLoad reports whether r can keep its blocks if only its first computed tokens were loaded: it then writes to the
-// blocks after them, which others must not have.
+// keepsLoad reports whether r can keep its blocks if only its first computed tokens were loaded. It
+// then writes to the other blocks, so they must not be shared.
 func (c *connector) keepsLoad(r *request, computed int) bool {
 	return computed > 0 && !(c.s.differs.loads && r.kv.SharedFrom(computed))
 }
 
-// cutAt returns how many tokens are whole before block number at, or -1 if that is not
-// known: with several groups, and where windows have left blocks that are needed then.
+// cutAt returns how many tokens before slot at can be kept: none, which is -1, with several groups
+// or windows, which may have freed blocks that are needed again.
 func (c *connector) cutAt(at int) int {
 	if c.s.groups > 1 || c.s.cache.Config.Recycles() {
 		return -1
@@ -306,17 +305,16 @@ func (c *connector) cutAt(at int) int {
 	return at * c.s.blockSizes[0]
 }
 
-// voided is the ID of a row that was taken out of its step.
+// voided is the ID of a void row.
 const voided = ^ID(0)
 
-// void takes a row out of its step: what is sampled for it does not count.
+// void makes a row void.
 func (s *Scheduler) void(e *entry) {
 	s.land(e.r, e)
 	e.id = voided
 }
 
-// restart makes a running request go on from its computed tokens. What steps in
-// flight sample for it does not count.
+// restart makes a running request go on from its computed tokens. Its rows in flight do not count.
 func (s *Scheduler) restart(r *request) {
 	r.drafts = r.drafts[:0]
 	r.prefill = true

@@ -1,14 +1,15 @@
 package sched
 
-// What vLLM does when loads have failed (Config.AsVLLM; vllm/v1/RULES.md §19). The blocks keep their keys, what void
-// rows write is taken as whole, and one request computes a shared block for all.
+// This file has what vLLM does when loads have failed (Config.AsVLLM; vllm/v1/RULES.md §19). Blocks
+// keep their keys, what void rows write counts as good, and one request computes a shared block for
+// all.
 
-// findVoidRowsAsVLLM is findVoidRows where only missing blocks are bad. What is sampled for a request that no longer
-// runs is delivered.
+// findVoidRowsAsVLLM finds the rows that read missing blocks. A row of a request that was preempted
+// since is not void in vLLM: its tokens are delivered.
 func (c *connector) findVoidRowsAsVLLM(f *failure, out *FailedLoad) {
 	c.findVoidRunning(f, c.notInFlightAsVLLM)
 	for k := range c.s.flight.n {
-		b := c.s.flight.at(k)
+		b := c.s.flight.batches[k]
 		for i := range b.rows {
 			e := &b.rows[i]
 			if e.id == voided {
@@ -24,7 +25,8 @@ func (c *connector) findVoidRowsAsVLLM(f *failure, out *FailedLoad) {
 	}
 }
 
-// notInFlightAsVLLM subtracts e, the row in the oldest step, in any case, and treats a negative number as 0.
+// notInFlightAsVLLM is notInFlight, except that it subtracts only the row in the oldest step, and
+// subtracts it even if it is stale.
 func (c *connector) notInFlightAsVLLM(r *request, e *entry) int {
 	if e == nil {
 		return r.kv.NumComputedTokens
@@ -42,7 +44,6 @@ func (c *connector) failAsVLLM(f *failure) {
 	}
 }
 
-// failRunningAsVLLM makes a running request go on from the first failed block that no other request computes again.
 func (c *connector) failRunningAsVLLM(a *setback) {
 	e := c.oldestEntry(a.r)
 	computed := c.notInFlightAsVLLM(a.r, e)

@@ -10,9 +10,9 @@ type loras struct {
 	ids  []int64
 }
 
-// startAdmission notes the adapters of running requests. vLLM looks only at those that are in the
-// step, so it can admit one adapter too many while a decode is in flight, and
-// fails in the step that has all of them.
+// startAdmission collects the adapters of running requests. vLLM collects only those of the step,
+// so it can admit one adapter too many while a decode is in flight; it fails in the step that has
+// all of them.
 func (l *loras) startAdmission() bool {
 	l.ids = l.ids[:0]
 	if l.s.differs.adapters {
@@ -27,7 +27,6 @@ func (l *loras) startAdmission() bool {
 	return true
 }
 
-// admits reports whether a request with its adapter may run; 0 is the base model.
 func (l *loras) admits(r *request) bool {
 	return r.loraID <= 0 || len(l.ids) < l.most || slices.Contains(l.ids, r.loraID)
 }

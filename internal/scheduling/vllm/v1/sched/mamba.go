@@ -2,45 +2,40 @@ package sched
 
 import "llmmemory/internal/scheduling/vllm/v1/kvcache"
 
-// A mambaSplit clips chunks of prefill so that they end where a Mamba state can
-// be cached: slot p of a table holds the state after (p+1)×block tokens
+// A mambaSplit is the extension that ends chunks of prompts where a Mamba state can be cached
 // (vllm/v1/RULES.md §13).
 type mambaSplit struct {
 	noExtension
-	block  int   // tokens, the most of a group; 0: no group is Mamba in align mode
-	sizes  []int // of the blocks of all these groups
-	hash   int   // tokens of a hash, if the prompt's last hash is a place to stop; else 0
+	block  int   // largest block size of Mamba groups in align mode; 0: there are none
+	sizes  []int // all their block sizes
+	hash   int   // tokens of a hash if a chunk ends at the last hash of the prompt; otherwise 0
 	eagle  bool
-	budget int // most tokens of one chunk
+	budget int // most tokens of a chunk
 }
 
 func newMambaSplit(c *Config, cache *kvcache.Cache) *mambaSplit {
-	m := &mambaSplit{}
 	config := &cache.Config
+	m := &mambaSplit{eagle: c.readsAhead(), budget: c.MaxNumBatchedTokens}
 	for i := range config.Groups {
 		g := &config.Groups[i]
 		if g.Kind == kvcache.Mamba && g.Align {
 			m.block = max(m.block, g.BlockSize)
 			m.sizes = append(m.sizes, g.BlockSize)
 		}
-		m.eagle = m.eagle || g.Eagle
 	}
-	m.eagle = m.eagle || config.Eagle
-	if cache.Config.PartialBlockHits() {
+	if config.PartialBlockHits() {
 		m.hash = config.HashBlockSize
 	}
-	m.budget = c.MaxNumBatchedTokens
 	if c.LongPrefillTokenThreshold > 0 {
 		m.budget = min(m.budget, c.LongPrefillTokenThreshold)
 	}
 	return m
 }
 
-// clipsDecodes reports whether a prompt can be hit up to its last token, so that
-// its first step is as short as a decode.
+// clipsDecodes reports whether a prompt can be hit up to its last token, so that its first chunk is
+// as short as a decode.
 func (m *mambaSplit) clipsDecodes() bool { return m.block == 1 || m.hash == 1 }
 
-// clip returns how many of n tokens after the first start ones to compute.
 func (m *mambaSplit) clip(q *request, start, n int) int {
 	r := q.kv
 	prefill := max(r.NumPromptTokens, r.NumTokens()-1) // a resumed request computes outputs again
@@ -49,7 +44,7 @@ func (m *mambaSplit) clip(q *request, start, n int) int {
 	}
 	end := start + n
 	if end < prefill {
-		// A block wider than any chunk is computed in parts.
+		// A block longer than any chunk is computed in parts.
 		if aligned := end - end%m.block; aligned > start || m.block <= m.budget {
 			end = aligned
 		}
@@ -62,10 +57,9 @@ func (m *mambaSplit) clip(q *request, start, n int) int {
 	return max(end-start, 0)
 }
 
-// stops are the places where a chunk from start must end if it comes past: the
-// first end of a block that it begins inside, the last end of a block in the
-// sequence, the prompt's last hash, and the junction with another request's
-// prefix. 0 is none.
+// stops returns where a chunk from start must end if it goes further: at the end of the block in
+// which it begins, at the last end of a block in the sequence, at the last hash of the prompt, and
+// at the junction with another request's prefix. 0: does not apply.
 func (m *mambaSplit) stops(r *kvcache.Request, start, end int) [4]int {
 	var stops [4]int
 	for _, size := range m.sizes {

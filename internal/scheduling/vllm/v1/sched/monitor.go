@@ -8,8 +8,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// A Monitor reads the state of a Scheduler, for operators, routers and tests. Like those of the
-// Scheduler, each of its methods is atomic.
+// A Monitor reads the state of a Scheduler. Each of its methods is atomic.
 type Monitor struct{ s *Scheduler }
 
 func (m Monitor) lock() *Scheduler {
@@ -17,17 +16,17 @@ func (m Monitor) lock() *Scheduler {
 	return m.s
 }
 
-// Load is how full a scheduler is.
+// Load is the present load of a scheduler.
 type Load struct {
 	Running, Waiting   int // requests
 	Loading, Parked    int // requests: waiting for keys and values; finished, with blocks in transfer
 	InFlight           int // steps
-	FreeBlocks, Blocks int // Blocks without the null block
-	Deferred           int // blocks of requests that are gone, kept for steps in flight
+	FreeBlocks, Blocks int // the null block left out
+	Deferred           int // blocks that are freed when a step in flight is over
 	Encoder            EncoderUsage
 }
 
-// Load returns the present figures.
+// Load returns the present load.
 func (m Monitor) Load() Load {
 	s := m.lock()
 	defer s.mu.Unlock()
@@ -49,17 +48,16 @@ func (m Monitor) Load() Load {
 type Counters struct {
 	Preemptions            int
 	Tokens                 int           // sampled, without those after a stop
-	Drafts, DraftsAccepted int           // verified; and of these, accepted
-	Admitted               int           // requests, those that were preempted included
-	QueueTime              time.Duration // their time in the queue, summed
+	Drafts, DraftsAccepted int           // verified drafts; those of them that were accepted
+	Admitted               int           // admissions of requests
+	QueueTime              time.Duration // the time that these requests had waited, summed
 
-	// Lookups outside (RULES.md §19), of requests admitted for the first time and
-	// of those that had been preempted.
+	// Lookups by a connector (RULES.md §19), for first and for later admissions of a request.
 	External, ExternalPreempted ExternalCounters
 }
 
 // ExternalCounters count lookups by a connector. Queries are tokens that were not hit in the cache,
-// Hits those of them that are loaded.
+// Hits are those of them that are loaded.
 type ExternalCounters struct{ Requests, Queries, Hits int }
 
 // TakeCounters returns the counters and sets them to 0.
@@ -114,8 +112,7 @@ func (m Monitor) Waiting(dst []ID) []ID {
 	return dst
 }
 
-// NumComputedTokens returns how many tokens of a request are computed, and how many it
-// has.
+// NumComputedTokens returns how many tokens of a request are computed, and how many it has.
 func (m Monitor) NumComputedTokens(id ID) (computed, tokens int, err error) {
 	s := m.lock()
 	defer s.mu.Unlock()
@@ -126,9 +123,8 @@ func (m Monitor) NumComputedTokens(id ID) (computed, tokens int, err error) {
 	return r.kv.NumComputedTokens, r.kv.NumTokens(), nil
 }
 
-// Table appends the block table of a request in a group to dst. Of a request that
-// has finished and whose blocks are still being sent or loaded, it is the part
-// with computed tokens.
+// Table appends the block table of a request in a group to dst. If the request has finished and
+// its blocks are still in transfer, Table appends only those with computed tokens.
 func (m Monitor) Table(dst []int32, id ID, group int) ([]int32, error) {
 	s := m.lock()
 	defer s.mu.Unlock()
@@ -139,24 +135,14 @@ func (m Monitor) Table(dst []int32, id ID, group int) ([]int32, error) {
 	if group < 0 || group >= s.groups {
 		return dst, fmt.Errorf("%w: group %d of %d", ErrRequest, group, s.groups)
 	}
-	if r.status == parked {
-		return append(dst, s.computedTable(r, group)...), nil
-	}
-	return append(dst, r.kv.Table(group)...), nil
-}
-
-// computedTable is the part of the block table of a group that holds computed tokens; the states of a Mamba group are
-// not counted in tokens.
-func (s *Scheduler) computedTable(r *request, group int) []int32 {
 	table := r.kv.Table(group)
-	if s.cache.Config.Groups[group].Kind == kvcache.Mamba {
-		return table
+	if r.status == parked && s.cache.Config.Groups[group].Kind != kvcache.Mamba {
+		table = blocksOf(table, s.blockSizes[group], 0, r.kv.NumComputedTokens)
 	}
-	return blocksOf(table, s.blockSizes[group], 0, r.kv.NumComputedTokens)
+	return append(dst, table...), nil
 }
 
-// Inspect calls f with the cache under the lock. f must not call the scheduler
-// and must not keep what it gets.
+// Inspect calls f with the cache. f must neither call the scheduler nor keep the cache.
 func (m Monitor) Inspect(f func(*kvcache.Cache)) {
 	s := m.lock()
 	defer s.mu.Unlock()

@@ -2,14 +2,14 @@ package sched
 
 import "cmp"
 
-// An order says which of two waiting requests runs first, and which running request loses its blocks first. It is what
-// a Policy means: a new policy is a row of orders.
+// An order is the meaning of a Policy: which of two waiting requests runs first, and which running
+// request is preempted first. A new policy is a row of orders.
 type order struct {
-	// less reports whether r runs before o, whenever the two came. If neither runs before the other, the one that was
-	// queued first does. nil: that holds for all requests.
+	// less reports whether r runs before o. If neither runs before the other, the one that was queued
+	// first does; nil: that is so for all requests.
 	less func(r, o *request) bool
 
-	// victim is the index of the running request that is preempted if blocks run out.
+	// victim returns the index of the running request to preempt if blocks run out.
 	victim func(s *Scheduler) int
 }
 
@@ -20,7 +20,6 @@ var orders = [...]order{
 
 func (o *order) before(r, other *request) bool { return o.less != nil && o.less(r, other) }
 
-// compare is before, for package slices.
 func (o *order) compare(r, other *request) int {
 	switch {
 	case o.before(r, other):
@@ -33,8 +32,8 @@ func (o *order) compare(r, other *request) int {
 
 func lastAdmitted(s *Scheduler) int { return len(s.running) - 1 }
 
-// moreImportant orders by priority, arrival and name (vllm/v1/RULES.md §14); requests without
-// different names by the order in which they were added.
+// moreImportant orders by priority, arrival and name (vllm/v1/RULES.md §14), and then by the order
+// of Add.
 func moreImportant(r, o *request) bool {
 	return cmp.Or(
 		cmp.Compare(r.priority, o.priority), cmp.Compare(r.arrival, o.arrival),
@@ -42,8 +41,9 @@ func moreImportant(r, o *request) bool {
 	) < 0
 }
 
-// leastImportant is the request that would be admitted last, so that the most important request always gets on. Of
-// requests with equal priority and arrival, vLLM takes the first one of the list.
+// leastImportant returns the request that would be admitted last, so that the most important
+// request is never preempted. Of requests with equal priority and arrival, vLLM takes the first one
+// of the list.
 func leastImportant(s *Scheduler) int {
 	worst := 0
 	for i, r := range s.running {

@@ -5,14 +5,14 @@ import (
 	"sort"
 )
 
-// A queue has waiting requests in the order in which they are admitted. Places before first are free, so requests
-// leave and return at the front without moving the others. If no request overtakes another one (order.less is nil), one
-// that leaves from the middle leaves its place free.
+// A queue has waiting requests in the order of their admission. The places before first are free,
+// so that requests leave and return at the front without moving the others. If order.less is nil,
+// a request that leaves from the middle leaves its place free, too.
 type queue struct {
 	order *order
 	list  []*request // nil: a free place
 	first int
-	free  int
+	free  int // number of free places
 }
 
 // all returns the requests in order.
@@ -22,7 +22,7 @@ func withoutFree(list []*request) []*request {
 	return slices.DeleteFunc(list, func(r *request) bool { return r == nil })
 }
 
-// head is the next request to admit, or nil.
+// head returns the first request, or nil.
 func (q *queue) head() *request {
 	if q.first == len(q.list) {
 		return nil
@@ -30,17 +30,18 @@ func (q *queue) head() *request {
 	return q.list[q.first]
 }
 
-// push adds r behind the requests that do not run after it.
+// push adds r after the requests that do not run after it.
 func (q *queue) push(r *request) {
 	q.insert(r, q.search(func(o *request) bool { return q.order.before(r, o) }))
 }
 
-// pushFront adds r, which was preempted or skipped, in front of the requests that do not run before it.
+// pushFront adds r, which was preempted or skipped, before the requests that do not run before it.
 func (q *queue) pushFront(r *request) {
 	q.insert(r, q.search(func(o *request) bool { return !q.order.before(o, r) }))
 }
 
-// search returns the place of the first request for which f is true; it must be true for all requests behind that one.
+// search returns the place of the first request for which f is true. f must be true for all
+// requests after it.
 func (q *queue) search(f func(*request) bool) int {
 	return q.first + sort.Search(len(q.list)-q.first, func(i int) bool { return f(q.list[q.first+i]) })
 }
@@ -60,7 +61,7 @@ func (q *queue) insert(r *request, at int) {
 }
 
 func (q *queue) putFirst(r *request) {
-	if q.first == 0 { // room for more, so that many at the front do not move the others each
+	if q.first == 0 { // make many places, so that few calls move the other requests
 		q.first = len(q.list)/2 + 8
 		q.free += q.first
 		q.list = slices.Insert(q.list, 0, make([]*request, q.first)...)
@@ -72,7 +73,7 @@ func (q *queue) putFirst(r *request) {
 	r.in, r.place = q, q.first
 }
 
-// number sets the place of each request after they have moved.
+// number sets request.place after requests have moved.
 func (q *queue) number() {
 	for i, r := range q.list {
 		if r != nil {
@@ -84,7 +85,7 @@ func (q *queue) number() {
 func (q *queue) remove(r *request) {
 	r.in = nil
 	at := r.place
-	if q.order.less != nil { // requests were inserted in front of r
+	if q.order.less != nil { // place is out of date if requests were inserted before r
 		at = q.search(func(o *request) bool { return !q.order.before(o, r) })
 		for q.list[at] != r {
 			at++

@@ -10,39 +10,38 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// ErrRequest is wrapped if a request cannot be added, or an ID names none. It is that of kvcache.
+// ErrRequest is wrapped by errors about a request, or about an ID that names none.
 var ErrRequest = kvcache.ErrRequest
 
-// ErrOrder is wrapped if a method must not be called now.
+// ErrOrder is wrapped by errors of methods that must not be called in the present state.
 var ErrOrder = errors.New("out of order")
 
-// An ID names a request until it has finished, and nothing after that. No ID
-// is 0.
+// An ID names a request until it has finished. It is not used again and never 0.
 type ID uint64
 
 // A Spec describes a request.
 type Spec struct {
 	Tokens    []int32 // the prompt; copied
 	MaxTokens int     // most tokens to generate
-	MinTokens int     // fewer do not end it, whatever they are
-	Stop      []int32 // tokens after which it stops, end of sequence among them; copied
+	MinTokens int     // the request does not stop before it has generated so many
+	Stop      []int32 // tokens after which it stops, end of sequence included; copied
 
 	Priority int     // smaller is more important
-	Arrival  float64 // time; smaller comes first among equal priorities; see Child.Arrival
-	Name     string  // orders equal arrivals; not used otherwise
+	Arrival  float64 // smaller comes first among equal priorities; see Child.Arrival
+	Name     string  // smaller comes first among equal arrivals
 
 	Extras   blockhash.Extras
 	LoRAID   int64
-	IsEmbed  []byte // by token of the prompt: 0 if it takes no embedding although it belongs to an item; nil: all do
-	NoRead   bool   // do not hit the cache
+	IsEmbed  []byte // by token of the prompt: 0 if it belongs to an item and takes no embedding; nil: all tokens of items take one
+	NoRead   bool   // lookups in the cache find nothing
 	UserData uint64 // the caller's; in every row of the request
 
-	External Match // what can be loaded from elsewhere
-	Ask      bool  // skip the request until SetMatch has said what can be loaded
-	Send     bool  // keep its blocks after it has finished, until Sent
+	External Match // what can be loaded
+	Ask      bool  // the request is skipped until SetMatch
+	Send     bool  // its blocks are kept after it has finished, until Sent
 
-	Hold   bool // do not run before Release; requests added later do not wait for it
-	Report bool // record events for hits, too
+	Hold   bool // the request is skipped until Release
+	Report bool // hits are recorded as events, too
 }
 
 type status uint8
@@ -51,28 +50,28 @@ const (
 	waiting status = iota
 	preempted
 	running
-	parked // finished, its blocks are being loaded or sent
+	parked // finished, with blocks in transfer
 )
 
-// A request is the scheduler's state of a Spec. The fields that a decode reads come first, so that
-// they are in one or two lines of the processor's cache.
+// A request is the state of a request. The fields that a decode reads come first, so that they are
+// in one or two lines of the processor's cache.
 type request struct {
 	kv       *kvcache.Request
 	id       ID
 	userData uint64
 
-	// With steps in flight (vllm/v1/RULES.md §15). All but eligible count tokens.
-	inFlight     int    // scheduled, of all steps in flight
-	placeholders int    // that sampled tokens of steps in flight will take
-	stale        int    // of inFlight, scheduled before the request lost its blocks
-	eligible     uint64 // step from which on it may be scheduled
+	// See vllm/v1/RULES.md §15. All but eligible count tokens.
+	inFlight     int    // in rows of steps in flight
+	placeholders int    // for tokens that steps in flight will sample
+	stale        int    // those of inFlight that were scheduled before the request lost its blocks
+	eligible     uint64 // number of the first step that may schedule it
 
 	status    status
 	prefill   bool // the last step left tokens to compute
-	resend    Kind // Kind of its next row. It is not KindRunning only while the worker lacks the block table
-	dropStale bool // tokens sampled by stale rows do not count
-	held      bool // waits until Release
-	encodes   bool // inputs is not nil; kept here because each step asks
+	resend    Kind // Kind of its next row; KindRunning if the worker has its block table
+	dropStale bool // tokens that stale rows sample do not count
+	held      bool // it is skipped until Release
+	encodes   bool // inputs is not nil; a copy of that for each step to read
 
 	maxTokens int
 	minTokens int
@@ -83,10 +82,10 @@ type request struct {
 	priority int
 	arrival  float64
 	name     string
-	queued   int64 // ns; when it began to wait
+	queued   int64 // when it began to wait, in ns
 
 	in    *queue // nil: it runs
-	place int    // there, if its order lets none overtake another one
+	place int    // in this queue, unless order.less is set
 
 	transfers transfers
 	inputs    *encodercache.Request // nil: nothing to encode
@@ -133,7 +132,6 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 	return r.id, nil
 }
 
-// checkSpec returns an error if no request can be as spec says.
 func (s *Scheduler) checkSpec(spec *Spec) error {
 	longest := s.cache.Config.MaxModelLen
 	switch {
@@ -147,7 +145,7 @@ func (s *Scheduler) checkSpec(spec *Spec) error {
 		return fmt.Errorf("%w: min_tokens is %d after a prompt of %d: no sequence has more than %d tokens",
 			ErrRequest, spec.MinTokens, len(spec.Tokens), longest)
 	case spec.IsEmbed != nil && len(spec.IsEmbed) != len(spec.Tokens):
-		return fmt.Errorf("%w: %d tokens take an embedding or not, the prompt has %d", ErrRequest, len(spec.IsEmbed), len(spec.Tokens))
+		return fmt.Errorf("%w: is_embed has %d entries, the prompt %d tokens: want as many", ErrRequest, len(spec.IsEmbed), len(spec.Tokens))
 	case slices.Min(spec.Tokens) < 0:
 		return fmt.Errorf("%w: the prompt has the token %d: want none negative", ErrRequest, slices.Min(spec.Tokens))
 	case spec.Arrival != spec.Arrival:
@@ -159,7 +157,7 @@ func (s *Scheduler) checkSpec(spec *Spec) error {
 	return s.config.Connector.checkSpec(spec)
 }
 
-// checkItems refuses items that are not parts of a prompt of n tokens, one after the other.
+// checkItems returns an error unless the items are parts of a prompt of n tokens, in order.
 func checkItems(items []blockhash.Item, n int) error {
 	for i, item := range items {
 		if item.Offset > n || item.Length > n-item.Offset {
@@ -190,7 +188,7 @@ func (s *Scheduler) blank() *request {
 	return &request{}
 }
 
-// discard keeps r, which nothing refers to, for a later request.
+// discard keeps the memory of r for a later request.
 func (s *Scheduler) discard(r *request) {
 	*r = request{stop: kvcache.Emptied(r.stop), drafts: kvcache.Emptied(r.drafts)}
 	if len(s.spare) < mostSpare {
@@ -200,16 +198,15 @@ func (s *Scheduler) discard(r *request) {
 
 const mostSpare = 256
 
-// reserveTokens allocates memory for the next tokens of r, which begins to run, so that steps need not. What comes
-// after these makes the arrays grow.
+// reserveTokens allocates memory for the next tokens of r, which begins to run, so that few steps
+// have to.
 func (s *Scheduler) reserveTokens(r *request) {
 	const next = 1 << 12
 	most := r.kv.NumPromptTokens + min(r.maxTokens, s.longest) + s.config.NumLookaheadTokens + s.config.NumSpeculativeTokens
 	r.kv.Reserve(min(most, s.longest, r.kv.NumTokens()+next))
 }
 
-// Abort ends requests, whether they run or wait. It skips IDs of finished requests and returns how
-// many it has ended.
+// Abort ends requests and returns how many. It skips IDs of requests that have finished.
 func (s *Scheduler) Abort(ids ...ID) int {
 	s.mu.Lock()
 	defer s.unlock()
@@ -224,7 +221,7 @@ func (s *Scheduler) Abort(ids ...ID) int {
 			x.aborted(r)
 		}
 		if r.status == running {
-			if fresh := r.inFlight - r.stale; fresh > 0 { // they may never be computed
+			if fresh := r.inFlight - r.stale; fresh > 0 { // rows in flight may never be computed
 				s.evictFrom(r, r.kv.NumComputedTokens-fresh)
 			}
 			s.removeRunning(r)
@@ -241,8 +238,7 @@ func (s *Scheduler) removeRunning(r *request) {
 	s.running = slices.Delete(s.running, i, i+1)
 }
 
-// Release lets requests run that were added with Hold. Requests that have
-// finished, or were not held, are skipped.
+// Release lets requests run that were added with Hold. It skips IDs of requests that have finished.
 func (s *Scheduler) Release(ids ...ID) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -253,7 +249,7 @@ func (s *Scheduler) Release(ids ...ID) {
 	}
 }
 
-// live is the request of an ID, or nil if there is none or it has finished.
+// live returns a request that has not finished, or nil.
 func (s *Scheduler) live(id ID) *request {
 	r := s.requests.Get(uint64(id))
 	if r == nil || r.status == parked {
@@ -262,7 +258,7 @@ func (s *Scheduler) live(id ID) *request {
 	return r
 }
 
-// finish frees what r has. It is in no queue any more.
+// finish ends r, which is in no list any more.
 func (s *Scheduler) finish(r *request) {
 	s.finished = append(s.finished, r.id)
 	s.extensions.released(r)
@@ -271,14 +267,14 @@ func (s *Scheduler) finish(r *request) {
 	}
 }
 
-// drop ends r for good.
+// drop frees the blocks and the ID of r.
 func (s *Scheduler) drop(r *request) {
 	s.release(r, kvcache.Drop)
 	s.requests.Remove(uint64(r.id))
 	s.discard(r)
 }
 
-// stopped reports whether r ends with its last token (vllm/v1/RULES.md §14).
+// stopped reports whether r ends with its last token, and why (vllm/v1/RULES.md §14).
 func (s *Scheduler) stopped(r *request) (Reason, bool) {
 	tokens := r.kv.Tokens()
 	output := len(tokens) - r.kv.NumPromptTokens

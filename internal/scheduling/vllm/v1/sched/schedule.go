@@ -8,17 +8,17 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// Schedule fills step with the next step (vllm/v1/RULES.md §14). It is an error
-// if as many steps as may be are in flight. A step without rows is not in
-// flight: nothing is to be updated. Unless Config.AsVLLM is set, it means that
-// nothing can run before another call: an update, an Add, a Release.
+// Schedule sets step to the next step (vllm/v1/RULES.md §14). It returns an error if
+// Config.MaxConcurrentBatches steps are in flight. A step without rows is not in flight and has no
+// Update. Unless Config.AsVLLM is set, it means that no request can run before another call, such
+// as Update, Add or Release.
 func (s *Scheduler) Schedule(step *Step) error {
 	s.mu.Lock()
 	defer s.unlock()
-	if s.flight.full() {
-		return fmt.Errorf("%w: %d steps are in flight and %d may be: update the oldest first", ErrOrder, s.flight.n, s.flight.n)
+	if s.flight.n == len(s.flight.batches) {
+		return fmt.Errorf("%w: %d steps are in flight, which is the most: update the oldest first", ErrOrder, s.flight.n)
 	}
-	b := s.flight.at(s.flight.n)
+	b := s.flight.batches[s.flight.n]
 	b.reset()
 	s.steps++
 	s.batch, b.seq = b, s.steps
@@ -37,19 +37,24 @@ func (s *Scheduler) Schedule(step *Step) error {
 	return nil
 }
 
-// fill schedules both passes. A request that had to preempt itself leaves a
-// step without rows, in which blocks are free again: vLLM gives it to the
-// engine, which schedules once more.
+// fill schedules both passes. If a request has preempted itself and the batch is empty, it tries
+// again, because blocks are free now. vLLM returns an empty step, and its engine schedules again.
 func (s *Scheduler) fill(b *batch) {
 	admits := s.pause == PauseNone
 	for {
 		b.budget, b.starved = s.config.MaxNumBatchedTokens, false
-		s.extensions.startPass()
+		for _, x := range s.extensions {
+			x.startPass()
+		}
 		if s.pause == PauseAll {
 			b.budget = 0
 		}
 		s.scheduleRunning()
-		if s.extensions.startAdmission() && admits && !b.starved {
+		admit := admits && !b.starved
+		for _, x := range s.extensions {
+			admit = x.startAdmission() && admit
+		}
+		if admit {
 			s.admitWaiting()
 		}
 		switch {
@@ -57,16 +62,15 @@ func (s *Scheduler) fill(b *batch) {
 			return
 		case b.starved:
 		case slices.ContainsFunc(s.extensions, extension.unblock):
-			admits = admits && len(s.running) == 0 // or one that was preempted comes back, in place of those that waited for it
+			admits = admits && len(s.running) == 0 // otherwise the preempted request could come back before those that waited for it
 		default:
 			return
 		}
 	}
 }
 
-// advance counts the tokens of a row as computed. With asynchronous scheduling
-// a row that samples leaves placeholders for its tokens, which the next
-// step may use (RULES.md §15).
+// advance counts the tokens of a row as computed. With asynchronous scheduling a row that samples
+// leaves placeholders for its tokens, which the next step computes (RULES.md §15).
 func (s *Scheduler) advance(e *entry) {
 	r := e.r
 	e.prefill = r.prefill || e.admitted
@@ -86,15 +90,15 @@ func (s *Scheduler) advance(e *entry) {
 	r.eligible = s.steps + uint64(s.config.PipelineParallelSize)
 }
 
-// scheduleRunning is the first pass: running requests continue, and if blocks run out the least
-// important ones lose theirs.
+// scheduleRunning is the first pass: running requests go on. If blocks run out, others are
+// preempted.
 func (s *Scheduler) scheduleRunning() {
 	b := s.batch
 	for at := 0; at < len(s.running) && b.budget > 0; at++ {
 		r := s.running[at]
 		n := s.runningTokens(r)
 		if n <= 0 {
-			continue // the next one may go on
+			continue
 		}
 		var got outcome
 		if at, got = s.makeRoom(r, n, at); got == noRoom {
@@ -115,14 +119,14 @@ func (s *Scheduler) scheduleRunning() {
 	}
 }
 
-// runningTokens is how many tokens a running request computes in this step.
+// runningTokens returns how many tokens a running request computes in this step.
 func (s *Scheduler) runningTokens(r *request) int {
 	computed := r.kv.NumComputedTokens
 	if r.placeholders > 0 && computed+2-r.placeholders >= r.kv.NumPromptTokens+r.maxTokens {
 		return 0 // it ends with a step in flight, even if all drafts of that are rejected
 	}
 	if s.steps < r.eligible && (s.flight.n > 0 || !s.differs.steps) {
-		return 0 // its last step is still in the pipeline
+		return 0 // its last row is still in the pipeline
 	}
 	n := r.kv.NumTokens() + len(r.drafts) + r.placeholders - computed
 	if limit := s.config.LongPrefillTokenThreshold; limit > 0 {
@@ -138,12 +142,12 @@ type outcome uint8
 const (
 	noRoom  outcome = iota
 	hasRoom         // r has its blocks
-	again           // an output of the encoder that r may need is gone: its number of tokens must be found again
+	again           // an output of the encoder is gone, so r may have to compute fewer tokens
 )
 
-// makeRoom allocates blocks for n tokens of r, which is number at of running. It preempts others
-// until that succeeds, at last r itself, unless an update will free blocks. It returns the new
-// place of r.
+// makeRoom allocates blocks for n tokens of r, which is running[at]. It preempts requests until
+// that succeeds, in the end r itself, unless an update will free blocks. It returns the new index
+// of r.
 func (s *Scheduler) makeRoom(r *request, n, at int) (int, outcome) {
 	a := kvcache.Alloc{NumNewTokens: n, NumLookaheadTokens: s.config.NumLookaheadTokens, NumInFlightTokens: r.inFlight}
 	for {
@@ -154,7 +158,7 @@ func (s *Scheduler) makeRoom(r *request, n, at int) (int, outcome) {
 		s.batch.from = s.batch.from[:from]
 		s.batch.starved = true
 		if s.differs.deferred && s.cache.NumDeferred() > 0 {
-			s.batch.waits = true // blocks come with an update; vLLM would preempt all others
+			s.batch.waits = true // vLLM preempts requests
 			return at, noRoom
 		}
 		victim := s.order.victim(s)
@@ -170,7 +174,9 @@ func (s *Scheduler) makeRoom(r *request, n, at int) (int, outcome) {
 		s.preempt(v)
 		switch {
 		case v == r:
-			s.extensions.yielded()
+			for _, x := range s.extensions {
+				x.yielded()
+			}
 			return at, noRoom
 		case gone && r.inputs != nil:
 			return at, again
@@ -178,7 +184,7 @@ func (s *Scheduler) makeRoom(r *request, n, at int) (int, outcome) {
 	}
 }
 
-// allocate panics on misuse, which can only be a mistake in this package.
+// allocate panics if kvcache reports misuse.
 func (s *Scheduler) allocate(r *request, a *kvcache.Alloc) bool {
 	ok, err := s.cache.Allocate(r.kv, a)
 	if err != nil {
@@ -187,7 +193,7 @@ func (s *Scheduler) allocate(r *request, a *kvcache.Alloc) bool {
 	return ok
 }
 
-// lengths records the lengths of the tables of r, and returns where.
+// lengths adds the lengths of r's tables to batch.from, and returns the index of the first.
 func (s *Scheduler) lengths(r *request) int {
 	from := len(s.batch.from)
 	for g := range s.groups {
@@ -196,9 +202,8 @@ func (s *Scheduler) lengths(r *request) int {
 	return from
 }
 
-// unschedule takes a victim out of the batch, if it is there, and returns its
-// tokens to the budget. What it registered in this step will not be computed, and what it was to copy is not copied. It
-// reports whether an output of the encoder is gone, too.
+// unschedule takes the row of a victim out of the batch, if it has one, with the keys that its
+// blocks got in this step and its copies. It reports whether an output of the encoder is gone, too.
 func (s *Scheduler) unschedule(r *request) (gone bool) {
 	b := s.batch
 	i := slices.IndexFunc(b.rows, func(e entry) bool { return e.r == r })
@@ -211,35 +216,27 @@ func (s *Scheduler) unschedule(r *request) (gone bool) {
 		s.cache.Withdraw(r.kv)
 	}
 	b.rows = slices.Delete(b.rows, i, i+1)
-	return s.extensions.unscheduled(r)
+	for _, x := range s.extensions {
+		gone = x.unscheduled(r) || gone
+	}
+	return gone
 }
 
-// evictFrom removes the keys of blocks of r that hold tokens from computed on; vLLM keeps them.
+// evictFrom removes the keys of blocks of r that hold tokens from computed on. vLLM keeps them.
 func (s *Scheduler) evictFrom(r *request, computed int) {
 	if s.differs.keys {
 		r.kv.EvictFrom(computed)
 	}
 }
 
-// takeDrafts schedules the drafts that n tokens reach, and drops the others.
+// takeDrafts moves the drafts that e computes from r to the batch, and drops the others.
 func (s *Scheduler) takeDrafts(r *request, e *entry) {
 	if len(r.drafts) == 0 {
 		return
 	}
-	if n := int(e.tokens+e.computed) - r.kv.NumTokens() - r.placeholders; n > 0 {
-		s.setDrafts(e, r.drafts[:min(n, len(r.drafts))])
+	if n := min(int(e.tokens+e.computed)-r.kv.NumTokens()-r.placeholders, len(r.drafts)); n > 0 {
+		e.draft, e.drafts = int32(len(s.batch.drafts)), int32(n)
+		s.batch.drafts = append(s.batch.drafts, r.drafts[:n]...)
 	}
 	r.drafts = r.drafts[:0]
-}
-
-func (s *Scheduler) setDrafts(e *entry, drafts []int32) {
-	e.draft, e.drafts = int32(len(s.batch.drafts)), int32(len(drafts))
-	s.batch.drafts = append(s.batch.drafts, drafts...)
-}
-
-// schedule puts e into the batch. The lengths of its tables were noted last.
-func (s *Scheduler) schedule(e entry) {
-	e.from = int32(len(s.batch.from) - s.groups)
-	*s.batch.add() = e
-	s.batch.budget -= int(e.tokens)
 }

@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// A Scheduler decides what a model computes in each step. It has its own cache.
+// A Scheduler decides what a model computes in each step.
 type Scheduler struct {
 	Monitor   Monitor
 	Transfers Transfers
@@ -22,44 +22,44 @@ type Scheduler struct {
 	differs    differences
 	order      *order // of waiting requests
 	extensions extensions
-	connector  *connector // one of the extensions; nil: nothing is loaded or sent
-	encoder    *encoder   // the same; nil: there is no encoder
-	zero       *zeroing   // the same; nil: nothing is zeroed
+	connector  *connector // one of the extensions, or nil
+	encoder    *encoder   // the same
+	zero       *zeroing   // the same
 
-	longest  int // tokens of a sequence
+	longest  int // MaxModelLen
 	requests reqtable.Handles[request]
 	spare    []*request
 	added    uint64
 
 	running   []*request // in the order of admission
 	waiting   queue
-	skipped   queue      // waiting ones that could not run when it was their turn
-	aside     []*request // those of this step
+	skipped   queue      // waiting ones that were skipped
+	aside     []*request // those that were skipped in this step
 	pause     Pause
 	preempted []ID // since the last step
-	finished  []ID
+	finished  []ID // since the last step
 
 	counters Counters
 
 	groups     int
 	blockSizes []int  // by group
-	steps      uint64 // scheduled since the beginning, empty ones included
+	steps      uint64 // number of steps so far, empty ones included
 	flight     flight
-	batch      *batch // that is being scheduled
+	batch      *batch // the step that is being scheduled
 	hit        kvcache.Hit
 	pending    kvcache.Pending
 }
 
-// Pause says what a scheduler leaves out.
+// Pause is what a scheduler does not do.
 type Pause uint8
 
 const (
 	PauseNone Pause = iota
-	PauseNew        // admits no request
-	PauseAll        // schedules nothing
+	PauseNew        // it admits no request
+	PauseAll        // it schedules nothing
 )
 
-// New makes a scheduler with its cache.
+// New makes a scheduler and its cache.
 func New(config Config) (*Scheduler, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
@@ -88,7 +88,6 @@ func New(config Config) (*Scheduler, error) {
 	return s, nil
 }
 
-// extend makes the extensions that the configuration asks for.
 func (s *Scheduler) extend() error {
 	c := &s.config
 	if c.Connector.used() {
@@ -101,8 +100,8 @@ func (s *Scheduler) extend() error {
 			return fmt.Errorf("%w: a Mamba group in align mode clips the padding of a decode, "+
 				"and vLLM then schedules more drafts than tokens", ErrConfig)
 		case c.DisableChunkedMMInput && c.readsAhead():
-			return fmt.Errorf("%w: blocks of a Mamba group divide prompts where items may not be divided, "+
-				"and a draft model reads ahead: some items would wait for ever", ErrConfig)
+			return fmt.Errorf("%w: DisableChunkedMMInput with a Mamba group in align mode and a draft model: "+
+				"chunks end at blocks of the group, so some items would wait for ever", ErrConfig)
 		}
 		s.extensions = append(s.extensions, m)
 	}
@@ -120,7 +119,7 @@ func (s *Scheduler) extend() error {
 	return nil
 }
 
-// unlock ends an exported method that changes something.
+// unlock is called at the end of exported methods that change something.
 func (s *Scheduler) unlock() {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -128,7 +127,7 @@ func (s *Scheduler) unlock() {
 	s.mu.Unlock()
 }
 
-// SetPause sets what the next steps leave out (vLLM's PauseState) (vllm/v1/RULES.md §14.3).
+// SetPause sets what the next steps do not do (vLLM's PauseState; vllm/v1/RULES.md §14.3).
 func (s *Scheduler) SetPause(p Pause) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,9 +135,8 @@ func (s *Scheduler) SetPause(p Pause) {
 }
 
 // Reset forgets all cached prefixes if no request has blocks, and reports whether it did. With
-// preempt it first preempts all running requests, from the last one to the first, so that they stay
-// in order. If blocks are being loaded or sent, or kept for a step in flight, Reset changes
-// nothing.
+// preempt it first preempts all running requests; they wait in the same order. If blocks are in
+// transfer or kept for a step in flight, Reset changes nothing.
 func (s *Scheduler) Reset(preempt bool) (bool, error) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -150,7 +148,7 @@ func (s *Scheduler) Reset(preempt bool) (bool, error) {
 		r := s.running[last]
 		s.running = s.running[:last]
 		s.preempt(r)
-		r.dropStale = true // it may run again before the steps in flight are updated
+		r.dropStale = true // so that it may run before the steps in flight are updated
 	}
 	ok := s.cache.Reset()
 	if preempt && !ok {
@@ -159,8 +157,8 @@ func (s *Scheduler) Reset(preempt bool) (bool, error) {
 	return ok, nil
 }
 
-// preempt puts r, which has left running, back to the front of the queue without its blocks
-// (vllm/v1/RULES.md §7).
+// preempt frees the blocks of r, which was removed from running, and puts it at the front of the
+// queue (vllm/v1/RULES.md §7).
 func (s *Scheduler) preempt(r *request) {
 	s.release(r, kvcache.Preempt)
 	s.extensions.released(r)
@@ -175,13 +173,13 @@ func (s *Scheduler) preempt(r *request) {
 	r.queued = now()
 }
 
-// release frees the blocks of r. If a step in flight may still write to them,
-// and a load could get them, they are freed when the step is over.
+// release frees the blocks of r. If a step in flight may write to them and a load could get them,
+// they are freed when the last step is over.
 func (s *Scheduler) release(r *request, why kvcache.Release) {
 	s.extensions.lost(r, why)
 	after := uint64(0)
 	if r.inFlight > 0 && s.defersFrees() {
-		after = s.flight.at(s.flight.n - 1).seq
+		after = s.flight.batches[s.flight.n-1].seq
 	}
 	s.cache.Release(r.kv, why, after)
 }
@@ -190,18 +188,9 @@ func (s *Scheduler) defersFrees() bool {
 	return s.config.Connector.Consumer && s.config.MaxConcurrentBatches > 1
 }
 
-// copyFence is the step that must be processed before the blocks of its copies
-// can be free; 0: none.
-func (s *Scheduler) copyFence() uint64 {
-	if s.defersFrees() {
-		return s.batch.seq
-	}
-	return 0
-}
-
 var started = time.Now()
 
-// now is a clock that never goes back, in ns.
+// now is a monotonic clock, in ns.
 func now() int64 { return int64(time.Since(started)) }
 
 func (s *Scheduler) allWaiting() []*request {

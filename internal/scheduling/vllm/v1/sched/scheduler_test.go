@@ -180,11 +180,9 @@ func TestARequestStopsForTheRightReason(t *testing.T) {
 func TestAVictimReturnsItsTokens(t *testing.T) {
 	s := newSmall(t, small(10))
 	r := s.requests.Get(uint64(add(t, s, Spec{Tokens: tokens(6, 1)})))
-	s.batch = s.flight.at(0)
-	s.batch.budget = 16
-	s.lengths(r)
-	s.schedule(entry{r: r, id: r.id, tokens: 6})
-	require.Equal(t, 10, s.batch.budget)
+	s.batch = s.flight.batches[0]
+	s.batch.budget = 10
+	*s.batch.add() = entry{r: r, id: r.id, tokens: 6}
 	s.unschedule(r)
 	require.Equal(t, 16, s.batch.budget)
 	require.Empty(t, s.batch.rows)

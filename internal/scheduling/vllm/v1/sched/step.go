@@ -4,43 +4,40 @@ package sched
 type Kind uint8
 
 const (
-	KindRunning Kind = iota // has its table except the new blocks
-	KindNew                 // knows nothing; the row has the whole table
-	KindResumed             // had lost its blocks; the row has the whole table
+	KindRunning Kind = iota // it has the table except for the blocks of this row
+	KindNew                 // it has nothing; the row has the whole table
+	KindResumed             // the request has new blocks; the row has the whole table
 )
 
-// A Step is what a worker needs to run the model once. Its arrays belong to the
-// caller and are used again by the next Schedule with the same Step.
+// A Step is what a worker needs to run the model once. The next Schedule with the same Step uses
+// its arrays again.
 type Step struct {
 	Rows   []Row
 	Drafts []int32 // of all rows, one after the other; -1 is padding
 
-	// Blocks are the block ids of all rows, row by row, and group by group in each row. BlockEnds has
-	// the end of each of these parts, BlockStarts the slot of the request's table where the part goes.
+	// Blocks has the block ids of each row in each group, row by row. For each of these parts,
+	// BlockEnds has its end, and BlockStarts the slot of the request's table where it goes.
 	Blocks      []int32
 	BlockEnds   []int
 	BlockStarts []int
 
-	// Slots says, for each group, where the keys and values of each scheduled
-	// token go, in the order of rows: block × size + place in the block. It is
-	// -1 where nothing may be written.
+	// Slots says, for each group, where the keys and values of the scheduled tokens go, row by row:
+	// block × size + place in the block. With -1 nothing may be written.
 	Slots [][]int64
 
-	Copies                []Copy  // to make before anything is written
-	NumCommonPrefixBlocks []int32 // blocks that all requests share at the beginning, by group
+	Copies                []Copy  // to make before rows are computed
+	NumCommonPrefixBlocks []int32 // blocks at the beginning of all tables, by group
 	Preempted             []ID    // since the last step
 	Finished              []ID    // since the last step
 	NumScheduledTokens    int     // of all rows
 
-	EncoderInputs       []EncoderInput // to encode, before the rows are computed
-	FreedEncoderOutputs []string       // identifiers of items whose outputs are needed no more; to drop first
+	EncoderInputs       []EncoderInput // to encode before rows are computed
+	FreedEncoderOutputs []string       // identifiers of items whose outputs are to be dropped before that
 
-	// ZeroBlocks are blocks whose bytes must be zeroed before copies and rows, with
-	// Config.ZeroNewBlocks; an id can come twice.
-	ZeroBlocks []int32
-	Tails      []Tail // for a connector that sends, once the copies are made
+	ZeroBlocks []int32 // with Config.ZeroNewBlocks: blocks to zero before copies and rows; an id can come twice
+	Tails      []Tail  // to send, after the copies
 
-	Loads   []Loading // to begin, for requests that wait for keys and values from elsewhere
+	Loads   []Loading // to begin, for requests that wait
 	Queries []Query   // requests that wait for SetMatch
 }
 
@@ -49,23 +46,23 @@ type Row struct {
 	ID                 ID
 	UserData           uint64
 	Kind               Kind
-	Samples            bool // the row ends at the last known token, so the update has at least one sampled token for it
+	Samples            bool // the row computes the last known token, so Update takes at least one sampled token for it
 	NumComputedTokens  int  // tokens before this step
 	NumScheduledTokens int  // to compute now, drafts included
 	NumDraftTokens     int
-	NumExternalTokens  int // the last of NumComputedTokens: to be loaded from elsewhere before the row is computed
+	NumExternalTokens  int // the last of NumComputedTokens, to be loaded before the row is computed
 }
 
-// A Copy is a pair of blocks whose bytes must be copied. Its request has a row in the step, except with Config.AsVLLM.
+// A Copy is a pair of blocks whose bytes must be copied. Its request has a row in the step, except
+// with Config.AsVLLM.
 type Copy struct {
 	Src, Dst int32
 	Group    int
 	ID       ID
-	Index    int // slot of the table that the worker has, where Dst goes; -1: none, or the step has the whole table, or preempts ID (with Config.AsVLLM)
+	Index    int // slot of the worker's table where Dst goes; -1: none does, the step has the whole table, or ID is preempted
 }
 
-// A Tail is a block with the state at the last hash of a prompt, inside a block of a Mamba
-// group (kvcache.Tail). It stays until the blocks of the request are free.
+// A Tail is a kvcache.Tail. Its block is kept until the blocks of the request are freed.
 type Tail struct {
 	ID        ID
 	UserData  uint64
@@ -74,8 +71,8 @@ type Tail struct {
 	NumTokens int
 }
 
-// RowBlocks are the block ids of a row in a group: all of them for a new or
-// resumed request, else those added in this step.
+// RowBlocks returns the block ids of a row in a group: all of the request for KindNew and
+// KindResumed, otherwise those added in this step.
 func (t *Step) RowBlocks(row, group int) []int32 {
 	at := row*len(t.Slots) + group
 	start := 0

@@ -1,16 +1,16 @@
 package sched
 
-// touched has the blocks that rows of a batch read and write, for LoadFailed. Rows are recorded from the first one
-// that loads until the step of that row is updated: only then can a load fail.
+// touched has the blocks that rows of a batch read and write, for LoadFailed. Rows are recorded
+// while a load can fail: from the first row that loads until the update of its step.
 type touched struct {
 	loads  bool // the batch has a row that loads
-	first  int  // the row of rows[0]
+	first  int  // index in batch.rows of rows[0]
 	rows   []touchedRow
 	blocks []int32
 }
 
-// A touchedRow has the ends of two parts of touched.blocks: those that a row which was admitted reads, and those that
-// the row writes.
+// A touchedRow has the ends of two parts of touched.blocks: those that the row reads, if it was
+// admitted in this step, and those that it writes.
 type touchedRow struct{ reads, writes int }
 
 func (t *touched) reset() { *t = touched{rows: t.rows[:0], blocks: t.blocks[:0]} }
@@ -28,14 +28,13 @@ func (t *touched) row(i int) (reads, writes []int32) {
 	return t.blocks[start:r.reads], t.blocks[r.reads:r.writes]
 }
 
-// touch records the rows of the batch.
 func (c *connector) touch(b *batch) {
 	if !c.s.config.Connector.Consumer {
 		return
 	}
 	records, t := false, &b.touched
 	for k := range c.s.flight.n {
-		records = records || c.s.flight.at(k).touched.loads
+		records = records || c.s.flight.batches[k].touched.loads
 	}
 	for i := range b.rows {
 		e := &b.rows[i]

@@ -326,6 +326,35 @@ func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 	}
 }
 
+// Ensure that a row that read a missing block is void, too, if its request has lost its blocks since and waits.
+// In vLLM the token of that row is delivered (vllm/v1/RULES.md §19).
+func TestARowOfAWaitingRequestIsVoid(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		asVLLM bool
+		failed func(id ID) FailedLoad
+		kept   int32
+	}{
+		{"correct", false, func(id ID) FailedLoad { return FailedLoad{[]ID{id}, []VoidRow{{0, 0}}} }, 0},
+		{"as vLLM", true, func(ID) FailedLoad { return FailedLoad{} }, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := transferConfig(100)
+			c.AsVLLM, c.AsyncScheduling, c.Connector = test.asVLLM, true, Connector{Consumer: true}
+			h := newHost(t, c)
+			id := h.add(48, 1, Spec{External: Match{32, false}})
+			require.Len(t, h.schedule(), 1)
+			missing := h.table(id)[0]
+			h.lose(id)
+			var out FailedLoad
+			require.NoError(t, h.Transfers.LoadFailed(&out, missing))
+			require.Equal(t, test.failed(id), out)
+			h.update(1)
+			require.Equal(t, []int32{test.kept}, h.out.Kept)
+		})
+	}
+}
+
 // Ensure that a row is void which reads the copy of a block that was not loaded whole: the second request hits
 // 12 tokens, of which 4 are in the second block of the first request, and that one fails.
 func TestWhoReadsACopyOfWhatWasNotLoadedIsVoid(t *testing.T) {

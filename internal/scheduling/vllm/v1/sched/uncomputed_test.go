@@ -201,7 +201,7 @@ func TestAVictimOfItsOwnStepLeavesNoUncomputedKeys(t *testing.T) {
 			var step Step
 			one(t, s, &step)
 			require.Equal(t, 7, r.kv.NumComputedTokens)
-			s.batch = s.flight.at(0)
+			s.batch = s.flight.batches[0]
 			s.batch.reset()
 			s.batch.budget = 16
 			s.scheduleRunning() // registers block 1, with token 7

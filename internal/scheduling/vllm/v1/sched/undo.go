@@ -6,12 +6,12 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// StepFailed reports that the steps in flight, or some of their rows, were not computed. All of
-// them are void, because each step builds on the one before. Every request is back where it was
-// before the oldest of them: running ones with their blocks, admitted ones in front of the waiting
-// ones. Two things are different: requests that were preempted meanwhile stay so, and requests with
-// blocks to copy, or with a Mamba state, which the step overwrote, are preempted. Blocks that these
-// steps should have written cannot be hit. The next row of each request has its whole table.
+// StepFailed reports that a step in flight, or a row of one, was not computed. It undoes all steps
+// in flight, because each step depends on the one before. Running requests keep their blocks and go
+// back to where they were; admitted ones wait again, before the others. Requests that were preempted
+// since stay so, and requests with blocks to copy or with a Mamba state, which the step has
+// overwritten, are preempted. Blocks that the steps should have written cannot be hit. The next row
+// of each request has its whole table.
 func (s *Scheduler) StepFailed() error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -19,12 +19,12 @@ func (s *Scheduler) StepFailed() error {
 		return fmt.Errorf("%w: no step is in flight", ErrOrder)
 	}
 	for _, x := range s.extensions {
-		x.failing(s.flight.at(0).seq)
+		x.failing(s.flight.batches[0].seq)
 	}
-	s.cache.EvictSince(uint32(s.flight.at(0).seq))
+	s.cache.EvictSince(uint32(s.flight.batches[0].seq))
 	var batches []*batch
 	for ; s.flight.n > 0; s.flight.n-- {
-		b := s.flight.at(s.flight.n - 1)
+		b := s.flight.batches[s.flight.n-1]
 		for i := len(b.rows) - 1; i >= 0; i-- {
 			e := &b.rows[i]
 			switch r := e.r; {
@@ -35,7 +35,7 @@ func (s *Scheduler) StepFailed() error {
 				s.undo(r, e, b)
 			}
 		}
-		// The worker may not have seen these.
+		// The worker may not have got these.
 		s.preempted = append(s.preempted, b.preempted...)
 		s.finished = append(s.finished, b.finished...)
 		batches = append(batches, b)
@@ -48,13 +48,13 @@ func (s *Scheduler) StepFailed() error {
 	return nil
 }
 
-// undo takes back one row of a failed step, the newest of its request. Stale rows are the oldest;
-// nothing of them is left to undo.
+// undo undoes the newest row of a request. Stale rows are the oldest ones; their tokens are no
+// longer among the computed ones.
 func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 	stale := r.inFlight <= r.stale
 	tokens, drafts := int(e.tokens), int(e.drafts)
 	r.inFlight -= tokens
-	if r.status == running { // the worker may not have seen the blocks of this row
+	if r.status == running { // the worker may not have got the blocks of this row
 		r.resend = KindResumed
 		if e.kind == KindNew {
 			r.resend = KindNew
@@ -86,8 +86,7 @@ func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 	r.drafts = append(r.drafts, b.drafts[e.draft:e.draft+e.drafts]...)
 }
 
-// undoAdmit puts a request back to the front of the waiting ones, as if it had
-// not been admitted.
+// undoAdmit makes a request wait again, before the others, as if it had not been admitted.
 func (s *Scheduler) undoAdmit(r *request, e *entry) {
 	s.removeRunning(r)
 	s.extensions.lost(r, kvcache.UndoAdmit)
@@ -103,8 +102,7 @@ func (s *Scheduler) undoAdmit(r *request, e *entry) {
 	s.waiting.pushFront(r)
 }
 
-// undoRow puts the request of a row in which nothing was sampled back to where
-// it was before the step. What later steps in flight sample for it is void.
+// undoRow undoes a row for which nothing was sampled, and the later rows of its request.
 func (s *Scheduler) undoRow(r *request, e *entry) {
 	computed := r.kv.NumComputedTokens - r.inFlight - int(e.tokens)
 	if r.kv.Rewind(computed) {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// An Outcome is the result of an Update. Its arrays are used again.
+// An Outcome is the result of an Update, which uses its arrays again.
 type Outcome struct {
-	Kept []int32 // sampled tokens that count, by row: those after a stop do not
+	Kept []int32 // by row: how many sampled tokens count; those after a stop do not
 	Done []Done  // requests that have finished, in the order of rows
 }
 
@@ -18,12 +18,12 @@ type Done struct {
 	Reason   Reason
 }
 
-// Update takes what the model sampled in the oldest step in flight: counts[i] tokens for row i, one
-// after the other in tokens. A row that does not sample has none; one with drafts has the accepted
-// ones and one more. If a row that samples has none, the request goes back to where it was before
-// the step, and its later rows in flight do not count. Rows whose request was aborted since are
-// skipped; how those of preempted ones count is in vllm/v1/RULES.md §15. If the numbers do not fit
-// the step, nothing has changed.
+// Update takes the tokens that the model sampled in the oldest step in flight: counts[i] tokens for
+// row i, one after the other in tokens. A row that does not sample has none; a row with drafts has
+// the accepted ones and one more. If a row that samples has none, its request goes back to where it
+// was before the step, and its later rows in flight do not count. Update skips rows of requests
+// that were aborted since; vllm/v1/RULES.md §15 has the rule for preempted ones. If the numbers do
+// not fit the step, Update returns an error and changes nothing.
 func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -34,7 +34,7 @@ func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
 	if s.flight.n == 0 {
 		return nil
 	}
-	b, sampled := s.flight.at(0), 0
+	b, sampled := s.flight.batches[0], 0
 	s.cache.EndStep(b.seq)
 	for i := range b.rows {
 		n := int(counts[i])
@@ -54,7 +54,7 @@ func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
 func (s *Scheduler) checkSampled(counts, tokens []int32) error {
 	var rows []entry
 	if s.flight.n > 0 {
-		rows = s.flight.at(0).rows
+		rows = s.flight.batches[0].rows
 	}
 	if len(counts) != len(rows) {
 		return fmt.Errorf("%w: tokens for %d rows, the step has %d", ErrOrder, len(counts), len(rows))
@@ -82,7 +82,7 @@ func (s *Scheduler) checkSampled(counts, tokens []int32) error {
 	return nil
 }
 
-// updateRow appends the sampled tokens of one row and returns how many count.
+// updateRow appends the sampled tokens of a row to its request and returns how many count.
 func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int) {
 	r := e.r
 	if r.id != e.id {
@@ -98,7 +98,7 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 	}
 	if len(tokens) == 0 {
 		if stale {
-			r.dropStale = true // later rows build on this one
+			r.dropStale = true // later rows depend on this one
 		} else {
 			s.undoRow(r, e)
 		}
@@ -117,9 +117,9 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 		r.kv.Append(tokens[kept])
 		reason, stop = s.stopped(r)
 	}
-	if s.config.AsyncScheduling && !stale {
+	if s.config.AsyncScheduling && !stale { // a block can be scheduled before its tokens are known
 		r.placeholders -= kept
-		s.store(r)
+		s.store(r, r.kv.NumComputedTokens-r.placeholders)
 	}
 	if reason != 0 {
 		if r.status != running {
@@ -131,7 +131,7 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 	return kept
 }
 
-// land counts a row as no longer in flight and reports whether it is stale, which means that its
+// land takes a row out of the counts of its request. It reports whether the row is stale: its
 // request has lost its blocks since.
 func (s *Scheduler) land(r *request, e *entry) (stale bool) {
 	r.inFlight -= int(e.tokens)
@@ -147,16 +147,14 @@ func (s *Scheduler) land(r *request, e *entry) (stale bool) {
 	return true
 }
 
-// store registers what is computed and known now: with asynchronous scheduling
-// a block can be scheduled before its tokens are known.
-func (s *Scheduler) store(r *request) {
-	settled := r.kv.NumComputedTokens - r.placeholders
-	if err := s.cache.Store(r.kv, settled); err != nil {
+// store registers the blocks of the first tokens of r.
+func (s *Scheduler) store(r *request, tokens int) {
+	if err := s.cache.Store(r.kv, tokens); err != nil {
 		panic("sched: " + err.Error())
 	}
 }
 
-// reject moves r back over n rejected drafts.
+// reject decreases the computed tokens of r by n rejected drafts.
 func (s *Scheduler) reject(r *request, n int) {
 	r.placeholders = max(r.placeholders-n, 0)
 	computed := r.kv.NumComputedTokens - n
@@ -168,10 +166,10 @@ func (s *Scheduler) reject(r *request, n int) {
 	r.kv.NumComputedTokens = computed
 }
 
-// SetDrafts gives requests the draft tokens to verify in their next step: counts[i] for ids[i], one
-// after the other in tokens. Requests that have finished, wait, or still compute their prompt are
-// skipped (vllm/v1/RULES.md §14), as are those with a row in flight. With asynchronous scheduling,
-// drafts are placeholders, which the worker fills in by itself, and this sets how many there are.
+// SetDrafts gives requests draft tokens to verify in their next step: counts[i] for ids[i], one
+// after the other in tokens. It skips requests that have finished, wait, compute their prompt or
+// have a row in flight (vllm/v1/RULES.md §14). With asynchronous scheduling only the counts matter,
+// and rows in flight do not: drafts are placeholders that the worker replaces.
 func (s *Scheduler) SetDrafts(ids []ID, counts, tokens []int32) error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -201,8 +199,8 @@ func (s *Scheduler) SetDrafts(ids []ID, counts, tokens []int32) error {
 	return nil
 }
 
-// takesDrafts reports whether drafts for r can be verified in its next row. vLLM
-// takes them for waiting requests, too.
+// takesDrafts reports whether the next row of r can verify drafts. vLLM also takes drafts for
+// waiting requests.
 func (s *Scheduler) takesDrafts(r *request) bool {
 	if !s.differs.drafts {
 		return !r.prefill

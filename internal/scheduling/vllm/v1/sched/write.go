@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// write turns the batch into what the worker gets.
+// write fills step from the batch.
 func (s *Scheduler) write(step *Step) {
 	b := s.batch
 	step.reset(s.groups)
@@ -24,7 +24,11 @@ func (s *Scheduler) write(step *Step) {
 	for i := range b.rows {
 		s.writeRow(step, i, &b.rows[i])
 	}
-	s.cache.Take(&s.pending, s.copyFence())
+	fence := uint64(0)
+	if s.defersFrees() {
+		fence = b.seq
+	}
+	s.cache.Take(&s.pending, fence)
 	b.copies = append(b.copies[:0], s.pending.Copies...)
 	s.writeCopies(step)
 	b.preempted = append(b.preempted, s.preempted...)
@@ -62,10 +66,10 @@ func (s *Scheduler) writeRow(step *Step, i int, e *entry) {
 	}
 }
 
-// appendSlots adds the slots of n tokens from start: table[p/size]×size +
-// p mod size. Positions without a block, or in the null block, are -1.
+// appendSlots appends the slots of n tokens from start: table[p/size] × size + p mod size, or -1
+// where the table has no block or the null block.
 func appendSlots(dst []int64, table []int32, size, start, n int) []int64 {
-	at := int(uint32(start) / uint32(size)) // dividing 32 bits is several times as fast
+	at := int(uint32(start) / uint32(size)) // several times as fast as a division of 64 bits
 	place := start - at*size
 	if n == 1 && at < len(table) && table[at] != pool.Null {
 		return append(dst, int64(table[at])*int64(size)+int64(place)) // a decode
@@ -88,12 +92,11 @@ func appendSlots(dst []int64, table []int32, size, start, n int) []int64 {
 	return dst
 }
 
-// writeCopies lists the pairs of blocks to copy, before anything of this step is written.
 func (s *Scheduler) writeCopies(step *Step) {
 	b := s.batch
 	for _, c := range b.copies {
 		pair := Copy{Src: c.Src, Dst: c.Dst, Group: c.Group, Index: -1}
-		if c.Request != nil { // not dropped since: then no table names Dst, nor after a preemption
+		if c.Request != nil {
 			pair.ID, pair.Index = ID(c.Request.Tag), c.Index
 			if r := s.requests.Get(c.Request.Tag); r.status != running || s.sendsWhole(pair.ID) {
 				pair.Index = -1
@@ -103,7 +106,7 @@ func (s *Scheduler) writeCopies(step *Step) {
 	}
 }
 
-// sendsWhole reports whether the step has the whole table of a request, after all copies.
+// sendsWhole reports whether the step has the whole table of a request, which has all copies.
 func (s *Scheduler) sendsWhole(id ID) bool {
 	for i := range s.batch.rows {
 		if e := &s.batch.rows[i]; e.id == id {

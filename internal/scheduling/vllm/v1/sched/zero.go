@@ -6,19 +6,18 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// zeroing says in each step which blocks to zero (RULES.md §21).
+// zeroing is the extension that lists the blocks to zero (RULES.md §21).
 type zeroing struct {
 	noExtension
 	s     *Scheduler
-	skip  []int32        // into which loads of the step go
-	open  []int32        // to be listed; some belong to requests without a row yet
-	loose bool           // a request may have lost blocks that are new, or have some without a row
-	held  map[int32]bool // scratch: blocks of requests, and whether these have rows
+	skip  []int32        // blocks that loads of this step write
+	open  []int32        // new blocks that no step has listed yet
+	loose bool           // a request without a row may have new blocks, or a request may have lost some
+	held  map[int32]bool // used by writeOpen: blocks of requests, and whether these have rows
 }
 
-// write lists the new blocks, except those into which a load of this step goes, which could come
-// before. Only blocks used by rows of this step are listed: a load of a later step can get no
-// such block before this step has run.
+// write lists the new blocks of rows, except those that a load of this step writes, because the load
+// can come before the zeros. A later load can get a block of a row only after this step has run.
 func (z *zeroing) write(step *Step) {
 	s := z.s
 	old := len(z.open)
@@ -37,8 +36,8 @@ func (z *zeroing) write(step *Step) {
 	s.batch.zero = append(s.batch.zero, step.ZeroBlocks...)
 }
 
-// writeOpen lists the open blocks of rows, keeps those of other requests, and drops those that no request
-// has: they are listed when a request gets them.
+// writeOpen lists the open blocks of rows, keeps those of other requests, and drops the others: they
+// are new again when a request gets them.
 func (z *zeroing) writeOpen(step *Step) {
 	s := z.s
 	clear(z.held)
@@ -52,13 +51,13 @@ func (z *zeroing) writeOpen(step *Step) {
 		row, held := z.held[id]
 		if row {
 			step.ZeroBlocks = append(step.ZeroBlocks, id)
-			delete(z.held, id) // once is enough
+			delete(z.held, id) // so that id is listed once
 		}
 		return row || !held
 	})
 }
 
-// note notes the blocks of r, and whether it has a row.
+// note adds the blocks of r to held.
 func (z *zeroing) note(r *request, row bool) {
 	for g := range z.s.groups {
 		for _, id := range r.kv.Table(g) {
@@ -67,8 +66,9 @@ func (z *zeroing) note(r *request, row bool) {
 	}
 }
 
-// loading leaves the blocks out that a load of r writes: those of tokens from start to end, and states. Blocks of
-// states are never new, but a failed step can have listed one as a block of keys and values. vLLM has no steps that fail.
+// loading adds the blocks that a load of r writes to skip: those of tokens from start to end, and
+// states. Blocks of states are never new, but a failed step, which vLLM does not have, can have
+// listed one as a block of keys and values.
 func (z *zeroing) loading(r *request, start, end int) {
 	for g, size := range z.s.blockSizes {
 		table := r.kv.Table(g)
@@ -106,8 +106,8 @@ func (z *zeroing) failed(batches []*batch) {
 
 func (z *zeroing) released(*request) { z.loose = true }
 
-// noteUnwritten has the blocks of r zeroed that hold tokens from computed on: what should
-// have been loaded into them has not come.
+// noteUnwritten makes the blocks of r that hold tokens from computed on new, because they were not
+// loaded.
 func (c *connector) noteUnwritten(r *request, computed int) {
 	r.kv.NoteUnwritten(computed)
 	if c.s.zero != nil {
