@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	_ "llmmemory/internal/testkit/gcpercent"
 )
 
 // Ensure that the recordings are those that were made.

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"maps"
 	"testing"
 
 	"llmmemory/internal/testkit/rapidtest"
@@ -27,10 +28,28 @@ func (e *engine) finish(t *rapid.T) {
 	require.Equal(t, e.config.Cache.NumGPUBlocks-1, e.Monitor.Load().FreeBlocks)
 }
 
+// repeat calls the methods of the engine, and more, in any order.
+func (e *engine) repeat(t *rapid.T, more map[string]func(*rapid.T)) {
+	actions := map[string]func(*rapid.T){
+		"add":     e.add,
+		"add one": e.add,
+		"abort":   e.abort,
+		"fork":    e.fork,
+		"release": func(*rapid.T) { e.release() },
+		"answer":  e.answer,
+		"receive": e.receive,
+		"send":    e.send,
+		"pause": func(t *rapid.T) {
+			e.SetPause(rapid.SampledFrom([]Pause{PauseNone, PauseNone, PauseNew, PauseAll}).Draw(t, "pause"))
+		},
+		"": func(t *rapid.T) { require.NoError(t, e.Check()) },
+	}
+	maps.Copy(actions, more)
+	t.Repeat(actions)
+}
+
 func (e *engine) traffic(t *rapid.T) {
-	t.Repeat(map[string]func(*rapid.T){
-		"add":      e.add,
-		"add one":  e.add,
+	e.repeat(t, map[string]func(*rapid.T){
 		"schedule": func(t *rapid.T) { e.schedule(t) },
 		"process":  e.process,
 		"step": func(t *rapid.T) {
@@ -45,18 +64,8 @@ func (e *engine) traffic(t *rapid.T) {
 				}
 			}
 		},
-		"fail":    e.fail,
-		"abort":   e.abort,
-		"fork":    e.fork,
-		"reset":   e.reset,
-		"release": func(*rapid.T) { e.release() },
-		"answer":  e.answer,
-		"receive": e.receive,
-		"send":    e.send,
-		"pause": func(t *rapid.T) {
-			e.SetPause(rapid.SampledFrom([]Pause{PauseNone, PauseNone, PauseNew, PauseAll}).Draw(t, "pause"))
-		},
-		"": func(t *rapid.T) { require.NoError(t, e.Check()) },
+		"fail":  e.fail,
+		"reset": e.reset,
 	})
 	e.finish(t)
 }
@@ -97,25 +106,13 @@ func TestWhatRunsEndsDuringAPause(t *testing.T) {
 	rapidtest.Check(t, func(t *rapid.T) {
 		e := newEngine(t, contended(t))
 		e.pictures = true
-		t.Repeat(map[string]func(*rapid.T){
-			"add":     e.add,
-			"add one": e.add,
+		e.repeat(t, map[string]func(*rapid.T){
 			"step": func(t *rapid.T) {
 				if e.schedule(t); len(e.flights) > 0 {
 					e.process(t)
 				}
 			},
-			"drain":   e.drain,
-			"abort":   e.abort,
-			"fork":    e.fork,
-			"release": func(*rapid.T) { e.release() },
-			"answer":  e.answer,
-			"receive": e.receive,
-			"send":    e.send,
-			"pause": func(t *rapid.T) {
-				e.SetPause(rapid.SampledFrom([]Pause{PauseNone, PauseNone, PauseNew, PauseAll}).Draw(t, "pause"))
-			},
-			"": func(t *rapid.T) { require.NoError(t, e.Check()) },
+			"drain": e.drain,
 		})
 		e.drain(t)
 		e.finish(t)
