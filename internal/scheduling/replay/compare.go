@@ -1,10 +1,11 @@
 package replay
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -15,12 +16,11 @@ type Difference struct {
 	Op        string // the operation as JSON, shortened
 	Field     string
 	Want, Got string // as JSON; "(absent)" if the field is missing
-	Around    string // lines about the pool and the blocks that may be concerned
 }
 
 func (d *Difference) Error() string {
-	return fmt.Sprintf("%s, line %d: %s\n  field     %s\n  recorded  %s\n  played    %s\n%s",
-		d.Trace, d.Line, d.Op, d.Field, d.Want, d.Got, d.Around)
+	return fmt.Sprintf("%s, line %d: %s\n  field     %s\n  recorded  %s\n  played    %s",
+		d.Trace, d.Line, d.Op, d.Field, d.Want, d.Got)
 }
 
 // A result has the fields of an operation's result in the replay.
@@ -31,23 +31,9 @@ const absent = "(absent)"
 // differs compares got with the recorded fields and returns the first difference, in
 // the order of rank and name.
 func differs(want map[string]json.RawMessage, got result) (field, wantText, gotText string, found bool) {
-	names := make([]string, 0, len(want))
-	for name := range want {
-		names = append(names, name)
-	}
-	for name := range got {
-		if _, ok := want[name]; !ok {
-			names = append(names, name)
-		}
-	}
-	sort.Slice(names, func(i, j int) bool {
-		a, b := rank(names[i]), rank(names[j])
-		if a != b {
-			return a < b
-		}
-		return names[i] < names[j]
-	})
-	for _, name := range names {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(want)), maps.Keys(got))
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
+	for _, name := range slices.Compact(names) {
 		wantText, gotText = absent, absent
 		if raw, ok := want[name]; ok {
 			wantText = string(raw)
@@ -77,14 +63,11 @@ func text(value any) string {
 
 // sameValue reports whether two JSON texts have the same value, for example 0 and 0.0.
 func sameValue(a, b string) bool {
-	if a == absent || b == absent {
-		return false
-	}
 	var x, y any
 	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
-		return false
+		return false // absent is no JSON
 	}
-	return bytes.Equal([]byte(text(x)), []byte(text(y)))
+	return text(x) == text(y)
 }
 
 // shorten keeps the beginning of a long text.

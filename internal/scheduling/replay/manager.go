@@ -1,9 +1,7 @@
 package replay
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 
 	"llmmemory/internal/scheduling/blockhash"
@@ -58,8 +56,7 @@ func newManagerPlayer(c *Config, hash blockhash.Function) (*managerPlayer, error
 		return nil, err
 	}
 	return &managerPlayer{
-		watcher: watcher{pool: cache.Pool, take: cache.Pool.TakeEvents, config: c},
-		cache:   cache, requests: map[name]*kvcache.Request{},
+		watcher: watcher{pool: cache.Pool, config: c}, cache: cache, requests: map[name]*kvcache.Request{},
 	}, nil
 }
 
@@ -78,17 +75,10 @@ func (p *managerPlayer) apply(op *Op, r result) error {
 		r["s"] = row{s.Reset, s.Requests, s.Queries, s.Hits, s.Preempted, s.PreemptedQueries, s.Rehits}
 		return nil
 	}
-	q := p.requests[op.ID]
-	if q == nil {
-		return fmt.Errorf("%s names request %q, which does not exist", op.Name, op.ID)
-	}
-	return p.applyTo(q, op, r)
+	return p.applyTo(p.requests[op.ID], op, r)
 }
 
 func (p *managerPlayer) add(op *Op, r result) error {
-	if p.requests[op.ID] != nil {
-		return fmt.Errorf("new: there is a request %q already", op.ID)
-	}
 	spec := kvcache.Spec{Tokens: op.Tokens, Extras: op.extras(), NoRead: op.Skip}
 	if op.LoRA != nil {
 		spec.LoRAID = op.LoRA.ID
@@ -142,12 +132,7 @@ func (p *managerPlayer) alloc(q *kvcache.Request, op *Op, r result) error {
 		Record: op.RecordStats,
 	}
 	if op.Use {
-		if op.Hit != p.hit.NumTokens {
-			return fmt.Errorf("alloc: a hit of %d tokens, but the last lookup found %d", op.Hit, p.hit.NumTokens)
-		}
 		a.Hit = &p.hit
-	} else if op.Hit != 0 {
-		return fmt.Errorf("alloc: a hit of %d tokens without its blocks", op.Hit)
 	}
 	ok, err := p.cache.Allocate(q, &a)
 	if err != nil {
@@ -175,8 +160,7 @@ func (p *managerPlayer) allocFields(q *kvcache.Request, op *Op, r result, ok boo
 			fresh = append(fresh, kvcache.NewBlocks([]int32{}, q, g))
 		}
 	}
-	sum := sha256.Sum256(named)
-	r["ok"], r["nb"], r["th"] = ok, lengths, hex.EncodeToString(sum[:8])
+	r["ok"], r["nb"], r["th"] = ok, lengths, digest(named)
 	if ok {
 		r["after"], r["new"] = q.NumComputedTokens, fresh
 	}

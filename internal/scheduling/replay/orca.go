@@ -3,7 +3,6 @@ package replay
 import (
 	"fmt"
 	"maps"
-	"slices"
 
 	"llmmemory/internal/scheduling/paper"
 )
@@ -46,12 +45,8 @@ func (p *orca) play(op *Op, r result) error {
 	case "allocate":
 		return p.allocate(op, r)
 	case "free":
-		c, ok := p.chunks[op.Seq]
-		if !ok {
-			return fmt.Errorf("free names sequence %d, which has no chunk", op.Seq)
-		}
+		p.memory.Free(p.chunks[op.Seq])
 		delete(p.chunks, op.Seq)
-		p.memory.Free(c)
 	case "state":
 		r["free_lists"] = p.lists()
 	default:
@@ -61,18 +56,12 @@ func (p *orca) play(op *Op, r result) error {
 }
 
 func (p *orca) allocate(op *Op, r result) error {
-	if p.asked == nil || !slices.Equal(p.asked.Seqs, op.Seqs) {
-		return fmt.Errorf("allocate for the sequences %d without a can_allocate for them before it", op.Seqs)
-	}
 	chunks, err := p.memory.Reserve(nil, p.asked.Prompt, p.asked.Output, len(op.Seqs))
 	if err != nil {
 		return err
 	}
 	starts, sizes := []int32{}, []int32{}
 	for i, id := range op.Seqs {
-		if _, taken := p.chunks[id]; taken {
-			return fmt.Errorf("there is a sequence %d already", id)
-		}
 		p.chunks[id] = chunks[i]
 		starts, sizes = append(starts, chunks[i].Start), append(sizes, chunks[i].Size)
 	}

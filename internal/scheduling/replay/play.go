@@ -2,18 +2,15 @@ package replay
 
 import (
 	"fmt"
-	"regexp"
-	"strconv"
 
 	"llmmemory/internal/scheduling/blockhash"
 )
 
 // A player plays operations. apply sets the fields of the operation's result; common
-// adds the fields that all results have. around describes the pool and the given blocks.
+// adds the fields that all results have.
 type player interface {
 	apply(op *Op, r result) error
 	common(op *Op, r result) error
-	around(blocks []int32) string
 }
 
 func newPlayer(t *Trace, hash blockhash.Function) (player, error) {
@@ -51,7 +48,7 @@ func Verify(t *Trace) (compared int, err error) {
 		if field, want, got, found := differs(op.answerTo(r), r); found {
 			return i + 1, &Difference{
 				Trace: t.Name, Line: op.Line, Op: op.Name + " " + op.text, Field: field,
-				Want: shorten(want, 2000), Got: shorten(got, 2000), Around: p.around(numbersIn(want + " " + got)),
+				Want: shorten(want, 2000), Got: shorten(got, 2000),
 			}
 		}
 		if op.Error != "" {
@@ -61,8 +58,8 @@ func Verify(t *Trace) (compared int, err error) {
 	return len(t.Ops) + 1, nil
 }
 
-// safely plays one operation. It turns a panic into an error, because an impossible recording can break an
-// invariant.
+// safely plays one operation. It turns a panic into an error: a recording can ask for what is not possible, such as
+// an operation on a request that does not exist.
 func safely(p player, op *Op, r result) (err error) {
 	defer func() {
 		if why := recover(); why != nil {
@@ -73,16 +70,4 @@ func safely(p player, op *Op, r result) (err error) {
 		return err
 	}
 	return p.common(op, r)
-}
-
-var number = regexp.MustCompile(`\b\d{1,9}\b`)
-
-// numbersIn returns the numbers in a text that may be block ids, at most 12.
-func numbersIn(s string) (ids []int32) {
-	for _, n := range number.FindAllString(s, 12) {
-		if v, err := strconv.Atoi(n); err == nil {
-			ids = append(ids, int32(v))
-		}
-	}
-	return ids
 }

@@ -26,7 +26,7 @@ func newPoolPlayer(c *Config, hash blockhash.Function) (*poolPlayer, error) {
 		return nil, err
 	}
 	return &poolPlayer{
-		watcher:  watcher{pool: p.View, take: p.View.TakeEvents, config: c},
+		watcher:  watcher{pool: p.View, config: c},
 		p:        p,
 		hash:     hash,
 		contents: map[name]*pool.Content{},
@@ -34,9 +34,6 @@ func newPoolPlayer(c *Config, hash blockhash.Function) (*poolPlayer, error) {
 }
 
 func (p *poolPlayer) apply(op *Op, r result) error {
-	if err := p.checkIDs(op); err != nil {
-		return err
-	}
 	switch op.Name {
 	case "pget":
 		ids, err := p.p.Get([]int32{}, op.N)
@@ -64,16 +61,6 @@ func (p *poolPlayer) apply(op *Op, r result) error {
 	return nil
 }
 
-// checkIDs refuses ids that the pool does not have.
-func (p *poolPlayer) checkIDs(op *Op) error {
-	for _, id := range append([]int32{op.Block}, op.IDs...) {
-		if id < 0 || int(id) >= p.pool.NumBlocks() {
-			return fmt.Errorf("%s names block %d of a pool of %d", op.Name, id, p.pool.NumBlocks())
-		}
-	}
-	return nil
-}
-
 // applyContent plays the operations that need a request's tokens.
 func (p *poolPlayer) applyContent(op *Op, r result) error {
 	if op.Name == "pnew" {
@@ -84,30 +71,18 @@ func (p *poolPlayer) applyContent(op *Op, r result) error {
 		return nil
 	}
 	c := p.contents[op.ID]
-	if c == nil {
-		return fmt.Errorf("%s names request %q, which does not exist", op.Name, op.ID)
-	}
 	switch op.Name {
 	case "pdrop":
 		delete(p.contents, op.ID)
 	case "pcache":
-		if op.NF > len(op.IDs) || op.Size%p.config.HashBlock != 0 || op.NF*op.Size > len(c.Tokens) {
-			return fmt.Errorf("pcache: %d full blocks of %d tokens, with %d blocks and %d tokens", op.NF, op.Size, len(op.IDs), len(c.Tokens))
-		}
 		p.p.Register(c, op.IDs, op.Hit, op.NF, op.Size, op.Group, op.Mask)
 	case "ppart":
-		if op.New%p.config.HashBlock != 0 || op.New <= 0 || op.New > len(c.Tokens) {
-			return fmt.Errorf("ppart: %d tokens are no boundary of %d in %d", op.New, p.config.HashBlock, len(c.Tokens))
-		}
 		if key, ok := p.p.RegisterPart(c, op.Block, op.New, op.Group); ok {
 			r["key"] = row{key.Hash.Short(), key.Group}
 		} else {
 			r["key"] = nil
 		}
 	case "plook":
-		if op.Hash < 0 || op.Hash >= len(c.Hashes) {
-			return fmt.Errorf("plook: hash %d of %d", op.Hash, len(c.Hashes))
-		}
 		r["ids"] = p.look(&c.Hashes[op.Hash], op.Groups)
 	default:
 		return fmt.Errorf("there is no operation %q in a recording of a pool", op.Name)

@@ -50,7 +50,7 @@ func newSchedulerPlayer(c *Config, hash blockhash.Function) (*schedulerPlayer, e
 	}
 	p := &schedulerPlayer{sched: s, ids: map[string]sched.ID{}, names: map[sched.ID]string{}}
 	p.config = c
-	s.Monitor.Inspect(func(cache *kvcache.Cache) { p.pool, p.take = cache.Pool, cache.Pool.TakeEvents })
+	s.Monitor.Inspect(func(cache *kvcache.Cache) { p.pool = cache.Pool })
 	return p, nil
 }
 

@@ -63,9 +63,6 @@ func (p *sospManager) play(op *Op, r result) error {
 		return nil
 	}
 	g := p.groups[op.GroupName]
-	if g == nil {
-		return fmt.Errorf("%s names group %s, which does not exist", op.Name, op.GroupName)
-	}
 	switch op.Name {
 	case "can_append":
 		r["ok"] = p.m.CanAppend(&g.Group)
@@ -89,10 +86,7 @@ func bottomUp(ids []int32) []int32 {
 
 func (p *sospManager) allocate(op *Op, r result) error {
 	g := &sospGroup{ids: op.Seqs, Group: paper.Group{Seqs: make([]paper.Seq, len(op.Seqs))}}
-	for i, id := range op.Seqs {
-		if _, ok := p.seqs[id]; ok {
-			return fmt.Errorf("there is a sequence %d already", id)
-		}
+	for i := range g.Seqs {
 		g.Seqs[i].Len = op.N
 	}
 	if err := p.m.Allocate(&g.Group); err != nil {
@@ -122,10 +116,7 @@ func (p *sospManager) playSeq(op *Op, r result) error {
 	if op.Name == "refork" {
 		id = op.Child
 	}
-	seq, ok := p.seqs[id]
-	if !ok {
-		return fmt.Errorf("%s names sequence %d, which does not exist", op.Name, id)
-	}
+	seq := p.seqs[id]
 	s := &seq.group.Seqs[seq.index]
 	switch op.Name {
 	case "append":
@@ -143,11 +134,7 @@ func (p *sospManager) playSeq(op *Op, r result) error {
 		s.Finished = true
 		delete(p.seqs, id)
 	case "refork":
-		parent, ok := p.seqs[op.Parent]
-		if !ok || parent.group != seq.group {
-			return fmt.Errorf("refork names sequence %d, which is not in the group of %d", op.Parent, id)
-		}
-		if err := p.m.Refork(&seq.group.Group, seq.index, parent.index); err != nil {
+		if err := p.m.Refork(&seq.group.Group, seq.index, p.seqs[op.Parent].index); err != nil {
 			return err
 		}
 		r["table"] = tableOf(s.Table())

@@ -5,9 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"slices"
-	"strings"
 
 	"llmmemory/internal/scheduling/blockhash"
 	"llmmemory/internal/scheduling/vllm/v1/pool"
@@ -16,7 +14,6 @@ import (
 // A watcher computes the fields that all results have from a pool.
 type watcher struct {
 	pool   pool.View
-	take   func(*pool.Events)
 	config *Config
 	events pool.Events
 	buf    []byte
@@ -34,7 +31,7 @@ func (w *watcher) common(op *Op, r result) error {
 	if _, asked := op.Result["dump"]; asked {
 		r["dump"] = w.dump()
 	}
-	w.take(&w.events)
+	w.pool.TakeEvents(&w.events)
 	if len(w.events.List) > 0 {
 		r["ev"] = w.listEvents()
 	}
@@ -92,11 +89,9 @@ func (w *watcher) dump() map[string]any {
 		dups = append(dups, row{r.Key.Hash.Short(), r.Key.Group, r.Blocks})
 	}
 	return map[string]any{
-		"fq": collect(w.pool), "ref": refs, "hash": hashes, "dup": dups, "usage": w.pool.Usage(),
+		"fq": slices.AppendSeq([]int32{}, w.pool.Queue()), "ref": refs, "hash": hashes, "dup": dups, "usage": w.pool.Usage(),
 	}
 }
-
-func collect(p pool.View) []int32 { return slices.AppendSeq([]int32{}, p.Queue()) }
 
 func (w *watcher) listEvents() []row {
 	rows := []row{}
@@ -161,31 +156,4 @@ func keyRow(keys []blockhash.Key) row {
 		}
 	}
 	return r
-}
-
-// around describes the pool in lines: its counts, both ends of the queue, and the
-// given blocks.
-func (w *watcher) around(blocks []int32) string {
-	var b strings.Builder
-	queue := collect(w.pool)
-	fmt.Fprintf(&b, "  pool      %d of %d blocks free, %d keys\n", w.pool.NumFree(), w.pool.NumBlocks()-1, w.pool.NumKeys())
-	fmt.Fprintf(&b, "  queue     head %v\n", queue[:min(len(queue), 16)])
-	if len(queue) > 16 {
-		fmt.Fprintf(&b, "            tail %v\n", queue[len(queue)-16:])
-	}
-	slices.Sort(blocks)
-	for _, id := range slices.Compact(blocks) {
-		if id < 0 || int(id) >= w.pool.NumBlocks() {
-			continue
-		}
-		fmt.Fprintf(&b, "  block %-4d count %d", id, w.pool.Count(id))
-		if key, tokens, ok := w.pool.Primary(id); ok {
-			fmt.Fprintf(&b, ", hash %s of group %d for %d tokens", key.Hash.Short(), key.Group, tokens)
-		}
-		if i := slices.Index(queue, id); i >= 0 {
-			fmt.Fprintf(&b, ", place %d in the queue", i)
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
 }

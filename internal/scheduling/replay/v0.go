@@ -85,8 +85,6 @@ func (p checkedPlayer) common(op *Op, r result) error {
 	return p.check()
 }
 
-func (checkedPlayer) around([]int32) string { return "" }
-
 func newOldPlayer(c *Init) (player, error) {
 	p, err := newFlavour(c)
 	return checkedPlayer{p}, err

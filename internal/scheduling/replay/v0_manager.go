@@ -82,16 +82,10 @@ func (p *v0Manager) play(op *Op, r result) error {
 		p.m.MarkComputed()
 	case "state":
 		r["gpu"], r["cpu"] = p.state()
-	case "access", "common_computed":
-		group, err := p.named(op.Seqs)
-		if err != nil {
-			return err
-		}
-		if op.Name == "access" {
-			p.m.Access(op.Now, group...)
-		} else {
-			r["ids"] = p.m.Computed([]int32{}, group...)
-		}
+	case "access":
+		p.m.Access(op.Now, p.named(op.Seqs)...)
+	case "common_computed":
+		r["ids"] = p.m.Computed([]int32{}, p.named(op.Seqs)...)
 	case "can_append", "can_swap_out", "can_swap_in", "swap_out", "swap_in":
 		return p.playGroup(op, r)
 	default:
@@ -100,29 +94,18 @@ func (p *v0Manager) play(op *Op, r result) error {
 	return nil
 }
 
-func (p *v0Manager) named(ids []int) ([]*v0.Seq, error) {
-	list := []*v0.Seq{}
+func (p *v0Manager) named(ids []int) (list []*v0.Seq) {
 	for _, id := range ids {
-		s := p.seqs[id]
-		if s == nil {
-			return nil, fmt.Errorf("there is no sequence %d", id)
-		}
-		list = append(list, &s.Seq)
+		list = append(list, &p.seqs[id].Seq)
 	}
-	return list, nil
+	return list
 }
 
 func (p *v0Manager) allocate(op *Op, r result) error {
 	list, bare := []*v0Seq{}, []*v0.Seq{}
 	for _, id := range op.Seqs {
-		if p.seqs[id] != nil {
-			return fmt.Errorf("there is a sequence %d already", id)
-		}
 		s := &v0Seq{id: id, Seq: v0.Seq{Len: op.tokens(), Tokens: slices.Clone(op.TokenIDs)}}
 		list, bare = append(list, s), append(bare, &s.Seq)
-	}
-	if len(list) == 0 {
-		return errors.New("allocate for no sequence")
 	}
 	if err := p.m.Allocate(bare[0], bare[1:]...); err != nil {
 		return p.raised(err, r, []int{0, p.m.View.FreeCPU()}) // vLLM has taken all free blocks
@@ -236,9 +219,6 @@ func (p *v0Manager) playSeq(op *Op, r result) error {
 		id = op.Parent
 	}
 	s := p.seqs[id]
-	if s == nil {
-		return fmt.Errorf("%s names sequence %d, which does not exist", op.Name, id)
-	}
 	switch op.Name {
 	case "append":
 		return p.append(s, op, r)
@@ -279,9 +259,6 @@ func (p *v0Manager) append(s *v0Seq, op *Op, r result) error {
 }
 
 func (p *v0Manager) fork(parent *v0Seq, op *Op, r result) error {
-	if p.seqs[op.Child] != nil {
-		return fmt.Errorf("there is a sequence %d already", op.Child)
-	}
 	child := &v0Seq{id: op.Child, swapped: parent.swapped}
 	child.Len, child.Tokens = parent.Len, slices.Clone(parent.Tokens)
 	if err := p.m.Fork(&parent.Seq, &child.Seq); err != nil {
