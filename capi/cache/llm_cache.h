@@ -1,11 +1,11 @@
 /*
  * llm_cache.h - vLLM V1's KV-cache manager and scheduler for C and C++.
  *
- * A cache hands out blocks of key-value memory by number; the memory itself is
- * the caller's. Requests come in with their tokens. Each step, llm_cache_schedule
- * says which requests compute how many tokens, in which blocks and slots; the
- * caller runs its model and gives the sampled tokens to llm_cache_update. That
- * is two calls a step, however many requests run.
+ * A cache assigns blocks of key-value memory by number; the caller owns the memory
+ * itself. The caller adds requests with their tokens. In each step, llm_cache_schedule
+ * returns which requests compute how many tokens, in which blocks and slots; the
+ * caller runs its model and passes the sampled tokens to llm_cache_update. A step
+ * takes two calls, however many requests run.
  *
  *     llm_cache_config config = {.size = sizeof config, .num_gpu_blocks = 4096, .block_size = 16,
  *                                .max_num_seqs = 64, .max_num_batched_tokens = 2048, .max_model_len = 4096};
@@ -26,77 +26,72 @@
  * testdata/examples/serve.c is a whole program, images.c beside it one with an encoder, offload.c
  * one that keeps blocks in files.
  *
- * THE CALLS, as they come below. Every host has llm_cache_open, _add, _schedule, _update and
- * _close, and llm_cache_error_text; most also have llm_cache_abort, _step_failed, _statistics and
- * _error_detail. The rest is for some: llm_cache_progress and _table look at a request;
- * llm_cache_plan_memory and _plan_workers find num_gpu_blocks and groups; llm_cache_release,
- * _fork and _set_drafts are for grammars, beams and draft models; llm_cache_match, _received, _load_failed
- * and _sent for keys and values from elsewhere; llm_cache_drain and _drain_msgpack for indexers;
- * llm_cache_reset, _pause and _reset_encoder for new weights; llm_cache_set_log for all errors.
+ * THE CALLS, in the order below. Every host uses llm_cache_open, _add, _schedule, _update and
+ * _close, and llm_cache_error_text; most also use llm_cache_abort, _step_failed, _statistics and
+ * _error_detail. Some hosts need the others: llm_cache_progress and _table to inspect a request;
+ * llm_cache_plan_memory and _plan_workers to find num_gpu_blocks and groups; llm_cache_release,
+ * _fork and _set_drafts for grammars, beams and draft models; llm_cache_match, _received, _load_failed
+ * and _sent for transfers of keys and values; llm_cache_drain and _drain_msgpack for indexers;
+ * llm_cache_reset, _pause and _reset_encoder for new weights; llm_cache_set_log to log errors.
  *
- * SEVERAL STEPS IN FLIGHT. With max_concurrent_batches above 1, schedule may be
- * called again before the previous step was updated; updates come in the order of
- * the steps. As in vLLM there are two uses. With pipeline_parallel_size
- * other requests, or later chunks of a prompt, fill the stages. With
- * LLM_CACHE_ASYNC a request is scheduled again before its last token is known:
- * the row's input is the token that the worker has just sampled. If a
- * request has finished, was aborted or was preempted meanwhile, the update keeps or
- * drops its tokens: `kept` says how many count. With drafts, `computed`
- * of a row assumes that all drafts of the steps in flight are
- * accepted; the worker subtracts those that were not, and takes the slots from its
- * block table. preempted, finished, zero and freed_encoder_outputs of a step without
- * rows apply after the steps in flight.
+ * SEVERAL STEPS IN FLIGHT. A step is in flight from llm_cache_schedule to its llm_cache_update.
+ * With max_concurrent_batches above 1, several steps can be in flight; updates come in the order
+ * of the steps. As in vLLM there are two uses. With pipeline_parallel_size, other requests or later
+ * chunks of a prompt occupy the stages. With LLM_CACHE_ASYNC a request is scheduled again before its
+ * last token is known: the row's input is the token that the worker has just sampled. If a request
+ * has finished, was aborted or was preempted since, some sampled tokens may not count: `kept` is the
+ * number of those that do. With drafts, `computed` of a row assumes that all drafts of the steps in
+ * flight are accepted; the worker subtracts those that were not, and takes the slots from its block
+ * table. preempted, finished, zero and freed_encoder_outputs of a step without rows apply after the
+ * steps in flight.
  *
  * KEYS AND VALUES FROM ELSEWHERE. With LLM_CACHE_KV_CONSUMER the keys and values of a prompt's beginning can be
- * loaded instead of computed, from another machine or another memory. The host says how many tokens can be loaded: in
- * `external` of the spec, or, with LLM_CACHE_ASK, when a step's `queries` names the request. Tokens that are in the
- * cache are not loaded. Without LLM_CACHE_LOAD_ASYNC the request runs at once, and its row's `external` says what to
- * load before the row is computed. With it, the request is in the step's `loads` and runs after llm_cache_received.
- * Before its first row, its blocks can be taken for a running request; then that row computes their tokens. Tokens
- * that could not be loaded are computed, too; llm_cache_load_failed says which rows are void then. The last block may
- * be partly filled: neither `external` nor what is sent need be a multiple of a block. With LLM_CACHE_KV_PRODUCER the
- * blocks of a finished request can be kept while they are sent (LLM_CACHE_SEND, llm_cache_sent). With several steps
- * in flight a consumer reuses blocks of finished requests only when no step in flight writes to them any more.
+ * loaded, from another machine or another memory, instead of computed. The host sets how many tokens can be loaded: in
+ * `external` of the spec, or, with LLM_CACHE_ASK, by llm_cache_match when `queries` of a step lists the request. Tokens
+ * that are in the cache are not loaded. Without LLM_CACHE_LOAD_ASYNC the request runs at once, and `external` of its
+ * row tells what to load before the row is computed. With it, `loads` of the step lists the request, which runs after
+ * llm_cache_received. Before its first row, its blocks can be taken for a running request; then that row computes their
+ * tokens. Tokens that could not be loaded are computed, too; llm_cache_load_failed returns which rows are void then. The
+ * last block may be partly filled: `external`, and what is sent, need not be a multiple of a block. With
+ * LLM_CACHE_KV_PRODUCER the blocks of a finished request can be kept while they are sent (LLM_CACHE_SEND,
+ * llm_cache_sent). With several steps in flight a consumer reuses blocks of finished requests only when no step in
+ * flight writes to them.
  *
- * IMAGES AND OTHER ITEMS. `items` of a spec are parts of the prompt whose content does not follow
- * from the tokens: their hashes become part of the hashes of blocks. With an
- * encoder_cache_size the library also says when an encoder must run. The step's
- * encoder_inputs are the items to encode before its rows are computed; the worker keeps each
- * output under the hash of its item until the hash is in freed_encoder_outputs of a step. A row
- * whose tokens take an embedding of an item always finds its output. encoder_cache_size and
- * max_num_encoder_input_tokens count embeddings; an item has as many as it has
- * tokens, unless is_embed says that some are text.
+ * IMAGES AND OTHER ITEMS. `items` of a spec are parts of the prompt whose content is not given
+ * by the tokens; their hashes become part of the hashes of blocks. With an encoder_cache_size
+ * the library also schedules the encoder: encoder_inputs of a step are the items to encode before
+ * its rows are computed; the worker keeps each output under the hash of its item until
+ * freed_encoder_outputs of a step has that hash. A row whose tokens take an embedding of an item
+ * always finds its output. encoder_cache_size and max_num_encoder_input_tokens count embeddings; an
+ * item has as many as tokens, except those that is_embed marks as text.
  *
- * CORRECT BY DEFAULT. A block can be hit only if its tokens were computed: if a row
- * is preempted, aborted, samples nothing or fails after it was scheduled, its blocks are
- * forgotten. The worker must compute every row of a step that it was given, even if the
- * request was aborted since (another request may have hit its blocks), or
- * call llm_cache_step_failed. LLM_CACHE_AS_VLLM is the only flag that changes this.
+ * CORRECT BY DEFAULT. A block can be hit only if its tokens were computed: if a row is preempted,
+ * aborted, samples nothing or fails after it was scheduled, its blocks cannot be hit. The worker must
+ * compute every row of a step, even if the request was aborted since (another request may have hit
+ * its blocks), or call llm_cache_step_failed. Only LLM_CACHE_AS_VLLM changes this.
  *
  * UNITS. Lengths and positions are tokens, capacities and `len` are entries of
  * an array, unless said otherwise. Blocks are numbered from 0; block 0 is
  * the null block, a placeholder for blocks that are no longer read; it is never
  * written. Slot = block x block_size + offset in the block.
  *
- * STRUCTS WITH A `size`. Set it to sizeof. 0 in any other field is its default.
- * A shorter struct, of an older header, is taken as if zeros followed (it must end
- * between two fields); a longer one, of a newer header, is refused if fields that this
- * library does not know are not 0. In llm_cache_stats the library writes only the fields that
- * fit into size, and 0 into fields that it does not know. Structs
- * without a size (rows, copies, events, arrays, groups) never change.
+ * STRUCTS WITH A `size`. Set it to sizeof. 0 in any other field is its default. The fields that a
+ * shorter struct, of an older header, lacks are 0 (it must end between two fields); a longer struct,
+ * of a newer header, is refused if fields that this library does not know are not 0. In
+ * llm_cache_stats the library writes the fields that size includes, and 0 into fields that it does
+ * not know. Structs without a size (rows, copies, events, arrays, groups) never change.
  *
  * OWNERSHIP. Every array belongs to the caller. The library copies what it
  * reads, keeps no pointer beyond a call, and writes only into the arrays and
  * structs of the call. Input arrays may be freed after the call.
  *
- * OUTPUT ARRAYS have `at`, `cap` and `len`. On success len is the number of
- * entries written. When one is too small, the call returns LLM_CACHE_E_SMALL,
- * each len of the call is what is needed, and no entry has been written. Other
- * errors leave len alone. `at` may be NULL if cap is 0. No result
- * is lost: see llm_cache_schedule and llm_cache_drain.
+ * OUTPUT ARRAYS have `at`, `cap` and `len`. On success len is the number of entries written. If one
+ * is too small, the call returns LLM_CACHE_E_SMALL, each len is the number of entries needed, and no
+ * entry is written. Other errors do not change len. `at` may be NULL if cap is 0. No result is lost:
+ * see llm_cache_schedule and llm_cache_drain.
  *
- * HANDLES are numbers, and are checked: a closed cache, a finished request, a
- * request of another open cache and any number that is no handle are errors.
+ * HANDLES are numbers and are checked: those of closed caches, of finished requests and of requests
+ * of other open caches are errors.
  *
  * ERRORS. 0 is success; everything else is negative and has a text. A call that
  * fails has changed nothing, except that llm_cache_schedule keeps the step it has scheduled
@@ -144,8 +139,8 @@ enum {
     LLM_CACHE_E_SMALL = -6,    /* an output array is too small; len is what is needed */
     LLM_CACHE_E_OVERLAP = -7,  /* two arrays or structs overlap */
     LLM_CACHE_E_ALIGN = -8,    /* an array or struct is not aligned for its type */
-    LLM_CACHE_E_ORDER = -9,    /* called in the wrong order: a step is in flight, or none is; or the cache does not have
-                                  the role for it, such as llm_cache_load_failed without LLM_CACHE_KV_CONSUMER */
+    LLM_CACHE_E_ORDER = -9,    /* the call is not allowed now: a step is in flight, or none is; or the cache lacks the
+                                  role for it, such as llm_cache_load_failed without LLM_CACHE_KV_CONSUMER */
     LLM_CACHE_E_BUSY = -10,    /* blocks are in use */
     LLM_CACHE_E_LIMIT = -11,   /* too many open caches or live requests */
     LLM_CACHE_E_MEMORY = -12,  /* not enough memory for the pool, or in a plan, for one request */
@@ -210,12 +205,12 @@ typedef struct llm_cache_group {
     int32_t kind;
     int32_t block_size; /* tokens of a block */
     int32_t window;
-    int32_t retained; /* sliding window: tokens below the window that are kept, too. A hit brings only the window's
-                         blocks: those below it are block 0 then */
+    int32_t retained; /* sliding window: tokens before the window that are kept, too. After a hit the blocks before the
+                         window are block 0 */
     int32_t chunk;
     /*
-     * Mamba: state blocks for draft tokens. They are the last entries of the table, behind the block
-     * of the row's last token. What they contain is up to the worker, and no hit finds them. If drafts
+     * Mamba: state blocks for draft tokens. They are the last entries of the table, after the block
+     * of the row's last token. The worker decides what they contain, and no hit finds them. If drafts
      * cross several ends of blocks, the entry of an accepted token can be block 0: then only
      * these blocks can have the state after it.
      */
@@ -226,7 +221,7 @@ typedef struct llm_cache_group {
 
 /* The order of waiting requests. */
 enum {
-    LLM_CACHE_FCFS = 0,    /* as they come */
+    LLM_CACHE_FCFS = 0,    /* in the order of llm_cache_add */
     LLM_CACHE_PRIORITY = 1 /* by priority, then arrival; smaller first */
 };
 
@@ -242,32 +237,31 @@ enum {
     LLM_CACHE_EVENTS = 1,             /* record events; they are kept until they are drained */
     LLM_CACHE_WHOLE_PREFILLS = 2,     /* a prompt is computed in one step */
     LLM_CACHE_ADMIT_CHUNKS = 4,       /* admit a request if its first chunk fits */
-    LLM_CACHE_RETURN_DRAFTS = 8,      /* give blocks of rejected drafts back at once; only with one step in flight, so
-                                         not with LLM_CACHE_ASYNC */
+    LLM_CACHE_RETURN_DRAFTS = 8,      /* free blocks of rejected drafts at once; only with one step in flight, so not
+                                         with LLM_CACHE_ASYNC */
     /* 16 was LLM_CACHE_FORGET_UNSCHEDULED, now the default; LLM_CACHE_AS_VLLM turns it off */
     LLM_CACHE_EAGLE = 32,             /* the drafts come from EAGLE */
     /*
-     * Bit for bit as vLLM, even where that is unsafe: blocks that were
-     * scheduled and never computed can be hit; of requests of equal priority the first running one is
-     * preempted, so two can preempt each other for ever; a step can be empty although
-     * something can run in the next.
+     * Exactly as vLLM, even where that is unsafe: blocks that were scheduled and never computed can be
+     * hit; of requests of equal priority the first running one is preempted, so two can preempt each
+     * other for ever; a step can be empty although a request can run in the next one.
      */
     LLM_CACHE_AS_VLLM = 64,
     LLM_CACHE_ASYNC = 128, /* schedule a request before its last token is known */
     /* See KEYS AND VALUES FROM ELSEWHERE (vLLM: kv_role; kv_both is both). */
     LLM_CACHE_KV_CONSUMER = 256,    /* requests can load */
     LLM_CACHE_KV_PRODUCER = 512,    /* blocks of finished requests can be sent */
-    LLM_CACHE_KV_BEST_EFFORT = 1024, /* blocks are sent to a cache, which can do without them: a request that was
-                                        preempted can finish with what steps in flight sample, without blocks */
+    LLM_CACHE_KV_BEST_EFFORT = 1024, /* blocks are sent to a cache, which can miss: a preempted request can finish with
+                                        what steps in flight sample, and then has no blocks to send */
     LLM_CACHE_WHOLE_ITEMS = 2048, /* no chunk of a prompt ends inside an item, unless it also begins there (vLLM:
                                      disable_chunked_mm_input) */
-    LLM_CACHE_ZERO_BLOCKS = 4096 /* steps have `zero`. vLLM needs it with Mamba groups, and with layers of different
-                                    precision: what one of them leaves in a block, another can read as NaN */
+    LLM_CACHE_ZERO_BLOCKS = 4096 /* steps have `zero`. It is needed with Mamba groups, and with layers of different
+                                    precision: the data of one can be NaN to another */
 };
 
 typedef struct llm_cache_config {
     uint32_t size;
-    int32_t num_gpu_blocks; /* with the null block, so one less can be used */
+    int32_t num_gpu_blocks; /* the null block included */
     int32_t block_size;    /* tokens of a block of one group of full attention; 0 if groups are given */
     int32_t max_num_seqs;  /* running requests */
     int32_t max_num_batched_tokens; /* in a step, of all requests */
@@ -281,7 +275,7 @@ typedef struct llm_cache_config {
     int32_t long_prefill_token_threshold; /* most tokens of one request in a step; 0 means no limit */
     int32_t num_lookahead_tokens;   /* slots for the draft model of each request */
     int32_t num_speculative_tokens; /* most draft tokens of each request and step; 0 means no speculation */
-    double watermark;      /* part of the blocks kept free when a request is admitted, 0 to 1 */
+    double watermark;      /* fraction of the blocks that stays free when a request is admitted, 0 to 1 */
     const llm_cache_group *groups; /* NULL means one group of full attention */
     int64_t groups_len;
     int32_t retention_interval; /* of window and Mamba blocks that stay in the cache: 0 those at the end of the
@@ -291,8 +285,8 @@ typedef struct llm_cache_config {
     int32_t scheduler_block_size; /* granularity of hits; 0 means least common multiple of the blocks */
     int32_t pipeline_parallel_size; /* stages that compute a step one after the other; 0 means one */
     int32_t max_concurrent_batches; /* steps in flight; 0 means pipeline_parallel_size, plus one with LLM_CACHE_ASYNC */
-    int32_t max_in_flight_tokens;   /* bounds what windows hold back (vLLM: the product of batches and tokens of a
-                                       step); 0 means max_model_len */
+    int32_t max_in_flight_tokens;   /* most tokens of a request in steps in flight, for which windows keep blocks (vLLM:
+                                       the product of batches and tokens of a step); 0 means max_model_len */
     int32_t max_loras;              /* adapters that run at a time: requests with lora_id above 0; 0 means no limit */
     int32_t encoder_cache_size;     /* embeddings that the worker keeps; 0 means no encoder: items are only hashed */
     int32_t max_num_encoder_input_tokens; /* embeddings to compute in a step; 0 means encoder_cache_size */
@@ -312,13 +306,13 @@ typedef struct llm_cache_tokens {
 } llm_cache_tokens;
 
 enum {
-    LLM_CACHE_NO_READ = 1, /* do not hit the cache; the blocks are stored all the same */
+    LLM_CACHE_NO_READ = 1, /* do not hit the cache; the blocks can be hit by others all the same */
     LLM_CACHE_REPORT = 2,  /* record events for hits, too */
     LLM_CACHE_HOLD = 4,    /* do not run before llm_cache_release; requests added later do not wait for it */
     /* The first two only with LLM_CACHE_KV_CONSUMER, the third with LLM_CACHE_KV_PRODUCER. */
     LLM_CACHE_LOAD_ASYNC = 8, /* `external` is loaded while the request waits and others run */
-    LLM_CACHE_ASK = 16,    /* do not run before llm_cache_match has said what can be loaded; asks again when the
-                              request has lost its blocks, or nothing of its load came */
+    LLM_CACHE_ASK = 16,    /* do not run before llm_cache_match; the request is in `queries` again when it has lost its
+                              blocks, or nothing of its load came */
     LLM_CACHE_SEND = 32    /* keep the blocks when it has finished, until llm_cache_sent */
 };
 
@@ -349,7 +343,7 @@ typedef struct llm_cache_spec {
     double arrival;        /* time in any unit; smaller comes first among equal priorities */
     int32_t priority;      /* smaller is more important */
     int32_t external;      /* tokens from the first one on that can be loaded from elsewhere */
-    uint64_t user_data;    /* the caller's: comes back in each row */
+    uint64_t user_data;    /* the caller's; it is in each row of the request */
     const llm_cache_item *items; /* by ascending offset, without overlaps; part of the hashes of the blocks that hold
                                     them */
     int64_t items_len;     /* at most LLM_CACHE_MAX_ITEMS */
@@ -359,18 +353,18 @@ typedef struct llm_cache_spec {
 /*
  * Puts a request into the waiting queue.
  *
- * As in vLLM, the hash of a block contains the salt and the adapter's name as plain texts, which do
- * not say which of the two they are. So the first block of a request for the base model with the
- * salt "x" has the hash of the same block of the adapter "x" without a salt, and each can hit
- * the other. Give salts a prefix that no adapter's name has. Other hashes would
- * keep the two apart, but then they would not be those of vLLM and of indexers that read its events.
+ * As in vLLM, the hash of a block contains the salt and the adapter's name as plain texts, without
+ * their kinds. So the first block of a request for the base model with the salt "x" has the hash of
+ * the same block of the adapter "x" without a salt, and each can hit the other. Give salts a prefix
+ * that no adapter's name has. Hashes that differ would not be those of vLLM and of indexers that read
+ * its events.
  */
 int llm_cache_add(llm_cache cache, const llm_cache_spec *spec, llm_request *id);
 
 /*
- * Ends requests in any state, also between schedule and update. Requests that have
- * finished already are skipped; *aborted is the number of the others; aborted must not be
- * NULL. If an id cannot be of this cache, the call returns LLM_CACHE_E_REQUEST and ends none.
+ * Ends requests in any state, also between schedule and update. It skips requests that have
+ * finished; *aborted is the number of the others; aborted must not be NULL. If an id cannot be of
+ * this cache, the call returns LLM_CACHE_E_REQUEST and ends none.
  */
 int llm_cache_abort(llm_cache cache, const llm_request *ids, int64_t n, int64_t *aborted);
 
@@ -383,9 +377,9 @@ typedef struct llm_cache_ids {
 
 /* What the worker knows of a request. */
 enum {
-    LLM_CACHE_ROW_RUNNING = 0, /* its table except the new blocks */
+    LLM_CACHE_ROW_RUNNING = 0, /* its table except for the blocks of this row */
     LLM_CACHE_ROW_NEW = 1,     /* nothing; the step has the whole table */
-    LLM_CACHE_ROW_RESUMED = 2  /* its tokens; it had lost its blocks, the step has the whole table */
+    LLM_CACHE_ROW_RESUMED = 2  /* its tokens; it has new blocks, and the step has the whole table */
 };
 
 /* A scheduled request. */
@@ -407,14 +401,14 @@ typedef struct llm_cache_rows {
 } llm_cache_rows;
 
 /*
- * A pair of blocks whose bytes must be copied before anything of the step is written. The request has a row in the step,
- * except with LLM_CACHE_AS_VLLM.
+ * A pair of blocks whose bytes must be copied before the rows are computed. The request has a row in the step, except
+ * with LLM_CACHE_AS_VLLM.
  */
 typedef struct llm_cache_copy {
     int32_t src, dst;
     int32_t group;
-    int32_t index; /* entry of the table that the worker has, where dst goes; -1: none, or the step has the whole
-                      table, or preempts the request (with LLM_CACHE_AS_VLLM) */
+    int32_t index; /* entry of the worker's table where dst goes; -1: none, the step has the whole table, or the step
+                      preempts the request (with LLM_CACHE_AS_VLLM) */
     llm_request id;
 } llm_cache_copy;
 
@@ -457,7 +451,7 @@ typedef struct llm_cache_queries {
  * For a cache with LLM_CACHE_KV_PRODUCER and a LLM_CACHE_MAMBA group with LLM_CACHE_GROUP_ALIGN whose
  * blocks are larger than another group's: the state at the last end of such a smaller block in a request's
  * prompt, which lies inside a block of the Mamba group (vLLM: partial_tail_offloads). The block
- * has it once the step's copies are made, no table names it, and it is kept until the blocks of
+ * has it after the step's copies. It is in no table, and it is kept until the blocks of
  * the request are free. A connector can send it, so that elsewhere `external` can be `tokens`.
  */
 typedef struct llm_cache_tail {
@@ -516,17 +510,17 @@ typedef struct llm_cache_step {
     llm_cache_copies copies;     /* in this order */
     llm_cache_i32s common;       /* by group: blocks that all running requests share at the beginning. G */
     /*
-     * Since the last step; after llm_cache_step_failed those of the failed steps come again,
+     * Since the last step; after llm_cache_step_failed those of the failed steps are listed again,
      * so an id can come twice. preemptions of llm_cache_stats does not count such repetitions.
      */
-    llm_cache_ids preempted;     /* their tables are gone */
+    llm_cache_ids preempted;     /* they have lost their tables */
     llm_cache_ids finished;      /* aborted ones included */
     /*
      * A caller's struct may end here, after queries, or after freed_encoder_outputs. If a step needs a
      * field that the struct lacks, the call returns LLM_CACHE_E_SIZE. Only `tails` may be lacking: it is then left out.
      */
     llm_cache_loads loads;       /* to begin; also in a step without rows */
-    llm_cache_queries queries;   /* to answer: those reached in this step; one that is not answered comes again */
+    llm_cache_queries queries;   /* to answer: those reached in this step; without an answer they are listed again */
     llm_cache_encoder_inputs encoder_inputs;
     llm_cache_bytes freed_encoder_outputs; /* hashes of items whose outputs are to be dropped before encoder_inputs
                                               are computed, one after the other, each with its final 0; also in a step
@@ -568,7 +562,7 @@ typedef struct llm_cache_dones {
     int64_t cap, len;
 } llm_cache_dones;
 
-/* What llm_cache_update did with a step. Both arrays must have room for as many entries as the step has rows. */
+/* What llm_cache_update did with a step. Both arrays must have at least as many entries as the step has rows. */
 typedef struct llm_cache_outcome {
     uint32_t size;
     uint32_t reserved;    /* 0 */
@@ -577,26 +571,24 @@ typedef struct llm_cache_outcome {
 } llm_cache_outcome;
 
 /*
- * Takes what the model sampled in the oldest step in flight: counts[i] tokens for
- * row i, one after the other in tokens. A row that does not sample has none, others
- * one, those with drafts the accepted ones and one more. None for a row that
- * samples means that nothing was sampled: the request goes back to where it was
- * before the step, and the row comes again. What later steps in flight sample for the request then
- * does not count, also if it was preempted meanwhile. rows is the number of rows of the
+ * Takes the tokens that the model sampled in the oldest step in flight: counts[i] tokens for
+ * row i, one after the other in tokens. A row that does not sample has none, others have one, those
+ * with drafts the accepted ones and one more. If a row that samples has none, its request goes back
+ * to where it was before the step, and the row comes again. What later steps in flight sample for
+ * that request does not count, also if it was preempted since. rows is the number of rows of the
  * step, n the sum of counts. LLM_CACHE_E_ORDER if no step is in flight.
  */
 int llm_cache_update(llm_cache cache, const int32_t *counts, int64_t rows, const int32_t *tokens, int64_t n,
                      llm_cache_outcome *outcome);
 
 /*
- * Says that the steps in flight were not computed, or not all of their rows, and
- * takes all of them back, because each builds on the previous one. Every request is where it
- * was before the oldest of them, and what they should have written cannot be hit.
- * Requests that lost their blocks meanwhile, had blocks to copy, or have a Mamba
- * state, which was overwritten, wait and are computed again. The next row of each
- * request that had a row in these steps has its whole table. Items to encode or drop come again,
- * and so do blocks to zero, except those that something was loaded into since. Requests that
- * continue to run keep their drafts.
+ * Reports that a step in flight, or a row of one, was not computed. It undoes all steps in flight,
+ * because each depends on the previous one. Every request is where it was before the oldest of them,
+ * and what they should have written cannot be hit. Requests that lost their blocks since, had blocks
+ * to copy, or have a Mamba state, which was overwritten, wait and are computed again. The next row of
+ * each request that had a row in these steps has its whole table. Items to encode or drop are listed
+ * again, and so are blocks to zero, except those that were loaded since. Requests that continue to
+ * run keep their drafts.
  */
 int llm_cache_step_failed(llm_cache cache);
 
@@ -650,9 +642,9 @@ enum {
 };
 
 enum {
-    LLM_CACHE_PLAN_CROSS_LAYERS = 1, /* the blocks of all layers of a group side by side, if there are several groups,
-                                        so that one piece of memory is sent for a block (vLLM:
-                                        enable_cross_layers_blocks) */
+    LLM_CACHE_PLAN_CROSS_LAYERS = 1, /* with several groups, the blocks of all layers of a group are side by side, so
+                                        that a block is sent as one piece of memory (vLLM: enable_cross_layers_blocks)
+                                        */
     LLM_CACHE_PLAN_FULL = 2 /* windows and chunks keep all tokens, so that all layers share a block table (vLLM:
                                disable_hybrid_kv_cache_manager). Done in any case where their pages cannot be
                                made as large as those of others */
@@ -742,16 +734,16 @@ int llm_cache_plan_workers(const llm_cache_layer *layers, int64_t n, const llm_c
 /* ---- Held requests, forks, drafts ---- */
 
 /*
- * Lets requests that were added with LLM_CACHE_HOLD run. Those that have finished
- * or were not held are skipped.
+ * Lets requests run that were added with LLM_CACHE_HOLD. It skips those that have finished or were
+ * not held.
  */
 int llm_cache_release(llm_cache cache, const llm_request *ids, int64_t n);
 
 /*
  * Makes a request with the tokens of another one, for parallel sampling and
- * beam search. If the parent runs and there is room for one more, the child runs
+ * beam search. If the parent runs and fewer than max_num_seqs requests run, the child runs
  * and shares its blocks; the first of the two that writes to a shared block gets
- * a copy of it, named in the next step's copies. Otherwise the child waits. last
+ * a copy of it, in copies of the next step. Otherwise the child waits. last
  * replaces the last generated token; LLM_CACHE_E_RANGE if the parent has generated nothing
  * or the token is computed; negative keeps it. A stop token as last does not end the child.
  * The child inherits user_data, max_tokens, min_tokens, stop, salt, adapter, items and
@@ -761,11 +753,11 @@ int llm_cache_release(llm_cache cache, const llm_request *ids, int64_t n);
 int llm_cache_fork(llm_cache cache, llm_request parent, int32_t last, double arrival, llm_request *child);
 
 /*
- * Gives requests the draft tokens to verify in their next step: counts[i] for
+ * Gives requests draft tokens to verify in their next step: counts[i] for
  * ids[i], one after the other in tokens; n is the number of ids, total the sum
- * of counts. Requests that have finished, wait, have a row in flight, or whose prompt is
- * not complete are skipped. With LLM_CACHE_ASYNC drafts are
- * placeholders (-1) that the worker fills in; this call sets how many there are.
+ * of counts. It skips requests that have finished, wait, have a row in flight, or whose prompt is
+ * not complete. With LLM_CACHE_ASYNC drafts are
+ * placeholders (-1) that the worker replaces; this call sets their number.
  */
 int llm_cache_set_drafts(llm_cache cache, const llm_request *ids, const int32_t *counts, int64_t n,
                          const int32_t *tokens, int64_t total);
@@ -773,8 +765,8 @@ int llm_cache_set_drafts(llm_cache cache, const llm_request *ids, const int32_t 
 /* ---- Keys and values from elsewhere ---- */
 
 /*
- * Says that the first `external` tokens of a request can be loaded; flags is
- * LLM_CACHE_LOAD_ASYNC or 0. This holds for the next time that the request gets blocks, and again if
+ * Sets that the first `external` tokens of a request can be loaded; flags is
+ * LLM_CACHE_LOAD_ASYNC or 0. The call is used the next time that the request gets blocks, and again if
  * that step fails. If the request loses its blocks later, or nothing of its load came, nothing is loaded
  * before another call: with LLM_CACHE_ASK the request is in `queries` again, otherwise it runs without the load.
  * The call has no effect if the request has blocks.
@@ -782,9 +774,9 @@ int llm_cache_set_drafts(llm_cache cache, const llm_request *ids, const int32_t 
 int llm_cache_match(llm_cache cache, llm_request id, int32_t external, uint32_t flags);
 
 /*
- * Says that loads of a step's `loads` are over: everything was loaded except the blocks
+ * Reports that loads of a step's `loads` are over: everything was loaded except the blocks
  * of llm_cache_load_failed. What was loaded can be hit from now on. A request that
- * was aborted meanwhile has kept its blocks until this call.
+ * was aborted since has kept its blocks until this call.
  * LLM_CACHE_E_REQUEST if one of them is not being loaded; then nothing has changed.
  */
 int llm_cache_received(llm_cache cache, const llm_request *ids, int64_t n);
@@ -800,39 +792,37 @@ typedef struct llm_cache_void_rows {
     int64_t cap, len;
 } llm_cache_void_rows;
 
-/* What llm_cache_load_failed says. */
+/* What a failed load affects. */
 typedef struct llm_cache_load_failure {
     uint32_t size;
     uint32_t reserved;    /* 0 */
-    llm_cache_ids affected; /* requests that run or wait, and compute again what did not come */
-    llm_cache_void_rows void_rows; /* rows that read what did not come, or what another such row writes */
+    llm_cache_ids affected; /* requests that have to compute tokens again */
+    llm_cache_void_rows void_rows; /* rows that read a block that was not loaded, or one that a void row writes */
 } llm_cache_load_failure;
 
 /*
- * Says which blocks did not get their contents: of `loads` that are under way, or
- * of rows with `external` in the oldest step in flight. It comes before
+ * Reports blocks that were not loaded: of `loads` that are under way, or
+ * of rows with `external` in the oldest step in flight. It must be called before
  * llm_cache_received and before the update of that step. The affected requests compute these
  * tokens themselves; to end them instead, abort them (vLLM's policy "fail").
  *
  * void_rows is complete: it has the rows of all steps in flight, in the order of steps and rows, also those of requests
- * that were preempted or aborted meanwhile, and no other row reads what did not come. What a void
- * row writes cannot be hit. The worker may compute it or leave it out; llm_cache_update
- * wants its tokens as usual, any that are valid, and ignores them: `kept` is 0. (With
+ * that were preempted or aborted since; no other row reads what was not loaded. What a void row writes cannot be hit.
+ * The worker may compute it or not; llm_cache_update takes any valid tokens for it and ignores them: `kept` is 0. (With
  * LLM_CACHE_AS_VLLM, as in vLLM, what void rows write can be hit, only rows with a failed block in their table
- * are void, and tokens of requests that were preempted meanwhile count.)
+ * are void, and tokens of requests that were preempted since count.)
  *
- * Blocks that no request uses are skipped. LLM_CACHE_E_SMALL: nothing has changed;
- * call again with larger arrays.
+ * The call skips blocks that no request uses. LLM_CACHE_E_SMALL: nothing has changed; call again with larger arrays.
  */
 int llm_cache_load_failed(llm_cache cache, const int32_t *blocks, int64_t n, llm_cache_load_failure *failure);
 
 /*
- * Says that blocks of requests with LLM_CACHE_SEND were sent, or will not be. Until then
- * llm_cache_table and llm_cache_progress still know the finished request: its blocks
- * hold its first `computed` tokens (none if it was aborted with steps in flight, or while it was loaded).
- * Of a LLM_CACHE_MAMBA group, the state after these tokens is in block (computed - 1) / block_size of the table, but
- * not if a row of the request was in flight when it finished: that row writes a later state there. What `tails` has
- * named is right in any case. A request that was aborted while it was loaded is kept until this call and
+ * Reports that blocks of requests with LLM_CACHE_SEND were sent or will not be sent. Before that,
+ * llm_cache_table and llm_cache_progress also return values for the finished request: its blocks
+ * have its first `computed` tokens (none if it was aborted with steps in flight, or while it was loaded).
+ * In a LLM_CACHE_MAMBA group, the state after these tokens is in block (computed - 1) / block_size of the table, but
+ * not if a row of the request was in flight when it finished: that row writes a later state there. The blocks of
+ * `tails` are right in any case. A request that was aborted while it was loaded is kept until this call and
  * llm_cache_received, in either order.
  * LLM_CACHE_E_REQUEST if one of them is not kept; then nothing has changed.
  */
@@ -842,11 +832,11 @@ int llm_cache_sent(llm_cache cache, const llm_request *ids, int64_t n);
 
 /* What happened to the prefix cache. */
 enum {
-    LLM_CACHE_STORED = 0,  /* blocks can be hit from now on. Several blocks can have the same hash: it can be hit
-                              until it was removed as often as it was stored (what LLM_CACHE_REPORT adds does not
-                              count) */
-    LLM_CACHE_REMOVED = 1, /* one block, with this one hash, cannot be hit any more */
-    LLM_CACHE_CLEARED = 2  /* no hash can: a reset */
+    LLM_CACHE_STORED = 0,  /* blocks can be hit from now on. Several blocks can have the same hash, which can be hit
+                              until it is removed as often as it was stored (events of LLM_CACHE_REPORT do not count)
+                              */
+    LLM_CACHE_REMOVED = 1, /* one block, with one hash, cannot be hit any more */
+    LLM_CACHE_CLEARED = 2  /* no block can be hit any more: a reset */
 };
 
 typedef struct llm_cache_hash {
@@ -863,7 +853,7 @@ typedef struct llm_cache_event {
     int32_t group;
     int32_t block_size;
     int32_t has_parent;    /* 0 means the blocks start at token 0 */
-    llm_cache_hash parent; /* of the block in front */
+    llm_cache_hash parent; /* of the block before them */
     int64_t lora_id;
     int64_t hashes_end; /* in the array of hashes, where those of the next event begin */
     int64_t tokens_end; /* in the array of tokens, likewise */
@@ -919,28 +909,27 @@ int llm_cache_drain_msgpack(llm_cache cache, double seconds, int32_t rank, uint3
  */
 int llm_cache_reset(llm_cache cache, int preempt);
 
-/* What steps leave out. */
+/* What steps do not do. */
 enum {
     LLM_CACHE_PAUSE_NONE = 0,
-    LLM_CACHE_PAUSE_NEW = 1, /* no waiting request is admitted: those that run go on, to their ends perhaps, also if
-                                their first row was in a failed step; one that is preempted meanwhile waits until the
-                                pause is over */
+    LLM_CACHE_PAUSE_NEW = 1, /* no waiting request is admitted. Requests that run go on, also if their first row was in
+                                a failed step; if one is preempted, it waits until the pause is over */
     LLM_CACHE_PAUSE_ALL = 2  /* nothing is scheduled */
 };
 
-/* Says what the next steps leave out, until another call (vLLM: PauseState), to change the model's weights, say. */
+/* Sets what steps do not do until another call, for example to change the model's weights (vLLM: PauseState). */
 int llm_cache_pause(llm_cache cache, int32_t pause);
 
 /*
- * Forgets all outputs of the encoder, because its weights have changed, say; the
+ * Forgets all outputs of the encoder, for example because its weights have changed. The
  * worker must drop them, too. LLM_CACHE_E_ORDER with a step in flight.
  */
 int llm_cache_reset_encoder(llm_cache cache);
 
 /*
  * Calls hook for every failed call, with its code and detail, on the thread of
- * the call; NULL removes the hook. hook must not call the library. It is for all caches of
- * the process.
+ * the call; NULL removes the hook. hook must not call the library. All caches of the process
+ * have the same hook.
  */
 typedef void (*llm_cache_log)(void *user, int error, const char *detail);
 void llm_cache_set_log(llm_cache_log hook, void *user);
