@@ -3,8 +3,8 @@
  * homework "vLLM PagedAttention Memory Manager", and nothing else.
  *
  * Every field below may be read and written between calls. After each call the
- * memory is what the handout's plain algorithm would have made of it: walk
- * active_seqs from the head, take the first block whose ref_count is 0.
+ * memory is as if the handout's plain algorithm had run: walk active_seqs from
+ * the head, take the first block whose ref_count is 0.
  *
  * For the first 16 sequences of a list this holds without conditions. For later
  * ones libllm_memory remembers where each was when it was linked or last found, and

@@ -38,7 +38,7 @@ VERSION = 3
 FULL, SLIDING_WINDOW, CHUNKED_LOCAL, MAMBA = range(4)
 # The order of waiting requests.
 FCFS, PRIORITY = range(2)
-# What steps leave out.
+# What steps do not do.
 PAUSE_NONE, PAUSE_NEW, PAUSE_ALL = range(3)
 # Hash function for blocks.
 HASH_SHA256, HASH_XXH3, HASH_NONE = range(3)
@@ -240,7 +240,7 @@ class Statistics(c.Structure):
 class Row:
     """A scheduled request. blocks[g] goes into its table in group g from entry starts[g] on;
     slots[g] is where the keys and values of each of its tokens go (block x block size + offset; -1: nowhere).
-    The last external tokens of computed are to be loaded from elsewhere first."""
+    The last external tokens of computed are to be loaded first."""
 
     id: int
     user_data: int
@@ -257,7 +257,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Copy:
-    """A pair of blocks to copy before anything of the step is written. index is the entry
+    """A pair of blocks to copy before the rows are computed. index is the entry
     of the worker's table of the request id where dst goes, or -1."""
 
     src: int
@@ -340,7 +340,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Outcome:
-    """kept[i] is how many sampled tokens of row i count."""
+    """kept[i] is the number of sampled tokens of row i that count."""
 
     kept: list[int]
     done: list[Done]
@@ -348,7 +348,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class LoadFailure:
-    """affected are requests that run or wait, and compute again what did not come. void_rows are the rows of steps in flight
+    """affected are requests that have to compute tokens again. void_rows are the rows of steps in flight
     that read what did not come, or what another such row writes: pairs of a step (0 is the oldest) and an index
     in its rows. Cache.update ignores what is sampled for them."""
 
@@ -519,22 +519,22 @@ class Cache:
         self._call("release", _ids(ids), c.c_int64(len(ids)))
 
     def match(self, id: int, external: int, *, load_async: bool = False) -> None:
-        """Says that the first external tokens of a request can be loaded from elsewhere."""
+        """Sets how many tokens of a request, from the first one on, can be loaded."""
         self._call("match", _id(id), _i32("external", external), LOAD_ASYNC if load_async else 0)
 
     def received(self, *ids: int) -> None:
-        """Says that the loads of requests are over."""
+        """Reports that the loads of requests are over."""
         self._call("received", _ids(ids), c.c_int64(len(ids)))
 
     def load_failed(self, *blocks: int) -> LoadFailure:
-        """Says which blocks did not get their contents, before received and before the update of the step."""
+        """Reports blocks that were not loaded, before received and before the update of the step."""
         failure = _LoadFailure(size=c.sizeof(_LoadFailure))
         given = _i32s("blocks", blocks)
         self._fill(failure, "load_failed", given, c.c_int64(len(given)))
         return LoadFailure(_list(failure.affected), [(v.step, v.row) for v in _list(failure.void_rows)])
 
     def sent(self, *ids: int) -> None:
-        """Says that the blocks of finished requests were sent, or will not be."""
+        """Reports that the blocks of finished requests were sent or will not be sent."""
         self._call("sent", _ids(ids), c.c_int64(len(ids)))
 
     def schedule(self) -> Step:
@@ -566,18 +566,18 @@ class Cache:
         )
 
     def update(self, sampled: Sequence[Sequence[int]]) -> Outcome:
-        """Takes what the model sampled in the oldest step in flight: a list of tokens for each row."""
+        """Takes the tokens that the model sampled in the oldest step in flight: a list for each row."""
         counts, tokens = _i32s("counts", map(len, sampled)), _i32s("sampled", (t for row in sampled for t in row))
         o = self._outcome
         self._fill(o, "update", counts, c.c_int64(len(counts)), tokens, c.c_int64(len(tokens)))
         return Outcome(_list(o.kept), [Done(d.id, d.user_data, d.reason) for d in _list(o.done)])
 
     def step_failed(self) -> None:
-        """Takes all steps in flight back: they were not computed."""
+        """Undoes all steps in flight, because they were not computed."""
         self._call("step_failed")
 
     def set_drafts(self, drafts: Mapping[int, Sequence[int]]) -> None:
-        """Gives requests, by id, the draft tokens to verify in their next step."""
+        """Gives requests, by id, draft tokens to verify in their next step."""
         if not isinstance(drafts, Mapping):
             raise TypeError(f"drafts is {drafts!r}: want a dict")
         ids, counts = _ids(drafts), _i32s("counts", map(len, drafts.values()))
@@ -611,7 +611,7 @@ class Cache:
         return bytes(_list(b))
 
     def pause(self, pause: int) -> None:
-        """Says what the next steps leave out: PAUSE_NONE, PAUSE_NEW (no waiting request is admitted) or PAUSE_ALL."""
+        """Sets what steps do not do: PAUSE_NONE, PAUSE_NEW (no waiting request is admitted) or PAUSE_ALL."""
         self._call("pause", _i32("pause", pause))
 
     def reset_encoder(self) -> None:
