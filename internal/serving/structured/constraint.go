@@ -7,14 +7,17 @@ import (
 
 	"llmmemory/internal/serving/structured/automaton"
 	"llmmemory/internal/serving/structured/grammar"
+	"llmmemory/internal/serving/structured/jsonschema"
 	"llmmemory/internal/serving/structured/lexeme"
 	"llmmemory/internal/serving/structured/regex"
 )
 
 // Form is the form of an answer. Exactly one field is set.
 type Form struct {
-	Regex  string   // the whole answer matches it
-	Choice []string // the answer is one of them
+	JSONSchema []byte   // the answer is a JSON text that the schema allows
+	JSONObject bool     // the answer is a JSON object
+	Regex      string   // the whole answer matches it
+	Choice     []string // the answer is one of them
 }
 
 // compileWork limits the work of one compilation; see automaton.Budget.
@@ -38,7 +41,7 @@ type fitKey struct {
 
 // Compile makes a form ready for use.
 func Compile(v *Vocabulary, form Form) (*Constraint, error) {
-	g, err := form.grammar()
+	g, err := form.grammar(v.longest)
 	if err != nil {
 		return nil, err
 	}
@@ -48,9 +51,13 @@ func Compile(v *Vocabulary, form Form) (*Constraint, error) {
 	return &Constraint{vocabulary: v, runner: grammar.NewRunner(g), fits: map[fitKey]*fit{}}, nil
 }
 
-func (f Form) grammar() (*grammar.Grammar, error) {
+func (f Form) grammar(longest int) (*grammar.Grammar, error) {
 	budget := automaton.NewBudget(compileWork)
 	switch {
+	case f.JSONSchema != nil:
+		return jsonschema.Compile(f.JSONSchema, longest, budget)
+	case f.JSONObject:
+		return jsonschema.Compile([]byte(`{"type":"object"}`), longest, budget)
 	case f.Regex != "":
 		d, err := regex.Full(f.Regex, budget)
 		if err != nil {

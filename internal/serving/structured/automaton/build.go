@@ -171,3 +171,15 @@ func Texts(texts []string, budget *Budget) (*DFA, error) {
 	}
 	return b.Build(budget)
 }
+
+// Retag returns an automaton with other tags; texts whose tag becomes None are no longer accepted.
+func (d *DFA) Retag(tag func(int32) int32) *DFA {
+	out := &DFA{starts: d.starts, class: d.class, width: d.width, next: slices.Clone(d.next), tags: slices.Clone(d.tags)}
+	for i, old := range out.tags {
+		if old != None {
+			out.tags[i] = tag(old)
+		}
+	}
+	out.trim()
+	return out
+}

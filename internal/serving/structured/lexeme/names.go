@@ -5,8 +5,7 @@ import "llmmemory/internal/serving/structured/automaton"
 // Names returns the lexeme of the names of members, each with its tag, or None for one that must not come. If
 // additional is not None, it is the tag of every other name.
 func Names(names []string, tags []int32, additional int32) *Lexeme {
-	m := &members{additional: additional, rest: text{dfa: automaton.All(), form: Quoted, colon: true}}
-	m.nodes = []node{{tag: None, extra: State{phase: inside}}}
+	m := newMembers(additional, true)
 	for i, name := range names {
 		if tags[i] == None && additional == None {
 			continue
@@ -16,11 +15,27 @@ func Names(names []string, tags []int32, additional int32) *Lexeme {
 	return newLexeme("", m)
 }
 
+// Strings returns the lexeme of some JSON strings, which are written as Quoted.
+func Strings(list []string) *Lexeme {
+	m := newMembers(None, false)
+	for _, text := range list {
+		m.add(text, 0)
+	}
+	return newLexeme("", m)
+}
+
+func newMembers(additional int32, colon bool) *members {
+	m := &members{additional: additional, rest: text{dfa: automaton.All(), form: Quoted, colon: true}, colon: colon}
+	m.nodes = []node{{tag: None, extra: State{phase: inside}}}
+	return m
+}
+
 // members is a trie of the bytes of names, in which a name that is not listed leaves the trie.
 type members struct {
 	nodes      []node
 	additional int32
 	rest       text
+	colon      bool
 }
 
 type node struct {
@@ -73,6 +88,9 @@ func (m *members) step(s State, b byte) (State, bool) {
 	}
 	n := m.nodes[s.at]
 	if b == '"' && n.listed && n.extra.code == 0 {
+		if !m.colon {
+			return State{phase: ended, at: n.tag}, true
+		}
 		return State{phase: named, at: n.tag}, n.tag != None
 	}
 	if to := m.child(s.at, b); to != 0 {

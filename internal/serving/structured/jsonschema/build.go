@@ -1,0 +1,262 @@
+package jsonschema
+
+import (
+	"slices"
+
+	"llmmemory/internal/serving/structured/automaton"
+	"llmmemory/internal/serving/structured/grammar"
+	"llmmemory/internal/serving/structured/lexeme"
+)
+
+const (
+	maxSome  = 4     // contains and the like in one array
+	maxCount = 20000 // counted elements or members
+)
+
+// arrays leads from a node to another with the arrays of an alternative. The state is how many elements there are, up
+// to where more make no difference, and which of some are met.
+func (b *builder) arrays(from, to grammar.Node, a *arrays) error {
+	if a.unique && a.max != 0 && a.max != 1 {
+		return refuse(a.source, "uniqueItems", "the keyword is not supported where maxItems is above 1")
+	}
+	last := max(a.prefix(), a.min)
+	if a.max != unlimited {
+		last = a.max
+	}
+	if len(a.some) > maxSome || last > maxCount {
+		return automaton.ErrTooLarge
+	}
+	all := 1<<len(a.some) - 1
+	// element[met] is where an element begins, after[met] where it has ended.
+	element, after := b.nodes(all+1), b.nodes(all+1)
+	if err := b.read(from, element[0], "["); err != nil {
+		return err
+	}
+	if a.min == 0 && all == 0 {
+		if err := b.read(element[0], to, "]"); err != nil {
+			return err
+		}
+	}
+	for i := 0; ; i++ {
+		if i == a.max {
+			return nil
+		}
+		if err := b.elements(a, i, element, after); err != nil {
+			return err
+		}
+		if i+1 >= a.min {
+			if err := b.read(after[all], to, "]"); err != nil {
+				return err
+			}
+		}
+		if a.max == unlimited && i >= last { // all elements from here on are the same
+			for met := range after {
+				if err := b.read(after[met], element[met], ","); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		next := b.nodes(all + 1)
+		for met := range after {
+			if err := b.read(after[met], next[met], ","); err != nil {
+				return err
+			}
+		}
+		element, after = next, b.nodes(all+1)
+	}
+}
+
+func (b *builder) nodes(n int) []grammar.Node {
+	out := make([]grammar.Node, n)
+	for i := range out {
+		out[i] = b.g.Node()
+	}
+	return out
+}
+
+// elements leads from each state before element i to those after it.
+func (b *builder) elements(a *arrays, i int, element, after []grammar.Node) error {
+	own := b.element(a, i)
+	for met := range element {
+		if err := b.value(element[met], after[met], own); err != nil {
+			return err
+		}
+		for j, some := range a.some {
+			if met>>j&1 == 0 {
+				if err := b.value(element[met], after[met|1<<j], b.and(own, some)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// members is an object under construction.
+type members struct {
+	*builder
+	o        *objects
+	listed   []string
+	values   []conjunction
+	required []int    // places of required names among listed, ascending
+	excluded []string // listed or absent: they come in no other way
+	rest     unlisted
+	end      grammar.Node
+}
+
+// objects leads from a node to another with the objects of an alternative.
+func (b *builder) objects(from, to grammar.Node, o *objects) error {
+	m := &members{builder: b, o: o, listed: o.listed(), end: to}
+	for i, name := range m.listed {
+		m.values = append(m.values, b.member(o, name))
+		if slices.Contains(o.required, name) {
+			m.required = append(m.required, i)
+		}
+	}
+	m.excluded = slices.Concat(m.listed, o.absent)
+	var err error
+	if m.rest, err = b.unlisted(o, m.listed); err != nil {
+		return err
+	}
+	first := b.g.Node()
+	if err := b.read(from, first, "{"); err != nil {
+		return err
+	}
+	least := o.min
+	if least <= len(m.required) {
+		least = 0 // the required ones are enough
+	}
+	top := least // counts from here on make no difference
+	if o.max != unlimited {
+		top = o.max
+	}
+	if (len(m.listed)+2)*(top+1) > maxCount {
+		return automaton.ErrTooLarge
+	}
+	if least == 0 {
+		if err := m.close(first, 0); err != nil {
+			return err
+		}
+	}
+	return m.grow(first, least, top)
+}
+
+// close leads to the end of the object if no required name from place i on is missing.
+func (m *members) close(from grammar.Node, i int) error {
+	if m.nextRequired(i) < len(m.listed) {
+		return nil
+	}
+	return m.read(from, m.end, "}")
+}
+
+// nextRequired returns the place of the first required name from i on, or the number of names.
+func (m *members) nextRequired(i int) int {
+	at, _ := slices.BinarySearch(m.required, i)
+	if at == len(m.required) {
+		return len(m.listed)
+	}
+	return m.required[at]
+}
+
+// grow adds the members. There is a layer of nodes for each count of members up to top.
+func (m *members) grow(first grammar.Node, least, top int) error {
+	n := len(m.listed)
+	kinds := len(m.rest.kinds)
+	// name[i] is where a name comes that is listed at i or later, value[i] where the value of name i comes; those of
+	// unlisted names are after them.
+	name := []grammar.Node{first}
+	for count := 0; ; count++ {
+		if m.o.max != unlimited && count == m.o.max {
+			return nil
+		}
+		last := m.o.max == unlimited && count >= top
+		values := m.nodes(n + kinds)
+		for i, at := range name {
+			m.names(at, i, values)
+		}
+		next := m.nodes(n + 1)
+		after := m.nodes(n + 1) // after the value of name i-1
+		for i := range n {
+			if err := m.value(values[i], after[i+1], m.values[i]); err != nil {
+				return err
+			}
+		}
+		for kind := range kinds {
+			if err := m.value(values[n+kind], after[n], m.rest.kinds[kind]); err != nil {
+				return err
+			}
+		}
+		for i := range after {
+			if err := m.read(after[i], next[i], ","); err != nil {
+				return err
+			}
+			if count+1 >= least {
+				if err := m.close(after[i], i); err != nil {
+					return err
+				}
+			}
+		}
+		name = next
+		if last {
+			for i, at := range name {
+				m.names(at, i, values)
+			}
+			return nil
+		}
+	}
+}
+
+// names leads from a node to the values of the names that may come there: those listed from i to the first required
+// one, and the others if none is required.
+func (m *members) names(from grammar.Node, i int, values []grammar.Node) {
+	n := len(m.listed)
+	stop := min(m.nextRequired(i)+1, n)
+	others := m.nextRequired(i) == n
+	if m.rest.plain {
+		t := m.g.Lazy(func(alive func(int32) bool) *lexeme.Lexeme {
+			tags := make([]int32, len(m.excluded))
+			for j := range tags {
+				tags[j] = lexeme.None
+				if j >= i && j < stop && alive(int32(j-i)) {
+					tags[j] = int32(j - i)
+				}
+			}
+			additional := int32(lexeme.None)
+			if others && alive(int32(n-i)) {
+				additional = int32(n - i)
+			}
+			return lexeme.Names(m.excluded, tags, additional)
+		})
+		end := stop
+		if others {
+			end = n + 1
+		}
+		m.g.Read(from, t, values[i:end]...)
+		return
+	}
+	if stop > i {
+		t := m.g.Lazy(func(alive func(int32) bool) *lexeme.Lexeme {
+			var names []string
+			var tags []int32
+			for j := i; j < stop; j++ {
+				if alive(int32(j - i)) {
+					names, tags = append(names, m.listed[j]), append(tags, int32(j-i))
+				}
+			}
+			return lexeme.Names(names, tags, lexeme.None)
+		})
+		m.g.Read(from, t, values[i:stop]...)
+	}
+	if others && !m.rest.dfa.Empty() {
+		t := m.g.Lazy(func(alive func(int32) bool) *lexeme.Lexeme {
+			return lexeme.Name("", m.rest.dfa.Retag(func(tag int32) int32 {
+				if alive(tag) {
+					return tag
+				}
+				return lexeme.None
+			}))
+		})
+		m.g.Read(from, t, values[n:]...)
+	}
+}

@@ -1,0 +1,211 @@
+package jsonschema
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"llmmemory/internal/serving/structured/automaton"
+)
+
+// term is a schema that holds, or does not.
+type term struct {
+	schema  *value
+	negated bool
+}
+
+// conjunction is the terms that hold for a value, in the order of their identifiers. The empty one allows everything.
+type conjunction []term
+
+// compiler holds what is known of the schemas of a document.
+type compiler struct {
+	doc    *document
+	budget *automaton.Budget
+	ids    map[*value]int32
+	shapes map[term]*shape
+	joint  map[string]*shape // of conjunctions
+	open   map[term]bool     // schemas whose shape is being found
+	probed map[string]bool   // conjunctions: whether they are known to be empty
+	dfas   map[string]*automaton.DFA
+}
+
+func (c *compiler) id(v *value) int32 {
+	id, ok := c.ids[v]
+	if !ok {
+		id = int32(len(c.ids))
+		c.ids[v] = id
+	}
+	return id
+}
+
+// just returns the conjunction of one schema.
+func (c *compiler) just(v *value) conjunction {
+	if v.kind == boolTrue || v.kind == object && len(v.names) == 0 {
+		return nil
+	}
+	return conjunction{{schema: v}}
+}
+
+func (c *compiler) and(all ...conjunction) conjunction {
+	var out conjunction
+	for _, one := range all {
+		if len(out) == 0 {
+			out = one
+		} else if len(one) > 0 {
+			out = slices.Concat(out, one)
+		}
+	}
+	if len(out) > 1 {
+		out = slices.Clone(out)
+		slices.SortFunc(out, func(a, b term) int {
+			return cmp.Or(cmp.Compare(c.id(a.schema), c.id(b.schema)), cmp.Compare(toInt(a.negated), toInt(b.negated)))
+		})
+		out = slices.Compact(out)
+	}
+	return out
+}
+
+// not returns the conjunctions one of which holds if some does not.
+func (c *compiler) not(all conjunction) []conjunction {
+	var out []conjunction
+	for _, t := range all {
+		out = append(out, conjunction{{t.schema, !t.negated}})
+	}
+	return out
+}
+
+func toInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (c *compiler) key(all conjunction) string {
+	key := make([]byte, 0, 4*len(all))
+	for _, t := range all {
+		key = binary.LittleEndian.AppendUint32(key, uint32(c.id(t.schema)*2+int32(toInt(t.negated))))
+	}
+	return string(key)
+}
+
+// shape returns the values that a conjunction allows.
+func (c *compiler) shape(all conjunction) (*shape, error) {
+	if len(all) == 0 {
+		return everything(), nil
+	}
+	if len(all) == 1 {
+		return c.termShape(all[0])
+	}
+	key := c.key(all)
+	if s, ok := c.joint[key]; ok {
+		return s, nil
+	}
+	s := everything()
+	for _, t := range all {
+		next, err := c.termShape(t)
+		if err != nil {
+			return nil, err
+		}
+		if s, err = intersect(s, next, c.budget); err != nil {
+			return nil, err
+		}
+	}
+	c.joint[key] = s
+	return s, nil
+}
+
+func (c *compiler) termShape(t term) (*shape, error) {
+	if s, ok := c.shapes[t]; ok {
+		return s, nil
+	}
+	if c.open[t] {
+		return nil, refuse(t.schema, "$ref", "the schema refers to itself before it says anything of a value")
+	}
+	c.open[t] = true
+	defer delete(c.open, t)
+	if err := c.budget.Spend(alternativeWork); err != nil {
+		return nil, err
+	}
+	var s *shape
+	var err error
+	if t.negated {
+		var positive *shape
+		if positive, err = c.termShape(term{t.schema, false}); err == nil {
+			s, err = c.negate(positive, t.schema)
+		}
+	} else {
+		s, err = c.schemaShape(t.schema)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.shapes[t] = s
+	return s, nil
+}
+
+// known reports whether a conjunction is known to allow nothing. It looks into required members and elements.
+func (c *compiler) knownEmpty(all conjunction) (bool, error) {
+	if len(all) == 0 {
+		return false, nil
+	}
+	key := c.key(all)
+	if empty, ok := c.probed[key]; ok {
+		return empty, nil
+	}
+	c.probed[key] = false // while it is under way
+	s, err := c.shape(all)
+	if err != nil {
+		return false, err
+	}
+	empty, err := c.emptyShape(s)
+	if err == nil {
+		c.probed[key] = empty
+	}
+	return empty, err
+}
+
+func (c *compiler) emptyShape(s *shape) (bool, error) {
+	if s.null || s.no || s.yes {
+		return false, nil
+	}
+	for i := range s.numbers {
+		if d, err := s.numbers[i].automaton(c.budget); err != nil || !d.Empty() {
+			return false, err
+		}
+	}
+	for i := range s.strings {
+		if d, err := s.strings[i].automaton(c.budget); err != nil || !d.Empty() {
+			return false, err
+		}
+	}
+	for _, a := range s.arrays {
+		if empty, err := c.emptyArrays(&a); err != nil || !empty {
+			return false, err
+		}
+	}
+	for _, o := range s.objects {
+		if empty, err := c.emptyObjects(&o); err != nil || !empty {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (c *compiler) emptyArrays(a *arrays) (bool, error) {
+	for i := range min(a.min, a.prefix()+1) {
+		if empty, err := c.knownEmpty(c.element(a, i)); err != nil || empty {
+			return empty, err
+		}
+	}
+	return false, nil
+}
+
+func (c *compiler) emptyObjects(o *objects) (bool, error) {
+	for _, name := range o.required {
+		if empty, err := c.knownEmpty(c.member(o, name)); err != nil || empty {
+			return empty, err
+		}
+	}
+	return false, nil
+}

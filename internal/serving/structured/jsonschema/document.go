@@ -1,0 +1,164 @@
+package jsonschema
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// document is a schema with what its references may name.
+type document struct {
+	root  *value
+	draft int               // 4, 6, 7, 2019 or 2020
+	bases map[*value]string // of schemas with an identifier: its URI
+	named map[string]*value // by URI, with an anchor after #
+}
+
+// The keywords that hold schemas: one, a list, or a map of them.
+var (
+	holdsOne = set("additionalItems", "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then",
+		"unevaluatedItems", "unevaluatedProperties", "contentSchema")
+	holdsList = set("allOf", "anyOf", "oneOf", "prefixItems", "items")
+	holdsMap  = set("$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties")
+)
+
+func set(names ...string) map[string]bool {
+	s := map[string]bool{}
+	for _, name := range names {
+		s[name] = true
+	}
+	return s
+}
+
+const rootURI = "schema:/root"
+
+func newDocument(root *value) (*document, error) {
+	d := &document{root: root, draft: 2020, bases: map[*value]string{}, named: map[string]*value{rootURI: root}}
+	if root.kind == object {
+		if s := root.get("$schema"); s != nil && s.kind == text {
+			d.draft = draftOf(s.text)
+		}
+	}
+	return d, d.index(root, rootURI)
+}
+
+func draftOf(uri string) int {
+	for _, draft := range []struct {
+		name string
+		year int
+	}{{"draft-03", 3}, {"draft-04", 4}, {"draft-05", 4}, {"draft-06", 6}, {"draft-07", 7}, {"2019-09", 2019}} {
+		if strings.Contains(uri, draft.name) {
+			return draft.year
+		}
+	}
+	return 2020
+}
+
+// index notes the identifiers and anchors in a schema.
+func (d *document) index(v *value, base string) error {
+	if v.kind != object {
+		return nil
+	}
+	id := v.get("$id")
+	if d.draft <= 4 {
+		id = v.get("id")
+	}
+	if d.draft <= 7 && v.get("$ref") != nil {
+		id = nil
+	}
+	if id != nil && id.kind == text {
+		if uri, err := resolve(base, id.text); err == nil {
+			if strings.HasPrefix(id.text, "#") { // an anchor, up to draft 7
+				d.named[uri] = v
+			} else {
+				base = strings.TrimSuffix(uri, "#")
+				d.named[base] = v
+			}
+		}
+	}
+	d.bases[v] = base
+	for _, keyword := range []string{"$anchor", "$dynamicAnchor"} {
+		if a := v.get(keyword); a != nil && a.kind == text {
+			d.named[base+"#"+a.text] = v
+		}
+	}
+	for i, keyword := range v.names {
+		item := v.items[i]
+		switch {
+		case holdsMap[keyword] && item.kind == object, holdsList[keyword] && item.kind == array:
+			for _, schema := range item.items {
+				if err := d.index(schema, base); err != nil {
+					return err
+				}
+			}
+		case holdsOne[keyword]:
+			if err := d.index(item, base); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func resolve(base, ref string) (string, error) {
+	b, err := url.Parse(base)
+	if err != nil {
+		return "", err
+	}
+	r, err := b.Parse(ref)
+	if err != nil {
+		return "", err
+	}
+	return r.String(), nil
+}
+
+// base returns the URI against which references in v are read.
+func (d *document) base(v *value) string {
+	for ; v != nil; v = v.parent {
+		if base, ok := d.bases[v]; ok {
+			return base
+		}
+	}
+	return rootURI
+}
+
+// find returns the schema that a reference names.
+func (d *document) find(from *value, ref string) (*value, bool) {
+	uri, err := resolve(d.base(from), ref)
+	if err != nil {
+		return nil, false
+	}
+	if v, ok := d.named[strings.TrimSuffix(uri, "#")]; ok {
+		return v, true
+	}
+	start, fragment, _ := strings.Cut(uri, "#")
+	v, ok := d.named[start]
+	if !ok && strings.HasPrefix(ref, "#") {
+		v, ok = d.root, true
+	}
+	if decoded, err := url.PathUnescape(fragment); err == nil {
+		fragment = decoded
+	}
+	if !ok || !strings.HasPrefix(fragment, "/") {
+		return nil, false
+	}
+	for part := range strings.SplitSeq(fragment[1:], "/") {
+		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
+		switch v.kind {
+		case object:
+			v = v.get(part)
+		case array:
+			i, err := strconv.Atoi(part)
+			if err != nil || i < 0 || i >= len(v.items) {
+				return nil, false
+			}
+			v = v.items[i]
+		default:
+			return nil, false
+		}
+		if v == nil {
+			return nil, false
+		}
+	}
+	return v, true
+}

@@ -1,0 +1,91 @@
+package jsonschema
+
+// itemsShape reads items, prefixItems and additionalItems, at the first of them.
+func itemsShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
+	for _, first := range schema.names {
+		if first == name {
+			break
+		}
+		if first == "items" || first == "prefixItems" || first == "additionalItems" {
+			return nil, nil
+		}
+	}
+	var layer arrayLayer
+	prefix, items := schema.get("prefixItems"), schema.get("items")
+	if items != nil && items.kind == array && prefix == nil { // up to draft 2019-09
+		prefix, items = items, schema.get("additionalItems")
+	}
+	if prefix != nil {
+		if prefix.kind != array {
+			return nil, refuse(schema, "prefixItems", "it is not a list of schemas")
+		}
+		for _, item := range prefix.items {
+			layer.prefix = append(layer.prefix, c.just(item))
+		}
+	}
+	if items != nil {
+		if items.kind == array {
+			return nil, refuse(schema, "items", "a list beside prefixItems is not supported")
+		}
+		layer.items = c.just(items)
+	}
+	s := everything()
+	s.arrays[0].layers = []arrayLayer{layer}
+	return s, nil
+}
+
+func containsShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
+	s := everything()
+	least := 1
+	if m := schema.get("minContains"); m != nil {
+		n, ok := m.integer()
+		if !ok {
+			return nil, refuse(schema, "minContains", "it is not a whole number of 0 or more")
+		}
+		least = n
+	}
+	if schema.get("maxContains") != nil {
+		return nil, refuse(schema, "maxContains", "the keyword is not supported")
+	}
+	switch least {
+	case 0:
+		return nil, nil
+	case 1:
+	default:
+		return nil, refuse(schema, "minContains", "more than 1 is not supported")
+	}
+	s.arrays[0].min = 1
+	s.arrays[0].some = []conjunction{{{schema: v}}}
+	return s, nil
+}
+
+func uniqueShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
+	if v.kind != boolTrue {
+		return nil, nil
+	}
+	s := everything()
+	s.arrays[0].unique, s.arrays[0].source = true, schema
+	return s, nil
+}
+
+// prefix returns the number of elements that may differ from all after them.
+func (a *arrays) prefix() int {
+	n := 0
+	for _, layer := range a.layers {
+		n = max(n, len(layer.prefix))
+	}
+	return n
+}
+
+// element returns what holds for an element.
+func (c *compiler) element(a *arrays, i int) conjunction {
+	var all []conjunction
+	for _, layer := range a.layers {
+		if i < len(layer.prefix) {
+			all = append(all, layer.prefix[i])
+		} else {
+			all = append(all, layer.items)
+		}
+	}
+	return c.and(all...)
+}

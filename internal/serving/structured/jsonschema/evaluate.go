@@ -1,0 +1,250 @@
+package jsonschema
+
+import (
+	"math/big"
+
+	"llmmemory/internal/serving/structured/automaton"
+	"llmmemory/internal/serving/structured/regex"
+)
+
+// schemaShape returns the values that a schema allows.
+func (c *compiler) schemaShape(v *value) (*shape, error) {
+	switch v.kind {
+	case boolTrue:
+		return everything(), nil
+	case boolFalse:
+		return &shape{}, nil
+	case object:
+	default:
+		return nil, refuse(v, "schema", "a schema is an object, true or false")
+	}
+	s := everything()
+	if c.doc.draft <= 7 {
+		if ref := v.get("$ref"); ref != nil { // what is beside it is ignored
+			return refShape(c, v, "$ref", ref)
+		}
+	}
+	// What limits the types comes first, so that there are few alternatives.
+	for _, typed := range []bool{true, false} {
+		for i, name := range v.names {
+			if typed != (name == "type" || name == "enum" || name == "const") {
+				continue
+			}
+			apply := keywordOf(name)
+			if apply == nil {
+				continue
+			}
+			next, err := apply(c, v, name, v.items[i])
+			if err != nil {
+				return nil, err
+			}
+			if next == nil {
+				continue
+			}
+			if s, err = intersect(s, next, c.budget); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return s, nil
+}
+
+func typeShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
+	list := []*value{v}
+	if v.kind == array {
+		list = v.items
+	}
+	s := &shape{}
+	if n := schema.get("nullable"); n != nil && n.kind == boolTrue { // OpenAPI's
+		s.null = true
+	}
+	for _, item := range list {
+		one := &shape{}
+		switch item.text {
+		case "null":
+			one.null = true
+		case "boolean":
+			one.no, one.yes = true, true
+		case "number":
+			one.numbers = []numbers{{}}
+		case "integer":
+			one.numbers = []numbers{{whole: true}}
+		case "string":
+			one.strings = []strings_{{max: unlimited}}
+		case "array":
+			one.arrays = []arrays{{max: unlimited}}
+		case "object":
+			one.objects = []objects{{max: unlimited}}
+		case "any":
+			if c.doc.draft > 3 {
+				return nil, refuse(schema, name, "the type %q is not known", item.text)
+			}
+			return everything(), nil
+		default:
+			return nil, refuse(schema, name, "the type %q is not known", item.text)
+		}
+		s = union(s, one)
+	}
+	return s, nil
+}
+
+func enumShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
+	if v.kind != array {
+		return nil, refuse(schema, name, "it is not a list")
+	}
+	s := &shape{}
+	var texts strings_
+	for _, item := range v.items {
+		if item.kind == text {
+			texts.list = append(texts.list, item.text)
+			continue
+		}
+		one, err := c.constant(schema, item)
+		if err != nil {
+			return nil, err
+		}
+		s.null, s.no, s.yes = s.null || one.null, s.no || one.no, s.yes || one.yes
+		s.numbers = append(s.numbers, one.numbers...)
+		s.arrays = append(s.arrays, one.arrays...)
+		s.objects = append(s.objects, one.objects...)
+	}
+	if len(texts.list) > 0 {
+		s.strings = []strings_{{max: unlimited, listed: true, list: texts.list}}
+	}
+	if len(s.numbers) > 1 {
+		all := numbers{listed: true}
+		for _, n := range s.numbers {
+			all.list = append(all.list, n.list...)
+		}
+		s.numbers = []numbers{all}
+	}
+	return s, nil
+}
+
+func constShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
+	return c.constant(schema, v)
+}
+
+// constant returns the shape of one value.
+func (c *compiler) constant(schema, v *value) (*shape, error) {
+	switch v.kind {
+	case null:
+		return &shape{null: true}, nil
+	case boolFalse:
+		return &shape{no: true}, nil
+	case boolTrue:
+		return &shape{yes: true}, nil
+	case text:
+		return &shape{strings: []strings_{{max: unlimited, listed: true, list: []string{v.text}}}}, nil
+	case number:
+		r, err := parseDecimal(v.text)
+		if err != nil {
+			return nil, refuse(schema, "const", "%v", err)
+		}
+		return &shape{numbers: []numbers{{listed: true, list: []*big.Rat{r}}}}, nil
+	case array:
+		layer := arrayLayer{items: c.just(nothing)}
+		for _, item := range v.items {
+			layer.prefix = append(layer.prefix, c.just(constOf(item)))
+		}
+		return &shape{arrays: []arrays{{min: len(v.items), max: len(v.items), layers: []arrayLayer{layer}}}}, nil
+	}
+	o := objects{max: len(v.items), required: v.names}
+	layer := newLayer()
+	layer.additional = c.just(nothing)
+	for i, name := range v.names {
+		layer.add(name, c.just(constOf(v.items[i])))
+	}
+	o.layers = []objectLayer{layer}
+	return &shape{objects: []objects{o}}, nil
+}
+
+// nothing is the schema false.
+var nothing = &value{kind: boolFalse}
+
+// constOf returns a schema that allows one value.
+func constOf(v *value) *value {
+	return &value{kind: object, names: []string{"const"}, items: []*value{v}, parent: v.parent, key: v.key}
+}
+
+func patternShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
+	d, err := c.search(schema, name, v.text)
+	if err != nil {
+		return nil, err
+	}
+	s := everything()
+	s.strings = []strings_{{max: unlimited, dfas: []form{{d, "pattern " + v.text}}}}
+	return s, nil
+}
+
+// search returns the automaton of a pattern.
+func (c *compiler) search(schema *value, keyword, pattern string) (*automaton.DFA, error) {
+	if d, ok := c.dfas[pattern]; ok {
+		return d, nil
+	}
+	d, err := regex.Search(pattern, c.budget)
+	if err != nil {
+		return nil, refuse(schema, keyword, "%v", err)
+	}
+	c.dfas[pattern] = d
+	return d, nil
+}
+
+func lengthShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
+	n, ok := v.integer()
+	if !ok {
+		return nil, refuse(schema, name, "it is not a whole number of 0 or more")
+	}
+	s := everything()
+	switch name {
+	case "minLength":
+		s.strings[0].min = n
+	case "maxLength":
+		s.strings[0].max = n
+	case "minItems":
+		s.arrays[0].min = n
+	case "maxItems":
+		s.arrays[0].max = n
+	case "minProperties":
+		s.objects[0].min = n
+	case "maxProperties":
+		s.objects[0].max = n
+	}
+	return s, nil
+}
+
+func boundShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
+	if v.kind == boolTrue || v.kind == boolFalse { // exclusiveMinimum beside minimum, in draft 4
+		return nil, nil
+	}
+	if v.kind != number {
+		return nil, refuse(schema, name, "it is not a number")
+	}
+	r, err := parseDecimal(v.text)
+	if err != nil {
+		return nil, refuse(schema, name, "%v", err)
+	}
+	l := limit{r, map[string]relation{"minimum": atLeast, "exclusiveMinimum": above, "maximum": atMost, "exclusiveMaximum": below}[name]}
+	if e := schema.get(map[string]string{"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}[name]); e != nil && e.kind == boolTrue {
+		l.relation++
+	}
+	s := everything()
+	s.numbers[0].limits = []limit{l}
+	return s, nil
+}
+
+func multipleShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
+	if v.kind != number {
+		return nil, refuse(schema, name, "it is not a number")
+	}
+	r, err := parseDecimal(v.text)
+	if err != nil {
+		return nil, refuse(schema, name, "%v", err)
+	}
+	if r.Sign() <= 0 {
+		return nil, refuse(schema, name, "it is not above 0")
+	}
+	s := everything()
+	s.numbers[0].multiples = []multiple{{step: r, schema: schema}}
+	return s, nil
+}

@@ -1,0 +1,180 @@
+package jsonschema
+
+import "slices"
+
+// maxAlternatives is how many alternatives a shape may have.
+const maxAlternatives = 4096
+
+func refShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
+	if v.kind != text {
+		return nil, refuse(schema, name, "it is not a text")
+	}
+	to, ok := c.doc.find(schema, v.text)
+	if !ok {
+		return nil, refuse(schema, name, "%q is not in the schema", v.text)
+	}
+	return c.termShape(term{schema: to})
+}
+
+func listOf(schema *value, name string, v *value) ([]*value, error) {
+	if v.kind != array || len(v.items) == 0 {
+		return nil, refuse(schema, name, "it is not a list of schemas")
+	}
+	return v.items, nil
+}
+
+func allOfShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
+	list, err := listOf(schema, name, v)
+	if err != nil {
+		return nil, err
+	}
+	s := everything()
+	for _, item := range list {
+		next, err := c.termShape(term{schema: item})
+		if err != nil {
+			return nil, err
+		}
+		if s, err = intersect(s, next, c.budget); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func anyOfShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
+	list, err := listOf(schema, name, v)
+	if err != nil {
+		return nil, err
+	}
+	var all []*shape
+	for _, item := range list {
+		next, err := c.termShape(term{schema: item})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, next)
+	}
+	s := union(all...)
+	return s, nil
+}
+
+// oneOfShape lets each alternative exclude those that it may overlap.
+func oneOfShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
+	list, err := listOf(schema, name, v)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]conjunction, len(list))
+	for i, item := range list {
+		all[i] = conjunction{{schema: item}}
+	}
+	beside := c.typeBeside(schema)
+	for i := range list {
+		for j := range i {
+			together := c.and(conjunction{{schema: list[i]}}, conjunction{{schema: list[j]}}, beside)
+			apart, err := c.knownEmpty(together)
+			if err != nil {
+				return nil, err
+			}
+			if !apart {
+				all[i] = c.and(all[i], conjunction{{list[j], true}})
+				all[j] = c.and(all[j], conjunction{{list[i], true}})
+			}
+		}
+	}
+	var shapes []*shape
+	for _, one := range all {
+		s, err := c.shape(one)
+		if err != nil {
+			return nil, err
+		}
+		shapes = append(shapes, s)
+	}
+	return union(shapes...), nil
+}
+
+// typeBeside returns the type beside a keyword, which may keep its alternatives apart.
+func (c *compiler) typeBeside(schema *value) conjunction {
+	for _, name := range []string{"type", "enum"} {
+		if v := schema.get(name); v != nil {
+			only := &value{kind: object, names: []string{name}, items: []*value{v}, parent: schema.parent, key: schema.key}
+			return conjunction{{schema: only}}
+		}
+	}
+	return nil
+}
+
+func notShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
+	return c.termShape(term{v, true})
+}
+
+// ifShape makes two alternatives: if and then, or not if and else.
+func ifShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
+	then, otherwise := schema.get("then"), schema.get("else")
+	if then == nil && otherwise == nil || c.doc.draft < 7 {
+		return nil, nil
+	}
+	yes, no := conjunction{{schema: v}}, conjunction{{v, true}}
+	if then != nil {
+		yes = c.and(yes, c.just(then))
+	}
+	if otherwise != nil {
+		no = c.and(no, c.just(otherwise))
+	}
+	a, err := c.shape(yes)
+	if err != nil {
+		return nil, err
+	}
+	b, err := c.shape(no)
+	if err != nil {
+		return nil, err
+	}
+	return union(a, b), nil
+}
+
+// dependentShape reads dependentRequired, dependentSchemas and dependencies: for each member, it is absent, or what
+// depends on it holds.
+func dependentShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
+	if v.kind != object {
+		return nil, refuse(schema, name, "it is not an object")
+	}
+	s := everything()
+	for i, member := range v.names {
+		without, with := everything(), everything()
+		without.objects[0].absent = []string{member}
+		with.objects[0].required = []string{member}
+		item := v.items[i]
+		var err error
+		switch {
+		case item.kind == text && name == "dependencies":
+			with.objects[0].required = appendNew(with.objects[0].required, item.text)
+		case item.kind == array && name != "dependentSchemas":
+			for _, needed := range item.items {
+				with.objects[0].required = appendNew(with.objects[0].required, needed.text)
+			}
+		case name != "dependentRequired":
+			then, err := c.termShape(term{schema: item})
+			if err != nil {
+				return nil, err
+			}
+			if with, err = intersect(with, then, c.budget); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, refuse(schema, name, "it is not a map of lists")
+		}
+		either := everything()
+		either.objects = append(without.objects, with.objects...)
+		if s, err = intersect(s, either, c.budget); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func appendNew(list []string, item string) []string {
+	if slices.Contains(list, item) {
+		return list
+	}
+	return append(list, item)
+}

@@ -1,0 +1,185 @@
+package jsonschema
+
+import (
+	"math/big"
+	"slices"
+
+	"llmmemory/internal/serving/structured/automaton"
+)
+
+// negate returns the values that are not in a shape: of each type, those that no alternative allows.
+func (c *compiler) negate(s *shape, schema *value) (*shape, error) {
+	out := everything()
+	out.null, out.no, out.yes = !s.null, !s.no, !s.yes
+	for _, n := range s.numbers {
+		if err := c.meet(out, &shape{numbers: n.negated()}); err != nil {
+			return nil, err
+		}
+	}
+	for _, alternative := range s.strings {
+		negated, err := c.notStrings(&alternative)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.meet(out, &shape{strings: negated}); err != nil {
+			return nil, err
+		}
+	}
+	for _, alternative := range s.arrays {
+		negated, err := c.notArrays(&alternative, schema)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.meet(out, &shape{arrays: negated}); err != nil {
+			return nil, err
+		}
+	}
+	for _, alternative := range s.objects {
+		negated, err := c.notObjects(&alternative, schema)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.meet(out, &shape{objects: negated}); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// meet intersects one type of out with an alternative's negation; the other types stay. Which type it is, is seen by
+// what of the negation is not nil.
+func (c *compiler) meet(out, one *shape) error {
+	full := everything()
+	switch {
+	case one.numbers != nil:
+		full.numbers = one.numbers
+	case one.strings != nil:
+		full.strings = one.strings
+	case one.arrays != nil:
+		full.arrays = one.arrays
+	case one.objects != nil:
+		full.objects = one.objects
+	}
+	next, err := intersect(out, full, c.budget)
+	if err != nil {
+		return err
+	}
+	*out = *next
+	return nil
+}
+
+func (n *numbers) negated() []numbers {
+	out := []numbers{}
+	if n.listed {
+		var limits []limit
+		for _, r := range n.list {
+			limits = append(limits, limit{r, differs})
+		}
+		return append(out, numbers{limits: limits})
+	}
+	if n.whole {
+		out = append(out, numbers{broken: true})
+	}
+	if n.broken {
+		out = append(out, numbers{whole: true})
+	}
+	for _, l := range n.limits {
+		if l.relation == differs {
+			out = append(out, numbers{listed: true, list: []*big.Rat{l.bound}})
+			continue
+		}
+		opposite := map[relation]relation{atLeast: below, above: atMost, atMost: above, below: atLeast}[l.relation]
+		out = append(out, numbers{limits: []limit{{l.bound, opposite}}})
+	}
+	for _, m := range n.multiples {
+		m.negated = !m.negated
+		out = append(out, numbers{multiples: []multiple{m}})
+	}
+	return out
+}
+
+func (c *compiler) notStrings(s *strings_) ([]strings_, error) {
+	if s.free() {
+		return []strings_{}, nil
+	}
+	d, err := s.automaton(c.budget)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := automaton.Subtract(automaton.All(), d, c.budget)
+	if err != nil || rest.Empty() {
+		return []strings_{}, err
+	}
+	return []strings_{{max: unlimited, dfas: []form{{DFA: rest}}}}, nil
+}
+
+func (c *compiler) notArrays(a *arrays, schema *value) ([]arrays, error) {
+	out := []arrays{}
+	if a.unique || len(a.some) > 0 {
+		return nil, refuse(schema, "not", "the negation of uniqueItems or contains is not supported")
+	}
+	if a.min > 0 {
+		out = append(out, arrays{max: a.min - 1})
+	}
+	if a.max != unlimited {
+		out = append(out, arrays{min: a.max + 1, max: unlimited})
+	}
+	for _, layer := range a.layers {
+		for i, item := range layer.prefix {
+			for _, negated := range c.not(item) {
+				prefix := make([]conjunction, i+1)
+				prefix[i] = negated
+				out = append(out, arrays{min: i + 1, max: unlimited, layers: []arrayLayer{{prefix: prefix}}})
+			}
+		}
+		for _, negated := range c.not(layer.items) {
+			if len(layer.prefix) > 0 && !isNothing(layer.items) {
+				return nil, refuse(schema, "not", "the negation of items after prefixItems is not supported")
+			}
+			if isNothing(layer.items) {
+				out = append(out, arrays{min: len(layer.prefix) + 1, max: unlimited})
+				break
+			}
+			out = append(out, arrays{min: 1, max: unlimited, some: []conjunction{negated}})
+		}
+	}
+	return out, nil
+}
+
+func isNothing(all conjunction) bool {
+	return slices.ContainsFunc(all, func(t term) bool {
+		return !t.negated && t.schema.kind == boolFalse || t.negated && (t.schema.kind == boolTrue || t.schema.kind == object && len(t.schema.names) == 0)
+	})
+}
+
+func (c *compiler) notObjects(o *objects, schema *value) ([]objects, error) {
+	out := []objects{}
+	if len(o.names) > 0 {
+		return nil, refuse(schema, "not", "the negation of propertyNames is not supported")
+	}
+	if o.min > 0 {
+		out = append(out, objects{max: o.min - 1})
+	}
+	if o.max != unlimited {
+		out = append(out, objects{min: o.max + 1, max: unlimited})
+	}
+	for _, name := range o.required {
+		out = append(out, objects{max: unlimited, absent: []string{name}})
+	}
+	for _, name := range o.absent {
+		out = append(out, objects{max: unlimited, required: []string{name}})
+	}
+	for _, layer := range o.layers {
+		if len(layer.patterns) > 0 || len(layer.additional) > 0 {
+			return nil, refuse(schema, "not", "the negation of patternProperties or additionalProperties is not supported")
+		}
+		for i, name := range layer.names {
+			for _, negated := range c.not(layer.props[i]) {
+				own := newLayer()
+				own.add(name, negated)
+				out = append(out, objects{max: unlimited, required: []string{name}, layers: []objectLayer{own}})
+			}
+		}
+	}
+	return out, nil
+}

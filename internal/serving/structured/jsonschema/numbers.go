@@ -1,0 +1,179 @@
+package jsonschema
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// numbers is an alternative of numbers.
+type numbers struct {
+	whole, broken bool // only integers, only others
+	limits        []limit
+	multiples     []multiple
+	listed        bool // only those of list
+	list          []*big.Rat
+}
+
+// limit compares a number with a bound.
+type limit struct {
+	bound    *big.Rat
+	relation relation
+}
+
+type relation byte
+
+const (
+	atLeast relation = iota
+	above
+	atMost
+	below
+	differs
+)
+
+// holds reports whether a comparison with the bound, as of big.Rat.Cmp, fits.
+func (r relation) holds(order int) bool {
+	switch r {
+	case atLeast:
+		return order >= 0
+	case above:
+		return order > 0
+	case atMost:
+		return order <= 0
+	case below:
+		return order < 0
+	}
+	return order != 0
+}
+
+// multiple says that a number is a multiple of step, or is none.
+type multiple struct {
+	step    *big.Rat
+	negated bool
+	schema  *value
+}
+
+func (n *numbers) free() bool {
+	return !n.whole && !n.broken && len(n.limits) == 0 && len(n.multiples) == 0 && !n.listed
+}
+
+func (n *numbers) allows(r *big.Rat) bool {
+	if n.whole && !r.IsInt() || n.broken && r.IsInt() {
+		return false
+	}
+	for _, l := range n.limits {
+		if !l.relation.holds(r.Cmp(l.bound)) {
+			return false
+		}
+	}
+	for _, m := range n.multiples {
+		if new(big.Rat).Quo(r, m.step).IsInt() == m.negated {
+			return false
+		}
+	}
+	return !n.listed || slices.ContainsFunc(n.list, func(x *big.Rat) bool { return x.Cmp(r) == 0 })
+}
+
+func (n numbers) and(o numbers) (numbers, bool) {
+	if n.free() {
+		return o, true
+	}
+	if o.free() {
+		return n, true
+	}
+	if n.listed || o.listed {
+		if !n.listed {
+			n, o = o, n
+		}
+		var kept []*big.Rat
+		for _, r := range n.list {
+			if n.allows(r) && o.allows(r) {
+				kept = append(kept, r)
+			}
+		}
+		return numbers{listed: true, list: kept}, len(kept) > 0
+	}
+	n.whole, n.broken = n.whole || o.whole, n.broken || o.broken
+	n.multiples = slices.Concat(n.multiples, o.multiples)
+	n.limits = slices.Clone(n.limits)
+	for _, l := range o.limits {
+		n.limits = tighten(n.limits, l)
+	}
+	return n, !(n.whole && n.broken) && n.possible()
+}
+
+// tighten adds a limit, or replaces a weaker one of the same direction.
+func tighten(limits []limit, l limit) []limit {
+	for i, other := range limits {
+		order := l.bound.Cmp(other.bound)
+		switch {
+		case l.relation == differs || other.relation == differs || (l.relation <= above) != (other.relation <= above):
+			continue
+		case l.relation <= above && (order < 0 || order == 0 && l.relation == atLeast),
+			l.relation > above && (order > 0 || order == 0 && l.relation == atMost):
+			return limits // weaker
+		}
+		limits[i] = l
+		return limits
+	}
+	return append(limits, l)
+}
+
+// possible reports whether the lower limit is not above the upper one.
+func (n *numbers) possible() bool {
+	for _, low := range n.limits {
+		for _, high := range n.limits {
+			if low.relation <= above && (high.relation == atMost || high.relation == below) {
+				order := low.bound.Cmp(high.bound)
+				if order > 0 || order == 0 && (low.relation == above || high.relation == below) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+const (
+	maxDigits   = 400
+	maxExponent = 400
+)
+
+// parseDecimal returns a JSON number. Those with very many digits or a very large exponent are refused.
+func parseDecimal(text string) (*big.Rat, error) {
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	if e, err := strconv.Atoi(exponent); exponent != "" && (err != nil || e > maxExponent || e < -maxExponent) || len(mantissa) > maxDigits {
+		return nil, fmt.Errorf("the number %.20s has more than %d digits or an exponent above %d", text, maxDigits, maxExponent)
+	}
+	r, ok := new(big.Rat).SetString(text)
+	if !ok {
+		return nil, fmt.Errorf("%.20s is not a number", text)
+	}
+	return r, nil
+}
+
+// decimals returns a number as integer digits and decimals, without sign. Every number of a schema has finitely many.
+func decimals(r *big.Rat) (whole, fraction string) {
+	abs := new(big.Rat).Abs(r)
+	places := 0
+	scaled := new(big.Rat).Set(abs)
+	for ten := big.NewRat(10, 1); !scaled.IsInt() && places < maxDigits+maxExponent; places++ {
+		scaled.Mul(scaled, ten)
+	}
+	whole, fraction, _ = strings.Cut(abs.FloatString(places), ".")
+	return whole, fraction
+}
+
+// written returns the shortest form of a number without exponent.
+func written(r *big.Rat) string {
+	whole, fraction := decimals(r)
+	if fraction != "" {
+		whole += "." + fraction
+	}
+	if r.Sign() < 0 {
+		return "-" + whole
+	}
+	return whole
+}

@@ -1,0 +1,264 @@
+package structured
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"llmmemory/internal/serving/structured/jsonschema"
+)
+
+var (
+	maskBench = flag.String("maskbench", "", "measure the schemas of this file, one a line as MaskBench has them, gzipped or not")
+	maskOnly  = flag.String("maskbench.only", "", "of these, only the schemas whose name contains this, and say what fails")
+	maskSlow  = flag.Bool("maskbench.masks", true, "measure masks too")
+)
+
+// benchCase is a line of the file.
+type benchCase struct {
+	Name   string          `json:"name"`
+	Schema json.RawMessage `json:"schema"`
+	Tests  []struct {
+		Valid bool            `json:"valid"`
+		Data  json.RawMessage `json:"data"`
+	} `json:"tests"`
+}
+
+// benchTotals is what a run has found.
+type benchTotals struct {
+	schemas, passed, refused           int
+	valid, stopped, invalid, letIn     int
+	reordered                          int
+	reasons                            map[string]int
+	examples                           map[string]string
+	compile, masks                     []time.Duration
+	stoppedNames, letInNames, overTime []string
+}
+
+// cpuTime is the time that this thread has run, which other programs do not change.
+func cpuTime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
+
+// TestMaskBench measures what -maskbench names. Without it, it measures the sample of testdata, and nothing may fail.
+func TestMaskBench(t *testing.T) {
+	file := cmp.Or(*maskBench, filepath.Join("testdata", "sample.jsonl"))
+	totals := &benchTotals{reasons: map[string]int{}, examples: map[string]string{}}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for _, c := range readCases(t, file) {
+		if strings.Contains(c.Name, *maskOnly) {
+			totals.run(t, c)
+		}
+	}
+	if *maskBench != "" {
+		totals.print(t)
+		return
+	}
+	require.Zero(t, totals.refused, totals.examples)
+	require.Empty(t, totals.stoppedNames)
+	require.Empty(t, totals.letInNames)
+}
+
+func readCases(t *testing.T, file string) []benchCase {
+	source, err := os.ReadFile(file)
+	require.NoError(t, err)
+	lines := bufio.NewScanner(bytes.NewReader(source))
+	if strings.HasSuffix(file, ".gz") {
+		unzipped, err := gzip.NewReader(bytes.NewReader(source))
+		require.NoError(t, err)
+		lines = bufio.NewScanner(unzipped)
+	}
+	lines.Buffer(nil, 16<<20)
+	var cases []benchCase
+	for lines.Scan() {
+		var c benchCase
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &c))
+		cases = append(cases, c)
+	}
+	require.NoError(t, lines.Err())
+	return cases
+}
+
+func (b *benchTotals) run(t *testing.T, c benchCase) {
+	b.schemas++
+	v := largeVocabulary()
+	before := cpuTime()
+	constraint, err := Compile(v, Form{JSONSchema: c.Schema})
+	took := cpuTime() - before
+	b.compile = append(b.compile, took)
+	if took > 18*time.Millisecond {
+		b.overTime = append(b.overTime, fmt.Sprintf("%s compiles in %v", c.Name, took))
+	}
+	if err != nil {
+		b.refuse(c.Name, err)
+		return
+	}
+	passed := true
+	for i, test := range c.Tests {
+		at, fits := b.write(constraint, test.Data, test.Valid)
+		if !fits && test.Valid {
+			if ordered := inOrder(c.Schema, test.Data); ordered != nil {
+				if _, fits = b.write(constraint, ordered, false); fits {
+					b.reordered++
+				}
+			}
+		}
+		name := fmt.Sprintf("%s test %d", c.Name, i)
+		switch {
+		case test.Valid:
+			b.valid++
+			if !fits {
+				b.stopped++
+				passed = false
+				b.stoppedNames = append(b.stoppedNames, name+" "+at)
+			}
+		default:
+			b.invalid++
+			if fits {
+				b.letIn++
+				passed = false
+				b.letInNames = append(b.letInNames, name)
+			}
+		}
+	}
+	if passed {
+		b.passed++
+	}
+}
+
+func (b *benchTotals) refuse(name string, err error) {
+	b.refused++
+	reason := err.Error()
+	var unsupported *jsonschema.Unsupported
+	if errors.As(err, &unsupported) {
+		reason = unsupported.Keyword + ": " + unsupported.Reason
+		if before, _, ok := strings.Cut(unsupported.Reason, "\""); ok {
+			reason = unsupported.Keyword + ": " + before + "..."
+		}
+	}
+	b.reasons[reason]++
+	b.examples[reason] = name + ": " + err.Error()
+}
+
+// write writes an instance token by token, and returns where it is stopped and whether it is not.
+func (b *benchTotals) write(c *Constraint, data []byte, measure bool) (string, bool) {
+	v := c.vocabulary
+	text := spaced(data)
+	mask := make([]uint64, v.Words())
+	m := c.NewMatcher()
+	written := 0
+	for _, token := range v.tokenize(text) {
+		if *maskSlow {
+			before := cpuTime()
+			m.Mask(mask)
+			took := cpuTime() - before
+			if measure {
+				b.masks = append(b.masks, took)
+			}
+			if mask[token/64]>>(token%64)&1 == 0 {
+				return fmt.Sprintf("%.150s << %.30s", text[:written], text[written:]), false
+			}
+		}
+		if m.Accept(token) != nil {
+			return fmt.Sprintf("%.150s << %.30s", text[max(0, written-100):written], text[written:]), false
+		}
+		written += len(v.tokens[token])
+	}
+	return "the end", m.CanStop()
+}
+
+// spaced returns a JSON text as Python's json.dumps writes it: a space after each comma and colon, and no escape that
+// is not needed.
+func spaced(data []byte) []byte {
+	var out bytes.Buffer
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	var write func() bool
+	write = func() bool {
+		token, err := d.Token()
+		if err != nil {
+			return false
+		}
+		switch token := token.(type) {
+		case json.Delim:
+			if token == ']' || token == '}' {
+				return false
+			}
+			out.WriteString(token.String())
+			for first := true; d.More(); first = false {
+				if !first {
+					out.WriteString(", ")
+				}
+				write()
+				if token == '{' {
+					out.WriteString(": ")
+					write()
+				}
+			}
+			end, _ := d.Token()
+			out.WriteString(end.(json.Delim).String())
+		case string:
+			out.Write(quoted(token))
+		default:
+			text, _ := json.Marshal(token)
+			out.Write(text)
+		}
+		return true
+	}
+	write()
+	return out.Bytes()
+}
+
+func (b *benchTotals) print(t *testing.T) {
+	fmt.Printf("schemas %d, passed %d (%.1f %%), refused %d\n", b.schemas, b.passed, 100*float64(b.passed)/float64(b.schemas), b.refused)
+	fmt.Printf("valid %d, stopped %d (%.2f %%), reordered %d; invalid %d, let in %d\n", b.valid, b.stopped, 100*float64(b.stopped)/float64(max(1, b.valid)), b.reordered, b.invalid, b.letIn)
+	for name, times := range map[string][]time.Duration{"compile": b.compile, "mask": b.masks} {
+		if len(times) == 0 {
+			continue
+		}
+		slices.Sort(times)
+		var sum time.Duration
+		for _, d := range times {
+			sum += d
+		}
+		at := func(p float64) time.Duration { return times[int(p*float64(len(times)-1))] }
+		fmt.Printf("%s: %d, average %v, p50 %v, p90 %v, p99 %v, p99.9 %v, worst %v\n", name, len(times), sum/time.Duration(len(times)), at(0.5), at(0.9), at(0.99), at(0.999), at(1))
+	}
+	type count struct {
+		reason string
+		n      int
+	}
+	var counts []count
+	for reason, n := range b.reasons {
+		counts = append(counts, count{reason, n})
+	}
+	slices.SortFunc(counts, func(x, y count) int { return cmp.Compare(y.n, x.n) })
+	for _, c := range counts {
+		fmt.Printf("%5d %s\n      %.300s\n", c.n, c.reason, b.examples[c.reason])
+	}
+	for title, names := range map[string][]string{"STOPPED": b.stoppedNames, "LET IN": b.letInNames, "SLOW": b.overTime} {
+		for _, name := range names[:min(len(names), 60)] {
+			fmt.Println(title, name)
+		}
+	}
+}

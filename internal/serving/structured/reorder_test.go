@@ -1,0 +1,192 @@
+package structured
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/serving/structured/lexeme"
+)
+
+func quoted(text string) []byte { return append(lexeme.Encode([]byte{'"'}, text), '"') }
+
+// tree is a JSON value with the order of its members.
+type tree struct {
+	token json.Token
+	names []string
+	items []*tree
+}
+
+func parseTree(data []byte) *tree {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	var read func() *tree
+	read = func() *tree {
+		token, err := d.Token()
+		if err != nil {
+			return nil
+		}
+		t := &tree{token: token}
+		if delim, ok := token.(json.Delim); ok {
+			for d.More() {
+				if delim == '{' {
+					name, _ := d.Token()
+					t.names = append(t.names, name.(string))
+				}
+				t.items = append(t.items, read())
+			}
+			_, _ = d.Token()
+		}
+		return t
+	}
+	return read()
+}
+
+func (t *tree) get(name string) *tree {
+	if i := slices.Index(t.names, name); i >= 0 {
+		return t.items[i]
+	}
+	return nil
+}
+
+func (t *tree) append(out []byte) []byte {
+	switch token := t.token.(type) {
+	case json.Delim:
+		out = append(out, token.String()...)
+		for i, item := range t.items {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			if len(t.names) > 0 {
+				out = append(append(out, quoted(t.names[i])...), ':')
+			}
+			out = item.append(out)
+		}
+		return append(out, map[json.Delim]byte{'{': '}', '[': ']'}[token])
+	case string:
+		return append(out, quoted(token)...)
+	default:
+		text, _ := json.Marshal(token)
+		return append(out, text...)
+	}
+}
+
+// inOrder returns an instance with its members in the order in which the schema lists them.
+func inOrder(schema, data []byte) []byte {
+	root, instance := parseTree(schema), parseTree(data)
+	if root == nil || instance == nil {
+		return nil
+	}
+	reorder(root, []*tree{root}, instance, 0)
+	return instance.append(nil)
+}
+
+// reorder sorts the members of an instance by the schemas that may hold for it.
+func reorder(root *tree, schemas []*tree, instance *tree, depth int) {
+	if depth > 40 || len(instance.items) == 0 {
+		return
+	}
+	var order []string
+	below := map[string][]*tree{}
+	var elements []*tree
+	var others []*tree
+	seen := map[*tree]bool{}
+	var visit func(s *tree)
+	visit = func(s *tree) {
+		if s == nil || seen[s] {
+			return
+		}
+		seen[s] = true
+		for i, keyword := range s.names {
+			item := s.items[i]
+			switch keyword {
+			case "$ref":
+				if ref, ok := item.token.(string); ok && strings.HasPrefix(ref, "#") {
+					visit(pointed(root, ref))
+				}
+			case "allOf", "anyOf", "oneOf":
+				for _, one := range item.items {
+					visit(one)
+				}
+			case "if", "then", "else":
+				visit(item)
+			case "properties":
+				for j, name := range item.names {
+					if !slices.Contains(order, name) {
+						order = append(order, name)
+					}
+					below[name] = append(below[name], item.items[j])
+				}
+			case "additionalProperties":
+				others = append(others, item)
+			case "patternProperties":
+				others = append(others, item.items...)
+			case "items", "prefixItems":
+				if len(item.names) > 0 {
+					elements = append(elements, item)
+				} else {
+					elements = append(elements, item.items...)
+				}
+			}
+		}
+		for i, keyword := range s.names {
+			if keyword == "required" || keyword == "dependencies" {
+				for _, name := range s.items[i].items {
+					if text, ok := name.token.(string); ok && !slices.Contains(order, text) {
+						order = append(order, text)
+					}
+				}
+			}
+		}
+	}
+	for _, s := range schemas {
+		visit(s)
+	}
+	sortMembers(instance, order)
+	for i, item := range instance.items {
+		switch {
+		case len(instance.names) == 0:
+			reorder(root, elements, item, depth+1)
+		case below[instance.names[i]] != nil:
+			reorder(root, below[instance.names[i]], item, depth+1)
+		default:
+			reorder(root, others, item, depth+1)
+		}
+	}
+}
+
+func sortMembers(t *tree, order []string) {
+	place := func(name string) int {
+		if i := slices.Index(order, name); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	if len(t.names) == 0 {
+		return
+	}
+	indices := make([]int, len(t.names))
+	for i := range indices {
+		indices[i] = i
+	}
+	slices.SortStableFunc(indices, func(a, b int) int { return place(t.names[a]) - place(t.names[b]) })
+	var names []string
+	var items []*tree
+	for _, i := range indices {
+		names, items = append(names, t.names[i]), append(items, t.items[i])
+	}
+	t.names, t.items = names, items
+}
+
+func pointed(root *tree, ref string) *tree {
+	at := root
+	for part := range strings.SplitSeq(strings.TrimPrefix(strings.TrimPrefix(ref, "#"), "/"), "/") {
+		if part == "" || at == nil {
+			continue
+		}
+		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
+		at = at.get(part)
+	}
+	return at
+}
