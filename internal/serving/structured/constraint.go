@@ -21,17 +21,19 @@ type Form struct {
 }
 
 // compileWork limits the work of one compilation; see automaton.Budget.
-const compileWork = 4_000_000
+const compileWork = 2_000_000
 
 // Constraint is a form that is ready for use with a vocabulary. It is safe for concurrent use.
 type Constraint struct {
 	vocabulary *Vocabulary
 
-	mutex  sync.Mutex // guards the runner, its lexemes and the rest
-	runner *grammar.Runner
-	fits   map[fitKey]*fit
-	masks  int // configs that hold a mask
-	states []*grammar.Config
+	mutex   sync.Mutex // guards the runner, its lexemes and the rest
+	runner  *grammar.Runner
+	fits    map[fitKey]*fit
+	masks   int // configs that hold a mask
+	states  []*grammar.Config
+	scratch []uint64
+	others  *lexeme.Lexeme // any name, or nil
 }
 
 type fitKey struct {
@@ -48,7 +50,7 @@ func Compile(v *Vocabulary, form Form) (*Constraint, error) {
 	if !g.Trim() {
 		return nil, errors.New("no answer has this form")
 	}
-	return &Constraint{vocabulary: v, runner: grammar.NewRunner(g), fits: map[fitKey]*fit{}}, nil
+	return &Constraint{vocabulary: v, runner: grammar.NewRunner(g), fits: map[fitKey]*fit{}, scratch: make([]uint64, v.Words())}, nil
 }
 
 func (f Form) grammar(longest int) (*grammar.Grammar, error) {
@@ -96,11 +98,21 @@ func (c *Constraint) mask(config *grammar.Config) tokenSet {
 		return s
 	}
 	mask := make([]uint64, c.vocabulary.Words())
-	for _, item := range config.Items {
+	for i, item := range config.Items {
 		f := c.fit(item)
-		f.inside.addTo(mask)
+		into := mask
+		apart := i > 0 && (f.except.mask != nil || f.except.list != nil)
+		if apart {
+			into = c.scratch
+			clear(into)
+		}
+		f.inside.addTo(into)
 		for i := range f.crossings {
-			c.cross(&f.crossings[i].rest, c.runner.After(item, f.crossings[i].tag), mask)
+			c.cross(&f.crossings[i].rest, c.runner.After(item, f.crossings[i].tag), into)
+		}
+		f.except.removeFrom(into)
+		if apart {
+			tokenSet{mask: into}.addTo(mask)
 		}
 	}
 	if config.Accept {
@@ -132,26 +144,47 @@ func (c *Constraint) cross(rest *trie, after *grammar.Config, mask []uint64) {
 	c.states = states
 }
 
-// maxFits is how many fits a vocabulary keeps for all constraints.
-const maxFits = 2048
+// maxFits is how many fits a vocabulary keeps for all constraints, and a constraint for itself.
+const maxFits = 4096
 
 func (c *Constraint) fit(item grammar.Item) *fit {
 	key := fitKey{item.Lexeme, item.State}
 	if f, ok := c.fits[key]; ok {
 		return f
 	}
-	identity := item.Lexeme.Identity(item.State)
+	if len(c.fits) >= maxFits {
+		clear(c.fits)
+	}
+	f := c.newFit(item)
+	c.fits[key] = f
+	return f
+}
+
+func (c *Constraint) newFit(item grammar.Item) *fit {
 	v := c.vocabulary
+	if same, ok := item.Lexeme.Except(item.State); ok {
+		if c.others == nil {
+			c.others = lexeme.AnyName()
+		}
+		f := *c.shared(c.others, c.others.Find(same))
+		f.except = v.exceptions(item.Lexeme, item.State)
+		return &f
+	}
+	return c.shared(item.Lexeme, item.State)
+}
+
+// shared returns the fit of a state, from the vocabulary if another constraint has found it.
+func (c *Constraint) shared(l *lexeme.Lexeme, state int32) *fit {
+	v := c.vocabulary
+	identity := l.Identity(state)
 	if identity.Key == "" {
-		f := v.fit(item.Lexeme, item.State)
-		c.fits[key] = f
-		return f
+		return v.fit(l, state)
 	}
 	v.mutex.Lock()
 	f, ok := v.fits[identity]
 	v.mutex.Unlock()
 	if !ok {
-		f = v.fit(item.Lexeme, item.State)
+		f = v.fit(l, state)
 		v.mutex.Lock()
 		if len(v.fits) >= maxFits {
 			clear(v.fits)
@@ -159,6 +192,5 @@ func (c *Constraint) fit(item grammar.Item) *fit {
 		v.fits[identity] = f
 		v.mutex.Unlock()
 	}
-	c.fits[key] = f
 	return f
 }

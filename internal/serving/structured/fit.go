@@ -16,15 +16,21 @@ type tokenSet struct {
 // manyTokens is from how many tokens on a bitmask is faster than a list.
 const manyTokens = 512
 
-func newTokenSet(tokens []int32, words int) tokenSet {
-	if len(tokens) < manyTokens {
-		return tokenSet{list: slices.Clone(tokens)}
+// add adds tokens to a set that becomes a bitmask when they are many.
+func (s *tokenSet) add(tokens []int32, words int) {
+	if s.mask == nil {
+		if len(s.list)+len(tokens) < manyTokens {
+			s.list = append(s.list, tokens...)
+			return
+		}
+		s.mask = make([]uint64, words)
+		list := s.list
+		s.list = nil
+		s.add(list, words)
 	}
-	s := tokenSet{mask: make([]uint64, words)}
 	for _, t := range tokens {
 		s.mask[t>>6] |= 1 << (t & 63)
 	}
-	return s
 }
 
 // addTo sets the bits of the set in a mask.
@@ -41,6 +47,17 @@ func (s tokenSet) addTo(mask []uint64) {
 type fit struct {
 	inside    tokenSet // those that do not go on after the lexeme's end
 	crossings []crossing
+	except    tokenSet // of those that inside and crossings allow, these are not allowed
+}
+
+// removeFrom clears the bits of the set in a mask.
+func (s tokenSet) removeFrom(mask []uint64) {
+	for i, word := range s.mask {
+		mask[i] &^= word
+	}
+	for _, t := range s.list {
+		mask[t>>6] &^= 1 << (t & 63)
+	}
 }
 
 // crossing is what tokens have after the end of a lexeme with a tag.
@@ -51,36 +68,75 @@ type crossing struct {
 
 // fit walks the vocabulary from a state of a lexeme.
 func (v *Vocabulary) fit(l *lexeme.Lexeme, state int32) *fit {
+	f := &fit{}
+	words := v.Words()
 	states := make([]int32, v.longest+1)
-	states[0] = state
-	var tokens []int32
+	rows := make([]*lexeme.Row, v.longest+1)
+	states[0], rows[0] = state, l.Row(state)
 	ends := map[int32][]int32{}
 	nodes := v.trie.nodes
 	for i := int32(1); i < int32(len(nodes)); {
 		n := &nodes[i]
-		to := l.Next(states[n.depth-1], n.b)
+		to := rows[n.depth-1].Known(n.b)
+		if to < lexeme.None {
+			to = l.Next(states[n.depth-1], n.b)
+		}
 		if to == lexeme.None {
 			i = n.end
 			continue
 		}
-		states[n.depth] = to
+		row := l.Row(to)
 		if n.count > 0 {
-			tokens = append(tokens, v.trie.here(n)...)
+			f.inside.add(v.trie.here(n), words)
 		}
-		if n.parent {
-			if tag := l.Tag(to); tag != lexeme.None {
-				ends[tag] = append(ends[tag], i)
+		if n.uses >= 0 && row.Tag == lexeme.None {
+			row = l.Loops(to)
+			if uses := &v.trie.uses[n.uses]; uses[0]&^row.Loop[0]|uses[1]&^row.Loop[1]|uses[2]&^row.Loop[2]|uses[3]&^row.Loop[3] == 0 {
+				f.inside.add(v.trie.below(n), words)
+				i = n.end
+				continue
 			}
+		}
+		states[n.depth], rows[n.depth] = to, row
+		if n.parent && row.Tag != lexeme.None {
+			ends[row.Tag] = append(ends[row.Tag], i)
 		}
 		i++
 	}
-	f := &fit{inside: newTokenSet(tokens, v.Words())}
 	for tag, at := range ends {
 		c := crossing{tag: tag}
 		c.rest.merge(&v.trie, at, 0)
 		f.crossings = append(f.crossings, c)
 	}
 	return f
+}
+
+// exceptions returns the tokens with which a name comes that a lexeme of other names leaves out.
+func (v *Vocabulary) exceptions(l *lexeme.Lexeme, state int32) tokenSet {
+	var out tokenSet
+	if l.Left(state) {
+		return out
+	}
+	words := v.Words()
+	states := make([]int32, v.longest+1)
+	states[0] = state
+	nodes := v.trie.nodes
+	for i := int32(1); i < int32(len(nodes)); {
+		n := &nodes[i]
+		to := l.Next(states[n.depth-1], n.b)
+		switch {
+		case to == lexeme.None && n.b == '"':
+			out.add(v.trie.here(n), words)
+			out.add(v.trie.below(n), words)
+			i = n.end
+		case to == lexeme.None || l.Left(to):
+			i = n.end
+		default:
+			states[n.depth] = to
+			i++
+		}
+	}
+	return out
 }
 
 // merge adds a node for some nodes of another trie, and nodes for all that is below them.

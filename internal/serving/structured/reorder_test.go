@@ -87,7 +87,7 @@ func reorder(root *tree, schemas []*tree, instance *tree, depth int) {
 	if depth > 40 || len(instance.items) == 0 {
 		return
 	}
-	var order []string
+	var order, required []string
 	below := map[string][]*tree{}
 	var elements []*tree
 	var others []*tree
@@ -105,12 +105,24 @@ func reorder(root *tree, schemas []*tree, instance *tree, depth int) {
 				if ref, ok := item.token.(string); ok && strings.HasPrefix(ref, "#") {
 					visit(pointed(root, ref))
 				}
-			case "allOf", "anyOf", "oneOf":
+			case "allOf":
 				for _, one := range item.items {
 					visit(one)
 				}
+			case "anyOf", "oneOf":
+				for _, one := range item.items {
+					if fitting(root, one, instance, 0) {
+						visit(one)
+					}
+				}
 			case "if", "then", "else":
 				visit(item)
+			case "dependencies", "dependentSchemas":
+				for j, name := range item.names {
+					if instance.get(name) != nil {
+						visit(item.items[j])
+					}
+				}
 			case "properties":
 				for j, name := range item.names {
 					if !slices.Contains(order, name) {
@@ -130,18 +142,21 @@ func reorder(root *tree, schemas []*tree, instance *tree, depth int) {
 				}
 			}
 		}
-		for i, keyword := range s.names {
-			if keyword == "required" || keyword == "dependencies" {
-				for _, name := range s.items[i].items {
-					if text, ok := name.token.(string); ok && !slices.Contains(order, text) {
-						order = append(order, text)
-					}
+		if names := s.get("required"); names != nil {
+			for _, name := range names.items {
+				if text, ok := name.token.(string); ok {
+					required = append(required, text)
 				}
 			}
 		}
 	}
 	for _, s := range schemas {
 		visit(s)
+	}
+	for _, name := range required {
+		if !slices.Contains(order, name) {
+			order = append(order, name)
+		}
 	}
 	sortMembers(instance, order)
 	for i, item := range instance.items {
@@ -154,6 +169,58 @@ func reorder(root *tree, schemas []*tree, instance *tree, depth int) {
 			reorder(root, others, item, depth+1)
 		}
 	}
+}
+
+// fitting reports whether a schema may hold for an instance: the required members are there, and constants are equal.
+func fitting(root, s, instance *tree, depth int) bool {
+	if s == nil || depth > 10 {
+		return true
+	}
+	if ref := s.get("$ref"); ref != nil {
+		if text, ok := ref.token.(string); ok && strings.HasPrefix(text, "#") {
+			return fitting(root, pointed(root, text), instance, depth+1)
+		}
+	}
+	if all := s.get("allOf"); all != nil && slices.ContainsFunc(all.items, func(one *tree) bool { return !fitting(root, one, instance, depth+1) }) {
+		return false
+	}
+	for _, keyword := range []string{"anyOf", "oneOf"} {
+		if any := s.get(keyword); any != nil && !slices.ContainsFunc(any.items, func(one *tree) bool { return fitting(root, one, instance, depth+1) }) {
+			return false
+		}
+	}
+	if values := s.get("enum"); values != nil && len(values.names) == 0 {
+		text := string(instance.append(nil))
+		if !slices.ContainsFunc(values.items, func(v *tree) bool { return string(v.append(nil)) == text }) {
+			return false
+		}
+	}
+	if value := s.get("const"); value != nil && string(value.append(nil)) != string(instance.append(nil)) {
+		return false
+	}
+	if _, composed := instance.token.(json.Delim); !composed {
+		return true
+	}
+	if names := s.get("required"); names != nil {
+		for _, name := range names.items {
+			if text, ok := name.token.(string); ok && instance.get(text) == nil {
+				return false
+			}
+		}
+	}
+	properties := s.get("properties")
+	for i, name := range instance.names {
+		switch {
+		case properties == nil:
+		case properties.get(name) != nil:
+			if !fitting(root, properties.get(name), instance.items[i], depth+1) {
+				return false
+			}
+		case s.get("additionalProperties") != nil && s.get("additionalProperties").token == false && s.get("patternProperties") == nil:
+			return false
+		}
+	}
+	return true
 }
 
 func sortMembers(t *tree, order []string) {

@@ -59,14 +59,19 @@ func (v *Vocabulary) Words() int { return (len(v.tokens) + 63) / 64 }
 // trie is a tree of the bytes of texts. Its nodes are in the order of a walk that visits a node before its children.
 type trie struct {
 	nodes  []trieNode
-	tokens []int32 // of the nodes, one after another
+	tokens []int32     // of the nodes, one after another
+	uses   [][4]uint64 // the bytes below each node that has many descendants
 }
+
+// manyNodes is how many descendants are many.
+const manyNodes = 16
 
 type trieNode struct {
 	end    int32 // of the node's descendants
 	first  int32 // of the tokens that end here
 	count  int32
 	depth  uint16
+	uses   int32 // place in trie.uses, or -1
 	b      byte
 	parent bool // has children
 }
@@ -94,6 +99,36 @@ func (t *trie) build(tokens [][]byte, ids []int32) {
 		last = token
 	}
 	t.leave(&path, -1)
+	t.findUses()
+}
+
+// findUses finds the bytes below each node that has many descendants.
+func (t *trie) findUses() {
+	var open []int32 // the nodes around the current one that have many descendants
+	for i := range t.nodes {
+		n := &t.nodes[i]
+		for len(open) > 0 && t.nodes[open[len(open)-1]].end <= int32(i) {
+			open = open[:len(open)-1]
+		}
+		for _, around := range open {
+			t.uses[t.nodes[around].uses][n.b/64] |= 1 << (n.b % 64)
+		}
+		n.uses = -1
+		if n.end-int32(i) > manyNodes {
+			n.uses = int32(len(t.uses))
+			t.uses = append(t.uses, [4]uint64{})
+			open = append(open, int32(i))
+		}
+	}
+}
+
+// below returns the tokens that end at a node's descendants.
+func (t *trie) below(n *trieNode) []int32 {
+	end := int32(len(t.tokens))
+	if int(n.end) < len(t.nodes) {
+		end = t.nodes[n.end].first
+	}
+	return t.tokens[n.first+n.count : end]
 }
 
 // leave sets the end of the nodes of a path that are deeper than depth.

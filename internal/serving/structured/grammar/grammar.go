@@ -73,7 +73,7 @@ func (g *Grammar) Terminal(l *lexeme.Lexeme) *Terminal {
 }
 
 // Lazy adds a lexeme that is made when it is first needed. Its make is told which of the tags lead to a node from
-// which the rule can end, of which there is at least one. It must be read by one edge only.
+// which the rule can end, of which there is at least one. A lexeme with several tags must be read by one edge only.
 func (g *Grammar) Lazy(make func(alive func(tag int32) bool) *lexeme.Lexeme) *Terminal {
 	t := &Terminal{make: make, id: int32(len(g.terminals))}
 	g.terminals = append(g.terminals, t)

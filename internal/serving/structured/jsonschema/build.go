@@ -102,6 +102,7 @@ type members struct {
 	required []int    // places of required names among listed, ascending
 	excluded []string // listed or absent: they come in no other way
 	rest     unlisted
+	others   *grammar.Terminal // the names of rest, if it is plain
 	end      grammar.Node
 }
 
@@ -118,6 +119,11 @@ func (b *builder) objects(from, to grammar.Node, o *objects) error {
 	var err error
 	if m.rest, err = b.unlisted(o, m.listed); err != nil {
 		return err
+	}
+	if m.rest.plain {
+		if m.others, err = b.otherNames(m.excluded); err != nil {
+			return err
+		}
 	}
 	first := b.g.Node()
 	if err := b.read(from, first, "{"); err != nil {
@@ -213,28 +219,6 @@ func (m *members) names(from grammar.Node, i int, values []grammar.Node) {
 	n := len(m.listed)
 	stop := min(m.nextRequired(i)+1, n)
 	others := m.nextRequired(i) == n
-	if m.rest.plain {
-		t := m.g.Lazy(func(alive func(int32) bool) *lexeme.Lexeme {
-			tags := make([]int32, len(m.excluded))
-			for j := range tags {
-				tags[j] = lexeme.None
-				if j >= i && j < stop && alive(int32(j-i)) {
-					tags[j] = int32(j - i)
-				}
-			}
-			additional := int32(lexeme.None)
-			if others && alive(int32(n-i)) {
-				additional = int32(n - i)
-			}
-			return lexeme.Names(m.excluded, tags, additional)
-		})
-		end := stop
-		if others {
-			end = n + 1
-		}
-		m.g.Read(from, t, values[i:end]...)
-		return
-	}
 	if stop > i {
 		t := m.g.Lazy(func(alive func(int32) bool) *lexeme.Lexeme {
 			var names []string
@@ -244,9 +228,13 @@ func (m *members) names(from grammar.Node, i int, values []grammar.Node) {
 					names, tags = append(names, m.listed[j]), append(tags, int32(j-i))
 				}
 			}
-			return lexeme.Names(names, tags, lexeme.None)
+			return lexeme.Names(names, tags)
 		})
 		m.g.Read(from, t, values[i:stop]...)
+	}
+	if others && m.rest.plain {
+		m.g.Read(from, m.others, values[n])
+		return
 	}
 	if others && !m.rest.dfa.Empty() {
 		t := m.g.Lazy(func(alive func(int32) bool) *lexeme.Lexeme {
@@ -259,4 +247,12 @@ func (m *members) names(from grammar.Node, i int, values []grammar.Node) {
 		})
 		m.g.Read(from, t, values[n:]...)
 	}
+}
+
+// otherNames returns the lexeme of the names that are not excluded.
+func (b *builder) otherNames(excluded []string) (*grammar.Terminal, error) {
+	if len(excluded) == 0 {
+		return b.terminal("name", func() (*lexeme.Lexeme, error) { return lexeme.AnyName(), nil })
+	}
+	return b.g.Lazy(func(func(int32) bool) *lexeme.Lexeme { return lexeme.Others(excluded) }), nil
 }

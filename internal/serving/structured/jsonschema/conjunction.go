@@ -1,7 +1,6 @@
 package jsonschema
 
 import (
-	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -14,7 +13,7 @@ type term struct {
 	negated bool
 }
 
-// conjunction is the terms that hold for a value, in the order of their identifiers. The empty one allows everything.
+// conjunction is the terms that hold for a value, each once. The empty one allows everything.
 type conjunction []term
 
 // compiler holds what is known of the schemas of a document.
@@ -55,14 +54,16 @@ func (c *compiler) and(all ...conjunction) conjunction {
 			out = slices.Concat(out, one)
 		}
 	}
-	if len(out) > 1 {
-		out = slices.Clone(out)
-		slices.SortFunc(out, func(a, b term) int {
-			return cmp.Or(cmp.Compare(c.id(a.schema), c.id(b.schema)), cmp.Compare(toInt(a.negated), toInt(b.negated)))
-		})
-		out = slices.Compact(out)
+	if len(out) < 2 {
+		return out
 	}
-	return out
+	unique := make(conjunction, 0, len(out))
+	for _, t := range out {
+		if !slices.Contains(unique, t) {
+			unique = append(unique, t)
+		}
+	}
+	return unique
 }
 
 // not returns the conjunctions one of which holds if some does not.
@@ -81,10 +82,16 @@ func toInt(b bool) int {
 	return 0
 }
 
+// key returns what only equal conjunctions have, in whatever order their terms are.
 func (c *compiler) key(all conjunction) string {
-	key := make([]byte, 0, 4*len(all))
+	ids := make([]uint32, 0, len(all))
 	for _, t := range all {
-		key = binary.LittleEndian.AppendUint32(key, uint32(c.id(t.schema)*2+int32(toInt(t.negated))))
+		ids = append(ids, uint32(c.id(t.schema)*2+int32(toInt(t.negated))))
+	}
+	slices.Sort(ids)
+	key := make([]byte, 0, 4*len(all))
+	for _, id := range ids {
+		key = binary.LittleEndian.AppendUint32(key, id)
 	}
 	return string(key)
 }

@@ -21,6 +21,9 @@ func (n *numbers) automaton(budget *automaton.Budget) (*automaton.DFA, error) {
 		var texts []string
 		for _, r := range n.list {
 			texts = append(texts, written(r))
+			if r.IsInt() { // as some languages write it
+				texts = append(texts, written(r)+".0")
+			}
 		}
 		d, err := automaton.Texts(texts, budget)
 		if err != nil {

@@ -142,9 +142,14 @@ func (o *objects) listed() []string {
 		}
 	}
 	for i := range o.layers {
-		add(o.layers[i].names)
+		if !o.layers[i].negated {
+			add(o.layers[i].names)
+		}
 	}
 	add(o.required)
+	for i := range o.layers {
+		add(o.layers[i].names)
+	}
 	return names
 }
 

@@ -176,6 +176,7 @@ func (c *compiler) notObjects(o *objects, schema *value) ([]objects, error) {
 		for i, name := range layer.names {
 			for _, negated := range c.not(layer.props[i]) {
 				own := newLayer()
+				own.negated = true
 				own.add(name, negated)
 				out = append(out, objects{max: unlimited, required: []string{name}, layers: []objectLayer{own}})
 			}

@@ -63,6 +63,7 @@ type objectLayer struct {
 	props      []conjunction
 	index      map[string]int
 	patterns   []pattern
+	negated    bool        // its names have no place in the order
 	additional conjunction // of members that are neither listed nor match a pattern
 }
 

@@ -35,15 +35,19 @@ type Lexeme struct {
 	machine machine
 	key     string
 	shape   func(s State) (string, State)
+	except  *members // the names that a lexeme of other names leaves out
 	ids     map[State]int32
 	states  []State
-	rows    []*row
+	rows    []*Row
 }
 
-type row struct {
-	next [256]int32
-	tag  int32
-	open int8 // whether a byte can follow: 0 unknown, 1 yes, -1 no
+// Row is what follows a state.
+type Row struct {
+	next  [256]int32
+	Tag   int32     // as of Lexeme.Tag
+	open  int8      // whether a byte can follow: 0 unknown, 1 yes, -1 no
+	loops bool      // whether Loops is known
+	Loop  [4]uint64 // the bytes after which the state is the same, once Loops was called
 }
 
 const unknown = -2
@@ -65,11 +69,12 @@ func (l *Lexeme) intern(s State) int32 {
 	return id
 }
 
-func (l *Lexeme) row(state int32) *row {
+// Row returns what follows a state.
+func (l *Lexeme) Row(state int32) *Row {
 	if r := l.rows[state]; r != nil {
 		return r
 	}
-	r := &row{tag: l.machine.tag(l.states[state])}
+	r := &Row{Tag: l.machine.tag(l.states[state])}
 	for b := range r.next {
 		r.next[b] = unknown
 	}
@@ -81,11 +86,18 @@ func (l *Lexeme) row(state int32) *row {
 func (l *Lexeme) Next(state int32, b byte) int32 {
 	r := l.rows[state]
 	if r == nil {
-		r = l.row(state)
+		r = l.Row(state)
 	}
 	if to := r.next[b]; to != unknown {
 		return to
 	}
+	return l.find(r, state, b)
+}
+
+// Known returns the state after a byte if it is known, or a number below None.
+func (r *Row) Known(b byte) int32 { return r.next[b] }
+
+func (l *Lexeme) find(r *Row, state int32, b byte) int32 {
 	to := int32(None)
 	if s, ok := l.machine.step(l.states[state], b); ok {
 		to = l.intern(s)
@@ -95,16 +107,25 @@ func (l *Lexeme) Next(state int32, b byte) int32 {
 }
 
 // Tag returns which of the lexeme's texts ends in a state, or None.
-func (l *Lexeme) Tag(state int32) int32 {
-	if r := l.rows[state]; r != nil {
-		return r.tag
+func (l *Lexeme) Tag(state int32) int32 { return l.Row(state).Tag }
+
+// Loops returns the row of a state with its Loop.
+func (l *Lexeme) Loops(state int32) *Row {
+	r := l.Row(state)
+	if !r.loops {
+		r.loops = true
+		for b := range 256 {
+			if l.Next(state, byte(b)) == state {
+				r.Loop[b/64] |= 1 << (b % 64)
+			}
+		}
 	}
-	return l.row(state).tag
+	return r
 }
 
 // Open reports whether a byte can follow in a state.
 func (l *Lexeme) Open(state int32) bool {
-	r := l.row(state)
+	r := l.Row(state)
 	if r.open == 0 {
 		r.open = -1
 		for b := range 256 {

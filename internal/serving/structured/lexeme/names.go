@@ -2,18 +2,58 @@ package lexeme
 
 import "llmmemory/internal/serving/structured/automaton"
 
-// Names returns the lexeme of the names of members, each with its tag, or None for one that must not come. If
-// additional is not None, it is the tag of every other name.
-func Names(names []string, tags []int32, additional int32) *Lexeme {
-	m := newMembers(additional, true)
+// Names returns the lexeme of the names of members, each with its tag.
+func Names(names []string, tags []int32) *Lexeme {
+	m := newMembers(None, true)
 	for i, name := range names {
-		if tags[i] == None && additional == None {
-			continue
-		}
 		m.add(name, tags[i])
 	}
 	return newLexeme("", m)
 }
+
+// Others returns the lexeme of the names of members that are not among some.
+func Others(names []string) *Lexeme {
+	m := newMembers(0, true)
+	for _, name := range names {
+		m.add(name, None)
+	}
+	l := newLexeme("", m)
+	l.except = m
+	return l
+}
+
+// AnyName returns the lexeme of all names of members.
+func AnyName() *Lexeme { return Name("name", automaton.All()) }
+
+// Except returns, of a lexeme of other names, the state of AnyName that a state equals but for the names that are left
+// out. It returns false if the lexeme is not one of other names.
+func (l *Lexeme) Except(state int32) (State, bool) {
+	if l.except == nil {
+		return State{}, false
+	}
+	return l.except.any(l.states[state]), true
+}
+
+// Left reports whether a state of a lexeme of other names is one in which no left out name can come any more.
+func (l *Lexeme) Left(state int32) bool {
+	phase := l.states[state].phase
+	return phase != inside && phase != before
+}
+
+// any returns the state of AnyName.
+func (m *members) any(s State) State {
+	switch s.phase {
+	case inside:
+		return m.nodes[s.at].extra
+	case other:
+		s.phase = inside
+	}
+	s.at = 0
+	return s
+}
+
+// Find returns the number of a state.
+func (l *Lexeme) Find(s State) int32 { return l.intern(s) }
 
 // Strings returns the lexeme of some JSON strings, which are written as Quoted.
 func Strings(list []string) *Lexeme {

@@ -1,0 +1,117 @@
+package structured
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// smallVocabulary returns a vocabulary of bytes and of pieces of texts, of which many cross the ends of lexemes.
+func smallVocabulary(t *testing.T, texts ...[]byte) *Vocabulary {
+	random := rand.New(rand.NewPCG(1, 2))
+	known := map[string]bool{}
+	var tokens []string
+	add := func(token string) {
+		if token != "" && !known[token] {
+			known[token] = true
+			tokens = append(tokens, token)
+		}
+	}
+	for b := range 256 {
+		add(string([]byte{byte(b)}))
+	}
+	for _, token := range []string{`{"`, `":`, `": "`, `",`, `", "`, `"}`, `"},`, `}}`, `]}`, "\n  \"", "  ", `\u`, `\u00`, `\"`, `"a":`, `"a`, `a"`, `1,`, `0]`, `.5`} {
+		add(token)
+	}
+	for _, text := range texts {
+		for range 60 {
+			from := random.IntN(len(text))
+			add(string(text[from:min(len(text), from+1+random.IntN(7))]))
+		}
+	}
+	return vocabularyOf(t, tokens...)
+}
+
+// Ensure that along each instance of the sample, a mask has exactly the tokens that are accepted. Accepting goes byte
+// by byte, masks by what is kept of lexemes.
+func TestMasksHaveWhatIsAccepted(t *testing.T) {
+	for _, c := range readCases(t, filepath.Join("testdata", "sample.jsonl")) {
+		t.Run(c.Name, func(t *testing.T) {
+			for _, test := range c.Tests {
+				text := spaced(test.Data)
+				v := smallVocabulary(t, text, []byte(c.Schema))
+				m := compiled(t, v, Form{JSONSchema: c.Schema}).NewMatcher()
+				for _, token := range v.tokenize(text) {
+					requireMaskIsAccepted(t, m, string(text))
+					if m.Accept(token) != nil {
+						break
+					}
+				}
+				requireMaskIsAccepted(t, m, string(text))
+			}
+		})
+	}
+}
+
+func requireMaskIsAccepted(t *testing.T, m *Matcher, text string) {
+	v := m.constraint.vocabulary
+	mask := make([]uint64, v.Words())
+	m.Mask(mask)
+	for id, token := range v.tokens {
+		accepted := m.Clone().Accept(id) == nil
+		require.Equal(t, accepted, mask[id/64]>>(id%64)&1 == 1, "token %q after %d tokens of %s", token, m.Len(), text)
+	}
+}
+
+// Ensure that an answer written by random choices always comes to an end that the schema allows, however it is led.
+func TestRandomAnswersEnd(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for _, c := range readCases(t, filepath.Join("testdata", "sample.jsonl")) {
+		t.Run(c.Name, func(t *testing.T) {
+			v := smallVocabulary(t, c.Schema)
+			constraint := compiled(t, v, Form{JSONSchema: c.Schema})
+			mask := make([]uint64, v.Words())
+			for range 5 {
+				m := constraint.NewMatcher()
+				for steps := 0; !m.Done() && !(m.CanStop() && steps > 30); steps++ {
+					m.Mask(mask)
+					var choices []int
+					for id := range v.tokens {
+						if mask[id/64]>>(id%64)&1 == 1 {
+							choices = append(choices, id)
+						}
+					}
+					require.NotEmpty(t, choices)
+					if steps > 3000 {
+						return // a text or list without limit
+					}
+					require.NoError(t, m.Accept(choices[random.IntN(len(choices))]))
+				}
+			}
+		})
+	}
+}
+
+// Ensure that a schema that was written to explode is refused with a sentence, after bounded work.
+func TestSchemasThatExplodeAreRefused(t *testing.T) {
+	source, err := os.ReadFile(filepath.Join("testdata", "explode.json"))
+	require.NoError(t, err)
+	for name, schema := range parseMembers(t, source) {
+		_, err := Compile(smallVocabulary(t, []byte("x")), Form{JSONSchema: schema})
+		require.Error(t, err, name)
+		require.Less(t, len(err.Error()), 400, name)
+	}
+}
+
+func parseMembers(t *testing.T, source []byte) map[string][]byte {
+	out := map[string][]byte{}
+	root := parseTree(source)
+	require.NotNil(t, root)
+	for i, name := range root.names {
+		out[name] = root.items[i].append(nil)
+	}
+	return out
+}
