@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"llmmemory/internal/serving/structured/automaton"
+	"llmmemory/internal/serving/structured/gbnf"
 	"llmmemory/internal/serving/structured/grammar"
 	"llmmemory/internal/serving/structured/jsonschema"
 	"llmmemory/internal/serving/structured/lexeme"
@@ -16,6 +17,7 @@ import (
 type Form struct {
 	JSONSchema []byte   // the answer is a JSON text that the schema allows
 	JSONObject bool     // the answer is a JSON object
+	Grammar    string   // the answer is what root of this GBNF or EBNF derives
 	Regex      string   // the whole answer matches it
 	Choice     []string // the answer is one of them
 }
@@ -60,6 +62,8 @@ func (f Form) grammar(longest int) (*grammar.Grammar, error) {
 		return jsonschema.Compile(f.JSONSchema, longest, budget)
 	case f.JSONObject:
 		return jsonschema.Compile([]byte(`{"type":"object"}`), longest, budget)
+	case f.Grammar != "":
+		return gbnf.Compile(f.Grammar, budget)
 	case f.Regex != "":
 		d, err := regex.Full(f.Regex, budget)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -26,15 +27,17 @@ import (
 var (
 	maskBench = flag.String("maskbench", "", "measure the schemas of this file, one a line as MaskBench has them, gzipped or not")
 	maskOnly  = flag.String("maskbench.only", "", "of these, only the schemas whose name contains this, and say what fails")
+	suite     = flag.String("suite", "", "check the official JSON Schema test suite: a folder such as tests/draft7 of it")
 	maskEvery = flag.Int("maskbench.every", 1, "of these, only every so many")
 	maskSlow  = flag.Bool("maskbench.masks", true, "measure masks too")
 )
 
 // benchCase is a line of the file.
 type benchCase struct {
-	Name   string          `json:"name"`
-	Schema json.RawMessage `json:"schema"`
-	Tests  []struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Schema      json.RawMessage `json:"schema"`
+	Tests       []struct {
 		Valid bool            `json:"valid"`
 		Data  json.RawMessage `json:"data"`
 	} `json:"tests"`
@@ -79,6 +82,38 @@ func TestMaskBench(t *testing.T) {
 	require.Empty(t, totals.stoppedNames)
 	require.Empty(t, totals.letInNames)
 }
+
+// TestOfficialSuite compares with the official test suite what schemas allow. Numbers without fraction may stand as 1.0
+// in its instances and are then written as 1, and members may come in the order of the schema.
+func TestOfficialSuite(t *testing.T) {
+	if *suite == "" {
+		t.Skip("-suite names no folder")
+	}
+	files, err := filepath.Glob(filepath.Join(*suite, "*.json"))
+	require.NoError(t, err)
+	totals := &benchTotals{reasons: map[string]int{}, examples: map[string]string{}}
+	*maskSlow = false
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var groups []benchCase
+		require.NoError(t, json.Unmarshal(source, &groups))
+		for _, c := range groups {
+			c.Name = filepath.Base(file) + ": " + c.Description
+			if strings.Contains(*suite, "draft7") {
+				c.Schema = bytes.Replace(c.Schema, []byte("{"), []byte(`{"$schema": "http://json-schema.org/draft-07/schema#",`), 1)
+				c.Schema = bytes.Replace(c.Schema, []byte(",}"), []byte("}"), 1)
+			}
+			for i := range c.Tests {
+				c.Tests[i].Data = withoutPointZero.ReplaceAll(c.Tests[i].Data, []byte("$1"))
+			}
+			totals.run(t, c)
+		}
+	}
+	totals.print(t)
+}
+
+var withoutPointZero = regexp.MustCompile(`(\d)\.0\b`)
 
 func readCases(t *testing.T, file string) []benchCase {
 	source, err := os.ReadFile(file)

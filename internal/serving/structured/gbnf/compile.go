@@ -1,0 +1,265 @@
+package gbnf
+
+import (
+	"errors"
+	"fmt"
+
+	"llmmemory/internal/serving/structured/automaton"
+	"llmmemory/internal/serving/structured/grammar"
+	"llmmemory/internal/serving/structured/lexeme"
+)
+
+const (
+	maxLexeme  = 2000    // characters in one lexeme; larger parts are rules
+	lexemeWork = 200_000 // of automaton.Budget, for one lexeme
+	maxNodes   = 200_000
+)
+
+// Compile returns the grammar of a text.
+func Compile(text string, budget *automaton.Budget) (*grammar.Grammar, error) {
+	rules, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	if rules["root"] == nil {
+		return nil, errors.New("grammar: there is no rule root")
+	}
+	b := &builder{rules: rules, sizes: map[string]int{}, starts: map[string]grammar.Node{}, g: grammar.New(), budget: budget}
+	for _, body := range rules {
+		if err := b.check(body); err != nil {
+			return nil, err
+		}
+	}
+	end := b.g.Node()
+	b.g.Final(end)
+	if err := b.add(0, end, &node{kind: reference, name: "root"}); err != nil {
+		return nil, err
+	}
+	for len(b.work) > 0 {
+		name := b.work[len(b.work)-1]
+		b.work = b.work[:len(b.work)-1]
+		end := b.g.Node()
+		b.g.Final(end)
+		if err := b.add(b.starts[name], end, rules[name]); err != nil {
+			return nil, err
+		}
+	}
+	return b.g, nil
+}
+
+type builder struct {
+	rules  map[string]*node
+	sizes  map[string]int // of the rules, as size returns them
+	starts map[string]grammar.Node
+	work   []string // rules that have a start and nothing else
+	g      *grammar.Grammar
+	budget *automaton.Budget
+}
+
+// check reports a reference to a rule that does not exist.
+func (b *builder) check(n *node) error {
+	if n.kind == reference && b.rules[n.name] == nil {
+		return fmt.Errorf("grammar, line %d: there is no rule %s", n.line, n.name)
+	}
+	for _, part := range n.parts {
+		if err := b.check(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	tooLarge = maxLexeme + 1
+	open     = -1 // the size of a rule while it is found: a rule that contains itself is too large
+)
+
+// size returns how many characters a part has if it is written out as one lexeme, or tooLarge.
+func (b *builder) size(n *node) int {
+	switch n.kind {
+	case chars:
+		return 1
+	case reference:
+		size, known := b.sizes[n.name]
+		if size == open {
+			return tooLarge
+		}
+		if !known {
+			b.sizes[n.name] = open
+			size = b.size(b.rules[n.name])
+			b.sizes[n.name] = size
+		}
+		return size
+	}
+	total := 1
+	for _, part := range n.parts {
+		total = min(tooLarge, total+b.size(part))
+	}
+	if n.kind == repeat {
+		total *= max(1, n.min, n.max)
+	}
+	return min(total, tooLarge)
+}
+
+// add leads from a node to another with what a part derives.
+func (b *builder) add(from, to grammar.Node, n *node) error {
+	if b.g.Size() > maxNodes {
+		return fmt.Errorf("the grammar has more than %d nodes and edges", maxNodes)
+	}
+	if b.size(n) <= maxLexeme {
+		done, err := b.lexeme(from, to, n)
+		if done || err != nil {
+			return err
+		}
+	}
+	switch n.kind {
+	case reference:
+		start, ok := b.starts[n.name]
+		if !ok {
+			start = b.g.Node()
+			b.starts[n.name] = start
+			b.work = append(b.work, n.name)
+		}
+		b.g.Call(from, start, to)
+	case sequence:
+		return b.sequence(from, to, b.grouped(n))
+	case alternatives:
+		for _, part := range b.grouped(n) {
+			if err := b.add(from, to, part); err != nil {
+				return err
+			}
+		}
+	case repeat:
+		return b.repeat(from, to, n)
+	}
+	return nil
+}
+
+// grouped joins neighbours that are small enough for one lexeme.
+func (b *builder) grouped(n *node) []*node {
+	var out []*node
+	total := tooLarge
+	for _, part := range n.parts {
+		size := b.size(part)
+		if total+size > maxLexeme {
+			out = append(out, part)
+			total = size
+			continue
+		}
+		total += size
+		last := out[len(out)-1]
+		if last.kind != n.kind {
+			last = &node{kind: n.kind, parts: []*node{last}}
+		}
+		out[len(out)-1] = &node{kind: n.kind, parts: append(last.parts[:len(last.parts):len(last.parts)], part)}
+	}
+	return out
+}
+
+func (b *builder) sequence(from, to grammar.Node, parts []*node) error {
+	for i, part := range parts {
+		next := to
+		if i < len(parts)-1 {
+			next = b.g.Node()
+		}
+		if err := b.add(from, next, part); err != nil {
+			return err
+		}
+		from = next
+	}
+	if len(parts) == 0 {
+		b.g.Jump(from, to)
+	}
+	return nil
+}
+
+func (b *builder) repeat(from, to grammar.Node, n *node) error {
+	for range n.min {
+		next := b.g.Node()
+		if err := b.add(from, next, n.parts[0]); err != nil {
+			return err
+		}
+		from = next
+	}
+	if n.max < 0 {
+		loop := b.g.Node()
+		b.g.Jump(from, loop)
+		b.g.Jump(loop, to)
+		return b.add(loop, loop, n.parts[0])
+	}
+	for range n.max - n.min {
+		b.g.Jump(from, to)
+		next := b.g.Node()
+		if err := b.add(from, next, n.parts[0]); err != nil {
+			return err
+		}
+		from = next
+	}
+	b.g.Jump(from, to)
+	return nil
+}
+
+// lexeme leads from a node to another with a part as one lexeme, unless its automaton is too large.
+func (b *builder) lexeme(from, to grammar.Node, n *node) (bool, error) {
+	work := automaton.NewBudget(min(lexemeWork, b.budget.Left()))
+	before := work.Left()
+	var a automaton.Builder
+	start, end := a.State(), a.State()
+	a.Accept(end, 0)
+	b.write(&a, n, start, end)
+	d, err := a.Build(work)
+	if spent := b.budget.Spend(before - work.Left()); spent != nil {
+		return false, spent
+	}
+	if errors.Is(err, automaton.ErrTooLarge) {
+		return false, nil
+	}
+	if err != nil || d.Empty() {
+		return true, err
+	}
+	b.g.Read(from, b.g.Terminal(lexeme.Text("", d, lexeme.Raw, false)), to)
+	return true, nil
+}
+
+// write leads from a state to another with a part.
+func (b *builder) write(a *automaton.Builder, n *node, from, to int32) {
+	switch n.kind {
+	case chars:
+		a.Edge(from, n.set, to)
+	case reference:
+		b.write(a, b.rules[n.name], from, to)
+	case alternatives:
+		for _, part := range n.parts {
+			b.write(a, part, from, to)
+		}
+	case sequence:
+		for _, part := range n.parts {
+			next := a.State()
+			b.write(a, part, from, next)
+			from = next
+		}
+		a.Empty(from, to)
+	case repeat:
+		for range n.min {
+			next := a.State()
+			b.write(a, n.parts[0], from, next)
+			from = next
+		}
+		if n.max < 0 {
+			loop := a.State()
+			a.Empty(from, loop)
+			a.Empty(loop, to)
+			back := a.State()
+			a.Empty(back, loop)
+			b.write(a, n.parts[0], loop, back)
+			return
+		}
+		for range n.max - n.min {
+			a.Empty(from, to)
+			next := a.State()
+			b.write(a, n.parts[0], from, next)
+			from = next
+		}
+		a.Empty(from, to)
+	}
+}
