@@ -30,7 +30,7 @@ func set(names ...string) map[string]bool {
 	return s
 }
 
-const rootURI = "schema:/root"
+const rootURI = "schema://root/"
 
 func newDocument(root *value) (*document, error) {
 	d := &document{root: root, draft: 2020, bases: map[*value]string{}, named: map[string]*value{rootURI: root}}
