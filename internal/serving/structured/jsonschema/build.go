@@ -29,11 +29,13 @@ func (b *builder) arrays(from, to grammar.Node, a *arrays) error {
 	all := 1<<len(a.some) - 1
 	// element[met] is where an element begins, after[met] where it has ended.
 	element, after := b.nodes(all+1), b.nodes(all+1)
-	if err := b.read(from, element[0], "["); err != nil {
+	first := b.g.Node() // not element[0], to which a comma may lead
+	if err := b.read(from, first, "["); err != nil {
 		return err
 	}
+	b.g.Jump(first, element[0])
 	if a.min == 0 && all == 0 {
-		if err := b.read(element[0], to, "]"); err != nil {
+		if err := b.read(first, to, "]"); err != nil {
 			return err
 		}
 	}

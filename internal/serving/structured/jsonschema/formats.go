@@ -1,6 +1,9 @@
 package jsonschema
 
 import (
+	"sync"
+
+	"llmmemory/internal/serving/structured/automaton"
 	"llmmemory/internal/serving/structured/regex"
 )
 
@@ -52,8 +55,8 @@ var formats = map[string]string{
 	"time":                  clock,
 	"date-time":             date + `[Tt]` + clock,
 	"duration":              `P(?:[0-9]+W|(?:` + years + `|` + months + `|` + days + `)(?:` + times + `)?|` + times + `)`,
-	"email":                 atom + `(?:\.` + atom + `)*@` + label + `(?:\.` + label + `)*`,
-	"hostname":              label + `(?:\.` + label + `)*`,
+	"email":                 `(?=.{1,254}$)(?=[^@]{1,64}@)` + atom + `(?:\.` + atom + `)*@` + label + `(?:\.` + label + `)*`,
+	"hostname":              `(?=.{1,253}$)` + label + `(?:\.` + label + `)*`,
 	"ipv4":                  ipv4,
 	"ipv6":                  ipv6,
 	"uuid":                  `[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}`,
@@ -74,15 +77,27 @@ func formatShape(c *compiler, schema *value, name string, v *value) (*shape, err
 	if !ok {
 		return nil, nil
 	}
-	d, ok := c.dfas["format "+v.text]
-	if !ok {
-		var err error
-		if d, err = regex.Full(pattern, c.budget); err != nil {
-			return nil, refuse(schema, name, "%v", err)
-		}
-		c.dfas["format "+v.text] = d
+	d, err := formatAutomaton(v.text, pattern)
+	if err != nil {
+		return nil, refuse(schema, name, "%v", err)
 	}
 	s := everything()
 	s.strings[0].dfas = []form{{d, "format " + v.text}}
 	return s, nil
+}
+
+// formatsBuilt are the automata of the formats that were met, which every schema shares.
+var formatsBuilt sync.Map
+
+const formatWork = 4_000_000
+
+func formatAutomaton(name, pattern string) (*automaton.DFA, error) {
+	if d, ok := formatsBuilt.Load(name); ok {
+		return d.(*automaton.DFA), nil
+	}
+	d, err := regex.Full(pattern, automaton.NewBudget(formatWork))
+	if err == nil {
+		formatsBuilt.Store(name, d)
+	}
+	return d, err
 }
