@@ -68,47 +68,67 @@ type crossing struct {
 
 // fit walks the vocabulary from a state of a lexeme.
 func (v *Vocabulary) fit(l *lexeme.Lexeme, state int32) *fit {
-	f := &fit{}
-	words := v.Words()
-	states := make([]int32, v.longest+1)
-	rows := make([]*lexeme.Row, v.longest+1)
-	states[0], rows[0] = state, l.Row(state)
-	ends := map[int32][]int32{}
-	nodes := v.trie.nodes
-	for i := int32(1); i < int32(len(nodes)); {
+	w := walk{v: v, l: l, f: &fit{}, words: v.Words(), ends: map[int32][]int32{}}
+	w.states, w.rows = make([]int32, v.longest+1), make([]*lexeme.Row, v.longest+1)
+	w.states[0], w.rows[0] = state, l.Row(state)
+	for i, b := range v.trie.first {
+		if l.Next(state, b) != lexeme.None {
+			w.below(v.trie.top[i])
+		}
+	}
+	for tag, at := range w.ends {
+		c := crossing{tag: tag}
+		c.rest.merge(&v.trie, at, 0)
+		w.f.crossings = append(w.f.crossings, c)
+	}
+	return w.f
+}
+
+// walk is a walk through the vocabulary with a lexeme.
+type walk struct {
+	v      *Vocabulary
+	l      *lexeme.Lexeme
+	f      *fit
+	words  int
+	states []int32 // on the way to the current node
+	rows   []*lexeme.Row
+	ends   map[int32][]int32 // the nodes at which the lexeme may end, by tag
+}
+
+// below visits a node and its descendants.
+func (w *walk) below(from int32) {
+	nodes := w.v.trie.nodes
+	for i := from; i < nodes[from].end; {
 		n := &nodes[i]
-		to := rows[n.depth-1].Known(n.b)
+		to := w.rows[n.depth-1].Known(n.b)
 		if to < lexeme.None {
-			to = l.Next(states[n.depth-1], n.b)
+			to = w.l.Next(w.states[n.depth-1], n.b)
 		}
 		if to == lexeme.None {
 			i = n.end
 			continue
 		}
-		row := l.Row(to)
+		row := w.l.Row(to)
 		if n.count > 0 {
-			f.inside.add(v.trie.here(n), words)
+			w.f.inside.add(w.v.trie.here(n), w.words)
 		}
-		if n.uses >= 0 && row.Tag == lexeme.None {
-			row = l.Loops(to)
-			if uses := &v.trie.uses[n.uses]; uses[0]&^row.Loop[0]|uses[1]&^row.Loop[1]|uses[2]&^row.Loop[2]|uses[3]&^row.Loop[3] == 0 {
-				f.inside.add(v.trie.below(n), words)
-				i = n.end
-				continue
-			}
+		if n.uses >= 0 && row.Tag == lexeme.None && w.l.Next(to, nodes[i+1].b) == to && w.loops(to, n) {
+			w.f.inside.add(w.v.trie.below(n), w.words)
+			i = n.end
+			continue
 		}
-		states[n.depth], rows[n.depth] = to, row
+		w.states[n.depth], w.rows[n.depth] = to, row
 		if n.parent && row.Tag != lexeme.None {
-			ends[row.Tag] = append(ends[row.Tag], i)
+			w.ends[row.Tag] = append(w.ends[row.Tag], i)
 		}
 		i++
 	}
-	for tag, at := range ends {
-		c := crossing{tag: tag}
-		c.rest.merge(&v.trie, at, 0)
-		f.crossings = append(f.crossings, c)
-	}
-	return f
+}
+
+// loops reports whether all bytes below a node leave the lexeme in a state.
+func (w *walk) loops(state int32, n *trieNode) bool {
+	loop, uses := &w.l.Loops(state).Loop, &w.v.trie.uses[n.uses]
+	return uses[0]&^loop[0]|uses[1]&^loop[1]|uses[2]&^loop[2]|uses[3]&^loop[3] == 0
 }
 
 // exceptions returns the tokens with which a name comes that a lexeme of other names leaves out.

@@ -61,10 +61,12 @@ type trie struct {
 	nodes  []trieNode
 	tokens []int32     // of the nodes, one after another
 	uses   [][4]uint64 // the bytes below each node that has many descendants
+	top    []int32     // the children of the first node
+	first  []byte      // their bytes
 }
 
 // manyNodes is how many descendants are many.
-const manyNodes = 16
+const manyNodes = 128
 
 type trieNode struct {
 	end    int32 // of the node's descendants
@@ -100,6 +102,9 @@ func (t *trie) build(tokens [][]byte, ids []int32) {
 	}
 	t.leave(&path, -1)
 	t.findUses()
+	for child := int32(1); child < int32(len(t.nodes)); child = t.nodes[child].end {
+		t.top, t.first = append(t.top, child), append(t.first, t.nodes[child].b)
+	}
 }
 
 // findUses finds the bytes below each node that has many descendants.
