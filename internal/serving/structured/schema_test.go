@@ -73,7 +73,7 @@ func requireMaskIsAccepted(t *testing.T, m *Matcher, text string) {
 func TestRandomAnswersAreValid(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for _, c := range readCases(t, filepath.Join("testdata", "sample.jsonl")) {
-		if c.Name == "nullable" { // of OpenAPI
+		if c.Name == "nullable" { // not of JSON Schema
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) {

@@ -55,7 +55,7 @@ func typeShape(c *compiler, schema *value, name string, v *value) (*shape, error
 		list = v.items
 	}
 	s := &shape{}
-	if n := schema.get("nullable"); n != nil && n.kind == boolTrue { // OpenAPI's
+	if n := schema.get("nullable"); n != nil && n.kind == boolTrue { // as descriptions of APIs write it
 		s.null = true
 	}
 	for _, item := range list {
