@@ -34,7 +34,7 @@ func (p *player) adopt() bool {
 	return true
 }
 
-// adoptPool makes the bytes of pool i the expected ones, whether its engine exists or not.
+// adoptPool makes the bytes of pool i the expected ones, even if its engine does not exist.
 func (p *player) adoptPool(i int) {
 	adopt := func(to []byte, from uint64) { copy(to, p.subject.At(from, uint64(len(to)))) }
 	adopt(p.expected.Pools[i], p.pools[i])
@@ -44,8 +44,8 @@ func (p *player) adoptPool(i int) {
 	}
 }
 
-// read returns engine i as values, as far as it can be read, with the sequences that keep chooses by those before
-// them and their id. broken is the pointer behind which nothing could be read.
+// read returns engine i as values, as far as it can be read. keep decides, from the sequences kept so far and the next
+// id, whether a sequence is kept. broken names the pointer behind which nothing could be read.
 func (p *player) read(i int, keep func([]oracle.SequenceState, int32) bool) (state oracle.EngineState, broken string) {
 	e := checked[engineStruct](p, p.engines[i])
 	if e == nil {
@@ -76,7 +76,7 @@ func (p *player) read(i int, keep func([]oracle.SequenceState, int32) bool) (sta
 	return state, ""
 }
 
-// values returns a sequence as values, without its tables if it is not kept, and whether all of it can be read.
+// values returns a sequence, without its tables if it is not kept, and whether all of it can be read.
 func (p *player) values(from *sequenceStruct, kept bool) (s oracle.SequenceState, whole bool) {
 	s.ID, s.KVCount = from.id, from.kvCount
 	l1 := checked[l1Table](p, from.blockTable)
@@ -99,8 +99,8 @@ func (p *player) values(from *sequenceStruct, kept bool) (s oracle.SequenceState
 	return s, true
 }
 
-// sound reports whether engine i, as far as it can be read, has its pool and links back, which a list
-// without an end has not, and no table twice: a change through one sequence would change another.
+// sound reports whether engine i has its pool, each link of its list has its counterpart, which rules out a list without
+// an end, and no table is used twice: a change through one sequence would change another.
 func (p *player) sound(i int) bool {
 	e := view[engineStruct](p, p.engines[i])
 	if e.pool != p.pools[i]+oracle.Slack {

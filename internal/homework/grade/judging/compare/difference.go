@@ -27,7 +27,7 @@ const (
 // hang stands for the channel of a call that did not come back.
 const hang Channel = "time"
 
-// seen is the channel by which mistakes are told apart.
+// seen is the Channel, or hang.
 func (d *Difference) seen() Channel {
 	if d.Hangs {
 		return hang
@@ -41,8 +41,16 @@ const (
 	outsidePool = "outside the pool"
 )
 
-// Allocates is the Field of a difference of the heap: a call that has to fail allocates.
-const Allocates = "an allocation in a call that has to fail"
+// Fields of differences of the heap.
+const (
+	Allocates = "an allocation in a call that has to fail"
+	Frees     = "what is freed"
+	Leaks     = "what the call had to free and did not"
+	Keeps     = "the allocations after the call" // their number is wrong
+)
+
+// ThePool is the Actual of a difference in Frees: the submission frees the caller's pool.
+const ThePool = "the pool, which is the caller's"
 
 // A Difference is the first deviation from the expected state.
 type Difference struct {
@@ -84,8 +92,7 @@ func (r Result) last() *Difference {
 	return r.All[len(r.All)-1]
 }
 
-// Same reports whether two differences show the same mistake: the same call, seen in the same
-// way, whichever number was wrong.
+// Same reports whether two differences show the same mistake: only numbers differ.
 func (d *Difference) Same(o *Difference) bool {
 	return d.Op.Kind.Function() == o.Op.Kind.Function() && (d.Op.Engine == trace.None) == (o.Op.Engine == trace.None) &&
 		d.Channel == o.Channel && d.Shape == o.Shape && d.elsewhere() == o.elsewhere()
@@ -100,19 +107,11 @@ func (d *Difference) elsewhere() bool {
 	return false
 }
 
-// Frees is the Field of a difference of the heap: a call frees something that is not allocated,
-// or no longer. ThePool is its Actual if that is the caller's pool.
-const (
-	Frees   = "what is freed"
-	ThePool = "the pool, which is the caller's"
-)
-
 // Memory reports whether the difference is about memory alone: a write outside an allocation, or
 // a free of something that is not allocated.
 func (d *Difference) Memory() bool { return d.Channel == Heap && (d.Field == Frees || d.Overrun()) }
 
-// MemoryError reports whether a tool that watches the heap would complain, too: of a write outside an allocation, of a
-// free of something that is not allocated, of a leak.
+// MemoryError reports whether Memcheck complains of the difference, too: Memory, or a leak.
 func (d *Difference) MemoryError() bool { return d.Memory() || d.Channel == Heap && d.Field == Leaks }
 
 // Overrun reports whether something was written outside an allocation.

@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// A Fact is something about the call that showed a difference. The broken sentence of the
-// handout follows from the difference and its facts (mistakes).
+// A Fact is something about the call that showed a difference. The sentence of the handout that was broken follows from
+// the difference and its facts (mistakes).
 type Fact string
 
 // Facts about the state before the call.
@@ -89,7 +89,7 @@ func (d *Difference) has(f Fact) bool {
 	return slices.Contains(d.Facts, f)
 }
 
-// A refusal is a reason to refuse a call, with its fact.
+// A refusal is a reason for which a call must fail.
 type refusal struct {
 	reason error
 	fact   Fact
@@ -105,12 +105,22 @@ var refusals = []refusal{
 	{course.ErrNoMemory, NoMemory},
 }
 
-// Refused reports whether the call has to fail.
+// Refused reports whether the call must fail.
 func (d *Difference) Refused() bool {
-	return d.Op.Engine == trace.None || slices.ContainsFunc(refusals, func(r refusal) bool { return d.Has(r.fact) })
+	return d.Op.Engine == trace.None || d.refusal() != ""
 }
 
-// A moment is the part of the state before a call that facts reads.
+// refusal returns the fact for which the call must fail, "" if there is none.
+func (d *Difference) refusal() Fact {
+	for _, r := range refusals {
+		if d.Has(r.fact) {
+			return r.fact
+		}
+	}
+	return ""
+}
+
+// A moment is what facts need of the state before a call.
 type moment struct {
 	op              trace.Op
 	engine          *course.Engine
@@ -122,7 +132,7 @@ type moment struct {
 	logical, offset int32
 }
 
-// factsBefore are the facts about the state before a call: of which calls, and when they hold.
+// factsBefore are the facts about the state before a call, with the calls that they apply to.
 var factsBefore = []struct {
 	fact         Fact
 	calls, holds func(m *moment) bool
@@ -156,12 +166,12 @@ func writes(m *moment) bool {
 	return named(m) && m.op.Kind == trace.Append && m.logical < course.MaxLogicalBlocks
 }
 
-// needs is how many blocks create_sequence takes.
+// needs returns the number of blocks that create_sequence takes.
 func (m *moment) needs() int64 {
 	return int64(m.op.B)/course.KVPerBlock + min(1, int64(m.op.B)%course.KVPerBlock)
 }
 
-// shared reports whether the block that append_kv writes to is another sequence's, too.
+// shared reports whether another sequence uses the block that append_kv writes to.
 func (m *moment) shared() bool { return m.block >= 0 && oracle.Counts(m.engine)[m.block] > 1 }
 
 // moment reads the expected state before a call.
@@ -197,7 +207,7 @@ func (p *player) moment(op trace.Op) moment {
 	return m
 }
 
-// outcomeFacts adds why a call had to be refused.
+// outcomeFacts adds the reason for which the call must fail.
 func outcomeFacts(facts []Fact, outcome oracle.Outcome) []Fact {
 	for _, r := range refusals {
 		if errors.Is(outcome.Err, r.reason) {
@@ -207,7 +217,6 @@ func outcomeFacts(facts []Fact, outcome oracle.Outcome) []Fact {
 	return facts
 }
 
-// facts returns the facts about the call that showed a difference.
 func (p *player) facts(d *Difference, m *moment, outcome oracle.Outcome) []Fact {
 	facts := append(outcomeFacts(m.facts, outcome), d.Facts...)
 	if d.Op.Engine == trace.None || d.Op.Kind.Many() {
@@ -248,7 +257,7 @@ func (p *player) facts(d *Difference, m *moment, outcome oracle.Outcome) []Fact 
 	return facts
 }
 
-// sharedTable names the first table that a child has in common with its parent, "" if there is none.
+// sharedTable returns the name of the first table that a child shares with its parent, "" if there is none.
 func (p *player) sharedTable(parent, child uint64) string {
 	if parent == 0 || child == 0 {
 		return ""
@@ -266,7 +275,7 @@ func (p *player) sharedTable(parent, child uint64) string {
 	return ""
 }
 
-// countsOf returns an engine of the submission and its reference counts, nil if they cannot be read.
+// countsOf returns an engine of the submission and its reference counts; both are nil if they cannot be read.
 func (p *player) countsOf(want *course.Engine, engine int) (*engineStruct, []int32) {
 	e := checked[engineStruct](p, p.engines[engine])
 	if e == nil {
@@ -275,7 +284,7 @@ func (p *player) countsOf(want *course.Engine, engine int) (*engineStruct, []int
 	return e, p.refCounts(e.refCount, want.Total)
 }
 
-// took compares which blocks are in use, and how many, if ref_count and free_local_blocks agree.
+// took compares the blocks in use with the expected ones, provided that ref_count and free_local_blocks agree.
 func (p *player) took(e *course.Engine, engine int) Fact {
 	got, have := p.countsOf(e, engine)
 	if have == nil {
@@ -295,9 +304,8 @@ func (p *player) took(e *course.Engine, engine int) Fact {
 			}
 		}
 	}
-	free := int(got.free)
 	switch {
-	case used-wanted != int(e.Free)-free:
+	case used-wanted != int(e.Free)-int(got.free):
 	case used < wanted:
 		return TookFewer
 	case used > wanted:
@@ -308,7 +316,7 @@ func (p *player) took(e *course.Engine, engine int) Fact {
 	return ""
 }
 
-// stored finds out where append_kv has written.
+// stored finds out where append_kv wrote.
 func (p *player) stored(d *Difference, e *course.Engine, m *moment, add func(Fact, bool)) {
 	s := oracle.Find(e, d.Op.A)
 	if s == nil || p.isLarge(d.Op.Engine) || s.BlockTable[m.logical/course.L2Size] == nil {
@@ -356,8 +364,8 @@ func (p *player) entries(e *course.Engine, op trace.Op, m *moment, add func(Fact
 	add(LostEntry, lost)
 }
 
-// leftOut reports whether free_sequence has released no block of some L2 table after the first
-// slot.
+// leftOut reports whether free_sequence released no block of the first L2 table with blocks it left, which is not that
+// of slot 0.
 func (p *player) leftOut(e *course.Engine, engine int, m *moment) bool {
 	_, have := p.countsOf(e, engine)
 	if have == nil {

@@ -10,8 +10,7 @@ import (
 	"llmmemory/internal/homework/grade/isolation/runner"
 )
 
-// fault adds to the difference of a call that has ended the process what the call did, if that follows from the
-// address and the memory.
+// fault adds what the call did to the difference of a call that ended the process, if the address and the memory show it.
 func (p *player) fault(d *Difference, op trace.Op, m *moment) {
 	f, found := p.subject.Fault()
 	if !found || d.Hangs || p.trouble != nil {
@@ -28,7 +27,7 @@ func (p *player) fault(d *Difference, op trace.Op, m *moment) {
 	}
 }
 
-// soFar accounts for the allocations of a call that has ended the process. It returns those that are left.
+// soFar accounts for the allocations of a call that ended the process. It returns those that it did not free.
 func (p *player) soFar(events []runner.Event) (fresh []uint64) {
 	for i := range events[:min(len(events), mostAllocations)] {
 		switch e := events[i]; e.What {
@@ -42,7 +41,7 @@ func (p *player) soFar(events []runner.Event) (fresh []uint64) {
 	return slices.DeleteFunc(fresh, func(at uint64) bool { _, live := p.live[at]; return !live })
 }
 
-// does says what uses an address that no memory has.
+// does says what the call used at an address that has no memory.
 func (p *player) does(op trace.Op, m *moment, address uint64, d *Difference, fresh []uint64) (string, Fact) {
 	const near = 4096
 	b, _ := fillOf(address)
@@ -66,8 +65,8 @@ func (p *player) does(op trace.Op, m *moment, address uint64, d *Difference, fre
 	return p.index(op, m, address)
 }
 
-// null names the NULL pointer that a call used, as far as only that pointer has this address. Where the tester has made
-// the engine, data that llm_init keeps in a global variable is NULL, too.
+// null names the NULL pointer that a call used, if no other pointer has this address. If the tester made the engine, a
+// global variable that llm_init sets may be the NULL pointer.
 func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fresh []uint64) (string, Fact) {
 	if d.Has(UnknownID) && offset < sequenceSize {
 		return "uses a sequence that it has not found: NULL", ""
@@ -94,7 +93,7 @@ func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fres
 	return "uses a pointer that is NULL", NullPointer
 }
 
-// nullOfNew returns the first slot of the L1 table that a call has made whose table is NULL; -1 if there is none.
+// nullOfNew returns the first slot without a table in the L1 table that the call allocated; -1 if there is none.
 func (p *player) nullOfNew(fresh []uint64) int {
 	for _, at := range fresh {
 		if p.live[at] == l1Size {
@@ -104,7 +103,7 @@ func (p *player) nullOfNew(fresh []uint64) int {
 	return -1
 }
 
-// passed reports whether a free_sequence or fork_sequence has done the work for the tables before a slot.
+// passed reports whether free_sequence or fork_sequence did its work for the tables before a slot.
 func (p *player) passed(op trace.Op, m *moment, slot int, fresh []uint64) bool {
 	if slot <= 0 {
 		return slot == 0
@@ -121,8 +120,8 @@ func (p *player) passed(op trace.Op, m *moment, slot int, fresh []uint64) bool {
 	return false
 }
 
-// neverWritten names the pointer that a call has used without writing it: in what the call has allocated, or in an
-// engine and its sequences.
+// neverWritten names the pointer that a call used before it was written: in what the call allocated, or in an engine and
+// its sequences.
 func (p *player) neverWritten(op trace.Op, fresh []uint64) (string, Fact) {
 	for _, at := range fresh {
 		if slot := slices.Index(view[l1Table](p, at)[:], fill[uint64](unwrittenByte)); p.live[at] == l1Size && slot >= 0 {
@@ -152,7 +151,7 @@ func (p *player) neverWritten(op trace.Op, fresh []uint64) (string, Fact) {
 	return "a pointer", ""
 }
 
-// unwrittenField names the first pointer in the struct of an engine or a sequence that was never written.
+// unwrittenField returns the name of the first pointer in an engine or a sequence that was never written.
 func (p *player) unwrittenField(engine bool, at uint64) string {
 	var pointers []uint64
 	var names []string
@@ -172,7 +171,7 @@ func (p *player) unwrittenField(engine bool, at uint64) string {
 	return ""
 }
 
-// index names an index that leads outside an array, or overflows.
+// index names an index that is outside an array or overflows.
 func (p *player) index(op trace.Op, m *moment, address uint64) (string, Fact) {
 	counts := view[engineStruct](p, p.engines[op.Engine]).refCount
 	if i := int64(address-counts) / 4; int64(int32(i)) == i {

@@ -17,7 +17,7 @@ type heap struct {
 	live    map[uint64]uint64 // address to size
 	ordered []uint64          // sorted addresses; some are freed
 	shapes  map[trace.Kind]*Difference
-	gone    map[uint64]string // what the submission has freed, by address, with the call
+	gone    map[uint64]string // by address: what the submission freed, with the call
 	// Chunks that the tester allocates and frees (allocate, release).
 	stock    map[uint64][]uint64 // by size: unused chunks
 	asked    map[uint64]int      // by size: how many were needed so far
@@ -28,14 +28,12 @@ func newHeap() heap {
 	return heap{live: map[uint64]uint64{}, shapes: map[trace.Kind]*Difference{}, gone: map[uint64]string{}, stock: map[uint64][]uint64{}, asked: map[uint64]int{}}
 }
 
-// edge fills the space between two allocations.
-const edge = 0xfd
+const (
+	edge            = 0xfd    // fills the bytes after an allocation (grader/process/runner.c)
+	mostAllocations = 1 << 16 // that the grader keeps of one call
+)
 
-// mostAllocations is far more than any call needs, and few enough for the grader to keep.
-const mostAllocations = 1 << 16
-
-// account updates the live chunks. It returns the operations of the call on the heap that are an error in
-// any call.
+// account updates the live chunks. It returns the first operation on the heap that is an error in any call.
 func (p *player) account(op trace.Op, want oracle.Outcome, going []part, events []runner.Event) []*Difference {
 	var bad *Difference
 	here := map[uint64]bool{} // freed by this call
@@ -59,7 +57,7 @@ func (p *player) account(op trace.Op, want oracle.Outcome, going []part, events 
 				if here[e.At] {
 					what = strings.Replace(what, op.Kind.Function(), "this call", 1)
 				}
-			} else if p.isPool(e.At) {
+			} else if slices.Contains(p.pools[:], e.At-oracle.Slack) {
 				what = ThePool
 			}
 			d := differs(Heap, Frees, "a live allocation", what)
@@ -76,26 +74,19 @@ func (p *player) account(op trace.Op, want oracle.Outcome, going []part, events 
 			}
 		}
 	}
-	if d := p.edges(op); d != nil {
-		bad = cmp.Or(bad, d)
-	}
-	if bad == nil {
+	if bad = cmp.Or(bad, p.edges(op)); bad == nil {
 		return nil
 	}
 	return []*Difference{bad}
 }
 
-// freed says what a call frees.
+// freed describes an allocation that a call frees.
 func (p *player) freed(op trace.Op, going []part, e runner.Event) string {
 	what := fmt.Sprintf("an allocation of %d bytes", e.Size)
 	if i := slices.IndexFunc(going, func(c part) bool { return c.at == e.At }); i >= 0 {
 		what = going[i].String()
 	}
 	return fmt.Sprintf("%s, which %s has freed before", what, op.Kind.Function())
-}
-
-func (p *player) isPool(address uint64) bool {
-	return slices.Contains(p.pools[:], address-oracle.Slack)
 }
 
 func (h *heap) add(at, size uint64) {
@@ -110,7 +101,7 @@ func (h *heap) add(at, size uint64) {
 	}
 }
 
-// home returns the live chunk that contains an address.
+// home returns the live chunk that contains an address; found is false if there is none.
 func (h *heap) home(address uint64) (at, size uint64, found bool) {
 	if size, found := h.live[address]; found {
 		return address, size, true
@@ -124,7 +115,7 @@ func (h *heap) home(address uint64) (at, size uint64, found bool) {
 	return 0, 0, false
 }
 
-// chunk returns size bytes at an address, or nil if they are not in one live chunk.
+// chunk returns size bytes at an address, or nil if they are not inside one live chunk.
 func (p *player) chunk(address, size uint64) []byte {
 	at, have, found := p.home(address)
 	if !found || address-at+size > have {
@@ -133,7 +124,7 @@ func (p *player) chunk(address, size uint64) []byte {
 	return p.subject.At(address, size)
 }
 
-// mostEdges limits how many edges are checked after every call; the newest ones are.
+// mostEdges is the number of newest allocations whose edges are checked after every call.
 const mostEdges = 1 << 15
 
 // edges checks the unused bytes after each live allocation, and returns the first difference.
@@ -154,35 +145,23 @@ func (p *player) edges(op trace.Op) (first *Difference) {
 	return first
 }
 
-// edge returns which of the unused bytes after an allocation was written first, with the byte, and repairs them; -1 if
-// none was.
+// edge returns the index and the value of the first unused byte after an allocation that was written, -1 if there is
+// none. It fills the edge again, so that the write is reported once.
 func (p *player) edge(at, size uint64) (n int, b byte) {
 	room := (size+15)/16*16 + 16 // as get_aligned in grader/process/runner.c
-	for i, b := range p.subject.At(at+size, room-size) {
-		if b != edge {
-			p.repair(at+size, room-size)
-			return i, b
-		}
+	bytes := p.subject.At(at+size, room-size)
+	n = slices.IndexFunc(bytes, func(b byte) bool { return b != edge })
+	if n < 0 {
+		return n, 0
 	}
-	return -1, 0
-}
-
-// repair fills an edge again, so that a write there is reported once.
-func (p *player) repair(at, size uint64) {
-	bytes := p.subject.At(at, size)
+	b = bytes[n]
 	for i := range bytes {
 		bytes[i] = edge
 	}
+	return n, b
 }
 
-// Leaks is the Field of a difference of the heap: a call frees too little.
-const Leaks = "what the call had to free and did not"
-
-// Keeps is the Field of a difference of the heap: after a call the number of allocations is
-// wrong.
-const Keeps = "the allocations after the call"
-
-// keeps returns the difference for a call after which there are more or fewer allocations than there must be.
+// keeps returns the difference for a call that leaves another number of allocations than it must.
 func keeps(want, got int) *Difference {
 	d := differs(Heap, Keeps, change(want), change(got))
 	if want == 0 {
@@ -191,7 +170,6 @@ func keeps(want, got int) *Difference {
 	return d
 }
 
-// change says in words how many allocations a call makes or frees.
 func change(n int) string {
 	word := "more"
 	if n < 0 {
@@ -213,7 +191,7 @@ type part struct {
 	sequence int32 // id of the sequence
 }
 
-// A piece is the role of a chunk: an L2 table, by its slot of the L1 table, or one of these.
+// A piece is the role of a chunk: an L2 table, as its slot in the L1 table, or one of the constants.
 type piece int
 
 const (
@@ -240,7 +218,7 @@ func (c part) String() string {
 	return fmt.Sprintf("block_table[%d] of %s", c.what, SequenceName(c.sequence))
 }
 
-// going returns the chunks that a free_sequence or llm_destroy has to free.
+// going returns the chunks that free_sequence or llm_destroy must free.
 func (p *player) going(op trace.Op) []part {
 	if op.Engine == trace.None || p.engines[op.Engine] == 0 {
 		return nil
@@ -281,17 +259,16 @@ func (p *player) parts(sequence uint64, add func(address uint64, what piece, seq
 	}
 }
 
-// balance compares how many allocations a call has left with how many it had to leave.
+// balance compares the change of the number of allocations with the expected one.
 func (p *player) balance(op trace.Op, going []part, want, got int) *Difference {
 	if op.Kind == trace.Free || op.Kind == trace.Destroy {
 		if d := p.leaked(going); d != nil && want != 0 {
 			return d
 		}
-		switch {
-		case len(p.shapes) == 0 && got != want:
-			return keeps(want, got)
+		if len(p.shapes) > 0 || got == want {
+			return nil
 		}
-		return nil
+		return keeps(want, got)
 	}
 	if _, deviates := p.shapes[op.Kind.Single()]; deviates || got == want || op.Kind == trace.Frees && len(p.shapes) > 0 {
 		return nil
@@ -299,7 +276,7 @@ func (p *player) balance(op trace.Op, going []part, want, got int) *Difference {
 	return keeps(want, got)
 }
 
-// leaked returns a difference if a chunk that had to be freed is still allocated.
+// leaked returns a difference if a chunk that must be freed is still allocated.
 func (p *player) leaked(going []part) *Difference {
 	var left []part
 	tables, bytes := 0, uint64(0) // tables that were freed, bytes that were not
@@ -329,7 +306,7 @@ func (p *player) leaked(going []part) *Difference {
 	return d
 }
 
-// shape notes that something is not a separate allocation.
+// shape records something that is not an allocation of its own.
 func (p *player) shape(kind trace.Kind, what string, address uint64) {
 	if _, exact := p.live[address]; !exact && p.shapes[kind] == nil {
 		p.shapes[kind] = differs(Allocations, what, "an allocation of its own", "part of another")

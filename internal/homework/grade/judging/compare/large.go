@@ -12,16 +12,14 @@ import (
 
 const page = 4096
 
-// ErrMemory is wrapped if a submission dies while the machine has too little memory left to
-// blame the submission.
+// ErrMemory is wrapped if a submission dies while the machine has too little memory left: then it is not to blame.
 var ErrMemory = errors.New("the machine has too little memory left, of which the ref_count of a pool of 3 GiB takes most")
 
 // mostForLarge is the memory that a submission may use for the reference counts of a large pool.
 const mostForLarge = 400 << 20
 
-// newLargePool returns the address of a new pool of which only the two ends can be touched: they
-// are consecutive pages of the pools' region, and the second is mapped again where the pool
-// ends.
+// newLargePool returns the address of a new pool of which only the two ends can be touched. Both are consecutive pages
+// of the pools' region; the second end is mapped again where the pool ends.
 func (p *player) newLargePool(engine int, size uint64) (uint64, error) {
 	at := runner.Pools + p.used + poolOffset
 	high := at + oracle.Slack + size - trace.End // where the second end has to be
@@ -41,7 +39,7 @@ func (p *player) newLargePool(engine int, size uint64) (uint64, error) {
 	return at + oracle.Slack, nil
 }
 
-// reserved reports whether the oracle could reserve a large pool; if not, that is trouble.
+// reserved reports whether the oracle has reserved its large pool. If it has not, that is an error of the grader.
 func (p *player) reserved(op trace.Op) bool {
 	if op.Large() && p.expected.Engines[op.Engine] == nil {
 		p.trouble = oracle.ErrReserve
@@ -56,8 +54,7 @@ func hasLarge(ops []trace.Op) bool { return slices.ContainsFunc(ops, trace.Op.La
 // mostCounts reference counts are compared at either end of the array.
 const mostCounts = 1 << 20
 
-// looked returns the ranges of blocks whose counts are compared: all, except those of a large
-// pool that cannot be touched.
+// looked returns the ranges of blocks whose counts are compared: all those that can be touched.
 func looked(total int32) [][2]int32 {
 	if total <= 2*mostCounts {
 		return [][2]int32{{0, total}}

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/homework/course"
 )
 
-// The structs of llm_memory.h as the process has them: with addresses in place of pointers.
+// The structs of llm_memory.h, with addresses in place of pointers.
 type (
 	engineStruct struct {
 		pool        uint64
@@ -43,8 +43,8 @@ func checked[T any](p *player, address uint64) *T {
 	return (*T)(unsafe.Pointer(unsafe.SliceData(bytes)))
 }
 
-// view returns the T at an address that was checked before. The process may have changed the
-// pointer since; then the T is zero, and the next comparison shows it.
+// view returns the T at an address that was checked before. If the process has changed the pointer since, the T is zero,
+// and the next comparison reports that.
 func view[T any](p *player, address uint64) *T {
 	if bytes := p.subject.At(address, uint64(unsafe.Sizeof(*new(T)))); bytes != nil {
 		return (*T)(unsafe.Pointer(&bytes[0]))
@@ -61,13 +61,12 @@ func ints(bytes []byte) []int32 {
 	return unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(bytes))), len(bytes)/4)
 }
 
-// head returns the address of the dummy head of a list.
 func (p *player) head(engine int) uint64 { return p.engines[engine] + activeOffset }
 
 func (p *player) last(engine int) uint64 { return view[listNode](p, p.head(engine)).prev - nodeOffset }
 
-// sequences yields the sequences of the submission's list with their addresses, as far as they can
-// be read. A sequence may be freed during the iteration.
+// sequences yields the sequences of the submission's list by address, as far as they can be read. The caller may free
+// them.
 func (p *player) sequences(engine int) iter.Seq2[uint64, *sequenceStruct] {
 	return func(yield func(uint64, *sequenceStruct) bool) {
 		head := p.head(engine)

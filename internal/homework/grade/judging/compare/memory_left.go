@@ -33,7 +33,7 @@ func memoryLeft(root string) int64 {
 	return left
 }
 
-// groupFiles names the files of a control group in one version of Linux's control groups.
+// groupFiles are the names of files in one version of Linux's control groups.
 type groupFiles struct {
 	limit, used string
 	cache       *regexp.Regexp // in memory.stat: what the kernel frees on demand
@@ -47,8 +47,8 @@ var (
 	whole     = regexp.MustCompile(`^(\d+)\n?$`) // "max" means no limit
 )
 
-// left returns the least memory that a group or one above it has left. In a container, the path
-// may be the host's: then the root of the mount is the group.
+// left returns the least memory that a group or one of its parents has left. In a container, the path may be the host's:
+// then the root of the mount is the group.
 func (f groupFiles) left(mount, path string) int64 {
 	left := int64(math.MaxInt64)
 	for dir := filepath.Join(mount, path); ; dir = filepath.Dir(dir) {

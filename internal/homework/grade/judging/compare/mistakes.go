@@ -7,28 +7,25 @@ import (
 	"llmmemory/internal/homework/course/handout"
 )
 
-// A mistake is a kind of difference: which differences it matches, the sentence of the handout that they break, and the
-// words for a student. It matches by the function, the channel, parts of the texts and facts of the call; an empty
-// field matches everything.
+// A mistake is a kind of difference, with the sentence of the handout that it breaks and the words for a student. It
+// matches differences by the first four fields; an empty one matches everything.
 type mistake struct {
 	call                    string // the function
 	seen                    Channel
 	field, expected, actual string
 	facts                   []Fact
-	sentence                string // empty: a later mistake that matches has it; noSentence: the handout has none
-	words                   string // the same; its {names} are those of Difference.says
+	sentence                string // empty: the next mistake that matches decides; noSentence: there is none
+	words                   string // empty: the next mistake that matches decides; for its {names} see Difference.says
 }
 
-// when lists the facts of a mistake.
 func when(facts ...Fact) []Fact { return facts }
 
-// noSentence is the sentence of a mistake about which the handout says nothing that helps.
 const noSentence = "none"
 
 const writesMore = "{call} writes its record where it belongs, but also to {where}, which must not change"
 
-// mistakes are all kinds. The first that matches and has a sentence gives the sentence, the first that matches and has
-// words gives the words.
+// mistakes are all kinds of mistakes. The first that matches and has a sentence decides the sentence; the first that
+// matches and has words decides the words.
 var mistakes = []mistake{
 	{field: Frees, actual: ThePool, sentence: handout.DestroyKeepsPool},
 	{facts: when(noEngine), sentence: handout.NullEngine},
@@ -197,15 +194,13 @@ var mistakes = []mistake{
 	{words: "After {call}, {field} {is} {actual}, but has to be {expected}"},
 }
 
-// matches reports whether a difference shows the mistake.
 func (m *mistake) matches(d *Difference) bool {
 	return (m.call == "" || m.call == d.Op.Kind.Function()) && (m.seen == "" || m.seen == d.seen()) &&
 		strings.Contains(d.Field, m.field) && strings.Contains(d.Expected, m.expected) && strings.Contains(d.Actual, m.actual) &&
 		d.Has(m.facts...)
 }
 
-// Sentence returns the sentence of the handout that a difference breaks, or fallback if that does not follow from the
-// difference.
+// Sentence returns the sentence of the handout that a difference breaks, or fallback if no mistake has one.
 func (d *Difference) Sentence(fallback string) string {
 	for _, m := range mistakes {
 		if m.sentence != "" && m.matches(d) {
@@ -228,7 +223,7 @@ func (d *Difference) Headline() string {
 	return "" // the last mistake matches all
 }
 
-// TellsRefusals reports whether a sentence says which calls have to fail.
+// TellsRefusals reports whether a sentence says which calls must fail.
 func TellsRefusals(sentence string) bool {
 	for _, m := range mistakes {
 		for _, r := range refusals {

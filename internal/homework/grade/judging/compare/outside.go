@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// outside returns the difference for a byte written where no allocation is, named after the nearer of the allocations
-// on both sides: byte n (from 0) after the one at an address.
+// outside returns the difference for a write of byte b, n bytes behind the allocation at an address. The byte is named
+// after the nearer of the allocations on both sides.
 func (p *player) outside(at, size, n uint64, b byte) *Difference {
 	i, _ := slices.BinarySearch(p.ordered, at+size+n)
 	for i < len(p.ordered) && p.live[p.ordered[i]] == 0 {
@@ -26,7 +26,7 @@ func (p *player) outside(at, size, n uint64, b byte) *Difference {
 	return d
 }
 
-// allocation names an allocation, with the element of the array that a byte outside would be part of.
+// allocation names the allocation at an address, with the element that a byte outside would be part of if it is an array.
 func (p *player) allocation(at uint64, offset int64) string {
 	for engine := range p.engines {
 		for _, c := range p.going(trace.Op{Kind: trace.Destroy, Engine: engine}) {
@@ -47,7 +47,6 @@ func (p *player) allocation(at uint64, offset int64) string {
 	return fmt.Sprintf("an allocation of %d bytes", p.live[at])
 }
 
-// array returns the name of the array in a chunk and the size of its elements.
 func (c part) array() (name string, size int64) {
 	switch {
 	case c.what == theCounts:

@@ -1,8 +1,7 @@
-// Package compare plays a trace on a submission and on the oracle, and reports the first
-// difference.
+// Package compare plays a trace on a submission and on the oracle, and reports the differences.
 //
-// The submission's memory is read by following its pointers, each of which may lead anywhere. If
-// one leads outside a chunk that the submission has allocated, that is the difference.
+// It reads the submission's memory by following its pointers, each of which may lead anywhere. A pointer that leads
+// outside the chunks that the submission has allocated is a difference.
 package compare
 
 import (
@@ -18,12 +17,10 @@ import (
 	"llmmemory/internal/homework/grade/isolation/runner"
 )
 
-// Patience limits one process; it does not measure speed. Tests with calls that never return
-// make it shorter before they play anything.
+// Patience limits one process. Tests with calls that never return make it shorter before they play anything.
 var Patience = runner.Patience{Call: 2 * time.Second, Process: 8 * time.Second}
 
-// PatienceWith returns the Patience for a trace. A step that is many calls may take longer,
-// because each call walks a list.
+// PatienceWith returns the Patience for a trace. A step that is many calls may take longer, since each walks a list.
 func PatienceWith(ops []trace.Op) runner.Patience {
 	p := Patience
 	for _, op := range ops {
@@ -36,7 +33,7 @@ func PatienceWith(ops []trace.Op) runner.Patience {
 	return p
 }
 
-// A player plays a trace on both sides.
+// A player plays a trace on the submission and on the oracle.
 type player struct {
 	expected *oracle.World
 	subject  *runner.Process
@@ -45,7 +42,7 @@ type player struct {
 	used     uint64                // bytes used of the pools' region
 	heap                           // the submission's allocations
 	ends     [trace.Engines]uint64 // addresses of the end of a large pool that can be touched; 0: none
-	open     bool                  // every call can write to the pools
+	open     bool                  // every call may write to the pools
 	made     made                  // the sequence that the tester made last
 	inited   bool                  // the submission's llm_init has made an engine
 	trouble  error                 // an error of the grader
@@ -53,11 +50,11 @@ type player struct {
 
 // Play plays a trace on a linked runner. An error means that the grader failed.
 //
-// A difference does not end a trace if the submission's state is sound enough to go on: then it
-// becomes the expected state of the next call.
+// After a difference, the submission's state becomes the expected state of the next call if it is sound enough;
+// otherwise the trace ends.
 //
-// Only append_kv can write to the pools (handout.WriteOnlyOnAppend). A submission that dies is
-// run again without that protection, to see what it wrote.
+// Only append_kv can write to the pools (handout.WriteOnlyOnAppend). A submission that dies is run again without that
+// protection, to see what it wrote.
 func Play(program string, ops []trace.Op) (Result, error) {
 	r, err := play(program, ops, false)
 	if errors.Is(err, cputime.ErrStarved) || errors.Is(err, cputime.ErrSlow) {
@@ -129,10 +126,8 @@ func play(program string, ops []trace.Op, open bool) (Result, error) {
 	return r, nil
 }
 
-// mostDifferences is the limit for one trace.
-const mostDifferences = 8
+const mostDifferences = 8 // of a trace
 
-// step plays one step on both sides and compares them.
 func (p *player) step(op trace.Op) []*Difference {
 	if op.Given || op.Kind.Outside() {
 		if err := p.write(p.expected.Write(op)); err != nil {
@@ -214,7 +209,7 @@ func (p *player) state(op trace.Op, outcome oracle.Outcome, returned int64) *Dif
 	return nil
 }
 
-// death turns an error of the process into a difference, or keeps it as trouble of the grader.
+// death returns the difference for an error of the process. It keeps the error as trouble if that is the grader's.
 func (p *player) death(err error) *Difference {
 	if !errors.Is(err, cputime.ErrTime) && !errors.Is(err, runner.ErrDied) {
 		p.trouble = err
@@ -224,8 +219,6 @@ func (p *player) death(err error) *Difference {
 	return d
 }
 
-// request returns the request to the process. Pools are far enough apart that no byte is watched
-// twice.
 func (p *player) request(op trace.Op) (r runner.Request, err error) {
 	r = runner.Request{Call: calls[op.Kind], A: op.A, B: op.B, Fail: uint32(op.Fail)}
 	if op.Kind.Single() != trace.Append && !p.open {
@@ -258,7 +251,7 @@ const (
 	intOffset  = 4
 )
 
-// newPool returns the address of the new pool of an Init, filled.
+// newPool fills a new pool and returns its address.
 func (p *player) newPool(init trace.Op) (uint64, error) {
 	size := uint64(init.Pool())
 	if init.Large() {
@@ -279,8 +272,7 @@ var calls = map[trace.Kind]runner.Call{trace.Init: runner.Init, trace.Create: ru
 	trace.Append: runner.Append, trace.Free: runner.Free, trace.Destroy: runner.Destroy,
 	trace.Forks: runner.Forks, trace.Creates: runner.Creates, trace.Appends: runner.Appends, trace.Frees: runner.Frees}
 
-// returned compares what the call returned. The address of a sequence is compared later, with
-// the list.
+// returned compares what the call returned. The address of a sequence is compared with the list later.
 func (p *player) returned(op trace.Op, want oracle.Outcome, got int64) *Difference {
 	switch op.Kind {
 	case trace.Init, trace.Create, trace.Fork:

@@ -11,14 +11,14 @@ import (
 	"llmmemory/internal/homework/grade/isolation/runner"
 )
 
-// A Scene is the memory of one engine around the step that differs: before it, as expected after
-// it, and as it is. A State is nil if there is no engine.
+// A Scene is the memory of one engine around the step of a difference: before it, as expected after it, and as it is.
+// A State is nil if there is no engine.
 type Scene struct {
 	Before, Expected, Actual *State
 	Block                    int // the block whose records the States have; -1: none
 }
 
-// UnmarshalJSON leaves out a scene that an earlier version has stored in another form: the report around it is of use.
+// UnmarshalJSON leaves out a scene that an earlier version stored in another form, so that the report can be read.
 func (s *Scene) UnmarshalJSON(text []byte) error {
 	type plain Scene
 	if json.Unmarshal(text, (*plain)(s)) != nil {
@@ -27,7 +27,7 @@ func (s *Scene) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// A State is the state of one engine.
+// A State is one engine.
 type State struct {
 	Total, Free int32
 	RefCount    []int32
@@ -36,8 +36,7 @@ type State struct {
 	Broken      string                 `json:",omitempty"` // the pointer behind which nothing could be read
 }
 
-// most is how many sequences a State has besides those that the call names.
-const most = 64
+const most = 64 // sequences of a State, besides those that the call names
 
 // Look plays a trace again up to the step of a difference, to read the memory around it.
 func Look(program string, ops []trace.Op, d *Difference) (*Scene, error) {
@@ -94,7 +93,6 @@ func (p *player) want(op trace.Op, block int) *State {
 	return newState(state, op, block)
 }
 
-// have returns the State of the submission, as far as it can be read.
 func (p *player) have(op trace.Op, block int) *State {
 	state, broken := p.read(op.Engine, kept(op))
 	if broken == "engine" {
@@ -121,7 +119,7 @@ func newState(from oracle.EngineState, op trace.Op, block int) *State {
 	return s
 }
 
-// kept returns whether a State of these sequences also has the next one, by its id.
+// kept returns a function that reports whether a State with these sequences gets one with this id, too.
 func kept(op trace.Op) func([]oracle.SequenceState, int32) bool {
 	return func(all []oracle.SequenceState, id int32) bool {
 		named := id == op.A || op.Kind == trace.Fork && id == op.B

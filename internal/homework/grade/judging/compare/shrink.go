@@ -7,10 +7,9 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// Shrink makes a trace that shows a difference short: it leaves steps out and makes
-// numbers small as long as the rest ends in the same difference (Difference.Same), and calls no
-// engine that it has not made. play returns the first difference of a trace. It is called about
-// most times: the limit is a number and not a time, so that the result is the same everywhere.
+// Shrink shortens a trace that shows a difference. It leaves steps out and makes numbers small as long as the rest ends
+// in the same difference (Difference.Same) and calls no engine that it has not made. play returns the first difference
+// of a trace. Shrink calls it about most times: a limit of time would make results depend on the machine.
 func Shrink(ops []trace.Op, d *Difference, play func([]trace.Op) (*Difference, error), most int) ([]trace.Op, *Difference, error) {
 	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, left: most, complete: complete(ops[:d.Step+1])}
 	for again := true; again && s.err == nil; {
@@ -44,7 +43,7 @@ type shrinker struct {
 	err      error
 }
 
-// complete reports whether an Init makes each engine before a step names it.
+// complete reports whether each step names an engine that an Init has made.
 func complete(ops []trace.Op) bool {
 	var made [trace.Engines]bool
 	for _, op := range ops {
@@ -79,7 +78,7 @@ func (s *shrinker) try(candidate []trace.Op) bool {
 	return true
 }
 
-// cost is how many times an ordinary trace could be played instead.
+// cost returns the number of ordinary traces that take as long.
 func cost(ops []trace.Op) int {
 	sum := 1
 	for _, op := range ops {
@@ -103,8 +102,7 @@ func (s *shrinker) leaveOut(size int) bool {
 	return done
 }
 
-// simplify tries smaller numbers in one field, one step at a time; the field is
-// nil where a step has none.
+// simplify tries smaller numbers in one field, one step at a time. field returns nil for a step without the field.
 func (s *shrinker) simplify(field func(*trace.Op) *int32) bool {
 	done := false
 	for i := 0; i < len(s.ops); i++ {
@@ -127,7 +125,7 @@ func (s *shrinker) simplify(field func(*trace.Op) *int32) bool {
 	return done
 }
 
-// single makes one call of many that are one.
+// single replaces a step of many calls that are only one.
 func (s *shrinker) single() bool {
 	done := false
 	for i := 0; i < len(s.ops); i++ {
@@ -147,10 +145,9 @@ func (s *shrinker) single() bool {
 	return done
 }
 
-// mostIDs is how many ids a short trace needs.
-const mostIDs = 4
+const mostIDs = 4 // that a short trace needs
 
-// rename gives a sequence the smallest id that no other has.
+// rename gives a sequence the smallest id that is not in use.
 func (s *shrinker) rename() bool {
 	for i := range s.ops {
 		for _, id := range ids(&s.ops[i]) {
@@ -212,7 +209,6 @@ func renamed(ops []trace.Op, from, to int32) []trace.Op {
 	return candidate
 }
 
-// ids returns the ids that a step names.
 func ids(op *trace.Op) []*int32 {
 	switch op.Kind {
 	case trace.Init, trace.Destroy:

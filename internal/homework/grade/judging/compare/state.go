@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// engine compares engine i and everything that its pointers lead to.
+// engine compares engine i with everything that it leads to.
 func (p *player) engine(i int) *Difference {
 	want := p.expected.Engines[i]
 	if want == nil {
@@ -107,7 +107,6 @@ func (p *player) list(want *course.Engine, engine int) *Difference {
 	}
 }
 
-// sequence compares the sequence at a place of the list.
 func (p *player) sequence(want *course.Sequence, got *sequenceStruct, place int) *Difference {
 	if id := got.id; id != want.ID {
 		return differs(List, fmt.Sprintf("place %d of the list", place),
@@ -151,7 +150,7 @@ func (p *player) sequence(want *course.Sequence, got *sequenceStruct, place int)
 	return nil
 }
 
-// misplaced adds to the difference of an entry of a table where its block is instead.
+// misplaced adds to the difference of a table entry the entry in which its block is.
 func (p *player) misplaced(d *Difference, l1 *l1Table, i, j int, block int32) {
 	for slot, address := range l1 {
 		table := checked[course.L2Table](p, address)
@@ -179,7 +178,6 @@ func (p *player) pool(i int) *Difference {
 	return cmp.Or(low, p.poolBytes(i, p.ends[i], p.expected.Ends[i][1], size))
 }
 
-// poolBytes compares the bytes from an address on with those of pool i, which has size bytes.
 func (p *player) poolBytes(i int, from uint64, want []byte, size int64) *Difference {
 	got := p.subject.At(from, uint64(len(want)))
 	if bytes.Equal(want, got) {

@@ -5,14 +5,11 @@ import (
 	"strconv"
 )
 
-// What grader/process/runner.c fills memory with is no number to a student.
+// Words for the values with which grader/process/runner.c fills memory.
 const (
-	Unwritten = "never written" // what malloc has returned
+	Unwritten = "never written" // malloc returned it
 	Freed     = "freed memory"
-)
 
-// The bytes of either.
-const (
 	unwrittenByte = 0xa5
 	freedByte     = 0xdd
 )
@@ -41,8 +38,7 @@ func SequenceName(id int32) string {
 	return "a sequence without an id"
 }
 
-// fillOf returns the byte of which a word consists, if memory was filled with it, else 0. A small number may have been
-// added: then it is not exact.
+// fillOf returns the byte with which a word was filled, 0 if it was not. It is not exact if a small number was added.
 func fillOf[T uint32 | uint64](word T) (b byte, exact bool) {
 	const most = 4096
 	for _, b := range []byte{unwrittenByte, freedByte} {
@@ -53,10 +49,9 @@ func fillOf[T uint32 | uint64](word T) (b byte, exact bool) {
 	return 0, false
 }
 
-// fill returns a word that consists of a byte.
 func fill[T uint32 | uint64](b byte) T { return ^T(0) / 255 * T(b) }
 
-// pointee says what a pointer of the submission leads to.
+// pointee describes what a pointer of the submission leads to.
 func (p *player) pointee(address uint64) string {
 	if address == 0 {
 		return "NULL"

@@ -2,14 +2,13 @@ package compare
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
 	"llmmemory/internal/homework/course/trace"
 )
 
-// says fills the words of a mistake with what a difference has.
+// says returns the words of a mistake with the values of a difference.
 func (d *Difference) says(words string) string {
 	made, known, verb := "a sequence", "", "is"
 	if d.Op.Kind == trace.Init {
@@ -32,16 +31,14 @@ func (d *Difference) says(words string) string {
 		"{why}", d.why(), "{where}", d.where(), "{several}", d.several(), "{made}", made, "{known}", known, "{is}", verb, "{are}", are).Replace(words)
 }
 
-// why says that the call has to fail, and why; it is empty if the call has to succeed.
+// why says that the call must fail, and why; it is empty if the call must succeed.
 func (d *Difference) why() string {
 	if d.Op.Kind.Outside() || d.Op.Kind.Many() {
 		return ""
 	}
-	reason := ""
+	reason := strings.TrimPrefix(string(d.refusal()), "must fail: ")
 	if d.Op.Engine == trace.None {
 		reason = "engine is NULL"
-	} else if i := slices.IndexFunc(refusals, func(r refusal) bool { return d.Has(r.fact) }); i >= 0 {
-		reason = strings.TrimPrefix(string(refusals[i].fact), "must fail: ")
 	}
 	must := fmt.Sprintf(", but this call must return %s without changing anything", refusedValue(d.Op.Kind))
 	switch {
@@ -60,7 +57,6 @@ func refusedValue(k trace.Kind) string {
 	return "NULL"
 }
 
-// several says how many of several calls succeed.
 func (d *Difference) several() string {
 	call := d.Op.Kind.Function()
 	made, _ := strconv.Atoi(d.Actual)

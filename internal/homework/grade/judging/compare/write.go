@@ -7,8 +7,7 @@ import (
 	"llmmemory/internal/homework/grade/isolation/runner"
 )
 
-// write makes the tester's changes in the memory of the submission, which was equal to the
-// oracle's before.
+// write makes the tester's changes in the memory of the submission.
 func (p *player) write(changes []oracle.Change) error {
 	defer func() { p.made = made{} }()
 	for _, c := range changes {
@@ -69,33 +68,27 @@ func (p *player) change(c oracle.Change) error {
 	return nil
 }
 
-// entry sets an entry of a table and updates the reference counts.
+// entry sets an entry of a table, which names a block before or after, and updates the block's reference count.
 func (p *player) entry(engine int, l1 *l1Table, logical, block int32) {
-	l2 := view[course.L2Table](p, l1[logical/course.L2Size])
-	entry := &l2[logical%course.L2Size]
+	entry := &view[course.L2Table](p, l1[logical/course.L2Size])[logical%course.L2Size]
+	counted, by := block, int32(1)
 	if block < 0 {
-		p.refer(engine, *entry, -1)
-	} else {
-		p.refer(engine, block, 1)
+		counted, by = *entry, -1
 	}
-	*entry = block
-}
-
-func (p *player) refer(engine int, block, by int32) {
 	e := view[engineStruct](p, p.engines[engine])
-	count := view[int32](p, e.refCount+4*uint64(block))
+	count := view[int32](p, e.refCount+4*uint64(counted))
 	before := *count
 	*count = before + by
 	if before == 0 || before+by == 0 {
 		e.free -= by
 	}
+	*entry = block
 }
 
-// mostStock is how many chunks of one size are requested at a time.
-const mostStock = 64
+const mostStock = 64 // chunks of one size that are requested at a time
 
-// allocate gets n chunks from the submission's allocator. It requests more small ones than
-// needed, because each request costs two context switches.
+// allocate gets n chunks from the submission's allocator. It requests more small ones than needed, because each request
+// costs two context switches.
 func (p *player) allocate(n int, size uint64) ([]uint64, error) {
 	stock := p.stock[size]
 	if len(stock) < n {
@@ -122,8 +115,7 @@ func (p *player) allocate(n int, size uint64) ([]uint64, error) {
 	return stock[:n:n], nil
 }
 
-// take requests n chunks from the submission's allocator, which returns fewer if its heap is
-// full.
+// take requests n chunks from the submission's allocator. It returns fewer if the heap is full.
 func (p *player) take(n int, size uint64) (all []uint64, err error) {
 	reply, err := p.subject.Do(runner.Request{Call: runner.Allocate, A: int32(n), Size: size})
 	for _, e := range reply.Events {
@@ -203,7 +195,6 @@ func (p *player) newSequence(c oracle.Change) error {
 	return nil
 }
 
-// newTables makes the missing tables in the slots from first to last.
 func (p *player) newTables(l1 *l1Table, first, last int32) error {
 	var slots []int32
 	for slot := first; slot <= last; slot++ {
@@ -253,7 +244,6 @@ func (p *player) unlink(sequence uint64) {
 	view[listNode](p, node.next).prev = node.prev
 }
 
-// relocated moves the target of a pointer to another address.
 func (p *player) relocated(c oracle.Change, s *sequenceStruct, l1 *l1Table) error {
 	var pointer *uint64
 	size := l2Size
@@ -280,8 +270,8 @@ func (p *player) relocated(c oracle.Change, s *sequenceStruct, l1 *l1Table) erro
 	return nil
 }
 
-// made is the address of the sequence that the tester made last. It is valid for the changes of
-// one step, until one of them removes or renames a sequence.
+// made is the address of the sequence that the tester made last. It is valid during one step, until a sequence is removed
+// or renamed.
 type made struct {
 	engine   int
 	id       int32
