@@ -10,6 +10,7 @@ import (
 	"llmmemory/internal/homework/course/handout"
 	"llmmemory/internal/homework/course/trace"
 	"llmmemory/internal/homework/grade/isolation/build"
+	"llmmemory/internal/homework/grade/isolation/cputime"
 	"llmmemory/internal/homework/grade/isolation/supervise"
 	"llmmemory/internal/homework/grade/isolation/watch"
 	"llmmemory/internal/homework/grade/judging/compare"
@@ -117,9 +118,12 @@ func (g *grading) memcheck() error {
 	return nil
 }
 
-// again plays the traces of the findings in which a call dies, or makes an error with memory, which are short by now, up
-// to that call. What a tool says of them is a line of the finding, and its stage has failed. It has not passed a task
-// with such an error of which it says nothing.
+// again plays the short traces of the findings in which a call dies or makes an error with memory. What a tool says of
+// such a finding becomes a line of it, and the stage has failed. If the tool says nothing of an error with memory, the
+// stage counts as not run for the task.
+//
+// A replay may be too slow on a slow machine. Then the stage counts as not run for the task, and a bad access costs the
+// memory points as it does where a tool reports it: no score depends on time.
 func (g *grading) again(stage StageName, play func(supervise.Steps) ([]watch.Finding, error)) error {
 	for i := range g.report.Findings {
 		f := &g.report.Findings[i]
@@ -128,7 +132,14 @@ func (g *grading) again(stage StageName, play func(supervise.Steps) ([]watch.Fin
 			continue
 		}
 		found, err := play(g.steps(f.Steps()))
-		if err != nil && !errors.Is(err, watch.ErrUnfinished) {
+		slow := errors.Is(err, cputime.ErrSlow) || errors.Is(err, cputime.ErrStarved) || errors.Is(err, cputime.ErrTime)
+		switch {
+		case slow:
+			g.lost[PartMemory][f.Task] = g.lost[PartMemory][f.Task] || f.BadAccess()
+			g.report.Stages.drop(stage, f.Task)
+			g.note("%s: not run for task %d: %v", stage, f.Task, err)
+			continue
+		case err != nil && !errors.Is(err, watch.ErrUnfinished):
 			return err
 		}
 		for _, m := range found {

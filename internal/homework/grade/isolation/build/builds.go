@@ -10,14 +10,12 @@ import (
 	"slices"
 )
 
-// ErrSecond is wrapped if a submission that compiles with the course's flags does not compile
-// with the sanitizers' flags. That is not its fault: plain inline functions, for example, have
-// no definition at -O0.
+// ErrSecond is wrapped if a submission compiles with the flags of the course, but not with those of the sanitizers. That
+// is not its fault: plain inline functions, for example, have no definition at -O0.
 var ErrSecond = errors.New("the second build does not compile")
 
-// Sanitized builds a program a second time, with the sanitizers and the C library's heap, and
-// returns its path. The first error ends the program. The text is preprocessed with the flags of
-// the course, so that it cannot detect the build.
+// Sanitized builds a program with the sanitizers and the C library's heap, and returns its path. The program ends at the
+// first error. The text is preprocessed with the flags of the course, so that it cannot detect the build.
 func (k *Kit) Sanitized(p *Program) (string, error) {
 	if err := k.watched(); err != nil {
 		return "", err
@@ -27,14 +25,14 @@ func (k *Kit) Sanitized(p *Program) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("build with sanitizers: %w", err)
 	}
-	err = k.sanitized(p, text, object, "-O0")
-	if c := (*complaint)(nil); errors.As(err, &c) {
+	c := (*complaint)(nil)
+	if err = k.sanitized(p, text, object, "-O0"); errors.As(err, &c) {
 		err = k.sanitized(p, text, object, "-O1")
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		return filepath.Join(p.dir, "sanitized"), nil
-	}
-	if c := (*complaint)(nil); errors.As(err, &c) {
+	case errors.As(err, &c):
 		return "", fmt.Errorf("%w: %s", ErrSecond, c.text)
 	}
 	return "", fmt.Errorf("build with sanitizers: %w", err)
@@ -55,11 +53,10 @@ func (k *Kit) sanitized(p *Program, text, object, level string) error {
 	return k.ld(p.file("sanitized"), append([]string{"watched.o", object, watch}, p.stubs...)...)
 }
 
-// withoutDebugInfo copies the C library into the kit's folder, with another build id, and
-// returns the flags to link a program with the copy. Valgrind finds a library's debug
-// information by the build id, where a distribution has it installed, and reading it takes a
-// third of Memcheck's time. Only lines of llm_memory.c are ever reported, and Memcheck finds the
-// names that it replaces without it. If the library is not as expected, there are no flags.
+// withoutDebugInfo copies the C library into the kit's folder, with another build id, and returns the flags to link a
+// program with the copy; none if the library is not as expected. Valgrind finds the debug information of a library by its
+// build id, if it is installed, and reading it takes a third of Memcheck's time. It is not needed: reports only have lines
+// of llm_memory.c.
 func (k *Kit) withoutDebugInfo() (flags []string) {
 	for _, name := range []string{"libc.so.6", "libm.so.6"} {
 		path, err := k.output("gcc", "-print-file-name="+name)
@@ -78,7 +75,7 @@ func (k *Kit) withoutDebugInfo() (flags []string) {
 	return []string{"-Wl,-rpath," + k.dir}
 }
 
-// changeBuildID changes the build id and reports whether there was one.
+// changeBuildID changes the build id. It returns false if there is none.
 func changeBuildID(library []byte) bool {
 	file, err := elf.NewFile(bytes.NewReader(library))
 	if err != nil {
@@ -97,8 +94,7 @@ func changeBuildID(library []byte) bool {
 	return true
 }
 
-// enterable returns an error if submissions, which run as another user when the grader is root,
-// cannot enter a folder.
+// enterable returns an error if submissions cannot enter a folder. If the grader is root, they run as another user.
 func enterable(dir string) error {
 	if os.Getuid() != 0 {
 		return nil

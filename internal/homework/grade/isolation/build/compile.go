@@ -1,15 +1,13 @@
-// Package build makes a program from a submission: it checks the text and the object file
-// (the gate), compiles with the flags of the course, and
-// links with grader/process/runner.c, whose heap replaces malloc.
+// Package build makes a program from a submission: it checks the text and the object file (the gate), compiles with the
+// flags of the course, and links with grader/process/runner.c, whose heap replaces malloc.
 //
-// The check of the text comes before any tool: it prevents the text from making the compiler
-// read other files into its messages, use other flags, or report other line numbers.
-// If macros put words together, the preprocessed text is checked as well.
-// The check of the object file then decides what may run: no code outside the six
-// calls, and no function of the C library that the homework does not need.
+// The text is checked before any tool reads it. It must not make the compiler read other files into its messages, use
+// other flags, or report other line numbers. If macros put words together, the preprocessed text is checked, too. The
+// object file must have no code that runs outside the six calls, and use no function of the C library that the homework
+// does not need.
 //
-// Nothing here runs a submission. The tools run with limits, and their output is
-// cut; a submission that exceeds the limits counts as not compiling.
+// The package does not run submissions. The tools have limits, and their output is cut; a submission that exceeds the
+// limits counts as not compiling.
 package build
 
 import (
@@ -30,11 +28,10 @@ import (
 // CourseFlags are the flags with which the handout compiles a submission.
 const CourseFlags = "-std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb"
 
-// ErrRejected is wrapped if the compiler rejects a submission. The error's text is the
-// compiler's output.
+// ErrRejected is wrapped if the compiler rejects a submission. The text of the error is the compiler's output.
 var ErrRejected = errors.New("does not compile with the flags of the course")
 
-// A Kit is what all builds share: a folder with llm_memory.h and the compiled runner.
+// A Kit is what all builds share, such as a folder with llm_memory.h and the compiled runner.
 type Kit struct {
 	Gate     Gate // the actions that staff have changed
 	folder   *jobs.Temporary
@@ -49,8 +46,7 @@ type Kit struct {
 // Close removes the files of the kit and of its builds.
 func (k *Kit) Close() error { return k.folder.Remove() }
 
-// NewKit compiles the runner (package grader). The flags are added to the course's, for
-// compilers that have other defaults.
+// NewKit compiles the runner (package grader). The flags are added to the course's.
 func NewKit(flags ...string) (*Kit, error) {
 	if err := enterable(os.TempDir()); err != nil {
 		return nil, err
@@ -71,13 +67,11 @@ func NewKit(flags ...string) (*Kit, error) {
 		"llm_memory.h": grader.Header, "runner.c": grader.Runner, "calls.c": grader.Calls, "fault.c": grader.Fault, "prints.c": grader.Prints, "watched.c": grader.Watched, "tester.c": grader.Tester,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
-			_ = k.Close()
-			return nil, err
+			return nil, errors.Join(err, k.Close())
 		}
 	}
 	if err := k.compile("runner"); err != nil {
-		_ = k.Close()
-		return nil, err
+		return nil, errors.Join(err, k.Close())
 	}
 	k.watched = sync.OnceValue(func() error {
 		k.library = k.withoutDebugInfo()
@@ -86,7 +80,7 @@ func NewKit(flags ...string) (*Kit, error) {
 	return k, nil
 }
 
-// compile compiles one of the grader's files. An error is the grader's, not the submission's.
+// compile compiles one of the grader's files.
 func (k *Kit) compile(name string) error {
 	if err := k.gcc("-std=gnu11", "-O1", "-I.", "-c", name+".c", "-o", name+".o"); err != nil {
 		return fmt.Errorf("compile the grader's %s.c: %v", name, err)
@@ -108,8 +102,8 @@ type Program struct {
 // Native returns the path of the program with the course's flags and the grader's heap.
 func (p *Program) Native() string { return filepath.Join(p.dir, "native") }
 
-// Watched returns the path of the program with the C library's heap, for Memcheck. The first
-// call links it. It is not safe for concurrent use with the same program.
+// Watched returns the path of the program with the C library's heap, for Memcheck. The first call links it. It must not
+// be called concurrently for the same program.
 func (k *Kit) Watched(p *Program) (string, error) {
 	path := filepath.Join(p.dir, "watched")
 	if _, err := os.Stat(path); err == nil {
@@ -135,14 +129,16 @@ func (k *Kit) Build(name string, source []byte) (*Program, error) {
 	}
 	p := &Program{dir: dir}
 	v := &verdicts{gate: k.Gate}
-	err = k.build(p, source, v)
-	if c := (*complaint)(nil); errors.As(err, &c) {
+	found, err := k.check(p, source, v)
+	if err == nil {
+		err = k.link(p, p.file("compiled.o"), found)
+	}
+	switch c := (*complaint)(nil); {
+	case errors.As(err, &c):
 		return nil, fmt.Errorf("%s %w:\n%s", name, ErrRejected, strings.ReplaceAll(c.text, p.file("llm_memory.c"), "llm_memory.c"))
-	}
-	if errors.Is(err, ErrGate) {
+	case errors.Is(err, ErrGate):
 		return nil, fmt.Errorf("%s %w", name, err)
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
 	}
 	p.Advice = v.advice
@@ -151,14 +147,6 @@ func (k *Kit) Build(name string, source []byte) (*Program, error) {
 
 // file returns the path of a file of the program, relative to the kit's folder.
 func (p *Program) file(name string) string { return filepath.Join(filepath.Base(p.dir), name) }
-
-func (k *Kit) build(p *Program, source []byte, v *verdicts) error {
-	found, err := k.check(p, source, v)
-	if err != nil {
-		return err
-	}
-	return k.link(p, p.file("compiled.o"), found)
-}
 
 // check compiles a submission and applies the gate to the text and to the object file.
 func (k *Kit) check(p *Program, source []byte, v *verdicts) (*object, error) {
@@ -188,8 +176,8 @@ func (k *Kit) check(p *Program, source []byte, v *verdicts) (*object, error) {
 	return k.checkObject(compiled, text, v)
 }
 
-// link makes the program with the grader's heap. The submission's further names are made local,
-// so that they clash with nothing. Each missing function becomes a stub.
+// link makes the program with the grader's heap. It makes the other names of the submission local, so that they clash
+// with nothing, and replaces missing functions by stubs.
 func (k *Kit) link(p *Program, compiled string, found *object) error {
 	p.object = p.file("submission.o")
 	local := []string{compiled, p.object}
@@ -205,7 +193,7 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 	for _, name := range public {
 		if !slices.Contains(found.defined, name) {
 			p.Missing = append(p.Missing, name)
-			p.Misspelled = append(p.Misspelled, spelledLike(name, found.other)...)
+			p.Misspelled = append(p.Misspelled, misspelled(name, found.other)...)
 		}
 	}
 	var err error
@@ -219,15 +207,10 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 	return k.ld(p.file("native"), append([]string{"-static", "runner.o", native}, p.stubs...)...)
 }
 
-// spelledLike returns the names that differ from one only in capitals and underscores.
-func spelledLike(name string, others []string) (like []string) {
+// misspelled returns the names that differ from a name only in capitals and underscores.
+func misspelled(name string, others []string) []string {
 	bare := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "")) }
-	for _, other := range others {
-		if bare(other) == bare(name) {
-			like = append(like, other)
-		}
-	}
-	return like
+	return slices.DeleteFunc(slices.Clone(others), func(other string) bool { return bare(other) != bare(name) })
 }
 
 // ld links a program that another uid may execute, whatever the umask is.
@@ -240,7 +223,7 @@ func (k *Kit) ld(program string, args ...string) error {
 	return os.Chmod(filepath.Join(k.dir, program), 0o755)
 }
 
-// redirected returns the flags of objcopy for those functions that a submission calls, and does not define.
+// redirected returns the flags of objcopy for the functions that a submission calls and does not define.
 func redirected(functions, needed []string) (flags []string) {
 	for _, f := range functions {
 		if slices.Contains(needed, f) {

@@ -17,11 +17,10 @@ var ErrGate = errors.New("is not run")
 // public lists the six functions of the handout.
 var public = []string{"append_kv", "create_sequence", "fork_sequence", "free_sequence", "llm_destroy", "llm_init"}
 
-// allowed lists what a submission may use of the C library at no cost: functions that only
-// compute, the heap, printing, and ends of the process that the runner notices. Each may have
-// its fortified form, __NAME_chk. The last lines are what gcc generates from harmless code:
-// Ubuntu's stack protector, strcpy followed by strcat, __builtin_popcount, the tables of
-// <ctype.h>.
+// allowed lists what a submission may use of the C library at no cost: functions that only compute, the heap, printing,
+// and ends of the process that the runner notices. Each may have its fortified form, __NAME_chk. gcc generates the names
+// in the last lines from harmless code: Ubuntu's stack protector, strcpy followed by strcat, __builtin_popcount, the
+// tables of <ctype.h>.
 var allowed = strings.Fields(`malloc calloc realloc free aligned_alloc posix_memalign memalign reallocarray malloc_usable_size
 	memcpy memmove memset memcmp memchr memrchr memccpy explicit_bzero bcmp bcopy bzero
 	strlen strnlen strcmp strncmp strcpy strncpy strcat strncat strchr strrchr strstr strerror strdup strndup
@@ -40,8 +39,7 @@ var allowed = strings.Fields(`malloc calloc realloc free aligned_alloc posix_mem
 	__stack_chk_fail _GLOBAL_OFFSET_TABLE_ stpcpy mempcpy __popcountdi2 __ctype_b_loc __ctype_tolower_loc __ctype_toupper_loc
 	__overflow __sigsetjmp __longjmp_chk __memcpy_chk __udivti3 __umodti3 __divti3 __modti3`)
 
-// mathematics lists the functions of <math.h>; each also exists for float and long double, as
-// NAMEf and NAMEl.
+// mathematics lists the functions of <math.h>. Each also exists for float and long double, as NAMEf and NAMEl.
 var mathematics = strings.Fields(`acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim
 	floor fma fmax fmin fmod frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nan nearbyint
 	nextafter nexttoward pow remainder remquo rint round scalbln scalbn sin sinh sqrt tan tanh tgamma trunc exp10 sincos`)
@@ -57,11 +55,10 @@ var refusing = strings.Fields(`time clock clock_gettime gettimeofday difftime lo
 	fopen fopen64 freopen fclose fseek ftell rewind remove rename tmpfile tmpnam
 	write open open64 close lseek access unlink getpid isatty sysconf sbrk brk`)
 
-// reading lists functions that link and read standard input or the environment, which are empty
-// in every run.
+// reading lists functions that link, but read standard input or the environment, which are empty in every run.
 var reading = strings.Fields("fread fgets fgetc getc getchar scanf fscanf ungetc getline read getenv secure_getenv")
 
-// Sections that gcc makes of C with -ggdb. A file with others has asked for them.
+// Sections that gcc makes of C with -ggdb.
 var (
 	families = []string{".text", ".data", ".bss", ".rodata", ".rela.", ".rel.", ".tdata", ".tbss"}
 	single   = strings.Fields(`.comment .eh_frame .symtab .strtab .shstrtab .symtab_shndx .note.GNU-stack .note.gnu.property
@@ -75,28 +72,27 @@ const (
 	mostData = 16 << 20
 )
 
-// traps matches the instructions that enter the kernel; trapBytes are their first bytes, which
-// also occur inside other instructions.
+// traps matches the instructions that enter the kernel. trapBytes are their codes, which also occur inside other
+// instructions.
 var (
 	traps     = regexp.MustCompile(`\t(syscall|sysenter|int +\$0x80)\b`)
 	trapBytes = [][]byte{{0x0f, 0x05}, {0x0f, 0x34}, {0xcd, 0x80}}
 )
 
-// An object is the gate's description of an object file.
+// An object has the symbols of an object file.
 type object struct {
 	defined []string // of the six
 	other   []string // further symbols that are visible outside
 	needed  []string
 }
 
-// An objectGate checks an object file. It finds lines in the text.
+// An objectGate checks an object file.
 type objectGate struct {
 	object
-	*text
+	*text // for the lines of words
 	*verdicts
 }
 
-// checkObject checks what an object file has, defines and needs.
 func (k *Kit) checkObject(file string, t *text, v *verdicts) (*object, error) {
 	f, err := elf.Open(filepath.Join(k.dir, file))
 	if err != nil {
@@ -128,8 +124,7 @@ func (k *Kit) checkObject(file string, t *text, v *verdicts) (*object, error) {
 	return &g.object, v.err()
 }
 
-// sections looks for sections that gcc does not make by itself, and reports whether the
-// code may contain traps.
+// sections checks the sections. It reports whether the code may contain traps.
 func (g *objectGate) sections(f *elf.File) (suspicious bool, err error) {
 	var code, data uint64
 	for _, s := range f.Sections {
@@ -216,7 +211,7 @@ func (g *objectGate) needs(symbol string, line int) {
 	}
 }
 
-// others checks the other symbols that are visible, all at once.
+// others checks the other symbols that are visible outside.
 func (g *objectGate) others() {
 	var ours, ofLibrary []string
 	for _, name := range g.other {
@@ -257,13 +252,12 @@ func list(names []string) string {
 	return text
 }
 
-// library reports whether the C library has a function of that name.
 func library(name string) bool {
 	return slices.Contains(allowed, name) || slices.Contains(refusing, name) || slices.Contains(reading, name)
 }
 
-// plain returns the name that a student writes: newer C libraries turn memcpy into __memcpy_chk
-// and strtol into __isoc23_strtol; __sysv_signal is signal.
+// plain returns the name that a student writes. Newer C libraries replace memcpy by __memcpy_chk, strtol by
+// __isoc23_strtol and signal by __sysv_signal.
 func plain(symbol string) string {
 	if name, found := strings.CutPrefix(symbol, "__"); found {
 		if name, found := strings.CutSuffix(name, "_chk"); found {

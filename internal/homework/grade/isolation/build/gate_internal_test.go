@@ -272,7 +272,7 @@ func TestAToolThatHangsIsEndedWithItsChildren(t *testing.T) {
 	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
 	k.patience = 300 * time.Millisecond
 	_, err := k.Build("a.c", []byte(corpus.Correct(t)))
-	require.ErrorIs(t, err, errSlow)
+	require.ErrorContains(t, err, "did not finish within")
 	require.NotErrorIs(t, err, ErrRejected)
 	text, err := os.ReadFile(pids)
 	require.NoError(t, err)

@@ -27,8 +27,8 @@ type GateRule struct {
 	Reason  string
 }
 
-// GateRules lists all rules. By default a rule refuses only what attacks the grader or hides
-// from it. The checks are readText and checkObject.
+// GateRules lists all rules. By default, what attacks the grader or hides from it is refused. readText and checkObject
+// check the rules.
 var GateRules = []GateRule{
 	{"size", Refuse, "more than 256 KiB of source, 1 MiB of code or 16 MiB of global data exhausts the tools that read it"},
 	{"nul", Refuse, "a NUL byte hides the rest of a line from readers"},
@@ -56,14 +56,13 @@ var GateRules = []GateRule{
 	{"defines", Advise, "a function or global variable without static can clash with a name of the test program or take the place of the C library's"},
 }
 
-// A Gate gives the action of each rule; a missing rule has its default.
+// A Gate has actions by the names of rules. A missing rule has its default.
 type Gate map[string]Action
 
 // ErrGateFile is wrapped by the errors of ParseGate.
 var ErrGateFile = errors.New("not a gate file")
 
-// String returns a file that ParseGate reads: on each line a rule, an action, and the reason
-// after #.
+// String returns a file that ParseGate reads. Each line has a rule, an action and, after #, the reason.
 func (g Gate) String() string {
 	var b strings.Builder
 	for _, r := range GateRules {
@@ -72,7 +71,7 @@ func (g Gate) String() string {
 	return b.String()
 }
 
-// ParseGate reads a gate file. Rules that it does not have keep their default.
+// ParseGate reads a gate file.
 func ParseGate(text []byte) (Gate, error) {
 	g := Gate{}
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -97,8 +96,7 @@ func ParseGate(text []byte) (Gate, error) {
 	return g, lines.Err()
 }
 
-// action returns what happens to a submission that breaks a rule. It panics if there is no such rule: that is no
-// mistake of the submission's.
+// action returns what happens to a submission that breaks a rule. It panics if there is no such rule.
 func (g Gate) action(rule string) Action {
 	i := slices.IndexFunc(GateRules, func(r GateRule) bool { return r.Name == rule })
 	if i < 0 {
@@ -107,19 +105,16 @@ func (g Gate) action(rule string) Action {
 	return cmp.Or(g[rule], GateRules[i].Default)
 }
 
-// verdicts applies a Gate to the rules that a submission breaks. It keeps the advice, and the first
-// reason to refuse the submission.
+// verdicts applies a Gate to the rules that a submission breaks.
 type verdicts struct {
 	gate    Gate
 	advice  []Refusal
-	refused *Refusal
+	refused *Refusal // the first reason
 }
 
-// mostAdvice is the largest number of pieces of advice that are reported.
-const mostAdvice = 20
+const mostAdvice = 20 // that is reported
 
-// broken notes that a rule is broken, in a line of llm_memory.c; 0: in none. The format
-// says why, for the student.
+// broken records that a rule is broken in a line of llm_memory.c; 0 means no line. The format says why, for the student.
 func (v *verdicts) broken(line int, rule, format string, values ...any) {
 	r := Refusal{line, rule, fmt.Sprintf(format, values...)}
 	known := slices.ContainsFunc(v.advice, func(o Refusal) bool { return o.Rule == rule && o.Line == line })
@@ -131,14 +126,14 @@ func (v *verdicts) broken(line int, rule, format string, values ...any) {
 	}
 }
 
-// refuse notes a reason that no Gate can change.
+// refuse records a reason that no Gate can change.
 func (v *verdicts) refuse(r *Refusal) {
 	if v.refused == nil {
 		v.refused = r
 	}
 }
 
-// err is the reason to refuse the submission; nil if there is none.
+// err returns the reason to refuse the submission, nil if there is none.
 func (v *verdicts) err() error {
 	if v.refused == nil {
 		return nil

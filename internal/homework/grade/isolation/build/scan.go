@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A token is one of C source, as the preprocessor splits it.
+// A token is one of C's preprocessing tokens.
 type token struct {
 	kind  kind
 	text  string
@@ -24,17 +24,16 @@ const (
 	newline
 )
 
-// A scanner reads source through the first three of C's translation phases: trigraphs, lines
-// joined by a backslash, comments. What the scanner misses, the gate misses, so it follows gcc
-// where gcc is laxer than the standard: there may be blanks between the backslash and the end of
-// the line.
+// A scanner reads source in the first three of C's translation phases: trigraphs, lines joined by a backslash, comments.
+// The gate misses what the scanner misses, so the scanner follows gcc where it is laxer than the standard: there may be
+// blanks between the backslash and the end of the line.
 type scanner struct {
 	text  []byte
 	lines []int32 // line of each byte
 	odd   []bool  // whether a byte was written as a trigraph
 	at    int
 	start bool     // of a line
-	words [2]token // the last two on this line
+	words [2]token // the first two of this line, until a header name is impossible
 }
 
 var trigraphs = map[byte]byte{'=': '#', '/': '\\', '\'': '^', '(': '[', ')': ']', '!': '|', '<': '{', '>': '}', '-': '~'}
@@ -81,7 +80,7 @@ func (s *scanner) peek(n int) byte {
 	return 0
 }
 
-// next returns the next token; the result is false at the end.
+// next returns the next token, or false at the end.
 func (s *scanner) next() (token, bool) {
 	s.blank()
 	if s.at >= len(s.text) {
@@ -194,8 +193,7 @@ func (s *scanner) number() {
 	}
 }
 
-// punctuation returns the length of a mark. Only marks that matter to the gate are longer than
-// one byte.
+// punctuation returns the length of a mark. Marks that do not matter to the gate are read byte by byte.
 func (s *scanner) punctuation() int {
 	for _, long := range []string{"%:%:", "%:", "<:", ":>", "<%", "%>", "##"} {
 		if bytes.HasPrefix(s.text[s.at:], []byte(long)) {

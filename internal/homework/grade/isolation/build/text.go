@@ -15,8 +15,7 @@ const (
 	mostNesting = 1000 // of parentheses, brackets and braces
 )
 
-// headers lists the headers of C11, and four that compilers' manuals call harmless. The gate of the
-// object file decides which of their functions a submission may use.
+// headers lists the headers of C11 and four more. checkObject decides which of their functions a submission may use.
 var headers = strings.Fields(`llm_memory.h
 	assert.h complex.h ctype.h errno.h fenv.h float.h inttypes.h iso646.h limits.h locale.h math.h setjmp.h signal.h
 	stdalign.h stdarg.h stdatomic.h stdbool.h stddef.h stdint.h stdio.h stdlib.h stdnoreturn.h string.h tgmath.h
@@ -39,8 +38,8 @@ func (r *Refusal) Error() string {
 
 func (r *Refusal) Unwrap() error { return ErrGate }
 
-// Form reports whether the rule is about the form of the file. What breaks it is rarely an attack: line ends of old
-// systems, another encoding, a header of the student's own.
+// Form reports whether the rule is about the form of the file. What breaks such a rule is rarely an attack: line ends of
+// old systems, another encoding, the student's own header.
 func (r *Refusal) Form() bool {
 	if r.Rule == "include" {
 		return strings.HasPrefix(r.Why, "#include of ") && !strings.Contains(r.Why, "/") // not of another folder
@@ -48,15 +47,15 @@ func (r *Refusal) Form() bool {
 	return slices.Contains([]string{"size", "nul", "return", "nesting"}, r.Rule)
 }
 
-// A text is what the later checks need to know about a source.
+// A text is what later checks need to know about a source.
 type text struct {
 	words      map[string]int // the first line of each
-	pastes     bool           // macros can make words that are not in the text: ##, _Pragma, a header that is not C's
+	pastes     bool           // macros can make words that are not in the text: by ##, _Pragma, or a header that is not C's
 	defines    bool
 	attributes bool // there are attributes, or words that name one
 }
 
-// line returns the line where one of the words first occurs, or 0.
+// line returns the first line of the first word that occurs, or 0.
 func (t *text) line(words ...string) int {
 	for _, w := range words {
 		if line := t.words[w]; line > 0 {
@@ -66,8 +65,8 @@ func (t *text) line(words ...string) int {
 	return 0
 }
 
-// readText checks a text before any tool reads it: the text must not read files, change the
-// compiler's options or line numbers, or look different from what it is.
+// readText checks a text before any tool reads it. The text must not read files, change the compiler's options or line
+// numbers, or look different from what it is.
 func readText(source []byte, v *verdicts) (*text, error) {
 	bytesGate(source, v)
 	g := &textGate{text: text{words: map[string]int{}}, verdicts: v}
@@ -106,8 +105,7 @@ func bytesGate(source []byte, v *verdicts) {
 	}
 }
 
-// readExpanded checks the words that macros have made, in the output of the preprocessor, except
-// those of headers.
+// readExpanded checks the output of the preprocessor, except the lines from headers.
 func readExpanded(expanded []byte, v *verdicts) error {
 	g := &textGate{text: text{words: map[string]int{}}, verdicts: v}
 	own, at := false, 0
@@ -190,7 +188,6 @@ func (g *textGate) directive(tokens []token) {
 	}
 }
 
-// systemHeader matches the name of a header of the system.
 var systemHeader = regexp.MustCompile(`^[a-z0-9_]+(/[a-z0-9_]+)?\.h$`)
 
 func (g *textGate) include(name token, rest []token) {
@@ -211,7 +208,7 @@ func (g *textGate) include(name token, rest []token) {
 	}
 }
 
-// pragma checks for pragmas that silence the compiler, change its flags, or rename symbols.
+// pragma reports pragmas that silence the compiler, change its flags, or rename symbols.
 func (g *textGate) pragma(name token, rest []token) {
 	var words []string
 	for _, t := range rest {
@@ -239,8 +236,8 @@ var words = map[string]Refusal{
 	"__SANITIZE_ADDRESS__": {0, "sanitizer", "is not defined here: all builds see the same text"},
 }
 
-// attributes lists those that let code run outside the six calls, move it to other places in the
-// program, replace symbols, or escape the sanitizers.
+// attributes lists those that run code outside the six calls, move it to other places in the program, replace symbols, or
+// hide code from the sanitizers.
 var attributes = strings.Fields(`constructor destructor init_priority section alias ifunc weak weakref symver
 	no_sanitize no_sanitize_address no_sanitize_undefined no_sanitize_thread no_address_safety_analysis
 	no_instrument_function`)

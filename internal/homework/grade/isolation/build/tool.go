@@ -16,20 +16,18 @@ import (
 	"llmmemory/internal/homework/grade/isolation/sandbox"
 )
 
-// limits restricts a tool, because it reads hostile files: processor time, 1 GiB of memory, and
-// files of 64 MiB (sh counts KiB, and blocks of 512 bytes).
+// limits limits the processor time of a tool, its memory (1 GiB) and its files (64 MiB), because it reads hostile files.
+// sh counts memory in KiB and files in blocks of 512 bytes.
 const limits = `ulimit -c 0; ulimit -t "$0"; ulimit -v 1048576; ulimit -f 131072; exec "$@"`
 
-// cpu is the processor time of a tool on a machine whose slowness is 1 (package cputime). An
-// emulated machine slows a compiler far more than the work that measures the slowness: there the
-// correct submission took 3.6 s.
+// cpu is the processor time of a tool on a machine whose slowness is 1 (package cputime). An emulated machine slows a
+// compiler far more than the work that measures the slowness: there the correct submission took 3.6 s.
 const cpu = time.Minute
 
-// patience limits a tool by the clock. It is many times the processor time, so that it runs out
-// only on a machine that is too busy, which is not the submission's fault.
+// patience limits a tool by the clock. It is so much more than cpu that it is exceeded only on a machine that is too busy.
 const patience = time.Hour
 
-// How much of a tool's output is kept.
+// Limits of what is kept of a tool's output.
 const (
 	mostOutput = 64 << 20
 	mostLines  = 50
@@ -37,10 +35,7 @@ const (
 	mostSaid   = 64 << 10
 )
 
-// errSlow is wrapped if the machine is too busy to compile.
-var errSlow = errors.New("did not finish")
-
-// A complaint is a tool's message about a file.
+// A complaint is an error in the file that a tool reads.
 type complaint struct{ text string }
 
 func (c *complaint) Error() string { return c.text }
@@ -52,8 +47,7 @@ func (k *Kit) run(tool string, args ...string) error {
 	return err
 }
 
-// output runs a tool and returns what it prints. A *complaint is about the file; any other error
-// is the grader's.
+// output runs a tool and returns what it prints. Errors other than a *complaint are the grader's.
 func (k *Kit) output(tool string, args ...string) ([]byte, error) {
 	for seconds := int(cpu / time.Second); ; seconds *= 2 {
 		out, used, err := k.within(seconds, tool, args...)
@@ -65,20 +59,20 @@ func (k *Kit) output(tool string, args ...string) ([]byte, error) {
 			return nil, slowErr
 		}
 		all := time.Duration(float64(cpu) * slowness)
-		switch work := used.CPU; {
-		case err == nil && work >= all/4:
+		switch {
+		case err == nil && used.CPU >= all/4:
 			return nil, fmt.Errorf("%s: %w: it took %v of processor time", tool, cputime.ErrSlow, used.CPU)
 		case err == nil:
 			return out, nil
 		case used.CPU < time.Duration(seconds)*time.Second*9/10: // it did not reach the limit
 			return nil, err
-		case work >= all/2:
+		case used.CPU >= all/2:
 			return nil, &complaint{fmt.Sprintf("%s needs more than %v for it: is there a macro that grows without end?", tool, used.CPU.Round(time.Second))}
 		}
 	}
 }
 
-// within runs a tool with a limit of processor time.
+// within runs a tool with a limit of its processor time.
 func (k *Kit) within(seconds int, tool string, args ...string) ([]byte, cputime.Usage, error) {
 	program, err := exec.LookPath(tool)
 	if err != nil {
@@ -95,7 +89,7 @@ func (k *Kit) within(seconds int, tool string, args ...string) ([]byte, cputime.
 	cmd.Stdout, cmd.Stderr = out, said
 	err = cmd.Run()
 	if ctx.Err() != nil && err != nil {
-		return nil, cputime.Usage{}, fmt.Errorf("%s %w within %v: is the machine busy?", tool, errSlow, k.patience)
+		return nil, cputime.Usage{}, fmt.Errorf("%s did not finish within %v: is the machine busy?", tool, k.patience)
 	}
 	exit := (*exec.ExitError)(nil)
 	if err != nil && !errors.As(err, &exit) {

@@ -114,6 +114,14 @@ func (d *Difference) Memory() bool { return d.Channel == Heap && (d.Field == Fre
 // MemoryError reports whether Memcheck complains of the difference, too: Memory, or a leak.
 func (d *Difference) MemoryError() bool { return d.Memory() || d.Channel == Heap && d.Field == Leaks }
 
+// badAccess matches the signals by which a process ends that uses a bad address or divides by zero.
+var badAccess = regexp.MustCompile(`by (segmentation fault|bus error|floating point exception)`)
+
+// BadAccess reports whether the call ended the process in a way of which Memcheck or the sanitizers complain.
+func (d *Difference) BadAccess() bool {
+	return d.Channel == Death && !d.Hangs && badAccess.MatchString(d.Actual)
+}
+
 // Overrun reports whether something was written outside an allocation.
 func (d *Difference) Overrun() bool { return d.Channel == Heap && strings.HasPrefix(d.Field, "byte ") }
 

@@ -2,12 +2,13 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 
 	"llmmemory/internal/homework/course/handout"
 	"llmmemory/internal/homework/ctree"
 )
 
-// casts checks the handout's part 2, the danger zone: a list node is not a Sequence.
+// casts checks part 2 of the handout, the danger zone: a list node is not a Sequence.
 func (p *program) casts() {
 	for _, api := range six {
 		for _, f := range p.reached(api.name) {
@@ -38,8 +39,7 @@ func (p *program) casts() {
 	}
 }
 
-// node reports whether an expression is the address of a list node from which no offset has been
-// subtracted.
+// node reports whether an expression is the address of a list node, without an offset.
 func (p *program) node(e *ctree.Expr) bool {
 	e = e.Bare()
 	if e == nil || !e.Type.Is(1, "list_node") {
@@ -49,18 +49,8 @@ func (p *program) node(e *ctree.Expr) bool {
 	case ctree.Arrow, ctree.Member, ctree.Address:
 		return true
 	case ctree.Name:
-		for _, a := range p.assigned[e.Var] {
-			if !p.fromList(a.value) {
-				return false
-			}
-		}
-		return true
+		computed := func(part *ctree.Expr) bool { return part.Op == ctree.Arithmetic || part.Op == ctree.Call }
+		return !slices.ContainsFunc(p.assigned[e.Var], func(a assignment) bool { return !a.value.IsZero() && mentions(a.value, computed) })
 	}
 	return false
-}
-
-// fromList reports whether an expression is the next or prev of a node, without arithmetic or a
-// call.
-func (p *program) fromList(e *ctree.Expr) bool {
-	return e.IsZero() || !mentions(e, func(part *ctree.Expr) bool { return part.Op == ctree.Arithmetic || part.Op == ctree.Call })
 }

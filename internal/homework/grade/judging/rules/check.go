@@ -1,12 +1,10 @@
-// Package rules checks the text of a submission for what the handout requires (MUST) or forbids,
-// and for nothing else: other stages check what a submission does. A rule reports nothing about
-// code that it does not understand.
+// Package rules checks the text of a submission for what the handout requires (MUST) or forbids. Other stages check what
+// a submission does. A rule reports nothing about code that it does not understand.
 //
-// Breaking a rule costs points only if it contradicts a sentence of the handout whatever the
-// program does. If the program may still be right, it is advice.
+// A breach costs points only if it contradicts a sentence of the handout whatever the program does. Otherwise it is
+// advice.
 //
-// The text is parsed in a separate process (Serve), because it can be written so that
-// it exhausts the memory and stack of the parser.
+// A separate process parses the text (Serve), because a text can exhaust the memory and the stack of the parser.
 package rules
 
 import (
@@ -37,12 +35,11 @@ type Breach struct {
 	Task     int  // of the handout, 1 to 5
 }
 
-// ErrUnread is wrapped if a text could not be analysed because of the parser or the limits. That
-// is no fault of the submission.
+// ErrUnread is wrapped if a text cannot be analysed because of the parser or the limits, which is no fault of the
+// submission.
 var ErrUnread = errors.New("llm_memory.c was not read for the static rules")
 
-// patience limits the processor time of the reader (cputime.Meter): a hundred times what a
-// submission takes.
+// patience limits the processor time of the reader (cputime.Meter). A submission takes a hundredth of it.
 var patience = 10 * time.Second
 
 const (
@@ -50,17 +47,18 @@ const (
 	mostSaid   = 4 << 10
 )
 
-// A request is sent to the child process, and an answer is its reply.
-type request struct {
-	Compiler ctree.Compiler
-	Header   []byte
-	Source   []byte
-}
-
-type answer struct {
-	Breaches []Breach
-	Error    string
-}
+// The child process gets a request and replies with an answer.
+type (
+	request struct {
+		Compiler ctree.Compiler
+		Header   []byte
+		Source   []byte
+	}
+	answer struct {
+		Breaches []Breach
+		Error    string
+	}
+)
 
 // courseC describes C as compiled with the flags of the course.
 var courseC = sync.OnceValues(func() (ctree.Compiler, error) { return ctree.AskCompiler("-std=c11", "-O2") })

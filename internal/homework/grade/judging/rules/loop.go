@@ -8,9 +8,8 @@ import (
 	"llmmemory/internal/homework/ctree"
 )
 
-// loops checks the critical traversal rule of the handout's task 2. The rule is about
-// free_sequence, so a breach in fork_sequence or llm_destroy is advice, as are loops that end at
-// an unmapped block or at kv_count.
+// loops checks the critical traversal rule of task 2. It is a rule about free_sequence: a breach in fork_sequence or
+// llm_destroy is advice, and so is a loop that ends at an unmapped block or at kv_count.
 func (p *program) loops() {
 	for _, api := range []struct {
 		name   string
@@ -34,8 +33,8 @@ func (p *program) loops() {
 	}
 }
 
-// breach returns the Breach for a loop that ends early in free_sequence or, as advice, in
-// another function, whose sentences are l1 and l2. It is nil if there is nothing to report.
+// breach returns the Breach for a loop that ends early, nil if there is nothing to report. frees means free_sequence; l1
+// and l2 are the sentences about the tables in the function.
 func (l early) breach(frees bool, l1, l2 string) *Breach {
 	b := &Breach{Rule: l.rule, Line: l.line, Advice: true}
 	switch l.rule {
@@ -56,8 +55,7 @@ func (l early) breach(frees bool, l1, l2 string) *Breach {
 	return b
 }
 
-// A loopReader finds loops over the tables of a sequence that change counts or free memory and
-// may end early.
+// A loopReader finds loops over the tables of a sequence that change counts or free memory and may end early.
 type loopReader struct {
 	*program
 	early []early
@@ -108,8 +106,7 @@ func (r *loopReader) loop(l *ctree.Stmt, around []*ctree.Stmt) {
 	}
 }
 
-// leaving finds the statements, among those that every turn of the loop reaches, that leave the
-// loop where something is absent.
+// leaving finds the statements that leave the loop where something is absent, among those that every iteration reaches.
 func (r *loopReader) leaving(l *ctree.Stmt, body []*ctree.Stmt, t tester, rule string) {
 	for _, s := range body {
 		switch s.Kind {
@@ -126,7 +123,7 @@ func (r *loopReader) leaving(l *ctree.Stmt, body []*ctree.Stmt, t tester, rule s
 	}
 }
 
-// leaves returns the line of a statement that ends the loop, or 0.
+// leaves returns the line of the first statement that ends the loop, or 0.
 func leaves(l *ctree.Stmt, body []*ctree.Stmt) int {
 	for _, s := range body {
 		switch s.Kind {
@@ -177,8 +174,7 @@ func (t tester) implies(e *ctree.Expr, value bool) bool {
 	return false
 }
 
-// nullSlot recognises "slot == NULL" and "slot != NULL" for a slot that the loop steps through
-// and does not fill.
+// nullSlot recognises "slot == NULL" and "slot != NULL" if the loop steps through the slots and does not fill them.
 func (r *loopReader) nullSlot(e *ctree.Expr, steps map[*ctree.Var]bool, l *ctree.Stmt) (absent, present bool) {
 	slot := e
 	if e.Op == ctree.Compare {
@@ -203,8 +199,7 @@ func other(e *ctree.Expr) *ctree.Expr {
 	return nil
 }
 
-// slot recognises table[i], *table of an int **, and a variable assigned from one, where the
-// loop steps through the table.
+// slot recognises table[i], *table of an int **, and a variable assigned from one, if the loop steps through the table.
 func (r *loopReader) slot(e *ctree.Expr, steps map[*ctree.Var]bool, depth int) bool {
 	e = e.Bare()
 	if e == nil || !e.Type.Is(1, "int") || depth > 3 {
@@ -219,17 +214,13 @@ func (r *loopReader) slot(e *ctree.Expr, steps map[*ctree.Var]bool, depth int) b
 	return false
 }
 
-// every reports whether a variable is assigned to, and all assignments satisfy is.
-func (r *loopReader) every(v *ctree.Var, is func(*ctree.Expr) bool) bool {
-	for _, a := range r.assigned[v] {
-		if !a.value.IsZero() && !is(a.value) {
-			return false
-		}
-	}
-	return len(r.assigned[v]) > 0
+// every reports whether a variable is assigned to, and all values other than 0 satisfy a condition.
+func (r *loopReader) every(v *ctree.Var, condition func(*ctree.Expr) bool) bool {
+	all := r.assigned[v]
+	return len(all) > 0 && !slices.ContainsFunc(all, func(a assignment) bool { return !a.value.IsZero() && !condition(a.value) })
 }
 
-// fills reports whether the loop itself sets the slot, as a loop that allocates does.
+// fills reports whether the loop sets the slot, as a loop that allocates does.
 func fills(l *ctree.Stmt, slot *ctree.Expr) (found bool) {
 	ctree.Exprs(l.Body, func(e *ctree.Expr) bool {
 		found = found || e.Op == ctree.Assign && same(e.Args[0], slot) && !e.Args[1].IsZero() && slot.Op != ctree.Name
@@ -271,8 +262,8 @@ func (r *loopReader) entry(e *ctree.Expr, steps map[*ctree.Var]bool, depth int) 
 	return false
 }
 
-// changed returns the variables that a loop steps, without those of an inner loop.
-func (r *loopReader) changed(l, apart *ctree.Stmt) map[*ctree.Var]bool {
+// changed returns the variables that a loop changes outside an inner loop.
+func (r *loopReader) changed(l, inner *ctree.Stmt) map[*ctree.Var]bool {
 	all := map[*ctree.Var]bool{}
 	note := func(e *ctree.Expr) bool {
 		if (e.Op == ctree.Assign || e.Op == ctree.Count) && e.Args[0].Op == ctree.Name && e.Args[0].Var != nil {
@@ -283,7 +274,7 @@ func (r *loopReader) changed(l, apart *ctree.Stmt) map[*ctree.Var]bool {
 	l.Cond.Visit(note)
 	l.Step.Visit(note)
 	ctree.Stmts(l.Body, func(s *ctree.Stmt) bool {
-		if s == apart {
+		if s == inner {
 			return false
 		}
 		for _, e := range []*ctree.Expr{s.Cond, s.Step, s.Expr} {
@@ -294,8 +285,7 @@ func (r *loopReader) changed(l, apart *ctree.Stmt) map[*ctree.Var]bool {
 	return all
 }
 
-// matters reports whether memory is freed or counts are changed, directly or in a called
-// function.
+// matters reports whether statements, or functions that they call, free memory or change counts.
 func (r *loopReader) matters(body []*ctree.Stmt, seen []string) (found bool) {
 	ctree.Exprs(body, func(e *ctree.Expr) bool {
 		found = found || e.Field == "ref_count" || e.Op == ctree.Call && slices.Contains(releases, e.Func)

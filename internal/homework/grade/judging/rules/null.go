@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/homework/ctree"
 )
 
-// nullFirst checks global constraint 1 of the handout. It costs points to access the engine
-// before it is compared with NULL; a comparison that only comes late is advice.
+// nullFirst checks global constraint 1 of the handout. An access to the engine before it is compared with NULL costs
+// points; a late comparison is advice.
 func (p *program) nullFirst() {
 	r := nullReader{p, map[paramOf]outcome{}}
 	for _, api := range six {
@@ -32,7 +32,7 @@ func (p *program) nullFirst() {
 	}
 }
 
-// An outcome is the first thing that a function does with a pointer, and its line.
+// An outcome is the first thing that a function does with a pointer.
 type outcome struct {
 	what happening
 	line int
@@ -72,7 +72,7 @@ func (r *nullReader) follow(f *ctree.Function, i int) *follower {
 	return &follower{r, map[*ctree.Var]bool{f.Params[i]: true}}
 }
 
-// before returns the first statement in front of the test that has an effect.
+// before returns the first statement with an effect that comes before the comparison.
 func (r *nullReader) before(f *ctree.Function) *ctree.Stmt {
 	names := r.follow(f, 0)
 	var before *ctree.Stmt
@@ -96,11 +96,10 @@ func acts(s *ctree.Stmt) bool {
 	})
 }
 
-// A follower reads a function in the order of execution, as far as that can be seen. It knows
-// the names of the pointer.
+// A follower reads a function in the order of execution, as far as that is known.
 type follower struct {
 	*nullReader
-	names map[*ctree.Var]bool
+	names map[*ctree.Var]bool // variables that have the pointer's value
 }
 
 func (f *follower) stmts(all []*ctree.Stmt) outcome {
@@ -112,7 +111,6 @@ func (f *follower) stmts(all []*ctree.Stmt) outcome {
 	return outcome{}
 }
 
-// first returns the first outcome that is not nothing.
 func first(parts ...func() outcome) outcome {
 	for _, part := range parts {
 		if o := part(); o.what != nothing {
@@ -146,7 +144,6 @@ func (f *follower) is(e *ctree.Expr) bool {
 	return e != nil && e.Op == ctree.Name && f.names[e.Var]
 }
 
-// each returns the first outcome of several expressions that is not nothing.
 func (f *follower) each(look func(*ctree.Expr) outcome, all ...*ctree.Expr) outcome {
 	for _, e := range all {
 		if o := look(e); o.what != nothing {
@@ -156,7 +153,7 @@ func (f *follower) each(look func(*ctree.Expr) outcome, all ...*ctree.Expr) outc
 	return outcome{}
 }
 
-// truth follows an expression that is used as a condition.
+// truth follows a condition.
 func (f *follower) truth(e *ctree.Expr) outcome {
 	if f.is(e) {
 		return outcome{tested, e.Line}

@@ -39,15 +39,14 @@ func (p *program) pool() {
 	}
 }
 
-// An origin is where a pointer is known to lead: into the pool, or wherever some parameters of
-// its function lead (a bit for each).
+// An origin is where a pointer is known to lead: into the pool, or where some parameters of its function lead (one bit
+// for each).
 type origin struct {
 	anything bool // NULL or the variable itself: no information
 	pool     bool
 	params   uint64
 }
 
-// both returns the origin of a value that has one origin or the other.
 func (o origin) both(other origin) origin {
 	switch {
 	case o.anything:
@@ -58,7 +57,7 @@ func (o origin) both(other origin) origin {
 	return origin{pool: o.pool && other.pool, params: o.params & other.params}
 }
 
-// An effect is a memset or a free of a pointer's target.
+// An effect is a memset or a free.
 type effect struct {
 	frees     bool
 	on        origin
@@ -68,7 +67,7 @@ type effect struct {
 	elsewhere bool // a called function decides
 }
 
-// A summary is the part of a function that its callers depend on.
+// A summary is what callers need to know about a function.
 type summary struct {
 	returns origin
 	effects []effect
@@ -99,8 +98,8 @@ func (r *poolReader) function(f *ctree.Function) *summary {
 	return s
 }
 
-// stmts collects effects. Effects behind an if that returns with success, and within any if
-// except one for NULL, do not happen in every call.
+// stmts collects effects. Those behind an if that returns with success, and those within any if other than one for NULL,
+// do not happen in every call.
 func (r *poolReader) stmts(f *ctree.Function, s *summary, body []*ctree.Stmt, perhaps bool) {
 	for _, st := range body {
 		for _, e := range []*ctree.Expr{st.Cond, st.Step, st.Expr} {
@@ -114,7 +113,6 @@ func (r *poolReader) stmts(f *ctree.Function, s *summary, body []*ctree.Stmt, pe
 	}
 }
 
-// guards reports whether a condition is about pointers only.
 func guards(cond *ctree.Expr) bool {
 	return !mentions(cond, func(e *ctree.Expr) bool {
 		return e.Op == ctree.Call || e.Op == ctree.Name && (e.Type.Stars == 0 || e.Type.Array)

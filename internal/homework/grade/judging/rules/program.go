@@ -7,7 +7,6 @@ import (
 	"llmmemory/internal/homework/ctree"
 )
 
-// six lists the functions of the handout in the order of their tasks.
 var six = []struct {
 	name string
 	task int
@@ -56,8 +55,7 @@ func (p *program) assignments(f *ctree.Function) {
 	})
 }
 
-// most limits the number of breaches.
-const most = 50
+const most = 50 // breaches
 
 // report keeps one breach per rule and line, preferring one that costs points.
 func (p *program) report(b Breach) {
@@ -71,8 +69,8 @@ func (p *program) report(b Breach) {
 	}
 }
 
-// reached returns a function and all that it calls or names, in the order of their lines. Calls
-// through pointers from elsewhere are not seen.
+// reached returns a function and those that it calls or names, in the order of their lines. It does not follow pointers
+// that come from elsewhere.
 func (p *program) reached(name string) []*ctree.Function {
 	var all []*ctree.Function
 	var reach func(string)

@@ -11,8 +11,7 @@ import (
 	"llmmemory/internal/homework/ctree"
 )
 
-// word is the argument that makes the grader's program a reader.
-const word = "llmgrade-reads"
+const word = "llmgrade-reads" // the argument that makes the grader's program a reader
 
 // Serve must be called first in main. In a process that Check has started it never returns.
 func Serve() {

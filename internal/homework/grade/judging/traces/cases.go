@@ -1,7 +1,6 @@
-// Package traces has the traces that submissions are graded by. The directed ones follow
-// the handout task by task: each has a name, the sentence that it tests, and the calls.
-// The names are those of the C suite (grader/suite) where both test the same. The random
-// ones are generated; the same seed gives the same ones.
+// Package traces has the traces that submissions are graded by. The directed ones follow the handout task by task: each
+// has a name, the sentence that it tests, and the calls. If the C suite (grader/suite) tests the same, the names are the
+// same. The random ones depend only on the seed.
 package traces
 
 import (
@@ -59,7 +58,6 @@ func Directed() ([]Case, error) {
 	return all, nil
 }
 
-// tested returns the functions that a trace tests.
 func tested(task int, name string) []trace.Kind {
 	switch {
 	case strings.HasPrefix(name, "task2_free_"):
@@ -70,7 +68,6 @@ func tested(task int, name string) []trace.Kind {
 	return [][]trace.Kind{1: {trace.Init}, 2: {trace.Create}, 3: {trace.Fork}, 4: {trace.Append}, 5: {trace.Destroy}}[task]
 }
 
-// refuses reports whether the functions under test only have to refuse.
 func (c *Case) refuses() (bool, error) {
 	w, err := oracle.New()
 	if err != nil {

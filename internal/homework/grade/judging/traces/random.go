@@ -6,8 +6,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// Random returns n steps on two engines that are small enough to run full again and
-// again. With outside, some of them are writes from outside.
+// Random returns n steps on two engines, which are so small that they often run out of blocks. If outside is set, some
+// of the steps are writes from outside.
 func Random(seed uint64, n int, outside bool) []trace.Op {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), outside: outside}
 	for engine := range 2 {
@@ -28,7 +28,7 @@ type generator struct {
 	outside bool
 }
 
-// add adds one step, or enough appends in a row to change blocks.
+// add adds one step, or enough appends in a row to reach another block.
 func (g *generator) add(engine int) {
 	op := trace.Op{Engine: engine, A: g.id()}
 	switch n := g.IntN(100); {
@@ -67,7 +67,6 @@ func (g *generator) id() int32 {
 	return int32(g.IntN(12)) - 2
 }
 
-// length returns a small length, one near the end of a block or a table, or too much.
 func (g *generator) length() int32 {
 	switch g.IntN(8) {
 	case 0:

@@ -7,8 +7,7 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// A sweep tests all values of something: each position, each number of sharers, each size. The
-// tester builds the states.
+// A sweep tests all values of something: each position, each number of sharers, each size. The tester builds the states.
 type sweep struct{ ops []trace.Op }
 
 func (s *sweep) add(kind trace.Kind, engine int, numbers ...int) {
@@ -21,7 +20,7 @@ func (s *sweep) add(kind trace.Kind, engine int, numbers ...int) {
 	s.ops = append(s.ops, op)
 }
 
-// on starts an engine over n blocks, in place of the one before.
+// on replaces the engine by one with n blocks.
 func (s *sweep) on(blocks int) {
 	if len(s.ops) > 0 {
 		s.add(trace.Destroy, 0)
@@ -48,10 +47,8 @@ func (s *sweep) init(engine, bytes int)       { s.add(trace.Init, engine, bytes)
 // idsAlike are different ints that are equal in fewer bits, or as floats.
 var idsAlike = []int{1, 257, 65537, 16777217, 16777216, -1, -65535, -2147483647, 0, 256, 65536, math.MinInt32, math.MaxInt32, 2147483646}
 
-// boundaries of one sequence.
 var boundaries = []int{0, 1, 14, 15, 16, 17, 31, 32, 127, 128, 239, 240, 241, 254, 255}
 
-// sweeps lists all sweeps, with name and sentence.
 var sweeps = []struct {
 	task           int
 	name, sentence string

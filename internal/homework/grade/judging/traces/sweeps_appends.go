@@ -4,8 +4,7 @@ import "llmmemory/internal/homework/course/trace"
 
 // The sweeps of tasks 4 and 5: appends, copies and destruction.
 
-// copyPositions appends at each record of each logical block while two sequences
-// share the block.
+// copyPositions appends at each record of each logical block, with two sequences that share the block.
 func copyPositions(s *sweep) {
 	s.on(258)
 	s.create(1, 4096)
@@ -121,8 +120,7 @@ func lastBlocks(s *sweep) {
 	}
 }
 
-// largePool appends to blocks whose numbers or offsets need more than 15, 16 or 17
-// bits.
+// largePool appends to blocks whose numbers or offsets need more than 15, 16 or 17 bits.
 func largePool(s *sweep) {
 	s.on(65800)
 	at := 0

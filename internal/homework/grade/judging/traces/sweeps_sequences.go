@@ -21,8 +21,7 @@ func sizes(s *sweep) {
 	}
 }
 
-// large starts an engine over a pool of 3 GiB, of which only the ends can be
-// touched.
+// large starts an engine with a pool of 3 GiB, of which only the ends can be touched.
 func (s *sweep) large() { s.add(trace.Init, 0, 64+63, trace.MaxLarge) }
 
 const largeBlocks = trace.MaxLarge<<20/64 + 1
@@ -32,8 +31,7 @@ func initLarge(s *sweep) {
 	s.create(1, 40)
 }
 
-// appendLarge appends to blocks whose offsets in bytes need more than 31 bits, and
-// copies them.
+// appendLarge appends to blocks whose offsets in bytes need more than 31 bits, and copies them.
 func appendLarge(s *sweep) {
 	s.large()
 	s.create(1, 16)
@@ -137,8 +135,7 @@ func firstFit(s *sweep) {
 	s.create(3, 64)
 }
 
-// slots builds a sequence with a table in one slot alone, for all slots, and some
-// with holes and tables without a mapped entry.
+// slots builds sequences with one table, in each slot, and some with holes and with tables that map nothing.
 func slots(s *sweep, then func(id int)) {
 	for slot := range 16 {
 		s.on(60)
@@ -167,7 +164,7 @@ func freeSlots(s *sweep) {
 	})
 }
 
-// counts builds sequences whose kv_count is not that of their tables.
+// counts builds sequences whose kv_count does not match their tables.
 func counts(s *sweep, then func(id int)) {
 	for _, n := range []int{0, 1, 16, 17, 255, 256, 257, 512, 4095, 4096} {
 		s.on(120)
