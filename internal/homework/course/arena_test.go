@@ -2,21 +2,26 @@ package course
 
 import (
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"unsafe"
 )
 
-// A guardedArena is a Memory in which a freed chunk can never be touched again,
-// nor the byte after a chunk: every chunk ends at the end of a page of its
-// own, the page after it is not accessible, and freeing takes the access away.
-// A violation is a Go panic (debug.SetPanicOnFault).
-type guardedArena struct {
-	space []byte
-	used  int
-	live  map[unsafe.Pointer]bool
-	gets  int // chunks handed out in all
-	calls int // Get and Put calls
-	fail  int // fail the fail-th chunk from now; 0: never
+// A testArena is a Memory in which the byte after a chunk cannot be touched, nor a chunk that was freed: every chunk ends
+// at the end of a page of its own, the page after it is not accessible, and a freed page is not either. A violation is a
+// Go panic (debug.SetPanicOnFault).
+//
+// If reuse is set, the chunk that was freed last is returned first, as malloc does, so that a new sequence lies where an
+// old one was.
+type testArena struct {
+	sync.Mutex // for Get and Put, which engines with different locks call at the same time
+	reuse      bool
+	space      []byte
+	used       int // pages
+	live       map[unsafe.Pointer]uintptr
+	freed      map[uintptr][]unsafe.Pointer // by size, to be reused
+	calls      int                          // of Get and Put
+	fail       int                          // the fail-th chunk from now fails; 0: none
 }
 
 const (
@@ -24,48 +29,63 @@ const (
 	arenaPages = 1 << 15
 )
 
-func newGuardedArena() *guardedArena {
+func newArena(reuse bool) *testArena {
 	debug.SetPanicOnFault(true)
 	space, err := syscall.Mmap(-1, 0, arenaPages*pageSize, syscall.PROT_NONE,
 		syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
-	if err != nil {
-		panic(err)
-	}
-	return &guardedArena{space: space, live: map[unsafe.Pointer]bool{}}
+	must(err)
+	return &testArena{reuse: reuse, space: space, live: map[unsafe.Pointer]uintptr{}, freed: map[uintptr][]unsafe.Pointer{}}
 }
 
-func (a *guardedArena) close() { _ = syscall.Munmap(a.space) }
+func (a *testArena) close() { _ = syscall.Munmap(a.space) }
 
-func (a *guardedArena) Get(chunks []Chunk) bool {
+func (a *testArena) Get(chunks []Chunk) bool {
+	a.Lock()
+	defer a.Unlock()
 	a.calls++
 	for i := range chunks {
 		if a.fail > 0 {
 			if a.fail--; a.fail == 0 {
-				for ; i > 0; i-- {
-					a.free(chunks[i-1].At)
+				for _, c := range chunks[:i] {
+					a.drop(c.At)
 				}
 				clear(chunks)
 				return false
 			}
 		}
-		chunks[i].At = a.alloc(int(chunks[i].Size), chunks[i].Zero != 0)
+		chunks[i].At = a.get(chunks[i].Size, chunks[i].Zero != 0)
 	}
 	return true
 }
 
-func (a *guardedArena) Put(first, single unsafe.Pointer) {
+func (a *testArena) Put(first, single unsafe.Pointer) {
+	a.Lock()
+	defer a.Unlock()
 	a.calls++
 	for first != nil {
 		next := *(*unsafe.Pointer)(first)
-		a.free(first)
+		a.drop(first)
 		first = next
 	}
 	if single != nil {
-		a.free(single)
+		a.drop(single)
 	}
 }
 
-func (a *guardedArena) alloc(size int, zero bool) unsafe.Pointer {
+// one is malloc, as a tester calls it.
+func (a *testArena) one(size uintptr) unsafe.Pointer { return a.get(size, false) }
+
+func (a *testArena) get(size uintptr, zero bool) (p unsafe.Pointer) {
+	if list := a.freed[size]; len(list) > 0 && !zero {
+		p, a.freed[size] = list[len(list)-1], list[:len(list)-1]
+	} else {
+		p = a.fresh(int(size), zero)
+	}
+	a.live[p] = size
+	return p
+}
+
+func (a *testArena) fresh(size int, zero bool) unsafe.Pointer {
 	if size%4 != 0 {
 		panic("no struct or array of llm_memory.h has this size")
 	}
@@ -78,105 +98,27 @@ func (a *guardedArena) alloc(size int, zero bool) unsafe.Pointer {
 	must(syscall.Mprotect(area, syscall.PROT_READ|syscall.PROT_WRITE))
 	chunk := area[len(area)-(size+7)&^7:]
 	if !zero {
-		for i := range chunk {
-			chunk[i] = 0xa5
-		}
+		fill(chunk, freedByte)
 	}
-	p := unsafe.Pointer(&chunk[0])
-	a.live[p] = true
-	a.gets++
-	return p
+	return unsafe.Pointer(&chunk[0])
 }
 
-func (a *guardedArena) free(p unsafe.Pointer) {
-	if !a.live[p] {
+// drop is free, as a tester calls it.
+func (a *testArena) drop(p unsafe.Pointer) {
+	size, live := a.live[p]
+	if !live {
 		panic("freed what was not allocated")
 	}
 	delete(a.live, p)
+	if a.reuse {
+		a.freed[size] = append(a.freed[size], p)
+		fill(unsafe.Slice((*byte)(p), size), freedByte)
+		return
+	}
 	// A chunk of many pages (ref_count) keeps the pages after its first.
 	page := (uintptr(p) - uintptr(unsafe.Pointer(&a.space[0]))) / pageSize * pageSize
 	must(syscall.Mprotect(a.space[page:page+pageSize], syscall.PROT_NONE))
 }
-
-// A reusingArena hands the chunk that was freed last out first, as malloc does,
-// so that a new sequence lies where an old one was.
-type reusingArena struct {
-	guardedArena
-	free map[uintptr][]unsafe.Pointer
-	size map[unsafe.Pointer]uintptr
-}
-
-func newReusingArena() *reusingArena {
-	return &reusingArena{guardedArena: *newGuardedArena(),
-		free: map[uintptr][]unsafe.Pointer{}, size: map[unsafe.Pointer]uintptr{}}
-}
-
-func (a *reusingArena) Get(chunks []Chunk) bool {
-	a.calls++
-	for i := range chunks {
-		if a.fail > 0 {
-			if a.fail--; a.fail == 0 {
-				for ; i > 0; i-- {
-					a.put(chunks[i-1].At)
-				}
-				clear(chunks)
-				return false
-			}
-		}
-		chunks[i].At = a.get(chunks[i].Size, chunks[i].Zero != 0)
-	}
-	return true
-}
-
-func (a *reusingArena) get(size uintptr, zero bool) unsafe.Pointer {
-	if list := a.free[size]; len(list) > 0 && !zero {
-		p := list[len(list)-1]
-		a.free[size] = list[:len(list)-1]
-		a.live[p] = true
-		a.gets++
-		return p
-	}
-	p := a.alloc(int(size), zero)
-	a.size[p] = size
-	return p
-}
-
-func (a *reusingArena) put(p unsafe.Pointer) {
-	if !a.live[p] {
-		panic("freed what was not allocated")
-	}
-	delete(a.live, p)
-	a.free[a.size[p]] = append(a.free[a.size[p]], p)
-	for i, bytes := 0, unsafe.Slice((*byte)(p), a.size[p]); i < len(bytes); i++ {
-		bytes[i] = 0xa5
-	}
-}
-
-func (a *reusingArena) Put(first, single unsafe.Pointer) {
-	a.calls++
-	for first != nil {
-		next := *(*unsafe.Pointer)(first)
-		a.put(first)
-		first = next
-	}
-	if single != nil {
-		a.put(single)
-	}
-}
-
-// testArena is what the tests want of an arena.
-type testArena interface {
-	Memory
-	state() *guardedArena
-	one(size uintptr) unsafe.Pointer // malloc, as a tester calls it
-	drop(p unsafe.Pointer)           // free, as a tester calls it
-}
-
-func (a *guardedArena) state() *guardedArena            { return a }
-func (a *guardedArena) one(size uintptr) unsafe.Pointer { return a.alloc(int(size), false) }
-func (a *guardedArena) drop(p unsafe.Pointer)           { a.free(p) }
-func (a *reusingArena) one(size uintptr) unsafe.Pointer { return a.get(size, false) }
-func (a *reusingArena) drop(p unsafe.Pointer)           { a.put(p) }
 
 func must(err error) {
 	if err != nil {

@@ -12,13 +12,14 @@ import (
 
 type bench struct {
 	*testing.T
-	arena   *guardedArena
+	arena   *testArena
 	library *Library
 	pool    []int32
 }
 
-func newBench(t *testing.T) *bench {
-	arena := newGuardedArena()
+func newBench(t *testing.T) *bench { return newBenchIn(t, newArena(false)) }
+
+func newBenchIn(t *testing.T, arena *testArena) *bench {
 	t.Cleanup(arena.close)
 	return &bench{T: t, arena: arena, library: &Library{Memory: arena}, pool: make([]int32, 256*KVPerBlock)}
 }
@@ -192,7 +193,7 @@ func (b *bench) byHand(e *Engine, s *Sequence) {
 	unlink(&s.Node)
 	id := s.ID
 	b.misses(e, id)
-	b.arena.free(unsafe.Pointer(s))
+	b.arena.drop(unsafe.Pointer(s))
 	b.misses(e, id)
 }
 
@@ -217,25 +218,32 @@ func TestOnlyPresentNeighboursAreRead(t *testing.T) {
 	require.True(t, b.reaches(e, 33, seqs[33]))
 }
 
-// A sequence that was found in one engine, moved by hand to another, and freed
-// there must not be touched by a look-up in the first: the arena would panic.
+// A sequence that was found in one engine, moved by hand to another, and freed there must not be touched by a look-up in
+// the first: the arena would panic.
 func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {
-	for _, lookUpFirst := range []bool{false, true} {
-		b := newBench(t)
-		e, seqs := b.engine(40)
-		f := b.otherCore(e)
-		for id := range 30 {
-			_, err := b.library.Create(f, int32(2000+id), 1)
-			require.NoError(t, err)
-		}
-		unlink(&seqs[30].Node)
-		linkTail(&f.Active, &seqs[30].Node)
-		if lookUpFirst {
-			require.True(t, b.reaches(f, 30, seqs[30]))
-		}
-		require.NoError(t, b.library.Free(f, 30))
-		b.misses(e, 30)
-		require.True(t, b.reaches(e, 31, seqs[31]))
+	for name, frees := range map[string]func(b *bench, f *Engine, moved *Sequence) error{
+		"at once": func(b *bench, f *Engine, _ *Sequence) error { return b.library.Free(f, 30) },
+		"after it was found there": func(b *bench, f *Engine, moved *Sequence) error {
+			require.True(b, b.reaches(f, 30, moved))
+			return b.library.Free(f, 30)
+		},
+		"with the engine": func(b *bench, f *Engine, _ *Sequence) error { return b.library.Destroy(f) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			e, seqs := b.engine(40)
+			f := b.otherCore(e)
+			for id := range int32(30) {
+				_, err := b.library.Create(f, 2000+id, 1)
+				require.NoError(t, err)
+			}
+			unlink(&seqs[30].Node)
+			linkTail(&f.Active, &seqs[30].Node)
+			require.NoError(t, frees(b, f, seqs[30]))
+			b.misses(e, 30)
+			require.True(t, b.reaches(e, 31, seqs[31]))
+			require.NoError(t, b.library.check())
+		})
 	}
 }
 
@@ -265,29 +273,13 @@ func TestAFreedNeighbourIsNotRead(t *testing.T) {
 	require.True(t, b.reaches(e, 32, seqs[32]))
 }
 
-func TestASequenceDestroyedWithAnotherEngineIsNotFollowed(t *testing.T) {
-	b := newBench(t)
-	e, seqs := b.engine(40)
-	f := b.otherCore(e)
-	unlink(&seqs[30].Node)
-	linkTail(&f.Active, &seqs[30].Node)
-	require.NoError(t, b.library.Destroy(f))
-	b.misses(e, 30)
-	require.True(t, b.reaches(e, 31, seqs[31]))
-	require.NoError(t, b.library.check())
-}
-
 // The engine's address comes back as another engine's, whose ids are the same.
 func TestEntriesEndWithTheirEngine(t *testing.T) {
-	b := newBench(t)
-	arena := newReusingArena()
-	t.Cleanup(arena.close)
-	b.library = &Library{Memory: arena}
-	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
-	require.NoError(t, err)
-	b.fill(e, 40)
+	arena := newArena(true)
+	b := newBenchIn(t, arena)
+	e, _ := b.engine(40)
 	require.NoError(t, b.library.Destroy(e))
-	for arena.free[engineSize][len(arena.free[engineSize])-1] != unsafe.Pointer(e) {
+	for arena.freed[engineSize][len(arena.freed[engineSize])-1] != unsafe.Pointer(e) {
 		arena.one(engineSize)
 	}
 	again, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
@@ -299,14 +291,10 @@ func TestEntriesEndWithTheirEngine(t *testing.T) {
 // A tester may also free the engine and all that hangs on it by hand, once no
 // entry of it is left to be followed: llm_init forgets what the address meant.
 func TestInitForgetsWhatItsAddressMeant(t *testing.T) {
-	b := newBench(t)
-	arena := newReusingArena()
-	t.Cleanup(arena.close)
-	b.library = &Library{Memory: arena}
-	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
-	require.NoError(t, err)
+	arena := newArena(true)
+	b := newBenchIn(t, arena)
+	e, _ := b.engine(40)
 	table := &b.library.cores[coreOf(e)].cache.entries
-	b.fill(e, 40)
 	for id := int32(40); table.slots[0].empty(); id++ { // the first slot is used, too
 		if hashID(e, id)>>table.shift == 0 {
 			_, err := b.library.Create(e, id, 1)

@@ -6,41 +6,10 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"llmmemory/internal/block"
 	"llmmemory/internal/testkit/level"
-	"llmmemory/internal/testkit/rapidtest"
 )
-
-// Without an outside writer every state is consistent, also after a call that
-// was refused or ran out of memory.
-func TestEveryCallLeavesAConsistentEngine(t *testing.T) {
-	rapidtest.Check(t, func(t *rapid.T) {
-		g := &game{T: t, kind: kind{atMost: 40}, loose: map[int]bool{}, home: map[int]int{}, migrant: map[int]bool{}}
-		g.arena = newReusingArena()
-		defer g.arena.state().close()
-		g.library = &Library{Memory: g.arena}
-		g.begin()
-		g.Repeat(map[string]func(*rapid.T){
-			"": func(*rapid.T) {
-				for _, e := range g.ours.engines {
-					require.NoError(g, e.Check())
-				}
-				require.NoError(g, g.library.check())
-			},
-			"create": func(*rapid.T) { g.create(g.engine(), g.newID(), g.length()) },
-			"fork":   func(*rapid.T) { g.fork(g.engine(), g.id(), g.newID()) },
-			"append": func(*rapid.T) {
-				g.appendMany(g.engine(), g.id(), rapid.IntRange(1, 40).Draw(t, "times"))
-			},
-			"batch": func(*rapid.T) { g.batch(g.engine()) },
-			"run":   func(*rapid.T) { g.run(g.engine()) },
-			"free":  func(*rapid.T) { g.free(g.engine(), g.id()) },
-		})
-		g.end()
-	})
-}
 
 func TestCheckSaysWhatIsBroken(t *testing.T) {
 	for _, tc := range []struct {

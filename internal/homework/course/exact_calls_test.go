@@ -1,6 +1,8 @@
 package course
 
 import (
+	"slices"
+
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -43,23 +45,22 @@ func (g *game) length() int32 {
 	return rapid.Int32Range(1, 40).Draw(g.T, "length")
 }
 
-// inject makes the n-th allocation of the next call fail, in both worlds.
-func (g *game) inject() {
+// call makes a call of the library, in which an allocation may fail in both worlds. It uses Memory at most once, and not
+// at all if it fails for another reason than memory. want is what the yardstick does.
+func (g *game) call(call func() error, want func()) error {
 	if rapid.IntRange(0, 4).Draw(g.T, "inject") == 0 {
 		n := rapid.IntRange(1, 4).Draw(g.T, "allocation that fails")
-		g.arena.state().fail, g.y.fail = n, n
+		g.arena.fail, g.y.fail = n, n
 	}
-}
-
-// called checks what holds for every call: it used Memory at most once, and not
-// at all if it failed for another reason than memory.
-func (g *game) called(err error, before guardedArena) {
-	a := g.arena.state()
-	require.LessOrEqual(g, a.calls-before.calls, 1, "crossings")
+	want()
+	before := g.arena.calls
+	err := call()
+	require.LessOrEqual(g, g.arena.calls-before, 1, "crossings")
 	if err != nil && err != ErrNoMemory {
-		require.Equal(g, before.calls, a.calls, "a refused call asked for memory: %v", err)
+		require.Equal(g, before, g.arena.calls, "a refused call asked for memory: %v", err)
 	}
-	a.fail, g.y.fail = 0, 0
+	g.arena.fail, g.y.fail = 0, 0
+	return err
 }
 
 func (g *game) full() bool {
@@ -73,44 +74,33 @@ func (g *game) full() bool {
 }
 
 func (g *game) create(engine int, id, length int32) {
-	if g.full() {
-		return
-	}
-	g.inject()
-	before := *g.arena.state()
-	s, err := g.library.Create(g.ours.engines[engine], id, length)
-	want := g.y.create(g.theirs.engines[engine], id, length)
-	g.called(err, before)
-	g.made(engine, s, want)
+	g.make(engine, func() (*Sequence, error) { return g.library.Create(g.ours.engines[engine], id, length) },
+		func() *Sequence { return g.y.create(g.theirs.engines[engine], id, length) })
 }
 
 func (g *game) fork(engine int, parent, id int32) {
+	g.make(engine, func() (*Sequence, error) { return g.library.Fork(g.ours.engines[engine], parent, id) },
+		func() *Sequence { return g.y.fork(g.theirs.engines[engine], parent, id) })
+}
+
+func (g *game) make(engine int, ours func() (*Sequence, error), theirs func() *Sequence) {
 	if g.full() {
 		return
 	}
-	g.inject()
-	before := *g.arena.state()
-	s, err := g.library.Fork(g.ours.engines[engine], parent, id)
-	want := g.y.fork(g.theirs.engines[engine], parent, id)
-	g.called(err, before)
-	g.made(engine, s, want)
-}
-
-func (g *game) made(engine int, s, want *Sequence) {
-	require.Equal(g, want == nil, s == nil)
-	if s != nil {
+	var made, want *Sequence
+	_ = g.call(func() (err error) { made, err = ours(); return err }, func() { want = theirs() })
+	require.Equal(g, want == nil, made == nil)
+	if made != nil {
 		g.home[len(g.ours.seqs)] = engine
-		g.ours.seqs = append(g.ours.seqs, s)
+		g.ours.seqs = append(g.ours.seqs, made)
 		g.theirs.seqs = append(g.theirs.seqs, want)
 	}
 }
 
 func (g *game) append(engine int, id, data int32) {
-	g.inject()
-	before := *g.arena.state()
-	err := g.library.Append(g.ours.engines[engine], id, data)
-	want := g.y.append(g.theirs.engines[engine], id, data)
-	g.called(err, before)
+	var want bool
+	err := g.call(func() error { return g.library.Append(g.ours.engines[engine], id, data) },
+		func() { want = g.y.append(g.theirs.engines[engine], id, data) })
 	require.Equal(g, want, err == nil, "append: %v", err)
 }
 
@@ -121,10 +111,9 @@ func (g *game) appendMany(engine int, id int32, times int) {
 }
 
 func (g *game) free(engine int, id int32) {
-	before := *g.arena.state()
-	err := g.library.Free(g.ours.engines[engine], id)
-	want := g.y.free(g.theirs.engines[engine], id)
-	g.called(err, before)
+	var want *Sequence
+	err := g.call(func() error { return g.library.Free(g.ours.engines[engine], id) },
+		func() { want = g.y.free(g.theirs.engines[engine], id) })
 	require.Equal(g, want == nil, err != nil, "free: %v", err)
 	if want != nil {
 		i := g.theirs.name(want)
@@ -132,7 +121,6 @@ func (g *game) free(engine int, id int32) {
 	}
 }
 
-// batch must do what the single appends do, or nothing.
 func (g *game) batch(engine int) {
 	var pointers []*Sequence
 	var names []int
@@ -147,22 +135,7 @@ func (g *game) batch(engine int) {
 		pointers = append(pointers, g.ours.seqs[i])
 		data = append(data, rapid.Int32().Draw(g.T, "data"))
 	}
-	g.inject()
-	restore, liveBefore := g.theirs.snapshot(), g.y.live
-	all := true
-	for k, i := range names {
-		if all = g.y.appendTo(g.theirs.engines[engine], g.theirs.seqs[i], data[k]); !all {
-			break
-		}
-	}
-	if !all {
-		restore()
-		g.y.live = liveBefore
-	}
-	before := *g.arena.state()
-	err := g.library.AppendBatch(g.ours.engines[engine], &pointers[0], &data[0], int32(len(data)))
-	g.called(err, before)
-	require.Equal(g, all, err == nil, "batch: %v", err)
+	g.all(engine, names, data, func(e *Engine) error { return g.library.AppendBatch(e, &pointers[0], &data[0], int32(len(data))) })
 }
 
 func (g *game) run(engine int) {
@@ -175,22 +148,25 @@ func (g *game) run(engine int) {
 	for k := range data {
 		data[k] = int32(k + 1)
 	}
-	g.inject()
-	restore, liveBefore := g.theirs.snapshot(), g.y.live
-	all := true
-	for _, d := range data {
-		if all = g.y.appendTo(g.theirs.engines[engine], g.theirs.seqs[i], d); !all {
-			break
+	g.all(engine, slices.Repeat([]int{i}, len(data)), data, func(e *Engine) error {
+		return g.library.AppendRun(e, g.ours.seqs[i], &data[0], int32(len(data)))
+	})
+}
+
+// all checks a call that does what single appends to the named sequences do, or nothing.
+func (g *game) all(engine int, names []int, data []int32, call func(*Engine) error) {
+	done := true
+	err := g.call(func() error { return call(g.ours.engines[engine]) }, func() {
+		restore, live := g.theirs.snapshot(), g.y.live
+		for k := 0; k < len(names) && done; k++ {
+			done = g.y.appendTo(g.theirs.engines[engine], g.theirs.seqs[names[k]], data[k])
 		}
-	}
-	if !all {
-		restore()
-		g.y.live = liveBefore
-	}
-	before := *g.arena.state()
-	err := g.library.AppendRun(g.ours.engines[engine], g.ours.seqs[i], &data[0], int32(len(data)))
-	g.called(err, before)
-	require.Equal(g, all, err == nil, "run: %v", err)
+		if !done {
+			restore()
+			g.y.live = live
+		}
+	})
+	require.Equal(g, done, err == nil, "%v", err)
 }
 
 // linked names the sequences in an engine's list.

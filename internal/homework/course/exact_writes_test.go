@@ -83,6 +83,19 @@ func (g *game) dropFrom(w *world, p unsafe.Pointer) {
 	}
 }
 
+func (g *game) dropTables(w *world, s *Sequence) {
+	if s.BlockTable == nil {
+		return
+	}
+	for _, l2 := range s.BlockTable {
+		if l2 != nil {
+			g.dropFrom(w, unsafe.Pointer(l2))
+		}
+	}
+	g.dropFrom(w, unsafe.Pointer(s.BlockTable))
+	s.BlockTable = nil
+}
+
 func (g *game) writeCount() {
 	engine := g.engine()
 	id := rapid.Int32Range(0, blocks-1).Draw(g.T, "block")
@@ -119,17 +132,7 @@ func (g *game) writeFields() {
 		}
 	case 6:
 		if i >= 0 && rapid.IntRange(0, 9).Draw(g.T, "drop table") == 0 {
-			g.both(func(w *world) {
-				if s := w.seqs[i]; s.BlockTable != nil {
-					for _, l2 := range s.BlockTable {
-						if l2 != nil {
-							g.dropFrom(w, unsafe.Pointer(l2))
-						}
-					}
-					g.dropFrom(w, unsafe.Pointer(s.BlockTable))
-					s.BlockTable = nil
-				}
-			})
+			g.both(func(w *world) { g.dropTables(w, w.seqs[i]) })
 		}
 	}
 }
@@ -227,16 +230,8 @@ func (g *game) dispose(i int) {
 		}
 	}
 	g.both(func(w *world) {
-		s := w.seqs[i]
-		if s.BlockTable != nil {
-			for _, l2 := range s.BlockTable {
-				if l2 != nil {
-					g.dropFrom(w, unsafe.Pointer(l2))
-				}
-			}
-			g.dropFrom(w, unsafe.Pointer(s.BlockTable))
-		}
-		g.dropFrom(w, unsafe.Pointer(s))
+		g.dropTables(w, w.seqs[i])
+		g.dropFrom(w, unsafe.Pointer(w.seqs[i]))
 		w.seqs[i] = nil
 	})
 	delete(g.loose, i)

@@ -55,8 +55,6 @@ func TestALockExcludesWhileItsOwnershipEnds(t *testing.T) {
 // Threads, not only goroutines, as the library's callers are.
 func TestManyThreadsOnOneEngine(t *testing.T) {
 	b := newBench(t)
-	locked := &lockedArena{guardedArena: b.arena}
-	b.library.Memory = locked
 	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
 	require.NoError(t, err)
 	var group sync.WaitGroup
@@ -83,27 +81,8 @@ func TestManyThreadsOnOneEngine(t *testing.T) {
 	require.Empty(t, b.arena.live)
 }
 
-// Engines on different cores use the arena at the same time.
-type lockedArena struct {
-	*guardedArena
-	mu sync.Mutex
-}
-
-func (a *lockedArena) Get(chunks []Chunk) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.guardedArena.Get(chunks)
-}
-
-func (a *lockedArena) Put(first, single unsafe.Pointer) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.guardedArena.Put(first, single)
-}
-
 func TestThreadsWithAnEngineEach(t *testing.T) {
 	b := newBench(t)
-	b.library.Memory = &lockedArena{guardedArena: b.arena}
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
