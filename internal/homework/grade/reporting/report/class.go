@@ -31,8 +31,8 @@ type Class struct {
 	Gone    []string // students of an earlier run who are not in this one
 }
 
-// Write writes the page: what staff have to look at, how the scores are distributed, what has
-// changed, frequent mistakes, and everybody's points.
+// Write writes the page: what staff have to look at, the distribution of the scores, what has changed, frequent mistakes,
+// and everybody's points.
 func (c Class) Write(w io.Writer) error {
 	entries := slices.Clone(c.Entries)
 	slices.SortStableFunc(entries, func(a, b Entry) int {
@@ -48,7 +48,7 @@ func (c Class) Write(w io.Writer) error {
 		if row.Kind == pending {
 			page.Pending++
 		}
-		if r := e.Report; r != nil && !none(r) {
+		if r := e.Report; r != nil && (r.Rejected == nil || r.Rejected.Stage != grade.NoFile) {
 			points, _ := e.Score()
 			page.Graded++
 			scores = append(scores, 100*points/max(r.MaxScore, 1e-9))
@@ -71,7 +71,6 @@ func (c Class) Write(w io.Writer) error {
 	return write(w, classLayout, page)
 }
 
-// shown is a name on one line, without control characters.
 func shown(name string) string { return terminal.VisibleName(name) }
 
 func shownAll(names []string) []string {
@@ -81,8 +80,6 @@ func shownAll(names []string) []string {
 	}
 	return all
 }
-
-func none(r *grade.Report) bool { return r.Rejected != nil && r.Rejected.Stage == grade.NoFile }
 
 type classPage struct {
 	Class
@@ -129,14 +126,13 @@ func newStudentRow(e *Entry) studentRow {
 	case e.Err != nil || e.Report == nil:
 		r.Kind = trouble
 		if e.Err != nil {
-			r.Reason = firstLine(e.Err.Error())
+			r.Reason, _, _ = strings.Cut(strings.TrimSpace(e.Err.Error()), "\n")
 			r.Said = longer(e.Err.Error())
 		}
 		return r
 	case e.Report.Rejected != nil:
-		text := e.Report.Rejected.Text
 		r.Kind, r.Reason = kindOf(e.Report.Rejected), e.Report.Rejected.Reason()
-		r.Said = longer(text)
+		r.Said = longer(e.Report.Rejected.Text)
 		r.URL = link(e.File, "rejected")
 	}
 	r.Mistakes = len(e.Report.Findings)
@@ -162,11 +158,6 @@ func (r studentRow) Is() string {
 	is("override", r.Override != nil)
 	is("full", r.Report != nil && r.Known && r.Score >= r.Report.MaxScore)
 	return strings.Join(words, " ")
-}
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return line
 }
 
 // longer returns a text of several lines, or "" if the first line says everything.

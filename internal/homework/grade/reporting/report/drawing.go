@@ -16,7 +16,7 @@ const (
 	moments
 )
 
-// A mark is the effect of the call on a value.
+// A mark says what the call did to a value.
 type mark uint8
 
 const (
@@ -25,8 +25,8 @@ const (
 	wrong        // not as expected
 )
 
-// A cell is one value at one moment: a block's count, an entry of a table, a record, or the
-// value of a run of them. The zero cell is not drawn.
+// A cell is a value at one moment: a count, an entry of a table, a record, or the value of a run of them. The zero cell
+// is not drawn.
 type cell struct {
 	value string
 	want  string // expected value, if it is wrong
@@ -46,7 +46,7 @@ func (c *column) mark() mark {
 // A strip is a row of columns.
 type strip []column
 
-// A table is an L2 table of a sequence, or several consecutive ones whose entries form one run.
+// A table is an L2 table of a sequence, or consecutive ones whose entries form one run.
 type table struct {
 	label   string
 	cells   [moments]cell // the pointer to it: NULL or a table
@@ -67,8 +67,7 @@ func (t *table) mark() mark {
 	return worst
 }
 
-// A sequence is one that exists at some moment. Sequences with the same id, which only a broken
-// list has, are numbered in list order.
+// A sequence exists at some moment. A broken list may have several with one id; they are numbered in list order.
 type sequence struct {
 	id      int32
 	nth     int
@@ -134,7 +133,6 @@ func newView(s *compare.Scene, d *compare.Difference) *view {
 	return v
 }
 
-// both reports whether there is an engine at both moments.
 func (v *view) both(a, b int) bool { return v.states[a] != nil && v.states[b] != nil }
 
 // compare marks a column as changed, wrong or both.
@@ -159,7 +157,6 @@ func (v *view) fault(c *column) {
 	}
 }
 
-// each returns the column of a value that each state has.
 func (v *view) each(value func(*compare.State) string) column {
 	var c column
 	for i, s := range v.states {
@@ -171,11 +168,9 @@ func (v *view) each(value func(*compare.State) string) column {
 	return c
 }
 
-// short is the number of blocks up to which each is drawn separately.
-const short = 12
+const short = 12 // pools of at most so many blocks have a column for each
 
-// counts returns the pool. In a long pool, consecutive blocks that are equal at all moments
-// share a column.
+// counts returns the pool. In a long one, consecutive blocks that are equal at all moments share a column.
 func (v *view) counts() strip {
 	total := 0
 	for _, s := range v.states {
@@ -255,10 +250,9 @@ func (v *view) name(s *sequence, moment int) piece {
 	return piece{compare.SequenceName(s.id), m}
 }
 
-// drawable is the number of sequences that a State has at most.
-const drawable = 64
+const drawable = 64 // the most sequences of a State
 
-// closing is the end of the list.
+// closing returns the end of the list.
 func (v *view) closing(moment int) piece {
 	switch s := v.states[moment]; {
 	case s.Broken != "":

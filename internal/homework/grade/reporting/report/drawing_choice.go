@@ -5,9 +5,9 @@ import "slices"
 // gap stands for columns that are left out.
 const gap = -1
 
-// pick chooses the columns that fit in limit characters, in their order, with gaps: first what
-// is wrong, then what the call had to change, then the neighbours of those, then the
-// ends, then the rest from the left.
+// pick chooses the columns that fit in limit characters: first those that are wrong, then those that the call had to
+// change, then the neighbours of both, then the ends, then the rest from the left. It returns them in their order, with
+// gaps.
 func pick(s strip, limit int, width func(column int) int, gapWidth int) []int {
 	chosen := make([]bool, len(s))
 	refused := 0
@@ -69,8 +69,8 @@ func total(chosen []bool, width func(int) int, gapWidth int) int {
 // A row is a line of a sequence: one of its tables, or the sequence if it has none.
 type row struct{ sequence, table int }
 
-// rows chooses at most the given number of lines of the sequences, the most interesting
-// ones, in their order. Lines in which nothing differs fill at most half of it.
+// rows chooses the most interesting lines of the sequences, and returns them in their order. At most half of the lines
+// may be ones in which nothing differs.
 func (v *view) rows(most int) (chosen []row, left int) {
 	var all []row
 	for i := range v.sequences {
@@ -92,7 +92,7 @@ func (v *view) rows(most int) (chosen []row, left int) {
 	return chosen, len(all) - len(chosen)
 }
 
-// interest is greater the more there is to see in a line.
+// interest is greater for a line with more to see.
 func (v *view) interest(r row) int {
 	n := 2 * int(v.markOf(r))
 	if slices.Contains(v.concerned, v.sequences[r.sequence].id) {

@@ -48,8 +48,7 @@ func (v *view) seqs() []sequence {
 	return all
 }
 
-// compareTable marks the differences in a table. If the whole table is new or unexpected, its
-// entries are not marked.
+// compareTable marks the differences in a table. If the whole table is new or unexpected, its entries are not marked.
 func (v *view) compareTable(t *table, of *sequence) {
 	was, want, is := t.cells[before].value, &t.cells[expected], &t.cells[actual]
 	if of.in(before) && of.in(expected) && was != want.value {
@@ -86,8 +85,7 @@ func (v *view) written() strip {
 	return all
 }
 
-// record formats a record: an appended one is a small decimal number, the bytes that fill the
-// pool are hexadecimal.
+// record formats a record: a small number, as is appended, in decimal, and the bytes that fill the pool in hexadecimal.
 func record(n int32) string {
 	if -1_000_000 < n && n < 1_000_000 {
 		return fmt.Sprint(n)
@@ -101,8 +99,7 @@ const (
 	aTable = "a table"
 )
 
-// tables returns the L2 tables that a sequence has at any moment. Consecutive tables that form
-// one run share a line.
+// tables returns the L2 tables that a sequence has at any moment. Consecutive tables that form one run share a line.
 func tables(find [moments]*oracle.SequenceState) []table {
 	var all []table
 	var lines []run // the run of each line, if it is one run
@@ -157,8 +154,7 @@ func tables(find [moments]*oracle.SequenceState) []table {
 	return all
 }
 
-// A run is consecutive entries of a table that are alike at every moment: all of them -1, or
-// blocks with consecutive numbers.
+// A run is consecutive entries of a table that are, at every moment, all -1 or blocks with consecutive numbers.
 type run struct {
 	from, to    int // entries from, ..., to-1
 	first, last [moments]int32
@@ -207,7 +203,7 @@ func runsOf(at [moments]*[course.L2Size]int32) []run {
 	return split(runs)
 }
 
-// split splits a run that is too short to be worth it.
+// split splits short runs into single entries.
 func split(runs []run) []run {
 	var all []run
 	for _, r := range runs {

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"llmmemory/internal/homework/grade/judging/compare"
+	"llmmemory/internal/terminal"
 )
 
 const (
@@ -18,9 +19,8 @@ const (
 	indent    = 2
 )
 
-// Drawing draws a scene for a terminal of width columns, at least 40; 0 means 80.
-// The difference, which may be nil, names the call. The result is empty if the scene
-// is nil or has no engine at any moment. Lines end in "\n".
+// Drawing draws a scene for a terminal of width columns, at least 40; 0 means 80. The difference, which may be nil, names
+// the call. The result is empty if the scene is nil or has no engine at any moment. Lines end in "\n".
 func Drawing(s *compare.Scene, d *compare.Difference, width int, colour bool) string {
 	if width == 0 {
 		width = 80
@@ -36,7 +36,7 @@ func Drawing(s *compare.Scene, d *compare.Difference, width int, colour bool) st
 	return strings.Join(moments, "\n") + legend + "\n"
 }
 
-// pictures are the three moments of a scene as the contents of <pre>, as narrow as a phone.
+// pictures returns the three moments of a scene as contents of <pre>, narrow enough for a phone.
 func pictures(s *compare.Scene, d *compare.Difference) (all []template.HTML) {
 	for _, text := range draw(s, d, narrowest, paintPage) {
 		all = append(all, template.HTML(text)) // escaped by paintPage
@@ -62,7 +62,7 @@ func paintPage(p piece) string {
 	return fmt.Sprintf(`<b class="%s">%s</b>`, [...]string{changed: "changed", wrong: "failed"}[p.mark], text)
 }
 
-// draw returns the three moments, or nil if there is nothing to draw.
+// draw returns the three moments, nil if there is nothing to draw.
 func draw(s *compare.Scene, d *compare.Difference, width int, paint func(piece) string) (all []string) {
 	v := newView(s, d)
 	if v == nil {
@@ -126,7 +126,6 @@ func (c *canvas) draw() {
 	c.words()
 }
 
-// at is a column's value at the moment.
 func (c *canvas) at(col *column) piece {
 	cell := col.cells[c.moment]
 	return piece{cell.value, cell.mark}
@@ -163,19 +162,18 @@ func (c *canvas) counts() {
 	c.line(text("%s", bottom))
 }
 
-// shade fills the box of a block with a count; there is no block without one.
+// shade returns what fills the box of a block with a count.
 func shade(count string) string {
 	switch count {
 	case "", "0":
 		return " "
 	case "1":
 		return "░"
-	default:
-		return "▓"
 	}
+	return "▓"
 }
 
-// boxWidth is the width of every box.
+// boxWidth returns the width of every box.
 func (c *canvas) boxWidth() int {
 	w := 0
 	for i := range c.pool {
@@ -192,8 +190,7 @@ func centre(s string, width int, with string) string {
 	return strings.Repeat(with, left/2) + s + strings.Repeat(with, left-left/2)
 }
 
-// picked lists as much of a strip as fits in limit characters. Every value is written in the
-// format, which may use the column's label.
+// picked lists as much of a strip as fits in limit characters. The format gets the label and the value of each column.
 func (c *canvas) picked(s strip, limit int, format, left string) (pieces []piece) {
 	show := func(i, moment int) piece {
 		cell := s[i].cells[moment]
@@ -224,8 +221,7 @@ func (c *canvas) order() {
 	c.line(slices.Concat([]piece{head}, pieces, []piece{c.closing(c.moment)})...)
 }
 
-// rows draws the sequences, a line for each table. Where the drawing is narrow, a table has
-// a line without the sequence in front of it.
+// rows draws the sequences, a line for each table. In a narrow drawing, the sequence has a line of its own.
 func (c *canvas) rows() {
 	chosen, left := c.view.rows(mostRows)
 	for n, r := range chosen {
@@ -269,7 +265,7 @@ func length(pieces ...piece) (n int) {
 	return n
 }
 
-// table is one L2 table: index in it, block.
+// table returns an L2 table, as entries and their blocks.
 func (c *canvas) table(l2 *table, limit int) []piece {
 	at := l2.cells[c.moment]
 	if l2.hidden(c.moment) {
@@ -301,7 +297,7 @@ func (c *canvas) words() {
 			if n < len(c.changes) {
 				said += fmt.Sprintf("; and %d more", len(c.changes)-n)
 			}
-			if lines := wrap("changed: "+said, c.width-indent); len(lines) <= mostWords || n == 1 {
+			if lines := c.wrap("changed: " + said); len(lines) <= mostWords || n == 1 {
 				c.say(lines, changed)
 				return
 			}
@@ -312,7 +308,7 @@ func (c *canvas) words() {
 				c.say([]string{fmt.Sprintf("wrong: %d more", len(c.wrong)-i)}, wrong)
 				return
 			}
-			c.say(wrap("wrong: "+what, c.width-indent), wrong)
+			c.say(c.wrap("wrong: "+what), wrong)
 		}
 	}
 }
@@ -323,14 +319,6 @@ func (c *canvas) say(lines []string, m mark) {
 	}
 }
 
-func wrap(s string, limit int) []string {
-	var lines []string
-	for word := range strings.FieldsSeq(s) {
-		if n := len(lines); n > 0 && utf8.RuneCountInString(lines[n-1]+" "+word) <= limit {
-			lines[n-1] += " " + word
-			continue
-		}
-		lines = append(lines, word)
-	}
-	return lines
+func (c *canvas) wrap(text string) []string {
+	return terminal.Wrap(text, terminal.Columns-c.width+indent)
 }

@@ -1,14 +1,12 @@
-// Package report writes reports for people: as text for a terminal, and as HTML pages
-// for a student and for the class. It grades nothing:
-// everything that it writes is in the grade.Report.
+// Package report writes reports for people: as text for a terminal, and as HTML pages for a student and for the class.
+// Everything that it writes is in the grade.Report.
 //
-// A drawing shows the memory around a difference at three moments: before the call,
-// as expected after it, and as it is. What is drawn is decided once, in drawing.go;
-// the layout is text, coloured for a terminal or marked up for a page. No mark is a
+// A drawing shows the memory around a difference at three moments: before the call, as expected after it, and as it is.
+// drawing.go decides what is drawn. The layout is text, coloured for a terminal or marked up for a page. No mark is a
 // character that could be read as an operator of C.
 //
-// A page is one file: it loads no script, font or picture. Everything that comes from
-// a submission is escaped by html/template, or by paintPage in a drawing.
+// A page is one file: it loads no script, font or picture. html/template escapes everything that comes from a submission;
+// in a drawing, paintPage does.
 package report
 
 import (
@@ -29,17 +27,13 @@ import (
 //go:embed student.html class.html style.css class.js
 var files embed.FS
 
-// script is the script of the class page, which is complete without it. The page is well-formed
-// XML.
+// script is the script of the class page, which is complete without it. The page is well-formed XML.
 var script = template.JS("//<![CDATA[\n" + read("class.js") + "//]]>\n")
 
-// policy allows that script and nothing else.
-var policy = fmt.Sprintf("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-%s'", digest(string(script)))
+var digest = sha256.Sum256([]byte(script))
 
-func digest(text string) string {
-	hash := sha256.Sum256([]byte(text))
-	return base64.StdEncoding.EncodeToString(hash[:])
-}
+// policy allows that script and nothing else.
+var policy = fmt.Sprintf("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-%s'", base64.StdEncoding.EncodeToString(digest[:]))
 
 func read(name string) string {
 	text, err := files.ReadFile(name)
@@ -66,10 +60,10 @@ var taskTitles = [grade.Tasks]taskTitle{
 
 var functions = template.FuncMap{
 	"points": points,
-	"style":  style,
+	"style":  func() template.CSS { return template.CSS(read("style.css")) },
 	"plural": plural,
 	"sign":   sign,
-	"class":  statusClass,
+	"class":  func(s grade.Status) string { return strings.ReplaceAll(string(s), " ", "-") },
 	"add":    func(a, b int) int { return a + b },
 	"signed": func(p float64) string { return fmt.Sprintf("%+.4g", p) },
 	"head":   func(all []passRate) []passRate { return all[:min(mostRates, len(all))] },
@@ -81,8 +75,6 @@ func layout(name string) *template.Template {
 }
 
 var studentLayout, classLayout = layout("student.html"), layout("class.html")
-
-func style() template.CSS { return template.CSS(read("style.css")) }
 
 // points formats points with at most two decimals.
 func points(p float64) string {
@@ -108,8 +100,6 @@ func sign(s grade.Status) string {
 	}
 }
 
-func statusClass(s grade.Status) string { return strings.ReplaceAll(string(s), " ", "-") }
-
 func percent(part, whole float64) float64 {
 	if whole == 0 {
 		return 0
@@ -117,8 +107,7 @@ func percent(part, whole float64) float64 {
 	return math.Round(1000*part/whole) / 10
 }
 
-// write executes a template completely before it writes anything, and makes control characters
-// visible.
+// write writes nothing if the template fails. It makes control characters visible.
 func write(w io.Writer, t *template.Template, data any) error {
 	var b strings.Builder
 	if err := t.Execute(&b, data); err != nil {

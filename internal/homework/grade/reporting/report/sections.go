@@ -12,9 +12,8 @@ import (
 	"llmmemory/internal/homework/grade/reporting/class"
 )
 
-// A group is the students who made the same mistake, or who broke the same sentence of the
-// handout. Two mistakes are the same if they break the same sentence and the same shortest
-// list of calls shows it, or, without such a list, the same test.
+// A group is the students who made the same mistake, or who broke the same sentence of the handout. Two mistakes are the
+// same if they break the same sentence and have the same short trace or, without a trace, the same test.
 type group struct {
 	Title    string
 	Task     int
@@ -26,17 +25,14 @@ type group struct {
 // A mention is a student whose page has a finding of the group.
 type mention struct{ Name, URL string }
 
-// mostNamed keeps the page of a large class small.
-const mostNamed = 40
+const mostNamed = 40 // keeps the page of a large class small
 
-// Count is the number of students, Named has the students whose names are shown, and
-// Unnamed is the number of the others.
+// Count is the number of students, Named has those whose names are shown, and Unnamed is the number of the others.
 func (g group) Count() int       { return len(g.Students) }
 func (g group) Named() []mention { return g.Students[:min(mostNamed, len(g.Students))] }
 func (g group) Unnamed() int     { return len(g.Students) - len(g.Named()) }
 
-// groups collects the students by the key of their findings. It omits findings with an
-// empty key.
+// groups collects the students by the key of their findings, the largest group first. It omits findings with an empty key.
 func groups(entries []Entry, keyOf func(*grade.Finding) (key string, g group)) []group {
 	at := map[string]int{}
 	var all []group
@@ -88,8 +84,7 @@ func broken(entries []Entry) []group {
 	return all
 }
 
-// mostRates is how many tests are listed before the rest is folded.
-const mostRates = 12
+const mostRates = 12 // tests that are listed before the rest is folded
 
 // A passRate says how many of the submissions that were run have passed a test.
 type passRate struct {
@@ -162,7 +157,7 @@ func changes(entries []Entry) []change {
 	return all
 }
 
-// without are the names that are in the first list and not in the second.
+// without returns the names that are not among the others.
 func without(names, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(others, n) })
 }
@@ -212,7 +207,7 @@ var flags = []flag{
 	{noFile, false, "Nothing to grade", "There is no C file that could be graded.", nil},
 }
 
-// flagged are the kinds that some row has.
+// flagged returns the flags that some row has.
 func flagged(rows []studentRow) []flag {
 	var all []flag
 	for _, f := range flags {

@@ -16,8 +16,8 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// Write writes the page of an entry: what its report says, or why there is none.
-// The page has the anchors finding-1, finding-2, ... and rejected.
+// Write writes the page of an entry: its report, or why there is none. The page has the anchors finding-1, finding-2, ...
+// and rejected.
 func (e Entry) Write(w io.Writer) error {
 	page := studentPage{Name: shown(e.Name), Override: e.Override, Flags: build.CourseFlags}
 	page.Points, _ = e.Score()
@@ -54,7 +54,7 @@ type task struct {
 	Tests           []grade.Test
 }
 
-// A part is a task's points of one kind.
+// A part is the points of a task of one kind.
 type part struct {
 	Name            string
 	Score, MaxScore float64
@@ -120,8 +120,7 @@ type call struct {
 	Here   bool // it is the one that goes wrong
 }
 
-// mostCalls is how many steps are listed; the program has all of them.
-const mostCalls = 10
+const mostCalls = 10 // that are listed; the program has all of them
 
 func newFinding(number int, from *grade.Finding) finding {
 	f := finding{Finding: from, Number: number, Title: from.Headline(), Pictures: pictures(from.Scene, from.Difference)}
@@ -147,43 +146,35 @@ func newFinding(number int, from *grade.Finding) finding {
 	return f
 }
 
-// note explains a step that is not a plain call.
-func note(op trace.Op) string {
-	var said []string
-	switch op.Kind {
-	case trace.Init:
-		switch {
-		case op.Large():
-			said = append(said, largePool(op))
-		case op.A >= 0:
-			said = append(said, fmt.Sprintf("a pool of %s", plural(int(op.Pool())/course.BlockSize, "block", "blocks")))
-		}
-	case trace.Hole:
-		said = append(said, "the tester unmaps a logical block of the sequence between two calls, and keeps the counts right")
-	case trace.Move:
-		said = append(said, "the tester makes two slots of the L1 table change places")
-	case trace.Relocate:
-		said = append(said, "the tester moves a table to another address")
-	case trace.Rename:
-		said = append(said, "the tester gives the sequence another id")
-	case trace.Unlink:
-		said = append(said, "the tester takes the sequence out of the list")
-	case trace.Count:
-		said = append(said, "the tester sets kv_count")
-	case trace.Share:
-		said = append(said, "the tester maps a logical block to a block of the other sequence")
-	case trace.Table:
-		said = append(said, "the tester adds an L2 table without a mapped entry")
-	case trace.Map, trace.Place:
-		said = append(said, "the tester maps a logical block of the sequence, and keeps the counts right")
-	}
-	if op.Fail > 0 {
-		said = append(said, fmt.Sprintf("allocation %d of this call fails", op.Fail))
-	}
-	return strings.Join(said, "; ")
+// writes explains the tester's writes between two calls.
+var writes = map[trace.Kind]string{
+	trace.Hole:     "the tester unmaps a logical block of the sequence between two calls, and keeps the counts right",
+	trace.Move:     "the tester makes two slots of the L1 table change places",
+	trace.Relocate: "the tester moves a table to another address",
+	trace.Rename:   "the tester gives the sequence another id",
+	trace.Unlink:   "the tester takes the sequence out of the list",
+	trace.Count:    "the tester sets kv_count",
+	trace.Share:    "the tester maps a logical block to a block of the other sequence",
+	trace.Table:    "the tester adds an L2 table without a mapped entry",
+	trace.Map:      "the tester maps a logical block of the sequence, and keeps the counts right",
+	trace.Place:    "the tester maps a logical block of the sequence, and keeps the counts right",
 }
 
-// largePool says in words how large a large pool is, which a step gives in bytes and MiB.
+// note explains a step that is not a plain call.
+func note(op trace.Op) string {
+	said := writes[op.Kind]
+	switch {
+	case op.Large():
+		said = largePool(op)
+	case op.Kind == trace.Init && op.A >= 0:
+		said = fmt.Sprintf("a pool of %s", plural(int(op.Pool())/course.BlockSize, "block", "blocks"))
+	}
+	if op.Fail > 0 {
+		said = strings.TrimPrefix(fmt.Sprintf("%s; allocation %d of this call fails", said, op.Fail), "; ")
+	}
+	return said
+}
+
 func largePool(op trace.Op) string {
 	return fmt.Sprintf("a pool of %d GiB: offsets in it do not fit in an int", op.Pool()>>30)
 }

@@ -14,8 +14,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// mostSteps is how many steps of a trace are shown; a shortened trace rarely has more.
-const mostSteps = 12
+const mostSteps = 12 // of a trace that are shown
 
 var (
 	good  = color.New(color.FgGreen)
@@ -24,15 +23,16 @@ var (
 	faint = color.New(color.Faint)
 )
 
-// WriteText writes a whole report: the findings, the stages by task, and the score. Package color decides whether there
-// is colour: on a terminal, and not with NO_COLOR.
+// WriteText writes a whole report: the findings, the stages by task, and the score. It is coloured on a terminal, except
+// with NO_COLOR (package color).
 func WriteText(w io.Writer, r *grade.Report) error {
 	var b strings.Builder
 	for _, f := range r.Findings {
 		f = visible(f)
 		picture := Drawing(f.Scene, f.Difference, 78, !color.NoColor)
-		text := strings.TrimRight(message(f)+"\n\n"+picture, "\n") + "\n\n" + seen(f, r.Replay)
-		fmt.Fprintf(&b, "%s\n  %s\n\n", title.Sprint(f.Headline()), strings.TrimSpace(indented(text, "  ")))
+		text := strings.TrimSpace(strings.TrimRight(message(f)+"\n\n"+picture, "\n") + "\n\n" + seen(f, r.Replay))
+		text = strings.ReplaceAll(strings.ReplaceAll(text, "\n", "\n  "), "\n  \n", "\n\n")
+		fmt.Fprintf(&b, "%s\n  %s\n\n", title.Sprint(f.Headline()), text)
 	}
 	for _, a := range r.Advice {
 		fmt.Fprintf(&b, "%s\n", faint.Sprint("advice, which costs nothing: "+a.Name))
@@ -120,7 +120,7 @@ func stages(b *strings.Builder, r *grade.Report) {
 	b.WriteString("\n")
 }
 
-// seen says which traces show a finding, and what fixing it gains.
+// seen names the traces that show a finding, and the points that fixing it gains.
 func seen(f grade.Finding, replay bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seen in:  %s\n", f.Name)
@@ -166,9 +166,4 @@ func Step(op trace.Op) string {
 		return fmt.Sprintf("%s    # %s", op, largePool(op))
 	}
 	return op.String()
-}
-
-// indented indents all lines except the first, and except empty ones.
-func indented(text, by string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(text, "\n", "\n"+by), "\n"+by+"\n", "\n\n")
 }
