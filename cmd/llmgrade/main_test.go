@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -140,25 +141,26 @@ func TestAFindingIsPrintedAndCanBeReplayed(t *testing.T) {
 	require.Contains(t, said, "line 2: \"grow\" is none of init, create")
 }
 
-func TestAMisspelledFlagIsNamedRight(t *testing.T) {
-	t.Parallel()
-	status, _, said := run(t, "--hmtl", "grades", "x.c")
-	require.Equal(t, 2, status)
-	require.Contains(t, said, "unknown flag: --hmtl; did you mean --html?")
-	status, _, said = run(t, "completion", "csh")
-	require.Equal(t, 2, status)
-	require.Contains(t, said, `no shell "csh"; shells: bash, fish, powershell, zsh`)
-}
-
+// Ensure that what a command line lacks is named, and what took the place of what llmgrade once had.
 func TestTroubleIsStatusTwo(t *testing.T) {
 	level.SkipQuick(t)
 	t.Parallel()
-	for _, args := range [][]string{{}, {"/nonexistent.c"}, {t.TempDir()}, {"--nonsense"},
-		{"--only", "nonsense", corpus.Path("correct/llm_memory.c")}} {
-		status, _, said := run(t, args...)
+	for args, says := range map[string]string{
+		"":               "which submission? Name a file",
+		"/nonexistent.c": "no such file",
+		t.TempDir():      "there is neither a .c file nor a student's folder in it",
+		"--only nonsense " + corpus.Path("correct/llm_memory.c"): "no trace has that name",
+		"--hmtl grades x.c":            "unknown flag: --hmtl; did you mean --html?",
+		"completion csh":               `no shell "csh"; shells: bash, fish, powershell, zsh`,
+		"similar --html grades class/": "similar was removed: run JPlag or MOSS on the folder of the class",
+		"--exhaustive llm_memory.c":    "--exhaustive was removed: the directed and random traces decide the points",
+	} {
+		status, _, said := run(t, strings.Fields(args)...)
 		require.Equal(t, 2, status, args)
-		require.Contains(t, said, "llmgrade: ")
+		require.Regexp(t, "^llmgrade: .*"+regexp.QuoteMeta(says), said)
 	}
+	_, out, _ := run(t, "--help")
+	require.NotContains(t, out, "similar")
 }
 
 // Ensure that a missing program is named before anything is graded.
@@ -180,7 +182,6 @@ func TestAMissingProgramIsNamedAtOnce(t *testing.T) {
 		{"no compiler", "/nonexistent", []string{file}, "gcc is not installed, and grading needs it; on Debian and Ubuntu: apt install gcc valgrind"},
 		{"no Valgrind", noValgrind, []string{"--html", filepath.Join(t.TempDir(), "grades"), file}, "valgrind is not installed"},
 		{"traces by name need no Valgrind", noValgrind, []string{"--only", "nonsense", file}, "nonsense"},
-		{"no file", noValgrind, nil, "which submission? Name a file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0], c.args...)
