@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/block"
 )
 
-// The constants of llm_memory.h. A test with package ctree shows that they are equal.
+// The constants of llm_memory.h.
 const (
 	BlockSize        = 64                            // bytes in a physical block
 	KVSize           = 4                             // bytes in a record

@@ -8,14 +8,12 @@ import (
 	"os"
 	"path"
 	"runtime"
-	"slices"
 	"strings"
 
 	"modernc.org/cc/v4"
 )
 
-// A Compiler has what is needed to parse C as the C compiler of this machine does. It can be passed
-// to another process.
+// A Compiler has what is needed to parse C as the C compiler of this machine does. It can be passed to another process.
 type Compiler struct {
 	Predefined  string   // its built-in macros, as #define lines
 	IncludePath []string // folders of #include <...>
@@ -30,36 +28,7 @@ func AskCompiler(flags ...string) (Compiler, error) {
 	return Compiler{config.Predefined, config.SysIncludePaths}, nil
 }
 
-// config configures cc. An #include "..." is searched beside the including file, then in the
-// folders of include, then in the folders of #include <...>.
-func (c Compiler) config(include ...string) (*cc.Config, error) {
-	abi, err := cc.NewABI(runtime.GOOS, runtime.GOARCH)
-	if err != nil {
-		return nil, fmt.Errorf("layout of C types: %w", err)
-	}
-	return &cc.Config{
-		ABI:             abi,
-		Predefined:      c.Predefined,
-		IncludePaths:    slices.Concat([]string{""}, include, c.IncludePath),
-		SysIncludePaths: c.IncludePath,
-	}, nil
-}
-
-// translate parses and type-checks one file.
-func translate(config *cc.Config, name string, text []byte) (*cc.AST, error) {
-	ast, err := cc.Translate(config, []cc.Source{
-		{Name: "<predefined>", Value: config.Predefined}, // cc requires these two names
-		{Name: "<builtin>", Value: cc.Builtin},
-		{Name: name, Value: text},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("parsing %s: %w", name, err)
-	}
-	return ast, nil
-}
-
-// headers is the file system for an untrusted source. It has only the given files and the folders
-// of #include <...>.
+// headers is the file system for an untrusted source: the given files and the folders of #include <...>.
 type headers struct {
 	files   map[string][]byte
 	folders []string

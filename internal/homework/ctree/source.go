@@ -3,10 +3,12 @@ package ctree
 import (
 	"fmt"
 	"path"
+	"runtime"
+
+	"modernc.org/cc/v4"
 )
 
-// expansions is the maximum number of tokens that macros may expand to. An ordinary submission with
-// its headers needs less than a hundredth of it.
+// expansions limits the tokens that macros may expand to. A submission with its headers needs less than a hundredth.
 const expansions = 20_000_000
 
 // A Function is a function that a source defines.
@@ -106,25 +108,34 @@ type Expr struct {
 	Body     []*Stmt
 }
 
-// ParseSource parses a source that the compiler has accepted, and returns the functions of the
-// source itself, in order. An #include "..." finds only the given files.
+// ParseSource parses a source that the compiler has accepted, and returns its functions in order, without those of
+// headers. An #include "..." finds only the given files.
 func ParseSource(c Compiler, name string, text []byte, files map[string][]byte) (functions []*Function, err error) {
-	config, err := c.config()
+	abi, err := cc.NewABI(runtime.GOOS, runtime.GOARCH)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("layout of C types: %w", err)
 	}
-	config.FS = headers{files, c.IncludePath}
-	config.FSOnly = true
-	config.SysIncludePaths = append([]string{"."}, c.IncludePath...) // gcc -I.
-	config.ExpansionLimit = expansions
+	config := &cc.Config{
+		ABI:             abi,
+		FS:              headers{files, c.IncludePath},
+		FSOnly:          true,
+		IncludePaths:    append([]string{""}, c.IncludePath...),
+		SysIncludePaths: append([]string{"."}, c.IncludePath...), // gcc -I.
+		ExpansionLimit:  expansions,
+	}
+	name = path.Base(name)
 	defer func() {
 		if p := recover(); p != nil { // cc panics on some code
 			functions, err = nil, fmt.Errorf("parsing %s: %v", name, p)
 		}
 	}()
-	ast, err := translate(config, path.Base(name), text)
+	ast, err := cc.Translate(config, []cc.Source{
+		{Name: "<predefined>", Value: c.Predefined}, // cc requires these two names
+		{Name: "<builtin>", Value: cc.Builtin},
+		{Name: name, Value: text},
+	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("parsing %s: %w", name, err)
 	}
-	return converted(ast, path.Base(name)), nil
+	return converted(ast, name), nil
 }

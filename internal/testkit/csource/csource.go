@@ -1,0 +1,29 @@
+// Package csource compares C sources with Go by means of the C compiler.
+package csource
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Require checks that constant expressions have the given values in a C source, and that declarations agree with those
+// of the source. include is searched for headers, too.
+func Require(t testing.TB, source, include string, values map[string]int64, declarations ...string) {
+	t.Helper()
+	path, err := filepath.Abs(source)
+	require.NoError(t, err)
+	var text strings.Builder
+	fmt.Fprintf(&text, "#include %q\n#include <stddef.h>\n%s\n", path, strings.Join(declarations, "\n"))
+	for expression, value := range values {
+		fmt.Fprintf(&text, "_Static_assert((%s) == %d, \"%[1]s is not %[2]d\");\n", expression, value)
+	}
+	gcc := exec.Command("gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"+include, "-fsyntax-only", "-x", "c", "-")
+	gcc.Stdin = strings.NewReader(text.String())
+	out, err := gcc.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
