@@ -2,16 +2,14 @@
 //
 //	isolation/build     gate of the text and the object file, compiler, link
 //	judging/traces      directed traces for sentences of the handout, and random ones
-//	judging/compare     plays a trace on the submission (isolation/runner, in a
-//	                    sandbox) and on the oracle, writes what the tester writes,
-//	                    finds differences, and makes the trace of a difference short
+//	judging/compare     plays a trace on the submission (isolation/runner, in a sandbox) and on
+//	                    the oracle, finds differences, and shortens the trace of a difference
 //	isolation/watch     the same traces under Memcheck and with the sanitizers (supervise)
 //	judging/rules       static rules over the text
 //	reporting           output for people
 //
-// A directed trace tests some functions; the tester does the work of the others
-// (grading.isolate). Points are computed in points.go from the tests of a report;
-// cmd/llmgrade/README.md has the table. Package oracle knows the expected state.
+// A directed trace tests some functions; the tester does the work of the others (grading.isolate). points.go computes
+// the points from the tests of a report; cmd/llmgrade/README.md has the table.
 package grade
 
 import (
@@ -38,7 +36,7 @@ const (
 	shrinkTries  = 150
 )
 
-// A Grader grades any number of submissions, several at a time.
+// A Grader grades submissions, several at a time.
 type Grader struct {
 	Seed      uint64 // of the random traces; 0: derived from the submission's text
 	Only      string // play only the directed traces with this in their names
@@ -53,8 +51,7 @@ type Grader struct {
 	self      func() ([]byte, error) // returns the hash of this program
 }
 
-// NewGrader compiles the runner that every submission is linked with. The flags are added to
-// those of the course (build.NewKit).
+// NewGrader compiles the runner that every submission is linked with. The flags are added to those of the course.
 func NewGrader(flags ...string) (*Grader, error) {
 	cases, err := traces.Directed()
 	if err != nil {
@@ -75,20 +72,8 @@ func NewGrader(flags ...string) (*Grader, error) {
 	}, nil
 }
 
-// rejectedBy returns the stage that rejected a submission, or "" if the error does not mean that
-// the submission is wrong.
-func rejectedBy(err error) StageName {
-	if errors.Is(err, build.ErrRejected) {
-		return Compile
-	}
-	if errors.Is(err, build.ErrGate) {
-		return Gate
-	}
-	return ""
-}
-
-// Version names the rules of a grade: the traces, the points and the gate. With another version,
-// the same file may get another score.
+// Version names the rules of a grade: the traces, the points and the gate. With another version, the same file may get
+// another score.
 func (g *Grader) Version() string {
 	h := fnv.New32a()
 	_, _ = h.Write(g.listed())
@@ -103,8 +88,7 @@ func list(cases []traces.Case) (text []byte) {
 	return text
 }
 
-// edition is incremented with each change of the rules that is not a change of the traces.
-const edition = 10
+const edition = 10 // incremented with each change of the rules that is not a change of the traces
 
 // SetGate replaces the rules of the gate.
 func (g *Grader) SetGate(gate build.Gate) { g.kit.Gate = gate }
@@ -112,8 +96,7 @@ func (g *Grader) SetGate(gate build.Gate) { g.kit.Gate = gate }
 // Close removes the files of the builds.
 func (g *Grader) Close() error { return g.kit.Close() }
 
-// File grades one file. An error means that the grader failed; every submission, however wrong,
-// has a Report.
+// File grades one file. An error means that the grader failed; every submission, however wrong, has a Report.
 func (g *Grader) File(path string) (*Report, error) {
 	return g.grade(path, func(g *grading) error { return g.run() })
 }
@@ -133,8 +116,7 @@ func (g *Grader) max() float64 {
 	return r.MaxScore
 }
 
-// None returns the report of a student who has handed in nothing that could be graded, for the
-// reason given.
+// None returns the report of a student who has handed in nothing that could be graded, with the reason.
 func (g *Grader) None(path, why string) *Report {
 	return &Report{File: path, MaxScore: g.max(), Setting: g.setting, Rules: g.Version(), Rejected: &Rejection{Stage: NoFile, Text: why}}
 }
@@ -156,7 +138,7 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 	})
 }
 
-// missing is the note about functions that a submission does not define.
+// missing returns the note about functions that a submission does not define.
 func missing(program *build.Program) string {
 	note := "it does not define " + strings.Join(program.Missing, ", ") + ": only the points of tests that call "
 	if len(program.Missing) == 1 {
@@ -195,13 +177,15 @@ func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, e
 		r.Notes = append(r.Notes, r.Header)
 	}
 	program, err := g.kit.Build(filepath.Base(path), source)
-	if stage := rejectedBy(err); stage != "" {
-		refusal := (*build.Refusal)(nil)
-		r.Rejected = &Rejection{Stage: stage, Text: err.Error(), Form: errors.As(err, &refusal) && refusal.Form()}
+	switch refusal := (*build.Refusal)(nil); {
+	case errors.Is(err, build.ErrRejected):
+		r.Rejected, r.Time = &Rejection{Stage: Compile, Text: err.Error()}, time.Since(begin)
+		return r, nil
+	case errors.Is(err, build.ErrGate):
+		r.Rejected = &Rejection{Stage: Gate, Text: err.Error(), Form: errors.As(err, &refusal) && refusal.Form()}
 		r.Time = time.Since(begin)
 		return r, nil
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
 	}
 	defer program.Close()

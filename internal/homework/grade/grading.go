@@ -15,8 +15,7 @@ import (
 	"llmmemory/internal/homework/grade/judging/traces"
 )
 
-// mostHangs is how many calls of a function are waited for that do not come back.
-const mostHangs = 3
+const mostHangs = 3 // calls of a function that are waited for although they do not come back
 
 // A grading takes one submission through the stages.
 type grading struct {
@@ -42,7 +41,7 @@ func newGrading(g *Grader, r *Report, program *build.Program, source []byte) *gr
 		hangs: map[trace.Kind]int{}, refused: map[uint32]bool{}}
 }
 
-// exhausted reports whether enough calls of one of the functions did not come back.
+// exhausted reports whether mostHangs calls of one of the functions did not come back.
 func (g *grading) exhausted(functions ...trace.Kind) bool {
 	return slices.ContainsFunc(functions, func(k trace.Kind) bool { return g.hangs[k] >= mostHangs })
 }
@@ -93,7 +92,7 @@ func (g *grading) run() error {
 	return nil
 }
 
-// makers names the library functions behind system calls that a student does not know.
+// makers names the library functions that make system calls which a student may not know.
 var makers = map[string]string{
 	"sysinfo": "which qsort and sysconf make",
 	"dup":     "which perror makes; it prints its message all the same",
@@ -115,16 +114,16 @@ func (g *grading) noteRefused() {
 	}
 }
 
-// probe finds out how the submission allocates what it creates. Where it combines allocations,
-// it also has to build the states itself.
+// probe finds out how the submission allocates what it creates. If it combines allocations, the tester cannot build its
+// states.
 func (g *grading) probe() error {
 	r, err := g.play([]trace.Op{{Kind: trace.Init, A: 6400}, {Kind: trace.Create, A: 1, B: 300}, {Kind: trace.Fork, A: 1, B: 2}})
 	g.shapes = r.Shapes
 	return err
 }
 
-// isolate marks the calls of all functions except real as the tester's. Functions whose
-// allocations differ from the handout's, and those that free them, stay the submission's.
+// isolate marks the calls of all functions except real as the tester's. Functions whose allocations differ from the
+// handout's, and those that free them, stay the submission's.
 func (g *grading) isolate(ops []trace.Op, real ...trace.Kind) []trace.Op {
 	for kind := range g.shapes {
 		real = append(real, kind, trace.Destroy)
@@ -156,7 +155,6 @@ func (g *grading) found(part Part, f Finding) {
 // assertion matches what a failed assert writes to standard error.
 var assertion = regexp.MustCompile(`(?m)llm_memory\.c:\d+: .*Assertion .* failed\.$`)
 
-// A named trace has the name of its test.
 type named struct {
 	name string
 	ops  []trace.Op
@@ -179,13 +177,11 @@ func (c candidate) broken() string {
 	return c.difference.Sentence(c.sentence)
 }
 
-// mostFindings is the limit for each task and stage.
-const mostFindings = 3
+const mostFindings = 3 // of a task in a stage
 
-// addFinding adds a finding with a short trace, unless the task already has one that shows the
-// same mistake.
+// addFinding adds a finding with a short trace, unless the task already has one that shows the same mistake.
 func (g *grading) addFinding(part Part, c candidate) error {
-	d, told := c.difference, 0
+	d, found := c.difference, 0
 	task := d.Op.Task()
 	if g.missing(d.Op.Kind) {
 		return nil // already reported
@@ -202,10 +198,10 @@ func (g *grading) addFinding(part Part, c candidate) error {
 			return nil
 		}
 		if f.Stage == c.stage {
-			told++
+			found++
 		}
 	}
-	if told >= mostFindings {
+	if found >= mostFindings {
 		g.note("%s shows a difference, too; it may come from the mistakes of task %d above", c.name, task)
 		return nil
 	}
@@ -217,8 +213,8 @@ func (g *grading) addFinding(part Part, c candidate) error {
 	return nil
 }
 
-// like returns the first difference that shows the same mistake as d. If alone is set, no other may be before it.
-func like(r compare.Result, d *compare.Difference, alone bool) *compare.Difference {
+// matching returns the first difference that shows the same mistake as d; if alone is set, only if no other is before it.
+func matching(r compare.Result, d *compare.Difference, alone bool) *compare.Difference {
 	for _, o := range r.All {
 		if o.Same(d) && (o.Sentence("") == d.Sentence("") || d.Has(compare.NullPointer) && o.Has(compare.NullTable)) {
 			return o // where llm_init was called, the pointer has a name
@@ -248,7 +244,7 @@ func (g *grading) finding(c candidate) (Finding, error) {
 			return nil, nil
 		}
 		r, err := g.play(ops)
-		return like(r, d, alone), err
+		return matching(r, d, alone), err
 	}
 	if f.Ops, f.Difference, err = compare.Shrink(ops, f.Difference, play, g.Tries); err != nil {
 		return f, err
@@ -265,10 +261,10 @@ func (g *grading) finding(c candidate) (Finding, error) {
 	return f, err
 }
 
-// start returns the trace that is to be shortened, and sets the finding's difference to what it shows: the first of
-// these that shows the finding before all else, which alone reports. The submission makes all calls, those of the
-// function and llm_init, those of the function, or those of the candidate's trace. own reports that nothing is wrong
-// where it makes the calls of llm_init.
+// start returns the trace to be shortened, and sets the finding's difference to what that trace shows. It tries, in this
+// order, that the submission makes all calls, those of the function and llm_init, those of the function, and those of
+// the candidate's trace, and takes the first trace that shows the finding before all else. alone is false if there is
+// none. own reports that nothing is wrong if the submission makes the calls of llm_init, too.
 func (g *grading) start(f *Finding) (ops []trace.Op, alone, own bool, err error) {
 	kind := f.Op.Kind.Single()
 	for i, ops := range [][]trace.Op{trace.Isolate(f.Ops, six...), g.isolate(f.Ops, kind, trace.Init), g.isolate(f.Ops, kind), f.Ops} {
@@ -276,7 +272,7 @@ func (g *grading) start(f *Finding) (ops []trace.Op, alone, own bool, err error)
 		if err != nil {
 			return nil, false, false, err
 		}
-		if first := like(r, f.Difference, true); first != nil {
+		if first := matching(r, f.Difference, true); first != nil {
 			f.Difference = first
 			return ops[:first.Step+1], true, own, nil
 		}
@@ -285,15 +281,14 @@ func (g *grading) start(f *Finding) (ops []trace.Op, alone, own bool, err error)
 	return f.Ops, false, own, nil
 }
 
-// A hang is a trace whose last call did not come back, with what it showed.
+// A hang is a trace whose last call did not come back.
 type hang struct {
 	ops      []trace.Op
 	patience runner.Patience
 	result   compare.Result
 }
 
-// play plays a trace and counts the calls that do not come back. A trace that begins with a
-// known hang is not played: its last call would not come back this time either.
+// play plays a trace and counts the calls that do not come back. It does not play a trace that begins with a known hang.
 func (g *grading) play(ops []trace.Op) (r compare.Result, err error) {
 	patience := compare.PatienceWith(ops)
 	i := slices.IndexFunc(g.known, func(h hang) bool {
@@ -318,7 +313,7 @@ func (g *grading) play(ops []trace.Op) (r compare.Result, err error) {
 	return r, nil
 }
 
-// again returns the result for the same calls, marked as known.
+// again returns the result, marked as known.
 func (h hang) again() compare.Result {
 	r := h.result
 	r.All = slices.Clone(r.All)
@@ -333,7 +328,7 @@ func (g *grading) missing(k trace.Kind) bool {
 	return !k.Outside() && slices.Contains(g.program.Missing, k.Function())
 }
 
-// others adds the tests of a task that are not directed traces. Memcheck and the sanitizers have said nothing of a task
+// others adds the tests of a task that are not directed traces. Memcheck and the sanitizers count as not run for a task
 // that does not work.
 func (g *grading) others(task int) {
 	failed, works := false, false

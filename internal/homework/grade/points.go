@@ -12,11 +12,11 @@ import (
 // Tasks is the number of tasks of the handout.
 const Tasks = 5
 
-// Points says how many points there are for what. Staff may edit it.
+// Points are what can be earned. Staff may edit them.
 type Points struct {
 	Tasks [Tasks]float64 `json:"tasks"` // points of each task
-	// How each task's points are divided, in percent. Hidden is for a task without any mistake.
-	// Memory is given in proportion to the directed traces that pass.
+	// The parts of a task's points, in percent. Hidden is for a task without any mistake; Memory is in proportion to the
+	// directed traces that pass.
 	Directed float64 `json:"directed"`
 	Hidden   float64 `json:"hidden"`
 	Memory   float64 `json:"memory"`
@@ -31,8 +31,7 @@ var ErrPoints = errors.New("not a points file")
 // rest is Points without the tasks, of which a file may have too few.
 type rest Points
 
-// mostPoints is the limit for a task: above it, hundredths are lost.
-const mostPoints = 1_000_000
+const mostPoints = 1_000_000 // of a task: above it, hundredths are lost
 
 // ParsePoints reads a points file: JSON, as llmgrade points prints it.
 func ParsePoints(text []byte) (Points, error) {
@@ -75,9 +74,8 @@ func (p *Points) Max() float64 {
 	return round(sum)
 }
 
-// award sets the points of each test, in whole hundredths, and the report's sum. The part of the
-// memory points that a task gets is the part of its directed tests that passed: the memory of the
-// others could not be checked.
+// award sets the points of each test, in whole hundredths, and the report's sum. A task gets the same part of its memory
+// points as of its directed tests: the memory of what does not work cannot be checked.
 func (p *Points) award(r *Report) {
 	var asked, passed [Tasks + 1]float64
 	for _, t := range r.Tests {

@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
-// A Report is everything known about one submission. It can be stored as JSON and read back.
+// A Report is what is known about one submission. It can be stored as JSON and read back.
 type Report struct {
 	File     string
 	Score    float64
@@ -30,16 +30,14 @@ type Report struct {
 	Time     time.Duration
 }
 
-// A Rejection says why a submission was not run, or not to its end. It scores 0, and staff
-// should look at it.
+// A Rejection says why a submission was not run, or not to its end. It scores 0, and staff should look at it.
 type Rejection struct {
 	Stage StageName // NoFile, Gate, Compile or Attack
 	Text  string
 	Form  bool `json:",omitempty"` // a rule of the gate about the form of the file, which is no attack
 }
 
-// Reason returns the most informative line of the text: the compiler's first error, or the first
-// line without its standard beginning.
+// Reason returns the compiler's first error, or the first line of the text without its standard beginning.
 func (r *Rejection) Reason() string {
 	first, _, _ := strings.Cut(strings.TrimSpace(r.Text), "\n")
 	if r.Stage == Compile {
@@ -86,16 +84,15 @@ const (
 	Rules      StageName = "static rules"
 )
 
-// A Stage is the outcome of one stage. Most stages skip a task in which an earlier stage has
-// found a mistake.
+// A Stage is the outcome of one stage. Most stages skip a task in which an earlier stage has found a mistake.
 type Stage struct {
 	Name  StageName
 	Tasks [Tasks]Status // index 0 is task 1
 	Time  time.Duration
 }
 
-// AllStages returns the stages, including those that were not run. A task has not passed a stage
-// if none of its tests was played.
+// AllStages returns the stages, including those that were not run. A task has not passed a stage if none of its tests was
+// played.
 func (r *Report) AllStages() []Stage {
 	all := slices.Clone([]Stage(r.Stages))
 	for _, name := range []StageName{Gate, Compile, Directed, OwnCalls, Random, Outside, Heap, Memcheck, Sanitizers, Rules} {
@@ -128,7 +125,7 @@ func (r *Report) played(task int) bool {
 	})
 }
 
-// Status is the worst status of the tasks.
+// Status returns the worst status of the tasks.
 func (s *Stage) Status() Status {
 	worst := Passed
 	for _, status := range s.Tasks {
@@ -193,8 +190,7 @@ func (f *Finding) Headline() string {
 	return string(f.Stage) + " complains: " + f.Actual
 }
 
-// Steps are the operations that show the finding; the last one goes wrong. They are nil
-// if no trace shows it.
+// Steps returns the operations that show the finding; the last one goes wrong. It returns nil if no trace shows it.
 func (f *Finding) Steps() []trace.Op {
 	if f.Difference == nil || f.Step < 0 || f.Step >= len(f.Ops) {
 		return nil
@@ -202,7 +198,7 @@ func (f *Finding) Steps() []trace.Op {
 	return f.Ops[:f.Step+1]
 }
 
-// Trace is the steps as llmgrade --replay reads them.
+// Trace returns the steps as llmgrade --replay reads them.
 func (f *Finding) Trace() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s: %s\n", f.Name, f.Headline())
@@ -258,8 +254,8 @@ func (r *Report) ByTask() [Tasks]float64 {
 	return points
 }
 
-// gains sets the Gain of each finding: the points of the tests that fail because of it, or all
-// that the task has lost if it is the task's only finding.
+// gains sets the Gain of each finding: the points of the tests that fail because of it, or all that the task has lost if
+// it is the task's only finding.
 func (r *Report) gains() {
 	for i := range r.Findings {
 		f := &r.Findings[i]

@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/homework/grade/isolation/sandbox"
 )
 
-// A Setting lists the versions that a result depends on: the same file and seed with the same
-// Setting give the same score.
+// A Setting lists the versions that a result depends on: with the same Setting, the same file and seed give the same
+// score.
 type Setting struct {
 	GCC, Linker, Libc, Valgrind string // as they print their versions; empty if missing
 	Sandbox                     string // the parts of the sandbox that are active
@@ -19,8 +19,8 @@ type Setting struct {
 // ErrTools is wrapped when a program that grading needs is not installed.
 var ErrTools = errors.New("not installed")
 
-// CheckTools returns an error unless the programs that grading needs are installed. Replays, and
-// runs with Grader.Only, need no Memcheck.
+// CheckTools returns an error unless the programs that grading needs are installed. Replays, and runs with Grader.Only,
+// need no Memcheck.
 func CheckTools(memcheck bool) error {
 	needed := []string{"gcc", "as", "ld", "objcopy", "objdump"}
 	if memcheck {

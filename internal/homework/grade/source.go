@@ -17,12 +17,10 @@ import (
 	"llmmemory/grader"
 )
 
-// errNoSource is wrapped if there is no file that could be graded. The error's text is for the
-// student.
+// errNoSource is wrapped if there is no file that could be graded. The text is for the student.
 var errNoSource = errors.New("is not run")
 
-// mostSource is more than the gate allows.
-const mostSource = 1 << 20
+const mostSource = 1 << 20 // more than the gate allows
 
 // ReadSource reads a submission. It must be a regular file, or one in a zip file (hw.zip/llm_memory.c): a link may lead
 // to another user's file, and a pipe may have no end.
@@ -60,7 +58,6 @@ func ReadSource(path string) ([]byte, error) {
 	return source, nil
 }
 
-// inZip reads a file of a zip file.
 func inZip(path string) ([]byte, error) {
 	archive := filepath.Dir(path)
 	info, err := os.Lstat(archive)
@@ -88,8 +85,7 @@ func inZip(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, mostSource))
 }
 
-// otherHeader reports whether the llm_memory.h beside a submission differs from the course's in
-// more than white space.
+// otherHeader reports whether the llm_memory.h beside a submission differs from the course's in more than white space.
 func otherHeader(path string) bool {
 	text, err := ReadSource(filepath.Join(filepath.Dir(path), "llm_memory.h"))
 	return err == nil && !slices.EqualFunc(bytes.Fields(text), bytes.Fields(grader.Header), bytes.Equal)

@@ -5,7 +5,6 @@ import (
 	"time"
 )
 
-// stages are the stages so far.
 type stages []Stage
 
 // at returns the stage with a name, or nil if it has not begun.
@@ -16,8 +15,8 @@ func (s stages) at(name StageName) *Stage {
 	return nil
 }
 
-// begin adds a stage. Unless all is set, it skips the tasks in which an earlier stage has found
-// a mistake: one mistake is one message.
+// begin adds a stage. Unless all is set, the stage skips the tasks in which an earlier stage has found a mistake: one
+// mistake is one message.
 func (s *stages) begin(name StageName, all bool) {
 	stage := Stage{Name: name}
 	for i := range stage.Tasks {
@@ -31,7 +30,7 @@ func (s *stages) begin(name StageName, all bool) {
 	*s = append(*s, stage)
 }
 
-// always reports whether a stage never skips a task: no other stage sees what it sees.
+// always reports whether a stage never skips a task, because no other stage finds what it finds.
 func (n StageName) always() bool {
 	return n == Directed || n == Memcheck || n == Sanitizers || n == Rules
 }

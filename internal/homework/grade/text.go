@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/homework/grade/judging/rules"
 )
 
-// rules checks the source text against the sentences of the handout that can be checked there.
+// rules checks the source text.
 func (g *grading) rules() error {
 	breaches, err := rules.Check(g.source)
 	if errors.Is(err, rules.ErrUnread) {
@@ -26,36 +26,26 @@ func (g *grading) rules() error {
 			g.report.Advice = append(g.report.Advice, Advice{Name: name, Task: b.Task, Sentence: b.Sentence, Line: b.Line, Text: line})
 		case g.report.Stages.open(Rules, b.Task):
 			g.lost[PartMemory][b.Task] = true
-			if f := g.tells(b.Task, b.Sentence); f != nil { // a trace shows the same mistake
-				f.Lines = append(f.Lines, line)
+			if g.addLine(line, func(f *Finding) bool { return f.Task == b.Task && f.Sentence == b.Sentence }) { // the same mistake
 				g.report.Stages.fail(Rules, b.Task)
 				continue
 			}
 			g.found(PartMemory, Finding{Name: name, Task: b.Task, Stage: Rules, Sentence: b.Sentence, Difference: &compare.Difference{
 				Step: -1, Field: "the text of " + b.Function, Expected: "what the handout asks for", Actual: line}})
 		default:
-			g.line(b.Task, line)
+			g.addLine(line, func(f *Finding) bool { return f.Task == b.Task })
 		}
 	}
 	return nil
 }
 
-// tells returns the finding of a task that quotes a sentence, or nil.
-func (g *grading) tells(task int, sentence string) *Finding {
+// addLine adds a line of the source to the first finding that satisfies a condition. It returns false if there is none.
+func (g *grading) addLine(line string, condition func(*Finding) bool) bool {
 	for i := range g.report.Findings {
-		if f := &g.report.Findings[i]; f.Task == task && f.Sentence == sentence {
-			return f
-		}
-	}
-	return nil
-}
-
-// line adds a line of the source to the first finding of a task.
-func (g *grading) line(task int, line string) {
-	for i := range g.report.Findings {
-		if f := &g.report.Findings[i]; f.Task == task {
+		if f := &g.report.Findings[i]; condition(f) {
 			f.Lines = append(f.Lines, line)
-			return
+			return true
 		}
 	}
+	return false
 }

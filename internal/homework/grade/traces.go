@@ -15,8 +15,8 @@ import (
 // ErrOnly is wrapped if no trace has the name that Grader.Only asks for.
 var ErrOnly = errors.New("no trace has that name")
 
-// directed plays the directed traces. The tester does the work of all functions except those
-// that a trace tests, so that each function is judged alone.
+// directed plays the directed traces. The tester does the work of the functions that a trace does not test, so that each
+// function is judged alone.
 func (g *grading) directed() error {
 	var candidates []candidate
 	for _, c := range g.cases {
@@ -61,7 +61,7 @@ func (g *grading) directed() error {
 	return nil
 }
 
-// test plays one trace. It returns the test's outcome and the difference that decides it.
+// test plays one trace. It returns the outcome and the difference that decides it.
 func (g *grading) test(c traces.Case) (Test, *compare.Difference, error) {
 	t := Test{Task: c.Task, Name: c.Name, Part: PartDirected, Sentence: c.Sentence, Status: Passed}
 	switch {
@@ -90,8 +90,8 @@ func (g *grading) test(c traces.Case) (Test, *compare.Difference, error) {
 	return t, d, nil
 }
 
-// decides returns the difference for which a directed trace fails: the first one in a call that
-// the trace tests. Writes outside an allocation belong to the stage Heap.
+// decides returns the difference for which a directed trace fails: the first one in a call that the trace tests. Writes
+// outside an allocation belong to the stage Heap.
 func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 	if c.Shape {
 		for _, kind := range c.Real {
@@ -112,7 +112,7 @@ func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 	return nil
 }
 
-// refusals takes back the points for refusing from functions that refuse everything.
+// refusals withdraws the tests in which a function only has to refuse from functions that refuse everything.
 func (g *grading) refusals() {
 	for i := range g.report.Tests {
 		t := &g.report.Tests[i]
@@ -129,8 +129,7 @@ func (g *grading) refusals() {
 	}
 }
 
-// clearest returns the candidate that shows the mistake of candidate i best: by a call that has to succeed, if it is a
-// crash, and in a trace for the sentence that it breaks.
+// clearest returns the candidate with the greatest clarity of those that show the mistake of candidate i.
 func clearest(candidates []candidate, i int) candidate {
 	best := candidates[i]
 	for _, c := range candidates {
@@ -141,7 +140,6 @@ func clearest(candidates []candidate, i int) candidate {
 	return best
 }
 
-// sameAs reports whether another candidate shows the same mistake.
 func (c candidate) sameAs(o candidate) bool {
 	if crash := compare.Death; c.difference.Channel == crash && o.difference.Channel == crash {
 		return c.difference.Op.Kind.Function() == o.difference.Op.Kind.Function() && c.difference.Hangs == o.difference.Hangs
@@ -149,8 +147,8 @@ func (c candidate) sameAs(o candidate) bool {
 	return c.difference.Same(o.difference) && c.broken() == o.broken()
 }
 
-// clarity is greater the better a candidate shows its mistake. A trace for what has to be refused has a name that says
-// something else than a call that has to succeed.
+// clarity is greater for a crash in a call that has to succeed, and for a trace for the sentence that is broken. The name
+// of a trace for what has to be refused misleads for a call that has to succeed.
 func (c candidate) clarity() (n int) {
 	mustFail := c.difference.Refused()
 	if c.difference.Channel == compare.Death && !mustFail {
@@ -168,8 +166,8 @@ func (c candidate) clarity() (n int) {
 // six are the functions of the handout.
 var six = []trace.Kind{trace.Init, trace.Create, trace.Fork, trace.Append, trace.Free, trace.Destroy}
 
-// ownCalls plays the directed traces again, with only the submission's own calls: functions that
-// are right alone may not work together.
+// ownCalls plays the directed traces again, with only the submission's own calls: functions that are right alone may not
+// work together.
 func (g *grading) ownCalls() error {
 	for _, c := range g.cases {
 		if c.Advice || c.Sweep || g.exhausted(six...) {
@@ -183,26 +181,19 @@ func (g *grading) ownCalls() error {
 		if err := g.mixed(OwnCalls, c.Name, ops); err != nil {
 			return err
 		}
-		if g.differences == before && len(g.program.Missing) == 0 { // otherwise the tester has taken over some calls
-			g.watchOwn(c.Name, ops)
+		if g.differences > before || len(g.program.Missing) > 0 {
+			continue // the tester has taken over some calls
+		}
+		// Under Memcheck, too: one function may use what another left uninitialised.
+		if i := slices.IndexFunc(g.short, func(t named) bool { return t.name == c.Name }); i >= 0 {
+			g.short[i].ops = ops
 		}
 	}
 	return nil
 }
 
-// watchOwn makes Memcheck play a trace with the submission's own calls: one function may use
-// what another left uninitialised.
-func (g *grading) watchOwn(name string, ops []trace.Op) {
-	for i := range g.short {
-		if g.short[i].name == name {
-			g.short[i].ops = ops
-		}
-	}
-}
-
-// mixed plays a trace of many functions and charges each with the differences in its own calls.
-// If the trace ends early, the tester takes over the function that it ended in, and the trace is
-// played again.
+// mixed plays a trace of many functions and charges each with the differences in its own calls. If the trace ends early,
+// the tester takes over the function in which it ended, and the trace is played again.
 func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
 	real := slices.DeleteFunc(slices.Clone(six), func(k trace.Kind) bool { return g.missing(k) || g.exhausted(k) })
 	for len(real) > 0 {
@@ -240,7 +231,7 @@ func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
 	return nil
 }
 
-// keepHeap keeps the differences of the heap for the stage Heap, and takes the memory points of a task that leaks.
+// keepHeap keeps the differences for the stage Heap. A memory error costs the memory points of its task.
 func (g *grading) keepHeap(name string, ops []trace.Op, r compare.Result) {
 	for _, d := range r.All {
 		if d.MemoryError() {
@@ -252,9 +243,8 @@ func (g *grading) keepHeap(name string, ops []trace.Op, r compare.Result) {
 	}
 }
 
-// advise plays a trace in which allocations fail, counted as the handout makes them. It says
-// nothing about a submission that combines allocations. The handout does not say what happens
-// when malloc fails, so the advice quotes no sentence.
+// advise plays a trace in which allocations fail, unless the submission combines allocations. The handout does not say
+// what happens then, so the advice quotes no sentence.
 func (g *grading) advise(c traces.Case) error {
 	if slices.ContainsFunc(c.Real, g.missing) || g.exhausted(c.Real...) || len(g.shapes) > 0 {
 		return nil
@@ -266,7 +256,6 @@ func (g *grading) advise(c traces.Case) error {
 	return err
 }
 
-// random plays random traces; those of Outside have writes from outside.
 func (g *grading) random(stage StageName) error {
 	for i := 0; i < g.Traces && !g.exhausted(six...); i++ {
 		ops := traces.Random(g.report.Seed+uint64(i), randomSteps, stage == Outside)
@@ -277,7 +266,6 @@ func (g *grading) random(stage StageName) error {
 	return nil
 }
 
-// heaps reports the findings of the traces about the heap.
 func (g *grading) heaps() error {
 	for i := range g.heap {
 		if c := &g.heap[i]; strings.HasPrefix(c.name, "task") {
@@ -302,8 +290,7 @@ func (g *grading) heaps() error {
 	return nil
 }
 
-// seedOf derives a seed from the submission's text, so that the same file always gets the same
-// traces.
+// seedOf derives the seed from the submission's text, so that the same file always gets the same traces.
 func seedOf(source []byte) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(source)

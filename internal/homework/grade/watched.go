@@ -16,7 +16,6 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
-// steps are traces for a program that is watched.
 func (g *grading) steps(traces ...[]trace.Op) supervise.Steps {
 	return supervise.Steps{Traces: traces, Own: len(g.shapes) > 0}
 }
@@ -29,13 +28,13 @@ func (g *grading) underMemcheck(steps supervise.Steps) ([]watch.Finding, error) 
 	return watch.Memcheck(program, steps)
 }
 
-// calls reports whether the submission makes a call in a trace for which is returns true.
-func calls(ops []trace.Op, is func(op trace.Op) bool) bool {
-	return slices.ContainsFunc(ops, func(op trace.Op) bool { return !op.Given && !op.Kind.Outside() && is(op) })
+// calls reports whether the submission makes a call in a trace that satisfies a condition.
+func calls(ops []trace.Op, condition func(op trace.Op) bool) bool {
+	return slices.ContainsFunc(ops, func(op trace.Op) bool { return !op.Given && !op.Kind.Outside() && condition(op) })
 }
 
-// without returns the traces with the tester in place of a function. It drops traces in which
-// the submission makes no other call, and all traces if the submission builds its states itself.
+// without returns the traces with the tester in place of a function. It drops traces in which the submission makes no
+// other call, and all traces if the tester cannot build the submission's states.
 func (g *grading) without(function string, traces [][]trace.Op) (left [][]trace.Op) {
 	is := func(op trace.Op) bool { return op.Kind.Function() == function }
 	for _, ops := range traces {
@@ -55,8 +54,7 @@ func (g *grading) without(function string, traces [][]trace.Op) (left [][]trace.
 	return left
 }
 
-// memcheck plays the directed traces under Memcheck, except those that already show a
-// difference.
+// memcheck plays the directed traces that show no difference under Memcheck.
 func (g *grading) memcheck() error {
 	if err := g.again(Memcheck, g.underMemcheck); err != nil {
 		return err
@@ -69,21 +67,21 @@ func (g *grading) memcheck() error {
 	for _, t := range g.short {
 		left = append(left, t.ops)
 	}
-	told := map[watch.Finding]bool{}
+	reported := map[watch.Finding]bool{}
 	for len(left) > 0 {
 		found, err := g.underMemcheck(g.steps(left...))
 		if err != nil && !errors.Is(err, watch.ErrUnfinished) {
 			return err
 		}
 		for _, f := range found {
-			if !told[f] {
-				told[f] = true
+			if !reported[f] {
+				reported[f] = true
 				g.complaint(f)
 			}
 		}
 		var stuck *watch.Stuck
 		if !errors.As(err, &stuck) {
-			if err == nil || len(told) > 0 {
+			if err == nil || len(reported) > 0 {
 				return nil
 			}
 			break
@@ -171,12 +169,16 @@ func (g *grading) unfinished(stage StageName, task int, err error) {
 }
 
 func (g *grading) complaint(m watch.Finding) {
-	g.complains(Memcheck, m, memorySentence(m), func(f *Finding, task int) bool {
+	sentence := "" // the handout only says that Valgrind is used
+	if m.Leak() {
+		sentence = handout.NoLeaks
+	}
+	g.complains(Memcheck, m, sentence, func(f *Finding, task int) bool {
 		return m.Leak() && f.Channel == compare.Heap || f.Task == task && (f.Stage == Memcheck || f.Channel == compare.Death)
 	})
 }
 
-// complains adds a complaint of a stage as a finding, or as a line of a finding that explains it, with remarks on it.
+// complains adds a complaint as a finding, or as a line of a finding that explains it.
 func (g *grading) complains(stage StageName, m watch.Finding, sentence string, explains func(f *Finding, task int) bool, remarks ...string) {
 	task := trace.TaskOf(m.Function)
 	if task == 0 { // outside the six functions: a leak at the end
@@ -198,15 +200,7 @@ func (g *grading) complains(stage StageName, m watch.Finding, sentence string, e
 		Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: field, Expected: "nothing", Actual: m.String()}})
 }
 
-// memorySentence returns the sentence that a complaint breaks.
-func memorySentence(m watch.Finding) string {
-	if m.Leak() {
-		return handout.NoLeaks
-	}
-	return "" // the handout only says that Valgrind is used
-}
-
-// sanitizers plays the same traces on the build with sanitizers, up to the first complaint.
+// sanitizers plays the directed traces that show no difference with the sanitizers, up to the first complaint.
 func (g *grading) sanitizers() error {
 	for _, function := range g.stuck { // it would use its whole time again
 		for kind := range g.hangs {
@@ -249,17 +243,21 @@ func (g *grading) sanitizers() error {
 	if strings.Contains(f.What, "use-after-free") {
 		remarks = remarkOn(until, func(trace.Op) bool { return true })
 	}
-	g.complains(Sanitizers, *f, sanitizerSentence(f), func(o *Finding, task int) bool { return o.Task == task && o.Stage == Memcheck }, remarks...)
+	sentence := "" // the handout only says that Valgrind is used
+	if strings.Contains(f.What, "null pointer of type 'LLMEngine'") || strings.Contains(f.What, "null pointer of type 'struct LLMEngine'") {
+		sentence = handout.NullEngine
+	}
+	g.complains(Sanitizers, *f, sentence, func(o *Finding, task int) bool { return o.Task == task && o.Stage == Memcheck }, remarks...)
 	return nil
 }
 
-// remarkOn says which sequences and engines of a kind the tester itself took away before the last step of a trace: what
-// a function keeps of them between the calls is stale.
-func remarkOn(ops []trace.Op, is func(op trace.Op) bool) []string {
+// remarkOn names the last steps before the end of a trace in which the tester itself took away a sequence or an engine
+// and that satisfy a condition: what a function remembers of them is stale.
+func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 	var steps []string
 	for _, op := range ops[:max(0, len(ops)-1)] {
 		takes := op.Kind == trace.Unlink || op.Kind == trace.Rename || op.Given && (op.Kind.Single() == trace.Free || op.Kind == trace.Destroy)
-		if takes && is(op) {
+		if takes && condition(op) {
 			steps = append(steps, op.String())
 		}
 	}
@@ -272,8 +270,8 @@ func remarkOn(ops []trace.Op, is func(op trace.Op) bool) []string {
 		strings.Join(steps[max(0, len(steps)-most):], "; "))}
 }
 
-// remarkOnInit says that a call dies on an engine that the tester has made itself; own: and does not on one that the
-// submission's llm_init has made.
+// remarkOnInit says that a call dies on an engine that the tester made; own means that it does not die on an engine that
+// the submission's llm_init made.
 func remarkOnInit(ops []trace.Op, own bool) []string {
 	given := func(op trace.Op) bool { return op.Kind == trace.Init && op.Given }
 	called := func(op trace.Op) bool { return op.Kind == trace.Init && !op.Given }
@@ -287,16 +285,7 @@ func remarkOnInit(ops []trace.Op, own bool) []string {
 	return []string{line}
 }
 
-// sanitizerSentence returns the sentence that a complaint breaks: for a member of a NULL engine,
-// the rule about NULL.
-func sanitizerSentence(f *watch.Finding) string {
-	if strings.Contains(f.What, "null pointer of type 'LLMEngine'") || strings.Contains(f.What, "null pointer of type 'struct LLMEngine'") {
-		return handout.NullEngine
-	}
-	return "" // the handout only says that Valgrind is used
-}
-
-// skip notes that a stage could not be run for any task, which costs nothing.
+// skip records that a stage could not be run for any task, which costs nothing.
 func (g *grading) skip(stage StageName, why string) {
 	g.report.Stages.skip(stage)
 	g.note("%s: not run: %s", stage, why)

@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// ErrTime is wrapped if a process has reached a limit, or waits for an event that never happens.
-var ErrTime = errors.New("it does not come back")
+var (
+	// ErrTime is wrapped if a process has reached a limit, or waits for an event that never happens.
+	ErrTime = errors.New("it does not come back")
 
-// ErrSlow is wrapped if a process has ended within a limit, but so near it that it might
-// reach it on another machine.
-var ErrSlow = errors.New("it is too slow to be judged")
+	// ErrSlow is wrapped if a process ended so near its limit that it might reach it on another machine.
+	ErrSlow = errors.New("it is too slow to be judged")
 
-// ErrStarved is wrapped if the machine gives a process too little processor time to judge it.
-var ErrStarved = errors.New("the machine is too busy")
+	// ErrStarved is wrapped if the machine gives a process too little processor time to judge it.
+	ErrStarved = errors.New("the machine is too busy")
+)
 
 // LookEvery is the time from one Look to the next.
 const LookEvery = time.Second
@@ -27,20 +28,20 @@ const (
 	precision  = 50 * time.Millisecond // of what was used before a call
 )
 
-// A Limit is how much work a process may do from a certain moment on.
+// A Limit limits the work of a process from some moment on.
 type Limit struct {
 	What string // in the text of an error
 	Most time.Duration
 	from Usage
 }
 
-// A Meter judges a process by two limits: one for all its work, and one for its work in one
-// call. Look must be called every LookEvery until a call has returned; no clock decides.
+// A Meter judges a process by two limits: one for all its work, and one for its work in one call. Look must be called
+// every LookEvery until a call returns. The time that passes decides nothing.
 //
-// A process has reached a limit when its work is the limit times the slowness of the machine
-// (Slowness), measured at that moment. A call that returns with less than a fourth of that is
-// all right. One that returns with more is trouble (ErrSlow). So a process is never all right
-// in one run and over its limit in another, unless the measurement is wrong by a factor of four.
+// A process has reached a limit when its work is the limit times the slowness of the machine (Slowness), measured at that
+// moment. A call that returns with less than a fourth of that is right; one that returns with more is too slow to be
+// judged (ErrSlow). So no process is right in one run and over its limit in another, unless the measurement is wrong by a
+// factor of four.
 type Meter struct {
 	Usage    func() (Usage, error)
 	Slowness func() (float64, error) // 1 or more
@@ -55,8 +56,7 @@ type Meter struct {
 	asleep, still int       // of them: asleep; the last ones at which it has done nothing either
 }
 
-// NewMeter returns a Meter of the process pid, which was started just now and may do the work
-// process in all.
+// NewMeter returns a Meter of the process pid, which has just been started. Its limit for all work is process.
 func NewMeter(pid int, process time.Duration) *Meter {
 	return &Meter{
 		Usage: func() (Usage, error) { return usageOf(pid) }, Slowness: Slowness, Now: time.Now,
@@ -64,7 +64,7 @@ func NewMeter(pid int, process time.Duration) *Meter {
 	}
 }
 
-// Begin starts a call that may do the work most.
+// Begin starts a call with the limit most.
 func (m *Meter) Begin(most time.Duration) {
 	m.sample()
 	m.call = Limit{What: "it", Most: most, from: m.last}
@@ -124,8 +124,7 @@ func (m *Meter) Look() error {
 	return nil
 }
 
-// sample reads the usage, unless it was read so recently that little can have changed. It
-// reports whether it read it.
+// sample reads the usage, unless it was read so recently that little can have changed. It reports whether it did.
 func (m *Meter) sample() bool {
 	now := m.Now()
 	slow := m.last.CPU > m.process.Most/fine // now it matters in which call the limit is reached
@@ -140,8 +139,7 @@ func (m *Meter) sample() bool {
 	return true
 }
 
-// judge returns an error if a limit is reached. If the limited work is over, it already returns
-// one if a fourth of the limit was used.
+// judge returns an error if a limit is reached or, when the work is over, if a fourth of it was used.
 func (m *Meter) judge(l *Limit, over bool) error {
 	used := m.last.since(l.from)
 	if l.Most == 0 {

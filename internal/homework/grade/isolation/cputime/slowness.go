@@ -6,12 +6,11 @@ import (
 	"llmmemory/internal/homework/grade/isolation/sandbox"
 )
 
-// reference is the processor time of sandbox.Work on a machine whose slowness is 1. Faster
-// machines have slowness 1, too.
+// reference is the processor time of sandbox.Work on a machine whose slowness is 1. Faster machines have 1, too.
 const reference = 40 * time.Millisecond
 
-// Slowness returns how many times slower than the reference this machine computes now, at
-// least 1. It is the largest of three measurements: too high a value only makes a limit longer.
+// Slowness returns how many times slower than the reference this machine computes now, at least 1. It is the largest of
+// three measurements: too high a value only makes a limit longer.
 func Slowness() (float64, error) {
 	slowness := 1.0
 	for range 3 {

@@ -1,6 +1,5 @@
-// Package cputime limits the work of a process: its processor time, less that of page
-// faults, relative to how fast the machine computes at that moment. A slow or busy
-// machine does not change the answer.
+// Package cputime limits the work of a process: its processor time, less that of page faults, relative to how fast the
+// machine computes at that moment. A slow or busy machine does not change the answer.
 package cputime
 
 import (
@@ -63,13 +62,11 @@ func (u Usage) since(before Usage) Usage {
 	return u
 }
 
-// faultTime is the time that a page fault may take on a machine whose slowness is 1. In the
-// virtual machine where it was chosen, a fault took 10 us.
+// faultTime is the time that a page fault may take on a machine whose slowness is 1. On one virtual machine it took 10 us.
 const faultTime = 100 * time.Microsecond
 
-// Work returns the processor time less that of page faults, which differs most between
-// machines; their number has a limit instead. It does not use the division into user and
-// system time, because many kernels only estimate that.
+// Work returns the processor time less that of page faults, which differs most between machines; the number of faults has
+// its own limit. Work does not use user and system time, because many kernels only estimate them.
 func (u Usage) Work(slowness float64) time.Duration {
 	return max(0, u.CPU-time.Duration(float64(u.Faults)*slowness*float64(faultTime)))
 }

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// A Watch limits the work of a process until Stop is called, and kills the process when
-// it has reached the limit.
+// A Watch kills a process that reaches a limit of its work, until Stop is called.
 type Watch struct {
 	kill  func()
 	stop  chan struct{}
@@ -19,8 +18,7 @@ type Watch struct {
 	meter  *Meter
 }
 
-// Start watches the process pid, which may do the work most in all. kill ends the process; it
-// is called at most once.
+// Start watches the process pid, whose limit is most. kill ends the process; it is called at most once.
 func Start(pid int, most time.Duration, kill func()) *Watch {
 	w := &Watch{kill: kill, stop: make(chan struct{}), ended: make(chan struct{}), meter: NewMeter(pid, most)}
 	w.meter.process.What = "it"
@@ -54,8 +52,7 @@ func (w *Watch) Kill() {
 	}
 }
 
-// Stop ends the watch of a process that has ended. It reports whether the process was
-// killed, and returns the error of the Meter, if there is one.
+// Stop ends the watch of a process that has ended. It reports whether the process was killed, and the error of the Meter.
 func (w *Watch) Stop(state *os.ProcessState) (killed bool, over error) {
 	close(w.stop)
 	<-w.ended

@@ -10,35 +10,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrAttack is wrapped when a submission makes a system call that only an attack has
-// a use for. It has been ended for it (grader/process/calls.c).
+// ErrAttack is wrapped if a submission made a system call that only an attack needs, for which it was ended
+// (grader/process/calls.c).
 var ErrAttack = errors.New("it attacks the grader")
 
-// attackCall is the reply of the process before it ends because of an attack.
-const attackCall = 0x61747461
+const attackCall = 0x61747461 // the reply of a process that will end because of an attack
 
-// attacked waits for the end of a process that says it is an attack.
-func (p *Process) attacked(call uint64) error {
+// attacked waits for the end of a process that replied attackCall.
+func (p *Process) attacked(number uint64) error {
 	err := p.why(syscall.EPIPE)
 	if !errors.Is(err, ErrAttack) {
-		return err // it only said so
+		return err // the submission wrote the reply
 	}
-	return fmt.Errorf("%w: %s", ErrAttack, attempt(uint32(call)))
-}
-
-// attempt says what a system call tries.
-func attempt(call uint32) string {
+	call := uint32(number)
 	switch call {
 	case unix.SYS_MMAP, unix.SYS_MPROTECT, unix.SYS_PKEY_MPROTECT:
-		return "it makes memory executable (" + CallName(call) + ")"
+		return fmt.Errorf("%w: it makes memory executable (%s)", ErrAttack, CallName(call))
 	case unix.SYS_OPENAT, sysOpen:
-		return "it opens a file of /proc (" + CallName(call) + ")"
+		return fmt.Errorf("%w: it opens a file of /proc (%s)", ErrAttack, CallName(call))
 	}
-	return "it makes the system call " + CallName(call)
+	return fmt.Errorf("%w: it makes the system call %s", ErrAttack, CallName(call))
 }
 
-// Refused are the numbers of the system calls that were refused so far and are no
-// attack. They lie where the process can write.
+// Refused returns the numbers of the system calls that were refused so far and are no attack. The process can write them.
 func (m *memory) Refused() (calls []uint32) {
 	text := m.bytes[PoolsSize+HeapSize+uint64(eventsSize):]
 	for i := range min(mostTold, binary.NativeEndian.Uint32(text)) {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where the process has the file, as in grader/process/runner.c: the pools first, the
-// heap after them, then the events.
+// Addresses and sizes of the parts of the file in the process, as in grader/process/runner.c: pools, heap, events, refused
+// calls, fault.
 const (
 	Pools      uint64 = 0x2000_0000_0000
 	PoolsSize         = 64 << 20
@@ -18,16 +18,16 @@ const (
 	HeapSize          = 256 << 20
 	mostEvents        = 1 << 21
 	eventsSize        = mostEvents * int(unsafe.Sizeof(Event{}))
-	mostTold          = 15 // calls that were refused
+	mostTold          = 15 // refused calls
 	toldSize          = 4 * (1 + mostTold)
 	faultSize         = 24
 	fileSize          = PoolsSize + HeapSize + eventsSize + toldSize + faultSize
 )
 
-// memory is the file, mapped here too, at an address of its own.
+// memory is the file, mapped in the grader.
 type memory struct {
 	file  *os.File
-	bytes []byte // pools, heap, events
+	bytes []byte
 
 	aliasFrom, aliasTo, aliasSize uint64 // see Process.Alias
 }
@@ -52,9 +52,8 @@ func newMemory() (*memory, error) {
 	return m, nil
 }
 
-// empty gives the pages back, whose contents are lost. A process that died by SIGKILL was most
-// likely killed for memory. The pages count for the grader as well: while they fill its control group, the
-// kernel would kill the grader when it takes its next page.
+// empty releases the pages of the file. A process that died by SIGKILL was most likely killed for lack of memory. The
+// pages also count for the grader: the kernel would kill it next.
 func (m *memory) empty() {
 	_ = unix.Fallocate(int(m.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(fileSize))
 }
@@ -64,29 +63,27 @@ func (m *memory) close() {
 	_ = m.file.Close()
 }
 
-// events views the first n events of the heap in the last call. The process can
-// write there at any time: look at each once.
+// events returns the first n events of the last call. The process can change them at any time, so each is read once.
 func (m *memory) events(n uint64) []Event {
 	first := (*Event)(unsafe.Pointer(&m.bytes[PoolsSize+HeapSize]))
 	return unsafe.Slice(first, mostEvents)[:min(n, mostEvents)]
 }
 
-// A Fault says where a call has ended the process: struct fault. It lies where the process can write.
+// A Fault is how a call ended the process: struct fault. The process can write it.
 type Fault struct {
-	Address uint64  // that it used; what no memory can have is near the bytes that memory is filled with, or half of all
-	Events  []Event // of the call until then
+	Address uint64  // that it used. One that no memory can have is replaced by a word of the bytes that fill memory, or by half of all addresses
+	Events  []Event // of the call so far
 }
 
-// Fault returns where the process ended by SIGSEGV or SIGBUS, if it did.
+// Fault returns the Fault of a process that ended by SIGSEGV or SIGBUS.
 func (m *memory) Fault() (f Fault, found bool) {
 	text := m.bytes[fileSize-faultSize:]
 	f.Address, f.Events = binary.NativeEndian.Uint64(text[8:]), m.events(binary.NativeEndian.Uint64(text[16:]))
 	return f, binary.NativeEndian.Uint64(text) != 0
 }
 
-// at views size bytes at an address of the process; nil if any lies outside the
-// pools and the heap.
-func (m *memory) at(address, size uint64) []byte {
+// At returns size bytes at an address of the process, nil if any of them is outside the pools and the heap.
+func (m *memory) At(address, size uint64) []byte {
 	if p := address - m.aliasTo; p < m.aliasSize && size <= m.aliasSize-p {
 		address = m.aliasFrom + p
 	}

@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipes are the grader's ends of its two pipes to a process. They are read and
-// written by blocking system calls: a trace has thousands of short calls, and the Go
-// runtime's poller would take as much time as the rest of a call.
+// pipes are the grader's ends of its two pipes to a process. They use blocking system calls: a trace has thousands of
+// short calls, and the poller of Go's runtime would take as long as the rest of a call.
 type pipes struct {
 	requests, replies int
 }
@@ -37,8 +36,8 @@ func (p pipes) close() {
 	_ = unix.Close(p.replies)
 }
 
-// write writes as many bytes as fit, and waits for the first one until the given time. Then the
-// error is os.ErrDeadlineExceeded.
+// write writes as many bytes as fit. It waits for the first one until the given time; then the error is
+// os.ErrDeadlineExceeded.
 func (p pipes) write(bytes []byte, until time.Time) (int, error) {
 	for {
 		n, err := unix.Write(p.requests, bytes)
@@ -51,8 +50,8 @@ func (p pipes) write(bytes []byte, until time.Time) (int, error) {
 	}
 }
 
-// read reads the bytes that have arrived, and waits for the first one until the given time. Then the
-// error is os.ErrDeadlineExceeded. It is io.EOF if the other end is closed.
+// read reads the bytes that have arrived. It waits for the first one until the given time; then the error is
+// os.ErrDeadlineExceeded. It is io.EOF if the other end is closed.
 func (p pipes) read(bytes []byte, until time.Time) (int, error) {
 	if err := wait(p.replies, unix.POLLIN, until); err != nil {
 		return 0, err

@@ -1,10 +1,8 @@
-// Package runner controls the process that a submission runs in:
-// it makes one call at a time there (grader/process/runner.c) and looks at the memory of
-// the submission through a file that both processes have mapped (internal/README.md,
-// decision 4).
+// Package runner controls the process that a submission runs in. It makes one call at a time there
+// (grader/process/runner.c), and reads and writes the memory of the submission through a file that both processes map
+// (internal/README.md, decision 4).
 //
-// Nothing here judges, and nothing that comes from the process is
-// trusted: only addresses inside the file are read.
+// It trusts nothing that comes from the process: it only reads addresses inside the file.
 package runner
 
 import (
@@ -24,10 +22,10 @@ import (
 	"llmmemory/internal/homework/grade/isolation/sandbox"
 )
 
-// A Call is one of the six, or an allocation that the grader wants for itself.
+// A Call is one of the six, or work for the grader.
 type Call uint32
 
-// In the order of enum call of grader/process/runner.c.
+// The calls, in the order of enum call of grader/process/runner.c.
 const (
 	Init Call = iota
 	Create
@@ -41,11 +39,11 @@ const (
 	Frees    // Size of them, of the ids A, A + 1, ...
 	Open     // the pool at Engine, of Size bytes, may be used
 	Allocate // A chunks of Size bytes
-	GiveBack // the Size chunks whose addresses lie where events do
+	GiveBack // the Size chunks with the addresses of the events
 	alias    // see Process.Alias
 )
 
-// ReadOnly is added to a Call that must not write a pool: one that does dies.
+// ReadOnly is added to a Call that must not write to a pool: a write ends the process.
 const ReadOnly Call = 256
 
 // A Request is struct request of grader/process/runner.c.
@@ -57,50 +55,48 @@ type Request struct {
 	Size   uint64 // of the pool, or how many forks
 }
 
-// An Event is one allocation or release that a call made: struct event.
+// An Event is an allocation or a release by a call: struct event.
 type Event struct {
 	What uint64
 	At   uint64
 	Size uint64
 }
 
-// What an Event can be: enum what.
+// The values of Event.What: enum what.
 const (
 	Malloc     uint64 = iota + 1
 	Calloc            //
 	Realloc           //
 	Release           //
 	Refused           // an allocation that failed, as requested or because no memory is left
-	BadRelease        // of an address that is no live chunk; Size 1: it was one once
+	BadRelease        // of an address that is no live chunk; Size 1: it was one before
 )
 
-// A Reply is what a call returned and did to the heap. The events lie where the
-// process can write, and hold until the next call.
+// A Reply is the result of a call. The events are valid until the next call; the process can change them.
 type Reply struct {
 	Returned int64
 	Events   []Event
 }
 
-// ErrStart is wrapped when the system cannot start the program, which is then too
-// big for the address space that sandbox.Command gives.
-var ErrStart = errors.New("the program does not start: it is too big")
+var (
+	// ErrStart is wrapped if the program is too big for the address space that sandbox.Command gives.
+	ErrStart = errors.New("the program does not start: it is too big")
 
-// ErrKilled is wrapped when the system has ended the process, which it does where it has
-// too little memory. The sandbox lets no submission do so.
-var ErrKilled = errors.New("the system ended the process: is there too little memory?")
+	// ErrKilled is wrapped if the system ends the process, as it does when memory is short. No submission can do that.
+	ErrKilled = errors.New("the system ended the process: is there too little memory?")
 
-// Patience is how much processor time a process may take (cputime.Meter): no measure of
-// speed, but a bound.
+	// ErrAlias is wrapped if there is no address space for the end of a large pool.
+	ErrAlias = errors.New("the end of a large pool cannot be mapped")
+
+	// ErrDied is wrapped if the process ends during a call, by a signal or not.
+	ErrDied = errors.New("the process ended")
+)
+
+// Patience limits the processor time of a process (cputime.Meter).
 type Patience struct {
-	Call    time.Duration // for one call
-	Process time.Duration // for all calls together, and what lies between them
+	Call    time.Duration // of one call
+	Process time.Duration // in all
 }
-
-// ErrAlias is wrapped when there is no address space for the end of a large pool.
-var ErrAlias = errors.New("the end of a large pool cannot be mapped")
-
-// ErrDied is wrapped when the process ends during a call, by a signal or not.
-var ErrDied = errors.New("the process ended")
 
 // A Process runs a submission.
 type Process struct {
@@ -112,11 +108,9 @@ type Process struct {
 	meter    *cputime.Meter
 }
 
-// mostSaid is the number of bytes that are kept of the end of its standard error.
-const mostSaid = 2 << 10
+const mostSaid = 2 << 10 // bytes of its standard error
 
-// Start runs a linked runner, shut in (package sandbox). Its standard output goes
-// nowhere, and of its standard error the end is kept.
+// Start runs a linked runner in the sandbox. Its standard output is discarded, and the end of its standard error is kept.
 func Start(program string, patience Patience) (*Process, error) {
 	m, err := newMemory()
 	if err != nil {
@@ -127,10 +121,10 @@ func Start(program string, patience Patience) (*Process, error) {
 		m.close()
 		return nil, fmt.Errorf("start the submission: %w", err)
 	}
-	// Before any code of the submission's runs: from here on, trouble is its own.
+	// No code of the submission has run yet. Later failures are the submission's.
 	if _, err := p.Do(Request{Call: GiveBack}); err != nil {
 		p.Close()
-		if errors.Is(err, ErrDied) && p.cmd.ProcessState.ExitCode() == -1 { // by a signal, of which ours has none
+		if errors.Is(err, ErrDied) && p.cmd.ProcessState.ExitCode() == -1 { // by a signal: the runner itself causes none
 			return nil, fmt.Errorf("%w (%w)", ErrStart, err)
 		}
 		return nil, fmt.Errorf("start the submission: %w; it said: %s", err, p.Said())
@@ -162,14 +156,14 @@ func (p *Process) start(program string) error {
 	return nil
 }
 
-// Close ends the process and everything it started.
+// Close ends the process and those that it started.
 func (p *Process) Close() {
 	p.end()
 	p.pipes.close()
 	p.memory.close()
 }
 
-// Said ends the process, and returns the end of its standard error without the submission's folder.
+// Said ends the process. It returns the end of its standard error, without the submission's folder.
 func (p *Process) Said() string {
 	p.end()
 	return strings.TrimSpace(sourcePath.ReplaceAllString(sandbox.Printable(p.said.Bytes()), "$1"))
@@ -198,7 +192,7 @@ func (p *Process) Do(r Request) (Reply, error) {
 	if err != nil {
 		return Reply{}, err
 	}
-	if n > replySize { // it was asked once
+	if n > replySize { // only one reply was requested
 		p.end()
 		return Reply{}, fmt.Errorf("%w: it writes to the pipe that carries the answers to the grader (write)", ErrAttack)
 	}
@@ -213,9 +207,7 @@ func (p *Process) Do(r Request) (Reply, error) {
 	return Reply{Returned: returned, Events: p.events(events)}, nil
 }
 
-// replySize is the size of struct reply of grader/process/runner.c: what the call
-// returned, and how many events there are.
-const replySize = 16
+const replySize = 16 // of struct reply: what the call returned, and the number of events
 
 // GiveBack frees chunks of the process's heap.
 func (p *Process) GiveBack(addresses []uint64) error {
@@ -233,8 +225,8 @@ func (p *Process) GiveBack(addresses []uint64) error {
 	return nil
 }
 
-// Alias maps size bytes of the pools a second time at another address, that of the end of
-// a large pool. The error wraps ErrAlias where the system refuses.
+// Alias maps size bytes of the pools a second time at another address, where a large pool ends. The error wraps ErrAlias
+// if the system refuses.
 func (p *Process) Alias(from, to, size uint64) error {
 	r, err := p.Do(Request{Call: alias, Engine: from, A: int32(uint32(to)), B: int32(uint32(to >> 32)), Size: size})
 	if err == nil && r.Returned != 1 {
@@ -246,8 +238,7 @@ func (p *Process) Alias(from, to, size uint64) error {
 	return err
 }
 
-// transfer moves the least number of bytes or more, and looks at the process whenever
-// it has waited.
+// transfer moves at least the least number of bytes. Whenever it has waited, it checks the limits of the process.
 func (p *Process) transfer(bytes []byte, least int, move func([]byte, time.Time) (int, error)) (done int, err error) {
 	for done < least {
 		n, err := move(bytes[done:], time.Now().Add(cputime.LookEvery))
@@ -265,11 +256,10 @@ func (p *Process) transfer(bytes []byte, least int, move func([]byte, time.Time)
 	return done, nil
 }
 
-// Slow is an error that wraps cputime.ErrSlow where all calls together were too slow to be
-// judged. It is for a process that is not over its limit.
+// Slow returns an error that wraps cputime.ErrSlow if all calls together were too slow to be judged.
 func (p *Process) Slow() error { return p.meter.Close() }
 
-// why says how the process came to its end, and ends it if it has not.
+// why returns how the process ended. It ends the process if it has not ended.
 func (p *Process) why(err error) error {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.EPIPE) {
 		p.end()
@@ -291,7 +281,7 @@ func (p *Process) why(err error) error {
 	return fmt.Errorf("%w with exit status %d", ErrDied, p.cmd.ProcessState.ExitCode())
 }
 
-// wait waits for the end of a process that may have closed the pipe and go on.
+// wait waits for the end of a process, which may have closed the pipe and continue.
 func (p *Process) wait() error {
 	gone := make(chan struct{})
 	go func() {
@@ -311,7 +301,3 @@ func (p *Process) wait() error {
 		}
 	}
 }
-
-// At views size bytes at an address of the process; nil if any of them lies
-// outside the pools and the heap.
-func (p *Process) At(address, size uint64) []byte { return p.at(address, size) }

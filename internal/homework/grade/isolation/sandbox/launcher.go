@@ -11,12 +11,10 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// launcher is the compiled launcher, open for as long as the grader lives. The
-// file has no name any more, so that nothing is left when it ends.
+// launcher is the compiled launcher. It is an open file without a name, so that nothing is left when the grader ends.
 var launcher = sync.OnceValues(compile)
 
-// launcherPath is where a process that is about to become the launcher finds it.
-// Not /proc/self, which is that process.
+// launcherPath returns the path by which a child process executes the launcher. /proc/self would be the child.
 func launcherPath() (string, error) {
 	file, err := launcher()
 	if err != nil {

@@ -10,14 +10,13 @@ import (
 // Layers are the protections that confine a submission on this machine.
 type Layers struct {
 	Limits       bool // rlimits: memory, CPU time, files, processes
-	UID          int  // whom it runs as
-	NoPrivileges bool // no_new_privs: an exec gives none back
-	Landlock     int  // the kernel's version of Landlock, 0: none
-	Seccomp      bool // the kernel's calls are those of a list
+	UID          int  // that it runs as
+	NoPrivileges bool // no_new_privs
+	Landlock     int  // the kernel's version of Landlock; 0: none
+	Seccomp      bool // system calls are limited to a list
 }
 
-// Active returns the layers that work: a launcher forbids itself each kind of action, and then tries
-// it.
+// Active returns the layers that work: a launcher forbids itself each kind of action, and then tries it.
 func Active() (Layers, error) {
 	var l Layers
 	var limits, privileges, seccomp int
@@ -28,13 +27,13 @@ func Active() (Layers, error) {
 	return l, nil
 }
 
-// Work is the processor time that a known piece of work takes here and now.
+// Work returns the processor time that a known computation takes on this machine now.
 func Work() (took time.Duration, err error) {
 	err = ask("work", (*int64)(&took)) // in nanoseconds
 	return took, err
 }
 
-// ask makes a launcher do something, and reads the numbers that it prints.
+// ask runs a launcher and reads the numbers that it prints.
 func ask(what string, numbers ...any) error {
 	path, argv, err := Command(what)
 	if err != nil {
@@ -50,11 +49,11 @@ func ask(what string, numbers ...any) error {
 	return nil
 }
 
-// String is one line for the report; what is missing is in capitals.
+// String returns a line for the report, with what is missing in capitals.
 func (l Layers) String() string {
 	var all []string
-	layer := func(is bool, name, missing string) {
-		if !is {
+	layer := func(active bool, name, missing string) {
+		if !active {
 			name = missing
 		}
 		all = append(all, name)

@@ -6,19 +6,19 @@ import (
 	"unicode/utf8"
 )
 
-// A Head keeps the first Most bytes of what a program prints, and takes all.
+// A Head keeps the first Most bytes of what a program prints.
 type Head struct {
 	bytes.Buffer
 	Most int
 }
 
-// Write implements io.Writer. It never fails, so the program is not stopped by it.
+// Write implements io.Writer. It never fails, so that the program is not stopped.
 func (h *Head) Write(p []byte) (int, error) {
 	h.Buffer.Write(p[:min(len(p), h.Most-h.Len())])
 	return len(p), nil
 }
 
-// A Tail keeps the last Most bytes of what a program prints, and takes all.
+// A Tail keeps the last Most bytes of what a program prints.
 type Tail struct {
 	bytes []byte
 	Most  int
@@ -36,7 +36,7 @@ func (t *Tail) Write(p []byte) (int, error) {
 // Bytes returns the part that is kept.
 func (t *Tail) Bytes() []byte { return t.bytes }
 
-// Printable returns what a program has printed, with ? for control characters.
+// Printable returns what a program printed, with ? for control characters.
 func Printable(text []byte) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || r < ' ' && r != '\t' && r != '\n' || r == 0x7f || r >= 0x80 && r < 0xa0 {

@@ -14,11 +14,11 @@ import (
 // Steps are traces for grader/process/watched.c.
 type Steps struct {
 	Traces  [][]trace.Op
-	Defined bool // without lengths near INT_MAX: the handout's own ceiling division overflows there
-	Own     bool // what a trace leaves is for the submission to free
+	Defined bool // without lengths near INT_MAX, for which the handout's own ceiling division overflows
+	Own     bool // the submission has to free what a trace leaves
 }
 
-// File is an open file in a folder with the steps, ready to be read.
+// File writes the steps to a file in a folder, and opens it.
 func (s Steps) File(dir string) (*os.File, error) {
 	text, err := s.encode()
 	if err != nil {
@@ -37,11 +37,9 @@ func (s Steps) File(dir string) (*os.File, error) {
 	return os.Open(f.Name())
 }
 
-// stepBytes is the size of struct step of watched.c.
-const stepBytes = 24
+const stepBytes = 24 // of struct step of watched.c
 
-// Last is the function of the six that a program which was ended had called last; "" if it
-// was doing something else.
+// Last returns the function of the six in which a program ended, "" if it ended elsewhere.
 func Last(steps *os.File) string {
 	read, err := steps.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -57,18 +55,17 @@ func Last(steps *os.File) string {
 	return ""
 }
 
-// The calls of watched.c that are none of the six, and the first of the changes.
+// The steps of watched.c that are not calls, and the first of the changes.
 const (
 	end    = uint32(trace.Destroy) + 1
 	over   = end + 1
 	change = over + 1
 )
 
-// mostOfMany calls of one step are made where each of them is slow.
-const mostOfMany = 40
+const mostOfMany = 40 // calls of one step, because each is slow
 
-// encode writes each trace on its own engines, without failing allocations.
-// It computes the tester's own writes: the process does not know the correct state.
+// encode writes each trace on its own engines, without failing allocations. It computes the tester's writes, because the
+// process does not know the correct state.
 func (s Steps) encode() ([]byte, error) {
 	var all stepText
 	err := s.each(&all, func(int, int, int) {})
@@ -76,8 +73,8 @@ func (s Steps) encode() ([]byte, error) {
 	return all, err
 }
 
-// each adds the steps of all traces. It calls added after each step of a trace, with the numbers of both and where what
-// it has added begins.
+// each adds the steps of all traces. After each step of a trace it calls added with the numbers of the trace and the
+// step, and with the offset at which the step begins.
 func (s Steps) each(all *stepText, added func(at, step, from int)) error {
 	own := int32(0)
 	if s.Own {
@@ -96,8 +93,7 @@ func (s Steps) each(all *stepText, added func(at, step, from int)) error {
 	return nil
 }
 
-// Until returns the trace that a program which has ended was playing, up to the step that it played last; nil if it was
-// not playing one.
+// Until returns the trace that a program was playing when it ended, up to its last step; nil if there is none.
 func (s Steps) Until(steps *os.File) (until []trace.Op, err error) {
 	read, err := steps.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -112,7 +108,7 @@ func (s Steps) Until(steps *os.File) (until []trace.Op, err error) {
 	return until, err
 }
 
-// stepText is struct step after struct step of watched.c.
+// stepText is a sequence of struct step of watched.c.
 type stepText []byte
 
 func (to *stepText) add(call uint32, engine int, numbers ...int32) {
@@ -128,7 +124,7 @@ func (to *stepText) add(call uint32, engine int, numbers ...int32) {
 	*to = text
 }
 
-// play adds one trace; defined as in Steps. It calls added after each step.
+// play adds one trace; defined is as in Steps. It calls added after each step.
 func (to *stepText) play(ops []trace.Op, defined bool, added func(step, from int)) error {
 	w, err := oracle.New()
 	if err != nil {
@@ -150,7 +146,6 @@ func (to *stepText) play(ops []trace.Op, defined bool, added func(step, from int
 	return nil
 }
 
-// calls adds the calls of one step.
 func (to *stepText) calls(w *oracle.World, op trace.Op, defined bool) {
 	n := 0
 	for single := range op.Each {
@@ -165,11 +160,9 @@ func (to *stepText) calls(w *oracle.World, op trace.Op, defined bool) {
 	}
 }
 
-// slowlyFilled reports whether the pool of an Init is so large that a submission could use up
-// its processor time to fill it: one that builds its states itself, and searches for each
-// free block from the first block on.
+// slowlyFilled reports whether the pool of an Init is so large that a submission which searches for each free block from
+// the first block on could use up its processor time to fill it.
 func slowlyFilled(op trace.Op) bool { return op.Kind == trace.Init && op.A > 1<<20 }
 
-// takesApart reports whether the tester itself has to free or move memory that may be
-// part of another allocation.
+// takesApart reports whether the tester has to free or move memory that may be part of another allocation.
 func takesApart(op trace.Op) bool { return op.Kind == trace.Relocate || op.Kind == trace.Unlink }

@@ -1,5 +1,5 @@
-// Package supervise runs a program on a file of steps, under Memcheck or with the
-// sanitizers, and collects what they report. Package watch interprets it.
+// Package supervise runs a program with limits, and collects what it reports. Package watch interprets the reports of
+// Memcheck and the sanitizers.
 package supervise
 
 import (
@@ -16,21 +16,20 @@ import (
 
 // An End is how a program ended.
 type End struct {
-	Said   []byte // what is kept of what it wrote into the pipe
-	Over   error  // wraps cputime.ErrTime where it was ended because its time was over
+	Said   []byte // what was kept of its output
+	Over   error  // wraps cputime.ErrTime if its time was over
 	Exit   int    // status; -1: by a signal
 	Signal syscall.Signal
 }
 
-// Patience is the processor time of a program (cputime.Meter): thirty times what all
-// traces of a correct submission take under Memcheck.
+// Patience is the processor time of a program (cputime.Meter). All traces of a correct submission take a thirtieth of it
+// under Memcheck.
 const Patience = 10 * time.Second
 
-// ErrKilled is wrapped where the system has ended the program, as it does where it has too
-// little memory.
+// ErrKilled is wrapped if the system ends the program, as it does when memory is short.
 var ErrKilled = errors.New("the system ended the program: is there too little memory?")
 
-// A Keep reads what a program writes, and returns what is kept of it.
+// A Keep reads the output of a program, and returns the part to keep.
 type Keep func(io.Reader) ([]byte, error)
 
 // Head keeps the first bytes. A program that writes more is ended.
@@ -38,7 +37,7 @@ func Head(most int64) Keep {
 	return func(from io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(from, most)) }
 }
 
-// Tail keeps the last bytes, of however many.
+// Tail keeps the last bytes.
 func Tail(most int) Keep {
 	return func(from io.Reader) ([]byte, error) {
 		last := sandbox.Tail{Most: most}
@@ -47,10 +46,9 @@ func Tail(most int) Keep {
 	}
 }
 
-// Run starts a program, whose arguments are a sandbox's, in a process group of its
-// own, with a pipe that attach gives it, and waits for its end, which comes when its
-// patience is over or keep reads no more. The error is that it could not be run, or that
-// nothing can be said of it.
+// Run runs a program, whose arguments are from package sandbox, in a process group of its own. attach gives it the pipe
+// for its output. Run ends the program when its patience is over or it writes more than keep reads. An error means that it could
+// not be run or judged.
 func Run(cmd *exec.Cmd, attach func(pipe *os.File), patience time.Duration, keep Keep) (e End, err error) {
 	ours, theirs, err := os.Pipe()
 	if err != nil {
@@ -81,7 +79,7 @@ func Run(cmd *exec.Cmd, attach func(pipe *os.File), patience time.Duration, keep
 	switch exit := (*exec.ExitError)(nil); {
 	case errors.Is(over, cputime.ErrTime):
 		e.Over = over
-	case over != nil && e.Signal == 0: // one that dies late has not finished either
+	case over != nil && e.Signal == 0: // a program that a signal ended has not finished, however slow it was
 		return e, over
 	case killed && over != nil:
 		return e, over
@@ -93,8 +91,7 @@ func Run(cmd *exec.Cmd, attach func(pipe *os.File), patience time.Duration, keep
 	return e, nil
 }
 
-// PlayedAll says whether the whole file of steps was read. The program has the
-// file open as ours is, so the offset is its.
+// PlayedAll reports whether the program has read the whole file of steps. It shares the offset of the open file.
 func PlayedAll(steps *os.File) (bool, error) {
 	played, err := steps.Seek(0, io.SeekCurrent)
 	if err != nil {

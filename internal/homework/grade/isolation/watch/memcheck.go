@@ -18,7 +18,7 @@ import (
 	"llmmemory/internal/homework/grade/isolation/supervise"
 )
 
-// A Stuck is the error of a submission whose time was over in a call. It wraps ErrUnfinished.
+// A Stuck is the error of a submission whose time was over during a call. It wraps ErrUnfinished.
 type Stuck struct {
 	Function string
 	err      error
@@ -27,18 +27,15 @@ type Stuck struct {
 func (s *Stuck) Error() string { return s.Function + " " + s.err.Error() }
 func (s *Stuck) Unwrap() error { return s.err }
 
-// memory is the address space of Valgrind with the submission, in bytes. They need a quarter of it.
-const memory = 640 << 20
+const (
+	memory     = 640 << 20 // bytes of address space of Valgrind with the submission, which need a quarter of it
+	mostReport = 8 << 20   // bytes: more than Valgrind's most complaints, 1000
+	complained = 99        // Valgrind's exit status if there are complaints
+)
 
-// mostReport is more than Valgrind writes before it gives up (1000 complaints).
-const mostReport = 8 << 20
-
-// complained is Valgrind's exit status when it has, whatever the submission's.
-const complained = 99
-
-// Memcheck plays the traces, each on new engines, but not their writes from outside.
-// program is linked with grader/process/watched.c. There is one finding per line and kind. The use of a value that was
-// never set is a finding of the function that allocated its memory, which a second run, twice as slow, finds out.
+// Memcheck plays the traces, each on new engines, on a program that is linked with grader/process/watched.c. There is one
+// finding per line and kind. The use of a value that was never set is charged to the function that allocated its memory,
+// which a second run determines that is twice as slow.
 func Memcheck(program string, steps supervise.Steps) ([]Finding, error) {
 	file, err := steps.File(filepath.Dir(program))
 	if err != nil {
@@ -73,8 +70,8 @@ func Memcheck(program string, steps supervise.Steps) ([]Finding, error) {
 	return causes(found), err
 }
 
-// causes leaves out what follows from other complaints: where the submission has accessed memory that it must not, leaks
-// and what goes wrong in the tester's own code.
+// causes leaves out complaints that follow from others: after a bad access of the submission, leaks and complaints in the
+// tester's code.
 func causes(found []Finding) []Finding {
 	cause := func(f Finding) bool { return f.Function != "" && !f.Leak() }
 	if !slices.ContainsFunc(found, cause) {
@@ -99,9 +96,8 @@ func played(program, box string, file *os.File, flags ...string) ([]Finding, err
 	return found, err
 }
 
-// agree returns an error unless Memcheck has seen the whole run. The submission can write
-// to the report if it finds out where, and can end the run at any time; but the exit
-// status is Valgrind's, and the offset of steps shows how many were played.
+// agree returns an error unless Memcheck has watched the whole run. The submission may write to the report and end the
+// run at any time, but the exit status is Valgrind's, and the offset of steps is the number of steps played.
 func agree(found []Finding, parseErr error, exit int, steps *os.File) error {
 	if parseErr != nil {
 		return valgrind.unfinished("%w", parseErr)
@@ -118,11 +114,9 @@ func agree(found []Finding, parseErr error, exit int, steps *os.File) error {
 	return nil
 }
 
-// runValgrind returns Valgrind's report and exit status. The report comes through a pipe, so that
-// it cannot be rewritten.
+// runValgrind returns Valgrind's report and exit status. The report comes through a pipe, so that it cannot be rewritten.
 func runValgrind(program, box string, steps *os.File, flags ...string) (report []byte, exit int, err error) {
-	// A distribution may have a script in front of it, for which the submission
-	// would have to be allowed a shell.
+	// In a distribution, valgrind may be a script, which needs a shell.
 	binary, err := exec.LookPath("valgrind.bin")
 	if err != nil {
 		if binary, err = exec.LookPath("valgrind"); err != nil {
@@ -155,8 +149,7 @@ func runValgrind(program, box string, steps *os.File, flags ...string) (report [
 	return end.Said, end.Exit, nil
 }
 
-// parseXML reads Valgrind's XML, protocol 4: one element that says at its end that
-// it is finished, and nothing after it.
+// parseXML reads Valgrind's XML, protocol 4: one element, which ends with the state FINISHED, and nothing after it.
 func parseXML(text []byte) ([]Finding, error) {
 	var report struct {
 		States []string `xml:"status>state"`

@@ -19,9 +19,8 @@ const (
 	stopped  = 86      // the exit status of the sanitizers
 )
 
-// Sanitizers plays the traces on a program that is linked with grader/process/watched.c and
-// the sanitizers, whose first complaint ends it. The finding is nil if there is none; otherwise
-// until is its trace, up to its step.
+// Sanitizers plays the traces on a program that is linked with grader/process/watched.c and the sanitizers. The first
+// complaint ends the program and is the finding; until is its trace, up to its step. The finding is nil if there is none.
 func Sanitizers(program string, steps supervise.Steps) (f *Finding, until []trace.Op, err error) {
 	steps.Defined = true
 	file, err := steps.File(filepath.Dir(program))
@@ -47,7 +46,7 @@ func Sanitizers(program string, steps supervise.Steps) (f *Finding, until []trac
 	return nil, nil, sanitizers.playedAll(file, ", with exit status 0")
 }
 
-// runSanitized returns what the program writes to its standard error, and its exit status.
+// runSanitized returns the program's standard error and exit status.
 func runSanitized(program string, steps *os.File) (said []byte, exit int, err error) {
 	path, argv, err := sandbox.Box{Read: []string{program}}.Command(program, "3") // shadow memory needs any address space
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package watch plays traces on a submission under Valgrind's Memcheck, and on a second
-// build with AddressSanitizer and UndefinedBehaviorSanitizer. It says which lines of the
-// submission they complain of. The sanitizers see what Memcheck cannot: accesses outside
-// of arrays on the stack and of static ones, and arithmetic that C does not define.
+// Package watch plays traces on a submission under Valgrind's Memcheck, and on a second build with AddressSanitizer and
+// UndefinedBehaviorSanitizer. It returns the lines of the submission that they complain of. The sanitizers see what
+// Memcheck cannot: accesses outside arrays on the stack and static arrays, and arithmetic that C does not define.
 package watch
 
 import (
@@ -23,7 +22,7 @@ type Finding struct {
 	Line     int    // of llm_memory.c; 0: unknown
 }
 
-// String is the finding as a student reads it.
+// String returns the finding for a student.
 func (f Finding) String() string {
 	switch {
 	case f.Line == 0:
@@ -35,10 +34,10 @@ func (f Finding) String() string {
 	return fmt.Sprintf("llm_memory.c:%d: %s", f.Line, f.What)
 }
 
-// Leak reports whether it is about memory that was not freed.
+// Leak reports whether the complaint is about memory that was not freed.
 func (f Finding) Leak() bool { return strings.HasPrefix(f.Kind, "Leak_") }
 
-// after charges what ended the program in the tester's own code to the call before.
+// after charges a complaint in the tester's code that ended the program to the call before.
 func (f *Finding) after(until []trace.Op) {
 	for _, op := range slices.Backward(until) {
 		if f.Function == "" && !f.Leak() && !op.Given && !op.Kind.Outside() {
@@ -47,11 +46,9 @@ func (f *Finding) after(until []trace.Op) {
 	}
 }
 
-// ErrUnfinished is wrapped when the submission did not play all traces: the complaints
-// may be incomplete.
+// ErrUnfinished is wrapped if the submission did not play all traces. The complaints may be incomplete.
 var ErrUnfinished = errors.New("did not finish")
 
-// A tool is one of the two.
 type tool string
 
 const (
@@ -59,7 +56,7 @@ const (
 	sanitizers tool = "with the sanitizers"
 )
 
-// unfinished wraps ErrUnfinished with what has happened.
+// unfinished wraps ErrUnfinished with a reason.
 func (t tool) unfinished(format string, values ...any) error {
 	return fmt.Errorf("%w %s: %w", ErrUnfinished, t, fmt.Errorf(format, values...))
 }
@@ -76,14 +73,13 @@ func (t tool) playedAll(steps *os.File, exit string) error {
 	return nil
 }
 
-// A frame is a function on the stack of a complaint.
 type frame struct {
 	Function string `xml:"fn"`
 	File     string `xml:"file"`
 	Line     int    `xml:"line"`
 }
 
-// place is the innermost line of the submission, and the outermost of the six calls.
+// place returns the innermost line of the submission, and the outermost of the six calls.
 func place(frames []frame) (function string, line int) {
 	for _, f := range frames {
 		if line == 0 && f.File == "llm_memory.c" {
