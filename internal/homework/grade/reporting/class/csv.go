@@ -32,7 +32,7 @@ func WriteCSV(w io.Writer, all []Result) error {
 	return c.Error()
 }
 
-// line returns the row of a result. Without a score the cell is empty, because that is not a score of 0.
+// line returns the row of a result. The cell of an unknown score is empty.
 func (r *Result) line() []string {
 	score, maxScore, graded := "", "", ""
 	if points, known := r.Score(); known {
@@ -73,8 +73,7 @@ func (r *Result) Remarks() string {
 	return strings.Join(all, "; ")
 }
 
-// mostReason is the limit for a reason in a cell.
-const mostReason = 300
+const mostReason = 300 // characters of a cell
 
 func brief(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
@@ -84,8 +83,7 @@ func brief(s string) string {
 	return s
 }
 
-// text prevents a spreadsheet from reading a text as a formula, and makes control characters
-// visible.
+// text prevents a spreadsheet from reading a text as a formula, and makes control characters visible.
 func text(s string) string {
 	shown := terminal.VisibleName(s)
 	if s != "" && strings.ContainsAny(string([]rune(s)[:1]), "=+-@\t\r\n＝＋－＠") {

@@ -21,10 +21,9 @@ type Submission struct {
 // ErrEmpty is wrapped if there is nothing to grade in a folder.
 var ErrEmpty = errors.New("there is neither a .c file nor a student's folder in it")
 
-// Find lists the submissions: a file itself, and each entry of a folder, sorted by name. A
-// folder with llm_memory.c and no visible folders in it is one submission. Find leaves out
-// entries whose names begin with a dot, except folders with a submission in them, and the
-// metadata of Gradescope's export.
+// Find lists the submissions: files, and the entries of folders, sorted by name. A folder with llm_memory.c and no visible
+// folders in it is one submission. Find leaves out the metadata of Gradescope's export and entries whose names begin with
+// a dot, except folders with a submission in them.
 func Find(paths []string) ([]Submission, error) {
 	var all []Submission
 	names := map[string]bool{}
@@ -61,8 +60,7 @@ func Find(paths []string) ([]Submission, error) {
 	return all, nil
 }
 
-// exportMetadata is a file of Gradescope's export beside the students' folders.
-const exportMetadata = "submission_metadata.yml"
+const exportMetadata = "submission_metadata.yml" // of Gradescope's export
 
 func folder(path string) ([]Submission, error) {
 	entries, err := os.ReadDir(path)
@@ -85,7 +83,10 @@ func folder(path string) ([]Submission, error) {
 		return nil, fmt.Errorf("%s: %w", path, ErrEmpty)
 	}
 	if info, err := os.Lstat(own); err == nil && info.Mode().IsRegular() && !folders {
-		return []Submission{{Name: nameOf(path), File: own, Why: unreadable(own)}}, nil
+		if whole, err := filepath.Abs(path); err == nil {
+			path = whole
+		}
+		return []Submission{{Name: filepath.Base(path), File: own, Why: unreadable(own)}}, nil
 	}
 	return all, nil
 }
@@ -94,14 +95,6 @@ func folder(path string) ([]Submission, error) {
 func hidesOne(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.IsDir() && filepath.Base(path) != ".git" && inFolder(Submission{File: path}).Why == ""
-}
-
-// nameOf returns the name of a folder, also for "." and similar paths.
-func nameOf(path string) string {
-	if whole, err := filepath.Abs(path); err == nil {
-		path = whole
-	}
-	return filepath.Base(path)
 }
 
 func isC(name string) bool { return strings.EqualFold(filepath.Ext(name), ".c") }
@@ -120,7 +113,14 @@ func entry(path string) (s Submission, isFolder bool) {
 	case info.IsDir():
 		return inFolder(s), true
 	case !info.Mode().IsRegular():
-		s.Why = "it is not a file, but a " + kind(info.Mode())
+		kind := "device"
+		switch info.Mode().Type() {
+		case fs.ModeNamedPipe:
+			kind = "pipe"
+		case fs.ModeSocket:
+			kind = "socket"
+		}
+		s.Why = "it is not a file, but a " + kind
 	case isArchive(path):
 		s.Why = "it is an archive: unpack it to a folder with the student's name"
 	case !isC(path):
@@ -132,17 +132,6 @@ func entry(path string) (s Submission, isFolder bool) {
 		s.Name = s.Name[:len(s.Name)-len(".c")]
 	}
 	return s, false
-}
-
-func kind(mode fs.FileMode) string {
-	switch {
-	case mode&fs.ModeNamedPipe != 0:
-		return "pipe"
-	case mode&fs.ModeSocket != 0:
-		return "socket"
-	default:
-		return "device"
-	}
 }
 
 // inFolder finds the file in a student's folder.
@@ -168,15 +157,14 @@ func inFolder(s Submission) Submission {
 	return s
 }
 
-// beginnings are those of files that are handed in by mistake.
+// beginnings of files that are handed in by mistake.
 var beginnings = []struct{ bytes, what string }{
 	{"\x7fELF", "a compiled program"}, {"!<arch>", "a compiled library"}, {"PK\x03\x04", "a zip archive or an office document"},
 	{"%PDF", "a PDF"}, {"\x1f\x8b", "a gzip archive"}, {"7z\xbc\xaf", "an archive"}, {"Rar!", "an archive"},
 	{"\x89PNG", "a picture"}, {"\xff\xd8\xff", "a picture"}, {"\xff\xfe", "text in UTF-16"}, {"\xfe\xff", "text in UTF-16"},
 }
 
-// unreadable returns why a file cannot be C source, or "" if it can be. The grader reports files that
-// cannot be opened.
+// unreadable returns why a file cannot be C source, or "" if it can be. The grader reports files that cannot be opened.
 func unreadable(path string) string {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() {

@@ -80,8 +80,7 @@ func (f Folder) Load(name, key string) (*grade.Report, bool) {
 	return s.Report, true
 }
 
-// Before returns the outcome of the previous report of a student, or nil, and when the present
-// one was made.
+// Before returns the outcome of the previous report of a student, or nil, and the time of the present one.
 func (f Folder) Before(name string) (*Outcome, time.Time) {
 	if s := f.of(name); s != nil {
 		return s.Before, s.Graded
@@ -94,8 +93,7 @@ func (f Folder) Save(name, key string, r *grade.Report) error {
 	return f.replace(name, stored{File: r.File, Key: key, Report: r, Graded: time.Now().UTC().Truncate(time.Second)})
 }
 
-// SaveTrouble stores that a submission could not be graded, so that a merge does not lose it.
-// The next run tries again.
+// SaveTrouble stores that a submission could not be graded, so that a merge does not lose it. The next run tries again.
 func (f Folder) SaveTrouble(r Result) error {
 	return f.replace(r.Name, stored{File: r.File, Trouble: r.Err.Error(), Rules: r.Rules})
 }
@@ -153,11 +151,9 @@ func decode(encoded string) (string, error) {
 	return url.PathUnescape(strings.ReplaceAll(encoded, "=", "%"))
 }
 
-// longest is the limit of a file's name without its ending; file systems allow 255 bytes.
-const longest = 200
+const longest = 200 // bytes of a file's name without its ending; file systems allow 255
 
-// fileName returns the name of a student's files: encoded, and if that is too long, cut short
-// with a hash of the whole.
+// fileName returns the name of a student's files: the encoded name or, if that is too long, its beginning and a hash.
 func fileName(name string) string {
 	whole := encode(name)
 	if len(whole) <= longest {
@@ -182,7 +178,7 @@ func read(path string) (stored, error) {
 	return s, nil
 }
 
-// NoteShard notes which part of the class is graded into the folder.
+// NoteShard records that a part of the class is graded into the folder.
 func (f Folder) NoteShard(s jobs.Shard) error {
 	return jobs.Replace(filepath.Join(f.Path, fmt.Sprintf(shardName, s.Index, s.Of)), nil)
 }
@@ -221,8 +217,7 @@ func (f Folder) MissingShards() (missing []jobs.Shard) {
 // ErrTwice is wrapped if two folders have different reports of one student.
 var ErrTwice = errors.New("graded twice, differently")
 
-// Merge copies the reports of several folders into this one and returns all reports in it,
-// sorted by name.
+// Merge copies the reports of several folders into this one, and returns all reports in it, sorted by name.
 func (f Folder) Merge(from []string) ([]Result, error) {
 	seen := map[string]stored{}
 	where := map[string]string{}

@@ -33,8 +33,7 @@ type Overrides []Override
 // ErrOverrides is wrapped by the errors in overrides.csv.
 var ErrOverrides = errors.New("not usable")
 
-// OverridesFile is the name of the file, which staff put into the folder of the pages. llmgrade
-// never changes it.
+// OverridesFile is a file that staff put into the folder of the pages. llmgrade never changes it.
 const OverridesFile = "overrides.csv"
 
 // Overrides reads overrides.csv. Without the file there are none.
@@ -106,8 +105,7 @@ func parseOverride(row []string, line int) (Override, error) {
 	return o, nil
 }
 
-// Apply sets the Override of each result. It returns the decisions about students who are not in
-// the class.
+// Apply sets the Override of each result. It returns the decisions about students who are not in the class.
 func (all Overrides) Apply(results []Result) (unknown Overrides, err error) {
 	for i := range all {
 		o := &all[i]
@@ -134,9 +132,8 @@ func (all Overrides) Unknown() error {
 		terminal.VisibleName(all[0].Student))
 }
 
-// names reports whether the override is of a student; the name may be copied from grades.csv.
-// Archives from a Mac encode ü in file names as u and a mark, which looks the same as what staff
-// type.
+// names reports whether the override names a student. The name may be copied from grades.csv. Archives from a Mac encode ü
+// in file names as u and a mark, which looks like what staff type.
 func (o *Override) names(student string) bool {
 	name := norm.NFC.String(o.Student)
 	return name == norm.NFC.String(student) || name == norm.NFC.String(text(student))

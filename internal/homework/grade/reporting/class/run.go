@@ -1,9 +1,5 @@
-// Package class grades many submissions: it finds them, grades several at a
-// time, keeps their reports in a folder from which an interrupted run resumes,
-// and merges the folders of several machines. It also finds submissions that
-// share code.
-//
-// Points are computed in package grade; package report writes the pages.
+// Package class grades many submissions: it finds them, grades several at a time, keeps their reports in a folder from
+// which an interrupted run resumes, and merges the folders of several machines.
 package class
 
 import (
@@ -16,8 +12,7 @@ import (
 	"llmmemory/internal/homework/grade"
 )
 
-// A Result is the outcome of one submission: a Report, or an Err if the grader failed or ctx was
-// cancelled. Err never means that the submission is wrong.
+// A Result is the outcome of one submission: a Report, or an Err if the grader failed or ctx was cancelled.
 type Result struct {
 	Submission
 	Report   *grade.Report
@@ -27,11 +22,10 @@ type Result struct {
 	Same     []string  // names of others with the same text (Identical)
 }
 
-// ErrPending is wrapped by the Err of a result that the run has not come to.
+// ErrPending is wrapped by the Err of a submission that the run has not reached.
 var ErrPending = errors.New("not graded yet")
 
-// Score returns the points that count: those of staff, else the grader's. They are unknown if
-// there was trouble.
+// Score returns the points that count: those of staff, else the grader's, if they are known.
 func (r *Result) Score() (points float64, known bool) {
 	switch {
 	case r.Override != nil && r.Override.Points != nil:
@@ -42,7 +36,7 @@ func (r *Result) Score() (points float64, known bool) {
 	return 0, false
 }
 
-// Identical sets, in each result, who else handed in the same text apart from white space.
+// Identical sets Result.Same: who else handed in the same text, apart from white space.
 func Identical(all []Result) {
 	names := map[string][]string{}
 	for i := range all {
@@ -58,9 +52,8 @@ func Identical(all []Result) {
 	}
 }
 
-// Run grades the submissions, at most jobs at a time, and yields the results in order. rules is
-// the version of the rules, which each result names. After ctx is done Run starts no further
-// submission; the results of those not started have the error of ctx.
+// Run grades the submissions, at most jobs at a time, and yields the results in order. rules is the version of the rules.
+// After ctx is done, Run starts no submission; the results of those not started have the error of ctx.
 func Run(ctx context.Context, all []Submission, jobs int, rules string, grader func(Submission) (*grade.Report, error)) iter.Seq[Result] {
 	done := make([]chan Result, len(all))
 	for i := range done {

@@ -52,9 +52,8 @@ func isArchive(name string) bool {
 
 var archives = strings.Fields(".zip .tar .gz .tgz .bz2 .xz .zst .7z .rar")
 
-// ReadUpload reads the file to grade from a folder or from the only zip in it: llm_memory.c in
-// any subfolder, else the only .c file. It follows no links, because the grader may read files
-// that a student may not.
+// ReadUpload reads the file to grade from a folder or from the only zip in it: llm_memory.c in any subfolder, else the
+// only .c file. It follows no links, because the grader may read files that a student may not.
 func ReadUpload(dir string) (Upload, error) {
 	names, err := files(os.DirFS(dir))
 	if err != nil {
@@ -108,8 +107,8 @@ func having(names []string, suffix string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.HasSuffix(strings.ToLower(n), suffix) })
 }
 
-// pick chooses the file: the one named llm_memory.c that is nearest to the root, else the only
-// .c file. In an archive, prefix is the archive's name.
+// pick chooses the file: the llm_memory.c that is nearest to the root, else the only .c file. prefix is the name of the
+// archive, if there is one.
 func pick(names []string, prefix string) (string, error) {
 	named := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return path.Base(n) != Wanted })
 	nearest := len(named) == 1 || len(named) > 1 && depth(named[0]) < depth(named[1])

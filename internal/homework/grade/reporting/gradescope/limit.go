@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// A Limit is how many submissions are graded within any period of the given length. The zero
-// Limit is no limit.
+// A Limit is the number of submissions that are graded within any period of a length. The zero Limit is no limit.
 type Limit struct {
 	Count  int
 	Window time.Duration
@@ -19,7 +18,6 @@ type Limit struct {
 // ErrLimit is wrapped by the errors of parseLimit.
 var ErrLimit = errors.New("not a rate limit, which reads like 10/24h, 3/90m or 5/2d")
 
-// parseLimit reads a limit: a number, a slash, a duration.
 func parseLimit(text string) (Limit, error) {
 	number, duration, _ := strings.Cut(text, "/")
 	count, err := strconv.Atoi(number)
@@ -49,8 +47,8 @@ func (l Limit) String() string {
 	return fmt.Sprintf("%d within %s", l.Count, duration)
 }
 
-// reached reports whether a submission at a time is refused, and when the next one is graded.
-// counted are the times of the earlier ones that count, in order.
+// reached reports whether a submission at a time is refused, and when the next one is graded. counted are the times of the
+// earlier ones that count, in order.
 func (l Limit) reached(at time.Time, counted []time.Time) (next time.Time, refused bool) {
 	if l.Count == 0 || len(counted) < l.Count {
 		return time.Time{}, false
@@ -59,9 +57,8 @@ func (l Limit) reached(at time.Time, counted []time.Time) (next time.Time, refus
 	return next, at.Before(next)
 }
 
-// counted returns the times of the submissions before m that count, in order: without those that
-// are known not to count (trouble of the grader, files that do not compile) and those that the
-// limit refused.
+// counted returns the times of the submissions before m that count, in order: without those that are known not to count
+// (the grader failed, the file does not compile) and those that the limit refused.
 func (l Limit) counted(m *metadata) []time.Time {
 	var counted []time.Time
 	for _, p := range m.Previous {

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// metadata is the content of submission_metadata.json: this submission, and those before it in
-// the order of their times.
+// metadata is the content of submission_metadata.json: this submission, and those before it in the order of their times.
 type metadata struct {
 	Created  time.Time // zero if unknown
 	Previous []previous
@@ -81,8 +80,8 @@ func parsePrevious(text []byte) (previous, error) {
 	return p, nil
 }
 
-// uncounted returns the times of submissions that are known not to count: those in the latest
-// results, and the latest itself if it does not count.
+// uncounted returns the times of submissions that are known not to count: those in the latest results, and the latest
+// itself if it does not count.
 func (m *metadata) uncounted() []time.Time {
 	var times []time.Time
 	for _, p := range m.Previous {

@@ -104,8 +104,7 @@ func (p Package) config() ([]byte, error) {
 // machines maps Go's names of architectures to ELF's.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// standsAlone returns an error unless a binary needs no libraries and is for Linux and the
-// architecture of this machine.
+// standsAlone returns an error unless a binary needs no libraries and is for Linux and the architecture of this machine.
 func standsAlone(binary []byte) error {
 	f, err := elf.NewFile(bytes.NewReader(binary))
 	if err != nil {

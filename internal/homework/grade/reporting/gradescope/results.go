@@ -12,8 +12,7 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// Results is results.json, as far as it is used here. Every format is set, because the default
-// of the overall text is HTML.
+// Results is results.json, as far as it is used here. Every format is set, because HTML is the default of Output.
 type Results struct {
 	Score            float64 `json:"score"` // of all tests, including the hidden ones
 	ExecutionTime    float64 `json:"execution_time"`
@@ -24,9 +23,8 @@ type Results struct {
 	Tests            []Test  `json:"tests,omitempty"`
 }
 
-// A Test is one line of the results. A test that was not run and gives no points has neither
-// score nor status, because there is no such status, and without a score it does not count as
-// failed. Where a score is needed, Gradescope derives the status from it.
+// A Test is one line of the results. A test that was not run and gives no points has neither score nor status: there is no
+// such status, and Gradescope would derive one from a score.
 type Test struct {
 	Score        *float64 `json:"score,omitempty"`
 	MaxScore     float64  `json:"max_score"`
@@ -38,8 +36,7 @@ type Test struct {
 	Visibility   string   `json:"visibility"`
 }
 
-// The values of a Test's fields that are in use. Text renders no markup, because the text may
-// contain a student's.
+// The values of a Test's fields that are in use. Text renders no markup, which a student's text may contain.
 const (
 	Passed = "passed"
 	Failed = "failed"
@@ -53,8 +50,8 @@ const (
 
 // Extra is stored with the results, for staff and for later submissions. Students do not see it.
 type Extra struct {
-	// For the rate limit: whether this submission counts, and the times of earlier ones that do
-	// not. Gradescope keeps the results of the latest only.
+	// For the rate limit: whether this submission counts, and the times of earlier ones that do not. Gradescope only keeps
+	// the results of the latest.
 	Counts    bool        `json:"counts"`
 	Uncounted []time.Time `json:"uncounted,omitempty"`
 

@@ -1,12 +1,11 @@
-// Package gradescope runs llmgrade in Gradescope: it makes the zip that staff upload, and grades
-// in the container, from the upload to results.json.
+// Package gradescope runs llmgrade in Gradescope: it makes the zip that staff upload, and grades in the container, from
+// the upload to results.json.
 //
-// Package grade computes the points. This package reports them in Gradescope's terms, so that a
-// student sees nothing of the hidden tests before the due date. The clock is used only to
-// measure: a submission that is graded again gets the same result.
+// Package grade computes the points. This package reports them in Gradescope's terms, so that a student sees nothing of
+// the hidden tests before the due date. A submission that is graded again gets the same result.
 //
-// The contract is Gradescope's "Autograder Specifications" and "Submission
-// Metadata", https://gradescope-autograders.readthedocs.io.
+// Sources: Gradescope's "Autograder Specifications" and "Submission Metadata",
+// https://gradescope-autograders.readthedocs.io.
 package gradescope
 
 import (
@@ -53,9 +52,8 @@ type run struct {
 	started time.Time
 }
 
-// Run grades dir/submission and writes dir/results/results.json: first a placeholder without
-// points, at the end the results. The log is for staff. An error means that the grader failed;
-// the results then say so.
+// Run grades dir/submission and writes dir/results/results.json: first a placeholder without points, at the end the
+// results. The log is for staff. An error means that the grader failed; the results then say so.
 func Run(dir string, log io.Writer) error {
 	return (&run{dir: dir, log: log, grader: gradeFile}).write()
 }
@@ -215,8 +213,7 @@ func (r *run) resultsOf(u class.Upload, report *grade.Report) Results {
 	return out
 }
 
-// again separates a refusal from the text of the results that are kept.
-const again = "\nYour last graded submission:\n\n"
+const again = "\nYour last graded submission:\n\n" // between a refusal and the text of the results that are kept
 
 // refuse returns the results of the submission before, so that its score stays.
 func (r *run) refuse(next time.Time) Results {

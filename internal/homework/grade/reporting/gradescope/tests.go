@@ -58,8 +58,8 @@ func (s *sheet) test(t grade.Test) Test {
 	return out
 }
 
-// secret reports whether a visible test was not run for a reason that only a hidden test may
-// show. Such a test is shown as passed: the visible tests that ran found nothing wrong.
+// secret reports whether a visible test was not run for a reason that only a hidden test may show. It is shown as passed:
+// the visible tests found nothing wrong.
 func (s *sheet) secret(t grade.Test) bool {
 	if t.Part != grade.PartMemory || t.Status != grade.NotRun {
 		return false

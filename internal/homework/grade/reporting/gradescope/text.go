@@ -17,9 +17,8 @@ const (
 	mostSteps = 40       // last steps of a trace
 )
 
-// finding writes a finding: what is wrong, the sentence that it breaks, the steps, the
-// difference, the student's lines, and a program that shows it. The sentence is left out if it
-// is printed above.
+// finding writes a finding: what is wrong, the sentence that it breaks unless it is above, the steps, the difference, the
+// student's lines, and a program that shows it.
 func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 	fmt.Fprintf(b, "\n%s.\n", f.Headline())
 	if f.Sentence != "" && f.Sentence != above {
@@ -54,8 +53,8 @@ func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 	}
 }
 
-// gain returns the points that fixing a finding gains in the directed tests that show it. The
-// gain in other tests of the task is not shown, because one of them is hidden.
+// gain returns the points that fixing a finding gains in the directed tests that show it. Of the other tests of the task,
+// one is hidden.
 func (s *sheet) gain(f *grade.Finding) float64 {
 	gain := 0.0
 	for _, t := range s.Tests {
@@ -66,8 +65,7 @@ func (s *sheet) gain(f *grade.Finding) float64 {
 	return gain
 }
 
-// lines writes the lines of the submission that a finding names, except one that is already
-// printed as the difference.
+// lines writes the lines of a finding, except one that is already printed as the difference.
 func lines(b *strings.Builder, f *grade.Finding) {
 	for _, line := range f.Lines {
 		if f.Difference == nil || line != f.Actual {
@@ -76,7 +74,6 @@ func lines(b *strings.Builder, f *grade.Finding) {
 	}
 }
 
-// short shortens a text that is too long for a page.
 func short(text string) string {
 	if len(text) <= mostText {
 		return text
@@ -84,7 +81,7 @@ func short(text string) string {
 	return strings.ToValidUTF8(text[:mostText], "") + "\n(the rest is left out)\n"
 }
 
-// summary returns the text above the tests. It is about the visible ones only, and has no sum.
+// summary returns the text above the tests. It is about the visible tests, and has no sum.
 func summary(u class.Upload, r *grade.Report, tests []Test) string {
 	var b strings.Builder
 	if u.Name != class.Wanted {

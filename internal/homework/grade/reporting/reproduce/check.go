@@ -10,15 +10,14 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
-// A check is how a program detects a difference: a statement before its last call, the call, and
-// the int to compare.
+// A check is how a program detects a difference: a statement before the last call, the call, and the int to compare.
 type check struct {
 	before   string // a statement
 	call     string // the call, which keeps its result if needed
 	actual   string // an expression
 	expected string // an expression
 	format   string // printf format of both; empty: the numbers mean nothing to a student
-	heap     bool   // only a heap that this program has itself shows it
+	heap     bool   // only the program's own heap shows it
 }
 
 var (

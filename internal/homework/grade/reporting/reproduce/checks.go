@@ -9,13 +9,11 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// mostChecked is the number of steps up to which checks makes a program.
-const mostChecked = 60
+const mostChecked = 60 // steps of a program
 
-// checks returns a program that makes the calls of a trace and checks, after each, the returned
-// value and the engine: the counts, the list, the tables, the written record. It ends with the
-// first step that is wrong. It is "" for a trace that a program cannot play: too long, with a
-// pool beyond memory, or with failing allocations.
+// checks returns a program that makes the calls of a trace and checks, after each, the returned value and the engine: the
+// counts, the list, the tables, the written record. The program ends with the first wrong step. checks returns "" for a
+// trace that is too long, has a pool beyond memory, or failing allocations.
 func checks(name, sentence string, ops []trace.Op) string {
 	expected, err := oracle.New()
 	if err != nil || len(ops) > mostChecked {
@@ -84,7 +82,7 @@ func digit(b bool) int {
 	return 0
 }
 
-// Limits of what is checked of an engine, so that a program is readable.
+// Limits of what is checked of an engine, for readable programs.
 const (
 	mostBlocks    = 32
 	mostSequences = 6

@@ -1,6 +1,5 @@
-// Package reproduce writes a trace as a C program that checks itself: compiled with llm_memory.c
-// it says what is wrong, and its exit status is 1 until it is right. It
-// also writes the folder of tests for students.
+// Package reproduce writes a trace as a C program that checks itself: compiled with llm_memory.c it says what is wrong,
+// and its exit status is 1 until it is right. It also writes the folder of tests for students.
 package reproduce
 
 import (
@@ -17,9 +16,8 @@ import (
 // A world is the expected state at one point of a trace.
 type world struct{ *oracle.World }
 
-// ids returns the sequence ids of an engine in the order of the list, as C literals.
-func (w *world) ids(engine int) []string {
-	var all []string
+// ids returns the sequence ids of an engine in list order, as C literals.
+func (w *world) ids(engine int) (all []string) {
 	e := w.Engines[engine]
 	if e == nil {
 		return nil
@@ -30,8 +28,7 @@ func (w *world) ids(engine int) []string {
 	return all
 }
 
-// Program returns a program whose last call shows the difference. It is "" if there is no memory
-// to compute the expected state.
+// Program returns a program whose last call shows the difference, "" if there is no memory for the expected state.
 func Program(name string, ops []trace.Op, d *compare.Difference) string {
 	expected, err := oracle.New()
 	if err != nil {
@@ -64,7 +61,7 @@ func Program(name string, ops []trace.Op, d *compare.Difference) string {
 	return head(name, ops) + pools(ops, watched) + heap + helpers(text) + deaths + "\nint main(void) {\n" + watching + text + "}\n"
 }
 
-// text is the end of main.
+// text returns the end of main.
 func (c check) text(d *compare.Difference) string {
 	if c.actual == "" {
 		return "    puts(\"every call returned; valgrind may show more\");\n    return overruns() + (int)bad_frees == 0 ? 0 : 1;\n"
@@ -111,10 +108,9 @@ func sizes(ops []trace.Op) (most [trace.Engines]int32) {
 	return most
 }
 
-// slack is how many ints there are on both sides of a pool that is watched.
-const slack = oracle.Slack / 4
+const slack = oracle.Slack / 4 // ints on both sides of a pool that is watched
 
-// pools declares the pools. If they are watched, there is slack around each.
+// pools declares the pools, with slack around each if they are watched.
 func pools(ops []trace.Op, watched bool) string {
 	var b strings.Builder
 	for engine, size := range sizes(ops) {
@@ -136,7 +132,7 @@ func pools(ops []trace.Op, watched bool) string {
 	return b.String()
 }
 
-// fills sets the bytes of the pools and of the slack around them if they are watched, as the grader does.
+// fills sets the bytes of the pools and of the slack if they are watched, as the grader does.
 func fills(ops []trace.Op, watched bool) string {
 	var b strings.Builder
 	for engine, size := range sizes(ops) {

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// statements has steps in C: %[1]s is the engine, the others are the numbers of the step.
+// statements has steps in C. %[1]s is the engine, %[2]s to %[4]s are the numbers of the step.
 var statements = map[trace.Kind]string{
 	trace.Create:   "create_sequence(%[1]s, %[2]s, %[3]s);",
 	trace.Fork:     "fork_sequence(%[1]s, %[2]s, %[3]s);",
@@ -24,7 +24,7 @@ var statements = map[trace.Kind]string{
 	trace.Table:    "given_table(%[1]s, %[2]s, %[3]s);",
 	trace.Place:    "map_blocks(%[1]s, %[2]s, %[3]s, %[4]s, 1);",
 	trace.Map:      "map_first_free(%[1]s, %[2]s, %[3]s);",
-	// Several calls are a loop, which counts those that succeed where the %[5]s is "made += ".
+	// Several calls are a loop, which counts those that succeed if %[5]s is "made += ".
 	trace.Forks:   "for (int i = 0; i < %[4]s; i++) { %[5]sfork_sequence(%[1]s, %[2]s, %[3]s + i)%[6]s; }",
 	trace.Creates: "for (int i = 0; i < %[4]s; i++) { %[5]screate_sequence(%[1]s, %[2]s + i, %[3]s)%[6]s; }",
 	trace.Appends: "for (int i = 0; i < %[4]s; i++) { %[5]sappend_kv(%[1]s, %[2]s, %[3]s + i)%[6]s; }",
