@@ -22,9 +22,9 @@ const (
 	maxLive  = 256 // sequences at a time; every frame lists all of them
 )
 
-// Course plays a trace (package trace) on package course. The comment after a call, and comment
-// lines above it, are shown with the call; a line "# title:" sets the recording's title. Errors in
-// the trace wrap trace.ErrSyntax and name the line. Writes from outside are errors.
+// Course plays a trace (package trace) on package course. The comment after a call, and comment lines above it, are shown
+// with the call; a line "# title:" sets the title. Errors in the trace wrap trace.ErrSyntax and name the line. Writes from
+// outside are errors.
 func Course(r io.Reader) (*Recording, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -153,7 +153,6 @@ func look(e *course.Engine) Frame {
 	for n := e.Active.Next; n != &e.Active; n = n.Next {
 		s := (*course.Sequence)(unsafe.Add(unsafe.Pointer(n), -int(unsafe.Offsetof(course.Sequence{}.Node))))
 		q := Sequence{Request: int(s.ID), Tokens: int(s.KVCount)}
-		mapped := 0
 		for _, l2 := range s.BlockTable {
 			if l2 == nil {
 				q.Table = append(q.Table, slices.Repeat([]int32{block.None}, course.L2Size)...)
@@ -161,12 +160,9 @@ func look(e *course.Engine) Frame {
 			}
 			q.Table = append(q.Table, l2[:]...)
 		}
-		for i, id := range q.Table {
-			if id != block.None {
-				mapped = i + 1
-			}
+		for len(q.Table) > 0 && q.Table[len(q.Table)-1] == block.None {
+			q.Table = q.Table[:len(q.Table)-1]
 		}
-		q.Table = q.Table[:mapped]
 		f.Sequences = append(f.Sequences, q)
 	}
 	f.Counts = unexplained(unsafe.Slice(e.RefCount, e.Total), f.Sequences, false)
@@ -248,7 +244,11 @@ func statement(op trace.Op) string {
 // outcome describes in a sentence what a call did.
 func outcome(op trace.Op, out oracle.Outcome, before, after *Frame) string {
 	if out.Err != nil {
-		return fmt.Sprintf("Refused: %s. Nothing has changed.", reason(out.Err))
+		reason := out.Err.Error()
+		if errors.Is(out.Err, course.ErrNoBlocks) {
+			reason += " (out of blocks)" // the handout's words
+		}
+		return fmt.Sprintf("Refused: %s. Nothing has changed.", reason)
 	}
 	q := find(after, int(op.A))
 	switch op.Kind {
@@ -270,14 +270,6 @@ func outcome(op trace.Op, out oracle.Outcome, before, after *Frame) string {
 	default:
 		return "Every sequence, every table and the engine are freed. The pool stays with its owner."
 	}
-}
-
-// reason returns the text of an error. It adds the handout's words for a lack of blocks.
-func reason(err error) string {
-	if errors.Is(err, course.ErrNoBlocks) {
-		return err.Error() + " (out of blocks)"
-	}
-	return err.Error()
 }
 
 func mapped(table []int32) []int32 {
@@ -305,26 +297,18 @@ func appended(q *Sequence, before, after *Frame) string {
 // freed describes which blocks became free with a sequence, and which did not.
 func freed(q *Sequence, after *Frame) string {
 	used := byRequest(after.Sequences).used(false)
-	var free, kept []int32
-	for _, id := range mapped(q.Table) {
-		if used[id] == 0 {
-			free = append(free, id)
-		} else {
-			kept = append(kept, id)
-		}
-	}
-	text := fmt.Sprintf("Sequence %d is gone:", q.Request)
+	free, kept := mapped(q.Table), mapped(q.Table)
+	free = slices.DeleteFunc(free, func(id int32) bool { return used[id] > 0 })
+	kept = slices.DeleteFunc(kept, func(id int32) bool { return used[id] == 0 })
+	var parts []string
 	if len(free) > 0 {
-		text += " " + blocks(free) + " free again"
+		parts = append(parts, blocks(free)+" free again")
 	}
 	if len(kept) > 0 {
-		if len(free) > 0 {
-			text += ","
-		}
-		text += " " + blocks(kept) + " still in use by others"
+		parts = append(parts, blocks(kept)+" still in use by others")
 	}
-	if len(free)+len(kept) == 0 {
-		text += " it had no blocks"
+	if parts == nil {
+		parts = []string{"it had no blocks"}
 	}
-	return text + "."
+	return fmt.Sprintf("Sequence %d is gone: %s.", q.Request, strings.Join(parts, ", "))
 }

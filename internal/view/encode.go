@@ -8,10 +8,9 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// A packedPage is the JSON in the page. A recording has the names of its sequences once, and each
-// frame as its difference from the previous one. A changed list is spliced: the number of entries
-// kept at its beginning, the number kept at its end, and the new entries between them.
-// script/frames.js decodes it.
+// A packedPage is the JSON in the page, which script/frames.js decodes. A recording has the names of its sequences once,
+// and each frame as the difference from the previous one. A changed list is spliced: the number of entries kept at its
+// beginning, the number kept at its end, and the new entries between them.
 type packedPage struct {
 	Scenes []packedScene `json:"scenes"`
 	Live   *liveness     `json:"live,omitempty"`
@@ -66,8 +65,7 @@ type delta struct {
 // An entry is a new or changed sequence: its name, tokens, device, and its spliced table.
 type entry []int
 
-// maxBytes is the limit for the JSON of a page.
-const maxBytes = 24 << 20
+const maxBytes = 24 << 20 // of the JSON of a page
 
 // encode returns the page's JSON, with < and > escaped.
 func encode(scenes []*Scene, live *liveness) ([]byte, error) {
@@ -75,9 +73,7 @@ func encode(scenes []*Scene, live *liveness) ([]byte, error) {
 	for _, s := range scenes {
 		scene := packedScene{Name: s.Name, Title: s.Title, Note: s.Note}
 		for _, r := range s.Recordings {
-			p := pack(r)
-			p.System, p.Note, p.Held = r.System, r.Note, r.Held
-			scene.Boards = append(scene.Boards, p)
+			scene.Boards = append(scene.Boards, pack(r))
 			frames += len(r.Frames)
 		}
 		page.Scenes = append(page.Scenes, scene)
@@ -94,7 +90,8 @@ func encode(scenes []*Scene, live *liveness) ([]byte, error) {
 
 // pack encodes each frame as its difference from the one before.
 func pack(r *Recording) *packed {
-	p := &packer{packed: packed{Block: r.BlockSize, CPU: r.NumCPUBlocks, Course: r.Course, Names: [][2]int{}, Frames: []delta{}}, names: map[[2]int]int{}}
+	p := &packer{packed: packed{System: r.System, Note: r.Note, Held: r.Held, Block: r.BlockSize, CPU: r.NumCPUBlocks, Course: r.Course,
+		Names: [][2]int{}, Frames: []delta{}}, names: map[[2]int]int{}}
 	for i := range r.Frames {
 		p.add(&r.Frames[i])
 	}
@@ -146,8 +143,7 @@ func (p *packer) add(after *Frame) {
 	p.before = *after
 }
 
-// sequences encodes the sequences of a frame that have one more token, that changed in another
-// way, and that are gone.
+// sequences encodes the sequences that have one more token, that changed in another way, and that are gone.
 func (p *packer) sequences(d *delta, after *Frame) {
 	next := map[int]*Sequence{}
 	for j := range after.Sequences {
@@ -222,8 +218,7 @@ func splice[T int | int32](before, after []T) []int {
 	return list
 }
 
-// difference returns how many entries are kept at the beginning and at the end, and the new
-// entries between them.
+// difference returns the numbers of entries kept at the beginning and at the end, and the new entries between them.
 func difference[T int | int32](before, after []T) (front, back int, between []T) {
 	for front < len(before) && front < len(after) && before[front] == after[front] {
 		front++

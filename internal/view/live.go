@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// A Live is a recording that continues: its page shows the frames so far and asks for new ones.
-// It is safe for concurrent use.
+// A Live is a recording that continues: its page shows the frames so far and asks for new ones. It is safe for concurrent
+// use.
 type Live struct {
 	mu      sync.Mutex
 	head    Recording // has no frames
@@ -22,8 +22,7 @@ type Live struct {
 	changed chan struct{} // closed when a frame is added
 }
 
-// NewLive returns a recording that keeps the last frames, at most limit. The error wraps
-// ErrRecording.
+// NewLive returns a recording that keeps the last frames, at most limit. The error wraps ErrRecording.
 func NewLive(head Recording, limit int) (*Live, error) {
 	if err := head.checkPool(); err != nil {
 		return nil, err
@@ -64,8 +63,8 @@ func (l *Live) Last() (Frame, bool) {
 	return l.frames[len(l.frames)-1], true
 }
 
-// Write writes the page. The page requests new frames from the URL source + the number of a frame.
-// The recording must have a frame.
+// Write writes the page, which requests new frames from the URL source + the number of a frame. The recording must have a
+// frame.
 func (l *Live) Write(w io.Writer, source string) error {
 	l.mu.Lock()
 	r, first := l.head, l.first
@@ -74,7 +73,7 @@ func (l *Live) Write(w io.Writer, source string) error {
 	return write(w, []*Scene{Alone(&r)}, &liveness{Source: source, First: first})
 }
 
-// A liveness has the values that the script of a live page needs besides the recording.
+// A liveness is what the script of a live page needs besides the recording.
 type liveness struct {
 	Source string `json:"source"`
 	First  int    `json:"first"` // number of the first frame

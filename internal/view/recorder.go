@@ -17,8 +17,8 @@ type Limits struct {
 	Frames int     // maximum number of frames
 }
 
-// A Recorder records a scheduler. The caller must call Observe after each Step and Finished after
-// each Finish, even before Limits.From. The Recorder copies what it keeps.
+// A Recorder records a scheduler. The caller must call Observe after each Step and Finished after each Finish, even before
+// Limits.From. The Recorder copies what it keeps.
 type Recorder struct {
 	recording *Recording
 	limits    Limits
@@ -30,7 +30,7 @@ type Recorder struct {
 	cached    []int32       // those of the last frame
 }
 
-// progress is the state of a request that may have blocks, as seen in the iterations.
+// progress is the state of a request that may have blocks.
 type progress struct {
 	tokens    int // tokens of each sequence that have a slot
 	seqs      int // unfinished sequences
@@ -38,12 +38,10 @@ type progress struct {
 	preempted bool
 }
 
-// maxSeqs limits the search for the sequences of a request.
-const maxSeqs = 1 << 10
+const maxSeqs = 1 << 10 // limits the search for the sequences of a request
 
-// NewRecorder starts recording s, which must have no requests. The caller sets the numbers of
-// blocks and the block size in r; the Recorder appends frames to r. NewRecorder fails if s does
-// not expose its block tables.
+// NewRecorder starts recording s, which must have no requests. The caller sets the numbers of blocks and the block size in
+// r; the Recorder appends frames to r. NewRecorder fails if s does not expose its block tables.
 func NewRecorder(r *Recording, s serve.Scheduler, limits Limits) (*Recorder, error) {
 	from, err := tabler(s)
 	if err != nil {
@@ -102,8 +100,7 @@ func (r *Recorder) Finished(now float64, ids ...int) error {
 	return nil
 }
 
-// Reforked records that a beam became a copy of another one, and the block copies that this took.
-// They are shown in the next frame.
+// Reforked records that a beam became a copy of another one, with block copies. They are shown in the next frame.
 func (r *Recorder) Reforked(id, child, parent int, copies ...device.Pair) {
 	r.pending = append(r.pending, fmt.Sprintf("Beam %d%s becomes a copy of beam %d%s.", id, letter(child), id, letter(parent)))
 	r.copies = append(r.copies, copies...)
@@ -117,7 +114,6 @@ func (r *Recorder) keeps(now float64) bool {
 	return false
 }
 
-// follow updates the tokens of each request.
 func (r *Recorder) follow(it *serve.Iteration) {
 	for _, id := range it.Ignored {
 		delete(r.requests, id)
@@ -171,8 +167,8 @@ func (r *Recorder) keep(now float64, it *serve.Iteration, say func(state) []stri
 	r.last = after
 }
 
-// sequences returns the sequences with blocks, sorted by request and number. A table that has not
-// changed is shared with the previous frame.
+// sequences returns the sequences with blocks, sorted by request and number. A table that has not changed is shared with
+// the previous frame.
 func (r *Recorder) sequences(swapped []int) []Sequence {
 	cpu := map[int]bool{}
 	for _, id := range swapped {
@@ -194,8 +190,8 @@ func (r *Recorder) sequences(swapped []int) []Sequence {
 	return all
 }
 
-// tables yields the block tables of a request, by sequence number. It sets q.numbers as soon as
-// every unfinished sequence has a table.
+// tables yields the block tables of a request by sequence number. It sets q.numbers when each unfinished sequence has a
+// table.
 func (r *Recorder) tables(id int, q *progress) func(func(int, []int32) bool) {
 	return func(yield func(int, []int32) bool) {
 		end, found := maxSeqs, 0
@@ -236,12 +232,9 @@ func (r *Recorder) hits(it *serve.Iteration) []int32 {
 // unexplained returns the counts that differ from the number of table entries.
 func unexplained(counts []int32, sequences []Sequence, cpu bool) []Count {
 	named := make([]int32, len(counts))
-	for i := range sequences {
-		if sequences[i].CPU != cpu {
-			continue
-		}
-		for _, id := range sequences[i].Table {
-			if id != block.None && int(id) < len(named) {
+	for _, s := range sequences {
+		for _, id := range s.Table {
+			if s.CPU == cpu && id != block.None && int(id) < len(named) {
 				named[id]++
 			}
 		}

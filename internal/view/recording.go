@@ -1,7 +1,6 @@
-// Package view is the memory map: it records what a scheduler or the course's
-// engine does to the blocks, step by step, and writes a page that plays it back.
-// The page is one file that contains its script and style. Only the page of a Live
-// recording makes requests: it asks its server for new steps.
+// Package view is the memory map: it records what a scheduler or the course's engine does to the blocks, step by step, and
+// writes a page that plays it back. The page is one file with its script and style. Only the page of a Live recording
+// makes requests: it asks its server for new steps.
 //
 // A Recorder watches a serve.Scheduler:
 //
@@ -15,9 +14,8 @@
 //	}
 //	view.Write(file, view.Alone(r))
 //
-// Course plays a trace of the course's calls on package course. Story plays a built-in Scene:
-// one recording, or two side by side on one clock. Write puts them into a page. A frame has the
-// block tables; the page derives reference counts and filled slots from them.
+// Course plays a trace of the course's calls. Story plays a built-in Scene: one recording, or two side by side on one
+// clock. A frame has the block tables; the page derives reference counts and filled slots from them.
 package view
 
 import (
@@ -27,7 +25,7 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// ErrRecording is wrapped if a page cannot show a recording, or a scheduler does not expose its tables.
+// ErrRecording is wrapped if a page cannot show a recording, or a scheduler does not expose its block tables.
 var ErrRecording = errors.New("bad recording")
 
 // NullBlock is a value of Recording.Held.
@@ -92,8 +90,7 @@ type Count struct {
 	Count int32
 }
 
-// maxCells is the number of blocks that a browser can draw in seconds. Each is an element of the page.
-const maxCells = 1 << 16
+const maxCells = 1 << 16 // blocks of a page, which a browser draws in seconds
 
 // checkPool returns an error if there are too many blocks for a page.
 func (r *Recording) checkPool() error {

@@ -42,8 +42,8 @@ type clocked struct {
 	times []int
 }
 
-// beside puts recordings on one clock: each gets a frame for every time of any of them. If nothing
-// happens in a recording at that time, its frame repeats the state.
+// beside puts recordings on one clock: each gets a frame for every time of any of them, which repeats the state if nothing
+// happens in the recording at that time.
 func beside(all ...clocked) []*Recording {
 	var times []int
 	for _, c := range all {

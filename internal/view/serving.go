@@ -12,12 +12,12 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// A servingStory is a few requests in a small pool, served by two schedulers, or by one scheduler
-// beside equivalent calls of the homework's engine.
+// A servingStory is a few requests in a small pool, served by two schedulers, or by one beside equivalent calls of the
+// homework's engine.
 type servingStory struct {
 	name, title, note string
 	systems           []storySystem
-	homework          []int // times of the calls in stories/beside (storyteller.now)
+	homework          []int // times of the calls in stories/beside (storyteller.step)
 	requests          []storyRequest
 	reforks           []storyRefork
 }
@@ -29,8 +29,7 @@ type storySystem struct {
 	null       int // number of null blocks
 }
 
-// A storyRequest is a request that arrives before a step. Requests whose tokens begin alike make
-// prefix hits.
+// A storyRequest arrives before a step. Requests with the same first tokens make prefix hits.
 type storyRequest struct {
 	step           int
 	prompt, output int
@@ -135,7 +134,6 @@ func (s *servingStory) play() (*Scene, error) {
 	return &Scene{Name: s.name, Title: s.title, Note: s.note, Recordings: beside(all...)}, nil
 }
 
-// calls plays the calls of the homework's engine.
 func (s *servingStory) calls() (clocked, error) {
 	text, err := stories.ReadFile("stories/beside/" + s.name + ".trace")
 	if err != nil {
@@ -190,18 +188,8 @@ func (p *storyteller) ended() bool {
 	return p.next == len(p.story.requests) && len(p.remaining) == 0 || p.iteration == 90
 }
 
-// now returns the time of a frame on the story's clock: 10 n in iteration n, and 10 n + 5 when
-// requests finish after it. The first frame is at -1. Calls of the homework's engine are in between.
-func (p *storyteller) now(afterFinish bool) int {
-	if afterFinish {
-		return 10*p.iteration + 5
-	}
-	return 10 * p.iteration
-}
-
-// seconds returns the time that the page shows. An iteration takes 30 ms.
-func (p *storyteller) seconds() float64 { return 0.03 * float64(p.iteration) }
-
+// step makes an iteration. On the story's clock, iteration n has the time 10 n, and requests that finish after it 10 n + 5;
+// the first frame is at -1. Calls of the homework's engine are in between.
 func (p *storyteller) step() error {
 	for ; p.next < len(p.story.requests) && p.story.requests[p.next].step <= p.iteration; p.next++ {
 		q, id := p.story.requests[p.next], p.next+1
@@ -218,10 +206,11 @@ func (p *storyteller) step() error {
 		p.iteration++
 		return nil
 	}
-	if err := p.rec.Observe(p.seconds(), &p.it); err != nil {
+	seconds := 0.03 * float64(p.iteration)
+	if err := p.rec.Observe(seconds, &p.it); err != nil {
 		return err
 	}
-	p.times = append(p.times, p.now(false))
+	p.times = append(p.times, 10*p.iteration)
 	var done []int
 	token := func(id int) {
 		if p.remaining[id]--; p.remaining[id] == 0 {
@@ -247,9 +236,9 @@ func (p *storyteller) step() error {
 		delete(p.remaining, id)
 	}
 	if len(answered) > 0 {
-		p.times = append(p.times, p.now(true))
+		p.times = append(p.times, 10*p.iteration+5)
 	}
-	err = p.rec.Finished(p.seconds(), answered...)
+	err = p.rec.Finished(seconds, answered...)
 	p.iteration++
 	return err
 }

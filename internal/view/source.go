@@ -9,12 +9,11 @@ import (
 
 // A Tabler is a scheduler that exposes its block tables.
 type Tabler interface {
-	// Table returns the block table of a sequence of a request, or nil if it has none. The ids
-	// are relative to the first block of the device that the request is on.
+	// Table returns the block table of a sequence of a request, or nil if it has none. The ids count from the first block
+	// of the device that the request is on.
 	Table(id, sequence int) []int32
 
-	// Queues returns the ids of the requests in each queue, in order. Swapped requests have their
-	// blocks on the CPU.
+	// Queues returns the ids of the requests in each queue, in order. Swapped requests have their blocks on the CPU.
 	Queues() (waiting, running, swapped []int)
 }
 
@@ -30,7 +29,6 @@ type cacher interface {
 	Cached() []int32
 }
 
-// tabler returns s as a Tabler.
 func tabler(s serve.Scheduler) (Tabler, error) {
 	switch s := s.(type) {
 	case *v0.Scheduler:

@@ -12,27 +12,20 @@ import (
 //go:embed stories
 var stories embed.FS
 
-// Stories returns the names of the built-in stories: calls of the homework's engine, and
-// requests under the rules of vLLM, the paper's system and Orca.
-func Stories() []string {
-	names := courseStories()
-	for i := range servingStories {
-		names = append(names, servingStories[i].name)
-	}
-	return names
-}
-
-func courseStories() []string {
-	entries, err := stories.ReadDir("stories")
+// Stories returns the names of the built-in stories: calls of the homework's engine, and requests under the rules of vLLM,
+// the paper's system and Orca.
+func Stories() (names []string) {
+	traces, err := stories.ReadDir("stories")
 	if err != nil {
 		panic(err) // the stories are embedded
 	}
-	var names []string
-	for _, e := range entries {
-		if e.IsDir() {
-			continue
+	for _, e := range traces {
+		if !e.IsDir() {
+			names = append(names, strings.TrimSuffix(e.Name(), ".trace"))
 		}
-		names = append(names, strings.TrimSuffix(e.Name(), ".trace"))
+	}
+	for i := range servingStories {
+		names = append(names, servingStories[i].name)
 	}
 	return names
 }

@@ -114,8 +114,7 @@ func (w *words) preempted(p serve.Preemption) {
 	w.say("Preempts request %d (recompute): %s.", p.ID, w.lost(p.ID))
 }
 
-// lost describes how many blocks of a removed request became free, and how many are still in use
-// by other requests.
+// lost says how many blocks of a removed request became free, and how many other requests still use.
 func (w *words) lost(request int) string {
 	counts := w.before.used(w.before[request][0].CPU)
 	for _, q := range w.before[request] {
@@ -123,17 +122,11 @@ func (w *words) lost(request int) string {
 			counts[id]--
 		}
 	}
-	free, kept := 0, 0
-	for _, id := range w.before.blocks(request) {
-		if counts[id] == 0 {
-			free++
-		} else {
-			kept++
-		}
-	}
-	text := plural(free, "block free", "blocks free")
-	if kept > 0 {
-		text += fmt.Sprintf(", %d still shared", kept)
+	all := w.before.blocks(request)
+	shared := len(slices.DeleteFunc(slices.Clone(all), func(id int32) bool { return counts[id] == 0 }))
+	text := plural(len(all)-shared, "block free", "blocks free")
+	if shared > 0 {
+		text += fmt.Sprintf(", %d still shared", shared)
 	}
 	return text
 }
@@ -218,7 +211,7 @@ func (w *words) prefill(p *serve.Prefill) {
 	w.said = append(w.said, b.String()+".")
 }
 
-// decodes describes which requests write a token, and which of them begin a block.
+// decodes names the requests that write a token, and those that begin a block.
 func (w *words) decodes(it *serve.Iteration) {
 	if len(it.Decodes) == 0 {
 		return
@@ -251,7 +244,7 @@ func (w *words) decodes(it *serve.Iteration) {
 	w.said = append(w.said, text+".")
 }
 
-// arrivals describes which requests have arrived and wait.
+// arrivals names the requests that have arrived and wait.
 func arrivals(before, after *Frame) []string {
 	var who []string
 	for _, id := range after.Waiting {
@@ -269,7 +262,7 @@ func arrivals(before, after *Frame) []string {
 	}
 }
 
-// evictions describes which cached blocks were reused since the previous step.
+// evictions names the cached blocks that were reused since the previous step.
 func evictions(cached []int32, after *Frame) []string {
 	used := byRequest(after.Sequences).used(false)
 	var gone []int32
@@ -285,7 +278,7 @@ func evictions(cached []int32, after *Frame) []string {
 	return []string{fmt.Sprintf("Evicts from the cache: %s.", blocks(gone))}
 }
 
-// finished describes which requests have left.
+// finished names the requests that have left.
 func (w *words) finished(ids []int) []string {
 	for _, id := range ids {
 		if w.first || len(w.before[id]) == 0 {
@@ -297,8 +290,7 @@ func (w *words) finished(ids []int) []string {
 	return w.said
 }
 
-// maxListed is the number of things that a sentence lists.
-const maxListed = 10
+const maxListed = 10 // in a sentence
 
 // listed joins up to maxListed words and counts the rest.
 func listed(words []string) string {
