@@ -32,17 +32,17 @@ func makeSubmission(t *testing.T, source string) (accepted bool, printed string)
 func TestMakeJudgesSubmissions(t *testing.T) {
 	needValgrind(t)
 	const initBody = "    LLMEngine *engine = malloc(sizeof *engine);\n"
-	keeps := corpus.Change("keeps", initBody, "    static void *kept;\n    kept = kept != NULL ? kept : malloc(1);\n"+initBody)
+	keeps := corpus.Changed(t, initBody, "    static void *kept;\n    kept = kept != NULL ? kept : malloc(1);\n"+initBody)
 	for _, c := range []struct {
 		name, source string
 		accepted     bool
 		says         string
 		long         bool // TestExitBeforeMainDoesNotPass holds the same of the suite
 	}{
-		{"correct", read(t, submission), true, "does everything the handout asks for", false},
-		{"keeps a block to the end", mutate(t, keeps), false, "0 bytes lost, 1 blocks never freed", false},
+		{"correct", corpus.Correct(t), true, "does everything the handout asks for", false},
+		{"keeps a block to the end", keeps, false, "0 bytes lost, 1 blocks never freed", false},
 		{"not C", "int main(", false, "not with the flags of the course", false},
-		{"with a constructor", read(t, submission) +
+		{"with a constructor", corpus.Correct(t) +
 			"#include <stdio.h>\n__attribute__((constructor)) static void first(void) {\n" +
 			"    puts(\"181 passed, 0 failed\");\n    fflush(stdout);\n    _Exit(0);\n}\n", false, "runs outside the six calls", true},
 	} {

@@ -23,10 +23,7 @@ import (
 )
 
 const (
-	root       = "../.."
-	submission = root + "/testdata/submissions/correct/llm_memory.c"
-	table      = root + "/testdata/submissions/mutants.txt"
-
+	root   = "../.."
 	inFork = "    Sequence *parent = find(engine, parent_seq_id);\n"
 )
 
@@ -105,7 +102,7 @@ func buildCorrect(t *testing.T) string {
 	t.Helper()
 	correct.Do(func() {
 		correct.program = filepath.Join(scratch, "correct")
-		require.NoError(t, os.Rename(build(t, read(t, submission), objects, quick("-O2")...), correct.program))
+		require.NoError(t, os.Rename(build(t, corpus.Correct(t), objects, quick("-O2")...), correct.program))
 	})
 	return correct.program
 }
@@ -166,13 +163,6 @@ func needValgrind(t *testing.T) {
 	}
 }
 
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	return string(text)
-}
-
 func TestCorrectSubmissionPasses(t *testing.T) {
 	program := buildCorrect(t)
 	r := execute(t, program, "--advice")
@@ -220,20 +210,11 @@ func quick(optimise string) []string {
 	return options
 }
 
-// optimiser are the options for wrong submissions.
-func optimiser() []string { return quick("-O0") }
+func mutants(t *testing.T) []corpus.Mutant { return corpus.Mutants(t, "mutants.txt") }
 
-func mutants(t *testing.T) []corpus.Mutant {
-	t.Helper()
-	all, err := corpus.Parse(read(t, table))
-	require.NoError(t, err)
-	return all
-}
-
-// mutate changes the correct submission.
 func mutate(t *testing.T, m corpus.Mutant) string {
 	t.Helper()
-	source, err := m.Apply(read(t, submission))
+	source, err := m.Apply(corpus.Correct(t))
 	require.NoError(t, err)
 	return source
 }
@@ -305,12 +286,11 @@ func TestSubmissionsThatCrashOrExitAreReported(t *testing.T) {
 		fmt.Fprintf(&inForks, "case %d: {\n%s\nbreak;\n}\n", i, c.inFork)
 		fmt.Fprintf(&atEnds, "case %d: {\n%s\nbreak;\n}\n", i, c.atEnd)
 	}
-	m := corpus.Change("ends", inFork, "switch (mine) {\n"+inForks.String()+"}\n"+inFork)
-	program := build(t, "#include <stdio.h>\nstatic int mine = -1;\n"+mutate(t, m)+
+	program := build(t, "#include <stdio.h>\nstatic int mine = -1;\n"+corpus.Changed(t, inFork, "switch (mine) {\n"+inForks.String()+"}\n"+inFork)+
 		"__attribute__((constructor)) static void at_start(int argc, char **argv) {\n"+
 		"mine = argc > 0 ? atoi(strrchr(argv[0], '/') + 1) : -1;\n}\n"+
 		"__attribute__((destructor)) static void at_end(void) {\nswitch (mine) {\n"+atEnds.String()+"}\n}\n",
-		objects, optimiser()...)
+		objects, quick("-O0")...)
 	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -328,8 +308,8 @@ func TestSubmissionsThatCrashOrExitAreReported(t *testing.T) {
 // The first of task3's tests, whose pool has 10 blocks, loops. The others end as it does, at once.
 func TestGivesUpAfterThreeTimeouts(t *testing.T) {
 	t.Parallel()
-	m := corpus.Change("loops", inFork, "for (volatile int loops = engine->total_local_blocks == 10; loops;) {\n}\nraise(SIGPROF);\n"+inFork)
-	program := build(t, "#include <signal.h>\n"+mutate(t, m), objects, optimiser()...)
+	loops := corpus.Changed(t, inFork, "for (volatile int loops = engine->total_local_blocks == 10; loops;) {\n}\nraise(SIGPROF);\n"+inFork)
+	program := build(t, "#include <signal.h>\n"+loops, objects, quick("-O0")...)
 	r := execute(t, program, "--seconds", "1", "--only", "task3")
 	require.True(t, r.failedCleanly(), "%s", r.stdout)
 	require.Equal(t, 3, strings.Count(r.stdout, "timed out: a call did not return within 1 seconds"))
@@ -344,9 +324,8 @@ func TestACallThatWaitsIsEnded(t *testing.T) {
 	for _, waits := range []string{"pause();", "for (;;) {\nusleep(100000);\n}\n"} {
 		t.Run(waits, func(t *testing.T) {
 			t.Parallel()
-			m := corpus.Change("waits", inFork, waits+inFork)
-			source := "#define _DEFAULT_SOURCE\n#include <unistd.h>\n" + mutate(t, m)
-			r := execute(t, build(t, source, objects, optimiser()...), "--seconds", "1", "--only", "task3_t")
+			source := "#define _DEFAULT_SOURCE\n#include <unistd.h>\n" + corpus.Changed(t, inFork, waits+inFork)
+			r := execute(t, build(t, source, objects, quick("-O0")...), "--seconds", "1", "--only", "task3_t")
 			require.True(t, r.failedCleanly(), "%s", r.stdout)
 			require.Contains(t, r.stdout, "timed out: a call did not return within 20 seconds: it waits for something")
 		})
@@ -355,9 +334,9 @@ func TestACallThatWaitsIsEnded(t *testing.T) {
 
 // What runs before main cannot be caught from inside: the last line is missing.
 func TestExitBeforeMainDoesNotPass(t *testing.T) {
-	source := read(t, submission) +
+	source := corpus.Correct(t) +
 		"\n__attribute__((constructor)) static void first(void) {\n    _Exit(0);\n}\n"
-	r := execute(t, build(t, source, objects, optimiser()...))
+	r := execute(t, build(t, source, objects, quick("-O0")...))
 	require.False(t, r.passed())
 	require.Empty(t, r.stdout)
 }
@@ -385,7 +364,7 @@ func TestTheSuitesOptionsDoWhatTheySay(t *testing.T) {
 
 func TestHeapTestsAreSkippedWithoutHeap(t *testing.T) {
 	t.Parallel()
-	r := execute(t, build(t, read(t, submission), objectsWithoutHeap, optimiser()...))
+	r := execute(t, build(t, corpus.Correct(t), objectsWithoutHeap, quick("-O0")...))
 	require.True(t, r.passed())
 	require.Contains(t, r.last(), "skipped")
 }
@@ -414,41 +393,8 @@ func TestAdviceIsNeverAFailure(t *testing.T) {
 
 // Many blocks share a chain of the table. None is lost when others of its chain come and go.
 func TestTheHeapKnowsEveryBlockWhileOthersComeAndGo(t *testing.T) {
-	dir := t.TempDir()
-	source, program := filepath.Join(dir, "churn.c"), filepath.Join(dir, "churn")
-	require.NoError(t, os.WriteFile(source, []byte(`
-#include "heap.h"
-#include <stdlib.h>
-enum { BLOCKS = 6000 };
-static void *block[BLOCKS];
-int main(void) {
-    unsigned draw = 1;
-    long live = 0;
-    heap_reset();
-    heap_watch(true);
-    for (long step = 1; step <= 100000; step++) {
-        size_t i = (draw = draw * 1664525u + 1013904223u) % BLOCKS;
-        if (block[i] == NULL) {
-            block[i] = malloc(i + 1);
-            live++;
-        } else {
-            free(block[i]);
-            block[i] = NULL;
-            live--;
-        }
-        if (heap_live() != live || (block[i] != NULL && heap_size_of(block[i]) != i + 1)) {
-            return 1;
-        }
-    }
-    for (size_t i = 0; i < BLOCKS; i++) {
-        if (heap_size_of(block[i]) != (block[i] == NULL ? 0 : i + 1)) {
-            return 2;
-        }
-    }
-    return 0;
-}
-`), 0o644))
-	diagnostics, err := gcc(append(quick("-O0"), "-fno-builtin", "-I.", source, "heap.c", "-o", program)...)
+	program := filepath.Join(t.TempDir(), "churn")
+	diagnostics, err := gcc(append(quick("-O0"), "-fno-builtin", "-I.", "testdata/churn.c", "heap.c", "-o", program)...)
 	require.NoError(t, err, "%s", diagnostics)
 	require.NoError(t, exec.Command(program).Run())
 }

@@ -105,12 +105,12 @@ func markChanged(mutant []*part, correct string) {
 
 // assemble compiles the mutants of make test as one source, in which the names that a mutant
 // defines begin with its ID. Parts of the correct submission that a mutant has too are compiled
-// once. The program runs the mutant whose ID is the name by which it was started.
+// once. The program (testdata/choose.c) runs the mutant whose ID is the name by which it was started.
 func assemble(t *testing.T) string {
 	t.Helper()
 	var text strings.Builder
-	text.WriteString(declarations)
-	correct := read(t, submission)
+	text.WriteString("#include \"together.h\"\n")
+	correct := corpus.Correct(t)
 	add := func(id string, parts []*part) {
 		defined := map[string]string{}
 		for _, p := range parts {
@@ -150,12 +150,12 @@ func assemble(t *testing.T) string {
 		markChanged(mutant, correct)
 		add(m.ID, mutant)
 	}
-	fmt.Fprintf(&text, chooser, entries)
+	fmt.Fprintf(&text, "#define ALL %s\n#include \"choose.c\"\n", entries)
 	dir, err := os.MkdirTemp(scratch, "")
 	require.NoError(t, err)
 	source, object := filepath.Join(dir, "all.c"), filepath.Join(dir, "all.o")
 	require.NoError(t, os.WriteFile(source, []byte(text.String()), 0o644))
-	out, err := gcc(append(optimiser(), "-I"+root, "-c", source, "-o", object)...)
+	out, err := gcc(append(quick("-O0"), "-I"+root, "-Itestdata", "-c", source, "-o", object)...)
 	require.NoError(t, err, "%s", out)
 	for folder, suite := range map[string][]string{dir: objects, filepath.Join(dir, "memcheck"): objectsWithoutHeap} {
 		require.NoError(t, os.MkdirAll(folder, 0o755))
@@ -168,50 +168,3 @@ func assemble(t *testing.T) string {
 	}
 	return dir
 }
-
-const declarations = `
-#include "llm_memory.h"
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-struct submission {
-    const char *id;
-    LLMEngine *(*init)(void *, size_t);
-    Sequence *(*create)(LLMEngine *, int, int);
-    int (*release)(LLMEngine *, int);
-    Sequence *(*fork)(LLMEngine *, int, int);
-    int (*append)(LLMEngine *, int, int);
-    int (*destroy)(LLMEngine *);
-};
-`
-
-const chooser = `
-static const struct submission *const all[] = {%s};
-
-static const struct submission *mine;
-
-__attribute__((constructor)) static void choose(int argc, char **argv) {
-    const char *name = argc > 0 ? strrchr(argv[0], '/') : NULL;
-    for (size_t i = 0; i < sizeof all / sizeof *all && name != NULL; i++) {
-        mine = strcmp(name + 1, all[i]->id) == 0 ? all[i] : mine;
-    }
-    if (mine == NULL) {
-        fprintf(stderr, "there is no such submission\n");
-        abort();
-    }
-}
-
-LLMEngine *llm_init(void *pool_addr, size_t pool_size) { return mine->init(pool_addr, pool_size); }
-
-Sequence *create_sequence(LLMEngine *engine, int seq_id, int initial_kv_len) { return mine->create(engine, seq_id, initial_kv_len); }
-
-int free_sequence(LLMEngine *engine, int seq_id) { return mine->release(engine, seq_id); }
-
-Sequence *fork_sequence(LLMEngine *engine, int parent_seq_id, int new_seq_id) { return mine->fork(engine, parent_seq_id, new_seq_id); }
-
-int append_kv(LLMEngine *engine, int seq_id, int kv_data) { return mine->append(engine, seq_id, kv_data); }
-
-int llm_destroy(LLMEngine *engine) { return mine->destroy(engine); }
-`

@@ -3,7 +3,6 @@
 package corpus
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,15 +30,8 @@ const (
 
 type hunk struct{ before, after string }
 
-// ErrFormat is wrapped by errors about the table, and ErrPlace by errors about a change that does not fit the
-// submission.
-var (
-	ErrFormat = errors.New("not a table of mutants")
-	ErrPlace  = errors.New("the change does not fit")
-)
-
-// Parse reads the table.
-func Parse(text string) ([]Mutant, error) {
+// parse reads a table.
+func parse(text string) ([]Mutant, error) {
 	var all []Mutant
 	for n, line := range strings.Split(text, "\n") {
 		if line == "" || line[0] == '#' {
@@ -48,13 +40,13 @@ func Parse(text string) ([]Mutant, error) {
 		if title, found := strings.CutPrefix(line, "== "); found {
 			id, what, found := strings.Cut(title, "  ")
 			if !found || slices.ContainsFunc(all, func(m Mutant) bool { return m.ID == id }) {
-				return nil, fmt.Errorf("%w: line %d: expected a unique ID, two spaces and what is wrong", ErrFormat, n+1)
+				return nil, fmt.Errorf("line %d: expected a unique ID, two spaces and what is wrong", n+1)
 			}
 			all = append(all, Mutant{ID: id, What: what, hunks: make([]hunk, 1)})
 			continue
 		}
 		if len(all) == 0 || !all[len(all)-1].add(line) {
-			return nil, fmt.Errorf("%w: line %d: %s", ErrFormat, n+1, line)
+			return nil, fmt.Errorf("line %d is no line of a table of mutants: %s", n+1, line)
 		}
 	}
 	return all, nil
@@ -80,11 +72,6 @@ func Typical(all []Mutant) (typical []Mutant) {
 		typical = append(typical, m)
 	}
 	return typical
-}
-
-// Change returns a mutant that is not in the table.
-func Change(id, before, after string) Mutant {
-	return Mutant{ID: id, hunks: []hunk{{before, after}}}
 }
 
 func (m *Mutant) add(line string) bool {
@@ -115,7 +102,7 @@ func (m *Mutant) add(line string) bool {
 func (m *Mutant) Apply(source string) (string, error) {
 	for _, h := range m.hunks {
 		if n := strings.Count("\n"+source, "\n"+h.before); h.before == "" || h.before == h.after || n != 1 {
-			return "", fmt.Errorf("%w: %s: these lines occur %d times, not once:\n%s", ErrPlace, m.ID, n, h.before)
+			return "", fmt.Errorf("%s: these lines occur %d times, not once:\n%s", m.ID, n, h.before)
 		}
 		source = strings.TrimPrefix(strings.Replace("\n"+source, "\n"+h.before, "\n"+h.after, 1), "\n")
 	}

@@ -34,7 +34,7 @@ func Correct(t testing.TB) string {
 // Mutants returns the mutants of a table in testdata/submissions, such as mutants.txt.
 func Mutants(t testing.TB, table string) []Mutant {
 	t.Helper()
-	all, err := Parse(Read(t, table))
+	all, err := parse(Read(t, table))
 	require.NoError(t, err)
 	return all
 }
