@@ -3,6 +3,7 @@ package view_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -91,7 +92,7 @@ func (w *watched) check() *view.Frame {
 	require.Equal(w.t, [][]int{waiting, running, swapped}, [][]int{f.Waiting, f.Running, f.Swapped})
 	var want []view.Sequence
 	used, logical := map[int32]bool{}, 0
-	for _, id := range sorted(w.live) {
+	for _, id := range slices.Sorted(maps.Keys(w.live)) {
 		for k := range w.live[id] {
 			table := w.from.Table(id, k)
 			if len(table) == 0 {
@@ -122,15 +123,6 @@ func (w *watched) check() *view.Frame {
 	}
 	w.seen = append(w.seen, fmt.Sprintf("%+v", *f))
 	return f
-}
-
-func sorted(m map[int]int) []int {
-	var ids []int
-	for id := range m {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
 }
 
 // done checks that no frame has changed since it was recorded.
@@ -258,55 +250,37 @@ func counts(f *view.Frame, s *v0.Scheduler) error {
 func TestPrefixHitsAreTheBlocksThatWereFound(t *testing.T) {
 	s, err := v0.NewScheduler(v0.SchedulerConfig{Manager: v0.Config{BlockSize: 4, NumGPUBlocks: 20, EnablePrefixCaching: true}, MaxNumBatchedTokens: 100, MaxNumSeqs: 4, MaxModelLen: 50})
 	require.NoError(t, err)
-	r := &view.Recording{BlockSize: 4, NumGPUBlocks: 20}
-	rec, err := view.NewRecorder(r, s, view.Limits{Frames: 10})
-	require.NoError(t, err)
-	tokens := make([]int32, 12)
-	var it serve.Iteration
-	for id := range 2 {
-		require.NoError(t, s.Add(serve.Request{ID: id, Prompt: 10, Tokens: tokens}))
-		require.NoError(t, s.Step(&it))
-		require.NoError(t, rec.Observe(float64(id), &it))
-	}
-	require.Empty(t, r.Frames[1].Hits)
-	require.Equal(t, []string{"Admits request 0: 10 tokens of its prompt → blocks 0–2."}, r.Frames[1].Said)
-	require.Equal(t, []int32{0, 1}, r.Frames[2].Hits)
-	require.Contains(t, r.Frames[2].Said, "Admits request 1: 10 tokens of its prompt → blocks 0, 1, 3; 8 tokens are in the cache already.")
-	for id, says := range []string{"Request 0 leaves after 10 tokens: 1 block free, 2 still shared.", "Request 1 leaves after 10 tokens: 3 blocks free."} {
-		answered, err := s.Finish(nil, id)
-		require.NoError(t, err)
-		require.NoError(t, rec.Finished(2, answered...))
-		require.Equal(t, []string{says}, r.Frames[3+id].Said)
-	}
-	require.Empty(t, r.Frames[3].Cached)
-	require.Equal(t, []int32{0, 1}, sortedIDs(r.Frames[4].Cached))
+	x := newTape(t, s, &view.Recording{BlockSize: 4, NumGPUBlocks: 20}, view.Limits{Frames: 10})
+	x.add(serve.Request{ID: 0, Prompt: 10, Tokens: make([]int32, 12)})
+	f := x.step()
+	require.Empty(t, f.Hits)
+	require.Equal(t, []string{"Admits request 0: 10 tokens of its prompt → blocks 0–2."}, f.Said)
+	x.add(serve.Request{ID: 1, Prompt: 10, Tokens: make([]int32, 12)})
+	f = x.step()
+	require.Equal(t, []int32{0, 1}, f.Hits)
+	require.Contains(t, f.Said, "Admits request 1: 10 tokens of its prompt → blocks 0, 1, 3; 8 tokens are in the cache already.")
+	f = x.leave(0)
+	require.Equal(t, []string{"Request 0 leaves after 10 tokens: 1 block free, 2 still shared."}, f.Said)
+	require.Empty(t, f.Cached)
+	f = x.leave(1)
+	require.Equal(t, []string{"Request 1 leaves after 10 tokens: 3 blocks free."}, f.Said)
+	require.Equal(t, []int32{0, 1}, slices.Sorted(slices.Values(f.Cached)))
 }
 
 // Ensure that the null block has its real count, not the number of entries that name it.
 func TestTheNullBlockIsHeldOnce(t *testing.T) {
 	s, err := v0.NewScheduler(v0.SchedulerConfig{Manager: v0.Config{BlockSize: 2, NumGPUBlocks: 30, SlidingWindow: 2}, MaxNumBatchedTokens: 100, MaxNumSeqs: 4, MaxModelLen: 50})
 	require.NoError(t, err)
-	r := &view.Recording{BlockSize: 2, NumGPUBlocks: 30}
-	rec, err := view.NewRecorder(r, s, view.Limits{Frames: 20})
-	require.NoError(t, err)
-	require.NoError(t, s.Add(serve.Request{ID: 0, Prompt: 20}))
-	var it serve.Iteration
-	for now := range 4 {
-		require.NoError(t, s.Step(&it))
-		require.NoError(t, rec.Observe(float64(now), &it))
-		require.NoError(t, counts(&r.Frames[now+1], s))
+	x := newTape(t, s, &view.Recording{BlockSize: 2, NumGPUBlocks: 30}, view.Limits{Frames: 20})
+	x.add(serve.Request{ID: 0, Prompt: 20})
+	for range 4 {
+		require.NoError(t, counts(x.step(), s))
 	}
-	f := r.Frames[4]
+	f := x.last()
 	require.Len(t, f.Counts, 1)
 	require.EqualValues(t, 1, f.Counts[0].Count)
 	entries := slices.DeleteFunc(slices.Clone(f.Sequences[0].Table), func(id int32) bool { return id != f.Counts[0].Block })
 	require.Greater(t, len(entries), 3)
-}
-
-func sortedIDs(ids []int32) []int32 {
-	ids = slices.Clone(ids)
-	slices.Sort(ids)
-	return ids
 }
 
 // Ensure that a recording begins and ends where its limits say, and knows what
@@ -315,16 +289,14 @@ func TestARecordingBeginsAndEndsAtItsLimits(t *testing.T) {
 	s, err := paper.NewSOSP(paper.Config{BlockSize: 4, NumGPUBlocks: 20, NumCPUBlocks: 8}, paper.Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 8}, false)
 	require.NoError(t, err)
 	r := &view.Recording{BlockSize: 4, NumGPUBlocks: 20, NumCPUBlocks: 8}
-	rec, err := view.NewRecorder(r, s, view.Limits{From: 5, Frames: 3})
-	require.NoError(t, err)
-	require.NoError(t, s.Add(serve.Request{ID: 7, Prompt: 6, Seqs: 2}))
-	var it serve.Iteration
+	x := newTape(t, s, r, view.Limits{From: 5, Frames: 3})
+	x.add(serve.Request{ID: 7, Prompt: 6, Seqs: 2})
 	for now := range 8 {
-		require.NoError(t, s.Step(&it))
-		require.NoError(t, rec.Observe(float64(now), &it))
-		require.Equal(t, now == 7, rec.Full())
+		require.NoError(t, x.scheduler.Step(&x.it))
+		require.NoError(t, x.rec.Observe(float64(now), &x.it))
+		require.Equal(t, now == 7, x.rec.Full())
 	}
-	require.ErrorIs(t, rec.Observe(8, &it), view.ErrFull)
+	require.ErrorIs(t, x.rec.Observe(8, &x.it), view.ErrFull)
 	require.Len(t, r.Frames, 3)
 	require.EqualValues(t, 5, r.Frames[0].Now)
 	require.Equal(t, "The recording begins here.", r.Frames[0].Said[0])
