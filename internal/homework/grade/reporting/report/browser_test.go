@@ -38,7 +38,7 @@ func put(t *testing.T) string {
 		entries = append(entries, entry(name, file, r))
 	}
 	entries = append(entries, entry("nobody", "", nil))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "class.html"), []byte(classPage(t, entries)), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "class.html"), []byte(classPage(t, entries...)), 0o644))
 	return dir
 }
 

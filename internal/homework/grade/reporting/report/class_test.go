@@ -48,19 +48,10 @@ func everything(t *testing.T) report.Class {
 	return c
 }
 
-func writtenClass(t *testing.T, c report.Class) string {
-	t.Helper()
-	var b strings.Builder
-	require.NoError(t, c.Write(&b))
-	return b.String()
-}
-
-func words(text string) string {
-	return strings.Join(strings.Fields(text), " ")
-}
+func words(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func TestTheClassPageTellsEverything(t *testing.T) {
-	d := parse(t, writtenClass(t, everything(t)))
+	d := parse(t, page(t, everything(t)))
 	text := words(d.text)
 	for _, says := range []string{
 		"9 submissions, half of those graded", "5 to look at",
@@ -86,7 +77,7 @@ func TestPassRatesAreOfTheSubmissionsThatWereRun(t *testing.T) {
 	test := func(name string, s grade.Status) grade.Test {
 		return grade.Test{Task: 1, Name: name, Part: grade.PartDirected, Status: s}
 	}
-	d := parse(t, writtenClass(t, report.Class{Entries: []report.Entry{
+	d := parse(t, page(t, report.Class{Entries: []report.Entry{
 		entry("a", "", &grade.Report{Tests: []grade.Test{test("easy", grade.Passed), test("hard", grade.Failed)}}),
 		entry("b", "", &grade.Report{Tests: []grade.Test{test("easy", grade.Passed), test("hard", grade.NotRun)}}),
 		entry("c", "", &grade.Report{Tests: []grade.Test{test("easy", grade.Passed), test("hard", grade.Passed)}}),
@@ -97,11 +88,9 @@ func TestPassRatesAreOfTheSubmissionsThatWereRun(t *testing.T) {
 
 func TestOnlyTheSameMistakeOfSeveralStudentsIsGrouped(t *testing.T) {
 	all := reports(t)
-	d := parse(t, writtenClass(t, report.Class{Entries: []report.Entry{
-		entry("a", "a.html", all["F1"]), entry("b", "b.html", all["A8"]), entry("c", "c.html", all["A1"]),
-	}}))
+	d := parse(t, classPage(t, entry("a", "a.html", all["F1"]), entry("b", "b.html", all["A8"]), entry("c", "c.html", all["A1"])))
 	require.NotContains(t, d.ids, "mistakes")
-	require.Contains(t, parse(t, writtenClass(t, everything(t))).ids, "mistakes")
+	require.Contains(t, parse(t, page(t, everything(t))).ids, "mistakes")
 }
 
 func TestControlCharactersNeverReachAPage(t *testing.T) {
@@ -112,7 +101,7 @@ func TestControlCharactersNeverReachAPage(t *testing.T) {
 	e.Override = &class.Override{Comment: name}
 	trouble := entry("x", "", nil)
 	trouble.Err = errors.New(name)
-	for _, text := range []string{student(t, &r, name), writtenClass(t, report.Class{Entries: []report.Entry{e, trouble}, Gone: []string{name}})} {
+	for _, text := range []string{student(t, &r, name), page(t, report.Class{Entries: []report.Entry{e, trouble}, Gone: []string{name}})} {
 		require.NotRegexp(t, `[\x00-\x08\x0b-\x1f\x7f\x{80}-\x{9f}\x{202e}]`, text)
 		require.Contains(t, text, `a\x1b[31m`)
 	}
@@ -120,19 +109,17 @@ func TestControlCharactersNeverReachAPage(t *testing.T) {
 
 func TestWhatStaffDecidedIsToldToTheStudent(t *testing.T) {
 	points := 90.5
-	var b strings.Builder
 	r := reports(t)["A1"]
 	e := entry("dan", "", r)
 	e.Override = &class.Override{Points: &points, Comment: "agreed <b>"}
-	require.NoError(t, e.Write(&b))
-	text := words(parse(t, b.String()).text)
+	text := words(parse(t, page(t, e)).text)
 	require.Contains(t, text, "90.5 of 100 points Staff: agreed <b> (llmgrade gave "+fmt.Sprint(r.Score)+".)")
 }
 
 func TestTheTableOfTheClassSortsAndFilters(t *testing.T) {
 	ctx := browsertest.Start(t)
 	file := filepath.Join(t.TempDir(), "index.html")
-	require.NoError(t, os.WriteFile(file, []byte(writtenClass(t, everything(t))), 0o644))
+	require.NoError(t, os.WriteFile(file, []byte(page(t, everything(t))), 0o644))
 	tab := browsertest.Open(t, ctx, file, browsertest.Look{Width: desktop})
 	names := func() string {
 		return browsertest.Evaluate[string](t, tab, `[...document.querySelectorAll('#table tbody tr:not([hidden])')].map(r => r.cells[0].dataset.v).join(' ')`)
@@ -171,13 +158,11 @@ func TestAnEntryThatWasNotGradedHasAPage(t *testing.T) {
 		{"staff gave points", &class.Override{Points: &points, Comment: "by hand"}, "<strong>12.5</strong> points"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var b strings.Builder
-			e := report.Entry{Result: &class.Result{Submission: class.Submission{Name: "ada\x1b"}, Err: errors.New("no <memory>\x1b left"), Override: c.override}}
-			require.NoError(t, e.Write(&b))
-			require.Contains(t, b.String(), c.says)
-			require.Contains(t, b.String(), "no &lt;memory&gt;")
-			require.NotContains(t, b.String(), "\x1b")
-			require.Equal(t, c.override != nil, strings.Contains(b.String(), "</strong> points"))
+			text := page(t, report.Entry{Result: &class.Result{Submission: class.Submission{Name: "ada\x1b"}, Err: errors.New("no <memory>\x1b left"), Override: c.override}})
+			require.Contains(t, text, c.says)
+			require.Contains(t, text, "no &lt;memory&gt;")
+			require.NotContains(t, text, "\x1b")
+			require.Equal(t, c.override != nil, strings.Contains(text, "</strong> points"))
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -99,18 +100,18 @@ func graded(t *testing.T) map[string]*grade.Report {
 	return all
 }
 
-func student(t *testing.T, r *grade.Report, name string) string {
+// page returns the page of an entry or of a class.
+func page(t *testing.T, of interface{ Write(io.Writer) error }) string {
 	t.Helper()
 	var b strings.Builder
-	require.NoError(t, entry(name, "", r).Write(&b))
+	require.NoError(t, of.Write(&b))
 	return b.String()
 }
 
-func classPage(t *testing.T, entries []report.Entry) string {
-	t.Helper()
-	var b strings.Builder
-	require.NoError(t, report.Class{Entries: entries}.Write(&b))
-	return b.String()
+func student(t *testing.T, r *grade.Report, name string) string { return page(t, entry(name, "", r)) }
+
+func classPage(t *testing.T, entries ...report.Entry) string {
+	return page(t, report.Class{Entries: entries})
 }
 
 // entry is a student who was graded; a report of nil is trouble.
@@ -240,7 +241,7 @@ func TestEveryReportIsAWholePage(t *testing.T) {
 
 func TestAMistakeIsTold(t *testing.T) {
 	d := parse(t, student(t, reports(t)["A1"], "A1"))
-	words := strings.Join(strings.Fields(d.text), " ")
+	text := words(d.text)
 	for _, says := range []string{
 		"After append_kv, engine->ref_count[0] is 2, but has to be 1",
 		"The handout says: Yes, if the L2 slot is mapped but ref_count > 1",
@@ -249,7 +250,7 @@ func TestAMistakeIsTold(t *testing.T) {
 		"gdb -ex 'break append_kv' -ex run ./this",
 		"append_kv returns 0, but this call must return -1 without changing anything",
 	} {
-		require.Contains(t, words, says)
+		require.Contains(t, text, says)
 	}
 	require.Equal(t, len(reports(t)["A1"].Findings), d.tags["figure"])
 }
@@ -266,7 +267,7 @@ func TestAStepThatIsNoCallIsTold(t *testing.T) {
 		require.NoError(t, err)
 		r := *reports(t)["correct"]
 		r.Findings = []grade.Finding{{Name: "x", Task: 4, Ops: ops, Difference: &compare.Difference{Op: ops[0], Channel: compare.Pool}}}
-		require.Contains(t, strings.Join(strings.Fields(parse(t, student(t, &r, "step")).text), " "), says, step)
+		require.Contains(t, words(parse(t, student(t, &r, "step")).text), says, step)
 	}
 }
 
@@ -298,7 +299,7 @@ func TestNothingOfASubmissionBecomesMarkup(t *testing.T) {
 	r.Tests = append(slices.Clone(r.Tests), grade.Test{Task: 1, Name: evil, Sentence: evil, Status: evil, Why: evil})
 	r.Stages = append(slices.Clone(r.Stages), grade.Stage{Name: evil, Tasks: [grade.Tasks]grade.Status{evil}})
 	require.GreaterOrEqual(t, strings.Count(parse(t, student(t, &r, evil)).text, evil), 15)
-	d = parse(t, classPage(t, []report.Entry{entry(evil, evil, &r), entry(evil, "", nil)}))
+	d = parse(t, classPage(t, entry(evil, evil, &r), entry(evil, "", nil)))
 	require.GreaterOrEqual(t, strings.Count(d.text, evil), 5)
 }
 
@@ -315,11 +316,7 @@ func TestAFindingWithoutADifferenceIsTold(t *testing.T) {
 func entries(t *testing.T, many int) []report.Entry {
 	t.Helper()
 	all := reports(t)
-	var ids []string
-	for id := range all {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
+	ids := slices.Sorted(maps.Keys(all))
 	var class []report.Entry
 	for i := range many {
 		name := fmt.Sprintf("student %03d", i)
@@ -330,9 +327,9 @@ func entries(t *testing.T, many int) []report.Entry {
 
 func TestAClassIsInOrderWhateverOrderItIsGivenIn(t *testing.T) {
 	all := entries(t, 30)
-	want := classPage(t, all)
+	want := classPage(t, all...)
 	slices.Reverse(all)
-	require.Equal(t, want, classPage(t, all))
+	require.Equal(t, want, classPage(t, all...))
 	d := parse(t, want)
 	require.Less(t, strings.Index(d.text, "To look at"), strings.Index(d.text, "student 000"))
 	require.Regexp(t, regexp.MustCompile(`student 000[\s\S]*student 001`), d.text[strings.LastIndex(d.text, "Mistakes"):])
@@ -340,11 +337,11 @@ func TestAClassIsInOrderWhateverOrderItIsGivenIn(t *testing.T) {
 
 func TestAClassMayBeSmallOrLarge(t *testing.T) {
 	level.SkipQuick(t)
-	parse(t, classPage(t, nil))
-	parse(t, classPage(t, []report.Entry{entry("nobody", "", nil)}))
-	one := parse(t, classPage(t, entries(t, 1)))
+	parse(t, classPage(t))
+	parse(t, classPage(t, entry("nobody", "", nil)))
+	one := parse(t, classPage(t, entries(t, 1)...))
 	require.Contains(t, one.text, "1 submission,")
-	large := classPage(t, entries(t, 500))
+	large := classPage(t, entries(t, 500)...)
 	parse(t, large)
 	require.Less(t, len(large), 400_000, "bytes")
 }
@@ -352,13 +349,10 @@ func TestAClassMayBeSmallOrLarge(t *testing.T) {
 func TestSentencesAreRankedByStudents(t *testing.T) {
 	all := reports(t)
 	common := all["F1"].Findings[0].Sentence
-	d := parse(t, classPage(t, []report.Entry{
-		entry("ada", "ada.html", all["F1"]), entry("bob", "bob.html", all["F1"]),
-		entry("cy", "cy.html", all["A8"]),
-	}))
-	words := strings.Join(strings.Fields(d.text), " ")
-	require.Contains(t, words, "2 students: "+common)
-	require.Less(t, strings.Index(words, "2 students: "), strings.Index(words, "1 student: "+all["A8"].Findings[0].Sentence))
+	d := parse(t, classPage(t, entry("ada", "ada.html", all["F1"]), entry("bob", "bob.html", all["F1"]), entry("cy", "cy.html", all["A8"])))
+	text := words(d.text)
+	require.Contains(t, text, "2 students: "+common)
+	require.Less(t, strings.Index(text, "2 students: "), strings.Index(text, "1 student: "+all["A8"].Findings[0].Sentence))
 	require.Contains(t, d.links, "ada.html#finding-1")
 }
 
@@ -367,16 +361,13 @@ func TestTimesAreMedianAndLongest(t *testing.T) {
 	for i, d := range []time.Duration{time.Second, 5 * time.Second, 2 * time.Second} {
 		class3 = append(class3, entry(fmt.Sprint(i), "", &grade.Report{MaxScore: 1, Time: 2 * d, Stages: []grade.Stage{{Name: grade.Heap, Time: d}}}))
 	}
-	words := strings.Join(strings.Fields(strings.ReplaceAll(classPage(t, class3), "<", " <")), " ")
-	require.Regexp(t, `heap.*>3 .*>2\.00 s .*>5\.00 s .*everything.*>4\.00 s .*>10\.00 s `, words)
+	text := words(strings.ReplaceAll(classPage(t, class3...), "<", " <"))
+	require.Regexp(t, `heap.*>3 .*>2\.00 s .*>5\.00 s .*everything.*>4\.00 s .*>10\.00 s `, text)
 }
 
 // 99.99 of 100 points are not full marks.
 func TestFullMarksAreABarOfTheirOwn(t *testing.T) {
-	html := classPage(t, []report.Entry{
-		entry("a", "", &grade.Report{Score: 99.99, MaxScore: 100}),
-		entry("b", "", &grade.Report{Score: 100, MaxScore: 100}),
-		entry("c", "", &grade.Report{Score: 10, MaxScore: 100}),
-	})
+	html := classPage(t, entry("a", "", &grade.Report{Score: 99.99, MaxScore: 100}), entry("b", "", &grade.Report{Score: 100, MaxScore: 100}),
+		entry("c", "", &grade.Report{Score: 10, MaxScore: 100}))
 	require.Contains(t, html, "<desc>10 to below 20 percent: 1; 90 to below 100 percent: 1; full marks: 1</desc>")
 }
