@@ -1,53 +1,30 @@
-// Package grader carries the C sources that llmgrade compiles on the machine
-// where it grades, so that the binary needs nothing beside it but a compiler.
-// The folder process holds them; the folder suite holds the C suite, which is
-// not part of llmgrade.
+// Package grader carries the C sources that llmgrade compiles on the machine where it grades: those of the folder process.
+// The folder suite holds the C suite, which is not part of llmgrade.
+//
+//	llm_memory.h  a copy of the file at the root of the repository, because go:embed cannot reach a parent folder
+//	runner.c      the program that makes one call at a time in the sandbox
+//	watched.c     the program that plays a whole trace under Valgrind or a sanitizer
+//	launch.c      the program that gives up its own rights and executes another
+//	calls.c       what a submission asks the system for; runner.c includes it
+//	fault.c       where a call ends the process; runner.c includes it
+//	prints.c      limits what a submission prints; runner.c and watched.c include it
+//	tester.c      what a white-box tester does to an engine; watched.c includes it
+//	bare.c        what launch.c includes instead of the C library
 package grader
 
-import _ "embed"
+import "embed"
 
-// Header is llm_memory.h. It is a copy, because go:embed cannot reach a parent
-// folder; a test holds it equal to the file at the root of the repository.
-//
-//go:embed process/llm_memory.h
-var Header []byte
+//go:embed process
+var process embed.FS
 
-// Runner is the program that makes one call at a time in the sandbox.
-//
-//go:embed process/runner.c
-var Runner []byte
+// Header is llm_memory.h.
+var Header = Source("llm_memory.h")
 
-// Calls says what a submission asks the system for; Runner includes it.
-//
-//go:embed process/calls.c
-var Calls []byte
-
-// Fault says where a call ends the process; Runner includes it.
-//
-//go:embed process/fault.c
-var Fault []byte
-
-// Prints limits what a submission prints; Runner and Watched include it.
-//
-//go:embed process/prints.c
-var Prints []byte
-
-// Watched is the program that plays a whole trace under Valgrind or a sanitizer.
-//
-//go:embed process/watched.c
-var Watched []byte
-
-// Launcher is the program that takes its own rights away and starts another.
-//
-//go:embed process/launch.c
-var Launcher []byte
-
-// Bare is what Launcher has in place of the C library, and includes.
-//
-//go:embed process/bare.c
-var Bare []byte
-
-// Tester is what a white-box tester does to an engine; Watched includes it.
-//
-//go:embed process/tester.c
-var Tester []byte
+// Source returns a file of the folder process, which must exist.
+func Source(name string) []byte {
+	text, err := process.ReadFile("process/" + name)
+	if err != nil {
+		panic(err) // the files are embedded
+	}
+	return text
+}

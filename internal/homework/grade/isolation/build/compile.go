@@ -63,10 +63,8 @@ func NewKit(flags ...string) (*Kit, error) {
 	if _, err := exec.LookPath("ld.gold"); err == nil {
 		k.linker = []string{"-fuse-ld=gold"} // takes half of ld's time, and a third of it with sanitizers
 	}
-	for name, text := range map[string][]byte{
-		"llm_memory.h": grader.Header, "runner.c": grader.Runner, "calls.c": grader.Calls, "fault.c": grader.Fault, "prints.c": grader.Prints, "watched.c": grader.Watched, "tester.c": grader.Tester,
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+	for _, name := range []string{"llm_memory.h", "runner.c", "calls.c", "fault.c", "prints.c", "watched.c", "tester.c"} {
+		if err := os.WriteFile(filepath.Join(dir, name), grader.Source(name), 0o644); err != nil {
 			return nil, errors.Join(err, k.Close())
 		}
 	}

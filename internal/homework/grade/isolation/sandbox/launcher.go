@@ -30,8 +30,8 @@ func compile() (*os.File, error) {
 	}
 	defer func() { _ = folder.Remove() }()
 	program := filepath.Join(folder.Path, "launch")
-	for name, text := range map[string][]byte{"launch.c": grader.Launcher, "bare.c": grader.Bare} {
-		if err := os.WriteFile(filepath.Join(folder.Path, name), text, 0o600); err != nil {
+	for _, name := range []string{"launch.c", "bare.c"} {
+		if err := os.WriteFile(filepath.Join(folder.Path, name), grader.Source(name), 0o600); err != nil {
 			return nil, err
 		}
 	}

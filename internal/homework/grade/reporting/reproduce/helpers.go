@@ -9,7 +9,7 @@ import (
 	"llmmemory/grader"
 )
 
-// own has the helpers that grader.Tester does not have.
+// own has the helpers that grader/process/tester.c does not have.
 //
 //go:embed c/helpers.c
 var own string
@@ -17,7 +17,7 @@ var own string
 var declared = regexp.MustCompile(`(?m)^static [^;(]*?(\w+)\(`)
 
 // all lists the helpers, each with the comment in front of it and after those that it calls.
-var all = strings.Split(string(grader.Tester)+own, "\n/* ")[1:]
+var all = strings.Split(string(grader.Source("tester.c"))+own, "\n/* ")[1:]
 
 // helpers returns the helpers that a text calls, with those that they call.
 func helpers(text string) (used string) {
