@@ -165,9 +165,7 @@ func TestTextsThatAreFine(t *testing.T) {
 
 // Ensure that an attribute is seen that macros make, in whatever pieces.
 func TestAttributesThatMacrosMakeAreSeen(t *testing.T) {
-	kit, err := NewKit()
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, kit.Close()) })
+	kit := SharedKit(t)
 	for _, text := range []string{
 		"#define L [\nL L gnu::constructor ]] static void f(void) {}\n",
 		"#define L [\nL\nL gnu::constructor ]] static void f(void) {}\n",

@@ -3,6 +3,7 @@ package watch_test
 import (
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,16 +16,23 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
+var kit = sync.OnceValues(func() (*build.Kit, error) { return build.NewKit() })
+
 func TestMain(m *testing.M) {
 	remove := level.CheapCompiler("-O0")
 	status := m.Run()
+	if k, err := kit(); err == nil && !testing.Short() {
+		_ = k.Close()
+	}
 	remove()
 	os.Exit(status)
 }
 
 // check runs one trace on the correct submission, changed in one place.
-func check(t *testing.T, kit *build.Kit, before, after string) ([]watch.Finding, error) {
+func check(t *testing.T, before, after string) ([]watch.Finding, error) {
 	t.Helper()
+	kit, err := kit()
+	require.NoError(t, err)
 	program, err := kit.Build("a test's", []byte(corpus.Changed(t, before, after)))
 	require.NoError(t, err)
 	ops, err := trace.Parse("init e0 640\ncreate e0 1 20\nfork e0 1 2\nappend e0 2 7\nfree e0 1\ndestroy e0\n")
@@ -36,9 +44,6 @@ func check(t *testing.T, kit *build.Kit, before, after string) ([]watch.Finding,
 
 func TestMemcheckFindsLeaksAndBadAccesses(t *testing.T) {
 	level.SkipQuick(t)
-	kit, err := build.NewKit()
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, kit.Close()) })
 	const end = "    free(engine->ref_count);\n    free(engine);\n"
 	for name, c := range map[string]struct{ before, after, kind, unfinished string }{
 		"nothing":            {end, end, "", ""},
@@ -51,7 +56,7 @@ func TestMemcheckFindsLeaksAndBadAccesses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			found, err := check(t, kit, c.before, c.after)
+			found, err := check(t, c.before, c.after)
 			if c.unfinished != "" {
 				require.ErrorIs(t, err, watch.ErrUnfinished)
 				require.ErrorContains(t, err, c.unfinished)
@@ -71,9 +76,6 @@ func TestMemcheckFindsLeaksAndBadAccesses(t *testing.T) {
 // Ensure that the use of a value that was never set is charged to the function that had to set it.
 func TestAValueThatWasNeverSetIsThatOfItsAllocation(t *testing.T) {
 	level.SkipQuick(t)
-	kit, err := build.NewKit()
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, kit.Close()) })
 	for name, c := range map[string]struct {
 		before, after string
 		functions     []string // that are charged
@@ -88,7 +90,7 @@ func TestAValueThatWasNeverSetIsThatOfItsAllocation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			found, err := check(t, kit, c.before, c.after)
+			found, err := check(t, c.before, c.after)
 			require.NoError(t, err)
 			var functions []string
 			for _, f := range found {

@@ -4,20 +4,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"llmmemory/internal/homework/course/trace"
-	"llmmemory/internal/homework/grade/isolation/build"
-	"llmmemory/internal/homework/grade/judging/compare"
-	"llmmemory/internal/testkit/corpus"
-	"llmmemory/internal/testkit/level"
 )
 
 // A write to a pool, or behind an allocation, is charged to the call that makes it, and to no later one.
 func TestAWriteIsChargedToTheCallThatMakesIt(t *testing.T) {
-	level.SkipQuick(t)
-	kit, err := build.NewKit()
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, kit.Close()) })
 	const (
 		two    = "init e0 640\ninit e1 640\ncreate e0 1 1\ncreate e1 1 1\n"
 		later  = "append e1 1 7\nfork e1 1 2\nfree e1 1\ndestroy e1\n"
@@ -43,12 +33,7 @@ func TestAWriteIsChargedToTheCallThatMakesIt(t *testing.T) {
 		{"a refused llm_init beside an engine", "init e0 640\ncreate e0 1 1\ninit e0 63\nappend e0 1 7\ndestroy e0\ninit e0 63\ninit e1 640\n", inits, "", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			program, err := kit.Build("a test's", []byte(corpus.Changed(t, c.place, c.more+c.place)))
-			require.NoError(t, err)
-			ops, err := trace.Parse(c.ops)
-			require.NoError(t, err)
-			r, err := compare.Play(program.Native(), ops)
-			require.NoError(t, err)
+			_, _, r := played(t, c.ops, c.place, c.more+c.place)
 			var steps []int
 			for _, d := range r.All {
 				steps = append(steps, d.Step)

@@ -3,6 +3,7 @@ package compare_test
 import (
 	"os"
 	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,20 +15,36 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
+var kit = sync.OnceValues(func() (*build.Kit, error) { return build.NewKit() })
+
 func TestMain(m *testing.M) {
 	remove := level.CheapCompiler("-O0")
 	status := m.Run()
+	if k, err := kit(); err == nil && !testing.Short() {
+		_ = k.Close()
+	}
 	remove()
 	os.Exit(status)
+}
+
+// played plays a trace on the correct submission with changes.
+func played(t *testing.T, text string, changes ...string) (program string, ops []trace.Op, r compare.Result) {
+	t.Helper()
+	level.SkipQuick(t)
+	k, err := kit()
+	require.NoError(t, err)
+	p, err := k.Build("a test's", []byte(corpus.Changed(t, changes...)))
+	require.NoError(t, err)
+	ops, err = trace.Parse(text)
+	require.NoError(t, err)
+	r, err = compare.Play(p.Native(), ops)
+	require.NoError(t, err)
+	return p.Native(), ops, r
 }
 
 // A large pool is compared at its ends, and a write to the rest ends the process. So does a
 // write behind the bytes that are compared around a small pool. A pointer may lead anywhere.
 func TestAWriteAnywhereIsSeen(t *testing.T) {
-	level.SkipQuick(t)
-	kit, err := build.NewKit()
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, kit.Close()) })
 	const (
 		store = "    records[offset] = kv_data;\n"
 		free  = "    drop_blocks(engine, seq);\n    free_tables(seq);\n"
@@ -48,12 +65,7 @@ func TestAWriteAnywhereIsSeen(t *testing.T) {
 		{"it leaves counts that cannot be read", frees, free, "    engine->ref_count = (int *)16;\n", compare.Counts, "engine->ref_count is 0x10, which is no allocation, but has to be an allocation of 40 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			program, err := kit.Build(c.name, []byte(corpus.Changed(t, c.place, c.place+c.more)))
-			require.NoError(t, err)
-			ops, err := trace.Parse(c.ops)
-			require.NoError(t, err)
-			r, err := compare.Play(program.Native(), ops)
-			require.NoError(t, err)
+			_, _, r := played(t, c.ops, c.place, c.place+c.more)
 			if c.channel == "" {
 				require.Nil(t, r.First())
 				return
@@ -69,24 +81,15 @@ func TestAWriteAnywhereIsSeen(t *testing.T) {
 // Ensure that a list without an end is told from a pointer that leads nowhere, and that it takes little of the grader's
 // memory, however many allocations there are.
 func TestAListWithoutAnEndCanBeRead(t *testing.T) {
-	level.SkipQuick(t)
-	kit, err := build.NewKit()
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, kit.Close()) })
-	ops, err := trace.Parse("init e0 640\ncreate e0 1 1\n")
-	require.NoError(t, err)
 	for next, broken := range map[string]string{"&seq->node": "", "NULL": "engine->active_seqs"} {
 		const last = "    seq->node.next = "
 		const many = "    for (int i = 0; i < 60000; i++) {\n        void *volatile kept = malloc(1);\n        (void)kept;\n    }\n" +
 			"    for (int i = 1; i < 16; i++) {\n        seq->block_table[i] = seq->block_table[0];\n    }\n"
-		program, err := kit.Build(next, []byte(corpus.Changed(t, last+"head;\n", last+next+";\n"+many)))
-		require.NoError(t, err)
-		r, err := compare.Play(program.Native(), ops)
-		require.NoError(t, err)
+		program, ops, r := played(t, "init e0 640\ncreate e0 1 1\n", last+"head;\n", last+next+";\n"+many)
 		require.Len(t, r.All, 1, "there is no state to go on from")
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		scene, err := compare.Look(program.Native(), ops, r.First())
+		scene, err := compare.Look(program, ops, r.First())
 		require.NoError(t, err)
 		runtime.ReadMemStats(&after)
 		require.Equal(t, broken, scene.Actual.Broken)
@@ -96,19 +99,10 @@ func TestAListWithoutAnEndCanBeRead(t *testing.T) {
 
 // Ensure that of a destroyed engine as many counts are read as it had, whatever the process says.
 func TestTheCountsOfADestroyedEngineAreBounded(t *testing.T) {
-	level.SkipQuick(t)
-	kit, err := build.NewKit()
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, kit.Close()) })
-	ops, err := trace.Parse("init e0 640\ndestroy e0\n")
-	require.NoError(t, err)
 	const frees = "    free(engine->ref_count);\n"
-	program, err := kit.Build("more", []byte(corpus.Changed(t, frees, "    engine->total_local_blocks = 1000000;\n"+
-		"    engine->ref_count = calloc(1000000, sizeof(int));\n    return -1;\n"+frees)))
-	require.NoError(t, err)
-	r, err := compare.Play(program.Native(), ops)
-	require.NoError(t, err)
-	scene, err := compare.Look(program.Native(), ops, r.First())
+	program, ops, r := played(t, "init e0 640\ndestroy e0\n", frees, "    engine->total_local_blocks = 1000000;\n"+
+		"    engine->ref_count = calloc(1000000, sizeof(int));\n    return -1;\n"+frees)
+	scene, err := compare.Look(program, ops, r.First())
 	require.NoError(t, err)
 	require.EqualValues(t, 1000000, scene.Actual.Total)
 	require.Equal(t, 10, len(scene.Actual.RefCount))
