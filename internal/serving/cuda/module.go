@@ -33,17 +33,6 @@ func (c *Context) LoadModule(name, ptx string) (*Module, error) {
 // Close removes the module and its kernels.
 func (m *Module) Close() error { return m.context.call("close a module", cuModuleUnload, m.handle) }
 
-var entries = regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`)
-
-// Names returns the names of the module's kernels.
-func (m *Module) Names() []string {
-	var names []string
-	for _, found := range entries.FindAllStringSubmatch(m.ptx, -1) {
-		names = append(names, found[1])
-	}
-	return names
-}
-
 // A Kernel is a function of a module that runs on the GPU.
 type Kernel struct {
 	context    *Context

@@ -1,4 +1,4 @@
-// What a kernel may use. Every .cu file includes this header and nothing else.
+// What a kernel may use. Every .cu file includes this header, itself or through another one, and no header of a system.
 //
 // For the GPU, clang compiles a kernel without CUDA's toolkit: the names below are attributes, registers
 // and PTX instructions. For tests, a C++ compiler of the host compiles the same source, and the names come
@@ -27,12 +27,14 @@ typedef unsigned long long u64;
 struct half { u16 bits; };   // IEEE 754 binary16
 struct bfloat { u16 bits; }; // the upper half of a float32
 struct alignas(16) bytes16 { u32 x, y, z, w; };
+struct alignas(8) bytes8 { u32 x, y; };
 
 #ifdef __CUDA_ARCH__
 
 #define KERNEL extern "C" __attribute__((global))
 #define LAUNCH_BOUNDS(...) __attribute__((launch_bounds(__VA_ARGS__))) // threads, then blocks a multiprocessor
 #define DEVICE static inline __attribute__((device, always_inline))
+#define LAMBDA __attribute__((device, always_inline)) // between the captures and the parameters of a lambda
 #define UNROLL _Pragma("unroll")
 
 // SHARED(name, float[4][32]) declares an array of the block's threads.
@@ -79,6 +81,13 @@ DEVICE u32 shfl(u32 v, int from) {
   return r;
 }
 
+// warp_any reports whether x is true in any lane.
+DEVICE bool warp_any(bool x) {
+  u32 r;
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; vote.sync.any.pred p, p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(r) : "r"((u32)x));
+  return r;
+}
+
 DEVICE u32 bits_of(float x) { return __builtin_bit_cast(u32, x); }
 DEVICE float float_of(u32 x) { return __builtin_bit_cast(float, x); }
 
@@ -96,15 +105,45 @@ DEVICE half float_to_half(float x) { half r; asm("cvt.rn.f16.f32 %0, %1;" : "=h"
 DEVICE float half_to_float(half x) { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x.bits)); return r; }
 DEVICE bfloat float_to_bfloat(float x) { bfloat r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.bits) : "f"(x)); return r; }
 DEVICE float bfloat_to_float(bfloat x) { return float_of((u32)x.bits << 16); }
+// Two elements of 16 bits in a register, the first in the lower half.
+DEVICE u32 pack_half(float low, float high) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low)); return r; }
+DEVICE u32 pack_bfloat(float low, float high) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low)); return r; }
 
 // load16 and store16 move 16 aligned bytes. load16_once reads what no kernel writes meanwhile and what is not read again.
 DEVICE bytes16 load16(const void *p) { return *(const bytes16 *)p; }
 DEVICE void store16(void *p, bytes16 v) { *(bytes16 *)p = v; }
+DEVICE bytes8 load8(const void *p) { return *(const bytes8 *)p; }
+DEVICE void store8(void *p, bytes8 v) { *(bytes8 *)p = v; }
 DEVICE bytes16 load16_once(const void *p) {
   bytes16 r;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
   return r;
 }
+
+// Shared memory at an address plus a constant.
+DEVICE bytes16 load16_shared(u32 address, int offset) {
+  bytes16 r;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4 + %5];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "r"(address), "i"(offset) : "memory");
+  return r;
+}
+DEVICE bytes8 load8_shared(u32 address, int offset) {
+  bytes8 r;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2 + %3];" : "=r"(r.x), "=r"(r.y) : "r"(address), "i"(offset) : "memory");
+  return r;
+}
+DEVICE u32 load4_shared(u32 address, int offset) {
+  u32 r;
+  asm volatile("ld.shared.u32 %0, [%1 + %2];" : "=r"(r) : "r"(address), "i"(offset) : "memory");
+  return r;
+}
+DEVICE void store16_shared(u32 address, int offset, bytes16 v) {
+  asm volatile("st.shared.v4.u32 [%0 + %1], {%2, %3, %4, %5};" ::"r"(address), "i"(offset), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+DEVICE void store8_shared(u32 address, int offset, bytes8 v) {
+  asm volatile("st.shared.v2.u32 [%0 + %1], {%2, %3};" ::"r"(address), "i"(offset), "r"(v.x), "r"(v.y) : "memory");
+}
+// opaque returns x. The compiler does not know that it is the same number, so it keeps nothing that was computed from x in registers.
+DEVICE int opaque(int x) { asm volatile("" : "+r"(x)); return x; }
 
 // cp_async16 begins to copy 16 aligned bytes to shared memory, the first so many (0 to 16) of them from global memory, the others zero.
 DEVICE void cp_async16(u32 to, const void *from, int bytes) {
@@ -119,9 +158,9 @@ DEVICE void ldmatrix_x4(u32 *r, u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
 }
-DEVICE void ldmatrix_x4_trans(u32 *r, u32 address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+DEVICE void ldmatrix_x4_trans(u32 *r, u32 address, int offset = 0) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4 + %5];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address), "i"(offset) : "memory");
 }
 
 // mma is d = a b + c of a 16x16 (row), 16x8 (column) and 16x8 matrix, spread over the warp as PTX describes mma.m16n8k16.

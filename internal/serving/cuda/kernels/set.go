@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"strings"
+	"sync"
 
 	"llmmemory/internal/serving/cuda"
 )
@@ -30,61 +32,112 @@ func (t Type) Bytes() int { return 2 }
 // in16 returns how many elements are 16 bytes.
 func (t Type) in16() int { return 16 / t.Bytes() }
 
-// A Set is all kernels, compiled by the driver for a context.
+// A Set is all kernels for a context. A kernel's file is compiled by the driver when one of its kernels is launched first,
+// which must not happen while a stream is captured.
 type Set struct {
 	context *cuda.Context
-	modules []*cuda.Module
-	kernels map[string]*cuda.Kernel
+	files   map[string]string // of each kernel
+
+	mu      sync.Mutex
+	modules map[string]*cuda.Module // of files
+	kernels map[string]*kernel
 }
 
-// Load compiles the kernels.
+// A kernel is one that was launched.
+type kernel struct {
+	*cuda.Kernel
+	shared int // bytes of dynamic shared memory that it may have
+}
+
+// unasked is how many bytes of dynamic shared memory a kernel has without asking for it.
+const unasked = 48 << 10
+
+var entry = regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`)
+
+// Load finds the kernels.
 func Load(c *cuda.Context) (*Set, error) {
-	set := &Set{context: c, kernels: map[string]*cuda.Kernel{}}
-	err := c.Do(func() error { return set.load() })
+	set := &Set{context: c, files: map[string]string{}, modules: map[string]*cuda.Module{}, kernels: map[string]*kernel{}}
+	names, err := fs.Glob(compiled, "*.ptx")
 	if err != nil {
-		return nil, errors.Join(err, set.Close())
+		return nil, err
+	}
+	for _, name := range names {
+		text, err := compiled.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, found := range entry.FindAllSubmatch(text, -1) {
+			set.files[string(found[1])] = name
+		}
 	}
 	return set, nil
 }
 
-func (set *Set) load() error {
-	names, err := fs.Glob(compiled, "*.ptx")
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		text, err := fs.ReadFile(compiled, name)
-		if err != nil {
-			return err
-		}
-		m, err := set.context.LoadModule(strings.TrimSuffix(name, ".ptx"), string(text))
-		if err != nil {
-			return err
-		}
-		set.modules = append(set.modules, m)
-		for _, kernel := range m.Names() {
-			if set.kernels[kernel], err = m.Kernel(kernel); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // Close removes the kernels from the GPU.
 func (set *Set) Close() error {
+	set.mu.Lock()
+	defer set.mu.Unlock()
 	var errs []error
 	for _, m := range set.modules {
 		errs = append(errs, m.Close())
 	}
+	clear(set.modules)
+	clear(set.kernels)
 	return errors.Join(errs...)
+}
+
+// kernel returns a kernel, compiled, that may have so much shared memory.
+func (set *Set) kernel(name string, shared int) (*cuda.Kernel, error) {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	k, ok := set.kernels[name]
+	if !ok {
+		m, err := set.module(name)
+		if err != nil {
+			return nil, err
+		}
+		found, err := m.Kernel(name)
+		if err != nil {
+			return nil, err
+		}
+		k = &kernel{found, unasked}
+		set.kernels[name] = k
+	}
+	if shared > k.shared {
+		if err := k.AllowShared(shared); err != nil {
+			return nil, err
+		}
+		k.shared = shared
+	}
+	return k.Kernel, nil
+}
+
+// module returns the compiled file of a kernel. set.mu is held.
+func (set *Set) module(kernel string) (*cuda.Module, error) {
+	file, ok := set.files[kernel]
+	if !ok {
+		return nil, fmt.Errorf("there is no kernel %s", kernel)
+	}
+	m, ok := set.modules[file]
+	if ok {
+		return m, nil
+	}
+	text, err := compiled.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if m, err = set.context.LoadModule(strings.TrimSuffix(file, ".ptx"), string(text)); err != nil {
+		return nil, err
+	}
+	set.modules[file] = m
+	return m, nil
 }
 
 // launch puts a kernel into a stream.
 func (set *Set) launch(s *cuda.Stream, name string, shape cuda.Shape, arguments ...any) error {
-	k, ok := set.kernels[name]
-	if !ok {
-		return fmt.Errorf("there is no kernel %s", name)
+	k, err := set.kernel(name, shape.Shared)
+	if err != nil {
+		return err
 	}
 	return k.Launch(s, shape, arguments...)
 }

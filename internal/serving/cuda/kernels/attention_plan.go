@@ -1,0 +1,103 @@
+package kernels
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/serving/cuda"
+)
+
+// An AttentionPlan says which threads compute which rows of a batch. A row is a query head of a token, in its order among
+// those that share a key head. The rows of a sequence are either cut into tiles of 16, whose partitions of 256 keys are
+// computed side by side and merged (decoding), or into larger tiles that go through their keys one after the other
+// (prefill). The results are the same bit for bit.
+type AttentionPlan struct {
+	Entries   []int32 // to be copied to the GPU
+	PartBytes int     // of PagedAttention.Parts, may be 0
+
+	shape                        AttentionShape
+	window                       int
+	splitTiles, splitRows, works int // tiles that are split, the most rows of one, partitions of all
+	wholeTiles, warps            int
+	wholeAt, workAt              int // where entries begin; those of split tiles come first
+}
+
+// Plan plans the attention of a batch on a GPU. Sequence s has seqLens[s] tokens, of which the last
+// queryStart[s+1]-queryStart[s] are queries.
+func (s AttentionShape) Plan(device cuda.Device, queryStart, seqLens []int32, window int) (AttentionPlan, error) {
+	p := AttentionPlan{shape: s, window: window}
+	if err := s.check(); err != nil {
+		return p, err
+	}
+	if len(queryStart) != len(seqLens)+1 || queryStart[0] != 0 {
+		return p, fmt.Errorf("a batch of %d sequences with starts of queries %v: there is one more start than sequences, and the first is 0", len(seqLens), queryStart)
+	}
+	all := make([]sequence, len(seqLens))
+	for i := range all {
+		all[i] = sequence{i, int(queryStart[i+1] - queryStart[i]), int(seqLens[i])}
+		if all[i].queries < 0 || all[i].queries > all[i].length {
+			return p, fmt.Errorf("sequence %d has %d tokens, %d of them queries", i, all[i].length, all[i].queries)
+		}
+	}
+	most := min(8, (device.SharedMemory-s.prefillMemory(0))/(s.prefillMemory(1)-s.prefillMemory(0)))
+	if most < 1 || s.decodeMemory() > device.SharedMemory {
+		return p, fmt.Errorf("attention with heads of %d elements needs %d bytes of shared memory: %s has %d", s.HeadSize,
+			max(s.prefillMemory(1), s.decodeMemory()), device.Name, device.SharedMemory)
+	}
+	// The longest come first: the last ones to run are then short.
+	slices.SortStableFunc(all, func(a, b sequence) int { return cmp.Compare(b.length, a.length) })
+	p.choose(all, most, device.Multiprocessors)
+	return p, nil
+}
+
+type sequence struct{ number, queries, length int }
+
+// choose gives prefill as many warps a block as leave a block for each multiprocessor. What is too small for that is split, if
+// it has many keys.
+func (p *AttentionPlan) choose(all []sequence, mostWarps, multiprocessors int) {
+	group := p.shape.group()
+	rows := func(warps int) int { return warps * p.shape.tiles() * attentionTile }
+	blocks := func(warps int) (n int) {
+		for _, q := range all {
+			if q.queries*group > attentionTile {
+				n += (q.queries*group + rows(warps) - 1) / rows(warps) * p.shape.KVHeads
+			}
+		}
+		return n
+	}
+	for p.warps = mostWarps; p.warps > 1 && blocks(p.warps) < multiprocessors; p.warps /= 2 {
+	}
+	few := blocks(p.warps) < multiprocessors
+	var split, whole, work []int32
+	for _, q := range all {
+		if n := q.queries * group; n <= attentionTile || few && q.length > 2*attentionPartition {
+			for row := 0; row < n; row += attentionTile {
+				from, to := p.partitions(q, row, min(row+attentionTile, n)-1)
+				split = append(split, int32(q.number), int32(row), int32(len(work)/2), int32(to-from))
+				for i := from; i < to; i++ {
+					work = append(work, int32(len(split)/4-1), int32(i))
+				}
+				p.splitRows = max(p.splitRows, min(n-row, attentionTile))
+			}
+			continue
+		}
+		// Rows at the end have the most keys.
+		for row := (q.queries*group - 1) / rows(p.warps) * rows(p.warps); row >= 0; row -= rows(p.warps) {
+			whole = append(whole, int32(q.number), int32(row), 0, 0)
+		}
+	}
+	p.splitTiles, p.wholeTiles, p.works = len(split)/4, len(whole)/4, len(work)/2
+	p.wholeAt, p.workAt = len(split), len(split)+len(whole)
+	p.Entries = slices.Concat(split, whole, work)
+	p.PartBytes = p.works * p.shape.KVHeads * attentionTile * (p.shape.HeadSize + 2) * 4
+}
+
+// partitions are those with keys that one of the rows reaches.
+func (p *AttentionPlan) partitions(q sequence, firstRow, lastRow int) (from, to int) {
+	end := func(row int) int { return q.length - q.queries + row/p.shape.group() + 1 }
+	if p.window > 0 {
+		from = max(0, end(firstRow)-p.window)
+	}
+	return from / attentionPartition, (end(lastRow) + attentionPartition - 1) / attentionPartition
+}

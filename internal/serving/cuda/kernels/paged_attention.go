@@ -1,0 +1,153 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"llmmemory/internal/serving/cuda"
+)
+
+// PagedAttention is attention of the queries of sequences over their keys and values in blocks, which lie as device.h
+// says: vLLM's paged_attention and its prefill in one. Each token attends to itself and to the tokens before it.
+//
+// The bits of a token's output depend on its query and on the keys and values that it reaches, on nothing else: not on
+// the other sequences, on how many of its tokens are computed at a time, on the Plan, or on which blocks hold them.
+type PagedAttention struct {
+	AttentionShape
+	Out, Query             cuda.Pointer // [tokens][stride]; a token has Heads heads
+	OutStride, QueryStride int          // elements from token to token; 0 means without gaps
+	Keys, Values           cuda.Pointer
+
+	// The block of token t of sequence s is int32 number s*TableStride + t/BlockSize of Tables. Entries of tokens that no
+	// query reaches are not read.
+	Tables      cuda.Pointer
+	TableStride int
+
+	// The numbers for which the Plan was made, as int32: SeqLens[s] is the number of tokens of a sequence; the last of them
+	// are its queries, which are tokens QueryStart[s] to QueryStart[s+1]-1 of the batch.
+	SeqLens, QueryStart cuda.Pointer
+
+	Plan    AttentionPlan
+	Entries cuda.Pointer // a copy of AttentionPlan.Entries
+	Parts   cuda.Pointer // AttentionPlan.PartBytes bytes for results of partitions
+
+	Scale   float32      // of products of queries and keys, usually 1/sqrt(HeadSize)
+	SoftCap float32      // if not 0, logits become cap * tanh(logit / cap)
+	Window  int          // how many tokens a token attends to, itself included; 0 means all
+	Slopes  cuda.Pointer // ALiBi: float32 for each head, or 0
+	Sinks   cuda.Pointer // float32 for each head, the logit of an extra token without a value, or 0
+}
+
+// An AttentionShape is what does not change from batch to batch.
+type AttentionShape struct {
+	Type           Type
+	HeadSize       int // 64, 80, 96, 128 or 256
+	Heads, KVHeads int // query heads; key heads, each of which serves 1 to 16 of them
+	BlockSize      int // tokens of a block, a multiple of 16
+}
+
+// Sizes of attention.h.
+const (
+	attentionPartition = 256 // keys
+	attentionStep      = 64  // keys
+	attentionTile      = 16  // rows of queries
+	attentionMerged    = 128 // threads
+)
+
+func (s AttentionShape) group() int { return s.Heads / s.KVHeads }
+
+// tiles is how many tiles of queries a warp has in prefill.
+func (s AttentionShape) tiles() int {
+	if s.HeadSize == 256 {
+		return 1
+	}
+	return 2
+}
+
+// rowBytes is the size of a row in shared memory (Rows in tile.h).
+func (s AttentionShape) rowBytes() int { return (s.HeadSize/8 + 3) / 4 * 4 * 16 }
+
+func (s AttentionShape) decodeMemory() int { return (attentionTile + 2*attentionStep) * s.rowBytes() }
+
+func (s AttentionShape) prefillMemory(warps int) int {
+	rows := s.tiles() * attentionTile
+	return 2*attentionStep*s.rowBytes() + warps*rows*(s.rowBytes()+4*(s.HeadSize+2))
+}
+
+func (s AttentionShape) check() error {
+	switch {
+	case !slices.Contains([]int{64, 80, 96, 128, 256}, s.HeadSize):
+		return fmt.Errorf("attention with heads of %d elements: there are kernels for 64, 80, 96, 128 and 256", s.HeadSize)
+	case s.KVHeads < 1 || s.Heads < 1 || s.Heads%s.KVHeads != 0 || s.group() > 16:
+		return fmt.Errorf("attention with %d heads and %d key heads: a key head serves a whole number of heads, at most 16", s.Heads, s.KVHeads)
+	case s.BlockSize < 16 || s.BlockSize%16 != 0:
+		return fmt.Errorf("attention over blocks of %d tokens: multiples of 16 are possible", s.BlockSize)
+	}
+	return nil
+}
+
+// attention has the fields of struct Attention in attention.h.
+type attention struct {
+	out, query, keys, values           cuda.Pointer
+	tables, seqLens, queryStart        cuda.Pointer
+	tiles, work, parts                 cuda.Pointer
+	slopes, sinks                      cuda.Pointer
+	queryStride, outStride             uint64
+	tableStride, blockSize, heads, kvs int32
+	window                             int32
+	scale, softCap                     float32
+}
+
+func (a PagedAttention) check() error {
+	width := a.Heads * a.HeadSize
+	switch {
+	case a.OutStride != 0 && a.OutStride < width || a.QueryStride != 0 && a.QueryStride < width || a.QueryStride%8 != 0 || a.OutStride%8 != 0:
+		return fmt.Errorf("attention with strides of %d elements for queries and %d for outputs: each must be a multiple of 8 and at least %d",
+			a.QueryStride, a.OutStride, width)
+	case math.IsNaN(float64(a.Scale)) || math.IsInf(float64(a.Scale), 0):
+		return fmt.Errorf("attention with a scale of %v: it must be finite", a.Scale)
+	case !(a.SoftCap >= 0) || math.IsInf(float64(a.SoftCap), 1):
+		return fmt.Errorf("attention with a soft cap of %v: it must be finite and at least 0", a.SoftCap)
+	case a.Window < 0 || a.Window != a.Plan.window || a.AttentionShape != a.Plan.shape:
+		return fmt.Errorf("attention with a window of %d and the shape %+v: the plan is for %d and %+v", a.Window, a.AttentionShape, a.Plan.window, a.Plan.shape)
+	}
+	return a.AttentionShape.check()
+}
+
+// Launch puts the kernels into a stream.
+func (a PagedAttention) Launch(set *Set, s *cuda.Stream) error {
+	if err := a.check(); err != nil {
+		return err
+	}
+	width := a.Heads * a.HeadSize
+	stride := func(n int) uint64 {
+		if n == 0 {
+			n = width
+		}
+		return uint64(n)
+	}
+	p := &a.Plan
+	entry := func(i int) cuda.Pointer { return a.Entries + cuda.Pointer(4*i) }
+	arguments := attention{out: a.Out, query: a.Query, keys: a.Keys, values: a.Values, tables: a.Tables, seqLens: a.SeqLens, queryStart: a.QueryStart,
+		tiles: entry(0), work: entry(p.workAt), parts: a.Parts, slopes: a.Slopes, sinks: a.Sinks, queryStride: stride(a.QueryStride),
+		outStride: stride(a.OutStride), tableStride: int32(a.TableStride), blockSize: int32(a.BlockSize), heads: int32(a.Heads), kvs: int32(a.KVHeads),
+		window: int32(a.Window), scale: a.Scale, softCap: a.SoftCap}
+	suffix := fmt.Sprintf("_%v_%d", a.Type, a.HeadSize)
+	if p.works > 0 {
+		shape := cuda.Shape{X: p.works, Y: a.KVHeads, Threads: 32, Shared: a.decodeMemory()}
+		if err := set.launch(s, "paged_attention_decode"+suffix, shape, arguments); err != nil {
+			return err
+		}
+		shape = cuda.Shape{X: p.splitTiles, Y: a.KVHeads, Z: p.splitRows, Threads: attentionMerged}
+		if err := set.launch(s, "paged_attention_merge"+suffix, shape, arguments); err != nil {
+			return err
+		}
+	}
+	if p.wholeTiles == 0 {
+		return nil
+	}
+	arguments.tiles = entry(p.wholeAt)
+	shape := cuda.Shape{X: p.wholeTiles, Y: a.KVHeads, Threads: 32 * p.warps, Shared: a.prefillMemory(p.warps)}
+	return set.launch(s, "paged_attention_prefill"+suffix, shape, arguments)
+}

@@ -1,0 +1,2 @@
+#include "paged_attention.h"
+PAGED_ATTENTION(bfloat, bf16, 80)

@@ -1,0 +1,403 @@
+package kernels_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"flag"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/cuda/kernels"
+	"llmmemory/internal/serving/parallel"
+	"pgregory.net/rapid"
+)
+
+// A problem is attention of some sequences, with random numbers.
+type problem struct {
+	kernels.AttentionShape
+	lens, queries []int // of sequences
+	window        int
+	softCap       float32
+	slopes, sinks bool
+	positive      bool   // values have one sign, so that outputs do not cancel
+	blocks        uint64 // seed of the order of blocks in memory
+}
+
+// numbers are those of a problem: queries [token][head][element], keys and values [key head][sequence][token][element].
+type numbers struct {
+	query        []float64
+	keys, values [][][]float64
+	slopes       []float64
+	sinks        []float64
+}
+
+func (p *problem) numbers() numbers {
+	total := 0
+	for _, n := range p.queries {
+		total += n
+	}
+	n := numbers{query: random(p.Type, 1, total*p.Heads*p.HeadSize)}
+	for kv := range p.KVHeads {
+		n.keys, n.values = append(n.keys, nil), append(n.values, nil)
+		for s, length := range p.lens {
+			seed := uint64(2 + 2*(kv*len(p.lens)+s))
+			values := random(p.Type, seed+1, length*p.HeadSize)
+			for i := range values {
+				if p.positive {
+					values[i] = math.Abs(values[i])
+				}
+			}
+			n.keys[kv], n.values[kv] = append(n.keys[kv], random(p.Type, seed, length*p.HeadSize)), append(n.values[kv], values)
+		}
+	}
+	for h := range p.Heads {
+		n.slopes, n.sinks = append(n.slopes, math.Exp2(-float64(h+1))), append(n.sinks, float64(h%5)-1)
+	}
+	return n
+}
+
+// inMemory is what the GPU's memory holds. What no query reaches is NaN.
+type inMemory struct {
+	keys, values, tables []byte
+	stride               int // of tables
+	blocks               []int32
+}
+
+func (p *problem) inMemory(n numbers) inMemory {
+	m := inMemory{}
+	used := 0
+	for _, length := range p.lens {
+		m.stride = max(m.stride, (length+p.BlockSize-1)/p.BlockSize)
+	}
+	order := rand.New(rand.NewPCG(p.blocks, 1)).Perm(m.stride*len(p.lens) + 2)
+	m.keys = bytes.Repeat([]byte{0xff}, 2*len(order)*p.KVHeads*p.BlockSize*p.HeadSize)
+	m.values = slices.Clone(m.keys)
+	for s, length := range p.lens {
+		for i := range m.stride {
+			block := int32(-1)
+			if i*p.BlockSize < length {
+				block = int32(order[used])
+				used++
+			}
+			m.tables = binary.LittleEndian.AppendUint32(m.tables, uint32(block))
+			m.blocks = append(m.blocks, block)
+		}
+		for kv := range p.KVHeads {
+			keys, values := encode(p.Type, n.keys[kv][s]), encode(p.Type, n.values[kv][s])
+			for t := range length {
+				block, row := int(m.blocks[s*m.stride+t/p.BlockSize]), 2*p.HeadSize
+				at := ((block*p.KVHeads+kv)*p.BlockSize + t%p.BlockSize) * row
+				copy(m.keys[at:], keys[t*row:(t+1)*row])
+				copy(m.values[at:], values[t*row:(t+1)*row])
+			}
+		}
+	}
+	return m
+}
+
+// starts are the first query tokens of sequences, and the number of all.
+func (p *problem) starts() (starts, lens []int32) {
+	starts = []int32{0}
+	for s, n := range p.queries {
+		starts, lens = append(starts, starts[s]+int32(n)), append(lens, int32(p.lens[s]))
+	}
+	return starts, lens
+}
+
+func float32s(x []float64) []float32 {
+	narrow := make([]float32, len(x))
+	for i, v := range x {
+		narrow[i] = float32(v)
+	}
+	return narrow
+}
+
+// Which plan: of a GPU with so many multiprocessors. With one, prefill has the largest blocks; with very many, all sequences of more than
+// two partitions are split.
+const one, many = 1, 1 << 20
+
+// run computes a problem on the emulated GPU.
+func (p *problem) run(g *gpu, n numbers, multiprocessors int) []byte {
+	g.t.Helper()
+	m := p.inMemory(n)
+	starts, lens := p.starts()
+	device := g.context.Device()
+	device.Multiprocessors = multiprocessors
+	plan, err := p.Plan(device, starts, lens, p.window)
+	require.NoError(g.t, err)
+	out := g.empty(2 * max(1, len(n.query)))
+	a := kernels.PagedAttention{AttentionShape: p.AttentionShape, Plan: plan, Window: p.window, SoftCap: p.softCap, TableStride: m.stride,
+		Scale: float32(1 / math.Sqrt(float64(p.HeadSize))), Out: out.Pointer(), Query: g.bytes(encode(p.Type, n.query)).Pointer(),
+		Keys: g.bytes(m.keys).Pointer(), Values: g.bytes(m.values).Pointer(), Tables: g.bytes(m.tables).Pointer(), SeqLens: g.bytes(words(lens...)).Pointer(),
+		QueryStart: g.bytes(words(starts...)).Pointer(), Entries: g.bytes(words(plan.Entries...)).Pointer()}
+	if plan.PartBytes > 0 {
+		a.Parts = g.empty(plan.PartBytes).Pointer()
+	}
+	if p.slopes {
+		a.Slopes = g.bytes(floats(n.slopes...)).Pointer()
+	}
+	if p.sinks {
+		a.Sinks = g.bytes(floats(n.sinks...)).Pointer()
+	}
+	require.NoError(g.t, a.Launch(g.set, g.stream))
+	return g.read(out)
+}
+
+// requireMatches compares outputs with sums in float64.
+//
+// Let u be the rounding error of the type. Weights are rounded to it, and so is the output. The weight of a key is in the sum of
+// weights as it is rounded, so its error moves the output o by at most u p |v - o|. Hence the error is within u (|o| + sum of p |v - o|); if
+// values have one sign and differ by less than their size, this is within 2 u |o|, twice the error of a rounded float64 sum. Where
+// outputs cancel, no kernel with weights of 16 bits can keep 2 u |o|.
+func (p *problem) requireMatches(t require.TestingT, n numbers, got []float64) {
+	u := map[kernels.Type]float64{kernels.F16: 0x1p-11, kernels.BF16: 0x1p-8}[p.Type]
+	starts, _ := p.starts()
+	for s, queries := range p.queries {
+		for i := range queries * p.Heads {
+			token, head := i/p.Heads, i%p.Heads
+			at := (int(starts[s])*p.Heads + i) * p.HeadSize
+			weights, from := p.weights(n, s, p.lens[s]-queries+token, head, n.query[at:][:p.HeadSize])
+			values := n.values[head/(p.Heads/p.KVHeads)][s]
+			for e := range p.HeadSize {
+				want, spread := 0.0, 0.0
+				for k, w := range weights {
+					want += w * values[(from+k)*p.HeadSize+e]
+				}
+				for k, w := range weights {
+					spread += w * math.Abs(values[(from+k)*p.HeadSize+e]-want)
+				}
+				allowed := u*(math.Abs(want)+spread) + 1e-5*spread + 1e-7
+				if p.positive {
+					allowed = 2*u*math.Abs(want) + 1e-7
+				}
+				if x := got[at+e]; !(math.Abs(x-want) <= allowed) {
+					require.FailNowf(t, "wrong output", "sequence %d, token %d, head %d, element %d: %v, want %v within %.1e", s, token, head, e, x, want, allowed)
+				}
+			}
+		}
+	}
+}
+
+// weights are those of the keys that a query reaches, from key from on, in float64.
+func (p *problem) weights(n numbers, s, position, head int, query []float64) (weights []float64, from int) {
+	if p.window > 0 {
+		from = max(0, position+1-p.window)
+	}
+	keys := n.keys[head/(p.Heads/p.KVHeads)][s]
+	most, sum := math.Inf(-1), 0.0
+	if p.sinks {
+		most = n.sinks[head]
+	}
+	for k := from; k <= position; k++ {
+		x := 0.0
+		for e, q := range query {
+			x += q * keys[k*p.HeadSize+e]
+		}
+		x /= math.Sqrt(float64(p.HeadSize))
+		if p.softCap != 0 {
+			x = float64(p.softCap) * math.Tanh(x/float64(p.softCap))
+		}
+		if p.slopes {
+			x += n.slopes[head] * float64(k-position)
+		}
+		weights, most = append(weights, x), max(most, x)
+	}
+	if p.sinks {
+		sum = math.Exp(n.sinks[head] - most)
+	}
+	for i, x := range weights {
+		weights[i] = math.Exp(x - most)
+		sum += weights[i]
+	}
+	for i := range weights {
+		weights[i] /= sum
+	}
+	return weights, from
+}
+
+// onCPU computes a problem with package attention, a key head at a time.
+func (p *problem) onCPU(t *testing.T, n numbers) []float64 {
+	t.Helper()
+	m := p.inMemory(n)
+	starts, lens := p.starts()
+	kind := map[kernels.Type]attention.DType{kernels.F16: attention.F16, kernels.BF16: attention.BF16}[p.Type]
+	group, width := p.Heads/p.KVHeads, p.Heads*p.HeadSize
+	query, out := encode(p.Type, n.query), make([]byte, 2*len(n.query))
+	pool, err := parallel.New(1)
+	require.NoError(t, err)
+	defer pool.Close()
+	runner := attention.NewRunner(pool)
+	for kv := range p.KVHeads {
+		block, at, heads := 2*p.BlockSize*p.HeadSize, 2*kv*p.BlockSize*p.HeadSize, 2*kv*group*p.HeadSize
+		cache := attention.Cache{Shape: attention.Shape{BlockSize: p.BlockSize, NumKVHeads: 1, HeadSize: p.HeadSize, DType: kind, Layout: attention.LayoutFlash},
+			NumBlocks: len(m.keys) / block / p.KVHeads, Key: m.keys[at:], Value: m.values[at:], BlockStride: p.KVHeads * block}
+		batch := attention.Batch{NumHeads: group, Query: attention.Tensor{DType: kind, Data: query[heads:], Stride: width},
+			Out: attention.Tensor{DType: kind, Data: out[heads:], Stride: width}, QueryStart: starts, SeqLens: lens, BlockTables: m.blocks,
+			TableStride: m.stride, Scale: float32(1 / math.Sqrt(float64(p.HeadSize))), SlidingWindow: p.window, SoftCap: p.softCap}
+		if p.slopes {
+			batch.AlibiSlopes = float32s(n.slopes[kv*group:][:group])
+		}
+		if p.sinks {
+			batch.Sinks = float32s(n.sinks[kv*group:][:group])
+		}
+		require.NoError(t, runner.Forward(&cache, &batch))
+	}
+	return decode(p.Type, out)
+}
+
+func shape(kind kernels.Type, headSize, heads, kvHeads, blockSize int) kernels.AttentionShape {
+	return kernels.AttentionShape{Type: kind, HeadSize: headSize, Heads: heads, KVHeads: kvHeads, BlockSize: blockSize}
+}
+
+var attentionProblems = map[string]problem{
+	"decoding, four heads share a key head": {AttentionShape: shape(kernels.F16, 128, 8, 2, 16), lens: []int{300, 17, 1, 256}, queries: []int{1, 1, 1, 1}},
+	"decoding, positive values":             {AttentionShape: shape(kernels.F16, 64, 2, 2, 16), lens: []int{513, 30}, queries: []int{1, 1}, positive: true},
+	"prefill of a prompt":                   {AttentionShape: shape(kernels.F16, 64, 3, 1, 32), lens: []int{70, 600}, queries: []int{70, 40}},
+	"prefill, positive values":              {AttentionShape: shape(kernels.BF16, 64, 2, 2, 16), lens: []int{290}, queries: []int{33}, positive: true},
+	"several queries, 16 heads a key head":  {AttentionShape: shape(kernels.BF16, 96, 16, 1, 16), lens: []int{530, 3}, queries: []int{3, 3}, sinks: true},
+	"a window and ALiBi, heads of 80":       {AttentionShape: shape(kernels.F16, 80, 4, 4, 16), lens: []int{333, 17}, queries: []int{33, 2}, window: 100, slopes: true},
+	"a window in another partition":         {AttentionShape: shape(kernels.F16, 64, 2, 1, 16), lens: []int{600, 520}, queries: []int{1, 40}, window: 20, sinks: true},
+	"a soft cap, bf16":                      {AttentionShape: shape(kernels.BF16, 96, 8, 1, 16), lens: []int{333, 20}, queries: []int{3, 20}, softCap: 5, sinks: true},
+	"heads of 256":                          {AttentionShape: shape(kernels.BF16, 256, 4, 1, 16), lens: []int{270}, queries: []int{9}, softCap: 30, slopes: true},
+	"bf16, heads of 128, 80 and 64 keys":    {AttentionShape: shape(kernels.BF16, 128, 4, 4, 64), lens: []int{128, 64}, queries: []int{1, 33}},
+	"bf16, heads of 80":                     {AttentionShape: shape(kernels.BF16, 80, 5, 5, 16), lens: []int{40}, queries: []int{2}},
+	"f16, heads of 96":                      {AttentionShape: shape(kernels.F16, 96, 5, 5, 48), lens: []int{100}, queries: []int{2}},
+	"f16, heads of 256":                     {AttentionShape: shape(kernels.F16, 256, 2, 2, 16), lens: []int{258, 1}, queries: []int{1, 1}, positive: true},
+	"no query":                              {AttentionShape: shape(kernels.F16, 64, 2, 2, 16), lens: []int{20, 9}, queries: []int{0, 9}},
+}
+
+// Ensure that outputs are those of float64 and near those of the CPU, in decoding and in prefill, in any order of threads.
+func TestAttentionMatchesFloat64AndTheCPU(t *testing.T) {
+	g := newGPU(t)
+	order := 0
+	for name, p := range attentionProblems {
+		t.Run(name, func(t *testing.T) {
+			n := p.numbers()
+			out := p.run(g, n, one)
+			p.requireMatches(t, n, decode(p.Type, out))
+			p.requireMatches(t, n, p.onCPU(t, n))
+			order++
+			g.Order(order)
+			require.Equal(t, out, p.run(g, n, many), "the plan changes bits")
+			p.blocks++
+			require.Equal(t, out, p.run(g, n, one), "the places of blocks change bits")
+		})
+	}
+}
+
+// Ensure that a prompt of 580 tokens has the same bits in one piece, in chunks, and token after token.
+func TestAttentionOfATokenDoesNotDependOnTheChunk(t *testing.T) {
+	g := newGPU(t)
+	const length = 580
+	all := problem{AttentionShape: shape(kernels.F16, 64, 1, 1, 16), lens: []int{length}, queries: []int{length}}
+	n := all.numbers()
+	want := all.run(g, n, one)
+	row := 2 * all.HeadSize
+	for _, chunk := range []int{1, 7, 64, 512} {
+		for from := 0; from < length; from += max(chunk, 37) {
+			to := min(from+chunk, length)
+			p := all
+			p.lens, p.queries = []int{to}, []int{to - from}
+			part := numbers{query: n.query[from*64 : to*64], keys: [][][]float64{{n.keys[0][0][:to*64]}}, values: [][][]float64{{n.values[0][0][:to*64]}}}
+			require.Equal(t, want[from*row:to*row], p.run(g, part, many), "tokens %d to %d", from, to-1)
+		}
+	}
+}
+
+// Ensure that sequences have the same bits alone and among others.
+func TestAttentionOfASequenceDoesNotDependOnTheBatch(t *testing.T) {
+	g := newGPU(t)
+	batch := problem{AttentionShape: shape(kernels.BF16, 64, 2, 1, 16)}
+	rng := rand.New(rand.NewPCG(3, 3))
+	for s := range 256 {
+		batch.lens, batch.queries = append(batch.lens, 1+rng.IntN(60)), append(batch.queries, 1)
+		if s%40 == 5 {
+			batch.lens[s], batch.queries[s] = 270, 1+s%39
+		}
+	}
+	n := batch.numbers()
+	want := batch.run(g, n, one)
+	starts, _ := batch.starts()
+	for _, among := range []int{1, 3, 64} {
+		for first := 0; first+among <= 256; first += 85 {
+			p, row := batch, 2*64*2
+			p.lens, p.queries = batch.lens[first:][:among], batch.queries[first:][:among]
+			from, to := int(starts[first]), int(starts[first+among])
+			some := numbers{query: n.query[from*128 : to*128], keys: [][][]float64{n.keys[0][first:][:among]}, values: [][][]float64{n.values[0][first:][:among]}}
+			require.Equal(t, want[from*row:to*row], p.run(g, some, many), "%d sequences from %d on", among, first)
+		}
+	}
+}
+
+// fewerChecks makes rapid check 25 times, unless the command line sets a number: the emulator takes about 50 ms a problem.
+func fewerChecks(t *testing.T) {
+	checks := flag.Lookup("rapid.checks")
+	if before := checks.Value.String(); before == checks.DefValue {
+		require.NoError(t, checks.Value.Set("25"))
+		t.Cleanup(func() { require.NoError(t, checks.Value.Set(before)) })
+	}
+}
+
+// Ensure that random problems match float64, with the same bits in every plan.
+func TestAttentionOfRandomProblems(t *testing.T) {
+	g := newGPU(t)
+	fewerChecks(t)
+	rapid.Check(t, func(r *rapid.T) {
+		kv, group := rapid.IntRange(1, 2).Draw(r, "key heads"), rapid.SampledFrom([]int{1, 2, 3, 5, 16}).Draw(r, "group")
+		p := problem{AttentionShape: shape(rapid.SampledFrom(types).Draw(r, "type"), rapid.SampledFrom([]int{64, 80}).Draw(r, "head size"), kv*group, kv,
+			16*rapid.IntRange(1, 3).Draw(r, "block"))}
+		for range rapid.IntRange(1, 2).Draw(r, "sequences") {
+			length := rapid.OneOf(rapid.IntRange(1, 30), rapid.IntRange(250, 262), rapid.IntRange(510, 515)).Draw(r, "length")
+			p.lens, p.queries = append(p.lens, length), append(p.queries, rapid.IntRange(1, min(length, 4)).Draw(r, "queries"))
+		}
+		p.window, p.slopes, p.sinks = rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 300)).Draw(r, "window"), rapid.Bool().Draw(r, "ALiBi"), rapid.Bool().Draw(r, "sinks")
+		if rapid.Bool().Draw(r, "capped") {
+			p.softCap = float32(rapid.IntRange(1, 60).Draw(r, "soft cap"))
+		}
+		n := p.numbers()
+		out := p.run(g, n, one)
+		p.requireMatches(r, n, decode(p.Type, out))
+		require.Equal(r, out, p.run(g, n, many))
+	})
+}
+
+func TestAttentionRefuses(t *testing.T) {
+	g := newGPU(t)
+	good := shape(kernels.F16, 64, 4, 2, 16)
+	device := g.context.Device()
+	for _, c := range []struct {
+		change func(s *kernels.AttentionShape)
+		want   string
+	}{
+		{func(s *kernels.AttentionShape) { s.HeadSize = 72 }, "attention with heads of 72 elements: there are kernels for 64, 80, 96, 128 and 256"},
+		{func(s *kernels.AttentionShape) { s.Heads = 5 }, "attention with 5 heads and 2 key heads: a key head serves a whole number of heads, at most 16"},
+		{func(s *kernels.AttentionShape) { s.Heads = 34 }, "attention with 34 heads and 2 key heads: a key head serves a whole number of heads, at most 16"},
+		{func(s *kernels.AttentionShape) { s.BlockSize = 8 }, "attention over blocks of 8 tokens: multiples of 16 are possible"},
+	} {
+		s := good
+		c.change(&s)
+		_, err := s.Plan(device, []int32{0, 1}, []int32{1}, 0)
+		require.EqualError(t, err, c.want)
+	}
+	_, err := good.Plan(device, []int32{0, 3}, []int32{2}, 0)
+	require.EqualError(t, err, "sequence 0 has 2 tokens, 3 of them queries")
+	_, err = good.Plan(device, []int32{0}, []int32{2}, 0)
+	require.ErrorContains(t, err, "there is one more start than sequences")
+	_, err = good.Plan(cuda.Device{Name: "GPU", SharedMemory: 1 << 14}, []int32{0, 1}, []int32{2}, 0)
+	require.EqualError(t, err, "attention with heads of 64 elements needs 28928 bytes of shared memory: GPU has 16384")
+	plan, err := good.Plan(device, []int32{0, 1}, []int32{2}, 0)
+	require.NoError(t, err)
+	a := kernels.PagedAttention{AttentionShape: good, Plan: plan, Window: 3}
+	require.ErrorContains(t, a.Launch(g.set, g.stream), "a window of 3")
+	a.Window, a.QueryStride = 0, 64
+	require.ErrorContains(t, a.Launch(g.set, g.stream), "each must be a multiple of 8 and at least 256")
+	a.QueryStride, a.SoftCap = 0, -1
+	require.EqualError(t, a.Launch(g.set, g.stream), "attention with a soft cap of -1: it must be finite and at least 0")
+	a.SoftCap, a.Scale = 0, float32(math.NaN())
+	require.EqualError(t, a.Launch(g.set, g.stream), "attention with a scale of NaN: it must be finite")
+}
