@@ -1,0 +1,167 @@
+package kernels
+
+import (
+	"fmt"
+
+	"llmmemory/internal/serving/cuda"
+)
+
+// Product is Out[row][output] = the sum over columns of In[row][column] * weight[output][column].
+//
+// The bits of a row's outputs depend on the row and on the weights, on nothing else: not on the number of rows, and
+// not on the GPU.
+type Product struct {
+	Weights
+	Out, In             cuda.Pointer // [Rows][stride], of the weights' Type
+	OutStride, InStride int          // elements from row to row; 0 means without gaps
+	Rows                int
+
+	Plan     ProductPlan
+	Parts    cuda.Pointer // ProductPlan.PartBytes bytes
+	Arrived  cuda.Pointer // ProductPlan.Counters uint32 that are 0. The kernels leave them 0.
+	Unpacked cuda.Pointer // ProductPlan.UnpackedBytes bytes
+}
+
+// A ProductPlan says which kernels compute a product, and what memory they need besides operands. Products that run one
+// after the other can share that memory.
+type ProductPlan struct {
+	PartBytes, Counters, UnpackedBytes int
+
+	weights Weights
+	rows    int
+	few     bool
+	threads int  // of a block
+	apart   bool // each part of a sum is computed by another block
+	chunk   int  // outputs that are unpacked at a time
+}
+
+// Sizes of products.h.
+const (
+	productFewRows = 32
+	productStages  = 4
+	productColumns = 32       // of a stage
+	productChunk   = 64 * 128 // outputs that are unpacked at a time, at most
+)
+
+// Plan chooses kernels for a number of rows on a GPU.
+func (w Weights) Plan(device cuda.Device, rows int) (ProductPlan, error) {
+	p := ProductPlan{weights: w, rows: rows, chunk: w.Outputs}
+	if err := w.check(); err != nil {
+		return p, err
+	}
+	parts := w.parts()
+	if p.few = rows <= productFewRows; p.few {
+		for p.threads = 256; p.fewMemory() > device.SharedMemory && p.threads > 32; p.threads /= 2 {
+		}
+		if parts > 1 {
+			p.PartBytes, p.Counters = parts*w.tiles()*productFewRows*16*4, w.tiles()*32/p.threads
+		}
+		return p, nil
+	}
+	if w.Format != Plain {
+		p.chunk = min(w.Outputs, productChunk)
+		p.UnpackedBytes = Weights{Type: w.Type, Outputs: p.chunk, Columns: w.Columns}.PackedBytes()
+	}
+	p.many(device, parts)
+	if blocks := p.blocks(p.threads); p.apart {
+		p.PartBytes, p.Counters = parts*blocks*p.threads*512, blocks
+	}
+	return p, nil
+}
+
+// many chooses the largest tiles of rows with which a block that adds all parts has a multiprocessor of its own, or none
+// is idle for long. Otherwise parts are computed apart.
+func (p *ProductPlan) many(device cuda.Device, parts int) {
+	for p.threads = 256; p.threads >= 64; p.threads /= 2 {
+		if p.threads/2 < p.rows && p.blocks(p.threads) >= device.Multiprocessors && p.manyMemory(parts) <= device.SharedMemory {
+			return
+		}
+	}
+	p.threads = 64
+	if p.apart = parts > 1; p.rows > 64 {
+		p.threads = 128
+	}
+}
+
+// blocks is the number of tiles of 128 outputs and as many rows as threads.
+func (p *ProductPlan) blocks(threads int) int { return ceil(p.rows, threads) * ceil(p.chunk, 128) }
+
+func (p *ProductPlan) fewMemory() int {
+	f := formats[p.weights.Format]
+	return f.stages * (p.threads/32*f.slab + ceil(p.rows, 8)*8*256)
+}
+
+// manyMemory is for stages and, if a block adds several parts, for sums.
+func (p *ProductPlan) manyMemory(parts int) int {
+	stage := (128 + p.threads) * productColumns * 2
+	if parts == 1 || p.apart {
+		return productStages * stage
+	}
+	return productStages*stage + p.threads*512
+}
+
+// product has the fields of struct Product in products.h.
+type product struct {
+	out, in, weights, parts, arrived   cuda.Pointer
+	inStride, outStride                uint64
+	rows, outputs, columns, partsOfSum int32
+}
+
+func (a Product) check() error {
+	switch {
+	case a.Plan.weights.shape() != a.Weights.shape() || a.Plan.rows != a.Rows:
+		return fmt.Errorf("a product of %d rows with weights %v: the plan is for %d and %v", a.Rows, a.Weights, a.Plan.rows, a.Plan.weights)
+	case a.OutStride != 0 && a.OutStride < a.Outputs || a.InStride != 0 && a.InStride < a.Columns || a.InStride%8 != 0:
+		return fmt.Errorf("a product with strides of %d elements for rows and %d for outputs: they must be 0, or at least %d and a multiple of 8, and at least %d",
+			a.InStride, a.OutStride, a.Columns, a.Outputs)
+	case a.In%16 != 0 || a.Out%16 != 0:
+		return fmt.Errorf("a product of rows at %#x with outputs at %#x: addresses must be multiples of 16", a.In, a.Out)
+	}
+	return nil
+}
+
+// Launch puts the kernels into a stream.
+func (a Product) Launch(set *Set, s *cuda.Stream) error {
+	if err := a.check(); err != nil || a.Rows == 0 {
+		return err
+	}
+	arguments := product{out: a.Out, in: a.In, weights: a.Packed, parts: a.Parts, arrived: a.Arrived, inStride: uint64(a.InStride),
+		outStride: uint64(a.OutStride), rows: int32(a.Rows), outputs: int32(a.Outputs), columns: int32(a.Columns), partsOfSum: int32(a.parts())}
+	if a.InStride == 0 {
+		arguments.inStride = uint64(a.Columns)
+	}
+	if a.OutStride == 0 {
+		arguments.outStride = uint64(a.Outputs)
+	}
+	p := &a.Plan
+	if p.few {
+		shape := cuda.Shape{X: a.tiles() * 32 / p.threads, Y: a.parts(), Threads: p.threads, Shared: p.fewMemory()}
+		return set.launch(s, fmt.Sprintf("product_%v_%v", a.Format, a.Type), shape, arguments)
+	}
+	for first := 0; first < a.Outputs; first += p.chunk {
+		arguments.outputs = int32(min(p.chunk, a.Outputs-first))
+		arguments.out = a.Out + cuda.Pointer(first*a.Type.Bytes())
+		if a.Format != Plain {
+			if err := a.unpack(set, s, first, int(arguments.outputs)); err != nil {
+				return err
+			}
+			arguments.weights = a.Unpacked
+		}
+		shape := cuda.Shape{X: ceil(a.Rows, p.threads), Y: ceil(int(arguments.outputs), 128), Threads: p.threads, Shared: p.manyMemory(a.parts())}
+		if p.apart {
+			shape.Z = a.parts()
+		}
+		if err := set.launch(s, fmt.Sprintf("product_plain_%v_many", a.Type), shape, arguments); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unpack puts n outputs into Unpacked.
+func (a Product) unpack(set *Set, s *cuda.Stream, first, n int) error {
+	slab := formats[a.Format].slab
+	shape := cuda.Shape{X: ceil(a.slabs(), 8), Y: ceil(n, 128) * 8, Threads: 256, Shared: 8 * slab}
+	from := a.Packed + cuda.Pointer(first/16*a.slabs()*slab)
+	return set.launch(s, fmt.Sprintf("unpack_weights_%v_%v", a.Format, a.Type), shape, a.Unpacked, from, int32(a.slabs()))
+}

@@ -1,0 +1,211 @@
+package kernels_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/cuda/kernels"
+	"llmmemory/internal/serving/half"
+	"llmmemory/internal/serving/model/weights"
+	"llmmemory/internal/testkit/weightfile"
+)
+
+// fileFormats are the formats as files have them.
+var fileFormats = map[kernels.WeightFormat]struct {
+	number          uint32 // of GGUF
+	elements, bytes int    // of a block
+	scales          []int  // where a block has its float16 numbers
+}{
+	kernels.Q8_0: {8, 32, 34, []int{0}}, kernels.Q4_0: {2, 32, 18, []int{0}}, kernels.MXFP4: {39, 32, 17, nil},
+	kernels.Q4_K: {12, 256, 144, []int{0, 2}}, kernels.Q5_K: {13, 256, 176, []int{0, 2}}, kernels.Q6_K: {14, 256, 210, []int{208}},
+}
+
+// packedWeights are weights on the GPU, and what the CPU reads from the same file.
+type packedWeights struct {
+	kernels.Weights
+	numbers []float64
+}
+
+// newMatrix makes random weights and packs them. The numbers of a format with scales are those that package weights reads.
+func newMatrix(g *gpu, kind kernels.Type, format kernels.WeightFormat, outputs, columns int) packedWeights {
+	g.t.Helper()
+	m := packedWeights{Weights: kernels.Weights{Type: kind, Format: format, Outputs: outputs, Columns: columns}}
+	m.Packed = g.empty(m.PackedBytes()).Pointer()
+	var file []byte
+	if format == kernels.Plain {
+		m.numbers = random(kind, 77, outputs*columns)
+		file = encode(kind, m.numbers)
+	} else {
+		file, m.numbers = randomBlocks(g.t, format, outputs, columns)
+	}
+	require.NoError(g.t, kernels.PackWeights{Weights: m.Weights, Rows: g.bytes(file).Pointer()}.Launch(g.set, g.stream))
+	return m
+}
+
+func randomBlocks(t *testing.T, format kernels.WeightFormat, outputs, columns int) (file []byte, numbers []float64) {
+	t.Helper()
+	f := fileFormats[format]
+	rng := rand.New(rand.NewPCG(uint64(format), 1))
+	for range outputs * columns / f.elements {
+		block := make([]byte, f.bytes)
+		for i := range block {
+			block[i] = byte(rng.Uint32())
+		}
+		for _, at := range f.scales {
+			binary.LittleEndian.PutUint16(block[at:], half.ToF16(float32(rng.NormFloat64()/32)))
+		}
+		if f.scales == nil {
+			block[0] = byte(118 + rng.IntN(12))
+		}
+		file = append(file, block...)
+	}
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	tensor := weightfile.Tensor{Name: "w", Type: f.number, Shape: []int{outputs, columns}, Data: file}
+	require.NoError(t, os.WriteFile(path, weightfile.GGUF(map[string]any{"general.architecture": "llama"}, tensor), 0o600))
+	gguf, err := weights.OpenGGUF(path)
+	require.NoError(t, err)
+	row := make([]float32, columns)
+	for i := range outputs {
+		gguf.Get("w").Row(i, row)
+		for _, x := range row {
+			numbers = append(numbers, float64(x))
+		}
+	}
+	require.NoError(t, gguf.Close())
+	return file, numbers
+}
+
+// workspace is memory that products of a test share: counters must be 0 again after each.
+type workspace struct{ parts, arrived, unpacked *cuda.Memory }
+
+func newWorkspace(g *gpu) workspace {
+	w := workspace{g.empty(4 << 20), g.empty(4096), g.empty(4 << 20)}
+	require.NoError(g.t, w.arrived.Write(0, make([]byte, 4096)))
+	return w
+}
+
+// multiply computes a product on the emulated GPU, as on one with so many multiprocessors.
+func (m packedWeights) multiply(g *gpu, w workspace, in []float64, multiprocessors int) []byte {
+	g.t.Helper()
+	device := g.context.Device()
+	device.Multiprocessors = multiprocessors
+	rows := len(in) / m.Columns
+	plan, err := m.Plan(device, rows)
+	require.NoError(g.t, err)
+	require.LessOrEqual(g.t, plan.PartBytes, w.parts.Size())
+	require.LessOrEqual(g.t, 4*plan.Counters, w.arrived.Size())
+	require.LessOrEqual(g.t, plan.UnpackedBytes, w.unpacked.Size())
+	out := g.empty(2 * rows * m.Outputs)
+	p := kernels.Product{Weights: m.Weights, Out: out.Pointer(), In: g.encoded(m.Type, in).Pointer(), Rows: rows, Plan: plan,
+		Parts: w.parts.Pointer(), Arrived: w.arrived.Pointer(), Unpacked: w.unpacked.Pointer()}
+	require.NoError(g.t, p.Launch(g.set, g.stream))
+	result := g.read(out)
+	require.Equal(g.t, make([]byte, 4096), g.read(w.arrived), "counters")
+	return result
+}
+
+// requireMatches compares outputs with sums in float64.
+//
+// Let u be the rounding error of the type. Weights with scales are rounded to it, outputs too. The errors of weights are independent: their sum
+// has a standard deviation below u/sqrt(3) times the root of the sum of squares of products. So an output is within 2 u of its size, twice
+// the error of a rounded float64 sum, unless the sum cancels. With weights of the type itself it is within u, and what
+// float32 rounds.
+func (m packedWeights) requireMatches(t *testing.T, in []float64, got []float64) {
+	t.Helper()
+	u := map[kernels.Type]float64{kernels.F16: 0x1p-11, kernels.BF16: 0x1p-8}[m.Type]
+	rounded := decode(m.Type, encode(m.Type, m.numbers))
+	for i := range got {
+		x, w := in[i/m.Outputs*m.Columns:][:m.Columns], m.numbers[i%m.Outputs*m.Columns:]
+		r := rounded[i%m.Outputs*m.Columns:]
+		want, wantRounded, squares, size := 0.0, 0.0, 0.0, 0.0
+		for k, v := range x {
+			want += v * w[k]
+			wantRounded += v * r[k]
+			squares += v * w[k] * v * w[k]
+			size += math.Abs(v * w[k])
+		}
+		allowed := 1.001*u*math.Abs(wantRounded) + 2e-6*size + 1e-7
+		if m.Format != kernels.Plain { // a few weights are rounded to the other neighbour
+			allowed += u * math.Sqrt(squares) / 8
+		}
+		if !(math.Abs(got[i]-wantRounded) <= allowed) {
+			t.Fatalf("output %d of row %d is %v, with rounded weights it should be %v within %.1e", i%m.Outputs, i/m.Outputs, got[i], wantRounded, allowed)
+		}
+		if allowed := u*math.Abs(want) + 4*u*math.Sqrt(squares); !(math.Abs(got[i]-want) <= allowed) {
+			t.Fatalf("output %d of row %d is %v, want %v within %.1e", i%m.Outputs, i/m.Outputs, got[i], want, allowed)
+		}
+	}
+}
+
+// Ensure that products match float64, and that a row has the same bits among any number of rows, by few rows' kernel or many rows', with the parts
+// of sums computed by one block or by several, and in any order of threads.
+func TestProductsMatchFloat64AndDoNotDependOnTheNumberOfRows(t *testing.T) {
+	g := newGPU(t)
+	space := newWorkspace(g)
+	order := 0
+	for _, c := range []struct {
+		kind             kernels.Type
+		format           kernels.WeightFormat
+		outputs, columns int
+	}{
+		{kernels.F16, kernels.Plain, 150, 2056}, {kernels.BF16, kernels.Plain, 128, 384}, {kernels.F16, kernels.Plain, 3, 8},
+		{kernels.F16, kernels.Q8_0, 150, 1056}, {kernels.BF16, kernels.Q8_0, 20, 128}, {kernels.F16, kernels.Q4_0, 150, 1056},
+		{kernels.BF16, kernels.Q4_0, 20, 160}, {kernels.F16, kernels.MXFP4, 140, 1056}, {kernels.BF16, kernels.MXFP4, 20, 160},
+		{kernels.F16, kernels.Q4_K, 129, 1024}, {kernels.BF16, kernels.Q4_K, 20, 256}, {kernels.F16, kernels.Q5_K, 20, 256},
+		{kernels.BF16, kernels.Q5_K, 140, 1024}, {kernels.F16, kernels.Q6_K, 20, 256}, {kernels.BF16, kernels.Q6_K, 140, 1024},
+	} {
+		t.Run(fmt.Sprintf("%v, %v, %d outputs, %d columns", c.kind, c.format, c.outputs, c.columns), func(t *testing.T) {
+			order++
+			g.Order(order)
+			m := newMatrix(g, c.kind, c.format, c.outputs, c.columns)
+			const rows = 70
+			in := random(c.kind, 5, rows*c.columns)
+			want := m.multiply(g, space, in, one)
+			m.requireMatches(t, in, decode(c.kind, want))
+			require.Equal(t, want, m.multiply(g, space, in, many), "parts apart")
+			for _, n := range []int{1, 9, 32, 33} {
+				require.Equal(t, want[:2*n*c.outputs], m.multiply(g, space, in[:n*c.columns], many), "%d rows", n)
+			}
+		})
+	}
+}
+
+// Ensure the same for the largest tiles, and for the number of rows of a large batch.
+func TestProductsOf256Rows(t *testing.T) {
+	g := newGPU(t)
+	space := newWorkspace(g)
+	m := newMatrix(g, kernels.BF16, kernels.Plain, 136, 1024)
+	in := random(kernels.BF16, 6, 257*m.Columns)
+	want := m.multiply(g, space, in, one)
+	m.requireMatches(t, in, decode(kernels.BF16, want))
+	for _, n := range []int{128, 256} {
+		require.Equal(t, want[:2*n*m.Outputs], m.multiply(g, space, in[:n*m.Columns], many), "%d rows", n)
+	}
+	require.Equal(t, want[:2*2*m.Outputs], m.multiply(g, space, in[:2*m.Columns], one), "2 rows")
+}
+
+func TestProductsRefuse(t *testing.T) {
+	g := newGPU(t)
+	device := g.context.Device()
+	_, err := kernels.Weights{Format: kernels.Q4_K, Outputs: 3, Columns: 128}.Plan(device, 1)
+	require.EqualError(t, err, "q4_k weights of 128 columns: a multiple of 256 is possible")
+	_, err = kernels.Weights{Outputs: 0, Columns: 128}.Plan(device, 1)
+	require.EqualError(t, err, "weights of 0 outputs and 128 columns: there must be some")
+	require.Error(t, kernels.PackWeights{Weights: kernels.Weights{Outputs: 3, Columns: 4}}.Launch(g.set, g.stream))
+	w := kernels.Weights{Outputs: 16, Columns: 128}
+	plan, err := w.Plan(device, 2)
+	require.NoError(t, err)
+	p := kernels.Product{Weights: w, Rows: 3, Plan: plan}
+	require.ErrorContains(t, p.Launch(g.set, g.stream), "the plan is for 2 and")
+	p.Rows, p.InStride = 2, 100
+	require.ErrorContains(t, p.Launch(g.set, g.stream), "a product with strides of 100 elements for rows and 0 for outputs")
+	p.InStride, p.In = 0, 8
+	require.ErrorContains(t, p.Launch(g.set, g.stream), "addresses must be multiples of 16")
+}

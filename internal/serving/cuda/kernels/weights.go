@@ -1,0 +1,102 @@
+package kernels
+
+import (
+	"fmt"
+
+	"llmmemory/internal/serving/cuda"
+)
+
+// A WeightFormat is how weights are stored.
+type WeightFormat int
+
+// The formats: numbers of the activations' type, and blocks of GGUF.
+const (
+	Plain WeightFormat = iota
+	Q8_0
+	Q4_0
+	MXFP4
+	Q4_K
+	Q5_K
+	Q6_K
+)
+
+// formats has the sizes of weights.h and pack_weights.cu.
+var formats = [...]struct {
+	name            string
+	slab, stages    int // bytes of 16 outputs and 128 columns when packed, slabs that few rows load ahead
+	elements, bytes int // of a block in a file
+}{
+	Plain: {"plain", 4096, 3, 8, 16},
+	Q8_0:  {"q8_0", 2176, 4, 32, 34},
+	Q4_0:  {"q4_0", 1152, 6, 32, 18},
+	MXFP4: {"mxfp4", 1088, 6, 32, 17},
+	Q4_K:  {"q4_k", 1216, 6, 256, 144},
+	Q5_K:  {"q5_k", 1472, 5, 256, 176},
+	Q6_K:  {"q6_k", 1696, 5, 256, 210},
+}
+
+func (f WeightFormat) String() string { return formats[f].name }
+
+// Weights are a matrix that is packed in the order in which products read it (weights.h).
+type Weights struct {
+	Type             Type // of activations, and of the weights if they are Plain
+	Format           WeightFormat
+	Outputs, Columns int
+	Packed           cuda.Pointer // PackedBytes bytes
+}
+
+func ceil(n, by int) int { return (n + by - 1) / by }
+
+// tiles of 16 outputs, as many as whole blocks of 128 have.
+func (w Weights) tiles() int { return ceil(w.Outputs, 128) * 8 }
+
+func (w Weights) slabs() int { return ceil(w.Columns, 128) }
+
+func (w Weights) shape() Weights { return Weights{w.Type, w.Format, w.Outputs, w.Columns, 0} }
+
+// PackedBytes is the size of the packed matrix.
+func (w Weights) PackedBytes() int { return w.tiles() * w.slabs() * formats[w.Format].slab }
+
+// parts is the number of parts of a sum: as many as give some 2,048 warps work when there are few rows, but none of
+// less than 512 columns. It must depend on the shape of the weights alone, or rows would get other bits in another batch or on
+// another GPU.
+func (w Weights) parts() int {
+	parts := 1
+	for 2*parts*ceil(w.Outputs, 16) <= 2048 && w.slabs()/(2*parts) >= 4 {
+		parts *= 2
+	}
+	return parts
+}
+
+func (w Weights) check() error {
+	switch f := formats[w.Format]; {
+	case w.Outputs < 1 || w.Columns < 1:
+		return fmt.Errorf("weights of %d outputs and %d columns: there must be some", w.Outputs, w.Columns)
+	case w.Columns%f.elements != 0:
+		return fmt.Errorf("%v weights of %d columns: a multiple of %d is possible", w.Format, w.Columns, f.elements)
+	}
+	return nil
+}
+
+// PackWeights packs a matrix, whose rows of Columns weights lie as files have them, without gaps.
+type PackWeights struct {
+	Weights
+	Rows cuda.Pointer // a multiple of 16 for Plain
+}
+
+// unpacked has the fields of struct Unpacked in pack_weights.cu.
+type unpacked struct {
+	rows             cuda.Pointer
+	rowBytes         uint64
+	outputs, columns int32
+}
+
+// Launch puts the kernel into a stream.
+func (a PackWeights) Launch(set *Set, s *cuda.Stream) error {
+	if err := a.check(); err != nil {
+		return err
+	}
+	f := formats[a.Format]
+	rows := unpacked{a.Rows, uint64(a.Columns / f.elements * f.bytes), int32(a.Outputs), int32(a.Columns)}
+	return set.launch(s, "pack_weights_"+f.name, cuda.Shape{X: ceil(a.slabs(), 8), Y: a.tiles(), Threads: 256}, a.Packed, rows)
+}
