@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A student's homework folder, with things in it that nobody may lose.
+// A student's homework folder, with files that must not be lost.
 func studentsFolder(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), name)
@@ -99,7 +99,7 @@ func TestWithoutTheLibraryTheDropinSaysWhereItLookedAndEveryCallFails(t *testing
 	for _, place := range []string{installed, filepath.Join(filepath.Dir(elsewhere), "libllm_memory.so.1"), "LLM_MEMORY_LIB"} {
 		require.Contains(t, r.stderr, place)
 	}
-	require.Equal(t, 1, strings.Count(r.stderr, "not usable"), "it is said once")
+	require.Equal(t, 1, strings.Count(r.stderr, "not usable"), "it is printed once")
 
 	r = succeed(t, dir, []string{"LLM_MEMORY_LIB=/nowhere/lib.so"}, elsewhere)
 	require.Contains(t, r.stderr, "/nowhere/lib.so")

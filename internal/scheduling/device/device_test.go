@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the two devices begin from opposite ends and hand out what became
-// free last.
+// Ensure that the two devices begin from opposite ends and return the block that was
+// freed last.
 func TestTheDevicesBeginFromOppositeEnds(t *testing.T) {
 	up, down := Ascending(10, 3), Descending(0, 3)
 	require.Equal(t, []int32{10, 11, 12}, slices.Collect(up.Free()))
@@ -34,18 +34,18 @@ func TestASharedBlockIsReplacedBeforeAWrite(t *testing.T) {
 	require.Equal(t, Pair{10, 11}, d.CopyOnWrite(&slot, d.Take()))
 	require.EqualValues(t, 11, slot)
 	require.Equal(t, []int32{1, 1, 0}, d.Counts())
-	require.True(t, d.Unref(10), "it is nobody's, and not in the stack")
+	require.True(t, d.Unref(10), "it has no references and is not in the stack")
 	require.Equal(t, 1, d.NumFree())
 	require.True(t, d.Ref(10))
 }
 
 func TestCheckFindsEveryWrongState(t *testing.T) {
 	for name, damage := range map[string]func(d *Device){
-		"a block twice in the stack":  func(d *Device) { d.free = append(d.free, d.free[0]) },
-		"a used block in the stack":   func(d *Device) { d.free = append(d.free, 10) },
-		"another device's block":      func(d *Device) { d.free[0] = 5 },
-		"a lost block":                func(d *Device) { d.free = d.free[:1] },
-		"a reference that nobody has": func(d *Device) { d.Ref(10) },
+		"a block twice in the stack":   func(d *Device) { d.free = append(d.free, d.free[0]) },
+		"a used block in the stack":    func(d *Device) { d.free = append(d.free, 10) },
+		"another device's block":       func(d *Device) { d.free[0] = 5 },
+		"a lost block":                 func(d *Device) { d.free = d.free[:1] },
+		"a reference without an entry": func(d *Device) { d.Ref(10) },
 	} {
 		d := Ascending(10, 3)
 		used := []int32{d.Take()}

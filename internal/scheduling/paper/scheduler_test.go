@@ -66,7 +66,7 @@ func TestPromptsJoinDecodesWithinTheTokenBudget(t *testing.T) {
 	x, _ := sosp(t, Config{BlockSize: 4, NumGPUBlocks: 100}, Limits{MaxNumBatchedTokens: 20, MaxNumSeqs: 10}, false)
 	x.add(serve.Request{ID: 1, Prompt: 10}, serve.Request{ID: 2, Prompt: 10, Seqs: 2}, serve.Request{ID: 3, Prompt: 18}, serve.Request{ID: 4, Prompt: 1})
 	x.expect(lengths{1: 10, 2: 10}, lengths{})
-	x.expect(lengths{}, lengths{1: 11, 2: 11}) // 3 tokens, and 18 are too many; nobody overtakes
+	x.expect(lengths{}, lengths{1: 11, 2: 11}) // 3 tokens, and 18 are too many; no request overtakes another
 	x.finish(2)
 	x.expect(lengths{3: 18, 4: 1}, lengths{1: 12})
 	require.Equal(t, 20, x.Tokens)
@@ -172,7 +172,7 @@ func TestThePrefixTakesNoTokensOfAnIteration(t *testing.T) {
 	require.Equal(t, 10, x.Tokens)
 }
 
-// Ensure that always_swap swaps single sequences, and that a CPU without room
+// Ensure that always_swap swaps single sequences, and that a CPU without space
 // ends the step with an error, all requests in their queues.
 func TestAlwaysSwapSwapsSingleSequences(t *testing.T) {
 	for _, cpu := range []int{2, 1} {

@@ -30,7 +30,7 @@ func TestSOSPTraffic(t *testing.T) {
 			Scheduler: s, Check: s.Check, Table: s.Table, Refork: s.Refork,
 			BlockSize: config.BlockSize, Prompts: 40, Seqs: 3, Stuck: ErrNoFreeBlocks,
 			MaxTokens: limits.MaxNumBatchedTokens, Prefix: s.Prefix(),
-			Live: config.NumCPUBlocks >= config.NumGPUBlocks*3, // what is swapped has room
+			Live: config.NumCPUBlocks >= config.NumGPUBlocks*3, // there is space for what is swapped
 		})
 	})
 }

@@ -24,7 +24,7 @@ func allocated(t *testing.T, m *Manager, length int, tokens ...int32) *Seq {
 func TestCheckSeesDamage(t *testing.T) {
 	damage := map[string]func(m *Manager, s *Seq){
 		"a block in two places of a table":    func(_ *Manager, s *Seq) { s.table[1] = s.table[0] },
-		"a block that nobody names":           func(_ *Manager, s *Seq) { s.table = s.table[:1]; s.full = 2 },
+		"a block that is in no table":         func(_ *Manager, s *Seq) { s.table = s.table[:1]; s.full = 2 },
 		"a reference too many":                func(m *Manager, s *Seq) { m.gpu.Ref(s.table[0]) },
 		"a block in use in the stack":         func(m *Manager, s *Seq) { m.gpu.Drop(s.table[0]) },
 		"a block lost":                        func(m *Manager, _ *Seq) { m.gpu.Unref(m.gpu.Take()) },

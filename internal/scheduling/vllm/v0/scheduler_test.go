@@ -86,7 +86,7 @@ func TestASwappedRequestTooLongForTheGPUIsDropped(t *testing.T) {
 }
 
 // Ensure that no request is lost when a step fails because the CPU is full: all go on when
-// there is room again.
+// there is space again.
 func TestAFailedStepLosesNobody(t *testing.T) {
 	s := scheduler(t, SchedulerConfig{
 		Manager:             Config{BlockSize: 1, NumGPUBlocks: 6, NumCPUBlocks: 1},
@@ -131,7 +131,7 @@ func TestSwappingInFillsTheLimitOfSequences(t *testing.T) {
 	require.NoError(t, err)
 	s.step()
 	_, running, swapped = s.Queues()
-	require.Equal(t, []int{2, 5}, running, "one runs, and there is room for one more, which stands in front")
+	require.Equal(t, []int{2, 5}, running, "one runs, and one more fits, which comes first")
 	require.Equal(t, []int{3}, swapped)
 	require.Equal(t, OK, s.manager.CanSwapIn(0, &s.requests.At(s.swapped.Head()).Seq), "there are blocks for 3")
 	require.NoError(t, s.Check())

@@ -83,7 +83,7 @@ func (x *traffic) allocate(t *rapid.T) {
 	if err != nil {
 		require.ErrorIs(t, err, ErrNoFreeBlocks)
 		require.Equal(t, before, x.dump())
-		require.True(t, says != OK || x.m.config.SlidingWindow > 0, "it was said to fit")
+		require.True(t, says != OK || x.m.config.SlidingWindow > 0, "the manager reported that it fits")
 		return
 	}
 	x.groups = append(x.groups, g)
@@ -124,7 +124,7 @@ func (x *traffic) appendTokens(t *rapid.T) {
 		if err != nil {
 			require.ErrorIs(t, err, ErrNoFreeBlocks)
 			require.Equal(t, before, x.dump())
-			require.True(t, !says || x.m.config.SlidingWindow > 0, "it was said to fit")
+			require.True(t, !says || x.m.config.SlidingWindow > 0, "the manager reported that it fits")
 			s.Len = s.full
 			continue
 		}
@@ -178,10 +178,10 @@ func (x *traffic) swap(t *rapid.T) {
 	}
 	before := x.dump()
 	move, ok := x.m.SwapOut, x.m.CanSwapOut(g.seqs...)
-	room := x.m.View.FreeCPU()
+	free := x.m.View.FreeCPU()
 	if g.swapped {
 		move, ok = x.m.SwapIn, x.m.CanSwapIn(0, g.seqs...) == OK
-		room = x.m.View.FreeGPU()
+		free = x.m.View.FreeGPU()
 	}
 	entries, empty := 0, false
 	for _, s := range g.seqs {
@@ -192,8 +192,8 @@ func (x *traffic) swap(t *rapid.T) {
 	if err != nil {
 		require.Equal(t, before, x.dump())
 		refused := x.m.config.EnablePrefixCaching || slices.ContainsFunc(g.seqs, func(s *Seq) bool { return s.moved })
-		require.True(t, refused || entries > room, "%v", err)
-		require.True(t, refused || !ok || empty, "it was said to fit: %v", err)
+		require.True(t, refused || entries > free, "%v", err)
+		require.True(t, refused || !ok || empty, "the manager reported that it fits: %v", err)
 		return
 	}
 	require.Len(t, pairs, entries)

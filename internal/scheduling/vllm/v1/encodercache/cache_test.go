@@ -37,7 +37,7 @@ func requireUsage(t testing.TB, c *Cache, taken, referenced int) {
 
 func TestTheLongestUnreferencedOutputIsEvicted(t *testing.T) {
 	c, a, b := New(10), request("a", 6), request("b", 5, 6)
-	require.False(t, c.Reserve(b, 1, 5), "planned outputs take room")
+	require.False(t, c.Reserve(b, 1, 5), "planned outputs take space")
 	allocate(t, c, a, 0)
 	require.False(t, c.Reserve(b, 0, 0), "a is still read")
 	c.Free(a)

@@ -71,8 +71,7 @@ func TestAdmissionCountsWhatAGroupCanHold(t *testing.T) {
 	}
 }
 
-// Blocks that rows in flight still read stay, whether the tables have room for the new tokens or
-// not: of 16 or 17 tokens 8 are in flight, and a window of 5 needs all but the first 4 of the others (vllm/v1/RULES.md §15).
+// Blocks that rows in flight read stay, whether the new tokens fit into the tables or not: of 16 or 17 tokens 8 are in flight, and a window of 5 needs all but the first 4 of the others (vllm/v1/RULES.md §15).
 func TestWindowsWaitForTokensInFlight(t *testing.T) {
 	for _, tokens := range []int{16, 17} {
 		c := newHybrid(t, nil, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})

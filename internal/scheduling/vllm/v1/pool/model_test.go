@@ -208,9 +208,9 @@ func TestPoolEqualsTheModel(t *testing.T) {
 					t.Skip("the other block has a key")
 				}
 				p.Move(src, dst)
-				keys, tokens, told := m.keys[src], m.tokens[src], m.events
+				keys, tokens, events := m.keys[src], m.tokens[src], m.events
 				m.forget(src)
-				m.events = told
+				m.events = events
 				for _, k := range keys {
 					m.insert(dst, k, tokens)
 				}

@@ -8,21 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/invariants"
-	"llmmemory/internal/scheduling/blockhash"
-	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
 // The scenarios and the values they expect are those of vLLM's
 // tests/v1/core/test_async_scheduler.py at the commit of RULES.md.
 
 func asyncConfig(blocks int) Config {
-	return Config{
-		MaxNumSeqs: 16, MaxNumBatchedTokens: 8192, AsyncScheduling: true, AsVLLM: true,
-		Cache: kvcache.Config{
-			NumGPUBlocks: blocks, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 16}}, MaxModelLen: 8192,
-			EnablePrefixCaching: true, Hash: blockhash.LE{}, RetentionInterval: kvcache.RetainAll,
-		},
-	}
+	c := large(blocks)
+	c.AsVLLM, c.AsyncScheduling = true, true
+	return c
 }
 
 func TestAsyncStopsByMaxTokensWithoutAnExtraStep(t *testing.T) {

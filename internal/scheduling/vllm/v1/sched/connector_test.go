@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/scheduling/blockhash"
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
@@ -14,13 +13,9 @@ import (
 // RULES.md.
 
 func transferConfig(blocks int) Config {
-	return Config{
-		MaxNumSeqs: 16, MaxNumBatchedTokens: 8192, AsVLLM: true, Connector: Connector{Consumer: true, Producer: true},
-		Cache: kvcache.Config{
-			NumGPUBlocks: blocks, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 16}}, MaxModelLen: 8192,
-			EnablePrefixCaching: true, Hash: blockhash.LE{}, RetentionInterval: kvcache.RetainAll,
-		},
-	}
+	c := large(blocks)
+	c.AsVLLM, c.Connector = true, Connector{Consumer: true, Producer: true}
+	return c
 }
 
 const eos = 9999
@@ -39,7 +34,7 @@ func TestLifeOfARemotePrefill(t *testing.T) {
 	require.Len(t, h.table(id), 3)
 	require.Zero(t, h.hashed(id), "nothing can be hit before it is loaded")
 	require.Empty(t, h.schedule())
-	require.Empty(t, h.step.Loads, "a load is told once")
+	require.Empty(t, h.step.Loads, "a load is listed once")
 	require.NoError(t, h.Transfers.Received(id))
 	require.Equal(t, []Row{{ID: id, Kind: KindNew, Samples: true, NumComputedTokens: 39, NumScheduledTokens: 1}}, h.schedule())
 	require.Equal(t, 2, h.hashed(id))
@@ -245,7 +240,7 @@ func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 }
 
 // Ensure that a request which was aborted while it was loaded is kept until the load is over and its
-// blocks were said to be sent, in either order; there is nothing to send.
+// blocks were reported as sent, in either order; there is nothing to send.
 func TestAnAbortedLoadIsKeptUntilItIsOverAndSent(t *testing.T) {
 	for _, sentFirst := range []bool{false, true} {
 		h := newHost(t, transferConfig(100))
@@ -267,17 +262,19 @@ func TestAnAbortedLoadIsKeptUntilItIsOverAndSent(t *testing.T) {
 	}
 }
 
+// loadsIntoBlocks is a configuration in which hits can end inside a block.
+func loadsIntoBlocks() Config {
+	c := small(30)
+	c.MaxNumBatchedTokens, c.Connector.Consumer, c.Cache.HashBlockSize = 64, true, 4
+	c.Cache.Groups = []kvcache.Group{{Kind: kvcache.Full, BlockSize: 8}, {Kind: kvcache.Mamba, BlockSize: 8, Align: true}}
+	return c
+}
+
 // Ensure that what can be loaded takes the place of a part of a block that was hit only if it is more
 // (vllm/v1/RULES.md §19). The hit has 12 tokens, of which 4 are in the second block.
 func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
 	for external, want := range map[int][2]int{12: {12, 0}, 13: {13, 5}} {
-		h := newHost(t, Config{
-			MaxNumSeqs: 4, MaxNumBatchedTokens: 64, Connector: Connector{Consumer: true},
-			Cache: kvcache.Config{
-				NumGPUBlocks: 30, MaxModelLen: 64, EnablePrefixCaching: true, Hash: blockhash.LE{}, HashBlockSize: 4,
-				Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 8}, {Kind: kvcache.Mamba, BlockSize: 8, Align: true}},
-			},
-		})
+		h := newHost(t, loadsIntoBlocks())
 		h.add(14, 1, Spec{MaxTokens: 2})
 		for h.Monitor.Load().Waiting+h.Monitor.Load().Running > 0 {
 			h.run(1)

@@ -8,17 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/scheduling/blockhash"
-	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
 func encoderConfig(tokens, cache, budget int) Config {
-	return Config{
-		MaxNumSeqs: 16, MaxNumBatchedTokens: tokens, EncoderCacheSize: cache, MaxNumEncoderInputTokens: budget,
-		Cache: kvcache.Config{
-			NumGPUBlocks: 10000, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 16}}, MaxModelLen: 2048,
-			EnablePrefixCaching: true, Hash: blockhash.LE{}, RetentionInterval: kvcache.RetainAll,
-		},
-	}
+	c := large(10000)
+	c.MaxNumBatchedTokens, c.EncoderCacheSize, c.MaxNumEncoderInputTokens, c.Cache.MaxModelLen = tokens, cache, budget, 2048
+	return c
 }
 
 func item(hash string, offset, length int) Spec {
@@ -39,13 +34,13 @@ func requireEncodes(h *host, want ...EncoderInput) {
 // test_schedule_partial_requests, test_no_mm_input_chunking).
 
 // Ensure that each of the two limits alone ends a chunk.
-func TestBudgetAndRoomAreTwoLimits(t *testing.T) {
+func TestTheBudgetAndTheCacheAreTwoLimits(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
 		cache, budget int
 	}{
 		{"the budget of the step", 8192, 1024},
-		{"the room of the cache", 1024, 8192},
+		{"the size of the cache", 1024, 8192},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHost(t, encoderConfig(8192, tc.cache, tc.budget))
@@ -115,7 +110,7 @@ func TestADraftModelReadsAhead(t *testing.T) {
 	h := newHost(t, c)
 	a := h.add(60, 1, item("a", 32, 8))
 	h.add(60, 2, item("b", 32, 20))
-	require.Equal(t, []int{32, 31}, scheduled(h.schedule()), "there is no room for b, so its chunk ends one token earlier")
+	require.Equal(t, []int{32, 31}, scheduled(h.schedule()), "b does not fit, so its chunk ends one token earlier")
 	requireEncodes(h, EncoderInput{ID: a})
 }
 
@@ -145,7 +140,7 @@ func TestAnOutputIsComputedWhenItsRowIsTakenOut(t *testing.T) {
 	}{
 		{"the one that preempts it", false, 4, false, 1, 1},
 		{"another one", false, 6, true, 2, 1},
-		{"nobody in vLLM", true, 4, false, 1, 0},
+		{"none in vLLM", true, 4, false, 1, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHost(t, tight(tc.blocks, tc.asVLLM))
@@ -167,8 +162,8 @@ func TestAnOutputIsComputedWhenItsRowIsTakenOut(t *testing.T) {
 	}
 }
 
-// Ensure that requests which hold outputs and need room for more do not wait for each
-// other for ever, even if no request is admitted meanwhile. In vLLM they do.
+// Ensure that requests which keep outputs and need space for more do not wait for each
+// other for ever, even if no request is admitted. In vLLM they do.
 func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
 	for _, tc := range []struct {
 		name             string
@@ -228,7 +223,7 @@ func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 	require.Equal(t, []int{0, 0}, []int{h.Monitor.Load().Running, h.Monitor.Load().Waiting})
 }
 
-// Ensure that requests which hold outputs and wait for room for more give up their blocks when the
+// Ensure that requests which keep outputs and wait for space for more lose their blocks when the
 // only one that can run needs these. In vLLM that one preempts itself, comes back and computes the
 // same tokens for ever.
 func TestRequestsThatWaitForOutputsGiveUpBlocks(t *testing.T) {

@@ -10,17 +10,17 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// An encoderWorker has the encoder outputs that its steps said to compute, and did not say to drop.
+// An encoderWorker has the encoder outputs that steps told it to compute and not to drop.
 type encoderWorker struct {
 	on      bool
-	room    int // embeddings
+	size    int // embeddings
 	budget  int // of a step
 	ahead   int // tokens that a draft model reads past the row
 	outputs map[string]int
 }
 
 func newEncoderWorker(c *Config) encoderWorker {
-	w := encoderWorker{on: c.EncoderCacheSize > 0, room: c.EncoderCacheSize, budget: cmp.Or(c.MaxNumEncoderInputTokens, c.EncoderCacheSize), outputs: map[string]int{}}
+	w := encoderWorker{on: c.EncoderCacheSize > 0, size: c.EncoderCacheSize, budget: cmp.Or(c.MaxNumEncoderInputTokens, c.EncoderCacheSize), outputs: map[string]int{}}
 	if c.Cache.Eagle {
 		w.ahead = 1
 	}
@@ -55,8 +55,8 @@ func (w *encoderWorker) begin(step *Step, extras map[ID]blockhash.Extras) {
 	for _, n := range w.outputs {
 		sum += n
 	}
-	if sum > w.room {
-		panic(fmt.Sprintf("%d embeddings, there is room for %d", sum, w.room))
+	if sum > w.size {
+		panic(fmt.Sprintf("%d embeddings, there is size for %d", sum, w.size))
 	}
 }
 

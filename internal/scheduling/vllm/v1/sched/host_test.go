@@ -103,7 +103,7 @@ func (h *host) hashed(id ID) int {
 	return n
 }
 
-// loadFailed returns the requests that a failed load affects. It requires that Affected has said so.
+// loadFailed returns the requests that a failed load affects. It requires that Affected returns the same.
 func (h *host) loadFailed(blocks ...int32) []ID {
 	var before, out FailedLoad
 	require.NoError(h.t, h.Transfers.Affected(&before, blocks...))

@@ -76,7 +76,7 @@ func (e *engine) schedule(t *rapid.T) (scheduled bool) {
 			e.spare = append(e.spare, f)
 			return false
 		}
-		last := e.flights[len(e.flights)-1] // the worker hears of it after the steps in flight
+		last := e.flights[len(e.flights)-1] // the worker gets it after the steps in flight
 		last.after = append(last.after, f)
 		return false
 	}

@@ -245,7 +245,7 @@ func (e *engine) loadOf(j *job) load {
 func (e *engine) answer(t *rapid.T) {
 	x := &e.transfers
 	if len(x.asking) == 0 {
-		t.Skip("nobody asks")
+		t.Skip("no request asks")
 	}
 	id := x.asking[0]
 	x.asking = x.asking[1:]

@@ -20,6 +20,14 @@ func small(blocks int) Config {
 	}
 }
 
+// large is the configuration of most of vLLM's tests.
+func large(blocks int) Config {
+	c := small(blocks)
+	c.MaxNumSeqs, c.MaxNumBatchedTokens = 16, 8192
+	c.Cache.Groups[0].BlockSize, c.Cache.MaxModelLen, c.Cache.RetentionInterval = 16, 8192, kvcache.RetainAll
+	return c
+}
+
 func newSmall(t testing.TB, c Config) *Scheduler {
 	s, err := New(c)
 	require.NoError(t, err)
@@ -73,7 +81,7 @@ func TestImpossibleConfigurationsAreRefused(t *testing.T) {
 		{"no tokens", "max_num_batched_tokens is 0", func(c *Config) { c.MaxNumBatchedTokens = 0 }},
 		{"a negative number of drafts", "num_speculative_tokens -1: want none negative", func(c *Config) { c.NumSpeculativeTokens = -1 }},
 		{"whole prompts that do not fit a step", "cannot hold", func(c *Config) { c.DisableChunkedPrefill = true }},
-		{"no room for a prompt and an answer", "max_model_len is 1", func(c *Config) { c.Cache.MaxModelLen = 1 }},
+		{"no token for an answer", "max_model_len is 1", func(c *Config) { c.Cache.MaxModelLen = 1 }},
 		{"a window of full attention", "a window of 4 tokens and 0 retained", func(c *Config) { c.Cache.Groups[0].Window = 4 }},
 		{"retained tokens of full attention", "a window of 0 tokens and 4 retained", func(c *Config) { c.Cache.Groups[0].Retained = 4 }},
 		{"chunks of full attention", "chunks of 4 tokens", func(c *Config) { c.Cache.Groups[0].Chunk = 4 }},
@@ -176,7 +184,7 @@ func TestARequestStopsForTheRightReason(t *testing.T) {
 	require.Equal(t, Load{FreeBlocks: 39, Blocks: 39}, s.Monitor.Load())
 }
 
-// A victim that was in the batch already gives its tokens back to the budget.
+// A victim with a row in the batch returns its tokens to the budget.
 func TestAVictimReturnsItsTokens(t *testing.T) {
 	s := newSmall(t, small(10))
 	r := s.requests.Get(uint64(add(t, s, Spec{Tokens: tokens(6, 1)})))
@@ -243,7 +251,7 @@ func TestVerifiedAndAcceptedDraftsAreCounted(t *testing.T) {
 }
 
 // A decode that joins other decodes is padded to as many tokens as they have, if the longest sequence
-// has room for them; else it waits (vllm/v1/RULES.md §14.3).
+// is long enough for them; otherwise it waits (vllm/v1/RULES.md §14.3).
 func TestAPaddedDecodeMayReachTheLongestSequence(t *testing.T) {
 	for longest, rows := range map[int]int{20: 2, 19: 1} {
 		c := small(20)

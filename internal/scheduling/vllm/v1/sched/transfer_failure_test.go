@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/scheduling/blockhash"
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
@@ -124,7 +123,7 @@ func TestImpossibleTransferCallsAreRefused(t *testing.T) {
 		{"a block outside the pool", func() error { return h.Transfers.LoadFailed(new(FailedLoad), 100) }},
 		{"the null block", func() error { return h.Transfers.LoadFailed(new(FailedLoad), 0) }},
 		{"a match longer than the request", func() error { return h.Transfers.SetMatch(id, Match{41, false}) }},
-		{"a match of nobody", func() error { return h.Transfers.SetMatch(12345, Match{1, false}) }},
+		{"a match of no request", func() error { return h.Transfers.SetMatch(12345, Match{1, false}) }},
 		{"a prompt shorter than its match", func() error {
 			_, err := h.Add(Spec{Tokens: tokens(4, 1), MaxTokens: 1, External: Match{5, true}})
 			return err
@@ -358,13 +357,9 @@ func TestARowOfAWaitingRequestIsVoid(t *testing.T) {
 // Ensure that a row is void which reads the copy of a block that was not loaded whole: the second request hits
 // 12 tokens, of which 4 are in the second block of the first request, and that one fails.
 func TestWhoReadsACopyOfWhatWasNotLoadedIsVoid(t *testing.T) {
-	h := newHost(t, Config{
-		MaxNumSeqs: 4, MaxNumBatchedTokens: 64, PipelineParallelSize: 3, Connector: Connector{Consumer: true},
-		Cache: kvcache.Config{
-			NumGPUBlocks: 30, MaxModelLen: 64, EnablePrefixCaching: true, Hash: blockhash.LE{}, HashBlockSize: 4,
-			Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 8}, {Kind: kvcache.Mamba, BlockSize: 8, Align: true}},
-		},
-	})
+	c := loadsIntoBlocks()
+	c.PipelineParallelSize = 3
+	h := newHost(t, c)
 	first := h.add(14, 1, Spec{External: Match{10, false}})
 	require.Equal(t, []int{2}, scheduled(h.schedule()))
 	failed := h.table(first)[1]
@@ -407,7 +402,7 @@ func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 }
 
 // Ensure that a request that has loaded and waits loses its blocks if another has one of those that it would compute
-// again: here the load is said to have failed after it was over (vllm/v1/RULES.md §19).
+// again: here LoadFailed is called after the load was over (vllm/v1/RULES.md §19).
 func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
 	for _, tc := range []struct {
 		shared, asVLLM bool

@@ -101,7 +101,7 @@ func TestPaddingUpToTheLimits(t *testing.T) {
 		tokens    int  // of the padded row; 0: it is not scheduled
 		drafts    int
 	}{
-		{"just enough room", 0, 1 + 4, false, 4, 3},
+		{"just enough tokens", 0, 1 + 4, false, 4, 3},
 		{"one token too few", 0, 1 + 3, false, 0, 0},
 		{"clipped by the threshold", 2, 8, false, 2, 1},
 		{"beside a prefill there is no padding", 0, 8, true, 1, 0},
@@ -160,7 +160,7 @@ func TestWhatAFailedStepToldComesAgain(t *testing.T) {
 	gone := h.add(20, 1, item("a", 0, 8))
 	h.run(1)
 	require.Equal(t, 1, h.Abort(gone))
-	h.add(20, 2, item("b", 0, 8)) // takes the room of a
+	h.add(20, 2, item("b", 0, 8)) // evicts the output of a
 	for range 2 {
 		require.Len(t, h.schedule(), 1)
 		require.Equal(t, []ID{gone}, h.step.Finished)
@@ -214,7 +214,7 @@ func TestAVictimOfItsOwnStepLeavesNoUncomputedKeys(t *testing.T) {
 	}
 }
 
-// What comes after a row without a token does not count, also if the request has lost its blocks meanwhile.
+// What comes after a row without a token does not count, also if the request has lost its blocks since.
 func TestWhatFollowsARowWithoutATokenDoesNotCount(t *testing.T) {
 	for _, preempts := range []bool{false, true} {
 		c := small(20)

@@ -166,8 +166,8 @@ func (w *worker) place(step *Step, j *job, g, slot, k int) int64 {
 	if at/size < len(table) && table[at/size] != 0 {
 		place = int64(table[at/size])*int64(size) + int64(at%size)
 	}
-	if said := step.Slots[g][slot+k]; !w.computes && !j.void && said != place {
-		panic(fmt.Sprintf("slot %d, by the worker's table %d", said, place))
+	if given := step.Slots[g][slot+k]; !w.computes && !j.void && given != place {
+		panic(fmt.Sprintf("slot %d, by the worker's table %d", given, place))
 	}
 	return place
 }
@@ -220,7 +220,7 @@ func (w *worker) attend(j *job, values []uint64) error {
 			switch got := w.memory[g][int64(id)*int64(spec.BlockSize)+int64(p%spec.BlockSize)]; got {
 			case values[p]:
 			case 0:
-				return fmt.Errorf("request %#x, group %d, token %d of %d: nobody has written to block %d there", uint64(j.row.ID), g, p, last+1, id)
+				return fmt.Errorf("request %#x, group %d, token %d of %d: block %d was never written there", uint64(j.row.ID), g, p, last+1, id)
 			default:
 				return fmt.Errorf("request %#x, group %d, token %d of %d: block %d holds something else", uint64(j.row.ID), g, p, last+1, id)
 			}

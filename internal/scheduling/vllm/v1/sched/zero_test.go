@@ -52,7 +52,7 @@ func TestNewBlocksAreZeroedOnce(t *testing.T) {
 	h := newHost(t, transferConfig(10))
 	h.add(4, 1, Spec{})
 	h.schedule()
-	require.Empty(t, h.step.ZeroBlocks, "nobody asked for it")
+	require.Empty(t, h.step.ZeroBlocks, "it is not configured")
 }
 
 // test_zeroing_block_ids_cover_only_loaded_attention_blocks: 16 tokens are in the cache, and 40
@@ -119,15 +119,15 @@ func TestABlockThatIsBeingLoadedIsNotZeroedAgain(t *testing.T) {
 	h := newHost(t, c)
 	first := h.add(40, 1, Spec{External: Match{NumTokens: 32}, Priority: 1})
 	h.schedule()
-	told := append([]int32{}, h.step.ZeroBlocks...)
-	require.Len(t, told, 6, "also those that the row loads")
+	zeroed := append([]int32{}, h.step.ZeroBlocks...)
+	require.Len(t, zeroed, 6, "also those that the row loads")
 	h.loadFailed(h.table(first)[0])
 	spec := remote(40)
 	spec.MaxTokens = 8
 	loads := h.add(40, 2, spec)
 	h.schedule()
 	require.Len(t, h.step.Loads, 1)
-	require.Subset(t, told, h.table(loads)[1:], "it has got their blocks")
+	require.Subset(t, zeroed, h.table(loads)[1:], "it has got their blocks")
 	require.NoError(t, h.StepFailed())
 	h.steps = nil
 	h.schedule()
@@ -141,7 +141,7 @@ func TestABlockThatIsBeingLoadedIsNotZeroedAgain(t *testing.T) {
 	require.Contains(t, []ID{h.step.Rows[0].ID, h.step.Rows[len(h.step.Rows)-1].ID}, loads)
 }
 
-// Ensure that blocks of a load that is over are zeroed, if it is said only then that they
+// Ensure that blocks of a load that is over are zeroed, if it is reported only then that they
 // did not come.
 func TestBlocksOfALoadThatFailsLateAreZeroed(t *testing.T) {
 	c := zeroingConfig(7)
@@ -230,17 +230,17 @@ func TestAStateThatIsLoadedIsNotZeroedForAFailedStep(t *testing.T) {
 	asks := h.add(3, 1, Spec{MaxTokens: 1, Ask: true})
 	h.add(3, 1, Spec{MaxTokens: 1})
 	h.schedule()
-	told := h.step.ZeroBlocks[0]
+	zeroed := h.step.ZeroBlocks[0]
 	require.NoError(t, h.StepFailed())
 	require.NoError(t, h.Transfers.SetMatch(asks, Match{1, true}))
 	h.schedule()
 	require.Len(t, h.step.Loads, 1)
 	states := h.tableOf(asks, 1)
-	require.Equal(t, []int32{told}, states, "the case is the one that is meant")
+	require.Equal(t, []int32{zeroed}, states, "the case is the one that is meant")
 	require.NoError(t, h.Transfers.Received(asks))
 	h.update(1)
 	require.Equal(t, asks, h.schedule()[0].ID)
-	require.NotContains(t, h.step.ZeroBlocks, told)
+	require.NotContains(t, h.step.ZeroBlocks, zeroed)
 }
 
 // test_zeroing_block_ids_cover_only_loaded_attention_blocks of tests/v1/kv_connector/unit/test_nixl_connector_hma.py

@@ -12,9 +12,9 @@ import (
 	"llmmemory/internal/testkit/libzmq"
 )
 
-// hears publishes batches, the first as number seq, until s has all from one of
+// receives publishes batches, the first as number seq, until s has all from one of
 // them on. It returns the first that s got, and the number after the last.
-func hears(t *testing.T, p *Publisher, s *libzmq.Socket, seq int) (first, next int) {
+func receives(t *testing.T, p *Publisher, s *libzmq.Socket, seq int) (first, next int) {
 	for next = seq; ; {
 		require.NoError(t, p.Publish(time.Unix(int64(next), 0), cleared(t)))
 		next++
@@ -49,17 +49,17 @@ func TestLibzmqSubscribes(t *testing.T) {
 			for _, s := range []*libzmq.Socket{all, kv, other} {
 				s.Connect(test.scheme + pub)
 			}
-			_, begin := hears(t, p, kv, 0)
-			_, next := hears(t, p, all, begin)
+			_, begin := receives(t, p, kv, 0)
+			_, next := receives(t, p, all, begin)
 			for seq := begin; seq < next; seq++ {
 				check(t, kv.Receive(patience), uint64(seq))
 			}
 
 			// One of two subscriptions is left.
 			kv.Set("UNSUBSCRIBE", "kv-")
-			// This one hears nothing of what was before.
+			// This one gets nothing that was published before.
 			other.Set("SUBSCRIBE", "kv-events")
-			otherFirst, end := hears(t, p, other, next)
+			otherFirst, end := receives(t, p, other, next)
 			require.GreaterOrEqual(t, otherFirst, next)
 			for seq := next; seq < end; seq++ {
 				check(t, kv.Receive(patience), uint64(seq))
@@ -67,7 +67,7 @@ func TestLibzmqSubscribes(t *testing.T) {
 			}
 			kv.Set("UNSUBSCRIBE", "kv-events")
 			kv.Set("SUBSCRIBE", "kv")
-			hears(t, p, kv, end)
+			receives(t, p, kv, end)
 			require.NoError(t, p.Close())
 		})
 	}
@@ -106,11 +106,11 @@ func TestAPublisherConnectsAgain(t *testing.T) {
 	endpoint := sub.Bind("tcp://127.0.0.1:*")
 	p, err := New(Config{Endpoint: endpoint, Topic: "kv-events", Encoder: kvevents.Encoder{DataParallelRank: 1}})
 	require.NoError(t, err)
-	_, next := hears(t, p, sub, 0)
+	_, next := receives(t, p, sub, 0)
 	sub.Kill()
 	sub = libzmq.New(t, "SUB")
 	sub.Set("SUBSCRIBE", "")
 	require.Equal(t, endpoint, sub.Bind(endpoint))
-	hears(t, p, sub, next)
+	receives(t, p, sub, next)
 	within(t, "Close", func() { require.NoError(t, p.Close()) })
 }

@@ -21,7 +21,7 @@ const (
 	command = 4
 )
 
-// A peer is the other end of a connection, and does nothing by itself.
+// A peer is the other end of a connection. It sends and reads only when a test asks it to.
 type peer struct {
 	t    *testing.T
 	conn net.Conn

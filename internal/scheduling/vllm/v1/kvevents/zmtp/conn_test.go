@@ -189,7 +189,7 @@ func TestAPeerIsGoneWhenItIsSilentForLongerThanItSaid(t *testing.T) {
 func TestAWriteHasADeadline(t *testing.T) {
 	c, _ := open(t)
 	c.timeout = time.Millisecond
-	require.ErrorIs(t, c.Send([]byte("nobody reads this")), os.ErrDeadlineExceeded)
+	require.ErrorIs(t, c.Send([]byte("the peer does not read this")), os.ErrDeadlineExceeded)
 }
 
 func TestAHandshakeHasADeadline(t *testing.T) {
