@@ -62,6 +62,9 @@ func (op *Op) answerTo(r result) map[string]json.RawMessage {
 			want[name] = value
 		}
 	}
+	if op.Error != "" {
+		delete(want, "free") // vLLM has failed half-way
+	}
 	return want
 }
 
@@ -79,7 +82,7 @@ type checkedPlayer struct{ oldPlayer }
 func (p checkedPlayer) apply(op *Op, r result) error { return p.play(op, r) }
 
 func (p checkedPlayer) common(op *Op, r result) error {
-	if _, answered := r["free"]; !answered && op.Name != "add" {
+	if _, answered := r["free"]; !answered && op.Name != "add" && op.Error == "" {
 		r["free"] = p.free()
 	}
 	return p.check()

@@ -62,11 +62,10 @@ func (p *v0Manager) check() error {
 	})
 }
 
-// raised records ErrNoFreeBlocks as vLLM's exception. free has the numbers of free blocks that
-// vLLM has left after it.
-func (p *v0Manager) raised(err error, r result, free []int) error {
+// raised records ErrNoFreeBlocks as vLLM's exception.
+func raised(err error, r result) error {
 	if errors.Is(err, v0.ErrNoFreeBlocks) {
-		r["error"], r["free"] = "NoFreeBlocks", free
+		r["error"] = "NoFreeBlocks"
 		return nil
 	}
 	return err
@@ -108,7 +107,7 @@ func (p *v0Manager) allocate(op *Op, r result) error {
 		list, bare = append(list, s), append(bare, &s.Seq)
 	}
 	if err := p.m.Allocate(bare[0], bare[1:]...); err != nil {
-		return p.raised(err, r, []int{0, p.m.View.FreeCPU()}) // vLLM has taken all free blocks
+		return raised(err, r)
 	}
 	for _, s := range list {
 		p.seqs[s.id] = s
@@ -169,39 +168,13 @@ func (p *v0Manager) swap(op *Op, r result, list []*v0Seq, bare []*v0.Seq) error 
 	}
 	pairs, err := move(nil, bare...)
 	if err != nil {
-		return p.raised(err, r, p.halfSwapped(op.Name == "swap_out", list))
+		return raised(err, r)
 	}
 	for _, s := range list {
 		s.swapped = !s.swapped
 	}
 	r["mapping"], r["tables"] = mapping(pairs), tables(list)
 	return nil
-}
-
-// halfSwapped returns the numbers of free blocks that vLLM has left when a swap runs out of blocks.
-// vLLM frees the blocks of a sequence before it takes new ones for it.
-func (p *v0Manager) halfSwapped(out bool, list []*v0Seq) []int {
-	from, _ := p.m.View.Devices()
-	freeFrom, freeTo := p.m.View.FreeGPU(), p.m.View.FreeCPU()
-	if !out {
-		_, from = p.m.View.Devices()
-		freeFrom, freeTo = freeTo, freeFrom
-	}
-	gone := map[int32]int32{}
-	for _, s := range list {
-		for _, id := range s.Table() {
-			if gone[id]++; gone[id] == from.Count(id) {
-				freeFrom++
-			}
-		}
-		if freeTo -= len(s.Table()); freeTo < 0 {
-			break
-		}
-	}
-	if out {
-		return []int{freeFrom, max(0, freeTo)}
-	}
-	return []int{max(0, freeTo), freeFrom}
 }
 
 func mapping(pairs []device.Pair) []row {
@@ -252,7 +225,7 @@ func (p *v0Manager) append(s *v0Seq, op *Op, r result) error {
 	var err error
 	p.copies, err = p.m.Append(p.copies[:0], &s.Seq, op.LookaheadSlots, op.ComputedTokens)
 	if err != nil {
-		return p.raised(err, r, []int{0, p.m.View.FreeCPU()})
+		return raised(err, r)
 	}
 	r["cows"], r["table"] = mapping(p.copies), tableOf(s.Table())
 	return nil
