@@ -122,15 +122,10 @@ func TestEveryCallOfTheCacheKeepsItsHeader(t *testing.T) {
 	})
 }
 
-func TestTheCachesLimits(t *testing.T) {
+func TestCachesBeyondTheLimitsAreRefused(t *testing.T) {
 	t.Parallel()
 	succeed(t, t.TempDir(), nil, shared.compileCache(t, "cache_errors"), "limits")
-}
-
-func TestACacheThatDoesNotFitIsRefused(t *testing.T) {
-	t.Parallel()
-	prog := shared.compileCache(t, "cache_memory")
-	succeed(t, t.TempDir(), nil, prog)
+	succeed(t, t.TempDir(), nil, shared.compileCache(t, "cache_memory"))
 }
 
 func TestThreadsCanUseOneCacheOrTheirOwn(t *testing.T) {
@@ -165,41 +160,6 @@ func TestMemcheckStillFindsTheHostsMistakeBehindTheCache(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(root, "valgrind", "llm_cache.supp"))
 	require.NoError(t, err)
 	require.NotRegexp(t, `Memcheck:[^L]`, string(content))
-}
-
-func TestTheCachesLibraryExportsThePublicNames(t *testing.T) {
-	t.Parallel()
-	want := []string{"LLM_CACHE_3"}
-	for _, name := range publicCache {
-		want = append(want, name+"@@LLM_CACHE_3")
-	}
-	require.ElementsMatch(t, want, symbols(t, "-D", "--defined-only", library("libllm_cache.so")))
-	require.ElementsMatch(t, publicCache, symbols(t, "-g", "--defined-only", library("libllm_cache.a")))
-	need(t, "readelf")
-	r := succeed(t, t.TempDir(), nil, "readelf", "-d", library("libllm_cache.so"))
-	require.Contains(t, r.stdout, "Library soname: [libllm_cache.so.3]")
-}
-
-func TestTheCachesHeaderInCAndCPlusPlus(t *testing.T) {
-	t.Parallel()
-	include := "-I" + filepath.Join(root, "capi", "cache")
-	header := filepath.Join(root, "capi", "cache", "llm_attention.h") // it includes llm_cache.h
-	for _, c := range []struct{ compiler, standard, language string }{
-		{"gcc", "c11", "c"}, {"gcc", "c17", "c"}, {"g++", "c++17", "c++"}, {"g++", "c++11", "c++"},
-	} {
-		need(t, c.compiler)
-		succeed(t, t.TempDir(), nil, c.compiler, "-std="+c.standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror",
-			"-x", c.language, "-fsyntax-only", header)
-	}
-	for name, link := range map[string][]string{
-		"shared":  {"-L" + library(""), "-lllm_cache", "-Wl,-rpath," + library("")},
-		"archive": {library("libllm_cache.a")},
-	} {
-		prog := filepath.Join(t.TempDir(), name)
-		command := []string{"g++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", include, source("cache_cplusplus.cpp"), "-o", prog}
-		succeed(t, t.TempDir(), nil, append(command, link...)...)
-		succeed(t, t.TempDir(), nil, prog)
-	}
 }
 
 // installed returns the prefix of an installation that tests share.
@@ -241,20 +201,20 @@ func TestTheInstalledPythonModulesServeTheirExamples(t *testing.T) {
 	}
 }
 
-func TestThePythonModuleHasBlocksInTheCallersMemory(t *testing.T) {
-	t.Parallel()
-	need(t, "python3")
+// runPython runs a program of testdata/guest with the modules.
+func runPython(t *testing.T, python, program string) {
+	t.Helper()
 	succeed(t, t.TempDir(), []string{
 		"PYTHONPATH=" + filepath.Join(root, "capi", "cache", "python"), "PYTHONDONTWRITEBYTECODE=1", "LD_LIBRARY_PATH=" + library(""),
-	}, "python3", source("attention_blocks.py"))
+	}, python, source(program))
 }
 
-func TestThePythonModuleRefusesNumbersThatItsFieldsCannotHold(t *testing.T) {
+func TestThePythonModulesHaveBlocksOfTheCallerAndRefuseNumbersOutOfRange(t *testing.T) {
 	t.Parallel()
 	need(t, "python3")
-	succeed(t, t.TempDir(), []string{
-		"PYTHONPATH=" + filepath.Join(root, "capi", "cache", "python"), "PYTHONDONTWRITEBYTECODE=1", "LD_LIBRARY_PATH=" + library(""),
-	}, "python3", source("cache_ranges.py"))
+	for _, program := range []string{"attention_blocks.py", "cache_ranges.py"} {
+		t.Run(program, func(t *testing.T) { runPython(t, "python3", program) })
+	}
 }
 
 func TestThePythonModulesRefuseOtherTypesAndTakeNumpysArrays(t *testing.T) {
@@ -263,7 +223,5 @@ func TestThePythonModulesRefuseOtherTypesAndTakeNumpysArrays(t *testing.T) {
 	if exec.Command(python, "-c", "import numpy").Run() != nil {
 		t.Skip("no Python with numpy here (Debian: python3-numpy)")
 	}
-	succeed(t, t.TempDir(), []string{
-		"PYTHONPATH=" + filepath.Join(root, "capi", "cache", "python"), "PYTHONDONTWRITEBYTECODE=1", "LD_LIBRARY_PATH=" + library(""),
-	}, python, source("python_types.py"))
+	runPython(t, python, "python_types.py")
 }

@@ -2,12 +2,15 @@ package guest_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,22 +36,26 @@ func symbols(t *testing.T, args ...string) []string {
 	return names
 }
 
-func TestTheSharedLibraryExportsThePublicNamesAndItsVersion(t *testing.T) {
+// Ensure that the libraries have the public names and no others, the shared ones with their versions.
+func TestTheLibrariesExportThePublicNames(t *testing.T) {
 	t.Parallel()
-	want := []string{"LLM_MEMORY_1", "LLM_MEMORY_1.1"}
-	for _, name := range public {
-		version := "LLM_MEMORY_1"
-		if name == "llm_last_error" {
-			version = "LLM_MEMORY_1.1"
+	need(t, "readelf")
+	for _, l := range []struct {
+		name, soname string
+		public       []string
+		versions     map[string]string // of names; "" is that of the others
+	}{
+		{"libllm_memory", "libllm_memory.so.1", public, map[string]string{"": "LLM_MEMORY_1", "llm_last_error": "LLM_MEMORY_1.1"}},
+		{"libllm_cache", "libllm_cache.so.3", publicCache, map[string]string{"": "LLM_CACHE_3"}},
+	} {
+		want := slices.Collect(maps.Values(l.versions))
+		for _, name := range l.public {
+			want = append(want, name+"@@"+cmp.Or(l.versions[name], l.versions[""]))
 		}
-		want = append(want, name+"@@"+version)
+		require.ElementsMatch(t, want, symbols(t, "-D", "--defined-only", library(l.name+".so")))
+		require.ElementsMatch(t, l.public, symbols(t, "-g", "--defined-only", library(l.name+".a")))
+		require.Contains(t, succeed(t, t.TempDir(), nil, "readelf", "-d", library(l.name+".so")).stdout, "Library soname: ["+l.soname+"]")
 	}
-	require.ElementsMatch(t, want, symbols(t, "-D", "--defined-only", library("libllm_memory.so")))
-}
-
-func TestTheArchiveDefinesThePublicNamesAndNoOthers(t *testing.T) {
-	t.Parallel()
-	require.ElementsMatch(t, public, symbols(t, "-g", "--defined-only", library("libllm_memory.a")))
 }
 
 // Each way to link takes the runtime's code from one of these files.
@@ -137,9 +144,7 @@ func TestFunctionsOfArm64StoreNothingBelowTheStackPointer(t *testing.T) {
 func TestProgramsRecordTheVersionedNameOfTheLibrary(t *testing.T) {
 	t.Parallel()
 	need(t, "readelf")
-	r := succeed(t, t.TempDir(), nil, "readelf", "-d", library("libllm_memory.so"))
-	require.Contains(t, r.stdout, "Library soname: [libllm_memory.so.1]")
-	r = succeed(t, t.TempDir(), nil, "readelf", "-d", shared.compile(t, "scenario"))
+	r := succeed(t, t.TempDir(), nil, "readelf", "-d", shared.compile(t, "scenario"))
 	require.Contains(t, r.stdout, "Shared library: [libllm_memory.so.1]")
 }
 
@@ -149,7 +154,7 @@ func TestTheHeadersCompileByThemselvesAsCAndAsCPlusPlus(t *testing.T) {
 		{"gcc", "c11", "c"}, {"gcc", "c17", "c"}, {"g++", "c++17", "c++"}, {"g++", "c++11", "c++"},
 	} {
 		need(t, c.compiler)
-		for _, header := range []string{"llm_memory.h", filepath.Join("capi", "llm_memory_ext.h")} {
+		for _, header := range []string{"llm_memory.h", "capi/llm_memory_ext.h", "capi/cache/llm_attention.h"} { // the last includes llm_cache.h
 			succeed(t, t.TempDir(), nil, c.compiler, "-std="+c.standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror",
 				"-I"+root, "-x", c.language, "-fsyntax-only", filepath.Join(root, header))
 		}
@@ -185,18 +190,17 @@ func TestTheLibrariesOwnCHasNoWarnings(t *testing.T) {
 	}
 }
 
-func TestACPlusPlusProgramLinksAndRuns(t *testing.T) {
+func TestCPlusPlusProgramsLinkAndRun(t *testing.T) {
 	t.Parallel()
 	need(t, "g++")
-	for name, link := range map[string][]string{
-		"shared":  {"-L" + library(""), "-lllm_memory", "-Wl,-rpath," + library("")},
-		"archive": {library("libllm_memory.a")},
-	} {
-		prog := filepath.Join(t.TempDir(), name)
-		command := []string{"g++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
-			"-I" + root, "-I" + filepath.Join(root, "capi"), source("cplusplus.cpp"), "-o", prog}
-		succeed(t, t.TempDir(), nil, append(command, link...)...)
-		succeed(t, t.TempDir(), nil, prog)
+	for program, name := range map[string]string{"cplusplus.cpp": "llm_memory", "cache_cplusplus.cpp": "llm_cache"} {
+		for _, link := range [][]string{{"-L" + library(""), "-l" + name, "-Wl,-rpath," + library("")}, {library("lib" + name + ".a")}} {
+			prog := filepath.Join(t.TempDir(), "prog")
+			command := []string{"g++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+				"-I" + root, "-I" + filepath.Join(root, "capi"), "-I" + filepath.Join(root, "capi", "cache"), source(program), "-o", prog}
+			succeed(t, t.TempDir(), nil, append(command, link...)...)
+			succeed(t, t.TempDir(), nil, prog)
+		}
 	}
 }
 

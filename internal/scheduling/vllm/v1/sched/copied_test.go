@@ -86,12 +86,10 @@ func TestAPreemptedRequestCopiesNothing(t *testing.T) {
 func TestAStepWithoutRowsCopiesNothing(t *testing.T) {
 	for _, asVLLM := range []bool{false, true} {
 		t.Run(fmt.Sprintf("AsVLLM %v", asVLLM), func(t *testing.T) {
-			s := newSmall(t, Config{
-				MaxNumSeqs: 4, MaxNumBatchedTokens: 64, Policy: Priority, AsVLLM: asVLLM,
-				Cache: kvcache.Config{
-					NumGPUBlocks: 7, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 16}}, MaxModelLen: 96,
-				},
-			})
+			c := large(7)
+			c.MaxNumSeqs, c.MaxNumBatchedTokens, c.Policy, c.AsVLLM = 4, 64, Priority, asVLLM
+			c.Cache.EnablePrefixCaching, c.Cache.MaxModelLen = false, 96
+			s := newSmall(t, c)
 			var step Step
 			parent := add(t, s, Spec{Tokens: tokens(2, 1), MaxTokens: 30, Priority: 1, Arrival: 1})
 			one(t, s, &step)

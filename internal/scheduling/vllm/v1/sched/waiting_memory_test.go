@@ -7,8 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/invariants"
-	"llmmemory/internal/scheduling/blockhash"
-	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
 // longContext is a scheduler whose sequences can have 131,072 tokens.
@@ -16,13 +14,9 @@ func longContext(t *testing.T) *Scheduler {
 	if invariants.Enabled {
 		t.Skip("a check of the whole state after each of thousands of calls takes minutes")
 	}
-	return newSmall(t, Config{
-		MaxNumSeqs: 64, MaxNumBatchedTokens: 8192,
-		Cache: kvcache.Config{
-			NumGPUBlocks: 10_000, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 16}},
-			EnablePrefixCaching: true, Hash: blockhash.LE{}, MaxModelLen: 131_072,
-		},
-	})
+	c := large(10_000)
+	c.MaxNumSeqs, c.Cache.MaxModelLen = 64, 131_072
+	return newSmall(t, c)
 }
 
 // held is how many more bytes the heap holds than at the time of before.
