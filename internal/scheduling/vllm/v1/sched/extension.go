@@ -8,13 +8,13 @@ type extension interface {
 	startPass()                            // a pass begins; a step can take several
 	startAdmission() bool                  // the running requests of a pass are scheduled; false: no request may be admitted
 	admits(r *request) bool                // reports whether r, which waits, may run
-	match(r *request) (int, verdict)       // r waits without blocks; returns how many tokens after Scheduler.hit its row loads, and, unless that is runs, why it gets no row
+	match(r *request) (int, verdict)       // r waits without blocks; returns how many tokens after Scheduler.hit its row loads, and runs, or why it gets no row
 	freeBlocks() bool                      // the only running request has too few blocks; reports whether more are free now
 	clip(r *request, computed, n int) int  // returns how many of n tokens after the computed ones can be in the step
 	scheduled(r *request)                  // r has a row in the batch
 	unscheduled(r *request) (recount bool) // a victim has lost its row; recount: others may have to compute fewer tokens
 	yielded()                              // a running request has preempted itself
-	released(r *request)                   // r does not run any more
+	released(r *request)                   // r waits, or has finished
 	lost(r *request, why kvcache.Release)  // r loses its blocks
 	wentBack(r *request)                   // r runs, and has fewer computed tokens than before
 	landed(r *request)                     // the row with which r was admitted is updated

@@ -274,7 +274,7 @@ func (c *connector) failRunning(a *setback) {
 	r.dropStale = true
 }
 
-// cutLoad makes a waiting request compute tokens again from slot at on.
+// cutLoad makes a waiting request compute again the tokens of the blocks from slot at on.
 func (c *connector) cutLoad(r *request, at int) {
 	computed := max(c.cutAt(at), 0)
 	r.kv.NumComputedTokens = computed
