@@ -1,3 +1,10 @@
+// Package device is the pool of physical blocks of one device in vLLM V0 and the
+// system of the PagedAttention paper: reference counts and a stack of free blocks. It
+// also has what their block managers share: the recycled arrays of block tables and
+// the watermark.
+//
+// The rules of counting are in package block. The pool of vLLM V1, with its queue of
+// free blocks and its prefix cache, is package llmmemory/internal/scheduling/vllm/v1/pool.
 package device
 
 import (
@@ -145,3 +152,28 @@ func (d *Device) Check(kept int, entries iter.Seq[int32]) error {
 func (d *Device) Clone() Device {
 	return Device{d.first, slices.Clone(d.counts), slices.Clone(d.free)}
 }
+
+// Tables recycles the arrays of block tables, so that there are never more arrays than sequences
+// that had blocks at the same time.
+type Tables struct{ spare [][]int32 }
+
+// Take returns an empty table.
+func (t *Tables) Take() []int32 {
+	n := len(t.spare)
+	if n == 0 {
+		return nil
+	}
+	table := t.spare[n-1]
+	t.spare = t.spare[:n-1]
+	return table
+}
+
+// Give returns the array of a table for reuse. The caller must not use it afterwards.
+func (t *Tables) Give(table []int32) {
+	if cap(table) > 0 {
+		t.spare = append(t.spare, table[:0])
+	}
+}
+
+// Watermark returns how many blocks of a pool new requests must leave free: part of them, rounded down.
+func Watermark(part float64, blocks int) int { return int(part * float64(blocks)) }
