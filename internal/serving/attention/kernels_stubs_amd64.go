@@ -2,259 +2,90 @@
 
 package attention
 
-//go:noescape
 func scoresPanel12AVX512(a *call)
-
-//go:noescape
 func valuesPanel12AVX512(a *call)
-
-//go:noescape
 func softmaxAVX512(a *call)
-
-//go:noescape
 func refineAVX512(a *call)
-
-//go:noescape
 func softmaxPairsAVX512(a *call)
-
-//go:noescape
 func scoresF32x8AVX512(a *call)
-
-//go:noescape
 func scoresF32x4AVX512(a *call)
-
-//go:noescape
 func scoresF32x2AVX512(a *call)
-
-//go:noescape
 func scoresF32x1AVX512(a *call)
-
-//go:noescape
 func scoresF16x8AVX512(a *call)
-
-//go:noescape
 func scoresF16x4AVX512(a *call)
-
-//go:noescape
 func scoresF16x2AVX512(a *call)
-
-//go:noescape
 func scoresF16x1AVX512(a *call)
-
-//go:noescape
 func scoresBF16x8AVX512(a *call)
-
-//go:noescape
 func scoresBF16x4AVX512(a *call)
-
-//go:noescape
 func scoresBF16x2AVX512(a *call)
-
-//go:noescape
 func scoresBF16x1AVX512(a *call)
-
-//go:noescape
 func scoresE4M3x8AVX512(a *call)
-
-//go:noescape
 func scoresE4M3x4AVX512(a *call)
-
-//go:noescape
 func scoresE4M3x2AVX512(a *call)
-
-//go:noescape
 func scoresE4M3x1AVX512(a *call)
-
-//go:noescape
 func scoresE5M2x8AVX512(a *call)
-
-//go:noescape
 func scoresE5M2x4AVX512(a *call)
-
-//go:noescape
 func scoresE5M2x2AVX512(a *call)
-
-//go:noescape
 func scoresE5M2x1AVX512(a *call)
-
-//go:noescape
 func valuesF32x8AVX512(a *call)
-
-//go:noescape
 func valuesF32x4AVX512(a *call)
-
-//go:noescape
 func valuesF32x2AVX512(a *call)
-
-//go:noescape
 func valuesF32x1AVX512(a *call)
-
-//go:noescape
 func valuesF16x8AVX512(a *call)
-
-//go:noescape
 func valuesF16x4AVX512(a *call)
-
-//go:noescape
 func valuesF16x2AVX512(a *call)
-
-//go:noescape
 func valuesF16x1AVX512(a *call)
-
-//go:noescape
 func valuesBF16x8AVX512(a *call)
-
-//go:noescape
 func valuesBF16x4AVX512(a *call)
-
-//go:noescape
 func valuesBF16x2AVX512(a *call)
-
-//go:noescape
 func valuesBF16x1AVX512(a *call)
-
-//go:noescape
 func valuesInt8x8AVX512(a *call)
-
-//go:noescape
 func valuesInt8x4AVX512(a *call)
-
-//go:noescape
 func valuesInt8x2AVX512(a *call)
-
-//go:noescape
 func valuesInt8x1AVX512(a *call)
-
-//go:noescape
 func valuesE4M3x8AVX512(a *call)
-
-//go:noescape
 func valuesE4M3x4AVX512(a *call)
-
-//go:noescape
 func valuesE4M3x2AVX512(a *call)
-
-//go:noescape
 func valuesE4M3x1AVX512(a *call)
-
-//go:noescape
 func valuesE5M2x8AVX512(a *call)
-
-//go:noescape
 func valuesE5M2x4AVX512(a *call)
-
-//go:noescape
 func valuesE5M2x2AVX512(a *call)
-
-//go:noescape
 func valuesE5M2x1AVX512(a *call)
-
-//go:noescape
 func integersPanel12AVX512VNNI(a *call)
-
-//go:noescape
 func scoresInt8x8AVX512VNNI(a *call)
-
-//go:noescape
 func scoresInt8x4AVX512VNNI(a *call)
-
-//go:noescape
 func scoresInt8x2AVX512VNNI(a *call)
-
-//go:noescape
 func scoresInt8x1AVX512VNNI(a *call)
-
-//go:noescape
 func scoresPanel4AVX2(a *call)
-
-//go:noescape
 func valuesPanel4AVX2(a *call)
-
-//go:noescape
 func softmaxAVX2(a *call)
-
-//go:noescape
 func scaleAVX2(a *call)
-
-//go:noescape
 func multiplyAVX2(a *call)
-
-//go:noescape
 func combineAVX2(a *call)
-
-//go:noescape
 func askAVX2(a *call)
-
-//go:noescape
 func refineAVX2(a *call)
-
-//go:noescape
 func softmaxPairsAVX2(a *call)
-
-//go:noescape
 func scalePairsAVX2(a *call)
-
-//go:noescape
 func scoresF32x4AVX2(a *call)
-
-//go:noescape
 func scoresF32x2AVX2(a *call)
-
-//go:noescape
 func scoresF32x1AVX2(a *call)
-
-//go:noescape
 func scoresF16x4AVX2(a *call)
-
-//go:noescape
 func scoresF16x2AVX2(a *call)
-
-//go:noescape
 func scoresF16x1AVX2(a *call)
-
-//go:noescape
 func scoresBF16x4AVX2(a *call)
-
-//go:noescape
 func scoresBF16x2AVX2(a *call)
-
-//go:noescape
 func scoresBF16x1AVX2(a *call)
-
-//go:noescape
 func valuesF32x4AVX2(a *call)
-
-//go:noescape
 func valuesF32x2AVX2(a *call)
-
-//go:noescape
 func valuesF32x1AVX2(a *call)
-
-//go:noescape
 func valuesF16x4AVX2(a *call)
-
-//go:noescape
 func valuesF16x2AVX2(a *call)
-
-//go:noescape
 func valuesF16x1AVX2(a *call)
-
-//go:noescape
 func valuesBF16x4AVX2(a *call)
-
-//go:noescape
 func valuesBF16x2AVX2(a *call)
-
-//go:noescape
 func valuesBF16x1AVX2(a *call)
-
-//go:noescape
 func valuesInt8x4AVX2(a *call)
-
-//go:noescape
 func valuesInt8x2AVX2(a *call)
-
-//go:noescape
 func valuesInt8x1AVX2(a *call)
 
 //go:noescape
@@ -274,26 +105,12 @@ func halveE4M3AVX2(a *call)
 
 //go:noescape
 func halveE5M2AVX2(a *call)
-
-//go:noescape
 func integersPanel4AVX2(a *call)
-
-//go:noescape
 func scoresInt8x4AVX2(a *call)
-
-//go:noescape
 func scoresInt8x2AVX2(a *call)
-
-//go:noescape
 func scoresInt8x1AVX2(a *call)
-
-//go:noescape
 func magnitudeAVX2(a *call)
-
-//go:noescape
 func quantizeAVX2(a *call)
-
-//go:noescape
 func packAVX2(a *call)
 
 //go:noescape

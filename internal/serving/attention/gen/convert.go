@@ -31,6 +31,7 @@ func (g *gen) and(mask, r reg.VecPhysical) {
 
 // converts generates the kernels that unpack numbers.
 func converts(g *gen) {
+	g.onStack = true
 	for _, d := range wholes {
 		convert(g, d)
 	}

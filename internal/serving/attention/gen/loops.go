@@ -1,20 +1,12 @@
 package main
 
-import (
-	"github.com/mmcloughlin/avo/attr"
-	"github.com/mmcloughlin/avo/operand"
-)
+import "github.com/mmcloughlin/avo/operand"
 
 // loops generates the reference loops of package testkit/benchtest: one only reads, the other only multiplies.
 func loops(g *gen) {
 	// n is a multiple of 512 bytes.
-	g.asm.Function("read" + g.suffix)
-	g.functions = append(g.functions, "read"+g.suffix)
-	g.asm.Attributes(attr.NOSPLIT)
-	g.asm.SignatureExpr("func(p *byte, n int)")
-	p, n := g.asm.GP64(), g.asm.GP64()
-	g.asm.Load(g.asm.Param("p"), p)
-	g.asm.Load(g.asm.Param("n"), n)
+	g.function("read", "func(p *byte, n int)")
+	p, n := g.param("p"), g.param("n")
 	g.asm.SHRQ(operand.U8(9), n)
 	for i := range 8 {
 		g.zero(i)
@@ -28,12 +20,8 @@ func loops(g *gen) {
 	g.end()
 
 	// n rounds of 24 multiplications, added to 12 sums.
-	g.asm.Function("multiply" + g.suffix)
-	g.functions = append(g.functions, "multiply"+g.suffix)
-	g.asm.Attributes(attr.NOSPLIT)
-	g.asm.SignatureExpr("func(n int)")
-	n = g.asm.GP64()
-	g.asm.Load(g.asm.Param("n"), n)
+	g.function("multiply", "func(n int)")
+	n = g.param("n")
 	for i := range 12 {
 		g.zero(i)
 	}

@@ -4,6 +4,7 @@ import "github.com/mmcloughlin/avo/operand"
 
 // narrows generates the kernels that round float32 to 16 bits.
 func narrows(g *gen) {
+	g.onStack = true
 	narrow(g, "F16", func(i int) {
 		g.asm.VCVTPS2PH(operand.U8(0), g.regs[i], g.half[i])
 	})

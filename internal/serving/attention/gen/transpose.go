@@ -10,6 +10,7 @@ import (
 // transposes generates the kernels that transpose 16 rows of size numbers, inStride bytes apart, to size rows of 16.
 // size is a multiple of 8. If first is not 0, they bypass the caches; the memory is then aligned to 32 bytes.
 func transposes(g *gen) {
+	g.onStack = true
 	transpose32(g)
 	transpose16(g)
 	copyRows(g)

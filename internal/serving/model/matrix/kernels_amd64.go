@@ -4,852 +4,177 @@
 
 package matrix
 
-// mulF32AVX512x1 sets dst to 1 rows of x times a panel of F32 weights.
-//
-//go:noescape
 func mulF32AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-
-// mulF16AVX512x1 sets dst to 1 rows of x times a panel of F16 weights.
-//
-//go:noescape
 func mulF16AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-
-// mulBF16AVX512x1 sets dst to 1 rows of x times a panel of BF16 weights.
-//
-//go:noescape
 func mulBF16AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-
-// mulInt8AVX512x1 sets dst to 1 rows of x times a panel of Int8 weights.
-//
-//go:noescape
 func mulInt8AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt4AVX512x1 sets dst to 1 rows of x times a panel of Int4 weights.
-//
-//go:noescape
 func mulInt4AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt8MinAVX512x1 sets dst to 1 rows of x times a panel of Int8Min weights.
-//
-//go:noescape
 func mulInt8MinAVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt8KAVX512x1 sets dst to 1 rows of x times a panel of Int8K weights.
-//
-//go:noescape
 func mulInt8KAVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt8KMinAVX512x1 sets dst to 1 rows of x times a panel of Int8KMin weights.
-//
-//go:noescape
 func mulInt8KMinAVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt4KAVX512x1 sets dst to 1 rows of x times a panel of Int4K weights.
-//
-//go:noescape
 func mulInt4KAVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt4FAVX512x1 sets dst to 1 rows of x times a panel of Int4F weights.
-//
-//go:noescape
 func mulInt4FAVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulE4M3AVX512x1 sets dst to 1 rows of x times a panel of E4M3 weights.
-//
-//go:noescape
 func mulE4M3AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulTable4AVX512x1 sets dst to 1 rows of x times a panel of Table4 weights.
-//
-//go:noescape
 func mulTable4AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr, table *float32)
-
-// mulF32AVX512x2 sets dst to 2 rows of x times a panel of F32 weights.
-//
-//go:noescape
 func mulF32AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-
-// mulF16AVX512x2 sets dst to 2 rows of x times a panel of F16 weights.
-//
-//go:noescape
 func mulF16AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-
-// mulBF16AVX512x2 sets dst to 2 rows of x times a panel of BF16 weights.
-//
-//go:noescape
 func mulBF16AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-
-// mulInt8AVX512x2 sets dst to 2 rows of x times a panel of Int8 weights.
-//
-//go:noescape
 func mulInt8AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt4AVX512x2 sets dst to 2 rows of x times a panel of Int4 weights.
-//
-//go:noescape
 func mulInt4AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt8MinAVX512x2 sets dst to 2 rows of x times a panel of Int8Min weights.
-//
-//go:noescape
 func mulInt8MinAVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt8KAVX512x2 sets dst to 2 rows of x times a panel of Int8K weights.
-//
-//go:noescape
 func mulInt8KAVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt8KMinAVX512x2 sets dst to 2 rows of x times a panel of Int8KMin weights.
-//
-//go:noescape
 func mulInt8KMinAVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt4KAVX512x2 sets dst to 2 rows of x times a panel of Int4K weights.
-//
-//go:noescape
 func mulInt4KAVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt4FAVX512x2 sets dst to 2 rows of x times a panel of Int4F weights.
-//
-//go:noescape
 func mulInt4FAVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulE4M3AVX512x2 sets dst to 2 rows of x times a panel of E4M3 weights.
-//
-//go:noescape
 func mulE4M3AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulTable4AVX512x2 sets dst to 2 rows of x times a panel of Table4 weights.
-//
-//go:noescape
 func mulTable4AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr, table *float32)
-
-// mulF32AVX512x3 sets dst to 3 rows of x times a panel of F32 weights.
-//
-//go:noescape
 func mulF32AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-
-// mulF16AVX512x3 sets dst to 3 rows of x times a panel of F16 weights.
-//
-//go:noescape
 func mulF16AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-
-// mulBF16AVX512x3 sets dst to 3 rows of x times a panel of BF16 weights.
-//
-//go:noescape
 func mulBF16AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-
-// mulInt8AVX512x3 sets dst to 3 rows of x times a panel of Int8 weights.
-//
-//go:noescape
 func mulInt8AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt4AVX512x3 sets dst to 3 rows of x times a panel of Int4 weights.
-//
-//go:noescape
 func mulInt4AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt8MinAVX512x3 sets dst to 3 rows of x times a panel of Int8Min weights.
-//
-//go:noescape
 func mulInt8MinAVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt8KAVX512x3 sets dst to 3 rows of x times a panel of Int8K weights.
-//
-//go:noescape
 func mulInt8KAVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt8KMinAVX512x3 sets dst to 3 rows of x times a panel of Int8KMin weights.
-//
-//go:noescape
 func mulInt8KMinAVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt4KAVX512x3 sets dst to 3 rows of x times a panel of Int4K weights.
-//
-//go:noescape
 func mulInt4KAVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt4FAVX512x3 sets dst to 3 rows of x times a panel of Int4F weights.
-//
-//go:noescape
 func mulInt4FAVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulE4M3AVX512x3 sets dst to 3 rows of x times a panel of E4M3 weights.
-//
-//go:noescape
 func mulE4M3AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulTable4AVX512x3 sets dst to 3 rows of x times a panel of Table4 weights.
-//
-//go:noescape
 func mulTable4AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr, table *float32)
-
-// mulF32AVX512x4 sets dst to 4 rows of x times a panel of F32 weights.
-//
-//go:noescape
 func mulF32AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-
-// mulF16AVX512x4 sets dst to 4 rows of x times a panel of F16 weights.
-//
-//go:noescape
 func mulF16AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-
-// mulBF16AVX512x4 sets dst to 4 rows of x times a panel of BF16 weights.
-//
-//go:noescape
 func mulBF16AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-
-// mulInt8AVX512x4 sets dst to 4 rows of x times a panel of Int8 weights.
-//
-//go:noescape
 func mulInt8AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt4AVX512x4 sets dst to 4 rows of x times a panel of Int4 weights.
-//
-//go:noescape
 func mulInt4AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt8MinAVX512x4 sets dst to 4 rows of x times a panel of Int8Min weights.
-//
-//go:noescape
 func mulInt8MinAVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt8KAVX512x4 sets dst to 4 rows of x times a panel of Int8K weights.
-//
-//go:noescape
 func mulInt8KAVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt8KMinAVX512x4 sets dst to 4 rows of x times a panel of Int8KMin weights.
-//
-//go:noescape
 func mulInt8KMinAVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt4KAVX512x4 sets dst to 4 rows of x times a panel of Int4K weights.
-//
-//go:noescape
 func mulInt4KAVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulInt4FAVX512x4 sets dst to 4 rows of x times a panel of Int4F weights.
-//
-//go:noescape
 func mulInt4FAVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulE4M3AVX512x4 sets dst to 4 rows of x times a panel of E4M3 weights.
-//
-//go:noescape
 func mulE4M3AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
-
-// mulTable4AVX512x4 sets dst to 4 rows of x times a panel of Table4 weights.
-//
-//go:noescape
 func mulTable4AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr, table *float32)
-
-// wideF32AVX512x8 adds 8 rows of x times a panel of F32 weights to sums.
-//
-//go:noescape
 func wideF32AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// wideF16AVX512x8 adds 8 rows of x times a panel of F16 weights to sums.
-//
-//go:noescape
 func wideF16AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// wideBF16AVX512x8 adds 8 rows of x times a panel of BF16 weights to sums.
-//
-//go:noescape
 func wideBF16AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// wideInt8AVX512x8 adds 8 rows of x times a panel of Int8 weights to sums.
-//
-//go:noescape
 func wideInt8AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt4AVX512x8 adds 8 rows of x times a panel of Int4 weights to sums.
-//
-//go:noescape
 func wideInt4AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt8MinAVX512x8 adds 8 rows of x times a panel of Int8Min weights to sums.
-//
-//go:noescape
 func wideInt8MinAVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt8KAVX512x8 adds 8 rows of x times a panel of Int8K weights to sums.
-//
-//go:noescape
 func wideInt8KAVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt8KMinAVX512x8 adds 8 rows of x times a panel of Int8KMin weights to sums.
-//
-//go:noescape
 func wideInt8KMinAVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt4KAVX512x8 adds 8 rows of x times a panel of Int4K weights to sums.
-//
-//go:noescape
 func wideInt4KAVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt4FAVX512x8 adds 8 rows of x times a panel of Int4F weights to sums.
-//
-//go:noescape
 func wideInt4FAVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideE4M3AVX512x8 adds 8 rows of x times a panel of E4M3 weights to sums.
-//
-//go:noescape
 func wideE4M3AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideTable4AVX512x8 adds 8 rows of x times a panel of Table4 weights to sums.
-//
-//go:noescape
 func wideTable4AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr, table *float32)
-
-// wideF32AVX512x12 adds 12 rows of x times a panel of F32 weights to sums.
-//
-//go:noescape
 func wideF32AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// wideF16AVX512x12 adds 12 rows of x times a panel of F16 weights to sums.
-//
-//go:noescape
 func wideF16AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// wideBF16AVX512x12 adds 12 rows of x times a panel of BF16 weights to sums.
-//
-//go:noescape
 func wideBF16AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// wideInt8AVX512x12 adds 12 rows of x times a panel of Int8 weights to sums.
-//
-//go:noescape
 func wideInt8AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt4AVX512x12 adds 12 rows of x times a panel of Int4 weights to sums.
-//
-//go:noescape
 func wideInt4AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt8MinAVX512x12 adds 12 rows of x times a panel of Int8Min weights to sums.
-//
-//go:noescape
 func wideInt8MinAVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt8KAVX512x12 adds 12 rows of x times a panel of Int8K weights to sums.
-//
-//go:noescape
 func wideInt8KAVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt8KMinAVX512x12 adds 12 rows of x times a panel of Int8KMin weights to sums.
-//
-//go:noescape
 func wideInt8KMinAVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt4KAVX512x12 adds 12 rows of x times a panel of Int4K weights to sums.
-//
-//go:noescape
 func wideInt4KAVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt4FAVX512x12 adds 12 rows of x times a panel of Int4F weights to sums.
-//
-//go:noescape
 func wideInt4FAVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideE4M3AVX512x12 adds 12 rows of x times a panel of E4M3 weights to sums.
-//
-//go:noescape
 func wideE4M3AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideTable4AVX512x12 adds 12 rows of x times a panel of Table4 weights to sums.
-//
-//go:noescape
 func wideTable4AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr, table *float32)
-
-// wideF32AVX512x16 adds 16 rows of x times a panel of F32 weights to sums.
-//
-//go:noescape
 func wideF32AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// wideF16AVX512x16 adds 16 rows of x times a panel of F16 weights to sums.
-//
-//go:noescape
 func wideF16AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// wideBF16AVX512x16 adds 16 rows of x times a panel of BF16 weights to sums.
-//
-//go:noescape
 func wideBF16AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// wideInt8AVX512x16 adds 16 rows of x times a panel of Int8 weights to sums.
-//
-//go:noescape
 func wideInt8AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt4AVX512x16 adds 16 rows of x times a panel of Int4 weights to sums.
-//
-//go:noescape
 func wideInt4AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt8MinAVX512x16 adds 16 rows of x times a panel of Int8Min weights to sums.
-//
-//go:noescape
 func wideInt8MinAVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt8KAVX512x16 adds 16 rows of x times a panel of Int8K weights to sums.
-//
-//go:noescape
 func wideInt8KAVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt8KMinAVX512x16 adds 16 rows of x times a panel of Int8KMin weights to sums.
-//
-//go:noescape
 func wideInt8KMinAVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt4KAVX512x16 adds 16 rows of x times a panel of Int4K weights to sums.
-//
-//go:noescape
 func wideInt4KAVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt4FAVX512x16 adds 16 rows of x times a panel of Int4F weights to sums.
-//
-//go:noescape
 func wideInt4FAVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideE4M3AVX512x16 adds 16 rows of x times a panel of E4M3 weights to sums.
-//
-//go:noescape
 func wideE4M3AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideTable4AVX512x16 adds 16 rows of x times a panel of Table4 weights to sums.
-//
-//go:noescape
 func wideTable4AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr, table *float32)
-
-// wideF32AVX512x20 adds 20 rows of x times a panel of F32 weights to sums.
-//
-//go:noescape
 func wideF32AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// wideF16AVX512x20 adds 20 rows of x times a panel of F16 weights to sums.
-//
-//go:noescape
 func wideF16AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// wideBF16AVX512x20 adds 20 rows of x times a panel of BF16 weights to sums.
-//
-//go:noescape
 func wideBF16AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// wideInt8AVX512x20 adds 20 rows of x times a panel of Int8 weights to sums.
-//
-//go:noescape
 func wideInt8AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt4AVX512x20 adds 20 rows of x times a panel of Int4 weights to sums.
-//
-//go:noescape
 func wideInt4AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt8MinAVX512x20 adds 20 rows of x times a panel of Int8Min weights to sums.
-//
-//go:noescape
 func wideInt8MinAVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt8KAVX512x20 adds 20 rows of x times a panel of Int8K weights to sums.
-//
-//go:noescape
 func wideInt8KAVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt8KMinAVX512x20 adds 20 rows of x times a panel of Int8KMin weights to sums.
-//
-//go:noescape
 func wideInt8KMinAVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt4KAVX512x20 adds 20 rows of x times a panel of Int4K weights to sums.
-//
-//go:noescape
 func wideInt4KAVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideInt4FAVX512x20 adds 20 rows of x times a panel of Int4F weights to sums.
-//
-//go:noescape
 func wideInt4FAVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideE4M3AVX512x20 adds 20 rows of x times a panel of E4M3 weights to sums.
-//
-//go:noescape
 func wideE4M3AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
-
-// wideTable4AVX512x20 adds 20 rows of x times a panel of Table4 weights to sums.
-//
-//go:noescape
 func wideTable4AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr, table *float32)
-
-// wideF32AVX512x24 adds 24 rows of x times a panel of F32 weights to sums.
-//
-//go:noescape
 func wideF32AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// wideF16AVX512x24 adds 24 rows of x times a panel of F16 weights to sums.
-//
-//go:noescape
 func wideF16AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// wideBF16AVX512x24 adds 24 rows of x times a panel of BF16 weights to sums.
-//
-//go:noescape
 func wideBF16AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// pairsAVX512x1 computes sums of 1 rows of x times a panel, in k pairs of BF16.
-//
-//go:noescape
 func pairsAVX512x1(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// pairsAVX512x2 computes sums of 2 rows of x times a panel, in k pairs of BF16.
-//
-//go:noescape
 func pairsAVX512x2(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// dotAVX512x2 computes sums of 2 rows of 8-bit activations times a panel of 8-bit weights.
-//
-//go:noescape
 func dotAVX512x2(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
-
-// pairsAVX512x3 computes sums of 3 rows of x times a panel, in k pairs of BF16.
-//
-//go:noescape
 func pairsAVX512x3(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// dotAVX512x3 computes sums of 3 rows of 8-bit activations times a panel of 8-bit weights.
-//
-//go:noescape
 func dotAVX512x3(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
-
-// pairsAVX512x4 computes sums of 4 rows of x times a panel, in k pairs of BF16.
-//
-//go:noescape
 func pairsAVX512x4(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// dotAVX512x4 computes sums of 4 rows of 8-bit activations times a panel of 8-bit weights.
-//
-//go:noescape
 func dotAVX512x4(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
-
-// pairsAVX512x5 computes sums of 5 rows of x times a panel, in k pairs of BF16.
-//
-//go:noescape
 func pairsAVX512x5(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// dotAVX512x5 computes sums of 5 rows of 8-bit activations times a panel of 8-bit weights.
-//
-//go:noescape
 func dotAVX512x5(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
-
-// pairsAVX512x6 computes sums of 6 rows of x times a panel, in k pairs of BF16.
-//
-//go:noescape
 func pairsAVX512x6(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, step uintptr, k uintptr)
-
-// dotAVX512x6 computes sums of 6 rows of 8-bit activations times a panel of 8-bit weights.
-//
-//go:noescape
 func dotAVX512x6(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
-
-// dotInt8AVX2x1 adds 1 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
-//
-//go:noescape
 func dotInt8AVX2x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
-
-// dotInt4AVX2x1 adds 1 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
-//
-//go:noescape
 func dotInt4AVX2x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
-
-// dotInt8AVX2x2 adds 2 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
-//
-//go:noescape
 func dotInt8AVX2x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
-
-// dotInt4AVX2x2 adds 2 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
-//
-//go:noescape
 func dotInt4AVX2x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
-
-// dotInt8AVX2x3 adds 3 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
-//
-//go:noescape
 func dotInt8AVX2x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
-
-// dotInt4AVX2x3 adds 3 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
-//
-//go:noescape
 func dotInt4AVX2x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
-
-// dotInt8AVX2x4 adds 4 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
-//
-//go:noescape
 func dotInt8AVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
-
-// dotInt4AVX2x4 adds 4 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
-//
-//go:noescape
 func dotInt4AVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
-
-// dotRowInt8AVX512 computes sums of a row of 8-bit activations times blocks of Int8 weights.
-//
-//go:noescape
 func dotRowInt8AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
-
-// unpackInt4AVX512 makes bytes of blocks of Int4 weights.
-//
-//go:noescape
 func unpackInt4AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
-
-// unpackInt4AVX2 makes bytes of blocks of Int4 weights.
-//
-//go:noescape
 func unpackInt4AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
-
-// dotRowInt4AVX512 computes sums of a row of 8-bit activations times blocks of Int4 weights.
-//
-//go:noescape
 func dotRowInt4AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
-
-// unpackInt5AVX512 makes bytes of blocks of Int5 weights.
-//
-//go:noescape
 func unpackInt5AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
-
-// unpackInt5AVX2 makes bytes of blocks of Int5 weights.
-//
-//go:noescape
 func unpackInt5AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
-
-// dotRowInt5AVX512 computes sums of a row of 8-bit activations times blocks of Int5 weights.
-//
-//go:noescape
 func dotRowInt5AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
-
-// unpackInt6AVX512 makes bytes of blocks of Int6 weights.
-//
-//go:noescape
 func unpackInt6AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
-
-// unpackInt6AVX2 makes bytes of blocks of Int6 weights.
-//
-//go:noescape
 func unpackInt6AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
-
-// dotRowInt6AVX512 computes sums of a row of 8-bit activations times blocks of Int6 weights.
-//
-//go:noescape
 func dotRowInt6AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
-
-// unpackTable4AVX512 makes bytes of blocks of Table4 weights.
-//
-//go:noescape
 func unpackTable4AVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
-
-// unpackTable4AVX2 makes bytes of blocks of Table4 weights.
-//
-//go:noescape
 func unpackTable4AVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr, groups uintptr, table *byte)
-
-// dotRowTable4AVX512 computes sums of a row of 8-bit activations times blocks of Table4 weights.
-//
-//go:noescape
 func dotRowTable4AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
-
-// quantizeAVX512 rounds blocks of 32 activations to 8 bits.
-//
-//go:noescape
 func quantizeAVX512(q *int8, steps32 *uint64, steps16 *uint64, x *float32, blocks uintptr)
-
-// quantizeAVX2 rounds blocks of 32 activations to 8 bits.
-//
-//go:noescape
 func quantizeAVX2(q *int8, steps32 *uint64, steps16 *uint64, x *float32, blocks uintptr)
-
-// roundAVX2 rounds n values to BF16 and writes them as f32; n is a multiple of 16.
-//
-//go:noescape
 func roundAVX2(dst *float32, x *float32, n uintptr)
-
-// roundPairsAVX2 rounds n values to BF16 and writes them with two in 32 bits, the first of them in the high half; n is a multiple of 16.
-//
-//go:noescape
 func roundPairsAVX2(dst *float32, x *float32, n uintptr)
-
-// gather4AVX512 puts n values of 4 rows side by side, stride bytes from one k to the next; n is a multiple of 16.
-//
-//go:noescape
 func gather4AVX512(dst *float32, stride uintptr, a *float32, b *float32, c *float32, d *float32, n uintptr)
-
-// addAVX2 adds n values of x to sums; n is a multiple of 16.
-//
-//go:noescape
 func addAVX2(sums *float32, x *float32, n uintptr)
-
-// decodeF16AVX512 writes k × 64 weights as f32.
-//
-//go:noescape
 func decodeF16AVX512(dst *float32, w *byte, k uintptr)
-
-// decodeBF16AVX512 writes k × 64 weights as f32.
-//
-//go:noescape
 func decodeBF16AVX512(dst *float32, w *byte, k uintptr)
-
-// decodeInt8AVX512 writes blocks of Int8 weights as f32.
-//
-//go:noescape
 func decodeInt8AVX512(dst *float32, w *byte, blocks uintptr, block uintptr)
-
-// decodeInt8AVX2 writes blocks of Int8 weights as f32.
-//
-//go:noescape
 func decodeInt8AVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
-
-// decodeInt4AVX512 writes blocks of Int4 weights as f32.
-//
-//go:noescape
 func decodeInt4AVX512(dst *float32, w *byte, blocks uintptr, block uintptr)
-
-// decodeInt4AVX2 writes blocks of Int4 weights as f32.
-//
-//go:noescape
 func decodeInt4AVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
-
-// decodeInt8MinAVX512 writes blocks of Int8Min weights as f32.
-//
-//go:noescape
 func decodeInt8MinAVX512(dst *float32, w *byte, blocks uintptr, block uintptr)
-
-// decodeInt8MinAVX2 writes blocks of Int8Min weights as f32.
-//
-//go:noescape
 func decodeInt8MinAVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
-
-// decodeInt8KAVX512 writes blocks of Int8K weights as f32.
-//
-//go:noescape
 func decodeInt8KAVX512(dst *float32, w *byte, blocks uintptr, block uintptr)
-
-// decodeInt8KAVX2 writes blocks of Int8K weights as f32.
-//
-//go:noescape
 func decodeInt8KAVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
-
-// decodeInt8KMinAVX512 writes blocks of Int8KMin weights as f32.
-//
-//go:noescape
 func decodeInt8KMinAVX512(dst *float32, w *byte, blocks uintptr, block uintptr)
-
-// decodeInt8KMinAVX2 writes blocks of Int8KMin weights as f32.
-//
-//go:noescape
 func decodeInt8KMinAVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
-
-// decodeInt4KAVX512 writes blocks of Int4K weights as f32.
-//
-//go:noescape
 func decodeInt4KAVX512(dst *float32, w *byte, blocks uintptr, block uintptr)
-
-// decodeInt4KAVX2 writes blocks of Int4K weights as f32.
-//
-//go:noescape
 func decodeInt4KAVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
-
-// decodeInt4FAVX512 writes blocks of Int4F weights as f32.
-//
-//go:noescape
 func decodeInt4FAVX512(dst *float32, w *byte, blocks uintptr, block uintptr)
-
-// decodeInt4FAVX2 writes blocks of Int4F weights as f32.
-//
-//go:noescape
 func decodeInt4FAVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
-
-// decodeE4M3AVX512 writes blocks of E4M3 weights as f32.
-//
-//go:noescape
 func decodeE4M3AVX512(dst *float32, w *byte, blocks uintptr, block uintptr)
-
-// decodeE4M3AVX2 writes blocks of E4M3 weights as f32.
-//
-//go:noescape
 func decodeE4M3AVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
-
-// decodeTable4AVX512 writes blocks of Table4 weights as f32.
-//
-//go:noescape
 func decodeTable4AVX512(dst *float32, w *byte, blocks uintptr, block uintptr, table *float32)
-
-// decodeTable4AVX2 writes blocks of Table4 weights as f32.
-//
-//go:noescape
 func decodeTable4AVX2(dst *float32, w *byte, blocks uintptr, block uintptr, table *float32)
-
-// tileAVX2x1 adds 1 rows of x times 16 outputs of a panel of f32 weights to dst.
-//
-//go:noescape
 func tileAVX2x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
-
-// tileAVX2x2 adds 2 rows of x times 16 outputs of a panel of f32 weights to dst.
-//
-//go:noescape
 func tileAVX2x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
-
-// tileAVX2x3 adds 3 rows of x times 16 outputs of a panel of f32 weights to dst.
-//
-//go:noescape
 func tileAVX2x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
-
-// tileAVX2x4 adds 4 rows of x times 16 outputs of a panel of f32 weights to dst.
-//
-//go:noescape
 func tileAVX2x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
-
-// tileAVX2x5 adds 5 rows of x times 16 outputs of a panel of f32 weights to dst.
-//
-//go:noescape
 func tileAVX2x5(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
-
-// tileAVX2x6 adds 6 rows of x times 16 outputs of a panel of f32 weights to dst.
-//
-//go:noescape
 func tileAVX2x6(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
-
-// mulF16AVX2 sets dst to a row of x times a panel of F16 weights.
-//
-//go:noescape
 func mulF16AVX2(dst *float32, x *float32, w *byte, k uintptr)
-
-// mulBF16AVX2 sets dst to a row of x times a panel of BF16 weights.
-//
-//go:noescape
 func mulBF16AVX2(dst *float32, x *float32, w *byte, k uintptr)
-
-// decodeF16AVX2 writes k × 64 weights as f32.
-//
-//go:noescape
 func decodeF16AVX2(dst *float32, w *byte, k uintptr)
-
-// decodeBF16AVX2 writes k × 64 weights as f32.
-//
-//go:noescape
 func decodeBF16AVX2(dst *float32, w *byte, k uintptr)
 
-// siluMulAVX512 sets dst to silu(gate) × up; n is a multiple of 16.
-//
 //go:noescape
 func siluMulAVX512(dst *float32, gate *float32, up *float32, n uintptr)
 
-// expAVX512 replaces x by exp((x − top) × scale); n is a multiple of 16.
-//
 //go:noescape
 func expAVX512(x *float32, n uintptr, top float32, scale float32)
-
-// largestAVX512 is the largest of n values, a multiple of 64, and NaN if one of them is.
-//
-//go:noescape
 func largestAVX512(x *float32, n uintptr) float32

@@ -11,8 +11,7 @@ import (
 
 // tile2 generates the kernel of a tile of f32 weights: 16 of the 64 outputs, as many as fit into registers.
 func tile2(rows int) {
-	begin(fmt.Sprintf("tileAVX2x%d", rows), tileProduct,
-		fmt.Sprintf("adds %d rows of x times 16 outputs of a panel of f32 weights to dst.", rows))
+	begin(fmt.Sprintf("tileAVX2x%d", rows), tileProduct)
 	dst, x := rowsOf("dst", "dstStride", rows), rowsOf("x", "xStride", rows)
 	w, ahead, k := arg("w"), arg("ahead"), arg("k")
 	sums := make([][]VecVirtual, rows)
@@ -45,8 +44,7 @@ func tile2(rows int) {
 
 // half2 generates the kernel that multiplies one row by f16 or bf16 weights.
 func half2(kind string) {
-	begin("mul"+kind+"AVX2", "func(dst *float32, x *float32, w *byte, k uintptr)",
-		"sets dst to a row of x times a panel of "+kind+" weights.")
+	begin("mul"+kind+"AVX2", "func(dst *float32, x *float32, w *byte, k uintptr)")
 	dst, x := arg("dst"), arg("x")
 	w, k := arg("w"), arg("k")
 	sums := ymms(panel / 8)

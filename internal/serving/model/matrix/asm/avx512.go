@@ -56,8 +56,7 @@ func (s sums512) add(x *assembly.Rows, w []VecVirtual) {
 
 // half512 generates the kernel that multiplies rows by f32, f16 or bf16 weights.
 func half512(rows int, kind string) {
-	begin(fmt.Sprintf("mul%sAVX512x%d", kind, rows), product,
-		fmt.Sprintf("sets dst to %d rows of x times a panel of %s weights.", rows, kind))
+	begin(fmt.Sprintf("mul%sAVX512x%d", kind, rows), product)
 	dst, x := rowsOf("dst", "dstStride", rows), rowsOf("x", "xStride", rows)
 	w, k := arg("w"), arg("k")
 	sums := newSums512(rows)
@@ -86,8 +85,7 @@ const prefetch = 4096
 // blocks512 generates the kernel that multiplies rows by blocks of integers.
 func blocks512(rows int, kind kind) {
 	begin(fmt.Sprintf("mul%sAVX512x%d", kind.name, rows),
-		"func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks, block uintptr"+kind.table()+")",
-		fmt.Sprintf("sets dst to %d rows of x times a panel of %s weights.", rows, kind.name))
+		"func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks, block uintptr"+kind.table()+")")
 	dst, x := rowsOf("dst", "dstStride", rows), rowsOf("x", "xStride", rows)
 	sums, block := newSums512(rows), newBlock(avx512, kind, panel/16)
 	sums.zero()

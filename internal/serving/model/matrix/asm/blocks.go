@@ -223,8 +223,7 @@ func (b *block) lookUp(indices, to VecVirtual) {
 // decodeBlocks generates the kernel that converts blocks to f32: with AVX-512 all outputs at once, with AVX2 one half
 // and then the other.
 func decodeBlocks(wide width, kind kind) {
-	begin("decode"+kind.name+wide.name, "func(dst *float32, w *byte, blocks, block uintptr"+kind.table()+")",
-		"writes blocks of "+kind.name+" weights as f32.")
+	begin("decode"+kind.name+wide.name, "func(dst *float32, w *byte, blocks, block uintptr"+kind.table()+")")
 	const vectors = 4
 	dst, head, values, diff, to := arg("dst"), arg("w"), asm.GP64(), asm.GP64(), asm.GP64()
 	passes, size := asm.GP64(), wide.bytes

@@ -46,13 +46,10 @@ func ymms(n int) []VecVirtual { return avx2.regs(n) }
 
 func zmms(n int) []VecVirtual { return avx512.regs(n) }
 
-// begin begins a function. doc describes what it does.
-func begin(name, signature, doc string) {
+func begin(name, signature string) {
 	asm.Function(name)
 	asm.Attributes(attr.NOSPLIT)
 	asm.SignatureExpr(signature)
-	asm.Doc(name + " " + doc)
-	asm.Pragma("noescape")
 }
 
 func end() {

@@ -8,7 +8,7 @@ import (
 
 // decodeHalf generates the kernel that converts a panel of k × 64 weights to f32.
 func decodeHalf(w width, kind string) {
-	begin("decode"+kind+w.name, "func(dst *float32, w *byte, k uintptr)", "writes k × 64 weights as f32.")
+	begin("decode"+kind+w.name, "func(dst *float32, w *byte, k uintptr)")
 	dst, from, k := arg("dst"), arg("w"), arg("k")
 	loop("step", k, 1, func() {
 		for i, z := range w.regs(panel * 4 / w.bytes) {

@@ -32,9 +32,7 @@ type dot struct {
 }
 
 func newDot(w width, name string, rows, vectors int) *dot {
-	begin(fmt.Sprintf("%s%sx%d", name, w.name, rows), dotProduct,
-		fmt.Sprintf("adds %d rows of 8-bit activations times %d outputs of a panel of 8-bit weights to sums.", rows,
-			vectors*w.bytes/4))
+	begin(fmt.Sprintf("%s%sx%d", name, w.name, rows), dotProduct)
 	d := &dot{width: w, sums: arg("sums"), scales: arg("scales")}
 	d.x, d.steps = rowsOf("x", "xStride", rows), rowsOf("steps", "stepsStride", rows)
 	for range rows {

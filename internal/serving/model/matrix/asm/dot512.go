@@ -15,8 +15,7 @@ import (
 func dot512(rows int) {
 	begin(fmt.Sprintf("dotAVX512x%d", rows), "func("+sumsOf+", x *int8, xStride uintptr, steps *uint64, "+
 		"stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, "+
-		"blocks, quads, shift, minima uintptr)",
-		fmt.Sprintf("computes sums of %d rows of 8-bit activations times a panel of 8-bit weights.", rows))
+		"blocks, quads, shift, minima uintptr)")
 	const vectors = panel / 16 / 2
 	x, steps := rowsOf("x", "xStride", rows), rowsOf("steps", "stepsStride", rows)
 	w, scales, ahead, blocks, n := asm.GP64(), asm.GP64(), arg("ahead"), asm.GP64(), asm.GP64()

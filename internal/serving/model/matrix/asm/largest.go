@@ -7,12 +7,11 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// largest512 generates the kernel that finds the largest value, comparing 64 at a time. VMAXPS returns its second
+// largest512 generates the kernel that finds the largest of a multiple of 64 values, or NaN if one of them is. VMAXPS returns its second
 // source (the first in Go's order) if one of the two is NaN. VCMPPS therefore sets bits of a mask where one of two
 // values is NaN.
 func largest512() {
-	begin("largestAVX512", "func(x *float32, n uintptr) float32",
-		"is the largest of n values, a multiple of 64, and NaN if one of them is.")
+	begin("largestAVX512", "func(x *float32, n uintptr) float32")
 	x, n := arg("x"), arg("n")
 	var tops [4]VecVirtual
 	for i := range tops {

@@ -23,8 +23,13 @@ func generate() (map[string][]byte, error) {
 	asm = build.NewContext()
 	asm.ConstraintExpr("amd64,!purego")
 	kernels()
-	text, declarations, err := assembly.Compile(asm, "llmmemory/internal/serving/model/matrix/asm", "matrix")
-	return map[string][]byte{"kernels_amd64.s": text, "kernels_amd64.go": declarations}, err
+	const command = "llmmemory/internal/serving/model/matrix/asm"
+	text, declarations, err := assembly.Compile(asm, command, "matrix")
+	if err != nil {
+		return nil, err
+	}
+	stubs, err := assembly.GoFile(command, "//go:build amd64 && !purego\n\npackage matrix", declarations)
+	return map[string][]byte{"kernels_amd64.s": text, "kernels_amd64.go": stubs}, err
 }
 
 func kernels() {

@@ -67,8 +67,7 @@ func (s placed) store() {
 // advances ahead by step bytes.
 func pairs512(rows int) {
 	begin(fmt.Sprintf("pairsAVX512x%d", rows), "func("+sumsOf+", x *float32, xStride uintptr, w *byte, "+
-		"ahead, step, k uintptr)",
-		fmt.Sprintf("computes sums of %d rows of x times a panel, in k pairs of BF16.", rows))
+		"ahead, step, k uintptr)")
 	s := newPlaced(rows, panel/16)
 	s.load()
 	x, w, ahead, step, k := rowsOf("x", "xStride", rows), arg("w"), arg("ahead"), arg("step"), arg("k")
@@ -93,10 +92,10 @@ func pairs512(rows int) {
 	end()
 }
 
-// addSums generates the kernel that adds sums of slices, which the kernels of floats do not. It takes an eighth of the
+// addSums generates the kernel that adds n sums of slices, a multiple of 16, which the kernels of floats do not. It takes an eighth of the
 // time of a loop in Go.
 func addSums() {
-	begin("addAVX2", "func(sums, x *float32, n uintptr)", "adds n values of x to sums; n is a multiple of 16.")
+	begin("addAVX2", "func(sums, x *float32, n uintptr)")
 	sums, x, n := arg("sums"), arg("x"), arg("n")
 	loop("step", n, 16, func() {
 		for i, y := range ymms(2) {

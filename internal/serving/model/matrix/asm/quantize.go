@@ -18,7 +18,7 @@ type quantizer struct {
 }
 
 func newQuantizer(name string) *quantizer {
-	begin(name, quantizeBlocks, "rounds blocks of 32 activations to 8 bits.")
+	begin(name, quantizeBlocks)
 	k := &quantizer{q: arg("q"), x: arg("x"), blocks: arg("blocks"), total: asm.GP32()}
 	k.steps32, k.steps16 = arg("steps32"), arg("steps16")
 	k.limit = broadcastX(math.Float32bits(127))

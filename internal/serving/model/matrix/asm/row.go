@@ -50,8 +50,7 @@ func newRowDot(p *packing) *rowDot {
 		r.pairs, r.fetch = p.pairs(), func(at Mem) { asm.PREFETCHT0(at) }
 	}
 	begin("dotRow"+name+"AVX512",
-		"func("+sumsOf+", x *int8, steps *uint64, w *byte, blocks, groups, shift, minima uintptr, table *byte)",
-		"computes sums of a row of 8-bit activations times blocks of "+name+" weights.")
+		"func("+sumsOf+", x *int8, steps *uint64, w *byte, blocks, groups, shift, minima uintptr, table *byte)")
 	r.x, r.w, r.blocks, r.minima = arg("x"), arg("w"), arg("blocks"), arg("minima")
 	r.groups, r.scales = asm.GP64(), asm.GP64()
 	r.sums = newBlockSums(rowsOf("steps", "", 1), 1, rowVectors)

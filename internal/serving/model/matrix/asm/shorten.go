@@ -6,15 +6,10 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-// shorten generates the kernel that rounds values to BF16, with the operations of package matrix's short, and writes
-// them as f32 or in pairs. It takes less than 1 % of the time of a prompt, so AVX2 is enough.
+// shorten generates the kernel that rounds n values, a multiple of 16, to BF16, with the operations of package matrix's
+// short. It writes them as f32, or in pairs whose first value is in the high half of 32 bits. It takes less than 1 % of the time of a prompt, so AVX2 is enough.
 func shorten(name string, paired bool) {
-	what := "as f32"
-	if paired {
-		what = "with two in 32 bits, the first of them in the high half"
-	}
-	begin(name, "func(dst *float32, x *float32, n uintptr)",
-		"rounds n values to BF16 and writes them "+what+"; n is a multiple of 16.")
+	begin(name, "func(dst *float32, x *float32, n uintptr)")
 	dst, x, n := arg("dst"), arg("x"), arg("n")
 	magnitude, half, one := avx2.constant(0x7fffffff), avx2.constant(0x7fff), avx2.constant(1)
 	infinity, quiet, high := avx2.constant(0x7f800000), avx2.constant(0x00400000), avx2.constant(0xffff0000)

@@ -42,11 +42,11 @@ func (e *exponential) exp(x VecVirtual) VecVirtual {
 	return p
 }
 
-// exp512 generates the kernel that computes exp((x − top) × scale), sixteen at a time. Arguments below −1,000 count as
+// exp512 generates the kernel that computes exp((x − top) × scale) for a multiple of 16 values. Arguments below −1,000 count as
 // −1,000, for which the result is 0, so that −∞ gives no NaN.
 func exp512() {
-	begin("expAVX512", "func(x *float32, n uintptr, top float32, scale float32)",
-		"replaces x by exp((x − top) × scale); n is a multiple of 16.")
+	begin("expAVX512", "func(x *float32, n uintptr, top float32, scale float32)")
+	asm.Pragma("noescape") // callers may have x on the stack
 	x, n := arg("x"), arg("n")
 	top, scale := asm.ZMM(), asm.ZMM()
 	asm.VBROADCASTSS(address("top"), top)
@@ -64,10 +64,10 @@ func exp512() {
 	end()
 }
 
-// siluMul512 generates the kernel that computes gate/(1+exp(-gate)) × up, sixteen at a time.
+// siluMul512 generates the kernel that computes gate/(1+exp(-gate)) × up for a multiple of 16 values.
 func siluMul512() {
-	begin("siluMulAVX512", "func(dst *float32, gate *float32, up *float32, n uintptr)",
-		"sets dst to silu(gate) × up; n is a multiple of 16.")
+	begin("siluMulAVX512", "func(dst *float32, gate *float32, up *float32, n uintptr)")
+	asm.Pragma("noescape") // the last values are in arrays on the stack
 	dst, gate, up := arg("dst"), arg("gate"), arg("up")
 	n := arg("n")
 	one, e := constant(1), newExponential()

@@ -29,8 +29,7 @@ func (p packing) first() int { return min(p.high, 1) * quads }
 // unpack generates the kernel that expands weights to bytes. In a pair, the low half of a byte is a weight of the first
 // 4 k, the high half one of the next 4.
 func unpack(width width, p packing) {
-	begin("unpack"+p.name+width.name, "func(dst, w *byte, wStride, blocks, groups uintptr, table *byte)",
-		"makes bytes of blocks of "+p.name+" weights.")
+	begin("unpack"+p.name+width.name, "func(dst, w *byte, wStride, blocks, groups uintptr, table *byte)")
 	dst, w, blocks, stride := arg("dst"), arg("w"), arg("blocks"), arg("wStride")
 	groups, n, first := asm.GP64(), asm.GP64(), p.first()
 	u := newUnpacking(p, width)

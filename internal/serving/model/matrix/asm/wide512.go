@@ -23,8 +23,7 @@ type wide struct {
 }
 
 func newWide(rows int, kind, signature string) *wide {
-	begin(fmt.Sprintf("wide%sAVX512x%d", kind, rows), signature,
-		fmt.Sprintf("adds %d rows of x times a panel of %s weights to sums.", rows, kind))
+	begin(fmt.Sprintf("wide%sAVX512x%d", kind, rows), signature)
 	k := &wide{rows: rows, vectors: 1, at: asm.GP64()}
 	if rows <= 12 {
 		k.vectors = 2
@@ -125,10 +124,10 @@ func wideBlocks512(rows int, kind kind) {
 	})
 }
 
-// gather4 generates the kernel that interleaves the values of four rows: those of k are at dst + k × stride.
+// gather4 generates the kernel that interleaves n values of four rows, a multiple of 16: those of k are at
+// dst + k × stride.
 func gather4() {
-	begin("gather4AVX512", "func(dst *float32, stride uintptr, a, b, c, d *float32, n uintptr)",
-		"puts n values of 4 rows side by side, stride bytes from one k to the next; n is a multiple of 16.")
+	begin("gather4AVX512", "func(dst *float32, stride uintptr, a, b, c, d *float32, n uintptr)")
 	dst, stride := arg("dst"), arg("stride")
 	rows := []Register{arg("a"), arg("b"), arg("c"), arg("d")}
 	n, three := arg("n"), asm.GP64()
