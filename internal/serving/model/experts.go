@@ -14,39 +14,25 @@ type experts struct {
 }
 
 // mixture loads the experts of a layer.
-func (l *loader) mixture(to *layer, i int) (err error) {
+func (l *loader) mixture(to *layer, i int) {
 	c, e, n := l.config, l.config.Experts, l.names
 	at := func(name string) string { return tensorName(name, i) }
-	x := &experts{}
+	x := &experts{router: l.linear(shape{in: c.HiddenSize, outs: []int{e.Count}, bias: e.RouterBias}, at(n.router))}
 	to.experts = x
-	s := shape{in: c.HiddenSize, outs: []int{e.Count}, bias: e.RouterBias}
-	if x.router, err = l.linear(s, at(n.router)); err != nil {
-		return err
-	}
 	if e.SharedSize > 0 {
-		s := mlpShape{1, 0, e.SharedSize, false}
-		if to.mlp, err = l.mlp(s, at(n.sharedGate), at(n.sharedUp), at(n.sharedDown)); err != nil {
-			return err
-		}
+		to.mlp = l.mlp(mlpShape{1, 0, e.SharedSize, false}, at(n.sharedGate), at(n.sharedUp), at(n.sharedDown))
 	}
 	if e.SharedGate {
-		if x.sharedRouter, err = l.linear(shape{in: c.HiddenSize, outs: []int{1}}, at(n.sharedRouter)); err != nil {
-			return err
-		}
+		x.sharedRouter = l.linear(shape{in: c.HiddenSize, outs: []int{1}}, at(n.sharedRouter))
 	}
-	for k := range e.Count {
+	for k := 0; k < e.Count && l.err == nil; k++ {
 		s, at := mlpShape{e.Count, k, e.IntermediateSize, e.Bias}, at
 		if strings.Count(n.expertUp, "%d") == 2 {
 			s.experts, s.expert = 1, 0
 			at = func(name string) string { return tensorName(name, i, k) }
 		}
-		one, err := l.mlp(s, at(n.expertGate), at(n.expertUp), at(n.expertDown))
-		if err != nil {
-			return err
-		}
-		x.all = append(x.all, one)
+		x.all = append(x.all, l.mlp(s, at(n.expertGate), at(n.expertUp), at(n.expertDown)))
 	}
-	return nil
 }
 
 // A routing records which rows use which experts. Rows that use the same expert are computed together.

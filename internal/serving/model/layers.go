@@ -8,49 +8,30 @@ import (
 )
 
 // load fills in m. After an error, m can be closed.
-func (l *loader) load(m *Model) (err error) {
+func (l *loader) load(m *Model) error {
 	c := l.config
-	if m.norm, err = l.norm(l.names.norm); err != nil {
-		return err
-	}
+	m.norm = l.norm(l.names.norm)
 	if c.Rope == nil {
-		if m.positions, err = l.table(l.names.positions, c.MaxModelLen+c.PositionOffset); err != nil {
-			return err
-		}
+		m.positions = l.table(l.names.positions, c.MaxModelLen+c.PositionOffset)
 	}
 	if !c.TieEmbeddings {
-		if m.embed, err = l.table(l.names.embed, c.VocabSize); err != nil {
-			return err
-		}
+		m.embed = l.table(l.names.embed, c.VocabSize)
 	}
-	if err := l.head(m); err != nil {
-		return err
+	l.head(m)
+	for i := 0; i < c.NumLayers && l.err == nil; i++ {
+		m.layers = append(m.layers, l.layer(i))
 	}
-	for i := range c.NumLayers {
-		layer, err := l.layer(i)
-		m.layers = append(m.layers, layer)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return l.err
 }
 
 // head loads the output matrix, which may be the embeddings.
-func (l *loader) head(m *Model) (err error) {
-	c := l.config
-	name := l.names.head
+func (l *loader) head(m *Model) {
+	c, name := l.config, l.names.head
 	if c.TieEmbeddings {
 		name = l.names.embed
 	}
-	t, err := l.tensor(name + ".weight")
-	if err != nil {
-		return err
-	}
-	if t.Rows != c.VocabSize || t.Cols != c.HiddenSize {
-		return fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d × %d", ErrModel, t.Name, t.Rows, t.Cols,
-			c.VocabSize, c.HiddenSize)
-	}
+	t := l.tensor(name + ".weight")
+	l.expect(t, c.VocabSize, c.HiddenSize)
 	n := l.part.size()
 	for rank := range n {
 		columns := Columns{c.VocabSize * rank / n, c.VocabSize * (rank + 1) / n}
@@ -65,48 +46,29 @@ func (l *loader) head(m *Model) (err error) {
 		rows = span{0, c.VocabSize}
 	}
 	if rows.len() < 1 {
-		return fmt.Errorf("%w: a vocabulary of %d cannot be shared out among %d workers", ErrModel, c.VocabSize, n)
+		l.fail("a vocabulary of %d cannot be shared out among %d workers", c.VocabSize, n)
 	}
-	kind, block := l.packedType(t, t.Cols)
-	source := &stack{cuts: []*cut{{source: t, rows: []span{rows}, width: t.Cols, cols: span{0, t.Cols}, block: block}}}
-	packed, err := l.pack(kind, rows.len(), t.Cols, block, source)
-	if err != nil {
-		return fmt.Errorf("%s: %w", t.Name, err)
+	if l.err != nil {
+		return
 	}
-	m.head = linear{parts: []*matrix.Matrix{packed}, out: rows.len()}
-	t.Release()
-	return nil
+	source := stack{tensors: []*weights.Tensor{t},
+		cuts: []*cut{{source: t, rows: []span{rows}, width: t.Cols, cols: span{0, t.Cols}, block: t.Block()}}}
+	m.head = linear{parts: []*matrix.Matrix{l.pack(&source)}, out: rows.len()}
 }
 
-func (l *loader) layer(i int) (layer layer, err error) {
+func (l *loader) layer(i int) (layer layer) {
 	c, n := l.config, l.names
 	at := func(name string) string { return tensorName(name, i) }
-	for _, norm := range []struct {
-		to    *norm
-		name  string
-		there bool
-	}{
-		{&layer.attnNorm, n.attnNorm, c.NormPlace != NormAfter}, {&layer.mlpNorm, n.mlpNorm, c.NormPlace != NormAfter},
-		{&layer.attnPost, n.attnPost, c.NormPlace != NormBefore}, {&layer.mlpPost, n.mlpPost, c.NormPlace != NormBefore},
-	} {
-		if norm.there {
-			if *norm.to, err = l.norm(at(norm.name)); err != nil {
-				return layer, err
-			}
-		}
+	if c.NormPlace != NormAfter {
+		layer.attnNorm, layer.mlpNorm = l.norm(at(n.attnNorm)), l.norm(at(n.mlpNorm))
+	}
+	if c.NormPlace != NormBefore {
+		layer.attnPost, layer.mlpPost = l.norm(at(n.attnPost)), l.norm(at(n.mlpPost))
 	}
 	query, kv := c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
-	if layer.qNorm, err = l.qkNorm(at(n.qNorm), query); err != nil {
-		return layer, err
-	}
-	if layer.kNorm, err = l.qkNorm(at(n.kNorm), kv); err != nil {
-		return layer, err
-	}
+	layer.qNorm, layer.kNorm = l.qkNorm(at(n.qNorm), query), l.qkNorm(at(n.kNorm), kv)
 	if c.Sinks {
-		if layer.sinks, err = l.vector(at(n.sinks), c.NumHeads); err != nil {
-			return layer, err
-		}
-		layer.sinks = pick(layer.sinks, []span{l.part.span(c.NumHeads)})
+		layer.sinks = pick(l.vector(at(n.sinks), c.NumHeads), l.part.span(c.NumHeads))
 	}
 	qkv, s := []string{at(n.q)}, shape{in: c.HiddenSize, outs: []int{query + 2*kv},
 		rows: [][]span{l.part.fused(query, kv)}, bias: c.QKVBias}
@@ -114,17 +76,14 @@ func (l *loader) layer(i int) (layer layer, err error) {
 		qkv, s.outs = []string{at(n.q), at(n.k), at(n.v)}, []int{query, kv, kv}
 		s.rows = [][]span{{l.part.span(query)}, {l.part.span(kv)}, {l.part.span(kv)}}
 	}
-	if layer.qkv, err = l.linear(s, qkv...); err != nil {
-		return layer, err
-	}
-	if layer.out, err = l.second(shape{in: query, outs: []int{c.HiddenSize}, bias: c.OutBias}, at(n.out)); err != nil {
-		return layer, err
-	}
+	layer.qkv = l.linear(s, qkv...)
+	layer.out = l.second(shape{in: query, outs: []int{c.HiddenSize}, bias: c.OutBias}, at(n.out))
 	if c.mixture(i) {
-		return layer, l.mixture(&layer, i)
+		l.mixture(&layer, i)
+	} else {
+		layer.mlp = l.mlp(mlpShape{1, 0, c.IntermediateSize, c.MLPBias}, at(n.gate), at(n.up), at(n.down))
 	}
-	layer.mlp, err = l.mlp(mlpShape{1, 0, c.IntermediateSize, c.MLPBias}, at(n.gate), at(n.up), at(n.down))
-	return layer, err
+	return layer
 }
 
 // tensor of a layer, or of one of its experts. "" stays "".
@@ -136,18 +95,14 @@ func tensorName(name string, numbers ...any) string {
 }
 
 // qkNorm loads the weights of the norm of queries or keys. width is the number of elements of all heads.
-func (l *loader) qkNorm(name string, width int) ([]float32, error) {
+func (l *loader) qkNorm(name string, width int) []float32 {
 	switch l.config.QKNorm {
 	case HeadNorm:
 		return l.normWeights(name, l.config.HeadDim)
 	case WidthNorm:
-		v, err := l.normWeights(name, width)
-		if err != nil {
-			return nil, err
-		}
-		return pick(v, []span{l.part.span(width)}), nil
+		return pick(l.normWeights(name, width), l.part.span(width))
 	}
-	return nil, nil
+	return nil
 }
 
 // An mlpShape is the size of an MLP, and which expert it is of those stacked in a tensor.
@@ -157,7 +112,7 @@ type mlpShape struct {
 }
 
 // mlp loads an MLP or an expert. If gate is empty, the tensor up has the rows of the gate first.
-func (l *loader) mlp(m mlpShape, gate, up, down string) (both mlp, err error) {
+func (l *loader) mlp(m mlpShape, gate, up, down string) (both mlp) {
 	c, inner := l.config, l.part.span(m.inter)
 	rows := func(from int) span { return span{from + inner.from, from + inner.to} }
 	outs, first := m.experts*m.inter, m.expert*m.inter
@@ -171,15 +126,13 @@ func (l *loader) mlp(m mlpShape, gate, up, down string) (both mlp, err error) {
 			s.paired = m.inter
 		}
 	}
-	if both.up, err = l.linear(s, tensors...); err != nil {
-		return both, err
-	}
+	both.up = l.linear(s, tensors...)
 	s = shape{in: m.inter, outs: []int{m.experts * c.HiddenSize}, bias: m.bias}
 	if m.experts > 1 {
 		s.rows = [][]span{{{m.expert * c.HiddenSize, (m.expert + 1) * c.HiddenSize}}}
 	}
-	both.down, err = l.second(s, down)
-	return both, err
+	both.down = l.second(s, down)
+	return both
 }
 
 // A table is a matrix whose rows are looked up. It keeps the format of the file.
@@ -188,26 +141,26 @@ type table struct {
 	tensor *weights.Tensor
 }
 
-func (l *loader) table(name string, rows int) (*table, error) {
-	t, err := l.tensor(name + ".weight")
-	if err != nil {
-		return nil, err
-	}
-	if t.Rows < rows || t.Cols != l.config.HiddenSize {
-		return nil, fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d × %d", ErrModel, t.Name, t.Rows,
-			t.Cols, rows, l.config.HiddenSize)
-	}
-	if t.Combined() {
-		return nil, fmt.Errorf("%w: the tensor %q is quantized; embeddings are read in F32, F16 and BF16", ErrModel, t.Name)
-	}
-	if l.shapes {
-		return nil, nil
+func (l *loader) table(name string, rows int) *table {
+	t := l.tensor(name + ".weight")
+	switch {
+	case l.err != nil:
+		return nil
+	case t.Rows < rows || t.Cols != l.config.HiddenSize:
+		l.expect(t, rows, l.config.HiddenSize)
+		return nil
+	case t.Combined():
+		l.fail("the tensor %q is quantized; embeddings are read in F32, F16 and BF16", t.Name)
+		return nil
+	case l.shapes:
+		return nil
 	}
 	memory, err := matrix.Allocate(t.Bytes())
 	if err != nil {
-		return nil, err
+		l.stop(err)
+		return nil
 	}
-	return &table{memory, t.CopyTo(memory.Bytes())}, nil
+	return &table{memory, t.CopyTo(memory.Bytes())}
 }
 
 func (t *table) bytes() int {

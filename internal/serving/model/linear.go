@@ -44,21 +44,20 @@ func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix
 	}
 }
 
-// packedType returns the type and the block size of a matrix of t's weights. in is the number of inputs of all workers
-// together.
-func (l *loader) packedType(t *weights.Tensor, in int) (kind matrix.Type, block int) {
+// packedType returns the type of a matrix of t's weights. in is the number of inputs of all workers together.
+func (l *loader) packedType(t *weights.Tensor, in int) matrix.Type {
 	switch l.rounding {
 	case matrix.Rounded:
 		if rounds := t.Rounds(); rounds != matrix.F32 {
-			return rounds, t.Block()
+			return rounds
 		}
 	case matrix.Shorts:
 		// Up to 4 workers each have whole pairs of inputs, so the number of inputs must be a multiple of 8.
 		if (t.DType == weights.F16 || t.DType == weights.BF16) && in%8 == 0 {
-			return matrix.W16A16, 0
+			return matrix.W16A16
 		}
 	}
-	return t.Packed(), t.Block()
+	return t.Packed()
 }
 
 // A transposed is a matrix whose rows are the columns of the one in the file.
@@ -92,27 +91,35 @@ func (p paired) Quantized(i int, q []int8, scales []matrix.Scale) {
 	p.Tensor.Quantized(p.row(i), q, scales)
 }
 
-// pack packs a source, in parallel. It releases the source pages of a large matrix wave by wave, because all of them
-// would take as much memory again.
-func (l *loader) pack(kind matrix.Type, out, in, block int, src *stack) (*matrix.Matrix, error) {
+// pack packs the rows of a source, in parallel. It releases the source pages of a large matrix wave by wave, because all
+// of them would take as much memory again.
+func (l *loader) pack(src *stack) *matrix.Matrix {
+	if l.err != nil {
+		return nil
+	}
+	first, c, out := src.tensors[0], src.cuts[0], src.rows()
+	kind, in, block := l.packedType(first, c.width), c.cols.len(), c.block
 	if l.shapes {
-		return &matrix.Matrix{Type: kind, Out: out, In: in, Block: block}, nil
+		return &matrix.Matrix{Type: kind, Out: out, In: in, Block: block}
 	}
 	m, err := l.weights.New(kind, out, in, block)
+	if err == nil {
+		job := &packing{m: m, src: src, errs: make([]error, m.Panels())}
+		wave := max(1, waveBytes/(matrix.Panel*in*4))
+		for job.first = 0; job.first < m.Panels(); job.first += wave {
+			n := min(wave, m.Panels()-job.first)
+			l.pool.Run(n, job)
+			src.release(job.first*matrix.Panel, min((job.first+n)*matrix.Panel, out))
+		}
+		err = errors.Join(job.errs...)
+	}
 	if err != nil {
-		return nil, err
+		l.stop(fmt.Errorf("%s: %w", first.Name, err))
 	}
-	job := &packing{m: m, src: src, errs: make([]error, m.Panels())}
-	wave := max(1, waveBytes/(matrix.Panel*in*4))
-	for job.first = 0; job.first < m.Panels(); job.first += wave {
-		n := min(wave, m.Panels()-job.first)
-		l.pool.Run(n, job)
-		src.release(job.first*matrix.Panel, min((job.first+n)*matrix.Panel, out))
+	for _, t := range src.tensors {
+		t.Release()
 	}
-	if err := errors.Join(job.errs...); err != nil {
-		return nil, err
-	}
-	return m, nil
+	return m
 }
 
 // waveBytes is the number of bytes of a matrix, as f32, that are packed before their source is released.
@@ -141,46 +148,29 @@ type shape struct {
 }
 
 // linear loads matrices. Consecutive matrices of the same type are packed as one.
-func (l *loader) linear(s shape, tensors ...string) (linear, error) {
-	var lin linear
+func (l *loader) linear(s shape, tensors ...string) (lin linear) {
 	if s.cols.len() == 0 {
 		s.cols = span{0, s.in}
 	}
 	var group stack
-	flush := func() error {
-		if len(group.tensors) == 0 {
-			return nil
-		}
-		kind, block := l.packedType(group.tensors[0], s.in)
-		if l.names.transposed {
-			block = 0
-		}
-		m, err := l.pack(kind, group.rows(), s.cols.len(), block, &group)
-		if err != nil {
-			return fmt.Errorf("%s: %w", group.tensors[0].Name, err)
-		}
-		lin.parts = append(lin.parts, m)
-		for _, t := range group.tensors {
-			t.Release()
-		}
-		group = stack{}
-		return nil
-	}
 	for i, name := range tensors {
-		t, err := l.matrix(name, s.outs[i], s.in)
-		if err == nil && len(group.tensors) > 0 && group.tensors[0].DType != t.DType {
-			err = flush()
+		t := l.matrix(name, s.outs[i], s.in)
+		if l.err != nil {
+			return lin
 		}
-		if err != nil {
-			return lin, err
+		if len(group.tensors) > 0 && group.tensors[0].DType != t.DType {
+			lin.parts, group = append(lin.parts, l.pack(&group)), stack{}
 		}
-		rows := all(s.outs[i])
+		rows := []span{{0, s.outs[i]}}
 		if s.rows != nil {
 			rows = s.rows[i]
 		}
 		c := &cut{source: t, rows: rows, width: s.in, cols: s.cols, block: t.Block()}
-		if l.names.transposed && !l.shapes {
-			c.source = transposed{t.Vector(), t.Rows, t.Cols}
+		if l.names.transposed {
+			c.block = 0
+			if !l.shapes {
+				c.source = transposed{t.Vector(), t.Rows, t.Cols}
+			}
 		}
 		if s.paired > 0 {
 			c.source = paired{t, s.paired}
@@ -188,27 +178,28 @@ func (l *loader) linear(s shape, tensors ...string) (linear, error) {
 		lin.out += count(rows)
 		group.cuts, group.tensors = append(group.cuts, c), append(group.tensors, t)
 	}
-	if err := flush(); err != nil {
-		return lin, err
-	}
+	lin.parts = append(lin.parts, l.pack(&group))
 	if s.bias {
-		return lin, l.biases(&lin, &s, tensors)
+		l.biases(&lin, &s, tensors)
 	}
-	return lin, nil
+	return lin
 }
 
-func (l *loader) biases(lin *linear, s *shape, tensors []string) error {
+func (l *loader) biases(lin *linear, s *shape, tensors []string) {
 	for i, name := range tensors {
-		t, err := l.tensor(name + ".bias")
-		if err != nil && i > 0 {
-			err = fmt.Errorf("%w; the file has %q", err, l.prefix+tensors[0]+".bias")
+		if l.err != nil {
+			return
 		}
-		if err != nil {
-			return err
-		}
-		if t.Rows*t.Cols != s.outs[i] {
-			return fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d", ErrModel, t.Name, t.Rows, t.Cols,
-				s.outs[i])
+		t := l.tensor(name + ".bias")
+		switch {
+		case l.err != nil && i > 0:
+			l.err = fmt.Errorf("%w; the file has %q", l.err, l.prefix+tensors[0]+".bias")
+			return
+		case l.err != nil:
+			return
+		case t.Rows*t.Cols != s.outs[i]:
+			l.fail("the tensor %q is %d × %d, the configuration says %d", t.Name, t.Rows, t.Cols, s.outs[i])
+			return
 		}
 		v := t.Vector()
 		if s.paired > 0 {
@@ -219,27 +210,28 @@ func (l *loader) biases(lin *linear, s *shape, tensors []string) error {
 			}
 		}
 		if s.rows != nil {
-			v = pick(v, s.rows[i])
+			v = pick(v, s.rows[i]...)
 		}
 		lin.bias = append(lin.bias, v...)
 	}
-	return nil
 }
 
 // second loads the second matrix of attention or of an MLP, of which each worker has some inputs. Its products are sums
 // over slices of the inputs, whatever the number of workers.
-func (l *loader) second(s shape, tensor string) (linear, error) {
+func (l *loader) second(s shape, tensor string) linear {
 	n := l.part.size()
 	s.cols = l.part.span(s.in)
-	lin, err := l.linear(s, tensor)
-	if err != nil {
-		return lin, err
+	lin := l.linear(s, tensor)
+	if l.err != nil {
+		return lin
 	}
 	m := lin.parts[0]
 	slices := matrix.Slices(s.in, m.Unit())
 	if slices < n {
-		return lin, fmt.Errorf("%w: the %d inputs of %q cannot be shared out among %d workers: the share of each must be "+
-			"a multiple of %d", ErrModel, s.in, tensor, n, m.Unit())
+		l.fail("the %d inputs of %q cannot be shared out among %d workers: the share of each must be a multiple of %d", s.in,
+			tensor, n, m.Unit())
+	} else if err := m.Slice(slices / n); err != nil {
+		l.stop(err)
 	}
-	return lin, m.Slice(slices / n)
+	return lin
 }

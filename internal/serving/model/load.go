@@ -113,7 +113,7 @@ func OpenGGUF(g *weights.GGUF, pool *parallel.Pool, part Part, opts ...Option) (
 	return build(c, g.Tensors, pool, true, part, opts)
 }
 
-// A loader finds the tensors of a model.
+// A loader finds the tensors of a model. After the first error, its methods do nothing and return zero values.
 type loader struct {
 	config *Config
 	files  *weights.Tensors
@@ -128,6 +128,25 @@ type loader struct {
 
 	shapes  bool // only compare names and shapes with the configuration
 	weights *matrix.Arena
+	err     error
+}
+
+// fail records an error.
+func (l *loader) fail(format string, args ...any) {
+	l.stop(fmt.Errorf("%w: "+format, append([]any{ErrModel}, args...)...))
+}
+
+func (l *loader) stop(err error) {
+	if l.err == nil {
+		l.err = err
+	}
+}
+
+// expect fails if a tensor does not have this shape.
+func (l *loader) expect(t *weights.Tensor, rows, cols int) {
+	if t != nil && (t.Rows != rows || t.Cols != cols) {
+		l.fail("the tensor %q is %d × %d, the configuration says %d × %d", t.Name, t.Rows, t.Cols, rows, cols)
+	}
 }
 
 func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, part Part, opts []Option) (*Model,
@@ -235,21 +254,25 @@ func (l *loader) enoughMemory() error {
 }
 
 // tensor finds a tensor with the model's prefix.
-func (l *loader) tensor(name string) (*weights.Tensor, error) {
+func (l *loader) tensor(name string) *weights.Tensor {
+	if l.err != nil {
+		return nil
+	}
 	for _, full := range []string{l.prefix + name, strings.TrimSuffix(l.prefix, "model.") + name, name} {
 		if t := l.files.Get(full); t != nil {
 			l.used[full] = true
-			return t, nil
+			return t
 		}
 		if what := l.files.LeftOut(full); what != "" {
-			return nil, fmt.Errorf("%w: the tensor %q is %s; vectors and matrices of F32, F16 and BF16 are read", ErrModel,
-				full, what)
+			l.fail("the tensor %q is %s; vectors and matrices of F32, F16 and BF16 are read", full, what)
+			return nil
 		}
 	}
 	if !strings.HasPrefix(name, l.names.head) {
 		name = l.prefix + name
 	}
-	return nil, fmt.Errorf("%w: the tensor %q is missing", ErrModel, name)
+	l.fail("the tensor %q is missing", name)
+	return nil
 }
 
 // allUsed returns an error if a tensor of a GGUF file was not used: llama.cpp may compute with it.
@@ -291,46 +314,40 @@ func (l *loader) unused() (names []string, err error) {
 	return names, nil
 }
 
-func (l *loader) matrix(name string, out, in int) (*weights.Tensor, error) {
-	t, err := l.tensor(name + ".weight")
-	if err != nil {
-		return nil, err
-	}
-	rows, cols := out, in
+func (l *loader) matrix(name string, out, in int) *weights.Tensor {
+	t := l.tensor(name + ".weight")
 	if l.names.transposed {
-		rows, cols = in, out
+		out, in = in, out
 	}
-	if t.Rows != rows || t.Cols != cols {
-		return nil, fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d × %d", ErrModel, t.Name, t.Rows,
-			t.Cols, rows, cols)
-	}
-	return t, nil
+	l.expect(t, out, in)
+	return t
 }
 
-func (l *loader) vector(name string, n int) ([]float32, error) {
-	t, err := l.tensor(name)
-	if err != nil {
-		return nil, err
+func (l *loader) vector(name string, n int) []float32 {
+	t := l.tensor(name)
+	if t != nil && (t.Rows != 1 || t.Cols != n) {
+		l.fail("the tensor %q is %d × %d, the configuration says %d", t.Name, t.Rows, t.Cols, n)
 	}
-	if t.Rows != 1 || t.Cols != n {
-		return nil, fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d", ErrModel, t.Name, t.Rows, t.Cols, n)
+	if l.err != nil {
+		return nil
 	}
-	return t.Vector(), nil
+	return t.Vector()
 }
 
-func (l *loader) norm(name string) (n norm, err error) {
-	if n.weight, err = l.normWeights(name, l.config.HiddenSize); err == nil && l.config.Norm == LayerNorm {
-		n.bias, err = l.vector(name+".bias", l.config.HiddenSize)
+func (l *loader) norm(name string) (n norm) {
+	n.weight = l.normWeights(name, l.config.HiddenSize)
+	if l.config.Norm == LayerNorm {
+		n.bias = l.vector(name+".bias", l.config.HiddenSize)
 	}
-	return n, err
+	return n
 }
 
-func (l *loader) normWeights(name string, n int) ([]float32, error) {
-	v, err := l.vector(name+".weight", n)
+func (l *loader) normWeights(name string, n int) []float32 {
+	v := l.vector(name+".weight", n)
 	for i := range v {
 		v[i] += l.config.NormOffset
 	}
-	return v, err
+	return v
 }
 
 // Build makes a part of a model from tensors named as in the family's Hugging Face checkpoints. It packs the weights on

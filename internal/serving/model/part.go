@@ -46,8 +46,6 @@ type span struct{ from, to int }
 
 func (s span) len() int { return s.to - s.from }
 
-func all(n int) []span { return []span{{0, n}} }
-
 // fused returns the part's rows of a fused matrix of queries, keys and values.
 func (p Part) fused(query, kv int) []span {
 	q, k := p.span(query), p.span(kv)
@@ -62,9 +60,11 @@ func count(spans []span) int {
 	return n
 }
 
-// pick returns the values in spans.
-func pick(v []float32, spans []span) []float32 {
-	var some []float32
+// pick returns the values in spans, or nil if v is nil.
+func pick(v []float32, spans ...span) (some []float32) {
+	if v == nil {
+		return nil
+	}
 	for _, s := range spans {
 		some = append(some, v[s.from:s.to]...)
 	}
