@@ -1,32 +1,8 @@
 package matrix
 
-import (
-	"encoding/binary"
-
-	"llmmemory/internal/serving/half"
-)
-
-// rounds reports whether a product with weights of the type rounds activations to 8 bits.
-func (t Type) rounds() bool { return t >= W8A8 && t <= FP4A8 }
-
 // dotInputs is the number of k that are multiplied at a time: 256 × 64 bytes stay in the first-level cache for all
 // rows.
 const dotInputs = 256
-
-// offset returns the number that is added to weights to make them unsigned, as kernels require.
-func (t Type) offset() int32 {
-	switch t {
-	case W8A8, NL4A8, FP4A8:
-		return 128
-	case W6A8:
-		return 32
-	case W5A8:
-		return 16
-	case W4A8:
-		return 8
-	}
-	return 0
-}
 
 // dot adds the product of the rounded rows of x and inputs from to to-1 of a panel to sums, which have 64 values a row.
 func (m *Matrix) dot(sums []float32, x *Input, p, from, to int, s *Scratch) {
@@ -64,11 +40,11 @@ func (m *Matrix) setQuads(p, c int, q []int8, scales []Scale) {
 	for b := range scales {
 		block := m.data[p*m.panelBytes+b*size:][:size]
 		scale, minimum := scales[b].values()
-		binary.LittleEndian.PutUint16(block[c*2:], half.ToF16(scale))
-		bias := byte(m.Type.offset())
+		m.setNumber(block, c, scale)
+		bias := byte(kinds[m.Type].offset)
 		switch {
 		case m.Type.hasMinimum():
-			binary.LittleEndian.PutUint16(block[Panel*2+c*2:], half.ToF16(minimum))
+			m.setNumber(block, Panel+c, minimum)
 		case m.Type.Table() != nil:
 			bias = 0
 		case scale != 0:
@@ -103,16 +79,15 @@ func (m *Matrix) weight(block []byte, c, k int) int32 {
 	if bits == 5 || bits == 6 {
 		integer |= int32(block[high]>>highShift) & (1<<(bits-4) - 1) << 4
 	}
-	return integer - m.Type.offset()
+	return integer - kinds[m.Type].offset
 }
 
 // scaleOf returns an output's scale and minimum in a block.
 func (m *Matrix) scaleOf(block []byte, c int) (scale, minimum float32) {
-	scale = half.FromF16(binary.LittleEndian.Uint16(block[c*2:]))
 	if m.Type.hasMinimum() {
-		minimum = half.FromF16(binary.LittleEndian.Uint16(block[Panel*2+c*2:]))
+		minimum = m.number(block, Panel+c)
 	}
-	return scale, minimum
+	return m.number(block, c), minimum
 }
 
 // quadsRow writes the weights of an output as f32.

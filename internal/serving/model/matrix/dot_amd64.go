@@ -108,7 +108,7 @@ var numbers = [...][16]byte{NL4A8: unsigned(NL4A8), FP4A8: unsigned(FP4A8)}
 
 func unsigned(t Type) (bytes [16]byte) {
 	for i, v := range t.Table() {
-		bytes[i] = byte(int32(v) + t.offset())
+		bytes[i] = byte(int32(v) + kinds[t].offset)
 	}
 	return bytes
 }
@@ -125,7 +125,7 @@ func (d *dotPart) offset() (shift, minima uintptr) {
 	if d.m.Type.hasMinimum() {
 		return 32, 1
 	}
-	return uintptr(bits.TrailingZeros32(uint32(d.m.Type.offset()))), 0
+	return uintptr(bits.TrailingZeros32(uint32(kinds[d.m.Type].offset))), 0
 }
 
 // dot512 sets sums to the group's products with n inputs from k on.

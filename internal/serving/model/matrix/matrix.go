@@ -46,60 +46,53 @@ const (
 	W16A16 // BF16, multiplied by activations that are rounded to BF16
 )
 
-func (t Type) String() string {
-	if int(t) < len(names) {
-		return names[t]
-	}
-	return fmt.Sprintf("type %d", uint8(t))
+// A kind has the properties of a type.
+type kind struct {
+	name    string
+	bits    int       // of an integer, or 0 for floats
+	minimum bool      // weights have minima
+	offset  int32     // added to weights to make them unsigned, as the kernels for 8-bit activations require
+	table   []float32 // the numbers whose indices the integers are, or nil
+	single  bool      // scales and minima are F32, not F16
+	units   bool      // scales are products
+	rounds  bool      // activations are rounded to 8 bits
 }
 
-var names = [...]string{
-	"f32", "f16", "bf16", "int8", "int4", "int8 with minima", "int8 k", "int8 k with minima", "int4 k", "int4 f", "e4m3",
-	"nl4", "fp4", "w8a8", "w4a8", "w4a8 with minima", "w5a8", "w5a8 with minima", "w6a8", "nl4 a8", "fp4 a8", "w16a16",
+var kinds = [...]kind{
+	F32: {name: "f32"}, F16: {name: "f16"}, BF16: {name: "bf16"}, W16A16: {name: "w16a16"},
+	Int8:     {name: "int8", bits: 8},
+	Int4:     {name: "int4", bits: 4, minimum: true},
+	Int8Min:  {name: "int8 with minima", bits: 8, minimum: true},
+	Int8K:    {name: "int8 k", bits: 8, units: true},
+	Int8KMin: {name: "int8 k with minima", bits: 8, minimum: true, units: true},
+	Int4K:    {name: "int4 k", bits: 4, minimum: true, units: true},
+	Int4F:    {name: "int4 f", bits: 4, minimum: true, single: true},
+	E4M3:     {name: "e4m3", bits: 8, table: e4m3(), single: true},
+	NL4:      {name: "nl4", bits: 4, table: nl4, single: true},
+	FP4:      {name: "fp4", bits: 4, table: fp4, single: true},
+	W8A8:     {name: "w8a8", bits: 8, offset: 128, rounds: true},
+	W4A8:     {name: "w4a8", bits: 4, offset: 8, rounds: true},
+	W4A8Min:  {name: "w4a8 with minima", bits: 4, minimum: true, rounds: true},
+	W5A8:     {name: "w5a8", bits: 5, offset: 16, rounds: true},
+	W5A8Min:  {name: "w5a8 with minima", bits: 5, minimum: true, rounds: true},
+	W6A8:     {name: "w6a8", bits: 6, offset: 32, rounds: true},
+	NL4A8:    {name: "nl4 a8", bits: 4, offset: 128, table: nl4, rounds: true},
+	FP4A8:    {name: "fp4 a8", bits: 4, offset: 128, table: fp4, rounds: true},
 }
 
-// Panel is the number of interleaved outputs, and the unit in which work can be divided.
-const Panel = 64
+func (t Type) String() string { return kinds[t].name }
 
-// slab is the largest number of k that are decoded at a time: 96 × 64 × 4 bytes stay in the first-level cache, beside
-// the values of a group of rows, while all rows are multiplied by them.
-const slab = 96
+func (t Type) bits() int { return kinds[t].bits }
 
-// unit is the number of k that share a factor in types whose scales are products.
-const unit = 64
+func (t Type) hasMinimum() bool { return kinds[t].minimum }
 
-// units reports whether scales are products.
-func (t Type) units() bool { return t == Int8K || t == Int8KMin || t == Int4K }
+func (t Type) units() bool { return kinds[t].units }
 
-// single reports whether scales and minima are F32, not F16.
-func (t Type) single() bool { return t == Int4F || t.Table() != nil && !t.rounds() }
+func (t Type) rounds() bool { return kinds[t].rounds }
 
-// hasMinimum reports whether weights have minima.
-func (t Type) hasMinimum() bool {
-	switch t {
-	case Int4, Int4F, Int8Min, Int4K, Int8KMin, W4A8Min, W5A8Min:
-		return true
-	}
-	return false
-}
-
-// bits returns the size of an integer, or 0 for floats.
-func (t Type) bits() int {
-	switch t {
-	case Int8, Int8Min, Int8K, Int8KMin, E4M3, W8A8:
-		return 8
-	case W6A8:
-		return 6
-	case W5A8, W5A8Min:
-		return 5
-	case Int4, Int4K, Int4F, NL4, FP4, W4A8, W4A8Min, NL4A8, FP4A8:
-		return 4
-	}
-	return 0
-}
-
-// tables has the numbers of types whose integers are indices of numbers.
-var tables = [...][]float32{E4M3: e4m3(), NL4: nl4, FP4: fp4, NL4A8: nl4, FP4A8: fp4}
+// Table returns the numbers that the integers of E4M3, NL4, FP4, NL4A8 and FP4A8 are indices of, or nil for other
+// types.
+func (t Type) Table() []float32 { return kinds[t].table }
 
 var (
 	nl4 = []float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
@@ -116,14 +109,15 @@ func e4m3() []float32 {
 	return all
 }
 
-// Table returns the numbers that the integers of E4M3, NL4, FP4, NL4A8 and FP4A8 are indices of, or nil for other
-// types.
-func (t Type) Table() []float32 {
-	if int(t) < len(tables) {
-		return tables[t]
-	}
-	return nil
-}
+// Panel is the number of interleaved outputs, and the unit in which work can be divided.
+const Panel = 64
+
+// slab is the largest number of k that are decoded at a time: 96 × 64 × 4 bytes stay in the first-level cache, beside
+// the values of a group of rows, while all rows are multiplied by them.
+const slab = 96
+
+// unit is the number of k that share a factor in types whose scales are products.
+const unit = 64
 
 // prefetchBytes is the number of bytes of the next weights that a tile prefetches with each k.
 const prefetchBytes = 64
@@ -159,10 +153,10 @@ func (a *Arena) New(t Type, out, in, block int) (*Matrix, error) {
 }
 
 func shaped(t Type, out, in, block int) (*Matrix, error) {
-	m := &Matrix{Type: t, Out: out, In: in, Block: block, pairs: t == W16A16 && paired()}
-	if out < 1 || in < 1 {
-		return nil, fmt.Errorf("%w: %d × %d", ErrShape, out, in)
+	if int(t) >= len(kinds) || out < 1 || in < 1 {
+		return nil, fmt.Errorf("%w: %d × %d of type %d", ErrShape, out, in, t)
 	}
+	m := &Matrix{Type: t, Out: out, In: in, Block: block, pairs: t == W16A16 && paired()}
 	ok := block == 0 || t.bits() != 0 && !t.rounds() && block > 1 && block%2 == 0 && slab%block == 0 && in%block == 0
 	switch {
 	case t.units():
@@ -247,7 +241,7 @@ func (m *Matrix) bytesOf(k int) int {
 // scaleBytes returns the bytes of the scales and minima of a panel's block, or of a unit if scales are products.
 func (t Type) scaleBytes() int {
 	bytes := Panel * 2
-	if t.single() {
+	if kinds[t].single {
 		bytes *= 2
 	}
 	if t.hasMinimum() {

@@ -63,7 +63,7 @@ func (t Type) integers() (low, high int) {
 	case F32, F16, BF16, W16A16:
 		return 0, 0
 	case W4A8, W5A8, W6A8:
-		return -int(t.offset()), int(t.offset()) - 1
+		return -int(kinds[t].offset), int(kinds[t].offset) - 1
 	case W5A8Min:
 		return 0, 31
 	}

@@ -77,26 +77,23 @@ func (m *Matrix) Pack(src Source, from, to int) error {
 }
 
 func (m *Matrix) setRow(p, c int, row []float32) {
-	switch m.Type {
-	case F32:
+	if m.Type == F32 {
 		to := m.floats(p)
 		for k, v := range row {
 			to[k*Panel+c] = v
 		}
-	case F16:
-		to := m.halves(p)
-		for k, v := range row {
-			to[k*Panel+c] = half.ToF16(v)
-		}
-	case BF16:
-		to := m.halves(p)
-		for k, v := range row {
-			to[k*Panel+c] = half.ToBF16(v)
-		}
-	case W16A16:
-		to := m.halves(p)
-		for k, v := range row {
-			to[m.half(c, k)] = short(v)
+		return
+	}
+	to := m.halves(p)
+	for k, v := range row {
+		at := &to[m.half(c, k)]
+		switch m.Type { // a function value would not be inlined
+		case F16:
+			*at = half.ToF16(v)
+		case BF16:
+			*at = half.ToBF16(v)
+		default:
+			*at = short(v)
 		}
 	}
 }
@@ -118,6 +115,22 @@ func (m *Matrix) setQuantized(p, c int, q []int8, scales []Scale) {
 	}
 }
 
+// number reads number i of the scales and minima of a block.
+func (m *Matrix) number(head []byte, i int) float32 {
+	if kinds[m.Type].single {
+		return math.Float32frombits(binary.LittleEndian.Uint32(head[i*4:]))
+	}
+	return half.FromF16(binary.LittleEndian.Uint16(head[i*2:]))
+}
+
+func (m *Matrix) setNumber(head []byte, i int, v float32) {
+	if kinds[m.Type].single {
+		binary.LittleEndian.PutUint32(head[i*4:], math.Float32bits(v))
+	} else {
+		binary.LittleEndian.PutUint16(head[i*2:], half.ToF16(v))
+	}
+}
+
 // setScale writes the scale of an output's block.
 func (m *Matrix) setScale(p, c, b int, s Scale) {
 	head, factors := m.scalesAt(p, b)
@@ -126,16 +139,9 @@ func (m *Matrix) setScale(p, c, b int, s Scale) {
 		scale, minimum = s.D, s.Min
 		factors[c] = byte(s.By)
 	}
-	if m.Type.single() {
-		binary.LittleEndian.PutUint32(head[c*4:], math.Float32bits(scale))
-		if m.Type.hasMinimum() {
-			binary.LittleEndian.PutUint32(head[Panel*4+c*4:], math.Float32bits(minimum))
-		}
-		return
-	}
-	binary.LittleEndian.PutUint16(head[c*2:], half.ToF16(scale))
+	m.setNumber(head, c, scale)
 	if m.Type.hasMinimum() {
-		binary.LittleEndian.PutUint16(head[Panel*2+c*2:], half.ToF16(minimum))
+		m.setNumber(head, Panel+c, minimum)
 		if m.Type.units() {
 			factors[Panel+c] = byte(s.MinBy)
 		}
@@ -145,21 +151,13 @@ func (m *Matrix) setScale(p, c, b int, s Scale) {
 // scale reads the scale of an output's block.
 func (m *Matrix) scale(p, c, b int) Scale {
 	head, factors := m.scalesAt(p, b)
-	s := Scale{By: 1, MinBy: 1}
+	s := Scale{D: m.number(head, c), By: 1, MinBy: 1}
+	if m.Type.hasMinimum() {
+		s.Min = m.number(head, Panel+c)
+	}
 	if m.Type.units() {
 		s.By = int8(factors[c])
-	}
-	if m.Type.single() {
-		s.D = math.Float32frombits(binary.LittleEndian.Uint32(head[c*4:]))
 		if m.Type.hasMinimum() {
-			s.Min = math.Float32frombits(binary.LittleEndian.Uint32(head[Panel*4+c*4:]))
-		}
-		return s
-	}
-	s.D = half.FromF16(binary.LittleEndian.Uint16(head[c*2:]))
-	if m.Type.hasMinimum() {
-		s.Min = half.FromF16(binary.LittleEndian.Uint16(head[Panel*2+c*2:]))
-		if m.Type.units() {
 			s.MinBy = int8(factors[Panel+c])
 		}
 	}
@@ -188,32 +186,23 @@ func (m *Matrix) integers(p, b int) []byte {
 // Row writes the weights of output i, as products use them, to dst.
 func (m *Matrix) Row(i int, dst []float32) {
 	p, c := i/Panel, i%Panel
-	switch m.Type {
-	case F32:
+	switch {
+	case m.Type == F32:
 		from := m.floats(p)
 		for k := range m.In {
 			dst[k] = from[k*Panel+c]
 		}
-	case F16:
-		from := m.halves(p)
-		for k := range m.In {
-			dst[k] = half.FromF16(from[k*Panel+c])
-		}
-	case BF16:
-		from := m.halves(p)
-		for k := range m.In {
-			dst[k] = half.FromBF16(from[k*Panel+c])
-		}
-	case W16A16:
-		from := m.halves(p)
-		for k := range m.In {
-			dst[k] = half.FromBF16(from[m.half(c, k)])
-		}
+	case m.Type.rounds():
+		m.quadsRow(p, c, dst)
+	case m.Type.bits() > 0:
+		m.decodeBlocks(p, c, 0, m.In, dst, 1)
 	default:
-		if m.Type.rounds() {
-			m.quadsRow(p, c, dst)
-		} else {
-			m.decodeBlocks(p, c, 0, m.In, dst, 1)
+		from, widen := m.halves(p), half.FromBF16
+		if m.Type == F16 {
+			widen = half.FromF16
+		}
+		for k := range m.In {
+			dst[k] = widen(from[m.half(c, k)])
 		}
 	}
 }

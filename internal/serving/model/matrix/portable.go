@@ -26,18 +26,17 @@ func portableTile(dst *float32, dstStride int, x *float32, xStride int, w *byte,
 // portableDecode converts n inputs of a panel from k on to f32.
 func (m *Matrix) portableDecode(dst *float32, p, k, n int) {
 	to := unsafe.Slice(dst, n*Panel)
-	switch m.kernels() {
-	case F16:
-		for i, h := range m.halves(p)[k*Panel:][:n*Panel] {
-			to[i] = half.FromF16(h)
-		}
-	case BF16:
-		for i, h := range m.halves(p)[k*Panel:][:n*Panel] {
-			to[i] = half.FromBF16(h)
-		}
-	default:
+	if m.Type.bits() > 0 {
 		for c := range Panel {
 			m.decodeBlocks(p, c, k, n, to[c:], Panel)
+		}
+		return
+	}
+	for i, h := range m.halves(p)[k*Panel:][:n*Panel] {
+		if m.Type == F16 {
+			to[i] = half.FromF16(h)
+		} else {
+			to[i] = half.FromBF16(h)
 		}
 	}
 }

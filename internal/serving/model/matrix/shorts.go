@@ -35,7 +35,7 @@ func roundPairs(dst, x []float32) {
 	}
 }
 
-// half returns the index of an output's weight k in a panel of W16A16.
+// half returns the index of an output's weight k in a panel of 16-bit weights.
 func (m *Matrix) half(c, k int) int {
 	if m.pairs {
 		return k/2*2*Panel + c*2 + 1 - k%2

@@ -92,24 +92,19 @@ func (v Value) Int() (int64, bool) {
 	return integer(v.kind, v.raw)
 }
 
+// integer reads an integer of a type in little-endian order.
 func integer(kind uint32, b []byte) (int64, bool) {
-	switch kind {
-	case typeUint8, typeBool:
-		return int64(b[0]), true
-	case typeInt8:
-		return int64(int8(b[0])), true
-	case typeUint16:
-		return int64(binary.LittleEndian.Uint16(b)), true
-	case typeInt16:
-		return int64(int16(binary.LittleEndian.Uint16(b))), true
-	case typeUint32:
-		return int64(binary.LittleEndian.Uint32(b)), true
-	case typeInt32:
-		return int64(int32(binary.LittleEndian.Uint32(b))), true
-	case typeUint64, typeInt64:
-		return int64(binary.LittleEndian.Uint64(b)), true
+	if kind == typeString || kind == typeArray || kind == typeFloat32 || kind == typeFloat64 {
+		return 0, false
 	}
-	return 0, false
+	n, unused := int64(0), 64-8*len(b)
+	for i, v := range b {
+		n |= int64(v) << (8 * i)
+	}
+	if kind == typeInt8 || kind == typeInt16 || kind == typeInt32 {
+		n = n << unused >> unused // extend the sign
+	}
+	return n, true
 }
 
 // Float returns the value of a number.
