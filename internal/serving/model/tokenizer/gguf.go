@@ -66,10 +66,8 @@ func (t *Tokenizer) fromGPT2(meta map[string]weights.Value, tokens []string, kin
 	for i, text := range tokens {
 		if kind := kindOf(kinds, i); kind == ggufControl || kind == ggufAdded || kind == ggufUnknown {
 			t.addGGUF(i, text, kind)
-			continue
-		}
-		if err := t.addText(i, text); err != nil {
-			return err
+		} else {
+			t.addGGUFText(i, text)
 		}
 	}
 	t.merges = map[pair]merge{}
@@ -93,15 +91,10 @@ func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, ki
 	}
 	for i, text := range tokens {
 		t.scores = append(t.scores, float32(scores[i]))
-		var b byte
 		switch kind := kindOf(kinds, i); {
 		case kind == ggufByte:
-			if _, err := fmt.Sscanf(text, "<0x%02X>", &b); err != nil {
+			if !t.addByte(i, text) {
 				return fmt.Errorf("%w: token %d is of a byte and called %q", ErrFormat, i, text)
-			}
-			t.bytes[b] = int32(i)
-			if err := t.enter(i, []byte{b}, false); err != nil {
-				return err
 			}
 		case kind == ggufControl || kind == ggufUnknown || kind == ggufAdded:
 			t.addGGUF(i, text, kind)
@@ -110,9 +103,7 @@ func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, ki
 				t.pieces[i] = t.piece(text)
 			}
 		default:
-			if err := t.addText(i, text); err != nil {
-				return err
-			}
+			t.addGGUFText(i, text)
 		}
 	}
 	if id, ok := meta["tokenizer.ggml.unknown_token_id"].Int(); ok {
@@ -121,23 +112,18 @@ func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, ki
 	return t.aroundGGUF(meta, len(tokens), true)
 }
 
-// addText adds a token of text. If its text is one that ends an answer, the file gives a control token the wrong kind,
-// and the token is found in text as control tokens are.
-func (t *Tokenizer) addText(i int, text string) error {
-	p := t.piece(text)
-	if err := t.enter(i, p, false); err != nil {
-		return err
-	}
-	t.ids[string(p)] = int32(i)
+// addGGUFText adds a token of text. If its text is one that ends an answer, the file gives a control token the wrong
+// kind, and the token is found in text as control tokens are.
+func (t *Tokenizer) addGGUFText(i int, text string) {
+	t.addText(i, text)
 	if isEnd(text, 1) {
 		t.special[i] = true
 		t.added.add(text, int32(i), strip{})
 	}
-	return nil
 }
 
 func (t *Tokenizer) addGGUF(i int, text string, kind int) {
-	_ = t.enter(i, []byte(text), kind != ggufAdded) // cannot fail: i is below maxTokens
+	t.enter(i, []byte(text), kind != ggufAdded)
 	t.added.add(text, int32(i), strip{})
 }
 

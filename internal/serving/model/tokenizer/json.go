@@ -209,19 +209,12 @@ func (t *Tokenizer) piece(text string) []byte {
 
 func (t *Tokenizer) setVocabulary(d *document) error {
 	for text, id := range d.Model.Vocab {
-		var b byte
-		if n, _ := fmt.Sscanf(text, "<0x%02X>", &b); n == 1 && len(text) == 6 && d.Model.ByteFallback {
-			if err := t.enter(id, []byte{b}, false); err != nil {
-				return err
-			}
-			t.bytes[b] = int32(id)
-			continue
+		if id < 0 || id >= maxTokens {
+			return fmt.Errorf("%w: token %d", ErrFormat, id)
 		}
-		p := t.piece(text)
-		if err := t.enter(id, p, false); err != nil {
-			return err
+		if !d.Model.ByteFallback || !t.addByte(id, text) {
+			t.addText(id, text)
 		}
-		t.ids[string(p)] = int32(id)
 	}
 	if u := d.Model.Unknown; u != nil {
 		if id, ok := d.Model.Vocab[*u]; ok {
@@ -268,9 +261,10 @@ func (t *Tokenizer) merge(rank int, parts []string) error {
 
 func (t *Tokenizer) setAdded(d *document) error {
 	for _, a := range d.Added {
-		if err := t.enter(a.ID, []byte(a.Content), a.Special); err != nil {
-			return err
+		if a.ID < 0 || a.ID >= maxTokens {
+			return fmt.Errorf("%w: token %d", ErrFormat, a.ID)
 		}
+		t.enter(a.ID, []byte(a.Content), a.Special)
 		t.added.add(a.Content, int32(a.ID), strip{a.Left, a.Right})
 	}
 	return nil

@@ -6,7 +6,7 @@ func Bytes(special ...byte) *Tokenizer {
 	t.merges = map[pair]merge{}
 	for b := range 256 {
 		piece := []byte{byte(b)}
-		_ = t.enter(b, piece, false) // cannot fail
+		t.enter(b, piece, false)
 		t.ids[string(piece)], t.bytes[b] = int32(b), int32(b)
 	}
 	for _, b := range special {

@@ -89,16 +89,30 @@ func (t *Tokenizer) Decode(ids []int32) string {
 	return b.String()
 }
 
-// enter sets the text of a token.
-func (t *Tokenizer) enter(id int, piece []byte, special bool) error {
-	if id < 0 || id >= maxTokens {
-		return fmt.Errorf("%w: token %d", ErrFormat, id)
-	}
+// enter sets the text of a token, whose number is below maxTokens.
+func (t *Tokenizer) enter(id int, piece []byte, special bool) {
 	for len(t.pieces) <= id {
 		t.pieces, t.special = append(t.pieces, nil), append(t.special, false)
 	}
 	t.pieces[id], t.special[id] = piece, special
-	return nil
+}
+
+// addText adds a token that text can be cut into.
+func (t *Tokenizer) addText(id int, text string) {
+	p := t.piece(text)
+	t.enter(id, p, false)
+	t.ids[string(p)] = int32(id)
+}
+
+// addByte adds a token <0xXX> for a byte, and reports whether text is one.
+func (t *Tokenizer) addByte(id int, text string) bool {
+	var b byte
+	if _, err := fmt.Sscanf(text, "<0x%02X>", &b); err != nil || len(text) != 6 {
+		return false
+	}
+	t.enter(id, []byte{b}, false)
+	t.bytes[b] = int32(id)
+	return true
 }
 
 // maxTokens limits how much a number in a damaged file can allocate.
