@@ -13,11 +13,14 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-func newRunner(t testing.TB, workers int) *Runner {
+// newRunner returns a Runner with the fastest kernels, or with those given.
+func newRunner(t testing.TB, workers int, k ...kernels) *Runner {
 	pool, err := parallel.New(workers)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	return NewRunner(pool)
+	r := NewRunner(pool)
+	r.kernels = append(k, r.kernels)[0]
+	return r
 }
 
 // requireNear wants every output within bound times the sum of |p·v| of the reference.
@@ -98,9 +101,7 @@ func testedSets() []kernels {
 func forEachSet(t *testing.T, sets []kernels, test func(t *testing.T, r *Runner)) {
 	for _, k := range sets {
 		t.Run(k.String(), func(t *testing.T) {
-			r := newRunner(t, 2)
-			r.kernels = k
-			test(t, r)
+			test(t, newRunner(t, 2, k))
 		})
 	}
 }
@@ -109,14 +110,10 @@ func forEachSet(t *testing.T, sets []kernels, test func(t *testing.T, r *Runner)
 // each row once.
 func (p *problem) forEach(t *testing.T, sets []kernels, test func(t *testing.T, r *Runner)) {
 	p.keep = map[[3]int]referenceRow{}
-	for _, k := range sets {
-		t.Run(k.String(), func(t *testing.T) {
-			r := newRunner(t, 2)
-			r.kernels = k
-			clear(p.out)
-			test(t, r)
-		})
-	}
+	forEachSet(t, sets, func(t *testing.T, r *Runner) {
+		clear(p.out)
+		test(t, r)
+	})
 }
 
 // outputs runs a batch with changes and returns a copy of what comes out.
@@ -150,12 +147,10 @@ func TestNeitherVersionNorCoresNorTheBatchChangeABit(t *testing.T) {
 					shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 64, DType: dtype},
 					heads: 6, lens: []int{2100, 3, 700, 1030}, queries: []int{1, 1, 5, 1}, contents: contentsOf(dtype),
 				})
-				one := newRunner(t, 1)
-				one.kernels = k
+				one := newRunner(t, 1, k)
 				want := outputs(t, one, p, func(b *Batch) { b.Version = V1 })
 				for _, workers := range []int{1, 2, 5} {
-					runner := newRunner(t, workers)
-					runner.kernels = k
+					runner := newRunner(t, workers, k)
 					for _, v := range []Version{Auto, V1, V2} {
 						got := outputs(t, runner, p, func(b *Batch) { b.Version = v })
 						requireSameBits(t, want, got, fmt.Sprintf("%d workers, version %d", workers, v))
@@ -222,8 +217,7 @@ func TestChunksOfAPromptChangeNoBit(t *testing.T) {
 					shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: size, DType: dtype},
 					heads: heads, lens: []int{n}, queries: []int{n}, contents: contentsOf(dtype),
 				})
-				runner := newRunner(t, 2)
-				runner.kernels = k
+				runner := newRunner(t, 2, k)
 				want := outputs(t, runner, p, nil)
 				for _, step := range []int{1, 17, 250} {
 					for at := 0; at < n; at += max(step, 5) { // single ones at every place in a block

@@ -60,8 +60,8 @@ func TestARunnerGoesOnAfterAPanic(t *testing.T) {
 		shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32}, heads: 1, lens: []int{1100},
 	})
 	p.batch.Version = V2
-	runner, armed := newRunner(t, 2), false
-	runner.kernels = panicking{armed: &armed}
+	armed := false
+	runner := newRunner(t, 2, panicking{armed: &armed})
 	want := outputs(t, runner, p, nil)
 	armed = true
 	require.Panics(t, func() { _ = runner.Forward(&p.cache, &p.batch) })

@@ -8,6 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// requireError requires an error that wraps target and contains want, or no error if want is "".
+func requireError(t *testing.T, err, target error, want string) {
+	t.Helper()
+	if want == "" {
+		require.NoError(t, err)
+		return
+	}
+	require.ErrorIs(t, err, target)
+	require.ErrorContains(t, err, want)
+}
+
 // The cache has 3 blocks with 2 heads, whose scales are 64 bytes each.
 func TestScalesThatShareMemoryAreRefused(t *testing.T) {
 	for _, c := range []struct {
@@ -30,12 +41,7 @@ func TestScalesThatShareMemoryAreRefused(t *testing.T) {
 			require.NoError(t, cache.Check())
 			require.NoError(t, cache.CheckStrides())
 			err := cache.CheckApart()
-			if c.wantErr == "" {
-				require.NoError(t, err)
-				return
-			}
-			require.ErrorIs(t, err, ErrOverlap)
-			require.ErrorContains(t, err, c.wantErr)
+			requireError(t, err, ErrOverlap, c.wantErr)
 		})
 	}
 }
@@ -76,12 +82,7 @@ func TestBlocksThatShareMemoryAreRefused(t *testing.T) {
 			if err == nil {
 				err = cache.CheckApart()
 			}
-			if c.wantErr == "" {
-				require.NoError(t, err)
-				return
-			}
-			require.ErrorIs(t, err, ErrArgument)
-			require.ErrorContains(t, err, c.wantErr)
+			requireError(t, err, ErrArgument, c.wantErr)
 		})
 	}
 }

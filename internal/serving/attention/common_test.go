@@ -50,12 +50,10 @@ func TestAPrefixThatIsNotCommonIsRefused(t *testing.T) {
 			p := sharing(3000, 1100, 1200)
 			c.change(p)
 			err := runner.Forward(&p.cache, &p.batch)
-			if c.wantErr != "" {
-				require.ErrorIs(t, err, ErrArgument)
-				require.ErrorContains(t, err, c.wantErr)
+			requireError(t, err, ErrArgument, c.wantErr)
+			if err != nil {
 				return
 			}
-			require.NoError(t, err)
 			got := append([]float32{}, p.out...)
 			p.batch.CommonPrefix = 0
 			require.NoError(t, runner.Forward(&p.cache, &p.batch))

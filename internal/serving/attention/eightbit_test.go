@@ -109,8 +109,7 @@ func TestWhatIsNotReachedChangesNoBit(t *testing.T) {
 					{"nothing", func(*Batch) {}, false},
 					{"window", func(b *Batch) { b.SlidingWindow = 7 }, true},
 				} {
-					runner := newRunner(t, 1)
-					runner.kernels = k
+					runner := newRunner(t, 1, k)
 					const n, heads, size = 40, 3, 48
 					p := newProblem(rand.New(rand.NewPCG(33, 1)), problemSpec{
 						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: size, DType: d, Layout: layout}, heads: heads,
@@ -189,8 +188,7 @@ func TestNothingOfAnEarlierCallShows(t *testing.T) {
 						before.makeNaN(slot, true)
 					}
 					p.batch.SlidingWindow = 36 // it begins and ends within a tile
-					used, fresh := newRunner(t, 1), newRunner(t, 1)
-					used.kernels, fresh.kernels = k, k
+					used, fresh := newRunner(t, 1, k), newRunner(t, 1, k)
 					outputs(t, used, before, nil)
 					requireSameBits(t, outputs(t, fresh, p, nil), outputs(t, used, p, nil), "after NaN")
 				})

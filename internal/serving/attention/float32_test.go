@@ -143,14 +143,7 @@ func TestFloat32WithLogitsUpTo30(t *testing.T) {
 				} else {
 					p.scaleTo(30, false)
 				}
-				for _, k := range testedSets() {
-					t.Run(fmt.Sprintf("%s, head of %d, seed %d, %v", kind.name, size, seed, k), func(t *testing.T) {
-						runner := newRunner(t, 1)
-						runner.kernels = k
-						require.NoError(t, runner.Forward(&p.cache, &p.batch))
-						requireNear(t, p, f32Bound)
-					})
-				}
+				t.Run(fmt.Sprintf("%s, head of %d, seed %d", kind.name, size, seed), func(t *testing.T) { p.requireNear(t, f32Bound) })
 			}
 		}
 	}
@@ -173,44 +166,34 @@ func TestFloat32WithOptionsAndLogitsUpTo30(t *testing.T) {
 		p := float32Problem(64, 1)
 		p.scaleTo(30, false)
 		o.change(&p.batch)
-		for _, k := range testedSets() {
-			t.Run(fmt.Sprintf("%s, %v", o.name, k), func(t *testing.T) {
-				runner := newRunner(t, 1)
-				runner.kernels = k
-				require.NoError(t, runner.Forward(&p.cache, &p.batch))
-				p.largestLogit = 0
-				requireNear(t, p, f32Bound)
-				require.Less(t, p.largestLogit, 31.0)
-			})
-		}
+		t.Run(o.name, func(t *testing.T) {
+			p.largestLogit = 0
+			p.requireNear(t, f32Bound)
+			require.Less(t, p.largestLogit, 31.0)
+		})
 	}
 }
 
 // Nothing of a row with large logits shows in the next row, whose logits are small.
 func TestFloat32AfterARowWithLargeLogits(t *testing.T) {
-	for _, k := range testedSets() {
-		t.Run(k.String(), func(t *testing.T) {
-			p := float32Problem(64, 3)
-			p.batch.AlibiSlopes = []float32{1. / 47, 1. / 151}
+	forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {
+		p := float32Problem(64, 3)
+		p.batch.AlibiSlopes = []float32{1. / 47, 1. / 151}
+		shrink := func(head int) {
 			for i := range p.query {
-				if i/64%2 == 1 {
+				if i/64%2 == head {
 					p.query[i] *= 1e-3
 				}
 			}
-			runner := newRunner(t, 1)
-			runner.kernels = k
-			want := outputs(t, runner, p, nil)
-			for i := range p.query {
-				if i/64%2 == 0 {
-					p.query[i] *= 1e-3
-				}
-			}
-			got := outputs(t, runner, p, nil)
-			for at := 64; at < len(got); at += 128 {
-				requireSameBits(t, want[at:][:64], got[at:][:64], fmt.Sprintf("element %d", at))
-			}
-		})
-	}
+		}
+		shrink(1)
+		want := outputs(t, runner, p, nil)
+		shrink(0)
+		got := outputs(t, runner, p, nil)
+		for at := 64; at < len(got); at += 128 {
+			requireSameBits(t, want[at:][:64], got[at:][:64], fmt.Sprintf("element %d", at))
+		}
+	})
 }
 
 // Large keys and NaN that a row does not reach (after it, before its window) change neither its result nor how its logits are computed.
@@ -223,11 +206,9 @@ func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
 		{"after it", func(*Batch) {}, func(int) bool { return false }},
 		{"before its window", func(b *Batch) { b.SlidingWindow = 37 }, func(token int) bool { return token < 541-37 }},
 	} {
-		for _, k := range testedSets() {
-			t.Run(fmt.Sprintf("%s, %v", o.name, k), func(t *testing.T) {
+		t.Run(o.name, func(t *testing.T) {
+			forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {
 				const position, n = 540, 560
-				runner := newRunner(t, 1)
-				runner.kernels = k
 				first := func(unreached float32) []float32 { // the outputs of the query at position
 					p := newProblem(rand.New(rand.NewPCG(23, 1)), problemSpec{
 						shape: Shape{BlockSize: 8, NumKVHeads: 1, HeadSize: 32, DType: F32}, heads: 2, lens: []int{n},
@@ -247,7 +228,7 @@ func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
 					requireSameBits(t, want, first(v), fmt.Sprintf("beside %v", v))
 				}
 			})
-		}
+		})
 	}
 }
 
@@ -258,13 +239,14 @@ func TestFloat32WithProductsThatCancel(t *testing.T) {
 		cancel := float32Kinds[len(float32Kinds)-1]
 		cancel.change(p, rand.New(rand.NewPCG(24, 1)))
 		p.scaleTo(sum, true)
-		for _, k := range testedSets() {
-			t.Run(fmt.Sprintf("%v, %v", sum, k), func(t *testing.T) {
-				runner := newRunner(t, 1)
-				runner.kernels = k
-				require.NoError(t, runner.Forward(&p.cache, &p.batch))
-				requireNear(t, p, 1.5e-7*sum)
-			})
-		}
+		t.Run(fmt.Sprint(sum), func(t *testing.T) { p.requireNear(t, 1.5e-7*sum) })
 	}
+}
+
+// requireNear compares the outputs of all tested kernels with the reference.
+func (p *problem) requireNear(t *testing.T, bound float64) {
+	forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {
+		require.NoError(t, runner.Forward(&p.cache, &p.batch))
+		requireNear(t, p, bound)
+	})
 }
