@@ -53,7 +53,6 @@ var contents = []struct {
 	{"signs", func(r *rand.Rand) float32 { return float32(2*r.IntN(2) - 1) }},
 }
 
-// Any shape, with options and contents, and with gaps between blocks and between rows, equals the reference.
 func TestForwardEqualsTheReference(t *testing.T) {
 	for i := range level.Pick(110, 4000) {
 		r := rand.New(rand.NewPCG(1, uint64(i)))
@@ -99,7 +98,6 @@ func (p *problem) change(change func(b *Batch)) {
 	}
 }
 
-// Rows that reach a NaN are NaN, and only those, however they are computed.
 func TestNaNStaysWhereItIsReached(t *testing.T) {
 	nan := float32(math.NaN())
 	forEachSet(t, instructionSets(), func(t *testing.T, runner *Runner) {
@@ -163,7 +161,6 @@ func (p *problem) poison(slot int, v float32, element int, value bool) {
 	c.DType.Store(unsafe.Pointer(&data[at]), v)
 }
 
-// A token whose logit is -inf has no weight; a row without any weight is 0.
 func TestMinusInfinityWeighsNothing(t *testing.T) {
 	forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {
 		r := rand.New(rand.NewPCG(14, 1))
@@ -261,7 +258,6 @@ func TestQueriesOfAnySizeBesideInt8Keys(t *testing.T) {
 	})
 }
 
-// A key with any kind of NaN makes outputs NaN, also with the one of poisoned memory.
 func TestEveryNaNOfAKeyShows(t *testing.T) {
 	forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {
 		for _, bits := range []uint32{0x7fc00000, 0xffc00000, 0x7f800001, 0x7fffffff, 0xffffffff} {

@@ -71,7 +71,6 @@ func typesOf(k kernels) []DType {
 	return allDTypes
 }
 
-// setsOf are the instruction sets with which bits of a type are compared.
 func setsOf(d DType) []kernels {
 	return slices.DeleteFunc(slices.Clone(testedSets()), func(k kernels) bool { return !slices.Contains(typesOf(k), d) })
 }
@@ -97,7 +96,6 @@ func testedSets() []kernels {
 	return []kernels{portable{}, fastest}
 }
 
-// forEachSet runs a test with each of some instruction sets.
 func forEachSet(t *testing.T, sets []kernels, test func(t *testing.T, r *Runner)) {
 	for _, k := range sets {
 		t.Run(k.String(), func(t *testing.T) {
@@ -116,7 +114,6 @@ func (p *problem) forEach(t *testing.T, sets []kernels, test func(t *testing.T, 
 	})
 }
 
-// outputs runs a batch with changes and returns a copy of what comes out.
 func outputs(t *testing.T, r *Runner, p *problem, change func(b *Batch)) []float32 {
 	t.Helper()
 	b := p.batch
@@ -206,7 +203,6 @@ func TestCascadeChangesNoBit(t *testing.T) {
 	}
 }
 
-// A query token gives the same bits alone and in a chunk of a prompt, whatever its size.
 func TestChunksOfAPromptChangeNoBit(t *testing.T) {
 	for _, k := range testedSets() {
 		for _, dtype := range typesOf(k) {

@@ -208,7 +208,6 @@ func (b *Batch) checkCommon(c *Cache, first, seq int) error {
 	return nil
 }
 
-// blockOf returns the block of a sequence's token.
 func (b *Batch) blockOf(c *Cache, seq, token int) int {
 	return int(b.BlockTables[seq*b.TableStride+token/c.BlockSize])
 }

@@ -41,7 +41,6 @@ func TestABatchThatCannotBeComputedIsRefused(t *testing.T) {
 	}
 }
 
-// panicking kernels panic once in a reduction.
 type panicking struct {
 	portable
 	armed *bool

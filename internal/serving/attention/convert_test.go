@@ -65,7 +65,6 @@ func TestConvertingRoundsAndRefuses(t *testing.T) {
 	require.ErrorIs(t, Convert(&moved, &to), ErrOverlap, "keys are written where values are read")
 }
 
-// What is converted to its own type and scale keeps its bits, also those that are never written.
 func TestConvertingToTheSameTypeKeepsAllBits(t *testing.T) {
 	for _, dtype := range allDTypes {
 		t.Run(dtype.String(), func(t *testing.T) {
@@ -99,7 +98,6 @@ func TestConvertingToTheSameTypeKeepsAllBits(t *testing.T) {
 	}
 }
 
-// Int8 has scales of tokens, and ignores those of all keys and values.
 func TestConvertingInt8IgnoresTheScalesOfAllNumbers(t *testing.T) {
 	p := smallProblem(Int8)
 	s := p.cache.Shape

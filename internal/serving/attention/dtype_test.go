@@ -21,7 +21,6 @@ func (d DType) toBits(x float32) (bits int) {
 	return bits
 }
 
-// Every number of 8 or 16 bits becomes itself again after float32, and NaN stays NaN.
 func TestNarrowNumbersSurviveFloat32(t *testing.T) {
 	for d := range narrowTypes {
 		for i := range 1 << (8 * d.Size()) {
@@ -38,7 +37,6 @@ func TestNarrowNumbersSurviveFloat32(t *testing.T) {
 	}
 }
 
-// A number between two neighbours becomes the nearer one, or the even one if both are equally near.
 func TestNumbersAreRoundedToNearest(t *testing.T) {
 	for d, n := range narrowTypes {
 		for i := range n - 1 {
@@ -56,7 +54,6 @@ func TestNumbersAreRoundedToNearest(t *testing.T) {
 	}
 }
 
-// What is above the largest number of 8 bits becomes the largest one, and no NaN or infinity.
 func TestNumbersOf8BitsSaturate(t *testing.T) {
 	for d, largest := range map[DType]float32{E4M3: 448, E5M2: 57344, Int8: 127} {
 		for _, factor := range []float32{1, 1.01, 1.035, 1.04, 1.07, 1.08, 1.13, 2, 1e30, float32(math.Inf(1))} {
@@ -69,7 +66,6 @@ func TestNumbersOf8BitsSaturate(t *testing.T) {
 	}
 }
 
-// Assembly converts like Go, bit for bit, for numbers of all kinds.
 func TestAssemblyConvertsLikeGo(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	x := make([]float32, 100_000)

@@ -69,7 +69,6 @@ func TestEightBitTypesAtTheirLimits(t *testing.T) {
 	})
 }
 
-// setAll stores keys and values.
 func (p *problem) setAll(key, value func() float32) {
 	c := &p.cache
 	for b := range c.NumBlocks {
@@ -134,7 +133,6 @@ func TestWhatIsNotReachedChangesNoBit(t *testing.T) {
 	}
 }
 
-// scaleOf sets the scale of a key or value.
 func (p *problem) scaleOf(slot int, value bool, x float32) {
 	c := &p.cache
 	data := c.KeyScales
@@ -144,7 +142,6 @@ func (p *problem) scaleOf(slot int, value bool, x float32) {
 	c.Scales(data, slot/16, 0)[slot%16] = x
 }
 
-// Infinite values of E5M2 give infinite outputs, and NaN where signs differ.
 func TestInfiniteValuesOfE5M2(t *testing.T) {
 	forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {
 		for _, queries := range []int{1, 20} {
@@ -171,7 +168,6 @@ func TestInfiniteValuesOfE5M2(t *testing.T) {
 	})
 }
 
-// Scratch memory is reused: what an earlier call left there changes no bit.
 func TestNothingOfAnEarlierCallShows(t *testing.T) {
 	for _, k := range instructionSets() {
 		for _, d := range allDTypes {
@@ -197,7 +193,6 @@ func TestNothingOfAnEarlierCallShows(t *testing.T) {
 	}
 }
 
-// makeNaN makes the key or value of a slot and the first KV head NaN.
 func (p *problem) makeNaN(slot int, value bool) {
 	nan := float32(math.NaN())
 	if p.cache.DType == Int8 {

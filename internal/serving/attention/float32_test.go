@@ -11,13 +11,11 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// set sets an element of the key or value of a token of the only KV head.
 func (p *problem) set(seq, token, element int, v float32, value bool) {
 	c := &p.cache
 	p.poison(p.batch.blockOf(c, seq, token)*c.BlockSize+token%c.BlockSize, v, element, value)
 }
 
-// eachToken calls change for every token of every sequence.
 func (p *problem) eachToken(change func(seq, token int)) {
 	for seq, n := range p.batch.SeqLens {
 		for token := range int(n) {
@@ -85,7 +83,6 @@ var float32Kinds = []struct {
 	}},
 }
 
-// equalKeys makes all keys equal.
 func (p *problem) equalKeys() {
 	for i := range p.query {
 		p.query[i] = 1 + float32(i%7)/10
@@ -97,7 +94,6 @@ func (p *problem) equalKeys() {
 	})
 }
 
-// setQueries sets an element of all queries.
 func (p *problem) setQueries(element int, v float32) {
 	for i := element; i < len(p.query); i += p.cache.HeadSize {
 		p.query[i] = v
@@ -149,7 +145,6 @@ func TestFloat32WithLogitsUpTo30(t *testing.T) {
 	}
 }
 
-// Logits up to 30 that are more than scaled products.
 func TestFloat32WithOptionsAndLogitsUpTo30(t *testing.T) {
 	for _, o := range []struct {
 		name   string
@@ -174,7 +169,6 @@ func TestFloat32WithOptionsAndLogitsUpTo30(t *testing.T) {
 	}
 }
 
-// Nothing of a row with large logits shows in the next row, whose logits are small.
 func TestFloat32AfterARowWithLargeLogits(t *testing.T) {
 	forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {
 		p := float32Problem(64, 3)
@@ -196,7 +190,6 @@ func TestFloat32AfterARowWithLargeLogits(t *testing.T) {
 	})
 }
 
-// Large keys and NaN that a row does not reach (after it, before its window) change neither its result nor how its logits are computed.
 func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
 	for _, o := range []struct {
 		name   string
@@ -243,7 +236,6 @@ func TestFloat32WithProductsThatCancel(t *testing.T) {
 	}
 }
 
-// requireNear compares the outputs of all tested kernels with the reference.
 func (p *problem) requireNear(t *testing.T, bound float64) {
 	forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {
 		require.NoError(t, runner.Forward(&p.cache, &p.batch))

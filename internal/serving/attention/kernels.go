@@ -124,5 +124,4 @@ func (k *call) halved(size int, list []unsafe.Pointer) *[3 * halfTiles]unsafe.Po
 	return &k.halves
 }
 
-// fastest is the fastest implementation that the processor can run.
 var fastest = choose()

@@ -6,7 +6,6 @@ import (
 	"github.com/klauspost/cpuid/v2"
 )
 
-// choose selects kernels by the processor's instructions.
 func choose() kernels {
 	switch {
 	case hasVNNI():
@@ -112,7 +111,6 @@ func (a *assembly) integerScores(k *call, q []float32, rows, pairs int, keys []f
 	k.multiply(a.integersPanel, q, rows, pairs, pairs, keys, n, out)
 }
 
-// multiply computes products of rows with n tiles.
 func (k *call) multiply(list []sized, q []float32, rows, size, sum int, keys []float32, n int, out []float32) {
 	eachGroups(list, rows, func(f *sized, at, groups int) {
 		k.in, k.inStride, k.data = floats(q[at*size:]), size*4, floats(keys)

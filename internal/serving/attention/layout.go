@@ -37,7 +37,6 @@ func (l Layout) String() string {
 	return layoutNames[l]
 }
 
-// tileTokens is the number of tokens of a tile of LayoutTile.
 const tileTokens = 16
 
 // tile returns w of LayoutTile.
@@ -147,5 +146,4 @@ func (c *Cache) Scales(data []byte, block, head int) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(&data[at])), c.BlockSize)
 }
 
-// start returns the offset of a block and head in Key and Value.
 func (c *Cache) start(block, head int) int { return block*c.BlockStride + head*c.HeadStride }

@@ -46,7 +46,6 @@ func (r *Runner) mergeRecord(w *scratch, state, part []float32) {
 	r.kernels.combine(&w.call, state[recordHead:], part[recordHead:], a, b)
 }
 
-// exp returns e^(x-y), rounded to float32.
 func exp(x, y float32) float32 { return float32(math.Exp(float64(x) - float64(y))) }
 
 // save keeps the results of a partition for the reduction.
@@ -58,7 +57,6 @@ func (r *Runner) save(w *scratch, it *item, part int) {
 	}
 }
 
-// savePrefix keeps the states of rows after the common prefix.
 func (r *Runner) savePrefix(w *scratch) {
 	record := recordSize(r.cache)
 	for i := range w.rows {

@@ -32,7 +32,6 @@ func (r *Runner) expect(w *scratch, it *item, head, part int) {
 	w.call.ahead = unsafe.Pointer(&w.ahead[0])
 }
 
-// attendRows computes the results of rows r0 to r1-1.
 func (r *Runner) attendRows(w *scratch, r0, r1, part int) {
 	record := recordSize(r.cache)
 	from, to := partitionSize, 0
@@ -61,7 +60,6 @@ func (r *Runner) attendRows(w *scratch, r0, r1, part int) {
 	r.panelValues(w, r0, r1, part, from, to)
 }
 
-// panelScores computes the products of rows with tiles of keys.
 func (r *Runner) panelScores(w *scratch, r0, r1, tile0, tile1 int) {
 	size, width := r.cache.HeadSize, r.queryWidth()
 	q, scores := w.q[r0*width:], w.scores[tile0*16:]
@@ -72,7 +70,6 @@ func (r *Runner) panelScores(w *scratch, r0, r1, tile0, tile1 int) {
 	}
 }
 
-// panelValues computes the sums of p·v of rows.
 func (r *Runner) panelValues(w *scratch, r0, r1, part, from, to int) {
 	size, record := r.cache.HeadSize, recordSize(r.cache)
 	if !w.finite {

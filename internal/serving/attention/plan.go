@@ -150,7 +150,6 @@ func (p *plan) split(b *Batch, group, total, workers, maxRecords int) {
 	}
 }
 
-// cutHeads cuts an item into items with at most the given number of heads.
 func (p *plan) cutHeads(i, heads int) {
 	all := p.items[i]
 	for at := 0; at < all.heads; at += heads {

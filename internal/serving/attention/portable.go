@@ -212,7 +212,6 @@ func (portable) values(_ *call, p []float32, rows, n int, values []float32, chun
 	}
 }
 
-// addValues adds p·v to the sums of a chunk.
 func addValues(o *[chunk]float32, p, values []float32) {
 	for t, x := range p {
 		v := (*[chunk]float32)(values[t*chunk:])

@@ -25,7 +25,6 @@ type referenceRow struct {
 	largestLogit, products float64
 }
 
-// problemSpec says what to make.
 type problemSpec struct {
 	shape    Shape
 	heads    int
@@ -262,7 +261,6 @@ func (p *problem) reference(seq, query, head int) (out, size []float64) {
 	return out, size
 }
 
-// eachRow visits the rows of the batch and their outputs.
 func (p *problem) eachRow(visit func(seq, query, head int, out []float32)) {
 	b, size := &p.batch, p.cache.HeadSize
 	for seq := range b.seqs() {

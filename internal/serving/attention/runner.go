@@ -75,7 +75,6 @@ func (r *Runner) Do(worker, i int) {
 	r.run(w, &r.plan.running[i])
 }
 
-// run computes the rows of an item over its partitions.
 func (r *Runner) run(w *scratch, it *item) {
 	r.setRows(w, it)
 	for part := it.part0; part < it.part1; part++ {

@@ -57,7 +57,6 @@ type row struct {
 	unit        float32 // Int8: the factor from the integers of its query to numbers
 }
 
-// setRows makes the rows of an item and loads their queries and states.
 func (r *Runner) setRows(w *scratch, it *item) {
 	b, c := r.batch, r.cache
 	w.rows = w.rows[:0]

@@ -1,6 +1,5 @@
 package attention
 
-// instructionSets are the kernels that this processor can run.
 func instructionSets() []kernels {
 	sets := []kernels{portable{}}
 	if hasAVX2() {

@@ -98,7 +98,6 @@ func (r *Runner) tile(w *scratch, i, seq, kvHead, token int) (key, value unsafe.
 	return r.tileAt(seq, kvHead, token)
 }
 
-// copyScales copies the scales of n tiles from tile0 on to keyScales and valueScales.
 func (w *scratch) copyScales(tile0, n int) {
 	for i := range n {
 		at := (tile0 + i) * tileTokens

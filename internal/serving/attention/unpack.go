@@ -112,7 +112,6 @@ func (r *Runner) unpackTokens(w *scratch, seq, kvHead, token, t, n int) int {
 	return width
 }
 
-// unpackKeys unpacks the key of one token, or the keys of a whole tile.
 func (r *Runner) unpackKeys(w *scratch, block, kvHead, place, t, width int) {
 	c := r.cache
 	size, to := c.HeadSize, w.keys[t/16*c.HeadSize*16+t%16:]

@@ -134,7 +134,6 @@ func fill(x []float32, v float32) {
 	}
 }
 
-// capLogits replaces logits by cap·tanh(logit / cap).
 func capLogits(x []float32, softCap float32) {
 	for i, s := range x {
 		x[i] = softCap * float32(math.Tanh(float64(s)/float64(softCap)))

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The numbers of a container are those of its control group, not of the machine.
 func TestAControlGroupLimitsTheMemoryThatIsAvailable(t *testing.T) {
 	for _, test := range []struct {
 		name    string

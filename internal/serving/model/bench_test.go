@@ -44,7 +44,6 @@ func decodeBatch(n int) *model.Batch {
 	return b
 }
 
-// A step of a size that was seen before allocates nothing.
 func TestForwardAllocatesNothing(t *testing.T) {
 	requireNoAllocations(t, newBench(t, families()[0].write(t), 2), 3)
 }

@@ -97,10 +97,8 @@ type Experts struct {
 	Dense            []bool // layers with an MLP; if nil, all have experts
 }
 
-// gated reports whether the activation has a gate.
 func (c *Config) gated() bool { return c.Activation != GELU && c.Activation != ReLU }
 
-// mixture reports whether a layer has experts.
 func (c *Config) mixture(layer int) bool {
 	return c.Experts != nil && (c.Experts.Dense == nil || !c.Experts.Dense[layer])
 }
@@ -113,7 +111,6 @@ func (c *Config) Window(layer int) int {
 	return c.SlidingWindow
 }
 
-// rope returns the rotation of a layer, or nil.
 func (c *Config) rope(layer int) *Rope {
 	switch {
 	case c.NoRope != nil && c.NoRope[layer]:
@@ -124,7 +121,6 @@ func (c *Config) rope(layer int) *Rope {
 	return c.Rope
 }
 
-// scale returns the factor of the products of queries and keys.
 func (c *Config) scale() float32 {
 	if c.AttentionScale != 0 {
 		return float32(c.AttentionScale)
@@ -187,7 +183,6 @@ func (c *Config) check() error {
 	return nil
 }
 
-// checkLayers checks the settings of single layers and of experts.
 func (c *Config) checkLayers() error {
 	e := c.Experts
 	if e == nil {

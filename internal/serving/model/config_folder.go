@@ -265,7 +265,6 @@ func tokenList(raw json.RawMessage) ([]int32, error) {
 	return []int32{*one}, nil
 }
 
-// config reads the settings of a family.
 func (p *published) config(f *family) (*Config, error) {
 	c := f.config()
 	if err := p.checkActivation(c); err != nil {
@@ -300,7 +299,6 @@ func (p *published) config(f *family) (*Config, error) {
 	return c, nil
 }
 
-// checkActivation returns an error if the activation is not the family's.
 func (p *published) checkActivation(c *Config) error {
 	want := "silu"
 	if c.Activation == GatedGELU {

@@ -35,7 +35,6 @@ type ggufKeys struct {
 	err    error
 }
 
-// look returns the value of a key and whether the file has it.
 func (k *ggufKeys) look(key string) (weights.Value, bool) {
 	k.read = append(k.read, key)
 	v, ok := k.meta[k.family+"."+key]

@@ -13,7 +13,6 @@ type experts struct {
 	all          []mlp
 }
 
-// mixture loads the experts of a layer.
 func (l *loader) mixture(to *layer, i int) {
 	c, e, n := l.config, l.config.Experts, l.names
 	at := func(name string) string { return tensorName(name, i) }
@@ -145,7 +144,6 @@ func (r *Runner) mixture(l *layer, x []float32, rows int) error {
 	return nil
 }
 
-// combineRow sums the results of a row's experts.
 func (r *Runner) combineRow(l *layer, row int) {
 	e, g, hidden := r.model.Experts, &r.routing, r.model.HiddenSize
 	sums := r.sums[row*hidden:][:hidden]

@@ -17,7 +17,6 @@ type family struct {
 	gguf   inGGUF
 }
 
-// A window is the sliding window of some or all layers.
 type window struct {
 	every    int  // every n-th layer has none; if 0, all layers have it, but none in GGUF, as in llama.cpp
 	size     int  // tokens if config.json does not state them; 0 means no window
@@ -92,7 +91,6 @@ var families = []*family{
 	&gpt2, &opt, &granite, &gemma2, &gemma3, &mixtral, &qwen2Mixture, &qwen3Mixture, &gptOSS,
 }
 
-// familyOf returns the first family that matches, or nil.
 func familyOf(matches func(f *family) bool) *family {
 	i := slices.IndexFunc(families, matches)
 	if i < 0 {

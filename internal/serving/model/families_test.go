@@ -218,7 +218,6 @@ func (f *family) mixtureTensors(all map[string][]int, at string) {
 	}
 }
 
-// write makes a model's folder with random weights, which the reference gets too.
 func (f *family) write(t testing.TB) string {
 	dir := t.TempDir()
 	rnd := rand.New(rand.NewPCG(11, 13))
@@ -345,7 +344,6 @@ func randomTable(seed uint64, first, n int) []int32 {
 	return table
 }
 
-// Every family's logits are those of the model in float64.
 func TestLogitsAreThoseOfTheReference(t *testing.T) {
 	for _, f := range families() {
 		t.Run(f.name, func(t *testing.T) {

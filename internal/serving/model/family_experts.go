@@ -33,7 +33,6 @@ var qwen3Mixture = family{
 	gguf:   inGGUF{name: "qwen3moe", expertSize: "expert_feed_forward_length"},
 }
 
-// readQwenExperts reads the experts, and which layers have them.
 func readQwenExperts(c *Config, p *published) error {
 	e := c.Experts
 	e.Count, e.PerToken, e.IntermediateSize = p.NumExperts, p.ExpertsPerToken, p.ExpertIntermediate

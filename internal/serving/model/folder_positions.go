@@ -8,7 +8,6 @@ import (
 	"slices"
 )
 
-// positions reads the rotations and windows of the layers.
 func (p *published) positions(c *Config, f *family) (err error) {
 	if f.learned {
 		return nil
@@ -171,7 +170,6 @@ func (s *scaling) long(c *Config, r *Rope, original float64, stated bool) {
 	}
 }
 
-// windowRope reads the rotation of layers with a window.
 func (p *published) windowRope(c *Config, f *family) *Rope {
 	r := &Rope{Theta: cmp.Or(f.localTheta, c.Rope.Theta)}
 	if f.localTheta != 0 {

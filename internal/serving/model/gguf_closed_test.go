@@ -14,7 +14,6 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// biases adds a bias to matrices of all layers.
 func biases(matrices map[string]int) func(*ggufFile) {
 	return func(f *ggufFile) {
 		rnd := rand.New(rand.NewPCG(7, 9))
@@ -39,7 +38,6 @@ func key(name string, value any) func(*ggufFile) {
 	return func(f *ggufFile) { f.meta[name] = value }
 }
 
-// openModel opens a file as a model.
 func openModel(t *testing.T, data []byte) (*model.Model, *parallel.Pool, error) {
 	pool, err := parallel.New(2)
 	require.NoError(t, err)
@@ -48,7 +46,6 @@ func openModel(t *testing.T, data []byte) (*model.Model, *parallel.Pool, error) 
 	return m, pool, err
 }
 
-// Biases of GGUF are added where the file has them, whatever the architecture.
 func TestGGUFBiasesAreUsed(t *testing.T) {
 	query, kv := ggufHeads*ggufDim, ggufKVHeads*ggufDim
 	qkv := map[string]int{"attn_q": query, "attn_k": kv, "attn_v": kv}
@@ -97,7 +94,6 @@ func TestGGUFLinearRopeScalingIsUsed(t *testing.T) {
 	}
 }
 
-// Llama 3.1's factors divide the frequencies.
 func TestGGUFRopeFactorsAreUsed(t *testing.T) {
 	factors := make([]float32, ggufDim/2)
 	for i := range factors {
@@ -170,7 +166,6 @@ func TestKeysOfGGUFThatAreNotUsedAreRefusedByName(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The error names the key or tensor that llama.cpp needs and the file lacks, or a value that cannot be computed with.
 func TestKeysThatAreMissingAreNamed(t *testing.T) {
 	for _, test := range []struct {
 		tiny   string

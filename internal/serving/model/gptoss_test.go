@@ -140,7 +140,6 @@ func TestGPTOSSInMXFP4HasTheLogitsOfTheReference(t *testing.T) {
 	requireSameBits(t, join(t, 1, open), join(t, 2, open))
 }
 
-// Ensure that parts of gpt-oss that are missing, or do not fit, are refused by name.
 func TestGPTOSSThatDoesNotFitIsRefused(t *testing.T) {
 	const blocks = "model.layers.1.mlp.experts.down_proj_blocks"
 	pool, err := parallel.New(1)

@@ -77,7 +77,6 @@ func (j *productJob) share(n, workers int) int {
 	return workers + (rest+j.small-1)/j.small
 }
 
-// A packJob packs the input rows of a product.
 type packJob struct{ product *productJob }
 
 // Do packs some rows; see parallel.Task.
@@ -119,7 +118,6 @@ func (j *productJob) Do(worker, i int) {
 	}
 }
 
-// panels multiplies panels from to to-1.
 func (j *productJob) panels(worker, from, to int) {
 	if from == to {
 		return
@@ -190,7 +188,6 @@ type rowJob struct {
 	chunk     int
 }
 
-// each runs a job on n rows.
 func (r *Runner) each(n int, j rowJob) {
 	r.rows = j
 	r.rows.r, r.rows.rows = r, n
@@ -226,7 +223,6 @@ func (j *rowJob) Do(_, i int) {
 	}
 }
 
-// queryAndKey returns the queries and the keys of a row.
 func (r *Runner) queryAndKey(row int) (query, key []float32) {
 	q, kv := r.local.NumHeads*r.model.HeadDim, r.local.NumKVHeads*r.model.HeadDim
 	qkv := r.qkv[row*(q+2*kv):][:q+kv]

@@ -21,7 +21,6 @@ type logit struct {
 	token int32
 }
 
-// reset begins a search with this number of tasks and rows.
 func (l *largest) reset(tasks, rows int) {
 	if cap(l.tasks) < tasks*rows {
 		l.tasks = make([]logit, tasks*rows)

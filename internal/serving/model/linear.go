@@ -23,7 +23,6 @@ func (l *linear) panels() int {
 	return n
 }
 
-// forms returns the forms of activations that the matrices read.
 func (l *linear) forms() matrix.Form {
 	var forms matrix.Form
 	for _, m := range l.parts {
@@ -79,7 +78,6 @@ type paired struct {
 	inter int // rows of an expert's gate
 }
 
-// row returns the index of row i in the tensor.
 func (p paired) row(i int) int {
 	k := i % (2 * p.inter)
 	return i - k + k%p.inter*2 + k/p.inter

@@ -43,13 +43,11 @@ type layer struct {
 	experts            *experts // or nil
 }
 
-// An mlp is an MLP of a layer, or an expert.
 type mlp struct {
 	up   linear // preceded by the gate if there is one
 	down linear
 }
 
-// matrices calls f with all matrices of a layer.
 func (l *layer) matrices(f func(*linear)) {
 	f(&l.qkv)
 	f(&l.out)
@@ -131,7 +129,6 @@ type loader struct {
 	err     error
 }
 
-// fail records an error.
 func (l *loader) fail(format string, args ...any) {
 	l.stop(fmt.Errorf("%w: "+format, append([]any{ErrModel}, args...)...))
 }
@@ -142,7 +139,6 @@ func (l *loader) stop(err error) {
 	}
 }
 
-// expect fails if a tensor does not have this shape.
 func (l *loader) expect(t *weights.Tensor, rows, cols int) {
 	if t != nil && (t.Rows != rows || t.Cols != cols) {
 		l.fail("the tensor %q is %d × %d, the configuration says %d × %d", t.Name, t.Rows, t.Cols, rows, cols)
@@ -224,7 +220,6 @@ var ErrNotHalves = fmt.Errorf("%w: its weights are not F16 or BF16, which are mu
 // without it. A model without weights that it applies to is refused with ErrNotHalves.
 func BF16Activations(l *loader) { l.rounding = matrix.Shorts }
 
-// forms returns the forms of activations that the model's matrices read.
 func (m *Model) forms() matrix.Form {
 	forms := m.head.forms()
 	for i := range m.layers {
@@ -243,7 +238,6 @@ func PackedBytes(files *weights.Tensors) int {
 	return bytes
 }
 
-// enoughMemory returns an error if the weights of the part need more memory than is available.
 func (l *loader) enoughMemory() error {
 	need := PackedBytes(l.files) / l.part.size()
 	have, ok := AvailableMemory()
@@ -253,7 +247,6 @@ func (l *loader) enoughMemory() error {
 	return nil
 }
 
-// tensor finds a tensor with the model's prefix.
 func (l *loader) tensor(name string) *weights.Tensor {
 	if l.err != nil {
 		return nil

@@ -98,7 +98,6 @@ func newerFamilies(llama makeFamily) []family {
 	}
 }
 
-// tinyReference is the reference of a tiny model in GGUF.
 func tinyReference(g *weights.GGUF, t *weightfile.Tiny) *reference {
 	arch := t.Meta["general.architecture"].(string)
 	const scale = float64(float32(0.3)) // as the file has it
@@ -271,7 +270,6 @@ func TestLongRopeDependsOnTheLongestSequence(t *testing.T) {
 	require.Equal(t, "long factors", b.m.RopeFor(33))
 }
 
-// The lists of tensors and keys are closed for all families.
 func TestTinyGGUFWithMoreOrLessIsRefused(t *testing.T) {
 	for _, tiny := range tinies() {
 		t.Run(tiny.Name, func(t *testing.T) {

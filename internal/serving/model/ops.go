@@ -6,7 +6,6 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// normalize sets dst to the normalized x.
 func (m *Model) normalize(dst, x []float32, n *norm) {
 	if m.Norm == LayerNorm {
 		layerNorm(dst, x, n.weight, n.bias, m.NormEps)
@@ -89,7 +88,6 @@ func relu(dst, x []float32) {
 
 func (c *Config) changesLogits() bool { return c.LogitScale != 0 || c.LogitCap != 0 }
 
-// finishLogits scales and caps logits.
 func (c *Config) finishLogits(x []float32) {
 	if c.LogitScale != 0 {
 		for i := range x {
@@ -113,7 +111,6 @@ func (c *Config) finishLogits(x []float32) {
 	}
 }
 
-// rotate rotates the heads of a row by the angles of a position.
 func (m *Model) rotate(heads []float32, position int32, r *Rope, t *tables) {
 	half := r.size(m.HeadDim) / 2
 	cos := t.cos[int(position)*half:][:half]

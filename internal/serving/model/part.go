@@ -17,7 +17,6 @@ type Part struct {
 
 func (p Part) size() int { return max(1, p.Size) }
 
-// span returns the part's share of n rows or columns.
 func (p Part) span(n int) span {
 	return span{n / p.size() * p.Rank, n / p.size() * (p.Rank + 1)}
 }
@@ -34,14 +33,12 @@ func (p Part) Check(c *Config) error {
 	return nil
 }
 
-// local returns the configuration with the sizes of the part.
 func (c *Config) local(p Part) Config {
 	l := *c
 	l.NumHeads, l.NumKVHeads, l.IntermediateSize = c.NumHeads/p.size(), c.NumKVHeads/p.size(), c.IntermediateSize/p.size()
 	return l
 }
 
-// A span is a range of rows or columns.
 type span struct{ from, to int }
 
 func (s span) len() int { return s.to - s.from }
@@ -89,7 +86,6 @@ func (c *cut) row(i int) int {
 	return c.rows[s].from + i
 }
 
-// A rowBuffer is a row of a source.
 type rowBuffer struct {
 	values []float32
 	q      []int8

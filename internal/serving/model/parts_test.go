@@ -11,10 +11,8 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A group computes the same steps by n workers.
 type group []*bench
 
-// join opens the parts of a model.
 func join(t *testing.T, n int, open func(*parallel.Pool, model.Part) (*model.Model, error)) group {
 	var g group
 	workers := model.NewWorkers(n)

@@ -14,7 +14,6 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// What cannot be computed is refused with what was found, before weights are read.
 func TestConfigurationsThatAreNotSupportedAreRefused(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -72,7 +71,6 @@ func TestConfigurationsThatAreNotSupportedAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "OPT-350m")
 }
 
-// Tensors that are missing, or have another shape or type, are named.
 func TestTensorsThatDoNotFitAreNamed(t *testing.T) {
 	pool, err := parallel.New(1)
 	require.NoError(t, err)
@@ -106,7 +104,6 @@ func TestTensorsThatDoNotFitAreNamed(t *testing.T) {
 	}
 }
 
-// rewrite writes the weights with one tensor changed.
 func (f *family) rewrite(t *testing.T, dir, name string, change func(weightfile.Tensor) []weightfile.Tensor) {
 	var tensors []weightfile.Tensor
 	for n, shape := range f.tensors() {

@@ -33,7 +33,6 @@ type Blocks struct {
 	CommonPrefix int // tokens of context that all sequences share, in the same blocks
 }
 
-// blocks returns the blocks of a group.
 func (b *Batch) blocks(group int) *Blocks {
 	if group == 0 {
 		return &b.Blocks

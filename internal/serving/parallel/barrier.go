@@ -22,7 +22,6 @@ type Barrier struct {
 	all sync.Cond
 }
 
-// A member is one of the goroutines.
 type member struct {
 	processor atomic.Int64 // where it last called Wait; negative if unknown
 	moved     time.Time
@@ -67,7 +66,6 @@ func (b *Barrier) Wait(number int) {
 	}
 }
 
-// noteProcessor records which processor the goroutine runs on.
 func (b *Barrier) noteProcessor(number int) {
 	here, err := processor()
 	if err != nil {

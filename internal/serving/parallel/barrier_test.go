@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that no goroutine passes before all have arrived, whether they poll or sleep.
 func TestABarrierLetsNobodyPassBeforeAllHaveCome(t *testing.T) {
 	for _, size := range []int{1, 2, 4, 16} {
 		for _, sleeps := range []bool{false, true} {

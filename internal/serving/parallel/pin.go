@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pin binds the calling thread to a processor.
 func pin(cpu int) error {
 	var set unix.CPUSet
 	set.Set(cpu)
@@ -37,7 +36,6 @@ func leaveProcessor() {
 	}
 }
 
-// processor returns the number of the processor that the calling thread runs on.
 func processor() (int, error) {
 	var cpu uint32
 	if _, _, err := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0); err != 0 {

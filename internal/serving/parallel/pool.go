@@ -180,7 +180,6 @@ func (p *Pool) keepPanic() {
 	}
 }
 
-// wait returns when all workers have left.
 func (p *Pool) wait() {
 	for begin := time.Now(); p.polls(begin); {
 		for range pollsPerCheck {
@@ -218,7 +217,6 @@ func (p *Pool) Close() {
 	p.workers, p.size = nil, 1
 }
 
-// A worker is a goroutine that waits for Runs.
 type worker struct {
 	pool   *Pool
 	number int
@@ -236,7 +234,6 @@ const (
 	working
 )
 
-// start calls a worker.
 func (w *worker) start() {
 	if w.state.Swap(called) == asleep {
 		w.pool.caller.woke(w.slept)

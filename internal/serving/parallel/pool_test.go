@@ -46,7 +46,6 @@ func TestEveryTaskIsDoneOnce(t *testing.T) {
 	}
 }
 
-// Workers that polled in vain have gone to sleep, and are woken.
 func TestSleepingWorkersAreWoken(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for _, procs := range []int{2, 6} { // yielding, and not

@@ -7,7 +7,6 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// A dtype is a type of keys and values.
 type dtype struct {
 	name  string
 	bytes int

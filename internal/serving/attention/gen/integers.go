@@ -32,7 +32,6 @@ func (g *gen) dot(a, b, sum, spare reg.VecPhysical) {
 	g.asm.VPADDD(spare, sum, sum)
 }
 
-// toFloat converts the first n registers from integers to float32.
 func (g *gen) toFloat(n int) {
 	for i := range n {
 		g.asm.VCVTDQ2PS(g.regs[i], g.regs[i])

@@ -161,7 +161,6 @@ func (k *refineKernel) multiply(list reg.Register, at int) {
 	})
 }
 
-// split splits the sums into high and low.
 func (k *refineKernel) split() {
 	g := k.gen
 	for half := range 2 {
@@ -181,7 +180,6 @@ func (k *refineKernel) split() {
 	g.asm.VINSERTF128(operand.U8(1), g.half[k.sums+1], g.regs[k.sums], g.regs[k.low])
 }
 
-// round converts float64 to float32.
 func (g *gen) round(from, to reg.VecPhysical) {
 	if g.wide() {
 		g.asm.VCVTPD2PS(from, to)

@@ -50,7 +50,6 @@ const (
 
 func main() { assembly.Main(generate) }
 
-// generate returns the generated files by name.
 func generate() (map[string][]byte, error) {
 	const command = "llmmemory/internal/serving/attention/gen"
 	files, stubs := map[string][]byte{}, ""

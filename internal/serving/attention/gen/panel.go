@@ -45,7 +45,6 @@ func panelScores(g *gen, n int, integers bool) {
 	g.end()
 }
 
-// nextTile moves a pointer to keys to the next tile.
 func (g *gen) nextTile(keys reg.Register) {
 	step := g.arg(atSize)
 	g.asm.SHLQ(operand.U8(6), step)
@@ -166,7 +165,6 @@ func (g *gen) panelElements(n int, integers bool, k [2]reg.GPVirtual, q *assembl
 	}
 }
 
-// nextGroup adds n strides to a pointer.
 func (g *gen) nextGroup(p reg.Register, stride, n int) {
 	s := g.arg(stride)
 	g.asm.IMUL3Q(operand.U8(n), s, s)

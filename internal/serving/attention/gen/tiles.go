@@ -44,7 +44,6 @@ const sumElements = 32
 // unroll is the number of elements of 16 or 32 bits that tileScore multiplies in one iteration.
 const unroll = 2
 
-// A scoreKernel multiplies n rows with tiles of keys.
 type scoreKernel struct {
 	d              dtype
 	n, perStep     int // rows; tiles at a time
@@ -86,7 +85,6 @@ func tileScore(g *gen, d dtype, n int) {
 	g.end()
 }
 
-// tileStep computes the products with the next tiles.
 func (g *gen) tileStep(k *scoreKernel) {
 	for v := range k.perStep {
 		k.key[v], k.next[v], k.far[v] = g.asm.GP64(), g.asm.GP64(), g.asm.GP64()
@@ -157,7 +155,6 @@ func (g *gen) tilePrefetch(k *scoreKernel, elements int) {
 	}
 }
 
-// tileElement multiplies one of the next elements.
 func (g *gen) tileElement(k *scoreKernel, e int, q *assembly.Rows) {
 	for v := range 2 {
 		m := operand.Mem{Base: k.key[v*(k.perStep-1)], Index: k.at, Scale: 1, Disp: e * k.line}

@@ -38,7 +38,6 @@ func (g *gen) fourRows(in reg.Register) (rows *assembly.Rows, stride reg.Registe
 	return assembly.NewRows(g.asm, in, func() reg.Register { return stride }, 4), stride
 }
 
-// transpose32 generates the kernel for numbers of 32 bits.
 func transpose32(g *gen) {
 	g.begin("transpose32")
 	in, out, n, stream := g.arg(atIn), g.arg(atOut), g.arg(atSize), g.arg(atFirst)

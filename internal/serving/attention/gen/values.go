@@ -18,7 +18,6 @@ func tileValues(g *gen) {
 	}
 }
 
-// A valueKernel sums p·v of n rows.
 type valueKernel struct {
 	*gen
 	d                      dtype
@@ -192,7 +191,6 @@ func (k *valueKernel) multiply(first int, p *assembly.Rows, at reg.Register) {
 	}
 }
 
-// eachSum calls do with the address and the register of each sum.
 func (k *valueKernel) eachSum(to reg.Register, do func(...operand.Op)) {
 	o := k.newRows(to, atOutStride, k.n)
 	for row := range k.n {

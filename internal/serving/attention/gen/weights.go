@@ -33,7 +33,6 @@ func ask(g *gen) {
 	g.end()
 }
 
-// float returns the address of the float32 constant v in the file.
 func (g *gen) float(name string, v float32) operand.Mem {
 	return g.constant(name, math.Float32bits(v))
 }
@@ -203,7 +202,6 @@ func (k *softmaxKernel) load() {
 	}
 }
 
-// constant returns a register with constant i.
 func (k *softmaxKernel) constant(i int) reg.VecPhysical {
 	if k.wide() {
 		return k.regs[k.spare+i]

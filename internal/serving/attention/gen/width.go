@@ -58,10 +58,8 @@ var quarters = []reg.VecPhysical{
 
 func (w width) wide() bool { return w.lanes == 16 }
 
-// bytes returns the bytes of a register.
 func (w width) bytes() int { return 4 * w.lanes }
 
-// zero clears a register.
 func (g *gen) zero(i int) {
 	if i < 16 {
 		g.asm.VXORPS(quarters[i], quarters[i], quarters[i]) // clears the whole register

@@ -34,7 +34,6 @@ func (m Message) each(f func(string) string) Message {
 	return m
 }
 
-// marked marks the texts that come from the client.
 func (t *Template) marked(messages []Message, o Options) ([]Message, map[string]any, *marks.Marks, error) {
 	m, err := marks.New(o.Marked, func(yield func(string) bool) {
 		more := true

@@ -42,7 +42,6 @@ func paired() bool { return isa == avx512 && pairs }
 // direct512 is the largest number of rows that AVX-512 kernels multiply without packing them.
 const direct512 = 4
 
-// tileRows is the largest number of rows of a tile.
 const tileRows = 6
 
 // direct returns the largest number of rows that a kernel multiplies by packed weights. For more rows, decoding a slab

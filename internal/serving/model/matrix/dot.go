@@ -34,7 +34,6 @@ func (m *Matrix) locate(c, k int) (low, lowShift, high, highShift int) {
 	return at + (k/8+min(bits-4, 1))*4*Panel, k % 8 / 4 * 4, at, k / 4 * (bits - 4)
 }
 
-// setQuads packs the weights of an output.
 func (m *Matrix) setQuads(p, c int, q []int8, scales []Scale) {
 	size, bits := m.bytesOf(m.Block), m.Type.bits()
 	for b := range scales {
@@ -66,7 +65,6 @@ func (m *Matrix) setQuads(p, c int, q []int8, scales []Scale) {
 	}
 }
 
-// weight returns an output's integer of k in a block.
 func (m *Matrix) weight(block []byte, c, k int) int32 {
 	low, shift, high, highShift := m.locate(c, k)
 	bits, integer := m.Type.bits(), int32(block[low])
@@ -82,7 +80,6 @@ func (m *Matrix) weight(block []byte, c, k int) int32 {
 	return integer - kinds[m.Type].offset
 }
 
-// scaleOf returns an output's scale and minimum in a block.
 func (m *Matrix) scaleOf(block []byte, c int) (scale, minimum float32) {
 	if m.Type.hasMinimum() {
 		minimum = m.number(block, Panel+c)
@@ -90,7 +87,6 @@ func (m *Matrix) scaleOf(block []byte, c int) (scale, minimum float32) {
 	return m.number(block, c), minimum
 }
 
-// quadsRow writes the weights of an output as f32.
 func (m *Matrix) quadsRow(p, c int, dst []float32) {
 	size := m.bytesOf(m.Block)
 	for b := range m.In / m.Block {

@@ -155,12 +155,10 @@ func (w *words) groups() int {
 // size returns the number of rows of a group, including padding.
 func (w *words) size(group int) int { return fillUp(min(w.group, w.rows-group*w.group)) }
 
-// at returns the address of a group's values from k on.
 func (w *words) at(group, k int) *float32 {
 	return &w.packed[group*w.group*w.in+k*w.size(group)]
 }
 
-// pack packs a group.
 func (w *words) pack(group int) {
 	size, dst := w.size(group), w.packed[group*w.group*w.in:]
 	for r := 0; r < size; r += 4 {

@@ -46,7 +46,6 @@ const (
 	W16A16 // BF16, multiplied by activations that are rounded to BF16
 )
 
-// A kind has the properties of a type.
 type kind struct {
 	name    string
 	bits    int       // of an integer, or 0 for floats
@@ -271,12 +270,10 @@ func (m *Matrix) slab() int { return slab / m.Unit() * m.Unit() }
 
 func (m *Matrix) panel(p int) *byte { return &m.data[p*m.panelBytes] }
 
-// halves returns a panel as 16-bit values.
 func (m *Matrix) halves(p int) []uint16 {
 	return unsafe.Slice((*uint16)(unsafe.Pointer(m.panel(p))), m.panelBytes/2)
 }
 
-// floats returns a panel as f32.
 func (m *Matrix) floats(p int) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(m.panel(p))), m.panelBytes/4)
 }

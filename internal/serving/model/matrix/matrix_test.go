@@ -11,7 +11,6 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// quantized is a source of random blocks.
 type quantized struct {
 	in, block int
 	low, high int

@@ -20,7 +20,6 @@ type Scale struct {
 	By, MinBy int8
 }
 
-// values returns the scale and the minimum as numbers.
 func (s Scale) values() (scale, minimum float32) {
 	return s.D * float32(s.By), s.Min * float32(s.MinBy)
 }
@@ -131,7 +130,6 @@ func (m *Matrix) setNumber(head []byte, i int, v float32) {
 	}
 }
 
-// setScale writes the scale of an output's block.
 func (m *Matrix) setScale(p, c, b int, s Scale) {
 	head, factors := m.scalesAt(p, b)
 	scale, minimum := s.values()
@@ -148,7 +146,6 @@ func (m *Matrix) setScale(p, c, b int, s Scale) {
 	}
 }
 
-// scale reads the scale of an output's block.
 func (m *Matrix) scale(p, c, b int) Scale {
 	head, factors := m.scalesAt(p, b)
 	s := Scale{D: m.number(head, c), By: 1, MinBy: 1}
@@ -174,7 +171,6 @@ func (m *Matrix) scalesAt(p, b int) (head, factors []byte) {
 	return at, at[m.Type.scaleBytes()+k%unit/m.Block*(m.Type.factorBytes()+m.Block*Panel*m.Type.bits()/8):]
 }
 
-// integers returns a block's integers.
 func (m *Matrix) integers(p, b int) []byte {
 	head, factors := m.scalesAt(p, b)
 	if factors != nil {

@@ -15,7 +15,6 @@ const pairInputs = 256
 // placed reports whether there are kernels that write products to the result themselves.
 func (m *Matrix) placed() bool { return m.pairs || m.Type.rounds() && isa == avx512 && vnni }
 
-// A rowGroup is a group of rows that are multiplied by a panel.
 type rowGroup struct {
 	m          *Matrix
 	x          *Input
@@ -98,7 +97,6 @@ func (g *rowGroup) tiles(limit int, sums placed, kernel func(r, rows int, sums p
 	}
 }
 
-// row returns the addresses of the sums from row r on.
 func (s placed) row(r int) placed {
 	s.to = add(s.to, r*int(s.stride)/4)
 	for _, other := range []**float32{&s.from, &s.plus, &s.plus2} {

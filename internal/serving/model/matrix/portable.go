@@ -23,7 +23,6 @@ func portableTile(dst *float32, dstStride int, x *float32, xStride int, w *byte,
 	}
 }
 
-// portableDecode converts n inputs of a panel from k on to f32.
 func (m *Matrix) portableDecode(dst *float32, p, k, n int) {
 	to := unsafe.Slice(dst, n*Panel)
 	if m.Type.bits() > 0 {

@@ -27,14 +27,12 @@ type rounded struct {
 	steps16 []step // of their halves, for weights with a scale for each 16
 }
 
-// resize makes space for a number of values in all rows.
 func (r *rounded) resize(values int) {
 	if len(r.q) < values {
 		r.q, r.steps32, r.steps16 = make([]int8, values), make([]step, values/32), make([]step, values/16)
 	}
 }
 
-// row rounds one row.
 func (r *rounded) row(row int, x []float32) {
 	in := len(x)
 	q, steps32, steps16 := r.q[row*in:][:in], r.steps32[row*in/32:][:in/32], r.steps16[row*in/16:][:in/16]
@@ -46,7 +44,6 @@ func (r *rounded) row(row int, x []float32) {
 	}
 }
 
-// steps returns the steps of blocks of 32 or 16.
 func (r *rounded) steps(block int) []step {
 	if block == 16 {
 		return r.steps16

@@ -89,7 +89,6 @@ func TestProductIsThatOfTheRoundedActivations(t *testing.T) {
 	})
 }
 
-// The kernels of all instruction sets give the same bits, for one row and for many, and so does the rounding in Go.
 func TestRoundedProductsHaveTheSameBitsWithEachInstructionSet(t *testing.T) {
 	for i, s := range dotShapes {
 		rows := []int{11, 50}[i%2]
@@ -169,7 +168,6 @@ func TestActivationsAreRoundedToTheNearestStep(t *testing.T) {
 	})
 }
 
-// One row that is not finite does not touch the others.
 func TestAnInfinityMakesItsRowNaNAndNoOther(t *testing.T) {
 	eachLevel(t, func(name string) {
 		for _, s := range dotShapes {
@@ -184,7 +182,6 @@ func TestAnInfinityMakesItsRowNaNAndNoOther(t *testing.T) {
 	})
 }
 
-// fixed is a source of one integer.
 type fixed struct{ q int8 }
 
 func (fixed) Row(int, []float32) { panic("Row was called for a matrix of integers") }
@@ -198,7 +195,6 @@ func (f fixed) Quantized(_ int, q []int8, scales []Scale) {
 	}
 }
 
-// The largest products fit into all sums.
 func TestExtremesDoNotOverflow(t *testing.T) {
 	tests := []struct {
 		kind   Type
@@ -265,7 +261,6 @@ func TestAMinimumOfAWholeMultipleIsAddedToTheIntegers(t *testing.T) {
 	}
 }
 
-// scaled is a source of one integer with a scale.
 type scaled struct {
 	fixed
 	scale Scale

@@ -18,7 +18,6 @@ func short(v float32) uint16 {
 	return half.ToBF16(v)
 }
 
-// roundShorts sets dst to x rounded to BF16.
 func roundShorts(dst, x []float32) {
 	n := shortsOf(dst, x)
 	for i, v := range x[n:] {

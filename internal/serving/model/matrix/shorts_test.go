@@ -141,7 +141,6 @@ func TestSlicesOfShortProductsAddUp(t *testing.T) {
 	require.ErrorIs(t, zeros(t, W16A16, 64, 6, 0).Slice(2), ErrShape, "slices of 3 inputs")
 }
 
-// An input can be set for matrices that read it in several forms.
 func TestAnInputHasManyForms(t *testing.T) {
 	eachLevel(t, func(level string) {
 		const in, rows = 64, 30

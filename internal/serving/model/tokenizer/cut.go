@@ -75,7 +75,6 @@ func (q *candidates) pop() candidate {
 // window is the number of bytes of a long word that are merged at a time. Memory is proportional to it.
 const window = 1 << 12
 
-// word appends the tokens of a word.
 func (c *cutter) word(text string) {
 	if c.t.whole {
 		if id, ok := c.t.ids[text]; ok {

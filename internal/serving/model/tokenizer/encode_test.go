@@ -104,7 +104,6 @@ func TestATextThatBeginsOrEndsWithASpecialTokenGetsNoSecondOne(t *testing.T) {
 	}
 }
 
-// A text is refused if and only if it has more tokens than are possible, whatever makes it shorter.
 func TestATextIsRefusedOnlyIfItHasMoreTokens(t *testing.T) {
 	all := append(texts(200), "", strings.Repeat("\u212a", 50), strings.Repeat("▁", 50), strings.Repeat("ᄀ\u1161\u11a8", 20),
 		"<|end|>"+strings.Repeat(" \n", 100)+"<|end|>", strings.Repeat("e\u0301", 50), strings.Repeat("hello", 100),
@@ -145,7 +144,6 @@ func TestNormalizationShortensATextByNoMoreThanIsKnown(t *testing.T) {
 	require.Equal(t, float64(maxShrinking), math.Ceil(most))
 }
 
-// allocated is how many bytes f allocates.
 func allocated(f func()) int {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -154,7 +152,6 @@ func allocated(f func()) int {
 	return int(after.TotalAlloc - before.TotalAlloc)
 }
 
-// A text that is too long costs nothing, and another one memory in proportion to its tokens.
 func TestATextIsCutInMemoryForItsTokens(t *testing.T) {
 	const tokens, fixed = 1 << 14, 2 << 20
 	all := tokenizers(t)
@@ -178,7 +175,6 @@ func TestATextIsCutInMemoryForItsTokens(t *testing.T) {
 	}
 }
 
-// Cutting ends when the client goes.
 func TestCuttingEndsWithItsContext(t *testing.T) {
 	for name, tok := range tokenizers(t) {
 		ctx, cancel := context.WithCancel(t.Context())

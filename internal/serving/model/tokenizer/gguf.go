@@ -51,7 +51,6 @@ func kindOf(kinds []float64, i int) int {
 	return int(kinds[i])
 }
 
-// fromGPT2 reads a byte-level BPE vocabulary.
 func (t *Tokenizer) fromGPT2(meta map[string]weights.Value, tokens []string, kinds []float64) error {
 	c, err := preTokenizerFor(meta["tokenizer.ggml.pre"].String())
 	if err != nil {
@@ -127,7 +126,6 @@ func (t *Tokenizer) addGGUF(i int, text string, kind int) {
 	t.added.add(text, int32(i), strip{})
 }
 
-// aroundGGUF reads which tokens begin and end a text.
 func (t *Tokenizer) aroundGGUF(meta map[string]weights.Value, n int, begin bool) error {
 	for _, side := range []struct {
 		flag, id string

@@ -196,7 +196,6 @@ func matchesAll(pattern string) bool {
 		strings.Contains(pattern, `|\p{N}`) && strings.Contains(pattern, `| ?[^\s\p{L}\p{N}]+`)
 }
 
-// piece returns the bytes of an entry of the vocabulary.
 func (t *Tokenizer) piece(text string) []byte {
 	if t.characters {
 		return []byte(strings.ReplaceAll(text, "▁", " "))

@@ -76,7 +76,6 @@ var preTokenizers = []preTokenizer{
 	{names: "deepseek-v3 hunyuan-dense joyai-llm", patterns: []string{`\p{N}{1,3}`, `[一-龥぀-ゟ゠-ヿ]+`, patternDeepseek3}},
 }
 
-// preTokenizerFor returns the pre-tokenizer with a name in GGUF.
 func preTokenizerFor(name string) (preTokenizer, error) {
 	if name == "" {
 		name = "default"
@@ -93,7 +92,6 @@ func preTokenizerFor(name string) (preTokenizer, error) {
 		"variants", ErrFormat, name, strings.Join(known, ", "))
 }
 
-// usePattern adds a pattern that cuts text into words.
 func (t *Tokenizer) usePattern(pattern string) error {
 	p, err := regexp2.Compile(pattern, regexp2.Unicode)
 	if err != nil {

@@ -299,7 +299,6 @@ func plain(t *Tokenizer, text string) []int32 {
 	}
 }
 
-// isolated are the words of a text.
 func (t *Tokenizer) isolated(text string) string {
 	var words []string
 	isolate([]rune(text), t.patterns, func(word string) bool {

@@ -155,7 +155,6 @@ func (s *scheme) compressed() (read combiner, suffix string, err error) {
 	return read, suffix, nil
 }
 
-// refuse returns an error about quantization_config.
 func refuse(format string, args ...any) (combiner, string, error) {
 	return nil, "", fmt.Errorf("%w: quantization_config: "+format, append([]any{ErrUnsupported}, args...)...)
 }

@@ -122,7 +122,6 @@ func TestTheFingerprintKnowsAllPartsOfAQuantizedMatrix(t *testing.T) {
 	require.NotEqual(t, same, fingerprint("config.json", `"desc_act": false`, `"checkpoint_format": "gptq_v2"`))
 }
 
-// Ensure that formats that are not read, and parts of a matrix that do not fit together, are refused by name.
 func TestQuantizedFoldersThatCannotBeReadAreRefused(t *testing.T) {
 	words := func(name string, rows, cols int) weightfile.Tensor {
 		return weightfile.Tensor{Name: name, DType: "I32", Shape: []int{rows, cols}, Data: make([]byte, rows*cols*4)}

@@ -10,7 +10,6 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// Experts of the shape [experts, inputs, outputs] are read as one matrix of outputs for each, in each type of floats.
 func TestExpertsThatAreParametersAreMatrices(t *testing.T) {
 	for _, kind := range []string{"F32", "F16", "BF16"} {
 		var values []float32

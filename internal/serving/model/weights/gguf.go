@@ -112,7 +112,6 @@ func parseGGUF(file []byte) (*GGUF, error) {
 	return g, g.place(infos, file[start:])
 }
 
-// An info describes a tensor.
 type info struct {
 	name   string
 	shape  []uint64 // rows first
@@ -150,7 +149,6 @@ func readInfos(r *reader, n uint64) ([]info, error) {
 	return infos, nil
 }
 
-// place finds the bytes of each tensor.
 func (g *GGUF) place(infos []info, data []byte) error {
 	for _, i := range infos {
 		l := layouts[i.dtype]

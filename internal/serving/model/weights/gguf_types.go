@@ -81,7 +81,6 @@ func readQ4_1(block []byte, q []int8, s []matrix.Scale) {
 	nibbles(block[4:], 16, q)
 }
 
-// fifths adds the fifth bits to 32 integers.
 func fifths(bits []byte, q []int8) {
 	for k := range q {
 		q[k] |= int8(bits[k/8] >> (k % 8) & 1 << 4)

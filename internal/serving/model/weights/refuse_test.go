@@ -14,7 +14,6 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// safetensors is a file with a header and some bytes of data.
 func safetensors(header string, data int) []byte {
 	file := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	return append(append(file, header...), make([]byte, data)...)

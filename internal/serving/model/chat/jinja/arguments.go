@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// arguments are the arguments of a call.
 type arguments struct {
 	list  []any
 	named *Dict

@@ -55,7 +55,6 @@ func (d *Dict) pairs() (items []any) {
 	return items
 }
 
-// all returns the values.
 func (d *Dict) all() (values []any) {
 	for _, k := range d.keys {
 		values = append(values, d.values[key(k)])

@@ -102,7 +102,6 @@ func TestWhatIsLeftOutIsRefusedWhenATemplateIsRead(t *testing.T) {
 	}
 }
 
-// A template comes with a model that somebody else has made.
 func TestTheWorkOfATemplateIsBounded(t *testing.T) {
 	const work, deep = "too much work", "nested more than 200 deep"
 	const used = "{% set x = 'x' * (8 * 10**6) %}" // of 1 << 23 steps
@@ -150,7 +149,6 @@ func TestTheWorkOfATemplateIsBounded(t *testing.T) {
 	}
 }
 
-// A template may ask often what kind of value a long message is.
 func TestTestsOfALongTextAreNoWork(t *testing.T) {
 	text := strings.Repeat("long ", 1<<20)
 	out, err := render(t, "{% for i in range(99) %}{{ [s] | select('string') | list | length if s is defined and s is string }}{% endfor %}",
@@ -166,7 +164,6 @@ func TestFromJSONRefusesWhatIsNoJSON(t *testing.T) {
 	}
 }
 
-// No template may stop the server.
 func FuzzTemplates(f *testing.F) {
 	text, err := os.ReadFile("testdata/constructs.txt")
 	require.NoError(f, err)
@@ -192,14 +189,12 @@ func TestTemplatesRenderAtTheSameTime(t *testing.T) {
 	all.Wait()
 }
 
-// Ensure that a letter of a long text costs no more than another look at the text.
 func TestLettersOfALongText(t *testing.T) {
 	got, err := render(t, "{% set x = 'ab' * 20000 %}{% for i in range(300) %}{% if x[i] ~ x[-1:] not in 'abb' %}{{ i }}{% endif %}{% endfor %}", nil)
 	require.NoError(t, err)
 	require.Empty(t, got)
 }
 
-// What testdata/constructs.txt lacks.
 func TestOtherNamesOfTestsAndMethods(t *testing.T) {
 	for source, want := range map[string]string{
 		"{{ 'abcab'.removeprefix('ab') }}{{ 'abcab'.removesuffix('ab') }}{{ 'abc'.removeprefix('c') }}": "cababcabc",

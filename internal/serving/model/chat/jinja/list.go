@@ -9,7 +9,6 @@ import (
 // indexed reports whether a list can be indexed. Generators and views of a dict cannot.
 func (l *list) indexed() bool { return l.kind == "" || l.kind == tuple || l.shown != "" }
 
-// copied returns a copy of the items of v.
 func (m *machine) copied(v any) []any {
 	items := slices.Clone(m.items(v))
 	m.spend(len(items))
@@ -98,7 +97,6 @@ func rangeOf(m *machine, a arguments) any {
 	return m.made(l)
 }
 
-// loopAttributes has the attributes of the variable loop.
 var loopAttributes = map[string]func(l *loop) any{
 	"index":     func(l *loop) any { return int64(l.index + 1) },
 	"index0":    func(l *loop) any { return int64(l.index) },

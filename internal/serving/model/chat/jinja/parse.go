@@ -302,7 +302,6 @@ func (b block) captured(s *scope) *scope {
 	return at
 }
 
-// A parameter is a parameter of a macro.
 type parameter struct {
 	name     string
 	standard expr // the default, or nil

@@ -58,7 +58,6 @@ func ended(end, rest string) int {
 	return len(end)
 }
 
-// A scanner splits a template into tokens.
 type scanner struct {
 	rest   string
 	line   *int // the line of rest

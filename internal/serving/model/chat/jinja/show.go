@@ -63,7 +63,6 @@ func (m *machine) repr(v any) string {
 	return ""
 }
 
-// shown returns the items between brackets.
 func (m *machine) shown(begin, end string, items []any, show func(any) string) string {
 	var b strings.Builder
 	b.WriteString(begin)

@@ -93,7 +93,6 @@ type machine struct {
 
 var errWork = errors.New("the template does too much work; it is meant to loop over messages only")
 
-// spend counts work.
 func (m *machine) spend(n int) {
 	before := m.steps
 	if m.steps -= n; m.steps < 0 || n < 0 {
@@ -104,7 +103,6 @@ func (m *machine) spend(n int) {
 	}
 }
 
-// give passes a piece of the text on.
 func (m *machine) give(piece string) {
 	if err := m.to(piece); err != nil {
 		panic(failure{err})
@@ -136,7 +134,6 @@ func size(v any) int {
 	return 0
 }
 
-// nested calls f one level deeper.
 func (m *machine) nested(f func()) {
 	if m.depth++; m.depth > maxDepth {
 		fail("macros, loops or values are nested more than %d deep", maxDepth)
@@ -145,7 +142,6 @@ func (m *machine) nested(f func()) {
 	m.depth--
 }
 
-// captured returns the output of f.
 func (m *machine) captured(f func()) string {
 	outer := m.out
 	m.out = new(strings.Builder)

@@ -1,6 +1,5 @@
 package jinja
 
-// tests has the tests, which follow the word is.
 var tests = map[string]builtin{
 	"defined":   {"", ofKind(func(v any) bool { return !isUndefined(v) })},
 	"undefined": {"", ofKind(isUndefined)},

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/text/language"
 )
 
-// plain returns the text without marks.
 func (m *machine) plain(s string) string {
 	if !m.marks.In(s) {
 		return s
@@ -70,7 +69,6 @@ func (m *machine) letters(v any) []rune {
 	return []rune(textOf(v))
 }
 
-// repeat returns n copies of s.
 func (m *machine) repeat(s string, n int64) string {
 	n = max(n, 0)
 	m.spend(int(min(n, maxSteps)) * (1 + len(s)/16))

@@ -124,7 +124,6 @@ func (m *machine) truth(v any) bool {
 	return true
 }
 
-// items returns the items of a loop over a value.
 func (m *machine) items(v any) (items []any) {
 	switch v := v.(type) {
 	case undefined:

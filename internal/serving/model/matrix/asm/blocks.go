@@ -92,7 +92,6 @@ func (w width) constant(bits uint32) VecVirtual {
 	return z
 }
 
-// and sets to to the bits of from that are in the mask.
 func (b *block) and(from, to VecVirtual) {
 	if b.bytes == 64 {
 		asm.VPANDD(b.mask, from, to)
@@ -134,7 +133,6 @@ func (b *block) pass(from, diff Register, body func(w, n Register)) {
 	})
 }
 
-// load loads the scales and minima of a block.
 func (b *block) load(head, w Register) {
 	for i := range b.scales {
 		b.loadOne(b.scales[i], head, w, i, 0)
@@ -165,7 +163,6 @@ func (b *block) loadOne(z VecVirtual, head, w Register, i, second int) {
 	}
 }
 
-// weights converts integers to weights.
 func (b *block) weights(z VecVirtual, i int) {
 	if b.values || b.e4m3 {
 		asm.VMULPS(b.scales[i], z, z)

@@ -33,7 +33,6 @@ var (
 	avx512 = width{"AVX512", 64, func() VecVirtual { return asm.ZMM() }}
 )
 
-// regs allocates n registers.
 func (w width) regs(n int) []VecVirtual {
 	regs := make([]VecVirtual, n)
 	for i := range regs {
@@ -57,7 +56,6 @@ func end() {
 	asm.RET()
 }
 
-// arg loads an argument.
 func arg(name string) Register { return asm.Load(asm.Param(name), asm.GP64()) }
 
 // rowsOf addresses n rows. The argument named pointer is the address of the first, and the argument named stride the
@@ -66,7 +64,6 @@ func rowsOf(pointer, stride string, n int) *assembly.Rows {
 	return assembly.NewRows(asm, arg(pointer), func() Register { return arg(stride) }, n)
 }
 
-// address returns the address of an argument.
 func address(name string) Mem {
 	b, err := asm.Param(name).Resolve()
 	if err != nil {

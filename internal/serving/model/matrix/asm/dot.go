@@ -173,7 +173,6 @@ func dotInt4x2(rows int) {
 	})
 }
 
-// zero sets the sums of a block to 0.
 func (d *dot) zero() {
 	for r := range d.acc {
 		for _, z := range d.acc[r] {

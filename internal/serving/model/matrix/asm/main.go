@@ -18,7 +18,6 @@ func main() { assembly.Main(generate) }
 // asm receives the instructions of all kernels.
 var asm *build.Context
 
-// generate returns the files of the package by name.
 func generate() (map[string][]byte, error) {
 	asm = build.NewContext()
 	asm.ConstraintExpr("amd64,!purego")

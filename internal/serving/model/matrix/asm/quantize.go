@@ -76,7 +76,6 @@ func (k *quantizer) next(scale VecVirtual) {
 	asm.ADDQ(Imm(2*stepBytes), k.steps16)
 }
 
-// step writes a step with a scale and a sum.
 func (k *quantizer) step(to Mem, scale, sum Register) {
 	product := asm.XMM()
 	asm.VPXOR(product, product, product)

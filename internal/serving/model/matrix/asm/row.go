@@ -28,7 +28,6 @@ func dotRow(p *packing) {
 	end()
 }
 
-// A rowDot has the registers of dotRow.
 type rowDot struct {
 	packing              *packing
 	unpacking            *unpacking // nil if weights are bytes
@@ -68,13 +67,11 @@ func (r *rowDot) fetchScales(at Register) {
 	asm.ADDQ(U32(panel*2), r.w)
 }
 
-// load loads weights, and prefetches later ones.
 func (r *rowDot) load(at int, z VecVirtual) {
 	r.fetch(Mem{Base: r.w, Disp: prefetch + at})
 	asm.VMOVUPS(Mem{Base: r.w, Disp: at}, z)
 }
 
-// group multiplies the weights of a group.
 func (r *rowDot) group() {
 	first, size, high := 0, 2*r.pairs*quads, make([]VecVirtual, rowVectors)
 	if r.packing != nil {

@@ -15,7 +15,6 @@ type packing struct {
 
 var packings = []packing{{name: "Int4"}, {name: "Int5", high: 1}, {name: "Int6", high: 2}, {name: "Table4", table: true}}
 
-// pairs returns the number of pairs of a group.
 func (p packing) pairs() int {
 	if p.high == 1 {
 		return 4
