@@ -89,8 +89,7 @@ type Rows struct {
 	stride, three, five reg.Register // one, three and five times the distance
 }
 
-// NewRows addresses n rows, at most 12, the first at base. stride loads the distance between rows in bytes; it is
-// called only if n > 1.
+// NewRows addresses n rows, at most 12, the first at base. stride, called if n > 1, loads their distance in bytes.
 func NewRows(asm *build.Context, base reg.Register, stride func() reg.Register, n int) *Rows {
 	r := &Rows{Base: base}
 	if n > 1 {

@@ -63,8 +63,7 @@ func (b *Batch) table(seq int) []int32 {
 	return rest[:min(len(rest), b.TableStride)]
 }
 
-// queries returns a sequence's first query token, the number of its query tokens, and the position of the first in its
-// context.
+// queries returns a sequence's first query token, the number of them, and the position of the first.
 func (b *Batch) queries(seq int) (first, n, position int) {
 	first = int(b.QueryStart[seq])
 	n = int(b.QueryStart[seq+1]) - first
@@ -188,8 +187,7 @@ func (b *Batch) checkShared(c *Cache) error {
 	return nil
 }
 
-// checkCommon returns an error if a sequence has other blocks in the common prefix than the first sequence, through
-// whose table the prefix is read.
+// checkCommon returns an error if seq has other blocks in the common prefix than first, whose table is read.
 func (b *Batch) checkCommon(c *Cache, first, seq int) error {
 	_, _, position := b.queries(seq)
 	from, _ := b.reach(position)

@@ -2,8 +2,7 @@ package attention
 
 import "unsafe"
 
-// kernels are the inner loops for one instruction set. The call argument is the worker's memory for the arguments of
-// assembly functions.
+// kernels are the inner loops for one instruction set. A call is a worker's memory for arguments of assembly.
 type kernels interface {
 	String() string
 

@@ -26,8 +26,7 @@ func hasVNNI() bool { return hasAVX512() && cpuid.CPU.Supports(cpuid.AVX512VNNI)
 
 func hasAVX2() bool { return cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F16C) }
 
-// An assembly has the functions in which instruction sets differ. For the rest, its methods call AVX2's functions by
-// name.
+// An assembly has the functions in which instruction sets differ. For the rest, its methods call AVX2's.
 type assembly struct {
 	name                                    string
 	scoresPanel, integersPanel, valuesPanel []sized // the most rows first

@@ -95,8 +95,7 @@ func (r *Runner) sumEnd(token, to int) int {
 	return to
 }
 
-// addReached sums p·v of a row in a partition that has NaN or infinite values. It reads only the tokens that the row
-// reaches.
+// addReached sums p·v of the tokens that a row reaches, in a partition that has NaN or infinite values.
 func (r *Runner) addReached(w *scratch, row *row, p []float32, part int, sums []float32) {
 	from, to := row.within(part)
 	together := w.row[:len(sums)]

@@ -53,8 +53,7 @@ type reduction struct {
 // values takes little time compared with computing with them.
 const rowsOfItem = 512
 
-// maxKept limits the bytes of results that are saved for reductions. Items whose results do not fit are not cut into
-// runs.
+// maxKept limits the bytes of saved results. Items whose results do not fit are not cut into runs.
 const maxKept = 1 << 28
 
 func (p *plan) make(c *Cache, b *Batch, workers int) {
@@ -86,8 +85,7 @@ func (p *plan) addPrefix(c *Cache, b *Batch, tokens int) {
 	}
 }
 
-// addSequence adds the work of a sequence, not yet split into partitions, and
-// returns its cost.
+// addSequence adds the work of a sequence, not yet split into partitions, and returns its cost.
 func (p *plan) addSequence(c *Cache, b *Batch, seq, tokens int) int {
 	first, n, position := b.queries(seq)
 	total := 0

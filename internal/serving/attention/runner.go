@@ -6,8 +6,7 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// partitionSize is the number of tokens of context in one partition, as in vLLM's
-// paged_attention_v2. Partitions start at multiples of it.
+// partitionSize is the number of tokens of a partition, as in vLLM's paged_attention_v2.
 const partitionSize = 512
 
 // A Runner computes attention on the workers of a pool. Its scratch memory grows to the largest batch and is reused.
@@ -96,8 +95,7 @@ func (r *Runner) run(w *scratch, it *item) {
 	}
 }
 
-// attend computes the results of a partition for the rows of w, one KV head
-// after the other.
+// attend computes the results of a partition for the rows of w, one KV head after the other.
 func (r *Runner) attend(w *scratch, it *item, part int) {
 	each := len(w.rows) / it.heads
 	for h := range it.heads {

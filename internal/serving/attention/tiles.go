@@ -2,8 +2,7 @@ package attention
 
 import "unsafe"
 
-// fused reports whether an item's rows of one KV head can read the blocks in place: they are the heads of one query
-// token, and the layout has whole tiles.
+// fused reports whether rows of one KV head can read blocks in place: heads of one query token, in whole tiles.
 func (r *Runner) fused(it *item, rows int) bool {
 	return it.token1-it.token0 == 1 && rows <= r.kernels.tileRows() && tiled(r.cache)
 }

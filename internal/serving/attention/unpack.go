@@ -5,8 +5,7 @@ import (
 	"unsafe"
 )
 
-// unpack reads tokens w.from to w.to-1 of a partition into w as float32. Keys of other tokens in the same tiles are
-// undefined.
+// unpack reads tokens w.from to w.to-1 of a partition as float32. Other keys of their tiles are undefined.
 func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 	c := r.cache
 	w.keys = grow(w.keys, partitionSize*c.HeadSize)
@@ -91,8 +90,7 @@ func (r *Runner) unpackTails(w *scratch, value, readable unsafe.Pointer, bytes, 
 	}
 }
 
-// unpackTokens unpacks the next token of any layout to place t, or a whole tile of at most n tokens in LayoutTile. It
-// returns the number of tokens.
+// unpackTokens unpacks the next token to place t, or a whole tile of LayoutTile, and returns the number of tokens.
 func (r *Runner) unpackTokens(w *scratch, seq, kvHead, token, t, n int) int {
 	c := r.cache
 	block, place := r.batch.blockOf(c, seq, token), token%c.BlockSize

@@ -52,8 +52,7 @@ var (
 	groupsV2 = groupFiles{"sys/fs/cgroup", "memory.max", "memory.current", []string{"inactive_file", "active_file"}}
 )
 
-// groupMemory returns the least memory available in a control group of this process or in one that contains it. ok is
-// false if none has a limit.
+// groupMemory returns the least memory available in the control groups of this process, if one has a limit.
 func groupMemory(root fs.FS) (bytes int, ok bool) {
 	text, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for line := range strings.Lines(string(text)) {
@@ -79,8 +78,7 @@ func groupMemory(root fs.FS) (bytes int, ok bool) {
 	return bytes, ok
 }
 
-// available returns the memory that a group can still take. ok is false if it has no limit or is not visible in this
-// container.
+// available returns the memory that a group can still take, if it has a limit and is visible in this container.
 func (g *groupFiles) available(root fs.FS, dir string) (bytes int, ok bool) {
 	number := func(name string) (int, bool) {
 		text, err := fs.ReadFile(root, path.Join(dir, name))

@@ -110,8 +110,7 @@ type scaling struct {
 	Sliding *scaling `json:"sliding_attention"`
 }
 
-// ReadConfig reads the config.json of a folder. The tokens that end a sequence come from generation_config.json if it
-// has them.
+// ReadConfig reads config.json of a folder, and the tokens that end a sequence from generation_config.json.
 func ReadConfig(dir string) (*Config, error) {
 	if err := refuseAdapter(dir); err != nil {
 		return nil, err

@@ -2,9 +2,8 @@ package model
 
 import "llmmemory/internal/serving/parallel"
 
-// A Group connects the workers of a step, each of which has a part of the model. They call the same methods in the same
-// order; a call returns when its result is complete. After an error a worker is lost, and the group cannot be used.
-// Package mpi connects workers of several processes.
+// A Group connects workers that each have a part of the model and call the same methods in the same order. A call
+// returns when its result is complete. After an error the group cannot be used. Package mpi connects processes.
 type Group interface {
 	// AllReduce replaces x in all workers by the sum over the workers. With 4 workers, it adds the sum of the first two
 	// and the sum of the last two, in this order.

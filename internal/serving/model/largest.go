@@ -6,8 +6,7 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// comparedPanels is the number of panels of the head after which their logits are compared, while they are in the
-// second-level cache.
+// comparedPanels is the number of panels whose logits are compared while they are in the second-level cache.
 const comparedPanels = 16
 
 // largest finds the largest logit of each row during the product with the head.
@@ -48,8 +47,7 @@ func (l *logit) take(other logit) {
 	}
 }
 
-// merge combines the tasks, which are in the order of tokens. The token of a row whose largest logit is NaN or infinite
-// is -1.
+// merge combines the tasks, in the order of tokens. A row whose largest logit is not finite gets token -1.
 func (l *largest) merge() {
 	rows := len(l.tokens)
 	for row := range rows {

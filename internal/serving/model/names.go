@@ -1,7 +1,6 @@
 package model
 
-// names has the names of a family's tensors in its files. %d stands for the layer. A fused q/k/v tensor is named by q,
-// a fused gate/up tensor by up.
+// names has the names of a family's tensors; %d is the layer. q also names a fused q/k/v, up a fused gate/up.
 type names struct {
 	embed, positions, norm, head         string
 	attnNorm, q, k, v, out, qNorm, kNorm string

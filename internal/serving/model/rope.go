@@ -85,8 +85,7 @@ func (r *Rope) check(headDim int) error {
 	return nil
 }
 
-// RopeFor names the rope factors of a server with this maximum sequence length. It returns "" if they do not depend on
-// it.
+// RopeFor names the rope factors for a maximum sequence length. It returns "" if they do not depend on it.
 func (c *Config) RopeFor(maxModelLen int) string {
 	switch {
 	case c.Rope == nil || c.Rope.Long == nil:

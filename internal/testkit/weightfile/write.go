@@ -46,8 +46,7 @@ func Safetensors(tensors ...Tensor) []byte {
 	return append(append(file, text...), data...)
 }
 
-// GGUF returns a GGUF file of version 3. Values of meta are uint32, float32, string, bool, []string, []float32 and
-// []int32.
+// GGUF returns a GGUF file. meta has uint32, float32, string, bool, []string, []float32 and []int32.
 func GGUF(meta map[string]any, tensors ...Tensor) []byte {
 	w := &writer{}
 	w.begin(meta, len(tensors))

@@ -53,8 +53,7 @@ func refine(g *gen) {
 	g.end()
 }
 
-// anyLarge jumps to none if no product is larger than the limit. It compares bits as integers, so that infinity and NaN
-// count as larger.
+// anyLarge jumps to none if no product is larger than the limit. As integers, infinity and NaN count as larger.
 func (k *refineKernel) anyLarge(none string) {
 	g := k.gen
 	tops := []int{0, 1}

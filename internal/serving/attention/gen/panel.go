@@ -51,8 +51,7 @@ func (g *gen) nextTile(keys reg.Register) {
 	g.asm.ADDQ(step, keys)
 }
 
-// panelTiles computes products of all groups of n rows with two registers of tokens: two tiles or, with AVX2, the
-// halves of one.
+// panelTiles multiplies all groups of n rows by two registers of tokens: two tiles, or with AVX2 the halves of one.
 func (g *gen) panelTiles(n int, integers bool, keys, out reg.Register) {
 	in, groups, to := g.arg(atIn), g.arg(atGroups), g.copyOf(out)
 	g.loop(groups, func() {
@@ -80,8 +79,7 @@ func (g *gen) panelTiles(n int, integers bool, keys, out reg.Register) {
 	})
 }
 
-// nextAhead returns the next address of the list ahead, which ends with 0. After the end it returns other, an address
-// in the cache.
+// nextAhead returns the next address of the list ahead or, after its end, other, an address in the cache.
 func (g *gen) nextAhead(other reg.Register) reg.GPVirtual {
 	list, after, ahead := g.arg(atAhead), g.asm.GP64(), g.asm.GP64()
 	g.asm.LEAQ(mem(list, 8), after)
@@ -93,8 +91,7 @@ func (g *gen) nextAhead(other reg.Register) reg.GPVirtual {
 	return ahead
 }
 
-// panelSum sums products over the next elements of a sum, or over the remaining ones, and prefetches one cache line for
-// every four.
+// panelSum sums products over the next elements of a sum, and prefetches one cache line for every four.
 func (g *gen) panelSum(n int, integers bool, k [2]reg.GPVirtual, in reg.Register, ahead reg.GPVirtual) {
 	for i := range 2 * n {
 		g.zero(i)
@@ -229,8 +226,7 @@ func (g *gen) panelPart(n int, data, out reg.Register) {
 	})
 }
 
-// panelTokens sums p·v over the next tokens, or over the remaining ones, and advances the pointers to values and
-// weights. It changes next.
+// panelTokens sums p·v over the next tokens, at most next, and advances the pointers. It changes next.
 func (g *gen) panelTokens(n int, values, at, next reg.GPVirtual) {
 	g.asm.CMPQ(next, g.argMem(atRemaining))
 	g.asm.CMOVQGT(g.argMem(atRemaining), next)

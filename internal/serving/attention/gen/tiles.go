@@ -24,8 +24,7 @@ func tileTypes(w width) []dtype {
 	return wholes
 }
 
-// tileScores generates the kernels that multiply a few rows with keys in their blocks. integers generates those for
-// Int8.
+// tileScores generates the kernels that multiply a few rows with keys in their blocks, except those for Int8.
 func tileScores(g *gen) {
 	for _, d := range tileTypes(g.width) {
 		if d == int8s {

@@ -72,8 +72,7 @@ func (g *gen) nextValueTile(tile string) {
 	g.asm.JMP(operand.LabelRef(tile))
 }
 
-// tileCount sets count to the number of tokens in the next tile and subtracts it from n. It jumps to done if no tokens
-// remain.
+// tileCount sets count to the tokens of the next tile and subtracts it from n. It jumps to done if none remain.
 func (g *gen) tileCount(done string) {
 	rest, count := g.arg(atN), g.asm.GP64()
 	g.asm.TESTQ(rest, rest)
@@ -124,8 +123,7 @@ func (k *valueKernel) setMasks(elements reg.Register) {
 	}
 }
 
-// pass adds p·v for some registers of elements, over all tokens of a tile. It skips the upper half of four registers if
-// there are no such elements.
+// pass adds p·v for some registers of elements, over all tokens of a tile. It skips registers without elements.
 func (k *valueKernel) pass(to, elements reg.Register) {
 	g, n := k.gen, k.n
 	if k.d.name == "F32" { // summed separately and then added

@@ -210,8 +210,7 @@ func (k *softmaxKernel) constant(i int) reg.VecPhysical {
 	return k.regs[k.spare]
 }
 
-// exp replaces a register of products by weights and adds them to their sum. A weight is 0 if the logit is less than
-// the minimum, and NaN if the logit is NaN.
+// exp replaces products by weights and adds them to their sum. A weight is 0 below the minimum, and NaN for NaN.
 func (k *softmaxKernel) exp(in reg.Register, v int) {
 	g, x, t, y := k.gen, k.regs[k.x], k.regs[k.t], k.regs[k.y]
 	enough := k.regs[k.spare+1] // mask of the logits that are not less than the minimum

@@ -1,7 +1,6 @@
 package matrix
 
-// dotInputs is the number of k that are multiplied at a time: 256 × 64 bytes stay in the first-level cache for all
-// rows.
+// dotInputs is how many k are multiplied at a time: 256 × 64 bytes stay in the first-level cache for all rows.
 const dotInputs = 256
 
 // dot adds the product of the rounded rows of x and inputs from to to-1 of a panel to sums, which have 64 values a row.
@@ -98,8 +97,7 @@ func (m *Matrix) quadsRow(p, c int, dst []float32) {
 	}
 }
 
-// portableDot does what the kernels do, with n inputs from k on. Its sums may differ in the last bit: fma rounds twice,
-// the kernels once.
+// portableDot does what the kernels do, with n inputs from k on. fma rounds twice, so the last bit may differ.
 func (m *Matrix) portableDot(sums []float32, x *Input, p, k, n int) {
 	size, steps := m.bytesOf(m.Block), x.rounded.steps(m.Block)
 	var weights [inputBlock]int32

@@ -89,8 +89,7 @@ func (t Type) units() bool { return kinds[t].units }
 
 func (t Type) rounds() bool { return kinds[t].rounds }
 
-// Table returns the numbers that the integers of E4M3, NL4, FP4, NL4A8 and FP4A8 are indices of, or nil for other
-// types.
+// Table returns the numbers whose indices the integers of the type are, or nil.
 func (t Type) Table() []float32 { return kinds[t].table }
 
 var (
@@ -98,8 +97,7 @@ var (
 	fp4 = []float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 )
 
-// e4m3 returns the 256 numbers of E4M3, which has no infinities. The codes of NaN, which no weight has, get numbers as
-// well.
+// e4m3 returns the 256 numbers of E4M3, without infinities. Codes of NaN, which no weight has, get numbers too.
 func e4m3() []float32 {
 	all := make([]float32, 256)
 	for b := range all {

@@ -143,8 +143,7 @@ func Exp(x []float32, top, scale float32) {
 // compared is the number of values of which the largest is computed at a time, before its index is searched.
 const compared = 1024
 
-// ArgMax returns the index of the largest x, the first of equal ones, and its value. If one of x is NaN, the value is
-// NaN.
+// ArgMax returns the index and the value of the largest x, the first of equal ones. The value is NaN if an x is.
 func ArgMax(x []float32) (index int, value float32) {
 	value = float32(math.Inf(-1))
 	for at := 0; at < len(x); at += compared {

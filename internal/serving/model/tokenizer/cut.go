@@ -138,8 +138,7 @@ func (c *cutter) merge(size int) int {
 	return c.symbols[last].end
 }
 
-// outside returns the smallest order of a merge of symbol i with a token that the text may have after it, or +Inf if
-// there is no such merge.
+// outside returns the smallest order of a merge of symbol i with a token that may follow in the text, or +Inf.
 func (c *cutter) outside(i int) float64 {
 	first := math.Inf(1)
 	if i < 0 {

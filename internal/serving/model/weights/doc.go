@@ -10,6 +10,5 @@ import "errors"
 // ErrFormat is wrapped when a file is damaged or not in the expected format.
 var ErrFormat = errors.New("damaged file of weights")
 
-// ErrUnsupported is wrapped by errors about valid files whose format or type this package
-// cannot read.
+// ErrUnsupported is wrapped by errors about valid files of a format or type that this package cannot read.
 var ErrUnsupported = errors.New("not supported")

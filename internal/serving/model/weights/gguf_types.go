@@ -154,8 +154,7 @@ func readQ3K(block []byte, q []int8, s []matrix.Scale) {
 	}
 }
 
-// readScalesK reads two float16, the factors of scales and minima, and twelve bytes with 8 scales and 8 minima of 6
-// bits.
+// readScalesK reads two float16, the factors of scales and minima, and 8 of each in 6 bits.
 func readScalesK(block []byte, s []matrix.Scale) {
 	d, dmin, packed := f16(block), f16(block[2:]), block[4:16]
 	for j := range s {

@@ -22,8 +22,7 @@ type Tensors struct {
 // Get returns the tensor with a name, or nil.
 func (t *Tensors) Get(name string) *Tensor { return t.byName[name] }
 
-// A leftOut is a tensor that is neither a vector nor a matrix of floating-point numbers. It may be part of a quantized
-// matrix.
+// A leftOut is a tensor of another type or shape than weights have. It may be part of a quantized matrix.
 type leftOut struct {
 	entry
 	data []byte

@@ -120,12 +120,10 @@ func (t *Tensor) Bytes() int { return len(t.data) }
 // Block returns the number of elements of a row that share a scale, or 0 for a type without scales.
 func (t *Tensor) Block() int { return layouts[t.DType].scaled }
 
-// Packed returns the type of a matrix that keeps the tensor's weights without rounding. If the type has scales, they
-// are in blocks of Block.
+// Packed returns the type of a matrix that keeps the weights without rounding, in blocks of Block.
 func (t *Tensor) Packed() matrix.Type { return layouts[t.DType].packed }
 
-// Rounds returns the type of a matrix of the tensor's weights, in blocks of Block, for activations that are rounded to
-// 8 bits. It returns F32 if there is none.
+// Rounds returns the type of a matrix for activations rounded to 8 bits, or F32 if there is none.
 func (t *Tensor) Rounds() matrix.Type { return layouts[t.DType].rounds }
 
 func (t *Tensor) row(i int) []byte {
@@ -180,8 +178,7 @@ func (t *Tensor) Vector() []float32 {
 	return v
 }
 
-// Release allows the system to drop the pages that are completely in t. If they are read again, they come from the
-// file.
+// Release lets the system drop the pages that are completely in t. Reading them again reads the file.
 func (t *Tensor) Release() { t.release(t.data) }
 
 // ReleaseRows does the same for rows from to to-1.

@@ -217,8 +217,7 @@ func (b *block) lookUp(indices, to VecVirtual) {
 	asm.VBLENDVPS(fourth, second, to, to)
 }
 
-// decodeBlocks generates the kernel that converts blocks to f32: with AVX-512 all outputs at once, with AVX2 one half
-// and then the other.
+// decodeBlocks generates the kernel that converts blocks to f32: all outputs at once or, with AVX2, half of them.
 func decodeBlocks(wide width, kind kind) {
 	begin("decode"+kind.name+wide.name, "func(dst *float32, w *byte, blocks, block uintptr"+kind.table()+")")
 	const vectors = 4

@@ -58,8 +58,7 @@ func end() {
 
 func arg(name string) Register { return asm.Load(asm.Param(name), asm.GP64()) }
 
-// rowsOf addresses n rows. The argument named pointer is the address of the first, and the argument named stride the
-// distance in bytes.
+// rowsOf addresses n rows by the arguments for the first address and for the distance in bytes.
 func rowsOf(pointer, stride string, n int) *assembly.Rows {
 	return assembly.NewRows(asm, arg(pointer), func() Register { return arg(stride) }, n)
 }

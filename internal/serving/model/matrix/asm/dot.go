@@ -138,8 +138,7 @@ func dotInt8x2(rows int) {
 	}, d.add)
 }
 
-// dotInt4x2 generates the kernel for 4-bit weights. It adds the products of a block in 16 bits, in pairs: 8 × 2 × 15 ×
-// 127 fits.
+// dotInt4x2 generates the kernel for 4-bit weights. Products of a block add up in 16 bits: 8 × 2 × 15 × 127 fits.
 func dotInt4x2(rows int) {
 	d := newDot(avx2, "dotInt4", rows, 2)
 	w, ones, shift := arg("w"), asm.YMM(), asm.XMM()

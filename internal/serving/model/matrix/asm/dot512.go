@@ -66,8 +66,7 @@ func dot512(rows int) {
 // together is the number of groups of 4 k that dot512 multiplies in one iteration. The smallest block has 4 groups.
 const together = 4
 
-// A blockSums holds sums of rows and outputs in registers: the sums of a block in acc, and the sums of all blocks,
-// which dot describes, in placed.
+// A blockSums holds the sums of a block in acc, and those of all blocks, which dot describes, in placed.
 type blockSums struct {
 	placed
 	steps *assembly.Rows

@@ -7,9 +7,9 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// largest512 generates the kernel that finds the largest of a multiple of 64 values, or NaN if one of them is. VMAXPS returns its second
-// source (the first in Go's order) if one of the two is NaN. VCMPPS therefore sets bits of a mask where one of two
-// values is NaN.
+// largest512 generates the kernel that finds the largest of a multiple of 64 values, or NaN if one of them is. VMAXPS
+// returns its second source (the first in Go's order) if one of the two is NaN. VCMPPS therefore sets bits of a mask
+// where one of two values is NaN.
 func largest512() {
 	begin("largestAVX512", "func(x *float32, n uintptr) float32")
 	x, n := arg("x"), arg("n")

@@ -6,8 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-// shorten generates the kernel that rounds n values, a multiple of 16, to BF16, with the operations of package matrix's
-// short. It writes them as f32, or in pairs whose first value is in the high half of 32 bits. It takes less than 1 % of the time of a prompt, so AVX2 is enough.
+// shorten generates the kernel that rounds a multiple of 16 values to BF16, as package matrix's short does. It writes
+// f32, or pairs whose first value is in the high half. It takes 1 % of the time of a prompt, so AVX2 is enough.
 func shorten(name string, paired bool) {
 	begin(name, "func(dst *float32, x *float32, n uintptr)")
 	dst, x, n := arg("dst"), arg("x"), arg("n")

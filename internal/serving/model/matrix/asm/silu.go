@@ -42,8 +42,8 @@ func (e *exponential) exp(x VecVirtual) VecVirtual {
 	return p
 }
 
-// exp512 generates the kernel that computes exp((x − top) × scale) for a multiple of 16 values. Arguments below −1,000 count as
-// −1,000, for which the result is 0, so that −∞ gives no NaN.
+// exp512 generates the kernel that computes exp((x − top) × scale) for a multiple of 16 values. Arguments below −1,000
+// count as −1,000, for which the result is 0, so that −∞ gives no NaN.
 func exp512() {
 	begin("expAVX512", "func(x *float32, n uintptr, top float32, scale float32)")
 	asm.Pragma("noescape") // callers may have x on the stack

@@ -124,8 +124,7 @@ func wideBlocks512(rows int, kind kind) {
 	})
 }
 
-// gather4 generates the kernel that interleaves n values of four rows, a multiple of 16: those of k are at
-// dst + k × stride.
+// gather4 generates the kernel that interleaves n values of four rows: those of k are at dst + k × stride.
 func gather4() {
 	begin("gather4AVX512", "func(dst *float32, stride uintptr, a, b, c, d *float32, n uintptr)")
 	dst, stride := arg("dst"), arg("stride")
