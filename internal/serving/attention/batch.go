@@ -1,7 +1,6 @@
 package attention
 
 import (
-	"fmt"
 	"math"
 )
 
@@ -82,26 +81,25 @@ func (b *Batch) check(c *Cache) error {
 	seqs := b.seqs()
 	switch {
 	case b.NumHeads < 1 || b.NumHeads > MaxHeads || b.NumHeads%c.NumKVHeads != 0:
-		return fmt.Errorf("%w: %d query heads; multiples of the %d KV heads up to %d are possible", ErrArgument, b.NumHeads,
-			c.NumKVHeads, MaxHeads)
+		return badArgument("%d query heads; multiples of the %d KV heads up to %d are possible", b.NumHeads, c.NumKVHeads,
+			MaxHeads)
 	case len(b.QueryStart) != seqs+1:
-		return fmt.Errorf("%w: %d starts of queries for %d sequences; there must be one more", ErrArgument,
-			len(b.QueryStart), seqs)
+		return badArgument("%d starts of queries for %d sequences; there must be one more", len(b.QueryStart), seqs)
 	case b.QueryStart[0] != 0:
-		return fmt.Errorf("%w: the first query token is %d, not 0", ErrArgument, b.QueryStart[0])
+		return badArgument("the first query token is %d, not 0", b.QueryStart[0])
 	case b.AlibiSlopes != nil && len(b.AlibiSlopes) != b.NumHeads:
-		return fmt.Errorf("%w: %d ALiBi slopes for %d heads", ErrArgument, len(b.AlibiSlopes), b.NumHeads)
+		return badArgument("%d ALiBi slopes for %d heads", len(b.AlibiSlopes), b.NumHeads)
 	case b.Sinks != nil && len(b.Sinks) != b.NumHeads:
-		return fmt.Errorf("%w: %d sinks for %d heads", ErrArgument, len(b.Sinks), b.NumHeads)
+		return badArgument("%d sinks for %d heads", len(b.Sinks), b.NumHeads)
 	case b.SlidingWindow < 0:
-		return fmt.Errorf("%w: a window of %d tokens; it must be at least 0", ErrArgument, b.SlidingWindow)
+		return badArgument("a window of %d tokens; it must be at least 0", b.SlidingWindow)
 	case !(b.SoftCap >= 0) || math.IsInf(float64(b.SoftCap), 1):
-		return fmt.Errorf("%w: a soft cap of %v; it must be finite and at least 0", ErrArgument, b.SoftCap)
+		return badArgument("a soft cap of %v; it must be finite and at least 0", b.SoftCap)
 	case math.IsNaN(float64(b.Scale)) || math.IsInf(float64(b.Scale), 0):
-		return fmt.Errorf("%w: a scale of %v; it must be finite", ErrArgument, b.Scale)
+		return badArgument("a scale of %v; it must be finite", b.Scale)
 	case b.TableStride < 0 || b.Version > V2:
-		return fmt.Errorf("%w: table stride %d, version %d; they must be at least 0, and at most %d", ErrArgument,
-			b.TableStride, b.Version, V2)
+		return badArgument("table stride %d, version %d; they must be at least 0, and at most %d", b.TableStride, b.Version,
+			V2)
 	}
 	for seq := range seqs {
 		if err := b.checkSequence(c, seq); err != nil {
@@ -126,11 +124,11 @@ func (b *Batch) check(c *Cache) error {
 func (b *Batch) checkOverlap(c *Cache) error {
 	q, o := &b.Query, &b.Out
 	if overlap(q.Data, o.Data) && (&q.Data[0] != &o.Data[0] || q.DType != o.DType || q.Stride != o.Stride) {
-		return fmt.Errorf("%w: %w: outputs overlap with queries, but do not have the same address, type and stride",
-			ErrArgument, ErrOverlap)
+		return badArgument("%w: outputs overlap with queries, but do not have the same address, type and stride",
+			ErrOverlap)
 	}
 	if c.Overlaps(o) {
-		return fmt.Errorf("%w: %w: outputs overlap with keys or values", ErrArgument, ErrOverlap)
+		return badArgument("%w: outputs overlap with keys or values", ErrOverlap)
 	}
 	return nil
 }
@@ -139,9 +137,9 @@ func (b *Batch) checkSequence(c *Cache, seq int) error {
 	_, n, position := b.queries(seq)
 	switch {
 	case n < 0:
-		return fmt.Errorf("%w: sequence %d has %d query tokens", ErrArgument, seq, n)
+		return badArgument("sequence %d has %d query tokens", seq, n)
 	case b.SeqLens[seq] < 0 || position < 0:
-		return fmt.Errorf("%w: sequence %d has %d tokens, %d of them queries", ErrArgument, seq, b.SeqLens[seq], n)
+		return badArgument("sequence %d has %d tokens, %d of them queries", seq, b.SeqLens[seq], n)
 	case n == 0:
 		return nil
 	}
@@ -149,12 +147,12 @@ func (b *Batch) checkSequence(c *Cache, seq int) error {
 	table := b.table(seq)
 	start, end := from/c.BlockSize, (position+n-1)/c.BlockSize+1
 	if end > len(table) {
-		return fmt.Errorf("%w: sequence %d needs %d entries of its block table; it has %d", ErrArgument, seq, end, len(table))
+		return badArgument("sequence %d needs %d entries of its block table; it has %d", seq, end, len(table))
 	}
 	for i, block := range table[start:end] {
 		if uint(block) >= uint(c.NumBlocks) {
-			return fmt.Errorf("%w: entry %d of the block table of sequence %d is block %d; there are %d", ErrArgument, start+i,
-				seq, block, c.NumBlocks)
+			return badArgument("entry %d of the block table of sequence %d is block %d; there are %d", start+i, seq, block,
+				c.NumBlocks)
 		}
 	}
 	return nil
@@ -162,7 +160,7 @@ func (b *Batch) checkSequence(c *Cache, seq int) error {
 
 func (b *Batch) checkShared(c *Cache) error {
 	if b.CommonPrefix < 0 {
-		return fmt.Errorf("%w: a common prefix of %d tokens", ErrArgument, b.CommonPrefix)
+		return badArgument("a common prefix of %d tokens", b.CommonPrefix)
 	}
 	if b.CommonPrefix == 0 {
 		return nil
@@ -174,8 +172,8 @@ func (b *Batch) checkShared(c *Cache) error {
 			continue
 		}
 		if b.CommonPrefix > position {
-			return fmt.Errorf("%w: a common prefix of %d tokens, but sequence %d has only %d before its queries", ErrArgument,
-				b.CommonPrefix, seq, position)
+			return badArgument("a common prefix of %d tokens, but sequence %d has only %d before its queries", b.CommonPrefix,
+				seq, position)
 		}
 		if first < 0 {
 			first = seq
@@ -198,9 +196,8 @@ func (b *Batch) checkCommon(c *Cache, first, seq int) error {
 	common, mine := b.table(first)[start:end], b.table(seq)[start:end]
 	for i := range mine {
 		if mine[i] != common[i] {
-			return fmt.Errorf("%w: the first %d tokens are not common to all sequences: entry %d of the block table of "+
-				"sequence %d is block %d, of sequence %d block %d",
-				ErrArgument, b.CommonPrefix, start+i, first, common[i], seq, mine[i])
+			return badArgument("the first %d tokens are not common to all sequences: entry %d of the block table of "+
+				"sequence %d is block %d, of sequence %d block %d", b.CommonPrefix, start+i, first, common[i], seq, mine[i])
 		}
 	}
 	return nil

@@ -11,6 +11,10 @@ import (
 // computed and written nothing.
 var ErrArgument = errors.New("bad argument")
 
+func badArgument(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrArgument, fmt.Errorf(format, args...))
+}
+
 // ErrOverlap is wrapped, together with ErrArgument, if memory to write overlaps with other memory of the call.
 var ErrOverlap = errors.New("memory overlaps")
 
@@ -53,19 +57,18 @@ type Cache struct {
 func (s *Shape) Check() error {
 	switch {
 	case s.BlockSize < 1 || s.BlockSize > MaxBlockSize:
-		return fmt.Errorf("%w: blocks of %d tokens; 1 to %d are possible", ErrArgument, s.BlockSize, MaxBlockSize)
+		return badArgument("blocks of %d tokens; 1 to %d are possible", s.BlockSize, MaxBlockSize)
 	case s.NumKVHeads < 1 || s.NumKVHeads > MaxHeads:
-		return fmt.Errorf("%w: %d KV heads; 1 to %d are possible", ErrArgument, s.NumKVHeads, MaxHeads)
+		return badArgument("%d KV heads; 1 to %d are possible", s.NumKVHeads, MaxHeads)
 	case s.HeadSize < 8 || s.HeadSize > MaxHeadSize || s.HeadSize%8 != 0:
-		return fmt.Errorf("%w: heads of %d elements; multiples of 8 up to %d are possible", ErrArgument, s.HeadSize,
-			MaxHeadSize)
+		return badArgument("heads of %d elements; multiples of 8 up to %d are possible", s.HeadSize, MaxHeadSize)
 	case s.DType >= dtypes:
-		return fmt.Errorf("%w: keys and values of type %d; %d to %d are possible", ErrArgument, s.DType, F32, dtypes-1)
+		return badArgument("keys and values of type %d; %d to %d are possible", s.DType, F32, dtypes-1)
 	case s.Layout >= layouts:
-		return fmt.Errorf("%w: layout %d; %d to %d are possible", ErrArgument, s.Layout, LayoutTile, layouts-1)
+		return badArgument("layout %d; %d to %d are possible", s.Layout, LayoutTile, layouts-1)
 	case s.Layout == LayoutVLLM && s.HeadSize%(16/s.DType.Size()) != 0:
-		return fmt.Errorf("%w: vLLM's layout takes vectors of 16 bytes, which do not divide heads of %d %v", ErrArgument,
-			s.HeadSize, s.DType)
+		return badArgument("vLLM's layout takes vectors of 16 bytes, which do not divide heads of %d %v", s.HeadSize,
+			s.DType)
 	}
 	return nil
 }
@@ -76,7 +79,7 @@ func (c *Cache) Check() error {
 		return err
 	}
 	if c.NumBlocks < 1 || c.NumBlocks > math.MaxInt32 {
-		return fmt.Errorf("%w: %d blocks; 1 to %d are possible", ErrArgument, c.NumBlocks, math.MaxInt32)
+		return badArgument("%d blocks; 1 to %d are possible", c.NumBlocks, math.MaxInt32)
 	}
 	if err := CheckScales(c.KeyScale, c.ValueScale); err != nil {
 		return err
@@ -106,19 +109,18 @@ func (c *Cache) Check() error {
 func (c *Cache) checkPart(name string, data []byte, block, head, span, align int) error {
 	const maxStride = 1 << 40
 	if block < 0 || head < 0 || block > maxStride || head > maxStride || block%align != 0 || head%align != 0 {
-		return fmt.Errorf("%w: the %s have strides of %d and %d bytes; multiples of %d up to %d are possible", ErrArgument,
-			name, block, head, align, maxStride)
+		return badArgument("the %s have strides of %d and %d bytes; multiples of %d up to %d are possible", name, block,
+			head, align, maxStride)
 	}
 	if block > 0 && c.NumBlocks-1 > 1<<60/block {
-		return fmt.Errorf("%w: %d blocks of %d bytes", ErrArgument, c.NumBlocks, block)
+		return badArgument("%d blocks of %d bytes", c.NumBlocks, block)
 	}
 	need := (c.NumBlocks-1)*block + (c.NumKVHeads-1)*head + span
 	switch {
 	case need > len(data):
-		return fmt.Errorf("%w: the %s of %d blocks take %d bytes; there are %d", ErrArgument, name, c.NumBlocks, need,
-			len(data))
+		return badArgument("the %s of %d blocks take %d bytes; there are %d", name, c.NumBlocks, need, len(data))
 	case uintptr(unsafe.Pointer(&data[0]))%uintptr(align) != 0:
-		return fmt.Errorf("%w: the %s are not aligned to %d bytes", ErrArgument, name, align)
+		return badArgument("the %s are not aligned to %d bytes", name, align)
 	}
 	return nil
 }
@@ -128,8 +130,8 @@ func (c *Cache) checkPart(name string, data []byte, block, head, span, align int
 func CheckScales(key, value float32) error {
 	for _, x := range [...]float32{key, value} {
 		if !isFinite(x) || x != 0 && !isFinite(1/x) {
-			return fmt.Errorf("%w: scales of %v for keys and %v for values; each must be 0, or finite with a finite inverse",
-				ErrArgument, key, value)
+			return badArgument("scales of %v for keys and %v for values; each must be 0, or finite with a finite inverse",
+				key, value)
 		}
 	}
 	return nil
@@ -142,13 +144,13 @@ func (c *Cache) CheckStrides() error {
 		row, pitch = c.HeadSize*c.DType.Size(), c.NumKVHeads*c.HeadSize*c.DType.Size()
 	}
 	if !disjoint(c.BlockStride, c.NumBlocks, c.HeadStride, c.NumKVHeads, row, c.headSpan(), pitch) {
-		return fmt.Errorf("%w: blocks or heads overlap: %d bytes from block to block, %d from head to head", ErrArgument,
-			c.BlockStride, c.HeadStride)
+		return badArgument("blocks or heads overlap: %d bytes from block to block, %d from head to head", c.BlockStride,
+			c.HeadStride)
 	}
 	scales := 4 * c.BlockSize
 	if c.DType == Int8 && !disjoint(c.ScaleBlockStride, c.NumBlocks, c.ScaleHeadStride, c.NumKVHeads, scales, scales, 0) {
-		return fmt.Errorf("%w: scales overlap: %d bytes from block to block, %d from head to head", ErrArgument,
-			c.ScaleBlockStride, c.ScaleHeadStride)
+		return badArgument("scales overlap: %d bytes from block to block, %d from head to head", c.ScaleBlockStride,
+			c.ScaleHeadStride)
 	}
 	return nil
 }
@@ -173,11 +175,11 @@ func (c *Cache) CheckApart() error {
 		heads, span = 1, span+(heads-1)*c.HeadStride
 	}
 	if c.meet(c.Key, c.Value, c.BlockStride, c.HeadStride, heads, span) {
-		return fmt.Errorf("%w: %w: keys and values share memory", ErrArgument, ErrOverlap)
+		return badArgument("%w: keys and values share memory", ErrOverlap)
 	}
 	if c.DType == Int8 && c.meet(c.KeyScales, c.ValueScales, c.ScaleBlockStride, c.ScaleHeadStride, c.NumKVHeads,
 		4*c.BlockSize) {
-		return fmt.Errorf("%w: %w: scales of keys and of values share memory", ErrArgument, ErrOverlap)
+		return badArgument("%w: scales of keys and of values share memory", ErrOverlap)
 	}
 	return nil
 }

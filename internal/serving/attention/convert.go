@@ -1,7 +1,6 @@
 package attention
 
 import (
-	"fmt"
 	"unsafe"
 )
 
@@ -17,17 +16,15 @@ func Convert(to, from *Cache) error {
 	}
 	if to.NumBlocks < from.NumBlocks || to.BlockSize != from.BlockSize || to.NumKVHeads != from.NumKVHeads ||
 		to.HeadSize != from.HeadSize {
-		return fmt.Errorf("%w: %d blocks of %d tokens and %d heads of %d elements do not fit into %d blocks of %d "+
-			"and %d of %d", ErrArgument,
-			from.NumBlocks, from.BlockSize, from.NumKVHeads, from.HeadSize, to.NumBlocks, to.BlockSize, to.NumKVHeads,
+		return badArgument("%d blocks of %d tokens and %d heads of %d elements do not fit into %d blocks of %d and %d of "+
+			"%d", from.NumBlocks, from.BlockSize, from.NumKVHeads, from.HeadSize, to.NumBlocks, to.BlockSize, to.NumKVHeads,
 			to.HeadSize)
 	}
 	if (to.DType == Int8) != (from.DType == Int8) {
-		return fmt.Errorf("%w: %v cannot be converted to %v: only int8 has scales of tokens", ErrArgument, from.DType,
-			to.DType)
+		return badArgument("%v cannot be converted to %v: only int8 has scales of tokens", from.DType, to.DType)
 	}
 	if to.OverlapsBlocks(from) {
-		return fmt.Errorf("%w: %w: the blocks to be written and to be read", ErrArgument, ErrOverlap)
+		return badArgument("%w: the blocks to be written and to be read", ErrOverlap)
 	}
 	fromKey, fromValue := from.Factors()
 	toKey, toValue := to.Factors()

@@ -1,7 +1,6 @@
 package attention
 
 import (
-	"fmt"
 	"unsafe"
 )
 
@@ -95,7 +94,7 @@ func NewCache(s Shape, memory []byte) (Cache, error) {
 	}
 	c.NumBlocks = len(memory) / s.BlockBytes()
 	if c.NumBlocks == 0 {
-		return c, fmt.Errorf("%w: %d bytes of memory hold no block of %d bytes", ErrArgument, len(memory), s.BlockBytes())
+		return c, badArgument("%d bytes of memory hold no block of %d bytes", len(memory), s.BlockBytes())
 	}
 	if s.Layout == LayoutTile {
 		c.tile(memory)

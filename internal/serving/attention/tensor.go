@@ -1,7 +1,6 @@
 package attention
 
 import (
-	"fmt"
 	"math"
 	"unsafe"
 )
@@ -27,17 +26,16 @@ func (t *Tensor) Check(name string, rows, width int) error {
 	size := t.DType.Size()
 	switch {
 	case t.DType > BF16:
-		return fmt.Errorf("%w: %s of type %v; f32, f16 and bf16 are possible", ErrArgument, name, t.DType)
+		return badArgument("%s of type %v; f32, f16 and bf16 are possible", name, t.DType)
 	case rows == 0:
 		return nil
 	case t.Stride < width:
-		return fmt.Errorf("%w: %s: rows of %d elements that start every %d elements overlap", ErrArgument, name, width,
-			t.Stride)
+		return badArgument("%s: rows of %d elements that start every %d elements overlap", name, width, t.Stride)
 	case t.Stride > math.MaxInt/8/rows || ((rows-1)*t.Stride+width)*size > len(t.Data):
-		return fmt.Errorf("%w: %s: %d rows of %d elements, %d apart, do not fit into %d bytes", ErrArgument, name, rows,
-			width, t.Stride, len(t.Data))
+		return badArgument("%s: %d rows of %d elements, %d apart, do not fit into %d bytes", name, rows, width, t.Stride,
+			len(t.Data))
 	case uintptr(unsafe.Pointer(&t.Data[0]))%uintptr(size) != 0:
-		return fmt.Errorf("%w: %s is not aligned to elements of %d bytes", ErrArgument, name, size)
+		return badArgument("%s is not aligned to elements of %d bytes", name, size)
 	}
 	return nil
 }

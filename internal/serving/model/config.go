@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"math"
 )
 
@@ -140,18 +139,18 @@ func (c *Config) check() error {
 		{"intermediate_size", c.IntermediateSize}, {"max_position_embeddings", c.MaxModelLen},
 	} {
 		if n.value < 1 || n.value > limit {
-			return fmt.Errorf("%w: %s is %d", ErrModel, n.name, n.value)
+			return refused("%s is %d", n.name, n.value)
 		}
 	}
 	switch {
 	case c.NumHeads%c.NumKVHeads != 0:
-		return fmt.Errorf("%w: %d query heads on %d key heads: want a multiple", ErrModel, c.NumHeads, c.NumKVHeads)
+		return refused("%d query heads on %d key heads: want a multiple", c.NumHeads, c.NumKVHeads)
 	case c.HeadDim > 256 || c.HeadDim%8 != 0:
-		return fmt.Errorf("%w: heads of %d elements: want a multiple of 8 up to 256", ErrModel, c.HeadDim)
+		return refused("heads of %d elements: want a multiple of 8 up to 256", c.HeadDim)
 	case !(c.NormEps > 0 && c.NormEps < 1):
-		return fmt.Errorf("%w: the epsilon of norms is %v", ErrModel, c.NormEps)
+		return refused("the epsilon of norms is %v", c.NormEps)
 	case c.SlidingWindow < 0:
-		return fmt.Errorf("%w: a sliding window of %d tokens", ErrModel, c.SlidingWindow)
+		return refused("a sliding window of %d tokens", c.SlidingWindow)
 	}
 	for _, v := range []struct {
 		name  string
@@ -162,7 +161,7 @@ func (c *Config) check() error {
 		{"the scale of embeddings", c.EmbeddingScale}, {"the scale of residuals", c.ResidualScale},
 	} {
 		if !(v.value >= 0 && v.value <= limit) {
-			return fmt.Errorf("%w: %s is %v", ErrModel, v.name, v.value)
+			return refused("%s is %v", v.name, v.value)
 		}
 	}
 	if err := c.checkLayers(); err != nil {
@@ -170,7 +169,7 @@ func (c *Config) check() error {
 	}
 	for _, id := range c.End {
 		if id < 0 || int(id) >= c.VocabSize {
-			return fmt.Errorf("%w: eos_token_id is %d; the vocabulary has %d tokens", ErrModel, id, c.VocabSize)
+			return refused("eos_token_id is %d; the vocabulary has %d tokens", id, c.VocabSize)
 		}
 	}
 	for _, r := range []*Rope{c.Rope, c.LocalRope} {
@@ -190,16 +189,16 @@ func (c *Config) checkLayers() error {
 	}
 	for _, list := range [][]bool{c.Full, c.NoRope, e.Dense} {
 		if list != nil && len(list) != c.NumLayers {
-			return fmt.Errorf("%w: %d layers are described, there are %d", ErrModel, len(list), c.NumLayers)
+			return refused("%d layers are described, there are %d", len(list), c.NumLayers)
 		}
 	}
 	switch {
 	case e.Count < 1 || e.Count > 1<<16 || e.PerToken < 1 || e.PerToken > e.Count:
-		return fmt.Errorf("%w: %d of %d experts for each token", ErrModel, e.PerToken, e.Count)
+		return refused("%d of %d experts for each token", e.PerToken, e.Count)
 	case e.IntermediateSize < 1 || e.IntermediateSize > 1<<24 || e.SharedSize < 0 || e.SharedSize > 1<<24:
-		return fmt.Errorf("%w: experts of %d and %d columns", ErrModel, e.IntermediateSize, e.SharedSize)
+		return refused("experts of %d and %d columns", e.IntermediateSize, e.SharedSize)
 	case c.Experts != nil && !c.gated():
-		return fmt.Errorf("%w: experts without a gate", ErrModel)
+		return refused("experts without a gate")
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ func ReadConfig(dir string) (*Config, error) {
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w; a folder needs config.json, model.safetensors and a tokenizer", ErrModel, err)
+		return nil, refused("%w; a folder needs config.json, model.safetensors and a tokenizer", err)
 	}
 	c, err := ParseConfig(data)
 	if err != nil {
@@ -128,7 +128,7 @@ func ReadConfig(dir string) (*Config, error) {
 	}
 	if data, err := os.ReadFile(filepath.Join(dir, "generation_config.json")); err == nil {
 		if err := json.Unmarshal(data, &generation); err != nil {
-			return nil, fmt.Errorf("%w: generation_config.json: %w", ErrModel, err)
+			return nil, refused("generation_config.json: %w", err)
 		}
 		if end, err := tokenList(generation.End); err != nil {
 			return nil, err
@@ -161,8 +161,8 @@ func refuseAdapter(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, "config.json")); err == nil {
 		beside = "; to serve the model of this folder without the adapter, remove " + adapterConfig
 	}
-	return fmt.Errorf("%w: %s has %s: adapters (LoRA) are not applied; merge the adapter into %s and give the folder of "+
-		"the merged model (peft's merge_and_unload and save_pretrained)%s", ErrModel, dir, adapterConfig, base, beside)
+	return refused("%s has %s: adapters (LoRA) are not applied; merge the adapter into %s and give the folder of the "+
+		"merged model (peft's merge_and_unload and save_pretrained)%s", dir, adapterConfig, base, beside)
 }
 
 const adapterConfig = "adapter_config.json"
@@ -176,7 +176,7 @@ func ParseConfig(data []byte) (*Config, error) {
 	f, err := p.family()
 	for _, a := range p.Architectures {
 		if strings.HasSuffix(a, "Classification") {
-			return nil, fmt.Errorf("%w: %s generates no text", ErrModel, a)
+			return nil, refused("%s generates no text", a)
 		}
 	}
 	if err != nil {
@@ -188,7 +188,7 @@ func ParseConfig(data []byte) (*Config, error) {
 		}
 	}
 	if n := len(p.LayerTypes); p.LayerTypes != nil && n != p.Layers {
-		return nil, fmt.Errorf("%w: layer_types has %d elements; num_hidden_layers is %d", ErrModel, n, p.Layers)
+		return nil, refused("layer_types has %d elements; num_hidden_layers is %d", n, p.Layers)
 	}
 	c, err := p.config(f)
 	if err != nil {
@@ -207,11 +207,11 @@ func parsePublished(data []byte) (*published, error) {
 	switch {
 	case err == nil:
 	case !errors.As(err, &wrong):
-		return nil, fmt.Errorf("%w: config.json: %w", ErrModel, err)
+		return nil, refused("config.json: %w", err)
 	case wrong.Field == "":
-		return nil, fmt.Errorf("%w: config.json is a JSON %s; an object is expected", ErrModel, wrong.Value)
+		return nil, refused("config.json is a JSON %s; an object is expected", wrong.Value)
 	default:
-		return nil, fmt.Errorf("%w: config.json: %s has the wrong type: a JSON %s", ErrModel, wrong.Field, wrong.Value)
+		return nil, refused("config.json: %s has the wrong type: a JSON %s", wrong.Field, wrong.Value)
 	}
 	return p, nil
 }
@@ -232,14 +232,14 @@ func (p *published) family() (*family, error) {
 		known = append(known, f.folder.name)
 	}
 	slices.Sort(known)
-	return nil, fmt.Errorf("%w: model_type is %q; supported are %s", ErrModel, p.ModelType, strings.Join(known, ", "))
+	return nil, refused("model_type is %q; supported are %s", p.ModelType, strings.Join(known, ", "))
 }
 
 // readText reads text_config, which overrides the outer settings except eos_token_id.
 func (p *published) readText(f *family) error {
 	end := slices.Clone(p.End) // Unmarshal would overwrite it
 	if err := json.Unmarshal(p.Text, p); err != nil {
-		return fmt.Errorf("%w: config.json: text_config: %w", ErrModel, err)
+		return refused("config.json: text_config: %w", err)
 	}
 	p.ModelType = f.folder.name
 	if end != nil {
@@ -256,7 +256,7 @@ func tokenList(raw json.RawMessage) ([]int32, error) {
 		return list, nil
 	}
 	if err := json.Unmarshal(raw, &one); err != nil {
-		return nil, fmt.Errorf("%w: eos_token_id: %w", ErrModel, err)
+		return nil, refused("eos_token_id: %w", err)
 	}
 	if one == nil {
 		return nil, nil
@@ -304,7 +304,7 @@ func (p *published) checkActivation(c *Config) error {
 		want = "gelu_pytorch_tanh"
 	}
 	if act := cmp.Or(p.GemmaAct, p.Activation); act != "" && act != want && c.gated() {
-		return fmt.Errorf("%w: hidden_act is %q; %s is supported", ErrModel, act, want)
+		return refused("hidden_act is %q; %s is supported", act, want)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package model
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -44,14 +43,14 @@ func (k *ggufKeys) look(key string) (weights.Value, bool) {
 // need returns key, and sets err if the file lacks it.
 func (k *ggufKeys) need(key string) string {
 	if _, given := k.look(key); !given && k.err == nil {
-		k.err = fmt.Errorf("%w: the key %s.%s is missing", ErrModel, k.family, key)
+		k.err = refused("the key %s.%s is missing", k.family, key)
 	}
 	return key
 }
 
 func (k *ggufKeys) wrong(key, want string) {
 	if k.err == nil {
-		k.err = fmt.Errorf("%w: %s.%s is not %s", ErrModel, k.family, key, want)
+		k.err = refused("%s.%s is not %s", k.family, key, want)
 	}
 }
 
@@ -99,11 +98,10 @@ func (k *ggufKeys) check() error {
 		}
 		neutral, known := ggufNeutral[key]
 		if !known {
-			return fmt.Errorf("%w: the key %q is not supported in GGUF", ErrModel, full)
+			return refused("the key %q is not supported in GGUF", full)
 		}
 		if v, ok := k.meta[full].Float(); !ok || v != neutral {
-			return fmt.Errorf("%w: the key %q is supported only with the value %v, which changes nothing",
-				ErrModel, full, neutral)
+			return refused("the key %q is supported only with the value %v, which changes nothing", full, neutral)
 		}
 	}
 	return nil
@@ -129,11 +127,11 @@ func ConfigFromGGUF(g *weights.GGUF) (*Config, error) {
 func ggufFamily(g *weights.GGUF) (*family, error) {
 	name := g.Meta["general.architecture"].String()
 	if name == "" {
-		return nil, fmt.Errorf("%w: the key general.architecture is missing", ErrModel)
+		return nil, refused("the key general.architecture is missing")
 	}
 	if kind := g.Meta["general.type"].String(); kind == "adapter" {
-		return nil, fmt.Errorf("%w: the file is an adapter (LoRA), and adapters are not applied; merge it into its base model "+
-			"(llama.cpp's llama-export-lora) and give the merged file", ErrModel)
+		return nil, refused("the file is an adapter (LoRA), and adapters are not applied; merge it into its base model " +
+			"(llama.cpp's llama-export-lora) and give the merged file")
 	}
 	var known []string
 	for _, f := range families {
@@ -146,8 +144,7 @@ func ggufFamily(g *weights.GGUF) (*family, error) {
 		}
 	}
 	slices.Sort(known)
-	return nil, fmt.Errorf("%w: general.architecture is %q; supported in GGUF are %s", ErrModel, name,
-		strings.Join(known, ", "))
+	return nil, refused("general.architecture is %q; supported in GGUF are %s", name, strings.Join(known, ", "))
 }
 
 // fromGGUF reads the settings of a family. It looks for biases among the tensors.
@@ -167,7 +164,7 @@ func (f *family) fromGGUF(k *ggufKeys, g *weights.GGUF) (*Config, error) {
 	}
 	c.HeadDim = k.int("attention.key_length", c.HeadDim)
 	if v := k.int("attention.value_length", c.HeadDim); v != c.HeadDim {
-		return nil, fmt.Errorf("%w: values of %d elements beside keys of %d", ErrModel, v, c.HeadDim)
+		return nil, refused("values of %d elements beside keys of %d", v, c.HeadDim)
 	}
 	has := func(tensor string) bool { return g.Get("blk.0."+tensor) != nil }
 	c.QKVBias = c.QKVBias || slices.ContainsFunc([]string{"attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias"}, has)
@@ -248,7 +245,7 @@ func (f *family) ropeFromGGUF(c *Config, k *ggufKeys, g *weights.GGUF) error {
 	c.Rope = r
 	if n := k.int("rope.dimension_count", c.HeadDim); n != c.HeadDim {
 		if f.gguf.wholeHeads {
-			return fmt.Errorf("%w: %d of %d elements of a head are rotated; all is supported", ErrModel, n, c.HeadDim)
+			return refused("%d of %d elements of a head are rotated; all is supported", n, c.HeadDim)
 		}
 		r.Dim = n
 	}
@@ -263,7 +260,7 @@ func (f *family) ropeFromGGUF(c *Config, k *ggufKeys, g *weights.GGUF) error {
 		r.Yarn = &Yarn{Factor: factor, OriginalLength: float64(original), BetaFast: 32, BetaSlow: 1}
 		r.Attention = yarnAttention(factor, 1) * cmp.Or(r.Attention, 1)
 	default:
-		return fmt.Errorf("%w: rope scaling of type %q; linear, yarn and longrope are supported", ErrModel, kind)
+		return refused("rope scaling of type %q; linear, yarn and longrope are supported", kind)
 	}
 	if t := g.Get(ropeFactors); t != nil && f.gguf.factors { // otherwise llama.cpp ignores it
 		r.Factors = factorsOf(t)
@@ -273,7 +270,7 @@ func (f *family) ropeFromGGUF(c *Config, k *ggufKeys, g *weights.GGUF) error {
 	}
 	short, long := g.Get(ropeShort), g.Get(ropeLong)
 	missing := func(tensor, has string) error {
-		return fmt.Errorf("%w: the tensor %q is missing; the file has %s", ErrModel, tensor, has)
+		return refused("the tensor %q is missing; the file has %s", tensor, has)
 	}
 	switch {
 	case short != nil && long != nil:

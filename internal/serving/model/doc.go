@@ -8,10 +8,21 @@
 // engine uses the logits.
 package model
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // ErrModel is wrapped when a model cannot be loaded. The message says what was found and what is supported.
 var ErrModel = errors.New("cannot load the model")
 
 // ErrBatch is wrapped when a batch cannot be computed.
 var ErrBatch = errors.New("bad batch")
+
+func refused(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrModel, fmt.Errorf(format, args...))
+}
+
+func badBatch(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrBatch, fmt.Errorf(format, args...))
+}

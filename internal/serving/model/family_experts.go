@@ -2,7 +2,6 @@ package model
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 )
 
@@ -75,7 +74,7 @@ func prepareGPTOSS(p *published) error {
 		want  float64
 	}{{"swiglu_limit", p.SwigluLimit, 7}, {"swiglu_alpha", p.SwigluAlpha, 1.702}} {
 		if v.value != nil && *v.value != v.want {
-			return fmt.Errorf("%w: %s is %v; %v is supported", ErrModel, v.name, *v.value, v.want)
+			return refused("%s is %v; %v is supported", v.name, *v.value, v.want)
 		}
 	}
 	if cmp.Or(p.RopeParams, p.Scaling) == nil {

@@ -3,7 +3,6 @@ package model
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"math"
 )
 
@@ -56,7 +55,7 @@ func softCap(name string, raw json.RawMessage, otherwise float64) (float64, erro
 	}
 	var v *float64
 	if json.Unmarshal(raw, &v) != nil {
-		return 0, fmt.Errorf("%w: config.json: %s has the wrong type: %s", ErrModel, name, raw)
+		return 0, refused("config.json: %s has the wrong type: %s", name, raw)
 	}
 	if v == nil {
 		return 0, nil

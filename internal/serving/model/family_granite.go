@@ -2,13 +2,12 @@ package model
 
 import (
 	"cmp"
-	"fmt"
 )
 
 var granite = family{
 	folder: inFolder{name: "granite", before: func(p *published) error {
 		if p.LogitsScaling != nil && *p.LogitsScaling == 0 {
-			return fmt.Errorf("%w: logits_scaling is 0", ErrModel)
+			return refused("logits_scaling is 0")
 		}
 		return nil
 	}, after: func(c *Config, p *published) error {

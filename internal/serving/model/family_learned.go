@@ -1,7 +1,5 @@
 package model
 
-import "fmt"
-
 // gpt2 and opt have different names in config.json, which before maps to Llama's.
 
 var gpt2 = family{
@@ -15,8 +13,8 @@ var gpt2 = family{
 		}
 	}, before: func(p *published) error {
 		if p.GPT2Act != "" && p.GPT2Act != "gelu_new" || p.ScaleByLoop {
-			return fmt.Errorf("%w: GPT-2 with the activation %q, scaling by layer %v; gelu_new without it is supported",
-				ErrModel, p.GPT2Act, p.ScaleByLoop)
+			return refused("GPT-2 with the activation %q, scaling by layer %v; gelu_new without it is supported", p.GPT2Act,
+				p.ScaleByLoop)
 		}
 		p.Hidden, p.Layers, p.Heads, p.KVHeads, p.HeadDim = p.NEmbd, p.NLayer, p.NHead, p.NHead, 0
 		p.Intermediate, p.MaxPositions, p.RMSEps = orElse(p.NInner, 4*p.NEmbd), orElse(p.NPositions, 1024), p.LayerEps
@@ -38,10 +36,9 @@ var opt = family{
 	}, before: func(p *published) error {
 		switch {
 		case p.NormBefore != nil && !*p.NormBefore || p.WordDim != 0 && p.WordDim != p.Hidden:
-			return fmt.Errorf("%w: OPT with norms after its layers or projected embeddings (OPT-350m) is not supported",
-				ErrModel)
+			return refused("OPT with norms after its layers or projected embeddings (OPT-350m) is not supported")
 		case p.GPT2Act != "" && p.GPT2Act != "relu":
-			return fmt.Errorf("%w: OPT with the activation %q; relu is supported", ErrModel, p.GPT2Act)
+			return refused("OPT with the activation %q; relu is supported", p.GPT2Act)
 		}
 		p.KVHeads, p.HeadDim, p.Intermediate, p.RMSEps = p.Heads, 0, p.FFN, 0
 		return nil

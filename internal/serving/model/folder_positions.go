@@ -3,7 +3,6 @@ package model
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 )
@@ -36,7 +35,7 @@ func (p *published) windows(c *Config, f *family) error {
 		tokens = nil
 	}
 	if p.Window != nil && json.Unmarshal(p.Window, &tokens) != nil {
-		return fmt.Errorf("%w: config.json: sliding_window has the wrong type: %s", ErrModel, p.Window)
+		return refused("config.json: sliding_window has the wrong type: %s", p.Window)
 	}
 	if f.window == nil || w.optional && !p.UseWindow || tokens == nil { // null
 		return nil
@@ -47,8 +46,7 @@ func (p *published) windows(c *Config, f *family) error {
 		full = full[:0]
 		for _, kind := range p.LayerTypes {
 			if kind != "full_attention" && kind != "sliding_attention" {
-				return fmt.Errorf("%w: layer_types has %q; full_attention and sliding_attention are supported",
-					ErrModel, kind)
+				return refused("layer_types has %q; full_attention and sliding_attention are supported", kind)
 			}
 			full = append(full, kind == "full_attention")
 		}
@@ -97,7 +95,7 @@ func (p *published) rope(c *Config, f *family) (*Rope, error) {
 	r := &Rope{Theta: *cmp.Or(s.Theta, p.Theta, number(cmp.Or(f.folder.theta, 10000)))}
 	if part := cmp.Or(s.Partial, p.Partial, 1); part != 1 {
 		if r.Dim = int(float64(c.HeadDim) * part); r.Dim == 0 {
-			return nil, fmt.Errorf("%w: partial_rotary_factor is %v", ErrModel, part)
+			return nil, refused("partial_rotary_factor is %v", part)
 		}
 	}
 	original := cmp.Or(s.OriginalLength, p.Original, float64(c.MaxModelLen))
@@ -106,7 +104,7 @@ func (p *published) rope(c *Config, f *family) (*Rope, error) {
 		kind = "longrope"
 	}
 	if s.Factor == 0 && slices.Contains([]string{"linear", "llama3", "dynamic", "yarn"}, kind) {
-		return nil, fmt.Errorf("%w: rope_scaling of type %s has no factor", ErrModel, kind)
+		return nil, refused("rope_scaling of type %s has no factor", kind)
 	}
 	switch kind {
 	case "default":
@@ -122,8 +120,7 @@ func (p *published) rope(c *Config, f *family) (*Rope, error) {
 	case "longrope":
 		s.long(c, r, original, p.Original != 0)
 	default:
-		return nil, fmt.Errorf("%w: rope scaling of type %q; linear, llama3, dynamic, yarn and longrope are supported",
-			ErrModel, kind)
+		return nil, refused("rope scaling of type %q; linear, llama3, dynamic, yarn and longrope are supported", kind)
 	}
 	return r, nil
 }
@@ -132,7 +129,7 @@ func (p *published) rope(c *Config, f *family) (*Rope, error) {
 func (s *scaling) dynamic(c *Config, r *Rope) error {
 	size := float64(r.size(c.HeadDim))
 	if !(s.Factor >= 1) || size <= 2 {
-		return fmt.Errorf("%w: dynamic rope scaling by %v", ErrModel, s.Factor)
+		return refused("dynamic rope scaling by %v", s.Factor)
 	}
 	r.Theta *= math.Pow(s.Factor*s.Factor-(s.Factor-1), size/(size-2))
 	c.MaxModelLen = int(float64(c.MaxModelLen) * s.Factor)

@@ -96,7 +96,7 @@ func OpenFolder(dir string, pool *parallel.Pool, part Part, opts ...Option) (*Mo
 	}
 	files, err := weights.OpenSafetensors(dir)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrModel, err)
+		return nil, refused("%w", err)
 	}
 	m, err := build(c, files, pool, false, part, opts)
 	return m, errors.Join(err, files.Close())
@@ -129,9 +129,7 @@ type loader struct {
 	err     error
 }
 
-func (l *loader) fail(format string, args ...any) {
-	l.stop(fmt.Errorf("%w: "+format, append([]any{ErrModel}, args...)...))
-}
+func (l *loader) fail(format string, args ...any) { l.stop(refused(format, args...)) }
 
 func (l *loader) stop(err error) {
 	if l.err == nil {
@@ -204,8 +202,8 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 type Option func(*loader)
 
 // ErrNotQuantized is wrapped when Int8Activations is used with a model without quantized weights.
-var ErrNotQuantized = fmt.Errorf(
-	"%w: its weights are not of a quantized type of GGUF, which are multiplied by 8-bit activations", ErrModel)
+var ErrNotQuantized = refused("its weights are not of a quantized type of GGUF, which are multiplied by 8-bit " +
+	"activations")
 
 // Int8Activations rounds the inputs of products with quantized weights to 8 bits, in blocks of 32 with a scale each, so
 // that products are of integers, as in llama.cpp. vLLM calls that W8A8 and W4A8. Other weights are multiplied as
@@ -213,7 +211,7 @@ var ErrNotQuantized = fmt.Errorf(
 func Int8Activations(l *loader) { l.rounding = matrix.Rounded }
 
 // ErrNotHalves is wrapped when BF16Activations is used with a model without F16 or BF16 weights.
-var ErrNotHalves = fmt.Errorf("%w: its weights are not F16 or BF16, which are multiplied by BF16 activations", ErrModel)
+var ErrNotHalves = refused("its weights are not F16 or BF16, which are multiplied by BF16 activations")
 
 // BF16Activations rounds F16 weights and the inputs of products with F16 and BF16 weights to BF16, so that products are
 // of BF16, summed in float32. Other weights, and those whose number of inputs is not a multiple of 8, are multiplied as
@@ -242,7 +240,7 @@ func (l *loader) enoughMemory() error {
 	need := PackedBytes(l.files) / l.part.size()
 	have, ok := AvailableMemory()
 	if ok && need > have {
-		return fmt.Errorf("%w: its weights take about %d MB, %d MB of memory are available", ErrModel, need>>20, have>>20)
+		return refused("its weights take about %d MB, %d MB of memory are available", need>>20, have>>20)
 	}
 	return nil
 }
@@ -275,12 +273,11 @@ func (l *loader) allUsed() error {
 	for _, name := range l.files.Names() {
 		var layer int
 		if n, _ := fmt.Sscanf(name, "blk.%d.", &layer); n == 1 && layer >= l.config.NumLayers {
-			return fmt.Errorf("%w: the file has tensors of layer %d; %s.block_count is %d", ErrModel, layer, l.config.Family,
+			return refused("the file has tensors of layer %d; %s.block_count is %d", layer, l.config.Family,
 				l.config.NumLayers)
 		}
 		if !l.used[name] {
-			return fmt.Errorf("%w: the tensor %q is not supported in models of the architecture %q",
-				ErrModel, name, l.config.Family)
+			return refused("the tensor %q is not supported in models of the architecture %q", name, l.config.Family)
 		}
 	}
 	return nil
@@ -300,8 +297,7 @@ func (l *loader) unused() (names []string, err error) {
 		case !bias || !l.used[base+".weight"]:
 			names = append(names, name)
 		case slices.ContainsFunc(l.files.Get(name).Vector(), func(v float32) bool { return v != 0 }):
-			return nil, fmt.Errorf("%w: the tensor %q is not 0; models of the type %q have no such bias", ErrModel, name,
-				l.config.Family)
+			return nil, refused("the tensor %q is not 0; models of the type %q have no such bias", name, l.config.Family)
 		}
 	}
 	return names, nil

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"sync"
 
 	"llmmemory/internal/serving/model/matrix"
@@ -25,10 +24,10 @@ func (p Part) span(n int) span {
 func (p Part) Check(c *Config) error {
 	n := p.size()
 	if n != 1 && n != 2 && n != 4 || p.Rank < 0 || p.Rank >= n {
-		return fmt.Errorf("%w: worker %d of %d; 1, 2 and 4 workers are possible", ErrModel, p.Rank, n)
+		return refused("worker %d of %d; 1, 2 and 4 workers are possible", p.Rank, n)
 	}
 	if c.NumKVHeads%n != 0 {
-		return fmt.Errorf("%w: %d key heads cannot be shared out among %d workers", ErrModel, c.NumKVHeads, n)
+		return refused("%d key heads cannot be shared out among %d workers", c.NumKVHeads, n)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"math"
 	"slices"
 )
@@ -56,22 +55,22 @@ func (r *Rope) check(headDim int) error {
 	size := r.size(headDim)
 	switch {
 	case size < 2 || size%2 != 0 || size > headDim:
-		return fmt.Errorf("%w: %d of %d elements of a head are rotated", ErrModel, size, headDim)
+		return refused("%d of %d elements of a head are rotated", size, headDim)
 	case !(r.Attention >= 0) || math.IsInf(r.Attention, 0):
-		return fmt.Errorf("%w: cosines are multiplied by %v", ErrModel, r.Attention)
+		return refused("cosines are multiplied by %v", r.Attention)
 	case !(r.Theta > 0) || math.IsInf(r.Theta, 0):
-		return fmt.Errorf("%w: rope_theta is %v", ErrModel, r.Theta)
+		return refused("rope_theta is %v", r.Theta)
 	case y != nil && !(y.Factor >= 1 && y.OriginalLength > 0 && y.BetaSlow > 0 && y.BetaFast > y.BetaSlow && r.Theta > 1):
-		return fmt.Errorf("%w: yarn rope scaling with %+v", ErrModel, *y)
+		return refused("yarn rope scaling with %+v", *y)
 	case long != nil && (len(long.Short) != size/2 || len(long.Long) != size/2 || long.OriginalLength < 1):
-		return fmt.Errorf("%w: longrope scaling with %d and %d factors for %d frequencies, original length %d", ErrModel,
-			len(long.Short), len(long.Long), size/2, long.OriginalLength)
+		return refused("longrope scaling with %d and %d factors for %d frequencies, original length %d", len(long.Short),
+			len(long.Long), size/2, long.OriginalLength)
 	case !(r.Linear >= 0):
-		return fmt.Errorf("%w: positions are divided by %v", ErrModel, r.Linear)
+		return refused("positions are divided by %v", r.Linear)
 	case r.Factors != nil && len(r.Factors) != size/2:
-		return fmt.Errorf("%w: %d factors for %d frequencies", ErrModel, len(r.Factors), size/2)
+		return refused("%d factors for %d frequencies", len(r.Factors), size/2)
 	case l != nil && !(l.Factor > 0 && l.OriginalLength > 0 && l.LowFreqFactor > 0 && l.HighFreqFactor > l.LowFreqFactor):
-		return fmt.Errorf("%w: llama3 rope scaling with %+v", ErrModel, *l)
+		return refused("llama3 rope scaling with %+v", *l)
 	}
 	factors := r.Factors
 	if long != nil {
@@ -79,7 +78,7 @@ func (r *Rope) check(headDim int) error {
 	}
 	for _, f := range factors {
 		if !(f > 0) || math.IsInf(f, 0) {
-			return fmt.Errorf("%w: a frequency is divided by %v", ErrModel, f)
+			return refused("a frequency is divided by %v", f)
 		}
 	}
 	return nil

@@ -109,18 +109,17 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group,
 	groups := 0
 	for _, p := range places {
 		if groups = max(groups, p.Group+1); p.Group < 0 || uint(p.Layer) >= uint(s.Layers) {
-			return nil, fmt.Errorf("%w: a layer in group %d, and layer %d of a store of %d", ErrBatch, p.Group, p.Layer,
-				s.Layers)
+			return nil, badBatch("a layer in group %d, and layer %d of a store of %d", p.Group, p.Layer, s.Layers)
 		}
 	}
 	if len(places) != m.NumLayers || s.NumKVHeads != local.NumKVHeads || s.HeadSize != m.HeadDim {
-		return nil, fmt.Errorf("%w: a store of %d layers of %d heads of %d for a model of %d layers of %d heads of %d",
-			ErrBatch, s.Layers, s.NumKVHeads, s.HeadSize, m.NumLayers, local.NumKVHeads, m.HeadDim)
+		return nil, badBatch("a store of %d layers of %d heads of %d for a model of %d layers of %d heads of %d", s.Layers,
+			s.NumKVHeads, s.HeadSize, m.NumLayers, local.NumKVHeads, m.HeadDim)
 	}
 	if m.part.size() == 1 {
 		group = nil
 	} else if group == nil {
-		return nil, fmt.Errorf("%w: a part of a model without the group of the others", ErrBatch)
+		return nil, badBatch("a part of a model without the group of the others")
 	}
 	r := &Runner{model: m, local: local, group: group, store: store, pool: pool, attend: attention.NewRunner(pool),
 		maxMLPRows: maxMLPRows, places: places, groups: groups}
@@ -182,23 +181,23 @@ func (r *Runner) check(b *Batch) error {
 	m, n := r.model, len(b.Tokens)
 	switch {
 	case n == 0 || len(b.Positions) != n || len(b.Slots) != n:
-		return fmt.Errorf("%w: %d tokens with %d positions and %d slots", ErrBatch, n, len(b.Positions), len(b.Slots))
+		return badBatch("%d tokens with %d positions and %d slots", n, len(b.Positions), len(b.Slots))
 	case len(b.Others) != r.groups-1:
-		return fmt.Errorf("%w: the blocks of %d groups of layers; there are %d", ErrBatch, 1+len(b.Others), r.groups)
+		return badBatch("the blocks of %d groups of layers; there are %d", 1+len(b.Others), r.groups)
 	case len(b.QueryStart) != len(b.SeqLens)+1 || int(b.QueryStart[len(b.SeqLens)]) != n:
-		return fmt.Errorf("%w: %d sequences with %d starts for %d tokens", ErrBatch, len(b.SeqLens), len(b.QueryStart), n)
+		return badBatch("%d sequences with %d starts for %d tokens", len(b.SeqLens), len(b.QueryStart), n)
 	}
 	for i, t := range b.Tokens {
 		if t < 0 || int(t) >= m.VocabSize {
-			return fmt.Errorf("%w: token %d is %d, the vocabulary has %d", ErrBatch, i, t, m.VocabSize)
+			return badBatch("token %d is %d, the vocabulary has %d", i, t, m.VocabSize)
 		}
 		if p := b.Positions[i]; p < 0 || int(p) >= m.MaxModelLen {
-			return fmt.Errorf("%w: token %d is at position %d, the model knows %d", ErrBatch, i, p, m.MaxModelLen)
+			return badBatch("token %d is at position %d, the model knows %d", i, p, m.MaxModelLen)
 		}
 	}
 	for _, i := range b.Logits {
 		if i < 0 || int(i) >= n {
-			return fmt.Errorf("%w: logits of token %d of %d", ErrBatch, i, n)
+			return badBatch("logits of token %d of %d", i, n)
 		}
 	}
 	return nil

@@ -6,7 +6,14 @@
 // in package chat.
 package tokenizer
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // ErrFormat is wrapped when the description of a tokenizer cannot be used.
 var ErrFormat = errors.New("bad tokenizer")
+
+func badFormat(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrFormat, fmt.Errorf(format, args...))
+}

@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"fmt"
 	"slices"
 
 	"llmmemory/internal/serving/model/weights"
@@ -37,7 +36,7 @@ func (t *Tokenizer) setEnds(meta map[string]weights.Value, tokens []string, kind
 		}
 		for _, id := range ids {
 			if !(id >= 0 && id < float64(len(tokens))) {
-				return fmt.Errorf("%w: %s is %v of %d", ErrFormat, key, id, len(tokens))
+				return badFormat("%s is %v of %d", key, id, len(tokens))
 			}
 			t.addEnd(int32(id))
 		}

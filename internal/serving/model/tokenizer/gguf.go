@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"fmt"
 	"strings"
 
 	"llmmemory/internal/serving/model/weights"
@@ -20,11 +19,11 @@ func FromGGUF(meta map[string]weights.Value) (*Tokenizer, error) {
 	tokens := meta["tokenizer.ggml.tokens"].Strings()
 	kinds := meta["tokenizer.ggml.token_type"].Floats()
 	if len(tokens) == 0 || len(tokens) > maxTokens || kinds != nil && len(kinds) != len(tokens) {
-		return nil, fmt.Errorf("%w: %d tokens with %d types", ErrFormat, len(tokens), len(kinds))
+		return nil, badFormat("%d tokens with %d types", len(tokens), len(kinds))
 	}
 	t := blank()
 	if id, ok := meta["tokenizer.ggml.unknown_token_id"].Int(); ok && (id < 0 || id >= int64(len(tokens))) {
-		return nil, fmt.Errorf("%w: unknown_token_id is %d of %d", ErrFormat, id, len(tokens))
+		return nil, badFormat("unknown_token_id is %d of %d", id, len(tokens))
 	}
 	if err := t.setEnds(meta, tokens, kinds); err != nil {
 		return nil, err
@@ -35,7 +34,7 @@ func FromGGUF(meta map[string]weights.Value) (*Tokenizer, error) {
 	case "llama":
 		read = t.fromLlama
 	default:
-		return nil, fmt.Errorf("%w: a vocabulary of kind %q; gpt2 and llama are supported", ErrFormat, name)
+		return nil, badFormat("a vocabulary of kind %q; gpt2 and llama are supported", name)
 	}
 	if err := read(meta, tokens, kinds); err != nil {
 		return nil, err
@@ -82,7 +81,7 @@ func (t *Tokenizer) fromGPT2(meta map[string]weights.Value, tokens []string, kin
 func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, kinds []float64) error {
 	scores := meta["tokenizer.ggml.scores"].Floats()
 	if len(scores) != len(tokens) {
-		return fmt.Errorf("%w: %d tokens with %d scores", ErrFormat, len(tokens), len(scores))
+		return badFormat("%d tokens with %d scores", len(tokens), len(scores))
 	}
 	t.characters, t.prefix = true, prefixAlways
 	if add, ok := meta["tokenizer.ggml.add_space_prefix"].Int(); ok && add == 0 {
@@ -93,7 +92,7 @@ func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, ki
 		switch kind := kindOf(kinds, i); {
 		case kind == ggufByte:
 			if !t.addByte(i, text) {
-				return fmt.Errorf("%w: token %d is of a byte and called %q", ErrFormat, i, text)
+				return badFormat("token %d is of a byte and called %q", i, text)
 			}
 		case kind == ggufControl || kind == ggufUnknown || kind == ggufAdded:
 			t.addGGUF(i, text, kind)
@@ -140,7 +139,7 @@ func (t *Tokenizer) aroundGGUF(meta map[string]weights.Value, n int, begin bool)
 			continue
 		}
 		if id < 0 || id >= int64(n) {
-			return fmt.Errorf("%w: %s is %d of %d", ErrFormat, side.id, id, n)
+			return badFormat("%s is %d of %d", side.id, id, n)
 		}
 		*side.to = []int32{int32(id)}
 	}

@@ -99,13 +99,13 @@ func openVocabulary(dir string) (*Tokenizer, error) {
 func Parse(data []byte) (*Tokenizer, error) {
 	var d document
 	if err := json.Unmarshal(data, &d); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+		return nil, badFormat("%w", err)
 	}
 	if d.Model.Type != "BPE" && d.Model.Type != "" {
-		return nil, fmt.Errorf("%w: a model of type %q; BPE is supported", ErrFormat, d.Model.Type)
+		return nil, badFormat("a model of type %q; BPE is supported", d.Model.Type)
 	}
 	if len(d.Model.Vocab) == 0 {
-		return nil, fmt.Errorf("%w: it has no vocabulary", ErrFormat)
+		return nil, badFormat("it has no vocabulary")
 	}
 	t := blank()
 	for _, f := range []func(*document) error{t.setRules, t.setVocabulary, t.setMerges, t.setAdded, t.setAround} {
@@ -146,7 +146,7 @@ func (t *Tokenizer) setRules(d *document) error {
 		case s.Type == "Replace" && s.Pattern.String != nil && *s.Pattern.String == " " && string(s.Content) == `"▁"`:
 			spaces = false
 		default:
-			return fmt.Errorf("%w: the normalizer %q is not supported", ErrFormat, s.Type)
+			return badFormat("the normalizer %q is not supported", s.Type)
 		}
 	}
 	for _, s := range flatten(d.PreTokenizer) {
@@ -170,7 +170,7 @@ func (t *Tokenizer) setPreTokenizer(s *step, spaces bool) error {
 	case s.Type == "Split" && s.Pattern.Regex != nil && (s.Behavior == "Isolated" && !s.Invert ||
 		s.Behavior == "Removed" && s.Invert && matchesAll(*s.Pattern.Regex)):
 		if err := t.usePattern(*s.Pattern.Regex); err != nil {
-			return fmt.Errorf("%w: the pattern %q: %w", ErrFormat, *s.Pattern.Regex, err)
+			return badFormat("the pattern %q: %w", *s.Pattern.Regex, err)
 		}
 	case s.Type == "Digits" && s.Individual:
 		return t.usePattern(`\p{N}`)
@@ -184,7 +184,7 @@ func (t *Tokenizer) setPreTokenizer(s *step, spaces bool) error {
 	case s.Type == "Metaspace" && (s.Split == nil || !*s.Split):
 		t.prefix = map[string]prefixing{"": prefixAlways, "always": prefixAlways, "first": prefixFirst}[s.Scheme]
 	default:
-		return fmt.Errorf("%w: the pre-tokenizer %q with these settings is not supported", ErrFormat, s.Type)
+		return badFormat("the pre-tokenizer %q with these settings is not supported", s.Type)
 	}
 	return nil
 }
@@ -209,7 +209,7 @@ func (t *Tokenizer) piece(text string) []byte {
 func (t *Tokenizer) setVocabulary(d *document) error {
 	for text, id := range d.Model.Vocab {
 		if id < 0 || id >= maxTokens {
-			return fmt.Errorf("%w: token %d", ErrFormat, id)
+			return badFormat("token %d", id)
 		}
 		if !d.Model.ByteFallback || !t.addByte(id, text) {
 			t.addText(id, text)
@@ -232,7 +232,7 @@ func (t *Tokenizer) setMerges(d *document) error {
 		if json.Unmarshal(raw, &line) == nil {
 			parts = strings.Split(line, " ")
 		} else if err := json.Unmarshal(raw, &parts); err != nil {
-			return fmt.Errorf("%w: merge %d: %w", ErrFormat, rank, err)
+			return badFormat("merge %d: %w", rank, err)
 		}
 		if err := t.merge(rank, parts); err != nil {
 			return err
@@ -243,14 +243,14 @@ func (t *Tokenizer) setMerges(d *document) error {
 
 func (t *Tokenizer) merge(rank int, parts []string) error {
 	if len(parts) != 2 {
-		return fmt.Errorf("%w: merge %d has %d parts; two are expected", ErrFormat, rank, len(parts))
+		return badFormat("merge %d has %d parts; two are expected", rank, len(parts))
 	}
 	left, right := t.piece(parts[0]), t.piece(parts[1])
 	l, ok1 := t.ids[string(left)]
 	r, ok2 := t.ids[string(right)]
 	id, ok3 := t.ids[string(left)+string(right)]
 	if !ok1 || !ok2 || !ok3 {
-		return fmt.Errorf("%w: merge %d of %q and %q is not in the vocabulary", ErrFormat, rank, parts[0], parts[1])
+		return badFormat("merge %d of %q and %q is not in the vocabulary", rank, parts[0], parts[1])
 	}
 	if _, ok := t.merges[pair{l, r}]; !ok {
 		t.merges[pair{l, r}] = merge{int32(rank), id}
@@ -261,7 +261,7 @@ func (t *Tokenizer) merge(rank int, parts []string) error {
 func (t *Tokenizer) setAdded(d *document) error {
 	for _, a := range d.Added {
 		if a.ID < 0 || a.ID >= maxTokens {
-			return fmt.Errorf("%w: token %d", ErrFormat, a.ID)
+			return badFormat("token %d", a.ID)
 		}
 		t.enter(a.ID, []byte(a.Content), a.Special)
 		t.added.add(a.Content, int32(a.ID), strip{a.Left, a.Right})
@@ -284,7 +284,7 @@ func (t *Tokenizer) setAround(d *document) error {
 			name := item["SpecialToken"].ID
 			id, ok := t.Token(name)
 			if !ok {
-				return fmt.Errorf("%w: the template names %q, which is not a token", ErrFormat, name)
+				return badFormat("the template names %q, which is not a token", name)
 			}
 			if before {
 				t.first = append(t.first, id)

@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,18 +12,18 @@ func openMerges(dir string) (*Tokenizer, error) {
 	vocab, err := os.ReadFile(filepath.Join(dir, "vocab.json"))
 	if err != nil {
 		if _, err := os.Stat(filepath.Join(dir, "tokenizer.model")); err == nil {
-			return nil, fmt.Errorf("%w: the only tokenizer file in %s is tokenizer.model, which is not read; transformers' "+
-				"AutoTokenizer writes tokenizer.json (save_pretrained)", ErrFormat, dir)
+			return nil, badFormat("the only tokenizer file in %s is tokenizer.model, which is not read; transformers' "+
+				"AutoTokenizer writes tokenizer.json (save_pretrained)", dir)
 		}
-		return nil, fmt.Errorf("%w: neither tokenizer.json nor vocab.json is in %s", ErrFormat, dir)
+		return nil, badFormat("neither tokenizer.json nor vocab.json is in %s", dir)
 	}
 	merges, err := os.ReadFile(filepath.Join(dir, "merges.txt"))
 	if err != nil {
-		return nil, fmt.Errorf("%w: vocab.json without merges.txt in %s", ErrFormat, dir)
+		return nil, badFormat("vocab.json without merges.txt in %s", dir)
 	}
 	var ids map[string]int
 	if err := json.Unmarshal(vocab, &ids); err != nil {
-		return nil, fmt.Errorf("%w: vocab.json: %w", ErrFormat, err)
+		return nil, badFormat("vocab.json: %w", err)
 	}
 	t := blank()
 	if err := t.usePattern(patternGPT2); err != nil {

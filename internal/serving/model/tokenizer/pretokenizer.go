@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -88,8 +87,8 @@ func preTokenizerFor(name string) (preTokenizer, error) {
 		}
 		known = append(known, names[0])
 	}
-	return preTokenizer{}, fmt.Errorf("%w: tokenizer.ggml.pre is %q, which is not supported; supported are %s and their "+
-		"variants", ErrFormat, name, strings.Join(known, ", "))
+	return preTokenizer{}, badFormat("tokenizer.ggml.pre is %q, which is not supported; supported are %s and their "+
+		"variants", name, strings.Join(known, ", "))
 }
 
 func (t *Tokenizer) usePattern(pattern string) error {

@@ -5,10 +5,21 @@
 // Package model knows which tensors a model needs, and package matrix how they are packed.
 package weights
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // ErrFormat is wrapped when a file is damaged or not in the expected format.
 var ErrFormat = errors.New("damaged file of weights")
 
 // ErrUnsupported is wrapped by errors about valid files of a format or type that this package cannot read.
 var ErrUnsupported = errors.New("not supported")
+
+func damaged(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrFormat, fmt.Errorf(format, args...))
+}
+
+func unsupported(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrUnsupported, fmt.Errorf(format, args...))
+}

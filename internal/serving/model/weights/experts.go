@@ -2,7 +2,6 @@ package weights
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -21,22 +20,22 @@ func (s *scheme) readMXFP4(t *Tensors, base string) (*Tensor, error) {
 	blocks, scales := t.leftOut[base+"_blocks"], t.leftOut[base+"_scales"]
 	n := len(blocks.Shape) - 1
 	if n < 2 || blocks.Shape[n] != 16 || blocks.DType != "U8" {
-		return nil, fmt.Errorf("%w: it is %s; U8 in blocks of 16 is expected", ErrFormat, t.LeftOut(base+"_blocks"))
+		return nil, damaged("it is %s; U8 in blocks of 16 is expected", t.LeftOut(base+"_blocks"))
 	}
 	rows, groups := uint64(1), blocks.Shape[n-1]
 	for _, v := range blocks.Shape[:n-1] {
 		if v > math.MaxInt32 || rows > math.MaxInt32 {
-			return nil, fmt.Errorf("%w: it is %s", ErrFormat, t.LeftOut(base+"_blocks"))
+			return nil, damaged("it is %s", t.LeftOut(base+"_blocks"))
 		}
 		rows *= v
 	}
 	have := uint64(len(blocks.data)) / 16
 	if groups == 0 || groups > have || rows != have/groups || rows*groups*16 != uint64(len(blocks.data)) {
-		return nil, fmt.Errorf("%w: it is %s and has %d bytes", ErrFormat, t.LeftOut(base+"_blocks"), len(blocks.data))
+		return nil, damaged("it is %s and has %d bytes", t.LeftOut(base+"_blocks"), len(blocks.data))
 	}
 	if !slices.Equal(scales.Shape, blocks.Shape[:n]) || scales.DType != "U8" || rows*groups != uint64(len(scales.data)) {
-		return nil, fmt.Errorf("%w: its scales are %s; U8 of shape %v is expected", ErrFormat,
-			cmp.Or(t.LeftOut(base+"_scales"), "missing"), blocks.Shape[:n])
+		return nil, damaged("its scales are %s; U8 of shape %v is expected", cmp.Or(t.LeftOut(base+"_scales"), "missing"),
+			blocks.Shape[:n])
 	}
 	m := &quantized{rows: int(rows), cols: int(groups) * 32, dtype: MXFP4, group: 32}
 	m.integers = func(row int, to []int8) {

@@ -1,7 +1,6 @@
 package weights
 
 import (
-	"fmt"
 	"math"
 
 	"llmmemory/internal/serving/model/matrix"
@@ -15,7 +14,7 @@ func (s *scheme) readFP8(t *Tensors, base string) (*Tensor, error) {
 	l := t.leftOut[base+".weight"]
 	if len(l.Shape) != 2 || l.Shape[0] == 0 || l.Shape[0] > 1<<31 || l.Shape[1] > 1<<31 ||
 		l.Shape[0]*l.Shape[1] != uint64(len(l.data)) {
-		return nil, fmt.Errorf("%w: it is %s", ErrFormat, t.LeftOut(base+".weight"))
+		return nil, damaged("it is %s", t.LeftOut(base+".weight"))
 	}
 	name := base + ".weight_scale"
 	if len(s.BlockSize) > 0 && s.Method == "fp8" {
@@ -32,17 +31,17 @@ func (s *scheme) readFP8(t *Tensors, base string) (*Tensor, error) {
 	case len(s.BlockSize) == 2 && s.BlockSize[0] > 0 && s.BlockSize[1] > 0:
 		outs, m.group = s.BlockSize[0], s.BlockSize[1]
 		if scales.rows != (m.rows+outs-1)/outs || scales.cols != (m.cols+m.group-1)/m.group {
-			return nil, fmt.Errorf("%w: %d × %d scales of blocks of %v for %d × %d weights", ErrFormat, scales.rows, scales.cols,
-				s.BlockSize, m.rows, m.cols)
+			return nil, damaged("%d × %d scales of blocks of %v for %d × %d weights", scales.rows, scales.cols, s.BlockSize,
+				m.rows, m.cols)
 		}
 	case n == 1:
 		outs = m.rows
 	case n != m.rows:
-		return nil, fmt.Errorf("%w: %d scales for %d outputs", ErrFormat, n, m.rows)
+		return nil, damaged("%d scales for %d outputs", n, m.rows)
 	}
 	for _, v := range scales.values {
 		if !(math.Abs(float64(v)) < largestScale) {
-			return nil, fmt.Errorf("%w: a scale of %v; they must be below %d", ErrUnsupported, v, largestScale)
+			return nil, unsupported("a scale of %v; they must be below %d", v, largestScale)
 		}
 	}
 	groups := (m.cols + m.group - 1) / m.group

@@ -79,13 +79,13 @@ func parseGGUF(file []byte) (*GGUF, error) {
 	tensors, metas := r.uint64(), r.uint64()
 	switch {
 	case r.err != nil || string(magic) != "GGUF":
-		return nil, fmt.Errorf("%w: it is not a GGUF file", ErrFormat)
+		return nil, damaged("it is not a GGUF file")
 	case version != 0 && bits.ReverseBytes32(version) <= 3:
-		return nil, fmt.Errorf("%w: it is big-endian; little-endian GGUF is read", ErrUnsupported)
+		return nil, unsupported("it is big-endian; little-endian GGUF is read")
 	case version != 2 && version != 3:
-		return nil, fmt.Errorf("%w: GGUF version %d; 2 and 3 are read", ErrUnsupported, version)
+		return nil, unsupported("GGUF version %d; 2 and 3 are read", version)
 	case tensors > uint64(len(file)) || metas > uint64(len(file)):
-		return nil, fmt.Errorf("%w: %d tensors and %d entries in %d bytes", ErrFormat, tensors, metas, len(file))
+		return nil, damaged("%d tensors and %d entries in %d bytes", tensors, metas, len(file))
 	}
 	g := &GGUF{Tensors: &Tensors{byName: map[string]*Tensor{}}, Meta: map[string]Value{}}
 	for range metas {
@@ -105,7 +105,7 @@ func parseGGUF(file []byte) (*GGUF, error) {
 		alignment = 32
 	}
 	if alignment < 1 || alignment > 1<<20 {
-		return nil, fmt.Errorf("%w: alignment to %d bytes", ErrFormat, alignment)
+		return nil, damaged("alignment to %d bytes", alignment)
 	}
 	at := len(file) - len(r.rest)
 	start := min((at+int(alignment)-1)/int(alignment)*int(alignment), len(file))
@@ -125,7 +125,7 @@ func readInfos(r *reader, n uint64) ([]info, error) {
 		i := info{name: r.string()}
 		dims := r.uint32()
 		if r.err == nil && (dims < 1 || dims > 4) {
-			return nil, fmt.Errorf("%w: tensor %q has %d dimensions", ErrFormat, shown(i.name), dims)
+			return nil, damaged("tensor %q has %d dimensions", shown(i.name), dims)
 		}
 		for range dims {
 			i.shape = append([]uint64{r.uint64()}, i.shape...) // the file has columns first
@@ -140,7 +140,7 @@ func readInfos(r *reader, n uint64) ([]info, error) {
 		}
 		d, ok := ggufTypes[number]
 		if !ok {
-			return nil, fmt.Errorf("%w: tensor %q is of type %s; %s are read", ErrUnsupported, shown(i.name),
+			return nil, unsupported("tensor %q is of type %s; %s are read", shown(i.name),
 				cmp.Or(otherTypes[number], strconv.FormatUint(uint64(number), 10)), typesRead())
 		}
 		i.dtype = d
@@ -155,18 +155,18 @@ func (g *GGUF) place(infos []info, data []byte) error {
 		size, have := uint64(1), uint64(len(data))/uint64(l.bytes)*uint64(l.elements)
 		for _, n := range i.shape {
 			if n == 0 || size > have/n {
-				return fmt.Errorf("%w: tensor %q is of type %v and shape %v; the file, which has %d bytes of data, ends before "+
-					"tensor %[2]q does: was it downloaded in full?", ErrFormat, i.name, i.dtype, i.shape, len(data))
+				return damaged("tensor %q is of type %v and shape %v; the file, which has %d bytes of data, ends before "+
+					"tensor %[2]q does: was it downloaded in full?", i.name, i.dtype, i.shape, len(data))
 			}
 			size *= n
 		}
 		size = size / uint64(l.elements) * uint64(l.bytes)
 		if i.offset > uint64(len(data)) || size > uint64(len(data))-i.offset {
-			return fmt.Errorf("%w: the file, which has %d bytes of data, ends before tensor %q does: was it "+
-				"downloaded in full?", ErrFormat, len(data), i.name)
+			return damaged("the file, which has %d bytes of data, ends before tensor %q does: was it downloaded in full?",
+				len(data), i.name)
 		}
 		if g.byName[i.name] != nil {
-			return fmt.Errorf("%w: two tensors are called %q", ErrFormat, i.name)
+			return damaged("two tensors are called %q", i.name)
 		}
 		t, err := makeTensor(i.name, i.dtype, i.shape, data[i.offset:i.offset+size])
 		if err != nil {
@@ -190,7 +190,7 @@ type reader struct {
 func (r *reader) bytes(n uint64) []byte {
 	if r.err != nil || n > uint64(len(r.rest)) {
 		if r.err == nil {
-			r.err = fmt.Errorf("%w: %d bytes are expected at %d; the file has %d", ErrFormat, n, r.size-len(r.rest), r.size)
+			r.err = damaged("%d bytes are expected at %d; the file has %d", n, r.size-len(r.rest), r.size)
 		}
 		return nil
 	}

@@ -10,12 +10,12 @@ import (
 func (g *GGUF) addParts(path string, n int64) error {
 	name := func(part int64) string { return fmt.Sprintf("-%05d-of-%05d.gguf", part, n) }
 	if no, _ := g.Meta["split.no"].Int(); no != 0 { // counted from 0
-		return fmt.Errorf("%w: %s is file %d of the %d of a model; give the first one", ErrUnsupported, path, no+1, n)
+		return unsupported("%s is file %d of the %d of a model; give the first one", path, no+1, n)
 	}
 	prefix, ok := strings.CutSuffix(path, name(1))
 	if !ok {
-		return fmt.Errorf("%w: %s is the first of the %d files of a model; to find the others, its name must end in %s",
-			ErrUnsupported, path, n, name(1))
+		return unsupported("%s is the first of the %d files of a model; to find the others, its name must end in %s", path,
+			n, name(1))
 	}
 	for i := int64(2); i <= n; i++ {
 		part, err := openGGUF(prefix + name(i))
@@ -28,8 +28,7 @@ func (g *GGUF) addParts(path string, n int64) error {
 		}
 	}
 	if want, ok := g.Meta["split.tensors.count"].Int(); ok && want != int64(len(g.byName)) {
-		return fmt.Errorf("%w: the %d files of %s have %d tensors, the first one says %d", ErrFormat, n, path, len(g.byName),
-			want)
+		return damaged("the %d files of %s have %d tensors, the first one says %d", n, path, len(g.byName), want)
 	}
 	return nil
 }
@@ -39,11 +38,11 @@ func (g *GGUF) join(part *GGUF, no, n int64) error {
 	haveNo, _ := part.Meta["split.no"].Int()
 	haveN, _ := part.Meta["split.count"].Int()
 	if haveNo != no || haveN != n {
-		return fmt.Errorf("%w: it says that it is file %d of %d; is it of another model?", ErrFormat, haveNo+1, haveN)
+		return damaged("it says that it is file %d of %d; is it of another model?", haveNo+1, haveN)
 	}
 	for name, t := range part.byName {
 		if g.byName[name] != nil {
-			return fmt.Errorf("%w: tensor %q is in two files", ErrFormat, shown(name))
+			return damaged("tensor %q is in two files", shown(name))
 		}
 		g.byName[name] = t
 	}

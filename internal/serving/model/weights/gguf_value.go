@@ -2,7 +2,6 @@ package weights
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 )
 
@@ -56,7 +55,7 @@ func (r *reader) value(kind uint32) Value {
 
 func (r *reader) fail(kind uint32) {
 	if r.err == nil {
-		r.err = fmt.Errorf("%w: metadata of type %d", ErrUnsupported, kind)
+		r.err = unsupported("metadata of type %d", kind)
 	}
 }
 

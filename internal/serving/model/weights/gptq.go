@@ -3,7 +3,6 @@ package weights
 import (
 	"cmp"
 	"encoding/binary"
-	"fmt"
 
 	"llmmemory/internal/serving/model/matrix"
 )
@@ -22,11 +21,11 @@ func (s *scheme) readGPTQ(t *Tensors, base string) (*Tensor, error) {
 	}
 	order, ok := t.leftOut[base+".g_idx"]
 	if !ok && s.DescAct {
-		return nil, fmt.Errorf("%w: tensor %q is missing", ErrFormat, base+".g_idx")
+		return nil, damaged("tensor %q is missing", base+".g_idx")
 	}
 	for k := range m.cols {
 		if ok && (len(order.data) != m.cols*4 || binary.LittleEndian.Uint32(order.data[k*4:]) != uint32(k/m.group)) {
-			return nil, fmt.Errorf("%w: g_idx orders inputs by their size (desc_act), which is not read", ErrUnsupported)
+			return nil, unsupported("g_idx orders inputs by their size (desc_act), which is not read")
 		}
 	}
 	m.integers = func(row int, to []int8) {
@@ -56,7 +55,7 @@ func (s *scheme) readZeros(t *Tensors, base string, shifts [8]int) (m *quantized
 	q, _, err = t.words(base + ".qweight")
 	zeros, ok, zerosErr := t.words(base + ".qzeros")
 	if zerosErr == nil && !ok {
-		zerosErr = fmt.Errorf("%w: tensor %q is missing", ErrFormat, base+".qzeros")
+		zerosErr = damaged("tensor %q is missing", base+".qzeros")
 	}
 	scales, scalesErr := t.numbers(base + ".scales")
 	if err = cmp.Or(err, zerosErr, scalesErr); err != nil {
@@ -73,7 +72,7 @@ func (s *scheme) readZeros(t *Tensors, base string, shifts [8]int) (m *quantized
 		return nil, q, err
 	}
 	if zeros.rows != scales.rows || zeros.cols*8 != rows {
-		return nil, q, fmt.Errorf("%w: zeros of %d × %d words", ErrFormat, zeros.rows, zeros.cols)
+		return nil, q, damaged("zeros of %d × %d words", zeros.rows, zeros.cols)
 	}
 	m.scale = func(row, group int) matrix.Scale {
 		return scaleOf(scales.values[group*scales.cols+row], int(zeros.at(group, row/8)>>shifts[row%8]&15)+offset)
@@ -94,10 +93,10 @@ func (s *scheme) readPacked(t *Tensors, base string) (*Tensor, error) {
 		return nil, err
 	}
 	if asymmetric && (zeros.rows != (m.rows+7)/8 || zeros.cols != scales.cols) {
-		return nil, fmt.Errorf("%w: zeros of %d × %d words", ErrFormat, zeros.rows, zeros.cols)
+		return nil, damaged("zeros of %d × %d words", zeros.rows, zeros.cols)
 	}
 	if _, ok := t.leftOut[base+".weight_g_idx"]; ok {
-		return nil, fmt.Errorf("%w: weight_g_idx orders inputs by their size (actorder), which is not read", ErrUnsupported)
+		return nil, unsupported("weight_g_idx orders inputs by their size (actorder), which is not read")
 	}
 	m.integers = func(row int, to []int8) {
 		for k := range to {

@@ -2,7 +2,6 @@ package weights
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"llmmemory/internal/serving/half"
 	"llmmemory/internal/serving/model/matrix"
@@ -26,7 +25,7 @@ func (t *Tensors) words(name string) (w words, ok bool, err error) {
 	}
 	if l.DType != "I32" || len(l.Shape) != 2 || l.Shape[0] > 1<<31 || l.Shape[1] > 1<<31 ||
 		l.Shape[0]*l.Shape[1]*4 != uint64(len(l.data)) || len(l.data) == 0 {
-		return w, false, fmt.Errorf("%w: tensor %q is %s; a matrix of I32 is expected", ErrFormat, name, t.LeftOut(name))
+		return w, false, damaged("tensor %q is %s; a matrix of I32 is expected", name, t.LeftOut(name))
 	}
 	return words{l.data, int(l.Shape[0]), int(l.Shape[1])}, true, nil
 }
@@ -46,9 +45,9 @@ func (t *Tensors) numbers(name string) (*table, error) {
 		}
 	}
 	if what := t.LeftOut(name); what != "" {
-		return nil, fmt.Errorf("%w: tensor %q is %s; numbers are expected", ErrFormat, name, what)
+		return nil, damaged("tensor %q is %s; numbers are expected", name, what)
 	}
-	return nil, fmt.Errorf("%w: tensor %q is missing", ErrFormat, name)
+	return nil, damaged("tensor %q is missing", name)
 }
 
 // A table has the scales of a matrix.
@@ -93,7 +92,7 @@ func (m *quantized) tensor(name string, data []byte) *Tensor {
 func (t *Tensor) check(name string) error {
 	unit := layouts[t.DType].scaled
 	if m := t.source.(*quantized); t.Cols%unit != 0 || m.group%unit != 0 && m.group < t.Cols {
-		return fmt.Errorf("%w: %d inputs in groups of %d; multiples of 32 are read", ErrUnsupported, t.Cols, m.group)
+		return unsupported("%d inputs in groups of %d; multiples of 32 are read", t.Cols, m.group)
 	}
 	return nil
 }
@@ -105,8 +104,8 @@ func (s *scheme) groups4(rows, cols int, scales *table, groups, outputs int) (*q
 		m.group = cols
 	}
 	if want := (cols + m.group - 1) / m.group; groups != want || outputs != rows {
-		return nil, fmt.Errorf("%w: scales of %d groups of %d outputs for %d × %d weights in groups of %d", ErrFormat,
-			groups, outputs, rows, cols, m.group)
+		return nil, damaged("scales of %d groups of %d outputs for %d × %d weights in groups of %d", groups, outputs, rows,
+			cols, m.group)
 	}
 	if m.group%64 != 0 || cols%64 != 0 {
 		m.dtype = Groups4Free

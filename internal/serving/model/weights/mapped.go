@@ -37,7 +37,7 @@ func mapFile(path string) (*mapped, error) {
 // checkPointer returns an error for a pointer of Git LFS, which stands in for a large file.
 func checkPointer(file []byte) error {
 	if bytes.HasPrefix(file, []byte("version https://git-lfs.github.com/spec/")) {
-		return fmt.Errorf("%w: it is a pointer of Git LFS; git lfs pull fetches the file", ErrFormat)
+		return damaged("it is a pointer of Git LFS; git lfs pull fetches the file")
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func OpenSafetensors(dir string) (*Tensors, error) {
 func noSafetensors(dir string) error {
 	torch, _ := filepath.Glob(filepath.Join(dir, "pytorch_model*.bin")) // the pattern is well-formed
 	if len(torch) > 0 {
-		return fmt.Errorf("%w: %s is not read; save the model as safetensors", ErrUnsupported, filepath.Base(torch[0]))
+		return unsupported("%s is not read; save the model as safetensors", filepath.Base(torch[0]))
 	}
 	return fmt.Errorf("neither model.safetensors nor model.safetensors.index.json is in %s", dir)
 }
@@ -96,17 +96,17 @@ func shards(index []byte) ([]string, error) {
 		WeightMap map[string]string `json:"weight_map"`
 	}
 	if err := json.Unmarshal(index, &parsed); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+		return nil, damaged("%w", err)
 	}
 	var names []string
 	for tensor, file := range parsed.WeightMap {
 		if file != filepath.Base(file) || file == "." || file == ".." {
-			return nil, fmt.Errorf("%w: tensor %q is in %q, which is not beside the index", ErrFormat, tensor, file)
+			return nil, damaged("tensor %q is in %q, which is not beside the index", tensor, file)
 		}
 		names = append(names, file)
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%w: no tensors in weight_map", ErrFormat)
+		return nil, damaged("no tensors in weight_map")
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
@@ -134,15 +134,15 @@ func (t *Tensors) parseSafetensors(file []byte) error {
 		return err
 	}
 	if len(file) < 8 {
-		return fmt.Errorf("%w: %d bytes are too few for a safetensors file", ErrFormat, len(file))
+		return damaged("%d bytes are too few for a safetensors file", len(file))
 	}
 	size := binary.LittleEndian.Uint64(file)
 	if size > uint64(len(file)-8) {
-		return fmt.Errorf("%w: the header has %d bytes by its length field; the file has %d", ErrFormat, size, len(file))
+		return damaged("the header has %d bytes by its length field; the file has %d", size, len(file))
 	}
 	var header map[string]json.RawMessage
 	if err := json.Unmarshal(file[8:8+size], &header); err != nil {
-		return fmt.Errorf("%w: the header: %w", ErrFormat, err)
+		return damaged("the header: %w", err)
 	}
 	data := file[8+size:]
 	for name, raw := range header {
@@ -151,10 +151,10 @@ func (t *Tensors) parseSafetensors(file []byte) error {
 		}
 		var e entry
 		if err := json.Unmarshal(raw, &e); err != nil {
-			return fmt.Errorf("%w: tensor %q: %w", ErrFormat, name, err)
+			return damaged("tensor %q: %w", name, err)
 		}
 		if t.byName[name] != nil {
-			return fmt.Errorf("%w: tensor %q is in two files", ErrFormat, name)
+			return damaged("tensor %q is in two files", name)
 		}
 		if err := t.enter(name, e, data); err != nil {
 			return err
@@ -168,11 +168,11 @@ var floatTypes = map[string]DType{"F32": F32, "F16": F16, "BF16": BF16}
 // enter adds a tensor. Tensors whose types or shapes weights do not have, such as masks and counters, go to leftOut.
 func (t *Tensors) enter(name string, e entry, data []byte) error {
 	if len(e.Offsets) == 2 && e.Offsets[1] > uint64(len(data)) {
-		return fmt.Errorf("%w: the file, which has %d bytes of data, ends before tensor %q does: was it downloaded in full?",
-			ErrFormat, len(data), shown(name))
+		return damaged("the file, which has %d bytes of data, ends before tensor %q does: was it downloaded in full?",
+			len(data), shown(name))
 	}
 	if len(e.Offsets) != 2 || e.Offsets[0] > e.Offsets[1] {
-		return fmt.Errorf("%w: tensor %q lies at %v in %d bytes of data", ErrFormat, name, e.Offsets, len(data))
+		return damaged("tensor %q lies at %v in %d bytes of data", name, e.Offsets, len(data))
 	}
 	d, ok := floatTypes[e.DType]
 	if !ok || len(e.Shape) < 1 || len(e.Shape) > 2 {

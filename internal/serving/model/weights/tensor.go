@@ -2,7 +2,6 @@ package weights
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"os"
 	"unsafe"
@@ -91,25 +90,24 @@ type Tensor struct {
 // makeTensor returns a tensor, or an error if the shape does not match the bytes.
 func makeTensor(name string, d DType, shape []uint64, data []byte) (*Tensor, error) {
 	if len(shape) < 1 || len(shape) > 3 {
-		return nil, fmt.Errorf("%w: tensor %q has %d dimensions; vectors, matrices and lists of matrices are read",
-			ErrUnsupported, name, len(shape))
+		return nil, unsupported("tensor %q has %d dimensions; vectors, matrices and lists of matrices are read", name,
+			len(shape))
 	}
 	rows, cols := uint64(1), shape[len(shape)-1]
 	for _, n := range shape[:len(shape)-1] {
 		if n > math.MaxInt32 || rows > math.MaxInt32 {
-			return nil, fmt.Errorf("%w: tensor %q has the shape %v", ErrFormat, name, shape)
+			return nil, damaged("tensor %q has the shape %v", name, shape)
 		}
 		rows *= n
 	}
 	l := layouts[d]
 	if rows == 0 || cols == 0 || cols%uint64(l.elements) != 0 {
-		return nil, fmt.Errorf("%w: tensor %q of type %v has the shape %v", ErrFormat, name, d, shape)
+		return nil, damaged("tensor %q of type %v has the shape %v", name, d, shape)
 	}
 	blocks := cols / uint64(l.elements)
 	if have := uint64(len(data) / l.bytes); blocks > have || rows != have/blocks ||
 		rows*blocks*uint64(l.bytes) != uint64(len(data)) {
-		return nil, fmt.Errorf("%w: tensor %q of type %v with the shape %v has %d bytes", ErrFormat, name, d, shape,
-			len(data))
+		return nil, damaged("tensor %q of type %v with the shape %v has %d bytes", name, d, shape, len(data))
 	}
 	return &Tensor{Name: name, DType: d, Rows: int(rows), Cols: int(cols), data: data, mapped: true}, nil
 }

@@ -112,9 +112,9 @@ func TestGGUFIsRead(t *testing.T) {
 	require.NoError(t, g.Close())
 }
 
-// damaged reads a file after each of many changes; none may panic, and none may
+// eachDamage reads a file after each of many changes; none may panic, and none may
 // take much more memory than the file has.
-func damaged(t *testing.T, file []byte, parse func([]byte)) {
+func eachDamage(t *testing.T, file []byte, parse func([]byte)) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -176,8 +176,8 @@ func readGGUF(file []byte) {
 
 func TestDamagedFilesGiveErrorsAndTakeNoMemory(t *testing.T) {
 	safetensors, gguf := samples()
-	t.Run("safetensors", func(t *testing.T) { damaged(t, safetensors, readSafetensors) })
-	t.Run("GGUF", func(t *testing.T) { damaged(t, gguf, readGGUF) })
+	t.Run("safetensors", func(t *testing.T) { eachDamage(t, safetensors, readSafetensors) })
+	t.Run("GGUF", func(t *testing.T) { eachDamage(t, gguf, readGGUF) })
 }
 
 func FuzzSafetensors(f *testing.F) {
