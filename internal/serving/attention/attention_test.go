@@ -62,8 +62,7 @@ var (
 	allLayouts = []Layout{LayoutTile, LayoutVLLM, LayoutFlash}
 )
 
-// typesOf are the types with which bits are compared. Portable code is slow, and reads all
-// types in the same way.
+// typesOf are the types whose bits are compared. Portable code is slow, and reads all types in the same way.
 func typesOf(k kernels) []DType {
 	if k == (portable{}) {
 		return []DType{F32, Int8}
@@ -75,8 +74,7 @@ func setsOf(d DType) []kernels {
 	return slices.DeleteFunc(slices.Clone(testedSets()), func(k kernels) bool { return !slices.Contains(typesOf(k), d) })
 }
 
-// contentsOf makes contents for a type: beside float32 logits up to 30, so that some are
-// computed in float64.
+// contentsOf makes contents for a type: float32 logits up to 30, of which some are computed in float64.
 func contentsOf(d DType) func(r *rand.Rand) float32 {
 	if d == F32 {
 		return func(r *rand.Rand) float32 { return float32(r.NormFloat64()) * 2.3 }
@@ -84,8 +82,7 @@ func contentsOf(d DType) func(r *rand.Rand) float32 {
 	return nil
 }
 
-// testedSets are portable code and the instruction set that the package uses, whose bits are those of
-// the other ones; in make quick only that, in make test-long all.
+// testedSets are portable code and the fastest kernels; in make quick only the latter, in make test-long all.
 func testedSets() []kernels {
 	switch {
 	case testing.Short():
@@ -104,8 +101,7 @@ func forEachSet(t *testing.T, sets []kernels, test func(t *testing.T, r *Runner)
 	}
 }
 
-// forEach runs a test of the same problem with each instruction set; the reference computes
-// each row once.
+// forEach runs a test of the same problem with each instruction set; the reference computes each row once.
 func (p *problem) forEach(t *testing.T, sets []kernels, test func(t *testing.T, r *Runner)) {
 	p.keep = map[[3]int]referenceRow{}
 	forEachSet(t, sets, func(t *testing.T, r *Runner) {

@@ -7,8 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testdata/guest/attention_errors.c has what C callers can get wrong. This is what they cannot, or what
-// that program does not try.
+// testdata/guest/attention_errors.c has the other errors, which C callers can cause.
 func TestABatchThatCannotBeComputedIsRefused(t *testing.T) {
 	runner := newRunner(t, 1)
 	for _, c := range []struct {

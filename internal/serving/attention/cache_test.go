@@ -109,8 +109,7 @@ func TestScalesMustBeFiniteAndHaveAnInverse(t *testing.T) {
 	}
 }
 
-// Ensure that in caches that pass the checks no two elements share a place, and that in those which
-// CheckApart refuses some do. CheckApart takes the heads of a block of LayoutFlash as one piece.
+// CheckApart takes the heads of a block of LayoutFlash as one piece, so it may refuse caches without overlaps.
 func TestCheckedCachesHaveNoElementTwice(t *testing.T) {
 	r := rand.New(rand.NewPCG(44, 1))
 	passed, refused := 0, 0
@@ -138,8 +137,7 @@ func TestCheckedCachesHaveNoElementTwice(t *testing.T) {
 	require.Positive(t, refused)
 }
 
-// places returns the number of different addresses of the elements of keys and values, and the number of
-// elements.
+// places returns the number of different addresses of keys and values, and the number of elements.
 func (c *Cache) places() (places, elements int) {
 	found := map[*byte]bool{}
 	n := c.NumBlocks * c.NumKVHeads * c.BlockSize * c.HeadSize

@@ -37,8 +37,7 @@ func TestTheAssemblyKnowsTheFieldsOfACall(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// Ensure that Forward does not allocate. A worker allocates its scratch memory with its first piece of work,
-// which can come late, so one of ten measurements without an allocation is enough.
+// A worker allocates its scratch memory with its first item, which can come late: one of ten runs without is enough.
 func TestForwardAllocatesNothing(t *testing.T) {
 	for _, d := range []DType{F32, F16, E4M3, Int8} {
 		p := smallProblem(d)

@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The same numbers in another layout give the same bits, and converting them back gives
-// the same memory.
+// The same numbers in another layout give the same bits, and convert back to the same memory.
 func TestLayoutsHoldTheSameNumbers(t *testing.T) {
 	for _, dtype := range allDTypes {
 		for _, block := range []int{8, 16, 24, 32} {

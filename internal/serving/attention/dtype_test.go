@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// narrowTypes are the types of numbers that become themselves again after float32, and their bits of finite numbers
-// that are not negative.
+// narrowTypes are types that float32 represents exactly, with the first bits above those of finite numbers.
 var narrowTypes = map[DType]int{F16: 0x7c00, BF16: 0x7f80, E4M3: 0x7f, E5M2: 0x7c}
 
 // fromBits and toBits are Load and Store.

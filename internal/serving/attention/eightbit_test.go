@@ -93,8 +93,6 @@ func (p *problem) setFactors(x float32) {
 	}
 }
 
-// What a row does not reach changes no bit of it, even if it is NaN and other rows
-// of the same tile reach it.
 func TestWhatIsNotReachedChangesNoBit(t *testing.T) {
 	for _, k := range instructionSets() {
 		for i, d := range append(allDTypes, Int8, Int8) {

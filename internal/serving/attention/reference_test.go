@@ -7,8 +7,7 @@ import (
 	"unsafe"
 )
 
-// A problem is a cache with random contents, a batch on it, and the same keys and
-// values as float64 by sequence.
+// A problem is a cache with random contents and a batch on it.
 type problem struct {
 	cache        Cache
 	batch        Batch
@@ -121,8 +120,7 @@ func spread(c *Cache, gap int) {
 	}
 }
 
-// stride runs the batch with gaps between the rows of queries and of outputs, and copies the
-// outputs to p.out. It fails if a gap was written.
+// stride runs the batch with gaps between rows, and copies the outputs to p.out. It fails if a gap was written.
 func (p *problem) stride(r *Runner, gap int) error {
 	b := p.batch
 	width := b.NumHeads * p.cache.HeadSize
@@ -149,8 +147,7 @@ func (p *problem) stride(r *Runner, gap int) error {
 	return nil
 }
 
-// fill writes every element of every block, one by one through the formulas of
-// the layouts.
+// fill writes every element of every block by the formulas of the layouts.
 func (p *problem) fill(r *rand.Rand, contents func(r *rand.Rand) float32) {
 	c, units := &p.cache, float32(1)
 	if c.DType == Int8 {
@@ -172,8 +169,7 @@ func (p *problem) fill(r *rand.Rand, contents func(r *rand.Rand) float32) {
 	}
 }
 
-// attended is the logits and values of the tokens that a row reaches, in float64.
-// It finds blocks only by the formulas of the layouts.
+// attended returns the logits and values of the tokens that a row reaches, by the formulas of the layouts.
 func (p *problem) attended(seq, query, head int) (logits []float64, values [][]float64) {
 	c, b := &p.cache, &p.batch
 	first, _, position := b.queries(seq)

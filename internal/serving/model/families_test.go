@@ -359,8 +359,6 @@ func TestLogitsAreThoseOfTheReference(t *testing.T) {
 	}
 }
 
-// The bits of a sequence's logits do not depend on how its tokens were cut into
-// steps, on what else was in them, on the number of workers, or on how many rows go through the MLP together.
 func TestLogitsDependOnTheSequenceAlone(t *testing.T) {
 	for _, f := range families() {
 		t.Run(f.name, func(t *testing.T) {

@@ -51,8 +51,6 @@ func randomPacked(rnd *rand.Rand, name string, rows, cols int, weights []float32
 		weightfile.F32(name+".weight_scale", scales, rows, cols/32)}
 }
 
-// A folder with quantized weights has the logits of the reference with the dequantized weights, with one worker and
-// with shares of two; embeddings that are quantized are refused.
 func TestQuantizedFoldersLogitsAreThoseOfTheReference(t *testing.T) {
 	config := func(format, kind string, bits int) map[string]any {
 		return map[string]any{"quant_method": "compressed-tensors", "format": format, "config_groups": map[string]any{

@@ -19,8 +19,7 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// The types of GGUF: number, elements and bytes of a block, and where its scales
-// lie.
+// The types of GGUF: number, elements and bytes of a block, and the offsets of its scales.
 var ggufTypes = map[string]struct {
 	number          uint32
 	elements, bytes int
@@ -33,8 +32,7 @@ var ggufTypes = map[string]struct {
 	"IQ4_NL": {20, 32, 18, []int{0}}, "IQ4_XS": {23, 256, 136, []int{0}}, "MXFP4": {39, 32, 17, nil},
 }
 
-// randomTensor has blocks of random bytes with scales that make weights of a
-// useful size.
+// randomTensor has blocks of random bytes with scales that make weights of a useful size.
 func randomTensor(rnd *rand.Rand, name, kind string, rows, cols int) weightfile.Tensor {
 	k := ggufTypes[kind]
 	data := make([]byte, rows*cols/k.elements*k.bytes)
@@ -167,8 +165,7 @@ func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	}
 }
 
-// logitErrors compares the logits of 30 tokens: the largest error, the root of the mean squared error, and
-// that of the logits.
+// logitErrors compares 30 tokens' logits: the largest error, the root of the mean square, and that of the logits.
 func logitErrors(t *testing.T, b *bench, ref *reference) (most, mean, size float64) {
 	tokens := randomTokens(1, 30)
 	logits := b.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})[0]

@@ -127,8 +127,6 @@ func writeMXFP4(t *testing.T, change func([]weightfile.Tensor) []weightfile.Tens
 	return dir, &f.ref
 }
 
-// A folder of gpt-oss with experts in MXFP4 has the logits of the reference with the dequantized weights, with one
-// worker and with shares of two.
 func TestGPTOSSInMXFP4HasTheLogitsOfTheReference(t *testing.T) {
 	dir, ref := writeMXFP4(t, nil)
 	b := newBench(t, dir, 2)

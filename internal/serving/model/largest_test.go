@@ -10,8 +10,6 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// Ensure that the token that tasks find together is the one that a look at all logits finds: with several
-// of the same size, NaN and -Inf, and whichever tasks are done first.
 func TestTheLargestLogitIsTheSameHoweverTheHeadIsCut(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	odd := []float32{float32(math.NaN()), float32(math.Inf(-1)), -1, 2, 2, float32(math.Inf(1))}

@@ -184,8 +184,7 @@ func tinyWeights(g *weights.GGUF, arch string) map[string][]float32 {
 	return w
 }
 
-// Every family's logits are those of the model in float64, of GGUF, too. testdata/bench/llamacpp.sh compares the
-// same files with llama.cpp.
+// testdata/bench/llamacpp.sh compares the same files with llama.cpp.
 func TestTinyGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	for _, tiny := range tinies() {
 		t.Run(tiny.Name, func(t *testing.T) {
@@ -223,8 +222,7 @@ func TestExpertsInTensorsOfTheirOwn(t *testing.T) {
 	require.Equal(t, want, benchOf(t, m, pool).step(t, part{tokens: randomTokens(1, 20), table: randomTable(1, 0, 8)}))
 }
 
-// The text part of a model that also sees images has the logits of the same model without it, under the names of older
-// and newer files; without prefixes, a model is one that was saved without its head.
+// Without prefixes, a model was saved without its head.
 func TestThePrefixesOfTensorsAreRead(t *testing.T) {
 	f := newerFamily(t, "Gemma 3")
 	want := newBench(t, f.write(t), 1).step(t, part{tokens: randomTokens(1, 20), table: randomTable(1, 0, 8)})
@@ -289,8 +287,6 @@ func TestTinyGGUFWithMoreOrLessIsRefused(t *testing.T) {
 	}
 }
 
-// Quantized experts give the results of the reference with the dequantized weights; with rounded activations they are
-// close to them.
 func TestQuantizedExperts(t *testing.T) {
 	for _, kind := range []string{"Q8_0", "Q4_0", "BF16"} {
 		t.Run(kind, func(t *testing.T) {

@@ -54,8 +54,6 @@ func requireSameBits(t *testing.T, one, many group) {
 	}
 }
 
-// Ensure that two and four workers, each with its heads and its part of every matrix, compute the
-// bits of one.
 func TestPartsTogetherComputeTheBitsOfTheWhole(t *testing.T) {
 	shared := map[int]int{}
 	for _, f := range families() {

@@ -39,8 +39,7 @@ type layerShape struct {
 	expertMLP                                                 [3]string
 }
 
-// times is the product with a matrix [out, in] (GPT-2: [in, out]) and its bias,
-// if it has one.
+// times is the product with a matrix [out, in] (GPT-2: [in, out]) and its bias, if any.
 func (r *reference) times(name string, x []float64, out int) []float64 {
 	w, ok := r.w[name+".weight"]
 	if !ok {

@@ -128,8 +128,6 @@ func firstName(shapes map[string][]int) string {
 	return least
 }
 
-// Tensors of a folder that are not used are named, but for those that every reader leaves out; a bias that would change
-// answers is refused.
 func TestTensorsOfAFolderThatAreNotUsed(t *testing.T) {
 	pool, err := parallel.New(1)
 	require.NoError(t, err)

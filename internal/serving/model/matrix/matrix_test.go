@@ -109,8 +109,6 @@ var shapes = []struct {
 	{NL4, 70, 288, 32}, {Int4F, 70, 96, 32}, {E4M3, 130, 96, 32}, {Int8Min, 70, 96, 32}, {FP4, 128, 96, 32},
 }
 
-// Each output is the sum of the products of the weights as kept, whatever the
-// type, the number of rows and the instruction set.
 func TestProductIsTheSumOfTheProducts(t *testing.T) {
 	for _, level := range levels() {
 		setLevel(t, level)
@@ -137,8 +135,6 @@ func TestProductIsTheSumOfTheProducts(t *testing.T) {
 	}
 }
 
-// A row's result has the same bits alone and beside others, and with every
-// split of the panels.
 func TestProductDoesNotDependOnOtherRows(t *testing.T) {
 	level.SkipQuick(t)
 	for _, level := range levels() {
@@ -292,8 +288,6 @@ func BenchmarkProduct(b *testing.B) {
 	}
 }
 
-// Ensure that matrices of an arena lie apart, at cache lines, and that a large one and many small ones
-// fit: what is written to one is in no other.
 func TestMatricesOfAnArenaLieApart(t *testing.T) {
 	var a Arena
 	var all []*Matrix

@@ -26,8 +26,7 @@ func visible(b byte) string {
 	panic("no character")
 }
 
-// gpt2Merges are the first merges of GPT-2's vocabulary; the results have the
-// numbers from 256 on, as there.
+// gpt2Merges are the first merges of GPT-2's vocabulary; the results have the numbers from 256 on, as there.
 var gpt2Merges = []string{"Ġ t", "Ġ a", "h e", "i n", "r e", "o n", "Ġt he", "e r", "Ġ s", "a t", "Ġ w", "Ġ o", "e n",
 	"Ġ c", "i t", "i s", "a n"}
 
@@ -65,8 +64,7 @@ func gpt2JSON(t testing.TB) []byte {
 	})
 }
 
-// llamaVocab is of the shape of Llama 2's: three special tokens, the bytes, then
-// pieces.
+// llamaVocab is of the shape of Llama 2's: three special tokens, the bytes, then pieces.
 func llamaVocab() (pieces []string, merges []string) {
 	pieces = []string{"<unk>", "<s>", "</s>"}
 	for b := range 256 {
@@ -252,8 +250,6 @@ func TestDecodingGivesTheTextBack(t *testing.T) {
 	}
 }
 
-// The heap merges as the plain algorithm does: the best pair of all, the leftmost
-// of equal ones, until there is none.
 func TestMergingIsThatOfThePlainAlgorithm(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(6, 7))
 	for range 300 {

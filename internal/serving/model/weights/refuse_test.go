@@ -19,8 +19,6 @@ func safetensors(header string, data int) []byte {
 	return append(append(file, header...), make([]byte, data)...)
 }
 
-// Ensure that a download that is not complete is called that, types have their names, and a tensor's shape is written
-// as it is.
 func TestADamagedFileIsSaidToBeWhatItIs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "model.gguf")
 	require.NoError(t, weightfile.LlamaFile(path, weightfile.Llama{

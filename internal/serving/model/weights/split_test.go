@@ -10,8 +10,6 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// Ensure that a model in three files is read as one, and that a file that is missing, or is not what its name says, is
-// refused by name.
 func TestAModelInSeveralFilesIsReadAsOne(t *testing.T) {
 	const first, second, third = "m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf"
 	part := func(no, of uint32, name string, value float32) []byte {

@@ -112,8 +112,7 @@ func TestGGUFIsRead(t *testing.T) {
 	require.NoError(t, g.Close())
 }
 
-// eachDamage reads a file after each of many changes; none may panic, and none may
-// take much more memory than the file has.
+// eachDamage parses a file after each of many changes. None may panic or take much more memory than the file.
 func eachDamage(t *testing.T, file []byte, parse func([]byte)) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	var before, after runtime.MemStats

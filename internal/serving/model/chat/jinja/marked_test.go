@@ -34,8 +34,6 @@ var looks = []string{
 	"{{ [x, y] | select('eq', '<') | list }}{{ [{'k': x}] | selectattr('k', 'in', '<a') | list | length }}",
 }
 
-// A template makes of marked texts what it makes of the texts themselves, however it looks at them, and every
-// character of a text stays marked.
 func TestMarksDoNotChangeWhatATemplateMakes(t *testing.T) {
 	texts := rapid.StringOfN(rapid.RuneFrom([]rune("<<>>ab| \n'\"&｜é")), 0, 6, -1)
 	for _, source := range looks {
