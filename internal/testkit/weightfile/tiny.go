@@ -90,78 +90,62 @@ func tiny(name, arch string, more map[string]any) Tiny {
 		}
 		add(tensor+".weight", 0.15, 0, shape...)
 	}
-	norm := func(name string, n int) { add(name+".weight", 0.15, 1, n) }
+	norm := func(name string, shape ...int) { add(name+".weight", 0.15, 1, shape...) }
+	sinks := func(name string, shape ...int) { add(name+".weight", 1, 1, shape...) }
 	bias := func(name string, shape ...int) { add(name+".bias", 0.3, 0, shape...) }
-	const query, kv = TinyHeads * TinyDim, TinyKVHeads * TinyDim
-	matrix("token_embd", TinyVocab, TinyHidden)
+	const query, kv, hidden, inter = TinyHeads * TinyDim, TinyKVHeads * TinyDim, TinyHidden, TinyInter
+	olmo2, phi3, gptOSS, gemma := arch == "olmo2", arch == "phi3", arch == "gpt-oss", strings.HasPrefix(arch, "gemma")
+	experts, shared := more["expert_count"] != nil, arch == "qwen2moe"
+	matrix("token_embd", TinyVocab, hidden)
 	if arch != "gemma2" && arch != "smollm3" {
-		matrix("output", TinyVocab, TinyHidden)
+		matrix("output", TinyVocab, hidden)
 	}
-	norm("output_norm", TinyHidden)
+	norm("output_norm", hidden)
+	ofHeads := map[string][2]int{"olmo2": {query, kv}, "qwen3": {TinyDim, TinyDim}, "qwen3moe": {TinyDim, TinyDim},
+		"gemma3": {TinyDim, TinyDim}}[arch]
 	for i := range TinyLayers {
-		at := fmt.Sprintf("blk.%d.", i)
-		if arch != "olmo2" {
-			norm(at+"attn_norm", TinyHidden)
-		}
-		if arch != "olmo2" && arch != "gpt-oss" {
-			norm(at+"ffn_norm", TinyHidden)
-		}
-		if arch == "olmo2" || arch == "gpt-oss" || strings.HasPrefix(arch, "gemma") {
-			norm(at+"post_attention_norm", TinyHidden)
-		}
-		if arch == "olmo2" || strings.HasPrefix(arch, "gemma") {
-			norm(at+"post_ffw_norm", TinyHidden)
-		}
-		switch arch {
-		case "olmo2":
-			norm(at+"attn_q_norm", query)
-			norm(at+"attn_k_norm", kv)
-		case "qwen3", "qwen3moe", "gemma3":
-			norm(at+"attn_q_norm", TinyDim)
-			norm(at+"attn_k_norm", TinyDim)
-		}
-		if arch == "phi3" {
-			matrix(at+"attn_qkv", query+2*kv, TinyHidden)
-		} else {
-			matrix(at+"attn_q", query, TinyHidden)
-			matrix(at+"attn_k", kv, TinyHidden)
-			matrix(at+"attn_v", kv, TinyHidden)
-		}
-		if arch == "qwen2moe" || arch == "gpt-oss" {
-			bias(at+"attn_q", query)
-			bias(at+"attn_k", kv)
-			bias(at+"attn_v", kv)
-		}
-		matrix(at+"attn_output", TinyHidden, query)
-		if arch == "gpt-oss" {
-			bias(at+"attn_output", TinyHidden)
-			add(at+"attn_sinks.weight", 1, 1, TinyHeads)
-		}
-		switch {
-		case more["expert_count"] != nil:
-			matrix(at+"ffn_gate_inp", TinyExperts, TinyHidden)
-			matrix(at+"ffn_gate_exps", TinyExperts, TinyInter, TinyHidden)
-			matrix(at+"ffn_up_exps", TinyExperts, TinyInter, TinyHidden)
-			matrix(at+"ffn_down_exps", TinyExperts, TinyHidden, TinyInter)
-		case arch == "phi3":
-			matrix(at+"ffn_up", 2*TinyInter, TinyHidden)
-			matrix(at+"ffn_down", TinyHidden, TinyInter)
-		default:
-			matrix(at+"ffn_gate", TinyInter, TinyHidden)
-			matrix(at+"ffn_up", TinyInter, TinyHidden)
-			matrix(at+"ffn_down", TinyHidden, TinyInter)
-		}
-		switch arch {
-		case "gpt-oss":
-			bias(at+"ffn_gate_inp", TinyExperts)
-			bias(at+"ffn_gate_exps", TinyExperts, TinyInter)
-			bias(at+"ffn_up_exps", TinyExperts, TinyInter)
-			bias(at+"ffn_down_exps", TinyExperts, TinyHidden)
-		case "qwen2moe":
-			add(at+"ffn_gate_inp_shexp.weight", 0.15, 0, TinyHidden)
-			matrix(at+"ffn_gate_shexp", TinyShared, TinyHidden)
-			matrix(at+"ffn_up_shexp", TinyShared, TinyHidden)
-			matrix(at+"ffn_down_shexp", TinyHidden, TinyShared)
+		for _, t := range []struct {
+			there bool
+			name  string
+			add   func(name string, shape ...int)
+			shape []int
+		}{
+			{!olmo2, "attn_norm", norm, []int{hidden}},
+			{!olmo2 && !gptOSS, "ffn_norm", norm, []int{hidden}},
+			{olmo2 || gptOSS || gemma, "post_attention_norm", norm, []int{hidden}},
+			{olmo2 || gemma, "post_ffw_norm", norm, []int{hidden}},
+			{ofHeads[0] > 0, "attn_q_norm", norm, []int{ofHeads[0]}},
+			{ofHeads[0] > 0, "attn_k_norm", norm, []int{ofHeads[1]}},
+			{phi3, "attn_qkv", matrix, []int{query + 2*kv, hidden}},
+			{!phi3, "attn_q", matrix, []int{query, hidden}},
+			{!phi3, "attn_k", matrix, []int{kv, hidden}},
+			{!phi3, "attn_v", matrix, []int{kv, hidden}},
+			{shared || gptOSS, "attn_q", bias, []int{query}},
+			{shared || gptOSS, "attn_k", bias, []int{kv}},
+			{shared || gptOSS, "attn_v", bias, []int{kv}},
+			{true, "attn_output", matrix, []int{hidden, query}},
+			{gptOSS, "attn_output", bias, []int{hidden}},
+			{gptOSS, "attn_sinks", sinks, []int{TinyHeads}},
+			{experts, "ffn_gate_inp", matrix, []int{TinyExperts, hidden}},
+			{experts, "ffn_gate_exps", matrix, []int{TinyExperts, inter, hidden}},
+			{experts, "ffn_up_exps", matrix, []int{TinyExperts, inter, hidden}},
+			{experts, "ffn_down_exps", matrix, []int{TinyExperts, hidden, inter}},
+			{phi3, "ffn_up", matrix, []int{2 * inter, hidden}},
+			{!experts && !phi3, "ffn_gate", matrix, []int{inter, hidden}},
+			{!experts && !phi3, "ffn_up", matrix, []int{inter, hidden}},
+			{!experts, "ffn_down", matrix, []int{hidden, inter}},
+			{gptOSS, "ffn_gate_inp", bias, []int{TinyExperts}},
+			{gptOSS, "ffn_gate_exps", bias, []int{TinyExperts, inter}},
+			{gptOSS, "ffn_up_exps", bias, []int{TinyExperts, inter}},
+			{gptOSS, "ffn_down_exps", bias, []int{TinyExperts, hidden}},
+			{shared, "ffn_gate_inp_shexp", matrix, []int{hidden}},
+			{shared, "ffn_gate_shexp", matrix, []int{TinyShared, hidden}},
+			{shared, "ffn_up_shexp", matrix, []int{TinyShared, hidden}},
+			{shared, "ffn_down_shexp", matrix, []int{hidden, TinyShared}},
+		} {
+			if t.there {
+				t.add(fmt.Sprintf("blk.%d.%s", i, t.name), t.shape...)
+			}
 		}
 	}
 	if strings.Contains(name, "longrope") {
