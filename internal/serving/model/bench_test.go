@@ -46,6 +46,8 @@ func decodeBatch(n int) *model.Batch {
 
 func TestForwardAllocatesNothing(t *testing.T) {
 	requireNoAllocations(t, newBench(t, families()[0].write(t), 2), 3)
+	requireNoAllocations(t, ggufBench(t, mixedGGUF("llama", nil), model.Int8Activations), 20)
+	requireNoAllocations(t, ggufBench(t, mixedGGUF("llama", halves), model.BF16Activations), 20)
 }
 
 // requireNoAllocations computes a batch of n sequences again and again. A worker that has had no

@@ -8,7 +8,6 @@ import (
 
 	"llmmemory/internal/serving/half"
 	"llmmemory/internal/serving/model"
-	"llmmemory/internal/serving/parallel"
 )
 
 // halves are types in place of those that BF16 activations do not change.
@@ -27,8 +26,8 @@ func shortened(x []float64) []float64 {
 func TestBF16ActivationsRoundAndNothingElse(t *testing.T) {
 	for which, place := range map[string]map[string]string{"all": halves, "some": nil} {
 		t.Run(which, func(t *testing.T) {
-			g := openGGUF(t, mixedGGUF("llama", place))
-			b, ref := roundingModel(t, g, model.BF16Activations), ggufReference(g, "llama")
+			data := mixedGGUF("llama", place)
+			b, ref := ggufBench(t, data, model.BF16Activations), ggufReference(openGGUF(t, data), "llama")
 			ref.rounds = map[string]func([]float64) []float64{
 				"model.layers.0.mlp.up_proj": shortened, "model.layers.1.mlp.up_proj": shortened,
 				"model.layers.1.mlp.down_proj": shortened,
@@ -50,23 +49,9 @@ func TestBF16ActivationsRoundAndNothingElse(t *testing.T) {
 }
 
 func TestBF16ActivationsWantHalves(t *testing.T) {
-	pool, err := parallel.New(1)
-	require.NoError(t, err)
-	defer pool.Close()
+	pool := newPool(t, 1)
 	g := openGGUF(t, mixedGGUF("llama", map[string]string{"F16": "Q8_0", "BF16": "Q8_0"}))
-	_, err = model.OpenGGUF(g, pool, model.Part{}, model.BF16Activations)
+	_, err := model.OpenGGUF(g, pool, model.Part{}, model.BF16Activations)
 	require.ErrorIs(t, err, model.ErrNotHalves)
 	require.ErrorIs(t, err, model.ErrModel)
-}
-
-func TestPartsWithBF16ActivationsComputeTheBitsOfTheWhole(t *testing.T) {
-	g := openGGUF(t, mixedGGUF("llama", halves))
-	open := func(pool *parallel.Pool, p model.Part) (*model.Model, error) {
-		return model.OpenGGUF(g, pool, p, model.BF16Activations)
-	}
-	requireSameBits(t, join(t, 1, open), join(t, 2, open))
-}
-
-func TestForwardWithBF16ActivationsAllocatesNothing(t *testing.T) {
-	requireNoAllocations(t, roundingModel(t, openGGUF(t, mixedGGUF("llama", halves)), model.BF16Activations), 20)
 }

@@ -258,12 +258,17 @@ type bench struct {
 const blockSize, numBlocks = 8, 128
 
 func newBench(t testing.TB, dir string, workers int) *bench {
-	pool, err := parallel.New(workers)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
+	pool := newPool(t, workers)
 	m, err := model.OpenFolder(dir, pool, model.Part{})
 	require.NoError(t, err)
 	return benchOf(t, m, pool)
+}
+
+func newPool(t testing.TB, workers int) *parallel.Pool {
+	pool, err := parallel.New(workers)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool
 }
 
 func benchOf(t testing.TB, m *model.Model, pool *parallel.Pool) *bench {

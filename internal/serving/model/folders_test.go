@@ -93,10 +93,8 @@ func TestQuantizedFoldersLogitsAreThoseOfTheReference(t *testing.T) {
 			open := func(pool *parallel.Pool, p model.Part) (*model.Model, error) { return model.OpenFolder(dir, pool, p) }
 			requireSameBits(t, join(t, 1, open), join(t, 2, open))
 			write("embed_tokens")
-			pool, err := parallel.New(1)
-			require.NoError(t, err)
-			defer pool.Close()
-			_, err = model.OpenFolder(dir, pool, model.Part{})
+			pool := newPool(t, 1)
+			_, err := model.OpenFolder(dir, pool, model.Part{})
 			require.ErrorIs(t, err, model.ErrModel)
 			require.ErrorContains(t, err, "embeddings are read in F32, F16 and BF16")
 		})

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/serving/model"
-	"llmmemory/internal/serving/parallel"
 	"llmmemory/internal/testkit/weightfile"
 )
 
@@ -38,12 +37,17 @@ func key(name string, value any) func(*ggufFile) {
 	return func(f *ggufFile) { f.meta[name] = value }
 }
 
-func openModel(t *testing.T, data []byte) (*model.Model, *parallel.Pool, error) {
-	pool, err := parallel.New(2)
+func ggufBench(t *testing.T, data []byte, options ...model.Option) *bench {
+	pool := newPool(t, 2)
+	m, err := model.OpenGGUF(openGGUF(t, data), pool, model.Part{}, options...)
 	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	m, err := model.OpenGGUF(openGGUF(t, data), pool, model.Part{})
-	return m, pool, err
+	return benchOf(t, m, pool)
+}
+
+// openError returns the error for a file.
+func openError(t *testing.T, data []byte) error {
+	_, err := model.OpenGGUF(openGGUF(t, data), newPool(t, 2), model.Part{})
+	return err
 }
 
 func TestGGUFBiasesAreUsed(t *testing.T) {
@@ -60,14 +64,12 @@ func TestGGUFBiasesAreUsed(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			data := mixedGGUF(test.family, nil, test.changes...)
-			m, pool, err := openModel(t, data)
-			require.NoError(t, err)
-			most, _, size := logitErrors(t, benchOf(t, m, pool), ggufReference(openGGUF(t, data), test.family))
+			most, _, size := logitErrors(t, ggufBench(t, data), ggufReference(openGGUF(t, data), test.family))
 			require.Less(t, most, 0.02*max(1, size))
 		})
 	}
-	m, _, err := openModel(t, mixedGGUF("llama", nil, biases(map[string]int{"attn_q": query, "attn_v": kv})))
-	require.ErrorContains(t, err, `"blk.0.attn_k.bias" is missing`, "%v", m)
+	err := openError(t, mixedGGUF("llama", nil, biases(map[string]int{"attn_q": query, "attn_v": kv})))
+	require.ErrorContains(t, err, `"blk.0.attn_k.bias" is missing`)
 }
 
 // Positions are divided by the factor, under its newer name or its older one (llama.cpp's load_hparams).
@@ -102,14 +104,12 @@ func TestGGUFRopeFactorsAreUsed(t *testing.T) {
 	data := mixedGGUF("llama", nil, func(f *ggufFile) {
 		f.tensors = append(f.tensors, weightfile.F32("rope_freqs.weight", factors, len(factors)))
 	})
-	m, pool, err := openModel(t, data)
-	require.NoError(t, err)
 	ref := ggufReference(openGGUF(t, data), "llama")
 	ref.scale = func(f float64) float64 {
 		i := math.Round(-math.Log(f) / math.Log(ref.theta) * ggufDim / 2)
 		return f / float64(factors[int(i)])
 	}
-	most, _, _ := logitErrors(t, benchOf(t, m, pool), ref)
+	most, _, _ := logitErrors(t, ggufBench(t, data), ref)
 	require.Less(t, most, 0.02)
 }
 
@@ -123,7 +123,7 @@ func TestTensorsOfGGUFThatAreNotUsedAreRefusedByName(t *testing.T) {
 		{"qwen3", "cls.output.weight"},
 	} {
 		t.Run(test.family+" "+test.name, func(t *testing.T) {
-			_, _, err := openModel(t, mixedGGUF(test.family, nil, tensor(test.name)))
+			err := openError(t, mixedGGUF(test.family, nil, tensor(test.name)))
 			require.ErrorIs(t, err, model.ErrModel)
 			require.ErrorContains(t, err, fmt.Sprintf("the tensor %q is not supported in models of the architecture %q",
 				test.name, test.family))
@@ -202,7 +202,7 @@ func TestKeysThatAreMissingAreNamed(t *testing.T) {
 		t.Run(test.want, func(t *testing.T) {
 			tiny := tinyOf(t, test.tiny)
 			test.change(tiny)
-			_, _, err := openModel(t, tiny.GGUF())
+			err := openError(t, tiny.GGUF())
 			require.ErrorIs(t, err, model.ErrModel)
 			require.ErrorContains(t, err, test.want)
 		})

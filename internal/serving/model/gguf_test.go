@@ -13,9 +13,7 @@ import (
 
 	"llmmemory/internal/serving/half"
 
-	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/weights"
-	"llmmemory/internal/serving/parallel"
 	"llmmemory/internal/testkit/weightfile"
 )
 
@@ -152,13 +150,8 @@ func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	for _, test := range tests {
 		family := test.family
 		t.Run(fmt.Sprint(family, test.place), func(t *testing.T) {
-			g := openGGUF(t, mixedGGUF(family, test.place))
-			pool, err := parallel.New(2)
-			require.NoError(t, err)
-			t.Cleanup(pool.Close)
-			m, err := model.OpenGGUF(g, pool, model.Part{})
-			require.NoError(t, err)
-			most, _, size := logitErrors(t, benchOf(t, m, pool), ggufReference(g, family))
+			data := mixedGGUF(family, test.place)
+			most, _, size := logitErrors(t, ggufBench(t, data), ggufReference(openGGUF(t, data), family))
 			require.Less(t, most, 2e-4)
 			require.Greater(t, size, 0.5, "the logits are too small to show anything")
 		})

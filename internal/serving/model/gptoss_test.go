@@ -140,9 +140,7 @@ func TestGPTOSSInMXFP4HasTheLogitsOfTheReference(t *testing.T) {
 
 func TestGPTOSSThatDoesNotFitIsRefused(t *testing.T) {
 	const blocks = "model.layers.1.mlp.experts.down_proj_blocks"
-	pool, err := parallel.New(1)
-	require.NoError(t, err)
-	defer pool.Close()
+	pool := newPool(t, 1)
 	for _, test := range []struct {
 		name   string
 		tensor string

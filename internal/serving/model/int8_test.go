@@ -8,18 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/serving/model"
-	"llmmemory/internal/serving/model/weights"
-	"llmmemory/internal/serving/parallel"
 )
-
-func roundingModel(t *testing.T, g *weights.GGUF, option model.Option) *bench {
-	pool, err := parallel.New(2)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	m, err := model.OpenGGUF(g, pool, model.Part{}, option)
-	require.NoError(t, err)
-	return benchOf(t, m, pool)
-}
 
 // requireRoundedLogits compares a model with a reference that rounds where the model does. A value between two steps
 // may be rounded to either, which changes the logits of its token and of those after it: sequences are short, and a
@@ -57,8 +46,8 @@ func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 			case "qwen3":
 				place = map[string]string{"Q4_K": "Q5_1", "Q6_K": "IQ4_NL", "Q4_0": "MXFP4"}
 			}
-			g := openGGUF(t, mixedGGUF(family, place))
-			b, ref := roundingModel(t, g, model.Int8Activations), ggufReference(g, family)
+			data := mixedGGUF(family, place)
+			b, ref := ggufBench(t, data, model.Int8Activations), ggufReference(openGGUF(t, data), family)
 			ref.rounds = map[string]func([]float64) []float64{"lm_head": rounded}
 			for _, name := range []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
 				"mlp.gate_proj", "mlp.down_proj"} {
@@ -84,16 +73,13 @@ func TestInt8ActivationsChangeLogitsLittle(t *testing.T) {
 	}
 	for i, test := range tests {
 		t.Run(fmt.Sprintf("%s %d", test.family, i), func(t *testing.T) {
-			g := openGGUF(t, mixedGGUF(test.family, test.place))
-			most, mean, size := logitErrors(t, roundingModel(t, g, model.Int8Activations), ggufReference(g, test.family))
+			data := mixedGGUF(test.family, test.place)
+			most, mean, size := logitErrors(t, ggufBench(t, data, model.Int8Activations),
+				ggufReference(openGGUF(t, data), test.family))
 			t.Logf("off by %.4f at most, %.4f in the mean, of %.2f", most, mean, size)
 			require.Less(t, mean, 0.05*size)
 			require.Less(t, most, 0.6*size)
 			require.Greater(t, mean, 1e-4, "nothing was rounded")
 		})
 	}
-}
-
-func TestForwardWithInt8ActivationsAllocatesNothing(t *testing.T) {
-	requireNoAllocations(t, roundingModel(t, openGGUF(t, mixedGGUF("llama", nil)), model.Int8Activations), 20)
 }

@@ -189,9 +189,7 @@ func TestTinyGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	for _, tiny := range tinies() {
 		t.Run(tiny.Name, func(t *testing.T) {
 			data := tiny.GGUF()
-			m, pool, err := openModel(t, data)
-			require.NoError(t, err)
-			most, _, size := logitErrors(t, benchOf(t, m, pool), tinyReference(openGGUF(t, data), &tiny))
+			most, _, size := logitErrors(t, ggufBench(t, data), tinyReference(openGGUF(t, data), &tiny))
 			require.Less(t, most, 2e-5*max(1, size))
 			require.Greater(t, size, 0.5, "the logits are too small to show anything")
 		})
@@ -201,9 +199,7 @@ func TestTinyGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 // Mixtral in GGUF was first written with a tensor for each expert.
 func TestExpertsInTensorsOfTheirOwn(t *testing.T) {
 	tiny := tinyOf(t, "mixtral")
-	m, pool, err := openModel(t, tiny.GGUF())
-	require.NoError(t, err)
-	want := benchOf(t, m, pool).step(t, part{tokens: randomTokens(1, 20), table: randomTable(1, 0, 8)})
+	want := ggufBench(t, tiny.GGUF()).step(t, part{tokens: randomTokens(1, 20), table: randomTable(1, 0, 8)})
 	var tensors []weightfile.Tensor
 	for _, w := range tiny.Tensors {
 		name, stacked := strings.CutSuffix(w.Name, "_exps.weight")
@@ -217,9 +213,7 @@ func TestExpertsInTensorsOfTheirOwn(t *testing.T) {
 		}
 	}
 	tiny.Tensors = tensors
-	m, pool, err = openModel(t, tiny.GGUF())
-	require.NoError(t, err)
-	require.Equal(t, want, benchOf(t, m, pool).step(t, part{tokens: randomTokens(1, 20), table: randomTable(1, 0, 8)}))
+	require.Equal(t, want, ggufBench(t, tiny.GGUF()).step(t, part{tokens: randomTokens(1, 20), table: randomTable(1, 0, 8)}))
 }
 
 // Without prefixes, a model was saved without its head.
@@ -274,14 +268,14 @@ func TestTinyGGUFWithMoreOrLessIsRefused(t *testing.T) {
 			tiny := tinyOf(t, tiny.Name)
 			all, arch := tiny.Tensors, tiny.Meta["general.architecture"].(string)
 			tiny.Tensors = append(slices.Clone(all), weightfile.F32("blk.1.attn_sub_norm.weight", make([]float32, 64), 64))
-			_, _, err := openModel(t, tiny.GGUF())
+			err := openError(t, tiny.GGUF())
 			require.ErrorContains(t, err, fmt.Sprintf("%q is not supported in models of the architecture %q", "blk.1.attn_sub_norm.weight", arch))
 			tiny.Tensors = slices.Clone(all[:len(all)-1])
-			_, _, err = openModel(t, tiny.GGUF())
+			err = openError(t, tiny.GGUF())
 			require.ErrorContains(t, err, fmt.Sprintf("%q is missing", all[len(all)-1].Name))
 			tiny.Tensors = all
 			tiny.Meta[arch+".attention.temperature_length"] = uint32(1)
-			_, _, err = openModel(t, tiny.GGUF())
+			err = openError(t, tiny.GGUF())
 			require.ErrorContains(t, err, arch+".attention.temperature_length")
 		})
 	}
@@ -299,16 +293,12 @@ func TestQuantizedExperts(t *testing.T) {
 				}
 			}
 			data := tiny.GGUF()
-			m, pool, err := openModel(t, data)
-			require.NoError(t, err)
-			most, _, size := logitErrors(t, benchOf(t, m, pool), tinyReference(openGGUF(t, data), tiny))
+			most, _, size := logitErrors(t, ggufBench(t, data), tinyReference(openGGUF(t, data), tiny))
 			require.Less(t, most, 2e-5*size)
 			if kind == "BF16" {
 				return
 			}
-			rounded, err := model.OpenGGUF(openGGUF(t, data), pool, model.Part{}, model.Int8Activations)
-			require.NoError(t, err)
-			_, mean, size := logitErrors(t, benchOf(t, rounded, pool), tinyReference(openGGUF(t, data), tiny))
+			_, mean, size := logitErrors(t, ggufBench(t, data, model.Int8Activations), tinyReference(openGGUF(t, data), tiny))
 			require.Less(t, mean, 0.05*size)
 			require.NotZero(t, mean)
 		})

@@ -17,9 +17,7 @@ func join(t *testing.T, n int, open func(*parallel.Pool, model.Part) (*model.Mod
 	var g group
 	workers := model.NewWorkers(n)
 	for rank := range n {
-		pool, err := parallel.New(1 + rank%2)
-		require.NoError(t, err)
-		t.Cleanup(pool.Close)
+		pool := newPool(t, 1+rank%2)
 		m, err := open(pool, model.Part{Rank: rank, Size: n})
 		require.NoError(t, err)
 		g = append(g, benchOfPart(t, m, pool, workers))
@@ -76,21 +74,22 @@ func TestPartsTogetherComputeTheBitsOfTheWhole(t *testing.T) {
 	require.GreaterOrEqual(t, shared[4], 1)
 }
 
-// The same of weights with 4 and 8 bits, whose blocks share scales, and of activations in 8 bits.
+// The same of weights with 4 and 8 bits, whose blocks share scales, and of rounded activations.
 func TestPartsOfQuantizedWeightsComputeTheBitsOfTheWhole(t *testing.T) {
-	g := openGGUF(t, mixedGGUF("llama", nil))
-	for _, options := range [][]model.Option{nil, {model.Int8Activations}} {
+	for _, test := range []struct {
+		place   map[string]string
+		options []model.Option
+	}{{nil, nil}, {nil, []model.Option{model.Int8Activations}}, {halves, []model.Option{model.BF16Activations}}} {
+		g := openGGUF(t, mixedGGUF("llama", test.place))
 		open := func(pool *parallel.Pool, p model.Part) (*model.Model, error) {
-			return model.OpenGGUF(g, pool, p, options...)
+			return model.OpenGGUF(g, pool, p, test.options...)
 		}
 		requireSameBits(t, join(t, 1, open), join(t, 2, open))
 	}
 }
 
 func TestModelsThatCannotBeSharedOutAreRefused(t *testing.T) {
-	pool, err := parallel.New(1)
-	require.NoError(t, err)
-	defer pool.Close()
+	pool := newPool(t, 1)
 	dir := families()[0].write(t) // 3 key heads
 	tests := []struct {
 		name string
@@ -102,7 +101,7 @@ func TestModelsThatCannotBeSharedOutAreRefused(t *testing.T) {
 		{"rank", model.Part{Rank: 4, Size: 4}, "worker 4 of 4"},
 	}
 	tiny := tinyOf(t, "gpt-oss, MXFP4") // 96 inputs in blocks of 32
-	_, err = model.OpenGGUF(openGGUF(t, tiny.GGUF()), pool, model.Part{Size: 2})
+	_, err := model.OpenGGUF(openGGUF(t, tiny.GGUF()), pool, model.Part{Size: 2})
 	require.ErrorContains(t, err, `the 96 inputs of "blk.0.ffn_down_exps" cannot be shared out among 2 workers: `+
 		"the share of each must be a multiple of 32")
 	for _, test := range tests {

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/serving/model"
-	"llmmemory/internal/serving/parallel"
 	"llmmemory/internal/testkit/weightfile"
 )
 
@@ -72,9 +71,7 @@ func TestConfigurationsThatAreNotSupportedAreRefused(t *testing.T) {
 }
 
 func TestTensorsThatDoNotFitAreNamed(t *testing.T) {
-	pool, err := parallel.New(1)
-	require.NoError(t, err)
-	defer pool.Close()
+	pool := newPool(t, 1)
 	for _, f := range families() {
 		dir := f.write(t)
 		for _, name := range []string{firstName(f.tensors()), "model.layers.1.mlp.down_proj.weight"} {
@@ -129,9 +126,7 @@ func firstName(shapes map[string][]int) string {
 }
 
 func TestTensorsOfAFolderThatAreNotUsed(t *testing.T) {
-	pool, err := parallel.New(1)
-	require.NoError(t, err)
-	defer pool.Close()
+	pool := newPool(t, 1)
 	f := families()[0]
 	dir := f.write(t)
 	open := func(names ...string) (*model.Model, error) {
