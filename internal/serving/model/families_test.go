@@ -222,10 +222,7 @@ func (f *family) write(t testing.TB) string {
 	dir := t.TempDir()
 	rnd := rand.New(rand.NewPCG(11, 13))
 	f.ref.w = map[string][]float32{}
-	var tensors []weightfile.Tensor
-	shapes := f.tensors()
-	for _, name := range slices.Sorted(maps.Keys(shapes)) { // in this order, so that each process draws the same
-		shape := shapes[name]
+	f.save(t, dir, func(name string, shape []int) []weightfile.Tensor {
 		n := 1
 		for _, s := range shape {
 			n *= s
@@ -238,14 +235,28 @@ func (f *family) write(t testing.TB) string {
 			}
 		}
 		f.ref.w[name] = values
-		tensors = append(tensors, weightfile.F32(name, values, shape...))
-	}
+		return f.same(name, shape)
+	})
 	f.ref.separate()
 	config, err := json.Marshal(f.config)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), weightfile.Safetensors(tensors...), 0o644))
 	return dir
+}
+
+// save writes what tensors returns for each tensor, in the same order in each process.
+func (f *family) save(t testing.TB, dir string, tensors func(name string, shape []int) []weightfile.Tensor) {
+	var all []weightfile.Tensor
+	shapes := f.tensors()
+	for _, name := range slices.Sorted(maps.Keys(shapes)) {
+		all = append(all, tensors(name, shapes[name])...)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), weightfile.Safetensors(all...), 0o644))
+}
+
+// same returns a tensor as the reference has it.
+func (f *family) same(name string, shape []int) []weightfile.Tensor {
+	return []weightfile.Tensor{weightfile.F32(name, f.ref.w[name], shape...)}
 }
 
 // A bench is a model with a store, whose sequences have blocks at random.

@@ -2,11 +2,7 @@ package model_test
 
 import (
 	"encoding/binary"
-	"maps"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +10,6 @@ import (
 
 	"llmmemory/internal/serving/model"
 	pack "llmmemory/internal/serving/model/matrix"
-	"llmmemory/internal/serving/parallel"
 	"llmmemory/internal/testkit/weightfile"
 )
 
@@ -72,29 +67,20 @@ func TestQuantizedFoldersLogitsAreThoseOfTheReference(t *testing.T) {
 			dir := f.write(t)
 			write := func(quantized string) {
 				rnd := rand.New(rand.NewPCG(8, 3))
-				var tensors []weightfile.Tensor
-				shapes := f.tensors()
-				for _, name := range slices.Sorted(maps.Keys(shapes)) {
-					shape := shapes[name]
-					base := strings.TrimSuffix(name, ".weight")
+				f.save(t, dir, func(name string, shape []int) []weightfile.Tensor {
 					if strings.Contains(name, quantized) {
-						tensors = append(tensors, test.quantize(rnd, base, shape[0], shape[1], f.ref.w[name])...)
-					} else {
-						tensors = append(tensors, weightfile.F32(name, f.ref.w[name], shape...))
+						return test.quantize(rnd, strings.TrimSuffix(name, ".weight"), shape[0], shape[1], f.ref.w[name])
 					}
-				}
-				path := filepath.Join(dir, "model.safetensors")
-				require.NoError(t, os.WriteFile(path, weightfile.Safetensors(tensors...), 0o644))
+					return f.same(name, shape)
+				})
 			}
 			write("_proj")
 			most, _, size := logitErrors(t, newBench(t, dir, 2), &f.ref)
 			require.Less(t, most, 2e-4)
 			require.Greater(t, size, 0.3)
-			open := func(pool *parallel.Pool, p model.Part) (*model.Model, error) { return model.OpenFolder(dir, pool, p) }
-			requireSameBits(t, join(t, 1, open), join(t, 2, open))
+			requireSameBits(t, join(t, 1, folder(dir)), join(t, 2, folder(dir)))
 			write("embed_tokens")
-			pool := newPool(t, 1)
-			_, err := model.OpenFolder(dir, pool, model.Part{})
+			_, err := model.OpenFolder(dir, newPool(t, 1), model.Part{})
 			require.ErrorIs(t, err, model.ErrModel)
 			require.ErrorContains(t, err, "embeddings are read in F32, F16 and BF16")
 		})

@@ -5,16 +5,12 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/serving/model"
-	"llmmemory/internal/serving/parallel"
 	"llmmemory/internal/testkit/weightfile"
 )
 
@@ -100,8 +96,8 @@ func randomMXFP4(rnd *rand.Rand, name string, shape []int, weights []float32) []
 		{Name: name + "_scales", DType: "U8", Shape: []int{n, out, in / 32}, Data: scales}}
 }
 
-// writeMXFP4 makes a folder as gpt-oss is published, and its reference.
-func writeMXFP4(t *testing.T, change func([]weightfile.Tensor) []weightfile.Tensor) (string, *reference) {
+// writeMXFP4 makes a folder as gpt-oss is published, in which change has changed the tensors, and its reference.
+func writeMXFP4(t *testing.T, change func(weightfile.Tensor) []weightfile.Tensor) (string, *reference) {
 	f := newerFamily(t, "gpt-oss")
 	f.ref.hidden, f.ref.shape = 64, gptOSSShape(128)
 	maps.Copy(f.config, gptOSSConfig(128))
@@ -110,32 +106,28 @@ func writeMXFP4(t *testing.T, change func([]weightfile.Tensor) []weightfile.Tens
 		"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"}}
 	dir := f.write(t)
 	rnd := rand.New(rand.NewPCG(8, 4))
-	var tensors []weightfile.Tensor
-	shapes := f.tensors()
-	for _, name := range slices.Sorted(maps.Keys(shapes)) {
+	f.save(t, dir, func(name string, shape []int) (changed []weightfile.Tensor) {
+		tensors := f.same(name, shape)
 		if strings.Contains(name, ".experts.") && strings.HasSuffix(name, "_proj") {
-			tensors = append(tensors, randomMXFP4(rnd, name, shapes[name], f.ref.w[name])...)
-		} else {
-			tensors = append(tensors, weightfile.F32(name, f.ref.w[name], shapes[name]...))
+			tensors = randomMXFP4(rnd, name, shape, f.ref.w[name])
 		}
-	}
-	if change != nil {
-		tensors = change(tensors)
-	}
+		for _, one := range tensors {
+			changed = append(changed, change(one)...)
+		}
+		return changed
+	})
 	f.ref.separate()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), weightfile.Safetensors(tensors...), 0o644))
 	return dir, &f.ref
 }
 
 func TestGPTOSSInMXFP4HasTheLogitsOfTheReference(t *testing.T) {
-	dir, ref := writeMXFP4(t, nil)
+	dir, ref := writeMXFP4(t, func(w weightfile.Tensor) []weightfile.Tensor { return []weightfile.Tensor{w} })
 	b := newBench(t, dir, 2)
 	require.Empty(t, b.m.Unused())
 	most, _, size := logitErrors(t, b, ref)
 	require.Less(t, most, 2e-4)
 	require.Greater(t, size, 0.3)
-	open := func(pool *parallel.Pool, p model.Part) (*model.Model, error) { return model.OpenFolder(dir, pool, p) }
-	requireSameBits(t, join(t, 1, open), join(t, 2, open))
+	requireSameBits(t, join(t, 1, folder(dir)), join(t, 2, folder(dir)))
 }
 
 func TestGPTOSSThatDoesNotFitIsRefused(t *testing.T) {
@@ -160,13 +152,14 @@ func TestGPTOSSThatDoesNotFitIsRefused(t *testing.T) {
 			"and has 20480 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			dir, _ := writeMXFP4(t, func(all []weightfile.Tensor) []weightfile.Tensor {
-				i := slices.IndexFunc(all, func(w weightfile.Tensor) bool { return w.Name == test.tensor })
-				if test.change == nil {
-					return slices.Delete(all, i, i+1)
+			dir, _ := writeMXFP4(t, func(w weightfile.Tensor) []weightfile.Tensor {
+				if w.Name == test.tensor {
+					if test.change == nil {
+						return nil
+					}
+					test.change(&w)
 				}
-				test.change(&all[i])
-				return all
+				return []weightfile.Tensor{w}
 			})
 			_, err := model.OpenFolder(dir, pool, model.Part{})
 			require.ErrorIs(t, err, model.ErrModel)

@@ -225,13 +225,13 @@ func TestThePrefixesOfTensorsAreRead(t *testing.T) {
 	for _, prefix := range []string{"language_model.model.", "model.language_model.", ""} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644))
-		tensors := []weightfile.Tensor{weightfile.F32("vision_tower.x.weight", []float32{1}, 1)}
-		for name, shape := range f.tensors() {
-			of := strings.Replace(name, "model.", prefix, 1)
-			tensors = append(tensors, weightfile.F32(of, f.ref.w[name], shape...))
-		}
-		path := filepath.Join(dir, "model.safetensors")
-		require.NoError(t, os.WriteFile(path, weightfile.Safetensors(tensors...), 0o644))
+		f.save(t, dir, func(name string, shape []int) []weightfile.Tensor {
+			all := []weightfile.Tensor{weightfile.F32(strings.Replace(name, "model.", prefix, 1), f.ref.w[name], shape...)}
+			if name == "model.norm.weight" {
+				all = append(all, weightfile.F32("vision_tower.x.weight", []float32{1}, 1))
+			}
+			return all
+		})
 		b := newBench(t, dir, 1)
 		require.Equal(t, want, b.step(t, part{tokens: randomTokens(1, 20), table: randomTable(1, 0, 8)}))
 		require.Equal(t, []int32{5}, b.m.End)
@@ -240,13 +240,10 @@ func TestThePrefixesOfTensorsAreRead(t *testing.T) {
 }
 
 func newerFamily(t *testing.T, name string) *family {
-	for _, f := range families() {
-		if f.name == name {
-			return &f
-		}
-	}
-	t.Fatal("no family " + name)
-	return nil
+	all := families()
+	i := slices.IndexFunc(all, func(f family) bool { return f.name == name })
+	require.GreaterOrEqual(t, i, 0, name)
+	return &all[i]
 }
 
 // Longrope has its short factors if no sequence is longer than the original length.

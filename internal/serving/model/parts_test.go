@@ -13,6 +13,10 @@ import (
 
 type group []*bench
 
+func folder(dir string) func(*parallel.Pool, model.Part) (*model.Model, error) {
+	return func(pool *parallel.Pool, p model.Part) (*model.Model, error) { return model.OpenFolder(dir, pool, p) }
+}
+
 func join(t *testing.T, n int, open func(*parallel.Pool, model.Part) (*model.Model, error)) group {
 	var g group
 	workers := model.NewWorkers(n)
@@ -56,7 +60,7 @@ func TestPartsTogetherComputeTheBitsOfTheWhole(t *testing.T) {
 	shared := map[int]int{}
 	for _, f := range families() {
 		dir := f.write(t)
-		open := func(pool *parallel.Pool, p model.Part) (*model.Model, error) { return model.OpenFolder(dir, pool, p) }
+		open := folder(dir)
 		for _, n := range []int{2, 4} {
 			if f.ref.kvHeads%n != 0 {
 				continue

@@ -3,8 +3,7 @@ package model_test
 import (
 	"encoding/json"
 	"maps"
-	"os"
-	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -74,7 +73,7 @@ func TestTensorsThatDoNotFitAreNamed(t *testing.T) {
 	pool := newPool(t, 1)
 	for _, f := range families() {
 		dir := f.write(t)
-		for _, name := range []string{firstName(f.tensors()), "model.layers.1.mlp.down_proj.weight"} {
+		for _, name := range []string{slices.Min(slices.Collect(maps.Keys(f.tensors()))), "model.layers.1.mlp.down_proj.weight"} {
 			if f.tensors()[name] == nil {
 				continue
 			}
@@ -101,28 +100,15 @@ func TestTensorsThatDoNotFitAreNamed(t *testing.T) {
 	}
 }
 
+// rewrite writes the weights with one tensor changed.
 func (f *family) rewrite(t *testing.T, dir, name string, change func(weightfile.Tensor) []weightfile.Tensor) {
-	var tensors []weightfile.Tensor
-	for n, shape := range f.tensors() {
-		one := weightfile.F32(n, f.ref.w[n], shape...)
+	f.save(t, dir, func(n string, shape []int) []weightfile.Tensor {
+		one := f.same(n, shape)
 		if n == name {
-			tensors = append(tensors, change(one)...)
-		} else {
-			tensors = append(tensors, one)
+			return change(one[0])
 		}
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), weightfile.Safetensors(tensors...), 0o644))
-}
-
-// firstName is a tensor that every run leaves out: the least name.
-func firstName(shapes map[string][]int) string {
-	least := ""
-	for name := range shapes {
-		if least == "" || name < least {
-			least = name
-		}
-	}
-	return least
+		return one
+	})
 }
 
 func TestTensorsOfAFolderThatAreNotUsed(t *testing.T) {

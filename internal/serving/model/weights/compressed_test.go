@@ -57,61 +57,39 @@ func TestQuantizedFoldersHaveTheWeightsOfTheirFormats(t *testing.T) {
 	}
 }
 
-// Older folders of compressed-tensors have their scheme under another name.
-func TestCompressionConfigIsTheSchemeToo(t *testing.T) {
+// openChanged opens a folder of testdata after replacing a text in one of its files.
+func openChanged(t *testing.T, folder, file, from, to string) *Tensors {
 	dir := t.TempDir()
 	for _, name := range []string{"config.json", "model.safetensors"} {
-		data, err := os.ReadFile(filepath.Join("testdata", "folders", "packed", name))
+		data, err := os.ReadFile(filepath.Join("testdata", "folders", folder, name))
 		require.NoError(t, err)
-		write(t, dir, name, bytes.Replace(data, []byte("quantization_config"), []byte("compression_config"), 1))
+		if name == file {
+			require.Contains(t, string(data), from)
+			data = bytes.Replace(data, []byte(from), []byte(to), 1)
+		}
+		write(t, dir, name, data)
 	}
 	w, err := OpenSafetensors(dir)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, w.Close()) }()
-	require.NotNil(t, w.Get("a.weight"))
+	t.Cleanup(func() { require.NoError(t, w.Close()) })
+	return w
 }
 
-// Weights are read that were quantized in another order if each input still lies in its group.
-func TestAnOrderThatChangesNothingIsRead(t *testing.T) {
+// The older name of the scheme of compressed-tensors is read, and so are weights that were quantized in another order if
+// each input still lies in its group.
+func TestSettingsThatChangeNoWeight(t *testing.T) {
 	for _, test := range []struct{ folder, from, to string }{
+		{"packed", "quantization_config", "compression_config"},
 		{"gptq", `"desc_act": false`, `"desc_act": true`}, {"packed", `"actorder": null`, `"actorder": "weight"`},
 		{"packed", `"actorder": null`, `"actorder": "static"`},
 	} {
-		dir := t.TempDir()
-		for _, name := range []string{"config.json", "model.safetensors"} {
-			data, err := os.ReadFile(filepath.Join("testdata", "folders", test.folder, name))
-			require.NoError(t, err)
-			if name == "config.json" {
-				require.Contains(t, string(data), test.from)
-				data = bytes.Replace(data, []byte(test.from), []byte(test.to), 1)
-			}
-			write(t, dir, name, data)
-		}
-		w, err := OpenSafetensors(dir)
-		require.NoError(t, err)
-		require.NotNil(t, w.Get("a.weight"))
-		require.NoError(t, w.Close())
+		require.NotNil(t, openChanged(t, test.folder, "config.json", test.from, test.to).Get("a.weight"), test.to)
 	}
 }
 
-// The fingerprint knows the zeros, which are in no tensor that can be read, and how they are read.
+// The fingerprint includes the zeros, which are in no tensor that can be read, and how they are read.
 func TestTheFingerprintKnowsAllPartsOfAQuantizedMatrix(t *testing.T) {
-	fingerprint := func(changed string, from, to string) string {
-		dir := t.TempDir()
-		for _, name := range []string{"config.json", "model.safetensors"} {
-			data, err := os.ReadFile(filepath.Join("testdata", "folders", "gptq", name))
-			require.NoError(t, err)
-			if name == changed {
-				require.Contains(t, string(data), from)
-				data = bytes.Replace(data, []byte(from), []byte(to), 1)
-			}
-			write(t, dir, name, data)
-		}
-		w, err := OpenSafetensors(dir)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, w.Close()) }()
-		return w.Fingerprint()
-	}
+	fingerprint := func(file, from, to string) string { return openChanged(t, "gptq", file, from, to).Fingerprint() }
 	file, err := os.ReadFile(filepath.Join("testdata", "folders", "gptq", "model.safetensors"))
 	require.NoError(t, err)
 	header := binary.LittleEndian.Uint64(file)
