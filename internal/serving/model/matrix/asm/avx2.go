@@ -14,12 +14,8 @@ func tile2(rows int) {
 	begin(fmt.Sprintf("tileAVX2x%d", rows), tileProduct)
 	dst, x := rowsOf("dst", "dstStride", rows), rowsOf("x", "xStride", rows)
 	w, ahead, k := arg("w"), arg("ahead"), arg("k")
-	sums := make([][]VecVirtual, rows)
-	for r := range sums {
-		sums[r] = ymms(2)
-		asm.VMOVUPS(dst.At(r, 0), sums[r][0])
-		asm.VMOVUPS(dst.At(r, 32), sums[r][1])
-	}
+	sums := newSums(avx2, rows, 2)
+	sums.each(func(r, v int, y VecVirtual) { asm.VMOVUPS(dst.At(r, v*32), y) })
 	loop("step", k, 1, func() {
 		ws := ymms(2)
 		asm.PREFETCHT1(Mem{Base: ahead})
@@ -35,11 +31,7 @@ func tile2(rows int) {
 		asm.ADDQ(Imm(4), x.Base)
 		asm.ADDQ(U32(panel*4), w)
 	})
-	for r := range sums {
-		asm.VMOVUPS(sums[r][0], dst.At(r, 0))
-		asm.VMOVUPS(sums[r][1], dst.At(r, 32))
-	}
-	end()
+	sums.store(dst)
 }
 
 // half2 generates the kernel that multiplies one row by f16 or bf16 weights.

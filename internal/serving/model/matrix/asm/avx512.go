@@ -15,36 +15,42 @@ const (
 	tileProduct = "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead, k uintptr)"
 )
 
-// sums512 are the sums of rows × 64 outputs.
-type sums512 [][]VecVirtual
+// sums are the sums of rows of outputs.
+type sums [][]VecVirtual
 
-func newSums512(rows int) sums512 {
-	s := make(sums512, rows)
+func newSums(w width, rows, vectors int) sums {
+	s := make(sums, rows)
 	for r := range s {
-		s[r] = zmms(panel / 16)
+		s[r] = w.regs(vectors)
 	}
 	return s
 }
 
-func (s sums512) zero() {
+func (s sums) each(f func(r, v int, z VecVirtual)) {
 	for r := range s {
-		for _, z := range s[r] {
-			asm.VPXORD(z, z, z)
+		for v, z := range s[r] {
+			f(r, v, z)
 		}
 	}
 }
 
-func (s sums512) store(dst *assembly.Rows) {
-	for r := range s {
-		for i, z := range s[r] {
-			asm.VMOVUPS(z, dst.At(r, i*64))
+func (s sums) zero() {
+	s.each(func(_, _ int, z VecVirtual) {
+		if z.Size() == 64 {
+			asm.VPXORD(z, z, z)
+		} else {
+			asm.VPXOR(z, z, z)
 		}
-	}
+	})
+}
+
+func (s sums) store(dst *assembly.Rows) {
+	s.each(func(r, v int, z VecVirtual) { asm.VMOVUPS(z, dst.At(r, v*int(z.Size()))) })
 	end()
 }
 
 // add adds w times the value of x in each row.
-func (s sums512) add(x *assembly.Rows, w []VecVirtual) {
+func (s sums) add(x *assembly.Rows, w []VecVirtual) {
 	for r := range s {
 		b := asm.ZMM()
 		asm.VBROADCASTSS(x.At(r, 0), b)
@@ -59,7 +65,7 @@ func half512(rows int, kind string) {
 	begin(fmt.Sprintf("mul%sAVX512x%d", kind, rows), product)
 	dst, x := rowsOf("dst", "dstStride", rows), rowsOf("x", "xStride", rows)
 	w, k := arg("w"), arg("k")
-	sums := newSums512(rows)
+	sums := newSums(avx512, rows, panel/16)
 	sums.zero()
 	loop("step", k, 1, func() {
 		ws := zmms(panel / 16)
@@ -87,7 +93,7 @@ func blocks512(rows int, kind kind) {
 	begin(fmt.Sprintf("mul%sAVX512x%d", kind.name, rows),
 		"func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks, block uintptr"+kind.table()+")")
 	dst, x := rowsOf("dst", "dstStride", rows), rowsOf("x", "xStride", rows)
-	sums, block := newSums512(rows), newBlock(avx512, kind, panel/16)
+	sums, block := newSums(avx512, rows, panel/16), newBlock(avx512, kind, panel/16)
 	sums.zero()
 	block.all(arg("w"), func(w, n Register) {
 		loop("step", n, kind.together(), func() {

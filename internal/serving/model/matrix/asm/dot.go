@@ -28,16 +28,14 @@ type dot struct {
 	width
 	x, steps     *assembly.Rows
 	sums, scales Register
-	acc          [][]VecVirtual // the accumulators of each row
+	acc          sums // of a block
 }
 
 func newDot(w width, name string, rows, vectors int) *dot {
 	begin(fmt.Sprintf("%s%sx%d", name, w.name, rows), dotProduct)
 	d := &dot{width: w, sums: arg("sums"), scales: arg("scales")}
 	d.x, d.steps = rowsOf("x", "xStride", rows), rowsOf("steps", "stepsStride", rows)
-	for range rows {
-		d.acc = append(d.acc, w.regs(vectors))
-	}
+	d.acc = newSums(w, rows, vectors)
 	return d
 }
 
@@ -90,11 +88,7 @@ func (d *dot) add() {
 	asm.JEQ(LabelRef("store"))
 	d.minima(scales)
 	asm.Label("store")
-	for r := range d.acc {
-		for v, acc := range d.acc[r] {
-			asm.VMOVUPS(acc, d.sum(r, v))
-		}
-	}
+	d.acc.each(func(r, v int, acc VecVirtual) { asm.VMOVUPS(acc, d.sum(r, v)) })
 }
 
 // minima subtracts the products of a block's minima and the negative sum of its activations.
@@ -120,7 +114,7 @@ func dotInt8x2(rows int) {
 	asm.VPSLLD(shift, offset, offset)
 	asm.VPCMPEQW(ones, ones, ones)
 	asm.VPSRLW(Imm(15), ones, ones)
-	d.blocks(w, d.zero, func() {
+	d.blocks(w, d.acc.zero, func() {
 		for v := range 2 {
 			signed, size := asm.YMM(), asm.YMM()
 			asm.VMOVDQU(Mem{Base: w, Disp: v * 32}, signed)
@@ -145,7 +139,7 @@ func dotInt4x2(rows int) {
 	asm.VPCMPEQW(ones, ones, ones)
 	asm.VPSRLW(Imm(15), ones, ones)
 	asm.VMOVQ(address("shift"), shift)
-	d.blocks(w, d.zero, func() {
+	d.blocks(w, d.acc.zero, func() {
 		ws := ymms(2)
 		asm.VMOVDQU(Mem{Base: w}, ws[0])
 		asm.VMOVDQU(Mem{Base: w, Disp: 32}, ws[1])
@@ -170,12 +164,4 @@ func dotInt4x2(rows int) {
 		}
 		d.add()
 	})
-}
-
-func (d *dot) zero() {
-	for r := range d.acc {
-		for _, z := range d.acc[r] {
-			asm.VPXOR(z, z, z)
-		}
-	}
 }

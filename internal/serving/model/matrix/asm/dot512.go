@@ -71,26 +71,18 @@ type blockSums struct {
 	placed
 	steps *assembly.Rows
 	shift Register
-	acc   [][]VecVirtual // of each row
+	acc   sums
 }
 
 func newBlockSums(steps *assembly.Rows, rows, vectors int) *blockSums {
-	s := &blockSums{placed: newPlaced(rows, vectors), steps: steps, shift: asm.XMM()}
+	s := &blockSums{placed: placed{newSums(avx512, rows, vectors)}, steps: steps, shift: asm.XMM()}
 	asm.VMOVQ(address("shift"), s.shift)
-	for range rows {
-		s.acc = append(s.acc, zmms(vectors))
-	}
+	s.acc = newSums(avx512, rows, vectors)
 	return s
 }
 
 // begin sets the sums of a block to 0. Starting from the correction for shift, instead of adding it in add, is slower.
-func (s *blockSums) begin() {
-	for r := range s.acc {
-		for _, acc := range s.acc[r] {
-			asm.VPXORD(acc, acc, acc)
-		}
-	}
-}
+func (s *blockSums) begin() { s.acc.zero() }
 
 // add adds the sums of a block to the sums of all blocks. compare sets the zero flag if there are no minima.
 func (s *blockSums) add(scales Mem, compare func()) {
@@ -115,7 +107,7 @@ func (s *blockSums) add(scales Mem, compare func()) {
 		for v, acc := range s.acc[r] {
 			asm.VCVTDQ2PS(acc, acc)
 			asm.VMULPS(zs[v], acc, acc)
-			asm.VFMADD231PS(b, acc, s.placed[r][v])
+			asm.VFMADD231PS(b, acc, s.sums[r][v])
 		}
 	}
 	compare()
@@ -126,7 +118,7 @@ func (s *blockSums) add(scales Mem, compare func()) {
 	for r := range s.acc {
 		b := asm.ZMM()
 		asm.VBROADCASTSS(s.steps.At(r, 8), b)
-		for v, total := range s.placed[r] {
+		for v, total := range s.sums[r] {
 			asm.VFNMADD231PS(zs[v], b, total)
 		}
 	}

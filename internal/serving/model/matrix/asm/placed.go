@@ -10,54 +10,38 @@ import (
 )
 
 // placed holds the sums of rows × outputs of a kernel that writes them to the result itself.
-type placed [][]VecVirtual
-
-func newPlaced(rows, vectors int) placed {
-	s := make(placed, rows)
-	for r := range s {
-		s[r] = zmms(vectors)
-	}
-	return s
-}
+type placed struct{ sums }
 
 // sumsOf has the parameters of kernels with placed sums. Sums start from the values at from, or from 0 if from is nil.
 // At the end, the values at plus and then at plus2 are added, unless nil, and the results are stored at to. Rows at
 // from, plus and plus2 have 64 sums. offset is added to all addresses.
 const sumsOf = "to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr"
 
-// each calls f for each vector of sums at an argument, unless it is nil.
-func (s placed) each(at string, f func(m Mem, z VecVirtual)) {
+// at calls f for each vector of sums at an argument, unless it is nil.
+func (s placed) at(at string, f func(m Mem, z VecVirtual)) {
 	base, label := arg(at), "without_"+at
 	asm.TESTQ(base, base)
 	asm.JEQ(LabelRef(label))
 	asm.ADDQ(address("offset"), base)
-	for r := range s {
-		for v, z := range s[r] {
-			f(Mem{Base: base, Disp: r*panel*4 + v*64}, z)
-		}
-	}
+	s.each(func(r, v int, z VecVirtual) { f(Mem{Base: base, Disp: r*panel*4 + v*64}, z) })
 	asm.Label(label)
 }
 
 func (s placed) load() {
-	for r := range s {
-		for _, z := range s[r] {
-			asm.VPXORD(z, z, z)
-		}
-	}
-	s.each("from", func(m Mem, z VecVirtual) { asm.VMOVUPS(m, z) })
+	s.zero()
+	s.at("from", func(m Mem, z VecVirtual) { asm.VMOVUPS(m, z) })
 }
 
 func (s placed) store() {
-	s.each("plus", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
-	s.each("plus2", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
+	s.at("plus", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
+	s.at("plus2", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
 	to := arg("to")
 	asm.ADDQ(address("offset"), to)
-	for r := range s {
-		for v, z := range s[r] {
+	for r := range s.sums {
+		for v, z := range s.sums[r] {
 			asm.VMOVUPS(z, Mem{Base: to, Disp: v * 64})
 		}
-		if r < len(s)-1 {
+		if r < len(s.sums)-1 {
 			asm.ADDQ(address("toStride"), to)
 		}
 	}
@@ -68,7 +52,7 @@ func (s placed) store() {
 func pairs512(rows int) {
 	begin(fmt.Sprintf("pairsAVX512x%d", rows), "func("+sumsOf+", x *float32, xStride uintptr, w *byte, "+
 		"ahead, step, k uintptr)")
-	s := newPlaced(rows, panel/16)
+	s := placed{newSums(avx512, rows, panel/16)}
 	s.load()
 	x, w, ahead, step, k := rowsOf("x", "xStride", rows), arg("w"), arg("ahead"), arg("step"), arg("k")
 	loop("step", k, 1, func() {
@@ -77,10 +61,10 @@ func pairs512(rows int) {
 			asm.PREFETCHT1(Mem{Base: ahead, Disp: i * 64})
 			asm.VMOVUPS(Mem{Base: w, Disp: i * 64}, z)
 		}
-		for r := range s {
+		for r := range rows {
 			b := asm.ZMM()
 			asm.VBROADCASTSS(x.At(r, 0), b)
-			for i, z := range s[r] {
+			for i, z := range s.sums[r] {
 				assembly.DotBF16(asm, b, ws[i], z)
 			}
 		}
