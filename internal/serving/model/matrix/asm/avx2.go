@@ -39,16 +39,14 @@ func half2(kind string) {
 	begin("mul"+kind+"AVX2", "func(dst *float32, x *float32, w *byte, k uintptr)")
 	dst, x := arg("dst"), arg("x")
 	w, k := arg("w"), arg("k")
-	sums := ymms(panel / 8)
-	for _, y := range sums {
-		asm.VPXOR(y, y, y)
-	}
+	sums := newSums(avx2, 1, panel/8)
+	sums.zero()
 	loop("step", k, 1, func() {
 		b := asm.YMM()
 		asm.VBROADCASTSS(Mem{Base: x}, b)
 		asm.PREFETCHT0(Mem{Base: w, Disp: prefetch})
 		asm.PREFETCHT0(Mem{Base: w, Disp: prefetch + 64})
-		for i, sum := range sums {
+		for i, sum := range sums[0] {
 			y := asm.YMM()
 			assembly.LoadFloats(asm, kind, Mem{Base: w, Disp: i * 16}, y)
 			asm.VFMADD231PS(y, b, sum)
@@ -56,8 +54,5 @@ func half2(kind string) {
 		asm.ADDQ(Imm(4), x)
 		asm.ADDQ(U32(panel*2), w)
 	})
-	for i, y := range sums {
-		asm.VMOVUPS(y, Mem{Base: dst, Disp: i * 32})
-	}
-	end()
+	sums.store(&assembly.Rows{Base: dst})
 }

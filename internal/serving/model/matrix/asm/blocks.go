@@ -92,11 +92,11 @@ func (w width) constant(bits uint32) VecVirtual {
 	return z
 }
 
-func (b *block) and(from, to VecVirtual) {
-	if b.bytes == 64 {
-		asm.VPANDD(b.mask, from, to)
+func (w width) and(mask, from, to VecVirtual) {
+	if w.bytes == 64 {
+		asm.VPANDD(mask, from, to)
 	} else {
-		asm.VPAND(b.mask, from, to)
+		asm.VPAND(mask, from, to)
 	}
 }
 
@@ -181,7 +181,7 @@ func (b *block) load8(w Register, i int, z VecVirtual) {
 	asm.VPMOVSXBD(Mem{Base: w, Disp: i * b.bytes / 4}, z)
 	if b.e4m3 { // as f32, the bits are the number divided by 2^120
 		asm.VPSLLD(Imm(20), z, z)
-		b.and(z, z)
+		b.and(b.mask, z, z)
 	}
 	b.weights(z, i)
 }
@@ -197,7 +197,7 @@ func (b *block) load4(w Register, i int) (low, high VecVirtual) {
 		b.lookUp(bytes, high)
 	} else {
 		asm.VPMOVZXBD(Mem{Base: w, Disp: i * b.bytes / 4}, high)
-		b.and(high, low)
+		b.and(b.mask, high, low)
 		asm.VPSRLD(Imm(4), high, high)
 	}
 	b.weights(low, i)

@@ -33,17 +33,17 @@ func generate() (map[string][]byte, error) {
 
 func kernels() {
 	for rows := 1; rows <= 4; rows++ {
-		half512(rows, f32)
-		half512(rows, f16)
-		half512(rows, bf16)
+		for _, kind := range []string{f32, f16, bf16} {
+			half512(rows, kind)
+		}
 		for _, kind := range blockKinds {
 			blocks512(rows, kind)
 		}
 	}
 	for rows := 8; rows <= 24; rows += 4 {
-		wideHalf512(rows, f32)
-		wideHalf512(rows, f16)
-		wideHalf512(rows, bf16)
+		for _, kind := range []string{f32, f16, bf16} {
+			wideHalf512(rows, kind)
+		}
 		if rows > 20 {
 			continue // decoding blocks first takes about as long
 		}

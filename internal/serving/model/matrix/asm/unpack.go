@@ -91,15 +91,7 @@ func newUnpacking(p packing, width width) *unpacking {
 // number replaces each byte of z by the weight whose low 4 bits it contains. high has the other bits of the weights;
 // quad is the index of the 4 k in the group.
 func (u *unpacking) number(z, high VecVirtual, quad int) {
-	wide := u.bytes == 64
-	and := func(mask, z VecVirtual) {
-		if wide {
-			asm.VPANDD(mask, z, z)
-		} else {
-			asm.VPAND(mask, z, z)
-		}
-	}
-	and(u.low, z)
+	u.and(u.low, z, z)
 	if u.table {
 		asm.VPSHUFB(z, u.values, z)
 	}
@@ -115,11 +107,11 @@ func (u *unpacking) number(z, high VecVirtual, quad int) {
 	default:
 		bits = high
 	}
-	if wide {
+	if u.bytes == 64 {
 		asm.VPTERNLOGD(Imm(0xf8), bits, u.upper, z) // z | bits & upper
 		return
 	}
 	masked := u.reg()
-	asm.VPAND(u.upper, bits, masked)
+	u.and(u.upper, bits, masked)
 	asm.VPOR(masked, z, z)
 }
