@@ -140,17 +140,13 @@ func pack(g *gen) {
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
 	low, high, mask := g.regs[0], g.regs[1], g.regs[2]
 	g.asm.VPBROADCASTD(g.constant("low", 0xffff), mask)
-	g.loop(n, func() {
-		for v := range 16 / g.lanes {
-			g.asm.VCVTPS2DQ(mem(in, v*g.bytes()), low)
-			g.asm.VCVTPS2DQ(mem(in, v*g.bytes()+tileTokens*4), high)
-			g.and(mask, low)
-			g.asm.VPSLLD(operand.U8(16), high, high)
-			g.asm.VPOR(high, low, low)
-			g.asm.VMOVUPS(low, mem(out, v*g.bytes()))
-		}
-		g.asm.ADDQ(operand.I32(2*tileTokens*4), in)
-		g.asm.ADDQ(operand.I32(tileTokens*4), out)
-	})
+	g.tiles(n, func(_, at int) {
+		g.asm.VCVTPS2DQ(mem(in, at), low)
+		g.asm.VCVTPS2DQ(mem(in, at+tileBytes), high)
+		g.and(mask, low)
+		g.asm.VPSLLD(operand.U8(16), high, high)
+		g.asm.VPOR(high, low, low)
+		g.asm.VMOVUPS(low, mem(out, at))
+	}, next{in, 2 * tileBytes}, next{out, tileBytes})
 	g.end()
 }

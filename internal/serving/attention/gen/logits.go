@@ -41,14 +41,7 @@ func refine(g *gen) {
 	g.asm.MOVQ(operand.I32(1), g.argMem(atFlag))
 	k.widen()
 	out, low, list, n := g.arg(atOut), g.arg(atLow), g.arg(atData), g.arg(atN)
-	g.loop(n, func() {
-		for v := range 16 / g.lanes {
-			k.refine(out, low, list, v)
-		}
-		g.asm.ADDQ(operand.I32(tileTokens*4), out)
-		g.asm.ADDQ(operand.I32(tileTokens*4), low)
-		g.asm.ADDQ(operand.I32(8), list)
-	})
+	g.tiles(n, func(_, at int) { k.refine(out, low, list, at) }, next{out, tileBytes}, next{low, tileBytes}, next{list, 8})
 	g.asm.Label(none)
 	g.end()
 }
@@ -61,14 +54,11 @@ func (k *refineKernel) anyLarge(none string) {
 		g.zero(top)
 	}
 	out, n := g.arg(atOut), g.arg(atN)
-	g.loop(n, func() {
-		for v := range 16 / g.lanes {
-			g.asm.VMOVUPS(mem(out, v*g.bytes()), g.regs[2+v])
-			g.and(g.regs[k.abs], g.regs[2+v])
-			g.asm.VPMAXSD(g.regs[2+v], g.regs[tops[v]], g.regs[tops[v]])
-		}
-		g.asm.ADDQ(operand.I32(tileTokens*4), out)
-	})
+	g.tiles(n, func(v, at int) {
+		g.asm.VMOVUPS(mem(out, at), g.regs[2+v])
+		g.and(g.regs[k.abs], g.regs[2+v])
+		g.asm.VPMAXSD(g.regs[2+v], g.regs[tops[v]], g.regs[tops[v]])
+	}, next{out, tileBytes})
 	g.asm.VPMAXSD(g.regs[1], g.regs[0], g.regs[0])
 	k.jumpIfNone(g.asm.VPCMPGTD, none)
 }
@@ -101,9 +91,9 @@ func (k *refineKernel) widen() {
 	})
 }
 
-// refine replaces the products of register v of a tile.
-func (k *refineKernel) refine(out, low, list reg.Register, v int) {
-	g, at := k.gen, v*k.bytes()
+// refine replaces the products of the register at a byte of a tile.
+func (k *refineKernel) refine(out, low, list reg.Register, at int) {
+	g := k.gen
 	s, size := g.regs[k.products], g.regs[k.high]
 	g.asm.VMOVUPS(mem(out, at), s)
 	g.zero(k.low)
@@ -151,12 +141,12 @@ func (k *refineKernel) multiply(list reg.Register, at int) {
 		for e := range 2 {
 			g.asm.VBROADCASTSD(mem(q, 8*e), g.regs[k.bcast])
 			for half := range 2 {
-				g.asm.VCVTPS2PD(mem(key, e*tileTokens*4+at+half*g.bytes()/2), g.regs[k.keys+half])
+				g.asm.VCVTPS2PD(mem(key, e*tileBytes+at+half*g.bytes()/2), g.regs[k.keys+half])
 				g.asm.VFMADD231PD(g.regs[k.bcast], g.regs[k.keys+half], g.regs[k.sums+2*e+half])
 			}
 		}
 		g.asm.ADDQ(operand.I32(16), q)
-		g.asm.ADDQ(operand.I32(2*tileTokens*4), key)
+		g.asm.ADDQ(operand.I32(2*tileBytes), key)
 	})
 }
 
@@ -199,29 +189,25 @@ func scalePairs(g *gen) {
 	g.asm.VBROADCASTSS(g.argMem(atZ), index)
 	g.asm.VADDPS(g.counting("iota", 16), index, index)
 	g.asm.VBROADCASTSS(g.float("lanes", float32(g.lanes)), step)
-	g.loop(n, func() {
-		for v := range 16 / g.lanes {
-			g.asm.VMOVUPS(mem(in, v*g.bytes()), rest)
-			g.asm.VMULPS(factor, rest, product)
-			g.asm.VFMSUB213PS(product, factor, rest)
-			g.asm.VFMADD231PS(mem(low, v*g.bytes()), factor, rest)
-			g.asm.VMULPS(index, slope, bias)
-			g.asm.VMOVAPS(bias, a)
-			g.asm.VFMSUB231PS(index, slope, a) // the negative rounding error of the bias
-			g.asm.VADDPS(a, rest, rest)
-			g.asm.VADDPS(bias, product, a)
-			g.asm.VMOVUPS(a, mem(in, v*g.bytes()))
-			g.asm.VSUBPS(product, a, b) // the part of bias that was added
-			g.asm.VSUBPS(b, a, a)       // the part of product that was added
-			g.asm.VSUBPS(b, bias, b)
-			g.asm.VSUBPS(a, product, a)
-			g.asm.VADDPS(a, b, b)
-			g.asm.VADDPS(b, rest, rest)
-			g.asm.VMOVUPS(rest, mem(low, v*g.bytes()))
-			g.asm.VADDPS(step, index, index)
-		}
-		g.asm.ADDQ(operand.I32(tileTokens*4), in)
-		g.asm.ADDQ(operand.I32(tileTokens*4), low)
-	})
+	g.tiles(n, func(_, at int) {
+		g.asm.VMOVUPS(mem(in, at), rest)
+		g.asm.VMULPS(factor, rest, product)
+		g.asm.VFMSUB213PS(product, factor, rest)
+		g.asm.VFMADD231PS(mem(low, at), factor, rest)
+		g.asm.VMULPS(index, slope, bias)
+		g.asm.VMOVAPS(bias, a)
+		g.asm.VFMSUB231PS(index, slope, a) // the negative rounding error of the bias
+		g.asm.VADDPS(a, rest, rest)
+		g.asm.VADDPS(bias, product, a)
+		g.asm.VMOVUPS(a, mem(in, at))
+		g.asm.VSUBPS(product, a, b) // the part of bias that was added
+		g.asm.VSUBPS(b, a, a)       // the part of product that was added
+		g.asm.VSUBPS(b, bias, b)
+		g.asm.VSUBPS(a, product, a)
+		g.asm.VADDPS(a, b, b)
+		g.asm.VADDPS(b, rest, rest)
+		g.asm.VMOVUPS(rest, mem(low, at))
+		g.asm.VADDPS(step, index, index)
+	}, next{in, tileBytes}, next{low, tileBytes})
 	g.end()
 }

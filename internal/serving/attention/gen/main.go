@@ -46,6 +46,7 @@ const (
 	chunkBytes = 32 * 4           // a chunk of float32
 	panelBytes = 512 * chunkBytes // one chunk of all values of a partition
 	tileTokens = 16
+	tileBytes  = tileTokens * 4
 )
 
 func main() { assembly.Main(generate) }
@@ -160,6 +161,25 @@ func (g *gen) loop(n reg.GPVirtual, body func()) {
 	body()
 	g.asm.DECQ(n)
 	g.asm.JNZ(operand.LabelRef(label))
+}
+
+// A next is a pointer that each iteration of a loop advances by some bytes.
+type next struct {
+	pointer reg.Register
+	bytes   int
+}
+
+// tiles repeats body n times for each register of a tile, which begins at byte at of the tile, and advances pointers
+// after each tile.
+func (g *gen) tiles(n reg.GPVirtual, body func(v, at int), pointers ...next) {
+	g.loop(n, func() {
+		for v := range tileTokens / g.lanes {
+			body(v, v*g.bytes())
+		}
+		for _, p := range pointers {
+			g.asm.ADDQ(operand.I32(p.bytes), p.pointer)
+		}
+	})
 }
 
 func (g *gen) label(name string) string {

@@ -20,15 +20,11 @@ func narrow(g *gen, name string, round func(i int)) {
 		g.broadcast("half", 0x7fff, 9)
 		g.broadcast("quiet", 0x40, 10)
 	}
-	g.loop(n, func() {
-		for v := range 16 / g.lanes {
-			g.asm.VMOVUPS(mem(in, v*g.bytes()), g.regs[0])
-			round(0)
-			g.asm.VMOVDQU(quarters[0], mem(out, 16*v))
-		}
-		g.asm.ADDQ(operand.I32(64), in)
-		g.asm.ADDQ(operand.I32(32), out)
-	})
+	g.tiles(n, func(_, at int) {
+		g.asm.VMOVUPS(mem(in, at), g.regs[0])
+		round(0)
+		g.asm.VMOVDQU(quarters[0], mem(out, at/2))
+	}, next{in, tileBytes}, next{out, tileBytes / 2})
 	g.end()
 }
 

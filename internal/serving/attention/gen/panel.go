@@ -39,7 +39,7 @@ func panelScores(g *gen, n int, integers bool) {
 	for range tiles {
 		g.nextTile(keys)
 	}
-	g.asm.ADDQ(operand.I32(tiles*tileTokens*4), out)
+	g.asm.ADDQ(operand.I32(tiles*tileBytes), out)
 	g.asm.SUBQ(operand.U8(tiles), g.argMem(atN))
 	g.asm.JGT(operand.LabelRef(step))
 	g.end()
@@ -141,7 +141,7 @@ func (g *gen) panelElements(n int, integers bool, k [2]reg.GPVirtual, q *assembl
 	}
 	for j := range 4 {
 		for v := range 2 {
-			g.asm.VMOVUPS(mem(k[v], j*tileTokens*4+v*half), g.regs[2*n+v])
+			g.asm.VMOVUPS(mem(k[v], j*tileBytes+v*half), g.regs[2*n+v])
 		}
 		for row := range n {
 			b := g.regs[2*n+2+row%2]
@@ -156,9 +156,9 @@ func (g *gen) panelElements(n int, integers bool, k [2]reg.GPVirtual, q *assembl
 		}
 	}
 	q.Advance(g.asm, operand.I32(16))
-	g.asm.ADDQ(operand.I32(4*tileTokens*4), k[0])
+	g.asm.ADDQ(operand.I32(4*tileBytes), k[0])
 	if g.wide() {
-		g.asm.ADDQ(operand.I32(4*tileTokens*4), k[1])
+		g.asm.ADDQ(operand.I32(4*tileBytes), k[1])
 	}
 }
 

@@ -76,7 +76,7 @@ func tileScore(g *gen, d dtype, n int) {
 	step := g.label("step")
 	g.asm.Label(step)
 	g.tileStep(&k)
-	g.asm.ADDQ(operand.I32(k.perStep*tileTokens*4), g.argMem(atOut))
+	g.asm.ADDQ(operand.I32(k.perStep*tileBytes), g.argMem(atOut))
 	g.asm.ADDQ(operand.I32(8*k.perStep), k.list)
 	g.asm.SUBQ(operand.U8(k.perStep), g.argMem(atN))
 	g.asm.JNZ(operand.LabelRef(step))

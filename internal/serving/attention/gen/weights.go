@@ -48,16 +48,13 @@ func scale(g *gen) {
 	iota := g.counting("iota", 16)
 	g.asm.VADDPS(iota, g.regs[index], g.regs[index])
 	g.asm.VBROADCASTSS(g.float("eight", float32(g.lanes)), g.regs[step])
-	g.loop(n, func() {
-		for v := range 16 / g.lanes {
-			g.asm.VMULPS(g.regs[index], g.regs[slope], g.regs[bias])
-			g.asm.VMOVUPS(mem(in, v*g.bytes()), g.regs[bias+1])
-			g.asm.VFMADD213PS(g.regs[bias], g.regs[factor], g.regs[bias+1])
-			g.asm.VMOVUPS(g.regs[bias+1], mem(in, v*g.bytes()))
-			g.asm.VADDPS(g.regs[step], g.regs[index], g.regs[index])
-		}
-		g.asm.ADDQ(operand.I32(tileTokens*4), in)
-	})
+	g.tiles(n, func(_, at int) {
+		g.asm.VMULPS(g.regs[index], g.regs[slope], g.regs[bias])
+		g.asm.VMOVUPS(mem(in, at), g.regs[bias+1])
+		g.asm.VFMADD213PS(g.regs[bias], g.regs[factor], g.regs[bias+1])
+		g.asm.VMOVUPS(g.regs[bias+1], mem(in, at))
+		g.asm.VADDPS(g.regs[step], g.regs[index], g.regs[index])
+	}, next{in, tileBytes})
 	g.end()
 }
 
@@ -103,18 +100,12 @@ func softmax(g *gen, pairs bool) {
 	}
 	k.load()
 	in, n := g.arg(atIn), g.arg(atN)
+	pointers := []next{{in, tileBytes}}
 	if pairs {
 		k.low = g.arg(atLow)
+		pointers = append(pointers, next{k.low, tileBytes})
 	}
-	g.loop(n, func() {
-		for v := range k.vecs {
-			k.exp(in, v)
-		}
-		g.asm.ADDQ(operand.I32(tileTokens*4), in)
-		if pairs {
-			g.asm.ADDQ(operand.I32(tileTokens*4), k.low)
-		}
-	})
+	g.tiles(n, func(v, _ int) { k.exp(in, v) }, pointers...)
 	if k.vecs == 2 {
 		g.asm.VADDPS(g.regs[k.sum+1], g.regs[k.sum], g.regs[k.sum])
 	}
@@ -154,17 +145,12 @@ func (k *softmaxKernel) largest() {
 	for i, top := range tops {
 		g.asm.VMAXPS(mem(in, i*g.bytes()), g.regs[top], g.regs[top])
 	}
-	g.asm.ADDQ(operand.I32(tiles*tileTokens*4), in)
+	g.asm.ADDQ(operand.I32(tiles*tileBytes), in)
 	g.asm.JMP(operand.LabelRef(several))
 	g.asm.Label(rest)
 	g.asm.ADDQ(operand.U8(tiles), n)
 	g.asm.JZ(operand.LabelRef(found))
-	g.loop(n, func() {
-		for v := range k.vecs {
-			g.asm.VMAXPS(mem(in, v*g.bytes()), g.regs[tops[v]], g.regs[tops[v]])
-		}
-		g.asm.ADDQ(operand.I32(tileTokens*4), in)
-	})
+	g.tiles(n, func(v, at int) { g.asm.VMAXPS(mem(in, at), g.regs[tops[v]], g.regs[tops[v]]) }, next{in, tileBytes})
 	g.asm.Label(found)
 	for half := len(tops) / 2; half > 0; half /= 2 {
 		for i := range half {
@@ -287,15 +273,11 @@ func (g *gen) horizontal(r, spare int, op func(...operand.Op)) {
 func multiply(g *gen) {
 	g.begin("multiply")
 	in, data, n := g.arg(atIn), g.arg(atData), g.arg(atN)
-	g.loop(n, func() {
-		for v := range 16 / g.lanes {
-			g.asm.VMOVUPS(mem(in, v*g.bytes()), g.regs[0])
-			g.asm.VMULPS(mem(data, v*g.bytes()), g.regs[0], g.regs[0])
-			g.asm.VMOVUPS(g.regs[0], mem(in, v*g.bytes()))
-		}
-		g.asm.ADDQ(operand.I32(tileTokens*4), in)
-		g.asm.ADDQ(operand.I32(tileTokens*4), data)
-	})
+	g.tiles(n, func(_, at int) {
+		g.asm.VMOVUPS(mem(in, at), g.regs[0])
+		g.asm.VMULPS(mem(data, at), g.regs[0], g.regs[0])
+		g.asm.VMOVUPS(g.regs[0], mem(in, at))
+	}, next{in, tileBytes}, next{data, tileBytes})
 	g.end()
 }
 
@@ -305,14 +287,10 @@ func combine(g *gen) {
 	in, data, n := g.arg(atIn), g.arg(atData), g.arg(atN)
 	g.asm.VBROADCASTSS(g.argMem(atX), g.regs[0])
 	g.asm.VBROADCASTSS(g.argMem(atY), g.regs[1])
-	g.loop(n, func() {
-		for v := range 16 / g.lanes {
-			g.asm.VMULPS(mem(in, v*g.bytes()), g.regs[0], g.regs[2])
-			g.asm.VFMADD231PS(mem(data, v*g.bytes()), g.regs[1], g.regs[2])
-			g.asm.VMOVUPS(g.regs[2], mem(in, v*g.bytes()))
-		}
-		g.asm.ADDQ(operand.I32(tileTokens*4), in)
-		g.asm.ADDQ(operand.I32(tileTokens*4), data)
-	})
+	g.tiles(n, func(_, at int) {
+		g.asm.VMULPS(mem(in, at), g.regs[0], g.regs[2])
+		g.asm.VFMADD231PS(mem(data, at), g.regs[1], g.regs[2])
+		g.asm.VMOVUPS(g.regs[2], mem(in, at))
+	}, next{in, tileBytes}, next{data, tileBytes})
 	g.end()
 }
