@@ -8,9 +8,7 @@ func loops(g *gen) {
 	g.function("read", "func(p *byte, n int)")
 	p, n := g.param("p"), g.param("n")
 	g.asm.SHRQ(operand.U8(9), n)
-	for i := range 8 {
-		g.zero(i)
-	}
+	g.zeros(8)
 	g.loop(n, func() {
 		for i := range 512 / g.bytes() {
 			g.asm.VADDPS(mem(p, i*g.bytes()), g.regs[i%8], g.regs[i%8])
@@ -22,9 +20,7 @@ func loops(g *gen) {
 	// n rounds of 24 multiplications, added to 12 sums.
 	g.function("multiply", "func(n int)")
 	n = g.param("n")
-	for i := range 12 {
-		g.zero(i)
-	}
+	g.zeros(12)
 	g.loop(n, func() {
 		for i := range 24 {
 			g.asm.VFMADD231PS(g.regs[13], g.regs[14], g.regs[i%12])

@@ -93,9 +93,7 @@ func (g *gen) nextAhead(other reg.Register) reg.GPVirtual {
 
 // panelSum sums products over the next elements of a sum, and prefetches one cache line for every four.
 func (g *gen) panelSum(n int, integers bool, k [2]reg.GPVirtual, in reg.Register, ahead reg.GPVirtual) {
-	for i := range 2 * n {
-		g.zero(i)
-	}
+	g.zeros(2 * n)
 	elements, done, from := g.arg(atSize), g.arg(atCount), g.asm.GP64()
 	g.asm.LEAQ(operand.Mem{Base: in, Index: done, Scale: 4}, from)
 	g.asm.SUBQ(done, elements)
@@ -134,6 +132,18 @@ func (g *gen) addRows(n int, to reg.Register) {
 	}
 }
 
+// products adds the values at a byte of n rows times two registers to the rows' sums. It takes turns with registers from
+// bcast on.
+func (g *gen) products(n int, rows *assembly.Rows, at, registers, bcast, turns int) {
+	for row := range n {
+		b := g.regs[bcast+row%turns]
+		g.asm.VBROADCASTSS(rows.At(row, at), b)
+		for v := range 2 {
+			g.asm.VFMADD231PS(b, g.regs[registers+v], g.regs[2*row+v])
+		}
+	}
+}
+
 func (g *gen) panelElements(n int, integers bool, k [2]reg.GPVirtual, q *assembly.Rows) {
 	half := 0 // where the second register of a tile begins
 	if !g.wide() {
@@ -143,15 +153,15 @@ func (g *gen) panelElements(n int, integers bool, k [2]reg.GPVirtual, q *assembl
 		for v := range 2 {
 			g.asm.VMOVUPS(mem(k[v], j*tileBytes+v*half), g.regs[2*n+v])
 		}
+		if !integers {
+			g.products(n, q, 4*j, 2*n, 2*n+2, 2)
+			continue
+		}
 		for row := range n {
 			b := g.regs[2*n+2+row%2]
 			g.asm.VBROADCASTSS(q.At(row, 4*j), b)
 			for v := range 2 {
-				if integers {
-					g.dot(b, g.regs[2*n+v], g.regs[2*row+v], g.regs[2*n+4])
-				} else {
-					g.asm.VFMADD231PS(b, g.regs[2*n+v], g.regs[2*row+v])
-				}
+				g.dot(b, g.regs[2*n+v], g.regs[2*row+v], g.regs[2*n+4])
 			}
 		}
 	}
@@ -200,9 +210,7 @@ func panelValues(g *gen, n int) {
 func (g *gen) panelPart(n int, data, out reg.Register) {
 	in, to, groups := g.arg(atIn), g.copyOf(out), g.arg(atGroups)
 	g.loop(groups, func() {
-		for i := range 2 * n {
-			g.zero(i)
-		}
+		g.zeros(2 * n)
 		rest, next := g.arg(atN), g.arg(atFirst)
 		apart, start := g.label("apart"), g.label("tokens")
 		g.asm.TESTQ(next, next)
@@ -215,9 +223,7 @@ func (g *gen) panelPart(n int, data, out reg.Register) {
 		g.asm.Label(start)
 		g.panelTokens(n, values, at, next)
 		g.addSums(n, to, g.argMem(atFirst), 0)
-		for i := range 2 * n {
-			g.zero(i)
-		}
+		g.zeros(2 * n)
 		g.asm.MOVQ(operand.I32(tileTokens), next)
 		g.asm.CMPQ(g.argMem(atRemaining), operand.I32(0))
 		g.asm.JNE(operand.LabelRef(start))
@@ -237,13 +243,7 @@ func (g *gen) panelTokens(n int, values, at, next reg.GPVirtual) {
 		for v := range 2 {
 			g.asm.VMOVUPS(mem(values, v*g.bytes()), g.regs[2*n+v])
 		}
-		for row := range n {
-			b := g.regs[2*n+2+row%2]
-			g.asm.VBROADCASTSS(p.At(row, 0), b)
-			for v := range 2 {
-				g.asm.VFMADD231PS(b, g.regs[2*n+v], g.regs[2*row+v])
-			}
-		}
+		g.products(n, p, 0, 2*n, 2*n+2, 2)
 		p.Advance(g.asm, operand.I32(4))
 		g.asm.ADDQ(operand.I32(chunkBytes), values)
 	})

@@ -98,9 +98,7 @@ func (g *gen) tileStep(k *scoreKernel) {
 	g.asm.XORQ(k.at, k.at)
 	again, sum := g.label("elements"), g.label("sum")
 	g.asm.Label(sum)
-	for i := range 2 * k.n {
-		g.zero(i)
-	}
+	g.zeros(2 * k.n)
 	from := g.arg(atIn)
 	if k.d.name == "F32" { // the elements before are at/line, of 4 bytes each
 		done := g.copyOf(k.at)
@@ -162,13 +160,7 @@ func (g *gen) tileElement(k *scoreKernel, e int, q *assembly.Rows) {
 		}
 		assembly.LoadFloats(g.asm, k.d.name, m, g.regs[k.keys+v])
 	}
-	for row := range k.n {
-		b := g.regs[k.bcast]
-		g.asm.VBROADCASTSS(q.At(row, 4*e), b)
-		for v := range 2 {
-			g.asm.VFMADD231PS(b, g.regs[k.keys+v], g.regs[2*row+v])
-		}
-	}
+	g.products(k.n, q, 4*e, k.keys, k.bcast, 1)
 }
 
 // tileEights multiplies the next four 8-bit elements.
@@ -182,13 +174,7 @@ func (g *gen) tileEights(k *scoreKernel, q *assembly.Rows) {
 			k.eight.load(m, k.keys+v, k.keys+2+v, nil)
 		}
 		for e := range 2 {
-			for row := range k.n {
-				b := g.regs[k.bcast]
-				g.asm.VBROADCASTSS(q.At(row, 4*(2*pair+e)), b)
-				for v := range 2 {
-					g.asm.VFMADD231PS(b, g.regs[k.keys+2*e+v], g.regs[2*row+v])
-				}
-			}
+			g.products(k.n, q, 4*(2*pair+e), k.keys+2*e, k.bcast, 1)
 		}
 	}
 	q.Advance(g.asm, operand.I32(16))

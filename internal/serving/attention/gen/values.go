@@ -127,9 +127,7 @@ func (k *valueKernel) setMasks(elements reg.Register) {
 func (k *valueKernel) pass(to, elements reg.Register) {
 	g, n := k.gen, k.n
 	if k.d.name == "F32" { // summed separately and then added
-		for i := range k.vecs * n {
-			g.zero(i)
-		}
+		g.zeros(k.vecs * n)
 	} else {
 		k.eachSum(to, g.asm.VMOVUPS)
 	}
