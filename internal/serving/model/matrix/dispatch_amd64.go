@@ -69,9 +69,11 @@ type decodeKernel func(dst *float32, w *byte, blocks, block uintptr)
 
 var (
 	tiles2   = [...]tileKernel{tileAVX2x1, tileAVX2x2, tileAVX2x3, tileAVX2x4, tileAVX2x5, tileAVX2x6}
-	f32x512  = [...]kernel{mulF32AVX512x1, mulF32AVX512x2, mulF32AVX512x3, mulF32AVX512x4}
-	f16x512  = [...]kernel{mulF16AVX512x1, mulF16AVX512x2, mulF16AVX512x3, mulF16AVX512x4}
-	bf16x512 = [...]kernel{mulBF16AVX512x1, mulBF16AVX512x2, mulBF16AVX512x3, mulBF16AVX512x4}
+	floats512 = [...][4]kernel{
+		F32:  {mulF32AVX512x1, mulF32AVX512x2, mulF32AVX512x3, mulF32AVX512x4},
+		F16:  {mulF16AVX512x1, mulF16AVX512x2, mulF16AVX512x3, mulF16AVX512x4},
+		BF16: {mulBF16AVX512x1, mulBF16AVX512x2, mulBF16AVX512x3, mulBF16AVX512x4},
+	}
 	table512 = [...]tableKernel{mulTable4AVX512x1, mulTable4AVX512x2, mulTable4AVX512x3, mulTable4AVX512x4}
 
 	blocks512 = [...][4]blockKernel{
@@ -98,12 +100,8 @@ var (
 func (m *Matrix) multiply(dst *float32, dstStride int, x *float32, rows int, w *byte, n int) {
 	to, from, k, kind := uintptr(dstStride*4), uintptr(m.In*4), uintptr(n), m.kernels()
 	switch {
-	case kind == F32:
-		f32x512[rows-1](dst, to, x, from, w, k)
-	case kind == F16 && isa == avx512:
-		f16x512[rows-1](dst, to, x, from, w, k)
-	case kind == BF16 && isa == avx512:
-		bf16x512[rows-1](dst, to, x, from, w, k)
+	case isa == avx512 && kind.bits() == 0:
+		floats512[kind][rows-1](dst, to, x, from, w, k)
 	case kind == F16:
 		mulF16AVX2(dst, x, w, k)
 	case kind == BF16:
@@ -159,20 +157,17 @@ func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, ahead u
 
 // shortsOf and pairsOf round as many of the first values of x as kernels can, and return their number.
 func shortsOf(dst, x []float32) int {
-	n := len(x) &^ 15
-	if isa == portable || n == 0 {
-		return 0
-	}
-	roundAVX2(&dst[:n][0], &x[0], uintptr(n))
-	return n
+	return rounding(roundAVX2, dst, x, 1)
 }
 
-func pairsOf(dst, x []float32) int {
+func pairsOf(dst, x []float32) int { return rounding(roundPairsAVX2, dst, x, 2) }
+
+func rounding(kernel func(dst, x *float32, n uintptr), dst, x []float32, together int) int {
 	n := len(x) &^ 15
 	if isa == portable || n == 0 {
 		return 0
 	}
-	roundPairsAVX2(&dst[:n/2][0], &x[0], uintptr(n))
+	kernel(&dst[:n/together][0], &x[0], uintptr(n))
 	return n
 }
 

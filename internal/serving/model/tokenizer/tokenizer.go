@@ -104,7 +104,7 @@ func (t *Tokenizer) addText(id int, text string) {
 	t.ids[string(p)] = int32(id)
 }
 
-// addByte adds a token <0xXX> for a byte, and reports whether text is one.
+// addByte adds a token for a byte, such as <0x41>, and reports whether text is one.
 func (t *Tokenizer) addByte(id int, text string) bool {
 	var b byte
 	if _, err := fmt.Sscanf(text, "<0x%02X>", &b); err != nil || len(text) != 6 {
