@@ -1,7 +1,9 @@
 package attention
 
 import (
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -64,4 +66,76 @@ func TestARunnerGoesOnAfterAPanic(t *testing.T) {
 	armed = true
 	require.Panics(t, func() { _ = runner.Forward(&p.cache, &p.batch) })
 	requireSameBits(t, want, outputs(t, runner, p, nil), "after the panic")
+}
+
+// sharing returns three sequences of the given lengths whose first 1,024 tokens are in the same blocks.
+func sharing(lens ...int) *problem {
+	return newProblem(rand.New(rand.NewPCG(5, 6)), problemSpec{
+		shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 32, DType: F16}, heads: 4, lens: lens, queries: []int{1, 1, 1},
+		common: 1024,
+	})
+}
+
+func TestAPrefixThatIsNotCommonIsRefused(t *testing.T) {
+	runner := newRunner(t, 2)
+	for _, c := range []struct {
+		name    string
+		change  func(p *problem)
+		wantErr string
+	}{
+		{"common", func(*problem) {}, ""},
+		{"longer than what is common", func(p *problem) { p.batch.CommonPrefix = 1040 },
+			"the first 1040 tokens are not common"},
+		{"another block in the last sequence", func(p *problem) {
+			table := p.batch.BlockTables[2*p.batch.TableStride:]
+			table[3], table[4] = table[4], table[3]
+		}, "entry 3 of the block table of sequence 0"},
+		{"another block below the window", func(p *problem) {
+			p.batch.SlidingWindow = 600 // sequence 0 reaches only what is after the prefix
+			p.batch.BlockTables[3] = -1
+		}, ""},
+		{"no block where another sequence reaches", func(p *problem) {
+			p.batch.SlidingWindow = 600
+			p.batch.BlockTables[50] = -1
+		}, "entry 50 of the block table of sequence 0 is block -1"},
+		{"the first sequence has no queries", func(p *problem) {
+			p.batch.QueryStart = []int32{0, 0, 1, 2}
+			for i := range p.batch.TableStride {
+				p.batch.BlockTables[i] = math.MaxInt32
+			}
+		}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := sharing(3000, 1100, 1200)
+			c.change(p)
+			err := runner.Forward(&p.cache, &p.batch)
+			requireError(t, err, ErrArgument, c.wantErr)
+			if err != nil {
+				return
+			}
+			got := append([]float32{}, p.out...)
+			p.batch.CommonPrefix = 0
+			require.NoError(t, runner.Forward(&p.cache, &p.batch))
+			require.Equal(t, p.out, got)
+		})
+	}
+}
+
+// The query tokens of all sequences read the prefix through the table of the first sequence, whose
+// entries after its last token can be anything. One query token is alone in a piece of work, which
+// prefetches what comes after the prefix.
+func TestNoEntryIsReadAfterTheEndOfTheSequenceWhoseTableHasThePrefix(t *testing.T) {
+	const group = 4
+	const last = rowsOfItem / group // with the one token of the first sequence, one too many for a piece
+	forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {
+		p := newProblem(rand.New(rand.NewPCG(41, 1)), problemSpec{
+			shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32, DType: F16}, heads: group,
+			lens: []int{1025, 1024 + 512 + last}, queries: []int{1, last}, common: 1024,
+		})
+		require.NoError(t, runner.Forward(&p.cache, &p.batch))
+		got := slices.Clone(p.out)
+		p.batch.CommonPrefix = 0
+		require.NoError(t, runner.Forward(&p.cache, &p.batch))
+		require.Equal(t, p.out, got)
+	})
 }

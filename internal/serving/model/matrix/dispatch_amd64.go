@@ -68,7 +68,7 @@ type tableKernel func(dst *float32, dstStride uintptr, x *float32, xStride uintp
 type decodeKernel func(dst *float32, w *byte, blocks, block uintptr)
 
 var (
-	tiles2   = [...]tileKernel{tileAVX2x1, tileAVX2x2, tileAVX2x3, tileAVX2x4, tileAVX2x5, tileAVX2x6}
+	tiles2    = [...]tileKernel{tileAVX2x1, tileAVX2x2, tileAVX2x3, tileAVX2x4, tileAVX2x5, tileAVX2x6}
 	floats512 = [...][4]kernel{
 		F32:  {mulF32AVX512x1, mulF32AVX512x2, mulF32AVX512x3, mulF32AVX512x4},
 		F16:  {mulF16AVX512x1, mulF16AVX512x2, mulF16AVX512x3, mulF16AVX512x4},

@@ -46,3 +46,72 @@ var globals = map[string]any{
 	"dict":      &function{call: func(m *machine, a arguments) any { return dictOf(m, a) }},
 	"range":     &function{call: rangeOf},
 }
+
+var tests = map[string]builtin{
+	"defined":   {"", ofKind(func(v any) bool { return !isUndefined(v) })},
+	"undefined": {"", ofKind(isUndefined)},
+	"none":      {"", ofKind(func(v any) bool { return v == nil })},
+	"boolean":   {"", ofKind(func(v any) bool { _, ok := v.(bool); return ok })},
+	"true":      {"", ofKind(func(v any) bool { return v == true })},
+	"false":     {"", ofKind(func(v any) bool { return v == false })},
+	"integer":   {"", ofKind(func(v any) bool { _, ok := v.(int64); return ok })},
+	"float":     {"", ofKind(func(v any) bool { _, ok := v.(float64); return ok })},
+	"number":    {"", ofKind(isNumber)},
+	"string":    {"", ofKind(isText)},
+	"mapping":   {"", ofKind(func(v any) bool { _, ok := v.(*Dict); return ok })},
+	"callable":  {"", ofKind(func(v any) bool { _, ok := v.(*function); return ok })},
+	"iterable":  {"", ofKind(isIterable)},
+	"sequence":  {"", ofKind(isSequence)},
+	"upper":     {"", inCase(upper, lower)},
+	"lower":     {"", inCase(lower, upper)},
+
+	"odd":         {"", divisible(2, 1)},
+	"even":        {"", divisible(2, 0)},
+	"divisibleby": {"num", func(m *machine, v any, a []any) any { return m.equal(remainder(m, v, a[0]), int64(0)) }},
+	"in":          {"seq", func(m *machine, v any, a []any) any { return contains(m, v, a[0]) }},
+
+	"==": {"other", compared("==")}, "eq": {"other", compared("==")}, "equalto": {"other", compared("==")},
+	"!=": {"other", compared("!=")}, "ne": {"other", compared("!=")},
+	"<": {"other", compared("<")}, "lt": {"other", compared("<")}, "lessthan": {"other", compared("<")},
+	">": {"other", compared(">")}, "gt": {"other", compared(">")}, "greaterthan": {"other", compared(">")},
+	"<=": {"other", compared("<=")}, "le": {"other", compared("<=")},
+	">=": {"other", compared(">=")}, "ge": {"other", compared(">=")},
+}
+
+// ofKind returns a test that reads only the type of a value.
+func ofKind(f func(v any) bool) code { return func(_ *machine, v any, _ []any) any { return f(v) } }
+
+func compared(symbol string) code {
+	compare := comparisons[symbol]
+	return func(m *machine, v any, a []any) any { return compare(m, v, a[0]) }
+}
+
+func inCase(to, other func(string) string) code {
+	return func(m *machine, v any, _ []any) any {
+		m.spend(size(v) / 16)
+		s := textOf(v)
+		return s == to(s) && s != other(s)
+	}
+}
+
+func divisible(by, rest int64) code {
+	return func(m *machine, v any, _ []any) any { return m.equal(remainder(m, v, by), rest) }
+}
+
+func isIterable(v any) bool {
+	switch v.(type) {
+	case undefined, *Dict, string, markup, *list, *loop:
+		return true
+	}
+	return false
+}
+
+func isSequence(v any) bool {
+	switch v := v.(type) {
+	case *list:
+		return v.indexed()
+	case *loop:
+		return false
+	}
+	return isIterable(v)
+}

@@ -3,6 +3,8 @@ package main
 import (
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/serving/assembly"
 )
 
 // unit is the number of k that share a factor of scales.
@@ -251,6 +253,21 @@ func decodeBlocks(wide width, kind kind) {
 		asm.ADDQ(U32(uint32(vectors*size/4*kind.scaleBytes)), head)
 		asm.ADDQ(U32(uint32(vectors*size/4)), values)
 		asm.ADDQ(U32(uint32(vectors*size)), dst)
+	})
+	end()
+}
+
+// decodeHalf generates the kernel that converts a panel of k × 64 weights to f32.
+func decodeHalf(w width, kind string) {
+	begin("decode"+kind+w.name, "func(dst *float32, w *byte, k uintptr)")
+	dst, from, k := arg("dst"), arg("w"), arg("k")
+	loop("step", k, 1, func() {
+		for i, z := range w.regs(panel * 4 / w.bytes) {
+			assembly.LoadFloats(asm, kind, Mem{Base: from, Disp: i * w.bytes / 2}, z)
+			asm.VMOVUPS(z, Mem{Base: dst, Disp: i * w.bytes})
+		}
+		asm.ADDQ(U32(panel*2), from)
+		asm.ADDQ(U32(panel*4), dst)
 	})
 	end()
 }
