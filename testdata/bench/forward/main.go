@@ -16,10 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"llmmemory/internal/serving/attention"
-	"llmmemory/internal/serving/kvstore"
 	"llmmemory/internal/serving/model"
-	"llmmemory/internal/serving/model/weights"
-	"llmmemory/internal/serving/parallel"
+	"llmmemory/testdata/bench/runner"
 )
 
 func main() {
@@ -41,62 +39,42 @@ func main() {
 		}
 		options = append(options, option)
 	}
-	if err := measure(os.Args[1], threads, rounds, options...); err != nil {
-		log.Fatal(err)
-	}
-}
-
-func measure(path string, threads, rounds int, options ...model.Option) error {
-	pool, err := parallel.New(threads)
-	if err != nil {
-		return err
-	}
-	g, err := weights.OpenGGUF(path)
-	if err != nil {
-		return err
-	}
-	m, err := model.OpenGGUF(g, pool, model.Part{}, options...)
-	if err != nil {
-		return err
-	}
-	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(16, attention.F16), Layers: m.NumLayers, NumBlocks: 1024},
-		pool)
-	if err != nil {
-		return err
-	}
-	r, err := model.NewRunner(m, store, pool, nil)
-	if err != nil {
-		return err
-	}
-	run := func(name string, tokens, rounds int, batch func(round int) *model.Batch) error {
-		fastest := time.Hour
+	err := runner.With(os.Args[1], threads, 1024, attention.F16, options, func(_ *model.Model, r *model.Runner) error {
 		clock := int32(unix.CLOCK_MONOTONIC)
 		if threads == 1 {
 			clock = unix.CLOCK_PROCESS_CPUTIME_ID
 		}
-		for round := range rounds {
-			b := batch(round)
-			begin := now(clock)
-			if err := r.Forward(b); err != nil {
-				return err
-			}
-			if _, err := r.ComputeLogits(b, 0, len(b.Logits)); err != nil {
-				return err
-			}
-			fastest = min(fastest, now(clock)-begin)
-		}
-		fmt.Printf("%s %.1f tokens/s\n", name, float64(tokens)/fastest.Seconds())
-		return nil
-	}
-	if err := run("prefill=512", 512, rounds, func(int) *model.Batch { return prefill(512) }); err != nil {
-		return err
-	}
-	for _, n := range []int{1, 16, 32} {
-		if err := run(fmt.Sprintf("decode=%d", n), n, 3*rounds,
-			func(round int) *model.Batch { return decode(n, round) }); err != nil {
+		if err := measure(r, clock, "prefill=512", 512, rounds, func(int) *model.Batch { return prefill(512) }); err != nil {
 			return err
 		}
+		for _, n := range []int{1, 16, 32} {
+			if err := measure(r, clock, fmt.Sprintf("decode=%d", n), n, 3*rounds,
+				func(round int) *model.Batch { return decode(n, round) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
 	}
+}
+
+// measure prints the tokens a second of the fastest round.
+func measure(r *model.Runner, clock int32, name string, tokens, rounds int, batch func(round int) *model.Batch) error {
+	fastest := time.Hour
+	for round := range rounds {
+		b := batch(round)
+		begin := now(clock)
+		if err := r.Forward(b); err != nil {
+			return err
+		}
+		if _, err := r.ComputeLogits(b, 0, len(b.Logits)); err != nil {
+			return err
+		}
+		fastest = min(fastest, now(clock)-begin)
+	}
+	fmt.Printf("%s %.1f tokens/s\n", name, float64(tokens)/fastest.Seconds())
 	return nil
 }
 
@@ -107,20 +85,17 @@ func now(clock int32) time.Duration {
 }
 
 func prefill(n int) *model.Batch {
-	b := &model.Batch{QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)}, Blocks: model.Blocks{TableStride: n / 16},
-		Logits: []int32{int32(n - 1)}}
-	for i := range n {
-		b.Tokens, b.Positions, b.Slots = append(b.Tokens, int32(i*37%32000)), append(b.Positions, int32(i)),
-			append(b.Slots, int64(16+i))
+	tokens := make([]int32, n)
+	for i := range tokens {
+		tokens[i] = int32(i * 37 % 32000)
 	}
-	for i := range n / 16 {
-		b.BlockTables = append(b.BlockTables, int32(1+i))
-	}
+	b := runner.Prefill(tokens, 1)
+	b.Logits = []int32{int32(n - 1)}
 	return b
 }
 
-// decode has n sequences after the 512 tokens of blocks 1 to 32, with 8 blocks each. That they share
-// these blocks the engine tells the model, as here.
+// decode returns a batch of n sequences that share the 512 tokens of blocks 1 to 32 and have 8 more blocks each. The
+// batch has the common prefix, as the engine's batches do.
 func decode(n, round int) *model.Batch {
 	at := 512 + round%128
 	b := &model.Batch{QueryStart: []int32{0}, Blocks: model.Blocks{TableStride: 40}}

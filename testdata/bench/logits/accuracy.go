@@ -7,10 +7,8 @@ import (
 	"slices"
 
 	"llmmemory/internal/serving/attention"
-	"llmmemory/internal/serving/kvstore"
 	"llmmemory/internal/serving/model"
-	"llmmemory/internal/serving/model/weights"
-	"llmmemory/internal/serving/parallel"
+	"llmmemory/testdata/bench/runner"
 )
 
 // settings are compared with the first one, which rounds neither activations nor keys and values.
@@ -70,52 +68,28 @@ func compare(path string, n int) error {
 
 // logProbs returns the log probabilities of all tokens of the vocabulary at each of n tokens, and the vocabulary's
 // size.
-func logProbs(path string, n int, kv attention.DType, options ...model.Option) ([]float64, int, error) {
-	const blockSize = 16
-	pool, err := parallel.New(1)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer pool.Close()
-	g, err := weights.OpenGGUF(path)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer g.Close()
-	m, err := model.OpenGGUF(g, pool, model.Part{}, options...)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer m.Close()
-	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(blockSize, kv), Layers: m.NumLayers,
-		NumBlocks: 1 + n/blockSize}, pool)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer store.Close()
-	r, err := model.NewRunner(m, store, pool, nil)
-	if err != nil {
-		return nil, 0, err
-	}
-	b := &model.Batch{QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)},
-		Blocks: model.Blocks{TableStride: 1 + n/blockSize}}
-	for i := range n {
-		b.Tokens, b.Positions = append(b.Tokens, int32(i*37%m.VocabSize)), append(b.Positions, int32(i))
-		b.Slots, b.Logits = append(b.Slots, int64(i)), append(b.Logits, int32(i))
-	}
-	for i := range b.TableStride {
-		b.BlockTables = append(b.BlockTables, int32(i))
-	}
-	if err := r.Forward(b); err != nil {
-		return nil, 0, err
-	}
-	values, err := r.ComputeLogits(b, 0, n)
-	p := make([]float64, len(values))
-	for i, v := range values {
-		p[i] = float64(v)
-	}
-	for row := range slices.Chunk(p, m.VocabSize) {
-		normalize(row)
-	}
-	return p, m.VocabSize, err
+func logProbs(path string, n int, kv attention.DType, options ...model.Option) (p []float64, vocab int, err error) {
+	err = runner.With(path, 1, 1+n/runner.BlockSize, kv, options, func(m *model.Model, r *model.Runner) error {
+		tokens := make([]int32, n)
+		for i := range tokens {
+			tokens[i] = int32(i * 37 % m.VocabSize)
+		}
+		b := runner.Prefill(tokens, 0)
+		for i := range n {
+			b.Logits = append(b.Logits, int32(i))
+		}
+		if err := r.Forward(b); err != nil {
+			return err
+		}
+		values, err := r.ComputeLogits(b, 0, n)
+		for _, v := range values {
+			p = append(p, float64(v))
+		}
+		vocab = m.VocabSize
+		for row := range slices.Chunk(p, vocab) {
+			normalize(row)
+		}
+		return err
+	})
+	return p, vocab, err
 }

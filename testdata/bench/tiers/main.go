@@ -1,24 +1,20 @@
 // Command tiers measures what keys and values outside the process gain and cost, and prints the table of
 // cmd/llmserve/README.md: go run ./testdata/bench/tiers [-redis URL] [-rounds N] LLMSERVE MODEL.gguf
 //
-// In each round one prompt of 2,048 random tokens is computed by a server without tiers, and then by one with
-// tiers that is killed when it has stored everything. Servers that were started after that load it: from
-// files in the page cache, from files that were dropped from it, and from Redis. Then 16 requests at once
-// share a prompt on a new replica, and decoding is timed with and without a tier, in turns.
+// In each round, a server without tiers computes a prompt of 2,048 random tokens, and then one with tiers, which is
+// killed when it has stored everything. New servers load it: from files in the page cache, from files that were dropped
+// from it, and from Redis. Then 16 requests at once share a prompt on a new replica, and decoding is timed with and
+// without a tier, in turns.
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"log"
 	"math/rand/v2"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -28,6 +24,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"llmmemory/testdata/bench/replica"
 )
 
 var (
@@ -44,7 +42,7 @@ func main() {
 	}
 	command, model = flag.Arg(0), flag.Arg(1)
 	dir, err := os.MkdirTemp(filepath.Dir(model), "tier-")
-	check(err)
+	replica.Check(err)
 	defer os.RemoveAll(dir)
 	files := []string{"--kv-offload-dir", dir, "--kv-offload-gb", "20"}
 	server := []string{"--kv-offload-url", *redis}
@@ -80,18 +78,12 @@ func main() {
 	fmt.Printf("decoding with a tier: %.3f of the time without\n", median(times["decoding, files"])/median(times["decoding, no tier"]))
 }
 
-func check(err error) {
-	if err != nil {
-		log.Fatal("tiers: ", err)
-	}
-}
-
 func median(all []time.Duration) float64 {
 	sorted := slices.Sorted(slices.Values(all))
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]).Seconds() / 2
 }
 
-// prompt is a request of n random tokens.
+// prompt returns a request of n random tokens for most new ones.
 func prompt(n, most int) string {
 	tokens := make([]string, n)
 	for i := range tokens {
@@ -100,39 +92,13 @@ func prompt(n, most int) string {
 	return fmt.Sprintf(`{"model": "m", "prompt": [%s], "max_tokens": %d, "temperature": 0, "ignore_eos": true}`, strings.Join(tokens, ","), most)
 }
 
-// A process serves the model.
-type process struct {
-	cmd *exec.Cmd
-	url string
-}
+func start(args []string) *replica.Replica { return replica.Start(command, model, args...) }
 
-func start(args []string) *process {
-	c := exec.Command(command, append([]string{model, "--port", "0", "--kv-cache-gb", "1", "--served-model-name", "m"}, args...)...)
-	out, err := c.StdoutPipe()
-	check(err)
-	c.Stderr = os.Stderr
-	check(c.Start())
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if url := regexp.MustCompile(`http://[^/]*`).FindString(lines.Text()); url != "" {
-			go io.Copy(io.Discard, out)
-			return &process{c, url}
-		}
-	}
-	log.Fatal("tiers: the server does not start")
-	return nil
-}
-
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
-}
-
-func (p *process) ask(body string) (took time.Duration, cached int) {
+// ask returns how long an answer took, and how many tokens of its prompt were cached.
+func ask(r *replica.Replica, body string) (took time.Duration, cached int) {
 	begin := time.Now()
-	r, err := http.Post(p.url+"/v1/completions", "application/json", strings.NewReader(body))
-	check(err)
-	defer r.Body.Close()
+	text := r.Complete(body)
+	took = time.Since(begin)
 	var a struct {
 		Usage struct {
 			Details struct {
@@ -140,49 +106,41 @@ func (p *process) ask(body string) (took time.Duration, cached int) {
 			} `json:"prompt_tokens_details"`
 		}
 	}
-	check(json.NewDecoder(r.Body).Decode(&a))
-	if r.StatusCode != 200 {
-		log.Fatal("tiers: status ", r.StatusCode)
-	}
-	return time.Since(begin), a.Usage.Details.Cached
+	replica.Check(json.Unmarshal(text, &a))
+	return took, a.Usage.Details.Cached
 }
 
-// metric is the value of a line of /metrics.
-func (p *process) metric(name string) float64 {
-	r, err := http.Get(p.url + "/metrics")
-	check(err)
-	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	check(err)
-	found := regexp.MustCompile(`\n` + name + ` (\S+)`).FindSubmatch(text)
+// metric returns the value of a metric, whose name and labels are a regular expression.
+func metric(r *replica.Replica, name string) float64 {
+	found := regexp.MustCompile(`\n` + name + ` (\S+)`).FindSubmatch(r.Metrics())
 	if found == nil {
-		log.Fatal("tiers: no metric ", name)
+		log.Fatal("no metric ", name)
 	}
 	v, err := strconv.ParseFloat(string(found[1]), 64)
-	check(err)
+	replica.Check(err)
 	return v
 }
 
-// once asks a server that was just started.
+// once returns how long a new server takes to answer.
 func once(args []string, body string) time.Duration {
 	p := start(args)
-	defer p.kill()
-	took, cached := p.ask(body)
+	defer p.Kill()
+	took, cached := ask(p, body)
 	if args != nil && cached == 0 {
-		log.Fatal("tiers: nothing was loaded")
+		log.Fatal("nothing was loaded")
 	}
 	return took
 }
 
-// fill computes a prompt, and kills the server when everything is stored.
+// fill has a server compute a prompt, and kills it when everything is stored.
 func fill(args []string, body string) {
 	p := start(args)
-	defer p.kill()
-	p.ask(body)
+	defer p.Kill()
+	ask(p, body)
 	before := -1.0
 	for {
-		now := p.metric(`vllm:kv_offload_total_bytes\{.*CPU_to_tier.*\}`)
-		if now > 0 && now == before && p.metric(`llmserve:kv_offload_queued_blocks\{.*\}`) == 0 {
+		now := metric(p, `vllm:kv_offload_total_bytes\{.*CPU_to_tier.*\}`)
+		if now > 0 && now == before && metric(p, `llmserve:kv_offload_queued_blocks\{.*\}`) == 0 {
 			return
 		}
 		before = now
@@ -190,10 +148,10 @@ func fill(args []string, body string) {
 	}
 }
 
-// drop takes the files out of the page cache.
+// drop removes the files from the page cache.
 func drop(dir string) {
 	unix.Sync()
-	check(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	replica.Check(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -206,39 +164,35 @@ func drop(dir string) {
 	}))
 }
 
-// shared has 16 requests at once over one prompt on two replicas, and prints how often each block was read.
+// together returns how long 16 calls at once take.
+func together(call func()) time.Duration {
+	var wait sync.WaitGroup
+	begin := time.Now()
+	for range 16 {
+		wait.Go(call)
+	}
+	wait.Wait()
+	return time.Since(begin)
+}
+
+// shared sends 16 requests at once over one prompt to each of two replicas, and prints how many tokens they loaded.
 func shared(args []string) {
 	body := prompt(2048, 1)
 	fill(args, body)
-	for replica := range 2 {
+	for number := range 2 {
 		p := start(args)
-		var wait sync.WaitGroup
-		begin := time.Now()
-		for range 16 {
-			wait.Go(func() { p.ask(body) })
-		}
-		wait.Wait()
-		took := time.Since(begin)
-		loaded := p.metric(`vllm:external_prefix_cache_hits_total\{.*\}`)
-		fmt.Printf("replica %d: 16 requests over one prompt took %.3f s and loaded %.0f tokens of 2,048\n", replica+1, took.Seconds(), loaded)
-		p.kill()
+		took := together(func() { ask(p, body) })
+		loaded := metric(p, `vllm:external_prefix_cache_hits_total\{.*\}`)
+		fmt.Printf("replica %d: 16 requests over one prompt took %.3f s and loaded %.0f tokens of 2,048\n", number+1,
+			took.Seconds(), loaded)
+		p.Kill()
 	}
 }
 
-// decode times 16 requests of 64 tokens with 128 new ones, the second time on a server.
+// decode returns how long 16 requests of 64 tokens with 128 new ones take on a server that has answered others.
 func decode(args []string) time.Duration {
 	p := start(args)
-	defer p.kill()
-	var took time.Duration
-	for range 2 {
-		var wait sync.WaitGroup
-		begin := time.Now()
-		for range 16 {
-			body := prompt(64, 128)
-			wait.Go(func() { p.ask(body) })
-		}
-		wait.Wait()
-		took = time.Since(begin)
-	}
-	return took
+	defer p.Kill()
+	together(func() { ask(p, prompt(64, 128)) })
+	return together(func() { ask(p, prompt(64, 128)) })
 }

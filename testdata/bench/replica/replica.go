@@ -1,0 +1,73 @@
+// Package replica starts llmserve for measurements over HTTP. Errors end the program, because a measurement that fails
+// halfway has no result.
+package replica
+
+import (
+	"bufio"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+)
+
+// A Replica is a running server.
+type Replica struct {
+	URL string // http://127.0.0.1:PORT
+	cmd *exec.Cmd
+}
+
+var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
+
+// Start starts llmserve with a model, which is served as "m", and waits until it prints its address.
+func Start(llmserve, model string, args ...string) *Replica {
+	c := exec.Command(llmserve, append([]string{model, "--port", "0", "--kv-cache-gb", "1", "--served-model-name", "m"}, args...)...)
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // if the program ends early
+	c.Stderr = os.Stderr
+	out, err := c.StdoutPipe()
+	Check(err)
+	Check(c.Start())
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if url := address.FindString(lines.Text()); url != "" {
+			go func() { _, _ = io.Copy(io.Discard, out) }()
+			return &Replica{url, c}
+		}
+	}
+	log.Fatal("llmserve does not start")
+	return nil
+}
+
+// Kill ends the server with SIGKILL.
+func (r *Replica) Kill() {
+	_ = r.cmd.Process.Kill()
+	_ = r.cmd.Wait()
+}
+
+// Complete sends the JSON of a completion and returns the JSON of the answer.
+func (r *Replica) Complete(body string) []byte {
+	return read(http.Post(r.URL+"/v1/completions", "application/json", strings.NewReader(body)))
+}
+
+// Metrics returns the text of /metrics.
+func (r *Replica) Metrics() []byte { return read(http.Get(r.URL + "/metrics")) }
+
+func read(answer *http.Response, err error) []byte {
+	Check(err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	Check(err)
+	if answer.StatusCode != http.StatusOK {
+		log.Fatalf("%s: %s", answer.Status, text)
+	}
+	return text
+}
+
+// Check ends the program if there is an error.
+func Check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,57 @@
+// Package runner opens GGUF models to run them without an engine.
+package runner
+
+import (
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/kvstore"
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/weights"
+	"llmmemory/internal/serving/parallel"
+)
+
+// BlockSize is the number of tokens in a block of the store.
+const BlockSize = 16
+
+// With opens a model and a store for keys and values, calls run, and closes both.
+func With(path string, threads, blocks int, kv attention.DType, options []model.Option,
+	run func(*model.Model, *model.Runner) error) error {
+	pool, err := parallel.New(threads)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	g, err := weights.OpenGGUF(path)
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	m, err := model.OpenGGUF(g, pool, model.Part{}, options...)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(BlockSize, kv), Layers: m.NumLayers, NumBlocks: blocks}, pool)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	r, err := model.NewRunner(m, store, pool, nil)
+	if err != nil {
+		return err
+	}
+	return run(m, r)
+}
+
+// Prefill returns a batch with one prompt of the given tokens, whose blocks begin at first.
+func Prefill(tokens []int32, first int) *model.Batch {
+	n := len(tokens)
+	b := &model.Batch{Tokens: tokens, QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)}}
+	for i := range n {
+		b.Positions, b.Slots = append(b.Positions, int32(i)), append(b.Slots, int64(first*BlockSize+i))
+	}
+	b.Blocks.TableStride = (n + BlockSize - 1) / BlockSize
+	for i := range b.TableStride {
+		b.BlockTables = append(b.BlockTables, int32(first+i))
+	}
+	return b
+}
